@@ -1,0 +1,90 @@
+// From bytes to Plan and from Plan to bytes: the only place that knows both
+// the messages of quantd.proto and the types of kernels/.
+//
+// Requests are parsed where they lie, in the slices the network delivered: the
+// payload is never copied here, only found. Everything else is small, capped
+// and handed to protobuf.
+#ifndef QUANTD_PROTO_WIRE_H_
+#define QUANTD_PROTO_WIRE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/plan.h"
+#include "quantd.pb.h"
+
+namespace quantd::wire {
+
+// Caps of our own, below what protobuf would accept.
+inline constexpr size_t kMaxHeadBytes = 64 << 10;  // all but the payload
+inline constexpr int kMaxShapeEntries = kMaxRank;
+
+enum class Method { kQuantize, kDequantize, kRhtAmax, kApplyRht };
+inline constexpr Method kMethods[] = {Method::kQuantize, Method::kDequantize,
+                                      Method::kRhtAmax, Method::kApplyRht};
+std::string_view Name(Method m);  // "Quantize"
+
+// A message that arrived in pieces. Views; the caller keeps the bytes.
+using Slices = absl::Span<const std::string_view>;
+
+// A byte range of the concatenated slices.
+struct Range {
+  size_t offset = 0;
+  size_t size = 0;
+};
+
+// A message split into its payload (field 101, wire type 2; the last one
+// wins, as protobuf says) and all the rest, as one small string that is
+// itself a serialized message. INVALID_ARGUMENT for bytes that protobuf would
+// not accept and for a head over kMaxHeadBytes.
+struct Split {
+  std::string head;
+  Range payload;
+};
+absl::StatusOr<Split> SplitPayload(Slices message);
+
+// One request, understood: what to compute and which bytes to feed.
+struct Request {
+  std::shared_ptr<const Plan> plan;
+  // For each of plan->inputs(), where its bytes lie in the message. A source
+  // with `literal` set feeds those bytes instead (an amax given as a field).
+  struct Source {
+    Range range;
+    std::string literal;
+  };
+  std::vector<Source> sources;
+};
+absl::StatusOr<Request> ParseRequest(Method method, Slices message);
+
+// Copies every source to its place in the job's staging (plan input offsets),
+// zeroing the gaps. One pass over the slices, `message` as it was parsed.
+void Gather(const Request& request, Slices message,
+            absl::Span<std::byte> staging);
+
+// The reply but for the payload's bytes: serialized fields, then the tag and
+// length of the payload, so that head + plan.output_bytes() bytes is a
+// serialized reply message.
+std::string ReplyHead(const Plan& plan, const JobReport& report,
+                      std::string_view device, std::string_view request_id);
+
+// Enum bridges. Unknown numbers come back as the unspecified value.
+v1::DType ToProto(DType t);
+v1::Layout ToProto(Layout l);
+v1::TensorKind ToProto(TensorKind k);
+v1::Usage ToProto(Usage u);
+v1::Format ToProto(Format f);
+v1::NonFinite ToProto(NonFinite n);
+DType FromProto(v1::DType t);
+TensorKind FromProto(v1::TensorKind k);
+
+}  // namespace quantd::wire
+
+#endif  // QUANTD_PROTO_WIRE_H_

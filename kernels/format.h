@@ -105,16 +105,16 @@ enum class Layout : int32_t {
 // Role of a tensor inside a payload.
 enum class TensorKind : int32_t {
   kUnspecified = 0,
-  kInput = 1,             // the tensor to work on, in its own type
-  kRowwiseData = 2,       // packed codes, M x K/2
-  kRowwiseScale = 3,      // block scales, padded
-  kRowwiseAmax = 4,       // fp32, the amax the rowwise codes were made with
-  kColumnwiseData = 5,    // packed codes of the transpose, K x 8*ceil(M/16)
-  kColumnwiseScale = 6,   // block scales, padded
-  kColumnwiseAmax = 7,    // fp32
-  kDequantized = 8,       // M x K
-  kRotated = 9,           // M x K
-  kRowwiseRhtAmax = 10,   // fp32, max |bf16(RHT of the rows)|
+  kInput = 1,               // the tensor to work on, in its own type
+  kRowwiseData = 2,         // packed codes, M x K/2
+  kRowwiseScale = 3,        // block scales, padded
+  kRowwiseAmax = 4,         // fp32, the amax the rowwise codes were made with
+  kColumnwiseData = 5,      // packed codes of the transpose, K x 8*ceil(M/16)
+  kColumnwiseScale = 6,     // block scales, padded
+  kColumnwiseAmax = 7,      // fp32
+  kDequantized = 8,         // M x K
+  kRotated = 9,             // M x K
+  kRowwiseRhtAmax = 10,     // fp32, max |bf16(RHT of the rows)|
   kColumnwiseRhtAmax = 11,  // fp32, max |bf16(RHT of the columns)|
 };
 

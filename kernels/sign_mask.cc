@@ -1,0 +1,70 @@
+#include "kernels/sign_mask.h"
+
+#include <bit>
+#include <cmath>
+
+#include "fmt/format.h"
+#include "kernels/field_error.h"
+
+namespace quantd {
+
+absl::StatusOr<SignMask> SignMaskFromVector(absl::Span<const int> v) {
+  if (v.size() != 16 && v.size() != 32 && v.size() != 64 && v.size() != 128) {
+    return FieldError("sign_vector", "16, 32, 64 or 128 entries",
+                      fmt::to_string(v.size()));
+  }
+  SignMask mask = {};
+  for (size_t i = 0; i < v.size(); ++i) {
+    if (v[i] != 1 && v[i] != -1) {
+      return FieldError(fmt::format("sign_vector[{}]", i), "1 or -1",
+                        fmt::to_string(v[i]));
+    }
+    if (v[i] == -1) mask.words[i / 64] |= uint64_t{1} << (i % 64);
+  }
+  return mask;
+}
+
+std::vector<int> SignVector(const SignMask& mask, int dimension) {
+  std::vector<int> v(dimension);
+  for (int i = 0; i < dimension; ++i) v[i] = mask.negative(i) ? -1 : 1;
+  return v;
+}
+
+absl::StatusOr<SignMask> SignMaskFromBytes(std::string_view bytes,
+                                           int dimension) {
+  if (bytes.size() * 8 != static_cast<size_t>(dimension)) {
+    return FieldError(
+        "rht.sign_mask",
+        fmt::format("{} bytes (dimension {})", dimension / 8, dimension),
+        fmt::format("{} bytes", bytes.size()));
+  }
+  SignMask mask = {};
+  for (size_t i = 0; i < bytes.size() && i < 16; ++i) {
+    mask.words[i / 8] |= uint64_t{static_cast<unsigned char>(bytes[i])}
+                         << (8 * (i % 8));
+  }
+  return mask;
+}
+
+std::string SignMaskToBytes(const SignMask& mask, int dimension) {
+  std::string bytes(dimension / 8, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(mask.words[i / 8] >> (8 * (i % 8)));
+  }
+  return bytes;
+}
+
+std::vector<float> RhtMatrix(const SignMask& mask, int dimension) {
+  const float scale =
+      static_cast<float>(1.0 / std::sqrt(static_cast<double>(dimension)));
+  std::vector<float> r(static_cast<size_t>(dimension) * dimension);
+  for (int i = 0; i < dimension; ++i) {
+    for (int j = 0; j < dimension; ++j) {
+      const bool odd = std::popcount(static_cast<unsigned>(i & j)) & 1;
+      r[i * dimension + j] = odd != mask.negative(i) ? -scale : scale;
+    }
+  }
+  return r;
+}
+
+}  // namespace quantd

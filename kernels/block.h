@@ -1,0 +1,165 @@
+// NVFP4 for one block of 16 elements a lane: maximum, scale, codes and back.
+// The heart; both devices include it. kernels/FORMATS.md is its prose.
+#ifndef QUANTD_KERNELS_BLOCK_H_
+#define QUANTD_KERNELS_BLOCK_H_
+
+#include <cstdint>
+
+#include "kernels/codec.h"
+#include "kernels/hadamard.h"
+#include "kernels/lanes.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+
+inline constexpr int kBlock = 16;
+
+// What the global amax decides for every block.
+struct Nvfp4Encode {
+  float s_dec;   // 1 / S
+  float s_inv6;  // S * fl32(1/6)
+};
+struct Nvfp4Decode {
+  float amax;  // the factor of a block is (float(sf) * amax) * k ...
+  float k;
+};
+
+// S = 2688 / amax, at most FLT_MAX; 1 where amax is 0 or Inf.
+QUANTD_FN float Nvfp4EncodeScale(float amax) {
+  const float flt_max = Scalar::Float(kFltMaxBits);
+  float s = 2688.0f / amax;
+  s = s < flt_max ? s : flt_max;  // NaN too
+  return amax == 0.0f || s == 0.0f ? 1.0f : s;
+}
+
+QUANTD_FN Nvfp4Encode MakeNvfp4Encode(float amax) {
+  const float s = Nvfp4EncodeScale(amax);
+  return {1.0f / s, s * Scalar::Float(0x3E2AAAABu)};
+}
+
+// Decoding follows what encoding did where the plain formula would not: a tiny
+// amax is the one S saturated at, and for a huge one the factor is
+// float(sf) / S, since float(sf) * amax would overflow.
+QUANTD_FN Nvfp4Decode MakeNvfp4Decode(float amax) {
+  const float flt_max = Scalar::Float(kFltMaxBits);
+  const float smallest = 2688.0f / flt_max;
+  if (amax > flt_max / 448.0f) return {1.0f / Nvfp4EncodeScale(amax), 1.0f};
+  if (amax > 0.0f && amax < smallest) amax = smallest;
+  return {amax, Scalar::Float(0x39C30C31u)};  // fl32(1/2688)
+}
+
+// Largest magnitude of a block as fp32 bits. A NaN is larger than Inf here, so
+// a result above kInfBits says that the block holds one.
+template <typename L>
+QUANTD_FN typename L::U MaxMagnitude(const typename L::F (&v)[kBlock]) {
+  using U = typename L::U;
+  U m = L::Bits(v[0]) & kAbsMask;
+  QUANTD_UNROLL
+  for (int i = 1; i < kBlock; ++i) {
+    const U a = L::Bits(v[i]) & kAbsMask;
+    m = a > m ? a : m;
+  }
+  return m;
+}
+
+// The same with NaN dropped: at most kInfBits, 0 for a block of NaN.
+template <typename L>
+QUANTD_FN typename L::U MaxMagnitudeIgnoringNan(
+    const typename L::F (&v)[kBlock]) {
+  using U = typename L::U;
+  U m{};
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) {
+    const U a = L::Bits(v[i]) & kAbsMask;
+    const U number = a > kInfBits ? m : a;
+    m = number > m ? number : m;
+  }
+  return m;
+}
+
+// Rotates and rounds to bf16, as amax and codes are to see it.
+template <typename L>
+QUANTD_FN void RotateToBf16(typename L::F (&v)[kBlock], const float* signs) {
+  using U = typename L::U;
+  RotateForward<L>(v, signs);
+  if (L::Any(MaxMagnitude<L>(v) > kInfBits)) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) {
+      const U rounded = L::Bits(RoundToBf16<L>(v[i]));
+      const U nan = U{} + kNanBits;
+      v[i] = L::Float(IsNan<L>(v[i]) ? nan : rounded);
+    }
+  } else {
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) v[i] = RoundToBf16<L>(v[i]);
+  }
+}
+
+// Codes 0..7 in the low word from the low nibble up, 8..15 in the high word.
+template <typename L>
+struct Nvfp4Block {
+  typename L::U low;
+  typename L::U high;
+  typename L::U scale;  // E4M3 code in the low byte
+};
+
+// Multiplier of the elements under a scale.
+template <typename L>
+QUANTD_FN typename L::F Nvfp4Multiplier(typename L::U scale, float s_dec) {
+  using F = typename L::F;
+  using U = typename L::U;
+  const F m = 1.0f / (DecodeE4M3<L>(scale) * s_dec);
+  const U bits = L::Bits(m);
+  const U limit = U{} + kFltMaxBits;
+  return L::Float(bits < kFltMaxBits ? bits : limit);  // Inf and NaN too
+}
+
+// Encodes a block whose largest magnitude is `max` (MaxMagnitude). NaN in the
+// block: dropped from its maximum, or, with `propagate`, the scale is NaN.
+template <typename L>
+QUANTD_FN Nvfp4Block<L> EncodeNvfp4(const typename L::F (&v)[kBlock],
+                                    typename L::U max, Nvfp4Encode global,
+                                    bool propagate) {
+  using F = typename L::F;
+  using U = typename L::U;
+  const bool has_nan = L::Any(max > kInfBits);
+  const U b = has_nan ? MaxMagnitudeIgnoringNan<L>(v) : max;
+  U scale = EncodeE4M3Positive<L>(L::Float(b) * global.s_inv6);
+  if (has_nan && propagate) {
+    const U nan = U{} + 0x7Fu;
+    scale = max > kInfBits ? nan : scale;
+  }
+  const F m = Nvfp4Multiplier<L>(scale, global.s_dec);
+  U words[2] = {U{}, U{}};
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) {
+    words[i / 8] |= EncodeE2M1<L>(v[i] * m) << (4 * (i % 8));
+  }
+  if (has_nan) {
+    // NaN is code 7 already, but the code has no sign.
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) {
+      const U word = words[i / 8];
+      words[i / 8] = IsNan<L>(v[i]) ? word & ~(8u << (4 * (i % 8))) : word;
+    }
+  }
+  return {words[0], words[1], scale};
+}
+
+// Decodes a block to fp32, before any rounding to an output type.
+template <typename L>
+QUANTD_FN void DecodeNvfp4(const Nvfp4Block<L>& block, Nvfp4Decode global,
+                           typename L::F (&v)[kBlock]) {
+  using F = typename L::F;
+  const F factor = (DecodeE4M3<L>(block.scale) * global.amax) * global.k;
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) {
+    const typename L::U word = i < 8 ? block.low : block.high;
+    v[i] = DecodeE2M1<L>((word >> (4 * (i % 8))) & 0xFu) * factor;
+  }
+}
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_BLOCK_H_

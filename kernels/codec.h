@@ -1,0 +1,136 @@
+// Element types to fp32 and back, over a lane type (kernels/lanes.h).
+//
+// Every encoder rounds to nearest, ties to even. Source of the formats:
+// OCP FP8 and MX specifications, IEEE 754; kernels/FORMATS.md restates them.
+#ifndef QUANTD_KERNELS_CODEC_H_
+#define QUANTD_KERNELS_CODEC_H_
+
+#include <cstdint>
+
+#include "kernels/lanes.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+
+inline constexpr uint32_t kAbsMask = 0x7FFFFFFF;
+inline constexpr uint32_t kInfBits = 0x7F800000;
+// Every NaN that leaves the arithmetic is this one, on every device.
+inline constexpr uint32_t kNanBits = 0x7FC00000;
+inline constexpr uint32_t kFltMaxBits = 0x7F7FFFFF;
+
+template <typename L>
+QUANTD_FN auto IsNan(typename L::F x) {
+  return (L::Bits(x) & kAbsMask) > kInfBits;
+}
+
+// bf16: the upper half of fp32. The code is in the low 16 bits.
+template <typename L>
+QUANTD_FN typename L::F DecodeBf16(typename L::U code) {
+  return L::Float(code << 16);
+}
+
+// The fp32 value of bf16(x). Not for NaN.
+template <typename L>
+QUANTD_FN typename L::F RoundToBf16(typename L::F x) {
+  const typename L::U u = L::Bits(x);
+  return L::Float((u + 0x7FFFu + ((u >> 16) & 1u)) & 0xFFFF0000u);
+}
+
+template <typename L>
+QUANTD_FN typename L::U EncodeBf16(typename L::F x) {
+  using U = typename L::U;
+  const U rounded = L::Bits(RoundToBf16<L>(x)) >> 16;
+  const U nan = U{} + (kNanBits >> 16);
+  return IsNan<L>(x) ? nan : rounded;
+}
+
+// fp16, code in the low 16 bits.
+template <typename L>
+QUANTD_FN typename L::F DecodeF16(typename L::U code) {
+  using U = typename L::U;
+  const U sign = (code & 0x8000u) << 16;
+  const U magnitude = (code & 0x7FFFu) << 13;
+  // Rebiases the exponent by an exact multiplication, subnormals included.
+  const U finite = L::Bits(L::Float(magnitude) * 0x1p112f);
+  const U special = magnitude | kInfBits;
+  return L::Float(sign | (magnitude >= 0x0F800000u ? special : finite));
+}
+
+template <typename L>
+QUANTD_FN typename L::U EncodeF16(typename L::F x) {
+  using F = typename L::F;
+  using U = typename L::U;
+  const U bits = L::Bits(x);
+  const U magnitude = bits & kAbsMask;
+  // Below 2^-14 one addition leaves the subnormal code in the low bits.
+  const F shifted = L::Float(magnitude) + 0.5f;
+  const U subnormal = L::Bits(shifted) - 0x3F000000u;
+  const U normal =
+      (magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - (112u << 23)) >> 13;
+  const U zero{};
+  U code = magnitude < 0x38800000u ? subnormal : normal;
+  code = magnitude >= 0x477FF000u ? zero + 0x7C00u : code;
+  code |= (bits >> 16) & 0x8000u;
+  return magnitude > kInfBits ? zero + 0x7E00u : code;
+}
+
+// E4M3 of a value that is >= 0 and not NaN; saturates at 448 (0x7E).
+template <typename L>
+QUANTD_FN typename L::U EncodeE4M3Positive(typename L::F x) {
+  using U = typename L::U;
+  const U bits = L::Bits(x);
+  // 2^14 has the step of the E4M3 subnormals, 2^-9, as its last place.
+  const U subnormal = L::Bits(x + 16384.0f) & 0xFu;
+  const U normal = (bits + 0x7FFFFu + ((bits >> 20) & 1u) - (120u << 23)) >> 20;
+  const U zero{};
+  const U code = bits < 0x3C800000u ? subnormal : normal;
+  return bits >= 0x43E00000u ? zero + 0x7Eu : code;
+}
+
+// E4M3 code (8 bits) to fp32.
+template <typename L>
+QUANTD_FN typename L::F DecodeE4M3(typename L::U code) {
+  using U = typename L::U;
+  const U magnitude = (code & 0x7Fu) << 20;
+  const U finite = L::Bits(L::Float(magnitude) * 0x1p120f);
+  const U zero{};
+  const U value = (code & 0x7Fu) == 0x7Fu ? zero + kNanBits : finite;
+  return L::Float(value | (code & 0x80u) << 24);
+}
+
+// E2M1, saturating at 6; code in the low 4 bits. NaN gives 7 with the sign of
+// the NaN, which the caller clears: the code of NaN is +6.
+//
+// One addition rounds: the exponent of max(|y|, 1) picks the power of two
+// whose last place is that binade's E2M1 step, offset so that the three low
+// bits of the sum are the code.
+template <typename L>
+QUANTD_FN typename L::U EncodeE2M1(typename L::F y) {
+  using U = typename L::U;
+  const U bits = L::Bits(y);
+  const U zero{};
+  U magnitude = bits & kAbsMask;
+  magnitude = magnitude < 0x40C00000u ? magnitude : zero + 0x40C00000u;
+  const U one = zero + 0x3F800000u;
+  const U exponent = (magnitude > one ? magnitude : one) & kInfBits;
+  const U magic = exponent + (exponent >> 22) + ((22u << 23) - 254u);
+  const U sum = L::Bits(L::Float(magnitude) + L::Float(magic));
+  return (sum & 7u) | ((bits >> 28) & 8u);
+}
+
+// E2M1 code (4 bits) to fp32.
+template <typename L>
+QUANTD_FN typename L::F DecodeE2M1(typename L::U code) {
+  using U = typename L::U;
+  // Codes from 2 on are fp32 numbers shifted down; 0 and 1 are 0 and 0.5. (An
+  // fp32 subnormal scaled up would serve all, at a trap's price on some CPUs.)
+  const U magnitude = code & 7u;
+  const U small = (U{} - magnitude) & 0x3F000000u;
+  const U large = (magnitude << 22) + 0x3F000000u;
+  return L::Float((magnitude < 2u ? small : large) | (code & 8u) << 28);
+}
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_CODEC_H_

@@ -1,0 +1,70 @@
+// The lane concept: the arithmetic of quantd is written once, over a lane type
+// L, and a lane is one block of elements. A CUDA thread and plain C++ use
+// Scalar; a CPU core uses the vector lanes of kernels/cpu/vec.h, where
+// operators and ?: act on every lane at once.
+//
+// A lane type has
+//   F, U          one float / uint32_t for each lane
+//   kWidth        how many lanes
+//   Float(U), Bits(F)      the same bits, seen as the other type
+//   Any(mask)     whether a comparison holds in some lane
+//   MulPlusZero(F x, float c)   fmaf(x, c, +0.0f): rounds once, and -0 only
+//                 where a nonzero product rounds to zero
+//
+// Whoever compiles these headers must keep float arithmetic exact as written:
+// no contraction, no fast math, no flush to zero (CMake target quantd_arith).
+#ifndef QUANTD_KERNELS_LANES_H_
+#define QUANTD_KERNELS_LANES_H_
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define QUANTD_FN __host__ __device__ __forceinline__
+#define QUANTD_UNROLL _Pragma("unroll")
+#else
+#define QUANTD_FN inline __attribute__((always_inline))
+#define QUANTD_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+// One translation unit for each instruction set compiles these headers with
+// other flags; the namespace keeps the linker from mixing them up.
+#ifndef QUANTD_ARITH
+#define QUANTD_ARITH portable
+#endif
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+
+struct Scalar {
+  using F = float;
+  using U = uint32_t;
+  static constexpr int kWidth = 1;
+
+  static QUANTD_FN F Float(U u) {
+#ifdef __CUDA_ARCH__
+    return __uint_as_float(u);
+#else
+    return __builtin_bit_cast(float, u);
+#endif
+  }
+  static QUANTD_FN U Bits(F f) {
+#ifdef __CUDA_ARCH__
+    return __float_as_uint(f);
+#else
+    return __builtin_bit_cast(uint32_t, f);
+#endif
+  }
+  static QUANTD_FN bool Any(bool mask) { return mask; }
+  static QUANTD_FN F MulPlusZero(F x, float c) {
+#ifdef __CUDA_ARCH__
+    return __fmaf_rn(x, c, 0.0f);
+#else
+    return x == 0.0f ? 0.0f : x * c;
+#endif
+  }
+};
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_LANES_H_

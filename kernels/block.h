@@ -77,22 +77,27 @@ QUANTD_FN typename L::U MaxMagnitudeIgnoringNan(
   return m;
 }
 
-// Rotates and rounds to bf16, as amax and codes are to see it.
+// Rotates and rounds to bf16, as amax and codes are to see it. Returns the
+// MaxMagnitude of the result.
 template <typename L>
-QUANTD_FN void RotateToBf16(typename L::F (&v)[kBlock], const float* signs) {
+QUANTD_FN typename L::U RotateToBf16(typename L::F (&v)[kBlock],
+                                     const float* signs) {
   using U = typename L::U;
   RotateForward<L>(v, signs);
-  if (L::Any(MaxMagnitude<L>(v) > kInfBits)) {
+  const U max = MaxMagnitude<L>(v);
+  if (L::Any(max > kInfBits)) {
     QUANTD_UNROLL
     for (int i = 0; i < kBlock; ++i) {
       const U rounded = L::Bits(RoundToBf16<L>(v[i]));
       const U nan = U{} + kNanBits;
       v[i] = L::Float(IsNan<L>(v[i]) ? nan : rounded);
     }
-  } else {
-    QUANTD_UNROLL
-    for (int i = 0; i < kBlock; ++i) v[i] = RoundToBf16<L>(v[i]);
+    return MaxMagnitude<L>(v);
   }
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) v[i] = RoundToBf16<L>(v[i]);
+  // Rounding is monotone: the largest rounded is the largest, rounded.
+  return L::Bits(RoundToBf16<L>(L::Float(max)));
 }
 
 // Codes 0..7 in the low word from the low nibble up, 8..15 in the high word.

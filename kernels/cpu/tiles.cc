@@ -1,0 +1,406 @@
+// Compiled once for each instruction set, with QUANTD_ARITH, QUANTD_TILES and
+// QUANTD_LANES naming the namespace, the table and the lanes.
+//
+// Leaf rule: only arithmetic headers and <cstdint> here, and everything inside
+// a namespace of this instruction set. Anything shared, a standard template
+// say, could be kept by the linker in its wide form for the whole program.
+#include "kernels/cpu/tiles.h"
+
+#include "kernels/block.h"
+#include "kernels/cpu/vec.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+namespace {
+
+using cpu::AmaxArgs;
+using cpu::DequantizeArgs;
+using cpu::kTileRows;
+using cpu::Matrix;
+using cpu::Maxima;
+using cpu::Nvfp4Copy;
+using cpu::QuantizeArgs;
+using cpu::RotateArgs;
+
+constexpr int W = QUANTD_LANES;
+using L = Vec<W>;
+using F = L::F;
+using U = L::U;
+
+// Columns of a tile: with kTileRows rows of them a tile stays in the L2 cache,
+// and a column's codes of one tile fill one cache line.
+constexpr int64_t kTileCols = 128;
+
+int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// W lanes to one maximum.
+uint32_t Reduce(U u) {
+  uint32_t m = 0;
+  for (int i = 0; i < W; ++i) m = u[i] > m ? u[i] : m;
+  return m;
+}
+
+// Notes NaN and Inf of raw values; only called where there is one.
+__attribute__((noinline)) void Note(const F (&v)[16], Maxima* seen) {
+  for (int i = 0; i < 16; ++i) {
+    const U m = L::Bits(v[i]) & kAbsMask;
+    for (int j = 0; j < W; ++j) {
+      seen->nan |= m[j] > kInfBits;
+      seen->inf |= m[j] == kInfBits;
+    }
+  }
+}
+
+// Adds a block's largest magnitude to a running one, NaN dropped.
+QUANTD_FN void Add(const F (&v)[16], U max, U* running, bool* nan) {
+  if (L::Any(max > kInfBits)) {
+    *nan = true;
+    max = MaxMagnitudeIgnoringNan<L>(v);
+  }
+  *running = max > *running ? max : *running;
+}
+
+// One block a lane, along rows: W blocks from `p` on. `count` < W blocks are
+// copied first, so that nothing beyond them is read; their lanes are zero.
+template <DType D>
+QUANTD_FN void LoadSomeBlocks(const std::byte* p, int64_t count, F (&v)[16]) {
+  if (count >= W) {
+    LoadBlocks<D, W>(p, v);
+    return;
+  }
+  std::byte buffer[W * 16 * SizeOf(D)] = {};
+  __builtin_memcpy(buffer, p, count * 16 * SizeOf(D));
+  LoadBlocks<D, W>(buffer, v);
+}
+
+template <DType D>
+QUANTD_FN void StoreSomeBlocks(F (&v)[16], std::byte* p, int64_t count) {
+  if (count >= W) {
+    StoreBlocks<D, W>(v, p);
+    return;
+  }
+  std::byte buffer[W * 16 * SizeOf(D)];
+  StoreBlocks<D, W>(v, buffer);
+  __builtin_memcpy(p, buffer, count * 16 * SizeOf(D));
+}
+
+// One block a lane, along columns: 16 rows of W columns of a packed tile of
+// kTileCols columns.
+template <DType D>
+QUANTD_FN void LoadColumns(const std::byte* tile, int64_t row, int64_t col,
+                           F (&v)[16]) {
+  for (int i = 0; i < 16; ++i) {
+    v[i] = LoadLanes<D, W>(tile + ((row + i) * kTileCols + col) * SizeOf(D));
+  }
+}
+
+// Copies rows x cols from x(row, col) into a packed tile, zeros around it.
+// Strided columns of a large matrix share cache sets; a packed tile does not.
+template <DType D>
+void PackTile(const Matrix& x, int64_t row, int64_t rows, int64_t col,
+              int64_t cols, std::byte* tile) {
+  constexpr size_t kSize = SizeOf(D);
+  const int64_t padded = (rows + 15) / 16 * 16;
+  for (int64_t r = 0; r < padded; ++r) {
+    std::byte* to = tile + r * kTileCols * kSize;
+    const int64_t n = r < rows ? cols : 0;
+    if (n > 0) {
+      __builtin_memcpy(to, x.data + ((row + r) * x.cols + col) * kSize,
+                       n * kSize);
+    }
+    if (n < kTileCols) {
+      __builtin_memset(to + n * kSize, 0, (kTileCols - n) * kSize);
+    }
+  }
+}
+
+template <DType D>
+void AmaxRows(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
+  constexpr size_t kSize = SizeOf(D);
+  // The rows are contiguous: without a rotation their blocks are just a run of
+  // elements, and with one K is a multiple of 16.
+  const std::byte* p = a.x.data + first * a.x.cols * kSize;
+  const int64_t elements = (last - first) * a.x.cols;
+  const int64_t blocks = elements / 16;
+  U plain{};
+  U rotated{};
+  bool dropped = false;
+  for (int64_t b = 0; b < blocks; b += W) {
+    F v[16];
+    LoadSomeBlocks<D>(p + b * 16 * kSize, blocks - b, v);
+    const U max = MaxMagnitude<L>(v);
+    if (L::Any(max >= kInfBits)) Note(v, out);
+    Add(v, max, &plain, &dropped);
+    if (a.row_signs) {
+      Add(v, RotateToBf16<L>(v, a.row_signs), &rotated, &out->row_rht_nan);
+    }
+  }
+  if (elements % 16 != 0) {
+    std::byte tail[16 * kSize] = {};
+    __builtin_memcpy(tail, p + blocks * 16 * kSize, (elements % 16) * kSize);
+    F v[16];
+    LoadSomeBlocks<D>(tail, 1, v);
+    const U max = MaxMagnitude<L>(v);
+    if (L::Any(max >= kInfBits)) Note(v, out);
+    Add(v, max, &plain, &dropped);
+  }
+  const uint32_t p_max = Reduce(plain);
+  const uint32_t r_max = Reduce(rotated);
+  out->plain = p_max > out->plain ? p_max : out->plain;
+  out->row_rht = r_max > out->row_rht ? r_max : out->row_rht;
+}
+
+template <DType D>
+void AmaxColumns(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
+  alignas(64) std::byte tile[16 * kTileCols * SizeOf(D)];
+  U rotated{};
+  for (int64_t row = first; row < last; row += 16) {
+    for (int64_t col = 0; col < a.x.cols; col += kTileCols) {
+      const int64_t cols = Min(kTileCols, a.x.cols - col);
+      PackTile<D>(a.x, row, Min(16, last - row), col, cols, tile);
+      for (int64_t c = 0; c < cols; c += W) {
+        F v[16];
+        LoadColumns<D>(tile, 0, c, v);
+        Add(v, RotateToBf16<L>(v, a.col_signs), &rotated, &out->col_rht_nan);
+      }
+    }
+  }
+  const uint32_t max = Reduce(rotated);
+  out->col_rht = max > out->col_rht ? max : out->col_rht;
+}
+
+// Encodes W blocks. `raw` notes NaN and Inf of what came in.
+template <typename Raw>
+QUANTD_FN Nvfp4Block<L> Encode(F (&v)[16], const Nvfp4Copy& copy,
+                               bool propagate, Raw raw) {
+  const U max =
+      copy.signs ? RotateToBf16<L>(v, copy.signs) : MaxMagnitude<L>(v);
+  // Rotated values are finite only if all that went in is.
+  if (L::Any(max >= kInfBits)) raw();
+  return EncodeNvfp4<L>(v, max, Nvfp4Encode{copy.s_dec, copy.s_inv6},
+                        propagate);
+}
+
+template <DType D>
+void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
+                     Maxima* seen) {
+  constexpr size_t kSize = SizeOf(D);
+  const int64_t blocks = a.x.cols / 16;
+  for (int64_t row = first; row < last; ++row) {
+    const std::byte* p = a.x.data + row * a.x.cols * kSize;
+    std::byte* data = a.row.data + row * a.row.data_stride;
+    std::byte* scale = a.row.scale + row * a.row.scale_stride;
+    for (int64_t b = 0; b < blocks; b += W) {
+      const int64_t count = Min(W, blocks - b);
+      F v[16];
+      LoadSomeBlocks<D>(p + b * 16 * kSize, count, v);
+      const Nvfp4Block<L> out = Encode(v, a.row, a.propagate, [&] {
+        F raw[16];
+        LoadSomeBlocks<D>(p + b * 16 * kSize, count, raw);
+        Note(raw, seen);
+      });
+      // The two words of a block lie side by side: eight bytes a block.
+      U words[2];
+      typedef uint32_t Wide __attribute__((vector_size(8 * W)));
+      Wide both;
+      for (int i = 0; i < W; ++i) {
+        both[2 * i] = out.low[i];
+        both[2 * i + 1] = out.high[i];
+      }
+      __builtin_memcpy(words, &both, sizeof(both));
+      const L::U8 scales = __builtin_convertvector(out.scale, L::U8);
+      if (count == W) {
+        __builtin_memcpy(data + 8 * b, words, 8 * W);
+        __builtin_memcpy(scale + b, &scales, W);
+      } else {
+        __builtin_memcpy(data + 8 * b, words, 8 * count);
+        __builtin_memcpy(scale + b, &scales, count);
+      }
+    }
+  }
+}
+
+template <DType D>
+void QuantizeColumnwise(const QuantizeArgs& a, int64_t first, int64_t last,
+                        Maxima* seen) {
+  alignas(64) std::byte tile[kTileRows * kTileCols * SizeOf(D)];
+  for (int64_t row = first; row < last; row += kTileRows) {
+    const int64_t rows = Min(kTileRows, last - row);
+    for (int64_t col = 0; col < a.x.cols; col += kTileCols) {
+      const int64_t cols = Min(kTileCols, a.x.cols - col);
+      PackTile<D>(a.x, row, rows, col, cols, tile);
+      for (int64_t c = 0; c < cols; c += W) {
+        const int64_t lanes = Min(W, cols - c);
+        for (int64_t r = 0; r < rows; r += 16) {
+          F v[16];
+          LoadColumns<D>(tile, r, c, v);
+          const Nvfp4Block<L> out = Encode(v, a.col, a.propagate, [&] {
+            F raw[16];
+            LoadColumns<D>(tile, r, c, raw);
+            Note(raw, seen);
+          });
+          const int64_t block = (row + r) / 16;
+          for (int64_t i = 0; i < lanes; ++i) {
+            const int64_t line = col + c + i;
+            const uint32_t words[2] = {out.low[i], out.high[i]};
+            __builtin_memcpy(a.col.data + line * a.col.data_stride + 8 * block,
+                             words, 8);
+            a.col.scale[line * a.col.scale_stride + block] =
+                static_cast<std::byte>(out.scale[i]);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Lane i is the word at p + 8 i.
+QUANTD_FN U LoadStrided(const std::byte* p) {
+  uint32_t words[W];
+  for (int i = 0; i < W; ++i) __builtin_memcpy(&words[i], p + 8 * i, 4);
+  U u;
+  __builtin_memcpy(&u, words, sizeof(u));
+  return u;
+}
+
+// Rounds to the output type and back, as the inverse rotation wants it.
+template <DType D>
+QUANTD_FN void RoundTo(F (&v)[16]) {
+  if constexpr (D != DType::kF32) {
+    for (int i = 0; i < 16; ++i) v[i] = Decode16<L, D>(Encode16<L, D>(v[i]));
+  }
+}
+
+template <DType D>
+QUANTD_FN void Decode(const Nvfp4Block<L>& block, const DequantizeArgs& a,
+                      F (&v)[16]) {
+  DecodeNvfp4<L>(block, Nvfp4Decode{a.amax, a.k}, v);
+  if (a.signs) {
+    RoundTo<D>(v);
+    RotateInverse<L>(v, a.signs);
+  }
+}
+
+template <DType D>
+void DequantizeRowwise(const DequantizeArgs& a, int64_t first, int64_t last) {
+  const int64_t blocks = a.cols / 16;
+  for (int64_t row = first; row < last; ++row) {
+    const std::byte* data = a.data + row * a.data_stride;
+    const std::byte* scale = a.scale + row * a.scale_stride;
+    std::byte* out = a.out + row * a.cols * SizeOf(D);
+    for (int64_t b = 0; b < blocks; b += W) {
+      const int64_t count = Min(W, blocks - b);
+      std::byte words[8 * W] = {};
+      L::U8 scales{};
+      __builtin_memcpy(words, data + 8 * b, 8 * count);
+      __builtin_memcpy(&scales, scale + b, count);
+      F v[16];
+      Decode<D>({LoadStrided(words), LoadStrided(words + 4),
+                 __builtin_convertvector(scales, U)},
+                a, v);
+      StoreSomeBlocks<D>(v, out + b * 16 * SizeOf(D), count);
+    }
+  }
+}
+
+template <DType D>
+void DequantizeColumnwise(const DequantizeArgs& a, int64_t first,
+                          int64_t last) {
+  for (int64_t row = first; row < last; row += 16) {
+    const int64_t rows = Min(16, last - row);
+    for (int64_t col = 0; col < a.cols; col += W) {
+      const int64_t lanes = Min(W, a.cols - col);
+      std::byte words[8 * W] = {};
+      L::U8 scales{};
+      for (int64_t i = 0; i < lanes; ++i) {
+        const int64_t line = col + i;
+        __builtin_memcpy(words + 8 * i, a.data + line * a.data_stride + row / 2,
+                         8);
+        scales[i] =
+            static_cast<uint8_t>(a.scale[line * a.scale_stride + row / 16]);
+      }
+      F v[16];
+      Decode<D>({LoadStrided(words), LoadStrided(words + 4),
+                 __builtin_convertvector(scales, U)},
+                a, v);
+      for (int64_t r = 0; r < rows; ++r) {
+        std::byte* to = a.out + ((row + r) * a.cols + col) * SizeOf(D);
+        if (lanes == W) {
+          StoreLanes<D, W>(v[r], to);
+        } else {
+          std::byte buffer[W * SizeOf(D)];
+          StoreLanes<D, W>(v[r], buffer);
+          __builtin_memcpy(to, buffer, lanes * SizeOf(D));
+        }
+      }
+    }
+  }
+}
+
+template <DType D, DType Out>
+void RotateRows(const RotateArgs& a, int64_t first, int64_t last,
+                Maxima* seen) {
+  const int64_t begin = first * a.x.cols / 16;
+  const int64_t end = last * a.x.cols / 16;
+  for (int64_t b = begin; b < end; b += W) {
+    const int64_t count = Min(W, end - b);
+    F v[16];
+    LoadSomeBlocks<D>(a.x.data + b * 16 * SizeOf(D), count, v);
+    if (L::Any(MaxMagnitude<L>(v) >= kInfBits)) Note(v, seen);
+    a.inverse ? RotateInverse<L>(v, a.signs) : RotateForward<L>(v, a.signs);
+    StoreSomeBlocks<Out>(v, a.out + b * 16 * SizeOf(Out), count);
+  }
+}
+
+// Calls fn.template operator()<D>() for the run-time type.
+template <typename Fn>
+QUANTD_FN void ForDType(DType d, Fn fn) {
+  switch (d) {
+    case DType::kF32:
+      return fn.template operator()<DType::kF32>();
+    case DType::kF16:
+      return fn.template operator()<DType::kF16>();
+    default:
+      return fn.template operator()<DType::kBF16>();
+  }
+}
+
+void Amax(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
+  ForDType(a.x.dtype, [&]<DType D>() {
+    AmaxRows<D>(a, first, last, out);
+    if (a.col_signs) AmaxColumns<D>(a, first, last, out);
+  });
+}
+
+void Quantize(const QuantizeArgs& a, int64_t first, int64_t last,
+              Maxima* seen) {
+  ForDType(a.x.dtype, [&]<DType D>() {
+    if (a.row.data) QuantizeRowwise<D>(a, first, last, seen);
+    if (a.col.data) QuantizeColumnwise<D>(a, first, last, seen);
+  });
+}
+
+void DequantizeRow(const DequantizeArgs& a, int64_t first, int64_t last) {
+  ForDType(a.dtype, [&]<DType D>() { DequantizeRowwise<D>(a, first, last); });
+}
+
+void DequantizeCol(const DequantizeArgs& a, int64_t first, int64_t last) {
+  ForDType(a.dtype,
+           [&]<DType D>() { DequantizeColumnwise<D>(a, first, last); });
+}
+
+void Rotate(const RotateArgs& a, int64_t first, int64_t last, Maxima* seen) {
+  ForDType(a.x.dtype, [&]<DType D>() {
+    ForDType(a.dtype,
+             [&]<DType Out>() { RotateRows<D, Out>(a, first, last, seen); });
+  });
+}
+
+}  // namespace
+}  // namespace QUANTD_ARITH
+
+namespace cpu {
+const TileKernels QUANTD_TILES = {Amax, Quantize, DequantizeRow, DequantizeCol,
+                                  Rotate};
+}  // namespace cpu
+}  // namespace quantd

@@ -1,0 +1,101 @@
+// The CPU's inner loops as a table of functions, one table for each
+// instruction set, all made from tiles.cc.
+//
+// Every function works on a range of rows and may run beside others on other
+// ranges; ranges start at multiples of kTileRows (but for the row count's
+// end). Matrices are row-major without padding. Nothing allocates or fails.
+#ifndef QUANTD_KERNELS_CPU_TILES_H_
+#define QUANTD_KERNELS_CPU_TILES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/format.h"
+
+namespace quantd::cpu {
+
+inline constexpr int64_t kTileRows = 128;
+
+struct Matrix {
+  const std::byte* data;
+  DType dtype;
+  int64_t rows;
+  int64_t cols;
+};
+
+// Maxima as fp32 bits with NaN dropped, and what else was seen.
+struct Maxima {
+  uint32_t plain = 0;
+  uint32_t row_rht = 0;
+  uint32_t col_rht = 0;
+  bool nan = false;  // in the input
+  bool inf = false;
+  bool row_rht_nan = false;  // in the rotated values
+  bool col_rht_nan = false;
+};
+
+struct AmaxArgs {
+  Matrix x;
+  const float* row_signs;  // 16 values s[i] / 4, or nullptr: not wanted
+  const float* col_signs;
+};
+
+// One copy to write. `signs` as above, nullptr: no rotation.
+struct Nvfp4Copy {
+  std::byte* data = nullptr;  // nullptr: this copy is not wanted
+  std::byte* scale = nullptr;
+  int64_t data_stride = 0;  // bytes from line to line
+  int64_t scale_stride = 0;
+  float s_dec = 0;  // kernels/block.h Nvfp4Encode
+  float s_inv6 = 0;
+  const float* signs = nullptr;
+};
+
+struct QuantizeArgs {
+  Matrix x;
+  Nvfp4Copy row;
+  Nvfp4Copy col;
+  bool propagate;
+};
+
+struct DequantizeArgs {
+  const std::byte* data;
+  const std::byte* scale;
+  int64_t data_stride;
+  int64_t scale_stride;
+  float amax;  // kernels/block.h Nvfp4Decode
+  float k;
+  const float* signs;  // nullptr: no inverse rotation
+  std::byte* out;      // rows x cols
+  DType dtype;
+  int64_t rows;
+  int64_t cols;
+};
+
+struct RotateArgs {
+  Matrix x;
+  std::byte* out;
+  DType dtype;
+  const float* signs;
+  bool inverse;
+};
+
+struct TileKernels {
+  // Adds what the rows hold to `*maxima`.
+  void (*amax)(const AmaxArgs&, int64_t first, int64_t last, Maxima* maxima);
+  // Codes and scales of the rows; sets nan and inf of `*seen`.
+  void (*quantize)(const QuantizeArgs&, int64_t first, int64_t last,
+                   Maxima* seen);
+  void (*dequantize_row)(const DequantizeArgs&, int64_t first, int64_t last);
+  void (*dequantize_col)(const DequantizeArgs&, int64_t first, int64_t last);
+  // Sets nan and inf of `*seen`.
+  void (*rotate)(const RotateArgs&, int64_t first, int64_t last, Maxima* seen);
+};
+
+extern const TileKernels kBaselineTiles;
+extern const TileKernels kAvx2Tiles;
+extern const TileKernels kAvx512Tiles;
+
+}  // namespace quantd::cpu
+
+#endif  // QUANTD_KERNELS_CPU_TILES_H_

@@ -26,11 +26,20 @@ namespace quantd::wire {
 // Caps of our own, below what protobuf would accept.
 inline constexpr size_t kMaxHeadBytes = 64 << 10;  // all but the payload
 inline constexpr int kMaxShapeEntries = kMaxRank;
+// What a reply may carry: protobuf and gRPC end at 2 GiB.
+inline constexpr size_t kMaxReplyPayloadBytes =
+    (size_t{1} << 31) - kMaxHeadBytes;
 
 enum class Method { kQuantize, kDequantize, kRhtAmax, kApplyRht };
 inline constexpr Method kMethods[] = {Method::kQuantize, Method::kDequantize,
                                       Method::kRhtAmax, Method::kApplyRht};
 std::string_view Name(Method m);  // "Quantize"
+
+// Status payload of a message that protobuf would not accept, as opposed to
+// one that asks for something illegal (which is a FieldError).
+inline constexpr char kMalformedUrl[] = "quantd/malformed";
+absl::Status Malformed(std::string_view why);
+bool IsMalformed(const absl::Status& status);
 
 // A message that arrived in pieces. Views; the caller keeps the bytes.
 using Slices = absl::Span<const std::string_view>;
@@ -43,8 +52,9 @@ struct Range {
 
 // A message split into its payload (field 101, wire type 2; the last one
 // wins, as protobuf says) and all the rest, as one small string that is
-// itself a serialized message. INVALID_ARGUMENT for bytes that protobuf would
-// not accept and for a head over kMaxHeadBytes.
+// itself a serialized message. Malformed for bytes whose top-level fields
+// protobuf would not accept (what is inside them, parsing the head decides);
+// FieldError "message" for a head over kMaxHeadBytes.
 struct Split {
   std::string head;
   Range payload;
@@ -62,6 +72,7 @@ struct Request {
   };
   std::vector<Source> sources;
 };
+// Malformed or FieldError. Allocates in proportion to the head at most.
 absl::StatusOr<Request> ParseRequest(Method method, Slices message);
 
 // Copies every source to its place in the job's staging (plan input offsets),

@@ -1,0 +1,275 @@
+#include "tests/testing/device.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "fmt/format.h"
+#include "kernels/field_error.h"
+
+namespace quantd {
+namespace {
+
+using oracle::Element;
+using oracle::Policy;
+
+NonFinite NonFiniteOf(Policy p) {
+  switch (p) {
+    case Policy::kPropagate:
+      return NonFinite::kPropagate;
+    case Policy::kReject:
+      return NonFinite::kReject;
+    case Policy::kIgnore:
+      break;
+  }
+  return NonFinite::kIgnore;
+}
+
+TensorDesc Describe(DType dtype, int64_t rows, int64_t cols,
+                    const Shape* shape) {
+  TensorDesc tensor;
+  tensor.dtype = dtype;
+  if (shape) {
+    tensor.shape = shape->dims;
+    tensor.flatten_axis = shape->flatten_axis;
+  } else {
+    tensor.shape = {rows, cols};
+  }
+  return tensor;
+}
+
+SignMask MaskOf(uint16_t mask) { return SignMask{{mask, 0}}; }
+
+bool IsRejection(const absl::Status& status) {
+  const auto violation = GetFieldViolation(status);
+  return violation && violation->field == "payload";
+}
+
+oracle::Bytes Output(const Reply& reply, const Plan& plan, TensorKind kind) {
+  return TensorOf(reply, *plan.output(kind));
+}
+
+float Scalar32(const oracle::Bytes& bytes) {
+  float v = 0;
+  std::memcpy(&v, bytes.data(), sizeof(v));
+  return v;
+}
+
+oracle::Bytes BytesOf(float v) {
+  oracle::Bytes bytes(sizeof(v));
+  std::memcpy(bytes.data(), &v, sizeof(v));
+  return bytes;
+}
+
+}  // namespace
+
+DType DTypeOf(Element e) {
+  switch (e) {
+    case Element::kF16:
+      return DType::kF16;
+    case Element::kBF16:
+      return DType::kBF16;
+    case Element::kF32:
+      break;
+  }
+  return DType::kF32;
+}
+
+std::string ToString(const Target& target) {
+  return target.isa.empty() ? target.device : target.device + ":" + target.isa;
+}
+
+std::string Identifier(const Target& target) {
+  std::string name = ToString(target);
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name;
+}
+
+std::vector<Target> Targets() {
+  std::vector<Target> targets;
+  for (const std::string& isa : ListCpuIsas()) targets.push_back({"cpu", isa});
+  const size_t cpus = targets.size();
+  for (const std::string& name : ListBackends()) {
+    if (name.starts_with("cuda")) targets.push_back({name, ""});
+  }
+  if (targets.size() == cpus) targets.push_back({"cuda", ""});
+  return targets;
+}
+
+absl::StatusOr<Reply> RunPlan(Backend& backend, Plan plan,
+                              const std::vector<oracle::Bytes>& inputs) {
+  auto job = backend.Begin(std::make_shared<const Plan>(plan));
+  if (!job.ok()) return job.status();
+  const absl::Span<std::byte> staging = (*job)->staging();
+  if (staging.size() != plan.input_bytes()) {
+    return absl::InternalError(
+        fmt::format("staging of {} bytes, the plan has {}", staging.size(),
+                    plan.input_bytes()));
+  }
+  // What lies between the inputs must not matter.
+  std::fill(staging.begin(), staging.end(), std::byte{0xA5});
+  for (size_t i = 0; i < plan.inputs().size(); ++i) {
+    const TensorSpec& spec = plan.inputs()[i];
+    if (inputs.at(i).size() != spec.size) {
+      return absl::InternalError(
+          fmt::format("{}: the plan has {} bytes, the test {}", Name(spec.kind),
+                      spec.size, inputs[i].size()));
+    }
+    if (spec.size == 0) continue;
+    const size_t half = spec.size / 2;
+    std::byte* to = staging.data() + spec.offset;
+    std::memcpy(to, inputs[i].data(), half);
+    (*job)->Fed(spec.offset + half);
+    std::memcpy(to + half, inputs[i].data() + half, spec.size - half);
+    (*job)->Fed(spec.offset + spec.size);
+  }
+  auto report = (*job)->Run();
+  if (!report.ok()) return report.status();
+  Reply reply{(*job)->TakeOutput(), *report};
+  job->reset();
+  if (reply.payload.size() != plan.output_bytes()) {
+    return absl::InternalError(
+        fmt::format("payload of {} bytes, the plan has {}",
+                    reply.payload.size(), plan.output_bytes()));
+  }
+  size_t end = 0;
+  for (const TensorSpec& spec : plan.outputs()) {
+    for (size_t i = end; i < spec.offset; ++i) {
+      if (reply.payload.data()[i] != std::byte{0}) {
+        return absl::InternalError(
+            fmt::format("byte {} before {} is not zero", i, Name(spec.kind)));
+      }
+    }
+    end = spec.offset + spec.size;
+  }
+  return reply;
+}
+
+oracle::Bytes TensorOf(const Reply& reply, const TensorSpec& spec) {
+  const auto* data = reinterpret_cast<const uint8_t*>(reply.payload.data());
+  if (spec.size == 0) return {};
+  return oracle::Bytes(data + spec.offset, data + spec.offset + spec.size);
+}
+
+absl::StatusOr<Device> Device::Open(const Target& target,
+                                    BackendOptions options) {
+  if (!target.isa.empty()) options.isa = target.isa;
+  auto backend = OpenBackend(target.device, options);
+  if (!backend.ok()) return backend.status();
+  Device device;
+  device.backend_ = *std::move(backend);
+  return device;
+}
+
+absl::StatusOr<oracle::Quantized> Device::Quantize(
+    const oracle::QuantizeSpec& spec, const oracle::Bytes& input,
+    const Shape* shape) {
+  QuantizeOptions options;
+  options.format = Format::kNvfp4;
+  options.usage = spec.rowwise && spec.columnwise ? Usage::kBoth
+                  : spec.rowwise                  ? Usage::kRowwise
+                                                  : Usage::kColumnwise;
+  options.rht = {spec.rotate_rows, spec.rotate_columns, 16, MaskOf(spec.mask)};
+  options.non_finite = NonFiniteOf(spec.policy);
+  options.rowwise_amax = spec.row_amax;
+  options.columnwise_amax = spec.column_amax;
+  auto plan = MakeQuantizePlan(
+      Describe(DTypeOf(spec.element), spec.rows, spec.cols, shape), options);
+  if (!plan.ok()) return plan.status();
+  auto reply = RunPlan(*backend_, *plan, {input});
+  oracle::Quantized out;
+  if (!reply.ok()) {
+    if (!IsRejection(reply.status())) return reply.status();
+    out.rejected = true;
+    return out;
+  }
+  report_ = reply->report;
+  out.saw_nan = report_.saw_nan;
+  out.saw_inf = report_.saw_inf;
+  if (spec.rowwise) {
+    out.rowwise = {Output(*reply, *plan, TensorKind::kRowwiseData),
+                   Output(*reply, *plan, TensorKind::kRowwiseScale),
+                   Scalar32(Output(*reply, *plan, TensorKind::kRowwiseAmax))};
+  }
+  if (spec.columnwise) {
+    out.columnwise = {
+        Output(*reply, *plan, TensorKind::kColumnwiseData),
+        Output(*reply, *plan, TensorKind::kColumnwiseScale),
+        Scalar32(Output(*reply, *plan, TensorKind::kColumnwiseAmax))};
+  }
+  return out;
+}
+
+absl::StatusOr<oracle::Bytes> Device::Dequantize(
+    const oracle::DequantizeSpec& spec, const oracle::Copy& copy,
+    const Shape* shape) {
+  DequantizeOptions options;
+  options.format = Format::kNvfp4;
+  options.usage = spec.columnwise ? Usage::kColumnwise : Usage::kRowwise;
+  options.output = DTypeOf(spec.output);
+  options.inverse_rht = spec.inverse;
+  options.sign_mask = MaskOf(spec.mask);
+  auto plan = MakeDequantizePlan(
+      Describe(DType::kUnspecified, spec.rows, spec.cols, shape), options);
+  if (!plan.ok()) return plan.status();
+  auto reply =
+      RunPlan(*backend_, *plan, {copy.data, copy.scale, BytesOf(copy.amax)});
+  if (!reply.ok()) return reply.status();
+  report_ = reply->report;
+  return Output(*reply, *plan, TensorKind::kDequantized);
+}
+
+absl::StatusOr<oracle::Amaxes> Device::RhtAmax(Element e, const Shape& shape,
+                                               const AmaxFlags& flags,
+                                               uint16_t mask, Policy policy,
+                                               const oracle::Bytes& input) {
+  RhtAmaxOptions options;
+  options.rowwise = flags.row;
+  options.rowwise_rht = flags.row_rotated;
+  options.columnwise = flags.column;
+  options.columnwise_rht = flags.column_rotated;
+  options.sign_mask = MaskOf(mask);
+  options.non_finite = NonFiniteOf(policy);
+  auto plan = MakeRhtAmaxPlan(Describe(DTypeOf(e), 0, 0, &shape), options);
+  if (!plan.ok()) return plan.status();
+  auto reply = RunPlan(*backend_, *plan, {input});
+  oracle::Amaxes out;
+  if (!reply.ok()) {
+    if (!IsRejection(reply.status())) return reply.status();
+    out.rejected = true;
+    return out;
+  }
+  report_ = reply->report;
+  const auto get = [&](bool wanted, TensorKind kind) {
+    return wanted ? Scalar32(Output(*reply, *plan, kind)) : 0.0f;
+  };
+  out.row = get(flags.row, TensorKind::kRowwiseAmax);
+  out.row_rotated = get(flags.row_rotated, TensorKind::kRowwiseRhtAmax);
+  out.column = get(flags.column, TensorKind::kColumnwiseAmax);
+  out.column_rotated =
+      get(flags.column_rotated, TensorKind::kColumnwiseRhtAmax);
+  return out;
+}
+
+absl::StatusOr<oracle::Bytes> Device::ApplyRht(Element e,
+                                               std::optional<Element> output,
+                                               const Shape& shape,
+                                               uint16_t mask, bool inverse,
+                                               const oracle::Bytes& input) {
+  ApplyRhtOptions options;
+  options.inverse = inverse;
+  if (output) options.output = DTypeOf(*output);
+  options.sign_mask = MaskOf(mask);
+  auto plan = MakeApplyRhtPlan(Describe(DTypeOf(e), 0, 0, &shape), options);
+  if (!plan.ok()) return plan.status();
+  auto reply = RunPlan(*backend_, *plan, {input});
+  if (!reply.ok()) return reply.status();
+  report_ = reply->report;
+  return Output(*reply, *plan, TensorKind::kRotated);
+}
+
+}  // namespace quantd

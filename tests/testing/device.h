@@ -1,0 +1,90 @@
+// A backend under test, asked in the oracle's words, so that both can be given
+// the same questions and their answers compared.
+#ifndef QUANTD_TESTS_TESTING_DEVICE_H_
+#define QUANTD_TESTS_TESTING_DEVICE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "kernels/plan.h"
+#include "tests/testing/oracle.h"
+#include "tests/testing/tensors.h"
+
+namespace quantd {
+
+DType DTypeOf(oracle::Element e);
+
+// Which device, and for the CPU with which instruction set.
+struct Target {
+  std::string device;  // "cpu", "cuda:0"
+  std::string isa;
+};
+// "cpu:avx2", "cuda:0".
+std::string ToString(const Target& target);
+// The same with letters and digits only, for names of tests.
+std::string Identifier(const Target& target);
+// Every instruction set of the CPU, then every CUDA device; where there is
+// none, one "cuda" that stands for the missing device.
+std::vector<Target> Targets();
+
+// One job's reply.
+struct Reply {
+  Block payload;
+  JobReport report;
+};
+// Feeds one tensor for each of the plan's inputs, in several steps, and
+// checks that the gaps between the outputs are zero bytes.
+absl::StatusOr<Reply> RunPlan(Backend& backend, Plan plan,
+                              const std::vector<oracle::Bytes>& inputs);
+// One output of a reply.
+oracle::Bytes TensorOf(const Reply& reply, const TensorSpec& spec);
+
+struct AmaxFlags {
+  bool row = true;
+  bool row_rotated = true;
+  bool column = true;
+  bool column_rotated = true;
+};
+
+// Not thread-safe.
+class Device {
+ public:
+  static absl::StatusOr<Device> Open(const Target& target,
+                                     BackendOptions options = {});
+
+  Backend& backend() { return *backend_; }
+  // Of the last job that ran.
+  const JobReport& report() const { return report_; }
+
+  // `shape` must mean spec.rows x spec.cols; without it that is the shape.
+  // `rejected` is set for INVALID_ARGUMENT on "payload"; other errors return.
+  absl::StatusOr<oracle::Quantized> Quantize(const oracle::QuantizeSpec& spec,
+                                             const oracle::Bytes& input,
+                                             const Shape* shape = nullptr);
+  absl::StatusOr<oracle::Bytes> Dequantize(const oracle::DequantizeSpec& spec,
+                                           const oracle::Copy& copy,
+                                           const Shape* shape = nullptr);
+  // Maxima that were not asked for are 0.
+  absl::StatusOr<oracle::Amaxes> RhtAmax(oracle::Element e, const Shape& shape,
+                                         const AmaxFlags& flags, uint16_t mask,
+                                         oracle::Policy policy,
+                                         const oracle::Bytes& input);
+  // Without `output`, the input's type.
+  absl::StatusOr<oracle::Bytes> ApplyRht(oracle::Element e,
+                                         std::optional<oracle::Element> output,
+                                         const Shape& shape, uint16_t mask,
+                                         bool inverse,
+                                         const oracle::Bytes& input);
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  JobReport report_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_TESTING_DEVICE_H_

@@ -1,0 +1,67 @@
+// Matchers and assertions of the house.
+#ifndef QUANTD_TESTS_TESTING_MATCHERS_H_
+#define QUANTD_TESTS_TESTING_MATCHERS_H_
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "fmt/format.h"
+
+namespace quantd {
+
+inline const absl::Status& StatusOf(const absl::Status& s) { return s; }
+template <typename T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& s) {
+  return s.status();
+}
+
+MATCHER(IsOk, "is OK") {
+  if (StatusOf(arg).ok()) return true;
+  *result_listener << StatusOf(arg).ToString();
+  return false;
+}
+
+MATCHER_P(StatusIs, code, "has status " + absl::StatusCodeToString(code)) {
+  if (StatusOf(arg).code() == code) return true;
+  *result_listener << StatusOf(arg).ToString();
+  return false;
+}
+
+// True for equal bytes; else says where the first difference is and how many
+// there are. `what` names the tensor, its shape and where it came from.
+template <typename Expected, typename Actual>
+testing::AssertionResult BytesEq(std::string_view what,
+                                 const Expected& expected,
+                                 const Actual& actual) {
+  if (expected.size() != actual.size()) {
+    return testing::AssertionFailure()
+           << what << ": expected " << expected.size() << " bytes, got "
+           << actual.size();
+  }
+  size_t first = 0;
+  size_t count = 0;
+  for (size_t i = expected.size(); i-- > 0;) {
+    if (static_cast<unsigned>(expected[i]) ==
+        static_cast<unsigned>(actual[i])) {
+      continue;
+    }
+    first = i;
+    ++count;
+  }
+  if (count == 0) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << fmt::format(
+             "{}: {} of {} bytes differ, first at {}: expected "
+             "0x{:02X}, got 0x{:02X}",
+             what, count, expected.size(), first,
+             static_cast<unsigned>(expected[first]),
+             static_cast<unsigned>(actual[first]));
+}
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_TESTING_MATCHERS_H_

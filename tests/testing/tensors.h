@@ -1,0 +1,57 @@
+// Seeded tensors with the nasty values in them. The same arguments give the
+// same bytes on every machine: integer arithmetic and exact scaling only.
+#ifndef QUANTD_TESTS_TESTING_TENSORS_H_
+#define QUANTD_TESTS_TESTING_TENSORS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/testing/oracle.h"
+
+namespace quantd {
+
+enum class Flavor {
+  kGaussian,   // bell-shaped, deviation about 1
+  kOutliers,   // the same with one element in 64 up to 2^12 larger
+  kSpread,     // exponents over most of the type's range, block by block
+  kTies,       // on and next to the midpoints of E2M1 and E4M3
+  kNasty,      // subnormals, -0, zeros, the largest and the smallest values
+  kNonFinite,  // kNasty with NaN and Inf, one or several in some blocks
+  kRaw,        // any bit pattern
+};
+inline constexpr Flavor kFlavors[] = {
+    Flavor::kGaussian, Flavor::kOutliers,  Flavor::kSpread, Flavor::kTies,
+    Flavor::kNasty,    Flavor::kNonFinite, Flavor::kRaw};
+std::string_view Name(Flavor f);
+
+// `count` elements of `e`. For kNonFinite, of every 64 elements: element 3 is
+// NaN; 17 and 22 are +Inf and -Inf; 33 is Inf and 40 NaN; the last 16 are
+// finite.
+oracle::Bytes MakeTensor(oracle::Element e, int64_t count, Flavor flavor,
+                         uint64_t seed);
+
+// `count` random bytes.
+oracle::Bytes RandomBytes(int64_t count, uint64_t seed);
+
+// Random 64 bits as a function of a position.
+uint64_t Mix(uint64_t x);
+
+// A shape and where it is split, with the M x K it must mean.
+struct Shape {
+  std::vector<int64_t> dims;
+  int flatten_axis;
+  int64_t rows;
+  int64_t cols;
+};
+std::string ToString(const Shape& shape);
+
+// Awkward shapes whose K is a multiple of 16; over 2 * 10^5 elements together.
+const std::vector<Shape>& WholeShapes();
+// Shapes of any other K, for columnwise copies.
+const std::vector<Shape>& RaggedShapes();
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_TESTING_TENSORS_H_

@@ -1,0 +1,64 @@
+#include "kernels/cuda/element.cuh"
+
+namespace quantd::cuda {
+namespace {
+
+// --- kernels ----------------------------------------------------------------
+
+template <DType D>
+__device__ __forceinline__ void StoreBlockNumber(int64_t b,
+                                                 const float (&v)[kBlock],
+                                                 std::byte* out) {
+  StoreBlock<D>(Encode<D>(v), out + b * kBlock * kSizeOf<D>);
+}
+
+// The output type is a run-time choice: it changes only the last instructions.
+template <DType D>
+__global__ void __launch_bounds__(kThreads) ApplyRht(ApplyRhtArgs a) {
+  const int64_t blocks = a.x.rows * (a.x.cols / kBlock);
+  uint32_t seen = 0;
+  for (int64_t b = FirstItem(); b < blocks; b += ItemStep()) {
+    float v[kBlock];
+    Decode<D>(LoadBlock<D>(a.x.data + b * kBlock * kSizeOf<D>), v);
+    seen |= SeenIn(v, MaxMagnitude<Scalar>(v));
+    if (a.inverse) {
+      RotateInverse<Scalar>(v, a.signs);
+    } else {
+      RotateForward<Scalar>(v, a.signs);
+    }
+    if (a.dtype == DType::kF32) {
+      StoreBlockNumber<DType::kF32>(b, v, a.out);
+    } else if (a.dtype == DType::kF16) {
+      StoreBlockNumber<DType::kF16>(b, v, a.out);
+    } else {
+      StoreBlockNumber<DType::kBF16>(b, v, a.out);
+    }
+  }
+  Report(seen, a.found);
+}
+
+// --- launchers --------------------------------------------------------------
+
+template <DType D>
+cudaError_t LaunchApplyRhtOf(const ApplyRhtArgs& a, const Queue& queue) {
+  ApplyRht<D><<<GridForBlocks(a.x.rows * (a.x.cols / kBlock), queue), kThreads,
+                0, queue.stream>>>(a);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t LaunchApplyRht(const ApplyRhtArgs& a, const Queue& queue) {
+  switch (a.x.dtype) {
+    case DType::kF32:
+      return LaunchApplyRhtOf<DType::kF32>(a, queue);
+    case DType::kF16:
+      return LaunchApplyRhtOf<DType::kF16>(a, queue);
+    case DType::kBF16:
+      return LaunchApplyRhtOf<DType::kBF16>(a, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace quantd::cuda

@@ -1,0 +1,36 @@
+// CUDA errors as statuses. Every CUDA call of this folder goes through here,
+// or says why its result does not matter.
+#ifndef QUANTD_KERNELS_CUDA_CHECK_H_
+#define QUANTD_KERNELS_CUDA_CHECK_H_
+
+#include <cuda_runtime_api.h>
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "fmt/format.h"
+
+namespace quantd::cuda {
+
+// OK, or an error that names the step: RESOURCE_EXHAUSTED for lack of device
+// memory, else INTERNAL. Clears an error that does not stick.
+inline absl::Status CudaStatus(cudaError_t error, std::string_view step) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  cudaGetLastError();  // the error is in our hands now
+  const std::string text =
+      fmt::format("CUDA: {}: {}", step, cudaGetErrorString(error));
+  return error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(text)
+                                            : absl::InternalError(text);
+}
+
+// Returns the error of a CUDA call from a function that returns a Status or a
+// StatusOr.
+#define QUANTD_CUDA_RETURN(call, step)                                        \
+  do {                                                                        \
+    if (absl::Status s = ::quantd::cuda::CudaStatus((call), (step)); !s.ok()) \
+      return s;                                                               \
+  } while (false)
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_CHECK_H_

@@ -1,0 +1,221 @@
+#include "kernels/cuda/device.h"
+
+#include <cstring>
+
+#include "fmt/format.h"
+#include "kernels/codec.h"
+#include "kernels/cuda/check.h"
+
+namespace quantd::cuda {
+namespace {
+
+void* AllocatePinned(size_t bytes) {
+  void* p = nullptr;
+  if (cudaHostAlloc(&p, bytes, cudaHostAllocPortable) != cudaSuccess) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  return p;
+}
+void* AllocateDevice(size_t bytes) {
+  void* p = nullptr;
+  if (cudaMalloc(&p, bytes) != cudaSuccess) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  return p;
+}
+// Nobody could act on an error here: a dead context or a driver that is being
+// unloaded has taken the memory with it.
+void ReleasePinned(void* p, size_t) {
+  cudaFreeHost(p);
+  cudaGetLastError();
+}
+void ReleaseDevice(void* p, size_t) {
+  cudaFree(p);
+  cudaGetLastError();
+}
+
+// The matrix in its dtype; its entries are +-n^-1/2.
+std::vector<std::byte> EncodeMatrix(const std::vector<float>& matrix,
+                                    DType dtype) {
+  const size_t size = SizeOf(dtype);
+  std::vector<std::byte> bytes(matrix.size() * size);
+  for (size_t i = 0; i < matrix.size(); ++i) {
+    const uint32_t bits = dtype == DType::kF32 ? Scalar::Bits(matrix[i])
+                          : dtype == DType::kBF16
+                              ? EncodeBf16<Scalar>(matrix[i])
+                              : EncodeF16<Scalar>(matrix[i]);
+    std::memcpy(&bytes[i * size], &bits, size);  // little endian
+  }
+  return bytes;
+}
+
+}  // namespace
+
+BlockSource PinnedSource() { return {AllocatePinned, ReleasePinned}; }
+BlockSource DeviceSource() { return {AllocateDevice, ReleaseDevice}; }
+
+absl::Status Slot::Create() {
+  QUANTD_CUDA_RETURN(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                     "create a stream");
+  for (cudaEvent_t& mark : marks) {
+    // Long waits block instead of spinning on a core.
+    QUANTD_CUDA_RETURN(cudaEventCreateWithFlags(&mark, cudaEventBlockingSync),
+                       "create an event");
+  }
+  void* p = nullptr;
+  QUANTD_CUDA_RETURN(cudaMalloc(&p, sizeof(Found)), "allocate");
+  found = static_cast<Found*>(p);
+  QUANTD_CUDA_RETURN(cudaHostAlloc(&p, sizeof(Found), cudaHostAllocPortable),
+                     "allocate pinned memory");
+  found_host = static_cast<Found*>(p);
+  return absl::OkStatus();
+}
+
+Slot::~Slot() {
+  // Results do not matter: see ReleasePinned.
+  for (cudaEvent_t mark : marks) {
+    if (mark != nullptr) cudaEventDestroy(mark);
+  }
+  if (stream != nullptr) cudaStreamDestroy(stream);
+  if (found != nullptr) cudaFree(found);
+  if (found_host != nullptr) cudaFreeHost(found_host);
+  cudaGetLastError();
+}
+
+Device::Lease::~Lease() {
+  if (slot_ == nullptr) return;
+  // An error is the next user's to see, and a sticky one is seen by all.
+  if (device_->Enter().ok()) {
+    cudaStreamSynchronize(slot_->stream);
+    cudaGetLastError();
+  }
+  absl::MutexLock lock(&device_->mutex_);
+  device_->free_.push_back(slot_);
+}
+
+std::string Device::WhyNot(int ordinal) {
+  int count = 0;
+  cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    cudaGetLastError();
+    return fmt::format("no CUDA device: {}", error != cudaSuccess
+                                                 ? cudaGetErrorString(error)
+                                                 : "the driver shows none");
+  }
+  if (ordinal >= count) {
+    return fmt::format("no device cuda:{}: there {} {}", ordinal,
+                       count == 1 ? "is" : "are", count);
+  }
+  error = cudaSetDevice(ordinal);
+  if (error == cudaSuccess) error = FindKernels();
+  if (error == cudaSuccess) return "";
+  cudaGetLastError();
+  return fmt::format("cuda:{} cannot be used: {}", ordinal,
+                     cudaGetErrorString(error));
+}
+
+absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, int slots,
+                                                     size_t memory_limit) {
+  if (std::string reason = WhyNot(ordinal); !reason.empty()) {
+    return absl::NotFoundError(reason);
+  }
+  auto device = std::unique_ptr<Device>(new Device(ordinal));
+  if (absl::Status s = device->Enter(); !s.ok()) return s;
+  cudaDeviceProp prop;
+  QUANTD_CUDA_RETURN(cudaGetDeviceProperties(&prop, ordinal),
+                     "read device properties");
+  device->properties_ = {prop.name, prop.major, prop.minor,
+                         prop.multiProcessorCount};
+  device->pinned_ = BlockPool::Create(PinnedSource(), memory_limit);
+  device->memory_ = BlockPool::Create(DeviceSource(), memory_limit);
+  // Blocks of 4 KiB: a full cache, and the same again still in use by jobs.
+  device->rht_memory_ =
+      BlockPool::Create(DeviceSource(), 2 * kMaxRhts * BlockPool::Charge(1));
+  absl::MutexLock lock(&device->mutex_);
+  for (int i = 0; i < slots; ++i) {
+    device->slots_.push_back(std::make_unique<Slot>());
+    if (absl::Status s = device->slots_.back()->Create(); !s.ok()) return s;
+    device->free_.push_back(device->slots_.back().get());
+  }
+  return device;
+}
+
+absl::Status Device::Enter() const {
+  return CudaStatus(cudaSetDevice(ordinal_), "select the device");
+}
+
+Device::Lease Device::TakeSlot() {
+  Lease lease;
+  absl::MutexLock lock(&mutex_);
+  if (free_.empty()) return lease;
+  lease.device_ = this;
+  lease.slot_ = free_.back();
+  free_.pop_back();
+  return lease;
+}
+
+absl::StatusOr<std::shared_ptr<const CachedRht>> Device::GetRht(
+    const SignMask& mask, int dimension, DType dtype, const Lease& lease) {
+  const RhtKey key = {mask.words, dimension, dtype};
+  absl::MutexLock lock(&rht_mutex_);
+  if (const auto it = rhts_.find(key); it != rhts_.end()) {
+    ++rht_hits_;
+    return it->second;
+  }
+  ++rht_misses_;
+  // Jobs keep what they use.
+  if (rhts_.size() >= kMaxRhts) rhts_.clear();
+  absl::StatusOr<std::shared_ptr<const CachedRht>> made =
+      MakeRht(mask, dimension, dtype, lease);
+  if (made.ok()) rhts_[key] = *made;
+  return made;
+}
+
+absl::StatusOr<std::shared_ptr<const CachedRht>> Device::MakeRht(
+    const SignMask& mask, int dimension, DType dtype, const Lease& lease) {
+  const std::vector<float> matrix = RhtMatrix(mask, dimension);
+  // Column 0 of H is all ones, so column 0 of R is the scaled signs.
+  std::vector<float> signs(dimension);
+  for (int i = 0; i < dimension; ++i) signs[i] = matrix[i * dimension];
+  const size_t signs_bytes = dimension * sizeof(float);
+  std::vector<std::byte> bytes = EncodeMatrix(matrix, dtype);
+  bytes.insert(bytes.begin(), signs_bytes, std::byte{});
+  std::memcpy(bytes.data(), signs.data(), signs_bytes);
+
+  absl::StatusOr<Block> memory = rht_memory_->Take(bytes.size());
+  if (!memory.ok()) return memory.status();
+  QUANTD_CUDA_RETURN(cudaMemcpyAsync(memory->data(), bytes.data(), bytes.size(),
+                                     cudaMemcpyHostToDevice, lease->stream),
+                     "upload a rotation");
+  // Other streams may read it as soon as it is in the cache.
+  QUANTD_CUDA_RETURN(cudaStreamSynchronize(lease->stream), "upload a rotation");
+  auto rht = std::make_shared<CachedRht>();
+  rht->signs = reinterpret_cast<const float*>(memory->data());
+  rht->matrix = memory->data() + signs_bytes;
+  rht->memory = *std::move(memory);
+  return rht;
+}
+
+absl::Status Device::Judge(absl::Status status, const Lease& lease) {
+  if (status.ok() || absl::IsInvalidArgument(status)) return status;
+  // A fault sticks to the context: every later call returns it.
+  const cudaError_t now = cudaStreamQuery(lease->stream);
+  cudaGetLastError();
+  if (now == cudaSuccess || now == cudaErrorNotReady) return status;
+  absl::MutexLock lock(&mutex_);
+  if (fault_.ok()) {
+    fault_ = absl::UnavailableError(
+        fmt::format("cuda:{} is out of service: {} ({})", ordinal_,
+                    cudaGetErrorString(now), cudaGetErrorName(now)));
+  }
+  return fault_;
+}
+
+absl::Status Device::Health() const {
+  absl::MutexLock lock(&mutex_);
+  return fault_;
+}
+
+}  // namespace quantd::cuda

@@ -1,0 +1,151 @@
+// What one GPU holds for its jobs: slots (a stream each), pinned and device
+// memory, cached rotations, and whether it is healthy.
+#ifndef QUANTD_KERNELS_CUDA_DEVICE_H_
+#define QUANTD_KERNELS_CUDA_DEVICE_H_
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/format.h"
+#include "kernels/memory.h"
+#include "kernels/sign_mask.h"
+
+namespace quantd::cuda {
+
+// Page-locked host memory that every device may read; and memory of the
+// device that is current where a block is taken. Blocks of both may be
+// released from any thread at any time, even after the driver has gone.
+BlockSource PinnedSource();
+BlockSource DeviceSource();
+
+// A rotation as kernels read it, on the device, until the last owner is gone.
+struct CachedRht {
+  Block memory;
+  const float* signs = nullptr;  // n floats s[i] * n^-1/2
+  const void* matrix = nullptr;  // n x n row-major, in the key's dtype
+};
+
+// A stream with what belongs to one job at a time. Made once.
+struct Slot {
+  enum Mark { kStart, kFed, kComputed, kDone, kMarks };
+
+  cudaStream_t stream = nullptr;
+  std::array<cudaEvent_t, kMarks> marks = {};
+  Found* found = nullptr;       // device
+  Found* found_host = nullptr;  // pinned
+
+  Slot() = default;
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+  ~Slot();
+  absl::Status Create();
+};
+
+// Thread-safe. Outlives the leases taken from it.
+class Device {
+ public:
+  struct Properties {
+    std::string name;  // as the vendor says, "NVIDIA H200"
+    int major = 0;     // compute capability
+    int minor = 0;
+    int multiprocessors = 0;
+  };
+
+  // A slot until destruction, which waits for what is still on its stream.
+  class Lease {
+   public:
+    Lease() = default;
+    Lease(Lease&& other) noexcept { *this = std::move(other); }
+    Lease& operator=(Lease&& other) noexcept {
+      std::swap(device_, other.device_);
+      std::swap(slot_, other.slot_);
+      return *this;
+    }
+    ~Lease();
+    explicit operator bool() const { return slot_ != nullptr; }
+    Slot* operator->() const { return slot_; }
+
+   private:
+    friend class Device;
+    Device* device_ = nullptr;
+    Slot* slot_ = nullptr;
+  };
+
+  // Why there is no such device or this program has no code for it; empty
+  // when it can be opened.
+  static std::string WhyNot(int ordinal);
+
+  // NOT_FOUND with WhyNot. `memory_limit` bounds pinned and device memory each.
+  static absl::StatusOr<std::unique_ptr<Device>> Open(int ordinal, int slots,
+                                                      size_t memory_limit);
+
+  // Makes the device current on this thread: before any other call here.
+  absl::Status Enter() const;
+
+  // Empty when every slot is taken.
+  Lease TakeSlot();
+  BlockPool& pinned() { return *pinned_; }
+  BlockPool& memory() { return *memory_; }
+
+  // The rotation for (mask, dimension, dtype). One that was not cached is
+  // uploaded on the stream of `lease`, which must be idle.
+  absl::StatusOr<std::shared_ptr<const CachedRht>> GetRht(const SignMask& mask,
+                                                          int dimension,
+                                                          DType dtype,
+                                                          const Lease& lease);
+
+  // Passes a status on, and after an error finds out whether the device still
+  // works. Once it does not, every error is UNAVAILABLE.
+  absl::Status Judge(absl::Status status, const Lease& lease);
+  // OK, or the UNAVAILABLE of the fault.
+  absl::Status Health() const;
+
+  const Properties& properties() const { return properties_; }
+  int ordinal() const { return ordinal_; }
+  uint64_t rht_hits() const { return rht_hits_; }
+  uint64_t rht_misses() const { return rht_misses_; }
+
+ private:
+  using RhtKey = std::tuple<std::array<uint64_t, 2>, int, DType>;
+  // Masks come from clients: the cache is emptied when it is full.
+  static constexpr size_t kMaxRhts = 1024;
+
+  explicit Device(int ordinal) : ordinal_(ordinal) {}
+  absl::StatusOr<std::shared_ptr<const CachedRht>> MakeRht(const SignMask& mask,
+                                                           int dimension,
+                                                           DType dtype,
+                                                           const Lease& lease);
+
+  const int ordinal_;
+  Properties properties_;
+  std::shared_ptr<BlockPool> pinned_;
+  std::shared_ptr<BlockPool> memory_;
+  std::shared_ptr<BlockPool> rht_memory_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::atomic<uint64_t> rht_hits_ = 0;
+  std::atomic<uint64_t> rht_misses_ = 0;
+
+  mutable absl::Mutex mutex_;
+  std::vector<Slot*> free_ ABSL_GUARDED_BY(mutex_);
+  absl::Status fault_ ABSL_GUARDED_BY(mutex_);
+  absl::Mutex rht_mutex_;
+  std::map<RhtKey, std::shared_ptr<const CachedRht>> rhts_
+      ABSL_GUARDED_BY(rht_mutex_);
+};
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_DEVICE_H_

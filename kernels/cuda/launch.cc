@@ -1,0 +1,26 @@
+#include "kernels/cuda/launch.h"
+
+namespace quantd::cuda {
+
+// The kernels are in quantize_*.cu.
+extern template cudaError_t LaunchQuantizeFrom<DType::kF32>(const QuantizeArgs&,
+                                                            const Queue&);
+extern template cudaError_t LaunchQuantizeFrom<DType::kF16>(const QuantizeArgs&,
+                                                            const Queue&);
+extern template cudaError_t LaunchQuantizeFrom<DType::kBF16>(
+    const QuantizeArgs&, const Queue&);
+
+cudaError_t LaunchQuantize(const QuantizeArgs& args, const Queue& queue) {
+  switch (args.x.dtype) {
+    case DType::kF32:
+      return LaunchQuantizeFrom<DType::kF32>(args, queue);
+    case DType::kF16:
+      return LaunchQuantizeFrom<DType::kF16>(args, queue);
+    case DType::kBF16:
+      return LaunchQuantizeFrom<DType::kBF16>(args, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace quantd::cuda

@@ -1,0 +1,181 @@
+#include "kernels/cuda/tile.cuh"
+
+namespace quantd::cuda {
+namespace {
+
+// --- kernels ----------------------------------------------------------------
+
+// Running maxima of one thread.
+struct Running {
+  Found found = {};
+
+  // Adds a block whose MaxMagnitude is `max`, NaN dropped.
+  __device__ __forceinline__ void Add(const float (&v)[kBlock], uint32_t max,
+                                      uint32_t Found::*which,
+                                      uint32_t nan_bit) {
+    if (max > kInfBits) {
+      found.seen |= nan_bit;
+      max = MaxMagnitudeIgnoringNan<Scalar>(v);
+    }
+    found.*which = max > found.*which ? max : found.*which;
+  }
+
+  __device__ __forceinline__ void AddRaw(const float (&v)[kBlock]) {
+    const uint32_t max = MaxMagnitude<Scalar>(v);
+    found.seen |= SeenIn(v, max);
+    Add(v, max, &Found::plain, kSeenNan);
+  }
+};
+
+// The maximum of all threads of the CTA, to `*to`. All threads must call.
+__device__ __forceinline__ void ReduceTo(uint32_t value, uint32_t* to) {
+  __shared__ uint32_t warps[kThreads / 32];
+  value = __reduce_max_sync(0xFFFFFFFFu, value);
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    value = threadIdx.x < kThreads / 32 ? warps[threadIdx.x] : 0;
+    value = __reduce_max_sync(0xFFFFFFFFu, value);
+    // Non-negative floats are ordered as their bits.
+    if (threadIdx.x == 0 && value != 0) atomicMax(to, value);
+  }
+  __syncthreads();
+}
+
+__device__ __forceinline__ void Finish(const Running& r, const AmaxArgs& a) {
+  ReduceTo(r.found.plain, &a.found->plain);
+  if (a.row_signs) ReduceTo(r.found.row_rht, &a.found->row_rht);
+  if (a.col_signs) ReduceTo(r.found.col_rht, &a.found->col_rht);
+  Report(r.found.seen, a.found);
+}
+
+// No columns to rotate: the matrix is a run of blocks, and a tail where there
+// is no rotation at all.
+template <DType D, bool kRht>
+__global__ void __launch_bounds__(kThreads) AmaxOfRows(AmaxArgs a) {
+  const int64_t elements = a.x.rows * a.x.cols;
+  const int64_t blocks = elements / kBlock;
+  Running running;
+  for (int64_t b = FirstItem(); b < blocks; b += ItemStep()) {
+    float v[kBlock];
+    Decode<D>(LoadBlock<D>(a.x.data + b * kBlock * kSizeOf<D>), v);
+    running.AddRaw(v);
+    if constexpr (kRht) {
+      const uint32_t max = RotateToBf16<Scalar>(v, a.row_signs);
+      running.Add(v, max, &Found::row_rht, kSeenRowRhtNan);
+    }
+  }
+  if (elements % kBlock != 0 && FirstItem() == 0) {
+    float v[kBlock];
+    Decode<D>(
+        LoadPart<D>(a.x.data + blocks * kBlock * kSizeOf<D>, elements % kBlock),
+        v);
+    running.AddRaw(v);
+  }
+  Finish(running, a);
+}
+
+// Everything at once.
+template <DType D>
+__global__ void __launch_bounds__(kThreads) AmaxOfTiles(AmaxArgs a) {
+  __shared__ SharedTile<D> tile;
+  const TileGrid grid(a.x.rows, a.x.cols);
+  Running running;
+  for (int64_t t = blockIdx.x; t < grid.count; t += gridDim.x) {
+    RawBlock<D> raw[kPerThread];
+    LoadTile<D>(a.x, grid.row(t), grid.col(t), raw);
+    __syncthreads();  // the last tile has been read
+    QUANTD_UNROLL
+    for (int i = 0; i < kPerThread; ++i) {
+      StoreBlock<D>(raw[i], tile.at(RowSlot::row(i), RowSlot::col()));
+      float v[kBlock];
+      Decode<D>(raw[i], v);
+      running.AddRaw(v);
+      if (a.row_signs != nullptr) {
+        const uint32_t max = RotateToBf16<Scalar>(v, a.row_signs);
+        running.Add(v, max, &Found::row_rht, kSeenRowRhtNan);
+      }
+    }
+    __syncthreads();
+    QUANTD_UNROLL
+    for (int i = 0; i < kPerThread; ++i) {
+      float v[kBlock];
+      LoadColumn<D>(tile, i, v);
+      const uint32_t max = RotateToBf16<Scalar>(v, a.col_signs);
+      running.Add(v, max, &Found::col_rht, kSeenColRhtNan);
+    }
+  }
+  Finish(running, a);
+}
+
+__global__ void WriteAmax(const __grid_constant__ WriteAmaxArgs a) {
+  const int i = threadIdx.x;
+  if (i >= a.count) return;
+  const WriteAmaxArgs::Entry& e = a.entries[i];
+  if (e.source == AmaxSource::kGiven) {
+    *e.to = e.given;
+    return;
+  }
+  uint32_t bits = a.found->plain;
+  uint32_t nan_bit = kSeenNan;
+  if (e.source == AmaxSource::kRowRht) {
+    bits = a.found->row_rht;
+    nan_bit = kSeenRowRhtNan;
+  } else if (e.source == AmaxSource::kColRht) {
+    bits = a.found->col_rht;
+    nan_bit = kSeenColRhtNan;
+  }
+  if (a.propagate && (a.found->seen & nan_bit) != 0) bits = kNanBits;
+  *e.to = Scalar::Float(bits);
+}
+
+// --- launchers --------------------------------------------------------------
+
+template <DType D>
+cudaError_t LaunchAmaxOf(const AmaxArgs& a, const Queue& queue) {
+  if (a.col_signs != nullptr) {
+    const TileGrid grid(a.x.rows, a.x.cols);
+    AmaxOfTiles<D>
+        <<<GridFor(grid.count, 8, queue), kThreads, 0, queue.stream>>>(a);
+  } else {
+    // The tail, if any, counts as a block: one CTA at least.
+    const unsigned ctas =
+        GridForBlocks((a.x.rows * a.x.cols + kBlock - 1) / kBlock, queue);
+    if (a.row_signs != nullptr) {
+      AmaxOfRows<D, true><<<ctas, kThreads, 0, queue.stream>>>(a);
+    } else {
+      AmaxOfRows<D, false><<<ctas, kThreads, 0, queue.stream>>>(a);
+    }
+  }
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t LaunchAmax(const AmaxArgs& a, const Queue& queue) {
+  switch (a.x.dtype) {
+    case DType::kF32:
+      return LaunchAmaxOf<DType::kF32>(a, queue);
+    case DType::kF16:
+      return LaunchAmaxOf<DType::kF16>(a, queue);
+    case DType::kBF16:
+      return LaunchAmaxOf<DType::kBF16>(a, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+cudaError_t LaunchWriteAmax(const WriteAmaxArgs& a, const Queue& queue) {
+  WriteAmax<<<1, WriteAmaxArgs::kMax, 0, queue.stream>>>(a);
+  return cudaGetLastError();
+}
+
+cudaError_t FindKernels() {
+  cudaFuncAttributes attributes;
+  const cudaError_t error = cudaFuncGetAttributes(
+      &attributes, reinterpret_cast<const void*>(&WriteAmax));
+  cudaGetLastError();  // an answer, not a fault
+  return error;
+}
+
+}  // namespace quantd::cuda

@@ -57,7 +57,7 @@ QUANTD_FN typename L::U MaxMagnitude(const typename L::F (&v)[kBlock]) {
   QUANTD_UNROLL
   for (int i = 1; i < kBlock; ++i) {
     const U a = L::Bits(v[i]) & kAbsMask;
-    m = a > m ? a : m;
+    m = L::Max(a, m);
   }
   return m;
 }
@@ -72,19 +72,17 @@ QUANTD_FN typename L::U MaxMagnitudeIgnoringNan(
   for (int i = 0; i < kBlock; ++i) {
     const U a = L::Bits(v[i]) & kAbsMask;
     const U number = a > kInfBits ? m : a;
-    m = number > m ? number : m;
+    m = L::Max(number, m);
   }
   return m;
 }
 
-// Rotates and rounds to bf16, as amax and codes are to see it. Returns the
-// MaxMagnitude of the result.
+// Rounds rotated values to bf16, as amax and codes are to see them. `max` is
+// their MaxMagnitude; returns that of the result.
 template <typename L>
-QUANTD_FN typename L::U RotateToBf16(typename L::F (&v)[kBlock],
-                                     const float* signs) {
+QUANTD_FN typename L::U RoundRotated(typename L::F (&v)[kBlock],
+                                     typename L::U max) {
   using U = typename L::U;
-  RotateForward<L>(v, signs);
-  const U max = MaxMagnitude<L>(v);
   if (L::Any(max > kInfBits)) {
     QUANTD_UNROLL
     for (int i = 0; i < kBlock; ++i) {
@@ -98,6 +96,13 @@ QUANTD_FN typename L::U RotateToBf16(typename L::F (&v)[kBlock],
   for (int i = 0; i < kBlock; ++i) v[i] = RoundToBf16<L>(v[i]);
   // Rounding is monotone: the largest rounded is the largest, rounded.
   return L::Bits(RoundToBf16<L>(L::Float(max)));
+}
+
+template <typename L>
+QUANTD_FN typename L::U RotateToBf16(typename L::F (&v)[kBlock],
+                                     const typename L::F* signs) {
+  RotateForward<L>(v, signs);
+  return RoundRotated<L>(v, MaxMagnitude<L>(v));
 }
 
 // Codes 0..7 in the low word from the low nibble up, 8..15 in the high word.
@@ -115,40 +120,48 @@ QUANTD_FN typename L::F Nvfp4Multiplier(typename L::U scale, float s_dec) {
   using U = typename L::U;
   const F m = 1.0f / (DecodeE4M3<L>(scale) * s_dec);
   const U bits = L::Bits(m);
-  const U limit = U{} + kFltMaxBits;
-  return L::Float(bits < kFltMaxBits ? bits : limit);  // Inf and NaN too
+  return L::Float(L::Min(bits & kAbsMask, U{} + kFltMaxBits));  // Inf, NaN too
 }
 
-// Encodes a block whose largest magnitude is `max` (MaxMagnitude). NaN in the
-// block: dropped from its maximum, or, with `propagate`, the scale is NaN.
+// Codes of a block under a given scale. NaN: see PackE2M1.
+template <typename L>
+QUANTD_FN Nvfp4Block<L> EncodeNvfp4Numbers(const typename L::F (&v)[kBlock],
+                                           typename L::U scale,
+                                           Nvfp4Encode global) {
+  const typename L::F m = Nvfp4Multiplier<L>(scale, global.s_dec);
+  return {PackE2M1<L>(v, m), PackE2M1<L>(v + 8, m), scale};
+}
+
+// The E4M3 scale of a block whose largest magnitude is `max`, NaN dropped.
+template <typename L>
+QUANTD_FN typename L::U Nvfp4Scale(typename L::U max, Nvfp4Encode global) {
+  return EncodeE4M3Positive<L>(L::Float(max) * global.s_inv6);
+}
+
+// Encodes a block whose MaxMagnitude is `max`. NaN in the block: dropped from
+// its maximum, or, with `propagate`, the scale is NaN.
 template <typename L>
 QUANTD_FN Nvfp4Block<L> EncodeNvfp4(const typename L::F (&v)[kBlock],
                                     typename L::U max, Nvfp4Encode global,
                                     bool propagate) {
-  using F = typename L::F;
   using U = typename L::U;
-  const bool has_nan = L::Any(max > kInfBits);
-  const U b = has_nan ? MaxMagnitudeIgnoringNan<L>(v) : max;
-  U scale = EncodeE4M3Positive<L>(L::Float(b) * global.s_inv6);
-  if (has_nan && propagate) {
+  if (!L::Any(max > kInfBits)) {
+    return EncodeNvfp4Numbers<L>(v, Nvfp4Scale<L>(max, global), global);
+  }
+  U scale = Nvfp4Scale<L>(MaxMagnitudeIgnoringNan<L>(v), global);
+  if (propagate) {
     const U nan = U{} + 0x7Fu;
     scale = max > kInfBits ? nan : scale;
   }
-  const F m = Nvfp4Multiplier<L>(scale, global.s_dec);
-  U words[2] = {U{}, U{}};
+  Nvfp4Block<L> block = EncodeNvfp4Numbers<L>(v, scale, global);
+  // NaN came out as code 7, as it should, but that code has no sign.
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {
-    words[i / 8] |= EncodeE2M1<L>(v[i] * m) << (4 * (i % 8));
+    U& word = i < 8 ? block.low : block.high;
+    const U positive = word & ~(8u << (4 * (i % 8)));
+    word = IsNan<L>(v[i]) ? positive : word;
   }
-  if (has_nan) {
-    // NaN is code 7 already, but the code has no sign.
-    QUANTD_UNROLL
-    for (int i = 0; i < kBlock; ++i) {
-      const U word = words[i / 8];
-      words[i / 8] = IsNan<L>(v[i]) ? word & ~(8u << (4 * (i % 8))) : word;
-    }
-  }
-  return {words[0], words[1], scale};
+  return block;
 }
 
 // Decodes a block to fp32, before any rounding to an output type.

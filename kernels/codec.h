@@ -98,24 +98,38 @@ QUANTD_FN typename L::F DecodeE4M3(typename L::U code) {
   return L::Float(value | (code & 0x80u) << 24);
 }
 
-// E2M1, saturating at 6; code in the low 4 bits. NaN gives 7 with the sign of
-// the NaN, which the caller clears: the code of NaN is +6.
+// The magnitude of E2M1(y), saturating at 6, in the three low bits; the bits
+// from 3 to 22 are zero and those above are not for use. NaN gives 7.
 //
 // One addition rounds: the exponent of max(|y|, 1) picks the power of two
-// whose last place is that binade's E2M1 step, offset so that the three low
-// bits of the sum are the code.
+// whose last place is that binade's E2M1 step (L::E2M1Magic), offset so that
+// the low bits of the sum are the code.
 template <typename L>
-QUANTD_FN typename L::U EncodeE2M1(typename L::F y) {
+QUANTD_FN typename L::U EncodeE2M1Magnitude(typename L::F y) {
   using U = typename L::U;
-  const U bits = L::Bits(y);
-  const U zero{};
-  U magnitude = bits & kAbsMask;
-  magnitude = magnitude < 0x40C00000u ? magnitude : zero + 0x40C00000u;
-  const U one = zero + 0x3F800000u;
-  const U exponent = (magnitude > one ? magnitude : one) & kInfBits;
-  const U magic = exponent + (exponent >> 22) + ((22u << 23) - 254u);
-  const U sum = L::Bits(L::Float(magnitude) + L::Float(magic));
-  return (sum & 7u) | ((bits >> 28) & 8u);
+  const U six = U{} + 0x40C00000u;
+  const U one = U{} + 0x3F800000u;
+  U magnitude = L::Bits(y) & kAbsMask;
+  magnitude = L::Min(magnitude, six);
+  const U magic = L::E2M1Magic(L::Max(magnitude, one));
+  return L::Bits(L::Float(magnitude) + L::Float(magic));
+}
+
+// Eight E2M1 codes in a word, v[0] in the low nibble; bit 3 of a nibble is the
+// sign. NaN gives 7 with the sign of the NaN, which the caller clears.
+template <typename L>
+QUANTD_FN typename L::U PackE2M1(const typename L::F* v, typename L::F m) {
+  using U = typename L::U;
+  U half[2] = {U{}, U{}};
+  U signs{};
+  QUANTD_UNROLL
+  for (int i = 0; i < 8; ++i) {
+    const typename L::F y = v[i] * m;
+    // What lies above bit 22 of a sum never reaches the low 16 bits.
+    half[i / 4] |= EncodeE2M1Magnitude<L>(y) << (4 * (i % 4));
+    signs = (signs >> 4) | (L::Bits(y) & 0x80000000u);
+  }
+  return (half[0] & 0xFFFFu) | (half[1] << 16) | signs;
 }
 
 // E2M1 code (4 bits) to fp32.

@@ -1,8 +1,8 @@
 // The 16-point randomized Hadamard transform in fp32, with its order of
 // additions fixed, over a lane type (kernels/lanes.h).
 //
-// `signs` holds s[i] * 0.25 for i = 0..15. Forward: y = x R; inverse: x = y R^T
-// (kernels/sign_mask.h). Neither rounds below fp32.
+// `signs` holds s[i] * 0.25 for i = 0..15, in every lane. Forward: y = x R;
+// inverse: x = y R^T (kernels/sign_mask.h). Neither rounds below fp32.
 #ifndef QUANTD_KERNELS_HADAMARD_H_
 #define QUANTD_KERNELS_HADAMARD_H_
 
@@ -30,7 +30,8 @@ QUANTD_FN void Butterfly16(typename L::F (&t)[kRhtSize]) {
 }
 
 template <typename L>
-QUANTD_FN void RotateForward(typename L::F (&t)[kRhtSize], const float* signs) {
+QUANTD_FN void RotateForward(typename L::F (&t)[kRhtSize],
+                             const typename L::F* signs) {
   // Scaling first: a block near the largest bf16 must not overflow.
   QUANTD_UNROLL
   for (int i = 0; i < kRhtSize; ++i) t[i] = L::MulPlusZero(t[i], signs[i]);
@@ -38,9 +39,11 @@ QUANTD_FN void RotateForward(typename L::F (&t)[kRhtSize], const float* signs) {
 }
 
 template <typename L>
-QUANTD_FN void RotateInverse(typename L::F (&t)[kRhtSize], const float* signs) {
+QUANTD_FN void RotateInverse(typename L::F (&t)[kRhtSize],
+                             const typename L::F* signs) {
+  const typename L::F quarter = typename L::F{} + 0.25f;
   QUANTD_UNROLL
-  for (int i = 0; i < kRhtSize; ++i) t[i] = L::MulPlusZero(t[i], 0.25f);
+  for (int i = 0; i < kRhtSize; ++i) t[i] = L::MulPlusZero(t[i], quarter);
   Butterfly16<L>(t);
   // 4 * signs[i] is +-1: exact, and an exact zero comes out as +0.
   QUANTD_UNROLL

@@ -7,9 +7,11 @@
 //   F, U          one float / uint32_t for each lane
 //   kWidth        how many lanes
 //   Float(U), Bits(F)      the same bits, seen as the other type
+//   Min, Max      of two U below 2^31
 //   Any(mask)     whether a comparison holds in some lane
-//   MulPlusZero(F x, float c)   fmaf(x, c, +0.0f): rounds once, and -0 only
-//                 where a nonzero product rounds to zero
+//   MulPlusZero(F x, F c)  fmaf(x, c, +0.0f): rounds once, and -0 only where
+//                 a nonzero product rounds to zero
+//   E2M1Magic(U)  see kernels/codec.h
 //
 // Whoever compiles these headers must keep float arithmetic exact as written:
 // no contraction, no fast math, no flush to zero (CMake target quantd_arith).
@@ -54,6 +56,8 @@ struct Scalar {
     return __builtin_bit_cast(uint32_t, f);
 #endif
   }
+  static QUANTD_FN U Min(U a, U b) { return a < b ? a : b; }
+  static QUANTD_FN U Max(U a, U b) { return a > b ? a : b; }
   static QUANTD_FN bool Any(bool mask) { return mask; }
   static QUANTD_FN F MulPlusZero(F x, float c) {
 #ifdef __CUDA_ARCH__
@@ -61,6 +65,10 @@ struct Scalar {
 #else
     return x == 0.0f ? 0.0f : x * c;
 #endif
+  }
+  static QUANTD_FN U E2M1Magic(U one_or_more) {
+    const U exponent = one_or_more & 0x7F800000u;
+    return exponent + (exponent >> 22) + ((22u << 23) - 254u);
   }
 };
 

@@ -40,6 +40,16 @@ uint32_t Reduce(U u) {
   return m;
 }
 
+// Signs in every lane.
+struct Signs {
+  explicit Signs(const float* s) {
+    for (int i = 0; i < 16; ++i) {
+      for (int j = 0; j < W; ++j) lanes[i][j] = s ? s[i] : 0.0f;
+    }
+  }
+  F lanes[16];
+};
+
 // Notes NaN and Inf of raw values; only called where there is one.
 __attribute__((noinline)) void Note(const F (&v)[16], Maxima* seen) {
   for (int i = 0; i < 16; ++i) {
@@ -57,7 +67,7 @@ QUANTD_FN void Add(const F (&v)[16], U max, U* running, bool* nan) {
     *nan = true;
     max = MaxMagnitudeIgnoringNan<L>(v);
   }
-  *running = max > *running ? max : *running;
+  *running = L::Max(max, *running);
 }
 
 // One block a lane, along rows: W blocks from `p` on. `count` < W blocks are
@@ -122,6 +132,7 @@ void AmaxRows(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
   const std::byte* p = a.x.data + first * a.x.cols * kSize;
   const int64_t elements = (last - first) * a.x.cols;
   const int64_t blocks = elements / 16;
+  const Signs signs(a.row_signs);
   U plain{};
   U rotated{};
   bool dropped = false;
@@ -132,7 +143,7 @@ void AmaxRows(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
     if (L::Any(max >= kInfBits)) Note(v, out);
     Add(v, max, &plain, &dropped);
     if (a.row_signs) {
-      Add(v, RotateToBf16<L>(v, a.row_signs), &rotated, &out->row_rht_nan);
+      Add(v, RotateToBf16<L>(v, signs.lanes), &rotated, &out->row_rht_nan);
     }
   }
   if (elements % 16 != 0) {
@@ -153,6 +164,7 @@ void AmaxRows(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
 template <DType D>
 void AmaxColumns(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
   alignas(64) std::byte tile[16 * kTileCols * SizeOf(D)];
+  const Signs signs(a.col_signs);
   U rotated{};
   for (int64_t row = first; row < last; row += 16) {
     for (int64_t col = 0; col < a.x.cols; col += kTileCols) {
@@ -161,7 +173,7 @@ void AmaxColumns(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
       for (int64_t c = 0; c < cols; c += W) {
         F v[16];
         LoadColumns<D>(tile, 0, c, v);
-        Add(v, RotateToBf16<L>(v, a.col_signs), &rotated, &out->col_rht_nan);
+        Add(v, RotateToBf16<L>(v, signs.lanes), &rotated, &out->col_rht_nan);
       }
     }
   }
@@ -169,22 +181,53 @@ void AmaxColumns(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
   out->col_rht = max > out->col_rht ? max : out->col_rht;
 }
 
-// Encodes W blocks. `raw` notes NaN and Inf of what came in.
-template <typename Raw>
-QUANTD_FN Nvfp4Block<L> Encode(F (&v)[16], const Nvfp4Copy& copy,
-                               bool propagate, Raw raw) {
-  const U max =
-      copy.signs ? RotateToBf16<L>(v, copy.signs) : MaxMagnitude<L>(v);
-  // Rotated values are finite only if all that went in is.
-  if (L::Any(max >= kInfBits)) raw();
+// Encodes W blocks that `load` brings. Out of line for blocks that hold NaN or
+// Inf, so that the common path keeps its registers; `load` is called again
+// there, to note what the input held before it was rotated.
+template <typename Load>
+__attribute__((noinline)) Nvfp4Block<L> EncodeSpecial(Load load,
+                                                      const Nvfp4Copy& copy,
+                                                      bool propagate,
+                                                      Maxima* seen) {
+  F v[16];
+  load(v);
+  Note(v, seen);
+  const U max = copy.signs ? RotateToBf16<L>(v, Signs(copy.signs).lanes)
+                           : MaxMagnitude<L>(v);
   return EncodeNvfp4<L>(v, max, Nvfp4Encode{copy.s_dec, copy.s_inv6},
                         propagate);
 }
 
-template <DType D>
+// Keeps the 16 vectors in memory from here on. Encoding takes them one after
+// the other; in registers they would crowd out its constants.
+QUANTD_FN void Settle(F (&v)[16]) { asm volatile("" : "+m"(v)); }
+
+template <bool kRht, typename Load>
+QUANTD_FN Nvfp4Block<L> Encode(Load load, const Nvfp4Copy& copy,
+                               const Signs& signs, bool propagate,
+                               Maxima* seen) {
+  F v[16];
+  load(v);
+  if constexpr (kRht) RotateForward<L>(v, signs.lanes);
+  U max = MaxMagnitude<L>(v);
+  // Rotated values are finite only if all that went in is.
+  if (__builtin_expect(L::Any(max >= kInfBits), false)) {
+    return EncodeSpecial(load, copy, propagate, seen);
+  }
+  if constexpr (kRht) {
+    Settle(v);
+    for (int i = 0; i < 16; ++i) v[i] = RoundToBf16<L>(v[i]);
+    max = L::Bits(RoundToBf16<L>(L::Float(max)));
+  }
+  const Nvfp4Encode global = {copy.s_dec, copy.s_inv6};
+  return EncodeNvfp4Numbers<L>(v, Nvfp4Scale<L>(max, global), global);
+}
+
+template <DType D, bool kRht>
 void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
                      Maxima* seen) {
   constexpr size_t kSize = SizeOf(D);
+  const Signs signs(a.row.signs);
   const int64_t blocks = a.x.cols / 16;
   for (int64_t row = first; row < last; ++row) {
     const std::byte* p = a.x.data + row * a.x.cols * kSize;
@@ -192,27 +235,18 @@ void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
     std::byte* scale = a.row.scale + row * a.row.scale_stride;
     for (int64_t b = 0; b < blocks; b += W) {
       const int64_t count = Min(W, blocks - b);
-      F v[16];
-      LoadSomeBlocks<D>(p + b * 16 * kSize, count, v);
-      const Nvfp4Block<L> out = Encode(v, a.row, a.propagate, [&] {
-        F raw[16];
-        LoadSomeBlocks<D>(p + b * 16 * kSize, count, raw);
-        Note(raw, seen);
-      });
-      // The two words of a block lie side by side: eight bytes a block.
-      U words[2];
-      typedef uint32_t Wide __attribute__((vector_size(8 * W)));
-      Wide both;
-      for (int i = 0; i < W; ++i) {
-        both[2 * i] = out.low[i];
-        both[2 * i + 1] = out.high[i];
-      }
-      __builtin_memcpy(words, &both, sizeof(both));
-      const L::U8 scales = __builtin_convertvector(out.scale, L::U8);
+      const auto load = [&](F(&v)[16]) {
+        LoadSomeBlocks<D>(p + b * 16 * kSize, count, v);
+      };
+      const Nvfp4Block<L> out =
+          Encode<kRht>(load, a.row, signs, a.propagate, seen);
+      const L::U8 scales = L::LowBytes(out.scale);
       if (count == W) {
-        __builtin_memcpy(data + 8 * b, words, 8 * W);
+        StorePairs<W>(out.low, out.high, data + 8 * b);
         __builtin_memcpy(scale + b, &scales, W);
       } else {
+        std::byte words[8 * W];
+        StorePairs<W>(out.low, out.high, words);
         __builtin_memcpy(data + 8 * b, words, 8 * count);
         __builtin_memcpy(scale + b, &scales, count);
       }
@@ -220,10 +254,11 @@ void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
   }
 }
 
-template <DType D>
+template <DType D, bool kRht>
 void QuantizeColumnwise(const QuantizeArgs& a, int64_t first, int64_t last,
                         Maxima* seen) {
   alignas(64) std::byte tile[kTileRows * kTileCols * SizeOf(D)];
+  const Signs signs(a.col.signs);
   for (int64_t row = first; row < last; row += kTileRows) {
     const int64_t rows = Min(kTileRows, last - row);
     for (int64_t col = 0; col < a.x.cols; col += kTileCols) {
@@ -232,35 +267,24 @@ void QuantizeColumnwise(const QuantizeArgs& a, int64_t first, int64_t last,
       for (int64_t c = 0; c < cols; c += W) {
         const int64_t lanes = Min(W, cols - c);
         for (int64_t r = 0; r < rows; r += 16) {
-          F v[16];
-          LoadColumns<D>(tile, r, c, v);
-          const Nvfp4Block<L> out = Encode(v, a.col, a.propagate, [&] {
-            F raw[16];
-            LoadColumns<D>(tile, r, c, raw);
-            Note(raw, seen);
-          });
+          const auto load = [&](F(&v)[16]) { LoadColumns<D>(tile, r, c, v); };
+          const Nvfp4Block<L> out =
+              Encode<kRht>(load, a.col, signs, a.propagate, seen);
+          std::byte words[8 * W];
+          StorePairs<W>(out.low, out.high, words);
+          const L::U8 scales = L::LowBytes(out.scale);
           const int64_t block = (row + r) / 16;
           for (int64_t i = 0; i < lanes; ++i) {
             const int64_t line = col + c + i;
-            const uint32_t words[2] = {out.low[i], out.high[i]};
             __builtin_memcpy(a.col.data + line * a.col.data_stride + 8 * block,
-                             words, 8);
+                             words + 8 * i, 8);
             a.col.scale[line * a.col.scale_stride + block] =
-                static_cast<std::byte>(out.scale[i]);
+                static_cast<std::byte>(scales[i]);
           }
         }
       }
     }
   }
-}
-
-// Lane i is the word at p + 8 i.
-QUANTD_FN U LoadStrided(const std::byte* p) {
-  uint32_t words[W];
-  for (int i = 0; i < W; ++i) __builtin_memcpy(&words[i], p + 8 * i, 4);
-  U u;
-  __builtin_memcpy(&u, words, sizeof(u));
-  return u;
 }
 
 // Rounds to the output type and back, as the inverse rotation wants it.
@@ -273,16 +297,17 @@ QUANTD_FN void RoundTo(F (&v)[16]) {
 
 template <DType D>
 QUANTD_FN void Decode(const Nvfp4Block<L>& block, const DequantizeArgs& a,
-                      F (&v)[16]) {
+                      const Signs& signs, F (&v)[16]) {
   DecodeNvfp4<L>(block, Nvfp4Decode{a.amax, a.k}, v);
   if (a.signs) {
     RoundTo<D>(v);
-    RotateInverse<L>(v, a.signs);
+    RotateInverse<L>(v, signs.lanes);
   }
 }
 
 template <DType D>
 void DequantizeRowwise(const DequantizeArgs& a, int64_t first, int64_t last) {
+  const Signs signs(a.signs);
   const int64_t blocks = a.cols / 16;
   for (int64_t row = first; row < last; ++row) {
     const std::byte* data = a.data + row * a.data_stride;
@@ -295,9 +320,10 @@ void DequantizeRowwise(const DequantizeArgs& a, int64_t first, int64_t last) {
       __builtin_memcpy(words, data + 8 * b, 8 * count);
       __builtin_memcpy(&scales, scale + b, count);
       F v[16];
-      Decode<D>({LoadStrided(words), LoadStrided(words + 4),
-                 __builtin_convertvector(scales, U)},
-                a, v);
+      Nvfp4Block<L> block;
+      LoadPairs<W>(words, &block.low, &block.high);
+      block.scale = __builtin_convertvector(scales, U);
+      Decode<D>(block, a, signs, v);
       StoreSomeBlocks<D>(v, out + b * 16 * SizeOf(D), count);
     }
   }
@@ -306,6 +332,7 @@ void DequantizeRowwise(const DequantizeArgs& a, int64_t first, int64_t last) {
 template <DType D>
 void DequantizeColumnwise(const DequantizeArgs& a, int64_t first,
                           int64_t last) {
+  const Signs signs(a.signs);
   for (int64_t row = first; row < last; row += 16) {
     const int64_t rows = Min(16, last - row);
     for (int64_t col = 0; col < a.cols; col += W) {
@@ -320,9 +347,10 @@ void DequantizeColumnwise(const DequantizeArgs& a, int64_t first,
             static_cast<uint8_t>(a.scale[line * a.scale_stride + row / 16]);
       }
       F v[16];
-      Decode<D>({LoadStrided(words), LoadStrided(words + 4),
-                 __builtin_convertvector(scales, U)},
-                a, v);
+      Nvfp4Block<L> block;
+      LoadPairs<W>(words, &block.low, &block.high);
+      block.scale = __builtin_convertvector(scales, U);
+      Decode<D>(block, a, signs, v);
       for (int64_t r = 0; r < rows; ++r) {
         std::byte* to = a.out + ((row + r) * a.cols + col) * SizeOf(D);
         if (lanes == W) {
@@ -340,6 +368,7 @@ void DequantizeColumnwise(const DequantizeArgs& a, int64_t first,
 template <DType D, DType Out>
 void RotateRows(const RotateArgs& a, int64_t first, int64_t last,
                 Maxima* seen) {
+  const Signs signs(a.signs);
   const int64_t begin = first * a.x.cols / 16;
   const int64_t end = last * a.x.cols / 16;
   for (int64_t b = begin; b < end; b += W) {
@@ -347,7 +376,8 @@ void RotateRows(const RotateArgs& a, int64_t first, int64_t last,
     F v[16];
     LoadSomeBlocks<D>(a.x.data + b * 16 * SizeOf(D), count, v);
     if (L::Any(MaxMagnitude<L>(v) >= kInfBits)) Note(v, seen);
-    a.inverse ? RotateInverse<L>(v, a.signs) : RotateForward<L>(v, a.signs);
+    a.inverse ? RotateInverse<L>(v, signs.lanes)
+              : RotateForward<L>(v, signs.lanes);
     StoreSomeBlocks<Out>(v, a.out + b * 16 * SizeOf(Out), count);
   }
 }
@@ -375,8 +405,14 @@ void Amax(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
 void Quantize(const QuantizeArgs& a, int64_t first, int64_t last,
               Maxima* seen) {
   ForDType(a.x.dtype, [&]<DType D>() {
-    if (a.row.data) QuantizeRowwise<D>(a, first, last, seen);
-    if (a.col.data) QuantizeColumnwise<D>(a, first, last, seen);
+    if (a.row.data) {
+      a.row.signs ? QuantizeRowwise<D, true>(a, first, last, seen)
+                  : QuantizeRowwise<D, false>(a, first, last, seen);
+    }
+    if (a.col.data) {
+      a.col.signs ? QuantizeColumnwise<D, true>(a, first, last, seen)
+                  : QuantizeColumnwise<D, false>(a, first, last, seen);
+    }
   });
 }
 

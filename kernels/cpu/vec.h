@@ -25,12 +25,46 @@ template <int W>
 struct Vec {
   typedef float F __attribute__((vector_size(4 * W)));
   typedef uint32_t U __attribute__((vector_size(4 * W)));
+  typedef int32_t I __attribute__((vector_size(4 * W)));
   typedef uint16_t U16 __attribute__((vector_size(2 * W)));
   typedef uint8_t U8 __attribute__((vector_size(W)));
+  typedef uint8_t Bytes __attribute__((vector_size(4 * W)));
   static constexpr int kWidth = W;
 
   static QUANTD_FN F Float(U u) { return reinterpret_cast<F>(u); }
   static QUANTD_FN U Bits(F f) { return reinterpret_cast<U>(f); }
+
+  // Below 2^31 signed and unsigned order agree, and SSE2 compares only signed.
+  static QUANTD_FN U Min(U a, U b) {
+#ifdef __AVX512F__
+    if constexpr (W == 16) {
+      return reinterpret_cast<U>(_mm512_min_epu32(
+          reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+    }
+#endif
+#ifdef __AVX2__
+    if constexpr (W == 8) {
+      return reinterpret_cast<U>(_mm256_min_epu32(
+          reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+    }
+#endif
+    return reinterpret_cast<I>(a) < reinterpret_cast<I>(b) ? a : b;
+  }
+  static QUANTD_FN U Max(U a, U b) {
+#ifdef __AVX512F__
+    if constexpr (W == 16) {
+      return reinterpret_cast<U>(_mm512_max_epu32(
+          reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+    }
+#endif
+#ifdef __AVX2__
+    if constexpr (W == 8) {
+      return reinterpret_cast<U>(_mm256_max_epu32(
+          reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+    }
+#endif
+    return reinterpret_cast<I>(a) > reinterpret_cast<I>(b) ? a : b;
+  }
 
   template <typename Mask>
   static QUANTD_FN bool Any(Mask mask) {
@@ -51,23 +85,58 @@ struct Vec {
     return any != 0;
   }
 
-  static QUANTD_FN F MulPlusZero(F x, float c) {
-    const F cs = F{} + c;
+  static QUANTD_FN F MulPlusZero(F x, F c) {
 #ifdef __AVX512F__
     if constexpr (W == 16) {
       return reinterpret_cast<F>(_mm512_fmadd_ps(reinterpret_cast<__m512>(x),
-                                                 reinterpret_cast<__m512>(cs),
+                                                 reinterpret_cast<__m512>(c),
                                                  _mm512_setzero_ps()));
     }
 #endif
 #ifdef __FMA__
     if constexpr (W == 8) {
       return reinterpret_cast<F>(_mm256_fmadd_ps(reinterpret_cast<__m256>(x),
-                                                 reinterpret_cast<__m256>(cs),
+                                                 reinterpret_cast<__m256>(c),
                                                  _mm256_setzero_ps()));
     }
 #endif
-    return x == F{} ? F{} : x * cs;
+    return x == F{} ? F{} : x * c;
+  }
+
+  // Three magic numbers, picked by the low bits of the exponent: a table in a
+  // register beats Scalar's arithmetic where there is one.
+  static QUANTD_FN U E2M1Magic(U one_or_more) {
+#ifdef __AVX512F__
+    if constexpr (W == 16) {
+      return reinterpret_cast<U>(
+          _mm512_permutevar_ps(_mm512_castsi512_ps(_mm512_set4_epi32(
+                                   0x4A800000, 0, 0x4B800004, 0x4B000002)),
+                               reinterpret_cast<__m512i>(one_or_more >> 23)));
+    }
+#endif
+#ifdef __AVX2__
+    if constexpr (W == 8) {
+      return reinterpret_cast<U>(_mm256_permutevar_ps(
+          _mm256_castsi256_ps(_mm256_setr_epi32(0x4B000002, 0x4B800004, 0,
+                                                0x4A800000, 0x4B000002,
+                                                0x4B800004, 0, 0x4A800000)),
+          reinterpret_cast<__m256i>(one_or_more >> 23)));
+    }
+#endif
+    const U exponent = one_or_more & 0x7F800000u;
+    return exponent + (exponent >> 22) + ((22u << 23) - 254u);
+  }
+
+  // The low byte of each lane.
+  static QUANTD_FN U8 LowBytes(U u) {
+    return LowBytesBy(u, std::make_index_sequence<W>());
+  }
+
+ private:
+  template <size_t... I>
+  static QUANTD_FN U8 LowBytesBy(U u, std::index_sequence<I...>) {
+    const Bytes bytes = reinterpret_cast<Bytes>(u);
+    return __builtin_shufflevector(bytes, bytes, (4 * I)...);
   }
 };
 
@@ -219,6 +288,34 @@ QUANTD_FN void StoreBlocks(typename Vec<W>::F (&v)[16], std::byte* p) {
     }
     StoreWords<W>(words, p, kStride, c);
   }
+}
+
+// Lane i of `even` and `odd` are the words 2i and 2i + 1 at `p`, and back.
+template <int W, size_t... I>
+QUANTD_FN void LoadPairsBy(const std::byte* p, U32<W>* even, U32<W>* odd,
+                           std::index_sequence<I...>) {
+  U32<W> a, b;
+  __builtin_memcpy(&a, p, sizeof(a));
+  __builtin_memcpy(&b, p + sizeof(a), sizeof(b));
+  *even = __builtin_shufflevector(a, b, (2 * I)...);
+  *odd = __builtin_shufflevector(a, b, (2 * I + 1)...);
+}
+template <int W>
+QUANTD_FN void LoadPairs(const std::byte* p, U32<W>* even, U32<W>* odd) {
+  LoadPairsBy<W>(p, even, odd, std::make_index_sequence<W>());
+}
+template <int W, size_t... I>
+QUANTD_FN void StorePairsBy(U32<W> even, U32<W> odd, std::byte* p,
+                            std::index_sequence<I...>) {
+  const U32<W> a = __builtin_shufflevector(even, odd, (I / 2 + I % 2 * W)...);
+  const U32<W> b =
+      __builtin_shufflevector(even, odd, (W / 2 + I / 2 + I % 2 * W)...);
+  __builtin_memcpy(p, &a, sizeof(a));
+  __builtin_memcpy(p + sizeof(a), &b, sizeof(b));
+}
+template <int W>
+QUANTD_FN void StorePairs(U32<W> even, U32<W> odd, std::byte* p) {
+  StorePairsBy<W>(even, odd, p, std::make_index_sequence<W>());
 }
 
 // W consecutive elements, one a lane.

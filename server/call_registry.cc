@@ -1,0 +1,84 @@
+#include "server/call_registry.h"
+
+#include "server/call.h"
+
+namespace quantd {
+namespace {
+
+constexpr absl::Duration kWatchInterval = absl::Milliseconds(200);
+
+}  // namespace
+
+CallRegistry::CallRegistry() {
+  watcher_ = std::thread([this] { Watch(); });
+}
+
+CallRegistry::~CallRegistry() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  watcher_.join();
+}
+
+void CallRegistry::Created() {
+  absl::MutexLock lock(&mutex_);
+  ++existing_;
+}
+
+void CallRegistry::Destroyed() {
+  absl::MutexLock lock(&mutex_);
+  --existing_;
+}
+
+bool CallRegistry::Accept(Call* call) {
+  absl::MutexLock lock(&mutex_);
+  if (draining_) return false;
+  calls_.insert(call);
+  return true;
+}
+
+void CallRegistry::Leave(Call* call) {
+  absl::MutexLock lock(&mutex_);
+  calls_.erase(call);
+}
+
+void CallRegistry::StartDraining() {
+  absl::MutexLock lock(&mutex_);
+  draining_ = true;
+}
+
+bool CallRegistry::draining() const {
+  absl::MutexLock lock(&mutex_);
+  return draining_;
+}
+
+bool CallRegistry::WaitUntilNoneAccepted(absl::Time deadline) {
+  absl::MutexLock lock(&mutex_);
+  return mutex_.AwaitWithDeadline(
+      absl::Condition(this, &CallRegistry::NoneAccepted), deadline);
+}
+
+bool CallRegistry::WaitUntilNoneExists(absl::Time deadline) {
+  absl::MutexLock lock(&mutex_);
+  return mutex_.AwaitWithDeadline(
+      absl::Condition(this, &CallRegistry::NoneExists), deadline);
+}
+
+size_t CallRegistry::accepted() const {
+  absl::MutexLock lock(&mutex_);
+  return calls_.size();
+}
+
+void CallRegistry::Watch() {
+  absl::MutexLock lock(&mutex_);
+  while (
+      !mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kWatchInterval)) {
+    const absl::Time now = absl::Now();
+    // A call leaves under this lock before it is freed, and what it does here
+    // never comes back for the lock.
+    for (Call* call : calls_) call->EnforceReceiveTime(now);
+  }
+}
+
+}  // namespace quantd

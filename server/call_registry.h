@@ -1,0 +1,60 @@
+// Knows every call: counts them, so that a shutdown can wait for them, and
+// looks through the accepted ones for senders that never finish.
+//
+// Threads: everything here may be used from any thread.
+#ifndef QUANTD_SERVER_CALL_REGISTRY_H_
+#define QUANTD_SERVER_CALL_REGISTRY_H_
+
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace quantd {
+
+class Call;
+
+class CallRegistry {
+ public:
+  CallRegistry();
+  ~CallRegistry();
+
+  // Of every call object, armed ones included.
+  void Created();
+  void Destroyed();
+
+  // False: the server drains, and takes no more calls.
+  bool Accept(Call* call);
+  void Leave(Call* call);
+
+  // No call is accepted from now on.
+  void StartDraining();
+  bool draining() const;
+
+  // Whether the number came down to zero in time.
+  bool WaitUntilNoneAccepted(absl::Time deadline);
+  bool WaitUntilNoneExists(absl::Time deadline);
+  size_t accepted() const;
+
+ private:
+  void Watch();
+  bool NoneAccepted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return calls_.empty();
+  }
+  bool NoneExists() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return existing_ == 0;
+  }
+
+  mutable absl::Mutex mutex_;
+  absl::flat_hash_set<Call*> calls_ ABSL_GUARDED_BY(mutex_);
+  size_t existing_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread watcher_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_CALL_REGISTRY_H_

@@ -1,0 +1,103 @@
+#include "server/engine.h"
+
+#include <algorithm>
+
+namespace quantd {
+namespace {
+
+// Below this a job takes about as long as waking a worker (20 us).
+constexpr size_t kInlineBytes = 64 << 10;
+
+}  // namespace
+
+Engine::SlotLease& Engine::SlotLease::operator=(SlotLease&& other) noexcept {
+  if (this == &other) return *this;
+  Reset();
+  device_ = std::exchange(other.device_, nullptr);
+  return *this;
+}
+
+void Engine::SlotLease::Reset() {
+  if (device_ == nullptr) return;
+  absl::MutexLock lock(&device_->mutex);
+  ++device_->free_slots;
+  if (!device_->queue.empty()) device_->changed.Signal();
+  device_ = nullptr;
+}
+
+Engine::Engine(std::vector<std::unique_ptr<Backend>> backends) {
+  for (auto& backend : backends) {
+    auto device = std::make_unique<Device>();
+    const int slots = std::max(1, backend->info().slots);
+    // A job on another processor would hold up the thread that waits for it.
+    device->inline_small = backend->info().kind != "cuda";
+    device->backend = std::move(backend);
+    {
+      absl::MutexLock lock(&device->mutex);
+      device->free_slots = slots;
+    }
+    for (int i = 0; i < slots; ++i) {
+      device->workers.emplace_back(RunWorker, device.get());
+    }
+    devices_.push_back(std::move(device));
+  }
+}
+
+Engine::~Engine() {
+  for (auto& device : devices_) {
+    absl::MutexLock lock(&device->mutex);
+    device->stopping = true;
+    device->changed.SignalAll();
+  }
+  for (auto& device : devices_) {
+    for (std::thread& worker : device->workers) worker.join();
+  }
+}
+
+Engine::SlotLease Engine::TrySlot(int device) {
+  Device& d = *devices_[device];
+  absl::MutexLock lock(&d.mutex);
+  if (d.free_slots == 0 || !d.queue.empty()) return SlotLease();
+  --d.free_slots;
+  return SlotLease(&d);
+}
+
+bool Engine::RunsInline(int device, size_t input_bytes) const {
+  return devices_[device]->inline_small && input_bytes <= kInlineBytes;
+}
+
+void Engine::Submit(int device, Work* work) {
+  Device& d = *devices_[device];
+  absl::MutexLock lock(&d.mutex);
+  d.queue.push_back(work);
+  d.changed.Signal();
+}
+
+bool Engine::Withdraw(int device, Work* work) {
+  Device& d = *devices_[device];
+  absl::MutexLock lock(&d.mutex);
+  const auto it = std::find(d.queue.begin(), d.queue.end(), work);
+  if (it == d.queue.end()) return false;
+  d.queue.erase(it);
+  return true;
+}
+
+void Engine::RunWorker(Device* device) {
+  while (true) {
+    Work* work = nullptr;
+    {
+      absl::MutexLock lock(&device->mutex);
+      while (!device->stopping &&
+             (device->queue.empty() || device->free_slots == 0)) {
+        device->changed.Wait(&device->mutex);
+      }
+      if (device->stopping) return;
+      work = device->queue.front();
+      device->queue.pop_front();
+      --device->free_slots;
+    }
+    work->RunOn(*device->backend, SlotLease(device));
+  }
+}
+
+}  // namespace quantd

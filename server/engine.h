@@ -1,0 +1,91 @@
+// The engine: the devices, their slots and the threads that run jobs on them.
+//
+// A slot is the right to have one job alive on a device. Each device has as
+// many workers as slots and one queue, first come first served. A short job
+// may also take a free slot and run on the caller's own thread.
+//
+// Threads: everything here may be used from any thread.
+#ifndef QUANTD_SERVER_ENGINE_H_
+#define QUANTD_SERVER_ENGINE_H_
+
+#include <deque>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "kernels/backend.h"
+
+namespace quantd {
+
+class Engine {
+ private:
+  struct Device;
+
+ public:
+  // Owns one slot; gives it back on destruction. Move-only.
+  class SlotLease {
+   public:
+    SlotLease() = default;
+    SlotLease(SlotLease&& other) noexcept
+        : device_(std::exchange(other.device_, nullptr)) {}
+    SlotLease& operator=(SlotLease&& other) noexcept;
+    ~SlotLease() { Reset(); }
+    explicit operator bool() const { return device_ != nullptr; }
+    void Reset();
+
+   private:
+    friend class Engine;
+    explicit SlotLease(Device* device) : device_(device) {}
+    Device* device_ = nullptr;
+  };
+
+  // What a worker runs, once, unless Withdraw said true.
+  class Work {
+   public:
+    virtual ~Work() = default;
+    virtual void RunOn(Backend& backend, SlotLease slot) = 0;
+  };
+
+  // At least one backend.
+  explicit Engine(std::vector<std::unique_ptr<Backend>> backends);
+  // Waits for running work. Nothing may be queued.
+  ~Engine();
+
+  size_t size() const { return devices_.size(); }
+  Backend& backend(int device) { return *devices_[device]->backend; }
+  const Backend& backend(int device) const {
+    return *devices_[device]->backend;
+  }
+
+  // A slot that is free now and that nobody waits for, else an empty lease.
+  SlotLease TrySlot(int device);
+  // Whether a job of that many input bytes is worth no hand-off to a worker.
+  bool RunsInline(int device, size_t input_bytes) const;
+
+  void Submit(int device, Work* work);
+  // True: the work was queued, and will not be run.
+  bool Withdraw(int device, Work* work);
+
+ private:
+  struct Device {
+    std::unique_ptr<Backend> backend;
+    bool inline_small = false;
+    absl::Mutex mutex;
+    absl::CondVar changed;
+    std::deque<Work*> queue ABSL_GUARDED_BY(mutex);
+    int free_slots ABSL_GUARDED_BY(mutex) = 0;
+    bool stopping ABSL_GUARDED_BY(mutex) = false;
+    std::vector<std::thread> workers;
+  };
+
+  static void RunWorker(Device* device);
+
+  std::vector<std::unique_ptr<Device>> devices_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_ENGINE_H_

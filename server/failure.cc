@@ -1,0 +1,140 @@
+#include "server/failure.h"
+
+#include <google/protobuf/any.pb.h>
+#include <google/protobuf/unknown_field_set.h>
+
+#include "fmt/format.h"
+#include "kernels/field_error.h"
+
+namespace quantd {
+namespace {
+
+using grpc::StatusCode;
+using v1::ErrorDetail;
+
+Failure Make(StatusCode code, ErrorDetail::Reason reason, std::string message) {
+  Failure failure;
+  failure.code = code;
+  failure.message = std::move(message);
+  failure.detail.set_reason(reason);
+  return failure;
+}
+
+Failure Field(const FieldViolation& violation, std::string message) {
+  Failure failure = Make(StatusCode::INVALID_ARGUMENT,
+                         ErrorDetail::REASON_INVALID_FIELD, std::move(message));
+  failure.detail.set_field(violation.field);
+  failure.detail.set_expected(violation.expected);
+  failure.detail.set_got(violation.got);
+  return failure;
+}
+
+}  // namespace
+
+Failure Failure::BadRequest(const absl::Status& status) {
+  if (const auto violation = GetFieldViolation(status)) {
+    return Field(*violation, std::string(status.message()));
+  }
+  return Make(StatusCode::INVALID_ARGUMENT, ErrorDetail::REASON_MALFORMED,
+              std::string(status.message()));
+}
+
+Failure Failure::FromJob(const absl::Status& status, std::string_view device,
+                         absl::Duration retry_delay) {
+  if (absl::IsInvalidArgument(status)) return BadRequest(status);
+  if (absl::IsResourceExhausted(status)) return Busy(retry_delay);
+  return Make(StatusCode::INTERNAL, ErrorDetail::REASON_DEVICE_FAULT,
+              fmt::format("device {} failed; the server's log has more "
+                          "under the request id",
+                          device));
+}
+
+Failure Failure::TooLarge(std::string_view what, size_t bytes, size_t limit) {
+  Failure failure =
+      Make(StatusCode::INVALID_ARGUMENT, ErrorDetail::REASON_TOO_LARGE,
+           fmt::format("{}: at most {} bytes, got {}; split the tensor or "
+                       "raise the server's limits",
+                       what, limit, bytes));
+  failure.detail.set_field(std::string(what));
+  failure.detail.set_limit(limit);
+  failure.detail.set_expected(fmt::format("at most {} bytes", limit));
+  failure.detail.set_got(fmt::format("{} bytes", bytes));
+  return failure;
+}
+
+Failure Failure::LongerThanDeclared(size_t bytes, size_t declared) {
+  const FieldViolation violation{"quantd-request-bytes",
+                                 fmt::format("at least {}", bytes),
+                                 fmt::to_string(declared)};
+  return Field(violation,
+               fmt::format("quantd-request-bytes: the request has {} bytes, {} "
+                           "were declared",
+                           bytes, declared));
+}
+
+Failure Failure::NoMessage() {
+  return Make(StatusCode::INVALID_ARGUMENT, ErrorDetail::REASON_MALFORMED,
+              "the call ended without a request message");
+}
+
+Failure Failure::Busy(absl::Duration retry_delay) {
+  Failure failure =
+      Make(StatusCode::RESOURCE_EXHAUSTED, ErrorDetail::REASON_BUSY,
+           fmt::format("busy: try again in {} ms",
+                       absl::ToInt64Milliseconds(retry_delay)));
+  failure.detail.set_retry_delay_ms(
+      static_cast<uint32_t>(absl::ToInt64Milliseconds(retry_delay)));
+  return failure;
+}
+
+Failure Failure::Draining() {
+  return Make(StatusCode::UNAVAILABLE, ErrorDetail::REASON_DRAINING,
+              "the server is shutting down");
+}
+
+Failure Failure::Deadline(std::string_view what) {
+  return Make(StatusCode::DEADLINE_EXCEEDED, ErrorDetail::REASON_DEADLINE,
+              fmt::format("deadline exceeded {}", what));
+}
+
+Failure Failure::Cancelled() {
+  return Make(StatusCode::CANCELLED, ErrorDetail::REASON_CANCELLED,
+              "cancelled by the client");
+}
+
+grpc::Status Failure::ToStatus() const {
+  google::protobuf::Any any;
+  any.PackFrom(detail);
+  // google.rpc.Status {int32 code = 1; string message = 2; repeated Any
+  // details = 3}, which is not in protobuf itself.
+  google::protobuf::UnknownFieldSet status;
+  status.AddVarint(1, static_cast<uint64_t>(code));
+  status.AddLengthDelimited(2, message);
+  status.AddLengthDelimited(3, any.SerializeAsString());
+  std::string details;
+  status.SerializeToString(&details);
+  return grpc::Status(code, message, details);
+}
+
+std::string_view Name(StatusCode code) {
+  switch (code) {
+    case StatusCode::OK:
+      return "OK";
+    case StatusCode::CANCELLED:
+      return "CANCELLED";
+    case StatusCode::INVALID_ARGUMENT:
+      return "INVALID_ARGUMENT";
+    case StatusCode::DEADLINE_EXCEEDED:
+      return "DEADLINE_EXCEEDED";
+    case StatusCode::RESOURCE_EXHAUSTED:
+      return "RESOURCE_EXHAUSTED";
+    case StatusCode::UNAVAILABLE:
+      return "UNAVAILABLE";
+    case StatusCode::INTERNAL:
+      return "INTERNAL";
+    default:
+      return "UNKNOWN";
+  }
+}
+
+}  // namespace quantd

@@ -1,0 +1,50 @@
+// Why a call fails, and the one bridge from our errors to gRPC's.
+#ifndef QUANTD_SERVER_FAILURE_H_
+#define QUANTD_SERVER_FAILURE_H_
+
+#include <grpcpp/support/status.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "quantd.pb.h"
+
+namespace quantd {
+
+// What the client is told. Texts carry no paths, pointers or keys.
+struct Failure {
+  grpc::StatusCode code = grpc::StatusCode::INTERNAL;
+  std::string message;
+  v1::ErrorDetail detail;
+
+  // `status` came from the wire or the plan: INVALID_ARGUMENT with the field's
+  // parts when it has them, else "malformed".
+  static Failure BadRequest(const absl::Status& status);
+  // `status` came from a job. INVALID_ARGUMENT is the request's fault,
+  // RESOURCE_EXHAUSTED means busy; of anything else the client learns only
+  // which device failed, since a device's text is for the log.
+  static Failure FromJob(const absl::Status& status, std::string_view device,
+                         absl::Duration retry_delay);
+  // `what` is what has so many bytes: "request".
+  static Failure TooLarge(std::string_view what, size_t bytes, size_t limit);
+  static Failure LongerThanDeclared(size_t bytes, size_t declared);
+  static Failure NoMessage();
+  static Failure Busy(absl::Duration retry_delay);
+  static Failure Draining();
+  // `what` completes "deadline exceeded ...", such as "while receiving".
+  static Failure Deadline(std::string_view what);
+  static Failure Cancelled();
+
+  // With the detail packed into grpc-status-details-bin.
+  grpc::Status ToStatus() const;
+};
+
+// "INVALID_ARGUMENT" and so on, for log lines.
+std::string_view Name(grpc::StatusCode code);
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_FAILURE_H_

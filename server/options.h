@@ -1,0 +1,54 @@
+// Everything an operator can choose, with defaults that work.
+#ifndef QUANTD_SERVER_OPTIONS_H_
+#define QUANTD_SERVER_OPTIONS_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/log.h"
+
+namespace quantd {
+
+struct ServerOptions {
+  // Where to listen: "host:port" (port 0: a free one) or "unix:PATH".
+  std::string listen = "127.0.0.1:50151";
+  // Allows an address that other machines can reach.
+  bool insecure_network = false;
+  // Written when the server serves; holds the address to dial. Empty: none.
+  std::string port_file;
+
+  // Names for OpenBackend. Empty: every CUDA device, or else "cpu:0".
+  std::vector<std::string> devices;
+  int slots = 0;        // jobs at once on each device; 0: the device's choice
+  int cpu_threads = 0;  // of each CPU device; 0: one per core
+  std::string cpu_isa = "auto";
+
+  size_t memory_budget = 0;  // 0: DefaultBudget()
+  size_t max_request_bytes = size_t{512} << 20;
+  size_t max_waiting = 128;  // calls that wait for memory
+  absl::Duration max_wait = absl::Seconds(10);
+  absl::Duration max_receive = absl::Minutes(1);
+  int queues = 0;  // completion queues, one thread each; 0: one per 8 cores
+  int max_streams = 256;  // calls at once on one connection
+
+  absl::Duration drain_delay = absl::Milliseconds(500);
+  absl::Duration drain_timeout = absl::Seconds(30);
+
+  LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
+};
+
+// Fills `options` from a command line. Returns -1 to go on, or the exit code
+// with which to end now: --help, --version or a mistake, already told.
+int ParseCommandLine(int argc, char** argv, ServerOptions* options);
+
+// INVALID_ARGUMENT, with words for the operator, when the options are no good
+// together: a network address without insecure_network, for example.
+absl::Status Validate(const ServerOptions& options);
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_OPTIONS_H_

@@ -1,0 +1,255 @@
+#include "server/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+
+#include <algorithm>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "fmt/format.h"
+#include "server/log.h"
+
+namespace quantd {
+namespace {
+
+// Calls that may be matched to a method before its queue's thread looks.
+constexpr int kArmedCalls = 4;
+// What clients may send beside their message.
+constexpr int kMaxMetadataBytes = 16 << 10;
+
+void EnablePlugins() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+}
+
+int QueueCount(const ServerOptions& options) {
+  if (options.queues > 0) return options.queues;
+  return std::max(1u, std::thread::hardware_concurrency() / 8);
+}
+
+bool IsCuda(std::string_view name) { return name.starts_with("cuda"); }
+
+// Four bytes of chance, so that ids differ between runs and servers.
+std::string IdPrefix() {
+  std::random_device random;
+  return fmt::format("{:08x}", random());
+}
+
+MemoryLedger::Limits LedgerLimits(const ServerOptions& options,
+                                  const MemoryShares& shares, size_t devices) {
+  MemoryLedger::Limits limits;
+  limits.receive = shares.receive;
+  limits.payload.assign(devices, shares.per_device);
+  limits.max_waiting = options.max_waiting;
+  limits.max_wait = options.max_wait;
+  return limits;
+}
+
+size_t BudgetOf(const ServerOptions& options) {
+  return options.memory_budget != 0 ? options.memory_budget : DefaultBudget();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const ServerOptions& options) {
+  if (absl::Status s = Validate(options); !s.ok()) return s;
+  std::vector<std::string> names = options.devices;
+  if (names.empty()) {
+    names = ListBackends();
+    // The CPU only where there is nothing better.
+    if (names.size() > 1)
+      std::erase_if(names,
+                    [](const std::string& name) { return !IsCuda(name); });
+    const std::string why = CudaUnavailableReason();
+    if (!why.empty()) Log(LogLevel::kInfo, "no_cuda", {{"reason", why}});
+  }
+  const int cuda = std::count_if(names.begin(), names.end(), IsCuda);
+  BackendOptions backend_options;
+  backend_options.memory_limit =
+      DivideBudget(BudgetOf(options), names.size(), cuda).per_device;
+  backend_options.slots = options.slots;
+  backend_options.threads = options.cpu_threads;
+  backend_options.isa = options.cpu_isa;
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (const std::string& name : names) {
+    auto backend = OpenBackend(name, backend_options);
+    if (!backend.ok()) return backend.status();
+    backends.push_back(*std::move(backend));
+  }
+  return StartWith(options, std::move(backends));
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::StartWith(
+    const ServerOptions& options,
+    std::vector<std::unique_ptr<Backend>> backends) {
+  if (absl::Status s = Validate(options); !s.ok()) return s;
+  if (backends.empty()) return absl::NotFoundError("no device");
+  const int cuda = std::count_if(
+      backends.begin(), backends.end(),
+      [](const auto& backend) { return IsCuda(backend->info().kind); });
+  const MemoryShares shares =
+      DivideBudget(BudgetOf(options), backends.size(), cuda);
+  auto server =
+      std::unique_ptr<Server>(new Server(options, std::move(backends), shares));
+  if (absl::Status s = server->Listen(); !s.ok()) return s;
+  return server;
+}
+
+Server::Server(const ServerOptions& options,
+               std::vector<std::unique_ptr<Backend>> backends,
+               MemoryShares shares)
+    : options_(options),
+      shares_(shares),
+      ledger_(
+          MemoryLedger::Create(LedgerLimits(options, shares, backends.size()))),
+      engine_(std::move(backends)) {
+  v1::Limits limits;
+  limits.set_memory_budget_bytes(shares_.budget);
+  limits.set_max_rank(kMaxRank);
+  for (const wire::Method method : wire::kMethods) {
+    environment_.request_limit[static_cast<int>(method)] =
+        LargestRequest(method, shares_, options_.max_request_bytes);
+  }
+  limits.set_max_request_bytes(
+      environment_.request_limit[static_cast<int>(wire::Method::kQuantize)]);
+  service_ = std::make_unique<TensorService>(&engine_, limits);
+  environment_.service = service_.get();
+  environment_.ledger = ledger_.get();
+  environment_.engine = &engine_;
+  environment_.registry = &registry_;
+  environment_.max_receive = options_.max_receive;
+  environment_.id_prefix = IdPrefix();
+}
+
+absl::Status Server::Listen() {
+  EnablePlugins();
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(),
+                           &port);
+  // Two servers on one port would share its connections by chance.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Sizes are judged here, with a typed error, and bounded by the quota.
+  builder.SetMaxReceiveMessageSize(-1);
+  builder.SetMaxSendMessageSize(-1);
+  grpc::ResourceQuota quota("quantd");
+  quota.Resize(shares_.grpc_quota);
+  quota.SetMaxThreads(64);
+  builder.SetResourceQuota(quota);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             options_.max_streams);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
+  builder.AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
+  // Codes do not compress, and the filter would be the bottleneck.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
+  builder.RegisterService(service_.get());
+  for (int i = 0; i < QueueCount(options_); ++i) {
+    queues_.push_back(builder.AddCompletionQueue());
+  }
+  grpc_ = builder.BuildAndStart();
+  if (grpc_ == nullptr || port == 0) {
+    // Never started, but queues must be shut down and emptied all the same.
+    if (grpc_ != nullptr) grpc_->Shutdown();
+    for (auto& queue : queues_) {
+      queue->Shutdown();
+      void* tag;
+      bool ok;
+      while (queue->Next(&tag, &ok)) {
+      }
+    }
+    return absl::UnavailableError(fmt::format(
+        "cannot listen on {}: the address is in use or not of this machine",
+        options_.listen));
+  }
+  address_ =
+      options_.listen.starts_with("unix")
+          ? options_.listen
+          : fmt::format("{}:{}",
+                        options_.listen.substr(0, options_.listen.rfind(':')),
+                        port);
+  for (auto& queue : queues_) {
+    for (const wire::Method method : wire::kMethods) {
+      for (int i = 0; i < kArmedCalls; ++i) {
+        Call::Arm(&environment_, method, queue.get());
+      }
+    }
+  }
+  for (auto& queue : queues_) {
+    threads_.emplace_back([this, &queue] { RunQueue(queue.get()); });
+  }
+  grpc_->GetHealthCheckService()->SetServingStatus("quantd.v1.Quantd", true);
+  return absl::OkStatus();
+}
+
+void Server::RunQueue(grpc::ServerCompletionQueue* queue) {
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue->Next(&tag, &ok)) static_cast<Call::Tag*>(tag)->Deliver(ok);
+}
+
+void Server::LogDevices() const {
+  for (size_t i = 0; i < engine_.size(); ++i) {
+    const BackendInfo& info = engine_.backend(i).info();
+    Log(LogLevel::kInfo, "device",
+        {{"name", info.name},
+         {"description", info.description},
+         {"slots", info.slots}});
+  }
+}
+
+bool Server::Drain(absl::Duration delay) {
+  if (drained_ || threads_.empty()) return drained_well_;
+  drained_ = true;
+  grpc::HealthCheckServiceInterface* health = grpc_->GetHealthCheckService();
+  health->SetServingStatus(false);
+  health->SetServingStatus("quantd.v1.Quantd", false);
+  Log(LogLevel::kInfo, "drain",
+      {{"accepted", registry_.accepted()},
+       {"delay_ms", absl::ToInt64Milliseconds(delay)}});
+  absl::SleepFor(delay);
+  registry_.StartDraining();
+  const bool finished =
+      registry_.WaitUntilNoneAccepted(absl::Now() + options_.drain_timeout);
+  // Nothing of ours is left to wait for; health watchers would stay for ever.
+  grpc_->Shutdown(absl::ToChronoTime(absl::Now() + absl::Milliseconds(100)));
+  ledger_->Stop();
+  registry_.WaitUntilNoneExists(absl::InfiniteFuture());
+  for (auto& queue : queues_) queue->Shutdown();
+  for (std::thread& thread : threads_) thread.join();
+  grpc_.reset();
+  // Replies may leave gRPC's buffers a moment after their calls are over.
+  const absl::Time patience = absl::Now() + absl::Seconds(2);
+  while (ledger_->used() != 0 && absl::Now() < patience) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  const size_t left = ledger_->used();
+  Log(left == 0 ? LogLevel::kInfo : LogLevel::kError, "stopped",
+      {{"finished", finished ? "all" : "cancelled"}, {"ledger_bytes", left}});
+  drained_well_ = finished && left == 0;
+  return drained_well_;
+}
+
+Server::~Server() {
+  Drain(absl::ZeroDuration());
+  ledger_->Stop();
+}
+
+}  // namespace quantd

@@ -1,0 +1,79 @@
+// The server: opens the devices, binds the address, serves, and stops without
+// losing an accepted call.
+//
+// Threads: Start and Drain block; everything else may be used from any thread.
+#ifndef QUANTD_SERVER_SERVER_H_
+#define QUANTD_SERVER_SERVER_H_
+
+#include <grpcpp/server.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "server/call.h"
+#include "server/call_registry.h"
+#include "server/engine.h"
+#include "server/ledger.h"
+#include "server/options.h"
+#include "server/sizing.h"
+#include "server/tensor_service.h"
+
+namespace quantd {
+
+class Server {
+ public:
+  // Serves when it returns. INVALID_ARGUMENT for options that Validate
+  // refuses, NOT_FOUND for a device that is not there, UNAVAILABLE for an
+  // address that cannot be had.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const ServerOptions& options);
+  // The same with devices of the caller's instead of options.devices. Their
+  // pools may hold as much as DivideBudget says.
+  static absl::StatusOr<std::unique_ptr<Server>> StartWith(
+      const ServerOptions& options,
+      std::vector<std::unique_ptr<Backend>> backends);
+  // Drains, with no delay, if that has not been done.
+  ~Server();
+
+  // What a client dials: "127.0.0.1:50151".
+  const std::string& address() const { return address_; }
+  const MemoryShares& shares() const { return shares_; }
+  void LogDevices() const;
+  const MemoryLedger& ledger() const { return *ledger_; }
+  const CallRegistry& calls() const { return registry_; }
+
+  // Health says NOT_SERVING, then after `delay` new calls are refused, then
+  // accepted calls finish (options.drain_timeout at most; then they are
+  // cancelled), then the server is down. True: no accepted call was cancelled
+  // and all memory came back.
+  bool Drain(absl::Duration delay);
+
+ private:
+  Server(const ServerOptions& options,
+         std::vector<std::unique_ptr<Backend>> backends, MemoryShares shares);
+  absl::Status Listen();
+  void RunQueue(grpc::ServerCompletionQueue* queue);
+
+  const ServerOptions options_;
+  const MemoryShares shares_;
+  std::string address_;
+  // Calls and queues are gone before what is declared here goes.
+  std::shared_ptr<MemoryLedger> ledger_;
+  Engine engine_;
+  CallRegistry registry_;
+  CallEnvironment environment_;
+  std::unique_ptr<TensorService> service_;
+  std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
+  std::unique_ptr<grpc::Server> grpc_;
+  std::vector<std::thread> threads_;
+  bool drained_ = false;
+  bool drained_well_ = false;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_SERVER_H_

@@ -1,0 +1,112 @@
+#include "server/sizing.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+namespace quantd {
+namespace {
+
+// Output bytes for one byte of request, in 1/16.
+size_t OutputSixteenths(wire::Method method) {
+  switch (method) {
+    case wire::Method::kQuantize:
+      // From 16-bit elements, both directions: 2 x (1/4 codes + 1/32 scales).
+      return 9;
+    case wire::Method::kDequantize:
+      // 9/16 byte become a 4-byte element.
+      return 114;
+    case wire::Method::kRhtAmax:
+      return 0;
+    case wire::Method::kApplyRht:
+      return 32;  // 16-bit elements to fp32
+  }
+  return 0;
+}
+
+// Padding of scale tensors, alignment and the amax, of tensors with a usual
+// shape.
+constexpr size_t kOutputSlack = 64 << 10;
+// gRPC reads into blocks of 64 KiB; a message's first and last block are
+// shared with its neighbours.
+constexpr size_t kReceiveSlack = 16 << 10;
+
+// The process without payloads: code, gRPC's own objects, thread stacks in
+// use, and the step by which the heap grows.
+constexpr size_t kProcessBase = size_t{128} << 20;
+// Host memory that the driver maps for one CUDA context.
+constexpr size_t kCudaContext = size_t{512} << 20;
+
+size_t ReadLimit(const char* path) {
+  std::ifstream file(path);
+  size_t bytes = 0;
+  if (file >> bytes) return bytes;
+  return SIZE_MAX;  // absent, or the word "max"
+}
+
+}  // namespace
+
+size_t ReceiveNeed(size_t bytes) { return bytes + bytes / 32 + kReceiveSlack; }
+
+size_t PayloadNeed(const Plan& plan) {
+  return BlockPool::Charge(plan.input_bytes()) +
+         BlockPool::Charge(plan.output_bytes());
+}
+
+MemoryNeed NeedOf(wire::Method method, size_t bytes) {
+  const size_t output = bytes / 16 * OutputSixteenths(method) + kOutputSlack;
+  return {ReceiveNeed(bytes),
+          BlockPool::Charge(bytes) + BlockPool::Charge(output)};
+}
+
+MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
+  MemoryShares shares;
+  shares.budget = budget;
+  // A Quantize request of n bytes holds n while it arrives and 1.6 n after.
+  shares.receive = budget / 8 * 3;
+  shares.per_device = (budget - shares.receive) / std::max(devices, 1);
+  // Streams that wait unread hold one flow-control window each; near its
+  // limit gRPC kills streams of its own choice, so the wall stands well above
+  // what is admitted.
+  shares.grpc_quota =
+      shares.receive + std::max(size_t{64} << 20, shares.receive / 4);
+  shares.bound = shares.grpc_quota + (budget - shares.receive) + kProcessBase +
+                 kCudaContext * cuda_devices;
+  return shares;
+}
+
+size_t DefaultBudget() {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page = sysconf(_SC_PAGE_SIZE);
+  size_t memory = size_t{1} << 30;
+  if (pages > 0 && page > 0) {
+    memory = static_cast<size_t>(pages) * static_cast<size_t>(page);
+  }
+  memory = std::min(memory, ReadLimit("/sys/fs/cgroup/memory.max"));
+  memory = std::min(memory,
+                    ReadLimit("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+  return std::clamp(memory / 4, size_t{64} << 20, size_t{8} << 30);
+}
+
+size_t LargestRequest(wire::Method method, const MemoryShares& shares,
+                      size_t cap) {
+  size_t fits = 0;
+  size_t low = 0;
+  size_t high = std::min(cap, kLargestMessage);
+  while (low <= high) {
+    const size_t middle = low + (high - low) / 2;
+    const MemoryNeed need = NeedOf(method, middle);
+    if (need.receive <= shares.receive && need.payload <= shares.per_device) {
+      fits = middle;
+      low = middle + 1;
+    } else {
+      if (middle == 0) break;
+      high = middle - 1;
+    }
+  }
+  return fits;
+}
+
+}  // namespace quantd

@@ -1,0 +1,51 @@
+// How much memory a request may need, told from its size alone, and how the
+// server's memory budget is divided. The only home of these numbers.
+#ifndef QUANTD_SERVER_SIZING_H_
+#define QUANTD_SERVER_SIZING_H_
+
+#include <cstddef>
+
+#include "kernels/plan.h"
+#include "proto/wire.h"
+#include "server/ledger.h"
+
+namespace quantd {
+
+// The most that gRPC allows in one message, less room for framing.
+inline constexpr size_t kLargestMessage = (size_t{2} << 30) - (64 << 10);
+
+// What a request of `bytes` serialized bytes may need before its plan is
+// known. Covers every shape but extreme ones (columnwise data of a few rows,
+// scales of a few long rows), which ask for more once their plan is known.
+MemoryNeed NeedOf(wire::Method method, size_t bytes);
+
+// What the network holds while a message of `bytes` arrives.
+size_t ReceiveNeed(size_t bytes);
+// What a device's pool lends for staging and output of a plan.
+size_t PayloadNeed(const Plan& plan);
+
+struct MemoryShares {
+  size_t budget = 0;
+  size_t receive = 0;     // ledger: messages that arrive
+  size_t per_device = 0;  // ledger, and the limit of each device's pool
+  size_t grpc_quota = 0;  // gRPC's own hard wall, above `receive`
+  size_t bound = 0;       // the most resident memory of the process
+};
+
+// `budget` is divided into what the network may hold and what the pools may
+// hold; `bound` adds what gRPC may hold beside admitted messages and what the
+// process needs with no payload at all.
+MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices);
+
+// A quarter of the memory that this machine or control group has, 8 GiB at
+// most.
+size_t DefaultBudget();
+
+// The largest request of that method which an empty server can hold, no more
+// than `cap`.
+size_t LargestRequest(wire::Method method, const MemoryShares& shares,
+                      size_t cap);
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_SIZING_H_

@@ -1,0 +1,103 @@
+#include "kernels/sign_mask.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/testing/golden.h"
+#include "tests/testing/matchers.h"
+
+namespace quantd {
+namespace {
+
+constexpr auto kBad = absl::StatusCode::kInvalidArgument;
+const std::vector<int> kDefaultVector = {1,  1,  1,  -1, 1,  -1, -1, -1,
+                                         -1, -1, -1, 1,  -1, 1,  -1, -1};
+
+TEST(SignMaskTest, DefaultIsTheVectorOfTransformerEngine) {
+  const auto mask = SignMaskFromVector(kDefaultVector);
+  ASSERT_THAT(mask, IsOk());
+  EXPECT_EQ(*mask, kDefaultSignMask);
+  EXPECT_EQ(mask->words[0], 0xD7E8u);
+  EXPECT_EQ(SignVector(*mask, 16), kDefaultVector);
+}
+
+TEST(SignMaskTest, BytesAreLittleEndian) {
+  EXPECT_EQ(SignMaskToBytes(kDefaultSignMask, 16), "\xE8\xD7");
+  const auto mask = SignMaskFromBytes("\xE8\xD7", 16);
+  ASSERT_THAT(mask, IsOk());
+  EXPECT_EQ(*mask, kDefaultSignMask);
+}
+
+TEST(SignMaskTest, EveryDimensionRoundTrips) {
+  for (int n : {16, 32, 64, 128}) {
+    std::vector<int> v(n, 1);
+    for (int i = 0; i < n; i += 3) v[i] = -1;
+    v[n - 1] = -1;
+    const auto mask = SignMaskFromVector(v);
+    ASSERT_THAT(mask, IsOk());
+    EXPECT_EQ(SignVector(*mask, n), v);
+    for (int i = 0; i < 128; ++i) {
+      EXPECT_EQ(mask->negative(i), i < n && v[i] < 0);
+    }
+    const std::string bytes = SignMaskToBytes(*mask, n);
+    EXPECT_EQ(bytes.size(), static_cast<size_t>(n / 8));
+    const auto back = SignMaskFromBytes(bytes, n);
+    ASSERT_THAT(back, IsOk());
+    EXPECT_EQ(*back, *mask);
+  }
+}
+
+TEST(SignMaskTest, RefusesOtherVectors) {
+  EXPECT_THAT(SignMaskFromVector({}), StatusIs(kBad));
+  EXPECT_THAT(SignMaskFromVector(std::vector<int>(15, 1)), StatusIs(kBad));
+  EXPECT_THAT(SignMaskFromVector(std::vector<int>(256, 1)), StatusIs(kBad));
+  for (int bad : {0, 2, -2}) {
+    std::vector<int> v(16, 1);
+    v[15] = bad;
+    EXPECT_THAT(SignMaskFromVector(v), StatusIs(kBad)) << bad;
+  }
+}
+
+TEST(SignMaskTest, RefusesOtherLengths) {
+  EXPECT_THAT(SignMaskFromBytes("", 16), StatusIs(kBad));
+  EXPECT_THAT(SignMaskFromBytes("a", 16), StatusIs(kBad));
+  EXPECT_THAT(SignMaskFromBytes("abc", 16), StatusIs(kBad));
+  EXPECT_THAT(SignMaskFromBytes("ab", 32), StatusIs(kBad));
+}
+
+TEST(SignMaskTest, MatrixHasTheGoldenSigns) {
+  const auto r = RhtMatrix(kDefaultSignMask, 16);
+  ASSERT_EQ(r.size(), 256u);
+  const auto& golden = Golden()["R_row_neg_masks"];
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 16; ++j) {
+      EXPECT_EQ(r[16 * i + j], golden[i].get<int>() >> j & 1 ? -0.25f : 0.25f);
+    }
+  }
+}
+
+TEST(SignMaskTest, MatricesAreOrthogonal) {
+  const SignMask mask = {{0x123456789ABCDEF0, 0x0FEDCBA987654321}};
+  for (int n : {16, 32, 64, 128}) {
+    SignMask used = mask;
+    if (n < 128) used.words[1] = 0;
+    if (n < 64) used.words[0] &= (uint64_t{1} << n) - 1;
+    const auto r = RhtMatrix(used, n);
+    ASSERT_EQ(r.size(), static_cast<size_t>(n) * n);
+    const float entry = static_cast<float>(1 / std::sqrt(double(n)));
+    for (int a = 0; a < n; ++a) {
+      for (int b = 0; b < n; ++b) {
+        double dot = 0;
+        for (int j = 0; j < n; ++j) {
+          ASSERT_EQ(std::fabs(r[a * n + j]), entry);
+          dot += double{r[a * n + j]} * r[b * n + j];
+        }
+        ASSERT_NEAR(dot, a == b, 1e-6) << n;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quantd

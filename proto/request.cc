@@ -151,18 +151,26 @@ bool IsAmax(TensorKind kind) {
          kind == TensorKind::kColumnwiseAmax;
 }
 
+template <typename T>
+std::string NameOrNumber(T value) {
+  const std::string_view name = Name(value);
+  return name == "unspecified"
+             ? fmt::format("number {}", static_cast<int>(value))
+             : std::string(name);
+}
+
 // One ref against what the plan wants of its kind; its place on success.
 absl::StatusOr<Range> ReadRef(std::string_view field, const v1::TensorRef& ref,
                               const TensorSpec& want, const Range& payload) {
-  if (ref.dtype() != v1::DTYPE_UNSPECIFIED &&
-      ref.dtype() != ToProto(want.dtype)) {
+  const DType dtype = static_cast<DType>(ref.dtype());
+  if (dtype != DType::kUnspecified && dtype != want.dtype) {
     return FieldError(fmt::format("{}.dtype", field), Name(want.dtype),
-                      fmt::format("number {}", static_cast<int>(ref.dtype())));
+                      NameOrNumber(dtype));
   }
-  if (ref.layout() != v1::LAYOUT_UNSPECIFIED &&
-      ref.layout() != ToProto(want.layout)) {
+  const Layout layout = static_cast<Layout>(ref.layout());
+  if (layout != Layout::kUnspecified && layout != want.layout) {
     return FieldError(fmt::format("{}.layout", field), Name(want.layout),
-                      fmt::format("number {}", static_cast<int>(ref.layout())));
+                      NameOrNumber(layout));
   }
   if (ref.size() != want.size) {
     return FieldError(fmt::format("{}.size", field),

@@ -1,0 +1,260 @@
+// Gather: the right bytes at the right places, however the message was cut;
+// and ReplyHead, whose bytes plus the payload are a reply.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "proto/wire.h"
+#include "tests/proto/raw_message.h"
+#include "tests/testing/matchers.h"
+
+namespace quantd::wire {
+namespace {
+
+std::string Bytes(size_t n) {
+  std::string s(n, '\0');
+  for (size_t i = 0; i < n; ++i) s[i] = static_cast<char>(1 + i % 251);
+  return s;
+}
+
+// 1 x 16, rowwise: 8 bytes of codes, 512 of scales, 4 of amax.
+v1::DequantizeRequest Small() {
+  v1::DequantizeRequest m;
+  m.mutable_tensor()->add_shape(16);
+  m.set_format(v1::FORMAT_NVFP4);
+  m.set_output(v1::DTYPE_F32);
+  return m;
+}
+
+std::string Gathered(const Request& request, Slices slices) {
+  std::string staging(request.plan->input_bytes(), '\xAA');
+  Gather(request, slices,
+         absl::MakeSpan(reinterpret_cast<std::byte*>(staging.data()),
+                        staging.size()));
+  return staging;
+}
+
+// data, scale and amax where the plan wants them: at 0, 64 and 576.
+std::string Staged(std::string_view data, std::string_view scale,
+                   std::string_view amax) {
+  std::string staging(580, '\0');
+  staging.replace(0, 8, data);
+  staging.replace(64, 512, scale);
+  staging.replace(576, 4, amax);
+  return staging;
+}
+
+void ExpectGathered(Method method, const std::string& bytes,
+                    const std::string& expected) {
+  // Cut in two and in three at every byte, and byte by byte with empty slices
+  // in between.
+  std::vector<std::vector<size_t>> cuts = {{}};
+  std::vector<size_t> all;
+  for (size_t i = 0; i <= bytes.size(); ++i) {
+    cuts.push_back({i});
+    cuts.push_back({i / 2, i});
+    all.push_back(i);
+    if (i % 7 == 0) all.push_back(i);
+  }
+  cuts.push_back(all);
+  for (const std::vector<size_t>& cut : cuts) {
+    const std::vector<std::string_view> slices = Cut(bytes, cut);
+    const auto request = ParseRequest(method, slices);
+    ASSERT_THAT(request, IsOk());
+    ASSERT_TRUE(BytesEq("staging", expected, Gathered(*request, slices)));
+  }
+}
+
+TEST(Gather, OneTensor) {
+  v1::QuantizeRequest m;
+  m.mutable_tensor()->set_dtype(v1::DTYPE_F32);
+  m.mutable_tensor()->add_shape(48);
+  m.set_format(v1::FORMAT_NVFP4);
+  const std::string payload = Bytes(192);
+  m.set_payload(payload);
+  ExpectGathered(Method::kQuantize, m.SerializeAsString(), payload);
+  // An earlier payload loses, wherever the other fields are.
+  m.clear_payload();
+  ExpectGathered(Method::kQuantize,
+                 Payload("lost") + Payload(payload) + m.SerializeAsString(),
+                 payload);
+}
+
+TEST(Gather, BackToBack) {
+  v1::DequantizeRequest m = Small();
+  const std::string payload = Bytes(524);
+  m.set_payload(payload);
+  ExpectGathered(Method::kDequantize, m.SerializeAsString(),
+                 Staged(payload.substr(0, 8), payload.substr(8, 512),
+                        payload.substr(520)));
+}
+
+TEST(Gather, AmaxAsFieldReplacesTheOneInThePayload) {
+  v1::DequantizeRequest m = Small();
+  m.set_amax(2.5f);
+  const std::string amax("\x00\x00\x20\x40", 4);
+  for (size_t size : {520, 524}) {
+    const std::string payload = Bytes(size);
+    m.set_payload(payload);
+    ExpectGathered(Method::kDequantize, m.SerializeAsString(),
+                   Staged(payload.substr(0, 8), payload.substr(8, 512), amax));
+  }
+}
+
+TEST(Gather, RefsInAnyOrderUnalignedAndOverlapping) {
+  const std::string payload = Bytes(600);
+  for (const bool given : {false, true}) {
+    v1::DequantizeRequest m = Small();
+    const auto add = [&](v1::TensorKind kind, uint64_t offset, uint64_t size) {
+      v1::TensorRef* ref = m.add_tensors();
+      ref->set_kind(kind);
+      ref->set_offset(offset);
+      ref->set_size(size);
+    };
+    add(v1::TENSOR_KIND_COLUMNWISE_DATA, ~uint64_t{0}, 9);  // not looked at
+    if (!given) add(v1::TENSOR_KIND_ROWWISE_AMAX, 3, 4);
+    add(v1::TENSOR_KIND_ROWWISE_DATA, 592, 8);
+    add(static_cast<v1::TensorKind>(99), 1, 1);
+    add(v1::TENSOR_KIND_ROWWISE_SCALE, 1, 512);
+    if (given) m.set_amax(0);
+    m.set_payload(payload);
+    ExpectGathered(Method::kDequantize, m.SerializeAsString(),
+                   Staged(payload.substr(592), payload.substr(1, 512),
+                          given ? std::string(4, '\0') : payload.substr(3, 4)));
+  }
+}
+
+TEST(Gather, RefsOfAQuantizeReplyAsTheyCame) {
+  TensorDesc tensor;
+  tensor.dtype = DType::kBF16;
+  tensor.shape = {20, 16};
+  QuantizeOptions options;
+  options.format = Format::kNvfp4;
+  options.usage = Usage::kBoth;
+  const auto plan = MakeQuantizePlan(tensor, options);
+  ASSERT_THAT(plan, IsOk());
+  const std::string payload = Bytes(plan->output_bytes());
+  v1::QuantizeReply reply;
+  ASSERT_TRUE(
+      reply.ParseFromString(ReplyHead(*plan, {}, "cpu:0", "id") + payload));
+  for (const v1::Usage usage : {v1::USAGE_ROWWISE, v1::USAGE_COLUMNWISE}) {
+    v1::DequantizeRequest m;
+    *m.mutable_tensor() = reply.tensor();
+    m.set_format(reply.format());
+    m.set_usage(usage);
+    m.set_output(v1::DTYPE_BF16);
+    *m.mutable_tensors() = reply.tensors();
+    m.set_payload(reply.payload());
+    const std::string bytes = m.SerializeAsString();
+    const std::vector<std::string_view> slices = Cut(bytes, {50, 51, 200});
+    const auto request = ParseRequest(Method::kDequantize, slices);
+    ASSERT_THAT(request, IsOk());
+    const std::string staging = Gathered(*request, slices);
+    for (const TensorSpec& in : request->plan->inputs()) {
+      const TensorSpec* out = plan->output(in.kind);
+      ASSERT_NE(out, nullptr);
+      EXPECT_EQ(staging.substr(in.offset, in.size),
+                payload.substr(out->offset, out->size));
+    }
+  }
+}
+
+template <typename Reply>
+Reply ReplyOf(const absl::StatusOr<Plan>& plan) {
+  Reply reply;
+  EXPECT_THAT(plan, IsOk());
+  JobReport report;
+  report.saw_inf = true;
+  const std::string payload = Bytes(plan->output_bytes());
+  EXPECT_TRUE(reply.ParseFromString(
+      ReplyHead(*plan, report, "cpu:0", "request 7") + payload));
+  EXPECT_EQ(reply.payload(), payload);
+  EXPECT_TRUE(reply.report().saw_inf());
+  EXPECT_FALSE(reply.report().saw_nan());
+  EXPECT_EQ(reply.report().device(), "cpu:0");
+  EXPECT_EQ(reply.request_id(), "request 7");
+  EXPECT_EQ(reply.tensors_size(), static_cast<int>(plan->outputs().size()));
+  for (int i = 0; i < reply.tensors_size(); ++i) {
+    const TensorSpec& spec = plan->outputs()[i];
+    const v1::TensorRef& ref = reply.tensors(i);
+    EXPECT_EQ(ref.kind(), ToProto(spec.kind));
+    EXPECT_EQ(ref.dtype(), ToProto(spec.dtype));
+    EXPECT_EQ(ref.layout(), v1::LAYOUT_LINEAR);
+    EXPECT_EQ(ref.offset(), spec.offset);
+    EXPECT_EQ(ref.size(), spec.size);
+    EXPECT_EQ(std::vector<int64_t>(ref.shape().begin(), ref.shape().end()),
+              spec.shape);
+  }
+  return reply;
+}
+
+TEST(ReplyHead, EchoesWhatDeterminesTheBytes) {
+  TensorDesc tensor;
+  tensor.dtype = DType::kF16;
+  tensor.shape = {2, 3, 32};
+  QuantizeOptions quantize;
+  quantize.format = Format::kNvfp4;
+  quantize.usage = Usage::kBoth;
+  quantize.non_finite = NonFinite::kPropagate;
+  quantize.rht.columnwise = true;
+  quantize.columnwise_amax = 0.0f;
+  const auto q = ReplyOf<v1::QuantizeReply>(MakeQuantizePlan(tensor, quantize));
+  EXPECT_EQ(q.tensor().dtype(), v1::DTYPE_F16);
+  EXPECT_EQ(q.tensor().shape_size(), 3);
+  EXPECT_EQ(q.tensor().flatten_axis(), 2);
+  EXPECT_EQ(q.format(), v1::FORMAT_NVFP4);
+  EXPECT_EQ(q.usage(), v1::USAGE_BOTH);
+  EXPECT_EQ(q.non_finite(), v1::NON_FINITE_PROPAGATE);
+  EXPECT_FALSE(q.rht().rowwise());
+  EXPECT_TRUE(q.rht().columnwise());
+  EXPECT_EQ(q.rht().dimension(), 16u);
+  EXPECT_EQ(q.rht().sign_mask(), "\xE8\xD7");
+  EXPECT_FALSE(q.given_amax().has_rowwise());
+  EXPECT_TRUE(q.given_amax().has_columnwise());
+
+  quantize.rht = {};
+  const auto plain =
+      ReplyOf<v1::QuantizeReply>(MakeQuantizePlan(tensor, quantize));
+  EXPECT_FALSE(plain.has_rht());
+  EXPECT_TRUE(plain.given_amax().has_rowwise());  // one serves both
+
+  DequantizeOptions dequantize;
+  dequantize.format = Format::kNvfp4;
+  dequantize.usage = Usage::kColumnwise;
+  dequantize.output = DType::kBF16;
+  dequantize.inverse_rht = true;
+  dequantize.sign_mask = SignMask{{0x1234, 0}};
+  const auto d =
+      ReplyOf<v1::DequantizeReply>(MakeDequantizePlan(tensor, dequantize));
+  EXPECT_EQ(d.format(), v1::FORMAT_NVFP4);
+  EXPECT_EQ(d.usage(), v1::USAGE_COLUMNWISE);
+  EXPECT_EQ(d.output(), v1::DTYPE_BF16);
+  EXPECT_EQ(d.inverse_rht().sign_mask(), "\x34\x12");
+
+  RhtAmaxOptions amax;
+  amax.rowwise = amax.columnwise_rht = true;
+  const auto a = ReplyOf<v1::RhtAmaxReply>(MakeRhtAmaxPlan(tensor, amax));
+  EXPECT_EQ(a.tensors_size(), 2);
+  EXPECT_TRUE(a.rht().columnwise());
+  EXPECT_FALSE(a.rht().rowwise());
+
+  ApplyRhtOptions apply;
+  apply.inverse = true;
+  const auto r = ReplyOf<v1::ApplyRhtReply>(MakeApplyRhtPlan(tensor, apply));
+  EXPECT_TRUE(r.inverse());
+  EXPECT_EQ(r.output(), v1::DTYPE_F16);
+  EXPECT_EQ(r.rht().dimension(), 16u);
+}
+
+TEST(ReplyHead, OfNothing) {
+  TensorDesc tensor;
+  tensor.dtype = DType::kF32;
+  tensor.shape = {0, 16};
+  const auto reply = ReplyOf<v1::ApplyRhtReply>(MakeApplyRhtPlan(tensor, {}));
+  EXPECT_EQ(reply.payload(), "");
+  EXPECT_EQ(reply.tensors(0).size(), 0u);
+}
+
+}  // namespace
+}  // namespace quantd::wire

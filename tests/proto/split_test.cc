@@ -1,0 +1,223 @@
+// SplitPayload against the hazards of a wire, each with protobuf's own verdict
+// beside ours.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "kernels/field_error.h"
+#include "proto/wire.h"
+#include "tests/proto/raw_message.h"
+#include "tests/testing/matchers.h"
+
+namespace quantd::wire {
+namespace {
+
+struct Hazard {
+  std::string_view name;
+  std::string bytes;
+  bool legal;
+};
+
+std::string Nested(int groups, std::string_view inside = "") {
+  std::string out;
+  for (int i = 0; i < groups; ++i) out += Tag(9, kStartGroup);
+  out += inside;
+  for (int i = 0; i < groups; ++i) out += Tag(9, kEndGroup);
+  return out;
+}
+
+std::vector<Hazard> Hazards() {
+  const std::string x = "payload bytes";
+  // Enough behind a lie that its length is the only thing wrong.
+  const std::string rest(64, '\0');
+  return {
+      {"empty", "", true},
+      {"payload", Payload(x), true},
+      {"empty payload", Payload(""), true},
+      {"payload twice", Payload("first") + Payload(x), true},
+      {"payload, then an empty one", Payload(x) + Payload(""), true},
+      {"payload before the rest", Payload(x) + Tag(2, 0) + Varint(1), true},
+      {"payload between",
+       Tag(2, 0) + Varint(1) + Payload(x) + Tag(3, 0) + Varint(1), true},
+      {"payload as varint", Tag(101, kVarint) + Varint(7), true},
+      {"payload as fixed32", Tag(101, kFixed32) + "abcd", true},
+      {"payload as fixed64", Tag(101, kFixed64) + "abcdefgh", true},
+      {"payload as group",
+       Tag(101, kStartGroup) + Payload(x) + Tag(101, kEndGroup), true},
+      {"payload tag in 5 bytes", Tag(101, 2, 5) + Varint(1) + "x", true},
+      {"payload tag in 6 bytes", Tag(101, 2, 6) + Varint(1) + "x", false},
+      {"payload length in 5 bytes", Tag(101, 2) + Varint(1, 5) + "x", true},
+      {"payload length in 6 bytes", Tag(101, 2) + Varint(1, 6) + "x", false},
+      {"payload length past the end", Tag(101, 2) + Varint(3) + "xx", false},
+      {"payload length 2^31-1", Tag(101, 2) + Varint(0x7fffffff) + rest, false},
+      {"payload length 2^32+1", Tag(101, 2) + Varint(0x100000001) + rest,
+       false},
+      {"payload length 2^64-1", Tag(101, 2) + Varint(~uint64_t{0}) + rest,
+       false},
+      {"payload without length", Tag(101, 2), false},
+      {"tag 0", std::string(1, '\0'), false},
+      {"tag 0 in two bytes", std::string("\x80\0", 2), false},
+      {"field 0 as varint", Tag(0, kVarint, 2) + Varint(1), false},
+      {"field 0 as bytes", Delimited(0, "x"), false},
+      {"largest field number", Tag((1 << 29) - 1, kVarint) + Varint(1), true},
+      // The high bits of a fifth byte are dropped: this is field 5.
+      {"field number over 2^29", Tag((uint64_t{1} << 29) + 5, 0) + Varint(1),
+       true},
+      {"field number 2^29, which drops to 0",
+       Tag(uint64_t{1} << 29, 0) + Varint(1), false},
+      {"unterminated tag", std::string("\xff\xff"), false},
+      {"wire type 6", Tag(9, 6) + rest, false},
+      {"wire type 7", Tag(9, 7) + rest, false},
+      {"varint of 10 bytes", Tag(9, 0) + Varint(~uint64_t{0}), true},
+      {"varint of 10 bytes, padded", Tag(9, 0) + Varint(1, 10), true},
+      {"varint of 11 bytes", Tag(9, 0) + Varint(1, 11), false},
+      {"varint cut short", Tag(9, 0) + "\x80", false},
+      {"fixed32 cut short", Tag(9, kFixed32) + "abc", false},
+      {"fixed64 cut short", Tag(9, kFixed64) + "abcdefg", false},
+      {"unknown bytes cut short", Tag(9, 2) + Varint(2) + "x", false},
+      {"unknown length 2^64-1", Tag(9, 2) + Varint(~uint64_t{0}) + rest, false},
+      {"empty group", Nested(1), true},
+      {"group with fields", Nested(2, Delimited(1, x) + Tag(4, 0) + Varint(5)),
+       true},
+      {"group with payload inside", Nested(1, Payload(x)), true},
+      {"100 groups", Nested(100), true},
+      {"101 groups", Nested(101), false},
+      {"group without end", Tag(9, kStartGroup), false},
+      {"end without group", Tag(9, kEndGroup), false},
+      {"payload, then an end", Payload(x) + Tag(9, kEndGroup), false},
+      {"group with the wrong end", Tag(9, kStartGroup) + Tag(8, kEndGroup),
+       false},
+      {"groups that cross",
+       Tag(9, 3) + Tag(8, 3) + Tag(9, kEndGroup) + Tag(8, kEndGroup), false},
+      {"tag 0 in a group", Nested(1, std::string(1, '\0')), false},
+      {"wire type 6 in a group", Nested(1, Tag(1, 6)), false},
+      {"lying length in a group", Nested(1, Tag(1, 2) + Varint(100)), false},
+      {"tensor twice",
+       Delimited(1, Tag(1, 0) + Varint(1)) +
+           Delimited(1, Tag(2, 0) + Varint(16)),
+       true},
+      {"shape packed", Delimited(1, Delimited(2, Varint(4) + Varint(16))),
+       true},
+      {"shape not packed",
+       Delimited(1, Tag(2, 0) + Varint(4) + Tag(2, 0) + Varint(16)), true},
+      {"broken sub-message", Delimited(1, Tag(1, 0)), false},
+      {"packed shape cut short", Delimited(1, Delimited(2, "\x80")), false},
+      {"group open at the end of a sub-message",
+       Delimited(1, Tag(9, kStartGroup)), false},
+  };
+}
+
+// Head and payload as one, or nothing.
+std::optional<v1::QuantizeRequest> ViaSplit(Slices slices) {
+  const auto split = SplitPayload(slices);
+  v1::QuantizeRequest message;
+  if (!split.ok()) {
+    EXPECT_TRUE(IsMalformed(split.status())) << split.status();
+    return std::nullopt;
+  }
+  if (!message.ParseFromString(split->head)) return std::nullopt;
+  EXPECT_EQ(message.payload(), "");
+  std::string flat;
+  for (std::string_view s : slices) flat += s;
+  message.set_payload(flat.substr(split->payload.offset, split->payload.size));
+  return message;
+}
+
+TEST(Split, AgreesWithProtobufOnEveryHazard) {
+  for (const Hazard& hazard : Hazards()) {
+    SCOPED_TRACE(hazard.name);
+    v1::QuantizeRequest expected;
+    ASSERT_EQ(expected.ParseFromString(hazard.bytes), hazard.legal);
+    // Whole, cut in two at every byte, and byte by byte.
+    std::vector<std::vector<size_t>> cuts = {{}};
+    std::vector<size_t> all;
+    for (size_t i = 0; i <= hazard.bytes.size(); ++i) {
+      cuts.push_back({i});
+      all.push_back(i);
+    }
+    cuts.push_back(all);
+    for (const std::vector<size_t>& cut : cuts) {
+      const auto got = ViaSplit(Cut(hazard.bytes, cut));
+      ASSERT_EQ(got.has_value(), hazard.legal);
+      if (!got) continue;
+      EXPECT_EQ(got->SerializeAsString(), expected.SerializeAsString());
+    }
+  }
+}
+
+TEST(Split, AgreesWithProtobufOnEveryTruncation) {
+  for (const Hazard& hazard : Hazards()) {
+    for (size_t n = 0; n < hazard.bytes.size(); ++n) {
+      SCOPED_TRACE(testing::Message() << hazard.name << " to " << n);
+      const std::string bytes = hazard.bytes.substr(0, n);
+      v1::QuantizeRequest expected;
+      const bool legal = expected.ParseFromString(bytes);
+      const auto got = ViaSplit(Cut(bytes, {n / 2, n / 2}));
+      ASSERT_EQ(got.has_value(), legal);
+      if (!got) continue;
+      EXPECT_EQ(got->SerializeAsString(), expected.SerializeAsString());
+    }
+  }
+}
+
+TEST(Split, TakesNoSlicesAndEmptyOnes) {
+  EXPECT_THAT(SplitPayload({}), IsOk());
+  const std::vector<std::string_view> empty(3);
+  const auto split = SplitPayload(empty);
+  ASSERT_THAT(split, IsOk());
+  EXPECT_EQ(split->head, "");
+  EXPECT_EQ(split->payload.size, 0u);
+}
+
+TEST(Split, PayloadStaysWhereItLies) {
+  const std::string head = Tag(2, 0) + Varint(1);
+  const std::string bytes = head + Payload("0123456789");
+  const auto split = SplitPayload(Cut(bytes, {1, 6, 6, 9}));
+  ASSERT_THAT(split, IsOk());
+  EXPECT_EQ(split->head, head);
+  EXPECT_EQ(split->payload.offset, bytes.size() - 10);
+  EXPECT_EQ(split->payload.size, 10u);
+}
+
+// A head of exactly `n` bytes.
+std::string HeadOf(size_t n) {
+  const std::string frame = Delimited(9, std::string(n - 4, 'x'));
+  EXPECT_EQ(frame.size(), n);
+  return frame;
+}
+
+void ExpectTooLong(const std::string& bytes) {
+  const std::string_view whole = bytes;
+  const auto violation =
+      GetFieldViolation(SplitPayload(absl::MakeSpan(&whole, 1)).status());
+  ASSERT_TRUE(violation.has_value());
+  EXPECT_EQ(violation->field, "message");
+  EXPECT_EQ(violation->expected, "at most 65536 bytes beside the payload");
+}
+
+TEST(Split, HeadIsCapped) {
+  const std::string most = HeadOf(kMaxHeadBytes) + Payload("x");
+  const auto split = SplitPayload(Cut(most, {100, 7000}));
+  ASSERT_THAT(split, IsOk());
+  EXPECT_EQ(split->head.size(), kMaxHeadBytes);
+  ExpectTooLong(HeadOf(kMaxHeadBytes + 1));
+  // In parts around a payload, in many fields, and in a group.
+  ExpectTooLong(HeadOf(40000) + Payload("x") + HeadOf(40000));
+  std::string many;
+  for (size_t i = 0; i <= kMaxHeadBytes / 2; ++i) many += "\x10\x01";
+  ExpectTooLong(many);
+  ExpectTooLong(Nested(1, many));
+}
+
+TEST(Split, PayloadDoesNotCountAsHead) {
+  const std::string big(4 * kMaxHeadBytes, 'p');
+  const std::string bytes = Payload(big) + Tag(2, 0) + Varint(1);
+  const auto split = SplitPayload(Cut(bytes, {3, 5000}));
+  ASSERT_THAT(split, IsOk());
+  EXPECT_EQ(split->payload.size, big.size());
+  EXPECT_EQ(split->head.size(), 2u);
+}
+
+}  // namespace
+}  // namespace quantd::wire

@@ -1,0 +1,50 @@
+// A way to stop calls from another thread.
+//
+//   quantd::CancellationToken stop;
+//   auto future = client->QuantizeAsync(..., {.cancel = stop});
+//   stop.Cancel();  // the future becomes CANCELLED
+//
+// A token is a handle: copies share one state. Once cancelled it stays so,
+// and every later call that carries it fails at once.
+// Threads: everything here may be used from any thread.
+#ifndef QUANTD_CLIENT_CANCELLATION_H_
+#define QUANTD_CLIENT_CANCELLATION_H_
+
+#include <functional>
+#include <memory>
+
+namespace quantd {
+
+class CancellationToken {
+ public:
+  CancellationToken();
+
+  // Cancels every call that carries a copy of this token. Does not wait for
+  // them to return.
+  void Cancel() const;
+  bool cancelled() const;
+
+  // Runs `action` once, when the token is cancelled (at once if it already
+  // is), on the thread that cancels. Destruction takes the action back; after
+  // that it does not run and is not running. `action` must not touch the
+  // token.
+  class Registration {
+   public:
+    Registration(const CancellationToken& token, std::function<void()> action);
+    ~Registration();
+    Registration(const Registration&) = delete;
+    Registration& operator=(const Registration&) = delete;
+
+   private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+  };
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_CLIENT_CANCELLATION_H_

@@ -1,0 +1,196 @@
+// The client of a quantd server.
+//
+//   auto client = quantd::Client::Create("127.0.0.1:50151");
+//   if (!client.ok()) ...
+//   quantd::TensorDesc desc{quantd::DType::kBF16, {4096, 4096}};
+//   quantd::QuantizeOptions options;
+//   options.format = quantd::Format::kNvfp4;
+//   auto result = (*client)->Quantize(desc, bytes, options);
+//   if (!result.ok()) ...
+//   absl::Span<const std::byte> codes =
+//       result->bytes(quantd::TensorKind::kRowwiseData);
+//
+// Threads: a Client may be used by any number of threads at once.
+//
+// Memory: inputs are not copied. They must not change and must stay valid
+// until the call returns (synchronous forms) or its future is ready. A call
+// ended early by its deadline or by cancellation returns only when the network
+// has let go of the input: normally at once, and after at most
+// ClientOptions::dead_peer_timeout when the other side does not read.
+//
+// Errors: absl::Status, see client/error.h for what can be read from it.
+// INVALID_ARGUMENT comes from here before anything is sent wherever the rules
+// allow to know; nothing here throws.
+//
+// Retries: UNAVAILABLE and "busy" are retried inside the deadline with
+// jittered exponential backoff, not earlier than the server asked for. All
+// calls are pure functions, so a retry can do no harm.
+#ifndef QUANTD_CLIENT_CLIENT_H_
+#define QUANTD_CLIENT_CLIENT_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/cancellation.h"
+#include "client/error.h"
+#include "client/result.h"
+#include "kernels/format.h"
+#include "kernels/plan.h"
+
+namespace quantd {
+
+struct RetryPolicy {
+  // Times a call is sent when the server cannot be reached or is draining; 1
+  // switches retries off, those after "busy" too. A busy server that says
+  // when to come back is asked again until the deadline.
+  int max_attempts = 4;
+  std::chrono::milliseconds initial_backoff{50};
+  std::chrono::milliseconds max_backoff{2000};
+  double multiplier = 2.0;
+};
+
+struct ClientOptions {
+  // Connections to the server; a call takes the one with the fewest bytes
+  // under way.
+  int channels = 2;
+  // For calls that bring none of their own.
+  std::chrono::milliseconds deadline{30'000};
+  // Asynchronous calls at once; the next one blocks its caller.
+  int max_in_flight = 4;
+  RetryPolicy retry = {};
+  // A connection whose other side takes no byte for so long is given up.
+  std::chrono::milliseconds dead_peer_timeout{20'000};
+};
+
+// Where one part of a result shall be written; exactly the size that part has.
+struct Destination {
+  TensorKind kind = TensorKind::kUnspecified;
+  absl::Span<std::byte> bytes = {};
+};
+
+struct CallOptions {
+  // From the call on, retries included; for asynchronous forms from the
+  // moment the call is made. Zero: ClientOptions::deadline.
+  std::chrono::milliseconds deadline{0};
+  std::optional<CancellationToken> cancel = std::nullopt;
+  // Parts to be written into the caller's memory; the Result views them there
+  // and owns the others. After an error their content is unspecified.
+  std::vector<Destination> into = {};
+};
+
+// One copy of a quantized tensor, as Quantize gave it. Views.
+struct QuantizedBytes {
+  absl::Span<const std::byte> data;
+  absl::Span<const std::byte> scale;  // padded, linear
+  float amax = 0;
+};
+
+struct DeviceInfo {
+  std::string name;         // "cuda:0"
+  std::string kind;         // "cuda"
+  std::string description;  // for people
+  bool healthy = false;
+  uint64_t memory_limit_bytes = 0;
+  uint64_t memory_high_water_bytes = 0;
+  uint64_t jobs = 0;
+  uint64_t rht_cache_hits = 0;
+  uint64_t rht_cache_misses = 0;
+  uint64_t rht_launches = 0;
+};
+
+struct FormatSupport {
+  Format format = Format::kUnspecified;  // unspecified: newer than this client
+  std::string name;
+  std::vector<std::string> device_kinds;
+  std::vector<DType> inputs;
+  std::vector<Usage> usages;
+  std::vector<int> rht_dimensions;
+};
+
+struct ServerInfo {
+  std::string version;
+  uint64_t max_request_bytes = 0;    // one serialized request
+  uint64_t memory_budget_bytes = 0;  // payload memory of the whole server
+  int max_rank = 0;
+  std::vector<DeviceInfo> devices;
+  std::vector<FormatSupport> formats;
+};
+
+class Client {
+ public:
+  // `target` as gRPC names it: "host:port", "unix:/path", "dns:///name:port".
+  // Does not connect: the first call does. INVALID_ARGUMENT for an empty
+  // target or options out of range.
+  static absl::StatusOr<std::unique_ptr<Client>> Create(
+      std::string_view target, const ClientOptions& options = {});
+
+  // Cancels what is still under way and waits for it.
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // Quantizes one tensor. Parts: those of the usage asked for.
+  absl::StatusOr<Result> Quantize(const TensorDesc& tensor,
+                                  absl::Span<const std::byte> input,
+                                  const QuantizeOptions& options,
+                                  const CallOptions& call = {});
+
+  // Decodes one copy. Part: kDequantized, M x K.
+  absl::StatusOr<Result> Dequantize(const TensorDesc& tensor,
+                                    const QuantizedBytes& quantized,
+                                    const DequantizeOptions& options,
+                                    const CallOptions& call = {});
+
+  // Parts: one fp32 for every maximum asked for; Result::amax reads them.
+  absl::StatusOr<Result> RhtAmax(const TensorDesc& tensor,
+                                 absl::Span<const std::byte> input,
+                                 const RhtAmaxOptions& options,
+                                 const CallOptions& call = {});
+
+  // Part: kRotated, M x K.
+  absl::StatusOr<Result> ApplyRht(const TensorDesc& tensor,
+                                  absl::Span<const std::byte> input,
+                                  const ApplyRhtOptions& options,
+                                  const CallOptions& call = {});
+
+  absl::StatusOr<ServerInfo> GetServerInfo(const CallOptions& call = {});
+
+  // The same, on threads of this client. They block only while max_in_flight
+  // others are under way, and no longer than the call's deadline. A future
+  // that is thrown away does not stop its call: cancel it, and keep the
+  // memory until the client is gone or the future was ready.
+  std::future<absl::StatusOr<Result>> QuantizeAsync(
+      TensorDesc tensor, absl::Span<const std::byte> input,
+      QuantizeOptions options, CallOptions call = {});
+  std::future<absl::StatusOr<Result>> DequantizeAsync(TensorDesc tensor,
+                                                      QuantizedBytes quantized,
+                                                      DequantizeOptions options,
+                                                      CallOptions call = {});
+  std::future<absl::StatusOr<Result>> RhtAmaxAsync(
+      TensorDesc tensor, absl::Span<const std::byte> input,
+      RhtAmaxOptions options, CallOptions call = {});
+  std::future<absl::StatusOr<Result>> ApplyRhtAsync(
+      TensorDesc tensor, absl::Span<const std::byte> input,
+      ApplyRhtOptions options, CallOptions call = {});
+
+  const std::string& target() const;
+
+ private:
+  class Impl;
+  explicit Client(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_CLIENT_CLIENT_H_

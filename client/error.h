@@ -1,0 +1,59 @@
+// What a failed call says to a program. Everything here reads the
+// absl::Status that a Client returned and asks nobody.
+//
+// A refused field is read with GetFieldViolation of kernels/field_error.h,
+// whether this library or the server refused it.
+#ifndef QUANTD_CLIENT_ERROR_H_
+#define QUANTD_CLIENT_ERROR_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "kernels/field_error.h"
+
+namespace quantd {
+
+// Why the server failed the call. Numbers as in proto/quantd.proto.
+enum class ErrorReason : int32_t {
+  kUnspecified = 0,
+  kInvalidField = 1,
+  kTooLarge = 2,
+  kMalformed = 3,
+  kBusy = 4,
+  kDraining = 5,
+  kNoDevice = 6,
+  kDeviceFault = 7,
+  kDeadline = 8,
+  kCancelled = 9,
+};
+
+// The server's own words; nullopt when the failure is not the server's (no
+// connection, a deadline that passed here, options refused by this library).
+struct ServerError {
+  ErrorReason reason = ErrorReason::kUnspecified;
+  uint64_t limit = 0;                        // bytes, with kTooLarge
+  std::chrono::milliseconds retry_delay{0};  // with kBusy
+};
+std::optional<ServerError> GetServerError(const absl::Status& status);
+
+// Present when the same call may succeed later: the server was busy, draining
+// or not reachable. The client has already retried as far as its policy and
+// the deadline allow.
+struct RetryHint {
+  std::chrono::milliseconds delay{0};  // earliest sensible time; 0: no word
+};
+std::optional<RetryHint> GetRetryHint(const absl::Status& status);
+
+// The id under which the server logged the failed call; empty when it never
+// reached one.
+std::string GetRequestId(const absl::Status& status);
+
+// How many times the call was sent; 0 when it was refused before.
+int GetAttempts(const absl::Status& status);
+
+}  // namespace quantd
+
+#endif  // QUANTD_CLIENT_ERROR_H_

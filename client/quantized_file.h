@@ -1,0 +1,64 @@
+// How quantized tensors lie in a safetensors file: names, types and metadata.
+#ifndef QUANTD_CLIENT_QUANTIZED_FILE_H_
+#define QUANTD_CLIENT_QUANTIZED_FILE_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/quantized_tensor.h"
+#include "client/safetensors.h"
+#include "kernels/plan.h"
+
+namespace quantd {
+
+// Reads such a file; its static functions say how one is written. Movable.
+class QuantizedFile {
+ public:
+  // What the metadata say about one tensor.
+  struct Description {
+    TensorDesc tensor;
+    QuantizeOptions options;
+  };
+
+  static absl::StatusOr<QuantizedFile> Open(const std::string& path);
+
+  // The quantized tensors, sorted.
+  std::vector<std::string> names() const;
+  // INVALID_ARGUMENT when a part is missing or is not what the metadata
+  // demand; NOT_FOUND for a name that is not there. The tensor keeps the file
+  // mapped.
+  absl::StatusOr<QuantizedTensor> Load(std::string_view name) const;
+
+  // The tensors to announce to a Writer for one quantized tensor; its
+  // arguments are legal.
+  static std::vector<safetensors::Tensor> Plan(std::string_view name,
+                                               const TensorDesc& tensor,
+                                               const QuantizeOptions& options);
+  static safetensors::Metadata Metadata(
+      const std::map<std::string, Description>& tensors);
+  static std::string MetadataKey(std::string_view name);
+  static absl::Status Append(safetensors::Writer& writer, std::string_view name,
+                             const QuantizedTensor& tensor);
+
+ private:
+  std::string path_;
+  std::shared_ptr<const safetensors::File> file_;
+};
+
+// "BF16" and so on for our types; kUnspecified for another name.
+std::string_view SafetensorsName(DType t);
+DType FromSafetensorsName(std::string_view name);
+
+// A sign mask as people write it, "0xD7E8"; nullopt for what is no such number
+// or does not fit the dimension.
+std::string SignMaskToHex(const SignMask& mask, int dimension);
+std::optional<SignMask> SignMaskFromHex(std::string_view text, int dimension);
+
+}  // namespace quantd
+
+#endif  // QUANTD_CLIENT_QUANTIZED_FILE_H_

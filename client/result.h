@@ -1,0 +1,88 @@
+// What a call brought back: some tensors and a report.
+#ifndef QUANTD_CLIENT_RESULT_H_
+#define QUANTD_CLIENT_RESULT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "kernels/format.h"
+#include "kernels/plan.h"
+
+namespace quantd {
+
+// Uninitialised bytes, 64-byte aligned. Move-only.
+class AlignedBytes {
+ public:
+  AlignedBytes() = default;
+  // Stays empty when there is no memory.
+  explicit AlignedBytes(size_t size);
+
+  absl::Span<std::byte> span() { return {bytes_.get(), size_}; }
+  absl::Span<const std::byte> span() const { return {bytes_.get(), size_}; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+  std::unique_ptr<std::byte[], Free> bytes_;
+  size_t size_ = 0;
+};
+
+// Owns its bytes, but for the parts that went into CallOptions::into: those
+// are the caller's and must outlive what is read through here. Move-only; a
+// const Result may be read by many threads.
+class Result {
+ public:
+  // The parts, in the order of TensorKind, as kernels/plan.h computes them.
+  // The offsets mean nothing here.
+  const std::vector<TensorSpec>& parts() const { return parts_; }
+
+  // The part of that kind, or nullptr.
+  const TensorSpec* part(TensorKind kind) const;
+  // Its bytes, 64-byte aligned where the Result owns them; empty when there
+  // is no such part.
+  absl::Span<const std::byte> bytes(TensorKind kind) const;
+  // A part that is one fp32 number; nullopt when there is no such part.
+  std::optional<float> amax(TensorKind kind) const;
+
+  // The bytes of that part as elements of T; empty when there is no such part
+  // or the sizes do not match.
+  template <typename T>
+  absl::Span<const T> as(TensorKind kind) const {
+    const TensorSpec* spec = part(kind);
+    if (spec == nullptr || SizeOf(spec->dtype) != sizeof(T)) return {};
+    const auto raw = bytes(kind);
+    return {reinterpret_cast<const T*>(raw.data()), raw.size() / sizeof(T)};
+  }
+
+  // What was found in the input.
+  bool saw_nan() const { return saw_nan_; }
+  bool saw_inf() const { return saw_inf_; }
+  // Who did the work: "cuda:0".
+  const std::string& device() const { return device_; }
+  // The id under which the server logged the call.
+  const std::string& request_id() const { return request_id_; }
+  // Times the call was sent.
+  int attempts() const { return attempts_; }
+
+ private:
+  friend class ResultBuilder;
+  std::vector<TensorSpec> parts_;
+  std::vector<absl::Span<const std::byte>> spans_;
+  AlignedBytes owned_;
+  bool saw_nan_ = false;
+  bool saw_inf_ = false;
+  std::string device_;
+  std::string request_id_;
+  int attempts_ = 0;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_CLIENT_RESULT_H_

@@ -1,0 +1,61 @@
+// Makes a Result out of the pieces of a reply.
+#ifndef QUANTD_CLIENT_RESULT_BUILDER_H_
+#define QUANTD_CLIENT_RESULT_BUILDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/client.h"
+#include "client/result.h"
+#include "kernels/plan.h"
+
+namespace quantd {
+
+class ResultBuilder {
+ public:
+  // `into` has passed CheckDestinations.
+  ResultBuilder(const Plan& plan, absl::Span<const Destination> into);
+
+  // A part as the reply describes it; nothing in it is trusted.
+  struct Source {
+    TensorKind kind;
+    DType dtype;
+    std::vector<int64_t> shape;
+    uint64_t offset;  // from the start of the payload
+    uint64_t size;
+  };
+  // Copies the bytes of one part; the payload is the range (offset, size) of
+  // the concatenated slices. A part the plan does not know is passed over, so
+  // that a newer server may send more. INTERNAL for one that differs from the
+  // plan or lies outside the payload.
+  absl::Status Add(const Source& source,
+                   absl::Span<const std::string_view> slices,
+                   size_t payload_offset, size_t payload_size);
+
+  struct Report {
+    bool saw_nan;
+    bool saw_inf;
+    std::string device;
+    std::string request_id;
+    int attempts;
+  };
+  // INTERNAL when a part is missing, RESOURCE_EXHAUSTED when there was no
+  // memory. The builder is spent.
+  absl::StatusOr<Result> Take(Report report);
+
+ private:
+  Result result_;
+  std::vector<absl::Span<std::byte>> targets_;  // parallel to the parts
+  std::vector<bool> filled_;
+  absl::Status error_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_CLIENT_RESULT_BUILDER_H_

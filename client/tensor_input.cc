@@ -1,0 +1,68 @@
+#include "client/tensor_input.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <utility>
+
+#include "client/npy.h"
+#include "client/quantized_file.h"
+#include "client/safetensors.h"
+#include "fmt/format.h"
+
+namespace quantd {
+
+bool HasExtension(const std::string& path, std::string_view extension) {
+  if (path.size() < extension.size()) return false;
+  return std::equal(extension.begin(), extension.end(),
+                    path.end() - static_cast<ptrdiff_t>(extension.size()),
+                    [](char a, char b) {
+                      return a == std::tolower(static_cast<unsigned char>(b));
+                    });
+}
+
+absl::StatusOr<TensorInput> TensorInput::Open(const std::string& path) {
+  TensorInput input;
+  if (HasExtension(path, ".npy")) {
+    auto opened = npy::File::Open(path);
+    if (!opened.ok()) return opened.status();
+    const auto file = std::make_shared<const npy::File>(*std::move(opened));
+    InputTensor tensor;
+    tensor.name = std::filesystem::path(path).stem().string();
+    tensor.desc = {file->header().dtype, file->header().shape};
+    tensor.dtype_name = SafetensorsName(tensor.desc.dtype);
+    tensor.bytes = file->bytes();
+    input.tensors_.push_back(std::move(tensor));
+    input.file_ = file;
+  } else if (HasExtension(path, ".safetensors")) {
+    auto opened = safetensors::File::Open(path);
+    if (!opened.ok()) return opened.status();
+    const auto file =
+        std::make_shared<const safetensors::File>(*std::move(opened));
+    for (const safetensors::Tensor& t : file->tensors()) {
+      InputTensor tensor;
+      tensor.name = t.name;
+      tensor.dtype_name = t.dtype;
+      tensor.desc = {FromSafetensorsName(t.dtype), t.shape};
+      tensor.bytes = file->bytes(t);
+      input.tensors_.push_back(std::move(tensor));
+    }
+    input.file_ = file;
+  } else {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: neither .npy nor .safetensors by its name", path));
+  }
+  for (InputTensor& t : input.tensors_) {
+    const size_t rank = t.desc.shape.size();
+    if (!IsFloat(t.desc.dtype)) {
+      t.skip = fmt::format("dtype {} is not F32, F16 or BF16", t.dtype_name);
+    } else if (rank == 0) {
+      t.skip = "a scalar";
+    } else if (rank > kMaxRank) {
+      t.skip = fmt::format("{} dimensions, more than {}", rank, kMaxRank);
+    }
+  }
+  return input;
+}
+
+}  // namespace quantd

@@ -1,0 +1,314 @@
+// Unary RPC of quantd beside a raw gRPC echo of the same bytes.
+//
+// Three servers run in processes of their own: the echo, quantd with the
+// memcpy device (everything but the arithmetic) and quantd on a real device.
+// Rounds go through all of them in turn, so that a slow minute of the machine
+// is a slow minute of all; the ratios of medians are what counts.
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "quantd.pb.h"
+#include "server/allocator.h"
+#include "tests/bench/rpc_echo.h"
+#include "tests/bench/rpc_process.h"
+
+namespace quantd::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
+
+struct Size {
+  const char* name;
+  size_t bytes;  // of bf16 input
+  int calls;     // in one round
+};
+constexpr Size kSizes[] = {{"4 KiB", 4 << 10, 1500},
+                           {"1 MiB", 1 << 20, 150},
+                           {"4 MiB", 4 << 20, 60},
+                           {"64 MiB", 64 << 20, 8}};
+constexpr int kColumns = 1024;
+
+// A request whose payload is one slice, as a client makes that does not copy.
+std::vector<grpc::Slice> MakeRequest(size_t bytes) {
+  v1::QuantizeRequest head;
+  head.mutable_tensor()->set_dtype(v1::DTYPE_BF16);
+  head.mutable_tensor()->add_shape(bytes / 2 / kColumns);
+  head.mutable_tensor()->add_shape(kColumns);
+  head.set_format(v1::FORMAT_NVFP4);
+  head.mutable_rht()->set_rowwise(true);
+  head.mutable_given_amax()->set_rowwise(4);
+  std::string text = head.SerializeAsString();
+  const uint32_t tag = 101 << 3 | 2;
+  for (const uint64_t value : {uint64_t{tag}, uint64_t{bytes}}) {
+    uint64_t v = value;
+    for (; v >= 128; v >>= 7) text += static_cast<char>(v | 128);
+    text += static_cast<char>(v);
+  }
+  grpc::Slice payload(bytes);
+  auto* p = reinterpret_cast<uint16_t*>(const_cast<uint8_t*>(payload.begin()));
+  for (size_t i = 0; i < bytes / 2; ++i) {
+    p[i] = static_cast<uint16_t>(0x3e00 + i * 2654435761u % 0x180) |
+           static_cast<uint16_t>((i * 40503u >> 7 & 1) << 15);
+  }
+  return {grpc::Slice(text), payload};
+}
+
+class Client {
+ public:
+  explicit Client(const std::string& address) {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(-1);
+    arguments.SetMaxSendMessageSize(-1);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    stub_ = std::make_unique<grpc::GenericStub>(grpc::CreateCustomChannel(
+        address, grpc::InsecureChannelCredentials(), arguments));
+  }
+  ~Client() {
+    queue_.Shutdown();
+    void* tag;
+    bool ok;
+    while (queue_.Next(&tag, &ok)) {
+    }
+  }
+
+  // Makes `calls` calls, `in_flight` at a time, and appends the microseconds
+  // that each took. False: one failed.
+  bool Run(const grpc::ByteBuffer& request, int calls, int in_flight,
+           std::vector<double>* latency) {
+    std::vector<std::unique_ptr<Exchange>> exchanges;
+    int started = 0;
+    for (; started < std::min(calls, in_flight); ++started) {
+      exchanges.push_back(std::make_unique<Exchange>());
+      Start(exchanges.back().get(), request);
+    }
+    bool fine = true;
+    for (int done = 0; done < started; ++done) {
+      void* tag = nullptr;
+      bool ok = false;
+      queue_.Next(&tag, &ok);
+      auto* exchange = static_cast<Exchange*>(tag);
+      if (!exchange->status.ok()) {
+        if (fine) {
+          std::fprintf(stderr, "call failed: %s\n",
+                       exchange->status.error_message().c_str());
+        }
+        fine = false;
+      }
+      latency->push_back(std::chrono::duration<double, std::micro>(
+                             Clock::now() - exchange->start)
+                             .count());
+      if (started < calls && fine) {
+        ++started;
+        Start(exchange, request);
+      }
+    }
+    return fine;
+  }
+
+ private:
+  struct Exchange {
+    std::unique_ptr<grpc::ClientContext> context;
+    std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
+    grpc::ByteBuffer reply;
+    grpc::Status status;
+    Clock::time_point start;
+  };
+
+  void Start(Exchange* exchange, const grpc::ByteBuffer& request) {
+    exchange->start = Clock::now();
+    exchange->reader.reset();
+    exchange->context = std::make_unique<grpc::ClientContext>();
+    exchange->context->AddMetadata("quantd-request-bytes",
+                                   std::to_string(request.Length()));
+    exchange->reply.Clear();
+    exchange->reader =
+        stub_->PrepareUnaryCall(exchange->context.get(),
+                                "/quantd.v1.Quantd/Quantize", request, &queue_);
+    exchange->reader->StartCall();
+    exchange->reader->Finish(&exchange->reply, &exchange->status, exchange);
+  }
+
+  std::unique_ptr<grpc::GenericStub> stub_;
+  grpc::CompletionQueue queue_;
+};
+
+struct Samples {
+  std::vector<double> gbps;     // request and reply bytes, one each round
+  std::vector<double> faults;   // of the server, per call, one each round
+  std::vector<double> latency;  // microseconds, of every call
+};
+
+struct Contender {
+  std::string name;
+  std::unique_ptr<ServerProcess> server;
+  std::unique_ptr<Client> client;
+  std::vector<Samples> samples{std::size(kSizes)};
+};
+
+double Quantile(std::vector<double> values, double q) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(q * (values.size() - 1) + 0.5)];
+}
+double Median(const std::vector<double>& values) {
+  return Quantile(values, 0.5);
+}
+
+std::string Congestion() {
+  std::ifstream file("/proc/sys/net/ipv4/tcp_congestion_control");
+  std::string name = "unknown";
+  file >> name;
+  return name;
+}
+
+bool Measure(Contender& contender, size_t size, int in_flight, bool keep) {
+  const std::vector<grpc::Slice> slices = MakeRequest(kSizes[size].bytes);
+  const grpc::ByteBuffer request(slices.data(), slices.size());
+  const int calls =
+      keep ? kSizes[size].calls : std::max(4, kSizes[size].calls / 10);
+  Samples& samples = contender.samples[size];
+  std::vector<double> latency;
+  const uint64_t faults = contender.server->MinorFaults();
+  const auto start = Clock::now();
+  if (!contender.client->Run(request, calls, in_flight, &latency)) {
+    std::fprintf(stderr, "%s failed at %s\n%s\n", contender.name.c_str(),
+                 kSizes[size].name, contender.server->Log().c_str());
+    return false;
+  }
+  const double seconds =
+      std::chrono::duration<double>(Clock::now() - start).count();
+  if (!keep) return true;
+  const size_t bytes = kSizes[size].bytes + EchoBytes(kSizes[size].bytes);
+  samples.gbps.push_back(static_cast<double>(bytes) * calls / seconds / 1e9);
+  samples.faults.push_back(
+      static_cast<double>(contender.server->MinorFaults() - faults) / calls);
+  samples.latency.insert(samples.latency.end(), latency.begin(), latency.end());
+  return true;
+}
+
+void Report(const std::vector<Contender>& contenders, Json* json) {
+  std::printf("%-16s %-7s %8s %8s %10s %10s %12s\n", "server", "size", "GB/s",
+              "of echo", "p50 us", "p99 us", "faults/call");
+  for (size_t s = 0; s < std::size(kSizes); ++s) {
+    const double echo = Median(contenders[0].samples[s].gbps);
+    for (const Contender& c : contenders) {
+      const Samples& x = c.samples[s];
+      const Json row = {{"server", c.name},
+                        {"size_bytes", kSizes[s].bytes},
+                        {"gb_per_s", Median(x.gbps)},
+                        {"gb_per_s_rounds", x.gbps},
+                        {"ratio_to_echo", Median(x.gbps) / echo},
+                        {"p50_us", Median(x.latency)},
+                        {"p99_us", Quantile(x.latency, 0.99)},
+                        {"minor_faults_per_call", Median(x.faults)}};
+      std::printf("%-16s %-7s %8.3f %8.2f %10.1f %10.1f %12.1f\n",
+                  c.name.c_str(), kSizes[s].name, Median(x.gbps),
+                  Median(x.gbps) / echo, Median(x.latency),
+                  Quantile(x.latency, 0.99), Median(x.faults));
+      json->push_back(row);
+    }
+  }
+}
+
+int Run(int argc, char** argv) {
+  CLI::App app("Unary RPC of quantd beside a raw gRPC echo.", "rpc_bench");
+  int rounds = 7;
+  int in_flight = 1;
+  std::string quantd = FindQuantd();
+  std::string device = "cpu";
+  std::string json_path;
+  std::string port_file;
+  std::vector<std::string> extra;
+  bool echo_role = false;
+  app.add_option("--rounds", rounds, "Interleaved rounds")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--in-flight", in_flight, "Calls at a time")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--quantd", quantd, "The server binary");
+  app.add_option("--device", device, "The real device to measure")
+      ->capture_default_str();
+  app.add_option("--server-arg", extra, "More arguments for quantd");
+  app.add_option("--json", json_path, "File to write the result to");
+  app.add_flag("--echo", echo_role, "Be the echo server")->group("");
+  app.add_option("--port-file", port_file)->group("");
+  CLI11_PARSE(app, argc, argv);
+  if (echo_role) return RunEcho(port_file);
+  if (quantd.empty()) {
+    std::fprintf(stderr, "quantd not found: say --quantd PATH\n");
+    return 2;
+  }
+
+  const auto server = [&](const std::string& name) {
+    std::vector<std::string> command = {
+        quantd, "--listen", "127.0.0.1:0", "--device", name, "--drain-delay-ms",
+        "0"};
+    command.insert(command.end(), extra.begin(), extra.end());
+    return command;
+  };
+  std::vector<Contender> contenders(3);
+  const std::vector<std::string> commands[] = {
+      {SelfPath(), "--echo"}, server("memcpy"), server(device)};
+  const std::string names[] = {"echo+memcpy", "quantd memcpy",
+                               "quantd " + device};
+  for (size_t i = 0; i < 3; ++i) {
+    contenders[i].name = names[i];
+    contenders[i].server = std::make_unique<ServerProcess>(commands[i]);
+    if (!contenders[i].server->running()) {
+      std::fprintf(stderr, "%s did not start\n%s\n", names[i].c_str(),
+                   contenders[i].server->Log().c_str());
+      return 1;
+    }
+    contenders[i].client =
+        std::make_unique<Client>(contenders[i].server->address());
+  }
+
+  for (int round = -1; round < rounds; ++round) {  // the first warms up
+    for (size_t s = 0; s < std::size(kSizes); ++s) {
+      // Each goes first as often as the others.
+      for (size_t i = 0; i < contenders.size(); ++i) {
+        Contender& c = contenders[(i + std::max(round, 0)) % contenders.size()];
+        if (!Measure(c, s, in_flight, round >= 0)) return 1;
+      }
+    }
+  }
+
+  Json result = {{"benchmark", "rpc"},
+                 {"rounds", rounds},
+                 {"in_flight", in_flight},
+                 {"cores", std::thread::hardware_concurrency()},
+                 {"tcp_congestion_control", Congestion()},
+                 {"device", device},
+                 {"rows", Json::array()}};
+  std::printf("tcp congestion control: %s, %u cores, %d rounds, %d in flight\n",
+              Congestion().c_str(), std::thread::hardware_concurrency(), rounds,
+              in_flight);
+  Report(contenders, &result["rows"]);
+  if (!json_path.empty()) {
+    std::ofstream file(json_path);
+    file << result.dump(2) << '\n';
+    if (!file.flush()) return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace quantd::bench
+
+int main(int argc, char** argv) {
+  quantd::TuneAllocator();
+  return quantd::bench::Run(argc, argv);
+}

@@ -1,0 +1,129 @@
+#include "tests/bench/rpc_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <thread>
+
+namespace quantd::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// The fields of /proc/PID/stat from the third on; the second may hold spaces.
+std::vector<std::string> StatFields(pid_t pid) {
+  const std::string text = ReadFile("/proc/" + std::to_string(pid) + "/stat");
+  const size_t close = text.rfind(')');
+  if (close == std::string::npos) return {};
+  std::istringstream rest(text.substr(close + 1));
+  return {std::istream_iterator<std::string>(rest), {}};
+}
+
+}  // namespace
+
+std::string SelfPath() { return fs::read_symlink("/proc/self/exe"); }
+
+std::string FindQuantd() {
+  const fs::path here = fs::path(SelfPath()).parent_path();
+  for (const char* place : {"quantd", "../quantd", "../bin/quantd",
+                            "../server/quantd", "../../server/quantd"}) {
+    std::error_code error;
+    const fs::path path = here / place;
+    if (fs::is_regular_file(path, error)) return path.string();
+  }
+  return "";
+}
+
+ServerProcess::ServerProcess(std::vector<std::string> command) {
+  std::string pattern = (fs::temp_directory_path() / "quantd_XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) return;
+  directory_ = pattern;
+  const std::string port_file = directory_ + "/port";
+  command.insert(command.end(), {"--port-file", port_file});
+  std::vector<char*> argv;
+  for (std::string& word : command) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const std::string log = directory_ + "/log";
+  pid_ = fork();
+  if (pid_ == 0) {
+    const int fd = open(log.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    dup2(fd, STDERR_FILENO);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  for (int i = 0; i < 1000 && pid_ > 0; ++i) {
+    std::istringstream(ReadFile(port_file)) >> address_;
+    if (running() || waitpid(pid_, nullptr, WNOHANG) == pid_) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+ServerProcess::~ServerProcess() {
+  if (pid_ > 0) {
+    Signal(SIGTERM);
+    if (WaitForExit(30) == -1000) {
+      Signal(SIGKILL);
+      WaitForExit(10);
+    }
+  }
+  std::error_code error;
+  if (!directory_.empty()) fs::remove_all(directory_, error);
+}
+
+void ServerProcess::Signal(int number) const {
+  if (pid_ > 0) kill(pid_, number);
+}
+
+int ServerProcess::WaitForExit(double seconds) {
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (pid_ > 0) {
+    int status = 0;
+    if (waitpid(pid_, &status, WNOHANG) == pid_) {
+      pid_ = -1;
+      return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    }
+    if (std::chrono::steady_clock::now() >= end) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return -1000;
+}
+
+uint64_t ServerProcess::MinorFaults() const {
+  const auto fields = StatFields(pid_);
+  return fields.size() > 7 ? std::stoull(fields[7]) : 0;
+}
+
+double ServerProcess::CpuSeconds() const {
+  const auto fields = StatFields(pid_);
+  if (fields.size() < 13) return 0;
+  return (std::stod(fields[11]) + std::stod(fields[12])) /
+         static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+uint64_t ServerProcess::Status(const std::string& key) const {
+  std::ifstream file("/proc/" + std::to_string(pid_) + "/status");
+  std::string word;
+  while (file >> word) {
+    uint64_t kib = 0;
+    if (word == key + ":" && file >> kib) return kib << 10;
+  }
+  return 0;
+}
+
+std::string ServerProcess::Log() const { return ReadFile(directory_ + "/log"); }
+
+}  // namespace quantd::bench

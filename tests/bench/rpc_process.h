@@ -1,0 +1,52 @@
+// A server process that a benchmark or test starts, reads about and stops.
+#ifndef QUANTD_TESTS_BENCH_RPC_PROCESS_H_
+#define QUANTD_TESTS_BENCH_RPC_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace quantd::bench {
+
+class ServerProcess {
+ public:
+  // Runs `command` with "--port-file FILE" appended and waits until it has
+  // written its address there, at most ten seconds. Its stderr goes to a
+  // file of its own. Check running().
+  explicit ServerProcess(std::vector<std::string> command);
+  // Terminates it, and waits.
+  ~ServerProcess();
+  ServerProcess(const ServerProcess&) = delete;
+
+  bool running() const { return !address_.empty(); }
+  const std::string& address() const { return address_; }
+  pid_t pid() const { return pid_; }
+
+  uint64_t MinorFaults() const;
+  double CpuSeconds() const;  // user and system
+  // "VmHWM", "VmRSS", in bytes.
+  uint64_t Status(const std::string& key) const;
+  std::string Log() const;
+
+  void Signal(int number) const;
+  // Waits for the end, at most that long. The exit code; negative: a signal,
+  // or still running (-1000).
+  int WaitForExit(double seconds);
+
+ private:
+  std::string directory_;
+  std::string address_;
+  pid_t pid_ = -1;
+};
+
+// The quantd binary of this build or bundle, found from where this program
+// lies. Empty: not found.
+std::string FindQuantd();
+// This program.
+std::string SelfPath();
+
+}  // namespace quantd::bench
+
+#endif  // QUANTD_TESTS_BENCH_RPC_PROCESS_H_

@@ -1,5 +1,5 @@
 // Instruction sets and thread counts give the same bytes on tensors too large
-// for the oracle.
+// for the oracle. NaN has one pattern, also where numbers come out.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -117,10 +117,6 @@ TEST(CpuAgreementTest, Dequantize) {
           inputs.push_back(RandomBytes(spec.size, inputs.size()));
         }
         inputs[2] = oracle::FromValues(Element::kF32, {3.0f});
-        // NaN scales would make NaNs, whose payloads are nobody's contract.
-        for (uint8_t& scale : inputs[1]) {
-          if ((scale & 0x7F) == 0x7F) scale = 0x38;
-        }
         ExpectAgreement(
             cpus, fmt::format("to {} {} {}", Name(output), columnwise, inverse),
             plan, inputs);
@@ -132,7 +128,7 @@ TEST(CpuAgreementTest, Dequantize) {
 TEST(CpuAgreementTest, RhtAmaxAndApplyRht) {
   auto cpus = Cpus();
   for (Element e : {Element::kF32, Element::kF16, Element::kBF16}) {
-    for (Flavor f : {Flavor::kOutliers, Flavor::kSpread}) {
+    for (Flavor f : {Flavor::kOutliers, Flavor::kSpread, Flavor::kRaw}) {
       const Bytes x = MakeTensor(e, kRows * kCols, f, 8);
       RhtAmaxOptions amax;
       amax.rowwise = amax.rowwise_rht = true;

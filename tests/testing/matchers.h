@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstring>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -38,14 +39,19 @@ template <typename Expected, typename Actual>
 testing::AssertionResult BytesEq(std::string_view what,
                                  const Expected& expected,
                                  const Actual& actual) {
+  static_assert(sizeof(expected[0]) == 1 && sizeof(actual[0]) == 1);
   if (expected.size() != actual.size()) {
     return testing::AssertionFailure()
            << what << ": expected " << expected.size() << " bytes, got "
            << actual.size();
   }
+  const size_t size = expected.size();
+  if (size == 0 || std::memcmp(expected.data(), actual.data(), size) == 0) {
+    return testing::AssertionSuccess();
+  }
   size_t first = 0;
   size_t count = 0;
-  for (size_t i = expected.size(); i-- > 0;) {
+  for (size_t i = size; i-- > 0;) {
     if (static_cast<unsigned>(expected[i]) ==
         static_cast<unsigned>(actual[i])) {
       continue;
@@ -53,7 +59,6 @@ testing::AssertionResult BytesEq(std::string_view what,
     first = i;
     ++count;
   }
-  if (count == 0) return testing::AssertionSuccess();
   return testing::AssertionFailure() << fmt::format(
              "{}: {} of {} bytes differ, first at {}: expected "
              "0x{:02X}, got 0x{:02X}",

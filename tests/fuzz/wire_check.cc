@@ -1,0 +1,147 @@
+#include "tests/fuzz/wire_check.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "absl/types/span.h"
+#include "kernels/field_error.h"
+
+namespace quantd::wire {
+namespace {
+
+// Fields, unknown ones too, and payload of the slices against `expected`.
+template <typename Message>
+std::string CompareSplit(const Split& split, const std::string& flat,
+                         Message* head, Message* expected) {
+  if (split.payload.offset > flat.size() ||
+      split.payload.size > flat.size() - split.payload.offset) {
+    return "the payload lies outside the message";
+  }
+  if (!head->payload().empty()) return "the head has a payload";
+  const std::string_view payload =
+      std::string_view(flat).substr(split.payload.offset, split.payload.size);
+  if (payload != expected->payload()) return "payloads differ";
+  expected->clear_payload();
+  if (head->SerializeAsString() != expected->SerializeAsString()) {
+    return "fields differ:\n" + head->DebugString() + "---\n" +
+           expected->DebugString();
+  }
+  return "";
+}
+
+// A request with everything that follows from it, as bytes.
+std::string Fingerprint(const Request& request) {
+  std::string out = ReplyHead(*request.plan, {}, "", "");
+  for (size_t i = 0; i < request.sources.size(); ++i) {
+    const Request::Source& source = request.sources[i];
+    for (size_t number : {request.plan->inputs()[i].offset, source.range.offset,
+                          source.range.size}) {
+      out.append(std::to_string(number)).append(" ");
+    }
+    out.append(source.literal);
+  }
+  return out;
+}
+
+std::string CompareGather(const Request& request, const std::string& flat,
+                          Slices slices) {
+  const Plan& plan = *request.plan;
+  if (request.sources.size() != plan.inputs().size()) return "sources missing";
+  std::string expected(plan.input_bytes(), '\0');
+  for (size_t i = 0; i < plan.inputs().size(); ++i) {
+    const Request::Source& source = request.sources[i];
+    const TensorSpec& input = plan.inputs()[i];
+    const size_t size =
+        source.literal.empty() ? source.range.size : source.literal.size();
+    if (size != input.size) return "a source of the wrong size";
+    if (source.literal.empty()) {
+      if (source.range.offset > flat.size() ||
+          source.range.size > flat.size() - source.range.offset) {
+        return "a source outside the message";
+      }
+      std::copy_n(flat.data() + source.range.offset, size,
+                  expected.data() + input.offset);
+    } else {
+      std::copy_n(source.literal.data(), size, expected.data() + input.offset);
+    }
+  }
+  std::string staging(plan.input_bytes(), '\xAA');
+  Gather(request, slices,
+         absl::MakeSpan(reinterpret_cast<std::byte*>(staging.data()),
+                        staging.size()));
+  return staging == expected ? "" : "gathered bytes differ";
+}
+
+std::string CompareRequests(Method method, const std::string& flat,
+                            Slices slices, Verdict* verdict) {
+  const std::string_view whole = flat;
+  const auto one = ParseRequest(method, absl::MakeSpan(&whole, 1));
+  const auto cut = ParseRequest(method, slices);
+  if (one.ok() != cut.ok()) return "a cut changes whether a plan is made";
+  if (!one.ok()) {
+    if (one.status() != cut.status()) return "a cut changes the error";
+    const bool malformed = IsMalformed(one.status());
+    if (malformed == verdict->legal) {
+      return "called " + one.status().ToString();
+    }
+    if (!malformed && !GetFieldViolation(one.status())) {
+      return "an error without a field: " + one.status().ToString();
+    }
+    return "";
+  }
+  if (!verdict->legal) return "a plan for a message that is none";
+  verdict->planned = true;
+  if (Fingerprint(*one) != Fingerprint(*cut)) return "a cut changes the plan";
+  return CompareGather(*cut, flat, slices);
+}
+
+template <typename Message>
+std::string Compare(const std::string& flat, Slices slices, Verdict* verdict) {
+  Message expected;
+  verdict->legal = expected.ParseFromString(flat);
+  const auto split = SplitPayload(slices);
+  Message head;
+  const bool accepted = split.ok() && head.ParseFromString(split->head);
+  if (accepted != verdict->legal) {
+    return verdict->legal
+               ? "protobuf accepts, we do not: " + split.status().ToString()
+               : "we accept, protobuf does not";
+  }
+  if (!accepted) return "";
+  return CompareSplit(*split, flat, &head, &expected);
+}
+
+}  // namespace
+
+Verdict CheckMessage(int type, const std::string& message, Slices slices) {
+  Verdict verdict;
+  switch (type) {
+    case 0:
+      verdict.difference =
+          Compare<v1::QuantizeRequest>(message, slices, &verdict);
+      break;
+    case 1:
+      verdict.difference =
+          Compare<v1::DequantizeRequest>(message, slices, &verdict);
+      break;
+    case 2:
+      verdict.difference =
+          Compare<v1::RhtAmaxRequest>(message, slices, &verdict);
+      break;
+    case 3:
+      verdict.difference =
+          Compare<v1::ApplyRhtRequest>(message, slices, &verdict);
+      break;
+    default:
+      verdict.difference =
+          Compare<v1::QuantizeReply>(message, slices, &verdict);
+      return verdict;
+  }
+  if (verdict.difference.empty()) {
+    verdict.difference =
+        CompareRequests(kMethods[type], message, slices, &verdict);
+  }
+  return verdict;
+}
+
+}  // namespace quantd::wire

@@ -1,0 +1,63 @@
+#!/bin/sh
+# Installs what building and testing quantd needs, from the distribution's own
+# packages. Debian 12 and Ubuntu 24.04 use the same names.
+#
+#   deploy/install-deps.sh            install what is missing (sudo if not root)
+#   deploy/install-deps.sh --check    only say what is missing; exit 1 if any is
+#   deploy/install-deps.sh --list     print the packages and what each is for
+set -eu
+
+packages='
+g++|the compiler
+cmake|the build
+ninja-build|the build
+ccache|rebuilds in seconds
+git|the version of a build
+pkg-config|finds gRPC'"'"'s own dependencies
+libgrpc++-dev|the server and the client
+protobuf-compiler-grpc|code for the service
+libprotobuf-dev|messages
+protobuf-compiler|code for messages
+libabsl-dev|status, spans, mutexes
+libspdlog-dev|log lines
+libfmt-dev|formatting, used by spdlog
+libcli11-dev|command lines
+nlohmann-json3-dev|JSON reports
+libgtest-dev|tests
+libgmock-dev|tests
+python3|the test with stock Python stubs
+python3-grpcio|the test with stock Python stubs
+python3-protobuf|the test with stock Python stubs
+python3-numpy|the test with stock Python stubs
+'
+
+missing=
+for line in $(printf '%s' "$packages" | sed 's/ /~/g'); do
+  name=${line%%|*}
+  case "${1:-}" in
+    --list) printf '%-24s %s\n' "$name" "$(printf '%s' "${line#*|}" | tr '~' ' ')" ;;
+    *) dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q 'ok installed' \
+         || missing="$missing $name" ;;
+  esac
+done
+[ "${1:-}" = --list ] && exit 0
+
+if [ -z "$missing" ]; then
+  echo "dependencies: all installed"
+  exit 0
+fi
+echo "dependencies missing:$missing"
+[ "${1:-}" = --check ] && exit 1
+
+sudo=
+if [ "$(id -u)" != 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "install-deps: run this as root, or install: $missing" >&2
+    exit 1
+  fi
+  sudo=sudo
+fi
+$sudo apt-get update -q
+# shellcheck disable=SC2086  # one word a package
+$sudo env DEBIAN_FRONTEND=noninteractive \
+  apt-get install -y -q --no-install-recommends $missing

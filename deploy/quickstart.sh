@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# From a clone to a quantized tensor: installs what is missing, builds, starts
+# the server on a free loopback port, sends a real tensor file through it, prints
+# the report and stops the server.
+#
+#   ./deploy/quickstart.sh [FILE.safetensors | FILE.npy] [options]
+#
+#   --json        the report as JSON on standard output, all else on standard error
+#   --no-install  refuse to install packages; say what is missing and stop
+#   --jobs N      compile N files at a time (default: one per core)
+#   --help
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+file= json= install=1 jobs=$(nproc)
+while [ $# -gt 0 ]; do
+  case $1 in
+    --json) json=--json ;;
+    --no-install) install= ;;
+    --jobs) jobs=${2:?--jobs needs a number}; shift ;;
+    --help|-h) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+    -*) echo "quickstart: unknown option $1 (try --help)" >&2; exit 2 ;;
+    *) file=$1 ;;
+  esac
+  shift
+done
+if [ -n "$file" ] && [ ! -r "$file" ]; then
+  echo "quickstart: cannot read $file" >&2
+  exit 2
+fi
+
+# With --json standard output is for the report alone.
+exec 3>&1
+[ -n "$json" ] && exec 1>&2
+step() { printf '\n== %s\n' "$*"; }
+
+step "Dependencies"
+if [ -n "$install" ]; then
+  ./deploy/install-deps.sh
+elif ! ./deploy/install-deps.sh --check; then
+  echo "quickstart: --no-install: install these first, or run without it" >&2
+  exit 1
+fi
+
+step "Build (the first takes a few minutes; later ones seconds)"
+cmake -S . -B build/quickstart -G Ninja -DCMAKE_BUILD_TYPE=Release \
+  -DQUANTD_BUILD_TESTS=OFF >build-quickstart.log 2>&1 \
+  || { tail -20 build-quickstart.log >&2; exit 1; }
+grep 'CUDA backend' build-quickstart.log || true
+cmake --build build/quickstart -j "$jobs" --target quantd quantctl
+rm -f build-quickstart.log
+bin=build/quickstart
+
+step "Server"
+work=$(mktemp -d)
+server=
+stop() {
+  if [ -n "$server" ]; then
+    kill -TERM "$server" 2>/dev/null || true
+    wait "$server" 2>/dev/null || true
+  fi
+  rm -rf "$work"
+}
+trap stop EXIT
+"$bin/server/quantd" --listen 127.0.0.1:0 --port-file "$work/port" \
+  --drain-delay-ms 0 >"$work/log" 2>&1 &
+server=$!
+for _ in $(seq 100); do
+  [ -s "$work/port" ] && break
+  kill -0 "$server" 2>/dev/null || { cat "$work/log" >&2; exit 1; }
+  sleep 0.1
+done
+[ -s "$work/port" ] || { echo "quickstart: the server did not start:" >&2
+                         cat "$work/log" >&2; exit 1; }
+address=$(cat "$work/port")
+echo "quantd is serving on $address (pid $server)"
+"$bin/client/quantctl" info --server "$address"
+
+step "Round trip"
+if [ -z "$file" ]; then
+  file=$work/sample.safetensors
+  "$bin/client/quantctl" sample --out "$file"
+fi
+"$bin/client/quantctl" roundtrip "$file" --server "$address" \
+  --rht rowwise $json >&3
+if [ -z "$json" ]; then
+  cat <<'EOF'
+
+SQNR is the signal's power over the error's, in dB: 20.4 is what NVFP4 gives a
+Gaussian tensor. The tensor "outliers" is heavy-tailed. Rotation (--rht) spreads
+an outlier over its block of 16: that can lower SQNR there, since the plain block
+scale already serves the outlier alone. It is for gradients and activations that
+are multiplied afterwards, where spread-out errors cancel. Compare:
+EOF
+  "$bin/client/quantctl" roundtrip "$file" --server "$address" --rht none >&3
+fi
+
+step "Done"
+echo "Start a server of your own:  $bin/server/quantd --help"
+echo "Send it your tensors:        $bin/client/quantctl --help"

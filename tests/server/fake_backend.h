@@ -1,0 +1,120 @@
+// A device whose jobs do nothing until they are let, so that a test can hold
+// a call at a stage of its life.
+#ifndef QUANTD_TESTS_SERVER_FAKE_BACKEND_H_
+#define QUANTD_TESTS_SERVER_FAKE_BACKEND_H_
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+#include "kernels/backend.h"
+
+namespace quantd {
+
+// What a fake device and its test share. Outlives the device.
+class FakeControl {
+ public:
+  // While closed, Run waits. Open from the start.
+  void Close() {
+    absl::MutexLock lock(&mutex_);
+    open_ = false;
+  }
+  void Open() {
+    absl::MutexLock lock(&mutex_);
+    open_ = true;
+  }
+  // The outcome of every Run from now on.
+  void Fail(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    status_ = std::move(status);
+  }
+  // Waits until that many jobs are inside Run; false after ten seconds.
+  bool AwaitRunning(int jobs) {
+    absl::MutexLock lock(&mutex_);
+    const auto reached = [&] { return running_ == jobs; };
+    return mutex_.AwaitWithTimeout(absl::Condition(&reached),
+                                   absl::Seconds(10));
+  }
+  int begun() {
+    absl::MutexLock lock(&mutex_);
+    return begun_;
+  }
+
+ private:
+  friend class FakeJob;
+  friend class FakeBackend;
+  absl::Status Enter() {
+    absl::MutexLock lock(&mutex_);
+    ++running_;
+    mutex_.Await(absl::Condition(&open_));
+    --running_;
+    return status_;
+  }
+
+  absl::Mutex mutex_;
+  bool open_ = true;
+  int running_ = 0;
+  int begun_ = 0;
+  absl::Status status_;
+};
+
+class FakeJob : public Job {
+ public:
+  FakeJob(FakeControl* control, Block in, Block out)
+      : control_(control), in_(std::move(in)), out_(std::move(out)) {}
+  absl::Span<std::byte> staging() override { return in_.bytes(); }
+  void Fed(size_t) override {}
+  absl::StatusOr<JobReport> Run() override {
+    if (absl::Status s = control_->Enter(); !s.ok()) return s;
+    if (out_.size() != 0) std::memset(out_.data(), 0x5a, out_.size());
+    return JobReport{};
+  }
+  Block TakeOutput() override { return std::move(out_); }
+
+ private:
+  FakeControl* const control_;
+  Block in_;
+  Block out_;
+};
+
+class FakeBackend : public Backend {
+ public:
+  FakeBackend(FakeControl* control, std::string name, int slots,
+              size_t memory_limit)
+      : control_(control),
+        pool_(BlockPool::Create(PageableSource(), memory_limit)) {
+    info_.name = std::move(name);
+    info_.kind = "fake";
+    info_.slots = slots;
+    info_.memory_limit = memory_limit;
+  }
+
+  const BackendInfo& info() const override { return info_; }
+  BackendStats stats() const override {
+    BackendStats stats;
+    stats.jobs = static_cast<uint64_t>(control_->begun());
+    stats.pool_high_water = pool_->high_water();
+    return stats;
+  }
+  absl::StatusOr<std::unique_ptr<Job>> Begin(
+      std::shared_ptr<const Plan> plan) override {
+    absl::StatusOr<Block> in = pool_->Take(plan->input_bytes());
+    if (!in.ok()) return in.status();
+    absl::StatusOr<Block> out = pool_->Take(plan->output_bytes());
+    if (!out.ok()) return out.status();
+    absl::MutexLock lock(&control_->mutex_);
+    ++control_->begun_;
+    return std::make_unique<FakeJob>(control_, *std::move(in), *std::move(out));
+  }
+
+ private:
+  FakeControl* const control_;
+  const std::shared_ptr<BlockPool> pool_;
+  BackendInfo info_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_SERVER_FAKE_BACKEND_H_

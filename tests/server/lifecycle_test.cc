@@ -1,0 +1,343 @@
+// Calls that wait, stop half way or come too late: every byte returns.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "quantd.grpc.pb.h"
+#include "tests/server/server_fixture.h"
+
+namespace quantd {
+namespace {
+
+using v1::ErrorDetail;
+
+// 8 MiB: one fits into the budget of these tests, two do not.
+const std::string& LargeRequest() {
+  static const std::string request = QuantizeOnes(4096).SerializeAsString();
+  return request;
+}
+// 128 KiB: more than runs on the network's own thread.
+const std::string& SmallRequest() {
+  static const std::string request = QuantizeOnes(64).SerializeAsString();
+  return request;
+}
+
+RpcOptions Declared(const std::string& request,
+                    absl::Duration deadline = absl::Seconds(30)) {
+  RpcOptions options;
+  options.declared = std::to_string(request.size());
+  options.deadline = deadline;
+  return options;
+}
+
+// A call whose request has been sent, to be asked later how it ended.
+std::unique_ptr<RpcCall> StartCall(
+    const std::shared_ptr<grpc::Channel>& channel, const std::string& request,
+    absl::Duration deadline = absl::Seconds(30)) {
+  auto call = std::make_unique<RpcCall>(channel, Declared(request, deadline));
+  EXPECT_TRUE(call->Send(request));
+  EXPECT_TRUE(call->HalfClose());
+  return call;
+}
+
+// Each stage is left once by the client's cancel and once by its deadline.
+class StageTest : public ServerTest, public testing::WithParamInterface<bool> {
+ protected:
+  bool cancels() const { return GetParam(); }
+  absl::Duration deadline() const {
+    return cancels() ? absl::Seconds(30) : absl::Milliseconds(400);
+  }
+  void Leave(RpcCall* call) {
+    if (cancels()) call->Cancel();
+    const RpcResult result = call->Finish();
+    EXPECT_EQ(result.status.error_code(),
+              cancels() ? grpc::CANCELLED : grpc::DEADLINE_EXCEEDED)
+        << result.status.error_message();
+  }
+  bool UsedBecomes(size_t bytes) {
+    return Eventually([&] { return server_->ledger().used() == bytes; });
+  }
+};
+
+TEST_P(StageTest, WaitingForMemory) {
+  options_.memory_budget = 24 << 20;
+  StartFake();
+  control_.Close();
+  auto first = StartCall(channel_, LargeRequest());
+  ASSERT_TRUE(control_.AwaitRunning(1));
+  const size_t used = server_->ledger().used();
+  EXPECT_GT(used, 0u);
+  RpcCall second(Dial(server_->address()),
+                 Declared(LargeRequest(), deadline()));
+  ASSERT_TRUE(Eventually([&] { return server_->ledger().waiting() == 1; }));
+  Leave(&second);
+  EXPECT_TRUE(Eventually([&] { return server_->ledger().waiting() == 0; }));
+  EXPECT_EQ(server_->ledger().used(), used);
+  control_.Open();
+  EXPECT_TRUE(first->Receive().has_value());
+  EXPECT_TRUE(first->Finish().status.ok());
+}
+
+TEST_P(StageTest, Receiving) {
+  StartFake();
+  RpcCall call(channel_, Declared(LargeRequest(), deadline()));
+  ASSERT_TRUE(Eventually([&] { return server_->ledger().used() > 0; }));
+  Leave(&call);
+  EXPECT_TRUE(UsedBecomes(0));
+  EXPECT_EQ(control_.begun(), 0);
+}
+
+TEST_P(StageTest, WaitingForASlot) {
+  StartFake(1);
+  control_.Close();
+  auto first = StartCall(channel_, SmallRequest());
+  ASSERT_TRUE(control_.AwaitRunning(1));
+  const size_t used = server_->ledger().used();
+  auto second = StartCall(channel_, SmallRequest(), deadline());
+  ASSERT_TRUE(Eventually([&] { return server_->ledger().used() > used; }));
+  Leave(second.get());
+  // While the slot is still taken.
+  EXPECT_TRUE(UsedBecomes(used));
+  control_.Open();
+  EXPECT_TRUE(first->Receive().has_value());
+  EXPECT_TRUE(first->Finish().status.ok());
+  EXPECT_EQ(control_.begun(), 1);
+}
+
+TEST_P(StageTest, Running) {
+  StartFake();
+  control_.Close();
+  auto call = StartCall(channel_, SmallRequest(), deadline());
+  ASSERT_TRUE(control_.AwaitRunning(1));
+  Leave(call.get());
+  control_.Open();
+  EXPECT_TRUE(UsedBecomes(0));
+}
+
+TEST_P(StageTest, Replying) {
+  StartFake();
+  auto call = StartCall(channel_, LargeRequest(), deadline());
+  // The client does not read: 2 MiB of output do not fit into its window.
+  ASSERT_TRUE(Eventually([&] {
+    return control_.begun() == 1 && server_->ledger().receive_used() == 0 &&
+           server_->ledger().used() > 0;
+  }));
+  Leave(call.get());
+  EXPECT_TRUE(UsedBecomes(0));
+}
+
+INSTANTIATE_TEST_SUITE_P(Left, StageTest, testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "ByCancel" : "ByDeadline";
+                         });
+
+class PressureTest : public ServerTest {
+ protected:
+  void ExpectBusy(const RpcResult& result) {
+    EXPECT_EQ(result.status.error_code(), grpc::RESOURCE_EXHAUSTED)
+        << result.status.error_message();
+    ASSERT_TRUE(result.detail.has_value());
+    EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_BUSY);
+    EXPECT_GT(result.detail->retry_delay_ms(), 0u);
+    EXPECT_EQ(result.pushback, std::to_string(result.detail->retry_delay_ms()));
+  }
+};
+
+TEST_F(PressureTest, BusyIsTypedAfterTheWaitAndWhenTooManyWait) {
+  options_.memory_budget = 24 << 20;
+  options_.max_wait = absl::Milliseconds(300);
+  options_.max_waiting = 1;
+  StartFake();
+  control_.Close();
+  auto first = StartCall(channel_, LargeRequest());
+  ASSERT_TRUE(control_.AwaitRunning(1));
+  RpcCall waits(channel_, Declared(LargeRequest()));
+  ASSERT_TRUE(Eventually([&] { return server_->ledger().waiting() == 1; }));
+  const absl::Time start = absl::Now();
+  RpcCall refused(channel_, Declared(LargeRequest()));
+  ExpectBusy(refused.Finish());
+  EXPECT_LT(absl::Now() - start, absl::Milliseconds(250));
+  ExpectBusy(waits.Finish());
+  control_.Open();
+  EXPECT_TRUE(first->Receive().has_value());
+  EXPECT_TRUE(first->Finish().status.ok());
+}
+
+TEST_F(PressureTest, WaitersAreServedWhenMemoryComesBack) {
+  options_.memory_budget = 24 << 20;
+  StartFake();
+  std::vector<std::thread> threads;
+  std::atomic<int> served = 0;
+  for (int i = 0; i < 6; ++i) {
+    threads.emplace_back([&] {
+      const RpcResult result = Call(Dial(server_->address()), LargeRequest(),
+                                    Declared(LargeRequest()));
+      if (result.status.ok()) ++served;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(served, 6);
+}
+
+TEST_F(PressureTest, UndeclaredRequestsAreServedOneByOne) {
+  options_.memory_budget = 24 << 20;  // of which one reservation takes all
+  StartFake();
+  std::vector<std::thread> threads;
+  std::atomic<int> served = 0;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      if (Call(channel_, SmallRequest()).status.ok()) ++served;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(served, 8);
+}
+
+TEST_F(PressureTest, RequestThatNeverArrivesIsEnded) {
+  options_.max_receive = absl::Milliseconds(300);
+  StartFake();
+  RpcCall call(channel_, Declared(LargeRequest()));
+  const RpcResult result = call.Finish();
+  EXPECT_EQ(result.status.error_code(), grpc::DEADLINE_EXCEEDED);
+  ASSERT_TRUE(result.detail.has_value());
+  EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_DEADLINE);
+}
+
+TEST_F(PressureTest, SlowSendersDoNotHoldUpOthers) {
+  StartFake();
+  // Connections that never speak, or stop in the middle of a sentence.
+  std::vector<int> sockets;
+  const std::string& address = server_->address();
+  for (int i = 0; i < 20; ++i) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(static_cast<uint16_t>(
+        std::stoi(address.substr(address.rfind(':') + 1))));
+    ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    const size_t n = i % 3 == 0 ? 0 : i % 3 == 1 ? 10 : preface.size();
+    ASSERT_EQ(send(fd, preface.data(), n, 0), static_cast<ssize_t>(n));
+    sockets.push_back(fd);
+  }
+  // Calls that hold memory and send nothing.
+  std::vector<std::unique_ptr<RpcCall>> silent;
+  for (int i = 0; i < 10; ++i) {
+    silent.push_back(
+        std::make_unique<RpcCall>(channel_, Declared(SmallRequest())));
+  }
+  for (int i = 0; i < 20; ++i) {
+    const absl::Time start = absl::Now();
+    EXPECT_TRUE(Call(Dial(address), SmallRequest(), Declared(SmallRequest()))
+                    .status.ok());
+    EXPECT_LT(absl::Now() - start, absl::Seconds(2));
+  }
+  for (auto& call : silent) call->Cancel();
+  for (const int fd : sockets) close(fd);
+}
+
+TEST_F(PressureTest, InfoAndHealthAnswerWhileEverythingIsBusy) {
+  StartFake(1);
+  control_.Close();
+  // A small request holds the network's own thread as well.
+  auto tiny = StartCall(channel_, QuantizeOnes(1).SerializeAsString());
+  ASSERT_TRUE(control_.AwaitRunning(1));
+  auto stub = v1::Quantd::NewStub(Dial(server_->address()));
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(5)));
+  v1::GetServerInfoReply info;
+  EXPECT_TRUE(stub->GetServerInfo(&context, {}, &info).ok());
+  RpcCall health(channel_, "/grpc.health.v1.Health/Check", RpcOptions());
+  ASSERT_TRUE(health.Send(""));
+  EXPECT_EQ(health.Receive().value_or("none"), "\x08\x01");
+  control_.Open();
+  EXPECT_TRUE(tiny->Receive().has_value());
+  EXPECT_TRUE(tiny->Finish().status.ok());
+}
+
+class DrainTest : public ServerTest {};
+
+TEST_F(DrainTest, HealthFirstThenRefusalsAndNoAcceptedCallIsLost) {
+  StartFake(2);
+  control_.Close();
+  auto accepted = StartCall(channel_, SmallRequest());
+  ASSERT_TRUE(control_.AwaitRunning(1));
+  RpcCall watch(channel_, "/grpc.health.v1.Health/Watch", RpcOptions());
+  ASSERT_TRUE(watch.Send(""));
+  EXPECT_EQ(watch.Receive().value_or("none"), "\x08\x01");
+
+  bool clean = false;
+  std::thread drain([&] { clean = server_->Drain(absl::Milliseconds(500)); });
+  EXPECT_EQ(watch.Receive().value_or("none"), "\x08\x02");
+  // Health has changed, and calls are still taken.
+  auto late = StartCall(channel_, SmallRequest());
+  EXPECT_TRUE(control_.AwaitRunning(2));
+  EXPECT_TRUE(Eventually([&] { return server_->calls().draining(); }));
+  const RpcResult refused =
+      Call(channel_, SmallRequest(), Declared(SmallRequest()));
+  EXPECT_EQ(refused.status.error_code(), grpc::UNAVAILABLE);
+  ASSERT_TRUE(refused.detail.has_value());
+  EXPECT_EQ(refused.detail->reason(), ErrorDetail::REASON_DRAINING);
+  control_.Open();
+  for (RpcCall* call : {accepted.get(), late.get()}) {
+    EXPECT_TRUE(call->Receive().has_value());
+    EXPECT_TRUE(call->Finish().status.ok());
+  }
+  drain.join();
+  EXPECT_TRUE(clean);
+  EXPECT_EQ(server_->ledger().used(), 0u);
+}
+
+TEST_F(DrainTest, CallsThatNeverEndAreCancelledAtTheTimeout) {
+  options_.drain_timeout = absl::Milliseconds(300);
+  StartFake();
+  RpcCall silent(channel_, Declared(LargeRequest()));
+  ASSERT_TRUE(Eventually([&] { return server_->ledger().used() > 0; }));
+  EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
+  EXPECT_EQ(server_->ledger().used(), 0u);
+  EXPECT_NE(silent.Finish().status.error_code(), grpc::OK);
+  server_.reset();
+}
+
+TEST_F(DrainTest, UnderLoadEveryCallIsAnsweredOrRefused) {
+  StartReal({"cpu:0", "cpu:1"});
+  std::atomic<int> served = 0;
+  std::atomic<int> unavailable = 0;
+  std::atomic<int> other = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      auto channel = Dial(server_->address());
+      const std::string request =
+          QuantizeOnes(t % 2 ? 4 : 128).SerializeAsString();
+      while (true) {
+        const RpcResult result = Call(channel, request, Declared(request));
+        if (result.status.ok()) {
+          ++served;
+        } else if (result.status.error_code() == grpc::UNAVAILABLE) {
+          ++unavailable;
+          return;
+        } else {
+          ++other;
+          return;
+        }
+      }
+    });
+  }
+  EXPECT_TRUE(Eventually([&] { return served > 50; }));
+  EXPECT_TRUE(server_->Drain(absl::Milliseconds(50)));
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(unavailable, 4);
+  EXPECT_EQ(other, 0);
+}
+
+}  // namespace
+}  // namespace quantd

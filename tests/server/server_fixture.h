@@ -1,0 +1,61 @@
+// A server inside the test, on a free loopback port, with fake devices.
+#ifndef QUANTD_TESTS_SERVER_SERVER_FIXTURE_H_
+#define QUANTD_TESTS_SERVER_SERVER_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/server.h"
+#include "tests/server/fake_backend.h"
+#include "tests/server/rpc_client.h"
+#include "tests/testing/matchers.h"
+
+namespace quantd {
+
+class ServerTest : public testing::Test {
+ protected:
+  ServerTest() {
+    options_.listen = "127.0.0.1:0";
+    options_.memory_budget = 64 << 20;
+    options_.drain_delay = absl::ZeroDuration();
+    ConfigureLog(LogLevel::kOff, LogFormat::kText);
+  }
+
+  void StartFake(int slots = 2) {
+    std::vector<std::unique_ptr<Backend>> backends;
+    backends.push_back(std::make_unique<FakeBackend>(&control_, "fake:0", slots,
+                                                     options_.memory_budget));
+    auto server = Server::StartWith(options_, std::move(backends));
+    ASSERT_THAT(server, IsOk());
+    server_ = *std::move(server);
+    channel_ = Dial(server_->address());
+  }
+  void StartReal(std::vector<std::string> devices) {
+    options_.devices = std::move(devices);
+    auto server = Server::Start(options_);
+    ASSERT_THAT(server, IsOk());
+    server_ = *std::move(server);
+    channel_ = Dial(server_->address());
+  }
+  // Every test ends with nothing charged and nothing lost.
+  void TearDown() override {
+    control_.Open();
+    if (server_ == nullptr) return;
+    EXPECT_TRUE(Eventually([&] { return server_->ledger().used() == 0; }))
+        << server_->ledger().used();
+    EXPECT_EQ(server_->ledger().waiting(), 0u);
+    EXPECT_TRUE(server_->Drain(absl::ZeroDuration()));
+  }
+
+  FakeControl control_;
+  ServerOptions options_;
+  std::unique_ptr<Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_SERVER_SERVER_FIXTURE_H_

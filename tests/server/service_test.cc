@@ -1,0 +1,372 @@
+// What a client sees: replies, and a typed error for every broken rule.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <string>
+
+#include "quantd.grpc.pb.h"
+#include "tests/server/server_fixture.h"
+
+namespace quantd {
+namespace {
+
+using v1::ErrorDetail;
+
+class ServiceTest : public ServerTest {
+ protected:
+  void SetUp() override { StartReal({"cpu:0"}); }
+
+  void ExpectField(const RpcResult& result, const std::string& field) {
+    EXPECT_EQ(result.status.error_code(), grpc::INVALID_ARGUMENT)
+        << result.status.error_message();
+    ASSERT_TRUE(result.detail.has_value());
+    EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_INVALID_FIELD);
+    EXPECT_EQ(result.detail->field(), field);
+    EXPECT_NE(result.detail->expected(), "");
+    EXPECT_NE(result.detail->got(), "");
+    EXPECT_NE(result.request_id, "");
+    EXPECT_EQ(result.pushback, "");
+  }
+  void ExpectMalformed(const RpcResult& result) {
+    EXPECT_EQ(result.status.error_code(), grpc::INVALID_ARGUMENT)
+        << result.status.error_message();
+    ASSERT_TRUE(result.detail.has_value());
+    EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_MALFORMED);
+  }
+  // The next client is served.
+  void TearDown() override {
+    EXPECT_TRUE(
+        Call(channel_, QuantizeOnes(1).SerializeAsString()).status.ok());
+    ServerTest::TearDown();
+  }
+};
+
+TEST_F(ServiceTest, QuantizeRepliesAsTheProtoSays) {
+  const v1::QuantizeRequest request = QuantizeOnes(256);
+  const RpcResult result = Call(channel_, request.SerializeAsString());
+  ASSERT_TRUE(result.status.ok()) << result.status.error_message();
+  v1::QuantizeReply reply;
+  ASSERT_TRUE(reply.ParseFromString(result.reply));
+  EXPECT_EQ(reply.report().device(), "cpu:0");
+  EXPECT_EQ(reply.request_id(), result.request_id);
+  EXPECT_EQ(reply.usage(), v1::USAGE_ROWWISE);
+  ASSERT_EQ(reply.tensors_size(), 3);
+  const v1::TensorRef& data = reply.tensors(0);
+  EXPECT_EQ(data.kind(), v1::TENSOR_KIND_ROWWISE_DATA);
+  ASSERT_EQ(data.size(), 256u * 512);
+  // 1 is the largest of its block: code 6 (0x7) in every nibble.
+  EXPECT_EQ(reply.payload().substr(data.offset(), data.size()),
+            std::string(256 * 512, '\x77'));
+}
+
+TEST_F(ServiceTest, StockStubsAndAllMethodsWork) {
+  auto stub = v1::Quantd::NewStub(channel_);
+  v1::QuantizeRequest quantize = QuantizeOnes(16);
+  v1::QuantizeReply quantized;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub->Quantize(&context, quantize, &quantized).ok());
+  }
+  v1::DequantizeRequest dequantize;
+  *dequantize.mutable_tensor() = quantize.tensor();
+  dequantize.set_format(v1::FORMAT_NVFP4);
+  dequantize.set_output(v1::DTYPE_BF16);
+  *dequantize.mutable_tensors() = quantized.tensors();
+  dequantize.set_payload(quantized.payload());
+  v1::DequantizeReply dequantized;
+  {
+    grpc::ClientContext context;
+    const grpc::Status s = stub->Dequantize(&context, dequantize, &dequantized);
+    ASSERT_TRUE(s.ok()) << s.error_message();
+  }
+  EXPECT_EQ(dequantized.payload(), quantize.payload());
+  v1::RhtAmaxRequest amax;
+  *amax.mutable_tensor() = quantize.tensor();
+  amax.set_rowwise(true);
+  amax.set_payload(quantize.payload());
+  v1::RhtAmaxReply maxima;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub->RhtAmax(&context, amax, &maxima).ok());
+  }
+  EXPECT_EQ(maxima.payload(), std::string("\x00\x00\x80\x3f", 4));
+  v1::ApplyRhtRequest rotate;
+  *rotate.mutable_tensor() = quantize.tensor();
+  rotate.set_payload(quantize.payload());
+  v1::ApplyRhtReply rotated;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub->ApplyRht(&context, rotate, &rotated).ok());
+  }
+  EXPECT_EQ(rotated.payload().size(), quantize.payload().size());
+}
+
+TEST_F(ServiceTest, EmptyTensorsAndLargeOnes) {
+  for (const int64_t rows : {0, 1, 16, 33, 4096}) {
+    const RpcResult result =
+        Call(channel_, QuantizeOnes(rows).SerializeAsString());
+    EXPECT_TRUE(result.status.ok()) << rows << result.status.error_message();
+  }
+}
+
+TEST_F(ServiceTest, EveryBrokenRuleHasItsField) {
+  struct Case {
+    const char* field;
+    std::function<void(v1::QuantizeRequest*)> breaks;
+  };
+  const auto shape = [](v1::QuantizeRequest* r, std::vector<int64_t> dims) {
+    r->mutable_tensor()->clear_shape();
+    for (const int64_t d : dims) r->mutable_tensor()->add_shape(d);
+  };
+  const float inf = std::numeric_limits<float>::infinity();
+  const Case cases[] = {
+      {"format", [](auto* r) { r->clear_format(); }},
+      {"format", [](auto* r) { r->set_format(v1::Format(77)); }},
+      {"tensor.dtype", [](auto* r) { r->mutable_tensor()->clear_dtype(); }},
+      {"tensor.dtype",
+       [](auto* r) { r->mutable_tensor()->set_dtype(v1::DTYPE_E4M3); }},
+      {"tensor.dtype",
+       [](auto* r) { r->mutable_tensor()->set_dtype(v1::DType(99)); }},
+      {"tensor.shape", [&](auto* r) { shape(r, {}); }},
+      {"tensor.shape",
+       [&](auto* r) {
+         shape(r, {4, 17});
+       }},
+      {"tensor.shape",
+       [&](auto* r) {
+         shape(r, {-4, 1024});
+       }},
+      {"tensor.shape",
+       [&](auto* r) {
+         shape(r, {1, 1, 1, 1, 1, 1, 1, 1, 16});
+       }},
+      {"tensor.shape",
+       [&](auto* r) {
+         shape(r, {int64_t{1} << 32, int64_t{1} << 31});
+       }},
+      {"tensor.shape",
+       [&](auto* r) {
+         shape(r, {INT64_MAX, INT64_MAX});
+       }},
+      {"tensor.flatten_axis",
+       [](auto* r) { r->mutable_tensor()->set_flatten_axis(7); }},
+      {"payload", [](auto* r) { r->mutable_payload()->pop_back(); }},
+      {"payload", [](auto* r) { r->mutable_payload()->push_back('x'); }},
+      {"payload", [](auto* r) { r->clear_payload(); }},
+      {"usage", [](auto* r) { r->set_usage(v1::Usage(9)); }},
+      {"non_finite", [](auto* r) { r->set_non_finite(v1::NonFinite(9)); }},
+      {"rht.dimension",
+       [](auto* r) {
+         r->mutable_rht()->set_rowwise(true);
+         r->mutable_rht()->set_dimension(32);
+       }},
+      {"rht.sign_mask", [](auto* r) { r->mutable_rht()->set_sign_mask(""); }},
+      {"rht.sign_mask",
+       [](auto* r) { r->mutable_rht()->set_sign_mask("abc"); }},
+      {"given_amax.rowwise",
+       [](auto* r) { r->mutable_given_amax()->set_rowwise(-1); }},
+      {"given_amax.rowwise",
+       [&](auto* r) { r->mutable_given_amax()->set_rowwise(inf); }},
+      {"given_amax.rowwise",
+       [](auto* r) { r->mutable_given_amax()->set_rowwise(NAN); }},
+      {"payload",
+       [](auto* r) {
+         r->set_non_finite(v1::NON_FINITE_REJECT);
+         (*r->mutable_payload())[1] = '\x7f';
+         (*r->mutable_payload())[0] = '\xc0';
+       }},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.field);
+    v1::QuantizeRequest request = QuantizeOnes(4);
+    c.breaks(&request);
+    SCOPED_TRACE(request.tensor().ShortDebugString());
+    ExpectField(Call(channel_, request.SerializeAsString()), c.field);
+  }
+}
+
+TEST_F(ServiceTest, OtherMethodsJudgeTheirFields) {
+  RpcOptions options;
+  options.method = "RhtAmax";
+  v1::RhtAmaxRequest none;
+  *none.mutable_tensor() = QuantizeOnes(1).tensor();
+  none.set_payload(QuantizeOnes(1).payload());
+  EXPECT_EQ(
+      Call(channel_, none.SerializeAsString(), options).status.error_code(),
+      grpc::INVALID_ARGUMENT);
+  options.method = "Dequantize";
+  v1::DequantizeRequest codes;
+  *codes.mutable_tensor() = QuantizeOnes(1).tensor();
+  codes.set_format(v1::FORMAT_NVFP4);
+  ExpectField(Call(channel_, codes.SerializeAsString(), options), "output");
+  codes.set_output(v1::DTYPE_F32);
+  codes.set_usage(v1::USAGE_BOTH);
+  ExpectField(Call(channel_, codes.SerializeAsString(), options), "usage");
+  options.method = "ApplyRht";
+  v1::ApplyRhtRequest rotate;
+  rotate.mutable_tensor()->set_dtype(v1::DTYPE_F32);
+  rotate.mutable_tensor()->add_shape(4);
+  rotate.mutable_tensor()->add_shape(20);
+  ExpectField(Call(channel_, rotate.SerializeAsString(), options),
+              "tensor.shape");
+}
+
+TEST_F(ServiceTest, BytesThatAreNoMessage) {
+  const std::string good = QuantizeOnes(1).SerializeAsString();
+  // Inside the head and inside the payload.
+  for (const size_t cut : {size_t{1}, size_t{3}, good.size() - 1}) {
+    ExpectMalformed(Call(channel_, good.substr(0, cut)));
+  }
+  ExpectMalformed(Call(channel_, std::string(100, '\xff')));
+  ExpectMalformed(Call(channel_, std::string(1 << 20, '\x07')));
+  // No message at all.
+  RpcCall call(channel_, RpcOptions());
+  ASSERT_TRUE(call.HalfClose());
+  ExpectMalformed(call.Finish());
+}
+
+TEST_F(ServiceTest, DeclaredSizeIsHeld) {
+  const std::string request = QuantizeOnes(4).SerializeAsString();
+  RpcOptions options;
+  for (const size_t declared : {request.size(), request.size() + 1000}) {
+    options.declared = std::to_string(declared);
+    EXPECT_TRUE(Call(channel_, request, options).status.ok());
+  }
+  for (const char* wrong : {"100", "0"}) {
+    options.declared = wrong;
+    ExpectField(Call(channel_, request, options), "quantd-request-bytes");
+  }
+  for (const char* nonsense :
+       {"", "many", "-5", "1e3", "12 34", "99999999999999999999999"}) {
+    options.declared = nonsense;
+    ExpectField(Call(channel_, request, options), "quantd-request-bytes");
+  }
+}
+
+TEST_F(ServiceTest, ReflectionAndHealth) {
+  const RpcOptions options;
+  RpcCall reflection(
+      channel_,
+      "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+      options);
+  ASSERT_TRUE(reflection.Send(std::string("\x3a\x01*", 3)));  // list_services
+  const auto services = reflection.Receive();
+  ASSERT_TRUE(services.has_value());
+  EXPECT_NE(services->find("quantd.v1.Quantd"), std::string::npos);
+  EXPECT_NE(services->find("grpc.health.v1.Health"), std::string::npos);
+  for (const std::string service : {"", "quantd.v1.Quantd"}) {
+    RpcCall health(channel_, "/grpc.health.v1.Health/Check", options);
+    ASSERT_TRUE(health.Send(
+        std::string{'\x0a', static_cast<char>(service.size())} + service));
+    EXPECT_EQ(health.Receive().value_or("none"), "\x08\x01");
+  }
+}
+
+class LimitTest : public ServerTest {};
+
+TEST_F(LimitTest, TooLargeIsNotBusy) {
+  options_.max_request_bytes = 64 << 10;
+  StartReal({"cpu"});
+  const std::string large = QuantizeOnes(64).SerializeAsString();
+  for (const bool declared : {false, true}) {
+    RpcOptions options;
+    if (declared) options.declared = std::to_string(large.size());
+    const RpcResult result = Call(channel_, large, options);
+    EXPECT_EQ(result.status.error_code(), grpc::INVALID_ARGUMENT);
+    ASSERT_TRUE(result.detail.has_value());
+    EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_TOO_LARGE);
+    EXPECT_EQ(result.detail->limit(), 64u << 10);
+  }
+  EXPECT_TRUE(Call(channel_, QuantizeOnes(31).SerializeAsString()).status.ok());
+}
+
+TEST_F(LimitTest, ShapesThatNeedMuchOutputGrowOrAreTooLarge) {
+  options_.memory_budget = 32 << 20;  // 20 MiB for staging and output
+  StartReal({"cpu"});
+  // One row, columnwise: 2 bytes in, 12 bytes out.
+  const auto row = [](int64_t columns) {
+    v1::QuantizeRequest request;
+    request.mutable_tensor()->set_dtype(v1::DTYPE_BF16);
+    request.mutable_tensor()->add_shape(1);
+    request.mutable_tensor()->add_shape(columns);
+    request.set_format(v1::FORMAT_NVFP4);
+    request.set_usage(v1::USAGE_COLUMNWISE);
+    request.set_payload(std::string(columns * 2, 0));
+    return request.SerializeAsString();
+  };
+  RpcOptions options;
+  const std::string grows = row(1 << 20);
+  options.declared = std::to_string(grows.size());
+  EXPECT_TRUE(Call(channel_, grows, options).status.ok());
+  const std::string never = row(3 << 20);
+  options.declared = std::to_string(never.size());
+  const RpcResult result = Call(channel_, never, options);
+  ASSERT_TRUE(result.detail.has_value()) << result.status.error_message();
+  EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_TOO_LARGE);
+}
+
+TEST_F(LimitTest, BothCpuDevicesServe) {
+  StartReal({"cpu:0", "cpu:1"});
+  std::set<std::string> devices;
+  for (int i = 0; i < 8; ++i) {
+    // Inline and through the workers.
+    const RpcResult result =
+        Call(channel_, QuantizeOnes(i % 2 ? 4 : 128).SerializeAsString());
+    v1::QuantizeReply reply;
+    ASSERT_TRUE(reply.ParseFromString(result.reply));
+    devices.insert(reply.report().device());
+  }
+  EXPECT_EQ(devices, (std::set<std::string>{"cpu:0", "cpu:1"}));
+  v1::GetServerInfoReply info;
+  grpc::ClientContext context;
+  ASSERT_TRUE(
+      v1::Quantd::NewStub(channel_)->GetServerInfo(&context, {}, &info).ok());
+  ASSERT_EQ(info.devices_size(), 2);
+  EXPECT_GT(info.devices(0).jobs(), 0u);
+  EXPECT_GT(info.devices(1).jobs(), 0u);
+  EXPECT_EQ(info.limits().memory_budget_bytes(), options_.memory_budget);
+  EXPECT_GT(info.limits().max_request_bytes(), 0u);
+}
+
+TEST_F(LimitTest, DeviceFaultTellsTheDeviceAndNoMore) {
+  StartFake();
+  control_.Fail(absl::InternalError("pointer 0x1234 in /some/file.cu:12"));
+  const RpcResult result = Call(channel_, QuantizeOnes(4).SerializeAsString());
+  EXPECT_EQ(result.status.error_code(), grpc::INTERNAL);
+  ASSERT_TRUE(result.detail.has_value());
+  EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_DEVICE_FAULT);
+  EXPECT_EQ(result.status.error_message().find('/'), std::string::npos);
+  EXPECT_EQ(result.status.error_message().find("0x"), std::string::npos);
+  EXPECT_NE(result.status.error_message().find("fake:0"), std::string::npos);
+}
+
+TEST(StartTest, WhatCannotBeServedIsRefusedWithWords) {
+  ConfigureLog(LogLevel::kOff, LogFormat::kText);
+  ServerOptions options;
+  options.devices = {"cpu"};
+  options.memory_budget = 64 << 20;
+  options.listen = "0.0.0.0:0";
+  EXPECT_THAT(Server::Start(options),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  options.listen = "nonsense";
+  EXPECT_THAT(Server::Start(options),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  options.listen = "127.0.0.1:0";
+  options.devices = {"tpu"};
+  EXPECT_THAT(Server::Start(options),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  options.devices = {"cpu"};
+  auto first = Server::Start(options);
+  ASSERT_THAT(first, IsOk());
+  options.listen = (*first)->address();
+  EXPECT_THAT(Server::Start(options), StatusIs(absl::StatusCode::kUnavailable));
+  // Where it may be said that the network is trusted.
+  options.listen = "0.0.0.0:0";
+  options.insecure_network = true;
+  EXPECT_THAT(Server::Start(options), IsOk());
+}
+
+}  // namespace
+}  // namespace quantd

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Builds everything a GPU machine needs to test and measure quantd, linked so
+# that it runs where there is no gRPC, and packs it:
+#
+#   tests/gpu/bundle.sh [-j JOBS]
+#
+#   .gpu/bundle/       programs, run.sh and COMMIT
+#   .gpu/bundle.tar.gz the same, under 60 MiB
+#
+# On the GPU machine: tar xzf bundle.tar.gz && bundle/run.sh RESULTS
+# CUDA_ARCHITECTURES (default 90a) names the targets.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+jobs=$(nproc)
+while getopts j: option; do
+  case $option in
+    j) jobs=$OPTARG ;;
+    *) exit 2 ;;
+  esac
+done
+
+programs=(quantd quantctl golden_test contract_test gpu_contract_test gpu_bench
+  rpc_bench)
+build=.gpu/build
+bundle=.gpu/bundle
+limit=$((60 << 20))
+
+cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DQUANTD_CUDA=ON \
+  -DQUANTD_STATIC=ON -DCMAKE_CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES:-90a}" \
+  -DCMAKE_EXE_LINKER_FLAGS="-static-libstdc++ -static-libgcc"
+cmake --build "$build" --parallel "$jobs" --target "${programs[@]}"
+
+rm -rf "$bundle" && mkdir -p "$bundle"
+for name in "${programs[@]}"; do
+  built=$(find "$build" -type f -name "$name" -perm -u+x)
+  strip -s -o "$bundle/$name" "$built"
+done
+cp tests/gpu/run.sh "$bundle/"
+git describe --always --abbrev=12 --dirty >"$bundle/COMMIT"
+
+fail() {
+  echo "bundle.sh: $*" >&2
+  exit 1
+}
+# Nothing but the C library, and none newer than the GPU machine's.
+for name in "${programs[@]}"; do
+  other=$(ldd "$bundle/$name" | awk '{print $1}' |
+    grep -Ev '^(linux-vdso|libc|libm|libdl|librt|libpthread)\.so|/ld-linux' ||
+    true)
+  [ -z "$other" ] || fail "$name needs $other"
+  newest=$(objdump -T "$bundle/$name" | grep -o 'GLIBC_[0-9.]*' |
+    sort -Vu | tail -1)
+  [ "$(printf '%s\nGLIBC_2.39\n' "$newest" | sort -V | tail -1)" = GLIBC_2.39 ] ||
+    fail "$name needs $newest"
+done
+tar czf .gpu/bundle.tar.gz -C .gpu bundle
+size=$(stat -c %s .gpu/bundle.tar.gz)
+((size < limit)) || fail "bundle.tar.gz has $size bytes, over $limit"
+du -h "$bundle"/* .gpu/bundle.tar.gz

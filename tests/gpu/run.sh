@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# Runs every GPU test and benchmark of a bundle (tests/gpu/bundle.sh) and
+# writes what they found as JSON, to be committed under tests/bench/results/:
+#
+#   run.sh RESULTS_DIR [PART...]
+#
+# Parts, all of them by default: contract agreement service bench rpc.
+# QUANTD_GPU_ELEMENTS: elements of the agreement with the CPU (1.05e9).
+#
+# Never changes clocks or modes of the GPU. Exits with 0 when all passed, with
+# 77 when there is no GPU, else with 1; gpu.json says the same.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+results=${1:?where to write the results}
+shift
+parts=("$@")
+((${#parts[@]})) || parts=(contract agreement service bench rpc)
+mkdir -p "$results"
+results=$(cd "$results" && pwd)
+commit=$(cat "$here/COMMIT")
+date=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+work=$(mktemp -d)
+servers=()
+summary=()
+
+finish() {
+  for pid in "${servers[@]}"; do kill -TERM "$pid" 2>/dev/null; done
+  rm -rf "$work"
+}
+trap finish EXIT
+
+# JSON text of a string.
+quote() { printf '"%s"' "$(printf '%s' "$1" | sed 's/["\\]/\\&/g')"; }
+
+write_summary() { # state
+  local device driver
+  device=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null |
+    head -1)
+  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader \
+    2>/dev/null | head -1)
+  {
+    printf '{\n "state": "%s",\n "commit": %s,\n "date": "%s",\n' \
+      "$1" "$(quote "$commit")" "$date"
+    printf ' "device": %s,\n "driver": %s,\n "parts": {' \
+      "$(quote "$device")" "$(quote "$driver")"
+    local first=1 line
+    for line in "${summary[@]}"; do
+      ((first)) || printf ','
+      first=0
+      printf '\n  %s' "$line"
+    done
+    printf '\n }\n}\n'
+  } >"$results/gpu.json"
+}
+
+# step NAME COMMAND...  Runs it, keeps its output, notes how it ended.
+failed=0
+step() {
+  local name=$1 start=$SECONDS rc=0
+  shift
+  echo "=== $name"
+  "$@" >"$work/$name.log" 2>&1 || rc=$?
+  tail -25 "$work/$name.log"
+  local state=passed
+  ((rc == 0)) || { state="failed ($rc)"; failed=1; }
+  # A test that skipped itself has shown nothing.
+  if grep -q '^\[  SKIPPED \]' "$work/$name.log"; then
+    state=skipped
+    failed=1
+  fi
+  echo "=== $name: $state, $((SECONDS - start)) s"
+  local compared
+  compared=$(grep -h '^\[ COMPARED \].*combinations, ' "$work/$name.log" |
+    sed 's/.*combinations, \([0-9]*\) elements.*/\1/' |
+    awk '{s += $1} END {printf "%d", s}')
+  summary+=("$(quote "$name"): {\"state\": $(quote "$state"), \
+\"seconds\": $((SECONDS - start)), \"elements\": ${compared:-0}}")
+}
+
+if ! nvidia-smi -L >"$work/gpus" 2>&1 || ! grep -q '^GPU' "$work/gpus"; then
+  echo "SKIPPED: no GPU here, nothing was tested" >&2
+  write_summary skipped
+  exit 77
+fi
+cat "$work/gpus"
+
+contract() {
+  step golden "$here/golden_test" --gtest_filter='*cuda*'
+  step contract "$here/contract_test" --gtest_filter='*cuda*'
+}
+
+agreement() {
+  QUANTD_RESULTS_DIR=$results step agreement "$here/gpu_contract_test"
+}
+
+# The same requests through the real server, with CUDA and with the CPU, must
+# give the same files.
+serve() { # DEVICE PORT
+  "$here/quantd" --devices "$1" --listen "127.0.0.1:$2" \
+    >"$work/server-$2.log" 2>&1 &
+  servers+=($!)
+  for _ in $(seq 100); do
+    "$here/quantctl" --server "127.0.0.1:$2" info >/dev/null 2>&1 && return 0
+    sleep 0.1
+  done
+  cat "$work/server-$2.log"
+  return 1
+}
+same_bytes() {
+  python3 - "$work/x.npy" <<'PY' || return 1
+import random, struct, sys
+random.seed(1)
+rows, cols = 1000, 4096
+head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }" % (
+    rows, cols)
+head += " " * (-(len(head) + 11) % 64) + "\n"
+with open(sys.argv[1], "wb") as f:
+    f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)))
+    f.write(head.encode())
+    for _ in range(rows):
+        f.write(struct.pack("<%df" % cols,
+                            *(random.gauss(0, 1) for _ in range(cols))))
+PY
+  local port options
+  serve cuda:0 18501 && serve cpu:0 18502 || return 1
+  while read -r options; do
+    for port in 18501 18502; do
+      # shellcheck disable=SC2086
+      "$here/quantctl" --server "127.0.0.1:$port" quantize $options \
+        "$work/x.npy" "$work/$port.safetensors" || return 1
+      "$here/quantctl" --server "127.0.0.1:$port" dequantize \
+        "$work/$port.safetensors" "$work/$port.npy" || return 1
+    done
+    cmp "$work/18501.safetensors" "$work/18502.safetensors" || return 1
+    cmp "$work/18501.npy" "$work/18502.npy" || return 1
+    echo "same bytes: ${options:-default options}"
+  done <<<$'\n--usage both --rht'
+}
+service() { step service same_bytes; }
+
+bench() {
+  step gpu_bench "$here/gpu_bench" "$results/gpu_bench.json" "$commit" "$date"
+}
+
+rpc() {
+  step rpc_bench "$here/rpc_bench" --device cuda:0 --json \
+    "$results/rpc_bench_cuda.json"
+}
+
+for part in "${parts[@]}"; do
+  case $part in
+    contract | agreement | service | bench | rpc) "$part" ;;
+    *)
+      echo "run.sh: no part '$part'" >&2
+      exit 2
+      ;;
+  esac
+done
+if ((failed)); then
+  write_summary failed
+  exit 1
+fi
+write_summary passed

@@ -62,6 +62,21 @@ float Nasty(Element e, uint64_t random) {
   }
 }
 
+// The same with whole blocks of zeros or of subnormals, along rows and, by long
+// runs, along columns too.
+float NastyAt(Element e, int64_t i, uint64_t random) {
+  const bool run = i / 4096 % 4 == 1;
+  if (run || i / 16 % 8 == 5) {
+    const bool all_negative = run ? i / 2048 % 2 == 0 : i / 16 % 16 == 13;
+    return all_negative || random & 1 ? -0.0f : 0.0f;
+  }
+  if (i / 16 % 8 == 6) {
+    return std::ldexp(random & 1 ? -1.0f : 1.0f,
+                      SmallestExponent(e) + int(random >> 8 & 3));
+  }
+  return Nasty(e, random);
+}
+
 // Midpoints of E2M1 under the scales a block of amax 6 * 2^k has, and block
 // maxima at midpoints of E4M3.
 float Tie(int64_t i, uint64_t random) {
@@ -100,7 +115,7 @@ float Element1(Element e, Flavor flavor, int64_t i, uint64_t seed) {
     case Flavor::kRaw:
       break;
   }
-  const float nasty = Nasty(e, random);
+  const float nasty = NastyAt(e, i, random);
   if (flavor != Flavor::kNonFinite) return nasty;
   switch (i % 64) {
     case 3:

@@ -17,7 +17,8 @@ enum class Flavor {
   kOutliers,   // the same with one element in 64 up to 2^12 larger
   kSpread,     // exponents over most of the type's range, block by block
   kTies,       // on and next to the midpoints of E2M1 and E4M3
-  kNasty,      // subnormals, -0, zeros, the largest and the smallest values
+  kNasty,      // subnormals, -0, zeros, the largest and the smallest values;
+               // also whole blocks of zeros
   kNonFinite,  // kNasty with NaN and Inf, one or several in some blocks
   kRaw,        // any bit pattern
 };

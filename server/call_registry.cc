@@ -1,5 +1,8 @@
 #include "server/call_registry.h"
 
+#include <algorithm>
+
+#include "absl/time/clock.h"
 #include "server/call.h"
 
 namespace quantd {
@@ -33,7 +36,10 @@ void CallRegistry::Destroyed() {
 
 bool CallRegistry::Accept(Call* call) {
   absl::MutexLock lock(&mutex_);
-  if (draining_) return false;
+  if (draining_) {
+    last_refused_ = absl::Now();
+    return false;
+  }
   calls_.insert(call);
   return true;
 }
@@ -57,6 +63,20 @@ bool CallRegistry::WaitUntilNoneAccepted(absl::Time deadline) {
   absl::MutexLock lock(&mutex_);
   return mutex_.AwaitWithDeadline(
       absl::Condition(this, &CallRegistry::NoneAccepted), deadline);
+}
+
+bool CallRegistry::WaitUntilQuiet(absl::Duration quiet, absl::Time deadline) {
+  absl::Time since = absl::Now();
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      since = std::max(since, last_refused_);
+    }
+    const absl::Time now = absl::Now();
+    if (now >= since + quiet) return true;
+    if (now >= deadline) return false;
+    absl::SleepFor(std::min(since + quiet, deadline) - now);
+  }
 }
 
 bool CallRegistry::WaitUntilNoneExists(absl::Time deadline) {

@@ -35,6 +35,8 @@ class CallRegistry {
 
   // Whether the number came down to zero in time.
   bool WaitUntilNoneAccepted(absl::Time deadline);
+  // Whether no call was refused for `quiet`.
+  bool WaitUntilQuiet(absl::Duration quiet, absl::Time deadline);
   bool WaitUntilNoneExists(absl::Time deadline);
   size_t accepted() const;
 
@@ -51,6 +53,7 @@ class CallRegistry {
   absl::flat_hash_set<Call*> calls_ ABSL_GUARDED_BY(mutex_);
   size_t existing_ ABSL_GUARDED_BY(mutex_) = 0;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time last_refused_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread watcher_;
 };

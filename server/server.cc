@@ -23,6 +23,9 @@ constexpr int kArmedCalls = 4;
 // What clients may send beside their message.
 constexpr int kMaxMetadataBytes = 16 << 10;
 
+constexpr absl::Duration kQuietTime = absl::Milliseconds(200);
+constexpr absl::Duration kLongestNoise = absl::Seconds(2);
+
 void EnablePlugins() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -228,6 +231,9 @@ bool Server::Drain(absl::Duration delay) {
   registry_.StartDraining();
   const bool finished =
       registry_.WaitUntilNoneAccepted(absl::Now() + options_.drain_timeout);
+  // From Shutdown on gRPC itself turns calls away, as CANCELLED and without a
+  // reason: first tell those who still come that they must go elsewhere.
+  registry_.WaitUntilQuiet(kQuietTime, absl::Now() + kLongestNoise);
   // Nothing of ours is left to wait for; health watchers would stay for ever.
   grpc_->Shutdown(absl::ToChronoTime(absl::Now() + absl::Milliseconds(100)));
   ledger_->Stop();

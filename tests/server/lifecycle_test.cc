@@ -327,6 +327,8 @@ TEST_F(DrainTest, UnderLoadEveryCallIsAnsweredOrRefused) {
           return;
         } else {
           ++other;
+          ADD_FAILURE() << result.status.error_code() << " "
+                        << result.status.error_message();
           return;
         }
       }

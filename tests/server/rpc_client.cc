@@ -85,8 +85,11 @@ bool RpcCall::Step() {
 }
 
 bool RpcCall::Send(const std::string& message) {
-  grpc::Slice slice(message);
-  stream_->Write(grpc::ByteBuffer(&slice, 1), this);
+  return Send(grpc::Slice(message));
+}
+
+bool RpcCall::Send(const grpc::Slice& message) {
+  stream_->Write(grpc::ByteBuffer(&message, 1), this);
   return Step();
 }
 

@@ -47,6 +47,7 @@ class RpcCall {
   ~RpcCall();
 
   bool Send(const std::string& message);
+  bool Send(const grpc::Slice& message);
   bool HalfClose();
   // The next message; nullopt when there is none any more.
   std::optional<std::string> Receive();

@@ -1,0 +1,299 @@
+// The quantd binary as an operator meets it: its exit codes, its memory, its
+// signals. Servers are started on free loopback ports and stopped by pid.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "tests/bench/rpc_process.h"
+#include "tests/server/rpc_client.h"
+
+namespace quantd {
+namespace {
+
+using bench::ServerProcess;
+using v1::ErrorDetail;
+
+std::vector<std::string> Quantd(std::vector<std::string> arguments) {
+  std::vector<std::string> command = {bench::FindQuantd(), "--listen",
+                                      "127.0.0.1:0"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+// What `quantd arguments` says and its exit code, for runs that end at once.
+std::pair<int, std::string> RunQuantd(const std::string& arguments) {
+  const std::string command =
+      "'" + bench::FindQuantd() + "' " + arguments + " 2>&1";
+  FILE* pipe = popen(command.c_str(), "r");
+  std::string text;
+  char buffer[4096];
+  while (const size_t n = fread(buffer, 1, sizeof(buffer), pipe)) {
+    text.append(buffer, n);
+  }
+  return {WEXITSTATUS(pclose(pipe)), text};
+}
+
+// A number from the JSON log line of that event.
+uint64_t Logged(const std::string& log, const std::string& event,
+                const std::string& key) {
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_object() && json.value("event", "") == event) {
+      return json.value(key, uint64_t{0});
+    }
+  }
+  ADD_FAILURE() << "no " << event << " line in\n" << log;
+  return 0;
+}
+
+RpcOptions Declared(size_t bytes) {
+  RpcOptions options;
+  options.declared = std::to_string(bytes);
+  return options;
+}
+
+class ProcessTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(bench::FindQuantd(), "") << "the quantd binary is not built";
+  }
+};
+
+TEST_F(ProcessTest, HelpVersionAndMistakes) {
+  auto [code, text] = RunQuantd("--help");
+  EXPECT_EQ(code, 0);
+  EXPECT_NE(text.find("--memory-budget"), std::string::npos);
+  std::tie(code, text) = RunQuantd("--version");
+  EXPECT_EQ(code, 0);
+  std::tie(code, text) = RunQuantd("--no-such-flag");
+  EXPECT_EQ(code, 2);
+  std::tie(code, text) = RunQuantd("--memory-budget nonsense");
+  EXPECT_EQ(code, 2);
+  std::tie(code, text) = RunQuantd("--listen 0.0.0.0:0");
+  EXPECT_EQ(code, 2);
+  EXPECT_NE(text.find("--insecure-network"), std::string::npos);
+  std::tie(code, text) = RunQuantd("--device cpu:x");
+  EXPECT_EQ(code, 2);
+  std::tie(code, text) = RunQuantd("--cpu-isa z80");
+  EXPECT_EQ(code, 2);
+  EXPECT_NE(text.find("z80"), std::string::npos);
+}
+
+TEST_F(ProcessTest, AddressInUseIsSaidAndUnixSocketsServe) {
+  ServerProcess first(Quantd({"--memory-budget", "64MiB"}));
+  ASSERT_TRUE(first.running()) << first.Log();
+  const auto [code, text] = RunQuantd("--listen " + first.address());
+  EXPECT_EQ(code, 1);
+  EXPECT_NE(text.find("in use"), std::string::npos) << text;
+
+  const std::string path =
+      "unix:" + testing::TempDir() + "quantd_" + std::to_string(getpid());
+  ServerProcess second({bench::FindQuantd(), "--listen", path,
+                        "--memory-budget", "64MiB", "--drain-delay-ms", "0"});
+  ASSERT_TRUE(second.running()) << second.Log();
+  EXPECT_EQ(second.address(), path);
+  EXPECT_TRUE(
+      Call(Dial(path), QuantizeOnes(2).SerializeAsString()).status.ok());
+  second.Signal(SIGINT);
+  EXPECT_EQ(second.WaitForExit(20), 0);
+}
+
+TEST_F(ProcessTest, SigtermUnderLoadLosesNothing) {
+  ServerProcess server(
+      Quantd({"--device", "cpu:0,cpu:1", "--memory-budget", "256MiB",
+              "--drain-delay-ms", "300", "--log-format", "json"}));
+  ASSERT_TRUE(server.running()) << server.Log();
+  const std::string address = server.address();
+  std::atomic<int> served = 0;
+  std::mutex mutex;
+  std::map<int, int> codes;
+  absl::Time first_refusal = absl::InfiniteFuture();
+  absl::Time flipped = absl::InfiniteFuture();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      auto channel = Dial(address);
+      const std::string request =
+          QuantizeOnes(t % 2 ? 8 : 2048).SerializeAsString();
+      while (true) {
+        const RpcResult result =
+            Call(channel, request, Declared(request.size()));
+        if (result.status.ok()) {
+          ++served;
+          continue;
+        }
+        std::lock_guard lock(mutex);
+        first_refusal = std::min(first_refusal, absl::Now());
+        ++codes[result.status.error_code()];
+        EXPECT_TRUE(result.detail &&
+                    result.detail->reason() == ErrorDetail::REASON_DRAINING)
+            << result.status.error_message();
+        return;
+      }
+    });
+  }
+  threads.emplace_back([&] {
+    RpcCall watch(Dial(address), "/grpc.health.v1.Health/Watch", RpcOptions());
+    EXPECT_TRUE(watch.Send(""));
+    EXPECT_EQ(watch.Receive().value_or("none"), "\x08\x01");
+    EXPECT_EQ(watch.Receive().value_or("none"), "\x08\x02");
+    flipped = absl::Now();
+  });
+  EXPECT_TRUE(Eventually([&] { return served > 40; }));
+  server.Signal(SIGTERM);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(server.WaitForExit(30), 0);
+  EXPECT_LT(flipped, first_refusal);
+  EXPECT_EQ(codes, (std::map<int, int>{{grpc::UNAVAILABLE, 4}}));
+  EXPECT_EQ(Logged(server.Log(), "stopped", "ledger_bytes"), 0u);
+}
+
+TEST_F(ProcessTest, SecondSignalEndsAtOnce) {
+  ServerProcess server(
+      Quantd({"--memory-budget", "64MiB", "--drain-delay-ms", "20000"}));
+  ASSERT_TRUE(server.running()) << server.Log();
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.WaitForExit(0.3), -1000);
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.WaitForExit(2), 130);
+}
+
+TEST_F(ProcessTest, SteadyTrafficTouchesNoFreshPages) {
+  ServerProcess server(Quantd({"--device", "memcpy"}));
+  ASSERT_TRUE(server.running()) << server.Log();
+  auto channel = Dial(server.address());
+  const std::string request = QuantizeOnes(32768).SerializeAsString();
+  const auto call = [&] {
+    const RpcResult result = Call(channel, request, Declared(request.size()));
+    ASSERT_TRUE(result.status.ok()) << result.status.error_message();
+  };
+  for (int i = 0; i < 12; ++i) call();
+  const uint64_t before = server.MinorFaults();
+  constexpr int kCalls = 10;
+  for (int i = 0; i < kCalls; ++i) call();
+  const double each =
+      static_cast<double>(server.MinorFaults() - before) / kCalls;
+  RecordProperty("minor_faults_per_call", std::to_string(each));
+  std::printf("minor faults per 64 MiB call: %.1f\n", each);
+  EXPECT_LT(each, 50);
+}
+
+// 256 MiB each, from many connections at once.
+class CrowdTest : public ProcessTest {
+ protected:
+  struct Tally {
+    std::atomic<int> served = 0;
+    std::atomic<int> busy = 0;
+    std::atomic<int> untyped = 0;
+  };
+
+  // One after the other until `end` or a reply; refused ones come again.
+  void RunClients(const std::string& address, int clients,
+                  std::optional<size_t> declared, absl::Time end,
+                  Tally* tally) {
+    static const grpc::Slice message(QuantizeOnes(131072).SerializeAsString());
+    std::vector<std::thread> threads;
+    for (int i = 0; i < clients; ++i) {
+      threads.emplace_back([&, i] {
+        auto channel = Dial(address);
+        while (absl::Now() < end) {
+          RpcOptions options;
+          // Some are stock clients, which declare nothing.
+          if (i % 8 != 0 || declared) {
+            options.declared =
+                std::to_string(declared.value_or(message.size()));
+          }
+          options.deadline = end - absl::Now() + absl::Seconds(30);
+          RpcCall call(channel, options);
+          if (call.Send(message)) call.HalfClose();
+          call.Receive();
+          const RpcResult result = call.Finish();
+          if (result.status.ok()) {
+            ++tally->served;
+            return;
+          }
+          if (result.detail &&
+              result.detail->reason() == ErrorDetail::REASON_BUSY &&
+              result.detail->retry_delay_ms() > 0 &&
+              result.status.error_code() == grpc::RESOURCE_EXHAUSTED) {
+            ++tally->busy;
+            absl::SleepFor(absl::Milliseconds(result.detail->retry_delay_ms()));
+          } else {
+            ++tally->untyped;
+            std::lock_guard lock(mutex_);
+            ++messages_[std::to_string(result.status.error_code()) + " " +
+                        result.status.error_message()];
+            absl::SleepFor(absl::Milliseconds(100));
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  void ExpectWithinBound(const ServerProcess& server) {
+    const uint64_t bound =
+        Logged(server.Log(), "serving", "memory_bound_bytes");
+    const uint64_t peak = server.Status("VmHWM");
+    std::printf("peak %.0f MiB, bound %.0f MiB\n", peak / 1048576.0,
+                bound / 1048576.0);
+    EXPECT_LE(static_cast<double>(peak), 1.1 * static_cast<double>(bound));
+    EXPECT_TRUE(
+        Call(Dial(server.address()), QuantizeOnes(2).SerializeAsString())
+            .status.ok());
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, int> messages_;
+};
+
+TEST_F(CrowdTest, SixtyFourLargeClientsStayWithinTheBound) {
+  ServerProcess server(Quantd({"--memory-budget", "2GiB", "--max-wait-ms",
+                               "1000", "--log-format", "json"}));
+  ASSERT_TRUE(server.running()) << server.Log();
+  Tally tally;
+  RunClients(server.address(), 64, std::nullopt,
+             absl::Now() + absl::Seconds(30), &tally);
+  std::printf("served %d, busy %d, untyped %d\n", tally.served.load(),
+              tally.busy.load(), tally.untyped.load());
+  for (const auto& [text, n] : messages_) {
+    std::printf("  %d x %s\n", n, text.c_str());
+  }
+  EXPECT_GT(tally.served, 0);
+  EXPECT_GT(tally.busy, 0);
+  EXPECT_EQ(tally.untyped, 0);
+  ExpectWithinBound(server);
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.WaitForExit(40), 0);
+  EXPECT_EQ(Logged(server.Log(), "stopped", "ledger_bytes"), 0u);
+}
+
+TEST_F(CrowdTest, LiarsStayWithinTheBound) {
+  ServerProcess server(
+      Quantd({"--memory-budget", "512MiB", "--log-format", "json"}));
+  ASSERT_TRUE(server.running()) << server.Log();
+  Tally tally;
+  RunClients(server.address(), 16, 1000, absl::Now() + absl::Seconds(5),
+             &tally);
+  EXPECT_EQ(tally.served, 0);
+  for (const auto& [text, n] : messages_) {
+    std::printf("  %d x %s\n", n, text.c_str());
+  }
+  ExpectWithinBound(server);
+}
+
+}  // namespace
+}  // namespace quantd

@@ -42,14 +42,15 @@ elif ! ./deploy/install-deps.sh --check; then
   exit 1
 fi
 
+build=build/quickstart
+mkdir -p "$build"
 step "Build (the first takes a few minutes; later ones seconds)"
-cmake -S . -B build/quickstart -G Ninja -DCMAKE_BUILD_TYPE=Release \
-  -DQUANTD_BUILD_TESTS=OFF >build-quickstart.log 2>&1 \
-  || { tail -20 build-quickstart.log >&2; exit 1; }
-grep 'CUDA backend' build-quickstart.log || true
-cmake --build build/quickstart -j "$jobs" --target quantd quantctl
-rm -f build-quickstart.log
-bin=build/quickstart
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+  -DQUANTD_BUILD_TESTS=OFF >"$build/configure.log" 2>&1 \
+  || { tail -20 "$build/configure.log" >&2; exit 1; }
+grep "CUDA backend" "$build/configure.log" || true
+cmake --build "$build" -j "$jobs" --target quantd quantctl
+bin=$build
 
 step "Server"
 work=$(mktemp -d)

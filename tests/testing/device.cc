@@ -81,6 +81,10 @@ std::string ToString(const Target& target) {
   return target.isa.empty() ? target.device : target.device + ":" + target.isa;
 }
 
+void PrintTo(const Target& target, std::ostream* out) {
+  *out << ToString(target);
+}
+
 std::string Identifier(const Target& target) {
   std::string name = ToString(target);
   for (char& c : name) {

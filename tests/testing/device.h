@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct Target {
 };
 // "cpu:avx2", "cuda:0".
 std::string ToString(const Target& target);
+// For gtest's messages.
+void PrintTo(const Target& target, std::ostream* out);
 // The same with letters and digits only, for names of tests.
 std::string Identifier(const Target& target);
 // Every instruction set of the CPU, then every CUDA device; where there is

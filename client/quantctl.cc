@@ -30,8 +30,9 @@ Example:
 // An option whose text is turned into a value by `parse`, which gives
 // std::optional.
 template <typename Parse, typename Assign>
-CLI::Option* Named(CLI::App* app, const char* name, const char* help,
-                   const char* legal, Parse parse, Assign assign) {
+CLI::Option* Named(CLI::App* app, const char* name, const char* type,
+                   const char* help, const char* legal, Parse parse,
+                   Assign assign) {
   return app
       ->add_option_function<std::string>(
           name,
@@ -43,8 +44,8 @@ CLI::Option* Named(CLI::App* app, const char* name, const char* help,
             }
             assign(*value);
           },
-          help)
-      ->type_name(legal);
+          std::string(help) + ": " + legal)
+      ->type_name(type);
 }
 
 std::optional<RhtOptions> ParseRht(std::string_view text) {
@@ -80,6 +81,7 @@ void AddInput(CLI::App* app, Options* o, const char* what) {
   app->add_option("input", o->input, what)->required()->type_name("FILE");
   app->add_option("--tensor", o->tensors,
                   "Only this tensor of the file (may be repeated)")
+      ->allow_extra_args(false)
       ->type_name("NAME");
 }
 
@@ -91,12 +93,13 @@ void AddFlatten(CLI::App* app, Options* o) {
 
 void AddMask(CLI::App* app, Options* o) {
   Named(
-      app, "--sign-mask", "Sign mask of the RHT, bit i set: sign i is -1",
+      app, "--sign-mask", "HEX",
+      "Sign mask of the RHT, bit i set: sign i is -1",
       "16 bits as HEX, like 0xD7E8",
       [](const std::string& t) { return SignMaskFromHex(t, 16); },
       [o](SignMask m) { o->quantize.rht.sign_mask = m; });
   Named(
-      app, "--non-finite", "What NaN and Inf in the input do",
+      app, "--non-finite", "POLICY", "What NaN and Inf in the input do",
       "ignore, propagate or reject",
       [](const std::string& t) { return ParseNonFinite(t); },
       [o](NonFinite n) { o->quantize.non_finite = n; });
@@ -105,16 +108,16 @@ void AddMask(CLI::App* app, Options* o) {
 void AddQuantize(CLI::App* app, Options* o) {
   AddFlatten(app, o);
   Named(
-      app, "--format", "Format of the codes (default nvfp4)", "nvfp4",
+      app, "--format", "FORMAT", "Format of the codes (default nvfp4)", "nvfp4",
       [](const std::string& t) { return ParseFormat(t); },
       [o](Format f) { o->quantize.format = f; });
   Named(
-      app, "--usage", "Which copies to make (default rowwise)",
+      app, "--usage", "USAGE", "Which copies to make (default rowwise)",
       "rowwise, columnwise or both",
       [](const std::string& t) { return ParseUsage(t); },
       [o](Usage u) { o->quantize.usage = u; });
   Named(
-      app, "--rht", "Which copies to rotate first (default none)",
+      app, "--rht", "USAGE", "Which copies to rotate first (default none)",
       "none, rowwise, columnwise or both",
       [](const std::string& t) { return ParseRht(t); },
       [o](RhtOptions r) {
@@ -131,7 +134,7 @@ void AddQuantize(CLI::App* app, Options* o) {
 
 CLI::Option* AddDType(CLI::App* app, Options* o, const char* help) {
   return Named(
-      app, "--dtype", help, "f32, f16 or bf16",
+      app, "--dtype", "DTYPE", help, "f32, f16 or bf16",
       [](const std::string& t) { return ParseFloat(t); },
       [o](DType t) { o->dtype = t; });
 }
@@ -177,8 +180,8 @@ int Main(int argc, char** argv) {
       ->type_name("FILE");
   AddDType(dequantize, &o, "Type to write (default: what it was made from)");
   Named(
-      dequantize, "--usage", "The copy to decode (default: rowwise if there)",
-      "rowwise or columnwise",
+      dequantize, "--usage", "USAGE",
+      "The copy to decode (default: rowwise if there)", "rowwise or columnwise",
       [](const std::string& t) {
         const auto usage = ParseUsage(t);
         return usage == Usage::kBoth ? std::nullopt : usage;

@@ -8,6 +8,7 @@
 #include "client/safetensors.h"
 #include "client/tensor_math.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 
 namespace quantd::quantctl {
 namespace {
@@ -108,20 +109,24 @@ absl::Status Roundtrip(Client& client, const Options& options,
 }
 
 void ExplainRht(Report* report) {
+  std::vector<std::string> lower;
   for (const Record& r : report->tensors) {
     for (const CopyRow& c : r.copies) {
       if (!c.sqnr_db_without_rht || !c.sqnr_db) continue;
       // A hundredth of a decibel is noise.
       if (!(*c.sqnr_db < *c.sqnr_db_without_rht - 0.01)) continue;
-      report->notes.push_back(fmt::format(
-          "RHT lowers the SQNR of {} ({}) from {:.2f} to {:.2f} dB. That is "
-          "expected where a few values stand out: every 16 elements have a "
-          "scale of their own, so an outlier spoils only its block, and the "
-          "rotation spreads it over the whole of it. RHT is for gradients in "
-          "training; leave it off for weights and checkpoints.",
-          r.name, c.name, *c.sqnr_db_without_rht, *c.sqnr_db));
+      lower.push_back(fmt::format("{} ({}, {:.2f} to {:.2f} dB)", r.name,
+                                  c.name, *c.sqnr_db_without_rht, *c.sqnr_db));
     }
   }
+  if (lower.empty()) return;
+  report->notes.push_back(fmt::format(
+      "RHT lowers the SQNR of {}. That is expected where a few values stand "
+      "out: every 16 elements have a scale of their own, so an outlier spoils "
+      "only its block, and the rotation spreads it over the whole of it. RHT "
+      "is for gradients in training; leave it off for weights and "
+      "checkpoints.",
+      fmt::join(lower, ", ")));
 }
 
 }  // namespace

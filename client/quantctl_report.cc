@@ -121,15 +121,16 @@ void PrintTable(const Report& report) {
        "SQNR dB", "time"}};
   for (const Record& r : report.tensors) {
     if (!r.error.ok()) continue;
-    std::vector<std::string> row = {r.name, ShapeText(r.shape), r.dtype,
-                                    BytesText(r.bytes_in),
-                                    BytesText(r.bytes_out)};
+    std::vector<std::string> row = {
+        r.name, ShapeText(r.shape), r.dtype,
+        r.bytes_in == 0 ? "" : BytesText(r.bytes_in), BytesText(r.bytes_out)};
     for (const CopyRow& c : r.copies) {
       row.resize(5);
       row.push_back(c.name);
       row.push_back(fmt::format("{:.6g}", c.amax));
       row.push_back(SqnrText(c));
-      row.push_back(fmt::format("{:.1f} ms", r.seconds * 1e3));
+      row.push_back(
+          &c == &r.copies[0] ? fmt::format("{:.1f} ms", r.seconds * 1e3) : "");
       rows.push_back(row);
       row.assign(5, "");
     }

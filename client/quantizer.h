@@ -42,8 +42,8 @@ struct QuantizerConfig {
   SignMask sign_mask = kDefaultSignMask;
   NonFinite non_finite = NonFinite::kIgnore;
   // Replace the computed amax, for example after a reduction over shards.
-  std::optional<float> rowwise_amax;
-  std::optional<float> columnwise_amax;
+  std::optional<float> rowwise_amax = std::nullopt;
+  std::optional<float> columnwise_amax = std::nullopt;
 };
 
 class Quantizer {

@@ -1,0 +1,47 @@
+# The installed package: find_package(quantd CONFIG), then quantd::client.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(QUANTD_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/quantd)
+
+target_compile_features(quantd_client PUBLIC cxx_std_20)
+# Below a directory of its own, so that "client/client.h" and
+# "kernels/plan.h" can claim no name in /usr/include.
+target_include_directories(quantd_client PUBLIC
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/quantd>)
+
+# What is ours to build with is not the user's: warnings, sanitizers, the
+# directory of generated code.
+function(quantd_keep_private target property)
+  get_target_property(value ${target} ${property})
+  if(value)
+    set_property(TARGET ${target} PROPERTY ${property}
+      "$<BUILD_INTERFACE:${value}>")
+  endif()
+endfunction()
+quantd_keep_private(quantd_flags INTERFACE_COMPILE_OPTIONS)
+quantd_keep_private(quantd_flags INTERFACE_LINK_OPTIONS)
+quantd_keep_private(quantd_proto INTERFACE_INCLUDE_DIRECTORIES)
+quantd_keep_private(quantd_proto INTERFACE_SYSTEM_INCLUDE_DIRECTORIES)
+
+install(TARGETS quantd_client quantd_plan quantd_wire quantd_proto
+    quantd_protobuf quantd_grpc quantd_flags
+  EXPORT quantdTargets COMPONENT sdk)
+install(EXPORT quantdTargets NAMESPACE quantd::
+  DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
+configure_package_config_file(quantdConfig.cmake.in
+  ${CMAKE_CURRENT_BINARY_DIR}/quantdConfig.cmake
+  INSTALL_DESTINATION ${QUANTD_PACKAGE_DIR})
+write_basic_package_version_file(
+  ${CMAKE_CURRENT_BINARY_DIR}/quantdConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quantdConfig.cmake
+    ${CMAKE_CURRENT_BINARY_DIR}/quantdConfigVersion.cmake
+  DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
+install(FILES allocator.h cancellation.h client.h error.h quantized_tensor.h
+    quantizer.h result.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/client COMPONENT sdk)
+install(FILES ${PROJECT_SOURCE_DIR}/kernels/field_error.h
+    ${PROJECT_SOURCE_DIR}/kernels/format.h
+    ${PROJECT_SOURCE_DIR}/kernels/plan.h
+    ${PROJECT_SOURCE_DIR}/kernels/sign_mask.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/kernels COMPONENT sdk)

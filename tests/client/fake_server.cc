@@ -1,0 +1,227 @@
+#include "tests/client/fake_server.h"
+
+#include <google/protobuf/any.pb.h>
+
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "kernels/plan.h"
+#include "proto/wire.h"
+
+namespace quantd {
+namespace {
+
+// google.rpc.Status {1: code, 2: message, 3: details} by hand, as one
+// length-delimited field after another; all lengths here are below 16 KiB.
+void AppendField(int number, const std::string& bytes, std::string* out) {
+  *out += static_cast<char>(number << 3 | 2);
+  *out += static_cast<char>((bytes.size() & 0x7F) | 0x80);
+  *out += static_cast<char>(bytes.size() >> 7);
+  *out += bytes;
+}
+
+std::string RichStatus(const Scripted& script) {
+  google::protobuf::Any other;
+  other.set_type_url("type.googleapis.com/google.rpc.RetryInfo");
+  google::protobuf::Any any;
+  any.set_type_url("type.googleapis.com/quantd.v1.ErrorDetail");
+  any.set_value(script.detail->SerializeAsString());
+  std::string out = {1 << 3, static_cast<char>(script.code)};
+  AppendField(2, script.message, &out);
+  AppendField(3, other.SerializeAsString(), &out);
+  AppendField(3, any.SerializeAsString(), &out);
+  return out;
+}
+
+TensorDesc DescOf(const v1::Tensor& tensor) {
+  return {wire::FromProto(tensor.dtype()),
+          {tensor.shape().begin(), tensor.shape().end()},
+          tensor.flatten_axis()};
+}
+
+template <typename Reply>
+void Fill(const Plan& plan, Reply* reply) {
+  for (const TensorSpec& spec : plan.outputs()) {
+    v1::TensorRef* ref = reply->add_tensors();
+    ref->set_kind(wire::ToProto(spec.kind));
+    ref->set_dtype(wire::ToProto(spec.dtype));
+    ref->set_layout(v1::LAYOUT_LINEAR);
+    for (int64_t d : spec.shape) ref->add_shape(d);
+    ref->set_offset(spec.offset);
+    ref->set_size(spec.size);
+  }
+  std::string payload(plan.output_bytes(), '\0');
+  for (size_t i = 0; i < payload.size(); ++i) {
+    payload[i] = static_cast<char>(i % 251);
+  }
+  for (const TensorSpec& spec : plan.outputs()) {
+    const float one = 1.0f;
+    if (spec.size == sizeof one) {
+      std::memcpy(payload.data() + spec.offset, &one, sizeof one);
+    }
+  }
+  reply->set_payload(std::move(payload));
+  reply->set_request_id("fake-id");
+  reply->mutable_report()->set_device("fake:0");
+}
+
+}  // namespace
+
+FakeServer::FakeServer() {
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port_);
+  builder.SetMaxReceiveMessageSize(-1);
+  builder.RegisterService(this);
+  server_ = builder.BuildAndStart();
+}
+
+FakeServer::~FakeServer() {
+  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Wait();
+}
+
+std::string FakeServer::target() const {
+  return "127.0.0.1:" + std::to_string(port_);
+}
+
+void FakeServer::Script(std::vector<Scripted> scripts) {
+  std::lock_guard lock(mutex_);
+  scripts_.assign(scripts.begin(), scripts.end());
+}
+
+int FakeServer::calls() const {
+  std::lock_guard lock(mutex_);
+  return calls_;
+}
+
+v1::QuantizeRequest FakeServer::last_request() const {
+  std::lock_guard lock(mutex_);
+  return last_request_;
+}
+
+std::string FakeServer::last_request_bytes() const {
+  std::lock_guard lock(mutex_);
+  return last_request_bytes_;
+}
+
+std::vector<std::chrono::steady_clock::time_point> FakeServer::times() const {
+  std::lock_guard lock(mutex_);
+  return times_;
+}
+
+void FakeServer::WaitForHanging(int count) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return hanging_ >= count; });
+}
+
+grpc::Status FakeServer::Play(grpc::ServerContext* context, Scripted* script) {
+  {
+    std::lock_guard lock(mutex_);
+    ++calls_;
+    times_.push_back(std::chrono::steady_clock::now());
+    const auto size = context->client_metadata().find("quantd-request-bytes");
+    if (size != context->client_metadata().end()) {
+      last_request_bytes_ = {size->second.data(), size->second.size()};
+    }
+    if (!scripts_.empty()) {
+      *script = scripts_.front();
+      scripts_.pop_front();
+    }
+    if (script->hang) ++hanging_;
+  }
+  changed_.notify_all();
+  while (script->hang && !context->IsCancelled()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (!script->pushback.empty()) {
+    context->AddTrailingMetadata("grpc-retry-pushback-ms", script->pushback);
+  }
+  if (!script->request_id.empty()) {
+    context->AddTrailingMetadata("quantd-request-id", script->request_id);
+  }
+  if (script->code == grpc::StatusCode::OK) return grpc::Status::OK;
+  return {script->code, script->message,
+          script->detail ? RichStatus(*script) : ""};
+}
+
+grpc::Status FakeServer::Quantize(grpc::ServerContext* context,
+                                  const v1::QuantizeRequest* request,
+                                  v1::QuantizeReply* reply) {
+  Scripted script;
+  const grpc::Status status = Play(context, &script);
+  {
+    std::lock_guard lock(mutex_);
+    last_request_ = *request;
+  }
+  if (!status.ok()) return status;
+  QuantizeOptions options;
+  options.format = static_cast<Format>(request->format());
+  options.usage = static_cast<Usage>(request->usage());
+  options.rht.rowwise = request->rht().rowwise();
+  options.rht.columnwise = request->rht().columnwise();
+  const auto plan = MakeQuantizePlan(DescOf(request->tensor()), options);
+  if (!plan.ok()) return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
+  Fill(*plan, reply);
+  if (script.spoil) script.spoil(reply);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::Dequantize(grpc::ServerContext* context,
+                                    const v1::DequantizeRequest* request,
+                                    v1::DequantizeReply* reply) {
+  Scripted script;
+  const grpc::Status status = Play(context, &script);
+  if (!status.ok()) return status;
+  DequantizeOptions options;
+  options.format = static_cast<Format>(request->format());
+  options.usage = static_cast<Usage>(request->usage());
+  options.output = wire::FromProto(request->output());
+  const auto plan = MakeDequantizePlan(DescOf(request->tensor()), options);
+  if (!plan.ok() || request->payload().size() < plan->inputs()[0].size) {
+    return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
+  }
+  Fill(*plan, reply);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::RhtAmax(grpc::ServerContext* context,
+                                 const v1::RhtAmaxRequest* request,
+                                 v1::RhtAmaxReply* reply) {
+  Scripted script;
+  const grpc::Status status = Play(context, &script);
+  if (!status.ok()) return status;
+  RhtAmaxOptions options;
+  options.rowwise = request->rowwise();
+  options.rowwise_rht = request->rowwise_rht();
+  options.columnwise = request->columnwise();
+  options.columnwise_rht = request->columnwise_rht();
+  const auto plan = MakeRhtAmaxPlan(DescOf(request->tensor()), options);
+  if (!plan.ok()) return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
+  Fill(*plan, reply);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::GetServerInfo(grpc::ServerContext* context,
+                                       const v1::GetServerInfoRequest*,
+                                       v1::GetServerInfoReply* reply) {
+  Scripted script;
+  const grpc::Status status = Play(context, &script);
+  if (!status.ok()) return status;
+  reply->set_version("1.2.3");
+  reply->mutable_limits()->set_max_request_bytes(77);
+  reply->mutable_limits()->set_max_rank(8);
+  v1::Device* device = reply->add_devices();
+  device->set_name("fake:0");
+  device->set_state(v1::Device::STATE_HEALTHY);
+  v1::FormatSupport* format = reply->add_formats();
+  format->set_format(v1::FORMAT_NVFP4);
+  format->set_name("nvfp4");
+  format->add_inputs(v1::DTYPE_BF16);
+  format->add_usages(v1::USAGE_BOTH);
+  format->add_rht_dimensions(16);
+  return grpc::Status::OK;
+}
+
+}  // namespace quantd

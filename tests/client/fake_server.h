@@ -1,0 +1,85 @@
+// A server that says what a test tells it to.
+#ifndef QUANTD_TESTS_CLIENT_FAKE_SERVER_H_
+#define QUANTD_TESTS_CLIENT_FAKE_SERVER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "quantd.grpc.pb.h"
+#include "quantd.pb.h"
+
+namespace quantd {
+
+// What happens to one call.
+struct Scripted {
+  grpc::StatusCode code = grpc::StatusCode::OK;
+  std::string message;
+  std::optional<v1::ErrorDetail> detail;
+  std::string pushback;    // trailer grpc-retry-pushback-ms, empty: none
+  std::string request_id;  // trailer
+  bool hang = false;       // until the client goes away
+  // Changes a good reply before it is sent.
+  std::function<void(v1::QuantizeReply*)> spoil;
+};
+
+// Listens on a free loopback port. Every call takes the next script; with none
+// left it succeeds. Good replies have the parts the plan demands: byte i
+// of the payload is i % 251, but an amax is 1.
+class FakeServer final : public v1::Quantd::Service {
+ public:
+  FakeServer();
+  ~FakeServer() override;
+
+  std::string target() const;
+  void Script(std::vector<Scripted> scripts);
+
+  int calls() const;
+  // Of the last call.
+  v1::QuantizeRequest last_request() const;
+  std::string last_request_bytes() const;  // metadata quantd-request-bytes
+  // When each call arrived.
+  std::vector<std::chrono::steady_clock::time_point> times() const;
+  // Waits until so many calls hang.
+  void WaitForHanging(int count);
+
+  grpc::Status Quantize(grpc::ServerContext* context,
+                        const v1::QuantizeRequest* request,
+                        v1::QuantizeReply* reply) override;
+  grpc::Status Dequantize(grpc::ServerContext* context,
+                          const v1::DequantizeRequest* request,
+                          v1::DequantizeReply* reply) override;
+  grpc::Status RhtAmax(grpc::ServerContext* context,
+                       const v1::RhtAmaxRequest* request,
+                       v1::RhtAmaxReply* reply) override;
+  grpc::Status GetServerInfo(grpc::ServerContext* context,
+                             const v1::GetServerInfoRequest* request,
+                             v1::GetServerInfoReply* reply) override;
+
+ private:
+  // The next script, carried out but for `spoil`.
+  grpc::Status Play(grpc::ServerContext* context, Scripted* script);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Scripted> scripts_;
+  int calls_ = 0;
+  int hanging_ = 0;
+  v1::QuantizeRequest last_request_;
+  std::string last_request_bytes_;
+  std::vector<std::chrono::steady_clock::time_point> times_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_CLIENT_FAKE_SERVER_H_

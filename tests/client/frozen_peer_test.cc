@@ -1,0 +1,78 @@
+// A peer that completes the HTTP/2 handshake, opens every window and then
+// reads nothing: the kernel's buffers fill, a write hangs in the middle of the
+// caller's memory. The deadline must still bring the call back, and only when
+// nobody can read that memory any more.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/client/calls.h"
+
+namespace quantd {
+namespace {
+
+using std::chrono::milliseconds;
+
+class FrozenPeer {
+ public:
+  FrozenPeer() : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    bind(listener_, reinterpret_cast<sockaddr*>(&address), size);
+    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    listen(listener_, 4);
+    thread_ = std::thread([this] {
+      for (;;) {
+        const int fd = accept(listener_, nullptr, nullptr);
+        if (fd < 0) return;
+        // SETTINGS with INITIAL_WINDOW_SIZE 2^31 - 1, WINDOW_UPDATE of the
+        // connection to nearly the same.
+        constexpr char kOpen[] =
+            "\0\0\6\4\0\0\0\0\0\0\4\x7F\xFF\xFF\xFF"
+            "\0\0\4\x8\0\0\0\0\0\x7F\xFE\0\0";
+        (void)!write(fd, kOpen, sizeof kOpen - 1);
+        connections_.push_back(fd);
+      }
+    });
+  }
+  ~FrozenPeer() {
+    shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    close(listener_);
+    for (int fd : connections_) close(fd);
+  }
+  std::string target() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  int listener_;
+  int port_ = 0;
+  std::thread thread_;
+  std::vector<int> connections_;
+};
+
+TEST(FrozenPeer, TheDeadlineStillHolds) {
+  FrozenPeer peer;
+  const auto client = Connect(
+      peer.target(),
+      {.retry = {.max_attempts = 1}, .dead_peer_timeout = milliseconds(1000)});
+  Input in({4096, 8192});  // 64 MiB, more than any socket buffer
+  const auto start = std::chrono::steady_clock::now();
+  const auto result = client->Quantize(in.desc, in.data, Nvfp4(),
+                                       {.deadline = milliseconds(500)});
+  const double seconds = Seconds(start);
+  EXPECT_FALSE(result.ok());
+  EXPECT_GE(seconds, 0.45);
+  // The deadline, the dead peer's second and the kernel's own timers.
+  EXPECT_LT(seconds, 15);
+}
+
+}  // namespace
+}  // namespace quantd

@@ -1,0 +1,55 @@
+#!/bin/bash
+# Installs the SDK to a fresh prefix, builds client/example against it with
+# find_package and nothing else of this tree, and runs it against a server.
+#
+#   installed_test.sh <build dir> <source dir> <quantd> <cmake> <compiler>
+set -euo pipefail
+build=$1 source=$2 quantd=$3 cmake=$4 compiler=$5
+
+work=$(mktemp -d)
+server=
+finish() {
+  if [ -n "$server" ]; then
+    kill "$server" 2>/dev/null || true
+    wait "$server" 2>/dev/null || true
+  fi
+  rm -rf "$work"
+}
+trap finish EXIT
+
+"$cmake" --install "$build" --component sdk --prefix "$work/prefix" >/dev/null
+
+# What a user must not be given.
+if grep -rn -e '-Wall' -e '-Werror' -e fsanitize -e "$source" -e "$build" \
+    "$work"/prefix/lib*/cmake "$work"/prefix/lib/*/cmake 2>/dev/null; then
+  echo "the package carries what belongs to this build" >&2
+  exit 1
+fi
+if grep -rnE '#include [<"](grpc|google/|quantd\.pb|proto/|nlohmann|fmt)' \
+    "$work/prefix/include"; then
+  echo "a public header includes what its users need not have" >&2
+  exit 1
+fi
+
+cp -r "$source/client/example" "$work/example"
+"$cmake" -S "$work/example" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
+  -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$work/prefix" \
+  -DCMAKE_CXX_FLAGS="${EXAMPLE_FLAGS:-}" >"$work/log" ||
+  { cat "$work/log"; exit 1; }
+"$cmake" --build "$work/build" >"$work/log" || { cat "$work/log"; exit 1; }
+
+"$quantd" --listen 127.0.0.1:0 --port-file "$work/port" \
+  >"$work/server.log" 2>&1 &
+server=$!
+for _ in $(seq 300); do
+  [ -s "$work/port" ] && break
+  kill -0 "$server" || { cat "$work/server.log"; exit 1; }
+  sleep 0.1
+done
+out=$("$work/build/quantize_tensor" "$(cat "$work/port")" "$work/w.safetensors")
+echo "$out"
+case $out in
+  "65536 bytes became "*", SQNR "*" dB") ;;
+  *) echo "unexpected output" >&2; exit 1 ;;
+esac
+[ -s "$work/w.safetensors" ]

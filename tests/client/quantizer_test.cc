@@ -1,0 +1,171 @@
+// Quantizer and QuantizedTensor over a fake server, and the files they write.
+#include "client/quantizer.h"
+
+#include <cstring>
+
+#include "client/quantized_file.h"
+#include "tests/client/calls.h"
+#include "tests/client/temp_dir.h"
+
+namespace quantd {
+namespace {
+
+std::string FieldOf(const absl::Status& status) {
+  const auto violation = GetFieldViolation(status);
+  return violation ? violation->field : status.ToString();
+}
+
+TEST(Quantizer, TranslatesItsConfiguration) {
+  FakeServer server;
+  const std::shared_ptr<Client> client = Connect(server.target());
+  Quantizer quantizer(client, {.with_rht = true});
+  auto options = quantizer.options();
+  ASSERT_THAT(options, IsOk());
+  EXPECT_EQ(options->usage, Usage::kBoth);
+  EXPECT_TRUE(options->rht.columnwise);
+  EXPECT_FALSE(options->rht.rowwise);
+  quantizer.set_usage(std::nullopt, false);
+  EXPECT_EQ(quantizer.options()->usage, Usage::kRowwise);
+  quantizer.set_usage(false, true);
+  EXPECT_EQ(quantizer.options()->usage, Usage::kColumnwise);
+  quantizer.set_amax(std::nullopt, 2.0f);
+  EXPECT_EQ(quantizer.options()->columnwise_amax, 2.0f);
+  quantizer.set_usage(false, false);
+  EXPECT_EQ(FieldOf(quantizer.options().status()), "usage");
+  Quantizer square(client, {.block_dims = {16, 16}});
+  EXPECT_EQ(FieldOf(square.options().status()), "block_dims");
+  const std::vector<float> x(64, 1.0f);
+  EXPECT_EQ(FieldOf(square.Quantize(x, {2, 32}).status()), "block_dims");
+  EXPECT_EQ(server.calls(), 0);
+}
+
+TEST(QuantizedTensor, HasTheCopiesAskedFor) {
+  FakeServer server;
+  const std::shared_ptr<Client> client = Connect(server.target());
+  Quantizer quantizer(client, {.with_rht = true});
+  const std::vector<float> x(20 * 32, 1.0f);
+  const auto q = quantizer.Quantize(x, {4, 5, 32});
+  ASSERT_THAT(q, IsOk());
+  EXPECT_EQ(q->shape(), (std::vector<int64_t>{4, 5, 32}));
+  EXPECT_EQ(q->dtype(), DType::kF32);
+  EXPECT_EQ(q->original_size_bytes(), x.size() * 4);
+  const auto row = q->rowwise();
+  const auto column = q->columnwise();
+  ASSERT_TRUE(row && column);
+  EXPECT_EQ(row->data_shape, (std::vector<int64_t>{20, 16}));
+  EXPECT_EQ(row->scale_shape, (std::vector<int64_t>{128, 4}));
+  EXPECT_EQ(column->data_shape, (std::vector<int64_t>{32, 16}));
+  EXPECT_FALSE(row->rotated);
+  EXPECT_TRUE(column->rotated);
+  EXPECT_EQ(q->size_bytes(), 20u * 16 + 512 + 4 + 32 * 16 + 512 + 4);
+
+  const auto decoded = q->Dequantize(*client);
+  ASSERT_THAT(decoded, IsOk());
+  EXPECT_EQ(decoded->part(TensorKind::kDequantized)->dtype, DType::kF32);
+  EXPECT_THAT(q->DequantizeCopy(*client, Usage::kColumnwise, DType::kBF16),
+              IsOk());
+  quantizer.set_usage(true, false);
+  const auto one = quantizer.Quantize(x, {4, 5, 32});
+  ASSERT_THAT(one, IsOk());
+  EXPECT_FALSE(one->columnwise().has_value());
+  EXPECT_EQ(FieldOf(one->DequantizeCopy(*client, Usage::kColumnwise).status()),
+            "usage");
+  EXPECT_EQ(FieldOf(one->DequantizeCopy(*client, Usage::kBoth).status()),
+            "usage");
+}
+
+TEST(QuantizedTensor, SavesAndLoads) {
+  FakeServer server;
+  const std::shared_ptr<Client> client = Connect(server.target());
+  const TempDir dir;
+  Quantizer quantizer(client, {.with_rht = true});
+  const std::vector<float> x(20 * 32, 1.0f);
+  const auto q = quantizer.Quantize(x, {4, 5, 32});
+  ASSERT_THAT(q, IsOk());
+  const std::string path = dir / "q.safetensors";
+  ASSERT_THAT(q->Save(path, "layer.0"), IsOk());
+  for (const char* name : {"", "layer.0"}) {
+    const auto loaded = QuantizedTensor::Load(path, name);
+    ASSERT_THAT(loaded, IsOk());
+    EXPECT_EQ(loaded->shape(), q->shape());
+    EXPECT_EQ(loaded->dtype(), q->dtype());
+    EXPECT_EQ(loaded->usage(), q->usage());
+    EXPECT_EQ(loaded->options().rht.sign_mask, kDefaultSignMask);
+    EXPECT_TRUE(loaded->columnwise()->rotated);
+    EXPECT_TRUE(
+        BytesEq("data", q->columnwise()->data, loaded->columnwise()->data));
+    EXPECT_TRUE(
+        BytesEq("scale", q->rowwise()->scale, loaded->rowwise()->scale));
+    EXPECT_EQ(loaded->rowwise()->amax, 1.0f);
+    EXPECT_THAT(loaded->Dequantize(*client), IsOk());
+  }
+  EXPECT_THAT(QuantizedTensor::Load(path, "other"),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(QuantizedTensor::Load(dir / "none"),
+              StatusIs(absl::StatusCode::kNotFound));
+  // A copy outlives the original.
+  auto keep = *QuantizedTensor::Load(path);
+  const QuantizedTensor copy = keep;
+  keep = *q;
+  EXPECT_EQ(copy.rowwise()->data.size(), 20u * 16);
+}
+
+TEST(QuantizedTensor, RefusesFilesThatDoNotAddUp) {
+  FakeServer server;
+  const std::shared_ptr<Client> client = Connect(server.target());
+  const TempDir dir;
+  const std::string path = dir / "q.safetensors";
+  const std::vector<float> x(16 * 32, 1.0f);
+  const auto q = Quantizer(client, {.columnwise = false}).Quantize(x, {16, 32});
+  ASSERT_THAT(q, IsOk());
+  ASSERT_THAT(q->Save(path, "t"), IsOk());
+  const std::string good = ReadFile(path);
+  // Replacements of one length: the header keeps its size.
+  const std::pair<const char*, const char*> changes[] = {
+      {"nvfp4", "nvfp9"},
+      {"quantd.version\":\"1", "quantd.version\":\"2"},
+      {"quantd.version", "quantd.versiom"},
+      {"\\\"shape\\\":[16,32]", "\\\"shape\\\":[32,16]"},
+      {"\\\"shape\\\":[16,32]", "\\\"shape\\\":[16,-2]"},
+      {"\\\"shape\\\":[16,32]", "\\\"shape\\\":[16,9.]"},
+      {"\\\"shape\\\":[16,32]", "\\\"shapf\\\":[16,32]"},
+      {"rowwise\\\"", "rowwisf\\\""},
+      {"\\\"linear", "\\\"spiral"},
+      {"0xD7E8", "0xD7G8"},
+      {"\\\"dimension\\\":16", "\\\"dimension\\\":32"},
+      {"\\\"flatten_axis\\\":-1", "\\\"flatten_axis\\\":-9"},
+      {"t.rowwise_scale", "t.rowwise_scalf"},
+      {"F8_E4M3", "F8_E5M2"},
+      {"quantd.tensor.t", "quantd.tensor.u"},
+      {"\\\"f32\\\"", "\\\"e43\\\""},
+  };
+  for (const auto& [from, to] : changes) {
+    std::string bad = good;
+    const size_t at = bad.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    bad.replace(at, std::strlen(from), to);
+    WriteFile(path, bad);
+    EXPECT_THAT(QuantizedTensor::Load(path),
+                StatusIs(absl::StatusCode::kInvalidArgument))
+        << from << " -> " << to;
+  }
+  for (size_t n = 0; n < good.size(); n += 3) {
+    WriteFile(path, good.substr(0, n));
+    EXPECT_FALSE(QuantizedTensor::Load(path).ok()) << n;
+  }
+}
+
+TEST(SignMask, HexIsHowPeopleWriteIt) {
+  EXPECT_EQ(SignMaskToHex(kDefaultSignMask, 16), "0xD7E8");
+  for (const char* text : {"0xD7E8", "d7e8", "0XD7e8"}) {
+    ASSERT_TRUE(SignMaskFromHex(text, 16).has_value()) << text;
+    EXPECT_EQ(*SignMaskFromHex(text, 16), kDefaultSignMask);
+  }
+  EXPECT_EQ(SignMaskFromHex("1", 16)->words[0], 1u);
+  for (const char* text : {"", "0x", "0x12345", "xyz", "-1", "0x 1"}) {
+    EXPECT_FALSE(SignMaskFromHex(text, 16).has_value()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace quantd

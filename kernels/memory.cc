@@ -80,7 +80,8 @@ absl::StatusOr<Block> BlockPool::Take(size_t bytes) {
   Block block;
   block.size_ = bytes;
   if (bytes == 0) return block;
-  const size_t capacity = Charge(bytes);
+  // Beyond the limit rounding up could overflow: the limit stands in for it.
+  const size_t capacity = bytes > limit_ ? bytes : Charge(bytes);
   std::vector<std::pair<std::byte*, size_t>> evicted;
   {
     absl::MutexLock lock(&state_->mutex);

@@ -95,46 +95,47 @@ agreement() {
 
 # The same requests through the real server, with CUDA and with the CPU, must
 # give the same files.
-serve() { # DEVICE PORT
-  "$here/quantd" --devices "$1" --listen "127.0.0.1:$2" \
-    >"$work/server-$2.log" 2>&1 &
+serve() { # DEVICE
+  local port_file=$work/port-${1%:*}
+  "$here/quantd" --device "$1" --listen 127.0.0.1:0 --port-file "$port_file" \
+    --log-level warn &
   servers+=($!)
-  for _ in $(seq 100); do
-    "$here/quantctl" --server "127.0.0.1:$2" info >/dev/null 2>&1 && return 0
+  for _ in $(seq 200); do
+    [ -s "$port_file" ] && return 0
     sleep 0.1
   done
-  cat "$work/server-$2.log"
+  echo "quantd --device $1 did not start"
   return 1
 }
+# ctl DEVICE ARGUMENTS...
+ctl() {
+  local port
+  port=$(cat "$work/port-$1")
+  shift
+  "$here/quantctl" "$1" --server "127.0.0.1:${port##*:}" "${@:2}"
+}
 same_bytes() {
-  python3 - "$work/x.npy" <<'PY' || return 1
-import random, struct, sys
-random.seed(1)
-rows, cols = 1000, 4096
-head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }" % (
-    rows, cols)
-head += " " * (-(len(head) + 11) % 64) + "\n"
-with open(sys.argv[1], "wb") as f:
-    f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)))
-    f.write(head.encode())
-    for _ in range(rows):
-        f.write(struct.pack("<%df" % cols,
-                            *(random.gauss(0, 1) for _ in range(cols))))
-PY
-  local port options
-  serve cuda:0 18501 && serve cpu:0 18502 || return 1
+  "$here/quantctl" sample --out "$work/x.safetensors" --rows 4100 --cols 4096 &&
+    serve cuda:0 && serve cpu:0 || return 1
+  local device options usage
   while read -r options; do
-    for port in 18501 18502; do
+    for device in cuda cpu; do
       # shellcheck disable=SC2086
-      "$here/quantctl" --server "127.0.0.1:$port" quantize $options \
-        "$work/x.npy" "$work/$port.safetensors" || return 1
-      "$here/quantctl" --server "127.0.0.1:$port" dequantize \
-        "$work/$port.safetensors" "$work/$port.npy" || return 1
+      ctl "$device" quantize "$work/x.safetensors" $options \
+        -o "$work/$device.q.safetensors" || return 1
+      usage=rowwise
+      [[ $options == *both* ]] && usage=columnwise
+      ctl "$device" dequantize "$work/$device.q.safetensors" --usage $usage \
+        -o "$work/$device.d.safetensors" || return 1
     done
-    cmp "$work/18501.safetensors" "$work/18502.safetensors" || return 1
-    cmp "$work/18501.npy" "$work/18502.npy" || return 1
-    echo "same bytes: ${options:-default options}"
-  done <<<$'\n--usage both --rht'
+    cmp "$work/cuda.q.safetensors" "$work/cpu.q.safetensors" || return 1
+    cmp "$work/cuda.d.safetensors" "$work/cpu.d.safetensors" || return 1
+    echo "same bytes: quantize $options, dequantize $usage"
+  done <<<"--usage rowwise
+--usage rowwise --rht rowwise --sign-mask 0x1234
+--usage both
+--usage both --rht columnwise
+--usage both --rht both --non-finite propagate"
 }
 service() { step service same_bytes; }
 
@@ -143,8 +144,8 @@ bench() {
 }
 
 rpc() {
-  step rpc_bench "$here/rpc_bench" --device cuda:0 --json \
-    "$results/rpc_bench_cuda.json"
+  step rpc_bench "$here/rpc_bench" --quantd "$here/quantd" \
+    --device cuda:0 --json "$results/rpc_bench_cuda.json"
 }
 
 for part in "${parts[@]}"; do

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "proto/wire.h"
+#include "server/completion_tag.h"
 #include "server/engine.h"
 #include "server/failure.h"
 #include "server/ledger.h"
@@ -46,19 +47,6 @@ struct CallEnvironment {
 
 class Call : private MemoryLedger::Waiter, private Engine::Work {
  public:
-  // What the completion queue hands back.
-  class Tag {
-   public:
-    void Deliver(bool ok) { (call_->*handler_)(ok); }
-
-   private:
-    friend class Call;
-    using Handler = void (Call::*)(bool ok);
-    Tag(Call* call, Handler handler) : call_(call), handler_(handler) {}
-    Call* call_;
-    Handler handler_;
-  };
-
   // Waits for one call of that method on `queue`. Owns itself. A call that
   // arrives arms its successor.
   static void Arm(CallEnvironment* env, wire::Method method,
@@ -121,10 +109,10 @@ class Call : private MemoryLedger::Waiter, private Engine::Work {
   std::atomic<int> refs_{2};  // arrived, done
   grpc::ServerContext context_;
   grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> stream_;
-  Tag arrived_tag_{this, &Call::OnArrived};
-  Tag read_tag_{this, &Call::OnRead};
-  Tag finished_tag_{this, &Call::OnFinished};
-  Tag done_tag_{this, &Call::OnDone};
+  CompletionTag arrived_tag_{[this](bool ok) { OnArrived(ok); }};
+  CompletionTag read_tag_{[this](bool ok) { OnRead(ok); }};
+  CompletionTag finished_tag_{[this](bool ok) { OnFinished(ok); }};
+  CompletionTag done_tag_{[this](bool ok) { OnDone(ok); }};
 
   std::atomic<Stage> stage_{Stage::kArmed};
   std::atomic<bool> answered_{false};

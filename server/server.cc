@@ -1,7 +1,6 @@
 #include "server/server.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
@@ -28,10 +27,8 @@ constexpr absl::Duration kLongestNoise = absl::Seconds(2);
 
 void EnablePlugins() {
   static std::once_flag once;
-  std::call_once(once, [] {
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  });
+  std::call_once(
+      once, [] { grpc::reflection::InitProtoReflectionServerBuilderPlugin(); });
 }
 
 int QueueCount(const ServerOptions& options) {
@@ -164,6 +161,7 @@ absl::Status Server::Listen() {
   builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
   builder.RegisterService(service_.get());
+  builder.RegisterService(&health_);
   for (int i = 0; i < QueueCount(options_); ++i) {
     queues_.push_back(builder.AddCompletionQueue());
   }
@@ -195,17 +193,18 @@ absl::Status Server::Listen() {
       }
     }
   }
+  health_.Start(queues_.front().get());
   for (auto& queue : queues_) {
     threads_.emplace_back([this, &queue] { RunQueue(queue.get()); });
   }
-  grpc_->GetHealthCheckService()->SetServingStatus("quantd.v1.Quantd", true);
+  health_.SetServing(true);
   return absl::OkStatus();
 }
 
 void Server::RunQueue(grpc::ServerCompletionQueue* queue) {
   void* tag = nullptr;
   bool ok = false;
-  while (queue->Next(&tag, &ok)) static_cast<Call::Tag*>(tag)->Deliver(ok);
+  while (queue->Next(&tag, &ok)) static_cast<CompletionTag*>(tag)->deliver(ok);
 }
 
 void Server::LogDevices() const {
@@ -221,9 +220,7 @@ void Server::LogDevices() const {
 bool Server::Drain(absl::Duration delay) {
   if (drained_ || threads_.empty()) return drained_well_;
   drained_ = true;
-  grpc::HealthCheckServiceInterface* health = grpc_->GetHealthCheckService();
-  health->SetServingStatus(false);
-  health->SetServingStatus("quantd.v1.Quantd", false);
+  health_.SetServing(false);
   Log(LogLevel::kInfo, "drain",
       {{"accepted", registry_.accepted()},
        {"delay_ms", absl::ToInt64Milliseconds(delay)}});

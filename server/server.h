@@ -17,6 +17,7 @@
 #include "server/call.h"
 #include "server/call_registry.h"
 #include "server/engine.h"
+#include "server/health.h"
 #include "server/ledger.h"
 #include "server/options.h"
 #include "server/sizing.h"
@@ -67,6 +68,7 @@ class Server {
   CallRegistry registry_;
   CallEnvironment environment_;
   std::unique_ptr<TensorService> service_;
+  HealthService health_{&registry_};
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
   std::unique_ptr<grpc::Server> grpc_;
   std::vector<std::thread> threads_;

@@ -147,6 +147,7 @@ class Client {
 struct Samples {
   std::vector<double> gbps;     // request and reply bytes, one each round
   std::vector<double> faults;   // of the server, per call, one each round
+  std::vector<double> cpu;      // of the server, us per call, one each round
   std::vector<double> latency;  // microseconds, of every call
 };
 
@@ -181,6 +182,7 @@ bool Measure(Contender& contender, size_t size, int in_flight, bool keep) {
   Samples& samples = contender.samples[size];
   std::vector<double> latency;
   const uint64_t faults = contender.server->MinorFaults();
+  const double cpu = contender.server->CpuSeconds();
   const auto start = Clock::now();
   if (!contender.client->Run(request, calls, in_flight, &latency)) {
     std::fprintf(stderr, "%s failed at %s\n%s\n", contender.name.c_str(),
@@ -194,13 +196,15 @@ bool Measure(Contender& contender, size_t size, int in_flight, bool keep) {
   samples.gbps.push_back(static_cast<double>(bytes) * calls / seconds / 1e9);
   samples.faults.push_back(
       static_cast<double>(contender.server->MinorFaults() - faults) / calls);
+  samples.cpu.push_back((contender.server->CpuSeconds() - cpu) * 1e6 / calls);
   samples.latency.insert(samples.latency.end(), latency.begin(), latency.end());
   return true;
 }
 
 void Report(const std::vector<Contender>& contenders, Json* json) {
-  std::printf("%-16s %-7s %8s %8s %10s %10s %12s\n", "server", "size", "GB/s",
-              "of echo", "p50 us", "p99 us", "faults/call");
+  std::printf("%-16s %-7s %8s %8s %10s %10s %12s %12s\n", "server", "size",
+              "GB/s", "of echo", "p50 us", "p99 us", "cpu us/call",
+              "faults/call");
   for (size_t s = 0; s < std::size(kSizes); ++s) {
     const double echo = Median(contenders[0].samples[s].gbps);
     for (const Contender& c : contenders) {
@@ -212,11 +216,12 @@ void Report(const std::vector<Contender>& contenders, Json* json) {
                         {"ratio_to_echo", Median(x.gbps) / echo},
                         {"p50_us", Median(x.latency)},
                         {"p99_us", Quantile(x.latency, 0.99)},
+                        {"server_cpu_us_per_call", Median(x.cpu)},
                         {"minor_faults_per_call", Median(x.faults)}};
-      std::printf("%-16s %-7s %8.3f %8.2f %10.1f %10.1f %12.1f\n",
+      std::printf("%-16s %-7s %8.3f %8.2f %10.1f %10.1f %12.1f %12.1f\n",
                   c.name.c_str(), kSizes[s].name, Median(x.gbps),
                   Median(x.gbps) / echo, Median(x.latency),
-                  Quantile(x.latency, 0.99), Median(x.faults));
+                  Quantile(x.latency, 0.99), Median(x.cpu), Median(x.faults));
       json->push_back(row);
     }
   }

@@ -108,10 +108,15 @@ uint64_t ServerProcess::MinorFaults() const {
 }
 
 double ServerProcess::CpuSeconds() const {
-  const auto fields = StatFields(pid_);
-  if (fields.size() < 13) return 0;
-  return (std::stod(fields[11]) + std::stod(fields[12])) /
-         static_cast<double>(sysconf(_SC_CLK_TCK));
+  double nanoseconds = 0;
+  std::error_code error;
+  for (const auto& task : fs::directory_iterator(
+           "/proc/" + std::to_string(pid_) + "/task", error)) {
+    uint64_t on_cpu = 0;
+    std::istringstream(ReadFile(task.path() / "schedstat")) >> on_cpu;
+    nanoseconds += static_cast<double>(on_cpu);
+  }
+  return nanoseconds / 1e9;
 }
 
 uint64_t ServerProcess::Status(const std::string& key) const {

@@ -25,7 +25,7 @@ class ServerProcess {
   pid_t pid() const { return pid_; }
 
   uint64_t MinorFaults() const;
-  double CpuSeconds() const;  // user and system
+  double CpuSeconds() const;  // user and system, of the threads alive
   // "VmHWM", "VmRSS", in bytes.
   uint64_t Status(const std::string& key) const;
   std::string Log() const;

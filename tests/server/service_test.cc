@@ -264,6 +264,20 @@ TEST_F(ServiceTest, ReflectionAndHealth) {
   }
 }
 
+TEST_F(ServiceTest, HealthOfUnknownServices) {
+  const std::string unknown("\x0a\x04what", 6);
+  RpcCall check(channel_, "/grpc.health.v1.Health/Check", RpcOptions());
+  ASSERT_TRUE(check.Send(unknown));
+  EXPECT_FALSE(check.Receive().has_value());
+  EXPECT_EQ(check.Finish().status.error_code(), grpc::NOT_FOUND);
+  RpcCall watch(channel_, "/grpc.health.v1.Health/Watch", RpcOptions());
+  ASSERT_TRUE(watch.Send(unknown));
+  EXPECT_EQ(watch.Receive().value_or("none"), "\x08\x03");
+  RpcCall nonsense(channel_, "/grpc.health.v1.Health/Watch", RpcOptions());
+  ASSERT_TRUE(nonsense.Send("\xff\xff"));
+  EXPECT_EQ(nonsense.Finish().status.error_code(), grpc::INVALID_ARGUMENT);
+}
+
 class LimitTest : public ServerTest {};
 
 TEST_F(LimitTest, TooLargeIsNotBusy) {

@@ -69,12 +69,12 @@ step() {
     failed=1
   fi
   echo "=== $name: $state, $((SECONDS - start)) s"
+  # "... 12 elements" of the contract, "elements":12 of the agreement.
   local compared
-  compared=$(grep -h '^\[ COMPARED \].*combinations, ' "$work/$name.log" |
-    sed 's/.*combinations, \([0-9]*\) elements.*/\1/' |
-    awk '{s += $1} END {printf "%d", s}')
+  compared=$(sed -nE '/^\[ COMPARED \]/s/.*(, |"elements":)([0-9]+)( elements|[.,]).*/\2/p' \
+    "$work/$name.log" | awk '{s += $1} END {printf "%d", s}')
   summary+=("$(quote "$name"): {\"state\": $(quote "$state"), \
-\"seconds\": $((SECONDS - start)), \"elements\": ${compared:-0}}")
+\"seconds\": $((SECONDS - start)), \"elements\": $compared}")
 }
 
 if ! nvidia-smi -L >"$work/gpus" 2>&1 || ! grep -q '^GPU' "$work/gpus"; then

@@ -15,8 +15,9 @@
 // Memory: inputs are not copied. They must not change and must stay valid
 // until the call returns (synchronous forms) or its future is ready. A call
 // ended early by its deadline or by cancellation returns only when the network
-// has let go of the input: normally at once, and after at most
-// ClientOptions::dead_peer_timeout when the other side does not read.
+// has let go of the input: normally at once; when the other side is alive but
+// does not read, after ClientOptions::dead_peer_timeout and up to ten seconds
+// more.
 //
 // Errors: absl::Status, see client/error.h for what can be read from it.
 // INVALID_ARGUMENT comes from here before anything is sent wherever the rules

@@ -112,10 +112,11 @@ void AddQuantize(CLI::App* app, Options* o) {
       [](const std::string& t) { return ParseFormat(t); },
       [o](Format f) { o->quantize.format = f; });
   Named(
-      app, "--usage", "USAGE", "Which copies to make (default rowwise)",
+      app, "--usage", "USAGE",
+      "Which copies to make (default: those to rotate, else rowwise)",
       "rowwise, columnwise or both",
       [](const std::string& t) { return ParseUsage(t); },
-      [o](Usage u) { o->quantize.usage = u; });
+      [o](Usage u) { o->usage = u; });
   Named(
       app, "--rht", "USAGE", "Which copies to rotate first (default none)",
       "none, rowwise, columnwise or both",
@@ -137,6 +138,23 @@ CLI::Option* AddDType(CLI::App* app, Options* o, const char* help) {
       app, "--dtype", "DTYPE", help, "f32, f16 or bf16",
       [](const std::string& t) { return ParseFloat(t); },
       [o](DType t) { o->dtype = t; });
+}
+
+// Settles the usage, which --rht implies where nobody named it.
+bool SettleUsage(Options* o) {
+  QuantizeOptions& q = o->quantize;
+  const int rotated = (q.rht.rowwise ? 1 : 0) | (q.rht.columnwise ? 2 : 0);
+  if (o->usage == Usage::kUnspecified) {
+    q.usage = rotated == 0 ? Usage::kRowwise : static_cast<Usage>(rotated);
+    return true;
+  }
+  q.usage = o->usage;
+  if ((rotated & ~static_cast<int>(q.usage)) == 0) return true;
+  fmt::print(stderr,
+             "--rht: rotates a copy that --usage {} does not make; add it to "
+             "--usage or leave it out of --rht\n",
+             Name(q.usage));
+  return false;
 }
 
 int Main(int argc, char** argv) {
@@ -164,7 +182,8 @@ int Main(int argc, char** argv) {
   AddServer(quantize, &o);
   AddInput(quantize, &o, "A .npy or .safetensors file");
   quantize
-      ->add_option("-o,--output", o.output, "The .safetensors file to write")
+      ->add_option("-o,--out,--output", o.output,
+                   "The .safetensors file to write")
       ->required()
       ->type_name("FILE");
   AddQuantize(quantize, &o);
@@ -174,7 +193,7 @@ int Main(int argc, char** argv) {
   AddServer(dequantize, &o);
   AddInput(dequantize, &o, "A .safetensors file of quantized tensors");
   dequantize
-      ->add_option("-o,--output", o.output,
+      ->add_option("-o,--out,--output", o.output,
                    "The .npy (one tensor) or .safetensors file to write")
       ->required()
       ->type_name("FILE");
@@ -225,7 +244,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kOk : kUsage;
   }
-  return run(o);
+  return SettleUsage(&o) ? run(o) : kUsage;
 }
 
 }  // namespace

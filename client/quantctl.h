@@ -39,6 +39,7 @@ struct Options {
   std::vector<std::string> tensors;  // empty: all that can be
   int flatten_axis = -1;
   QuantizeOptions quantize;
+  Usage usage = Usage::kUnspecified;         // as named; unspecified: not named
   DType dtype = DType::kUnspecified;         // of what is decoded
   Usage decode_usage = Usage::kUnspecified;  // the copy to decode
   int64_t sample_rows = 1024;

@@ -195,6 +195,8 @@ absl::Status Transport::Send(const Message& message, Time deadline,
     }
   }
   // The request and the call are gone; what is still held is held by a write.
+  // gRPC lets go of it when the write ends or the connection is given up, of
+  // which it may take notice only ten seconds later (its backup poller).
   pins->WaitUntilFree();
   channel.outstanding -= size;
   return result;

@@ -189,6 +189,12 @@ TEST_F(Cli, QuantizesAndDecodesNpy) {
       EXPECT_EQ(y->header().shape, (std::vector<int64_t>{64, 160}));
     }
   }
+  // The rotation says which copy is meant.
+  const Outcome implied =
+      RunServed({"roundtrip", At("x.npy"), "--rht", "columnwise", "--json"});
+  ASSERT_EQ(implied.code, 0);
+  EXPECT_TRUE(implied.Json()["tensors"][0]["copies"].contains("columnwise"));
+  EXPECT_FALSE(implied.Json()["tensors"][0]["copies"].contains("rowwise"));
   const Outcome amax = RunServed({"amax", At("x.npy"), "--json"});
   ASSERT_EQ(amax.code, 0);
   const json copies = amax.Json()["tensors"][0]["copies"];
@@ -257,6 +263,10 @@ TEST_F(Cli, ExitCodesMeanSomething) {
         "--non-finite=no", "--rowwise-amax=x", "--deadline=0"}) {
     EXPECT_EQ(RunServed({"roundtrip", x, bad}).code, 2) << bad;
   }
+  EXPECT_EQ(
+      RunServed({"roundtrip", x, "--rht", "columnwise", "--usage", "rowwise"})
+          .code,
+      2);
   EXPECT_EQ(RunServed({"roundtrip", At("absent.npy")}).code, 3);
   EXPECT_EQ(RunServed({"roundtrip", At("server.out")}).code, 3);
   WriteFile(At("bad.npy"), "\x93NUMPY\x01");

@@ -70,8 +70,8 @@ TEST(FrozenPeer, TheDeadlineStillHolds) {
   const double seconds = Seconds(start);
   EXPECT_FALSE(result.ok());
   EXPECT_GE(seconds, 0.45);
-  // The deadline, the dead peer's second and the kernel's own timers.
-  EXPECT_LT(seconds, 15);
+  // The deadline, the dead peer's second, gRPC's ten, and a busy machine.
+  EXPECT_LT(seconds, 30);
 }
 
 }  // namespace

@@ -20,8 +20,9 @@ trap finish EXIT
 "$cmake" --install "$build" --component sdk --prefix "$work/prefix" >/dev/null
 
 # What a user must not be given.
-if grep -rn -e '-Wall' -e '-Werror' -e fsanitize -e "$source" -e "$build" \
-    "$work"/prefix/lib*/cmake "$work"/prefix/lib/*/cmake 2>/dev/null; then
+if ! find "$work/prefix" -name quantdTargets.cmake | grep -q . ||
+  grep -rn --include='*.cmake' -e '-Wall' -e '-Werror' -e fsanitize \
+    -e "$source" -e "$build" "$work/prefix"; then
   echo "the package carries what belongs to this build" >&2
   exit 1
 fi

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <mutex>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 
 namespace quantd {
 namespace {
@@ -31,12 +30,13 @@ void ReleasePages(void* p, size_t bytes) { munmap(p, bytes); }
 BlockSource PageableSource() { return {AllocatePages, ReleasePages}; }
 
 struct BlockPool::State {
-  absl::Mutex mutex;
+  // Not absl's: the thread sanitizer cannot see into a packaged absl.
+  std::mutex mutex;  // guards the rest
   // Blocks not lent, by capacity; the most recently returned at the back.
-  std::map<size_t, std::vector<std::byte*>> kept ABSL_GUARDED_BY(mutex);
-  size_t lent ABSL_GUARDED_BY(mutex) = 0;
-  size_t held ABSL_GUARDED_BY(mutex) = 0;  // lent and kept
-  size_t high_water ABSL_GUARDED_BY(mutex) = 0;
+  std::map<size_t, std::vector<std::byte*>> kept;
+  size_t lent = 0;
+  size_t held = 0;  // lent and kept
+  size_t high_water = 0;
 };
 
 Block::Block(Block&& other) noexcept { *this = std::move(other); }
@@ -84,7 +84,7 @@ absl::StatusOr<Block> BlockPool::Take(size_t bytes) {
   const size_t capacity = bytes > limit_ ? bytes : Charge(bytes);
   std::vector<std::pair<std::byte*, size_t>> evicted;
   {
-    absl::MutexLock lock(&state_->mutex);
+    std::lock_guard lock(state_->mutex);
     auto it = state_->kept.find(capacity);
     if (it != state_->kept.end() && !it->second.empty()) {
       block.data_ = it->second.back();
@@ -115,7 +115,7 @@ absl::StatusOr<Block> BlockPool::Take(size_t bytes) {
   if (block.data_ == nullptr) {
     block.data_ = static_cast<std::byte*>(source_.allocate(capacity));
     if (block.data_ == nullptr) {
-      absl::MutexLock lock(&state_->mutex);
+      std::lock_guard lock(state_->mutex);
       state_->lent -= capacity;
       state_->held -= capacity;
       return absl::ResourceExhaustedError(
@@ -128,18 +128,18 @@ absl::StatusOr<Block> BlockPool::Take(size_t bytes) {
 }
 
 void BlockPool::Return(std::byte* data, size_t capacity) {
-  absl::MutexLock lock(&state_->mutex);
+  std::lock_guard lock(state_->mutex);
   state_->kept[capacity].push_back(data);
   state_->lent -= capacity;
 }
 
 size_t BlockPool::lent() const {
-  absl::MutexLock lock(&state_->mutex);
+  std::lock_guard lock(state_->mutex);
   return state_->lent;
 }
 
 size_t BlockPool::high_water() const {
-  absl::MutexLock lock(&state_->mutex);
+  std::lock_guard lock(state_->mutex);
   return state_->high_water;
 }
 

@@ -15,7 +15,7 @@ namespace quantd::cpu {
 std::shared_ptr<const Signs> SignCache::Get(const SignMask& mask,
                                             int dimension) {
   constexpr size_t kLimit = 1024;
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   const Key key = {mask.words, dimension};
   if (const auto it = entries_.find(key); it != entries_.end()) {
     ++hits;
@@ -142,12 +142,12 @@ class CpuJob : public Job {
   }
 
   Maxima Reduce(const AmaxArgs& args) {
-    absl::Mutex mutex;
+    std::mutex mutex;
     Maxima all;
     OverRows([&](int64_t first, int64_t last) {
       Maxima m;
       device_->tiles->amax(args, first, last, &m);
-      absl::MutexLock lock(&mutex);
+      std::lock_guard lock(mutex);
       Merge(m, &all);
     });
     return all;
@@ -229,12 +229,12 @@ class CpuJob : public Job {
     args.col = Destination(
         TensorKind::kColumnwiseData, TensorKind::kColumnwiseScale, col_amax,
         CachedSigns(o.rht.columnwise, o.rht.sign_mask, o.rht.dimension));
-    absl::Mutex mutex;
+    std::mutex mutex;
     OverRows([&](int64_t first, int64_t last) {
       Maxima m;
       device_->tiles->quantize(args, first, last, &m);
       if (!m.nan && !m.inf) return;
-      absl::MutexLock lock(&mutex);
+      std::lock_guard lock(mutex);
       Merge(m, seen);
     });
     return Judge(*seen, o.non_finite);
@@ -297,11 +297,11 @@ class CpuJob : public Job {
     args.dtype = o.output;
     args.signs = CachedSigns(true, o.sign_mask, o.rht_dimension);
     args.inverse = o.inverse;
-    absl::Mutex mutex;
+    std::mutex mutex;
     OverRows([&](int64_t first, int64_t last) {
       Maxima m;
       device_->tiles->rotate(args, first, last, &m);
-      absl::MutexLock lock(&mutex);
+      std::lock_guard lock(mutex);
       Merge(m, seen);
     });
     return absl::OkStatus();

@@ -7,10 +7,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tiles.h"
@@ -31,8 +30,8 @@ class SignCache {
 
  private:
   using Key = std::pair<std::array<uint64_t, 2>, int>;
-  absl::Mutex mutex_;
-  std::map<Key, std::shared_ptr<const Signs>> entries_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;
+  std::map<Key, std::shared_ptr<const Signs>> entries_;  // guarded by mutex_
 };
 
 // What the jobs of one CPU device share. Outlives them.

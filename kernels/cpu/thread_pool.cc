@@ -19,19 +19,23 @@ struct ThreadPool::Loop {
   int64_t n;
   const std::function<void(int64_t)>* fn;  // the caller waits, so it lives
   std::atomic<int64_t> next = 0;
-  std::atomic<int64_t> done = 0;
-  absl::Mutex mutex;
+  std::mutex mutex;
+  std::condition_variable finished;
+  int64_t done = 0;  // guarded by mutex
 
-  // Takes indices until there are none; true if any was left to take.
-  bool Help() {
+  // Takes indices until there are none.
+  void Help() {
     int64_t mine = 0;
     for (int64_t i; (i = next.fetch_add(1)) < n; ++mine) (*fn)(i);
-    if (mine > 0) {
-      // The waiter reads `done` under the mutex.
-      absl::MutexLock lock(&mutex);
-      done += mine;
-    }
-    return mine > 0;
+    if (mine == 0) return;
+    std::lock_guard lock(mutex);
+    done += mine;
+    if (done == n) finished.notify_one();
+  }
+
+  void Wait() {
+    std::unique_lock lock(mutex);
+    finished.wait(lock, [this] { return done == n; });
   }
 };
 
@@ -41,29 +45,31 @@ ThreadPool::ThreadPool(int threads) {
 
 ThreadPool::~ThreadPool() {
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     stop_ = true;
   }
+  ready_.notify_all();
   for (std::thread& t : workers_) t.join();
 }
 
 void ThreadPool::Work() {
-  const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stop_ || !loops_.empty();
-  };
   while (true) {
     std::shared_ptr<Loop> loop;
     {
-      absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(&ready));
+      std::unique_lock lock(mutex_);
+      ready_.wait(lock, [this] { return stop_ || !loops_.empty(); });
       if (stop_) return;
       loop = loops_.front();
     }
     loop->Help();
-    absl::MutexLock lock(&mutex_);
-    const auto it = std::find(loops_.begin(), loops_.end(), loop);
-    if (it != loops_.end()) loops_.erase(it);
+    Forget(loop);
   }
+}
+
+void ThreadPool::Forget(const std::shared_ptr<Loop>& loop) {
+  std::lock_guard lock(mutex_);
+  const auto it = std::find(loops_.begin(), loops_.end(), loop);
+  if (it != loops_.end()) loops_.erase(it);
 }
 
 void ThreadPool::ParallelFor(int64_t n,
@@ -76,18 +82,13 @@ void ThreadPool::ParallelFor(int64_t n,
   loop->n = n;
   loop->fn = &fn;
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     loops_.push_back(loop);
   }
+  ready_.notify_all();
   loop->Help();
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto it = std::find(loops_.begin(), loops_.end(), loop);
-    if (it != loops_.end()) loops_.erase(it);
-  }
-  const auto finished = [&loop] { return loop->done == loop->n; };
-  absl::MutexLock lock(&loop->mutex);
-  loop->mutex.Await(absl::Condition(&finished));
+  Forget(loop);
+  loop->Wait();
 }
 
 }  // namespace quantd::cpu

@@ -2,15 +2,14 @@
 #ifndef QUANTD_KERNELS_CPU_THREAD_POOL_H_
 #define QUANTD_KERNELS_CPU_THREAD_POOL_H_
 
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
-
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 
 namespace quantd::cpu {
 
@@ -33,9 +32,12 @@ class ThreadPool {
   struct Loop;
   void Work();
 
-  absl::Mutex mutex_;
-  std::deque<std::shared_ptr<Loop>> loops_ ABSL_GUARDED_BY(mutex_);
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  void Forget(const std::shared_ptr<Loop>& loop);
+
+  std::mutex mutex_;  // guards loops_ and stop_
+  std::condition_variable ready_;
+  std::deque<std::shared_ptr<Loop>> loops_;
+  bool stop_ = false;
   std::vector<std::thread> workers_;
 };
 

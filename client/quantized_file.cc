@@ -288,7 +288,7 @@ std::string QuantizedFile::MetadataKey(std::string_view name) {
 safetensors::Metadata QuantizedFile::Metadata(
     const std::map<std::string, Description>& tensors) {
   safetensors::Metadata metadata;
-  metadata[kVersionKey] = kVersion;
+  metadata.emplace(kVersionKey, kVersion);
   for (const auto& [name, d] : tensors) {
     metadata[MetadataKey(name)] = Describe(d.tensor, d.options);
   }

@@ -34,8 +34,9 @@ std::vector<std::string> Quantd(std::vector<std::string> arguments) {
 
 // What `quantd arguments` says and its exit code, for runs that end at once.
 std::pair<int, std::string> RunQuantd(const std::string& arguments) {
-  const std::string command =
-      "'" + bench::FindQuantd() + "' " + arguments + " 2>&1";
+  std::string command = "'";
+  command.append(bench::FindQuantd()).append("' ").append(arguments);
+  command.append(" 2>&1");
   FILE* pipe = popen(command.c_str(), "r");
   std::string text;
   char buffer[4096];

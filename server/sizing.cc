@@ -67,11 +67,11 @@ MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
   // A Quantize request of n bytes holds n while it arrives and 1.6 n after.
   shares.receive = budget / 8 * 3;
   shares.per_device = (budget - shares.receive) / std::max(devices, 1);
-  // Streams that wait unread hold one flow-control window each; near its
-  // limit gRPC kills streams of its own choice, so the wall stands well above
-  // what is admitted.
+  // Streams that wait unread hold one flow-control window each, some MiB when
+  // the connection is fast; near its limit gRPC kills streams of its own
+  // choice, so the wall stands well above what is admitted.
   shares.grpc_quota =
-      shares.receive + std::max(size_t{64} << 20, shares.receive / 4);
+      shares.receive + shares.receive / 2 + (size_t{128} << 20);
   shares.bound = shares.grpc_quota + (budget - shares.receive) + kProcessBase +
                  kCudaContext * cuda_devices;
   return shares;

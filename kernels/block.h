@@ -123,12 +123,11 @@ QUANTD_FN typename L::F Nvfp4Multiplier(typename L::U scale, float s_dec) {
   return L::Float(L::Min(bits & kAbsMask, U{} + kFltMaxBits));  // Inf, NaN too
 }
 
-// Codes of a block under a given scale. NaN: see PackE2M1.
+// Codes of a block under a given scale, whose Nvfp4Multiplier is `m`. NaN: see
+// PackE2M1.
 template <typename L>
-QUANTD_FN Nvfp4Block<L> EncodeNvfp4Numbers(const typename L::F (&v)[kBlock],
-                                           typename L::U scale,
-                                           Nvfp4Encode global) {
-  const typename L::F m = Nvfp4Multiplier<L>(scale, global.s_dec);
+QUANTD_FN Nvfp4Block<L> EncodeNvfp4Under(const typename L::F (&v)[kBlock],
+                                         typename L::U scale, typename L::F m) {
   return {PackE2M1<L>(v, m), PackE2M1<L>(v + 8, m), scale};
 }
 
@@ -146,14 +145,17 @@ QUANTD_FN Nvfp4Block<L> EncodeNvfp4(const typename L::F (&v)[kBlock],
                                     bool propagate) {
   using U = typename L::U;
   if (!L::Any(max > kInfBits)) {
-    return EncodeNvfp4Numbers<L>(v, Nvfp4Scale<L>(max, global), global);
+    const U scale = Nvfp4Scale<L>(max, global);
+    return EncodeNvfp4Under<L>(v, scale,
+                               Nvfp4Multiplier<L>(scale, global.s_dec));
   }
   U scale = Nvfp4Scale<L>(MaxMagnitudeIgnoringNan<L>(v), global);
   if (propagate) {
     const U nan = U{} + 0x7Fu;
     scale = max > kInfBits ? nan : scale;
   }
-  Nvfp4Block<L> block = EncodeNvfp4Numbers<L>(v, scale, global);
+  Nvfp4Block<L> block =
+      EncodeNvfp4Under<L>(v, scale, Nvfp4Multiplier<L>(scale, global.s_dec));
   // NaN came out as code 7, as it should, but that code has no sign.
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {

@@ -198,29 +198,43 @@ __attribute__((noinline)) Nvfp4Block<L> EncodeSpecial(Load load,
                         propagate);
 }
 
-// Keeps the 16 vectors in memory from here on. Encoding takes them one after
-// the other; in registers they would crowd out its constants.
-QUANTD_FN void Settle(F (&v)[16]) { asm volatile("" : "+m"(v)); }
+// A group of W blocks between the two halves of its way.
+struct Group {
+  F v[16];  // rotated, not yet rounded
+  U scale;
+  F m;
+  bool special;  // holds NaN or Inf
+};
 
+// First half: values, scale and multiplier. From a block's maximum to its
+// multiplier is one long chain of operations; the second half of the group
+// before fills the time.
 template <bool kRht, typename Load>
-QUANTD_FN Nvfp4Block<L> Encode(Load load, const Nvfp4Copy& copy,
-                               const Signs& signs, bool propagate,
-                               Maxima* seen) {
-  F v[16];
-  load(v);
-  if constexpr (kRht) RotateForward<L>(v, signs.lanes);
-  U max = MaxMagnitude<L>(v);
+QUANTD_FN void Prepare(Load load, const Nvfp4Copy& copy, const Signs& signs,
+                       Group* group) {
+  load(group->v);
+  if constexpr (kRht) RotateForward<L>(group->v, signs.lanes);
+  U max = MaxMagnitude<L>(group->v);
   // Rotated values are finite only if all that went in is.
-  if (__builtin_expect(L::Any(max >= kInfBits), false)) {
+  group->special = L::Any(max >= kInfBits);
+  if constexpr (kRht) max = L::Bits(RoundToBf16<L>(L::Float(max)));
+  group->scale = Nvfp4Scale<L>(max, Nvfp4Encode{copy.s_dec, copy.s_inv6});
+  group->m = Nvfp4Multiplier<L>(group->scale, copy.s_dec);
+  // In memory from here on: in registers it would crowd out the other group.
+  asm volatile("" : "+m"(*group));
+}
+
+// Second half: the codes. `load` as it was for the first.
+template <bool kRht, typename Load>
+QUANTD_FN Nvfp4Block<L> Encode(Load load, const Nvfp4Copy& copy, bool propagate,
+                               Group* group, Maxima* seen) {
+  if (__builtin_expect(group->special, false)) {
     return EncodeSpecial(load, copy, propagate, seen);
   }
   if constexpr (kRht) {
-    Settle(v);
-    for (int i = 0; i < 16; ++i) v[i] = RoundToBf16<L>(v[i]);
-    max = L::Bits(RoundToBf16<L>(L::Float(max)));
+    for (int i = 0; i < 16; ++i) group->v[i] = RoundToBf16<L>(group->v[i]);
   }
-  const Nvfp4Encode global = {copy.s_dec, copy.s_inv6};
-  return EncodeNvfp4Numbers<L>(v, Nvfp4Scale<L>(max, global), global);
+  return EncodeNvfp4Under<L>(group->v, group->scale, group->m);
 }
 
 template <DType D, bool kRht>
@@ -229,19 +243,22 @@ void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
   constexpr size_t kSize = SizeOf(D);
   const Signs signs(a.row.signs);
   const int64_t blocks = a.x.cols / 16;
+  Group groups[2];
   for (int64_t row = first; row < last; ++row) {
     const std::byte* p = a.x.data + row * a.x.cols * kSize;
     std::byte* data = a.row.data + row * a.row.data_stride;
     std::byte* scale = a.row.scale + row * a.row.scale_stride;
-    for (int64_t b = 0; b < blocks; b += W) {
-      const int64_t count = Min(W, blocks - b);
-      const auto load = [&](F(&v)[16]) {
-        LoadSomeBlocks<D>(p + b * 16 * kSize, count, v);
+    const auto loader = [&](int64_t b) {
+      return [=](F(&v)[16]) {
+        LoadSomeBlocks<D>(p + b * 16 * kSize, blocks - b, v);
       };
+    };
+    const auto emit = [&](int64_t b, Group* group) {
       const Nvfp4Block<L> out =
-          Encode<kRht>(load, a.row, signs, a.propagate, seen);
+          Encode<kRht>(loader(b), a.row, a.propagate, group, seen);
       const L::U8 scales = L::LowBytes(out.scale);
-      if (count == W) {
+      const int64_t count = blocks - b;
+      if (count >= W) {
         StorePairs<W>(out.low, out.high, data + 8 * b);
         __builtin_memcpy(scale + b, &scales, W);
       } else {
@@ -250,8 +267,53 @@ void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
         __builtin_memcpy(data + 8 * b, words, 8 * count);
         __builtin_memcpy(scale + b, &scales, count);
       }
+    };
+    for (int64_t b = 0; b < blocks; b += W) {
+      Prepare<kRht>(loader(b), a.row, signs, &groups[b / W % 2]);
+      if (b > 0) emit(b - W, &groups[(b / W + 1) % 2]);
+    }
+    if (blocks > 0) {
+      const int64_t b = (blocks - 1) / W * W;
+      emit(b, &groups[b / W % 2]);
     }
   }
+}
+
+// The packed tile, column group by column group and in each one down the rows.
+template <DType D, bool kRht>
+QUANTD_FN void QuantizeTile(const QuantizeArgs& a, const std::byte* tile,
+                            int64_t row, int64_t rows, int64_t col,
+                            int64_t cols, const Signs& signs, Maxima* seen) {
+  const int64_t down = (rows + 15) / 16;
+  const int64_t total = (cols + W - 1) / W * down;
+  Group groups[2];
+  const auto loader = [=](int64_t g) {
+    return [=](F(&v)[16]) {
+      LoadColumns<D>(tile, g % down * 16, g / down * W, v);
+    };
+  };
+  const auto emit = [&](int64_t g) {
+    const Nvfp4Block<L> out =
+        Encode<kRht>(loader(g), a.col, a.propagate, &groups[g % 2], seen);
+    std::byte words[8 * W];
+    StorePairs<W>(out.low, out.high, words);
+    const L::U8 scales = L::LowBytes(out.scale);
+    const int64_t c = g / down * W;
+    const int64_t block = row / 16 + g % down;
+    const int64_t lanes = Min(W, cols - c);
+    for (int64_t i = 0; i < lanes; ++i) {
+      const int64_t line = col + c + i;
+      __builtin_memcpy(a.col.data + line * a.col.data_stride + 8 * block,
+                       words + 8 * i, 8);
+      a.col.scale[line * a.col.scale_stride + block] =
+          static_cast<std::byte>(scales[i]);
+    }
+  };
+  for (int64_t g = 0; g < total; ++g) {
+    Prepare<kRht>(loader(g), a.col, signs, &groups[g % 2]);
+    if (g > 0) emit(g - 1);
+  }
+  if (total > 0) emit(total - 1);
 }
 
 template <DType D, bool kRht>
@@ -264,25 +326,7 @@ void QuantizeColumnwise(const QuantizeArgs& a, int64_t first, int64_t last,
     for (int64_t col = 0; col < a.x.cols; col += kTileCols) {
       const int64_t cols = Min(kTileCols, a.x.cols - col);
       PackTile<D>(a.x, row, rows, col, cols, tile);
-      for (int64_t c = 0; c < cols; c += W) {
-        const int64_t lanes = Min(W, cols - c);
-        for (int64_t r = 0; r < rows; r += 16) {
-          const auto load = [&](F(&v)[16]) { LoadColumns<D>(tile, r, c, v); };
-          const Nvfp4Block<L> out =
-              Encode<kRht>(load, a.col, signs, a.propagate, seen);
-          std::byte words[8 * W];
-          StorePairs<W>(out.low, out.high, words);
-          const L::U8 scales = L::LowBytes(out.scale);
-          const int64_t block = (row + r) / 16;
-          for (int64_t i = 0; i < lanes; ++i) {
-            const int64_t line = col + c + i;
-            __builtin_memcpy(a.col.data + line * a.col.data_stride + 8 * block,
-                             words + 8 * i, 8);
-            a.col.scale[line * a.col.scale_stride + block] =
-                static_cast<std::byte>(scales[i]);
-          }
-        }
-      }
+      QuantizeTile<D, kRht>(a, tile, row, rows, col, cols, signs, seen);
     }
   }
 }

@@ -125,10 +125,21 @@ QUANTD_FN typename L::F Nvfp4Multiplier(typename L::U scale, float s_dec) {
 
 // Codes of a block under a given scale, whose Nvfp4Multiplier is `m`. NaN: see
 // PackE2M1.
-template <typename L>
+template <typename L, E2M1Input kInput>
 QUANTD_FN Nvfp4Block<L> EncodeNvfp4Under(const typename L::F (&v)[kBlock],
                                          typename L::U scale, typename L::F m) {
-  return {PackE2M1<L>(v, m), PackE2M1<L>(v + 8, m), scale};
+  return {PackE2M1<L, kInput>(v, m), PackE2M1<L, kInput>(v + 8, m), scale};
+}
+
+// Whether values of a block with that maximum may reach 7 once multiplied: not
+// where the scale is a normal E4M3 number, within 1/16 of what was asked for,
+// and not in a block of zeros. From 464 on it saturates too much. True for NaN
+// and Inf.
+template <typename L>
+QUANTD_FN auto Nvfp4MayReach7(typename L::U max, Nvfp4Encode global) {
+  const typename L::U wanted = L::Bits(L::Float(max) * global.s_inv6);
+  return ((wanted - 0x3C800000u) >= (0x43E80000u - 0x3C800000u)) &
+         (max != 0u);
 }
 
 // The E4M3 scale of a block whose largest magnitude is `max`, NaN dropped.
@@ -146,16 +157,16 @@ QUANTD_FN Nvfp4Block<L> EncodeNvfp4(const typename L::F (&v)[kBlock],
   using U = typename L::U;
   if (!L::Any(max > kInfBits)) {
     const U scale = Nvfp4Scale<L>(max, global);
-    return EncodeNvfp4Under<L>(v, scale,
-                               Nvfp4Multiplier<L>(scale, global.s_dec));
+    return EncodeNvfp4Under<L, E2M1Input::kAny>(
+        v, scale, Nvfp4Multiplier<L>(scale, global.s_dec));
   }
   U scale = Nvfp4Scale<L>(MaxMagnitudeIgnoringNan<L>(v), global);
   if (propagate) {
     const U nan = U{} + 0x7Fu;
     scale = max > kInfBits ? nan : scale;
   }
-  Nvfp4Block<L> block =
-      EncodeNvfp4Under<L>(v, scale, Nvfp4Multiplier<L>(scale, global.s_dec));
+  Nvfp4Block<L> block = EncodeNvfp4Under<L, E2M1Input::kAny>(
+      v, scale, Nvfp4Multiplier<L>(scale, global.s_dec));
   // NaN came out as code 7, as it should, but that code has no sign.
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {

@@ -98,36 +98,49 @@ QUANTD_FN typename L::F DecodeE4M3(typename L::U code) {
   return L::Float(value | (code & 0x80u) << 24);
 }
 
-// The magnitude of E2M1(y), saturating at 6, in the three low bits; the bits
-// from 3 to 22 are zero and those above are not for use. NaN gives 7.
+// What PackE2M1 may know of its values.
+enum class E2M1Input {
+  kAny,              // saturate at 6
+  kBelow7,           // |v * m| < 7 for sure: rounding alone gives 6
+  kUnroundedBelow7,  // the same, and v is to be rounded to bf16 first
+};
+
+// The E2M1 code of y >= 0 in the three low bits; the bits from 3 to 22 are zero
+// and those above are not for use. NaN gives 7 where y is clamped.
 //
-// One addition rounds: the exponent of max(|y|, 1) picks the power of two
-// whose last place is that binade's E2M1 step (L::E2M1Magic), offset so that
-// the low bits of the sum are the code.
-template <typename L>
+// One addition rounds: the exponent of max(y, 1) picks the power of two whose
+// last place is that binade's E2M1 step (L::E2M1Magic), offset so that the low
+// bits of the sum are the code.
+template <typename L, bool kClamp>
 QUANTD_FN typename L::U EncodeE2M1Magnitude(typename L::F y) {
   using U = typename L::U;
   const U six = U{} + 0x40C00000u;
   const U one = U{} + 0x3F800000u;
-  U magnitude = L::Bits(y) & kAbsMask;
-  magnitude = L::Min(magnitude, six);
+  const U magnitude = kClamp ? L::Min(L::Bits(y), six) : L::Bits(y);
   const U magic = L::E2M1Magic(L::Max(magnitude, one));
   return L::Bits(L::Float(magnitude) + L::Float(magic));
 }
 
-// Eight E2M1 codes in a word, v[0] in the low nibble; bit 3 of a nibble is the
-// sign. NaN gives 7 with the sign of the NaN, which the caller clears.
-template <typename L>
+// Eight E2M1 codes of v * m, m > 0, in a word, v[0] in the low nibble; bit 3 of
+// a nibble is the sign. NaN gives 7 with the sign of the NaN, which the caller
+// clears.
+template <typename L, E2M1Input kInput>
 QUANTD_FN typename L::U PackE2M1(const typename L::F* v, typename L::F m) {
   using U = typename L::U;
   U half[2] = {U{}, U{}};
   U signs{};
   QUANTD_UNROLL
   for (int i = 0; i < 8; ++i) {
-    const typename L::F y = v[i] * m;
+    const U bits = L::Bits(v[i]);
+    const U magnitude =
+        kInput == E2M1Input::kUnroundedBelow7
+            ? (bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0x7FFF0000u
+            : bits & kAbsMask;
+    const U code = EncodeE2M1Magnitude<L, kInput == E2M1Input::kAny>(
+        L::Float(magnitude) * m);
     // What lies above bit 22 of a sum never reaches the low 16 bits.
-    half[i / 4] |= EncodeE2M1Magnitude<L>(y) << (4 * (i % 4));
-    signs = (signs >> 4) | (L::Bits(y) & 0x80000000u);
+    half[i / 4] |= code << (4 * (i % 4));
+    signs = (signs >> 4) | (bits & 0x80000000u);
   }
   return (half[0] & 0xFFFFu) | (half[1] << 16) | signs;
 }

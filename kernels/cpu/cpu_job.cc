@@ -38,7 +38,7 @@ namespace {
 void ZeroPadding(const Plan& plan, std::byte* out) {
   size_t end = 0;
   for (const TensorSpec& spec : plan.outputs()) {
-    std::memset(out + end, 0, spec.offset - end);
+    if (spec.offset > end) std::memset(out + end, 0, spec.offset - end);
     end = spec.offset + spec.size;
     const bool row = spec.kind == TensorKind::kRowwiseScale;
     if ((!row && spec.kind != TensorKind::kColumnwiseScale) || spec.size == 0) {

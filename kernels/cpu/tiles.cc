@@ -181,9 +181,9 @@ void AmaxColumns(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
   out->col_rht = max > out->col_rht ? max : out->col_rht;
 }
 
-// Encodes W blocks that `load` brings. Out of line for blocks that hold NaN or
-// Inf, so that the common path keeps its registers; `load` is called again
-// there, to note what the input held before it was rotated.
+// Encodes W blocks that `load` brings: any values. Out of line, so that the
+// common path keeps its registers; `load` is called again there, to note what
+// the input held before it was rotated.
 template <typename Load>
 __attribute__((noinline)) Nvfp4Block<L> EncodeSpecial(Load load,
                                                       const Nvfp4Copy& copy,
@@ -191,7 +191,7 @@ __attribute__((noinline)) Nvfp4Block<L> EncodeSpecial(Load load,
                                                       Maxima* seen) {
   F v[16];
   load(v);
-  Note(v, seen);
+  if (L::Any(MaxMagnitude<L>(v) >= kInfBits)) Note(v, seen);
   const U max = copy.signs ? RotateToBf16<L>(v, Signs(copy.signs).lanes)
                            : MaxMagnitude<L>(v);
   return EncodeNvfp4<L>(v, max, Nvfp4Encode{copy.s_dec, copy.s_inv6},
@@ -203,7 +203,7 @@ struct Group {
   F v[16];  // rotated, not yet rounded
   U scale;
   F m;
-  bool special;  // holds NaN or Inf
+  bool special;  // holds NaN or Inf, or values that must be clamped
 };
 
 // First half: values, scale and multiplier. From a block's maximum to its
@@ -212,13 +212,14 @@ struct Group {
 template <bool kRht, typename Load>
 QUANTD_FN void Prepare(Load load, const Nvfp4Copy& copy, const Signs& signs,
                        Group* group) {
+  const Nvfp4Encode global = {copy.s_dec, copy.s_inv6};
   load(group->v);
   if constexpr (kRht) RotateForward<L>(group->v, signs.lanes);
   U max = MaxMagnitude<L>(group->v);
-  // Rotated values are finite only if all that went in is.
-  group->special = L::Any(max >= kInfBits);
   if constexpr (kRht) max = L::Bits(RoundToBf16<L>(L::Float(max)));
-  group->scale = Nvfp4Scale<L>(max, Nvfp4Encode{copy.s_dec, copy.s_inv6});
+  // Rotated values are finite only if all that went in is.
+  group->special = L::Any(Nvfp4MayReach7<L>(max, global));
+  group->scale = Nvfp4Scale<L>(max, global);
   group->m = Nvfp4Multiplier<L>(group->scale, copy.s_dec);
   // In memory from here on: in registers it would crowd out the other group.
   asm volatile("" : "+m"(*group));
@@ -231,10 +232,9 @@ QUANTD_FN Nvfp4Block<L> Encode(Load load, const Nvfp4Copy& copy, bool propagate,
   if (__builtin_expect(group->special, false)) {
     return EncodeSpecial(load, copy, propagate, seen);
   }
-  if constexpr (kRht) {
-    for (int i = 0; i < 16; ++i) group->v[i] = RoundToBf16<L>(group->v[i]);
-  }
-  return EncodeNvfp4Under<L>(group->v, group->scale, group->m);
+  constexpr E2M1Input kInput =
+      kRht ? E2M1Input::kUnroundedBelow7 : E2M1Input::kBelow7;
+  return EncodeNvfp4Under<L, kInput>(group->v, group->scale, group->m);
 }
 
 template <DType D, bool kRht>

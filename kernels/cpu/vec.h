@@ -265,7 +265,9 @@ QUANTD_FN void LoadBlocks(const std::byte* p, typename Vec<W>::F (&v)[16]) {
       if constexpr (D == DType::kF32) {
         v[4 * c + i] = L::Float(words[i]);
       } else {
-        v[8 * c + 2 * i] = Decode16<L, D>(words[i] & 0xFFFFu);
+        // bf16 shifts the upper half out by itself.
+        v[8 * c + 2 * i] =
+            Decode16<L, D>(D == DType::kBF16 ? words[i] : words[i] & 0xFFFFu);
         v[8 * c + 2 * i + 1] = Decode16<L, D>(words[i] >> 16);
       }
     }

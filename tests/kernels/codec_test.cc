@@ -114,7 +114,7 @@ TEST(CodecTest, EncodesElementsInPairsOfEight) {
     v[n++] = x;
     if (n < 8) return;
     n = 0;
-    const uint32_t word = PackE2M1<L>(v, 1.0f);
+    const uint32_t word = PackE2M1<L, E2M1Input::kAny>(v, 1.0f);
     for (int i = 0; i < 8; ++i) {
       // The caller clears the sign of a NaN.
       const uint32_t code = word >> (4 * i) & (std::isnan(v[i]) ? 7 : 15);
@@ -129,7 +129,7 @@ TEST(CodecTest, EncodesTiesOfElementsToEven) {
     for (float x :
          {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, 9.0f)}) {
       const float v[8] = {x, -x};
-      const uint32_t word = PackE2M1<L>(v, 1.0f);
+      const uint32_t word = PackE2M1<L, E2M1Input::kAny>(v, 1.0f);
       EXPECT_EQ(word & 15, oracle::E2m1Code(x)) << x;
       EXPECT_EQ(word >> 4 & 15, oracle::E2m1Code(-x)) << x;
     }

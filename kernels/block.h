@@ -77,12 +77,14 @@ QUANTD_FN typename L::U MaxMagnitudeIgnoringNan(
   return m;
 }
 
-// Rounds rotated values to bf16, as amax and codes are to see them. `max` is
-// their MaxMagnitude; returns that of the result.
-template <typename L>
-QUANTD_FN typename L::U RoundRotated(typename L::F (&v)[kBlock],
-                                     typename L::U max) {
+// Rotates a block and rounds it to bf16, as amax and codes are to see it.
+// Returns its MaxMagnitude. `kExact`: see RotateForward.
+template <typename L, bool kExact = false>
+QUANTD_FN typename L::U RotateToBf16(typename L::F (&v)[kBlock],
+                                     const typename L::F* signs) {
   using U = typename L::U;
+  RotateForward<L, kExact>(v, signs);
+  const U max = MaxMagnitude<L>(v);
   if (L::Any(max > kInfBits)) {
     QUANTD_UNROLL
     for (int i = 0; i < kBlock; ++i) {
@@ -96,13 +98,6 @@ QUANTD_FN typename L::U RoundRotated(typename L::F (&v)[kBlock],
   for (int i = 0; i < kBlock; ++i) v[i] = RoundToBf16<L>(v[i]);
   // Rounding is monotone: the largest rounded is the largest, rounded.
   return L::Bits(RoundToBf16<L>(L::Float(max)));
-}
-
-template <typename L>
-QUANTD_FN typename L::U RotateToBf16(typename L::F (&v)[kBlock],
-                                     const typename L::F* signs) {
-  RotateForward<L>(v, signs);
-  return RoundRotated<L>(v, MaxMagnitude<L>(v));
 }
 
 // Codes 0..7 in the low word from the low nibble up, 8..15 in the high word.
@@ -138,8 +133,7 @@ QUANTD_FN Nvfp4Block<L> EncodeNvfp4Under(const typename L::F (&v)[kBlock],
 template <typename L>
 QUANTD_FN auto Nvfp4MayReach7(typename L::U max, Nvfp4Encode global) {
   const typename L::U wanted = L::Bits(L::Float(max) * global.s_inv6);
-  return ((wanted - 0x3C800000u) >= (0x43E80000u - 0x3C800000u)) &
-         (max != 0u);
+  return ((wanted - 0x3C800000u) >= (0x43E80000u - 0x3C800000u)) & (max != 0u);
 }
 
 // The E4M3 scale of a block whose largest magnitude is `max`, NaN dropped.

@@ -140,7 +140,12 @@ QUANTD_FN typename L::U PackE2M1(const typename L::F* v, typename L::F m) {
         L::Float(magnitude) * m);
     // What lies above bit 22 of a sum never reaches the low 16 bits.
     half[i / 4] |= code << (4 * (i % 4));
-    signs = (signs >> 4) | (bits & 0x80000000u);
+  }
+  // Two signs at a time: elements i and i + 4 in the halves of a word.
+  QUANTD_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const U pair = L::JoinHighHalves(L::Bits(v[i]), L::Bits(v[i + 4]));
+    signs = (signs >> 4) | (pair & 0x80008000u);
   }
   return (half[0] & 0xFFFFu) | (half[1] << 16) | signs;
 }

@@ -51,6 +51,10 @@ constexpr bool IsFloat(DType t) {
   return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16;
 }
 
+// True where a quarter of any value is exact in fp32.
+template <DType D>
+inline constexpr bool kIsHalf = D == DType::kF16 || D == DType::kBF16;
+
 enum class Format : int32_t {
   kUnspecified = 0,
   kNvfp4 = 1,

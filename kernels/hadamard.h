@@ -13,11 +13,11 @@ inline namespace QUANTD_ARITH {
 
 inline constexpr int kRhtSize = 16;
 
-// Strides 1, 2, 4, 8: (a, b) -> (a + b, a - b).
-template <typename L>
+// Strides kFirst .. 8: (a, b) -> (a + b, a - b).
+template <typename L, int kFirst = 1>
 QUANTD_FN void Butterfly16(typename L::F (&t)[kRhtSize]) {
   QUANTD_UNROLL
-  for (int stride = 1; stride < kRhtSize; stride *= 2) {
+  for (int stride = kFirst; stride < kRhtSize; stride *= 2) {
     QUANTD_UNROLL
     for (int i = 0; i < kRhtSize; ++i) {
       if ((i & stride) != 0) continue;
@@ -29,13 +29,26 @@ QUANTD_FN void Butterfly16(typename L::F (&t)[kRhtSize]) {
   }
 }
 
-template <typename L>
+// `kExact`: a quarter of any input is exact, as it is for bf16 and fp16. Then
+// the products of one operand go into the first stage.
+template <typename L, bool kExact = false>
 QUANTD_FN void RotateForward(typename L::F (&t)[kRhtSize],
                              const typename L::F* signs) {
   // Scaling first: a block near the largest bf16 must not overflow.
-  QUANTD_UNROLL
-  for (int i = 0; i < kRhtSize; ++i) t[i] = L::MulPlusZero(t[i], signs[i]);
-  Butterfly16<L>(t);
+  if constexpr (kExact) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kRhtSize; i += 2) {
+      const typename L::F a = L::MulPlusZero(t[i], signs[i]);
+      const typename L::F b = t[i + 1];
+      t[i] = L::AddProduct(a, b, signs[i + 1]);
+      t[i + 1] = L::SubProduct(a, b, signs[i + 1]);
+    }
+    Butterfly16<L, 2>(t);
+  } else {
+    QUANTD_UNROLL
+    for (int i = 0; i < kRhtSize; ++i) t[i] = L::MulPlusZero(t[i], signs[i]);
+    Butterfly16<L>(t);
+  }
 }
 
 template <typename L>

@@ -11,6 +11,9 @@
 //   Any(mask)     whether a comparison holds in some lane
 //   MulPlusZero(F x, F c)  fmaf(x, c, +0.0f): rounds once, and -0 only where
 //                 a nonzero product rounds to zero
+//   AddProduct, SubProduct(F a, F x, F c)  a + x * c and a - x * c where the
+//                 product is exact, so that fused and unfused are one
+//   JoinHighHalves(U a, U b)  a's high half in the low one, b's in the high
 //   E2M1Magic(U)  see kernels/codec.h
 //
 // Whoever compiles these headers must keep float arithmetic exact as written:
@@ -64,6 +67,23 @@ struct Scalar {
     return __fmaf_rn(x, c, 0.0f);
 #else
     return x == 0.0f ? 0.0f : x * c;
+#endif
+  }
+  static QUANTD_FN F AddProduct(F a, F x, float c) {
+#ifdef __CUDA_ARCH__
+    return __fmaf_rn(x, c, a);
+#else
+    return a + x * c;
+#endif
+  }
+  static QUANTD_FN F SubProduct(F a, F x, float c) {
+    return AddProduct(a, x, -c);
+  }
+  static QUANTD_FN U JoinHighHalves(U a, U b) {
+#ifdef __CUDA_ARCH__
+    return __byte_perm(a, b, 0x7632);
+#else
+    return (a >> 16) | (b & 0xFFFF0000u);
 #endif
   }
   static QUANTD_FN U E2M1Magic(U one_or_more) {

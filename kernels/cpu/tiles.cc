@@ -31,6 +31,8 @@ using U = L::U;
 // and a column's codes of one tile fill one cache line.
 constexpr int64_t kTileCols = 128;
 
+constexpr size_t kAhead = 4096;  // bytes
+
 int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // W lanes to one maximum.
@@ -143,7 +145,8 @@ void AmaxRows(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
     if (L::Any(max >= kInfBits)) Note(v, out);
     Add(v, max, &plain, &dropped);
     if (a.row_signs) {
-      Add(v, RotateToBf16<L>(v, signs.lanes), &rotated, &out->row_rht_nan);
+      Add(v, RotateToBf16<L, kIsHalf<D>>(v, signs.lanes), &rotated,
+          &out->row_rht_nan);
     }
   }
   if (elements % 16 != 0) {
@@ -173,7 +176,8 @@ void AmaxColumns(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
       for (int64_t c = 0; c < cols; c += W) {
         F v[16];
         LoadColumns<D>(tile, 0, c, v);
-        Add(v, RotateToBf16<L>(v, signs.lanes), &rotated, &out->col_rht_nan);
+        Add(v, RotateToBf16<L, kIsHalf<D>>(v, signs.lanes), &rotated,
+            &out->col_rht_nan);
       }
     }
   }
@@ -209,12 +213,12 @@ struct Group {
 // First half: values, scale and multiplier. From a block's maximum to its
 // multiplier is one long chain of operations; the second half of the group
 // before fills the time.
-template <bool kRht, typename Load>
+template <bool kRht, bool kExact, typename Load>
 QUANTD_FN void Prepare(Load load, const Nvfp4Copy& copy, const Signs& signs,
                        Group* group) {
   const Nvfp4Encode global = {copy.s_dec, copy.s_inv6};
   load(group->v);
-  if constexpr (kRht) RotateForward<L>(group->v, signs.lanes);
+  if constexpr (kRht) RotateForward<L, kExact>(group->v, signs.lanes);
   U max = MaxMagnitude<L>(group->v);
   if constexpr (kRht) max = L::Bits(RoundToBf16<L>(L::Float(max)));
   // Rotated values are finite only if all that went in is.
@@ -269,7 +273,11 @@ void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
       }
     };
     for (int64_t b = 0; b < blocks; b += W) {
-      Prepare<kRht>(loader(b), a.row, signs, &groups[b / W % 2]);
+      // Rows of a large matrix outrun the hardware's own prefetch.
+      for (size_t at = 0; at < W * 16 * kSize; at += 64) {
+        __builtin_prefetch(p + b * 16 * kSize + kAhead + at);
+      }
+      Prepare<kRht, kIsHalf<D>>(loader(b), a.row, signs, &groups[b / W % 2]);
       if (b > 0) emit(b - W, &groups[(b / W + 1) % 2]);
     }
     if (blocks > 0) {
@@ -310,7 +318,7 @@ QUANTD_FN void QuantizeTile(const QuantizeArgs& a, const std::byte* tile,
     }
   };
   for (int64_t g = 0; g < total; ++g) {
-    Prepare<kRht>(loader(g), a.col, signs, &groups[g % 2]);
+    Prepare<kRht, kIsHalf<D>>(loader(g), a.col, signs, &groups[g % 2]);
     if (g > 0) emit(g - 1);
   }
   if (total > 0) emit(total - 1);
@@ -421,7 +429,7 @@ void RotateRows(const RotateArgs& a, int64_t first, int64_t last,
     LoadSomeBlocks<D>(a.x.data + b * 16 * SizeOf(D), count, v);
     if (L::Any(MaxMagnitude<L>(v) >= kInfBits)) Note(v, seen);
     a.inverse ? RotateInverse<L>(v, signs.lanes)
-              : RotateForward<L>(v, signs.lanes);
+              : RotateForward<L, kIsHalf<D>>(v, signs.lanes);
     StoreSomeBlocks<Out>(v, a.out + b * 16 * SizeOf(Out), count);
   }
 }

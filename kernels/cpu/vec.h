@@ -103,6 +103,52 @@ struct Vec {
     return x == F{} ? F{} : x * c;
   }
 
+  static QUANTD_FN F AddProduct(F a, F x, F c) {
+#ifdef __AVX512F__
+    if constexpr (W == 16) {
+      return reinterpret_cast<F>(_mm512_fmadd_ps(reinterpret_cast<__m512>(x),
+                                                 reinterpret_cast<__m512>(c),
+                                                 reinterpret_cast<__m512>(a)));
+    }
+#endif
+#ifdef __FMA__
+    if constexpr (W == 8) {
+      return reinterpret_cast<F>(_mm256_fmadd_ps(reinterpret_cast<__m256>(x),
+                                                 reinterpret_cast<__m256>(c),
+                                                 reinterpret_cast<__m256>(a)));
+    }
+#endif
+    return a + x * c;
+  }
+  static QUANTD_FN F SubProduct(F a, F x, F c) {
+#ifdef __AVX512F__
+    if constexpr (W == 16) {
+      return reinterpret_cast<F>(_mm512_fnmadd_ps(reinterpret_cast<__m512>(x),
+                                                  reinterpret_cast<__m512>(c),
+                                                  reinterpret_cast<__m512>(a)));
+    }
+#endif
+#ifdef __FMA__
+    if constexpr (W == 8) {
+      return reinterpret_cast<F>(_mm256_fnmadd_ps(reinterpret_cast<__m256>(x),
+                                                  reinterpret_cast<__m256>(c),
+                                                  reinterpret_cast<__m256>(a)));
+    }
+#endif
+    return a - x * c;
+  }
+
+  static QUANTD_FN U JoinHighHalves(U a, U b) {
+#ifdef __AVX2__
+    if constexpr (W == 8) {
+      return reinterpret_cast<U>(
+          _mm256_blend_epi16(reinterpret_cast<__m256i>(a >> 16),
+                             reinterpret_cast<__m256i>(b), 0xAA));
+    }
+#endif
+    return (a >> 16) | (b & 0xFFFF0000u);
+  }
+
   // Three magic numbers, picked by the low bits of the exponent: a table in a
   // register beats Scalar's arithmetic where there is one.
   static QUANTD_FN U E2M1Magic(U one_or_more) {

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads) ApplyRht(ApplyRhtArgs a) {
     if (a.inverse) {
       RotateInverse<Scalar>(v, a.signs);
     } else {
-      RotateForward<Scalar>(v, a.signs);
+      RotateForward<Scalar, kIsHalf<D>>(v, a.signs);
     }
     if (a.dtype == DType::kF32) {
       StoreBlockNumber<DType::kF32>(b, v, a.out);

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads) QuantizeRows(QuantizeArgs a) {
     Decode<D>(LoadBlock<D>(from), v);
     uint32_t max;
     if constexpr (kRht) {
-      max = RotateToBf16<Scalar>(v, a.row.signs);
+      max = RotateToBf16<Scalar, kIsHalf<D>>(v, a.row.signs);
     } else {
       max = MaxMagnitude<Scalar>(v);
     }
@@ -48,11 +48,13 @@ __global__ void __launch_bounds__(kThreads) QuantizeRows(QuantizeArgs a) {
 }
 
 // Encodes a block that may be rotated first.
+template <DType D>
 __device__ __forceinline__ Nvfp4Block<Scalar> RotateAndEncode(
     float (&v)[kBlock], const Nvfp4Copy& copy, const Nvfp4Encode& global,
     bool propagate) {
-  const uint32_t max = copy.signs ? RotateToBf16<Scalar>(v, copy.signs)
-                                  : MaxMagnitude<Scalar>(v);
+  const uint32_t max = copy.signs
+                           ? RotateToBf16<Scalar, kIsHalf<D>>(v, copy.signs)
+                           : MaxMagnitude<Scalar>(v);
   return EncodeNvfp4<Scalar>(v, max, global, propagate);
 }
 
@@ -114,7 +116,7 @@ __global__ void __launch_bounds__(kThreads) QuantizeTiles(QuantizeArgs a) {
       seen |= SeenIn(v, MaxMagnitude<Scalar>(v));
       if (rows_too && row + r < a.x.rows && col + RowSlot::col() < a.x.cols) {
         const Nvfp4Block<Scalar> block =
-            RotateAndEncode(v, a.row, row_global, a.propagate);
+            RotateAndEncode<D>(v, a.row, row_global, a.propagate);
         const int64_t b = (col + RowSlot::col()) / kBlock;
         std::byte* to = a.row.data + (row + r) * a.row.data_stride;
         reinterpret_cast<uint2*>(to)[b] = make_uint2(block.low, block.high);
@@ -128,7 +130,7 @@ __global__ void __launch_bounds__(kThreads) QuantizeTiles(QuantizeArgs a) {
       float v[kBlock];
       LoadColumn<D>(tile, i, v);
       const Nvfp4Block<Scalar> block =
-          RotateAndEncode(v, a.col, col_global, a.propagate);
+          RotateAndEncode<D>(v, a.col, col_global, a.propagate);
       // Rows beyond the matrix are zeros, and so are their codes and scale.
       out.codes[ColSlot::col()][ColSlot::block(i)] =
           make_uint2(block.low, block.high);

@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads) AmaxOfRows(AmaxArgs a) {
     Decode<D>(LoadBlock<D>(a.x.data + b * kBlock * kSizeOf<D>), v);
     running.AddRaw(v);
     if constexpr (kRht) {
-      const uint32_t max = RotateToBf16<Scalar>(v, a.row_signs);
+      const uint32_t max = RotateToBf16<Scalar, kIsHalf<D>>(v, a.row_signs);
       running.Add(v, max, &Found::row_rht, kSeenRowRhtNan);
     }
   }
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads) AmaxOfTiles(AmaxArgs a) {
       Decode<D>(raw[i], v);
       running.AddRaw(v);
       if (a.row_signs != nullptr) {
-        const uint32_t max = RotateToBf16<Scalar>(v, a.row_signs);
+        const uint32_t max = RotateToBf16<Scalar, kIsHalf<D>>(v, a.row_signs);
         running.Add(v, max, &Found::row_rht, kSeenRowRhtNan);
       }
     }
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads) AmaxOfTiles(AmaxArgs a) {
     for (int i = 0; i < kPerThread; ++i) {
       float v[kBlock];
       LoadColumn<D>(tile, i, v);
-      const uint32_t max = RotateToBf16<Scalar>(v, a.col_signs);
+      const uint32_t max = RotateToBf16<Scalar, kIsHalf<D>>(v, a.col_signs);
       running.Add(v, max, &Found::col_rht, kSeenColRhtNan);
     }
   }

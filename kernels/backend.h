@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/error_statistics.h"
 #include "kernels/memory.h"
 #include "kernels/plan.h"
 
@@ -23,6 +25,9 @@ namespace quantd {
 struct JobReport {
   bool saw_nan = false;  // in the input
   bool saw_inf = false;
+  // Where the plan's options ask for statistics.
+  std::optional<ErrorStatistics> rowwise = {};
+  std::optional<ErrorStatistics> columnwise = {};
   // Nanoseconds, 0 where the device has no such stage.
   int64_t copy_in_ns = 0;
   int64_t compute_ns = 0;

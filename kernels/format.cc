@@ -18,13 +18,40 @@ constexpr Named<Usage> kUsages[] = {
     {Usage::kRowwise, "rowwise"},
     {Usage::kColumnwise, "columnwise"},
     {Usage::kBoth, "both"},
+    {Usage::kNone, "none"},
 };
 constexpr Named<NonFinite> kNonFinites[] = {
     {NonFinite::kIgnore, "ignore"},
     {NonFinite::kPropagate, "propagate"},
     {NonFinite::kReject, "reject"},
 };
-constexpr Named<Layout> kLayouts[] = {{Layout::kLinear, "linear"}};
+constexpr Named<Rounding> kRoundings[] = {
+    {Rounding::kNearest, "nearest"},
+    {Rounding::kStochastic, "stochastic"},
+};
+constexpr Named<ScaleRule> kScaleRules[] = {
+    {ScaleRule::kUp, "up"},
+    {ScaleRule::kFloor, "floor"},
+    {ScaleRule::kCeil, "ceil"},
+    {ScaleRule::kEven, "even"},
+};
+constexpr Named<FourOverSix> kFourOverSixes[] = {
+    {FourOverSix::kOff, "off"},
+    {FourOverSix::kMae, "mae"},
+    {FourOverSix::kMse, "mse"},
+};
+constexpr Named<AmaxDomain> kDomains[] = {
+    {AmaxDomain::kTensor, "tensor"},
+    {AmaxDomain::kRow, "row"},
+};
+constexpr Named<HistoryRule> kHistoryRules[] = {
+    {HistoryRule::kMax, "max"},
+    {HistoryRule::kMostRecent, "most_recent"},
+};
+constexpr Named<Layout> kLayouts[] = {
+    {Layout::kLinear, "linear"},
+    {Layout::kSwizzled, "swizzled"},
+};
 constexpr Named<TensorKind> kKinds[] = {
     {TensorKind::kInput, "input"},
     {TensorKind::kRowwiseData, "rowwise_data"},
@@ -37,6 +64,10 @@ constexpr Named<TensorKind> kKinds[] = {
     {TensorKind::kRotated, "rotated"},
     {TensorKind::kRowwiseRhtAmax, "rowwise_rht_amax"},
     {TensorKind::kColumnwiseRhtAmax, "columnwise_rht_amax"},
+    {TensorKind::kAmax, "amax"},
+    {TensorKind::kDbias, "dbias"},
+    {TensorKind::kAmaxHistory, "amax_history"},
+    {TensorKind::kNextScale, "next_scale"},
 };
 
 template <typename T, size_t N>
@@ -60,6 +91,11 @@ std::optional<T> Parse(const Named<T> (&table)[N], std::string_view name) {
 std::string_view Name(DType t) { return Find(kDTypes, t); }
 std::string_view Name(Usage u) { return Find(kUsages, u); }
 std::string_view Name(NonFinite n) { return Find(kNonFinites, n); }
+std::string_view Name(Rounding r) { return Find(kRoundings, r); }
+std::string_view Name(ScaleRule r) { return Find(kScaleRules, r); }
+std::string_view Name(FourOverSix f) { return Find(kFourOverSixes, f); }
+std::string_view Name(AmaxDomain d) { return Find(kDomains, d); }
+std::string_view Name(HistoryRule r) { return Find(kHistoryRules, r); }
 std::string_view Name(Layout l) { return Find(kLayouts, l); }
 std::string_view Name(TensorKind k) { return Find(kKinds, k); }
 std::string_view Name(Format f) {
@@ -75,6 +111,24 @@ std::optional<Usage> ParseUsage(std::string_view name) {
 }
 std::optional<NonFinite> ParseNonFinite(std::string_view name) {
   return Parse(kNonFinites, name);
+}
+std::optional<Rounding> ParseRounding(std::string_view name) {
+  return Parse(kRoundings, name);
+}
+std::optional<ScaleRule> ParseScaleRule(std::string_view name) {
+  return Parse(kScaleRules, name);
+}
+std::optional<FourOverSix> ParseFourOverSix(std::string_view name) {
+  return Parse(kFourOverSixes, name);
+}
+std::optional<AmaxDomain> ParseAmaxDomain(std::string_view name) {
+  return Parse(kDomains, name);
+}
+std::optional<HistoryRule> ParseHistoryRule(std::string_view name) {
+  return Parse(kHistoryRules, name);
+}
+std::optional<Layout> ParseLayout(std::string_view name) {
+  return Parse(kLayouts, name);
 }
 std::optional<Format> ParseFormat(std::string_view name) {
   for (const FormatSpec& row : kFormats) {

@@ -23,15 +23,18 @@ namespace quantd {
 
 inline constexpr int kMaxRank = 8;
 inline constexpr int64_t kMaxElements = int64_t{1} << 48;
+inline constexpr size_t kMaxGroups = 1 << 16;
+inline constexpr size_t kMaxHistory = 1 << 16;
+inline constexpr int kRhtDimensions[] = {16, 32, 64, 128};
 // Tensors inside a payload start at multiples of this; gaps are zero bytes.
 inline constexpr size_t kPayloadAlignment = 64;
 
-// Where the rotation applies. Dimension 16 is the only legal one for now.
+// Where the rotation applies. Dimensions: 16, 32, 64 and 128.
 struct RhtOptions {
   bool rowwise = false;
   bool columnwise = false;
   int dimension = 16;
-  SignMask sign_mask = kDefaultSignMask;
+  std::optional<SignMask> sign_mask = {};  // default: DefaultSignMask
 };
 
 // The tensor that comes in (for Dequantize: that went in to Quantize).
@@ -43,15 +46,73 @@ struct TensorDesc {
   int flatten_axis = -1;
 };
 
+// How the copies of a tensor are laid out: what decoding must know of how
+// they were made, beside the format.
+struct CopyForm {
+  Layout scale_layout = Layout::kLinear;
+  // One scale for a 16 x 16 block, instead of one for each of its lines.
+  bool compact_scales = false;
+  bool row_scaled = false;  // one amax for each line
+  // NVFP4 that was made with 4over6 and 256 as the largest block scale.
+  bool scale_256 = false;
+};
+
+struct StochasticOptions {
+  uint64_t seed = 0;
+  // Another stream of the same seed.
+  uint64_t seed_offset = 0;
+};
+
+// Where the tensor lies in a larger one. Random bits are a function of the
+// global position, so that shards give the bytes of the whole.
+struct ShardPosition {
+  int64_t row_offset = 0;
+  int64_t column_offset = 0;
+  int64_t total_columns = 0;  // 0: column_offset + K
+};
+
+// Delayed scaling of FP8: kernels/delayed_scaling.h.
+struct HistoryOptions {
+  std::vector<float> amax;  // [0] is this step's slot; at least one
+  HistoryRule rule = HistoryRule::kMax;
+  int margin = 0;  // -127 .. 127
+};
+
 struct QuantizeOptions {
   Format format = Format::kUnspecified;
   Usage usage = Usage::kRowwise;
   RhtOptions rht;
   NonFinite non_finite = NonFinite::kIgnore;
-  // A given amax replaces the computed one. Without RHT one alone serves both
-  // directions; with RHT a direction without its own is computed.
-  std::optional<float> rowwise_amax;
-  std::optional<float> columnwise_amax;
+  // Replaces the computed amax: one value, one for each group, or one for each
+  // line where row_scaled (groups after each other); empty: computed. Without
+  // RHT one alone serves both directions (but for row_scaled); with RHT a
+  // direction without its own is computed.
+  std::vector<float> rowwise_amax = {};
+  std::vector<float> columnwise_amax = {};
+  CopyForm form = {};
+  Rounding rounding = Rounding::kNearest;
+  StochasticOptions stochastic = {};
+  ShardPosition shard = {};
+  FourOverSix four_over_six = FourOverSix::kOff;
+  bool fast_error = false;  // of four_over_six
+  // The amax of a rotated copy is that of the unrotated tensor times this.
+  std::optional<float> amax_estimation_scale = {};
+  // FP8: a smaller amax counts as this one.
+  float epsilon = 0;
+  // FP8: scales are powers of two. Default: only for block scaling.
+  std::optional<bool> power_of_two = {};
+  // FP8 tensor scaling: the scales to use, one or one for each group (delayed
+  // scaling); empty: computed from the amax (current scaling).
+  std::vector<float> scale = {};
+  std::optional<HistoryOptions> history = {};
+  ScaleRule scale_rule = ScaleRule::kUp;
+  // Rows of the groups, which follow each other; none: one group, not grouped.
+  std::optional<std::vector<int64_t>> splits = {};
+  // What else to give beside the copies.
+  bool amax = false;
+  bool dbias = false;
+  DType dbias_dtype = DType::kUnspecified;  // unspecified: the input's
+  bool statistics = false;
 };
 
 struct DequantizeOptions {
@@ -60,7 +121,9 @@ struct DequantizeOptions {
   DType output = DType::kUnspecified;
   bool inverse_rht = false;  // undo the rotation of that copy
   int rht_dimension = 16;
-  SignMask sign_mask = kDefaultSignMask;
+  std::optional<SignMask> sign_mask = {};  // default: DefaultSignMask
+  CopyForm form = {};
+  std::optional<std::vector<int64_t>> splits = {};
 };
 
 struct RhtAmaxOptions {
@@ -69,8 +132,10 @@ struct RhtAmaxOptions {
   bool columnwise = false;      // max |x|, again
   bool columnwise_rht = false;  // max |bf16(RHT of the columns)|
   int rht_dimension = 16;
-  SignMask sign_mask = kDefaultSignMask;
+  std::optional<SignMask> sign_mask = {};  // default: DefaultSignMask
   NonFinite non_finite = NonFinite::kIgnore;
+  AmaxDomain domain = AmaxDomain::kTensor;
+  std::optional<std::vector<int64_t>> splits = {};
 };
 
 // Rotates the rows of M x K in blocks along K.
@@ -78,7 +143,14 @@ struct ApplyRhtOptions {
   bool inverse = false;
   DType output = DType::kUnspecified;  // unspecified: the input's
   int rht_dimension = 16;
-  SignMask sign_mask = kDefaultSignMask;
+  std::optional<SignMask> sign_mask = {};  // default: DefaultSignMask
+};
+
+// Rows [row, row + rows) of the matrix. A tensor that is not grouped is one
+// group.
+struct Group {
+  int64_t row = 0;
+  int64_t rows = 0;
 };
 
 // One tensor inside a payload.
@@ -89,6 +161,9 @@ struct TensorSpec {
   std::vector<int64_t> shape;
   size_t offset = 0;  // bytes from the start of the payload
   size_t size = 0;    // bytes
+  // Where each group's part starts, in bytes from `offset`, and the end of the
+  // last one. Empty where the plan is not grouped.
+  std::vector<size_t> group_offsets = {};
 };
 
 class Plan {
@@ -101,6 +176,8 @@ class Plan {
   const TensorDesc& tensor() const { return tensor_; }
   int64_t rows() const { return rows_; }  // M
   int64_t cols() const { return cols_; }  // K
+  const std::vector<Group>& groups() const { return groups_; }
+  bool grouped() const { return grouped_; }
 
   // What must be fed, packed as the backend wants it: one tensor for
   // Quantize, RhtAmax and ApplyRht; data, scale and amax for Dequantize. The
@@ -111,6 +188,8 @@ class Plan {
   const std::vector<TensorSpec>& outputs() const { return outputs_; }
   size_t input_bytes() const { return input_bytes_; }
   size_t output_bytes() const { return output_bytes_; }
+  // Device memory a backend needs beside input and output, at most.
+  size_t scratch_bytes() const { return scratch_bytes_; }
 
   // The spec of that kind, or nullptr.
   const TensorSpec* input(TensorKind kind) const;
@@ -124,10 +203,13 @@ class Plan {
   TensorDesc tensor_;
   int64_t rows_ = 0;
   int64_t cols_ = 0;
+  std::vector<Group> groups_;
+  bool grouped_ = false;
   std::vector<TensorSpec> inputs_;
   std::vector<TensorSpec> outputs_;
   size_t input_bytes_ = 0;
   size_t output_bytes_ = 0;
+  size_t scratch_bytes_ = 0;
 };
 
 absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,

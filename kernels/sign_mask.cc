@@ -8,6 +8,29 @@
 
 namespace quantd {
 
+SignMask DefaultSignMask(int dimension) {
+  SignMask mask = {};
+  for (int i = 0; i < dimension; i += 16) {
+    mask.words[i / 64] |= kDefaultSignMask.words[0] << (i % 64);
+  }
+  return mask;
+}
+
+SignMask RandomSignMask(uint64_t seed, int dimension) {
+  SignMask mask = {};
+  for (int i = 0; i < 2; ++i) {
+    // splitmix64: every bit of the seed reaches every sign.
+    seed += 0x9E3779B97F4A7C15u;
+    uint64_t z = seed;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    mask.words[i] = z ^ (z >> 31);
+  }
+  if (dimension < 128) mask.words[1] = 0;
+  if (dimension < 64) mask.words[0] &= (uint64_t{1} << dimension) - 1;
+  return mask;
+}
+
 absl::StatusOr<SignMask> SignMaskFromVector(absl::Span<const int> v) {
   if (v.size() != 16 && v.size() != 32 && v.size() != 64 && v.size() != 128) {
     return FieldError("sign_vector", "16, 32, 64 or 128 entries",

@@ -29,6 +29,12 @@ struct SignMask {
 // The vector TransformerEngine and torchao use by default, 0xD7E8.
 inline constexpr SignMask kDefaultSignMask = {{0xD7E8, 0}};
 
+// The default vector for a dimension: kDefaultSignMask, repeated.
+SignMask DefaultSignMask(int dimension);
+
+// A random vector; the same seed gives the same one everywhere.
+SignMask RandomSignMask(uint64_t seed, int dimension);
+
 // Bit i set iff v[i] is -1. INVALID_ARGUMENT for a size other than 16, 32, 64
 // or 128, or an entry that is neither 1 nor -1.
 absl::StatusOr<SignMask> SignMaskFromVector(absl::Span<const int> v);

@@ -49,14 +49,14 @@ v1::QuantizeReply Echo(const Plan& plan, const QuantizeOptions& options) {
     v1::Rht* rht = reply.mutable_rht();
     rht->set_rowwise(options.rht.rowwise);
     rht->set_columnwise(options.rht.columnwise);
-    WriteRht(options.rht.dimension, options.rht.sign_mask, rht);
+    WriteRht(options.rht.dimension, *options.rht.sign_mask, rht);
   }
   reply.set_non_finite(ToProto(options.non_finite));
-  if (options.rowwise_amax) {
-    reply.mutable_given_amax()->set_rowwise(*options.rowwise_amax);
+  if (!options.rowwise_amax.empty()) {
+    reply.mutable_given_amax()->set_rowwise(options.rowwise_amax[0]);
   }
-  if (options.columnwise_amax) {
-    reply.mutable_given_amax()->set_columnwise(*options.columnwise_amax);
+  if (!options.columnwise_amax.empty()) {
+    reply.mutable_given_amax()->set_columnwise(options.columnwise_amax[0]);
   }
   return reply;
 }
@@ -71,7 +71,7 @@ v1::DequantizeReply Echo(const Plan& plan, const DequantizeOptions& options) {
     v1::Rht* rht = reply.mutable_inverse_rht();
     rht->set_rowwise(HasRowwise(options.usage));
     rht->set_columnwise(HasColumnwise(options.usage));
-    WriteRht(options.rht_dimension, options.sign_mask, rht);
+    WriteRht(options.rht_dimension, *options.sign_mask, rht);
   }
   return reply;
 }
@@ -83,7 +83,7 @@ v1::RhtAmaxReply Echo(const Plan& plan, const RhtAmaxOptions& options) {
     v1::Rht* rht = reply.mutable_rht();
     rht->set_rowwise(options.rowwise_rht);
     rht->set_columnwise(options.columnwise_rht);
-    WriteRht(options.rht_dimension, options.sign_mask, rht);
+    WriteRht(options.rht_dimension, *options.sign_mask, rht);
   }
   reply.set_non_finite(ToProto(options.non_finite));
   return reply;
@@ -95,7 +95,7 @@ v1::ApplyRhtReply Echo(const Plan& plan, const ApplyRhtOptions& options) {
   reply.set_inverse(options.inverse);
   reply.set_output(ToProto(options.output));
   reply.mutable_rht()->set_rowwise(true);
-  WriteRht(options.rht_dimension, options.sign_mask, reply.mutable_rht());
+  WriteRht(options.rht_dimension, *options.sign_mask, reply.mutable_rht());
   return reply;
 }
 

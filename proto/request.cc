@@ -39,10 +39,9 @@ absl::StatusOr<TensorDesc> ReadTensor(const v1::Tensor& message) {
 
 // `field` is where the message stands in the request.
 absl::Status ReadRht(std::string_view field, const v1::Rht& message,
-                     int* dimension, SignMask* mask) {
+                     int* dimension, std::optional<SignMask>* mask) {
   if (message.dimension() > kLargestDimension) {
-    return FieldError(fmt::format("{}.dimension", field),
-                      "16 (the only one so far)",
+    return FieldError(fmt::format("{}.dimension", field), "16, 32, 64 or 128",
                       fmt::to_string(message.dimension()));
   }
   if (message.dimension() != 0) {
@@ -111,8 +110,8 @@ absl::Status Read(const v1::QuantizeRequest& message, const Range& payload,
                                  &options.rht.sign_mask));
   options.non_finite = static_cast<NonFinite>(message.non_finite());
   const v1::GivenAmax& amax = message.given_amax();
-  if (amax.has_rowwise()) options.rowwise_amax = amax.rowwise();
-  if (amax.has_columnwise()) options.columnwise_amax = amax.columnwise();
+  if (amax.has_rowwise()) options.rowwise_amax = {amax.rowwise()};
+  if (amax.has_columnwise()) options.columnwise_amax = {amax.columnwise()};
   QUANTD_RETURN_IF_ERROR(Adopt(MakeQuantizePlan(*tensor, options), request));
   return WholePayload(payload, request);
 }

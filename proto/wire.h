@@ -24,7 +24,7 @@
 namespace quantd::wire {
 
 // Caps of our own, below what protobuf would accept.
-inline constexpr size_t kMaxHeadBytes = 64 << 10;  // all but the payload
+inline constexpr size_t kMaxHeadBytes = 256 << 10;  // all but the payload
 inline constexpr int kMaxShapeEntries = kMaxRank;
 // What a reply may carry: protobuf and gRPC end at 2 GiB.
 inline constexpr size_t kMaxReplyPayloadBytes =

@@ -168,6 +168,10 @@ class CpuJob : public Job {
                                                                 : bits);
   }
 
+  static float First(const std::vector<float>& v) {
+    return v.empty() ? 0.0f : v[0];
+  }
+
   static absl::Status Judge(const Maxima& seen, NonFinite policy) {
     if (policy != NonFinite::kReject || (!seen.nan && !seen.inf)) {
       return absl::OkStatus();
@@ -195,17 +199,17 @@ class CpuJob : public Job {
   absl::Status Compute(const QuantizeOptions& o, Maxima* seen) {
     const bool row = HasRowwise(o.usage);
     const bool col = HasColumnwise(o.usage);
-    const bool find_row = row && !o.rowwise_amax;
-    const bool find_col = col && !o.columnwise_amax;
-    float row_amax = o.rowwise_amax.value_or(0);
-    float col_amax = o.columnwise_amax.value_or(0);
+    const bool find_row = row && o.rowwise_amax.empty();
+    const bool find_col = col && o.columnwise_amax.empty();
+    float row_amax = First(o.rowwise_amax);
+    float col_amax = First(o.columnwise_amax);
     if (find_row || find_col) {
       AmaxArgs args = {};
       args.x = Input();
-      args.row_signs = CachedSigns(find_row && o.rht.rowwise, o.rht.sign_mask,
+      args.row_signs = CachedSigns(find_row && o.rht.rowwise, *o.rht.sign_mask,
                                    o.rht.dimension);
       args.col_signs = CachedSigns(find_col && o.rht.columnwise,
-                                   o.rht.sign_mask, o.rht.dimension);
+                                   *o.rht.sign_mask, o.rht.dimension);
       const Maxima m = Reduce(args);
       if (absl::Status s = Judge(m, o.non_finite); !s.ok()) return s;
       if (find_row) {
@@ -225,10 +229,10 @@ class CpuJob : public Job {
     args.propagate = o.non_finite == NonFinite::kPropagate;
     args.row = Destination(
         TensorKind::kRowwiseData, TensorKind::kRowwiseScale, row_amax,
-        CachedSigns(o.rht.rowwise, o.rht.sign_mask, o.rht.dimension));
+        CachedSigns(o.rht.rowwise, *o.rht.sign_mask, o.rht.dimension));
     args.col = Destination(
         TensorKind::kColumnwiseData, TensorKind::kColumnwiseScale, col_amax,
-        CachedSigns(o.rht.columnwise, o.rht.sign_mask, o.rht.dimension));
+        CachedSigns(o.rht.columnwise, *o.rht.sign_mask, o.rht.dimension));
     std::mutex mutex;
     OverRows([&](int64_t first, int64_t last) {
       Maxima m;
@@ -261,7 +265,7 @@ class CpuJob : public Job {
     args.scale_stride = scale.shape[1];
     args.amax = global.amax;
     args.k = global.k;
-    args.signs = CachedSigns(o.inverse_rht, o.sign_mask, o.rht_dimension);
+    args.signs = CachedSigns(o.inverse_rht, *o.sign_mask, o.rht_dimension);
     args.out = Out(TensorKind::kDequantized);
     args.dtype = o.output;
     args.rows = plan_->rows();
@@ -275,9 +279,9 @@ class CpuJob : public Job {
   absl::Status Compute(const RhtAmaxOptions& o, Maxima* seen) {
     AmaxArgs args = {};
     args.x = Input();
-    args.row_signs = CachedSigns(o.rowwise_rht, o.sign_mask, o.rht_dimension);
+    args.row_signs = CachedSigns(o.rowwise_rht, *o.sign_mask, o.rht_dimension);
     args.col_signs =
-        CachedSigns(o.columnwise_rht, o.sign_mask, o.rht_dimension);
+        CachedSigns(o.columnwise_rht, *o.sign_mask, o.rht_dimension);
     *seen = Reduce(args);
     if (absl::Status s = Judge(*seen, o.non_finite); !s.ok()) return s;
     const float plain = Amax(seen->plain, seen->nan, o.non_finite);
@@ -295,7 +299,7 @@ class CpuJob : public Job {
     args.x = Input();
     args.out = Out(TensorKind::kRotated);
     args.dtype = o.output;
-    args.signs = CachedSigns(true, o.sign_mask, o.rht_dimension);
+    args.signs = CachedSigns(true, *o.sign_mask, o.rht_dimension);
     args.inverse = o.inverse;
     std::mutex mutex;
     OverRows([&](int64_t first, int64_t last) {

@@ -47,8 +47,8 @@ class Planner {
 
   // Kernels read the amax where it leaves from, in the output.
   cudaError_t Compute(const QuantizeOptions& o) {
-    const bool find_row = HasRowwise(o.usage) && !o.rowwise_amax;
-    const bool find_col = HasColumnwise(o.usage) && !o.columnwise_amax;
+    const bool find_row = HasRowwise(o.usage) && o.rowwise_amax.empty();
+    const bool find_col = HasColumnwise(o.usage) && o.columnwise_amax.empty();
     cudaError_t error = cudaSuccess;
     if (find_row || find_col) {
       error = FindAmax(find_row && o.rht.rowwise, find_col && o.rht.columnwise);
@@ -59,10 +59,10 @@ class Planner {
     amax.found = memory_.found;
     Add(TensorKind::kRowwiseAmax,
         o.rht.rowwise ? AmaxSource::kRowRht : AmaxSource::kPlain,
-        o.rowwise_amax, &amax);
+        Given(o.rowwise_amax), &amax);
     Add(TensorKind::kColumnwiseAmax,
         o.rht.columnwise ? AmaxSource::kColRht : AmaxSource::kPlain,
-        o.columnwise_amax, &amax);
+        Given(o.columnwise_amax), &amax);
     error = LaunchWriteAmax(amax, queue_);
     if (error != cudaSuccess) return error;
     QuantizeArgs args = {};
@@ -159,6 +159,10 @@ class Planner {
     Count(row_rht || col_rht);
     return LaunchAmax({Input(), Signs(row_rht), Signs(col_rht), memory_.found},
                       queue_);
+  }
+
+  static std::optional<float> Given(const std::vector<float>& v) {
+    return v.empty() ? std::nullopt : std::optional<float>(v[0]);
   }
 
   // Adds an amax to write, if the plan has it.

@@ -68,18 +68,18 @@ std::optional<RhtUse> FindRht(const Plan& plan) {
     DType input;
     std::optional<RhtUse> operator()(const QuantizeOptions& o) const {
       if (!o.rht.rowwise && !o.rht.columnwise) return std::nullopt;
-      return RhtUse{o.rht.sign_mask, o.rht.dimension, input};
+      return RhtUse{*o.rht.sign_mask, o.rht.dimension, input};
     }
     std::optional<RhtUse> operator()(const DequantizeOptions& o) const {
       if (!o.inverse_rht) return std::nullopt;
-      return RhtUse{o.sign_mask, o.rht_dimension, o.output};
+      return RhtUse{*o.sign_mask, o.rht_dimension, o.output};
     }
     std::optional<RhtUse> operator()(const RhtAmaxOptions& o) const {
       if (!o.rowwise_rht && !o.columnwise_rht) return std::nullopt;
-      return RhtUse{o.sign_mask, o.rht_dimension, input};
+      return RhtUse{*o.sign_mask, o.rht_dimension, input};
     }
     std::optional<RhtUse> operator()(const ApplyRhtOptions& o) const {
-      return RhtUse{o.sign_mask, o.rht_dimension, input};
+      return RhtUse{*o.sign_mask, o.rht_dimension, input};
     }
   };
   return std::visit(Visitor{plan.tensor().dtype}, plan.options());
@@ -223,8 +223,10 @@ class CudaJob : public Job {
         std::memcpy(memory_.out.data() + spec->offset, &value, sizeof(value));
       }
     };
-    put(TensorKind::kRowwiseAmax, o->rowwise_amax.value_or(0));
-    put(TensorKind::kColumnwiseAmax, o->columnwise_amax.value_or(0));
+    put(TensorKind::kRowwiseAmax,
+        o->rowwise_amax.empty() ? 0 : o->rowwise_amax[0]);
+    put(TensorKind::kColumnwiseAmax,
+        o->columnwise_amax.empty() ? 0 : o->columnwise_amax[0]);
   }
 
   CudaBackend* const backend_;

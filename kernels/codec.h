@@ -98,6 +98,52 @@ QUANTD_FN typename L::F DecodeE4M3(typename L::U code) {
   return L::Float(value | (code & 0x80u) << 24);
 }
 
+// E4M3 of anything; NaN is 0x7F.
+template <typename L>
+QUANTD_FN typename L::U EncodeE4M3(typename L::F x) {
+  using U = typename L::U;
+  const U bits = L::Bits(x);
+  const U code =
+      EncodeE4M3Positive<L>(L::Float(bits & kAbsMask)) | ((bits >> 24) & 0x80u);
+  const U nan = U{} + 0x7Fu;
+  return IsNan<L>(x) ? nan : code;
+}
+
+// E5M2 of anything; saturates at 57344 (0x7B), NaN is 0x7F.
+template <typename L>
+QUANTD_FN typename L::U EncodeE5M2(typename L::F x) {
+  using U = typename L::U;
+  const U bits = L::Bits(x);
+  const U magnitude = bits & kAbsMask;
+  // 2^7 has the step of the E5M2 subnormals, 2^-16, as its last place.
+  const U subnormal = L::Bits(L::Float(magnitude) + 128.0f) & 0xFu;
+  const U normal =
+      (magnitude + 0xFFFFFu + ((magnitude >> 21) & 1u) - (112u << 23)) >> 21;
+  const U zero{};
+  U code = magnitude < 0x38800000u ? subnormal : normal;
+  code = magnitude >= 0x47600000u ? zero + 0x7Bu : code;
+  code |= (bits >> 24) & 0x80u;
+  return magnitude > kInfBits ? zero + 0x7Fu : code;
+}
+
+// E5M2 code (8 bits) to fp32: the upper half of an fp16.
+template <typename L>
+QUANTD_FN typename L::F DecodeE5M2(typename L::U code) {
+  const typename L::F v = DecodeF16<L>(code << 8);
+  const typename L::U nan = typename L::U{} + kNanBits;
+  return L::Float(IsNan<L>(v) ? nan : L::Bits(v));
+}
+
+// E8M0 code to fp32: 2^(code - 127), NaN for 0xFF.
+template <typename L>
+QUANTD_FN typename L::F DecodeE8M0(typename L::U code) {
+  using U = typename L::U;
+  const U zero{};
+  U bits = code << 23;
+  bits = code == 0u ? zero + 0x00400000u : bits;
+  return L::Float(code == 0xFFu ? zero + kNanBits : bits);
+}
+
 // What PackE2M1 may know of its values.
 enum class E2M1Input {
   kAny,              // saturate at 6

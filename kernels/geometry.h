@@ -21,7 +21,8 @@ inline constexpr int64_t RoundUp(int64_t a, int64_t b) {
   return CeilDiv(a, b) * b;
 }
 
-struct CopyGeometry {
+// Where the codes and scales of a copy are. Plain data: kernels take it.
+struct CopyAddress {
   int64_t lines = 0;
   int64_t positions = 0;  // of the matrix
   int64_t padded = 0;     // positions that have codes, zeros after the matrix
@@ -31,8 +32,6 @@ struct CopyGeometry {
   // 0: p * data_position (in half bytes for E2M1).
   int64_t data_line = 0;
   int64_t data_position = 1;
-  std::vector<int64_t> data_shape;  // in stored elements
-  size_t data_bytes = 0;
 
   // Scales, in elements: of block b of line l, where the layout is linear,
   // l / scale_lines * scale_line + b * scale_block.
@@ -40,6 +39,11 @@ struct CopyGeometry {
   int64_t scale_line = 0;
   int64_t scale_block = 0;
   bool swizzled = false;  // SwizzledIndex(l, b, blocks) instead
+};
+
+struct CopyGeometry : CopyAddress {
+  std::vector<int64_t> data_shape;  // in stored elements
+  size_t data_bytes = 0;
   std::vector<int64_t> scale_shape;
   size_t scale_bytes = 0;
 };

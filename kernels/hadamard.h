@@ -1,8 +1,9 @@
-// The 16-point randomized Hadamard transform in fp32, with its order of
-// additions fixed, over a lane type (kernels/lanes.h).
+// The randomized Hadamard transform in fp32, with its order of additions fixed,
+// over a lane type (kernels/lanes.h).
 //
-// `signs` holds s[i] * 0.25 for i = 0..15, in every lane. Forward: y = x R;
-// inverse: x = y R^T (kernels/sign_mask.h). Neither rounds below fp32.
+// `signs` holds s[i] * n^-1/2 for i = 0..n-1, in every lane; where n is not
+// said it is 16. Forward: y = x R; inverse: x = y R^T (kernels/sign_mask.h).
+// Neither rounds below fp32.
 #ifndef QUANTD_KERNELS_HADAMARD_H_
 #define QUANTD_KERNELS_HADAMARD_H_
 
@@ -62,6 +63,39 @@ QUANTD_FN void RotateInverse(typename L::F (&t)[kRhtSize],
   QUANTD_UNROLL
   for (int i = 0; i < kRhtSize; ++i) {
     t[i] = L::MulPlusZero(t[i], 4.0f * signs[i]);
+  }
+}
+
+// The same for n = 16, 32, 64 or 128, values in memory; signs as scalars.
+template <typename L>
+QUANTD_FN void ButterflyOf(typename L::F* t, int n) {
+  for (int stride = 1; stride < n; stride *= 2) {
+    for (int i = 0; i < n; i += 2 * stride) {
+      for (int j = i; j < i + stride; ++j) {
+        const typename L::F a = t[j];
+        const typename L::F b = t[j + stride];
+        t[j] = a + b;
+        t[j + stride] = a - b;
+      }
+    }
+  }
+}
+template <typename L>
+QUANTD_FN void RotateForwardOf(typename L::F* t, int n, const float* signs) {
+  for (int i = 0; i < n; ++i) {
+    t[i] = L::MulPlusZero(t[i], L::Broadcast(signs[i]));
+  }
+  ButterflyOf<L>(t, n);
+}
+template <typename L>
+QUANTD_FN void RotateInverseOf(typename L::F* t, int n, const float* signs) {
+  const float scale = signs[0] < 0.0f ? -signs[0] : signs[0];
+  for (int i = 0; i < n; ++i) {
+    t[i] = L::MulPlusZero(t[i], L::Broadcast(scale));
+  }
+  ButterflyOf<L>(t, n);
+  for (int i = 0; i < n; ++i) {
+    t[i] = L::MulPlusZero(t[i], L::Broadcast(signs[i] < 0.0f ? -1.0f : 1.0f));
   }
 }
 

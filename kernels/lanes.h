@@ -7,8 +7,12 @@
 //   F, U          one float / uint32_t for each lane
 //   kWidth        how many lanes
 //   Float(U), Bits(F)      the same bits, seen as the other type
+//   Broadcast(float)       that float in every lane
+//   Float32(uint32_t)      the float with those bits, not a lane
+//   ToFloat(U)             the number as a float; below 2^23
 //   Min, Max      of two U below 2^31
 //   Any(mask)     whether a comparison holds in some lane
+//   MulHigh(U a, uint32_t b)  the high halves of the 64-bit products
 //   MulPlusZero(F x, F c)  fmaf(x, c, +0.0f): rounds once, and -0 only where
 //                 a nonzero product rounds to zero
 //   AddProduct, SubProduct(F a, F x, F c)  a + x * c and a - x * c where the
@@ -58,6 +62,12 @@ struct Scalar {
 #else
     return __builtin_bit_cast(uint32_t, f);
 #endif
+  }
+  static QUANTD_FN F Broadcast(float f) { return f; }
+  static QUANTD_FN float Float32(uint32_t u) { return Float(u); }
+  static QUANTD_FN F ToFloat(U u) { return static_cast<float>(u); }
+  static QUANTD_FN U MulHigh(U a, uint32_t b) {
+    return static_cast<U>((uint64_t{a} * b) >> 32);
   }
   static QUANTD_FN U Min(U a, U b) { return a < b ? a : b; }
   static QUANTD_FN U Max(U a, U b) { return a > b ? a : b; }

@@ -500,6 +500,10 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
     plan.Copy(format, columnwise, /*input=*/false,
               rotated ? used.rht.dimension : 0, used.form);
   }
+  // kernels/task.cc keeps two scales a group there.
+  if (format.scaling == Scaling::kTensor) {
+    plan.GroupScratch(2 * sizeof(float));
+  }
   if (used.amax) plan.PerGroup(TensorKind::kAmax);
   if (used.dbias) {
     plan.Output(TensorKind::kDbias, used.dbias_dtype,

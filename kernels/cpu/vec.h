@@ -34,6 +34,28 @@ struct Vec {
   static QUANTD_FN F Float(U u) { return reinterpret_cast<F>(u); }
   static QUANTD_FN U Bits(F f) { return reinterpret_cast<U>(f); }
 
+  static QUANTD_FN F Broadcast(float f) {
+    // Not F{} + f: that is an addition.
+    return f - F{};
+  }
+
+  static QUANTD_FN float Float32(uint32_t u) {
+    return __builtin_bit_cast(float, u);
+  }
+  static QUANTD_FN F ToFloat(U u) {
+    return Float(u | 0x4B000000u) - 8388608.0f;
+  }
+
+  // A template, because GCC takes U for a scalar inside this class.
+  template <typename V>
+  static QUANTD_FN V MulHigh(V a, uint32_t b) {
+    V high;
+    for (int i = 0; i < W; ++i) {
+      high[i] = static_cast<uint32_t>((uint64_t{a[i]} * b) >> 32);
+    }
+    return high;
+  }
+
   // Below 2^31 signed and unsigned order agree, and SSE2 compares only signed.
   static QUANTD_FN U Min(U a, U b) {
 #ifdef __AVX512F__

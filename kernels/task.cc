@@ -134,16 +134,16 @@ DequantizeTask MakeDequantizeTask(const Plan& plan, const JobBases& bases) {
   const FormatSpec& f = *FindFormat(o.format);
   const TensorSpec& out = *plan.output(TensorKind::kDequantized);
   DequantizeTask task;
-  task.scaling = f.scaling;
-  task.element = f.element;
-  task.output = o.output;
-  task.block = f.block;
-  task.f6 = o.form.scale_256 ? 1536.0f : 2688.0f;
-  task.cols = plan.cols();
-  task.columnwise = HasColumnwise(o.usage);
+  task.params = {f.scaling,
+                 f.element,
+                 o.output,
+                 f.block,
+                 o.form.scale_256 ? 1536.0f : 2688.0f,
+                 plan.cols(),
+                 HasColumnwise(o.usage)};
   task.groups = MakeGroups(plan, bases.out + out.offset, o.output);
   AddCopies(
-      plan, f, task.columnwise, o.inverse_rht ? o.rht_dimension : 0, o.form,
+      plan, f, task.params.columnwise, o.inverse_rht ? o.rht_dimension : 0, o.form,
       bases.in, bases.signs, [&](TensorKind kind) { return plan.input(kind); },
       &task.groups);
   return task;

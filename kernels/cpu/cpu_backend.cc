@@ -80,15 +80,21 @@ class CpuBackend : public Backend {
       return absl::ResourceExhaustedError(
           fmt::format("all {} slots of {} are taken", info_.slots, info_.name));
     }
-    absl::StatusOr<Block> in = device_.pool->Take(plan->input_bytes());
-    absl::StatusOr<Block> out =
-        in.ok() ? device_.pool->Take(plan->output_bytes()) : in.status();
-    if (!out.ok()) {
-      --device_.live;
-      return out.status();
+    JobBlocks blocks;
+    const std::pair<size_t, Block*> wanted[] = {
+        {plan->input_bytes(), &blocks.in},
+        {plan->output_bytes(), &blocks.out},
+        {plan->scratch_bytes(), &blocks.scratch},
+    };
+    for (const auto& [bytes, to] : wanted) {
+      absl::StatusOr<Block> block = device_.pool->Take(bytes);
+      if (!block.ok()) {
+        --device_.live;
+        return block.status();
+      }
+      *to = *std::move(block);
     }
-    return MakeCpuJob(&device_, std::move(plan), *std::move(in),
-                      *std::move(out));
+    return MakeCpuJob(&device_, std::move(plan), std::move(blocks));
   }
 
  private:

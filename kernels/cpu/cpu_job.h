@@ -9,18 +9,19 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tiles.h"
-#include "kernels/hadamard.h"
 
 namespace quantd::cpu {
 
-using Signs = std::array<float, kRhtSize>;
+// s[i] * n^-1/2, n of them.
+using Signs = std::vector<float>;
 
-// s[i] / 4 by sign mask, made once. Thread-safe and bounded: masks come from
-// clients.
+// Signs by mask and dimension, made once. Thread-safe and bounded: masks come
+// from clients.
 class SignCache {
  public:
   std::shared_ptr<const Signs> Get(const SignMask& mask, int dimension);
@@ -49,10 +50,15 @@ struct CpuDevice {
   std::atomic<uint64_t> rht_launches = 0;
 };
 
-// `in` and `out` have the plan's input_bytes() and output_bytes().
+// The plan's input_bytes(), output_bytes() and scratch_bytes().
+struct JobBlocks {
+  Block in;
+  Block out;
+  Block scratch;
+};
 std::unique_ptr<Job> MakeCpuJob(CpuDevice* device,
-                                std::shared_ptr<const Plan> plan, Block in,
-                                Block out);
+                                std::shared_ptr<const Plan> plan,
+                                JobBlocks blocks);
 
 }  // namespace quantd::cpu
 

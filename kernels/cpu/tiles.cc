@@ -7,6 +7,7 @@
 #include "kernels/cpu/tiles.h"
 
 #include "kernels/block.h"
+#include "kernels/cpu/lines.h"
 #include "kernels/cpu/vec.h"
 
 namespace quantd {
@@ -488,7 +489,9 @@ void Rotate(const RotateArgs& a, int64_t first, int64_t last, Maxima* seen) {
 }  // namespace QUANTD_ARITH
 
 namespace cpu {
-const TileKernels QUANTD_TILES = {Amax, Quantize, DequantizeRow, DequantizeCol,
-                                  Rotate};
+const TileKernels QUANTD_TILES = {
+    Amax,        Quantize,      DequantizeRow,   DequantizeCol,
+    Rotate,      QuantizeLines, DequantizeLines, AmaxLines,
+    RotateLines, SumChunk,      SumChunks};
 }  // namespace cpu
 }  // namespace quantd

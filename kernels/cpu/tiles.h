@@ -10,7 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/encode.h"
+#include "kernels/error_statistics.h"
 #include "kernels/format.h"
+#include "kernels/group_task.h"
 
 namespace quantd::cpu {
 
@@ -78,6 +81,21 @@ struct RotateArgs {
   DType dtype;
   const float* signs;
   bool inverse;
+  int dimension;
+};
+
+// Maxima of any dimension. Of each line as fp32 bits where an array is given
+// (zeroed before; with NaN above Inf where `propagate`, else dropped).
+struct AmaxLinesArgs {
+  Matrix x;
+  int rotation;
+  const float* row_signs;  // nullptr: not wanted
+  const float* col_signs;
+  bool propagate;
+  uint32_t* row_lines;  // nullptr: not wanted
+  uint32_t* row_rht_lines;
+  uint32_t* col_lines;
+  uint32_t* col_rht_lines;
 };
 
 struct TileKernels {
@@ -88,8 +106,22 @@ struct TileKernels {
                    Maxima* seen);
   void (*dequantize_row)(const DequantizeArgs&, int64_t first, int64_t last);
   void (*dequantize_col)(const DequantizeArgs&, int64_t first, int64_t last);
-  // Sets nan and inf of `*seen`.
+  // Sets nan and inf of `*seen`. Dimension 16.
   void (*rotate)(const RotateArgs&, int64_t first, int64_t last, Maxima* seen);
+
+  // The same for any format and dimension: kernels/cpu/lines.h.
+  void (*quantize_lines)(const EncodeParams&, const GroupTask&, int64_t first,
+                         int64_t last, Maxima* seen, ErrorSums* row_errors,
+                         ErrorSums* col_errors);
+  void (*dequantize_lines)(const DequantizeParams&, const GroupTask&,
+                           int64_t first, int64_t last);
+  void (*amax_lines)(const AmaxLinesArgs&, int64_t first, int64_t last,
+                     Maxima* maxima);
+  void (*rotate_lines)(const RotateArgs&, int64_t first, int64_t last,
+                       Maxima* seen);
+  void (*sum_chunk)(const Matrix&, int64_t first, int64_t last, float* sums);
+  void (*sum_chunks)(const float* partial, int64_t chunks, int64_t cols,
+                     DType dtype, std::byte* out);
 };
 
 extern const TileKernels kBaselineTiles;

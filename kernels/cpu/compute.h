@@ -1,0 +1,20 @@
+// From a Plan to the tile functions that compute it.
+#ifndef QUANTD_KERNELS_CPU_COMPUTE_H_
+#define QUANTD_KERNELS_CPU_COMPUTE_H_
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_job.h"
+#include "kernels/plan.h"
+#include "kernels/task.h"
+
+namespace quantd::cpu {
+
+// Turns the input into every byte of the output that is not padding, on all of
+// the device's threads. `bases.signs` is not used. Errors: as Job::Run.
+absl::Status Compute(CpuDevice* device, const Plan& plan, JobBases bases,
+                     JobReport* report);
+
+}  // namespace quantd::cpu
+
+#endif  // QUANTD_KERNELS_CPU_COMPUTE_H_

@@ -1,0 +1,299 @@
+// Quantization of any format, tile by tile. Leaf rule: see tiles.cc.
+#include "kernels/cpu/lines.h"
+#include "kernels/decode.h"
+#include "kernels/encode.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+namespace {
+
+constexpr int W = QUANTD_LANES;
+using L = Lane;
+using F = L::F;
+using U = L::U;
+
+// Stored scales of the 16 x 16 blocks of a tile, or of its one square.
+struct SquareScales {
+  uint32_t stored[8][8];
+};
+
+struct TileJob {
+  const EncodeParams& params;
+  const GroupTask& group;
+  const CopyTask& copy;
+  bool columnwise;
+  int64_t row;  // of the tile
+  int64_t col;
+  const SquareScales* squares;  // nullptr: blocks of one line
+  ErrorSums* errors;            // nullptr: not wanted
+};
+
+void AddSquare(uint32_t bits, ErrorSums::Squares* sums) {
+  const uint32_t exponent = bits >> 23;
+  uint64_t m = bits & 0x7FFFFFu;
+  if (exponent != 0) m |= 0x800000u;
+  m *= m;
+  sums->low[exponent] += m & 0xFFFFFFu;
+  sums->high[exponent] += m >> 24;
+}
+
+// Adds what 16 positions of one line lost. `v` before, `d` after.
+void AddErrors(DType element, const float* v, const float* d, float m,
+               int64_t count, ErrorSums* sums) {
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t value = Scalar::Bits(v[i]) & kAbsMask;
+    if (value >= kInfBits) continue;
+    ++sums->elements;
+    const uint32_t y = Scalar::Bits(v[i] * m) & kAbsMask;
+    sums->clipped += y >= ClipBits(element) && y <= kInfBits;
+    const uint32_t decoded = Scalar::Bits(d[i]) & kAbsMask;
+    sums->flushed += value != 0 && decoded == 0;
+    if (decoded >= kInfBits) continue;
+    const uint32_t error = Scalar::Bits(v[i] - d[i]) & kAbsMask;
+    if (error >= kInfBits) continue;
+    sums->max_error = error > sums->max_error ? error : sums->max_error;
+    AddSquare(value, &sums->signal);
+    AddSquare(error, &sums->noise);
+  }
+}
+
+// The first `count` <= W lines of sixteen codes from position `p` on.
+void StoreCodes(const TileJob& job, int64_t line, int64_t p, const U* words,
+                int64_t lanes) {
+  const CopyTask& copy = job.copy;
+  const bool half = job.params.element == DType::kE2M1x2;
+  const int64_t count = Least(16, copy.padded - p);
+  if (copy.data_position != 1) {  // position after position
+    for (int64_t i = 0; i < count; ++i) {
+      const L::U8 bytes = L::LowBytes(words[i / 4] >> (8 * (i % 4)));
+      __builtin_memcpy(copy.data + (p + i) * copy.data_position + line, &bytes,
+                       lanes);
+    }
+    return;
+  }
+  std::byte* to = copy.data + line * copy.data_line + (half ? p / 2 : p);
+  if (!half && count == 16 && lanes == W) {
+    U block[4] = {words[0], words[1], words[2], words[3]};
+    StoreWords<W>(block, to, copy.data_line, 0);
+    return;
+  }
+  const int64_t bytes = half ? count / 2 : count;
+  for (int64_t l = 0; l < lanes; ++l) {
+    uint32_t w[4] = {};
+    for (int i = 0; i < (half ? 2 : 4); ++i) w[i] = words[i][l];
+    __builtin_memcpy(to + l * copy.data_line, w, bytes);
+  }
+}
+
+void StoreScales(const TileJob& job, int64_t line, int64_t block, U stored,
+                 int64_t lanes) {
+  const CopyTask& copy = job.copy;
+  stored = StoredScale<L>(job.params, stored);
+  const bool wide = job.params.scaling == Scaling::kBlock;
+  for (int64_t i = 0; i < lanes; ++i) {
+    const int64_t l = line + i;
+    const int64_t at = copy.swizzled ? SwizzledIndex(l, block, copy.blocks)
+                                     : l / copy.scale_lines * copy.scale_line +
+                                           block * copy.scale_block;
+    const uint32_t value = stored[i];
+    __builtin_memcpy(copy.scale + at * (wide ? 4 : 1), &value, wide ? 4 : 1);
+  }
+}
+
+LineScale<L> ScalesOfLines(const TileJob& job, int64_t line, int64_t lanes) {
+  const CopyTask& copy = job.copy;
+  float amax[W] = {};
+  if (copy.amax) {
+    for (int64_t i = 0; i < lanes; ++i) {
+      amax[i] = copy.amax[(line + i) * copy.amax_line];
+    }
+  }
+  F a;
+  __builtin_memcpy(&a, amax, sizeof(a));
+  const float scale = copy.tensor_scale ? *copy.tensor_scale : 1.0f;
+  return MakeLineScale<L>(job.params, a, L::Broadcast(scale));
+}
+
+// The scale of block `b` of the span `v` at line `line`, position `p`.
+BlockScale<L> ScaleOf(const TileJob& job, const LineScale<L>& scales,
+                      const F* v, int64_t line, int64_t p, int n) {
+  const EncodeParams& params = job.params;
+  if (job.squares) {
+    // Lines of a lane group lie in one square: W divides 16.
+    const int64_t side = params.block == 16 ? 16 : 128;
+    const int64_t r = (job.columnwise ? p : line) % kTile / side;
+    const int64_t c = (job.columnwise ? line : p) % kTile / side;
+    return UnderScale<L>(params, scales, U{} + job.squares->stored[r][c]);
+  }
+  U max{};
+  U clean{};
+  if (params.scaling != Scaling::kTensor) Maxima<L>(v, n, &max, &clean);
+  if (params.four_over_six != FourOverSix::kOff) {
+    return FourOverSixScale<L>(params, scales, v, max, clean);
+  }
+  return MakeBlockScale<L>(params, scales, max, clean);
+}
+
+// Random bytes of W lines from position `p` on.
+RandomBytes<L> Draw(const TileJob& job, int64_t line, int64_t p) {
+  const EncodeParams& e = job.params;
+  const int64_t rows = e.row_offset + job.group.row;
+  return job.columnwise
+             ? DrawBytes<L>(e, true, e.column_offset + line, rows + p)
+             : DrawBytes<L>(e, false, rows + line, e.column_offset + p);
+}
+
+void CountErrors(const TileJob& job, const LineScale<L>& scales, const F* v,
+                 const BlockScale<L>& block, const U* words, int64_t p,
+                 int64_t lanes) {
+  const CopyTask& copy = job.copy;
+  const EncodeParams& e = job.params;
+  // kBlock and kTensor decode by the inverse of their scale.
+  const U stored = e.scaling == Scaling::kTensor
+                       ? L::Bits(L::Broadcast(1.0f) / scales.scale)
+                       : StoredScale<L>(e, block.stored);
+  const F factor = DecodeFactor<L>(e.scaling, e.f6, scales.amax, stored);
+  F d[16];
+  DecodeSixteen<L>(e.element, words, d);
+  const int64_t end = copy.rotation > 0 ? copy.padded : copy.positions;
+  const int64_t count = Least(16, end - p);
+  for (int64_t l = 0; l < lanes; ++l) {
+    float before[16];
+    float after[16];
+    for (int i = 0; i < 16; ++i) {
+      before[i] = v[i][l];
+      after[i] = (d[i] * factor)[l];
+    }
+    AddErrors(e.element, before, after, block.m[l], count, job.errors);
+  }
+}
+
+// W lines from `line` on, over the tile's positions.
+void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
+  const CopyTask& copy = job.copy;
+  const EncodeParams& e = job.params;
+  const LineScale<L> scales = ScalesOfLines(job, line, lanes);
+  // Positions of one scale; of a tensor's, any that are convenient.
+  const int block = e.block > 0 ? e.block : 16;
+  const int n = block > copy.rotation ? block : copy.rotation;
+  const int64_t origin = job.columnwise ? job.row : job.col;
+  const int64_t local = line - (job.columnwise ? job.col : job.row);
+  const int64_t end = Least(origin + kTile, copy.padded);
+  for (int64_t p = origin; p < end; p += n) {
+    F v[128];
+    LoadSpan(tile, job.columnwise, local, p - origin, n, v);
+    if (copy.rotation > 0) RotateSpan(v, n, copy.rotation, copy.signs);
+    for (int b = 0; b < n && p + b < end; b += block) {
+      const BlockScale<L> scale =
+          ScaleOf(job, scales, v + b, line, p + b, block);
+      if (e.scaling != Scaling::kTensor) {
+        StoreScales(job, line, (p + b) / block, scale.stored, lanes);
+      }
+      for (int i = b; i < b + block && p + i < end; i += 16) {
+        U words[4];
+        RandomBytes<L> random;
+        if (e.stochastic) random = Draw(job, line, p + i);
+        EncodeSixteen<L>(e, v + i, scale.m, e.stochastic ? &random : nullptr,
+                         words);
+        StoreCodes(job, line, p + i, words, lanes);
+        if (job.errors) {
+          CountErrors(job, scales, v + i, scale, words, p + i, lanes);
+        }
+      }
+    }
+  }
+}
+
+// Maxima of a square of the tile, its lanes reduced.
+void MaximaOfSquare(Tile& tile, int64_t r, int64_t c, int64_t side,
+                    uint32_t* max, uint32_t* clean) {
+  *max = *clean = 0;
+  for (int64_t l = 0; l < side; l += W) {
+    F v[128];
+    LoadSpan(tile, true, c + l, r, static_cast<int>(side), v);
+    U a, b;
+    Maxima<L>(v, static_cast<int>(side), &a, &b);
+    for (int i = 0; i < W; ++i) {
+      *max = a[i] > *max ? a[i] : *max;
+      *clean = b[i] > *clean ? b[i] : *clean;
+    }
+  }
+}
+
+// The error of a 16 x 16 block under a scale: rows in index order, then a
+// halving tree over the rows.
+float SquareError(const EncodeParams& e, const LineScale<L>& scales, Tile& tile,
+                  int64_t r, int64_t c, uint32_t code) {
+  float sums[16];
+  for (int l = 0; l < 16; l += W) {
+    F v[16];
+    LoadSpan(tile, false, r + l, c, 16, v);
+    const F sum = FourOverSixError<L>(e, scales, v, U{} + code);
+    __builtin_memcpy(sums + l, &sum, sizeof(sum));
+  }
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) sums[i] = sums[i] + sums[i + half];
+  }
+  return sums[0];
+}
+
+void ScaleSquares(const EncodeParams& e, const CopyTask& copy, Tile& tile,
+                  SquareScales* out) {
+  const int64_t side = e.block;
+  const float amax = copy.amax ? *copy.amax : 0.0f;
+  const auto line = MakeLineScale<Scalar>(e, amax, 1.0f);
+  const auto lines = MakeLineScale<L>(e, L::Broadcast(amax), F{});
+  for (int64_t r = 0; r < kTile; r += side) {
+    for (int64_t c = 0; c < kTile; c += side) {
+      uint32_t max, clean;
+      MaximaOfSquare(tile, r, c, side, &max, &clean);
+      uint32_t stored = MakeBlockScale<Scalar>(e, line, max, clean).stored;
+      if (e.four_over_six != FourOverSix::kOff &&
+          !(e.propagate && max > kInfBits)) {
+        uint32_t four, six;
+        FourOverSixScales<Scalar>(line, clean, &four, &six);
+        stored = SquareError(e, lines, tile, r, c, four) <
+                         SquareError(e, lines, tile, r, c, six)
+                     ? four
+                     : six;
+      }
+      out->stored[r / side][c / side] = stored;
+    }
+  }
+}
+
+}  // namespace
+
+void QuantizeLines(const EncodeParams& e, const GroupTask& group, int64_t first,
+                   int64_t last, cpu::Maxima* seen, ErrorSums* row_errors,
+                   ErrorSums* col_errors) {
+  const cpu::Matrix x = {group.x, e.input, group.rows, e.cols};
+  Tile tile;
+  for (int64_t row = first; row < last; row += kTile) {
+    for (int64_t col = 0; col < e.cols; col += kTile) {
+      LoadTile(x, row, col, &tile, seen);
+      for (bool columnwise : {false, true}) {
+        const CopyTask& copy = columnwise ? group.columnwise : group.rowwise;
+        if (copy.data == nullptr) continue;
+        SquareScales squares;
+        if (e.square) ScaleSquares(e, copy, tile, &squares);
+        const TileJob job = {e,
+                             group,
+                             copy,
+                             columnwise,
+                             row,
+                             col,
+                             e.square ? &squares : nullptr,
+                             columnwise ? col_errors : row_errors};
+        const int64_t begin = columnwise ? col : row;
+        const int64_t end = Least(begin + kTile, copy.lines);
+        for (int64_t line = begin; line < end; line += W) {
+          EncodeLines(job, tile, line, Least(W, end - line));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd

@@ -18,12 +18,20 @@ using oracle::Element;
 
 uint32_t Bits(float v) { return std::bit_cast<uint32_t>(v); }
 
-testing::AssertionResult SameBits(const std::string& what, float want,
-                                  float got) {
-  if (Bits(want) == Bits(got)) return testing::AssertionSuccess();
-  return testing::AssertionFailure()
-         << fmt::format("{}: expected {} (0x{:08X}), got {} (0x{:08X})", what,
-                        want, Bits(want), got, Bits(got));
+testing::AssertionResult SameBits(const std::string& what,
+                                  const std::vector<float>& want,
+                                  const std::vector<float>& got) {
+  if (want.size() != got.size()) {
+    return testing::AssertionFailure() << fmt::format(
+               "{}: expected {} values, got {}", what, want.size(), got.size());
+  }
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (Bits(want[i]) == Bits(got[i])) continue;
+    return testing::AssertionFailure() << fmt::format(
+               "{}, {}: expected {} (0x{:08X}), got {} (0x{:08X})", what, i,
+               want[i], Bits(want[i]), got[i], Bits(got[i]));
+  }
+  return testing::AssertionSuccess();
 }
 
 }  // namespace
@@ -131,8 +139,9 @@ void ContractTest::Expect(const std::string& what, const oracle::Amaxes& want,
           << got->rejected);
   }
   if (want.rejected || got->rejected) return;
-  const auto one = [&](bool wanted, const char* name, float expected,
-                       float actual) {
+  const auto one = [&](bool wanted, const char* name,
+                       const std::vector<float>& expected,
+                       const std::vector<float>& actual) {
     if (wanted) Check(SameBits(what + name, expected, actual));
   };
   one(flags.row, " row", want.row, got->row);

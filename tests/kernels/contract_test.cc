@@ -36,17 +36,17 @@ constexpr Directions kDirections[] = {
 
 std::string Describe(const oracle::QuantizeSpec& s, const Shape& shape,
                      Flavor f) {
-  const auto amax = [](std::optional<float> a) {
-    return a ? fmt::to_string(*a) : std::string("computed");
+  const auto amax = [](const std::vector<float>& a) {
+    return a.empty() ? std::string("computed") : fmt::to_string(a[0]);
   };
-  return fmt::format("{} {} {}{}{}{} mask {:04X} {} amax {}/{} {}",
-                     Name(DTypeOf(s.element)), ToString(shape),
-                     s.rowwise ? "R" : "", s.rotate_rows ? "h" : "",
-                     s.columnwise ? "C" : "", s.rotate_columns ? "h" : "",
-                     s.mask, Name(f), amax(s.row_amax), amax(s.column_amax),
-                     s.policy == Policy::kIgnore      ? "ignore"
-                     : s.policy == Policy::kPropagate ? "propagate"
-                                                      : "reject");
+  return fmt::format(
+      "{} {} {}{}{}{} mask {:04X} {} amax {}/{} {}", Name(DTypeOf(s.element)),
+      ToString(shape), s.rowwise ? "R" : "", s.rotate_rows ? "h" : "",
+      s.columnwise ? "C" : "", s.rotate_columns ? "h" : "", s.mask.words[0],
+      Name(f), amax(s.row_amax), amax(s.column_amax),
+      s.policy == Policy::kIgnore      ? "ignore"
+      : s.policy == Policy::kPropagate ? "propagate"
+                                       : "reject");
 }
 
 class QuantizeContract : public ContractTest {
@@ -60,13 +60,13 @@ class QuantizeContract : public ContractTest {
         spec.rows = shape.rows;
         spec.cols = shape.cols;
         spec.mask = SuiteMask(turn);
-        spec.row_amax.reset();
-        spec.column_amax.reset();
+        spec.row_amax.clear();
+        spec.column_amax.clear();
         if (amax == Amax::kRow || amax == Amax::kBoth) {
-          spec.row_amax = Given(turn);
+          spec.row_amax = {Given(turn)};
         }
         if (amax == Amax::kColumn || amax == Amax::kBoth) {
-          spec.column_amax = Given(turn + 1);
+          spec.column_amax = {Given(turn + 1)};
         }
         const int64_t count = shape.rows * shape.cols;
         const Bytes& x = SuiteTensor(spec.element, count, f);
@@ -153,7 +153,8 @@ TEST_P(DequantizeContract, AnyBytes) {
                       ? 0
                       : (lines + 127) / 128 * 128 * ((blocks + 3) / 4 * 4);
               const oracle::Copy copy{RandomBytes(lines * blocks * 8, turn),
-                                      RandomBytes(scales, turn + 1), amax};
+                                      RandomBytes(scales, turn + 1),
+                                      {amax}};
               const oracle::DequantizeSpec spec{
                   shape.rows, shape.cols, columnwise, inverse, mask, output};
               Expect(fmt::format("dequantize {} {} {}{} mask {:04X} amax {}",
@@ -224,7 +225,7 @@ TEST_P(RhtContract, AmaxEveryCombination) {
                   "amax {} {} flags {} mask {:04X} {}", Name(DTypeOf(e)),
                   ToString(shape), bits, mask, Name(f));
               const auto want =
-                  oracle::RhtAmax(e, shape.rows, shape.cols, mask, policy, x);
+                  oracle::RhtAmax({e, shape.rows, shape.cols, mask, policy}, x);
               Expect(what, want, flags, got, count);
               if (got.ok() && !got->rejected) ExpectSeen(what, e, x);
             }

@@ -40,7 +40,7 @@ TensorDesc Describe(DType dtype, int64_t rows, int64_t cols,
   return tensor;
 }
 
-SignMask MaskOf(uint16_t mask) { return SignMask{{mask, 0}}; }
+SignMask MaskOf(const oracle::Mask& mask) { return SignMask{mask.words}; }
 
 bool IsRejection(const absl::Status& status) {
   const auto violation = GetFieldViolation(status);
@@ -51,16 +51,22 @@ oracle::Bytes Output(const Reply& reply, const Plan& plan, TensorKind kind) {
   return TensorOf(reply, *plan.output(kind));
 }
 
-float Scalar32(const oracle::Bytes& bytes) {
-  float v = 0;
-  std::memcpy(&v, bytes.data(), sizeof(v));
+// Without a detour: the bits of a NaN stay.
+std::vector<float> Floats(const oracle::Bytes& bytes) {
+  std::vector<float> v(bytes.size() / sizeof(float));
+  if (!v.empty()) std::memcpy(v.data(), bytes.data(), bytes.size());
   return v;
 }
 
-oracle::Bytes BytesOf(float v) {
-  oracle::Bytes bytes(sizeof(v));
-  std::memcpy(bytes.data(), &v, sizeof(v));
+oracle::Bytes BytesOf(const std::vector<float>& v) {
+  oracle::Bytes bytes(v.size() * sizeof(float));
+  if (!v.empty()) std::memcpy(bytes.data(), v.data(), bytes.size());
   return bytes;
+}
+
+std::optional<float> Given(const std::vector<float>& amax) {
+  if (amax.empty()) return std::nullopt;
+  return amax[0];
 }
 
 }  // namespace
@@ -179,8 +185,8 @@ absl::StatusOr<oracle::Quantized> Device::Quantize(
                                                   : Usage::kColumnwise;
   options.rht = {spec.rotate_rows, spec.rotate_columns, 16, MaskOf(spec.mask)};
   options.non_finite = NonFiniteOf(spec.policy);
-  options.rowwise_amax = spec.row_amax;
-  options.columnwise_amax = spec.column_amax;
+  options.rowwise_amax = Given(spec.row_amax);
+  options.columnwise_amax = Given(spec.column_amax);
   auto plan = MakeQuantizePlan(
       Describe(DTypeOf(spec.element), spec.rows, spec.cols, shape), options);
   if (!plan.ok()) return plan.status();
@@ -194,16 +200,19 @@ absl::StatusOr<oracle::Quantized> Device::Quantize(
   report_ = reply->report;
   out.saw_nan = report_.saw_nan;
   out.saw_inf = report_.saw_inf;
+  const auto read = [&](oracle::Copy& copy, TensorKind data, TensorKind scale,
+                        TensorKind amax) {
+    copy.data = Output(*reply, *plan, data);
+    copy.scale = Output(*reply, *plan, scale);
+    copy.amax = Floats(Output(*reply, *plan, amax));
+  };
   if (spec.rowwise) {
-    out.rowwise = {Output(*reply, *plan, TensorKind::kRowwiseData),
-                   Output(*reply, *plan, TensorKind::kRowwiseScale),
-                   Scalar32(Output(*reply, *plan, TensorKind::kRowwiseAmax))};
+    read(out.rowwise, TensorKind::kRowwiseData, TensorKind::kRowwiseScale,
+         TensorKind::kRowwiseAmax);
   }
   if (spec.columnwise) {
-    out.columnwise = {
-        Output(*reply, *plan, TensorKind::kColumnwiseData),
-        Output(*reply, *plan, TensorKind::kColumnwiseScale),
-        Scalar32(Output(*reply, *plan, TensorKind::kColumnwiseAmax))};
+    read(out.columnwise, TensorKind::kColumnwiseData,
+         TensorKind::kColumnwiseScale, TensorKind::kColumnwiseAmax);
   }
   return out;
 }
@@ -229,7 +238,8 @@ absl::StatusOr<oracle::Bytes> Device::Dequantize(
 
 absl::StatusOr<oracle::Amaxes> Device::RhtAmax(Element e, const Shape& shape,
                                                const AmaxFlags& flags,
-                                               uint16_t mask, Policy policy,
+                                               const oracle::Mask& mask,
+                                               Policy policy,
                                                const oracle::Bytes& input) {
   RhtAmaxOptions options;
   options.rowwise = flags.row;
@@ -249,7 +259,7 @@ absl::StatusOr<oracle::Amaxes> Device::RhtAmax(Element e, const Shape& shape,
   }
   report_ = reply->report;
   const auto get = [&](bool wanted, TensorKind kind) {
-    return wanted ? Scalar32(Output(*reply, *plan, kind)) : 0.0f;
+    return wanted ? Floats(Output(*reply, *plan, kind)) : std::vector<float>();
   };
   out.row = get(flags.row, TensorKind::kRowwiseAmax);
   out.row_rotated = get(flags.row_rotated, TensorKind::kRowwiseRhtAmax);
@@ -259,11 +269,9 @@ absl::StatusOr<oracle::Amaxes> Device::RhtAmax(Element e, const Shape& shape,
   return out;
 }
 
-absl::StatusOr<oracle::Bytes> Device::ApplyRht(Element e,
-                                               std::optional<Element> output,
-                                               const Shape& shape,
-                                               uint16_t mask, bool inverse,
-                                               const oracle::Bytes& input) {
+absl::StatusOr<oracle::Bytes> Device::ApplyRht(
+    Element e, std::optional<Element> output, const Shape& shape,
+    const oracle::Mask& mask, bool inverse, const oracle::Bytes& input) {
   ApplyRhtOptions options;
   options.inverse = inverse;
   if (output) options.output = DTypeOf(*output);

@@ -71,16 +71,17 @@ class Device {
   absl::StatusOr<oracle::Bytes> Dequantize(const oracle::DequantizeSpec& spec,
                                            const oracle::Copy& copy,
                                            const Shape* shape = nullptr);
-  // Maxima that were not asked for are 0.
+  // Maxima that were not asked for are empty.
   absl::StatusOr<oracle::Amaxes> RhtAmax(oracle::Element e, const Shape& shape,
-                                         const AmaxFlags& flags, uint16_t mask,
+                                         const AmaxFlags& flags,
+                                         const oracle::Mask& mask,
                                          oracle::Policy policy,
                                          const oracle::Bytes& input);
   // Without `output`, the input's type.
   absl::StatusOr<oracle::Bytes> ApplyRht(oracle::Element e,
                                          std::optional<oracle::Element> output,
-                                         const Shape& shape, uint16_t mask,
-                                         bool inverse,
+                                         const Shape& shape,
+                                         const oracle::Mask& mask, bool inverse,
                                          const oracle::Bytes& input);
 
  private:

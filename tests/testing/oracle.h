@@ -1,65 +1,29 @@
 // A slow reference for every byte the product computes. It shares nothing with
 // the product, not a header and not an enum: values come from tables, codes
-// from a linear search, and every fp32 operation is a double operation rounded
-// once (which is exact: 53 >= 2 * 24 + 2).
+// from a search for the nearest value, and every fp32 operation is a double
+// operation rounded once.
 //
 // A tensor is a row-major M x K matrix of raw bytes. Nothing here checks
 // legality: callers ask for legal things.
 #ifndef QUANTD_TESTS_TESTING_ORACLE_H_
 #define QUANTD_TESTS_TESTING_ORACLE_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "tests/testing/oracle_codec.h"
+#include "tests/testing/oracle_layout.h"
+#include "tests/testing/oracle_random.h"
+#include "tests/testing/oracle_rht.h"
+#include "tests/testing/oracle_scale.h"
+#include "tests/testing/oracle_statistics.h"
+
 namespace quantd::oracle {
 
-using Bytes = std::vector<uint8_t>;
-
-enum class Element { kF32, kF16, kBF16 };
-enum class Policy { kIgnore, kPropagate, kReject };
-
-int ElementSize(Element e);
-
-// Codes. Encoders round to nearest, ties to the even code, and saturate;
-// NaN is 0x7F in E4M3 and code 7 in E2M1.
-float E4m3Value(uint8_t code);
-uint8_t E4m3Code(float x);
-float E2m1Value(uint8_t code);
-uint8_t E2m1Code(float x);
-
-// One element of `e`, as bits in the low bytes. Encoding overflows to Inf;
-// every NaN becomes the quiet one without payload or sign.
-float ElementValue(Element e, uint32_t bits);
-uint32_t ElementBits(Element e, float x);
-// The nearest value of `e`.
-float RoundTo(Element e, float x);
-
-std::vector<float> Values(Element e, const Bytes& bytes);
-Bytes FromValues(Element e, const std::vector<float>& values);
-// Every NaN replaced by the canonical one, for comparing.
-Bytes CanonicalNaNs(Element e, Bytes bytes);
-
-// Bit i of `mask` set iff sign i is -1. In place, no rounding but fp32's.
-void Rotate(float* x, uint16_t mask);
-void RotateBack(float* y, uint16_t mask);
-// The same as an exact sum (where long double holds it) over the matrix, one
-// rounding to fp32.
-std::array<float, 16> RotateExactly(const float* x, uint16_t mask);
-
-// Scales of NVFP4, from the global amax `a`.
-float EncodeScale(float a);
-float DecodeFactor(uint8_t scale, float a);
-
-struct Block {
-  uint8_t scale = 0;
-  float multiplier = 0;
-  std::array<uint8_t, 16> codes = {};
-};
-Block EncodeBlock(const float* x, float encode_scale, Policy policy);
-
+// What one of these options means for a format is in kernels/FORMATS.md. An
+// option that a format has no use for is not looked at.
 struct QuantizeSpec {
   Element element = Element::kF32;
   int64_t rows = 0;
@@ -68,16 +32,53 @@ struct QuantizeSpec {
   bool columnwise = false;
   bool rotate_rows = false;
   bool rotate_columns = false;
-  uint16_t mask = 0;
+  Mask mask;
   Policy policy = Policy::kIgnore;
-  std::optional<float> row_amax;
-  std::optional<float> column_amax;
+  // Given maxima; empty: computed. One, or one for each line (row_scaled),
+  // group, or group and line; columnwise lines group by group.
+  std::vector<float> row_amax;
+  std::vector<float> column_amax;
+
+  Format format = Format::kNvfp4;
+  int dimension = 16;  // of the rotations
+  // Rows of each group; empty: no groups.
+  std::vector<int64_t> splits = {};
+  bool swizzled = false;
+  bool compact = false;  // kNvfp4Square: one scale for each tile
+
+  bool row_scaled = false;  // NVFP4: an amax for each line
+  std::optional<float> estimation;
+  FourOverSix four_over_six = FourOverSix::kOff;
+  bool scale_256 = false;
+  bool fast_error = false;
+
+  bool stochastic = false;
+  uint64_t seed = 0;
+  uint64_t seed_offset = 0;
+  // Where the payload is in the global matrix.
+  int64_t row_offset = 0;
+  int64_t column_offset = 0;
+  int64_t total_columns = 0;  // 0: column_offset + cols
+
+  float epsilon = 0;                 // FP8, of the maxima
+  std::optional<bool> power_of_two;  // FP8; unset: only for blocks
+  std::vector<float> scale;          // FP8 tensor, delayed: 1 or one a group
+  std::optional<History> history;    // with `scale`
+  ScaleRule rule = ScaleRule::kUp;   // MX
+
+  std::optional<Element> dbias;  // its type
+  bool want_amax = false;
+  bool statistics = false;  // always with `estimation`
 };
 
 struct Copy {
   Bytes data;
   Bytes scale;
-  float amax = 0;
+  std::vector<float> amax = {};  // empty for formats without
+  Statistics stats = {};         // where asked
+  // Where each group's slice starts, and the end; empty without groups.
+  std::vector<size_t> data_offsets = {};
+  std::vector<size_t> scale_offsets = {};
 };
 
 struct Quantized {
@@ -86,6 +87,12 @@ struct Quantized {
   bool saw_inf = false;
   Copy rowwise;
   Copy columnwise;
+  // Where asked: sums over the rows (of each group), max |x| (of each group),
+  // and what follows from the history.
+  Bytes dbias;
+  std::vector<float> plain_amax;
+  std::vector<float> history;
+  std::vector<float> next_scale;
 };
 Quantized Quantize(const QuantizeSpec& spec, const Bytes& input);
 
@@ -94,24 +101,45 @@ struct DequantizeSpec {
   int64_t cols = 0;
   bool columnwise = false;
   bool inverse = false;
-  uint16_t mask = 0;
+  Mask mask;
   Element output = Element::kF32;
+
+  Format format = Format::kNvfp4;
+  int dimension = 16;
+  // The copy was rotated, so that its lines are padded to `dimension`; the
+  // inverse implies it.
+  bool rotated = false;
+  std::vector<int64_t> splits = {};
+  bool swizzled = false;
+  bool compact = false;
+  bool row_scaled = false;
+  bool scale_256 = false;
 };
+// Of the copy's parts, only the bytes and the amaxes are read.
 Bytes Dequantize(const DequantizeSpec& spec, const Copy& copy);
 
+struct AmaxSpec {
+  Element element = Element::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  Mask mask;
+  Policy policy = Policy::kIgnore;
+  int dimension = 16;
+  bool per_line = false;  // else of the tensor, or of each group
+  std::vector<int64_t> splits = {};
+};
 struct Amaxes {
   bool rejected = false;
-  float row = 0;
-  float row_rotated = 0;  // only where K % 16 == 0
-  float column = 0;
-  float column_rotated = 0;
+  std::vector<float> row;
+  std::vector<float> row_rotated;  // only where `dimension` divides K
+  std::vector<float> column;
+  std::vector<float> column_rotated;
 };
-Amaxes RhtAmax(Element e, int64_t rows, int64_t cols, uint16_t mask,
-               Policy policy, const Bytes& input);
+Amaxes RhtAmax(const AmaxSpec& spec, const Bytes& input);
 
-// Rows in blocks along K, which 16 divides.
-Bytes ApplyRht(Element e, Element output, uint16_t mask, bool inverse,
-               const Bytes& input);
+// Rows in blocks along K, which `dimension` divides.
+Bytes ApplyRht(Element e, Element output, const Mask& mask, bool inverse,
+               const Bytes& input, int dimension = 16);
 
 }  // namespace quantd::oracle
 

@@ -90,11 +90,12 @@ QUANTD_FN typename L::F Fp8Scale(const EncodeParams& p, typename L::F amax) {
   using F = typename L::F;
   using U = typename L::U;
   const F epsilon = L::Broadcast(p.epsilon);
+  const F infinite = L::Broadcast(L::Float32(kInfBits));
   const F limit = L::Broadcast(p.scale_limit);
   const F one = L::Broadcast(1.0f);
   amax = amax < epsilon ? epsilon : amax;
   F scale = L::Broadcast(p.element_max) / amax;
-  scale = scale < limit ? scale : limit;
+  scale = scale == infinite ? limit : scale;
   const U magnitude = L::Bits(amax) & kAbsMask;
   scale = (magnitude == 0u) | (magnitude >= kInfBits) ? one : scale;
   const U mask = U{} + (p.power_of_two ? 0xFF800000u : 0xFFFFFFFFu);
@@ -394,6 +395,18 @@ QUANTD_FN void EncodeSixteen(const EncodeParams& p, const typename L::F* v,
       word |= (e4m3 ? EncodeE4M3<L>(y) : EncodeE5M2<L>(y)) << (8 * i);
     }
     words[w] = word;
+  }
+}
+
+// Sixteen E2M1 codes with those from `count` on zero: padding is zero also in a
+// block whose scale is NaN.
+template <typename L>
+QUANTD_FN void KeepCodes(int64_t count, typename L::U* words) {
+  for (int w = 0; w < 2; ++w) {
+    const int64_t kept = count - 8 * w;
+    if (kept >= 8) continue;
+    const uint32_t mask = kept <= 0 ? 0u : (1u << (4 * kept)) - 1u;
+    words[w] = words[w] & mask;
   }
 }
 

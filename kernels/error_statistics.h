@@ -9,8 +9,9 @@ namespace quantd {
 // Of a copy against the input, or against its rotation where it was rotated.
 struct ErrorStatistics {
   uint64_t elements = 0;  // finite ones
-  uint64_t clipped = 0;   // would have rounded beyond the largest code
+  uint64_t clipped = 0;   // would have rounded beyond the largest code; Inf too
   uint64_t flushed = 0;   // not zero, but decoded to zero
+  // Where both the value and what it decodes to are finite:
   float max_error = 0;
   double signal = 0;  // sum of squares of the values
   double noise = 0;   // sum of squares of the errors

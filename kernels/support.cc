@@ -46,6 +46,7 @@ constexpr Conflict kConflicts[] = {
     {kOptRowScaled, kOptRht, false},
     {kOptSwizzled, kOptCompact, false},
     {kOptHistory, kOptGrouped, false},
+    {kOptGivenScale, kOptGivenAmax, false},
 };
 
 // An option that makes sense only beside another one.

@@ -42,13 +42,12 @@ void AddErrors(DType element, const float* v, const float* d, float m,
                int64_t count, ErrorSums* sums) {
   for (int64_t i = 0; i < count; ++i) {
     const uint32_t value = Scalar::Bits(v[i]) & kAbsMask;
-    if (value >= kInfBits) continue;
-    ++sums->elements;
     const uint32_t y = Scalar::Bits(v[i] * m) & kAbsMask;
-    sums->clipped += y >= ClipBits(element) && y <= kInfBits;
     const uint32_t decoded = Scalar::Bits(d[i]) & kAbsMask;
+    sums->clipped += y >= ClipBits(element) && y <= kInfBits;
     sums->flushed += value != 0 && decoded == 0;
-    if (decoded >= kInfBits) continue;
+    sums->elements += value < kInfBits;
+    if (value >= kInfBits || decoded >= kInfBits) continue;
     const uint32_t error = Scalar::Bits(v[i] - d[i]) & kAbsMask;
     if (error >= kInfBits) continue;
     sums->max_error = error > sums->max_error ? error : sums->max_error;
@@ -195,6 +194,9 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
         if (e.stochastic) random = Draw(job, line, p + i);
         EncodeSixteen<L>(e, v + i, scale.m, e.stochastic ? &random : nullptr,
                          words);
+        if (e.element == DType::kE2M1x2 && copy.rotation == 0) {
+          KeepCodes<L>(copy.positions - (p + i), words);
+        }
         StoreCodes(job, line, p + i, words, lanes);
         if (job.errors) {
           CountErrors(job, scales, v + i, scale, words, p + i, lanes);

@@ -219,8 +219,8 @@ TEST_P(RhtContract, AmaxEveryCombination) {
               const int64_t count = shape.rows * shape.cols;
               const Bytes& x = SuiteTensor(e, count, f);
               const uint16_t mask = SuiteMask(turn);
-              const auto got =
-                  device().RhtAmax(e, shape, flags, mask, policy, x);
+              const auto got = device().RhtAmax(
+                  {e, shape.rows, shape.cols, mask, policy}, flags, x, &shape);
               const std::string what = fmt::format(
                   "amax {} {} flags {} mask {:04X} {}", Name(DTypeOf(e)),
                   ToString(shape), bits, mask, Name(f));

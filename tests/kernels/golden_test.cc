@@ -39,12 +39,11 @@ class Subject {
   }
   oracle::Amaxes RhtAmax(int64_t rows, int64_t cols, uint16_t mask,
                          const Bytes& input) {
-    const Shape shape{{rows, cols}, 1, rows, cols};
+    const oracle::AmaxSpec spec{Element::kBF16, rows, cols, mask};
     AmaxFlags flags;
     flags.row_rotated = cols % 16 == 0;
-    return device_ ? Value(device_->RhtAmax(Element::kBF16, shape, flags, mask,
-                                            oracle::Policy::kIgnore, input))
-                   : oracle::RhtAmax({Element::kBF16, rows, cols, mask}, input);
+    return device_ ? Value(device_->RhtAmax(spec, flags, input))
+                   : oracle::RhtAmax(spec, input);
   }
   Bytes ApplyRht(Element in, Element out, uint16_t mask, bool inverse,
                  const Bytes& input) {

@@ -64,9 +64,69 @@ oracle::Bytes BytesOf(const std::vector<float>& v) {
   return bytes;
 }
 
-std::optional<float> Given(const std::vector<float>& amax) {
-  if (amax.empty()) return std::nullopt;
-  return amax[0];
+std::optional<std::vector<int64_t>> SplitsOf(const std::vector<int64_t>& v) {
+  if (v.empty()) return std::nullopt;
+  return v;
+}
+
+template <typename Spec>
+CopyForm FormOf(const Spec& spec) {
+  CopyForm form;
+  form.scale_layout = spec.swizzled ? Layout::kSwizzled : Layout::kLinear;
+  form.compact_scales = spec.compact;
+  form.row_scaled = spec.row_scaled;
+  form.scale_256 = spec.scale_256;
+  return form;
+}
+
+QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
+  QuantizeOptions o;
+  o.format = static_cast<Format>(spec.format);
+  o.usage = spec.rowwise && spec.columnwise ? Usage::kBoth
+            : spec.rowwise                  ? Usage::kRowwise
+            : spec.columnwise               ? Usage::kColumnwise
+                                            : Usage::kNone;
+  o.rht = {spec.rotate_rows, spec.rotate_columns, spec.dimension,
+           MaskOf(spec.mask)};
+  o.non_finite = NonFiniteOf(spec.policy);
+  o.rowwise_amax = spec.row_amax;
+  o.columnwise_amax = spec.column_amax;
+  o.form = FormOf(spec);
+  o.rounding = spec.stochastic ? Rounding::kStochastic : Rounding::kNearest;
+  o.stochastic = {spec.seed, spec.seed_offset};
+  o.shard = {spec.row_offset, spec.column_offset, spec.total_columns};
+  o.four_over_six = static_cast<FourOverSix>(spec.four_over_six);
+  o.fast_error = spec.fast_error;
+  o.amax_estimation_scale = spec.estimation;
+  o.epsilon = spec.epsilon;
+  o.power_of_two = spec.power_of_two;
+  o.scale = spec.scale;
+  if (spec.history) {
+    o.history = {spec.history->values,
+                 spec.history->most_recent ? HistoryRule::kMostRecent
+                                           : HistoryRule::kMax,
+                 spec.history->margin};
+  }
+  o.scale_rule = static_cast<ScaleRule>(spec.rule);
+  o.splits = SplitsOf(spec.splits);
+  o.amax = spec.want_amax;
+  o.dbias = spec.dbias.has_value();
+  if (spec.dbias) o.dbias_dtype = DTypeOf(*spec.dbias);
+  o.statistics = spec.statistics;
+  return o;
+}
+
+oracle::Statistics StatisticsOf(const std::optional<ErrorStatistics>& s) {
+  oracle::Statistics out;
+  if (!s) return out;
+  out.elements = static_cast<int64_t>(s->elements);
+  out.clipped = static_cast<int64_t>(s->clipped);
+  out.flushed = static_cast<int64_t>(s->flushed);
+  out.max_error = s->max_error;
+  out.signal = s->signal;
+  out.noise = s->noise;
+  out.sqnr_db = s->sqnr_db();
+  return out;
 }
 
 }  // namespace
@@ -178,17 +238,9 @@ absl::StatusOr<Device> Device::Open(const Target& target,
 absl::StatusOr<oracle::Quantized> Device::Quantize(
     const oracle::QuantizeSpec& spec, const oracle::Bytes& input,
     const Shape* shape) {
-  QuantizeOptions options;
-  options.format = Format::kNvfp4;
-  options.usage = spec.rowwise && spec.columnwise ? Usage::kBoth
-                  : spec.rowwise                  ? Usage::kRowwise
-                                                  : Usage::kColumnwise;
-  options.rht = {spec.rotate_rows, spec.rotate_columns, 16, MaskOf(spec.mask)};
-  options.non_finite = NonFiniteOf(spec.policy);
-  options.rowwise_amax = Given(spec.row_amax);
-  options.columnwise_amax = Given(spec.column_amax);
   auto plan = MakeQuantizePlan(
-      Describe(DTypeOf(spec.element), spec.rows, spec.cols, shape), options);
+      Describe(DTypeOf(spec.element), spec.rows, spec.cols, shape),
+      OptionsOf(spec));
   if (!plan.ok()) return plan.status();
   auto reply = RunPlan(*backend_, *plan, {input});
   oracle::Quantized out;
@@ -200,20 +252,28 @@ absl::StatusOr<oracle::Quantized> Device::Quantize(
   report_ = reply->report;
   out.saw_nan = report_.saw_nan;
   out.saw_inf = report_.saw_inf;
+  const auto get = [&](TensorKind kind) {
+    return plan->output(kind) ? Output(*reply, *plan, kind) : oracle::Bytes();
+  };
   const auto read = [&](oracle::Copy& copy, TensorKind data, TensorKind scale,
                         TensorKind amax) {
-    copy.data = Output(*reply, *plan, data);
-    copy.scale = Output(*reply, *plan, scale);
-    copy.amax = Floats(Output(*reply, *plan, amax));
+    if (plan->output(data) == nullptr) return;
+    copy.data = get(data);
+    copy.scale = get(scale);
+    copy.amax = Floats(get(amax));
+    copy.data_offsets = plan->output(data)->group_offsets;
+    copy.scale_offsets = plan->output(scale)->group_offsets;
   };
-  if (spec.rowwise) {
-    read(out.rowwise, TensorKind::kRowwiseData, TensorKind::kRowwiseScale,
-         TensorKind::kRowwiseAmax);
-  }
-  if (spec.columnwise) {
-    read(out.columnwise, TensorKind::kColumnwiseData,
-         TensorKind::kColumnwiseScale, TensorKind::kColumnwiseAmax);
-  }
+  read(out.rowwise, TensorKind::kRowwiseData, TensorKind::kRowwiseScale,
+       TensorKind::kRowwiseAmax);
+  read(out.columnwise, TensorKind::kColumnwiseData,
+       TensorKind::kColumnwiseScale, TensorKind::kColumnwiseAmax);
+  out.rowwise.stats = StatisticsOf(report_.rowwise);
+  out.columnwise.stats = StatisticsOf(report_.columnwise);
+  out.dbias = get(TensorKind::kDbias);
+  out.plain_amax = Floats(get(TensorKind::kAmax));
+  out.history = Floats(get(TensorKind::kAmaxHistory));
+  out.next_scale = Floats(get(TensorKind::kNextScale));
   return out;
 }
 
@@ -221,34 +281,42 @@ absl::StatusOr<oracle::Bytes> Device::Dequantize(
     const oracle::DequantizeSpec& spec, const oracle::Copy& copy,
     const Shape* shape) {
   DequantizeOptions options;
-  options.format = Format::kNvfp4;
+  options.format = static_cast<Format>(spec.format);
   options.usage = spec.columnwise ? Usage::kColumnwise : Usage::kRowwise;
   options.output = DTypeOf(spec.output);
   options.inverse_rht = spec.inverse;
+  options.rht_dimension = spec.dimension;
   options.sign_mask = MaskOf(spec.mask);
+  options.form = FormOf(spec);
+  options.splits = SplitsOf(spec.splits);
   auto plan = MakeDequantizePlan(
       Describe(DType::kUnspecified, spec.rows, spec.cols, shape), options);
   if (!plan.ok()) return plan.status();
-  auto reply =
-      RunPlan(*backend_, *plan, {copy.data, copy.scale, BytesOf(copy.amax)});
+  std::vector<oracle::Bytes> inputs = {copy.data, copy.scale};
+  // FP8 tensors have an amax, but are decoded without it.
+  if (plan->inputs().size() > 2) inputs.push_back(BytesOf(copy.amax));
+  auto reply = RunPlan(*backend_, *plan, inputs);
   if (!reply.ok()) return reply.status();
   report_ = reply->report;
   return Output(*reply, *plan, TensorKind::kDequantized);
 }
 
-absl::StatusOr<oracle::Amaxes> Device::RhtAmax(Element e, const Shape& shape,
+absl::StatusOr<oracle::Amaxes> Device::RhtAmax(const oracle::AmaxSpec& spec,
                                                const AmaxFlags& flags,
-                                               const oracle::Mask& mask,
-                                               Policy policy,
-                                               const oracle::Bytes& input) {
+                                               const oracle::Bytes& input,
+                                               const Shape* shape) {
   RhtAmaxOptions options;
   options.rowwise = flags.row;
   options.rowwise_rht = flags.row_rotated;
   options.columnwise = flags.column;
   options.columnwise_rht = flags.column_rotated;
-  options.sign_mask = MaskOf(mask);
-  options.non_finite = NonFiniteOf(policy);
-  auto plan = MakeRhtAmaxPlan(Describe(DTypeOf(e), 0, 0, &shape), options);
+  options.rht_dimension = spec.dimension;
+  options.sign_mask = MaskOf(spec.mask);
+  options.non_finite = NonFiniteOf(spec.policy);
+  options.domain = spec.per_line ? AmaxDomain::kRow : AmaxDomain::kTensor;
+  options.splits = SplitsOf(spec.splits);
+  auto plan = MakeRhtAmaxPlan(
+      Describe(DTypeOf(spec.element), spec.rows, spec.cols, shape), options);
   if (!plan.ok()) return plan.status();
   auto reply = RunPlan(*backend_, *plan, {input});
   oracle::Amaxes out;
@@ -271,9 +339,11 @@ absl::StatusOr<oracle::Amaxes> Device::RhtAmax(Element e, const Shape& shape,
 
 absl::StatusOr<oracle::Bytes> Device::ApplyRht(
     Element e, std::optional<Element> output, const Shape& shape,
-    const oracle::Mask& mask, bool inverse, const oracle::Bytes& input) {
+    const oracle::Mask& mask, bool inverse, const oracle::Bytes& input,
+    int dimension) {
   ApplyRhtOptions options;
   options.inverse = inverse;
+  options.rht_dimension = dimension;
   if (output) options.output = DTypeOf(*output);
   options.sign_mask = MaskOf(mask);
   auto plan = MakeApplyRhtPlan(Describe(DTypeOf(e), 0, 0, &shape), options);

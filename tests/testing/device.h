@@ -72,17 +72,17 @@ class Device {
                                            const oracle::Copy& copy,
                                            const Shape* shape = nullptr);
   // Maxima that were not asked for are empty.
-  absl::StatusOr<oracle::Amaxes> RhtAmax(oracle::Element e, const Shape& shape,
+  absl::StatusOr<oracle::Amaxes> RhtAmax(const oracle::AmaxSpec& spec,
                                          const AmaxFlags& flags,
-                                         const oracle::Mask& mask,
-                                         oracle::Policy policy,
-                                         const oracle::Bytes& input);
+                                         const oracle::Bytes& input,
+                                         const Shape* shape = nullptr);
   // Without `output`, the input's type.
   absl::StatusOr<oracle::Bytes> ApplyRht(oracle::Element e,
                                          std::optional<oracle::Element> output,
                                          const Shape& shape,
                                          const oracle::Mask& mask, bool inverse,
-                                         const oracle::Bytes& input);
+                                         const oracle::Bytes& input,
+                                         int dimension = 16);
 
  private:
   std::unique_ptr<Backend> backend_;

@@ -1,0 +1,464 @@
+// Every format with every option gives the oracle's bytes, on every device
+// here: one answer of the oracle is compared with all of them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <iostream>
+#include <numeric>
+
+#include "fmt/format.h"
+#include "kernels/support.h"
+#include "tests/kernels/contract.h"
+#include "tests/testing/matchers.h"
+
+namespace quantd {
+namespace {
+
+using oracle::Bytes;
+using oracle::Element;
+using oracle::Policy;
+using oracle::QuantizeSpec;
+
+// M and K; K is rounded up to what the combination demands. More than 10^5
+// elements together.
+struct Size {
+  int64_t rows;
+  int64_t cols;
+};
+constexpr Size kSizes[] = {{1, 1},   {1, 300},   {7, 40},   {33, 129},
+                           {0, 48},  {130, 130}, {64, 257}, {257, 65},
+                           {16, 16}, {5, 0},     {128, 640}};
+
+constexpr uint16_t kMasks[] = {0xD7E8, 0x0000, 0xFFFF, 0x5A3C, 0x8001};
+
+// Groups of M rows: empty ones first, last and between, others of any size.
+std::vector<int64_t> SplitsFor(int64_t rows, size_t turn) {
+  std::vector<int64_t> splits = {0};
+  int64_t left = rows;
+  for (size_t i = 0; left > 0; ++i) {
+    const uint64_t random = Mix(turn * 131 + i);
+    const int64_t most = i % 3 == 0 ? 150 : 40;
+    const int64_t n = std::min<int64_t>(left, random % most);
+    splits.push_back(n);
+    left -= n;
+  }
+  splits.push_back(0);
+  return splits;
+}
+
+// What a test varies beside format, dtype, usage, layout, groups and dbias.
+struct Variant {
+  std::string name;
+  std::function<void(QuantizeSpec&, size_t turn)> set;
+  bool both_rotations = false;  // else by turns
+};
+
+class FormatsContract : public testing::TestWithParam<FormatSpec> {
+ protected:
+  void SetUp() override {
+    for (const Target& target : Targets()) {
+      if (target.device == "cuda") continue;  // stands for a missing one
+      BackendOptions options;
+      options.threads = 2;
+      auto device = Device::Open(target, options);
+      ASSERT_THAT(device, IsOk());
+      names_.push_back(ToString(target));
+      devices_.push_back(*std::move(device));
+    }
+  }
+  void TearDown() override {
+    if (combinations_ == 0) return;
+    std::cout << fmt::format(
+        "[ COMPARED ] {} on {} devices: {} combinations, {} elements each\n",
+        GetParam().name, devices_.size(), combinations_, elements_);
+  }
+
+  bool TooMany() const { return failures_ >= 10; }
+
+  void Check(const testing::AssertionResult& result) {
+    if (!result) ++failures_;
+    EXPECT_TRUE(result);
+  }
+  void SameFloats(const std::string& what, const std::vector<float>& want,
+                  const std::vector<float>& got) {
+    const auto bytes = [](const std::vector<float>& v) {
+      const auto* p = reinterpret_cast<const uint8_t*>(v.data());
+      return Bytes(p, p + v.size() * sizeof(float));
+    };
+    Check(BytesEq(what, bytes(want), bytes(got)));
+  }
+
+  void Same(const std::string& what, const oracle::Copy& want,
+            const oracle::Copy& got, bool statistics) {
+    Check(BytesEq(what + " codes", want.data, got.data));
+    Check(BytesEq(what + " scales", want.scale, got.scale));
+    SameFloats(what + " amax", want.amax, got.amax);
+    if (want.data_offsets != got.data_offsets ||
+        want.scale_offsets != got.scale_offsets) {
+      Check(testing::AssertionFailure() << what << ": other group offsets");
+    }
+    if (!statistics) return;
+    const oracle::Statistics& a = want.stats;
+    const oracle::Statistics& b = got.stats;
+    const auto near = [](double x, double y) {
+      return x == y || std::fabs(x - y) <= 1e-12 * std::fabs(x);
+    };
+    if (a.elements != b.elements || a.clipped != b.clipped ||
+        a.flushed != b.flushed || a.max_error != b.max_error ||
+        !near(a.signal, b.signal) || !near(a.noise, b.noise)) {
+      Check(testing::AssertionFailure()
+            << fmt::format("{} statistics: expected {} {} {} {} {} {}, got {} "
+                           "{} {} {} {} {}",
+                           what, a.elements, a.clipped, a.flushed, a.max_error,
+                           a.signal, a.noise, b.elements, b.clipped, b.flushed,
+                           b.max_error, b.signal, b.noise));
+    }
+  }
+
+  void Quantize(const std::string& what, const QuantizeSpec& spec,
+                const Bytes& x) {
+    const oracle::Quantized want = oracle::Quantize(spec, x);
+    elements_ += spec.rows * spec.cols;
+    for (size_t i = 0; i < devices_.size() && !TooMany(); ++i) {
+      const std::string where = fmt::format("{} on {}", what, names_[i]);
+      const auto got = devices_[i].Quantize(spec, x);
+      if (!got.ok()) {
+        Check(testing::AssertionFailure() << where << ": " << got.status());
+        continue;
+      }
+      if (want.rejected || got->rejected) {
+        if (want.rejected != got->rejected) {
+          Check(testing::AssertionFailure() << where << ": rejected, or not");
+        }
+        continue;
+      }
+      if (want.saw_nan != got->saw_nan || want.saw_inf != got->saw_inf) {
+        Check(testing::AssertionFailure() << where << ": saw NaN, Inf");
+      }
+      Same(where + " rowwise", want.rowwise, got->rowwise, spec.statistics);
+      Same(where + " columnwise", want.columnwise, got->columnwise,
+           spec.statistics);
+      Check(BytesEq(where + " dbias", want.dbias, got->dbias));
+      SameFloats(where + " plain amax", want.plain_amax, got->plain_amax);
+      SameFloats(where + " history", want.history, got->history);
+      SameFloats(where + " next scale", want.next_scale, got->next_scale);
+    }
+    if (want.rejected || !spec.dbias) return;
+    if (spec.rowwise) Decode(what, spec, false, want.rowwise);
+    if (spec.columnwise) Decode(what, spec, true, want.columnwise);
+  }
+
+  void Decode(const std::string& what, const QuantizeSpec& made,
+              bool columnwise, const oracle::Copy& copy) {
+    oracle::DequantizeSpec spec;
+    spec.rows = made.rows;
+    spec.cols = made.cols;
+    spec.columnwise = columnwise;
+    spec.inverse = columnwise ? made.rotate_columns : made.rotate_rows;
+    spec.mask = made.mask;
+    spec.output = kElements[turn_ % 3];
+    spec.format = made.format;
+    spec.dimension = made.dimension;
+    spec.splits = made.splits;
+    spec.swizzled = made.swizzled;
+    spec.compact = made.compact;
+    spec.row_scaled = made.row_scaled;
+    spec.scale_256 = made.scale_256;
+    const Bytes want =
+        oracle::CanonicalNaNs(spec.output, oracle::Dequantize(spec, copy));
+    for (size_t i = 0; i < devices_.size() && !TooMany(); ++i) {
+      const std::string where =
+          fmt::format("{} {} decoded on {}", what,
+                      columnwise ? "columnwise" : "rowwise", names_[i]);
+      const auto got = devices_[i].Dequantize(spec, copy);
+      if (!got.ok()) {
+        Check(testing::AssertionFailure() << where << ": " << got.status());
+        continue;
+      }
+      Check(BytesEq(where, want, oracle::CanonicalNaNs(spec.output, *got)));
+    }
+  }
+
+  // All sizes of one combination.
+  void Run(QuantizeSpec spec, const Variant& variant, bool grouped,
+           bool dbias) {
+    const FormatSpec& f = GetParam();
+    for (const Size& size : kSizes) {
+      if (TooMany()) return;
+      const size_t turn = ++turn_;
+      spec.rows = size.rows;
+      spec.mask = oracle::Repeat(kMasks[turn % std::size(kMasks)]);
+      spec.policy = kPolicies[turn % 3];
+      variant.set(spec, turn);
+      if (spec.dimension < 128) {
+        // Only the dimension's own bits.
+        spec.mask.words[1] = 0;
+        if (spec.dimension < 64) {
+          spec.mask.words[0] &= (uint64_t{1} << spec.dimension) - 1;
+        }
+      }
+      const bool packed = spec.rowwise && (f.scaling == Scaling::kNvfp4 ||
+                                           f.scaling == Scaling::kMx);
+      const int64_t block = packed ? f.block : 1;
+      const int64_t rotation =
+          spec.rowwise && spec.rotate_rows ? spec.dimension : 1;
+      const int64_t multiple = std::max(block, rotation);
+      spec.cols = (size.cols + multiple - 1) / multiple * multiple;
+      spec.splits.clear();
+      if (grouped) spec.splits = SplitsFor(spec.rows, turn);
+      spec.dbias.reset();
+      if (dbias) spec.dbias = kElements[turn / 3 % 3];
+      spec.want_amax = turn % 4 == 0;
+      spec.statistics = turn % 5 == 0 || spec.estimation.has_value();
+      const Flavor flavor = kFlavors[turn % std::size(kFlavors)];
+      const Bytes& x = SuiteTensor(spec.element, spec.rows * spec.cols, flavor);
+      Quantize(fmt::format("{} {} {}x{}{}{} {} {} turn {}", f.name,
+                           variant.name, spec.rows, spec.cols,
+                           grouped ? " grouped" : "", dbias ? " dbias" : "",
+                           Name(DTypeOf(spec.element)), Name(flavor), turn),
+               spec, x);
+    }
+    ++combinations_;
+  }
+
+  void RunAll(const std::vector<Variant>& variants) {
+    const FormatSpec& f = GetParam();
+    for (const Variant& variant : variants) {
+      for (Element e : kElements) {
+        for (int usage = 1; usage <= 3; ++usage) {
+          for (int layout = 0; layout < 3; ++layout) {
+            if (layout == 1 && !(f.options & kOptSwizzled)) continue;
+            if (layout == 2 && !(f.options & kOptCompact)) continue;
+            for (bool grouped : {false, true}) {
+              for (bool dbias : {false, true}) {
+                QuantizeSpec spec;
+                spec.format = static_cast<oracle::Format>(f.format);
+                spec.element = e;
+                spec.rowwise = (usage & 1) != 0;
+                spec.columnwise = (usage & 2) != 0;
+                spec.swizzled = layout == 1;
+                spec.compact = layout == 2;
+                Run(spec, variant, grouped, dbias);
+                if (TooMany()) return;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+
+  std::vector<std::string> names_;
+  std::vector<Device> devices_;
+  size_t turn_ = 0;
+  int64_t elements_ = 0;
+  int combinations_ = 0;
+  int failures_ = 0;
+};
+
+void Nearest(QuantizeSpec&, size_t) {}
+
+void Stochastic(QuantizeSpec& s, size_t turn) {
+  s.stochastic = true;
+  s.seed = Mix(turn);
+  s.seed_offset = turn % 3 == 0 ? Mix(turn + 1) : turn % 5;
+  s.row_offset = turn % 4 == 0 ? static_cast<int64_t>(Mix(turn + 2) >> 20) : 0;
+  s.column_offset = turn % 3 == 0 ? static_cast<int64_t>(turn * 7) : 0;
+  s.total_columns = turn % 6 == 0 ? s.column_offset + 4096 : 0;
+}
+
+// Which copies are rotated: both, or one where there are two.
+std::function<void(QuantizeSpec&, size_t)> Rotated(int dimension,
+                                                   bool stochastic) {
+  return [=](QuantizeSpec& s, size_t turn) {
+    s.dimension = dimension;
+    s.rotate_rows = turn % 3 != 1 || !s.columnwise;
+    s.rotate_columns = turn % 3 != 2 || !s.rowwise;
+    if (stochastic) Stochastic(s, turn);
+  };
+}
+
+constexpr float kMax = std::numeric_limits<float>::max();
+constexpr float kGiven[] = {3.0f, 0.0f,  1e-45f,   448.0f, 1e-37f,  3e38f,
+                            1.0f, 1e-4f, 7.9e-36f, kMax,   60000.0f};
+
+std::vector<Variant> VariantsFor(const FormatSpec& f) {
+  std::vector<Variant> v = {{"nearest", Nearest}};
+  if (f.options & kOptStochastic) v.push_back({"stochastic", Stochastic});
+  if (f.options & kOptRht) {
+    for (int dimension : kRhtDimensions) {
+      v.push_back(
+          {fmt::format("rht {}", dimension), Rotated(dimension, false)});
+      if (f.options & kOptStochastic) {
+        v.push_back({fmt::format("rht {} stochastic", dimension),
+                     Rotated(dimension, true)});
+      }
+    }
+  }
+  if (f.options & kOptEstimation) {
+    v.push_back({"estimated", [](QuantizeSpec& s, size_t turn) {
+                   Rotated(16, false)(s, turn);
+                   constexpr float kScales[] = {2.0f, 1.0f, 0.25f, 4.0f};
+                   s.estimation = kScales[turn % 4];
+                 }});
+  }
+  if (f.scaling == Scaling::kMx) {
+    for (int rule = 1; rule < 4; ++rule) {
+      v.push_back({fmt::format("rule {}", rule), [=](QuantizeSpec& s, size_t) {
+                     s.rule = static_cast<oracle::ScaleRule>(rule);
+                   }});
+    }
+  }
+  if (f.options & kOptEpsilon) {
+    for (bool pow2 : {false, true}) {
+      v.push_back({fmt::format("power of two {}", pow2),
+                   [=](QuantizeSpec& s, size_t turn) {
+                     s.power_of_two = pow2;
+                     s.epsilon = turn % 2 ? 0.01f : 0.0f;
+                   }});
+    }
+  }
+  return v;
+}
+
+TEST_P(FormatsContract, EveryCombination) { RunAll(VariantsFor(GetParam())); }
+
+// NVFP4 in its other forms.
+TEST_P(FormatsContract, FourOverSix) {
+  if (!(GetParam().options & kOptFourOverSix)) return;
+  for (int i = 0; i < 8; ++i) {
+    const Variant variant = {
+        fmt::format("4over6 {}", i), [=](QuantizeSpec& s, size_t) {
+          s.four_over_six =
+              i & 1 ? oracle::FourOverSix::kMse : oracle::FourOverSix::kMae;
+          s.scale_256 = (i & 2) != 0;
+          s.fast_error = (i & 4) != 0;
+        }};
+    for (Element e : kElements) {
+      for (int usage = 1; usage <= 3; ++usage) {
+        QuantizeSpec spec;
+        spec.format = static_cast<oracle::Format>(GetParam().format);
+        spec.element = e;
+        spec.rowwise = (usage & 1) != 0;
+        spec.columnwise = (usage & 2) != 0;
+        Run(spec, variant, i % 3 == 0, usage == 2);
+        if (usage == 1 && GetParam().options & kOptRowScaled) {
+          spec.row_scaled = true;
+          Run(spec, variant, i % 2 == 0, true);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(FormatsContract, RowScaled) {
+  if (!(GetParam().options & kOptRowScaled)) return;
+  for (Element e : kElements) {
+    for (int usage = 1; usage <= 3; ++usage) {
+      for (bool grouped : {false, true}) {
+        for (bool swizzled : {false, true}) {
+          QuantizeSpec spec;
+          spec.format = static_cast<oracle::Format>(GetParam().format);
+          spec.element = e;
+          spec.rowwise = (usage & 1) != 0;
+          spec.columnwise = (usage & 2) != 0;
+          spec.row_scaled = true;
+          spec.swizzled = swizzled;
+          Run(spec, {"row scaled", Nearest}, grouped, swizzled);
+        }
+      }
+    }
+  }
+}
+
+// Given amaxes, scales and histories.
+TEST_P(FormatsContract, Given) {
+  const FormatSpec& f = GetParam();
+  if (!HasAmax(f)) return;
+  for (Element e : kElements) {
+    for (bool grouped : {false, true}) {
+      for (int what = 0; what < 4; ++what) {
+        for (const Size& size : kSizes) {
+          if (TooMany()) return;
+          const size_t turn = ++turn_;
+          QuantizeSpec spec;
+          spec.format = static_cast<oracle::Format>(f.format);
+          spec.element = e;
+          spec.rows = size.rows;
+          spec.cols = (size.cols + 15) / 16 * 16;
+          spec.columnwise = true;
+          spec.policy = kPolicies[turn % 3];
+          if (grouped) spec.splits = SplitsFor(spec.rows, turn);
+          spec.row_scaled = what == 2 && (f.options & kOptRowScaled) != 0;
+          const size_t groups = std::max<size_t>(1, spec.splits.size());
+          const auto fill = [&](size_t n, float least) {
+            std::vector<float> v(n);
+            for (size_t i = 0; i < n; ++i) {
+              v[i] = std::max(least, kGiven[(turn + i) % std::size(kGiven)]);
+            }
+            return v;
+          };
+          const size_t rows = spec.row_scaled ? spec.rows : groups;
+          const size_t cols = spec.row_scaled ? groups * spec.cols : groups;
+          // An empty list would mean: not given.
+          if (what != 1 && rows > 0) spec.row_amax = fill(rows, 0);
+          if (what >= 1 && cols > 0) spec.column_amax = fill(cols, 0);
+          if (f.scaling == Scaling::kTensor && what == 3) {
+            spec.row_amax.clear();
+            spec.column_amax.clear();
+            spec.scale = fill(groups, 1e-45f);
+            if (!grouped) {
+              spec.history = {{1.0f, 5.0f, 0.5f, 9.0f},
+                              turn % 2 == 0,
+                              static_cast<int>(turn % 5) - 2};
+            }
+          }
+          const Flavor flavor = kFlavors[turn % std::size(kFlavors)];
+          Quantize(fmt::format("{} given {} {}x{}{} {} turn {}", f.name, what,
+                               spec.rows, spec.cols, grouped ? " grouped" : "",
+                               Name(flavor), turn),
+                   spec, SuiteTensor(e, spec.rows * spec.cols, flavor));
+        }
+        ++combinations_;
+      }
+    }
+  }
+}
+
+// No copy at all: amax and dbias alone.
+TEST_P(FormatsContract, NoCopy) {
+  for (Element e : kElements) {
+    for (bool grouped : {false, true}) {
+      for (const Size& size : kSizes) {
+        const size_t turn = ++turn_;
+        QuantizeSpec spec;
+        spec.format = static_cast<oracle::Format>(GetParam().format);
+        spec.element = e;
+        spec.rows = size.rows;
+        spec.cols = size.cols;
+        spec.rowwise = false;
+        spec.policy = kPolicies[turn % 3];
+        if (grouped) spec.splits = SplitsFor(spec.rows, turn);
+        spec.want_amax = true;
+        if (turn % 2) spec.dbias = kElements[turn / 2 % 3];
+        const Flavor flavor = kFlavors[turn % std::size(kFlavors)];
+        Quantize(fmt::format("{} no copy {}x{} turn {}", GetParam().name,
+                             spec.rows, spec.cols, turn),
+                 spec, SuiteTensor(e, spec.rows * spec.cols, flavor));
+      }
+      ++combinations_;
+    }
+  }
+}
+
+std::string FormatName(const testing::TestParamInfo<FormatSpec>& info) {
+  return std::string(info.param.name);
+}
+INSTANTIATE_TEST_SUITE_P(, FormatsContract, testing::ValuesIn(kFormats),
+                         FormatName);
+
+}  // namespace
+}  // namespace quantd

@@ -284,70 +284,6 @@ TEST(OracleFormatTest, CodesAreNearest) {
   }
 }
 
-// Straightforward sums over what Dequantize gives.
-TEST(OracleFormatTest, Statistics) {
-  for (Format f : oracle::kFormats) {
-    for (Flavor flavor : {Flavor::kNasty, Flavor::kGaussian}) {
-      auto spec = SpecOf(f, 30, 64);
-      spec.statistics = true;
-      const Bytes bytes = MakeTensor(Element::kF32, 30 * 64, flavor, 4);
-      const auto x = oracle::Values(Element::kF32, bytes);
-      const auto q = oracle::Quantize(spec, bytes);
-      for (bool columnwise : {false, true}) {
-        const auto& copy = columnwise ? q.columnwise : q.rowwise;
-        const auto d = Decoded(spec, copy, columnwise);
-        int64_t flushed = 0;
-        float largest = 0;
-        double signal = 0;
-        double noise = 0;
-        for (size_t i = 0; i < x.size(); ++i) {
-          flushed += x[i] != 0 && d[i] == 0;
-          if (!std::isfinite(d[i])) continue;
-          const float error = x[i] - d[i];
-          largest = std::max(largest, std::fabs(error));
-          signal += double{x[i]} * x[i];
-          noise += double{error} * error;
-        }
-        EXPECT_EQ(copy.stats.elements, 30 * 64);
-        EXPECT_EQ(copy.stats.flushed, flushed) << NameOf(f);
-        EXPECT_EQ(copy.stats.max_error, largest) << NameOf(f);
-        EXPECT_NEAR(copy.stats.signal, signal, signal * 1e-12);
-        EXPECT_NEAR(copy.stats.noise, noise, noise * 1e-12);
-        if (noise > 0) {
-          EXPECT_NEAR(copy.stats.sqnr_db, 10 * std::log10(signal / noise),
-                      1e-9);
-        }
-      }
-    }
-  }
-}
-
-TEST(OracleFormatTest, StatisticsOfAFewElements) {
-  auto spec = SpecOf(Format::kFp8E4M3, 1, 8);
-  spec.columnwise = false;
-  spec.statistics = true;
-  spec.scale = {1};
-  const auto q = oracle::Quantize(
-      spec, oracle::FromValues(Element::kF32, {463, -464, INFINITY, NAN,
-                                               0x1p-10f, 0, -17, 3}));
-  const auto& s = q.rowwise.stats;
-  EXPECT_EQ(s.elements, 6);
-  EXPECT_EQ(s.clipped, 2);  // -464 and Inf
-  EXPECT_EQ(s.flushed, 1);
-  EXPECT_EQ(s.max_error, 16);
-  EXPECT_EQ(s.signal, 463 * 463 + 464 * 464 + 17 * 17 + 9 + 0x1p-20);
-  EXPECT_EQ(s.noise, 15 * 15 + 16 * 16 + 1 + 0x1p-20);
-}
-
-TEST(OracleFormatTest, StatisticsWithoutLoss) {
-  auto spec = SpecOf(Format::kMxfp4, 1, 32);
-  spec.statistics = true;
-  const auto q = oracle::Quantize(
-      spec, oracle::FromValues(Element::kF32, std::vector<float>(32, 3.0f)));
-  EXPECT_EQ(q.rowwise.stats.noise, 0);
-  EXPECT_EQ(q.rowwise.stats.sqnr_db, INFINITY);
-}
-
 TEST(OracleFormatTest, NaNsInBlocks) {
   for (Format f : oracle::kFormats) {
     auto spec = SpecOf(f, 2, 128);
@@ -379,7 +315,8 @@ TEST(OracleFormatTest, NaNsInBlocks) {
     const uint32_t scale = layout.GetScale(hurt.rowwise.scale.data(), 0, 0);
     if (oracle::IsTensor(f)) {
       EXPECT_EQ(scale, 0x3F800000u);
-      EXPECT_EQ(codes(hurt.rowwise)[6], oracle::CodeOf(oracle::CodeOf(f), .25f));
+      EXPECT_EQ(codes(hurt.rowwise)[6],
+                oracle::CodeOf(oracle::CodeOf(f), .25f));
     } else {
       EXPECT_EQ(scale, oracle::IsNvfp4(f) ? 0x7Fu
                        : oracle::IsMx(f)  ? 0xFFu

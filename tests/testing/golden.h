@@ -1,16 +1,18 @@
-// The golden vectors of tests/golden/golden.json, compiled into the binary so
-// that it runs anywhere.
+// The golden vectors of tests/golden/, compiled into the binary so that it runs
+// anywhere.
 #ifndef QUANTD_TESTS_TESTING_GOLDEN_H_
 #define QUANTD_TESTS_TESTING_GOLDEN_H_
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "tests/testing/oracle.h"
 
 namespace quantd {
 
+// golden.json
 const nlohmann::json& Golden();
 
 // A list of bit patterns as the bytes of a tensor of `e`, or of bytes.
@@ -18,6 +20,24 @@ oracle::Bytes GoldenTensor(oracle::Element e, const nlohmann::json& bits);
 oracle::Bytes GoldenBytes(const nlohmann::json& bytes);
 // One fp32 bit pattern.
 float GoldenFloat(const nlohmann::json& bits);
+
+// One vector of formats.json: bf16 in, one copy out.
+struct FormatVector {
+  std::string name;
+  oracle::QuantizeSpec spec;
+  oracle::Bytes input;
+  oracle::Bytes data;
+  // As stored, block by block of line by line, without padding.
+  std::vector<uint32_t> scales;
+  std::vector<float> amax;
+  std::vector<float> decoded;
+  std::vector<float> next_scale;
+  std::vector<float> history;
+};
+const std::vector<FormatVector>& FormatVectors();
+// Of a copy that has that spec.
+std::vector<uint32_t> ScalesOf(const oracle::QuantizeSpec& spec,
+                               const oracle::Copy& copy);
 
 }  // namespace quantd
 

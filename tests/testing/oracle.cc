@@ -20,10 +20,13 @@ void DecodeGroup(const DequantizeSpec& spec, const Layout& layout,
       amax = amaxes[AmaxIndex(m, spec.columnwise, spec.row_scaled, line)];
     }
     std::vector<float> v(layout.kept);
+    float factor = 0;
     for (int64_t at = 0; at < layout.kept; ++at) {
-      const float factor =
-          FactorOf(spec.format, layout.GetScale(scale, line, at / layout.block),
-                   amax, range);
+      if (at % layout.block == 0) {
+        factor = FactorOf(spec.format,
+                          layout.GetScale(scale, line, at / layout.block), amax,
+                          range);
+      }
       const uint8_t bits = layout.GetCode(data, line, at);
       v[at] = RoundTo(spec.output, Mul(CodeValue(code, bits), factor));
     }

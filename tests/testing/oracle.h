@@ -22,8 +22,8 @@
 
 namespace quantd::oracle {
 
-// What one of these options means for a format is in kernels/FORMATS.md. An
-// option that a format has no use for is not looked at.
+// What the options mean is in kernels/FORMATS.md. Only a format's own may be
+// set.
 struct QuantizeSpec {
   Element element = Element::kF32;
   int64_t rows = 0;

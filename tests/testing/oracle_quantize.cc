@@ -18,6 +18,10 @@ void Append(std::vector<float>& to, const std::vector<float>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
+bool Counted(const QuantizeSpec& spec) {
+  return spec.statistics || spec.estimation.has_value();
+}
+
 // Encodes one copy of one matrix.
 class Encoder {
  public:
@@ -150,6 +154,7 @@ class Encoder {
                                ? StochasticE2m1Code(scaled, Random(line, at))
                                : CodeOf(code_, scaled);
       layout_.PutCode(out_.data, line, at, code);
+      if (!Counted(spec_)) continue;
       tally_.Add(code_, v, scale.multiplier,
                  Mul(CodeValue(code_, code), factor));
     }
@@ -198,7 +203,7 @@ Copy EncodeCopy(const QuantizeSpec& spec, const std::vector<Matrix>& groups,
     out.data_offsets.clear();
     out.scale_offsets.clear();
   }
-  if (spec.statistics || spec.estimation) out.stats = tally.Result();
+  if (Counted(spec)) out.stats = tally.Result();
   return out;
 }
 

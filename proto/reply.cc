@@ -262,12 +262,8 @@ v1::HistoryRule ToProto(HistoryRule r) {
   return Bridge<v1::HistoryRule>(r, v1::HistoryRule_IsValid);
 }
 DType FromProto(v1::DType t) { return Bridge<DType>(t, v1::DType_IsValid); }
-Layout FromProto(v1::Layout l) {
-  return Bridge<Layout>(l, v1::Layout_IsValid);
-}
-Format FromProto(v1::Format f) {
-  return Bridge<Format>(f, v1::Format_IsValid);
-}
+Layout FromProto(v1::Layout l) { return Bridge<Layout>(l, v1::Layout_IsValid); }
+Format FromProto(v1::Format f) { return Bridge<Format>(f, v1::Format_IsValid); }
 TensorKind FromProto(v1::TensorKind k) {
   return Bridge<TensorKind>(k, v1::TensorKind_IsValid);
 }

@@ -37,15 +37,13 @@ absl::Status CheckGroupOffsets(std::string_view field, const v1::TensorRef& ref,
   const auto& got = ref.group_offsets();
   if (got.empty()) return absl::OkStatus();
   if (static_cast<size_t>(got.size()) != want.group_offsets.size()) {
-    return FieldError(
-        fmt::format("{}.group_offsets", field),
-        fmt::format("{} offsets (one more than splits)",
-                    want.group_offsets.size()),
-        fmt::format("{} offsets", got.size()));
+    return FieldError(fmt::format("{}.group_offsets", field),
+                      fmt::format("{} offsets (one more than splits)",
+                                  want.group_offsets.size()),
+                      fmt::format("{} offsets", got.size()));
   }
-  const auto [mine, theirs] = std::mismatch(want.group_offsets.begin(),
-                                            want.group_offsets.end(),
-                                            got.begin());
+  const auto [mine, theirs] = std::mismatch(
+      want.group_offsets.begin(), want.group_offsets.end(), got.begin());
   if (mine == want.group_offsets.end()) return absl::OkStatus();
   return FieldError(fmt::format("{}.group_offsets[{}]", field,
                                 mine - want.group_offsets.begin()),

@@ -48,10 +48,9 @@ absl::StatusOr<QuantizeOptions> ReadOptions(const v1::QuantizeRequest& m) {
   QUANTD_RETURN_IF_ERROR(ReadAmax("given_amax.rowwise", amax.has_rowwise(),
                                   amax.rowwise(), amax.rowwise_values(),
                                   &o.rowwise_amax));
-  QUANTD_RETURN_IF_ERROR(
-      ReadAmax("given_amax.columnwise", amax.has_columnwise(),
-               amax.columnwise(), amax.columnwise_values(),
-               &o.columnwise_amax));
+  QUANTD_RETURN_IF_ERROR(ReadAmax(
+      "given_amax.columnwise", amax.has_columnwise(), amax.columnwise(),
+      amax.columnwise_values(), &o.columnwise_amax));
   o.form = ReadForm(m.form());
   o.rounding = static_cast<Rounding>(m.rounding());
   o.stochastic.seed = m.stochastic().seed();
@@ -87,8 +86,8 @@ absl::Status ReadPlan(const v1::QuantizeRequest& message, Request* request) {
   absl::Status status = Adopt(MakeQuantizePlan(*tensor, *options), request);
   // The plan does not know in which of its two forms an amax came.
   if (!message.given_amax().rowwise_values().empty()) {
-    status = RenameField(status, "given_amax.rowwise",
-                         "given_amax.rowwise_values");
+    status =
+        RenameField(status, "given_amax.rowwise", "given_amax.rowwise_values");
   }
   if (!message.given_amax().columnwise_values().empty()) {
     status = RenameField(status, "given_amax.columnwise",

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/format.h"
+#include "kernels/lanes.h"
 
 namespace quantd {
 
@@ -54,7 +55,8 @@ CopyGeometry MakeCopyGeometry(const FormatSpec& format, bool columnwise,
                               Layout scale_layout, bool compact_scales);
 
 // Index of (row, column) of a matrix of that many columns, in 128 x 4 tiles.
-constexpr int64_t SwizzledIndex(int64_t row, int64_t column, int64_t columns) {
+QUANTD_FN constexpr int64_t SwizzledIndex(int64_t row, int64_t column,
+                                          int64_t columns) {
   return (row / 128 * ((columns + 3) / 4) + column / 4) * 512 + row % 32 * 16 +
          row % 128 / 32 * 4 + column % 4;
 }

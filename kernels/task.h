@@ -10,34 +10,10 @@
 
 #include "kernels/encode.h"
 #include "kernels/geometry.h"
+#include "kernels/group_task.h"
 #include "kernels/plan.h"
 
 namespace quantd {
-
-// One copy of one group. Lines and positions are the group's own.
-struct CopyTask : CopyAddress {
-  std::byte* data = nullptr;   // nullptr: this copy is not wanted
-  std::byte* scale = nullptr;  // codes, or fp32
-  // Line l's amax is amax[l * amax_line]; nullptr: the format has none.
-  float* amax = nullptr;
-  int64_t amax_line = 0;
-  // kTensor: the scale, not inverted.
-  float* tensor_scale = nullptr;
-  const float* signs = nullptr;  // s[i] * rotation^-1/2; nullptr: no rotation
-  int rotation = 0;
-};
-
-struct GroupTask {
-  const std::byte* x = nullptr;  // its first row, K elements a row
-  int64_t row = 0;               // in the payload
-  int64_t rows = 0;
-  CopyTask rowwise;
-  CopyTask columnwise;
-  float* amax = nullptr;  // kAmax's slot
-  // dbias: partial sums of each 128 rows, K each; and the output's slot.
-  float* partial = nullptr;
-  std::byte* dbias = nullptr;
-};
 
 // Where a job's bytes are, in one address space.
 struct JobBases {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/span.cuh"
 
 namespace quantd::cuda {
 namespace {
@@ -37,13 +37,50 @@ __global__ void __launch_bounds__(kThreads) ApplyRht(ApplyRhtArgs a) {
   Report(seen, a.found);
 }
 
+// The same in blocks of N: a thread is one. The matrix is a run of them.
+template <DType D, int N>
+__global__ void __launch_bounds__(kThreads) ApplyRhtOf(ApplyRhtArgs a) {
+  const GroupTask run = {a.x.data, 0, 1};
+  const int64_t elements = a.x.rows * a.x.cols;
+  const GroupTask out = {a.out, 0, 1};
+  uint32_t seen = 0;
+  for (int64_t b = FirstItem(); b < elements / N; b += ItemStep()) {
+    float v[N];
+    LoadSpan<D>(run, elements, false, 0, b * N, v);
+    uint32_t max, clean;
+    Maxima<Scalar>(v, N, &max, &clean);
+    seen |= SeenIn(max, clean);
+    if (a.inverse) {
+      RotateInverseOf<Scalar>(v, N, a.signs);
+    } else {
+      RotateForwardOf<Scalar>(v, N, a.signs);
+    }
+    if (a.dtype == DType::kF32) {
+      StoreSpan<DType::kF32>(out, elements, false, 0, b * N, v);
+    } else if (a.dtype == DType::kF16) {
+      StoreSpan<DType::kF16>(out, elements, false, 0, b * N, v);
+    } else {
+      StoreSpan<DType::kBF16>(out, elements, false, 0, b * N, v);
+    }
+  }
+  Report(seen, a.found);
+}
+
 // --- launchers --------------------------------------------------------------
 
 template <DType D>
 cudaError_t LaunchApplyRhtOf(const ApplyRhtArgs& a, const Queue& queue) {
-  ApplyRht<D><<<GridForBlocks(a.x.rows * (a.x.cols / kBlock), queue), kThreads,
-                0, queue.stream>>>(a);
-  return cudaGetLastError();
+  const unsigned ctas =
+      GridForBlocks(a.x.rows * (a.x.cols / a.dimension), queue);
+  if (a.dimension == kBlock) {
+    ApplyRht<D><<<ctas, kThreads, 0, queue.stream>>>(a);
+    return cudaGetLastError();
+  }
+  return ForSpanSize(a.dimension, [&](auto size) {
+    ApplyRhtOf<D, decltype(size)::value>
+        <<<ctas, kThreads, 0, queue.stream>>>(a);
+    return cudaGetLastError();
+  });
 }
 
 }  // namespace

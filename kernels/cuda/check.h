@@ -31,6 +31,12 @@ inline absl::Status CudaStatus(cudaError_t error, std::string_view step) {
       return s;                                                               \
   } while (false)
 
+// Returns the error of a CUDA call from a function that returns one.
+#define QUANTD_CUDA_TRY(call)                                     \
+  do {                                                            \
+    if (const cudaError_t e = (call); e != cudaSuccess) return e; \
+  } while (false)
+
 }  // namespace quantd::cuda
 
 #endif  // QUANTD_KERNELS_CUDA_CHECK_H_

@@ -1,125 +1,92 @@
 #include "kernels/cuda/compute.h"
 
-#include <optional>
 #include <variant>
 
-#include "kernels/block.h"
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/spans.h"
 
 namespace quantd::cuda {
 namespace {
 
 class Planner {
  public:
-  Planner(const Plan& plan, const JobMemory& memory, const Queue& queue)
-      : plan_(plan), memory_(memory), queue_(queue) {}
+  Planner(const Plan& plan, const Route& route, const JobMemory& memory,
+          const Queue& queue, const Tables& tables)
+      : plan_(plan),
+        route_(route),
+        memory_(memory),
+        queue_(queue),
+        tables_(tables),
+        out_(memory.payload.out),
+        found_(plan.grouped() ? tables.found() : &memory.findings->found) {}
 
-  // Queues zeros for what no kernel writes: gaps between tensors and the
-  // padding of scale tensors.
-  cudaError_t ZeroPadding() {
-    std::byte* const out = memory_.out;
-    size_t end = 0;
-    for (const TensorSpec& spec : plan_.outputs()) {
-      cudaError_t error = Zero(out + end, spec.offset - end);
-      end = spec.offset + spec.size;
-      const bool row = spec.kind == TensorKind::kRowwiseScale;
-      if (row || spec.kind == TensorKind::kColumnwiseScale) {
-        const int64_t lines = row ? plan_.rows() : plan_.cols();
-        const int64_t used =
-            ((row ? plan_.cols() : plan_.rows()) + kBlock - 1) / kBlock;
-        const int64_t stride = spec.shape[1];
-        std::byte* scale = out + spec.offset;
-        if (error == cudaSuccess && used < stride) {
-          error = cudaMemset2DAsync(scale + used, stride, 0, stride - used,
-                                    lines, queue_.stream);
-        }
-        if (error == cudaSuccess) {
-          error = Zero(scale + lines * stride, spec.size - lines * stride);
-        }
-      }
-      if (error != cudaSuccess) return error;
+  // Queues the tables, and zeros for what is added to and for what no kernel
+  // writes: gaps between tensors and the padding of scales.
+  cudaError_t Prepare() {
+    if (tables_.host_bytes() > 0) {
+      QUANTD_CUDA_TRY(cudaMemcpyAsync(tables_.device(), tables_.host(),
+                                      tables_.host_bytes(),
+                                      cudaMemcpyHostToDevice, queue_.stream));
+    }
+    QUANTD_CUDA_TRY(Zero(memory_.findings, FindingsBytes(plan_)));
+    if (plan_.grouped()) {
+      QUANTD_CUDA_TRY(Zero(found_, plan_.groups().size() * sizeof(Found)));
+      const ZeroRunsArgs runs = tables_.zero_runs(out_);
+      return runs.piece_count > 0 ? LaunchZeroRuns(runs, queue_) : cudaSuccess;
+    }
+    for (const ZeroRun& run : tables_.padding()) {
+      std::byte* to = out_ + run.offset;
+      QUANTD_CUDA_TRY(run.count == 1
+                          ? Zero(to, run.width)
+                          : cudaMemset2DAsync(to, run.pitch, 0, run.width,
+                                              run.count, queue_.stream));
     }
     return cudaSuccess;
   }
-  cudaError_t Zero(std::byte* p, size_t bytes) {
-    if (bytes == 0) return cudaSuccess;
-    return cudaMemsetAsync(p, 0, bytes, queue_.stream);
-  }
 
-  // Kernels read the amax where it leaves from, in the output.
   cudaError_t Compute(const QuantizeOptions& o) {
-    const bool find_row = HasRowwise(o.usage) && o.rowwise_amax.empty();
-    const bool find_col = HasColumnwise(o.usage) && o.columnwise_amax.empty();
-    cudaError_t error = cudaSuccess;
-    if (find_row || find_col) {
-      error = FindAmax(find_row && o.rht.rowwise, find_col && o.rht.columnwise);
-      if (error != cudaSuccess) return error;
+    if (route_.maxima()) QUANTD_CUDA_TRY(FindAmax(o));
+    QUANTD_CUDA_TRY(WriteAmaxes(o));
+    if (FindFormat(o.format)->scaling == Scaling::kTensor && route_.copies) {
+      QUANTD_CUDA_TRY(LaunchTensorScales(
+          {tables_.groups(), tables_.params(), tables_.scales()}, queue_));
     }
-    WriteAmaxArgs amax = {};
-    amax.propagate = o.non_finite == NonFinite::kPropagate;
-    amax.found = memory_.found;
-    Add(TensorKind::kRowwiseAmax,
-        o.rht.rowwise ? AmaxSource::kRowRht : AmaxSource::kPlain,
-        Given(o.rowwise_amax), &amax);
-    Add(TensorKind::kColumnwiseAmax,
-        o.rht.columnwise ? AmaxSource::kColRht : AmaxSource::kPlain,
-        Given(o.columnwise_amax), &amax);
-    error = LaunchWriteAmax(amax, queue_);
-    if (error != cudaSuccess) return error;
-    QuantizeArgs args = {};
-    args.x = Input();
-    args.row = Destination(TensorKind::kRowwiseData, TensorKind::kRowwiseScale,
-                           TensorKind::kRowwiseAmax, o.rht.rowwise);
-    args.col =
-        Destination(TensorKind::kColumnwiseData, TensorKind::kColumnwiseScale,
-                    TensorKind::kColumnwiseAmax, o.rht.columnwise);
-    args.propagate = amax.propagate;
-    args.found = memory_.found;
-    Count(args.row.signs || args.col.signs);
-    return LaunchQuantize(args, queue_);
+    if (route_.copies) {
+      QUANTD_CUDA_TRY(route_.tuned_copies ? QuantizeTuned(o) : Encode(o));
+    }
+    if (!o.dbias) return cudaSuccess;
+    return LaunchDbias({tables_.groups(), plan_.tensor().dtype, o.dbias_dtype},
+                       queue_);
   }
 
   cudaError_t Compute(const DequantizeOptions& o) {
-    const bool col = HasColumnwise(o.usage);
-    const auto input = [&](TensorKind rowwise, TensorKind columnwise) {
-      return plan_.input(col ? columnwise : rowwise);
-    };
-    const TensorSpec& data =
-        *input(TensorKind::kRowwiseData, TensorKind::kColumnwiseData);
-    const TensorSpec& scale =
-        *input(TensorKind::kRowwiseScale, TensorKind::kColumnwiseScale);
-    const TensorSpec& amax =
-        *input(TensorKind::kRowwiseAmax, TensorKind::kColumnwiseAmax);
-    const std::byte* const in = memory_.in;
-    DequantizeArgs args = {};
-    args.data = in + data.offset;
-    args.scale = in + scale.offset;
-    args.amax = reinterpret_cast<const float*>(in + amax.offset);
-    args.signs = Signs(o.inverse_rht);
-    args.data_stride = data.shape[1];
-    args.scale_stride = scale.shape[1];
-    args.columnwise = col;
-    args.out = Out(TensorKind::kDequantized);
-    args.dtype = o.output;
-    args.rows = plan_.rows();
-    args.cols = plan_.cols();
     Count(o.inverse_rht);
-    return LaunchDequantize(args, queue_);
+    if (route_.tuned_copies) return DequantizeTuned(o);
+    DecodeArgs args = tables_.decode();
+    args.rotation = o.inverse_rht ? o.rht_dimension : 0;
+    return LaunchDecode(args, queue_);
   }
 
   cudaError_t Compute(const RhtAmaxOptions& o) {
-    const cudaError_t error = FindAmax(o.rowwise_rht, o.columnwise_rht);
-    if (error != cudaSuccess) return error;
-    WriteAmaxArgs amax = {};
-    amax.propagate = o.non_finite == NonFinite::kPropagate;
-    amax.found = memory_.found;
-    const auto add = [&](TensorKind kind, AmaxSource source) {
-      Add(kind, source, std::nullopt, &amax);
-    };
-    add(TensorKind::kRowwiseAmax, AmaxSource::kPlain);
-    add(TensorKind::kColumnwiseAmax, AmaxSource::kPlain);
-    add(TensorKind::kRowwiseRhtAmax, AmaxSource::kRowRht);
-    add(TensorKind::kColumnwiseRhtAmax, AmaxSource::kColRht);
-    return LaunchWriteAmax(amax, queue_);
+    const bool propagate = o.non_finite == NonFinite::kPropagate;
+    if (o.domain == AmaxDomain::kTensor) {
+      QUANTD_CUDA_TRY(route_.tuned_amax ? FindTuned()
+                                        : FindGeneric(GenericAmax(
+                                              o.rht_dimension, propagate)));
+      WriteAmaxArgs amax = StartAmax(propagate);
+      Add(TensorKind::kRowwiseAmax, AmaxSource::kPlain, 1, &amax);
+      Add(TensorKind::kColumnwiseAmax, AmaxSource::kPlain, 1, &amax);
+      Add(TensorKind::kRowwiseRhtAmax, AmaxSource::kRowRht, 1, &amax);
+      Add(TensorKind::kColumnwiseRhtAmax, AmaxSource::kColRht, 1, &amax);
+      return LaunchWriteAmax(amax, queue_);
+    }
+    SpanAmaxArgs args = GenericAmax(o.rht_dimension, propagate);
+    QUANTD_CUDA_TRY(Lines(TensorKind::kRowwiseAmax, &args.rows));
+    QUANTD_CUDA_TRY(Lines(TensorKind::kColumnwiseAmax, &args.columns));
+    QUANTD_CUDA_TRY(Lines(TensorKind::kRowwiseRhtAmax, &args.rotated_rows));
+    QUANTD_CUDA_TRY(
+        Lines(TensorKind::kColumnwiseRhtAmax, &args.rotated_columns));
+    return FindGeneric(args);
   }
 
   cudaError_t Compute(const ApplyRhtOptions& o) {
@@ -127,9 +94,10 @@ class Planner {
     args.x = Input();
     args.out = Out(TensorKind::kRotated);
     args.dtype = o.output;
-    args.signs = Signs(true);
+    args.signs = memory_.payload.signs;
+    args.dimension = o.rht_dimension;
     args.inverse = o.inverse;
-    args.found = memory_.found;
+    args.found = found_;
     Count(true);
     return LaunchApplyRht(args, queue_);
   }
@@ -139,39 +107,125 @@ class Planner {
  private:
   std::byte* Out(TensorKind kind) {
     const TensorSpec* spec = plan_.output(kind);
-    return spec ? memory_.out + spec->offset : nullptr;
+    return spec ? out_ + spec->offset : nullptr;
   }
   float* OutFloat(TensorKind kind) {
     return reinterpret_cast<float*>(Out(kind));
   }
   Matrix Input() const {
-    return {memory_.in, plan_.tensor().dtype, plan_.rows(), plan_.cols()};
+    return {memory_.payload.in, plan_.tensor().dtype, plan_.rows(),
+            plan_.cols()};
   }
   const float* Signs(bool wanted) const {
-    return wanted ? memory_.signs : nullptr;
+    return wanted ? memory_.payload.signs : nullptr;
   }
   // One kernel more that reads the cached rotation, if it does.
   void Count(bool reads_rht) {
     if (reads_rht) ++rht_launches;
   }
-
-  cudaError_t FindAmax(bool row_rht, bool col_rht) {
-    Count(row_rht || col_rht);
-    return LaunchAmax({Input(), Signs(row_rht), Signs(col_rht), memory_.found},
-                      queue_);
+  cudaError_t Zero(void* p, size_t bytes) {
+    if (bytes == 0) return cudaSuccess;
+    return cudaMemsetAsync(p, 0, bytes, queue_.stream);
   }
 
-  static std::optional<float> Given(const std::vector<float>& v) {
-    return v.empty() ? std::nullopt : std::optional<float>(v[0]);
+  // --- amax ---
+
+  cudaError_t FindTuned() {
+    Count(route_.rotated[0] || route_.rotated[1]);
+    return LaunchAmax(
+        {Input(), Signs(route_.rotated[0]), Signs(route_.rotated[1]), found_},
+        queue_);
+  }
+  cudaError_t FindGeneric(const SpanAmaxArgs& args) {
+    Count(args.row_signs || args.col_signs);
+    return LaunchSpanAmax(args, queue_);
+  }
+  SpanAmaxArgs GenericAmax(int dimension, bool propagate) const {
+    SpanAmaxArgs args = {};
+    args.list = tables_.groups();
+    args.dtype = plan_.tensor().dtype;
+    args.row_signs = Signs(route_.rotated[0]);
+    args.col_signs = Signs(route_.rotated[1]);
+    args.rotation = dimension;
+    args.found = found_;
+    args.seen = &memory_.findings->found.seen;
+    args.propagate = propagate;
+    return args;
+  }
+  // An output of maxima of lines, if the plan has it: zeros to begin with.
+  cudaError_t Lines(TensorKind kind, uint32_t** to) {
+    const TensorSpec* spec = plan_.output(kind);
+    if (spec == nullptr) return cudaSuccess;
+    *to = reinterpret_cast<uint32_t*>(Out(kind));
+    return Zero(*to, spec->size);
+  }
+  cudaError_t FindAmax(const QuantizeOptions& o) {
+    if (route_.tuned_amax) return FindTuned();
+    SpanAmaxArgs args =
+        GenericAmax(o.rht.dimension, o.non_finite == NonFinite::kPropagate);
+    if (route_.lines[0]) {
+      QUANTD_CUDA_TRY(Lines(TensorKind::kRowwiseAmax, &args.rows));
+    }
+    if (route_.lines[1]) {
+      QUANTD_CUDA_TRY(Lines(TensorKind::kColumnwiseAmax, &args.columns));
+    }
+    return FindGeneric(args);
   }
 
+  WriteAmaxArgs StartAmax(bool propagate) const {
+    WriteAmaxArgs args = {};
+    args.propagate = propagate;
+    args.groups = static_cast<int64_t>(plan_.groups().size());
+    args.found = found_;
+    return args;
+  }
   // Adds an amax to write, if the plan has it.
-  void Add(TensorKind kind, AmaxSource source, std::optional<float> given,
+  void Add(TensorKind kind, AmaxSource source, float number,
            WriteAmaxArgs* args) {
     float* to = OutFloat(kind);
-    if (to == nullptr) return;
-    args->entries[args->count++] = {to, given ? AmaxSource::kGiven : source,
-                                    given.value_or(0)};
+    if (to != nullptr) args->entries[args->count++] = {to, source, number};
+  }
+  // Everything that is an amax, where it leaves from; kernels read it there.
+  cudaError_t WriteAmaxes(const QuantizeOptions& o) {
+    WriteAmaxArgs args = StartAmax(o.non_finite == NonFinite::kPropagate);
+    for (bool columnwise : {false, true}) {
+      const TensorKind kind =
+          columnwise ? TensorKind::kColumnwiseAmax : TensorKind::kRowwiseAmax;
+      const TensorSpec* spec = plan_.output(kind);
+      if (spec == nullptr || route_.lines[columnwise]) continue;
+      const absl::Span<const float> given = GivenAmax(o, columnwise);
+      const bool rotated = columnwise ? o.rht.columnwise : o.rht.rowwise;
+      if (given.size() == 1) {
+        Add(kind, AmaxSource::kGiven, given[0], &args);
+      } else if (!given.empty()) {
+        QUANTD_CUDA_TRY(
+            cudaMemcpyAsync(Out(kind), tables_.given_amax(columnwise),
+                            spec->size, cudaMemcpyHostToDevice, queue_.stream));
+      } else if (!rotated) {
+        Add(kind, AmaxSource::kPlain, 1, &args);
+      } else if (o.amax_estimation_scale) {
+        Add(kind, AmaxSource::kPlain, *o.amax_estimation_scale, &args);
+      } else {
+        Add(kind, columnwise ? AmaxSource::kColRht : AmaxSource::kRowRht, 1,
+            &args);
+      }
+    }
+    Add(TensorKind::kAmax, AmaxSource::kPlain, 1, &args);
+    return args.count > 0 ? LaunchWriteAmax(args, queue_) : cudaSuccess;
+  }
+
+  // --- copies ---
+
+  cudaError_t Encode(const QuantizeOptions& o) {
+    EncodeArgs args = {};
+    args.list = tables_.groups();
+    args.params = tables_.params();
+    const bool rotates = o.rht.rowwise || o.rht.columnwise;
+    args.rotation = rotates ? o.rht.dimension : 0;
+    args.seen = &memory_.findings->found.seen;
+    args.sums = o.statistics ? memory_.findings->sums : nullptr;
+    Count(rotates);
+    return LaunchEncode(args, queue_);
   }
 
   Nvfp4Copy Destination(TensorKind data, TensorKind scale, TensorKind amax,
@@ -187,20 +241,63 @@ class Planner {
     copy.scale_stride = plan_.output(scale)->shape[1];
     return copy;
   }
+  cudaError_t QuantizeTuned(const QuantizeOptions& o) {
+    QuantizeArgs args = {};
+    args.x = Input();
+    args.row = Destination(TensorKind::kRowwiseData, TensorKind::kRowwiseScale,
+                           TensorKind::kRowwiseAmax, o.rht.rowwise);
+    args.col =
+        Destination(TensorKind::kColumnwiseData, TensorKind::kColumnwiseScale,
+                    TensorKind::kColumnwiseAmax, o.rht.columnwise);
+    args.propagate = o.non_finite == NonFinite::kPropagate;
+    args.found = found_;
+    Count(args.row.signs || args.col.signs);
+    return LaunchQuantize(args, queue_);
+  }
+  cudaError_t DequantizeTuned(const DequantizeOptions& o) {
+    const bool col = HasColumnwise(o.usage);
+    const auto input = [&](TensorKind rowwise, TensorKind columnwise) {
+      return plan_.input(col ? columnwise : rowwise);
+    };
+    const TensorSpec& data =
+        *input(TensorKind::kRowwiseData, TensorKind::kColumnwiseData);
+    const TensorSpec& scale =
+        *input(TensorKind::kRowwiseScale, TensorKind::kColumnwiseScale);
+    const TensorSpec& amax =
+        *input(TensorKind::kRowwiseAmax, TensorKind::kColumnwiseAmax);
+    const std::byte* const in = memory_.payload.in;
+    DequantizeArgs args = {};
+    args.data = in + data.offset;
+    args.scale = in + scale.offset;
+    args.amax = reinterpret_cast<const float*>(in + amax.offset);
+    args.signs = Signs(o.inverse_rht);
+    args.data_stride = data.shape[1];
+    args.scale_stride = scale.shape[1];
+    args.columnwise = col;
+    args.out = Out(TensorKind::kDequantized);
+    args.dtype = o.output;
+    args.rows = plan_.rows();
+    args.cols = plan_.cols();
+    return LaunchDequantize(args, queue_);
+  }
 
   const Plan& plan_;
+  const Route& route_;
   const JobMemory& memory_;
   const Queue& queue_;
+  const Tables& tables_;
+  std::byte* const out_;
+  Found* const found_;
 };
 
 }  // namespace
 
-cudaError_t QueuePlan(const Plan& plan, const JobMemory& memory,
-                      const Queue& queue, int* rht_launches) {
-  Planner planner(plan, memory, queue);
-  cudaError_t error =
-      cudaMemsetAsync(memory.found, 0, sizeof(Found), queue.stream);
-  if (error == cudaSuccess) error = planner.ZeroPadding();
+cudaError_t QueuePlan(const Plan& plan, const Route& route,
+                      const JobMemory& memory, const Queue& queue,
+                      Tables* tables, int* rht_launches) {
+  tables->Fill(memory.payload);
+  Planner planner(plan, route, memory, queue, *tables);
+  cudaError_t error = planner.Prepare();
   if (error == cudaSuccess) {
     error = std::visit([&](const auto& o) { return planner.Compute(o); },
                        plan.options());

@@ -2,26 +2,30 @@
 #ifndef QUANTD_KERNELS_CUDA_COMPUTE_H_
 #define QUANTD_KERNELS_CUDA_COMPUTE_H_
 
-#include <cstddef>
+#include <cuda_runtime_api.h>
 
+#include "kernels/cuda/findings.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/route.h"
+#include "kernels/cuda/tables.h"
 #include "kernels/plan.h"
+#include "kernels/task.h"
 
 namespace quantd::cuda {
 
-// Where a plan's bytes are, all on the device.
+// What a job has on the device.
 struct JobMemory {
-  const std::byte* in;  // plan.input_bytes(), laid out as plan.inputs() says
-  std::byte* out;       // plan.output_bytes()
-  const float* signs;   // of the plan's rotation; nullptr when it has none
-  Found* found;
+  JobBases payload;    // without scratch
+  Findings* findings;  // zeroed here
 };
 
-// Queues all that turns `in` into every byte of `out` and fills `found`. Waits
-// for nothing. The tensor must not be empty. `*rht_launches`: kernels queued
-// that read the signs.
-cudaError_t QueuePlan(const Plan& plan, const JobMemory& memory,
-                      const Queue& queue, int* rht_launches);
+// Queues all that turns the input into every byte of the output, but for what
+// is the host's (kernels/cuda/host_output.h), and fills the findings. Waits
+// for nothing. `tables` have their place; they are filled here. The tensor
+// must not be empty. `*rht_launches`: kernels queued that read the signs.
+cudaError_t QueuePlan(const Plan& plan, const Route& route,
+                      const JobMemory& memory, const Queue& queue,
+                      Tables* tables, int* rht_launches);
 
 }  // namespace quantd::cuda
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -12,7 +11,11 @@
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/findings.h"
+#include "kernels/cuda/host_output.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/route.h"
+#include "kernels/cuda/tables.h"
 #include "kernels/field_error.h"
 
 namespace quantd::cuda {
@@ -100,12 +103,17 @@ class CudaJob : public Job {
     Block out;
     Block device_in;
     Block device_out;
+    Block tables;  // pinned
+    Block device_tables;
   };
 
-  CudaJob(CudaBackend* backend, std::shared_ptr<const Plan> plan, Memory memory,
+  CudaJob(CudaBackend* backend, std::shared_ptr<const Plan> plan,
+          const Route& route, Tables tables, Memory memory,
           std::shared_ptr<const CachedRht> rht, Device::Lease lease)
       : backend_(backend),
         plan_(std::move(plan)),
+        route_(route),
+        tables_(std::move(tables)),
         memory_(std::move(memory)),
         rht_(std::move(rht)),
         lease_(std::move(lease)),
@@ -124,7 +132,8 @@ class CudaJob : public Job {
     ++backend_->jobs_;
     JobReport report;
     if (plan_->rows() == 0 || plan_->cols() == 0) {
-      WriteEmpty();
+      WriteEmpty(*plan_, memory_.out.data());
+      Report(ErrorSums{}, ErrorSums{}, &report);
     } else {
       Fed(memory_.in.size());
       absl::Status status = backend_->device_->Judge(Execute(&report), lease_);
@@ -133,7 +142,9 @@ class CudaJob : public Job {
     done_ = true;
     // Only the output is wanted now; others may use the rest.
     lease_ = Device::Lease();
-    memory_ = {Block(), std::move(memory_.out), Block(), Block()};
+    Block out = std::move(memory_.out);
+    memory_ = Memory();
+    memory_.out = std::move(out);
     return report;
   }
 
@@ -167,12 +178,15 @@ class CudaJob : public Job {
     const Block& out = memory_.out;
     if (absl::Status s = backend_->device_->Enter(); !s.ok()) return s;
     if (absl::Status s = Mark(Slot::kFed); !s.ok()) return s;
+    tables_.Place(memory_.tables.data(), memory_.device_tables.data());
+    JobMemory memory;
+    memory.payload.in = memory_.device_in.data();
+    memory.payload.out = memory_.device_out.data();
+    memory.payload.signs = rht_ ? rht_->signs : nullptr;
+    memory.findings = lease_->findings;
     int rht_launches = 0;
     QUANTD_CUDA_RETURN(
-        QueuePlan(*plan_,
-                  {memory_.device_in.data(), memory_.device_out.data(),
-                   rht_ ? rht_->signs : nullptr, lease_->found},
-                  queue_, &rht_launches),
+        QueuePlan(*plan_, route_, memory, queue_, &tables_, &rht_launches),
         "launch");
     backend_->rht_launches_ += rht_launches;
     if (absl::Status s = Mark(Slot::kComputed); !s.ok()) return s;
@@ -181,8 +195,8 @@ class CudaJob : public Job {
                         cudaMemcpyDeviceToHost, stream),
         "copy out");
     QUANTD_CUDA_RETURN(
-        cudaMemcpyAsync(lease_->found_host, lease_->found, sizeof(Found),
-                        cudaMemcpyDeviceToHost, stream),
+        cudaMemcpyAsync(lease_->findings_host, lease_->findings,
+                        FindingsBytes(*plan_), cudaMemcpyDeviceToHost, stream),
         "copy out");
     if (absl::Status s = Mark(Slot::kDone); !s.ok()) return s;
     QUANTD_CUDA_RETURN(memory_.in.size() + out.size() > kSpinBytes
@@ -193,8 +207,10 @@ class CudaJob : public Job {
   }
 
   absl::Status Fill(JobReport* report) {
-    report->saw_nan = (lease_->found_host->seen & kSeenNan) != 0;
-    report->saw_inf = (lease_->found_host->seen & kSeenInf) != 0;
+    const Findings& findings = *lease_->findings_host;
+    report->saw_nan = (findings.found.seen & kSeenNan) != 0;
+    report->saw_inf = (findings.found.seen & kSeenInf) != 0;
+    Report(findings.sums[0], findings.sums[1], report);
     int64_t* const stages[] = {&report->copy_in_ns, &report->compute_ns,
                                &report->copy_out_ns};
     for (int i = 0; i < 3; ++i) {
@@ -209,28 +225,27 @@ class CudaJob : public Job {
       return FieldError("payload", "finite values (non_finite is reject)",
                         report->saw_nan ? "NaN" : "Inf");
     }
+    // Wherever there is a history the plain maximum was found: the tensor is
+    // not grouped, and its amax is not replaced by a given one.
+    const bool nan = report->saw_nan && Policy(*plan_) == NonFinite::kPropagate;
+    WriteHistory(*plan_, Scalar::Float(nan ? kNanBits : findings.found.plain),
+                 memory_.out.data());
     return absl::OkStatus();
   }
 
-  // Of an empty tensor only the amaxes have bytes.
-  void WriteEmpty() {
-    std::fill_n(memory_.out.data(), memory_.out.size(), std::byte{0});
-    const auto* o = std::get_if<QuantizeOptions>(&plan_->options());
-    if (o == nullptr) return;
-    const auto put = [&](TensorKind kind, float value) {
-      const TensorSpec* spec = plan_->output(kind);
-      if (spec) {
-        std::memcpy(memory_.out.data() + spec->offset, &value, sizeof(value));
-      }
-    };
-    put(TensorKind::kRowwiseAmax,
-        o->rowwise_amax.empty() ? 0 : o->rowwise_amax[0]);
-    put(TensorKind::kColumnwiseAmax,
-        o->columnwise_amax.empty() ? 0 : o->columnwise_amax[0]);
+  // Statistics, where they are wanted.
+  void Report(const ErrorSums& rowwise, const ErrorSums& columnwise,
+              JobReport* report) const {
+    if (!WantsStatistics(*plan_)) return;
+    const auto& o = std::get<QuantizeOptions>(plan_->options());
+    if (HasRowwise(o.usage)) report->rowwise = rowwise.Finish();
+    if (HasColumnwise(o.usage)) report->columnwise = columnwise.Finish();
   }
 
   CudaBackend* const backend_;
   const std::shared_ptr<const Plan> plan_;
+  const Route route_;
+  Tables tables_;
   Memory memory_;
   const std::shared_ptr<const CachedRht> rht_;
   // After what its stream uses: the lease waits, then the memory goes.
@@ -257,6 +272,8 @@ absl::StatusOr<std::unique_ptr<Job>> CudaBackend::Begin(
 absl::StatusOr<std::unique_ptr<Job>> CudaBackend::Prepare(
     std::shared_ptr<const Plan> plan, Device::Lease* lease) {
   if (absl::Status s = device_->Enter(); !s.ok()) return s;
+  const Route route = MakeRoute(*plan);
+  Tables tables(*plan, route);
   CudaJob::Memory memory;
   const auto take = [](BlockPool& pool, size_t bytes, Block* to) {
     absl::StatusOr<Block> block = pool.Take(bytes);
@@ -272,6 +289,8 @@ absl::StatusOr<std::unique_ptr<Job>> CudaBackend::Prepare(
       {device_->pinned(), plan->output_bytes(), &memory.out},
       {device_->memory(), plan->input_bytes(), &memory.device_in},
       {device_->memory(), plan->output_bytes(), &memory.device_out},
+      {device_->table_pinned(), tables.host_bytes(), &memory.tables},
+      {device_->table_memory(), tables.device_bytes(), &memory.device_tables},
   };
   for (const auto& w : wanted) {
     if (absl::Status s = take(w.pool, w.bytes, w.to); !s.ok()) return s;
@@ -283,7 +302,8 @@ absl::StatusOr<std::unique_ptr<Job>> CudaBackend::Prepare(
     if (!cached.ok()) return cached.status();
     rht = *std::move(cached);
   }
-  return std::make_unique<CudaJob>(this, std::move(plan), std::move(memory),
+  return std::make_unique<CudaJob>(this, std::move(plan), route,
+                                   std::move(tables), std::move(memory),
                                    std::move(rht), std::move(*lease));
 }
 

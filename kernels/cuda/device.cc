@@ -65,11 +65,11 @@ absl::Status Slot::Create() {
                        "create an event");
   }
   void* p = nullptr;
-  QUANTD_CUDA_RETURN(cudaMalloc(&p, sizeof(Found)), "allocate");
-  found = static_cast<Found*>(p);
-  QUANTD_CUDA_RETURN(cudaHostAlloc(&p, sizeof(Found), cudaHostAllocPortable),
+  QUANTD_CUDA_RETURN(cudaMalloc(&p, sizeof(Findings)), "allocate");
+  findings = static_cast<Findings*>(p);
+  QUANTD_CUDA_RETURN(cudaHostAlloc(&p, sizeof(Findings), cudaHostAllocPortable),
                      "allocate pinned memory");
-  found_host = static_cast<Found*>(p);
+  findings_host = static_cast<Findings*>(p);
   return absl::OkStatus();
 }
 
@@ -79,8 +79,8 @@ Slot::~Slot() {
     if (mark != nullptr) cudaEventDestroy(mark);
   }
   if (stream != nullptr) cudaStreamDestroy(stream);
-  if (found != nullptr) cudaFree(found);
-  if (found_host != nullptr) cudaFreeHost(found_host);
+  if (findings != nullptr) cudaFree(findings);
+  if (findings_host != nullptr) cudaFreeHost(findings_host);
   cudaGetLastError();
 }
 
@@ -130,9 +130,9 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, int slots,
                          prop.multiProcessorCount};
   device->pinned_ = BlockPool::Create(PinnedSource(), memory_limit);
   device->memory_ = BlockPool::Create(DeviceSource(), memory_limit);
-  // Blocks of 4 KiB: a full cache, and the same again still in use by jobs.
-  device->rht_memory_ =
-      BlockPool::Create(DeviceSource(), 2 * kMaxRhts * BlockPool::Charge(1));
+  device->table_pinned_ = BlockPool::Create(PinnedSource(), memory_limit);
+  device->table_memory_ = BlockPool::Create(DeviceSource(), memory_limit);
+  device->rht_memory_ = BlockPool::Create(DeviceSource(), kRhtBytes);
   absl::MutexLock lock(&device->mutex_);
   for (int i = 0; i < slots; ++i) {
     device->slots_.push_back(std::make_unique<Slot>());
@@ -169,6 +169,10 @@ absl::StatusOr<std::shared_ptr<const CachedRht>> Device::GetRht(
   if (rhts_.size() >= kMaxRhts) rhts_.clear();
   absl::StatusOr<std::shared_ptr<const CachedRht>> made =
       MakeRht(mask, dimension, dtype, lease);
+  if (absl::IsResourceExhausted(made.status()) && !rhts_.empty()) {
+    rhts_.clear();
+    made = MakeRht(mask, dimension, dtype, lease);
+  }
   if (made.ok()) rhts_[key] = *made;
   return made;
 }

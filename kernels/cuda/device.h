@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/findings.h"
 #include "kernels/format.h"
 #include "kernels/memory.h"
 #include "kernels/sign_mask.h"
@@ -44,8 +44,8 @@ struct Slot {
 
   cudaStream_t stream = nullptr;
   std::array<cudaEvent_t, kMarks> marks = {};
-  Found* found = nullptr;       // device
-  Found* found_host = nullptr;  // pinned
+  Findings* findings = nullptr;       // device
+  Findings* findings_host = nullptr;  // pinned
 
   Slot() = default;
   Slot(const Slot&) = delete;
@@ -88,7 +88,8 @@ class Device {
   // when it can be opened.
   static std::string WhyNot(int ordinal);
 
-  // NOT_FOUND with WhyNot. `memory_limit` bounds pinned and device memory each.
+  // NOT_FOUND with WhyNot. `memory_limit` bounds pinned and device memory each,
+  // and once more what jobs have there beside payloads.
   static absl::StatusOr<std::unique_ptr<Device>> Open(int ordinal, int slots,
                                                       size_t memory_limit);
 
@@ -99,6 +100,10 @@ class Device {
   Lease TakeSlot();
   BlockPool& pinned() { return *pinned_; }
   BlockPool& memory() { return *memory_; }
+  // For tables and scratch. Payloads are admitted by what their pools hold, so
+  // that nothing else may come out of those.
+  BlockPool& table_pinned() { return *table_pinned_; }
+  BlockPool& table_memory() { return *table_memory_; }
 
   // The rotation for (mask, dimension, dtype). One that was not cached is
   // uploaded on the stream of `lease`, which must be idle.
@@ -120,8 +125,10 @@ class Device {
 
  private:
   using RhtKey = std::tuple<std::array<uint64_t, 2>, int, DType>;
-  // Masks come from clients: the cache is emptied when it is full.
+  // Masks come from clients: the cache is emptied when it is full, by number or
+  // by bytes.
   static constexpr size_t kMaxRhts = 1024;
+  static constexpr size_t kRhtBytes = size_t{32} << 20;
 
   explicit Device(int ordinal) : ordinal_(ordinal) {}
   absl::StatusOr<std::shared_ptr<const CachedRht>> MakeRht(const SignMask& mask,
@@ -133,6 +140,8 @@ class Device {
   Properties properties_;
   std::shared_ptr<BlockPool> pinned_;
   std::shared_ptr<BlockPool> memory_;
+  std::shared_ptr<BlockPool> table_pinned_;
+  std::shared_ptr<BlockPool> table_memory_;
   std::shared_ptr<BlockPool> rht_memory_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::atomic<uint64_t> rht_hits_ = 0;

@@ -86,7 +86,7 @@ __device__ __forceinline__ void StoreBits(uint32_t bits, std::byte* p) {
   }
 }
 
-// The first `count` < 16 elements, any alignment; zeros after them.
+// The first `count` of 16 elements, any alignment; zeros after them.
 template <DType D>
 __device__ __forceinline__ RawBlock<D> LoadPart(const std::byte* p,
                                                 int64_t count) {
@@ -165,9 +165,12 @@ __device__ __forceinline__ uint32_t SeenIn(const float (&v)[kBlock],
   return seen;
 }
 
-// For the end of a kernel; `seen` is mostly 0.
-__device__ __forceinline__ void Report(uint32_t seen, Found* found) {
-  if (seen != 0) atomicOr(&found->seen, seen);
+// For the end of a kernel; `bits` are mostly 0.
+__device__ __forceinline__ void Report(uint32_t bits, uint32_t* seen) {
+  if (bits != 0) atomicOr(seen, bits);
+}
+__device__ __forceinline__ void Report(uint32_t bits, Found* found) {
+  Report(bits, &found->seen);
 }
 
 }  // namespace quantd::cuda

@@ -53,19 +53,20 @@ struct AmaxArgs {
 };
 cudaError_t LaunchAmax(const AmaxArgs& args, const Queue& queue);
 
-// Turns maxima into amaxes where they belong.
+// Turns maxima into amaxes where they belong, for every group.
 enum class AmaxSource { kGiven, kPlain, kRowRht, kColRht };
 struct WriteAmaxArgs {
   static constexpr int kMax = 4;
   struct Entry {
-    float* to;
+    float* to;  // one for each group
     AmaxSource source;
-    float given;
+    float number;  // kGiven: the amax; else what a maximum is multiplied with
   };
   Entry entries[kMax];
   int count;
   bool propagate;  // NaN where the source held one
-  const Found* found;
+  int64_t groups;
+  const Found* found;  // one for each group
 };
 cudaError_t LaunchWriteAmax(const WriteAmaxArgs& args, const Queue& queue);
 
@@ -104,10 +105,11 @@ struct DequantizeArgs {
 cudaError_t LaunchDequantize(const DequantizeArgs& args, const Queue& queue);
 
 struct ApplyRhtArgs {
-  Matrix x;  // cols % 16 == 0
+  Matrix x;
   std::byte* out;
   DType dtype;  // of out
   const float* signs;
+  int dimension;  // divides cols
   bool inverse;
   Found* found;  // nan and inf are set
 };

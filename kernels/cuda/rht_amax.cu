@@ -1,3 +1,4 @@
+#include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/tile.cuh"
 
 namespace quantd::cuda {
@@ -26,21 +27,6 @@ struct Running {
     Add(v, max, &Found::plain, kSeenNan);
   }
 };
-
-// The maximum of all threads of the CTA, to `*to`. All threads must call.
-__device__ __forceinline__ void ReduceTo(uint32_t value, uint32_t* to) {
-  __shared__ uint32_t warps[kThreads / 32];
-  value = __reduce_max_sync(0xFFFFFFFFu, value);
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
-  __syncthreads();
-  if (threadIdx.x < 32) {
-    value = threadIdx.x < kThreads / 32 ? warps[threadIdx.x] : 0;
-    value = __reduce_max_sync(0xFFFFFFFFu, value);
-    // Non-negative floats are ordered as their bits.
-    if (threadIdx.x == 0 && value != 0) atomicMax(to, value);
-  }
-  __syncthreads();
-}
 
 __device__ __forceinline__ void Finish(const Running& r, const AmaxArgs& a) {
   ReduceTo(r.found.plain, &a.found->plain);
@@ -108,25 +94,33 @@ __global__ void __launch_bounds__(kThreads) AmaxOfTiles(AmaxArgs a) {
   Finish(running, a);
 }
 
-__global__ void WriteAmax(const __grid_constant__ WriteAmaxArgs a) {
-  const int i = threadIdx.x;
-  if (i >= a.count) return;
-  const WriteAmaxArgs::Entry& e = a.entries[i];
-  if (e.source == AmaxSource::kGiven) {
-    *e.to = e.given;
-    return;
-  }
-  uint32_t bits = a.found->plain;
+__device__ __forceinline__ float AmaxFrom(const Found& found, AmaxSource source,
+                                          bool propagate) {
+  uint32_t bits = found.plain;
   uint32_t nan_bit = kSeenNan;
-  if (e.source == AmaxSource::kRowRht) {
-    bits = a.found->row_rht;
+  if (source == AmaxSource::kRowRht) {
+    bits = found.row_rht;
     nan_bit = kSeenRowRhtNan;
-  } else if (e.source == AmaxSource::kColRht) {
-    bits = a.found->col_rht;
+  } else if (source == AmaxSource::kColRht) {
+    bits = found.col_rht;
     nan_bit = kSeenColRhtNan;
   }
-  if (a.propagate && (a.found->seen & nan_bit) != 0) bits = kNanBits;
-  *e.to = Scalar::Float(bits);
+  if (propagate && (found.seen & nan_bit) != 0) bits = kNanBits;
+  return Scalar::Float(bits);
+}
+
+// A thread is a group.
+__global__ void WriteAmax(const __grid_constant__ WriteAmaxArgs a) {
+  const int64_t g = FirstItem();
+  if (g >= a.groups) return;
+  for (int i = 0; i < a.count; ++i) {
+    const WriteAmaxArgs::Entry& e = a.entries[i];
+    const float amax =
+        e.source == AmaxSource::kGiven
+            ? e.number
+            : AmaxFrom(a.found[g], e.source, a.propagate) * e.number;
+    e.to[g] = Scalar::Float(EncodeElement<DType::kF32>(amax));
+  }
 }
 
 // --- launchers --------------------------------------------------------------
@@ -166,7 +160,8 @@ cudaError_t LaunchAmax(const AmaxArgs& a, const Queue& queue) {
 }
 
 cudaError_t LaunchWriteAmax(const WriteAmaxArgs& a, const Queue& queue) {
-  WriteAmax<<<1, WriteAmaxArgs::kMax, 0, queue.stream>>>(a);
+  WriteAmax<<<static_cast<unsigned>((a.groups + kThreads - 1) / kThreads),
+              kThreads, 0, queue.stream>>>(a);
   return cudaGetLastError();
 }
 

@@ -297,7 +297,7 @@ class ShapeBench {
     list_.push_back(
         {"apply_rht", dtype_, 2.0 * in_bytes_, Ceiling::kCopy, [this](int i) {
            return LaunchApplyRht(
-               {Input(i), out_[i], dtype_, signs_, false, found_}, queue_);
+               {Input(i), out_[i], dtype_, signs_, 16, false, found_}, queue_);
          }});
   }
 

@@ -1,0 +1,140 @@
+// What a job does for each group as a whole: scales of FP8 tensors, sums of
+// columns, zeros between its parts.
+#include "kernels/cuda/span.cuh"
+
+namespace quantd::cuda {
+namespace {
+
+// --- kernels ----------------------------------------------------------------
+
+// A thread is a group.
+__global__ void __launch_bounds__(kThreads)
+    TensorScales(const __grid_constant__ TensorScaleArgs a) {
+  const int64_t g = FirstItem();
+  if (g >= a.list.count) return;
+  const GroupTask& group = a.list.groups[g];
+  for (int direction = 0; direction < 2; ++direction) {
+    const CopyTask& copy = direction == 0 ? group.rowwise : group.columnwise;
+    if (copy.data == nullptr) continue;
+    const float scale = a.scales != nullptr
+                            ? a.scales[g]
+                            : Fp8Scale<Scalar>(a.params, AmaxOf(copy, 0));
+    *copy.tensor_scale = scale;
+    *reinterpret_cast<float*>(copy.scale) = 1.0f / scale;
+  }
+}
+
+// A thread is a column of a chunk of rows; a CTA's columns are neighbours.
+template <DType D>
+__global__ void __launch_bounds__(kThreads) SumChunks(GroupList list) {
+  const int64_t cols = list.cols;
+  const int64_t across = (cols + kThreads - 1) / kThreads;
+  const int64_t pieces = list.chunk_count * across;
+  for (int64_t i = blockIdx.x; i < pieces; i += gridDim.x) {
+    const int64_t chunk = i / across;
+    const int64_t col = (i - chunk * across) * kThreads + threadIdx.x;
+    if (col >= cols) continue;
+    const int64_t g = FindEntry(list.chunks, list.count, chunk);
+    const GroupTask& group = list.groups[g];
+    const int64_t number = chunk - list.chunks[g];
+    const int64_t first = number * kTileSide;
+    const int64_t rest = group.rows - first;
+    const int count = static_cast<int>(rest < kTileSide ? rest : kTileSide);
+    const std::byte* p = group.x + (first * cols + col) * kSizeOf<D>;
+    float sum = 0.0f;
+#pragma unroll 8
+    for (int r = 0; r < count; ++r) {
+      sum = sum + DecodeElement<D>(LoadBits<D>(p));
+      p += cols * kSizeOf<D>;
+    }
+    group.partial[number * cols + col] = sum;
+  }
+}
+
+// A thread is a column of a group.
+template <DType D>
+__global__ void __launch_bounds__(kThreads) SumGroups(GroupList list) {
+  const int64_t columns = list.count * list.cols;
+  for (int64_t i = FirstItem(); i < columns; i += ItemStep()) {
+    const int64_t g = i / list.cols;
+    const int64_t col = i - g * list.cols;
+    const GroupTask& group = list.groups[g];
+    const int64_t chunks = list.chunks[g + 1] - list.chunks[g];
+    float total = 0.0f;
+    for (int64_t c = 0; c < chunks; ++c) {
+      total = total + group.partial[c * list.cols + col];
+    }
+    StoreBits<D>(EncodeElement<D>(total), group.dbias + col * kSizeOf<D>);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) ZeroRuns(ZeroRunsArgs a) {
+  for (int64_t i = blockIdx.x; i < a.piece_count; i += gridDim.x) {
+    const int64_t r = FindEntry(a.pieces, a.count, i);
+    const ZeroRun run = a.runs[r];
+    const int64_t width = static_cast<int64_t>(run.width);
+    const int64_t bytes = width * static_cast<int64_t>(run.count);
+    const int64_t first = (i - a.pieces[r]) * ZeroRunsArgs::kPiece;
+    const int64_t end = first + ZeroRunsArgs::kPiece;
+    std::byte* const to = a.to + run.offset;
+    for (int64_t b = first + threadIdx.x; b < end && b < bytes; b += kThreads) {
+      const int64_t row = run.count > 1 ? b / width : 0;
+      to[row * static_cast<int64_t>(run.pitch) + (b - row * width)] =
+          std::byte{0};
+    }
+  }
+}
+
+// --- launchers --------------------------------------------------------------
+
+template <DType D>
+cudaError_t LaunchSumChunks(const GroupList& list, const Queue& queue) {
+  const int64_t across = (list.cols + kThreads - 1) / kThreads;
+  SumChunks<D><<<GridFor(list.chunk_count * across, 8, queue), kThreads, 0,
+                 queue.stream>>>(list);
+  return cudaGetLastError();
+}
+template <DType D>
+cudaError_t LaunchSumGroups(const GroupList& list, const Queue& queue) {
+  SumGroups<D><<<GridForBlocks(list.count * list.cols, queue), kThreads, 0,
+                 queue.stream>>>(list);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t LaunchTensorScales(const TensorScaleArgs& a, const Queue& queue) {
+  TensorScales<<<static_cast<unsigned>((a.list.count + kThreads - 1) /
+                                       kThreads),
+                 kThreads, 0, queue.stream>>>(a);
+  return cudaGetLastError();
+}
+
+cudaError_t LaunchDbias(const DbiasArgs& a, const Queue& queue) {
+  cudaError_t error = cudaErrorInvalidValue;
+  if (a.input == DType::kF32) {
+    error = LaunchSumChunks<DType::kF32>(a.list, queue);
+  } else if (a.input == DType::kF16) {
+    error = LaunchSumChunks<DType::kF16>(a.list, queue);
+  } else if (a.input == DType::kBF16) {
+    error = LaunchSumChunks<DType::kBF16>(a.list, queue);
+  }
+  if (error != cudaSuccess) return error;
+  switch (a.output) {
+    case DType::kF32:
+      return LaunchSumGroups<DType::kF32>(a.list, queue);
+    case DType::kF16:
+      return LaunchSumGroups<DType::kF16>(a.list, queue);
+    case DType::kBF16:
+      return LaunchSumGroups<DType::kBF16>(a.list, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+cudaError_t LaunchZeroRuns(const ZeroRunsArgs& a, const Queue& queue) {
+  ZeroRuns<<<GridFor(a.piece_count, 8, queue), kThreads, 0, queue.stream>>>(a);
+  return cudaGetLastError();
+}
+
+}  // namespace quantd::cuda

@@ -1,0 +1,21 @@
+// What the host writes of a job's output, when the device is done with it.
+#ifndef QUANTD_KERNELS_CUDA_HOST_OUTPUT_H_
+#define QUANTD_KERNELS_CUDA_HOST_OUTPUT_H_
+
+#include <cstddef>
+
+#include "kernels/plan.h"
+
+namespace quantd::cuda {
+
+// All of the output of a plan whose tensor is empty: what its groups would
+// have, were they empty ones of a larger tensor.
+void WriteEmpty(const Plan& plan, std::byte* out);
+
+// The rolled history and the next scale, where the plan has them. `amax` is
+// this call's.
+void WriteHistory(const Plan& plan, float amax, std::byte* out);
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_HOST_OUTPUT_H_

@@ -1,0 +1,80 @@
+#include "kernels/cuda/route.h"
+
+#include <variant>
+
+#include "kernels/task.h"
+
+namespace quantd::cuda {
+namespace {
+
+void FindMaxima(const QuantizeOptions& o, Route* route) {
+  const FormatSpec& format = *FindFormat(o.format);
+  // Somebody must see NaN and Inf.
+  route->plain = o.amax || o.usage == Usage::kNone;
+  for (bool columnwise : {false, true}) {
+    const bool wanted =
+        columnwise ? HasColumnwise(o.usage) : HasRowwise(o.usage);
+    const bool rotated = columnwise ? o.rht.columnwise : o.rht.rowwise;
+    if (!wanted || !HasAmax(format) || !GivenAmax(o, columnwise).empty()) {
+      continue;
+    }
+    if (o.form.row_scaled) {
+      route->lines[columnwise] = true;
+    } else if (rotated && !o.amax_estimation_scale) {
+      route->rotated[columnwise] = true;
+    } else {
+      route->plain = true;
+    }
+  }
+}
+
+struct Visitor {
+  const Plan& plan;
+
+  Route operator()(const QuantizeOptions& o) const {
+    Route route;
+    FindMaxima(o, &route);
+    route.copies = o.usage != Usage::kNone;
+    route.groups = o.dbias;
+    route.tuned_amax =
+        CanTune(route, o.rht.dimension) && !route.lines[0] && !route.lines[1];
+    return route;
+  }
+  Route operator()(const RhtAmaxOptions& o) const {
+    Route route;
+    route.plain = true;
+    route.rotated[0] = o.rowwise_rht;
+    route.rotated[1] = o.columnwise_rht;
+    route.tuned_amax =
+        CanTune(route, o.rht_dimension) && o.domain == AmaxDomain::kTensor;
+    return route;
+  }
+  Route operator()(const DequantizeOptions&) const {
+    Route route;
+    route.copies = true;
+    return route;
+  }
+  Route operator()(const ApplyRhtOptions&) const { return {}; }
+
+  bool CanTune(const Route& route, int dimension) const {
+    const bool rotates = route.rotated[0] || route.rotated[1];
+    return !plan.grouped() && (!rotates || dimension == kRhtSize);
+  }
+};
+
+}  // namespace
+
+absl::Span<const float> GivenAmax(const QuantizeOptions& o, bool columnwise) {
+  if (!o.scale.empty()) return {};
+  return columnwise ? o.columnwise_amax : o.rowwise_amax;
+}
+
+Route MakeRoute(const Plan& plan) {
+  Route route = std::visit(Visitor{plan}, plan.options());
+  route.tuned_copies = !plan.grouped() && IsPlainNvfp4(plan);
+  route.groups |= route.maxima() && !route.tuned_amax;
+  route.groups |= route.copies && !route.tuned_copies;
+  return route;
+}
+
+}  // namespace quantd::cuda

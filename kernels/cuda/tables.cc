@@ -1,0 +1,140 @@
+#include "kernels/cuda/tables.h"
+
+#include <cstring>
+#include <utility>
+#include <variant>
+
+namespace quantd::cuda {
+
+Tables::Tables(const Plan& plan, const Route& route)
+    : plan_(plan), grouped_(plan.grouped()), padding_(PaddingOf(plan)) {
+  const size_t count = plan.groups().size();
+  if (route.groups) {
+    chunks_.push_back(0);
+    for (const Group& g : plan.groups()) {
+      chunks_.push_back(chunks_.back() + CeilDiv(g.rows, kTileSide));
+    }
+    groups_part_ = Add(count * sizeof(GroupTask));
+    chunks_part_ = Add(chunks_.size() * sizeof(int64_t));
+  }
+  if (grouped_ && !padding_.empty()) {
+    pieces_.push_back(0);
+    for (const ZeroRun& run : padding_) {
+      const auto bytes = static_cast<int64_t>(run.width * run.count);
+      pieces_.push_back(pieces_.back() + CeilDiv(bytes, ZeroRunsArgs::kPiece));
+    }
+    runs_part_ = Add(padding_.size() * sizeof(ZeroRun));
+    pieces_part_ = Add(pieces_.size() * sizeof(int64_t));
+  }
+  if (const auto* o = std::get_if<QuantizeOptions>(&plan.options())) {
+    scales_part_ = Add(o->scale.size() * sizeof(float));
+    for (bool columnwise : {false, true}) {
+      const size_t n = GivenAmax(*o, columnwise).size();
+      if (n > 1) amax_parts_[columnwise] = Add(n * sizeof(float));
+    }
+  }
+  host_bytes_ = device_bytes_;
+  if (grouped_) found_part_ = Add(count * sizeof(Found));
+  scratch_part_ = Add(plan.scratch_bytes());
+}
+
+Tables::Part Tables::Add(size_t bytes) {
+  const Part part = {device_bytes_, bytes};
+  // Tables of anything start aligned.
+  device_bytes_ += RoundUp(bytes, 256);
+  return part;
+}
+
+template <typename T>
+void Tables::Write(const Part& part, absl::Span<const T> values) {
+  if (part.bytes > 0) {
+    std::memcpy(host_ + part.offset, values.data(), part.bytes);
+  }
+}
+
+void Tables::FillGroups(const JobBases& bases) {
+  std::vector<GroupTask> groups;
+  if (std::holds_alternative<QuantizeOptions>(plan_.options())) {
+    QuantizeTask task = MakeQuantizeTask(plan_, bases);
+    params_ = task.params;
+    groups = std::move(task.groups);
+  } else if (std::holds_alternative<DequantizeOptions>(plan_.options())) {
+    DequantizeTask task = MakeDequantizeTask(plan_, bases);
+    decode_.scaling = task.params.scaling;
+    decode_.element = task.params.element;
+    decode_.output = task.params.output;
+    decode_.block = task.params.block;
+    decode_.f6 = task.params.f6;
+    decode_.columnwise = task.params.columnwise;
+    groups = std::move(task.groups);
+  } else {
+    // Only where their rows are.
+    const size_t row =
+        static_cast<size_t>(plan_.cols()) * SizeOf(plan_.tensor().dtype);
+    for (const Group& g : plan_.groups()) {
+      GroupTask task;
+      task.x = bases.in + static_cast<size_t>(g.row) * row;
+      task.row = g.row;
+      task.rows = g.rows;
+      groups.push_back(task);
+    }
+  }
+  Write<GroupTask>(groups_part_, groups);
+}
+
+void Tables::Fill(const JobBases& payload) {
+  if (groups_part_.bytes > 0) {
+    JobBases bases = payload;
+    bases.scratch = OnDevice<std::byte>(scratch_part_);
+    FillGroups(bases);
+  }
+  Write<int64_t>(chunks_part_, chunks_);
+  Write<ZeroRun>(runs_part_, padding_);
+  Write<int64_t>(pieces_part_, pieces_);
+  const auto* o = std::get_if<QuantizeOptions>(&plan_.options());
+  if (o == nullptr) return;
+  Write<float>(scales_part_, o->scale);
+  for (bool columnwise : {false, true}) {
+    Write<float>(amax_parts_[columnwise], GivenAmax(*o, columnwise));
+  }
+}
+
+GroupList Tables::groups() const {
+  GroupList list = {};
+  list.groups = OnDevice<const GroupTask>(groups_part_);
+  list.chunks = OnDevice<const int64_t>(chunks_part_);
+  list.count = static_cast<int64_t>(plan_.groups().size());
+  list.chunk_count = chunks_.empty() ? 0 : chunks_.back();
+  list.cols = plan_.cols();
+  return list;
+}
+
+DecodeArgs Tables::decode() const {
+  DecodeArgs args = decode_;
+  args.list = groups();
+  return args;
+}
+
+const float* Tables::scales() const {
+  return OnDevice<const float>(scales_part_);
+}
+
+ZeroRunsArgs Tables::zero_runs(std::byte* out) const {
+  ZeroRunsArgs args = {};
+  args.to = out;
+  args.runs = OnDevice<const ZeroRun>(runs_part_);
+  args.pieces = OnDevice<const int64_t>(pieces_part_);
+  args.count = static_cast<int64_t>(padding_.size());
+  args.piece_count = pieces_.empty() ? 0 : pieces_.back();
+  return args;
+}
+
+Found* Tables::found() const { return OnDevice<Found>(found_part_); }
+
+const float* Tables::given_amax(bool columnwise) const {
+  const Part& part = amax_parts_[columnwise];
+  return part.bytes == 0 ? nullptr
+                         : reinterpret_cast<const float*>(host_ + part.offset);
+}
+
+}  // namespace quantd::cuda

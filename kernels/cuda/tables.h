@@ -1,0 +1,98 @@
+// What the kernels of a plan look up on the device beside its payload: its
+// groups and where their tiles start, runs of zeros, given numbers; and memory
+// to work in. Made on the host and copied at once, so that a job of many groups
+// costs as many calls as a job of one.
+#ifndef QUANTD_KERNELS_CUDA_TABLES_H_
+#define QUANTD_KERNELS_CUDA_TABLES_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/route.h"
+#include "kernels/cuda/spans.h"
+#include "kernels/geometry.h"
+#include "kernels/plan.h"
+#include "kernels/task.h"
+
+namespace quantd::cuda {
+
+class Tables {
+ public:
+  // The plan must outlive it.
+  Tables(const Plan& plan, const Route& route);
+
+  // Memory wanted: of the host, page-locked; and of the device, which starts
+  // with an image of it. Either may be 0.
+  size_t host_bytes() const { return host_bytes_; }
+  size_t device_bytes() const { return device_bytes_; }
+
+  // Where the tables are. Both blocks stay for as long as kernels may read.
+  void Place(std::byte* host, std::byte* device) {
+    host_ = host;
+    device_ = device;
+  }
+  // Fills the host's block, which then goes to the device. `payload` needs no
+  // scratch.
+  void Fill(const JobBases& payload);
+
+  std::byte* host() const { return host_; }
+  std::byte* device() const { return device_; }
+
+  // After Fill; device memory, but for what is empty.
+  GroupList groups() const;
+  const EncodeParams& params() const { return params_; }  // Quantize
+  DecodeArgs decode() const;                              // Dequantize
+  const float* scales() const;                            // nullptr: none given
+  ZeroRunsArgs zero_runs(std::byte* out) const;
+  Found* found() const;  // one for each group, where they are grouped
+
+  // On the host: given amaxes of one copy, where there are more than one.
+  const float* given_amax(bool columnwise) const;
+
+  // What is not to be written by kernels.
+  const std::vector<ZeroRun>& padding() const { return padding_; }
+
+ private:
+  // A table's place in both blocks.
+  struct Part {
+    size_t offset = 0;
+    size_t bytes = 0;
+  };
+  Part Add(size_t bytes);
+  // Copies a table of the host's into its place.
+  template <typename T>
+  void Write(const Part& part, absl::Span<const T> values);
+  void FillGroups(const JobBases& bases);
+  template <typename T>
+  T* OnDevice(const Part& part) const {
+    return part.bytes == 0 ? nullptr
+                           : reinterpret_cast<T*>(device_ + part.offset);
+  }
+
+  const Plan& plan_;
+  const bool grouped_;
+  std::vector<ZeroRun> padding_;
+  std::vector<int64_t> chunks_;  // see GroupList
+  std::vector<int64_t> pieces_;  // see ZeroRunsArgs
+  EncodeParams params_ = {};
+  DecodeArgs decode_ = {};
+  std::byte* host_ = nullptr;
+  std::byte* device_ = nullptr;
+
+  Part groups_part_;
+  Part chunks_part_;
+  Part runs_part_;
+  Part pieces_part_;
+  Part scales_part_;
+  Part amax_parts_[2];
+  Part found_part_;
+  Part scratch_part_;
+  size_t host_bytes_ = 0;
+  size_t device_bytes_ = 0;
+};
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_TABLES_H_

@@ -36,11 +36,13 @@ absl::Status CheckGroupOffsets(std::string_view field, const v1::TensorRef& ref,
                                const TensorSpec& want) {
   const auto& got = ref.group_offsets();
   if (got.empty()) return absl::OkStatus();
-  if (static_cast<size_t>(got.size()) != want.group_offsets.size()) {
+  const size_t count = want.group_offsets.size();
+  if (static_cast<size_t>(got.size()) != count) {
     return FieldError(fmt::format("{}.group_offsets", field),
-                      fmt::format("{} offsets (one more than splits)",
-                                  want.group_offsets.size()),
-                      fmt::format("{} offsets", got.size()));
+                      count == 0
+                          ? std::string("none")
+                          : fmt::format("{}, one more than splits", count),
+                      fmt::to_string(got.size()));
   }
   const auto [mine, theirs] = std::mismatch(
       want.group_offsets.begin(), want.group_offsets.end(), got.begin());

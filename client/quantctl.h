@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "client/client.h"
 #include "client/quantctl_report.h"
+#include "client/quantized_tensor.h"
 #include "client/tensor_input.h"
 #include "kernels/plan.h"
 
@@ -39,7 +41,11 @@ struct Options {
   std::vector<std::string> tensors;  // empty: all that can be
   int flatten_axis = -1;
   QuantizeOptions quantize;
-  Usage usage = Usage::kUnspecified;         // as named; unspecified: not named
+  Usage usage = Usage::kUnspecified;  // as named; unspecified: not named
+  std::string sign_mask;              // hexadecimal; empty: not named
+  std::optional<uint64_t> sign_seed;
+  std::optional<uint64_t> seed;  // of stochastic rounding
+  AmaxDomain domain = AmaxDomain::kTensor;
   DType dtype = DType::kUnspecified;         // of what is decoded
   Usage decode_usage = Usage::kUnspecified;  // the copy to decode
   int64_t sample_rows = 1024;
@@ -81,6 +87,9 @@ Report ReportOf(const char* command, const Options& options,
 Record RecordOf(const InputTensor& tensor);
 // Who did the work and what was found.
 void Credit(const Result& result, Record* record);
+
+// A row for each copy of it.
+std::vector<CopyRow> CopiesOf(const QuantizedTensor& q);
 
 // Prints the report and what to do about the first error; the exit code.
 int Finish(const Options& options, const Report& report);

@@ -18,10 +18,12 @@ namespace quantd::quantctl {
 // One copy of a tensor, or one of the maxima of `amax`.
 struct CopyRow {
   std::string name;  // "rowwise"
-  double amax = 0;
+  // One, several (groups, lines), or none for a format without.
+  std::vector<float> amax;
   // NaN: nothing to compare; infinity: equal.
   std::optional<double> sqnr_db = std::nullopt;
   std::optional<double> sqnr_db_without_rht = std::nullopt;
+  std::optional<ErrorStatistics> statistics = std::nullopt;
 };
 
 struct Record {

@@ -29,6 +29,7 @@ struct Scripted {
   bool hang = false;       // until the client goes away
   // Changes a good reply before it is sent.
   std::function<void(v1::QuantizeReply*)> spoil;
+  std::function<void(v1::DescribeQuantizeReply*)> spoil_description;
 };
 
 // Listens on a free loopback port. Every call takes the next script; with none
@@ -45,6 +46,8 @@ class FakeServer final : public v1::Quantd::Service {
   int calls() const;
   // Of the last call.
   v1::QuantizeRequest last_request() const;
+  v1::DequantizeRequest last_dequantize() const;
+  v1::RhtAmaxRequest last_rht_amax() const;
   std::string last_request_bytes() const;  // metadata quantd-request-bytes
   // When each call arrived.
   std::vector<std::chrono::steady_clock::time_point> times() const;
@@ -54,6 +57,9 @@ class FakeServer final : public v1::Quantd::Service {
   grpc::Status Quantize(grpc::ServerContext* context,
                         const v1::QuantizeRequest* request,
                         v1::QuantizeReply* reply) override;
+  grpc::Status DescribeQuantize(grpc::ServerContext* context,
+                                const v1::QuantizeRequest* request,
+                                v1::DescribeQuantizeReply* reply) override;
   grpc::Status Dequantize(grpc::ServerContext* context,
                           const v1::DequantizeRequest* request,
                           v1::DequantizeReply* reply) override;
@@ -74,6 +80,8 @@ class FakeServer final : public v1::Quantd::Service {
   int calls_ = 0;
   int hanging_ = 0;
   v1::QuantizeRequest last_request_;
+  v1::DequantizeRequest last_dequantize_;
+  v1::RhtAmaxRequest last_rht_amax_;
   std::string last_request_bytes_;
   std::vector<std::chrono::steady_clock::time_point> times_;
   int port_ = 0;

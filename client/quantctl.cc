@@ -25,7 +25,10 @@ constexpr char kFooter[] =
 Example:
   quantd --listen 127.0.0.1:50151 &
   quantctl sample --out sample.safetensors
-  quantctl roundtrip sample.safetensors)";
+  quantctl roundtrip sample.safetensors
+  quantctl plan --shape 4096,4096 --format mxfp8_e4m3 --usage both
+  quantctl quantize sample.safetensors --format nvfp4_2d --usage both \
+    --rounding stochastic --seed 7 -o sample.nvfp4.safetensors)";
 
 int Main(int argc, char** argv) {
   CLI::App app("Quantizes tensor files through a quantd server.", "quantctl");
@@ -98,6 +101,27 @@ int Main(int argc, char** argv) {
   AddInput(roundtrip, &o, "A .npy or .safetensors file");
   AddQuantize(roundtrip, &o);
   AddDType(roundtrip, &o, "Type to decode to (default f32)");
+
+  CLI::App* plan = command(
+      "plan",
+      "Show what quantizing would give: every part and the memory; computed "
+      "here, or asked of a server with --server",
+      RunPlan);
+  plan->add_option("input", o.input,
+                   "A .npy or .safetensors file whose tensors are meant")
+      ->type_name("FILE");
+  plan->add_option("--tensor", o.tensors,
+                   "Only this tensor of the file (may be repeated)")
+      ->allow_extra_args(false)
+      ->type_name("NAME");
+  plan->add_option("--shape", o.shape, "Instead of a file: a tensor like this")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("DIM,...");
+  AddDType(plan, &o, "Its type (default bf16)");
+  plan->add_option("--server", o.plan_server,
+                   "Ask this server; its answer must be what is computed here");
+  AddQuantize(plan, &o);
 
   CLI::App* sample = command(
       "sample",

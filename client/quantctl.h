@@ -48,6 +48,8 @@ struct Options {
   AmaxDomain domain = AmaxDomain::kTensor;
   DType dtype = DType::kUnspecified;         // of what is decoded
   Usage decode_usage = Usage::kUnspecified;  // the copy to decode
+  std::vector<int64_t> shape;                // of `plan` without a file
+  std::string plan_server;                   // empty: planned here
   int64_t sample_rows = 1024;
   int64_t sample_cols = 1024;
   uint64_t sample_seed = 20260101;
@@ -59,6 +61,7 @@ int RunQuantize(const Options& options);
 int RunDequantize(const Options& options);
 int RunAmax(const Options& options);
 int RunRoundtrip(const Options& options);
+int RunPlan(const Options& options);
 int RunSample(const Options& options);
 
 // A client for the server the options name.

@@ -9,7 +9,7 @@
 #include "client/sign_mask_text.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/support.h"
+#include "kernels/format.h"
 
 namespace quantd::quantctl {
 namespace {
@@ -59,9 +59,30 @@ std::string FormatNames() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// " [nvfp4, mxfp4]": the formats an option is for.
+struct Family {
+  Scaling scaling;
+  std::string_view name;
+};
+constexpr Family kFamilies[] = {{Scaling::kNvfp4, "NVFP4"},
+                                {Scaling::kTensor, "FP8 tensor"},
+                                {Scaling::kMx, "MX"},
+                                {Scaling::kBlock, "FP8 block"}};
+
+// " [NVFP4, mxfp4]": the formats an option is for, whole families by their
+// name.
 std::string For(Option option) {
-  return fmt::format(" [{}]", FormatsWith(option));
+  std::vector<std::string_view> names;
+  for (const Family& family : kFamilies) {
+    std::vector<std::string_view> some;
+    bool all = true;
+    for (const FormatSpec& f : kFormats) {
+      if (f.scaling != family.scaling) continue;
+      (f.options & option) != 0 ? some.push_back(f.name) : void(all = false);
+    }
+    if (all) some = {family.name};
+    names.insert(names.end(), some.begin(), some.end());
+  }
+  return fmt::format(" [{}]", fmt::join(names, ", "));
 }
 
 void AddScales(CLI::App* app, Options* o) {
@@ -72,10 +93,12 @@ void AddScales(CLI::App* app, Options* o) {
                   "one alone serves both copies" +
                       For(kOptGivenAmax))
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->group(kAmax);
   app->add_option("--columnwise-amax", q.columnwise_amax,
                   "The same for the columnwise copy")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->group(kAmax);
   Named(app, "--estimate", "C",
         "Estimate the amax after rotation: that before it times C",
@@ -108,6 +131,7 @@ void AddScales(CLI::App* app, Options* o) {
                   "group, instead of computing it" +
                       For(kOptGivenScale))
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->group(kAmax);
   Named(app, "--scale-rule", "RULE",
         "Exponent a block shares" + For(kOptScaleRule),
@@ -268,6 +292,7 @@ void AddSplits(CLI::App* app, Options* o) {
          "Rows of the groups, each of which is worked on as if alone; zeros "
          "are legal")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("ROWS,...")
       ->group(kParts);
 }

@@ -72,26 +72,6 @@ Json StatisticsJson(const ErrorStatistics& s) {
           {"sqnr_db", Number(s.sqnr_db())}};
 }
 
-// Columns as wide as their widest cell; numbers could align right, but names
-// and shapes dominate.
-void PrintColumns(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row[i].size());
-    }
-  }
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      line += fmt::format("{:<{}}  ", row[i], widths[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    fmt::print("{}\n", line);
-  }
-}
-
 Json RecordJson(const Record& r) {
   Json json = {{"name", r.name}, {"dtype", r.dtype}, {"shape", r.shape}};
   if (!r.error.ok()) {
@@ -127,6 +107,25 @@ Json RecordJson(const Record& r) {
 }
 
 }  // namespace
+
+// Numbers could align right, but names and shapes dominate.
+void PrintColumns(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += fmt::format("{:<{}}  ", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    fmt::print("{}\n", line);
+  }
+}
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
   return fmt::format("{}", fmt::join(shape, "x"));

@@ -64,6 +64,9 @@ void PrintInfo(const std::string& server, const ServerInfo& info, bool json);
 // {"error": {...}, "exit_code": n}
 void PrintJsonError(const absl::Status& status, int exit_code);
 
+// Columns as wide as their widest cell.
+void PrintColumns(const std::vector<std::vector<std::string>>& rows);
+
 std::string ShapeText(const std::vector<int64_t>& shape);
 std::string BytesText(uint64_t bytes);  // "1.50 MiB"
 

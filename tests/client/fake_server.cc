@@ -58,7 +58,43 @@ std::vector<float> ValuesOf(bool has_one, float one, const Values& values) {
   return {values.begin(), values.end()};
 }
 
-// Every field, read as quantd.proto says.
+template <typename Reply>
+void FillRefs(const Plan& plan, Reply* reply) {
+  for (const TensorSpec& spec : plan.outputs()) {
+    v1::TensorRef* ref = reply->add_tensors();
+    ref->set_kind(wire::ToProto(spec.kind));
+    ref->set_dtype(wire::ToProto(spec.dtype));
+    ref->set_layout(wire::ToProto(spec.layout));
+    for (int64_t d : spec.shape) ref->add_shape(d);
+    ref->set_offset(spec.offset);
+    ref->set_size(spec.size);
+    for (size_t o : spec.group_offsets) ref->add_group_offsets(o);
+  }
+  reply->set_request_id("fake-id");
+}
+
+template <typename Reply>
+void Fill(const Plan& plan, Reply* reply) {
+  FillRefs(plan, reply);
+  std::string payload(plan.output_bytes(), '\0');
+  for (size_t i = 0; i < payload.size(); ++i) {
+    payload[i] = static_cast<char>(i % 251);
+  }
+  for (const TensorSpec& spec : plan.outputs()) {
+    const float one = 1.0f;
+    if (spec.dtype != DType::kF32 || spec.kind == TensorKind::kDequantized) {
+      continue;
+    }
+    for (size_t i = 0; i < spec.size; i += sizeof one) {
+      std::memcpy(payload.data() + spec.offset + i, &one, sizeof one);
+    }
+  }
+  reply->set_payload(std::move(payload));
+  reply->mutable_report()->set_device("fake:0");
+}
+
+}  // namespace
+
 QuantizeOptions OptionsOf(const v1::QuantizeRequest& r) {
   QuantizeOptions o;
   o.format = static_cast<Format>(r.format());
@@ -106,43 +142,6 @@ QuantizeOptions OptionsOf(const v1::QuantizeRequest& r) {
   return o;
 }
 
-template <typename Reply>
-void FillRefs(const Plan& plan, Reply* reply) {
-  for (const TensorSpec& spec : plan.outputs()) {
-    v1::TensorRef* ref = reply->add_tensors();
-    ref->set_kind(wire::ToProto(spec.kind));
-    ref->set_dtype(wire::ToProto(spec.dtype));
-    ref->set_layout(wire::ToProto(spec.layout));
-    for (int64_t d : spec.shape) ref->add_shape(d);
-    ref->set_offset(spec.offset);
-    ref->set_size(spec.size);
-    for (size_t o : spec.group_offsets) ref->add_group_offsets(o);
-  }
-  reply->set_request_id("fake-id");
-}
-
-template <typename Reply>
-void Fill(const Plan& plan, Reply* reply) {
-  FillRefs(plan, reply);
-  std::string payload(plan.output_bytes(), '\0');
-  for (size_t i = 0; i < payload.size(); ++i) {
-    payload[i] = static_cast<char>(i % 251);
-  }
-  for (const TensorSpec& spec : plan.outputs()) {
-    const float one = 1.0f;
-    if (spec.dtype != DType::kF32 || spec.kind == TensorKind::kDequantized) {
-      continue;
-    }
-    for (size_t i = 0; i < spec.size; i += sizeof one) {
-      std::memcpy(payload.data() + spec.offset + i, &one, sizeof one);
-    }
-  }
-  reply->set_payload(std::move(payload));
-  reply->mutable_report()->set_device("fake:0");
-}
-
-}  // namespace
-
 FakeServer::FakeServer() {
   grpc::ServerBuilder builder;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
@@ -174,6 +173,16 @@ int FakeServer::calls() const {
 v1::QuantizeRequest FakeServer::last_request() const {
   std::lock_guard lock(mutex_);
   return last_request_;
+}
+
+void FakeServer::KeepRequests() {
+  std::lock_guard lock(mutex_);
+  keep_requests_ = true;
+}
+
+std::vector<v1::QuantizeRequest> FakeServer::requests() const {
+  std::lock_guard lock(mutex_);
+  return requests_;
 }
 
 v1::DequantizeRequest FakeServer::last_dequantize() const {
@@ -239,6 +248,7 @@ grpc::Status FakeServer::Quantize(grpc::ServerContext* context,
   {
     std::lock_guard lock(mutex_);
     last_request_ = *request;
+    if (keep_requests_) requests_.push_back(*request);
   }
   if (!status.ok()) return status;
   const auto plan =

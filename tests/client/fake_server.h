@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/plan.h"
 #include "quantd.grpc.pb.h"
 #include "quantd.pb.h"
 
@@ -32,6 +33,10 @@ struct Scripted {
   std::function<void(v1::DescribeQuantizeReply*)> spoil_description;
 };
 
+// Every field of the request, read as quantd.proto says, written apart from
+// the product's own reading.
+QuantizeOptions OptionsOf(const v1::QuantizeRequest& request);
+
 // Listens on a free loopback port. Every call takes the next script; with none
 // left it succeeds. Good replies have the parts the plan demands: byte i
 // of the payload is i % 251, but an amax is 1.
@@ -46,6 +51,9 @@ class FakeServer final : public v1::Quantd::Service {
   int calls() const;
   // Of the last call.
   v1::QuantizeRequest last_request() const;
+  // All of them, from KeepRequests on.
+  void KeepRequests();
+  std::vector<v1::QuantizeRequest> requests() const;
   v1::DequantizeRequest last_dequantize() const;
   v1::RhtAmaxRequest last_rht_amax() const;
   std::string last_request_bytes() const;  // metadata quantd-request-bytes
@@ -80,6 +88,8 @@ class FakeServer final : public v1::Quantd::Service {
   int calls_ = 0;
   int hanging_ = 0;
   v1::QuantizeRequest last_request_;
+  bool keep_requests_ = false;
+  std::vector<v1::QuantizeRequest> requests_;
   v1::DequantizeRequest last_dequantize_;
   v1::RhtAmaxRequest last_rht_amax_;
   std::string last_request_bytes_;

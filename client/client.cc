@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "client/client_options.h"
 #include "client/messages.h"
 #include "client/retry.h"
 #include "client/server_status.h"
@@ -22,6 +23,19 @@ using client::CallControl;
 using client::Message;
 using client::Time;
 using std::chrono::milliseconds;
+
+namespace {
+
+std::vector<std::string_view> Views(const std::vector<grpc::Slice>& slices) {
+  std::vector<std::string_view> views;
+  views.reserve(slices.size());
+  for (const grpc::Slice& s : slices) {
+    views.emplace_back(reinterpret_cast<const char*>(s.begin()), s.size());
+  }
+  return views;
+}
+
+}  // namespace
 
 class Client::Impl {
  public:
@@ -182,12 +196,7 @@ absl::StatusOr<Result> Client::Impl::Run(
   if (auto s = Exchange(message, call, deadline, &reply, &attempts); !s.ok()) {
     return s;
   }
-  std::vector<std::string_view> views;
-  views.reserve(reply.size());
-  for (const grpc::Slice& s : reply) {
-    views.emplace_back(reinterpret_cast<const char*>(s.begin()), s.size());
-  }
-  return client::ReadReply(plan, views, call.into, attempts);
+  return client::ReadReply(plan, Views(reply), call.into, attempts);
 }
 
 std::future<absl::StatusOr<Result>> Client::Impl::Async(
@@ -207,46 +216,7 @@ std::future<absl::StatusOr<Result>> Client::Impl::Async(
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Create(
     std::string_view target, const ClientOptions& options) {
-  if (target.empty()) {
-    return FieldError("target", "an address like 127.0.0.1:50151", "none");
-  }
-  const auto in_range = [](int64_t value, int64_t low, int64_t high) {
-    return value >= low && value <= high;
-  };
-  constexpr int64_t kYear = int64_t{1000} * 3600 * 24 * 365;
-  const auto refuse = [](std::string_view field, std::string_view expected,
-                         auto got) {
-    return FieldError(field, expected, fmt::to_string(got));
-  };
-  if (!in_range(options.channels, 1, 64)) {
-    return refuse("channels", "1 to 64", options.channels);
-  }
-  if (!in_range(options.max_in_flight, 1, 1024)) {
-    return refuse("max_in_flight", "1 to 1024", options.max_in_flight);
-  }
-  if (!in_range(options.deadline.count(), 1, kYear)) {
-    return refuse("deadline", "1 ms to a year", options.deadline.count());
-  }
-  if (!in_range(options.dead_peer_timeout.count(), 100, 3'600'000)) {
-    return refuse("dead_peer_timeout", "100 ms to an hour",
-                  options.dead_peer_timeout.count());
-  }
-  const RetryPolicy& retry = options.retry;
-  if (!in_range(retry.max_attempts, 1, 1000)) {
-    return refuse("retry.max_attempts", "1 to 1000", retry.max_attempts);
-  }
-  if (!in_range(retry.initial_backoff.count(), 1, 3'600'000)) {
-    return refuse("retry.initial_backoff", "1 ms to an hour",
-                  retry.initial_backoff.count());
-  }
-  if (!in_range(retry.max_backoff.count(), retry.initial_backoff.count(),
-                3'600'000)) {
-    return refuse("retry.max_backoff", "initial_backoff to an hour",
-                  retry.max_backoff.count());
-  }
-  if (!(retry.multiplier >= 1 && retry.multiplier <= 100)) {
-    return refuse("retry.multiplier", "1 to 100", retry.multiplier);
-  }
+  if (auto s = client::CheckOptions(target, options); !s.ok()) return s;
   return std::unique_ptr<Client>(
       new Client(std::make_unique<Impl>(std::string(target), options)));
 }
@@ -254,22 +224,6 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Create(
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::~Client() = default;
 const std::string& Client::target() const { return impl_->target(); }
-
-absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& call) {
-  const Message message{client::kServerInfoPath, "", {}};
-  std::vector<grpc::Slice> reply;
-  int attempts = 0;
-  if (auto s = impl_->Exchange(message, call, impl_->DeadlineOf(call), &reply,
-                               &attempts);
-      !s.ok()) {
-    return s;
-  }
-  std::vector<std::string_view> views;
-  for (const grpc::Slice& s : reply) {
-    views.emplace_back(reinterpret_cast<const char*>(s.begin()), s.size());
-  }
-  return client::ReadServerInfo(views);
-}
 
 namespace {
 
@@ -299,16 +253,48 @@ absl::StatusOr<Result> Client::Impl::Dequantize(
   const auto plan = MakeDequantizePlan(tensor, options);
   if (!plan.ok()) return plan.status();
   const std::vector<TensorSpec>& parts = plan->inputs();
-  const Bytes amax(reinterpret_cast<const std::byte*>(&quantized.amax),
-                   sizeof quantized.amax);
-  const Bytes payload[] = {quantized.data, quantized.scale, amax};
+  std::vector<Bytes> payload = {
+      quantized.data, quantized.scale,
+      Bytes(reinterpret_cast<const std::byte*>(quantized.amax.data()),
+            quantized.amax.size() * sizeof(float))};
+  // Most formats are decoded without an amax.
+  payload.resize(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) {
     if (auto s = CheckSize(Name(parts[i].kind), parts[i].size, payload[i]);
         !s.ok()) {
       return s;
     }
   }
-  return Run(*plan, {std::begin(payload), std::end(payload)}, call, deadline);
+  return Run(*plan, std::move(payload), call, deadline);
+}
+
+absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& call) {
+  std::vector<grpc::Slice> reply;
+  int attempts = 0;
+  if (auto s = impl_->Exchange({client::kServerInfoPath, "", {}}, call,
+                               impl_->DeadlineOf(call), &reply, &attempts);
+      !s.ok()) {
+    return s;
+  }
+  return client::ReadServerInfo(Views(reply));
+}
+
+absl::StatusOr<QuantizeDescription> Client::DescribeQuantize(
+    const TensorDesc& tensor, const QuantizeOptions& options,
+    const CallOptions& call) {
+  const auto plan = MakeQuantizePlan(tensor, options);
+  if (!plan.ok()) return plan.status();
+  auto head = client::RequestHead(*plan, 0);
+  if (!head.ok()) return head.status();
+  std::vector<grpc::Slice> reply;
+  int attempts = 0;
+  if (auto s =
+          impl_->Exchange({client::kDescribePath, *std::move(head), {}}, call,
+                          impl_->DeadlineOf(call), &reply, &attempts);
+      !s.ok()) {
+    return s;
+  }
+  return client::ReadDescription(Views(reply));
 }
 
 absl::StatusOr<Result> Client::Quantize(const TensorDesc& tensor, Bytes input,

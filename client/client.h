@@ -92,8 +92,19 @@ struct CallOptions {
 // One copy of a quantized tensor, as Quantize gave it. Views.
 struct QuantizedBytes {
   absl::Span<const std::byte> data;
-  absl::Span<const std::byte> scale;  // padded, linear
-  float amax = 0;
+  absl::Span<const std::byte> scale;  // padded; fp32 or one byte each
+  // One, one for each group or one for each line. Not looked at for a format
+  // that is decoded without: all but NVFP4.
+  absl::Span<const float> amax;
+};
+
+// What Quantize would give, in a server's words.
+struct QuantizeDescription {
+  std::vector<TensorSpec> parts;  // offsets are those of the reply's payload
+  uint64_t input_bytes = 0;       // to send
+  uint64_t output_bytes = 0;      // to come back
+  uint64_t scratch_bytes = 0;     // device memory beside both
+  std::string request_id;
 };
 
 struct DeviceInfo {
@@ -115,7 +126,8 @@ struct FormatSupport {
   std::vector<std::string> device_kinds;
   std::vector<DType> inputs;
   std::vector<Usage> usages;
-  std::vector<int> rht_dimensions;
+  std::vector<int> rht_dimensions;   // empty: no rotation
+  std::vector<std::string> options;  // names as in kernels/support.h
 };
 
 struct ServerInfo {
@@ -140,11 +152,21 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Quantizes one tensor. Parts: those of the usage asked for.
+  // Quantizes one tensor, or groups of its rows. Parts: those of the usage
+  // asked for and what else the options ask for. Stochastic rounding takes
+  // the seed as it stands in the options; Quantizer draws one.
   absl::StatusOr<Result> Quantize(const TensorDesc& tensor,
                                   absl::Span<const std::byte> input,
                                   const QuantizeOptions& options,
                                   const CallOptions& call = {});
+
+  // What Quantize would give, without its input: every part with its shape,
+  // type, layout and size, and the memory the server would need. Nothing is
+  // computed. MakeQuantizePlan of kernels/plan.h says the same without a
+  // server; this one also asks that server's limits and version.
+  absl::StatusOr<QuantizeDescription> DescribeQuantize(
+      const TensorDesc& tensor, const QuantizeOptions& options,
+      const CallOptions& call = {});
 
   // Decodes one copy. Part: kDequantized, M x K.
   absl::StatusOr<Result> Dequantize(const TensorDesc& tensor,
@@ -152,7 +174,8 @@ class Client {
                                     const DequantizeOptions& options,
                                     const CallOptions& call = {});
 
-  // Parts: one fp32 for every maximum asked for; Result::amax reads them.
+  // Parts: fp32 for every maximum asked for, one, one for each group or one
+  // for each line; Result::amaxes reads them.
   absl::StatusOr<Result> RhtAmax(const TensorDesc& tensor,
                                  absl::Span<const std::byte> input,
                                  const RhtAmaxOptions& options,

@@ -7,7 +7,6 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "client/result_builder.h"
 #include "fmt/format.h"
 #include "kernels/field_error.h"
 #include "proto/wire.h"
@@ -29,10 +28,59 @@ v1::Tensor ToProto(const TensorDesc& tensor, bool with_dtype) {
   return out;
 }
 
-v1::Rht ToProto(int dimension, const SignMask& mask) {
+// Enums that kernels/format.h and quantd.proto number alike, as a test holds.
+template <typename To, typename From>
+To SameNumber(From value) {
+  return static_cast<To>(value);
+}
+
+// `mask` was settled by the plan.
+v1::Rht ToProto(int dimension, const std::optional<SignMask>& mask) {
   v1::Rht out;
   out.set_dimension(static_cast<uint32_t>(dimension));
-  out.set_sign_mask(SignMaskToBytes(mask, dimension));
+  out.set_sign_mask(
+      SignMaskToBytes(mask.value_or(DefaultSignMask(dimension)), dimension));
+  return out;
+}
+
+v1::CopyForm ToProto(const CopyForm& form) {
+  v1::CopyForm out;
+  out.set_scale_layout(wire::ToProto(form.scale_layout));
+  out.set_compact_scales(form.compact_scales);
+  out.set_row_scaled(form.row_scaled);
+  out.set_scale_256(form.scale_256);
+  return out;
+}
+
+v1::Splits ToProto(const std::vector<int64_t>& splits) {
+  v1::Splits out;
+  out.mutable_rows()->Assign(splits.begin(), splits.end());
+  return out;
+}
+
+v1::History ToProto(const HistoryOptions& history) {
+  v1::History out;
+  out.mutable_amax()->Assign(history.amax.begin(), history.amax.end());
+  out.set_rule(SameNumber<v1::HistoryRule>(history.rule));
+  out.set_margin(history.margin);
+  return out;
+}
+
+// One value goes where older servers look for it.
+v1::GivenAmax GivenAmax(const std::vector<float>& rowwise,
+                        const std::vector<float>& columnwise) {
+  v1::GivenAmax out;
+  if (rowwise.size() == 1) {
+    out.set_rowwise(rowwise[0]);
+  } else {
+    out.mutable_rowwise_values()->Assign(rowwise.begin(), rowwise.end());
+  }
+  if (columnwise.size() == 1) {
+    out.set_columnwise(columnwise[0]);
+  } else {
+    out.mutable_columnwise_values()->Assign(columnwise.begin(),
+                                            columnwise.end());
+  }
   return out;
 }
 
@@ -49,12 +97,35 @@ std::string Fields(const TensorDesc& tensor, const QuantizeOptions& options) {
     rht.set_rowwise(options.rht.rowwise);
     rht.set_columnwise(options.rht.columnwise);
   }
-  if (options.rowwise_amax) {
-    request.mutable_given_amax()->set_rowwise(*options.rowwise_amax);
+  if (!options.rowwise_amax.empty() || !options.columnwise_amax.empty()) {
+    *request.mutable_given_amax() =
+        GivenAmax(options.rowwise_amax, options.columnwise_amax);
   }
-  if (options.columnwise_amax) {
-    request.mutable_given_amax()->set_columnwise(*options.columnwise_amax);
+  *request.mutable_form() = ToProto(options.form);
+  request.set_rounding(SameNumber<v1::Rounding>(options.rounding));
+  if (options.rounding == Rounding::kStochastic) {
+    request.mutable_stochastic()->set_seed(options.stochastic.seed);
+    request.mutable_stochastic()->set_seed_offset(
+        options.stochastic.seed_offset);
   }
+  request.mutable_shard()->set_row_offset(options.shard.row_offset);
+  request.mutable_shard()->set_column_offset(options.shard.column_offset);
+  request.mutable_shard()->set_total_columns(options.shard.total_columns);
+  request.set_four_over_six(SameNumber<v1::FourOverSix>(options.four_over_six));
+  request.set_fast_error(options.fast_error);
+  if (options.amax_estimation_scale) {
+    request.set_amax_estimation_scale(*options.amax_estimation_scale);
+  }
+  request.set_epsilon(options.epsilon);
+  if (options.power_of_two) request.set_power_of_two(*options.power_of_two);
+  request.mutable_scale()->Assign(options.scale.begin(), options.scale.end());
+  if (options.history) *request.mutable_history() = ToProto(*options.history);
+  request.set_scale_rule(SameNumber<v1::ScaleRule>(options.scale_rule));
+  if (options.splits) *request.mutable_splits() = ToProto(*options.splits);
+  request.set_amax(options.amax);
+  request.set_dbias(options.dbias);
+  request.set_dbias_dtype(wire::ToProto(options.dbias_dtype));
+  request.set_statistics(options.statistics);
   return request.SerializeAsString();
 }
 
@@ -68,6 +139,8 @@ std::string Fields(const TensorDesc& tensor, const DequantizeOptions& options) {
     *request.mutable_inverse_rht() =
         ToProto(options.rht_dimension, options.sign_mask);
   }
+  *request.mutable_form() = ToProto(options.form);
+  if (options.splits) *request.mutable_splits() = ToProto(*options.splits);
   return request.SerializeAsString();
 }
 
@@ -80,6 +153,8 @@ std::string Fields(const TensorDesc& tensor, const RhtAmaxOptions& options) {
   request.set_columnwise_rht(options.columnwise_rht);
   request.set_non_finite(wire::ToProto(options.non_finite));
   *request.mutable_rht() = ToProto(options.rht_dimension, options.sign_mask);
+  request.set_domain(SameNumber<v1::AmaxDomain>(options.domain));
+  if (options.splits) *request.mutable_splits() = ToProto(*options.splits);
   return request.SerializeAsString();
 }
 
@@ -92,44 +167,19 @@ std::string Fields(const TensorDesc& tensor, const ApplyRhtOptions& options) {
   return request.SerializeAsString();
 }
 
-template <typename Reply>
-absl::StatusOr<Result> ReadAs(const Plan& plan,
-                              absl::Span<const std::string_view> slices,
-                              absl::Span<const Destination> into,
-                              int attempts) {
-  const auto split = wire::SplitPayload(slices);
-  Reply reply;
-  if (!split.ok() || !reply.ParseFromString(split->head)) {
-    return absl::InternalError("the reply is not a message of quantd.v1");
-  }
-  ResultBuilder builder(plan, into);
-  for (const v1::TensorRef& ref : reply.tensors()) {
-    ResultBuilder::Source source;
-    source.kind = wire::FromProto(ref.kind());
-    source.dtype = wire::FromProto(ref.dtype());
-    source.shape.assign(ref.shape().begin(), ref.shape().end());
-    source.offset = ref.offset();
-    source.size = ref.size();
-    if (ref.layout() != v1::LAYOUT_LINEAR) continue;
-    if (auto s = builder.Add(source, slices, split->payload.offset,
-                             split->payload.size);
-        !s.ok()) {
-      return s;
-    }
-  }
-  return builder.Take({.saw_nan = reply.report().saw_nan(),
-                       .saw_inf = reply.report().saw_inf(),
-                       .device = reply.report().device(),
-                       .request_id = reply.request_id(),
-                       .attempts = attempts});
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> RequestHead(const Plan& plan, size_t payload) {
   std::string head = std::visit(
       [&](const auto& options) { return Fields(plan.tensor(), options); },
       plan.options());
+  // Long lists of splits or of amaxes.
+  if (head.size() > wire::kMaxHeadBytes) {
+    return FieldError(
+        "options",
+        fmt::format("at most {} bytes beside the payload", wire::kMaxHeadBytes),
+        fmt::format("{} bytes", head.size()));
+  }
   if (payload > kMaxMessageBytes - head.size() - 16) {
     return FieldError("payload",
                       fmt::format("at most {} bytes in one call; split the "
@@ -161,6 +211,12 @@ absl::Status CheckDestinations(const Plan& plan,
           field, fmt::format("{} bytes for {}", spec->size, Name(spec->kind)),
           fmt::format("{} bytes", into[i].bytes.size()));
     }
+    const auto address = reinterpret_cast<uintptr_t>(into[i].bytes.data());
+    if (address % SizeOf(spec->dtype) != 0) {
+      return FieldError(field,
+                        fmt::format("memory aligned for {}", Name(spec->dtype)),
+                        fmt::format("address {:#x}", address));
+    }
     for (size_t k = 0; k < i; ++k) {
       if (into[k].kind == into[i].kind) {
         return FieldError(field, "every part once",
@@ -176,71 +232,6 @@ const char* MethodPath(const Plan& plan) {
       "/quantd.v1.Quantd/Quantize", "/quantd.v1.Quantd/Dequantize",
       "/quantd.v1.Quantd/RhtAmax", "/quantd.v1.Quantd/ApplyRht"};
   return kPaths[plan.options().index()];
-}
-
-absl::StatusOr<Result> ReadReply(const Plan& plan,
-                                 absl::Span<const std::string_view> slices,
-                                 absl::Span<const Destination> into,
-                                 int attempts) {
-  switch (plan.options().index()) {
-    case 0:
-      return ReadAs<v1::QuantizeReply>(plan, slices, into, attempts);
-    case 1:
-      return ReadAs<v1::DequantizeReply>(plan, slices, into, attempts);
-    case 2:
-      return ReadAs<v1::RhtAmaxReply>(plan, slices, into, attempts);
-    default:
-      return ReadAs<v1::ApplyRhtReply>(plan, slices, into, attempts);
-  }
-}
-
-absl::StatusOr<ServerInfo> ReadServerInfo(
-    absl::Span<const std::string_view> slices) {
-  std::string bytes;
-  for (std::string_view s : slices) bytes += s;
-  v1::GetServerInfoReply reply;
-  if (!reply.ParseFromString(bytes)) {
-    return absl::InternalError("the reply is not a message of quantd.v1");
-  }
-  ServerInfo info;
-  info.version = reply.version();
-  info.max_request_bytes = reply.limits().max_request_bytes();
-  info.memory_budget_bytes = reply.limits().memory_budget_bytes();
-  info.max_rank = static_cast<int>(reply.limits().max_rank());
-  for (const v1::Device& d : reply.devices()) {
-    DeviceInfo device;
-    device.name = d.name();
-    device.kind = d.kind();
-    device.description = d.description();
-    device.healthy = d.state() == v1::Device::STATE_HEALTHY;
-    device.memory_limit_bytes = d.memory_limit_bytes();
-    device.memory_high_water_bytes = d.memory_high_water_bytes();
-    device.jobs = d.jobs();
-    device.rht_cache_hits = d.rht_cache_hits();
-    device.rht_cache_misses = d.rht_cache_misses();
-    device.rht_launches = d.rht_launches();
-    info.devices.push_back(std::move(device));
-  }
-  for (const v1::FormatSupport& f : reply.formats()) {
-    FormatSupport support;
-    support.format = static_cast<Format>(f.format());
-    if (FindFormat(support.format) == nullptr) {
-      support.format = Format::kUnspecified;
-    }
-    support.name = f.name();
-    support.device_kinds.assign(f.device_kinds().begin(),
-                                f.device_kinds().end());
-    for (int t : f.inputs()) {
-      support.inputs.push_back(wire::FromProto(static_cast<v1::DType>(t)));
-    }
-    for (int u : f.usages()) {
-      support.usages.push_back(static_cast<Usage>(u));
-    }
-    support.rht_dimensions.assign(f.rht_dimensions().begin(),
-                                  f.rht_dimensions().end());
-    info.formats.push_back(std::move(support));
-  }
-  return info;
 }
 
 }  // namespace quantd::client

@@ -16,7 +16,8 @@ namespace quantd::client {
 
 // The serialized request for `plan` but for the payload's bytes: its fields,
 // then the tag and length of the payload. FieldError ("payload") when head
-// and payload together are larger than one protobuf message can be.
+// and payload together are larger than one protobuf message can be, and
+// ("options") when the head is larger than a server reads.
 absl::StatusOr<std::string> RequestHead(const Plan& plan, size_t payload);
 
 // Checks `into` against the parts the plan will give.
@@ -25,6 +26,7 @@ absl::Status CheckDestinations(const Plan& plan,
 
 // "/quantd.v1.Quantd/..." for the plan's kind of request.
 const char* MethodPath(const Plan& plan);
+inline constexpr char kDescribePath[] = "/quantd.v1.Quantd/DescribeQuantize";
 inline constexpr char kServerInfoPath[] = "/quantd.v1.Quantd/GetServerInfo";
 
 // The reply to `plan`'s request, in the pieces it arrived in: its parts are
@@ -35,6 +37,8 @@ absl::StatusOr<Result> ReadReply(const Plan& plan,
                                  absl::Span<const Destination> into,
                                  int attempts);
 
+absl::StatusOr<QuantizeDescription> ReadDescription(
+    absl::Span<const std::string_view> slices);
 absl::StatusOr<ServerInfo> ReadServerInfo(
     absl::Span<const std::string_view> slices);
 

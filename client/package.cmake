@@ -37,11 +37,16 @@ write_basic_package_version_file(
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quantdConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/quantdConfigVersion.cmake
   DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
-install(FILES allocator.h cancellation.h client.h error.h quantized_tensor.h
-    quantizer.h result.h
+install(FILES allocator.h cancellation.h client.h distributed.h error.h
+    quantized_tensor.h quantizer.h result.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/client COMPONENT sdk)
-install(FILES ${PROJECT_SOURCE_DIR}/kernels/field_error.h
+install(FILES ${PROJECT_SOURCE_DIR}/kernels/delayed_scaling.h
+    ${PROJECT_SOURCE_DIR}/kernels/error_statistics.h
+    ${PROJECT_SOURCE_DIR}/kernels/field_error.h
     ${PROJECT_SOURCE_DIR}/kernels/format.h
+    ${PROJECT_SOURCE_DIR}/kernels/geometry.h
     ${PROJECT_SOURCE_DIR}/kernels/plan.h
+    ${PROJECT_SOURCE_DIR}/kernels/scale_layout.h
     ${PROJECT_SOURCE_DIR}/kernels/sign_mask.h
+    ${PROJECT_SOURCE_DIR}/kernels/support.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/kernels COMPONENT sdk)

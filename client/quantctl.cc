@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "client/allocator.h"
-#include "client/quantized_file.h"
+#include "client/quantctl_flags.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
@@ -25,137 +25,10 @@ constexpr char kFooter[] =
 Example:
   quantd --listen 127.0.0.1:50151 &
   quantctl sample --out sample.safetensors
-  quantctl roundtrip sample.safetensors)";
-
-// An option whose text is turned into a value by `parse`, which gives
-// std::optional.
-template <typename Parse, typename Assign>
-CLI::Option* Named(CLI::App* app, const char* name, const char* type,
-                   const char* help, const char* legal, Parse parse,
-                   Assign assign) {
-  return app
-      ->add_option_function<std::string>(
-          name,
-          [=](const std::string& text) {
-            const auto value = parse(text);
-            if (!value) {
-              throw CLI::ValidationError(
-                  name, std::string("expected ") + legal + ", got " + text);
-            }
-            assign(*value);
-          },
-          std::string(help) + ": " + legal)
-      ->type_name(type);
-}
-
-std::optional<RhtOptions> ParseRht(std::string_view text) {
-  RhtOptions rht;
-  if (text == "none") return rht;
-  const auto usage = ParseUsage(text);
-  if (!usage) return std::nullopt;
-  rht.rowwise = HasRowwise(*usage);
-  rht.columnwise = HasColumnwise(*usage);
-  return rht;
-}
-
-std::optional<DType> ParseFloat(std::string_view text) {
-  const auto dtype = ParseDType(text);
-  return dtype && IsFloat(*dtype) ? dtype : std::nullopt;
-}
-
-void AddServer(CLI::App* app, Options* o) {
-  app->add_option("--server", o->server, "Address of the server")
-      ->envname("QUANTD_SERVER")
-      ->capture_default_str();
-  app->add_option("--deadline", o->deadline_seconds,
-                  "Seconds a call may take, retries included")
-      ->check(CLI::Range(0.001, 86400.0))
-      ->capture_default_str();
-}
-
-void AddJson(CLI::App* app, Options* o) {
-  app->add_flag("--json", o->json, "Print one JSON object instead of a table");
-}
-
-void AddInput(CLI::App* app, Options* o, const char* what) {
-  app->add_option("input", o->input, what)->required()->type_name("FILE");
-  app->add_option("--tensor", o->tensors,
-                  "Only this tensor of the file (may be repeated)")
-      ->allow_extra_args(false)
-      ->type_name("NAME");
-}
-
-void AddFlatten(CLI::App* app, Options* o) {
-  app->add_option("--flatten-axis", o->flatten_axis,
-                  "Where the dimensions split into rows and columns")
-      ->capture_default_str();
-}
-
-void AddMask(CLI::App* app, Options* o) {
-  Named(
-      app, "--sign-mask", "HEX",
-      "Sign mask of the RHT, bit i set: sign i is -1",
-      "16 bits as HEX, like 0xD7E8",
-      [](const std::string& t) { return SignMaskFromHex(t, 16); },
-      [o](SignMask m) { o->quantize.rht.sign_mask = m; });
-  Named(
-      app, "--non-finite", "POLICY", "What NaN and Inf in the input do",
-      "ignore, propagate or reject",
-      [](const std::string& t) { return ParseNonFinite(t); },
-      [o](NonFinite n) { o->quantize.non_finite = n; });
-}
-
-void AddQuantize(CLI::App* app, Options* o) {
-  AddFlatten(app, o);
-  Named(
-      app, "--format", "FORMAT", "Format of the codes (default nvfp4)", "nvfp4",
-      [](const std::string& t) { return ParseFormat(t); },
-      [o](Format f) { o->quantize.format = f; });
-  Named(
-      app, "--usage", "USAGE",
-      "Which copies to make (default: those to rotate, else rowwise)",
-      "rowwise, columnwise or both",
-      [](const std::string& t) { return ParseUsage(t); },
-      [o](Usage u) { o->usage = u; });
-  Named(
-      app, "--rht", "USAGE", "Which copies to rotate first (default none)",
-      "none, rowwise, columnwise or both",
-      [](const std::string& t) { return ParseRht(t); },
-      [o](RhtOptions r) {
-        o->quantize.rht.rowwise = r.rowwise;
-        o->quantize.rht.columnwise = r.columnwise;
-      });
-  AddMask(app, o);
-  app->add_option("--rowwise-amax", o->quantize.rowwise_amax,
-                  "Use this amax for the rowwise copy instead of computing it; "
-                  "without RHT one amax serves both copies");
-  app->add_option("--columnwise-amax", o->quantize.columnwise_amax,
-                  "The same for the columnwise copy");
-}
-
-CLI::Option* AddDType(CLI::App* app, Options* o, const char* help) {
-  return Named(
-      app, "--dtype", "DTYPE", help, "f32, f16 or bf16",
-      [](const std::string& t) { return ParseFloat(t); },
-      [o](DType t) { o->dtype = t; });
-}
-
-// Settles the usage, which --rht implies where nobody named it.
-bool SettleUsage(Options* o) {
-  QuantizeOptions& q = o->quantize;
-  const int rotated = (q.rht.rowwise ? 1 : 0) | (q.rht.columnwise ? 2 : 0);
-  if (o->usage == Usage::kUnspecified) {
-    q.usage = rotated == 0 ? Usage::kRowwise : static_cast<Usage>(rotated);
-    return true;
-  }
-  q.usage = o->usage;
-  if ((rotated & ~static_cast<int>(q.usage)) == 0) return true;
-  fmt::print(stderr,
-             "--rht: rotates a copy that --usage {} does not make; add it to "
-             "--usage or leave it out of --rht\n",
-             Name(q.usage));
-  return false;
-}
+  quantctl roundtrip sample.safetensors
+  quantctl plan --shape 4096,4096 --format mxfp8_e4m3 --usage both
+  quantctl quantize sample.safetensors --format nvfp4_2d --usage both \
+    --rounding stochastic --seed 7 -o sample.nvfp4.safetensors)";
 
 int Main(int argc, char** argv) {
   CLI::App app("Quantizes tensor files through a quantd server.", "quantctl");
@@ -203,7 +76,9 @@ int Main(int argc, char** argv) {
       "The copy to decode (default: rowwise if there)", "rowwise or columnwise",
       [](const std::string& t) {
         const auto usage = ParseUsage(t);
-        return usage == Usage::kBoth ? std::nullopt : usage;
+        const bool one =
+            usage == Usage::kRowwise || usage == Usage::kColumnwise;
+        return one ? usage : std::nullopt;
       },
       [&o](Usage u) { o.decode_usage = u; });
 
@@ -213,7 +88,11 @@ int Main(int argc, char** argv) {
   AddServer(amax, &o);
   AddInput(amax, &o, "A .npy or .safetensors file");
   AddFlatten(amax, &o);
-  AddMask(amax, &o);
+  AddRotation(amax, &o);
+  Named(amax, "--domain", "DOMAIN", "What one amax stands for (default tensor)",
+        "tensor, or row: each row of the operand", ParseAmaxDomain,
+        [&o](AmaxDomain d) { o.domain = d; });
+  AddSplits(amax, &o);
 
   CLI::App* roundtrip = command(
       "roundtrip", "Quantize, decode and report the signal-to-noise ratio",
@@ -222,6 +101,27 @@ int Main(int argc, char** argv) {
   AddInput(roundtrip, &o, "A .npy or .safetensors file");
   AddQuantize(roundtrip, &o);
   AddDType(roundtrip, &o, "Type to decode to (default f32)");
+
+  CLI::App* plan = command(
+      "plan",
+      "Show what quantizing would give: every part and the memory; computed "
+      "here, or asked of a server with --server",
+      RunPlan);
+  plan->add_option("input", o.input,
+                   "A .npy or .safetensors file whose tensors are meant")
+      ->type_name("FILE");
+  plan->add_option("--tensor", o.tensors,
+                   "Only this tensor of the file (may be repeated)")
+      ->allow_extra_args(false)
+      ->type_name("NAME");
+  plan->add_option("--shape", o.shape, "Instead of a file: a tensor like this")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("DIM,...");
+  AddDType(plan, &o, "Its type (default bf16)");
+  plan->add_option("--server", o.plan_server,
+                   "Ask this server; its answer must be what is computed here");
+  AddQuantize(plan, &o);
 
   CLI::App* sample = command(
       "sample",
@@ -244,7 +144,11 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kOk : kUsage;
   }
-  return SettleUsage(&o) ? run(o) : kUsage;
+  if (const auto s = Settle(&o); !s.ok()) {
+    fmt::print(stderr, "{}\n", std::string(s.message()));
+    return kUsage;
+  }
+  return run(o);
 }
 
 }  // namespace

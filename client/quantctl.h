@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "client/client.h"
 #include "client/quantctl_report.h"
+#include "client/quantized_tensor.h"
 #include "client/tensor_input.h"
 #include "kernels/plan.h"
 
@@ -39,9 +41,15 @@ struct Options {
   std::vector<std::string> tensors;  // empty: all that can be
   int flatten_axis = -1;
   QuantizeOptions quantize;
-  Usage usage = Usage::kUnspecified;         // as named; unspecified: not named
+  Usage usage = Usage::kUnspecified;  // as named; unspecified: not named
+  std::string sign_mask;              // hexadecimal; empty: not named
+  std::optional<uint64_t> sign_seed;
+  std::optional<uint64_t> seed;  // of stochastic rounding
+  AmaxDomain domain = AmaxDomain::kTensor;
   DType dtype = DType::kUnspecified;         // of what is decoded
   Usage decode_usage = Usage::kUnspecified;  // the copy to decode
+  std::vector<int64_t> shape;                // of `plan` without a file
+  std::string plan_server;                   // empty: planned here
   int64_t sample_rows = 1024;
   int64_t sample_cols = 1024;
   uint64_t sample_seed = 20260101;
@@ -53,6 +61,7 @@ int RunQuantize(const Options& options);
 int RunDequantize(const Options& options);
 int RunAmax(const Options& options);
 int RunRoundtrip(const Options& options);
+int RunPlan(const Options& options);
 int RunSample(const Options& options);
 
 // A client for the server the options name.
@@ -81,6 +90,9 @@ Report ReportOf(const char* command, const Options& options,
 Record RecordOf(const InputTensor& tensor);
 // Who did the work and what was found.
 void Credit(const Result& result, Record* record);
+
+// A row for each copy of it.
+std::vector<CopyRow> CopiesOf(const QuantizedTensor& q);
 
 // Prints the report and what to do about the first error; the exit code.
 int Finish(const Options& options, const Report& report);

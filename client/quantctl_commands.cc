@@ -54,13 +54,6 @@ void QuantizeAll(Client& client, const Options& options,
   }
 }
 
-void AddCopies(const QuantizedTensor& q, Record* r) {
-  if (const auto c = q.rowwise()) r->copies.push_back({"rowwise", c->amax});
-  if (const auto c = q.columnwise()) {
-    r->copies.push_back({"columnwise", c->amax});
-  }
-}
-
 }  // namespace
 
 int RunInfo(const Options& options) {
@@ -85,7 +78,7 @@ int RunQuantize(const Options& options) {
   for (const InputTensor* t : tensors) {
     descriptions[t->name] = {t->desc, options.quantize};
     for (safetensors::Tensor& part :
-         QuantizedFile::Plan(t->name, t->desc, options.quantize)) {
+         QuantizedFile::Parts(t->name, t->desc, options.quantize)) {
       planned.push_back(std::move(part));
     }
   }
@@ -102,7 +95,7 @@ int RunQuantize(const Options& options) {
                                                      std::move(result));
                 if (!q.ok()) return q.status();
                 r->bytes_out = q->size_bytes();
-                AddCopies(*q, r);
+                r->copies = CopiesOf(*q);
                 cannot_write.Update(QuantizedFile::Append(*writer, t.name, *q));
                 return absl::OkStatus();
               });
@@ -123,7 +116,10 @@ int RunQuantize(const Options& options) {
 
 int RunAmax(const Options& options) {
   const auto input = OpenInput(options, [&](const TensorDesc& d) {
-    return MakeRhtAmaxPlan(d, {.rowwise = true}).status();
+    RhtAmaxOptions plain;
+    plain.rowwise = true;
+    plain.splits = options.quantize.splits;
+    return MakeRhtAmaxPlan(d, plain).status();
   });
   if (!input.ok()) return Fail(options, kBadInput, input.status());
   const auto client = Connect(options);
@@ -137,8 +133,11 @@ int RunAmax(const Options& options) {
     RhtAmaxOptions amax;
     amax.rowwise = amax.columnwise = amax.columnwise_rht = true;
     amax.rowwise_rht = true;
+    amax.rht_dimension = options.quantize.rht.dimension;
     amax.sign_mask = options.quantize.rht.sign_mask;
     amax.non_finite = options.quantize.non_finite;
+    amax.domain = options.domain;
+    amax.splits = options.quantize.splits;
     // The rotation of the rows needs whole blocks; the others do not.
     amax.rowwise_rht = MakeRhtAmaxPlan(t->desc, amax).ok();
     const Timer timer;
@@ -151,7 +150,8 @@ int RunAmax(const Options& options) {
         r.bytes_out += part.size;
         std::string name(Name(part.kind));
         name.erase(name.rfind("_amax"));
-        r.copies.push_back({name, *result->amax(part.kind)});
+        const auto values = result->amaxes(part.kind);
+        r.copies.push_back({name, {values.begin(), values.end()}});
       }
     } else {
       r.error = result.status();

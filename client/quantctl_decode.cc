@@ -79,24 +79,25 @@ absl::Status Roundtrip(Client& client, const Options& options,
   r->bytes_out = q->size_bytes();
   QuantizeOptions plain = options.quantize;
   plain.rht = {};
+  plain.amax_estimation_scale.reset();
+  // Not again what was asked for once.
+  plain.statistics = plain.dbias = plain.amax = false;
   std::optional<QuantizedTensor> unrotated;
-  for (const Usage usage : {Usage::kRowwise, Usage::kColumnwise}) {
-    const auto copy = usage == Usage::kRowwise ? q->rowwise() : q->columnwise();
-    if (!copy) continue;
-    const auto sqnr = SqnrOf(client, options, t, *q, usage, r);
+  r->copies = CopiesOf(*q);
+  for (CopyRow& row : r->copies) {
+    const auto sqnr = SqnrOf(client, options, t, *q, *ParseUsage(row.name), r);
     if (!sqnr.ok()) return sqnr.status();
-    r->copies.push_back({std::string(Name(usage)), copy->amax, *sqnr, {}});
+    row.sqnr_db = *sqnr;
   }
   r->seconds = timer.seconds();
-  size_t i = 0;
-  for (const Usage usage : {Usage::kRowwise, Usage::kColumnwise}) {
+  for (CopyRow& row : r->copies) {
+    const Usage usage = *ParseUsage(row.name);
     const auto copy = usage == Usage::kRowwise ? q->rowwise() : q->columnwise();
-    if (!copy) continue;
-    CopyRow& row = r->copies[i++];
     if (!copy->rotated) continue;
     if (!unrotated) {
       // An amax that was given belongs to the rotated values.
-      plain.rowwise_amax = plain.columnwise_amax = std::nullopt;
+      plain.rowwise_amax.clear();
+      plain.columnwise_amax.clear();
       auto made = QuantizeOne(client, options, t, plain, r);
       if (!made.ok()) return made.status();
       unrotated = *std::move(made);
@@ -108,7 +109,7 @@ absl::Status Roundtrip(Client& client, const Options& options,
   return absl::OkStatus();
 }
 
-void ExplainRht(Report* report) {
+void ExplainRht(Format format, Report* report) {
   std::vector<std::string> lower;
   for (const Record& r : report->tensors) {
     for (const CopyRow& c : r.copies) {
@@ -122,11 +123,11 @@ void ExplainRht(Report* report) {
   if (lower.empty()) return;
   report->notes.push_back(fmt::format(
       "RHT lowers the SQNR of {}. That is expected where a few values stand "
-      "out: every 16 elements have a scale of their own, so an outlier spoils "
+      "out: every {} elements have a scale of their own, so an outlier spoils "
       "only its block, and the rotation spreads it over the whole of it. RHT "
       "is for gradients in training; leave it off for weights and "
       "checkpoints.",
-      fmt::join(lower, ", ")));
+      fmt::join(lower, ", "), FindFormat(format)->block));
 }
 
 }  // namespace
@@ -209,8 +210,9 @@ int RunDequantize(const Options& options) {
       Credit(*decoded, &r);
       const auto bytes = decoded->bytes(TensorKind::kDequantized);
       r.bytes_out = bytes.size();
-      const auto copy = usage == Usage::kRowwise ? q.rowwise() : q.columnwise();
-      r.copies.push_back({std::string(Name(usage)), copy->amax, {}, {}});
+      for (CopyRow& row : CopiesOf(q)) {
+        if (row.name == Name(usage)) r.copies.push_back(std::move(row));
+      }
       if (auto s = output.Append(names[i], dtypes[i], q.shape(), bytes);
           !s.ok()) {
         return Fail(options, kCannotWrite, s);
@@ -249,7 +251,7 @@ int RunRoundtrip(const Options& options) {
       if (CodeOf(report.tensors.back().error) == kUnreachable) break;
     }
   }
-  ExplainRht(&report);
+  ExplainRht(options.quantize.format, &report);
   return Finish(options, report);
 }
 

@@ -48,8 +48,67 @@ std::string SqnrText(const CopyRow& copy) {
                      text(*copy.sqnr_db_without_rht));
 }
 
-// Columns as wide as their widest cell; numbers could align right, but names
-// and shapes dominate.
+// One value, or the largest of several.
+std::string AmaxText(const std::vector<float>& amax) {
+  if (amax.empty()) return "";
+  const float largest = *std::max_element(amax.begin(), amax.end());
+  if (amax.size() == 1) return fmt::format("{:.6g}", largest);
+  return fmt::format("{:.6g} (largest of {})", largest, amax.size());
+}
+
+// Columns of the table, empty where they were not asked for.
+std::vector<std::string> StatisticsText(const CopyRow& copy) {
+  if (!copy.statistics) return {"", "", ""};
+  const ErrorStatistics& s = *copy.statistics;
+  return {fmt::to_string(s.clipped), fmt::to_string(s.flushed),
+          fmt::format("{:.4g}", s.max_error)};
+}
+
+Json StatisticsJson(const ErrorStatistics& s) {
+  return {{"elements", s.elements},
+          {"clipped", s.clipped},
+          {"flushed", s.flushed},
+          {"max_error", Number(s.max_error)},
+          {"sqnr_db", Number(s.sqnr_db())}};
+}
+
+Json RecordJson(const Record& r) {
+  Json json = {{"name", r.name}, {"dtype", r.dtype}, {"shape", r.shape}};
+  if (!r.error.ok()) {
+    json["error"] = ErrorJson(r.error);
+    return json;
+  }
+  json["bytes_in"] = r.bytes_in;
+  json["bytes_out"] = r.bytes_out;
+  if (!r.copies.empty() && r.copies[0].sqnr_db) {
+    json["sqnr_db"] = Number(*r.copies[0].sqnr_db);
+  }
+  Json copies = Json::object();
+  for (const CopyRow& c : r.copies) {
+    Json& copy = copies[c.name];
+    if (c.amax.size() == 1) copy["amax"] = Number(c.amax[0]);
+    if (c.amax.size() > 1) {
+      copy["amax"] = Json::array();
+      for (const float a : c.amax) copy["amax"].push_back(Number(a));
+    }
+    if (c.sqnr_db) copy["sqnr_db"] = Number(*c.sqnr_db);
+    if (c.sqnr_db_without_rht) {
+      copy["sqnr_db_without_rht"] = Number(*c.sqnr_db_without_rht);
+    }
+    if (c.statistics) copy["statistics"] = StatisticsJson(*c.statistics);
+  }
+  json["copies"] = std::move(copies);
+  json["seconds"] = r.seconds;
+  json["device"] = r.device;
+  json["request_id"] = r.request_id;
+  json["saw_nan"] = r.saw_nan;
+  json["saw_inf"] = r.saw_inf;
+  return json;
+}
+
+}  // namespace
+
+// Numbers could align right, but names and shapes dominate.
 void PrintColumns(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths;
   for (const auto& row : rows) {
@@ -67,37 +126,6 @@ void PrintColumns(const std::vector<std::vector<std::string>>& rows) {
     fmt::print("{}\n", line);
   }
 }
-
-Json RecordJson(const Record& r) {
-  Json json = {{"name", r.name}, {"dtype", r.dtype}, {"shape", r.shape}};
-  if (!r.error.ok()) {
-    json["error"] = ErrorJson(r.error);
-    return json;
-  }
-  json["bytes_in"] = r.bytes_in;
-  json["bytes_out"] = r.bytes_out;
-  if (!r.copies.empty() && r.copies[0].sqnr_db) {
-    json["sqnr_db"] = Number(*r.copies[0].sqnr_db);
-  }
-  Json copies = Json::object();
-  for (const CopyRow& c : r.copies) {
-    Json& copy = copies[c.name];
-    copy["amax"] = Number(c.amax);
-    if (c.sqnr_db) copy["sqnr_db"] = Number(*c.sqnr_db);
-    if (c.sqnr_db_without_rht) {
-      copy["sqnr_db_without_rht"] = Number(*c.sqnr_db_without_rht);
-    }
-  }
-  json["copies"] = std::move(copies);
-  json["seconds"] = r.seconds;
-  json["device"] = r.device;
-  json["request_id"] = r.request_id;
-  json["saw_nan"] = r.saw_nan;
-  json["saw_inf"] = r.saw_inf;
-  return json;
-}
-
-}  // namespace
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
   return fmt::format("{}", fmt::join(shape, "x"));
@@ -118,7 +146,7 @@ std::string BytesText(uint64_t bytes) {
 void PrintTable(const Report& report) {
   std::vector<std::vector<std::string>> rows = {
       {"tensor", "shape", "dtype", "bytes in", "bytes out", "copy", "amax",
-       "SQNR dB", "time"}};
+       "SQNR dB", "clipped", "flushed", "max error", "time"}};
   for (const Record& r : report.tensors) {
     if (!r.error.ok()) continue;
     std::vector<std::string> row = {
@@ -127,15 +155,16 @@ void PrintTable(const Report& report) {
     for (const CopyRow& c : r.copies) {
       row.resize(5);
       row.push_back(c.name);
-      row.push_back(fmt::format("{:.6g}", c.amax));
+      row.push_back(AmaxText(c.amax));
       row.push_back(SqnrText(c));
+      for (std::string& text : StatisticsText(c)) row.push_back(text);
       row.push_back(
           &c == &r.copies[0] ? fmt::format("{:.1f} ms", r.seconds * 1e3) : "");
       rows.push_back(row);
       row.assign(5, "");
     }
     if (r.copies.empty()) {
-      row.resize(8);
+      row.resize(rows[0].size() - 1);
       row.push_back(fmt::format("{:.1f} ms", r.seconds * 1e3));
       rows.push_back(row);
     }
@@ -223,7 +252,8 @@ void PrintInfo(const std::string& server, const ServerInfo& info, bool json) {
                                 {"device_kinds", f.device_kinds},
                                 {"inputs", inputs},
                                 {"usages", usages},
-                                {"rht_dimensions", f.rht_dimensions}});
+                                {"rht_dimensions", f.rht_dimensions},
+                                {"options", f.options}});
     }
     out["exit_code"] = 0;
     Put(out);
@@ -248,10 +278,15 @@ void PrintInfo(const std::string& server, const ServerInfo& info, bool json) {
     for (DType t : f.inputs) inputs.push_back(Name(t));
     std::vector<std::string_view> usages;
     for (Usage u : f.usages) usages.push_back(Name(u));
-    fmt::print("format {}: from {}; {}; RHT dimension {}; on {}\n", f.name,
+    fmt::print("format {}: from {}; {}; on {}\n", f.name,
                fmt::join(inputs, ", "), fmt::join(usages, ", "),
-               fmt::join(f.rht_dimensions, ", "),
                fmt::join(f.device_kinds, ", "));
+    if (!f.rht_dimensions.empty()) {
+      fmt::print("  RHT dimension {}\n", fmt::join(f.rht_dimensions, ", "));
+    }
+    if (!f.options.empty()) {
+      fmt::print("  {}\n", fmt::join(f.options, ", "));
+    }
   }
 }
 

@@ -18,10 +18,12 @@ namespace quantd::quantctl {
 // One copy of a tensor, or one of the maxima of `amax`.
 struct CopyRow {
   std::string name;  // "rowwise"
-  double amax = 0;
+  // One, several (groups, lines), or none for a format without.
+  std::vector<float> amax;
   // NaN: nothing to compare; infinity: equal.
   std::optional<double> sqnr_db = std::nullopt;
   std::optional<double> sqnr_db_without_rht = std::nullopt;
+  std::optional<ErrorStatistics> statistics = std::nullopt;
 };
 
 struct Record {
@@ -61,6 +63,9 @@ void PrintJson(const Report& report, int exit_code);
 void PrintInfo(const std::string& server, const ServerInfo& info, bool json);
 // {"error": {...}, "exit_code": n}
 void PrintJsonError(const absl::Status& status, int exit_code);
+
+// Columns as wide as their widest cell.
+void PrintColumns(const std::vector<std::vector<std::string>>& rows);
 
 std::string ShapeText(const std::vector<int64_t>& shape);
 std::string BytesText(uint64_t bytes);  // "1.50 MiB"

@@ -158,6 +158,20 @@ void Credit(const Result& result, Record* record) {
   record->saw_inf |= result.saw_inf();
 }
 
+std::vector<CopyRow> CopiesOf(const QuantizedTensor& q) {
+  std::vector<CopyRow> rows;
+  for (const Usage usage : {Usage::kRowwise, Usage::kColumnwise}) {
+    const auto copy = usage == Usage::kRowwise ? q.rowwise() : q.columnwise();
+    if (!copy) continue;
+    CopyRow row;
+    row.name = std::string(Name(usage));
+    row.amax.assign(copy->amax.begin(), copy->amax.end());
+    row.statistics = q.statistics(usage);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 int Finish(const Options& options, const Report& report) {
   const auto bad = [](const Record& r) { return !r.error.ok(); };
   const std::vector<Record>& all = report.tensors;

@@ -1,22 +1,22 @@
 #include "client/quantized_file.h"
 
-#include <cstring>
+#include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "client/quantized_description.h"
+#include "client/result.h"
 #include "fmt/format.h"
 
 namespace quantd {
 namespace {
 
-using nlohmann::json;
-
 constexpr char kVersionKey[] = "quantd.version";
-constexpr char kVersion[] = "1";
+// 1: NVFP4 with linear scales, one amax, nearest. 2: everything; what a file
+// of version 1 leaves out is what version 1 had.
+constexpr std::string_view kVersions[] = {"1", "2"};
+constexpr std::string_view kVersion = kVersions[1];
 constexpr std::string_view kTensorPrefix = "quantd.tensor.";
-// One description is some 300 bytes; far beyond that it is no description.
-constexpr size_t kMaxDescription = 16 << 10;
 
 struct NameRow {
   DType dtype;
@@ -34,109 +34,25 @@ std::string PartName(std::string_view tensor, TensorKind kind) {
   return fmt::format("{}.{}", tensor, Name(kind));
 }
 
-std::string Describe(const TensorDesc& tensor, const QuantizeOptions& o) {
-  return json{
-      {"format", Name(o.format)},
-      {"shape", tensor.shape},
-      {"dtype", Name(tensor.dtype)},
-      {"flatten_axis", tensor.flatten_axis},
-      {"usage", Name(o.usage)},
-      {"rht",
-       {{"rowwise", o.rht.rowwise},
-        {"columnwise", o.rht.columnwise},
-        {"dimension", o.rht.dimension},
-        {"sign_mask", SignMaskToHex(o.rht.sign_mask, o.rht.dimension)}}},
-      {"non_finite", Name(o.non_finite)},
-      {"scale_layout", Name(Layout::kLinear)}}
-      .dump();
+// Not kept: the state of delayed scaling, which belongs to a training run.
+bool IsKept(TensorKind kind) {
+  return kind != TensorKind::kAmaxHistory && kind != TensorKind::kNextScale;
 }
 
-// Reads fields of one JSON object and remembers whether all were there and of
-// the right type.
-class Fields {
- public:
-  explicit Fields(const json& object) : object_(object) {}
-  bool ok() const { return ok_; }
+bool IsAmax(TensorKind kind) {
+  return kind == TensorKind::kRowwiseAmax ||
+         kind == TensorKind::kColumnwiseAmax || kind == TensorKind::kAmax;
+}
 
-  std::string Text(const char* key) {
-    const json* v = Find(key);
-    if (v == nullptr || !v->is_string()) return Fail(std::string());
-    return v->get<std::string>();
-  }
-  bool Flag(const char* key) {
-    const json* v = Find(key);
-    if (v == nullptr || !v->is_boolean()) return Fail(false);
-    return v->get<bool>();
-  }
-  int Small(const char* key) {
-    const json* v = Find(key);
-    if (v == nullptr || !v->is_number_integer()) return Fail(0);
-    const auto value = v->get<int64_t>();
-    if (value < -1000 || value > 1000) return Fail(0);
-    return static_cast<int>(value);
-  }
-  std::vector<int64_t> Shape(const char* key) {
-    const json* v = Find(key);
-    if (v == nullptr || !v->is_array()) return Fail(std::vector<int64_t>());
-    std::vector<int64_t> shape;
-    for (const json& d : *v) {
-      if (!d.is_number_unsigned()) return Fail(shape);
-      // Beyond 2^63 it turns negative, which the plan refuses.
-      shape.push_back(static_cast<int64_t>(d.get<uint64_t>()));
-    }
-    return shape;
-  }
-  template <typename T>
-  T Parsed(std::optional<T> value) {
-    return value ? *value : Fail(T{});
-  }
+bool IsAligned(absl::Span<const std::byte> bytes, DType t) {
+  return reinterpret_cast<uintptr_t>(bytes.data()) % SizeOf(t) == 0;
+}
 
- private:
-  const json* Find(const char* key) {
-    const auto it = object_.find(key);
-    return it == object_.end() ? nullptr : &*it;
-  }
-  template <typename T>
-  T Fail(T value) {
-    ok_ = false;
-    return value;
-  }
-  const json& object_;
-  bool ok_ = true;
+// A mapped file, and copies of the parts that lie askew in it.
+struct Loaded {
+  std::shared_ptr<const safetensors::File> file;
+  std::vector<AlignedBytes> copies;
 };
-
-absl::StatusOr<QuantizedFile::Description> ParseDescription(
-    const std::string& text) {
-  const auto bad = [] {
-    return absl::InvalidArgumentError(
-        "its description in the metadata is malformed");
-  };
-  if (text.size() > kMaxDescription) return bad();
-  const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object() || !object.contains("rht") ||
-      !object["rht"].is_object()) {
-    return bad();
-  }
-  QuantizedFile::Description d;
-  Fields f(object);
-  d.options.format = f.Parsed(ParseFormat(f.Text("format")));
-  d.tensor.shape = f.Shape("shape");
-  d.tensor.dtype = f.Parsed(ParseDType(f.Text("dtype")));
-  d.tensor.flatten_axis = f.Small("flatten_axis");
-  d.options.usage = f.Parsed(ParseUsage(f.Text("usage")));
-  d.options.non_finite = f.Parsed(ParseNonFinite(f.Text("non_finite")));
-  Fields rht(object["rht"]);
-  d.options.rht.rowwise = rht.Flag("rowwise");
-  d.options.rht.columnwise = rht.Flag("columnwise");
-  d.options.rht.dimension = rht.Small("dimension");
-  if (d.options.rht.dimension != 16) rht.Parsed(std::optional<int>());
-  d.options.rht.sign_mask = rht.Parsed(SignMaskFromHex(
-      rht.Text("sign_mask"), rht.ok() ? d.options.rht.dimension : 16));
-  if (!f.ok() || !rht.ok() || f.Text("scale_layout") != Name(Layout::kLinear)) {
-    return bad();
-  }
-  return d;
-}
 
 }  // namespace
 
@@ -154,42 +70,6 @@ DType FromSafetensorsName(std::string_view name) {
   return DType::kUnspecified;
 }
 
-std::string SignMaskToHex(const SignMask& mask, int dimension) {
-  const std::string bytes = SignMaskToBytes(mask, dimension);
-  fmt::memory_buffer hex;
-  fmt::format_to(std::back_inserter(hex), "0x");
-  for (auto it = bytes.rbegin(); it != bytes.rend(); ++it) {
-    fmt::format_to(std::back_inserter(hex), "{:02X}",
-                   static_cast<unsigned char>(*it));
-  }
-  return fmt::to_string(hex);
-}
-
-std::optional<SignMask> SignMaskFromHex(std::string_view text, int dimension) {
-  if (text.substr(0, 2) == "0x" || text.substr(0, 2) == "0X") {
-    text.remove_prefix(2);
-  }
-  if (text.empty() || text.size() > static_cast<size_t>(dimension) / 4) {
-    return std::nullopt;
-  }
-  SignMask mask = {};
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[text.size() - 1 - i];
-    uint64_t digit = 0;
-    if (c >= '0' && c <= '9') {
-      digit = c - '0';
-    } else if (c >= 'a' && c <= 'f') {
-      digit = c - 'a' + 10;
-    } else if (c >= 'A' && c <= 'F') {
-      digit = c - 'A' + 10;
-    } else {
-      return std::nullopt;
-    }
-    mask.words[i / 16] |= digit << (4 * (i % 16));
-  }
-  return mask;
-}
-
 absl::StatusOr<QuantizedFile> QuantizedFile::Open(const std::string& path) {
   auto file = safetensors::File::Open(path);
   if (!file.ok()) return file.status();
@@ -200,7 +80,8 @@ absl::StatusOr<QuantizedFile> QuantizedFile::Open(const std::string& path) {
         "one with 'quantctl quantize'",
         path, kVersionKey));
   }
-  if (version->second != kVersion) {
+  if (std::find(std::begin(kVersions), std::end(kVersions), version->second) ==
+      std::end(kVersions)) {
     return absl::InvalidArgumentError(
         fmt::format("{}: version \"{}\" of the layout is newer than this "
                     "program, which knows {}",
@@ -234,17 +115,14 @@ absl::StatusOr<QuantizedTensor> QuantizedFile::Load(
     return absl::InvalidArgumentError(
         fmt::format("{}: tensor \"{}\": {}", path_, name.substr(0, 200), why));
   };
-  const auto description = ParseDescription(entry->second);
+  const auto description = client::ParseDescription(entry->second);
   if (!description.ok())
     return bad(std::string(description.status().message()));
-  const auto plan = MakeQuantizePlan(description->tensor, description->options);
-  if (!plan.ok()) return bad(std::string(plan.status().message()));
-  QuantizedTensor out;
-  out.desc_ = description->tensor;
-  out.options_ = std::get<QuantizeOptions>(plan->options());
-  out.parts_ = plan->outputs();
-  out.owner_ = file_;
-  for (const TensorSpec& spec : out.parts_) {
+  auto out = QuantizedTensor::Make(description->tensor, description->options);
+  if (!out.ok()) return bad(std::string(out.status().message()));
+  const auto loaded = std::make_shared<Loaded>();
+  loaded->file = file_;
+  for (const TensorSpec& spec : out->parts_) {
     const std::string part = PartName(name, spec.kind);
     const safetensors::Tensor* found = file_->Find(part);
     if (found == nullptr) {
@@ -257,23 +135,34 @@ absl::StatusOr<QuantizedTensor> QuantizedFile::Load(
                       "description demands",
                       Name(spec.kind)));
     }
-    out.spans_.push_back(file_->bytes(*found));
-    if (spec.dtype == DType::kF32) {
-      float amax = 0;
-      std::memcpy(&amax, out.spans_.back().data(), sizeof amax);
+    absl::Span<const std::byte> bytes = file_->bytes(*found);
+    if (!IsAligned(bytes, spec.dtype)) {
+      AlignedBytes& copy = loaded->copies.emplace_back(bytes.size());
+      if (copy.span().size() != bytes.size()) {
+        return absl::ResourceExhaustedError(
+            fmt::format("no memory for {} bytes of {}", bytes.size(), path_));
+      }
+      std::copy(bytes.begin(), bytes.end(), copy.span().begin());
+      bytes = copy.span();
+    }
+    out->spans_.push_back(bytes);
+    if (!IsAmax(spec.kind)) continue;
+    for (const float amax : out->as<float>(spec.kind)) {
       if (amax < 0) return bad("its amax is negative");
     }
   }
+  out->owner_ = loaded;
   return out;
 }
 
-std::vector<safetensors::Tensor> QuantizedFile::Plan(
+std::vector<safetensors::Tensor> QuantizedFile::Parts(
     std::string_view name, const TensorDesc& tensor,
     const QuantizeOptions& options) {
   std::vector<safetensors::Tensor> planned;
   const auto plan = MakeQuantizePlan(tensor, options);
   if (!plan.ok()) return planned;
   for (const TensorSpec& spec : plan->outputs()) {
+    if (!IsKept(spec.kind)) continue;
     planned.push_back({PartName(name, spec.kind),
                        std::string(SafetensorsName(spec.dtype)), spec.shape, 0,
                        spec.size});
@@ -288,9 +177,9 @@ std::string QuantizedFile::MetadataKey(std::string_view name) {
 safetensors::Metadata QuantizedFile::Metadata(
     const std::map<std::string, Description>& tensors) {
   safetensors::Metadata metadata;
-  metadata.emplace(kVersionKey, kVersion);
+  metadata.emplace(kVersionKey, std::string(kVersion));
   for (const auto& [name, d] : tensors) {
-    metadata[MetadataKey(name)] = Describe(d.tensor, d.options);
+    metadata[MetadataKey(name)] = client::Describe(d);
   }
   return metadata;
 }
@@ -299,6 +188,7 @@ absl::Status QuantizedFile::Append(safetensors::Writer& writer,
                                    std::string_view name,
                                    const QuantizedTensor& tensor) {
   for (size_t i = 0; i < tensor.parts_.size(); ++i) {
+    if (!IsKept(tensor.parts_[i].kind)) continue;
     const std::string part = PartName(name, tensor.parts_[i].kind);
     if (auto s = writer.Append(part, tensor.spans_[i]); !s.ok()) return s;
   }

@@ -36,9 +36,9 @@ class QuantizedFile {
 
   // The tensors to announce to a Writer for one quantized tensor; its
   // arguments are legal.
-  static std::vector<safetensors::Tensor> Plan(std::string_view name,
-                                               const TensorDesc& tensor,
-                                               const QuantizeOptions& options);
+  static std::vector<safetensors::Tensor> Parts(std::string_view name,
+                                                const TensorDesc& tensor,
+                                                const QuantizeOptions& options);
   static safetensors::Metadata Metadata(
       const std::map<std::string, Description>& tensors);
   static std::string MetadataKey(std::string_view name);
@@ -53,11 +53,6 @@ class QuantizedFile {
 // "BF16" and so on for our types; kUnspecified for another name.
 std::string_view SafetensorsName(DType t);
 DType FromSafetensorsName(std::string_view name);
-
-// A sign mask as people write it, "0xD7E8"; nullopt for what is no such number
-// or does not fit the dimension.
-std::string SignMaskToHex(const SignMask& mask, int dimension);
-std::optional<SignMask> SignMaskFromHex(std::string_view text, int dimension);
 
 }  // namespace quantd
 

@@ -1,13 +1,33 @@
 #include "client/quantized_tensor.h"
 
-#include <cstring>
 #include <utility>
 
+#include "client/parts.h"
 #include "client/quantized_file.h"
 #include "fmt/format.h"
 #include "kernels/field_error.h"
 
 namespace quantd {
+
+absl::StatusOr<QuantizedTensor> QuantizedTensor::Make(
+    const TensorDesc& tensor, const QuantizeOptions& options) {
+  const auto plan = MakeQuantizePlan(tensor, options);
+  if (!plan.ok()) return plan.status();
+  QuantizedTensor out;
+  out.desc_ = tensor;
+  // As the plan understood them: a rotation of a copy that is not there is no
+  // rotation.
+  out.options_ = std::get<QuantizeOptions>(plan->options());
+  out.parts_ = PartsOf(*plan);
+  return out;
+}
+
+const TensorSpec* QuantizedTensor::part(TensorKind kind) const {
+  for (const TensorSpec& spec : parts_) {
+    if (spec.kind == kind) return &spec;
+  }
+  return nullptr;
+}
 
 absl::Span<const std::byte> QuantizedTensor::bytes(TensorKind kind) const {
   for (size_t i = 0; i < parts_.size(); ++i) {
@@ -22,20 +42,19 @@ std::optional<QuantizedTensor::Copy> QuantizedTensor::copy(
       columnwise ? TensorKind::kColumnwiseData : TensorKind::kRowwiseData;
   const TensorKind scale =
       columnwise ? TensorKind::kColumnwiseScale : TensorKind::kRowwiseScale;
-  const TensorKind amax =
-      columnwise ? TensorKind::kColumnwiseAmax : TensorKind::kRowwiseAmax;
-  if (!(columnwise ? HasColumnwise(usage()) : HasRowwise(usage()))) {
-    return std::nullopt;
-  }
+  const TensorSpec* codes = part(data);
+  const TensorSpec* scales = part(scale);
+  if (codes == nullptr || scales == nullptr) return std::nullopt;
   Copy copy;
   copy.rotated = columnwise ? options_.rht.columnwise : options_.rht.rowwise;
   copy.data = bytes(data);
+  copy.data_shape = codes->shape;
   copy.scale = bytes(scale);
-  std::memcpy(&copy.amax, bytes(amax).data(), sizeof copy.amax);
-  for (const TensorSpec& spec : parts_) {
-    if (spec.kind == data) copy.data_shape = spec.shape;
-    if (spec.kind == scale) copy.scale_shape = spec.shape;
-  }
+  copy.scale_dtype = scales->dtype;
+  copy.scale_layout = scales->layout;
+  copy.scale_shape = scales->shape;
+  copy.amax = as<float>(columnwise ? TensorKind::kColumnwiseAmax
+                                   : TensorKind::kRowwiseAmax);
   return copy;
 }
 
@@ -67,8 +86,9 @@ absl::StatusOr<Result> QuantizedTensor::Dequantize(
 
 absl::StatusOr<Result> QuantizedTensor::DequantizeCopy(
     Client& client, Usage which, DType dtype, const CallOptions& call) const {
+  const bool one = which == Usage::kRowwise || which == Usage::kColumnwise;
   const auto part = copy(which == Usage::kColumnwise);
-  if (!part || which == Usage::kBoth || which == Usage::kUnspecified) {
+  if (!one || !part) {
     return FieldError("usage", fmt::format("the {} copy", Name(usage())),
                       Name(which));
   }
@@ -79,37 +99,35 @@ absl::StatusOr<Result> QuantizedTensor::DequantizeCopy(
   options.inverse_rht = part->rotated;
   options.rht_dimension = options_.rht.dimension;
   options.sign_mask = options_.rht.sign_mask;
+  options.form = options_.form;
+  options.splits = options_.splits;
   return client.Dequantize(desc_, {part->data, part->scale, part->amax},
                            options, call);
 }
 
 absl::StatusOr<QuantizedTensor> QuantizedTensor::FromResult(
     const TensorDesc& tensor, const QuantizeOptions& options, Result result) {
-  const auto plan = MakeQuantizePlan(tensor, options);
-  if (!plan.ok()) return plan.status();
-  QuantizedTensor out;
-  out.desc_ = tensor;
-  // As the plan understood them: a rotation of a copy that is not there is no
-  // rotation.
-  out.options_ = std::get<QuantizeOptions>(plan->options());
-  out.parts_ = plan->outputs();
+  auto out = Make(tensor, options);
+  if (!out.ok()) return out.status();
   const auto owner = std::make_shared<const Result>(std::move(result));
-  for (const TensorSpec& spec : out.parts_) {
-    out.spans_.push_back(owner->bytes(spec.kind));
-    if (out.spans_.back().size() != spec.size) {
+  for (const TensorSpec& spec : out->parts_) {
+    out->spans_.push_back(owner->bytes(spec.kind));
+    if (out->spans_.back().size() != spec.size) {
       return FieldError(
           "result", fmt::format("{} bytes of {}", spec.size, Name(spec.kind)),
-          fmt::format("{} bytes", out.spans_.back().size()));
+          fmt::format("{} bytes", out->spans_.back().size()));
     }
   }
-  out.owner_ = owner;
+  out->rowwise_ = owner->statistics(Usage::kRowwise);
+  out->columnwise_ = owner->statistics(Usage::kColumnwise);
+  out->owner_ = owner;
   return out;
 }
 
 absl::Status QuantizedTensor::Save(const std::string& path,
                                    std::string_view name) const {
   auto writer = safetensors::Writer::Create(
-      path, QuantizedFile::Plan(name, desc_, options_),
+      path, QuantizedFile::Parts(name, desc_, options_),
       QuantizedFile::Metadata({{std::string(name), {desc_, options_}}}));
   if (!writer.ok()) return writer.status();
   if (auto s = QuantizedFile::Append(*writer, name, *this); !s.ok()) return s;

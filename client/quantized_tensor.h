@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/client.h"
+#include "kernels/error_statistics.h"
 #include "kernels/format.h"
 #include "kernels/plan.h"
 
@@ -33,13 +34,17 @@ namespace quantd {
 
 class QuantizedTensor {
  public:
-  // One of the two copies. Views into the tensor.
+  // One of the two copies. Views into the tensor; of a grouped tensor the
+  // groups follow each other (see group).
   struct Copy {
-    absl::Span<const std::byte> data;   // packed codes
-    std::vector<int64_t> data_shape;    // in bytes
-    absl::Span<const std::byte> scale;  // E4M3, padded with zeros
+    absl::Span<const std::byte> data;   // codes
+    std::vector<int64_t> data_shape;    // in stored elements
+    absl::Span<const std::byte> scale;  // padded with zeros
+    DType scale_dtype = DType::kUnspecified;
+    Layout scale_layout = Layout::kLinear;
     std::vector<int64_t> scale_shape;
-    float amax = 0;
+    // One, one for each group or one for each line; none for a format without.
+    absl::Span<const float> amax;
     bool rotated = false;  // the RHT was applied before
   };
 
@@ -49,13 +54,50 @@ class QuantizedTensor {
   DType dtype() const { return desc_.dtype; }
   Format format() const { return options_.format; }
   Usage usage() const { return options_.usage; }
-  // How it was quantized. A loaded tensor does not say whether an amax was
-  // given or computed; the value is in the copies either way.
+  // How it was quantized, with a seed that was drawn. A loaded tensor does not
+  // say whether an amax or a scale was given or computed; the values are in
+  // the copies either way.
   const QuantizeOptions& options() const { return options_; }
 
   // nullopt when that copy is not there.
   std::optional<Copy> rowwise() const;
   std::optional<Copy> columnwise() const;
+
+  // Everything there is, the copies and what was asked for beside: bias
+  // gradients (kDbias), kAmax, kAmaxHistory, kNextScale.
+  const std::vector<TensorSpec>& parts() const { return parts_; }
+  // nullptr and empty when there is no such part.
+  const TensorSpec* part(TensorKind kind) const;
+  absl::Span<const std::byte> bytes(TensorKind kind) const;
+  // As elements of T; empty also when the sizes do not match.
+  template <typename T>
+  absl::Span<const T> as(TensorKind kind) const {
+    const TensorSpec* spec = part(kind);
+    if (spec == nullptr || SizeOf(spec->dtype) != sizeof(T)) return {};
+    const auto raw = bytes(kind);
+    return {reinterpret_cast<const T*>(raw.data()), raw.size() / sizeof(T)};
+  }
+  // As Result::statistics. A loaded tensor and a group have none.
+  const std::optional<ErrorStatistics>& statistics(Usage copy) const {
+    return copy == Usage::kColumnwise ? columnwise_ : rowwise_;
+  }
+
+  // The same codes under another shape: the dimensions from the flatten axis
+  // on stay, those before it may change as long as their product does not.
+  // Shares the bytes. INVALID_ARGUMENT for another shape.
+  absl::StatusOr<QuantizedTensor> Reshape(std::vector<int64_t> shape) const;
+
+  // The same codes with the scales of its copies in that layout; shares what
+  // does not change. INVALID_ARGUMENT for a format or an option that has none.
+  absl::StatusOr<QuantizedTensor> ConvertScaleLayout(Layout layout) const;
+
+  // Groups of rows; 0 for a tensor that is not grouped.
+  size_t groups() const {
+    return options_.splits ? options_.splits->size() : 0;
+  }
+  // One of them as a tensor of its own, rows x K, which shares the bytes.
+  // OUT_OF_RANGE when there is no such group.
+  absl::StatusOr<QuantizedTensor> group(size_t i) const;
 
   // Bytes of all parts together.
   size_t size_bytes() const;
@@ -73,10 +115,12 @@ class QuantizedTensor {
                                         DType dtype = DType::kUnspecified,
                                         const CallOptions& call = {}) const;
 
-  // A safetensors file with the parts as "<name>.rowwise_data" (U8),
-  // ".rowwise_scale" (F8_E4M3), ".rowwise_amax" (F32), columnwise likewise,
-  // and what decoding needs as JSON in the metadata "quantd.tensor.<name>".
-  // The file appears whole or not at all.
+  // A safetensors file with the parts as "<name>.rowwise_data" (U8, F8_E4M3
+  // or F8_E5M2), ".rowwise_scale" (F8_E4M3, F8_E8M0 or F32), ".rowwise_amax"
+  // (F32), columnwise likewise, ".amax" and ".dbias", and what decoding needs
+  // as JSON in the metadata "quantd.tensor.<name>". The state of delayed
+  // scaling is the training's and not in it. The file appears whole or not at
+  // all.
   absl::Status Save(const std::string& path,
                     std::string_view name = "tensor") const;
 
@@ -93,13 +137,17 @@ class QuantizedTensor {
 
  private:
   friend class QuantizedFile;
-  absl::Span<const std::byte> bytes(TensorKind kind) const;
+  // The tensor of these arguments, which are legal, without its bytes.
+  static absl::StatusOr<QuantizedTensor> Make(const TensorDesc& tensor,
+                                              const QuantizeOptions& options);
   std::optional<Copy> copy(bool columnwise) const;
 
   TensorDesc desc_;
   QuantizeOptions options_;
   std::vector<TensorSpec> parts_;
   std::vector<absl::Span<const std::byte>> spans_;  // parallel to the parts
+  std::optional<ErrorStatistics> rowwise_;
+  std::optional<ErrorStatistics> columnwise_;
   std::shared_ptr<const void> owner_;
 };
 

@@ -1,11 +1,46 @@
 #include "client/quantizer.h"
 
+#include <random>
+#include <string>
 #include <utility>
 
 #include "fmt/format.h"
 #include "kernels/field_error.h"
 
 namespace quantd {
+namespace {
+
+using BlockDims = std::array<int, 2>;
+
+BlockDims DimsOf(const FormatSpec& f) {
+  return {f.square ? f.block : 1, f.block};
+}
+
+// The format of the same elements and way of scaling that has these blocks.
+absl::StatusOr<Format> WithBlocks(Format format, const BlockDims& dims) {
+  const FormatSpec* named = FindFormat(format);
+  // An unknown format is the plan's to refuse.
+  if (named == nullptr || dims == BlockDims{0, 0}) return format;
+  std::string legal = "(0, 0)";
+  for (const FormatSpec& f : kFormats) {
+    if (f.scaling != named->scaling || f.element != named->element ||
+        f.block == 0) {
+      continue;
+    }
+    const BlockDims has = DimsOf(f);
+    if (has == dims) return f.format;
+    legal += fmt::format(" or ({}, {})", has[0], has[1]);
+  }
+  return FieldError("block_dims", fmt::format("{} with {}", legal, named->name),
+                    fmt::format("({}, {})", dims[0], dims[1]));
+}
+
+}  // namespace
+
+uint64_t DrawSeed() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
 
 Quantizer::Quantizer(std::shared_ptr<Client> client,
                      const QuantizerConfig& config)
@@ -17,33 +52,76 @@ void Quantizer::set_usage(std::optional<bool> rowwise,
   config_.columnwise = columnwise.value_or(config_.columnwise);
 }
 
-void Quantizer::set_amax(std::optional<float> rowwise,
-                         std::optional<float> columnwise) {
-  config_.rowwise_amax = rowwise;
-  config_.columnwise_amax = columnwise;
+void Quantizer::set_amax(std::vector<float> rowwise,
+                         std::vector<float> columnwise) {
+  config_.rowwise_amax = std::move(rowwise);
+  config_.columnwise_amax = std::move(columnwise);
+}
+
+void Quantizer::set_delayed_scaling(float scale,
+                                    std::optional<HistoryOptions> history) {
+  config_.scale = {scale};
+  config_.history = std::move(history);
 }
 
 absl::StatusOr<QuantizeOptions> Quantizer::options() const {
-  if (config_.block_dims != std::array<int, 2>{1, 16}) {
-    return FieldError(
-        "block_dims", "(1, 16)",
-        fmt::format("({}, {})", config_.block_dims[0], config_.block_dims[1]));
-  }
-  if (!config_.rowwise && !config_.columnwise) {
+  const QuantizerConfig& c = config_;
+  const auto format = WithBlocks(c.format, c.block_dims);
+  if (!format.ok()) return format.status();
+  if (!c.rowwise && !c.columnwise && !c.dbias && !c.amax) {
     return FieldError("usage", "rowwise, columnwise or both", "neither");
   }
-  QuantizeOptions options;
-  options.format = config_.format;
-  options.usage = config_.rowwise && config_.columnwise ? Usage::kBoth
-                  : config_.rowwise                     ? Usage::kRowwise
-                                                        : Usage::kColumnwise;
-  options.rht.rowwise = config_.with_rowwise_rht;
-  options.rht.columnwise = config_.with_rht;
-  options.rht.sign_mask = config_.sign_mask;
-  options.non_finite = config_.non_finite;
-  options.rowwise_amax = config_.rowwise_amax;
-  options.columnwise_amax = config_.columnwise_amax;
-  return options;
+  if (c.sign_mask && c.sign_seed) {
+    return FieldError("sign_seed", "sign_mask or sign_seed", "both");
+  }
+  QuantizeOptions o;
+  o.format = *format;
+  o.usage = c.rowwise && c.columnwise ? Usage::kBoth
+            : c.rowwise               ? Usage::kRowwise
+            : c.columnwise            ? Usage::kColumnwise
+                                      : Usage::kNone;
+  o.non_finite = c.non_finite;
+  o.rht.rowwise = c.with_rowwise_rht;
+  o.rht.columnwise = c.with_rht;
+  o.rht.dimension = c.rht_dimension;
+  o.rht.sign_mask = c.sign_mask;
+  // An illegal dimension is the plan's to refuse.
+  if (c.sign_seed && c.rht_dimension >= 16) {
+    o.rht.sign_mask = RandomSignMask(*c.sign_seed, c.rht_dimension);
+  }
+  o.rowwise_amax = c.rowwise_amax;
+  o.columnwise_amax = c.columnwise_amax;
+  o.amax_estimation_scale = c.amax_estimation_scale;
+  if (c.stochastic_rounding) {
+    o.rounding = Rounding::kStochastic;
+    o.stochastic.seed = c.seed ? *c.seed : DrawSeed();
+    o.stochastic.seed_offset = c.seed_offset;
+  }
+  o.shard = c.shard;
+  o.four_over_six = c.four_over_six;
+  o.fast_error = c.fast_error;
+  o.form.scale_256 = c.scale_256;
+  o.form.row_scaled = c.row_scaled;
+  o.form.scale_layout = c.scale_layout;
+  o.form.compact_scales = c.compact_scales;
+  o.epsilon = c.epsilon;
+  o.power_of_two = c.power_of_two;
+  o.scale = c.scale;
+  o.history = c.history;
+  o.scale_rule = c.scale_rule;
+  o.amax = c.amax;
+  o.dbias = c.dbias;
+  o.dbias_dtype = c.dbias_dtype;
+  o.statistics = c.statistics;
+  return o;
+}
+
+absl::StatusOr<QuantizedTensor> Quantizer::Run(
+    const TensorDesc& tensor, absl::Span<const std::byte> input,
+    const QuantizeOptions& options, const CallOptions& call) const {
+  auto result = client_->Quantize(tensor, input, options, call);
+  if (!result.ok()) return result.status();
+  return QuantizedTensor::FromResult(tensor, options, *std::move(result));
 }
 
 absl::StatusOr<QuantizedTensor> Quantizer::Quantize(
@@ -51,9 +129,7 @@ absl::StatusOr<QuantizedTensor> Quantizer::Quantize(
     const CallOptions& call) const {
   const auto options = this->options();
   if (!options.ok()) return options.status();
-  auto result = client_->Quantize(tensor, input, *options, call);
-  if (!result.ok()) return result.status();
-  return QuantizedTensor::FromResult(tensor, *options, *std::move(result));
+  return Run(tensor, input, *options, call);
 }
 
 absl::StatusOr<QuantizedTensor> Quantizer::Quantize(
@@ -63,6 +139,15 @@ absl::StatusOr<QuantizedTensor> Quantizer::Quantize(
                   {reinterpret_cast<const std::byte*>(input.data()),
                    input.size() * sizeof(float)},
                   call);
+}
+
+absl::StatusOr<QuantizedTensor> Quantizer::QuantizeGroups(
+    const TensorDesc& tensor, absl::Span<const std::byte> input,
+    std::vector<int64_t> splits, const CallOptions& call) const {
+  auto options = this->options();
+  if (!options.ok()) return options.status();
+  options->splits = std::move(splits);
+  return Run(tensor, input, *options, call);
 }
 
 }  // namespace quantd

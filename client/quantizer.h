@@ -6,6 +6,22 @@
 //   absl::StatusOr<quantd::QuantizedTensor> q =
 //       quantizer.Quantize({quantd::DType::kBF16, {4096, 4096}}, bytes);
 //
+// Which option goes with which format is kernels/support.h; what does not go
+// is refused by Quantize, before anything is sent.
+//
+// Delayed scaling of FP8 tensors, step after step, history[0] being the slot
+// of the step at hand:
+//
+//   quantizer.set_delayed_scaling(scale, quantd::HistoryOptions{history});
+//   auto q = quantizer.Quantize(tensor, bytes);
+//   const auto rolled = q->as<float>(quantd::TensorKind::kAmaxHistory);
+//   history.assign(rolled.begin(), rolled.end());
+//   scale = q->as<float>(quantd::TensorKind::kNextScale)[0];
+//
+// Where the amax is reduced over several processes first, leave the history
+// out, reduce the amax of the copies, and call UpdateScale of
+// kernels/delayed_scaling.h.
+//
 // Threads: Quantize may be called from many threads; not while a set_ function
 // runs.
 #ifndef QUANTD_CLIENT_QUANTIZER_H_
@@ -22,28 +38,79 @@
 #include "absl/types/span.h"
 #include "client/client.h"
 #include "client/quantized_tensor.h"
+#include "kernels/delayed_scaling.h"
 #include "kernels/format.h"
+#include "kernels/plan.h"
 #include "kernels/sign_mask.h"
 
 namespace quantd {
 
+// For amax_estimation_scale. The rotation of Gaussian values makes their amax
+// smaller; that of outliers, at most 4 times larger for blocks of 16.
+inline constexpr float kActivationEstimation = 2.0f;
+inline constexpr float kGradientEstimation = 1.0f;
+
+// A seed for stochastic rounding that nobody has used before.
+uint64_t DrawSeed();
+
 struct QuantizerConfig {
   Format format = Format::kNvfp4;
-  // Elements that share a scale: rows, columns. (1, 16) is the only one so
-  // far; another is refused by Quantize.
-  std::array<int, 2> block_dims = {1, 16};
+  // Rows and columns that share a scale; (0, 0): as the format says. Another
+  // one picks the format of the same family that has them: with kNvfp4 or
+  // kNvfp4Square (1, 16) or (16, 16); with FP8 block scaling (1, 128) or
+  // (128, 128); with MX (1, 32).
+  std::array<int, 2> block_dims = {0, 0};
   bool rowwise = true;
   bool columnwise = true;
+  NonFinite non_finite = NonFinite::kIgnore;
+
   // Rotates the columnwise operand before it is quantized, as
   // TransformerEngine does; for gradients. The rowwise copy stays unrotated.
   bool with_rht = false;
   // Rotates the rowwise operand too.
   bool with_rowwise_rht = false;
-  SignMask sign_mask = kDefaultSignMask;
-  NonFinite non_finite = NonFinite::kIgnore;
-  // Replace the computed amax, for example after a reduction over shards.
-  std::optional<float> rowwise_amax = std::nullopt;
-  std::optional<float> columnwise_amax = std::nullopt;
+  int rht_dimension = 16;
+  // The signs: given, or random by a seed, or the default of the dimension.
+  std::optional<SignMask> sign_mask = std::nullopt;
+  std::optional<uint64_t> sign_seed = std::nullopt;
+
+  // Replace the computed amax, for example after a reduction over shards: one
+  // value, one for each group or, where row_scaled, one for each line.
+  std::vector<float> rowwise_amax = {};
+  std::vector<float> columnwise_amax = {};
+  // The amax of a rotated copy := that of the unrotated tensor times this, one
+  // pass over the tensor less. kActivationEstimation, kGradientEstimation.
+  std::optional<float> amax_estimation_scale = std::nullopt;
+
+  // E2M1 formats.
+  bool stochastic_rounding = false;
+  // Without one every Quantize draws its own, before it sends anything, so
+  // that a retry gives the same bytes; the tensor's options() tell it.
+  std::optional<uint64_t> seed = std::nullopt;
+  uint64_t seed_offset = 0;
+  ShardPosition shard = {};
+
+  // NVFP4. Blocks made for a maximum of 4 and of 6, the better one kept.
+  FourOverSix four_over_six = FourOverSix::kOff;
+  bool scale_256 = false;   // ... with 256 as the largest block scale
+  bool fast_error = false;  // ... compared in the scaled domain
+  bool row_scaled = false;  // one amax for each line of a copy
+  Layout scale_layout = Layout::kLinear;
+  bool compact_scales = false;  // one scale a square, not one a line
+
+  // FP8.
+  float epsilon = 0;                                // a least amax
+  std::optional<bool> power_of_two = std::nullopt;  // default: the format's
+  std::vector<float> scale = {};                    // delayed scaling
+  std::optional<HistoryOptions> history = std::nullopt;
+  // MX.
+  ScaleRule scale_rule = ScaleRule::kUp;
+
+  // What else to give beside the copies.
+  bool amax = false;
+  bool dbias = false;
+  DType dbias_dtype = DType::kUnspecified;  // unspecified: the input's
+  bool statistics = false;
 };
 
 class Quantizer {
@@ -53,11 +120,15 @@ class Quantizer {
 
   // nullopt leaves that flag as it is.
   void set_usage(std::optional<bool> rowwise, std::optional<bool> columnwise);
-  void set_amax(std::optional<float> rowwise, std::optional<float> columnwise);
+  // Empty: computed.
+  void set_amax(std::vector<float> rowwise, std::vector<float> columnwise);
+  // The scale to use and, if wanted, the history to roll.
+  void set_delayed_scaling(float scale, std::optional<HistoryOptions> history);
 
   const QuantizerConfig& config() const { return config_; }
-  // The configuration as the Client takes it. INVALID_ARGUMENT for block_dims
-  // that do not exist and when neither copy is wanted.
+  // The configuration as the Client takes it; draws a seed where one is needed
+  // and none is set. INVALID_ARGUMENT for block_dims that the format's family
+  // does not have, for two sources of one thing, and when nothing is wanted.
   absl::StatusOr<QuantizeOptions> options() const;
 
   // `input` is tensor's bytes, row-major, and stays the caller's.
@@ -70,7 +141,18 @@ class Quantizer {
                                            std::vector<int64_t> shape,
                                            const CallOptions& call = {}) const;
 
+  // Groups of rows, each quantized as if it were alone; `splits` are their
+  // numbers of rows, which sum up to M. QuantizedTensor::group views one.
+  absl::StatusOr<QuantizedTensor> QuantizeGroups(
+      const TensorDesc& tensor, absl::Span<const std::byte> input,
+      std::vector<int64_t> splits, const CallOptions& call = {}) const;
+
  private:
+  absl::StatusOr<QuantizedTensor> Run(const TensorDesc& tensor,
+                                      absl::Span<const std::byte> input,
+                                      const QuantizeOptions& options,
+                                      const CallOptions& call) const;
+
   std::shared_ptr<Client> client_;
   QuantizerConfig config_;
 };

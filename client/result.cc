@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "client/parts.h"
 #include "client/result_builder.h"
 #include "fmt/format.h"
 
@@ -55,20 +56,28 @@ absl::Span<const std::byte> Result::bytes(TensorKind kind) const {
   return {};
 }
 
-std::optional<float> Result::amax(TensorKind kind) const {
+absl::Span<const std::byte> Result::bytes(TensorKind kind, size_t group) const {
   const TensorSpec* spec = part(kind);
-  if (spec == nullptr || spec->dtype != DType::kF32 ||
-      spec->size != sizeof(float)) {
-    return std::nullopt;
-  }
-  float value = 0;
-  std::memcpy(&value, bytes(kind).data(), sizeof value);
-  return value;
+  if (spec == nullptr) return {};
+  return GroupBytes(*spec, bytes(kind), group);
+}
+
+absl::Span<const float> Result::amaxes(TensorKind kind) const {
+  const TensorSpec* spec = part(kind);
+  if (spec == nullptr || spec->dtype != DType::kF32) return {};
+  return as<float>(kind);
+}
+
+std::optional<float> Result::amax(TensorKind kind) const {
+  const absl::Span<const float> values = amaxes(kind);
+  if (values.size() != 1) return std::nullopt;
+  return values[0];
 }
 
 ResultBuilder::ResultBuilder(const Plan& plan,
-                             absl::Span<const Destination> into) {
-  result_.parts_ = plan.outputs();
+                             absl::Span<const Destination> into)
+    : plan_(plan) {
+  result_.parts_ = PartsOf(plan);
   const size_t count = result_.parts_.size();
   targets_.resize(count);
   filled_.resize(count);
@@ -109,9 +118,11 @@ absl::Status ResultBuilder::Add(const Source& source,
                                 size_t payload_offset, size_t payload_size) {
   if (!error_.ok()) return error_;
   for (size_t i = 0; i < result_.parts_.size(); ++i) {
-    const TensorSpec& spec = result_.parts_[i];
+    const TensorSpec& spec = plan_.outputs()[i];
     if (spec.kind != source.kind) continue;
-    if (source.dtype != spec.dtype || source.shape != spec.shape ||
+    if (source.dtype != spec.dtype || source.layout != spec.layout ||
+        source.shape != spec.shape ||
+        source.group_offsets != spec.group_offsets ||
         source.size != spec.size || source.offset > payload_size ||
         source.size > payload_size - source.offset) {
       return absl::InternalError(fmt::format(
@@ -133,6 +144,8 @@ absl::StatusOr<Result> ResultBuilder::Take(Report report) {
   }
   result_.saw_nan_ = report.saw_nan;
   result_.saw_inf_ = report.saw_inf;
+  result_.rowwise_ = report.rowwise;
+  result_.columnwise_ = report.columnwise;
   result_.device_ = std::move(report.device);
   result_.request_id_ = std::move(report.request_id);
   result_.attempts_ = report.attempts;

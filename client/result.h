@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "kernels/error_statistics.h"
 #include "kernels/format.h"
 #include "kernels/plan.h"
 
@@ -40,7 +41,8 @@ class AlignedBytes {
 class Result {
  public:
   // The parts, in the order of TensorKind, as kernels/plan.h computes them.
-  // The offsets mean nothing here.
+  // The offsets mean nothing here. Of a grouped call every part has
+  // group_offsets.
   const std::vector<TensorSpec>& parts() const { return parts_; }
 
   // The part of that kind, or nullptr.
@@ -48,8 +50,15 @@ class Result {
   // Its bytes, 64-byte aligned where the Result owns them; empty when there
   // is no such part.
   absl::Span<const std::byte> bytes(TensorKind kind) const;
-  // A part that is one fp32 number; nullopt when there is no such part.
+  // The bytes of one group of a grouped call, which are what the group alone
+  // would give; empty when there is no such part or group.
+  absl::Span<const std::byte> bytes(TensorKind kind, size_t group) const;
+  // A part that is one fp32 number; nullopt when there is no such part or it
+  // has several.
   std::optional<float> amax(TensorKind kind) const;
+  // A part of fp32 numbers: one, one for each group or one for each line.
+  // Empty when there is no such part.
+  absl::Span<const float> amaxes(TensorKind kind) const;
 
   // The bytes of that part as elements of T; empty when there is no such part
   // or the sizes do not match.
@@ -64,6 +73,11 @@ class Result {
   // What was found in the input.
   bool saw_nan() const { return saw_nan_; }
   bool saw_inf() const { return saw_inf_; }
+  // How far the rowwise or columnwise copy is from what was quantized: where
+  // QuantizeOptions::statistics asked for it or an amax was estimated.
+  const std::optional<ErrorStatistics>& statistics(Usage copy) const {
+    return copy == Usage::kColumnwise ? columnwise_ : rowwise_;
+  }
   // Who did the work: "cuda:0".
   const std::string& device() const { return device_; }
   // The id under which the server logged the call.
@@ -78,6 +92,8 @@ class Result {
   AlignedBytes owned_;
   bool saw_nan_ = false;
   bool saw_inf_ = false;
+  std::optional<ErrorStatistics> rowwise_;
+  std::optional<ErrorStatistics> columnwise_;
   std::string device_;
   std::string request_id_;
   int attempts_ = 0;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,16 +20,18 @@ namespace quantd {
 
 class ResultBuilder {
  public:
-  // `into` has passed CheckDestinations.
+  // `into` has passed CheckDestinations. The plan outlives the builder.
   ResultBuilder(const Plan& plan, absl::Span<const Destination> into);
 
   // A part as the reply describes it; nothing in it is trusted.
   struct Source {
     TensorKind kind;
     DType dtype;
+    Layout layout;
     std::vector<int64_t> shape;
     uint64_t offset;  // from the start of the payload
     uint64_t size;
+    std::vector<size_t> group_offsets;
   };
   // Copies the bytes of one part; the payload is the range (offset, size) of
   // the concatenated slices. A part the plan does not know is passed over, so
@@ -39,17 +42,20 @@ class ResultBuilder {
                    size_t payload_offset, size_t payload_size);
 
   struct Report {
-    bool saw_nan;
-    bool saw_inf;
+    bool saw_nan = false;
+    bool saw_inf = false;
+    std::optional<ErrorStatistics> rowwise;
+    std::optional<ErrorStatistics> columnwise;
     std::string device;
     std::string request_id;
-    int attempts;
+    int attempts = 0;
   };
   // INTERNAL when a part is missing, RESOURCE_EXHAUSTED when there was no
   // memory. The builder is spent.
   absl::StatusOr<Result> Take(Report report);
 
  private:
+  const Plan& plan_;
   Result result_;
   std::vector<absl::Span<std::byte>> targets_;  // parallel to the parts
   std::vector<bool> filled_;

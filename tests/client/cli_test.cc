@@ -199,9 +199,9 @@ TEST_F(Cli, QuantizesAndDecodesNpy) {
   ASSERT_EQ(amax.code, 0);
   const json copies = amax.Json()["tensors"][0]["copies"];
   EXPECT_EQ(copies.size(), 4u);
-  EXPECT_EQ(copies["rowwise"]["amax"].get<float>(), q->rowwise()->amax);
+  EXPECT_EQ(copies["rowwise"]["amax"].get<float>(), q->rowwise()->amax[0]);
   EXPECT_EQ(copies["columnwise_rht"]["amax"].get<float>(),
-            q->columnwise()->amax);
+            q->columnwise()->amax[0]);
 }
 
 TEST_F(Cli, TakesWhatIsEligibleOfACheckpoint) {

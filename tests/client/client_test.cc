@@ -70,7 +70,7 @@ TEST(Client, SendsTheRequestAndReadsTheReply) {
     QuantizeOptions options = Nvfp4(Usage::kBoth);
     options.rht.columnwise = true;
     options.non_finite = NonFinite::kPropagate;
-    options.rowwise_amax = 3.5f;
+    options.rowwise_amax = {3.5f};
     const auto result = client->Quantize(in.desc, in.data, options);
     ASSERT_THAT(result, IsOk());
     const v1::QuantizeRequest request = server.last_request();

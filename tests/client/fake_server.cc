@@ -3,6 +3,7 @@
 #include <google/protobuf/any.pb.h>
 
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -40,33 +41,106 @@ TensorDesc DescOf(const v1::Tensor& tensor) {
           tensor.flatten_axis()};
 }
 
+std::optional<std::vector<int64_t>> SplitsOf(bool present,
+                                             const v1::Splits& splits) {
+  if (!present) return std::nullopt;
+  return std::vector<int64_t>(splits.rows().begin(), splits.rows().end());
+}
+
+CopyForm FormOf(const v1::CopyForm& form) {
+  return {static_cast<Layout>(form.scale_layout()), form.compact_scales(),
+          form.row_scaled(), form.scale_256()};
+}
+
+template <typename Values>
+std::vector<float> ValuesOf(bool has_one, float one, const Values& values) {
+  if (has_one) return {one};
+  return {values.begin(), values.end()};
+}
+
 template <typename Reply>
-void Fill(const Plan& plan, Reply* reply) {
+void FillRefs(const Plan& plan, Reply* reply) {
   for (const TensorSpec& spec : plan.outputs()) {
     v1::TensorRef* ref = reply->add_tensors();
     ref->set_kind(wire::ToProto(spec.kind));
     ref->set_dtype(wire::ToProto(spec.dtype));
-    ref->set_layout(v1::LAYOUT_LINEAR);
+    ref->set_layout(wire::ToProto(spec.layout));
     for (int64_t d : spec.shape) ref->add_shape(d);
     ref->set_offset(spec.offset);
     ref->set_size(spec.size);
+    for (size_t o : spec.group_offsets) ref->add_group_offsets(o);
   }
+  reply->set_request_id("fake-id");
+}
+
+template <typename Reply>
+void Fill(const Plan& plan, Reply* reply) {
+  FillRefs(plan, reply);
   std::string payload(plan.output_bytes(), '\0');
   for (size_t i = 0; i < payload.size(); ++i) {
     payload[i] = static_cast<char>(i % 251);
   }
   for (const TensorSpec& spec : plan.outputs()) {
     const float one = 1.0f;
-    if (spec.size == sizeof one) {
-      std::memcpy(payload.data() + spec.offset, &one, sizeof one);
+    if (spec.dtype != DType::kF32 || spec.kind == TensorKind::kDequantized) {
+      continue;
+    }
+    for (size_t i = 0; i < spec.size; i += sizeof one) {
+      std::memcpy(payload.data() + spec.offset + i, &one, sizeof one);
     }
   }
   reply->set_payload(std::move(payload));
-  reply->set_request_id("fake-id");
   reply->mutable_report()->set_device("fake:0");
 }
 
 }  // namespace
+
+QuantizeOptions OptionsOf(const v1::QuantizeRequest& r) {
+  QuantizeOptions o;
+  o.format = static_cast<Format>(r.format());
+  o.usage = static_cast<Usage>(r.usage());
+  o.rht.rowwise = r.rht().rowwise();
+  o.rht.columnwise = r.rht().columnwise();
+  if (r.rht().dimension() != 0) {
+    o.rht.dimension = static_cast<int>(r.rht().dimension());
+  }
+  if (r.rht().has_sign_mask()) {
+    o.rht.sign_mask =
+        SignMaskFromBytes(r.rht().sign_mask(), o.rht.dimension).value();
+  }
+  o.non_finite = static_cast<NonFinite>(r.non_finite());
+  const v1::GivenAmax& amax = r.given_amax();
+  o.rowwise_amax =
+      ValuesOf(amax.has_rowwise(), amax.rowwise(), amax.rowwise_values());
+  o.columnwise_amax = ValuesOf(amax.has_columnwise(), amax.columnwise(),
+                               amax.columnwise_values());
+  o.form = FormOf(r.form());
+  o.rounding = static_cast<Rounding>(r.rounding());
+  o.stochastic = {r.stochastic().seed(), r.stochastic().seed_offset()};
+  o.shard = {r.shard().row_offset(), r.shard().column_offset(),
+             r.shard().total_columns()};
+  o.four_over_six = static_cast<FourOverSix>(r.four_over_six());
+  o.fast_error = r.fast_error();
+  if (r.has_amax_estimation_scale()) {
+    o.amax_estimation_scale = r.amax_estimation_scale();
+  }
+  o.epsilon = r.epsilon();
+  if (r.has_power_of_two()) o.power_of_two = r.power_of_two();
+  o.scale.assign(r.scale().begin(), r.scale().end());
+  if (r.has_history()) {
+    o.history =
+        HistoryOptions{{r.history().amax().begin(), r.history().amax().end()},
+                       static_cast<HistoryRule>(r.history().rule()),
+                       r.history().margin()};
+  }
+  o.scale_rule = static_cast<ScaleRule>(r.scale_rule());
+  o.splits = SplitsOf(r.has_splits(), r.splits());
+  o.amax = r.amax();
+  o.dbias = r.dbias();
+  o.dbias_dtype = wire::FromProto(r.dbias_dtype());
+  o.statistics = r.statistics();
+  return o;
+}
 
 FakeServer::FakeServer() {
   grpc::ServerBuilder builder;
@@ -99,6 +173,26 @@ int FakeServer::calls() const {
 v1::QuantizeRequest FakeServer::last_request() const {
   std::lock_guard lock(mutex_);
   return last_request_;
+}
+
+void FakeServer::KeepRequests() {
+  std::lock_guard lock(mutex_);
+  keep_requests_ = true;
+}
+
+std::vector<v1::QuantizeRequest> FakeServer::requests() const {
+  std::lock_guard lock(mutex_);
+  return requests_;
+}
+
+v1::DequantizeRequest FakeServer::last_dequantize() const {
+  std::lock_guard lock(mutex_);
+  return last_dequantize_;
+}
+
+v1::RhtAmaxRequest FakeServer::last_rht_amax() const {
+  std::lock_guard lock(mutex_);
+  return last_rht_amax_;
 }
 
 std::string FakeServer::last_request_bytes() const {
@@ -154,17 +248,44 @@ grpc::Status FakeServer::Quantize(grpc::ServerContext* context,
   {
     std::lock_guard lock(mutex_);
     last_request_ = *request;
+    if (keep_requests_) requests_.push_back(*request);
   }
   if (!status.ok()) return status;
-  QuantizeOptions options;
-  options.format = static_cast<Format>(request->format());
-  options.usage = static_cast<Usage>(request->usage());
-  options.rht.rowwise = request->rht().rowwise();
-  options.rht.columnwise = request->rht().columnwise();
-  const auto plan = MakeQuantizePlan(DescOf(request->tensor()), options);
+  const auto plan =
+      MakeQuantizePlan(DescOf(request->tensor()), OptionsOf(*request));
   if (!plan.ok()) return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
   Fill(*plan, reply);
+  if (std::get<QuantizeOptions>(plan->options()).statistics) {
+    v1::ErrorStatistics* s = reply->mutable_report()->mutable_columnwise();
+    s->set_elements(7);
+    s->set_clipped(2);
+    s->set_flushed(3);
+    s->set_max_error(0.5f);
+    s->set_signal(100);
+    s->set_noise(1);
+  }
   if (script.spoil) script.spoil(reply);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServer::DescribeQuantize(grpc::ServerContext* context,
+                                          const v1::QuantizeRequest* request,
+                                          v1::DescribeQuantizeReply* reply) {
+  Scripted script;
+  const grpc::Status status = Play(context, &script);
+  {
+    std::lock_guard lock(mutex_);
+    last_request_ = *request;
+  }
+  if (!status.ok()) return status;
+  const auto plan =
+      MakeQuantizePlan(DescOf(request->tensor()), OptionsOf(*request));
+  if (!plan.ok()) return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
+  FillRefs(*plan, reply);
+  reply->set_input_bytes(plan->input_bytes());
+  reply->set_output_bytes(plan->output_bytes());
+  reply->set_scratch_bytes(plan->scratch_bytes());
+  if (script.spoil_description) script.spoil_description(reply);
   return grpc::Status::OK;
 }
 
@@ -173,13 +294,28 @@ grpc::Status FakeServer::Dequantize(grpc::ServerContext* context,
                                     v1::DequantizeReply* reply) {
   Scripted script;
   const grpc::Status status = Play(context, &script);
+  {
+    std::lock_guard lock(mutex_);
+    last_dequantize_ = *request;
+  }
   if (!status.ok()) return status;
   DequantizeOptions options;
   options.format = static_cast<Format>(request->format());
   options.usage = static_cast<Usage>(request->usage());
   options.output = wire::FromProto(request->output());
+  options.inverse_rht = request->has_inverse_rht();
+  if (request->inverse_rht().dimension() != 0) {
+    options.rht_dimension =
+        static_cast<int>(request->inverse_rht().dimension());
+  }
+  options.form = FormOf(request->form());
+  options.splits = SplitsOf(request->has_splits(), request->splits());
   const auto plan = MakeDequantizePlan(DescOf(request->tensor()), options);
-  if (!plan.ok() || request->payload().size() < plan->inputs()[0].size) {
+  size_t size = 0;
+  if (plan.ok()) {
+    for (const TensorSpec& spec : plan->inputs()) size += spec.size;
+  }
+  if (!plan.ok() || request->payload().size() != size) {
     return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
   }
   Fill(*plan, reply);
@@ -191,12 +327,19 @@ grpc::Status FakeServer::RhtAmax(grpc::ServerContext* context,
                                  v1::RhtAmaxReply* reply) {
   Scripted script;
   const grpc::Status status = Play(context, &script);
+  {
+    std::lock_guard lock(mutex_);
+    last_rht_amax_ = *request;
+  }
   if (!status.ok()) return status;
   RhtAmaxOptions options;
   options.rowwise = request->rowwise();
   options.rowwise_rht = request->rowwise_rht();
   options.columnwise = request->columnwise();
   options.columnwise_rht = request->columnwise_rht();
+  options.rht_dimension = static_cast<int>(request->rht().dimension());
+  options.domain = static_cast<AmaxDomain>(request->domain());
+  options.splits = SplitsOf(request->has_splits(), request->splits());
   const auto plan = MakeRhtAmaxPlan(DescOf(request->tensor()), options);
   if (!plan.ok()) return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
   Fill(*plan, reply);
@@ -221,6 +364,7 @@ grpc::Status FakeServer::GetServerInfo(grpc::ServerContext* context,
   format->add_inputs(v1::DTYPE_BF16);
   format->add_usages(v1::USAGE_BOTH);
   format->add_rht_dimensions(16);
+  format->add_options("stochastic");
   return grpc::Status::OK;
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/plan.h"
 #include "quantd.grpc.pb.h"
 #include "quantd.pb.h"
 
@@ -29,7 +30,12 @@ struct Scripted {
   bool hang = false;       // until the client goes away
   // Changes a good reply before it is sent.
   std::function<void(v1::QuantizeReply*)> spoil;
+  std::function<void(v1::DescribeQuantizeReply*)> spoil_description;
 };
+
+// Every field of the request, read as quantd.proto says, written apart from
+// the product's own reading.
+QuantizeOptions OptionsOf(const v1::QuantizeRequest& request);
 
 // Listens on a free loopback port. Every call takes the next script; with none
 // left it succeeds. Good replies have the parts the plan demands: byte i
@@ -45,6 +51,11 @@ class FakeServer final : public v1::Quantd::Service {
   int calls() const;
   // Of the last call.
   v1::QuantizeRequest last_request() const;
+  // All of them, from KeepRequests on.
+  void KeepRequests();
+  std::vector<v1::QuantizeRequest> requests() const;
+  v1::DequantizeRequest last_dequantize() const;
+  v1::RhtAmaxRequest last_rht_amax() const;
   std::string last_request_bytes() const;  // metadata quantd-request-bytes
   // When each call arrived.
   std::vector<std::chrono::steady_clock::time_point> times() const;
@@ -54,6 +65,9 @@ class FakeServer final : public v1::Quantd::Service {
   grpc::Status Quantize(grpc::ServerContext* context,
                         const v1::QuantizeRequest* request,
                         v1::QuantizeReply* reply) override;
+  grpc::Status DescribeQuantize(grpc::ServerContext* context,
+                                const v1::QuantizeRequest* request,
+                                v1::DescribeQuantizeReply* reply) override;
   grpc::Status Dequantize(grpc::ServerContext* context,
                           const v1::DequantizeRequest* request,
                           v1::DequantizeReply* reply) override;
@@ -74,6 +88,10 @@ class FakeServer final : public v1::Quantd::Service {
   int calls_ = 0;
   int hanging_ = 0;
   v1::QuantizeRequest last_request_;
+  bool keep_requests_ = false;
+  std::vector<v1::QuantizeRequest> requests_;
+  v1::DequantizeRequest last_dequantize_;
+  v1::RhtAmaxRequest last_rht_amax_;
   std::string last_request_bytes_;
   std::vector<std::chrono::steady_clock::time_point> times_;
   int port_ = 0;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "client/quantized_file.h"
+#include "client/sign_mask_text.h"
 #include "tests/client/calls.h"
 #include "tests/client/temp_dir.h"
 
@@ -28,14 +29,14 @@ TEST(Quantizer, TranslatesItsConfiguration) {
   EXPECT_EQ(quantizer.options()->usage, Usage::kRowwise);
   quantizer.set_usage(false, true);
   EXPECT_EQ(quantizer.options()->usage, Usage::kColumnwise);
-  quantizer.set_amax(std::nullopt, 2.0f);
-  EXPECT_EQ(quantizer.options()->columnwise_amax, 2.0f);
+  quantizer.set_amax({}, {2.0f});
+  EXPECT_THAT(quantizer.options()->columnwise_amax, testing::ElementsAre(2.0f));
   quantizer.set_usage(false, false);
   EXPECT_EQ(FieldOf(quantizer.options().status()), "usage");
-  Quantizer square(client, {.block_dims = {16, 16}});
-  EXPECT_EQ(FieldOf(square.options().status()), "block_dims");
+  Quantizer odd(client, {.block_dims = {2, 16}});
+  EXPECT_EQ(FieldOf(odd.options().status()), "block_dims");
   const std::vector<float> x(64, 1.0f);
-  EXPECT_EQ(FieldOf(square.Quantize(x, {2, 32}).status()), "block_dims");
+  EXPECT_EQ(FieldOf(odd.Quantize(x, {2, 32}).status()), "block_dims");
   EXPECT_EQ(server.calls(), 0);
 }
 
@@ -96,7 +97,7 @@ TEST(QuantizedTensor, SavesAndLoads) {
         BytesEq("data", q->columnwise()->data, loaded->columnwise()->data));
     EXPECT_TRUE(
         BytesEq("scale", q->rowwise()->scale, loaded->rowwise()->scale));
-    EXPECT_EQ(loaded->rowwise()->amax, 1.0f);
+    EXPECT_THAT(loaded->rowwise()->amax, testing::ElementsAre(1.0f));
     EXPECT_THAT(loaded->Dequantize(*client), IsOk());
   }
   EXPECT_THAT(QuantizedTensor::Load(path, "other"),
@@ -123,7 +124,7 @@ TEST(QuantizedTensor, RefusesFilesThatDoNotAddUp) {
   // Replacements of one length: the header keeps its size.
   const std::pair<const char*, const char*> changes[] = {
       {"nvfp4", "nvfp9"},
-      {"quantd.version\":\"1", "quantd.version\":\"2"},
+      {"quantd.version\":\"2", "quantd.version\":\"3"},
       {"quantd.version", "quantd.versiom"},
       {"\\\"shape\\\":[16,32]", "\\\"shape\\\":[32,16]"},
       {"\\\"shape\\\":[16,32]", "\\\"shape\\\":[16,-2]"},

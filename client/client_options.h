@@ -1,0 +1,18 @@
+// What a Client may be made of.
+#ifndef QUANTD_CLIENT_CLIENT_OPTIONS_H_
+#define QUANTD_CLIENT_CLIENT_OPTIONS_H_
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "client/client.h"
+
+namespace quantd::client {
+
+// FieldError for what is out of range.
+absl::Status CheckOptions(std::string_view target,
+                          const ClientOptions& options);
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_CLIENT_OPTIONS_H_

@@ -1,0 +1,303 @@
+#include "client/distributed.h"
+
+#include <algorithm>
+#include <future>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "fmt/format.h"
+#include "kernels/field_error.h"
+
+namespace quantd {
+namespace {
+
+// The matrix that `whole` is, and between which rows and columns it may be
+// cut.
+struct Grid {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t row_unit = 1;
+  int64_t col_unit = 1;
+};
+
+absl::StatusOr<Grid> GridOf(const TensorDesc& whole,
+                            const QuantizeOptions& options) {
+  if (!options.rowwise_amax.empty() || !options.columnwise_amax.empty()) {
+    return FieldError("given_amax", "none: that of the shards is reduced",
+                      "one");
+  }
+  if (options.history) {
+    return FieldError("history", "none: UpdateScale after the reduction",
+                      "one");
+  }
+  if (options.splits) return FieldError("splits", "none", "groups");
+  const auto plan = MakeQuantizePlan(whole, options);
+  if (!plan.ok()) return plan.status();
+  const auto& used = std::get<QuantizeOptions>(plan->options());
+  const FormatSpec& format = *FindFormat(used.format);
+  Grid grid;
+  grid.rows = plan->rows();
+  grid.cols = plan->cols();
+  const int block = std::max(1, format.block);
+  if (format.square) grid.row_unit = grid.col_unit = block;
+  if (HasColumnwise(used.usage)) {
+    grid.row_unit =
+        std::max(block, used.rht.columnwise ? used.rht.dimension : 0);
+  }
+  if (HasRowwise(used.usage)) {
+    grid.col_unit = std::max(block, used.rht.rowwise ? used.rht.dimension : 0);
+  }
+  return grid;
+}
+
+absl::Status CheckCut(std::string_view field, int64_t begin, int64_t size,
+                      int64_t whole, int64_t unit) {
+  if (begin < 0 || size < 0 || begin > whole || size > whole - begin) {
+    return FieldError(field, fmt::format("inside 0 to {}", whole),
+                      fmt::format("{} and {} more", begin, size));
+  }
+  const auto legal = [&](int64_t cut) {
+    return cut % unit == 0 || cut == whole;
+  };
+  if (legal(begin) && legal(begin + size)) return absl::OkStatus();
+  return FieldError(field, fmt::format("cuts at multiples of {}", unit),
+                    fmt::format("{} to {}", begin, begin + size));
+}
+
+absl::Status CheckShard(const Grid& grid, const Shard& shard) {
+  if (auto s = CheckCut("shard.row", shard.row, shard.rows, grid.rows,
+                        grid.row_unit);
+      !s.ok()) {
+    return s;
+  }
+  return CheckCut("shard.column", shard.column, shard.cols, grid.cols,
+                  grid.col_unit);
+}
+
+TensorDesc DescOf(const TensorDesc& whole, const Shard& shard) {
+  return {whole.dtype, {shard.rows, shard.cols}};
+}
+
+// Whether the copies have an amax that shards must agree on.
+bool Agrees(const QuantizeOptions& o) {
+  const FormatSpec& format = *FindFormat(o.format);
+  return HasAmax(format) && o.scale.empty() && o.usage != Usage::kNone;
+}
+
+// The kinds of RhtAmax that are the copies' amax; an estimate is made of the
+// plain one.
+TensorKind KindOf(const QuantizeOptions& o, bool columnwise) {
+  const bool rotated = (columnwise ? o.rht.columnwise : o.rht.rowwise) &&
+                       !o.amax_estimation_scale;
+  if (columnwise) {
+    return rotated ? TensorKind::kColumnwiseRhtAmax
+                   : TensorKind::kColumnwiseAmax;
+  }
+  return rotated ? TensorKind::kRowwiseRhtAmax : TensorKind::kRowwiseAmax;
+}
+
+RhtAmaxOptions AmaxOptionsOf(const QuantizeOptions& o) {
+  RhtAmaxOptions amax;
+  for (const bool columnwise : {false, true}) {
+    if (!(columnwise ? HasColumnwise(o.usage) : HasRowwise(o.usage))) continue;
+    const TensorKind kind = KindOf(o, columnwise);
+    amax.rowwise |= kind == TensorKind::kRowwiseAmax;
+    amax.rowwise_rht |= kind == TensorKind::kRowwiseRhtAmax;
+    amax.columnwise |= kind == TensorKind::kColumnwiseAmax;
+    amax.columnwise_rht |= kind == TensorKind::kColumnwiseRhtAmax;
+  }
+  amax.rht_dimension = o.rht.dimension;
+  amax.sign_mask = o.rht.sign_mask;
+  amax.non_finite = o.non_finite;
+  amax.domain = o.form.row_scaled ? AmaxDomain::kRow : AmaxDomain::kTensor;
+  return amax;
+}
+
+// What no elements add.
+CopyAmax Zeros(const QuantizeOptions& o, const Shard& shard) {
+  const auto count = [&](int64_t lines) {
+    return static_cast<size_t>(o.form.row_scaled ? lines : 1);
+  };
+  CopyAmax amax;
+  if (HasRowwise(o.usage)) amax.rowwise.resize(count(shard.rows));
+  if (HasColumnwise(o.usage)) amax.columnwise.resize(count(shard.cols));
+  return amax;
+}
+
+CopyAmax AmaxOf(const QuantizeOptions& o, const Result& result) {
+  const auto values = [&](bool wanted, bool columnwise) {
+    if (!wanted) return std::vector<float>();
+    const auto all = result.amaxes(KindOf(o, columnwise));
+    return std::vector<float>(all.begin(), all.end());
+  };
+  return {values(HasRowwise(o.usage), false),
+          values(HasColumnwise(o.usage), true)};
+}
+
+bool Empty(const Shard& shard) { return shard.rows == 0 || shard.cols == 0; }
+
+QuantizeOptions ShardOptions(const QuantizeOptions& options, const Grid& grid,
+                             const Shard& shard, const CopyAmax& amax) {
+  QuantizeOptions o = options;
+  o.rowwise_amax = amax.rowwise;
+  o.columnwise_amax = amax.columnwise;
+  if (o.amax_estimation_scale) {
+    const auto estimate = [&](bool rotated, std::vector<float>* values) {
+      if (!rotated) return;
+      for (float& a : *values) a *= *o.amax_estimation_scale;
+    };
+    estimate(o.rht.rowwise, &o.rowwise_amax);
+    estimate(o.rht.columnwise, &o.columnwise_amax);
+    // As where the server makes the estimate.
+    o.statistics = true;
+    o.amax_estimation_scale.reset();
+  }
+  // The whole may itself be a part of something.
+  if (o.shard.total_columns == 0) {
+    o.shard.total_columns = o.shard.column_offset + grid.cols;
+  }
+  o.shard.row_offset += shard.row;
+  o.shard.column_offset += shard.column;
+  return o;
+}
+
+// Reduces what shards [first, first + count of the lines) add, line by line.
+class Lines {
+ public:
+  explicit Lines(int64_t count) : added_(static_cast<size_t>(count)) {}
+  void Add(int64_t first, const std::vector<float>& values) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      added_[static_cast<size_t>(first) + i].push_back(values[i]);
+    }
+  }
+  void Reduce(const AmaxReduction& reduction) {
+    for (std::vector<float>& line : added_) {
+      if (!line.empty()) line = {reduction(line)};
+    }
+  }
+  std::vector<float> Of(int64_t first, size_t count) const {
+    std::vector<float> values;
+    for (size_t i = 0; i < count; ++i) {
+      values.push_back(added_[static_cast<size_t>(first) + i][0]);
+    }
+    return values;
+  }
+
+ private:
+  std::vector<std::vector<float>> added_;
+};
+
+// Replaces what each shard adds by what all of them come to.
+void ReduceAll(const Grid& grid, bool by_line, const AmaxReduction& reduction,
+               absl::Span<const PlacedShard> shards,
+               std::vector<CopyAmax>* amaxes) {
+  Lines rows(by_line ? grid.rows : 1);
+  Lines cols(by_line ? grid.cols : 1);
+  const auto row = [&](size_t i) { return by_line ? shards[i].shard.row : 0; };
+  const auto column = [&](size_t i) {
+    return by_line ? shards[i].shard.column : 0;
+  };
+  for (size_t i = 0; i < shards.size(); ++i) {
+    rows.Add(row(i), (*amaxes)[i].rowwise);
+    cols.Add(column(i), (*amaxes)[i].columnwise);
+  }
+  rows.Reduce(reduction);
+  cols.Reduce(reduction);
+  for (size_t i = 0; i < shards.size(); ++i) {
+    CopyAmax& a = (*amaxes)[i];
+    a.rowwise = rows.Of(row(i), a.rowwise.size());
+    a.columnwise = cols.Of(column(i), a.columnwise.size());
+  }
+}
+
+// Waits for all of them: their threads read the callers' memory.
+absl::StatusOr<std::vector<Result>> WaitForAll(
+    std::vector<std::future<absl::StatusOr<Result>>> futures) {
+  std::vector<Result> results;
+  absl::Status status;
+  for (auto& future : futures) {
+    auto result = future.get();
+    status.Update(result.status());
+    if (result.ok()) results.push_back(*std::move(result));
+  }
+  if (!status.ok()) return status;
+  return results;
+}
+
+}  // namespace
+
+float LargestAmax(absl::Span<const float> amaxes) {
+  float largest = 0;
+  for (const float a : amaxes) {
+    // NaN must not vanish.
+    if (!(a <= largest)) largest = a;
+  }
+  return largest;
+}
+
+absl::StatusOr<CopyAmax> ShardAmax(Client& client, const TensorDesc& whole,
+                                   const Shard& shard,
+                                   const QuantizeOptions& options,
+                                   const CallOptions& call) {
+  const auto grid = GridOf(whole, options);
+  if (!grid.ok()) return grid.status();
+  if (auto s = CheckShard(*grid, shard); !s.ok()) return s;
+  if (!Agrees(options)) return CopyAmax();
+  if (Empty(shard)) return Zeros(options, shard);
+  const auto result = client.RhtAmax(DescOf(whole, shard), shard.input,
+                                     AmaxOptionsOf(options), call);
+  if (!result.ok()) return result.status();
+  return AmaxOf(options, *result);
+}
+
+absl::StatusOr<Result> QuantizeShard(Client& client, const TensorDesc& whole,
+                                     const Shard& shard,
+                                     const QuantizeOptions& options,
+                                     const CopyAmax& amax,
+                                     const CallOptions& call) {
+  const auto grid = GridOf(whole, options);
+  if (!grid.ok()) return grid.status();
+  if (auto s = CheckShard(*grid, shard); !s.ok()) return s;
+  return client.Quantize(DescOf(whole, shard), shard.input,
+                         ShardOptions(options, *grid, shard, amax), call);
+}
+
+absl::StatusOr<std::vector<Result>> QuantizeShards(
+    const TensorDesc& whole, absl::Span<const PlacedShard> shards,
+    const QuantizeOptions& options, const AmaxReduction& reduction,
+    const CallOptions& call) {
+  const auto grid = GridOf(whole, options);
+  if (!grid.ok()) return grid.status();
+  for (const PlacedShard& p : shards) {
+    if (auto s = CheckShard(*grid, p.shard); !s.ok()) return s;
+  }
+  std::vector<CopyAmax> amaxes(shards.size());
+  if (Agrees(options)) {
+    std::vector<std::future<absl::StatusOr<Result>>> futures;
+    std::vector<size_t> asked;
+    for (size_t i = 0; i < shards.size(); ++i) {
+      amaxes[i] = Zeros(options, shards[i].shard);
+      if (Empty(shards[i].shard)) continue;
+      asked.push_back(i);
+      futures.push_back(shards[i].client->RhtAmaxAsync(
+          DescOf(whole, shards[i].shard), shards[i].shard.input,
+          AmaxOptionsOf(options), call));
+    }
+    const auto results = WaitForAll(std::move(futures));
+    if (!results.ok()) return results.status();
+    for (size_t i = 0; i < asked.size(); ++i) {
+      amaxes[asked[i]] = AmaxOf(options, (*results)[i]);
+    }
+    ReduceAll(*grid, options.form.row_scaled, reduction, shards, &amaxes);
+  }
+  std::vector<std::future<absl::StatusOr<Result>>> futures;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    futures.push_back(shards[i].client->QuantizeAsync(
+        DescOf(whole, shards[i].shard), shards[i].shard.input,
+        ShardOptions(options, *grid, shards[i].shard, amaxes[i]), call));
+  }
+  return WaitForAll(std::move(futures));
+}
+
+}  // namespace quantd

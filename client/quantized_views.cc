@@ -1,0 +1,169 @@
+// What can be made of a QuantizedTensor without quantizing again: other
+// shapes, other scale layouts, single groups.
+#include <algorithm>
+#include <utility>
+
+#include "client/parts.h"
+#include "client/quantized_tensor.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "kernels/field_error.h"
+#include "kernels/geometry.h"
+#include "kernels/scale_layout.h"
+
+namespace quantd {
+namespace {
+
+// What `size` dimensions from the end multiply to, and those before them.
+struct Sides {
+  int64_t rows = 1;
+  int64_t cols = 1;
+};
+Sides SidesOf(const std::vector<int64_t>& shape, size_t tail) {
+  Sides s;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    (i + tail < shape.size() ? s.rows : s.cols) *= shape[i];
+  }
+  return s;
+}
+
+// Dimensions that make up K, counted from the end.
+size_t TailOf(const TensorDesc& desc) {
+  return desc.flatten_axis < 0
+             ? static_cast<size_t>(-desc.flatten_axis)
+             : desc.shape.size() - static_cast<size_t>(desc.flatten_axis);
+}
+
+bool IsScale(TensorKind kind) {
+  return kind == TensorKind::kRowwiseScale ||
+         kind == TensorKind::kColumnwiseScale;
+}
+
+// Old bytes that stay and new ones beside them.
+struct Converted {
+  std::shared_ptr<const void> old;
+  AlignedBytes scales;
+};
+
+}  // namespace
+
+absl::StatusOr<QuantizedTensor> QuantizedTensor::Reshape(
+    std::vector<int64_t> shape) const {
+  const size_t tail = TailOf(desc_);
+  const Sides sides = SidesOf(desc_.shape, tail);
+  const TensorDesc desc{desc_.dtype, std::move(shape), -static_cast<int>(tail)};
+  const auto refuse = [&] {
+    return FieldError(
+        "shape",
+        fmt::format("{} rows before [{}]", sides.rows,
+                    fmt::join(desc_.shape.end() - static_cast<ptrdiff_t>(tail),
+                              desc_.shape.end(), ", ")),
+        fmt::format("[{}]", fmt::join(desc.shape, ", ")));
+  };
+  if (desc.shape.size() < tail ||
+      !std::equal(desc_.shape.end() - static_cast<ptrdiff_t>(tail),
+                  desc_.shape.end(),
+                  desc.shape.end() - static_cast<ptrdiff_t>(tail))) {
+    return refuse();
+  }
+  // The plan refuses what overflows and what has no rows to count.
+  const auto plan = MakeQuantizePlan(desc, options_);
+  if (!plan.ok() || plan->rows() != sides.rows || plan->cols() != sides.cols) {
+    return refuse();
+  }
+  QuantizedTensor out = *this;
+  out.desc_ = desc;
+  return out;
+}
+
+absl::StatusOr<QuantizedTensor> QuantizedTensor::ConvertScaleLayout(
+    Layout layout) const {
+  if (layout == options_.form.scale_layout) return *this;
+  QuantizeOptions options = options_;
+  options.form.scale_layout = layout;
+  auto out = Make(desc_, options);
+  if (!out.ok()) return out.status();
+  const auto kept = std::make_shared<Converted>();
+  kept->old = owner_;
+  size_t total = 0;
+  for (const TensorSpec& spec : out->parts_) {
+    if (IsScale(spec.kind)) total += spec.size;
+  }
+  kept->scales = AlignedBytes(total);
+  if (kept->scales.span().size() != total) {
+    return absl::ResourceExhaustedError(
+        fmt::format("no memory for {} bytes of scales", total));
+  }
+  const FormatSpec& format = *FindFormat(options.format);
+  const Sides sides = SidesOf(desc_.shape, TailOf(desc_));
+  const std::vector<int64_t> groups =
+      options.splits.value_or(std::vector<int64_t>{sides.rows});
+  size_t used = 0;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const TensorSpec& spec = out->parts_[i];
+    out->spans_.push_back(spans_[i]);
+    if (!IsScale(spec.kind)) continue;
+    const bool columnwise = spec.kind == TensorKind::kColumnwiseScale;
+    const bool rotated =
+        columnwise ? options.rht.columnwise : options.rht.rowwise;
+    const absl::Span<std::byte> target =
+        kept->scales.span().subspan(used, spec.size);
+    used += spec.size;
+    size_t from = 0;
+    size_t to = 0;
+    for (const int64_t rows : groups) {
+      const auto geometry = [&](Layout l) {
+        return MakeCopyGeometry(format, columnwise, rows, sides.cols,
+                                rotated ? options.rht.dimension : 0, l,
+                                options.form.compact_scales);
+      };
+      const CopyGeometry old_form = geometry(options_.form.scale_layout);
+      const CopyGeometry new_form = geometry(layout);
+      ConvertScales(format, old_form,
+                    spans_[i].subspan(from, old_form.scale_bytes), new_form,
+                    target.subspan(to, new_form.scale_bytes));
+      from += old_form.scale_bytes;
+      to += new_form.scale_bytes;
+    }
+    out->spans_[i] = target;
+  }
+  out->rowwise_ = rowwise_;
+  out->columnwise_ = columnwise_;
+  out->owner_ = kept;
+  return out;
+}
+
+absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
+  if (i >= groups()) {
+    return absl::OutOfRangeError(fmt::format("group {} of {}", i, groups()));
+  }
+  int64_t first = 0;
+  for (size_t g = 0; g < i; ++g) first += (*options_.splits)[g];
+  QuantizeOptions options = options_;
+  options.splits.reset();
+  // Of the whole tensor; what became of them is in the copies.
+  options.rowwise_amax.clear();
+  options.columnwise_amax.clear();
+  if (!options.scale.empty()) options.scale = {options_.scale[i]};
+  // Random bits were those of the rows' places in the payload.
+  options.shard.row_offset += first;
+  const Sides sides = SidesOf(desc_.shape, TailOf(desc_));
+  auto out = Make({desc_.dtype, {(*options_.splits)[i], sides.cols}}, options);
+  if (!out.ok()) return out.status();
+  for (const TensorSpec& spec : out->parts_) {
+    const TensorSpec* whole = part(spec.kind);
+    const auto span = whole == nullptr
+                          ? absl::Span<const std::byte>()
+                          : GroupBytes(*whole, bytes(spec.kind), i);
+    if (span.size() != spec.size) {
+      return absl::InternalError(
+          fmt::format("group {} has {} bytes of {}, not {}", i, span.size(),
+                      Name(spec.kind), spec.size));
+    }
+    out->spans_.push_back(span);
+  }
+  out->owner_ = owner_;
+  return out;
+}
+
+}  // namespace quantd

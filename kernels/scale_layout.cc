@@ -1,0 +1,23 @@
+#include "kernels/scale_layout.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace quantd {
+
+void ConvertScales(const FormatSpec& format, const CopyGeometry& from,
+                   absl::Span<const std::byte> scales, const CopyGeometry& to,
+                   absl::Span<std::byte> converted) {
+  std::fill(converted.begin(), converted.end(), std::byte{0});
+  const size_t size = SizeOf(format.scale);
+  for (int64_t l = 0; l < from.lines; ++l) {
+    for (int64_t b = 0; b < from.blocks; ++b) {
+      std::memcpy(
+          converted.data() + static_cast<size_t>(ScaleIndex(to, l, b)) * size,
+          scales.data() + static_cast<size_t>(ScaleIndex(from, l, b)) * size,
+          size);
+    }
+  }
+}
+
+}  // namespace quantd

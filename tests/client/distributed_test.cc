@@ -1,0 +1,396 @@
+// Shards of a tensor on several server processes, against the whole tensor on
+// one of them: every byte of data, scales and amax.
+#include "client/distributed.h"
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "kernels/geometry.h"
+#include "kernels/scale_layout.h"
+#include "tests/bench/rpc_process.h"
+#include "tests/client/calls.h"
+
+namespace quantd {
+namespace {
+
+using bench::ServerProcess;
+
+constexpr int kServers = 3;
+
+std::string FieldOf(const absl::Status& status) {
+  const auto violation = GetFieldViolation(status);
+  return violation ? violation->field : status.ToString();
+}
+
+// rows x cols of fp32, with outliers so that every shard has another amax.
+struct Whole {
+  Whole(int64_t rows, int64_t cols) : desc{DType::kF32, {rows, cols}} {
+    std::mt19937 random(static_cast<unsigned>(rows * 31 + cols));
+    std::normal_distribution<float> normal;
+    values.resize(static_cast<size_t>(rows * cols));
+    for (float& v : values) v = normal(random);
+    for (size_t i = 0; i < values.size(); i += 997) values[i] *= 40;
+  }
+  int64_t rows() const { return desc.shape[0]; }
+  int64_t cols() const { return desc.shape[1]; }
+  absl::Span<const std::byte> bytes() const {
+    return {reinterpret_cast<const std::byte*>(values.data()),
+            values.size() * sizeof(float)};
+  }
+  TensorDesc desc;
+  std::vector<float> values;
+};
+
+// A shard with memory of its own.
+struct Piece {
+  Piece(const Whole& whole, int64_t row, int64_t rows, int64_t column,
+        int64_t cols) {
+    for (int64_t r = row; r < row + rows; ++r) {
+      const auto begin = whole.values.begin() + r * whole.cols() + column;
+      values.insert(values.end(), begin, begin + cols);
+    }
+    shard = {row,
+             column,
+             rows,
+             cols,
+             {reinterpret_cast<const std::byte*>(values.data()),
+              values.size() * sizeof(float)}};
+  }
+  Piece(Piece&&) = default;
+  std::vector<float> values;
+  Shard shard;
+};
+
+class Distributed : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const std::string quantd = bench::FindQuantd();
+    ASSERT_NE(quantd, "") << "the quantd binary is not built";
+    for (int i = 0; i < kServers; ++i) {
+      servers_.push_back(
+          std::make_unique<ServerProcess>(std::vector<std::string>{
+              quantd, "--listen", "127.0.0.1:0", "--device", "cpu:0"}));
+      ASSERT_TRUE(servers_.back()->running()) << servers_.back()->Log();
+      clients_.push_back(Connect(servers_.back()->address()));
+    }
+  }
+  static void TearDownTestSuite() {
+    clients_.clear();
+    servers_.clear();
+  }
+
+  // Cuts at `row_cuts` and `col_cuts`, shards on the servers in turn.
+  static void ExpectWhole(const Whole& whole, const QuantizeOptions& options,
+                          std::vector<int64_t> row_cuts,
+                          std::vector<int64_t> col_cuts) {
+    row_cuts.insert(row_cuts.begin(), 0);
+    row_cuts.push_back(whole.rows());
+    col_cuts.insert(col_cuts.begin(), 0);
+    col_cuts.push_back(whole.cols());
+    std::vector<Piece> pieces;
+    for (size_t r = 0; r + 1 < row_cuts.size(); ++r) {
+      for (size_t c = 0; c + 1 < col_cuts.size(); ++c) {
+        pieces.emplace_back(whole, row_cuts[r], row_cuts[r + 1] - row_cuts[r],
+                            col_cuts[c], col_cuts[c + 1] - col_cuts[c]);
+      }
+    }
+    std::vector<PlacedShard> shards;
+    for (const Piece& p : pieces) {
+      shards.push_back({clients_[shards.size() % kServers].get(), p.shard});
+    }
+    const auto expected =
+        clients_[0]->Quantize(whole.desc, whole.bytes(), options);
+    ASSERT_THAT(expected, IsOk());
+    const auto parts = QuantizeShards(whole.desc, shards, options);
+    ASSERT_THAT(parts, IsOk());
+    ASSERT_EQ(parts->size(), shards.size());
+    for (size_t i = 0; i < shards.size(); ++i) {
+      SCOPED_TRACE(fmt::format("shard {} at ({}, {}), {}x{}", i,
+                               shards[i].shard.row, shards[i].shard.column,
+                               shards[i].shard.rows, shards[i].shard.cols));
+      ExpectPart(whole, options, *expected, shards[i].shard, (*parts)[i]);
+    }
+  }
+
+  static void ExpectPart(const Whole& whole, const QuantizeOptions& options,
+                         const Result& expected, const Shard& shard,
+                         const Result& part) {
+    for (const bool columnwise : {false, true}) {
+      if (columnwise ? !HasColumnwise(options.usage)
+                     : !HasRowwise(options.usage)) {
+        continue;
+      }
+      ExpectCopy(whole, options, columnwise, expected, shard, part);
+    }
+  }
+
+  static void ExpectCopy(const Whole& whole, const QuantizeOptions& options,
+                         bool columnwise, const Result& expected,
+                         const Shard& shard, const Result& part) {
+    SCOPED_TRACE(columnwise ? "columnwise" : "rowwise");
+    const FormatSpec& format = *FindFormat(options.format);
+    const bool rotated =
+        columnwise ? options.rht.columnwise : options.rht.rowwise;
+    const auto form = [&](int64_t rows, int64_t cols) {
+      return MakeCopyGeometry(
+          format, columnwise, rows, cols, rotated ? options.rht.dimension : 0,
+          options.form.scale_layout, options.form.compact_scales);
+    };
+    const CopyGeometry all = form(whole.rows(), whole.cols());
+    const CopyGeometry some = form(shard.rows, shard.cols);
+    const int64_t line = columnwise ? shard.column : shard.row;
+    const int64_t position = columnwise ? shard.row : shard.column;
+    const auto bytes = [&](const Result& r, TensorKind row, TensorKind column) {
+      return r.bytes(columnwise ? column : row);
+    };
+
+    // Codes, in units of bytes: a byte holds two of half a byte.
+    const int packed = format.element == DType::kE2M1x2 ? 2 : 1;
+    const auto data =
+        bytes(expected, TensorKind::kRowwiseData, TensorKind::kColumnwiseData);
+    const auto got =
+        bytes(part, TensorKind::kRowwiseData, TensorKind::kColumnwiseData);
+    size_t wrong = 0;
+    for (int64_t l = 0; l < some.lines; ++l) {
+      for (int64_t p = 0; p < some.padded / packed; ++p) {
+        const int64_t at = (line + l) * all.data_line +
+                           (position / packed + p) * all.data_position;
+        wrong += data[at] != got[l * some.data_line + p * some.data_position];
+      }
+    }
+    EXPECT_EQ(wrong, 0u) << "codes differ";
+
+    const auto scales = bytes(expected, TensorKind::kRowwiseScale,
+                              TensorKind::kColumnwiseScale);
+    const auto got_scales =
+        bytes(part, TensorKind::kRowwiseScale, TensorKind::kColumnwiseScale);
+    const size_t size = SizeOf(format.scale);
+    const int64_t block = format.block == 0 ? 0 : position / format.block;
+    wrong = 0;
+    for (int64_t l = 0; l < some.lines; ++l) {
+      for (int64_t b = 0; b < some.blocks; ++b) {
+        const auto a = ScaleIndex(all, line + l, block + b) * size;
+        const auto s = ScaleIndex(some, l, b) * size;
+        wrong += std::memcmp(&scales[a], &got_scales[s], size) != 0;
+      }
+    }
+    EXPECT_EQ(wrong, 0u) << "scales differ";
+
+    const TensorKind kind =
+        columnwise ? TensorKind::kColumnwiseAmax : TensorKind::kRowwiseAmax;
+    const auto amax = expected.amaxes(kind);
+    const auto got_amax = part.amaxes(kind);
+    ASSERT_EQ(amax.empty(), got_amax.empty());
+    for (size_t i = 0; i < got_amax.size(); ++i) {
+      const size_t first = options.form.row_scaled ? line : 0;
+      EXPECT_EQ(amax[first + i], got_amax[i]);
+    }
+  }
+
+  static QuantizeOptions Of(Format format, Usage usage = Usage::kBoth) {
+    QuantizeOptions o;
+    o.format = format;
+    o.usage = usage;
+    return o;
+  }
+
+  static inline std::vector<std::unique_ptr<ServerProcess>> servers_;
+  static inline std::vector<std::unique_ptr<Client>> clients_;
+};
+
+TEST_F(Distributed, Nvfp4ByRowsAndByColumns) {
+  const Whole whole(200, 256);
+  ExpectWhole(whole, Of(Format::kNvfp4), {64, 144}, {});
+  ExpectWhole(whole, Of(Format::kNvfp4), {}, {48, 160});
+  ExpectWhole(whole, Of(Format::kNvfp4), {96}, {128});
+  // Rows alone may be cut anywhere.
+  ExpectWhole(whole, Of(Format::kNvfp4, Usage::kRowwise), {1, 77}, {});
+  ExpectWhole(whole, Of(Format::kNvfp4, Usage::kColumnwise), {16}, {3, 7});
+}
+
+TEST_F(Distributed, Nvfp4WithRotation) {
+  const Whole whole(200, 256);
+  QuantizeOptions o = Of(Format::kNvfp4);
+  o.rht = {true, true, 16, std::nullopt};
+  ExpectWhole(whole, o, {48, 144}, {});
+  ExpectWhole(whole, o, {}, {64, 96});
+  o.rht.rowwise = false;
+  ExpectWhole(whole, o, {48, 144}, {16});
+}
+
+TEST_F(Distributed, EmptyShardsContributeNothing) {
+  const Whole whole(64, 64);
+  QuantizeOptions o = Of(Format::kNvfp4);
+  o.rht = {true, true, 16, std::nullopt};
+  ExpectWhole(whole, o, {32, 32, 64}, {});
+  ExpectWhole(whole, o, {}, {0, 64});
+  const Shard none{64, 0, 0, 64, {}};
+  const auto amax = ShardAmax(*clients_[1], whole.desc, none, o);
+  ASSERT_THAT(amax, IsOk());
+  EXPECT_THAT(amax->rowwise, testing::ElementsAre(0.0f));
+  EXPECT_THAT(amax->columnwise, testing::ElementsAre(0.0f));
+}
+
+// The recipe of the header, as processes that know one shard each follow it.
+TEST_F(Distributed, StepByStep) {
+  const Whole whole(96, 64);
+  QuantizeOptions o = Of(Format::kNvfp4);
+  o.rht.columnwise = true;
+  const auto expected = clients_[0]->Quantize(whole.desc, whole.bytes(), o);
+  ASSERT_THAT(expected, IsOk());
+  std::vector<Piece> pieces;
+  for (const int64_t row : {0, 32, 64}) {
+    pieces.emplace_back(whole, row, 32, 0, 64);
+  }
+  CopyAmax reduced{{0}, {0}};
+  for (int i = 0; i < kServers; ++i) {
+    const auto amax = ShardAmax(*clients_[i], whole.desc, pieces[i].shard, o);
+    ASSERT_THAT(amax, IsOk());
+    reduced.rowwise[0] = std::fmax(reduced.rowwise[0], amax->rowwise[0]);
+    reduced.columnwise[0] =
+        std::fmax(reduced.columnwise[0], amax->columnwise[0]);
+  }
+  EXPECT_NE(reduced.rowwise[0], reduced.columnwise[0]);
+  for (int i = 0; i < kServers; ++i) {
+    const auto part =
+        QuantizeShard(*clients_[i], whole.desc, pieces[i].shard, o, reduced);
+    ASSERT_THAT(part, IsOk());
+    ExpectPart(whole, o, *expected, pieces[i].shard, *part);
+  }
+  // A reduction of one's own.
+  int asked = 0;
+  std::vector<PlacedShard> shards;
+  for (const Piece& p : pieces) shards.push_back({clients_[0].get(), p.shard});
+  const auto parts = QuantizeShards(whole.desc, shards, o,
+                                    [&](absl::Span<const float> amaxes) {
+                                      ++asked;
+                                      EXPECT_EQ(amaxes.size(), 3u);
+                                      return 2 * LargestAmax(amaxes);
+                                    });
+  ASSERT_THAT(parts, IsOk());
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ((*parts)[0].amax(TensorKind::kRowwiseAmax), 2 * reduced.rowwise[0]);
+}
+
+TEST_F(Distributed, RefusesCutsAndOptions) {
+  const Whole whole(128, 256);
+  const auto field = [&](const QuantizeOptions& o, int64_t row, int64_t rows,
+                         int64_t column, int64_t cols) {
+    const Piece p(whole, std::min(row, int64_t{64}), 1, column % 128, 1);
+    Shard shard{row, column, rows, cols, p.shard.input};
+    return FieldOf(ShardAmax(*clients_[0], whole.desc, shard, o).status());
+  };
+  QuantizeOptions o = Of(Format::kNvfp4);
+  EXPECT_EQ(field(o, 8, 120, 0, 256), "shard.row");
+  EXPECT_EQ(field(o, 0, 24, 0, 256), "shard.row");
+  EXPECT_EQ(field(o, 0, 128, 16, 24), "shard.column");
+  EXPECT_EQ(field(o, 64, 128, 0, 256), "shard.row");
+  EXPECT_EQ(field(o, -16, 16, 0, 256), "shard.row");
+  o.rht = {false, true, 64, std::nullopt};
+  EXPECT_EQ(field(o, 16, 112, 0, 256), "shard.row");
+  EXPECT_EQ(field(Of(Format::kFp8SquareE4M3, Usage::kRowwise), 64, 64, 0, 256),
+            "shard.row");
+  EXPECT_EQ(field(Of(Format::kMxfp8E4M3), 0, 128, 16, 240), "shard.column");
+  o = Of(Format::kNvfp4);
+  o.rowwise_amax = {1};
+  EXPECT_EQ(field(o, 0, 64, 0, 256), "given_amax");
+  o = Of(Format::kNvfp4);
+  o.splits = {128};
+  EXPECT_EQ(field(o, 0, 64, 0, 256), "splits");
+  o = Of(Format::kFp8E4M3);
+  o.scale = {1};
+  o.history = HistoryOptions{{1}};
+  EXPECT_EQ(field(o, 0, 64, 0, 256), "history");
+}
+
+TEST_F(Distributed, LargestKeepsNan) {
+  EXPECT_EQ(LargestAmax({}), 0.0f);
+  EXPECT_EQ(LargestAmax({1.0f, 3.0f, 2.0f}), 3.0f);
+  EXPECT_TRUE(std::isnan(LargestAmax({1.0f, std::nanf(""), 2.0f})));
+}
+
+// Every other format and option that shards may have.
+TEST_F(Distributed, RotationsOfAllDimensions) {
+  const Whole whole(300, 256);
+  for (const int dimension : {32, 64, 128}) {
+    SCOPED_TRACE(dimension);
+    QuantizeOptions o = Of(Format::kNvfp4);
+    o.rht = {true, true, dimension, RandomSignMask(3, dimension)};
+    ExpectWhole(whole, o, {128, 256}, {});
+    ExpectWhole(whole, o, {}, {128});
+  }
+}
+
+TEST_F(Distributed, EstimatedAmax) {
+  const Whole whole(200, 256);
+  QuantizeOptions o = Of(Format::kNvfp4);
+  o.rht.columnwise = true;
+  o.amax_estimation_scale = 2.0f;
+  ExpectWhole(whole, o, {64, 144}, {});
+}
+
+TEST_F(Distributed, StochasticRounding) {
+  const Whole whole(200, 256);
+  for (const Format format :
+       {Format::kNvfp4, Format::kNvfp4Square, Format::kMxfp4}) {
+    SCOPED_TRACE(Name(format));
+    QuantizeOptions o = Of(format);
+    o.rounding = Rounding::kStochastic;
+    o.stochastic = {0x123456789ABCDEFu, 5};
+    o.shard = {32, 64, 1024};
+    ExpectWhole(whole, o, {64, 160}, {});
+    ExpectWhole(whole, o, {}, {96});
+    ExpectWhole(whole, o, {64}, {32, 160});
+  }
+}
+
+TEST_F(Distributed, RowScaled) {
+  const Whole whole(100, 256);
+  QuantizeOptions o = Of(Format::kNvfp4);
+  o.form.row_scaled = true;
+  ExpectWhole(whole, o, {32, 80}, {});
+  ExpectWhole(whole, o, {}, {64});
+  ExpectWhole(whole, o, {48}, {64, 128});
+}
+
+TEST_F(Distributed, FourOverSix) {
+  const Whole whole(200, 256);
+  for (const Format format : {Format::kNvfp4, Format::kNvfp4Square}) {
+    QuantizeOptions o = Of(format);
+    o.four_over_six = FourOverSix::kMse;
+    o.form.scale_256 = true;
+    ExpectWhole(whole, o, {64, 160}, {32});
+  }
+}
+
+TEST_F(Distributed, EveryFormat) {
+  const Whole whole(300, 384);
+  for (const FormatSpec& f : kFormats) {
+    SCOPED_TRACE(f.name);
+    ExpectWhole(whole, Of(f.format), {128, 256}, {});
+    ExpectWhole(whole, Of(f.format), {}, {128, 256});
+    if (f.options & kOptSwizzled) {
+      QuantizeOptions o = Of(f.format);
+      o.form.scale_layout = Layout::kSwizzled;
+      ExpectWhole(whole, o, {128}, {256});
+    }
+  }
+}
+
+TEST_F(Distributed, DelayedScaling) {
+  const Whole whole(100, 64);
+  QuantizeOptions o = Of(Format::kFp8E4M3);
+  o.scale = {16};
+  Piece top(whole, 0, 37, 0, 64);
+  const auto amax = ShardAmax(*clients_[0], whole.desc, top.shard, o);
+  ASSERT_THAT(amax, IsOk());
+  EXPECT_TRUE(amax->rowwise.empty());
+  const auto part =
+      QuantizeShard(*clients_[1], whole.desc, top.shard, o, *amax);
+  ASSERT_THAT(part, IsOk());
+  EXPECT_EQ(part->as<float>(TensorKind::kRowwiseScale)[0], 1.0f / 16);
+}
+
+}  // namespace
+}  // namespace quantd

@@ -34,14 +34,6 @@ CopyGeometry MakeCopyGeometry(const FormatSpec& format, bool columnwise,
                               int64_t rows, int64_t cols, int rotation,
                               Layout scale_layout, bool compact_scales);
 
-// Bytes of a tensor that hold nothing but zeros: `count` runs of `width`,
-// `pitch` bytes apart, the first one `offset` bytes into the tensor.
-struct ZeroRun {
-  size_t offset = 0;
-  size_t pitch = 0;
-  size_t width = 0;
-  size_t count = 0;
-};
 // The padding of a scale tensor. Runs may cover what is not padding: they are
 // to be written before the scales.
 std::vector<ZeroRun> ScalePadding(const FormatSpec& format,

@@ -41,6 +41,14 @@ QUANTD_FN constexpr int64_t SwizzledIndex(int64_t row, int64_t column,
          row % 128 / 32 * 4 + column % 4;
 }
 
+// Bytes of a tensor that hold nothing but zeros: `count` runs of `width`,
+// `pitch` bytes apart, the first one `offset` bytes into the tensor.
+struct ZeroRun {
+  size_t offset = 0;
+  size_t pitch = 0;
+  size_t width = 0;
+  size_t count = 0;
+};
 // One copy of one group. Lines and positions are the group's own.
 struct CopyTask : CopyAddress {
   std::byte* data = nullptr;   // nullptr: this copy is not wanted

@@ -29,14 +29,17 @@ struct Tally {
 };
 
 // Adds the square of a finite number to its bin. Values have few exponents:
-// threads of a warp that are here with the same one add up first.
+// threads of a warp that are here for the same bin add up first. (Some may be
+// here for the other copy.)
 __device__ __forceinline__ void AddSquare(float x, ErrorSums::Squares* to) {
   const uint32_t bits = Scalar::Bits(x) & kAbsMask;
   const uint32_t exponent = bits >> 23;
   const uint64_t mantissa =
       (bits & 0x7FFFFFu) | (exponent != 0 ? 0x800000u : 0u);
   const uint64_t square = mantissa * mantissa;
-  const unsigned same = __match_any_sync(__activemask(), exponent);
+  const auto bin =
+      static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&to->low[exponent]));
+  const unsigned same = __match_any_sync(__activemask(), bin);
   const uint32_t low =
       __reduce_add_sync(same, static_cast<uint32_t>(square & 0xFFFFFFu));
   const uint32_t high =

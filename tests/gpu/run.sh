@@ -87,6 +87,21 @@ cat "$work/gpus"
 contract() {
   step golden "$here/golden_test" --gtest_filter='*cuda*'
   step contract "$here/contract_test" --gtest_filter='*cuda*'
+  step formats formats
+}
+# Every format on every device of the machine, a process each.
+formats() {
+  local shards=8 i rc=0 pids=()
+  for ((i = 0; i < shards; ++i)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i \
+      "$here/formats_contract_test" >"$work/formats.$i" 2>&1 &
+    pids+=($!)
+  done
+  for i in "${!pids[@]}"; do
+    wait "${pids[$i]}" || rc=1
+    cat "$work/formats.$i"
+  done
+  return $rc
 }
 
 agreement() {

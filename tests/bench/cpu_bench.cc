@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
       o.format = quantd::Format::kNvfp4;
       o.usage = c.usage;
       o.rht.rowwise = o.rht.columnwise = c.rht;
-      if (c.amax_given) o.rowwise_amax = o.columnwise_amax = 5.0f;
+      if (c.amax_given) o.rowwise_amax = o.columnwise_amax = {5.0f};
       auto plan =
           std::make_shared<const quantd::Plan>(*quantd::MakeQuantizePlan(
               {quantd::DType::kBF16, {rows, cols}, -1}, o));

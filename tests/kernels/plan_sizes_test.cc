@@ -320,7 +320,6 @@ TEST(SizesTest, WhatStandsBesideTheCopies) {
   ExpectTensors(plan->outputs(), plan->output_bytes(),
                 {"amax f32 1", "dbias bf16 96", "amax_history f32 3",
                  "next_scale f32 1"});
-  EXPECT_EQ(plan->scratch_bytes(), 2u * 96 * 4);  // 130 rows: two chunks
   r.quantize.history.reset();
   r.quantize.scale.clear();
   r.quantize.dbias_dtype = DType::kF32;
@@ -329,9 +328,23 @@ TEST(SizesTest, WhatStandsBesideTheCopies) {
   ASSERT_THAT(plan, IsOk());
   ExpectTensors(plan->outputs(), plan->output_bytes(),
                 {"amax f32 4", "dbias f32 4x96"});
-  EXPECT_EQ(plan->scratch_bytes(), 3u * 96 * 4);
-  r.quantize.dbias = false;
-  EXPECT_EQ(Make(kQuantize, r)->scratch_bytes(), 0u);
+}
+
+TEST(SizesTest, ScratchOfDbiasIsARowForEachChunk) {
+  const auto scratch = [](PlanRequest r) {
+    const auto plan = Make(kQuantize, r);
+    EXPECT_THAT(plan, IsOk());
+    return plan->scratch_bytes();
+  };
+  PlanRequest r;
+  r.tensor = Tensor({130, 96});
+  EXPECT_EQ(scratch(r), 0u);
+  r.quantize.dbias = true;
+  EXPECT_EQ(scratch(r), 2u * 96 * 4);  // 130 rows: two chunks of 128
+  r.quantize.splits = {{1, 0, 128, 1}};
+  EXPECT_EQ(scratch(r), 3u * 96 * 4);
+  r.quantize.splits = {{0, 129, 1}};
+  EXPECT_EQ(scratch(r), 3u * 96 * 4);
 }
 
 TEST(SizesTest, Maxima) {

@@ -188,12 +188,15 @@ TEST(Echo, RandomnessOnlyWhereThereIsSome) {
 
 TEST(Echo, StatisticsOfTheJob) {
   JobReport job;
+  job.saw_nan = true;
   job.columnwise = ErrorStatistics{5, 4, 3, 2.5f, 100, 1};
   const v1::QuantizeRequest m = Quantize();
   v1::QuantizeReply reply;
   ASSERT_TRUE(
       reply.ParseFromString(ReplyHead(*PlanOf(m), job, "", "") +
                             std::string(PlanOf(m)->output_bytes(), 'p')));
+  EXPECT_TRUE(reply.report().saw_nan());
+  EXPECT_FALSE(reply.report().saw_inf());
   EXPECT_FALSE(reply.report().has_rowwise());
   ASSERT_TRUE(reply.report().has_columnwise());
   const v1::ErrorStatistics& s = reply.report().columnwise();

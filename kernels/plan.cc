@@ -92,8 +92,12 @@ absl::Status CheckValues(std::string_view field, absl::Span<const float> v,
                          size_t count, std::string_view names, bool zero) {
   if (v.empty()) return absl::OkStatus();
   if (v.size() != count) {
-    return FieldError(field, fmt::format("{} values, one for {}", count, names),
-                      fmt::format("{} values", v.size()));
+    const auto values = [](size_t n) {
+      return fmt::format("{} value{}", n, n == 1 ? "" : "s");
+    };
+    return FieldError(field,
+                      fmt::format("{}, one for {}", values(count), names),
+                      values(v.size()));
   }
   for (float x : v) {
     if (std::isfinite(x) && (x > 0 || (zero && x == 0))) continue;
@@ -464,6 +468,21 @@ QuantizeOptions Normalise(const QuantizeOptions& options,
   return used;
 }
 
+// What could not have been made cannot be decoded.
+absl::Status CheckMade(const FormatSpec& format,
+                       const DequantizeOptions& options) {
+  QuantizeOptions made;
+  made.usage = options.usage;
+  made.rht.rowwise = made.rht.columnwise = options.inverse_rht;
+  made.form = options.form;
+  if (options.form.scale_256) made.four_over_six = FourOverSix::kMae;
+  const absl::Status status = CheckSupport(format, made);
+  const std::optional<FieldViolation> v = GetFieldViolation(status);
+  if (!v || v->field != "four_over_six") return status;
+  // All that a copy shows of it.
+  return FieldError("form.scale_256", v->expected, v->got);
+}
+
 }  // namespace
 
 absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
@@ -530,13 +549,7 @@ absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
   const FormatSpec& format = *FindFormat(options.format);
   const bool columnwise = HasColumnwise(options.usage);
   const int rotation = used.inverse_rht ? used.rht_dimension : 0;
-  // What could not have been made cannot be decoded.
-  QuantizeOptions made;
-  made.usage = used.usage;
-  made.rht.rowwise = made.rht.columnwise = used.inverse_rht;
-  made.form = used.form;
-  if (used.form.scale_256) made.four_over_six = FourOverSix::kMae;
-  QUANTD_CHECK(CheckSupport(format, made));
+  QUANTD_CHECK(CheckMade(format, used));
   QUANTD_CHECK(plan.SetGroups(used.splits));
   if (!columnwise) QUANTD_CHECK(CheckRowwise(plan, format, rotation));
   plan.Copy(format, columnwise, /*input=*/true, rotation, used.form);

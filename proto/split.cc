@@ -160,11 +160,10 @@ Skipped SkipField(uint32_t tag, size_t limit, Cursor& in) {
   }
 }
 
-absl::Status HeadTooLong() {
-  return FieldError(
-      "message",
-      fmt::format("at most {} bytes beside the payload", kMaxHeadBytes),
-      "more");
+absl::Status HeadTooLong(size_t most) {
+  return FieldError("message",
+                    fmt::format("at most {} bytes beside the payload", most),
+                    "more");
 }
 
 }  // namespace
@@ -180,7 +179,7 @@ bool IsMalformed(const absl::Status& status) {
   return status.GetPayload(kMalformedUrl).has_value();
 }
 
-absl::StatusOr<Split> SplitPayload(Slices message) {
+absl::StatusOr<Split> SplitPayload(Slices message, size_t max_head) {
   Split split;
   Cursor in(message);
   // Fields that are no payload, not yet copied: from `run` to where we are.
@@ -204,14 +203,14 @@ absl::StatusOr<Split> SplitPayload(Slices message) {
       continue;
     }
     const Skipped skipped =
-        tag == 0 ? Skipped::kMalformed : SkipField(tag, kMaxHeadBytes, in);
+        tag == 0 ? Skipped::kMalformed : SkipField(tag, max_head, in);
     if (skipped == Skipped::kMalformed) {
       return Malformed(fmt::format("bad field at byte {}", start));
     }
     const size_t head_bytes =
         split.head.size() + (in.position() - run.position());
-    if (skipped == Skipped::kTooLong || head_bytes > kMaxHeadBytes) {
-      return HeadTooLong();
+    if (skipped == Skipped::kTooLong || head_bytes > max_head) {
+      return HeadTooLong(max_head);
     }
   }
   flush(in.position());

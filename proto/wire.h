@@ -23,12 +23,14 @@
 
 namespace quantd::wire {
 
-// Caps of our own, below what protobuf would accept.
-inline constexpr size_t kMaxHeadBytes = 256 << 10;  // all but the payload
+// Caps of our own, below what protobuf would accept. All but the payload: of a
+// request, and of a reply, which has offsets for every group of every tensor.
+inline constexpr size_t kMaxHeadBytes = 256 << 10;
+inline constexpr size_t kMaxReplyHeadBytes = 2 << 20;
 inline constexpr int kMaxShapeEntries = kMaxRank;
 // What a reply may carry: protobuf and gRPC end at 2 GiB.
 inline constexpr size_t kMaxReplyPayloadBytes =
-    (size_t{1} << 31) - kMaxHeadBytes;
+    (size_t{1} << 31) - kMaxReplyHeadBytes;
 
 enum class Method { kQuantize, kDequantize, kRhtAmax, kApplyRht };
 inline constexpr Method kMethods[] = {Method::kQuantize, Method::kDequantize,
@@ -54,12 +56,13 @@ struct Range {
 // wins, as protobuf says) and all the rest, as one small string that is
 // itself a serialized message. Malformed for bytes whose top-level fields
 // protobuf would not accept (what is inside them, parsing the head decides);
-// FieldError "message" for a head over kMaxHeadBytes.
+// FieldError "message" for a head over `max_head`.
 struct Split {
   std::string head;
   Range payload;
 };
-absl::StatusOr<Split> SplitPayload(Slices message);
+absl::StatusOr<Split> SplitPayload(Slices message,
+                                   size_t max_head = kMaxHeadBytes);
 
 // One request, understood: what to compute and which bytes to feed.
 struct Request {
@@ -75,6 +78,11 @@ struct Request {
 // Malformed or FieldError. Allocates in proportion to the head at most.
 absl::StatusOr<Request> ParseRequest(Method method, Slices message);
 
+// The plan of a QuantizeRequest whose payload, if it has one, does not matter.
+// Errors as from ParseRequest.
+absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
+    Slices message);
+
 // Copies every source to its place in the job's staging (plan input offsets),
 // zeroing the gaps. One pass over the slices, `message` as it was parsed.
 void Gather(const Request& request, Slices message,
@@ -86,14 +94,24 @@ void Gather(const Request& request, Slices message,
 std::string ReplyHead(const Plan& plan, const JobReport& report,
                       std::string_view device, std::string_view request_id);
 
-// Enum bridges. Unknown numbers come back as the unspecified value.
+// A serialized DescribeQuantizeReply.
+std::string DescribeReply(const Plan& plan, std::string_view request_id);
+
+// Enum bridges. Unknown numbers come back as the value 0.
 v1::DType ToProto(DType t);
 v1::Layout ToProto(Layout l);
 v1::TensorKind ToProto(TensorKind k);
 v1::Usage ToProto(Usage u);
 v1::Format ToProto(Format f);
 v1::NonFinite ToProto(NonFinite n);
+v1::Rounding ToProto(Rounding r);
+v1::ScaleRule ToProto(ScaleRule r);
+v1::FourOverSix ToProto(FourOverSix f);
+v1::AmaxDomain ToProto(AmaxDomain d);
+v1::HistoryRule ToProto(HistoryRule r);
 DType FromProto(v1::DType t);
+Layout FromProto(v1::Layout l);
+Format FromProto(v1::Format f);
 TensorKind FromProto(v1::TensorKind k);
 
 }  // namespace quantd::wire

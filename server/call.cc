@@ -80,7 +80,7 @@ void Call::OnArrived(bool ok) {
   Arm(env_, method_, queue_);
   arrived_at_ = Clock::now();
   stage_ = Stage::kAdmitting;
-  id_ = fmt::format("{}-{:06x}", env_->id_prefix, env_->next_id.fetch_add(1));
+  id_ = env_->ids->Next();
   const auto deadline = context_.deadline();
   if (deadline != std::chrono::system_clock::time_point::max()) {
     deadline_ = absl::FromChrono(deadline);
@@ -203,8 +203,8 @@ void Call::PlanRequest() {
   // A shape that needs more than its size let expect.
   const size_t most = env_->ledger->limits().payload[charge_.device()];
   if (payload > most) {
-    return Fail(
-        Failure::TooLarge("memory for input and output", payload, most));
+    return Fail(Failure::TooLarge("memory for input, output and scratch",
+                                  payload, most));
   }
   MemoryLedger::Ask ask;
   ask.need = {0, payload - charge_.held().payload};

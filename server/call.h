@@ -26,6 +26,7 @@
 #include "server/engine.h"
 #include "server/failure.h"
 #include "server/ledger.h"
+#include "server/request_ids.h"
 #include "server/sizing.h"
 #include "server/tensor_service.h"
 
@@ -41,8 +42,7 @@ struct CallEnvironment {
   CallRegistry* registry = nullptr;
   size_t request_limit[std::size(wire::kMethods)] = {};  // by Method
   absl::Duration max_receive = absl::Minutes(1);
-  std::string id_prefix;
-  std::atomic<uint64_t> next_id = 0;
+  RequestIds* ids = nullptr;
 };
 
 class Call : private MemoryLedger::Waiter, private Engine::Work {

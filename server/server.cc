@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <random>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -37,12 +36,6 @@ int QueueCount(const ServerOptions& options) {
 }
 
 bool IsCuda(std::string_view name) { return name.starts_with("cuda"); }
-
-// Four bytes of chance, so that ids differ between runs and servers.
-std::string IdPrefix() {
-  std::random_device random;
-  return fmt::format("{:08x}", random());
-}
 
 MemoryLedger::Limits LedgerLimits(const ServerOptions& options,
                                   const MemoryShares& shares, size_t devices) {
@@ -122,13 +115,13 @@ Server::Server(const ServerOptions& options,
   }
   limits.set_max_request_bytes(
       environment_.request_limit[static_cast<int>(wire::Method::kQuantize)]);
-  service_ = std::make_unique<TensorService>(&engine_, limits);
+  service_ = std::make_unique<TensorService>(&engine_, &ids_, limits);
   environment_.service = service_.get();
   environment_.ledger = ledger_.get();
   environment_.engine = &engine_;
   environment_.registry = &registry_;
+  environment_.ids = &ids_;
   environment_.max_receive = options_.max_receive;
-  environment_.id_prefix = IdPrefix();
 }
 
 absl::Status Server::Listen() {

@@ -20,6 +20,7 @@
 #include "server/health.h"
 #include "server/ledger.h"
 #include "server/options.h"
+#include "server/request_ids.h"
 #include "server/sizing.h"
 #include "server/tensor_service.h"
 
@@ -66,6 +67,7 @@ class Server {
   std::shared_ptr<MemoryLedger> ledger_;
   Engine engine_;
   CallRegistry registry_;
+  RequestIds ids_;
   CallEnvironment environment_;
   std::unique_ptr<TensorService> service_;
   HealthService health_{&registry_};

@@ -13,11 +13,12 @@ namespace {
 size_t OutputSixteenths(wire::Method method) {
   switch (method) {
     case wire::Method::kQuantize:
-      // From 16-bit elements, both directions: 2 x (1/4 codes + 1/32 scales).
-      return 9;
+      // From 16-bit elements, both directions, 8-bit codes: 2 x (1/2 codes +
+      // 1/64 scales). Partial sums of dbias: 4 bytes for 128 elements.
+      return 17;
     case wire::Method::kDequantize:
-      // 9/16 byte become a 4-byte element.
-      return 114;
+      // Half a byte and a scale for many become a 4-byte element.
+      return 128;
     case wire::Method::kRhtAmax:
       return 0;
     case wire::Method::kApplyRht:
@@ -52,7 +53,8 @@ size_t ReceiveNeed(size_t bytes) { return bytes + bytes / 32 + kReceiveSlack; }
 
 size_t PayloadNeed(const Plan& plan) {
   return BlockPool::Charge(plan.input_bytes()) +
-         BlockPool::Charge(plan.output_bytes());
+         BlockPool::Charge(plan.output_bytes()) +
+         BlockPool::Charge(plan.scratch_bytes());
 }
 
 MemoryNeed NeedOf(wire::Method method, size_t bytes) {
@@ -64,14 +66,13 @@ MemoryNeed NeedOf(wire::Method method, size_t bytes) {
 MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
   MemoryShares shares;
   shares.budget = budget;
-  // A Quantize request of n bytes holds n while it arrives and 1.6 n after.
-  shares.receive = budget / 8 * 3;
+  // A Quantize request of n bytes holds n while it arrives and 2.1 n after.
+  shares.receive = budget / 3;
   shares.per_device = (budget - shares.receive) / std::max(devices, 1);
   // Streams that wait unread hold one flow-control window each, some MiB when
   // the connection is fast; near its limit gRPC kills streams of its own
   // choice, so the wall stands well above what is admitted.
-  shares.grpc_quota =
-      shares.receive + shares.receive / 2 + (size_t{128} << 20);
+  shares.grpc_quota = shares.receive + shares.receive / 2 + (size_t{128} << 20);
   shares.bound = shares.grpc_quota + (budget - shares.receive) + kProcessBase +
                  kCudaContext * cuda_devices;
   return shares;

@@ -16,12 +16,13 @@ inline constexpr size_t kLargestMessage = (size_t{2} << 30) - (64 << 10);
 
 // What a request of `bytes` serialized bytes may need before its plan is
 // known. Covers every shape but extreme ones (columnwise data of a few rows,
-// scales of a few long rows), which ask for more once their plan is known.
+// scales of a few long rows, many small groups), which ask for more once their
+// plan is known.
 MemoryNeed NeedOf(wire::Method method, size_t bytes);
 
 // What the network holds while a message of `bytes` arrives.
 size_t ReceiveNeed(size_t bytes);
-// What a device's pool lends for staging and output of a plan.
+// What a device's pools lend for staging, output and scratch of a plan.
 size_t PayloadNeed(const Plan& plan);
 
 struct MemoryShares {

@@ -1,18 +1,111 @@
 #include "server/tensor_service.h"
 
+#include <grpcpp/impl/codegen/proto_utils.h>
+#include <grpcpp/impl/method_handler_impl.h>
+#include <grpcpp/impl/rpc_service_method.h>
+
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "kernels/support.h"
+#include "server/failure.h"
+#include "server/log.h"
 
 namespace quantd {
+namespace {
 
-TensorService::TensorService(const Engine* engine, v1::Limits limits)
-    : engine_(engine), limits_(std::move(limits)) {
-  for (const wire::Method method : wire::kMethods) {
-    const int index = static_cast<int>(method);  // the order of the .proto
-    MarkMethodStreamed(index, nullptr);
-    MarkMethodAsync(index);
+using grpc::internal::RpcMethod;
+using grpc::internal::RpcMethodHandler;
+using grpc::internal::RpcServiceMethod;
+
+// gRPC keeps the pointer.
+const char* Path(wire::Method method) {
+  switch (method) {
+    case wire::Method::kQuantize:
+      return "/quantd.v1.Quantd/Quantize";
+    case wire::Method::kDequantize:
+      return "/quantd.v1.Quantd/Dequantize";
+    case wire::Method::kRhtAmax:
+      return "/quantd.v1.Quantd/RhtAmax";
+    case wire::Method::kApplyRht:
+      return "/quantd.v1.Quantd/ApplyRht";
   }
+  return "";
+}
+
+void AddSupport(const FormatSpec& spec, const std::set<std::string>& kinds,
+                v1::FormatSupport* out) {
+  out->set_format(wire::ToProto(spec.format));
+  out->set_name(std::string(spec.name));
+  for (const std::string& kind : kinds) out->add_device_kinds(kind);
+  for (const DType t : {DType::kF32, DType::kF16, DType::kBF16}) {
+    out->add_inputs(wire::ToProto(t));
+  }
+  for (const Usage u :
+       {Usage::kRowwise, Usage::kColumnwise, Usage::kBoth, Usage::kNone}) {
+    out->add_usages(wire::ToProto(u));
+  }
+  if (spec.options & kOptRht) {
+    for (const int n : kRhtDimensions) out->add_rht_dimensions(n);
+  }
+  for (const OptionSpec& option : Options()) {
+    if (spec.options & option.option) {
+      out->add_options(std::string(option.name));
+    }
+  }
+}
+
+// A request of a few KiB: copying it costs nothing.
+absl::StatusOr<std::shared_ptr<const Plan>> ReadDescribe(
+    const grpc::ByteBuffer& request) {
+  std::vector<grpc::Slice> slices;
+  if (request.Length() != 0 && !request.Dump(&slices).ok()) {
+    return wire::Malformed("it cannot be read");
+  }
+  std::vector<std::string_view> views;
+  for (const grpc::Slice& slice : slices) {
+    views.emplace_back(reinterpret_cast<const char*>(slice.begin()),
+                       slice.size());
+  }
+  return wire::ParseDescribeRequest(views);
+}
+
+}  // namespace
+
+TensorService::TensorService(const Engine* engine, RequestIds* ids,
+                             v1::Limits limits)
+    : engine_(engine), ids_(ids), limits_(std::move(limits)) {
+  for (const wire::Method method : wire::kMethods) {
+    AddMethod(
+        new RpcServiceMethod(Path(method), RpcMethod::BIDI_STREAMING, nullptr));
+    MarkMethodAsync(static_cast<int>(method));  // its place, as added
+  }
+  using Describe =
+      RpcMethodHandler<TensorService, grpc::ByteBuffer, grpc::ByteBuffer>;
+  AddMethod(new RpcServiceMethod(
+      "/quantd.v1.Quantd/DescribeQuantize", RpcMethod::NORMAL_RPC,
+      new Describe(
+          [](TensorService* self, grpc::ServerContext* context,
+             const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+            return self->DescribeQuantize(context, *request, reply);
+          },
+          this)));
+  using Info = RpcMethodHandler<TensorService, v1::GetServerInfoRequest,
+                                v1::GetServerInfoReply>;
+  AddMethod(new RpcServiceMethod(
+      "/quantd.v1.Quantd/GetServerInfo", RpcMethod::NORMAL_RPC,
+      new Info(
+          [](TensorService* self, grpc::ServerContext*,
+             const v1::GetServerInfoRequest*, v1::GetServerInfoReply* reply) {
+            self->GetServerInfo(reply);
+            return grpc::Status::OK;
+          },
+          this)));
 }
 
 void TensorService::Request(
@@ -23,9 +116,7 @@ void TensorService::Request(
                             queue, tag);
 }
 
-grpc::Status TensorService::GetServerInfo(grpc::ServerContext*,
-                                          const v1::GetServerInfoRequest*,
-                                          v1::GetServerInfoReply* reply) {
+void TensorService::GetServerInfo(v1::GetServerInfoReply* reply) const {
   reply->set_version(QUANTD_VERSION);
   *reply->mutable_limits() = limits_;
   std::set<std::string> kinds;
@@ -46,19 +137,37 @@ grpc::Status TensorService::GetServerInfo(grpc::ServerContext*,
     kinds.insert(info.kind);
   }
   for (const FormatSpec& spec : kFormats) {
-    v1::FormatSupport* format = reply->add_formats();
-    format->set_format(wire::ToProto(spec.format));
-    format->set_name(std::string(spec.name));
-    for (const std::string& kind : kinds) format->add_device_kinds(kind);
-    for (const DType t : {DType::kF32, DType::kF16, DType::kBF16}) {
-      format->add_inputs(wire::ToProto(t));
-    }
-    for (const Usage u : {Usage::kRowwise, Usage::kColumnwise, Usage::kBoth}) {
-      format->add_usages(wire::ToProto(u));
-    }
-    format->add_rht_dimensions(16);
+    AddSupport(spec, kinds, reply->add_formats());
   }
-  return grpc::Status::OK;
+}
+
+grpc::Status TensorService::DescribeQuantize(grpc::ServerContext* context,
+                                             const grpc::ByteBuffer& request,
+                                             grpc::ByteBuffer* reply) {
+  const std::string id = ids_->Next();
+  context->AddTrailingMetadata("quantd-request-id", id);
+  std::optional<Failure> failure;
+  std::string shape;
+  if (request.Length() > wire::kMaxHeadBytes) {
+    failure =
+        Failure::TooLarge("request", request.Length(), wire::kMaxHeadBytes);
+  } else if (const auto plan = ReadDescribe(request); !plan.ok()) {
+    failure = Failure::BadRequest(plan.status());
+  } else {
+    shape = fmt::format("{}", fmt::join((*plan)->tensor().shape, "x"));
+    const grpc::Slice slice(wire::DescribeReply(**plan, id));
+    *reply = grpc::ByteBuffer(&slice, 1);
+  }
+  const grpc::Status status = failure ? failure->ToStatus() : grpc::Status::OK;
+  Log(failure ? LogLevel::kInfo : LogLevel::kDebug, "call",
+      {{"id", id},
+       {"method", "DescribeQuantize"},
+       {"code", Name(status.error_code())},
+       {"error", status.error_message()},
+       {"shape", shape},
+       {"request_bytes", request.Length()},
+       {"reply_bytes", reply->Length()}});
+  return status;
 }
 
 }  // namespace quantd

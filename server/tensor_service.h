@@ -1,23 +1,25 @@
 // The service as gRPC sees it. The four tensor methods are asynchronous and
-// hand out raw bytes; GetServerInfo is an ordinary synchronous method, so it
-// answers while the tensor methods are saturated.
+// hand out raw bytes. GetServerInfo and DescribeQuantize are answered by gRPC's
+// own threads, without admission and without a device, so they answer while the
+// tensor methods are saturated.
 #ifndef QUANTD_SERVER_TENSOR_SERVICE_H_
 #define QUANTD_SERVER_TENSOR_SERVICE_H_
 
+#include <grpcpp/impl/service_type.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/async_stream.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include "proto/wire.h"
-#include "quantd.grpc.pb.h"
 #include "server/engine.h"
+#include "server/request_ids.h"
 
 namespace quantd {
 
-class TensorService : public v1::Quantd::Service {
+class TensorService : public grpc::Service {
  public:
-  // `engine` must outlive the service.
-  TensorService(const Engine* engine, v1::Limits limits);
+  // `engine` and `ids` must outlive the service.
+  TensorService(const Engine* engine, RequestIds* ids, v1::Limits limits);
 
   // As in generated asynchronous services. The method is registered as a
   // stream, which looks the same to a client that calls it as unary, but lets
@@ -27,12 +29,14 @@ class TensorService : public v1::Quantd::Service {
       grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>* stream,
       grpc::ServerCompletionQueue* queue, void* tag);
 
-  grpc::Status GetServerInfo(grpc::ServerContext* context,
-                             const v1::GetServerInfoRequest* request,
-                             v1::GetServerInfoReply* reply) override;
-
  private:
+  void GetServerInfo(v1::GetServerInfoReply* reply) const;
+  grpc::Status DescribeQuantize(grpc::ServerContext* context,
+                                const grpc::ByteBuffer& request,
+                                grpc::ByteBuffer* reply);
+
   const Engine* const engine_;
+  RequestIds* const ids_;
   const v1::Limits limits_;
 };
 

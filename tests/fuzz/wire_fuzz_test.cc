@@ -28,6 +28,7 @@ TEST(WireFuzz, SaysWhatProtobufSays) {
   const google::protobuf::LogSilencer quiet;
   uint64_t legal = 0;
   uint64_t planned = 0;
+  uint64_t planned_of[kMessageTypes] = {};
   const auto start = std::chrono::steady_clock::now();
   for (uint64_t i = 0; i < cases; ++i) {
     Random random(first + i);
@@ -39,6 +40,7 @@ TEST(WireFuzz, SaysWhatProtobufSays) {
         CheckMessage(type, message, AnyCut(message, random));
     legal += verdict.legal;
     planned += verdict.planned;
+    planned_of[type] += verdict.planned;
     ASSERT_EQ(verdict.difference, "")
         << "seed " << first + i << ", type " << type << ", message "
         << absl::BytesToHexString(message);
@@ -56,6 +58,10 @@ TEST(WireFuzz, SaysWhatProtobufSays) {
     EXPECT_GT(legal, cases / 5);
     EXPECT_LT(legal, cases * 4 / 5);
     EXPECT_GT(planned, cases / 10);
+    for (const Method method : kMethods) {
+      EXPECT_GT(planned_of[static_cast<int>(method)], cases / 50)
+          << Name(method);
+    }
   }
 }
 

@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/plan.h"
-#include "proto/wire.h"
 #include "tests/proto/raw_message.h"
 
 namespace quantd::wire {
-namespace {
 
 std::string RandomBytes(size_t n, Random& random) {
   std::string out(n, '\0');
@@ -19,7 +16,6 @@ std::string RandomBytes(size_t n, Random& random) {
   return out;
 }
 
-// Numbers that parsers stumble over, and small ones.
 uint64_t Awkward(Random& random) {
   switch (random.Below(8)) {
     case 0:
@@ -35,6 +31,8 @@ uint64_t Awkward(Random& random) {
   }
 }
 
+namespace {
+
 uint64_t AnyField(Random& random) {
   switch (random.Below(6)) {
     case 0:
@@ -44,181 +42,11 @@ uint64_t AnyField(Random& random) {
     case 2:
       return Awkward(random);
     default:
-      return 1 + random.Below(10);
+      return 1 + random.Below(25);
   }
-}
-
-v1::DType AnyFloat(Random& random) {
-  return static_cast<v1::DType>(1 + random.Below(3));
-}
-
-// A number of the enum, and now and then one that is none.
-template <typename Enum>
-Enum AnyEnum(int count, Random& random) {
-  return static_cast<Enum>(random.OneIn(20) ? static_cast<int>(Awkward(random))
-                                            : random.Below(count));
-}
-
-// Some elements, so that payloads stay small.
-void FillTensor(v1::Tensor* tensor, Random& random) {
-  tensor->set_dtype(random.OneIn(30) ? AnyEnum<v1::DType>(8, random)
-                                     : AnyFloat(random));
-  const int rank = static_cast<int>(1 + random.Below(3));
-  for (int i = 0; i + 1 < rank; ++i) tensor->add_shape(random.Below(3));
-  tensor->add_shape(16 * random.Below(3));
-  if (random.OneIn(30)) tensor->add_shape(Awkward(random));
-  if (random.OneIn(4)) {
-    tensor->set_flatten_axis(static_cast<int>(random.Below(7)) - 3);
-  }
-}
-
-void FillRht(v1::Rht* rht, Random& random) {
-  rht->set_rowwise(random.OneIn(2));
-  rht->set_columnwise(random.OneIn(2));
-  if (random.OneIn(2)) rht->set_dimension(16);
-  if (random.OneIn(30)) {
-    rht->set_dimension(static_cast<uint32_t>(Awkward(random)));
-  }
-  if (random.OneIn(2)) {
-    rht->set_sign_mask(
-        RandomBytes(random.OneIn(20) ? random.Below(20) : 2, random));
-  }
-}
-
-TensorDesc Desc(const v1::Tensor& message) {
-  TensorDesc tensor;
-  tensor.dtype = static_cast<DType>(message.dtype());
-  tensor.shape.assign(message.shape().begin(), message.shape().end());
-  if (message.has_flatten_axis()) tensor.flatten_axis = message.flatten_axis();
-  return tensor;
-}
-
-// The size a tensor's own payload has, if that is a small one.
-size_t TensorBytes(const v1::Tensor& tensor, Random& random) {
-  const auto plan = MakeApplyRhtPlan(Desc(tensor), {});
-  if (!plan.ok() || plan->input_bytes() > 4096 || random.OneIn(20)) {
-    return random.Below(100);
-  }
-  return plan->input_bytes();
-}
-
-std::string Serialized(const google::protobuf::MessageLite& m) {
-  return m.SerializeAsString();
-}
-
-std::string QuantizeBytes(Random& random) {
-  v1::QuantizeRequest m;
-  FillTensor(m.mutable_tensor(), random);
-  m.set_format(random.OneIn(30) ? AnyEnum<v1::Format>(2, random)
-                                : v1::FORMAT_NVFP4);
-  m.set_usage(AnyEnum<v1::Usage>(4, random));
-  m.set_non_finite(AnyEnum<v1::NonFinite>(3, random));
-  if (random.OneIn(2)) FillRht(m.mutable_rht(), random);
-  if (random.OneIn(3)) {
-    m.mutable_given_amax()->set_rowwise(static_cast<float>(random.Below(9)));
-  }
-  if (random.OneIn(9)) m.mutable_given_amax()->set_columnwise(-1.0f);
-  m.set_payload(RandomBytes(TensorBytes(m.tensor(), random), random));
-  return Serialized(m);
-}
-
-std::string DequantizeBytes(Random& random) {
-  v1::DequantizeRequest m;
-  FillTensor(m.mutable_tensor(), random);
-  m.set_format(v1::FORMAT_NVFP4);
-  m.set_usage(static_cast<v1::Usage>(random.Below(3)));
-  m.set_output(AnyFloat(random));
-  if (random.OneIn(3)) FillRht(m.mutable_inverse_rht(), random);
-  if (random.OneIn(3)) m.set_amax(static_cast<float>(random.Below(9)));
-  DequantizeOptions options;
-  options.format = Format::kNvfp4;
-  options.output = DType::kF32;
-  if (m.usage() != v1::USAGE_UNSPECIFIED) {
-    options.usage = static_cast<Usage>(m.usage());
-  }
-  const auto plan = MakeDequantizePlan(Desc(m.tensor()), options);
-  if (!plan.ok() || plan->input_bytes() > 8192) {
-    m.set_payload(RandomBytes(random.Below(100), random));
-    return Serialized(m);
-  }
-  size_t bytes = 0;
-  for (const TensorSpec& input : plan->inputs()) bytes += input.size;
-  if (random.OneIn(2)) {
-    bytes += random.Below(64);
-    for (const TensorSpec& input : plan->inputs()) {
-      if (random.OneIn(12)) continue;
-      v1::TensorRef* ref = m.add_tensors();
-      ref->set_kind(ToProto(input.kind));
-      if (random.OneIn(2)) ref->set_dtype(ToProto(input.dtype));
-      if (random.OneIn(2)) ref->set_layout(v1::LAYOUT_LINEAR);
-      for (int64_t d : input.shape) ref->add_shape(d);
-      ref->set_offset(random.Below(bytes - input.size + 1));
-      ref->set_size(input.size);
-      if (random.OneIn(20)) ref->set_offset(Awkward(random));
-      if (random.OneIn(20)) ref->set_size(Awkward(random));
-    }
-    std::reverse(m.mutable_tensors()->begin(), m.mutable_tensors()->end());
-  } else if (m.has_amax() && random.OneIn(2)) {
-    bytes -= sizeof(float);
-  }
-  m.set_payload(RandomBytes(bytes, random));
-  return Serialized(m);
-}
-
-std::string RhtAmaxBytes(Random& random) {
-  v1::RhtAmaxRequest m;
-  FillTensor(m.mutable_tensor(), random);
-  m.set_rowwise(random.OneIn(2));
-  m.set_rowwise_rht(random.OneIn(2));
-  m.set_columnwise(random.OneIn(2));
-  m.set_columnwise_rht(random.OneIn(2));
-  if (random.OneIn(2)) FillRht(m.mutable_rht(), random);
-  m.set_non_finite(AnyEnum<v1::NonFinite>(3, random));
-  m.set_payload(RandomBytes(TensorBytes(m.tensor(), random), random));
-  return Serialized(m);
-}
-
-std::string ApplyRhtBytes(Random& random) {
-  v1::ApplyRhtRequest m;
-  FillTensor(m.mutable_tensor(), random);
-  m.set_inverse(random.OneIn(2));
-  m.set_output(AnyEnum<v1::DType>(4, random));
-  if (random.OneIn(2)) FillRht(m.mutable_rht(), random);
-  m.set_payload(RandomBytes(TensorBytes(m.tensor(), random), random));
-  return Serialized(m);
-}
-
-std::string ReplyBytes(Random& random) {
-  v1::QuantizeReply m;
-  FillTensor(m.mutable_tensor(), random);
-  for (uint64_t i = random.Below(4); i > 0; --i) {
-    v1::TensorRef* ref = m.add_tensors();
-    ref->set_kind(AnyEnum<v1::TensorKind>(12, random));
-    ref->set_offset(Awkward(random));
-    ref->add_shape(random.Below(9));
-  }
-  m.mutable_report()->set_device("cpu:0");
-  m.set_request_id(random.OneIn(2) ? "0123456789" : "\xC3\xA9");
-  m.set_payload(RandomBytes(random.Below(100), random));
-  return Serialized(m);
 }
 
 }  // namespace
-
-std::string LegalMessage(int type, Random& random) {
-  switch (type) {
-    case 0:
-      return QuantizeBytes(random);
-    case 1:
-      return DequantizeBytes(random);
-    case 2:
-      return RhtAmaxBytes(random);
-    case 3:
-      return ApplyRhtBytes(random);
-    default:
-      return ReplyBytes(random);
-  }
-}
 
 std::string RawFields(int depth, Random& random) {
   std::string out;

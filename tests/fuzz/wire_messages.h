@@ -2,6 +2,7 @@
 #ifndef QUANTD_TESTS_FUZZ_WIRE_MESSAGES_H_
 #define QUANTD_TESTS_FUZZ_WIRE_MESSAGES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,6 +27,10 @@ class Random {
  private:
   uint64_t state_;
 };
+
+std::string RandomBytes(size_t n, Random& random);
+// Numbers that parsers stumble over, and small ones.
+uint64_t Awkward(Random& random);
 
 // A message of `type` (see wire_check.h) that protobuf accepts, mostly also
 // one that a plan can be made of.

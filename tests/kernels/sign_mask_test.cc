@@ -48,6 +48,38 @@ TEST(SignMaskTest, EveryDimensionRoundTrips) {
   }
 }
 
+TEST(SignMaskTest, DefaultsRepeatTheDefault) {
+  EXPECT_EQ(DefaultSignMask(16), kDefaultSignMask);
+  EXPECT_EQ(DefaultSignMask(32), (SignMask{{0xD7E8D7E8, 0}}));
+  EXPECT_EQ(DefaultSignMask(64), (SignMask{{0xD7E8D7E8D7E8D7E8, 0}}));
+  EXPECT_EQ(DefaultSignMask(128),
+            (SignMask{{0xD7E8D7E8D7E8D7E8, 0xD7E8D7E8D7E8D7E8}}));
+  for (int n : {16, 32, 64, 128}) {
+    const std::vector<int> v = SignVector(DefaultSignMask(n), n);
+    for (int i = 0; i < n; ++i) EXPECT_EQ(v[i], kDefaultVector[i % 16]);
+  }
+}
+
+TEST(SignMaskTest, RandomOnesFitTheirDimension) {
+  for (int n : {16, 32, 64, 128}) {
+    int negative = 0;
+    for (uint64_t seed = 0; seed < 256; ++seed) {
+      const SignMask mask = RandomSignMask(seed, n);
+      EXPECT_EQ(mask, RandomSignMask(seed, n));
+      for (int i = 0; i < 128; ++i) {
+        ASSERT_TRUE(i < n || !mask.negative(i)) << n;
+        negative += mask.negative(i);
+      }
+    }
+    // Between 3 and 5 eighths: more than 15 sigma.
+    EXPECT_GT(negative, 256 * n * 3 / 8);
+    EXPECT_LT(negative, 256 * n * 5 / 8);
+  }
+  // The first outputs of splitmix64 of seed 0.
+  EXPECT_EQ(RandomSignMask(0, 128).words[0], 0xE220A8397B1DCDAFu);
+  EXPECT_NE(RandomSignMask(0, 128).words[0], RandomSignMask(0, 128).words[1]);
+}
+
 TEST(SignMaskTest, RefusesOtherVectors) {
   EXPECT_THAT(SignMaskFromVector({}), StatusIs(kBad));
   EXPECT_THAT(SignMaskFromVector(std::vector<int>(15, 1)), StatusIs(kBad));
@@ -64,6 +96,8 @@ TEST(SignMaskTest, RefusesOtherLengths) {
   EXPECT_THAT(SignMaskFromBytes("a", 16), StatusIs(kBad));
   EXPECT_THAT(SignMaskFromBytes("abc", 16), StatusIs(kBad));
   EXPECT_THAT(SignMaskFromBytes("ab", 32), StatusIs(kBad));
+  EXPECT_THAT(SignMaskFromBytes(std::string(17, 'a'), 128), StatusIs(kBad));
+  EXPECT_THAT(SignMaskFromBytes(std::string(15, 'a'), 128), StatusIs(kBad));
 }
 
 TEST(SignMaskTest, MatrixHasTheGoldenSigns) {

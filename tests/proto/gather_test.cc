@@ -198,7 +198,7 @@ TEST(ReplyHead, EchoesWhatDeterminesTheBytes) {
   quantize.usage = Usage::kBoth;
   quantize.non_finite = NonFinite::kPropagate;
   quantize.rht.columnwise = true;
-  quantize.columnwise_amax = 0.0f;
+  quantize.columnwise_amax = {0};
   const auto q = ReplyOf<v1::QuantizeReply>(MakeQuantizePlan(tensor, quantize));
   EXPECT_EQ(q.tensor().dtype(), v1::DTYPE_F16);
   EXPECT_EQ(q.tensor().shape_size(), 3);

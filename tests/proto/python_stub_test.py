@@ -166,6 +166,24 @@ class PythonStubTest(unittest.TestCase):
       error = np.abs(values - self.values).mean() / np.abs(self.values).mean()
       self.assertLess(error, 0.15, name)
 
+  def test_describe_quantize(self):
+    request = self.quantize_request()
+    reply = self.stub.Quantize(request, timeout=60)
+    request.ClearField("payload")
+    described = self.stub.DescribeQuantize(request, timeout=60)
+    self.assertEqual(list(described.tensors), list(reply.tensors))
+    self.assertEqual(described.input_bytes, len(self.input))
+    self.assertEqual(described.output_bytes, len(reply.payload))
+    self.assertTrue(described.request_id)
+    request.format = self.pb.FORMAT_FP8_E4M3  # which has no rotation
+    detail = self.refused(
+        lambda: self.stub.DescribeQuantize(request, timeout=60))
+    self.assertEqual((detail.reason, detail.field),
+                     (self.pb.ErrorDetail.REASON_INVALID_FIELD, "rht"))
+    raw = self.channel.unary_unary("/quantd.v1.Quantd/DescribeQuantize")
+    detail = self.refused(lambda: raw(b"\x0a\x7fxx", timeout=60))
+    self.assertEqual(detail.reason, self.pb.ErrorDetail.REASON_MALFORMED)
+
   def test_rht_amax(self):
     reply = self.stub.RhtAmax(self.pb.RhtAmaxRequest(
         tensor=self.tensor(), rowwise=True, rowwise_rht=True,

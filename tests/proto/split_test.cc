@@ -193,7 +193,7 @@ void ExpectTooLong(const std::string& bytes) {
       GetFieldViolation(SplitPayload(absl::MakeSpan(&whole, 1)).status());
   ASSERT_TRUE(violation.has_value());
   EXPECT_EQ(violation->field, "message");
-  EXPECT_EQ(violation->expected, "at most 65536 bytes beside the payload");
+  EXPECT_EQ(violation->expected, "at most 262144 bytes beside the payload");
 }
 
 TEST(Split, HeadIsCapped) {
@@ -203,11 +203,22 @@ TEST(Split, HeadIsCapped) {
   EXPECT_EQ(split->head.size(), kMaxHeadBytes);
   ExpectTooLong(HeadOf(kMaxHeadBytes + 1));
   // In parts around a payload, in many fields, and in a group.
-  ExpectTooLong(HeadOf(40000) + Payload("x") + HeadOf(40000));
+  ExpectTooLong(HeadOf(140000) + Payload("x") + HeadOf(140000));
   std::string many;
   for (size_t i = 0; i <= kMaxHeadBytes / 2; ++i) many += "\x10\x01";
   ExpectTooLong(many);
   ExpectTooLong(Nested(1, many));
+}
+
+TEST(Split, TheCapMayBeAnother) {
+  const std::string bytes = HeadOf(kMaxHeadBytes + 1) + Payload("x");
+  const std::string_view whole = bytes;
+  EXPECT_THAT(SplitPayload(absl::MakeSpan(&whole, 1), kMaxReplyHeadBytes),
+              IsOk());
+  const auto violation = GetFieldViolation(
+      SplitPayload(absl::MakeSpan(&whole, 1), kMaxHeadBytes / 2).status());
+  ASSERT_TRUE(violation.has_value());
+  EXPECT_EQ(violation->expected, "at most 131072 bytes beside the payload");
 }
 
 TEST(Split, PayloadDoesNotCountAsHead) {

@@ -127,22 +127,44 @@ TEST(SizingTest, ReservationCoversUsualPlans) {
   for (const int64_t n : {128, 1024, 4096}) {
     for (const DType t : {DType::kBF16, DType::kF32}) {
       const TensorDesc tensor{t, {n, n}, -1};
-      QuantizeOptions quantize;
-      quantize.format = Format::kNvfp4;
-      quantize.usage = Usage::kBoth;
-      covers(wire::Method::kQuantize, MakeQuantizePlan(tensor, quantize));
-      DequantizeOptions dequantize;
-      dequantize.format = Format::kNvfp4;
-      dequantize.output = t;
-      covers(wire::Method::kDequantize, MakeDequantizePlan(tensor, dequantize));
+      for (const FormatSpec& format : kFormats) {
+        QuantizeOptions quantize;
+        quantize.format = format.format;
+        quantize.usage = Usage::kBoth;
+        quantize.dbias = true;
+        covers(wire::Method::kQuantize, MakeQuantizePlan(tensor, quantize));
+        DequantizeOptions dequantize;
+        dequantize.format = format.format;
+        dequantize.output = t;
+        covers(wire::Method::kDequantize,
+               MakeDequantizePlan(tensor, dequantize));
+        dequantize.form.compact_scales = (format.options & kOptCompact) != 0;
+        covers(wire::Method::kDequantize,
+               MakeDequantizePlan(tensor, dequantize));
+      }
       ApplyRhtOptions rotate;
       rotate.output = DType::kF32;
       covers(wire::Method::kApplyRht, MakeApplyRhtPlan(tensor, rotate));
       RhtAmaxOptions amax;
       amax.rowwise = amax.columnwise_rht = true;
       covers(wire::Method::kRhtAmax, MakeRhtAmaxPlan(tensor, amax));
+      amax.domain = AmaxDomain::kRow;
+      covers(wire::Method::kRhtAmax, MakeRhtAmaxPlan(tensor, amax));
     }
   }
+}
+
+TEST(SizingTest, ScratchCounts) {
+  QuantizeOptions options;
+  options.format = Format::kNvfp4;
+  const TensorDesc tensor{DType::kBF16, {256, 1 << 20}, -1};
+  const size_t without = PayloadNeed(*MakeQuantizePlan(tensor, options));
+  options.dbias = true;
+  const auto plan = MakeQuantizePlan(tensor, options);
+  ASSERT_TRUE(plan.ok());
+  // Two chunks of 128 rows, a float a column each; and dbias itself.
+  EXPECT_EQ(plan->scratch_bytes(), size_t{8} << 20);
+  EXPECT_GE(PayloadNeed(*plan), without + (size_t{8} << 20));
 }
 
 }  // namespace

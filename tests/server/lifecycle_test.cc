@@ -67,7 +67,7 @@ class StageTest : public ServerTest, public testing::WithParamInterface<bool> {
 };
 
 TEST_P(StageTest, WaitingForMemory) {
-  options_.memory_budget = 24 << 20;
+  options_.memory_budget = 28 << 20;
   StartFake();
   control_.Close();
   auto first = StartCall(channel_, LargeRequest());
@@ -151,7 +151,7 @@ class PressureTest : public ServerTest {
 };
 
 TEST_F(PressureTest, BusyIsTypedAfterTheWaitAndWhenTooManyWait) {
-  options_.memory_budget = 24 << 20;
+  options_.memory_budget = 28 << 20;
   options_.max_wait = absl::Milliseconds(300);
   options_.max_waiting = 1;
   StartFake();
@@ -171,7 +171,7 @@ TEST_F(PressureTest, BusyIsTypedAfterTheWaitAndWhenTooManyWait) {
 }
 
 TEST_F(PressureTest, WaitersAreServedWhenMemoryComesBack) {
-  options_.memory_budget = 24 << 20;
+  options_.memory_budget = 28 << 20;
   StartFake();
   std::vector<std::thread> threads;
   std::atomic<int> served = 0;
@@ -187,7 +187,7 @@ TEST_F(PressureTest, WaitersAreServedWhenMemoryComesBack) {
 }
 
 TEST_F(PressureTest, UndeclaredRequestsAreServedOneByOne) {
-  options_.memory_budget = 24 << 20;  // of which one reservation takes all
+  options_.memory_budget = 28 << 20;  // of which one reservation takes all
   StartFake();
   std::vector<std::thread> threads;
   std::atomic<int> served = 0;

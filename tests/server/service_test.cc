@@ -160,11 +160,57 @@ TEST_F(ServiceTest, EveryBrokenRuleHasItsField) {
       {"rht.dimension",
        [](auto* r) {
          r->mutable_rht()->set_rowwise(true);
-         r->mutable_rht()->set_dimension(32);
+         r->mutable_rht()->set_dimension(48);
        }},
       {"rht.sign_mask", [](auto* r) { r->mutable_rht()->set_sign_mask(""); }},
       {"rht.sign_mask",
        [](auto* r) { r->mutable_rht()->set_sign_mask("abc"); }},
+      {"rht.sign_mask",
+       [](auto* r) {
+         r->mutable_rht()->set_dimension(32);
+         r->mutable_rht()->set_sign_mask("ab");
+       }},
+      {"rht",
+       [](auto* r) {
+         r->set_format(v1::FORMAT_FP8_BLOCK_E4M3);
+         r->mutable_rht()->set_rowwise(true);
+       }},
+      {"rounding",
+       [](auto* r) {
+         r->set_format(v1::FORMAT_MXFP8_E4M3);
+         r->set_rounding(v1::ROUNDING_STOCHASTIC);
+       }},
+      {"four_over_six",
+       [](auto* r) {
+         r->set_four_over_six(v1::FOUR_OVER_SIX_MAE);
+         r->set_rounding(v1::ROUNDING_STOCHASTIC);
+       }},
+      {"form.row_scaled",
+       [](auto* r) {
+         r->mutable_form()->set_row_scaled(true);
+         r->set_format(v1::FORMAT_NVFP4_2D);
+       }},
+      {"form.scale_layout",
+       [](auto* r) {
+         r->mutable_form()->set_scale_layout(v1::LAYOUT_SWIZZLED);
+         r->set_format(v1::FORMAT_FP8_E5M2);
+       }},
+      {"amax_estimation_scale",
+       [](auto* r) { r->set_amax_estimation_scale(2); }},
+      {"splits", [](auto* r) { r->mutable_splits(); }},
+      {"splits", [](auto* r) { r->mutable_splits()->add_rows(INT64_MAX); }},
+      {"history",
+       [](auto* r) {
+         r->set_format(v1::FORMAT_FP8_E4M3);
+         r->mutable_history()->add_amax(1);
+       }},
+      {"shard.row_offset",
+       [](auto* r) { r->mutable_shard()->set_row_offset(-1); }},
+      {"given_amax.rowwise",
+       [](auto* r) {
+         r->mutable_given_amax()->set_rowwise(1);
+         r->mutable_given_amax()->add_rowwise_values(1);
+       }},
       {"given_amax.rowwise",
        [](auto* r) { r->mutable_given_amax()->set_rowwise(-1); }},
       {"given_amax.rowwise",
@@ -204,6 +250,13 @@ TEST_F(ServiceTest, OtherMethodsJudgeTheirFields) {
   codes.set_output(v1::DTYPE_F32);
   codes.set_usage(v1::USAGE_BOTH);
   ExpectField(Call(channel_, codes.SerializeAsString(), options), "usage");
+  codes.set_usage(v1::USAGE_ROWWISE);
+  codes.set_format(v1::FORMAT_MXFP4);
+  codes.set_amax(1);
+  ExpectField(Call(channel_, codes.SerializeAsString(), options), "amax");
+  codes.mutable_form()->set_scale_256(true);
+  ExpectField(Call(channel_, codes.SerializeAsString(), options),
+              "form.scale_256");
   options.method = "ApplyRht";
   v1::ApplyRhtRequest rotate;
   rotate.mutable_tensor()->set_dtype(v1::DTYPE_F32);

@@ -1,0 +1,194 @@
+// What a DequantizeRequest asks for, and where in its payload data, scale and
+// amax lie.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "kernels/field_error.h"
+#include "proto/request_fields.h"
+
+namespace quantd::wire {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "tensor bytes are little endian, and used as they are");
+
+bool IsAmax(TensorKind kind) {
+  return kind == TensorKind::kRowwiseAmax ||
+         kind == TensorKind::kColumnwiseAmax;
+}
+
+template <typename T>
+std::string NameOrNumber(T value) {
+  const std::string_view name = Name(value);
+  return name == "unspecified"
+             ? fmt::format("number {}", static_cast<int>(value))
+             : std::string(name);
+}
+
+// Where a ref has them at all. Sizes alone would let a copy of other groups
+// pass for this one.
+absl::Status CheckGroupOffsets(std::string_view field, const v1::TensorRef& ref,
+                               const TensorSpec& want) {
+  const auto& got = ref.group_offsets();
+  if (got.empty()) return absl::OkStatus();
+  const size_t count = want.group_offsets.size();
+  if (static_cast<size_t>(got.size()) != count) {
+    return FieldError(fmt::format("{}.group_offsets", field),
+                      count == 0
+                          ? std::string("none")
+                          : fmt::format("{}, one more than splits", count),
+                      fmt::to_string(got.size()));
+  }
+  const auto [mine, theirs] = std::mismatch(
+      want.group_offsets.begin(), want.group_offsets.end(), got.begin());
+  if (mine == want.group_offsets.end()) return absl::OkStatus();
+  return FieldError(fmt::format("{}.group_offsets[{}]", field,
+                                mine - want.group_offsets.begin()),
+                    fmt::format("{} (by splits)", *mine),
+                    fmt::to_string(*theirs));
+}
+
+// One ref against what the plan wants of its kind; its place on success.
+absl::StatusOr<Range> ReadRef(std::string_view field, const v1::TensorRef& ref,
+                              const TensorSpec& want, const Range& payload) {
+  const DType dtype = static_cast<DType>(ref.dtype());
+  if (dtype != DType::kUnspecified && dtype != want.dtype) {
+    return FieldError(fmt::format("{}.dtype", field), Name(want.dtype),
+                      NameOrNumber(dtype));
+  }
+  const Layout layout = static_cast<Layout>(ref.layout());
+  if (layout != Layout::kUnspecified && layout != want.layout) {
+    return FieldError(fmt::format("{}.layout", field), Name(want.layout),
+                      NameOrNumber(layout));
+  }
+  if (ref.size() != want.size) {
+    return FieldError(fmt::format("{}.size", field),
+                      fmt::format("{} bytes of {}", want.size, Name(want.kind)),
+                      fmt::format("{} bytes", ref.size()));
+  }
+  // By subtraction: offset + size may wrap.
+  if (want.size > payload.size || ref.offset() > payload.size - want.size) {
+    return FieldError(
+        fmt::format("{}.offset", field),
+        fmt::format("{} bytes inside a payload of {}", want.size, payload.size),
+        fmt::format("offset {}", ref.offset()));
+  }
+  QUANTD_RETURN_IF_ERROR(CheckGroupOffsets(field, ref, want));
+  return Range{payload.offset + ref.offset(), want.size};
+}
+
+absl::Status ReadRefs(const v1::DequantizeRequest& message,
+                      const Range& payload, Request* request) {
+  const std::vector<TensorSpec>& inputs = request->plan->inputs();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Request::Source& source = request->sources[i];
+    const v1::TensorKind kind = ToProto(inputs[i].kind);
+    int found = -1;
+    for (int k = 0; k < message.tensors_size(); ++k) {
+      if (message.tensors(k).kind() != kind) continue;
+      if (found >= 0) {
+        return FieldError("tensors",
+                          fmt::format("one {}", Name(inputs[i].kind)),
+                          fmt::format("number {} and number {}", found, k));
+      }
+      found = k;
+    }
+    if (found < 0) {
+      if (!source.literal.empty()) continue;
+      return FieldError("tensors", fmt::format("a {}", Name(inputs[i].kind)),
+                        "none");
+    }
+    absl::StatusOr<Range> range =
+        ReadRef(fmt::format("tensors[{}]", found), message.tensors(found),
+                inputs[i], payload);
+    if (!range.ok()) return range.status();
+    source.range = *range;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadBackToBack(const Range& payload, Request* request) {
+  const std::vector<TensorSpec>& inputs = request->plan->inputs();
+  size_t all = 0;
+  size_t given = 0;  // bytes a literal stands for, which may be left out
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    all += inputs[i].size;
+    given += request->sources[i].literal.size();
+  }
+  if (payload.size != all && payload.size != all - given) {
+    return PayloadSize(given == 0
+                           ? fmt::format("{} bytes", all)
+                           : fmt::format("{} or {} bytes", all - given, all),
+                       payload.size);
+  }
+  size_t offset = payload.offset;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    // The amax is the last one, so that leaving it out moves nothing.
+    if (!request->sources[i].literal.empty()) continue;
+    request->sources[i].range = {offset, inputs[i].size};
+    offset += inputs[i].size;
+  }
+  return absl::OkStatus();
+}
+
+// The field `amax` in the place of the one amax that is wanted.
+absl::Status ReadAmax(float amax, Request* request) {
+  if (!std::isfinite(amax) || amax < 0) {
+    return FieldError("amax", "a finite number >= 0", fmt::to_string(amax));
+  }
+  const std::vector<TensorSpec>& inputs = request->plan->inputs();
+  const auto wanted =
+      std::find_if(inputs.begin(), inputs.end(),
+                   [](const TensorSpec& spec) { return IsAmax(spec.kind); });
+  if (wanted == inputs.end()) {
+    std::vector<std::string_view> names;
+    for (const FormatSpec& f : kFormats) {
+      if (f.scaling == Scaling::kNvfp4) names.push_back(f.name);
+    }
+    return FieldError(
+        "amax", fmt::format("an amax only with {}", fmt::join(names, ", ")),
+        "amax with a format that is decoded by its scales alone");
+  }
+  if (wanted->size != sizeof amax) {
+    return FieldError("amax",
+                      fmt::format("{} values, which only the payload can hold",
+                                  wanted->size / sizeof amax),
+                      "one value");
+  }
+  request->sources[wanted - inputs.begin()].literal.assign(
+      reinterpret_cast<const char*>(&amax), sizeof amax);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Read(const v1::DequantizeRequest& message, const Range& payload,
+                  Request* request) {
+  absl::StatusOr<TensorDesc> tensor = ReadTensor(message.tensor());
+  if (!tensor.ok()) return tensor.status();
+  DequantizeOptions options;
+  options.format = static_cast<Format>(message.format());
+  options.usage = ReadUsage(message.usage());
+  options.output = static_cast<DType>(message.output());
+  options.inverse_rht = message.has_inverse_rht();
+  QUANTD_RETURN_IF_ERROR(ReadRht("inverse_rht", message.inverse_rht(),
+                                 &options.rht_dimension, &options.sign_mask));
+  options.form = ReadForm(message.form());
+  if (message.has_splits()) options.splits = ReadSplits(message.splits());
+  QUANTD_RETURN_IF_ERROR(
+      RenameField(Adopt(MakeDequantizePlan(*tensor, options), request), "rht",
+                  "inverse_rht"));
+  request->sources.resize(request->plan->inputs().size());
+  if (message.has_amax()) {
+    QUANTD_RETURN_IF_ERROR(ReadAmax(message.amax(), request));
+  }
+  return message.tensors_size() > 0 ? ReadRefs(message, payload, request)
+                                    : ReadBackToBack(payload, request);
+}
+
+}  // namespace quantd::wire

@@ -1,0 +1,326 @@
+// Messages that mean something: every field, mostly with a value that is legal
+// beside the others.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/plan.h"
+#include "proto/wire.h"
+#include "tests/fuzz/wire_messages.h"
+
+namespace quantd::wire {
+namespace {
+
+v1::DType AnyFloat(Random& random) {
+  return static_cast<v1::DType>(1 + random.Below(3));
+}
+
+// A number of the enum, and now and then one that is none.
+template <typename Enum>
+Enum AnyEnum(int count, Random& random) {
+  return static_cast<Enum>(random.OneIn(40) ? static_cast<int>(Awkward(random))
+                                            : random.Below(count));
+}
+
+float AnyFloatValue(Random& random) {
+  constexpr float kValues[] = {0, 1, 0.5f, 448, 1e-40f, 3e38f};
+  constexpr float kBad[] = {-1, -0.0f, INFINITY, NAN};
+  return random.OneIn(30) ? kBad[random.Below(4)] : kValues[random.Below(6)];
+}
+
+// Some elements, so that payloads stay small.
+void FillTensor(v1::Tensor* tensor, Random& random) {
+  tensor->set_dtype(random.OneIn(30) ? AnyEnum<v1::DType>(8, random)
+                                     : AnyFloat(random));
+  const int rank = static_cast<int>(1 + random.Below(3));
+  for (int i = 0; i + 1 < rank; ++i) tensor->add_shape(random.Below(4));
+  tensor->add_shape(random.OneIn(6) ? random.Below(40) : 32 * random.Below(3));
+  if (random.OneIn(30)) tensor->add_shape(Awkward(random));
+  if (random.OneIn(4)) {
+    tensor->set_flatten_axis(static_cast<int>(random.Below(7)) - 3);
+  }
+}
+
+void FillRht(v1::Rht* rht, Random& random) {
+  rht->set_rowwise(random.OneIn(2));
+  rht->set_columnwise(random.OneIn(2));
+  size_t dimension = 16;
+  if (random.OneIn(2)) {
+    dimension = size_t{16} << random.Below(random.OneIn(4) ? 4 : 2);
+    rht->set_dimension(static_cast<uint32_t>(dimension));
+  }
+  if (random.OneIn(30)) {
+    rht->set_dimension(static_cast<uint32_t>(Awkward(random)));
+  }
+  if (random.OneIn(2)) {
+    rht->set_sign_mask(RandomBytes(
+        random.OneIn(20) ? random.Below(20) : dimension / 8, random));
+  }
+}
+
+TensorDesc Desc(const v1::Tensor& message) {
+  TensorDesc tensor;
+  tensor.dtype = static_cast<DType>(message.dtype());
+  tensor.shape.assign(message.shape().begin(), message.shape().end());
+  if (message.has_flatten_axis()) tensor.flatten_axis = message.flatten_axis();
+  return tensor;
+}
+
+// The plan of the plain maximum: legal for every tensor.
+absl::StatusOr<Plan> PlanOf(const v1::Tensor& tensor) {
+  RhtAmaxOptions options;
+  options.rowwise = true;
+  return MakeRhtAmaxPlan(Desc(tensor), options);
+}
+
+// The size a tensor's own payload has, if that is a small one.
+size_t TensorBytes(const v1::Tensor& tensor, Random& random) {
+  const auto plan = PlanOf(tensor);
+  if (!plan.ok() || plan->input_bytes() > 4096 || random.OneIn(20)) {
+    return random.Below(100);
+  }
+  return plan->input_bytes();
+}
+
+// Groups that make up the rows, but for accidents.
+void FillSplits(const v1::Tensor& tensor, v1::Splits* splits, Random& random) {
+  const auto plan = PlanOf(tensor);
+  uint64_t left = plan.ok() ? std::min<int64_t>(plan->rows(), 100) : 3;
+  for (uint64_t i = random.Below(4); i > 0; --i) {
+    const uint64_t n = random.Below(left + 1);
+    splits->add_rows(n);
+    left -= n;
+  }
+  splits->add_rows(left);
+  if (random.OneIn(30)) splits->add_rows(Awkward(random));
+  if (random.OneIn(30)) splits->clear_rows();
+}
+
+void FillForm(v1::Format format, v1::CopyForm* form, Random& random) {
+  if (random.OneIn(3)) form->set_scale_layout(AnyEnum<v1::Layout>(3, random));
+  if (format == v1::FORMAT_NVFP4_2D || random.OneIn(20)) {
+    form->set_compact_scales(random.OneIn(2));
+  }
+  if (format == v1::FORMAT_NVFP4 || random.OneIn(20)) {
+    form->set_row_scaled(random.OneIn(3));
+  }
+  if (random.OneIn(12)) form->set_scale_256(true);
+}
+
+// As many as the request may want: one, one a group, or some.
+template <typename Field>
+void FillFloats(int groups, Field* field, Random& random) {
+  const int n = random.OneIn(8) ? static_cast<int>(random.Below(9)) : groups;
+  for (int i = 0; i < n; ++i) field->Add(AnyFloatValue(random));
+}
+
+void FillAmax(int groups, v1::GivenAmax* amax, Random& random) {
+  if (groups == 1 && random.OneIn(2)) {
+    amax->set_rowwise(AnyFloatValue(random));
+    if (random.OneIn(2)) amax->set_columnwise(AnyFloatValue(random));
+  } else {
+    FillFloats(groups, amax->mutable_rowwise_values(), random);
+  }
+  if (random.OneIn(8)) {
+    FillFloats(groups, amax->mutable_columnwise_values(), random);
+  }
+}
+
+std::string Serialized(const google::protobuf::MessageLite& m) {
+  return m.SerializeAsString();
+}
+
+// What some formats have and others do not: seldom beside the wrong one.
+void FillOptions(v1::QuantizeRequest* m, Random& random) {
+  const FormatSpec* spec = FindFormat(static_cast<Format>(m->format()));
+  const auto wanted = [&](Option option) {
+    const bool legal = spec != nullptr && (spec->options & option) != 0;
+    return random.OneIn(legal ? 4 : 100);
+  };
+  const int groups = m->has_splits() ? m->splits().rows_size() : 1;
+  if (wanted(kOptRht)) FillRht(m->mutable_rht(), random);
+  if (wanted(kOptGivenAmax)) FillAmax(groups, m->mutable_given_amax(), random);
+  if (random.OneIn(4)) FillForm(m->format(), m->mutable_form(), random);
+  if (wanted(kOptStochastic)) {
+    m->set_rounding(AnyEnum<v1::Rounding>(2, random));
+    m->mutable_stochastic()->set_seed(random.Next());
+    m->mutable_stochastic()->set_seed_offset(Awkward(random));
+  }
+  if (random.OneIn(8)) {
+    m->mutable_shard()->set_row_offset(random.Below(1000));
+    m->mutable_shard()->set_column_offset(
+        static_cast<int64_t>(random.OneIn(4) ? Awkward(random) : 16));
+    if (random.OneIn(4)) m->mutable_shard()->set_total_columns(1000);
+  }
+  if (wanted(kOptFourOverSix)) {
+    m->set_four_over_six(AnyEnum<v1::FourOverSix>(3, random));
+    m->set_fast_error(random.OneIn(3));
+  }
+  if (wanted(kOptEstimation) && random.OneIn(2)) {
+    m->set_amax_estimation_scale(AnyFloatValue(random));
+  }
+  if (wanted(kOptEpsilon)) m->set_epsilon(AnyFloatValue(random));
+  if (wanted(kOptPowerOfTwo)) m->set_power_of_two(random.OneIn(2));
+  if (wanted(kOptGivenScale)) {
+    FillFloats(groups, m->mutable_scale(), random);
+    if (wanted(kOptHistory)) {
+      FillFloats(1 + static_cast<int>(random.Below(4)),
+                 m->mutable_history()->mutable_amax(), random);
+      m->mutable_history()->set_rule(AnyEnum<v1::HistoryRule>(2, random));
+      m->mutable_history()->set_margin(static_cast<int>(random.Below(300)) -
+                                       150);
+    }
+  }
+  if (wanted(kOptScaleRule)) {
+    m->set_scale_rule(AnyEnum<v1::ScaleRule>(4, random));
+  }
+}
+
+std::string QuantizeBytes(Random& random) {
+  v1::QuantizeRequest m;
+  FillTensor(m.mutable_tensor(), random);
+  m.set_format(AnyEnum<v1::Format>(12, random));
+  m.set_usage(AnyEnum<v1::Usage>(5, random));
+  m.set_non_finite(AnyEnum<v1::NonFinite>(3, random));
+  if (random.OneIn(3)) FillSplits(m.tensor(), m.mutable_splits(), random);
+  FillOptions(&m, random);
+  m.set_amax(random.OneIn(3));
+  m.set_dbias(random.OneIn(3));
+  if (random.OneIn(8)) m.set_dbias_dtype(AnyEnum<v1::DType>(8, random));
+  m.set_statistics(random.OneIn(3));
+  m.set_payload(RandomBytes(TensorBytes(m.tensor(), random), random));
+  return Serialized(m);
+}
+
+// Refs of what the plan wants, somewhere in a payload of `bytes`.
+void FillRefs(const Plan& plan, size_t bytes, v1::DequantizeRequest* m,
+              Random& random) {
+  for (const TensorSpec& input : plan.inputs()) {
+    if (random.OneIn(12)) continue;
+    v1::TensorRef* ref = m->add_tensors();
+    ref->set_kind(ToProto(input.kind));
+    if (random.OneIn(2)) ref->set_dtype(ToProto(input.dtype));
+    if (random.OneIn(2)) ref->set_layout(ToProto(input.layout));
+    if (random.OneIn(20)) ref->set_layout(AnyEnum<v1::Layout>(3, random));
+    for (int64_t d : input.shape) ref->add_shape(d);
+    ref->set_offset(random.Below(bytes - input.size + 1));
+    ref->set_size(input.size);
+    if (random.OneIn(2)) {
+      for (size_t offset : input.group_offsets) ref->add_group_offsets(offset);
+    }
+    if (random.OneIn(20)) ref->add_group_offsets(Awkward(random));
+    if (random.OneIn(20)) ref->set_offset(Awkward(random));
+    if (random.OneIn(20)) ref->set_size(Awkward(random));
+  }
+  std::reverse(m->mutable_tensors()->begin(), m->mutable_tensors()->end());
+}
+
+std::string DequantizeBytes(Random& random) {
+  v1::DequantizeRequest m;
+  FillTensor(m.mutable_tensor(), random);
+  m.set_format(AnyEnum<v1::Format>(12, random));
+  m.set_usage(static_cast<v1::Usage>(random.Below(3)));
+  m.set_output(AnyFloat(random));
+  if (random.OneIn(4)) FillRht(m.mutable_inverse_rht(), random);
+  if (random.OneIn(4)) FillForm(m.format(), m.mutable_form(), random);
+  if (random.OneIn(4)) FillSplits(m.tensor(), m.mutable_splits(), random);
+  if (random.OneIn(5)) m.set_amax(AnyFloatValue(random));
+  DequantizeOptions options;
+  options.format = static_cast<Format>(m.format());
+  options.output = DType::kF32;
+  if (m.usage() != v1::USAGE_UNSPECIFIED) {
+    options.usage = static_cast<Usage>(m.usage());
+  }
+  options.inverse_rht = m.has_inverse_rht();
+  if (m.inverse_rht().dimension() != 0) {
+    options.rht_dimension = static_cast<int>(m.inverse_rht().dimension());
+  }
+  if (m.form().scale_layout() == v1::LAYOUT_SWIZZLED) {
+    options.form.scale_layout = Layout::kSwizzled;
+  }
+  options.form.compact_scales = m.form().compact_scales();
+  options.form.row_scaled = m.form().row_scaled();
+  if (m.has_splits()) {
+    options.splits = {m.splits().rows().begin(), m.splits().rows().end()};
+  }
+  const auto plan = MakeDequantizePlan(Desc(m.tensor()), options);
+  if (!plan.ok() || plan->input_bytes() > 8192) {
+    m.set_payload(RandomBytes(random.Below(100), random));
+    return Serialized(m);
+  }
+  size_t bytes = 0;
+  for (const TensorSpec& input : plan->inputs()) bytes += input.size;
+  if (random.OneIn(2)) {
+    bytes += random.Below(64);
+    FillRefs(*plan, bytes, &m, random);
+  } else if (m.has_amax() && random.OneIn(2) && bytes >= sizeof(float)) {
+    bytes -= sizeof(float);
+  }
+  m.set_payload(RandomBytes(bytes, random));
+  return Serialized(m);
+}
+
+std::string RhtAmaxBytes(Random& random) {
+  v1::RhtAmaxRequest m;
+  FillTensor(m.mutable_tensor(), random);
+  m.set_rowwise(random.OneIn(2));
+  m.set_rowwise_rht(random.OneIn(2));
+  m.set_columnwise(random.OneIn(2));
+  m.set_columnwise_rht(random.OneIn(2));
+  if (random.OneIn(2)) FillRht(m.mutable_rht(), random);
+  m.set_non_finite(AnyEnum<v1::NonFinite>(3, random));
+  m.set_domain(AnyEnum<v1::AmaxDomain>(2, random));
+  if (random.OneIn(3)) FillSplits(m.tensor(), m.mutable_splits(), random);
+  m.set_payload(RandomBytes(TensorBytes(m.tensor(), random), random));
+  return Serialized(m);
+}
+
+std::string ApplyRhtBytes(Random& random) {
+  v1::ApplyRhtRequest m;
+  FillTensor(m.mutable_tensor(), random);
+  m.set_inverse(random.OneIn(2));
+  m.set_output(AnyEnum<v1::DType>(4, random));
+  if (random.OneIn(2)) FillRht(m.mutable_rht(), random);
+  m.set_payload(RandomBytes(TensorBytes(m.tensor(), random), random));
+  return Serialized(m);
+}
+
+std::string ReplyBytes(Random& random) {
+  v1::QuantizeReply m;
+  FillTensor(m.mutable_tensor(), random);
+  for (uint64_t i = random.Below(4); i > 0; --i) {
+    v1::TensorRef* ref = m.add_tensors();
+    ref->set_kind(AnyEnum<v1::TensorKind>(16, random));
+    ref->set_offset(Awkward(random));
+    ref->add_shape(random.Below(9));
+    if (random.OneIn(3)) ref->add_group_offsets(Awkward(random));
+  }
+  m.mutable_report()->set_device("cpu:0");
+  if (random.OneIn(3)) {
+    m.mutable_report()->mutable_rowwise()->set_sqnr_db(INFINITY);
+  }
+  if (random.OneIn(3)) {
+    FillForm(v1::FORMAT_NVFP4_2D, m.mutable_form(), random);
+  }
+  m.set_request_id(random.OneIn(2) ? "0123456789" : "\xC3\xA9");
+  m.set_payload(RandomBytes(random.Below(100), random));
+  return Serialized(m);
+}
+
+}  // namespace
+
+std::string LegalMessage(int type, Random& random) {
+  switch (type) {
+    case 0:
+      return QuantizeBytes(random);
+    case 1:
+      return DequantizeBytes(random);
+    case 2:
+      return RhtAmaxBytes(random);
+    case 3:
+      return ApplyRhtBytes(random);
+    default:
+      return ReplyBytes(random);
+  }
+}
+
+}  // namespace quantd::wire

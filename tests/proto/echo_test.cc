@@ -1,0 +1,277 @@
+// Whatever a request says, its reply says again: every field is tried.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/text_format.h"
+#include "tests/proto/requests.h"
+
+namespace quantd::wire {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+// `field` alone, as text.
+std::string TextOf(const Message& message, const FieldDescriptor* field) {
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
+  std::string text;
+  const auto* reflection = message.GetReflection();
+  if (!field->is_repeated()) {
+    printer.PrintFieldValueToString(message, field, -1, &text);
+    return text;
+  }
+  for (int i = 0; i < reflection->FieldSize(message, field); ++i) {
+    std::string one;
+    printer.PrintFieldValueToString(message, field, i, &one);
+    text += one + " ";
+  }
+  return text;
+}
+
+// Every field set in `said` has the same value in the field of the same name
+// of `echo`. Adds their names to `seen`.
+void ExpectEcho(const Message& said, const Message& echo,
+                const std::set<std::string>& silent,
+                std::set<std::string>* seen) {
+  std::vector<const FieldDescriptor*> fields;
+  said.GetReflection()->ListFields(said, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (silent.count(field->name())) continue;
+    SCOPED_TRACE(field->full_name());
+    seen->insert(field->full_name());
+    const auto* there = echo.GetDescriptor()->FindFieldByName(field->name());
+    ASSERT_NE(there, nullptr);
+    if (field->type() == FieldDescriptor::TYPE_MESSAGE) {
+      ASSERT_TRUE(echo.GetReflection()->HasField(echo, there));
+      ExpectEcho(said.GetReflection()->GetMessage(said, field),
+                 echo.GetReflection()->GetMessage(echo, there), silent, seen);
+    } else {
+      EXPECT_EQ(TextOf(echo, there), TextOf(said, field));
+    }
+  }
+}
+
+// Every field of the message, and of those inside it, but for `silent`.
+void AllFields(const Descriptor* type, const std::set<std::string>& silent,
+               std::set<std::string>* all) {
+  for (int i = 0; i < type->field_count(); ++i) {
+    const FieldDescriptor* field = type->field(i);
+    if (silent.count(field->name())) continue;
+    all->insert(field->full_name());
+    if (field->type() == FieldDescriptor::TYPE_MESSAGE) {
+      AllFields(field->message_type(), silent, all);
+    }
+  }
+}
+
+template <typename Req, typename Reply>
+void ExpectEchoes(const std::vector<std::string>& texts,
+                  const std::set<std::string>& silent) {
+  std::set<std::string> seen;
+  for (const std::string& text : texts) {
+    SCOPED_TRACE(text);
+    Req request;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &request));
+    // The size that a refusal of the empty payload asks for.
+    const auto violation = GetFieldViolation(Parse(request).status());
+    ASSERT_TRUE(violation.has_value() && violation->field == "payload")
+        << Parse(request).status();
+    request.set_payload(Bytes(std::stoul(violation->expected)));
+    const auto parsed = Parse(request);
+    ASSERT_THAT(parsed, IsOk());
+    const std::string payload(parsed->plan->output_bytes(), 'p');
+    Reply reply;
+    ASSERT_TRUE(reply.ParseFromString(
+        ReplyHead(*parsed->plan, {}, "cpu:0", "id") + payload));
+    ExpectEcho(request, reply, silent, &seen);
+  }
+  std::set<std::string> all;
+  AllFields(Req::descriptor(), silent, &all);
+  EXPECT_EQ(seen, all);
+}
+
+TEST(Echo, OfQuantize) {
+  const std::string tensor =
+      "tensor {dtype: DTYPE_F16 shape: 2 shape: 4 shape: 32 flatten_axis: 2} ";
+  ExpectEchoes<v1::QuantizeRequest, v1::QuantizeReply>(
+      {
+          tensor + R"(
+            format: FORMAT_NVFP4 usage: USAGE_BOTH non_finite:
+            NON_FINITE_PROPAGATE rht {rowwise: true columnwise: true
+            dimension: 32 sign_mask: "abcd"} amax_estimation_scale: 2
+            rounding: ROUNDING_STOCHASTIC stochastic {seed: 18446744073709551615
+            seed_offset: 9} shard {row_offset: 3 column_offset: 5 total_columns:
+            99} form {scale_layout: LAYOUT_SWIZZLED} statistics: true
+            given_amax {rowwise: 0.5 columnwise: 1.5})",
+          tensor + R"(
+            format: FORMAT_NVFP4_2D usage: USAGE_COLUMNWISE four_over_six:
+            FOUR_OVER_SIX_MSE fast_error: true form {compact_scales: true
+            scale_256: true} dbias: true dbias_dtype: DTYPE_F32 amax: true)",
+          tensor + R"(
+            format: FORMAT_NVFP4 form {row_scaled: true} splits {rows: 3 rows: 0
+            rows: 5} given_amax {rowwise_values: 1 rowwise_values: 2
+            rowwise_values: 3 rowwise_values: 4 rowwise_values: 5
+            rowwise_values: 6 rowwise_values: 7 rowwise_values: 8})",
+          tensor + R"(
+            format: FORMAT_NVFP4 splits {rows: 3 rows: 5} given_amax
+            {columnwise_values: 1 columnwise_values: 2})",
+          tensor + R"(
+            format: FORMAT_FP8_E5M2 usage: USAGE_NONE amax: true scale: 7
+            epsilon: 0.25 power_of_two: true history {amax: 1 amax: nan amax:
+            inf rule: HISTORY_RULE_MOST_RECENT margin: -4})",
+          tensor + R"(format: FORMAT_MXFP8_E4M3 scale_rule: SCALE_RULE_EVEN)",
+      },
+      {"payload"});
+}
+
+TEST(Echo, OfTheOthers) {
+  const std::string tensor =
+      "tensor {dtype: DTYPE_F16 shape: 2 shape: 4 shape: 32 flatten_axis: 2} ";
+  // What only says where the bytes are; whose types are not remembered; and
+  // options that another call sets.
+  ExpectEchoes<v1::DequantizeRequest, v1::DequantizeReply>(
+      {
+          R"(tensor {shape: 64 shape: 64 flatten_axis: 1}
+            format: FORMAT_MXFP4 usage: USAGE_COLUMNWISE output: DTYPE_F32
+            inverse_rht {columnwise: true dimension: 64 sign_mask: "abcdefgh"}
+            form {scale_layout: LAYOUT_SWIZZLED} splits {rows: 60 rows: 4})",
+          R"(tensor {shape: 64 shape: 64 flatten_axis: 1}
+            format: FORMAT_NVFP4_2D usage: USAGE_ROWWISE output: DTYPE_BF16
+            form {compact_scales: true scale_256: true})",
+          R"(tensor {shape: 64 shape: 64 flatten_axis: 1}
+            format: FORMAT_NVFP4 usage: USAGE_ROWWISE output: DTYPE_BF16
+            form {row_scaled: true})",
+          R"(tensor {shape: 64 shape: 64 flatten_axis: 1}
+            format: FORMAT_NVFP4 usage: USAGE_ROWWISE output: DTYPE_BF16
+            inverse_rht {rowwise: true dimension: 16})",
+      },
+      {"payload", "tensors", "amax", "dtype"});
+  ExpectEchoes<v1::RhtAmaxRequest, v1::RhtAmaxReply>(
+      {tensor + R"(
+        rowwise: true rowwise_rht: true columnwise: true columnwise_rht: true
+        rht {dimension: 32 sign_mask: "abcd"} domain: AMAX_DOMAIN_ROW
+        non_finite: NON_FINITE_PROPAGATE splits {rows: 8})"},
+      // Which maxima there are, the tensors tell.
+      {"payload", "rowwise", "rowwise_rht", "columnwise", "columnwise_rht"});
+  ExpectEchoes<v1::ApplyRhtRequest, v1::ApplyRhtReply>(
+      {tensor + R"(
+        inverse: true output: DTYPE_F32
+        rht {dimension: 32 sign_mask: "abcd"})"},
+      {"payload", "rowwise", "columnwise"});
+}
+
+// The plan of a legal message.
+std::shared_ptr<const Plan> PlanOf(const v1::QuantizeRequest& m) {
+  const auto request = Parse(m);
+  EXPECT_THAT(request, IsOk());
+  return request.ok() ? request->plan : nullptr;
+}
+
+TEST(Echo, RandomnessOnlyWhereThereIsSome) {
+  v1::QuantizeRequest m = Quantize();
+  m.mutable_stochastic()->set_seed(7);
+  v1::QuantizeReply reply;
+  ASSERT_TRUE(
+      reply.ParseFromString(ReplyHead(*PlanOf(m), {}, "", "") +
+                            std::string(PlanOf(m)->output_bytes(), 'p')));
+  EXPECT_FALSE(reply.has_stochastic());
+  EXPECT_FALSE(reply.has_shard());
+  EXPECT_FALSE(reply.has_power_of_two());
+  EXPECT_FALSE(reply.has_splits());
+  EXPECT_EQ(reply.form().scale_layout(), v1::LAYOUT_LINEAR);
+}
+
+TEST(Echo, StatisticsOfTheJob) {
+  JobReport job;
+  job.columnwise = ErrorStatistics{5, 4, 3, 2.5f, 100, 1};
+  const v1::QuantizeRequest m = Quantize();
+  v1::QuantizeReply reply;
+  ASSERT_TRUE(
+      reply.ParseFromString(ReplyHead(*PlanOf(m), job, "", "") +
+                            std::string(PlanOf(m)->output_bytes(), 'p')));
+  EXPECT_FALSE(reply.report().has_rowwise());
+  ASSERT_TRUE(reply.report().has_columnwise());
+  const v1::ErrorStatistics& s = reply.report().columnwise();
+  EXPECT_EQ(s.elements(), 5u);
+  EXPECT_EQ(s.clipped(), 4u);
+  EXPECT_EQ(s.flushed(), 3u);
+  EXPECT_EQ(s.max_error(), 2.5f);
+  EXPECT_EQ(s.signal(), 100);
+  EXPECT_EQ(s.noise(), 1);
+  EXPECT_EQ(s.sqnr_db(), 20);
+}
+
+TEST(Describe, SaysWhatTheReplyWouldHold) {
+  v1::QuantizeRequest m = Quantize();
+  m.set_usage(v1::USAGE_BOTH);
+  m.set_dbias(true);
+  m.mutable_splits()->add_rows(1);
+  m.mutable_splits()->add_rows(3);
+  v1::QuantizeReply reply;
+  const auto plan = PlanOf(m);
+  ASSERT_TRUE(reply.ParseFromString(ReplyHead(*plan, {}, "", "") +
+                                    std::string(plan->output_bytes(), 'p')));
+  // With a payload, with none and with a wrong one.
+  for (const std::string& payload :
+       {m.payload(), std::string(), std::string("abc")}) {
+    m.set_payload(payload);
+    const std::string bytes = m.SerializeAsString();
+    const std::string_view whole = bytes;
+    const auto described = ParseDescribeRequest(absl::MakeSpan(&whole, 1));
+    ASSERT_THAT(described, IsOk());
+    v1::DescribeQuantizeReply description;
+    ASSERT_TRUE(description.ParseFromString(DescribeReply(**described, "id")));
+    EXPECT_EQ(description.request_id(), "id");
+    EXPECT_EQ(description.input_bytes(), 256u);
+    EXPECT_EQ(description.output_bytes(), reply.payload().size());
+    EXPECT_EQ(description.scratch_bytes(), 2u * 32 * 4);
+    ASSERT_EQ(description.tensors_size(), 7);
+    for (int i = 0; i < 7; ++i) {
+      EXPECT_EQ(description.tensors(i).SerializeAsString(),
+                reply.tensors(i).SerializeAsString());
+    }
+    EXPECT_EQ(reply.tensors(1).group_offsets_size(), 3);
+    EXPECT_EQ(reply.tensors(1).group_offsets(1), 512u);
+  }
+}
+
+TEST(Describe, RefusesWhatQuantizeRefuses) {
+  v1::QuantizeRequest m = Quantize();
+  m.set_format(v1::FORMAT_MXFP4);
+  m.set_four_over_six(v1::FOUR_OVER_SIX_MAE);
+  const std::string bytes = m.SerializeAsString();
+  const std::string_view whole = bytes;
+  EXPECT_EQ(ParseDescribeRequest(absl::MakeSpan(&whole, 1)).status(),
+            Parse(m).status());
+  EXPECT_FALSE(Parse(m).ok());
+  const std::string_view nonsense = "\xff";
+  EXPECT_TRUE(
+      IsMalformed(ParseDescribeRequest(absl::MakeSpan(&nonsense, 1)).status()));
+}
+
+// All heads that a legal request can bring about fit the cap for replies.
+TEST(Describe, TheLargestReplyHeadFits) {
+  v1::QuantizeRequest m = Quantize();
+  m.mutable_tensor()->set_shape(0, int64_t{1} << 16);
+  m.mutable_tensor()->set_shape(1, 512);  // offsets of 30 bits
+  m.set_usage(v1::USAGE_BOTH);
+  for (int i = 0; i < 1 << 16; ++i) m.mutable_splits()->add_rows(1);
+  m.clear_payload();
+  const std::string bytes = m.SerializeAsString();
+  const std::string_view whole = bytes;
+  const auto plan = ParseDescribeRequest(absl::MakeSpan(&whole, 1));
+  ASSERT_THAT(plan, IsOk());
+  const size_t head = ReplyHead(**plan, {}, "device", "id").size();
+  EXPECT_GT(head, kMaxHeadBytes);
+  // An echo of all else is no longer than twice the request's head: an amax
+  // may be said once and serve both directions.
+  EXPECT_LT(head + 2 * kMaxHeadBytes, kMaxReplyHeadBytes);
+}
+
+}  // namespace
+}  // namespace quantd::wire

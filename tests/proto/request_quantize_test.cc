@@ -1,0 +1,255 @@
+// Every field of QuantizeRequest: where it goes, and what is said when it is
+// wrong. What is legal beside what, the tests of the plan know.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "tests/proto/requests.h"
+
+namespace quantd::wire {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+v1::QuantizeRequest Of(v1::Format format) {
+  v1::QuantizeRequest m = Quantize();
+  m.set_format(format);
+  return m;
+}
+
+QuantizeOptions OptionsOf(const v1::QuantizeRequest& m) {
+  const auto request = Parse(m);
+  EXPECT_THAT(request, IsOk());
+  if (!request.ok()) return {};
+  return std::get<QuantizeOptions>(request->plan->options());
+}
+
+TEST(ReadQuantize, TensorUsageAndRotation) {
+  v1::QuantizeRequest m = Quantize();
+  m.mutable_tensor()->clear_shape();
+  for (int64_t d : {2, 2, 2, 16}) m.mutable_tensor()->add_shape(d);
+  m.mutable_tensor()->set_flatten_axis(-2);
+  m.set_usage(v1::USAGE_BOTH);
+  m.set_non_finite(v1::NON_FINITE_REJECT);
+  m.mutable_rht()->set_columnwise(true);
+  m.mutable_rht()->set_dimension(32);
+  m.mutable_rht()->set_sign_mask("\x01\x80\x02\x40");
+  m.mutable_given_amax()->set_rowwise(0);
+  m.mutable_given_amax()->set_columnwise(3.5f);
+  const auto request = Parse(m);
+  ASSERT_THAT(request, IsOk());
+  EXPECT_EQ(request->plan->rows(), 4);
+  EXPECT_EQ(request->plan->cols(), 32);
+  const auto& options = std::get<QuantizeOptions>(request->plan->options());
+  EXPECT_EQ(options.usage, Usage::kBoth);
+  EXPECT_EQ(options.non_finite, NonFinite::kReject);
+  EXPECT_FALSE(options.rht.rowwise);
+  EXPECT_TRUE(options.rht.columnwise);
+  EXPECT_EQ(options.rht.dimension, 32);
+  EXPECT_EQ(options.rht.sign_mask, (SignMask{{0x40028001, 0}}));
+  EXPECT_THAT(options.rowwise_amax, ElementsAre(0));
+  EXPECT_THAT(options.columnwise_amax, ElementsAre(3.5f));
+}
+
+TEST(ReadQuantize, StochasticRoundingOfAShard) {
+  v1::QuantizeRequest m = Of(v1::FORMAT_MXFP4);
+  m.set_rounding(v1::ROUNDING_STOCHASTIC);
+  m.mutable_stochastic()->set_seed(0xFEDCBA9876543210);
+  m.mutable_stochastic()->set_seed_offset(~uint64_t{0});
+  m.mutable_shard()->set_row_offset(5);
+  m.mutable_shard()->set_column_offset(7);
+  m.mutable_shard()->set_total_columns(64);
+  m.set_scale_rule(v1::SCALE_RULE_EVEN);
+  m.set_statistics(true);
+  m.mutable_form()->set_scale_layout(v1::LAYOUT_SWIZZLED);
+  const QuantizeOptions o = OptionsOf(m);
+  EXPECT_EQ(o.format, Format::kMxfp4);
+  EXPECT_EQ(o.rounding, Rounding::kStochastic);
+  EXPECT_EQ(o.stochastic.seed, 0xFEDCBA9876543210);
+  EXPECT_EQ(o.stochastic.seed_offset, ~uint64_t{0});
+  EXPECT_EQ(o.shard.row_offset, 5);
+  EXPECT_EQ(o.shard.column_offset, 7);
+  EXPECT_EQ(o.shard.total_columns, 64);
+  EXPECT_EQ(o.scale_rule, ScaleRule::kEven);
+  EXPECT_TRUE(o.statistics);
+  EXPECT_EQ(o.form.scale_layout, Layout::kSwizzled);
+}
+
+TEST(ReadQuantize, FourOverSix) {
+  v1::QuantizeRequest m = Of(v1::FORMAT_NVFP4_2D);
+  m.set_four_over_six(v1::FOUR_OVER_SIX_MSE);
+  m.set_fast_error(true);
+  m.mutable_form()->set_scale_256(true);
+  m.mutable_form()->set_compact_scales(true);
+  const QuantizeOptions o = OptionsOf(m);
+  EXPECT_EQ(o.four_over_six, FourOverSix::kMse);
+  EXPECT_TRUE(o.fast_error);
+  EXPECT_TRUE(o.form.scale_256);
+  EXPECT_TRUE(o.form.compact_scales);
+  EXPECT_EQ(o.form.scale_layout, Layout::kLinear);
+}
+
+TEST(ReadQuantize, DelayedScaling) {
+  v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E5M2);
+  m.add_scale(7);
+  for (float h : {5.0f, kNan, -1.0f, kInf}) m.mutable_history()->add_amax(h);
+  m.mutable_history()->set_rule(v1::HISTORY_RULE_MOST_RECENT);
+  m.mutable_history()->set_margin(-3);
+  m.set_epsilon(1e-12f);
+  m.set_power_of_two(true);
+  m.set_amax(true);
+  m.set_dbias(true);
+  m.set_dbias_dtype(v1::DTYPE_F32);
+  const QuantizeOptions o = OptionsOf(m);
+  EXPECT_THAT(o.scale, ElementsAre(7));
+  ASSERT_TRUE(o.history.has_value());
+  ASSERT_EQ(o.history->amax.size(), 4u);
+  EXPECT_EQ(o.history->amax[0], 5);
+  EXPECT_EQ(o.history->amax[3], kInf);
+  EXPECT_EQ(o.history->rule, HistoryRule::kMostRecent);
+  EXPECT_EQ(o.history->margin, -3);
+  EXPECT_EQ(o.epsilon, 1e-12f);
+  EXPECT_EQ(o.power_of_two, true);
+  EXPECT_TRUE(o.amax);
+  EXPECT_TRUE(o.dbias);
+  EXPECT_EQ(o.dbias_dtype, DType::kF32);
+}
+
+TEST(ReadQuantize, AbsentIsNotEmpty) {
+  const QuantizeOptions none = OptionsOf(Of(v1::FORMAT_FP8_E4M3));
+  EXPECT_FALSE(none.splits.has_value());
+  EXPECT_FALSE(none.history.has_value());
+  EXPECT_FALSE(none.amax_estimation_scale.has_value());
+  EXPECT_THAT(none.rowwise_amax, IsEmpty());
+  EXPECT_THAT(none.scale, IsEmpty());
+  // A message that is there and says nothing.
+  v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E4M3);
+  m.mutable_given_amax();
+  m.mutable_form();
+  m.mutable_stochastic();
+  m.mutable_shard();
+  EXPECT_THAT(OptionsOf(m).rowwise_amax, IsEmpty());
+  EXPECT_WRONG(Quantize(), m.mutable_splits(), "splits", "1 to 65536 groups",
+               "0");
+  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), (m.add_scale(1), m.mutable_history()),
+               "history.amax", "1 to 65536 values", "0");
+  EXPECT_WRONG(Quantize(), m.set_amax_estimation_scale(0),
+               "amax_estimation_scale", "estimation only together with rht",
+               "no rht");
+}
+
+TEST(ReadQuantize, AmaxesInOneFormOrTheOther) {
+  v1::QuantizeRequest m = Quantize();
+  m.mutable_given_amax()->add_rowwise_values(2);
+  EXPECT_THAT(OptionsOf(m).rowwise_amax, ElementsAre(2));
+  EXPECT_THAT(OptionsOf(m).columnwise_amax, ElementsAre(2));
+  m.mutable_splits()->add_rows(3);
+  m.mutable_splits()->add_rows(1);
+  m.mutable_given_amax()->add_rowwise_values(5);
+  EXPECT_THAT(OptionsOf(m).rowwise_amax, ElementsAre(2, 5));
+  m.mutable_given_amax()->add_columnwise_values(0);
+  m.mutable_given_amax()->add_columnwise_values(1);
+  EXPECT_THAT(OptionsOf(m).columnwise_amax, ElementsAre(0, 1));
+  ASSERT_TRUE(OptionsOf(m).splits.has_value());
+  EXPECT_THAT(*OptionsOf(m).splits, ElementsAre(3, 1));
+
+  const auto both = [](bool columnwise) {
+    v1::QuantizeRequest m = Quantize();
+    v1::GivenAmax* amax = m.mutable_given_amax();
+    if (columnwise) {
+      amax->set_columnwise(1);
+      amax->add_columnwise_values(1);
+    } else {
+      amax->set_rowwise(1);
+      amax->add_rowwise_values(1);
+    }
+    return Parse(m).status();
+  };
+  ExpectField(both(false), "given_amax.rowwise",
+              "one value here or given_amax.rowwise_values", "both");
+  ExpectField(both(true), "given_amax.columnwise",
+              "one value here or given_amax.columnwise_values", "both");
+}
+
+TEST(ReadQuantize, ErrorsNameTheFormOfTheAmax) {
+  EXPECT_WRONG(Quantize(), m.mutable_given_amax()->add_rowwise_values(-1),
+               "given_amax.rowwise_values", "a finite number >= 0", "-1");
+  EXPECT_WRONG(Quantize(),
+               (m.mutable_given_amax()->add_columnwise_values(1),
+                m.mutable_given_amax()->add_columnwise_values(1)),
+               "given_amax.columnwise_values", "1 value, one for the tensor",
+               "2 values");
+  EXPECT_WRONG(Quantize(),
+               (m.mutable_given_amax()->set_rowwise(1),
+                m.mutable_form()->set_row_scaled(true)),
+               "given_amax.rowwise", "4 values, one for each line", "1 value");
+  EXPECT_WRONG(Quantize(), m.mutable_given_amax()->set_columnwise(kNan),
+               "given_amax.columnwise", "a finite number >= 0", "nan");
+  EXPECT_WRONG(Of(v1::FORMAT_MXFP4), m.mutable_given_amax()->set_rowwise(1),
+               "given_amax",
+               "given_amax only with nvfp4, nvfp4_2d, fp8_e4m3, fp8_e5m2",
+               "given_amax with mxfp4");
+}
+
+TEST(ReadQuantize, UnknownNumbersOfEnums) {
+  EXPECT_WRONG(Quantize(), m.set_rounding(static_cast<v1::Rounding>(2)),
+               "rounding", "nearest or stochastic", "number 2");
+  EXPECT_WRONG(Quantize(),
+               m.set_four_over_six(static_cast<v1::FourOverSix>(-1)),
+               "four_over_six", "off, mae or mse", "number -1");
+  EXPECT_WRONG(Quantize(), m.set_scale_rule(static_cast<v1::ScaleRule>(4)),
+               "scale_rule", "up, floor, ceil or even", "number 4");
+  EXPECT_WRONG(Quantize(),
+               m.mutable_form()->set_scale_layout(static_cast<v1::Layout>(3)),
+               "form.scale_layout", "linear or swizzled", "number 3");
+  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3),
+               (m.add_scale(1), m.mutable_history()->add_amax(1),
+                m.mutable_history()->set_rule(static_cast<v1::HistoryRule>(9))),
+               "history.rule", "max or most_recent", "number 9");
+  EXPECT_WRONG(
+      Quantize(),
+      (m.set_dbias(true), m.set_dbias_dtype(static_cast<v1::DType>(42))),
+      "dbias_dtype", "f32, f16 or bf16", "number 42");
+  EXPECT_WRONG(RhtAmax(), m.set_domain(static_cast<v1::AmaxDomain>(2)),
+               "domain", "tensor or row", "number 2");
+}
+
+TEST(ReadQuantize, HostileNumbers) {
+  EXPECT_WRONG(Quantize(), m.mutable_shard()->set_row_offset(INT64_MIN),
+               "shard.row_offset", "0 to 281474976710656",
+               "-9223372036854775808");
+  EXPECT_WRONG(Quantize(), m.mutable_shard()->set_column_offset(INT64_MAX),
+               "shard.column_offset", "0 to 281474976710656",
+               "9223372036854775807");
+  EXPECT_WRONG(Quantize(), m.mutable_shard()->set_total_columns(31),
+               "shard.total_columns",
+               "32 (column_offset + K) to 281474976710656", "31");
+  EXPECT_WRONG(Quantize(),
+               (m.mutable_splits()->add_rows(INT64_MAX),
+                m.mutable_splits()->add_rows(INT64_MAX)),
+               "splits", "sizes >= 0 whose sum is 4 rows", "a larger sum");
+  EXPECT_WRONG(Quantize(),
+               for (int i = 0; i < 100000; ++i) m.mutable_splits()->add_rows(0),
+               "splits", "1 to 65536 groups", "100000");
+  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), m.set_epsilon(kNan), "epsilon",
+               "a finite number >= 0", "nan");
+  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), m.add_scale(-kInf), "scale",
+               "a finite number > 0", "-inf");
+  EXPECT_WRONG(
+      Quantize(),
+      (m.mutable_rht()->set_rowwise(true), m.set_amax_estimation_scale(kInf)),
+      "amax_estimation_scale", "a finite number > 0", "inf");
+  // More than a head may hold, however it is cut into fields.
+  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3),
+               for (int i = 0; i < 70000; ++i) m.mutable_history()->add_amax(1),
+               "message", "at most 262144 bytes beside the payload", "more");
+}
+
+}  // namespace
+}  // namespace quantd::wire

@@ -1,6 +1,7 @@
 #include "client/distributed.h"
 
 #include <algorithm>
+#include <cmath>
 #include <future>
 #include <optional>
 #include <string_view>
@@ -231,7 +232,8 @@ float LargestAmax(absl::Span<const float> amaxes) {
   float largest = 0;
   for (const float a : amaxes) {
     // NaN must not vanish.
-    if (!(a <= largest)) largest = a;
+    if (std::isnan(a)) return a;
+    largest = std::max(largest, a);
   }
   return largest;
 }

@@ -28,11 +28,11 @@
 // delayed scaling the amax of a shard's Result is the shard's own: reduce it,
 // and make the next scale with UpdateScale of kernels/delayed_scaling.h.
 //
-// What is not of the whole: dbias and statistics are the shard's own, and
-// padding is at the end of every shard's scales. Not for grouped tensors
-// (FieldError "splits"): a group is a tensor of its own. An amax that is not
-// finite, from Inf in the input or from NaN under `propagate`, cannot be given
-// and is refused.
+// What is not of the whole: dbias, statistics and QuantizeOptions::amax are the
+// shard's own, and padding is at the end of every shard's scales. Not for
+// grouped tensors (FieldError "splits"): a group is a tensor of its own. An
+// amax that is not finite, from Inf in the input or from NaN under `propagate`,
+// cannot be given and is refused.
 //
 // Threads: all functions may be called from many at once.
 #ifndef QUANTD_CLIENT_DISTRIBUTED_H_
@@ -89,6 +89,7 @@ absl::StatusOr<Result> QuantizeShard(Client& client, const TensorDesc& whole,
 
 // From what several shards add to one amax to that amax.
 using AmaxReduction = std::function<float(absl::Span<const float>)>;
+// 0 of none; NaN where one of them is.
 float LargestAmax(absl::Span<const float> amaxes);
 
 struct PlacedShard {

@@ -165,9 +165,11 @@ void AddRounding(CLI::App* app, Options* o) {
   app->add_option("--seed", o->seed,
                   "Seed of stochastic rounding (default: drawn, and kept in "
                   "the file)")
+      ->check(CLI::NonNegativeNumber)
       ->group(kRounding);
   app->add_option("--seed-offset", o->quantize.stochastic.seed_offset,
                   "Another stream of the same seed")
+      ->check(CLI::NonNegativeNumber)
       ->group(kRounding);
 }
 
@@ -244,6 +246,10 @@ void AddServer(CLI::App* app, Options* o) {
   app->add_option("--server", o->server, "Address of the server")
       ->envname("QUANTD_SERVER")
       ->capture_default_str();
+  AddDeadline(app, o);
+}
+
+void AddDeadline(CLI::App* app, Options* o) {
   app->add_option("--deadline", o->deadline_seconds,
                   "Seconds a call may take, retries included")
       ->check(CLI::Range(0.001, 86400.0))
@@ -279,6 +285,7 @@ void AddRotation(CLI::App* app, Options* o) {
       ->type_name("HEX")
       ->group(kRotation);
   app->add_option("--sign-seed", o->sign_seed, "Random signs by this seed")
+      ->check(CLI::NonNegativeNumber)
       ->group(kRotation);
   Named(app, "--non-finite", "POLICY", "What NaN and Inf in the input do",
         "ignore, propagate or reject", ParseNonFinite,

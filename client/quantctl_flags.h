@@ -32,6 +32,7 @@ CLI::Option* Named(CLI::App* app, const char* name, const char* type,
 }
 
 void AddServer(CLI::App* app, Options* o);
+void AddDeadline(CLI::App* app, Options* o);
 void AddJson(CLI::App* app, Options* o);
 void AddInput(CLI::App* app, Options* o, const char* what);
 // Where the dimensions split.

@@ -94,7 +94,7 @@ QUANTD_FN typename L::F Fp8Scale(const EncodeParams& p, typename L::F amax) {
   const F one = L::Broadcast(1.0f);
   amax = amax < epsilon ? epsilon : amax;
   F scale = L::Broadcast(p.element_max) / amax;
-  scale = scale < limit ? scale : limit;
+  scale = L::Bits(scale) == kInfBits ? limit : scale;
   const U magnitude = L::Bits(amax) & kAbsMask;
   scale = (magnitude == 0u) | (magnitude >= kInfBits) ? one : scale;
   const U mask = U{} + (p.power_of_two ? 0xFF800000u : 0xFFFFFFFFu);

@@ -90,12 +90,11 @@ QUANTD_FN typename L::F Fp8Scale(const EncodeParams& p, typename L::F amax) {
   using F = typename L::F;
   using U = typename L::U;
   const F epsilon = L::Broadcast(p.epsilon);
-  const F infinite = L::Broadcast(L::Float32(kInfBits));
   const F limit = L::Broadcast(p.scale_limit);
   const F one = L::Broadcast(1.0f);
   amax = amax < epsilon ? epsilon : amax;
   F scale = L::Broadcast(p.element_max) / amax;
-  scale = scale == infinite ? limit : scale;
+  scale = L::Bits(scale) == kInfBits ? limit : scale;
   const U magnitude = L::Bits(amax) & kAbsMask;
   scale = (magnitude == 0u) | (magnitude >= kInfBits) ? one : scale;
   const U mask = U{} + (p.power_of_two ? 0xFF800000u : 0xFFFFFFFFu);

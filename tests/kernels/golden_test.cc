@@ -1,4 +1,5 @@
-// The golden vectors, asked of the oracle and of every device.
+// The golden vectors of rotation and of plain NVFP4, asked of the oracle and of
+// every device.
 #include "tests/testing/golden.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "tests/testing/device.h"
+#include "tests/kernels/golden_subject.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/oracle.h"
 
@@ -19,65 +20,8 @@ using oracle::Bytes;
 using oracle::Element;
 using testing::ElementsAre;
 
-constexpr uint16_t kDefaultMask = 0xD7E8;
-
-// The oracle, or a device. An error of the device fails the test.
-class Subject {
- public:
-  explicit Subject(std::optional<Device> device) : device_(std::move(device)) {}
-
-  oracle::Quantized Quantize(const oracle::QuantizeSpec& spec,
-                             const Bytes& input) {
-    if (!device_) return oracle::Quantize(spec, input);
-    return Value(device_->Quantize(spec, input));
-  }
-  Bytes Dequantize(const oracle::DequantizeSpec& spec,
-                   const oracle::Copy& copy) {
-    const Bytes out = device_ ? Value(device_->Dequantize(spec, copy))
-                              : oracle::Dequantize(spec, copy);
-    return oracle::CanonicalNaNs(spec.output, out);
-  }
-  oracle::Amaxes RhtAmax(int64_t rows, int64_t cols, uint16_t mask,
-                         const Bytes& input) {
-    const oracle::AmaxSpec spec{Element::kBF16, rows, cols, mask};
-    AmaxFlags flags;
-    flags.row_rotated = cols % 16 == 0;
-    return device_ ? Value(device_->RhtAmax(spec, flags, input))
-                   : oracle::RhtAmax(spec, input);
-  }
-  Bytes ApplyRht(Element in, Element out, uint16_t mask, bool inverse,
-                 const Bytes& input) {
-    const auto rows =
-        static_cast<int64_t>(input.size()) / oracle::ElementSize(in) / 16;
-    const Shape shape{{rows, 16}, 1, rows, 16};
-    return device_
-               ? Value(device_->ApplyRht(in, out, shape, mask, inverse, input))
-               : oracle::ApplyRht(in, out, mask, inverse, input);
-  }
-
- private:
-  template <typename T>
-  static T Value(absl::StatusOr<T> result) {
-    EXPECT_THAT(result, IsOk());
-    return result.ok() ? *std::move(result) : T{};
-  }
-
-  std::optional<Device> device_;
-};
-
-class GoldenTest : public testing::TestWithParam<Target> {
+class GoldenVectors : public GoldenTest {
  protected:
-  void SetUp() override {
-    if (GetParam().device == "oracle") {
-      subject_.emplace(std::nullopt);
-      return;
-    }
-    if (GetParam().device == "cuda") GTEST_SKIP() << CudaUnavailableReason();
-    auto device = Device::Open(GetParam());
-    ASSERT_THAT(device, IsOk());
-    subject_.emplace(*std::move(device));
-  }
-
   // Scales of the copy without padding, for at most four blocks in one line.
   static Bytes Scales(const oracle::Copy& copy, size_t blocks) {
     Bytes first(copy.scale.begin(),
@@ -126,11 +70,9 @@ class GoldenTest : public testing::TestWithParam<Target> {
   static uint32_t Bits(const std::vector<float>& amax) {
     return amax.size() == 1 ? std::bit_cast<uint32_t>(amax[0]) : ~0u;
   }
-
-  std::optional<Subject> subject_;
 };
 
-TEST_P(GoldenTest, RowsOfR) {
+TEST_P(GoldenVectors, RowsOfR) {
   const auto& masks = Golden()["R_row_neg_masks"];
   ASSERT_EQ(masks.size(), 16u);
   std::vector<float> units(256);
@@ -146,7 +88,7 @@ TEST_P(GoldenTest, RowsOfR) {
   }
 }
 
-TEST_P(GoldenTest, Gv1RotatesOneVector) {
+TEST_P(GoldenVectors, Gv1RotatesOneVector) {
   const auto& row = Golden()["GV1"];
   const Bytes x = GoldenTensor(Element::kBF16, row["x"]);
   const Bytes y = GoldenTensor(Element::kBF16, row["y"]);
@@ -170,7 +112,7 @@ TEST_P(GoldenTest, Gv1RotatesOneVector) {
   EXPECT_THAT(as_column.column_rotated, ElementsAre(31.75f));
 }
 
-TEST_P(GoldenTest, Gv2AndGv3bOrdinaryBlocks) {
+TEST_P(GoldenVectors, Gv2AndGv3bOrdinaryBlocks) {
   for (const char* name : {"GV2", "GV2b"}) {
     const auto& row = Golden()[name];
     CheckRow(name, row, std::nullopt);
@@ -182,7 +124,7 @@ TEST_P(GoldenTest, Gv2AndGv3bOrdinaryBlocks) {
   }
 }
 
-TEST_P(GoldenTest, Gv3SpecialBlocks) {
+TEST_P(GoldenVectors, Gv3SpecialBlocks) {
   for (const auto& [name, row] : Golden()["GV3"].items()) {
     const float amax = GoldenFloat(row["amax"]);
     if (std::isinf(amax)) {
@@ -202,7 +144,7 @@ TEST_P(GoldenTest, Gv3SpecialBlocks) {
   }
 }
 
-TEST_P(GoldenTest, Gv3DecodesWithTheScaleThatEncodingUsed) {
+TEST_P(GoldenVectors, Gv3DecodesWithTheScaleThatEncodingUsed) {
   const auto& tiny = Golden()["GV3"]["tiny amax 1e-37"];
   const auto x =
       oracle::Values(Element::kBF16, GoldenTensor(Element::kBF16, tiny["x"]));
@@ -219,13 +161,13 @@ TEST_P(GoldenTest, Gv3DecodesWithTheScaleThatEncodingUsed) {
   EXPECT_EQ(inf[3], -224);
 }
 
-TEST_P(GoldenTest, Gv3AllZeroComputesItsAmax) {
+TEST_P(GoldenVectors, Gv3AllZeroComputesItsAmax) {
   CheckRow("all zero", Golden()["GV3"]["all zero (with -0 at 1)"],
            std::nullopt);
   CheckRow("one NaN", Golden()["GV3"]["one NaN, one -3"], std::nullopt);
 }
 
-TEST_P(GoldenTest, Gv4ColumnwisePath) {
+TEST_P(GoldenVectors, Gv4ColumnwisePath) {
   const auto& row = Golden()["GV4"];
   const Bytes x = GoldenTensor(Element::kBF16, row["x"]);
   EXPECT_TRUE(BytesEq("y", GoldenTensor(Element::kBF16, row["y"]),
@@ -257,7 +199,7 @@ TEST_P(GoldenTest, Gv4ColumnwisePath) {
 }
 
 // Probes that tell the order of multiplications from its neighbours.
-TEST_P(GoldenTest, Gv9OrderOfMultiplications) {
+TEST_P(GoldenVectors, Gv9OrderOfMultiplications) {
   const auto& examples = Golden()["GV9"]["examples"];
   const auto number = [](const nlohmann::json& hex) {
     return static_cast<uint32_t>(
@@ -285,16 +227,8 @@ TEST_P(GoldenTest, Gv9OrderOfMultiplications) {
   EXPECT_EQ(coded.data[0] >> 4, code[3].get<int>());
 }
 
-std::vector<Target> Subjects() {
-  std::vector<Target> subjects = Targets();
-  subjects.insert(subjects.begin(), {"oracle", ""});
-  return subjects;
-}
-
-INSTANTIATE_TEST_SUITE_P(, GoldenTest, testing::ValuesIn(Subjects()),
-                         [](const auto& info) {
-                           return Identifier(info.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(, GoldenVectors, testing::ValuesIn(Subjects()),
+                         SubjectName);
 
 }  // namespace
 }  // namespace quantd

@@ -108,7 +108,7 @@ Case MakeCase(int n) {
       o.rht.columnwise = n % 8 == 1 || n % 8 == 3 || n % 8 == 6;
       o.rht.sign_mask = mask;
       if (n % 16 >= 8) o.non_finite = NonFinite::kPropagate;
-      if (n % 5 == 0) o.rowwise_amax = o.columnwise_amax = 1.7f;
+      if (n % 5 == 0) o.rowwise_amax = o.columnwise_amax = {1.7f};
       return {fmt::format("quantize {} {} rht {}{}{}", where, Name(o.usage),
                           o.rht.rowwise, o.rht.columnwise,
                           n % 5 == 0 ? ", amax given" : ""),

@@ -5,7 +5,7 @@
 #   run.sh RESULTS_DIR [PART...]
 #
 # Parts, all of them by default: contract agreement service bench rpc.
-# QUANTD_GPU_ELEMENTS: elements of the agreement with the CPU (1.05e9).
+# QUANTD_GPU_ELEMENTS: elements of the agreement with the CPU (4e9).
 #
 # Never changes clocks or modes of the GPU. Exits with 0 when all passed, with
 # 77 when there is no GPU, else with 1; gpu.json says the same.

@@ -1,5 +1,5 @@
 // The GPU against the CPU backend, over more elements than the oracle could
-// do. QUANTD_GPU_ELEMENTS says how many (default 2e9); the totals go to
+// do. QUANTD_GPU_ELEMENTS says how many (default 4e9); the totals go to
 // gpu_contract.json in the folder QUANTD_RESULTS_DIR, if that is set.
 #include <gtest/gtest.h>
 
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "kernels/support.h"
 #include "tests/testing/device.h"
 #include "tests/testing/matchers.h"
 
@@ -141,6 +142,71 @@ Case MakeCase(int n) {
   }
 }
 
+// Case `n` of another series: any format, options by chance as far as they are
+// legal together.
+Case MakeFormatCase(int n) {
+  constexpr DType kTypes[] = {DType::kBF16, DType::kF32, DType::kF16};
+  constexpr int64_t kShapes[][2] = {
+      {8192, 4096}, {4099, 8192}, {65536, 512}, {1000, 32768}, {33, 1048576}};
+  const FormatSpec& format = kFormats[n % std::size(kFormats)];
+  const DType dtype = kTypes[n % 3];
+  const auto& shape = kShapes[n / 3 % 5];
+  const TensorDesc tensor = Matrix(dtype, shape[0], shape[1]);
+  for (uint32_t attempt = 0;; ++attempt) {
+    uint32_t h = Hash(static_cast<uint32_t>(n) * 1009 + attempt);
+    const auto chance = [&](uint32_t of) {
+      h = Hash(h + 1);
+      return h % of == 0;
+    };
+    QuantizeOptions o;
+    o.format = format.format;
+    o.usage = static_cast<Usage>(h % 3 + 1);
+    o.rht.rowwise = chance(4);
+    o.rht.columnwise = chance(3);
+    o.rht.dimension = kRhtDimensions[h / 7 % 4];
+    o.non_finite = chance(3) ? NonFinite::kPropagate : NonFinite::kIgnore;
+    o.form.scale_layout = chance(3) ? Layout::kSwizzled : Layout::kLinear;
+    o.form.compact_scales = chance(4);
+    o.form.row_scaled = chance(4);
+    if (chance(3)) {
+      o.rounding = Rounding::kStochastic;
+      o.stochastic.seed = h;
+    }
+    if (chance(5)) {
+      o.four_over_six = h / 5 % 2 ? FourOverSix::kMae : FourOverSix::kMse;
+      o.form.scale_256 = chance(2);
+      o.fast_error = chance(2);
+    }
+    if (chance(3)) o.power_of_two = h / 3 % 2 == 0;
+    o.scale_rule = static_cast<ScaleRule>(h / 11 % 4);
+    if (chance(3)) {
+      std::vector<int64_t> splits;
+      for (int64_t left = shape[0]; left > 0; left -= splits.back()) {
+        h = Hash(h + 1);
+        splits.push_back(std::min<int64_t>(left, h % 300));
+      }
+      o.splits = splits;
+    }
+    o.dbias = chance(3);
+    o.amax = chance(4);
+    o.statistics = chance(6);
+    auto plan = MakeQuantizePlan(tensor, o);
+    if (!plan.ok()) continue;
+    return {fmt::format("{} {} {}x{} {} options {:x}{}", format.name,
+                        Name(dtype), shape[0], shape[1], Name(o.usage),
+                        UsedOptions(o), o.rht.dimension),
+            std::move(plan)};
+  }
+}
+
+bool Same(const std::optional<ErrorStatistics>& a,
+          const std::optional<ErrorStatistics>& b) {
+  if (!a || !b) return a.has_value() == b.has_value();
+  return a->elements == b->elements && a->clipped == b->clipped &&
+         a->flushed == b->flushed && a->max_error == b->max_error &&
+         a->signal == b->signal && a->noise == b->noise;
+}
+
 std::vector<Bytes> MakeInputs(const Plan& plan, int n) {
   const auto fill = static_cast<Fill>(n / 3 % 3);
   if (plan.inputs().size() == 1) {
@@ -162,7 +228,7 @@ TEST(GpuContractTest, AgreesWithTheCpu) {
   const std::vector<Target> targets = Targets();
   if (targets.back().device == "cuda") GTEST_SKIP() << CudaUnavailableReason();
   const char* wanted_text = std::getenv("QUANTD_GPU_ELEMENTS");
-  const double wanted = wanted_text ? std::atof(wanted_text) : 2e9;
+  const double wanted = wanted_text ? std::atof(wanted_text) : 4e9;
   BackendOptions options;
   options.memory_limit = size_t{4} << 30;
   const auto gpu_target =
@@ -179,7 +245,7 @@ TEST(GpuContractTest, AgreesWithTheCpu) {
   int cases = 0;
   int mismatches = 0;
   for (; elements < wanted; ++cases) {
-    const Case c = MakeCase(cases);
+    const Case c = cases % 2 ? MakeFormatCase(cases / 2) : MakeCase(cases / 2);
     SCOPED_TRACE(c.name);
     ASSERT_THAT(c.plan, IsOk());
     const std::vector<Bytes> inputs = MakeInputs(*c.plan, cases);
@@ -190,9 +256,12 @@ TEST(GpuContractTest, AgreesWithTheCpu) {
     const auto same =
         BytesEq(c.name, want->payload.bytes(), got->payload.bytes());
     EXPECT_TRUE(same);
-    const bool same_report = want->report.saw_nan == got->report.saw_nan &&
-                             want->report.saw_inf == got->report.saw_inf;
-    EXPECT_TRUE(same_report) << "NaN or Inf seen by one only";
+    const bool same_report =
+        want->report.saw_nan == got->report.saw_nan &&
+        want->report.saw_inf == got->report.saw_inf &&
+        Same(want->report.rowwise, got->report.rowwise) &&
+        Same(want->report.columnwise, got->report.columnwise);
+    EXPECT_TRUE(same_report) << "other findings";
     mismatches += !same || !same_report;
     elements += static_cast<double>(c.plan->rows()) * c.plan->cols();
     bytes += static_cast<double>(want->payload.size());

@@ -23,7 +23,7 @@ namespace quantd {
 
 inline constexpr int kMaxRank = 8;
 inline constexpr int64_t kMaxElements = int64_t{1} << 48;
-inline constexpr size_t kMaxGroups = 1 << 16;
+inline constexpr size_t kMaxGroups = 1 << 14;
 inline constexpr size_t kMaxHistory = 1 << 16;
 inline constexpr int kRhtDimensions[] = {16, 32, 64, 128};
 // Tensors inside a payload start at multiples of this; gaps are zero bytes.

@@ -43,14 +43,14 @@ TEST(AttackTest, SumsOfGroups) {
 }
 
 TEST(AttackTest, NumbersOfGroups) {
-  ExpectRefused(Split({32, 64}, {}), "splits", "1 to 65536 groups", "0");
-  ExpectRefused(Split({0, 64}, std::vector<int64_t>(65537)), "splits",
-                "1 to 65536 groups", "65537");
-  EXPECT_THAT(Split({0, 64}, std::vector<int64_t>(65536)), IsOk());
-  // dbias of empty groups alone would have 2^49 elements.
-  ExpectRefused(Split({0, int64_t{1} << 33}, std::vector<int64_t>(65536)),
-                "splits", "groups x K at most 281474976710656", "65536 groups");
-  EXPECT_THAT(Split({0, int64_t{1} << 32}, std::vector<int64_t>(65536)),
+  ExpectRefused(Split({32, 64}, {}), "splits", "1 to 16384 groups", "0");
+  ExpectRefused(Split({0, 64}, std::vector<int64_t>(16385)), "splits",
+                "1 to 16384 groups", "16385");
+  EXPECT_THAT(Split({0, 64}, std::vector<int64_t>(16384)), IsOk());
+  // dbias of empty groups alone would have more than 2^48 elements.
+  ExpectRefused(Split({0, int64_t{1} << 35}, std::vector<int64_t>(16384)),
+                "splits", "groups x K at most 281474976710656", "16384 groups");
+  EXPECT_THAT(Split({0, int64_t{1} << 34}, std::vector<int64_t>(16384)),
               IsOk());
 }
 

@@ -28,12 +28,6 @@ v1::Tensor ToProto(const TensorDesc& tensor, bool with_dtype) {
   return out;
 }
 
-// Enums that kernels/format.h and quantd.proto number alike, as a test holds.
-template <typename To, typename From>
-To SameNumber(From value) {
-  return static_cast<To>(value);
-}
-
 // `mask` was settled by the plan.
 v1::Rht ToProto(int dimension, const std::optional<SignMask>& mask) {
   v1::Rht out;
@@ -61,7 +55,7 @@ v1::Splits ToProto(const std::vector<int64_t>& splits) {
 v1::History ToProto(const HistoryOptions& history) {
   v1::History out;
   out.mutable_amax()->Assign(history.amax.begin(), history.amax.end());
-  out.set_rule(SameNumber<v1::HistoryRule>(history.rule));
+  out.set_rule(wire::ToProto(history.rule));
   out.set_margin(history.margin);
   return out;
 }
@@ -102,7 +96,7 @@ std::string Fields(const TensorDesc& tensor, const QuantizeOptions& options) {
         GivenAmax(options.rowwise_amax, options.columnwise_amax);
   }
   *request.mutable_form() = ToProto(options.form);
-  request.set_rounding(SameNumber<v1::Rounding>(options.rounding));
+  request.set_rounding(wire::ToProto(options.rounding));
   if (options.rounding == Rounding::kStochastic) {
     request.mutable_stochastic()->set_seed(options.stochastic.seed);
     request.mutable_stochastic()->set_seed_offset(
@@ -111,7 +105,7 @@ std::string Fields(const TensorDesc& tensor, const QuantizeOptions& options) {
   request.mutable_shard()->set_row_offset(options.shard.row_offset);
   request.mutable_shard()->set_column_offset(options.shard.column_offset);
   request.mutable_shard()->set_total_columns(options.shard.total_columns);
-  request.set_four_over_six(SameNumber<v1::FourOverSix>(options.four_over_six));
+  request.set_four_over_six(wire::ToProto(options.four_over_six));
   request.set_fast_error(options.fast_error);
   if (options.amax_estimation_scale) {
     request.set_amax_estimation_scale(*options.amax_estimation_scale);
@@ -120,7 +114,7 @@ std::string Fields(const TensorDesc& tensor, const QuantizeOptions& options) {
   if (options.power_of_two) request.set_power_of_two(*options.power_of_two);
   request.mutable_scale()->Assign(options.scale.begin(), options.scale.end());
   if (options.history) *request.mutable_history() = ToProto(*options.history);
-  request.set_scale_rule(SameNumber<v1::ScaleRule>(options.scale_rule));
+  request.set_scale_rule(wire::ToProto(options.scale_rule));
   if (options.splits) *request.mutable_splits() = ToProto(*options.splits);
   request.set_amax(options.amax);
   request.set_dbias(options.dbias);
@@ -153,7 +147,7 @@ std::string Fields(const TensorDesc& tensor, const RhtAmaxOptions& options) {
   request.set_columnwise_rht(options.columnwise_rht);
   request.set_non_finite(wire::ToProto(options.non_finite));
   *request.mutable_rht() = ToProto(options.rht_dimension, options.sign_mask);
-  request.set_domain(SameNumber<v1::AmaxDomain>(options.domain));
+  request.set_domain(wire::ToProto(options.domain));
   if (options.splits) *request.mutable_splits() = ToProto(*options.splits);
   return request.SerializeAsString();
 }

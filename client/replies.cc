@@ -39,7 +39,7 @@ absl::StatusOr<Result> ReadAs(const Plan& plan,
                               absl::Span<const std::string_view> slices,
                               absl::Span<const Destination> into,
                               int attempts) {
-  const auto split = wire::SplitPayload(slices);
+  const auto split = wire::SplitPayload(slices, wire::kMaxReplyHeadBytes);
   Reply reply;
   if (!split.ok() || !reply.ParseFromString(split->head)) {
     return NotOurMessage();
@@ -52,7 +52,7 @@ absl::StatusOr<Result> ReadAs(const Plan& plan,
     source.shape.assign(ref.shape().begin(), ref.shape().end());
     source.offset = ref.offset();
     source.size = ref.size();
-    source.layout = static_cast<Layout>(ref.layout());
+    source.layout = wire::FromProto(ref.layout());
     source.group_offsets.assign(ref.group_offsets().begin(),
                                 ref.group_offsets().end());
     if (auto s = builder.Add(source, slices, split->payload.offset,
@@ -100,7 +100,7 @@ absl::StatusOr<QuantizeDescription> ReadDescription(
     TensorSpec spec;
     spec.kind = wire::FromProto(ref.kind());
     spec.dtype = wire::FromProto(ref.dtype());
-    spec.layout = static_cast<Layout>(ref.layout());
+    spec.layout = wire::FromProto(ref.layout());
     spec.shape.assign(ref.shape().begin(), ref.shape().end());
     spec.offset = ref.offset();
     spec.size = ref.size();
@@ -140,10 +140,7 @@ absl::StatusOr<ServerInfo> ReadServerInfo(
   }
   for (const v1::FormatSupport& f : reply->formats()) {
     FormatSupport support;
-    support.format = static_cast<Format>(f.format());
-    if (FindFormat(support.format) == nullptr) {
-      support.format = Format::kUnspecified;
-    }
+    support.format = wire::FromProto(f.format());
     support.name = f.name();
     support.device_kinds.assign(f.device_kinds().begin(),
                                 f.device_kinds().end());

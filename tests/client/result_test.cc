@@ -51,6 +51,20 @@ TEST(Result, ViewsGroups) {
   EXPECT_TRUE(whole->bytes(TensorKind::kRowwiseData, 0).empty());
 }
 
+// Their places alone are more than a request may have beside its payload.
+TEST(Result, HasAsManyGroupsAsThereMayBe) {
+  FakeServer server;
+  const auto client = Connect(server.target());
+  Input in({static_cast<int64_t>(kMaxGroups), 16});
+  QuantizeOptions o = Nvfp4(Usage::kBoth);
+  o.splits.emplace(kMaxGroups, 1);
+  const auto result = client->Quantize(in.desc, in.data, o);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->bytes(TensorKind::kRowwiseData, kMaxGroups - 1).size(), 8u);
+  EXPECT_EQ(result->amaxes(TensorKind::kColumnwiseAmax).size(), kMaxGroups);
+  EXPECT_THAT(client->DescribeQuantize(in.desc, o), IsOk());
+}
+
 TEST(Result, GroupsOfRowScaledAndOfAmax) {
   FakeServer server;
   const auto client = Connect(server.target());

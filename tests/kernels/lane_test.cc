@@ -180,7 +180,8 @@ TEST_P(LaneTest, Gv7RoundsExponentsUp) {
 }
 
 // On the grid of 1/256 of a step the sum with the byte is exact, so the code is
-// integer arithmetic: position j / 256 of a step rises iff j + byte >= 256.
+// integer arithmetic: position j / 256 of a step rises iff j + byte >= 256, by
+// j of the 256 bytes. The mean over all bytes is the value.
 TEST_P(LaneTest, RoundsEveryGridValueByEveryByte) {
   struct Binade {
     float low;

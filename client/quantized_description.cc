@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// Most are some 300 bytes; a list of 65536 splits is the longest.
+// Most are some 300 bytes; a list of splits is the longest.
 constexpr size_t kMaxDescription = 2 << 20;
 
 json DescribeRht(const RhtOptions& rht) {

@@ -75,7 +75,7 @@ TEST(ReadDequantize, FormAndSplitsReachThePlan) {
   v1::DequantizeRequest rows = Of(v1::FORMAT_NVFP4, 64 + 512 + 16);
   rows.mutable_form()->set_row_scaled(true);
   EXPECT_THAT(Parse(rows), IsOk());
-  EXPECT_WRONG(Dequantize(), m.mutable_splits(), "splits", "1 to 65536 groups",
+  EXPECT_WRONG(Dequantize(), m.mutable_splits(), "splits", "1 to 16384 groups",
                "0");
 }
 

@@ -135,7 +135,7 @@ TEST(ReadQuantize, AbsentIsNotEmpty) {
   m.mutable_stochastic();
   m.mutable_shard();
   EXPECT_THAT(OptionsOf(m).rowwise_amax, IsEmpty());
-  EXPECT_WRONG(Quantize(), m.mutable_splits(), "splits", "1 to 65536 groups",
+  EXPECT_WRONG(Quantize(), m.mutable_splits(), "splits", "1 to 16384 groups",
                "0");
   EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), (m.add_scale(1), m.mutable_history()),
                "history.amax", "1 to 65536 values", "0");
@@ -236,7 +236,7 @@ TEST(ReadQuantize, HostileNumbers) {
                "splits", "sizes >= 0 whose sum is 4 rows", "a larger sum");
   EXPECT_WRONG(Quantize(),
                for (int i = 0; i < 100000; ++i) m.mutable_splits()->add_rows(0),
-               "splits", "1 to 65536 groups", "100000");
+               "splits", "1 to 16384 groups", "100000");
   EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), m.set_epsilon(kNan), "epsilon",
                "a finite number >= 0", "nan");
   EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), m.add_scale(-kInf), "scale",

@@ -17,7 +17,7 @@ namespace quantd {
 
 struct OptionSpec {
   Option option;
-  std::string_view name;   // "stochastic_rounding"
+  std::string_view name;   // "stochastic"
   std::string_view field;  // of QuantizeRequest, for messages
   std::string_view help;   // a line for the README
 };

@@ -114,6 +114,9 @@ std::vector<QuantizeOptions> Requests() {
   add(Format::kFp8E5M2, [](auto& o) {
     o.splits = {16, 16};
     o.scale = {2, 4};
+  });
+  add(Format::kFp8E5M2, [](auto& o) {
+    o.splits = {16, 16};
     o.rowwise_amax = {1, 2};
     o.columnwise_amax = {3, 4};
   });

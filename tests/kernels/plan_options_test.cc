@@ -160,8 +160,9 @@ TEST(OptionsTest, WhatExcludesEachOther) {
       {Format::kNvfp4, "row_scaled", "rht", "form.row_scaled"},
       {Format::kNvfp4Square, "swizzled", "compact", "form.scale_layout"},
       {Format::kFp8E4M3, "history", "grouped", "history"},
+      {Format::kFp8E5M2, "given_scale", "given_amax", "scale"},
   };
-  EXPECT_EQ(Conflicts().size(), 7u);  // and one for the test below
+  EXPECT_EQ(Conflicts().size(), 8u);  // and one for the test below
   for (const Pair& p : pairs) {
     SCOPED_TRACE(fmt::format("{} and {}", p.a, p.b));
     PlanRequest r(p.format);
@@ -203,7 +204,7 @@ TEST(OptionsTest, WhatIsLegalTogether) {
       {Format::kNvfp4Square, {"four_over_six", "compact", "grouped"}},
       {Format::kNvfp4Square, {"stochastic", "compact", "given_amax"}},
       {Format::kFp8E5M2, {"epsilon", "power_of_two", "grouped", "given_amax"}},
-      {Format::kFp8E4M3, {"history", "dbias", "statistics", "given_amax"}},
+      {Format::kFp8E4M3, {"history", "dbias", "statistics", "epsilon"}},
       {Format::kMxfp8E4M3, {"rht", "scale_rule", "swizzled", "grouped"}},
       {Format::kMxfp4, {"rht", "stochastic", "scale_rule", "swizzled"}},
       {Format::kFp8BlockE4M3, {"epsilon", "power_of_two", "grouped", "dbias"}},

@@ -260,10 +260,10 @@ TEST(Describe, RefusesWhatQuantizeRefuses) {
 // All heads that a legal request can bring about fit the cap for replies.
 TEST(Describe, TheLargestReplyHeadFits) {
   v1::QuantizeRequest m = Quantize();
-  m.mutable_tensor()->set_shape(0, int64_t{1} << 16);
-  m.mutable_tensor()->set_shape(1, 512);  // offsets of 30 bits
+  m.mutable_tensor()->set_shape(0, kMaxGroups);
+  m.mutable_tensor()->set_shape(1, 2048);  // offsets of 30 bits
   m.set_usage(v1::USAGE_BOTH);
-  for (int i = 0; i < 1 << 16; ++i) m.mutable_splits()->add_rows(1);
+  for (size_t i = 0; i < kMaxGroups; ++i) m.mutable_splits()->add_rows(1);
   m.clear_payload();
   const std::string bytes = m.SerializeAsString();
   const std::string_view whole = bytes;

@@ -85,8 +85,8 @@ TEST(CpuAgreementTest, Quantize) {
         options.non_finite =
             rotated % 2 ? NonFinite::kPropagate : NonFinite::kIgnore;
         // One NaN makes every scale saturate unless an amax is given.
-        if (f == Flavor::kRaw) options.rowwise_amax = 1e20f;
-        if (f == Flavor::kRaw) options.columnwise_amax = 1e20f;
+        if (f == Flavor::kRaw) options.rowwise_amax = {1e20f};
+        if (f == Flavor::kRaw) options.columnwise_amax = {1e20f};
         ExpectAgreement(
             cpus, fmt::format("{} {} {}", Name(DTypeOf(e)), Name(f), rotated),
             MakeQuantizePlan(Large(DTypeOf(e)), options), {x});

@@ -37,6 +37,7 @@ inline constexpr int64_t kTile = 128;
 inline constexpr int64_t kPitch = kTile + 16;
 struct Tile {
   alignas(64) float v[kTile * kPitch];
+  int64_t filled = kTile;  // rows from here on hold zeros
 
   float* at(int64_t row, int64_t col) { return v + row * kPitch + col; }
 };

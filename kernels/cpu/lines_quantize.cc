@@ -239,14 +239,15 @@ float SquareError(const EncodeParams& e, const LineScale<L>& scales, Tile& tile,
   return sums[0];
 }
 
+// Of the squares that hold some of the tile's rows x cols.
 void ScaleSquares(const EncodeParams& e, const CopyTask& copy, Tile& tile,
-                  SquareScales* out) {
+                  int64_t rows, int64_t cols, SquareScales* out) {
   const int64_t side = e.block;
   const float amax = copy.amax ? *copy.amax : 0.0f;
   const auto line = MakeLineScale<Scalar>(e, amax, 1.0f);
   const auto lines = MakeLineScale<L>(e, L::Broadcast(amax), F{});
-  for (int64_t r = 0; r < kTile; r += side) {
-    for (int64_t c = 0; c < kTile; c += side) {
+  for (int64_t r = 0; r < rows; r += side) {
+    for (int64_t c = 0; c < cols; c += side) {
       uint32_t max, clean;
       MaximaOfSquare(tile, r, c, side, &max, &clean);
       uint32_t stored = MakeBlockScale<Scalar>(e, line, max, clean).stored;
@@ -278,7 +279,10 @@ void QuantizeLines(const EncodeParams& e, const GroupTask& group, int64_t first,
         const CopyTask& copy = columnwise ? group.columnwise : group.rowwise;
         if (copy.data == nullptr) continue;
         SquareScales squares;
-        if (e.square) ScaleSquares(e, copy, tile, &squares);
+        if (e.square) {
+          ScaleSquares(e, copy, tile, Least(kTile, group.rows - row),
+                       Least(kTile, e.cols - col), &squares);
+        }
         const TileJob job = {e,
                              group,
                              copy,

@@ -62,9 +62,11 @@ void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, Tile* tile,
       __builtin_memcpy(to + c, &v, sizeof(v));
     }
   }
-  for (int64_t r = rows; r < kTile; ++r) {
+  // The tiles of a short group are all short: zeros stay from one to the next.
+  for (int64_t r = rows; r < tile->filled; ++r) {
     __builtin_memset(tile->at(r, 0), 0, kTile * sizeof(float));
   }
+  tile->filled = rows;
 }
 
 // Maxima of the lines of a tile in one direction, plain or rotated, into

@@ -3,7 +3,6 @@
 // machine hits all alike.
 //
 //   cpu_bench [MiB of bf16 input, default 64] [runs, default 11] [JSON file]
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -11,30 +10,68 @@
 #include <fstream>
 #include <functional>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
-#include "kernels/backend.h"
 #include "nlohmann/json.hpp"
+#include "tests/bench/cpu_runs.h"
 
 namespace {
 
-using quantd::Backend;
 using Clock = std::chrono::steady_clock;
+using quantd::Format;
+using quantd::QuantizeOptions;
+using quantd::Usage;
 
 struct Case {
   const char* name;
-  quantd::Usage usage;
-  bool rht;
-  bool amax_given;
+  Format format;
+  Usage usage;
+  void (*also)(QuantizeOptions&);
 };
+
+void GivenAmax(QuantizeOptions& o) {
+  o.rowwise_amax = o.columnwise_amax = {5.0f};
+}
+void Nothing(QuantizeOptions&) {}
+
 constexpr Case kCases[] = {
-    {"nvfp4_row", quantd::Usage::kRowwise, false, true},
-    {"nvfp4_row_rht", quantd::Usage::kRowwise, true, true},
-    {"nvfp4_row_rht_amax", quantd::Usage::kRowwise, true, false},
-    {"nvfp4_col_rht", quantd::Usage::kColumnwise, true, true},
-    {"nvfp4_both_rht", quantd::Usage::kBoth, true, true},
+    {"nvfp4_row", Format::kNvfp4, Usage::kRowwise, GivenAmax},
+    {"nvfp4_row_rht", Format::kNvfp4, Usage::kRowwise,
+     [](QuantizeOptions& o) {
+       o.rht.rowwise = true;
+       o.rowwise_amax = {5.0f};
+     }},
+    {"nvfp4_row_rht_amax", Format::kNvfp4, Usage::kRowwise,
+     [](QuantizeOptions& o) { o.rht.rowwise = true; }},
+    {"nvfp4_col_rht", Format::kNvfp4, Usage::kColumnwise,
+     [](QuantizeOptions& o) {
+       o.rht.columnwise = true;
+       o.columnwise_amax = {5.0f};
+     }},
+    {"nvfp4_both_rht", Format::kNvfp4, Usage::kBoth,
+     [](QuantizeOptions& o) {
+       o.rht.rowwise = o.rht.columnwise = true;
+       GivenAmax(o);
+     }},
+    {"nvfp4_row_stochastic", Format::kNvfp4, Usage::kRowwise,
+     [](QuantizeOptions& o) {
+       GivenAmax(o);
+       o.rounding = quantd::Rounding::kStochastic;
+     }},
+    {"nvfp4_row_4over6", Format::kNvfp4, Usage::kRowwise,
+     [](QuantizeOptions& o) {
+       GivenAmax(o);
+       o.four_over_six = quantd::FourOverSix::kMae;
+     }},
+    {"nvfp4_2d_both", Format::kNvfp4Square, Usage::kBoth, GivenAmax},
+    {"mxfp8_both", Format::kMxfp8E4M3, Usage::kBoth, Nothing},
+    {"mxfp4_both", Format::kMxfp4, Usage::kBoth, Nothing},
+    {"fp8_e4m3_row", Format::kFp8E4M3, Usage::kRowwise, Nothing},
+    {"fp8_block_row", Format::kFp8BlockE4M3, Usage::kRowwise, Nothing},
+    {"fp8_block_2d_both", Format::kFp8SquareE4M3, Usage::kBoth, Nothing},
+    {"dbias", Format::kNvfp4, Usage::kNone,
+     [](QuantizeOptions& o) { o.dbias = true; }},
 };
 
 // One measured thing: a name and how to do it once; returns seconds.
@@ -45,32 +82,6 @@ struct Row {
   std::vector<double> seconds;
 };
 
-double Median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + v.size() / 2, v.end());
-  return v[v.size() / 2];
-}
-
-std::vector<std::byte> Gaussian(size_t bytes) {
-  std::vector<std::byte> x(bytes);
-  std::mt19937 rng(1);
-  std::normal_distribution<float> normal;
-  for (size_t i = 0; i < bytes / 2; ++i) {
-    const float f = normal(rng);
-    std::memcpy(&x[2 * i], reinterpret_cast<const char*>(&f) + 2, 2);
-  }
-  return x;
-}
-
-double RunOnce(Backend& backend, std::shared_ptr<const quantd::Plan> plan,
-               const std::vector<std::byte>& x) {
-  auto job = backend.Begin(std::move(plan));
-  if (!job.ok()) std::abort();
-  std::memcpy((*job)->staging().data(), x.data(), x.size());
-  const auto start = Clock::now();
-  if (!(*job)->Run().ok()) std::abort();
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -78,10 +89,10 @@ int main(int argc, char** argv) {
   const int runs = argc > 2 ? std::atoi(argv[2]) : 11;
   const int64_t cols = 4096;
   const int64_t rows = static_cast<int64_t>(mib << 20) / (2 * cols);
-  const std::vector<std::byte> x = Gaussian(rows * cols * 2);
+  const std::vector<std::byte> x = quantd::Gaussian(rows * cols * 2);
   std::vector<std::byte> y(x.size());
 
-  std::vector<std::unique_ptr<Backend>> backends;
+  std::vector<std::unique_ptr<quantd::Backend>> backends;
   std::vector<Row> table;
   table.push_back(
       {"memcpy",
@@ -93,24 +104,17 @@ int main(int argc, char** argv) {
        },
        {}});
   for (const std::string& isa : quantd::ListCpuIsas()) {
-    quantd::BackendOptions options;
-    options.threads = 1;
-    options.isa = isa;
-    options.memory_limit = size_t{8} << 30;
-    backends.push_back(*quantd::OpenBackend("cpu", options));
+    backends.push_back(quantd::OpenCpu(isa, 1));
     for (const Case& c : kCases) {
-      quantd::QuantizeOptions o;
-      o.format = quantd::Format::kNvfp4;
+      QuantizeOptions o;
+      o.format = c.format;
       o.usage = c.usage;
-      o.rht.rowwise = o.rht.columnwise = c.rht;
-      if (c.amax_given) o.rowwise_amax = o.columnwise_amax = {5.0f};
-      auto plan =
-          std::make_shared<const quantd::Plan>(*quantd::MakeQuantizePlan(
-              {quantd::DType::kBF16, {rows, cols}, -1}, o));
+      c.also(o);
+      auto plan = quantd::PlanFor(rows, cols, o);
       table.push_back({c.name,
                        isa,
                        [&x, plan, b = backends.back().get()] {
-                         return RunOnce(*b, plan, x);
+                         return quantd::RunOnce(*b, plan, x).wall;
                        },
                        {}});
     }
@@ -123,12 +127,12 @@ int main(int argc, char** argv) {
   }
 
   const double gb = x.size() * 1e-9;
-  const double ceiling = gb / Median(table[0].seconds);
+  const double ceiling = gb / quantd::Median(table[0].seconds);
   nlohmann::json json = {{"input_mib", mib}, {"threads", 1}, {"runs", runs}};
   std::printf("%-20s %-9s %14s %10s\n", "one core, bf16", "isa",
               "GB/s of input", "of memcpy");
   for (const Row& row : table) {
-    const double rate = gb / Median(row.seconds);
+    const double rate = gb / quantd::Median(row.seconds);
     std::printf("%-20s %-9s %14.2f %10.2f\n", row.name.c_str(), row.isa.c_str(),
                 rate, rate / ceiling);
     json["rows"].push_back({{"name", row.name},

@@ -1,0 +1,72 @@
+#include "tests/bench/cpu_runs.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <utility>
+
+namespace quantd {
+namespace {
+
+double Now(clockid_t clock) {
+  timespec t;
+  clock_gettime(clock, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+template <typename T>
+T Must(absl::StatusOr<T> result) {
+  if (!result.ok()) {
+    std::fprintf(stderr, "%s\n", result.status().ToString().c_str());
+    std::abort();
+  }
+  return *std::move(result);
+}
+
+}  // namespace
+
+double Median(std::vector<double> v) {
+  std::nth_element(v.begin(), v.begin() + v.size() / 2, v.end());
+  return v[v.size() / 2];
+}
+
+std::vector<std::byte> Gaussian(size_t bytes) {
+  std::vector<std::byte> x(bytes);
+  std::mt19937 rng(1);
+  std::normal_distribution<float> normal;
+  for (size_t i = 0; i < bytes / 2; ++i) {
+    const float f = normal(rng);
+    std::memcpy(&x[2 * i], reinterpret_cast<const char*>(&f) + 2, 2);
+  }
+  return x;
+}
+
+Seconds RunOnce(Backend& backend, std::shared_ptr<const Plan> plan,
+                const std::vector<std::byte>& x) {
+  auto job = Must(backend.Begin(std::move(plan)));
+  std::memcpy(job->staging().data(), x.data(), x.size());
+  const double wall = Now(CLOCK_MONOTONIC);
+  const double cpu = Now(CLOCK_PROCESS_CPUTIME_ID);
+  Must(job->Run());
+  return {Now(CLOCK_MONOTONIC) - wall, Now(CLOCK_PROCESS_CPUTIME_ID) - cpu};
+}
+
+std::unique_ptr<Backend> OpenCpu(const std::string& isa, int threads) {
+  BackendOptions options;
+  options.threads = threads;
+  options.isa = isa;
+  options.memory_limit = size_t{8} << 30;
+  return Must(OpenBackend("cpu", options));
+}
+
+std::shared_ptr<const Plan> PlanFor(int64_t rows, int64_t cols,
+                                    const QuantizeOptions& options) {
+  return std::make_shared<const Plan>(
+      Must(MakeQuantizePlan({DType::kBF16, {rows, cols}, -1}, options)));
+}
+
+}  // namespace quantd

@@ -195,7 +195,8 @@ class Planner {
       if (spec == nullptr || route_.lines[columnwise]) continue;
       const absl::Span<const float> given = GivenAmax(o, columnwise);
       const bool rotated = columnwise ? o.rht.columnwise : o.rht.rowwise;
-      if (given.size() == 1) {
+      // (One row of all groups together has one amax, too.)
+      if (given.size() == 1 && plan_.groups().size() == 1) {
         Add(kind, AmaxSource::kGiven, given[0], &args);
       } else if (!given.empty()) {
         QUANTD_CUDA_TRY(

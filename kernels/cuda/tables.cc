@@ -30,7 +30,10 @@ Tables::Tables(const Plan& plan, const Route& route)
     scales_part_ = Add(o->scale.size() * sizeof(float));
     for (bool columnwise : {false, true}) {
       const size_t n = GivenAmax(*o, columnwise).size();
-      if (n > 1) amax_parts_[columnwise] = Add(n * sizeof(float));
+      // A number that stands for one group travels with its kernel.
+      if (n > 1 || (n == 1 && count > 1)) {
+        amax_parts_[columnwise] = Add(n * sizeof(float));
+      }
     }
   }
   host_bytes_ = device_bytes_;

@@ -48,7 +48,8 @@ class Tables {
   ZeroRunsArgs zero_runs(std::byte* out) const;
   Found* found() const;  // one for each group, where they are grouped
 
-  // On the host: given amaxes of one copy, where there are more than one.
+  // On the host: given amaxes of one copy, where it has several or there are
+  // several groups.
   const float* given_amax(bool columnwise) const;
 
   // What is not to be written by kernels.

@@ -143,9 +143,9 @@ DequantizeTask MakeDequantizeTask(const Plan& plan, const JobBases& bases) {
                  HasColumnwise(o.usage)};
   task.groups = MakeGroups(plan, bases.out + out.offset, o.output);
   AddCopies(
-      plan, f, task.params.columnwise, o.inverse_rht ? o.rht_dimension : 0, o.form,
-      bases.in, bases.signs, [&](TensorKind kind) { return plan.input(kind); },
-      &task.groups);
+      plan, f, task.params.columnwise, o.inverse_rht ? o.rht_dimension : 0,
+      o.form, bases.in, bases.signs,
+      [&](TensorKind kind) { return plan.input(kind); }, &task.groups);
   return task;
 }
 

@@ -72,13 +72,13 @@ template <DType D>
 cudaError_t LaunchApplyRhtOf(const ApplyRhtArgs& a, const Queue& queue) {
   const unsigned ctas =
       GridForBlocks(a.x.rows * (a.x.cols / a.dimension), queue);
-  if (a.dimension == kBlock) {
-    ApplyRht<D><<<ctas, kThreads, 0, queue.stream>>>(a);
-    return cudaGetLastError();
-  }
   return ForSpanSize(a.dimension, [&](auto size) {
-    ApplyRhtOf<D, decltype(size)::value>
-        <<<ctas, kThreads, 0, queue.stream>>>(a);
+    constexpr int kSize = decltype(size)::value;
+    if constexpr (kSize == kBlock) {
+      ApplyRht<D><<<ctas, kThreads, 0, queue.stream>>>(a);
+    } else {
+      ApplyRhtOf<D, kSize><<<ctas, kThreads, 0, queue.stream>>>(a);
+    }
     return cudaGetLastError();
   });
 }

@@ -49,7 +49,8 @@ class Planner {
     QUANTD_CUDA_TRY(WriteAmaxes(o));
     if (FindFormat(o.format)->scaling == Scaling::kTensor && route_.copies) {
       QUANTD_CUDA_TRY(LaunchTensorScales(
-          {tables_.groups(), tables_.params(), tables_.scales()}, queue_));
+          {tables_.groups(), tables_.encode_params(), tables_.scales()},
+          queue_));
     }
     if (route_.copies) {
       QUANTD_CUDA_TRY(route_.tuned_copies ? QuantizeTuned(o) : Encode(o));
@@ -62,7 +63,9 @@ class Planner {
   cudaError_t Compute(const DequantizeOptions& o) {
     Count(o.inverse_rht);
     if (route_.tuned_copies) return DequantizeTuned(o);
-    DecodeArgs args = tables_.decode();
+    DecodeArgs args = {};
+    args.list = tables_.groups();
+    args.params = tables_.decode_params();
     args.rotation = o.inverse_rht ? o.rht_dimension : 0;
     return LaunchDecode(args, queue_);
   }
@@ -220,7 +223,7 @@ class Planner {
   cudaError_t Encode(const QuantizeOptions& o) {
     EncodeArgs args = {};
     args.list = tables_.groups();
-    args.params = tables_.params();
+    args.params = tables_.encode_params();
     const bool rotates = o.rht.rowwise || o.rht.columnwise;
     args.rotation = rotates ? o.rht.dimension : 0;
     args.seen = &memory_.findings->found.seen;

@@ -50,28 +50,29 @@ __device__ __forceinline__ uint32_t LoadScale(Scaling scaling,
 template <DType D, int N>
 __global__ void __launch_bounds__(kThreads)
     DecodeSpans(const __grid_constant__ DecodeArgs a) {
-  const int block = a.block != 0 ? a.block : N;
+  const DequantizeParams& p = a.params;
+  const int block = p.block != 0 ? p.block : N;
   const int64_t tiles = TileCount(a.list);
   for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
     const GroupTile tile = FindTile(a.list, t);
     const CopyTask copy =
-        a.columnwise ? tile.group->columnwise : tile.group->rowwise;
+        p.columnwise ? tile.group->columnwise : tile.group->rowwise;
     for (int i = threadIdx.x; i < TileSpan<N>::kCount; i += kThreads) {
-      const TileSpan<N> span(a.columnwise, i);
-      const int64_t line = (a.columnwise ? tile.col : tile.row) + span.line;
+      const TileSpan<N> span(p.columnwise, i);
+      const int64_t line = (p.columnwise ? tile.col : tile.row) + span.line;
       const int64_t first =
-          (a.columnwise ? tile.row : tile.col) + span.position;
+          (p.columnwise ? tile.row : tile.col) + span.position;
       if (line >= copy.lines || first >= copy.padded) continue;
       const float amax = AmaxOf(copy, line);
       float v[N] = {};
       for (int b = 0; b < N && first + b < copy.padded; b += block) {
         const float factor = DecodeFactor<Scalar>(
-            a.scaling, a.f6, amax,
-            LoadScale(a.scaling, copy, line, (first + b) / block));
+            p.scaling, p.f6, amax,
+            LoadScale(p.scaling, copy, line, (first + b) / block));
         for (int j = b; j < b + block && first + j < copy.padded; j += kBlock) {
           uint32_t words[4] = {};
-          LoadCodes(a.element, copy, line, first + j, words);
-          DecodeSixteen<Scalar>(a.element, words, v + j);
+          LoadCodes(p.element, copy, line, first + j, words);
+          DecodeSixteen<Scalar>(p.element, words, v + j);
           for (int k = j; k < j + kBlock; ++k) v[k] = v[k] * factor;
         }
       }
@@ -84,7 +85,7 @@ __global__ void __launch_bounds__(kThreads)
           RotateInverseOf<Scalar>(v + j, copy.rotation, copy.signs);
         }
       }
-      StoreSpan<D>(*tile.group, a.list.cols, a.columnwise, line, first, v);
+      StoreSpan<D>(*tile.group, a.list.cols, p.columnwise, line, first, v);
     }
   }
 }
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <DType D>
 cudaError_t LaunchDecodeTo(const DecodeArgs& a, const Queue& queue) {
-  const int least = a.block > 0 ? a.block : kBlock;
+  const int least = a.params.block > 0 ? a.params.block : kBlock;
   const int n = a.rotation > least ? a.rotation : least;
   return ForSpanSize(n, [&](auto size) {
     DecodeSpans<D, decltype(size)::value>
@@ -106,7 +107,7 @@ cudaError_t LaunchDecodeTo(const DecodeArgs& a, const Queue& queue) {
 }  // namespace
 
 cudaError_t LaunchDecode(const DecodeArgs& a, const Queue& queue) {
-  switch (a.output) {
+  switch (a.params.output) {
     case DType::kF32:
       return LaunchDecodeTo<DType::kF32>(a, queue);
     case DType::kF16:

@@ -158,13 +158,7 @@ __device__ __forceinline__ void StoreCodes(const EncodeParams& p,
                                            const CopyTask& copy, int64_t line,
                                            int64_t at, uint32_t (&words)[4]) {
   if (p.element == DType::kE2M1x2) {
-    // Padding that was not rotated has code 0, even under a NaN.
-    const int64_t used = copy.positions - at;
-    if (copy.signs == nullptr && used < kBlock) {
-      const uint64_t mask = used > 0 ? (uint64_t{1} << (4 * used)) - 1 : 0;
-      words[0] &= static_cast<uint32_t>(mask);
-      words[1] &= static_cast<uint32_t>(mask >> 32);
-    }
+    if (copy.signs == nullptr) KeepCodes<Scalar>(copy.positions - at, words);
     // Lines are whole blocks: aligned.
     std::byte* to = copy.data + line * copy.data_line + at / 2;
     *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);

@@ -75,13 +75,8 @@ cudaError_t LaunchEncodeFrom(const EncodeArgs& args, const Queue& queue);
 
 struct DecodeArgs {
   GroupList list;  // `x` of a group is its first output row
-  Scaling scaling;
-  DType element;
-  DType output;
-  int block;  // 0: the tensor
+  DequantizeParams params;
   int rotation;
-  float f6;
-  bool columnwise;
 };
 cudaError_t LaunchDecode(const DecodeArgs& args, const Queue& queue);
 

@@ -59,16 +59,11 @@ void Tables::FillGroups(const JobBases& bases) {
   std::vector<GroupTask> groups;
   if (std::holds_alternative<QuantizeOptions>(plan_.options())) {
     QuantizeTask task = MakeQuantizeTask(plan_, bases);
-    params_ = task.params;
+    encode_params_ = task.params;
     groups = std::move(task.groups);
   } else if (std::holds_alternative<DequantizeOptions>(plan_.options())) {
     DequantizeTask task = MakeDequantizeTask(plan_, bases);
-    decode_.scaling = task.params.scaling;
-    decode_.element = task.params.element;
-    decode_.output = task.params.output;
-    decode_.block = task.params.block;
-    decode_.f6 = task.params.f6;
-    decode_.columnwise = task.params.columnwise;
+    decode_params_ = task.params;
     groups = std::move(task.groups);
   } else {
     // Only where their rows are.
@@ -110,12 +105,6 @@ GroupList Tables::groups() const {
   list.chunk_count = chunks_.empty() ? 0 : chunks_.back();
   list.cols = plan_.cols();
   return list;
-}
-
-DecodeArgs Tables::decode() const {
-  DecodeArgs args = decode_;
-  args.list = groups();
-  return args;
 }
 
 const float* Tables::scales() const {

@@ -42,9 +42,10 @@ class Tables {
 
   // After Fill; device memory, but for what is empty.
   GroupList groups() const;
-  const EncodeParams& params() const { return params_; }  // Quantize
-  DecodeArgs decode() const;                              // Dequantize
-  const float* scales() const;                            // nullptr: none given
+  // What they share: of a Quantize, and of a Dequantize.
+  const EncodeParams& encode_params() const { return encode_params_; }
+  const DequantizeParams& decode_params() const { return decode_params_; }
+  const float* scales() const;  // nullptr: none given
   ZeroRunsArgs zero_runs(std::byte* out) const;
   Found* found() const;  // one for each group, where they are grouped
 
@@ -77,8 +78,8 @@ class Tables {
   std::vector<ZeroRun> padding_;
   std::vector<int64_t> chunks_;  // see GroupList
   std::vector<int64_t> pieces_;  // see ZeroRunsArgs
-  EncodeParams params_ = {};
-  DecodeArgs decode_ = {};
+  EncodeParams encode_params_ = {};
+  DequantizeParams decode_params_ = {};
   std::byte* host_ = nullptr;
   std::byte* device_ = nullptr;
 

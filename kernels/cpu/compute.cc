@@ -255,7 +255,9 @@ class Computer {
 
   void Zero(TensorKind kind) {
     const TensorSpec* spec = plan_.output(kind);
-    if (spec) std::memset(bases_.out + spec->offset, 0, spec->size);
+    if (spec && spec->size > 0) {
+      std::memset(bases_.out + spec->offset, 0, spec->size);
+    }
   }
   // Where a group's line maxima go; nullptr when nobody wants them. To be
   // zeroed before the first of them.

@@ -52,12 +52,15 @@ class Planner {
           {tables_.groups(), tables_.encode_params(), tables_.scales()},
           queue_));
     }
+    bool summed = false;
     if (route_.copies) {
-      QUANTD_CUDA_TRY(route_.tuned_copies ? QuantizeTuned(o) : Encode(o));
+      QUANTD_CUDA_TRY(route_.tuned_copies ? QuantizeTuned(o)
+                                          : Encode(o, &summed));
     }
     if (!o.dbias) return cudaSuccess;
-    return LaunchDbias({tables_.groups(), plan_.tensor().dtype, o.dbias_dtype},
-                       queue_);
+    return LaunchDbias(
+        {tables_.groups(), plan_.tensor().dtype, o.dbias_dtype, summed},
+        queue_);
   }
 
   cudaError_t Compute(const DequantizeOptions& o) {
@@ -220,7 +223,8 @@ class Planner {
 
   // --- copies ---
 
-  cudaError_t Encode(const QuantizeOptions& o) {
+  // `summed`: whether the chunk sums of dbias were made on the way.
+  cudaError_t Encode(const QuantizeOptions& o, bool* summed) {
     EncodeArgs args = {};
     args.list = tables_.groups();
     args.params = tables_.encode_params();
@@ -228,6 +232,14 @@ class Planner {
     args.rotation = rotates ? o.rht.dimension : 0;
     args.seen = &memory_.findings->found.seen;
     args.sums = o.statistics ? memory_.findings->sums : nullptr;
+    args.first = tables_.first_group();
+    args.dbias = o.dbias;
+    const SignMask mask =
+        o.rht.sign_mask.value_or(DefaultSignMask(o.rht.dimension));
+    for (int i = 0; i < kBlock; ++i) {
+      args.signs[i] = mask.negative(i) ? -0.25f : 0.25f;
+    }
+    *summed = SumsChunks(args);
     Count(rotates);
     return LaunchEncode(args, queue_);
   }

@@ -112,7 +112,9 @@ cudaError_t LaunchTensorScales(const TensorScaleArgs& a, const Queue& queue) {
 
 cudaError_t LaunchDbias(const DbiasArgs& a, const Queue& queue) {
   cudaError_t error = cudaErrorInvalidValue;
-  if (a.input == DType::kF32) {
+  if (a.summed) {
+    error = cudaSuccess;
+  } else if (a.input == DType::kF32) {
     error = LaunchSumChunks<DType::kF32>(a.list, queue);
   } else if (a.input == DType::kF16) {
     error = LaunchSumChunks<DType::kF16>(a.list, queue);

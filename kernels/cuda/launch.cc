@@ -1,5 +1,6 @@
 #include "kernels/cuda/launch.h"
 
+#include "kernels/cuda/nvfp4.h"
 #include "kernels/cuda/spans.h"
 
 namespace quantd::cuda {
@@ -33,7 +34,12 @@ extern template cudaError_t LaunchEncodeFrom<DType::kF16>(const EncodeArgs&,
 extern template cudaError_t LaunchEncodeFrom<DType::kBF16>(const EncodeArgs&,
                                                            const Queue&);
 
+bool SumsChunks(const EncodeArgs& args) {
+  return args.dbias && TakesNvfp4(args);
+}
+
 cudaError_t LaunchEncode(const EncodeArgs& args, const Queue& queue) {
+  if (TakesNvfp4(args)) return LaunchEncodeNvfp4(args, queue);
   switch (args.params.input) {
     case DType::kF32:
       return LaunchEncodeFrom<DType::kF32>(args, queue);

@@ -71,7 +71,11 @@ absl::Span<const float> GivenAmax(const QuantizeOptions& o, bool columnwise) {
 
 Route MakeRoute(const Plan& plan) {
   Route route = std::visit(Visitor{plan}, plan.options());
-  route.tuned_copies = !plan.grouped() && IsPlainNvfp4(plan);
+  // (Quantization of bf16 has kernels of its own, which take groups.)
+  const bool encodes_bf16 =
+      std::holds_alternative<QuantizeOptions>(plan.options()) &&
+      plan.tensor().dtype == DType::kBF16;
+  route.tuned_copies = !plan.grouped() && IsPlainNvfp4(plan) && !encodes_bf16;
   route.groups |= route.maxima() && !route.tuned_amax;
   route.groups |= route.copies && !route.tuned_copies;
   return route;

@@ -66,8 +66,16 @@ struct EncodeArgs {
   uint32_t* seen;
   // Statistics of the rowwise and the columnwise copy; nullptr: not wanted.
   ErrorSums* sums;
+  // For the choice of a kernel: group 0, as what all groups are like; whether
+  // the chunk sums of dbias are wanted, too; and s[i] / 4 of a rotation of
+  // dimension 16.
+  GroupTask first;
+  bool dbias;
+  float signs[kBlock];
 };
 cudaError_t LaunchEncode(const EncodeArgs& args, const Queue& queue);
+// Whether that makes the chunk sums of dbias, too, where they are wanted.
+bool SumsChunks(const EncodeArgs& args);
 
 // One translation unit for each dtype (encode_*.cu).
 template <DType D>
@@ -85,6 +93,7 @@ struct DbiasArgs {
   GroupList list;
   DType input;
   DType output;
+  bool summed;  // the sums of chunks are there
 };
 cudaError_t LaunchDbias(const DbiasArgs& args, const Queue& queue);
 

@@ -107,6 +107,10 @@ GroupList Tables::groups() const {
   return list;
 }
 
+GroupTask Tables::first_group() const {
+  return *reinterpret_cast<const GroupTask*>(host_ + groups_part_.offset);
+}
+
 const float* Tables::scales() const {
   return OnDevice<const float>(scales_part_);
 }

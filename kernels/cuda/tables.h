@@ -42,6 +42,8 @@ class Tables {
 
   // After Fill; device memory, but for what is empty.
   GroupList groups() const;
+  // Group 0, where there are tables of groups.
+  GroupTask first_group() const;
   // What they share: of a Quantize, and of a Dequantize.
   const EncodeParams& encode_params() const { return encode_params_; }
   const DequantizeParams& decode_params() const { return decode_params_; }

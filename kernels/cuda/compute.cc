@@ -20,14 +20,16 @@ class Planner {
         out_(memory.payload.out),
         found_(plan.grouped() ? tables.found() : &memory.findings->found) {}
 
-  // Queues the tables, and zeros for what is added to and for what no kernel
-  // writes: gaps between tensors and the padding of scales.
+  cudaError_t Upload() {
+    if (tables_.host_bytes() == 0) return cudaSuccess;
+    return cudaMemcpyAsync(tables_.device(), tables_.host(),
+                           tables_.host_bytes(), cudaMemcpyHostToDevice,
+                           queue_.stream);
+  }
+
+  // Queues zeros for what is added to and for what no kernel writes: gaps
+  // between tensors and the padding of scales.
   cudaError_t Prepare() {
-    if (tables_.host_bytes() > 0) {
-      QUANTD_CUDA_TRY(cudaMemcpyAsync(tables_.device(), tables_.host(),
-                                      tables_.host_bytes(),
-                                      cudaMemcpyHostToDevice, queue_.stream));
-    }
     QUANTD_CUDA_TRY(Zero(memory_.findings, FindingsBytes(plan_)));
     if (plan_.grouped()) {
       QUANTD_CUDA_TRY(Zero(found_, plan_.groups().size() * sizeof(Found)));
@@ -52,6 +54,11 @@ class Planner {
           {tables_.groups(), tables_.encode_params(), tables_.scales()},
           queue_));
     }
+    return Copy(o);
+  }
+
+  // The last step of Compute.
+  cudaError_t Copy(const QuantizeOptions& o) {
     bool summed = false;
     if (route_.copies) {
       QUANTD_CUDA_TRY(route_.tuned_copies ? QuantizeTuned(o)
@@ -61,6 +68,11 @@ class Planner {
     return LaunchDbias(
         {tables_.groups(), plan_.tensor().dtype, o.dbias_dtype, summed},
         queue_);
+  }
+  cudaError_t Copy(const RhtAmaxOptions&) { return cudaSuccess; }
+  template <typename Options>
+  cudaError_t Copy(const Options& o) {
+    return Compute(o);
   }
 
   cudaError_t Compute(const DequantizeOptions& o) {
@@ -313,13 +325,27 @@ cudaError_t QueuePlan(const Plan& plan, const Route& route,
                       Tables* tables, int* rht_launches) {
   tables->Fill(memory.payload);
   Planner planner(plan, route, memory, queue, *tables);
-  cudaError_t error = planner.Prepare();
+  cudaError_t error = planner.Upload();
+  if (error == cudaSuccess) error = planner.Prepare();
   if (error == cudaSuccess) {
     error = std::visit([&](const auto& o) { return planner.Compute(o); },
                        plan.options());
   }
   *rht_launches = planner.rht_launches;
   return error;
+}
+
+cudaError_t QueueAgain(const Plan& plan, const Route& route,
+                       const JobMemory& memory, const Queue& queue,
+                       const Tables& tables, Part part) {
+  Planner planner(plan, route, memory, queue, tables);
+  if (part == Part::kCopies) {
+    return std::visit([&](const auto& o) { return planner.Copy(o); },
+                      plan.options());
+  }
+  QUANTD_CUDA_TRY(planner.Prepare());
+  return std::visit([&](const auto& o) { return planner.Compute(o); },
+                    plan.options());
 }
 
 }  // namespace quantd::cuda

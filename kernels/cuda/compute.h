@@ -27,6 +27,18 @@ cudaError_t QueuePlan(const Plan& plan, const Route& route,
                       const JobMemory& memory, const Queue& queue,
                       Tables* tables, int* rht_launches);
 
+// A part of what QueuePlan has queued for the same job, once more and to the
+// same bytes: for who measures kernels. What the host gives stays as it was
+// brought: the tables, and given amaxes unless kKernels writes them anew.
+enum class Part {
+  kKernels,  // all but the tables' way to the device
+  kCopies,   // what makes copies and dbias: amaxes and, of FP8 tensors, scales
+             // are in place. All of a plan that is no Quantize and no RhtAmax.
+};
+cudaError_t QueueAgain(const Plan& plan, const Route& route,
+                       const JobMemory& memory, const Queue& queue,
+                       const Tables& tables, Part part);
+
 }  // namespace quantd::cuda
 
 #endif  // QUANTD_KERNELS_CUDA_COMPUTE_H_

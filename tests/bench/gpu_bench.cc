@@ -22,6 +22,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/device.h"
 #include "nlohmann/json.hpp"
+#include "tests/bench/gpu_bench_latency.h"
 #include "tests/bench/gpu_bench_readme.h"
 #include "tests/bench/gpu_bench_rows.h"
 #include "tests/bench/gpu_bench_shape.h"
@@ -103,17 +104,21 @@ int Run(const Options& options, const std::vector<Shape>& shapes) {
   int wrong = 0;
   std::printf("%-29s %-11s %-4s %9s %6s %11s %6s %6s\n", "row", "shape", "type",
               "us", "TB/s", "ceiling", "ratio", "mix");
-  const auto measure = [&](const Shape& shape, DType dtype,
-                           std::vector<RowSpec> list) {
-    if (list.empty()) return;
+  const auto place_of = [&](DType dtype) -> Place {
+    // (It stays in the device's cache.)
     const auto rht = (*device)->GetRht(kDefaultSignMask, 16, dtype, lease);
     if (!rht.ok()) {
       std::fprintf(stderr, "%s\n", rht.status().ToString().c_str());
       std::exit(1);
     }
-    const Place place = {{lease->stream, properties.multiProcessorCount},
-                         (*rht)->signs,
-                         lease->findings};
+    return {{lease->stream, properties.multiProcessorCount},
+            (*rht)->signs,
+            lease->findings};
+  };
+  const auto measure = [&](const Shape& shape, DType dtype,
+                           std::vector<RowSpec> list) {
+    if (list.empty()) return;
+    const Place place = place_of(dtype);
     const Content content = MakeContent(dtype, shape.rows, shape.cols);
     ShapeBench bench(content, place, properties.l2CacheSize, **cpu,
                      std::move(list));
@@ -133,6 +138,9 @@ int Run(const Options& options, const std::vector<Shape>& shapes) {
     }
     measure(shape, DType::kF32, std::move(list));
   }
+  const Json latency = MeasureLatency(place_of(DType::kBF16),
+                                      properties.l2CacheSize, options.rounds);
+  std::printf("%s\n", latency.dump().c_str());
   if (!options.json.empty()) {
     const Json json = {{"benchmark", "gpu_bench"},
                        {"device", properties.name},
@@ -143,7 +151,8 @@ int Run(const Options& options, const std::vector<Shape>& shapes) {
                        {"commit", options.commit},
                        {"date", options.date},
                        {"rounds", options.rounds},
-                       {"rows", rows}};
+                       {"rows", rows},
+                       {"latency", latency}};
     std::ofstream out(options.json);
     out << json.dump(1) << "\n";
     if (!out.flush()) return 1;

@@ -21,6 +21,8 @@ namespace quantd::bench {
 // Ends the program, naming the step, where there was an error.
 void Check(cudaError_t error, const std::string& step);
 
+double Median(std::vector<double> v);
+
 // Device memory. Move-only.
 class Memory {
  public:

@@ -68,12 +68,6 @@ void Timed::Collect(bool warm_up) {
   if (!warm_up) us_.push_back(ms * 1e3 / launches_);
 }
 
-double Timed::us() const {
-  std::vector<double> v = us_;
-  std::nth_element(v.begin(), v.begin() + v.size() / 2, v.end());
-  return v[v.size() / 2];
-}
-
 // As many buffers as hold three times the cache.
 ShapeBench::ShapeBench(const Content& content, const Place& place,
                        size_t l2_bytes, Backend& cpu, std::vector<RowSpec> rows)

@@ -81,8 +81,8 @@ __device__ __forceinline__ void CodesOfPair(const uint32_t (&w)[kBlock],
     uint32_t signs[2];
     QUANTD_UNROLL
     for (int i = 0; i < 2; ++i) {
-      const uint32_t even = __byte_perm(v[4 * i], v[4 * i + 2], 0xFBD9);
-      const uint32_t odd = __byte_perm(v[4 * i + 1], v[4 * i + 3], 0xFBD9);
+      const uint32_t even = SignBytes(v[4 * i], v[4 * i + 2]);
+      const uint32_t odd = SignBytes(v[4 * i + 1], v[4 * i + 3]);
       signs[i] = (even & 0x0F0F0F0Fu) | (odd & 0xF0F0F0F0u);
     }
     const uint32_t low_signs = __byte_perm(signs[0], signs[1], 0x5410);

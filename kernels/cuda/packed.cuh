@@ -103,13 +103,20 @@ struct E2M1Magnitudes {
   }
 };
 
+// Signs of the low halves of a and b, then of their high halves: each one all
+// over a byte.
+__device__ __forceinline__ uint32_t SignBytes(uint32_t a, uint32_t b) {
+  uint32_t bytes;
+  asm("prmt.b32 %0, %1, %2, 0xFBD9;" : "=r"(bytes) : "r"(a), "r"(b));
+  return bytes;
+}
+
 // The signs of eight elements in the high bits of nibbles; other bits are not
 // for use.
 __device__ __forceinline__ uint32_t SignsOf(uint32_t w0, uint32_t w1,
                                             uint32_t w2, uint32_t w3) {
-  // A sign bit copied all over a byte: elements 0 2 1 3 and 4 6 5 7.
-  const uint32_t first = __byte_perm(w0, w1, 0xFBD9);
-  const uint32_t second = __byte_perm(w2, w3, 0xFBD9);
+  const uint32_t first = SignBytes(w0, w1);   // of elements 0 2 1 3
+  const uint32_t second = SignBytes(w2, w3);  // of elements 4 6 5 7
   const uint32_t even = __byte_perm(first, second, 0x5410);
   const uint32_t odd = __byte_perm(first, second, 0x7632);
   return (even & 0x0F0F0F0Fu) | (odd & 0xF0F0F0F0u);

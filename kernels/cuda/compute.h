@@ -27,13 +27,14 @@ cudaError_t QueuePlan(const Plan& plan, const Route& route,
                       const JobMemory& memory, const Queue& queue,
                       Tables* tables, int* rht_launches);
 
-// A part of what QueuePlan has queued for the same job, once more and to the
-// same bytes: for who measures kernels. What the host gives stays as it was
-// brought: the tables, and given amaxes unless kKernels writes them anew.
+// Queues a part of what QueuePlan has queued for the same job once more, for who
+// measures kernels. Since then nobody has changed the tables on the device or,
+// for kCopies, what of the output is not a copy's codes.
 enum class Part {
   kKernels,  // all but the tables' way to the device
-  kCopies,   // what makes copies and dbias: amaxes and, of FP8 tensors, scales
-             // are in place. All of a plan that is no Quantize and no RhtAmax.
+  kCopies,   // what makes copies and dbias, but no amax and no FP8 tensor's
+             // scale. Of a plan without those: the same as kKernels, without
+             // its zeros.
 };
 cudaError_t QueueAgain(const Plan& plan, const Route& route,
                        const JobMemory& memory, const Queue& queue,

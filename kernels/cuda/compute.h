@@ -27,13 +27,14 @@ cudaError_t QueuePlan(const Plan& plan, const Route& route,
                       const JobMemory& memory, const Queue& queue,
                       Tables* tables, int* rht_launches);
 
-// A part of what QueuePlan has queued for the same job, once more and to the
-// same bytes: for who measures kernels. What the host gives stays as it was
-// brought: the tables, and given amaxes unless kKernels writes them anew.
+// For who measures kernels: queues once more a part of what QueuePlan has
+// queued for the same job. Nobody has changed the tables on the device since
+// then or, for kCopies, what of the output is neither codes nor their block
+// scales.
 enum class Part {
   kKernels,  // all but the tables' way to the device
-  kCopies,   // what makes copies and dbias: amaxes and, of FP8 tensors, scales
-             // are in place. All of a plan that is no Quantize and no RhtAmax.
+  kCopies,   // what makes copies and dbias: no zeros, no amax and no FP8
+             // tensor's scale
 };
 cudaError_t QueueAgain(const Plan& plan, const Route& route,
                        const JobMemory& memory, const Queue& queue,

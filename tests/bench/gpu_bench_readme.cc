@@ -29,46 +29,65 @@ const Json* Find(const Json& rows, const std::string& name,
   return nullptr;
 }
 
-// Time, TB/s and the share of the ceiling; of a variant, that of its base's
-// speed, too.
-std::string Cells(const Json* row) {
-  if (row == nullptr) return " | | |";
-  const double us = row->at("us");
-  std::string share =
-      fmt::format("{:.2f} of {}", row->at("ratio").get<double>(),
-                  row->at("ceiling").get<std::string>());
-  if (row->contains("time_ratio")) {
-    share += fmt::format(", {:.2f} of {}", row->at("time_ratio").get<double>(),
-                         row->at("of").get<std::string>());
-  }
-  return fmt::format(" {:.{}f} | {:.2f} | {} |", us, us < 100 ? 1 : 0,
-                     row->at("tbps").get<double>(), share);
+std::string Number(const Json* row, const char* key, int digits) {
+  if (row == nullptr || !row->contains(key)) return "";
+  return fmt::format("{:.{}f}", row->at(key).get<double>(), digits);
 }
 
-std::string Tables(const Json& json) {
-  const Json& rows = json.at("rows");
-  std::string text = fmt::format(
-      "\n{}, commit {}, {}: bf16; us, TB/s and their share of the ceiling.\n\n"
-      "| row |",
-      json.at("device").get<std::string>(),
-      json.at("commit").get<std::string>(),
-      json.at("date").get<std::string>().substr(0, 10));
-  std::string rule = "| --- |";
+// Microseconds to three digits.
+std::string Time(const Json* row) {
+  const double us = row == nullptr ? 0 : row->at("us").get<double>();
+  return Number(row, "us", us < 10 ? 2 : us < 100 ? 1 : 0);
+}
+
+// The rows that are variants of others, or those that are not; each once.
+std::string Table(const Json& rows, bool variants) {
+  std::string text = variants ? "| variant | of |" : "| row | ceiling |";
+  std::string rule = "| --- | --- |";
   for (const char* shape : kShapes) {
-    text += fmt::format(" {}: us | TB/s | share |", shape);
-    rule += " ---: | ---: | --- |";
+    text += fmt::format(" {}, us | {} | of ceiling |", shape,
+                        variants ? "speed of the other" : "TB/s");
+    rule += " ---: | ---: | ---: |";
   }
   text += "\n" + rule + "\n";
   std::vector<std::string> done;
   for (const Json& any : rows) {
     const std::string name = any.at("name");
-    if (std::find(done.begin(), done.end(), name) != done.end()) continue;
+    if (any.contains("of") != variants ||
+        std::find(done.begin(), done.end(), name) != done.end()) {
+      continue;
+    }
     done.push_back(name);
-    text += fmt::format("| `{}` |", name);
-    for (const char* shape : kShapes) text += Cells(Find(rows, name, shape));
+    text += fmt::format("| `{}` | {} |", name,
+                        any.at(variants ? "of" : "ceiling").get<std::string>());
+    for (const char* shape : kShapes) {
+      const Json* row = Find(rows, name, shape);
+      text += fmt::format(
+          " {} | {} | {} |", Time(row),
+          variants ? Number(row, "time_ratio", 2) : Number(row, "tbps", 2),
+          Number(row, "ratio", 2));
+    }
     text += "\n";
   }
-  return text + "\n";
+  return text;
+}
+
+std::string Section(const Json& json) {
+  const Json& rows = json.at("rows");
+  const Json& latency = json.at("latency");
+  return fmt::format(
+      "\n{}, commit {}, {}, bf16:\n\n{}\n{}\n"
+      "From the first kernel's start to the last one's end, amax computed and "
+      "rowwise NVFP4 made of {}:\n{} us in {} launches, {} us as a graph. A "
+      "job waits for the device {}.\n\n",
+      json.at("device").get<std::string>(),
+      json.at("commit").get<std::string>(),
+      json.at("date").get<std::string>().substr(0, 10), Table(rows, false),
+      Table(rows, true), latency.at("shape").get<std::string>(), Time(&latency),
+      latency.at("launches").get<int>(), Number(&latency, "graph_us", 1),
+      latency.at("host_waits") == 1
+          ? "once"
+          : fmt::format("{} times", latency.at("host_waits").get<int>()));
 }
 
 }  // namespace
@@ -89,7 +108,7 @@ std::string UpdateReadme(const std::string& readme, const std::string& json) {
   }
   const size_t from = start + sizeof kStart - 1;
   try {
-    text.replace(from, end - from, Tables(parsed));
+    text.replace(from, end - from, Section(parsed));
   } catch (const Json::exception& e) {
     return json + ": " + e.what();
   }

@@ -15,20 +15,26 @@ struct GroupState {
   Multipliers row;
   Multipliers col;
 
-  // All threads must call, with the group of their next work. Returns after a
-  // barrier where that is another one than `*current`.
-  __device__ __forceinline__ void Enter(const EncodeArgs& a, int64_t group,
+  // All threads must call this, with the group of their next work. Whether it
+  // is another one than `*current`; then `task` is there after a barrier, and
+  // Settle is to be called.
+  __device__ __forceinline__ bool Enter(const EncodeArgs& a, int64_t group,
                                         int64_t* current) {
-    if (group == *current) return;
+    if (group == *current) return false;
     *current = group;
     constexpr unsigned kWords = sizeof(GroupTask) / sizeof(uint32_t);
     static_assert(sizeof(GroupTask) % sizeof(uint32_t) == 0);
+    const auto* from = reinterpret_cast<const uint32_t*>(
+        a.list.count == 1 ? &a.first : a.list.groups + group);
     __syncthreads();
-    const auto* from = reinterpret_cast<const uint32_t*>(a.list.groups + group);
     for (unsigned i = threadIdx.x; i < kWords; i += blockDim.x) {
       reinterpret_cast<uint32_t*>(&task)[i] = from[i];
     }
     __syncthreads();
+    return true;
+  }
+  // Likewise. Ends with a barrier. (Loads that were issued before it go on.)
+  __device__ __forceinline__ void Settle(const EncodeArgs& a) {
     if (task.rowwise.data != nullptr) {
       row.Fill(*task.rowwise.amax, a.params.f6);
     }
@@ -36,6 +42,19 @@ struct GroupState {
       col.Fill(*task.columnwise.amax, a.params.f6);
     }
     __syncthreads();
+  }
+};
+
+// A chunk of 128 rows: its group, and its number there.
+struct Chunk {
+  int64_t group;
+  int64_t number;
+
+  __device__ __forceinline__ Chunk(const GroupList& list, int64_t chunk)
+      : group(0), number(chunk) {
+    if (list.count == 1) return;
+    group = FindEntry(list.chunks, list.count, chunk);
+    number -= list.chunks[group];
   }
 };
 
@@ -76,7 +95,7 @@ struct Unit {
 };
 
 // A block for the generic functions, whatever is in it; `x` as it was read.
-// `random` is nullptr for rounding to nearest.
+// `random` is nullptr for rounding to nearest. Adds to `*seen`.
 static __device__ __noinline__ Unit
 EncodeRare(const EncodeParams& p, Words x, const float* signs, float amax,
            const RandomBytes<Scalar>* random, uint32_t* seen) {
@@ -84,7 +103,7 @@ EncodeRare(const EncodeParams& p, Words x, const float* signs, float amax,
   Unpack(x, v);
   uint32_t max, clean;
   Maxima<Scalar>(v, kBlock, &max, &clean);
-  *seen |= SeenIn(max, clean);
+  Report(SeenIn(max, clean), seen);
   if (signs != nullptr) RotateSpan(v, kBlock, signs);
   Maxima<Scalar>(v, kBlock, &max, &clean);
   const LineScale<Scalar> line = MakeLineScale<Scalar>(p, amax, 1.0f);
@@ -97,8 +116,7 @@ EncodeRare(const EncodeParams& p, Words x, const float* signs, float amax,
   return {make_uint2(words[0], words[1]), scale.stored};
 }
 
-// The block's columns of partial sums: this thread's pair of columns of
-// `count` rows from `p` on, added to `sums` row after row.
+// A pair of columns of `count` rows from `p` on, added to `sums` row after row.
 __device__ __forceinline__ void AddRows(const std::byte* p, int64_t pitch,
                                         int count, float (&sums)[2]) {
 #pragma unroll 8

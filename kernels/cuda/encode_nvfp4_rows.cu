@@ -6,134 +6,146 @@
 namespace quantd::cuda {
 namespace {
 
-// A CTA's piece of work is 1024 blocks: 2^log_width next to each other in
-// 1024 / 2^log_width rows.
-constexpr int kBlocks = 1024;
+// A CTA takes 2^log_width blocks next to each other, in one or more steps of
+// 1024 blocks each, one below the other in the same chunk.
+constexpr int kStep = 1024;
+constexpr int kUnits = kStep / kThreads;  // of a thread, in a step
 
 struct RowItems {
   int log_width;
-  uint32_t across;     // items along a row
-  uint32_t per_chunk;  // items in the 128 rows of a chunk, one below another
+  uint32_t across;  // items along a row
+  uint32_t steps;   // of an item
+  uint32_t down;    // items in a chunk
   uint32_t count;
 
-  __host__ __device__ explicit RowItems(const GroupList& list) {
-    const int64_t blocks = list.cols / kBlock;
+  RowItems(const EncodeArgs& a, int ctas) {
+    const int64_t blocks = a.list.cols / kBlock;
     log_width = blocks > 16 ? 5 : blocks > 8 ? 4 : 3;
     across =
         static_cast<uint32_t>((blocks + (1 << log_width) - 1) >> log_width);
-    per_chunk = static_cast<uint32_t>(kTileSide >> (10 - log_width));
-    count = static_cast<uint32_t>(list.chunk_count) * per_chunk * across;
+    down = static_cast<uint32_t>((kTileSide << log_width) / kStep);
+    count = static_cast<uint32_t>(a.list.chunk_count) * down * across;
+    steps = 1;
+    // Sums of columns want whole chunks; else long items save set-up, as long
+    // as there are enough for every CTA to end at about the same time.
+    while (down > 1 && (a.dbias || count / 2 >= 8u * ctas)) {
+      steps *= 2;
+      down /= 2;
+      count /= 2;
+    }
   }
-  __device__ int rows() const { return kBlocks >> log_width; }
 };
 
+// Codes, scale, and whether EncodeRare is to make them instead.
 template <bool kRht>
-__device__ __forceinline__ Unit EncodeUnit(const EncodeArgs& a, const Words& x,
+__device__ __forceinline__ bool EncodeUnit(const EncodeArgs& a, Words x,
                                            const GroupState& group,
-                                           uint32_t* seen) {
-  Words y = x;
+                                           Unit* unit) {
   if constexpr (kRht) {
     float v[kBlock];
     Unpack(x, v);
     RotateForward<Scalar, true>(v, a.signs);
-    Pack(v, &y);
+    Pack(v, &x);
   }
-  const uint32_t max = LargerHalf(LargestOf(y.w));
+  const uint32_t max = LargerHalf(LargestOf(x.w));
   const float wanted = __uint_as_float(max) * group.row.s_inv6;
-  if (IsRare(max, wanted)) {
-    return EncodeRare(a.params, x, kRht ? a.signs : nullptr,
-                      *group.task.rowwise.amax, nullptr, seen);
-  }
-  const uint32_t scale = E4M3Of(wanted);
-  return {CodesOf(y, group.row.of[scale]), scale};
+  unit->scale = E4M3Of(wanted);
+  unit->codes = CodesOf(x, group.row.of[unit->scale]);
+  return IsRare(max, wanted);
 }
 
-// kDbias: items are whole chunks, one after the other in the same columns.
 template <bool kRht, bool kDbias>
 __global__ void __launch_bounds__(kThreads, 4)
-    EncodeNvfp4Rows(const __grid_constant__ EncodeArgs a) {
+    EncodeNvfp4Rows(const __grid_constant__ EncodeArgs a,
+                    const __grid_constant__ RowItems items) {
   __shared__ GroupState group;
   int64_t current = -1;
-  uint32_t seen = 0;
-  const RowItems items(a.list);
   const int64_t blocks = a.list.cols / kBlock;
   const int64_t pitch = a.list.cols * kSizeOf<DType::kBF16>;
-  const int width = 1 << items.log_width;
-  const int in_row = threadIdx.x & (width - 1);
-  const int in_column = threadIdx.x >> items.log_width;
-  const int rows_at_once = kThreads >> items.log_width;
-  const uint32_t steps = kDbias ? items.per_chunk : 1;
-  for (uint32_t i = blockIdx.x; i < items.count / steps; i += gridDim.x) {
+  const int in_row = threadIdx.x & ((1 << items.log_width) - 1);
+  // Rows from one unit of a thread to the next.
+  const int stride = kThreads >> items.log_width;
+  for (uint32_t i = blockIdx.x; i < items.count; i += gridDim.x) {
     const uint32_t band = i / items.across;
-    const int64_t b = int64_t{i - band * items.across} * width + in_row;
-    const uint32_t chunk = kDbias ? band : band / items.per_chunk;
-    const int64_t g =
-        a.list.count == 1 ? 0 : FindEntry(a.list.chunks, a.list.count, chunk);
-    group.Enter(a, g, &current);
+    const int64_t b =
+        (int64_t{i - band * items.across} << items.log_width) + in_row;
+    const Chunk chunk(a.list, band / items.down);
+    const bool entered = group.Enter(a, chunk.group, &current);
     const GroupTask& task = group.task;
-    const int64_t in_group = chunk - (g == 0 ? 0 : a.list.chunks[g]);
-    int64_t first = in_group * kTileSide;
-    if (!kDbias) first += int64_t{band % items.per_chunk} * items.rows();
-    float sums[2] = {0.0f, 0.0f};
     const CopyTask& copy = task.rowwise;
-    const ScaleColumn scales(copy, in_group * kTileSide, b);
-    for (uint32_t step = 0; step < steps; ++step, first += items.rows()) {
-      const int64_t row = first + in_column;
-      // Rows from `row` on, as far as this thread cares.
-      int64_t rest = b < blocks ? task.rows - row : 0;
-      rest = rest < kTileSide ? rest : kTileSide;
-      const int count = static_cast<int>(rest);
-      constexpr int kUnits = kBlocks / kThreads;
+    // Rows of this item, counted in the chunk.
+    const int first =
+        static_cast<int>(band % items.down * items.steps) * kUnits * stride;
+    const int64_t left = task.rows - chunk.number * kTileSide;
+    const int rows = static_cast<int>(left < kTileSide ? left : kTileSide);
+    int line = first + static_cast<int>(threadIdx.x >> items.log_width);
+    const int64_t row = chunk.number * kTileSide + line;
+    const std::byte* from = task.x + row * pitch + b * 32;
+    std::byte* to = copy.data + row * copy.data_line + b * 8;
+    const ScaleColumn scales(copy, chunk.number * kTileSide, b);
+    float sums[2] = {0.0f, 0.0f};
+    for (uint32_t step = 0; step < items.steps; ++step) {
       Words x[kUnits];
-      const std::byte* p = task.x + row * pitch + b * 32;
       QUANTD_UNROLL
       for (int u = 0; u < kUnits; ++u) {
         x[u] = {};
-        if (u * rows_at_once < count) x[u] = LoadWords(p);
-        p += rows_at_once * pitch;
+        if (line + u * stride < rows && b < blocks) {
+          x[u] = LoadWords(from + u * stride * pitch);
+        }
       }
-      std::byte* to = copy.data + row * copy.data_line + b * 8;
-      uint32_t line = static_cast<uint32_t>(row) % kTileSide;
+      if (step == 0 && entered) group.Settle(a);
+      uint32_t rare = 0;
       QUANTD_UNROLL
       for (int u = 0; u < kUnits; ++u) {
-        if (u * rows_at_once >= count) break;
-        const Unit unit = EncodeUnit<kRht>(a, x[u], group, &seen);
-        *reinterpret_cast<uint2*>(to) = unit.codes;
-        *scales.at(line) = static_cast<std::byte>(unit.scale);
-        to += rows_at_once * copy.data_line;
-        line += rows_at_once;
+        if (line + u * stride >= rows || b >= blocks) break;
+        Unit unit;
+        rare |= EncodeUnit<kRht>(a, x[u], group, &unit) ? 1u << u : 0u;
+        *reinterpret_cast<uint2*>(to + u * stride * copy.data_line) =
+            unit.codes;
+        *scales.at(line + u * stride) = static_cast<std::byte>(unit.scale);
+      }
+      for (int u = 0; rare != 0; ++u, rare >>= 1) {
+        if ((rare & 1u) == 0) continue;
+        const Unit unit =
+            EncodeRare(a.params, LoadWords(from + u * stride * pitch),
+                       kRht ? a.signs : nullptr, *copy.amax, nullptr, a.seen);
+        *reinterpret_cast<uint2*>(to + u * stride * copy.data_line) =
+            unit.codes;
+        *scales.at(line + u * stride) = static_cast<std::byte>(unit.scale);
       }
       if constexpr (kDbias) {
-        const int64_t rest = task.rows - first;
-        const int count =
-            static_cast<int>(rest < items.rows() ? rest : items.rows());
-        const int64_t column =
-            (b - in_row) * kBlock + 2 * static_cast<int>(threadIdx.x);
-        const bool mine =
-            static_cast<int>(threadIdx.x) < width * 8 && column < a.list.cols;
-        if (mine) {
-          AddRows(task.x + first * pitch + column * 2, pitch, count, sums);
-          if (step + 1 == steps) {
-            *reinterpret_cast<float2*>(task.partial + in_group * a.list.cols +
-                                       column) = make_float2(sums[0], sums[1]);
+        // All that was read just now, once more from the L1 cache.
+        const int top = first + static_cast<int>(step) * kUnits * stride;
+        const int count = min(kUnits * stride, rows - top);
+        const auto thread = static_cast<int64_t>(threadIdx.x);
+        const int64_t column = (b - in_row) * kBlock + 2 * thread;
+        if (thread < 8 << items.log_width && column < a.list.cols) {
+          AddRows(task.x + (chunk.number * kTileSide + top) * pitch +
+                      column * kSizeOf<DType::kBF16>,
+                  pitch, count, sums);
+          if (step + 1 == items.steps) {
+            *reinterpret_cast<float2*>(task.partial +
+                                       chunk.number * a.list.cols + column) =
+                make_float2(sums[0], sums[1]);
           }
         }
       }
+      line += kUnits * stride;
+      from += kUnits * stride * pitch;
+      to += kUnits * stride * copy.data_line;
     }
   }
-  Report(seen, a.seen);
 }
 
 template <bool kRht>
 cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
-  const RowItems items(a.list);
+  constexpr int kPerMultiprocessor = 4;
+  const RowItems items(a, queue.multiprocessors * kPerMultiprocessor);
+  const unsigned ctas = GridFor(items.count, kPerMultiprocessor, queue);
   if (a.dbias) {
-    EncodeNvfp4Rows<kRht, true>
-        <<<GridFor(items.count / items.per_chunk, 4, queue), kThreads, 0,
-           queue.stream>>>(a);
+    EncodeNvfp4Rows<kRht, true><<<ctas, kThreads, 0, queue.stream>>>(a, items);
   } else {
-    EncodeNvfp4Rows<kRht, false>
-        <<<GridFor(items.count, 4, queue), kThreads, 0, queue.stream>>>(a);
+    EncodeNvfp4Rows<kRht, false><<<ctas, kThreads, 0, queue.stream>>>(a, items);
   }
   return cudaGetLastError();
 }

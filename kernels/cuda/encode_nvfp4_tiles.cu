@@ -10,6 +10,8 @@ namespace {
 
 constexpr int kSquares = kTileSide / kBlock;  // blocks of a tile, either way
 constexpr int kPairs = kTileSide / 2;         // of columns
+// CTAs at a time; more would leave too few registers for two columns.
+constexpr int kPerMultiprocessor = 3;
 constexpr int64_t kPitchOfOne = kSizeOf<DType::kBF16>;
 
 enum class RowCopy { kNone, kPlain, kRotated };
@@ -137,42 +139,49 @@ struct ColumnPhase {
   SquareMaxima& clean;
   ColumnOutput& out;
 
-  // One of two columns: codes are made already where it is an ordinary block.
-  __device__ __forceinline__ void Put(const uint32_t (&w)[kBlock], bool high,
-                                      uint32_t m, float wanted, uint2 codes,
-                                      int line, int block, const std::byte* p,
-                                      int64_t pitch, int count,
-                                      uint32_t* seen) const {
-    Unit unit = {codes, E4M3Of(wanted)};
-    if (IsRare(m, wanted)) {
-      const float amax = *group.task.columnwise.amax;
-      if constexpr (kSquare) {
-        unit = EncodeRareOfSquare(a.params, ColumnOf(w, high), amax,
-                                  max[block][line / kBlock],
-                                  clean[block][line / kBlock]);
-      } else {
-        uint32_t raw[kBlock];
-        LoadPair(p, pitch, count, raw);
-        unit = EncodeRare(a.params, ColumnOf(raw, high),
-                          kRht ? a.signs : nullptr, amax, nullptr, seen);
-      }
-    }
+  __device__ __forceinline__ void Put(int line, int block,
+                                      const Unit& unit) const {
     out.codes[line][block] = unit.codes;
     out.scales[line][block] = static_cast<uint8_t>(unit.scale);
   }
 
+  // Columns whose bits are set in `rare`, once more, the generic way.
+  __device__ __forceinline__ void PutRare(uint32_t rare, int block,
+                                          const std::byte* p, int64_t pitch,
+                                          int count) const {
+    const float amax = *group.task.columnwise.amax;
+    for (int i = 0; rare != 0; ++i, rare >>= 1) {
+      if ((rare & 1u) == 0) continue;
+      const int line = LineOf(i / 2) + i % 2;
+      uint32_t w[kBlock];
+      LoadPair(p + LineOf(i / 2) * kPitchOfOne, pitch, count, w);
+      const Words x = ColumnOf(w, i % 2 == 1);
+      Put(line, block,
+          kSquare
+              ? EncodeRareOfSquare(a.params, x, amax, max[block][line / kBlock],
+                                   clean[block][line / kBlock])
+              : EncodeRare(a.params, x, kRht ? a.signs : nullptr, amax, nullptr,
+                           a.seen));
+    }
+  }
+
+  static __device__ __forceinline__ int LineOf(int u) {
+    return 2 * (static_cast<int>(threadIdx.x) % 32 + 32 * u);
+  }
+
   // All threads must call.
-  __device__ __forceinline__ void Run(const Place& at, uint32_t* seen) const {
+  __device__ __forceinline__ void Run(const Place& at) const {
     const int64_t pitch = a.list.cols * kPitchOfOne;
     const int block = threadIdx.x / 32;
+    const int rows = at.rows - block * kBlock;
+    const std::byte* const p =
+        group.task.x + (at.row + block * kBlock) * pitch + at.col * kPitchOfOne;
+    uint32_t rare = 0;
     QUANTD_UNROLL
     for (int u = 0; u < kPairs / 32; ++u) {
-      const int line = 2 * (threadIdx.x % 32 + 32 * u);
-      const int count = line < at.cols ? at.rows - block * kBlock : 0;
-      const std::byte* p = group.task.x + (at.row + block * kBlock) * pitch +
-                           (at.col + line) * kPitchOfOne;
+      const int line = LineOf(u);
       uint32_t w[kBlock];
-      LoadPair(p, pitch, count, w);
+      LoadPair(p + line * kPitchOfOne, pitch, line < at.cols ? rows : 0, w);
       if constexpr (kRht) RotatePair(a, w);
       uint32_t low_max, high_max;
       if constexpr (kSquare) {
@@ -182,12 +191,10 @@ struct ColumnPhase {
         // (A square is eight lanes: all of them or none.)
         if (__any_sync(0xFFFFFFFFu, low_max >= kInfBits)) {
           numbers = SquareMaximum(w, true);
-          if (low_max > kInfBits) *seen |= kSeenNan;
-          if (numbers == kInfBits) *seen |= kSeenInf;
+          Report(SeenIn(low_max, numbers), a.seen);
         }
         max[block][line / kBlock] = low_max;
         clean[block][line / kBlock] = numbers;
-        __syncwarp();
         if (group.task.columnwise.data == nullptr) continue;
       } else {
         const uint32_t both = LargestOf(w);
@@ -196,15 +203,16 @@ struct ColumnPhase {
       }
       const float low = __uint_as_float(low_max) * group.col.s_inv6;
       const float high = __uint_as_float(high_max) * group.col.s_inv6;
+      const uint32_t scales[2] = {E4M3Of(low), E4M3Of(high)};
       uint2 codes[2];
-      // (What a rare block's codes are here does not matter, but its code must
-      // lie within the table.)
-      CodesOfPair(w, group.col.of[E4M3Of(low) & 127u],
-                  group.col.of[E4M3Of(high) & 127u], codes);
-      Put(w, false, low_max, low, codes[0], line, block, p, pitch, count, seen);
-      Put(w, true, high_max, high, codes[1], line + 1, block, p, pitch, count,
-          seen);
+      CodesOfPair(w, group.col.of[scales[0]], group.col.of[scales[1]], codes);
+      Put(line, block, {codes[0], scales[0]});
+      Put(line + 1, block, {codes[1], scales[1]});
+      rare |= (IsRare(low_max, low) ? 1u : 0u) << (2 * u);
+      rare |= (IsRare(high_max, high) ? 2u : 0u) << (2 * u);
     }
+    if constexpr (kSquare) __syncwarp();
+    if (rare != 0) PutRare(rare, block, p, pitch, rows);
   }
 
   // After a barrier: what of `out` is inside the copy.
@@ -237,84 +245,91 @@ struct ColumnPhase {
 };
 
 template <bool kRht, bool kSquare>
-__device__ __forceinline__ void RowPhase(
-    const EncodeArgs& a, const GroupState& group, const Place& at,
-    const SquareMaxima& maxima, const SquareMaxima& clean, uint32_t* seen) {
-  const CopyTask& copy = group.task.rowwise;
-  const int64_t pitch = a.list.cols * kPitchOfOne;
-  const int block = threadIdx.x % kSquares;
-  const int first = threadIdx.x / kSquares;
-  const ScaleColumn scales(copy, at.row, at.col / kBlock + block);
-  if (block * kBlock >= at.cols) return;
-  const std::byte* p = group.task.x + (at.row + first) * pitch +
-                       (at.col + block * kBlock) * kPitchOfOne;
-  std::byte* to =
-      copy.data + (at.row + first) * copy.data_line + at.col / 2 + block * 8;
-  constexpr int kStep = kThreads / kSquares;
-#pragma unroll 2
-  for (int row = first; row < at.rows; row += kStep) {
-    const Words x = LoadWords(p);
-    Words y = x;
-    if constexpr (kRht) {
-      float v[kBlock];
-      Unpack(x, v);
-      RotateForward<Scalar, true>(v, a.signs);
-      Pack(v, &y);
+struct RowPhase {
+  static constexpr int kStep = kThreads / kSquares;  // rows at a time
+
+  const EncodeArgs& a;
+  const GroupState& group;
+  const SquareMaxima& max;
+  const SquareMaxima& clean;
+
+  __device__ __forceinline__ void Run(const Place& at) const {
+    const CopyTask& copy = group.task.rowwise;
+    const int64_t pitch = a.list.cols * kPitchOfOne;
+    const int block = threadIdx.x % kSquares;
+    const int first = threadIdx.x / kSquares;
+    const ScaleColumn scales(copy, at.row, at.col / kBlock + block);
+    const std::byte* p = group.task.x + (at.row + first) * pitch +
+                         (at.col + block * kBlock) * kPitchOfOne;
+    std::byte* to =
+        copy.data + (at.row + first) * copy.data_line + at.col / 2 + block * 8;
+    if (block * kBlock >= at.cols) return;
+    uint32_t rare = 0;
+    QUANTD_UNROLL
+    for (int u = 0; u < kTileSide / kStep; ++u) {
+      const int row = first + u * kStep;
+      if (row >= at.rows) break;
+      Words x = LoadWords(p + u * kStep * pitch);
+      if constexpr (kRht) {
+        float v[kBlock];
+        Unpack(x, v);
+        RotateForward<Scalar, true>(v, a.signs);
+        Pack(v, &x);
+      }
+      const uint32_t largest =
+          kSquare ? max[row / kBlock][block] : LargerHalf(LargestOf(x.w));
+      const float wanted = __uint_as_float(largest) * group.row.s_inv6;
+      const uint32_t scale = E4M3Of(wanted);
+      *reinterpret_cast<uint2*>(to + u * kStep * copy.data_line) =
+          CodesOf(x, group.row.of[scale]);
+      *scales.at(row) = static_cast<std::byte>(scale);
+      rare |= IsRare(largest, wanted) ? 1u << u : 0u;
     }
-    const uint32_t max =
-        kSquare ? maxima[row / kBlock][block] : LargerHalf(LargestOf(y.w));
-    const float wanted = __uint_as_float(max) * group.row.s_inv6;
-    Unit unit;
-    if (IsRare(max, wanted)) {
-      const float amax = *copy.amax;
-      unit = kSquare ? EncodeRareOfSquare(a.params, x, amax, max,
-                                          clean[row / kBlock][block])
-                     : EncodeRare(a.params, x, kRht ? a.signs : nullptr, amax,
-                                  nullptr, seen);
-    } else {
-      unit.scale = E4M3Of(wanted);
-      unit.codes = CodesOf(y, group.row.of[unit.scale]);
+    for (int u = 0; rare != 0; ++u, rare >>= 1) {
+      if ((rare & 1u) == 0) continue;
+      const int row = first + u * kStep;
+      const Words x = LoadWords(p + u * kStep * pitch);
+      const Unit unit = kSquare
+                            ? EncodeRareOfSquare(a.params, x, *copy.amax,
+                                                 max[row / kBlock][block],
+                                                 clean[row / kBlock][block])
+                            : EncodeRare(a.params, x, kRht ? a.signs : nullptr,
+                                         *copy.amax, nullptr, a.seen);
+      *reinterpret_cast<uint2*>(to + u * kStep * copy.data_line) = unit.codes;
+      *scales.at(row) = static_cast<std::byte>(unit.scale);
     }
-    *reinterpret_cast<uint2*>(to) = unit.codes;
-    *scales.at(row) = static_cast<std::byte>(unit.scale);
-    p += kStep * pitch;
-    to += kStep * copy.data_line;
   }
-}
+};
 
 template <RowCopy kRow, bool kColRht, bool kSquare>
-__global__ void __launch_bounds__(kThreads, 4)
+__global__ void __launch_bounds__(kThreads, kPerMultiprocessor)
     EncodeNvfp4Tiles(const __grid_constant__ EncodeArgs a) {
   __shared__ GroupState group;
   __shared__ ColumnOutput out;
   __shared__ SquareMaxima max, clean;
   int64_t current = -1;
-  uint32_t seen = 0;
   const auto across = static_cast<uint32_t>(TilesAcross(a.list));
   const auto count = static_cast<uint32_t>(TileCount(a.list));
   for (uint32_t t = blockIdx.x; t < count; t += gridDim.x) {
-    const uint32_t chunk = t / across;
-    const int64_t g =
-        a.list.count == 1 ? 0 : FindEntry(a.list.chunks, a.list.count, chunk);
-    group.Enter(a, g, &current);
+    const Chunk chunk(a.list, t / across);
+    if (group.Enter(a, chunk.group, &current)) group.Settle(a);
     const GroupTask& task = group.task;
-    const int64_t in_group = chunk - (g == 0 ? 0 : a.list.chunks[g]);
     Place at;
-    at.row = in_group * kTileSide;
-    at.col = int64_t{t - chunk * across} * kTileSide;
-    at.rows = static_cast<int>(
-        task.rows - at.row < kTileSide ? task.rows - at.row : kTileSide);
-    at.cols = static_cast<int>(
-        a.list.cols - at.col < kTileSide ? a.list.cols - at.col : kTileSide);
+    at.row = chunk.number * kTileSide;
+    at.col = int64_t{t % across} * kTileSide;
+    const int64_t rows = task.rows - at.row;
+    const int64_t cols = a.list.cols - at.col;
+    at.rows = static_cast<int>(rows < kTileSide ? rows : kTileSide);
+    at.cols = static_cast<int>(cols < kTileSide ? cols : kTileSide);
     const ColumnPhase<kColRht, kSquare> columns = {a, group, max, clean, out};
     __syncthreads();  // the last tile has been stored
-    columns.Run(at, &seen);
+    columns.Run(at);
     __syncthreads();
     if (!kSquare || task.columnwise.data != nullptr) columns.Store(at);
     if constexpr (kRow != RowCopy::kNone) {
       if (!kSquare || task.rowwise.data != nullptr) {
-        RowPhase<kRow == RowCopy::kRotated, kSquare>(a, group, at, max, clean,
-                                                     &seen);
+        RowPhase<kRow == RowCopy::kRotated, kSquare>{a, group, max, clean}.Run(
+            at);
       }
     }
     if (a.dbias) {
@@ -326,19 +341,19 @@ __global__ void __launch_bounds__(kThreads, 4)
         const int64_t pitch = a.list.cols * kPitchOfOne;
         AddRows(task.x + at.row * pitch + (at.col + column) * kPitchOfOne,
                 pitch, at.rows, sums);
-        *reinterpret_cast<float2*>(task.partial + in_group * a.list.cols +
+        *reinterpret_cast<float2*>(task.partial + chunk.number * a.list.cols +
                                    at.col + column) =
             make_float2(sums[0], sums[1]);
       }
     }
   }
-  Report(seen, a.seen);
 }
 
 template <RowCopy kRow, bool kColRht, bool kSquare>
 cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   EncodeNvfp4Tiles<kRow, kColRht, kSquare>
-      <<<GridFor(TileCount(a.list), 4, queue), kThreads, 0, queue.stream>>>(a);
+      <<<GridFor(TileCount(a.list), kPerMultiprocessor, queue), kThreads, 0,
+         queue.stream>>>(a);
   return cudaGetLastError();
 }
 

@@ -33,7 +33,7 @@ struct GroupState {
     __syncthreads();
     return true;
   }
-  // Likewise. Ends with a barrier. (Loads that were issued before it go on.)
+  // Likewise. Ends with a barrier.
   __device__ __forceinline__ void Settle(const EncodeArgs& a) {
     if (task.rowwise.data != nullptr) {
       row.Fill(*task.rowwise.amax, a.params.f6);
@@ -87,6 +87,10 @@ struct ScaleColumn {
     return first + (pitch == 0 ? swizzled : line * pitch);
   }
 };
+
+__device__ __forceinline__ void Prefetch(const std::byte* p) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
 
 // Sixteen elements and their scale.
 struct Unit {

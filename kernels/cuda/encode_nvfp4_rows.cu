@@ -63,6 +63,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int64_t blocks = a.list.cols / kBlock;
   const int64_t pitch = a.list.cols * kSizeOf<DType::kBF16>;
   const int in_row = threadIdx.x & ((1 << items.log_width) - 1);
+  // Units whose loads are under way at a time: registers are short.
+  constexpr int kBatch = kRht ? kUnits / 2 : kUnits;
   // Rows from one unit of a thread to the next.
   const int stride = kThreads >> items.log_width;
   for (uint32_t i = blockIdx.x; i < items.count; i += gridDim.x) {
@@ -84,25 +86,36 @@ __global__ void __launch_bounds__(kThreads, 4)
     std::byte* to = copy.data + row * copy.data_line + b * 8;
     const ScaleColumn scales(copy, chunk.number * kTileSide, b);
     float sums[2] = {0.0f, 0.0f};
-    for (uint32_t step = 0; step < items.steps; ++step) {
-      Words x[kUnits];
-      QUANTD_UNROLL
+    if (entered) {
+      // On their way while the tables are made.
       for (int u = 0; u < kUnits; ++u) {
-        x[u] = {};
         if (line + u * stride < rows && b < blocks) {
-          x[u] = LoadWords(from + u * stride * pitch);
+          Prefetch(from + u * stride * pitch);
         }
       }
-      if (step == 0 && entered) group.Settle(a);
+      group.Settle(a);
+    }
+    for (uint32_t step = 0; step < items.steps; ++step) {
       uint32_t rare = 0;
       QUANTD_UNROLL
-      for (int u = 0; u < kUnits; ++u) {
-        if (line + u * stride >= rows || b >= blocks) break;
-        Unit unit;
-        rare |= EncodeUnit<kRht>(a, x[u], group, &unit) ? 1u << u : 0u;
-        *reinterpret_cast<uint2*>(to + u * stride * copy.data_line) =
-            unit.codes;
-        *scales.at(line + u * stride) = static_cast<std::byte>(unit.scale);
+      for (int u = 0; u < kUnits; u += kBatch) {
+        Words x[kBatch];
+        QUANTD_UNROLL
+        for (int k = 0; k < kBatch; ++k) {
+          x[k] = {};
+          if (line + (u + k) * stride < rows && b < blocks) {
+            x[k] = LoadWords(from + (u + k) * stride * pitch);
+          }
+        }
+        QUANTD_UNROLL
+        for (int k = 0; k < kBatch; ++k) {
+          const int down = (u + k) * stride;
+          if (line + down >= rows || b >= blocks) break;
+          Unit unit;
+          rare |= EncodeUnit<kRht>(a, x[k], group, &unit) ? 1u << (u + k) : 0u;
+          *reinterpret_cast<uint2*>(to + down * copy.data_line) = unit.codes;
+          *scales.at(line + down) = static_cast<std::byte>(unit.scale);
+        }
       }
       for (int u = 0; rare != 0; ++u, rare >>= 1) {
         if ((rare & 1u) == 0) continue;

@@ -46,22 +46,27 @@ __device__ __forceinline__ void Pack(const float (&v)[kBlock], Words* x) {
   }
 }
 
-// The largest magnitude among all low halves, and among all high halves, of the
-// words. NaN is larger than everything.
+// The larger ones of the halves of two words of magnitudes; NaN is larger than
+// everything.
+__device__ __forceinline__ uint32_t LargerOf(uint32_t a, uint32_t b) {
+  uint32_t larger;
+  asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  return larger;
+}
+// The largest magnitude among all low halves, and among all high halves, of
+// words from kFirst on.
+template <int kFirst, int kCount, int N>
+__device__ __forceinline__ uint32_t LargestOfSome(const uint32_t (&w)[N]) {
+  if constexpr (kCount == 1) {
+    return w[kFirst] & 0x7FFF7FFFu;
+  } else {
+    return LargerOf(LargestOfSome<kFirst, kCount / 2>(w),
+                    LargestOfSome<kFirst + kCount / 2, kCount / 2>(w));
+  }
+}
 template <int N>
 __device__ __forceinline__ uint32_t LargestOf(const uint32_t (&w)[N]) {
-  uint32_t m[N];
-  QUANTD_UNROLL
-  for (int i = 0; i < N; ++i)
-    asm("abs.bf16x2 %0, %1;" : "=r"(m[i]) : "r"(w[i]));
-  QUANTD_UNROLL
-  for (int half = N / 2; half > 0; half /= 2) {
-    QUANTD_UNROLL
-    for (int i = 0; i < half; ++i) {
-      asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(m[i]) : "r"(m[i + half]));
-    }
-  }
-  return m[0];
+  return LargestOfSome<0, N>(w);
 }
 // The larger half of such a word as fp32 bits.
 __device__ __forceinline__ uint32_t LargerHalf(uint32_t word) {

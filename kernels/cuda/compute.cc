@@ -1,5 +1,6 @@
 #include "kernels/cuda/compute.h"
 
+#include <optional>
 #include <variant>
 
 #include "kernels/cuda/check.h"
@@ -88,7 +89,7 @@ class Planner {
   cudaError_t Compute(const RhtAmaxOptions& o) {
     const bool propagate = o.non_finite == NonFinite::kPropagate;
     if (o.domain == AmaxDomain::kTensor) {
-      QUANTD_CUDA_TRY(route_.tuned_amax ? FindTuned()
+      QUANTD_CUDA_TRY(route_.tuned_amax ? FindTuned(o.sign_mask)
                                         : FindGeneric(GenericAmax(
                                               o.rht_dimension, propagate)));
       WriteAmaxArgs amax = StartAmax(propagate);
@@ -137,7 +138,16 @@ class Planner {
   const float* Signs(bool wanted) const {
     return wanted ? memory_.payload.signs : nullptr;
   }
-  // One kernel more that reads the cached rotation, if it does.
+  // Of a rotation of dimension 16: kernels that are made for it take the signs
+  // with their arguments.
+  static void FillSigns(const std::optional<SignMask>& mask,
+                        float (&signs)[kRhtSize]) {
+    const SignMask m = mask.value_or(kDefaultSignMask);
+    for (int i = 0; i < kRhtSize; ++i) {
+      signs[i] = m.negative(i) ? -0.25f : 0.25f;
+    }
+  }
+  // One kernel more that uses a rotation, if it does.
   void Count(bool reads_rht) {
     if (reads_rht) ++rht_launches;
   }
@@ -148,11 +158,15 @@ class Planner {
 
   // --- amax ---
 
-  cudaError_t FindTuned() {
+  cudaError_t FindTuned(const std::optional<SignMask>& mask) {
     Count(route_.rotated[0] || route_.rotated[1]);
-    return LaunchAmax(
-        {Input(), Signs(route_.rotated[0]), Signs(route_.rotated[1]), found_},
-        queue_);
+    AmaxArgs args = {};
+    args.x = Input();
+    args.row_signs = Signs(route_.rotated[0]);
+    args.col_signs = Signs(route_.rotated[1]);
+    args.found = found_;
+    FillSigns(mask, args.signs);
+    return LaunchAmax(args, queue_);
   }
   cudaError_t FindGeneric(const SpanAmaxArgs& args) {
     Count(args.row_signs || args.col_signs);
@@ -178,7 +192,7 @@ class Planner {
     return Zero(*to, spec->size);
   }
   cudaError_t FindAmax(const QuantizeOptions& o) {
-    if (route_.tuned_amax) return FindTuned();
+    if (route_.tuned_amax) return FindTuned(o.rht.sign_mask);
     SpanAmaxArgs args =
         GenericAmax(o.rht.dimension, o.non_finite == NonFinite::kPropagate);
     if (route_.lines[0]) {
@@ -246,11 +260,7 @@ class Planner {
     args.sums = o.statistics ? memory_.findings->sums : nullptr;
     args.first = tables_.first_group();
     args.dbias = o.dbias;
-    const SignMask mask =
-        o.rht.sign_mask.value_or(DefaultSignMask(o.rht.dimension));
-    for (int i = 0; i < kBlock; ++i) {
-      args.signs[i] = mask.negative(i) ? -0.25f : 0.25f;
-    }
+    FillSigns(o.rht.sign_mask, args.signs);
     *summed = SumsChunks(args);
     Count(rotates);
     return LaunchEncode(args, queue_);

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/span.cuh"
+#include "kernels/cuda/staged_tile.cuh"
 
 namespace quantd::cuda {
 
@@ -42,19 +43,6 @@ struct GroupState {
       col.Fill(*task.columnwise.amax, a.params.f6);
     }
     __syncthreads();
-  }
-};
-
-// A chunk of 128 rows: its group, and its number there.
-struct Chunk {
-  int64_t group;
-  int64_t number;
-
-  __device__ __forceinline__ Chunk(const GroupList& list, int64_t chunk)
-      : group(0), number(chunk) {
-    if (list.count == 1) return;
-    group = FindEntry(list.chunks, list.count, chunk);
-    number -= list.chunks[group];
   }
 };
 
@@ -118,18 +106,6 @@ EncodeRare(const EncodeParams& p, Words x, const float* signs, float amax,
   uint32_t words[4];
   EncodeSixteen<Scalar>(p, v, scale.m, random, words);
   return {make_uint2(words[0], words[1]), scale.stored};
-}
-
-// A pair of columns of `count` rows from `p` on, added to `sums` row after row.
-__device__ __forceinline__ void AddRows(const std::byte* p, int64_t pitch,
-                                        int count, float (&sums)[2]) {
-#pragma unroll 8
-  for (int r = 0; r < count; ++r) {
-    const uint32_t word = *reinterpret_cast<const uint32_t*>(p);
-    sums[0] = sums[0] + LowOf(word);
-    sums[1] = sums[1] + HighOf(word);
-    p += pitch;
-  }
 }
 
 }  // namespace quantd::cuda

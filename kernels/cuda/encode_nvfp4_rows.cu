@@ -26,9 +26,9 @@ struct RowItems {
     down = static_cast<uint32_t>((kTileSide << log_width) / kStep);
     count = static_cast<uint32_t>(a.list.chunk_count) * down * across;
     steps = 1;
-    // Sums of columns want whole chunks; else long items save set-up, as long
-    // as there are enough for every CTA to end at about the same time.
-    while (down > 1 && (a.dbias || count / 2 >= 8u * ctas)) {
+    // Long items save set-up, as long as there are enough for every CTA to end
+    // at about the same time.
+    while (down > 1 && count / 2 >= 8u * ctas) {
       steps *= 2;
       down /= 2;
       count /= 2;
@@ -54,7 +54,7 @@ __device__ __forceinline__ bool EncodeUnit(const EncodeArgs& a, Words x,
   return IsRare(max, wanted);
 }
 
-template <bool kRht, bool kDbias>
+template <bool kRht>
 __global__ void __launch_bounds__(kThreads, 4)
     EncodeNvfp4Rows(const __grid_constant__ EncodeArgs a,
                     const __grid_constant__ RowItems items) {
@@ -85,7 +85,6 @@ __global__ void __launch_bounds__(kThreads, 4)
     const std::byte* from = task.x + row * pitch + b * 32;
     std::byte* to = copy.data + row * copy.data_line + b * 8;
     const ScaleColumn scales(copy, chunk.number * kTileSide, b);
-    float sums[2] = {0.0f, 0.0f};
     if (entered) {
       // On their way while the tables are made.
       for (int u = 0; u < kUnits; ++u) {
@@ -126,23 +125,6 @@ __global__ void __launch_bounds__(kThreads, 4)
             unit.codes;
         *scales.at(line + u * stride) = static_cast<std::byte>(unit.scale);
       }
-      if constexpr (kDbias) {
-        // All that was read just now, once more from the L1 cache.
-        const int top = first + static_cast<int>(step) * kUnits * stride;
-        const int count = min(kUnits * stride, rows - top);
-        const auto thread = static_cast<int64_t>(threadIdx.x);
-        const int64_t column = (b - in_row) * kBlock + 2 * thread;
-        if (thread < 8 << items.log_width && column < a.list.cols) {
-          AddRows(task.x + (chunk.number * kTileSide + top) * pitch +
-                      column * kSizeOf<DType::kBF16>,
-                  pitch, count, sums);
-          if (step + 1 == items.steps) {
-            *reinterpret_cast<float2*>(task.partial +
-                                       chunk.number * a.list.cols + column) =
-                make_float2(sums[0], sums[1]);
-          }
-        }
-      }
       line += kUnits * stride;
       from += kUnits * stride * pitch;
       to += kUnits * stride * copy.data_line;
@@ -155,11 +137,7 @@ cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
   constexpr int kPerMultiprocessor = 4;
   const RowItems items(a, queue.multiprocessors * kPerMultiprocessor);
   const unsigned ctas = GridFor(items.count, kPerMultiprocessor, queue);
-  if (a.dbias) {
-    EncodeNvfp4Rows<kRht, true><<<ctas, kThreads, 0, queue.stream>>>(a, items);
-  } else {
-    EncodeNvfp4Rows<kRht, false><<<ctas, kThreads, 0, queue.stream>>>(a, items);
-  }
+  EncodeNvfp4Rows<kRht><<<ctas, kThreads, 0, queue.stream>>>(a, items);
   return cudaGetLastError();
 }
 

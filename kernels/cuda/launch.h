@@ -50,8 +50,11 @@ struct AmaxArgs {
   const float* row_signs;
   const float* col_signs;
   Found* found;
+  float signs[16];  // the same, where either is wanted
 };
 cudaError_t LaunchAmax(const AmaxArgs& args, const Queue& queue);
+// A part of it: bf16, cols % 16 == 0, and a rotation is wanted.
+cudaError_t LaunchAmaxTiles(const AmaxArgs& args, const Queue& queue);
 
 // Turns maxima into amaxes where they belong, for every group.
 enum class AmaxSource { kGiven, kPlain, kRowRht, kColRht };

@@ -25,7 +25,7 @@ bool TakesNvfp4(const EncodeArgs& a) {
 }
 
 cudaError_t LaunchEncodeNvfp4(const EncodeArgs& a, const Queue& queue) {
-  return a.params.square || a.first.columnwise.data != nullptr
+  return a.params.square || a.dbias || a.first.columnwise.data != nullptr
              ? LaunchEncodeNvfp4Tiles(a, queue)
              : LaunchEncodeNvfp4Rows(a, queue);
 }

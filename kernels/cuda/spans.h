@@ -28,6 +28,7 @@ struct GroupList {
   const int64_t* chunks;  // [g]: rows of tiles before group g; [count]: all
   int64_t count;
   int64_t chunk_count;  // chunks[count]
+  int64_t rows;         // of all groups
   int64_t cols;         // K
 };
 

@@ -103,6 +103,7 @@ GroupList Tables::groups() const {
   list.chunks = OnDevice<const int64_t>(chunks_part_);
   list.count = static_cast<int64_t>(plan_.groups().size());
   list.chunk_count = chunks_.empty() ? 0 : chunks_.back();
+  list.rows = plan_.rows();
   list.cols = plan_.cols();
   return list;
 }

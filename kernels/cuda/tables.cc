@@ -77,6 +77,7 @@ void Tables::FillGroups(const JobBases& bases) {
       groups.push_back(task);
     }
   }
+  first_group_ = groups.front();
   Write<GroupTask>(groups_part_, groups);
 }
 

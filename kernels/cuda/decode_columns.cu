@@ -37,6 +37,52 @@ __device__ __forceinline__ uint4 LoadQuad(const std::byte* from, int left,
   return make_uint4(halves[0].x, halves[0].y, halves[1].x, halves[1].y);
 }
 
+// A lane's column in a chunk.
+struct Column {
+  int64_t line;            // one that exists
+  const std::byte* codes;  // of the chunk's first token
+  int bytes;               // of codes from there on; 0: no such line
+  uintptr_t alignment;     // bits that say how codes are aligned
+
+  template <int kWords>  // of a block
+  static __device__ __forceinline__ Column Find(const Chunk& chunk,
+                                                int64_t line) {
+    const CopyTask& copy = chunk.copy;
+    const int64_t known = line < copy.lines ? line : 0;
+    const int64_t rest = copy.padded - chunk.row;
+    const int positions = rest < kTileSide ? static_cast<int>(rest) : kTileSide;
+    return {known, copy.data + known * copy.data_line + chunk.row * kWords / 4,
+            line < copy.lines ? positions * kWords / 4 : 0,
+            reinterpret_cast<uintptr_t>(copy.data) |
+                static_cast<uintptr_t>(copy.data_line)};
+  }
+};
+
+// A column's codes, zeros where there are none.
+template <int kWords>
+__device__ __forceinline__ void LoadCodes(const Column& column,
+                                          uint32_t (&words)[kWords]) {
+  const auto load = [&](auto quad) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kWords / 4; ++i) {
+      const uint4 q = quad(16 * i);
+      words[4 * i] = q.x;
+      words[4 * i + 1] = q.y;
+      words[4 * i + 2] = q.z;
+      words[4 * i + 3] = q.w;
+    }
+  };
+  if (column.bytes == 4 * kWords && column.alignment % 16 == 0) {
+    load([&](int i) {
+      return *reinterpret_cast<const uint4*>(column.codes + i);
+    });
+  } else {
+    load([&](int i) {
+      return LoadQuad(column.codes + i, column.bytes - i, column.alignment);
+    });
+  }
+}
+
 // The scales of a line's part of a chunk, as they are stored.
 template <Scaling S>
 struct LineScales {
@@ -86,38 +132,16 @@ struct LineScales {
 
 // --- kernel -----------------------------------------------------------------
 
-// A lane's column in a chunk.
-struct Column {
-  int64_t line;            // one that exists
-  const std::byte* codes;  // of the chunk's first token
-  int bytes;               // of codes from there on; 0: no such line
-  uintptr_t alignment;     // bits that say how codes are aligned
-
-  template <int kWords>  // of a block
-  static __device__ __forceinline__ Column Find(const Chunk& chunk,
-                                                int64_t line) {
-    const CopyTask& copy = chunk.copy;
-    const int64_t known = line < copy.lines ? line : 0;
-    const int64_t rest = copy.padded - chunk.row;
-    const int positions = rest < kTileSide ? static_cast<int>(rest) : kTileSide;
-    return {known, copy.data + known * copy.data_line + chunk.row * kWords / 4,
-            line < copy.lines ? positions * kWords / 4 : 0,
-            reinterpret_cast<uintptr_t>(copy.data) |
-                static_cast<uintptr_t>(copy.data_line)};
-  }
-};
-
-// Blocks of a column by a lane of its own: any codes and factors, any output.
+// A column by a lane of its own: any codes and factors, any output.
 template <DType D, DType E, Scaling S>
 __device__ __forceinline__ void DecodeColumnAlone(const Chunk& chunk,
                                                   const Column& column,
                                                   const Factors<S>& factors,
-                                                  int64_t cols, int first,
-                                                  int end) {
+                                                  int64_t cols) {
   if (column.bytes == 0) return;
   constexpr int kBytes = 8 * kCodeWords<E>;  // of a block
 #pragma unroll 1
-  for (int b = first; b < end; ++b) {
+  for (int b = 0; b < kBlocks; ++b) {
     const int64_t row = chunk.row + b * kBlock;
     const int rows = chunk.rows - b * kBlock;
     if (rows <= 0) return;
@@ -142,39 +166,63 @@ __device__ __forceinline__ void DecodeColumnAlone(const Chunk& chunk,
   }
 }
 
+// The warp's blocks of 16 tokens of 32 columns, one in each slot: tokens[h]
+// are 8 columns of token 8 * h + lane / 4, from 8 * (lane % 4) on.
+template <DType D, bool kRotated>
+__device__ __forceinline__ void TurnBlocks(const uint4* halves,
+                                           const uint32_t (&rotation)[4],
+                                           uint32_t (&tokens)[2][4]) {
+  const int lane = threadIdx.x % kWarp;
+  // Of fragment 2j + h, slots 8j to 8j + 7 and the tokens' half h.
+  QUANTD_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    uint32_t f[4];
+    LoadFragments<!kRotated>(
+        halves + HalfIndex(16 * i + lane / 16 * 8 + lane % 8, lane / 8 % 2), f);
+    QUANTD_UNROLL
+    for (int j = 0; j < 2; ++j) {
+      if constexpr (kRotated) {
+        float sums[4];
+        Multiply<D>(rotation, f[2 * j], f[2 * j + 1], sums);
+        tokens[0][2 * i + j] = PackSums<D>(sums[0], sums[1]);
+        tokens[1][2 * i + j] = PackSums<D>(sums[2], sums[3]);
+      } else {
+        tokens[0][2 * i + j] = f[2 * j];
+        tokens[1][2 * i + j] = f[2 * j + 1];
+      }
+    }
+  }
+}
+
+// (A CTA for each multiprocessor is asked for, so that registers are no
+// concern: more warps are slower.)
 template <DType D, DType E, Scaling S, bool kRotated>
-__global__ void __launch_bounds__(kWarps* kWarp)
-    DecodeColumns(const __grid_constant__ DecodeArgs a) {
+__global__ void __launch_bounds__(kWarps* kWarp, 1)
+    DecodeColumns(const __grid_constant__ DecodeArgs a, int together) {
   constexpr int kWords = 2 * kCodeWords<E>;  // of a block
-  constexpr int kInFlight = 16 / kWords;     // blocks in 64 bytes
   __shared__ WarpBlocks shared[kIsHalf<D> ? kWarps : 1];
   const int warp = threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
   const int64_t cols = a.list.cols;
-  const int64_t strip = (int64_t{blockIdx.x} * kWarps + warp) * kWarp;
+  const int64_t strip =
+      (int64_t{blockIdx.x >> together} * kWarps + warp) * kWarp;
   if (strip >= cols) return;
-  for (int64_t t = blockIdx.y; t < a.list.chunk_count; t += gridDim.y) {
+  const int below = static_cast<int>(blockIdx.x) & ((1 << together) - 1);
+  for (int64_t t = (int64_t{blockIdx.y} << together) + below;
+       t < a.list.chunk_count; t += int64_t{gridDim.y} << together) {
     const Chunk chunk = FindChunk(a, true, t);
     const CopyTask& copy = chunk.copy;
     const Column column = Column::Find<kWords>(chunk, strip + ColumnOf(lane));
-    if constexpr (!kIsHalf<D>) {
-      const Factors<S> factors(copy, a.params.f6, column.line);
-      DecodeColumnAlone<D, E>(chunk, column, factors, cols, 0, kBlocks);
-    } else {
-      WarpBlocks& blocks = shared[warp];
-      // What this lane stores: columns from `col` on.
-      const int64_t col = strip + lane % 4 * kUnit;
-      const bool whole = cols % kUnit == 0 && IsAligned(chunk.out);
-      // Where this lane's first token is, and how far its next one.
-      std::byte* const out =
-          chunk.out + ((chunk.row + lane / 4) * cols + col) * kSizeOf<D>;
-      const int64_t out_step = 8 * cols * kSizeOf<D>;
-      const int rows = col < cols ? chunk.rows - lane / 4 : 0;
+    bool plain = kIsHalf<D> && cols % kUnit == 0 && IsAligned(chunk.out);
+    if constexpr (kIsHalf<D>) {
+      // All loads first: nothing here depends on what another one brings.
       const LineScales<S> scales(
           copy, column.line,
           S == Scaling::kTensor
               ? 0
               : chunk.row / (kTileSide / LineScales<S>::kCount));
+      uint32_t words[kBlocks * kWords];
+      LoadCodes(column, words);
       uint32_t rotation[4] = {};
       if constexpr (kRotated) {
         QUANTD_UNROLL
@@ -183,75 +231,46 @@ __global__ void __launch_bounds__(kWarps* kWarp)
                                         lane % 4 * 2 + i / 2 * 8);
         }
       }
+      const Factors<S> factors(copy, a.params.f6, column.line);
+      float factor[kBlocks];
       QUANTD_UNROLL
-      for (int base = 0; base < kBlocks; base += kInFlight) {
-        if (base * kBlock >= chunk.rows) break;
-        uint32_t words[16];
+      for (int b = 0; b < kBlocks; ++b) {
+        factor[b] = factors.Of(scales.At(b));
+        plain &= kRotated ? IsExact<D>(factor[b])
+                          : IsPlain<E, 2>(words + b * kWords, factor[b]);
+      }
+      plain = __all_sync(0xFFFFFFFFu, plain);
+      // Where this lane's 8 columns of its first token are.
+      const int64_t col = strip + lane % 4 * kUnit;
+      std::byte* out =
+          chunk.out + ((chunk.row + lane / 4) * cols + col) * kSizeOf<D>;
+      const int64_t out_step = 8 * cols * kSizeOf<D>;
+      const int rows = col < cols ? chunk.rows - lane / 4 : 0;
+      QUANTD_UNROLL
+      for (int b = 0; b < kBlocks; ++b) {
+        if (!plain || b * kBlock >= chunk.rows) break;
+        uint32_t v[8];
+        DecodePlain<D, E, 2>(words + b * kWords, factor[b], v);
+        uint4* const halves = shared[warp].halves[b % 2];
+        halves[HalfIndex(lane, 0)] = make_uint4(v[0], v[1], v[2], v[3]);
+        halves[HalfIndex(lane, 1)] = make_uint4(v[4], v[5], v[6], v[7]);
+        __syncwarp();
+        uint32_t tokens[2][4];
+        TurnBlocks<D, kRotated>(halves, rotation, tokens);
         QUANTD_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          const int at = base * kWords * 4 + i * 16;
-          const uint4 quad =
-              LoadQuad(column.codes + at, column.bytes - at, column.alignment);
-          words[4 * i] = quad.x;
-          words[4 * i + 1] = quad.y;
-          words[4 * i + 2] = quad.z;
-          words[4 * i + 3] = quad.w;
-        }
-        // After the loads: it waits for one.
-        const Factors<S> factors(copy, a.params.f6, column.line);
-        float factor[kInFlight];
-        bool plain = true;
-        QUANTD_UNROLL
-        for (int b = 0; b < kInFlight; ++b) {
-          factor[b] = factors.Of(scales.At(base + b));
-          plain &= kRotated ? IsExact<D>(factor[b])
-                            : IsPlain<E, 2>(words + b * kWords, factor[b]);
-        }
-        if (!__all_sync(0xFFFFFFFFu, plain)) {
-          DecodeColumnAlone<D, E>(chunk, column, factors, cols, base,
-                                  base + kInFlight);
-          continue;
-        }
-        QUANTD_UNROLL
-        for (int b = 0; b < kInFlight; ++b) {
-          if ((base + b) * kBlock >= chunk.rows) break;
-          uint32_t v[8];
-          DecodePlain<D, E, 2>(words + b * kWords, factor[b], v);
-          uint4* const halves = blocks.halves[b % 2];
-          halves[HalfIndex(lane, 0)] = make_uint4(v[0], v[1], v[2], v[3]);
-          halves[HalfIndex(lane, 1)] = make_uint4(v[4], v[5], v[6], v[7]);
-          __syncwarp();
-          // Of fragment 2i + h, slots 8i to 8i + 7 and the tokens' half h.
-          uint32_t tokens[2][4];
-          QUANTD_UNROLL
-          for (int i = 0; i < 2; ++i) {
-            const uint4* const from =
-                halves +
-                HalfIndex(16 * i + lane / 16 * 8 + lane % 8, lane / 8 % 2);
-            uint32_t f[4];
-            LoadFragments<!kRotated>(from, f);
-            QUANTD_UNROLL
-            for (int j = 0; j < 2; ++j) {
-              if constexpr (kRotated) {
-                float sums[4];
-                Multiply<D>(rotation, f[2 * j], f[2 * j + 1], sums);
-                tokens[0][2 * i + j] = PackSums<D>(sums[0], sums[1]);
-                tokens[1][2 * i + j] = PackSums<D>(sums[2], sums[3]);
-              } else {
-                tokens[0][2 * i + j] = f[2 * j];
-                tokens[1][2 * i + j] = f[2 * j + 1];
-              }
-            }
+        for (int h = 0; h < 2; ++h) {
+          if (b * kBlock + 8 * h < rows) {
+            StoreUnit<D>(tokens[h], true, kUnit, out);
           }
-          QUANTD_UNROLL
-          for (int h = 0; h < 2; ++h) {
-            const int eighth = 2 * (base + b) + h;
-            if (eighth * 8 >= rows) continue;
-            StoreUnit<D>(tokens[h], whole, cols - col, out + eighth * out_step);
-          }
+          out += out_step;
         }
       }
     }
+    if (!plain) {
+      const Factors<S> factors(copy, a.params.f6, column.line);
+      DecodeColumnAlone<D, E>(chunk, column, factors, cols);
+    }
+    __syncwarp();  // the next chunk starts with the same half of `shared`
   }
 }
 
@@ -260,11 +279,18 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 template <DType D, DType E, Scaling S>
 cudaError_t LaunchColumns(const DecodeArgs& a, const Queue& queue) {
   constexpr int kColumns = kWarps * kWarp;
-  const dim3 grid =
-      GridOf((a.list.cols + kColumns - 1) / kColumns, a.list.chunk_count);
+  const int64_t across = (a.list.cols + kColumns - 1) / kColumns;
+  const int64_t chunks = a.list.chunk_count;
+  // Chunks below each other are neighbours in the grid, as many as have 256
+  // bytes of a column's codes: they share pages of memory, and sectors of
+  // scales.
+  int together = E == DType::kE2M1x2 ? 2 : 1;
+  while (int64_t{1} << together > chunks) --together;
+  const dim3 grid = GridOf(across << together, ((chunks - 1) >> together) + 1);
   if constexpr (S == Scaling::kNvfp4) {
     if (a.rotation != 0) {
-      DecodeColumns<D, E, S, true><<<grid, kColumns, 0, queue.stream>>>(a);
+      DecodeColumns<D, E, S, true>
+          <<<grid, kColumns, 0, queue.stream>>>(a, together);
       return cudaGetLastError();
     }
   }
@@ -272,7 +298,8 @@ cudaError_t LaunchColumns(const DecodeArgs& a, const Queue& queue) {
   if constexpr (S == Scaling::kMx && E != DType::kE2M1x2) {
     return cudaErrorInvalidValue;
   } else {
-    DecodeColumns<D, E, S, false><<<grid, kColumns, 0, queue.stream>>>(a);
+    DecodeColumns<D, E, S, false>
+        <<<grid, kColumns, 0, queue.stream>>>(a, together);
     return cudaGetLastError();
   }
 }

@@ -11,12 +11,10 @@ constexpr int kSteps = 4;
 // Block `item` of a tile 2^shift blocks wide.
 struct BlockPlace {
   int row;
-  int64_t col;
+  int col;
 
   __device__ BlockPlace(int shift, int item)
-      : row(item >> shift),
-        col(((int64_t{blockIdx.x} << shift) + (item & ((1 << shift) - 1))) *
-            kBlock) {}
+      : row(item >> shift), col((item & ((1 << shift) - 1)) * kBlock) {}
 };
 
 // A thread's blocks by itself: any factors, any output.
@@ -41,7 +39,7 @@ __device__ __forceinline__ void DecodeAloneAt(
 }
 
 template <DType D>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)
     DecodeRotatedRows(const __grid_constant__ DecodeArgs a, int shift) {
   constexpr Scaling S = Scaling::kNvfp4;
   __shared__ WarpBlocks shared[kIsHalf<D> ? kThreads / kWarp : 1];
@@ -52,12 +50,22 @@ __global__ void __launch_bounds__(kThreads)
   // Tiles are kSteps steps high; a chunk has 2^parts of them.
   const int parts = shift - 3;
   static_assert(kTileSide == 128 && kThreads == 256 && kSteps == 4);
-  const BlockPlace mine(shift, threadIdx.x);
-  // Those of which this lane stores a quarter.
-  const int other = warp * kWarp + lane / 4;
-  const BlockPlace theirs[4] = {
-      BlockPlace(shift, other), BlockPlace(shift, other + 8),
-      BlockPlace(shift, other + 16), BlockPlace(shift, other + 24)};
+  const int64_t left = (int64_t{blockIdx.x} << shift) * kBlock;
+  const BlockPlace place(shift, threadIdx.x);
+  const int64_t mine = left + place.col;
+  // Blocks of which this lane stores a quarter: their rows, from the first one
+  // where they go, and whether they are in the matrix.
+  int rows[4];
+  int offsets[4];
+  QUANTD_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const BlockPlace other(shift, warp * kWarp + 8 * i + lane / 4);
+    // A warp that has several rows has narrow ones.
+    rows[i] = left + other.col < cols ? other.row : kTileSide;
+    offsets[i] = ((other.row - place.row) * static_cast<int>(cols) + other.col +
+                  lane % 4 * 4) *
+                 kSizeOf<D>;
+  }
   const int64_t tiles = a.list.chunk_count << parts;
   for (int64_t t = blockIdx.y; t < tiles; t += gridDim.y) {
     const Chunk chunk = FindChunk(a, false, t >> parts);
@@ -65,19 +73,20 @@ __global__ void __launch_bounds__(kThreads)
     const int part = static_cast<int>(t) & ((1 << parts) - 1);
     const int first = part * (kSteps * step);
     if (first >= chunk.rows) continue;
-    const LineScaleAddress scales(copy, chunk.row, mine.col / kPositions<S>, 1);
-    const std::byte* const from =
-        copy.data + (chunk.row + first + mine.row) * copy.data_line +
-        mine.col / 2;
+    const LineScaleAddress scales(copy, chunk.row, mine / kPositions<S>, 1);
+    const int64_t mine_row = chunk.row + first + place.row;
+    const std::byte* from = copy.data + mine_row * copy.data_line + mine / 2;
+    const int64_t from_step = step * copy.data_line;
     uint2 codes[kSteps] = {};
     uint32_t stored[kSteps] = {};
     QUANTD_UNROLL
     for (int i = 0; i < kSteps; ++i) {
-      const int row = first + i * step + mine.row;
-      if (row >= chunk.rows || mine.col >= cols) continue;
-      codes[i] =
-          *reinterpret_cast<const uint2*>(from + i * step * copy.data_line);
-      stored[i] = LoadStored<S>(scales.At(row));
+      const int row = first + i * step + place.row;
+      if (row < chunk.rows && mine < cols) {
+        codes[i] = *reinterpret_cast<const uint2*>(from);
+        stored[i] = LoadStored<S>(scales.At(row));
+      }
+      from += from_step;
     }
     // Rows have one amax: row_scaled and rotation exclude each other.
     const Factors<S> factors(copy, a.params.f6, 0);
@@ -100,10 +109,11 @@ __global__ void __launch_bounds__(kThreads)
       if constexpr (kIsHalf<D>) exact &= IsExact<D>(factor[i]);
     }
     if (!__all_sync(0xFFFFFFFFu, exact)) {
-      DecodeAloneAt<D>(chunk, factors, cols, first + mine.row, step, mine.col);
+      DecodeAloneAt<D>(chunk, factors, cols, first + place.row, step, mine);
       continue;
     }
     if constexpr (kIsHalf<D>) {
+      std::byte* out = chunk.out + (mine_row * cols + left) * kSizeOf<D>;
       QUANTD_UNROLL
       for (int i = 0; i < kSteps; ++i) {
         const uint32_t words[2] = {codes[i].x, codes[i].y};
@@ -124,17 +134,15 @@ __global__ void __launch_bounds__(kThreads)
           Multiply<D>(f, rotation[2], rotation[3], high);
           QUANTD_UNROLL
           for (int k = 0; k < 2; ++k) {
-            const int row = first + i * step + theirs[2 * j + k].row;
-            const int64_t col = theirs[2 * j + k].col;
-            if (row >= chunk.rows || col >= cols) continue;
-            std::byte* const to =
-                chunk.out +
-                ((chunk.row + row) * cols + col + lane % 4 * 4) * kSizeOf<D>;
+            const int which = 2 * j + k;
+            if (first + i * step + rows[which] >= chunk.rows) continue;
+            std::byte* const to = out + offsets[which];
             *reinterpret_cast<uint2*>(to) =
                 make_uint2(PackSums<D>(low[2 * k], low[2 * k + 1]),
                            PackSums<D>(high[2 * k], high[2 * k + 1]));
           }
         }
+        out += step * cols * kSizeOf<D>;
       }
     }
   }
@@ -143,7 +151,8 @@ __global__ void __launch_bounds__(kThreads)
 template <DType D>
 cudaError_t Launch(const DecodeArgs& a, const Queue& queue) {
   const int64_t blocks = (a.list.cols + kBlock - 1) / kBlock;
-  const int shift = TileShift(blocks, 3, 6);
+  // Offsets between the rows of a warp are 32 bits.
+  const int shift = TileShift(blocks, blocks < (1 << 20) ? 3 : 5, 6);
   DecodeRotatedRows<D>
       <<<GridOf(((blocks - 1) >> shift) + 1, a.list.chunk_count << (shift - 3)),
          kThreads, 0, queue.stream>>>(a, shift);

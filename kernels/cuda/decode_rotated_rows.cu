@@ -39,7 +39,7 @@ __device__ __forceinline__ void DecodeAloneAt(
 }
 
 template <DType D>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kThreads)
     DecodeRotatedRows(const __grid_constant__ DecodeArgs a, int shift) {
   constexpr Scaling S = Scaling::kNvfp4;
   __shared__ WarpBlocks shared[kIsHalf<D> ? kThreads / kWarp : 1];

@@ -78,9 +78,9 @@ class Planner {
 
   cudaError_t Compute(const DequantizeOptions& o) {
     Count(o.inverse_rht);
-    if (route_.tuned_copies) return DequantizeTuned(o);
     DecodeArgs args = {};
     args.list = tables_.groups();
+    args.only = tables_.first_group();
     args.params = tables_.decode_params();
     args.rotation = o.inverse_rht ? o.rht_dimension : 0;
     return LaunchDecode(args, queue_);
@@ -291,32 +291,6 @@ class Planner {
     args.found = found_;
     Count(args.row.signs || args.col.signs);
     return LaunchQuantize(args, queue_);
-  }
-  cudaError_t DequantizeTuned(const DequantizeOptions& o) {
-    const bool col = HasColumnwise(o.usage);
-    const auto input = [&](TensorKind rowwise, TensorKind columnwise) {
-      return plan_.input(col ? columnwise : rowwise);
-    };
-    const TensorSpec& data =
-        *input(TensorKind::kRowwiseData, TensorKind::kColumnwiseData);
-    const TensorSpec& scale =
-        *input(TensorKind::kRowwiseScale, TensorKind::kColumnwiseScale);
-    const TensorSpec& amax =
-        *input(TensorKind::kRowwiseAmax, TensorKind::kColumnwiseAmax);
-    const std::byte* const in = memory_.payload.in;
-    DequantizeArgs args = {};
-    args.data = in + data.offset;
-    args.scale = in + scale.offset;
-    args.amax = reinterpret_cast<const float*>(in + amax.offset);
-    args.signs = Signs(o.inverse_rht);
-    args.data_stride = data.shape[1];
-    args.scale_stride = scale.shape[1];
-    args.columnwise = col;
-    args.out = Out(TensorKind::kDequantized);
-    args.dtype = o.output;
-    args.rows = plan_.rows();
-    args.cols = plan_.cols();
-    return LaunchDequantize(args, queue_);
   }
 
   const Plan& plan_;

@@ -52,4 +52,20 @@ cudaError_t LaunchEncode(const EncodeArgs& args, const Queue& queue) {
   }
 }
 
+cudaError_t LaunchDecode(const DecodeArgs& args, const Queue& queue) {
+  const DequantizeParams& p = args.params;
+  // Only MXFP8's columnwise copy is not the transpose.
+  const bool in_place = !p.columnwise || (p.scaling == Scaling::kMx &&
+                                          p.element != DType::kE2M1x2);
+  if (args.rotation == 0) {
+    return in_place ? LaunchDecodeRows(args, queue)
+                    : LaunchDecodeColumns(args, queue);
+  }
+  if (p.scaling == Scaling::kNvfp4 && args.rotation == kRhtSize) {
+    return in_place ? LaunchDecodeRotatedRows(args, queue)
+                    : LaunchDecodeColumns(args, queue);
+  }
+  return LaunchDecodeSpans(args, queue);
+}
+
 }  // namespace quantd::cuda

@@ -92,21 +92,6 @@ struct QuantizeArgs {
 };
 cudaError_t LaunchQuantize(const QuantizeArgs& args, const Queue& queue);
 
-struct DequantizeArgs {
-  const std::byte* data;
-  const std::byte* scale;
-  const float* amax;
-  const float* signs;  // nullptr: no inverse rotation
-  int64_t data_stride;
-  int64_t scale_stride;
-  bool columnwise;
-  std::byte* out;  // rows x cols
-  DType dtype;
-  int64_t rows;
-  int64_t cols;
-};
-cudaError_t LaunchDequantize(const DequantizeArgs& args, const Queue& queue);
-
 struct ApplyRhtArgs {
   Matrix x;
   std::byte* out;

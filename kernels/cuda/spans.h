@@ -84,10 +84,22 @@ cudaError_t LaunchEncodeFrom(const EncodeArgs& args, const Queue& queue);
 
 struct DecodeArgs {
   GroupList list;  // `x` of a group is its first output row
+  // The first group: where there is no other, it travels with the kernel, which
+  // then waits for no look-up.
+  GroupTask only;
   DequantizeParams params;
   int rotation;
 };
+// Picks one of those below.
 cudaError_t LaunchDecode(const DecodeArgs& args, const Queue& queue);
+// The fast ones, at the speed of memory: copies that lie as the output does and
+// are not rotated; rowwise NVFP4 that is rotated by 16; copies that are stored
+// as the transpose, NVFP4 also rotated by 16.
+cudaError_t LaunchDecodeRows(const DecodeArgs& args, const Queue& queue);
+cudaError_t LaunchDecodeRotatedRows(const DecodeArgs& args, const Queue& queue);
+cudaError_t LaunchDecodeColumns(const DecodeArgs& args, const Queue& queue);
+// Any format and any rotation.
+cudaError_t LaunchDecodeSpans(const DecodeArgs& args, const Queue& queue);
 
 // Sums of the columns of each group.
 struct DbiasArgs {

@@ -77,6 +77,7 @@ void Tables::FillGroups(const JobBases& bases) {
       groups.push_back(task);
     }
   }
+  first_group_ = groups.front();
   Write<GroupTask>(groups_part_, groups);
 }
 
@@ -106,10 +107,6 @@ GroupList Tables::groups() const {
   list.rows = plan_.rows();
   list.cols = plan_.cols();
   return list;
-}
-
-GroupTask Tables::first_group() const {
-  return *reinterpret_cast<const GroupTask*>(host_ + groups_part_.offset);
 }
 
 const float* Tables::scales() const {

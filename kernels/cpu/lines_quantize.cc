@@ -271,13 +271,18 @@ void QuantizeLines(const EncodeParams& e, const GroupTask& group, int64_t first,
                    int64_t last, cpu::Maxima* seen, ErrorSums* row_errors,
                    ErrorSums* col_errors) {
   const cpu::Matrix x = {group.x, e.input, group.rows, e.cols};
+  // What has a way of its own.
+  const bool rows_done =
+      group.rowwise.data && !row_errors && IsFp8Rows(e, group.rowwise);
+  if (rows_done) QuantizeFp8Rows(e, group, first, last, seen);
+  if (!group.columnwise.data && rows_done) return;
   Tile tile;
   for (int64_t row = first; row < last; row += kTile) {
     for (int64_t col = 0; col < e.cols; col += kTile) {
       LoadTile(x, row, col, &tile, seen);
       for (bool columnwise : {false, true}) {
         const CopyTask& copy = columnwise ? group.columnwise : group.rowwise;
-        if (copy.data == nullptr) continue;
+        if (copy.data == nullptr || (!columnwise && rows_done)) continue;
         SquareScales squares;
         if (e.square) {
           ScaleSquares(e, copy, tile, Least(kTile, group.rows - row),

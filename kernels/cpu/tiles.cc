@@ -435,19 +435,6 @@ void RotateRows(const RotateArgs& a, int64_t first, int64_t last,
   }
 }
 
-// Calls fn.template operator()<D>() for the run-time type.
-template <typename Fn>
-QUANTD_FN void ForDType(DType d, Fn fn) {
-  switch (d) {
-    case DType::kF32:
-      return fn.template operator()<DType::kF32>();
-    case DType::kF16:
-      return fn.template operator()<DType::kF16>();
-    default:
-      return fn.template operator()<DType::kBF16>();
-  }
-}
-
 void Amax(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
   ForDType(a.x.dtype, [&]<DType D>() {
     AmaxRows<D>(a, first, last, out);

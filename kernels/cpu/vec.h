@@ -10,9 +10,7 @@
 #include <cstdint>
 #include <utility>
 
-#ifdef __AVX2__
 #include <immintrin.h>
-#endif
 
 #include "kernels/codec.h"
 #include "kernels/format.h"

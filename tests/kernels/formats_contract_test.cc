@@ -440,6 +440,33 @@ TEST_P(FormatsContract, Given) {
   }
 }
 
+// Lines of many vectors; and codes by the MiB, which a CPU may store around its
+// caches.
+TEST_P(FormatsContract, Large) {
+  constexpr Size kLarge[] = {{5, 5056}, {131, 4800}, {1050, 8224}};
+  for (const Size& size : kLarge) {
+    for (Element e : kElements) {
+      const size_t turn = ++turn_;
+      if (TooMany() || run_++ % Stride() != 0) continue;
+      if (size.rows > 1000 && e != Element::kBF16) continue;
+      QuantizeSpec spec;
+      spec.format = static_cast<oracle::Format>(GetParam().format);
+      spec.element = e;
+      spec.rows = size.rows;
+      spec.cols = size.cols;
+      spec.columnwise = true;
+      spec.policy = kPolicies[turn % 2];
+      const Flavor flavor = size.rows > 1000
+                                ? Flavor::kSpread
+                                : kFlavors[turn % std::size(kFlavors)];
+      Quantize(fmt::format("{} large {}x{} {} turn {}", GetParam().name,
+                           spec.rows, spec.cols, Name(flavor), turn),
+               spec, SuiteTensor(e, spec.rows * spec.cols, flavor));
+      ++combinations_;
+    }
+  }
+}
+
 // No copy at all: amax and dbias alone.
 TEST_P(FormatsContract, NoCopy) {
   for (Element e : kElements) {

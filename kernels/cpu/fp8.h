@@ -10,6 +10,7 @@
 
 #include "kernels/codec.h"
 #include "kernels/cpu/lines.h"
+#include "kernels/cpu/stream.h"
 #include "kernels/encode.h"
 
 namespace quantd {
@@ -106,47 +107,23 @@ QUANTD_FN Lane::U CodesOf(const Twin<D>& t, Lane::F even_m, Lane::F odd_m) {
   return (even & 0xFFFFu) | odd << 16 | (signs >> 8 & 0x00800080u);
 }
 
-// Whether the codes of a copy may be stored around the caches: aligned, and too
-// many to be found there by whoever reads them.
-inline bool MayStream(const CopyTask& copy) {
-  constexpr int64_t kLeast = int64_t{4} << 20;
-  return copy.data_line % 32 == 0 &&
-         reinterpret_cast<uintptr_t>(copy.data) % 32 == 0 &&
-         copy.lines * copy.data_line >= kLeast;
-}
-// After the last such store, before anyone is told that it is done.
-QUANTD_FN void StreamFence() { _mm_sfence(); }
-
-// The low bytes of 32 halfwords. kStream goes around the caches; `to` is then
-// aligned to 32, and StreamFence must follow.
+// The low bytes of 32 halfwords. kStream: see kernels/cpu/stream.h.
 template <bool kStream>
 QUANTD_FN void StoreThirtyTwo(const Lane::U (&codes)[16 / QUANTD_LANES],
                               std::byte* to) {
-#ifdef __AVX2__
-  __m256i bytes;
-#ifdef __AVX512F__
-  bytes = _mm512_cvtepi16_epi8(reinterpret_cast<__m512i>(codes[0]));
-#else
-  bytes = _mm256_permute4x64_epi64(
-      _mm256_packus_epi16(reinterpret_cast<__m256i>(codes[0]),
-                          reinterpret_cast<__m256i>(codes[1])),
-      0xD8);
-#endif
-  if constexpr (kStream) {
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), bytes);
-  } else {
-    __builtin_memcpy(to, &bytes, sizeof(bytes));
-  }
+#if defined(__AVX512F__)
+  StoreVector<kStream>(
+      _mm512_cvtepi16_epi8(reinterpret_cast<__m512i>(codes[0])), to);
+#elif defined(__AVX2__)
+  const __m256i packed = _mm256_packus_epi16(
+      reinterpret_cast<__m256i>(codes[0]), reinterpret_cast<__m256i>(codes[1]));
+  StoreVector<kStream>(_mm256_permute4x64_epi64(packed, 0xD8), to);
 #else
   for (int i = 0; i < 4; i += 2) {
-    const __m128i bytes =
+    StoreVector<kStream>(
         _mm_packus_epi16(reinterpret_cast<__m128i>(codes[i]),
-                         reinterpret_cast<__m128i>(codes[i + 1]));
-    if constexpr (kStream) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + 8 * i), bytes);
-    } else {
-      __builtin_memcpy(to + 8 * i, &bytes, sizeof(bytes));
-    }
+                         reinterpret_cast<__m128i>(codes[i + 1])),
+        to + 8 * i);
   }
 #endif
 }

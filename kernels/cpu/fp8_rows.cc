@@ -219,7 +219,7 @@ void EncodeRows(const RowJob& job, const GroupTask& group, int64_t first,
 
 }  // namespace
 
-bool IsFp8Rows(const EncodeParams& e, const CopyTask& copy) {
+bool IsPlainFp8(const EncodeParams& e, const CopyTask& copy) {
   return (e.element == DType::kE4M3 || e.element == DType::kE5M2) &&
          !e.square && copy.rotation == 0;
 }
@@ -230,7 +230,8 @@ void QuantizeFp8Rows(const EncodeParams& e, const GroupTask& group,
   const float scale = copy.tensor_scale ? *copy.tensor_scale : 1.0f;
   const RowJob job = {e, copy, MakeLineScale<L>(e, F{}, L::Broadcast(scale)),
                       seen};
-  const bool stream = MayStream(copy);
+  const bool stream =
+      MayStream(copy.data, copy.data_line, copy.lines, kFp8Step);
   ForDType(e.input, [&]<DType D>() {
     const auto run = [&]<int kMantissa, int kBlockSize>() {
       stream

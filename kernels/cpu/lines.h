@@ -31,10 +31,13 @@ void SumChunk(const cpu::Matrix& x, int64_t first, int64_t last, float* sums);
 void SumChunks(const float* partial, int64_t chunks, int64_t cols, DType dtype,
                std::byte* out);
 
-// Whether QuantizeFp8Rows writes a rowwise copy (fp8_rows.cc).
-bool IsFp8Rows(const EncodeParams& params, const CopyTask& copy);
+// Whether the two below write a copy: FP8 codes, not rotated, no squares. They
+// set nan and inf of `*seen`.
+bool IsPlainFp8(const EncodeParams& params, const CopyTask& copy);
 void QuantizeFp8Rows(const EncodeParams& params, const GroupTask& group,
                      int64_t first, int64_t last, cpu::Maxima* seen);
+void QuantizeFp8Columns(const EncodeParams& params, const GroupTask& group,
+                        int64_t first, int64_t last, cpu::Maxima* seen);
 
 // A tile in fp32, zeros beyond the matrix. The pitch keeps the rows in
 // different cache sets.

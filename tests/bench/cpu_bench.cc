@@ -4,7 +4,8 @@
 // have it (kernels/memory.h), the ceiling's bytes too.
 //
 //   cpu_bench [--mib 64] [--runs 11] [--threads 1,0] [--isa baseline,avx2]
-//             [--json FILE] [--host NAME] [--commit ID] [--date DATE]
+//             [--only NAME,NAME] [--json FILE] [--host NAME] [--commit ID]
+//             [--date DATE] [--dump FOLDER]
 //
 // 0 threads: all cores. No --isa: all that the machine has; "best": the last.
 #include <algorithm>
@@ -126,7 +127,14 @@ struct Flags {
   std::string host;
   std::string commit;
   std::string date;
+  std::string dump;
 };
+
+void Write(const std::string& path, const std::byte* data, size_t size) {
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(data),
+             static_cast<std::streamsize>(size));
+}
 
 }  // namespace
 
@@ -146,6 +154,8 @@ int main(int argc, char** argv) {
   app.add_option("--host", flags.host, "What machine the results are of");
   app.add_option("--commit", flags.commit, "What was built");
   app.add_option("--date", flags.date, "When");
+  app.add_option("--dump", flags.dump,
+                 "Where to write the input and the tensors made of it");
   CLI11_PARSE(app, argc, argv);
 
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -161,6 +171,7 @@ int main(int argc, char** argv) {
   const quantd::Block from = *pool->Take(x.size());
   const quantd::Block to = *pool->Take(x.size());
   std::memcpy(from.data(), x.data(), x.size());
+  if (!flags.dump.empty()) Write(flags.dump + "/input", x.data(), x.size());
 
   std::vector<std::unique_ptr<quantd::Backend>> backends;
   std::vector<Row> table;
@@ -181,11 +192,18 @@ int main(int argc, char** argv) {
         o.format = c.format;
         o.usage = c.usage;
         c.also(o);
-        table.push_back({c.name, isa, threads,
-                         [&x, plan = quantd::PlanFor(rows, cols, o),
-                          b = backends.back().get()] {
-                           return quantd::RunOnce(*b, plan, x).wall;
-                         }});
+        const auto plan = quantd::PlanFor(rows, cols, o);
+        table.push_back(
+            {c.name, isa, threads, [&x, plan, b = backends.back().get()] {
+               return quantd::RunOnce(*b, plan, x).wall;
+             }});
+        if (flags.dump.empty()) continue;
+        const quantd::Block out = quantd::OutputOf(*backends.back(), plan, x);
+        for (const quantd::TensorSpec& spec : plan->outputs()) {
+          Write(flags.dump + "/" + c.name + "." +
+                    std::string(quantd::Name(spec.kind)),
+                out.data() + spec.offset, spec.size);
+        }
       }
     }
   }

@@ -76,6 +76,14 @@ QUANTD_FN void StoreCodes(const TileJob& job, int64_t line, int64_t p,
     StoreWords<W>(block, to, copy.data_line, 0);
     return;
   }
+  if (half && count == 16) {
+    std::byte block[8 * W];
+    StorePairs<W>(words[0], words[1], block);
+    for (int64_t l = 0; l < lanes; ++l) {
+      __builtin_memcpy(to + l * copy.data_line, block + 8 * l, 8);
+    }
+    return;
+  }
   const int64_t bytes = half ? count / 2 : count;
   for (int64_t l = 0; l < lanes; ++l) {
     uint32_t w[4] = {};
@@ -91,11 +99,17 @@ QUANTD_FN void StoreScales(const TileJob& job, int64_t line, int64_t block,
   const bool wide = job.params.scaling == Scaling::kBlock;
   for (int64_t i = 0; i < lanes; ++i) {
     const int64_t l = line + i;
-    const int64_t at = copy.swizzled ? SwizzledIndex(l, block, copy.blocks)
-                                     : l / copy.scale_lines * copy.scale_line +
-                                           block * copy.scale_block;
+    // Mostly 1: a division would be the dearest part of it.
+    const int64_t at_line = copy.scale_lines == 1 ? l : l / copy.scale_lines;
+    const int64_t at =
+        copy.swizzled ? SwizzledIndex(l, block, copy.blocks)
+                      : at_line * copy.scale_line + block * copy.scale_block;
     const uint32_t value = stored[i];
-    __builtin_memcpy(copy.scale + at * (wide ? 4 : 1), &value, wide ? 4 : 1);
+    if (wide) {
+      __builtin_memcpy(copy.scale + at * 4, &value, 4);
+    } else {
+      copy.scale[at] = static_cast<std::byte>(value);
+    }
   }
 }
 

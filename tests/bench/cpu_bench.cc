@@ -9,7 +9,6 @@
 //
 // 0 threads: all cores. No --isa: all that the machine has; "best": the last.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/memory.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/cpu_runs.h"
@@ -99,21 +99,16 @@ struct Row {
 };
 
 // A copy of `chunk` bytes at a time by whoever is free; 0: a share for each.
-double TimeCopy(const quantd::Block& from, const quantd::Block& to, int threads,
-                size_t chunk) {
+double TimeCopy(quantd::cpu::ThreadPool& threads, const quantd::Block& from,
+                const quantd::Block& to, size_t chunk) {
   const size_t n = from.size();
-  if (chunk == 0) chunk = (n / threads + 63) / 64 * 64;
-  std::atomic<size_t> next = 0;
-  const auto copy = [&] {
-    for (size_t at; (at = next.fetch_add(chunk)) < n;) {
-      std::memcpy(to.data() + at, from.data() + at, std::min(chunk, n - at));
-    }
-  };
+  if (chunk == 0) chunk = (n / threads.threads() + 63) / 64 * 64;
   const auto start = Clock::now();
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(copy);
-  copy();
-  for (std::thread& t : others) t.join();
+  threads.ParallelFor(
+      static_cast<int64_t>((n + chunk - 1) / chunk), [&](int64_t i) {
+        const size_t at = chunk * i;
+        std::memcpy(to.data() + at, from.data() + at, std::min(chunk, n - at));
+      });
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
@@ -174,13 +169,17 @@ int main(int argc, char** argv) {
   if (!flags.dump.empty()) Write(flags.dump + "/input", x.data(), x.size());
 
   std::vector<std::unique_ptr<quantd::Backend>> backends;
+  std::vector<std::unique_ptr<quantd::cpu::ThreadPool>> pools;
   std::vector<Row> table;
   for (const int threads : flags.threads) {
-    table.push_back({"memcpy", "libc", threads,
-                     [&, threads] { return TimeCopy(from, to, threads, 0); }});
-    table.push_back({"memcpy_4mib", "libc", threads, [&, threads] {
-                       return TimeCopy(from, to, threads, size_t{4} << 20);
-                     }});
+    pools.push_back(std::make_unique<quantd::cpu::ThreadPool>(threads));
+    const auto copy = [&from, &to, pool = pools.back().get()](size_t chunk) {
+      return [&from, &to, pool, chunk] {
+        return TimeCopy(*pool, from, to, chunk);
+      };
+    };
+    table.push_back({"memcpy", "libc", threads, copy(0)});
+    table.push_back({"memcpy_4mib", "libc", threads, copy(size_t{4} << 20)});
     for (const std::string& isa : flags.isas) {
       backends.push_back(quantd::OpenCpu(isa, threads));
       for (const Case& c : kCases) {

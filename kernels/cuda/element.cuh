@@ -12,6 +12,7 @@
 
 namespace quantd::cuda {
 
+inline constexpr int kWarp = 32;
 inline constexpr int kThreads = 256;
 
 // Bytes of an element; usable in device code, which SizeOf is not.

@@ -13,8 +13,8 @@ namespace quantd::cuda {
 // The group a CTA is at, in shared memory, and what its amaxes decide.
 struct GroupState {
   GroupTask task;
-  Multipliers row;
-  Multipliers col;
+  Lines row;
+  Lines col;
 
   // All threads must call this, with the group of their next work. Whether it
   // is another one than `*current`; then `task` is there after a barrier, and

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/element.cuh"
 #include "kernels/encode.h"
 
 namespace quantd::cuda {
@@ -88,75 +89,168 @@ __device__ __forceinline__ uint32_t E4M3Of(float x) {
 #endif
 }
 
-// Eight E2M1 magnitudes of the values v * m, which are below 7, in a word.
+// E2M1 codes. As a function of y = |x| m the code is the smallest of the three
+// lines 2y, y + 2 and y / 2 + 4, rounded to nearest even. Rounding is monotone,
+// so each line may be rounded on its own: by the one rounding of its addition
+// to 2^23, or in fp16 to 1024, after which the code stands in the low bits
+// under a known exponent.
 //
-// As a function of y the code is the smallest of the three lines 2y, y + 2 and
-// y / 2 + 4, rounded to nearest even. Rounding is monotone, so each line may be
-// rounded on its own: by the one rounding of its addition to 2^23, after which
-// the code stands in the low bits under a known exponent.
-struct E2M1Magnitudes {
-  // What the exponents of eight sums add up to, taken off beforehand.
-  uint32_t word = 0u - 0x4B000000u * 0x11111111u;
-
-  __device__ __forceinline__ void Add(float magnitude, int place) {
-    const float a = __fmaf_rn(magnitude, 2.0f, 0x1p23f);
-    const float b = __fadd_rn(magnitude, 0x1p23f + 2.0f);
-    const float c = __fmaf_rn(magnitude, 0.5f, 0x1p23f + 4.0f);
-    const int least =
-        __vimin3_s32(__float_as_int(a), __float_as_int(b), __float_as_int(c));
-    word += static_cast<uint32_t>(least) << (4 * place);
-  }
+// fp16 takes two elements at a time, but has no room for m. It need not: x is a
+// bf16, whose seven thresholds lie where the code changes from one bf16 to the
+// next, and every c under which they lie there, too, gives the same codes for
+// all x. With x' of x's seven bits of mantissa in fp16's ten, and some eighths
+// of a bf16's last place added to all of them, such a c is there for nearly
+// every m but those under which many a bf16 comes to lie on a threshold. Both
+// factors are fp16 and their product is exact.
+struct Line {
+  uint32_t twice;   // 2c, in both halves
+  uint32_t least;   // magnitudes below it, in both halves, are as good as it
+  uint32_t offset;  // such a magnitude times 8, plus this, is x' in fp16
+  float m;          // not 0: there is no c
 };
 
-// Signs of the low halves of a and b, then of their high halves: each one all
-// over a byte.
-__device__ __forceinline__ uint32_t SignBytes(uint32_t a, uint32_t b) {
-  uint32_t bytes;
-  asm("prmt.b32 %0, %1, %2, 0xFBD9;" : "=r"(bytes) : "r"(a), "r"(b));
-  return bytes;
+__device__ __forceinline__ uint32_t FusedHalves(uint32_t a, uint32_t b,
+                                                uint32_t c) {
+  uint32_t sums;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sums) : "r"(a), "r"(b), "r"(c));
+  return sums;
 }
 
-// The signs of eight elements in the high bits of nibbles; other bits are not
-// for use.
-__device__ __forceinline__ uint32_t SignsOf(uint32_t w0, uint32_t w1,
-                                            uint32_t w2, uint32_t w3) {
-  const uint32_t first = SignBytes(w0, w1);   // of elements 0 2 1 3
-  const uint32_t second = SignBytes(w2, w3);  // of elements 4 6 5 7
-  const uint32_t even = __byte_perm(first, second, 0x5410);
-  const uint32_t odd = __byte_perm(first, second, 0x7632);
-  return (even & 0x0F0F0F0Fu) | (odd & 0xF0F0F0F0u);
+// Codes in the low bytes of the halves, from magnitudes of two elements.
+__device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes,
+                                             const Line& line) {
+  const uint32_t x = __vmaxu2(magnitudes, line.least) * 8u + line.offset;
+  const uint32_t a = FusedHalves(x, line.twice, 0x64006400u);
+  const uint32_t b = FusedHalves(x, line.twice - 0x04000400u, 0x64026402u);
+  const uint32_t c = FusedHalves(x, line.twice - 0x08000800u, 0x64046404u);
+  return __vimin3_u16x2(a, b, c);
 }
 
-// Sixteen E2M1 codes of x * m, all |x * m| below 7.
-__device__ __forceinline__ uint2 CodesOf(const Words& x, float m) {
+// The same in fp32, of one element.
+__device__ __forceinline__ uint32_t CodeOf(float magnitude, float m) {
+  const float y = magnitude * m;
+  const float a = __fmaf_rn(y, 2.0f, 0x1p23f);
+  const float b = __fadd_rn(y, 0x1p23f + 2.0f);
+  const float c = __fmaf_rn(y, 0.5f, 0x1p23f + 4.0f);
+  return static_cast<uint32_t>(
+      __vimin3_s32(__float_as_int(a), __float_as_int(b), __float_as_int(c)));
+}
+__device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes, float m) {
+  return __byte_perm(CodeOf(LowOf(magnitudes), m),
+                     CodeOf(HighOf(magnitudes), m), 0x5410);
+}
+
+// The codes of four elements, with their signs, in bytes: 0 2 1 3.
+template <typename Rule>
+__device__ __forceinline__ uint32_t CodeBytes(uint32_t w0, uint32_t w1,
+                                              const Rule& rule) {
+  const uint32_t codes = __byte_perm(CodePair(w0 & 0x7FFF7FFFu, rule),
+                                     CodePair(w1 & 0x7FFF7FFFu, rule), 0x6240);
+  uint32_t signs;  // each one all over a byte
+  asm("prmt.b32 %0, %1, %2, 0xFBD9;" : "=r"(signs) : "r"(w0), "r"(w1));
+  return codes | (signs & 0x08080808u);
+}
+template <typename Rule>
+__device__ __forceinline__ uint2 CodesUnder(const Words& x, const Rule& rule) {
   uint32_t words[2];
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
     const uint32_t* w = x.w + 4 * h;
-    E2M1Magnitudes codes;
-    QUANTD_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      codes.Add(fabsf(LowOf(w[i])) * m, 2 * i);
-      codes.Add(fabsf(HighOf(w[i])) * m, 2 * i + 1);
-    }
-    words[h] = codes.word | (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
+    const uint32_t first = CodeBytes(w[0], w[1], rule);
+    const uint32_t second = CodeBytes(w[2], w[3], rule);
+    words[h] = __byte_perm(first, second, 0x5410) +
+               (__byte_perm(first, second, 0x7632) << 4);
   }
   return make_uint2(words[0], words[1]);
 }
 
-// What a group's amax decides for a copy, in shared memory: there are only so
-// many scales, and a division for each is cheaper than one for each block.
-struct Multipliers {
-  float of[128];  // by E4M3 code
-  float s_inv6;   // block maximum to what its scale should be
+// Sixteen E2M1 codes; all |x * m| are below 7.
+__device__ __forceinline__ uint2 CodesOf(const Words& x, const Line& line) {
+  return line.m == 0.0f ? CodesUnder(x, line) : CodesUnder(x, line.m);
+}
 
-  // All threads must call; the caller synchronizes before and after.
-  __device__ __forceinline__ void Fill(float amax, float f6) {
+// What a group's amax decides for a copy, in shared memory: there are only so
+// many scales, and what takes a search for each of them would take too long for
+// each block.
+struct Lines {
+  Line of[128];  // by E4M3 code; subnormal ones are not set
+  float s_inv6;  // block maximum to what its scale should be
+
+  // All threads of at least eight warps must call; the caller synchronizes
+  // before and after.
+  //
+  // Multipliers of codes that differ in the exponent alone differ by a power of
+  // two. So a warp takes the codes of one mantissa, and a lane one candidate:
+  // a c near the multiplier, and what is added to x.
+  __device__ __noinline__ void Fill(float amax, float f6) {
     const float s = Nvfp4EncodeScaleOf<Scalar>(amax, f6);
-    for (unsigned i = threadIdx.x; i < 128; i += blockDim.x) {
-      of[i] = Nvfp4MultiplierOf<Scalar>(i, 1.0f / s);
-    }
     if (threadIdx.x == 0) s_inv6 = s * Scalar::Float(0x3E2AAAABu);
+    const uint32_t mantissa = threadIdx.x / 32;
+    if (mantissa >= 8) return;
+    const uint32_t lane = threadIdx.x % 32;
+    constexpr uint32_t kOne = 7;  // E4M3's exponent field of 1
+    const float s_dec = 1.0f / s;
+    const uint32_t m =
+        __float_as_uint(Nvfp4MultiplierOf<Scalar>(kOne << 3 | mantissa, s_dec));
+    const uint32_t fraction = (m & 0x7FFFFFu) | 0x3F800000u;
+
+    // For lanes 0 to 6: the first bf16 that passes the lane's threshold.
+    uint32_t first =
+        __float_as_uint(ThresholdOf(lane) / __uint_as_float(fraction)) >> 16;
+    QUANTD_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const float y = __uint_as_float(first << 16) * __uint_as_float(fraction);
+      if (!Passes(y, lane)) ++first;
+    }
+
+    // The nearest fp16 and three or four to either side; 0, -1, 1 or -2
+    // eighths.
+    const float c = __uint_as_float(((fraction + 0x1000u) & 0xFFFFE000u) +
+                                    (lane % 8 << 13) - (4u << 13));
+    const int added =
+        static_cast<int>(lane / 16) ^ -static_cast<int>(lane / 8 % 2);
+    bool good = true;
+    QUANTD_UNROLL
+    for (uint32_t i = 0; i < 7; ++i) {
+      const uint32_t x =
+          (__shfl_sync(0xFFFFFFFFu, first, static_cast<int>(i)) << 16) +
+          (static_cast<uint32_t>(added) << 13);
+      good = good && Passes(c * __uint_as_float(x), i) &&
+             !Passes(c * __uint_as_float(x - 0x10000u), i);
+    }
+    const uint32_t found = __ballot_sync(0xFFFFFFFFu, good);
+    const int best = (__ffs(static_cast<int>(found)) - 1) & 31;
+    const uint32_t chosen =
+        __shfl_sync(0xFFFFFFFFu, __float_as_uint(c * 2.0f), best);
+    const uint32_t eighths = __shfl_sync(0xFFFFFFFFu, added, best);
+
+    if (lane == 0 || lane >= 16) return;
+    // x * m is x' * c with 2^exponent taken from the one, given to the other.
+    const int exponent =
+        static_cast<int>(m >> 23) - 127 + static_cast<int>(kOne - lane);
+    const int zero = (112 - exponent) * 128;  // the bf16 whose x' is 0
+    Line& line = of[lane << 3 | mantissa];
+    line.twice = Both((chosen - 0x38000000u) >> 13);
+    // (One more than zero: something may be taken off x'.)
+    line.least = zero >= 0 ? Both(zero + 1) : 0;
+    line.offset = 0x10001u * (eighths - 8u * static_cast<uint32_t>(zero));
+    // (The margins leave all of these multipliers normal.)
+    const bool usable = found != 0 && m >> 23 >= 32 && m >> 23 < 224;
+    line.m =
+        usable ? 0.0f : Nvfp4MultiplierOf<Scalar>(lane << 3 | mantissa, s_dec);
+  }
+
+ private:
+  // Where codes change, and whether y is beyond: ties go to the even code.
+  static __device__ __forceinline__ float ThresholdOf(uint32_t i) {
+    const float y = i < 4 ? 0.25f + 0.5f * i : i - 1.5f;
+    return i == 6 ? 5.0f : y;
+  }
+  static __device__ __forceinline__ bool Passes(float y, uint32_t i) {
+    return i % 2 == 0 ? y > ThresholdOf(i) : y >= ThresholdOf(i);
+  }
+  static __device__ __forceinline__ uint32_t Both(uint32_t half) {
+    return (half & 0xFFFFu) | half << 16;
   }
 };
 

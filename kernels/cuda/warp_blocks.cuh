@@ -20,8 +20,6 @@
 
 namespace quantd::cuda {
 
-inline constexpr int kWarp = 32;
-
 // Whether tensor cores rotate a block under that factor exactly: its elements
 // are finite and, in bf16, normal. Zeros are no problem.
 template <DType D>

@@ -20,9 +20,8 @@ __device__ __noinline__ Unit EncodeRareAt(const EncodeArgs& a,
                                           const GroupTask& task, Words x,
                                           int64_t row, int64_t b) {
   const EncodeParams& p = a.params;
-  const RandomBytes<Scalar> bytes =
-      DrawBytes<Scalar>(p, false, p.row_offset + task.row + row,
-                        p.column_offset + b * kBlock);
+  const RandomBytes<Scalar> bytes = DrawBytes<Scalar>(
+      p, false, p.row_offset + task.row + row, p.column_offset + b * kBlock);
   return EncodeRare(p, x, task.rowwise.signs != nullptr ? a.signs : nullptr,
                     *task.rowwise.amax, &bytes, a.seen);
 }

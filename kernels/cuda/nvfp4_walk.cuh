@@ -79,9 +79,8 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
     const int rows = static_cast<int>(left < kTileSide ? left : kTileSide);
     // Of this thread's first unit, counted in the chunk; and how many it has.
     int units = static_cast<int>(walk.steps) * RowWalk::kUnits;
-    const int first =
-        static_cast<int>(band % walk.down) * units * walk.stride +
-        static_cast<int>(threadIdx.x >> walk.log_width);
+    const int first = static_cast<int>(band % walk.down) * units * walk.stride +
+                      static_cast<int>(threadIdx.x >> walk.log_width);
     const int most = (rows - first + walk.stride - 1) / walk.stride;
     units = units < most ? units : most;
     if (b >= blocks) units = 0;
@@ -109,8 +108,7 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
       rare = rare << 1 | (coder->Encode(x, &unit) ? 0u : 1u);
       *reinterpret_cast<uint2*>(to) = unit.codes;
       to += walk.stride_out;
-      scales.first[line % 32 * walk.scale_line +
-                   line / 32 * walk.scale_lines] =
+      scales.first[line % 32 * walk.scale_line + line / 32 * walk.scale_lines] =
           static_cast<std::byte>(unit.scale);
       line += static_cast<uint32_t>(walk.stride);
     }

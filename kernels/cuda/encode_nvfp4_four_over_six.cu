@@ -36,10 +36,8 @@ struct Coder {
   }
 };
 
-constexpr int kPerMultiprocessor = 4;
-
 template <bool kRht, bool kMse, bool kFast>
-__global__ void __launch_bounds__(kThreads, kPerMultiprocessor)
+__global__ void __launch_bounds__(kThreads, RowWalk::kResident)
     EncodeNvfp4FourOverSix(const __grid_constant__ EncodeArgs a,
                            const __grid_constant__ RowWalk walk) {
   __shared__ GroupState group;
@@ -50,10 +48,9 @@ __global__ void __launch_bounds__(kThreads, kPerMultiprocessor)
 
 template <bool kRht, bool kMse, bool kFast>
 cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
-  const RowWalk walk(a, queue.multiprocessors * kPerMultiprocessor);
+  const RowWalk walk(a, queue);
   EncodeNvfp4FourOverSix<kRht, kMse, kFast>
-      <<<GridFor(walk.count, kPerMultiprocessor, queue), kThreads, 0,
-         queue.stream>>>(a, walk);
+      <<<walk.Ctas(queue), kThreads, 0, queue.stream>>>(a, walk);
   return cudaGetLastError();
 }
 

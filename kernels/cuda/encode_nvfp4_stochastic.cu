@@ -31,6 +31,7 @@ struct Coder {
   const Counters& counters;
   const PhiloxStream& random;
   GroupState* group;
+  float s_inv6 = 0.0f;
   uint64_t next = 0;  // counter
 
   __device__ __forceinline__ void Settle() { group->Settle(a); }
@@ -38,10 +39,11 @@ struct Coder {
     const int64_t m = a.params.row_offset + group->task.row + row;
     next = static_cast<uint64_t>(m) * counters.row +
            static_cast<uint64_t>(a.params.column_offset / kBlock + b);
+    s_inv6 = group->row.s_inv6;
   }
   __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
-    const uint32_t max = LargerHalf(LargestOf(x.w));
-    const float wanted = __uint_as_float(max) * group->row.s_inv6;
+    const uint32_t max = LargerHalf(LargestOfSigned(x));
+    const float wanted = __uint_as_float(max) * s_inv6;
     unit->scale = E4M3Of(wanted);
     uint32_t words[4];
     random.Draw(next, words);
@@ -55,10 +57,8 @@ struct Coder {
   }
 };
 
-constexpr int kPerMultiprocessor = 4;
-
 template <bool kRht>
-__global__ void __launch_bounds__(kThreads, kPerMultiprocessor)
+__global__ void __launch_bounds__(kThreads, RowWalk::kResident)
     EncodeNvfp4Stochastic(const __grid_constant__ EncodeArgs a,
                           const __grid_constant__ RowWalk walk,
                           const __grid_constant__ Counters counters,
@@ -70,12 +70,11 @@ __global__ void __launch_bounds__(kThreads, kPerMultiprocessor)
 
 template <bool kRht>
 cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
-  const RowWalk walk(a, queue.multiprocessors * kPerMultiprocessor);
+  const RowWalk walk(a, queue);
   const Counters counters(a.params, walk);
   const PhiloxStream random(a.params.subsequence, a.params.seed);
-  EncodeNvfp4Stochastic<kRht>
-      <<<GridFor(walk.count, kPerMultiprocessor, queue), kThreads, 0,
-         queue.stream>>>(a, walk, counters, random);
+  EncodeNvfp4Stochastic<kRht><<<walk.Ctas(queue), kThreads, 0, queue.stream>>>(
+      a, walk, counters, random);
   return cudaGetLastError();
 }
 

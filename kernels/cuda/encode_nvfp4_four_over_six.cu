@@ -50,7 +50,7 @@ template <bool kRht, bool kMse, bool kFast>
 cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   const RowWalk walk(a, queue);
   EncodeNvfp4FourOverSix<kRht, kMse, kFast>
-      <<<walk.Ctas(queue), kThreads, 0, queue.stream>>>(a, walk);
+      <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk);
   return cudaGetLastError();
 }
 

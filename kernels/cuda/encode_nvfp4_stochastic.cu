@@ -73,8 +73,8 @@ cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   const RowWalk walk(a, queue);
   const Counters counters(a.params, walk);
   const PhiloxStream random(a.params.subsequence, a.params.seed);
-  EncodeNvfp4Stochastic<kRht><<<walk.Ctas(queue), kThreads, 0, queue.stream>>>(
-      a, walk, counters, random);
+  EncodeNvfp4Stochastic<kRht>
+      <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk, counters, random);
   return cudaGetLastError();
 }
 

@@ -8,18 +8,21 @@
 
 namespace quantd::cuda {
 
-// A CTA takes 2^log_width blocks next to each other, in one or more steps of
-// 1024 blocks each, one below the other in the same chunk.
+// A CTA takes one item: 2^log_width blocks next to each other, in one or more
+// steps of 1024 blocks each, one below the other in the same chunk.
+//
+// Not a loop of as many CTAs as there is room for: where arithmetic is the
+// limit, the CTAs of a multiprocessor do not advance evenly, and with equal
+// shares the last ones were left alone for a fifth of the time.
 struct RowWalk {
   static constexpr int kStep = 1024;
   static constexpr int kUnits = kStep / kThreads;  // of a thread, in a step
   static constexpr int kResident = 4;  // CTAs of a multiprocessor at a time
 
   int log_width;
-  uint32_t across;  // items along a row
-  uint32_t steps;   // of an item
-  uint32_t down;    // items in a chunk
-  uint32_t count;
+  int log_down;   // of the number of items in a chunk
+  int units;      // of a thread, in an item: at most 16
+  int64_t bands;  // items from top to bottom
   // From one unit of a thread to the next: lines, and bytes of the input and
   // of the codes. All groups are alike in that.
   int stride;
@@ -29,27 +32,37 @@ struct RowWalk {
   RowWalk(const EncodeArgs& a, const Queue& queue) {
     const int64_t blocks = a.list.cols / kBlock;
     log_width = blocks > 16 ? 5 : blocks > 8 ? 4 : 3;
-    across =
-        static_cast<uint32_t>((blocks + (1 << log_width) - 1) >> log_width);
-    down = static_cast<uint32_t>((kTileSide << log_width) / kStep);
-    count = static_cast<uint32_t>(a.list.chunk_count) * down * across;
-    steps = 1;
-    // Long items save set-up, as long as there are a few for every CTA.
-    const int resident = queue.multiprocessors * kResident;
-    while (down > 1 && count >= 4u * resident) {
-      steps *= 2;
-      down /= 2;
-      count /= 2;
+    log_down = log_width - 3;
+    static_assert(kTileSide << 3 == kStep);
+    units = kUnits;
+    bands = a.list.chunk_count << log_down;
+    // Long items save set-up, as long as there are a few for every CTA that
+    // there is room for.
+    const int64_t enough = int64_t{4} * kResident * queue.multiprocessors;
+    while (log_down > 0 && bands * Across(a) >= enough) {
+      units *= 2;
+      --log_down;
+      bands /= 2;
     }
     stride = kThreads >> log_width;
     stride_in = stride * a.list.cols * kSizeOf<DType::kBF16>;
     stride_out = stride * a.first.rowwise.data_line;
   }
 
-  // Many more than there is room for: where arithmetic is the limit, the CTAs
-  // of a multiprocessor do not advance evenly, and with equal shares the last
-  // ones were left alone for a fifth of the time.
-  unsigned Ctas(const Queue& queue) const { return GridFor(count, 64, queue); }
+  // CTAs next to each other take neighbours along rows.
+  static constexpr int64_t kBandsPerLayer = 32768;
+  dim3 Grid(const EncodeArgs& a) const {
+    const int64_t layers = (bands + kBandsPerLayer - 1) / kBandsPerLayer;
+    return dim3(
+        static_cast<unsigned>(Across(a)),
+        static_cast<unsigned>(bands < kBandsPerLayer ? bands : kBandsPerLayer),
+        static_cast<unsigned>(layers));
+  }
+
+ private:
+  int64_t Across(const EncodeArgs& a) const {
+    return ((a.list.cols / kBlock - 1) >> log_width) + 1;
+  }
 };
 
 // A thread's own blocks on their way through shared memory, several at a time:
@@ -98,7 +111,7 @@ __device__ __forceinline__ Words TakeBlock(uint32_t at) {
   return x;
 }
 
-// All threads of the grid must call this. A coder has
+// All threads of RowWalk::Grid must call this. A coder has
 //   group            the GroupState in shared memory
 //   Settle()         makes its tables of group->task; ends with a barrier
 //   Begin(row, b)    the thread's next blocks are those with number b of this
@@ -111,77 +124,80 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
                                          const RowWalk& walk, Coder* coder) {
   __shared__ OwnBlocks staged;
   const uint32_t own = AddressIn(&staged);
-  int64_t current = -1;
-  const int64_t blocks = a.list.cols / kBlock;
-  const int64_t pitch = a.list.cols * kSizeOf<DType::kBF16>;
-  const int in_row = threadIdx.x & ((1 << walk.log_width) - 1);
-  for (uint32_t i = blockIdx.x; i < walk.count; i += gridDim.x) {
-    const uint32_t band = i / walk.across;
-    const int64_t b =
-        (int64_t{i - band * walk.across} << walk.log_width) + in_row;
-    const Chunk chunk(a.list, band / walk.down);
-    const bool entered = coder->group->Enter(a, chunk.group, &current);
-    const GroupTask& task = coder->group->task;
-    const CopyTask& copy = task.rowwise;
-    const int64_t top = chunk.number * kTileSide;
-    const int64_t left = task.rows - top;
-    const int rows = static_cast<int>(left < kTileSide ? left : kTileSide);
-    // Of this thread's first unit, counted in the chunk; and how many it has.
-    int units = static_cast<int>(walk.steps) * RowWalk::kUnits;
-    const int first = static_cast<int>(band % walk.down) * units * walk.stride +
-                      static_cast<int>(threadIdx.x >> walk.log_width);
-    const int most = (rows - first + walk.stride - 1) / walk.stride;
-    units = units < most ? units : most;
-    if (b >= blocks) units = 0;
-    const std::byte* from = task.x + (top + first) * pitch + b * 32;
-    std::byte* to = copy.data + (top + first) * copy.data_line + b * 8;
-    const ScaleColumn scales(copy, top, b);
-    const uint32_t per_line = scales.pitch == 0 ? 16 : scales.pitch;
-    const uint32_t per_32 = scales.pitch == 0 ? 4 : 32 * scales.pitch;
-    constexpr int kAhead = static_cast<int>(OwnBlocks::kStages) - 1;
-    uint32_t slot = 0;
-    for (int ahead = 0; ahead < kAhead; ++ahead) {
-      BeginCopy(ahead < units, from, own + slot);
-      from += walk.stride_in;
-      slot = OwnBlocks::After(slot);
-    }
-    if (entered) coder->Settle();
-    coder->Begin(top + first, b);
-    uint32_t rare = 0;
-    uint32_t line = static_cast<uint32_t>(first);
+  const int64_t band = blockIdx.z * RowWalk::kBandsPerLayer + blockIdx.y;
+  if (band >= walk.bands) return;
+  const Chunk chunk(a.list, band >> walk.log_down);
+  const std::byte* input = a.first.x;
+  int64_t left = a.first.rows;
+  if (a.list.count != 1) {
+    input = a.list.groups[chunk.group].x;
+    left = a.list.groups[chunk.group].rows;
+  }
+  const int64_t top = chunk.number * kTileSide;
+  left -= top;
+  const int rows = static_cast<int>(left < kTileSide ? left : kTileSide);
+  const int64_t b = (int64_t{blockIdx.x} << walk.log_width) +
+                    (threadIdx.x & ((1 << walk.log_width) - 1));
+  // Of this thread's first unit, counted in the chunk; and how many it has.
+  const int part = static_cast<int>(band & ((1 << walk.log_down) - 1));
+  const int first = part * walk.units * walk.stride +
+                    static_cast<int>(threadIdx.x >> walk.log_width);
+  int units = (rows - first + walk.stride - 1) / walk.stride;
+  units = units < walk.units ? units : walk.units;
+  if (b >= a.list.cols / kBlock) units = 0;
+  // On their way while the tables are made.
+  const std::byte* from =
+      input + (top + first) * a.list.cols * kSizeOf<DType::kBF16> + b * 32;
+  constexpr int kAhead = static_cast<int>(OwnBlocks::kStages) - 1;
+  uint32_t slot = 0;
+  for (int ahead = 0; ahead < kAhead; ++ahead) {
+    BeginCopy(ahead < units, from, own + slot);
+    from += walk.stride_in;
+    slot = OwnBlocks::After(slot);
+  }
+  int64_t no_group = -1;
+  coder->group->Enter(a, chunk.group, &no_group);
+  coder->Settle();
+  const CopyTask& copy = coder->group->task.rowwise;
+  std::byte* to = copy.data + (top + first) * copy.data_line + b * 8;
+  const ScaleColumn scales(copy, top, b);
+  const uint32_t per_line = scales.pitch == 0 ? 16 : scales.pitch;
+  const uint32_t per_32 = scales.pitch == 0 ? 4 : 32 * scales.pitch;
+  coder->Begin(top + first, b);
+  uint32_t rare = 0;
+  uint32_t line = static_cast<uint32_t>(first);
 #pragma unroll 1
-    for (int left_over = units; left_over > 0; --left_over) {
-      // The slot of the block before, and after it this one's.
-      BeginCopy(left_over > kAhead, from, own + slot);
-      from += walk.stride_in;
-      slot = OwnBlocks::After(slot);
-      Arrived<kAhead>();
-      Words x = TakeBlock(own + slot);
-      if constexpr (kRht) {
-        float v[kBlock];
-        Unpack(x, v);
-        RotateForward<Scalar, true>(v, a.signs);
-        Pack(v, &x);
-      }
-      Unit unit;
-      rare = rare << 1 | (coder->Encode(x, &unit) ? 0u : 1u);
-      *reinterpret_cast<uint2*>(to) = unit.codes;
-      to += walk.stride_out;
-      scales.first[line % 32 * per_line + line / 32 * per_32] =
-          static_cast<std::byte>(unit.scale);
-      line += static_cast<uint32_t>(walk.stride);
+  for (int left_over = units; left_over > 0; --left_over) {
+    // The slot of the block before, and after it this one's.
+    BeginCopy(left_over > kAhead, from, own + slot);
+    from += walk.stride_in;
+    slot = OwnBlocks::After(slot);
+    Arrived<kAhead>();
+    Words x = TakeBlock(own + slot);
+    if constexpr (kRht) {
+      float v[kBlock];
+      Unpack(x, v);
+      RotateForward<Scalar, true>(v, a.signs);
+      Pack(v, &x);
     }
-    // From the last one back.
-    from -= kAhead * walk.stride_in;
-    for (; rare != 0; rare >>= 1) {
-      from -= walk.stride_in;
-      to -= walk.stride_out;
-      line -= static_cast<uint32_t>(walk.stride);
-      if ((rare & 1u) == 0) continue;
-      const Unit unit = coder->EncodeRare(LoadWords(from), top + line, b);
-      *reinterpret_cast<uint2*>(to) = unit.codes;
-      *scales.at(line) = static_cast<std::byte>(unit.scale);
-    }
+    Unit unit;
+    rare = rare << 1 | (coder->Encode(x, &unit) ? 0u : 1u);
+    *reinterpret_cast<uint2*>(to) = unit.codes;
+    to += walk.stride_out;
+    scales.first[line % 32 * per_line + line / 32 * per_32] =
+        static_cast<std::byte>(unit.scale);
+    line += static_cast<uint32_t>(walk.stride);
+  }
+  // From the last one back.
+  from -= kAhead * walk.stride_in;
+  for (; rare != 0; rare >>= 1) {
+    from -= walk.stride_in;
+    to -= walk.stride_out;
+    line -= static_cast<uint32_t>(walk.stride);
+    if ((rare & 1u) == 0) continue;
+    const Unit unit = coder->EncodeRare(LoadWords(from), top + line, b);
+    *reinterpret_cast<uint2*>(to) = unit.codes;
+    *scales.at(line) = static_cast<std::byte>(unit.scale);
   }
 }
 

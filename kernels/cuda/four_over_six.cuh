@@ -7,7 +7,7 @@
 #ifndef QUANTD_KERNELS_CUDA_FOUR_OVER_SIX_CUH_
 #define QUANTD_KERNELS_CUDA_FOUR_OVER_SIX_CUH_
 
-#include "kernels/cuda/packed.cuh"
+#include "kernels/cuda/nearest.cuh"
 
 namespace quantd::cuda {
 
@@ -17,7 +17,7 @@ __device__ __forceinline__ bool IsOrdinary(float amax) {
 }
 
 // What decides an element's error under one scale. Codes are looked for as E2M1
-// values / 64, which as E4M3 are four times their codes.
+// values / 64 (kernels/cuda/nearest.cuh).
 struct ErrorTerms {
   float m;      // element to E2M1 value / 64
   float ratio;  // fast error: the scale * 64
@@ -60,18 +60,6 @@ __device__ __forceinline__ float SixthOf(float b) {
   return __fmaf_rn(__fmaf_rn(-6.0f, guess, b), inv6, guess);
 }
 
-// The E2M1 value nearest to y, both / 64; y below 7.
-//
-// Where w is y: w * 2^22 ends where the steps of its binade's codes are, and
-// taking y off, less than a step's worth, leaves it in its binade: the
-// difference is rounded to steps, ties to even. What is missing in it then is y
-// rounded. Below 1.5, where w is larger, the steps are those of 1.
-__device__ __forceinline__ float NearestE2M1(float y) {
-  const float w = fmaxf(y, 0x1.8p-6f);
-  const float rest = __fmaf_rn(w, 0x1p22f, -y);
-  return __fmaf_rn(w, 0x1p22f, -rest);
-}
-
 // One of the two: its codes, and its error so far.
 template <bool kMse, bool kFast>
 struct Candidate {
@@ -91,23 +79,6 @@ struct Candidate {
     return q;
   }
 };
-
-// E4M3 codes of four such values in the bytes of a word, the first one lowest.
-__device__ __forceinline__ uint32_t BytesOf(float a, float b, float c,
-                                            float d) {
-#if __CUDA_ARCH__ >= 890
-  uint32_t word;
-  asm("{.reg .b16 low, high;\n"
-      "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
-      "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
-      "mov.b32 %0, {low, high};}"
-      : "=r"(word)
-      : "f"(a), "f"(b), "f"(c), "f"(d));
-  return word;
-#else
-  return E4M3Of(a) | E4M3Of(b) << 8 | E4M3Of(c) << 16 | E4M3Of(d) << 24;
-#endif
-}
 
 // Whether the candidate for 4 has the smaller error, and the better one's
 // codes.
@@ -148,7 +119,7 @@ __device__ __forceinline__ bool Choose(const Words& x, float s,
     const uint32_t* w = x.w + 4 * h;
     const uint32_t even = better ? four_bytes[2 * h] : six_bytes[2 * h];
     const uint32_t odd = better ? four_bytes[2 * h + 1] : six_bytes[2 * h + 1];
-    words[h] = (even >> 2 & 0x07070707u) | (odd << 2 & 0x70707070u) |
+    words[h] = CodesOfBytes(even, odd) |
                (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
   }
   *codes = make_uint2(words[0], words[1]);

@@ -3,30 +3,9 @@
 #ifndef QUANTD_KERNELS_CUDA_STOCHASTIC_CUH_
 #define QUANTD_KERNELS_CUDA_STOCHASTIC_CUH_
 
-#include "kernels/cuda/packed.cuh"
+#include "kernels/cuda/nearest.cuh"
 
 namespace quantd::cuda {
-
-// As LargestOf, without making magnitudes first where the instruction does.
-__device__ __forceinline__ uint32_t LargestOfSigned(const Words& x) {
-#if __CUDA_ARCH__ >= 860
-  uint32_t m[kBlock / 2];
-  QUANTD_UNROLL
-  for (int i = 0; i < kBlock / 2; ++i) m[i] = x.w[i];
-  QUANTD_UNROLL
-  for (int n = kBlock / 4; n > 0; n /= 2) {
-    QUANTD_UNROLL
-    for (int i = 0; i < n; ++i) {
-      asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;"
-          : "=r"(m[i])
-          : "r"(m[i]), "r"(m[i + n]));
-    }
-  }
-  return m[0] & 0x7FFF7FFFu;
-#else
-  return LargestOf(x.w);
-#endif
-}
 
 // Philox4x32-10 under one key and subsequence, as kernels/philox.h has it, with
 // everything that no offset changes worked out beforehand.

@@ -11,10 +11,11 @@
 namespace quantd::cuda {
 
 // The group a CTA is at, in shared memory, and what its amaxes decide.
-struct GroupState {
+template <typename Table>
+struct GroupStateWith {
   GroupTask task;
-  Lines row;
-  Lines col;
+  Table row;
+  Table col;
 
   // All threads must call this, with the group of their next work. Whether it
   // is another one than `*current`; then `task` is there after a barrier, and
@@ -45,6 +46,8 @@ struct GroupState {
     __syncthreads();
   }
 };
+
+using GroupState = GroupStateWith<Multipliers>;
 
 __device__ __forceinline__ Words LoadWords(const std::byte* p) {
   const uint4 a = reinterpret_cast<const uint4*>(p)[0];

@@ -30,7 +30,7 @@ using Ring = TileRing<kStages>;
 
 struct Shared {
   Ring::Storage ring;
-  GroupState group;
+  GroupStateWith<Lines> group;
   SquareMaxima squares[2];  // of every other tile
   Exchange exchange[kTileThreads / kWarp];
 };
@@ -247,7 +247,7 @@ __device__ __forceinline__ uint32_t EncodeCopy(const Warp& w) {
 
 // Those again, by the generic functions.
 template <Copying kCopying, bool kSquare, bool kColumns>
-__device__ __noinline__ void EncodeAgain(const Warp& w, uint32_t bits) {
+__device__ __noinline__ void EncodeAgain(Warp w, uint32_t bits) {
   const GroupTask& task = w.s.group.task;
   const float amax = kColumns ? *task.columnwise.amax : *task.rowwise.amax;
   for (int part = 0; part < 2; ++part) {

@@ -34,9 +34,7 @@ extern template cudaError_t LaunchEncodeFrom<DType::kF16>(const EncodeArgs&,
 extern template cudaError_t LaunchEncodeFrom<DType::kBF16>(const EncodeArgs&,
                                                            const Queue&);
 
-bool SumsChunks(const EncodeArgs& args) {
-  return args.dbias && TakesNvfp4(args);
-}
+bool SumsChunks(const EncodeArgs& args) { return SumsChunksNvfp4(args); }
 
 cudaError_t LaunchEncode(const EncodeArgs& args, const Queue& queue) {
   if (TakesNvfp4(args)) return LaunchEncodeNvfp4(args, queue);

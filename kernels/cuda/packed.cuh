@@ -102,7 +102,7 @@ __device__ __forceinline__ uint32_t E4M3Of(float x) {
 // of a bf16's last place added to all of them, such a c is there for nearly
 // every m but those under which many a bf16 comes to lie on a threshold. Both
 // factors are fp16 and their product is exact.
-struct Line {
+struct alignas(16) Line {
   uint32_t twice;   // 2c, in both halves
   uint32_t least;   // magnitudes below it, in both halves, are as good as it
   uint32_t offset;  // such a magnitude times 8, plus this, is x' in fp16
@@ -140,15 +140,32 @@ __device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes, float m) {
                      CodeOf(HighOf(magnitudes), m), 0x5410);
 }
 
+// Signs of the low halves of a and b, then of their high halves: each one all
+// over a byte.
+__device__ __forceinline__ uint32_t SignBytes(uint32_t a, uint32_t b) {
+  uint32_t bytes;
+  asm("prmt.b32 %0, %1, %2, 0xFBD9;" : "=r"(bytes) : "r"(a), "r"(b));
+  return bytes;
+}
+
+// The signs of eight elements in the high bits of nibbles; other bits are not
+// for use.
+__device__ __forceinline__ uint32_t SignsOf(uint32_t w0, uint32_t w1,
+                                            uint32_t w2, uint32_t w3) {
+  const uint32_t first = SignBytes(w0, w1);   // of elements 0 2 1 3
+  const uint32_t second = SignBytes(w2, w3);  // of elements 4 6 5 7
+  const uint32_t even = __byte_perm(first, second, 0x5410);
+  const uint32_t odd = __byte_perm(first, second, 0x7632);
+  return (even & 0x0F0F0F0Fu) | (odd & 0xF0F0F0F0u);
+}
+
 // The codes of four elements, with their signs, in bytes: 0 2 1 3.
 template <typename Rule>
 __device__ __forceinline__ uint32_t CodeBytes(uint32_t w0, uint32_t w1,
                                               const Rule& rule) {
   const uint32_t codes = __byte_perm(CodePair(w0 & 0x7FFF7FFFu, rule),
                                      CodePair(w1 & 0x7FFF7FFFu, rule), 0x6240);
-  uint32_t signs;  // each one all over a byte
-  asm("prmt.b32 %0, %1, %2, 0xFBD9;" : "=r"(signs) : "r"(w0), "r"(w1));
-  return codes | (signs & 0x08080808u);
+  return codes | (SignBytes(w0, w1) & 0x08080808u);
 }
 template <typename Rule>
 __device__ __forceinline__ uint2 CodesUnder(const Words& x, const Rule& rule) {
@@ -170,8 +187,22 @@ __device__ __forceinline__ uint2 CodesOf(const Words& x, const Line& line) {
 }
 
 // What a group's amax decides for a copy, in shared memory: there are only so
-// many scales, and what takes a search for each of them would take too long for
-// each block.
+// many scales, and a division for each is cheaper than one for each block.
+struct Multipliers {
+  float of[128];  // by E4M3 code
+  float s_inv6;   // block maximum to what its scale should be
+
+  // All threads must call; the caller synchronizes before and after.
+  __device__ __forceinline__ void Fill(float amax, float f6) {
+    const float s = Nvfp4EncodeScaleOf<Scalar>(amax, f6);
+    for (unsigned i = threadIdx.x; i < 128; i += blockDim.x) {
+      of[i] = Nvfp4MultiplierOf<Scalar>(i, 1.0f / s);
+    }
+    if (threadIdx.x == 0) s_inv6 = s * Scalar::Float(0x3E2AAAABu);
+  }
+};
+
+// The same, with lines: what takes a search for each scale.
 struct Lines {
   Line of[128];  // by E4M3 code; subnormal ones are not set
   float s_inv6;  // block maximum to what its scale should be

@@ -56,7 +56,8 @@ class Planner {
       QUANTD_CUDA_TRY(route_.tuned_copies ? QuantizeTuned(o) : Encode(o));
     }
     if (!o.dbias) return cudaSuccess;
-    return LaunchDbias({tables_.groups(), plan_.tensor().dtype, o.dbias_dtype},
+    return LaunchDbias({tables_.groups(), plan_.tensor().dtype, o.dbias_dtype,
+                        chunks_summed_},
                        queue_);
   }
 
@@ -226,9 +227,13 @@ class Planner {
     args.params = tables_.encode_params();
     const bool rotates = o.rht.rowwise || o.rht.columnwise;
     args.rotation = rotates ? o.rht.dimension : 0;
+    args.rowwise = HasRowwise(o.usage);
+    args.columnwise = HasColumnwise(o.usage);
+    args.dbias = o.dbias;
     args.seen = &memory_.findings->found.seen;
     args.sums = o.statistics ? memory_.findings->sums : nullptr;
     Count(rotates);
+    chunks_summed_ = EncodeSumsChunks(args);
     return LaunchEncode(args, queue_);
   }
 
@@ -292,6 +297,7 @@ class Planner {
   const Tables& tables_;
   std::byte* const out_;
   Found* const found_;
+  bool chunks_summed_ = false;  // for dbias
 };
 
 }  // namespace

@@ -60,9 +60,13 @@ __global__ void __launch_bounds__(kThreads) SumGroups(GroupList list) {
     const int64_t col = i - g * list.cols;
     const GroupTask& group = list.groups[g];
     const int64_t chunks = list.chunks[g + 1] - list.chunks[g];
+    const float* p = group.partial + col;
     float total = 0.0f;
+    // The additions are one after the other; the loads need not be.
+#pragma unroll 32
     for (int64_t c = 0; c < chunks; ++c) {
-      total = total + group.partial[c * list.cols + col];
+      total = total + *p;
+      p += list.cols;
     }
     StoreBits<D>(EncodeElement<D>(total), group.dbias + col * kSizeOf<D>);
   }
@@ -111,8 +115,9 @@ cudaError_t LaunchTensorScales(const TensorScaleArgs& a, const Queue& queue) {
 }
 
 cudaError_t LaunchDbias(const DbiasArgs& a, const Queue& queue) {
-  cudaError_t error = cudaErrorInvalidValue;
-  if (a.input == DType::kF32) {
+  cudaError_t error = a.summed ? cudaSuccess : cudaErrorInvalidValue;
+  if (a.summed) {
+  } else if (a.input == DType::kF32) {
     error = LaunchSumChunks<DType::kF32>(a.list, queue);
   } else if (a.input == DType::kF16) {
     error = LaunchSumChunks<DType::kF16>(a.list, queue);

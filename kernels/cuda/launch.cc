@@ -33,7 +33,10 @@ extern template cudaError_t LaunchEncodeFrom<DType::kF16>(const EncodeArgs&,
 extern template cudaError_t LaunchEncodeFrom<DType::kBF16>(const EncodeArgs&,
                                                            const Queue&);
 
+bool EncodeSumsChunks(const EncodeArgs& args) { return EncodesFp8(args); }
+
 cudaError_t LaunchEncode(const EncodeArgs& args, const Queue& queue) {
+  if (EncodesFp8(args)) return LaunchEncodeFp8(args, queue);
   switch (args.params.input) {
     case DType::kF32:
       return LaunchEncodeFrom<DType::kF32>(args, queue);

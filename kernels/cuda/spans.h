@@ -63,11 +63,21 @@ struct EncodeArgs {
   GroupList list;
   EncodeParams params;
   int rotation;  // the larger of the copies' dimensions, 0 without
+  bool rowwise;  // which copies are wanted, the same in every group
+  bool columnwise;
+  bool dbias;  // group.partial is wanted, which not all kernels fill
   uint32_t* seen;
   // Statistics of the rowwise and the columnwise copy; nullptr: not wanted.
   ErrorSums* sums;
 };
 cudaError_t LaunchEncode(const EncodeArgs& args, const Queue& queue);
+// Whether it fills group.partial, where that is wanted.
+bool EncodeSumsChunks(const EncodeArgs& args);
+
+// The tuned kernels for FP8 and MXFP8 (encode_fp8.cuh), and whether these
+// arguments are theirs.
+bool EncodesFp8(const EncodeArgs& args);
+cudaError_t LaunchEncodeFp8(const EncodeArgs& args, const Queue& queue);
 
 // One translation unit for each dtype (encode_*.cu).
 template <DType D>
@@ -85,6 +95,7 @@ struct DbiasArgs {
   GroupList list;
   DType input;
   DType output;
+  bool summed;  // group.partial is full already
 };
 cudaError_t LaunchDbias(const DbiasArgs& args, const Queue& queue);
 

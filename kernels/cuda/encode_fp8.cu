@@ -1,0 +1,88 @@
+#include "kernels/cuda/encode_fp8.cuh"
+
+namespace quantd::cuda {
+namespace {
+
+// Rows alone under a tensor's scale: neither tiles nor blocks matter, and the
+// rows of a chunk are one run of elements, of which a CTA takes a tile's worth.
+inline constexpr int kRun = 8;  // elements a load
+inline constexpr int kRuns = kTileSide * kTileSide / (kThreads * kRun);
+
+template <DType E>
+__global__ void __launch_bounds__(kThreads)
+    EncodeRuns(const __grid_constant__ EncodeArgs a) {
+  const GroupTile tile = FindTile(a.list, blockIdx.x);
+  const int64_t rows = tile.group->rows - tile.row;
+  const int64_t start = tile.row * a.list.cols;
+  // The tile's column numbers the pieces of its chunk.
+  const int64_t first = tile.col * kTileSide;
+  const int64_t left =
+      (rows < kTileSide ? rows : kTileSide) * a.list.cols - first;
+  const std::byte* const x = tile.group->x + 2 * (start + first);
+  std::byte* const to = tile.group->rowwise.data + start + first;
+  uint4 raw[kRuns];
+  QUANTD_UNROLL
+  for (int i = 0; i < kRuns; ++i) {
+    const int at = (i * kThreads + static_cast<int>(threadIdx.x)) * kRun;
+    raw[i] = make_uint4(0, 0, 0, 0);
+    if (at < left) raw[i] = __ldg(reinterpret_cast<const uint4*>(x + 2 * at));
+  }
+  const float m = *tile.group->rowwise.tensor_scale;
+  uint32_t seen = 0;
+  QUANTD_UNROLL
+  for (int i = 0; i < kRuns; ++i) {
+    const int at = (i * kThreads + static_cast<int>(threadIdx.x)) * kRun;
+    const uint4 r = raw[i];
+    const uint32_t max = MaxOfWords(MaxOfWords(r.x, r.y), MaxOfWords(r.z, r.w));
+    if (HoldsSpecial(max)) seen |= SeenInRun(x + 2 * at, kRun);
+    const uint32_t low = CodesOf<E>(LowBf16(r.x) * m, HighBf16(r.x) * m,
+                                    LowBf16(r.y) * m, HighBf16(r.y) * m);
+    const uint32_t high = CodesOf<E>(LowBf16(r.z) * m, HighBf16(r.z) * m,
+                                     LowBf16(r.w) * m, HighBf16(r.w) * m);
+    if (at < left) StoreGlobal(make_uint2(low, high), to + at);
+  }
+  Report(seen, a.seen);
+}
+
+template <DType E>
+cudaError_t LaunchRuns(const EncodeArgs& a, const Queue& queue) {
+  EncodeRuns<E>
+      <<<static_cast<unsigned>(TileCount(a.list)), kThreads, 0, queue.stream>>>(
+          a);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+extern template cudaError_t LaunchEncodeTiles<Scaling::kBlock>(
+    const EncodeArgs&, const Queue&);
+extern template cudaError_t LaunchEncodeTiles<Scaling::kMx>(const EncodeArgs&,
+                                                            const Queue&);
+
+bool EncodesFp8(const EncodeArgs& a) {
+  const EncodeParams& p = a.params;
+  return (p.element == DType::kE4M3 || p.element == DType::kE5M2) &&
+         p.input == DType::kBF16 && !p.square && a.rotation == 0 &&
+         a.sums == nullptr && a.list.cols % kLaneCols == 0;
+}
+
+cudaError_t LaunchEncodeFp8(const EncodeArgs& a, const Queue& queue) {
+  switch (a.params.scaling) {
+    case Scaling::kBlock:
+      return LaunchEncodeTiles<Scaling::kBlock>(a, queue);
+    case Scaling::kMx:
+      return LaunchEncodeTiles<Scaling::kMx>(a, queue);
+    case Scaling::kTensor:
+      break;
+    default:
+      return cudaErrorInvalidValue;
+  }
+  if (!a.columnwise && !a.dbias && a.list.cols % kRun == 0) {
+    return a.params.element == DType::kE4M3
+               ? LaunchRuns<DType::kE4M3>(a, queue)
+               : LaunchRuns<DType::kE5M2>(a, queue);
+  }
+  return LaunchEncodeTiles<Scaling::kTensor>(a, queue);
+}
+
+}  // namespace quantd::cuda

@@ -1,4 +1,4 @@
-#include "kernels/cuda/encode_fp8.cuh"
+#include "kernels/cuda/encode_fp8_rows.cuh"
 
 namespace quantd::cuda {
 namespace {
@@ -11,11 +11,13 @@ inline constexpr int kRuns = kTileSide * kTileSide / (kThreads * kRun);
 template <DType E>
 __global__ void __launch_bounds__(kThreads)
     EncodeRuns(const __grid_constant__ EncodeArgs a) {
-  const GroupTile tile = FindTile(a.list, blockIdx.x);
+  const uint32_t across = static_cast<uint32_t>(TilesAcross(a.list));
+  const uint32_t chunk = blockIdx.x / across;
+  const GroupTile tile = FindChunk(a.list, chunk);
   const int64_t rows = tile.group->rows - tile.row;
   const int64_t start = tile.row * a.list.cols;
-  // The tile's column numbers the pieces of its chunk.
-  const int64_t first = tile.col * kTileSide;
+  const int64_t first =
+      int64_t{blockIdx.x - chunk * across} * (kTileSide * kTileSide);
   const int64_t left =
       (rows < kTileSide ? rows : kTileSide) * a.list.cols - first;
   const std::byte* const x = tile.group->x + 2 * (start + first);
@@ -54,35 +56,35 @@ cudaError_t LaunchRuns(const EncodeArgs& a, const Queue& queue) {
 
 }  // namespace
 
-extern template cudaError_t LaunchEncodeTiles<Scaling::kBlock>(
+extern template cudaError_t LaunchEncodeFp8Of<Scaling::kBlock>(
     const EncodeArgs&, const Queue&);
-extern template cudaError_t LaunchEncodeTiles<Scaling::kMx>(const EncodeArgs&,
+extern template cudaError_t LaunchEncodeFp8Of<Scaling::kMx>(const EncodeArgs&,
                                                             const Queue&);
 
 bool EncodesFp8(const EncodeArgs& a) {
   const EncodeParams& p = a.params;
   return (p.element == DType::kE4M3 || p.element == DType::kE5M2) &&
          p.input == DType::kBF16 && !p.square && a.rotation == 0 &&
-         a.sums == nullptr && a.list.cols % kLaneCols == 0;
+         a.sums == nullptr && a.list.cols % 8 == 0;
 }
 
 cudaError_t LaunchEncodeFp8(const EncodeArgs& a, const Queue& queue) {
   switch (a.params.scaling) {
     case Scaling::kBlock:
-      return LaunchEncodeTiles<Scaling::kBlock>(a, queue);
+      return LaunchEncodeFp8Of<Scaling::kBlock>(a, queue);
     case Scaling::kMx:
-      return LaunchEncodeTiles<Scaling::kMx>(a, queue);
+      return LaunchEncodeFp8Of<Scaling::kMx>(a, queue);
     case Scaling::kTensor:
       break;
     default:
       return cudaErrorInvalidValue;
   }
-  if (!a.columnwise && !a.dbias && a.list.cols % kRun == 0) {
+  if (!a.columnwise && !a.dbias) {
     return a.params.element == DType::kE4M3
                ? LaunchRuns<DType::kE4M3>(a, queue)
                : LaunchRuns<DType::kE5M2>(a, queue);
   }
-  return LaunchEncodeTiles<Scaling::kTensor>(a, queue);
+  return LaunchEncodeFp8Of<Scaling::kTensor>(a, queue);
 }
 
 }  // namespace quantd::cuda

@@ -1,6 +1,6 @@
-#include "kernels/cuda/encode_fp8.cuh"
+#include "kernels/cuda/encode_fp8_rows.cuh"
 
 namespace quantd::cuda {
-template cudaError_t LaunchEncodeTiles<Scaling::kMx>(const EncodeArgs&,
+template cudaError_t LaunchEncodeFp8Of<Scaling::kMx>(const EncodeArgs&,
                                                      const Queue&);
 }  // namespace quantd::cuda

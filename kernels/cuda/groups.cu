@@ -51,25 +51,35 @@ __global__ void __launch_bounds__(kThreads) SumChunks(GroupList list) {
   }
 }
 
-// A thread is a column of a group.
+// A thread is a column of a group. Small CTAs, so that few columns are on many
+// multiprocessors.
+inline constexpr int kSumThreads = 64;
+
 template <DType D>
-__global__ void __launch_bounds__(kThreads) SumGroups(GroupList list) {
-  const int64_t columns = list.count * list.cols;
-  for (int64_t i = FirstItem(); i < columns; i += ItemStep()) {
-    const int64_t g = i / list.cols;
-    const int64_t col = i - g * list.cols;
-    const GroupTask& group = list.groups[g];
-    const int64_t chunks = list.chunks[g + 1] - list.chunks[g];
-    const float* p = group.partial + col;
-    float total = 0.0f;
-    // The additions are one after the other; the loads need not be.
-#pragma unroll 32
-    for (int64_t c = 0; c < chunks; ++c) {
-      total = total + *p;
+__global__ void __launch_bounds__(kSumThreads) SumGroups(GroupList list) {
+  const int64_t i = int64_t{blockIdx.x} * kSumThreads + threadIdx.x;
+  if (i >= list.count * list.cols) return;
+  const int64_t g = i / list.cols;
+  const int64_t col = i - g * list.cols;
+  const GroupTask& group = list.groups[g];
+  const int64_t chunks = list.chunks[g + 1] - list.chunks[g];
+  const float* p = group.partial + col;
+  float total = 0.0f;
+  // The additions are one after the other, the loads need not be. Chunks that
+  // are not there add +0 to what is never -0.
+  constexpr int kBatch = 64;
+#pragma unroll 1
+  for (int64_t c = 0; c < chunks; c += kBatch) {
+    float sum[kBatch];
+    QUANTD_UNROLL
+    for (int b = 0; b < kBatch; ++b) {
+      sum[b] = c + b < chunks ? __ldg(p) : 0.0f;
       p += list.cols;
     }
-    StoreBits<D>(EncodeElement<D>(total), group.dbias + col * kSizeOf<D>);
+    QUANTD_UNROLL
+    for (int b = 0; b < kBatch; ++b) total = total + sum[b];
   }
+  StoreBits<D>(EncodeElement<D>(total), group.dbias + col * kSizeOf<D>);
 }
 
 __global__ void __launch_bounds__(kThreads) ZeroRuns(ZeroRunsArgs a) {
@@ -98,10 +108,25 @@ cudaError_t LaunchSumChunks(const GroupList& list, const Queue& queue) {
                  queue.stream>>>(list);
   return cudaGetLastError();
 }
+cudaError_t LaunchSumChunksOf(const DbiasArgs& a, const Queue& queue) {
+  switch (a.input) {
+    case DType::kF32:
+      return LaunchSumChunks<DType::kF32>(a.list, queue);
+    case DType::kF16:
+      return LaunchSumChunks<DType::kF16>(a.list, queue);
+    case DType::kBF16:
+      return LaunchSumChunks<DType::kBF16>(a.list, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
 template <DType D>
 cudaError_t LaunchSumGroups(const GroupList& list, const Queue& queue) {
-  SumGroups<D><<<GridForBlocks(list.count * list.cols, queue), kThreads, 0,
-                 queue.stream>>>(list);
+  const int64_t columns = list.count * list.cols;
+  SumGroups<D>
+      <<<static_cast<unsigned>((columns + kSumThreads - 1) / kSumThreads),
+         kSumThreads, 0, queue.stream>>>(list);
   return cudaGetLastError();
 }
 
@@ -115,15 +140,8 @@ cudaError_t LaunchTensorScales(const TensorScaleArgs& a, const Queue& queue) {
 }
 
 cudaError_t LaunchDbias(const DbiasArgs& a, const Queue& queue) {
-  cudaError_t error = a.summed ? cudaSuccess : cudaErrorInvalidValue;
-  if (a.summed) {
-  } else if (a.input == DType::kF32) {
-    error = LaunchSumChunks<DType::kF32>(a.list, queue);
-  } else if (a.input == DType::kF16) {
-    error = LaunchSumChunks<DType::kF16>(a.list, queue);
-  } else if (a.input == DType::kBF16) {
-    error = LaunchSumChunks<DType::kBF16>(a.list, queue);
-  }
+  const cudaError_t error =
+      a.summed ? cudaSuccess : LaunchSumChunksOf(a, queue);
   if (error != cudaSuccess) return error;
   switch (a.output) {
     case DType::kF32:

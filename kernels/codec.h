@@ -126,6 +126,27 @@ QUANTD_FN typename L::U EncodeE5M2(typename L::F x) {
   return magnitude > kInfBits ? zero + 0x7Fu : code;
 }
 
+// The E4M3 (kMantissa = 3) or E5M2 (2) code of y >= 0 in the seven low bits;
+// the bits from 7 to 22 are zero and those above are not for use. Saturates;
+// what NaN gives is not for use.
+//
+// One addition rounds: what is added to y has the step of y's binade as its
+// last place, offset so that the low bits of the sum are the code.
+template <typename L, int kMantissa>
+QUANTD_FN typename L::U EncodeFp8Magnitude(typename L::F y) {
+  using U = typename L::U;
+  constexpr bool kE4M3 = kMantissa == 3;
+  // 448 and 2^-6, 57344 and 2^-14.
+  constexpr uint32_t kLargest = kE4M3 ? 0x43E00000u : 0x47600000u;
+  constexpr uint32_t kSmallestNormal = kE4M3 ? 0x3C800000u : 0x38800000u;
+  constexpr uint32_t kCodesBelow = (kSmallestNormal >> 23) << kMantissa;
+  const U magnitude = L::Min(L::Bits(y), U{} + kLargest);
+  const U binade = L::Max(magnitude, U{} + kSmallestNormal) & kInfBits;
+  const U magic = binade + (binade >> (23 - kMantissa)) +
+                  (((23u - kMantissa) << 23) - kCodesBelow);
+  return L::Bits(L::Float(magnitude) + L::Float(magic));
+}
+
 // E5M2 code (8 bits) to fp32: the upper half of an fp16.
 template <typename L>
 QUANTD_FN typename L::F DecodeE5M2(typename L::U code) {

@@ -36,6 +36,20 @@ QUANTD_FN typename L::F DecodeFactor(Scaling scaling, float f6,
   return amax > largest ? huge : usual;
 }
 
+// DecodeFactor of NVFP4 in two steps, of which this one is for all blocks with
+// one amax: a block's factor is (float(scale) * amax) * k.
+QUANTD_FN Nvfp4Decode MakeNvfp4Decode(float amax, float f6) {
+  const float flt_max = Scalar::Float(kFltMaxBits);
+  // Divided while compiling: there are two f6.
+  const bool wide = f6 == 2688.0f;
+  const float smallest = wide ? 2688.0f / flt_max : 1536.0f / flt_max;
+  if (amax > flt_max / 448.0f) {
+    return {1.0f / Nvfp4EncodeScaleOf<Scalar>(amax, f6), 1.0f};
+  }
+  if (amax > 0.0f && amax < smallest) amax = smallest;
+  return {amax, wide ? 1.0f / 2688.0f : 1.0f / 1536.0f};
+}
+
 // Values of 16 codes, without their scale. `words` as EncodeSixteen made them.
 template <typename L>
 QUANTD_FN void DecodeSixteen(DType element, const typename L::U* words,

@@ -263,16 +263,11 @@ QUANTD_FN typename L::U EncodeE2M1Stochastic(typename L::F y,
   U step = magnitude >= 0x40000000u ? one : half;
   step = magnitude >= 0x40800000u ? two : step;
   const U t = L::Bits(a + L::ToFloat(byte) * L::Float(step));
-  // Steps of 0.5 below 2, of 1 below 4, of 2 above.
+  // From 1 on the codes are the exponent and the first bit after the point.
   const U zero{};
-  U code = zero;
-  const uint32_t bounds[7] = {0x3F000000u, 0x3F800000u, 0x3FC00000u,
-                              0x40000000u, 0x40400000u, 0x40800000u,
-                              0x40C00000u};
-  QUANTD_UNROLL
-  for (int i = 0; i < 7; ++i) {
-    code = t >= bounds[i] ? zero + static_cast<uint32_t>(i + 1) : code;
-  }
+  const U one_code = zero + 1u;
+  const U small = t >= 0x3F000000u ? one_code : zero;
+  U code = t >= 0x3F800000u ? (t >> 22) - 252u : small;
   code |= (bits >> 28) & 8u;
   return IsNan<L>(y) ? zero + 7u : code;
 }
@@ -373,8 +368,10 @@ QUANTD_FN void EncodeSixteen(const EncodeParams& p, const typename L::F* v,
                              typename L::U* words) {
   using U = typename L::U;
   if (p.element == DType::kE2M1x2) {
+    QUANTD_UNROLL
     for (int w = 0; w < 2; ++w) {
       U word{};
+      QUANTD_UNROLL
       for (int i = 0; i < 8; ++i) {
         const typename L::F y = v[8 * w + i] * m;
         const U code = random != nullptr
@@ -387,8 +384,10 @@ QUANTD_FN void EncodeSixteen(const EncodeParams& p, const typename L::F* v,
     return;
   }
   const bool e4m3 = p.element == DType::kE4M3;
+  QUANTD_UNROLL
   for (int w = 0; w < 4; ++w) {
     U word{};
+    QUANTD_UNROLL
     for (int i = 0; i < 4; ++i) {
       const typename L::F y = v[4 * w + i] * m;
       word |= (e4m3 ? EncodeE4M3<L>(y) : EncodeE5M2<L>(y)) << (8 * i);

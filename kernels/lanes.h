@@ -13,6 +13,8 @@
 //   Min, Max      of two U below 2^31
 //   Any(mask)     whether a comparison holds in some lane
 //   MulHigh(U a, uint32_t b)  the high halves of the 64-bit products
+//   Progression(uint64_t first, uint64_t step, U* low, U* high)  the halves of
+//                 first, first + step .. in the lanes; where there are several
 //   MulPlusZero(F x, F c)  fmaf(x, c, +0.0f): rounds once, and -0 only where
 //                 a nonzero product rounds to zero
 //   AddProduct, SubProduct(F a, F x, F c)  a + x * c and a - x * c where the

@@ -27,11 +27,7 @@ QUANTD_FN Counter<L> CountBy(uint64_t first, uint64_t step) {
     c.low = static_cast<uint32_t>(first);
     c.high = static_cast<uint32_t>(first >> 32);
   } else {
-    for (int i = 0; i < L::kWidth; ++i) {
-      c.low[i] = static_cast<uint32_t>(first);
-      c.high[i] = static_cast<uint32_t>(first >> 32);
-      first += step;
-    }
+    L::Progression(first, step, &c.low, &c.high);
   }
   return c;
 }

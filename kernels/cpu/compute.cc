@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/block.h"
+#include "kernels/cpu/slice.h"
 #include "kernels/delayed_scaling.h"
 #include "kernels/encode.h"
 #include "kernels/field_error.h"
@@ -16,11 +17,14 @@
 namespace quantd::cpu {
 namespace {
 
-// Rows [first, last) of a group, as one thread takes them.
+// Rows [first, last) of a group, as one thread takes them; of a single row
+// perhaps only some columns.
 struct Piece {
   size_t group;
   int64_t first;
   int64_t last;
+  int64_t col;
+  int64_t cols;
 };
 
 void Merge(const Maxima& m, Maxima* all) {
@@ -64,15 +68,20 @@ class Computer {
     if (o.usage != Usage::kNone) {
       std::mutex mutex;
       ErrorSums sums[2] = {};
-      Over([&](const Piece& piece) {
+      Over(kCutRows, [&](const Piece& piece) {
         Maxima m;
-        const GroupTask& group = task_.groups[piece.group];
+        const GroupTask& whole = task_.groups[piece.group];
+        const auto [params, group] =
+            piece.cols == plan_.cols()
+                ? Slice{task_.params, whole}
+                : SliceOf(task_.params, whole, piece.col, piece.cols);
         if (plain) {
-          tiles_.quantize(PlainArgs(group), piece.first, piece.last, &m);
+          tiles_.quantize(PlainArgs(params, group), piece.first, piece.last,
+                          &m);
         } else {
           std::vector<ErrorSums> mine(o.statistics ? 2 : 0);
-          tiles_.quantize_lines(task_.params, group, piece.first, piece.last,
-                                &m, o.statistics ? &mine[0] : nullptr,
+          tiles_.quantize_lines(params, group, piece.first, piece.last, &m,
+                                o.statistics ? &mine[0] : nullptr,
                                 o.statistics ? &mine[1] : nullptr);
           if (o.statistics) {
             std::lock_guard lock(mutex);
@@ -100,7 +109,7 @@ class Computer {
     const DequantizeTask task = MakeDequantizeTask(plan_, bases_);
     CountRht(o.inverse_rht);
     const bool plain = IsPlainNvfp4(plan_);
-    Over([&](const Piece& piece) {
+    Over(kWholeRows, [&](const Piece& piece) {
       const GroupTask& group = task.groups[piece.group];
       if (!plain) {
         tiles_.dequantize_lines(task.params, group, piece.first, piece.last);
@@ -162,7 +171,7 @@ class Computer {
     args.inverse = o.inverse;
     args.dimension = o.rht_dimension;
     std::mutex mutex;
-    Over([&](const Piece& piece) {
+    Over(kWholeRows, [&](const Piece& piece) {
       Maxima m;
       (o.rht_dimension == 16 ? tiles_.rotate : tiles_.rotate_lines)(
           args, piece.first, piece.last, &m);
@@ -201,19 +210,29 @@ class Computer {
     seen_.inf |= m.inf;
   }
 
+  enum Cut { kWholeRows, kCutRows };
+
   // Calls fn(piece) over all rows of all groups, on all threads.
   template <typename Fn>
-  void Over(Fn fn) {
-    if (plan_.cols() == 0) return;
+  void Over(Cut cut, Fn fn) {
+    const int64_t cols = plan_.cols();
+    if (cols == 0) return;
     // Pieces of about 512 KiB of fp32: large enough to be worth a wake-up.
-    const int64_t tiles =
-        std::max<int64_t>(1, (int64_t{1} << 17) / (kTileRows * plan_.cols()));
+    constexpr int64_t kPiece = int64_t{1} << 17;
+    static_assert(kPiece % kSliceUnit == 0);
+    const int64_t tiles = std::max<int64_t>(1, kPiece / (kTileRows * cols));
     const int64_t step = tiles * kTileRows;
     std::vector<Piece> pieces;
     for (size_t g = 0; g < plan_.groups().size(); ++g) {
       const int64_t rows = plan_.groups()[g].rows;
+      if (rows == 1 && cut == kCutRows) {
+        for (int64_t col = 0; col < cols; col += kPiece) {
+          pieces.push_back({g, 0, 1, col, std::min(kPiece, cols - col)});
+        }
+        continue;
+      }
       for (int64_t row = 0; row < rows; row += step) {
-        pieces.push_back({g, row, std::min(rows, row + step)});
+        pieces.push_back({g, row, std::min(rows, row + step), 0, cols});
       }
     }
     device_->threads.ParallelFor(static_cast<int64_t>(pieces.size()),
@@ -227,15 +246,19 @@ class Computer {
     CountRht(row_rht || col_rht);
     std::vector<Maxima> found(plan_.groups().size());
     std::mutex mutex;
-    Over([&](const Piece& piece) {
+    Over(kCutRows, [&](const Piece& piece) {
       Maxima m;
       AmaxLinesArgs args = {};
       args.x = Input(piece.group);
+      args.x.data += static_cast<size_t>(piece.col) * SizeOf(args.x.dtype);
+      args.x.cols = piece.cols;
       args.rotation = dimension;
       args.row_signs = row_rht ? bases_.signs : nullptr;
       args.col_signs = col_rht ? bases_.signs : nullptr;
       args.propagate = propagate;
       set_lines(piece.group, &args);
+      if (args.col_lines) args.col_lines += piece.col;
+      if (args.col_rht_lines) args.col_rht_lines += piece.col;
       if (dimension == 16 && !args.row_lines && !args.row_rht_lines &&
           !args.col_lines && !args.col_rht_lines) {
         tiles_.amax({args.x, args.row_signs, args.col_signs}, piece.first,
@@ -364,12 +387,13 @@ class Computer {
     plain.signs = copy.signs;
     return plain;
   }
-  QuantizeArgs PlainArgs(const GroupTask& group) const {
+  static QuantizeArgs PlainArgs(const EncodeParams& params,
+                                const GroupTask& group) {
     QuantizeArgs args = {};
-    args.x = {group.x, task_.params.input, group.rows, plan_.cols()};
+    args.x = {group.x, params.input, group.rows, params.cols};
     args.row = PlainCopy(group.rowwise);
     args.col = PlainCopy(group.columnwise);
-    args.propagate = task_.params.propagate;
+    args.propagate = params.propagate;
     return args;
   }
   static DequantizeArgs PlainArgs(const DequantizeParams& params,
@@ -392,7 +416,7 @@ class Computer {
   }
 
   void Dbias(DType dtype) {
-    Over([&](const Piece& piece) {
+    Over(kWholeRows, [&](const Piece& piece) {
       const GroupTask& group = task_.groups[piece.group];
       const Matrix x = Input(piece.group);
       for (int64_t row = piece.first; row < piece.last; row += kTileRows) {

@@ -31,6 +31,14 @@ void SumChunk(const cpu::Matrix& x, int64_t first, int64_t last, float* sums);
 void SumChunks(const float* partial, int64_t chunks, int64_t cols, DType dtype,
                std::byte* out);
 
+// Whether the two below write a copy: FP8 codes, not rotated, no squares. They
+// set nan and inf of `*seen`.
+bool IsPlainFp8(const EncodeParams& params, const CopyTask& copy);
+void QuantizeFp8Rows(const EncodeParams& params, const GroupTask& group,
+                     int64_t first, int64_t last, cpu::Maxima* seen);
+void QuantizeFp8Columns(const EncodeParams& params, const GroupTask& group,
+                        int64_t first, int64_t last, cpu::Maxima* seen);
+
 // A tile in fp32, zeros beyond the matrix. The pitch keeps the rows in
 // different cache sets.
 inline constexpr int64_t kTile = 128;
@@ -91,6 +99,19 @@ QUANTD_FN void RotateSpan(Lane::F* v, int n, int rotation, const float* signs) {
   }
   for (int i = 0; i < n; ++i) {
     v[i] = Lane::Float(EncodeBf16<Lane>(v[i]) << 16);
+  }
+}
+
+// Calls fn.template operator()<D>() for the run-time type.
+template <typename Fn>
+QUANTD_FN void ForDType(DType d, Fn fn) {
+  switch (d) {
+    case DType::kF32:
+      return fn.template operator()<DType::kF32>();
+    case DType::kF16:
+      return fn.template operator()<DType::kF16>();
+    default:
+      return fn.template operator()<DType::kBF16>();
   }
 }
 

@@ -57,8 +57,8 @@ void AddErrors(DType element, const float* v, const float* d, float m,
 }
 
 // The first `count` <= W lines of sixteen codes from position `p` on.
-void StoreCodes(const TileJob& job, int64_t line, int64_t p, const U* words,
-                int64_t lanes) {
+QUANTD_FN void StoreCodes(const TileJob& job, int64_t line, int64_t p,
+                          const U* words, int64_t lanes) {
   const CopyTask& copy = job.copy;
   const bool half = job.params.element == DType::kE2M1x2;
   const int64_t count = Least(16, copy.padded - p);
@@ -76,6 +76,14 @@ void StoreCodes(const TileJob& job, int64_t line, int64_t p, const U* words,
     StoreWords<W>(block, to, copy.data_line, 0);
     return;
   }
+  if (half && count == 16) {
+    std::byte block[8 * W];
+    StorePairs<W>(words[0], words[1], block);
+    for (int64_t l = 0; l < lanes; ++l) {
+      __builtin_memcpy(to + l * copy.data_line, block + 8 * l, 8);
+    }
+    return;
+  }
   const int64_t bytes = half ? count / 2 : count;
   for (int64_t l = 0; l < lanes; ++l) {
     uint32_t w[4] = {};
@@ -84,22 +92,29 @@ void StoreCodes(const TileJob& job, int64_t line, int64_t p, const U* words,
   }
 }
 
-void StoreScales(const TileJob& job, int64_t line, int64_t block, U stored,
-                 int64_t lanes) {
+QUANTD_FN void StoreScales(const TileJob& job, int64_t line, int64_t block,
+                           U stored, int64_t lanes) {
   const CopyTask& copy = job.copy;
   stored = StoredScale<L>(job.params, stored);
   const bool wide = job.params.scaling == Scaling::kBlock;
   for (int64_t i = 0; i < lanes; ++i) {
     const int64_t l = line + i;
-    const int64_t at = copy.swizzled ? SwizzledIndex(l, block, copy.blocks)
-                                     : l / copy.scale_lines * copy.scale_line +
-                                           block * copy.scale_block;
+    // Mostly 1: a division would be the dearest part of it.
+    const int64_t at_line = copy.scale_lines == 1 ? l : l / copy.scale_lines;
+    const int64_t at =
+        copy.swizzled ? SwizzledIndex(l, block, copy.blocks)
+                      : at_line * copy.scale_line + block * copy.scale_block;
     const uint32_t value = stored[i];
-    __builtin_memcpy(copy.scale + at * (wide ? 4 : 1), &value, wide ? 4 : 1);
+    if (wide) {
+      __builtin_memcpy(copy.scale + at * 4, &value, 4);
+    } else {
+      copy.scale[at] = static_cast<std::byte>(value);
+    }
   }
 }
 
-LineScale<L> ScalesOfLines(const TileJob& job, int64_t line, int64_t lanes) {
+QUANTD_FN LineScale<L> ScalesOfLines(const TileJob& job, int64_t line,
+                                     int64_t lanes) {
   const CopyTask& copy = job.copy;
   float amax[W] = {};
   if (copy.amax) {
@@ -114,8 +129,8 @@ LineScale<L> ScalesOfLines(const TileJob& job, int64_t line, int64_t lanes) {
 }
 
 // The scale of block `b` of the span `v` at line `line`, position `p`.
-BlockScale<L> ScaleOf(const TileJob& job, const LineScale<L>& scales,
-                      const F* v, int64_t line, int64_t p, int n) {
+QUANTD_FN BlockScale<L> ScaleOf(const TileJob& job, const LineScale<L>& scales,
+                                const F* v, int64_t line, int64_t p, int n) {
   const EncodeParams& params = job.params;
   if (job.squares) {
     // Lines of a lane group lie in one square: W divides 16.
@@ -133,13 +148,25 @@ BlockScale<L> ScaleOf(const TileJob& job, const LineScale<L>& scales,
   return MakeBlockScale<L>(params, scales, max, clean);
 }
 
-// Random bytes of W lines from position `p` on.
-RandomBytes<L> Draw(const TileJob& job, int64_t line, int64_t p) {
+// Random bytes of W lines from position `p` on, the first in the lowest byte.
+QUANTD_FN RandomBytes<L> Draw(const TileJob& job, int64_t line, int64_t p) {
   const EncodeParams& e = job.params;
   const int64_t rows = e.row_offset + job.group.row;
-  return job.columnwise
-             ? DrawBytes<L>(e, true, e.column_offset + line, rows + p)
-             : DrawBytes<L>(e, false, rows + line, e.column_offset + p);
+  const RandomBytes<L> drawn =
+      job.columnwise ? DrawBytes<L>(e, true, e.column_offset + line, rows + p)
+                     : DrawBytes<L>(e, false, rows + line, e.column_offset + p);
+  RandomBytes<L> bytes;
+  bytes.shift = 0;
+  const int word = drawn.shift / 4;
+  const int bits = drawn.shift % 4 * 8;
+  for (int i = 0; i < 4; ++i) {
+    bytes.words[i] = drawn.words[word + i];
+    if (bits != 0) {
+      bytes.words[i] = bytes.words[i] >> bits | drawn.words[word + i + 1]
+                                                    << (32 - bits);
+    }
+  }
+  return bytes;
 }
 
 void CountErrors(const TileJob& job, const LineScale<L>& scales, const F* v,
@@ -167,10 +194,17 @@ void CountErrors(const TileJob& job, const LineScale<L>& scales, const F* v,
   }
 }
 
-// W lines from `line` on, over the tile's positions.
-void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
+// W lines from `line` on, over the tile's positions. What decides most is known
+// to the compiler.
+template <Scaling kScaling, DType kElement, bool kStochastic>
+void EncodeLines(const TileJob& any, Tile& tile, int64_t line, int64_t lanes) {
+  EncodeParams e = any.params;
+  e.scaling = kScaling;
+  e.element = kElement;
+  e.stochastic = kStochastic;
+  const TileJob job = {e,       any.group, any.copy,    any.columnwise,
+                       any.row, any.col,   any.squares, any.errors};
   const CopyTask& copy = job.copy;
-  const EncodeParams& e = job.params;
   const LineScale<L> scales = ScalesOfLines(job, line, lanes);
   // Positions of one scale; of a tensor's, any that are convenient.
   const int block = e.block > 0 ? e.block : 16;
@@ -204,6 +238,31 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
       }
     }
   }
+}
+
+using EncodeFn = void (*)(const TileJob&, Tile&, int64_t, int64_t);
+
+EncodeFn EncodeOf(const EncodeParams& e) {
+  const bool e4m3 = e.element == DType::kE4M3;
+  switch (e.scaling) {
+    case Scaling::kNvfp4:
+      return e.stochastic ? EncodeLines<Scaling::kNvfp4, DType::kE2M1x2, true>
+                          : EncodeLines<Scaling::kNvfp4, DType::kE2M1x2, false>;
+    case Scaling::kMx:
+      if (e.element == DType::kE2M1x2) {
+        return e.stochastic ? EncodeLines<Scaling::kMx, DType::kE2M1x2, true>
+                            : EncodeLines<Scaling::kMx, DType::kE2M1x2, false>;
+      }
+      return e4m3 ? EncodeLines<Scaling::kMx, DType::kE4M3, false>
+                  : EncodeLines<Scaling::kMx, DType::kE5M2, false>;
+    case Scaling::kBlock:
+      return e4m3 ? EncodeLines<Scaling::kBlock, DType::kE4M3, false>
+                  : EncodeLines<Scaling::kBlock, DType::kE5M2, false>;
+    case Scaling::kTensor:
+      break;
+  }
+  return e4m3 ? EncodeLines<Scaling::kTensor, DType::kE4M3, false>
+              : EncodeLines<Scaling::kTensor, DType::kE5M2, false>;
 }
 
 // Maxima of a square of the tile, its lanes reduced.
@@ -265,21 +324,42 @@ void ScaleSquares(const EncodeParams& e, const CopyTask& copy, Tile& tile,
   }
 }
 
+bool SameAmax(const CopyTask& a, const CopyTask& b) {
+  return a.amax && b.amax && Scalar::Bits(*a.amax) == Scalar::Bits(*b.amax);
+}
+
 }  // namespace
 
 void QuantizeLines(const EncodeParams& e, const GroupTask& group, int64_t first,
                    int64_t last, cpu::Maxima* seen, ErrorSums* row_errors,
                    ErrorSums* col_errors) {
   const cpu::Matrix x = {group.x, e.input, group.rows, e.cols};
+  // Copies that have a way of their own are done first.
+  bool wanted[2] = {group.rowwise.data != nullptr,
+                    group.columnwise.data != nullptr};
+  if (wanted[0] && !row_errors && IsPlainFp8(e, group.rowwise)) {
+    QuantizeFp8Rows(e, group, first, last, seen);
+    wanted[0] = false;
+  }
+  if (wanted[1] && !col_errors && IsPlainFp8(e, group.columnwise)) {
+    QuantizeFp8Columns(e, group, first, last, seen);
+    wanted[1] = false;
+  }
+  if (!wanted[0] && !wanted[1]) return;
+  const EncodeFn encode = EncodeOf(e);
+  // Squares are those of both copies where one amax serves both.
+  const bool shared =
+      group.rowwise.data && (e.scaling != Scaling::kNvfp4 ||
+                             SameAmax(group.rowwise, group.columnwise));
   Tile tile;
   for (int64_t row = first; row < last; row += kTile) {
     for (int64_t col = 0; col < e.cols; col += kTile) {
       LoadTile(x, row, col, &tile, seen);
+      SquareScales squares;
       for (bool columnwise : {false, true}) {
         const CopyTask& copy = columnwise ? group.columnwise : group.rowwise;
-        if (copy.data == nullptr) continue;
-        SquareScales squares;
-        if (e.square) {
+        if (!wanted[columnwise]) continue;
+        if (e.square && !(columnwise && shared)) {
           ScaleSquares(e, copy, tile, Least(kTile, group.rows - row),
                        Least(kTile, e.cols - col), &squares);
         }
@@ -294,7 +374,7 @@ void QuantizeLines(const EncodeParams& e, const GroupTask& group, int64_t first,
         const int64_t begin = columnwise ? col : row;
         const int64_t end = Least(begin + kTile, copy.lines);
         for (int64_t line = begin; line < end; line += W) {
-          EncodeLines(job, tile, line, Least(W, end - line));
+          encode(job, tile, line, Least(W, end - line));
         }
       }
     }

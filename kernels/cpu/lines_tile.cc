@@ -11,18 +11,6 @@ using L = Lane;
 using F = L::F;
 using U = L::U;
 
-template <typename Fn>
-QUANTD_FN void ForDType(DType d, Fn fn) {
-  switch (d) {
-    case DType::kF32:
-      return fn.template operator()<DType::kF32>();
-    case DType::kF16:
-      return fn.template operator()<DType::kF16>();
-    default:
-      return fn.template operator()<DType::kBF16>();
-  }
-}
-
 // Up to W elements from `p`, zeros in the other lanes.
 template <DType D>
 QUANTD_FN F LoadSome(const std::byte* p, int64_t count) {

@@ -8,6 +8,7 @@
 
 #include "kernels/block.h"
 #include "kernels/cpu/lines.h"
+#include "kernels/cpu/stream.h"
 #include "kernels/cpu/vec.h"
 
 namespace quantd {
@@ -242,7 +243,7 @@ QUANTD_FN Nvfp4Block<L> Encode(Load load, const Nvfp4Copy& copy, bool propagate,
   return EncodeNvfp4Under<L, kInput>(group->v, group->scale, group->m);
 }
 
-template <DType D, bool kRht>
+template <DType D, bool kRht, bool kStream>
 void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
                      Maxima* seen) {
   constexpr size_t kSize = SizeOf(D);
@@ -264,7 +265,7 @@ void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
       const L::U8 scales = L::LowBytes(out.scale);
       const int64_t count = blocks - b;
       if (count >= W) {
-        StorePairs<W>(out.low, out.high, data + 8 * b);
+        StorePairs<W, kStream>(out.low, out.high, data + 8 * b);
         __builtin_memcpy(scale + b, &scales, W);
       } else {
         std::byte words[8 * W];
@@ -435,19 +436,6 @@ void RotateRows(const RotateArgs& a, int64_t first, int64_t last,
   }
 }
 
-// Calls fn.template operator()<D>() for the run-time type.
-template <typename Fn>
-QUANTD_FN void ForDType(DType d, Fn fn) {
-  switch (d) {
-    case DType::kF32:
-      return fn.template operator()<DType::kF32>();
-    case DType::kF16:
-      return fn.template operator()<DType::kF16>();
-    default:
-      return fn.template operator()<DType::kBF16>();
-  }
-}
-
 void Amax(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
   ForDType(a.x.dtype, [&]<DType D>() {
     AmaxRows<D>(a, first, last, out);
@@ -459,8 +447,16 @@ void Quantize(const QuantizeArgs& a, int64_t first, int64_t last,
               Maxima* seen) {
   ForDType(a.x.dtype, [&]<DType D>() {
     if (a.row.data) {
-      a.row.signs ? QuantizeRowwise<D, true>(a, first, last, seen)
-                  : QuantizeRowwise<D, false>(a, first, last, seen);
+      const auto run = [&]<bool kStream>() {
+        a.row.signs ? QuantizeRowwise<D, true, kStream>(a, first, last, seen)
+                    : QuantizeRowwise<D, false, kStream>(a, first, last, seen);
+      };
+      if (MayStream(a.row.data, a.row.data_stride, a.x.rows, sizeof(U))) {
+        run.template operator()<true>();
+        StreamFence();
+      } else {
+        run.template operator()<false>();
+      }
     }
     if (a.col.data) {
       a.col.signs ? QuantizeColumnwise<D, true>(a, first, last, seen)

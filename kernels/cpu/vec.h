@@ -10,11 +10,8 @@
 #include <cstdint>
 #include <utility>
 
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
-
 #include "kernels/codec.h"
+#include "kernels/cpu/stream.h"
 #include "kernels/format.h"
 #include "kernels/lanes.h"
 
@@ -49,11 +46,43 @@ struct Vec {
   // A template, because GCC takes U for a scalar inside this class.
   template <typename V>
   static QUANTD_FN V MulHigh(V a, uint32_t b) {
-    V high;
-    for (int i = 0; i < W; ++i) {
-      high[i] = static_cast<uint32_t>((uint64_t{a[i]} * b) >> 32);
+    // 32 x 32 bits of every second lane at a time.
+    typedef uint64_t Wide __attribute__((vector_size(4 * W)));
+    const Wide even = MulEven(a, V{} + b);
+    const Wide odd =
+        MulEven(reinterpret_cast<V>(reinterpret_cast<Wide>(a) >> 32), V{} + b);
+    return reinterpret_cast<V>(even >> 32 | (odd & 0xFFFFFFFF00000000u));
+  }
+  template <typename V>
+  static QUANTD_FN auto MulEven(V a, V b) {
+    typedef uint64_t Wide __attribute__((vector_size(4 * W)));
+#ifdef __AVX512F__
+    if constexpr (W == 16) {
+      return reinterpret_cast<Wide>(_mm512_mul_epu32(
+          reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
     }
-    return high;
+#endif
+#ifdef __AVX2__
+    if constexpr (W == 8) {
+      return reinterpret_cast<Wide>(_mm256_mul_epu32(
+          reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+    }
+#endif
+    if constexpr (W == 4) {
+      return reinterpret_cast<Wide>(_mm_mul_epu32(
+          reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
+    }
+  }
+
+  template <typename V>
+  static QUANTD_FN void Progression(uint64_t first, uint64_t step, V* low,
+                                    V* high) {
+    typedef uint64_t Wide __attribute__((vector_size(8 * W)));
+    V index;
+    for (int i = 0; i < W; ++i) index[i] = static_cast<uint32_t>(i);
+    const Wide v = __builtin_convertvector(index, Wide) * step + first;
+    *low = __builtin_convertvector(v, V);
+    *high = __builtin_convertvector(v >> 32, V);
   }
 
   // Below 2^31 signed and unsigned order agree, and SSE2 compares only signed.
@@ -374,18 +403,19 @@ template <int W>
 QUANTD_FN void LoadPairs(const std::byte* p, U32<W>* even, U32<W>* odd) {
   LoadPairsBy<W>(p, even, odd, std::make_index_sequence<W>());
 }
-template <int W, size_t... I>
+template <int W, bool kStream, size_t... I>
 QUANTD_FN void StorePairsBy(U32<W> even, U32<W> odd, std::byte* p,
                             std::index_sequence<I...>) {
   const U32<W> a = __builtin_shufflevector(even, odd, (I / 2 + I % 2 * W)...);
   const U32<W> b =
       __builtin_shufflevector(even, odd, (W / 2 + I / 2 + I % 2 * W)...);
-  __builtin_memcpy(p, &a, sizeof(a));
-  __builtin_memcpy(p + sizeof(a), &b, sizeof(b));
+  StoreVector<kStream>(a, p);
+  StoreVector<kStream>(b, p + sizeof(a));
 }
-template <int W>
+// kStream: see kernels/cpu/stream.h.
+template <int W, bool kStream = false>
 QUANTD_FN void StorePairs(U32<W> even, U32<W> odd, std::byte* p) {
-  StorePairsBy<W>(even, odd, p, std::make_index_sequence<W>());
+  StorePairsBy<W, kStream>(even, odd, p, std::make_index_sequence<W>());
 }
 
 // W consecutive elements, one a lane.

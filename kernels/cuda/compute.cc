@@ -1,5 +1,6 @@
 #include "kernels/cuda/compute.h"
 
+#include <optional>
 #include <variant>
 
 #include "kernels/cuda/check.h"
@@ -20,14 +21,16 @@ class Planner {
         out_(memory.payload.out),
         found_(plan.grouped() ? tables.found() : &memory.findings->found) {}
 
-  // Queues the tables, and zeros for what is added to and for what no kernel
-  // writes: gaps between tensors and the padding of scales.
+  cudaError_t Upload() {
+    if (tables_.host_bytes() == 0) return cudaSuccess;
+    return cudaMemcpyAsync(tables_.device(), tables_.host(),
+                           tables_.host_bytes(), cudaMemcpyHostToDevice,
+                           queue_.stream);
+  }
+
+  // Queues zeros for what is added to and for what no kernel writes: gaps
+  // between tensors and the padding of scales.
   cudaError_t Prepare() {
-    if (tables_.host_bytes() > 0) {
-      QUANTD_CUDA_TRY(cudaMemcpyAsync(tables_.device(), tables_.host(),
-                                      tables_.host_bytes(),
-                                      cudaMemcpyHostToDevice, queue_.stream));
-    }
     QUANTD_CUDA_TRY(Zero(memory_.findings, FindingsBytes(plan_)));
     if (plan_.grouped()) {
       QUANTD_CUDA_TRY(Zero(found_, plan_.groups().size() * sizeof(Found)));
@@ -52,20 +55,32 @@ class Planner {
           {tables_.groups(), tables_.encode_params(), tables_.scales()},
           queue_));
     }
+    return Copy(o);
+  }
+
+  // The last step of Compute.
+  cudaError_t Copy(const QuantizeOptions& o) {
+    bool summed = false;
     if (route_.copies) {
-      QUANTD_CUDA_TRY(route_.tuned_copies ? QuantizeTuned(o) : Encode(o));
+      QUANTD_CUDA_TRY(route_.tuned_copies ? QuantizeTuned(o)
+                                          : Encode(o, &summed));
     }
     if (!o.dbias) return cudaSuccess;
-    return LaunchDbias({tables_.groups(), plan_.tensor().dtype, o.dbias_dtype,
-                        chunks_summed_},
-                       queue_);
+    return LaunchDbias(
+        {tables_.groups(), plan_.tensor().dtype, o.dbias_dtype, summed},
+        queue_);
+  }
+  cudaError_t Copy(const RhtAmaxOptions&) { return cudaSuccess; }
+  template <typename Options>
+  cudaError_t Copy(const Options& o) {
+    return Compute(o);
   }
 
   cudaError_t Compute(const DequantizeOptions& o) {
     Count(o.inverse_rht);
-    if (route_.tuned_copies) return DequantizeTuned(o);
     DecodeArgs args = {};
     args.list = tables_.groups();
+    args.only = tables_.first_group();
     args.params = tables_.decode_params();
     args.rotation = o.inverse_rht ? o.rht_dimension : 0;
     return LaunchDecode(args, queue_);
@@ -74,7 +89,7 @@ class Planner {
   cudaError_t Compute(const RhtAmaxOptions& o) {
     const bool propagate = o.non_finite == NonFinite::kPropagate;
     if (o.domain == AmaxDomain::kTensor) {
-      QUANTD_CUDA_TRY(route_.tuned_amax ? FindTuned()
+      QUANTD_CUDA_TRY(route_.tuned_amax ? FindTuned(o.sign_mask)
                                         : FindGeneric(GenericAmax(
                                               o.rht_dimension, propagate)));
       WriteAmaxArgs amax = StartAmax(propagate);
@@ -123,7 +138,16 @@ class Planner {
   const float* Signs(bool wanted) const {
     return wanted ? memory_.payload.signs : nullptr;
   }
-  // One kernel more that reads the cached rotation, if it does.
+  // Of a rotation of dimension 16: kernels that are made for it take the signs
+  // with their arguments.
+  static void FillSigns(const std::optional<SignMask>& mask,
+                        float (&signs)[kRhtSize]) {
+    const SignMask m = mask.value_or(kDefaultSignMask);
+    for (int i = 0; i < kRhtSize; ++i) {
+      signs[i] = m.negative(i) ? -0.25f : 0.25f;
+    }
+  }
+  // One kernel more that uses a rotation, if it does.
   void Count(bool reads_rht) {
     if (reads_rht) ++rht_launches;
   }
@@ -134,11 +158,15 @@ class Planner {
 
   // --- amax ---
 
-  cudaError_t FindTuned() {
+  cudaError_t FindTuned(const std::optional<SignMask>& mask) {
     Count(route_.rotated[0] || route_.rotated[1]);
-    return LaunchAmax(
-        {Input(), Signs(route_.rotated[0]), Signs(route_.rotated[1]), found_},
-        queue_);
+    AmaxArgs args = {};
+    args.x = Input();
+    args.row_signs = Signs(route_.rotated[0]);
+    args.col_signs = Signs(route_.rotated[1]);
+    args.found = found_;
+    FillSigns(mask, args.signs);
+    return LaunchAmax(args, queue_);
   }
   cudaError_t FindGeneric(const SpanAmaxArgs& args) {
     Count(args.row_signs || args.col_signs);
@@ -164,7 +192,7 @@ class Planner {
     return Zero(*to, spec->size);
   }
   cudaError_t FindAmax(const QuantizeOptions& o) {
-    if (route_.tuned_amax) return FindTuned();
+    if (route_.tuned_amax) return FindTuned(o.rht.sign_mask);
     SpanAmaxArgs args =
         GenericAmax(o.rht.dimension, o.non_finite == NonFinite::kPropagate);
     if (route_.lines[0]) {
@@ -221,19 +249,20 @@ class Planner {
 
   // --- copies ---
 
-  cudaError_t Encode(const QuantizeOptions& o) {
+  // `summed`: whether the chunk sums of dbias were made on the way.
+  cudaError_t Encode(const QuantizeOptions& o, bool* summed) {
     EncodeArgs args = {};
     args.list = tables_.groups();
     args.params = tables_.encode_params();
     const bool rotates = o.rht.rowwise || o.rht.columnwise;
     args.rotation = rotates ? o.rht.dimension : 0;
-    args.rowwise = HasRowwise(o.usage);
-    args.columnwise = HasColumnwise(o.usage);
-    args.dbias = o.dbias;
     args.seen = &memory_.findings->found.seen;
     args.sums = o.statistics ? memory_.findings->sums : nullptr;
+    args.first = tables_.first_group();
+    args.dbias = o.dbias;
+    FillSigns(o.rht.sign_mask, args.signs);
+    *summed = SumsChunks(args);
     Count(rotates);
-    chunks_summed_ = EncodeSumsChunks(args);
     return LaunchEncode(args, queue_);
   }
 
@@ -263,32 +292,6 @@ class Planner {
     Count(args.row.signs || args.col.signs);
     return LaunchQuantize(args, queue_);
   }
-  cudaError_t DequantizeTuned(const DequantizeOptions& o) {
-    const bool col = HasColumnwise(o.usage);
-    const auto input = [&](TensorKind rowwise, TensorKind columnwise) {
-      return plan_.input(col ? columnwise : rowwise);
-    };
-    const TensorSpec& data =
-        *input(TensorKind::kRowwiseData, TensorKind::kColumnwiseData);
-    const TensorSpec& scale =
-        *input(TensorKind::kRowwiseScale, TensorKind::kColumnwiseScale);
-    const TensorSpec& amax =
-        *input(TensorKind::kRowwiseAmax, TensorKind::kColumnwiseAmax);
-    const std::byte* const in = memory_.payload.in;
-    DequantizeArgs args = {};
-    args.data = in + data.offset;
-    args.scale = in + scale.offset;
-    args.amax = reinterpret_cast<const float*>(in + amax.offset);
-    args.signs = Signs(o.inverse_rht);
-    args.data_stride = data.shape[1];
-    args.scale_stride = scale.shape[1];
-    args.columnwise = col;
-    args.out = Out(TensorKind::kDequantized);
-    args.dtype = o.output;
-    args.rows = plan_.rows();
-    args.cols = plan_.cols();
-    return LaunchDequantize(args, queue_);
-  }
 
   const Plan& plan_;
   const Route& route_;
@@ -297,7 +300,6 @@ class Planner {
   const Tables& tables_;
   std::byte* const out_;
   Found* const found_;
-  bool chunks_summed_ = false;  // for dbias
 };
 
 }  // namespace
@@ -307,13 +309,27 @@ cudaError_t QueuePlan(const Plan& plan, const Route& route,
                       Tables* tables, int* rht_launches) {
   tables->Fill(memory.payload);
   Planner planner(plan, route, memory, queue, *tables);
-  cudaError_t error = planner.Prepare();
+  cudaError_t error = planner.Upload();
+  if (error == cudaSuccess) error = planner.Prepare();
   if (error == cudaSuccess) {
     error = std::visit([&](const auto& o) { return planner.Compute(o); },
                        plan.options());
   }
   *rht_launches = planner.rht_launches;
   return error;
+}
+
+cudaError_t QueueAgain(const Plan& plan, const Route& route,
+                       const JobMemory& memory, const Queue& queue,
+                       const Tables& tables, Part part) {
+  Planner planner(plan, route, memory, queue, tables);
+  if (part == Part::kCopies) {
+    return std::visit([&](const auto& o) { return planner.Copy(o); },
+                      plan.options());
+  }
+  QUANTD_CUDA_TRY(planner.Prepare());
+  return std::visit([&](const auto& o) { return planner.Compute(o); },
+                    plan.options());
 }
 
 }  // namespace quantd::cuda

@@ -27,6 +27,19 @@ cudaError_t QueuePlan(const Plan& plan, const Route& route,
                       const JobMemory& memory, const Queue& queue,
                       Tables* tables, int* rht_launches);
 
+// For who measures kernels: queues once more a part of what QueuePlan has
+// queued for the same job. Nobody has changed the tables on the device since
+// then or, for kCopies, what of the output is neither codes nor their block
+// scales.
+enum class Part {
+  kKernels,  // all but the tables' way to the device
+  kCopies,   // what makes copies and dbias: no zeros, no amax and no FP8
+             // tensor's scale
+};
+cudaError_t QueueAgain(const Plan& plan, const Route& route,
+                       const JobMemory& memory, const Queue& queue,
+                       const Tables& tables, Part part);
+
 }  // namespace quantd::cuda
 
 #endif  // QUANTD_KERNELS_CUDA_COMPUTE_H_

@@ -106,7 +106,7 @@ cudaError_t LaunchDecodeTo(const DecodeArgs& a, const Queue& queue) {
 
 }  // namespace
 
-cudaError_t LaunchDecode(const DecodeArgs& a, const Queue& queue) {
+cudaError_t LaunchDecodeSpans(const DecodeArgs& a, const Queue& queue) {
   switch (a.params.output) {
     case DType::kF32:
       return LaunchDecodeTo<DType::kF32>(a, queue);

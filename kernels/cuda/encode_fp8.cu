@@ -1,4 +1,5 @@
-#include "kernels/cuda/encode_fp8_rows.cuh"
+#include "kernels/cuda/encode_fp8.cuh"
+#include "kernels/cuda/fp8.h"
 
 namespace quantd::cuda {
 namespace {
@@ -13,7 +14,7 @@ __global__ void __launch_bounds__(kThreads)
     EncodeRuns(const __grid_constant__ EncodeArgs a) {
   const uint32_t across = static_cast<uint32_t>(TilesAcross(a.list));
   const uint32_t chunk = blockIdx.x / across;
-  const GroupTile tile = FindChunk(a.list, chunk);
+  const GroupTile tile = FindChunk(a, chunk);
   const int64_t rows = tile.group->rows - tile.row;
   const int64_t start = tile.row * a.list.cols;
   const int64_t first =
@@ -47,7 +48,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <DType E>
-cudaError_t LaunchRuns(const EncodeArgs& a, const Queue& queue) {
+cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
+  if (a.first.columnwise.data != nullptr || a.dbias) {
+    return LaunchTiles<Scaling::kTensor, E>(a, queue);
+  }
   EncodeRuns<E>
       <<<static_cast<unsigned>(TileCount(a.list)), kThreads, 0, queue.stream>>>(
           a);
@@ -56,35 +60,11 @@ cudaError_t LaunchRuns(const EncodeArgs& a, const Queue& queue) {
 
 }  // namespace
 
-extern template cudaError_t LaunchEncodeFp8Of<Scaling::kBlock>(
-    const EncodeArgs&, const Queue&);
-extern template cudaError_t LaunchEncodeFp8Of<Scaling::kMx>(const EncodeArgs&,
-                                                            const Queue&);
-
-bool EncodesFp8(const EncodeArgs& a) {
-  const EncodeParams& p = a.params;
-  return (p.element == DType::kE4M3 || p.element == DType::kE5M2) &&
-         p.input == DType::kBF16 && !p.square && a.rotation == 0 &&
-         a.sums == nullptr && a.list.cols % 8 == 0;
-}
-
-cudaError_t LaunchEncodeFp8(const EncodeArgs& a, const Queue& queue) {
-  switch (a.params.scaling) {
-    case Scaling::kBlock:
-      return LaunchEncodeFp8Of<Scaling::kBlock>(a, queue);
-    case Scaling::kMx:
-      return LaunchEncodeFp8Of<Scaling::kMx>(a, queue);
-    case Scaling::kTensor:
-      break;
-    default:
-      return cudaErrorInvalidValue;
-  }
-  if (!a.columnwise && !a.dbias) {
-    return a.params.element == DType::kE4M3
-               ? LaunchRuns<DType::kE4M3>(a, queue)
-               : LaunchRuns<DType::kE5M2>(a, queue);
-  }
-  return LaunchEncodeFp8Of<Scaling::kTensor>(a, queue);
+template <>
+cudaError_t LaunchEncodeFp8Of<Scaling::kTensor>(const EncodeArgs& a,
+                                                const Queue& queue) {
+  return a.params.element == DType::kE4M3 ? Launch<DType::kE4M3>(a, queue)
+                                          : Launch<DType::kE5M2>(a, queue);
 }
 
 }  // namespace quantd::cuda

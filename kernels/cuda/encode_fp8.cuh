@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   __shared__ ColumnSums sums;
   const uint32_t across = static_cast<uint32_t>(TilesAcross(a.list));
   const uint32_t chunk = blockIdx.x / across;
-  GroupTile tile = FindChunk(a.list, chunk);
+  GroupTile tile = FindChunk(a, chunk);
   tile.col = int64_t{blockIdx.x - chunk * across} * kTileSide;
   if (tile.row + kTileSide <= tile.group->rows &&
       tile.col + kTileSide <= a.list.cols) {
@@ -210,6 +210,25 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   } else {
     EncodeTile<S, E, kRow, kCol, kSum, false>(a, tile, &shared, &sums);
   }
+}
+
+template <Scaling S, DType E>
+cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
+  const auto launch = [&](auto kernel) {
+    kernel<<<static_cast<unsigned>(TileCount(a.list)), kTileThreads, 0,
+             queue.stream>>>(a);
+    return cudaGetLastError();
+  };
+  if (a.first.columnwise.data == nullptr) {
+    // Without dbias there are better kernels for this.
+    return launch(EncodeTiles<S, E, true, false, true>);
+  }
+  if (a.first.rowwise.data == nullptr) {
+    return a.dbias ? launch(EncodeTiles<S, E, false, true, true>)
+                   : launch(EncodeTiles<S, E, false, true, false>);
+  }
+  return a.dbias ? launch(EncodeTiles<S, E, true, true, true>)
+                 : launch(EncodeTiles<S, E, true, true, false>);
 }
 
 }  // namespace quantd::cuda

@@ -4,6 +4,7 @@
 #define QUANTD_KERNELS_CUDA_ENCODE_FP8_ROWS_CUH_
 
 #include "kernels/cuda/encode_fp8.cuh"
+#include "kernels/cuda/fp8.h"
 
 namespace quantd::cuda {
 
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   const uint32_t across = static_cast<uint32_t>(CtasAcross(a.list));
   const uint32_t strip = blockIdx.x / across;
   const int64_t left_col = int64_t{blockIdx.x - strip * across} * kCtaCols;
-  const GroupTile tile = FindChunk(a.list, strip / kParts);
+  const GroupTile tile = FindChunk(a, strip / kParts);
 
   Patch s;
   const int patch = static_cast<int>(threadIdx.x) / 16;
@@ -149,12 +150,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     Report(seen, a.seen);
   }
   float m[kPatchRows];
-  if constexpr (S == Scaling::kTensor) {
-    QUANTD_UNROLL
-    for (float& each : m) each = *copy.tensor_scale;
-  } else {
-    SettleRows<S>(a.params, copy, s, max, m);
-  }
+  SettleRows<S>(a.params, copy, s, max, m);
   std::byte* to = copy.data + first;
   QUANTD_UNROLL
   for (int i = 0; i < kPatchRows; ++i) {
@@ -168,39 +164,23 @@ __global__ void __launch_bounds__(kThreads, 3)
   }
 }
 
+// Formats with blocks.
 template <Scaling S, DType E>
-cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
+cudaError_t LaunchBlocks(const EncodeArgs& a, const Queue& queue) {
+  if (a.first.columnwise.data != nullptr || a.dbias) {
+    return LaunchTiles<S, E>(a, queue);
+  }
   constexpr int kParts = kTileSide / (kPatchRows * kPatchesUp);
   const int64_t ctas = a.list.chunk_count * kParts * CtasAcross(a.list);
   EncodeRows<S, E>
       <<<static_cast<unsigned>(ctas), kThreads, 0, queue.stream>>>(a);
   return cudaGetLastError();
 }
-
-// The kernel for each family, in a translation unit of its own.
-template <Scaling S, DType E>
-cudaError_t LaunchEncodeFp8Of(const EncodeArgs& a, const Queue& queue) {
-  const auto tiles = [&](auto kernel) {
-    kernel<<<static_cast<unsigned>(TileCount(a.list)), kTileThreads, 0,
-             queue.stream>>>(a);
-    return cudaGetLastError();
-  };
-  if (!a.columnwise) {
-    return a.dbias ? tiles(EncodeTiles<S, E, true, false, true>)
-                   : LaunchRows<S, E>(a, queue);
-  }
-  if (!a.rowwise) {
-    return a.dbias ? tiles(EncodeTiles<S, E, false, true, true>)
-                   : tiles(EncodeTiles<S, E, false, true, false>);
-  }
-  return a.dbias ? tiles(EncodeTiles<S, E, true, true, true>)
-                 : tiles(EncodeTiles<S, E, true, true, false>);
-}
 template <Scaling S>
 cudaError_t LaunchEncodeFp8Of(const EncodeArgs& a, const Queue& queue) {
   return a.params.element == DType::kE4M3
-             ? LaunchEncodeFp8Of<S, DType::kE4M3>(a, queue)
-             : LaunchEncodeFp8Of<S, DType::kE5M2>(a, queue);
+             ? LaunchBlocks<S, DType::kE4M3>(a, queue)
+             : LaunchBlocks<S, DType::kE5M2>(a, queue);
 }
 
 }  // namespace quantd::cuda

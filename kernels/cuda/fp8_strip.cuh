@@ -16,8 +16,10 @@ static_assert(kStripRows == 32 && kLaneCols == 4);
 
 // FindTile of the first tile of a chunk of rows, for whole warps: a look at the
 // groups costs log32 of their number.
-__device__ __forceinline__ GroupTile FindChunk(const GroupList& list,
+__device__ __forceinline__ GroupTile FindChunk(const EncodeArgs& a,
                                                int64_t chunk) {
+  const GroupList& list = a.list;
+  if (list.count == 1) return {&a.first, 0, chunk * kTileSide, 0};
   const int64_t lane = threadIdx.x % 32;
   int64_t first = 0;
   int64_t end = list.count;

@@ -1,5 +1,7 @@
 #include "kernels/cuda/launch.h"
 
+#include "kernels/cuda/fp8.h"
+#include "kernels/cuda/nvfp4.h"
 #include "kernels/cuda/spans.h"
 
 namespace quantd::cuda {
@@ -33,10 +35,13 @@ extern template cudaError_t LaunchEncodeFrom<DType::kF16>(const EncodeArgs&,
 extern template cudaError_t LaunchEncodeFrom<DType::kBF16>(const EncodeArgs&,
                                                            const Queue&);
 
-bool EncodeSumsChunks(const EncodeArgs& args) { return EncodesFp8(args); }
+bool SumsChunks(const EncodeArgs& args) {
+  return args.dbias && (TakesNvfp4(args) || TakesFp8(args));
+}
 
 cudaError_t LaunchEncode(const EncodeArgs& args, const Queue& queue) {
-  if (EncodesFp8(args)) return LaunchEncodeFp8(args, queue);
+  if (TakesNvfp4(args)) return LaunchEncodeNvfp4(args, queue);
+  if (TakesFp8(args)) return LaunchEncodeFp8(args, queue);
   switch (args.params.input) {
     case DType::kF32:
       return LaunchEncodeFrom<DType::kF32>(args, queue);
@@ -47,6 +52,22 @@ cudaError_t LaunchEncode(const EncodeArgs& args, const Queue& queue) {
     default:
       return cudaErrorInvalidValue;
   }
+}
+
+cudaError_t LaunchDecode(const DecodeArgs& args, const Queue& queue) {
+  const DequantizeParams& p = args.params;
+  // Only MXFP8's columnwise copy is not the transpose.
+  const bool in_place = !p.columnwise || (p.scaling == Scaling::kMx &&
+                                          p.element != DType::kE2M1x2);
+  if (args.rotation == 0) {
+    return in_place ? LaunchDecodeRows(args, queue)
+                    : LaunchDecodeColumns(args, queue);
+  }
+  if (p.scaling == Scaling::kNvfp4 && args.rotation == kRhtSize) {
+    return in_place ? LaunchDecodeRotatedRows(args, queue)
+                    : LaunchDecodeColumns(args, queue);
+  }
+  return LaunchDecodeSpans(args, queue);
 }
 
 }  // namespace quantd::cuda

@@ -50,8 +50,11 @@ struct AmaxArgs {
   const float* row_signs;
   const float* col_signs;
   Found* found;
+  float signs[16];  // the same, where either is wanted
 };
 cudaError_t LaunchAmax(const AmaxArgs& args, const Queue& queue);
+// A part of it: bf16, cols % 16 == 0, and a rotation is wanted.
+cudaError_t LaunchAmaxTiles(const AmaxArgs& args, const Queue& queue);
 
 // Turns maxima into amaxes where they belong, for every group.
 enum class AmaxSource { kGiven, kPlain, kRowRht, kColRht };
@@ -88,21 +91,6 @@ struct QuantizeArgs {
   Found* found;  // nan and inf are set
 };
 cudaError_t LaunchQuantize(const QuantizeArgs& args, const Queue& queue);
-
-struct DequantizeArgs {
-  const std::byte* data;
-  const std::byte* scale;
-  const float* amax;
-  const float* signs;  // nullptr: no inverse rotation
-  int64_t data_stride;
-  int64_t scale_stride;
-  bool columnwise;
-  std::byte* out;  // rows x cols
-  DType dtype;
-  int64_t rows;
-  int64_t cols;
-};
-cudaError_t LaunchDequantize(const DequantizeArgs& args, const Queue& queue);
 
 struct ApplyRhtArgs {
   Matrix x;

@@ -147,6 +147,10 @@ cudaError_t LaunchAmaxOf(const AmaxArgs& a, const Queue& queue) {
 }  // namespace
 
 cudaError_t LaunchAmax(const AmaxArgs& a, const Queue& queue) {
+  const bool rotates = a.row_signs != nullptr || a.col_signs != nullptr;
+  if (a.x.dtype == DType::kBF16 && rotates && a.x.cols % kBlock == 0) {
+    return LaunchAmaxTiles(a, queue);
+  }
   switch (a.x.dtype) {
     case DType::kF32:
       return LaunchAmaxOf<DType::kF32>(a, queue);

@@ -71,7 +71,10 @@ absl::Span<const float> GivenAmax(const QuantizeOptions& o, bool columnwise) {
 
 Route MakeRoute(const Plan& plan) {
   Route route = std::visit(Visitor{plan}, plan.options());
-  route.tuned_copies = !plan.grouped() && IsPlainNvfp4(plan);
+  // Decoding, and quantization of bf16, have kernels for every group list.
+  const bool encodes = std::holds_alternative<QuantizeOptions>(plan.options());
+  route.tuned_copies = encodes && plan.tensor().dtype != DType::kBF16 &&
+                       !plan.grouped() && IsPlainNvfp4(plan);
   route.groups |= route.maxima() && !route.tuned_amax;
   route.groups |= route.copies && !route.tuned_copies;
   return route;

@@ -28,6 +28,7 @@ struct GroupList {
   const int64_t* chunks;  // [g]: rows of tiles before group g; [count]: all
   int64_t count;
   int64_t chunk_count;  // chunks[count]
+  int64_t rows;         // of all groups
   int64_t cols;         // K
 };
 
@@ -63,21 +64,19 @@ struct EncodeArgs {
   GroupList list;
   EncodeParams params;
   int rotation;  // the larger of the copies' dimensions, 0 without
-  bool rowwise;  // which copies are wanted, the same in every group
-  bool columnwise;
-  bool dbias;  // group.partial is wanted, which not all kernels fill
   uint32_t* seen;
   // Statistics of the rowwise and the columnwise copy; nullptr: not wanted.
   ErrorSums* sums;
+  // For the choice of a kernel: group 0, as what all groups are like; whether
+  // the chunk sums of dbias are wanted, too; and s[i] / 4 of a rotation of
+  // dimension 16.
+  GroupTask first;
+  bool dbias;
+  float signs[kBlock];
 };
 cudaError_t LaunchEncode(const EncodeArgs& args, const Queue& queue);
-// Whether it fills group.partial, where that is wanted.
-bool EncodeSumsChunks(const EncodeArgs& args);
-
-// The tuned kernels for FP8 and MXFP8 (encode_fp8.cuh), and whether these
-// arguments are theirs.
-bool EncodesFp8(const EncodeArgs& args);
-cudaError_t LaunchEncodeFp8(const EncodeArgs& args, const Queue& queue);
+// Whether that makes the chunk sums of dbias, too, where they are wanted.
+bool SumsChunks(const EncodeArgs& args);
 
 // One translation unit for each dtype (encode_*.cu).
 template <DType D>
@@ -85,17 +84,29 @@ cudaError_t LaunchEncodeFrom(const EncodeArgs& args, const Queue& queue);
 
 struct DecodeArgs {
   GroupList list;  // `x` of a group is its first output row
+  // The first group: where there is no other, it travels with the kernel, which
+  // then waits for no look-up.
+  GroupTask only;
   DequantizeParams params;
   int rotation;
 };
+// Picks one of those below.
 cudaError_t LaunchDecode(const DecodeArgs& args, const Queue& queue);
+// The fast ones, at the speed of memory: copies that lie as the output does and
+// are not rotated; rowwise NVFP4 that is rotated by 16; copies that are stored
+// as the transpose, NVFP4 also rotated by 16.
+cudaError_t LaunchDecodeRows(const DecodeArgs& args, const Queue& queue);
+cudaError_t LaunchDecodeRotatedRows(const DecodeArgs& args, const Queue& queue);
+cudaError_t LaunchDecodeColumns(const DecodeArgs& args, const Queue& queue);
+// Any format and any rotation.
+cudaError_t LaunchDecodeSpans(const DecodeArgs& args, const Queue& queue);
 
 // Sums of the columns of each group.
 struct DbiasArgs {
   GroupList list;
   DType input;
   DType output;
-  bool summed;  // group.partial is full already
+  bool summed;  // the sums of chunks are there
 };
 cudaError_t LaunchDbias(const DbiasArgs& args, const Queue& queue);
 

@@ -77,6 +77,7 @@ void Tables::FillGroups(const JobBases& bases) {
       groups.push_back(task);
     }
   }
+  first_group_ = groups.front();
   Write<GroupTask>(groups_part_, groups);
 }
 
@@ -103,6 +104,7 @@ GroupList Tables::groups() const {
   list.chunks = OnDevice<const int64_t>(chunks_part_);
   list.count = static_cast<int64_t>(plan_.groups().size());
   list.chunk_count = chunks_.empty() ? 0 : chunks_.back();
+  list.rows = plan_.rows();
   list.cols = plan_.cols();
   return list;
 }

@@ -42,6 +42,8 @@ class Tables {
 
   // After Fill; device memory, but for what is empty.
   GroupList groups() const;
+  // The first of them, where there are tables of groups.
+  const GroupTask& first_group() const { return first_group_; }
   // What they share: of a Quantize, and of a Dequantize.
   const EncodeParams& encode_params() const { return encode_params_; }
   const DequantizeParams& decode_params() const { return decode_params_; }
@@ -80,6 +82,7 @@ class Tables {
   std::vector<int64_t> pieces_;  // see ZeroRunsArgs
   EncodeParams encode_params_ = {};
   DequantizeParams decode_params_ = {};
+  GroupTask first_group_;
   std::byte* host_ = nullptr;
   std::byte* device_ = nullptr;
 

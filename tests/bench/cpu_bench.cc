@@ -1,8 +1,14 @@
-// CPU backend: GB/s of input per core beside a memcpy of the same bytes in the
-// same run. Medians; ISAs and ceilings interleaved, so that a slow phase of the
-// machine hits all alike.
+// CPU backend: GB/s of input beside a memcpy of the same bytes by as many
+// threads in the same run. Medians; ISAs and ceilings interleaved, so that a
+// slow phase of the machine hits all alike. Everything lies in memory as jobs
+// have it (kernels/memory.h), the ceiling's bytes too.
 //
-//   cpu_bench [MiB of bf16 input, default 64] [runs, default 11] [JSON file]
+//   cpu_bench [--mib 64] [--runs 11] [--threads 1,0] [--isa baseline,avx2]
+//             [--only NAME,NAME] [--json FILE] [--host NAME] [--commit ID]
+//             [--date DATE] [--dump FOLDER]
+//
+// 0 threads: all cores. No --isa: all that the machine has; "best": the last.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -11,8 +17,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "CLI/CLI.hpp"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/memory.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/cpu_runs.h"
 
@@ -65,10 +75,15 @@ constexpr Case kCases[] = {
        o.four_over_six = quantd::FourOverSix::kMae;
      }},
     {"nvfp4_2d_both", Format::kNvfp4Square, Usage::kBoth, GivenAmax},
+    {"mxfp8_row", Format::kMxfp8E4M3, Usage::kRowwise, Nothing},
+    {"mxfp8_col", Format::kMxfp8E4M3, Usage::kColumnwise, Nothing},
     {"mxfp8_both", Format::kMxfp8E4M3, Usage::kBoth, Nothing},
     {"mxfp4_both", Format::kMxfp4, Usage::kBoth, Nothing},
-    {"fp8_e4m3_row", Format::kFp8E4M3, Usage::kRowwise, Nothing},
+    {"fp8_e4m3_row", Format::kFp8E4M3, Usage::kRowwise, GivenAmax},
+    {"fp8_e4m3_row_amax", Format::kFp8E4M3, Usage::kRowwise, Nothing},
+    {"fp8_e4m3_both", Format::kFp8E4M3, Usage::kBoth, GivenAmax},
     {"fp8_block_row", Format::kFp8BlockE4M3, Usage::kRowwise, Nothing},
+    {"fp8_block_both", Format::kFp8BlockE4M3, Usage::kBoth, Nothing},
     {"fp8_block_2d_both", Format::kFp8SquareE4M3, Usage::kBoth, Nothing},
     {"dbias", Format::kNvfp4, Usage::kNone,
      [](QuantizeOptions& o) { o.dbias = true; }},
@@ -78,68 +93,148 @@ constexpr Case kCases[] = {
 struct Row {
   std::string name;
   std::string isa;
+  int threads;
   std::function<double()> once;
-  std::vector<double> seconds;
+  std::vector<double> seconds = {};
 };
+
+// A copy of `chunk` bytes at a time by whoever is free; 0: a share for each.
+double TimeCopy(quantd::cpu::ThreadPool& threads, const quantd::Block& from,
+                const quantd::Block& to, size_t chunk) {
+  const size_t n = from.size();
+  if (chunk == 0) chunk = (n / threads.threads() + 63) / 64 * 64;
+  const auto start = Clock::now();
+  threads.ParallelFor(
+      static_cast<int64_t>((n + chunk - 1) / chunk), [&](int64_t i) {
+        const size_t at = chunk * i;
+        std::memcpy(to.data() + at, from.data() + at, std::min(chunk, n - at));
+      });
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct Flags {
+  size_t mib = 64;
+  int runs = 11;
+  std::vector<int> threads = {1, 0};
+  std::vector<std::string> isas = quantd::ListCpuIsas();
+  std::vector<std::string> only;
+  std::string json;
+  std::string host;
+  std::string commit;
+  std::string date;
+  std::string dump;
+};
+
+void Write(const std::string& path, const std::byte* data, size_t size) {
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(data),
+             static_cast<std::streamsize>(size));
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const size_t mib = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 64;
-  const int runs = argc > 2 ? std::atoi(argv[2]) : 11;
+  Flags flags;
+  CLI::App app("CPU backend beside memcpy");
+  app.add_option("--mib", flags.mib, "MiB of bf16 input")
+      ->capture_default_str();
+  app.add_option("--runs", flags.runs, "Medians of so many")
+      ->capture_default_str();
+  app.add_option("--threads", flags.threads, "0: all cores")->delimiter(',');
+  app.add_option("--isa", flags.isas, "best: the last one listed")
+      ->delimiter(',');
+  app.add_option("--only", flags.only, "Names of rows, default all")
+      ->delimiter(',');
+  app.add_option("--json", flags.json, "Where to write the results");
+  app.add_option("--host", flags.host, "What machine the results are of");
+  app.add_option("--commit", flags.commit, "What was built");
+  app.add_option("--date", flags.date, "When");
+  app.add_option("--dump", flags.dump,
+                 "Where to write the input and the tensors made of it");
+  CLI11_PARSE(app, argc, argv);
+
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  for (int& n : flags.threads) n = n > 0 ? n : cores;
+  for (std::string& isa : flags.isas) {
+    if (isa == "best") isa = quantd::ListCpuIsas().back();
+  }
   const int64_t cols = 4096;
-  const int64_t rows = static_cast<int64_t>(mib << 20) / (2 * cols);
+  const int64_t rows = static_cast<int64_t>(flags.mib << 20) / (2 * cols);
   const std::vector<std::byte> x = quantd::Gaussian(rows * cols * 2);
-  std::vector<std::byte> y(x.size());
+  const auto pool =
+      quantd::BlockPool::Create(quantd::PageableSource(), 3 * x.size());
+  const quantd::Block from = *pool->Take(x.size());
+  const quantd::Block to = *pool->Take(x.size());
+  std::memcpy(from.data(), x.data(), x.size());
+  if (!flags.dump.empty()) Write(flags.dump + "/input", x.data(), x.size());
 
   std::vector<std::unique_ptr<quantd::Backend>> backends;
+  std::vector<std::unique_ptr<quantd::cpu::ThreadPool>> pools;
   std::vector<Row> table;
-  table.push_back(
-      {"memcpy",
-       "libc",
-       [&] {
-         const auto start = Clock::now();
-         std::memcpy(y.data(), x.data(), x.size());
-         return std::chrono::duration<double>(Clock::now() - start).count();
-       },
-       {}});
-  for (const std::string& isa : quantd::ListCpuIsas()) {
-    backends.push_back(quantd::OpenCpu(isa, 1));
-    for (const Case& c : kCases) {
-      QuantizeOptions o;
-      o.format = c.format;
-      o.usage = c.usage;
-      c.also(o);
-      auto plan = quantd::PlanFor(rows, cols, o);
-      table.push_back({c.name,
-                       isa,
-                       [&x, plan, b = backends.back().get()] {
-                         return quantd::RunOnce(*b, plan, x).wall;
-                       },
-                       {}});
+  for (const int threads : flags.threads) {
+    pools.push_back(std::make_unique<quantd::cpu::ThreadPool>(threads));
+    const auto copy = [&from, &to, pool = pools.back().get()](size_t chunk) {
+      return [&from, &to, pool, chunk] {
+        return TimeCopy(*pool, from, to, chunk);
+      };
+    };
+    table.push_back({"memcpy", "libc", threads, copy(0)});
+    table.push_back({"memcpy_4mib", "libc", threads, copy(size_t{4} << 20)});
+    for (const std::string& isa : flags.isas) {
+      backends.push_back(quantd::OpenCpu(isa, threads));
+      for (const Case& c : kCases) {
+        if (!flags.only.empty() &&
+            std::count(flags.only.begin(), flags.only.end(), c.name) == 0) {
+          continue;
+        }
+        QuantizeOptions o;
+        o.format = c.format;
+        o.usage = c.usage;
+        c.also(o);
+        const auto plan = quantd::PlanFor(rows, cols, o);
+        table.push_back(
+            {c.name, isa, threads, [&x, plan, b = backends.back().get()] {
+               return quantd::RunOnce(*b, plan, x).wall;
+             }});
+        if (flags.dump.empty()) continue;
+        const quantd::Block out = quantd::OutputOf(*backends.back(), plan, x);
+        for (const quantd::TensorSpec& spec : plan->outputs()) {
+          Write(flags.dump + "/" + c.name + "." +
+                    std::string(quantd::Name(spec.kind)),
+                out.data() + spec.offset, spec.size);
+        }
+      }
     }
   }
-  for (int i = -1; i < runs; ++i) {  // the first is a warm-up
+  for (int i = -1; i < flags.runs; ++i) {  // the first is a warm-up
     for (Row& row : table) {
       const double s = row.once();
       if (i >= 0) row.seconds.push_back(s);
     }
   }
 
-  const double gb = x.size() * 1e-9;
-  const double ceiling = gb / quantd::Median(table[0].seconds);
-  nlohmann::json json = {{"input_mib", mib}, {"threads", 1}, {"runs", runs}};
-  std::printf("%-20s %-9s %14s %10s\n", "one core, bf16", "isa",
-              "GB/s of input", "of memcpy");
+  nlohmann::json json = {{"device", flags.host},   {"commit", flags.commit},
+                         {"date", flags.date},     {"cores", cores},
+                         {"input_mib", flags.mib}, {"runs", flags.runs}};
+  std::printf("%-20s %-9s %7s %14s %10s %10s\n", "bf16", "isa", "threads",
+              "GB/s of input", "ceiling", "ratio");
+  const double gb = static_cast<double>(x.size()) * 1e-9;
   for (const Row& row : table) {
     const double rate = gb / quantd::Median(row.seconds);
-    std::printf("%-20s %-9s %14.2f %10.2f\n", row.name.c_str(), row.isa.c_str(),
-                rate, rate / ceiling);
+    double ceiling = 0;  // the better of the two ways to copy
+    for (const Row& copy : table) {
+      if (copy.isa != "libc" || copy.threads != row.threads) continue;
+      ceiling = std::max(ceiling, gb / quantd::Median(copy.seconds));
+    }
+    std::printf("%-20s %-9s %7d %14.2f %10.2f %10.2f\n", row.name.c_str(),
+                row.isa.c_str(), row.threads, rate, ceiling, rate / ceiling);
     json["rows"].push_back({{"name", row.name},
                             {"isa", row.isa},
-                            {"gbps_input", rate},
-                            {"ratio_to_memcpy", rate / ceiling}});
+                            {"threads", row.threads},
+                            {"gbps", rate},
+                            {"ceiling_gbps", ceiling},
+                            {"ratio", rate / ceiling}});
   }
-  if (argc > 3) std::ofstream(argv[3]) << json.dump(1) << "\n";
+  if (!flags.json.empty()) std::ofstream(flags.json) << json.dump(1) << "\n";
   return 0;
 }

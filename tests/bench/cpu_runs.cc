@@ -55,6 +55,14 @@ Seconds RunOnce(Backend& backend, std::shared_ptr<const Plan> plan,
   return {Now(CLOCK_MONOTONIC) - wall, Now(CLOCK_PROCESS_CPUTIME_ID) - cpu};
 }
 
+Block OutputOf(Backend& backend, std::shared_ptr<const Plan> plan,
+               const std::vector<std::byte>& x) {
+  auto job = Must(backend.Begin(std::move(plan)));
+  std::memcpy(job->staging().data(), x.data(), x.size());
+  Must(job->Run());
+  return job->TakeOutput();
+}
+
 std::unique_ptr<Backend> OpenCpu(const std::string& isa, int threads) {
   BackendOptions options;
   options.threads = threads;

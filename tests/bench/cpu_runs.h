@@ -25,6 +25,10 @@ struct Seconds {
 Seconds RunOnce(Backend& backend, std::shared_ptr<const Plan> plan,
                 const std::vector<std::byte>& x);
 
+// What it makes. Aborts on errors.
+Block OutputOf(Backend& backend, std::shared_ptr<const Plan> plan,
+               const std::vector<std::byte>& x);
+
 std::unique_ptr<Backend> OpenCpu(const std::string& isa, int threads);
 std::shared_ptr<const Plan> PlanFor(int64_t rows, int64_t cols,
                                     const QuantizeOptions& options);

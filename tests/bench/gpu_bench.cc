@@ -1,361 +1,207 @@
-// CUDA kernels beside what the memory can do: time by device events, median
-// over rounds in which every kernel and both ceilings take turns, buffers
-// rotated so that no round finds its data in the cache. TB/s count each input
-// byte read once and each output byte written once.
+// What CUDA kernels take beside what the memory can do. In one run, on one
+// device: rows (tests/bench/gpu_bench_rows.h) and bare kernels that read and
+// write as many bytes take turns in rounds; medians. TB/s count the input once
+// (twice where the amax is found first) and every byte of the output once.
 //
-//   gpu_bench [JSON file [commit [date]]]
+// A row's time is that of its kernels: the amax is given and in place, and so
+// is an FP8 tensor's scale, but for rows that find it. Launches are replayed
+// from CUDA graphs, over buffers that together are three times the L2 cache.
+// Before that, outputs are compared with the CPU backend's.
 //
-// Never touches clocks or modes of the GPU. Exits with 77 where there is none.
+// Never touches clocks or modes of the GPU. Exits with 77 where there is none,
+// with 1 where bytes are wrong.
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
+#include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <fstream>
-#include <functional>
-#include <random>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "kernels/backend.h"
-#include "kernels/cuda/launch.h"
-#include "kernels/plan.h"
-#include "kernels/sign_mask.h"
+#include "kernels/cuda/device.h"
 #include "nlohmann/json.hpp"
-#include "tests/bench/gpu_ceiling.h"
+#include "tests/bench/gpu_bench_latency.h"
+#include "tests/bench/gpu_bench_readme.h"
+#include "tests/bench/gpu_bench_rows.h"
+#include "tests/bench/gpu_bench_shape.h"
 
+namespace quantd::bench {
 namespace {
 
-using quantd::DType;
-using quantd::TensorKind;
-using quantd::Usage;
-using quantd::cuda::Queue;
+using Json = nlohmann::json;
 
-constexpr int kRounds = 21;  // and one to warm up
-constexpr double kRoundSeconds = 1e-3;
-
-void Check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
-
-std::byte* Allocate(size_t bytes) {
-  void* p = nullptr;
-  Check(cudaMalloc(&p, bytes), "cudaMalloc");
-  return static_cast<std::byte*>(p);
-}
-
-// Bell-shaped values, a piece of them repeated.
-void Fill(std::byte* p, size_t bytes, DType dtype) {
-  static const std::vector<float> normals = [] {
-    std::vector<float> v(size_t{1} << 22);
-    std::mt19937 rng(1);
-    std::normal_distribution<float> normal;
-    for (float& x : v) x = normal(rng);
-    return v;
-  }();
-  std::vector<std::byte> piece(normals.size() * SizeOf(dtype));
-  for (size_t i = 0; i < normals.size(); ++i) {
-    // The upper half of an fp32 is a bf16.
-    const size_t skip = sizeof(float) - SizeOf(dtype);
-    std::memcpy(&piece[i * SizeOf(dtype)],
-                reinterpret_cast<const char*>(&normals[i]) + skip,
-                SizeOf(dtype));
-  }
-  for (size_t at = 0; at < bytes; at += piece.size()) {
-    Check(cudaMemcpy(p + at, piece.data(), std::min(piece.size(), bytes - at),
-                     cudaMemcpyHostToDevice),
-          "fill");
-  }
-}
-
-enum class Ceiling { kCopy, kRead };
-
-// One measured thing. `launch(i)` works on buffer set i.
-struct Row {
-  std::string name;
-  DType dtype;
-  double bytes;
-  Ceiling ceiling;
-  std::function<cudaError_t(int)> launch;
-  int repeats = 1;
-  std::vector<double> us = {};
-
-  double median() const {
-    std::vector<double> v = us;
-    std::nth_element(v.begin(), v.begin() + v.size() / 2, v.end());
-    return v[v.size() / 2];
-  }
-  double tbps() const { return bytes / median() * 1e-6; }
+struct Shape {
+  int64_t rows;
+  int64_t cols;
 };
 
-class ShapeBench {
- public:
-  ShapeBench(int64_t rows, int64_t cols, DType dtype,
-             const cudaDeviceProp& device, cudaStream_t stream)
-      : rows_(rows),
-        cols_(cols),
-        dtype_(dtype),
-        queue_{stream, device.multiProcessorCount},
-        in_bytes_(rows * cols * SizeOf(dtype)) {
-    // Both usages and their scales take 1.25 bytes an element at most.
-    out_bytes_ = std::max<size_t>(in_bytes_, rows * cols * 5 / 4 + (1 << 20));
-    sets_ = static_cast<int>(
-        std::max<size_t>(2, 3 * device.l2CacheSize / in_bytes_ + 1));
-    for (int i = 0; i < sets_; ++i) {
-      in_.push_back(Allocate(in_bytes_));
-      out_.push_back(Allocate(out_bytes_));
-      codes_.push_back(Allocate(out_bytes_));
-      Fill(in_.back(), in_bytes_, dtype);
-    }
-    amax_ = reinterpret_cast<float*>(Allocate(sizeof(float)));
-    found_ = reinterpret_cast<quantd::cuda::Found*>(Allocate(sizeof(*found_)));
-    Check(cudaMemset(found_, 0, sizeof(*found_)), "clear");
-    const float amax = 5.0f;
-    Check(cudaMemcpy(amax_, &amax, sizeof(amax), cudaMemcpyHostToDevice),
-          "amax");
-    const std::vector<float> matrix =
-        quantd::RhtMatrix(quantd::kDefaultSignMask, 16);
-    std::vector<float> signs;
-    for (int i = 0; i < 16; ++i) signs.push_back(matrix[i * 16]);
-    signs_ = reinterpret_cast<float*>(Allocate(64));
-    Check(cudaMemcpy(signs_, signs.data(), 64, cudaMemcpyHostToDevice),
-          "signs");
+// "2048x4096"; of rows and columns that every row of the table can have.
+bool Parse(const std::string& text, Shape* shape) {
+  long long rows = 0;
+  long long cols = 0;
+  char end = 0;
+  if (std::sscanf(text.c_str(), "%lldx%lld%c", &rows, &cols, &end) != 2) {
+    return false;
   }
+  *shape = {rows, cols};
+  return rows > 0 && cols > 0 && rows % 2048 == 0 && cols % 128 == 0;
+}
 
-  ~ShapeBench() {
-    for (int i = 0; i < sets_; ++i) {
-      Check(cudaFree(in_[i]), "cudaFree");
-      Check(cudaFree(out_[i]), "cudaFree");
-      Check(cudaFree(codes_[i]), "cudaFree");
-    }
-    Check(cudaFree(amax_), "cudaFree");
-    Check(cudaFree(found_), "cudaFree");
-    Check(cudaFree(signs_), "cudaFree");
+void Print(const Json& row) {
+  const auto text = [&](const char* key) {
+    return row[key].get<std::string>();
+  };
+  const auto number = [&](const char* key) { return row[key].get<double>(); };
+  std::printf("%-29s %-11s %-4s %9.2f %6.3f %-4s %6.3f %6.3f %6.3f",
+              text("name").c_str(), text("shape").c_str(),
+              text("dtype").c_str(), number("us"), number("tbps"),
+              text("ceiling").c_str(), number("ceiling_tbps"), number("ratio"),
+              number("mix_tbps"));
+  if (row.contains("time_ratio")) {
+    std::printf("  %.3f of %s", number("time_ratio"), text("of").c_str());
   }
+  const std::string checked = text("checked");
+  if (checked.rfind("cpu", 0) != 0) std::printf("  %s", checked.c_str());
+  std::printf("\n");
+}
 
-  // Adds this shape's rows to the table.
-  void Run(nlohmann::json* table) {
-    Collect();
-    for (int round = -1; round < kRounds; ++round) {
-      for (Row& row : list_) Measure(&row, round < 0);
-    }
-    const double copy = list_[0].tbps();
-    const double read = list_[1].tbps();
-    for (const Row& row : list_) {
-      const double ceiling = row.ceiling == Ceiling::kCopy ? copy : read;
-      const std::string shape =
-          std::to_string(rows_) + "x" + std::to_string(cols_);
-      std::printf("%-22s %-12s %-5s %10.2f %7.3f %6.3f\n", row.name.c_str(),
-                  shape.c_str(), std::string(Name(row.dtype)).c_str(),
-                  row.median(), row.tbps(), row.tbps() / ceiling);
-      table->push_back(
-          {{"name", row.name},
-           {"shape", shape},
-           {"dtype", std::string(Name(row.dtype))},
-           {"us", row.median()},
-           {"tbps", row.tbps()},
-           {"ceiling", row.ceiling == Ceiling::kCopy ? "copy" : "read"},
-           {"ceiling_tbps", ceiling},
-           {"ratio", row.tbps() / ceiling}});
-    }
-  }
-
- private:
-  void Measure(Row* row, bool warm_up) {
-    static cudaEvent_t start, stop;
-    if (start == nullptr) {
-      Check(cudaEventCreate(&start), "event");
-      Check(cudaEventCreate(&stop), "event");
-    }
-    // A whole turn through the buffers at least.
-    const int repeats = std::max(row->repeats, sets_);
-    Check(cudaEventRecord(start, queue_.stream), "event");
-    for (int i = 0; i < repeats; ++i) {
-      Check(row->launch(i % sets_), row->name.c_str());
-    }
-    Check(cudaEventRecord(stop, queue_.stream), "event");
-    Check(cudaEventSynchronize(stop), row->name.c_str());
-    float ms = 0;
-    Check(cudaEventElapsedTime(&ms, start, stop), "event");
-    if (warm_up) {
-      row->repeats =
-          std::max(1, static_cast<int>(kRoundSeconds * 1e3 * repeats / ms));
-    } else {
-      row->us.push_back(ms * 1e3 / repeats);
-    }
-  }
-
-  quantd::cuda::Matrix Input(int i) const {
-    return {in_[i], dtype_, rows_, cols_};
-  }
-
-  quantd::cuda::Nvfp4Copy Copy(const quantd::Plan& plan, std::byte* base,
-                               TensorKind data, TensorKind scale,
-                               bool rht) const {
-    const quantd::TensorSpec* d = plan.output(data);
-    if (d == nullptr) return {};
-    const quantd::TensorSpec* s = plan.output(scale);
-    return {base + d->offset,       base + s->offset, amax_,
-            rht ? signs_ : nullptr, d->shape[1],      s->shape[1]};
-  }
-
-  static double CodeBytes(const quantd::Plan& plan) {
-    double bytes = 0;
-    for (const auto& spec : plan.outputs()) bytes += spec.size;
-    return bytes;
-  }
-
-  void AddQuantize(std::string name, Usage usage, bool row_rht, bool col_rht) {
-    quantd::QuantizeOptions o;
-    o.format = quantd::Format::kNvfp4;
-    o.usage = usage;
-    const quantd::Plan plan =
-        *quantd::MakeQuantizePlan({dtype_, {rows_, cols_}, -1}, o);
-    const auto launch = [=, this](int i) {
-      quantd::cuda::QuantizeArgs a = {};
-      a.x = Input(i);
-      a.row = Copy(plan, codes_[i], TensorKind::kRowwiseData,
-                   TensorKind::kRowwiseScale, row_rht);
-      a.col = Copy(plan, codes_[i], TensorKind::kColumnwiseData,
-                   TensorKind::kColumnwiseScale, col_rht);
-      a.found = found_;
-      return LaunchQuantize(a, queue_);
-    };
-    list_.push_back({std::move(name), dtype_, in_bytes_ + CodeBytes(plan),
-                     Ceiling::kCopy, launch});
-  }
-
-  void AddAmax(std::string name, bool row_rht, bool col_rht) {
-    const auto launch = [=, this](int i) {
-      return LaunchAmax({Input(i), row_rht ? signs_ : nullptr,
-                         col_rht ? signs_ : nullptr, found_},
-                        queue_);
-    };
-    list_.push_back(
-        {std::move(name), dtype_, 1.0 * in_bytes_, Ceiling::kRead, launch});
-  }
-
-  // Decodes what the last quantization of that usage left behind.
-  void AddDequantize(std::string name, Usage usage, bool rht) {
-    quantd::DequantizeOptions o;
-    o.format = quantd::Format::kNvfp4;
-    o.usage = usage;
-    o.output = dtype_;
-    const quantd::Plan plan =
-        *quantd::MakeDequantizePlan({dtype_, {rows_, cols_}, -1}, o);
-    const auto launch = [=, this](int i) {
-      quantd::cuda::DequantizeArgs a = {};
-      const quantd::TensorSpec& data = plan.inputs()[0];
-      const quantd::TensorSpec& scale = plan.inputs()[1];
-      a.data = codes_[i] + data.offset;
-      a.scale = codes_[i] + scale.offset;
-      a.amax = amax_;
-      a.signs = rht ? signs_ : nullptr;
-      a.data_stride = data.shape[1];
-      a.scale_stride = scale.shape[1];
-      a.columnwise = usage == Usage::kColumnwise;
-      a.out = out_[i];
-      a.dtype = dtype_;
-      a.rows = rows_;
-      a.cols = cols_;
-      return LaunchDequantize(a, queue_);
-    };
-    list_.push_back({std::move(name), dtype_,
-                     1.0 * plan.input_bytes() + plan.output_bytes(),
-                     Ceiling::kCopy, launch});
-  }
-
-  void Collect() {
-    list_.push_back(
-        {"copy", dtype_, 2.0 * in_bytes_, Ceiling::kCopy, [this](int i) {
-           return cudaMemcpyAsync(out_[i], in_[i], in_bytes_,
-                                  cudaMemcpyDeviceToDevice, queue_.stream);
-         }});
-    list_.push_back(
-        {"read", dtype_, 1.0 * in_bytes_, Ceiling::kRead, [this](int i) {
-           return quantd::LaunchRead(in_[i], in_bytes_,
-                                     reinterpret_cast<uint32_t*>(out_[i]),
-                                     queue_.multiprocessors, queue_.stream);
-         }});
-    AddAmax("amax", false, false);
-    AddAmax("amax_row_rht", true, false);
-    AddAmax("amax_col_rht", false, true);
-    AddAmax("amax_both_rht", true, true);
-    AddQuantize("quantize_row", Usage::kRowwise, false, false);
-    AddDequantize("dequantize_row", Usage::kRowwise, false);
-    AddQuantize("quantize_row_rht", Usage::kRowwise, true, false);
-    AddDequantize("dequantize_row_rht", Usage::kRowwise, true);
-    AddQuantize("quantize_col", Usage::kColumnwise, false, false);
-    AddDequantize("dequantize_col", Usage::kColumnwise, false);
-    AddQuantize("quantize_col_rht", Usage::kColumnwise, false, true);
-    AddDequantize("dequantize_col_rht", Usage::kColumnwise, true);
-    AddQuantize("quantize_both", Usage::kBoth, false, false);
-    AddQuantize("quantize_both_col_rht", Usage::kBoth, false, true);
-    list_.push_back(
-        {"apply_rht", dtype_, 2.0 * in_bytes_, Ceiling::kCopy, [this](int i) {
-           return LaunchApplyRht(
-               {Input(i), out_[i], dtype_, signs_, 16, false, found_}, queue_);
-         }});
-  }
-
-  const int64_t rows_;
-  const int64_t cols_;
-  const DType dtype_;
-  const Queue queue_;
-  const size_t in_bytes_;
-  size_t out_bytes_;
-  int sets_;
-  std::vector<std::byte*> in_;
-  std::vector<std::byte*> out_;
-  std::vector<std::byte*> codes_;
-  float* amax_;
-  float* signs_;
-  quantd::cuda::Found* found_;
-  std::vector<Row> list_;
+struct Options {
+  std::string json;
+  std::string commit;
+  std::string date;
+  std::vector<std::string> shapes = {"2048x4096", "2048x28672", "8192x8192",
+                                     "16384x16384", "32768x32768"};
+  std::vector<std::string> rows;
+  int rounds = 21;
+  std::string readme;
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (const std::string reason = quantd::CudaUnavailableReason();
-      !reason.empty()) {
+int Run(const Options& options, const std::vector<Shape>& shapes) {
+  if (const std::string reason = CudaUnavailableReason(); !reason.empty()) {
     std::printf("SKIPPED: %s\n", reason.c_str());
     return 77;
   }
-  cudaDeviceProp device;
+  absl::StatusOr<std::unique_ptr<cuda::Device>> device =
+      cuda::Device::Open(0, 1, size_t{1} << 30);
+  absl::StatusOr<std::unique_ptr<Backend>> cpu =
+      OpenBackend("cpu", {.memory_limit = size_t{8} << 30});
+  if (!device.ok() || !cpu.ok()) {
+    std::fprintf(stderr, "%s\n%s\n", device.status().ToString().c_str(),
+                 cpu.status().ToString().c_str());
+    return 1;
+  }
+  cudaDeviceProp properties;
   int driver = 0;
   int runtime = 0;
-  Check(cudaGetDeviceProperties(&device, 0), "properties");
+  Check(cudaGetDeviceProperties(&properties, 0), "properties");
   Check(cudaDriverGetVersion(&driver), "driver");
   Check(cudaRuntimeGetVersion(&runtime), "runtime");
-  cudaStream_t stream;
-  Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  cuda::Device::Lease lease = (*device)->TakeSlot();
 
-  nlohmann::json rows = nlohmann::json::array();
-  std::printf("%-22s %-12s %-5s %10s %7s %6s\n", "kernel", "shape", "dtype",
-              "us", "TB/s", "ratio");
-  const int64_t shapes[][2] = {{2048, 4096}, {8192, 8192}, {16384, 16384}};
-  for (const auto& shape : shapes) {
-    ShapeBench(shape[0], shape[1], DType::kBF16, device, stream).Run(&rows);
+  Json rows = Json::array();
+  int wrong = 0;
+  std::printf("%-29s %-11s %-4s %9s %6s %11s %6s %6s\n", "row", "shape", "type",
+              "us", "TB/s", "ceiling", "ratio", "mix");
+  const auto place_of = [&](DType dtype) -> Place {
+    // (It stays in the device's cache.)
+    const auto rht = (*device)->GetRht(kDefaultSignMask, 16, dtype, lease);
+    if (!rht.ok()) {
+      std::fprintf(stderr, "%s\n", rht.status().ToString().c_str());
+      std::exit(1);
+    }
+    return {{lease->stream, properties.multiProcessorCount},
+            (*rht)->signs,
+            lease->findings};
+  };
+  const auto measure = [&](const Shape& shape, DType dtype,
+                           std::vector<RowSpec> list) {
+    if (list.empty()) return;
+    const Place place = place_of(dtype);
+    const Content content = MakeContent(dtype, shape.rows, shape.cols);
+    ShapeBench bench(content, place, properties.l2CacheSize, **cpu,
+                     std::move(list));
+    for (const Json& row : bench.Run(options.rounds)) {
+      Print(row);
+      rows.push_back(row);
+    }
+    std::fflush(stdout);
+    wrong += bench.wrong();
+  };
+  for (const Shape& shape : shapes) {
+    measure(shape, DType::kBF16, SelectRows(options.rows));
+    if (shape.rows != 8192 || shape.cols != 8192) continue;
+    std::vector<RowSpec> list;
+    for (RowSpec& row : SelectRows(options.rows)) {
+      if (row.f32) list.push_back(std::move(row));
+    }
+    measure(shape, DType::kF32, std::move(list));
   }
-  ShapeBench(8192, 8192, DType::kF32, device, stream).Run(&rows);
-
-  if (argc > 1) {
-    const nlohmann::json json = {
-        {"benchmark", "gpu_bench"},
-        {"device", device.name},
-        {"multiprocessors", device.multiProcessorCount},
-        {"l2_bytes", device.l2CacheSize},
-        {"cuda_driver", driver},
-        {"cuda_runtime", runtime},
-        {"commit", argc > 2 ? argv[2] : ""},
-        {"date", argc > 3 ? argv[3] : ""},
-        {"rounds", kRounds},
-        {"rows", rows}};
-    std::ofstream(argv[1]) << json.dump(1) << "\n";
+  const Json latency = MeasureLatency(place_of(DType::kBF16),
+                                      properties.l2CacheSize, options.rounds);
+  std::printf("%s\n", latency.dump().c_str());
+  if (!options.json.empty()) {
+    const Json json = {{"benchmark", "gpu_bench"},
+                       {"device", properties.name},
+                       {"multiprocessors", properties.multiProcessorCount},
+                       {"l2_bytes", properties.l2CacheSize},
+                       {"driver", driver},
+                       {"cuda", runtime},
+                       {"commit", options.commit},
+                       {"date", options.date},
+                       {"rounds", options.rounds},
+                       {"rows", rows},
+                       {"latency", latency}};
+    std::ofstream out(options.json);
+    out << json.dump(1) << "\n";
+    if (!out.flush()) return 1;
   }
-  return 0;
+  if (wrong > 0) std::printf("WRONG BYTES in %d rows\n", wrong);
+  return wrong > 0 ? 1 : 0;
 }
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app(
+      "Times CUDA kernels beside bare reads and copies of as many bytes.");
+  app.add_option("json", options.json, "file to write the results to");
+  app.add_option("commit", options.commit, "commit that the results are of");
+  app.add_option("date", options.date, "and when they were made");
+  app.add_option("--shapes", options.shapes,
+                 "ROWSxCOLUMNS,...: multiples of 2048 and 128")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  app.add_option("--rows", options.rows,
+                 "names or globs of rows, as nvfp4_*,amax; what they are "
+                 "variants of comes along (default: all)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--rounds", options.rounds, "rounds that medians are of")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--readme", options.readme,
+                 "measure nothing: bring the tables of this README up to date "
+                 "with the results in `json`");
+  CLI11_PARSE(app, argc, argv);
+  if (!options.readme.empty()) {
+    const std::string error = UpdateReadme(options.readme, options.json);
+    if (!error.empty()) std::fprintf(stderr, "%s\n", error.c_str());
+    return error.empty() ? 0 : 1;
+  }
+  std::vector<Shape> shapes;
+  for (const std::string& text : options.shapes) {
+    shapes.emplace_back();
+    if (!Parse(text, &shapes.back())) {
+      std::fprintf(stderr, "--shapes: no shape to measure: %s\n", text.c_str());
+      return 2;
+    }
+  }
+  return Run(options, shapes);
+}
+
+}  // namespace
+}  // namespace quantd::bench
+
+int main(int argc, char** argv) { return quantd::bench::Main(argc, argv); }

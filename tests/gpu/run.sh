@@ -4,7 +4,7 @@
 #
 #   run.sh RESULTS_DIR [PART...]
 #
-# Parts, all of them by default: contract agreement service bench rpc.
+# Parts, all of them by default: contract agreement service bench rpc cpu.
 # QUANTD_GPU_ELEMENTS: elements of the agreement with the CPU (4e9).
 #
 # Never changes clocks or modes of the GPU. Exits with 0 when all passed, with
@@ -14,7 +14,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 results=${1:?where to write the results}
 shift
 parts=("$@")
-((${#parts[@]})) || parts=(contract agreement service bench rpc)
+((${#parts[@]})) || parts=(contract agreement service bench rpc cpu)
 mkdir -p "$results"
 results=$(cd "$results" && pwd)
 commit=$(cat "$here/COMMIT")
@@ -163,9 +163,16 @@ rpc() {
     --device cuda:0 --json "$results/rpc_bench_cuda.json"
 }
 
+# The CPU backend on this host, all cores beside a memcpy.
+cpu() {
+  step cpu_bench "$here/cpu_bench" --mib 256 --runs 7 --threads 0 --isa best \
+    --json "$results/cpu_bench.json" --commit "$commit" --date "$date" \
+    --host "$(sed -n 's/^model name[^:]*: //p;T;q' /proc/cpuinfo), $(nproc) cores"
+}
+
 for part in "${parts[@]}"; do
   case $part in
-    contract | agreement | service | bench | rpc) "$part" ;;
+    contract | agreement | service | bench | rpc | cpu) "$part" ;;
     *)
       echo "run.sh: no part '$part'" >&2
       exit 2

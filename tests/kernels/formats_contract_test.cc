@@ -9,6 +9,7 @@
 #include <functional>
 #include <iostream>
 #include <numeric>
+#include <span>
 
 #include "fmt/format.h"
 #include "kernels/support.h"
@@ -191,14 +192,14 @@ class FormatsContract : public testing::TestWithParam<FormatSpec> {
   }
 
   // All sizes of one combination.
-  void Run(QuantizeSpec spec, const Variant& variant, bool grouped,
-           bool dbias) {
+  void Run(QuantizeSpec spec, const Variant& variant, bool grouped, bool dbias,
+           std::span<const Size> sizes = kSizes) {
     const FormatSpec& f = GetParam();
     if (run_++ % Stride() != 0) {
-      turn_ += std::size(kSizes);
+      turn_ += sizes.size();
       return;
     }
-    for (const Size& size : kSizes) {
+    for (const Size& size : sizes) {
       if (TooMany()) return;
       const size_t turn = ++turn_;
       spec.rows = size.rows;
@@ -339,6 +340,43 @@ std::vector<Variant> VariantsFor(const FormatSpec& f) {
 
 TEST_P(FormatsContract, EveryCombination) { RunAll(VariantsFor(GetParam())); }
 
+// One row, which threads share by columns.
+TEST_P(FormatsContract, LongRow) {
+  const FormatSpec& f = GetParam();
+  constexpr Size kLong[] = {{1, 300160}};
+  std::vector<Variant> variants = {{"nearest", Nearest}};
+  if (f.options & kOptStochastic) {
+    variants.push_back({"stochastic", [](QuantizeSpec& s, size_t turn) {
+                          s.stochastic = true;
+                          s.seed = Mix(turn);
+                          s.row_offset = static_cast<int64_t>(turn);
+                          s.column_offset = static_cast<int64_t>(turn * 7);
+                        }});
+  }
+  if (f.options & kOptRht) {
+    variants.push_back({"rht", [](QuantizeSpec& s, size_t turn) {
+                          s.rotate_rows = true;
+                          s.dimension = turn % 2 ? 16 : 128;
+                        }});
+  }
+  for (const Variant& variant : variants) {
+    for (int layout = 0; layout < 3; ++layout) {
+      if (layout == 1 && !(f.options & kOptSwizzled)) continue;
+      if (layout == 2 && !(f.options & kOptCompact)) continue;
+      QuantizeSpec spec;
+      spec.format = static_cast<oracle::Format>(f.format);
+      spec.element = Element::kBF16;
+      spec.columnwise = true;
+      spec.swizzled = layout == 1;
+      spec.compact = layout == 2;
+      spec.row_scaled = layout == 0 && variant.name == "nearest" &&
+                        (f.options & kOptRowScaled) != 0;
+      Run(spec, variant, false, false, kLong);
+      if (TooMany()) return;
+    }
+  }
+}
+
 // NVFP4 in its other forms.
 TEST_P(FormatsContract, FourOverSix) {
   if (!(GetParam().options & kOptFourOverSix)) return;
@@ -437,6 +475,33 @@ TEST_P(FormatsContract, Given) {
         }
         ++combinations_;
       }
+    }
+  }
+}
+
+// Lines of many vectors; and codes by the MiB, which a CPU may store around its
+// caches.
+TEST_P(FormatsContract, Large) {
+  constexpr Size kLarge[] = {{5, 5056}, {131, 4800}, {1050, 8224}};
+  for (const Size& size : kLarge) {
+    for (Element e : kElements) {
+      const size_t turn = ++turn_;
+      if (TooMany() || run_++ % Stride() != 0) continue;
+      if (size.rows > 1000 && e != Element::kBF16) continue;
+      QuantizeSpec spec;
+      spec.format = static_cast<oracle::Format>(GetParam().format);
+      spec.element = e;
+      spec.rows = size.rows;
+      spec.cols = size.cols;
+      spec.columnwise = true;
+      spec.policy = kPolicies[turn % 2];
+      const Flavor flavor = size.rows > 1000
+                                ? Flavor::kSpread
+                                : kFlavors[turn % std::size(kFlavors)];
+      Quantize(fmt::format("{} large {}x{} {} turn {}", GetParam().name,
+                           spec.rows, spec.cols, Name(flavor), turn),
+               spec, SuiteTensor(e, spec.rows * spec.cols, flavor));
+      ++combinations_;
     }
   }
 }

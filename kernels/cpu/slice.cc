@@ -1,0 +1,50 @@
+#include "kernels/cpu/slice.h"
+
+namespace quantd::cpu {
+namespace {
+
+int64_t ScaleBytes(const EncodeParams& e) {
+  return e.scaling == Scaling::kBlock ? 4 : 1;
+}
+
+// Positions are columns here: one line, cut.
+void CutLine(const EncodeParams& e, int64_t col, int64_t cols, CopyTask* copy) {
+  const bool last = col + cols == copy->positions;
+  copy->positions = cols;
+  copy->padded = last ? copy->padded - col : cols;
+  copy->data += e.element == DType::kE2M1x2 ? col / 2 : col;
+  if (e.scaling == Scaling::kTensor) return;
+  const int64_t block = col / e.block;
+  copy->blocks = last ? copy->blocks - block : cols / e.block;
+  copy->scale += copy->swizzled ? SwizzledIndex(0, block, 0)
+                                : block * copy->scale_block * ScaleBytes(e);
+}
+
+// Lines are columns here: some of them.
+void TakeLines(const EncodeParams& e, int64_t col, int64_t cols,
+               CopyTask* copy) {
+  copy->lines = cols;
+  copy->data += col * copy->data_line;
+  if (copy->amax) copy->amax += col * copy->amax_line;
+  if (e.scaling == Scaling::kTensor) return;
+  copy->scale += copy->swizzled ? SwizzledIndex(col, 0, copy->blocks)
+                                : col / copy->scale_lines * copy->scale_line *
+                                      ScaleBytes(e);
+}
+
+}  // namespace
+
+Slice SliceOf(const EncodeParams& params, const GroupTask& group, int64_t col,
+              int64_t cols) {
+  Slice slice = {params, group};
+  slice.params.cols = cols;
+  slice.params.column_offset += col;
+  slice.group.x += col * static_cast<int64_t>(SizeOf(params.input));
+  if (group.rowwise.data) CutLine(params, col, cols, &slice.group.rowwise);
+  if (group.columnwise.data) {
+    TakeLines(params, col, cols, &slice.group.columnwise);
+  }
+  return slice;
+}
+
+}  // namespace quantd::cpu

@@ -1,0 +1,30 @@
+// Some columns of a single row as a task of their own, so that threads can
+// share a tensor of one row.
+#ifndef QUANTD_KERNELS_CPU_SLICE_H_
+#define QUANTD_KERNELS_CPU_SLICE_H_
+
+#include <cstdint>
+
+#include "kernels/encode.h"
+#include "kernels/group_task.h"
+
+namespace quantd::cpu {
+
+// Slices start at multiples of this: whole blocks, rotations and swizzled
+// tiles of every format.
+inline constexpr int64_t kSliceUnit = 512;
+
+struct Slice {
+  EncodeParams params;
+  GroupTask group;
+};
+
+// Columns [col, col + cols) of a group of one row, `col` a multiple of
+// kSliceUnit and `cols` too but for the last slice. Gives the bytes that the
+// whole has there; `partial` and `dbias` are the whole's.
+Slice SliceOf(const EncodeParams& params, const GroupTask& group, int64_t col,
+              int64_t cols);
+
+}  // namespace quantd::cpu
+
+#endif  // QUANTD_KERNELS_CPU_SLICE_H_

@@ -1,0 +1,24 @@
+// Launchers of the tuned NVFP4 kernels: bf16, rounding to nearest or
+// stochastic, blocks of 16 or squares, rotation of dimension 16, groups, linear
+// or swizzled scales, column sums.
+#ifndef QUANTD_KERNELS_CUDA_NVFP4_H_
+#define QUANTD_KERNELS_CUDA_NVFP4_H_
+
+#include "kernels/cuda/spans.h"
+
+namespace quantd::cuda {
+
+// Whether LaunchEncodeNvfp4 takes these; if not, LaunchEncode's generic kernels
+// do.
+bool TakesNvfp4(const EncodeArgs& args);
+
+// Codes, scales and, where wanted, the chunk sums of dbias.
+cudaError_t LaunchEncodeNvfp4(const EncodeArgs& args, const Queue& queue);
+
+// Its parts: the rowwise copy alone; the columnwise one, alone or with it.
+cudaError_t LaunchEncodeNvfp4Rows(const EncodeArgs& args, const Queue& queue);
+cudaError_t LaunchEncodeNvfp4Tiles(const EncodeArgs& args, const Queue& queue);
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_NVFP4_H_

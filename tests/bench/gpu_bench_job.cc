@@ -1,0 +1,104 @@
+#include "tests/bench/gpu_bench_job.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "kernels/cuda/check.h"
+
+namespace quantd::bench {
+
+void Check(cudaError_t error, const std::string& step) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s: %s\n", step.c_str(), cudaGetErrorString(error));
+  std::exit(1);
+}
+
+double Median(std::vector<double> v) {
+  std::nth_element(v.begin(), v.begin() + v.size() / 2, v.end());
+  return v[v.size() / 2];
+}
+
+Memory::Memory(size_t bytes) : size_(bytes) {
+  void* p = nullptr;
+  Check(cudaMalloc(&p, std::max<size_t>(bytes, 1)), "cudaMalloc");
+  data_ = static_cast<std::byte*>(p);
+}
+
+Memory::~Memory() {
+  if (data_ != nullptr) cudaFree(data_);
+}
+
+DeviceJob::DeviceJob(const Plan& plan, const Place& place, std::byte* in,
+                     std::byte* out)
+    : plan_(plan),
+      route_(cuda::MakeRoute(plan)),
+      queue_(place.queue),
+      tables_(plan, route_),
+      host_tables_(tables_.host_bytes()),
+      device_tables_(tables_.device_bytes()) {
+  memory_.payload.in = in;
+  memory_.payload.out = out;
+  memory_.payload.signs = place.signs;
+  memory_.findings = place.findings;
+  tables_.Place(host_tables_.data(), device_tables_.data());
+  size_t small = 0;
+  for (const TensorSpec& spec : plan.outputs()) {
+    if (IsSmall(spec)) small += spec.size;
+  }
+  saved_ = Memory(small);
+}
+
+// One number for each group at most.
+bool DeviceJob::IsSmall(const TensorSpec& spec) {
+  return spec.dtype == DType::kF32 && spec.shape.size() == 1 &&
+         spec.kind != TensorKind::kDbias;
+}
+
+cudaError_t DeviceJob::QueueWhole() {
+  int rht_launches = 0;
+  QUANTD_CUDA_TRY(
+      cuda::QueuePlan(plan_, route_, memory_, queue_, &tables_, &rht_launches));
+  std::byte* to = saved_.data();
+  for (const TensorSpec& spec : plan_.outputs()) {
+    if (!IsSmall(spec)) continue;
+    QUANTD_CUDA_TRY(cudaMemcpyAsync(to, out() + spec.offset, spec.size,
+                                    cudaMemcpyDeviceToDevice, queue_.stream));
+    to += spec.size;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t DeviceJob::QueueAgain(cuda::Part part) const {
+  return cuda::QueueAgain(plan_, route_, memory_, queue_, tables_, part);
+}
+
+cudaError_t DeviceJob::Restore() const {
+  const std::byte* from = saved_.data();
+  for (const TensorSpec& spec : plan_.outputs()) {
+    if (!IsSmall(spec)) continue;
+    QUANTD_CUDA_TRY(cudaMemcpyAsync(out() + spec.offset, from, spec.size,
+                                    cudaMemcpyDeviceToDevice, queue_.stream));
+    from += spec.size;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t DeviceJob::Poison(int value) const {
+  return cudaMemsetAsync(out(), value, plan_.output_bytes(), queue_.stream);
+}
+
+cudaError_t DeviceJob::Poison(int value, cuda::Part part) const {
+  if (part == cuda::Part::kKernels) return Poison(value);
+  for (const TensorSpec& spec : plan_.outputs()) {
+    // Scales of groups may be padded, and the padding is no kernel's.
+    const bool scale = spec.kind == TensorKind::kRowwiseScale ||
+                       spec.kind == TensorKind::kColumnwiseScale;
+    if (IsSmall(spec) || (scale && plan_.grouped())) continue;
+    QUANTD_CUDA_TRY(
+        cudaMemsetAsync(out() + spec.offset, value, spec.size, queue_.stream));
+  }
+  return cudaSuccess;
+}
+
+}  // namespace quantd::bench

@@ -5,44 +5,73 @@ namespace quantd::cuda {
 namespace {
 
 // Rows alone under a tensor's scale: neither tiles nor blocks matter, and the
-// rows of a chunk are one run of elements, of which a CTA takes a tile's worth.
-inline constexpr int kRun = 8;  // elements a load
-inline constexpr int kRuns = kTileSide * kTileSide / (kThreads * kRun);
+// payload is one run of elements, of which a CTA takes a tile's worth.
+constexpr int64_t kPerCta = kTileSide * kTileSide;
+constexpr int kRun = 8;  // elements a load
+constexpr int kRuns = kPerCta / (kThreads * kRun);
 
+template <DType E>
+__device__ __forceinline__ void EncodeRun(uint4 r, float m, std::byte* to) {
+  const uint32_t low = CodesOf<E>(LowBf16(r.x) * m, HighBf16(r.x) * m,
+                                  LowBf16(r.y) * m, HighBf16(r.y) * m);
+  const uint32_t high = CodesOf<E>(LowBf16(r.z) * m, HighBf16(r.z) * m,
+                                   LowBf16(r.w) * m, HighBf16(r.w) * m);
+  StoreGlobal(make_uint2(low, high), to);
+}
+
+// A thread has every kThreads-th run of a CTA's.
 template <DType E>
 __global__ void __launch_bounds__(kThreads)
     EncodeRuns(const __grid_constant__ EncodeArgs a) {
-  const uint32_t across = static_cast<uint32_t>(TilesAcross(a.list));
-  const uint32_t chunk = blockIdx.x / across;
-  const GroupTile tile = FindChunk(a, chunk);
-  const int64_t rows = tile.group->rows - tile.row;
-  const int64_t start = tile.row * a.list.cols;
-  const int64_t first =
-      int64_t{blockIdx.x - chunk * across} * (kTileSide * kTileSide);
-  const int64_t left =
-      (rows < kTileSide ? rows : kTileSide) * a.list.cols - first;
-  const std::byte* const x = tile.group->x + 2 * (start + first);
-  std::byte* const to = tile.group->rowwise.data + start + first;
+  const int64_t cols = a.list.cols;
+  const int64_t first = blockIdx.x * kPerCta + threadIdx.x * kRun;
+  const int64_t end = a.list.rows * cols;
+  const std::byte* const x = a.first.x + 2 * first;
+  std::byte* const to = a.first.rowwise.data + first;
   uint4 raw[kRuns];
+  uint32_t max = 0;
   QUANTD_UNROLL
   for (int i = 0; i < kRuns; ++i) {
-    const int at = (i * kThreads + static_cast<int>(threadIdx.x)) * kRun;
+    const int at = i * kThreads * kRun;
     raw[i] = make_uint4(0, 0, 0, 0);
-    if (at < left) raw[i] = __ldg(reinterpret_cast<const uint4*>(x + 2 * at));
+    if (first + at < end) {
+      raw[i] = __ldg(reinterpret_cast<const uint4*>(x + 2 * at));
+    }
   }
-  const float m = *tile.group->rowwise.tensor_scale;
-  uint32_t seen = 0;
+  const GroupTask* group = &a.first;
+  if (a.list.count > 1) {
+    const int64_t row = blockIdx.x * kPerCta / cols;
+    group = &GroupOfRow(a, row, row);
+  }
+  if ((blockIdx.x + 1) * kPerCta <= (group->row + group->rows) * cols ||
+      a.list.count == 1) {
+    const float m = *group->rowwise.tensor_scale;
+    QUANTD_UNROLL
+    for (int i = 0; i < kRuns; ++i) {
+      const int at = i * kThreads * kRun;
+      if (first + at < end) EncodeRun<E>(raw[i], m, to + at);
+    }
+  } else {
+    // Several groups, each with its scale.
+#pragma unroll 1
+    for (int at = 0; at < kPerCta; at += kThreads * kRun) {
+      const int64_t row = (first + at) / cols;
+      group = &GroupOfRow(a, blockIdx.x * kPerCta / cols, row);
+      if (first + at >= end) continue;
+      EncodeRun<E>(__ldg(reinterpret_cast<const uint4*>(x + 2 * at)),
+                   *group->rowwise.tensor_scale, to + at);
+    }
+  }
   QUANTD_UNROLL
-  for (int i = 0; i < kRuns; ++i) {
-    const int at = (i * kThreads + static_cast<int>(threadIdx.x)) * kRun;
-    const uint4 r = raw[i];
-    const uint32_t max = MaxOfWords(MaxOfWords(r.x, r.y), MaxOfWords(r.z, r.w));
-    if (HoldsSpecial(max)) seen |= SeenInRun(x + 2 * at, kRun);
-    const uint32_t low = CodesOf<E>(LowBf16(r.x) * m, HighBf16(r.x) * m,
-                                    LowBf16(r.y) * m, HighBf16(r.y) * m);
-    const uint32_t high = CodesOf<E>(LowBf16(r.z) * m, HighBf16(r.z) * m,
-                                     LowBf16(r.w) * m, HighBf16(r.w) * m);
-    if (at < left) StoreGlobal(make_uint2(low, high), to + at);
+  for (const uint4& r : raw) {
+    max =
+        MaxOfWords(max, MaxOfWords(MaxOfWords(r.x, r.y), MaxOfWords(r.z, r.w)));
+  }
+  if (!HoldsSpecial(max)) return;
+  uint32_t seen = 0;
+#pragma unroll 1
+  for (int at = 0; at < kPerCta; at += kThreads * kRun) {
+    if (first + at < end) seen |= SeenInRun(x + 2 * at, kRun);
   }
   Report(seen, a.seen);
 }
@@ -52,9 +81,8 @@ cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   if (a.first.columnwise.data != nullptr || a.dbias) {
     return LaunchTiles<Scaling::kTensor, E>(a, queue);
   }
-  EncodeRuns<E>
-      <<<static_cast<unsigned>(TileCount(a.list)), kThreads, 0, queue.stream>>>(
-          a);
+  const int64_t ctas = (a.list.rows * a.list.cols + kPerCta - 1) / kPerCta;
+  EncodeRuns<E><<<static_cast<unsigned>(ctas), kThreads, 0, queue.stream>>>(a);
   return cudaGetLastError();
 }
 

@@ -2,13 +2,14 @@
 // tuned way beside EncodeSpans (kernels/cuda/encode.cuh), with the same bytes.
 // kernels/cuda/ENCODE_FP8.md says why it is as it is.
 //
-// A CTA is a tile of a group, a warp 32 of its rows, a lane 4 of its columns in
-// all of those rows, which it keeps in registers: the input is read once for
-// both copies and for dbias. Lanes beyond the matrix hold zeros.
+// A warp is a strip of 32 rows and 128 columns of a group, a lane 4 of the
+// columns in all of the rows, which it keeps in registers: the input is read
+// once for both copies and for dbias. Lanes beyond the matrix hold zeros.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FP8_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FP8_CUH_
 
 #include "kernels/cuda/fp8_scales.cuh"
+#include "kernels/cuda/next_kernel.cuh"
 
 namespace quantd::cuda {
 
@@ -115,12 +116,28 @@ __device__ __forceinline__ void SumColumns(Strip& s, ColumnSums& sums) {
 
 // --- kernel ---------------------------------------------------------------
 
-template <Scaling S, DType E, bool kRow, bool kCol, bool kSum, bool kFull>
+// A CTA's rows and columns.
+enum class Shape {
+  kTile,   // 128 x 128, a strip below the other
+  kStrip,  // 32 x 512, one beside the other
+};
+template <Shape F>
+inline constexpr int kRowsOf = F == Shape::kTile ? kTileSide : kStripRows;
+template <Shape F>
+inline constexpr int kColsOf =
+    F == Shape::kTile ? kTileSide : kTileSide* kTileWarps;
+
+template <Scaling S, DType E, bool kRow, bool kCol, bool kSum, Shape F,
+          bool kFull>
 __device__ __forceinline__ void EncodeTile(const EncodeArgs& a,
                                            const GroupTile& tile,
                                            ColumnShared<S>* shared,
                                            ColumnSums* sums) {
-  Strip s = LoadStrip<kFull>(tile, a.list.cols);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  Strip s =
+      LoadStrip<kFull>(tile.group, a.list.cols,
+                       tile.row + (F == Shape::kTile ? warp * kStripRows : 0),
+                       tile.col + (F == Shape::kStrip ? warp * kTileSide : 0));
   const CopyTask& rowwise = tile.group->rowwise;
   const CopyTask& columnwise = tile.group->columnwise;
   const int count = s.inside ? s.rows : 0;
@@ -195,40 +212,56 @@ __device__ __forceinline__ void EncodeTile(const EncodeArgs& a,
   }
 }
 
-template <Scaling S, DType E, bool kRow, bool kCol, bool kSum>
+template <Scaling S, DType E, bool kRow, bool kCol, bool kSum, Shape F>
 __global__ void __launch_bounds__(kTileThreads, 4)
     EncodeTiles(const __grid_constant__ EncodeArgs a) {
+  static_assert(F == Shape::kTile || (S == Scaling::kMx && !kSum),
+                "strips beside each other share nothing");
   __shared__ ColumnShared<S> shared;
   __shared__ ColumnSums sums;
-  const uint32_t across = static_cast<uint32_t>(TilesAcross(a.list));
-  const uint32_t chunk = blockIdx.x / across;
-  GroupTile tile = FindChunk(a, chunk);
-  tile.col = int64_t{blockIdx.x - chunk * across} * kTileSide;
-  if (tile.row + kTileSide <= tile.group->rows &&
-      tile.col + kTileSide <= a.list.cols) {
-    EncodeTile<S, E, kRow, kCol, kSum, true>(a, tile, &shared, &sums);
+  if constexpr (kSum) LetNextKernelStart();
+  const uint32_t across = CtasAcross(a.list, kColsOf<F>);
+  const uint32_t band = blockIdx.x / across;
+  GroupTile tile = FindRows<kRowsOf<F>>(a, band);
+  tile.col = int64_t{blockIdx.x - band * across} * kColsOf<F>;
+  if (tile.row + kRowsOf<F> <= tile.group->rows &&
+      tile.col + kColsOf<F> <= a.list.cols) {
+    EncodeTile<S, E, kRow, kCol, kSum, F, true>(a, tile, &shared, &sums);
   } else {
-    EncodeTile<S, E, kRow, kCol, kSum, false>(a, tile, &shared, &sums);
+    EncodeTile<S, E, kRow, kCol, kSum, F, false>(a, tile, &shared, &sums);
   }
 }
 
+template <Scaling S, DType E, bool kRow, bool kCol, bool kSum,
+          Shape F = Shape::kTile>
+cudaError_t LaunchShape(const EncodeArgs& a, const Queue& queue) {
+  const int64_t bands =
+      F == Shape::kTile ? a.list.chunk_count : a.list.strip_count;
+  const int64_t ctas = bands * CtasAcross(a.list, kColsOf<F>);
+  EncodeTiles<S, E, kRow, kCol, kSum, F>
+      <<<static_cast<unsigned>(ctas), kTileThreads, 0, queue.stream>>>(a);
+  return cudaGetLastError();
+}
+// The columnwise copy, alone or with the other.
+template <Scaling S, DType E, bool kRow>
+cudaError_t LaunchColumns(const EncodeArgs& a, const Queue& queue) {
+  if (a.dbias) return LaunchShape<S, E, kRow, true, true>(a, queue);
+  if constexpr (S == Scaling::kMx) {
+    // Swizzled scales of a tile's columns are neighbours.
+    if (!a.first.columnwise.swizzled) {
+      return LaunchShape<S, E, kRow, true, false, Shape::kStrip>(a, queue);
+    }
+  }
+  return LaunchShape<S, E, kRow, true, false>(a, queue);
+}
+// The rowwise copy alone has better kernels, unless there is dbias.
 template <Scaling S, DType E>
 cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
-  const auto launch = [&](auto kernel) {
-    kernel<<<static_cast<unsigned>(TileCount(a.list)), kTileThreads, 0,
-             queue.stream>>>(a);
-    return cudaGetLastError();
-  };
   if (a.first.columnwise.data == nullptr) {
-    // Without dbias there are better kernels for this.
-    return launch(EncodeTiles<S, E, true, false, true>);
+    return LaunchShape<S, E, true, false, true>(a, queue);
   }
-  if (a.first.rowwise.data == nullptr) {
-    return a.dbias ? launch(EncodeTiles<S, E, false, true, true>)
-                   : launch(EncodeTiles<S, E, false, true, false>);
-  }
-  return a.dbias ? launch(EncodeTiles<S, E, true, true, true>)
-                 : launch(EncodeTiles<S, E, true, true, false>);
+  return a.first.rowwise.data == nullptr ? LaunchColumns<S, E, false>(a, queue)
+                                         : LaunchColumns<S, E, true>(a, queue);
 }
 
 }  // namespace quantd::cuda

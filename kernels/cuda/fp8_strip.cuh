@@ -10,30 +10,69 @@ namespace quantd::cuda {
 
 inline constexpr int kTileThreads = 128;
 inline constexpr int kTileWarps = kTileThreads / 32;
-inline constexpr int kStripRows = kTileSide / kTileWarps;
 inline constexpr int kLaneCols = kTileSide / 32;
-static_assert(kStripRows == 32 && kLaneCols == 4);
+static_assert(kStripRows == kTileSide / kTileWarps && kLaneCols == 4);
 
-// FindTile of the first tile of a chunk of rows, for whole warps: a look at the
-// groups costs log32 of their number.
-__device__ __forceinline__ GroupTile FindChunk(const EncodeArgs& a,
-                                               int64_t chunk) {
-  const GroupList& list = a.list;
-  if (list.count == 1) return {&a.first, 0, chunk * kTileSide, 0};
+// The last of `count` entries whose start is not above `value`, as that of
+// entry 0 is not; empty entries are passed over. For whole warps that ask the
+// same: a look costs log32 of the number.
+template <typename Start>
+__device__ __forceinline__ int64_t FindByWarp(int64_t count, int64_t value,
+                                              const Start& start) {
   const int64_t lane = threadIdx.x % 32;
   int64_t first = 0;
-  int64_t end = list.count;
+  int64_t end = count;
   while (end - first > 1) {
     const int64_t step = (end - first + 31) / 32;
     const int64_t i = first + lane * step;
-    const bool reached = i < end && list.chunks[i] <= chunk;
-    const int count =
+    const bool reached = i < end && start(i) <= value;
+    const int below =
         32 - __clz(static_cast<int>(__ballot_sync(0xFFFFFFFFu, reached)));
-    first += (count - 1) * step;
+    first += (below - 1) * step;
     if (end > first + step) end = first + step;
   }
-  const int64_t start = first == 0 ? 0 : list.chunks[first];
-  return {list.groups + first, first, (chunk - start) * kTileSide, 0};
+  return first;
+}
+
+// Where number `i` of the chunks of 128 rows, or of the strips, starts. For
+// whole warps.
+template <int kRows>
+__device__ __forceinline__ GroupTile FindRows(const EncodeArgs& a, int64_t i) {
+  static_assert(kRows == kTileSide || kRows == kStripRows);
+  const GroupList& list = a.list;
+  if (list.count == 1) return {&a.first, 0, i * kRows, 0};
+  const int64_t* const starts = kRows == kTileSide ? list.chunks : list.strips;
+  const int64_t g =
+      FindByWarp(list.count, i, [&](int64_t j) { return starts[j]; });
+  return {list.groups + g, g, (i - starts[g]) * kRows, 0};
+}
+
+// The group of a row of the payload, or some group for a row beyond it. For
+// whole warps: `near` is the same for all lanes, and most likely in that group.
+__device__ __forceinline__ const GroupTask& GroupOfRow(const EncodeArgs& a,
+                                                       int64_t near,
+                                                       int64_t row) {
+  const GroupList& list = a.list;
+  if (list.count == 1) return a.first;
+  int64_t g = FindByWarp(list.count, near,
+                         [&](int64_t i) { return list.groups[i].row; });
+  int64_t end = list.count;
+  if (row < list.groups[g].row + list.groups[g].rows) return list.groups[g];
+  while (end - g > 1) {
+    const int64_t middle = g + (end - g) / 2;
+    if (list.groups[middle].row <= row) {
+      g = middle;
+    } else {
+      end = middle;
+    }
+  }
+  return list.groups[g];
+}
+
+// CTAs beside each other, of that many columns.
+__host__ __device__ inline uint32_t CtasAcross(const GroupList& list,
+                                               int cols) {
+  return static_cast<uint32_t>((list.cols + cols - 1) / cols);
 }
 
 // What a lane has of its tile.
@@ -54,22 +93,23 @@ struct Strip {
   }
 };
 
-// `kFull`: all of the tile is there.
+// The warp's rows and columns from (row, col) of the group on. `kFull`: all of
+// them are there.
 template <bool kFull>
-__device__ __forceinline__ Strip LoadStrip(const GroupTile& tile,
-                                           int64_t cols) {
+__device__ __forceinline__ Strip LoadStrip(const GroupTask* group, int64_t cols,
+                                           int64_t row, int64_t col) {
   Strip s;
-  s.group = tile.group;
+  s.group = group;
   s.cols = cols;
   s.warp = static_cast<int>(threadIdx.x) / 32;
   s.lane = static_cast<int>(threadIdx.x) % 32;
-  s.row = tile.row + s.warp * kStripRows;
-  s.col = tile.col + s.lane * kLaneCols;
-  const int64_t left = kFull ? 32 : tile.group->rows - s.row;
+  s.row = row;
+  s.col = col + s.lane * kLaneCols;
+  const int64_t left = kFull ? 32 : group->rows - s.row;
   s.rows = static_cast<int>(left < 0 ? 0 : left < 32 ? left : 32);
   s.inside = kFull || s.col < cols;
   const int count = s.inside ? s.rows : 0;
-  const std::byte* p = tile.group->x + 2 * s.Offset(cols);
+  const std::byte* p = group->x + 2 * s.Offset(cols);
   QUANTD_UNROLL
   for (int r = 0; r < kStripRows; ++r) {
     s.raw[r] = make_uint2(0, 0);

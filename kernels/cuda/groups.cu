@@ -1,5 +1,6 @@
 // What a job does for each group as a whole: scales of FP8 tensors, sums of
 // columns, zeros between its parts.
+#include "kernels/cuda/next_kernel.cuh"
 #include "kernels/cuda/span.cuh"
 
 namespace quantd::cuda {
@@ -58,12 +59,17 @@ inline constexpr int kSumThreads = 64;
 template <DType D>
 __global__ void __launch_bounds__(kSumThreads) SumGroups(GroupList list) {
   const int64_t i = int64_t{blockIdx.x} * kSumThreads + threadIdx.x;
-  if (i >= list.count * list.cols) return;
+  if (i >= list.count * list.cols) {
+    AwaitKernelBefore();
+    return;
+  }
   const int64_t g = i / list.cols;
   const int64_t col = i - g * list.cols;
   const GroupTask& group = list.groups[g];
   const int64_t chunks = list.chunks[g + 1] - list.chunks[g];
   const float* p = group.partial + col;
+  std::byte* const to = group.dbias + col * kSizeOf<D>;
+  AwaitKernelBefore();
   float total = 0.0f;
   // The additions are one after the other, the loads need not be. Chunks that
   // are not there add +0 to what is never -0.
@@ -73,13 +79,13 @@ __global__ void __launch_bounds__(kSumThreads) SumGroups(GroupList list) {
     float sum[kBatch];
     QUANTD_UNROLL
     for (int b = 0; b < kBatch; ++b) {
-      sum[b] = c + b < chunks ? __ldg(p) : 0.0f;
+      sum[b] = c + b < chunks ? *p : 0.0f;
       p += list.cols;
     }
     QUANTD_UNROLL
     for (int b = 0; b < kBatch; ++b) total = total + sum[b];
   }
-  StoreBits<D>(EncodeElement<D>(total), group.dbias + col * kSizeOf<D>);
+  StoreBits<D>(EncodeElement<D>(total), to);
 }
 
 __global__ void __launch_bounds__(kThreads) ZeroRuns(ZeroRunsArgs a) {
@@ -124,10 +130,9 @@ cudaError_t LaunchSumChunksOf(const DbiasArgs& a, const Queue& queue) {
 template <DType D>
 cudaError_t LaunchSumGroups(const GroupList& list, const Queue& queue) {
   const int64_t columns = list.count * list.cols;
-  SumGroups<D>
-      <<<static_cast<unsigned>((columns + kSumThreads - 1) / kSumThreads),
-         kSumThreads, 0, queue.stream>>>(list);
-  return cudaGetLastError();
+  const int64_t ctas = (columns + kSumThreads - 1) / kSumThreads;
+  return LaunchEarly(&SumGroups<D>, static_cast<unsigned>(ctas), kSumThreads,
+                     list, queue);
 }
 
 }  // namespace

@@ -11,8 +11,6 @@ extern template cudaError_t LaunchQuantizeFrom<DType::kF32>(const QuantizeArgs&,
                                                             const Queue&);
 extern template cudaError_t LaunchQuantizeFrom<DType::kF16>(const QuantizeArgs&,
                                                             const Queue&);
-extern template cudaError_t LaunchQuantizeFrom<DType::kBF16>(
-    const QuantizeArgs&, const Queue&);
 
 cudaError_t LaunchQuantize(const QuantizeArgs& args, const Queue& queue) {
   switch (args.x.dtype) {
@@ -20,8 +18,6 @@ cudaError_t LaunchQuantize(const QuantizeArgs& args, const Queue& queue) {
       return LaunchQuantizeFrom<DType::kF32>(args, queue);
     case DType::kF16:
       return LaunchQuantizeFrom<DType::kF16>(args, queue);
-    case DType::kBF16:
-      return LaunchQuantizeFrom<DType::kBF16>(args, queue);
     default:
       return cudaErrorInvalidValue;
   }

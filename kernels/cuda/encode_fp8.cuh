@@ -60,37 +60,45 @@ __device__ __forceinline__ void StoreLines(const CopyTask& copy, int64_t line,
 
 // --- dbias ------------------------------------------------------------------
 
-using ColumnSums = float4[kTileWarps - 1][32];
+using ColumnSums = float4[kTileWarps + 1][32];
 
 // Named barriers 1 to 3 join neighbouring warps. Their numbers are constants,
-// so that a CTA takes no more of them.
-template <int N>
-__device__ __forceinline__ void Await() {
-  asm volatile("bar.sync %0, 64;" ::"n"(N) : "memory");
-}
-template <int N>
-__device__ __forceinline__ void Arrive() {
-  asm volatile("bar.arrive %0, 64;" ::"n"(N) : "memory");
-}
+// so that a CTA takes no more of them; and there is no branch, for which the
+// compiler would write all that follows twice.
 __device__ __forceinline__ void WaitForWarpAbove(int warp) {
-  if (warp == 1) Await<1>();
-  if (warp == 2) Await<2>();
-  if (warp == 3) Await<3>();
+  asm volatile(
+      "{\n\t"
+      ".reg .pred is;\n\t"
+      "setp.eq.s32 is, %0, 1;\n\t"
+      "@is bar.sync 1, 64;\n\t"
+      "setp.eq.s32 is, %0, 2;\n\t"
+      "@is bar.sync 2, 64;\n\t"
+      "setp.eq.s32 is, %0, 3;\n\t"
+      "@is bar.sync 3, 64;\n\t"
+      "}" ::"r"(warp)
+      : "memory");
 }
 __device__ __forceinline__ void LetWarpBelowGo(int warp) {
-  if (warp == 0) Arrive<1>();
-  if (warp == 1) Arrive<2>();
-  if (warp == 2) Arrive<3>();
+  asm volatile(
+      "{\n\t"
+      ".reg .pred is;\n\t"
+      "setp.eq.s32 is, %0, 0;\n\t"
+      "@is bar.arrive 1, 64;\n\t"
+      "setp.eq.s32 is, %0, 1;\n\t"
+      "@is bar.arrive 2, 64;\n\t"
+      "setp.eq.s32 is, %0, 2;\n\t"
+      "@is bar.arrive 3, 64;\n\t"
+      "}" ::"r"(warp)
+      : "memory");
 }
 
 // Adds up the columns of a tile, row after row: a warp goes on with the sums of
 // the warp above it.
 __device__ __forceinline__ void SumColumns(Strip& s, ColumnSums& sums) {
-  float4 sum = make_float4(0, 0, 0, 0);
-  if (s.warp > 0) {
-    WaitForWarpAbove(s.warp);
-    sum = sums[s.warp - 1][s.lane];
-  }
+  // sums[0] is nobody's: zeros above the first warp.
+  if (s.warp == 0) sums[0][s.lane] = make_float4(0, 0, 0, 0);
+  WaitForWarpAbove(s.warp);
+  float4 sum = sums[s.warp][s.lane];
   // Rows that are not there add +0 to what is never -0.
   QUANTD_UNROLL
   for (int r = 0; r < kStripRows; ++r) {
@@ -99,16 +107,11 @@ __device__ __forceinline__ void SumColumns(Strip& s, ColumnSums& sums) {
     sum.z = sum.z + LowBf16(s.raw[r].y);
     sum.w = sum.w + HighBf16(s.raw[r].y);
   }
-  if (s.warp < kTileWarps - 1) {
-    sums[s.warp][s.lane] = sum;
-    LetWarpBelowGo(s.warp);
-  } else if (s.inside) {
-    // Sums may start after two numbers of a table.
-    auto* const to = reinterpret_cast<float2*>(
-        s.group->partial + s.row / kTileSide * s.cols + s.col);
-    to[0] = make_float2(sum.x, sum.y);
-    to[1] = make_float2(sum.z, sum.w);
-  }
+  sums[s.warp + 1][s.lane] = sum;
+  LetWarpBelowGo(s.warp);
+  // Sums may start after two numbers of a table.
+  StoreGlobalIf(s.warp == kTileWarps - 1 && s.inside, sum,
+                s.group->partial + s.row / kTileSide * s.cols + s.col);
   // What follows is to unpack once more, not to keep 128 numbers from here.
   QUANTD_UNROLL
   for (uint2& raw : s.raw) asm volatile("" : "+r"(raw.x), "+r"(raw.y));
@@ -224,6 +227,10 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   const uint32_t band = blockIdx.x / across;
   GroupTile tile = FindRows<kRowsOf<F>>(a, band);
   tile.col = int64_t{blockIdx.x - band * across} * kColsOf<F>;
+  if constexpr (F == Shape::kStrip) {
+    const int64_t first = tile.col + threadIdx.x / 32 * kTileSide;
+    if (first >= a.list.cols) return;
+  }
   if (tile.row + kRowsOf<F> <= tile.group->rows &&
       tile.col + kColsOf<F> <= a.list.cols) {
     EncodeTile<S, E, kRow, kCol, kSum, F, true>(a, tile, &shared, &sums);

@@ -15,19 +15,27 @@ static_assert(kStripRows == kTileSide / kTileWarps && kLaneCols == 4);
 
 // The last of `count` entries whose start is not above `value`, as that of
 // entry 0 is not; empty entries are passed over. For whole warps that ask the
-// same: a look costs log32 of the number.
+// same: a look, of a load's latency, divides what is left by 128.
 template <typename Start>
 __device__ __forceinline__ int64_t FindByWarp(int64_t count, int64_t value,
                                               const Start& start) {
+  constexpr int kEach = 4;
   const int64_t lane = threadIdx.x % 32;
   int64_t first = 0;
   int64_t end = count;
   while (end - first > 1) {
-    const int64_t step = (end - first + 31) / 32;
-    const int64_t i = first + lane * step;
-    const bool reached = i < end && start(i) <= value;
-    const int below =
-        32 - __clz(static_cast<int>(__ballot_sync(0xFFFFFFFFu, reached)));
+    const int64_t step = (end - first + 32 * kEach - 1) / (32 * kEach);
+    bool reached[kEach];
+    QUANTD_UNROLL
+    for (int k = 0; k < kEach; ++k) {
+      const int64_t i = first + (lane * kEach + k) * step;
+      reached[k] = i < end && start(i) <= value;
+    }
+    int below = 0;
+    QUANTD_UNROLL
+    for (const bool each : reached) {
+      below += __popc(__ballot_sync(0xFFFFFFFFu, each));
+    }
     first += (below - 1) * step;
     if (end > first + step) end = first + step;
   }

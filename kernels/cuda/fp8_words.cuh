@@ -99,6 +99,19 @@ __device__ __forceinline__ void StoreGlobal(uint4 v, void* to) {
                "r"(v.y), "r"(v.z), "r"(v.w));
 }
 
+// In two halves, aligned to 8 bytes.
+__device__ __forceinline__ void StoreGlobalIf(bool wanted, float4 v,
+                                              float* to) {
+  asm volatile(
+      "{\n\t"
+      ".reg .pred wanted;\n\t"
+      "setp.ne.b32 wanted, %5, 0;\n\t"
+      "@wanted st.global.v2.f32 [%0], {%1, %2};\n\t"
+      "@wanted st.global.v2.f32 [%0 + 8], {%3, %4};\n\t"
+      "}" ::"l"(to),
+      "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(wanted ? 1 : 0));
+}
+
 }  // namespace quantd::cuda
 
 #endif  // QUANTD_KERNELS_CUDA_FP8_WORDS_CUH_

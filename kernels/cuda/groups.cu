@@ -52,40 +52,49 @@ __global__ void __launch_bounds__(kThreads) SumChunks(GroupList list) {
   }
 }
 
-// A thread is a column of a group. Small CTAs, so that few columns are on many
-// multiprocessors.
-inline constexpr int kSumThreads = 64;
+// A CTA is 32 columns of a group. Its warps load the sums of chunks, one chunk
+// each at a time, the first warp adds them up.
+inline constexpr int kSumWarps = kThreads / 32;
+inline constexpr int kSumBatch = 128;  // chunks that are under way
 
 template <DType D>
-__global__ void __launch_bounds__(kSumThreads) SumGroups(GroupList list) {
-  const int64_t i = int64_t{blockIdx.x} * kSumThreads + threadIdx.x;
-  if (i >= list.count * list.cols) {
-    AwaitKernelBefore();
-    return;
-  }
-  const int64_t g = i / list.cols;
-  const int64_t col = i - g * list.cols;
+__global__ void __launch_bounds__(kThreads) SumGroups(GroupList list) {
+  __shared__ float sums[kSumBatch][32];
+  const uint32_t across = static_cast<uint32_t>((list.cols + 31) / 32);
+  const uint32_t g = blockIdx.x / across;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t col = int64_t{blockIdx.x - g * across} * 32 + lane;
+  const bool inside = col < list.cols;
   const GroupTask& group = list.groups[g];
   const int64_t chunks = list.chunks[g + 1] - list.chunks[g];
-  const float* p = group.partial + col;
+  const float* p = group.partial + warp * list.cols + col;
   std::byte* const to = group.dbias + col * kSizeOf<D>;
   AwaitKernelBefore();
   float total = 0.0f;
-  // The additions are one after the other, the loads need not be. Chunks that
-  // are not there add +0 to what is never -0.
-  constexpr int kBatch = 64;
-#pragma unroll 1
-  for (int64_t c = 0; c < chunks; c += kBatch) {
-    float sum[kBatch];
+  for (int64_t c = 0; c < chunks; c += kSumBatch) {
+    const int64_t left = chunks - c;
+    const int count = left < kSumBatch ? static_cast<int>(left) : kSumBatch;
+    float loaded[kSumBatch / kSumWarps];
     QUANTD_UNROLL
-    for (int b = 0; b < kBatch; ++b) {
-      sum[b] = c + b < chunks ? *p : 0.0f;
-      p += list.cols;
+    for (int i = 0; i < kSumBatch / kSumWarps; ++i) {
+      loaded[i] = 0.0f;
+      if (i * kSumWarps + warp < count && inside) loaded[i] = *p;
+      p += kSumWarps * list.cols;
     }
     QUANTD_UNROLL
-    for (int b = 0; b < kBatch; ++b) total = total + sum[b];
+    for (int i = 0; i < kSumBatch / kSumWarps; ++i) {
+      sums[i * kSumWarps + warp][lane] = loaded[i];
+    }
+    __syncthreads();
+    if (warp == 0) {
+      // One after the other.
+#pragma unroll 16
+      for (int b = 0; b < count; ++b) total = total + sums[b][lane];
+    }
+    __syncthreads();
   }
-  StoreBits<D>(EncodeElement<D>(total), to);
+  if (warp == 0 && inside) StoreBits<D>(EncodeElement<D>(total), to);
 }
 
 __global__ void __launch_bounds__(kThreads) ZeroRuns(ZeroRunsArgs a) {
@@ -129,10 +138,9 @@ cudaError_t LaunchSumChunksOf(const DbiasArgs& a, const Queue& queue) {
 
 template <DType D>
 cudaError_t LaunchSumGroups(const GroupList& list, const Queue& queue) {
-  const int64_t columns = list.count * list.cols;
-  const int64_t ctas = (columns + kSumThreads - 1) / kSumThreads;
-  return LaunchEarly(&SumGroups<D>, static_cast<unsigned>(ctas), kSumThreads,
-                     list, queue);
+  const int64_t ctas = list.count * ((list.cols + 31) / 32);
+  return LaunchEarly(&SumGroups<D>, static_cast<unsigned>(ctas), kThreads, list,
+                     queue);
 }
 
 }  // namespace

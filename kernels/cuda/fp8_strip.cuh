@@ -15,27 +15,18 @@ static_assert(kStripRows == kTileSide / kTileWarps && kLaneCols == 4);
 
 // The last of `count` entries whose start is not above `value`, as that of
 // entry 0 is not; empty entries are passed over. For whole warps that ask the
-// same: a look, of a load's latency, divides what is left by 128.
+// same: a look costs log32 of the number.
 template <typename Start>
 __device__ __forceinline__ int64_t FindByWarp(int64_t count, int64_t value,
                                               const Start& start) {
-  constexpr int kEach = 4;
   const int64_t lane = threadIdx.x % 32;
   int64_t first = 0;
   int64_t end = count;
   while (end - first > 1) {
-    const int64_t step = (end - first + 32 * kEach - 1) / (32 * kEach);
-    bool reached[kEach];
-    QUANTD_UNROLL
-    for (int k = 0; k < kEach; ++k) {
-      const int64_t i = first + (lane * kEach + k) * step;
-      reached[k] = i < end && start(i) <= value;
-    }
-    int below = 0;
-    QUANTD_UNROLL
-    for (const bool each : reached) {
-      below += __popc(__ballot_sync(0xFFFFFFFFu, each));
-    }
+    const int64_t step = (end - first + 31) / 32;
+    const int64_t i = first + lane * step;
+    const bool reached = i < end && start(i) <= value;
+    const int below = __popc(__ballot_sync(0xFFFFFFFFu, reached));
     first += (below - 1) * step;
     if (end > first + step) end = first + step;
   }
@@ -90,7 +81,7 @@ struct Strip {
   int64_t cols;  // K
   int64_t row;   // the group's own
   int64_t col;
-  int warp;
+  int warp;  // from the top of the tile
   int lane;
   int rows;  // of the warp's 32 that exist
   bool inside;
@@ -101,15 +92,15 @@ struct Strip {
   }
 };
 
-// The warp's rows and columns from (row, col) of the group on. `kFull`: all of
-// them are there.
+// The rows and columns from (row, col) of the group on, for number `warp` of
+// the CTA's warps. `kFull`: all of them are there.
 template <bool kFull>
 __device__ __forceinline__ Strip LoadStrip(const GroupTask* group, int64_t cols,
-                                           int64_t row, int64_t col) {
+                                           int64_t row, int64_t col, int warp) {
   Strip s;
   s.group = group;
   s.cols = cols;
-  s.warp = static_cast<int>(threadIdx.x) / 32;
+  s.warp = warp;
   s.lane = static_cast<int>(threadIdx.x) % 32;
   s.row = row;
   s.col = col + s.lane * kLaneCols;

@@ -136,14 +136,7 @@ __device__ __forceinline__ void EncodeTile(const EncodeArgs& a,
                                            const GroupTile& tile,
                                            ColumnShared<S>* shared,
                                            ColumnSums* sums) {
-  int warp = static_cast<int>(threadIdx.x) / 32;
-  if constexpr (kSum) {
-    // Warps of a CTA wait for each other, and every fourth warp shares a
-    // scheduler: CTAs that start together, often a multiple of four apart, have
-    // their first strips on different ones.
-    warp = static_cast<int>(
-        (threadIdx.x / 32 + blockIdx.x + blockIdx.x / kTileWarps) % kTileWarps);
-  }
+  const int warp = static_cast<int>(threadIdx.x) / 32;
   Strip s = LoadStrip<kFull>(
       tile.group, a.list.cols,
       tile.row + (F == Shape::kTile ? warp * kStripRows : 0),

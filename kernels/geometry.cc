@@ -13,6 +13,12 @@ void SetScales(const FormatSpec& f, bool columnwise, Layout layout,
     g->scale_lines = std::max<int64_t>(1, g->lines);
     return;
   }
+  // An empty group is laid out as the others, for which it may stand.
+  if (compact) {
+    g->scale_lines = f.block;
+  } else if (f.scaling != Scaling::kBlock) {
+    g->swizzled = layout == Layout::kSwizzled;
+  }
   if (g->lines == 0 || g->positions == 0) {
     g->scale_shape = {0, 0};
     return;
@@ -33,12 +39,10 @@ void SetScales(const FormatSpec& f, bool columnwise, Layout layout,
   const int64_t lines = RoundUp(g->lines, 128);
   const int64_t blocks = RoundUp(g->blocks, 4);
   if (compact) {
-    g->scale_lines = f.block;
     g->scale_line = g->blocks;
     g->scale_block = 1;
     g->scale_shape = {CeilDiv(g->lines, f.block), g->blocks};
-  } else if (layout == Layout::kSwizzled) {
-    g->swizzled = true;
+  } else if (g->swizzled) {
     g->scale_shape = {lines, blocks};
   } else if (columnwise && !f.transposed) {
     g->scale_line = 1;

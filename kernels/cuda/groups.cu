@@ -1,5 +1,6 @@
 // What a job does for each group as a whole: scales of FP8 tensors, sums of
 // columns, zeros between its parts.
+#include "kernels/cuda/next_kernel.cuh"
 #include "kernels/cuda/span.cuh"
 
 namespace quantd::cuda {
@@ -51,21 +52,49 @@ __global__ void __launch_bounds__(kThreads) SumChunks(GroupList list) {
   }
 }
 
-// A thread is a column of a group.
+// A CTA is 32 columns of a group. Its warps load the sums of chunks, one chunk
+// each at a time, the first warp adds them up.
+inline constexpr int kSumWarps = kThreads / 32;
+inline constexpr int kSumBatch = 128;  // chunks that are under way
+
 template <DType D>
 __global__ void __launch_bounds__(kThreads) SumGroups(GroupList list) {
-  const int64_t columns = list.count * list.cols;
-  for (int64_t i = FirstItem(); i < columns; i += ItemStep()) {
-    const int64_t g = i / list.cols;
-    const int64_t col = i - g * list.cols;
-    const GroupTask& group = list.groups[g];
-    const int64_t chunks = list.chunks[g + 1] - list.chunks[g];
-    float total = 0.0f;
-    for (int64_t c = 0; c < chunks; ++c) {
-      total = total + group.partial[c * list.cols + col];
+  __shared__ float sums[kSumBatch][32];
+  const uint32_t across = static_cast<uint32_t>((list.cols + 31) / 32);
+  const uint32_t g = blockIdx.x / across;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t col = int64_t{blockIdx.x - g * across} * 32 + lane;
+  const bool inside = col < list.cols;
+  const GroupTask& group = list.groups[g];
+  const int64_t chunks = list.chunks[g + 1] - list.chunks[g];
+  const float* p = group.partial + warp * list.cols + col;
+  std::byte* const to = group.dbias + col * kSizeOf<D>;
+  AwaitKernelBefore();
+  float total = 0.0f;
+  for (int64_t c = 0; c < chunks; c += kSumBatch) {
+    const int64_t left = chunks - c;
+    const int count = left < kSumBatch ? static_cast<int>(left) : kSumBatch;
+    float loaded[kSumBatch / kSumWarps];
+    QUANTD_UNROLL
+    for (int i = 0; i < kSumBatch / kSumWarps; ++i) {
+      loaded[i] = 0.0f;
+      if (i * kSumWarps + warp < count && inside) loaded[i] = *p;
+      p += kSumWarps * list.cols;
     }
-    StoreBits<D>(EncodeElement<D>(total), group.dbias + col * kSizeOf<D>);
+    QUANTD_UNROLL
+    for (int i = 0; i < kSumBatch / kSumWarps; ++i) {
+      sums[i * kSumWarps + warp][lane] = loaded[i];
+    }
+    __syncthreads();
+    if (warp == 0) {
+      // One after the other.
+#pragma unroll 16
+      for (int b = 0; b < count; ++b) total = total + sums[b][lane];
+    }
+    __syncthreads();
   }
+  if (warp == 0 && inside) StoreBits<D>(EncodeElement<D>(total), to);
 }
 
 __global__ void __launch_bounds__(kThreads) ZeroRuns(ZeroRunsArgs a) {
@@ -94,11 +123,24 @@ cudaError_t LaunchSumChunks(const GroupList& list, const Queue& queue) {
                  queue.stream>>>(list);
   return cudaGetLastError();
 }
+cudaError_t LaunchSumChunksOf(const DbiasArgs& a, const Queue& queue) {
+  switch (a.input) {
+    case DType::kF32:
+      return LaunchSumChunks<DType::kF32>(a.list, queue);
+    case DType::kF16:
+      return LaunchSumChunks<DType::kF16>(a.list, queue);
+    case DType::kBF16:
+      return LaunchSumChunks<DType::kBF16>(a.list, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
 template <DType D>
 cudaError_t LaunchSumGroups(const GroupList& list, const Queue& queue) {
-  SumGroups<D><<<GridForBlocks(list.count * list.cols, queue), kThreads, 0,
-                 queue.stream>>>(list);
-  return cudaGetLastError();
+  const int64_t ctas = list.count * ((list.cols + 31) / 32);
+  return LaunchEarly(&SumGroups<D>, static_cast<unsigned>(ctas), kThreads, list,
+                     queue);
 }
 
 }  // namespace
@@ -111,16 +153,8 @@ cudaError_t LaunchTensorScales(const TensorScaleArgs& a, const Queue& queue) {
 }
 
 cudaError_t LaunchDbias(const DbiasArgs& a, const Queue& queue) {
-  cudaError_t error = cudaErrorInvalidValue;
-  if (a.summed) {
-    error = cudaSuccess;
-  } else if (a.input == DType::kF32) {
-    error = LaunchSumChunks<DType::kF32>(a.list, queue);
-  } else if (a.input == DType::kF16) {
-    error = LaunchSumChunks<DType::kF16>(a.list, queue);
-  } else if (a.input == DType::kBF16) {
-    error = LaunchSumChunks<DType::kBF16>(a.list, queue);
-  }
+  const cudaError_t error =
+      a.summed ? cudaSuccess : LaunchSumChunksOf(a, queue);
   if (error != cudaSuccess) return error;
   switch (a.output) {
     case DType::kF32:

@@ -1,5 +1,6 @@
 #include "kernels/cuda/launch.h"
 
+#include "kernels/cuda/fp8.h"
 #include "kernels/cuda/nvfp4.h"
 #include "kernels/cuda/spans.h"
 
@@ -10,8 +11,6 @@ extern template cudaError_t LaunchQuantizeFrom<DType::kF32>(const QuantizeArgs&,
                                                             const Queue&);
 extern template cudaError_t LaunchQuantizeFrom<DType::kF16>(const QuantizeArgs&,
                                                             const Queue&);
-extern template cudaError_t LaunchQuantizeFrom<DType::kBF16>(
-    const QuantizeArgs&, const Queue&);
 
 cudaError_t LaunchQuantize(const QuantizeArgs& args, const Queue& queue) {
   switch (args.x.dtype) {
@@ -19,8 +18,6 @@ cudaError_t LaunchQuantize(const QuantizeArgs& args, const Queue& queue) {
       return LaunchQuantizeFrom<DType::kF32>(args, queue);
     case DType::kF16:
       return LaunchQuantizeFrom<DType::kF16>(args, queue);
-    case DType::kBF16:
-      return LaunchQuantizeFrom<DType::kBF16>(args, queue);
     default:
       return cudaErrorInvalidValue;
   }
@@ -34,10 +31,13 @@ extern template cudaError_t LaunchEncodeFrom<DType::kF16>(const EncodeArgs&,
 extern template cudaError_t LaunchEncodeFrom<DType::kBF16>(const EncodeArgs&,
                                                            const Queue&);
 
-bool SumsChunks(const EncodeArgs& args) { return SumsChunksNvfp4(args); }
+bool SumsChunks(const EncodeArgs& args) {
+  return args.dbias && (SumsChunksNvfp4(args) || TakesFp8(args));
+}
 
 cudaError_t LaunchEncode(const EncodeArgs& args, const Queue& queue) {
   if (TakesNvfp4(args)) return LaunchEncodeNvfp4(args, queue);
+  if (TakesFp8(args)) return LaunchEncodeFp8(args, queue);
   switch (args.params.input) {
     case DType::kF32:
       return LaunchEncodeFrom<DType::kF32>(args, queue);

@@ -90,6 +90,7 @@ struct QuantizeArgs {
   bool propagate;
   Found* found;  // nan and inf are set
 };
+// Of fp32 and fp16: LaunchEncode has better kernels for bf16.
 cudaError_t LaunchQuantize(const QuantizeArgs& args, const Queue& queue);
 
 struct ApplyRhtArgs {

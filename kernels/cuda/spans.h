@@ -21,15 +21,19 @@ namespace quantd::cuda {
 // Kernels walk over tiles of so many rows and columns, which start anew in
 // every group: no square, span or chunk of rows crosses a tile's edge.
 inline constexpr int kTileSide = 128;
+// Rows of a strip, the largest block that has no more of them; likewise.
+inline constexpr int kStripRows = 32;
 
 // The groups of a job, on the device.
 struct GroupList {
   const GroupTask* groups;
   const int64_t* chunks;  // [g]: rows of tiles before group g; [count]: all
   int64_t count;
-  int64_t chunk_count;  // chunks[count]
-  int64_t rows;         // of all groups
-  int64_t cols;         // K
+  int64_t chunk_count;    // chunks[count]
+  const int64_t* strips;  // the same for strips of rows
+  int64_t strip_count;
+  int64_t rows;  // of all groups
+  int64_t cols;  // K
 };
 
 // Maxima of the input: plain and, where there are signs, rotated; of each group

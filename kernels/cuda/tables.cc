@@ -11,11 +11,14 @@ Tables::Tables(const Plan& plan, const Route& route)
   const size_t count = plan.groups().size();
   if (route.groups) {
     chunks_.push_back(0);
+    strips_.push_back(0);
     for (const Group& g : plan.groups()) {
       chunks_.push_back(chunks_.back() + CeilDiv(g.rows, kTileSide));
+      strips_.push_back(strips_.back() + CeilDiv(g.rows, kStripRows));
     }
     groups_part_ = Add(count * sizeof(GroupTask));
     chunks_part_ = Add(chunks_.size() * sizeof(int64_t));
+    strips_part_ = Add(strips_.size() * sizeof(int64_t));
   }
   if (grouped_ && !padding_.empty()) {
     pieces_.push_back(0);
@@ -88,6 +91,7 @@ void Tables::Fill(const JobBases& payload) {
     FillGroups(bases);
   }
   Write<int64_t>(chunks_part_, chunks_);
+  Write<int64_t>(strips_part_, strips_);
   Write<ZeroRun>(runs_part_, padding_);
   Write<int64_t>(pieces_part_, pieces_);
   const auto* o = std::get_if<QuantizeOptions>(&plan_.options());
@@ -104,6 +108,8 @@ GroupList Tables::groups() const {
   list.chunks = OnDevice<const int64_t>(chunks_part_);
   list.count = static_cast<int64_t>(plan_.groups().size());
   list.chunk_count = chunks_.empty() ? 0 : chunks_.back();
+  list.strips = OnDevice<const int64_t>(strips_part_);
+  list.strip_count = strips_.empty() ? 0 : strips_.back();
   list.rows = plan_.rows();
   list.cols = plan_.cols();
   return list;

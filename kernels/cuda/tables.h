@@ -79,6 +79,7 @@ class Tables {
   const bool grouped_;
   std::vector<ZeroRun> padding_;
   std::vector<int64_t> chunks_;  // see GroupList
+  std::vector<int64_t> strips_;
   std::vector<int64_t> pieces_;  // see ZeroRunsArgs
   EncodeParams encode_params_ = {};
   DequantizeParams decode_params_ = {};
@@ -88,6 +89,7 @@ class Tables {
 
   Part groups_part_;
   Part chunks_part_;
+  Part strips_part_;
   Part runs_part_;
   Part pieces_part_;
   Part scales_part_;

@@ -10,7 +10,7 @@
 // drops at most 2^-22 of its largest term from each of 16 terms: 2^-18 M. In
 // the butterfly each of four stages rounds sums of at most 4 M by 2^-24: 2^-20
 // M. kMargin is much more than both.
-#include "kernels/cuda/rotate.cuh"
+#include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/staged_tile.cuh"
 
 namespace quantd::cuda {
@@ -29,18 +29,69 @@ struct AmaxTilesArgs {
   Found* found;
 };
 
-using Ring = TileRing<kStages>;
+using Ring = TileRing<kStages, TileLayout::kSwizzled>;
 
 struct Shared {
   Ring::Storage ring;
   uint32_t best[2];  // rotated maxima so far, rounded to bf16: rows, columns
 };
 
+// The matrix of the rotation as two operands of the tensor cores: 16 rows and
+// eight columns each.
+struct Rotation {
+  uint32_t words[2][2];
+
+  __device__ __forceinline__ explicit Rotation(const float (&signs)[kBlock]) {
+    const int group = threadIdx.x % 32 / 4;
+    const int first = threadIdx.x % 4 * 2;
+    QUANTD_UNROLL
+    for (int n = 0; n < 2; ++n) {
+      QUANTD_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int k = first + 8 * half;
+        const int j = group + 8 * n;
+        words[n][half] = PackBf16(Entry(signs, k, j), Entry(signs, k + 1, j));
+      }
+    }
+  }
+  static __device__ __forceinline__ float Entry(const float (&signs)[kBlock],
+                                                int k, int j) {
+    float sign = 0.0f;
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) sign = i == k ? signs[i] : sign;
+    return __popc(k & j) % 2 == 0 ? sign : -sign;
+  }
+};
+
+// Four 8 x 8 pieces of 16-bit elements from shared memory, `address` being
+// that of one row; transposed, or as they are.
+template <bool kTransposed>
+__device__ __forceinline__ void LoadSquare(uint32_t address, uint32_t (&w)[4]) {
+  if constexpr (kTransposed) {
+    asm volatile(
+        "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+        : "r"(address));
+  } else {
+    asm volatile(
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+        : "r"(address));
+  }
+}
+
 // Largest magnitude of this lane's elements of the rotated square, about.
 __device__ __forceinline__ float RotatedMaximum(const uint32_t (&x)[4],
                                                 const Rotation& rotation) {
-  float y[2][4];
-  rotation.Apply(x, y);
+  float y[2][4] = {};
+  QUANTD_UNROLL
+  for (int n = 0; n < 2; ++n) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+        " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(y[n][0]), "+f"(y[n][1]), "+f"(y[n][2]), "+f"(y[n][3])
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(rotation.words[n][0]),
+          "r"(rotation.words[n][1]));
+  }
   float max = fmaxf(fabsf(y[0][0]), fabsf(y[0][1]));
   max = fmaxf(max, fabsf(y[0][2]));
   max = fmaxf(max, fabsf(y[0][3]));
@@ -70,7 +121,7 @@ __device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
     for (int i = 0; i < kBlock; ++i) {
       const int r = row + (column ? i : lane);
       const int c = col + (column ? lane - kBlock : i);
-      const std::byte* p = tile.at(r, c);
+      const std::byte* p = tile.bytes + SwizzledOffset(r, c);
       v[i] = DecodeBf16<Scalar>(*reinterpret_cast<const uint16_t*>(p));
     }
     uint32_t all;
@@ -107,27 +158,33 @@ __global__ void __launch_bounds__(kThreads, kPerMultiprocessor)
   extern __shared__ __align__(1024) std::byte shared[];
   Shared& s = *reinterpret_cast<Shared*>(shared);
   if (threadIdx.x < 2) s.best[threadIdx.x] = 0;
-  Ring ring(&s.ring, a.list, a.first, map);
-  const Rotation rotation(a.signs, false);
+  Ring ring(&s.ring);
+  const Rotation rotation(a.signs);
   const auto count = static_cast<uint32_t>(TileCount(a.list));
+  for (uint32_t k = 0; k + 1 < kStages; ++k) {
+    ring.Start(k, a.list, a.first, map, blockIdx.x + k * gridDim.x);
+  }
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   // Rows of the pieces that this lane names: of a square as it is, and turned.
   const int half = lane / 8 % 2 * 8;
   const int other = lane / 16 * 8;
   const uint32_t plain_at =
-      StagedTile::Offset(warp * kBlock + half + lane % 8, other);
+      SwizzledOffset(warp * kBlock + half + lane % 8, other);
   const uint32_t turned_at =
-      StagedTile::Offset(warp * kBlock + other + lane % 8, half);
+      SwizzledOffset(warp * kBlock + other + lane % 8, half);
   uint32_t largest = 0;  // of both halves of words
   uint32_t k = 0;
   for (uint32_t t = blockIdx.x; t < count; t += gridDim.x, ++k) {
+    __syncthreads();  // the last tile has been used
+    ring.Start(k + kStages - 1, a.list, a.first, map,
+               t + (kStages - 1) * gridDim.x);
     // What other CTAs have found spares work here.
     if (threadIdx.x == 0) {
       atomicMax(&s.best[0], *const_cast<volatile uint32_t*>(&a.found->row_rht));
       atomicMax(&s.best[1], *const_cast<volatile uint32_t*>(&a.found->col_rht));
     }
-    const StagedTile& tile = ring.Acquire(k);
+    const StagedTile& tile = ring.Wait(k, true);
     const auto base =
         static_cast<uint32_t>(__cvta_generic_to_shared(tile.bytes));
     volatile uint32_t* const best = s.best;
@@ -139,9 +196,9 @@ __global__ void __launch_bounds__(kThreads, kPerMultiprocessor)
     for (int c = 0; c < kTileSide / kBlock; ++c) {
       // Two pieces of 16 bytes further, within 128 bytes of 64 columns.
       const uint32_t piece = c % 4 * 32;
-      const uint32_t box = c / 4 * StagedTile::kBox;
+      const uint32_t box = c / 4 * kSwizzledBox;
       uint32_t x[4];
-      LoadPieces<false>(base + (plain_at ^ piece) + box, x);
+      LoadSquare<false>(base + (plain_at ^ piece) + box, x);
       const uint32_t of_square = LargestOf(x);
       // (Whatever holds NaN or Inf is counted in order.)
       bool matters = LargerHalf(of_square) >= kInfBits;
@@ -153,7 +210,7 @@ __global__ void __launch_bounds__(kThreads, kPerMultiprocessor)
       }
       if constexpr (kColumns) {
         uint32_t turned[4];
-        LoadPieces<true>(base + (turned_at ^ piece) + box, turned);
+        LoadSquare<true>(base + (turned_at ^ piece) + box, turned);
         matters |= col_best < kTiny
                        ? of_square != 0
                        : RotatedMaximum(turned, rotation) > col_threshold;
@@ -167,7 +224,6 @@ __global__ void __launch_bounds__(kThreads, kPerMultiprocessor)
         col_threshold = ThresholdOf(col_best);
       }
     }
-    ring.Release(k);
   }
   const uint32_t plain = __reduce_max_sync(0xFFFFFFFFu, LargerHalf(largest));
   if (lane == 0) atomicMax(&a.found->plain, plain);
@@ -181,7 +237,8 @@ cudaError_t Launch(const AmaxTilesArgs& a, const Queue& queue) {
                            static_cast<int>(sizeof(Shared)));
   if (error != cudaSuccess) return error;
   TensorMap map;
-  error = MakeTensorMap(a.first.x, a.list.rows, a.list.cols, &map);
+  error = MakeTensorMap(a.first.x, a.list.rows, a.list.cols, kTileSide, 64,
+                        TileLayout::kSwizzled, &map);
   if (error != cudaSuccess) return error;
   kernel<<<GridFor(TileCount(a.list), kPerMultiprocessor, queue), kThreads,
            sizeof(Shared), queue.stream>>>(a, map);

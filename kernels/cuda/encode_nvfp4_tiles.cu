@@ -1,10 +1,9 @@
 // NVFP4 by tiles of 128 x 128: the columnwise copy, both copies, squares, and
 // whatever goes with sums of columns. A tile is read once into shared memory,
-// ahead of its use. Of each tile a warp has eight columns and eight rows, so
-// that codes leave in whole sectors, straight from registers.
+// a few tiles ahead; codes and scales of columns pass through it on their way
+// to whole lines.
 #include "kernels/cuda/encode_nvfp4.cuh"
 #include "kernels/cuda/nvfp4.h"
-#include "kernels/cuda/rotate.cuh"
 
 namespace quantd::cuda {
 namespace {
@@ -13,9 +12,8 @@ constexpr int kTileThreads = 512;
 constexpr int kPerMultiprocessor = 2;
 constexpr int kStages = 2;
 constexpr int kSquares = kTileSide / kBlock;  // blocks of a tile, either way
-constexpr int kStrip = 8;                     // columns, and rows, of a warp
 constexpr int kPairs = kTileSide / 2;         // of columns
-static_assert(kStrip * kTileThreads / kWarp == kTileSide);
+static_assert(kPairs * kSquares == kTileThreads);
 
 enum class Copying { kNone, kPlain, kRotated };
 
@@ -26,86 +24,27 @@ struct SquareMaxima {
   uint32_t clean[kSquares][kSquares];
 };
 
-using Ring = TileRing<kStages>;
+// The columnwise outputs of a tile. The odd pitch keeps neighbouring columns in
+// other banks.
+struct ColumnUnits {
+  uint2 codes[kTileSide][kSquares + 1];
+  alignas(4) uint8_t scales[kTileSide][kSquares];
+};
 
 struct Shared {
-  Ring::Storage ring;
+  TileRing<kStages>::Storage ring;
   GroupStateWith<Lines> group;
-  SquareMaxima squares[2];  // of every other tile
-  Exchange exchange[kTileThreads / kWarp];
+  SquareMaxima squares;
+  ColumnUnits columns[2];  // of every other tile
 };
 
-// What a warp knows at a tile.
-struct Warp {
-  const EncodeArgs& a;
-  const Rotation& rotation;
-  const StagedTile& tile;
-  const Place& at;
-  const SquareMaxima& squares;
-  Shared& s;
-  int first = static_cast<int>(threadIdx.x) / kWarp * kStrip;  // row, or column
-  int lane = static_cast<int>(threadIdx.x) % kWarp;
-};
-
-// Of 32 blocks in a tile: where block b is, and its element i.
-template <bool kColumns>
-struct Blocks {
-  int strip;  // the eight columns (rows) they are in
-  int part;   // which of the strip's two times four blocks
-
-  __device__ __forceinline__ int line(int b) const { return strip + b % 8; }
-  __device__ __forceinline__ int number(int b) const {
-    return part * 4 + b / 8;
-  }
-  __device__ __forceinline__ const std::byte* at(const StagedTile& tile, int b,
-                                                 int i) const {
-    const int position = number(b) * kBlock + i;
-    return kColumns ? tile.at(position, line(b)) : tile.at(line(b), position);
-  }
-  // Parts for the tensor cores. A lane names one row of four pieces: those of
-  // the first eight blocks' first halves, the next eight blocks', and the same
-  // of second halves.
-  __device__ __forceinline__ void LoadParts(const StagedTile& tile, int lane,
-                                            uint32_t (&x)[2][4]) const {
-    const int half = lane / 16 * 8;
-    const int b = lane / 8 % 2 * 8;
-    const std::byte* p =
-        kColumns ? tile.at(number(b) * kBlock + half + lane % 8, strip)
-                 : tile.at(strip + lane % 8, number(b) * kBlock + half);
-    const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(p));
-    LoadPieces<kColumns>(address, x[0]);
-    // Two blocks further on: 32 rows, or four pieces of the eight in 128 bytes.
-    LoadPieces<kColumns>(kColumns ? address + 32 * 128 : address ^ 64, x[1]);
-  }
-};
-
-// Parts of 32 columns as LoadParts has them, into whole blocks.
-__device__ __forceinline__ Words Join(const uint32_t (&x)[2][4],
-                                      Exchange* exchange) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  __syncwarp();  // the blocks before have been read
-  QUANTD_UNROLL
-  for (int k = 0; k < 8; ++k) {
-    const int b = 16 * (k / 4) + 8 * (k % 2) + lane / 4;
-    reinterpret_cast<uint32_t*>(exchange->half(b, k / 2 % 2))[lane % 4] =
-        x[k / 4][k % 4];
-  }
-  __syncwarp();
-  return exchange->block(lane);
-}
-
-template <bool kColumns>
-__device__ __forceinline__ Words LoadAgain(const StagedTile& tile,
-                                           const Blocks<kColumns>& blocks,
-                                           int b) {
+// Sixteen rows of a column, or of the next one.
+__device__ __forceinline__ Words ColumnOf(const uint32_t (&w)[kBlock],
+                                          bool next) {
   Words x;
   QUANTD_UNROLL
   for (int i = 0; i < kBlock / 2; ++i) {
-    const auto low =
-        *reinterpret_cast<const uint16_t*>(blocks.at(tile, b, 2 * i));
-    const auto high =
-        *reinterpret_cast<const uint16_t*>(blocks.at(tile, b, 2 * i + 1));
-    x.w[i] = low | static_cast<uint32_t>(high) << 16;
+    x.w[i] = __byte_perm(w[2 * i], w[2 * i + 1], next ? 0x7632 : 0x5410);
   }
   return x;
 }
@@ -123,148 +62,194 @@ __device__ __noinline__ Unit EncodeRareOfSquare(const EncodeParams& p, Words x,
   return {make_uint2(words[0], words[1]), scale.stored};
 }
 
-// 32 blocks; and whether this lane's is one for the generic functions.
-template <Copying kCopying, bool kSquare, bool kColumns>
-__device__ __forceinline__ Unit EncodeBlocks(const Warp& w, const Lines& lines,
-                                             const Blocks<kColumns>& blocks,
-                                             bool* rare) {
-  Exchange* const exchange = &w.s.exchange[w.first / kStrip];
-  Words x;
-  uint32_t max;
-  if constexpr (kCopying == Copying::kRotated) {
-    uint32_t parts[2][4];
-    blocks.LoadParts(w.tile, w.lane, parts);
-    const auto element = [blocks, tile = &w.tile](int b, int i) {
-      return LowOf(*reinterpret_cast<const uint16_t*>(blocks.at(*tile, b, i)));
-    };
-    x = Rotate(parts, w.rotation, w.a.signs, element, exchange, &max);
-  } else {
-    if constexpr (kColumns) {
-      uint32_t parts[2][4];
-      blocks.LoadParts(w.tile, w.lane, parts);
-      x = Join(parts, exchange);
-    } else {
-      const auto low =
-          *reinterpret_cast<const uint4*>(blocks.at(w.tile, w.lane, 0));
-      const auto high =
-          *reinterpret_cast<const uint4*>(blocks.at(w.tile, w.lane, 8));
-      x = {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
-    }
-    if constexpr (!kSquare) max = LargerHalf(LargestOf(x.w));
-  }
-  const int along = blocks.line(w.lane) / kBlock;
-  const int number = blocks.number(w.lane);
-  const int row = kColumns ? number : along;
-  const int col = kColumns ? along : number;
-  if constexpr (kSquare) max = w.squares.max[row][col];
-  const float wanted = __uint_as_float(max) * lines.s_inv6;
-  Unit unit;
-  unit.scale = E4M3Of(wanted);
-  unit.codes = CodesOf(x, lines.of[unit.scale]);
-  *rare = IsRare(max, wanted);
-  return unit;
-}
-
-// Largest magnitude of a square, four words a lane; NaN dropped where `clean`.
-__device__ __forceinline__ uint32_t SquareMaximum(const uint32_t (&w)[4],
+// Largest magnitude of the square that eight neighbouring lanes hold, in the
+// words' halves; NaN dropped where `clean`.
+__device__ __forceinline__ uint32_t SquareMaximum(const uint32_t (&w)[kBlock],
                                                   bool clean) {
   uint32_t max = LargerHalf(LargestOf(w));
   if (clean) {
     max = 0;
     QUANTD_UNROLL
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < kBlock; ++i) {
       const uint32_t low = (w[i] << 16) & kAbsMask;
       const uint32_t high = w[i] & 0x7FFF0000u;
       if (low <= kInfBits && low > max) max = low;
       if (high <= kInfBits && high > max) max = high;
     }
   }
-  return __reduce_max_sync(0xFFFFFFFFu, max);
+  QUANTD_UNROLL
+  for (int lane = 1; lane < 8; lane *= 2) {
+    const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, max, lane);
+    max = other > max ? other : max;
+  }
+  return max;
 }
 
-// Four squares a warp.
+// One copy's unit under its multipliers. Whether EncodeRare is to make it
+// instead.
+template <bool kRht>
+__device__ __forceinline__ bool EncodeUnit(const EncodeArgs& a, Words x,
+                                           const Lines& lines,
+                                           const uint32_t* square, Unit* unit) {
+  if constexpr (kRht) {
+    float v[kBlock];
+    Unpack(x, v);
+    RotateForward<Scalar, true>(v, a.signs);
+    Pack(v, &x);
+  }
+  const uint32_t max = square != nullptr ? *square : LargerHalf(LargestOf(x.w));
+  const float wanted = __uint_as_float(max) * lines.s_inv6;
+  unit->scale = E4M3Of(wanted);
+  unit->codes = CodesOf(x, lines.of[unit->scale]);
+  return IsRare(max, wanted);
+}
+
+template <bool kRht, bool kSquare>
+struct Encoder {
+  const EncodeArgs& a;
+  Shared& s;
+  const Lines& lines;
+  float amax;
+
+  __device__ __forceinline__ bool Encode(const Words& x, int square_row,
+                                         int square_col, Unit* unit) const {
+    return EncodeUnit<kRht>(
+        a, x, lines, kSquare ? &s.squares.max[square_row][square_col] : nullptr,
+        unit);
+  }
+  __device__ __forceinline__ Unit EncodeAgain(const Words& x, int square_row,
+                                              int square_col) const {
+    if constexpr (kSquare) {
+      return EncodeRareOfSquare(a.params, x, amax,
+                                s.squares.max[square_row][square_col],
+                                s.squares.clean[square_row][square_col]);
+    } else {
+      return EncodeRare(a.params, x, kRht ? a.signs : nullptr, amax, nullptr,
+                        a.seen);
+    }
+  }
+};
+
+// A thread is sixteen rows of two neighbouring columns; neighbours in a warp
+// are neighbours along the rows.
+__device__ __forceinline__ void LoadPair(const StagedTile& tile,
+                                         uint32_t (&w)[kBlock]) {
+  const std::byte* p =
+      tile.at(threadIdx.x / kPairs * kBlock, threadIdx.x % kPairs * 2);
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) {
+    w[i] = *reinterpret_cast<const uint32_t*>(p + i * StagedTile::kPitch);
+  }
+}
+
+// All threads must call.
 __device__ __forceinline__ void FindSquares(const EncodeArgs& a,
                                             const StagedTile& tile,
                                             SquareMaxima* squares) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int row = static_cast<int>(threadIdx.x) / kWarp / 2;
-  const int col = static_cast<int>(threadIdx.x) / kWarp % 2 * 4;
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(
-      tile.at(row * kBlock + lane % 16, col * kBlock + lane / 16 * 8)));
-  uint32_t seen = 0;
+  uint32_t w[kBlock];
+  LoadPair(tile, w);
+  const uint32_t max = SquareMaximum(w, false);
+  uint32_t clean = max;
+  if (__any_sync(0xFFFFFFFFu, max >= kInfBits)) {
+    clean = SquareMaximum(w, true);
+    Report(SeenIn(max, clean), a.seen);
+  }
+  const int row = threadIdx.x / kPairs;
+  const int col = threadIdx.x % kPairs / 8;
+  squares->max[row][col] = max;
+  squares->clean[row][col] = clean;
+}
+
+template <bool kRht, bool kSquare>
+__device__ __forceinline__ void EncodeColumns(const EncodeArgs& a,
+                                              const StagedTile& tile, Shared* s,
+                                              ColumnUnits* to) {
+  const Encoder<kRht, kSquare> encoder = {a, *s, s->group.col,
+                                          *s->group.task.columnwise.amax};
+  const int block = threadIdx.x / kPairs;
+  const int line = threadIdx.x % kPairs * 2;
+  uint32_t w[kBlock];
+  LoadPair(tile, w);
+  uint32_t rare = 0;
   QUANTD_UNROLL
-  for (int c = 0; c < 4; ++c) {
-    uint32_t w[4];
-    LoadPieces<false>(address ^ (c * 32), w);
-    const uint32_t max = SquareMaximum(w, false);
-    uint32_t clean = max;
-    if (max >= kInfBits) {
-      clean = SquareMaximum(w, true);
-      seen |= SeenIn(max, clean);
+  for (int next = 0; next < 2; ++next) {
+    Unit unit;
+    const bool again =
+        encoder.Encode(ColumnOf(w, next), block, line / kBlock, &unit);
+    rare |= again ? 1u << next : 0u;
+    to->codes[line + next][block] = unit.codes;
+    to->scales[line + next][block] = static_cast<uint8_t>(unit.scale);
+  }
+  for (int next = 0; rare != 0; ++next, rare >>= 1) {
+    if ((rare & 1u) == 0) continue;
+    LoadPair(tile, w);
+    const Unit unit =
+        encoder.EncodeAgain(ColumnOf(w, next == 1), block, line / kBlock);
+    to->codes[line + next][block] = unit.codes;
+    to->scales[line + next][block] = static_cast<uint8_t>(unit.scale);
+  }
+}
+
+// What of the tile's columnwise outputs is inside the copy.
+__device__ __forceinline__ void StoreColumns(const CopyTask& copy,
+                                             const ColumnUnits& s,
+                                             const Place& at) {
+  const int64_t first = at.row / kBlock;
+  const int64_t rest = copy.padded / kBlock - first;
+  std::byte* const to = copy.data + at.col * copy.data_line + first * 8;
+  QUANTD_UNROLL
+  for (int i = 0; i < kTileSide * kSquares / kTileThreads; ++i) {
+    const int item = static_cast<int>(threadIdx.x) + i * kTileThreads;
+    const int line = item / kSquares;
+    const int block = item % kSquares;
+    if (line < at.cols && block < rest) {
+      *reinterpret_cast<uint2*>(to + line * copy.data_line + block * 8) =
+          s.codes[line][block];
     }
-    squares->max[row][col + c] = max;
-    squares->clean[row][col + c] = clean;
   }
-  if (seen != 0) Report(seen, a.seen);
-}
-
-// Where a block's unit goes, if the copy has it.
-template <bool kColumns>
-__device__ __forceinline__ void Store(const Warp& w,
-                                      const Blocks<kColumns>& blocks,
-                                      const Unit& unit) {
-  const GroupTask& task = w.s.group.task;
-  const CopyTask& copy = kColumns ? task.columnwise : task.rowwise;
-  const int64_t first_line = kColumns ? w.at.col : w.at.row;
-  const int lines = kColumns ? w.at.cols : w.at.rows;
-  const int64_t block =
-      (kColumns ? w.at.row : w.at.col) / kBlock + blocks.number(w.lane);
-  const int line = blocks.line(w.lane);
-  // (Blocks of columns beyond the matrix are zeros, as padding is.)
-  const int64_t count = (kColumns ? copy.padded : w.a.list.cols) / kBlock;
-  if (line >= lines || block >= count) return;
-  std::byte* const to = copy.data + (first_line + line) * copy.data_line;
-  *reinterpret_cast<uint2*>(to + block * 8) = unit.codes;
-  const ScaleColumn scales(copy, first_line, block);
-  *scales.at(line) = static_cast<std::byte>(unit.scale);
-}
-
-// The warp's part of a copy. Bit p is set where block p is a rare one.
-template <Copying kCopying, bool kSquare, bool kColumns>
-__device__ __forceinline__ uint32_t EncodeCopy(const Warp& w) {
-  const Lines& lines = kColumns ? w.s.group.col : w.s.group.row;
-  uint32_t bits = 0;
-#pragma unroll 1
-  for (int part = 0; part < 2; ++part) {
-    const Blocks<kColumns> blocks = {w.first, part};
-    bool rare;
-    const Unit unit = EncodeBlocks<kCopying, kSquare>(w, lines, blocks, &rare);
-    Store(w, blocks, unit);
-    bits |= rare ? 1u << part : 0u;
+  // Four scales a thread. Blocks beyond the copy are zeros, as padding is.
+  const int line = static_cast<int>(threadIdx.x) / 2;
+  const int block = static_cast<int>(threadIdx.x) % 2 * 4;
+  if (line < at.cols && block < rest) {
+    const ScaleColumn scales(copy, at.col, first + block);
+    *reinterpret_cast<uint32_t*>(scales.at(line)) =
+        *reinterpret_cast<const uint32_t*>(&s.scales[line][block]);
   }
-  return bits;
 }
 
-// Those again, by the generic functions.
-template <Copying kCopying, bool kSquare, bool kColumns>
-__device__ __noinline__ void EncodeAgain(Warp w, uint32_t bits) {
-  const GroupTask& task = w.s.group.task;
-  const float amax = kColumns ? *task.columnwise.amax : *task.rowwise.amax;
-  for (int part = 0; part < 2; ++part) {
-    if ((bits >> part & 1u) == 0) continue;
-    const Blocks<kColumns> blocks = {w.first, part};
-    const Words x = LoadAgain(w.tile, blocks, w.lane);
-    const int along = blocks.line(w.lane) / kBlock;
-    const int number = blocks.number(w.lane);
-    const int row = kColumns ? number : along;
-    const int col = kColumns ? along : number;
-    Store(w, blocks,
-          kSquare
-              ? EncodeRareOfSquare(w.a.params, x, amax, w.squares.max[row][col],
-                                   w.squares.clean[row][col])
-              : EncodeRare(w.a.params, x,
-                           kCopying == Copying::kRotated ? w.a.signs : nullptr,
-                           amax, nullptr, w.a.seen));
+template <bool kRht, bool kSquare>
+__device__ __forceinline__ void EncodeRows(const EncodeArgs& a,
+                                           const StagedTile& tile,
+                                           const Place& at, Shared* s) {
+  constexpr int kStep = kTileThreads / kSquares;  // rows at a time
+  const CopyTask& copy = s->group.task.rowwise;
+  const Encoder<kRht, kSquare> encoder = {a, *s, s->group.row, *copy.amax};
+  // Two rows of four blocks are eight lanes: all banks once.
+  const int t = static_cast<int>(threadIdx.x);
+  const int block = t % 4 + t / 8 % 2 * 4;
+  const int first = t / 4 % 2 + t / 16 * 2;
+  if (block * kBlock >= at.cols) return;
+  const ScaleColumn scales(copy, at.row, at.col / kBlock + block);
+  std::byte* const to =
+      copy.data + (at.row + first) * copy.data_line + at.col / 2 + block * 8;
+  uint32_t rare = 0;
+  QUANTD_UNROLL
+  for (int u = 0; u < kTileSide / kStep; ++u) {
+    const int row = first + u * kStep;
+    if (row >= at.rows) break;
+    Unit unit;
+    const Words x = LoadWords(tile.at(row, block * kBlock));
+    rare |= encoder.Encode(x, row / kBlock, block, &unit) ? 1u << u : 0u;
+    *reinterpret_cast<uint2*>(to + u * kStep * copy.data_line) = unit.codes;
+    *scales.at(row) = static_cast<std::byte>(unit.scale);
+  }
+  for (int u = 0; rare != 0; ++u, rare >>= 1) {
+    if ((rare & 1u) == 0) continue;
+    const int row = first + u * kStep;
+    const Words x = LoadWords(tile.at(row, block * kBlock));
+    const Unit unit = encoder.EncodeAgain(x, row / kBlock, block);
+    *reinterpret_cast<uint2*>(to + u * kStep * copy.data_line) = unit.codes;
+    *scales.at(row) = static_cast<std::byte>(unit.scale);
   }
 }
 
@@ -277,12 +262,13 @@ __device__ __forceinline__ void SumColumns(const StagedTile& tile,
   if (column >= at.cols) return;
   float low = 0.0f;
   float high = 0.0f;
+  const std::byte* p = tile.at(0, column);
 #pragma unroll 16
   for (int r = 0; r < at.rows; ++r) {
-    const uint32_t word =
-        *reinterpret_cast<const uint32_t*>(tile.at(r, column));
+    const uint32_t word = *reinterpret_cast<const uint32_t*>(p);
     low = low + LowOf(word);
     high = high + HighOf(word);
+    p += StagedTile::kPitch;
   }
   *reinterpret_cast<float2*>(task.partial + at.chunk * cols + at.col + column) =
       make_float2(low, high);
@@ -294,36 +280,54 @@ __global__ void __launch_bounds__(kTileThreads, kPerMultiprocessor)
                      const __grid_constant__ TensorMap map) {
   extern __shared__ __align__(1024) std::byte shared[];
   Shared& s = *reinterpret_cast<Shared*>(shared);
-  Ring ring(&s.ring, a.list, a.first, map);
-  const Rotation rotation(a.signs, false);
+  TileRing<kStages> ring(&s.ring);
   int64_t current = -1;
   const auto count = static_cast<uint32_t>(TileCount(a.list));
+  for (uint32_t k = 0; k + 1 < kStages; ++k) {
+    ring.Start(k, a.list, a.first, map, blockIdx.x + k * gridDim.x);
+  }
+  const auto columnwise = [&] {
+    return kCol != Copying::kNone &&
+           (!kSquare || s.group.task.columnwise.data != nullptr);
+  };
+  // Columns of a tile leave when all of them are there: after the barrier with
+  // which the next one begins.
+  const auto store = [&](uint32_t k) {
+    if (columnwise()) {
+      StoreColumns(s.group.task.columnwise, s.columns[k % 2], ring.place(k));
+    }
+  };
   uint32_t k = 0;
   for (uint32_t t = blockIdx.x; t < count; t += gridDim.x, ++k) {
-    const StagedTile& tile = ring.Acquire(k);
+    // The last tile has been used.
+    __syncthreads();
+    ring.Start(k + kStages - 1, a.list, a.first, map,
+               t + (kStages - 1) * gridDim.x);
+    if (k > 0) store(k - 1);
     const Place& at = ring.place(k);
     if (s.group.Enter(a, at.group, &current)) s.group.Settle(a);
-    SquareMaxima& squares = s.squares[k % 2];
+    const GroupTask& task = s.group.task;
+    const StagedTile& tile = ring.Wait(k, a.list.count == 1);
     if constexpr (kSquare) {
-      FindSquares(a, tile, &squares);
+      FindSquares(a, tile, &s.squares);
       __syncthreads();
     }
-    const GroupTask& task = s.group.task;
-    const Warp warp = {a, rotation, tile, at, squares, s};
-    if (kCol != Copying::kNone && (!kSquare || task.columnwise.data)) {
-      const uint32_t rare = EncodeCopy<kCol, kSquare, true>(warp);
-      if (rare != 0) EncodeAgain<kCol, kSquare, true>(warp, rare);
+    if (columnwise()) {
+      EncodeColumns<kCol == Copying::kRotated, kSquare>(a, tile, &s,
+                                                        &s.columns[k % 2]);
     }
     if (kRow != Copying::kNone && (!kSquare || task.rowwise.data)) {
-      const uint32_t rare = EncodeCopy<kRow, kSquare, false>(warp);
-      if (rare != 0) EncodeAgain<kRow, kSquare, false>(warp, rare);
+      EncodeRows<kRow == Copying::kRotated, kSquare>(a, tile, at, &s);
     }
     // Two warps' work, others at each tile.
     if (a.dbias) {
       SumColumns(tile, at, a.list.cols, task,
                  (threadIdx.x + t * kPairs) % kTileThreads);
     }
-    ring.Release(k);
+  }
+  if (k > 0) {
+    __syncthreads();
+    store(k - 1);
   }
 }
 
@@ -335,7 +339,8 @@ cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
                            static_cast<int>(sizeof(Shared)));
   if (error != cudaSuccess) return error;
   TensorMap map;
-  error = MakeTensorMap(a.first.x, a.list.rows, a.list.cols, &map);
+  error = MakeTensorMap(a.first.x, a.list.rows, a.list.cols, kTileSide,
+                        kTileSide, TileLayout::kPlain, &map);
   if (error != cudaSuccess) return error;
   kernel<<<GridFor(TileCount(a.list), kPerMultiprocessor, queue), kTileThreads,
            sizeof(Shared), queue.stream>>>(a, map);

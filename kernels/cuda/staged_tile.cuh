@@ -12,26 +12,25 @@
 
 namespace quantd::cuda {
 
-// Two boxes of 64 columns, each with 128 bytes a row, whose pieces of 16 bytes
-// are exchanged so that pieces one below another are in other banks.
 struct StagedTile {
-  static constexpr int kBoxCols = 64;
-  static constexpr int kBox = kTileSide * kBoxCols * 2;  // bytes
+  static constexpr int kPitch = kTileSide * 2;
+  alignas(1024) std::byte bytes[kTileSide * kPitch];
 
-  alignas(1024) std::byte bytes[kTileSide * kTileSide * 2];
-
-  static __device__ __forceinline__ int Offset(int row, int col) {
-    const int piece = col % kBoxCols / 8;
-    return col / kBoxCols * kBox + row * 128 + ((piece ^ (row % 8)) * 16) +
-           col % 8 * 2;
+  // Of TileLayout::kPlain.
+  __device__ __forceinline__ std::byte* at(int row, int col) {
+    return bytes + row * kPitch + col * 2;
   }
   __device__ __forceinline__ const std::byte* at(int row, int col) const {
-    return bytes + Offset(row, col);
-  }
-  __device__ __forceinline__ std::byte* at(int row, int col) {
-    return bytes + Offset(row, col);
+    return bytes + row * kPitch + col * 2;
   }
 };
+// Of TileLayout::kSwizzled: two boxes of 64 columns, and an element's place.
+inline constexpr int kSwizzledBox = kTileSide * 128;
+__device__ __forceinline__ int SwizzledOffset(int row, int col) {
+  const int piece = col % 64 / 8;
+  return col / 64 * kSwizzledBox + row * 128 + ((piece ^ (row % 8)) * 16) +
+         col % 8 * 2;
+}
 
 // A chunk of 128 rows: its group, and its number there.
 struct Chunk {
@@ -75,48 +74,83 @@ __device__ __forceinline__ Place FindPlace(const GroupList& list,
   return at;
 }
 
-// kStages tiles: the next ones of those that a CTA comes to, in a ring. Its
-// number k is the list's tile blockIdx.x + k * gridDim.x. Columns of the matrix
-// are a multiple of 16. Warps go through the ring each at its own pace: the
-// last one to leave a tile starts the copy of the one that takes its place.
-template <int kStages>
+// kStages tiles: those that a CTA will come to, in a ring. Columns of the
+// matrix are a multiple of 16. One warp finds out where tiles are and starts
+// their copies; the others have it from shared memory.
+template <int kStages, TileLayout kLayout = TileLayout::kPlain>
 class TileRing {
  public:
   struct Storage {
     StagedTile tiles[kStages];
-    Place places[kStages];
+    // Those of tiles that have gone stay for as many tiles again.
+    Place places[2 * kStages];
     alignas(8) uint64_t full[kStages];
-    uint32_t left[kStages];  // warps that have left the tile
   };
 
-  // All threads must call this, and what follows. `first` is group 0; `map` is
-  // of the whole payload.
-  __device__ __forceinline__ TileRing(Storage* storage, const GroupList& list,
-                                      const GroupTask& first,
-                                      const TensorMap& map)
-      : storage_(storage), list_(list), first_(first), map_(map) {
+  // All threads must call this, and what follows.
+  __device__ __forceinline__ explicit TileRing(Storage* storage)
+      : storage_(storage) {
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x == 0) {
       for (int s = 0; s < kStages; ++s) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(
             Address(&storage_->full[s])));
-        storage_->left[s] = 0;
       }
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-      for (uint32_t k = 0; k < kStages; ++k) Start(k);
     }
 #endif
     __syncthreads();
   }
 
-  // Where tile number `k` is, between Acquire and Release.
-  __device__ __forceinline__ const Place& place(uint32_t k) const {
-    return storage_->places[k % kStages];
+  // Starts the copy of the CTA's tile number `k`, which is `tile` of the list,
+  // if the list has it. Nobody may still be at number k - kStages. A barrier
+  // has to pass before number k is waited for. `map` is of the whole payload.
+  __device__ __forceinline__ void Start(uint32_t k, const GroupList& list,
+                                        const GroupTask& first,
+                                        const TensorMap& map, uint32_t tile) {
+    if (tile >= static_cast<uint32_t>(TileCount(list))) return;
+#if __CUDA_ARCH__ >= 900
+    if (threadIdx.x != 0) return;
+    const Place at = FindPlace(list, first, tile);
+    storage_->places[k % (2 * kStages)] = at;
+    const uint32_t full = Address(&storage_->full[k % kStages]);
+    // What lies beyond the payload counts, too: it comes as zeros.
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full),
+        "n"(sizeof(StagedTile))
+        : "memory");
+    const uint32_t to = Address(storage_->tiles[k % kStages].bytes);
+    const int col = static_cast<int>(at.col);
+    const int row = static_cast<int>(at.in_payload);
+    Copy(to, map, col, row, full);
+    if constexpr (kLayout == TileLayout::kSwizzled) {
+      Copy(to + kSwizzledBox, map, col + 64, row, full);
+    }
+#else
+    const Place at = FindPlace(list, first, tile);
+    if (threadIdx.x == 0) storage_->places[k % (2 * kStages)] = at;
+    const std::byte* from = first.x + (at.in_payload * list.cols + at.col) * 2;
+    const int pieces = at.cols / 8;
+    for (int i = static_cast<int>(threadIdx.x); i < at.rows * pieces;
+         i += static_cast<int>(blockDim.x)) {
+      const int r = i / pieces;
+      const int piece = i - r * pieces;
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(Address(
+                       At(&storage_->tiles[k % kStages], r, piece * 8))),
+                   "l"(from + r * list.cols * 2 + piece * 16)
+                   : "memory");
+    }
+#endif
   }
 
-  // Waits for tile number `k`, which the list has. There are zeros below its
-  // rows and to the right of its columns.
-  __device__ __forceinline__ const StagedTile& Acquire(uint32_t k) {
+  // Where tile number `k` is.
+  __device__ __forceinline__ const Place& place(uint32_t k) const {
+    return storage_->places[k % (2 * kStages)];
+  }
+
+  // Waits for tile number `k`. There are zeros below its rows and to the right
+  // of its columns. `alone`: the list has one group.
+  __device__ __forceinline__ StagedTile& Wait(uint32_t k, bool alone) {
     StagedTile& tile = storage_->tiles[k % kStages];
 #if __CUDA_ARCH__ >= 900
     const uint32_t full = Address(&storage_->full[k % kStages]);
@@ -132,85 +166,39 @@ class TileRing {
           : "memory");
     }
 #else
-    __syncthreads();
-    Start(k);
+    // (Those of later tiles are waited for, too.)
     asm volatile("cp.async.wait_all;" ::: "memory");
     __syncthreads();
 #endif
-    ZeroRest(place(k), &tile);
+    ZeroRest(alone, place(k), &tile);
     return tile;
-  }
-
-  // This warp needs tile number `k` no more.
-  __device__ __forceinline__ void Release(uint32_t k) {
-    __syncwarp();
-#if __CUDA_ARCH__ >= 900
-    if (threadIdx.x % 32 != 0) return;
-    __threadfence_block();
-    uint32_t* const left = &storage_->left[k % kStages];
-    if (atomicAdd(left, 1u) + 1 != blockDim.x / 32) return;
-    *left = 0;
-    __threadfence_block();
-    Start(k + kStages);
-#endif
   }
 
  private:
   static __device__ __forceinline__ uint32_t Address(const void* p) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(p));
   }
-
-  // Starts the copy of tile number `k`, if the list has it, where nobody is
-  // reading: one thread, or before sm_90 all.
-  __device__ __forceinline__ void Start(uint32_t k) {
-    const uint32_t tile = blockIdx.x + k * gridDim.x;
-    if (tile >= static_cast<uint32_t>(TileCount(list_))) return;
-    const Place at = FindPlace(list_, first_, tile);
-    StagedTile& staged = storage_->tiles[k % kStages];
-#if __CUDA_ARCH__ >= 900
-    storage_->places[k % kStages] = at;
-    const uint32_t full = Address(&storage_->full[k % kStages]);
-    // What lies beyond the payload counts, too: it comes as zeros.
-    asm volatile(
-        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full),
-        "n"(sizeof(StagedTile))
-        : "memory");
-    const uint32_t to = Address(staged.bytes);
-    const int col = static_cast<int>(at.col);
-    const int row = static_cast<int>(at.in_payload);
-    Copy(to, col, row, full);
-    Copy(to + StagedTile::kBox, col + StagedTile::kBoxCols, row, full);
-#else
-    if (threadIdx.x == 0) storage_->places[k % kStages] = at;
-    const std::byte* from =
-        first_.x + (at.in_payload * list_.cols + at.col) * 2;
-    const int pieces = at.cols / 8;
-    for (int i = static_cast<int>(threadIdx.x); i < at.rows * pieces;
-         i += static_cast<int>(blockDim.x)) {
-      const int r = i / pieces;
-      const int piece = i - r * pieces;
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                       Address(staged.at(r, piece * 8))),
-                   "l"(from + r * list_.cols * 2 + piece * 16)
-                   : "memory");
-    }
-#endif
+  static __device__ __forceinline__ std::byte* At(StagedTile* tile, int row,
+                                                  int col) {
+    return kLayout == TileLayout::kPlain
+               ? tile->at(row, col)
+               : tile->bytes + SwizzledOffset(row, col);
   }
-
-  __device__ __forceinline__ void Copy(uint32_t to, int col, int row,
-                                       uint32_t full) const {
+  static __device__ __forceinline__ void Copy(uint32_t to, const TensorMap& map,
+                                              int col, int row, uint32_t full) {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile"
         ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
-        "l"(&map_), "r"(col), "r"(row), "r"(full)
+        "l"(&map), "r"(col), "r"(row), "r"(full)
         : "memory");
   }
 
-  __device__ __forceinline__ void ZeroRest(const Place& at, StagedTile* tile) {
+  __device__ __forceinline__ void ZeroRest(bool alone, const Place& at,
+                                           StagedTile* tile) {
 #if __CUDA_ARCH__ >= 900
     // The copy engine has left zeros beyond the payload; but other groups may
     // follow this one.
-    if (list_.count == 1 || at.rows == kTileSide) return;
+    if (alone || at.rows == kTileSide) return;
 #else
     if (at.rows == kTileSide && at.cols == kTileSide) return;
 #endif
@@ -220,7 +208,7 @@ class TileRing {
       const int row = i / kPieces;
       const int col = i % kPieces * 8;
       if (row < at.rows && col < at.cols) continue;
-      *reinterpret_cast<uint4*>(tile->at(row, col)) = make_uint4(0, 0, 0, 0);
+      *reinterpret_cast<uint4*>(At(tile, row, col)) = make_uint4(0, 0, 0, 0);
     }
 #if __CUDA_ARCH__ >= 900
     // Before the copy engine writes here again.
@@ -230,9 +218,6 @@ class TileRing {
   }
 
   Storage* const storage_;
-  const GroupList& list_;
-  const GroupTask& first_;
-  const TensorMap& map_;
 };
 
 }  // namespace quantd::cuda

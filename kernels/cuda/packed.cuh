@@ -181,9 +181,14 @@ __device__ __forceinline__ uint2 CodesUnder(const Words& x, const Rule& rule) {
   return make_uint2(words[0], words[1]);
 }
 
+// Apart: it is seldom needed, and registers are short where it is.
+static __device__ __noinline__ uint2 CodesUnderMultiplier(Words x, float m) {
+  return CodesUnder(x, m);
+}
+
 // Sixteen E2M1 codes; all |x * m| are below 7.
 __device__ __forceinline__ uint2 CodesOf(const Words& x, const Line& line) {
-  return line.m == 0.0f ? CodesUnder(x, line) : CodesUnder(x, line.m);
+  return line.m == 0.0f ? CodesUnder(x, line) : CodesUnderMultiplier(x, line.m);
 }
 
 // What a group's amax decides for a copy, in shared memory: there are only so

@@ -3,10 +3,11 @@
 # from their container, stops and starts replicas under load, and takes
 # everything down again:
 #
-#   deploy/integration.sh [--stops N] [--cuda]
+#   deploy/integration.sh [--stops N] [--cuda FOLDER]
 #
 #   --stops N      times a replica is stopped under load (default 6)
-#   --cuda         also builds the image with CUDA (no GPU is needed for that)
+#   --cuda FOLDER  also builds the image with CUDA, for which no GPU is needed,
+#                  and copies its programs to FOLDER
 #
 # With a Docker engine that answers: as a compose project of a name of its own,
 # which alone is taken down. Without one, as root on Debian or Ubuntu: with an
@@ -20,7 +21,7 @@ stops=6 cuda=
 while [ $# -gt 0 ]; do
   case $1 in
     --stops) stops=${2:?--stops needs a number}; shift ;;
-    --cuda) cuda=1 ;;
+    --cuda) cuda=${2:?--cuda needs a folder}; shift ;;
     --help|-h) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     *) echo "integration: unknown option $1 (try --help)" >&2; exit 2 ;;
   esac
@@ -62,7 +63,7 @@ finish() {
   if [ -n "$compose_is_up" ]; then
     [ $code = 0 ] || compose logs --no-color --tail 60 >"$work/services.log" 2>&1
     docker ps -aq --filter "name=$name-" | xargs -r docker rm -f >/dev/null
-    compose --profile cpu down -v --timeout 20 >"$work/down.log" 2>&1 ||
+    compose down -v --timeout 20 >"$work/down.log" 2>&1 ||
       { tail -5 "$work/down.log"; code=1; }
   fi
   [ "$(type -t engine_stop)" != function ] || engine_stop
@@ -73,20 +74,21 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 engine_start() { :; }
+engine_add_cuda() { :; }
 engine_enclose() { :; }
 phase "Engine"
 if docker info >/dev/null 2>&1; then
   if docker compose version >/dev/null 2>&1; then
-    compose() { docker compose -p "$name" -f deploy/compose.yaml "$@"; }
+    compose() { docker compose -p "$name" -f deploy/compose.yaml --profile cpu "$@"; }
   else
-    compose() { docker-compose -p "$name" -f deploy/compose.yaml "$@"; }
+    compose() { docker-compose -p "$name" -f deploy/compose.yaml --profile cpu "$@"; }
   fi
   echo "the Docker engine that answers here"
 else
   . deploy/private-engine.sh
   export DOCKER_CONFIG=$work/docker-config
   engine_prepare
-  compose() { docker-compose -p "$name" -f deploy/compose.yaml "$@"; }
+  compose() { docker-compose -p "$name" -f deploy/compose.yaml --profile cpu "$@"; }
   echo "none answers: one of $(dockerd --version), in the namespace $name"
 fi
 
@@ -111,7 +113,13 @@ image() {
 image cpu
 image tests
 image prometheus
-[ -z "$cuda" ] || image cuda
+if [ -n "$cuda" ]; then
+  engine_add_cuda
+  image cuda
+  docker create --name "$name-cuda" quantd-it/cuda >/dev/null
+  docker cp "$name-cuda:/usr/bin/." "$cuda/"
+  docker rm "$name-cuda" >/dev/null
+fi
 engine_enclose
 
 phase "The image by itself"
@@ -180,12 +188,12 @@ expect refuses_plain_text "a network in plain text only when told to" \
 
 phase "Compose"
 compose_is_up=1
-compose --profile cpu config >"$work/config.yaml"
-compose --profile cpu up -d --no-build quantd-a quantd-b quantd-tls \
+compose config >"$work/config.yaml"
+compose up -d --no-build quantd-a quantd-b quantd-tls \
   quantd-mtls prometheus >"$work/up.log" 2>&1 ||
   { tail -20 "$work/up.log"; fail "the services do not start"; }
 # The tests wait for what they depend on to be healthy.
-compose --profile cpu run --rm -T tests >"$work/tests.log" 2>"$work/tests.err" ||
+compose run --rm -T tests >"$work/tests.log" 2>"$work/tests.err" ||
   tests_failed=1
 grep '^check|' "$work/tests.log" >>"$results" ||
   { tail -20 "$work/tests.err"; fail "the tests did not run"; }
@@ -206,7 +214,7 @@ healthy() {
 # Every third stop kills; never is more than one replica away.
 stops_under_load() {
   docker rm -f "$name-load" >/dev/null 2>&1
-  compose --profile cpu run -d --no-deps --name "$name-load" tests \
+  compose run -d --no-deps --name "$name-load" tests \
     load "$((60 + stops * 20))" 1000000 || return 1
   sleep 1
   local replica=quantd-a

@@ -7,6 +7,7 @@
 #
 #   engine_prepare    downloads and unpacks what the cache lacks
 #   engine_start      for builds: no bridge; they use the host's network
+#   engine_add_cuda   a base image with this machine's CUDA toolkit
 #   engine_enclose    for containers: the same images, in the namespace $name
 #   engine_stop       stops it by its pid and removes the namespace
 #
@@ -24,7 +25,7 @@ engine_prepare() {
   flock -w 1800 "$engine_lock" || fail "another run has held $cache for half an hour"
 
   if [ ! -e "$cache/unpacked" ]; then
-    rm -rf "$cache/root" "$cache/bin"
+    rm -rf "${cache:?}/root" "$cache/bin"
     # shellcheck disable=SC2086  # one word a package
     { apt-get update -q &&
       apt-get install --download-only -y -q --no-install-recommends \
@@ -58,7 +59,7 @@ engine_prepare() {
 
 # The distribution of this machine, from where it gets its own packages.
 engine_make_base() {
-  local rootfs=$work/rootfs suite source keyring=/usr/share/keyrings
+  local rootfs=$work/rootfs suite source keyring
   suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
   source=$(apt-get indextargets --format '$(CREATED_BY) $(RELEASE) $(REPO_URI)' |
     awk -v suite="$suite" '$1 == "Packages" && $2 == suite {print $3; exit}')
@@ -103,6 +104,9 @@ engine_start() {
     [ "$(du -sm "$cache/data" | cut -f1)" -gt "$engine_data_limit_mib" ]; then
     rm -rf "$cache/data"
   fi
+  # What a run that was cut off has left; its bridges must not come to life
+  # outside of a namespace.
+  rm -rf "$cache/data/network" "$cache/data/containers" "$cache/data/volumes"
   engine_run unshare --mount --propagation private
   docker image inspect quantd-it/base >/dev/null 2>&1 ||
     docker import "$cache/base.tar" quantd-it/base >/dev/null
@@ -117,6 +121,24 @@ engine_start() {
   if docker image inspect quantd-it/ccache >/dev/null 2>&1; then
     build_arguments+=(--build-arg CCACHE_SEED=quantd-it/ccache)
   fi
+}
+
+# A base for builds with CUDA: this machine's toolkit, where it lies here, less
+# the shared libraries that quantd does not use.
+engine_add_cuda() {
+  local nvcc toolkit
+  nvcc=$(command -v nvcc) || fail "--cuda needs nvcc on this machine, or a Docker engine that can pull NVIDIA's images"
+  toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+  mkdir "$work/cuda"
+  find "$toolkit" \( -name '*.so*' ! -name 'libcudart.so*' ! -path '*/stubs/*' \
+    ! -path '*/nvvm/*' \) -prune -o -print0 |
+    tar -c --null --no-recursion -T - -f "$work/cuda/toolkit.tar" 2>/dev/null
+  printf 'FROM quantd-it/base\nADD toolkit.tar /\nENV PATH=%s/bin:$PATH\n' \
+    "$toolkit" >"$work/cuda/Dockerfile"
+  docker build -q -t quantd-it/cuda-base "$work/cuda" >/dev/null
+  rm -r "$work/cuda"
+  build_arguments+=(--build-arg CUDA_BUILD_BASE=quantd-it/cuda-base
+    --build-arg CUDA_RUNTIME_BASE=quantd-it/base)
 }
 
 engine_enclose() {

@@ -42,10 +42,6 @@ sys.stdout.buffer.write((values.view("<u4") >> 16).astype("<u2").tobytes())
 END
 mkdir -p known && /tests/expected_bytes input $rows $columns known || exit 1
 
-load() {
-  /tests/load/build/quantd_load "$1" "$2" "$3" \
-    input $rows $columns known/quantize
-}
 python_client() {
   python3 /tests/python_stub_test.py --expected=/tests/expected_bytes \
     --proto=/tests/quantd.proto --protoc=/usr/bin/protoc \
@@ -69,7 +65,10 @@ both_replicas() {
   done
 }
 sdk_example() { /tests/example/build/quantize_tensor quantd:50151 w.safetensors; }
-sdk_bytes() { load quantd:50151 60 400; }
+sdk_bytes() {
+  /tests/load/build/quantd_load quantd:50151 60 400 \
+    input $rows $columns known/quantize
+}
 quantctl_file() {
   python3 -c 'import numpy; numpy.save("x.npy",
     numpy.random.default_rng(3).standard_normal((256, 512), numpy.float32))'
@@ -128,13 +127,8 @@ prometheus() {
 }
 
 if [ "${1:-}" = load ]; then
-  trap 'kill -TERM $! 2>/dev/null' TERM
-  load quantd:50151 "${2:?seconds}" "${3:?calls}" &
-  while kill -0 $! 2>/dev/null; do
-    wait $!
-    code=$?
-  done
-  exit "$code"
+  exec /tests/load/build/quantd_load quantd:50151 "${2:?seconds}" \
+    "${3:?calls}" input $rows $columns known/quantize
 fi
 
 failed=0

@@ -161,7 +161,7 @@ TEST_F(HttpListenerTest, SaysWhatIsWrongWithAnAddress) {
         "127.0.0.1:65536", "::1:9151", "unix:/tmp/x", "[]:1", "a/b:1"}) {
     const absl::Status status = HttpListener::CheckAddress(wrong);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << wrong;
-    EXPECT_THAT(status.message(), HasSubstr("HOST:PORT"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("HOST:PORT"));
   }
   for (const char* right :
        {"127.0.0.1:9151", "[::1]:0", "localhost:1", "0.0.0.0:65535"}) {
@@ -170,7 +170,7 @@ TEST_F(HttpListenerTest, SaysWhatIsWrongWithAnAddress) {
   Start();
   const auto taken = HttpListener::Start(address(), nullptr);
   EXPECT_TRUE(absl::IsUnavailable(taken.status()));
-  EXPECT_THAT(taken.status().message(), HasSubstr("in use"));
+  EXPECT_THAT(std::string(taken.status().message()), HasSubstr("in use"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -15,7 +16,6 @@
 #include <string>
 #include <thread>
 
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
 #include "server/metric_families.h"
@@ -103,7 +103,7 @@ TEST_F(MetricsTest, ExportsTheDocumentedFamiliesAndLabels) {
     ASSERT_NE(type, page.types.end()) << name;
     EXPECT_EQ(type->second, Name(family->type));
     std::set<std::string> documented =
-        absl::StrSplit(family->labels, ", ", absl::SkipEmpty());
+        absl::StrSplit(std::string(family->labels), ", ", absl::SkipEmpty());
     EXPECT_EQ(labels[name], documented) << name;
   }
   EXPECT_EQ(page.types.size(), std::size(kMetricFamilies));
@@ -289,11 +289,12 @@ TEST_F(MetricsTest, AnAddressThatCannotBeHadIsTold) {
   second.devices = {"cpu:0"};
   const auto taken = Server::Start(second);
   EXPECT_TRUE(absl::IsUnavailable(taken.status())) << taken.status();
-  EXPECT_THAT(taken.status().message(), HasSubstr("--metrics-address"));
+  EXPECT_THAT(std::string(taken.status().message()),
+              HasSubstr("--metrics-address"));
   second.metrics_address = "9151";
   const auto wrong = Server::Start(second);
   EXPECT_TRUE(absl::IsInvalidArgument(wrong.status())) << wrong.status();
-  EXPECT_THAT(wrong.status().message(), HasSubstr("HOST:PORT"));
+  EXPECT_THAT(std::string(wrong.status().message()), HasSubstr("HOST:PORT"));
 }
 
 TEST(HistogramTest, PutsADurationUnderItsUpperEnd) {
@@ -305,7 +306,7 @@ TEST(HistogramTest, PutsADurationUnderItsUpperEnd) {
   EXPECT_EQ(snapshot.buckets[1], 1u);
   EXPECT_EQ(snapshot.buckets.back(), 1u);
   EXPECT_EQ(snapshot.count, 4u);
-  EXPECT_EQ(snapshot.sum_ns, 3600u * 1'000'000'000 + 20'001);
+  EXPECT_EQ(snapshot.sum_ns, uint64_t{3600} * 1'000'000'000 + 20'001);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "server/allocator.h"
 #include "server/log.h"
@@ -82,9 +83,20 @@ int main(int argc, char** argv) {
        {"receive_bytes", shares.receive},
        {"payload_bytes_per_device", shares.per_device},
        {"grpc_quota_bytes", shares.grpc_quota}});
-  if (!options.port_file.empty() &&
-      !WriteAtomically(options.port_file, (*server)->address())) {
-    std::cerr << "quantd: cannot write " << options.port_file << '\n';
+  const std::string metrics = (*server)->metrics_address();
+  if (!metrics.empty()) {
+    Log(LogLevel::kInfo, "metrics",
+        {{"url", "http://" + metrics + "/metrics"}});
+  }
+  const std::string metrics_file = options.port_file.empty() || metrics.empty()
+                                       ? ""
+                                       : options.port_file + ".metrics";
+  // Who sees the port file finds the other there already.
+  for (const auto& [path, address] :
+       {std::pair(metrics_file, metrics),
+        std::pair(options.port_file, (*server)->address())}) {
+    if (path.empty() || WriteAtomically(path, address)) continue;
+    std::cerr << "quantd: cannot write " << path << '\n';
     return kExitFailed;
   }
 
@@ -96,7 +108,9 @@ int main(int argc, char** argv) {
     _exit(kExitAtOnce);
   }).detach();
   const bool clean = (*server)->Drain(options.drain_delay);
-  if (!options.port_file.empty()) unlink(options.port_file.c_str());
+  for (const std::string& path : {metrics_file, options.port_file}) {
+    if (!path.empty()) unlink(path.c_str());
+  }
   server->reset();
   return clean ? 0 : kExitUnclean;
 }

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <map>
 
+#include "absl/strings/str_cat.h"
 #include "fmt/format.h"
+#include "server/http_listener.h"
 #include "server/sizing.h"
 
 namespace quantd {
@@ -53,6 +55,13 @@ absl::Status Validate(const ServerOptions& options) {
         "say --insecure-network if the network is trusted.",
         options.listen));
   }
+  if (!options.metrics_address.empty()) {
+    const absl::Status s = HttpListener::CheckAddress(options.metrics_address);
+    if (!s.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--metrics-address ", s.message()));
+    }
+  }
   if (options.max_request_bytes > kLargestMessage) {
     return absl::InvalidArgumentError(fmt::format(
         "--max-request-bytes: gRPC allows at most {} bytes", kLargestMessage));
@@ -95,6 +104,12 @@ int ParseCommandLine(int argc, char** argv, ServerOptions* options) {
   app.add_flag("--insecure-network", o.insecure_network,
                "Allow an address that other machines can reach; there is no "
                "encryption or authentication")
+      ->group(kAddress);
+
+  app.add_option("--metrics-address", o.metrics_address,
+                 "HOST:PORT of Prometheus metrics, /healthz and /readyz over "
+                 "HTTP (port 0: a free one, written to PORT_FILE.metrics); "
+                 "none unless given")
       ->group(kAddress);
 
   constexpr char kDevices[] = "Devices";

@@ -20,6 +20,10 @@ struct ServerOptions {
   // Written when the server serves; holds the address to dial. Empty: none.
   std::string port_file;
 
+  // "HOST:PORT" for metrics over HTTP. Empty: none. What is read there is no
+  // secret, so that any address is allowed.
+  std::string metrics_address;
+
   // Names for OpenBackend. Empty: every CUDA device, or else "cpu:0".
   std::vector<std::string> devices;
   int slots = 0;        // jobs at once on each device; 0: the device's choice

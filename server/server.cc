@@ -9,9 +9,11 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "fmt/format.h"
 #include "server/log.h"
+#include "server/metrics_page.h"
 
 namespace quantd {
 namespace {
@@ -94,6 +96,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::StartWith(
       DivideBudget(BudgetOf(options), backends.size(), cuda);
   auto server =
       std::unique_ptr<Server>(new Server(options, std::move(backends), shares));
+  if (absl::Status s = server->ListenForMetrics(); !s.ok()) return s;
   if (absl::Status s = server->Listen(); !s.ok()) return s;
   return server;
 }
@@ -115,12 +118,14 @@ Server::Server(const ServerOptions& options,
   }
   limits.set_max_request_bytes(
       environment_.request_limit[static_cast<int>(wire::Method::kQuantize)]);
-  service_ = std::make_unique<TensorService>(&engine_, &ids_, limits);
+  service_ =
+      std::make_unique<TensorService>(&engine_, &ids_, &metrics_, limits);
   environment_.service = service_.get();
   environment_.ledger = ledger_.get();
   environment_.engine = &engine_;
   environment_.registry = &registry_;
   environment_.ids = &ids_;
+  environment_.metrics = &metrics_;
   environment_.max_receive = options_.max_receive;
 }
 
@@ -192,6 +197,35 @@ absl::Status Server::Listen() {
   }
   health_.SetServing(true);
   return absl::OkStatus();
+}
+
+absl::Status Server::ListenForMetrics() {
+  if (options_.metrics_address.empty()) return absl::OkStatus();
+  auto http = HttpListener::Start(
+      options_.metrics_address,
+      [this](std::string_view path) { return AnswerHttp(path); });
+  if (!http.ok()) {
+    return absl::Status(
+        http.status().code(),
+        absl::StrCat("--metrics-address: ", http.status().message()));
+  }
+  http_ = *std::move(http);
+  return absl::OkStatus();
+}
+
+HttpReply Server::AnswerHttp(std::string_view path) const {
+  if (path == "/metrics") {
+    return {200,
+            MetricsPage({&metrics_, &engine_, ledger_.get(), &registry_,
+                         &health_, shares_}),
+            kMetricsPageType};
+  }
+  if (path == "/healthz") return {200, "alive\n"};
+  if (path == "/readyz") {
+    return health_.serving() ? HttpReply{200, "serving\n"}
+                             : HttpReply{503, "not serving\n"};
+  }
+  return {404, "here are /metrics, /healthz and /readyz\n"};
 }
 
 void Server::RunQueue(grpc::ServerCompletionQueue* queue) {

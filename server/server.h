@@ -18,7 +18,9 @@
 #include "server/call_registry.h"
 #include "server/engine.h"
 #include "server/health.h"
+#include "server/http_listener.h"
 #include "server/ledger.h"
+#include "server/metrics.h"
 #include "server/options.h"
 #include "server/request_ids.h"
 #include "server/sizing.h"
@@ -43,6 +45,10 @@ class Server {
 
   // What a client dials: "127.0.0.1:50151".
   const std::string& address() const { return address_; }
+  // Where the metrics are; empty without options.metrics_address.
+  std::string metrics_address() const {
+    return http_ ? http_->address() : std::string();
+  }
   const MemoryShares& shares() const { return shares_; }
   void LogDevices() const;
   const MemoryLedger& ledger() const { return *ledger_; }
@@ -58,6 +64,8 @@ class Server {
   Server(const ServerOptions& options,
          std::vector<std::unique_ptr<Backend>> backends, MemoryShares shares);
   absl::Status Listen();
+  absl::Status ListenForMetrics();
+  HttpReply AnswerHttp(std::string_view path) const;
   void RunQueue(grpc::ServerCompletionQueue* queue);
 
   const ServerOptions options_;
@@ -68,6 +76,7 @@ class Server {
   Engine engine_;
   CallRegistry registry_;
   RequestIds ids_;
+  Metrics metrics_;
   CallEnvironment environment_;
   std::unique_ptr<TensorService> service_;
   HealthService health_{&registry_};
@@ -76,6 +85,8 @@ class Server {
   std::vector<std::thread> threads_;
   bool drained_ = false;
   bool drained_well_ = false;
+  // Last: it goes first, since it looks at all the rest.
+  std::unique_ptr<HttpListener> http_;
 };
 
 }  // namespace quantd

@@ -110,10 +110,12 @@ engine_start() {
   engine_run unshare --mount --propagation private
   docker image inspect quantd-it/base >/dev/null 2>&1 ||
     docker import "$cache/base.tar" quantd-it/base >/dev/null
-  # A build compiles the same files with the same compiler as this machine's.
+  # A build compiles the same files with the same compiler as this machine: it
+  # begins with this machine's compiler cache, where there is one.
   local ccache=${CCACHE_DIR:-$HOME/.cache/ccache}
-  if [ -d "$ccache" ] && [ "$(du -sm "$ccache" | cut -f1)" -lt 3000 ] &&
-    ! docker image inspect quantd-it/ccache >/dev/null 2>&1; then
+  if [ -d "$ccache" ] && [ "$(du -sm "$ccache" | cut -f1)" -lt 6000 ]; then
+    docker builder prune --force --filter type=exec.cachemount >/dev/null
+    docker image rm quantd-it/ccache >/dev/null 2>&1 || true
     tar -C "$ccache" -c . | docker import - quantd-it/ccache >/dev/null
   fi
   build_arguments+=(--network host --build-arg BUILD_BASE=quantd-it/base

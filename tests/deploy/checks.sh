@@ -111,7 +111,7 @@ print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())' "$1"
 }
 metrics() {
   for replica in quantd-a quantd-b; do
-    fetch "http://$replica:9464/metrics" >page || return 1
+    fetch "http://$replica:9151/metrics" >page || return 1
     grep -E '^quantd_requests_total\{' page || return 1
   done
 }

@@ -7,7 +7,8 @@
 #
 #   --stops N      times a replica is stopped under load (default 6)
 #   --cuda FOLDER  also builds the image with CUDA, for which no GPU is needed,
-#                  and copies its programs to FOLDER
+#                  and copies its programs to FOLDER; CUDA_ARCHITECTURES names
+#                  GPU targets other than the default ones
 #
 # With a Docker engine that answers: as a compose project of a name of its own,
 # which alone is taken down. Without one, as root on Debian or Ubuntu: with an
@@ -114,10 +115,15 @@ image cpu
 image tests
 image prometheus
 if [ -n "$cuda" ]; then
+  [ -z "${CUDA_ARCHITECTURES:-}" ] ||
+    build_arguments+=(--build-arg CUDA_ARCHITECTURES="$CUDA_ARCHITECTURES")
   engine_add_cuda
   image cuda
   docker create --name "$name-cuda" quantd-it/cuda >/dev/null
-  docker cp "$name-cuda:/usr/bin/." "$cuda/"
+  mkdir -p "$cuda"
+  for program in quantd quantctl; do
+    docker cp "$name-cuda:/usr/bin/$program" "$cuda/"
+  done
   docker rm "$name-cuda" >/dev/null
 fi
 engine_enclose

@@ -25,7 +25,7 @@ engine_prepare() {
   flock -w 1800 "$engine_lock" || fail "another run has held $cache for half an hour"
 
   if [ ! -e "$cache/unpacked" ]; then
-    rm -rf "${cache:?}/root" "$cache/bin"
+    rm -rf "${cache:?}"/root "${cache:?}"/bin
     # shellcheck disable=SC2086  # one word a package
     { apt-get update -q &&
       apt-get install --download-only -y -q --no-install-recommends \
@@ -134,7 +134,8 @@ engine_add_cuda() {
   mkdir "$work/cuda"
   find "$toolkit" \( -name '*.so*' ! -name 'libcudart.so*' ! -path '*/stubs/*' \
     ! -path '*/nvvm/*' \) -prune -o -print0 |
-    tar -c --null --no-recursion -T - -f "$work/cuda/toolkit.tar" 2>/dev/null
+    tar -c --null --no-recursion -T - -f "$work/cuda/toolkit.tar" \
+      2>"$work/toolkit.log"
   printf 'FROM quantd-it/base\nADD toolkit.tar /\nENV PATH=%s/bin:$PATH\n' \
     "$toolkit" >"$work/cuda/Dockerfile"
   docker build -q -t quantd-it/cuda-base "$work/cuda" >/dev/null

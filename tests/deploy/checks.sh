@@ -40,7 +40,7 @@ shape = [int(n) for n in sys.argv[1:]]
 values = numpy.random.default_rng(11).standard_normal(shape, numpy.float32)
 sys.stdout.buffer.write((values.view("<u4") >> 16).astype("<u2").tobytes())
 END
-mkdir -p known && /tests/expected_bytes input $rows $columns known || exit 1
+mkdir -p known && /tests/expected_bytes input "$rows" "$columns" known || exit 1
 
 python_client() {
   python3 /tests/python_stub_test.py --expected=/tests/expected_bytes \
@@ -54,20 +54,20 @@ refused() {
   timeout 30 "$@" >said 2>&1
   local code=$?
   cat said
-  [ $code != 0 ] && [ $code -lt 124 ] && grep -qiE "$words" said
+  [ "$code" != 0 ] && [ "$code" -lt 124 ] && grep -qiE "$words" said
 }
 
 both_replicas() {
   getent ahostsv4 quantd | awk '{print $1}' | sort -u | tee addresses
   [ "$(wc -l <addresses)" = 2 ] || return 1
-  for address in $(cat addresses); do
+  while read -r address; do
     quantctl info --server "$address:50151" || return 1
-  done
+  done <addresses
 }
 sdk_example() { /tests/example/build/quantize_tensor quantd:50151 w.safetensors; }
 sdk_bytes() {
   /tests/load/build/quantd_load quantd:50151 60 400 \
-    input $rows $columns known/quantize
+    input "$rows" "$columns" known/quantize
 }
 quantctl_file() {
   python3 -c 'import numpy; numpy.save("x.npy",
@@ -79,10 +79,10 @@ quantctl_file() {
 python_stubs() { python_client --address=quantd:50151; }
 
 tls_sdk() {
-  quantctl info --server quantd-tls:50151 --tls-ca $certificates/ca.pem
+  quantctl info --server quantd-tls:50151 --tls-ca "$certificates/ca.pem"
 }
 tls_python() {
-  python_client --address=quantd-tls:50151 --ca=$certificates/ca.pem
+  python_client --address=quantd-tls:50151 --ca="$certificates/ca.pem"
 }
 tls_unknown_ca() {
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes \
@@ -92,16 +92,16 @@ tls_unknown_ca() {
 }
 tls_plain_text() { refused "TLS" quantctl info --server quantd-tls:50151; }
 mtls_sdk() {
-  quantctl info --server quantd-mtls:50151 --tls-ca $certificates/ca.pem \
-    --tls-cert $certificates/client.pem --tls-key $certificates/client.key
+  quantctl info --server quantd-mtls:50151 --tls-ca "$certificates/ca.pem" \
+    --tls-cert "$certificates/client.pem" --tls-key "$certificates/client.key"
 }
 mtls_python() {
-  python_client --address=quantd-mtls:50151 --ca=$certificates/ca.pem \
-    --cert=$certificates/client.pem --key=$certificates/client.key
+  python_client --address=quantd-mtls:50151 --ca="$certificates/ca.pem" \
+    --cert="$certificates/client.pem" --key="$certificates/client.key"
 }
 mtls_no_certificate() {
   refused "certificate|handshake|TLS" \
-    quantctl info --server quantd-mtls:50151 --tls-ca $certificates/ca.pem
+    quantctl info --server quantd-mtls:50151 --tls-ca "$certificates/ca.pem"
 }
 
 # fetch URL: its body.
@@ -128,7 +128,7 @@ prometheus() {
 
 if [ "${1:-}" = load ]; then
   exec /tests/load/build/quantd_load quantd:50151 "${2:?seconds}" \
-    "${3:?calls}" input $rows $columns known/quantize
+    "${3:?calls}" input "$rows" "$columns" known/quantize
 fi
 
 failed=0

@@ -16,6 +16,7 @@
 #include "kernels/backend.h"
 #include "server/call.h"
 #include "server/call_registry.h"
+#include "server/credentials.h"
 #include "server/engine.h"
 #include "server/health.h"
 #include "server/ledger.h"
@@ -28,9 +29,9 @@ namespace quantd {
 
 class Server {
  public:
-  // Serves when it returns. INVALID_ARGUMENT for options that Validate
-  // refuses, NOT_FOUND for a device that is not there, UNAVAILABLE for an
-  // address that cannot be had.
+  // Serves when it returns. INVALID_ARGUMENT for options that Validate or
+  // ServerCredentials refuse, NOT_FOUND for a device that is not there,
+  // UNAVAILABLE for an address that cannot be had.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options);
   // The same with devices of the caller's instead of options.devices. Their
@@ -45,6 +46,7 @@ class Server {
   const std::string& address() const { return address_; }
   const MemoryShares& shares() const { return shares_; }
   void LogDevices() const;
+  const ServerCredentials& credentials() const { return *credentials_; }
   const MemoryLedger& ledger() const { return *ledger_; }
   const CallRegistry& calls() const { return registry_; }
 
@@ -56,12 +58,14 @@ class Server {
 
  private:
   Server(const ServerOptions& options,
-         std::vector<std::unique_ptr<Backend>> backends, MemoryShares shares);
+         std::vector<std::unique_ptr<Backend>> backends, MemoryShares shares,
+         std::unique_ptr<ServerCredentials> credentials);
   absl::Status Listen();
   void RunQueue(grpc::ServerCompletionQueue* queue);
 
   const ServerOptions options_;
   const MemoryShares shares_;
+  const std::unique_ptr<ServerCredentials> credentials_;
   std::string address_;
   // Calls and queues are gone before what is declared here goes.
   std::shared_ptr<MemoryLedger> ledger_;

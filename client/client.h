@@ -43,6 +43,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/cancellation.h"
+#include "client/credentials.h"
 #include "client/error.h"
 #include "client/result.h"
 #include "kernels/format.h"
@@ -71,6 +72,8 @@ struct ClientOptions {
   RetryPolicy retry = {};
   // A connection whose other side takes no byte for so long is given up.
   std::chrono::milliseconds dead_peer_timeout{20'000};
+  // TLS and a token; neither by default.
+  Credentials credentials = {};
 };
 
 // Where one part of a result shall be written; exactly the size that part has.

@@ -11,12 +11,40 @@ namespace {
 // Why a tensor is passed over that nobody asked for; not worth a line.
 constexpr char kNotNamed[] = "not named";
 
+// What to try where a connection came about and then failed; nullptr: it did
+// not come about. gRPC has only words for the difference.
+const char* TlsHint(const Credentials& credentials,
+                    const absl::Status& status) {
+  const std::string text(status.message());
+  const auto says = [&](const char* words) {
+    return text.find(words) != std::string::npos;
+  };
+  const bool tls = credentials.tls || !credentials.ca_file.empty() ||
+                   !credentials.certificate_file.empty();
+  if (says("WRONG_VERSION_NUMBER")) {
+    return "The server speaks plain text: leave out --tls and --tls-ca.";
+  }
+  if (says("CERTIFICATE_VERIFY_FAILED") || says("Hostname Verification")) {
+    return "Its certificate is not trusted: name who signed it with --tls-ca, "
+           "and the name it has with --tls-name.";
+  }
+  if (tls && (says("CERTIFICATE_REQUIRED") || says("ALERT"))) {
+    return "The server refuses the certificate, or wants one: give --tls-cert "
+           "and --tls-key.";
+  }
+  if (!tls && says("ocket closed")) {
+    return "If the server speaks TLS, give --tls-ca or --tls.";
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options) {
   ClientOptions client;
   client.deadline = CallOf(options).deadline;
   client.max_in_flight = 2;
+  client.credentials = options.credentials;
   return Client::Create(options.server, client);
 }
 
@@ -43,7 +71,16 @@ int CodeOf(const absl::Status& status) {
 void Explain(const Options& options, const absl::Status& status) {
   fmt::print(stderr, "quantctl: {}\n", std::string(status.message()));
   switch (status.code()) {
+    case absl::StatusCode::kUnauthenticated:
+      fmt::print(stderr,
+                 "  Give the token with --token-file or QUANTCTL_TOKEN; the "
+                 "server must have its SHA-256 in its --token-file.\n");
+      break;
     case absl::StatusCode::kUnavailable:
+      if (const char* hint = TlsHint(options.credentials, status)) {
+        fmt::print(stderr, "  {}\n", hint);
+        break;
+      }
       fmt::print(stderr,
                  "  Start a server with 'quantd --listen {}', or name another "
                  "with --server or QUANTD_SERVER.\n",

@@ -40,5 +40,6 @@ target_link_libraries(quantd_protobuf INTERFACE
   ${QUANTD_ARCHIVES}/libprotobuf.a ${QUANTD_ZLIB_A} Threads::Threads)
 target_link_libraries(quantd_grpc INTERFACE quantd_protobuf
   ${group} Threads::Threads ${CMAKE_DL_LIBS} rt m)
-# Inside the group, which it needs; only who calls it gets it.
+# Inside the group, which they need; only who calls them gets them.
+target_link_libraries(quantd_crypto INTERFACE quantd_grpc)
 target_link_libraries(quantd_grpc_reflection INTERFACE quantd_grpc)

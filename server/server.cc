@@ -2,7 +2,6 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/resource_quota.h>
-#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 
 #include <algorithm>
@@ -89,13 +88,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::StartWith(
     std::vector<std::unique_ptr<Backend>> backends) {
   if (absl::Status s = Validate(options); !s.ok()) return s;
   if (backends.empty()) return absl::NotFoundError("no device");
+  auto credentials = ServerCredentials::Load(options);
+  if (!credentials.ok()) return credentials.status();
   const int cuda = std::count_if(
       backends.begin(), backends.end(),
       [](const auto& backend) { return IsCuda(backend->info().kind); });
   const MemoryShares shares =
       DivideBudget(BudgetOf(options), backends.size(), cuda);
-  auto server =
-      std::unique_ptr<Server>(new Server(options, std::move(backends), shares));
+  auto server = std::unique_ptr<Server>(new Server(
+      options, std::move(backends), shares, *std::move(credentials)));
   if (absl::Status s = server->ListenForMetrics(); !s.ok()) return s;
   if (absl::Status s = server->Listen(); !s.ok()) return s;
   return server;
@@ -103,9 +104,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::StartWith(
 
 Server::Server(const ServerOptions& options,
                std::vector<std::unique_ptr<Backend>> backends,
-               MemoryShares shares)
+               MemoryShares shares, std::unique_ptr<ServerCredentials> credentials)
     : options_(options),
       shares_(shares),
+      credentials_(std::move(credentials)),
       ledger_(
           MemoryLedger::Create(LedgerLimits(options, shares, backends.size()))),
       engine_(std::move(backends)) {
@@ -133,8 +135,7 @@ absl::Status Server::Listen() {
   EnablePlugins();
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(),
-                           &port);
+  builder.AddListeningPort(options_.listen, credentials_->ForPort(), &port);
   // Two servers on one port would share its connections by chance.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Sizes are judged here, with a typed error, and bounded by the quota.
@@ -175,7 +176,8 @@ absl::Status Server::Listen() {
       }
     }
     return absl::UnavailableError(fmt::format(
-        "cannot listen on {}: the address is in use or not of this machine",
+        "cannot listen on {}: the address is in use or not of this machine; "
+        "stop what listens there, or choose another with --listen",
         options_.listen));
   }
   address_ =

@@ -16,6 +16,7 @@
 #include "kernels/backend.h"
 #include "server/call.h"
 #include "server/call_registry.h"
+#include "server/credentials.h"
 #include "server/engine.h"
 #include "server/health.h"
 #include "server/http_listener.h"
@@ -30,9 +31,9 @@ namespace quantd {
 
 class Server {
  public:
-  // Serves when it returns. INVALID_ARGUMENT for options that Validate
-  // refuses, NOT_FOUND for a device that is not there, UNAVAILABLE for an
-  // address that cannot be had.
+  // Serves when it returns. INVALID_ARGUMENT for options that Validate or
+  // ServerCredentials refuse, NOT_FOUND for a device that is not there,
+  // UNAVAILABLE for an address that cannot be had.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options);
   // The same with devices of the caller's instead of options.devices. Their
@@ -51,6 +52,7 @@ class Server {
   }
   const MemoryShares& shares() const { return shares_; }
   void LogDevices() const;
+  const ServerCredentials& credentials() const { return *credentials_; }
   const MemoryLedger& ledger() const { return *ledger_; }
   const CallRegistry& calls() const { return registry_; }
 
@@ -62,7 +64,8 @@ class Server {
 
  private:
   Server(const ServerOptions& options,
-         std::vector<std::unique_ptr<Backend>> backends, MemoryShares shares);
+         std::vector<std::unique_ptr<Backend>> backends, MemoryShares shares,
+         std::unique_ptr<ServerCredentials> credentials);
   absl::Status Listen();
   absl::Status ListenForMetrics();
   HttpReply AnswerHttp(std::string_view path) const;
@@ -70,6 +73,7 @@ class Server {
 
   const ServerOptions options_;
   const MemoryShares shares_;
+  const std::unique_ptr<ServerCredentials> credentials_;
   std::string address_;
   // Calls and queues are gone before what is declared here goes.
   std::shared_ptr<MemoryLedger> ledger_;

@@ -34,7 +34,7 @@ work=$(mktemp -d "/tmp/$name.XXXX")
 cache=${QUANTD_ENGINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/quantd/engine}
 build_arguments=()
 results=$work/results
-compose_is_up=
+compose_is_up= building=
 fail() {
   echo "integration: $*" >&2
   exit 1
@@ -61,6 +61,7 @@ finish() {
   local code=$?
   trap - EXIT
   set +e
+  [ -z "$building" ] || kill "$building" 2>/dev/null
   if [ -n "$compose_is_up" ]; then
     [ $code = 0 ] || compose logs --no-color --tail 60 >"$work/services.log" 2>&1
     docker ps -aq --filter "name=$name-" | xargs -r docker rm -f >/dev/null
@@ -103,12 +104,16 @@ version=$(sed -n 's/^project(quantd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 # image TARGET
 image() {
   local start=$SECONDS
-  if ! docker build -f deploy/Dockerfile --target "$1" -t "quantd-it/$1" \
+  docker build -f deploy/Dockerfile --target "$1" -t "quantd-it/$1" \
     --build-arg VERSION="$version" --build-arg REVISION="$revision" \
-    "${build_arguments[@]}" --progress=plain . >"$work/build-$1.log" 2>&1; then
+    "${build_arguments[@]}" --progress=plain . >"$work/build-$1.log" 2>&1 &
+  # Waited for, so that a signal is answered at once.
+  building=$!
+  if ! wait $building; then
     tail -40 "$work/build-$1.log"
     fail "the image $1 does not build"
   fi
+  building=
   echo "$1: $((SECONDS - start)) s"
 }
 image cpu

@@ -116,7 +116,9 @@ engine_start() {
   if [ -d "$ccache" ] && [ "$(du -sm "$ccache" | cut -f1)" -lt 6000 ]; then
     docker builder prune --force --filter type=exec.cachemount >/dev/null
     docker image rm quantd-it/ccache >/dev/null 2>&1 || true
-    tar -C "$ccache" -c . | docker import - quantd-it/ccache >/dev/null
+    # 1: a file changed meanwhile, which another compiler is free to do.
+    { tar -C "$ccache" -c . 2>/dev/null || [ $? = 1 ]; } |
+      docker import - quantd-it/ccache >/dev/null
   fi
   build_arguments+=(--network host --build-arg BUILD_BASE=quantd-it/base
     --build-arg RUNTIME_BASE=quantd-it/base)

@@ -219,8 +219,7 @@ std::future<absl::StatusOr<Result>> Client::Impl::Async(
 absl::StatusOr<std::unique_ptr<Client>> Client::Create(
     std::string_view target, const ClientOptions& options) {
   if (auto s = client::CheckOptions(target, options); !s.ok()) return s;
-  const auto credentials =
-      client::LoadCredentials(target, options.credentials);
+  const auto credentials = client::LoadCredentials(target, options.credentials);
   if (!credentials.ok()) return credentials.status();
   return std::unique_ptr<Client>(new Client(
       std::make_unique<Impl>(std::string(target), options, *credentials)));

@@ -28,14 +28,11 @@ const char* TlsHint(const Credentials& credentials,
     return "Its certificate is not trusted: name who signed it with --tls-ca, "
            "and the name it has with --tls-name.";
   }
-  if (tls && (says("CERTIFICATE_REQUIRED") || says("ALERT"))) {
-    return "The server refuses the certificate, or wants one: give --tls-cert "
-           "and --tls-key.";
-  }
-  if (!tls && says("ocket closed")) {
-    return "If the server speaks TLS, give --tls-ca or --tls.";
-  }
-  return nullptr;
+  // What a server that breaks off a handshake looks like from here.
+  if (!says("ocket closed")) return nullptr;
+  return tls ? "If the server wants a certificate, give one that it takes with "
+               "--tls-cert and --tls-key."
+             : "If the server speaks TLS, give --tls-ca or --tls.";
 }
 
 }  // namespace

@@ -154,10 +154,11 @@ absl::StatusOr<CertificateFacts> CheckIdentity(
   ERR_clear_error();
   if (pair == nullptr) {
     return Refuse(key_what,
-                  asked ? "the key is encrypted, and nobody is there to ask for "
-                          "the passphrase: decrypt it with 'openssl pkey'"
-                        : "holds no PEM private key (\"-----BEGIN PRIVATE "
-                          "KEY-----\")");
+                  asked
+                      ? "the key is encrypted, and nobody is there to ask for "
+                        "the passphrase: decrypt it with 'openssl pkey'"
+                      : "holds no PEM private key (\"-----BEGIN PRIVATE "
+                        "KEY-----\")");
   }
   const bool match = X509_check_private_key(chain.front().get(), pair.get());
   ERR_clear_error();

@@ -28,11 +28,9 @@ struct CertificateFacts {
 
 // FAILED_PRECONDITION unless both are PEM, every certificate of the chain is
 // valid at `now`, and the key, which must not be encrypted, is the first one's.
-absl::StatusOr<CertificateFacts> CheckIdentity(std::string_view certificate_what,
-                                               const std::string& certificate,
-                                               std::string_view key_what,
-                                               const std::string& key,
-                                               absl::Time now);
+absl::StatusOr<CertificateFacts> CheckIdentity(
+    std::string_view certificate_what, const std::string& certificate,
+    std::string_view key_what, const std::string& key, absl::Time now);
 
 // FAILED_PRECONDITION unless it holds certificates and one at least is valid
 // at `now`.

@@ -122,7 +122,8 @@ absl::Status Configuration::ReadFile(const std::string& path) {
   const auto text = security::ReadSmallFile(what, path);
   if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
   const auto refuse = [&](std::string_view key, std::string_view why) {
-    return absl::InvalidArgumentError(fmt::format("{}: {}: {}", what, key, why));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {}: {}", what, key, why));
   };
   std::vector<CLI::ConfigItem> items;
   try {

@@ -19,8 +19,8 @@ class Option;
 namespace quantd {
 
 struct Setting {
-  std::string name;   // "max-wait-ms"
-  std::string value;  // as text; what looks like a secret is masked
+  std::string name;    // "max-wait-ms"
+  std::string value;   // as text; what looks like a secret is masked
   std::string source;  // "flag", "environment", "file" or "default"
 };
 

@@ -174,8 +174,8 @@ absl::StatusOr<std::unique_ptr<ServerCredentials>> ServerCredentials::Load(
     auto tokens = TokenHashes::Load(options.token_file);
     if (!tokens.ok()) return invalid(tokens.status());
     made->tokens_ = std::make_shared<const TokenHashes>(*std::move(tokens));
-    groups.push_back({{options.token_file},
-                      [self = made.get()] { self->ReloadTokens(); }});
+    groups.push_back(
+        {{options.token_file}, [self = made.get()] { self->ReloadTokens(); }});
   }
   made->watch_.emplace(std::move(groups), options.reload_interval);
   return made;

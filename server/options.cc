@@ -57,8 +57,8 @@ absl::Status ValidateSecurity(const ServerOptions& options) {
   const auto refuse = [](const std::string& text) {
     return absl::InvalidArgumentError(text);
   };
-  for (const auto& [flag, value] :
-       {std::pair{"--tls-key", tls.key}, {"--token-file", options.token_file}}) {
+  for (const auto& [flag, value] : {std::pair{"--tls-key", tls.key},
+                                    {"--token-file", options.token_file}}) {
     if (LooksLikeSecret(value)) {
       return refuse(fmt::format(
           "{} takes the name of a file; what was given looks like the secret "
@@ -67,9 +67,9 @@ absl::Status ValidateSecurity(const ServerOptions& options) {
     }
   }
   if (tls.certificate.empty() != tls.key.empty()) {
-    return refuse(fmt::format(
-        "--tls-cert and --tls-key belong together: {} is missing",
-        tls.key.empty() ? "--tls-key" : "--tls-cert"));
+    return refuse(
+        fmt::format("--tls-cert and --tls-key belong together: {} is missing",
+                    tls.key.empty() ? "--tls-key" : "--tls-cert"));
   }
   if (!tls.client_ca.empty() && !tls.used()) {
     return refuse("--tls-client-ca needs --tls-cert and --tls-key");

@@ -74,7 +74,7 @@ struct CommandLine {
   Action action = Action::kServe;
   ServerOptions options;
   ProbeOptions probe;
-  std::vector<Setting> settings;  // in effect; nothing secret
+  std::vector<Setting> settings;                 // in effect; nothing secret
   std::vector<std::string> unknown_environment;  // names
 };
 

@@ -127,14 +127,14 @@ ProbeResult Probe(const ServerOptions& options, const ProbeOptions& probe) {
   if (!status.ok()) {
     const bool may_be_certificate =
         !options.tls.client_ca.empty() && probe.certificate.empty();
-    return {kNotServing,
-            fmt::format("no answer from {}: {}{}", *address,
-                        status.error_message(),
-                        may_be_certificate
-                            ? " (if the server does not take its own "
-                              "certificate as a client's, give --probe-cert "
-                              "and --probe-key)"
-                            : "")};
+    return {
+        kNotServing,
+        fmt::format("no answer from {}: {}{}", *address, status.error_message(),
+                    may_be_certificate
+                        ? " (if the server does not take its own "
+                          "certificate as a client's, give --probe-cert "
+                          "and --probe-key)"
+                        : "")};
   }
   if (reply != kServingReply) {
     return {kNotServing, fmt::format("{} is not serving", *address)};

@@ -104,7 +104,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::StartWith(
 
 Server::Server(const ServerOptions& options,
                std::vector<std::unique_ptr<Backend>> backends,
-               MemoryShares shares, std::unique_ptr<ServerCredentials> credentials)
+               MemoryShares shares,
+               std::unique_ptr<ServerCredentials> credentials)
     : options_(options),
       shares_(shares),
       credentials_(std::move(credentials)),

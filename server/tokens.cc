@@ -85,9 +85,9 @@ bool TokenHashes::Knows(std::string_view token) const {
 std::string_view BearerToken(std::string_view authorization) {
   constexpr std::string_view kScheme = "bearer ";
   const std::string_view scheme = authorization.substr(0, kScheme.size());
-  const bool named = std::equal(
-      scheme.begin(), scheme.end(), kScheme.begin(), kScheme.end(),
-      [](char a, char b) { return absl::ascii_tolower(a) == b; });
+  const bool named =
+      std::equal(scheme.begin(), scheme.end(), kScheme.begin(), kScheme.end(),
+                 [](char a, char b) { return absl::ascii_tolower(a) == b; });
   return named ? Stripped(authorization.substr(kScheme.size())) : "";
 }
 

@@ -1,5 +1,7 @@
 // Flags, environment and file as the binary takes them, and what it answers to
 // --check-config and --probe.
+#include "server/configuration.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "server/configuration.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/temp_dir.h"
 #include "tests/server/rpc_client.h"
@@ -34,9 +35,9 @@ class ConfigurationTest : public testing::Test {
                                     const std::string& arguments = "",
                                     const std::string& environment = "") {
     WriteFile(At("quantd.toml"), file);
-    return RunQuantd("--check-config --config " + At("quantd.toml") + " " +
-                         arguments,
-                     environment);
+    return RunQuantd(
+        "--check-config --config " + At("quantd.toml") + " " + arguments,
+        environment);
   }
   void ExpectRefused(const std::pair<int, std::string>& outcome,
                      const std::vector<std::string>& words) {
@@ -62,15 +63,13 @@ TEST_F(ConfigurationTest, FlagsWinOverEnvironmentOverFile) {
                                   "QUANTD_MAX_WAITING=2 QUANTD_MAX_WAIT_MS=22 "
                                   "QUANTD_SLOTS= QUANTD_INSECURE=0");
   EXPECT_EQ(code, 0) << text;
-  for (const char* line : {"max-waiting = 3  # flag\n",
-                           "max-wait-ms = 22  # environment\n",
-                           "memory-budget = 67108864  # file\n",
-                           "log-level = \"warn\"  # file\n",
-                           "device = \"cpu:0,cpu:1\"  # file\n",
-                           "insecure = false  # environment\n",
-                           "slots = 0  # default\n",
-                           "listen = \"127.0.0.1:50151\"  # default\n",
-                           "# tls-key is not set\n"}) {
+  for (const char* line :
+       {"max-waiting = 3  # flag\n", "max-wait-ms = 22  # environment\n",
+        "memory-budget = 67108864  # file\n", "log-level = \"warn\"  # file\n",
+        "device = \"cpu:0,cpu:1\"  # file\n",
+        "insecure = false  # environment\n", "slots = 0  # default\n",
+        "listen = \"127.0.0.1:50151\"  # default\n",
+        "# tls-key is not set\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   // What is printed can be a file.
@@ -88,12 +87,14 @@ TEST_F(ConfigurationTest, TheEnvironmentNamesTheFile) {
 }
 
 TEST_F(ConfigurationTest, BadFilesAreRefusedByKey) {
-  ExpectRefused(Check("max-waitin = 1\n"), {"quantd.toml: max-waitin", "--help"});
+  ExpectRefused(Check("max-waitin = 1\n"),
+                {"quantd.toml: max-waitin", "--help"});
   ExpectRefused(Check("nonsense\n"), {"nonsense"});
   ExpectRefused(Check("max-wait-ms = \"soon\"\n"), {"max-wait-ms", "soon"});
   ExpectRefused(Check("max-wait-ms = -1\n"), {"max-wait-ms"});
   ExpectRefused(Check("[server]\nlisten = \"127.0.0.1:0\"\n"), {"sections"});
-  ExpectRefused(Check("max-waiting = 1\nmax-waiting = 2\n"), {"more than once"});
+  ExpectRefused(Check("max-waiting = 1\nmax-waiting = 2\n"),
+                {"more than once"});
   ExpectRefused(Check("max-waiting = 1\nslots = 1\nmax-waiting = 2\n"),
                 {"more than once"});
   ExpectRefused(Check("insecure = maybe\n"), {"true or false"});
@@ -125,7 +126,8 @@ TEST_F(ConfigurationTest, CheckReadsTheFilesThatAStartWould) {
   const std::string tls = "tls-cert = \"" + At("server.pem") +
                           "\"\ntls-key = \"" + At("server.key") + "\"\n";
   WriteFile(At("tokens"), std::string(64, 'a') + "\n");
-  const std::string network = "--listen 0.0.0.0:50151 --token-file " + At("tokens");
+  const std::string network =
+      "--listen 0.0.0.0:50151 --token-file " + At("tokens");
   const auto [code, text] = Check(tls, network);
   EXPECT_EQ(code, 0) << text;
   EXPECT_THAT(text, AllOf(HasSubstr("tls-key = \"" + At("server.key")),
@@ -170,10 +172,15 @@ TEST_F(ConfigurationTest, ProbeTellsServingFromNot) {
       "--tls-cert " + At("server.pem") + " --tls-key " + At("server.key");
   const std::string mtls = tls + " --tls-client-ca " + At("ca.pem");
   const auto start = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> command = {
-        bench::FindQuantd(), "--listen",       "0.0.0.0:0",
-        "--memory-budget",   "64MiB",          "--device",
-        "cpu",               "--drain-delay-ms", "0"};
+    std::vector<std::string> command = {bench::FindQuantd(),
+                                        "--listen",
+                                        "0.0.0.0:0",
+                                        "--memory-budget",
+                                        "64MiB",
+                                        "--device",
+                                        "cpu",
+                                        "--drain-delay-ms",
+                                        "0"};
     command[2] = more.empty() ? "127.0.0.1:0" : command[2];
     command.insert(command.end(), more.begin(), more.end());
     return std::make_unique<ServerProcess>(command);
@@ -196,9 +203,9 @@ TEST_F(ConfigurationTest, ProbeTellsServingFromNot) {
   EXPECT_THAT(probe(address, "--probe-timeout-ms 500"),
               testing::Pair(1, HasSubstr("no answer from " + address)));
 
-  auto mutual = start({"--tls-cert", At("server.pem"), "--tls-key",
-                       At("server.key"), "--tls-client-ca", At("ca.pem"),
-                       "--token-file", At("tokens")});
+  auto mutual =
+      start({"--tls-cert", At("server.pem"), "--tls-key", At("server.key"),
+             "--tls-client-ca", At("ca.pem"), "--token-file", At("tokens")});
   ASSERT_TRUE(mutual->running()) << mutual->Log();
   const std::string wide = mutual->address();
   EXPECT_THAT(mutual->Log(),

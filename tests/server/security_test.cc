@@ -34,7 +34,8 @@ TEST(AddressTest, LoopbackIsWhatStaysHere) {
 }
 
 TEST(AddressTest, ListenAddressesAreChecked) {
-  for (const char* good : {"127.0.0.1:0", "[::]:50151", "unix:/tmp/a", "h:65535"}) {
+  for (const char* good :
+       {"127.0.0.1:0", "[::]:50151", "unix:/tmp/a", "h:65535"}) {
     EXPECT_THAT(security::CheckListenAddress("--x", good), IsOk()) << good;
   }
   for (const char* bad : {"", ":1", "h", "h:", "h:65536", "h:-1", "h:1x",
@@ -80,7 +81,8 @@ TEST(TokenTest, FilesAreRead) {
         std::string(32, '+') + std::string(32, 'a')}) {
     const auto refused = load(bad);
     EXPECT_FALSE(refused.ok()) << bad;
-    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("sha256sum"));
+    EXPECT_THAT(std::string(refused.status().message()),
+                HasSubstr("sha256sum"));
     // What may be a secret is not repeated.
     EXPECT_EQ(refused.status().message().find("clear"), std::string::npos);
   }
@@ -95,9 +97,7 @@ class SecurityTest : public ServerTest {
     options_.devices = {"cpu"};
   }
   std::string At(const std::string& name) const { return dir_ / name; }
-  void UseTls() {
-    options_.tls = {At("server.pem"), At("server.key"), ""};
-  }
+  void UseTls() { options_.tls = {At("server.pem"), At("server.key"), ""}; }
   void Start() {
     auto server = Server::Start(options_);
     ASSERT_THAT(server, IsOk());

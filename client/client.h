@@ -146,7 +146,7 @@ class Client {
  public:
   // `target` as gRPC names it: "host:port", "unix:/path", "dns:///name:port".
   // Does not connect: the first call does. INVALID_ARGUMENT for an empty
-  // target or options out of range.
+  // target, options out of range, or credentials that are no good.
   static absl::StatusOr<std::unique_ptr<Client>> Create(
       std::string_view target, const ClientOptions& options = {});
 

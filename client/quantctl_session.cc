@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "client/quantctl.h"
 #include "fmt/format.h"
 
@@ -15,21 +16,21 @@ constexpr char kNotNamed[] = "not named";
 // not come about. gRPC has only words for the difference.
 const char* TlsHint(const Credentials& credentials,
                     const absl::Status& status) {
-  const std::string text(status.message());
+  const std::string text = absl::AsciiStrToLower(status.message());
   const auto says = [&](const char* words) {
     return text.find(words) != std::string::npos;
   };
   const bool tls = credentials.tls || !credentials.ca_file.empty() ||
                    !credentials.certificate_file.empty();
-  if (says("WRONG_VERSION_NUMBER")) {
+  if (says("wrong version number")) {
     return "The server speaks plain text: leave out --tls and --tls-ca.";
   }
-  if (says("CERTIFICATE_VERIFY_FAILED") || says("Hostname Verification")) {
+  if (says("certificate verify failed") || says("not in peer certificate")) {
     return "Its certificate is not trusted: name who signed it with --tls-ca, "
            "and the name it has with --tls-name.";
   }
   // What a server that breaks off a handshake looks like from here.
-  if (!says("ocket closed")) return nullptr;
+  if (!says("socket closed")) return nullptr;
   return tls ? "If the server wants a certificate, give one that it takes with "
                "--tls-cert and --tls-key."
              : "If the server speaks TLS, give --tls-ca or --tls.";

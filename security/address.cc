@@ -63,9 +63,10 @@ bool IsLoopbackHost(std::string_view host) {
 }  // namespace
 
 bool IsLoopback(std::string_view address) {
-  if (IsUnix(address)) return true;
   for (const std::string_view one : Split(address, ',')) {
-    if (!IsLoopbackHost(HostOf(WithoutScheme(one)))) return false;
+    if (!IsUnix(one) && !IsLoopbackHost(HostOf(WithoutScheme(one)))) {
+      return false;
+    }
   }
   return true;
 }

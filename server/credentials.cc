@@ -77,8 +77,12 @@ class PortCredentials final : public grpc::ServerCredentials {
     if (tls == port.given_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair = {tls->key.c_str(),
                                              tls->certificate.c_str()};
-    *config = grpc_ssl_server_certificate_config_create(
-        tls->client_ca.empty() ? nullptr : tls->client_ca.c_str(), &pair, 1);
+    // gRPC insists on roots here even where no client is asked for a
+    // certificate; then they are not looked at.
+    const std::string& roots =
+        tls->client_ca.empty() ? tls->certificate : tls->client_ca;
+    *config =
+        grpc_ssl_server_certificate_config_create(roots.c_str(), &pair, 1);
     port.given_ = tls;
     return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
   }
@@ -231,7 +235,10 @@ std::shared_ptr<grpc::ServerCredentials> ServerCredentials::ForPort() {
   if (tls() == nullptr && token_hashes() == nullptr) {
     return grpc::InsecureServerCredentials();
   }
-  return std::make_shared<PortCredentials>(this);
+  auto port = std::make_shared<PortCredentials>(this);
+  absl::MutexLock lock(&mutex_);
+  ports_.push_back(port);
+  return port;
 }
 
 std::string ServerCredentials::transport() const {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -48,7 +49,7 @@ class ServerCredentials {
       const ServerOptions& options);
   ~ServerCredentials();
 
-  // For one port. Every method needs a token if there is a token file, but for
+  // For one port; stays this object's. Every method needs a token if there is a token file, but for
   // health (grpc.health.v1), by which orchestrators look at a server that they
   // have no token for.
   std::shared_ptr<grpc::ServerCredentials> ForPort();
@@ -71,6 +72,9 @@ class ServerCredentials {
   // Null: not used.
   std::shared_ptr<const TlsIdentity> tls_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const TokenHashes> tokens_ ABSL_GUARDED_BY(mutex_);
+  // gRPC comes back to them at each handshake, but does not keep them.
+  std::vector<std::shared_ptr<grpc::ServerCredentials>> ports_
+      ABSL_GUARDED_BY(mutex_);
   // The last member: its thread uses all of the above.
   std::optional<FileWatch> watch_;
 };

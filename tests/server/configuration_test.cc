@@ -132,7 +132,7 @@ TEST_F(ConfigurationTest, CheckReadsTheFilesThatAStartWould) {
   EXPECT_EQ(code, 0) << text;
   EXPECT_THAT(text, AllOf(HasSubstr("tls-key = \"" + At("server.key")),
                           Not(HasSubstr("PRIVATE")), Not(HasSubstr("aaaa"))));
-  ExpectRefused(Check("", network), {"in clear"});
+  ExpectRefused(Check("# none\n", network), {"in clear"});
   WriteFile(At("tokens"), "letmein\n");
   ExpectRefused(Check(tls, network), {"line 1", "sha256sum"});
   ExpectRefused(Check("tls-key = \"" + At("server.key") + "\"\n"),

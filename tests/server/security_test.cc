@@ -27,7 +27,7 @@ TEST(AddressTest, LoopbackIsWhatStaysHere) {
   for (const char* elsewhere :
        {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "127.example.org:1", "127.1:1",
         "127.0.0.1.example.org:1", "localhost.example.org:1",
-        "ipv4:127.0.0.1:1,10.0.0.1:1", "dns://10.0.0.1/localhost:1", "", "[",
+        "ipv4:127.0.0.1:1,10.0.0.1:1", "unix:/a,10.0.0.1:1", "dns://10.0.0.1/localhost:1", "", "[",
         "127.0.0.1:1,"}) {
     EXPECT_FALSE(security::IsLoopback(elsewhere)) << elsewhere;
   }

@@ -32,6 +32,8 @@ list(JOIN archives "," archives)
 list(JOIN absl_archives "," absl_archives)
 set(group "-Wl,--start-group,${archives},${absl_archives},--end-group")
 
+# As the package's targets have it: the same objects serve both ways to link.
+target_compile_options(quantd_grpc INTERFACE -pthread)
 # What a program exports must not hold the archives' symbols.
 target_link_options(quantd_protobuf INTERFACE
   -static-libstdc++ -static-libgcc

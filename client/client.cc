@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "client/channel_credentials.h"
 #include "client/client_options.h"
 #include "client/messages.h"
 #include "client/retry.h"
@@ -39,8 +40,9 @@ std::vector<std::string_view> Views(const std::vector<grpc::Slice>& slices) {
 
 class Client::Impl {
  public:
-  Impl(const std::string& target, const ClientOptions& options)
-      : options_(options), transport_(target, options) {}
+  Impl(const std::string& target, const ClientOptions& options,
+       const client::ChannelCredentials& credentials)
+      : options_(options), transport_(target, options, credentials) {}
   ~Impl();
 
   const std::string& target() const { return transport_.target(); }
@@ -217,8 +219,10 @@ std::future<absl::StatusOr<Result>> Client::Impl::Async(
 absl::StatusOr<std::unique_ptr<Client>> Client::Create(
     std::string_view target, const ClientOptions& options) {
   if (auto s = client::CheckOptions(target, options); !s.ok()) return s;
-  return std::unique_ptr<Client>(
-      new Client(std::make_unique<Impl>(std::string(target), options)));
+  const auto credentials = client::LoadCredentials(target, options.credentials);
+  if (!credentials.ok()) return credentials.status();
+  return std::unique_ptr<Client>(new Client(
+      std::make_unique<Impl>(std::string(target), options, *credentials)));
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

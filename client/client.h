@@ -43,6 +43,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/cancellation.h"
+#include "client/credentials.h"
 #include "client/error.h"
 #include "client/result.h"
 #include "kernels/format.h"
@@ -71,6 +72,8 @@ struct ClientOptions {
   RetryPolicy retry = {};
   // A connection whose other side takes no byte for so long is given up.
   std::chrono::milliseconds dead_peer_timeout{20'000};
+  // TLS and a token; neither by default.
+  Credentials credentials = {};
 };
 
 // Where one part of a result shall be written; exactly the size that part has.
@@ -143,7 +146,7 @@ class Client {
  public:
   // `target` as gRPC names it: "host:port", "unix:/path", "dns:///name:port".
   // Does not connect: the first call does. INVALID_ARGUMENT for an empty
-  // target or options out of range.
+  // target, options out of range, or credentials that are no good.
   static absl::StatusOr<std::unique_ptr<Client>> Create(
       std::string_view target, const ClientOptions& options = {});
 

@@ -24,7 +24,7 @@ quantd_keep_private(quantd_proto INTERFACE_INCLUDE_DIRECTORIES)
 quantd_keep_private(quantd_proto INTERFACE_SYSTEM_INCLUDE_DIRECTORIES)
 
 install(TARGETS quantd_client quantd_plan quantd_wire quantd_proto
-    quantd_protobuf quantd_grpc quantd_flags
+    quantd_protobuf quantd_grpc quantd_security quantd_crypto quantd_flags
   EXPORT quantdTargets COMPONENT sdk)
 install(EXPORT quantdTargets NAMESPACE quantd::
   DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
@@ -37,7 +37,8 @@ write_basic_package_version_file(
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quantdConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/quantdConfigVersion.cmake
   DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
-install(FILES allocator.h cancellation.h client.h distributed.h error.h
+install(FILES allocator.h cancellation.h client.h credentials.h distributed.h
+    error.h
     quantized_tensor.h quantizer.h result.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/client COMPONENT sdk)
 install(FILES ${PROJECT_SOURCE_DIR}/kernels/delayed_scaling.h

@@ -121,6 +121,7 @@ int Main(int argc, char** argv) {
   AddDType(plan, &o, "Its type (default bf16)");
   plan->add_option("--server", o.plan_server,
                    "Ask this server; its answer must be what is computed here");
+  AddCredentials(plan, &o);
   AddDeadline(plan, &o);
   AddQuantize(plan, &o);
 

@@ -34,6 +34,7 @@ enum ExitCode : int {
 
 struct Options {
   std::string server = "127.0.0.1:50151";
+  Credentials credentials;
   double deadline_seconds = 30;
   bool json = false;
   std::string input;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 
@@ -14,6 +15,7 @@
 namespace quantd::quantctl {
 namespace {
 
+constexpr char kSecurity[] = "TLS and token";
 constexpr char kRotation[] = "Rotation";
 constexpr char kAmax[] = "Amax and scales";
 constexpr char kForm[] = "Form of the scales";
@@ -246,7 +248,38 @@ void AddServer(CLI::App* app, Options* o) {
   app->add_option("--server", o->server, "Address of the server")
       ->envname("QUANTD_SERVER")
       ->capture_default_str();
+  AddCredentials(app, o);
   AddDeadline(app, o);
+}
+
+void AddCredentials(CLI::App* app, Options* o) {
+  Credentials& c = o->credentials;
+  const auto file = [&](const char* flag, std::string* path, const char* help,
+                        const char* variable) {
+    app->add_option(flag, *path, help)
+        ->envname(variable)
+        ->type_name("FILE")
+        ->group(kSecurity);
+  };
+  app->add_flag("--tls", c.tls,
+                "Encrypt, and trust the servers that the system trusts")
+      ->envname("QUANTCTL_TLS")
+      ->group(kSecurity);
+  file("--tls-ca", &c.ca_file, "Encrypt, and trust servers signed by these",
+       "QUANTCTL_TLS_CA");
+  file("--tls-cert", &c.certificate_file,
+       "Certificate to show to a server that asks for one",
+       "QUANTCTL_TLS_CERT");
+  file("--tls-key", &c.key_file, "Its private key", "QUANTCTL_TLS_KEY");
+  app->add_option("--tls-name", c.server_name,
+                  "Name that the server's certificate must have (default: the "
+                  "one in --server)")
+      ->envname("QUANTCTL_TLS_NAME")
+      ->type_name("NAME")
+      ->group(kSecurity);
+  file("--token-file", &c.token_file,
+       "Bearer token to send; without it QUANTCTL_TOKEN, the token itself",
+       "QUANTCTL_TOKEN_FILE");
 }
 
 void AddDeadline(CLI::App* app, Options* o) {
@@ -335,6 +368,10 @@ CLI::Option* AddDType(CLI::App* app, Options* o, const char* help) {
 }
 
 absl::Status Settle(Options* o) {
+  if (const char* token = std::getenv("QUANTCTL_TOKEN");
+      token != nullptr && o->credentials.token_file.empty()) {
+    o->credentials.token = token;
+  }
   if (auto s = SettleUsage(o); !s.ok()) return s;
   if (auto s = SettleSigns(o); !s.ok()) return s;
   QuantizeOptions& q = o->quantize;

@@ -32,6 +32,8 @@ CLI::Option* Named(CLI::App* app, const char* name, const char* type,
 }
 
 void AddServer(CLI::App* app, Options* o);
+// TLS and the token. Part of AddServer.
+void AddCredentials(CLI::App* app, Options* o);
 void AddDeadline(CLI::App* app, Options* o);
 void AddJson(CLI::App* app, Options* o);
 void AddInput(CLI::App* app, Options* o, const char* what);

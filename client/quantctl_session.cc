@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "client/quantctl.h"
 #include "fmt/format.h"
 
@@ -11,12 +12,37 @@ namespace {
 // Why a tensor is passed over that nobody asked for; not worth a line.
 constexpr char kNotNamed[] = "not named";
 
+// What to try where a connection came about and then failed; nullptr: it did
+// not come about. gRPC has only words for the difference.
+const char* TlsHint(const Credentials& credentials,
+                    const absl::Status& status) {
+  const std::string text = absl::AsciiStrToLower(status.message());
+  const auto says = [&](const char* words) {
+    return text.find(words) != std::string::npos;
+  };
+  const bool tls = credentials.tls || !credentials.ca_file.empty() ||
+                   !credentials.certificate_file.empty();
+  if (says("wrong version number")) {
+    return "The server speaks plain text: leave out --tls and --tls-ca.";
+  }
+  if (says("certificate verify failed") || says("not in peer certificate")) {
+    return "Its certificate is not trusted: name who signed it with --tls-ca, "
+           "and the name it has with --tls-name.";
+  }
+  // What a server that breaks off a handshake looks like from here.
+  if (!says("socket closed")) return nullptr;
+  return tls ? "If the server wants a certificate, give one that it takes with "
+               "--tls-cert and --tls-key."
+             : "If the server speaks TLS, give --tls-ca or --tls.";
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options) {
   ClientOptions client;
   client.deadline = CallOf(options).deadline;
   client.max_in_flight = 2;
+  client.credentials = options.credentials;
   return Client::Create(options.server, client);
 }
 
@@ -43,7 +69,16 @@ int CodeOf(const absl::Status& status) {
 void Explain(const Options& options, const absl::Status& status) {
   fmt::print(stderr, "quantctl: {}\n", std::string(status.message()));
   switch (status.code()) {
+    case absl::StatusCode::kUnauthenticated:
+      fmt::print(stderr,
+                 "  Give the token with --token-file or QUANTCTL_TOKEN; the "
+                 "server must have its SHA-256 in its --token-file.\n");
+      break;
     case absl::StatusCode::kUnavailable:
+      if (const char* hint = TlsHint(options.credentials, status)) {
+        fmt::print(stderr, "  {}\n", hint);
+        break;
+      }
       fmt::print(stderr,
                  "  Start a server with 'quantd --listen {}', or name another "
                  "with --server or QUANTD_SERVER.\n",

@@ -1,11 +1,11 @@
 #include "client/transport.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "client/server_status.h"
 #include "fmt/format.h"
+#include "security/address.h"
 
 namespace quantd::client {
 namespace {
@@ -51,16 +51,9 @@ class Pins {
   int held_ = 0;
 };
 
-bool IsLocal(std::string_view target) {
-  const auto starts = [&](std::string_view prefix) {
-    return target.substr(0, prefix.size()) == prefix;
-  };
-  return starts("127.") || starts("localhost") || starts("[::1]") ||
-         starts("unix:");
-}
-
 grpc::ChannelArguments Arguments(const std::string& target,
-                                 const ClientOptions& options) {
+                                 const ClientOptions& options,
+                                 const ChannelCredentials& credentials) {
   grpc::ChannelArguments args;
   args.SetMaxReceiveMessageSize(-1);
   args.SetMaxSendMessageSize(-1);
@@ -78,7 +71,8 @@ grpc::ChannelArguments Arguments(const std::string& target,
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
               static_cast<int>(options.dead_peer_timeout.count()));
   // A proxy named in the environment cannot reach this machine's loopback.
-  if (IsLocal(target)) args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  if (security::IsLoopback(target)) args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  credentials.Configure(&args);
   args.SetUserAgentPrefix("quantd-client/" QUANTD_VERSION);
   return args;
 }
@@ -134,13 +128,14 @@ size_t Message::size() const {
   return total;
 }
 
-Transport::Transport(const std::string& target, const ClientOptions& options)
-    : target_(target) {
+Transport::Transport(const std::string& target, const ClientOptions& options,
+                     const ChannelCredentials& credentials)
+    : target_(target), credentials_(credentials) {
   for (int i = 0; i < options.channels; ++i) {
     auto channel = std::make_unique<Channel>();
     channel->stub = std::make_unique<grpc::GenericStub>(
-        grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(),
-                                  Arguments(target, options)));
+        grpc::CreateCustomChannel(target, credentials_.channel,
+                                  Arguments(target, options, credentials_)));
     channels_.push_back(std::move(channel));
   }
 }
@@ -167,6 +162,7 @@ absl::Status Transport::Send(const Message& message, Time deadline,
     grpc::ClientContext context;
     context.set_deadline(deadline);
     context.AddMetadata("quantd-request-bytes", fmt::to_string(size));
+    credentials_.Authorize(&context);
     grpc::CompletionQueue queue;
     grpc::ByteBuffer answer;
     grpc::Status status;

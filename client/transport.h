@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "client/channel_credentials.h"
 #include "client/client.h"
 
 namespace quantd::client {
@@ -55,7 +56,8 @@ struct Message {
 // Thread-safe.
 class Transport {
  public:
-  Transport(const std::string& target, const ClientOptions& options);
+  Transport(const std::string& target, const ClientOptions& options,
+            const ChannelCredentials& credentials);
 
   // Waits for the end of the call and until gRPC holds no piece of the
   // payload any more. `reply` is the message in the pieces it came in.
@@ -74,6 +76,7 @@ class Transport {
   Channel& Pick(size_t bytes);
 
   const std::string target_;
+  const ChannelCredentials credentials_;
   std::mutex pick_;
   std::vector<std::unique_ptr<Channel>> channels_;
 };

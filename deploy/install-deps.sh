@@ -16,6 +16,8 @@ git|the version of a build
 pkg-config|finds gRPC'"'"'s own dependencies
 libgrpc++-dev|the server and the client
 protobuf-compiler-grpc|code for the service
+libssl-dev|certificates, hashes of tokens
+openssl|certificates for trying TLS, and the tests of it
 libprotobuf-dev|messages
 protobuf-compiler|code for messages
 libabsl-dev|status, spans, mutexes

@@ -21,6 +21,15 @@
 
 namespace quantd {
 
+// How long the stages of a run took, in nanoseconds; 0 where the device has no
+// such stage or the run did nothing. A device with streams times them between
+// its own events, the CPU by the clock.
+struct JobTimes {
+  int64_t copy_in_ns = 0;
+  int64_t compute_ns = 0;
+  int64_t copy_out_ns = 0;
+};
+
 // What a run found out beside its output bytes.
 struct JobReport {
   bool saw_nan = false;  // in the input
@@ -28,10 +37,7 @@ struct JobReport {
   // Where the plan's options ask for statistics.
   std::optional<ErrorStatistics> rowwise = {};
   std::optional<ErrorStatistics> columnwise = {};
-  // Nanoseconds, 0 where the device has no such stage.
-  int64_t copy_in_ns = 0;
-  int64_t compute_ns = 0;
-  int64_t copy_out_ns = 0;
+  JobTimes times = {};
 };
 
 // One plan resident on one device. Not thread-safe; may move between threads.
@@ -70,8 +76,9 @@ struct BackendInfo {
   size_t memory_limit = 0;  // bytes of payload memory its pool may hold
 };
 
-// Counters that only grow. A snapshot, not one instant.
+// Counters that only grow, and the device's state. A snapshot, not one instant.
 struct BackendStats {
+  bool healthy = true;  // false: it has faulted, and its jobs fail from now on
   uint64_t jobs = 0;
   uint64_t rht_cache_hits = 0;    // a cached (mask, dimension, dtype) served
   uint64_t rht_cache_misses = 0;  // ... was made

@@ -32,6 +32,8 @@ list(JOIN archives "," archives)
 list(JOIN absl_archives "," absl_archives)
 set(group "-Wl,--start-group,${archives},${absl_archives},--end-group")
 
+# As the package's targets have it: the same objects serve both ways to link.
+target_compile_options(quantd_grpc INTERFACE -pthread)
 # What a program exports must not hold the archives' symbols.
 target_link_options(quantd_protobuf INTERFACE
   -static-libstdc++ -static-libgcc
@@ -40,5 +42,6 @@ target_link_libraries(quantd_protobuf INTERFACE
   ${QUANTD_ARCHIVES}/libprotobuf.a ${QUANTD_ZLIB_A} Threads::Threads)
 target_link_libraries(quantd_grpc INTERFACE quantd_protobuf
   ${group} Threads::Threads ${CMAKE_DL_LIBS} rt m)
-# Inside the group, which it needs; only who calls it gets it.
+# Inside the group, which they need; only who calls them gets them.
+target_link_libraries(quantd_crypto INTERFACE quantd_grpc)
 target_link_libraries(quantd_grpc_reflection INTERFACE quantd_grpc)

@@ -9,7 +9,6 @@
 #include "fmt/ranges.h"
 #include "kernels/field_error.h"
 #include "server/call_registry.h"
-#include "server/log.h"
 
 namespace quantd {
 namespace {
@@ -31,15 +30,6 @@ struct LentOutput {
 
 void ReturnOutput(void* lent) { delete static_cast<LentOutput*>(lent); }
 
-int64_t Microseconds(std::chrono::steady_clock::time_point from,
-                     std::chrono::steady_clock::time_point to) {
-  if (from.time_since_epoch().count() == 0 ||
-      to.time_since_epoch().count() == 0) {
-    return 0;  // that stage was not reached
-  }
-  return (to - from) / std::chrono::microseconds(1);
-}
-
 }  // namespace
 
 void Call::Arm(CallEnvironment* env, wire::Method method,
@@ -54,12 +44,13 @@ void Call::Arm(CallEnvironment* env, wire::Method method,
 Call::Call(CallEnvironment* env, wire::Method method,
            grpc::ServerCompletionQueue* queue)
     : env_(env), method_(method), queue_(queue), stream_(&context_) {
+  record_.rpc = RpcOf(method);
   env_->registry->Created();
 }
 
 Call::~Call() {
   LetGo();
-  if (stage_ != Stage::kArmed) LogEnd();
+  if (stage_ != Stage::kArmed) RecordEnd();
   if (accepted_) env_->registry->Leave(this);
 }
 
@@ -78,9 +69,9 @@ void Call::OnArrived(bool ok) {
     return;
   }
   Arm(env_, method_, queue_);
-  arrived_at_ = Clock::now();
+  record_.arrived = Clock::now();
   stage_ = Stage::kAdmitting;
-  id_ = env_->ids->Next();
+  record_.id = env_->ids->Next();
   const auto deadline = context_.deadline();
   if (deadline != std::chrono::system_clock::time_point::max()) {
     deadline_ = absl::FromChrono(deadline);
@@ -138,7 +129,7 @@ void Call::OnMemory(MemoryLedger::Outcome outcome, MemoryCharge charge) {
 }
 
 void Call::Receive() {
-  admitted_at_ = Clock::now();
+  record_.admitted = Clock::now();
   if (auto failure = Stopped("while waiting for memory")) {
     return Fail(*failure);
   }
@@ -154,33 +145,33 @@ void Call::EnforceReceiveTime(absl::Time now) {
   if (!ClaimAnswer()) return;
   const Failure failure = Failure::Deadline(
       "for receiving: the request did not arrive within the server's limit");
-  code_ = failure.code;
-  context_.AddTrailingMetadata(kRequestId, id_);
+  record_.Fail(failure);
+  context_.AddTrailingMetadata(kRequestId, record_.id);
   stream_.Finish(failure.ToStatus(), &finished_tag_);
 }
 
 void Call::OnRead(bool ok) {
-  received_at_ = Clock::now();
   stage_ = Stage::kPlanning;
   if (!ok) {
     auto failure = Stopped("while receiving");
     Fail(failure ? *failure : Failure::NoMessage());
   } else {
+    record_.received = Clock::now();
     PlanRequest();
   }
   Unref();
 }
 
 void Call::PlanRequest() {
-  request_bytes_ = buffer_.Length();
-  if (request_bytes_ > declared_bytes_) {
-    return Fail(
-        declared_
-            ? Failure::LongerThanDeclared(request_bytes_, declared_bytes_)
-            : Failure::TooLarge("request", request_bytes_, declared_bytes_));
+  record_.request_bytes = buffer_.Length();
+  if (record_.request_bytes > declared_bytes_) {
+    return Fail(declared_ ? Failure::LongerThanDeclared(record_.request_bytes,
+                                                        declared_bytes_)
+                          : Failure::TooLarge("request", record_.request_bytes,
+                                              declared_bytes_));
   }
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
-  charge_.ShrinkReceive(ReceiveNeed(request_bytes_));
+  charge_.ShrinkReceive(ReceiveNeed(record_.request_bytes));
   // References, not copies.
   if (grpc::Slice single; buffer_.TrySingleSlice(&single).ok()) {
     slices_.push_back(std::move(single));
@@ -234,18 +225,18 @@ void Call::Queue() {
 
 void Call::RunOn(Backend& backend, Engine::SlotLease slot) {
   stage_ = Stage::kRunning;
-  device_ = backend.info().name;
+  record_.device = backend.info().name;
   if (auto failure = Compute(backend, std::move(slot))) Fail(*failure);
   Unref();
 }
 
 std::optional<Failure> Call::Compute(Backend& backend, Engine::SlotLease slot) {
-  started_at_ = Clock::now();
+  record_.started = Clock::now();
   if (auto failure = Stopped("before the job began")) return failure;
   const auto from_job = [&](const absl::Status& status) {
     if (!absl::IsInvalidArgument(status))
-      error_ = std::string(status.message());
-    return Failure::FromJob(status, device_, env_->ledger->RetryDelay());
+      record_.error = std::string(status.message());
+    return Failure::FromJob(status, record_.device, env_->ledger->RetryDelay());
   };
   // Declared after the slot: the job ends before the slot is free.
   absl::StatusOr<std::unique_ptr<Job>> job = backend.Begin(request_.plan);
@@ -255,28 +246,30 @@ std::optional<Failure> Call::Compute(Backend& backend, Engine::SlotLease slot) {
   views_.clear();
   slices_.clear();
   charge_.ShrinkReceive(0);
-  gathered_at_ = Clock::now();
+  record_.gathered = Clock::now();
   if (auto failure = Stopped("before the job ran")) return failure;
   const absl::StatusOr<JobReport> report = (*job)->Run();
-  computed_at_ = Clock::now();
+  record_.computed = Clock::now();
   if (!report.ok()) return from_job(report.status());
+  record_.device_times = report->times;
   if (auto failure = Stopped("while the job ran")) return failure;
   Block output = (*job)->TakeOutput();
   job->reset();
   charge_.ShrinkPayload(BlockPool::Charge(request_.plan->output_bytes()));
   slot.Reset();
-  Reply(device_, *report, std::move(output));
+  Reply(record_.device, *report, std::move(output));
   return std::nullopt;
 }
 
 void Call::Reply(std::string_view device, const JobReport& report,
                  Block output) {
   if (!ClaimAnswer()) return;
-  const std::string head = wire::ReplyHead(*request_.plan, report, device, id_);
+  const std::string head =
+      wire::ReplyHead(*request_.plan, report, device, record_.id);
   const size_t size = request_.plan->output_bytes();
-  reply_bytes_ = head.size() + size;
+  record_.reply_bytes = head.size() + size;
   if (size <= kCopiedOutput) {
-    grpc::Slice whole(reply_bytes_);
+    grpc::Slice whole(record_.reply_bytes);
     auto* to = const_cast<uint8_t*>(whole.begin());
     std::memcpy(to, head.data(), head.size());
     if (size != 0) std::memcpy(to + head.size(), output.data(), size);
@@ -290,8 +283,9 @@ void Call::Reply(std::string_view device, const JobReport& report,
                                  grpc::Slice(data, size, ReturnOutput, lent)};
     buffer_ = grpc::ByteBuffer(parts, 2);
   }
-  code_ = grpc::StatusCode::OK;
-  context_.AddTrailingMetadata(kRequestId, id_);
+  record_.code = grpc::StatusCode::OK;
+  record_.answered = Clock::now();
+  context_.AddTrailingMetadata(kRequestId, record_.id);
   stream_.WriteAndFinish(buffer_, grpc::WriteOptions(), grpc::Status::OK,
                          &finished_tag_);
   buffer_.Clear();  // gRPC has its own reference
@@ -319,13 +313,13 @@ bool Call::ClaimAnswer() {
 void Call::Fail(const Failure& failure) {
   LetGo();
   if (!ClaimAnswer()) return;
-  code_ = failure.code;
-  context_.AddTrailingMetadata(kRequestId, id_);
+  record_.Fail(failure);
+  context_.AddTrailingMetadata(kRequestId, record_.id);
   if (failure.detail.reason() == v1::ErrorDetail::REASON_BUSY) {
     context_.AddTrailingMetadata(
         kPushback, fmt::to_string(failure.detail.retry_delay_ms()));
   }
-  if (error_.empty()) error_ = failure.message;
+  if (record_.error.empty()) record_.error = failure.message;
   stream_.Finish(failure.ToStatus(), &finished_tag_);
 }
 
@@ -336,7 +330,10 @@ void Call::LetGo() {
   charge_.Reset();
 }
 
-void Call::OnFinished(bool) { Unref(); }
+void Call::OnFinished(bool ok) {
+  if (ok) record_.sent = Clock::now();
+  Unref();
+}
 
 void Call::OnDone(bool) {
   if (context_.IsCancelled()) {
@@ -354,30 +351,15 @@ void Call::OnDone(bool) {
   Unref();
 }
 
-void Call::LogEnd() const {
-  const LogLevel level = code_ == grpc::StatusCode::INTERNAL ? LogLevel::kError
-                         : code_ == grpc::StatusCode::OK     ? LogLevel::kDebug
-                                                             : LogLevel::kInfo;
-  if (!LogEnabled(level)) return;
+void Call::RecordEnd() {
+  record_.ended = Clock::now();
+  env_->metrics->Record(record_);
+  if (!WouldLog(record_)) return;
   std::string shape;
   if (request_.plan != nullptr) {
     shape = fmt::format("{}", fmt::join(request_.plan->tensor().shape, "x"));
   }
-  Log(level, "call",
-      {{"id", id_},
-       {"method", wire::Name(method_)},
-       {"code", Name(code_)},
-       {"error", error_},
-       {"shape", shape},
-       {"device", device_},
-       {"request_bytes", request_bytes_},
-       {"reply_bytes", reply_bytes_},
-       {"wait_us", Microseconds(arrived_at_, admitted_at_)},
-       {"receive_us", Microseconds(admitted_at_, received_at_)},
-       {"queue_us", Microseconds(received_at_, started_at_)},
-       {"gather_us", Microseconds(started_at_, gathered_at_)},
-       {"compute_us", Microseconds(gathered_at_, computed_at_)},
-       {"total_us", Microseconds(arrived_at_, Clock::now())}});
+  LogCall(record_, shape);
 }
 
 }  // namespace quantd

@@ -22,10 +22,12 @@
 #include <vector>
 
 #include "proto/wire.h"
+#include "server/call_record.h"
 #include "server/completion_tag.h"
 #include "server/engine.h"
 #include "server/failure.h"
 #include "server/ledger.h"
+#include "server/metrics.h"
 #include "server/request_ids.h"
 #include "server/sizing.h"
 #include "server/tensor_service.h"
@@ -43,6 +45,7 @@ struct CallEnvironment {
   size_t request_limit[std::size(wire::kMethods)] = {};  // by Method
   absl::Duration max_receive = absl::Minutes(1);
   RequestIds* ids = nullptr;
+  Metrics* metrics = nullptr;
 };
 
 class Call : private MemoryLedger::Waiter, private Engine::Work {
@@ -69,7 +72,7 @@ class Call : private MemoryLedger::Waiter, private Engine::Work {
     kRunning,
     kClosing,
   };
-  using Clock = std::chrono::steady_clock;
+  using Clock = CallRecord::Clock;
 
   Call(CallEnvironment* env, wire::Method method,
        grpc::ServerCompletionQueue* queue);
@@ -101,7 +104,7 @@ class Call : private MemoryLedger::Waiter, private Engine::Work {
   void Fail(const Failure& failure);
   void LetGo();
   bool ClaimAnswer();
-  void LogEnd() const;
+  void RecordEnd();
 
   CallEnvironment* const env_;
   const wire::Method method_;
@@ -130,19 +133,7 @@ class Call : private MemoryLedger::Waiter, private Engine::Work {
   std::vector<std::string_view> views_;  // of slices_
   wire::Request request_;
 
-  // For the log.
-  std::string id_;
-  grpc::StatusCode code_ = grpc::StatusCode::UNKNOWN;
-  std::string device_;
-  size_t request_bytes_ = 0;
-  size_t reply_bytes_ = 0;
-  Clock::time_point arrived_at_;
-  Clock::time_point admitted_at_;
-  Clock::time_point received_at_;
-  Clock::time_point started_at_;
-  Clock::time_point gathered_at_;
-  Clock::time_point computed_at_;
-  std::string error_;  // of the device, for the log alone
+  CallRecord record_;
 };
 
 }  // namespace quantd

@@ -29,6 +29,7 @@ Engine::Engine(std::vector<std::unique_ptr<Backend>> backends) {
   for (auto& backend : backends) {
     auto device = std::make_unique<Device>();
     const int slots = std::max(1, backend->info().slots);
+    device->slots = slots;
     // A job on another processor would hold up the thread that waits for it.
     device->inline_small = backend->info().kind != "cuda";
     device->backend = std::move(backend);
@@ -64,6 +65,12 @@ Engine::SlotLease Engine::TrySlot(int device) {
 
 bool Engine::RunsInline(int device, size_t input_bytes) const {
   return devices_[device]->inline_small && input_bytes <= kInlineBytes;
+}
+
+Engine::Load Engine::load(int device) const {
+  Device& d = *devices_[device];
+  absl::MutexLock lock(&d.mutex);
+  return {d.slots, d.slots - d.free_slots, d.queue.size()};
 }
 
 void Engine::Submit(int device, Work* work) {

@@ -65,6 +65,13 @@ class Engine {
   // Whether a job of that many input bytes is worth no hand-off to a worker.
   bool RunsInline(int device, size_t input_bytes) const;
 
+  struct Load {
+    int slots = 0;
+    int busy = 0;       // slots that are taken
+    size_t queued = 0;  // calls that wait for one
+  };
+  Load load(int device) const;
+
   void Submit(int device, Work* work);
   // True: the work was queued, and will not be run.
   bool Withdraw(int device, Work* work);
@@ -72,6 +79,7 @@ class Engine {
  private:
   struct Device {
     std::unique_ptr<Backend> backend;
+    int slots = 0;
     bool inline_small = false;
     absl::Mutex mutex;
     absl::CondVar changed;

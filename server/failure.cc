@@ -3,6 +3,8 @@
 #include <google/protobuf/any.pb.h>
 #include <google/protobuf/unknown_field_set.h>
 
+#include <iterator>
+
 #include "fmt/format.h"
 #include "kernels/field_error.h"
 
@@ -116,25 +118,50 @@ grpc::Status Failure::ToStatus() const {
   return grpc::Status(code, message, details);
 }
 
-std::string_view Name(StatusCode code) {
-  switch (code) {
-    case StatusCode::OK:
-      return "OK";
-    case StatusCode::CANCELLED:
-      return "CANCELLED";
-    case StatusCode::INVALID_ARGUMENT:
-      return "INVALID_ARGUMENT";
-    case StatusCode::DEADLINE_EXCEEDED:
-      return "DEADLINE_EXCEEDED";
-    case StatusCode::RESOURCE_EXHAUSTED:
-      return "RESOURCE_EXHAUSTED";
-    case StatusCode::UNAVAILABLE:
-      return "UNAVAILABLE";
-    case StatusCode::INTERNAL:
-      return "INTERNAL";
+bool IsUsual(StatusCode code, ErrorDetail::Reason reason) {
+  switch (reason) {
+    case ErrorDetail::REASON_INVALID_FIELD:
+    case ErrorDetail::REASON_TOO_LARGE:
+    case ErrorDetail::REASON_MALFORMED:
+      return code == StatusCode::INVALID_ARGUMENT;
+    case ErrorDetail::REASON_BUSY:
+      return code == StatusCode::RESOURCE_EXHAUSTED;
+    case ErrorDetail::REASON_DRAINING:
+      return code == StatusCode::UNAVAILABLE;
+    case ErrorDetail::REASON_DEVICE_FAULT:
+      return code == StatusCode::INTERNAL;
+    case ErrorDetail::REASON_DEADLINE:
+      return code == StatusCode::DEADLINE_EXCEEDED;
+    case ErrorDetail::REASON_CANCELLED:
+      return code == StatusCode::CANCELLED;
     default:
-      return "UNKNOWN";
+      return false;
   }
+}
+
+std::string_view Name(StatusCode code) {
+  static constexpr std::string_view kNames[] = {
+      // by number
+      "OK",
+      "CANCELLED",
+      "UNKNOWN",
+      "INVALID_ARGUMENT",
+      "DEADLINE_EXCEEDED",
+      "NOT_FOUND",
+      "ALREADY_EXISTS",
+      "PERMISSION_DENIED",
+      "RESOURCE_EXHAUSTED",
+      "FAILED_PRECONDITION",
+      "ABORTED",
+      "OUT_OF_RANGE",
+      "UNIMPLEMENTED",
+      "INTERNAL",
+      "UNAVAILABLE",
+      "DATA_LOSS",
+      "UNAUTHENTICATED",
+  };
+  const auto number = static_cast<size_t>(code);
+  return number < std::size(kNames) ? kNames[number] : "UNKNOWN";
 }
 
 }  // namespace quantd

@@ -42,6 +42,9 @@ struct Failure {
   grpc::Status ToStatus() const;
 };
 
+// Whether that is how the failures above are told, and so to be expected.
+bool IsUsual(grpc::StatusCode code, v1::ErrorDetail::Reason reason);
+
 // "INVALID_ARGUMENT" and so on, for log lines.
 std::string_view Name(grpc::StatusCode code);
 

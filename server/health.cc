@@ -157,6 +157,11 @@ void HealthService::Start(grpc::ServerCompletionQueue* queue) {
   new Watcher(this, queue);
 }
 
+bool HealthService::serving() const {
+  absl::MutexLock lock(&mutex_);
+  return serving_;
+}
+
 void HealthService::SetServing(bool serving) {
   absl::MutexLock lock(&mutex_);
   serving_ = serving;

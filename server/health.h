@@ -5,7 +5,7 @@
 // take turns with ours at the sockets, and each turn is a wake-up more (30 us
 // of a small call).
 //
-// Threads: SetServing may be called from any thread.
+// Threads: SetServing and serving may be called from any thread.
 #ifndef QUANTD_SERVER_HEALTH_H_
 #define QUANTD_SERVER_HEALTH_H_
 
@@ -36,6 +36,7 @@ class HealthService : public grpc::Service {
   void Start(grpc::ServerCompletionQueue* queue);
   // SERVING or NOT_SERVING; not serving from the start.
   void SetServing(bool serving);
+  bool serving() const;
 
  private:
   class Watcher;
@@ -46,7 +47,7 @@ class HealthService : public grpc::Service {
   grpc::Status Check(const grpc::ByteBuffer& request, grpc::ByteBuffer* reply);
 
   CallRegistry* const registry_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   bool serving_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<Watcher*> watchers_ ABSL_GUARDED_BY(mutex_);
 };

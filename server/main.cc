@@ -8,10 +8,13 @@
 #include <iostream>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "server/allocator.h"
+#include "server/credentials.h"
 #include "server/log.h"
 #include "server/options.h"
+#include "server/probe.h"
 #include "server/server.h"
 
 namespace {
@@ -40,6 +43,26 @@ std::string DeviceList(const quantd::ServerOptions& options) {
   return list.empty() ? "auto" : list;
 }
 
+// --check-config: all that a start would find wrong before it opens devices
+// and the address, and unknown variables too, of which a start only warns.
+int CheckConfiguration(const quantd::CommandLine& command) {
+  absl::Status status = quantd::Validate(command.options);
+  if (status.ok()) {
+    status = quantd::ServerCredentials::Load(command.options).status();
+  }
+  if (status.ok() && !command.unknown_environment.empty()) {
+    status = absl::InvalidArgumentError(
+        command.unknown_environment.front() +
+        ": no setting has this variable; quantd --help lists them");
+  }
+  if (!status.ok()) {
+    std::cerr << "quantd: " << status.message() << '\n';
+    return kExitUsage;
+  }
+  std::cout << quantd::ToText(command.settings);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -55,10 +78,22 @@ int main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
-  quantd::ServerOptions options;
-  if (const int code = quantd::ParseCommandLine(argc, argv, &options);
+  quantd::CommandLine command;
+  if (const int code = quantd::ParseCommandLine(argc, argv, &command);
       code >= 0) {
     return code == 0 ? 0 : kExitUsage;
+  }
+  const quantd::ServerOptions& options = command.options;
+  if (command.action == quantd::Action::kCheckConfiguration) {
+    return CheckConfiguration(command);
+  }
+  if (command.action == quantd::Action::kProbe) {
+    quantd::ConfigureLog(LogLevel::kOff, options.log_format);
+    quantd::CaptureGrpcLog();
+    const quantd::ProbeResult probe = quantd::Probe(options, command.probe);
+    (probe.exit_code == 0 ? std::cout : std::cerr)
+        << "quantd: " << probe.message << '\n';
+    return probe.exit_code;
   }
   quantd::ConfigureLog(options.log_level, options.log_format);
   quantd::CaptureGrpcLog();
@@ -66,6 +101,11 @@ int main(int argc, char** argv) {
       {{"version", QUANTD_VERSION},
        {"devices", DeviceList(options)},
        {"allocator", allocator}});
+  Log(LogLevel::kInfo, "configuration",
+      {{"settings", quantd::ToLine(command.settings)}});
+  for (const std::string& name : command.unknown_environment) {
+    Log(LogLevel::kWarn, "unknown_environment", {{"name", name}});
+  }
 
   auto server = quantd::Server::Start(options);
   if (!server.ok()) {
@@ -76,15 +116,28 @@ int main(int argc, char** argv) {
   (*server)->LogDevices();
   Log(LogLevel::kInfo, "serving",
       {{"address", (*server)->address()},
+       {"transport", (*server)->credentials().transport()},
+       {"tokens", (*server)->credentials().tokens()},
        {"pid", getpid()},
        {"memory_bound_bytes", shares.bound},
        {"memory_budget_bytes", shares.budget},
        {"receive_bytes", shares.receive},
        {"payload_bytes_per_device", shares.per_device},
        {"grpc_quota_bytes", shares.grpc_quota}});
-  if (!options.port_file.empty() &&
-      !WriteAtomically(options.port_file, (*server)->address())) {
-    std::cerr << "quantd: cannot write " << options.port_file << '\n';
+  const std::string metrics = (*server)->metrics_address();
+  if (!metrics.empty()) {
+    Log(LogLevel::kInfo, "metrics",
+        {{"url", "http://" + metrics + "/metrics"}});
+  }
+  const std::string metrics_file = options.port_file.empty() || metrics.empty()
+                                       ? ""
+                                       : options.port_file + ".metrics";
+  // Who sees the port file finds the other there already.
+  for (const auto& [path, address] :
+       {std::pair(metrics_file, metrics),
+        std::pair(options.port_file, (*server)->address())}) {
+    if (path.empty() || WriteAtomically(path, address)) continue;
+    std::cerr << "quantd: cannot write " << path << '\n';
     return kExitFailed;
   }
 
@@ -96,7 +149,9 @@ int main(int argc, char** argv) {
     _exit(kExitAtOnce);
   }).detach();
   const bool clean = (*server)->Drain(options.drain_delay);
-  if (!options.port_file.empty()) unlink(options.port_file.c_str());
+  for (const std::string& path : {metrics_file, options.port_file}) {
+    if (!path.empty()) unlink(path.c_str());
+  }
   server->reset();
   return clean ? 0 : kExitUnclean;
 }

@@ -2,31 +2,45 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <cstdio>
 #include <map>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "fmt/format.h"
+#include "security/address.h"
+#include "server/http_listener.h"
 #include "server/sizing.h"
 
 namespace quantd {
 namespace {
 
-// The host part of "host:port" and "[host]:port".
-std::string_view HostOf(std::string_view address) {
-  if (address.starts_with("[")) {
-    return address.substr(1, address.find(']') - 1);
-  }
-  return address.substr(0, address.rfind(':'));
-}
+constexpr int kExitBadConfiguration = 2;
 
-bool IsLocal(std::string_view address) {
-  if (address.starts_with("unix:") || address.starts_with("unix-abstract:")) {
-    return true;
-  }
-  const std::string_view host = HostOf(address);
-  return host == "localhost" || host == "::1" ||
-         (host.starts_with("127.") &&
-          host.find_first_not_of("0123456789.") == std::string_view::npos);
-}
+// Flags that say what to do and not how: no settings.
+constexpr char kActions[] = "What to do (default: serve)";
+
+constexpr char kDescription[] =
+    "quantd quantizes tensors (NVFP4, FP8, MXFP8, MXFP4; randomized Hadamard "
+    "transform) for gRPC clients, on CUDA devices or on the CPU, with the same "
+    "bytes.\n"
+    "Every setting is a flag, an environment variable (--max-wait-ms is "
+    "QUANTD_MAX_WAIT_MS) or a line of the --config file (max-wait-ms = 5000); "
+    "a flag wins over the environment, the environment over the file.\n"
+    "Sizes may be written 4096, 64KiB, 512MiB, 2GiB.";
+
+constexpr char kFooter[] =
+    R"help(Exit codes: 0 stopped, all accepted calls answered; 1 it could not start
+(address in use, no device); 2 wrong usage or configuration; 3 stopped, but
+calls were cancelled; 130 stopped at once by a second signal.
+
+A token, and its line in the token file:
+  openssl rand -hex 32 > token
+  printf %s "$(cat token)" | sha256sum >> tokens
+Examples:
+  quantd --listen 127.0.0.1:50151
+  quantd --listen 0.0.0.0:50151 --tls-cert server.pem --tls-key server.key     --token-file tokens
+  quantd --config quantd.toml --check-config)help";
 
 std::vector<std::string> SplitList(std::string_view list) {
   std::vector<std::string> parts;
@@ -38,20 +52,65 @@ std::vector<std::string> SplitList(std::string_view list) {
   }
 }
 
+absl::Status ValidateSecurity(const ServerOptions& options) {
+  const TlsFiles& tls = options.tls;
+  const auto refuse = [](const std::string& text) {
+    return absl::InvalidArgumentError(text);
+  };
+  for (const auto& [flag, value] : {std::pair{"--tls-key", tls.key},
+                                    {"--token-file", options.token_file}}) {
+    if (LooksLikeSecret(value)) {
+      return refuse(fmt::format(
+          "{} takes the name of a file; what was given looks like the secret "
+          "itself (not repeated here)",
+          flag));
+    }
+  }
+  if (tls.certificate.empty() != tls.key.empty()) {
+    return refuse(
+        fmt::format("--tls-cert and --tls-key belong together: {} is missing",
+                    tls.key.empty() ? "--tls-key" : "--tls-cert"));
+  }
+  if (!tls.client_ca.empty() && !tls.used()) {
+    return refuse("--tls-client-ca needs --tls-cert and --tls-key");
+  }
+  if (tls.used() && options.insecure) {
+    return refuse(
+        "--insecure asks for plain text and --tls-cert for TLS: leave one out");
+  }
+  if (security::IsLoopback(options.listen) || tls.used()) {
+    return absl::OkStatus();
+  }
+  if (!options.token_file.empty()) {
+    return refuse(fmt::format(
+        "--token-file: on {}, which other machines can reach, tokens would "
+        "travel in clear; they need --tls-cert and --tls-key",
+        options.listen));
+  }
+  if (!options.insecure) {
+    return refuse(fmt::format(
+        "--listen {} can be reached from other machines: give --tls-cert and "
+        "--tls-key, listen on 127.0.0.1 or unix:PATH, or say --insecure if "
+        "everybody on the network may read, change and send anything",
+        options.listen));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Validate(const ServerOptions& options) {
-  if (options.listen.find(':') == std::string::npos) {
-    return absl::InvalidArgumentError(fmt::format(
-        "--listen {}: expected HOST:PORT or unix:PATH", options.listen));
+  if (auto s = security::CheckListenAddress("--listen", options.listen);
+      !s.ok()) {
+    return s;
   }
-  if (!IsLocal(options.listen) && !options.insecure_network) {
-    return absl::InvalidArgumentError(fmt::format(
-        "--listen {} can be reached from other machines, and this version has "
-        "neither "
-        "encryption nor authentication. Listen on 127.0.0.1 or unix:PATH, or "
-        "say --insecure-network if the network is trusted.",
-        options.listen));
+  if (auto s = ValidateSecurity(options); !s.ok()) return s;
+  if (!options.metrics_address.empty()) {
+    const absl::Status s = HttpListener::CheckAddress(options.metrics_address);
+    if (!s.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--metrics-address ", s.message()));
+    }
   }
   if (options.max_request_bytes > kLargestMessage) {
     return absl::InvalidArgumentError(fmt::format(
@@ -65,13 +124,10 @@ absl::Status Validate(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
-int ParseCommandLine(int argc, char** argv, ServerOptions* options) {
-  ServerOptions& o = *options;
-  CLI::App app(
-      "quantd quantizes tensors (NVFP4 with randomized Hadamard transform) "
-      "for gRPC clients, on CUDA devices or on the CPU, with the same bytes.\n"
-      "Sizes may be written 4096, 64KiB, 512MiB, 2GiB.",
-      "quantd");
+int ParseCommandLine(int argc, char** argv, CommandLine* command) {
+  ServerOptions& o = command->options;
+  CLI::App app(kDescription, "quantd");
+  app.footer(kFooter);
   app.set_version_flag("--version", "quantd " QUANTD_VERSION);
   const CLI::AsSizeValue size(false);
 
@@ -80,6 +136,28 @@ int ParseCommandLine(int argc, char** argv, ServerOptions* options) {
   int64_t max_receive = absl::ToInt64Milliseconds(o.max_receive);
   int64_t drain_delay = absl::ToInt64Milliseconds(o.drain_delay);
   int64_t drain_timeout = absl::ToInt64Seconds(o.drain_timeout);
+  int64_t reload_interval = absl::ToInt64Milliseconds(o.reload_interval);
+  int64_t probe_timeout = absl::ToInt64Milliseconds(command->probe.timeout);
+  std::string log_level = "info";
+  std::string log_format = "text";
+  std::string file;
+  bool check = false;
+  bool probe = false;
+
+  app.add_option("--config", file,
+                 "File of settings (TOML): any flag below without its dashes, "
+                 "like listen = \"0.0.0.0:50151\"; unknown keys are refused")
+      ->type_name("FILE")
+      ->group(kActions);
+  app.add_flag("--check-config", check,
+               "Read and check everything that a start would, print what is in "
+               "effect, and end: 0, or 2 and what is wrong")
+      ->group(kActions);
+  app.add_flag("--probe", probe,
+               "Ask the server that runs with these settings for its health, "
+               "and end: 0 serving, 1 not serving or not there, 2 settings "
+               "that cannot work")
+      ->group(kActions);
   uint64_t budget = o.memory_budget;
   uint64_t max_request = o.max_request_bytes;
 
@@ -92,9 +170,53 @@ int ParseCommandLine(int argc, char** argv, ServerOptions* options) {
   app.add_option("--port-file", o.port_file,
                  "File to write the address to once serving")
       ->group(kAddress);
-  app.add_flag("--insecure-network", o.insecure_network,
-               "Allow an address that other machines can reach; there is no "
-               "encryption or authentication")
+
+  constexpr char kTls[] = "TLS and tokens (files are read again when changed)";
+  app.add_option("--tls-cert", o.tls.certificate,
+                 "PEM file: the server's certificate, then those above it")
+      ->type_name("FILE")
+      ->group(kTls);
+  app.add_option("--tls-key", o.tls.key, "PEM file: its private key")
+      ->type_name("FILE")
+      ->group(kTls);
+  app.add_option("--tls-client-ca", o.tls.client_ca,
+                 "PEM file: clients must show a certificate signed by one of "
+                 "these")
+      ->type_name("FILE")
+      ->group(kTls);
+  app.add_option("--token-file", o.token_file,
+                 "Calls need a bearer token whose SHA-256 is in this file; "
+                 "health needs none")
+      ->type_name("FILE")
+      ->group(kTls);
+  app.add_flag("--insecure", o.insecure,
+               "Allow plain text on an address that other machines can reach")
+      ->group(kTls);
+  app.add_option("--reload-interval-ms", reload_interval,
+                 "How often these files are looked at")
+      ->check(CLI::Range(int64_t{10}, int64_t{3600000}))
+      ->capture_default_str()
+      ->group(kTls);
+
+  constexpr char kProbe[] = "Probe";
+  app.add_option("--probe-cert", command->probe.certificate,
+                 "With --tls-client-ca: PEM file, the certificate to show "
+                 "(default: the server's own)")
+      ->type_name("FILE")
+      ->group(kProbe);
+  app.add_option("--probe-key", command->probe.key, "PEM file: its private key")
+      ->type_name("FILE")
+      ->group(kProbe);
+  app.add_option("--probe-timeout-ms", probe_timeout,
+                 "Time the server has to answer")
+      ->check(CLI::Range(int64_t{1}, int64_t{3600000}))
+      ->capture_default_str()
+      ->group(kProbe);
+
+  app.add_option("--metrics-address", o.metrics_address,
+                 "HOST:PORT of Prometheus metrics, /healthz and /readyz over "
+                 "HTTP (port 0: a free one, written to PORT_FILE.metrics); "
+                 "none unless given")
       ->group(kAddress);
 
   constexpr char kDevices[] = "Devices";
@@ -114,6 +236,7 @@ int ParseCommandLine(int argc, char** argv, ServerOptions* options) {
       ->capture_default_str()
       ->group(kDevices);
   app.add_option("--cpu-isa", o.cpu_isa, "auto, baseline, avx2 or avx512")
+      ->check(CLI::IsMember({"auto", "baseline", "avx2", "avx512"}))
       ->capture_default_str()
       ->group(kDevices);
 
@@ -174,21 +297,35 @@ int ParseCommandLine(int argc, char** argv, ServerOptions* options) {
                                                   {"off", LogLevel::kOff}};
   const std::map<std::string, LogFormat> formats = {{"text", LogFormat::kText},
                                                     {"json", LogFormat::kJson}};
-  app.add_option("--log-level", o.log_level,
+  app.add_option("--log-level", log_level,
                  "debug (a line for every call), info, warn, error or off")
-      ->transform(CLI::CheckedTransformer(levels).description("LEVEL"))
-      ->default_str("info")
+      ->check(CLI::IsMember(levels).description("LEVEL"))
+      ->capture_default_str()
       ->group(kLog);
-  app.add_option("--log-format", o.log_format, "text or json")
-      ->transform(CLI::CheckedTransformer(formats).description("FORMAT"))
-      ->default_str("text")
+  app.add_option("--log-format", log_format, "text or json")
+      ->check(CLI::IsMember(formats).description("FORMAT"))
+      ->capture_default_str()
       ->group(kLog);
 
+  Configuration configuration(&app, kActions);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e);
   }
+  if (absl::Status s = configuration.ReadLayers("--config"); !s.ok()) {
+    fmt::print(stderr, "quantd: {}\n", std::string(s.message()));
+    return kExitBadConfiguration;
+  }
+  command->settings = configuration.Settings();
+  command->unknown_environment = configuration.UnknownEnvironment();
+  command->action = probe   ? Action::kProbe
+                    : check ? Action::kCheckConfiguration
+                            : Action::kServe;
+  command->probe.timeout = absl::Milliseconds(probe_timeout);
+  o.log_level = levels.at(log_level);
+  o.log_format = formats.at(log_format);
+  o.reload_interval = absl::Milliseconds(reload_interval);
   o.memory_budget = budget;
   o.max_request_bytes = max_request;
   o.max_wait = absl::Milliseconds(max_wait);

@@ -8,17 +8,37 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "server/configuration.h"
 #include "server/log.h"
 
 namespace quantd {
 
+// PEM files; paths, empty: none.
+struct TlsFiles {
+  std::string certificate;  // the server's, then those that signed it
+  std::string key;
+  std::string client_ca;  // who signs clients; named: clients need one
+
+  bool used() const { return !certificate.empty() || !key.empty(); }
+};
+
 struct ServerOptions {
   // Where to listen: "host:port" (port 0: a free one) or "unix:PATH".
   std::string listen = "127.0.0.1:50151";
-  // Allows an address that other machines can reach.
-  bool insecure_network = false;
+  // Allows plain text on an address that other machines can reach.
+  bool insecure = false;
+  TlsFiles tls;
+  // SHA-256 of the tokens that are taken, see server/tokens.h. Empty: calls
+  // need no token.
+  std::string token_file;
+  // How often the files above are looked at.
+  absl::Duration reload_interval = absl::Seconds(1);
   // Written when the server serves; holds the address to dial. Empty: none.
   std::string port_file;
+
+  // "HOST:PORT" for metrics over HTTP. Empty: none. What is read there is no
+  // secret, so that any address is allowed.
+  std::string metrics_address;
 
   // Names for OpenBackend. Empty: every CUDA device, or else "cpu:0".
   std::vector<std::string> devices;
@@ -41,12 +61,31 @@ struct ServerOptions {
   LogFormat log_format = LogFormat::kText;
 };
 
-// Fills `options` from a command line. Returns -1 to go on, or the exit code
-// with which to end now: --help, --version or a mistake, already told.
-int ParseCommandLine(int argc, char** argv, ServerOptions* options);
+// How `quantd --probe` asks a running server, see server/probe.h.
+struct ProbeOptions {
+  std::string certificate;  // PEM files of a client; empty: the server's own
+  std::string key;
+  absl::Duration timeout = absl::Seconds(2);
+};
+
+enum class Action { kServe, kCheckConfiguration, kProbe };
+
+struct CommandLine {
+  Action action = Action::kServe;
+  ServerOptions options;
+  ProbeOptions probe;
+  std::vector<Setting> settings;                 // in effect; nothing secret
+  std::vector<std::string> unknown_environment;  // names
+};
+
+// What flags, environment and configuration file ask for, in this order of
+// precedence. Returns -1 to go on, or the exit code with which to end now:
+// --help, --version or a mistake, already told.
+int ParseCommandLine(int argc, char** argv, CommandLine* command);
 
 // INVALID_ARGUMENT, with words for the operator, when the options are no good
-// together: a network address without insecure_network, for example.
+// by themselves or together: a network address in plain text without
+// `insecure`, for example. Opens no file.
 absl::Status Validate(const ServerOptions& options);
 
 }  // namespace quantd

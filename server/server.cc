@@ -2,16 +2,17 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/resource_quota.h>
-#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 
 #include <algorithm>
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "fmt/format.h"
 #include "server/log.h"
+#include "server/metrics_page.h"
 
 namespace quantd {
 namespace {
@@ -87,22 +88,27 @@ absl::StatusOr<std::unique_ptr<Server>> Server::StartWith(
     std::vector<std::unique_ptr<Backend>> backends) {
   if (absl::Status s = Validate(options); !s.ok()) return s;
   if (backends.empty()) return absl::NotFoundError("no device");
+  auto credentials = ServerCredentials::Load(options);
+  if (!credentials.ok()) return credentials.status();
   const int cuda = std::count_if(
       backends.begin(), backends.end(),
       [](const auto& backend) { return IsCuda(backend->info().kind); });
   const MemoryShares shares =
       DivideBudget(BudgetOf(options), backends.size(), cuda);
-  auto server =
-      std::unique_ptr<Server>(new Server(options, std::move(backends), shares));
+  auto server = std::unique_ptr<Server>(new Server(
+      options, std::move(backends), shares, *std::move(credentials)));
+  if (absl::Status s = server->ListenForMetrics(); !s.ok()) return s;
   if (absl::Status s = server->Listen(); !s.ok()) return s;
   return server;
 }
 
 Server::Server(const ServerOptions& options,
                std::vector<std::unique_ptr<Backend>> backends,
-               MemoryShares shares)
+               MemoryShares shares,
+               std::unique_ptr<ServerCredentials> credentials)
     : options_(options),
       shares_(shares),
+      credentials_(std::move(credentials)),
       ledger_(
           MemoryLedger::Create(LedgerLimits(options, shares, backends.size()))),
       engine_(std::move(backends)) {
@@ -115,12 +121,14 @@ Server::Server(const ServerOptions& options,
   }
   limits.set_max_request_bytes(
       environment_.request_limit[static_cast<int>(wire::Method::kQuantize)]);
-  service_ = std::make_unique<TensorService>(&engine_, &ids_, limits);
+  service_ =
+      std::make_unique<TensorService>(&engine_, &ids_, &metrics_, limits);
   environment_.service = service_.get();
   environment_.ledger = ledger_.get();
   environment_.engine = &engine_;
   environment_.registry = &registry_;
   environment_.ids = &ids_;
+  environment_.metrics = &metrics_;
   environment_.max_receive = options_.max_receive;
 }
 
@@ -128,8 +136,7 @@ absl::Status Server::Listen() {
   EnablePlugins();
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(),
-                           &port);
+  builder.AddListeningPort(options_.listen, credentials_->ForPort(), &port);
   // Two servers on one port would share its connections by chance.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Sizes are judged here, with a typed error, and bounded by the quota.
@@ -170,7 +177,8 @@ absl::Status Server::Listen() {
       }
     }
     return absl::UnavailableError(fmt::format(
-        "cannot listen on {}: the address is in use or not of this machine",
+        "cannot listen on {}: the address is in use or not of this machine; "
+        "stop what listens there, or choose another with --listen",
         options_.listen));
   }
   address_ =
@@ -192,6 +200,35 @@ absl::Status Server::Listen() {
   }
   health_.SetServing(true);
   return absl::OkStatus();
+}
+
+absl::Status Server::ListenForMetrics() {
+  if (options_.metrics_address.empty()) return absl::OkStatus();
+  auto http = HttpListener::Start(
+      options_.metrics_address,
+      [this](std::string_view path) { return AnswerHttp(path); });
+  if (!http.ok()) {
+    return absl::Status(
+        http.status().code(),
+        absl::StrCat("--metrics-address: ", http.status().message()));
+  }
+  http_ = *std::move(http);
+  return absl::OkStatus();
+}
+
+HttpReply Server::AnswerHttp(std::string_view path) const {
+  if (path == "/metrics") {
+    return {200,
+            MetricsPage({&metrics_, &engine_, ledger_.get(), &registry_,
+                         &health_, shares_}),
+            kMetricsPageType};
+  }
+  if (path == "/healthz") return {200, "alive\n"};
+  if (path == "/readyz") {
+    return health_.serving() ? HttpReply{200, "serving\n"}
+                             : HttpReply{503, "not serving\n"};
+  }
+  return {404, "here are /metrics, /healthz and /readyz\n"};
 }
 
 void Server::RunQueue(grpc::ServerCompletionQueue* queue) {

@@ -16,9 +16,12 @@
 #include "kernels/backend.h"
 #include "server/call.h"
 #include "server/call_registry.h"
+#include "server/credentials.h"
 #include "server/engine.h"
 #include "server/health.h"
+#include "server/http_listener.h"
 #include "server/ledger.h"
+#include "server/metrics.h"
 #include "server/options.h"
 #include "server/request_ids.h"
 #include "server/sizing.h"
@@ -28,9 +31,9 @@ namespace quantd {
 
 class Server {
  public:
-  // Serves when it returns. INVALID_ARGUMENT for options that Validate
-  // refuses, NOT_FOUND for a device that is not there, UNAVAILABLE for an
-  // address that cannot be had.
+  // Serves when it returns. INVALID_ARGUMENT for options that Validate or
+  // ServerCredentials refuse, NOT_FOUND for a device that is not there,
+  // UNAVAILABLE for an address that cannot be had.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options);
   // The same with devices of the caller's instead of options.devices. Their
@@ -43,8 +46,13 @@ class Server {
 
   // What a client dials: "127.0.0.1:50151".
   const std::string& address() const { return address_; }
+  // Where the metrics are; empty without options.metrics_address.
+  std::string metrics_address() const {
+    return http_ ? http_->address() : std::string();
+  }
   const MemoryShares& shares() const { return shares_; }
   void LogDevices() const;
+  const ServerCredentials& credentials() const { return *credentials_; }
   const MemoryLedger& ledger() const { return *ledger_; }
   const CallRegistry& calls() const { return registry_; }
 
@@ -56,18 +64,23 @@ class Server {
 
  private:
   Server(const ServerOptions& options,
-         std::vector<std::unique_ptr<Backend>> backends, MemoryShares shares);
+         std::vector<std::unique_ptr<Backend>> backends, MemoryShares shares,
+         std::unique_ptr<ServerCredentials> credentials);
   absl::Status Listen();
+  absl::Status ListenForMetrics();
+  HttpReply AnswerHttp(std::string_view path) const;
   void RunQueue(grpc::ServerCompletionQueue* queue);
 
   const ServerOptions options_;
   const MemoryShares shares_;
+  const std::unique_ptr<ServerCredentials> credentials_;
   std::string address_;
   // Calls and queues are gone before what is declared here goes.
   std::shared_ptr<MemoryLedger> ledger_;
   Engine engine_;
   CallRegistry registry_;
   RequestIds ids_;
+  Metrics metrics_;
   CallEnvironment environment_;
   std::unique_ptr<TensorService> service_;
   HealthService health_{&registry_};
@@ -76,6 +89,8 @@ class Server {
   std::vector<std::thread> threads_;
   bool drained_ = false;
   bool drained_well_ = false;
+  // Last: it goes first, since it looks at all the rest.
+  std::unique_ptr<HttpListener> http_;
 };
 
 }  // namespace quantd

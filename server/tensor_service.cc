@@ -14,7 +14,6 @@
 #include "fmt/ranges.h"
 #include "kernels/support.h"
 #include "server/failure.h"
-#include "server/log.h"
 
 namespace quantd {
 namespace {
@@ -78,8 +77,11 @@ absl::StatusOr<std::shared_ptr<const Plan>> ReadDescribe(
 }  // namespace
 
 TensorService::TensorService(const Engine* engine, RequestIds* ids,
-                             v1::Limits limits)
-    : engine_(engine), ids_(ids), limits_(std::move(limits)) {
+                             Metrics* metrics, v1::Limits limits)
+    : engine_(engine),
+      ids_(ids),
+      metrics_(metrics),
+      limits_(std::move(limits)) {
   for (const wire::Method method : wire::kMethods) {
     AddMethod(
         new RpcServiceMethod(Path(method), RpcMethod::BIDI_STREAMING, nullptr));
@@ -101,8 +103,9 @@ TensorService::TensorService(const Engine* engine, RequestIds* ids,
       "/quantd.v1.Quantd/GetServerInfo", RpcMethod::NORMAL_RPC,
       new Info(
           [](TensorService* self, grpc::ServerContext*,
-             const v1::GetServerInfoRequest*, v1::GetServerInfoReply* reply) {
-            self->GetServerInfo(reply);
+             const v1::GetServerInfoRequest* request,
+             v1::GetServerInfoReply* reply) {
+            self->GetServerInfo(*request, reply);
             return grpc::Status::OK;
           },
           this)));
@@ -116,7 +119,20 @@ void TensorService::Request(
                             queue, tag);
 }
 
-void TensorService::GetServerInfo(v1::GetServerInfoReply* reply) const {
+void TensorService::GetServerInfo(const v1::GetServerInfoRequest& request,
+                                  v1::GetServerInfoReply* reply) const {
+  CallRecord record;
+  record.rpc = Rpc::kGetServerInfo;
+  record.arrived = CallRecord::Clock::now();
+  FillServerInfo(reply);
+  record.code = grpc::StatusCode::OK;
+  record.request_bytes = request.ByteSizeLong();
+  record.reply_bytes = reply->ByteSizeLong();
+  record.ended = CallRecord::Clock::now();
+  metrics_->Record(record);
+}
+
+void TensorService::FillServerInfo(v1::GetServerInfoReply* reply) const {
   reply->set_version(QUANTD_VERSION);
   *reply->mutable_limits() = limits_;
   std::set<std::string> kinds;
@@ -127,7 +143,8 @@ void TensorService::GetServerInfo(v1::GetServerInfoReply* reply) const {
     device->set_name(info.name);
     device->set_kind(info.kind);
     device->set_description(info.description);
-    device->set_state(v1::Device::STATE_HEALTHY);
+    device->set_state(stats.healthy ? v1::Device::STATE_HEALTHY
+                                    : v1::Device::STATE_QUARANTINED);
     device->set_memory_limit_bytes(info.memory_limit);
     device->set_memory_high_water_bytes(stats.pool_high_water);
     device->set_jobs(stats.jobs);
@@ -144,8 +161,11 @@ void TensorService::GetServerInfo(v1::GetServerInfoReply* reply) const {
 grpc::Status TensorService::DescribeQuantize(grpc::ServerContext* context,
                                              const grpc::ByteBuffer& request,
                                              grpc::ByteBuffer* reply) {
-  const std::string id = ids_->Next();
-  context->AddTrailingMetadata("quantd-request-id", id);
+  CallRecord record;
+  record.rpc = Rpc::kDescribeQuantize;
+  record.arrived = CallRecord::Clock::now();
+  record.id = ids_->Next();
+  context->AddTrailingMetadata("quantd-request-id", record.id);
   std::optional<Failure> failure;
   std::string shape;
   if (request.Length() > wire::kMaxHeadBytes) {
@@ -155,19 +175,21 @@ grpc::Status TensorService::DescribeQuantize(grpc::ServerContext* context,
     failure = Failure::BadRequest(plan.status());
   } else {
     shape = fmt::format("{}", fmt::join((*plan)->tensor().shape, "x"));
-    const grpc::Slice slice(wire::DescribeReply(**plan, id));
+    const grpc::Slice slice(wire::DescribeReply(**plan, record.id));
     *reply = grpc::ByteBuffer(&slice, 1);
   }
-  const grpc::Status status = failure ? failure->ToStatus() : grpc::Status::OK;
-  Log(failure ? LogLevel::kInfo : LogLevel::kDebug, "call",
-      {{"id", id},
-       {"method", "DescribeQuantize"},
-       {"code", Name(status.error_code())},
-       {"error", status.error_message()},
-       {"shape", shape},
-       {"request_bytes", request.Length()},
-       {"reply_bytes", reply->Length()}});
-  return status;
+  record.request_bytes = request.Length();
+  if (failure) {
+    record.Fail(*failure);
+    record.error = failure->message;
+  } else {
+    record.code = grpc::StatusCode::OK;
+    record.reply_bytes = reply->Length();
+  }
+  record.ended = CallRecord::Clock::now();
+  metrics_->Record(record);
+  if (WouldLog(record)) LogCall(record, shape);
+  return failure ? failure->ToStatus() : grpc::Status::OK;
 }
 
 }  // namespace quantd

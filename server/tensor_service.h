@@ -12,14 +12,16 @@
 
 #include "proto/wire.h"
 #include "server/engine.h"
+#include "server/metrics.h"
 #include "server/request_ids.h"
 
 namespace quantd {
 
 class TensorService : public grpc::Service {
  public:
-  // `engine` and `ids` must outlive the service.
-  TensorService(const Engine* engine, RequestIds* ids, v1::Limits limits);
+  // What is pointed to must outlive the service.
+  TensorService(const Engine* engine, RequestIds* ids, Metrics* metrics,
+                v1::Limits limits);
 
   // As in generated asynchronous services. The method is registered as a
   // stream, which looks the same to a client that calls it as unary, but lets
@@ -30,13 +32,16 @@ class TensorService : public grpc::Service {
       grpc::ServerCompletionQueue* queue, void* tag);
 
  private:
-  void GetServerInfo(v1::GetServerInfoReply* reply) const;
+  void GetServerInfo(const v1::GetServerInfoRequest& request,
+                     v1::GetServerInfoReply* reply) const;
+  void FillServerInfo(v1::GetServerInfoReply* reply) const;
   grpc::Status DescribeQuantize(grpc::ServerContext* context,
                                 const grpc::ByteBuffer& request,
                                 grpc::ByteBuffer* reply);
 
   const Engine* const engine_;
   RequestIds* const ids_;
+  Metrics* const metrics_;
   const v1::Limits limits_;
 };
 

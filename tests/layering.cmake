@@ -1,11 +1,12 @@
 # Fails if a room includes a room above it (arrows: tests -> server, client ->
 # proto -> kernels -> devices' leaf folders only from kernels/backend.cc), if a
-# file is named after nothing, or if an include starts from "../".
+# file is named after nothing, or if an include starts from "../". Beside them
+# lies security, a leaf that server and client share.
 #
 #   cmake -D ROOT=<repository> -P tests/layering.cmake
 cmake_minimum_required(VERSION 3.25)
 
-set(rooms kernels proto server client)
+set(rooms kernels proto security server client)
 set(problems "")
 
 # Includes of `file` in quotes or brackets, one list.
@@ -22,12 +23,13 @@ endfunction()
 
 # What a file of each room may not include, as regular expressions. The most
 # special room that matches a path counts.
-set(ban_leaf "^(proto|server|client|tests)/|^(grpc|google/|spdlog)")
+set(ban_leaf "^(proto|security|server|client|tests)/|^(grpc|google/|spdlog)")
 set(ban_cpu "${ban_leaf}|^kernels/cuda/")
 set(ban_cuda "${ban_leaf}|^kernels/cpu/")
 set(ban_kernels "${ban_leaf}|^kernels/(cpu|cuda)/")
 set(ban_backend "${ban_leaf}")
-set(ban_proto "^(server|client|tests)/|^kernels/(cpu|cuda|memory|block|codec|hadamard|lanes)")
+set(ban_security "^(kernels|proto|server|client|tests)/|^(grpc|google/|spdlog)")
+set(ban_proto "^(security|server|client|tests)/|^kernels/(cpu|cuda|memory|block|codec|hadamard|lanes)")
 set(ban_server "^(client|tests)/|^kernels/(cpu|cuda)/|^kernels/(block|codec|hadamard|lanes)\\.h")
 set(ban_client "^(server|tests)/|^kernels/(cpu|cuda)/|^kernels/(backend|memory|block|codec|hadamard|lanes)\\.h")
 
@@ -55,7 +57,7 @@ foreach(room IN LISTS rooms)
 endforeach()
 
 file(GLOB_RECURSE all RELATIVE ${ROOT}
-  ${ROOT}/kernels/* ${ROOT}/proto/* ${ROOT}/server/* ${ROOT}/client/*
+  ${ROOT}/kernels/* ${ROOT}/proto/* ${ROOT}/security/* ${ROOT}/server/* ${ROOT}/client/*
   ${ROOT}/tests/*)
 foreach(file IN LISTS all)
   get_filename_component(stem ${file} NAME_WE)

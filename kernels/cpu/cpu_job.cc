@@ -57,8 +57,8 @@ class CpuJob : public Job {
     }
     blocks_.in = Block();
     blocks_.scratch = Block();
-    report.compute_ns = (std::chrono::steady_clock::now() - start) /
-                        std::chrono::nanoseconds(1);
+    report.times.compute_ns = (std::chrono::steady_clock::now() - start) /
+                              std::chrono::nanoseconds(1);
     return report;
   }
 

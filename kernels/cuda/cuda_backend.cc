@@ -36,6 +36,7 @@ class CudaBackend : public Backend {
 
   BackendStats stats() const override {
     BackendStats s;
+    s.healthy = device_->Health().ok();
     s.jobs = jobs_;
     s.rht_cache_hits = device_->rht_hits();
     s.rht_cache_misses = device_->rht_misses();
@@ -211,8 +212,9 @@ class CudaJob : public Job {
     report->saw_nan = (findings.found.seen & kSeenNan) != 0;
     report->saw_inf = (findings.found.seen & kSeenInf) != 0;
     Report(findings.sums[0], findings.sums[1], report);
-    int64_t* const stages[] = {&report->copy_in_ns, &report->compute_ns,
-                               &report->copy_out_ns};
+    JobTimes& times = report->times;
+    int64_t* const stages[] = {&times.copy_in_ns, &times.compute_ns,
+                               &times.copy_out_ns};
     for (int i = 0; i < 3; ++i) {
       float ms = 0;
       QUANTD_CUDA_RETURN(

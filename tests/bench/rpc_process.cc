@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -45,6 +46,20 @@ std::string FindQuantd() {
     if (fs::is_regular_file(path, error)) return path.string();
   }
   return "";
+}
+
+std::pair<int, std::string> RunQuantd(const std::string& arguments,
+                                      const std::string& environment) {
+  std::string command = environment;
+  command.append(" '").append(FindQuantd()).append("' ").append(arguments);
+  command.append(" 2>&1");
+  FILE* pipe = popen(command.c_str(), "r");
+  std::string text;
+  char buffer[4096];
+  while (const size_t n = fread(buffer, 1, sizeof(buffer), pipe)) {
+    text.append(buffer, n);
+  }
+  return {WEXITSTATUS(pclose(pipe)), text};
 }
 
 ServerProcess::ServerProcess(std::vector<std::string> command) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace quantd::bench {
@@ -44,6 +45,10 @@ class ServerProcess {
 // The quantd binary of this build or bundle, found from where this program
 // lies. Empty: not found.
 std::string FindQuantd();
+// What `quantd arguments` says on both streams and its exit code, for runs
+// that end at once. Both as for a shell; `environment` like "A=1 B=2".
+std::pair<int, std::string> RunQuantd(const std::string& arguments,
+                                      const std::string& environment = "");
 // This program.
 std::string SelfPath();
 

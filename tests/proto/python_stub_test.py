@@ -1,6 +1,7 @@
 """A client made from nothing but quantd.proto, with stock Python gRPC stubs.
 
-Starts a server, asks it for everything, and compares the bytes with those that
+Starts a server, or takes one that runs (--address, with --ca, --cert and --key
+for TLS), asks it for everything, and compares the bytes with those that
 expected_bytes computed in its own process. Exits with 77 where Python has no
 gRPC, protobuf or numpy.
 """
@@ -64,9 +65,12 @@ class PythonStubTest(unittest.TestCase):
     cls.input, cls.values = make_input()
     cls.make_stubs(folder)
     cls.expected_bytes(folder)
-    cls.start_server(folder)
-    cls.channel = grpc.insecure_channel(
-        cls.address, options=[("grpc.enable_http_proxy", 0)])
+    cls.server = None
+    if ARGS.address:
+      cls.address = ARGS.address
+    else:
+      cls.start_server(folder)
+    cls.channel = cls.open_channel()
     cls.addClassCleanup(cls.channel.close)
     cls.stub = cls.stubs.QuantdStub(cls.channel)
 
@@ -101,6 +105,16 @@ class PythonStubTest(unittest.TestCase):
     }
 
   @classmethod
+  def open_channel(cls):
+    options = [("grpc.enable_http_proxy", 0)]
+    if not ARGS.ca:
+      return grpc.insecure_channel(cls.address, options)
+    ca, key, cert = (pathlib.Path(path).read_bytes() if path else None
+                     for path in (ARGS.ca, ARGS.key, ARGS.cert))
+    return grpc.secure_channel(
+        cls.address, grpc.ssl_channel_credentials(ca, key, cert), options)
+
+  @classmethod
   def start_server(cls, folder):
     port_file = folder / "port"
     cls.server = subprocess.Popen([
@@ -123,7 +137,8 @@ class PythonStubTest(unittest.TestCase):
       cls.server.kill()
 
   def setUp(self):
-    self.assertIsNone(self.server.poll(), "the server is gone")
+    if self.server:
+      self.assertIsNone(self.server.poll(), "the server is gone")
 
   def tensor(self):
     return self.pb.Tensor(dtype=self.pb.DTYPE_BF16, shape=[ROWS, COLS])
@@ -258,7 +273,12 @@ class PythonStubTest(unittest.TestCase):
 
 if __name__ == "__main__":
   parser = argparse.ArgumentParser()
-  for name in ("server", "expected", "proto", "protoc", "plugin"):
+  for name in ("expected", "proto", "protoc", "plugin"):
     parser.add_argument(f"--{name}", required=True)
+  tested = parser.add_mutually_exclusive_group(required=True)
+  for name in ("server", "address"):
+    tested.add_argument(f"--{name}")
+  for name in ("ca", "cert", "key"):
+    parser.add_argument(f"--{name}")
   ARGS, rest = parser.parse_known_args()
   unittest.main(argv=[sys.argv[0]] + rest)

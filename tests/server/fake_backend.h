@@ -30,6 +30,15 @@ class FakeControl {
     absl::MutexLock lock(&mutex_);
     status_ = std::move(status);
   }
+  // What every Run says of its time from now on.
+  void Report(const JobTimes& times) {
+    absl::MutexLock lock(&mutex_);
+    times_ = times;
+  }
+  void SetHealthy(bool healthy) {
+    absl::MutexLock lock(&mutex_);
+    healthy_ = healthy;
+  }
   // Waits until that many jobs are inside Run; false after ten seconds.
   bool AwaitRunning(int jobs) {
     absl::MutexLock lock(&mutex_);
@@ -58,6 +67,8 @@ class FakeControl {
   int running_ = 0;
   int begun_ = 0;
   absl::Status status_;
+  JobTimes times_;
+  bool healthy_ = true;
 };
 
 class FakeJob : public Job {
@@ -69,7 +80,10 @@ class FakeJob : public Job {
   absl::StatusOr<JobReport> Run() override {
     if (absl::Status s = control_->Enter(); !s.ok()) return s;
     if (out_.size() != 0) std::memset(out_.data(), 0x5a, out_.size());
-    return JobReport{};
+    JobReport report;
+    absl::MutexLock lock(&control_->mutex_);
+    report.times = control_->times_;
+    return report;
   }
   Block TakeOutput() override { return std::move(out_); }
 
@@ -96,6 +110,8 @@ class FakeBackend : public Backend {
     BackendStats stats;
     stats.jobs = static_cast<uint64_t>(control_->begun());
     stats.pool_high_water = pool_->high_water();
+    absl::MutexLock lock(&control_->mutex_);
+    stats.healthy = control_->healthy_;
     return stats;
   }
   absl::StatusOr<std::unique_ptr<Job>> Begin(

@@ -22,6 +22,7 @@
 namespace quantd {
 namespace {
 
+using bench::RunQuantd;
 using bench::ServerProcess;
 using v1::ErrorDetail;
 
@@ -30,20 +31,6 @@ std::vector<std::string> Quantd(std::vector<std::string> arguments) {
                                       "127.0.0.1:0"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
-}
-
-// What `quantd arguments` says and its exit code, for runs that end at once.
-std::pair<int, std::string> RunQuantd(const std::string& arguments) {
-  std::string command = "'";
-  command.append(bench::FindQuantd()).append("' ").append(arguments);
-  command.append(" 2>&1");
-  FILE* pipe = popen(command.c_str(), "r");
-  std::string text;
-  char buffer[4096];
-  while (const size_t n = fread(buffer, 1, sizeof(buffer), pipe)) {
-    text.append(buffer, n);
-  }
-  return {WEXITSTATUS(pclose(pipe)), text};
 }
 
 // A number from the JSON log line of that event.
@@ -85,7 +72,7 @@ TEST_F(ProcessTest, HelpVersionAndMistakes) {
   EXPECT_EQ(code, 2);
   std::tie(code, text) = RunQuantd("--listen 0.0.0.0:0");
   EXPECT_EQ(code, 2);
-  EXPECT_NE(text.find("--insecure-network"), std::string::npos);
+  EXPECT_NE(text.find("--insecure"), std::string::npos);
   std::tie(code, text) = RunQuantd("--device cpu:x");
   EXPECT_EQ(code, 2);
   std::tie(code, text) = RunQuantd("--cpu-isa z80");

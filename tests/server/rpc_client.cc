@@ -46,13 +46,14 @@ std::string Trailer(const grpc::ClientContext& context, const char* key) {
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> Dial(const std::string& address) {
+std::shared_ptr<grpc::Channel> Dial(
+    const std::string& address,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                   arguments);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
 RpcCall::RpcCall(const std::shared_ptr<grpc::Channel>& channel,
@@ -65,6 +66,9 @@ RpcCall::RpcCall(const std::shared_ptr<grpc::Channel>& channel,
   context_.set_deadline(absl::ToChronoTime(absl::Now() + options.deadline));
   if (options.declared) {
     context_.AddMetadata("quantd-request-bytes", *options.declared);
+  }
+  if (!options.authorization.empty()) {
+    context_.AddMetadata("authorization", options.authorization);
   }
   stream_ = stub_.PrepareCall(&context_, path, &queue_);
   stream_->StartCall(this);

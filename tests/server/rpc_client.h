@@ -31,9 +31,14 @@ struct RpcOptions {
   // The metadata quantd-request-bytes; nullopt: none.
   std::optional<std::string> declared;
   absl::Duration deadline = absl::Seconds(30);
+  std::string authorization;  // the metadata; empty: none
 };
 
-std::shared_ptr<grpc::Channel> Dial(const std::string& address);
+// In plain text unless `credentials` say otherwise.
+std::shared_ptr<grpc::Channel> Dial(
+    const std::string& address,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials =
+        grpc::InsecureChannelCredentials());
 
 // One call in steps. Wait for each step before the next.
 class RpcCall {

@@ -431,7 +431,7 @@ TEST(StartTest, WhatCannotBeServedIsRefusedWithWords) {
   EXPECT_THAT(Server::Start(options), StatusIs(absl::StatusCode::kUnavailable));
   // Where it may be said that the network is trusted.
   options.listen = "0.0.0.0:0";
-  options.insecure_network = true;
+  options.insecure = true;
   EXPECT_THAT(Server::Start(options), IsOk());
 }
 

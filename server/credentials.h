@@ -1,0 +1,84 @@
+// What the listening port asks of those who connect: TLS, a client
+// certificate, a token; all of it read from files and read again when they
+// change. What cannot be read then, or is no good, is logged, and what was
+// loaded before goes on serving.
+//
+// gRPC's own file watcher is not used: given a key and a certificate that do
+// not match it ends up with none, and refuses every handshake.
+//
+// Threads: files are read again on a thread of its own; handshakes and calls
+// take what is current.
+#ifndef QUANTD_SERVER_CREDENTIALS_H_
+#define QUANTD_SERVER_CREDENTIALS_H_
+
+#include <grpcpp/security/server_credentials.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "server/file_watch.h"
+#include "server/options.h"
+#include "server/tokens.h"
+
+namespace quantd {
+
+// The contents of TlsFiles, checked.
+struct TlsIdentity {
+  std::string certificate;  // PEM, the server's first
+  std::string key;
+  std::string client_ca;  // empty: clients need no certificate
+  std::string subject;
+  absl::Time expires;
+
+  // FAILED_PRECONDITION, with words for the operator.
+  static absl::StatusOr<TlsIdentity> Load(const TlsFiles& files);
+};
+
+// Must outlive the server that uses it.
+class ServerCredentials {
+ public:
+  // INVALID_ARGUMENT, with words for the operator, for files that are no good.
+  static absl::StatusOr<std::unique_ptr<ServerCredentials>> Load(
+      const ServerOptions& options);
+  ~ServerCredentials();
+
+  // For one port; stays this object's. Every method needs a token if there is a token file, but for
+  // health (grpc.health.v1), by which orchestrators look at a server that they
+  // have no token for.
+  std::shared_ptr<grpc::ServerCredentials> ForPort();
+
+  // "plain", "tls" or "mtls", and how many tokens are known; for the log.
+  std::string transport() const;
+  size_t tokens() const;
+
+ private:
+  friend class PortCredentials;
+  explicit ServerCredentials(const ServerOptions& options);
+  void ReloadTls();
+  void ReloadTokens();
+  std::shared_ptr<const TlsIdentity> tls() const;
+  std::shared_ptr<const TokenHashes> token_hashes() const;
+
+  const TlsFiles files_;
+  const std::string token_file_;
+  mutable absl::Mutex mutex_;
+  // Null: not used.
+  std::shared_ptr<const TlsIdentity> tls_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const TokenHashes> tokens_ ABSL_GUARDED_BY(mutex_);
+  // gRPC comes back to them at each handshake, but does not keep them.
+  std::vector<std::shared_ptr<grpc::ServerCredentials>> ports_
+      ABSL_GUARDED_BY(mutex_);
+  // The last member: its thread uses all of the above.
+  std::optional<FileWatch> watch_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_CREDENTIALS_H_

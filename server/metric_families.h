@@ -1,0 +1,154 @@
+// Every metric that the server exports: its name, type, labels and meaning.
+// deploy/METRICS.md is made of this table and a test compares it with what a
+// server answers.
+#ifndef QUANTD_SERVER_METRIC_FAMILIES_H_
+#define QUANTD_SERVER_METRIC_FAMILIES_H_
+
+#include <string>
+#include <string_view>
+
+namespace quantd {
+
+struct MetricFamily {
+  enum Type { kCounter, kGauge, kHistogram };
+
+  std::string_view name;
+  Type type;
+  std::string_view labels;  // "method, stage"; empty: none
+  std::string_view meaning;
+};
+
+namespace metric {
+
+inline constexpr MetricFamily kBuildInfo = {
+    "quantd_build_info", MetricFamily::kGauge, "version, grpc",
+    "1; the server's version and that of gRPC"};
+inline constexpr MetricFamily kServing = {
+    "quantd_serving", MetricFamily::kGauge, "",
+    "1 while the health service says SERVING, 0 from the start of a drain"};
+
+inline constexpr MetricFamily kRequests = {
+    "quantd_requests_total", MetricFamily::kCounter, "method",
+    "Calls that are over, however they ended"};
+inline constexpr MetricFamily kErrors = {
+    "quantd_errors_total", MetricFamily::kCounter, "method, code, reason",
+    "Calls that did not end with OK: the gRPC code and the reason of "
+    "ErrorDetail"};
+inline constexpr MetricFamily kRequestBytes = {
+    "quantd_request_bytes_total", MetricFamily::kCounter, "method",
+    "Bytes of request messages that arrived"};
+inline constexpr MetricFamily kReplyBytes = {
+    "quantd_reply_bytes_total", MetricFamily::kCounter, "method",
+    "Bytes of reply messages of calls that ended with OK"};
+inline constexpr MetricFamily kRequestDuration = {
+    "quantd_request_duration_seconds", MetricFamily::kHistogram, "method",
+    "From the arrival of a call to its end, however it ended"};
+inline constexpr MetricFamily kStageDuration = {
+    "quantd_stage_duration_seconds", MetricFamily::kHistogram, "method, stage",
+    "Time of a stage that a call came to the end of: wait (for memory), "
+    "receive, queue (for a slot), gather (into staging), copy_in, kernel and "
+    "copy_out (CUDA: between events of the stream; CPU: kernel alone, by the "
+    "clock), send"};
+inline constexpr MetricFamily kActiveCalls = {
+    "quantd_active_calls", MetricFamily::kGauge, "",
+    "Tensor calls that were accepted and are not over"};
+
+inline constexpr MetricFamily kMemoryBudget = {
+    "quantd_memory_budget_bytes", MetricFamily::kGauge, "",
+    "Memory for payloads, in all (--memory-budget)"};
+inline constexpr MetricFamily kMemoryBound = {
+    "quantd_memory_bound_bytes", MetricFamily::kGauge, "",
+    "The most resident memory that the process should ever have"};
+inline constexpr MetricFamily kMemoryUsed = {
+    "quantd_memory_used_bytes", MetricFamily::kGauge, "account",
+    "Memory that calls in flight hold: account receive for messages that "
+    "arrive, one account for each device's staging and output"};
+inline constexpr MetricFamily kMemoryLimit = {
+    "quantd_memory_limit_bytes", MetricFamily::kGauge, "account",
+    "The most that an account may lend; they add up to the budget"};
+inline constexpr MetricFamily kMemoryWaiting = {"quantd_memory_waiting_calls",
+                                                MetricFamily::kGauge, "",
+                                                "Calls that wait for memory"};
+
+inline constexpr MetricFamily kDeviceInfo = {
+    "quantd_device_info", MetricFamily::kGauge, "device, kind, description",
+    "1; what a device is"};
+inline constexpr MetricFamily kDeviceState = {
+    "quantd_device_state", MetricFamily::kGauge, "device, state",
+    "1 for the state that the device is in (healthy or quarantined), 0 for "
+    "the other"};
+inline constexpr MetricFamily kDeviceSlots = {"quantd_device_slots",
+                                              MetricFamily::kGauge, "device",
+                                              "Jobs that may be alive at once"};
+inline constexpr MetricFamily kDeviceSlotsBusy = {
+    "quantd_device_slots_busy", MetricFamily::kGauge, "device",
+    "Jobs that are alive"};
+inline constexpr MetricFamily kDeviceQueued = {"quantd_device_queued_calls",
+                                               MetricFamily::kGauge, "device",
+                                               "Calls that wait for a slot"};
+inline constexpr MetricFamily kDeviceJobs = {"quantd_device_jobs_total",
+                                             MetricFamily::kCounter, "device",
+                                             "Jobs that were run"};
+inline constexpr MetricFamily kPoolLimit = {
+    "quantd_pool_limit_bytes", MetricFamily::kGauge, "device",
+    "The most payload memory that the device's pool may hold (pinned, on CUDA "
+    "devices)"};
+inline constexpr MetricFamily kPoolHighWater = {
+    "quantd_pool_high_water_bytes", MetricFamily::kGauge, "device",
+    "The most payload memory that the device's pool ever held"};
+inline constexpr MetricFamily kRhtHits = {
+    "quantd_rht_cache_hits_total", MetricFamily::kCounter, "device",
+    "Rotations (sign mask, dimension, dtype) found in the device's cache"};
+inline constexpr MetricFamily kRhtMisses = {"quantd_rht_cache_misses_total",
+                                            MetricFamily::kCounter, "device",
+                                            "Rotations that had to be made"};
+inline constexpr MetricFamily kRhtLaunches = {"quantd_rht_launches_total",
+                                              MetricFamily::kCounter, "device",
+                                              "Kernels that read a rotation"};
+
+inline constexpr MetricFamily kStartTime = {
+    "process_start_time_seconds", MetricFamily::kGauge, "",
+    "When the process started, in seconds since 1970"};
+inline constexpr MetricFamily kCpuSeconds = {
+    "process_cpu_seconds_total", MetricFamily::kCounter, "",
+    "User and system time of the process"};
+inline constexpr MetricFamily kResidentMemory = {
+    "process_resident_memory_bytes", MetricFamily::kGauge, "",
+    "Resident memory of the process"};
+inline constexpr MetricFamily kVirtualMemory = {"process_virtual_memory_bytes",
+                                                MetricFamily::kGauge, "",
+                                                "Address space of the process"};
+inline constexpr MetricFamily kOpenFds = {
+    "process_open_fds", MetricFamily::kGauge, "", "Open file descriptors"};
+inline constexpr MetricFamily kMaxFds = {
+    "process_max_fds", MetricFamily::kGauge, "",
+    "The most file descriptors that the process may have open"};
+
+}  // namespace metric
+
+// In the order in which they are exported.
+inline constexpr const MetricFamily* kMetricFamilies[] = {
+    &metric::kBuildInfo,       &metric::kServing,
+    &metric::kRequests,        &metric::kErrors,
+    &metric::kRequestBytes,    &metric::kReplyBytes,
+    &metric::kRequestDuration, &metric::kStageDuration,
+    &metric::kActiveCalls,     &metric::kMemoryBudget,
+    &metric::kMemoryBound,     &metric::kMemoryUsed,
+    &metric::kMemoryLimit,     &metric::kMemoryWaiting,
+    &metric::kDeviceInfo,      &metric::kDeviceState,
+    &metric::kDeviceSlots,     &metric::kDeviceSlotsBusy,
+    &metric::kDeviceQueued,    &metric::kDeviceJobs,
+    &metric::kPoolLimit,       &metric::kPoolHighWater,
+    &metric::kRhtHits,         &metric::kRhtMisses,
+    &metric::kRhtLaunches,     &metric::kStartTime,
+    &metric::kCpuSeconds,      &metric::kResidentMemory,
+    &metric::kVirtualMemory,   &metric::kOpenFds,
+    &metric::kMaxFds};
+
+std::string_view Name(MetricFamily::Type type);  // "counter"
+// The table as Markdown.
+std::string MetricsTable();
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_METRIC_FAMILIES_H_

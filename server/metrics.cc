@@ -1,0 +1,68 @@
+#include "server/metrics.h"
+
+#include <algorithm>
+
+namespace quantd {
+namespace {
+
+void Add(std::atomic<uint64_t>& to, uint64_t n) {
+  to.fetch_add(n, std::memory_order_relaxed);
+}
+
+uint64_t Load(const std::atomic<uint64_t>& from) {
+  return from.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void Histogram::Observe(int64_t nanoseconds) {
+  const auto* bound =
+      std::lower_bound(std::begin(kBounds), std::end(kBounds), nanoseconds);
+  Add(buckets_[bound - kBounds], 1);
+  Add(sum_ns_, nanoseconds);
+}
+
+Histogram::Snapshot Histogram::Read() const {
+  Snapshot snapshot;
+  for (size_t i = 0; i < kBuckets; ++i) {
+    snapshot.buckets[i] = Load(buckets_[i]);
+    snapshot.count += snapshot.buckets[i];
+  }
+  snapshot.sum_ns = Load(sum_ns_);
+  return snapshot;
+}
+
+void Metrics::Record(const CallRecord& record) {
+  PerRpc& rpc = rpcs_[static_cast<size_t>(record.rpc)];
+  rpc.total.Observe(record.Total());
+  Add(rpc.request_bytes, record.request_bytes);
+  if (record.code == grpc::StatusCode::OK) {
+    Add(rpc.reply_bytes, record.reply_bytes);
+  } else {
+    Add(rpc.errors[record.code][record.reason], 1);
+  }
+  const auto method = static_cast<size_t>(record.rpc);
+  if (method >= stages_.size()) return;
+  for (const CallStage stage : kCallStages) {
+    if (const auto duration = record.Duration(stage)) {
+      stages_[method][static_cast<size_t>(stage)].Observe(*duration);
+    }
+  }
+}
+
+Metrics::Snapshot Metrics::Read(Rpc rpc) const {
+  const PerRpc& from = rpcs_[static_cast<size_t>(rpc)];
+  return {Load(from.request_bytes), Load(from.reply_bytes), from.total.Read()};
+}
+
+Histogram::Snapshot Metrics::Read(wire::Method method, CallStage stage) const {
+  return stages_[static_cast<size_t>(method)][static_cast<size_t>(stage)]
+      .Read();
+}
+
+uint64_t Metrics::Errors(Rpc rpc, grpc::StatusCode code,
+                         v1::ErrorDetail::Reason reason) const {
+  return Load(rpcs_[static_cast<size_t>(rpc)].errors[code][reason]);
+}
+
+}  // namespace quantd

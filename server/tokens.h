@@ -1,0 +1,41 @@
+// The bearer tokens that a server takes, known by their SHA-256 alone.
+//
+// The file has one token on a line: 64 hexadecimal digits and, if one likes, a
+// name behind them, as sha256sum prints them. Empty lines and lines that begin
+// with # are for the reader.
+#ifndef QUANTD_SERVER_TOKENS_H_
+#define QUANTD_SERVER_TOKENS_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace quantd {
+
+// Immutable.
+class TokenHashes {
+ public:
+  // Reads --token-file. FAILED_PRECONDITION, with words for the operator, for
+  // a file that cannot be read, is malformed or names no token.
+  static absl::StatusOr<TokenHashes> Load(const std::string& path);
+
+  // In a time that does not tell how near a wrong token comes.
+  bool Knows(std::string_view token) const;
+  size_t size() const { return hashes_.size(); }
+  bool operator==(const TokenHashes&) const = default;
+
+ private:
+  using Hash = std::array<uint8_t, 32>;
+  std::vector<Hash> hashes_;
+};
+
+// The token of "Bearer TOKEN"; empty: it is none.
+std::string_view BearerToken(std::string_view authorization);
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_TOKENS_H_

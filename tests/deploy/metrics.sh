@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Starts a server on loopback, sends it calls, and holds its metrics page, the
+# alerts and the dashboard against each other and against promtool.
+#
+#   metrics.sh QUANTD QUANTCTL [DEVICE]     DEVICE: as --device, "cpu" unless given
+#
+# promtool comes from $PROMTOOL or PATH (tests/deploy/promtool.sh fetches one).
+# Without it all else is checked, and the test ends as skipped, with code 77.
+set -euo pipefail
+quantd=$1 quantctl=$2 device=${3:-cpu}
+here=$(cd "$(dirname "$0")" && pwd)
+deploy=$here/../../deploy
+
+work=$(mktemp -d)
+server=
+finish() {
+  if [ -n "$server" ]; then
+    kill "$server" 2>/dev/null || true
+    wait "$server" 2>/dev/null || true
+  fi
+  rm -rf "$work"
+}
+trap finish EXIT
+step() { printf -- '-- %s\n' "$*"; }
+
+step "calls"
+"$quantd" --listen 127.0.0.1:0 --port-file "$work/port" --device "$device" \
+  --metrics-address 127.0.0.1:0 --drain-delay-ms 0 2>"$work/log" &
+server=$!
+for _ in $(seq 300); do
+  [ -s "$work/port" ] && break
+  kill -0 "$server" 2>/dev/null || { cat "$work/log" >&2; exit 1; }
+  sleep 0.1
+done
+address=$(cat "$work/port") metrics=$(cat "$work/port.metrics")
+"$quantctl" sample --out "$work/sample.safetensors" >/dev/null
+"$quantctl" roundtrip "$work/sample.safetensors" --server "$address" \
+  --rht rowwise >/dev/null
+"$quantctl" info --server "$address" >/dev/null
+python3 "$here/metrics_check.py" get "http://$metrics/metrics" "$work/metrics.txt"
+
+step "names: the page, the alerts and the dashboard"
+cp "$deploy/prometheus/"*.yml "$here/alerts_test.yml" "$work/"
+python3 "$here/metrics_check.py" check "$work/metrics.txt" \
+  "$work/alerts.yml" "$deploy/grafana/quantd.json" "$work/dashboard.yml"
+python3 "$here/metrics_check.py" stages "$work/metrics.txt" "$device"
+
+step "promtool"
+promtool=${PROMTOOL:-$(command -v promtool || true)}
+if [ -z "$promtool" ]; then
+  echo "SKIPPED: no promtool in PATH or \$PROMTOOL, so the syntax of metrics," \
+    "rules and queries was NOT checked (tests/deploy/promtool.sh fetches one)"
+  exit 77
+fi
+"$promtool" check metrics <"$work/metrics.txt"
+"$promtool" check config "$work/prometheus.yml"
+"$promtool" test rules "$work/alerts_test.yml"
+"$promtool" check rules "$work/dashboard.yml"

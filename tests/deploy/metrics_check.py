@@ -1,0 +1,124 @@
+"""Parts of metrics.sh: fetches a metrics page, and compares what it exports
+with what alerts and dashboard ask for.
+
+  metrics_check.py get URL PAGE
+  metrics_check.py check PAGE ALERTS.yml DASHBOARD.json RULES.yml
+      also writes every query of the dashboard as a rule of RULES.yml
+  metrics_check.py stages PAGE DEVICE
+"""
+import json
+import re
+import sys
+import time
+import urllib.request
+
+
+def fail(message):
+    sys.exit("metrics_check: " + message)
+
+
+def get(url, path):
+    """Waits until the last call is counted: it is over a moment after its reply."""
+    for _ in range(100):
+        with urllib.request.urlopen(url, timeout=10) as reply:
+            page = reply.read().decode()
+        if 'quantd_requests_total{method="GetServerInfo"} 0' not in page:
+            break
+        time.sleep(0.05)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(page)
+
+
+def exported(page):
+    """Names of samples on the page, and labels of each."""
+    names = {}
+    for line in page.splitlines():
+        match = re.match(r"([a-z_]+)(?:\{(.*)\})? \S+$", line)
+        if match:
+            keys = re.findall(r'(\w+)="', match[2] or "")
+            names.setdefault(match[1], set()).update(keys)
+        elif not line.startswith("# "):
+            fail("not a sample: " + line)
+    return names
+
+
+def queries(dashboard):
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            query = target["expr"].replace("$__rate_interval", "1m")
+            yield panel["title"], query
+    for variable in dashboard["templating"]["list"]:
+        match = re.match(r"label_values\((\w+), (\w+)\)", variable["query"])
+        if match:
+            yield variable["name"], "count by (%s) (%s)" % (match[2], match[1])
+
+
+# Prometheus adds these itself.
+OWN_NAMES = {"up"}
+OWN_LABELS = {"job", "instance"}
+
+
+def judge(where, query, names):
+    """Every metric that `query` names is exported, with the labels it asks for."""
+    found = re.findall(r"\b(?:quantd|process)_[a-z_]+\b|\bup\b", query)
+    if not found:
+        fail("%s: no metric in %s" % (where, query))
+    for name in set(found) - OWN_NAMES:
+        if name not in names:
+            fail("%s asks for %s, which is not exported" % (where, name))
+    known = set().union(OWN_LABELS, *(names[n] for n in found if n in names))
+    asked = re.findall(r"(\w+)\s*[=!]~?\s*\"", query)
+    for group in re.findall(r"\b(?:by|on|group_right)\s*\(([^)]*)\)", query):
+        asked += re.findall(r"\w+", group)
+    for label in asked:
+        if label not in known:
+            fail("%s asks for the label %s" % (where, label))
+    return len(found)
+
+
+def check(page_path, alerts_path, dashboard_path, rules_path):
+    with open(page_path, encoding="utf-8") as file:
+        names = exported(file.read())
+    with open(alerts_path, encoding="utf-8") as file:
+        alerts = file.read()
+    with open(dashboard_path, encoding="utf-8") as file:
+        dashboard = json.load(file)
+
+    count = 0
+    # Enough of YAML for a file that is ours: an expression is one line, or the
+    # deeper lines after "expr: |".
+    expressions = re.findall(r"^( +)expr: (?:\|\n((?:\1 +.*\n)+)|(.+)\n)",
+                             alerts, re.MULTILINE)
+    if len(expressions) != alerts.count("- alert:"):
+        fail("not every alert has an expression that can be read")
+    for _, lines, line in expressions:
+        count += judge("an alert", lines or line, names)
+    with open(rules_path, "w", encoding="utf-8") as file:
+        file.write("groups:\n  - name: dashboard\n    rules:\n")
+        for i, (title, query) in enumerate(queries(dashboard)):
+            count += judge("panel " + title, query, names)
+            # A JSON string is a YAML string.
+            file.write("      - record: dashboard:query_%d\n        expr: %s\n"
+                       % (i, json.dumps(query)))
+    print("%d uses of %d exported names" % (count, len(names)))
+
+
+def stages(page_path, device):
+    """Says what the device measured, and that it measured what it has."""
+    with open(page_path, encoding="utf-8") as file:
+        page = file.read()
+    counts = {}
+    pattern = r'quantd_stage_duration_seconds_count\{.*stage="(\w+)"\} (\d+)'
+    for stage, count in re.findall(pattern, page):
+        counts[stage] = counts.get(stage, 0) + int(count)
+    print("calls by stage:", " ".join("%s=%d" % item for item in counts.items()))
+    has = {"wait", "receive", "queue", "gather", "kernel", "send"}
+    if device.startswith("cuda"):
+        has |= {"copy_in", "copy_out"}
+    for stage, count in counts.items():
+        if (count > 0) != (stage in has):
+            fail("%d calls in stage %s on %s" % (count, stage, device))
+
+
+if __name__ == "__main__":
+    {"get": get, "check": check, "stages": stages}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,246 @@
+// Flags, environment and file as the binary takes them, and what it answers to
+// --check-config and --probe.
+#include "server/configuration.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/bench/rpc_process.h"
+#include "tests/client/temp_dir.h"
+#include "tests/server/rpc_client.h"
+#include "tests/testing/certificates.h"
+
+namespace quantd {
+namespace {
+
+using bench::RunQuantd;
+using bench::ServerProcess;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class ConfigurationTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(bench::FindQuantd(), "") << "the quantd binary is not built";
+  }
+  std::string At(const std::string& name) const { return dir_ / name; }
+  // --check-config with that file.
+  std::pair<int, std::string> Check(const std::string& file,
+                                    const std::string& arguments = "",
+                                    const std::string& environment = "") {
+    WriteFile(At("quantd.toml"), file);
+    return RunQuantd(
+        "--check-config --config " + At("quantd.toml") + " " + arguments,
+        environment);
+  }
+  void ExpectRefused(const std::pair<int, std::string>& outcome,
+                     const std::vector<std::string>& words) {
+    EXPECT_EQ(outcome.first, 2) << outcome.second;
+    for (const std::string& word : words) {
+      EXPECT_THAT(outcome.second, HasSubstr(word));
+    }
+  }
+
+  const TempDir dir_;
+};
+
+TEST_F(ConfigurationTest, FlagsWinOverEnvironmentOverFile) {
+  const std::string file =
+      "# ours\n"
+      "max-waiting = 1\n"
+      "max-wait-ms = 11\n"
+      "memory-budget = \"64MiB\"\n"
+      "log-level = \"warn\"\n"
+      "device = [\"cpu:0\", \"cpu:1\"]\n"
+      "insecure = true\n";
+  const auto [code, text] = Check(file, "--max-waiting 3",
+                                  "QUANTD_MAX_WAITING=2 QUANTD_MAX_WAIT_MS=22 "
+                                  "QUANTD_SLOTS= QUANTD_INSECURE=0");
+  EXPECT_EQ(code, 0) << text;
+  for (const char* line :
+       {"max-waiting = 3  # flag\n", "max-wait-ms = 22  # environment\n",
+        "memory-budget = 67108864  # file\n", "log-level = \"warn\"  # file\n",
+        "device = \"cpu:0,cpu:1\"  # file\n",
+        "insecure = false  # environment\n", "slots = 0  # default\n",
+        "listen = \"127.0.0.1:50151\"  # default\n",
+        "# tls-key is not set\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  // What is printed can be a file.
+  const auto [again, same] = Check(text);
+  EXPECT_EQ(again, 0) << same;
+  EXPECT_THAT(same, HasSubstr("max-waiting = 3  # file\n"));
+}
+
+TEST_F(ConfigurationTest, TheEnvironmentNamesTheFile) {
+  WriteFile(At("a.toml"), "max-waiting = 7\n");
+  const auto [code, text] =
+      RunQuantd("--check-config", "QUANTD_CONFIG=" + At("a.toml"));
+  EXPECT_EQ(code, 0) << text;
+  EXPECT_THAT(text, HasSubstr("max-waiting = 7  # file\n"));
+}
+
+TEST_F(ConfigurationTest, BadFilesAreRefusedByKey) {
+  ExpectRefused(Check("max-waitin = 1\n"),
+                {"quantd.toml: max-waitin", "--help"});
+  ExpectRefused(Check("nonsense\n"), {"nonsense"});
+  ExpectRefused(Check("max-wait-ms = \"soon\"\n"), {"max-wait-ms", "soon"});
+  ExpectRefused(Check("max-wait-ms = -1\n"), {"max-wait-ms"});
+  ExpectRefused(Check("[server]\nlisten = \"127.0.0.1:0\"\n"), {"sections"});
+  ExpectRefused(Check("max-waiting = 1\nmax-waiting = 2\n"),
+                {"more than once"});
+  ExpectRefused(Check("max-waiting = 1\nslots = 1\nmax-waiting = 2\n"),
+                {"more than once"});
+  ExpectRefused(Check("insecure = maybe\n"), {"true or false"});
+  ExpectRefused(Check("probe = true\n"), {"no such setting"});
+  ExpectRefused(Check("config = \"other\"\n"), {"no such setting"});
+  // Even where a flag wins.
+  ExpectRefused(Check("max-wait-ms = \"soon\"\n", "--max-wait-ms 1"), {"soon"});
+  ExpectRefused(RunQuantd("--check-config --config " + At("absent")),
+                {"No such file"});
+  ExpectRefused(RunQuantd("--check-config --config " + At("")), {"not a file"});
+}
+
+TEST_F(ConfigurationTest, BadVariablesAreRefusedByName) {
+  ExpectRefused(RunQuantd("--check-config", "QUANTD_MAX_WAIT_MS=soon"),
+                {"QUANTD_MAX_WAIT_MS", "soon"});
+  ExpectRefused(RunQuantd("--check-config", "QUANTD_LOG_LEVEL=loud"),
+                {"QUANTD_LOG_LEVEL"});
+  ExpectRefused(RunQuantd("--check-config", "QUANTD_TOKEN_FIEL=secret"),
+                {"QUANTD_TOKEN_FIEL"});
+  const auto [code, text] = RunQuantd(
+      "--check-config",
+      "QUANTD_SERVER=a:1 QUANTD_PORT=tcp://10.0.0.1:1 QUANTD_SERVICE_HOST=x "
+      "QUANTD_PORT_50151_TCP_ADDR=x QUANTD_METRICS_SERVICE_PORT_HTTP=1");
+  EXPECT_EQ(code, 0) << text;
+}
+
+TEST_F(ConfigurationTest, CheckReadsTheFilesThatAStartWould) {
+  MakeCertificates(At(""));
+  const std::string tls = "tls-cert = \"" + At("server.pem") +
+                          "\"\ntls-key = \"" + At("server.key") + "\"\n";
+  WriteFile(At("tokens"), std::string(64, 'a') + "\n");
+  const std::string network =
+      "--listen 0.0.0.0:50151 --token-file " + At("tokens");
+  const auto [code, text] = Check(tls, network);
+  EXPECT_EQ(code, 0) << text;
+  EXPECT_THAT(text, AllOf(HasSubstr("tls-key = \"" + At("server.key")),
+                          Not(HasSubstr("PRIVATE")), Not(HasSubstr("aaaa"))));
+  ExpectRefused(Check("# none\n", network), {"in clear"});
+  WriteFile(At("tokens"), "letmein\n");
+  ExpectRefused(Check(tls, network), {"line 1", "sha256sum"});
+  ExpectRefused(Check("tls-key = \"" + At("server.key") + "\"\n"),
+                {"--tls-cert is missing"});
+  ExpectRefused(Check(tls, "--tls-client-ca " + At("absent")),
+                {"--tls-client-ca", "No such file"});
+  ExpectRefused(Check(tls, "--insecure"), {"leave one out"});
+  MakeCertificates(At(""), 0);
+  ExpectRefused(Check(tls), {"--tls-cert", "expired"});
+}
+
+TEST(SettingsTest, WhatLooksLikeASecretIsMasked) {
+  EXPECT_TRUE(LooksLikeSecret("-----BEGIN PRIVATE KEY-----"));
+  EXPECT_TRUE(LooksLikeSecret(std::string(64, 'a')));
+  EXPECT_FALSE(LooksLikeSecret("/run/secrets/of/quite/some/length/tokens"));
+  EXPECT_FALSE(LooksLikeSecret("tokens"));
+  EXPECT_FALSE(LooksLikeSecret(""));
+}
+
+TEST_F(ConfigurationTest, ServersSayWhatIsInEffectAndUnknown) {
+  // The variable goes to the server alone.
+  ServerProcess server({"/usr/bin/env", "QUANTD_NO_SUCH_THING=secret",
+                        bench::FindQuantd(), "--listen", "127.0.0.1:0",
+                        "--memory-budget", "64MiB", "--drain-delay-ms", "0"});
+  ASSERT_TRUE(server.running()) << server.Log();
+  EXPECT_THAT(server.Log(),
+              AllOf(HasSubstr("unknown_environment name=QUANTD_NO_SUCH_THING"),
+                    HasSubstr("memory-budget=67108864 (flag)"),
+                    HasSubstr("max-waiting=128 (default)"),
+                    HasSubstr("transport=plain"), Not(HasSubstr("secret"))));
+}
+
+TEST_F(ConfigurationTest, ProbeTellsServingFromNot) {
+  MakeCertificates(At(""));
+  WriteFile(At("tokens"), std::string(64, 'a') + "\n");
+  const std::string tls =
+      "--tls-cert " + At("server.pem") + " --tls-key " + At("server.key");
+  const std::string mtls = tls + " --tls-client-ca " + At("ca.pem");
+  const auto start = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> command = {bench::FindQuantd(),
+                                        "--listen",
+                                        "0.0.0.0:0",
+                                        "--memory-budget",
+                                        "64MiB",
+                                        "--device",
+                                        "cpu",
+                                        "--drain-delay-ms",
+                                        "0"};
+    command[2] = more.empty() ? "127.0.0.1:0" : command[2];
+    command.insert(command.end(), more.begin(), more.end());
+    return std::make_unique<ServerProcess>(command);
+  };
+  const auto probe = [](const std::string& address, const std::string& more) {
+    return RunQuantd("--probe --listen " + address + " " + more);
+  };
+  auto plain = start({});
+  ASSERT_TRUE(plain->running()) << plain->Log();
+  const std::string address = plain->address();
+  EXPECT_THAT(probe(address, ""),
+              testing::Pair(0, HasSubstr(address + " is serving")));
+  WriteFile(At("port"), address + "\n");
+  EXPECT_EQ(probe("127.0.0.1:0", "--port-file " + At("port")).first, 0);
+  EXPECT_EQ(probe("127.0.0.1:0", "--port-file " + At("absent")).first, 1);
+  EXPECT_EQ(probe("127.0.0.1:0", "").first, 2);
+  EXPECT_EQ(probe(address, "--tls-cert x").first, 2);
+  EXPECT_THAT(probe(address, tls), testing::Pair(1, HasSubstr("no answer")));
+  plain.reset();
+  EXPECT_THAT(probe(address, "--probe-timeout-ms 500"),
+              testing::Pair(1, HasSubstr("no answer from " + address)));
+
+  auto mutual =
+      start({"--tls-cert", At("server.pem"), "--tls-key", At("server.key"),
+             "--tls-client-ca", At("ca.pem"), "--token-file", At("tokens")});
+  ASSERT_TRUE(mutual->running()) << mutual->Log();
+  const std::string wide = mutual->address();
+  EXPECT_THAT(mutual->Log(),
+              AllOf(HasSubstr("transport=mtls"), HasSubstr("tokens=1")));
+  EXPECT_EQ(probe(wide, mtls).first, 0);
+  EXPECT_EQ(probe(wide, mtls + " --probe-cert " + At("client.pem") +
+                            " --probe-key " + At("client.key"))
+                .first,
+            0);
+  EXPECT_EQ(probe(wide, "--insecure").first, 1);
+  // A certificate that the server does not take.
+  MakeCertificates(At("strangers"));
+  EXPECT_EQ(probe(wide, mtls + " --probe-cert " + At("strangers/client.pem") +
+                            " --probe-key " + At("strangers/client.key"))
+                .first,
+            1);
+}
+
+TEST_F(ConfigurationTest, ABrokenRotationIsLoggedAndTheOldGoesOn) {
+  MakeCertificates(At(""));
+  ServerProcess server({bench::FindQuantd(), "--listen", "127.0.0.1:0",
+                        "--memory-budget", "64MiB", "--tls-cert",
+                        At("server.pem"), "--tls-key", At("server.key"),
+                        "--reload-interval-ms", "20", "--drain-delay-ms", "0"});
+  ASSERT_TRUE(server.running()) << server.Log();
+  WriteFile(At("server.pem"), "broken\n");
+  EXPECT_TRUE(Eventually([&] {
+    return server.Log().find("certificate_kept") != std::string::npos;
+  })) << server.Log();
+  EXPECT_THAT(server.Log(), HasSubstr("holds no PEM certificate"));
+  MakeCertificates(At(""));
+  EXPECT_TRUE(Eventually([&] {
+    return server.Log().find("certificate_reloaded") != std::string::npos;
+  })) << server.Log();
+}
+
+}  // namespace
+}  // namespace quantd

@@ -1,0 +1,70 @@
+// A socket for tests: what it sends need not be HTTP.
+#ifndef QUANTD_TESTS_SERVER_HTTP_CLIENT_H_
+#define QUANTD_TESTS_SERVER_HTTP_CLIENT_H_
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace quantd {
+
+// One connection to "127.0.0.1:PORT", closed at the end. Waits ten seconds at
+// most for anything.
+class HttpClient {
+ public:
+  explicit HttpClient(const std::string& address)
+      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const timeval patience = {10, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    sockaddr_in to = {};
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(static_cast<uint16_t>(
+        std::atoi(address.substr(address.rfind(':') + 1).c_str())));
+    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  }
+  HttpClient(HttpClient&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~HttpClient() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  bool Send(std::string_view bytes) {
+    return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(bytes.size());
+  }
+  // Everything until the other side closes or resets.
+  std::string ReadAll() {
+    std::string all;
+    char buffer[4096];
+    ssize_t n = 0;
+    while ((n = recv(fd_, buffer, sizeof(buffer), 0)) > 0) {
+      all.append(buffer, static_cast<size_t>(n));
+    }
+    return all;
+  }
+
+ private:
+  int fd_;
+};
+
+inline std::string Exchange(const std::string& address,
+                            std::string_view request) {
+  HttpClient client(address);
+  EXPECT_TRUE(client.Send(request));
+  return client.ReadAll();
+}
+
+inline std::string Get(const std::string& address, const std::string& path) {
+  return Exchange(address,
+                  "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+}
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_SERVER_HTTP_CLIENT_H_

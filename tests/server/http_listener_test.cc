@@ -1,0 +1,177 @@
+// The listener among clients that are polite, confused and hostile.
+#include "server/http_listener.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "tests/server/http_client.h"
+#include "tests/testing/matchers.h"
+
+namespace quantd {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class HttpListenerTest : public testing::Test {
+ protected:
+  void Start(const HttpLimits& limits = {}) {
+    auto listener = HttpListener::Start(
+        "127.0.0.1:0",
+        [this](std::string_view path) {
+          if (path == "/big") return HttpReply{200, std::string(32 << 20, 'b')};
+          if (path != "/page") return HttpReply{404, "no such page\n"};
+          return HttpReply{200, "served\n"};
+        },
+        limits);
+    ASSERT_THAT(listener, IsOk());
+    listener_ = *std::move(listener);
+  }
+  std::string address() const { return listener_->address(); }
+  void ExpectServes() {
+    EXPECT_THAT(Get(address(), "/page"), EndsWith("\r\n\r\nserved\n"));
+  }
+
+  std::unique_ptr<HttpListener> listener_;
+};
+
+TEST_F(HttpListenerTest, AnswersGetAndHead) {
+  Start();
+  const std::string reply = Get(address(), "/page?with=query");
+  EXPECT_THAT(reply, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(reply, HasSubstr("\r\nContent-Length: 7\r\n"));
+  EXPECT_THAT(reply, EndsWith("\r\n\r\nserved\n"));
+  const std::string head = Exchange(address(), "HEAD /page HTTP/1.0\r\n\r\n");
+  EXPECT_THAT(head, HasSubstr("\r\nContent-Length: 7\r\n"));
+  EXPECT_THAT(head, EndsWith("\r\n\r\n"));
+  EXPECT_THAT(Get(address(), "/nothing"), StartsWith("HTTP/1.1 404 "));
+}
+
+TEST_F(HttpListenerTest, ARequestMayComeInPieces) {
+  Start();
+  HttpClient client(address());
+  for (const char c : std::string("GET /page HTTP/1.1\r\n\r\n")) {
+    ASSERT_TRUE(client.Send(std::string(1, c)));
+  }
+  EXPECT_THAT(client.ReadAll(), EndsWith("served\n"));
+}
+
+TEST_F(HttpListenerTest, RefusesWhatItDoesNotSpeak) {
+  Start();
+  const std::pair<std::string, std::string> cases[] = {
+      {"POST /page HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "405"},
+      {"DELETE /page HTTP/1.1\r\n\r\n", "405"},
+      {"GET /page\r\n\r\n", "400"},
+      {"GET /page HTTP/2\r\n\r\n", "400"},
+      {"GET page HTTP/1.1\r\n\r\n", "400"},
+      {"GET http://elsewhere/page HTTP/1.1\r\n\r\n", "400"},
+      {"GET  HTTP/1.1\r\n\r\n", "400"},
+      {"GET /a\tb HTTP/1.1\r\n\r\n", "400"},
+      {std::string("GET /\0 HTTP/1.1\r\n\r\n", 19), "400"},
+      {"A\r\n\r\n", "400"},
+      {"\r\n\r\n", "400"},
+      {"\x16\x03\x01\x02", "400"},  // the start of a TLS handshake
+      {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "400"},
+  };
+  for (const auto& [request, status] : cases) {
+    EXPECT_THAT(Exchange(address(), request),
+                StartsWith("HTTP/1.1 " + status + " "))
+        << request;
+  }
+  ExpectServes();
+}
+
+TEST_F(HttpListenerTest, BoundsTheSizeOfARequest) {
+  HttpLimits limits;
+  limits.request_bytes = 256;
+  Start(limits);
+  const std::string fits =
+      "GET /page HTTP/1.1\r\nX: " + std::string(200, 'x') + "\r\n\r\n";
+  EXPECT_THAT(Exchange(address(), fits), EndsWith("served\n"));
+  const std::string over =
+      "GET /page HTTP/1.1\r\nX: " + std::string(240, 'x') + "\r\n\r\n";
+  EXPECT_THAT(Exchange(address(), over), StartsWith("HTTP/1.1 431 "));
+  // Whoever goes on sending gets the answer too, and no more patience.
+  HttpClient flood(address());
+  const std::string chunk(1 << 16, 'G');
+  for (int i = 0; i < 64 && flood.Send(chunk); ++i) {
+  }
+  flood.ReadAll();
+  ExpectServes();
+}
+
+TEST_F(HttpListenerTest, BoundsTheTimeOfARequest) {
+  HttpLimits limits;
+  limits.receive = milliseconds(100);
+  limits.linger = milliseconds(100);
+  Start(limits);
+  HttpClient silent(address());
+  HttpClient slow(address());
+  ASSERT_TRUE(slow.Send("GET /pa"));
+  EXPECT_THAT(silent.ReadAll(), StartsWith("HTTP/1.1 408 "));
+  EXPECT_THAT(slow.ReadAll(), StartsWith("HTTP/1.1 408 "));
+}
+
+TEST_F(HttpListenerTest, DropsWhoDoesNotReadTheReply) {
+  HttpLimits limits;
+  limits.send = milliseconds(100);
+  Start(limits);
+  HttpClient client(address());
+  ASSERT_TRUE(client.Send("GET /big HTTP/1.1\r\n\r\n"));
+  usleep(400'000);
+  // What the kernel had taken, and then the end.
+  EXPECT_LT(client.ReadAll().size(), size_t{32} << 20);
+  ExpectServes();
+}
+
+TEST_F(HttpListenerTest, ServesANewcomerThoughOthersHoldConnections) {
+  HttpLimits limits;
+  limits.connections = 4;
+  limits.receive = std::chrono::seconds(60);
+  Start(limits);
+  std::vector<HttpClient> holding;
+  for (int i = 0; i < 12; ++i) {
+    holding.emplace_back(address());
+    holding.back().Send("GET /");
+    ExpectServes();
+  }
+  // The oldest paid for it.
+  EXPECT_EQ(holding.front().ReadAll(), "");
+}
+
+TEST_F(HttpListenerTest, EndsAtOnceWithConnectionsOpen) {
+  Start();
+  HttpClient silent(address());
+  ExpectServes();
+  const auto start = std::chrono::steady_clock::now();
+  listener_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(2000));
+  EXPECT_EQ(silent.ReadAll(), "");
+}
+
+TEST_F(HttpListenerTest, SaysWhatIsWrongWithAnAddress) {
+  for (const char* wrong :
+       {"", "9151", ":9151", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http",
+        "127.0.0.1:65536", "::1:9151", "unix:/tmp/x", "[]:1", "a/b:1"}) {
+    const absl::Status status = HttpListener::CheckAddress(wrong);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << wrong;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("HOST:PORT"));
+  }
+  for (const char* right :
+       {"127.0.0.1:9151", "[::1]:0", "localhost:1", "0.0.0.0:65535"}) {
+    EXPECT_THAT(HttpListener::CheckAddress(right), IsOk());
+  }
+  Start();
+  const auto taken = HttpListener::Start(address(), nullptr);
+  EXPECT_TRUE(absl::IsUnavailable(taken.status()));
+  EXPECT_THAT(std::string(taken.status().message()), HasSubstr("in use"));
+}
+
+}  // namespace
+}  // namespace quantd

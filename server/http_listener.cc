@@ -214,10 +214,11 @@ void HttpListener::Run() {
     size_t i = 2;
     for (auto c = connections_.begin(); c != connections_.end(); ++i) {
       bool open = true;
-      if (polled[i].revents != 0) {
-        open = Advance(*c);
-      } else if (now >= c->until) {
+      // Time first, or who never stops sending would never be stopped.
+      if (now >= c->until) {
         open = OnTimeout(*c);
+      } else if (polled[i].revents != 0) {
+        open = Advance(*c);
       }
       c = open ? std::next(c) : connections_.erase(c);
     }

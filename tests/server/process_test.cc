@@ -73,6 +73,9 @@ TEST_F(ProcessTest, HelpVersionAndMistakes) {
   std::tie(code, text) = RunQuantd("--listen 0.0.0.0:0");
   EXPECT_EQ(code, 2);
   EXPECT_NE(text.find("--insecure"), std::string::npos);
+  std::tie(code, text) = RunQuantd("--metrics-address 9151");
+  EXPECT_EQ(code, 2);
+  EXPECT_NE(text.find("expected HOST:PORT"), std::string::npos) << text;
   std::tie(code, text) = RunQuantd("--device cpu:x");
   EXPECT_EQ(code, 2);
   std::tie(code, text) = RunQuantd("--cpu-isa z80");

@@ -49,6 +49,8 @@ class HealthWatcher::Watch {
   void Begin() {
     std::lock_guard lock(mutex_);
     spoke_ = false;
+    // It lives in memory of the call that the context owns.
+    call_.reset();
     context_ = std::make_unique<grpc::ClientContext>();
     if (stopped_) context_->TryCancel();
     call_ = stub_.PrepareCall(context_.get(), kMethod, queue_);
@@ -151,12 +153,12 @@ class HealthWatcher::Watch {
   Step step_ = Step::kStarting;
   bool spoke_ = false;
   milliseconds pause_length_ = kFirstPause;
-  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
   grpc::ByteBuffer reply_;
   grpc::Status status_;
 
   mutable std::mutex mutex_;
   std::unique_ptr<grpc::ClientContext> context_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
   grpc::Alarm pause_;
   bool stopped_ = false;
 };

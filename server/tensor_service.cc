@@ -78,8 +78,11 @@ absl::StatusOr<std::shared_ptr<const Plan>> ReadDescribe(
 }  // namespace
 
 TensorService::TensorService(const Engine* engine, RequestIds* ids,
-                             v1::Limits limits)
-    : engine_(engine), ids_(ids), limits_(std::move(limits)) {
+                             CallRegistry* registry, v1::Limits limits)
+    : engine_(engine),
+      ids_(ids),
+      registry_(registry),
+      limits_(std::move(limits)) {
   for (const wire::Method method : wire::kMethods) {
     AddMethod(
         new RpcServiceMethod(Path(method), RpcMethod::BIDI_STREAMING, nullptr));
@@ -92,6 +95,9 @@ TensorService::TensorService(const Engine* engine, RequestIds* ids,
       new Describe(
           [](TensorService* self, grpc::ServerContext* context,
              const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+            if (self->registry_->Refuses()) {
+              return Failure::Draining().ToStatus();
+            }
             return self->DescribeQuantize(context, *request, reply);
           },
           this)));
@@ -102,6 +108,9 @@ TensorService::TensorService(const Engine* engine, RequestIds* ids,
       new Info(
           [](TensorService* self, grpc::ServerContext*,
              const v1::GetServerInfoRequest*, v1::GetServerInfoReply* reply) {
+            if (self->registry_->Refuses()) {
+              return Failure::Draining().ToStatus();
+            }
             self->GetServerInfo(reply);
             return grpc::Status::OK;
           },

@@ -11,6 +11,7 @@
 #include <grpcpp/support/byte_buffer.h>
 
 #include "proto/wire.h"
+#include "server/call_registry.h"
 #include "server/engine.h"
 #include "server/request_ids.h"
 
@@ -18,8 +19,9 @@ namespace quantd {
 
 class TensorService : public grpc::Service {
  public:
-  // `engine` and `ids` must outlive the service.
-  TensorService(const Engine* engine, RequestIds* ids, v1::Limits limits);
+  // All must outlive the service. `registry` says when calls are turned away.
+  TensorService(const Engine* engine, RequestIds* ids, CallRegistry* registry,
+                v1::Limits limits);
 
   // As in generated asynchronous services. The method is registered as a
   // stream, which looks the same to a client that calls it as unary, but lets
@@ -37,6 +39,7 @@ class TensorService : public grpc::Service {
 
   const Engine* const engine_;
   RequestIds* const ids_;
+  CallRegistry* const registry_;
   const v1::Limits limits_;
 };
 

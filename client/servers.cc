@@ -187,6 +187,7 @@ void Servers::Report(const Lease& lease, const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
       server.state.avoid_until = {};
+      server.said.clear();
       break;
     case absl::StatusCode::kUnavailable:
       avoid(kAfterLoss);

@@ -1,18 +1,20 @@
 #include "client/client.h"
 
+#include <grpcpp/security/credentials.h>
+
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <list>
 #include <mutex>
-#include <random>
 #include <utility>
 
+#include "client/address.h"
+#include "client/channel.h"
 #include "client/channel_credentials.h"
 #include "client/client_options.h"
+#include "client/exchange.h"
 #include "client/messages.h"
-#include "client/retry.h"
-#include "client/server_status.h"
+#include "client/servers.h"
 #include "client/transport.h"
 #include "client/worker_pool.h"
 #include "fmt/format.h"
@@ -40,12 +42,17 @@ std::vector<std::string_view> Views(const std::vector<grpc::Slice>& slices) {
 
 class Client::Impl {
  public:
-  Impl(const std::string& target, const ClientOptions& options,
+  Impl(std::string target, std::vector<client::Place> places,
+       const ClientOptions& options,
        const client::ChannelCredentials& credentials)
-      : options_(options), transport_(target, options, credentials) {}
+      : options_(options),
+        servers_(std::move(places),
+                 client::ChannelFactory(options, credentials),
+                 options.channels),
+        exchange_(std::move(target), options.retry, credentials, &servers_) {}
   ~Impl();
 
-  const std::string& target() const { return transport_.target(); }
+  const std::string& target() const { return exchange_.target(); }
   Time DeadlineOf(const CallOptions& call) const;
 
   absl::StatusOr<Result> RunOnInput(const absl::StatusOr<Plan>& plan,
@@ -62,9 +69,9 @@ class Client::Impl {
                              const CallOptions& call, Time deadline);
 
   // Sends and sends again. Fills `reply` and `attempts`.
-  absl::Status Exchange(const Message& message, const CallOptions& call,
-                        Time deadline, std::vector<grpc::Slice>* reply,
-                        int* attempts);
+  absl::Status Send(const Message& message, const CallOptions& call,
+                    Time deadline, std::vector<grpc::Slice>* reply,
+                    int* attempts);
 
   // Runs `work` on a thread of this client.
   std::future<absl::StatusOr<Result>> Async(
@@ -74,13 +81,13 @@ class Client::Impl {
   // A call under way, known to the destructor.
   class Scope;
 
-  absl::Status Explain(const absl::Status& status, int attempts,
-                       const CallOptions& call) const;
+  milliseconds LimitOf(const CallOptions& call) const {
+    return call.deadline.count() == 0 ? options_.deadline : call.deadline;
+  }
 
   const ClientOptions options_;
-  client::Transport transport_;
-  client::RetryBudget budget_;
-  std::atomic<uint64_t> seed_{std::random_device{}()};
+  client::Servers servers_;
+  client::Exchange exchange_;
 
   std::mutex mutex_;
   std::condition_variable idle_;
@@ -119,68 +126,18 @@ Client::Impl::~Impl() {
 Time Client::Impl::DeadlineOf(const CallOptions& call) const {
   // A month is for ever, and no sum overflows.
   constexpr milliseconds kForever = std::chrono::hours(24 * 30);
-  const milliseconds wanted =
-      call.deadline.count() == 0 ? options_.deadline : call.deadline;
-  return std::chrono::system_clock::now() + std::min(wanted, kForever);
+  return std::chrono::system_clock::now() + std::min(LimitOf(call), kForever);
 }
 
-absl::Status Client::Impl::Explain(const absl::Status& status, int attempts,
-                                   const CallOptions& call) const {
-  std::string text(status.message());
-  const bool ours = GetRequestId(status).empty();
-  switch (status.code()) {
-    case absl::StatusCode::kUnavailable:
-      if (ours) {
-        text = fmt::format("cannot reach a quantd server at {}: {}", target(),
-                           text);
-      }
-      break;
-    case absl::StatusCode::kDeadlineExceeded:
-      if (ours) {
-        const auto limit =
-            call.deadline.count() == 0 ? options_.deadline : call.deadline;
-        text = fmt::format("no reply from {} within {} ms", target(),
-                           limit.count());
-      }
-      break;
-    default:
-      break;
-  }
-  if (!ours) text += fmt::format(" (request id {})", GetRequestId(status));
-  if (attempts > 1) text += fmt::format(" (sent {} times)", attempts);
-  return client::Annotate(status, text, attempts);
-}
-
-absl::Status Client::Impl::Exchange(const Message& message,
-                                    const CallOptions& call, Time deadline,
-                                    std::vector<grpc::Slice>* reply,
-                                    int* attempts) {
+absl::Status Client::Impl::Send(const Message& message, const CallOptions& call,
+                                Time deadline, std::vector<grpc::Slice>* reply,
+                                int* attempts) {
   CallControl control;
   const Scope scope(this, &control);
   std::optional<CancellationToken::Registration> stop;
   if (call.cancel) stop.emplace(*call.cancel, [&] { control.Cancel(); });
-  client::Backoff backoff(options_.retry, &budget_, seed_++);
-  *attempts = 0;
-  for (;;) {
-    if (control.cancelled()) {
-      return Explain(absl::CancelledError("cancelled by the caller"), *attempts,
-                     call);
-    }
-    ++*attempts;
-    const absl::Status status =
-        transport_.Send(message, deadline, control, reply);
-    if (status.ok()) {
-      budget_.Refund();
-      return status;
-    }
-    if (control.cancelled()) continue;
-    const auto delay = backoff.Next(status);
-    const Time next =
-        std::chrono::system_clock::now() + delay.value_or(milliseconds(0));
-    // The last word of the server tells more than "deadline exceeded" would.
-    if (!delay || next >= deadline) return Explain(status, *attempts, call);
-    control.SleepUntil(next);
-  }
+  return exchange_.Run(message, {LimitOf(call), deadline}, control, reply,
+                       attempts);
 }
 
 absl::StatusOr<Result> Client::Impl::Run(
@@ -195,7 +152,7 @@ absl::StatusOr<Result> Client::Impl::Run(
                         std::move(payload)};
   std::vector<grpc::Slice> reply;
   int attempts = 0;
-  if (auto s = Exchange(message, call, deadline, &reply, &attempts); !s.ok()) {
+  if (auto s = Send(message, call, deadline, &reply, &attempts); !s.ok()) {
     return s;
   }
   return client::ReadReply(plan, Views(reply), call.into, attempts);
@@ -218,11 +175,13 @@ std::future<absl::StatusOr<Result>> Client::Impl::Async(
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Create(
     std::string_view target, const ClientOptions& options) {
-  if (auto s = client::CheckOptions(target, options); !s.ok()) return s;
+  if (auto s = client::CheckOptions(options); !s.ok()) return s;
+  auto places = client::ParseTarget(target);
+  if (!places.ok()) return places.status();
   const auto credentials = client::LoadCredentials(target, options.credentials);
   if (!credentials.ok()) return credentials.status();
-  return std::unique_ptr<Client>(new Client(
-      std::make_unique<Impl>(std::string(target), options, *credentials)));
+  return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(
+      std::string(target), *std::move(places), options, *credentials)));
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -275,8 +234,8 @@ absl::StatusOr<Result> Client::Impl::Dequantize(
 absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& call) {
   std::vector<grpc::Slice> reply;
   int attempts = 0;
-  if (auto s = impl_->Exchange({client::kServerInfoPath, "", {}}, call,
-                               impl_->DeadlineOf(call), &reply, &attempts);
+  if (auto s = impl_->Send({client::kServerInfoPath, "", {}}, call,
+                           impl_->DeadlineOf(call), &reply, &attempts);
       !s.ok()) {
     return s;
   }
@@ -292,9 +251,8 @@ absl::StatusOr<QuantizeDescription> Client::DescribeQuantize(
   if (!head.ok()) return head.status();
   std::vector<grpc::Slice> reply;
   int attempts = 0;
-  if (auto s =
-          impl_->Exchange({client::kDescribePath, *std::move(head), {}}, call,
-                          impl_->DeadlineOf(call), &reply, &attempts);
+  if (auto s = impl_->Send({client::kDescribePath, *std::move(head), {}}, call,
+                           impl_->DeadlineOf(call), &reply, &attempts);
       !s.ok()) {
     return s;
   }

@@ -25,7 +25,13 @@
 //
 // Retries: UNAVAILABLE and "busy" are retried inside the deadline with
 // jittered exponential backoff, not earlier than the server asked for. All
-// calls are pure functions, so a retry can do no harm.
+// calls are pure functions, so a retry can do no harm, wherever the first
+// attempt had got to. The input is lent to the network for each attempt and
+// never copied for one.
+//
+// Several servers: a client of many addresses keeps off those that are dead or
+// drain, sends a call to the one with the fewest bytes under way, and where
+// that one fails, drains or is busy, at once to another one.
 #ifndef QUANTD_CLIENT_CLIENT_H_
 #define QUANTD_CLIENT_CLIENT_H_
 
@@ -52,9 +58,10 @@
 namespace quantd {
 
 struct RetryPolicy {
-  // Times a call is sent when the server cannot be reached or is draining; 1
-  // switches retries off, those after "busy" too. A busy server that says
-  // when to come back is asked again until the deadline.
+  // Times a call is tried when servers cannot be reached or are draining, one
+  // or several; 1 switches retries off, those after "busy" and those elsewhere
+  // too. A busy server that says when to come back is asked again until the
+  // deadline.
   int max_attempts = 4;
   std::chrono::milliseconds initial_backoff{50};
   std::chrono::milliseconds max_backoff{2000};
@@ -62,7 +69,7 @@ struct RetryPolicy {
 };
 
 struct ClientOptions {
-  // Connections to the server; a call takes the one with the fewest bytes
+  // Connections to each server; a call takes the one with the fewest bytes
   // under way.
   int channels = 2;
   // For calls that bring none of their own.
@@ -144,9 +151,12 @@ struct ServerInfo {
 
 class Client {
  public:
-  // `target` as gRPC names it: "host:port", "unix:/path", "dns:///name:port".
-  // Does not connect: the first call does. INVALID_ARGUMENT for an empty
-  // target, options out of range, or credentials that are no good.
+  // `target`: one address or several with commas between them, "HOST:PORT" or
+  // "unix:/PATH", others as gRPC names them. A HOST that is a name stands for
+  // all addresses that it resolves to, and is looked up again as time goes by
+  // and when a server is lost. Does not connect: the first call does.
+  // INVALID_ARGUMENT for what is no address, options out of range, or
+  // credentials that are no good.
   static absl::StatusOr<std::unique_ptr<Client>> Create(
       std::string_view target, const ClientOptions& options = {});
 

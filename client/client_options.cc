@@ -5,11 +5,7 @@
 
 namespace quantd::client {
 
-absl::Status CheckOptions(std::string_view target,
-                          const ClientOptions& options) {
-  if (target.empty()) {
-    return FieldError("target", "an address like 127.0.0.1:50151", "none");
-  }
+absl::Status CheckOptions(const ClientOptions& options) {
   const auto in_range = [](int64_t value, int64_t low, int64_t high) {
     return value >= low && value <= high;
   };

@@ -2,16 +2,13 @@
 #ifndef QUANTD_CLIENT_CLIENT_OPTIONS_H_
 #define QUANTD_CLIENT_CLIENT_OPTIONS_H_
 
-#include <string_view>
-
 #include "absl/status/status.h"
 #include "client/client.h"
 
 namespace quantd::client {
 
 // FieldError for what is out of range.
-absl::Status CheckOptions(std::string_view target,
-                          const ClientOptions& options);
+absl::Status CheckOptions(const ClientOptions& options);
 
 }  // namespace quantd::client
 

@@ -34,6 +34,12 @@
 // amax that is not finite, from Inf in the input or from NaN under `propagate`,
 // cannot be given and is refused.
 //
+// Each step is calls of Client, so it may be sent twice and to any server: the
+// amax of a shard has the same bytes wherever it is computed, a maximum does
+// not count one value twice, and nothing of step 1 stays on a server for step
+// 3. All shards may share one Client of several servers, with max_in_flight
+// raised to as many calls as shall be under way at once.
+//
 // Threads: all functions may be called from many at once.
 #ifndef QUANTD_CLIENT_DISTRIBUTED_H_
 #define QUANTD_CLIENT_DISTRIBUTED_H_

@@ -245,7 +245,10 @@ absl::Status SettleUsage(Options* o) {
 }  // namespace
 
 void AddServer(CLI::App* app, Options* o) {
-  app->add_option("--server", o->server, "Address of the server")
+  app->add_option("--server", o->server,
+                  "Address of the server; or several with commas between "
+                  "them, or a name that resolves to several")
+      ->type_name("ADDRESS,...")
       ->envname("QUANTD_SERVER")
       ->capture_default_str();
   AddCredentials(app, o);

@@ -82,7 +82,7 @@ void Explain(const Options& options, const absl::Status& status) {
       fmt::print(stderr,
                  "  Start a server with 'quantd --listen {}', or name another "
                  "with --server or QUANTD_SERVER.\n",
-                 options.server);
+                 options.server.substr(0, options.server.find(',')));
       break;
     case absl::StatusCode::kDeadlineExceeded:
       fmt::print(stderr, "  Give it more time with --deadline (now {} s).\n",

@@ -31,15 +31,31 @@ std::chrono::milliseconds Backoff::Jittered() {
   return std::chrono::milliseconds(static_cast<int64_t>(ms + 0.5));
 }
 
+bool Backoff::CountUnanswered() {
+  const bool affordable = budget_->Spend();
+  return ++unanswered_ < policy_.max_attempts && affordable;
+}
+
+bool Backoff::MayMove(const absl::Status& status) {
+  if (policy_.max_attempts <= 1) return false;
+  const auto error = GetServerError(status);
+  if (error && error->reason == ErrorReason::kDeviceFault) {
+    // Once: a second fault is rather the request's than the device's.
+    return ++faults_ == 1;
+  }
+  if (!GetRetryHint(status)) return false;
+  if (status.code() == absl::StatusCode::kUnavailable) return CountUnanswered();
+  // Busy here says nothing of elsewhere. But where gRPC's memory quota killed
+  // the stream, the message itself may be why.
+  return error.has_value();
+}
+
 std::optional<std::chrono::milliseconds> Backoff::Next(
     const absl::Status& status) {
   const auto hint = GetRetryHint(status);
   if (!hint || policy_.max_attempts <= 1) return std::nullopt;
   if (status.code() == absl::StatusCode::kUnavailable) {
-    const bool affordable = budget_->Spend();
-    if (++unanswered_ >= policy_.max_attempts || !affordable) {
-      return std::nullopt;
-    }
+    if (!CountUnanswered()) return std::nullopt;
     return std::max(hint->delay, Jittered());
   }
   if (!GetServerError(status) && hint->delay.count() == 0) {

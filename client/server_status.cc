@@ -121,6 +121,16 @@ absl::Status FromGrpc(const grpc::Status& status,
                       const grpc::ClientContext& context) {
   const auto code = static_cast<absl::StatusCode>(status.error_code());
   const auto detail = FindDetail(status.error_details());
+  const std::string id = Trailer(context, "quantd-request-id");
+  if (code == absl::StatusCode::kCancelled && !detail && id.empty()) {
+    // Not the service's word, and whoever cancels here does not ask for the
+    // reason: gRPC turns calls away like this while a server shuts down.
+    absl::Status result = absl::UnavailableError(
+        "the call was ended on the way, or by a server "
+        "that shuts down");
+    SetRetryHint(&result, std::chrono::milliseconds(0));
+    return result;
+  }
   absl::Status result(code, status.error_message());
   if (detail && code == absl::StatusCode::kInvalidArgument &&
       !detail->field().empty()) {
@@ -134,7 +144,6 @@ absl::Status FromGrpc(const grpc::Status& status,
   if (detail) {
     result.SetPayload(kDetailUrl, absl::Cord(detail->SerializeAsString()));
   }
-  const std::string id = Trailer(context, "quantd-request-id");
   if (!id.empty()) result.SetPayload(kRequestIdUrl, absl::Cord(id));
   if (const auto delay = RetryDelay(status, context, detail)) {
     SetRetryHint(&result, *delay);

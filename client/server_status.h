@@ -14,6 +14,8 @@
 namespace quantd::client {
 
 // `status` is not OK. Reads the trailers of `context`, whose call has ended.
+// CANCELLED comes out only where the service said it: a caller who cancels
+// knows that he did.
 absl::Status FromGrpc(const grpc::Status& status,
                       const grpc::ClientContext& context);
 

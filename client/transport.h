@@ -1,12 +1,10 @@
-// Sends one call once: raw bytes out, raw bytes in, over a pool of channels.
-// The only file of the client, with server_status, that speaks gRPC.
+// Sends one message, as often as it takes: raw bytes out, raw bytes in.
 #ifndef QUANTD_CLIENT_TRANSPORT_H_
 #define QUANTD_CLIENT_TRANSPORT_H_
 
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -18,7 +16,6 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "client/channel_credentials.h"
-#include "client/client.h"
 
 namespace quantd::client {
 
@@ -32,14 +29,20 @@ class CallControl {
   // False when the call was cancelled before `until`.
   bool SleepUntil(Time until);
 
+  // Returns when the call is woken or cancelled, `until` at the latest. A
+  // Wake since the last wait counts.
+  void WaitForWake(Time until);
+  void Wake();
+
  private:
-  friend class Transport;
+  friend class Sender;
   // The attempt under way; nullptr when there is none.
   void Attach(grpc::ClientContext* context);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool cancelled_ = false;
+  bool woken_ = false;
   grpc::ClientContext* context_ = nullptr;
 };
 
@@ -53,32 +56,28 @@ struct Message {
   size_t size() const;
 };
 
-// Thread-safe.
-class Transport {
+// Lends the message to gRPC, once for every attempt and never copied.
+class Sender {
  public:
-  Transport(const std::string& target, const ClientOptions& options,
-            const ChannelCredentials& credentials);
+  // Both must outlive this.
+  Sender(const Message& message, const ChannelCredentials& credentials);
+  // Waits until gRPC holds no piece of the payload any more.
+  ~Sender();
+  Sender(const Sender&) = delete;
 
-  // Waits for the end of the call and until gRPC holds no piece of the
-  // payload any more. `reply` is the message in the pieces it came in.
-  absl::Status Send(const Message& message, Time deadline, CallControl& control,
-                    std::vector<grpc::Slice>* reply);
-
-  const std::string& target() const { return target_; }
+  // Waits for the end of the call. `reply` is the message in the pieces it
+  // came in.
+  absl::Status Send(grpc::GenericStub& stub, Time deadline,
+                    CallControl& control, std::vector<grpc::Slice>* reply);
 
  private:
-  struct Channel {
-    std::unique_ptr<grpc::GenericStub> stub;
-    std::atomic<size_t> outstanding{0};  // bytes of requests under way
-  };
-  // Takes the channel with the fewest outstanding bytes; the caller gives
-  // `bytes` back.
-  Channel& Pick(size_t bytes);
+  class Pins;
+  grpc::ByteBuffer Assemble() const;
 
-  const std::string target_;
-  const ChannelCredentials credentials_;
-  std::mutex pick_;
-  std::vector<std::unique_ptr<Channel>> channels_;
+  const Message& message_;
+  const ChannelCredentials& credentials_;
+  const size_t size_;
+  const std::shared_ptr<Pins> pins_;
 };
 
 }  // namespace quantd::client

@@ -44,6 +44,12 @@ bool CallRegistry::Accept(Call* call) {
   return true;
 }
 
+bool CallRegistry::Refuses() {
+  absl::MutexLock lock(&mutex_);
+  if (draining_) last_refused_ = absl::Now();
+  return draining_;
+}
+
 void CallRegistry::Leave(Call* call) {
   absl::MutexLock lock(&mutex_);
   calls_.erase(call);

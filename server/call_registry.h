@@ -27,6 +27,9 @@ class CallRegistry {
 
   // False: the server drains, and takes no more calls.
   bool Accept(Call* call);
+  // The same for a call that holds nothing and is over at once: true while the
+  // server drains, and the caller turns it away.
+  bool Refuses();
   void Leave(Call* call);
 
   // No call is accepted from now on.

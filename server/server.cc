@@ -121,8 +121,8 @@ Server::Server(const ServerOptions& options,
   }
   limits.set_max_request_bytes(
       environment_.request_limit[static_cast<int>(wire::Method::kQuantize)]);
-  service_ =
-      std::make_unique<TensorService>(&engine_, &ids_, &metrics_, limits);
+  service_ = std::make_unique<TensorService>(&engine_, &ids_, &metrics_,
+                                             &registry_, limits);
   environment_.service = service_.get();
   environment_.ledger = ledger_.get();
   environment_.engine = &engine_;

@@ -77,10 +77,12 @@ absl::StatusOr<std::shared_ptr<const Plan>> ReadDescribe(
 }  // namespace
 
 TensorService::TensorService(const Engine* engine, RequestIds* ids,
-                             Metrics* metrics, v1::Limits limits)
+                             Metrics* metrics, CallRegistry* registry,
+                             v1::Limits limits)
     : engine_(engine),
       ids_(ids),
       metrics_(metrics),
+      registry_(registry),
       limits_(std::move(limits)) {
   for (const wire::Method method : wire::kMethods) {
     AddMethod(
@@ -94,6 +96,9 @@ TensorService::TensorService(const Engine* engine, RequestIds* ids,
       new Describe(
           [](TensorService* self, grpc::ServerContext* context,
              const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+            if (self->registry_->Refuses()) {
+              return Failure::Draining().ToStatus();
+            }
             return self->DescribeQuantize(context, *request, reply);
           },
           this)));
@@ -105,6 +110,9 @@ TensorService::TensorService(const Engine* engine, RequestIds* ids,
           [](TensorService* self, grpc::ServerContext*,
              const v1::GetServerInfoRequest* request,
              v1::GetServerInfoReply* reply) {
+            if (self->registry_->Refuses()) {
+              return Failure::Draining().ToStatus();
+            }
             self->GetServerInfo(*request, reply);
             return grpc::Status::OK;
           },

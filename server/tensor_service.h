@@ -11,6 +11,7 @@
 #include <grpcpp/support/byte_buffer.h>
 
 #include "proto/wire.h"
+#include "server/call_registry.h"
 #include "server/engine.h"
 #include "server/metrics.h"
 #include "server/request_ids.h"
@@ -19,9 +20,9 @@ namespace quantd {
 
 class TensorService : public grpc::Service {
  public:
-  // What is pointed to must outlive the service.
+  // All must outlive the service. `registry` says when calls are turned away.
   TensorService(const Engine* engine, RequestIds* ids, Metrics* metrics,
-                v1::Limits limits);
+                CallRegistry* registry, v1::Limits limits);
 
   // As in generated asynchronous services. The method is registered as a
   // stream, which looks the same to a client that calls it as unary, but lets
@@ -42,6 +43,7 @@ class TensorService : public grpc::Service {
   const Engine* const engine_;
   RequestIds* const ids_;
   Metrics* const metrics_;
+  CallRegistry* const registry_;
   const v1::Limits limits_;
 };
 

@@ -157,6 +157,18 @@ TEST_F(Cli, ExitCodesMeanSomething) {
   const Outcome nobody = Run({"roundtrip", x, "--server", "127.0.0.1:1"});
   EXPECT_EQ(nobody.code, 4);
   EXPECT_THAT(nobody.err, HasSubstr("Start a server with"));
+  const Outcome none =
+      Run({"roundtrip", x, "--server", "127.0.0.1:1,127.0.0.1:2"});
+  EXPECT_EQ(none.code, 4);
+  EXPECT_THAT(none.err, HasSubstr("none of 2 quantd servers"));
+  EXPECT_THAT(none.err, HasSubstr("127.0.0.1:2: "));
+  EXPECT_EQ(Run({"roundtrip", x, "--server", "127.0.0.1:1," + address_}).code,
+            0);
+  for (const char* bad : {"127.0.0.1", "127.0.0.1:1,", "http://host:1"}) {
+    const Outcome wrong = Run({"roundtrip", x, "--server", bad});
+    EXPECT_EQ(wrong.code, 2) << bad;
+    EXPECT_THAT(wrong.err, HasSubstr("commas between them"));
+  }
   // The rules are the server's to keep where they need the payload.
   std::vector<float> nan(16, std::numeric_limits<float>::quiet_NaN());
   ASSERT_THAT(npy::Write(At("nan.npy"), DType::kF32, {1, 16},

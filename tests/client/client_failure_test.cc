@@ -80,8 +80,8 @@ TEST(Retry, OtherCodesAreFinal) {
   Input in({1, 16});
   for (const auto code :
        {grpc::StatusCode::INVALID_ARGUMENT, grpc::StatusCode::INTERNAL,
-        grpc::StatusCode::UNIMPLEMENTED, grpc::StatusCode::CANCELLED,
-        grpc::StatusCode::DEADLINE_EXCEEDED, grpc::StatusCode::UNKNOWN}) {
+        grpc::StatusCode::UNIMPLEMENTED, grpc::StatusCode::DEADLINE_EXCEEDED,
+        grpc::StatusCode::UNKNOWN}) {
     const int before = server.calls();
     server.Script({Failure(code)});
     const auto result = client->Quantize(in.desc, in.data, Nvfp4());
@@ -89,6 +89,23 @@ TEST(Retry, OtherCodesAreFinal) {
     EXPECT_EQ(server.calls(), before + 1);
     EXPECT_FALSE(GetRetryHint(result.status()).has_value());
   }
+}
+
+TEST(Retry, ACancelThatNobodyHereSaidIsSentAgain) {
+  FakeServer server;
+  const auto client = Connect(server.target());
+  Input in({1, 16});
+  server.Script({Failure(grpc::StatusCode::CANCELLED)});
+  const auto result = client->Quantize(in.desc, in.data, Nvfp4());
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->attempts(), 2);
+  // The service's own word stands.
+  Scripted own = Failure(grpc::StatusCode::CANCELLED);
+  own.detail.emplace();
+  own.detail->set_reason(v1::ErrorDetail::REASON_CANCELLED);
+  server.Script({own});
+  EXPECT_THAT(client->Quantize(in.desc, in.data, Nvfp4()),
+              StatusIs(absl::StatusCode::kCancelled));
 }
 
 TEST(Retry, CanBeSwitchedOff) {

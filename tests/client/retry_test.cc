@@ -1,6 +1,8 @@
 #include "client/retry.h"
 
+#include "absl/strings/cord.h"
 #include "client/server_status.h"
+#include "quantd.pb.h"
 #include "tests/testing/matchers.h"
 
 namespace quantd::client {
@@ -64,6 +66,50 @@ TEST(Backoff, ABusyServerIsAskedAgainAndAgain) {
     ASSERT_TRUE(delay.has_value());
     EXPECT_GT(delay->count(), 40);
   }
+}
+
+absl::Status DeviceFault() {
+  v1::ErrorDetail detail;
+  detail.set_reason(v1::ErrorDetail::REASON_DEVICE_FAULT);
+  absl::Status s = absl::InternalError("device cuda:0 failed");
+  s.SetPayload("type.googleapis.com/quantd.v1.ErrorDetail",
+               absl::Cord(detail.SerializeAsString()));
+  return s;
+}
+
+TEST(Backoff, MovesElsewhereAsOftenAsItWouldRetry) {
+  RetryBudget budget;
+  Backoff backoff({.max_attempts = 3}, &budget, 1);
+  EXPECT_TRUE(backoff.MayMove(Unavailable()));
+  EXPECT_TRUE(backoff.MayMove(Unavailable()));
+  EXPECT_FALSE(backoff.MayMove(Unavailable()));
+  EXPECT_FALSE(backoff.Next(Unavailable()).has_value());
+  Backoff off({.max_attempts = 1}, &budget, 1);
+  EXPECT_FALSE(off.MayMove(Unavailable()));
+  EXPECT_FALSE(off.MayMove(DeviceFault()));
+}
+
+TEST(Backoff, MovesOnceAfterADeviceFaultAndNeverAfterTheRequestsOwn) {
+  RetryBudget budget;
+  Backoff backoff({}, &budget, 1);
+  EXPECT_TRUE(backoff.MayMove(DeviceFault()));
+  EXPECT_FALSE(backoff.MayMove(DeviceFault()));
+  EXPECT_FALSE(backoff.Next(DeviceFault()).has_value());
+  EXPECT_FALSE(backoff.MayMove(absl::InvalidArgumentError("")));
+  EXPECT_FALSE(backoff.MayMove(absl::InternalError("")));
+  EXPECT_FALSE(backoff.MayMove(absl::DeadlineExceededError("")));
+  EXPECT_FALSE(backoff.MayMove(absl::UnauthenticatedError("")));
+}
+
+TEST(Backoff, DoesNotMoveOnAnEmptyBudgetOrAfterAQuotasKill) {
+  RetryBudget budget;
+  while (budget.Spend()) {
+  }
+  Backoff backoff({}, &budget, 1);
+  EXPECT_FALSE(backoff.MayMove(Unavailable()));
+  absl::Status killed = absl::ResourceExhaustedError("");
+  SetRetryHint(&killed, milliseconds(0));
+  EXPECT_FALSE(backoff.MayMove(killed));
 }
 
 TEST(RetryBudget, RunsDryAndFillsUpAgain) {

@@ -286,6 +286,15 @@ TEST_F(DrainTest, HealthFirstThenRefusalsAndNoAcceptedCallIsLost) {
   EXPECT_EQ(refused.status.error_code(), grpc::UNAVAILABLE);
   ASSERT_TRUE(refused.detail.has_value());
   EXPECT_EQ(refused.detail->reason(), ErrorDetail::REASON_DRAINING);
+  for (const char* method : {"/quantd.v1.Quantd/GetServerInfo",
+                             "/quantd.v1.Quantd/DescribeQuantize"}) {
+    RpcCall call(channel_, method, RpcOptions());
+    ASSERT_TRUE(call.Send(""));
+    const RpcResult result = call.Finish();
+    EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE) << method;
+    ASSERT_TRUE(result.detail.has_value());
+    EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_DRAINING);
+  }
   control_.Open();
   for (RpcCall* call : {accepted.get(), late.get()}) {
     EXPECT_TRUE(call->Receive().has_value());

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Renders the manifests of deploy/kubernetes and checks them: against the
+# schemas of several Kubernetes versions (kubernetes-validate, from PyPI), and
+# for what a schema cannot know (kubernetes_check.py).
+#
+#   tests/deploy/kubernetes.sh [--install] [--quantd PATH]
+#
+#   --install      fetch kubernetes-validate into a virtual environment of the
+#                  build folder where it is not installed
+#   --quantd PATH  a server binary: let it check the configuration files too
+#
+# Exits with 77 (skipped, for ctest) where kubectl or kubernetes-validate is
+# missing, after saying so.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+versions=(1.27 1.32 1.37)
+validate_version=1.37.0
+install='' quantd=''
+while [ $# -gt 0 ]; do
+  case $1 in
+    --install) install=1 ;;
+    --quantd) quantd=${2:?--quantd needs a path}; shift ;;
+    --help|-h) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+    *) echo "kubernetes.sh: unknown option $1 (try --help)" >&2; exit 2 ;;
+  esac
+  shift
+done
+
+skip() {
+  echo "kubernetes: $*: the manifests were NOT checked" >&2
+  exit 77
+}
+
+if command -v kubectl >/dev/null; then
+  render() { kubectl kustomize "$1"; }
+elif command -v kustomize >/dev/null; then
+  render() { kustomize build "$1"; }
+else
+  skip "neither kubectl nor kustomize is here"
+fi
+
+environment=build/kubernetes-validate
+if [ -n "$install" ] && ! command -v kubernetes-validate >/dev/null &&
+  [ ! -x $environment/bin/kubernetes-validate ]; then
+  python3 -m venv $environment &&
+    $environment/bin/pip install --quiet \
+      "kubernetes-validate==$validate_version" ||
+    skip "kubernetes-validate cannot be installed"
+fi
+PATH=$PATH:$PWD/$environment/bin
+command -v kubernetes-validate >/dev/null ||
+  skip "kubernetes-validate is not here (--install fetches it)"
+# It brings the YAML parser that the second check needs.
+python=$(sed -n '1s/^#!//p' "$(command -v kubernetes-validate)")
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+for set in base gpu; do
+  render deploy/kubernetes/$set >"$scratch/$set.yaml"
+  for version in "${versions[@]}"; do
+    kubernetes-validate --strict --quiet -k "$version" "$scratch/$set.yaml"
+  done
+  "$python" tests/deploy/kubernetes_check.py "$scratch/$set.yaml"
+  if [ -n "$quantd" ]; then
+    "$python" tests/deploy/kubernetes_check.py --keys "$quantd" \
+      "$scratch/$set.yaml"
+  fi
+  echo "kubernetes: $set is right for Kubernetes ${versions[*]}"
+done

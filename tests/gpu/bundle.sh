@@ -5,9 +5,9 @@
 #   tests/gpu/bundle.sh [-j JOBS]
 #
 #   .gpu/bundle/       programs, run.sh and COMMIT
-#   .gpu/bundle.tar.gz the same, under 60 MiB
+#   .gpu/bundle.tar.xz the same, under 60 MiB
 #
-# On the GPU machine: tar xzf bundle.tar.gz && bundle/run.sh RESULTS
+# On the GPU machine: tar xJf bundle.tar.xz && bundle/run.sh RESULTS
 # CUDA_ARCHITECTURES (default 90a) names the targets.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -54,7 +54,7 @@ for name in "${programs[@]}"; do
   [ "$(printf '%s\nGLIBC_2.39\n' "$newest" | sort -V | tail -1)" = GLIBC_2.39 ] ||
     fail "$name needs $newest"
 done
-tar czf .gpu/bundle.tar.gz -C .gpu bundle
-size=$(stat -c %s .gpu/bundle.tar.gz)
-((size < limit)) || fail "bundle.tar.gz has $size bytes, over $limit"
-du -h "$bundle"/* .gpu/bundle.tar.gz
+tar c -C .gpu bundle | xz -1 -T0 >.gpu/bundle.tar.xz
+size=$(stat -c %s .gpu/bundle.tar.xz)
+((size < limit)) || fail "bundle.tar.xz has $size bytes, over $limit"
+du -h "$bundle"/* .gpu/bundle.tar.xz

@@ -128,14 +128,13 @@ engine_start() {
 }
 
 # A base for builds with CUDA: this machine's toolkit, where it lies here, less
-# the shared libraries that quantd does not use.
+# its large libraries, of which quantd uses none.
 engine_add_cuda() {
   local nvcc toolkit
   nvcc=$(command -v nvcc) || fail "--cuda needs nvcc on this machine, or a Docker engine that can pull NVIDIA's images"
   toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
   mkdir "$work/cuda"
-  find "$toolkit" \( -name '*.so*' ! -name 'libcudart.so*' ! -path '*/stubs/*' \
-    ! -path '*/nvvm/*' \) -prune -o -print0 |
+  find "$toolkit" -name '*.so*' -size +10M ! -path '*/nvvm/*' -prune -o -print0 |
     tar -c --null --no-recursion -T - -f "$work/cuda/toolkit.tar" \
       2>"$work/toolkit.log"
   printf 'FROM quantd-it/base\nADD toolkit.tar /\nENV PATH=%s/bin:$PATH\n' \

@@ -124,7 +124,7 @@ if [ -n "$cuda" ]; then
     build_arguments+=(--build-arg CUDA_ARCHITECTURES="$CUDA_ARCHITECTURES")
   engine_add_cuda
   image cuda
-  docker create --name "$name-cuda" quantd-it/cuda >/dev/null
+  docker create --network none --name "$name-cuda" quantd-it/cuda >/dev/null
   mkdir -p "$cuda"
   for program in quantd quantctl; do
     docker cp "$name-cuda:/usr/bin/$program" "$cuda/"
@@ -145,7 +145,7 @@ image_size() {
   [ $beyond -lt 143 ]  # 150 MB
 }
 image_content() {
-  docker create --name "$name-content" quantd-it/cpu >/dev/null
+  docker create --network none --name "$name-content" quantd-it/cpu >/dev/null
   docker export "$name-content" | tar -t >"$work/content"
   docker rm "$name-content" >/dev/null
   grep -q '^usr/bin/quantd$' "$work/content" || return 1

@@ -63,19 +63,22 @@ engine_make_base() {
   suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
   source=$(apt-get indextargets --format '$(CREATED_BY) $(RELEASE) $(REPO_URI)' |
     awk -v suite="$suite" '$1 == "Packages" && $2 == suite {print $3; exit}')
+  [ -n "$source" ] || fail "apt-get names no source of the suite $suite"
   for keyring in /usr/share/keyrings/{debian,ubuntu}-archive-keyring.gpg; do
     [ -e "$keyring" ] && break
   done
   echo "making a base image of $suite"
   debootstrap --variant=minbase --include=ca-certificates --keyring="$keyring" \
-    "$suite" "$rootfs" "${source:-http://deb.debian.org/debian}" \
+    "$suite" "$rootfs" "$source" \
     >"$work/debootstrap.log" 2>&1 ||
     fail "debootstrap: $(tail -3 "$work/debootstrap.log")"
-  # Its packages come from where this machine's do, under the same rules.
+  # Its packages come from where this machine's do, under the same rules; not
+  # those of others, whose keys it has not.
   rm -f "$rootfs"/etc/apt/sources.list
-  cp -a /etc/apt/sources.list* "$rootfs/etc/apt/"
-  grep -lsr '^Acquire' /etc/apt/apt.conf.d |
-    xargs -r cp -t "$rootfs/etc/apt/apt.conf.d/"
+  find /etc/apt -path '/etc/apt/sources.list*' -type f \
+    -exec grep -qF "${source%/}" {} \; -exec cp --parents -t "$rootfs" {} +
+  find /etc/apt/apt.conf.d -type f -exec grep -q '^Acquire' {} \; \
+    -exec cp -t "$rootfs/etc/apt/apt.conf.d/" {} +
   echo force-unsafe-io >"$rootfs/etc/dpkg/dpkg.cfg.d/image"
   rm -rf "$rootfs"/var/cache/apt/archives/*.deb "$rootfs"/var/lib/apt/lists/*
   tar -C "$rootfs" -cf "$cache/base.tar.new" .
@@ -128,14 +131,13 @@ engine_start() {
 }
 
 # A base for builds with CUDA: this machine's toolkit, where it lies here, less
-# the shared libraries that quantd does not use.
+# its large libraries, of which quantd uses none.
 engine_add_cuda() {
   local nvcc toolkit
   nvcc=$(command -v nvcc) || fail "--cuda needs nvcc on this machine, or a Docker engine that can pull NVIDIA's images"
   toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
   mkdir "$work/cuda"
-  find "$toolkit" \( -name '*.so*' ! -name 'libcudart.so*' ! -path '*/stubs/*' \
-    ! -path '*/nvvm/*' \) -prune -o -print0 |
+  find "$toolkit" -name '*.so*' -size +10M ! -path '*/nvvm/*' -prune -o -print0 |
     tar -c --null --no-recursion -T - -f "$work/cuda/toolkit.tar" \
       2>"$work/toolkit.log"
   printf 'FROM quantd-it/base\nADD toolkit.tar /\nENV PATH=%s/bin:$PATH\n' \

@@ -124,6 +124,16 @@ TEST(CodecTest, EncodesElementsInPairsOfEight) {
   });
 }
 
+// The short way for magnitudes gives the codes of the long one.
+TEST(CodecTest, EncodesFp8Magnitudes) {
+  ForManyFloats([](float x) {
+    const float y = std::fabs(x);
+    if (std::isnan(y)) return;
+    ASSERT_EQ((EncodeFp8Magnitude<L, 3>(y) & 0x7FFFFF), EncodeE4M3<L>(y)) << y;
+    ASSERT_EQ((EncodeFp8Magnitude<L, 2>(y) & 0x7FFFFF), EncodeE5M2<L>(y)) << y;
+  });
+}
+
 TEST(CodecTest, EncodesTiesOfElementsToEven) {
   for (float middle : {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f, 6.0f}) {
     for (float x :

@@ -12,10 +12,10 @@ constexpr int kRuns = kPerCta / (kThreads * kRun);
 
 template <DType E>
 __device__ __forceinline__ void EncodeRun(uint4 r, float m, std::byte* to) {
-  const uint32_t low = CodesOf<E>(LowBf16(r.x) * m, HighBf16(r.x) * m,
-                                  LowBf16(r.y) * m, HighBf16(r.y) * m);
-  const uint32_t high = CodesOf<E>(LowBf16(r.z) * m, HighBf16(r.z) * m,
-                                   LowBf16(r.w) * m, HighBf16(r.w) * m);
+  const uint32_t low = CodesOf<E>(LowOf(r.x) * m, HighOf(r.x) * m,
+                                  LowOf(r.y) * m, HighOf(r.y) * m);
+  const uint32_t high = CodesOf<E>(LowOf(r.z) * m, HighOf(r.z) * m,
+                                   LowOf(r.w) * m, HighOf(r.w) * m);
   StoreGlobal(make_uint2(low, high), to);
 }
 

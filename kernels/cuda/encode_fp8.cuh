@@ -102,10 +102,10 @@ __device__ __forceinline__ void SumColumns(Strip& s, ColumnSums& sums) {
   // Rows that are not there add +0 to what is never -0.
   QUANTD_UNROLL
   for (int r = 0; r < kStripRows; ++r) {
-    sum.x = sum.x + LowBf16(s.raw[r].x);
-    sum.y = sum.y + HighBf16(s.raw[r].x);
-    sum.z = sum.z + LowBf16(s.raw[r].y);
-    sum.w = sum.w + HighBf16(s.raw[r].y);
+    sum.x = sum.x + LowOf(s.raw[r].x);
+    sum.y = sum.y + HighOf(s.raw[r].x);
+    sum.z = sum.z + LowOf(s.raw[r].y);
+    sum.w = sum.w + HighOf(s.raw[r].y);
   }
   sums[s.warp + 1][s.lane] = sum;
   LetWarpBelowGo(s.warp);
@@ -171,10 +171,10 @@ __device__ __forceinline__ void EncodeTile(const EncodeArgs& a,
     QUANTD_UNROLL
     for (int i = 0; i < 4; ++i) {
       const uint2 raw = s.raw[4 * q + i];
-      v[i][0] = LowBf16(raw.x);
-      v[i][1] = HighBf16(raw.x);
-      v[i][2] = LowBf16(raw.y);
-      v[i][3] = HighBf16(raw.y);
+      v[i][0] = LowOf(raw.x);
+      v[i][1] = HighOf(raw.x);
+      v[i][2] = LowOf(raw.y);
+      v[i][3] = HighOf(raw.y);
     }
     if constexpr (kRow) {
       float m[4];

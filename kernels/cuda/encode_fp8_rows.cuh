@@ -91,8 +91,8 @@ __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
     for (int i = 0; i < kPatchRows / 2; ++i) {
       const uint32_t two =
           __shfl_sync(0xFFFFFFFFu, both, base + (s.lane & 12) + i);
-      m[2 * i] = LowBf16(two);
-      m[2 * i + 1] = HighBf16(two);
+      m[2 * i] = LowOf(two);
+      m[2 * i + 1] = HighOf(two);
     }
     // From two rows of a block to four blocks of a row.
     uint32_t codes = upper.stored | lower.stored << 8;
@@ -161,10 +161,10 @@ __global__ void __launch_bounds__(kThreads, 4)
   QUANTD_UNROLL
   for (int i = 0; i < kPatchRows; ++i) {
     const uint4 r = s.raw[i];
-    const uint32_t low = CodesOf<E>(LowBf16(r.x) * m[i], HighBf16(r.x) * m[i],
-                                    LowBf16(r.y) * m[i], HighBf16(r.y) * m[i]);
-    const uint32_t high = CodesOf<E>(LowBf16(r.z) * m[i], HighBf16(r.z) * m[i],
-                                     LowBf16(r.w) * m[i], HighBf16(r.w) * m[i]);
+    const uint32_t low = CodesOf<E>(LowOf(r.x) * m[i], HighOf(r.x) * m[i],
+                                    LowOf(r.y) * m[i], HighOf(r.y) * m[i]);
+    const uint32_t high = CodesOf<E>(LowOf(r.z) * m[i], HighOf(r.z) * m[i],
+                                     LowOf(r.w) * m[i], HighOf(r.w) * m[i]);
     if (i < count) StoreGlobal(make_uint2(low, high), to);
     to += s.cols;
   }

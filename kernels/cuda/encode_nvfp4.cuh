@@ -79,10 +79,6 @@ struct ScaleColumn {
   }
 };
 
-__device__ __forceinline__ void Prefetch(const std::byte* p) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
-}
-
 // Sixteen elements and their scale.
 struct Unit {
   uint2 codes;

@@ -32,8 +32,8 @@ struct Coder {
         f[2 * i] = NearestE2M1(fabsf(LowOf(w[i])) * m);
         f[2 * i + 1] = NearestE2M1(fabsf(HighOf(w[i])) * m);
       }
-      const uint32_t even = BytesOf(f[0], f[2], f[4], f[6]);
-      const uint32_t odd = BytesOf(f[1], f[3], f[5], f[7]);
+      const uint32_t even = CodesOf<DType::kE4M3>(f[0], f[2], f[4], f[6]);
+      const uint32_t odd = CodesOf<DType::kE4M3>(f[1], f[3], f[5], f[7]);
       words[h] = CodesOfBytes(even, odd) |
                  (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
     }

@@ -107,9 +107,9 @@ __device__ __forceinline__ bool Choose(const Words& x, float s,
     QUANTD_UNROLL
     for (int odd = 0; odd < 2; ++odd) {
       four_bytes[2 * h + odd] =
-          BytesOf(f[odd], f[2 + odd], f[4 + odd], f[6 + odd]);
+          CodesOf<DType::kE4M3>(f[odd], f[2 + odd], f[4 + odd], f[6 + odd]);
       six_bytes[2 * h + odd] =
-          BytesOf(g[odd], g[2 + odd], g[4 + odd], g[6 + odd]);
+          CodesOf<DType::kE4M3>(g[odd], g[2 + odd], g[4 + odd], g[6 + odd]);
     }
   }
   const bool better = four.error < six.error;

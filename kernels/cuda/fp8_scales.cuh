@@ -126,8 +126,8 @@ class RowScales<Scaling::kMx> {
     QUANTD_UNROLL
     for (int i = 0; i < 2; ++i) {
       const uint32_t two = __shfl_sync(0xFFFFFFFFu, m_[i], octet_ | q);
-      m[2 * i] = LowBf16(two);
-      m[2 * i + 1] = HighBf16(two);
+      m[2 * i] = LowOf(two);
+      m[2 * i + 1] = HighOf(two);
     }
   }
 

@@ -6,32 +6,12 @@
 #include <cstdint>
 
 #include "kernels/codec.h"
+#include "kernels/cuda/bf16_words.cuh"
 #include "kernels/format.h"
 
 namespace quantd::cuda {
 
 inline constexpr uint32_t kBf16Inf = 0x7F80;
-
-__device__ __forceinline__ float LowBf16(uint32_t word) {
-  return __uint_as_float(word << 16);
-}
-__device__ __forceinline__ float HighBf16(uint32_t word) {
-  return __uint_as_float(word & 0xFFFF0000u);
-}
-
-// The larger magnitudes, half by half, with signs that mean nothing; NaN, which
-// is above Inf as a number, where one is NaN.
-__device__ __forceinline__ uint32_t MaxOfWords(uint32_t a, uint32_t b) {
-  uint32_t max;
-#if __CUDA_ARCH__ >= 860
-  asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(max) : "r"(a), "r"(b));
-#else
-  asm("max.NaN.bf16x2 %0, %1, %2;"
-      : "=r"(max)
-      : "r"(a & 0x7FFF7FFFu), "r"(b & 0x7FFF7FFFu));
-#endif
-  return max;
-}
 
 // Whether one of the magnitudes is NaN or Inf.
 __device__ __forceinline__ bool HoldsSpecial(uint32_t word) {

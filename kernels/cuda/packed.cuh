@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/bf16_words.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/encode.h"
 
@@ -19,13 +20,6 @@ struct Words {
   uint32_t w[kBlock / 2];
 };
 
-// Every fp32 that is a bf16.
-__device__ __forceinline__ float LowOf(uint32_t word) {
-  return __uint_as_float(word << 16);
-}
-__device__ __forceinline__ float HighOf(uint32_t word) {
-  return __uint_as_float(word & 0xFFFF0000u);
-}
 __device__ __forceinline__ void Unpack(const Words& x, float (&v)[kBlock]) {
   QUANTD_UNROLL
   for (int i = 0; i < kBlock / 2; ++i) {

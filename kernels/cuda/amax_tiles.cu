@@ -10,6 +10,7 @@
 // drops at most 2^-22 of its largest term from each of 16 terms: 2^-18 M. In
 // the butterfly each of four stages rounds sums of at most 4 M by 2^-24: 2^-20
 // M. kMargin is much more than both.
+#include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/staged_tile.cuh"
 
@@ -83,14 +84,10 @@ __device__ __forceinline__ void LoadSquare(uint32_t address, uint32_t (&w)[4]) {
 // Largest magnitude of this lane's elements of the rotated square, about.
 __device__ __forceinline__ float RotatedMaximum(const uint32_t (&x)[4],
                                                 const Rotation& rotation) {
-  float y[2][4] = {};
+  float y[2][4];
   QUANTD_UNROLL
   for (int n = 0; n < 2; ++n) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-        " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(y[n][0]), "+f"(y[n][1]), "+f"(y[n][2]), "+f"(y[n][3])
-        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(rotation.words[n][0]),
-          "r"(rotation.words[n][1]));
+    Multiply<DType::kBF16>(x, rotation.words[n][0], rotation.words[n][1], y[n]);
   }
   float max = fmaxf(fabsf(y[0][0]), fabsf(y[0][1]));
   max = fmaxf(max, fabsf(y[0][2]));

@@ -2,8 +2,6 @@
 // reads nothing: the kernel's buffers fill, a write hangs in the middle of the
 // caller's memory. The deadline must still bring the call back, and only when
 // nobody can read that memory any more.
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "tests/client/calls.h"
+#include "tests/client/loopback_listener.h"
 
 namespace quantd {
 namespace {
@@ -20,18 +19,10 @@ using std::chrono::milliseconds;
 
 class FrozenPeer {
  public:
-  FrozenPeer() : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    bind(listener_, reinterpret_cast<sockaddr*>(&address), size);
-    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
-    listen(listener_, 4);
+  FrozenPeer() {
     thread_ = std::thread([this] {
       for (;;) {
-        const int fd = accept(listener_, nullptr, nullptr);
+        const int fd = accept(listener_.fd(), nullptr, nullptr);
         if (fd < 0) return;
         // SETTINGS with INITIAL_WINDOW_SIZE 2^31 - 1, WINDOW_UPDATE of the
         // connection to nearly the same.
@@ -44,16 +35,14 @@ class FrozenPeer {
     });
   }
   ~FrozenPeer() {
-    shutdown(listener_, SHUT_RDWR);
+    shutdown(listener_.fd(), SHUT_RDWR);
     thread_.join();
-    close(listener_);
     for (int fd : connections_) close(fd);
   }
-  std::string target() const { return "127.0.0.1:" + std::to_string(port_); }
+  const std::string& target() const { return listener_.target(); }
 
  private:
-  int listener_;
-  int port_ = 0;
+  LoopbackListener listener_{4};
   std::thread thread_;
   std::vector<int> connections_;
 };

@@ -2,11 +2,6 @@
 // on, and what is said when nobody takes it.
 #include "client/servers.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cstring>
 #include <future>
@@ -15,6 +10,7 @@
 #include "client/exchange.h"
 #include "client/messages.h"
 #include "tests/client/calls.h"
+#include "tests/client/loopback_listener.h"
 
 namespace quantd {
 namespace {
@@ -223,29 +219,8 @@ TEST(Servers, OneOfManyIsEnough) {
   }
 }
 
-// Takes connections and says nothing.
-class Mute {
- public:
-  Mute() : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    bind(listener_, reinterpret_cast<sockaddr*>(&address), size);
-    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-    listen(listener_, 16);  // the kernel accepts
-    target_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-  }
-  ~Mute() { close(listener_); }
-  const std::string& target() const { return target_; }
-
- private:
-  int listener_;
-  std::string target_;
-};
-
 TEST(Servers, OneThatAcceptsAndHangsGetsNothing) {
-  Mute mute;
+  LoopbackListener mute(16);  // takes connections and says nothing
   FakeServer server;
   const auto client = Connect(mute.target() + "," + server.target());
   Input in({64, 1024});
@@ -257,7 +232,7 @@ TEST(Servers, OneThatAcceptsAndHangsGetsNothing) {
 }
 
 TEST(Servers, OnlySuchOnesHoldNobodyBeyondTheDeadline) {
-  Mute mute;
+  LoopbackListener mute(16);  // takes connections and says nothing
   const auto client = Connect(mute.target() + ",127.0.0.1:1");
   Input in({64, 1024});
   const auto start = steady_clock::now();
@@ -281,9 +256,7 @@ class Named {
  public:
   explicit Named(client::Resolver resolver)
       : servers_({client::HostName{"quantd.test", "1"}},
-                 client::ChannelFactory(
-                     {}, Plain()),
-                 1, std::move(resolver)),
+                 client::ChannelFactory({}, Plain()), 1, std::move(resolver)),
         exchange_("quantd.test:1", {}, Plain(), &servers_) {}
 
   absl::Status Call(milliseconds limit = milliseconds(10'000)) {

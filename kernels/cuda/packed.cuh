@@ -203,7 +203,8 @@ struct Multipliers {
 
 // The same, with lines: what takes a search for each scale.
 struct Lines {
-  Line of[128];  // by E4M3 code; subnormal ones are not set
+  // By E4M3 code. Subnormal ones are not set, but 0 is, for blocks of zeros.
+  Line of[128];
   float s_inv6;  // block maximum to what its scale should be
 
   // All threads of at least eight warps must call; the caller synchronizes
@@ -214,7 +215,10 @@ struct Lines {
   // a c near the multiplier, and what is added to x.
   __device__ __noinline__ void Fill(float amax, float f6) {
     const float s = Nvfp4EncodeScaleOf<Scalar>(amax, f6);
-    if (threadIdx.x == 0) s_inv6 = s * Scalar::Float(0x3E2AAAABu);
+    if (threadIdx.x == 0) {
+      s_inv6 = s * Scalar::Float(0x3E2AAAABu);
+      of[0] = {0x3C003C00u, 0, 0, 0.0f};
+    }
     const uint32_t mantissa = threadIdx.x / 32;
     if (mantissa >= 8) return;
     const uint32_t lane = threadIdx.x % 32;

@@ -36,8 +36,13 @@ void SumChunks(const float* partial, int64_t chunks, int64_t cols, DType dtype,
 bool IsPlainFp8(const EncodeParams& params, const CopyTask& copy);
 void QuantizeFp8Rows(const EncodeParams& params, const GroupTask& group,
                      int64_t first, int64_t last, cpu::Maxima* seen);
+// `rows_too`: the rowwise copy as well, where SameFp8Codes.
 void QuantizeFp8Columns(const EncodeParams& params, const GroupTask& group,
-                        int64_t first, int64_t last, cpu::Maxima* seen);
+                        bool rows_too, int64_t first, int64_t last,
+                        cpu::Maxima* seen);
+// Whether two plain copies hold the same codes.
+bool SameFp8Codes(const EncodeParams& params, const CopyTask& a,
+                  const CopyTask& b);
 
 // A tile in fp32, zeros beyond the matrix. The pitch keeps the rows in
 // different cache sets.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/block.h"
+#include "kernels/cpu/pieces.h"
 #include "kernels/cpu/slice.h"
 #include "kernels/delayed_scaling.h"
 #include "kernels/encode.h"
@@ -16,16 +17,6 @@
 
 namespace quantd::cpu {
 namespace {
-
-// Rows [first, last) of a group, as one thread takes them; of a single row
-// perhaps only some columns.
-struct Piece {
-  size_t group;
-  int64_t first;
-  int64_t last;
-  int64_t col;
-  int64_t cols;
-};
 
 void Merge(const Maxima& m, Maxima* all) {
   all->plain = std::max(all->plain, m.plain);
@@ -47,6 +38,38 @@ absl::Status Judge(const Maxima& seen, NonFinite policy) {
   }
   return FieldError("payload", "finite values (non_finite is reject)",
                     seen.nan ? "NaN" : "Inf");
+}
+
+// One group for the tuned NVFP4 kernels.
+Nvfp4Copy PlainCopy(const CopyTask& copy) {
+  Nvfp4Copy plain;
+  if (copy.data == nullptr) return plain;
+  const Nvfp4Encode global = MakeNvfp4Encode(*copy.amax);
+  plain.data = copy.data;
+  plain.scale = copy.scale;
+  plain.data_stride = copy.data_line;
+  plain.scale_stride = copy.scale_line;
+  plain.s_dec = global.s_dec;
+  plain.s_inv6 = global.s_inv6;
+  plain.signs = copy.signs;
+  return plain;
+}
+QuantizeArgs PlainArgs(const EncodeParams& params, const GroupTask& group) {
+  return {{group.x, params.input, group.rows, params.cols},
+          PlainCopy(group.rowwise),
+          PlainCopy(group.columnwise),
+          params.propagate};
+}
+DequantizeArgs PlainArgs(const DequantizeParams& params,
+                         const GroupTask& group) {
+  const CopyTask& copy = params.columnwise ? group.columnwise : group.rowwise;
+  const Nvfp4Decode global = MakeNvfp4Decode(*copy.amax);
+  return {copy.data,      copy.scale,
+          copy.data_line, copy.scale_line,
+          global.amax,    global.k,
+          copy.signs,     const_cast<std::byte*>(group.x),
+          params.output,  group.rows,
+          params.cols};
 }
 
 class Computer {
@@ -210,31 +233,11 @@ class Computer {
     seen_.inf |= m.inf;
   }
 
-  enum Cut { kWholeRows, kCutRows };
-
   // Calls fn(piece) over all rows of all groups, on all threads.
   template <typename Fn>
   void Over(Cut cut, Fn fn) {
-    const int64_t cols = plan_.cols();
-    if (cols == 0) return;
-    // Pieces of about 512 KiB of fp32: large enough to be worth a wake-up.
-    constexpr int64_t kPiece = int64_t{1} << 17;
-    static_assert(kPiece % kSliceUnit == 0);
-    const int64_t tiles = std::max<int64_t>(1, kPiece / (kTileRows * cols));
-    const int64_t step = tiles * kTileRows;
-    std::vector<Piece> pieces;
-    for (size_t g = 0; g < plan_.groups().size(); ++g) {
-      const int64_t rows = plan_.groups()[g].rows;
-      if (rows == 1 && cut == kCutRows) {
-        for (int64_t col = 0; col < cols; col += kPiece) {
-          pieces.push_back({g, 0, 1, col, std::min(kPiece, cols - col)});
-        }
-        continue;
-      }
-      for (int64_t row = 0; row < rows; row += step) {
-        pieces.push_back({g, row, std::min(rows, row + step), 0, cols});
-      }
-    }
+    const std::vector<Piece> pieces =
+        CutPieces(plan_, device_->threads.threads(), cut);
     device_->threads.ParallelFor(static_cast<int64_t>(pieces.size()),
                                  [&](int64_t i) { fn(pieces[i]); });
   }
@@ -371,48 +374,6 @@ class Computer {
         if (std::isnan(amax[g])) amax[g] = Scalar::Float(kNanBits);
       }
     }
-  }
-
-  // One group for the tuned kernels.
-  static Nvfp4Copy PlainCopy(const CopyTask& copy) {
-    Nvfp4Copy plain;
-    if (copy.data == nullptr) return plain;
-    const Nvfp4Encode global = MakeNvfp4Encode(*copy.amax);
-    plain.data = copy.data;
-    plain.scale = copy.scale;
-    plain.data_stride = copy.data_line;
-    plain.scale_stride = copy.scale_line;
-    plain.s_dec = global.s_dec;
-    plain.s_inv6 = global.s_inv6;
-    plain.signs = copy.signs;
-    return plain;
-  }
-  static QuantizeArgs PlainArgs(const EncodeParams& params,
-                                const GroupTask& group) {
-    QuantizeArgs args = {};
-    args.x = {group.x, params.input, group.rows, params.cols};
-    args.row = PlainCopy(group.rowwise);
-    args.col = PlainCopy(group.columnwise);
-    args.propagate = params.propagate;
-    return args;
-  }
-  static DequantizeArgs PlainArgs(const DequantizeParams& params,
-                                  const GroupTask& group) {
-    const CopyTask& copy = params.columnwise ? group.columnwise : group.rowwise;
-    const Nvfp4Decode global = MakeNvfp4Decode(*copy.amax);
-    DequantizeArgs args = {};
-    args.data = copy.data;
-    args.scale = copy.scale;
-    args.data_stride = copy.data_line;
-    args.scale_stride = copy.scale_line;
-    args.amax = global.amax;
-    args.k = global.k;
-    args.signs = copy.signs;
-    args.out = const_cast<std::byte*>(group.x);
-    args.dtype = params.output;
-    args.rows = group.rows;
-    args.cols = params.cols;
-    return args;
   }
 
   void Dbias(DType dtype) {

@@ -343,8 +343,9 @@ void QuantizeLines(const EncodeParams& e, const GroupTask& group, int64_t first,
       wanted[1] && !col_errors && IsPlainFp8(e, group.columnwise);
   const bool same =
       rows && columns && SameFp8Codes(e, group.rowwise, group.columnwise);
-  for (int64_t row = first; row < last && (rows || columns); row += kTile) {
-    const int64_t end = Least(row + kTile, last);
+  const int64_t step = rows && columns && e.block == 32 ? 32 : kTile;
+  for (int64_t row = first; row < last && (rows || columns); row += step) {
+    const int64_t end = Least(row + step, last);
     if (rows && !same) QuantizeFp8Rows(e, group, row, end, seen);
     if (columns) QuantizeFp8Columns(e, group, same, row, end, seen);
   }

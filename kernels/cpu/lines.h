@@ -36,6 +36,11 @@ void SumChunks(const float* partial, int64_t chunks, int64_t cols, DType dtype,
 bool IsPlainFp8(const EncodeParams& params, const CopyTask& copy);
 void QuantizeFp8Rows(const EncodeParams& params, const GroupTask& group,
                      int64_t first, int64_t last, cpu::Maxima* seen);
+// Whether QuantizeFp8Squares writes the copies: FP8 codes, a scale for 128 x
+// 128.
+bool IsPlainFp8Squares(const EncodeParams& params);
+void QuantizeFp8Squares(const EncodeParams& params, const GroupTask& group,
+                        int64_t first, int64_t last, cpu::Maxima* seen);
 // `rows_too`: the rowwise copy as well, where SameFp8Codes.
 void QuantizeFp8Columns(const EncodeParams& params, const GroupTask& group,
                         bool rows_too, int64_t first, int64_t last,

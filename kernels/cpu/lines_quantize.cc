@@ -334,6 +334,9 @@ void QuantizeLines(const EncodeParams& e, const GroupTask& group, int64_t first,
                    int64_t last, cpu::Maxima* seen, ErrorSums* row_errors,
                    ErrorSums* col_errors) {
   const cpu::Matrix x = {group.x, e.input, group.rows, e.cols};
+  if (IsPlainFp8Squares(e) && !row_errors && !col_errors) {
+    return QuantizeFp8Squares(e, group, first, last, seen);
+  }
   // Copies that have a way of their own are done first, both for some rows that
   // stay in the cache.
   bool wanted[2] = {group.rowwise.data != nullptr,

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <mutex>
 #include <variant>
 #include <vector>
 
-#include "kernels/block.h"
+#include "kernels/cpu/nvfp4_args.h"
 #include "kernels/cpu/pieces.h"
 #include "kernels/cpu/slice.h"
 #include "kernels/delayed_scaling.h"
@@ -40,38 +39,6 @@ absl::Status Judge(const Maxima& seen, NonFinite policy) {
                     seen.nan ? "NaN" : "Inf");
 }
 
-// One group for the tuned NVFP4 kernels.
-Nvfp4Copy PlainCopy(const CopyTask& copy) {
-  Nvfp4Copy plain;
-  if (copy.data == nullptr) return plain;
-  const Nvfp4Encode global = MakeNvfp4Encode(*copy.amax);
-  plain.data = copy.data;
-  plain.scale = copy.scale;
-  plain.data_stride = copy.data_line;
-  plain.scale_stride = copy.scale_line;
-  plain.s_dec = global.s_dec;
-  plain.s_inv6 = global.s_inv6;
-  plain.signs = copy.signs;
-  return plain;
-}
-QuantizeArgs PlainArgs(const EncodeParams& params, const GroupTask& group) {
-  return {{group.x, params.input, group.rows, params.cols},
-          PlainCopy(group.rowwise),
-          PlainCopy(group.columnwise),
-          params.propagate};
-}
-DequantizeArgs PlainArgs(const DequantizeParams& params,
-                         const GroupTask& group) {
-  const CopyTask& copy = params.columnwise ? group.columnwise : group.rowwise;
-  const Nvfp4Decode global = MakeNvfp4Decode(*copy.amax);
-  return {copy.data,      copy.scale,
-          copy.data_line, copy.scale_line,
-          global.amax,    global.k,
-          copy.signs,     const_cast<std::byte*>(group.x),
-          params.output,  group.rows,
-          params.cols};
-}
-
 class Computer {
  public:
   Computer(CpuDevice* device, const Plan& plan, const JobBases& bases,
@@ -99,7 +66,7 @@ class Computer {
                 ? Slice{task_.params, whole}
                 : SliceOf(task_.params, whole, piece.col, piece.cols);
         if (plain) {
-          tiles_.quantize(PlainArgs(params, group), piece.first, piece.last,
+          tiles_.quantize(Nvfp4Args(params, group), piece.first, piece.last,
                           &m);
         } else {
           std::vector<ErrorSums> mine(o.statistics ? 2 : 0);
@@ -138,7 +105,7 @@ class Computer {
         tiles_.dequantize_lines(task.params, group, piece.first, piece.last);
         return;
       }
-      const DequantizeArgs args = PlainArgs(task.params, group);
+      const DequantizeArgs args = Nvfp4Args(task.params, group);
       (task.params.columnwise ? tiles_.dequantize_col : tiles_.dequantize_row)(
           args, piece.first, piece.last);
     });

@@ -126,7 +126,7 @@ void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
 }
 
 // Codes and scales of kTileRows rows of a band's columns, before they leave: a
-// column's codes fill one cache line, which is written once and as a whole.
+// column's codes are a whole cache line, which is written once.
 struct Stage {
   alignas(64) std::byte codes[kBandCols][kTileRows / 2];
   std::byte scales[kBandCols][kTileRows / 16];
@@ -184,7 +184,12 @@ QUANTD_FN void QuantizeBands(const QuantizeArgs& a, int64_t row, int64_t rows,
   const int64_t vectors = (cols + 2 * W - 1) / (2 * W) * 2;
   Place before = {-1, 0};
   for (int64_t block = 0; block < blocks; ++block) {
-    PackBand<D>(a.x, row + 16 * block, Least(16, rows - 16 * block), col, cols,
+    const int64_t top = row + 16 * block;
+    const std::byte* next =
+        block + 1 < blocks
+            ? a.x.data + ((top + 16) * a.x.cols + col) * SizeOf(D)
+            : a.x.data + (row * a.x.cols + col + kBandCols) * SizeOf(D);
+    PackBand<D>(a.x, top, Least(16, rows - 16 * block), col, cols, next,
                 &bands[block % 2]);
     for (int64_t vector = 0; vector < vectors; ++vector) {
       const Place at = {block, vector};
@@ -214,8 +219,8 @@ void QuantizeNvfp4(const cpu::QuantizeArgs& a, int64_t first, int64_t last,
                    cpu::Maxima* seen) {
   const bool row_stream = a.row.data && MayStream(a.row.data, a.row.data_stride,
                                                   a.x.rows, sizeof(U));
-  const bool col_stream = a.col.data && MayStream(a.col.data, a.col.data_stride,
-                                                  a.x.cols, kTileRows / 2);
+  const bool col_stream =
+      a.col.data && MayStream(a.col.data, a.col.data_stride, a.x.cols, 64);
   // What both copies read stays in the L2 cache from the first to the second.
   const int64_t step = a.row.data && a.col.data ? kShared : a.x.cols;
   ForDType(a.x.dtype, [&]<DType D>() {

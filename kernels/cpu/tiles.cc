@@ -97,7 +97,9 @@ void AmaxColumns(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
   for (int64_t row = first; row < last; row += 16) {
     for (int64_t col = 0; col < a.x.cols; col += kBandCols) {
       const int64_t cols = Least(kBandCols, a.x.cols - col);
-      PackBand<D>(a.x, row, Least(16, last - row), col, cols, &band);
+      const std::byte* next =
+          a.x.data + (row * a.x.cols + col + kBandCols) * SizeOf(D);
+      PackBand<D>(a.x, row, Least(16, last - row), col, cols, next, &band);
       // Columns beside the matrix are zero.
       for (int64_t vector = 0; vector < kBandCols / W; ++vector) {
         F v[16];

@@ -213,6 +213,7 @@ void QuantizeColumnwise(const QuantizeArgs& a, int64_t first, int64_t last,
     Flush<kStream>(stage, a.col, first, rows, col, cols);
   }
 }
+
 }  // namespace
 
 void QuantizeNvfp4(const cpu::QuantizeArgs& a, int64_t first, int64_t last,

@@ -62,21 +62,24 @@ struct Band {
   alignas(64) std::byte v[16 * kBandCols * SizeOf(D)];
 };
 
-// Copies rows x cols from x(row, col), zeros around it. `next`: what the band
-// packed after this one starts with, as the hardware does not see it coming.
+// Fetches a row of a band that is packed later: the hardware does not see it
+// coming.
+template <DType D>
+QUANTD_FN void PrefetchBandRow(const std::byte* row) {
+  constexpr int64_t kBytes = kBandCols * SizeOf(D);
+  for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(row + at);
+}
+
+// Copies rows x cols from x(row, col), zeros around it.
 template <DType D>
 QUANTD_FN void PackBand(const cpu::Matrix& x, int64_t row, int64_t rows,
-                        int64_t col, int64_t cols, const std::byte* next,
-                        Band<D>* band) {
+                        int64_t col, int64_t cols, Band<D>* band) {
   constexpr int64_t kSize = SizeOf(D);
   constexpr int64_t kPitch = kBandCols * kSize;
   const std::byte* from = x.data + (row * x.cols + col) * kSize;
   const int64_t pitch = x.cols * kSize;
   if (rows == 16 && cols == kBandCols) {
     for (int64_t r = 0; r < 16; ++r) {
-      for (int64_t at = 0; at < kPitch; at += 64) {
-        __builtin_prefetch(next + r * pitch + at);
-      }
       __builtin_memcpy(band->v + r * kPitch, from + r * pitch, kPitch);
     }
     return;

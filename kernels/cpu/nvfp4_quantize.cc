@@ -182,6 +182,7 @@ QUANTD_FN void QuantizeBands(const QuantizeArgs& a, int64_t row, int64_t rows,
   const int64_t blocks = (rows + 15) / 16;
   // Vectors come in pairs, so that the two groups change places evenly.
   const int64_t vectors = (cols + 2 * W - 1) / (2 * W) * 2;
+  const int64_t pitch = a.x.cols * static_cast<int64_t>(SizeOf(D));
   Place before = {-1, 0};
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t top = row + 16 * block;
@@ -189,9 +190,13 @@ QUANTD_FN void QuantizeBands(const QuantizeArgs& a, int64_t row, int64_t rows,
         block + 1 < blocks
             ? a.x.data + ((top + 16) * a.x.cols + col) * SizeOf(D)
             : a.x.data + (row * a.x.cols + col + kBandCols) * SizeOf(D);
-    PackBand<D>(a.x, top, Least(16, rows - 16 * block), col, cols, next,
+    PackBand<D>(a.x, top, Least(16, rows - 16 * block), col, cols,
                 &bands[block % 2]);
     for (int64_t vector = 0; vector < vectors; ++vector) {
+      // As evenly as they can be: a core waits for only so many lines at once.
+      for (int64_t r = vector * W / 8; r < (vector + 1) * W / 8; ++r) {
+        PrefetchBandRow<D>(next + r * pitch);
+      }
       const Place at = {block, vector};
       Prepare<kRht, kIsHalf<D>>(loader(at), a.col, signs, &groups[vector % 2]);
       if (before.block >= 0) emit(before, &groups[(vector + 1) % 2]);

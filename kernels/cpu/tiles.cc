@@ -99,7 +99,10 @@ void AmaxColumns(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
       const int64_t cols = Least(kBandCols, a.x.cols - col);
       const std::byte* next =
           a.x.data + (row * a.x.cols + col + kBandCols) * SizeOf(D);
-      PackBand<D>(a.x, row, Least(16, last - row), col, cols, next, &band);
+      for (int64_t r = 0; r < 16; ++r) {
+        PrefetchBandRow<D>(next + r * a.x.cols * SizeOf(D));
+      }
+      PackBand<D>(a.x, row, Least(16, last - row), col, cols, &band);
       // Columns beside the matrix are zero.
       for (int64_t vector = 0; vector < kBandCols / W; ++vector) {
         F v[16];

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <mutex>
 #include <variant>
 #include <vector>
 
-#include "kernels/block.h"
+#include "kernels/cpu/nvfp4_args.h"
+#include "kernels/cpu/pieces.h"
 #include "kernels/cpu/slice.h"
 #include "kernels/delayed_scaling.h"
 #include "kernels/encode.h"
@@ -16,16 +16,6 @@
 
 namespace quantd::cpu {
 namespace {
-
-// Rows [first, last) of a group, as one thread takes them; of a single row
-// perhaps only some columns.
-struct Piece {
-  size_t group;
-  int64_t first;
-  int64_t last;
-  int64_t col;
-  int64_t cols;
-};
 
 void Merge(const Maxima& m, Maxima* all) {
   all->plain = std::max(all->plain, m.plain);
@@ -76,7 +66,7 @@ class Computer {
                 ? Slice{task_.params, whole}
                 : SliceOf(task_.params, whole, piece.col, piece.cols);
         if (plain) {
-          tiles_.quantize(PlainArgs(params, group), piece.first, piece.last,
+          tiles_.quantize(Nvfp4Args(params, group), piece.first, piece.last,
                           &m);
         } else {
           std::vector<ErrorSums> mine(o.statistics ? 2 : 0);
@@ -115,7 +105,7 @@ class Computer {
         tiles_.dequantize_lines(task.params, group, piece.first, piece.last);
         return;
       }
-      const DequantizeArgs args = PlainArgs(task.params, group);
+      const DequantizeArgs args = Nvfp4Args(task.params, group);
       (task.params.columnwise ? tiles_.dequantize_col : tiles_.dequantize_row)(
           args, piece.first, piece.last);
     });
@@ -210,31 +200,11 @@ class Computer {
     seen_.inf |= m.inf;
   }
 
-  enum Cut { kWholeRows, kCutRows };
-
   // Calls fn(piece) over all rows of all groups, on all threads.
   template <typename Fn>
   void Over(Cut cut, Fn fn) {
-    const int64_t cols = plan_.cols();
-    if (cols == 0) return;
-    // Pieces of about 512 KiB of fp32: large enough to be worth a wake-up.
-    constexpr int64_t kPiece = int64_t{1} << 17;
-    static_assert(kPiece % kSliceUnit == 0);
-    const int64_t tiles = std::max<int64_t>(1, kPiece / (kTileRows * cols));
-    const int64_t step = tiles * kTileRows;
-    std::vector<Piece> pieces;
-    for (size_t g = 0; g < plan_.groups().size(); ++g) {
-      const int64_t rows = plan_.groups()[g].rows;
-      if (rows == 1 && cut == kCutRows) {
-        for (int64_t col = 0; col < cols; col += kPiece) {
-          pieces.push_back({g, 0, 1, col, std::min(kPiece, cols - col)});
-        }
-        continue;
-      }
-      for (int64_t row = 0; row < rows; row += step) {
-        pieces.push_back({g, row, std::min(rows, row + step), 0, cols});
-      }
-    }
+    const std::vector<Piece> pieces =
+        CutPieces(plan_, device_->threads.threads(), cut);
     device_->threads.ParallelFor(static_cast<int64_t>(pieces.size()),
                                  [&](int64_t i) { fn(pieces[i]); });
   }
@@ -371,48 +341,6 @@ class Computer {
         if (std::isnan(amax[g])) amax[g] = Scalar::Float(kNanBits);
       }
     }
-  }
-
-  // One group for the tuned kernels.
-  static Nvfp4Copy PlainCopy(const CopyTask& copy) {
-    Nvfp4Copy plain;
-    if (copy.data == nullptr) return plain;
-    const Nvfp4Encode global = MakeNvfp4Encode(*copy.amax);
-    plain.data = copy.data;
-    plain.scale = copy.scale;
-    plain.data_stride = copy.data_line;
-    plain.scale_stride = copy.scale_line;
-    plain.s_dec = global.s_dec;
-    plain.s_inv6 = global.s_inv6;
-    plain.signs = copy.signs;
-    return plain;
-  }
-  static QuantizeArgs PlainArgs(const EncodeParams& params,
-                                const GroupTask& group) {
-    QuantizeArgs args = {};
-    args.x = {group.x, params.input, group.rows, params.cols};
-    args.row = PlainCopy(group.rowwise);
-    args.col = PlainCopy(group.columnwise);
-    args.propagate = params.propagate;
-    return args;
-  }
-  static DequantizeArgs PlainArgs(const DequantizeParams& params,
-                                  const GroupTask& group) {
-    const CopyTask& copy = params.columnwise ? group.columnwise : group.rowwise;
-    const Nvfp4Decode global = MakeNvfp4Decode(*copy.amax);
-    DequantizeArgs args = {};
-    args.data = copy.data;
-    args.scale = copy.scale;
-    args.data_stride = copy.data_line;
-    args.scale_stride = copy.scale_line;
-    args.amax = global.amax;
-    args.k = global.k;
-    args.signs = copy.signs;
-    args.out = const_cast<std::byte*>(group.x);
-    args.dtype = params.output;
-    args.rows = group.rows;
-    args.cols = params.cols;
-    return args;
   }
 
   void Dbias(DType dtype) {

@@ -1,7 +1,8 @@
 // Columnwise FP8 codes: one scale for the tensor, MXFP8 and blocks of 128. A
 // lane is a column; codes that are stored column by column are transposed as
-// bytes. Leaf rule: see tiles.cc.
-#include "kernels/cpu/fp8.h"
+// bytes. Where the rowwise copy has the same codes it is made with them. Leaf
+// rule: see tiles.cc.
+#include "kernels/cpu/fp8_strip.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
@@ -11,12 +12,6 @@ constexpr int W = QUANTD_LANES;
 using L = Lane;
 using F = L::F;
 using U = L::U;
-
-// A strip: the rows of one scale and so many columns. A row's codes of one
-// strip fill one cache line.
-constexpr int kStrip = 64;
-constexpr int kTwins = kStrip / (2 * W);
-constexpr int kMostRows = 128;
 
 // Running maxima of the even and the odd columns of a twin: see Running.
 template <DType D, bool kSpecial>
@@ -51,18 +46,10 @@ struct RunningColumns {
   }
 };
 
-struct Strip {
-  const std::byte* from;
-  int64_t pitch;  // of its rows, in bytes
-  int64_t row;
-  int64_t col;
-  int64_t rows;
-  int64_t cols;  // of the matrix; there are zeros after them
-};
-
 struct ColumnJob {
   const EncodeParams& params;
   const CopyTask& copy;
+  const CopyTask* rows;  // nullptr: not to be made here
   LineScale<L> scales;
   int block;  // rows of one scale
   cpu::Maxima* seen;
@@ -87,27 +74,29 @@ void StoreScales(const ColumnJob& job, const Strip& s,
   }
 }
 
-// Maxima, scales and the multipliers of even and odd columns. False where there
-// is NaN or Inf and not kSpecial.
+// Maxima, scales and the multipliers of even and odd columns; copies the values
+// to `packed`, as rows that are a large power of two apart share cache sets.
+// False where there is NaN or Inf and not kSpecial.
 template <DType D, bool kSpecial>
-QUANTD_FN bool Prepare(const ColumnJob& job, const Strip& s,
+QUANTD_FN bool Prepare(const ColumnJob& job, const Strip& s, std::byte* packed,
                        F (&m)[2 * kTwins]) {
-  // The strip after the next one: the hardware does not see it coming.
+  constexpr int64_t kBytes = kStrip * SizeOf(D);
+  RunningColumns<D, kSpecial> running[kTwins];
   for (int64_t r = 0; r < s.rows; ++r) {
-    __builtin_prefetch(s.from + r * s.pitch + 2 * kStrip * SizeOf(D));
-    __builtin_prefetch(s.from + r * s.pitch + 2 * kStrip * SizeOf(D) + 64);
+    const std::byte* p = s.from + r * s.pitch;
+    if constexpr (!kSpecial) Prefetch<D>(p);
+    QUANTD_UNROLL
+    for (int t = 0; t < kTwins; ++t) {
+      running[t].Add(LoadTwin<D>(p + t * 2 * W * SizeOf(D)));
+    }
+    if (packed != nullptr) __builtin_memcpy(packed + r * kBytes, p, kBytes);
   }
   U stored[2 * kTwins];
   U seen{};
   for (int t = 0; t < kTwins; ++t) {
-    RunningColumns<D, kSpecial> running;
-    const std::byte* p = s.from + t * 2 * W * SizeOf(D);
-    for (int64_t r = 0; r < s.rows; ++r) {
-      running.Add(LoadTwin<D>(p + r * s.pitch));
-    }
     for (int odd = 0; odd < 2; ++odd) {
-      const U max = running.Max(odd);
-      const U clean = running.Clean(odd);
+      const U max = running[t].Max(odd);
+      const U clean = running[t].Clean(odd);
       seen = L::Max(max, seen);
       if constexpr (kSpecial) {
         job.seen->nan |= L::Any(max > kInfBits);
@@ -124,152 +113,80 @@ QUANTD_FN bool Prepare(const ColumnJob& job, const Strip& s,
   return true;
 }
 
-template <DType D, int kMantissa, bool kSpecial, bool kStream>
-QUANTD_FN void Encode(const Strip& s, const F (&m)[2 * kTwins], std::byte* to,
-                      int64_t pitch) {
-  constexpr int kEach = 16 / W;  // twins of one store
-  for (int64_t r = 0; r < s.rows; ++r) {
-    const std::byte* p = s.from + r * s.pitch;
-    for (int c = 0; c < kStrip / kFp8Step; ++c) {
-      U codes[kEach];
-      for (int i = 0; i < kEach; ++i) {
-        const int t = c * kEach + i;
-        codes[i] = CodesOf<D, kMantissa, kSpecial>(
-            LoadTwin<D>(p + t * 2 * W * SizeOf(D)), m[2 * t], m[2 * t + 1]);
-      }
-      StoreThirtyTwo<kStream>(codes, to + r * pitch + c * kFp8Step);
-    }
-  }
-}
-
-template <DType D, int kMantissa>
+template <DType D, int kMantissa, bool kRows>
 __attribute__((noinline)) void EncodeSpecial(const ColumnJob& job,
-                                             const Strip& s, std::byte* to,
-                                             int64_t pitch) {
+                                             const Strip& s, const Codes& out) {
   F m[2 * kTwins];
-  Prepare<D, true>(job, s, m);
-  Encode<D, kMantissa, true, false>(s, m, to, pitch);
+  Prepare<D, true>(job, s, nullptr, m);
+  Encode<D, kMantissa, true, false, kRows, false>(s.from, s.pitch, s.rows, m,
+                                                  out);
 }
 
-// 16 x 16 bytes, rows `pitch` apart, to columns `out_pitch` apart.
-QUANTD_FN void TransposeBytes(const std::byte* from, int64_t pitch,
-                              std::byte* to, int64_t out_pitch) {
-  __m128i a[16];
-  __m128i b[16];
-  for (int i = 0; i < 16; ++i) {
-    __builtin_memcpy(&a[i], from + i * pitch, sizeof(a[i]));
-  }
-  // Four times: interleave row i with row i + 8.
-  QUANTD_UNROLL
-  for (int round = 0; round < 4; ++round) {
-    __m128i* in = round % 2 ? b : a;
-    __m128i* out = round % 2 ? a : b;
-    QUANTD_UNROLL
-    for (int i = 0; i < 8; ++i) {
-      out[2 * i] = _mm_unpacklo_epi8(in[i], in[i + 8]);
-      out[2 * i + 1] = _mm_unpackhi_epi8(in[i], in[i + 8]);
-    }
-  }
-  for (int i = 0; i < 16; ++i) {
-    __builtin_memcpy(to + i * out_pitch, &a[i], sizeof(a[i]));
-  }
-}
-
-// Codes of a strip, row by row in `codes`, to where columns are stored.
-void StoreColumns(const CopyTask& copy, const Strip& s,
-                  const std::byte (&codes)[kMostRows * kStrip]) {
-  for (int64_t c = 0; c < s.cols; c += 16) {
-    std::byte* to = copy.data + (s.col + c) * copy.data_line + s.row;
-    for (int64_t r = 0; r < s.rows; r += 16) {
-      const std::byte* from = codes + r * kStrip + c;
-      if (r + 16 <= s.rows && c + 16 <= s.cols) {
-        TransposeBytes(from, kStrip, to + r, copy.data_line);
-        continue;
-      }
-      std::byte block[16 * 16];
-      TransposeBytes(from, kStrip, block, 16);
-      const int64_t lines = Least(16, s.cols - c);
-      for (int64_t i = 0; i < lines; ++i) {
-        __builtin_memcpy(to + i * copy.data_line + r, block + i * 16,
-                         Least(16, s.rows - r));
-      }
-    }
-  }
-}
-
-template <DType D, int kMantissa, bool kStream>
+// kStream: as Encode's; kStreamColumns: of columns.
+template <DType D, int kMantissa, bool kStream, bool kStreamColumns, bool kRows>
 void EncodeStrip(const ColumnJob& job, Strip s) {
-  const CopyTask& copy = job.copy;
+  constexpr int64_t kPitch = kStrip * SizeOf(D);
   alignas(64) std::byte values[kMostRows * kStrip * SizeOf(D)];
-  alignas(64) std::byte codes[kMostRows * kStrip];
-  if (s.cols < kStrip) {  // with zeros after it
-    constexpr int64_t kPitch = kStrip * SizeOf(D);
-    for (int64_t r = 0; r < s.rows; ++r) {
-      const int64_t n = s.cols * SizeOf(D);
-      __builtin_memcpy(values + r * kPitch, s.from + r * s.pitch, n);
-      __builtin_memset(values + r * kPitch + n, 0, kPitch - n);
-    }
+  const bool whole = s.cols == kStrip;
+  if (!whole) {
+    PackPart<D>(s, values);
     s.from = values;
     s.pitch = kPitch;
   }
-  F m[2 * kTwins];
-  const bool ordinary = Prepare<D, false>(job, s, m);
-  const bool by_rows = copy.data_position != 1;
-  std::byte* to = codes;
-  int64_t pitch = kStrip;
-  if (by_rows && s.cols == kStrip) {
-    to = copy.data + s.row * copy.data_position + s.col;
-    pitch = copy.data_position;
-  }
-  if (!ordinary) {
-    EncodeSpecial<D, kMantissa>(job, s, to, pitch);
-  } else if (to != codes) {
-    Encode<D, kMantissa, false, kStream>(s, m, to, pitch);
-  } else {
-    Encode<D, kMantissa, false, false>(s, m, to, pitch);
-  }
-  if (!by_rows) {
-    StoreColumns(copy, s, codes);
-  } else if (to == codes) {
-    for (int64_t r = 0; r < s.rows; ++r) {
-      __builtin_memcpy(copy.data + (s.row + r) * copy.data_position + s.col,
-                       codes + r * kStrip, s.cols);
-    }
-  }
+  EmitStrip<kStreamColumns, kRows>(
+      job.copy, job.rows, s, [&](const Codes& out) {
+        F m[2 * kTwins];
+        bool ordinary;
+        if (job.params.scaling == Scaling::kTensor) {
+          for (F& each : m) each = job.scales.scale;
+          ordinary = whole && Encode<D, kMantissa, false, kStream, kRows, true>(
+                                  s.from, s.pitch, s.rows, m, out);
+        } else {
+          ordinary = Prepare<D, false>(job, s, whole ? values : nullptr, m);
+          if (ordinary && whole) {
+            Encode<D, kMantissa, false, kStream, kRows, false>(values, kPitch,
+                                                               s.rows, m, out);
+          } else if (ordinary) {
+            Encode<D, kMantissa, false, false, kRows, false>(values, kPitch,
+                                                             s.rows, m, out);
+          }
+        }
+        if (!ordinary) EncodeSpecial<D, kMantissa, kRows>(job, s, out);
+      });
 }
 
 }  // namespace
 
+bool SameFp8Codes(const EncodeParams& e, const CopyTask& a, const CopyTask& b) {
+  return e.scaling == Scaling::kTensor &&
+         Scalar::Bits(*a.tensor_scale) == Scalar::Bits(*b.tensor_scale);
+}
+
 void QuantizeFp8Columns(const EncodeParams& e, const GroupTask& group,
-                        int64_t first, int64_t last, cpu::Maxima* seen) {
+                        bool rows_too, int64_t first, int64_t last,
+                        cpu::Maxima* seen) {
   const CopyTask& copy = group.columnwise;
+  const CopyTask* rows = rows_too ? &group.rowwise : nullptr;
   const float scale = copy.tensor_scale ? *copy.tensor_scale : 1.0f;
   const int block = e.block > 0 ? e.block : kMostRows;
-  const ColumnJob job = {e, copy, MakeLineScale<L>(e, F{}, L::Broadcast(scale)),
+  const ColumnJob job = {e,     copy,
+                         rows,  MakeLineScale<L>(e, F{}, L::Broadcast(scale)),
                          block, seen};
-  const bool stream =
-      copy.data_position != 1 &&
-      MayStream(copy.data, copy.data_position, copy.positions, kFp8Step);
+  const Streams streams = StreamsOf(copy, rows);
   ForDType(e.input, [&]<DType D>() {
-    const auto run = [&]<int kMantissa, bool kStream>() {
-      const int64_t pitch = e.cols * SizeOf(D);
-      for (int64_t row = first; row < last; row += block) {
-        for (int64_t col = 0; col < e.cols; col += kStrip) {
-          EncodeStrip<D, kMantissa, kStream>(
-              job, {group.x + row * pitch + col * SizeOf(D), pitch, row, col,
-                    Least(block, last - row), Least(kStrip, e.cols - col)});
-        }
-      }
-    };
-    const bool e4m3 = e.element == DType::kE4M3;
-    if (stream) {
-      e4m3 ? run.template operator()<3, true>()
-           : run.template operator()<2, true>();
-      StreamFence();
-    } else {
-      e4m3 ? run.template operator()<3, false>()
-           : run.template operator()<2, false>();
-    }
+    const int64_t pitch = e.cols * SizeOf(D);
+    ForStreams(
+        e.element, streams, rows_too,
+        [&]<int kMantissa, bool kStream, bool kStreamColumns, bool kRows>() {
+          for (int64_t row = first; row < last; row += block) {
+            for (int64_t col = 0; col < e.cols; col += kStrip) {
+              EncodeStrip<D, kMantissa, kStream, kStreamColumns, kRows>(
+                  job,
+                  {group.x + row * pitch + col * SizeOf(D), pitch, row, col,
+                   Least(block, last - row), Least(kStrip, e.cols - col)});
+            }
+          }
+        });
   });
 }
 

@@ -1,6 +1,5 @@
 // The generic tile functions of one instruction set: any format, dimension and
-// domain. Included by tiles.cc and lines_*.cc only, which are compiled once for
-// each instruction set.
+// domain. Included only by what is compiled once for each instruction set.
 //
 // All work on rows [first, last) of a group, `first` a multiple of kTileRows,
 // and may run beside others on other rows.
@@ -36,7 +35,18 @@ void SumChunks(const float* partial, int64_t chunks, int64_t cols, DType dtype,
 bool IsPlainFp8(const EncodeParams& params, const CopyTask& copy);
 void QuantizeFp8Rows(const EncodeParams& params, const GroupTask& group,
                      int64_t first, int64_t last, cpu::Maxima* seen);
+// `rows_too`: the rowwise copy as well, where SameFp8Codes.
 void QuantizeFp8Columns(const EncodeParams& params, const GroupTask& group,
+                        bool rows_too, int64_t first, int64_t last,
+                        cpu::Maxima* seen);
+// Whether two plain copies hold the same codes.
+bool SameFp8Codes(const EncodeParams& params, const CopyTask& a,
+                  const CopyTask& b);
+
+// Whether QuantizeFp8Squares writes the copies: a scale for 128 x 128 codes.
+// Sets nan and inf of `*seen`.
+bool IsPlainFp8Squares(const EncodeParams& params);
+void QuantizeFp8Squares(const EncodeParams& params, const GroupTask& group,
                         int64_t first, int64_t last, cpu::Maxima* seen);
 
 // A tile in fp32, zeros beyond the matrix. The pitch keeps the rows in

@@ -334,17 +334,26 @@ void QuantizeLines(const EncodeParams& e, const GroupTask& group, int64_t first,
                    int64_t last, cpu::Maxima* seen, ErrorSums* row_errors,
                    ErrorSums* col_errors) {
   const cpu::Matrix x = {group.x, e.input, group.rows, e.cols};
-  // Copies that have a way of their own are done first.
+  if (IsPlainFp8Squares(e) && !row_errors && !col_errors) {
+    return QuantizeFp8Squares(e, group, first, last, seen);
+  }
+  // Copies that have a way of their own are done first, both for some rows that
+  // stay in the cache.
   bool wanted[2] = {group.rowwise.data != nullptr,
                     group.columnwise.data != nullptr};
-  if (wanted[0] && !row_errors && IsPlainFp8(e, group.rowwise)) {
-    QuantizeFp8Rows(e, group, first, last, seen);
-    wanted[0] = false;
+  const bool rows = wanted[0] && !row_errors && IsPlainFp8(e, group.rowwise);
+  const bool columns =
+      wanted[1] && !col_errors && IsPlainFp8(e, group.columnwise);
+  const bool same =
+      rows && columns && SameFp8Codes(e, group.rowwise, group.columnwise);
+  const int64_t step = rows && columns && e.block == 32 ? 32 : kTile;
+  for (int64_t row = first; row < last && (rows || columns); row += step) {
+    const int64_t end = Least(row + step, last);
+    if (rows && !same) QuantizeFp8Rows(e, group, row, end, seen);
+    if (columns) QuantizeFp8Columns(e, group, same, row, end, seen);
   }
-  if (wanted[1] && !col_errors && IsPlainFp8(e, group.columnwise)) {
-    QuantizeFp8Columns(e, group, first, last, seen);
-    wanted[1] = false;
-  }
+  wanted[0] &= !rows;
+  wanted[1] &= !columns;
   if (!wanted[0] && !wanted[1]) return;
   const EncodeFn encode = EncodeOf(e);
   // Squares are those of both copies where one amax serves both.

@@ -55,6 +55,18 @@ QUANTD_FN void StoreVector(V v, std::byte* to) {
   }
 }
 
+// kBytes, a multiple of 64, from one cache line to another's start; both may
+// lie anywhere without kStream.
+template <bool kStream, int kBytes>
+QUANTD_FN void StoreBytes(const std::byte* from, std::byte* to) {
+  typedef uint8_t V __attribute__((vector_size(4 * QUANTD_LANES)));
+  for (int i = 0; i < kBytes; i += static_cast<int>(sizeof(V))) {
+    V v;
+    __builtin_memcpy(&v, from + i, sizeof(v));
+    StoreVector<kStream>(v, to + i);
+  }
+}
+
 // After the last such store, before anyone is told that it is done.
 QUANTD_FN void StreamFence() { _mm_sfence(); }
 

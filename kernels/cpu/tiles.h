@@ -1,5 +1,5 @@
 // The CPU's inner loops as a table of functions, one table for each
-// instruction set, all made from tiles.cc.
+// instruction set, all made from the same sources.
 //
 // Every function works on a range of rows and may run beside others on other
 // ranges; ranges start at multiples of kTileRows (but for the row count's

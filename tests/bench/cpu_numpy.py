@@ -8,7 +8,8 @@ numpy uses one thread, as it does for such arithmetic; it works on pieces that
 stay in the cache, the size that was fastest of those tried.
 
     cpu_numpy.py [--cpu-bench build/cpu/tests/bench/cpu_bench] [--mib 256]
-                 [--runs 5] [--json FILE]
+                 [--runs 5] [--threads 1,0] [--json FILE] [--host NAME]
+                 [--commit ID] [--date DATE]
 
 Needs Debian's python3-numpy.
 """
@@ -158,13 +159,18 @@ def main():
     parser.add_argument("--cpu-bench", default="build/cpu/tests/bench/cpu_bench")
     parser.add_argument("--mib", type=int, default=256)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--json")
+    parser.add_argument("--threads", default="1,0", help="cpu_bench's")
+    parser.add_argument("--json", help="where to write the results")
+    parser.add_argument("--host", default="", help="what machine they are of")
+    parser.add_argument("--commit", default="", help="what was built")
+    parser.add_argument("--date", default="", help="when")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         subprocess.run(
             [args.cpu_bench, f"--mib={args.mib}", f"--runs={args.runs}",
-             "--isa=best", f"--only={','.join(CASES)}", f"--dump={folder}",
+             "--isa=best", f"--threads={args.threads}",
+             f"--only={','.join(CASES)}", f"--dump={folder}",
              f"--json={folder}/bench.json"],
             check=True,
         )
@@ -188,7 +194,9 @@ def main():
                              "isa": row["isa"]})
     if args.json:
         pathlib.Path(args.json).write_text(
-            json.dumps({"input_mib": args.mib, "rows": rows}, indent=1) + "\n")
+            json.dumps({"device": args.host, "commit": args.commit,
+                        "date": args.date, "input_mib": args.mib,
+                        "runs": args.runs, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

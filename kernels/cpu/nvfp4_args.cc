@@ -1,0 +1,48 @@
+#include "kernels/cpu/nvfp4_args.h"
+
+#include "kernels/block.h"
+
+namespace quantd::cpu {
+namespace {
+
+Nvfp4Copy CopyOf(const CopyTask& copy) {
+  Nvfp4Copy plain;
+  if (copy.data == nullptr) return plain;
+  const Nvfp4Encode global = MakeNvfp4Encode(*copy.amax);
+  plain.data = copy.data;
+  plain.scale = copy.scale;
+  plain.data_stride = copy.data_line;
+  plain.scale_stride = copy.scale_line;
+  plain.s_dec = global.s_dec;
+  plain.s_inv6 = global.s_inv6;
+  plain.signs = copy.signs;
+  return plain;
+}
+
+}  // namespace
+
+QuantizeArgs Nvfp4Args(const EncodeParams& params, const GroupTask& group) {
+  return {.x = {group.x, params.input, group.rows, params.cols},
+          .row = CopyOf(group.rowwise),
+          .col = CopyOf(group.columnwise),
+          .propagate = params.propagate};
+}
+
+DequantizeArgs Nvfp4Args(const DequantizeParams& params,
+                         const GroupTask& group) {
+  const CopyTask& copy = params.columnwise ? group.columnwise : group.rowwise;
+  const Nvfp4Decode global = MakeNvfp4Decode(*copy.amax);
+  return {.data = copy.data,
+          .scale = copy.scale,
+          .data_stride = copy.data_line,
+          .scale_stride = copy.scale_line,
+          .amax = global.amax,
+          .k = global.k,
+          .signs = copy.signs,
+          .out = const_cast<std::byte*>(group.x),
+          .dtype = params.output,
+          .rows = group.rows,
+          .cols = params.cols};
+}
+
+}  // namespace quantd::cpu

@@ -1,0 +1,54 @@
+#include "kernels/cpu/pieces.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/slice.h"
+#include "kernels/cpu/tiles.h"
+
+namespace quantd::cpu {
+namespace {
+
+// Elements of a piece that is worth a wake-up.
+constexpr int64_t kLeast = int64_t{1} << 17;
+static_assert(kLeast % kSliceUnit == 0);
+
+// Rows of a piece for which there is enough to do: the columnwise scales of so
+// many rows fill a cache line of NVFP4, and a line that two threads write at
+// the same time goes back and forth between them.
+constexpr int64_t kMostRows = 1024;
+
+}  // namespace
+
+std::vector<Piece> CutPieces(const Plan& plan, int threads, Cut cut) {
+  const int64_t cols = plan.cols();
+  std::vector<Piece> pieces;
+  if (cols == 0) return pieces;
+  const int64_t least =
+      std::max<int64_t>(1, kLeast / (kTileRows * cols)) * kTileRows;
+  int64_t left = 0;
+  for (const Group& group : plan.groups()) left += group.rows;
+  for (size_t g = 0; g < plan.groups().size(); ++g) {
+    const int64_t rows = plan.groups()[g].rows;
+    if (rows == 1 && cut == kCutRows) {
+      for (int64_t col = 0; col < cols; col += kLeast) {
+        pieces.push_back({g, 0, 1, col, std::min(kLeast, cols - col)});
+      }
+      --left;
+      continue;
+    }
+    // Only ever halved inside a group, so that a piece starts at a multiple of
+    // its own rows.
+    int64_t step = least;
+    while (2 * step <= std::min(kMostRows, left / threads)) step *= 2;
+    for (int64_t row = 0; row < rows;) {
+      while (step > least && step > left / threads) step /= 2;
+      const int64_t end = std::min(rows, row + step);
+      pieces.push_back({g, row, end, 0, cols});
+      left -= end - row;
+      row = end;
+    }
+  }
+  return pieces;
+}
+
+}  // namespace quantd::cpu

@@ -4,10 +4,12 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +40,21 @@ class HttpClient {
     return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
   }
+  // Whether there is something to read, or the end.
+  bool Readable() {
+    pollfd polled = {fd_, POLLIN, 0};
+    return poll(&polled, 1, 10'000) == 1;
+  }
+  // Whether a server in this process has closed its end, read or not.
+  bool Dropped() const {
+    const uint16_t port = PortOf(fd_, getsockname);
+    for (const auto& entry :
+         std::filesystem::directory_iterator("/proc/self/fd")) {
+      const int fd = std::atoi(entry.path().filename().c_str());
+      if (PortOf(fd, getpeername) == port) return false;
+    }
+    return true;
+  }
   // Everything until the other side closes or resets.
   std::string ReadAll() {
     std::string all;
@@ -50,6 +67,15 @@ class HttpClient {
   }
 
  private:
+  using NameOf = int(int, sockaddr*, socklen_t*);
+  // 0 for what has none.
+  static uint16_t PortOf(int fd, NameOf* name_of) {
+    sockaddr_in name = {};
+    socklen_t size = sizeof(name);
+    const int error = name_of(fd, reinterpret_cast<sockaddr*>(&name), &size);
+    return error != 0 || name.sin_family != AF_INET ? 0 : name.sin_port;
+  }
+
   int fd_;
 };
 

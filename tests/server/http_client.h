@@ -16,13 +16,13 @@
 
 namespace quantd {
 
-// One connection to "127.0.0.1:PORT", closed at the end. Waits ten seconds at
+// One connection to "127.0.0.1:PORT", closed at the end. Waits a minute at
 // most for anything.
 class HttpClient {
  public:
   explicit HttpClient(const std::string& address)
       : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const timeval patience = {10, 0};
+    const timeval patience = {60, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     sockaddr_in to = {};
     to.sin_family = AF_INET;
@@ -43,7 +43,7 @@ class HttpClient {
   // Whether there is something to read, or the end.
   bool Readable() {
     pollfd polled = {fd_, POLLIN, 0};
-    return poll(&polled, 1, 10'000) == 1;
+    return poll(&polled, 1, 60'000) == 1;
   }
   // Whether a server in this process has closed its end, read or not.
   bool Dropped() const {

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 
 #include "fmt/format.h"
 #include "kernels/field_error.h"
+#include "security/address.h"
 
 namespace quantd::client {
 namespace {
@@ -48,24 +48,10 @@ bool IsScheme(std::string_view word) {
   return false;
 }
 
-// "host:port" or "[host]:port"; nothing for what is neither.
-std::optional<HostName> SplitHostPort(std::string_view text) {
-  const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  HostName name{std::string(text.substr(0, colon)),
-                std::string(text.substr(colon + 1))};
-  const bool bracketed = name.host.size() > 2 && name.host.front() == '[' &&
-                         name.host.back() == ']';
-  if (bracketed) name.host = name.host.substr(1, name.host.size() - 2);
-  const bool colons = name.host.find(':') != std::string::npos;
-  const bool words =
-      name.port.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz-") ==
-      std::string::npos;
-  if (name.host.empty() || name.port.empty() || !words || colons != bracketed ||
-      name.host.find_first_of("/ @") != std::string::npos) {
-    return std::nullopt;
-  }
-  return name;
+// A number, or the name of a service.
+bool IsPort(std::string_view text) {
+  return text.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz-") ==
+         std::string_view::npos;
 }
 
 absl::StatusOr<Place> ParseOne(std::string_view text) {
@@ -81,10 +67,10 @@ absl::StatusOr<Place> ParseOne(std::string_view text) {
     if (colon + 1 == text.size()) return NoAddress(text);
     return Address{std::string(text), ""};
   }
-  auto name = SplitHostPort(rest);
-  if (!name) return NoAddress(text);
+  const auto name = security::SplitHostPort(rest);
+  if (!name.ok() || !IsPort(name->port)) return NoAddress(text);
   if (IsNumeric(name->host)) return Address{std::string(rest), ""};
-  return *std::move(name);
+  return HostName{name->host, name->port};
 }
 
 std::string TextOf(const Place& place) {

@@ -214,7 +214,7 @@ phase "Replicas stopped and started under load"
 container() { compose ps -q "$1"; }
 healthy() {
   local state
-  for _ in $(seq 150); do
+  for _ in $(seq 600); do
     state=$(docker inspect -f '{{.State.Health.Status}}' "$(container "$1")")
     [ "$state" = healthy ] && return
     sleep 0.2

@@ -60,6 +60,30 @@ bool IsLoopbackHost(std::string_view host) {
   return true;
 }
 
+absl::Status Refused(std::string_view what, std::string_view address,
+                     std::string_view why, std::string_view expected) {
+  return absl::InvalidArgumentError(
+      fmt::format("{} {}: {}; expected {}", what, address, why, expected));
+}
+
+absl::Status CheckTcp(std::string_view what, std::string_view address,
+                      std::string_view expected) {
+  const auto parts = SplitHostPort(address);
+  if (!parts.ok()) {
+    return Refused(what, address, std::string(parts.status().message()),
+                   expected);
+  }
+  const std::string& digits = parts->port;
+  uint16_t port = 0;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (error != std::errc() || end != digits.data() + digits.size()) {
+    return Refused(what, address, "the port is not a number from 0 to 65535",
+                   expected);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool IsLoopback(std::string_view address) {
@@ -71,33 +95,44 @@ bool IsLoopback(std::string_view address) {
   return true;
 }
 
-absl::Status CheckListenAddress(std::string_view flag,
-                                std::string_view address) {
-  const auto refuse = [&](std::string_view why) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} {}: {}; expected HOST:PORT, [HOST]:PORT or unix:PATH",
-                    flag, address, why));
-  };
-  if (IsUnix(address)) {
-    return address.back() == ':' ? refuse("no path") : absl::OkStatus();
-  }
+absl::StatusOr<HostPort> SplitHostPort(std::string_view address) {
   const size_t colon = address.rfind(':');
-  if (colon == std::string_view::npos) return refuse("no port");
-  const std::string_view digits = address.substr(colon + 1);
-  uint32_t port = 0;
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  if (error != std::errc() || end != digits.data() + digits.size() ||
-      port > 65535) {
-    return refuse("the port is not a number from 0 to 65535");
+  if (colon == std::string_view::npos) {
+    return absl::InvalidArgumentError("no port");
   }
-  const std::string_view host = address.substr(0, colon);
-  const bool bracketed = host.starts_with("[") && host.ends_with("]");
-  if (host.empty()) return refuse("no host (0.0.0.0 is every address)");
-  if (!bracketed && host.find(':') != std::string_view::npos) {
-    return refuse("an IPv6 address needs brackets");
+  std::string_view host = address.substr(0, colon);
+  const std::string_view port = address.substr(colon + 1);
+  if (port.empty()) return absl::InvalidArgumentError("no port");
+  if (port.find(']') != std::string_view::npos) {
+    return absl::InvalidArgumentError("no port");  // "[::1]"
   }
-  return absl::OkStatus();
+  const bool bracketed = host.starts_with('[') && host.ends_with(']');
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  if (host.empty()) {
+    return absl::InvalidArgumentError("no host (0.0.0.0 is every address)");
+  }
+  if (bracketed != (host.find(':') != std::string_view::npos)) {
+    return absl::InvalidArgumentError(
+        "an IPv6 address needs brackets, and nothing else has them");
+  }
+  if (host.find_first_of("[]/@ ") != std::string_view::npos) {
+    return absl::InvalidArgumentError("no host has such a name");
+  }
+  return HostPort{std::string(host), std::string(port)};
+}
+
+absl::Status CheckTcpAddress(std::string_view what, std::string_view address) {
+  return CheckTcp(what, address,
+                  "HOST:PORT, such as 127.0.0.1:9151, 0.0.0.0:9151 or [::1]:0 "
+                  "(port 0: a free one)");
+}
+
+absl::Status CheckListenAddress(std::string_view what,
+                                std::string_view address) {
+  constexpr std::string_view kExpected = "HOST:PORT, [HOST]:PORT or unix:PATH";
+  if (!IsUnix(address)) return CheckTcp(what, address, kExpected);
+  if (address.back() != ':') return absl::OkStatus();
+  return Refused(what, address, "no path", kExpected);
 }
 
 }  // namespace quantd::security

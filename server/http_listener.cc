@@ -16,6 +16,7 @@
 
 #include "absl/strings/numbers.h"
 #include "fmt/format.h"
+#include "security/address.h"
 
 namespace quantd {
 namespace {
@@ -25,30 +26,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::string_view kEndOfHead = "\r\n\r\n";
 // After a failed accept, such as one for want of descriptors.
 constexpr std::chrono::milliseconds kAcceptPause{100};
-
-struct HostPort {
-  std::string host;  // without brackets
-  std::string port;
-};
-
-// Empty host: not "HOST:PORT".
-HostPort Split(std::string_view address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string_view::npos) return {};
-  std::string_view host = address.substr(0, colon);
-  const std::string port(address.substr(colon + 1));
-  uint32_t number = 0;
-  if (port.find_first_not_of("0123456789") != std::string::npos ||
-      !absl::SimpleAtoi(port, &number) || number > 65535) {
-    return {};
-  }
-  if (host.starts_with('[') && host.ends_with(']')) {
-    host = host.substr(1, host.size() - 2);
-  } else if (host.find_first_of(":[]/") != std::string_view::npos) {
-    return {};  // an IPv6 address in need of brackets, or a path
-  }
-  return {std::string(host), port};
-}
 
 int PortOf(int fd) {
   sockaddr_storage bound = {};
@@ -112,17 +89,12 @@ struct HttpListener::Connection {
   size_t sent = 0;
 };
 
-absl::Status HttpListener::CheckAddress(std::string_view address) {
-  if (!Split(address).host.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("{}: expected HOST:PORT, such as 127.0.0.1:9151, "
-                  "0.0.0.0:9151 or [::1]:0 (port 0: a free one)",
-                  address));
-}
-
 absl::StatusOr<std::unique_ptr<HttpListener>> HttpListener::Start(
     std::string_view address, Handler handler, const HttpLimits& limits) {
-  if (absl::Status s = CheckAddress(address); !s.ok()) return s;
+  if (auto s = security::CheckTcpAddress("cannot listen on", address);
+      !s.ok()) {
+    return s;
+  }
   auto listener = std::unique_ptr<HttpListener>(
       new HttpListener(std::move(handler), limits));
   if (absl::Status s = listener->Listen(address); !s.ok()) return s;
@@ -145,13 +117,14 @@ HttpListener::~HttpListener() {
 }
 
 absl::Status HttpListener::Listen(std::string_view address) {
-  const auto [host, port] = Split(address);
+  const auto parts = security::SplitHostPort(address);
+  if (!parts.ok()) return parts.status();
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  if (const int error =
-          getaddrinfo(host.c_str(), port.c_str(), &hints, &found)) {
+  if (const int error = getaddrinfo(parts->host.c_str(), parts->port.c_str(),
+                                    &hints, &found)) {
     return absl::UnavailableError(
         fmt::format("cannot listen on {}: {}", address, gai_strerror(error)));
   }

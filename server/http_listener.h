@@ -46,12 +46,9 @@ class HttpListener {
   // `path` starts with '/' and has no query. Status 404 for one it lacks.
   using Handler = std::function<HttpReply(std::string_view path)>;
 
-  // INVALID_ARGUMENT, with what was expected, unless it is "HOST:PORT": a name,
-  // an IPv4 address or a bracketed IPv6 address, and a port or 0.
-  static absl::Status CheckAddress(std::string_view address);
-
-  // Listens when it returns; port 0 takes a free one. UNAVAILABLE for an
-  // address that cannot be had.
+  // Listens when it returns; port 0 takes a free one. INVALID_ARGUMENT for what
+  // security::CheckTcpAddress refuses, UNAVAILABLE for an address that cannot
+  // be had.
   static absl::StatusOr<std::unique_ptr<HttpListener>> Start(
       std::string_view address, Handler handler, const HttpLimits& limits = {});
   // Closes every connection.

@@ -1,11 +1,9 @@
 #include "server/log.h"
 
-// fmt header-only: the packaged spdlog target would pull in a shared fmt.
+// Our fmt, not one of spdlog's own; the packaged spdlog target would pull in a
+// shared one.
 #ifndef SPDLOG_FMT_EXTERNAL
 #define SPDLOG_FMT_EXTERNAL
-#endif
-#ifndef FMT_HEADER_ONLY
-#define FMT_HEADER_ONLY
 #endif
 #include <grpc/support/log.h>
 #include <spdlog/sinks/stdout_sinks.h>

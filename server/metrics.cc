@@ -6,11 +6,11 @@ namespace quantd {
 namespace {
 
 void Add(std::atomic<uint64_t>& to, uint64_t n) {
-  to.fetch_add(n, std::memory_order_relaxed);
+  to.fetch_add(n, std::memory_order_release);
 }
 
 uint64_t Load(const std::atomic<uint64_t>& from) {
-  return from.load(std::memory_order_relaxed);
+  return from.load(std::memory_order_acquire);
 }
 
 }  // namespace
@@ -18,8 +18,8 @@ uint64_t Load(const std::atomic<uint64_t>& from) {
 void Histogram::Observe(int64_t nanoseconds) {
   const auto* bound =
       std::lower_bound(std::begin(kBounds), std::end(kBounds), nanoseconds);
-  Add(buckets_[bound - kBounds], 1);
   Add(sum_ns_, nanoseconds);
+  Add(buckets_[bound - kBounds], 1);
 }
 
 Histogram::Snapshot Histogram::Read() const {
@@ -34,20 +34,22 @@ Histogram::Snapshot Histogram::Read() const {
 
 void Metrics::Record(const CallRecord& record) {
   PerRpc& rpc = rpcs_[static_cast<size_t>(record.rpc)];
-  rpc.total.Observe(record.Total());
   Add(rpc.request_bytes, record.request_bytes);
   if (record.code == grpc::StatusCode::OK) {
     Add(rpc.reply_bytes, record.reply_bytes);
   } else {
     Add(rpc.errors[record.code][record.reason], 1);
   }
-  const auto method = static_cast<size_t>(record.rpc);
-  if (method >= stages_.size()) return;
-  for (const CallStage stage : kCallStages) {
-    if (const auto duration = record.Duration(stage)) {
-      stages_[method][static_cast<size_t>(stage)].Observe(*duration);
+  if (const auto method = static_cast<size_t>(record.rpc);
+      method < stages_.size()) {
+    for (const CallStage stage : kCallStages) {
+      if (const auto duration = record.Duration(stage)) {
+        stages_[method][static_cast<size_t>(stage)].Observe(*duration);
+      }
     }
   }
+  // Last: of a call that is counted, all the rest has been.
+  rpc.total.Observe(record.Total());
 }
 
 Metrics::Snapshot Metrics::Read(Rpc rpc) const {

@@ -44,6 +44,8 @@ class Histogram {
   std::atomic<uint64_t> sum_ns_ = 0;
 };
 
+// Once a call is counted in Snapshot::total, everything else about it can be
+// read too.
 class Metrics {
  public:
   // What has been counted for one RPC.

@@ -6,10 +6,8 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "fmt/format.h"
 #include "security/address.h"
-#include "server/http_listener.h"
 #include "server/sizing.h"
 
 namespace quantd {
@@ -106,10 +104,10 @@ absl::Status Validate(const ServerOptions& options) {
   }
   if (auto s = ValidateSecurity(options); !s.ok()) return s;
   if (!options.metrics_address.empty()) {
-    const absl::Status s = HttpListener::CheckAddress(options.metrics_address);
-    if (!s.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--metrics-address ", s.message()));
+    if (auto s = security::CheckTcpAddress("--metrics-address",
+                                           options.metrics_address);
+        !s.ok()) {
+      return s;
     }
   }
   if (options.max_request_bytes > kLargestMessage) {

@@ -31,8 +31,9 @@ fi
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 cmake --preset "$preset"
 cmake --build --preset "$preset" -j "$jobs"
-# Tests that start servers and measure them do not share the machine.
-ctest --preset "$preset" "$@"
+# Tests that start servers and measure them do not share the machine all the
+# same: tests/CMakeLists.txt.
+ctest --preset "$preset" -j "$jobs" "$@"
 if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; then
   ctest --test-dir "build/$preset" -L gpu --output-on-failure
 else

@@ -79,7 +79,7 @@ ServerProcess::ServerProcess(std::vector<std::string> command) {
     execv(argv[0], argv.data());
     _exit(127);
   }
-  for (int i = 0; i < 1000 && pid_ > 0; ++i) {
+  for (int i = 0; i < 6000 && pid_ > 0; ++i) {
     std::istringstream(ReadFile(port_file)) >> address_;
     if (running() || waitpid(pid_, nullptr, WNOHANG) == pid_) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

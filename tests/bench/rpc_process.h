@@ -14,7 +14,7 @@ namespace quantd::bench {
 class ServerProcess {
  public:
   // Runs `command` with "--port-file FILE" appended and waits until it has
-  // written its address there, at most ten seconds. Its stderr goes to a
+  // written its address there, at most a minute. Its stderr goes to a
   // file of its own. Check running().
   explicit ServerProcess(std::vector<std::string> command);
   // Terminates it, and waits.

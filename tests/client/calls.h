@@ -55,6 +55,10 @@ inline Scripted Busy(uint32_t delay_ms, std::string pushback = "") {
   return s;
 }
 
+// What waits for nothing may take this long, in seconds, on a busy machine;
+// what it must not wait for takes longer.
+constexpr double kAtOnce = 15;
+
 inline double Seconds(std::chrono::steady_clock::time_point since) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - since)
       .count();

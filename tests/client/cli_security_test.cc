@@ -40,7 +40,7 @@ class CliSecurity : public Cli {
   }
   static Outcome Info(const std::string& server,
                       std::vector<std::string> more) {
-    std::vector<std::string> words = {"info", "--deadline", "10", "--server",
+    std::vector<std::string> words = {"info", "--deadline", "60", "--server",
                                       server};
     words.insert(words.end(), more.begin(), more.end());
     return Run(words);

@@ -55,9 +55,9 @@ TEST(Retry, BusyIsTheAnswerWhenTheDeadlineIsTooClose) {
   server.Script({Busy(60'000)});
   const auto start = steady_clock::now();
   const auto result = client->Quantize(in.desc, in.data, Nvfp4(),
-                                       {.deadline = milliseconds(2000)});
+                                       {.deadline = milliseconds(30'000)});
   EXPECT_THAT(result, StatusIs(absl::StatusCode::kResourceExhausted));
-  EXPECT_LT(Seconds(start), 1.5);
+  EXPECT_LT(Seconds(start), kAtOnce);
   ASSERT_TRUE(GetRetryHint(result.status()).has_value());
   EXPECT_EQ(GetRetryHint(result.status())->delay, milliseconds(60'000));
   EXPECT_EQ(GetServerError(result.status())->reason, ErrorReason::kBusy);
@@ -157,7 +157,7 @@ TEST(Errors, NobodyListens) {
   EXPECT_THAT(result, StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(std::string(result.status().message()),
               HasSubstr("cannot reach a quantd server at 127.0.0.1:1"));
-  EXPECT_LT(Seconds(start), 10);
+  EXPECT_LT(Seconds(start), kAtOnce);
   EXPECT_EQ(GetRequestId(result.status()), "");
 }
 
@@ -174,7 +174,7 @@ TEST(Deadline, EndsACallThatHangs) {
   EXPECT_THAT(result, StatusIs(absl::StatusCode::kDeadlineExceeded));
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("200 ms"));
   EXPECT_GE(Seconds(start), 0.19);
-  EXPECT_LT(Seconds(start), 5);
+  EXPECT_LT(Seconds(start), kAtOnce);
 }
 
 TEST(Cancel, TokenEndsACallAndItsBackoff) {
@@ -194,7 +194,7 @@ TEST(Cancel, TokenEndsACallAndItsBackoff) {
     std::this_thread::sleep_for(milliseconds(50));
     token.Cancel();
     EXPECT_THAT(future.get(), StatusIs(absl::StatusCode::kCancelled));
-    EXPECT_LT(Seconds(start), 5);
+    EXPECT_LT(Seconds(start), kAtOnce);
     EXPECT_TRUE(token.cancelled());
     // A spent token stops a call before it is sent.
     EXPECT_THAT(client->Quantize(in.desc, in.data, Nvfp4(), {.cancel = token}),
@@ -217,7 +217,7 @@ TEST(Cancel, DestructionEndsWhatIsUnderWay) {
   server.WaitForHanging(3);
   const auto start = steady_clock::now();
   client.reset();
-  EXPECT_LT(Seconds(start), 5);
+  EXPECT_LT(Seconds(start), kAtOnce);
   for (auto& f : futures) {
     EXPECT_THAT(f.get(), StatusIs(absl::StatusCode::kCancelled));
   }

@@ -50,7 +50,7 @@ class TwoServers : public testing::Test {
   void HearOfBoth(Client& client) {
     const int a = a_.calls();
     const int b = b_.calls();
-    for (int i = 0; i < 1000 && (a_.calls() == a || b_.calls() == b); ++i) {
+    for (int i = 0; i < 6000 && (a_.calls() == a || b_.calls() == b); ++i) {
       ASSERT_THAT(client.GetServerInfo(), IsOk());
       std::this_thread::sleep_for(milliseconds(5));
     }
@@ -112,7 +112,7 @@ TEST_F(TwoServers, OneThatFailsIsPassedOver) {
       most = std::max(most, result->attempts());
     }
     EXPECT_EQ(most, 2);
-    EXPECT_LT(Seconds(start), 5);
+    EXPECT_LT(Seconds(start), kAtOnce);
     a_.Script({});
   }
 }
@@ -176,19 +176,24 @@ TEST_F(TwoServers, ASlowOneGetsNoMoreWhileItIsBehind) {
 
 TEST_F(TwoServers, OneThatDidNotAnswerInTimeIsPassedOver) {
   const auto client = Connect(target());
+  HearOfBoth(*client);
+  const int before = a_.calls();
   a_.Script(std::vector<Scripted>(20, Hang()));
   int late = 0;
-  for (int i = 0; i < 10; ++i) {
+  auto since = steady_clock::now();
+  // It is passed over for five seconds.
+  for (int i = 0; i < 10 && (late == 0 || Seconds(since) < 4); ++i) {
     const auto result = client->Quantize(in_.desc, in_.data, Nvfp4(),
-                                         {.deadline = milliseconds(1500)});
+                                         {.deadline = milliseconds(3000)});
     if (result.ok()) continue;
     ++late;
+    since = steady_clock::now();
     EXPECT_THAT(result, StatusIs(absl::StatusCode::kDeadlineExceeded));
     EXPECT_THAT(std::string(result.status().message()),
                 HasSubstr(a_.target() + ": it did not answer in time"));
   }
   EXPECT_EQ(late, 1);
-  EXPECT_EQ(a_.calls(), 1);
+  EXPECT_EQ(a_.calls(), before + 1);
 }
 
 TEST(Servers, AllDownSaysWhoSaidWhat) {
@@ -197,7 +202,7 @@ TEST(Servers, AllDownSaysWhoSaidWhat) {
   const auto start = steady_clock::now();
   const auto result = client->Quantize(in.desc, in.data, Nvfp4());
   EXPECT_THAT(result, StatusIs(absl::StatusCode::kUnavailable));
-  EXPECT_LT(Seconds(start), 5);
+  EXPECT_LT(Seconds(start), kAtOnce);
   const std::string text(result.status().message());
   EXPECT_THAT(text, HasSubstr("none of 3 quantd servers"));
   EXPECT_THAT(text, HasSubstr("127.0.0.1:1: "));
@@ -228,7 +233,7 @@ TEST(Servers, OneThatAcceptsAndHangsGetsNothing) {
   for (int i = 0; i < 10; ++i) {
     ASSERT_THAT(client->Quantize(in.desc, in.data, Nvfp4()), IsOk());
   }
-  EXPECT_LT(Seconds(start), 5);
+  EXPECT_LT(Seconds(start), kAtOnce);
 }
 
 TEST(Servers, OnlySuchOnesHoldNobodyBeyondTheDeadline) {
@@ -239,7 +244,7 @@ TEST(Servers, OnlySuchOnesHoldNobodyBeyondTheDeadline) {
   const auto result = client->Quantize(in.desc, in.data, Nvfp4(),
                                        {.deadline = milliseconds(600)});
   EXPECT_THAT(result, StatusIs(absl::StatusCode::kDeadlineExceeded));
-  EXPECT_LT(Seconds(start), 3);
+  EXPECT_LT(Seconds(start), kAtOnce);
   const std::string text(result.status().message());
   EXPECT_THAT(text, HasSubstr(mute.target() + ": no connection yet"));
   EXPECT_THAT(text, HasSubstr("127.0.0.1:1: "));
@@ -292,7 +297,7 @@ TEST(Names, OneThatDoesNotResolveIsSaid) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("quantd.test:1: the name does not resolve: no such"));
-  EXPECT_LT(Seconds(start), 5);
+  EXPECT_LT(Seconds(start), kAtOnce);
 }
 
 TEST(Names, ANameServerThatHangsHoldsNobodyUp) {
@@ -308,7 +313,7 @@ TEST(Names, ANameServerThatHangsHoldsNobodyUp) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded));
     EXPECT_THAT(std::string(status.message()), HasSubstr("being looked up"));
   }
-  EXPECT_LT(Seconds(start), 3);
+  EXPECT_LT(Seconds(start), kAtOnce);
   release->set_value();
 }
 

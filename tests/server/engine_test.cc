@@ -19,7 +19,7 @@ struct TestWork : Engine::Work {
     done_now->Notify();
   }
   bool Started() {
-    return started.WaitForNotificationWithTimeout(absl::Seconds(10));
+    return started.WaitForNotificationWithTimeout(absl::Minutes(1));
   }
   std::string device;
   absl::Notification started;

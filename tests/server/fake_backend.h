@@ -39,12 +39,11 @@ class FakeControl {
     absl::MutexLock lock(&mutex_);
     healthy_ = healthy;
   }
-  // Waits until that many jobs are inside Run; false after ten seconds.
+  // Waits until that many jobs are inside Run; false after a minute.
   bool AwaitRunning(int jobs) {
     absl::MutexLock lock(&mutex_);
     const auto reached = [&] { return running_ == jobs; };
-    return mutex_.AwaitWithTimeout(absl::Condition(&reached),
-                                   absl::Seconds(10));
+    return mutex_.AwaitWithTimeout(absl::Condition(&reached), absl::Minutes(1));
   }
   int begun() {
     absl::MutexLock lock(&mutex_);

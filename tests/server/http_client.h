@@ -4,23 +4,25 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace quantd {
 
-// One connection to "127.0.0.1:PORT", closed at the end. Waits ten seconds at
+// One connection to "127.0.0.1:PORT", closed at the end. Waits a minute at
 // most for anything.
 class HttpClient {
  public:
   explicit HttpClient(const std::string& address)
       : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const timeval patience = {10, 0};
+    const timeval patience = {60, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     sockaddr_in to = {};
     to.sin_family = AF_INET;
@@ -38,6 +40,21 @@ class HttpClient {
     return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
   }
+  // Whether there is something to read, or the end.
+  bool Readable() {
+    pollfd polled = {fd_, POLLIN, 0};
+    return poll(&polled, 1, 60'000) == 1;
+  }
+  // Whether a server in this process has closed its end, read or not.
+  bool Dropped() const {
+    const uint16_t port = PortOf(fd_, getsockname);
+    for (const auto& entry :
+         std::filesystem::directory_iterator("/proc/self/fd")) {
+      const int fd = std::atoi(entry.path().filename().c_str());
+      if (PortOf(fd, getpeername) == port) return false;
+    }
+    return true;
+  }
   // Everything until the other side closes or resets.
   std::string ReadAll() {
     std::string all;
@@ -50,6 +67,15 @@ class HttpClient {
   }
 
  private:
+  using NameOf = int(int, sockaddr*, socklen_t*);
+  // 0 for what has none.
+  static uint16_t PortOf(int fd, NameOf* name_of) {
+    sockaddr_in name = {};
+    socklen_t size = sizeof(name);
+    const int error = name_of(fd, reinterpret_cast<sockaddr*>(&name), &size);
+    return error != 0 || name.sin_family != AF_INET ? 0 : name.sin_port;
+  }
+
   int fd_;
 };
 

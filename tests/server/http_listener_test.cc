@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "tests/server/http_client.h"
+#include "tests/server/rpc_client.h"
 #include "tests/testing/matchers.h"
 
 namespace quantd {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::seconds;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -103,15 +105,14 @@ TEST_F(HttpListenerTest, BoundsTheSizeOfARequest) {
   const std::string chunk(1 << 12, 'G');
   const auto start = std::chrono::steady_clock::now();
   while (flood.Send(chunk)) {
-    ASSERT_LT(std::chrono::steady_clock::now() - start, milliseconds(5000));
+    ASSERT_LT(std::chrono::steady_clock::now() - start, seconds(30));
   }
   ExpectServes();
 }
 
 TEST_F(HttpListenerTest, BoundsTheTimeOfARequest) {
   HttpLimits limits;
-  limits.receive = milliseconds(100);
-  limits.linger = milliseconds(100);
+  limits.receive = milliseconds(200);
   Start(limits);
   HttpClient silent(address());
   HttpClient slow(address());
@@ -126,7 +127,8 @@ TEST_F(HttpListenerTest, DropsWhoDoesNotReadTheReply) {
   Start(limits);
   HttpClient client(address());
   ASSERT_TRUE(client.Send("GET /big HTTP/1.1\r\n\r\n"));
-  usleep(400'000);
+  ASSERT_TRUE(client.Readable());
+  ASSERT_TRUE(Eventually([&] { return client.Dropped(); }));
   // What the kernel had taken, and then the end.
   EXPECT_LT(client.ReadAll().size(), size_t{32} << 20);
   ExpectServes();
@@ -135,7 +137,7 @@ TEST_F(HttpListenerTest, DropsWhoDoesNotReadTheReply) {
 TEST_F(HttpListenerTest, ServesANewcomerThoughOthersHoldConnections) {
   HttpLimits limits;
   limits.connections = 4;
-  limits.receive = std::chrono::seconds(60);
+  limits.receive = seconds(60);
   Start(limits);
   std::vector<HttpClient> holding;
   for (int i = 0; i < 12; ++i) {
@@ -148,12 +150,14 @@ TEST_F(HttpListenerTest, ServesANewcomerThoughOthersHoldConnections) {
 }
 
 TEST_F(HttpListenerTest, EndsAtOnceWithConnectionsOpen) {
-  Start();
+  HttpLimits limits;
+  limits.receive = seconds(600);
+  Start(limits);
   HttpClient silent(address());
   ExpectServes();
   const auto start = std::chrono::steady_clock::now();
   listener_.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(2000));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(60));
   EXPECT_EQ(silent.ReadAll(), "");
 }
 
@@ -161,13 +165,9 @@ TEST_F(HttpListenerTest, SaysWhatIsWrongWithAnAddress) {
   for (const char* wrong :
        {"", "9151", ":9151", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http",
         "127.0.0.1:65536", "::1:9151", "unix:/tmp/x", "[]:1", "a/b:1"}) {
-    const absl::Status status = HttpListener::CheckAddress(wrong);
+    const absl::Status status = HttpListener::Start(wrong, nullptr).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << wrong;
     EXPECT_THAT(std::string(status.message()), HasSubstr("HOST:PORT"));
-  }
-  for (const char* right :
-       {"127.0.0.1:9151", "[::1]:0", "localhost:1", "0.0.0.0:65535"}) {
-    EXPECT_THAT(HttpListener::CheckAddress(right), IsOk());
   }
   Start();
   const auto taken = HttpListener::Start(address(), nullptr);

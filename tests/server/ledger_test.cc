@@ -21,7 +21,7 @@ struct TestWaiter : MemoryLedger::Waiter {
     charge = std::move(c);
     told.Notify();
   }
-  bool Told() { return told.WaitForNotificationWithTimeout(absl::Seconds(10)); }
+  bool Told() { return told.WaitForNotificationWithTimeout(absl::Minutes(1)); }
   absl::Notification told;
   Outcome outcome = Outcome::kStopped;
   MemoryCharge charge;
@@ -36,7 +36,7 @@ MemoryLedger::Ask AskFor(size_t receive, size_t payload) {
 class LedgerTest : public testing::Test {
  protected:
   void Make(std::vector<size_t> payload, size_t max_waiting = 8,
-            absl::Duration max_wait = absl::Seconds(20)) {
+            absl::Duration max_wait = absl::Minutes(2)) {
     ledger_ =
         MemoryLedger::Create({100, std::move(payload), max_waiting, max_wait});
   }

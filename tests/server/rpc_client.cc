@@ -146,7 +146,7 @@ v1::QuantizeRequest QuantizeOnes(int64_t rows) {
 }
 
 bool Eventually(const std::function<bool()>& condition) {
-  const absl::Time end = absl::Now() + absl::Seconds(10);
+  const absl::Time end = absl::Now() + absl::Minutes(1);
   while (!condition()) {
     if (absl::Now() >= end) return false;
     absl::SleepFor(absl::Milliseconds(2));

@@ -30,7 +30,7 @@ struct RpcOptions {
   std::string method = "Quantize";
   // The metadata quantd-request-bytes; nullopt: none.
   std::optional<std::string> declared;
-  absl::Duration deadline = absl::Seconds(30);
+  absl::Duration deadline = absl::Minutes(2);
   std::string authorization;  // the metadata; empty: none
 };
 
@@ -76,7 +76,7 @@ RpcResult Call(const std::shared_ptr<grpc::Channel>& channel,
 // A legal Quantize request of rows x 1024 bf16 ones.
 v1::QuantizeRequest QuantizeOnes(int64_t rows);
 
-// Whether it becomes true within ten seconds.
+// Whether it becomes true within a minute.
 bool Eventually(const std::function<bool()>& condition);
 
 }  // namespace quantd

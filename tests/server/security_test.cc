@@ -27,22 +27,55 @@ TEST(AddressTest, LoopbackIsWhatStaysHere) {
   for (const char* elsewhere :
        {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "127.example.org:1", "127.1:1",
         "127.0.0.1.example.org:1", "localhost.example.org:1",
-        "ipv4:127.0.0.1:1,10.0.0.1:1", "unix:/a,10.0.0.1:1", "dns://10.0.0.1/localhost:1", "", "[",
-        "127.0.0.1:1,"}) {
+        "ipv4:127.0.0.1:1,10.0.0.1:1", "unix:/a,10.0.0.1:1",
+        "dns://10.0.0.1/localhost:1", "", "[", "127.0.0.1:1,"}) {
     EXPECT_FALSE(security::IsLoopback(elsewhere)) << elsewhere;
+  }
+}
+
+TEST(AddressTest, HasAHostAndAPort) {
+  const auto split = [](const char* address) -> std::string {
+    const auto parts = security::SplitHostPort(address);
+    if (!parts.ok()) return std::string(parts.status().message());
+    return parts->host + " " + parts->port;
+  };
+  EXPECT_EQ(split("127.0.0.1:0"), "127.0.0.1 0");
+  EXPECT_EQ(split("[::1]:50151"), "::1 50151");
+  EXPECT_EQ(split("quantd:http"), "quantd http");
+  for (const char* bad : {"", "h", "h:", "[::1]", "[::1]:"}) {
+    EXPECT_EQ(split(bad), "no port") << bad;
+  }
+  for (const char* bad : {":1", "[]:1"}) {
+    EXPECT_THAT(split(bad), HasSubstr("no host")) << bad;
+  }
+  for (const char* bad : {"::1:50151", "a:1:2", "[h]:1", "[::1:1"}) {
+    EXPECT_THAT(split(bad), HasSubstr("brackets")) << bad;
+  }
+  for (const char* bad : {"a/b:1", "a@b:1", "a b:1", "[[::1]]:1", "[h:1"}) {
+    EXPECT_THAT(split(bad), HasSubstr("no host has")) << bad;
   }
 }
 
 TEST(AddressTest, ListenAddressesAreChecked) {
   for (const char* good :
-       {"127.0.0.1:0", "[::]:50151", "unix:/tmp/a", "h:65535"}) {
+       {"127.0.0.1:0", "[::]:50151", "localhost:1", "h:65535"}) {
+    EXPECT_THAT(security::CheckTcpAddress("--x", good), IsOk()) << good;
     EXPECT_THAT(security::CheckListenAddress("--x", good), IsOk()) << good;
   }
-  for (const char* bad : {"", ":1", "h", "h:", "h:65536", "h:-1", "h:1x",
-                          "::1:50151", "unix:", "h:http"}) {
-    const absl::Status s = security::CheckListenAddress("--x", bad);
-    EXPECT_THAT(s, StatusIs(absl::StatusCode::kInvalidArgument)) << bad;
-    EXPECT_THAT(std::string(s.message()), HasSubstr("--x")) << bad;
+  for (const char* bad :
+       {"", ":1", "h", "h:", "h:65536", "h:-1", "h:+1", "h:1x", "::1:50151",
+        "unix:", "h:http", "[]:1", "a/b:1", "[h]:1"}) {
+    for (const absl::Status& s : {security::CheckTcpAddress("--x", bad),
+                                  security::CheckListenAddress("--x", bad)}) {
+      EXPECT_THAT(s, StatusIs(absl::StatusCode::kInvalidArgument)) << bad;
+      EXPECT_THAT(std::string(s.message()),
+                  testing::AllOf(HasSubstr("--x"), HasSubstr("HOST:PORT")))
+          << bad;
+    }
+  }
+  for (const char* path : {"unix:/tmp/a", "unix-abstract:a"}) {
+    EXPECT_THAT(security::CheckListenAddress("--x", path), IsOk()) << path;
+    EXPECT_FALSE(security::CheckTcpAddress("--x", path).ok()) << path;
   }
 }
 

@@ -21,6 +21,9 @@ class ServerTest : public testing::Test {
     options_.listen = "127.0.0.1:0";
     options_.memory_budget = 64 << 20;
     options_.drain_delay = absl::ZeroDuration();
+    // Where nothing is to be waited for, a slow machine is not a busy one.
+    options_.max_wait = absl::Minutes(10);
+    options_.max_receive = absl::Minutes(10);
     ConfigureLog(LogLevel::kOff, LogFormat::kText);
   }
 

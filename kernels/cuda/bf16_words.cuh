@@ -28,6 +28,18 @@ __device__ __forceinline__ uint32_t MaxOfWords(uint32_t a, uint32_t b) {
 #endif
   return max;
 }
+// The smaller ones, with signs that mean nothing.
+__device__ __forceinline__ uint32_t MinOfWords(uint32_t a, uint32_t b) {
+  uint32_t min;
+#if __CUDA_ARCH__ >= 860
+  asm("min.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(min) : "r"(a), "r"(b));
+#else
+  asm("min.bf16x2 %0, %1, %2;"
+      : "=r"(min)
+      : "r"(a & 0x7FFF7FFFu), "r"(b & 0x7FFF7FFFu));
+#endif
+  return min;
+}
 
 }  // namespace quantd::cuda
 

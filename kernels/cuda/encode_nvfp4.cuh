@@ -61,15 +61,16 @@ struct ScaleColumn {
   std::byte* first;  // line 0 of the chunk
   uint32_t pitch;    // bytes to the next line; 0: swizzled
 
-  __device__ __forceinline__ ScaleColumn(const CopyTask& copy, int64_t line,
-                                         int64_t block) {
+  __device__ __forceinline__ ScaleColumn(const CopyTask& copy, uint32_t line,
+                                         uint32_t block) {
     if (copy.swizzled) {
-      const int64_t across = (copy.blocks + 3) / 4;
-      first = copy.scale + (line / 128 * across + block / 4) * 512 + block % 4;
+      const uint32_t across = (static_cast<uint32_t>(copy.blocks) + 3) / 4;
+      first = copy.scale + uint64_t{line / 128 * across + block / 4} * 512 +
+              block % 4;
       pitch = 0;
     } else {
-      first = copy.scale + line * copy.scale_line + block;
       pitch = static_cast<uint32_t>(copy.scale_line);
+      first = copy.scale + uint64_t{line} * pitch + block;
     }
   }
   // `line` from 0 to 127.

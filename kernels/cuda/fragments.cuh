@@ -8,13 +8,11 @@
 
 namespace quantd::cuda {
 
-// Four 8 x 8 fragments: of lane 8i + r, the address of row r of fragment i. The
-// lane gets of each the elements 2c and 2c + 1 of row r where it is lane 4r +
-// c; transposed, those of column r.
+// Four 8 x 8 fragments: of lane 8i + r, the address of row r of fragment i in
+// shared memory. The lane gets of each the elements 2c and 2c + 1 of row r where
+// it is lane 4r + c; transposed, those of column r.
 template <bool kTransposed>
-__device__ __forceinline__ void LoadFragments(const void* row,
-                                              uint32_t (&f)[4]) {
-  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+__device__ __forceinline__ void LoadFragmentsAt(uint32_t at, uint32_t (&f)[4]) {
   if constexpr (kTransposed) {
     asm volatile(
         "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -27,6 +25,12 @@ __device__ __forceinline__ void LoadFragments(const void* row,
                  : "r"(at)
                  : "memory");
   }
+}
+template <bool kTransposed>
+__device__ __forceinline__ void LoadFragments(const void* row,
+                                              uint32_t (&f)[4]) {
+  LoadFragmentsAt<kTransposed>(
+      static_cast<uint32_t>(__cvta_generic_to_shared(row)), f);
 }
 
 // d = a * b: 16 x 16 by 16 x 8.

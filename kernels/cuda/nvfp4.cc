@@ -30,6 +30,7 @@ bool TakesNvfp4(const EncodeArgs& a) {
          p.cols % kBlock == 0 && (a.rotation == 0 || a.rotation == kRhtSize) &&
          HasCoder(a) && a.sums == nullptr && IsUsual(a.first.rowwise) &&
          IsUsual(a.first.columnwise) &&
+         a.list.rows <= std::numeric_limits<int32_t>::max() &&
          a.list.chunk_count * p.cols < std::numeric_limits<uint32_t>::max();
 }
 
@@ -43,7 +44,8 @@ cudaError_t LaunchEncodeNvfp4(const EncodeArgs& a, const Queue& queue) {
   if (a.params.four_over_six != FourOverSix::kOff) {
     return LaunchEncodeNvfp4FourOverSix(a, queue);
   }
-  return a.params.square || a.dbias || a.first.columnwise.data != nullptr
+  if (a.params.square) return LaunchEncodeNvfp4Squares(a, queue);
+  return a.dbias || a.first.columnwise.data != nullptr
              ? LaunchEncodeNvfp4Tiles(a, queue)
              : LaunchEncodeNvfp4Rows(a, queue);
 }

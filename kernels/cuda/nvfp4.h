@@ -21,6 +21,9 @@ cudaError_t LaunchEncodeNvfp4(const EncodeArgs& args, const Queue& queue);
 // Its parts: the rowwise copy alone; the columnwise one, alone or with it.
 cudaError_t LaunchEncodeNvfp4Rows(const EncodeArgs& args, const Queue& queue);
 cudaError_t LaunchEncodeNvfp4Tiles(const EncodeArgs& args, const Queue& queue);
+// Squares, either copy or both.
+cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& args,
+                                     const Queue& queue);
 // Rowwise copies that are rounded stochastically or made by 4over6.
 cudaError_t LaunchEncodeNvfp4Stochastic(const EncodeArgs& args,
                                         const Queue& queue);

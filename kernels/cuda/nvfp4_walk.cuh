@@ -160,7 +160,8 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   coder->Settle();
   const CopyTask& copy = coder->group->task.rowwise;
   std::byte* to = copy.data + (top + first) * copy.data_line + b * 8;
-  const ScaleColumn scales(copy, top, b);
+  const ScaleColumn scales(copy, static_cast<uint32_t>(top),
+                           static_cast<uint32_t>(b));
   const uint32_t per_line = scales.pitch == 0 ? 16 : scales.pitch;
   const uint32_t per_32 = scales.pitch == 0 ? 4 : 32 * scales.pitch;
   coder->Begin(top + first, b);

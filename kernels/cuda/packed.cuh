@@ -96,11 +96,25 @@ __device__ __forceinline__ uint32_t E4M3Of(float x) {
 // of a bf16's last place added to all of them, such a c is there for nearly
 // every m but those under which many a bf16 comes to lie on a threshold. Both
 // factors are fp16 and their product is exact.
-struct alignas(16) Line {
-  uint32_t twice;   // 2c, in both halves
-  uint32_t least;   // magnitudes below it, in both halves, are as good as it
-  uint32_t offset;  // such a magnitude times 8, plus this, is x' in fp16
-  float m;          // not 0: there is no c
+struct alignas(8) Line {
+  static constexpr uint16_t kNone = 0xFFFF;
+  uint16_t twice;   // 2c
+  uint16_t least;   // magnitudes below it are as good as it; kNone: no c
+  uint32_t offset;  // two magnitudes times 8, plus this, are x' in fp16
+};
+// The same in both halves.
+struct LineWords {
+  uint32_t twice;
+  uint32_t least;
+  uint32_t offset;
+
+  // Of a Line's words.
+  __device__ __forceinline__ explicit LineWords(uint2 words) {
+    twice = __byte_perm(words.x, 0, 0x1010);
+    least = __byte_perm(words.x, 0, 0x3232);
+    offset = words.y;
+  }
+  __device__ __forceinline__ bool none() const { return ~least == 0; }
 };
 
 __device__ __forceinline__ uint32_t FusedHalves(uint32_t a, uint32_t b,
@@ -112,7 +126,7 @@ __device__ __forceinline__ uint32_t FusedHalves(uint32_t a, uint32_t b,
 
 // Codes in the low bytes of the halves, from magnitudes of two elements.
 __device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes,
-                                             const Line& line) {
+                                             const LineWords& line) {
   const uint32_t x = __vmaxu2(magnitudes, line.least) * 8u + line.offset;
   const uint32_t a = FusedHalves(x, line.twice, 0x64006400u);
   const uint32_t b = FusedHalves(x, line.twice - 0x04000400u, 0x64026402u);
@@ -175,16 +189,6 @@ __device__ __forceinline__ uint2 CodesUnder(const Words& x, const Rule& rule) {
   return make_uint2(words[0], words[1]);
 }
 
-// Apart: it is seldom needed, and registers are short where it is.
-static __device__ __noinline__ uint2 CodesUnderMultiplier(Words x, float m) {
-  return CodesUnder(x, m);
-}
-
-// Sixteen E2M1 codes; all |x * m| are below 7.
-__device__ __forceinline__ uint2 CodesOf(const Words& x, const Line& line) {
-  return line.m == 0.0f ? CodesUnder(x, line) : CodesUnderMultiplier(x, line.m);
-}
-
 // What a group's amax decides for a copy, in shared memory: there are only so
 // many scales, and a division for each is cheaper than one for each block.
 struct Multipliers {
@@ -206,6 +210,7 @@ struct Lines {
   // By E4M3 code. Subnormal ones are not set, but 0 is, for blocks of zeros.
   Line of[128];
   float s_inv6;  // block maximum to what its scale should be
+  float s_dec;   // what multipliers are made of, for scales without a line
 
   // All threads of at least eight warps must call; the caller synchronizes
   // before and after.
@@ -217,7 +222,8 @@ struct Lines {
     const float s = Nvfp4EncodeScaleOf<Scalar>(amax, f6);
     if (threadIdx.x == 0) {
       s_inv6 = s * Scalar::Float(0x3E2AAAABu);
-      of[0] = {0x3C003C00u, 0, 0, 0.0f};
+      this->s_dec = 1.0f / s;
+      of[0] = {0x3C00, 0, 0};
     }
     const uint32_t mantissa = threadIdx.x / 32;
     if (mantissa >= 8) return;
@@ -264,14 +270,13 @@ struct Lines {
         static_cast<int>(m >> 23) - 127 + static_cast<int>(kOne - lane);
     const int zero = (112 - exponent) * 128;  // the bf16 whose x' is 0
     Line& line = of[lane << 3 | mantissa];
-    line.twice = Both((chosen - 0x38000000u) >> 13);
-    // (One more than zero: something may be taken off x'.)
-    line.least = zero >= 0 ? Both(zero + 1) : 0;
+    line.twice = static_cast<uint16_t>((chosen - 0x38000000u) >> 13);
     line.offset = 0x10001u * (eighths - 8u * static_cast<uint32_t>(zero));
     // (The margins leave all of these multipliers normal.)
     const bool usable = found != 0 && m >> 23 >= 32 && m >> 23 < 224;
-    line.m =
-        usable ? 0.0f : Nvfp4MultiplierOf<Scalar>(lane << 3 | mantissa, s_dec);
+    // (One more than zero: something may be taken off x'.)
+    const int least = zero >= 0 ? zero + 1 : 0;
+    line.least = usable ? static_cast<uint16_t>(least) : Line::kNone;
   }
 
  private:
@@ -282,9 +287,6 @@ struct Lines {
   }
   static __device__ __forceinline__ bool Passes(float y, uint32_t i) {
     return i % 2 == 0 ? y > ThresholdOf(i) : y >= ThresholdOf(i);
-  }
-  static __device__ __forceinline__ uint32_t Both(uint32_t half) {
-    return (half & 0xFFFFu) | half << 16;
   }
 };
 

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/tile.cuh"
 
@@ -148,7 +150,8 @@ cudaError_t LaunchAmaxOf(const AmaxArgs& a, const Queue& queue) {
 
 cudaError_t LaunchAmax(const AmaxArgs& a, const Queue& queue) {
   const bool rotates = a.row_signs != nullptr || a.col_signs != nullptr;
-  if (a.x.dtype == DType::kBF16 && rotates && a.x.cols % kBlock == 0) {
+  if (a.x.dtype == DType::kBF16 && rotates && a.x.cols % kBlock == 0 &&
+      a.x.rows <= std::numeric_limits<int32_t>::max()) {
     return LaunchAmaxTiles(a, queue);
   }
   switch (a.x.dtype) {

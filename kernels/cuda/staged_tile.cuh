@@ -45,13 +45,14 @@ struct Chunk {
   }
 };
 
-// Where a tile is and how much of it there is.
+// Where a tile is and how much of it there is. All rows together are fewer than
+// 2^31.
 struct Place {
   int64_t group;
-  int64_t chunk;       // of the group
-  int64_t row, col;    // of the group
+  uint32_t chunk;      // of the group
+  uint32_t row, col;   // of the group
   int rows, cols;      // 1 to 128
-  int64_t in_payload;  // its first row
+  uint32_t in_payload;  // its first row
 };
 // `first` is group 0.
 __device__ __forceinline__ Place FindPlace(const GroupList& list,
@@ -63,14 +64,14 @@ __device__ __forceinline__ Place FindPlace(const GroupList& list,
   const GroupTask& task = alone ? first : list.groups[chunk.group];
   Place at;
   at.group = chunk.group;
-  at.chunk = chunk.number;
-  at.row = chunk.number * kTileSide;
-  at.col = int64_t{tile % across} * kTileSide;
+  at.chunk = static_cast<uint32_t>(chunk.number);
+  at.row = at.chunk * kTileSide;
+  at.col = tile % across * kTileSide;
   const int64_t rows = task.rows - at.row;
   const int64_t cols = list.cols - at.col;
   at.rows = static_cast<int>(rows < kTileSide ? rows : kTileSide);
   at.cols = static_cast<int>(cols < kTileSide ? cols : kTileSide);
-  at.in_payload = task.row + at.row;
+  at.in_payload = static_cast<uint32_t>(task.row + at.row);
   return at;
 }
 
@@ -109,10 +110,22 @@ class TileRing {
                                         const GroupTask& first,
                                         const TensorMap& map, uint32_t tile) {
     if (tile >= static_cast<uint32_t>(TileCount(list))) return;
+    Find(k, list, first, tile);
+    Copy(k, list, first, map);
+  }
+  // The same in two steps, of a tile that the list has. Finding where it is
+  // takes its time: somebody may still be at number k - kStages.
+  __device__ __forceinline__ void Find(uint32_t k, const GroupList& list,
+                                       const GroupTask& first, uint32_t tile) {
+    if (threadIdx.x != 0) return;
+    storage_->places[k % (2 * kStages)] = FindPlace(list, first, tile);
+  }
+  __device__ __forceinline__ void Copy(uint32_t k, const GroupList& list,
+                                       const GroupTask& first,
+                                       const TensorMap& map) {
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x != 0) return;
-    const Place at = FindPlace(list, first, tile);
-    storage_->places[k % (2 * kStages)] = at;
+    const Place& at = place(k);
     const uint32_t full = Address(&storage_->full[k % kStages]);
     // What lies beyond the payload counts, too: it comes as zeros.
     asm volatile(
@@ -122,14 +135,15 @@ class TileRing {
     const uint32_t to = Address(storage_->tiles[k % kStages].bytes);
     const int col = static_cast<int>(at.col);
     const int row = static_cast<int>(at.in_payload);
-    Copy(to, map, col, row, full);
+    CopyBox(to, map, col, row, full);
     if constexpr (kLayout == TileLayout::kSwizzled) {
-      Copy(to + kSwizzledBox, map, col + 64, row, full);
+      CopyBox(to + kSwizzledBox, map, col + 64, row, full);
     }
 #else
-    const Place at = FindPlace(list, first, tile);
-    if (threadIdx.x == 0) storage_->places[k % (2 * kStages)] = at;
-    const std::byte* from = first.x + (at.in_payload * list.cols + at.col) * 2;
+    __syncthreads();  // the place is known
+    const Place& at = place(k);
+    const std::byte* from =
+        first.x + (int64_t{at.in_payload} * list.cols + at.col) * 2;
     const int pieces = at.cols / 8;
     for (int i = static_cast<int>(threadIdx.x); i < at.rows * pieces;
          i += static_cast<int>(blockDim.x)) {
@@ -184,8 +198,9 @@ class TileRing {
                ? tile->at(row, col)
                : tile->bytes + SwizzledOffset(row, col);
   }
-  static __device__ __forceinline__ void Copy(uint32_t to, const TensorMap& map,
-                                              int col, int row, uint32_t full) {
+  static __device__ __forceinline__ void CopyBox(uint32_t to,
+                                                 const TensorMap& map, int col,
+                                                 int row, uint32_t full) {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile"
         ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),

@@ -4,8 +4,8 @@
 // magnitudes, and for nearly all blocks that is enough to tell that they cannot
 // raise the maximum found so far. Tensor cores make these sums. Where it is not
 // enough they rotate: in another order of additions than the one that counts
-// (kernels/FORMATS.md), but near enough to tell again. What is left is rotated
-// in order.
+// (kernels/FORMATS.md), but so near to it that nearly always the same bf16
+// comes out. What may come out as either of two is rotated in order.
 //
 // How near: with M the largest magnitude of a rotated block and x the block,
 // |x_i| / 4 <= norm(x) / 4 <= M, for the rotation keeps the norm. The product
@@ -13,21 +13,20 @@
 // the butterfly each of four stages rounds sums of at most 4 M by 2^-24: 2^-20
 // M. kMargin is much more than both.
 #include "kernels/cuda/fragments.cuh"
+#include "kernels/cuda/next_kernel.cuh"
 #include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/rotate.cuh"
-#include "kernels/cuda/staged_tile.cuh"
+#include "kernels/cuda/tile_stream.cuh"
 
 namespace quantd::cuda {
 namespace {
 
-constexpr int kStages = 3;
-constexpr int kPerMultiprocessor = 2;
 constexpr int kSquares = kTileSide / kBlock;
-constexpr float kMargin = 1.0f + 0x1p-14f;
+constexpr float kMargin = 0x1p-14f;
 // Squares are not for the tensor cores whose largest magnitude is below the one
 // or not below the other; and what such a small one may come to.
-constexpr uint32_t kTiny = 0x0E000000u;     // 2^-99
-constexpr uint32_t kHuge = 0x7B800000u;     // 2^120
+constexpr uint32_t kTiny = 0x0E000000u;      // 2^-99
+constexpr uint32_t kHuge = 0x7B800000u;      // 2^120
 constexpr uint32_t kMostTiny = 0x0F800000u;  // 2^-96
 
 struct AmaxTilesArgs {
@@ -37,21 +36,30 @@ struct AmaxTilesArgs {
   Found* found;
 };
 
-using Ring = TileRing<kStages, TileLayout::kSwizzled>;
+template <SharedMemory kSize>
+using Stream = std::conditional_t<
+    kSize == SharedMemory::kLarge, TileStream<3, 6, 1>,
+    std::conditional_t<kSize == SharedMemory::kMedium, TileStream<2, 4, 1>,
+                       TileStream<1, 3, 1>>>;
 
-// What is known of a maximum of rotated elements, rounded to bf16, as fp32 bits:
-// the largest one of blocks that were rotated in order, and what it is at least.
-struct Maximum {
-  uint32_t found;
-  uint32_t least;
+// The largest rotated elements that the CTA knows of, rounded to bf16, as fp32
+// bits: in shared memory, where all warps read and raise them.
+struct KnownMaxima {
+  uint32_t rows;
+  uint32_t columns;
 };
+template <SharedMemory kSize>
 struct Shared {
-  Ring::Storage ring;
-  Maximum rows;
-  Maximum columns;
+  typename Stream<kSize>::Tiles tiles;
+  typename Stream<kSize>::Control control;
+  KnownMaxima maxima;
 };
+static_assert(sizeof(Shared<SharedMemory::kLarge>) <= 227 * 1024);
+static_assert(sizeof(Shared<SharedMemory::kMedium>) <= 163 * 1024);
+static_assert(sizeof(Shared<SharedMemory::kSmall>) <= 99 * 1024);
 
-// The larger one of `max` and this lane's magnitudes in a rotated square, about.
+// The larger one of `max` and this lane's magnitudes in a rotated square,
+// about.
 __device__ __forceinline__ float RotatedMaximum(const uint32_t (&x)[4],
                                                 const Rotation& rotation,
                                                 float max) {
@@ -70,25 +78,29 @@ __device__ __forceinline__ uint32_t Rounded(float x) {
   return PackBf16(x, 0.0f) << 16;
 }
 
+// What an element of about this magnitude comes to at most, rounded.
+__device__ __forceinline__ uint32_t AtMost(float about) {
+  return Rounded(about * (1.0f + kMargin));
+}
 // Shared memory that other warps write, too.
-__device__ __forceinline__ Maximum Read(const volatile Maximum& m) {
-  return {m.found, m.least};
+__device__ __forceinline__ uint32_t Read(const volatile uint32_t& known) {
+  return known;
 }
-// Whether blocks may raise the maximum, whose elements are about `largest`; and
-// whether those of a square of tiny numbers may.
-__device__ __forceinline__ bool MayRaise(const Maximum& m, float largest) {
-  const uint32_t most = Rounded(largest * kMargin);
-  return most > m.found && most >= m.least;
-}
-__device__ __forceinline__ bool TinyMayRaise(const Maximum& m) {
-  return m.found < kMostTiny && m.least < kMostTiny;
+// The whole warp calls this; each lane with what it has found.
+__device__ __forceinline__ void Raise(uint32_t mine, uint32_t* known,
+                                      uint32_t* found) {
+  const uint32_t max = __reduce_max_sync(0xFFFFFFFFu, mine);
+  if (threadIdx.x % kWarp == 0 && max > Read(*known) &&
+      atomicMax(known, max) < max) {
+    atomicMax(found, max);
+  }
 }
 
 // One square in order: a lane is a row, or a column.
 __device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
                                             int col, bool rows, bool columns,
                                             const float* signs,
-                                            Shared* shared, Found* found) {
+                                            KnownMaxima* known, Found* found) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool column = lane >= kBlock;
   float v[kBlock];
@@ -99,7 +111,7 @@ __device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
     for (int i = 0; i < kBlock; ++i) {
       const int r = row + (column ? i : lane);
       const int c = col + (column ? lane - kBlock : i);
-      const std::byte* p = tile.bytes + SwizzledOffset(r, c);
+      const std::byte* p = tile.bytes + TileOffset(r, c);
       v[i] = DecodeBf16<Scalar>(*reinterpret_cast<const uint16_t*>(p));
     }
     uint32_t all;
@@ -114,18 +126,10 @@ __device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
     }
   }
   plain = __reduce_max_sync(0xFFFFFFFFu, plain);
-  const uint32_t row_max = __reduce_max_sync(0xFFFFFFFFu, column ? 0 : max);
-  const uint32_t col_max = __reduce_max_sync(0xFFFFFFFFu, column ? max : 0);
   Report(seen, found);
-  if (lane == 0) {
-    atomicMax(&found->plain, plain);
-    if (atomicMax(&shared->rows.found, row_max) < row_max) {
-      atomicMax(&found->row_rht, row_max);
-    }
-    if (atomicMax(&shared->columns.found, col_max) < col_max) {
-      atomicMax(&found->col_rht, col_max);
-    }
-  }
+  if (lane == 0) atomicMax(&found->plain, plain);
+  Raise(column ? 0 : max, &known->rows, &found->row_rht);
+  Raise(column ? max : 0, &known->columns, &found->col_rht);
   __syncwarp();
 }
 
@@ -135,17 +139,17 @@ struct WarpRows {
   uint32_t turned;  // square as it is, and transposed
 
   __device__ __forceinline__ explicit WarpRows(const StagedTile& tile) {
-    const int row = static_cast<int>(threadIdx.x / kWarp * kBlock);
+    const int row = static_cast<int>(Team::warp() * kBlock);
     const int lane = static_cast<int>(threadIdx.x % kWarp);
     const int half = lane / 8 % 2 * 8;
     const int other = lane / 16 * 8;
     const uint32_t base = SharedAddress(tile.bytes);
-    plain = base + SwizzledOffset(row + half + lane % 8, other);
-    turned = base + SwizzledOffset(row + other + lane % 8, half);
+    plain = base + TileOffset(row + half + lane % 8, other);
+    turned = base + TileOffset(row + other + lane % 8, half);
   }
   // Of square c: two pieces of 16 bytes further, within 128 bytes.
   static __device__ __forceinline__ uint32_t At(uint32_t first, int c) {
-    return (first ^ c % 4 * 32) + c / 4 * kSwizzledBox;
+    return (first ^ c % 4 * 32) + c / 4 * kTileBox;
   }
 };
 
@@ -156,7 +160,8 @@ struct Known {
   float row = 0.0f;
   float col = 0.0f;
 
-  // Adds square c: with sums of magnitudes, or with the rotated ones themselves.
+  // Adds square c: with sums of magnitudes, or with the rotated ones
+  // themselves.
   template <bool kRows, bool kColumns, bool kRotated>
   __device__ __forceinline__ void Add(const WarpRows& rows, int c,
                                       const Rotation& rotation) {
@@ -178,17 +183,14 @@ struct Known {
   }
   // Whether it may raise a maximum, by sums, or is not for tensor cores.
   template <bool kRows, bool kColumns>
-  __device__ __forceinline__ bool Matters(const Shared& shared) const {
+  __device__ __forceinline__ bool Matters(const KnownMaxima& known) const {
     const uint32_t magnitude = LargerHalf(plain);
     bool matters = magnitude >= kHuge;
-    if constexpr (kRows) {
-      const Maximum m = Read(shared.rows);
-      matters |= TinyMayRaise(m) ? magnitude != 0 : MayRaise(m, row);
-    }
-    if constexpr (kColumns) {
-      const Maximum m = Read(shared.columns);
-      matters |= TinyMayRaise(m) ? magnitude != 0 : MayRaise(m, col);
-    }
+    const auto compare = [&](uint32_t found, float about) {
+      matters |= found < kMostTiny ? magnitude != 0 : AtMost(about) > found;
+    };
+    if constexpr (kRows) compare(Read(known.rows), row);
+    if constexpr (kColumns) compare(Read(known.columns), col);
     return matters;
   }
 
@@ -210,21 +212,19 @@ struct Known {
 
 // The largest of a warp's numbers, which are not negative.
 __device__ __forceinline__ float LargestOfWarp(float x) {
-  return __uint_as_float(
-      __reduce_max_sync(0xFFFFFFFFu, __float_as_uint(x)));
+  return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(x)));
 }
 
 // Squares of a warp's rows, of which sums of magnitudes have not said enough:
 // by tensor cores, and in order where it takes that. Adds plain magnitudes that
 // are not counted with the latter.
 template <bool kRows, bool kColumns>
-__device__ __forceinline__ void RaiseMaxima(const AmaxTilesArgs& a,
-                                            const StagedTile& tile,
-                                            const WarpRows& rows,
-                                            const Rotation& rotation,
-                                            Shared* s, uint32_t* plain) {
+__device__ __forceinline__ void RaiseMaxima(
+    const AmaxTilesArgs& a, const StagedTile& tile, const WarpRows& rows,
+    const Rotation& rotation, KnownMaxima* known, uint32_t* plain) {
   const uint32_t lane = threadIdx.x % kWarp;
   uint32_t order = 0;  // squares, as bits
+  uint32_t done = 0;
   uint32_t tiny = 0;
   float row = 0.0f;  // lane c: of square c
   float col = 0.0f;
@@ -245,98 +245,98 @@ __device__ __forceinline__ void RaiseMaxima(const AmaxTilesArgs& a,
       col = col_max;
     }
   }
-  const uint32_t row_least = Rounded(LargestOfWarp(row) / kMargin);
-  const uint32_t col_least = Rounded(LargestOfWarp(col) / kMargin);
-  if (lane == 0) {
-    atomicMax(&s->rows.least, row_least);
-    atomicMax(&s->columns.least, col_least);
+  const uint32_t rows_most = AtMost(row);
+  const uint32_t columns_most = AtMost(col);
+  const auto sure = [](float about, uint32_t most) {
+    return Rounded(about * (1.0f - kMargin)) == most ? most : 0;
+  };
+  if constexpr (kRows) {
+    Raise(sure(row, rows_most), &known->rows, &a.found->row_rht);
+  }
+  if constexpr (kColumns) {
+    Raise(sure(col, columns_most), &known->columns, &a.found->col_rht);
   }
   __syncwarp();
-  const auto may_raise = [&](float r, float c) {
-    return (kRows && MayRaise(Read(s->rows), r)) ||
-           (kColumns && MayRaise(Read(s->columns), c));
+  const auto may_raise = [&] {
+    return (kRows && rows_most > Read(known->rows)) ||
+           (kColumns && columns_most > Read(known->columns));
   };
-  const bool tiny_may = (kRows && TinyMayRaise(Read(s->rows))) ||
-                        (kColumns && TinyMayRaise(Read(s->columns)));
+  const bool tiny_may = (kRows && Read(known->rows) < kMostTiny) ||
+                        (kColumns && Read(known->columns) < kMostTiny);
   if (__any_sync(0xFFFFFFFFu, tiny_may)) order |= tiny;
-  const uint32_t candidates =
-      __ballot_sync(0xFFFFFFFFu, may_raise(row, col));
-  for (uint32_t left = order | candidates; left != 0; left &= left - 1) {
-    const int c = __ffs(static_cast<int>(left)) - 1;
+  while (true) {
     // (A candidate may have lost its chance to another.)
-    const bool now = may_raise(__shfl_sync(0xFFFFFFFFu, row, c),
-                               __shfl_sync(0xFFFFFFFFu, col, c));
-    if (__any_sync(0xFFFFFFFFu, now) || (order >> c & 1) != 0) {
-      MaximumInOrder(tile, static_cast<int>(threadIdx.x / kWarp * kBlock),
-                     c * kBlock, kRows, kColumns, a.signs, s, a.found);
-    }
+    const uint32_t candidates = __ballot_sync(0xFFFFFFFFu, may_raise());
+    const uint32_t left = (candidates & ~done) | order;
+    if (left == 0) break;
+    const int c = __ffs(static_cast<int>(left)) - 1;
+    MaximumInOrder(tile, static_cast<int>(Team::warp() * kBlock), c * kBlock,
+                   kRows, kColumns, a.signs, known, a.found);
+    order &= ~(1u << c);
+    done |= 1u << c;
   }
 }
 
-template <bool kRows, bool kColumns>
-__global__ void __launch_bounds__(kThreads, kPerMultiprocessor)
+template <SharedMemory kSize, bool kRows, bool kColumns>
+__global__ void __launch_bounds__(Stream<kSize>::kCtaThreads, 1)
     AmaxByTensorCores(const __grid_constant__ AmaxTilesArgs a,
                       const __grid_constant__ TensorMap map) {
-  extern __shared__ __align__(1024) std::byte shared[];
-  Shared& s = *reinterpret_cast<Shared*>(shared);
-  if (threadIdx.x == 0) {
-    s.rows = {0, 0};
-    s.columns = {0, 0};
+#ifdef __CUDA_ARCH__
+  if constexpr (kIsBuilt<kSize>) {
+    LetNextKernelStart();
+    extern __shared__ __align__(1024) std::byte shared[];
+    auto& s = *reinterpret_cast<Shared<kSize>*>(shared);
+    if (threadIdx.x == 0) s.maxima = {};
+    Stream<kSize> stream(&s.tiles, &s.control);
+    if (stream.sends()) {
+      stream.Send(a.list, a.first, map);
+      return;
+    }
+    stream.Begin();
+    const Rotation rotation(a.signs);
+    uint32_t plain = 0;  // largest, of both halves of words
+    while (true) {
+      // What other CTAs have found spares work here.
+      uint32_t rows_found = 0;
+      uint32_t columns_found = 0;
+      if (Team::thread() == 0) {
+        rows_found = *const_cast<volatile uint32_t*>(&a.found->row_rht);
+        columns_found = *const_cast<volatile uint32_t*>(&a.found->col_rht);
+      }
+      if (!stream.Receive(true)) break;
+      if (Team::thread() == 0) {
+        atomicMax(&s.maxima.rows, rows_found);
+        atomicMax(&s.maxima.columns, columns_found);
+      }
+      const WarpRows rows(stream.tile());
+      Known all;
+      QUANTD_UNROLL
+      for (int c = 0; c < kSquares; ++c) {
+        all.Add<kRows, kColumns, false>(rows, c, rotation);
+      }
+      if (__any_sync(0xFFFFFFFFu, all.Matters<kRows, kColumns>(s.maxima))) {
+        RaiseMaxima<kRows, kColumns>(a, stream.tile(), rows, rotation,
+                                     &s.maxima, &plain);
+      } else {
+        plain = LargerOf(plain, all.plain);
+      }
+      stream.Release();
+    }
+    plain = __reduce_max_sync(0xFFFFFFFFu, LargerHalf(plain));
+    if (threadIdx.x % kWarp == 0) atomicMax(&a.found->plain, plain);
+  } else {
+    __trap();
   }
-  Ring ring(&s.ring);
-  const auto count = static_cast<uint32_t>(TileCount(a.list));
-  for (uint32_t k = 0; k + 1 < kStages; ++k) {
-    ring.Start(k, a.list, a.first, map, blockIdx.x + k * gridDim.x);
-  }
-  const Rotation rotation(a.signs);
-  uint32_t plain = 0;  // largest, of both halves of words
-  uint32_t k = 0;
-  for (uint32_t t = blockIdx.x; t < count; t += gridDim.x, ++k) {
-    __syncthreads();  // the last tile has been used
-    ring.Start(k + kStages - 1, a.list, a.first, map,
-               t + (kStages - 1) * gridDim.x);
-    // What other CTAs have found spares work here.
-    uint32_t rows_found = 0;
-    uint32_t columns_found = 0;
-    if (threadIdx.x == 0) {
-      rows_found = *const_cast<volatile uint32_t*>(&a.found->row_rht);
-      columns_found = *const_cast<volatile uint32_t*>(&a.found->col_rht);
-    }
-    const StagedTile& tile = ring.Wait(k, true);
-    if (threadIdx.x == 0) {
-      atomicMax(&s.rows.found, rows_found);
-      atomicMax(&s.columns.found, columns_found);
-    }
-    const WarpRows rows(tile);
-    Known all;
-    QUANTD_UNROLL
-    for (int c = 0; c < kSquares; ++c) {
-      all.Add<kRows, kColumns, false>(rows, c, rotation);
-    }
-    if (__any_sync(0xFFFFFFFFu, all.Matters<kRows, kColumns>(s))) {
-      RaiseMaxima<kRows, kColumns>(a, tile, rows, rotation, &s, &plain);
-    } else {
-      plain = LargerOf(plain, all.plain);
-    }
-  }
-  plain = __reduce_max_sync(0xFFFFFFFFu, LargerHalf(plain));
-  if (threadIdx.x % kWarp == 0) atomicMax(&a.found->plain, plain);
+#endif
 }
 
 template <bool kRows, bool kColumns>
 cudaError_t Launch(const AmaxTilesArgs& a, const Queue& queue) {
-  const auto kernel = &AmaxByTensorCores<kRows, kColumns>;
-  cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(sizeof(Shared)));
-  if (error != cudaSuccess) return error;
-  TensorMap map;
-  error = MakeTensorMap(a.first.x, a.list.rows, a.list.cols, kTileSide, 64,
-                        TileLayout::kSwizzled, &map);
-  if (error != cudaSuccess) return error;
-  kernel<<<GridFor(TileCount(a.list), kPerMultiprocessor, queue), kThreads,
-           sizeof(Shared), queue.stream>>>(a, map);
-  return cudaGetLastError();
+  return ForSharedMemory([&](auto size) {
+    return LaunchStream<Stream<size()>>(
+        &AmaxByTensorCores<size(), kRows, kColumns>, sizeof(Shared<size()>), a,
+        queue);
+  });
 }
 
 }  // namespace

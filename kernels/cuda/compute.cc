@@ -93,6 +93,7 @@ class Planner {
                                         : FindGeneric(GenericAmax(
                                               o.rht_dimension, propagate)));
       WriteAmaxArgs amax = StartAmax(propagate);
+      amax.follows = true;
       Add(TensorKind::kRowwiseAmax, AmaxSource::kPlain, 1, &amax);
       Add(TensorKind::kColumnwiseAmax, AmaxSource::kPlain, 1, &amax);
       Add(TensorKind::kRowwiseRhtAmax, AmaxSource::kRowRht, 1, &amax);
@@ -220,6 +221,7 @@ class Planner {
   // Everything that is an amax, where it leaves from; kernels read it there.
   cudaError_t WriteAmaxes(const QuantizeOptions& o) {
     WriteAmaxArgs args = StartAmax(o.non_finite == NonFinite::kPropagate);
+    args.follows = route_.maxima();
     for (bool columnwise : {false, true}) {
       const TensorKind kind =
           columnwise ? TensorKind::kColumnwiseAmax : TensorKind::kRowwiseAmax;
@@ -234,6 +236,7 @@ class Planner {
         QUANTD_CUDA_TRY(
             cudaMemcpyAsync(Out(kind), tables_.given_amax(columnwise),
                             spec->size, cudaMemcpyHostToDevice, queue_.stream));
+        args.follows = false;
       } else if (!rotated) {
         Add(kind, AmaxSource::kPlain, 1, &args);
       } else if (o.amax_estimation_scale) {

@@ -6,7 +6,6 @@
 
 #include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/span.cuh"
-#include "kernels/cuda/staged_tile.cuh"
 
 namespace quantd::cuda {
 

@@ -1,20 +1,25 @@
 // NVFP4 with a scale for each square of 16 x 16, by tiles: what a square's
 // codes are does not depend on the way they are read. So they are found once,
 // row by row, and transposed.
+#include "kernels/cuda/nearest.cuh"
 #include "kernels/cuda/nvfp4.h"
 #include "kernels/cuda/tile_units.cuh"
 
 namespace quantd::cuda {
 namespace {
 
-struct Shared {
-  OneTile::Storage ring;
-  GroupStateWith<Lines> group;
-  LineCodes::Storage rows[kTileWarps];
-  LineCodes::Storage columns[kTileWarps];
+struct TeamState {
+  LineCodes::Storage rows[Team::kWarps];
+  LineCodes::Storage columns[Team::kWarps];
+  TeamGroup::Tables tables;
   // Of the columnwise copy: of squares of a column of them.
   alignas(4) uint8_t scales[kSquares][kSquares];
 };
+template <SharedMemory kSize>
+using Shared = TileShared<EncodeStream<kSize, false>, TeamState>;
+static_assert(sizeof(Shared<SharedMemory::kLarge>) <= 227 * 1024);
+static_assert(sizeof(Shared<SharedMemory::kMedium>) <= 163 * 1024);
+static_assert(sizeof(Shared<SharedMemory::kSmall>) <= 99 * 1024);
 
 // A matrix of 16 x 16 nibbles, a lane of sixteen one row of it: as its
 // transpose.
@@ -46,8 +51,8 @@ __device__ __forceinline__ uint2 TransposeNibbles(uint2 v) {
   const uint32_t down = (lane & 1) != 0 ? 0 : 4;
   const uint32_t up = 4 - down;
   const uint32_t kept = 0x0F0F0F0Fu << up;
-  const uint32_t other = exchanged(
-      (v.x >> down & 0x0F0F0F0Fu) | (v.y << up & 0xF0F0F0F0u), 1);
+  const uint32_t other =
+      exchanged((v.x >> down & 0x0F0F0F0Fu) | (v.y << up & 0xF0F0F0F0u), 1);
   v.x = (v.x & kept) | (other << down & ~kept);
   v.y = (v.y & kept) | (other >> up & ~kept);
   return v;
@@ -65,10 +70,8 @@ __device__ __forceinline__ uint32_t LargestOfFour(const uint32_t (&m)[4]) {
     return MaxOfWords(mine, __shfl_xor_sync(0xFFFFFFFFu, theirs, lanes));
   };
   const bool second = (lane & 8) != 0;
-  const uint32_t a =
-      with(second ? m[2] : m[0], second ? m[0] : m[2], 8);
-  const uint32_t b =
-      with(second ? m[3] : m[1], second ? m[1] : m[3], 8);
+  const uint32_t a = with(second ? m[2] : m[0], second ? m[0] : m[2], 8);
+  const uint32_t b = with(second ? m[3] : m[1], second ? m[1] : m[3], 8);
   const bool odd = (lane & 4) != 0;
   uint32_t max = with(odd ? b : a, odd ? a : b, 4);
   max = with(max, max, 2);
@@ -139,15 +142,12 @@ __device__ __noinline__ Unit EncodeRareOfSquare(const EncodeParams& p,
 // Codes of a warp's sixteen rows for one copy, or for both where they are the
 // same. `put(i, unit)` takes them: a lane's block of square 4 (lane / 16) + i.
 template <typename Put>
-__device__ __forceinline__ void EncodeSquares(const EncodeArgs& a,
-                                              const Lines& lines, float amax,
-                                              Strip<false> strip,
-                                              const SquareMaxima& maxima,
-                                              const Put& put) {
+__device__ __forceinline__ void EncodeSquares(
+    const EncodeArgs& a, const Lines& lines, const float* amax,
+    Strip<false> strip, const SquareMaxima& maxima, const Put& put) {
   const float wanted = __uint_as_float(maxima.max) * lines.s_inv6;
   const uint32_t mine = E4M3Of(wanted);
-  const uint32_t rare =
-      __ballot_sync(0xFFFFFFFFu, IsRare(maxima.max, wanted));
+  const uint32_t rare = __ballot_sync(0xFFFFFFFFu, IsRare(maxima.max, wanted));
   const uint32_t table = Kept(SharedAddress(lines.of));
 #pragma unroll 1
   for (uint32_t i = 0; i < 4; ++i) {
@@ -165,97 +165,111 @@ __device__ __forceinline__ void EncodeSquares(const EncodeArgs& a,
       const SquareMaxima of = {__shfl_sync(0xFFFFFFFFu, maxima.max, from),
                                __shfl_sync(0xFFFFFFFFu, maxima.clean, from)};
       if ((rare >> from & 1) != 0) {
-        unit = EncodeRareOfSquare(a.params, block, amax, of);
+        unit = EncodeRareOfSquare(a.params, block, *amax, of);
       }
     }
     put(i, unit);
   }
 }
 
-__global__ void __launch_bounds__(kThreads, kTileCtas)
+template <SharedMemory kSize>
+__global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
     EncodeNvfp4Squares(const __grid_constant__ EncodeArgs a,
                        const __grid_constant__ TensorMap map) {
-  extern __shared__ __align__(1024) std::byte shared[];
-  Shared& s = *reinterpret_cast<Shared*>(shared);
-  OneTile ring(&s.ring);
-  TileWalk walk(a.list);
-  const bool alone = a.list.count == 1;
-  ring.Start(0, a.list, a.first, map, walk.tile);
-  int64_t current = -1;
-  // While the first tile is on its way.
-  if (alone && s.group.Enter(a, 0, &current)) s.group.Settle(a);
-  const uint32_t warp = threadIdx.x / kWarp;
-  const uint32_t half = threadIdx.x % kWarp / kBlock;
-  const LineCodes row_codes(&s.rows[warp]);
-  const LineCodes column_codes(&s.columns[warp]);
-  // Where this lane's block is of a column of the first square of its half.
-  const uint32_t transposed =
-      Kept(LineCodes::Address(&s.columns[half * 4], threadIdx.x % kBlock, warp));
-  bool more = walk.tile < walk.end;
-  for (uint32_t k = 0; more; ++k) {
-    const StagedTile& tile = ring.Wait(k, alone);
-    const Place& at = ring.place(k);
-    walk.tile = walk.next();
-    more = walk.tile < walk.end;
-    if (more) ring.Find(k + 1, a.list, a.first, walk.tile);
-    if (s.group.Enter(a, at.group, &current)) s.group.Settle(a);
-    const CopyTask& rowwise = s.group.task.rowwise;
-    const CopyTask& columnwise = s.group.task.columnwise;
-    const bool rows = rowwise.data != nullptr;
-    const bool columns = columnwise.data != nullptr;
-    const Strip<false> strip(tile);
-    const uint32_t first = strip.first();
-    const SquareMaxima maxima = FindSquares(strip, a.seen);
-    // Both copies' amaxes may have been given, and not be the same.
-    const bool same = rows && columns &&
-                      __float_as_uint(*rowwise.amax) ==
-                          __float_as_uint(*columnwise.amax);
-    uint32_t scales = 0;
-    const auto put_row = [&](uint32_t i, const Unit& unit) {
-      row_codes.Set(i, unit.codes);
-      scales = __funnelshift_r(scales, unit.scale, 8);
-    };
-    const auto put_column = [&](uint32_t i, const Unit& unit) {
-      StoreShared(transposed + i * sizeof(LineCodes::Storage),
-                  TransposeNibbles(unit.codes));
-      s.scales[half * 4 + i][warp] = static_cast<uint8_t>(unit.scale);
-    };
-    if (same) {
-      EncodeSquares(a, s.group.row, *rowwise.amax, strip, maxima,
-                    [&](uint32_t i, const Unit& unit) {
-                      put_row(i, unit);
-                      put_column(i, unit);
-                    });
-    } else {
+#ifdef __CUDA_ARCH__
+  if constexpr (kIsBuilt<kSize>) {
+    extern __shared__ __align__(1024) std::byte shared[];
+    auto& all = *reinterpret_cast<Shared<kSize>*>(shared);
+    EncodeStream<kSize, false> stream(&all.tiles, &all.control);
+    if (stream.sends()) {
+      stream.Send(a.list, a.first, map);
+      return;
+    }
+    stream.Begin();
+    TeamState& s = all.teams[Team::number()];
+    const bool alone = a.list.count == 1;
+    TeamGroup group(a, &s.tables);
+    const bool rows = a.first.rowwise.data != nullptr;
+    const bool columns = a.first.columnwise.data != nullptr;
+    const uint32_t warp = Team::warp();
+    const uint32_t half = threadIdx.x % kWarp / kBlock;
+    const LineCodes row_codes(&s.rows[warp]);
+    const LineCodes column_codes(&s.columns[warp]);
+    // Where this lane's block is of a column of the first square of its half.
+    const uint32_t transposed = Kept(
+        LineCodes::Address(&s.columns[half * 4], threadIdx.x % kBlock, warp));
+    HeldScales held;
+    for (unsigned k = 0; stream.Receive(alone); ++k) {
+      const Place& at = stream.place();
+      group.Enter(at.group);
+      const Strip<false> strip(stream.tile());
+      const uint32_t first = strip.first();
+      const SquareMaxima maxima = FindSquares(strip, a.seen);
+      uint32_t scales = 0;
+      const auto put_row = [&](uint32_t i, const Unit& unit) {
+        row_codes.Set(i, unit.codes);
+        scales = __funnelshift_r(scales, unit.scale, 8);
+      };
+      const auto put_column = [&](uint32_t i, const Unit& unit) {
+        StoreShared(transposed + i * sizeof(LineCodes::Storage),
+                    TransposeNibbles(unit.codes));
+        s.scales[half * 4 + i][warp] = static_cast<uint8_t>(unit.scale);
+      };
+      if (columns) Team::Sync();  // the last tile's have left
+      // Both copies' amaxes may have been given, and not be the same.
+      if (s.tables.same) {
+        EncodeSquares(a, s.tables.row, group.task().rowwise.amax, strip, maxima,
+                      [&](uint32_t i, const Unit& unit) {
+                        put_row(i, unit);
+                        put_column(i, unit);
+                      });
+      } else {
+        if (rows) {
+          EncodeSquares(a, s.tables.row, group.task().rowwise.amax, strip,
+                        maxima, put_row);
+        }
+        if (columns) {
+          EncodeSquares(a, s.tables.col, group.task().columnwise.amax, strip,
+                        maxima, put_column);
+        }
+      }
       if (rows) {
-        EncodeSquares(a, s.group.row, *rowwise.amax, strip, maxima, put_row);
+        const LineTask& rowwise = s.tables.rowwise;
+        const LinePlace place = PlaceOfRows(at, first);
+        StoreCodes(rowwise, place, row_codes);
+        StoreScales(rowwise, place, scales);
+      }
+      if (a.dbias) {
+        SumColumns(stream.tile(), at, a.list.cols, group.task(),
+                   (Team::thread() + k * (kTileSide / 2)) % kThreads);
       }
       if (columns) {
-        EncodeSquares(a, s.group.col, *columnwise.amax, strip, maxima,
-                      put_column);
+        Team::Sync();  // they are complete
+        const uint32_t of =
+            *reinterpret_cast<const uint32_t*>(&s.scales[warp][half * 4]);
+        const LineTask& columnwise = s.tables.columnwise;
+        const LinePlace place = PlaceOfColumns(columnwise, at, first);
+        if (place.lines > 0) {
+          StoreCodes(columnwise, place, column_codes);
+          held.Add(of);
+          if (at.last != 0) held.Store(columnwise, place, at.number + 1);
+        }
       }
+      stream.Release();
     }
-    if (rows) StoreLines(rowwise, PlaceOfRows(at, first), first, row_codes, scales);
-    if (a.dbias) {
-      SumColumns(tile, at, a.list.cols, s.group.task,
-                 (threadIdx.x + k * (kTileSide / 2)) % kThreads);
-    }
-    __syncthreads();  // the tile has been used, and columns are complete
-    if (more) ring.Copy(k + 1, a.list, a.first, map);
-    if (columns) {
-      const uint32_t of = *reinterpret_cast<const uint32_t*>(
-          &s.scales[warp][half * 4]);
-      StoreLines(columnwise, PlaceOfColumns(columnwise, at, first), first,
-                 column_codes, of);
-    }
-    __syncthreads();  // they have left
+  } else {
+    __trap();
   }
+#endif
 }
 
 }  // namespace
 
 cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& a, const Queue& queue) {
-  return LaunchTiles(&EncodeNvfp4Squares, sizeof(Shared), a, queue);
+  return ForSharedMemory([&](auto size) {
+    return LaunchStream<EncodeStream<size(), false>>(
+        &EncodeNvfp4Squares<size()>, sizeof(Shared<size()>), a, queue);
+  });
 }
 
 }  // namespace quantd::cuda

@@ -9,35 +9,32 @@ namespace {
 
 enum class Copying { kNone, kPlain, kRotated };
 
-struct Shared {
-  OneTile::Storage ring;
-  GroupStateWith<Lines> group;
-  Exchange::Storage exchange[kTileWarps];
-  LineCodes::Storage codes[kTileWarps];
+struct TeamState {
+  Exchange::Storage exchange[Team::kWarps];
+  LineCodes::Storage codes[Team::kWarps];
+  TeamGroup::Tables tables;
 };
+template <SharedMemory kSize, bool kRotated>
+using Shared = TileShared<EncodeStream<kSize, kRotated>, TeamState>;
+static_assert(sizeof(Shared<SharedMemory::kLarge, true>) <= 227 * 1024);
+static_assert(sizeof(Shared<SharedMemory::kMedium, true>) <= 163 * 1024);
+static_assert(sizeof(Shared<SharedMemory::kSmall, true>) <= 99 * 1024);
 
 // One copy of this warp's lines.
 template <bool kColumns, bool kRht>
-__device__ __forceinline__ void EncodeStrip(const EncodeArgs& a,
-                                            const StagedTile& tile,
-                                            const Place& at,
-                                            const Rotation& rotation,
-                                            Shared* s) {
-  const CopyTask& copy =
-      kColumns ? s->group.task.columnwise : s->group.task.rowwise;
-  const Lines& lines = kColumns ? s->group.col : s->group.row;
+__device__ __forceinline__ void EncodeStrip(
+    const EncodeArgs& a, const StagedTile& tile, const Place& at,
+    const Rotation& rotation, const TeamGroup& group, const Exchange& exchange,
+    const LineCodes& codes, TeamState* s, HeldScales* held) {
+  const Lines& lines = kColumns ? s->tables.col : s->tables.row;
   Strip<kColumns> strip(tile);
   const uint32_t first_line = strip.first();
-  const LinePlace place = kColumns ? PlaceOfColumns(copy, at, first_line)
-                                   : PlaceOfRows(at, first_line);
-  if (place.lines <= 0) return;
-  const Exchange exchange(&s->exchange[threadIdx.x / kWarp]);
-  const LineCodes codes(&s->codes[threadIdx.x / kWarp]);
+  if (first_line >= static_cast<uint32_t>(kColumns ? at.cols : at.rows)) return;
   const uint32_t table = Kept(SharedAddress(lines.of));
   const float s_inv6 = lines.s_inv6;
   uint32_t scales = 0;
   uint32_t rare = 0;
-#pragma unroll 1
+#pragma unroll(kRht ? 1 : 2)
   for (uint32_t i = 0; i < 4; ++i) {
     strip.number = i;
     Words x;
@@ -61,61 +58,91 @@ __device__ __forceinline__ void EncodeStrip(const EncodeArgs& a,
     if (line.none()) coded = CodesWithoutLine(block, lines.s_dec, scale);
     codes.Set(i, coded);
     scales = __funnelshift_r(scales, scale, 8);
-    rare |= IsRare(max, wanted) ? 1u << i : 0u;
+    rare = rare + rare + (IsRare(max, wanted) ? 1 : 0);
   }
   for (; rare != 0; rare &= rare - 1) {
-    const auto i = static_cast<uint32_t>(__ffs(static_cast<int>(rare)) - 1);
+    const auto i = static_cast<uint32_t>(4 - __ffs(static_cast<int>(rare)));
     strip.number = i;
-    const Unit unit =
-        EncodeRare(a.params, strip.Block(), kRht ? a.signs : nullptr,
-                   *copy.amax, nullptr, a.seen);
+    const Unit unit = EncodeRare(
+        a.params, strip.Block(), kRht ? a.signs : nullptr,
+        *(kColumns ? group.task().columnwise : group.task().rowwise).amax,
+        nullptr, a.seen);
     codes.Set(i, unit.codes);
     scales = (scales & ~(0xFFu << (8 * i))) | unit.scale << (8 * i);
   }
-  StoreLines(copy, place, first_line, codes, scales);
+  const LineTask& copy = kColumns ? s->tables.columnwise : s->tables.rowwise;
+  const LinePlace place = kColumns ? PlaceOfColumns(copy, at, first_line)
+                                   : PlaceOfRows(at, first_line);
+  StoreCodes(copy, place, codes);
+  if constexpr (kColumns) {
+    held->Add(scales);
+    if (at.last != 0) held->Store(copy, place, at.number + 1);
+  } else {
+    StoreScales(copy, place, scales);
+  }
 }
 
 template <Copying kRow, Copying kCol>
-__global__ void __launch_bounds__(kThreads, kTileCtas)
+constexpr bool kAnyRotated =
+    kRow == Copying::kRotated || kCol == Copying::kRotated;
+
+template <SharedMemory kSize, Copying kRow, Copying kCol>
+__global__ void __launch_bounds__(
+    EncodeStream<kSize, kAnyRotated<kRow, kCol>>::kCtaThreads, 1)
     EncodeNvfp4Tiles(const __grid_constant__ EncodeArgs a,
                      const __grid_constant__ TensorMap map) {
-  extern __shared__ __align__(1024) std::byte shared[];
-  Shared& s = *reinterpret_cast<Shared*>(shared);
-  OneTile ring(&s.ring);
-  TileWalk walk(a.list);
-  const bool alone = a.list.count == 1;
-  ring.Start(0, a.list, a.first, map, walk.tile);
-  const Rotation rotation(a.signs);
-  int64_t current = -1;
-  // While the first tile is on its way.
-  if (alone && s.group.Enter(a, 0, &current)) s.group.Settle(a);
-  bool more = walk.tile < walk.end;
-  for (uint32_t k = 0; more; ++k) {
-    const StagedTile& tile = ring.Wait(k, alone);
-    const Place& at = ring.place(k);
-    walk.tile = walk.next();
-    more = walk.tile < walk.end;
-    if (more) ring.Find(k + 1, a.list, a.first, walk.tile);
-    if (s.group.Enter(a, at.group, &current)) s.group.Settle(a);
-    if constexpr (kRow != Copying::kNone) {
-      EncodeStrip<false, kRow == Copying::kRotated>(a, tile, at, rotation, &s);
+#ifdef __CUDA_ARCH__
+  if constexpr (kIsBuilt<kSize>) {
+    extern __shared__ __align__(1024) std::byte shared[];
+    constexpr bool kRotated = kAnyRotated<kRow, kCol>;
+    auto& s = *reinterpret_cast<Shared<kSize, kRotated>*>(shared);
+    EncodeStream<kSize, kRotated> stream(&s.tiles, &s.control);
+    if (stream.sends()) {
+      stream.Send(a.list, a.first, map);
+      return;
     }
-    if constexpr (kCol != Copying::kNone) {
-      EncodeStrip<true, kCol == Copying::kRotated>(a, tile, at, rotation, &s);
+    stream.Begin();
+    TeamState& team = s.teams[Team::number()];
+    const Rotation rotation(a.signs);
+    const bool alone = a.list.count == 1;
+    TeamGroup group(a, &team.tables);
+    const Exchange exchange(&team.exchange[Team::warp()]);
+    const LineCodes codes(&team.codes[Team::warp()]);
+    HeldScales held;
+    for (unsigned k = 0; stream.Receive(alone); ++k) {
+      const Place& at = stream.place();
+      group.Enter(at.group);
+      if constexpr (kRow != Copying::kNone) {
+        EncodeStrip<false, kRow == Copying::kRotated>(a, stream.tile(), at,
+                                                      rotation, group, exchange,
+                                                      codes, &team, &held);
+      }
+      if constexpr (kCol != Copying::kNone) {
+        EncodeStrip<true, kCol == Copying::kRotated>(a, stream.tile(), at,
+                                                     rotation, group, exchange,
+                                                     codes, &team, &held);
+      }
+      // Two warps' work, others at each tile.
+      if (a.dbias) {
+        SumColumns(stream.tile(), at, a.list.cols, group.task(),
+                   (Team::thread() + k * (kTileSide / 2)) % kThreads);
+      }
+      stream.Release();
     }
-    // Two warps' work, others at each tile.
-    if (a.dbias) {
-      SumColumns(tile, at, a.list.cols, s.group.task,
-                 (threadIdx.x + k * (kTileSide / 2)) % kThreads);
-    }
-    __syncthreads();  // the tile has been used
-    if (more) ring.Copy(k + 1, a.list, a.first, map);
+  } else {
+    __trap();
   }
+#endif
 }
 
 template <Copying kRow, Copying kCol>
 cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
-  return LaunchTiles(&EncodeNvfp4Tiles<kRow, kCol>, sizeof(Shared), a, queue);
+  return ForSharedMemory([&](auto size) {
+    constexpr bool kRotated = kAnyRotated<kRow, kCol>;
+    return LaunchStream<EncodeStream<size(), kRotated>>(
+        &EncodeNvfp4Tiles<size(), kRow, kCol>, sizeof(Shared<size(), kRotated>),
+        a, queue);
+  });
 }
 
 template <Copying kRow>

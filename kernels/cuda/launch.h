@@ -70,6 +70,9 @@ struct WriteAmaxArgs {
   bool propagate;  // NaN where the source held one
   int64_t groups;
   const Found* found;  // one for each group
+  // Whether a kernel is what was queued last: this one then starts while that
+  // still runs.
+  bool follows;
 };
 cudaError_t LaunchWriteAmax(const WriteAmaxArgs& args, const Queue& queue);
 

@@ -8,6 +8,19 @@
 
 namespace quantd::cuda {
 
+// A chunk of 128 rows: its group, and its number there.
+struct Chunk {
+  int64_t group;
+  int64_t number;
+
+  __device__ __forceinline__ Chunk(const GroupList& list, int64_t chunk)
+      : group(0), number(chunk) {
+    if (list.count == 1) return;
+    group = FindEntry(list.chunks, list.count, chunk);
+    number -= list.chunks[group];
+  }
+};
+
 // A CTA takes one item: 2^log_width blocks next to each other, in one or more
 // steps of 1024 blocks each, one below the other in the same chunk.
 //

@@ -73,9 +73,10 @@ __device__ __forceinline__ uint32_t LargerHalf(uint32_t word) {
 // E4M3 of a number that is >= 0 and below 464.
 __device__ __forceinline__ uint32_t E4M3Of(float x) {
 #if __CUDA_ARCH__ >= 890
-  uint16_t codes;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"
-      : "=h"(codes)
+  uint32_t codes;
+  asm("{ .reg .b16 code, zero; mov.b16 zero, 0;"
+      " cvt.rn.satfinite.e4m3x2.f32 code, %1, %2; mov.b32 %0, {code, zero}; }"
+      : "=r"(codes)
       : "f"(0.0f), "f"(x));
   return codes;
 #else
@@ -183,8 +184,9 @@ __device__ __forceinline__ uint2 CodesUnder(const Words& x, const Rule& rule) {
     const uint32_t* w = x.w + 4 * h;
     const uint32_t first = CodeBytes(w[0], w[1], rule);
     const uint32_t second = CodeBytes(w[2], w[3], rule);
-    words[h] = __byte_perm(first, second, 0x5410) +
-               (__byte_perm(first, second, 0x7632) << 4);
+    // Times 2^16 + 16, the four nibbles are in the upper half. (Multiplications
+    // have a pipe to themselves; what permutes bytes is short of them.)
+    words[h] = __byte_perm(first * 0x10010u, second * 0x10010u, 0x7632);
   }
   return make_uint2(words[0], words[1]);
 }
@@ -212,21 +214,21 @@ struct Lines {
   float s_inv6;  // block maximum to what its scale should be
   float s_dec;   // what multipliers are made of, for scales without a line
 
-  // All threads of at least eight warps must call; the caller synchronizes
-  // before and after.
+  // All threads of eight warps must call; the caller synchronizes before and
+  // after.
   //
   // Multipliers of codes that differ in the exponent alone differ by a power of
   // two. So a warp takes the codes of one mantissa, and a lane one candidate:
   // a c near the multiplier, and what is added to x.
   __device__ __noinline__ void Fill(float amax, float f6) {
     const float s = Nvfp4EncodeScaleOf<Scalar>(amax, f6);
-    if (threadIdx.x == 0) {
+    const uint32_t thread = threadIdx.x % kThreads;
+    if (thread == 0) {
       s_inv6 = s * Scalar::Float(0x3E2AAAABu);
       this->s_dec = 1.0f / s;
       of[0] = {0x3C00, 0, 0};
     }
-    const uint32_t mantissa = threadIdx.x / 32;
-    if (mantissa >= 8) return;
+    const uint32_t mantissa = thread / 32;
     const uint32_t lane = threadIdx.x % 32;
     constexpr uint32_t kOne = 7;  // E4M3's exponent field of 1
     const float s_dec = 1.0f / s;

@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "kernels/cuda/next_kernel.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/tile.cuh"
 
@@ -41,6 +42,7 @@ __device__ __forceinline__ void Finish(const Running& r, const AmaxArgs& a) {
 // is no rotation at all.
 template <DType D, bool kRht>
 __global__ void __launch_bounds__(kThreads) AmaxOfRows(AmaxArgs a) {
+  LetNextKernelStart();
   const int64_t elements = a.x.rows * a.x.cols;
   const int64_t blocks = elements / kBlock;
   Running running;
@@ -66,6 +68,7 @@ __global__ void __launch_bounds__(kThreads) AmaxOfRows(AmaxArgs a) {
 // Everything at once.
 template <DType D>
 __global__ void __launch_bounds__(kThreads) AmaxOfTiles(AmaxArgs a) {
+  LetNextKernelStart();
   __shared__ SharedTile<D> tile;
   const TileGrid grid(a.x.rows, a.x.cols);
   Running running;
@@ -113,6 +116,7 @@ __device__ __forceinline__ float AmaxFrom(const Found& found, AmaxSource source,
 
 // A thread is a group.
 __global__ void WriteAmax(const __grid_constant__ WriteAmaxArgs a) {
+  AwaitKernelBefore();
   const int64_t g = FirstItem();
   if (g >= a.groups) return;
   for (int i = 0; i < a.count; ++i) {
@@ -167,8 +171,9 @@ cudaError_t LaunchAmax(const AmaxArgs& a, const Queue& queue) {
 }
 
 cudaError_t LaunchWriteAmax(const WriteAmaxArgs& a, const Queue& queue) {
-  WriteAmax<<<static_cast<unsigned>((a.groups + kThreads - 1) / kThreads),
-              kThreads, 0, queue.stream>>>(a);
+  const auto ctas = static_cast<unsigned>((a.groups + kThreads - 1) / kThreads);
+  if (a.follows) return LaunchEarly(&WriteAmax, ctas, kThreads, a, queue);
+  WriteAmax<<<ctas, kThreads, 0, queue.stream>>>(a);
   return cudaGetLastError();
 }
 

@@ -66,8 +66,8 @@ __device__ __forceinline__ Words BlockAt(uint32_t at) {
 }
 
 // Where parts of 32 blocks become whole ones: shared memory of one warp, and
-// this lane's places in it. Halves of blocks are exchanged in four of eight, for
-// the banks.
+// this lane's places in it. Halves of blocks are exchanged in four of eight,
+// for the banks.
 class Exchange {
  public:
   struct alignas(128) Storage {
@@ -88,8 +88,8 @@ class Exchange {
 
   // The address of block `lane`, for BlockAt.
   __device__ __forceinline__ uint32_t own() const { return own_; }
-  // Of block number 8 * eighth + lane / 4, eight bytes for lane % 4; and the four
-  // for it in either half.
+  // Of block number 8 * eighth + lane / 4, eight bytes for lane % 4; and the
+  // four for it in either half.
   __device__ __forceinline__ uint32_t quarter(int eighth) const {
     return quarter_ + 256 * eighth;
   }

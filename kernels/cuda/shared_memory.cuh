@@ -1,4 +1,5 @@
-// Shared memory by its 32-bit addresses, where computing pointers costs too much.
+// Shared memory by its 32-bit addresses, where computing pointers costs too
+// much.
 #ifndef QUANTD_KERNELS_CUDA_SHARED_MEMORY_CUH_
 #define QUANTD_KERNELS_CUDA_SHARED_MEMORY_CUH_
 

@@ -1,3 +1,4 @@
+#include "kernels/cuda/next_kernel.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/span.cuh"
 
@@ -76,6 +77,7 @@ __device__ __forceinline__ void ColumnsOf(const SpanAmaxArgs& a,
 template <DType D, int N>
 __global__ void __launch_bounds__(kThreads)
     AmaxOfSpans(const __grid_constant__ SpanAmaxArgs a) {
+  LetNextKernelStart();
   const bool columns = a.columns != nullptr || a.col_signs != nullptr;
   const int64_t tiles = TileCount(a.list);
   uint32_t seen = 0;

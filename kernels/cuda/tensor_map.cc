@@ -21,23 +21,21 @@ Encode FindEncode() {
 }  // namespace
 
 cudaError_t MakeTensorMap(const std::byte* data, int64_t rows, int64_t cols,
-                          int tile_rows, int tile_cols, TileLayout layout,
-                          TensorMap* map) {
+                          int box_rows, int box_cols, TensorMap* map) {
   static const Encode encode = FindEncode();
   *map = {};
   if (encode == nullptr) return cudaSuccess;
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(cols),
                               static_cast<cuuint64_t>(rows)};
   const cuuint64_t pitch[] = {static_cast<cuuint64_t>(cols) * 2};
-  const cuuint32_t tile[] = {static_cast<cuuint32_t>(tile_cols),
-                             static_cast<cuuint32_t>(tile_rows)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_cols),
+                            static_cast<cuuint32_t>(box_rows)};
   const cuuint32_t steps[] = {1, 1};
   const CUresult result = encode(
       map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<std::byte*>(data),
-      sizes, pitch, tile, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      layout == TileLayout::kSwizzled ? CU_TENSOR_MAP_SWIZZLE_128B
-                                      : CU_TENSOR_MAP_SWIZZLE_NONE,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      sizes, pitch, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 

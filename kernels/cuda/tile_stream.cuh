@@ -17,6 +17,12 @@
 #include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/tile_order.cuh"
 
+// Warps can leave registers to others on sm_90a, sm_100a and the like, but not
+// on sm_90.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_SPECIFIC__)
+#define QUANTD_MOVES_REGISTERS
+#endif
+
 namespace quantd::cuda {
 
 // To be aligned to 1024 bytes, as what is first in shared memory.
@@ -126,7 +132,7 @@ class TileStream {
   __device__ __forceinline__ void Send(const GroupList& list,
                                        const GroupTask& first,
                                        const TensorMap& map) {
-#if __CUDA_ARCH__ >= 900
+#ifdef QUANTD_MOVES_REGISTERS
     if constexpr (kTeams == 3) {
       asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     }
@@ -165,7 +171,7 @@ class TileStream {
 
   // A team's warps call the rest, and this first: for more registers.
   __device__ __forceinline__ void Begin() {
-#if __CUDA_ARCH__ >= 900
+#ifdef QUANTD_MOVES_REGISTERS
     if constexpr (kTeams == 3) {
       asm volatile("setmaxnreg.inc.sync.aligned.u32 80;");
     }
@@ -408,5 +414,7 @@ cudaError_t ForSharedMemory(const F& launch) {
 }
 
 }  // namespace quantd::cuda
+
+#undef QUANTD_MOVES_REGISTERS
 
 #endif  // QUANTD_KERNELS_CUDA_TILE_STREAM_CUH_

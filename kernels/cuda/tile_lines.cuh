@@ -15,6 +15,7 @@ static_assert(Team::kWarps == kSquares);
 // Tiles one below the other that a team takes in a run: as many as make a
 // sector of memory of a column's scales.
 inline constexpr uint32_t kRun = 4;
+
 // Where a copy's lines go.
 struct alignas(16) LineTask {
   std::byte* data;

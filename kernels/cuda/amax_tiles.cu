@@ -21,7 +21,6 @@
 namespace quantd::cuda {
 namespace {
 
-constexpr int kSquares = kTileSide / kBlock;
 constexpr float kMargin = 0x1p-14f;
 // Squares are not for the tensor cores whose largest magnitude is below the one
 // or not below the other; and what such a small one may come to.
@@ -37,10 +36,8 @@ struct AmaxTilesArgs {
 };
 
 template <SharedMemory kSize>
-using Stream = std::conditional_t<
-    kSize == SharedMemory::kLarge, TileStream<3, 6, 1>,
-    std::conditional_t<kSize == SharedMemory::kMedium, TileStream<2, 4, 1>,
-                       TileStream<1, 3, 1>>>;
+using Stream = BySize<kSize, TileStream<3, 6, 1>, TileStream<2, 4, 1>,
+                      TileStream<1, 3, 1>>;
 
 // The largest rotated elements that the CTA knows of, rounded to bf16, as fp32
 // bits: in shared memory, where all warps read and raise them.
@@ -54,9 +51,6 @@ struct Shared {
   typename Stream<kSize>::Control control;
   KnownMaxima maxima;
 };
-static_assert(sizeof(Shared<SharedMemory::kLarge>) <= 227 * 1024);
-static_assert(sizeof(Shared<SharedMemory::kMedium>) <= 163 * 1024);
-static_assert(sizeof(Shared<SharedMemory::kSmall>) <= 99 * 1024);
 
 // The larger one of `max` and this lane's magnitudes in a rotated square,
 // about.
@@ -333,9 +327,8 @@ __global__ void __launch_bounds__(Stream<kSize>::kCtaThreads, 1)
 template <bool kRows, bool kColumns>
 cudaError_t Launch(const AmaxTilesArgs& a, const Queue& queue) {
   return ForSharedMemory([&](auto size) {
-    return LaunchStream<Stream<size()>>(
-        &AmaxByTensorCores<size(), kRows, kColumns>, sizeof(Shared<size()>), a,
-        queue);
+    return LaunchStream<size(), Stream<size()>, Shared<size()>>(
+        &AmaxByTensorCores<size(), kRows, kColumns>, a, queue);
   });
 }
 

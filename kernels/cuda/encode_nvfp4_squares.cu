@@ -17,9 +17,6 @@ struct TeamState {
 };
 template <SharedMemory kSize>
 using Shared = TileShared<EncodeStream<kSize, false>, TeamState>;
-static_assert(sizeof(Shared<SharedMemory::kLarge>) <= 227 * 1024);
-static_assert(sizeof(Shared<SharedMemory::kMedium>) <= 163 * 1024);
-static_assert(sizeof(Shared<SharedMemory::kSmall>) <= 99 * 1024);
 
 // A matrix of 16 x 16 nibbles, a lane of sixteen one row of it: as its
 // transpose.
@@ -56,11 +53,6 @@ __device__ __forceinline__ uint2 TransposeNibbles(uint2 v) {
   v.x = (v.x & kept) | (other << down & ~kept);
   v.y = (v.y & kept) | (other >> up & ~kept);
   return v;
-}
-
-// The largest magnitude of this lane's block, in both halves together.
-__device__ __forceinline__ uint32_t LargestOfBlock(const Words& x) {
-  return LargestOfSigned(x);
 }
 
 // Reduces four words over each sixteen lanes: lane l has number l / 4 % 4.
@@ -114,7 +106,7 @@ __device__ __forceinline__ SquareMaxima FindSquares(Strip<false> strip,
   QUANTD_UNROLL
   for (uint32_t i = 0; i < 4; ++i) {
     strip.number = i;
-    m[i] = LargestOfBlock(BlockAt(strip.own_row()));
+    m[i] = LargestOfSigned(BlockAt(strip.own_row()));
   }
   const uint32_t max = LargestOfFour(m);
   uint32_t clean = max;
@@ -267,8 +259,8 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
 
 cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& a, const Queue& queue) {
   return ForSharedMemory([&](auto size) {
-    return LaunchStream<EncodeStream<size(), false>>(
-        &EncodeNvfp4Squares<size()>, sizeof(Shared<size()>), a, queue);
+    return LaunchStream<size(), EncodeStream<size(), false>, Shared<size()>>(
+        &EncodeNvfp4Squares<size()>, a, queue);
   });
 }
 

@@ -16,9 +16,6 @@ struct TeamState {
 };
 template <SharedMemory kSize, bool kRotated>
 using Shared = TileShared<EncodeStream<kSize, kRotated>, TeamState>;
-static_assert(sizeof(Shared<SharedMemory::kLarge, true>) <= 227 * 1024);
-static_assert(sizeof(Shared<SharedMemory::kMedium, true>) <= 163 * 1024);
-static_assert(sizeof(Shared<SharedMemory::kSmall, true>) <= 99 * 1024);
 
 // One copy of this warp's lines.
 template <bool kColumns, bool kRht>
@@ -139,9 +136,9 @@ template <Copying kRow, Copying kCol>
 cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   return ForSharedMemory([&](auto size) {
     constexpr bool kRotated = kAnyRotated<kRow, kCol>;
-    return LaunchStream<EncodeStream<size(), kRotated>>(
-        &EncodeNvfp4Tiles<size(), kRow, kCol>, sizeof(Shared<size(), kRotated>),
-        a, queue);
+    return LaunchStream<size(), EncodeStream<size(), kRotated>,
+                        Shared<size(), kRotated>>(
+        &EncodeNvfp4Tiles<size(), kRow, kCol>, a, queue);
   });
 }
 

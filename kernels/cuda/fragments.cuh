@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/shared_memory.cuh"
 #include "kernels/format.h"
 
 namespace quantd::cuda {
@@ -29,8 +30,7 @@ __device__ __forceinline__ void LoadFragmentsAt(uint32_t at, uint32_t (&f)[4]) {
 template <bool kTransposed>
 __device__ __forceinline__ void LoadFragments(const void* row,
                                               uint32_t (&f)[4]) {
-  LoadFragmentsAt<kTransposed>(
-      static_cast<uint32_t>(__cvta_generic_to_shared(row)), f);
+  LoadFragmentsAt<kTransposed>(SharedAddress(row), f);
 }
 
 // d = a * b: 16 x 16 by 16 x 8.

@@ -21,6 +21,15 @@ struct Queue {
   int multiprocessors;
 };
 
+// Of the current device.
+inline cudaError_t FindAttribute(cudaDeviceAttr attribute, int* value) {
+  int device = 0;
+  const cudaError_t error = cudaGetDevice(&device);
+  return error == cudaSuccess
+             ? cudaDeviceGetAttribute(value, attribute, device)
+             : error;
+}
+
 struct Matrix {
   const std::byte* data;
   DType dtype;  // f32, f16 or bf16

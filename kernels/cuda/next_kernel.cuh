@@ -30,12 +30,9 @@ __device__ __forceinline__ void AwaitKernelBefore() {
 template <typename Args>
 cudaError_t LaunchEarly(void (*kernel)(Args), unsigned ctas, unsigned threads,
                         const Args& args, const Queue& queue) {
-  int device = 0;
   int major = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  error =
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  const cudaError_t error =
+      FindAttribute(cudaDevAttrComputeCapabilityMajor, &major);
   if (error != cudaSuccess) return error;
   cudaLaunchAttribute early = {};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;

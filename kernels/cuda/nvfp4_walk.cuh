@@ -5,15 +5,16 @@
 #define QUANTD_KERNELS_CUDA_NVFP4_WALK_CUH_
 
 #include "kernels/cuda/encode_nvfp4.cuh"
+#include "kernels/cuda/shared_memory.cuh"
 
 namespace quantd::cuda {
 
 // A chunk of 128 rows: its group, and its number there.
-struct Chunk {
+struct GroupChunk {
   int64_t group;
   int64_t number;
 
-  __device__ __forceinline__ Chunk(const GroupList& list, int64_t chunk)
+  __device__ __forceinline__ GroupChunk(const GroupList& list, int64_t chunk)
       : group(0), number(chunk) {
     if (list.count == 1) return;
     group = FindEntry(list.chunks, list.count, chunk);
@@ -93,8 +94,7 @@ struct OwnBlocks {
 };
 // Of this thread.
 __device__ __forceinline__ uint32_t AddressIn(OwnBlocks* blocks) {
-  return static_cast<uint32_t>(
-      __cvta_generic_to_shared(&blocks->halves[0][0][threadIdx.x]));
+  return SharedAddress(&blocks->halves[0][0][threadIdx.x]);
 }
 // Begins to copy a block of 32 bytes, where there is one; Arrived<n> waits
 // until at most the last n of these calls are under way.
@@ -139,7 +139,7 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   const uint32_t own = AddressIn(&staged);
   const int64_t band = blockIdx.z * RowWalk::kBandsPerLayer + blockIdx.y;
   if (band >= walk.bands) return;
-  const Chunk chunk(a.list, band >> walk.log_down);
+  const GroupChunk chunk(a.list, band >> walk.log_down);
   const std::byte* input = a.first.x;
   int64_t left = a.first.rows;
   if (a.list.count != 1) {

@@ -9,9 +9,6 @@
 
 namespace quantd::cuda {
 
-inline constexpr int kSquares = kTileSide / kBlock;  // blocks of a tile
-static_assert(Team::kWarps == kSquares);
-
 // Tiles one below the other that a team takes in a run: as many as make a
 // sector of memory of a column's scales.
 inline constexpr uint32_t kRun = 4;
@@ -31,7 +28,6 @@ struct alignas(16) LineTask {
   static constexpr uint32_t kAlignedScales = 4;
   static constexpr uint32_t kRest = 3;  // bits to shift for blocks()
 
-  LineTask() = default;
   __device__ __forceinline__ explicit LineTask(const CopyTask& copy)
       : data(copy.data),
         scale(copy.scale),

@@ -38,10 +38,16 @@ __device__ __forceinline__ int TileOffset(int row, int col) {
          col % 8 * 2;
 }
 
-// How much shared memory a CTA may have: 99 KiB, 163 or 227. What a kernel
-// looks like depends on it, and an architecture has only those that its devices
-// take.
-enum class SharedMemory { kSmall, kMedium, kLarge };
+// How much shared memory a CTA may have, in KiB. What a kernel looks like
+// depends on it, and an architecture has only those that its devices take.
+enum class SharedMemory { kSmall = 99, kMedium = 163, kLarge = 227 };
+constexpr int BytesOf(SharedMemory size) {
+  return static_cast<int>(size) * 1024;
+}
+template <SharedMemory kSize, typename Large, typename Medium, typename Small>
+using BySize = std::conditional_t<
+    kSize == SharedMemory::kLarge, Large,
+    std::conditional_t<kSize == SharedMemory::kMedium, Medium, Small>>;
 #ifdef __CUDA_ARCH__
 template <SharedMemory kSize>
 inline constexpr bool kIsBuilt = __CUDA_ARCH__ / 100 == 9 ||
@@ -52,9 +58,13 @@ inline constexpr bool kIsBuilt = __CUDA_ARCH__ / 100 == 9 ||
                                             __CUDA_ARCH__ < 860);
 #endif
 
-// Eight warps of a CTA that work on a tile together.
+inline constexpr int kSquares = kTileSide / kBlock;  // blocks of a tile
+
+// Eight warps of a CTA that work on a tile together, a warp sixteen of its
+// lines.
 struct Team {
   static constexpr int kWarps = kThreads / kWarp;
+  static_assert(kWarps == kSquares);
 
   static __device__ __forceinline__ uint32_t number() {
     return threadIdx.x / kThreads;
@@ -86,22 +96,23 @@ struct alignas(16) Place {
 
 // The tiles of a list, for a CTA's teams by turns: a ring of kStages, in the
 // order of TileOrder<kUnit>.
-template <int kTeamCount, int kStageCount, uint32_t kUnit>
+template <int kTeamCount, int kStages, uint32_t kUnit>
 class TileStream {
  public:
   static constexpr int kTeams = kTeamCount;
-  static constexpr int kStages = kStageCount;
   // Of the CTA. The first warp of the last four sends: a warpgroup can leave
   // registers to others, and three teams need more than the 72 that all start
   // with.
   static constexpr int kCtaThreads = kTeams * kThreads + 4 * kWarp;
   static_assert(kStages >= kTeams);
 
+  static constexpr int kFull = std::lcm(kTeams, kStages);
+
   // Shared memory.
   using Tiles = StagedTile[kStages];
   struct Control {
     // A barrier is always one team's: it is never waited for two phases ahead.
-    uint64_t full[std::lcm(kTeams, kStages)];
+    uint64_t full[kFull];
     uint64_t left[kStages];
     alignas(16) Place places[kStages];
   };
@@ -217,7 +228,6 @@ class TileStream {
 #else
   static constexpr uint32_t kSenders = kWarp + 1;
 #endif
-  static constexpr int kFull = std::lcm(kTeams, kStages);
 
   // A tile's place, and its first row in the payload.
   struct Sending {
@@ -376,38 +386,37 @@ class TileStream {
   uint32_t parity_ = 1;
 };
 
-// Starts a kernel whose CTAs receive a stream of the list's tiles.
-template <typename Stream, typename Args>
-cudaError_t LaunchStream(void (*kernel)(Args, TensorMap), size_t shared,
-                         const Args& a, const Queue& queue) {
+// Starts a kernel whose CTAs receive a stream of the list's tiles and have a
+// Shared.
+template <SharedMemory kSize, typename Stream, typename Shared, typename Args>
+cudaError_t LaunchStream(void (*kernel)(Args, TensorMap), const Args& a,
+                         const Queue& queue) {
+  static_assert(sizeof(Shared) <= BytesOf(kSize));
   cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(shared));
+                           static_cast<int>(sizeof(Shared)));
   if (error != cudaSuccess) return error;
   TensorMap map;
   error =
       MakeTensorMap(a.first.x, a.list.rows, a.list.cols, kTileSide, 64, &map);
   if (error != cudaSuccess) return error;
-  kernel<<<GridFor(TileCount(a.list), 1, queue), Stream::kCtaThreads, shared,
-           queue.stream>>>(a, map);
+  kernel<<<GridFor(TileCount(a.list), 1, queue), Stream::kCtaThreads,
+           sizeof(Shared), queue.stream>>>(a, map);
   return cudaGetLastError();
 }
 
 // Calls `launch` with a constant of the device's SharedMemory.
 template <typename F>
 cudaError_t ForSharedMemory(const F& launch) {
-  int device;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  int bytes;
-  error = cudaDeviceGetAttribute(
-      &bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  int bytes = 0;
+  const cudaError_t error =
+      FindAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, &bytes);
   if (error != cudaSuccess) return error;
   using enum SharedMemory;
-  if (bytes >= 227 * 1024) {
+  if (bytes >= BytesOf(kLarge)) {
     return launch(std::integral_constant<SharedMemory, kLarge>{});
   }
-  if (bytes >= 163 * 1024) {
+  if (bytes >= BytesOf(kMedium)) {
     return launch(std::integral_constant<SharedMemory, kMedium>{});
   }
   return launch(std::integral_constant<SharedMemory, kSmall>{});

@@ -12,10 +12,8 @@ namespace quantd::cuda {
 // Two teams keep memory busy, and what they write is closer together than what
 // three do; rotation takes three.
 template <SharedMemory kSize, bool kRotated>
-using EncodeStream = std::conditional_t<
-    kSize == SharedMemory::kLarge, TileStream<kRotated ? 3 : 2, 5, kRun>,
-    std::conditional_t<kSize == SharedMemory::kMedium, TileStream<2, 3, kRun>,
-                       TileStream<1, 2, kRun>>>;
+using EncodeStream = BySize<kSize, TileStream<kRotated ? 3 : 2, 5, kRun>,
+                            TileStream<2, 3, kRun>, TileStream<1, 2, kRun>>;
 
 // What a CTA has in shared memory.
 template <typename Stream, typename TeamState>

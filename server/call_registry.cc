@@ -3,17 +3,18 @@
 #include <algorithm>
 
 #include "absl/time/clock.h"
-#include "server/call.h"
+#include "server/incoming_call.h"
 
 namespace quantd {
 namespace {
 
-constexpr absl::Duration kWatchInterval = absl::Milliseconds(200);
+constexpr absl::Duration kWatchInterval = absl::Milliseconds(20);
 
 }  // namespace
 
-CallRegistry::CallRegistry() {
-  watcher_ = std::thread([this] { Watch(); });
+CallRegistry::CallRegistry(std::function<void(absl::Time now)> sweep)
+    : sweep_(std::move(sweep)) {
+  watcher_ = std::thread([this] { RunWatch(); });
 }
 
 CallRegistry::~CallRegistry() {
@@ -34,25 +35,35 @@ void CallRegistry::Destroyed() {
   --existing_;
 }
 
-bool CallRegistry::Accept(Call* call) {
+void CallRegistry::Watch(IncomingCall* call) {
+  absl::MutexLock lock(&mutex_);
+  calls_.insert(call);
+}
+
+void CallRegistry::Leave(IncomingCall* call) {
+  absl::MutexLock lock(&mutex_);
+  calls_.erase(call);
+}
+
+bool CallRegistry::Accept() {
   absl::MutexLock lock(&mutex_);
   if (draining_) {
     last_refused_ = absl::Now();
     return false;
   }
-  calls_.insert(call);
+  ++accepted_;
   return true;
+}
+
+void CallRegistry::Release() {
+  absl::MutexLock lock(&mutex_);
+  --accepted_;
 }
 
 bool CallRegistry::Refuses() {
   absl::MutexLock lock(&mutex_);
   if (draining_) last_refused_ = absl::Now();
   return draining_;
-}
-
-void CallRegistry::Leave(Call* call) {
-  absl::MutexLock lock(&mutex_);
-  calls_.erase(call);
 }
 
 void CallRegistry::StartDraining() {
@@ -93,18 +104,31 @@ bool CallRegistry::WaitUntilNoneExists(absl::Time deadline) {
 
 size_t CallRegistry::accepted() const {
   absl::MutexLock lock(&mutex_);
-  return calls_.size();
+  return accepted_;
 }
 
-void CallRegistry::Watch() {
-  absl::MutexLock lock(&mutex_);
-  while (
-      !mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kWatchInterval)) {
+void CallRegistry::RunWatch() {
+  const auto wake = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || !calls_.empty();
+  };
+  mutex_.Lock();
+  while (true) {
+    // Nothing runs while there is nothing to look at.
+    mutex_.Await(absl::Condition(&wake));
+    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kWatchInterval)) {
+      break;
+    }
     const absl::Time now = absl::Now();
+    if (sweep_) {
+      mutex_.Unlock();
+      sweep_(now);
+      mutex_.Lock();
+    }
     // A call leaves under this lock before it is freed, and what it does here
     // never comes back for the lock.
-    for (Call* call : calls_) call->EnforceReceiveTime(now);
+    for (IncomingCall* call : calls_) call->Watch(now);
   }
+  mutex_.Unlock();
 }
 
 }  // namespace quantd

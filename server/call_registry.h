@@ -1,10 +1,11 @@
 // Knows every call: counts them, so that a shutdown can wait for them, and
-// looks through the accepted ones for senders that never finish.
+// looks at each every so often, for what takes too long.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_CALL_REGISTRY_H_
 #define QUANTD_SERVER_CALL_REGISTRY_H_
 
+#include <functional>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -14,23 +15,28 @@
 
 namespace quantd {
 
-class Call;
+class IncomingCall;
 
 class CallRegistry {
  public:
-  CallRegistry();
+  // `sweep` is called every so often while there are calls.
+  explicit CallRegistry(std::function<void(absl::Time now)> sweep = {});
   ~CallRegistry();
 
   // Of every call object, armed ones included.
   void Created();
   void Destroyed();
+  // Looks at the call every so often until it leaves.
+  void Watch(IncomingCall* call);
+  void Leave(IncomingCall* call);
 
-  // False: the server drains, and takes no more calls.
-  bool Accept(Call* call);
+  // Of calls that a shutdown waits for. False: the server drains, and takes no
+  // more calls.
+  bool Accept();
+  void Release();
   // The same for a call that holds nothing and is over at once: true while the
   // server drains, and the caller turns it away.
   bool Refuses();
-  void Leave(Call* call);
 
   // No call is accepted from now on.
   void StartDraining();
@@ -44,16 +50,18 @@ class CallRegistry {
   size_t accepted() const;
 
  private:
-  void Watch();
+  void RunWatch();
   bool NoneAccepted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return calls_.empty();
+    return accepted_ == 0;
   }
   bool NoneExists() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return existing_ == 0;
   }
 
+  const std::function<void(absl::Time now)> sweep_;
   mutable absl::Mutex mutex_;
-  absl::flat_hash_set<Call*> calls_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<IncomingCall*> calls_ ABSL_GUARDED_BY(mutex_);
+  size_t accepted_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t existing_ ABSL_GUARDED_BY(mutex_) = 0;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Time last_refused_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();

@@ -1,35 +1,26 @@
 #include "server/health.h"
 
 #include <google/protobuf/unknown_field_set.h>
-#include <grpcpp/impl/method_handler_impl.h>
-#include <grpcpp/impl/rpc_service_method.h>
-#include <grpcpp/server_builder.h>
-#include <grpcpp/support/async_stream.h>
 
 #include <atomic>
 #include <optional>
-#include <vector>
+#include <utility>
 
-#include "server/completion_tag.h"
+#include "absl/time/clock.h"
 
 namespace quantd {
 namespace {
 
-using grpc::internal::RpcMethod;
-using grpc::internal::RpcServiceMethod;
-
-constexpr int kWatch = 1;  // its place among the methods
 constexpr size_t kLongestRequest = 4096;
+// A client needs one on a connection, orchestrators and proxies a few.
+constexpr size_t kMaxWatchers = 1024;
+constexpr int kMaxWatchersOfConnection = 16;
 
 // HealthCheckRequest {string service = 1}; nothing for what it is not.
-std::optional<std::string> ReadService(const grpc::ByteBuffer& request) {
-  if (request.Length() > kLongestRequest) return std::nullopt;
-  std::vector<grpc::Slice> slices;
-  if (request.Length() != 0 && !request.Dump(&slices).ok()) return std::nullopt;
+std::optional<std::string> ReadService(
+    absl::Span<const std::string_view> message) {
   std::string text;
-  for (const grpc::Slice& slice : slices) {
-    text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
+  for (const std::string_view piece : message) text += piece;
   google::protobuf::UnknownFieldSet fields;
   if (!fields.ParseFromString(text)) return std::nullopt;
   std::string service;
@@ -44,118 +35,128 @@ std::optional<std::string> ReadService(const grpc::ByteBuffer& request) {
 }
 
 // HealthCheckResponse {ServingStatus status = 1}.
-grpc::ByteBuffer MakeReply(char status) {
-  const grpc::Slice slice(std::string{'\x08', status});
-  return grpc::ByteBuffer(&slice, 1);
+std::string MakeReply(char status) { return {'\x08', status}; }
+
+Failure Refused(grpc::StatusCode code, std::string message) {
+  Failure failure;
+  failure.code = code;
+  failure.message = std::move(message);
+  return failure;
+}
+
+Failure NotARequest() {
+  return Refused(grpc::StatusCode::INVALID_ARGUMENT,
+                 "not a HealthCheckRequest");
 }
 
 }  // namespace
 
-// One call of Watch. Owns itself; ends when the client or the server does.
-class HealthService::Watcher {
+// One call of Watch; ends when the client or the server does.
+class HealthService::Watcher final : public CallHandler,
+                                     private MemoryLedger::Waiter {
  public:
-  Watcher(HealthService* service, grpc::ServerCompletionQueue* queue)
-      : service_(service), queue_(queue), writer_(&context_) {
-    service_->registry_->Created();
-    context_.AsyncNotifyWhenDone(&done_);
-    service_->RequestAsyncServerStreaming(kWatch, &context_, &request_,
-                                          &writer_, queue_, queue_, &arrived_);
+  Watcher(HealthService* service, CallEnvironment* env, IncomingCall* call)
+      : service_(service), env_(env), call_(call) {}
+  ~Watcher() override {
+    absl::MutexLock lock(&service_->mutex_);
+    service_->watchers_.erase(this);
+  }
+
+  void Begin() override {
+    {
+      absl::MutexLock lock(&service_->mutex_);
+      int of_connection = 0;
+      for (const Watcher* w : service_->watchers_) {
+        of_connection += w->call_->connection() == call_->connection() ? 1 : 0;
+      }
+      // Over a unix socket connections cannot be told apart.
+      const bool countable = call_->connection()->countable();
+      refused_ = service_->watchers_.size() >= kMaxWatchers ||
+                 (countable && of_connection >= kMaxWatchersOfConnection);
+      if (!refused_) service_->watchers_.insert(this);
+    }
+    if (refused_) {
+      return Fail(Refused(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                          "too many calls of Health/Watch; one on a connection "
+                          "is enough"));
+    }
+    charge_ = env_->ledger->Track({call_->connection(), kLongestRequest,
+                                   kLongestRequest, call_->deadline()},
+                                  this);
+    since_ = absl::Now();
+    call_->Read(message_.buffer());
+  }
+
+  void OnRead(bool ok) override {
+    const std::optional<std::string> name =
+        ok && message_.size() <= kLongestRequest
+            ? ReadService(message_.Pieces())
+            : std::nullopt;
+    charge_.Arrived(message_.size(), 0);
+    message_.Clear();
+    if (!name) return Fail(NotARequest());
+    absl::MutexLock lock(&service_->mutex_);
+    name_ = *name;
+    ready_ = true;
+    Tell();
+  }
+
+  void OnWritten(bool ok) override {
+    absl::MutexLock lock(&service_->mutex_);
+    writing_ = false;
+    if (ok) Tell();
+  }
+
+  void OnCancelled() override {
+    // The last that may happen to the call: nobody writes to it any more.
+    absl::MutexLock lock(&service_->mutex_);
+    ready_ = false;
+  }
+
+  void OnWatch(absl::Time now) override {
+    bool waits = false;
+    {
+      absl::MutexLock lock(&service_->mutex_);
+      waits = !ready_ && !refused_;
+    }
+    if (waits && (revoked_ || now - since_ > env_->max_receive)) {
+      Fail(NotARequest());
+    }
   }
 
   // The status may have changed.
   void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_->mutex_) {
     const Status now = service_->StatusOf(name_);
-    if (writing_ || finished_ || now == told_) return;
+    if (!ready_ || writing_ || now == told_) return;
     told_ = now;
     writing_ = true;
-    ++pending_;
-    writer_.Write(MakeReply(now), &written_);
+    const grpc::Slice slice(MakeReply(now));
+    call_->Write(grpc::ByteBuffer(&slice, 1));
   }
 
  private:
-  void OnArrived(bool ok) {
-    if (!ok) {  // the server shuts down; the done tag will not come
-      pending_ = 1;
-      return Ended();
+  void OnMemory(MemoryLedger::Outcome, MemoryCharge) override {}
+  void Revoke(MemoryLedger::Revocation) override { revoked_ = true; }
+  void Fail(const Failure& failure) {
+    if (call_->ClaimAnswer()) {
+      call_->Finish(grpc::Status(failure.code, failure.message));
     }
-    new Watcher(service_, queue_);
-    const std::optional<std::string> name = ReadService(request_);
-    {
-      absl::MutexLock lock(&service_->mutex_);
-      if (name) {
-        name_ = *name;
-        service_->watchers_.insert(this);
-        Tell();
-      } else {
-        finished_ = true;
-        ++pending_;
-        writer_.Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                                    "not a HealthCheckRequest"),
-                       &written_);
-      }
-    }
-    Ended();
-  }
-  void OnWritten(bool ok) {
-    {
-      absl::MutexLock lock(&service_->mutex_);
-      writing_ = false;
-      if (ok) Tell();
-    }
-    Ended();
-  }
-  void OnDone(bool) {
-    {
-      absl::MutexLock lock(&service_->mutex_);
-      service_->watchers_.erase(this);
-      finished_ = true;
-    }
-    Ended();
-  }
-  // One event less to come. All of them come on the queue's one thread.
-  void Ended() {
-    if (--pending_ > 0) return;
-    CallRegistry* const registry = service_->registry_;
-    delete this;
-    registry->Destroyed();
   }
 
   HealthService* const service_;
-  grpc::ServerCompletionQueue* const queue_;
-  grpc::ServerContext context_;
-  grpc::ByteBuffer request_;
-  grpc::ServerAsyncWriter<grpc::ByteBuffer> writer_;
-  CompletionTag arrived_{[this](bool ok) { OnArrived(ok); }};
-  CompletionTag written_{[this](bool ok) { OnWritten(ok); }};
-  CompletionTag done_{[this](bool ok) { OnDone(ok); }};
-  std::atomic<int> pending_{2};  // arrived, done
+  CallEnvironment* const env_;
+  IncomingCall* const call_;
+  bool refused_ = false;
+  absl::Time since_ = absl::InfiniteFuture();
+  std::atomic<bool> revoked_{false};
+  MemoryCharge charge_;
+  ReceivedMessage message_;
+  // Guarded by the service's lock.
   std::string name_;
   char told_ = 0;
+  bool ready_ = false;  // the name is known, and the stream open
   bool writing_ = false;
-  bool finished_ = false;
 };
-
-HealthService::HealthService(CallRegistry* registry) : registry_(registry) {
-  using Handler =
-      grpc::internal::RpcMethodHandler<HealthService, grpc::ByteBuffer,
-                                       grpc::ByteBuffer>;
-  AddMethod(new RpcServiceMethod(
-      "/grpc.health.v1.Health/Check", RpcMethod::NORMAL_RPC,
-      new Handler(
-          [](HealthService* self, grpc::ServerContext*,
-             const grpc::ByteBuffer* request,
-             grpc::ByteBuffer* reply) { return self->Check(*request, reply); },
-          this)));
-  AddMethod(new RpcServiceMethod("/grpc.health.v1.Health/Watch",
-                                 RpcMethod::SERVER_STREAMING, nullptr));
-  MarkMethodAsync(kWatch);
-}
-
-HealthService::~HealthService() = default;
-
-void HealthService::Start(grpc::ServerCompletionQueue* queue) {
-  new Watcher(this, queue);
-}
 
 bool HealthService::serving() const {
   absl::MutexLock lock(&mutex_);
@@ -176,20 +177,33 @@ HealthService::Status HealthService::StatusOf(
   return serving_ ? kServing : kNotServing;
 }
 
-grpc::Status HealthService::Check(const grpc::ByteBuffer& request,
-                                  grpc::ByteBuffer* reply) {
-  const std::optional<std::string> service = ReadService(request);
-  if (!service) {
-    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                        "not a HealthCheckRequest");
-  }
-  absl::MutexLock lock(&mutex_);
-  const Status status = StatusOf(*service);
-  if (status == kServiceUnknown) {
-    return grpc::Status(grpc::StatusCode::NOT_FOUND, "unknown service");
-  }
-  *reply = MakeReply(status);
-  return grpc::Status::OK;
+SmallMethod HealthService::Check() {
+  SmallMethod method;
+  method.max_request = kLongestRequest;
+  method.answer = [this](absl::Span<const std::string_view> message,
+                         std::string_view) {
+    SmallAnswer answer;
+    const std::optional<std::string> service = ReadService(message);
+    if (!service) {
+      answer.failure = NotARequest();
+      return answer;
+    }
+    absl::MutexLock lock(&mutex_);
+    const Status status = StatusOf(*service);
+    if (status == kServiceUnknown) {
+      answer.failure =
+          Refused(grpc::StatusCode::NOT_FOUND, "unknown service");
+    } else {
+      answer.reply = MakeReply(status);
+    }
+    return answer;
+  };
+  return method;
+}
+
+std::unique_ptr<CallHandler> HealthService::Watch(CallEnvironment* env,
+                                                  IncomingCall* call) {
+  return std::make_unique<Watcher>(this, env, call);
 }
 
 }  // namespace quantd

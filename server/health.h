@@ -1,42 +1,32 @@
 // grpc.health.v1.Health, Check and Watch, for the whole server ("") and for
 // "quantd.v1.Quantd".
 //
-// gRPC has such a service built in, but as a callback service: its threads
-// take turns with ours at the sockets, and each turn is a wake-up more (30 us
-// of a small call).
-//
-// Threads: SetServing and serving may be called from any thread.
+// Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_HEALTH_H_
 #define QUANTD_SERVER_HEALTH_H_
 
-#include <grpcpp/impl/service_type.h>
-#include <grpcpp/server_context.h>
-#include <grpcpp/support/byte_buffer.h>
-
+#include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "server/call_registry.h"
-
-namespace grpc {
-class ServerCompletionQueue;
-}
+#include "absl/types/span.h"
+#include "server/call_environment.h"
+#include "server/incoming_call.h"
+#include "server/small_call.h"
 
 namespace quantd {
 
-class HealthService : public grpc::Service {
+class HealthService {
  public:
-  // `registry` counts the watchers, so that a shutdown can wait for them.
-  explicit HealthService(CallRegistry* registry);
-  ~HealthService();
-
-  // Takes calls of Watch from now on. Check is served by gRPC's own threads.
-  void Start(grpc::ServerCompletionQueue* queue);
   // SERVING or NOT_SERVING; not serving from the start.
   void SetServing(bool serving);
   bool serving() const;
+
+  SmallMethod Check();
+  std::unique_ptr<CallHandler> Watch(CallEnvironment* env, IncomingCall* call);
 
  private:
   class Watcher;
@@ -44,9 +34,7 @@ class HealthService : public grpc::Service {
 
   Status StatusOf(const std::string& service) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  grpc::Status Check(const grpc::ByteBuffer& request, grpc::ByteBuffer* reply);
 
-  CallRegistry* const registry_;
   mutable absl::Mutex mutex_;
   bool serving_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<Watcher*> watchers_ ABSL_GUARDED_BY(mutex_);

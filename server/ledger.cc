@@ -1,41 +1,81 @@
 #include "server/ledger.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
+#include "absl/time/clock.h"
+
 namespace quantd {
+namespace {
+
+// Whoever has waited for so long goes before all others.
+constexpr absl::Duration kPatience = absl::Seconds(1);
+// An ask that may overtake larger ones.
+constexpr size_t kSmallAsk = 256 << 10;
+
+}  // namespace
+
+MemoryCharge::MemoryCharge() = default;
+MemoryCharge::MemoryCharge(MemoryCharge&& other) noexcept {
+  *this = std::move(other);
+}
+MemoryCharge::~MemoryCharge() { Reset(); }
 
 MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept {
   if (this == &other) return *this;
   Reset();
   ledger_ = std::move(other.ledger_);
-  held_ = std::exchange(other.held_, {});
+  sender_ = std::move(other.sender_);
+  arrival_ = std::move(other.arrival_);
+  receive_ = std::exchange(other.receive_, 0);
+  payload_ = std::exchange(other.payload_, 0);
   device_ = other.device_;
   return *this;
 }
 
+void MemoryCharge::Arrived(size_t bytes, size_t receive) noexcept {
+  if (arrival_ == nullptr) return;
+  absl::MutexLock lock(&ledger_->mutex_);
+  ledger_->EndArrival(*sender_, *arrival_, bytes);
+  arrival_.reset();
+  sender_->proven_ = true;
+  receive_ = receive;
+  ledger_->arrived_ += receive;
+  ledger_->Hold(*sender_, receive, 0);
+  ledger_->changed_.Signal();
+}
+
 void MemoryCharge::ShrinkReceive(size_t receive) noexcept {
-  if (held_.receive <= receive) return;
-  ledger_->Return(device_, {held_.receive - receive, 0});
-  held_.receive = receive;
+  if (receive_ <= receive) return;
+  absl::MutexLock lock(&ledger_->mutex_);
+  const size_t less = std::exchange(receive_, receive) - receive;
+  ledger_->arrived_ -= less;
+  ledger_->Hold(*sender_, 0, less);
+  ledger_->changed_.Signal();
 }
 
 void MemoryCharge::ShrinkPayload(size_t payload) noexcept {
-  if (held_.payload <= payload) return;
-  ledger_->Return(device_, {0, held_.payload - payload});
-  held_.payload = payload;
+  if (payload_ <= payload) return;
+  absl::MutexLock lock(&ledger_->mutex_);
+  const size_t less = std::exchange(payload_, payload) - payload;
+  ledger_->payload_[device_] -= less;
+  ledger_->Hold(*sender_, 0, less);
+  ledger_->changed_.Signal();
 }
 
 void MemoryCharge::Reset() noexcept {
-  if (ledger_ != nullptr) ledger_->Return(device_, held_);
-  held_ = {};
+  if (ledger_ == nullptr) return;
+  if (arrival_ != nullptr) {
+    absl::MutexLock lock(&ledger_->mutex_);
+    ledger_->EndArrival(*sender_, *arrival_, 0);
+    ledger_->changed_.Signal();
+  }
+  arrival_.reset();
+  ShrinkReceive(0);
+  ShrinkPayload(0);
+  sender_.reset();
   ledger_.reset();
-}
-
-void MemoryCharge::Merge(MemoryCharge other) {
-  held_.receive += other.held_.receive;
-  held_.payload += other.held_.payload;
-  other.held_ = {};
 }
 
 std::shared_ptr<MemoryLedger> MemoryLedger::Create(Limits limits) {
@@ -49,110 +89,191 @@ MemoryLedger::MemoryLedger(Limits limits)
 
 MemoryLedger::~MemoryLedger() { Stop(); }
 
-bool MemoryLedger::CouldFit(const MemoryNeed& need) const {
-  return need.receive <= limits_.receive &&
+bool MemoryLedger::CouldFit(size_t receive, size_t payload) const {
+  return receive <= limits_.receive &&
          std::any_of(limits_.payload.begin(), limits_.payload.end(),
-                     [&](size_t limit) { return need.payload <= limit; });
+                     [&](size_t limit) { return payload <= limit; });
 }
 
-int MemoryLedger::FindRoom(const Ask& ask) {
-  if (ask.need.receive > limits_.receive - receive_) return -1;
-  const auto has_room = [&](size_t i) {
-    return ask.need.payload <= limits_.payload[i] - payload_[i];
-  };
-  if (ask.device >= 0) return has_room(ask.device) ? ask.device : -1;
+void MemoryLedger::Hold(Sender& sender, size_t more, size_t less) {
+  Host& host = hosts_[sender.host()];
+  sender.held_ += more - less;
+  host.held += more - less;
+  // Nothing to remember of it.
+  if (host.held == 0 && host.distrusted_until == absl::InfinitePast()) {
+    hosts_.erase(sender.host());
+  }
+}
+
+int MemoryLedger::DeviceWithRoom(const Waiting& w, absl::Time now) {
+  const bool distrusted = Distrusted(*w.sender, now);
   const size_t n = payload_.size();
   int best = -1;
   for (size_t k = 0; k < n; ++k) {
     const size_t i = (next_device_ + k) % n;
-    if (has_room(i) && (best < 0 || payload_[i] < payload_[best])) {
-      best = static_cast<int>(i);
+    const size_t limit = limits_.payload[i];
+    if (w.need > limit - payload_[i]) continue;
+    if (distrusted && payload_[i] != 0 && payload_[i] + w.need > limit / 2) {
+      continue;
     }
+    if (best < 0 || payload_[i] < payload_[best]) best = static_cast<int>(i);
   }
-  if (best >= 0) next_device_ = (best + 1) % n;
   return best;
 }
 
-MemoryCharge MemoryLedger::Take(int device, const MemoryNeed& need) {
-  receive_ += need.receive;
-  payload_[device] += need.payload;
-  MemoryCharge charge;
-  charge.ledger_ = shared_from_this();
-  charge.held_ = need;
-  charge.device_ = device;
-  return charge;
+bool MemoryLedger::TryGrant(Queue& queue, Waiting& w, absl::Time now) {
+  if (&queue == &to_receive_) {
+    if (!HasRoomToReceive(w, now)) return false;
+    w.charge = BeginArrival(w.sender, w.waiter, w.need, w.most, now);
+    return true;
+  }
+  const int device = DeviceWithRoom(w, now);
+  if (device < 0) return false;
+  next_device_ = (device + 1) % payload_.size();
+  payload_[device] += w.need;
+  w.charge.payload_ = w.need;
+  w.charge.device_ = device;
+  Hold(*w.sender, w.need, 0);
+  return true;
 }
 
-MemoryLedger::Outcome MemoryLedger::Admit(const Ask& ask, Waiter* waiter,
-                                          MemoryCharge* charge) {
-  absl::MutexLock lock(&mutex_);
-  if (stopped_) return Outcome::kStopped;
-  const bool grower_waits = !waiting_.empty() && waiting_.front().ask.grow;
-  if (waiting_.empty() || (ask.grow && !grower_waits)) {
-    if (const int device = FindRoom(ask); device >= 0) {
-      *charge = Take(device, ask.need);
-      return Outcome::kGranted;
-    }
+void MemoryLedger::Serve(Queue& queue, absl::Time now,
+                         std::vector<Decided>* decided) {
+  if (queue.empty()) return;
+  struct Place {
+    Queue::iterator at;
+    bool patient;  // waits no longer than it must
+    bool distrusted;
+    size_t host_held;
+    size_t sender_held;
+  };
+  std::vector<Place> places;
+  for (auto it = queue.begin(); it != queue.end(); ++it) {
+    const Sender& sender = *it->sender;
+    const bool trusted = limits_.trusted && limits_.trusted(sender.host());
+    const auto host = hosts_.find(sender.host());
+    places.push_back(
+        {it, now - it->since <= kPatience, Distrusted(sender, now),
+         trusted || host == hosts_.end() ? 0 : host->second.held,
+         trusted ? 0 : sender.held_});
   }
-  // Two growers could wait for each other's memory; one cannot wait for ever.
-  if (ask.grow ? grower_waits : waiting_.size() >= limits_.max_waiting) {
+  // The queue is in order of arrival, and stays so among equals. Places are
+  // those of now: what is granted here changes them for the next time.
+  std::stable_sort(places.begin(), places.end(),
+                   [](const Place& a, const Place& b) {
+                     if (a.patient != b.patient) return b.patient;
+                     if (!a.patient) return false;  // both: as they came
+                     return std::tie(a.distrusted, a.host_held, a.sender_held) <
+                            std::tie(b.distrusted, b.host_held, b.sender_held);
+                   });
+  Waiting* first_left = nullptr;
+  for (const Place& place : places) {
+    Waiting& w = *place.at;
+    if (first_left != nullptr) {
+      const bool may_overtake =
+          w.need <= kSmallAsk &&
+          first_left->overtaken + w.need <= first_left->need / 4;
+      if (!may_overtake) continue;
+    }
+    if (!TryGrant(queue, w, now)) {
+      if (first_left == nullptr) first_left = &w;
+      continue;
+    }
+    if (first_left != nullptr) first_left->overtaken += w.need;
+    decided->push_back({w.waiter, Outcome::kGranted, std::move(w.charge)});
+    queue.erase(place.at);
+  }
+}
+
+MemoryLedger::Outcome MemoryLedger::Enter(Queue& queue, Waiting w,
+                                          MemoryCharge* charge) {
+  if (stopped_) {
+    *charge = std::move(w.charge);
+    return Outcome::kStopped;
+  }
+  // The thread will serve those who wait, this one among them, if it does not
+  // fit at once.
+  const bool alone = queue.empty();
+  if (alone && TryGrant(queue, w, w.since)) {
+    *charge = std::move(w.charge);
+    return Outcome::kGranted;
+  }
+  if (&queue == &to_receive_ && queue.size() >= limits_.max_waiting) {
+    *charge = std::move(w.charge);
     return Outcome::kFull;
   }
-  const absl::Time now = absl::Now();
-  const Waiting entry{ask, waiter, now,
-                      std::min(ask.deadline, now + limits_.max_wait)};
-  waiting_.insert(ask.grow ? waiting_.begin() : waiting_.end(), entry);
+  queue.push_back(std::move(w));
   changed_.Signal();
   return Outcome::kWaiting;
 }
 
-bool MemoryLedger::Forget(Waiter* waiter) {
+MemoryLedger::Outcome MemoryLedger::AdmitReceive(const ReceiveAsk& ask,
+                                                 Waiter* waiter,
+                                                 MemoryCharge* charge) {
   absl::MutexLock lock(&mutex_);
-  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
-    if (it->waiter != waiter) continue;
-    waiting_.erase(it);
-    // The next in line may fit where this one did not.
-    changed_.Signal();
-    return true;
+  const absl::Time now = absl::Now();
+  return Enter(to_receive_,
+               {waiter, ask.need, std::max(ask.need, ask.most), now,
+                std::min(ask.deadline, now + limits_.max_wait), ask.sender,
+                MemoryCharge()},
+               charge);
+}
+
+MemoryCharge MemoryLedger::Track(const ReceiveAsk& ask, Waiter* waiter) {
+  absl::MutexLock lock(&mutex_);
+  return BeginArrival(ask.sender, waiter, ask.need,
+                      std::max(ask.need, ask.most), absl::Now());
+}
+
+MemoryLedger::Outcome MemoryLedger::AdmitPayload(size_t need,
+                                                 absl::Time deadline,
+                                                 Waiter* waiter,
+                                                 MemoryCharge* charge) {
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = absl::Now();
+  std::shared_ptr<Sender> sender = charge->sender_;
+  return Enter(for_payload_,
+               {waiter, need, need, now,
+                std::min(deadline, now + limits_.max_wait), std::move(sender),
+                std::move(*charge)},
+               charge);
+}
+
+bool MemoryLedger::Forget(Waiter* waiter) {
+  MemoryCharge charge;  // given back without the lock
+  absl::MutexLock lock(&mutex_);
+  for (Queue* queue : {&to_receive_, &for_payload_}) {
+    for (auto it = queue->begin(); it != queue->end(); ++it) {
+      if (it->waiter != waiter) continue;
+      charge = std::move(it->charge);
+      queue->erase(it);
+      // The next in line may fit where this one did not.
+      changed_.Signal();
+      return true;
+    }
   }
   return false;
 }
 
-void MemoryLedger::Return(int device, const MemoryNeed& need) noexcept {
-  absl::MutexLock lock(&mutex_);
-  receive_ -= need.receive;
-  payload_[device] -= need.payload;
-  if (!waiting_.empty()) changed_.Signal();
-}
-
 void MemoryLedger::RunThread() {
-  struct Decided {
-    Waiter* waiter;
-    Outcome outcome;
-    MemoryCharge charge;
-  };
   std::vector<Decided> decided;
   mutex_.Lock();
   while (true) {
     const absl::Time now = absl::Now();
     absl::Time wake = absl::InfiniteFuture();
-    for (auto it = waiting_.begin(); it != waiting_.end();) {
-      if (stopped_ || it->until <= now) {
-        decided.push_back({it->waiter,
-                           stopped_ ? Outcome::kStopped : Outcome::kTimedOut,
-                           MemoryCharge()});
-        it = waiting_.erase(it);
-      } else {
-        wake = std::min(wake, it->until);
-        ++it;
+    for (Queue* queue : {&to_receive_, &for_payload_}) {
+      for (auto it = queue->begin(); it != queue->end();) {
+        if (stopped_ || it->until <= now) {
+          decided.push_back(
+              {it->waiter, stopped_ ? Outcome::kStopped : Outcome::kTimedOut,
+               std::move(it->charge)});
+          it = queue->erase(it);
+        } else {
+          wake = std::min(wake, it->until);
+          ++it;
+        }
       }
-    }
-    while (!waiting_.empty()) {
-      const int device = FindRoom(waiting_.front().ask);
-      if (device < 0) break;
-      decided.push_back({waiting_.front().waiter, Outcome::kGranted,
-                         Take(device, waiting_.front().ask.need)});
-      waiting_.pop_front();
+      Serve(*queue, now, &decided);
     }
     if (decided.empty()) {
       if (stopped_) break;
@@ -180,15 +301,22 @@ void MemoryLedger::Stop() {
 
 absl::Duration MemoryLedger::RetryDelay() const {
   absl::MutexLock lock(&mutex_);
-  const absl::Duration age = waiting_.empty()
-                                 ? absl::ZeroDuration()
-                                 : absl::Now() - waiting_.front().since;
+  const absl::Time now = absl::Now();
+  absl::Duration age = absl::ZeroDuration();
+  for (const Queue* queue : {&to_receive_, &for_payload_}) {
+    if (!queue->empty()) age = std::max(age, now - queue->front().since);
+  }
   return std::clamp(age, absl::Milliseconds(50), absl::Seconds(5));
+}
+
+bool MemoryLedger::PayloadAwaitedSince(absl::Time time) const {
+  absl::MutexLock lock(&mutex_);
+  return !for_payload_.empty() && for_payload_.front().since <= time;
 }
 
 size_t MemoryLedger::receive_used() const {
   absl::MutexLock lock(&mutex_);
-  return receive_;
+  return arrived_ + arriving_;
 }
 
 size_t MemoryLedger::payload_used(int device) const {
@@ -198,14 +326,14 @@ size_t MemoryLedger::payload_used(int device) const {
 
 size_t MemoryLedger::used() const {
   absl::MutexLock lock(&mutex_);
-  size_t sum = receive_;
+  size_t sum = arrived_ + arriving_;
   for (const size_t n : payload_) sum += n;
   return sum;
 }
 
 size_t MemoryLedger::waiting() const {
   absl::MutexLock lock(&mutex_);
-  return waiting_.size();
+  return to_receive_.size() + for_payload_.size();
 }
 
 }  // namespace quantd

@@ -2,35 +2,47 @@
 // it is used.
 //
 // There are two kinds of accounts. `receive` is memory that gRPC fills while a
-// message arrives; there is one account. `payload` is what a device's block
-// pool lends for staging and output; there is one account for each device.
+// message arrives and that holds it until it is gathered; there is one account.
+// `payload` is what a device's block pool lends for staging and output; there
+// is one account for each device.
 //
-// A call asks once, before its message is read, for all it can need, and
-// gives back what turns out not to be needed. So no call that holds memory
-// waits for more, except a grower (see Ask), of which one may wait at a time.
+// A call asks twice: for room to receive its message, and, once the message is
+// there and its plan says what it needs, for payload. Who holds payload asks
+// for nothing more, so nobody waits in a circle.
+//
+// A message on its way is charged what it declared; a sender that stops on the
+// way, or has done so lately, is charged what has come. So a promise that
+// nobody keeps holds nothing for long. What is on its way may take
+// Limits::arriving of the receive account, so that messages can be finished.
+//
+// Who waits is served by what his host and his connection hold, least first,
+// and in order of arrival among equals; whoever has waited for kPatience goes
+// before all others. Small asks overtake large ones by a quarter of what those
+// ask for, no more.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_LEDGER_H_
 #define QUANTD_SERVER_LEDGER_H_
 
-#include <chrono>
 #include <cstddef>
+#include <functional>
 #include <list>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/sender.h"
 
 namespace quantd {
-
-struct MemoryNeed {
-  size_t receive = 0;
-  size_t payload = 0;
-};
 
 class MemoryLedger;
 
@@ -38,25 +50,30 @@ class MemoryLedger;
 // thread-safe. Safe to destroy in a gRPC callback: a short lock, no wait.
 class MemoryCharge {
  public:
-  MemoryCharge() = default;
-  MemoryCharge(MemoryCharge&& other) noexcept { *this = std::move(other); }
+  MemoryCharge();
+  MemoryCharge(MemoryCharge&& other) noexcept;
   MemoryCharge& operator=(MemoryCharge&& other) noexcept;
-  ~MemoryCharge() { Reset(); }
+  ~MemoryCharge();
 
   int device() const { return device_; }
-  const MemoryNeed& held() const { return held_; }
+  size_t receive() const { return receive_; }
+  size_t payload() const { return payload_; }
 
-  // Gives back what is held above `receive` and `payload`.
+  // The message is here, `bytes` of it; it needs `receive` from now on.
+  void Arrived(size_t bytes, size_t receive) noexcept;
+  // Gives back what is held above.
   void ShrinkReceive(size_t receive) noexcept;
   void ShrinkPayload(size_t payload) noexcept;
   void Reset() noexcept;
-  // Takes over what `other`, of the same device, holds.
-  void Merge(MemoryCharge other);
 
  private:
   friend class MemoryLedger;
   std::shared_ptr<MemoryLedger> ledger_;
-  MemoryNeed held_;
+  std::shared_ptr<Sender> sender_;
+  // The message on its way; null once it is here.
+  std::unique_ptr<Sender::Arrival> arrival_;
+  size_t receive_ = 0;
+  size_t payload_ = 0;
   int device_ = 0;
 };
 
@@ -64,46 +81,77 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
  public:
   struct Limits {
     size_t receive = 0;
+    size_t arriving = 0;          // of receive: messages on their way
     std::vector<size_t> payload;  // one for each device
-    size_t max_waiting = 128;
+    size_t max_waiting = 128;     // calls that wait to receive
     absl::Duration max_wait = absl::Seconds(10);
+    // Hosts that speak for many, as proxies do: their calls are not held to
+    // one host's share. Empty: none.
+    std::function<bool(std::string_view host)> trusted = {};
   };
 
   enum class Outcome {
     kGranted,
-    kWaiting,   // only from Admit: the waiter will be told
-    kFull,      // only from Admit: too many wait already
+    kWaiting,   // only from an ask: the waiter will be told
+    kFull,      // only from an ask: too many wait already
     kTimedOut,  // only to a waiter: its time or the ledger's limit is over
     kStopped,   // the ledger was stopped
   };
 
-  // Told once, on the ledger's thread, unless Forget said true.
+  enum class Revocation {
+    kOthersWait,  // and its sender does not send
+    kTooLong,     // more has come than any of its sender's messages may have
+  };
+
   class Waiter {
    public:
     virtual ~Waiter() = default;
+    // Told once for each ask that waits, on the ledger's thread, unless Forget
+    // said true. The charge is that of the ask, with what was granted.
     virtual void OnMemory(Outcome outcome, MemoryCharge charge) = 0;
+    // The message on its way should be given up. Must only take note, since
+    // the ledger is locked.
+    virtual void Revoke(Revocation why) = 0;
   };
 
-  struct Ask {
-    MemoryNeed need;
-    // Negative: the device with the least payload lent that has room.
-    int device = -1;
-    // More memory for a call that has some: served before all others.
-    bool grow = false;
+  struct ReceiveAsk {
+    std::shared_ptr<Sender> sender;
+    // What the message needs if it is as long as declared; of one that is not
+    // declared, what it needs at first.
+    size_t need = 0;
+    // The most it may need, in the end.
+    size_t most = 0;
     absl::Time deadline = absl::InfiniteFuture();
   };
 
   static std::shared_ptr<MemoryLedger> Create(Limits limits);
   ~MemoryLedger();  // Stop must have been called
 
-  // First come, first served; never overtakes one who waits.
-  Outcome Admit(const Ask& ask, Waiter* waiter, MemoryCharge* charge);
+  Outcome AdmitReceive(const ReceiveAsk& ask, Waiter* waiter,
+                       MemoryCharge* charge);
+  // The same without a wait or a refusal, for messages that are small by law:
+  // who looks at a server's health must get an answer when all memory is lent.
+  MemoryCharge Track(const ReceiveAsk& ask, Waiter* waiter);
+  // More for a call whose message is here. If it must wait the charge goes with
+  // it and comes back with OnMemory, whatever the outcome.
+  Outcome AdmitPayload(size_t need, absl::Time deadline, Waiter* waiter,
+                       MemoryCharge* charge);
 
-  // True: the waiter was waiting, and will not be told any more.
+  // True: the waiter was waiting, and will not be told any more; its charge,
+  // if it had given one, is destroyed.
   bool Forget(Waiter* waiter);
 
-  // Whether an empty ledger could grant it.
-  bool CouldFit(const MemoryNeed& need) const;
+  // Looks at what senders do, and revokes what stands in the way of others.
+  // To be called every so often while messages are on their way.
+  void Sweep(absl::Time now);
+  // For a while it counts only what has come from that sender, and half of the
+  // payload is kept for others.
+  void Distrust(Sender& sender);
+  // Whether a call waits for payload since before `time`.
+  bool PayloadAwaitedSince(absl::Time time) const;
+
+  // Whether an empty ledger could grant both.
+  bool CouldFit(size_t receive, size_t payload) const;
 
   // How long a refused caller should stay away: about as long as the first in
   // the queue has waited, within 50 ms and 5 s.
@@ -121,30 +169,86 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
 
  private:
   friend class MemoryCharge;
+  using Arrival = Sender::Arrival;
   struct Waiting {
-    Ask ask;
     Waiter* waiter;
+    size_t need;
+    size_t most;
     absl::Time since;
     absl::Time until;
+    std::shared_ptr<Sender> sender;
+    MemoryCharge charge;
+    size_t overtaken = 0;  // bytes that were granted to later ones
+  };
+  using Queue = std::list<Waiting>;
+  struct Decided {
+    Waiter* waiter;
+    Outcome outcome;
+    MemoryCharge charge;
   };
 
   explicit MemoryLedger(Limits limits);
-  void Return(int device, const MemoryNeed& need) noexcept;
-  // Index of the device that can serve `ask` now, or -1.
-  int FindRoom(const Ask& ask) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  MemoryCharge Take(int device, const MemoryNeed& need)
+
+  // Messages on their way.
+  MemoryCharge BeginArrival(const std::shared_ptr<Sender>& sender,
+                            Waiter* waiter, size_t need, size_t most,
+                            absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // `bytes` of it have come; 0: it was given up.
+  void EndArrival(Sender& sender, Arrival& arrival, size_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Bytes that have come of messages on their way, as last measured.
+  static uint64_t Come(const Sender& sender);
+  static void Measure(Sender& sender);
+  void Recount(Sender& sender, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Distrusted(const Sender& sender, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RevokeTooLong(Sender& sender) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RevokeExcess(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RevokeStalled(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static void RevokeAll(Sender& sender, Revocation why);
+
+  bool HasRoomToReceive(const Waiting& w, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Index of the device that has room now, or -1.
+  int DeviceWithRoom(const Waiting& w, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool TryGrant(Queue& queue, Waiting& w, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Grants what can be granted of those who wait.
+  void Serve(Queue& queue, absl::Time now, std::vector<Decided>* decided)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Outcome Enter(Queue& queue, Waiting w, MemoryCharge* charge)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Hold(Sender& sender, size_t more, size_t less)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunThread();
 
   const Limits limits_;
   mutable absl::Mutex mutex_;
   absl::CondVar changed_;
-  size_t receive_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t arrived_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t arriving_ ABSL_GUARDED_BY(mutex_) = 0;  // as counted
+  absl::flat_hash_set<Sender*> senders_ ABSL_GUARDED_BY(mutex_);  // on their way
   std::vector<size_t> payload_ ABSL_GUARDED_BY(mutex_);
-  std::list<Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
+  struct Host {
+    size_t held = 0;
+    absl::Time distrusted_until = absl::InfinitePast();
+  };
+  absl::flat_hash_map<std::string, Host> hosts_ ABSL_GUARDED_BY(mutex_);
+  Queue to_receive_ ABSL_GUARDED_BY(mutex_);
+  Queue for_payload_ ABSL_GUARDED_BY(mutex_);
   size_t next_device_ ABSL_GUARDED_BY(mutex_) = 0;  // breaks ties in turn
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
+};
+
+struct Sender::Arrival {
+  MemoryLedger::Waiter* waiter;
+  size_t need;
+  size_t most;
+  bool revoked = false;
 };
 
 }  // namespace quantd

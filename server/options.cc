@@ -132,6 +132,8 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
   std::string device = "auto";
   int64_t max_wait = absl::ToInt64Milliseconds(o.max_wait);
   int64_t max_receive = absl::ToInt64Milliseconds(o.max_receive);
+  int64_t max_send = absl::ToInt64Milliseconds(o.max_send);
+  std::string trusted;
   int64_t drain_delay = absl::ToInt64Milliseconds(o.drain_delay);
   int64_t drain_timeout = absl::ToInt64Seconds(o.drain_timeout);
   int64_t reload_interval = absl::ToInt64Milliseconds(o.reload_interval);
@@ -264,10 +266,25 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
       ->check(CLI::Range(int64_t{1}, int64_t{86400000}))
       ->capture_default_str()
       ->group(kMemory);
+  app.add_option("--max-send-ms", max_send,
+                 "Longest time in which a client may take nothing of a reply; "
+                 "a second for each MiB more for the whole")
+      ->check(CLI::Range(int64_t{1}, int64_t{86400000}))
+      ->capture_default_str()
+      ->group(kMemory);
   app.add_option("--max-streams", o.max_streams,
                  "Calls at once on one connection")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
+      ->group(kMemory);
+  app.add_option("--max-connections", o.max_connections,
+                 "Connections at once; at the limit an idle one makes room (0: "
+                 "as many as file descriptors allow, at most 4096)")
+      ->capture_default_str()
+      ->group(kMemory);
+  app.add_option("--trusted-proxies", trusted,
+                 "Addresses, separated by commas, of proxies whose clients "
+                 "share one: they are held to no one host's share of memory")
       ->group(kMemory);
   app.add_option("--queues", o.queues,
                  "Network threads (0: one for every 8 cores)")
@@ -328,6 +345,9 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
   o.max_request_bytes = max_request;
   o.max_wait = absl::Milliseconds(max_wait);
   o.max_receive = absl::Milliseconds(max_receive);
+  o.max_send = absl::Milliseconds(max_send);
+  o.trusted_proxies.clear();
+  if (!trusted.empty()) o.trusted_proxies = SplitList(trusted);
   o.drain_delay = absl::Milliseconds(drain_delay);
   o.drain_timeout = absl::Seconds(drain_timeout);
   o.devices.clear();

@@ -51,8 +51,12 @@ struct ServerOptions {
   size_t max_waiting = 128;  // calls that wait for memory
   absl::Duration max_wait = absl::Seconds(10);
   absl::Duration max_receive = absl::Minutes(1);
+  absl::Duration max_send = absl::Minutes(1);
   int queues = 0;  // completion queues, one thread each; 0: one per 8 cores
-  int max_streams = 256;  // calls at once on one connection
+  int max_streams = 256;       // calls at once on one connection
+  size_t max_connections = 0;  // 0: as many as descriptors allow
+  // Addresses of proxies, which speak for many.
+  std::vector<std::string> trusted_proxies;
 
   absl::Duration drain_delay = absl::Milliseconds(500);
   absl::Duration drain_timeout = absl::Seconds(30);

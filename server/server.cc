@@ -1,35 +1,28 @@
 #include "server/server.h"
 
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "fmt/format.h"
+#include "server/incoming_call.h"
 #include "server/log.h"
 #include "server/metrics_page.h"
 
 namespace quantd {
 namespace {
 
-// Calls that may be matched to a method before its queue's thread looks.
+// Calls of a method that may arrive before their queue's thread looks.
 constexpr int kArmedCalls = 4;
 // What clients may send beside their message.
 constexpr int kMaxMetadataBytes = 16 << 10;
 
 constexpr absl::Duration kQuietTime = absl::Milliseconds(200);
 constexpr absl::Duration kLongestNoise = absl::Seconds(2);
-
-void EnablePlugins() {
-  static std::once_flag once;
-  std::call_once(
-      once, [] { grpc::reflection::InitProtoReflectionServerBuilderPlugin(); });
-}
 
 int QueueCount(const ServerOptions& options) {
   if (options.queues > 0) return options.queues;
@@ -42,9 +35,17 @@ MemoryLedger::Limits LedgerLimits(const ServerOptions& options,
                                   const MemoryShares& shares, size_t devices) {
   MemoryLedger::Limits limits;
   limits.receive = shares.receive;
+  limits.arriving = shares.arriving;
   limits.payload.assign(devices, shares.per_device);
   limits.max_waiting = options.max_waiting;
   limits.max_wait = options.max_wait;
+  limits.trusted = [proxies = options.trusted_proxies](std::string_view host) {
+    return std::any_of(proxies.begin(), proxies.end(),
+                       [&](const std::string& proxy) {
+                         return host == "ipv4:" + proxy ||
+                                host == "ipv6:[" + proxy + "]";
+                       });
+  };
   return limits;
 }
 
@@ -111,7 +112,8 @@ Server::Server(const ServerOptions& options,
       credentials_(std::move(credentials)),
       ledger_(
           MemoryLedger::Create(LedgerLimits(options, shares, backends.size()))),
-      engine_(std::move(backends)) {
+      engine_(std::move(backends)),
+      registry_([this](absl::Time now) { ledger_->Sweep(now); }) {
   v1::Limits limits;
   limits.set_memory_budget_bytes(shares_.budget);
   limits.set_max_rank(kMaxRank);
@@ -121,30 +123,46 @@ Server::Server(const ServerOptions& options,
   }
   limits.set_max_request_bytes(
       environment_.request_limit[static_cast<int>(wire::Method::kQuantize)]);
-  service_ = std::make_unique<TensorService>(&engine_, &ids_, &metrics_,
-                                             &registry_, limits);
-  environment_.service = service_.get();
+  info_ = std::make_unique<ServerInfo>(&engine_, limits);
+  environment_.tensors = &tensors_;
+  environment_.others = &others_;
+  environment_.registry = &registry_;
   environment_.ledger = ledger_.get();
   environment_.engine = &engine_;
-  environment_.registry = &registry_;
+  environment_.planner = &planner_;
+  environment_.health = &health_;
+  environment_.info = info_.get();
   environment_.ids = &ids_;
   environment_.metrics = &metrics_;
   environment_.max_receive = options_.max_receive;
+  environment_.max_send = options_.max_send;
+  environment_.max_streams = options_.max_streams;
 }
 
 absl::Status Server::Listen() {
-  EnablePlugins();
+  auto acceptor = Acceptor::Listen(
+      options_.listen,
+      {options_.max_connections != 0 ? options_.max_connections
+                                     : MostConnections(),
+       options_.max_send});
+  if (!acceptor.ok()) {
+    return absl::UnavailableError(absl::StrCat(
+        acceptor.status().message(),
+        "; stop what listens there, or choose another with --listen"));
+  }
+  acceptor_ = *std::move(acceptor);
+  environment_.acceptor = acceptor_.get();
+  address_ = acceptor_->address();
+
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort(options_.listen, credentials_->ForPort(), &port);
-  // Two servers on one port would share its connections by chance.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  auto connections = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      credentials_->ForPort());
   // Sizes are judged here, with a typed error, and bounded by the quota.
   builder.SetMaxReceiveMessageSize(-1);
   builder.SetMaxSendMessageSize(-1);
   grpc::ResourceQuota quota("quantd");
   quota.Resize(shares_.grpc_quota);
-  quota.SetMaxThreads(64);
   builder.SetResourceQuota(quota);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              options_.max_streams);
@@ -154,21 +172,21 @@ absl::Status Server::Listen() {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
   builder.AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
+  // A call that is not read holds its stream's window, which gRPC would let
+  // grow to megabytes on a fast connection.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   // Codes do not compress, and the filter would be the bottleneck.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
-  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
-  builder.RegisterService(service_.get());
-  builder.RegisterService(&health_);
-  for (int i = 0; i < QueueCount(options_); ++i) {
+  builder.RegisterService(&tensors_);
+  builder.RegisterAsyncGenericService(&others_);
+  // The last is for all that is no tensor method.
+  for (int i = 0; i < QueueCount(options_) + 1; ++i) {
     queues_.push_back(builder.AddCompletionQueue());
   }
   grpc_ = builder.BuildAndStart();
-  if (grpc_ == nullptr || port == 0) {
+  if (grpc_ == nullptr) {
     // Never started, but queues must be shut down and emptied all the same.
-    if (grpc_ != nullptr) grpc_->Shutdown();
     for (auto& queue : queues_) {
       queue->Shutdown();
       void* tag;
@@ -176,28 +194,23 @@ absl::Status Server::Listen() {
       while (queue->Next(&tag, &ok)) {
       }
     }
-    return absl::UnavailableError(fmt::format(
-        "cannot listen on {}: the address is in use or not of this machine; "
-        "stop what listens there, or choose another with --listen",
-        options_.listen));
+    return absl::UnavailableError("gRPC cannot start a server");
   }
-  address_ =
-      options_.listen.starts_with("unix")
-          ? options_.listen
-          : fmt::format("{}:{}",
-                        options_.listen.substr(0, options_.listen.rfind(':')),
-                        port);
-  for (auto& queue : queues_) {
-    for (const wire::Method method : wire::kMethods) {
-      for (int i = 0; i < kArmedCalls; ++i) {
-        Call::Arm(&environment_, method, queue.get());
+  for (int i = 0; i < kArmedCalls; ++i) {
+    for (auto& queue : queues_) {
+      if (queue == queues_.back()) {
+        IncomingCall::Arm(&environment_, std::nullopt, queue.get());
+        continue;
+      }
+      for (const wire::Method method : wire::kMethods) {
+        IncomingCall::Arm(&environment_, method, queue.get());
       }
     }
   }
-  health_.Start(queues_.front().get());
   for (auto& queue : queues_) {
     threads_.emplace_back([this, &queue] { RunQueue(queue.get()); });
   }
+  acceptor_->Start(std::move(connections));
   health_.SetServing(true);
   return absl::OkStatus();
 }
@@ -261,6 +274,7 @@ bool Server::Drain(absl::Duration delay) {
   // From Shutdown on gRPC itself turns calls away, as CANCELLED and without a
   // reason: first tell those who still come that they must go elsewhere.
   registry_.WaitUntilQuiet(kQuietTime, absl::Now() + kLongestNoise);
+  acceptor_->Stop();
   // Nothing of ours is left to wait for; health watchers would stay for ever.
   grpc_->Shutdown(absl::ToChronoTime(absl::Now() + absl::Milliseconds(100)));
   ledger_->Stop();

@@ -5,6 +5,7 @@
 #ifndef QUANTD_SERVER_SERVER_H_
 #define QUANTD_SERVER_SERVER_H_
 
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/server.h>
 
 #include <memory>
@@ -14,7 +15,8 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "server/call.h"
+#include "server/acceptor.h"
+#include "server/call_environment.h"
 #include "server/call_registry.h"
 #include "server/credentials.h"
 #include "server/engine.h"
@@ -23,7 +25,9 @@
 #include "server/ledger.h"
 #include "server/metrics.h"
 #include "server/options.h"
+#include "server/planner.h"
 #include "server/request_ids.h"
+#include "server/server_info.h"
 #include "server/sizing.h"
 #include "server/tensor_service.h"
 
@@ -55,6 +59,7 @@ class Server {
   const ServerCredentials& credentials() const { return *credentials_; }
   const MemoryLedger& ledger() const { return *ledger_; }
   const CallRegistry& calls() const { return registry_; }
+  const Acceptor& connections() const { return *acceptor_; }
 
   // Health says NOT_SERVING, then after `delay` new calls are refused, then
   // accepted calls finish (options.drain_timeout at most; then they are
@@ -78,12 +83,16 @@ class Server {
   // Calls and queues are gone before what is declared here goes.
   std::shared_ptr<MemoryLedger> ledger_;
   Engine engine_;
+  Planner planner_;
   CallRegistry registry_;
   RequestIds ids_;
   Metrics metrics_;
+  HealthService health_;
+  std::unique_ptr<ServerInfo> info_;
+  std::unique_ptr<Acceptor> acceptor_;
   CallEnvironment environment_;
-  std::unique_ptr<TensorService> service_;
-  HealthService health_{&registry_};
+  TensorService tensors_;
+  grpc::AsyncGenericService others_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
   std::unique_ptr<grpc::Server> grpc_;
   std::vector<std::thread> threads_;

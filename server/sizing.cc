@@ -57,10 +57,12 @@ size_t PayloadNeed(const Plan& plan) {
          BlockPool::Charge(plan.scratch_bytes());
 }
 
-MemoryNeed NeedOf(wire::Method method, size_t bytes) {
-  const size_t output = bytes / 16 * OutputSixteenths(method) + kOutputSlack;
-  return {ReceiveNeed(bytes),
-          BlockPool::Charge(bytes) + BlockPool::Charge(output)};
+size_t PlanNeed(const Plan& plan) {
+  // Rows of a group in the request, the plan, its options and the device's
+  // tasks; for each tensor where the group's part begins, there and in the
+  // reply.
+  const size_t group = 96 + 24 * plan.outputs().size();
+  return kReceiveSlack + plan.groups().size() * group;
 }
 
 MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
@@ -68,6 +70,7 @@ MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
   shares.budget = budget;
   // A Quantize request of n bytes holds n while it arrives and 2.1 n after.
   shares.receive = budget / 3;
+  shares.arriving = budget / 4;
   shares.per_device = (budget - shares.receive) / std::max(devices, 1);
   // Streams that wait unread hold one flow-control window each, some MiB when
   // the connection is fast; near its limit gRPC kills streams of its own
@@ -98,8 +101,11 @@ size_t LargestRequest(wire::Method method, const MemoryShares& shares,
   size_t high = std::min(cap, kLargestMessage);
   while (low <= high) {
     const size_t middle = low + (high - low) / 2;
-    const MemoryNeed need = NeedOf(method, middle);
-    if (need.receive <= shares.receive && need.payload <= shares.per_device) {
+    const size_t output =
+        middle / 16 * OutputSixteenths(method) + kOutputSlack;
+    if (ReceiveNeed(middle) <= shares.receive &&
+        BlockPool::Charge(middle) + BlockPool::Charge(output) <=
+            shares.per_device) {
       fits = middle;
       low = middle + 1;
     } else {

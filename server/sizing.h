@@ -7,27 +7,24 @@
 
 #include "kernels/plan.h"
 #include "proto/wire.h"
-#include "server/ledger.h"
 
 namespace quantd {
 
 // The most that gRPC allows in one message, less room for framing.
 inline constexpr size_t kLargestMessage = (size_t{2} << 30) - (64 << 10);
 
-// What a request of `bytes` serialized bytes may need before its plan is
-// known. Covers every shape but extreme ones (columnwise data of a few rows,
-// scales of a few long rows, many small groups), which ask for more once their
-// plan is known.
-MemoryNeed NeedOf(wire::Method method, size_t bytes);
-
-// What the network holds while a message of `bytes` arrives.
+// What the network holds of a message of `bytes`, and what the process needs to
+// understand it.
 size_t ReceiveNeed(size_t bytes);
+// What a plan needs by itself, while it is carried out.
+size_t PlanNeed(const Plan& plan);
 // What a device's pools lend for staging, output and scratch of a plan.
 size_t PayloadNeed(const Plan& plan);
 
 struct MemoryShares {
   size_t budget = 0;
-  size_t receive = 0;     // ledger: messages that arrive
+  size_t receive = 0;     // ledger: messages
+  size_t arriving = 0;    // ledger: of them, on their way
   size_t per_device = 0;  // ledger, and the limit of each device's pool
   size_t grpc_quota = 0;  // gRPC's own hard wall, above `receive`
   size_t bound = 0;       // the most resident memory of the process
@@ -43,7 +40,9 @@ MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices);
 size_t DefaultBudget();
 
 // The largest request of that method which an empty server can hold, no more
-// than `cap`.
+// than `cap`. Of every shape but extreme ones (columnwise data of a few rows,
+// scales of a few long rows, many small groups), which may be refused once
+// their plan is known.
 size_t LargestRequest(wire::Method method, const MemoryShares& shares,
                       size_t cap);
 

@@ -1,7 +1,8 @@
-// The service as gRPC sees it. The four tensor methods are asynchronous and
-// hand out raw bytes. GetServerInfo and DescribeQuantize are answered by gRPC's
-// own threads, without admission and without a device, so they answer while the
-// tensor methods are saturated.
+// The tensor methods as gRPC matches them.
+//
+// They have completion queues of their own. Everything else arrives through a
+// generic service on another queue and thread, so that health, information and
+// refusals are answered while a tensor method holds its thread.
 #ifndef QUANTD_SERVER_TENSOR_SERVICE_H_
 #define QUANTD_SERVER_TENSOR_SERVICE_H_
 
@@ -11,40 +12,23 @@
 #include <grpcpp/support/byte_buffer.h>
 
 #include "proto/wire.h"
-#include "server/call_registry.h"
-#include "server/engine.h"
-#include "server/metrics.h"
-#include "server/request_ids.h"
 
 namespace quantd {
 
-class TensorService : public grpc::Service {
+class TensorService final : public grpc::Service {
  public:
-  // All must outlive the service. `registry` says when calls are turned away.
-  TensorService(const Engine* engine, RequestIds* ids, Metrics* metrics,
-                CallRegistry* registry, v1::Limits limits);
+  TensorService();
 
-  // As in generated asynchronous services. The method is registered as a
-  // stream, which looks the same to a client that calls it as unary, but lets
-  // the call arrive before its message.
+  // As in generated asynchronous services. The methods are registered as
+  // streams, which look the same to a client that calls them as unary, but let
+  // a call arrive before its message.
   void Request(
       wire::Method method, grpc::ServerContext* context,
       grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>* stream,
-      grpc::ServerCompletionQueue* queue, void* tag);
-
- private:
-  void GetServerInfo(const v1::GetServerInfoRequest& request,
-                     v1::GetServerInfoReply* reply) const;
-  void FillServerInfo(v1::GetServerInfoReply* reply) const;
-  grpc::Status DescribeQuantize(grpc::ServerContext* context,
-                                const grpc::ByteBuffer& request,
-                                grpc::ByteBuffer* reply);
-
-  const Engine* const engine_;
-  RequestIds* const ids_;
-  Metrics* const metrics_;
-  CallRegistry* const registry_;
-  const v1::Limits limits_;
+      grpc::ServerCompletionQueue* queue, void* tag) {
+    RequestAsyncBidiStreaming(static_cast<int>(method), context, stream, queue,
+                              queue, tag);
+  }
 };
 
 }  // namespace quantd

@@ -92,10 +92,10 @@ TEST_P(StageTest, WaitingForMemory) {
   ASSERT_TRUE(control_.AwaitRunning(1));
   const size_t used = server_->ledger().used();
   EXPECT_GT(used, 0u);
-  RpcCall second(Dial(server_->address()),
-                 Declared(LargeRequest(), deadline()));
+  auto second =
+      StartCall(Dial(server_->address()), LargeRequest(), deadline());
   ASSERT_TRUE(Eventually([&] { return server_->ledger().waiting() == 1; }));
-  Leave(&second);
+  Leave(second.get());
   EXPECT_TRUE(Eventually([&] { return server_->ledger().waiting() == 0; }));
   EXPECT_EQ(server_->ledger().used(), used);
   control_.Open();
@@ -175,8 +175,8 @@ TEST_F(PressureTest, BusyIsTypedAfterTheWait) {
   control_.Close();
   auto first = StartCall(channel_, LargeRequest());
   ASSERT_TRUE(control_.AwaitRunning(1));
-  RpcCall waits(channel_, Declared(LargeRequest()));
-  ExpectBusy(waits.Finish());
+  auto waits = StartCall(channel_, LargeRequest());
+  ExpectBusy(waits->Finish());
   control_.Open();
   EXPECT_TRUE(first->Receive().has_value());
   EXPECT_TRUE(first->Finish().status.ok());
@@ -189,11 +189,16 @@ TEST_F(PressureTest, BusyIsTypedAtOnceWhenTooManyWait) {
   control_.Close();
   auto first = StartCall(channel_, LargeRequest());
   ASSERT_TRUE(control_.AwaitRunning(1));
-  RpcCall waits(channel_, Declared(LargeRequest()));
+  // Its message has arrived: there is no room to receive another.
+  auto claims = StartCall(Dial(server_->address()), LargeRequest());
   ASSERT_TRUE(Eventually([&] { return server_->ledger().waiting() == 1; }));
+  RpcCall waits(channel_, Declared(LargeRequest()));
+  ASSERT_TRUE(Eventually([&] { return server_->ledger().waiting() == 2; }));
   RpcCall refused(channel_, Declared(LargeRequest()));
   ExpectBusy(refused.Finish());
-  EXPECT_EQ(server_->ledger().waiting(), 1u);
+  EXPECT_EQ(server_->ledger().waiting(), 2u);
+  claims->Cancel();
+  EXPECT_EQ(claims->Finish().status.error_code(), grpc::CANCELLED);
   waits.Cancel();
   EXPECT_EQ(waits.Finish().status.error_code(), grpc::CANCELLED);
   EXPECT_TRUE(Eventually([&] { return server_->ledger().waiting() == 0; }));

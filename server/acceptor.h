@@ -1,0 +1,95 @@
+// Accepts connections and hands them to gRPC.
+//
+// gRPC's own listener stops for ever at the first failed accept
+// (CVE-2023-4785), takes as many connections as come, and tells nobody about
+// them. So the descriptors are accepted here: no more than a limit, at which
+// one that does nothing makes room, and each remembered, so that a call's
+// connection can be measured and ended.
+//
+// Threads: Find, size and dropped may be called from any thread, the rest from
+// one.
+#ifndef QUANTD_SERVER_ACCEPTOR_H_
+#define QUANTD_SERVER_ACCEPTOR_H_
+
+#include <grpcpp/server_builder.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "server/connection.h"
+#include "server/listen_socket.h"
+
+namespace quantd {
+
+class Acceptor {
+ public:
+  struct Limits {
+    size_t connections = 1024;
+    // A peer that takes nothing of what it is owed for so long is hung up on.
+    absl::Duration max_stuck = absl::Minutes(1);
+  };
+
+  // Listens, but accepts nothing yet.
+  static absl::StatusOr<std::unique_ptr<Acceptor>> Listen(
+      std::string_view address, const Limits& limits);
+  ~Acceptor();
+
+  // What a client dials.
+  const std::string& address() const { return sockets_.address(); }
+
+  using GrpcAcceptor = grpc::experimental::ExternalConnectionAcceptor;
+  // Hands every connection to `to` from now on.
+  void Start(std::unique_ptr<GrpcAcceptor> to);
+  // Accepts no more. Must come before gRPC's server is shut down, which takes
+  // no descriptor afterwards.
+  void Stop();
+
+  // The connection of a call, by grpc::ServerContext::peer(). Never null.
+  std::shared_ptr<Connection> Find(std::string_view peer) const;
+
+  size_t size() const;
+  // Connections that were closed for want of room.
+  uint64_t dropped() const { return dropped_; }
+
+ private:
+  struct Entry {
+    std::shared_ptr<Connection> connection;
+    uint64_t taken = 0;  // when last looked at
+    absl::Time moved;    // when that last changed, or nothing waited
+  };
+
+  Acceptor(ListenSockets sockets, const Limits& limits);
+  void Run();
+  void Accept(int listening);
+  void Sweep(absl::Time now);
+  // False: there is none, and none can be made.
+  bool MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Limits limits_;
+  ListenSockets sockets_;
+  const std::shared_ptr<Connection> unknown_ = std::make_shared<Connection>();
+  std::unique_ptr<GrpcAcceptor> to_;
+  int stop_ = -1;
+  std::atomic<uint64_t> dropped_ = 0;
+  mutable absl::Mutex mutex_;
+  // By number; those over unix sockets have no name of their own.
+  std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::shared_ptr<Connection>> named_
+      ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+// As many connections as the process may have descriptors for, beside its own.
+size_t MostConnections();
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_ACCEPTOR_H_

@@ -1,0 +1,49 @@
+// What all calls share. Outlives them.
+#ifndef QUANTD_SERVER_CALL_ENVIRONMENT_H_
+#define QUANTD_SERVER_CALL_ENVIRONMENT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <iterator>
+
+#include "absl/time/time.h"
+#include "proto/wire.h"
+
+namespace grpc {
+class AsyncGenericService;
+}
+
+namespace quantd {
+
+class Acceptor;
+class CallRegistry;
+class Engine;
+class HealthService;
+class MemoryLedger;
+class Metrics;
+class Planner;
+class RequestIds;
+class ServerInfo;
+class TensorService;
+
+struct CallEnvironment {
+  TensorService* tensors = nullptr;
+  grpc::AsyncGenericService* others = nullptr;
+  Acceptor* acceptor = nullptr;
+  CallRegistry* registry = nullptr;
+  MemoryLedger* ledger = nullptr;
+  Engine* engine = nullptr;
+  Planner* planner = nullptr;
+  HealthService* health = nullptr;
+  const ServerInfo* info = nullptr;
+  RequestIds* ids = nullptr;
+  Metrics* metrics = nullptr;
+  size_t request_limit[std::size(wire::kMethods)] = {};  // by Method
+  absl::Duration max_receive = absl::Minutes(1);
+  absl::Duration max_send = absl::Minutes(1);
+  int max_streams = 256;  // calls at once on one connection
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_CALL_ENVIRONMENT_H_

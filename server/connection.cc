@@ -1,0 +1,138 @@
+#include "server/connection.h"
+
+#include <arpa/inet.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/time/clock.h"
+#include "fmt/format.h"
+
+namespace quantd {
+namespace {
+
+ino_t InodeOf(int fd) {
+  struct stat status;
+  return fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) ? status.st_ino
+                                                             : 0;
+}
+
+struct Peer {
+  std::string host;  // "ipv4:127.0.0.1"
+  int port = 0;
+};
+
+std::optional<Peer> PeerOf(int fd) {
+  sockaddr_storage storage = {};
+  socklen_t size = sizeof(storage);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
+    return std::nullopt;
+  }
+  char text[INET6_ADDRSTRLEN] = "";
+  if (storage.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(storage);
+    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+    return Peer{fmt::format("ipv4:{}", text), ntohs(v4.sin_port)};
+  }
+  if (storage.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(storage);
+    if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+      inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text, sizeof(text));
+      return Peer{fmt::format("ipv4:{}", text), ntohs(v6.sin6_port)};
+    }
+    inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
+    return Peer{fmt::format("ipv6:[{}]", text), ntohs(v6.sin6_port)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::shared_ptr<Connection> Connection::Of(int fd) {
+  Peer peer = PeerOf(fd).value_or(Peer{"unix", 0});
+  return std::shared_ptr<Connection>(
+      new Connection(fd, std::move(peer.host), peer.port));
+}
+
+Connection::Connection(int fd, std::string host, int port)
+    : Sender(std::move(host)),
+      fd_(fd),
+      inode_(InodeOf(fd)),
+      tcp_(port != 0),
+      name_(tcp_ ? fmt::format("{}:{}", Sender::host(), port) : "unix:") {}
+
+bool Connection::Open() const { return fd_ >= 0 && InodeOf(fd_) == inode_; }
+
+std::optional<uint64_t> Connection::Received() const {
+  tcp_info info = {};
+  socklen_t size = sizeof(info);
+  if (!tcp_ || !Open() ||
+      getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+    return std::nullopt;
+  }
+  return info.tcpi_bytes_received;
+}
+
+bool Connection::HasUnread() const {
+  int unread = 0;
+  return Open() && ioctl(fd_, SIOCINQ, &unread) == 0 && unread > 0;
+}
+
+std::optional<Connection::Sending> Connection::Sent() const {
+  if (!Open()) return std::nullopt;
+  int waiting = 0;
+  if (ioctl(fd_, SIOCOUTQ, &waiting) != 0) return std::nullopt;
+  Sending sending;
+  sending.waiting = static_cast<uint64_t>(waiting);
+  if (tcp_) {
+    tcp_info info = {};
+    socklen_t size = sizeof(info);
+    if (getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+      return std::nullopt;
+    }
+    sending.taken = info.tcpi_bytes_acked;
+  }
+  return sending;
+}
+
+void Connection::Shut() const {
+  // A descriptor of our own for a moment: the number may become another's
+  // between the question and the deed.
+  const int own = fd_ < 0 ? -1 : dup(fd_);
+  if (own < 0) return;
+  if (InodeOf(own) == inode_) shutdown(own, SHUT_RDWR);
+  close(own);
+}
+
+void Connection::CallEnds() {
+  idle_since_ = absl::ToUnixNanos(absl::Now());
+  calls_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+absl::Time Connection::idle_since() const {
+  return absl::FromUnixNanos(idle_since_);
+}
+
+std::string PeerName(std::string_view peer) {
+  std::string name;
+  for (size_t i = 0; i < peer.size(); ++i) {
+    if (peer[i] == '%' && i + 2 < peer.size() && absl::ascii_isxdigit(peer[i + 1]) &&
+        absl::ascii_isxdigit(peer[i + 2])) {
+      name += absl::HexStringToBytes(
+          absl::string_view(peer.data() + i + 1, 2));
+      i += 2;
+    } else {
+      name += peer[i];
+    }
+  }
+  return name;
+}
+
+}  // namespace quantd

@@ -1,0 +1,58 @@
+#include "server/dispatch.h"
+
+#include <string_view>
+#include <utility>
+
+#include "server/health.h"
+#include "server/ledger.h"
+#include "server/refusal.h"
+#include "server/reflection.h"
+#include "server/server_info.h"
+#include "server/small_call.h"
+#include "server/tensor_call.h"
+
+namespace quantd {
+namespace {
+
+Failure UnknownMethod() {
+  Failure failure;
+  failure.code = grpc::StatusCode::UNIMPLEMENTED;
+  failure.message = "this server has no such method";
+  return failure;
+}
+
+}  // namespace
+
+std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
+                                         IncomingCall* call) {
+  // A peer that has not acknowledged the settings may open more streams than
+  // they allow. Over a unix socket connections cannot be told apart.
+  const Connection& connection = *call->connection();
+  if (connection.calls() > env->max_streams && connection.countable()) {
+    return std::make_unique<Refusal>(
+        call, Failure::Busy(env->ledger->RetryDelay()));
+  }
+  if (const auto method = call->tensor_method()) {
+    return std::make_unique<TensorCall>(env, call, *method);
+  }
+  const std::string_view path = call->path();
+  const auto small = [&](SmallMethod method) {
+    return std::make_unique<SmallCall>(env, call, std::move(method));
+  };
+  if (path == "/quantd.v1.Quantd/GetServerInfo") {
+    return small(env->info->GetServerInfo());
+  }
+  if (path == "/quantd.v1.Quantd/DescribeQuantize") {
+    return small(env->info->DescribeQuantize());
+  }
+  if (path == "/grpc.health.v1.Health/Check") {
+    return small(env->health->Check());
+  }
+  if (path == "/grpc.health.v1.Health/Watch") {
+    return env->health->Watch(env, call);
+  }
+  if (IsReflection(path)) return MakeReflectionHandler(env, call);
+  return std::make_unique<Refusal>(call, UnknownMethod());
+}
+
+}  // namespace quantd

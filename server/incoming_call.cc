@@ -1,0 +1,119 @@
+#include "server/incoming_call.h"
+
+#include <chrono>
+#include <string>
+
+#include "fmt/format.h"
+#include "server/acceptor.h"
+#include "server/call_environment.h"
+#include "server/call_registry.h"
+#include "server/dispatch.h"
+#include "server/tensor_service.h"
+
+namespace quantd {
+namespace {
+
+constexpr char kRequestId[] = "quantd-request-id";
+constexpr char kPushback[] = "grpc-retry-pushback-ms";
+
+}  // namespace
+
+void IncomingCall::Arm(CallEnvironment* env,
+                       std::optional<wire::Method> method,
+                       grpc::ServerCompletionQueue* queue) {
+  IncomingCall* call = new IncomingCall(env, method, queue);
+  // Must come first, or a call that is cancelled early is not told so.
+  call->context_.AsyncNotifyWhenDone(&call->done_tag_);
+  if (method) {
+    env->tensors->Request(*method, &call->context_, &call->stream_, queue,
+                          &call->arrived_tag_);
+  } else {
+    env->others->RequestCall(&call->context_, &call->stream_, queue, queue,
+                             &call->arrived_tag_);
+  }
+}
+
+IncomingCall::IncomingCall(CallEnvironment* env,
+                           std::optional<wire::Method> method,
+                           grpc::ServerCompletionQueue* queue)
+    : env_(env), method_(method), queue_(queue), stream_(&context_) {
+  env_->registry->Created();
+}
+
+IncomingCall::~IncomingCall() {
+  // Not watched any more before anything of it goes.
+  if (watched_) env_->registry->Leave(this);
+  handler_.reset();
+  if (connection_ != nullptr) connection_->CallEnds();
+}
+
+void IncomingCall::Unref() {
+  if (refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  CallRegistry* const registry = env_->registry;
+  delete this;
+  // After the last touch of anything that a shutdown takes down.
+  registry->Destroyed();
+}
+
+void IncomingCall::OnArrived(bool ok) {
+  if (!ok) {  // the server shuts down; the done tag will not come
+    Unref();
+    Unref();
+    return;
+  }
+  Arm(env_, method_, queue_);
+  const auto deadline = context_.deadline();
+  if (deadline != std::chrono::system_clock::time_point::max()) {
+    deadline_ = absl::FromChrono(deadline);
+  }
+  connection_ = env_->acceptor->Find(context_.peer());
+  connection_->CallBegins();
+  handler_ = MakeHandler(env_, this);
+  env_->registry->Watch(this);
+  watched_ = true;
+  handler_->Begin();
+  Unref();
+}
+
+void IncomingCall::OnDone(bool) {
+  if (context_.IsCancelled()) {
+    cancelled_ = true;
+    if (handler_ != nullptr) handler_->OnCancelled();
+  }
+  Unref();
+}
+
+void IncomingCall::Read(grpc::ByteBuffer* into) {
+  Ref();
+  stream_.Read(into, &read_tag_);
+}
+
+void IncomingCall::Write(const grpc::ByteBuffer& message) {
+  Ref();
+  stream_.Write(message, &written_tag_);
+}
+
+void IncomingCall::Finish(const grpc::Status& status) {
+  Ref();
+  stream_.Finish(status, &finished_tag_);
+}
+
+void IncomingCall::WriteAndFinish(const grpc::ByteBuffer& message) {
+  Ref();
+  stream_.WriteAndFinish(message, grpc::WriteOptions(), grpc::Status::OK,
+                         &finished_tag_);
+}
+
+void IncomingCall::FinishWith(const Failure& failure,
+                              std::string_view request_id) {
+  if (!request_id.empty()) {
+    context_.AddTrailingMetadata(kRequestId, std::string(request_id));
+  }
+  if (failure.detail.reason() == v1::ErrorDetail::REASON_BUSY) {
+    context_.AddTrailingMetadata(
+        kPushback, fmt::to_string(failure.detail.retry_delay_ms()));
+  }
+  Finish(failure.ToStatus());
+}
+
+}  // namespace quantd

@@ -1,0 +1,123 @@
+// One call, as gRPC brings it: its headers, its stream, and the end of both.
+//
+// Every call arrives before anything of its message is read, whatever its
+// method: unknown ones, too. So nothing is buffered that was not asked for, and
+// no method has threads of its own that could be taken up.
+//
+// What a method does is a CallHandler's affair. Each pending event (a tag, a
+// place in a queue) holds a reference to the call; the last one frees it and
+// its handler.
+#ifndef QUANTD_SERVER_INCOMING_CALL_H_
+#define QUANTD_SERVER_INCOMING_CALL_H_
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "proto/wire.h"
+#include "server/completion_tag.h"
+#include "server/connection.h"
+#include "server/failure.h"
+
+namespace quantd {
+
+struct CallEnvironment;
+class IncomingCall;
+
+// What one method does with a call. Made when its headers are here; destroyed
+// with the call.
+class CallHandler {
+ public:
+  virtual ~CallHandler() = default;
+  virtual void Begin() = 0;
+  // What was asked of the call is over, well or not.
+  virtual void OnRead(bool ok) { (void)ok; }
+  virtual void OnWritten(bool ok) { (void)ok; }
+  virtual void OnFinished(bool ok) { (void)ok; }
+  // The client has cancelled the call, or is gone. Comes once at most, at any
+  // time.
+  virtual void OnCancelled() {}
+  // Every so often, on a thread of the registry's, while the registry is
+  // locked: for limits of time.
+  virtual void OnWatch(absl::Time now) { (void)now; }
+};
+
+class IncomingCall {
+ public:
+  // Waits on `queue` for one call of a tensor method, or, without one, of any
+  // other method. Owns itself. A call that arrives arms its successor.
+  static void Arm(CallEnvironment* env, std::optional<wire::Method> method,
+                  grpc::ServerCompletionQueue* queue);
+  IncomingCall(const IncomingCall&) = delete;
+
+  std::optional<wire::Method> tensor_method() const { return method_; }
+  // Of other methods: "/package.Service/Method".
+  std::string_view path() const { return context_.method(); }
+  grpc::ServerContext& context() { return context_; }
+  const std::shared_ptr<Connection>& connection() const { return connection_; }
+  absl::Time deadline() const { return deadline_; }
+  bool cancelled() const { return cancelled_; }
+  bool answered() const { return answered_; }
+
+  // One read at a time, and one write.
+  void Read(grpc::ByteBuffer* into);
+  void Write(const grpc::ByteBuffer& message);
+  // Says how the call ends. Only the first answer is sent; false: there was
+  // one.
+  bool ClaimAnswer() { return !answered_.exchange(true); }
+  // After ClaimAnswer, once.
+  void Finish(const grpc::Status& status);
+  void WriteAndFinish(const grpc::ByteBuffer& message);
+  // Finish, with the trailers of a failure. An empty id: the call has none.
+  void FinishWith(const Failure& failure, std::string_view request_id);
+  void Cancel() { context_.TryCancel(); }
+
+  void Ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
+  void Unref();
+  // For the registry.
+  void Watch(absl::Time now) { handler_->OnWatch(now); }
+
+ private:
+  IncomingCall(CallEnvironment* env, std::optional<wire::Method> method,
+               grpc::ServerCompletionQueue* queue);
+  ~IncomingCall();
+  void OnArrived(bool ok);
+  void OnDone(bool ok);
+
+  CallEnvironment* const env_;
+  const std::optional<wire::Method> method_;
+  grpc::ServerCompletionQueue* const queue_;
+  std::atomic<int> refs_{2};  // arrived, done
+  grpc::GenericServerContext context_;
+  grpc::GenericServerAsyncReaderWriter stream_;
+  CompletionTag arrived_tag_{[this](bool ok) { OnArrived(ok); }};
+  CompletionTag read_tag_{[this](bool ok) {
+    handler_->OnRead(ok);
+    Unref();
+  }};
+  CompletionTag written_tag_{[this](bool ok) {
+    handler_->OnWritten(ok);
+    Unref();
+  }};
+  CompletionTag finished_tag_{[this](bool ok) {
+    handler_->OnFinished(ok);
+    Unref();
+  }};
+  CompletionTag done_tag_{[this](bool ok) { OnDone(ok); }};
+  std::atomic<bool> answered_{false};
+  std::atomic<bool> cancelled_{false};
+  bool watched_ = false;  // the registry holds it
+  absl::Time deadline_ = absl::InfiniteFuture();
+  std::shared_ptr<Connection> connection_;
+  std::unique_ptr<CallHandler> handler_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_INCOMING_CALL_H_

@@ -1,0 +1,206 @@
+// What the ledger makes of messages on their way.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "server/ledger.h"
+
+namespace quantd {
+namespace {
+
+// As much as gRPC takes of a message before anybody reads it: a message of this
+// size costs no more while it is waited for.
+constexpr size_t kFirstWindow = 96 << 10;
+// What a message costs of which nothing has come.
+constexpr size_t kSmallCall = 16 << 10;
+// A sender should bring kStep of each message within kStall; then it is charged
+// what it declared, else what has come.
+constexpr size_t kStep = 64 << 10;
+constexpr absl::Duration kStall = absl::Milliseconds(50);
+// One who does not within kGiveUp is in the way of those who wait for kUrgent.
+constexpr absl::Duration kGiveUp = absl::Milliseconds(250);
+constexpr absl::Duration kUrgent = absl::Milliseconds(100);
+// What a connection receives beside messages, and what has come of messages
+// that ended early.
+constexpr uint64_t kFraming = 1 << 20;
+// How long a stall is held against a sender and its host.
+constexpr absl::Duration kDistrust = absl::Seconds(10);
+
+}  // namespace
+
+bool MemoryLedger::Distrusted(const Sender& sender, absl::Time now) const {
+  if (now < sender.distrusted_until_) return true;
+  if (sender.proven_) return false;
+  // A connection nobody knows is as good as its host.
+  const auto host = hosts_.find(sender.host());
+  return host != hosts_.end() && now < host->second.distrusted_until;
+}
+
+void MemoryLedger::Distrust(Sender& sender) {
+  absl::MutexLock lock(&mutex_);
+  sender.distrusted_until_ = hosts_[sender.host()].distrusted_until =
+      absl::Now() + kDistrust;
+}
+
+uint64_t MemoryLedger::Come(const Sender& sender) {
+  return sender.received_ - std::min(sender.received_, sender.explained_);
+}
+
+void MemoryLedger::Measure(Sender& sender) {
+  const auto received = sender.Received();
+  sender.measured_ = received.has_value();
+  sender.received_ = received.value_or(0);
+}
+
+void MemoryLedger::Recount(Sender& sender, absl::Time now) {
+  size_t counted = sender.declared_;
+  // Who cannot be measured is taken at its word.
+  if (sender.measured_) {
+    size_t most = 0;
+    for (const Arrival* a : sender.arrivals_) most += a->most;
+    if (now - sender.moved_ > kStall || Distrusted(sender, now)) {
+      counted = std::min(counted, sender.arrivals_.size() * kSmallCall);
+    }
+    counted = std::min(std::max<size_t>(counted, Come(sender)), most);
+  }
+  arriving_ += counted - sender.counted_;
+  sender.counted_ = counted;
+}
+
+MemoryCharge MemoryLedger::BeginArrival(const std::shared_ptr<Sender>& sender,
+                                        Waiter* waiter, size_t need,
+                                        size_t most, absl::Time now) {
+  MemoryCharge charge;
+  charge.ledger_ = shared_from_this();
+  charge.sender_ = sender;
+  charge.arrival_ = std::make_unique<Arrival>(Arrival{waiter, need, most});
+  if (sender->arrivals_.empty()) {
+    // What has come of this message before it was asked for is forgotten: a
+    // window at most.
+    Measure(*sender);
+    sender->explained_ = sender->mark_ = sender->received_;
+    sender->moved_ = now;
+    senders_.insert(sender.get());
+  }
+  sender->arrivals_.push_back(charge.arrival_.get());
+  sender->declared_ += need;
+  Recount(*sender, now);
+  return charge;
+}
+
+void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival, size_t bytes) {
+  std::erase(sender.arrivals_, &arrival);
+  sender.declared_ -= arrival.need;
+  // Frames and headers are a little more. What came of a message that never
+  // ended is not known: it is taken for all that has come, up to its size.
+  sender.explained_ += bytes != 0 ? bytes + bytes / 128 + 512
+                                  : std::min<uint64_t>(Come(sender),
+                                                       arrival.most);
+  if (sender.arrivals_.empty()) senders_.erase(&sender);
+  Recount(sender, absl::Now());
+}
+
+bool MemoryLedger::HasRoomToReceive(const Waiting& w, absl::Time now) {
+  const size_t used = arrived_ + arriving_;
+  const size_t need =
+      Distrusted(*w.sender, now) ? std::min(w.need, kSmallCall) : w.need;
+  if (used > limits_.receive || need > limits_.receive - used) return false;
+  if (w.need <= kFirstWindow) return true;
+  if (need <= kSmallCall) return to_receive_.empty();
+  // One message always fits, however large it may legally be.
+  return arriving_ + need <= limits_.arriving ||
+         arriving_ <= senders_.size() * kFirstWindow;
+}
+
+void MemoryLedger::Sweep(absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  for (Sender* sender : senders_) {
+    Measure(*sender);
+    sender->explained_ = std::min(sender->explained_, sender->received_);
+    const uint64_t step = kStep * sender->arrivals_.size();
+    if (!sender->measured_ ||
+        sender->received_ - std::min(sender->received_, sender->mark_) >=
+            step ||
+        sender->HasUnread()) {
+      sender->mark_ = sender->received_;
+      sender->moved_ = now;
+    } else if (now - sender->moved_ > kStall) {
+      sender->distrusted_until_ = hosts_[sender->host()].distrusted_until =
+          now + kDistrust;
+    }
+    Recount(*sender, now);
+    RevokeTooLong(*sender);
+  }
+  absl::erase_if(hosts_, [&](const auto& entry) {
+    return entry.second.held == 0 && entry.second.distrusted_until < now;
+  });
+  if (arrived_ + arriving_ > limits_.receive) {
+    RevokeExcess(now);
+  } else if (!to_receive_.empty() &&
+             now - to_receive_.front().since > kUrgent) {
+    RevokeStalled(now);
+  }
+  // What stalls is charged less: others may fit now.
+  if (!to_receive_.empty() || !for_payload_.empty()) changed_.Signal();
+}
+
+void MemoryLedger::RevokeAll(Sender& sender, Revocation why) {
+  for (Arrival* arrival : sender.arrivals_) {
+    if (!std::exchange(arrival->revoked, true)) arrival->waiter->Revoke(why);
+  }
+}
+
+void MemoryLedger::RevokeTooLong(Sender& sender) {
+  if (!sender.measured_) return;
+  uint64_t lawful = kFraming;
+  for (const Arrival* a : sender.arrivals_) lawful += a->most + a->most / 128;
+  for (const Waiting& w : to_receive_) {
+    if (w.sender.get() == &sender) lawful += kFirstWindow;
+  }
+  if (Come(sender) > lawful) RevokeAll(sender, Revocation::kTooLong);
+}
+
+void MemoryLedger::RevokeExcess(absl::Time now) {
+  // First who does not move, the largest first; then whom there is reason to
+  // distrust, then all others: those go on that have come farthest.
+  struct Candidate {
+    Sender* sender;
+    int rank;
+  };
+  std::vector<Candidate> candidates;
+  size_t excess = arrived_ + arriving_ - limits_.receive;
+  for (Sender* s : senders_) {
+    const bool leaves = std::all_of(s->arrivals_.begin(), s->arrivals_.end(),
+                                    [](const Arrival* a) { return a->revoked; });
+    if (leaves) {
+      excess -= std::min(excess, s->counted_);
+    } else {
+      candidates.push_back({s, now - s->moved_ > kGiveUp ? 0
+                               : Distrusted(*s, now)     ? 1
+                                                         : 2});
+    }
+  }
+  std::sort(candidates.begin(), candidates.end(),
+            [](const Candidate& a, const Candidate& b) {
+              if (a.rank != b.rank) return a.rank < b.rank;
+              return a.rank == 0 ? a.sender->counted_ > b.sender->counted_
+                                 : a.sender->counted_ < b.sender->counted_;
+            });
+  for (const Candidate& c : candidates) {
+    if (excess == 0) break;
+    RevokeAll(*c.sender, Revocation::kOthersWait);
+    excess -= std::min(excess, c.sender->counted_);
+  }
+}
+
+void MemoryLedger::RevokeStalled(absl::Time now) {
+  Sender* worst = nullptr;
+  for (Sender* s : senders_) {
+    if (now - s->moved_ <= kGiveUp || s->counted_ <= kSmallCall) continue;
+    if (worst == nullptr || s->counted_ > worst->counted_) worst = s;
+  }
+  if (worst != nullptr) RevokeAll(*worst, Revocation::kOthersWait);
+}
+
+}  // namespace quantd

@@ -1,0 +1,72 @@
+#include "server/reply_pieces.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace quantd {
+namespace {
+
+constexpr size_t kPiece = 256 << 10;
+// Others wait, and not one piece has left for so long: 1 MiB/s.
+constexpr absl::Duration kPatience = absl::Milliseconds(250);
+
+// The block goes back to its pool before the charge goes back to the ledger, or
+// the pool could be asked for more than it has: members are destroyed last to
+// first.
+struct LentOutput {
+  std::shared_ptr<ReplyProgress> progress;
+  MemoryCharge charge;
+  Block block;
+};
+
+void ReturnPiece(void* lent) {
+  auto* const output = static_cast<LentOutput*>(lent);
+  const std::shared_ptr<ReplyProgress> progress = output->progress;
+  if (progress->left.fetch_add(1, std::memory_order_acq_rel) + 1 ==
+      progress->pieces) {
+    delete output;
+  }
+}
+
+}  // namespace
+
+grpc::ByteBuffer MakeReply(std::string_view head, Block output, size_t size,
+                           MemoryCharge charge,
+                           std::shared_ptr<ReplyProgress> progress) {
+  std::byte* const data = output.data();
+  progress->pieces = (size + kPiece - 1) / kPiece;
+  auto* const lent = new LentOutput{std::move(progress), std::move(charge),
+                                    std::move(output)};
+  std::vector<grpc::Slice> slices = {grpc::Slice(head.data(), head.size())};
+  for (size_t at = 0; at < size; at += kPiece) {
+    slices.emplace_back(data + at, std::min(kPiece, size - at), ReturnPiece,
+                        lent);
+  }
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+SendWatch::Verdict SendWatch::Look(const ReplyProgress& progress,
+                                   const Connection& connection,
+                                   absl::Duration max_send, bool awaited,
+                                   absl::Time now) {
+  if (since_ == absl::InfinitePast()) since_ = moved_ = now;
+  const size_t left = progress.left.load(std::memory_order_relaxed);
+  if (left == progress.pieces) return Verdict::kGood;
+  if (left != left_ || moved_ == now) {
+    left_ = left;
+    moved_ = now;
+    const auto sent = connection.Sent();
+    taken_ = sent ? sent->taken : 0;
+  }
+  const absl::Duration whole =
+      max_send + absl::Seconds(progress.pieces * kPiece >> 20);
+  const bool slow = now - moved_ > max_send || now - since_ > whole ||
+                    (awaited && now - moved_ > kPatience);
+  if (!slow) return Verdict::kGood;
+  const auto sent = connection.Sent();
+  return sent && sent->waiting != 0 && sent->taken == taken_ ? Verdict::kStuck
+                                                              : Verdict::kSlow;
+}
+
+}  // namespace quantd

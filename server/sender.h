@@ -1,0 +1,53 @@
+// Who sends: a connection as the ledger sees it.
+#ifndef QUANTD_SERVER_SENDER_H_
+#define QUANTD_SERVER_SENDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace quantd {
+
+class Sender {
+ public:
+  struct Arrival;  // a message on its way: server/ledger.h
+
+  // Senders of one host share its standing with the ledger.
+  explicit Sender(std::string host) : host_(std::move(host)) {}
+  virtual ~Sender() = default;
+  Sender(const Sender&) = delete;
+
+  const std::string& host() const { return host_; }
+  // Bytes that have come in all; nothing where that is not known.
+  virtual std::optional<uint64_t> Received() const = 0;
+  // Whether some of them still wait to be read: then it is not the sender who
+  // is slow.
+  virtual bool HasUnread() const = 0;
+
+ private:
+  friend class MemoryLedger;
+  friend class MemoryCharge;
+
+  const std::string host_;
+  // All guarded by the ledger's lock.
+  std::vector<Arrival*> arrivals_;  // messages that are on their way
+  size_t declared_ = 0;             // of them
+  size_t counted_ = 0;              // what the ledger counts them as
+  uint64_t received_ = 0;   // when last measured
+  uint64_t explained_ = 0;  // bytes received that belong to ended messages
+  uint64_t mark_ = 0;       // bytes received at `moved_`
+  bool measured_ = false;   // whether its bytes can be counted at all
+  absl::Time moved_;        // when they last came as fast as they should
+  absl::Time distrusted_until_ = absl::InfinitePast();
+  bool proven_ = false;  // a message of it has arrived
+  size_t held_ = 0;      // memory of its calls, arrivals not counted
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_SENDER_H_

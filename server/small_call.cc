@@ -1,0 +1,112 @@
+#include "server/small_call.h"
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "server/call_registry.h"
+#include "server/metrics.h"
+#include "server/planner.h"
+#include "server/request_ids.h"
+#include "server/sizing.h"
+
+namespace quantd {
+namespace {
+
+constexpr char kRequestId[] = "quantd-request-id";
+
+}  // namespace
+
+SmallCall::SmallCall(CallEnvironment* env, IncomingCall* call,
+                     SmallMethod method)
+    : env_(env), call_(call), method_(std::move(method)) {
+  record_.arrived = CallRecord::Clock::now();
+  if (!method_.rpc) return;
+  record_.rpc = *method_.rpc;
+  record_.id = env_->ids->Next();
+}
+
+SmallCall::~SmallCall() {
+  if (!method_.rpc) return;
+  record_.ended = CallRecord::Clock::now();
+  if (call_->cancelled() && record_.request_bytes == 0) {
+    record_.Fail(Failure::Cancelled());
+  }
+  env_->metrics->Record(record_);
+  if (WouldLog(record_)) LogCall(record_, shape_);
+}
+
+void SmallCall::Begin() {
+  if (!method_.while_draining && env_->registry->Refuses()) {
+    return Fail(Failure::Draining());
+  }
+  charge_ = env_->ledger->Track(
+      {call_->connection(), ReceiveNeed(0), ReceiveNeed(method_.max_request),
+       call_->deadline()},
+      this);
+  since_ = absl::Now();
+  waits_ = true;
+  call_->Read(message_.buffer());
+}
+
+void SmallCall::OnRead(bool ok) {
+  waits_ = false;
+  if (!ok) return Fail(Failure::NoMessage());
+  record_.request_bytes = message_.size();
+  charge_.Arrived(message_.size(), ReceiveNeed(message_.size()));
+  if (message_.size() > method_.max_request) {
+    return Fail(Failure::TooLarge("request", message_.size(),
+                                  method_.max_request));
+  }
+  if (!method_.on_planner) return Answer();
+  call_->Ref();
+  env_->planner->Submit([this] {
+    Answer();
+    call_->Unref();
+  });
+}
+
+void SmallCall::Answer() {
+  SmallAnswer answer = method_.answer(message_.Pieces(), record_.id);
+  message_.Clear();
+  shape_ = std::move(answer.shape);
+  if (answer.failure) return Fail(*answer.failure);
+  if (!call_->ClaimAnswer()) return;
+  record_.code = grpc::StatusCode::OK;
+  record_.reply_bytes = answer.reply.size();
+  if (method_.rpc) {
+    call_->context().AddTrailingMetadata(kRequestId, record_.id);
+  }
+  charge_.ShrinkReceive(ReceiveNeed(answer.reply.size()));
+  since_ = absl::Now();
+  waits_ = true;
+  const grpc::Slice slice(answer.reply);
+  call_->WriteAndFinish(grpc::ByteBuffer(&slice, 1));
+}
+
+void SmallCall::OnFinished(bool) { waits_ = false; }
+
+void SmallCall::OnWatch(absl::Time now) {
+  if (!waits_) return;
+  if (call_->answered()) {
+    if (now - since_ > env_->max_send) call_->Cancel();
+    return;
+  }
+  if (in_the_way_) {
+    Fail(Failure::Busy(env_->ledger->RetryDelay()));
+  } else if (too_long_) {
+    Fail(Failure::TooLarge("request", method_.max_request + 1,
+                           method_.max_request));
+  } else if (now - since_ > env_->max_receive) {
+    Fail(Failure::Deadline("for receiving: the request did not arrive within "
+                           "the server's limit"));
+  }
+}
+
+void SmallCall::Fail(const Failure& failure) {
+  if (!call_->ClaimAnswer()) return;
+  record_.Fail(failure);
+  record_.error = failure.message;
+  call_->FinishWith(failure, record_.id);
+}
+
+}  // namespace quantd

@@ -1,0 +1,367 @@
+#include "server/tensor_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/time/clock.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "kernels/field_error.h"
+#include "server/call_registry.h"
+#include "server/metrics.h"
+#include "server/planner.h"
+#include "server/request_ids.h"
+#include "server/sizing.h"
+
+namespace quantd {
+namespace {
+
+constexpr char kDeclaredBytes[] = "quantd-request-bytes";
+constexpr char kRequestId[] = "quantd-request-id";
+
+// Up to here a copy into the reply costs less than lending the block.
+constexpr size_t kCopiedOutput = 16 << 10;
+// A message that is understood on the network's own thread: as long as this,
+// and with no more than this beside its payload.
+constexpr size_t kPlannedAtOnce = 64 << 10;
+constexpr size_t kHeadPlannedAtOnce = 1 << 10;
+// A message that nobody declared counts as this until more of it has come.
+constexpr size_t kFirstBytes = 48 << 10;
+
+bool IsQuick(ReceivedMessage& message) {
+  return message.size() <= kPlannedAtOnce &&
+         wire::SplitPayload(message.Pieces(), kHeadPlannedAtOnce).ok();
+}
+
+}  // namespace
+
+TensorCall::TensorCall(CallEnvironment* env, IncomingCall* call,
+                       wire::Method method)
+    : env_(env), call_(call), method_(method) {
+  record_.rpc = RpcOf(method);
+  record_.arrived = Clock::now();
+  record_.id = env_->ids->Next();
+}
+
+TensorCall::~TensorCall() {
+  LetGo();
+  RecordEnd();
+  if (accepted_) env_->registry->Release();
+}
+
+void TensorCall::Begin() {
+  accepted_ = env_->registry->Accept();
+  if (accepted_) {
+    Admit();
+  } else {
+    Fail(Failure::Draining());
+  }
+}
+
+void TensorCall::Admit() {
+  const size_t limit = env_->request_limit[static_cast<int>(method_)];
+  declared_bytes_ = limit;
+  const auto& metadata = call_->context().client_metadata();
+  if (const auto it = metadata.find(kDeclaredBytes); it != metadata.end()) {
+    const std::string text(it->second.data(), it->second.size());
+    uint64_t bytes = 0;
+    if (!absl::SimpleAtoi(text, &bytes)) {
+      return Fail(Failure::BadRequest(
+          FieldError(kDeclaredBytes, "a decimal number", "something else")));
+    }
+    if (bytes > limit) return Fail(Failure::TooLarge("request", bytes, limit));
+    declared_ = true;
+    declared_bytes_ = bytes;
+  }
+  if (auto failure = Stopped("on arrival")) return Fail(*failure);
+  // Where nobody counts what comes, all that may come must be counted on.
+  const bool counted = call_->connection()->countable();
+  const MemoryLedger::ReceiveAsk ask = {
+      call_->connection(),
+      ReceiveNeed(declared_ || !counted ? declared_bytes_
+                                        : std::min(kFirstBytes, limit)),
+      ReceiveNeed(declared_bytes_), call_->deadline()};
+  call_->Ref();  // for OnMemory
+  const auto outcome = env_->ledger->AdmitReceive(ask, this, &charge_);
+  if (outcome == MemoryLedger::Outcome::kWaiting) return;
+  if (outcome == MemoryLedger::Outcome::kGranted) {
+    Receive();
+  } else {
+    Fail(Refusal(outcome));
+  }
+  call_->Unref();
+}
+
+void TensorCall::OnMemory(MemoryLedger::Outcome outcome, MemoryCharge charge) {
+  charge_ = std::move(charge);
+  if (outcome != MemoryLedger::Outcome::kGranted) {
+    Fail(Refusal(outcome));
+  } else if (stage_ == Stage::kClaiming) {
+    Queue();
+  } else {
+    Receive();
+  }
+  call_->Unref();
+}
+
+void TensorCall::Revoke(MemoryLedger::Revocation why) {
+  revoked_ = why == MemoryLedger::Revocation::kTooLong ? kTooLong : kOthersWait;
+}
+
+void TensorCall::Receive() {
+  record_.admitted = Clock::now();
+  if (auto failure = Stopped("while waiting for memory")) {
+    return Fail(*failure);
+  }
+  receive_since_ = absl::Now();
+  stage_ = Stage::kReceiving;
+  call_->Read(message_.buffer());
+}
+
+void TensorCall::OnRead(bool ok) {
+  stage_ = Stage::kPlanning;
+  if (!ok) {
+    auto failure = Stopped("while receiving");
+    return Fail(failure ? *failure : Failure::NoMessage());
+  }
+  record_.received = Clock::now();
+  record_.request_bytes = message_.size();
+  charge_.Arrived(message_.size(), ReceiveNeed(message_.size()));
+  if (record_.request_bytes > declared_bytes_) {
+    return Fail(declared_ ? Failure::LongerThanDeclared(record_.request_bytes,
+                                                        declared_bytes_)
+                          : Failure::TooLarge("request", record_.request_bytes,
+                                              declared_bytes_));
+  }
+  if (auto failure = Stopped("while receiving")) return Fail(*failure);
+  if (IsQuick(message_)) return PlanRequest();
+  call_->Ref();
+  env_->planner->Submit([this] {
+    PlanRequest();
+    call_->Unref();
+  });
+}
+
+void TensorCall::PlanRequest() {
+  auto request = wire::ParseRequest(method_, message_.Pieces());
+  if (!request.ok()) return Fail(Failure::BadRequest(request.status()));
+  request_ = *std::move(request);
+  const size_t payload = PayloadNeed(*request_.plan);
+  const auto& limits = env_->ledger->limits().payload;
+  const size_t most = *std::max_element(limits.begin(), limits.end());
+  if (payload > most) {
+    return Fail(Failure::TooLarge("memory for input, output and scratch",
+                                  payload, most));
+  }
+  Claim();
+}
+
+void TensorCall::Claim() {
+  stage_ = Stage::kClaiming;
+  call_->Ref();  // for OnMemory
+  const auto outcome = env_->ledger->AdmitPayload(
+      PayloadNeed(*request_.plan), call_->deadline(), this, &charge_);
+  if (outcome == MemoryLedger::Outcome::kWaiting) return;
+  if (outcome == MemoryLedger::Outcome::kGranted) {
+    Queue();
+  } else {
+    Fail(Refusal(outcome));
+  }
+  call_->Unref();
+}
+
+void TensorCall::Queue() {
+  const int device = charge_.device();
+  if (env_->engine->RunsInline(device, request_.plan->input_bytes())) {
+    if (auto slot = env_->engine->TrySlot(device)) {
+      call_->Ref();
+      return RunOn(env_->engine->backend(device), std::move(slot));
+    }
+  }
+  stage_ = Stage::kQueued;
+  call_->Ref();  // for RunOn
+  env_->engine->Submit(device, this);
+}
+
+void TensorCall::RunOn(Backend& backend, Engine::SlotLease slot) {
+  stage_ = Stage::kRunning;
+  record_.device = backend.info().name;
+  if (auto failure = Compute(backend, std::move(slot))) Fail(*failure);
+  call_->Unref();
+}
+
+std::optional<Failure> TensorCall::Compute(Backend& backend,
+                                           Engine::SlotLease slot) {
+  record_.started = Clock::now();
+  if (auto failure = Stopped("before the job began")) return failure;
+  const auto from_job = [&](const absl::Status& status) {
+    if (!absl::IsInvalidArgument(status))
+      record_.error = std::string(status.message());
+    return Failure::FromJob(status, record_.device, env_->ledger->RetryDelay());
+  };
+  // Declared after the slot: the job ends before the slot is free.
+  absl::StatusOr<std::unique_ptr<Job>> job = backend.Begin(request_.plan);
+  if (!job.ok()) return from_job(job.status());
+  wire::Gather(request_, message_.Pieces(), (*job)->staging());
+  (*job)->Fed(request_.plan->input_bytes());
+  message_.Clear();
+  charge_.ShrinkReceive(PlanNeed(*request_.plan));
+  record_.gathered = Clock::now();
+  if (auto failure = Stopped("before the job ran")) return failure;
+  const absl::StatusOr<JobReport> report = (*job)->Run();
+  record_.computed = Clock::now();
+  if (!report.ok()) return from_job(report.status());
+  record_.device_times = report->times;
+  if (auto failure = Stopped("while the job ran")) return failure;
+  Block output = (*job)->TakeOutput();
+  job->reset();
+  charge_.ShrinkPayload(BlockPool::Charge(request_.plan->output_bytes()));
+  slot.Reset();
+  Reply(record_.device, *report, std::move(output));
+  return std::nullopt;
+}
+
+void TensorCall::Reply(std::string_view device, const JobReport& report,
+                       Block output) {
+  const size_t size = request_.plan->output_bytes();
+  std::string head =
+      wire::ReplyHead(*request_.plan, report, device, record_.id);
+  if (!call_->ClaimAnswer()) return;
+  record_.reply_bytes = head.size() + size;
+  record_.code = grpc::StatusCode::OK;
+  record_.answered = Clock::now();
+  call_->context().AddTrailingMetadata(kRequestId, record_.id);
+  // Of many groups the plan is as large as a payload, and a reply may stay
+  // unread for long.
+  if (WouldLog(record_)) shape_ = ShapeText();
+  request_ = {};
+  grpc::ByteBuffer reply;
+  progress_ = std::make_shared<ReplyProgress>();
+  if (size <= kCopiedOutput) {
+    if (size != 0) {
+      head.append(reinterpret_cast<const char*>(output.data()), size);
+    }
+    output = Block();
+    charge_.ShrinkPayload(0);
+    charge_.ShrinkReceive(ReceiveNeed(head.size()));
+    const grpc::Slice whole(head);
+    reply = grpc::ByteBuffer(&whole, 1);
+    // The charge stays until the call is over: an unread reply is memory, too.
+    progress_->pieces = 1;
+    copied_ = true;
+  } else {
+    charge_.ShrinkReceive(ReceiveNeed(head.size()));
+    reply = MakeReply(head, std::move(output), size, std::move(charge_),
+                      progress_);
+  }
+  stage_ = Stage::kReplying;
+  call_->WriteAndFinish(reply);
+}
+
+void TensorCall::OnWatch(absl::Time now) {
+  const Stage stage = stage_;
+  if (stage == Stage::kReceiving) WatchReceiving(now);
+  if (stage == Stage::kReplying) WatchSending(now);
+}
+
+void TensorCall::WatchReceiving(absl::Time now) {
+  std::optional<Failure> failure;
+  if (revoked_ == kOthersWait) {
+    failure = Failure::Busy(env_->ledger->RetryDelay());
+  } else if (revoked_ == kTooLong) {
+    // How long it would be is not known: it has not ended.
+    failure = declared_ ? Failure::LongerThanDeclared(declared_bytes_ + 1,
+                                                      declared_bytes_)
+                        : Failure::TooLarge("request", declared_bytes_ + 1,
+                                            declared_bytes_);
+  } else if (now - receive_since_ > env_->max_receive) {
+    failure = Failure::Deadline(
+        "for receiving: the request did not arrive within the server's limit");
+  }
+  // The memory goes back when the read, which this ends, comes back.
+  if (!failure || !call_->ClaimAnswer()) return;
+  stage_ = Stage::kClosing;
+  record_.Fail(*failure);
+  call_->FinishWith(*failure, record_.id);
+}
+
+void TensorCall::WatchSending(absl::Time now) {
+  const bool awaited =
+      !copied_ && env_->ledger->PayloadAwaitedSince(now - absl::Milliseconds(50));
+  const auto verdict = send_watch_.Look(*progress_, *call_->connection(),
+                                        env_->max_send, awaited, now);
+  if (verdict == SendWatch::Verdict::kGood) return;
+  stage_ = Stage::kClosing;
+  env_->ledger->Distrust(*call_->connection());
+  if (verdict == SendWatch::Verdict::kStuck) {
+    call_->connection()->Shut();
+  } else {
+    call_->Cancel();
+  }
+}
+
+std::optional<Failure> TensorCall::Stopped(std::string_view where) const {
+  if (absl::Now() >= call_->deadline()) return Failure::Deadline(where);
+  if (call_->cancelled() || call_->answered()) return Failure::Cancelled();
+  return std::nullopt;
+}
+
+Failure TensorCall::Refusal(MemoryLedger::Outcome outcome) const {
+  if (outcome == MemoryLedger::Outcome::kStopped) return Failure::Draining();
+  if (auto failure = Stopped("while waiting for memory")) return *failure;
+  return Failure::Busy(env_->ledger->RetryDelay());
+}
+
+void TensorCall::Fail(const Failure& failure) {
+  LetGo();
+  if (!call_->ClaimAnswer()) return;
+  stage_ = Stage::kClosing;
+  record_.Fail(failure);
+  if (record_.error.empty()) record_.error = failure.message;
+  call_->FinishWith(failure, record_.id);
+}
+
+void TensorCall::LetGo() {
+  message_.Clear();
+  charge_.Reset();
+}
+
+void TensorCall::OnFinished(bool ok) {
+  if (ok) record_.sent = Clock::now();
+  if (copied_) progress_->left = 1;
+}
+
+void TensorCall::OnCancelled() {
+  // Where it waits in a queue nothing else would wake it.
+  if (env_->ledger->Forget(this)) {
+    Fail(Refusal(MemoryLedger::Outcome::kTimedOut));
+    call_->Unref();
+  } else if (stage_ == Stage::kQueued &&
+             env_->engine->Withdraw(charge_.device(), this)) {
+    Fail(*Stopped("while waiting for a device"));
+    call_->Unref();
+  }
+}
+
+void TensorCall::RecordEnd() {
+  record_.ended = Clock::now();
+  // Whatever was found wrong with a call whose client has gone, a message that
+  // never came above all, that is what ended it.
+  if (call_->cancelled() && record_.code != grpc::StatusCode::OK &&
+      record_.code != grpc::StatusCode::DEADLINE_EXCEEDED &&
+      record_.request_bytes == 0) {
+    record_.Fail(Failure::Cancelled());
+    record_.error = "the connection was lost or the call cancelled";
+  }
+  env_->metrics->Record(record_);
+  if (!WouldLog(record_)) return;
+  LogCall(record_, shape_.empty() ? ShapeText() : shape_);
+}
+
+std::string TensorCall::ShapeText() const {
+  if (request_.plan == nullptr) return "";
+  return fmt::format("{}", fmt::join(request_.plan->tensor().shape, "x"));
+}
+
+}  // namespace quantd

@@ -1,0 +1,107 @@
+// What a tensor method does with a call:
+//
+//   admitting -> receiving -> planning -> claiming -> queued -> running ->
+//   replying
+//
+// Memory is admitted before it is used: to receive, before the message is read;
+// for staging and output, once the plan says how much. At most one thread moves
+// a call forward at any time: its completion queue's, the ledger's, the
+// planner's or a worker.
+#ifndef QUANTD_SERVER_TENSOR_CALL_H_
+#define QUANTD_SERVER_TENSOR_CALL_H_
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "proto/wire.h"
+#include "server/call_environment.h"
+#include "server/call_record.h"
+#include "server/engine.h"
+#include "server/failure.h"
+#include "server/incoming_call.h"
+#include "server/ledger.h"
+#include "server/received_message.h"
+#include "server/reply_pieces.h"
+
+namespace quantd {
+
+class TensorCall final : public CallHandler,
+                         private MemoryLedger::Waiter,
+                         private Engine::Work {
+ public:
+  TensorCall(CallEnvironment* env, IncomingCall* call, wire::Method method);
+  ~TensorCall() override;
+
+  void Begin() override;
+  void OnRead(bool ok) override;
+  void OnFinished(bool ok) override;
+  void OnCancelled() override;
+  void OnWatch(absl::Time now) override;
+
+ private:
+  enum class Stage {
+    kAdmitting,
+    kReceiving,
+    kPlanning,
+    kClaiming,
+    kQueued,
+    kRunning,
+    kReplying,
+    kClosing,
+  };
+  using Clock = CallRecord::Clock;
+
+  // The steps.
+  void Admit();
+  void OnMemory(MemoryLedger::Outcome outcome, MemoryCharge charge) override;
+  void Revoke(MemoryLedger::Revocation why) override;
+  void Receive();
+  void PlanRequest();
+  void Claim();
+  void Queue();
+  void RunOn(Backend& backend, Engine::SlotLease slot) override;
+  std::optional<Failure> Compute(Backend& backend, Engine::SlotLease slot);
+  void Reply(std::string_view device, const JobReport& report, Block output);
+
+  void WatchReceiving(absl::Time now);
+  void WatchSending(absl::Time now);
+
+  // A reason to stop, looked for before each step that costs something.
+  std::optional<Failure> Stopped(std::string_view where) const;
+  Failure Refusal(MemoryLedger::Outcome outcome) const;
+  // Answers with an error and lets go of all memory.
+  void Fail(const Failure& failure);
+  void LetGo();
+  void RecordEnd();
+  std::string ShapeText() const;  // "4096x4096"; of no plan: empty
+
+  CallEnvironment* const env_;
+  IncomingCall* const call_;
+  const wire::Method method_;
+  std::atomic<Stage> stage_{Stage::kAdmitting};
+  bool accepted_ = false;  // the registry counts it
+  absl::Time receive_since_ = absl::InfinitePast();
+  enum Revoked : char { kNot, kOthersWait, kTooLong };
+  std::atomic<Revoked> revoked_{kNot};
+
+  MemoryCharge charge_;
+  bool declared_ = false;
+  size_t declared_bytes_ = 0;  // or the largest legal size
+  ReceivedMessage message_;
+  wire::Request request_;
+
+  // Of the reply on its way.
+  std::shared_ptr<ReplyProgress> progress_;
+  bool copied_ = false;   // into a message of its own
+  SendWatch send_watch_;  // for OnWatch alone
+  std::string shape_;     // once the plan is gone
+
+  CallRecord record_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_TENSOR_CALL_H_

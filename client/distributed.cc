@@ -9,17 +9,16 @@
 
 #include "fmt/format.h"
 #include "kernels/field_error.h"
+#include "kernels/shard_cut.h"
 
 namespace quantd {
 namespace {
 
-// The matrix that `whole` is, and between which rows and columns it may be
-// cut.
+// The matrix that `whole` is, and where it may be cut.
 struct Grid {
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t row_unit = 1;
-  int64_t col_unit = 1;
+  CutUnits unit;
 };
 
 absl::StatusOr<Grid> GridOf(const TensorDesc& whole,
@@ -35,21 +34,8 @@ absl::StatusOr<Grid> GridOf(const TensorDesc& whole,
   if (options.splits) return FieldError("splits", "none", "groups");
   const auto plan = MakeQuantizePlan(whole, options);
   if (!plan.ok()) return plan.status();
-  const auto& used = std::get<QuantizeOptions>(plan->options());
-  const FormatSpec& format = *FindFormat(used.format);
-  Grid grid;
-  grid.rows = plan->rows();
-  grid.cols = plan->cols();
-  const int block = std::max(1, format.block);
-  if (format.square) grid.row_unit = grid.col_unit = block;
-  if (HasColumnwise(used.usage)) {
-    grid.row_unit =
-        std::max(block, used.rht.columnwise ? used.rht.dimension : 0);
-  }
-  if (HasRowwise(used.usage)) {
-    grid.col_unit = std::max(block, used.rht.rowwise ? used.rht.dimension : 0);
-  }
-  return grid;
+  return Grid{plan->rows(), plan->cols(),
+              CutUnitsOf(std::get<QuantizeOptions>(plan->options()))};
 }
 
 absl::Status CheckCut(std::string_view field, int64_t begin, int64_t size,
@@ -68,12 +54,12 @@ absl::Status CheckCut(std::string_view field, int64_t begin, int64_t size,
 
 absl::Status CheckShard(const Grid& grid, const Shard& shard) {
   if (auto s = CheckCut("shard.row", shard.row, shard.rows, grid.rows,
-                        grid.row_unit);
+                        grid.unit.rows);
       !s.ok()) {
     return s;
   }
   return CheckCut("shard.column", shard.column, shard.cols, grid.cols,
-                  grid.col_unit);
+                  grid.unit.cols);
 }
 
 TensorDesc DescOf(const TensorDesc& whole, const Shard& shard) {

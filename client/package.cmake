@@ -28,9 +28,15 @@ install(TARGETS quantd_client quantd_plan quantd_wire quantd_proto
   EXPORT quantdTargets COMPONENT sdk)
 install(EXPORT quantdTargets NAMESPACE quantd::
   DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
+# For clients in other languages: ${quantd_PROTO_DIR}/quantd.proto.
+set(QUANTD_PROTO_DIR ${CMAKE_INSTALL_DATADIR}/quantd/proto)
+install(FILES ${PROJECT_SOURCE_DIR}/proto/quantd.proto
+    ${PROJECT_SOURCE_DIR}/proto/WIRE.md
+  DESTINATION ${QUANTD_PROTO_DIR} COMPONENT sdk)
 configure_package_config_file(quantdConfig.cmake.in
   ${CMAKE_CURRENT_BINARY_DIR}/quantdConfig.cmake
-  INSTALL_DESTINATION ${QUANTD_PACKAGE_DIR})
+  INSTALL_DESTINATION ${QUANTD_PACKAGE_DIR}
+  PATH_VARS QUANTD_PROTO_DIR)
 write_basic_package_version_file(
   ${CMAKE_CURRENT_BINARY_DIR}/quantdConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)

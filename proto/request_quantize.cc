@@ -3,6 +3,7 @@
 
 #include "fmt/format.h"
 #include "kernels/field_error.h"
+#include "kernels/shard_cut.h"
 #include "proto/request_fields.h"
 
 namespace quantd::wire {
@@ -93,7 +94,10 @@ absl::Status ReadPlan(const v1::QuantizeRequest& message, Request* request) {
     status = RenameField(status, "given_amax.columnwise",
                          "given_amax.columnwise_values");
   }
-  return status;
+  if (!status.ok()) return status;
+  const Plan& plan = *request->plan;
+  return CheckShardCut(std::get<QuantizeOptions>(plan.options()), plan.rows(),
+                       plan.cols());
 }
 
 absl::Status Read(const v1::QuantizeRequest& message, const Range& payload,

@@ -1,5 +1,6 @@
 #include "server/call_record.h"
 
+#include "fmt/format.h"
 #include "server/log.h"
 
 namespace quantd {
@@ -91,26 +92,29 @@ void LogCall(const CallRecord& record, std::string_view shape) {
   const auto microseconds = [&](CallStage stage) {
     return record.Duration(stage).value_or(0) / 1000;
   };
-  Log(LevelOf(record), "call",
-      {{"id", record.id},
-       {"method", Name(record.rpc)},
-       {"code", Name(record.code)},
-       {"error", record.error},
-       {"shape", shape},
-       {"device", record.device},
-       {"request_bytes", record.request_bytes},
-       {"reply_bytes", record.reply_bytes},
-       {"wait_us", microseconds(CallStage::kWait)},
-       {"receive_us", microseconds(CallStage::kReceive)},
-       {"queue_us", microseconds(CallStage::kQueue)},
-       {"gather_us", microseconds(CallStage::kGather)},
-       {"compute_us",
-        Between(record.gathered, record.computed).value_or(0) / 1000},
-       {"copy_in_us", microseconds(CallStage::kCopyIn)},
-       {"kernel_us", microseconds(CallStage::kKernel)},
-       {"copy_out_us", microseconds(CallStage::kCopyOut)},
-       {"send_us", microseconds(CallStage::kSend)},
-       {"total_us", record.Total() / 1000}});
+  const std::string kind =
+      fmt::format("{} {} {}", Name(record.rpc), Name(record.code),
+                  v1::ErrorDetail::Reason_Name(record.reason));
+  LogSampled(LevelOf(record), "call", kind,
+             {{"id", record.id},
+              {"method", Name(record.rpc)},
+              {"code", Name(record.code)},
+              {"error", record.error},
+              {"shape", shape},
+              {"device", record.device},
+              {"request_bytes", record.request_bytes},
+              {"reply_bytes", record.reply_bytes},
+              {"wait_us", microseconds(CallStage::kWait)},
+              {"receive_us", microseconds(CallStage::kReceive)},
+              {"queue_us", microseconds(CallStage::kQueue)},
+              {"gather_us", microseconds(CallStage::kGather)},
+              {"compute_us",
+               Between(record.gathered, record.computed).value_or(0) / 1000},
+              {"copy_in_us", microseconds(CallStage::kCopyIn)},
+              {"kernel_us", microseconds(CallStage::kKernel)},
+              {"copy_out_us", microseconds(CallStage::kCopyOut)},
+              {"send_us", microseconds(CallStage::kSend)},
+              {"total_us", record.Total() / 1000}});
 }
 
 }  // namespace quantd

@@ -103,18 +103,18 @@ class PortCredentials final : public grpc::ServerCredentials {
       done(user_data, authorization, consumed, nullptr, 0, code, text);
     };
     if (path.starts_with(kHealth)) return answer(GRPC_STATUS_OK, nullptr);
+    auto& self = *static_cast<Owner*>(owner);
     const std::string_view token =
         authorization == nullptr ? "" : BearerToken(View(authorization->value));
-    if (!token.empty() &&
-        static_cast<Owner*>(owner)->token_hashes()->Knows(token)) {
+    if (!token.empty() && self.token_hashes()->Knows(token)) {
       return answer(GRPC_STATUS_OK, nullptr);
     }
     const char* const why =
         token.empty() ? "this server wants a bearer token: send the metadata "
                         "\"authorization: Bearer TOKEN\""
                       : "this server does not know the bearer token";
-    Log(LogLevel::kInfo, "unauthenticated",
-        {{"path", path.substr(0, 64)}, {"error", why}});
+    self.Refused(token.empty() ? TokenFault::kMissing : TokenFault::kUnknown,
+                 path, why);
     answer(GRPC_STATUS_UNAUTHENTICATED, why);
   }
 
@@ -183,6 +183,13 @@ absl::StatusOr<std::unique_ptr<ServerCredentials>> ServerCredentials::Load(
   }
   made->watch_.emplace(std::move(groups), options.reload_interval);
   return made;
+}
+
+void ServerCredentials::Refused(TokenFault fault, std::string_view path,
+                                const char* why) {
+  ++refused_[static_cast<size_t>(fault)];
+  LogSampled(LogLevel::kInfo, "unauthenticated", why,
+             {{"path", path.substr(0, 64)}, {"error", why}});
 }
 
 void ServerCredentials::ReloadTls() {

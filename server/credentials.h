@@ -13,9 +13,13 @@
 
 #include <grpcpp/security/server_credentials.h>
 
+#include <array>
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -41,6 +45,9 @@ struct TlsIdentity {
   static absl::StatusOr<TlsIdentity> Load(const TlsFiles& files);
 };
 
+// What is wrong with the token of a call that needs one.
+enum class TokenFault { kMissing, kUnknown };
+
 // Must outlive the server that uses it.
 class ServerCredentials {
  public:
@@ -49,18 +56,26 @@ class ServerCredentials {
       const ServerOptions& options);
   ~ServerCredentials();
 
-  // For one port; stays this object's. Every method needs a token if there is a token file, but for
-  // health (grpc.health.v1), by which orchestrators look at a server that they
-  // have no token for.
+  // For one port; stays this object's. Every method needs a token if there is a
+  // token file, but for health (grpc.health.v1), by which orchestrators look at
+  // a server that they have no token for.
   std::shared_ptr<grpc::ServerCredentials> ForPort();
+
+  // Reads the files again now, whether they changed or not.
+  void Reload() { watch_->CallNow(); }
 
   // "plain", "tls" or "mtls", and how many tokens are known; for the log.
   std::string transport() const;
   size_t tokens() const;
+  // Calls that were refused for that.
+  uint64_t refused(TokenFault fault) const {
+    return refused_[static_cast<size_t>(fault)];
+  }
 
  private:
   friend class PortCredentials;
   explicit ServerCredentials(const ServerOptions& options);
+  void Refused(TokenFault fault, std::string_view path, const char* why);
   void ReloadTls();
   void ReloadTokens();
   std::shared_ptr<const TlsIdentity> tls() const;
@@ -75,6 +90,7 @@ class ServerCredentials {
   // gRPC comes back to them at each handshake, but does not keep them.
   std::vector<std::shared_ptr<grpc::ServerCredentials>> ports_
       ABSL_GUARDED_BY(mutex_);
+  std::array<std::atomic<uint64_t>, 2> refused_ = {};  // by TokenFault
   // The last member: its thread uses all of the above.
   std::optional<FileWatch> watch_;
 };

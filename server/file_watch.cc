@@ -43,6 +43,11 @@ FileWatch::~FileWatch() {
   if (thread_.joinable()) thread_.join();
 }
 
+void FileWatch::CallNow() {
+  absl::MutexLock lock(&mutex_);
+  call_now_ = true;
+}
+
 void FileWatch::Run(absl::Duration interval) {
   struct Seen {
     std::string last;
@@ -50,16 +55,19 @@ void FileWatch::Run(absl::Duration interval) {
   };
   std::vector<Seen> seen(groups_.size());
   while (true) {
+    bool at_once = false;
     {
       absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(&stopping_), interval);
+      mutex_.AwaitWithTimeout(absl::Condition(this, &FileWatch::Wanted),
+                              interval);
       if (stopping_) return;
+      std::swap(at_once, call_now_);
     }
     for (size_t i = 0; i < groups_.size(); ++i) {
       const std::string now = SignatureOf(groups_[i].paths);
       const bool steady = now == seen[i].last;
       seen[i].last = now;
-      if (!steady || now == seen[i].told) continue;
+      if (!at_once && (!steady || now == seen[i].told)) continue;
       seen[i].told = now;
       groups_[i].changed();
     }

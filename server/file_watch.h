@@ -32,12 +32,20 @@ class FileWatch {
   ~FileWatch();
   FileWatch(const FileWatch&) = delete;
 
+  // Calls back for all of them soon, whether they changed or not: somebody
+  // says that they are as they should be.
+  void CallNow();
+
  private:
   void Run(absl::Duration interval);
 
   const std::vector<WatchedFiles> groups_;
   absl::Mutex mutex_;
+  bool Wanted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || call_now_;
+  }
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool call_now_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

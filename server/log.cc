@@ -6,12 +6,21 @@
 #define SPDLOG_FMT_EXTERNAL
 #endif
 #include <grpc/support/log.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
 #include <memory>
+#include <mutex>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "server/log_sampler.h"
+#include "server/log_text.h"
+#include "server/log_writer.h"
 
 namespace quantd {
 namespace {
@@ -34,60 +43,79 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::off;
 }
 
-void SetPattern(spdlog::logger& logger, LogFormat format) {
-  if (format == LogFormat::kJson) {
-    // The message is the rest of the object.
-    logger.set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%fZ","level":"%l",%v})",
-                       spdlog::pattern_time_type::utc);
-  } else {
-    logger.set_pattern("%Y-%m-%dT%H:%M:%S.%fZ %l %v",
-                       spdlog::pattern_time_type::utc);
+void SetPattern(spdlog::sinks::sink& sink, LogFormat format) {
+  const char* const pattern =
+      format == LogFormat::kJson
+          // The message is the rest of the object.
+          ? R"({"time":"%Y-%m-%dT%H:%M:%S.%fZ","level":"%l",%v})"
+          : "%Y-%m-%dT%H:%M:%S.%fZ %l %v";
+  sink.set_formatter(std::make_unique<spdlog::pattern_formatter>(
+      pattern, spdlog::pattern_time_type::utc));
+}
+
+// spdlog's own asynchronous logger waits, when it ends, for lines that nobody
+// reads; so spdlog makes the lines and LogWriter writes them.
+class WriterSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit WriterSink(LogWriter::Callbacks callbacks)
+      : writer_(
+            new LogWriter(STDERR_FILENO, kMostWaiting, std::move(callbacks))) {}
+
+  LogWriter& writer() { return *writer_; }
+  // The line as it would be written.
+  std::string Format(LogLevel level, std::string_view message) {
+    const std::lock_guard lock(mutex_);
+    return ToLine(spdlog::details::log_msg("", ToSpdlog(level),
+                                           spdlog::string_view_t(message)));
   }
-}
 
-spdlog::logger& Logger() {
-  static const std::shared_ptr<spdlog::logger> logger = [] {
-    auto made = std::make_shared<spdlog::logger>(
-        "quantd", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_level(spdlog::level::info);
-    made->flush_on(spdlog::level::info);
-    SetPattern(*made, LogFormat::kText);
-    return made;
-  }();
-  return *logger;
-}
+ private:
+  static constexpr size_t kMostWaiting = 1 << 20;
 
-void AppendEscaped(std::string& out, std::string_view text) {
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
-    } else {
-      out += c;
-    }
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    writer_->Push(ToLine(message));
   }
-}
+  void flush_() override {}
+  std::string ToLine(const spdlog::details::log_msg& message) {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    return std::string(line.data(), line.size());
+  }
 
-void AppendQuoted(std::string& out, std::string_view text) {
-  out += '"';
-  AppendEscaped(out, text);
-  out += '"';
-}
+  LogWriter* const writer_;
+};
 
-bool NeedsQuotes(std::string_view text) {
-  return text.empty() ||
-         text.find_first_of(" \"\\=\n\t\r") != std::string_view::npos;
+std::string MessageOf(std::string_view event,
+                      std::initializer_list<LogField> fields);
+void TellOfRepeats(absl::Time now);
+
+// Never destroyed, since others log to the end of the process.
+struct Logging {
+  LogSampler sampler;
+  const std::shared_ptr<WriterSink> sink =
+      std::make_shared<WriterSink>(LogWriter::Callbacks{
+          [this](uint64_t lines) {
+            return sink->Format(LogLevel::kWarn,
+                                MessageOf("log_dropped", {{"lines", lines}}));
+          },
+          [] { TellOfRepeats(absl::Now()); }});
+  spdlog::logger logger{"quantd", sink};
+
+  Logging() {
+    logger.set_level(spdlog::level::info);
+    SetPattern(*sink, LogFormat::kText);
+  }
+};
+
+Logging& TheLog() {
+  static Logging* const logging = new Logging;
+  return *logging;
 }
 
 void AppendValue(std::string& out, const LogField& field, LogFormat format) {
   if (const auto* text = std::get_if<std::string_view>(&field.value)) {
-    if (format == LogFormat::kJson || NeedsQuotes(*text)) {
-      AppendQuoted(out, *text);
-    } else {
-      out += *text;
-    }
+    out += format == LogFormat::kJson ? '"' + EscapeForJson(*text) + '"'
+                                      : QuoteForText(*text);
   } else if (const auto* n = std::get_if<int64_t>(&field.value)) {
     fmt::format_to(std::back_inserter(out), "{}", *n);
   } else {
@@ -101,47 +129,83 @@ void AppendValue(std::string& out, const LogField& field, LogFormat format) {
   }
 }
 
+std::string MessageOf(std::string_view event,
+                      std::initializer_list<LogField> fields) {
+  const LogFormat format = g_format;
+  std::string message;
+  if (format == LogFormat::kJson) {
+    message.append("\"event\":\"").append(event) += '"';
+  } else {
+    message += event;
+  }
+  for (const LogField& field : fields) {
+    if (format == LogFormat::kJson) {
+      message.append(",\"").append(field.key).append("\":");
+    } else {
+      message.append(" ").append(field.key) += '=';
+    }
+    AppendValue(message, field, format);
+  }
+  return message;
+}
+
+void TellOfRepeats(absl::Time now) {
+  for (const LogSampler::Repeats& r : TheLog().sampler.Close(now)) {
+    Log(r.level, "repeated",
+        {{"of", r.event}, {"kind", r.kind}, {"times", r.times}});
+  }
+}
+
 void OnGrpcLog(gpr_log_func_args* args) {
-  const LogLevel level = args->severity == GPR_LOG_SEVERITY_ERROR
-                             ? LogLevel::kWarn
-                             : LogLevel::kDebug;
-  Log(level, "grpc", {{"message", args->message}});
+  if (args->severity != GPR_LOG_SEVERITY_ERROR) {
+    return Log(LogLevel::kDebug, "grpc", {{"message", args->message}});
+  }
+  const std::string_view file = args->file;
+  LogSampled(LogLevel::kWarn, "grpc",
+             fmt::format("{}:{}", file.substr(file.rfind('/') + 1), args->line),
+             {{"message", args->message}});
+  // gRPC aborts as soon as this returns.
+  if (std::string_view(args->message).starts_with("assertion failed")) {
+    FlushLog(absl::Seconds(1));
+  }
 }
 
 }  // namespace
 
 void ConfigureLog(LogLevel level, LogFormat format) {
   g_format = format;
-  Logger().set_level(ToSpdlog(level));
-  SetPattern(Logger(), format);
+  TheLog().logger.set_level(ToSpdlog(level));
+  SetPattern(*TheLog().sink, format);
 }
 
-bool LogEnabled(LogLevel level) { return Logger().should_log(ToSpdlog(level)); }
+bool LogEnabled(LogLevel level) {
+  return TheLog().logger.should_log(ToSpdlog(level));
+}
 
 void Log(LogLevel level, std::string_view event,
          std::initializer_list<LogField> fields) {
   if (level == LogLevel::kOff || !LogEnabled(level)) return;
-  const LogFormat format = g_format;
-  std::string line;
-  if (format == LogFormat::kJson) {
-    line += "\"event\":";
-    AppendQuoted(line, event);
-  } else {
-    line += event;
+  TheLog().logger.log(ToSpdlog(level),
+                      spdlog::string_view_t(MessageOf(event, fields)));
+}
+
+void LogSampled(LogLevel level, std::string_view event, std::string_view kind,
+                std::initializer_list<LogField> fields) {
+  if (level == LogLevel::kOff || !LogEnabled(level)) return;
+  if (!LogEnabled(LogLevel::kDebug) &&
+      !TheLog().sampler.Admit(level, event, kind, absl::Now())) {
+    return;
   }
-  for (const LogField& field : fields) {
-    if (format == LogFormat::kJson) {
-      line += ',';
-      AppendQuoted(line, field.key);
-      line += ':';
-    } else {
-      line += ' ';
-      line += field.key;
-      line += '=';
-    }
-    AppendValue(line, field, format);
-  }
-  Logger().log(ToSpdlog(level), spdlog::string_view_t(line));
+  Log(level, event, fields);
+}
+
+bool FlushLog(absl::Duration patience) {
+  TellOfRepeats(absl::InfiniteFuture());
+  return TheLog().sink->writer().Flush(patience);
+}
+
+LogLosses ReadLogLosses() {
+  return {TheLog().sink->writer().dropped(), TheLog().sampler.repeated()};
 }
 
 void CaptureGrpcLog() { gpr_set_log_function(OnGrpcLog); }

@@ -1,17 +1,25 @@
 // quantd: the server as a program.
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdint>
 #include <cstdio>
-#include <fstream>
+#include <cstring>
 #include <iostream>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/time/time.h"
+#include "fmt/format.h"
 #include "server/allocator.h"
 #include "server/credentials.h"
+#include "server/descriptor_limit.h"
 #include "server/log.h"
 #include "server/options.h"
 #include "server/probe.h"
@@ -24,15 +32,47 @@ constexpr int kExitUsage = 2;
 constexpr int kExitUnclean = 3;  // calls were cancelled, or memory was lost
 constexpr int kExitAtOnce = 130;
 
-// Whole or not at all: a reader never sees half a line.
-bool WriteAtomically(const std::string& path, const std::string& text) {
+// How long the end waits for somebody to read the log.
+constexpr absl::Duration kLogPatience = absl::Seconds(1);
+
+// Whole or not at all: a reader never sees half a line. 0, or the errno of
+// what failed.
+int WriteAtomically(const std::string& path, const std::string& text) {
   const std::string draft = path + ".new";
-  {
-    std::ofstream file(draft, std::ios::trunc);
-    file << text << '\n';
-    if (!file.flush()) return false;
+  const int fd = open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+                      S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
+  if (fd < 0) return errno;
+  const std::string line = text + '\n';
+  errno = EIO;  // for a write that is short without a reason
+  bool written =
+      write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  written = close(fd) == 0 && written;
+  if (written && std::rename(draft.c_str(), path.c_str()) == 0) return 0;
+  const int error = errno;
+  unlink(draft.c_str());
+  return error;
+}
+
+// Says on standard error, behind the log, why the program ends; not where
+// nobody reads.
+int End(int code, const std::string& message) {
+  if (quantd::FlushLog(kLogPatience)) {
+    std::cerr << "quantd: " << message << '\n';
   }
-  return std::rename(draft.c_str(), path.c_str()) == 0;
+  return code;
+}
+
+// Returns when the server is told to stop. What else it is told is done here.
+void AwaitStop(const sigset_t& signals, quantd::Server& server) {
+  while (true) {
+    int number = 0;
+    sigwait(&signals, &number);
+    if (number != SIGHUP) return;
+    quantd::Log(quantd::LogLevel::kInfo, "reload",
+                {{"transport", server.credentials().transport()},
+                 {"tokens", server.credentials().tokens()}});
+    server.Reload();
+  }
 }
 
 std::string DeviceList(const quantd::ServerOptions& options) {
@@ -70,13 +110,14 @@ int main(int argc, char** argv) {
   using quantd::LogLevel;
   const std::string allocator = quantd::TuneAllocator();
 
-  // Blocked before any thread starts, so that only this one takes them.
-  sigset_t stop_signals;
-  sigemptyset(&stop_signals);
-  sigaddset(&stop_signals, SIGTERM);
-  sigaddset(&stop_signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
+  // Blocked before any thread starts, so that only AwaitStop takes them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+    sigaddset(&signals, number);
+  }
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  for (const int number : {SIGPIPE, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
 
   quantd::CommandLine command;
   if (const int code = quantd::ParseCommandLine(argc, argv, &command);
@@ -97,6 +138,8 @@ int main(int argc, char** argv) {
   }
   quantd::ConfigureLog(options.log_level, options.log_format);
   quantd::CaptureGrpcLog();
+  const absl::Cleanup flush = [] { quantd::FlushLog(kLogPatience); };
+  const uint64_t descriptors = quantd::RaiseDescriptorLimit();
   Log(LogLevel::kInfo, "start",
       {{"version", QUANTD_VERSION},
        {"devices", DeviceList(options)},
@@ -109,8 +152,9 @@ int main(int argc, char** argv) {
 
   auto server = quantd::Server::Start(options);
   if (!server.ok()) {
-    std::cerr << "quantd: " << server.status().message() << '\n';
-    return absl::IsInvalidArgument(server.status()) ? kExitUsage : kExitFailed;
+    return End(
+        absl::IsInvalidArgument(server.status()) ? kExitUsage : kExitFailed,
+        std::string(server.status().message()));
   }
   const quantd::MemoryShares& shares = (*server)->shares();
   (*server)->LogDevices();
@@ -119,6 +163,7 @@ int main(int argc, char** argv) {
        {"transport", (*server)->credentials().transport()},
        {"tokens", (*server)->credentials().tokens()},
        {"pid", getpid()},
+       {"max_descriptors", descriptors},
        {"memory_bound_bytes", shares.bound},
        {"memory_budget_bytes", shares.budget},
        {"receive_bytes", shares.receive},
@@ -136,16 +181,20 @@ int main(int argc, char** argv) {
   for (const auto& [path, address] :
        {std::pair(metrics_file, metrics),
         std::pair(options.port_file, (*server)->address())}) {
-    if (path.empty() || WriteAtomically(path, address)) continue;
-    std::cerr << "quantd: cannot write " << path << '\n';
-    return kExitFailed;
+    const int error = path.empty() ? 0 : WriteAtomically(path, address);
+    if (error == 0) continue;
+    if (!metrics_file.empty()) unlink(metrics_file.c_str());
+    return End(kExitFailed,
+               fmt::format("cannot write --port-file {}: {}; name a file in a "
+                           "folder that exists and that user {} may write to",
+                           path, std::strerror(error), geteuid()));
   }
 
-  int signal_number = 0;
-  sigwait(&stop_signals, &signal_number);
-  std::thread([&stop_signals] {
-    int second = 0;
-    sigwait(&stop_signals, &second);
+  AwaitStop(signals, **server);
+  std::thread([&signals] {
+    int number = SIGHUP;
+    // Nobody connects any more for whom files would have to be read again.
+    while (number == SIGHUP) sigwait(&signals, &number);
     _exit(kExitAtOnce);
   }).detach();
   const bool clean = (*server)->Drain(options.drain_delay);

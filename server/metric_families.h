@@ -106,6 +106,15 @@ inline constexpr MetricFamily kRhtLaunches = {"quantd_rht_launches_total",
                                               MetricFamily::kCounter, "device",
                                               "Kernels that read a rotation"};
 
+inline constexpr MetricFamily kUnauthenticated = {
+    "quantd_unauthenticated_total", MetricFamily::kCounter, "reason",
+    "Calls that were refused for their token, which was missing or unknown; "
+    "they are in no other metric of calls"};
+inline constexpr MetricFamily kLogLinesDropped = {
+    "quantd_log_lines_dropped_total", MetricFamily::kCounter, "reason",
+    "Log lines that were not written: unread (standard error takes no more), "
+    "or repeated (many of a kind, of which only the number is written)"};
+
 inline constexpr MetricFamily kStartTime = {
     "process_start_time_seconds", MetricFamily::kGauge, "",
     "When the process started, in seconds since 1970"};
@@ -132,15 +141,16 @@ inline constexpr const MetricFamily* kMetricFamilies[] = {
     &metric::kRequests,        &metric::kErrors,
     &metric::kRequestBytes,    &metric::kReplyBytes,
     &metric::kRequestDuration, &metric::kStageDuration,
-    &metric::kActiveCalls,     &metric::kMemoryBudget,
-    &metric::kMemoryBound,     &metric::kMemoryUsed,
-    &metric::kMemoryLimit,     &metric::kMemoryWaiting,
-    &metric::kDeviceInfo,      &metric::kDeviceState,
-    &metric::kDeviceSlots,     &metric::kDeviceSlotsBusy,
-    &metric::kDeviceQueued,    &metric::kDeviceJobs,
-    &metric::kPoolLimit,       &metric::kPoolHighWater,
-    &metric::kRhtHits,         &metric::kRhtMisses,
-    &metric::kRhtLaunches,     &metric::kStartTime,
+    &metric::kActiveCalls,     &metric::kUnauthenticated,
+    &metric::kMemoryBudget,    &metric::kMemoryBound,
+    &metric::kMemoryUsed,      &metric::kMemoryLimit,
+    &metric::kMemoryWaiting,   &metric::kDeviceInfo,
+    &metric::kDeviceState,     &metric::kDeviceSlots,
+    &metric::kDeviceSlotsBusy, &metric::kDeviceQueued,
+    &metric::kDeviceJobs,      &metric::kPoolLimit,
+    &metric::kPoolHighWater,   &metric::kRhtHits,
+    &metric::kRhtMisses,       &metric::kRhtLaunches,
+    &metric::kLogLinesDropped, &metric::kStartTime,
     &metric::kCpuSeconds,      &metric::kResidentMemory,
     &metric::kVirtualMemory,   &metric::kOpenFds,
     &metric::kMaxFds};

@@ -9,6 +9,7 @@
 
 #include "fmt/format.h"
 #include "server/failure.h"
+#include "server/log.h"
 #include "server/metric_families.h"
 #include "server/process_usage.h"
 
@@ -142,6 +143,11 @@ void WriteCalls(const MetricsSources& from, PageWriter* page) {
     }
   }
   page->Only(metric::kActiveCalls, from.registry->accepted());
+  page->Begin(metric::kUnauthenticated);
+  page->Sample({{"reason", "missing"}},
+               from.credentials->refused(TokenFault::kMissing));
+  page->Sample({{"reason", "unknown"}},
+               from.credentials->refused(TokenFault::kUnknown));
 }
 
 void WriteMemory(const MetricsSources& from, PageWriter* page) {
@@ -212,6 +218,10 @@ void WriteDevices(const Engine& engine, PageWriter* page) {
 }
 
 void WriteProcess(PageWriter* page) {
+  const LogLosses losses = ReadLogLosses();
+  page->Begin(metric::kLogLinesDropped);
+  page->Sample({{"reason", "unread"}}, losses.unread);
+  page->Sample({{"reason", "repeated"}}, losses.repeated);
   const ProcessUsage usage = ReadProcessUsage();
   page->Only(metric::kStartTime, usage.start_time);
   page->Only(metric::kCpuSeconds, usage.cpu_seconds);

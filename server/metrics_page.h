@@ -5,6 +5,7 @@
 #include <string>
 
 #include "server/call_registry.h"
+#include "server/credentials.h"
 #include "server/engine.h"
 #include "server/health.h"
 #include "server/ledger.h"
@@ -21,6 +22,7 @@ struct MetricsSources {
   const CallRegistry* registry = nullptr;
   const HealthService* health = nullptr;
   MemoryShares shares;
+  const ServerCredentials* credentials = nullptr;
 };
 
 inline constexpr char kMetricsPageType[] =

@@ -193,7 +193,7 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
                "Allow plain text on an address that other machines can reach")
       ->group(kTls);
   app.add_option("--reload-interval-ms", reload_interval,
-                 "How often these files are looked at")
+                 "How often these files are looked at (SIGHUP: now)")
       ->check(CLI::Range(int64_t{10}, int64_t{3600000}))
       ->capture_default_str()
       ->group(kTls);

@@ -233,7 +233,7 @@ HttpReply Server::AnswerHttp(std::string_view path) const {
   if (path == "/metrics") {
     return {200,
             MetricsPage({&metrics_, &engine_, ledger_.get(), &registry_,
-                         &health_, shares_}),
+                         &health_, shares_, credentials_.get()}),
             kMetricsPageType};
   }
   if (path == "/healthz") return {200, "alive\n"};

@@ -57,6 +57,8 @@ class Server {
   const MemoryShares& shares() const { return shares_; }
   void LogDevices() const;
   const ServerCredentials& credentials() const { return *credentials_; }
+  // Reads certificates and tokens again.
+  void Reload() { credentials_->Reload(); }
   const MemoryLedger& ledger() const { return *ledger_; }
   const CallRegistry& calls() const { return registry_; }
   const Acceptor& connections() const { return *acceptor_; }

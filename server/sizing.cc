@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
-#include <string>
+
+#include "server/memory_limit.h"
 
 namespace quantd {
 namespace {
@@ -39,13 +39,6 @@ constexpr size_t kReceiveSlack = 16 << 10;
 constexpr size_t kProcessBase = size_t{128} << 20;
 // Host memory that the driver maps for one CUDA context.
 constexpr size_t kCudaContext = size_t{512} << 20;
-
-size_t ReadLimit(const char* path) {
-  std::ifstream file(path);
-  size_t bytes = 0;
-  if (file >> bytes) return bytes;
-  return SIZE_MAX;  // absent, or the word "max"
-}
 
 }  // namespace
 
@@ -88,9 +81,7 @@ size_t DefaultBudget() {
   if (pages > 0 && page > 0) {
     memory = static_cast<size_t>(pages) * static_cast<size_t>(page);
   }
-  memory = std::min(memory, ReadLimit("/sys/fs/cgroup/memory.max"));
-  memory = std::min(memory,
-                    ReadLimit("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+  memory = std::min(memory, ControlGroupMemoryLimit());
   return std::clamp(memory / 4, size_t{64} << 20, size_t{8} << 30);
 }
 

@@ -32,6 +32,16 @@ if grep -rnE '#include [<"](grpc|google/|quantd\.pb|proto/|nlohmann|fmt)' \
   exit 1
 fi
 
+# For clients in other languages: the messages, which compile by themselves, and
+# the page that they name.
+proto=$work/prefix/share/quantd/proto
+protoc --proto_path="$proto" --descriptor_set_out="$work/descriptor" \
+  quantd.proto
+grep -q 'WIRE\.md' "$proto/quantd.proto" && [ -s "$proto/WIRE.md" ] || {
+  echo "the package lacks what its messages mean" >&2
+  exit 1
+}
+
 # A machine that has what our build needs may have no make.
 if command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi
 cp -r "$source/client/example" "$work/example"

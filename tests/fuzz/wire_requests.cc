@@ -146,7 +146,7 @@ void FillOptions(v1::QuantizeRequest* m, Random& random) {
     m->mutable_stochastic()->set_seed_offset(Awkward(random));
   }
   if (random.OneIn(8)) {
-    m->mutable_shard()->set_row_offset(random.Below(1000));
+    m->mutable_shard()->set_row_offset(128 * random.Below(8) + random.OneIn(4));
     m->mutable_shard()->set_column_offset(
         static_cast<int64_t>(random.OneIn(4) ? Awkward(random) : 16));
     if (random.OneIn(4)) m->mutable_shard()->set_total_columns(1000);

@@ -105,7 +105,7 @@ TEST(Echo, OfQuantize) {
             NON_FINITE_PROPAGATE rht {rowwise: true columnwise: true
             dimension: 32 sign_mask: "abcd"} amax_estimation_scale: 2
             rounding: ROUNDING_STOCHASTIC stochastic {seed: 18446744073709551615
-            seed_offset: 9} shard {row_offset: 3 column_offset: 5 total_columns:
+            seed_offset: 9} shard {row_offset: 64 column_offset: 32 total_columns:
             99} form {scale_layout: LAYOUT_SWIZZLED} statistics: true
             given_amax {rowwise: 0.5 columnwise: 1.5})",
           tensor + R"(

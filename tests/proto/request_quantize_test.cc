@@ -63,8 +63,8 @@ TEST(ReadQuantize, StochasticRoundingOfAShard) {
   m.mutable_stochastic()->set_seed(0xFEDCBA9876543210);
   m.mutable_stochastic()->set_seed_offset(~uint64_t{0});
   m.mutable_shard()->set_row_offset(5);
-  m.mutable_shard()->set_column_offset(7);
-  m.mutable_shard()->set_total_columns(64);
+  m.mutable_shard()->set_column_offset(32);
+  m.mutable_shard()->set_total_columns(100);
   m.set_scale_rule(v1::SCALE_RULE_EVEN);
   m.set_statistics(true);
   m.mutable_form()->set_scale_layout(v1::LAYOUT_SWIZZLED);
@@ -74,8 +74,8 @@ TEST(ReadQuantize, StochasticRoundingOfAShard) {
   EXPECT_EQ(o.stochastic.seed, 0xFEDCBA9876543210);
   EXPECT_EQ(o.stochastic.seed_offset, ~uint64_t{0});
   EXPECT_EQ(o.shard.row_offset, 5);
-  EXPECT_EQ(o.shard.column_offset, 7);
-  EXPECT_EQ(o.shard.total_columns, 64);
+  EXPECT_EQ(o.shard.column_offset, 32);
+  EXPECT_EQ(o.shard.total_columns, 100);
   EXPECT_EQ(o.scale_rule, ScaleRule::kEven);
   EXPECT_TRUE(o.statistics);
   EXPECT_EQ(o.form.scale_layout, Layout::kSwizzled);
@@ -218,6 +218,58 @@ TEST(ReadQuantize, UnknownNumbersOfEnums) {
       "dbias_dtype", "f32, f16 or bf16", "number 42");
   EXPECT_WRONG(RhtAmax(), m.set_domain(static_cast<v1::AmaxDomain>(2)),
                "domain", "tensor or row", "number 2");
+}
+
+// A tensor of 40 x 64, stochastic, that lies in a larger one.
+v1::QuantizeRequest ShardOf(v1::Format format, v1::Usage usage, int64_t row,
+                            int64_t column, int64_t total = 0) {
+  v1::QuantizeRequest m = Quantize();
+  m.set_payload(Bytes(40 * 64 * 2));
+  m.mutable_tensor()->set_shape(0, 40);
+  m.mutable_tensor()->set_shape(1, 64);
+  m.set_format(format);
+  m.set_usage(usage);
+  m.set_rounding(v1::ROUNDING_STOCHASTIC);
+  m.mutable_shard()->set_row_offset(row);
+  m.mutable_shard()->set_column_offset(column);
+  m.mutable_shard()->set_total_columns(total);
+  return m;
+}
+
+TEST(ReadQuantize, ShardsAreCutBetweenBlocks) {
+  constexpr auto kRow = v1::USAGE_ROWWISE;
+  constexpr auto kColumn = v1::USAGE_COLUMNWISE;
+  // Along a copy's lines, not across them.
+  EXPECT_THAT(Parse(ShardOf(v1::FORMAT_NVFP4, kRow, 10, 16)), IsOk());
+  EXPECT_THAT(Parse(ShardOf(v1::FORMAT_NVFP4, kColumn, 16, 10)), IsOk());
+  EXPECT_WRONG(ShardOf(v1::FORMAT_NVFP4, kRow, 0, 10), (void)m,
+               "shard.column_offset", "a multiple of 16", "10");
+  EXPECT_WRONG(ShardOf(v1::FORMAT_NVFP4, kColumn, 10, 0), (void)m,
+               "shard.row_offset", "a multiple of 16", "10");
+  EXPECT_WRONG(ShardOf(v1::FORMAT_MXFP4, v1::USAGE_BOTH, 48, 32), (void)m,
+               "shard.row_offset", "a multiple of 32", "48");
+  // Rotations are longer than blocks, squares lie both ways.
+  EXPECT_WRONG(ShardOf(v1::FORMAT_NVFP4, kColumn, 64, 0),
+               (m.mutable_rht()->set_columnwise(true),
+                m.mutable_rht()->set_dimension(128)),
+               "shard.row_offset", "a multiple of 128", "64");
+  EXPECT_WRONG(
+      ShardOf(v1::FORMAT_NVFP4, kRow, 10, 16),
+      (m.mutable_rht()->set_rowwise(true), m.mutable_rht()->set_dimension(64)),
+      "shard.column_offset", "a multiple of 64", "16");
+  EXPECT_WRONG(ShardOf(v1::FORMAT_NVFP4_2D, kRow, 10, 16), (void)m,
+               "shard.row_offset", "a multiple of 16", "10");
+  EXPECT_WRONG(ShardOf(v1::FORMAT_NVFP4_2D, kColumn, 16, 10), (void)m,
+               "shard.column_offset", "a multiple of 16", "10");
+  // The end of a shard that is not the end of the whole is a cut, too.
+  EXPECT_WRONG(ShardOf(v1::FORMAT_NVFP4_2D, kColumn, 0, 0, 80),
+               m.mutable_tensor()->set_shape(1, 40), "shard.total_columns",
+               "40, or column_offset + K a multiple of 16", "80");
+  EXPECT_THAT(Parse(ShardOf(v1::FORMAT_NVFP4_2D, kColumn, 0, 16, 80)), IsOk());
+  // A group is a tensor of its own, wherever it begins.
+  v1::QuantizeRequest grouped = ShardOf(v1::FORMAT_NVFP4, kColumn, 10, 0);
+  for (const int64_t rows : {10, 30}) grouped.mutable_splits()->add_rows(rows);
+  EXPECT_THAT(Parse(grouped), IsOk());
 }
 
 TEST(ReadQuantize, HostileNumbers) {

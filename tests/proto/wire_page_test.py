@@ -1,0 +1,504 @@
+"""A client written from quantd.proto and proto/WIRE.md alone.
+
+It lays out, decodes, rotates and joins as that page says, in numpy, and
+compares with what a server makes of the same tensors, bit for bit. Exits with
+77 where Python has no gRPC, protobuf or numpy.
+"""
+
+import argparse
+import itertools
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import python_stub_test as stub_test  # exits with 77, too
+import grpc
+import numpy as np
+
+F32 = np.float32
+FLT_MAX = np.finfo(F32).max
+
+
+def up(a, b):
+  return -(-a // b)
+
+
+def roundup(a, b):
+  return b * up(a, b)
+
+
+def small_float(bits_of_exponent, bits_of_mantissa, nan):
+  """Values of the 256 codes of an 8-bit float."""
+  bias = 2**(bits_of_exponent - 1) - 1
+  values = np.zeros(256, F32)
+  for code in range(256):
+    exponent = (code & 0x7F) >> bits_of_mantissa
+    fraction = (code & (2**bits_of_mantissa - 1)) / 2**bits_of_mantissa
+    value = (fraction * 2.0**(1 - bias) if exponent == 0 else
+             (1 + fraction) * 2.0**(exponent - bias))
+    values[code] = np.nan if nan(code & 0x7F) else (
+        -value if code & 0x80 else value)
+  return values
+
+
+E4M3 = small_float(4, 3, lambda code: code == 0x7F)
+E5M2 = np.arange(256, dtype=np.uint16).__lshift__(8).view(np.float16).astype(F32)
+E8M0 = np.array([2.0**(c - 127) for c in range(255)] + [np.nan], F32)
+E2M1 = np.array([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6],
+                F32)
+
+
+class Format:
+  """A row of the page's tables."""
+
+  def __init__(self, name, block, codes, scales, square=False):
+    self.name, self.block, self.square = name, block, square
+    self.codes = codes  # values by code
+    self.scales = scales  # "e4m3", "e8m0", "line", "square", "tensor"
+    self.half = codes is E2M1
+    self.mx8 = scales == "e8m0" and not self.half
+
+
+FORMATS = [
+    Format("NVFP4", 16, E2M1, "e4m3"),
+    Format("NVFP4_2D", 16, E2M1, "e4m3", square=True),
+    Format("MXFP4", 32, E2M1, "e8m0"),
+    Format("MXFP8_E4M3", 32, E4M3, "e8m0"),
+    Format("MXFP8_E5M2", 32, E5M2, "e8m0"),
+    Format("FP8_E4M3", 0, E4M3, "tensor"),
+    Format("FP8_E5M2", 0, E5M2, "tensor"),
+    Format("FP8_BLOCK_E4M3", 128, E4M3, "line"),
+    Format("FP8_BLOCK_E5M2", 128, E5M2, "line"),
+    Format("FP8_BLOCK_2D_E4M3", 128, E4M3, "square", square=True),
+    Format("FP8_BLOCK_2D_E5M2", 128, E5M2, "square", square=True),
+]
+
+
+class Copy:
+  """Where the codes and scales of one copy of M x K lie."""
+
+  def __init__(self, f, columnwise, m, k, dim=0, swizzled=False, compact=False):
+    self.f, self.columnwise = f, columnwise
+    self.lines, self.positions = (k, m) if columnwise else (m, k)
+    self.padded = self.positions
+    if f.half or dim:
+      self.padded = roundup(self.positions, max(f.block, dim))
+    self.blocks = up(self.padded, f.block) if f.block else 1
+    self.transposed_as_it_lies = columnwise and f.mx8
+    if self.transposed_as_it_lies:
+      self.data_shape = [self.padded, self.lines]
+    else:
+      self.data_shape = [self.lines, self.padded // 2 if f.half else self.padded]
+    self.swizzled, self.compact = swizzled, compact
+    self.by_block = f.scales == "line" or (self.transposed_as_it_lies and
+                                           not swizzled)
+    lines, blocks = roundup(self.lines, 128), roundup(self.blocks, 4)
+    self.scale_lines = 1  # lines that share an entry
+    if f.scales == "tensor":
+      self.scale_shape = [1]
+    elif f.scales == "line":
+      self.scale_shape = [self.blocks, roundup(self.lines, 4)]
+    elif f.scales == "square":
+      self.scale_shape = [up(self.lines, 128), blocks]
+      self.scale_lines = 128
+    elif compact:
+      self.scale_shape = [up(self.lines, 16), self.blocks]
+      self.scale_lines = 16
+    else:
+      self.scale_shape = [blocks, lines] if self.by_block else [lines, blocks]
+
+  def values(self, data):
+    """Of the codes, as lines x padded."""
+    codes = np.frombuffer(data, np.uint8).reshape(self.data_shape)
+    if self.f.half:
+      codes = np.stack([codes & 15, codes >> 4], -1).reshape(self.lines, -1)
+    if self.transposed_as_it_lies:
+      codes = codes.T
+    return self.f.codes[codes]
+
+  def entries(self, scale):
+    """The scales as stored, without padding: entries of lines x blocks."""
+    stored = np.frombuffer(
+        scale, np.uint8 if self.f.scales in ("e4m3", "e8m0") else "<u4")
+    if self.f.scales == "tensor":
+      return stored.reshape(1, 1)
+    rows = up(self.lines, self.scale_lines)
+    if self.swizzled:
+      l, b = np.ix_(np.arange(rows), np.arange(self.blocks))
+      return stored[(l // 128 * up(self.blocks, 4) + b // 4) * 512 +
+                    l % 32 * 16 + l % 128 // 32 * 4 + b % 4]
+    stored = stored.reshape(self.scale_shape)
+    if self.by_block:
+      stored = stored.T
+    return stored[:rows, :self.blocks]
+
+  def decode(self, data, scale, amax, f6=2688):
+    """The copy's own operand: lines x padded."""
+    entries = self.entries(scale)
+    table = {"e4m3": E4M3, "e8m0": E8M0}.get(self.f.scales)
+    scales = entries.view("<f4") if table is None else table[entries]
+    scales = np.repeat(scales, self.scale_lines, 0)
+    scales = np.repeat(scales, self.f.block or self.padded, 1)
+    if len(scales) > 1:
+      scales = scales[:self.lines]
+    scales = scales[:, :self.padded]
+    if self.f.scales != "e4m3":
+      return scales * self.values(data)
+    amax = np.frombuffer(amax, "<f4").reshape(-1, 1)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+      least = F32(f6) / FLT_MAX
+      used = np.where((amax > 0) & (amax < least), least, amax)
+      factor = (scales * used) * (F32(1) / F32(f6))
+      s = F32(f6) / amax
+      s = np.where(s == 0, F32(1), s)
+      factor = np.where(amax > FLT_MAX / F32(448), scales * (F32(1) / s),
+                        factor)
+    return self.values(data) * factor
+
+
+def signs_of(mask, n):
+  return np.array([-1 if mask[i // 8] >> i % 8 & 1 else 1 for i in range(n)],
+                  F32)
+
+
+def butterflies(t, n):
+  stride = 1
+  while stride < n:
+    pairs = t.reshape(-1, n // (2 * stride), 2, stride)
+    a, b = pairs[:, :, 0].copy(), pairs[:, :, 1].copy()
+    pairs[:, :, 0], pairs[:, :, 1] = a + b, a - b
+    stride *= 2
+  return t
+
+
+def rotate(x, n, mask):
+  """Blocks of n along the last axis."""
+  t = x.reshape(-1, n) * (signs_of(mask, n) * F32(n**-0.5)) + F32(0)
+  return butterflies(t, n).reshape(x.shape)
+
+
+def rotate_back(y, n, mask):
+  t = butterflies(y.reshape(-1, n) * F32(n**-0.5) + F32(0), n)
+  return (t * signs_of(mask, n) + F32(0)).reshape(y.shape)
+
+
+def bf16(x):
+  """To bf16 and back, ties to even."""
+  bits = np.ascontiguousarray(x, F32).view(np.uint32)
+  return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(F32)
+
+
+def make_input(m, k, seed=7):
+  values = np.random.default_rng(seed).standard_normal((m, k)).astype(F32)
+  values[::11, ::7] *= 64
+  return bf16(values)
+
+
+def payload_of(values):
+  return (np.ascontiguousarray(values).view(np.uint32) >> 16).astype(
+      "<u2").tobytes()
+
+
+MASK = bytes([0x15, 0xA7, 0xC2, 0x38, 0x01, 0x80, 0xFF, 0x5A])
+
+
+class WirePageTest(unittest.TestCase):
+  # The server and the stubs of the other test.
+  make_stubs = classmethod(stub_test.PythonStubTest.make_stubs.__func__)
+  start_server = classmethod(stub_test.PythonStubTest.start_server.__func__)
+  stop_server = classmethod(stub_test.PythonStubTest.stop_server.__func__)
+
+  @classmethod
+  def setUpClass(cls):
+    folder = tempfile.TemporaryDirectory()
+    cls.addClassCleanup(folder.cleanup)
+    cls.make_stubs(pathlib.Path(folder.name))
+    cls.start_server(pathlib.Path(folder.name))
+    cls.channel = grpc.insecure_channel(
+        cls.address, [("grpc.enable_http_proxy", 0),
+                      ("grpc.max_receive_message_length", -1)])
+    cls.addClassCleanup(cls.channel.close)
+    cls.stub = cls.stubs.QuantdStub(cls.channel)
+
+  def tensor(self, x):
+    return self.pb.Tensor(dtype=self.pb.DTYPE_BF16, shape=x.shape)
+
+  def quantize(self, f, x, usage, **options):
+    return self.stub.Quantize(self.pb.QuantizeRequest(
+        tensor=self.tensor(x), format=getattr(self.pb, "FORMAT_" + f.name),
+        usage=usage, payload=payload_of(x), **options), timeout=60)
+
+  def part(self, reply, name):
+    """Bytes and shape of a tensor in a reply; empty where there is none."""
+    kind = getattr(self.pb, "TENSOR_KIND_" + name)
+    for ref in reply.tensors:
+      if ref.kind == kind:
+        self.assertEqual(ref.offset % 64, 0)
+        return (reply.payload[ref.offset:ref.offset + ref.size],
+                list(ref.shape))
+    return b"", None
+
+  def copy_of(self, reply, columnwise):
+    side = "COLUMNWISE_" if columnwise else "ROWWISE_"
+    return [self.part(reply, side + what)
+            for what in ("DATA", "SCALE", "AMAX")]
+
+  def floats(self, reply, name):
+    return np.frombuffer(self.part(reply, name)[0], "<f4")
+
+  def same(self, got, expected, what):
+    got = np.ascontiguousarray(got, F32).view(np.uint32)
+    expected = np.ascontiguousarray(expected, F32).view(np.uint32)
+    self.assertEqual(got.shape, expected.shape, what)
+    self.assertEqual(np.count_nonzero(got != expected), 0, what)
+
+  def check_copy(self, f, x, columnwise, dim=0, form=None, f6=2688, **options):
+    """Quantizes, and decodes as the page says and as the server does."""
+    pb = self.pb
+    usage = pb.USAGE_COLUMNWISE if columnwise else pb.USAGE_ROWWISE
+    form = form or pb.CopyForm()
+    what = f"{f.name} columnwise={columnwise} rotation {dim} {form}"
+    if dim:
+      options["rht"] = pb.Rht(rowwise=not columnwise, columnwise=columnwise,
+                              dimension=dim, sign_mask=MASK[:dim // 8])
+    reply = self.quantize(f, x, usage, form=form, **options)
+    copy = Copy(f, columnwise, *x.shape, dim,
+                form.scale_layout == pb.LAYOUT_SWIZZLED, form.compact_scales)
+    (data, shape), (scale, scale_shape), (amax, _) = self.copy_of(
+        reply, columnwise)
+    self.assertEqual(shape, copy.data_shape, what)
+    self.assertEqual(scale_shape, copy.scale_shape, what)
+    operand = copy.decode(data, scale, amax, f6)
+    request = pb.DequantizeRequest(
+        tensor=self.tensor(x), format=reply.format, usage=usage,
+        output=pb.DTYPE_F32, form=form)
+    if dim:
+      operand = rotate_back(operand, dim, MASK)
+      request.inverse_rht.CopyFrom(reply.rht)
+    # Back to back, without gaps; FP8 is decoded by its scale alone.
+    request.payload = data + scale + (amax if f.scales == "e4m3" else b"")
+    back = self.stub.Dequantize(request, timeout=60)
+    decoded = np.frombuffer(back.payload, "<f4").reshape(x.shape)
+    operand = operand[:, :copy.positions]
+    self.same(operand.T if columnwise else operand, decoded, what)
+    # Both could be wrong together. Outliers cost a square of 4-bit codes much.
+    self.assertLess(np.abs(decoded - x).mean() / np.abs(x).mean(), 0.6, what)
+
+  def test_every_format_is_laid_out_and_decoded_as_the_page_says(self):
+    x = make_input(70, 192)
+    for f, columnwise in itertools.product(FORMATS, (False, True)):
+      self.check_copy(f, x, columnwise)
+
+  def test_forms(self):
+    pb, x = self.pb, make_input(150, 192)
+    swizzled = pb.CopyForm(scale_layout=pb.LAYOUT_SWIZZLED)
+    for columnwise in (False, True):
+      for f in FORMATS[:5]:
+        self.check_copy(f, x, columnwise, form=swizzled)
+      nvfp4, nvfp4_2d = FORMATS[:2]
+      self.check_copy(nvfp4_2d, x, columnwise,
+                      form=pb.CopyForm(compact_scales=True))
+      self.check_copy(nvfp4, x, columnwise, form=pb.CopyForm(row_scaled=True))
+      self.check_copy(nvfp4, x, columnwise, f6=1536,
+                      form=pb.CopyForm(scale_256=True),
+                      four_over_six=pb.FOUR_OVER_SIX_MAE)
+
+  def test_tiny_and_huge_amaxes(self):
+    for amax in (1e-38, 1e-36, 1e36, 3e38):
+      x = bf16(make_input(16, 32) * F32(amax / 400))
+      for columnwise in (False, True):
+        given = self.pb.GivenAmax(rowwise=F32(amax))
+        reply = self.quantize(FORMATS[0], x, self.pb.USAGE_BOTH,
+                              given_amax=given)
+        copy = Copy(FORMATS[0], columnwise, *x.shape)
+        parts = [part for part, _ in self.copy_of(reply, columnwise)]
+        back = self.stub.Dequantize(self.pb.DequantizeRequest(
+            tensor=self.tensor(x), format=reply.format,
+            usage=2 if columnwise else 1, output=self.pb.DTYPE_F32,
+            payload=b"".join(parts)), timeout=60)
+        operand = copy.decode(*parts)[:, :copy.positions]
+        self.same(operand.T if columnwise else operand,
+                  np.frombuffer(back.payload, "<f4").reshape(x.shape), amax)
+
+  def test_rotations(self):
+    x = make_input(70, 128)
+    for n in (16, 32, 64):
+      mask = MASK[:n // 8]
+      reply = self.stub.ApplyRht(self.pb.ApplyRhtRequest(
+          tensor=self.tensor(x), output=self.pb.DTYPE_F32,
+          rht=self.pb.Rht(dimension=n, sign_mask=mask), payload=payload_of(x)),
+          timeout=60)
+      self.same(rotate(x, n, mask),
+                np.frombuffer(reply.payload, "<f4").reshape(x.shape), n)
+      amaxes = self.stub.RhtAmax(self.pb.RhtAmaxRequest(
+          tensor=self.tensor(x), rowwise_rht=True, columnwise_rht=True,
+          rht=self.pb.Rht(dimension=n, sign_mask=mask), payload=payload_of(x)),
+          timeout=60)
+      tokens = np.zeros((x.shape[1], roundup(x.shape[0], n)), F32)
+      tokens[:, :x.shape[0]] = x.T
+      for name, operand in (("ROWWISE_RHT_AMAX", x),
+                            ("COLUMNWISE_RHT_AMAX", tokens)):
+        self.same(self.floats(amaxes, name),
+                  [np.abs(bf16(rotate(operand, n, mask))).max()], name)
+      for f, columnwise in itertools.product(
+          [FORMATS[0]] + FORMATS[2:5], (False, True)):
+        self.check_copy(f, x, columnwise, dim=n)
+
+  def test_groups_and_the_order_of_amaxes(self):
+    x, rows = make_input(75, 64), [5, 0, 40, 30]
+    splits = self.pb.Splits(rows=rows)
+    parts = np.split(x, np.cumsum(rows)[:-1])
+    lines = self.stub.RhtAmax(self.pb.RhtAmaxRequest(
+        tensor=self.tensor(x), rowwise=True, columnwise=True,
+        domain=self.pb.AMAX_DOMAIN_ROW, splits=splits, payload=payload_of(x)),
+        timeout=60)
+    self.same(self.floats(lines, "ROWWISE_AMAX"), np.abs(x).max(1), "rows")
+    columns = np.concatenate(
+        [np.abs(p).max(0, initial=0).astype(F32) for p in parts])
+    self.same(self.floats(lines, "COLUMNWISE_AMAX"), columns, "columns")
+    for f in FORMATS:
+      reply = self.quantize(f, x, self.pb.USAGE_BOTH, splits=splits, amax=True,
+                            dbias=True)
+      self.same(self.floats(reply, "AMAX"),
+                [np.abs(p).max(initial=0) for p in parts], f.name)
+      self.assertEqual(self.part(reply, "DBIAS")[1], [4, 64])
+      for ref in reply.tensors:
+        if not 2 <= ref.kind <= 7 or ref.kind in (4, 7):
+          continue
+        whole = reply.payload[ref.offset:ref.offset + ref.size]
+        for g, p in enumerate(parts):
+          alone = self.quantize(f, p, self.pb.USAGE_BOTH)
+          name = self.pb.TensorKind.Name(ref.kind).removeprefix("TENSOR_KIND_")
+          self.assertEqual(
+              whole[ref.group_offsets[g]:ref.group_offsets[g + 1]],
+              self.part(alone, name)[0], f"{f.name} {name} {g}")
+
+  def test_amax_alone(self):
+    x = make_input(20, 48)
+    reply = self.quantize(FORMATS[0], x, self.pb.USAGE_NONE, amax=True)
+    self.assertEqual(len(reply.tensors), 1)
+    self.same(self.floats(reply, "AMAX"), [np.abs(x).max()], "amax")
+
+  def amax_of_pieces(self, f, pieces, dim):
+    """What to give to Quantize of every piece."""
+    given = self.pb.GivenAmax()
+    if f.scales not in ("e4m3", "tensor"):
+      return given
+    replies = [self.stub.RhtAmax(self.pb.RhtAmaxRequest(
+        tensor=self.tensor(p), rowwise=not dim, columnwise=not dim,
+        rowwise_rht=bool(dim), columnwise_rht=bool(dim),
+        rht=self.pb.Rht(dimension=dim, sign_mask=MASK[:dim // 8])
+        if dim else None, payload=payload_of(p)), timeout=60) for p in pieces]
+    rht = "RHT_" if dim else ""
+    for side in ("rowwise", "columnwise"):
+      name = f"{side.upper()}_{rht}AMAX"
+      setattr(given, side, max(self.floats(r, name)[0] for r in replies))
+    if f.scales == "tensor":
+      given.ClearField("columnwise")  # one serves both
+    return given
+
+  def check_pieces(self, f, along_rows, dim=0, **options):
+    """Three ragged pieces give the bytes of the whole."""
+    pb, x = self.pb, make_input(296, 384)
+    what = f"{f.name} along_rows={along_rows} rotation {dim}"
+    if dim:
+      options["rht"] = pb.Rht(rowwise=True, columnwise=True, dimension=dim,
+                              sign_mask=MASK[:dim // 8])
+    cuts = [0, 128, 256, x.shape[0] if along_rows else x.shape[1]]
+    whole = self.quantize(f, x, pb.USAGE_BOTH, **options)
+    pieces = [x[a:b] if along_rows else x[:, a:b]
+              for a, b in zip(cuts, cuts[1:])]
+    given = self.amax_of_pieces(f, pieces, dim)
+    replies = []
+    for start, piece in zip(cuts, pieces):
+      if given.ByteSize():
+        options["given_amax"] = given
+      if options.get("rounding"):
+        options["shard"] = pb.Shard(
+            row_offset=start if along_rows else 0,
+            column_offset=0 if along_rows else start,
+            total_columns=x.shape[1])
+      replies.append(self.quantize(f, piece, pb.USAGE_BOTH, **options))
+    for columnwise in (False, True):
+      copies = [Copy(f, columnwise, *p.shape, dim) for p in pieces]
+      copy = Copy(f, columnwise, *x.shape, dim)
+      parts = [self.copy_of(r, columnwise) for r in replies]
+      expected = self.copy_of(whole, columnwise)
+      # Pieces follow each other as lines, or each line goes on in the next.
+      axis = 0 if along_rows != columnwise else 1
+      data = [np.frombuffer(p[0][0], np.uint8).reshape(c.data_shape)
+              for p, c in zip(parts, copies)]
+      joined = np.concatenate(data, 1 - axis if copy.transposed_as_it_lies
+                              else axis)
+      self.assertEqual(joined.tobytes(), expected[0][0], what)
+      entries = [c.entries(p[1][0]) for p, c in zip(parts, copies)]
+      joined = (entries[0] if f.scales == "tensor" else
+                np.concatenate(entries, axis))
+      np.testing.assert_array_equal(joined, copy.entries(expected[1][0]), what)
+      for part in parts:
+        self.assertEqual(part[2], expected[2], what)
+
+  def test_pieces_join_to_the_whole(self):
+    for f, along_rows in itertools.product(FORMATS, (False, True)):
+      self.check_pieces(f, along_rows)
+    for along_rows in (False, True):
+      self.check_pieces(FORMATS[0], along_rows, dim=64)
+      self.check_pieces(FORMATS[3], along_rows, dim=64)
+      self.check_pieces(FORMATS[0], along_rows,
+                        rounding=self.pb.ROUNDING_STOCHASTIC,
+                        stochastic=self.pb.Stochastic(seed=5))
+
+  def status_of(self, call):
+    with self.assertRaises(grpc.RpcError) as caught:
+      call()
+    return caught.exception
+
+  def test_a_wrong_cut_is_refused(self):
+    error = self.status_of(lambda: self.quantize(
+        FORMATS[0], make_input(40, 64), self.pb.USAGE_COLUMNWISE,
+        rounding=self.pb.ROUNDING_STOCHASTIC,
+        shard=self.pb.Shard(row_offset=10)))
+    self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT)
+    self.assertIn("shard.row_offset", error.details())
+
+  def test_what_channels_do_by_themselves(self):
+    x = make_input(2048, 2048)  # 2.2 MiB of codes and scales each way
+    request = self.pb.QuantizeRequest(
+        tensor=self.tensor(x), format=self.pb.FORMAT_NVFP4,
+        usage=self.pb.USAGE_BOTH, payload=payload_of(x))
+    with grpc.insecure_channel(
+        self.address, [("grpc.enable_http_proxy", 0)]) as stock:
+      error = self.status_of(
+          lambda: self.stubs.QuantdStub(stock).Quantize(request, timeout=60))
+    self.assertEqual(error.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+    self.assertNotIn("grpc-status-details-bin",
+                     dict(error.trailing_metadata() or ()))
+    self.assertGreater(
+        len(self.stub.Quantize(request, timeout=60).payload), 4 << 20)
+
+  def test_compression_is_refused_and_unknown_fields_are_dropped(self):
+    x = make_input(16, 32)
+    request = self.pb.QuantizeRequest(
+        tensor=self.tensor(x), format=self.pb.FORMAT_NVFP4,
+        payload=payload_of(x))
+    error = self.status_of(lambda: self.stub.Quantize(
+        request, timeout=60, compression=grpc.Compression.Gzip))
+    self.assertEqual(error.code(), grpc.StatusCode.UNIMPLEMENTED)
+    plain = self.stub.Quantize(request, timeout=60)
+    raw = self.channel.unary_unary(
+        "/quantd.v1.Quantd/Quantize",
+        response_deserializer=self.pb.QuantizeReply.FromString)
+    unknown = b"\xf8\x04\x07"  # field 79, of the reserved ones, is 7
+    echoed = raw(unknown + request.SerializeToString(), timeout=60)
+    for reply in (plain, echoed):
+      reply.request_id = ""
+    self.assertEqual(echoed, plain)
+
+
+if __name__ == "__main__":
+  parser = argparse.ArgumentParser()
+  for name in ("server", "proto", "protoc", "plugin"):
+    parser.add_argument(f"--{name}", required=True)
+  stub_test.ARGS, rest = parser.parse_known_args()
+  unittest.main(argv=[sys.argv[0]] + rest)

@@ -101,10 +101,10 @@ std::string Fields(const TensorDesc& tensor, const QuantizeOptions& options) {
     request.mutable_stochastic()->set_seed(options.stochastic.seed);
     request.mutable_stochastic()->set_seed_offset(
         options.stochastic.seed_offset);
+    request.mutable_shard()->set_row_offset(options.shard.row_offset);
+    request.mutable_shard()->set_column_offset(options.shard.column_offset);
+    request.mutable_shard()->set_total_columns(options.shard.total_columns);
   }
-  request.mutable_shard()->set_row_offset(options.shard.row_offset);
-  request.mutable_shard()->set_column_offset(options.shard.column_offset);
-  request.mutable_shard()->set_total_columns(options.shard.total_columns);
   request.set_four_over_six(wire::ToProto(options.four_over_six));
   request.set_fast_error(options.fast_error);
   if (options.amax_estimation_scale) {
@@ -133,6 +133,8 @@ std::string Fields(const TensorDesc& tensor, const DequantizeOptions& options) {
     *request.mutable_inverse_rht() =
         ToProto(options.rht_dimension, options.sign_mask);
   }
+  request.set_rotated_dimension(
+      static_cast<uint32_t>(options.rotated_dimension));
   *request.mutable_form() = ToProto(options.form);
   if (options.splits) *request.mutable_splits() = ToProto(*options.splits);
   return request.SerializeAsString();
@@ -146,7 +148,9 @@ std::string Fields(const TensorDesc& tensor, const RhtAmaxOptions& options) {
   request.set_columnwise(options.columnwise);
   request.set_columnwise_rht(options.columnwise_rht);
   request.set_non_finite(wire::ToProto(options.non_finite));
-  *request.mutable_rht() = ToProto(options.rht_dimension, options.sign_mask);
+  if (options.rowwise_rht || options.columnwise_rht) {
+    *request.mutable_rht() = ToProto(options.rht_dimension, options.sign_mask);
+  }
   request.set_domain(wire::ToProto(options.domain));
   if (options.splits) *request.mutable_splits() = ToProto(*options.splits);
   return request.SerializeAsString();

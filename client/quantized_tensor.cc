@@ -15,8 +15,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Make(
   if (!plan.ok()) return plan.status();
   QuantizedTensor out;
   out.desc_ = tensor;
-  // As the plan understood them: a rotation of a copy that is not there is no
-  // rotation.
+  // With defaults filled in.
   out.options_ = std::get<QuantizeOptions>(plan->options());
   out.parts_ = PartsOf(*plan);
   return out;
@@ -96,9 +95,11 @@ absl::StatusOr<Result> QuantizedTensor::DequantizeCopy(
   options.format = options_.format;
   options.usage = which;
   options.output = dtype == DType::kUnspecified ? desc_.dtype : dtype;
-  options.inverse_rht = part->rotated;
-  options.rht_dimension = options_.rht.dimension;
-  options.sign_mask = options_.rht.sign_mask;
+  if (part->rotated) {
+    options.inverse_rht = true;
+    options.rht_dimension = options_.rht.dimension;
+    options.sign_mask = options_.rht.sign_mask;
+  }
   options.form = options_.form;
   options.splits = options_.splits;
   return client.Dequantize(desc_, {part->data, part->scale, part->amax},

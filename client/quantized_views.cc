@@ -146,7 +146,9 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
   options.columnwise_amax.clear();
   if (!options.scale.empty()) options.scale = {options_.scale[i]};
   // Random bits were those of the rows' places in the payload.
-  options.shard.row_offset += first;
+  if (options.rounding == Rounding::kStochastic) {
+    options.shard.row_offset += first;
+  }
   const Sides sides = SidesOf(desc_.shape, TailOf(desc_));
   auto out = Make({desc_.dtype, {(*options_.splits)[i], sides.cols}}, options);
   if (!out.ok()) return out.status();

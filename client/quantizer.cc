@@ -81,22 +81,29 @@ absl::StatusOr<QuantizeOptions> Quantizer::options() const {
             : c.columnwise            ? Usage::kColumnwise
                                       : Usage::kNone;
   o.non_finite = c.non_finite;
-  o.rht.rowwise = c.with_rowwise_rht;
-  o.rht.columnwise = c.with_rht;
-  o.rht.dimension = c.rht_dimension;
-  o.rht.sign_mask = c.sign_mask;
-  // An illegal dimension is the plan's to refuse.
-  if (c.sign_seed && c.rht_dimension >= 16) {
-    o.rht.sign_mask = RandomSignMask(*c.sign_seed, c.rht_dimension);
+  // A configuration outlives a set_usage: what it says of a copy that is not
+  // wanted now waits for the call that wants it.
+  o.rht.rowwise = c.with_rowwise_rht && c.rowwise;
+  o.rht.columnwise = c.with_rht && c.columnwise;
+  const bool rotates = o.rht.rowwise || o.rht.columnwise;
+  if (rotates || !(c.with_rht || c.with_rowwise_rht)) {
+    o.rht.dimension = c.rht_dimension;
+    o.rht.sign_mask = c.sign_mask;
+    // An illegal dimension is the plan's to refuse.
+    if (c.sign_seed && c.rht_dimension >= 16) {
+      o.rht.sign_mask = RandomSignMask(*c.sign_seed, c.rht_dimension);
+    }
+    o.amax_estimation_scale = c.amax_estimation_scale;
   }
   o.rowwise_amax = c.rowwise_amax;
   o.columnwise_amax = c.columnwise_amax;
-  o.amax_estimation_scale = c.amax_estimation_scale;
   if (c.stochastic_rounding) {
     o.rounding = Rounding::kStochastic;
     o.stochastic.seed = c.seed ? *c.seed : DrawSeed();
-    o.stochastic.seed_offset = c.seed_offset;
+  } else {
+    o.stochastic.seed = c.seed.value_or(0);
   }
+  o.stochastic.seed_offset = c.seed_offset;
   o.shard = c.shard;
   o.four_over_six = c.four_over_six;
   o.fast_error = c.fast_error;

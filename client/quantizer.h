@@ -45,8 +45,9 @@
 
 namespace quantd {
 
-// For amax_estimation_scale. The rotation of Gaussian values makes their amax
-// smaller; that of outliers, at most 4 times larger for blocks of 16.
+// For amax_estimation_scale. Rotation makes an amax at most sqrt(dimension)
+// times larger, 4 times for blocks of 16: that much never clips. Gaussian
+// values stay far below it.
 inline constexpr float kActivationEstimation = 2.0f;
 inline constexpr float kGradientEstimation = 1.0f;
 
@@ -78,8 +79,10 @@ struct QuantizerConfig {
   // value, one for each group or, where row_scaled, one for each line.
   std::vector<float> rowwise_amax = {};
   std::vector<float> columnwise_amax = {};
-  // The amax of a rotated copy := that of the unrotated tensor times this, one
-  // pass over the tensor less. kActivationEstimation, kGradientEstimation.
+  // The amax of a rotated copy := that of the unrotated tensor times this,
+  // which spares a rotation; whoever wants to know what it clips asks for
+  // statistics. kActivationEstimation, kGradientEstimation; 0: no estimate, not
+  // even one that the server makes by default.
   std::optional<float> amax_estimation_scale = std::nullopt;
 
   // E2M1 formats.

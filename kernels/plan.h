@@ -84,9 +84,10 @@ struct QuantizeOptions {
   RhtOptions rht;
   NonFinite non_finite = NonFinite::kIgnore;
   // Replaces the computed amax: one value, one for each group, or one for each
-  // line where row_scaled (groups after each other); empty: computed. Without
-  // RHT one alone serves both directions (but for row_scaled); with RHT a
-  // direction without its own is computed.
+  // line where row_scaled (groups after each other); empty: computed. What is
+  // given for a direction that is not rotated is max |x| and serves the other
+  // one, too, where that is made of max |x|: unrotated, or estimated (but for
+  // row_scaled).
   std::vector<float> rowwise_amax = {};
   std::vector<float> columnwise_amax = {};
   CopyForm form = {};
@@ -95,7 +96,9 @@ struct QuantizeOptions {
   ShardPosition shard = {};
   FourOverSix four_over_six = FourOverSix::kOff;
   bool fast_error = false;  // of four_over_six
-  // The amax of a rotated copy is that of the unrotated tensor times this.
+  // The amax of a rotated copy that has none given is that of the unrotated
+  // tensor times this. 0: no estimate. Not set: none either, unless the server
+  // has one that it makes by default.
   std::optional<float> amax_estimation_scale = {};
   // FP8: a smaller amax counts as this one.
   float epsilon = 0;
@@ -120,6 +123,10 @@ struct DequantizeOptions {
   Usage usage = Usage::kRowwise;  // the one copy to decode: never kBoth
   DType output = DType::kUnspecified;
   bool inverse_rht = false;  // undo the rotation of that copy
+  // Not 0: leave the rotation of that dimension as it is. What comes out is the
+  // rotated operand with its padding: the M of a columnwise copy (that of each
+  // group) is rounded up to whole blocks and rotations.
+  int rotated_dimension = 0;
   int rht_dimension = 16;
   std::optional<SignMask> sign_mask = {};  // default: DefaultSignMask
   CopyForm form = {};
@@ -171,10 +178,11 @@ class Plan {
   using Options = std::variant<QuantizeOptions, DequantizeOptions,
                                RhtAmaxOptions, ApplyRhtOptions>;
 
-  // Normalised: defaults filled in, a shared amax copied to both fields.
+  // Normalised: defaults filled in. A plan can be made of them again.
   const Options& options() const { return options_; }
   const TensorDesc& tensor() const { return tensor_; }
-  int64_t rows() const { return rows_; }  // M
+  // M; of a columnwise copy that stays rotated, with the padding.
+  int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }  // K
   const std::vector<Group>& groups() const { return groups_; }
   bool grouped() const { return grouped_; }

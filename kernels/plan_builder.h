@@ -112,6 +112,15 @@ class PlanBuilder {
     return absl::OkStatus();
   }
 
+  // After SetGroups: every group takes all of its last `multiple` rows.
+  void PadRows(int64_t multiple) {
+    plan_.rows_ = 0;
+    for (Group& group : plan_.groups_) {
+      group = {plan_.rows_, RoundUp(group.rows, multiple)};
+      plan_.rows_ += group.rows;
+    }
+  }
+
   void Input(TensorKind kind, DType dtype, std::vector<int64_t> shape) {
     Append(kind, dtype, std::move(shape), &plan_.inputs_, &plan_.input_bytes_);
   }

@@ -157,6 +157,7 @@ v1::DequantizeReply Echo(const Plan& plan, const DequantizeOptions& options) {
     rht->set_columnwise(HasColumnwise(options.usage));
     WriteRht(options.rht_dimension, *options.sign_mask, rht);
   }
+  reply.set_rotated_dimension(static_cast<uint32_t>(options.rotated_dimension));
   WriteForm(options.form, reply.mutable_form());
   WriteSplits(options.splits, &reply);
   return reply;

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "google/protobuf/arena.h"
+#include "kernels/field_error.h"
 #include "proto/request_fields.h"
 
 namespace quantd::wire {
@@ -15,6 +16,10 @@ absl::Status Read(const v1::RhtAmaxRequest& message, const Range& payload,
   options.rowwise_rht = message.rowwise_rht();
   options.columnwise = message.columnwise();
   options.columnwise_rht = message.columnwise_rht();
+  if (message.has_rht() && !options.rowwise_rht && !options.columnwise_rht) {
+    return FieldError("rht", "rowwise_rht or columnwise_rht beside it",
+                      "neither");
+  }
   QUANTD_RETURN_IF_ERROR(ReadRht("rht", message.rht(), &options.rht_dimension,
                                  &options.sign_mask));
   options.non_finite = static_cast<NonFinite>(message.non_finite());
@@ -76,12 +81,16 @@ std::string_view Name(Method m) {
   return "";
 }
 
-absl::StatusOr<Request> ParseRequest(Method method, Slices message) {
+absl::StatusOr<Request> ParseRequest(Method method, Slices message,
+                                     const RequestDefaults& defaults) {
   absl::StatusOr<Split> split = SplitPayload(message);
   if (!split.ok()) return split.status();
   switch (method) {
     case Method::kQuantize:
-      return Parse<v1::QuantizeRequest>(*split);
+      return Parse<v1::QuantizeRequest>(
+          *split, [&](const v1::QuantizeRequest& quantize, Request* request) {
+            return Read(quantize, split->payload, defaults, request);
+          });
     case Method::kDequantize:
       return Parse<v1::DequantizeRequest>(*split);
     case Method::kRhtAmax:
@@ -93,11 +102,13 @@ absl::StatusOr<Request> ParseRequest(Method method, Slices message) {
 }
 
 absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
-    Slices message) {
+    Slices message, const RequestDefaults& defaults) {
   absl::StatusOr<Split> split = SplitPayload(message);
   if (!split.ok()) return split.status();
-  absl::StatusOr<Request> request =
-      Parse<v1::QuantizeRequest>(*split, ReadPlan);
+  absl::StatusOr<Request> request = Parse<v1::QuantizeRequest>(
+      *split, [&](const v1::QuantizeRequest& quantize, Request* made) {
+        return ReadPlan(quantize, defaults, made);
+      });
   if (!request.ok()) return request.status();
   return std::move(request->plan);
 }

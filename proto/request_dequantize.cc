@@ -178,6 +178,9 @@ absl::Status Read(const v1::DequantizeRequest& message, const Range& payload,
   options.inverse_rht = message.has_inverse_rht();
   QUANTD_RETURN_IF_ERROR(ReadRht("inverse_rht", message.inverse_rht(),
                                  &options.rht_dimension, &options.sign_mask));
+  // A number beyond the int's is no dimension, whatever it wraps to.
+  options.rotated_dimension = static_cast<int>(
+      std::min<uint32_t>(message.rotated_dimension(), 1 << 30));
   options.form = ReadForm(message.form());
   if (message.has_splits()) options.splits = ReadSplits(message.splits());
   QUANTD_RETURN_IF_ERROR(

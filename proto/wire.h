@@ -75,13 +75,19 @@ struct Request {
   };
   std::vector<Source> sources;
 };
+// What a server makes of requests that leave it open.
+struct RequestDefaults {
+  float amax_estimation_scale = 0;  // where there is an amax to estimate
+};
+
 // Malformed or FieldError. Allocates in proportion to the head at most.
-absl::StatusOr<Request> ParseRequest(Method method, Slices message);
+absl::StatusOr<Request> ParseRequest(Method method, Slices message,
+                                     const RequestDefaults& defaults = {});
 
 // The plan of a QuantizeRequest whose payload, if it has one, does not matter.
 // Errors as from ParseRequest.
 absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
-    Slices message);
+    Slices message, const RequestDefaults& defaults = {});
 
 // Copies every source to its place in the job's staging (plan input offsets),
 // zeroing the gaps. One pass over the slices, `message` as it was parsed.

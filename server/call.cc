@@ -184,7 +184,7 @@ void Call::PlanRequest() {
     views_.emplace_back(reinterpret_cast<const char*>(slice.begin()),
                         slice.size());
   }
-  auto request = wire::ParseRequest(method_, views_);
+  auto request = wire::ParseRequest(method_, views_, env_->defaults);
   if (!request.ok()) return Fail(Failure::BadRequest(request.status()));
   request_ = *std::move(request);
 

@@ -44,6 +44,7 @@ struct CallEnvironment {
   CallRegistry* registry = nullptr;
   size_t request_limit[std::size(wire::kMethods)] = {};  // by Method
   absl::Duration max_receive = absl::Minutes(1);
+  wire::RequestDefaults defaults;
   RequestIds* ids = nullptr;
   Metrics* metrics = nullptr;
 };

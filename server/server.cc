@@ -115,6 +115,7 @@ Server::Server(const ServerOptions& options,
   v1::Limits limits;
   limits.set_memory_budget_bytes(shares_.budget);
   limits.set_max_rank(kMaxRank);
+  limits.set_amax_estimation_scale(options_.estimate);
   for (const wire::Method method : wire::kMethods) {
     environment_.request_limit[static_cast<int>(method)] =
         LargestRequest(method, shares_, options_.max_request_bytes);
@@ -130,6 +131,7 @@ Server::Server(const ServerOptions& options,
   environment_.ids = &ids_;
   environment_.metrics = &metrics_;
   environment_.max_receive = options_.max_receive;
+  environment_.defaults.amax_estimation_scale = options_.estimate;
 }
 
 absl::Status Server::Listen() {

@@ -61,7 +61,7 @@ void AddSupport(const FormatSpec& spec, const std::set<std::string>& kinds,
 
 // A request of a few KiB: copying it costs nothing.
 absl::StatusOr<std::shared_ptr<const Plan>> ReadDescribe(
-    const grpc::ByteBuffer& request) {
+    const grpc::ByteBuffer& request, const wire::RequestDefaults& defaults) {
   std::vector<grpc::Slice> slices;
   if (request.Length() != 0 && !request.Dump(&slices).ok()) {
     return wire::Malformed("it cannot be read");
@@ -71,7 +71,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> ReadDescribe(
     views.emplace_back(reinterpret_cast<const char*>(slice.begin()),
                        slice.size());
   }
-  return wire::ParseDescribeRequest(views);
+  return wire::ParseDescribeRequest(views, defaults);
 }
 
 }  // namespace
@@ -179,7 +179,9 @@ grpc::Status TensorService::DescribeQuantize(grpc::ServerContext* context,
   if (request.Length() > wire::kMaxHeadBytes) {
     failure =
         Failure::TooLarge("request", request.Length(), wire::kMaxHeadBytes);
-  } else if (const auto plan = ReadDescribe(request); !plan.ok()) {
+  } else if (const auto plan =
+                 ReadDescribe(request, {limits_.amax_estimation_scale()});
+             !plan.ok()) {
     failure = Failure::BadRequest(plan.status());
   } else {
     shape = fmt::format("{}", fmt::join((*plan)->tensor().shape, "x"));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/cuda/route.h"
+#include "kernels/amax_source.h"
 #include "kernels/delayed_scaling.h"
 #include "kernels/task.h"
 
@@ -50,8 +50,8 @@ void WriteEmpty(const Plan& plan, std::byte* out) {
   std::fill_n(out, plan.output_bytes(), std::byte{0});
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
   if (o == nullptr) return;
-  Put(plan, TensorKind::kRowwiseAmax, GivenAmax(*o, false), out);
-  Put(plan, TensorKind::kColumnwiseAmax, GivenAmax(*o, true), out);
+  Put(plan, TensorKind::kRowwiseAmax, SourceOfAmax(*o, false).values(), out);
+  Put(plan, TensorKind::kColumnwiseAmax, SourceOfAmax(*o, true).values(), out);
   if (FindFormat(o->format)->scaling == Scaling::kTensor) {
     PutTensorScales(plan, *o, out);
   }

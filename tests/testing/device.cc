@@ -86,8 +86,13 @@ QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
             : spec.rowwise                  ? Usage::kRowwise
             : spec.columnwise               ? Usage::kColumnwise
                                             : Usage::kNone;
-  o.rht = {spec.rotate_rows, spec.rotate_columns, spec.dimension,
-           MaskOf(spec.mask)};
+  // A spec always says how to rotate.
+  o.rht.rowwise = spec.rotate_rows && spec.rowwise;
+  o.rht.columnwise = spec.rotate_columns && spec.columnwise;
+  if (o.rht.rowwise || o.rht.columnwise) {
+    o.rht.dimension = spec.dimension;
+    o.rht.sign_mask = MaskOf(spec.mask);
+  }
   o.non_finite = NonFiniteOf(spec.policy);
   o.rowwise_amax = spec.row_amax;
   o.columnwise_amax = spec.column_amax;
@@ -284,9 +289,12 @@ absl::StatusOr<oracle::Bytes> Device::Dequantize(
   options.format = static_cast<Format>(spec.format);
   options.usage = spec.columnwise ? Usage::kColumnwise : Usage::kRowwise;
   options.output = DTypeOf(spec.output);
-  options.inverse_rht = spec.inverse;
-  options.rht_dimension = spec.dimension;
-  options.sign_mask = MaskOf(spec.mask);
+  if (spec.inverse) {
+    options.inverse_rht = true;
+    options.rht_dimension = spec.dimension;
+    options.sign_mask = MaskOf(spec.mask);
+  }
+  if (spec.rotated) options.rotated_dimension = spec.dimension;
   options.form = FormOf(spec);
   options.splits = SplitsOf(spec.splits);
   auto plan = MakeDequantizePlan(
@@ -310,8 +318,10 @@ absl::StatusOr<oracle::Amaxes> Device::RhtAmax(const oracle::AmaxSpec& spec,
   options.rowwise_rht = flags.row_rotated;
   options.columnwise = flags.column;
   options.columnwise_rht = flags.column_rotated;
-  options.rht_dimension = spec.dimension;
-  options.sign_mask = MaskOf(spec.mask);
+  if (flags.row_rotated || flags.column_rotated) {
+    options.rht_dimension = spec.dimension;
+    options.sign_mask = MaskOf(spec.mask);
+  }
   options.non_finite = NonFiniteOf(spec.policy);
   options.domain = spec.per_line ? AmaxDomain::kRow : AmaxDomain::kTensor;
   options.splits = SplitsOf(spec.splits);

@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 #include "kernels/field_error.h"
+#include "kernels/plan_checks.h"
 
 namespace quantd {
 namespace {
@@ -35,7 +36,43 @@ absl::StatusOr<Format> WithBlocks(Format format, const BlockDims& dims) {
                     fmt::format("({}, {})", dims[0], dims[1]));
 }
 
+// The format with the same blocks and way of scaling whose FP8 type is `type`.
+absl::StatusOr<Format> WithFp8(Format format, DType type) {
+  const FormatSpec* named = FindFormat(format);
+  if (named == nullptr || type == DType::kUnspecified) return format;
+  std::string legal;
+  const auto has = [&](Format found, DType its) -> std::optional<Format> {
+    if (its == type) return found;
+    legal += fmt::format("{} or ", Name(its));
+    return std::nullopt;
+  };
+  if (named->scaling == Scaling::kNvfp4) {
+    if (const auto f = has(format, named->scale)) return *f;
+  } else if (named->element != DType::kE2M1x2) {
+    for (const FormatSpec& f : kFormats) {
+      if (f.scaling != named->scaling || f.square != named->square ||
+          f.element == DType::kE2M1x2) {
+        continue;
+      }
+      if (const auto found = has(f.format, f.element)) return *found;
+    }
+  }
+  return FieldError("fp8_dtype",
+                    fmt::format("{}none with {}", legal, named->name),
+                    NameOrNumber(type));
+}
+
 }  // namespace
+
+std::optional<DType> Fp8DTypeFromName(std::string_view name) {
+  for (std::string_view e4m3 : {"e4m3", "float8_e4m3fn", "kFloat8E4M3"}) {
+    if (name == e4m3) return DType::kE4M3;
+  }
+  for (std::string_view e5m2 : {"e5m2", "float8_e5m2", "kFloat8E5M2"}) {
+    if (name == e5m2) return DType::kE5M2;
+  }
+  return std::nullopt;
+}
 
 uint64_t DrawSeed() {
   std::random_device device;
@@ -66,7 +103,9 @@ void Quantizer::set_delayed_scaling(float scale,
 
 absl::StatusOr<QuantizeOptions> Quantizer::options() const {
   const QuantizerConfig& c = config_;
-  const auto format = WithBlocks(c.format, c.block_dims);
+  const auto typed = WithFp8(c.format, c.fp8_dtype);
+  if (!typed.ok()) return typed.status();
+  const auto format = WithBlocks(*typed, c.block_dims);
   if (!format.ok()) return format.status();
   if (!c.rowwise && !c.columnwise && !c.dbias && !c.amax) {
     return FieldError("usage", "rowwise, columnwise or both", "neither");

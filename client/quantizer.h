@@ -32,6 +32,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -54,6 +55,10 @@ inline constexpr float kGradientEstimation = 1.0f;
 // A seed for stochastic rounding that nobody has used before.
 uint64_t DrawSeed();
 
+// An FP8 type by the name that TransformerEngine ("kFloat8E4M3"), JAX, PyTorch
+// ("float8_e4m3fn") or this library ("e4m3") has for it; nullopt for another.
+std::optional<DType> Fp8DTypeFromName(std::string_view name);
+
 struct QuantizerConfig {
   Format format = Format::kNvfp4;
   // Rows and columns that share a scale; (0, 0): as the format says. Another
@@ -61,6 +66,10 @@ struct QuantizerConfig {
   // kNvfp4Square (1, 16) or (16, 16); with FP8 block scaling (1, 128) or
   // (128, 128); with MX (1, 32).
   std::array<int, 2> block_dims = {0, 0};
+  // The FP8 type, kE4M3 or kE5M2: of the codes, where it picks the format of
+  // the same family, and with NVFP4 of the block scales, which is kE4M3.
+  // Unspecified: as the format says. Fp8DTypeFromName reads other vocabularies.
+  DType fp8_dtype = DType::kUnspecified;
   bool rowwise = true;
   bool columnwise = true;
   NonFinite non_finite = NonFinite::kIgnore;
@@ -130,8 +139,9 @@ class Quantizer {
 
   const QuantizerConfig& config() const { return config_; }
   // The configuration as the Client takes it; draws a seed where one is needed
-  // and none is set. INVALID_ARGUMENT for block_dims that the format's family
-  // does not have, for two sources of one thing, and when nothing is wanted.
+  // and none is set. INVALID_ARGUMENT for block_dims or an fp8_dtype that
+  // the format's family does not have, for two sources of one thing, and when
+  // nothing is wanted.
   absl::StatusOr<QuantizeOptions> options() const;
 
   // `input` is tensor's bytes, row-major, and stays the caller's.

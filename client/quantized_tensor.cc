@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "client/parts.h"
 #include "client/quantized_file.h"
 #include "fmt/format.h"
 #include "kernels/field_error.h"
@@ -20,7 +19,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Make(
   out.desc_ = tensor;
   // With defaults filled in.
   out.options_ = std::get<QuantizeOptions>(plan->options());
-  out.parts_ = PartsOf(*plan);
+  out.parts_ = plan->outputs();
   return out;
 }
 
@@ -105,6 +104,7 @@ absl::StatusOr<Result> QuantizedTensor::DequantizeCopy(
   }
   options.form = options_.form;
   options.splits = options_.splits;
+  options.partial_splits = options_.partial_splits;
   return client.Dequantize(desc_, {part->data, part->scale, part->amax},
                            options, call);
 }

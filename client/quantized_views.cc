@@ -69,7 +69,8 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Reshape(
   }
   // The plan refuses what overflows and what has no rows to count.
   const auto plan = MakeQuantizePlan(desc, options_);
-  if (!plan.ok() || plan->rows() != sides.rows || plan->cols() != sides.cols) {
+  const Sides others = SidesOf(desc.shape, tail);
+  if (!plan.ok() || others.rows != sides.rows || others.cols != sides.cols) {
     return refuse();
   }
   QuantizedTensor out = *this;
@@ -142,10 +143,17 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
   for (size_t g = 0; g < i; ++g) first += (*options_.splits)[g];
   QuantizeOptions options = options_;
   options.splits.reset();
+  options.partial_splits = false;
   // Of the whole tensor; what became of them is in the copies.
   options.rowwise_amax.clear();
   options.columnwise_amax.clear();
   if (!options.scale.empty()) options.scale = {options_.scale[i]};
+  if (options.history) {
+    const size_t values = options.history->amax.size() / groups();
+    const auto begin =
+        options_.history->amax.begin() + static_cast<ptrdiff_t>(i * values);
+    options.history->amax.assign(begin, begin + static_cast<ptrdiff_t>(values));
+  }
   // Random bits were those of the rows' places in the payload.
   if (options.rounding == Rounding::kStochastic) {
     options.shard.row_offset += first;

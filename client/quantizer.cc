@@ -97,7 +97,12 @@ void Quantizer::set_amax(std::vector<float> rowwise,
 
 void Quantizer::set_delayed_scaling(float scale,
                                     std::optional<HistoryOptions> history) {
-  config_.scale = {scale};
+  set_delayed_scaling(std::vector<float>{scale}, std::move(history));
+}
+
+void Quantizer::set_delayed_scaling(std::vector<float> scales,
+                                    std::optional<HistoryOptions> history) {
+  config_.scale = std::move(scales);
   config_.history = std::move(history);
 }
 
@@ -193,6 +198,7 @@ absl::StatusOr<QuantizedTensor> Quantizer::QuantizeGroups(
   auto options = this->options();
   if (!options.ok()) return options.status();
   options->splits = std::move(splits);
+  options->partial_splits = config_.partial_splits;
   return Run(tensor, input, *options, call);
 }
 

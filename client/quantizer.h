@@ -102,6 +102,10 @@ struct QuantizerConfig {
   uint64_t seed_offset = 0;
   ShardPosition shard = {};
 
+  // The groups of QuantizeGroups may end before the tensor does; rows after the
+  // last one are not looked at.
+  bool partial_splits = false;
+
   // NVFP4. Blocks made for a maximum of 4 and of 6, the better one kept.
   FourOverSix four_over_six = FourOverSix::kOff;
   bool scale_256 = false;   // ... with 256 as the largest block scale
@@ -134,8 +138,11 @@ class Quantizer {
   void set_usage(std::optional<bool> rowwise, std::optional<bool> columnwise);
   // Empty: computed.
   void set_amax(std::vector<float> rowwise, std::vector<float> columnwise);
-  // The scale to use and, if wanted, the history to roll.
+  // The scale to use and, if wanted, the history to roll; of groups, one scale
+  // and a history for each.
   void set_delayed_scaling(float scale, std::optional<HistoryOptions> history);
+  void set_delayed_scaling(std::vector<float> scales,
+                           std::optional<HistoryOptions> history);
 
   const QuantizerConfig& config() const { return config_; }
   // The configuration as the Client takes it; draws a seed where one is needed
@@ -155,7 +162,8 @@ class Quantizer {
                                            const CallOptions& call = {}) const;
 
   // Groups of rows, each quantized as if it were alone; `splits` are their
-  // numbers of rows, which sum up to M. QuantizedTensor::group views one.
+  // numbers of rows, which sum up to M, or with partial_splits to less.
+  // QuantizedTensor::group views one.
   absl::StatusOr<QuantizedTensor> QuantizeGroups(
       const TensorDesc& tensor, absl::Span<const std::byte> input,
       std::vector<int64_t> splits, const CallOptions& call = {}) const;

@@ -73,10 +73,17 @@ absl::Status CheckNumbers(const QuantizeOptions& o, PlanBuilder* plan) {
                       "no four_over_six");
   }
   if (o.history) {
-    if (o.history->amax.empty() || o.history->amax.size() > kMaxHistory) {
-      return FieldError("history.amax",
-                        fmt::format("1 to {} values", kMaxHistory),
-                        fmt::to_string(o.history->amax.size()));
+    const auto groups = static_cast<size_t>(plan->groups());
+    const size_t values = o.history->amax.size();
+    if (values < groups || values % groups != 0 ||
+        values / groups > kMaxHistory) {
+      return FieldError(
+          "history.amax",
+          fmt::format("1 to {} values{}", kMaxHistory,
+                      plan->grouped()
+                          ? fmt::format(" for each of {} groups", groups)
+                          : ""),
+          fmt::to_string(values));
     }
     if (o.history->margin < -127 || o.history->margin > 127) {
       return FieldError("history.margin", "-127 to 127",
@@ -212,7 +219,7 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
   const FormatSpec& format = *FindFormat(options.format);
   QUANTD_CHECK(CheckSupport(format, used));
   QUANTD_CHECK(CheckEffects(used, plan.cols()));
-  QUANTD_CHECK(plan.SetGroups(used.splits));
+  QUANTD_CHECK(plan.SetGroups(used.splits, used.partial_splits));
   QUANTD_CHECK(CheckNumbers(used, &plan));
   if (used.dbias && used.dbias_dtype != DType::kUnspecified) {
     QUANTD_CHECK(CheckFloat("dbias_dtype", used.dbias_dtype));
@@ -223,7 +230,7 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
   }
   used = Normalise(used, format, plan, tensor.dtype);
 
-  plan.Input(TensorKind::kInput, tensor.dtype, {plan.rows(), plan.cols()});
+  plan.Input();
   for (bool columnwise : {false, true}) {
     const bool wanted =
         columnwise ? HasColumnwise(used.usage) : HasRowwise(used.usage);
@@ -245,9 +252,12 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
     plan.DbiasScratch();
   }
   if (used.history) {
+    const auto values =
+        static_cast<int64_t>(used.history->amax.size()) / plan.groups();
     plan.Output(TensorKind::kAmaxHistory, DType::kF32,
-                {static_cast<int64_t>(used.history->amax.size())});
-    plan.Output(TensorKind::kNextScale, DType::kF32, {1});
+                plan.grouped() ? std::vector<int64_t>{plan.groups(), values}
+                               : std::vector<int64_t>{values});
+    plan.PerGroup(TensorKind::kNextScale);
   }
   return plan.Take(used);
 }
@@ -268,7 +278,7 @@ absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
   const bool columnwise = HasColumnwise(options.usage);
   const int rotation = used.inverse_rht ? used.rht_dimension : 0;
   QUANTD_CHECK(CheckMade(format, used));
-  QUANTD_CHECK(plan.SetGroups(used.splits));
+  QUANTD_CHECK(plan.SetGroups(used.splits, used.partial_splits));
   if (!columnwise) {
     QUANTD_CHECK(
         CheckRowwise(plan, format, std::max(rotation, used.rotated_dimension)));
@@ -277,8 +287,8 @@ absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
     plan.PadRows(std::max(format.block, used.rotated_dimension));
   }
   plan.Copy(format, columnwise, /*input=*/true, rotation, used.form);
-  plan.Output(TensorKind::kDequantized, options.output,
-              {plan.rows(), plan.cols()});
+  plan.RowOutput(TensorKind::kDequantized, options.output,
+                 {plan.rows(), plan.cols()});
   return plan.Take(used);
 }
 
@@ -290,7 +300,7 @@ absl::StatusOr<Plan> MakeRhtAmaxPlan(const TensorDesc& tensor,
   QUANTD_CHECK(CheckRht(options.rht_dimension, options.sign_mask));
   QUANTD_CHECK(CheckNonFinite(options.non_finite));
   QUANTD_CHECK(CheckNamed("domain", options.domain, "tensor or row"));
-  QUANTD_CHECK(plan.SetGroups(options.splits));
+  QUANTD_CHECK(plan.SetGroups(options.splits, options.partial_splits));
   if (!options.rowwise && !options.rowwise_rht && !options.columnwise &&
       !options.columnwise_rht) {
     return FieldError("rowwise, rowwise_rht, columnwise, columnwise_rht",
@@ -307,13 +317,14 @@ absl::StatusOr<Plan> MakeRhtAmaxPlan(const TensorDesc& tensor,
     QUANTD_CHECK(CheckColumns(plan.cols(), options.rht_dimension,
                               "the rowwise rotation"));
   }
-  plan.Input(TensorKind::kInput, tensor.dtype, {plan.rows(), plan.cols()});
+  plan.Input();
   const auto add = [&](bool wanted, TensorKind kind, bool columnwise) {
     if (!wanted) return;
-    plan.Output(kind, DType::kF32,
-                options.domain == AmaxDomain::kRow
-                    ? plan.LineShape(columnwise)
-                    : std::vector<int64_t>{plan.groups()});
+    if (options.domain == AmaxDomain::kRow) {
+      plan.PerLine(kind, columnwise);
+    } else {
+      plan.PerGroup(kind);
+    }
   };
   add(options.rowwise, TensorKind::kRowwiseAmax, false);
   add(options.columnwise, TensorKind::kColumnwiseAmax, true);
@@ -327,7 +338,7 @@ absl::StatusOr<Plan> MakeApplyRhtPlan(const TensorDesc& tensor,
   PlanBuilder plan;
   QUANTD_CHECK(CheckFloat("tensor.dtype", tensor.dtype));
   QUANTD_CHECK(plan.SetTensor(tensor));
-  QUANTD_CHECK(plan.SetGroups({}));
+  QUANTD_CHECK(plan.SetGroups({}, false));
   QUANTD_CHECK(CheckRht(options.rht_dimension, options.sign_mask));
   ApplyRhtOptions used = options;
   SettleMask(true, used.rht_dimension, &used.sign_mask);
@@ -335,7 +346,7 @@ absl::StatusOr<Plan> MakeApplyRhtPlan(const TensorDesc& tensor,
   QUANTD_CHECK(CheckFloat("output", used.output));
   QUANTD_CHECK(
       CheckColumns(plan.cols(), options.rht_dimension, "the rotation"));
-  plan.Input(TensorKind::kInput, tensor.dtype, {plan.rows(), plan.cols()});
+  plan.Input();
   plan.Output(TensorKind::kRotated, used.output, {plan.rows(), plan.cols()});
   return plan.Take(used);
 }

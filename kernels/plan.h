@@ -24,7 +24,7 @@ namespace quantd {
 inline constexpr int kMaxRank = 8;
 inline constexpr int64_t kMaxElements = int64_t{1} << 48;
 inline constexpr size_t kMaxGroups = 1 << 14;
-inline constexpr size_t kMaxHistory = 1 << 16;
+inline constexpr size_t kMaxHistory = 1 << 16;  // values of one group
 inline constexpr int kRhtDimensions[] = {16, 32, 64, 128};
 // Tensors inside a payload start at multiples of this; gaps are zero bytes.
 inline constexpr size_t kPayloadAlignment = 64;
@@ -73,7 +73,9 @@ struct ShardPosition {
 
 // Delayed scaling of FP8: kernels/delayed_scaling.h.
 struct HistoryOptions {
-  std::vector<float> amax;  // [0] is this step's slot; at least one
+  // [0] is this step's slot; at least one. Of groups: as many values for each,
+  // one group after the other.
+  std::vector<float> amax;
   HistoryRule rule = HistoryRule::kMax;
   int margin = 0;  // -127 .. 127
 };
@@ -111,6 +113,9 @@ struct QuantizeOptions {
   ScaleRule scale_rule = ScaleRule::kUp;
   // Rows of the groups, which follow each other; none: one group, not grouped.
   std::optional<std::vector<int64_t>> splits = {};
+  // The groups may end before M: rows after the last one are not looked at, and
+  // no output has anything of them.
+  bool partial_splits = false;
   // What else to give beside the copies.
   bool amax = false;
   bool dbias = false;
@@ -131,6 +136,7 @@ struct DequantizeOptions {
   std::optional<SignMask> sign_mask = {};  // default: DefaultSignMask
   CopyForm form = {};
   std::optional<std::vector<int64_t>> splits = {};
+  bool partial_splits = false;
 };
 
 struct RhtAmaxOptions {
@@ -143,6 +149,7 @@ struct RhtAmaxOptions {
   NonFinite non_finite = NonFinite::kIgnore;
   AmaxDomain domain = AmaxDomain::kTensor;
   std::optional<std::vector<int64_t>> splits = {};
+  bool partial_splits = false;
 };
 
 // Rotates the rows of M x K in blocks along K.
@@ -169,7 +176,8 @@ struct TensorSpec {
   size_t offset = 0;  // bytes from the start of the payload
   size_t size = 0;    // bytes
   // Where each group's part starts, in bytes from `offset`, and the end of the
-  // last one. Empty where the plan is not grouped.
+  // last one. Empty where the plan is not grouped, and of an input that is not
+  // quantized.
   std::vector<size_t> group_offsets = {};
 };
 
@@ -181,7 +189,8 @@ class Plan {
   // Normalised: defaults filled in. A plan can be made of them again.
   const Options& options() const { return options_; }
   const TensorDesc& tensor() const { return tensor_; }
-  // M; of a columnwise copy that stays rotated, with the padding.
+  // M; where the groups end before it, the rows that they have; of a columnwise
+  // copy that stays rotated, with the padding.
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }  // K
   const std::vector<Group>& groups() const { return groups_; }

@@ -46,7 +46,6 @@ constexpr Conflict kConflicts[] = {
     {kOptRowScaled, kOptStochastic, false},
     {kOptRowScaled, kOptRht, false},
     {kOptSwizzled, kOptCompact, false},
-    {kOptHistory, kOptGrouped, false},
     {kOptGivenScale, kOptGivenAmax, false},
     {kOptGivenScale, kOptEpsilon, false},
     {kOptGivenScale, kOptPowerOfTwo, false},

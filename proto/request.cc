@@ -25,6 +25,7 @@ absl::Status Read(const v1::RhtAmaxRequest& message, const Range& payload,
   options.non_finite = static_cast<NonFinite>(message.non_finite());
   options.domain = static_cast<AmaxDomain>(message.domain());
   if (message.has_splits()) options.splits = ReadSplits(message.splits());
+  options.partial_splits = message.splits().partial();
   QUANTD_RETURN_IF_ERROR(Adopt(MakeRhtAmaxPlan(*tensor, options), request));
   return WholePayload(payload, request);
 }
@@ -83,7 +84,7 @@ std::string_view Name(Method m) {
 
 absl::StatusOr<Request> ParseRequest(Method method, Slices message,
                                      const RequestDefaults& defaults) {
-  absl::StatusOr<Split> split = SplitPayload(message);
+  absl::StatusOr<Split> split = SplitRequest(method, message);
   if (!split.ok()) return split.status();
   switch (method) {
     case Method::kQuantize:
@@ -103,8 +104,12 @@ absl::StatusOr<Request> ParseRequest(Method method, Slices message,
 
 absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
     Slices message, const RequestDefaults& defaults) {
-  absl::StatusOr<Split> split = SplitPayload(message);
+  absl::StatusOr<Split> split = SplitRequest(Method::kQuantize, message);
   if (!split.ok()) return split.status();
+  if (split->payload.size + split->head.size() - split->list_bytes >
+      kMaxHeadBytes) {
+    return HeadTooLarge(kMaxHeadBytes);
+  }
   absl::StatusOr<Request> request = Parse<v1::QuantizeRequest>(
       *split, [&](const v1::QuantizeRequest& quantize, Request* made) {
         return ReadPlan(quantize, defaults, made);

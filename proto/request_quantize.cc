@@ -74,6 +74,7 @@ absl::StatusOr<QuantizeOptions> ReadOptions(const v1::QuantizeRequest& m) {
   if (m.has_history()) o.history = ReadHistory(m.history());
   o.scale_rule = static_cast<ScaleRule>(m.scale_rule());
   if (m.has_splits()) o.splits = ReadSplits(m.splits());
+  o.partial_splits = m.splits().partial();
   o.amax = m.amax();
   o.dbias = m.dbias();
   o.dbias_dtype = static_cast<DType>(m.dbias_dtype());

@@ -176,12 +176,9 @@ grpc::Status TensorService::DescribeQuantize(grpc::ServerContext* context,
   context->AddTrailingMetadata("quantd-request-id", record.id);
   std::optional<Failure> failure;
   std::string shape;
-  if (request.Length() > wire::kMaxHeadBytes) {
-    failure =
-        Failure::TooLarge("request", request.Length(), wire::kMaxHeadBytes);
-  } else if (const auto plan =
-                 ReadDescribe(request, {limits_.amax_estimation_scale()});
-             !plan.ok()) {
+  if (const auto plan =
+          ReadDescribe(request, {limits_.amax_estimation_scale()});
+      !plan.ok()) {
     failure = Failure::BadRequest(plan.status());
   } else {
     shape = fmt::format("{}", fmt::join((*plan)->tensor().shape, "x"));

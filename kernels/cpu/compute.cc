@@ -299,11 +299,10 @@ class Computer {
            &Maxima::row_rht_nan, propagate, found);
     Settle(col, TensorKind::kColumnwiseAmax, &Maxima::col_rht,
            &Maxima::col_rht_nan, propagate, found);
-    plain_ = AmaxOf(found[0].plain, found[0].nan, propagate);
     for (size_t g = 0; g < task_.groups.size(); ++g) {
       GroupTask& group = task_.groups[g];
-      if (group.amax)
-        *group.amax = AmaxOf(found[g].plain, found[g].nan, propagate);
+      plain_.push_back(AmaxOf(found[g].plain, found[g].nan, propagate));
+      if (group.amax) *group.amax = plain_[g];
       for (CopyTask* copy : {&group.rowwise, &group.columnwise}) {
         if (!copy->data || format.scaling != Scaling::kTensor) continue;
         *copy->tensor_scale = o.scale.empty()
@@ -356,16 +355,20 @@ class Computer {
   }
 
   void History(const QuantizeOptions& o) {
-    std::vector<float> history = o.history->amax;
-    const CopyTask& row = task_.groups[0].rowwise;
-    const CopyTask& copy = row.data ? row : task_.groups[0].columnwise;
-    history[0] = copy.amax ? *copy.amax : plain_;
-    const ScaleUpdate update =
-        UpdateScale(history, o.history->rule, o.history->margin,
-                    FindFormat(o.format)->element_max, o.scale[0]);
-    std::copy(update.history.begin(), update.history.end(),
+    std::vector<float> amaxes;
+    for (size_t g = 0; g < task_.groups.size(); ++g) {
+      const GroupTask& group = task_.groups[g];
+      const CopyTask& copy =
+          group.rowwise.data ? group.rowwise : group.columnwise;
+      amaxes.push_back(copy.amax ? *copy.amax : plain_[g]);
+    }
+    const GroupUpdates updates = UpdateScales(
+        o.history->amax, amaxes, o.history->rule, o.history->margin,
+        FindFormat(o.format)->element_max, o.scale);
+    std::copy(updates.history.begin(), updates.history.end(),
               Floats(*plan_.output(TensorKind::kAmaxHistory)));
-    *Floats(*plan_.output(TensorKind::kNextScale)) = update.scale;
+    std::copy(updates.scales.begin(), updates.scales.end(),
+              Floats(*plan_.output(TensorKind::kNextScale)));
   }
 
   CpuDevice* const device_;
@@ -375,8 +378,8 @@ class Computer {
   JobReport* const report_;
   QuantizeTask task_;
   std::shared_ptr<const Signs> signs_;
-  Maxima seen_;      // nan and inf
-  float plain_ = 0;  // the first group's amax, where it was looked for
+  Maxima seen_;               // nan and inf
+  std::vector<float> plain_;  // the groups' amaxes, where they were looked for
 };
 
 }  // namespace

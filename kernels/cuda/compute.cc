@@ -245,6 +245,8 @@ class Planner {
       }
     }
     Add(TensorKind::kAmax, FoundAmax::kPlain, 1, &args);
+    // For the host, which makes the next scale of it.
+    Add(TensorKind::kNextScale, FoundAmax::kPlain, 1, &args);
     return args.count > 0 ? LaunchWriteAmax(args, queue_) : cudaSuccess;
   }
 

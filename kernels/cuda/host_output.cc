@@ -55,19 +55,20 @@ void WriteEmpty(const Plan& plan, std::byte* out) {
   if (FindFormat(o->format)->scaling == Scaling::kTensor) {
     PutTensorScales(plan, *o, out);
   }
-  WriteHistory(plan, 0, out);
+  WriteHistory(plan, out);
 }
 
-void WriteHistory(const Plan& plan, float amax, std::byte* out) {
+void WriteHistory(const Plan& plan, std::byte* out) {
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
   if (o == nullptr || !o->history) return;
-  std::vector<float> history = o->history->amax;
-  history[0] = amax;
-  const ScaleUpdate update =
-      UpdateScale(history, o->history->rule, o->history->margin,
-                  FindFormat(o->format)->element_max, o->scale[0]);
-  Put(plan, TensorKind::kAmaxHistory, update.history, out);
-  Put(plan, TensorKind::kNextScale, {&update.scale, 1}, out);
+  std::vector<float> amaxes(plan.groups().size());
+  std::memcpy(amaxes.data(), out + plan.output(TensorKind::kNextScale)->offset,
+              amaxes.size() * sizeof(float));
+  const GroupUpdates updates = UpdateScales(
+      o->history->amax, amaxes, o->history->rule, o->history->margin,
+      FindFormat(o->format)->element_max, o->scale);
+  Put(plan, TensorKind::kAmaxHistory, updates.history, out);
+  Put(plan, TensorKind::kNextScale, updates.scales, out);
 }
 
 }  // namespace quantd::cuda

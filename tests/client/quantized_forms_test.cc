@@ -328,5 +328,75 @@ TEST_F(Forms, GroupsAreTensorsOfTheirOwn) {
   }
 }
 
+TEST_F(Forms, GroupsHaveHistories) {
+  Input in({32, 64});
+  QuantizerConfig c;
+  c.format = Format::kFp8E4M3;
+  Quantizer delayed(client_, c);
+  delayed.set_delayed_scaling({2, 4}, HistoryOptions{{1, 2, 3, 4, 5, 6}});
+  const auto q = delayed.QuantizeGroups(in.desc, in.data, {16, 16});
+  ASSERT_THAT(q, IsOk());
+  EXPECT_EQ(q->part(TensorKind::kAmaxHistory)->shape,
+            (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(q->as<float>(TensorKind::kNextScale).size(), 2u);
+  const auto second = q->group(1);
+  ASSERT_THAT(second, IsOk());
+  EXPECT_THAT(second->options().scale, ElementsAre(4.0f));
+  EXPECT_THAT(second->options().history->amax, ElementsAre(4, 5, 6));
+  EXPECT_EQ(second->as<float>(TensorKind::kAmaxHistory).data(),
+            q->as<float>(TensorKind::kAmaxHistory).data() + 3);
+}
+
+TEST_F(Forms, GroupsMayEndBeforeTheTensor) {
+  Input in({2, 20, 64});
+  const Quantizer strict(client_);
+  EXPECT_EQ(FieldOf(strict.QuantizeGroups(in.desc, in.data, {16, 20}).status()),
+            "splits");
+  const Quantizer quantizer(client_, {.partial_splits = true});
+  const auto q = quantizer.QuantizeGroups(in.desc, in.data, {16, 20});
+  ASSERT_THAT(q, IsOk());
+  EXPECT_TRUE(server_.last_request().splits().partial());
+  EXPECT_EQ(server_.last_request().payload().size(), in.data.size());
+  EXPECT_EQ(q->shape(), in.desc.shape);
+  EXPECT_EQ(q->rowwise()->data_shape, (std::vector<int64_t>{36, 32}));
+  EXPECT_EQ(q->group(1)->shape(), (std::vector<int64_t>{20, 64}));
+  const auto decoded = q->Dequantize(*client_);
+  ASSERT_THAT(decoded, IsOk());
+  EXPECT_EQ(decoded->part(TensorKind::kDequantized)->shape,
+            (std::vector<int64_t>{36, 64}));
+  const auto reshaped = q->Reshape({40, 64});
+  ASSERT_THAT(reshaped, IsOk());
+  EXPECT_THAT(reshaped->ConvertScaleLayout(Layout::kSwizzled), IsOk());
+  const std::string path = (dir_.path() / "partial.safetensors").string();
+  ASSERT_THAT(q->Save(path), IsOk());
+  const auto loaded = QuantizedTensor::Load(path);
+  ASSERT_THAT(loaded, IsOk());
+  EXPECT_TRUE(loaded->options().partial_splits);
+}
+
+// What would be refused after it was sent is refused before.
+TEST_F(Forms, LongListsTravelAndTooLongOnesDoNot) {
+  Input in({32, 64});
+  QuantizeOptions o;
+  o.format = Format::kFp8E4M3;
+  o.scale = {1};
+  o.history = HistoryOptions{std::vector<float>(65536, 1.0f)};
+  const auto result = client_->Quantize(in.desc, in.data, o);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->as<float>(TensorKind::kAmaxHistory).size(), 65536u);
+  const int calls = server_.calls();
+  o.splits = std::vector<int64_t>(20, 0);
+  o.splits->back() = 32;
+  o.scale.assign(20, 1);
+  o.history->amax.assign(20 * 65536, 1.0f);
+  const auto refused = client_->Quantize(in.desc, in.data, o).status();
+  EXPECT_EQ(FieldOf(refused), "message");
+  const auto error = GetServerError(refused);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->reason, ErrorReason::kTooLarge);
+  EXPECT_EQ(error->limit, 4u << 20);
+  EXPECT_EQ(server_.calls(), calls);
+}
+
 }  // namespace
 }  // namespace quantd

@@ -122,6 +122,32 @@ TEST(NumbersTest, WrongNumbersAndChoices) {
          o.history = HistoryOptions{std::vector<float>(65537)};
          o.scale = {1};
        }},
+      {Format::kFp8E4M3, "history.amax",
+       "1 to 65536 values for each of 3 groups", "4",
+       [](O& o) {
+         o.history = HistoryOptions{std::vector<float>(4)};
+         o.splits = {{0, 32, 0}};
+         o.scale = {1, 1, 1};
+       }},
+      {Format::kFp8E4M3, "history.amax",
+       "1 to 65536 values for each of 2 groups", "131074",
+       [](O& o) {
+         o.history = HistoryOptions{std::vector<float>(131074)};
+         o.splits = {{0, 32}};
+         o.scale = {1, 1};
+       }},
+      {Format::kNvfp4, "splits", "sizes whose sum is 32 rows", "31",
+       [](O& o) {
+         o.splits = {{16, 15}};
+       }},
+      {Format::kNvfp4, "splits", "sizes >= 0 whose sum is at most 32 rows",
+       "a larger sum",
+       [](O& o) {
+         o.splits = {{16, 17}};
+         o.partial_splits = true;
+       }},
+      {Format::kNvfp4, "splits.partial", "partial only with splits",
+       "no splits", [](O& o) { o.partial_splits = true; }},
       {Format::kFp8E4M3, "history.margin", "-127 to 127", "128",
        [](O& o) {
          o.history = HistoryOptions{{1}, HistoryRule::kMax, 128};

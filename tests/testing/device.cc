@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -69,6 +70,14 @@ std::optional<std::vector<int64_t>> SplitsOf(const std::vector<int64_t>& v) {
   return v;
 }
 
+// Whether the groups end before the tensor does.
+template <typename Spec>
+bool Partial(const Spec& spec) {
+  return !spec.splits.empty() &&
+         std::accumulate(spec.splits.begin(), spec.splits.end(), int64_t{0}) <
+             spec.rows;
+}
+
 template <typename Spec>
 CopyForm FormOf(const Spec& spec) {
   CopyForm form;
@@ -114,6 +123,7 @@ QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
   }
   o.scale_rule = static_cast<ScaleRule>(spec.rule);
   o.splits = SplitsOf(spec.splits);
+  o.partial_splits = Partial(spec);
   o.amax = spec.want_amax;
   o.dbias = spec.dbias.has_value();
   if (spec.dbias) o.dbias_dtype = DTypeOf(*spec.dbias);
@@ -297,6 +307,7 @@ absl::StatusOr<oracle::Bytes> Device::Dequantize(
   if (spec.rotated) options.rotated_dimension = spec.dimension;
   options.form = FormOf(spec);
   options.splits = SplitsOf(spec.splits);
+  options.partial_splits = Partial(spec);
   auto plan = MakeDequantizePlan(
       Describe(DType::kUnspecified, spec.rows, spec.cols, shape), options);
   if (!plan.ok()) return plan.status();
@@ -325,6 +336,7 @@ absl::StatusOr<oracle::Amaxes> Device::RhtAmax(const oracle::AmaxSpec& spec,
   options.non_finite = NonFiniteOf(spec.policy);
   options.domain = spec.per_line ? AmaxDomain::kRow : AmaxDomain::kTensor;
   options.splits = SplitsOf(spec.splits);
+  options.partial_splits = Partial(spec);
   auto plan = MakeRhtAmaxPlan(
       Describe(DTypeOf(spec.element), spec.rows, spec.cols, shape), options);
   if (!plan.ok()) return plan.status();

@@ -67,7 +67,8 @@ Bytes Dequantize(const DequantizeSpec& spec, const Copy& copy) {
 }
 
 Amaxes RhtAmax(const AmaxSpec& spec, const Bytes& input) {
-  const std::vector<float> x = Values(spec.element, input);
+  std::vector<float> x = Values(spec.element, input);
+  x.resize(RowsIn(spec.rows, spec.splits) * spec.cols);
   Amaxes out;
   if (spec.policy == Policy::kReject && (AnyNaN(x) || AnyInf(x))) {
     out.rejected = true;

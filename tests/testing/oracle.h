@@ -41,7 +41,8 @@ struct QuantizeSpec {
 
   Format format = Format::kNvfp4;
   int dimension = 16;  // of the rotations
-  // Rows of each group; empty: no groups.
+  // Rows of each group; empty: no groups. They may end before `rows`: what
+  // comes then is not there.
   std::vector<int64_t> splits = {};
   bool swizzled = false;
   bool compact = false;  // kNvfp4Square: one scale for each tile

@@ -229,7 +229,8 @@ Bytes SumRows(const Matrix& m, Element type) {
 }  // namespace
 
 Quantized Quantize(const QuantizeSpec& spec, const Bytes& input) {
-  const std::vector<float> x = Values(spec.element, input);
+  std::vector<float> x = Values(spec.element, input);
+  x.resize(RowsIn(spec.rows, spec.splits) * spec.cols);
   Quantized out;
   out.saw_nan = AnyNaN(x);
   out.saw_inf = AnyInf(x);
@@ -267,12 +268,18 @@ Quantized Quantize(const QuantizeSpec& spec, const Bytes& input) {
     if (spec.dbias) Append(out.dbias, SumRows(m, *spec.dbias));
     if (spec.want_amax) out.plain_amax.push_back(Amax(m.x, spec.policy));
   }
-  if (spec.history) {
+  // The values of one group stand together.
+  for (const Matrix& m : groups) {
+    if (!spec.history) break;
+    const size_t length = spec.history->values.size() / groups.size();
+    const auto first =
+        spec.history->values.begin() + static_cast<ptrdiff_t>(m.group * length);
     History history = *spec.history;
-    history.values[0] = Amax(x, spec.policy);
-    out.next_scale = {
-        NextScale(history, CodeOf(spec.format), spec.scale.at(0))};
-    out.history = Roll(history.values);
+    history.values.assign(first, first + static_cast<ptrdiff_t>(length));
+    history.values[0] = Amax(m.x, spec.policy);
+    out.next_scale.push_back(
+        NextScale(history, CodeOf(spec.format), spec.scale.at(m.group)));
+    Append(out.history, Roll(history.values));
   }
   return out;
 }

@@ -108,8 +108,7 @@ std::vector<float> RhtMatrix(const SignMask& mask, int dimension) {
 
 absl::StatusOr<std::vector<std::byte>> RhtMatrix(const SignMask& mask,
                                                  int dimension, DType dtype) {
-  std::optional<SignMask> used = mask;
-  if (absl::Status s = CheckRht(dimension, &used); !s.ok()) return s;
+  if (absl::Status s = CheckRht(dimension, mask); !s.ok()) return s;
   if (absl::Status s = CheckFloat("dtype", dtype); !s.ok()) return s;
   const std::vector<float> matrix = RhtMatrix(mask, dimension);
   const size_t size = SizeOf(dtype);

@@ -366,10 +366,10 @@ TEST(SizesTest, GroupsThatEndBeforeTheTensor) {
   r.quantize.dbias = true;
   r.amax.domain = AmaxDomain::kRow;
   for (const int function : {kQuantize, kDequantize, kAmax}) {
-    PlanRequest whole = r;
-    whole.tensor = Tensor({50, 32});
+    r.tensor = Tensor({60, 32});
     const auto part = Make(function, r);
-    const auto full = Make(function, whole);
+    r.tensor = Tensor({50, 32});
+    const auto full = Make(function, r);
     ASSERT_THAT(part, IsOk());
     ASSERT_THAT(full, IsOk());
     EXPECT_EQ(part->rows(), 50);
@@ -384,6 +384,7 @@ TEST(SizesTest, GroupsThatEndBeforeTheTensor) {
     }
   }
   // None at all may be in a group.
+  r.tensor = Tensor({60, 32});
   r.quantize.splits = {{0, 0}};
   const auto none = Make(kQuantize, r);
   ASSERT_THAT(none, IsOk());

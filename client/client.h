@@ -145,6 +145,8 @@ struct ServerInfo {
   uint64_t max_request_bytes = 0;    // one serialized request
   uint64_t memory_budget_bytes = 0;  // payload memory of the whole server
   int max_rank = 0;
+  // What it takes for amax_estimation_scale where that is not set; 0: none.
+  float amax_estimation_scale = 0;
   std::vector<DeviceInfo> devices;
   std::vector<FormatSupport> formats;
 };

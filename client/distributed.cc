@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "kernels/amax_source.h"
 #include "kernels/field_error.h"
 #include "kernels/shard_cut.h"
 
@@ -75,8 +76,8 @@ bool Agrees(const QuantizeOptions& o) {
 // The kinds of RhtAmax that are the copies' amax; an estimate is made of the
 // plain one.
 TensorKind KindOf(const QuantizeOptions& o, bool columnwise) {
-  const bool rotated = (columnwise ? o.rht.columnwise : o.rht.rowwise) &&
-                       !o.amax_estimation_scale;
+  const bool rotated =
+      (columnwise ? o.rht.columnwise : o.rht.rowwise) && !Estimates(o);
   if (columnwise) {
     return rotated ? TensorKind::kColumnwiseRhtAmax
                    : TensorKind::kColumnwiseAmax;
@@ -94,8 +95,10 @@ RhtAmaxOptions AmaxOptionsOf(const QuantizeOptions& o) {
     amax.columnwise |= kind == TensorKind::kColumnwiseAmax;
     amax.columnwise_rht |= kind == TensorKind::kColumnwiseRhtAmax;
   }
-  amax.rht_dimension = o.rht.dimension;
-  amax.sign_mask = o.rht.sign_mask;
+  if (amax.rowwise_rht || amax.columnwise_rht) {
+    amax.rht_dimension = o.rht.dimension;
+    amax.sign_mask = o.rht.sign_mask;
+  }
   amax.non_finite = o.non_finite;
   amax.domain = o.form.row_scaled ? AmaxDomain::kRow : AmaxDomain::kTensor;
   return amax;
@@ -129,17 +132,16 @@ QuantizeOptions ShardOptions(const QuantizeOptions& options, const Grid& grid,
   QuantizeOptions o = options;
   o.rowwise_amax = amax.rowwise;
   o.columnwise_amax = amax.columnwise;
-  if (o.amax_estimation_scale) {
+  if (Estimates(o)) {
     const auto estimate = [&](bool rotated, std::vector<float>* values) {
       if (!rotated) return;
       for (float& a : *values) a *= *o.amax_estimation_scale;
     };
     estimate(o.rht.rowwise, &o.rowwise_amax);
     estimate(o.rht.columnwise, &o.columnwise_amax);
-    // As where the server makes the estimate.
-    o.statistics = true;
     o.amax_estimation_scale.reset();
   }
+  if (o.rounding != Rounding::kStochastic) return o;
   // The whole may itself be a part of something.
   if (o.shard.total_columns == 0) {
     o.shard.total_columns = o.shard.column_offset + grid.cols;

@@ -32,6 +32,8 @@ enum class ErrorReason : int32_t {
 
 // The server's own words; nullopt when the failure is not the server's (no
 // connection, a deadline that passed here, options refused by this library).
+// What is more beside the payload than any server takes, this library refuses
+// in the server's words: kTooLarge and the limit.
 struct ServerError {
   ErrorReason reason = ErrorReason::kUnspecified;
   uint64_t limit = 0;                        // bytes, with kTooLarge

@@ -46,9 +46,10 @@ v1::CopyForm ToProto(const CopyForm& form) {
   return out;
 }
 
-v1::Splits ToProto(const std::vector<int64_t>& splits) {
+v1::Splits ToProto(const std::vector<int64_t>& splits, bool partial) {
   v1::Splits out;
   out.mutable_rows()->Assign(splits.begin(), splits.end());
+  out.set_partial(partial);
   return out;
 }
 
@@ -101,10 +102,10 @@ std::string Fields(const TensorDesc& tensor, const QuantizeOptions& options) {
     request.mutable_stochastic()->set_seed(options.stochastic.seed);
     request.mutable_stochastic()->set_seed_offset(
         options.stochastic.seed_offset);
+    request.mutable_shard()->set_row_offset(options.shard.row_offset);
+    request.mutable_shard()->set_column_offset(options.shard.column_offset);
+    request.mutable_shard()->set_total_columns(options.shard.total_columns);
   }
-  request.mutable_shard()->set_row_offset(options.shard.row_offset);
-  request.mutable_shard()->set_column_offset(options.shard.column_offset);
-  request.mutable_shard()->set_total_columns(options.shard.total_columns);
   request.set_four_over_six(wire::ToProto(options.four_over_six));
   request.set_fast_error(options.fast_error);
   if (options.amax_estimation_scale) {
@@ -115,7 +116,10 @@ std::string Fields(const TensorDesc& tensor, const QuantizeOptions& options) {
   request.mutable_scale()->Assign(options.scale.begin(), options.scale.end());
   if (options.history) *request.mutable_history() = ToProto(*options.history);
   request.set_scale_rule(wire::ToProto(options.scale_rule));
-  if (options.splits) *request.mutable_splits() = ToProto(*options.splits);
+  if (options.splits) {
+    *request.mutable_splits() =
+        ToProto(*options.splits, options.partial_splits);
+  }
   request.set_amax(options.amax);
   request.set_dbias(options.dbias);
   request.set_dbias_dtype(wire::ToProto(options.dbias_dtype));
@@ -133,8 +137,13 @@ std::string Fields(const TensorDesc& tensor, const DequantizeOptions& options) {
     *request.mutable_inverse_rht() =
         ToProto(options.rht_dimension, options.sign_mask);
   }
+  request.set_rotated_dimension(
+      static_cast<uint32_t>(options.rotated_dimension));
   *request.mutable_form() = ToProto(options.form);
-  if (options.splits) *request.mutable_splits() = ToProto(*options.splits);
+  if (options.splits) {
+    *request.mutable_splits() =
+        ToProto(*options.splits, options.partial_splits);
+  }
   return request.SerializeAsString();
 }
 
@@ -146,9 +155,14 @@ std::string Fields(const TensorDesc& tensor, const RhtAmaxOptions& options) {
   request.set_columnwise(options.columnwise);
   request.set_columnwise_rht(options.columnwise_rht);
   request.set_non_finite(wire::ToProto(options.non_finite));
-  *request.mutable_rht() = ToProto(options.rht_dimension, options.sign_mask);
+  if (options.rowwise_rht || options.columnwise_rht) {
+    *request.mutable_rht() = ToProto(options.rht_dimension, options.sign_mask);
+  }
   request.set_domain(wire::ToProto(options.domain));
-  if (options.splits) *request.mutable_splits() = ToProto(*options.splits);
+  if (options.splits) {
+    *request.mutable_splits() =
+        ToProto(*options.splits, options.partial_splits);
+  }
   return request.SerializeAsString();
 }
 
@@ -167,12 +181,12 @@ absl::StatusOr<std::string> RequestHead(const Plan& plan, size_t payload) {
   std::string head = std::visit(
       [&](const auto& options) { return Fields(plan.tensor(), options); },
       plan.options());
-  // Long lists of splits or of amaxes.
+  // Lists of groups and of amaxes may be long: as the server will count them.
   if (head.size() > wire::kMaxHeadBytes) {
-    return FieldError(
-        "options",
-        fmt::format("at most {} bytes beside the payload", wire::kMaxHeadBytes),
-        fmt::format("{} bytes", head.size()));
+    const std::string_view whole = head;
+    const auto split =
+        wire::SplitRequest(wire::kMethods[plan.options().index()], {&whole, 1});
+    if (!split.ok()) return split.status();
   }
   if (payload > kMaxMessageBytes - head.size() - 16) {
     return FieldError("payload",

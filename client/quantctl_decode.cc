@@ -82,6 +82,7 @@ absl::Status Roundtrip(Client& client, const Options& options,
   plain.amax_estimation_scale.reset();
   // Not again what was asked for once.
   plain.statistics = plain.dbias = plain.amax = false;
+  plain.dbias_dtype = DType::kUnspecified;
   std::optional<QuantizedTensor> unrotated;
   r->copies = CopiesOf(*q);
   for (CopyRow& row : r->copies) {

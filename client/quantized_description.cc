@@ -107,6 +107,8 @@ RhtOptions ParseRht(Fields* f) {
   // People may leave out zeros, Describe does not.
   if (mask.size() != 2 + static_cast<size_t>(rht.dimension) / 4) f->Refuse();
   rht.sign_mask = f->Parsed(SignMaskFromHex(mask, rht.dimension));
+  // Of no rotation there is nothing to remember.
+  if (!rht.rowwise && !rht.columnwise) return {};
   return rht;
 }
 
@@ -118,6 +120,9 @@ void ParseOptions(Fields* f, QuantizeOptions* o) {
   if (f->Has("row_scaled")) o->form.row_scaled = f->Flag("row_scaled");
   if (f->Has("scale_256")) o->form.scale_256 = f->Flag("scale_256");
   if (f->Has("splits")) o->splits = f->Sizes("splits");
+  if (f->Has("partial_splits")) {
+    o->partial_splits = f->Flag("partial_splits");
+  }
   if (f->Has("rounding")) {
     o->rounding = f->Parsed(ParseRounding(f->Text("rounding")));
   }
@@ -168,6 +173,7 @@ std::string Describe(const QuantizedFile::Description& d) {
   if (o.form.row_scaled) j["row_scaled"] = true;
   if (o.form.scale_256) j["scale_256"] = true;
   if (o.splits) j["splits"] = *o.splits;
+  if (o.partial_splits) j["partial_splits"] = true;
   if (o.rounding != Rounding::kNearest) {
     j["rounding"] = Name(o.rounding);
     j["seed"] = o.stochastic.seed;

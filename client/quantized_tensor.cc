@@ -1,11 +1,13 @@
 #include "client/quantized_tensor.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
-#include "client/parts.h"
 #include "client/quantized_file.h"
 #include "fmt/format.h"
 #include "kernels/field_error.h"
+#include "kernels/plan_checks.h"
 
 namespace quantd {
 
@@ -15,10 +17,9 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Make(
   if (!plan.ok()) return plan.status();
   QuantizedTensor out;
   out.desc_ = tensor;
-  // As the plan understood them: a rotation of a copy that is not there is no
-  // rotation.
+  // With defaults filled in.
   out.options_ = std::get<QuantizeOptions>(plan->options());
-  out.parts_ = PartsOf(*plan);
+  out.parts_ = plan->outputs();
   return out;
 }
 
@@ -96,11 +97,14 @@ absl::StatusOr<Result> QuantizedTensor::DequantizeCopy(
   options.format = options_.format;
   options.usage = which;
   options.output = dtype == DType::kUnspecified ? desc_.dtype : dtype;
-  options.inverse_rht = part->rotated;
-  options.rht_dimension = options_.rht.dimension;
-  options.sign_mask = options_.rht.sign_mask;
+  if (part->rotated) {
+    options.inverse_rht = true;
+    options.rht_dimension = options_.rht.dimension;
+    options.sign_mask = options_.rht.sign_mask;
+  }
   options.form = options_.form;
   options.splits = options_.splits;
+  options.partial_splits = options_.partial_splits;
   return client.Dequantize(desc_, {part->data, part->scale, part->amax},
                            options, call);
 }
@@ -121,6 +125,100 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::FromResult(
   out->rowwise_ = owner->statistics(Usage::kRowwise);
   out->columnwise_ = owner->statistics(Usage::kColumnwise);
   out->owner_ = owner;
+  return out;
+}
+
+namespace {
+
+// What can be wrong with one part from elsewhere.
+absl::Status CheckPart(std::string_view field,
+                       const QuantizedTensor::Part& part,
+                       const TensorSpec& want, Scaling scaling) {
+  if (!part.shape.empty() && part.shape != want.shape) {
+    return FieldError(fmt::format("{}.shape", field), ShapeText(want.shape),
+                      ShapeText(part.shape));
+  }
+  if (part.bytes.size() != want.size) {
+    return FieldError(fmt::format("{}.bytes", field),
+                      fmt::format("{} bytes of {}", want.size, Name(want.kind)),
+                      fmt::format("{} bytes", part.bytes.size()));
+  }
+  if (want.dtype != DType::kF32) return absl::OkStatus();
+  if (reinterpret_cast<uintptr_t>(part.bytes.data()) % sizeof(float) != 0) {
+    return FieldError(fmt::format("{}.bytes", field), "memory aligned for f32",
+                      fmt::format("{}", fmt::ptr(part.bytes.data())));
+  }
+  const bool amax = want.kind == TensorKind::kRowwiseAmax ||
+                    want.kind == TensorKind::kColumnwiseAmax ||
+                    want.kind == TensorKind::kAmax;
+  const bool scale = scaling == Scaling::kTensor &&
+                     (want.kind == TensorKind::kRowwiseScale ||
+                      want.kind == TensorKind::kColumnwiseScale ||
+                      want.kind == TensorKind::kNextScale);
+  if (!amax && !scale) return absl::OkStatus();
+  const absl::Span<const float> values(
+      reinterpret_cast<const float*>(part.bytes.data()),
+      part.bytes.size() / sizeof(float));
+  for (float v : values) {
+    // A NaN comes out of quantizing one.
+    if (std::isnan(v) || (scale ? v > 0 : v >= 0)) continue;
+    return FieldError(fmt::format("{}.bytes", field),
+                      scale ? "scales > 0" : "amaxes >= 0", fmt::to_string(v));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<QuantizedTensor> QuantizedTensor::FromParts(
+    const TensorDesc& tensor, const QuantizeOptions& options,
+    absl::Span<const Part> parts, std::shared_ptr<const void> owner) {
+  auto out = Make(tensor, options);
+  if (!out.ok()) return out.status();
+  out->spans_.resize(out->parts_.size());
+  std::vector<bool> found(out->parts_.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string field = fmt::format("parts[{}]", i);
+    const TensorSpec* want = out->part(parts[i].kind);
+    if (want == nullptr) {
+      return FieldError(field, "a part that these options give",
+                        NameOrNumber(parts[i].kind));
+    }
+    const auto at = static_cast<size_t>(want - out->parts_.data());
+    if (found[at]) {
+      return FieldError(field, "every part once",
+                        fmt::format("{} again", Name(want->kind)));
+    }
+    const Scaling scaling = FindFormat(options.format)->scaling;
+    if (auto s = CheckPart(field, parts[i], *want, scaling); !s.ok()) return s;
+    found[at] = true;
+    out->spans_[at] = parts[i].bytes;
+  }
+  for (size_t at = 0; at < found.size(); ++at) {
+    if (found[at]) continue;
+    return FieldError("parts", fmt::format("a {}", Name(out->parts_[at].kind)),
+                      "none");
+  }
+  if (owner != nullptr) {
+    out->owner_ = std::move(owner);
+    return out;
+  }
+  size_t total = 0;
+  for (const TensorSpec& spec : out->parts_) {
+    total = std::max(total, spec.offset + spec.size);
+  }
+  const auto kept = std::make_shared<AlignedBytes>(total);
+  if (kept->span().size() != total) {
+    return absl::ResourceExhaustedError(
+        fmt::format("no memory for parts of {} bytes", total));
+  }
+  for (size_t at = 0; at < found.size(); ++at) {
+    const TensorSpec& spec = out->parts_[at];
+    const auto to = kept->span().subspan(spec.offset, spec.size);
+    std::copy(out->spans_[at].begin(), out->spans_[at].end(), to.begin());
+    out->spans_[at] = to;
+  }
+  out->owner_ = kept;
   return out;
 }
 

@@ -91,6 +91,16 @@ class QuantizedTensor {
   // does not change. INVALID_ARGUMENT for a format or an option that has none.
   absl::StatusOr<QuantizedTensor> ConvertScaleLayout(Layout layout) const;
 
+  // Rows [first, first + count) as a tensor of their own, count x K, with the
+  // amaxes and scales of the whole: its copies decode to what the whole's
+  // decode to there. Shares the codes where rows lie together (all but the
+  // columnwise copies that are transposed) and copies them elsewhere. What was
+  // asked for beside the copies is not in it. INVALID_ARGUMENT (field "rows")
+  // for a cut inside a block: of a columnwise copy cuts lie at multiples of its
+  // block and rotation, of one with square blocks at multiples of these; the
+  // end of the tensor is a cut, too. Of a grouped tensor, slice a group.
+  absl::StatusOr<QuantizedTensor> Rows(int64_t first, int64_t count) const;
+
   // Groups of rows; 0 for a tensor that is not grouped.
   size_t groups() const {
     return options_.splits ? options_.splits->size() : 0;
@@ -134,6 +144,21 @@ class QuantizedTensor {
   // that went into the caller's memory must stay there as long as it lives.
   static absl::StatusOr<QuantizedTensor> FromResult(
       const TensorDesc& tensor, const QuantizeOptions& options, Result result);
+
+  // A part that was made elsewhere: bytes as they would lie in a Result.
+  struct Part {
+    TensorKind kind = TensorKind::kUnspecified;
+    absl::Span<const std::byte> bytes;
+    std::vector<int64_t> shape = {};  // empty: not compared
+  };
+  // The tensor of parts that were not made here, such as the buffers of another
+  // library: every part that `Quantize` would give for these arguments, once.
+  // Sizes, shapes and the alignment of fp32 parts are checked, and that no
+  // amax is negative and every scale of an FP8 tensor a number > 0; codes are
+  // taken as they are. `owner` keeps the bytes; without one they are copied.
+  static absl::StatusOr<QuantizedTensor> FromParts(
+      const TensorDesc& tensor, const QuantizeOptions& options,
+      absl::Span<const Part> parts, std::shared_ptr<const void> owner = {});
 
  private:
   friend class QuantizedFile;

@@ -1,6 +1,7 @@
 // What can be made of a QuantizedTensor without quantizing again: other
 // shapes, other scale layouts, single groups.
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "client/parts.h"
@@ -42,7 +43,7 @@ bool IsScale(TensorKind kind) {
 // Old bytes that stay and new ones beside them.
 struct Converted {
   std::shared_ptr<const void> old;
-  AlignedBytes scales;
+  AlignedBytes bytes;
 };
 
 }  // namespace
@@ -68,7 +69,8 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Reshape(
   }
   // The plan refuses what overflows and what has no rows to count.
   const auto plan = MakeQuantizePlan(desc, options_);
-  if (!plan.ok() || plan->rows() != sides.rows || plan->cols() != sides.cols) {
+  const Sides others = SidesOf(desc.shape, tail);
+  if (!plan.ok() || others.rows != sides.rows || others.cols != sides.cols) {
     return refuse();
   }
   QuantizedTensor out = *this;
@@ -89,8 +91,8 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::ConvertScaleLayout(
   for (const TensorSpec& spec : out->parts_) {
     if (IsScale(spec.kind)) total += spec.size;
   }
-  kept->scales = AlignedBytes(total);
-  if (kept->scales.span().size() != total) {
+  kept->bytes = AlignedBytes(total);
+  if (kept->bytes.span().size() != total) {
     return absl::ResourceExhaustedError(
         fmt::format("no memory for {} bytes of scales", total));
   }
@@ -107,7 +109,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::ConvertScaleLayout(
     const bool rotated =
         columnwise ? options.rht.columnwise : options.rht.rowwise;
     const absl::Span<std::byte> target =
-        kept->scales.span().subspan(used, spec.size);
+        kept->bytes.span().subspan(used, spec.size);
     used += spec.size;
     size_t from = 0;
     size_t to = 0;
@@ -141,12 +143,21 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
   for (size_t g = 0; g < i; ++g) first += (*options_.splits)[g];
   QuantizeOptions options = options_;
   options.splits.reset();
+  options.partial_splits = false;
   // Of the whole tensor; what became of them is in the copies.
   options.rowwise_amax.clear();
   options.columnwise_amax.clear();
   if (!options.scale.empty()) options.scale = {options_.scale[i]};
+  if (options.history) {
+    const size_t values = options.history->amax.size() / groups();
+    const auto begin =
+        options_.history->amax.begin() + static_cast<ptrdiff_t>(i * values);
+    options.history->amax.assign(begin, begin + static_cast<ptrdiff_t>(values));
+  }
   // Random bits were those of the rows' places in the payload.
-  options.shard.row_offset += first;
+  if (options.rounding == Rounding::kStochastic) {
+    options.shard.row_offset += first;
+  }
   const Sides sides = SidesOf(desc_.shape, TailOf(desc_));
   auto out = Make({desc_.dtype, {(*options_.splits)[i], sides.cols}}, options);
   if (!out.ok()) return out.status();
@@ -163,6 +174,130 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
     out->spans_.push_back(span);
   }
   out->owner_ = owner_;
+  return out;
+}
+
+namespace {
+
+// Rows between which a copy may be cut are multiples of this.
+int64_t RowUnit(const FormatSpec& format, const QuantizeOptions& options) {
+  if (HasColumnwise(options.usage)) {
+    return std::max(
+        {1, format.block, options.rht.columnwise ? options.rht.dimension : 0});
+  }
+  return format.square ? format.block : 1;
+}
+
+// Codes at positions [from, from + to.padded) of every line, line by line. A
+// line of half bytes starts at an even position.
+void CopyLines(const CopyGeometry& whole, absl::Span<const std::byte> codes,
+               int64_t from, bool half, const CopyGeometry& part,
+               absl::Span<std::byte> to) {
+  const auto width = static_cast<size_t>(part.data_line);
+  for (int64_t l = 0; l < part.lines; ++l) {
+    std::memcpy(to.data() + static_cast<size_t>(l) * width,
+                codes.data() + static_cast<size_t>(l * whole.data_line +
+                                                   (half ? from / 2 : from)),
+                width);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
+                                                      int64_t count) const {
+  const Sides sides = SidesOf(desc_.shape, TailOf(desc_));
+  const FormatSpec& format = *FindFormat(options_.format);
+  if (options_.splits) {
+    return FieldError("splits", "none: slice a group", "groups");
+  }
+  const auto refuse = [&](std::string expected) {
+    return FieldError("rows", expected,
+                      fmt::format("{} and {} more", first, count));
+  };
+  if (first < 0 || count < 0 || first > sides.rows ||
+      count > sides.rows - first) {
+    return refuse(fmt::format("inside 0 to {}", sides.rows));
+  }
+  const int64_t unit = RowUnit(format, options_);
+  for (int64_t cut : {first, first + count}) {
+    if (cut % unit != 0 && cut != sides.rows) {
+      return refuse(fmt::format("cuts at multiples of {}", unit));
+    }
+  }
+  QuantizeOptions options = options_;
+  // Of the whole; what became of them is in the copies.
+  options.rowwise_amax.clear();
+  options.columnwise_amax.clear();
+  options.history.reset();
+  options.amax = options.dbias = options.statistics = false;
+  options.dbias_dtype = DType::kUnspecified;
+  if (options.rounding == Rounding::kStochastic) {
+    options.shard.row_offset += first;
+  }
+  auto out = Make({desc_.dtype, {count, sides.cols}}, options);
+  if (!out.ok()) return out.status();
+
+  const auto kept = std::make_shared<Converted>();
+  kept->old = owner_;
+  const auto copied = [&](TensorKind kind) {
+    return (IsScale(kind) && format.scaling != Scaling::kTensor) ||
+           (kind == TensorKind::kColumnwiseData && format.transposed);
+  };
+  const auto aligned = [](size_t size) {
+    return (size + kPayloadAlignment - 1) / kPayloadAlignment *
+           kPayloadAlignment;
+  };
+  size_t total = 0;
+  for (const TensorSpec& spec : out->parts_) {
+    if (copied(spec.kind)) total += aligned(spec.size);
+  }
+  kept->bytes = AlignedBytes(total);
+  if (kept->bytes.span().size() != total) {
+    return absl::ResourceExhaustedError(
+        fmt::format("no memory for {} bytes of rows", total));
+  }
+  size_t used = 0;
+  for (const TensorSpec& spec : out->parts_) {
+    const absl::Span<const std::byte> from = bytes(spec.kind);
+    const bool columnwise = spec.kind >= TensorKind::kColumnwiseData &&
+                            spec.kind <= TensorKind::kColumnwiseAmax;
+    const bool rotated =
+        columnwise ? options.rht.columnwise : options.rht.rowwise;
+    const auto geometry = [&](int64_t rows) {
+      return MakeCopyGeometry(format, columnwise, rows, sides.cols,
+                              rotated ? options.rht.dimension : 0,
+                              options.form.scale_layout,
+                              options.form.compact_scales);
+    };
+    const CopyGeometry whole = geometry(sides.rows);
+    const CopyGeometry part = geometry(count);
+    if (copied(spec.kind)) {
+      const auto to = kept->bytes.span().subspan(used, spec.size);
+      used += aligned(spec.size);
+      out->spans_.push_back(to);
+      if (IsScale(spec.kind)) {
+        const int64_t blocks = first / std::max(1, format.block);
+        ConvertScales(format, whole, from, part, to, columnwise ? 0 : first,
+                      columnwise ? blocks : 0);
+      } else {
+        CopyLines(whole, from, first, format.element == DType::kE2M1x2, part,
+                  to);
+      }
+      continue;
+    }
+    int64_t skip = 0;
+    if (spec.kind == TensorKind::kRowwiseData) {
+      skip = first * whole.data_line;
+    } else if (spec.kind == TensorKind::kColumnwiseData) {
+      skip = first * whole.data_position;
+    } else if (options.form.row_scaled && !columnwise) {
+      // One amax for each row; else one for all, or for each column.
+      skip = first * static_cast<int64_t>(sizeof(float));
+    }
+    out->spans_.push_back(from.subspan(static_cast<size_t>(skip), spec.size));
+  }
+  out->owner_ = kept;
   return out;
 }
 

@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 #include "kernels/field_error.h"
+#include "kernels/plan_checks.h"
 
 namespace quantd {
 namespace {
@@ -35,7 +36,43 @@ absl::StatusOr<Format> WithBlocks(Format format, const BlockDims& dims) {
                     fmt::format("({}, {})", dims[0], dims[1]));
 }
 
+// The format with the same blocks and way of scaling whose FP8 type is `type`.
+absl::StatusOr<Format> WithFp8(Format format, DType type) {
+  const FormatSpec* named = FindFormat(format);
+  if (named == nullptr || type == DType::kUnspecified) return format;
+  std::string legal;
+  const auto has = [&](Format found, DType its) -> std::optional<Format> {
+    if (its == type) return found;
+    legal += fmt::format("{} or ", Name(its));
+    return std::nullopt;
+  };
+  if (named->scaling == Scaling::kNvfp4) {
+    if (const auto f = has(format, named->scale)) return *f;
+  } else if (named->element != DType::kE2M1x2) {
+    for (const FormatSpec& f : kFormats) {
+      if (f.scaling != named->scaling || f.square != named->square ||
+          f.element == DType::kE2M1x2) {
+        continue;
+      }
+      if (const auto found = has(f.format, f.element)) return *found;
+    }
+  }
+  return FieldError("fp8_dtype",
+                    fmt::format("{}none with {}", legal, named->name),
+                    NameOrNumber(type));
+}
+
 }  // namespace
+
+std::optional<DType> Fp8DTypeFromName(std::string_view name) {
+  for (std::string_view e4m3 : {"e4m3", "float8_e4m3fn", "kFloat8E4M3"}) {
+    if (name == e4m3) return DType::kE4M3;
+  }
+  for (std::string_view e5m2 : {"e5m2", "float8_e5m2", "kFloat8E5M2"}) {
+    if (name == e5m2) return DType::kE5M2;
+  }
+  return std::nullopt;
+}
 
 uint64_t DrawSeed() {
   std::random_device device;
@@ -60,13 +97,20 @@ void Quantizer::set_amax(std::vector<float> rowwise,
 
 void Quantizer::set_delayed_scaling(float scale,
                                     std::optional<HistoryOptions> history) {
-  config_.scale = {scale};
+  set_delayed_scaling(std::vector<float>{scale}, std::move(history));
+}
+
+void Quantizer::set_delayed_scaling(std::vector<float> scales,
+                                    std::optional<HistoryOptions> history) {
+  config_.scale = std::move(scales);
   config_.history = std::move(history);
 }
 
 absl::StatusOr<QuantizeOptions> Quantizer::options() const {
   const QuantizerConfig& c = config_;
-  const auto format = WithBlocks(c.format, c.block_dims);
+  const auto typed = WithFp8(c.format, c.fp8_dtype);
+  if (!typed.ok()) return typed.status();
+  const auto format = WithBlocks(*typed, c.block_dims);
   if (!format.ok()) return format.status();
   if (!c.rowwise && !c.columnwise && !c.dbias && !c.amax) {
     return FieldError("usage", "rowwise, columnwise or both", "neither");
@@ -81,22 +125,29 @@ absl::StatusOr<QuantizeOptions> Quantizer::options() const {
             : c.columnwise            ? Usage::kColumnwise
                                       : Usage::kNone;
   o.non_finite = c.non_finite;
-  o.rht.rowwise = c.with_rowwise_rht;
-  o.rht.columnwise = c.with_rht;
-  o.rht.dimension = c.rht_dimension;
-  o.rht.sign_mask = c.sign_mask;
-  // An illegal dimension is the plan's to refuse.
-  if (c.sign_seed && c.rht_dimension >= 16) {
-    o.rht.sign_mask = RandomSignMask(*c.sign_seed, c.rht_dimension);
+  // A configuration outlives a set_usage: what it says of a copy that is not
+  // wanted now waits for the call that wants it.
+  o.rht.rowwise = c.with_rowwise_rht && c.rowwise;
+  o.rht.columnwise = c.with_rht && c.columnwise;
+  const bool rotates = o.rht.rowwise || o.rht.columnwise;
+  if (rotates || !(c.with_rht || c.with_rowwise_rht)) {
+    o.rht.dimension = c.rht_dimension;
+    o.rht.sign_mask = c.sign_mask;
+    // An illegal dimension is the plan's to refuse.
+    if (c.sign_seed && c.rht_dimension >= 16) {
+      o.rht.sign_mask = RandomSignMask(*c.sign_seed, c.rht_dimension);
+    }
+    o.amax_estimation_scale = c.amax_estimation_scale;
   }
   o.rowwise_amax = c.rowwise_amax;
   o.columnwise_amax = c.columnwise_amax;
-  o.amax_estimation_scale = c.amax_estimation_scale;
   if (c.stochastic_rounding) {
     o.rounding = Rounding::kStochastic;
     o.stochastic.seed = c.seed ? *c.seed : DrawSeed();
-    o.stochastic.seed_offset = c.seed_offset;
+  } else {
+    o.stochastic.seed = c.seed.value_or(0);
   }
+  o.stochastic.seed_offset = c.seed_offset;
   o.shard = c.shard;
   o.four_over_six = c.four_over_six;
   o.fast_error = c.fast_error;
@@ -147,6 +198,7 @@ absl::StatusOr<QuantizedTensor> Quantizer::QuantizeGroups(
   auto options = this->options();
   if (!options.ok()) return options.status();
   options->splits = std::move(splits);
+  options->partial_splits = config_.partial_splits;
   return Run(tensor, input, *options, call);
 }
 

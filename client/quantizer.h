@@ -32,6 +32,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -45,13 +46,18 @@
 
 namespace quantd {
 
-// For amax_estimation_scale. The rotation of Gaussian values makes their amax
-// smaller; that of outliers, at most 4 times larger for blocks of 16.
+// For amax_estimation_scale. Rotation makes an amax at most sqrt(dimension)
+// times larger, 4 times for blocks of 16: that much never clips. Gaussian
+// values stay far below it.
 inline constexpr float kActivationEstimation = 2.0f;
 inline constexpr float kGradientEstimation = 1.0f;
 
 // A seed for stochastic rounding that nobody has used before.
 uint64_t DrawSeed();
+
+// An FP8 type by the name that TransformerEngine ("kFloat8E4M3"), JAX, PyTorch
+// ("float8_e4m3fn") or this library ("e4m3") has for it; nullopt for another.
+std::optional<DType> Fp8DTypeFromName(std::string_view name);
 
 struct QuantizerConfig {
   Format format = Format::kNvfp4;
@@ -60,6 +66,10 @@ struct QuantizerConfig {
   // kNvfp4Square (1, 16) or (16, 16); with FP8 block scaling (1, 128) or
   // (128, 128); with MX (1, 32).
   std::array<int, 2> block_dims = {0, 0};
+  // The FP8 type, kE4M3 or kE5M2: of the codes, where it picks the format of
+  // the same family, and with NVFP4 of the block scales, which is kE4M3.
+  // Unspecified: as the format says. Fp8DTypeFromName reads other vocabularies.
+  DType fp8_dtype = DType::kUnspecified;
   bool rowwise = true;
   bool columnwise = true;
   NonFinite non_finite = NonFinite::kIgnore;
@@ -78,8 +88,10 @@ struct QuantizerConfig {
   // value, one for each group or, where row_scaled, one for each line.
   std::vector<float> rowwise_amax = {};
   std::vector<float> columnwise_amax = {};
-  // The amax of a rotated copy := that of the unrotated tensor times this, one
-  // pass over the tensor less. kActivationEstimation, kGradientEstimation.
+  // The amax of a rotated copy := that of the unrotated tensor times this,
+  // which spares a rotation; whoever wants to know what it clips asks for
+  // statistics. kActivationEstimation, kGradientEstimation; 0: no estimate, not
+  // even one that the server makes by default.
   std::optional<float> amax_estimation_scale = std::nullopt;
 
   // E2M1 formats.
@@ -89,6 +101,10 @@ struct QuantizerConfig {
   std::optional<uint64_t> seed = std::nullopt;
   uint64_t seed_offset = 0;
   ShardPosition shard = {};
+
+  // The groups of QuantizeGroups may end before the tensor does; rows after the
+  // last one are not looked at.
+  bool partial_splits = false;
 
   // NVFP4. Blocks made for a maximum of 4 and of 6, the better one kept.
   FourOverSix four_over_six = FourOverSix::kOff;
@@ -122,13 +138,17 @@ class Quantizer {
   void set_usage(std::optional<bool> rowwise, std::optional<bool> columnwise);
   // Empty: computed.
   void set_amax(std::vector<float> rowwise, std::vector<float> columnwise);
-  // The scale to use and, if wanted, the history to roll.
+  // The scale to use and, if wanted, the history to roll; of groups, one scale
+  // and a history for each.
   void set_delayed_scaling(float scale, std::optional<HistoryOptions> history);
+  void set_delayed_scaling(std::vector<float> scales,
+                           std::optional<HistoryOptions> history);
 
   const QuantizerConfig& config() const { return config_; }
   // The configuration as the Client takes it; draws a seed where one is needed
-  // and none is set. INVALID_ARGUMENT for block_dims that the format's family
-  // does not have, for two sources of one thing, and when nothing is wanted.
+  // and none is set. INVALID_ARGUMENT for block_dims or an fp8_dtype that
+  // the format's family does not have, for two sources of one thing, and when
+  // nothing is wanted.
   absl::StatusOr<QuantizeOptions> options() const;
 
   // `input` is tensor's bytes, row-major, and stays the caller's.
@@ -142,7 +162,8 @@ class Quantizer {
                                            const CallOptions& call = {}) const;
 
   // Groups of rows, each quantized as if it were alone; `splits` are their
-  // numbers of rows, which sum up to M. QuantizedTensor::group views one.
+  // numbers of rows, which sum up to M, or with partial_splits to less.
+  // QuantizedTensor::group views one.
   absl::StatusOr<QuantizedTensor> QuantizeGroups(
       const TensorDesc& tensor, absl::Span<const std::byte> input,
       std::vector<int64_t> splits, const CallOptions& call = {}) const;

@@ -74,7 +74,7 @@ class Result {
   bool saw_nan() const { return saw_nan_; }
   bool saw_inf() const { return saw_inf_; }
   // How far the rowwise or columnwise copy is from what was quantized: where
-  // QuantizeOptions::statistics asked for it or an amax was estimated.
+  // QuantizeOptions::statistics asked for it.
   const std::optional<ErrorStatistics>& statistics(Usage copy) const {
     return copy == Usage::kColumnwise ? columnwise_ : rowwise_;
   }

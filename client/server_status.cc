@@ -31,6 +31,9 @@ std::string Payload(const absl::Status& status, const char* url) {
 
 std::optional<ServerError> GetServerError(const absl::Status& status) {
   const auto payload = status.GetPayload(kDetailUrl);
+  if (const auto limit = GetSizeLimit(status); limit && !payload) {
+    return ServerError{ErrorReason::kTooLarge, *limit};
+  }
   v1::ErrorDetail detail;
   if (!payload || !detail.ParseFromString(std::string(*payload))) {
     return std::nullopt;

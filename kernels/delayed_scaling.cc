@@ -25,4 +25,23 @@ ScaleUpdate UpdateScale(absl::Span<const float> history, HistoryRule rule,
   return out;
 }
 
+GroupUpdates UpdateScales(absl::Span<const float> history,
+                          absl::Span<const float> amaxes, HistoryRule rule,
+                          int margin, float element_max,
+                          absl::Span<const float> previous) {
+  GroupUpdates out;
+  const size_t values = history.size() / amaxes.size();
+  for (size_t g = 0; g < amaxes.size(); ++g) {
+    const auto part = history.subspan(g * values, values);
+    std::vector<float> now(part.begin(), part.end());
+    now[0] = amaxes[g];
+    const ScaleUpdate update =
+        UpdateScale(now, rule, margin, element_max, previous[g]);
+    out.history.insert(out.history.end(), update.history.begin(),
+                       update.history.end());
+    out.scales.push_back(update.scale);
+  }
+  return out;
+}
+
 }  // namespace quantd

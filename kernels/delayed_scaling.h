@@ -23,6 +23,18 @@ struct ScaleUpdate {
 ScaleUpdate UpdateScale(absl::Span<const float> history, HistoryRule rule,
                         int margin, float element_max, float previous);
 
+// The same for every group of a call: `history` holds those of all groups, as
+// many values each, one after the other, and slot [0] of each becomes the
+// group's `amaxes`; `previous` has a scale for each group.
+struct GroupUpdates {
+  std::vector<float> history;
+  std::vector<float> scales;
+};
+GroupUpdates UpdateScales(absl::Span<const float> history,
+                          absl::Span<const float> amaxes, HistoryRule rule,
+                          int margin, float element_max,
+                          absl::Span<const float> previous);
+
 }  // namespace quantd
 
 #endif  // QUANTD_KERNELS_DELAYED_SCALING_H_

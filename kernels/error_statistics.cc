@@ -9,25 +9,36 @@ namespace quantd {
 namespace {
 
 void Add(const ErrorSums::Squares& from, ErrorSums::Squares* to) {
-  for (int e = 0; e < ErrorSums::kExponents; ++e) {
-    to->low[e] += from.low[e];
-    to->high[e] += from.high[e];
-  }
+  for (int i = 0; i < ErrorSums::kBins; ++i) to->bins[i] += from.bins[i];
 }
 
+// Rounded once.
 double Total(const ErrorSums::Squares& squares) {
-  double total = 0;
-  for (int e = 0; e < ErrorSums::kExponents; ++e) {
-    const double sum = static_cast<double>(squares.high[e]) * 0x1p24 +
-                       static_cast<double>(squares.low[e]);
-    total += std::ldexp(sum, 2 * (std::max(e, 1) - 150));
+  // Bins overlap, digits do not.
+  constexpr int kDigits = ErrorSums::kBins + 8;
+  uint8_t digits[kDigits];
+  uint64_t carry = 0;
+  int top = 0;
+  for (int i = 0; i < kDigits; ++i) {
+    if (i < ErrorSums::kBins) carry += squares.bins[i];
+    digits[i] = static_cast<uint8_t>(carry);
+    carry >>= 8;
+    if (digits[i] != 0) top = i;
   }
-  return total;
+  // More digits than a double has; of those below it matters only whether they
+  // are all zero.
+  uint64_t head = 0;
+  for (int i = top; i > top - 8; --i)
+    head = head << 8 | (i < 0 ? 0 : digits[i]);
+  for (int i = top - 8; i >= 0; --i) head |= digits[i] != 0;
+  return std::ldexp(static_cast<double>(head),
+                    8 * (top - 7) - ErrorSums::kPlaceOfOne);
 }
 
 }  // namespace
 
 double ErrorStatistics::sqnr_db() const {
+  if (elements == 0) return std::numeric_limits<double>::quiet_NaN();
   if (noise == 0) return std::numeric_limits<double>::infinity();
   return 10 * std::log10(signal / noise);
 }

@@ -7,29 +7,33 @@
 namespace quantd {
 
 // Of a copy against the input, or against its rotation where it was rotated.
+// NaN and Inf are in none of it.
 struct ErrorStatistics {
-  uint64_t elements = 0;  // finite ones
-  uint64_t clipped = 0;   // would have rounded beyond the largest code; Inf too
+  uint64_t elements = 0;  // finite, and decoded to something finite
+  uint64_t clipped = 0;   // would have rounded beyond the largest code
   uint64_t flushed = 0;   // not zero, but decoded to zero
-  // Where both the value and what it decodes to are finite:
+  // Of `elements`:
   float max_error = 0;
   double signal = 0;  // sum of squares of the values
   double noise = 0;   // sum of squares of the errors
 
-  // Signal-to-quantization-noise ratio; +Inf where there is no noise.
+  // Signal-to-quantization-noise ratio; +Inf where there is no noise, NaN where
+  // there are no elements.
   double sqnr_db() const;
 };
 
-// The sums while they are made. A square of an fp32 number is an integer of 48
-// bits times a power of four: added up by exponent in two halves the sum is
-// exact, whatever the order, for up to 2^40 elements. Zero-initialise.
+// The sums while they are made. Each term is the sum of a run of positions,
+// which kernels/run_errors.h makes: 24 bits times a power of two. Terms are
+// added as integers, those of eight exponents in a bin, so that the totals are
+// exact and know no order, for up to 2^37 elements. Zero-initialise.
 struct ErrorSums {
-  static constexpr int kExponents = 255;
-
+  static constexpr int kBins = 81;
   struct Squares {
-    uint64_t low[kExponents];   // of the 24 low bits of the squares
-    uint64_t high[kExponents];  // of the others
+    uint64_t bins[kBins];
   };
+  // A term is fraction * 2^(place - kPlaceOfOne).
+  static constexpr int kPlaceOfOne = 406;
+
   Squares signal;
   Squares noise;
   uint64_t elements;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
 
@@ -10,6 +11,7 @@ namespace quantd {
 namespace {
 
 constexpr char kUrl[] = "quantd/field";
+constexpr char kLimitUrl[] = "quantd/limit";
 // Cannot occur in the parts, which are printable.
 constexpr char kSeparator = '\0';
 
@@ -23,6 +25,22 @@ absl::Status FieldError(std::string_view field, std::string_view expected,
       kUrl, absl::Cord(fmt::format("{}{}{}{}{}", field, kSeparator, expected,
                                    kSeparator, got)));
   return status;
+}
+
+absl::Status TooLargeError(std::string_view field, std::string_view expected,
+                           std::string_view got, size_t limit) {
+  absl::Status status = FieldError(field, expected, got);
+  status.SetPayload(kLimitUrl, absl::Cord(fmt::to_string(limit)));
+  return status;
+}
+
+std::optional<size_t> GetSizeLimit(const absl::Status& status) {
+  const auto payload = status.GetPayload(kLimitUrl);
+  size_t limit = 0;
+  if (!payload || !absl::SimpleAtoi(std::string(*payload), &limit)) {
+    return std::nullopt;
+  }
+  return limit;
 }
 
 std::optional<FieldViolation> GetFieldViolation(const absl::Status& status) {

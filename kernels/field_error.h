@@ -4,6 +4,7 @@
 #ifndef QUANTD_KERNELS_FIELD_ERROR_H_
 #define QUANTD_KERNELS_FIELD_ERROR_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,7 +23,13 @@ struct FieldViolation {
 absl::Status FieldError(std::string_view field, std::string_view expected,
                         std::string_view got);
 
-// The parts of a status made by FieldError; nullopt for any other status.
+// The same for what is larger than `limit` bytes, or takes more of them.
+absl::Status TooLargeError(std::string_view field, std::string_view expected,
+                           std::string_view got, size_t limit);
+// The limit of a status made by TooLargeError; nullopt for any other status.
+std::optional<size_t> GetSizeLimit(const absl::Status& status);
+
+// The parts of a status made by either; nullopt for any other status.
 std::optional<FieldViolation> GetFieldViolation(const absl::Status& status);
 
 }  // namespace quantd

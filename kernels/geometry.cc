@@ -5,53 +5,42 @@
 namespace quantd {
 namespace {
 
+// `blocks` along a line by the formula, also where there is nothing to scale.
 void SetScales(const FormatSpec& f, bool columnwise, Layout layout,
-               bool compact, CopyGeometry* g) {
+               bool compact, int64_t blocks, CopyGeometry* g) {
   if (f.scaling == Scaling::kTensor) {
     g->blocks = 1;
     g->scale_shape = {1};
     g->scale_lines = std::max<int64_t>(1, g->lines);
     return;
   }
-  // An empty group is laid out as the others, for which it may stand.
-  if (compact) {
-    g->scale_lines = f.block;
-  } else if (f.scaling != Scaling::kBlock) {
-    g->swizzled = layout == Layout::kSwizzled;
-  }
-  if (g->lines == 0 || g->positions == 0) {
-    g->scale_shape = {0, 0};
-    return;
-  }
-  if (f.scaling == Scaling::kBlock) {
-    if (f.square) {
-      g->scale_lines = f.block;
-      g->scale_line = RoundUp(g->blocks, 4);
-      g->scale_block = 1;
-      g->scale_shape = {CeilDiv(g->lines, f.block), g->scale_line};
-    } else {
-      g->scale_line = 1;
-      g->scale_block = RoundUp(g->lines, 4);
-      g->scale_shape = {g->blocks, g->scale_block};
-    }
-    return;
-  }
   const int64_t lines = RoundUp(g->lines, 128);
-  const int64_t blocks = RoundUp(g->blocks, 4);
-  if (compact) {
-    g->scale_line = g->blocks;
+  const int64_t wide = RoundUp(blocks, 4);
+  if (f.scaling == Scaling::kBlock && f.square) {
+    g->scale_lines = f.block;
+    g->scale_line = wide;
     g->scale_block = 1;
-    g->scale_shape = {CeilDiv(g->lines, f.block), g->blocks};
-  } else if (g->swizzled) {
-    g->scale_shape = {lines, blocks};
+    g->scale_shape = {CeilDiv(g->lines, f.block), wide};
+  } else if (f.scaling == Scaling::kBlock) {
+    g->scale_line = 1;
+    g->scale_block = RoundUp(g->lines, 4);
+    g->scale_shape = {blocks, g->scale_block};
+  } else if (compact) {
+    g->scale_lines = f.block;
+    g->scale_line = blocks;
+    g->scale_block = 1;
+    g->scale_shape = {CeilDiv(g->lines, f.block), blocks};
+  } else if (layout == Layout::kSwizzled) {
+    g->swizzled = true;
+    g->scale_shape = {lines, wide};
   } else if (columnwise && !f.transposed) {
     g->scale_line = 1;
     g->scale_block = lines;
-    g->scale_shape = {blocks, lines};
+    g->scale_shape = {wide, lines};
   } else {
-    g->scale_line = blocks;
+    g->scale_line = wide;
     g->scale_block = 1;
-    g->scale_shape = {lines, blocks};
+    g->scale_shape = {lines, wide};
   }
 }
 
@@ -74,9 +63,10 @@ CopyGeometry MakeCopyGeometry(const FormatSpec& f, bool columnwise,
   if (half || rotation > 0) {
     g.padded = RoundUp(g.positions, std::max(f.block, rotation));
   }
-  if (f.block > 0) g.blocks = CeilDiv(g.padded, f.block);
-  if (g.lines == 0 || g.positions == 0) g.blocks = 0;
-  if (columnwise && g.lines == 0) g.padded = 0;
+  const int64_t blocks = f.block > 0 ? CeilDiv(g.padded, f.block) : 0;
+  // Nobody writes a scale of nothing, whatever the formula of its shape says.
+  const bool empty = g.lines == 0 || g.positions == 0;
+  g.blocks = empty ? 0 : blocks;
   if (columnwise && !f.transposed) {
     g.data_line = 1;
     g.data_position = g.lines;
@@ -86,7 +76,7 @@ CopyGeometry MakeCopyGeometry(const FormatSpec& f, bool columnwise,
     g.data_shape = {g.lines, g.data_line};
   }
   g.data_bytes = Bytes(g.data_shape, f.element);
-  SetScales(f, columnwise, scale_layout, compact_scales, &g);
+  SetScales(f, columnwise, scale_layout, compact_scales, blocks, &g);
   g.scale_bytes = Bytes(g.scale_shape, f.scale);
   return g;
 }

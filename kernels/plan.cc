@@ -7,6 +7,8 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
+#include "kernels/amax_source.h"
+#include "kernels/effects.h"
 #include "kernels/field_error.h"
 #include "kernels/plan_builder.h"
 #include "kernels/plan_checks.h"
@@ -52,9 +54,10 @@ absl::Status CheckNumbers(const QuantizeOptions& o, PlanBuilder* plan) {
                            amaxes(true), each, /*zero=*/true));
   QUANTD_CHECK(CheckValues("scale", o.scale, plan->groups(), each,
                            /*zero=*/false));
-  if (o.amax_estimation_scale && !(std::isfinite(*o.amax_estimation_scale) &&
-                                   *o.amax_estimation_scale > 0)) {
-    return FieldError("amax_estimation_scale", "a finite number > 0",
+  if (Estimates(o) && !(std::isfinite(*o.amax_estimation_scale) &&
+                        *o.amax_estimation_scale > 0)) {
+    return FieldError("amax_estimation_scale",
+                      "a finite number > 0, or 0 for no estimate",
                       fmt::to_string(*o.amax_estimation_scale));
   }
   if (!std::isfinite(o.epsilon) || o.epsilon < 0) {
@@ -70,10 +73,17 @@ absl::Status CheckNumbers(const QuantizeOptions& o, PlanBuilder* plan) {
                       "no four_over_six");
   }
   if (o.history) {
-    if (o.history->amax.empty() || o.history->amax.size() > kMaxHistory) {
-      return FieldError("history.amax",
-                        fmt::format("1 to {} values", kMaxHistory),
-                        fmt::to_string(o.history->amax.size()));
+    const auto groups = static_cast<size_t>(plan->groups());
+    const size_t values = o.history->amax.size();
+    if (values < groups || values % groups != 0 ||
+        values / groups > kMaxHistory) {
+      return FieldError(
+          "history.amax",
+          fmt::format("1 to {} values{}", kMaxHistory,
+                      plan->grouped()
+                          ? fmt::format(" for each of {} groups", groups)
+                          : ""),
+          fmt::to_string(values));
     }
     if (o.history->margin < -127 || o.history->margin > 127) {
       return FieldError("history.margin", "-127 to 127",
@@ -132,29 +142,27 @@ absl::Status CheckRowwise(const PlanBuilder& plan, const FormatSpec& format,
   return CheckColumns(plan.cols(), rotation, "the rowwise rotation");
 }
 
-// Fills in what is left open. The options are legal.
+void SettleMask(bool rotates, int dimension, std::optional<SignMask>* mask) {
+  if (rotates && !*mask) *mask = DefaultSignMask(dimension);
+}
+
+// Fills in what is left open. The options are legal, and remain so.
 QuantizeOptions Normalise(const QuantizeOptions& options,
                           const FormatSpec& format, const PlanBuilder& plan,
                           DType input) {
   QuantizeOptions used = options;
-  const bool rotated = used.rht.rowwise || used.rht.columnwise;
-  if (!rotated && !used.form.row_scaled) {
-    if (used.rowwise_amax.empty()) used.rowwise_amax = options.columnwise_amax;
-    if (used.columnwise_amax.empty()) {
-      used.columnwise_amax = options.rowwise_amax;
-    }
-  }
-  if (format.options & kOptPowerOfTwo && !used.power_of_two) {
+  SettleMask(used.rht.rowwise || used.rht.columnwise, used.rht.dimension,
+             &used.rht.sign_mask);
+  if (format.options & kOptPowerOfTwo && !used.power_of_two &&
+      used.scale.empty()) {
     used.power_of_two = format.scaling == Scaling::kBlock;
   }
   if (used.dbias && used.dbias_dtype == DType::kUnspecified) {
     used.dbias_dtype = input;
   }
-  if (used.shard.total_columns == 0) {
+  if (used.rounding == Rounding::kStochastic && used.shard.total_columns == 0) {
     used.shard.total_columns = used.shard.column_offset + plan.cols();
   }
-  // An estimate that nobody can check is a trap.
-  if (used.amax_estimation_scale) used.statistics = true;
   return used;
 }
 
@@ -163,14 +171,38 @@ absl::Status CheckMade(const FormatSpec& format,
                        const DequantizeOptions& options) {
   QuantizeOptions made;
   made.usage = options.usage;
-  made.rht.rowwise = made.rht.columnwise = options.inverse_rht;
+  made.rht.rowwise = made.rht.columnwise =
+      options.inverse_rht || options.rotated_dimension != 0;
   made.form = options.form;
   if (options.form.scale_256) made.four_over_six = FourOverSix::kMae;
   const absl::Status status = CheckSupport(format, made);
   const std::optional<FieldViolation> v = GetFieldViolation(status);
-  if (!v || v->field != "four_over_six") return status;
+  if (!v) return status;
   // All that a copy shows of it.
-  return FieldError("form.scale_256", v->expected, v->got);
+  if (v->field == "four_over_six") {
+    return FieldError("form.scale_256", v->expected, v->got);
+  }
+  if (v->field == "rht" && !options.inverse_rht) {
+    return FieldError("rotated_dimension", v->expected, v->got);
+  }
+  return status;
+}
+
+// What is said of the rotation of the copy to decode.
+absl::Status CheckRotation(const DequantizeOptions& o) {
+  if (o.rotated_dimension != 0) {
+    if (o.inverse_rht) {
+      return FieldError("rotated_dimension", "inverse_rht or rotated_dimension",
+                        "both");
+    }
+    if (!CheckRht(o.rotated_dimension, {}).ok()) {
+      return FieldError("rotated_dimension", "16, 32, 64 or 128",
+                        fmt::to_string(o.rotated_dimension));
+    }
+  }
+  QUANTD_CHECK(CheckRht(o.rht_dimension, o.sign_mask));
+  if (o.inverse_rht) return absl::OkStatus();
+  return CheckNoRotation(o.rht_dimension, o.sign_mask, "an inverse rotation");
 }
 
 }  // namespace
@@ -183,13 +215,11 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
   QUANTD_CHECK(plan.SetTensor(tensor));
   QUANTD_CHECK(CheckChoices(options));
   QuantizeOptions used = options;
-  // A rotation of a copy nobody asked for is no rotation.
-  used.rht.rowwise &= HasRowwise(options.usage);
-  used.rht.columnwise &= HasColumnwise(options.usage);
-  QUANTD_CHECK(CheckRht(used.rht.dimension, &used.rht.sign_mask));
+  QUANTD_CHECK(CheckRht(used.rht.dimension, used.rht.sign_mask));
   const FormatSpec& format = *FindFormat(options.format);
   QUANTD_CHECK(CheckSupport(format, used));
-  QUANTD_CHECK(plan.SetGroups(used.splits));
+  QUANTD_CHECK(CheckEffects(used, plan.cols()));
+  QUANTD_CHECK(plan.SetGroups(used.splits, used.partial_splits));
   QUANTD_CHECK(CheckNumbers(used, &plan));
   if (used.dbias && used.dbias_dtype != DType::kUnspecified) {
     QUANTD_CHECK(CheckFloat("dbias_dtype", used.dbias_dtype));
@@ -200,7 +230,7 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
   }
   used = Normalise(used, format, plan, tensor.dtype);
 
-  plan.Input(TensorKind::kInput, tensor.dtype, {plan.rows(), plan.cols()});
+  plan.Input();
   for (bool columnwise : {false, true}) {
     const bool wanted =
         columnwise ? HasColumnwise(used.usage) : HasRowwise(used.usage);
@@ -222,9 +252,12 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
     plan.DbiasScratch();
   }
   if (used.history) {
+    const auto values =
+        static_cast<int64_t>(used.history->amax.size()) / plan.groups();
     plan.Output(TensorKind::kAmaxHistory, DType::kF32,
-                {static_cast<int64_t>(used.history->amax.size())});
-    plan.Output(TensorKind::kNextScale, DType::kF32, {1});
+                plan.grouped() ? std::vector<int64_t>{plan.groups(), values}
+                               : std::vector<int64_t>{values});
+    plan.PerGroup(TensorKind::kNextScale);
   }
   return plan.Take(used);
 }
@@ -238,17 +271,24 @@ absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
   QUANTD_CHECK(CheckFloat("output", options.output));
   QUANTD_CHECK(CheckNamed("form.scale_layout", options.form.scale_layout,
                           "linear or swizzled"));
+  QUANTD_CHECK(CheckRotation(options));
   DequantizeOptions used = options;
-  QUANTD_CHECK(CheckRht(used.rht_dimension, &used.sign_mask));
+  SettleMask(used.inverse_rht, used.rht_dimension, &used.sign_mask);
   const FormatSpec& format = *FindFormat(options.format);
   const bool columnwise = HasColumnwise(options.usage);
   const int rotation = used.inverse_rht ? used.rht_dimension : 0;
   QUANTD_CHECK(CheckMade(format, used));
-  QUANTD_CHECK(plan.SetGroups(used.splits));
-  if (!columnwise) QUANTD_CHECK(CheckRowwise(plan, format, rotation));
+  QUANTD_CHECK(plan.SetGroups(used.splits, used.partial_splits));
+  if (!columnwise) {
+    QUANTD_CHECK(
+        CheckRowwise(plan, format, std::max(rotation, used.rotated_dimension)));
+  } else if (used.rotated_dimension != 0) {
+    // The codes are those of a matrix of so many rows.
+    plan.PadRows(std::max(format.block, used.rotated_dimension));
+  }
   plan.Copy(format, columnwise, /*input=*/true, rotation, used.form);
-  plan.Output(TensorKind::kDequantized, options.output,
-              {plan.rows(), plan.cols()});
+  plan.RowOutput(TensorKind::kDequantized, options.output,
+                 {plan.rows(), plan.cols()});
   return plan.Take(used);
 }
 
@@ -257,27 +297,34 @@ absl::StatusOr<Plan> MakeRhtAmaxPlan(const TensorDesc& tensor,
   PlanBuilder plan;
   QUANTD_CHECK(CheckFloat("tensor.dtype", tensor.dtype));
   QUANTD_CHECK(plan.SetTensor(tensor));
-  RhtAmaxOptions used = options;
-  QUANTD_CHECK(CheckRht(used.rht_dimension, &used.sign_mask));
+  QUANTD_CHECK(CheckRht(options.rht_dimension, options.sign_mask));
   QUANTD_CHECK(CheckNonFinite(options.non_finite));
   QUANTD_CHECK(CheckNamed("domain", options.domain, "tensor or row"));
-  QUANTD_CHECK(plan.SetGroups(options.splits));
+  QUANTD_CHECK(plan.SetGroups(options.splits, options.partial_splits));
   if (!options.rowwise && !options.rowwise_rht && !options.columnwise &&
       !options.columnwise_rht) {
     return FieldError("rowwise, rowwise_rht, columnwise, columnwise_rht",
                       "at least one of them", "none");
   }
+  const bool rotates = options.rowwise_rht || options.columnwise_rht;
+  if (!rotates) {
+    QUANTD_CHECK(CheckNoRotation(options.rht_dimension, options.sign_mask,
+                                 "rowwise_rht or columnwise_rht beside it"));
+  }
+  RhtAmaxOptions used = options;
+  SettleMask(rotates, used.rht_dimension, &used.sign_mask);
   if (options.rowwise_rht) {
     QUANTD_CHECK(CheckColumns(plan.cols(), options.rht_dimension,
                               "the rowwise rotation"));
   }
-  plan.Input(TensorKind::kInput, tensor.dtype, {plan.rows(), plan.cols()});
+  plan.Input();
   const auto add = [&](bool wanted, TensorKind kind, bool columnwise) {
     if (!wanted) return;
-    plan.Output(kind, DType::kF32,
-                options.domain == AmaxDomain::kRow
-                    ? plan.LineShape(columnwise)
-                    : std::vector<int64_t>{plan.groups()});
+    if (options.domain == AmaxDomain::kRow) {
+      plan.PerLine(kind, columnwise);
+    } else {
+      plan.PerGroup(kind);
+    }
   };
   add(options.rowwise, TensorKind::kRowwiseAmax, false);
   add(options.columnwise, TensorKind::kColumnwiseAmax, true);
@@ -291,14 +338,15 @@ absl::StatusOr<Plan> MakeApplyRhtPlan(const TensorDesc& tensor,
   PlanBuilder plan;
   QUANTD_CHECK(CheckFloat("tensor.dtype", tensor.dtype));
   QUANTD_CHECK(plan.SetTensor(tensor));
-  QUANTD_CHECK(plan.SetGroups({}));
+  QUANTD_CHECK(plan.SetGroups({}, false));
+  QUANTD_CHECK(CheckRht(options.rht_dimension, options.sign_mask));
   ApplyRhtOptions used = options;
-  QUANTD_CHECK(CheckRht(used.rht_dimension, &used.sign_mask));
+  SettleMask(true, used.rht_dimension, &used.sign_mask);
   if (used.output == DType::kUnspecified) used.output = tensor.dtype;
   QUANTD_CHECK(CheckFloat("output", used.output));
   QUANTD_CHECK(
       CheckColumns(plan.cols(), options.rht_dimension, "the rotation"));
-  plan.Input(TensorKind::kInput, tensor.dtype, {plan.rows(), plan.cols()});
+  plan.Input();
   plan.Output(TensorKind::kRotated, used.output, {plan.rows(), plan.cols()});
   return plan.Take(used);
 }

@@ -24,7 +24,7 @@ namespace quantd {
 inline constexpr int kMaxRank = 8;
 inline constexpr int64_t kMaxElements = int64_t{1} << 48;
 inline constexpr size_t kMaxGroups = 1 << 14;
-inline constexpr size_t kMaxHistory = 1 << 16;
+inline constexpr size_t kMaxHistory = 1 << 16;  // values of one group
 inline constexpr int kRhtDimensions[] = {16, 32, 64, 128};
 // Tensors inside a payload start at multiples of this; gaps are zero bytes.
 inline constexpr size_t kPayloadAlignment = 64;
@@ -73,7 +73,9 @@ struct ShardPosition {
 
 // Delayed scaling of FP8: kernels/delayed_scaling.h.
 struct HistoryOptions {
-  std::vector<float> amax;  // [0] is this step's slot; at least one
+  // [0] is this step's slot; at least one. Of groups: as many values for each,
+  // one group after the other.
+  std::vector<float> amax;
   HistoryRule rule = HistoryRule::kMax;
   int margin = 0;  // -127 .. 127
 };
@@ -84,9 +86,10 @@ struct QuantizeOptions {
   RhtOptions rht;
   NonFinite non_finite = NonFinite::kIgnore;
   // Replaces the computed amax: one value, one for each group, or one for each
-  // line where row_scaled (groups after each other); empty: computed. Without
-  // RHT one alone serves both directions (but for row_scaled); with RHT a
-  // direction without its own is computed.
+  // line where row_scaled (groups after each other); empty: computed. What is
+  // given for a direction that is not rotated is max |x| and serves the other
+  // one, too, where that is made of max |x|: unrotated, or estimated (but for
+  // row_scaled).
   std::vector<float> rowwise_amax = {};
   std::vector<float> columnwise_amax = {};
   CopyForm form = {};
@@ -95,7 +98,9 @@ struct QuantizeOptions {
   ShardPosition shard = {};
   FourOverSix four_over_six = FourOverSix::kOff;
   bool fast_error = false;  // of four_over_six
-  // The amax of a rotated copy is that of the unrotated tensor times this.
+  // The amax of a rotated copy that has none given is that of the unrotated
+  // tensor times this. 0: no estimate. Not set: none either, unless the server
+  // has one that it makes by default.
   std::optional<float> amax_estimation_scale = {};
   // FP8: a smaller amax counts as this one.
   float epsilon = 0;
@@ -108,6 +113,9 @@ struct QuantizeOptions {
   ScaleRule scale_rule = ScaleRule::kUp;
   // Rows of the groups, which follow each other; none: one group, not grouped.
   std::optional<std::vector<int64_t>> splits = {};
+  // The groups may end before M: rows after the last one are not looked at, and
+  // no output has anything of them.
+  bool partial_splits = false;
   // What else to give beside the copies.
   bool amax = false;
   bool dbias = false;
@@ -120,10 +128,15 @@ struct DequantizeOptions {
   Usage usage = Usage::kRowwise;  // the one copy to decode: never kBoth
   DType output = DType::kUnspecified;
   bool inverse_rht = false;  // undo the rotation of that copy
+  // Not 0: leave the rotation of that dimension as it is. What comes out is the
+  // rotated operand with its padding: the M of a columnwise copy (that of each
+  // group) is rounded up to whole blocks and rotations.
+  int rotated_dimension = 0;
   int rht_dimension = 16;
   std::optional<SignMask> sign_mask = {};  // default: DefaultSignMask
   CopyForm form = {};
   std::optional<std::vector<int64_t>> splits = {};
+  bool partial_splits = false;
 };
 
 struct RhtAmaxOptions {
@@ -136,6 +149,7 @@ struct RhtAmaxOptions {
   NonFinite non_finite = NonFinite::kIgnore;
   AmaxDomain domain = AmaxDomain::kTensor;
   std::optional<std::vector<int64_t>> splits = {};
+  bool partial_splits = false;
 };
 
 // Rotates the rows of M x K in blocks along K.
@@ -162,7 +176,8 @@ struct TensorSpec {
   size_t offset = 0;  // bytes from the start of the payload
   size_t size = 0;    // bytes
   // Where each group's part starts, in bytes from `offset`, and the end of the
-  // last one. Empty where the plan is not grouped.
+  // last one. Empty where the plan is not grouped, and of an input that is not
+  // quantized.
   std::vector<size_t> group_offsets = {};
 };
 
@@ -171,10 +186,12 @@ class Plan {
   using Options = std::variant<QuantizeOptions, DequantizeOptions,
                                RhtAmaxOptions, ApplyRhtOptions>;
 
-  // Normalised: defaults filled in, a shared amax copied to both fields.
+  // Normalised: defaults filled in. A plan can be made of them again.
   const Options& options() const { return options_; }
   const TensorDesc& tensor() const { return tensor_; }
-  int64_t rows() const { return rows_; }  // M
+  // M; where the groups end before it, the rows that they have; of a columnwise
+  // copy that stays rotated, with the padding.
+  int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }  // K
   const std::vector<Group>& groups() const { return groups_; }
   bool grouped() const { return grouped_; }

@@ -66,20 +66,28 @@ class PlanBuilder {
     }
     plan_.tensor_ = tensor;
     plan_.tensor_.flatten_axis = vector ? -1 : axis;
-    plan_.rows_ = rows;
+    plan_.rows_ = input_rows_ = rows;
     plan_.cols_ = cols;
     return absl::OkStatus();
   }
 
+  // M.
+  int64_t input_rows() const { return input_rows_; }
+  // Those that are quantized.
   int64_t rows() const { return plan_.rows_; }
   int64_t cols() const { return plan_.cols_; }
   int64_t groups() const { return static_cast<int64_t>(plan_.groups_.size()); }
   bool grouped() const { return plan_.grouped_; }
 
-  // After SetTensor.
-  absl::Status SetGroups(const std::optional<std::vector<int64_t>>& splits) {
+  // After SetTensor. `partial`: they may end before M.
+  absl::Status SetGroups(const std::optional<std::vector<int64_t>>& splits,
+                         bool partial) {
     plan_.grouped_ = splits.has_value();
     if (!splits) {
+      if (partial) {
+        return FieldError("splits.partial", "partial only with splits",
+                          "no splits");
+      }
       plan_.groups_ = {{0, rows()}};
       return absl::OkStatus();
     }
@@ -97,30 +105,59 @@ class PlanBuilder {
     int64_t row = 0;
     for (int64_t n : *splits) {
       if (n < 0 || n > rows() - row) {
-        return FieldError(
-            "splits", fmt::format("sizes >= 0 whose sum is {} rows", rows()),
-            n < 0 ? fmt::to_string(n) : "a larger sum");
+        return FieldError("splits",
+                          fmt::format("sizes >= 0 whose sum is {}{} rows",
+                                      partial ? "at most " : "", rows()),
+                          n < 0 ? fmt::to_string(n) : "a larger sum");
       }
       plan_.groups_.push_back({row, n});
       row += n;
     }
-    if (row != rows()) {
+    if (row != rows() && !partial) {
       return FieldError("splits",
                         fmt::format("sizes whose sum is {} rows", rows()),
                         fmt::to_string(row));
     }
+    plan_.rows_ = row;
     return absl::OkStatus();
   }
 
-  void Input(TensorKind kind, DType dtype, std::vector<int64_t> shape) {
-    Append(kind, dtype, std::move(shape), &plan_.inputs_, &plan_.input_bytes_);
+  // After SetGroups: every group takes all of its last `multiple` rows.
+  void PadRows(int64_t multiple) {
+    plan_.rows_ = 0;
+    for (Group& group : plan_.groups_) {
+      group = {plan_.rows_, RoundUp(group.rows, multiple)};
+      plan_.rows_ += group.rows;
+    }
   }
+
+  // The tensor itself.
+  void Input() {
+    Append(TensorKind::kInput, plan_.tensor_.dtype, {input_rows(), cols()},
+           &plan_.inputs_, &plan_.input_bytes_);
+  }
+  // Something that every group has as much of.
   void Output(TensorKind kind, DType dtype, std::vector<int64_t> shape) {
     Append(kind, dtype, std::move(shape), &plan_.outputs_,
            &plan_.output_bytes_);
+    OffsetsByGroup(&plan_.outputs_.back());
+  }
+  // Something that every row of the tensor has as much of.
+  void RowOutput(TensorKind kind, DType dtype, std::vector<int64_t> shape) {
+    Append(kind, dtype, std::move(shape), &plan_.outputs_,
+           &plan_.output_bytes_);
+    OffsetsByRow(&plan_.outputs_.back());
   }
   // One fp32 for the tensor or for each group.
   void PerGroup(TensorKind kind) { Output(kind, DType::kF32, {groups()}); }
+  // One fp32 for each line of a copy.
+  void PerLine(TensorKind kind, bool columnwise) {
+    if (columnwise) {
+      Output(kind, DType::kF32, LineShape(true));
+    } else {
+      RowOutput(kind, DType::kF32, LineShape(false));
+    }
+  }
   // One fp32 for each line of a copy, groups after each other.
   std::vector<int64_t> LineShape(bool columnwise) const {
     return {columnwise ? groups() * cols() : rows()};
@@ -178,6 +215,11 @@ class PlanBuilder {
                                  : std::vector<int64_t>{groups()};
     amax.size = static_cast<size_t>(amax.shape[0]) * sizeof(float);
     Append(std::move(amax), list, total);
+    if (form.row_scaled && !columnwise) {
+      OffsetsByRow(&list->back());
+    } else {
+      OffsetsByGroup(&list->back());
+    }
   }
 
   // Partial sums of dbias, one row for each 128 rows of a group.
@@ -203,6 +245,25 @@ class PlanBuilder {
                       ShapeText(shape));
   }
 
+  // Where the groups' parts of a tensor lie that has `size / groups` bytes, or
+  // `size / rows` for each of their rows.
+  void OffsetsByGroup(TensorSpec* spec) const {
+    if (!grouped()) return;
+    const size_t each = spec->size / plan_.groups_.size();
+    for (size_t g = 0; g <= plan_.groups_.size(); ++g) {
+      spec->group_offsets.push_back(g * each);
+    }
+  }
+  void OffsetsByRow(TensorSpec* spec) const {
+    if (!grouped()) return;
+    const size_t each =
+        rows() == 0 ? 0 : spec->size / static_cast<size_t>(rows());
+    for (const Group& g : plan_.groups_) {
+      spec->group_offsets.push_back(static_cast<size_t>(g.row) * each);
+    }
+    spec->group_offsets.push_back(spec->size);
+  }
+
   static void Append(TensorKind kind, DType dtype, std::vector<int64_t> shape,
                      std::vector<TensorSpec>* list, size_t* total) {
     TensorSpec spec;
@@ -222,6 +283,7 @@ class PlanBuilder {
   }
 
   Plan plan_;
+  int64_t input_rows_ = 0;
 };
 
 }  // namespace quantd

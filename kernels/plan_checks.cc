@@ -47,15 +47,14 @@ absl::Status CheckNonFinite(NonFinite n) {
   return CheckNamed("non_finite", n, "ignore, propagate or reject");
 }
 
-absl::Status CheckRht(int dimension, std::optional<SignMask>* mask) {
+absl::Status CheckRht(int dimension, const std::optional<SignMask>& mask) {
   if (std::find(std::begin(kRhtDimensions), std::end(kRhtDimensions),
                 dimension) == std::end(kRhtDimensions)) {
     return FieldError("rht.dimension", "16, 32, 64 or 128",
                       fmt::to_string(dimension));
   }
-  if (!*mask) *mask = DefaultSignMask(dimension);
-  for (int i = dimension; i < 128; ++i) {
-    if ((*mask)->negative(i)) {
+  for (int i = dimension; mask && i < 128; ++i) {
+    if (mask->negative(i)) {
       return FieldError("rht.sign_mask", fmt::format("{} bits", dimension),
                         "bits beyond");
     }

@@ -43,8 +43,7 @@ absl::Status CheckFloat(std::string_view field, DType t);
 // `one`: a single copy is meant.
 absl::Status CheckUsage(Usage u, bool one);
 absl::Status CheckNonFinite(NonFinite n);
-// Settles the mask, too.
-absl::Status CheckRht(int dimension, std::optional<SignMask>* mask);
+absl::Status CheckRht(int dimension, const std::optional<SignMask>& mask);
 // `names`: what one value stands for.
 absl::Status CheckValues(std::string_view field, absl::Span<const float> v,
                          size_t count, std::string_view names, bool zero);

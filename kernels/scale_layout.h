@@ -17,12 +17,14 @@ constexpr int64_t ScaleIndex(const CopyGeometry& g, int64_t l, int64_t b) {
                     : l / g.scale_lines * g.scale_line + b * g.scale_block;
 }
 
-// Writes the scales that `from` lays out as `to` lays them out, padding zero.
-// The geometries are those of one copy of one format and differ in the scale
-// layout only. Sizes: from.scale_bytes and to.scale_bytes; no overlap.
+// Writes scales that `from` lays out as `to` lays them out, padding zero: all
+// that `to` has, from line `line` and block `block` of `from` on. The
+// geometries are those of copies of one format and direction. Sizes:
+// from.scale_bytes and to.scale_bytes; no overlap.
 void ConvertScales(const FormatSpec& format, const CopyGeometry& from,
                    absl::Span<const std::byte> scales, const CopyGeometry& to,
-                   absl::Span<std::byte> converted);
+                   absl::Span<std::byte> converted, int64_t line = 0,
+                   int64_t block = 0);
 
 }  // namespace quantd
 

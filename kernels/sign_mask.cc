@@ -2,9 +2,12 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "fmt/format.h"
+#include "kernels/codec.h"
 #include "kernels/field_error.h"
+#include "kernels/plan_checks.h"
 
 namespace quantd {
 
@@ -77,6 +80,19 @@ std::string SignMaskToBytes(const SignMask& mask, int dimension) {
   return bytes;
 }
 
+absl::StatusOr<SignMask> SignMaskFromInt(uint64_t bits, int dimension) {
+  if (dimension < 64 && bits >> dimension != 0) {
+    return FieldError("rht.sign_mask", fmt::format("{} bits", dimension),
+                      fmt::format("{:#x}", bits));
+  }
+  return SignMask{{bits, 0}};
+}
+
+std::optional<uint64_t> SignMaskToInt(const SignMask& mask) {
+  if (mask.words[1] != 0) return std::nullopt;
+  return mask.words[0];
+}
+
 std::vector<float> RhtMatrix(const SignMask& mask, int dimension) {
   const float scale =
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(dimension)));
@@ -88,6 +104,23 @@ std::vector<float> RhtMatrix(const SignMask& mask, int dimension) {
     }
   }
   return r;
+}
+
+absl::StatusOr<std::vector<std::byte>> RhtMatrix(const SignMask& mask,
+                                                 int dimension, DType dtype) {
+  if (absl::Status s = CheckRht(dimension, mask); !s.ok()) return s;
+  if (absl::Status s = CheckFloat("dtype", dtype); !s.ok()) return s;
+  const std::vector<float> matrix = RhtMatrix(mask, dimension);
+  const size_t size = SizeOf(dtype);
+  std::vector<std::byte> bytes(matrix.size() * size);
+  for (size_t i = 0; i < matrix.size(); ++i) {
+    const uint32_t code = dtype == DType::kBF16  ? EncodeBf16<Scalar>(matrix[i])
+                          : dtype == DType::kF16 ? EncodeF16<Scalar>(matrix[i])
+                                                 : Scalar::Bits(matrix[i]);
+    // The low bytes come first.
+    std::memcpy(&bytes[i * size], &code, size);
+  }
+  return bytes;
 }
 
 }  // namespace quantd

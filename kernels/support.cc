@@ -2,6 +2,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "kernels/amax_source.h"
 #include "kernels/field_error.h"
 
 namespace quantd {
@@ -45,8 +46,9 @@ constexpr Conflict kConflicts[] = {
     {kOptRowScaled, kOptStochastic, false},
     {kOptRowScaled, kOptRht, false},
     {kOptSwizzled, kOptCompact, false},
-    {kOptHistory, kOptGrouped, false},
     {kOptGivenScale, kOptGivenAmax, false},
+    {kOptGivenScale, kOptEpsilon, false},
+    {kOptGivenScale, kOptPowerOfTwo, false},
 };
 
 // An option that makes sense only beside another one.
@@ -76,16 +78,14 @@ uint32_t UsedOptions(const QuantizeOptions& o) {
   const auto add = [&](bool wanted, Option option) {
     if (wanted) used |= option;
   };
-  add((o.rht.rowwise && HasRowwise(o.usage)) ||
-          (o.rht.columnwise && HasColumnwise(o.usage)),
-      kOptRht);
+  add(o.rht.rowwise || o.rht.columnwise, kOptRht);
   add(o.rounding == Rounding::kStochastic, kOptStochastic);
   add(o.form.row_scaled, kOptRowScaled);
   add(o.four_over_six != FourOverSix::kOff, kOptFourOverSix);
   add(o.form.scale_layout == Layout::kSwizzled, kOptSwizzled);
   add(o.form.compact_scales, kOptCompact);
   add(!o.rowwise_amax.empty() || !o.columnwise_amax.empty(), kOptGivenAmax);
-  add(o.amax_estimation_scale.has_value(), kOptEstimation);
+  add(Estimates(o), kOptEstimation);
   add(o.epsilon != 0, kOptEpsilon);
   add(o.power_of_two.has_value(), kOptPowerOfTwo);
   add(!o.scale.empty(), kOptGivenScale);

@@ -28,11 +28,12 @@ void WriteForm(const CopyForm& form, v1::CopyForm* out) {
   out->set_scale_256(form.scale_256);
 }
 
-template <typename Message>
-void WriteSplits(const std::optional<std::vector<int64_t>>& splits,
-                 Message* out) {
-  if (!splits) return;
-  out->mutable_splits()->mutable_rows()->Assign(splits->begin(), splits->end());
+template <typename Options, typename Message>
+void WriteSplits(const Options& options, Message* out) {
+  if (!options.splits) return;
+  out->mutable_splits()->mutable_rows()->Assign(options.splits->begin(),
+                                                options.splits->end());
+  out->mutable_splits()->set_partial(options.partial_splits);
 }
 
 template <typename Message>
@@ -137,7 +138,7 @@ v1::QuantizeReply Echo(const Plan& plan, const QuantizeOptions& options) {
   reply.mutable_scale()->Assign(options.scale.begin(), options.scale.end());
   if (options.history) WriteHistory(*options.history, reply.mutable_history());
   reply.set_scale_rule(ToProto(options.scale_rule));
-  WriteSplits(options.splits, &reply);
+  WriteSplits(options, &reply);
   reply.set_amax(options.amax);
   reply.set_dbias(options.dbias);
   if (options.dbias) reply.set_dbias_dtype(ToProto(options.dbias_dtype));
@@ -157,8 +158,9 @@ v1::DequantizeReply Echo(const Plan& plan, const DequantizeOptions& options) {
     rht->set_columnwise(HasColumnwise(options.usage));
     WriteRht(options.rht_dimension, *options.sign_mask, rht);
   }
+  reply.set_rotated_dimension(static_cast<uint32_t>(options.rotated_dimension));
   WriteForm(options.form, reply.mutable_form());
-  WriteSplits(options.splits, &reply);
+  WriteSplits(options, &reply);
   return reply;
 }
 
@@ -173,7 +175,7 @@ v1::RhtAmaxReply Echo(const Plan& plan, const RhtAmaxOptions& options) {
   }
   reply.set_non_finite(ToProto(options.non_finite));
   reply.set_domain(ToProto(options.domain));
-  WriteSplits(options.splits, &reply);
+  WriteSplits(options, &reply);
   return reply;
 }
 

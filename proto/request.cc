@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "google/protobuf/arena.h"
+#include "kernels/field_error.h"
 #include "proto/request_fields.h"
 
 namespace quantd::wire {
@@ -15,11 +16,16 @@ absl::Status Read(const v1::RhtAmaxRequest& message, const Range& payload,
   options.rowwise_rht = message.rowwise_rht();
   options.columnwise = message.columnwise();
   options.columnwise_rht = message.columnwise_rht();
+  if (message.has_rht() && !options.rowwise_rht && !options.columnwise_rht) {
+    return FieldError("rht", "rowwise_rht or columnwise_rht beside it",
+                      "neither");
+  }
   QUANTD_RETURN_IF_ERROR(ReadRht("rht", message.rht(), &options.rht_dimension,
                                  &options.sign_mask));
   options.non_finite = static_cast<NonFinite>(message.non_finite());
   options.domain = static_cast<AmaxDomain>(message.domain());
   if (message.has_splits()) options.splits = ReadSplits(message.splits());
+  options.partial_splits = message.splits().partial();
   QUANTD_RETURN_IF_ERROR(Adopt(MakeRhtAmaxPlan(*tensor, options), request));
   return WholePayload(payload, request);
 }
@@ -76,12 +82,16 @@ std::string_view Name(Method m) {
   return "";
 }
 
-absl::StatusOr<Request> ParseRequest(Method method, Slices message) {
-  absl::StatusOr<Split> split = SplitPayload(message);
+absl::StatusOr<Request> ParseRequest(Method method, Slices message,
+                                     const RequestDefaults& defaults) {
+  absl::StatusOr<Split> split = SplitRequest(method, message);
   if (!split.ok()) return split.status();
   switch (method) {
     case Method::kQuantize:
-      return Parse<v1::QuantizeRequest>(*split);
+      return Parse<v1::QuantizeRequest>(
+          *split, [&](const v1::QuantizeRequest& quantize, Request* request) {
+            return Read(quantize, split->payload, defaults, request);
+          });
     case Method::kDequantize:
       return Parse<v1::DequantizeRequest>(*split);
     case Method::kRhtAmax:
@@ -93,11 +103,17 @@ absl::StatusOr<Request> ParseRequest(Method method, Slices message) {
 }
 
 absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
-    Slices message) {
-  absl::StatusOr<Split> split = SplitPayload(message);
+    Slices message, const RequestDefaults& defaults) {
+  absl::StatusOr<Split> split = SplitRequest(Method::kQuantize, message);
   if (!split.ok()) return split.status();
-  absl::StatusOr<Request> request =
-      Parse<v1::QuantizeRequest>(*split, ReadPlan);
+  if (split->payload.size + split->head.size() - split->list_bytes >
+      kMaxHeadBytes) {
+    return HeadTooLarge(kMaxHeadBytes);
+  }
+  absl::StatusOr<Request> request = Parse<v1::QuantizeRequest>(
+      *split, [&](const v1::QuantizeRequest& quantize, Request* made) {
+        return ReadPlan(quantize, defaults, made);
+      });
   if (!request.ok()) return request.status();
   return std::move(request->plan);
 }

@@ -9,6 +9,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/field_error.h"
+#include "kernels/plan_checks.h"
 #include "proto/request_fields.h"
 
 namespace quantd::wire {
@@ -20,14 +21,6 @@ static_assert(std::endian::native == std::endian::little,
 bool IsAmax(TensorKind kind) {
   return kind == TensorKind::kRowwiseAmax ||
          kind == TensorKind::kColumnwiseAmax;
-}
-
-template <typename T>
-std::string NameOrNumber(T value) {
-  const std::string_view name = Name(value);
-  return name == "unspecified"
-             ? fmt::format("number {}", static_cast<int>(value))
-             : std::string(name);
 }
 
 // Where a ref has them at all. Sizes alone would let a copy of other groups
@@ -65,6 +58,11 @@ absl::StatusOr<Range> ReadRef(std::string_view field, const v1::TensorRef& ref,
   if (layout != Layout::kUnspecified && layout != want.layout) {
     return FieldError(fmt::format("{}.layout", field), Name(want.layout),
                       NameOrNumber(layout));
+  }
+  const std::vector<int64_t> shape(ref.shape().begin(), ref.shape().end());
+  if (!shape.empty() && shape != want.shape) {
+    return FieldError(fmt::format("{}.shape", field), ShapeText(want.shape),
+                      ShapeText(shape));
   }
   if (ref.size() != want.size) {
     return FieldError(fmt::format("{}.size", field),
@@ -178,8 +176,12 @@ absl::Status Read(const v1::DequantizeRequest& message, const Range& payload,
   options.inverse_rht = message.has_inverse_rht();
   QUANTD_RETURN_IF_ERROR(ReadRht("inverse_rht", message.inverse_rht(),
                                  &options.rht_dimension, &options.sign_mask));
+  // A number beyond the int's is no dimension, whatever it wraps to.
+  options.rotated_dimension = static_cast<int>(
+      std::min<uint32_t>(message.rotated_dimension(), 1 << 30));
   options.form = ReadForm(message.form());
   if (message.has_splits()) options.splits = ReadSplits(message.splits());
+  options.partial_splits = message.splits().partial();
   QUANTD_RETURN_IF_ERROR(
       RenameField(Adopt(MakeDequantizePlan(*tensor, options), request), "rht",
                   "inverse_rht"));

@@ -37,9 +37,10 @@ absl::Status PayloadSize(std::string_view expected, size_t got);
 absl::Status WholePayload(const Range& payload, Request* request);
 
 // Each message to what Parse makes of it.
-absl::Status ReadPlan(const v1::QuantizeRequest& message, Request* request);
+absl::Status ReadPlan(const v1::QuantizeRequest& message,
+                      const RequestDefaults& defaults, Request* request);
 absl::Status Read(const v1::QuantizeRequest& message, const Range& payload,
-                  Request* request);
+                  const RequestDefaults& defaults, Request* request);
 absl::Status Read(const v1::DequantizeRequest& message, const Range& payload,
                   Request* request);
 absl::Status Read(const v1::RhtAmaxRequest& message, const Range& payload,

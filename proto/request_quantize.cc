@@ -2,6 +2,7 @@
 #include <string>
 
 #include "fmt/format.h"
+#include "kernels/amax_source.h"
 #include "kernels/field_error.h"
 #include "kernels/shard_cut.h"
 #include "proto/request_fields.h"
@@ -42,6 +43,10 @@ absl::StatusOr<QuantizeOptions> ReadOptions(const v1::QuantizeRequest& m) {
   o.usage = ReadUsage(m.usage());
   o.rht.rowwise = m.rht().rowwise();
   o.rht.columnwise = m.rht().columnwise();
+  if (m.has_rht() && !o.rht.rowwise && !o.rht.columnwise) {
+    return FieldError("rht", "rowwise or columnwise, the copy to rotate",
+                      "neither");
+  }
   QUANTD_RETURN_IF_ERROR(
       ReadRht("rht", m.rht(), &o.rht.dimension, &o.rht.sign_mask));
   o.non_finite = static_cast<NonFinite>(m.non_finite());
@@ -70,6 +75,7 @@ absl::StatusOr<QuantizeOptions> ReadOptions(const v1::QuantizeRequest& m) {
   if (m.has_history()) o.history = ReadHistory(m.history());
   o.scale_rule = static_cast<ScaleRule>(m.scale_rule());
   if (m.has_splits()) o.splits = ReadSplits(m.splits());
+  o.partial_splits = m.splits().partial();
   o.amax = m.amax();
   o.dbias = m.dbias();
   o.dbias_dtype = static_cast<DType>(m.dbias_dtype());
@@ -79,11 +85,16 @@ absl::StatusOr<QuantizeOptions> ReadOptions(const v1::QuantizeRequest& m) {
 
 }  // namespace
 
-absl::Status ReadPlan(const v1::QuantizeRequest& message, Request* request) {
+absl::Status ReadPlan(const v1::QuantizeRequest& message,
+                      const RequestDefaults& defaults, Request* request) {
   absl::StatusOr<TensorDesc> tensor = ReadTensor(message.tensor());
   if (!tensor.ok()) return tensor.status();
   absl::StatusOr<QuantizeOptions> options = ReadOptions(message);
   if (!options.ok()) return options.status();
+  if (!message.has_amax_estimation_scale() &&
+      defaults.amax_estimation_scale != 0 && MayEstimate(*options)) {
+    options->amax_estimation_scale = defaults.amax_estimation_scale;
+  }
   absl::Status status = Adopt(MakeQuantizePlan(*tensor, *options), request);
   // The plan does not know in which of its two forms an amax came.
   if (!message.given_amax().rowwise_values().empty()) {
@@ -101,8 +112,8 @@ absl::Status ReadPlan(const v1::QuantizeRequest& message, Request* request) {
 }
 
 absl::Status Read(const v1::QuantizeRequest& message, const Range& payload,
-                  Request* request) {
-  QUANTD_RETURN_IF_ERROR(ReadPlan(message, request));
+                  const RequestDefaults& defaults, Request* request) {
+  QUANTD_RETURN_IF_ERROR(ReadPlan(message, defaults, request));
   return WholePayload(payload, request);
 }
 

@@ -160,11 +160,123 @@ Skipped SkipField(uint32_t tag, size_t limit, Cursor& in) {
   }
 }
 
-absl::Status HeadTooLong(size_t most) {
-  return FieldError("message",
-                    fmt::format("at most {} bytes beside the payload", most),
-                    "more");
+// Where a request has a list of numbers: in the message `field`, as its field
+// `inner`; inner 0: the field is the list.
+struct ListPlace {
+  uint32_t field;
+  uint32_t inner;
+  bool fixed;  // 4 bytes each; else varints, 8 bytes each in memory
+};
+constexpr ListPlace kQuantizeLists[] = {
+    {v1::QuantizeRequest::kGivenAmaxFieldNumber,
+     v1::GivenAmax::kRowwiseValuesFieldNumber, true},
+    {v1::QuantizeRequest::kGivenAmaxFieldNumber,
+     v1::GivenAmax::kColumnwiseValuesFieldNumber, true},
+    {v1::QuantizeRequest::kScaleFieldNumber, 0, true},
+    {v1::QuantizeRequest::kHistoryFieldNumber, v1::History::kAmaxFieldNumber,
+     true},
+    {v1::QuantizeRequest::kSplitsFieldNumber, v1::Splits::kRowsFieldNumber,
+     false},
+};
+constexpr ListPlace kDequantizeLists[] = {
+    {v1::DequantizeRequest::kTensorsFieldNumber,
+     v1::TensorRef::kGroupOffsetsFieldNumber, false},
+    {v1::DequantizeRequest::kSplitsFieldNumber, v1::Splits::kRowsFieldNumber,
+     false},
+};
+constexpr ListPlace kRhtAmaxLists[] = {
+    {v1::RhtAmaxRequest::kSplitsFieldNumber, v1::Splits::kRowsFieldNumber,
+     false},
+};
+
+absl::Span<const ListPlace> ListsOf(Method method) {
+  switch (method) {
+    case Method::kQuantize:
+      return kQuantizeLists;
+    case Method::kDequantize:
+      return kDequantizeLists;
+    case Method::kRhtAmax:
+      return kRhtAmaxLists;
+    case Method::kApplyRht:
+      break;
+  }
+  return {};
 }
+
+// Counts the lists of a request, field by field.
+class ListCounter {
+ public:
+  explicit ListCounter(absl::Span<const ListPlace> places) : places_(places) {}
+
+  size_t wire() const { return wire_; }
+  size_t memory() const { return memory_; }
+
+  // The field of `tag`, of which `in` is behind the tag. What is not as it
+  // should be is no list; protobuf will say so.
+  void Add(uint32_t tag, Cursor in) {
+    if ((tag & 7) != 2 || !Known(tag >> 3)) return;
+    const std::optional<size_t> length = in.Length();
+    if (!length) return;
+    if (const ListPlace* place = Find(tag >> 3, 0)) {
+      return Count(*place, *length, in);
+    }
+    const size_t end = in.position() + *length;
+    size_t others = 0;
+    while (in.position() < end && memory_ <= kMaxListBytes &&
+           others <= kMaxHeadBytes) {
+      const size_t start = in.position();
+      const uint32_t inner = in.Tag();
+      const ListPlace* place =
+          (inner & 7) == 2 ? Find(tag >> 3, inner >> 3) : nullptr;
+      if (place == nullptr) {
+        if (inner == 0 || SkipField(inner, kMaxHeadBytes, in) != Skipped::kOk) {
+          return;
+        }
+        others += in.position() - start;
+        continue;
+      }
+      const std::optional<size_t> size = in.Length();
+      if (!size || *size > end - std::min(end, in.position())) return;
+      Count(*place, *size, in);
+      in.Skip(*size);
+      others += in.position() - start - *size;
+    }
+  }
+
+ private:
+  bool Known(uint32_t field) const {
+    return std::any_of(places_.begin(), places_.end(),
+                       [&](const ListPlace& p) { return p.field == field; });
+  }
+  const ListPlace* Find(uint32_t field, uint32_t inner) const {
+    for (const ListPlace& p : places_) {
+      if (p.field == field && p.inner == inner) return &p;
+    }
+    return nullptr;
+  }
+
+  void Count(const ListPlace& place, size_t size, Cursor in) {
+    wire_ += size;
+    if (place.fixed) {
+      memory_ += size;
+      return;
+    }
+    // Ten bytes a number at most: no need to look at what is too much anyway.
+    if (size / 10 * 8 > kMaxListBytes) {
+      memory_ += size / 10 * 8;
+      return;
+    }
+    in.Walk(size, [&](std::string_view piece) {
+      memory_ += 8 * std::count_if(piece.begin(), piece.end(), [](char c) {
+                   return static_cast<unsigned char>(c) < 0x80;
+                 });
+    });
+  }
+
+  const absl::Span<const ListPlace> places_;
+  size_t wire_ = 0;
+  size_t memory_ = 0;
+};
 
 }  // namespace
 
@@ -179,9 +291,13 @@ bool IsMalformed(const absl::Status& status) {
   return status.GetPayload(kMalformedUrl).has_value();
 }
 
-absl::StatusOr<Split> SplitPayload(Slices message, size_t max_head) {
+namespace {
+
+absl::StatusOr<Split> SplitMessage(Slices message, size_t max_head,
+                                   absl::Span<const ListPlace> places) {
   Split split;
   Cursor in(message);
+  ListCounter lists(places);
   // Fields that are no payload, not yet copied: from `run` to where we are.
   Cursor run = in;
   const auto flush = [&](size_t end) {
@@ -202,19 +318,44 @@ absl::StatusOr<Split> SplitPayload(Slices message, size_t max_head) {
       run = in;
       continue;
     }
+    const Cursor field = in;
     const Skipped skipped =
         tag == 0 ? Skipped::kMalformed : SkipField(tag, max_head, in);
     if (skipped == Skipped::kMalformed) {
       return Malformed(fmt::format("bad field at byte {}", start));
     }
+    lists.Add(tag, field);
     const size_t head_bytes =
         split.head.size() + (in.position() - run.position());
-    if (skipped == Skipped::kTooLong || head_bytes > max_head) {
-      return HeadTooLong(max_head);
+    if (skipped == Skipped::kTooLong || head_bytes - lists.wire() > max_head) {
+      return HeadTooLarge(max_head);
+    }
+    if (lists.memory() > kMaxListBytes) {
+      return TooLargeError(
+          "message",
+          fmt::format("lists that take at most {} bytes", kMaxListBytes),
+          "more", kMaxListBytes);
     }
   }
   flush(in.position());
+  split.list_bytes = lists.wire();
   return split;
+}
+
+}  // namespace
+
+absl::StatusOr<Split> SplitPayload(Slices message, size_t max_head) {
+  return SplitMessage(message, max_head, {});
+}
+
+absl::StatusOr<Split> SplitRequest(Method method, Slices message) {
+  return SplitMessage(message, kMaxHeadBytes, ListsOf(method));
+}
+
+absl::Status HeadTooLarge(size_t limit) {
+  return TooLargeError(
+      "message", fmt::format("at most {} bytes beside the payload", limit),
+      "more", limit);
 }
 
 void Gather(const Request& request, Slices message,

@@ -7,6 +7,7 @@
 #ifndef QUANTD_PROTO_WIRE_H_
 #define QUANTD_PROTO_WIRE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,10 +24,20 @@
 
 namespace quantd::wire {
 
-// Caps of our own, below what protobuf would accept. All but the payload: of a
-// request, and of a reply, which has offsets for every group of every tensor.
+// Caps of our own, below what protobuf would accept. A request's head is all
+// but the payload. It may have kMaxHeadBytes of fields and, beside these, lists
+// of numbers that take kMaxListBytes in memory: 4 bytes an amax, a scale or a
+// value of a history, 8 bytes the rows or the offset of a group. Only packed
+// lists are such; a parser makes little more of them than they are, while
+// fields may become fifty times as large.
 inline constexpr size_t kMaxHeadBytes = 256 << 10;
-inline constexpr size_t kMaxReplyHeadBytes = 2 << 20;
+inline constexpr size_t kMaxListBytes = 4 << 20;
+// What a legal head has on the wire at most: numbers of 8 bytes take up to 10.
+inline constexpr size_t kMaxRequestHeadBytes =
+    kMaxHeadBytes + kMaxListBytes / 8 * 10;
+// All but the payload of a reply: offsets for every group of every tensor, and
+// the echo of the lists, where one amax may have become two.
+inline constexpr size_t kMaxReplyHeadBytes = 10 << 20;
 inline constexpr int kMaxShapeEntries = kMaxRank;
 // What a reply may carry: protobuf and gRPC end at 2 GiB.
 inline constexpr size_t kMaxReplyPayloadBytes =
@@ -56,13 +67,33 @@ struct Range {
 // wins, as protobuf says) and all the rest, as one small string that is
 // itself a serialized message. Malformed for bytes whose top-level fields
 // protobuf would not accept (what is inside them, parsing the head decides);
-// FieldError "message" for a head over `max_head`.
+// HeadTooLarge for a head over `max_head`.
 struct Split {
   std::string head;
   Range payload;
+  size_t list_bytes = 0;  // of the head, on the wire; 0 where none is known
 };
 absl::StatusOr<Split> SplitPayload(Slices message,
                                    size_t max_head = kMaxHeadBytes);
+// The same of a request, with the caps for fields and lists.
+absl::StatusOr<Split> SplitRequest(Method method, Slices message);
+
+// What a request whose head has so many bytes on the wire may take in memory at
+// most, from its parsing until its reply's head is made: messages, copies of
+// the lists, the plan and its groups. Measured (head_memory_test), with room:
+// 66 bytes for one of a field, 41 for one of a list of small integers, 7 for
+// one of other lists, and 311 for a group.
+constexpr size_t HeadMemory(size_t head) {
+  constexpr size_t kIntegers = kMaxListBytes / 8;  // one byte each
+  const size_t fields = std::min(head, kMaxHeadBytes);
+  const size_t integers = std::min(head - fields, kIntegers);
+  return (8 << 10) + 320 * std::min(head, kMaxGroups) + 72 * fields +
+         48 * integers + 8 * (head - fields - integers);
+}
+inline constexpr size_t kMaxHeadMemory = HeadMemory(kMaxRequestHeadBytes);
+
+// More beside the payload than a request may have: TooLarge of field "message".
+absl::Status HeadTooLarge(size_t limit);
 
 // One request, understood: what to compute and which bytes to feed.
 struct Request {
@@ -75,13 +106,19 @@ struct Request {
   };
   std::vector<Source> sources;
 };
+// What a server makes of requests that leave it open.
+struct RequestDefaults {
+  float amax_estimation_scale = 0;  // where there is an amax to estimate
+};
+
 // Malformed or FieldError. Allocates in proportion to the head at most.
-absl::StatusOr<Request> ParseRequest(Method method, Slices message);
+absl::StatusOr<Request> ParseRequest(Method method, Slices message,
+                                     const RequestDefaults& defaults = {});
 
 // The plan of a QuantizeRequest whose payload, if it has one, does not matter.
 // Errors as from ParseRequest.
 absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
-    Slices message);
+    Slices message, const RequestDefaults& defaults = {});
 
 // Copies every source to its place in the job's staging (plan input offsets),
 // zeroing the gaps. One pass over the slices, `message` as it was parsed.

@@ -39,6 +39,7 @@ struct CallEnvironment {
   RequestIds* ids = nullptr;
   Metrics* metrics = nullptr;
   size_t request_limit[std::size(wire::kMethods)] = {};  // by Method
+  wire::RequestDefaults defaults;
   absl::Duration max_receive = absl::Minutes(1);
   absl::Duration max_send = absl::Minutes(1);
   int max_streams = 256;  // calls at once on one connection

@@ -35,7 +35,12 @@ Failure Field(const FieldViolation& violation, std::string message) {
 
 Failure Failure::BadRequest(const absl::Status& status) {
   if (const auto violation = GetFieldViolation(status)) {
-    return Field(*violation, std::string(status.message()));
+    Failure failure = Field(*violation, std::string(status.message()));
+    if (const auto limit = GetSizeLimit(status)) {
+      failure.detail.set_reason(ErrorDetail::REASON_TOO_LARGE);
+      failure.detail.set_limit(*limit);
+    }
+    return failure;
   }
   return Make(StatusCode::INVALID_ARGUMENT, ErrorDetail::REASON_MALFORMED,
               std::string(status.message()));

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -239,6 +240,14 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
       ->check(CLI::IsMember({"auto", "baseline", "avx2", "avx512"}))
       ->capture_default_str()
       ->group(kDevices);
+
+  app.add_option("--estimate", o.estimate,
+                 "Estimate the amax of rotated copies where a request leaves "
+                 "it open: that before the rotation times SCALE (0: none)")
+      ->check(CLI::Range(0.0f, std::numeric_limits<float>::max()))
+      ->type_name("SCALE")
+      ->capture_default_str()
+      ->group("Arithmetic");
 
   constexpr char kMemory[] = "Memory and admission";
   app.add_option("--memory-budget", budget,

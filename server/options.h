@@ -46,6 +46,10 @@ struct ServerOptions {
   int cpu_threads = 0;  // of each CPU device; 0: one per core
   std::string cpu_isa = "auto";
 
+  // Where a request rotates a copy and leaves it open: what the amax of the
+  // unrotated tensor is multiplied with for that of the copy. 0: none.
+  float estimate = 0;
+
   size_t memory_budget = 0;  // 0: DefaultBudget()
   size_t max_request_bytes = size_t{512} << 20;
   size_t max_waiting = 128;  // calls that wait for memory

@@ -117,6 +117,7 @@ Server::Server(const ServerOptions& options,
   v1::Limits limits;
   limits.set_memory_budget_bytes(shares_.budget);
   limits.set_max_rank(kMaxRank);
+  limits.set_amax_estimation_scale(options_.estimate);
   for (const wire::Method method : wire::kMethods) {
     environment_.request_limit[static_cast<int>(method)] =
         LargestRequest(method, shares_, options_.max_request_bytes);
@@ -137,6 +138,7 @@ Server::Server(const ServerOptions& options,
   environment_.max_receive = options_.max_receive;
   environment_.max_send = options_.max_send;
   environment_.max_streams = options_.max_streams;
+  environment_.defaults.amax_estimation_scale = options_.estimate;
 }
 
 absl::Status Server::Listen() {

@@ -80,14 +80,15 @@ SmallMethod ServerInfo::GetServerInfo() const {
 
 SmallMethod ServerInfo::DescribeQuantize() const {
   SmallMethod method;
-  method.max_request = wire::kMaxHeadBytes;
+  method.max_request = wire::kMaxRequestHeadBytes;
   method.rpc = Rpc::kDescribeQuantize;
   method.on_planner = true;
   method.while_draining = false;
-  method.answer = [](absl::Span<const std::string_view> message,
+  method.answer = [this](absl::Span<const std::string_view> message,
                      std::string_view request_id) {
     SmallAnswer answer;
-    const auto plan = wire::ParseDescribeRequest(message);
+    const auto plan = wire::ParseDescribeRequest(
+        message, {limits_.amax_estimation_scale()});
     if (plan.ok()) {
       answer.shape =
           fmt::format("{}", fmt::join((*plan)->tensor().shape, "x"));

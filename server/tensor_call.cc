@@ -144,7 +144,7 @@ void TensorCall::OnRead(bool ok) {
 }
 
 void TensorCall::PlanRequest() {
-  auto request = wire::ParseRequest(method_, message_.Pieces());
+  auto request = wire::ParseRequest(method_, message_.Pieces(), env_->defaults);
   if (!request.ok()) return Fail(Failure::BadRequest(request.status()));
   request_ = *std::move(request);
   const size_t payload = PayloadNeed(*request_.plan);

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "kernels/amax_source.h"
 #include "kernels/cpu/nvfp4_args.h"
 #include "kernels/cpu/pieces.h"
 #include "kernels/cpu/slice.h"
@@ -50,7 +51,7 @@ class Computer {
         report_(report) {}
 
   absl::Status Compute(const QuantizeOptions& o) {
-    Rotation(o.rht.rowwise || o.rht.columnwise, *o.rht.sign_mask,
+    Rotation(o.rht.rowwise || o.rht.columnwise, o.rht.sign_mask,
              o.rht.dimension);
     task_ = MakeQuantizeTask(plan_, bases_);
     if (absl::Status s = SettleAmaxes(o); !s.ok()) return s;
@@ -95,7 +96,7 @@ class Computer {
   }
 
   absl::Status Compute(const DequantizeOptions& o) {
-    Rotation(o.inverse_rht, *o.sign_mask, o.rht_dimension);
+    Rotation(o.inverse_rht, o.sign_mask, o.rht_dimension);
     const DequantizeTask task = MakeDequantizeTask(plan_, bases_);
     CountRht(o.inverse_rht);
     const bool plain = IsPlainNvfp4(plan_);
@@ -113,7 +114,7 @@ class Computer {
   }
 
   absl::Status Compute(const RhtAmaxOptions& o) {
-    Rotation(o.rowwise_rht || o.columnwise_rht, *o.sign_mask, o.rht_dimension);
+    Rotation(o.rowwise_rht || o.columnwise_rht, o.sign_mask, o.rht_dimension);
     const bool propagate = o.non_finite == NonFinite::kPropagate;
     const bool lines = o.domain == AmaxDomain::kRow;
     for (const TensorSpec& spec : plan_.outputs()) Zero(spec.kind);
@@ -151,7 +152,7 @@ class Computer {
   }
 
   absl::Status Compute(const ApplyRhtOptions& o) {
-    Rotation(true, *o.sign_mask, o.rht_dimension);
+    Rotation(true, o.sign_mask, o.rht_dimension);
     CountRht(true);
     RotateArgs args = {};
     args.x = Input(0);
@@ -173,9 +174,11 @@ class Computer {
   const Maxima& seen() const { return seen_; }
 
  private:
-  void Rotation(bool wanted, const SignMask& mask, int dimension) {
+  // A plan that rotates has a mask.
+  void Rotation(bool wanted, const std::optional<SignMask>& mask,
+                int dimension) {
     if (!wanted) return;
-    signs_ = device_->signs.Get(mask, dimension);
+    signs_ = device_->signs.Get(*mask, dimension);
     bases_.signs = signs_->data();
   }
   void CountRht(bool rotates) {
@@ -229,8 +232,9 @@ class Computer {
       set_lines(piece.group, &args);
       if (args.col_lines) args.col_lines += piece.col;
       if (args.col_rht_lines) args.col_rht_lines += piece.col;
-      if (dimension == 16 && !args.row_lines && !args.row_rht_lines &&
-          !args.col_lines && !args.col_rht_lines) {
+      const bool rotates = args.row_signs || args.col_signs;
+      if ((dimension == 16 || !rotates) && !args.row_lines &&
+          !args.row_rht_lines && !args.col_lines && !args.col_rht_lines) {
         tiles_.amax({args.x, args.row_signs, args.col_signs}, piece.first,
                     piece.last, &m);
       } else {
@@ -270,40 +274,35 @@ class Computer {
 
   // Amaxes, and the scales that follow from them alone.
   absl::Status SettleAmaxes(const QuantizeOptions& o) {
+    using Kind = AmaxSource::Kind;
     const FormatSpec& format = *FindFormat(o.format);
     const bool propagate = o.non_finite == NonFinite::kPropagate;
-    const bool row =
-        HasRowwise(o.usage) && HasAmax(format) && o.rowwise_amax.empty();
-    const bool col =
-        HasColumnwise(o.usage) && HasAmax(format) && o.columnwise_amax.empty();
-    const bool estimated = o.amax_estimation_scale.has_value();
-    const bool lines = o.form.row_scaled;
+    const AmaxSource row = SourceOfAmax(o, false);
+    const AmaxSource col = SourceOfAmax(o, true);
     std::vector<Maxima> found(plan_.groups().size());
-    if (row) Zero(TensorKind::kRowwiseAmax);
-    if (col) Zero(TensorKind::kColumnwiseAmax);
-    if (row || col || o.amax || o.usage == Usage::kNone) {
+    if (row.kind == Kind::kLines) Zero(TensorKind::kRowwiseAmax);
+    if (col.kind == Kind::kLines) Zero(TensorKind::kColumnwiseAmax);
+    if (row.computed() || col.computed() || o.amax || o.usage == Usage::kNone) {
       found = FindAmaxes(
-          row && o.rht.rowwise && !estimated,
-          col && o.rht.columnwise && !estimated, o.rht.dimension, propagate,
-          [&](size_t g, AmaxLinesArgs* args) {
-            if (!lines) return;
-            if (row)
+          row.kind == Kind::kRotated, col.kind == Kind::kRotated,
+          o.rht.dimension, propagate, [&](size_t g, AmaxLinesArgs* args) {
+            if (row.kind == Kind::kLines) {
               args->row_lines = Lines(TensorKind::kRowwiseAmax, false, g);
-            if (col) {
+            }
+            if (col.kind == Kind::kLines) {
               args->col_lines = Lines(TensorKind::kColumnwiseAmax, true, g);
             }
           });
       if (absl::Status s = Judge(seen_, o.non_finite); !s.ok()) return s;
     }
-    Settle(o, TensorKind::kRowwiseAmax, o.rowwise_amax, o.rht.rowwise,
-           &Maxima::row_rht, &Maxima::row_rht_nan, found);
-    Settle(o, TensorKind::kColumnwiseAmax, o.columnwise_amax, o.rht.columnwise,
-           &Maxima::col_rht, &Maxima::col_rht_nan, found);
-    plain_ = AmaxOf(found[0].plain, found[0].nan, propagate);
+    Settle(row, TensorKind::kRowwiseAmax, &Maxima::row_rht,
+           &Maxima::row_rht_nan, propagate, found);
+    Settle(col, TensorKind::kColumnwiseAmax, &Maxima::col_rht,
+           &Maxima::col_rht_nan, propagate, found);
     for (size_t g = 0; g < task_.groups.size(); ++g) {
       GroupTask& group = task_.groups[g];
-      if (group.amax)
-        *group.amax = AmaxOf(found[g].plain, found[g].nan, propagate);
+      plain_.push_back(AmaxOf(found[g].plain, found[g].nan, propagate));
+      if (group.amax) *group.amax = plain_[g];
       for (CopyTask* copy : {&group.rowwise, &group.columnwise}) {
         if (!copy->data || format.scaling != Scaling::kTensor) continue;
         *copy->tensor_scale = o.scale.empty()
@@ -316,31 +315,26 @@ class Computer {
     return absl::OkStatus();
   }
 
-  void Settle(const QuantizeOptions& o, TensorKind kind,
-              const std::vector<float>& given, bool rotated,
-              uint32_t Maxima::*rht, bool Maxima::*rht_nan,
+  void Settle(const AmaxSource& source, TensorKind kind, uint32_t Maxima::*rht,
+              bool Maxima::*rht_nan, bool propagate,
               const std::vector<Maxima>& found) {
-    const TensorSpec* spec = plan_.output(kind);
-    if (spec == nullptr) return;
-    float* amax = Floats(*spec);
-    if (!given.empty()) {
-      std::copy(given.begin(), given.end(), amax);
+    using Kind = AmaxSource::Kind;
+    if (source.kind == Kind::kNone) return;
+    const TensorSpec& spec = *plan_.output(kind);
+    float* const amax = Floats(spec);
+    if (source.kind == Kind::kLines) return Canonicalise(spec);
+    if (source.kind == Kind::kGiven) {
+      const std::vector<float> values = source.values();
+      std::copy(values.begin(), values.end(), amax);
       return;
     }
-    if (o.form.row_scaled) return Canonicalise(*spec);
-    const bool propagate = o.non_finite == NonFinite::kPropagate;
     for (size_t g = 0; g < found.size(); ++g) {
       const Maxima& m = found[g];
-      if (rotated && !o.amax_estimation_scale) {
-        amax[g] = AmaxOf(m.*rht, m.*rht_nan, propagate);
-        continue;
-      }
-      amax[g] = AmaxOf(m.plain, m.nan, propagate);
-      if (rotated) {
-        amax[g] = amax[g] * *o.amax_estimation_scale;
-        if (std::isnan(amax[g])) amax[g] = Scalar::Float(kNanBits);
-      }
+      amax[g] = source.kind == Kind::kRotated
+                    ? AmaxOf(m.*rht, m.*rht_nan, propagate)
+                    : AmaxOf(m.plain, m.nan, propagate) * source.factor;
     }
+    Canonicalise(spec);
   }
 
   void Dbias(DType dtype) {
@@ -361,16 +355,20 @@ class Computer {
   }
 
   void History(const QuantizeOptions& o) {
-    std::vector<float> history = o.history->amax;
-    const CopyTask& row = task_.groups[0].rowwise;
-    const CopyTask& copy = row.data ? row : task_.groups[0].columnwise;
-    history[0] = copy.amax ? *copy.amax : plain_;
-    const ScaleUpdate update =
-        UpdateScale(history, o.history->rule, o.history->margin,
-                    FindFormat(o.format)->element_max, o.scale[0]);
-    std::copy(update.history.begin(), update.history.end(),
+    std::vector<float> amaxes;
+    for (size_t g = 0; g < task_.groups.size(); ++g) {
+      const GroupTask& group = task_.groups[g];
+      const CopyTask& copy =
+          group.rowwise.data ? group.rowwise : group.columnwise;
+      amaxes.push_back(copy.amax ? *copy.amax : plain_[g]);
+    }
+    const GroupUpdates updates = UpdateScales(
+        o.history->amax, amaxes, o.history->rule, o.history->margin,
+        FindFormat(o.format)->element_max, o.scale);
+    std::copy(updates.history.begin(), updates.history.end(),
               Floats(*plan_.output(TensorKind::kAmaxHistory)));
-    *Floats(*plan_.output(TensorKind::kNextScale)) = update.scale;
+    std::copy(updates.scales.begin(), updates.scales.end(),
+              Floats(*plan_.output(TensorKind::kNextScale)));
   }
 
   CpuDevice* const device_;
@@ -380,8 +378,8 @@ class Computer {
   JobReport* const report_;
   QuantizeTask task_;
   std::shared_ptr<const Signs> signs_;
-  Maxima seen_;      // nan and inf
-  float plain_ = 0;  // the first group's amax, where it was looked for
+  Maxima seen_;               // nan and inf
+  std::vector<float> plain_;  // the groups' amaxes, where they were looked for
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "kernels/cpu/lines.h"
 #include "kernels/decode.h"
 #include "kernels/encode.h"
+#include "kernels/run_errors.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
@@ -28,31 +29,19 @@ struct TileJob {
   ErrorSums* errors;            // nullptr: not wanted
 };
 
-void AddSquare(uint32_t bits, ErrorSums::Squares* sums) {
-  const uint32_t exponent = bits >> 23;
-  uint64_t m = bits & 0x7FFFFFu;
-  if (exponent != 0) m |= 0x800000u;
-  m *= m;
-  sums->low[exponent] += m & 0xFFFFFFu;
-  sums->high[exponent] += m >> 24;
-}
-
-// Adds what 16 positions of one line lost. `v` before, `d` after.
-void AddErrors(DType element, const float* v, const float* d, float m,
-               int64_t count, ErrorSums* sums) {
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t value = Scalar::Bits(v[i]) & kAbsMask;
-    const uint32_t y = Scalar::Bits(v[i] * m) & kAbsMask;
-    const uint32_t decoded = Scalar::Bits(d[i]) & kAbsMask;
-    sums->clipped += y >= ClipBits(element) && y <= kInfBits;
-    sums->flushed += value != 0 && decoded == 0;
-    sums->elements += value < kInfBits;
-    if (value >= kInfBits || decoded >= kInfBits) continue;
-    const uint32_t error = Scalar::Bits(v[i] - d[i]) & kAbsMask;
-    if (error >= kInfBits) continue;
+// Adds the first `lanes` of them.
+void AddErrors(const RunErrors<L>& run, int64_t lanes, ErrorSums* sums) {
+  for (int64_t l = 0; l < lanes; ++l) {
+    sums->elements += run.elements[l];
+    sums->clipped += run.clipped[l];
+    sums->flushed += run.flushed[l];
+    const uint32_t error = run.max_error[l];
     sums->max_error = error > sums->max_error ? error : sums->max_error;
-    AddSquare(value, &sums->signal);
-    AddSquare(error, &sums->noise);
+    const SquareTerm signal =
+        TermOf(run.signal.bits[l], run.signal.exponent[l]);
+    const SquareTerm noise = TermOf(run.noise.bits[l], run.noise.exponent[l]);
+    sums->signal.bins[signal.bin] += signal.value;
+    sums->noise.bins[noise.bin] += noise.value;
   }
 }
 
@@ -181,17 +170,11 @@ void CountErrors(const TileJob& job, const LineScale<L>& scales, const F* v,
   const F factor = DecodeFactor<L>(e.scaling, e.f6, scales.amax, stored);
   F d[16];
   DecodeSixteen<L>(e.element, words, d);
+  QUANTD_UNROLL
+  for (int i = 0; i < 16; ++i) d[i] = d[i] * factor;
   const int64_t end = copy.rotation > 0 ? copy.padded : copy.positions;
-  const int64_t count = Least(16, end - p);
-  for (int64_t l = 0; l < lanes; ++l) {
-    float before[16];
-    float after[16];
-    for (int i = 0; i < 16; ++i) {
-      before[i] = v[i][l];
-      after[i] = (d[i] * factor)[l];
-    }
-    AddErrors(e.element, before, after, block.m[l], count, job.errors);
-  }
+  AddErrors(ErrorsOfRun<L>(v, block.m, d, ClipBits(e.element), end - p), lanes,
+            job.errors);
 }
 
 // W lines from `line` on, over the tile's positions. What decides most is known

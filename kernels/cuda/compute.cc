@@ -3,6 +3,7 @@
 #include <optional>
 #include <variant>
 
+#include "kernels/amax_source.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/spans.h"
 
@@ -94,10 +95,10 @@ class Planner {
                                               o.rht_dimension, propagate)));
       WriteAmaxArgs amax = StartAmax(propagate);
       amax.follows = true;
-      Add(TensorKind::kRowwiseAmax, AmaxSource::kPlain, 1, &amax);
-      Add(TensorKind::kColumnwiseAmax, AmaxSource::kPlain, 1, &amax);
-      Add(TensorKind::kRowwiseRhtAmax, AmaxSource::kRowRht, 1, &amax);
-      Add(TensorKind::kColumnwiseRhtAmax, AmaxSource::kColRht, 1, &amax);
+      Add(TensorKind::kRowwiseAmax, FoundAmax::kPlain, 1, &amax);
+      Add(TensorKind::kColumnwiseAmax, FoundAmax::kPlain, 1, &amax);
+      Add(TensorKind::kRowwiseRhtAmax, FoundAmax::kRowRht, 1, &amax);
+      Add(TensorKind::kColumnwiseRhtAmax, FoundAmax::kColRht, 1, &amax);
       return LaunchWriteAmax(amax, queue_);
     }
     SpanAmaxArgs args = GenericAmax(o.rht_dimension, propagate);
@@ -213,7 +214,7 @@ class Planner {
     return args;
   }
   // Adds an amax to write, if the plan has it.
-  void Add(TensorKind kind, AmaxSource source, float number,
+  void Add(TensorKind kind, FoundAmax source, float number,
            WriteAmaxArgs* args) {
     float* to = OutFloat(kind);
     if (to != nullptr) args->entries[args->count++] = {to, source, number};
@@ -227,26 +228,25 @@ class Planner {
           columnwise ? TensorKind::kColumnwiseAmax : TensorKind::kRowwiseAmax;
       const TensorSpec* spec = plan_.output(kind);
       if (spec == nullptr || route_.lines[columnwise]) continue;
-      const absl::Span<const float> given = GivenAmax(o, columnwise);
-      const bool rotated = columnwise ? o.rht.columnwise : o.rht.rowwise;
-      // (One row of all groups together has one amax, too.)
-      if (given.size() == 1 && plan_.groups().size() == 1) {
-        Add(kind, AmaxSource::kGiven, given[0], &args);
-      } else if (!given.empty()) {
+      const AmaxSource source = SourceOfAmax(o, columnwise);
+      if (source.kind == AmaxSource::Kind::kRotated) {
+        Add(kind, columnwise ? FoundAmax::kColRht : FoundAmax::kRowRht, 1,
+            &args);
+      } else if (source.kind == AmaxSource::Kind::kPlain) {
+        Add(kind, FoundAmax::kPlain, source.factor, &args);
+      } else if (source.given.size() == 1 && plan_.groups().size() == 1) {
+        // (One row of all groups together has one amax, too.)
+        Add(kind, FoundAmax::kGiven, source.values()[0], &args);
+      } else {
         QUANTD_CUDA_TRY(
             cudaMemcpyAsync(Out(kind), tables_.given_amax(columnwise),
                             spec->size, cudaMemcpyHostToDevice, queue_.stream));
         args.follows = false;
-      } else if (!rotated) {
-        Add(kind, AmaxSource::kPlain, 1, &args);
-      } else if (o.amax_estimation_scale) {
-        Add(kind, AmaxSource::kPlain, *o.amax_estimation_scale, &args);
-      } else {
-        Add(kind, columnwise ? AmaxSource::kColRht : AmaxSource::kRowRht, 1,
-            &args);
       }
     }
-    Add(TensorKind::kAmax, AmaxSource::kPlain, 1, &args);
+    Add(TensorKind::kAmax, FoundAmax::kPlain, 1, &args);
+    // For the host, which makes the next scale of it.
+    Add(TensorKind::kNextScale, FoundAmax::kPlain, 1, &args);
     return args.count > 0 ? LaunchWriteAmax(args, queue_) : cudaSuccess;
   }
 

@@ -227,11 +227,7 @@ class CudaJob : public Job {
       return FieldError("payload", "finite values (non_finite is reject)",
                         report->saw_nan ? "NaN" : "Inf");
     }
-    // Wherever there is a history the plain maximum was found: the tensor is
-    // not grouped, and its amax is not replaced by a given one.
-    const bool nan = report->saw_nan && Policy(*plan_) == NonFinite::kPropagate;
-    WriteHistory(*plan_, Scalar::Float(nan ? kNanBits : findings.found.plain),
-                 memory_.out.data());
+    WriteHistory(*plan_, memory_.out.data());
     return absl::OkStatus();
   }
 

@@ -215,12 +215,11 @@ struct Sixteen {
     const float factor = DecodeFactor<Scalar>(p.scaling, p.f6, amax, stored);
     float d[kBlock];
     DecodeSixteen<Scalar>(p.element, words, d);
+    for (int i = 0; i < kBlock; ++i) d[i] = d[i] * factor;
     const int64_t count =
         (copy.signs != nullptr ? copy.padded : copy.positions) - at;
-    for (int i = 0; i < kBlock && i < count; ++i) {
-      Count(v[i], v[i] * scale.m, d[i] * factor, ClipBits(p.element), tally,
-            sums);
-    }
+    AddErrors(ErrorsOfRun<Scalar>(v, scale.m, d, ClipBits(p.element), count),
+              tally, sums);
   }
 };
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/cuda/route.h"
+#include "kernels/amax_source.h"
 #include "kernels/delayed_scaling.h"
 #include "kernels/task.h"
 
@@ -50,24 +50,25 @@ void WriteEmpty(const Plan& plan, std::byte* out) {
   std::fill_n(out, plan.output_bytes(), std::byte{0});
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
   if (o == nullptr) return;
-  Put(plan, TensorKind::kRowwiseAmax, GivenAmax(*o, false), out);
-  Put(plan, TensorKind::kColumnwiseAmax, GivenAmax(*o, true), out);
+  Put(plan, TensorKind::kRowwiseAmax, SourceOfAmax(*o, false).values(), out);
+  Put(plan, TensorKind::kColumnwiseAmax, SourceOfAmax(*o, true).values(), out);
   if (FindFormat(o->format)->scaling == Scaling::kTensor) {
     PutTensorScales(plan, *o, out);
   }
-  WriteHistory(plan, 0, out);
+  WriteHistory(plan, out);
 }
 
-void WriteHistory(const Plan& plan, float amax, std::byte* out) {
+void WriteHistory(const Plan& plan, std::byte* out) {
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
   if (o == nullptr || !o->history) return;
-  std::vector<float> history = o->history->amax;
-  history[0] = amax;
-  const ScaleUpdate update =
-      UpdateScale(history, o->history->rule, o->history->margin,
-                  FindFormat(o->format)->element_max, o->scale[0]);
-  Put(plan, TensorKind::kAmaxHistory, update.history, out);
-  Put(plan, TensorKind::kNextScale, {&update.scale, 1}, out);
+  std::vector<float> amaxes(plan.groups().size());
+  std::memcpy(amaxes.data(), out + plan.output(TensorKind::kNextScale)->offset,
+              amaxes.size() * sizeof(float));
+  const GroupUpdates updates = UpdateScales(
+      o->history->amax, amaxes, o->history->rule, o->history->margin,
+      FindFormat(o->format)->element_max, o->scale);
+  Put(plan, TensorKind::kAmaxHistory, updates.history, out);
+  Put(plan, TensorKind::kNextScale, updates.scales, out);
 }
 
 }  // namespace quantd::cuda

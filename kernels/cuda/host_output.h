@@ -12,9 +12,9 @@ namespace quantd::cuda {
 // have, were they empty ones of a larger tensor.
 void WriteEmpty(const Plan& plan, std::byte* out);
 
-// The rolled history and the next scale, where the plan has them. `amax` is
-// this call's.
-void WriteHistory(const Plan& plan, float amax, std::byte* out);
+// The rolled histories and the next scales, where the plan has them. The places
+// of the next scales hold this call's amaxes until then.
+void WriteHistory(const Plan& plan, std::byte* out);
 
 }  // namespace quantd::cuda
 

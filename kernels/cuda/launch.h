@@ -25,9 +25,8 @@ struct Queue {
 inline cudaError_t FindAttribute(cudaDeviceAttr attribute, int* value) {
   int device = 0;
   const cudaError_t error = cudaGetDevice(&device);
-  return error == cudaSuccess
-             ? cudaDeviceGetAttribute(value, attribute, device)
-             : error;
+  return error == cudaSuccess ? cudaDeviceGetAttribute(value, attribute, device)
+                              : error;
 }
 
 struct Matrix {
@@ -66,12 +65,12 @@ cudaError_t LaunchAmax(const AmaxArgs& args, const Queue& queue);
 cudaError_t LaunchAmaxTiles(const AmaxArgs& args, const Queue& queue);
 
 // Turns maxima into amaxes where they belong, for every group.
-enum class AmaxSource { kGiven, kPlain, kRowRht, kColRht };
+enum class FoundAmax { kGiven, kPlain, kRowRht, kColRht };
 struct WriteAmaxArgs {
   static constexpr int kMax = 4;
   struct Entry {
     float* to;  // one for each group
-    AmaxSource source;
+    FoundAmax source;
     float number;  // kGiven: the amax; else what a maximum is multiplied with
   };
   Entry entries[kMax];

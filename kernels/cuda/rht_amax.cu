@@ -99,14 +99,14 @@ __global__ void __launch_bounds__(kThreads) AmaxOfTiles(AmaxArgs a) {
   Finish(running, a);
 }
 
-__device__ __forceinline__ float AmaxFrom(const Found& found, AmaxSource source,
+__device__ __forceinline__ float AmaxFrom(const Found& found, FoundAmax source,
                                           bool propagate) {
   uint32_t bits = found.plain;
   uint32_t nan_bit = kSeenNan;
-  if (source == AmaxSource::kRowRht) {
+  if (source == FoundAmax::kRowRht) {
     bits = found.row_rht;
     nan_bit = kSeenRowRhtNan;
-  } else if (source == AmaxSource::kColRht) {
+  } else if (source == FoundAmax::kColRht) {
     bits = found.col_rht;
     nan_bit = kSeenColRhtNan;
   }
@@ -122,7 +122,7 @@ __global__ void WriteAmax(const __grid_constant__ WriteAmaxArgs a) {
   for (int i = 0; i < a.count; ++i) {
     const WriteAmaxArgs::Entry& e = a.entries[i];
     const float amax =
-        e.source == AmaxSource::kGiven
+        e.source == FoundAmax::kGiven
             ? e.number
             : AmaxFrom(a.found[g], e.source, a.propagate) * e.number;
     e.to[g] = Scalar::Float(EncodeElement<DType::kF32>(amax));

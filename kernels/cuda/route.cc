@@ -2,28 +2,29 @@
 
 #include <variant>
 
+#include "kernels/amax_source.h"
 #include "kernels/task.h"
 
 namespace quantd::cuda {
 namespace {
 
 void FindMaxima(const QuantizeOptions& o, Route* route) {
-  const FormatSpec& format = *FindFormat(o.format);
   // Somebody must see NaN and Inf.
   route->plain = o.amax || o.usage == Usage::kNone;
   for (bool columnwise : {false, true}) {
-    const bool wanted =
-        columnwise ? HasColumnwise(o.usage) : HasRowwise(o.usage);
-    const bool rotated = columnwise ? o.rht.columnwise : o.rht.rowwise;
-    if (!wanted || !HasAmax(format) || !GivenAmax(o, columnwise).empty()) {
-      continue;
-    }
-    if (o.form.row_scaled) {
-      route->lines[columnwise] = true;
-    } else if (rotated && !o.amax_estimation_scale) {
-      route->rotated[columnwise] = true;
-    } else {
-      route->plain = true;
+    switch (SourceOfAmax(o, columnwise).kind) {
+      case AmaxSource::Kind::kLines:
+        route->lines[columnwise] = true;
+        break;
+      case AmaxSource::Kind::kRotated:
+        route->rotated[columnwise] = true;
+        break;
+      case AmaxSource::Kind::kPlain:
+        route->plain = true;
+        break;
+      case AmaxSource::Kind::kNone:
+      case AmaxSource::Kind::kGiven:
+        break;
     }
   }
 }
@@ -63,11 +64,6 @@ struct Visitor {
 };
 
 }  // namespace
-
-absl::Span<const float> GivenAmax(const QuantizeOptions& o, bool columnwise) {
-  if (!o.scale.empty()) return {};
-  return columnwise ? o.columnwise_amax : o.rowwise_amax;
-}
 
 Route MakeRoute(const Plan& plan) {
   Route route = std::visit(Visitor{plan}, plan.options());

@@ -3,7 +3,6 @@
 #ifndef QUANTD_KERNELS_CUDA_ROUTE_H_
 #define QUANTD_KERNELS_CUDA_ROUTE_H_
 
-#include "absl/types/span.h"
 #include "kernels/plan.h"
 
 namespace quantd::cuda {
@@ -26,11 +25,6 @@ struct Route {
   }
 };
 Route MakeRoute(const Plan& plan);
-
-// The amaxes that were given and count: beside a given scale they do not, the
-// amax is an observation then.
-absl::Span<const float> GivenAmax(const QuantizeOptions& options,
-                                  bool columnwise);
 
 }  // namespace quantd::cuda
 

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/codec.h"
 #include "kernels/error_statistics.h"
 #include "kernels/lanes.h"
+#include "kernels/run_errors.h"
 
 namespace quantd::cuda {
 
@@ -28,45 +28,32 @@ struct Tally {
   uint32_t max_error = 0;  // fp32 bits
 };
 
-// Adds the square of a finite number to its bin. Values have few exponents:
-// threads of a warp that are here for the same bin add up first. (Some may be
-// here for the other copy.)
-__device__ __forceinline__ void AddSquare(float x, ErrorSums::Squares* to) {
-  const uint32_t bits = Scalar::Bits(x) & kAbsMask;
-  const uint32_t exponent = bits >> 23;
-  const uint64_t mantissa =
-      (bits & 0x7FFFFFu) | (exponent != 0 ? 0x800000u : 0u);
-  const uint64_t square = mantissa * mantissa;
-  const auto bin =
-      static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&to->low[exponent]));
-  const unsigned same = __match_any_sync(__activemask(), bin);
-  const uint32_t low =
-      __reduce_add_sync(same, static_cast<uint32_t>(square & 0xFFFFFFu));
-  const uint32_t high =
-      __reduce_add_sync(same, static_cast<uint32_t>(square >> 24));
+// Adds a run's sum to its bin. Runs of a tensor have few exponents: threads of
+// a warp that are here for the same bin add up first. (Some may be here for the
+// other copy.)
+__device__ __forceinline__ void AddSum(const SquareSum<Scalar>& sum,
+                                       ErrorSums::Squares* to) {
+  const SquareTerm term = TermOf(sum.bits, sum.exponent);
+  uint64_t* const bin = &to->bins[term.bin];
+  const unsigned same = __match_any_sync(
+      __activemask(), static_cast<uint32_t>(reinterpret_cast<uintptr_t>(bin)));
+  // The sum of 32 of them has more than 32 bits.
+  const uint64_t low = __reduce_add_sync(same, term.value & 0xFFFFu);
+  const uint64_t high = __reduce_add_sync(same, term.value >> 16);
   if (threadIdx.x % 32 == static_cast<unsigned>(__ffs(same)) - 1) {
-    AddTo(&to->low[exponent], low);
-    AddTo(&to->high[exponent], high);
+    AddTo(bin, low + (high << 16));
   }
 }
 
-// Counts v, which became d; y is v times its multiplier, and whatever is not
-// below `clip` would round beyond the largest code.
-__device__ __forceinline__ void Count(float v, float y, float d, uint32_t clip,
-                                      Tally* tally, ErrorSums* sums) {
-  const bool finite = (Scalar::Bits(v) & kAbsMask) < kInfBits;
-  const uint32_t scaled = Scalar::Bits(y) & kAbsMask;
-  if (finite) ++tally->elements;
-  if (scaled >= clip && scaled <= kInfBits) ++tally->clipped;
-  if (v != 0.0f && d == 0.0f) ++tally->flushed;
-  if (!finite || (Scalar::Bits(d) & kAbsMask) >= kInfBits) return;
-  // d has the sign of v: the difference is finite.
-  const float error = v - d;
-  const uint32_t magnitude = Scalar::Bits(error) & kAbsMask;
+__device__ __forceinline__ void AddErrors(const RunErrors<Scalar>& run,
+                                          Tally* tally, ErrorSums* sums) {
+  tally->elements += run.elements;
+  tally->clipped += run.clipped;
+  tally->flushed += run.flushed;
   tally->max_error =
-      magnitude > tally->max_error ? magnitude : tally->max_error;
-  AddSquare(v, &sums->signal);
-  AddSquare(error, &sums->noise);
+      run.max_error > tally->max_error ? run.max_error : tally->max_error;
+  AddSum(run.signal, &sums->signal);
+  AddSum(run.noise, &sums->noise);
 }
 
 // ErrorSums are so many 64-bit sums, and max_error.

@@ -4,6 +4,8 @@
 #include <utility>
 #include <variant>
 
+#include "kernels/amax_source.h"
+
 namespace quantd::cuda {
 
 Tables::Tables(const Plan& plan, const Route& route)
@@ -32,7 +34,7 @@ Tables::Tables(const Plan& plan, const Route& route)
   if (const auto* o = std::get_if<QuantizeOptions>(&plan.options())) {
     scales_part_ = Add(o->scale.size() * sizeof(float));
     for (bool columnwise : {false, true}) {
-      const size_t n = GivenAmax(*o, columnwise).size();
+      const size_t n = SourceOfAmax(*o, columnwise).given.size();
       // A number that stands for one group travels with its kernel.
       if (n > 1 || (n == 1 && count > 1)) {
         amax_parts_[columnwise] = Add(n * sizeof(float));
@@ -98,7 +100,8 @@ void Tables::Fill(const JobBases& payload) {
   if (o == nullptr) return;
   Write<float>(scales_part_, o->scale);
   for (bool columnwise : {false, true}) {
-    Write<float>(amax_parts_[columnwise], GivenAmax(*o, columnwise));
+    Write<float>(amax_parts_[columnwise],
+                 SourceOfAmax(*o, columnwise).values());
   }
 }
 

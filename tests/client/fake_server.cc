@@ -135,6 +135,7 @@ QuantizeOptions OptionsOf(const v1::QuantizeRequest& r) {
   }
   o.scale_rule = static_cast<ScaleRule>(r.scale_rule());
   o.splits = SplitsOf(r.has_splits(), r.splits());
+  o.partial_splits = r.splits().partial();
   o.amax = r.amax();
   o.dbias = r.dbias();
   o.dbias_dtype = wire::FromProto(r.dbias_dtype());
@@ -310,6 +311,7 @@ grpc::Status FakeServer::Dequantize(grpc::ServerContext* context,
   }
   options.form = FormOf(request->form());
   options.splits = SplitsOf(request->has_splits(), request->splits());
+  options.partial_splits = request->splits().partial();
   const auto plan = MakeDequantizePlan(DescOf(request->tensor()), options);
   size_t size = 0;
   if (plan.ok()) {
@@ -340,6 +342,7 @@ grpc::Status FakeServer::RhtAmax(grpc::ServerContext* context,
   options.rht_dimension = static_cast<int>(request->rht().dimension());
   options.domain = static_cast<AmaxDomain>(request->domain());
   options.splits = SplitsOf(request->has_splits(), request->splits());
+  options.partial_splits = request->splits().partial();
   const auto plan = MakeRhtAmaxPlan(DescOf(request->tensor()), options);
   if (!plan.ok()) return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
   Fill(*plan, reply);

@@ -57,6 +57,7 @@ void ExpectSame(const QuantizeOptions& a, const QuantizeOptions& b) {
   }
   EXPECT_EQ(a.scale_rule, b.scale_rule);
   EXPECT_EQ(a.splits, b.splits);
+  EXPECT_EQ(a.partial_splits, b.partial_splits);
   EXPECT_EQ(a.amax, b.amax);
   EXPECT_EQ(a.dbias, b.dbias);
   EXPECT_EQ(a.dbias_dtype, b.dbias_dtype);
@@ -114,6 +115,12 @@ std::vector<QuantizeOptions> Requests() {
   add(Format::kFp8E5M2, [](auto& o) {
     o.splits = {16, 16};
     o.scale = {2, 4};
+    o.history = HistoryOptions{{1, 2, 3, 4, 5, 6}};
+  });
+  add(Format::kNvfp4, [](auto& o) {
+    o.splits = {16, 8};
+    o.partial_splits = true;
+    o.dbias = true;
   });
   add(Format::kFp8E5M2, [](auto& o) {
     o.splits = {16, 16};

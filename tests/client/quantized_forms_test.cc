@@ -50,6 +50,41 @@ TEST_F(Forms, BlockDimsPickTheFormatOfTheFamily) {
   EXPECT_EQ(format(Format::kNvfp4, {1, 32}), "block_dims");
 }
 
+TEST_F(Forms, Fp8DTypePicksTheFormatOfTheFamily) {
+  const auto format = [&](Format f, DType type,
+                          std::array<int, 2> dims = {0, 0}) {
+    const auto o =
+        Quantizer(client_, {.format = f, .block_dims = dims, .fp8_dtype = type})
+            .options();
+    return o.ok() ? std::string(Name(o->format))
+                  : std::string(o.status().message());
+  };
+  EXPECT_EQ(format(Format::kFp8E4M3, DType::kE5M2), "fp8_e5m2");
+  EXPECT_EQ(format(Format::kFp8E5M2, DType::kE4M3), "fp8_e4m3");
+  EXPECT_EQ(format(Format::kMxfp8E4M3, DType::kE5M2), "mxfp8_e5m2");
+  EXPECT_EQ(format(Format::kFp8SquareE4M3, DType::kE5M2), "fp8_block_2d_e5m2");
+  EXPECT_EQ(format(Format::kFp8SquareE4M3, DType::kE5M2, {1, 128}),
+            "fp8_block_e5m2");
+  EXPECT_EQ(format(Format::kNvfp4, DType::kE4M3), "nvfp4");
+  EXPECT_EQ(format(Format::kNvfp4, DType::kE4M3, {16, 16}), "nvfp4_2d");
+  EXPECT_EQ(format(Format::kNvfp4, DType::kE5M2),
+            "fp8_dtype: expected e4m3 or none with nvfp4, got e5m2");
+  EXPECT_EQ(format(Format::kMxfp4, DType::kE4M3),
+            "fp8_dtype: expected none with mxfp4, got e4m3");
+  EXPECT_EQ(format(Format::kMxfp8E4M3, DType::kBF16),
+            "fp8_dtype: expected e4m3 or e5m2 or none with mxfp8_e4m3, got "
+            "bf16");
+  for (std::string_view name : {"e4m3", "float8_e4m3fn", "kFloat8E4M3"}) {
+    EXPECT_EQ(Fp8DTypeFromName(name), DType::kE4M3) << name;
+  }
+  for (std::string_view name : {"e5m2", "float8_e5m2", "kFloat8E5M2"}) {
+    EXPECT_EQ(Fp8DTypeFromName(name), DType::kE5M2) << name;
+  }
+  for (std::string_view name : {"", "bf16", "float8_e4m3", "float8_e4m3fnuz"}) {
+    EXPECT_EQ(Fp8DTypeFromName(name), std::nullopt) << name;
+  }
+}
+
 TEST_F(Forms, QuantizerPassesEverythingOn) {
   QuantizerConfig c;
   c.rht_dimension = 64;
@@ -281,7 +316,9 @@ TEST_F(Forms, GroupsAreTensorsOfTheirOwn) {
       EXPECT_THAT(one->Dequantize(*client_), IsOk());
       EXPECT_THAT(one->DequantizeCopy(*client_, Usage::kColumnwise), IsOk());
     }
-    EXPECT_EQ(q->group(2)->options().shard.row_offset, 16);
+    // A place says something only where there are random bits.
+    EXPECT_EQ(q->group(2)->options().shard.row_offset,
+              c.stochastic_rounding ? 16 : 0);
     EXPECT_EQ(q->group(2)->options().stochastic.seed,
               q->options().stochastic.seed);
     EXPECT_THAT(q->group(3), StatusIs(absl::StatusCode::kOutOfRange));
@@ -289,6 +326,76 @@ TEST_F(Forms, GroupsAreTensorsOfTheirOwn) {
     ASSERT_THAT(decoded, IsOk());
     EXPECT_EQ(decoded->bytes(TensorKind::kDequantized, 2).size(), 32u * 64 * 2);
   }
+}
+
+TEST_F(Forms, GroupsHaveHistories) {
+  Input in({32, 64});
+  QuantizerConfig c;
+  c.format = Format::kFp8E4M3;
+  Quantizer delayed(client_, c);
+  delayed.set_delayed_scaling({2, 4}, HistoryOptions{{1, 2, 3, 4, 5, 6}});
+  const auto q = delayed.QuantizeGroups(in.desc, in.data, {16, 16});
+  ASSERT_THAT(q, IsOk());
+  EXPECT_EQ(q->part(TensorKind::kAmaxHistory)->shape,
+            (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(q->as<float>(TensorKind::kNextScale).size(), 2u);
+  const auto second = q->group(1);
+  ASSERT_THAT(second, IsOk());
+  EXPECT_THAT(second->options().scale, ElementsAre(4.0f));
+  EXPECT_THAT(second->options().history->amax, ElementsAre(4, 5, 6));
+  EXPECT_EQ(second->as<float>(TensorKind::kAmaxHistory).data(),
+            q->as<float>(TensorKind::kAmaxHistory).data() + 3);
+}
+
+TEST_F(Forms, GroupsMayEndBeforeTheTensor) {
+  Input in({2, 20, 64});
+  const Quantizer strict(client_);
+  EXPECT_EQ(FieldOf(strict.QuantizeGroups(in.desc, in.data, {16, 20}).status()),
+            "splits");
+  const Quantizer quantizer(client_, {.partial_splits = true});
+  const auto q = quantizer.QuantizeGroups(in.desc, in.data, {16, 20});
+  ASSERT_THAT(q, IsOk());
+  EXPECT_TRUE(server_.last_request().splits().partial());
+  EXPECT_EQ(server_.last_request().payload().size(), in.data.size());
+  EXPECT_EQ(q->shape(), in.desc.shape);
+  EXPECT_EQ(q->rowwise()->data_shape, (std::vector<int64_t>{36, 32}));
+  EXPECT_EQ(q->group(1)->shape(), (std::vector<int64_t>{20, 64}));
+  const auto decoded = q->Dequantize(*client_);
+  ASSERT_THAT(decoded, IsOk());
+  EXPECT_EQ(decoded->part(TensorKind::kDequantized)->shape,
+            (std::vector<int64_t>{36, 64}));
+  const auto reshaped = q->Reshape({40, 64});
+  ASSERT_THAT(reshaped, IsOk());
+  EXPECT_THAT(reshaped->ConvertScaleLayout(Layout::kSwizzled), IsOk());
+  const std::string path = (dir_.path() / "partial.safetensors").string();
+  ASSERT_THAT(q->Save(path), IsOk());
+  const auto loaded = QuantizedTensor::Load(path);
+  ASSERT_THAT(loaded, IsOk());
+  EXPECT_TRUE(loaded->options().partial_splits);
+}
+
+// What would be refused after it was sent is refused before.
+TEST_F(Forms, LongListsTravelAndTooLongOnesDoNot) {
+  Input in({32, 64});
+  QuantizeOptions o;
+  o.format = Format::kFp8E4M3;
+  o.scale = {1};
+  o.history = HistoryOptions{std::vector<float>(65536, 1.0f)};
+  const auto result = client_->Quantize(in.desc, in.data, o);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->as<float>(TensorKind::kAmaxHistory).size(), 65536u);
+  const int calls = server_.calls();
+  o.splits = std::vector<int64_t>(20, 0);
+  o.splits->back() = 32;
+  o.scale.assign(20, 1);
+  o.history->amax.assign(20 * 65536, 1.0f);
+  const auto refused = client_->Quantize(in.desc, in.data, o).status();
+  EXPECT_EQ(FieldOf(refused), "message");
+  const auto error = GetServerError(refused);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->reason, ErrorReason::kTooLarge);
+  EXPECT_EQ(error->limit, 4u << 20);
+  EXPECT_EQ(server_.calls(), calls);
 }
 
 }  // namespace

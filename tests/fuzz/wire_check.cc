@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 
 #include "absl/types/span.h"
 #include "kernels/field_error.h"
@@ -95,11 +96,17 @@ std::string CompareRequests(Method method, const std::string& flat,
   return CompareGather(*cut, flat, slices);
 }
 
+// `method`: of a request.
 template <typename Message>
-std::string Compare(const std::string& flat, Slices slices, Verdict* verdict) {
+std::string Compare(const std::string& flat, Slices slices, Verdict* verdict,
+                    std::optional<Method> method) {
   Message expected;
   verdict->legal = expected.ParseFromString(flat);
-  const auto split = SplitPayload(slices);
+  const auto split =
+      method ? SplitRequest(*method, slices) : SplitPayload(slices);
+  if (split.ok() && split->list_bytes > split->head.size()) {
+    return "lists that are longer than the head";
+  }
   Message head;
   const bool accepted = split.ok() && head.ParseFromString(split->head);
   if (accepted != verdict->legal) {
@@ -117,24 +124,24 @@ Verdict CheckMessage(int type, const std::string& message, Slices slices) {
   Verdict verdict;
   switch (type) {
     case 0:
-      verdict.difference =
-          Compare<v1::QuantizeRequest>(message, slices, &verdict);
+      verdict.difference = Compare<v1::QuantizeRequest>(
+          message, slices, &verdict, Method::kQuantize);
       break;
     case 1:
-      verdict.difference =
-          Compare<v1::DequantizeRequest>(message, slices, &verdict);
+      verdict.difference = Compare<v1::DequantizeRequest>(
+          message, slices, &verdict, Method::kDequantize);
       break;
     case 2:
-      verdict.difference =
-          Compare<v1::RhtAmaxRequest>(message, slices, &verdict);
+      verdict.difference = Compare<v1::RhtAmaxRequest>(
+          message, slices, &verdict, Method::kRhtAmax);
       break;
     case 3:
-      verdict.difference =
-          Compare<v1::ApplyRhtRequest>(message, slices, &verdict);
+      verdict.difference = Compare<v1::ApplyRhtRequest>(
+          message, slices, &verdict, Method::kApplyRht);
       break;
     default:
       verdict.difference =
-          Compare<v1::QuantizeReply>(message, slices, &verdict);
+          Compare<v1::QuantizeReply>(message, slices, &verdict, std::nullopt);
       return verdict;
   }
   if (verdict.difference.empty()) {

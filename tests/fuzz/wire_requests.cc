@@ -90,7 +90,8 @@ void FillSplits(const v1::Tensor& tensor, v1::Splits* splits, Random& random) {
     splits->add_rows(n);
     left -= n;
   }
-  splits->add_rows(left);
+  if (random.OneIn(8)) splits->set_partial(true);
+  if (!splits->partial() || random.OneIn(2)) splits->add_rows(left);
   if (random.OneIn(30)) splits->add_rows(Awkward(random));
   if (random.OneIn(30)) splits->clear_rows();
 }
@@ -163,7 +164,7 @@ void FillOptions(v1::QuantizeRequest* m, Random& random) {
   if (wanted(kOptGivenScale)) {
     FillFloats(groups, m->mutable_scale(), random);
     if (wanted(kOptHistory)) {
-      FillFloats(1 + static_cast<int>(random.Below(4)),
+      FillFloats(groups * (1 + static_cast<int>(random.Below(4))),
                  m->mutable_history()->mutable_amax(), random);
       m->mutable_history()->set_rule(AnyEnum<v1::HistoryRule>(2, random));
       m->mutable_history()->set_margin(static_cast<int>(random.Below(300)) -

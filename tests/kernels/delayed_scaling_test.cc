@@ -73,5 +73,19 @@ TEST(DelayedScalingTest, MarginsAtTheirEnds) {
   EXPECT_EQ(UpdateScale({{1}}, HistoryRule::kMax, -127, 448, 7).scale, kMost);
 }
 
+TEST(DelayedScalingTest, EveryGroupHasItsOwnHistory) {
+  const std::vector<float> history = {99, 1, 2, 99, 8, 4};
+  const GroupUpdates u =
+      UpdateScales(history, std::vector<float>{4, 0.5f}, HistoryRule::kMax, 0,
+                   448, std::vector<float>{3, 5});
+  EXPECT_THAT(u.history, ElementsAre(0, 2, 4, 0, 4, 0.5f));
+  EXPECT_THAT(u.scales, ElementsAre(112, 56));
+  // A group without an amax keeps its own scale.
+  const GroupUpdates none =
+      UpdateScales(history, std::vector<float>{0, 2}, HistoryRule::kMostRecent,
+                   0, 448, std::vector<float>{3, 5});
+  EXPECT_THAT(none.scales, ElementsAre(3, 224));
+}
+
 }  // namespace
 }  // namespace quantd

@@ -84,7 +84,11 @@ class FormatsContract : public FormatsComparison {
       const int64_t multiple = std::max(block, rotation);
       spec.cols = (size.cols + multiple - 1) / multiple * multiple;
       spec.splits.clear();
-      if (grouped) spec.splits = SplitsFor(spec.rows, turn);
+      if (grouped) {
+        spec.splits = SplitsFor(spec.rows, turn);
+        // Rows after the last group, now and then.
+        if (turn % 4 == 3 && spec.splits.size() > 1) spec.splits.pop_back();
+      }
       spec.dbias.reset();
       if (dbias) spec.dbias = kElements[turn / 3 % 3];
       spec.want_amax = turn % 4 == 0;
@@ -316,11 +320,15 @@ TEST_P(FormatsContract, Given) {
             spec.row_amax.clear();
             spec.column_amax.clear();
             spec.scale = fill(groups, 1e-45f);
-            if (!grouped) {
-              spec.history = {{1.0f, 5.0f, 0.5f, 9.0f},
-                              turn % 2 == 0,
-                              static_cast<int>(turn % 5) - 2};
+            std::vector<float> history;
+            for (size_t g = 0; g < groups; ++g) {
+              const float least = static_cast<float>(g);
+              for (float h : {1.0f, 5.0f, 0.5f, 9.0f}) {
+                history.push_back(h + least);
+              }
             }
+            spec.history = {history, turn % 2 == 0,
+                            static_cast<int>(turn % 5) - 2};
           }
           const Flavor flavor = kFlavors[turn % std::size(kFlavors)];
           Quantize(fmt::format("{} given {} {}x{}{} {} turn {}", f.name, what,
@@ -377,6 +385,13 @@ TEST_P(FormatsContract, NoCopy) {
         if (grouped) spec.splits = SplitsFor(spec.rows, turn);
         spec.want_amax = true;
         if (turn % 2) spec.dbias = kElements[turn / 2 % 3];
+        if (GetParam().options & kOptHistory && spec.dbias) {
+          // The amax need not be an output for the history to have it.
+          const size_t groups = std::max<size_t>(1, spec.splits.size());
+          spec.want_amax = turn % 4 == 1;
+          spec.scale.assign(groups, 2.0f);
+          spec.history = {std::vector<float>(3 * groups, 7.0f), true, 0};
+        }
         const Flavor flavor = kFlavors[turn % std::size(kFlavors)];
         Quantize(fmt::format("{} no copy {}x{} turn {}", GetParam().name,
                              spec.rows, spec.cols, turn),

@@ -1,6 +1,5 @@
 // Numbers and choices that are wrong in themselves, and what a plan makes of
 // what is left out.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,13 +8,11 @@
 #include <string>
 
 #include "fmt/format.h"
+#include "kernels/amax_source.h"
 #include "tests/kernels/plan_request.h"
 
 namespace quantd {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
@@ -86,20 +83,14 @@ TEST(NumbersTest, WrongNumbersAndChoices) {
       {Format::kNvfp4, "amax_estimation_scale",
        "estimation only together with rht", "no rht",
        [](O& o) { o.amax_estimation_scale = 2.0f; }},
-      // A rotation of a copy nobody asked for is none.
       {Format::kNvfp4, "amax_estimation_scale",
-       "estimation only together with rht", "no rht",
+       "a finite number > 0, or 0 for no estimate", "-2",
        [](O& o) {
-         o.amax_estimation_scale = 2.0f;
-         o.usage = Usage::kRowwise;
+         o.amax_estimation_scale = -2.0f;
          o.rht.columnwise = true;
        }},
-      {Format::kNvfp4, "amax_estimation_scale", "a finite number > 0", "0",
-       [](O& o) {
-         o.amax_estimation_scale = 0.0f;
-         o.rht.columnwise = true;
-       }},
-      {Format::kNvfp4, "amax_estimation_scale", "a finite number > 0", "nan",
+      {Format::kNvfp4, "amax_estimation_scale",
+       "a finite number > 0, or 0 for no estimate", "nan",
        [](O& o) {
          o.amax_estimation_scale = NAN;
          o.rht.columnwise = true;
@@ -131,6 +122,32 @@ TEST(NumbersTest, WrongNumbersAndChoices) {
          o.history = HistoryOptions{std::vector<float>(65537)};
          o.scale = {1};
        }},
+      {Format::kFp8E4M3, "history.amax",
+       "1 to 65536 values for each of 3 groups", "4",
+       [](O& o) {
+         o.history = HistoryOptions{std::vector<float>(4)};
+         o.splits = {{0, 32, 0}};
+         o.scale = {1, 1, 1};
+       }},
+      {Format::kFp8E4M3, "history.amax",
+       "1 to 65536 values for each of 2 groups", "131074",
+       [](O& o) {
+         o.history = HistoryOptions{std::vector<float>(131074)};
+         o.splits = {{0, 32}};
+         o.scale = {1, 1};
+       }},
+      {Format::kNvfp4, "splits", "sizes whose sum is 32 rows", "31",
+       [](O& o) {
+         o.splits = {{16, 15}};
+       }},
+      {Format::kNvfp4, "splits", "sizes >= 0 whose sum is at most 32 rows",
+       "a larger sum",
+       [](O& o) {
+         o.splits = {{16, 17}};
+         o.partial_splits = true;
+       }},
+      {Format::kNvfp4, "splits.partial", "partial only with splits",
+       "no splits", [](O& o) { o.partial_splits = true; }},
       {Format::kFp8E4M3, "history.margin", "-127 to 127", "128",
        [](O& o) {
          o.history = HistoryOptions{{1}, HistoryRule::kMax, 128};
@@ -172,27 +189,52 @@ TEST(NumbersTest, WrongNumbersAndChoices) {
   }
 }
 
-TEST(NumbersTest, OneAmaxServesBothOnlyWithoutRotation) {
-  const auto amaxes = [](const PlanRequest& r) {
-    const auto plan = Make(kQuantize, r);
-    EXPECT_THAT(plan, IsOk());
-    return std::get<QuantizeOptions>(plan->options());
+// From what an amax is made.
+TEST(NumbersTest, WhereAnAmaxComesFrom) {
+  using Kind = AmaxSource::Kind;
+  const auto expect = [](const QuantizeOptions& o, bool columnwise, Kind kind,
+                         std::vector<float> values = {}, float factor = 1) {
+    const AmaxSource source = SourceOfAmax(o, columnwise);
+    EXPECT_EQ(source.kind, kind);
+    EXPECT_EQ(source.values(), values);
+    EXPECT_EQ(source.factor, factor);
   };
-  PlanRequest r;
-  r.quantize.rowwise_amax = {3};
-  EXPECT_THAT(amaxes(r).columnwise_amax, ElementsAre(3));
-  r.quantize.columnwise_amax = {0};
-  EXPECT_THAT(amaxes(r).rowwise_amax, ElementsAre(3));
-  EXPECT_THAT(amaxes(r).columnwise_amax, ElementsAre(0));
-  r.quantize.rowwise_amax.clear();
-  EXPECT_THAT(amaxes(r).rowwise_amax, ElementsAre(0));
-  r.quantize.rht.columnwise = true;
-  EXPECT_THAT(amaxes(r).rowwise_amax, IsEmpty());
+  QuantizeOptions o = PlanRequest().quantize;
+  expect(o, false, Kind::kPlain);
+  o.rowwise_amax = {3};
+  expect(o, true, Kind::kGiven, {3});
+  o.columnwise_amax = {0};
+  expect(o, false, Kind::kGiven, {3});
+  expect(o, true, Kind::kGiven, {0});
+  o.rowwise_amax.clear();
+  expect(o, false, Kind::kGiven, {0});
+  // The amax of a rotated copy says nothing of the other one.
+  o.rht.columnwise = true;
+  expect(o, false, Kind::kPlain);
+  expect(o, true, Kind::kGiven, {0});
+  o.columnwise_amax.clear();
+  expect(o, true, Kind::kRotated);
+  // A producer's amax is scaled as the computed one is.
+  o.amax_estimation_scale = 2;
+  expect(o, true, Kind::kPlain, {}, 2);
+  o.rowwise_amax = {100};
+  expect(o, false, Kind::kGiven, {100});
+  expect(o, true, Kind::kGiven, {200}, 2);
+  o.usage = Usage::kColumnwise;
+  expect(o, false, Kind::kNone);
+  expect(o, true, Kind::kGiven, {200}, 2);
+  o.columnwise_amax = {7};
+  expect(o, true, Kind::kGiven, {7});
+  o.columnwise_amax.clear();
+  o.amax_estimation_scale = 0;
+  expect(o, true, Kind::kRotated);
   // A row has another amax than a column.
-  PlanRequest lines;
-  lines.quantize.form.row_scaled = true;
-  lines.quantize.rowwise_amax.assign(32, 1);
-  EXPECT_THAT(amaxes(lines).columnwise_amax, IsEmpty());
+  QuantizeOptions lines = PlanRequest().quantize;
+  lines.form.row_scaled = true;
+  lines.rowwise_amax.assign(2, 1);
+  expect(lines, false, Kind::kGiven, {1, 1});
+  expect(lines, true, Kind::kLines);
+  expect(PlanRequest(Format::kMxfp4).quantize, false, Kind::kNone);
 }
 
 TEST(NumbersTest, DefaultsAreFilledIn) {
@@ -204,9 +246,15 @@ TEST(NumbersTest, DefaultsAreFilledIn) {
   EXPECT_EQ(used(PlanRequest(Format::kNvfp4)).power_of_two, std::nullopt);
   EXPECT_EQ(used(PlanRequest(Format::kMxfp4)).power_of_two, std::nullopt);
   EXPECT_EQ(used(PlanRequest(Format::kFp8E5M2)).power_of_two, false);
+  PlanRequest delayed(Format::kFp8E5M2);
+  delayed.quantize.scale = {1};
+  EXPECT_EQ(used(delayed).power_of_two, std::nullopt);
   EXPECT_EQ(used(PlanRequest(Format::kFp8BlockE5M2)).power_of_two, true);
   EXPECT_EQ(used(PlanRequest(Format::kFp8SquareE4M3)).power_of_two, true);
   PlanRequest r;
+  EXPECT_EQ(used(r).shard.total_columns, 0);
+  EXPECT_FALSE(used(r).rht.sign_mask.has_value());
+  r.quantize.rounding = Rounding::kStochastic;
   r.quantize.shard.column_offset = 100;
   EXPECT_EQ(used(r).shard.total_columns, 164);
   EXPECT_EQ(used(r).dbias_dtype, DType::kUnspecified);
@@ -216,7 +264,7 @@ TEST(NumbersTest, DefaultsAreFilledIn) {
   r.quantize.rht.rowwise = true;
   r.quantize.rht.dimension = 32;
   r.quantize.amax_estimation_scale = 2.0f;
-  EXPECT_TRUE(used(r).statistics);
+  EXPECT_FALSE(used(r).statistics);
   EXPECT_EQ(used(r).rht.sign_mask, (SignMask{{0xD7E8D7E8, 0}}));
 }
 
@@ -224,6 +272,7 @@ TEST(NumbersTest, PositionsOfShards) {
   constexpr int64_t kMost = int64_t{1} << 48;
   const auto check = [](int64_t row, int64_t column, int64_t total) {
     PlanRequest r;
+    r.quantize.rounding = Rounding::kStochastic;
     r.quantize.shard = {row, column, total};
     return Make(kQuantize, r).status();
   };
@@ -261,6 +310,21 @@ TEST(NumbersTest, WhatCannotBeMadeCannotBeDecoded) {
       {Format::kNvfp4Square, "rht",
        "rht only with nvfp4, mxfp8_e4m3, mxfp8_e5m2, mxfp4",
        "rht with nvfp4_2d", [](O& o) { o.inverse_rht = true; }},
+      {Format::kFp8E4M3, "rotated_dimension",
+       "rht only with nvfp4, mxfp8_e4m3, mxfp8_e5m2, mxfp4",
+       "rht with fp8_e4m3", [](O& o) { o.rotated_dimension = 16; }},
+      {Format::kNvfp4, "rotated_dimension", "16, 32, 64 or 128", "48",
+       [](O& o) { o.rotated_dimension = 48; }},
+      {Format::kNvfp4, "rotated_dimension", "inverse_rht or rotated_dimension",
+       "both",
+       [](O& o) {
+         o.inverse_rht = true;
+         o.rotated_dimension = 16;
+       }},
+      {Format::kNvfp4, "rht", "an inverse rotation", "a dimension alone",
+       [](O& o) { o.rht_dimension = 32; }},
+      {Format::kNvfp4, "rht", "an inverse rotation", "a sign mask alone",
+       [](O& o) { o.sign_mask = SignMask{}; }},
       {Format::kMxfp4, "form.scale_256",
        "four_over_six only with nvfp4, nvfp4_2d", "four_over_six with mxfp4",
        [](O& o) { o.form.scale_256 = true; }},
@@ -308,6 +372,12 @@ TEST(NumbersTest, DomainsOfMaxima) {
   PlanRequest r;
   r.amax.domain = static_cast<AmaxDomain>(2);
   ExpectRefused(Make(kAmax, r).status(), "domain", "tensor or row", "number 2");
+  r.amax.domain = AmaxDomain::kRow;
+  r.amax.rht_dimension = 64;
+  ExpectRefused(Make(kAmax, r).status(), "rht",
+                "rowwise_rht or columnwise_rht beside it", "a dimension alone");
+  r.amax.columnwise_rht = true;
+  EXPECT_THAT(Make(kAmax, r), IsOk());
 }
 
 }  // namespace

@@ -159,16 +159,16 @@ TEST(OptionsTest, WhatExcludesEachOther) {
       {Format::kNvfp4, "row_scaled", "stochastic", "form.row_scaled"},
       {Format::kNvfp4, "row_scaled", "rht", "form.row_scaled"},
       {Format::kNvfp4Square, "swizzled", "compact", "form.scale_layout"},
-      {Format::kFp8E4M3, "history", "grouped", "history"},
       {Format::kFp8E5M2, "given_scale", "given_amax", "scale"},
+      {Format::kFp8E4M3, "given_scale", "epsilon", "scale"},
+      {Format::kFp8E5M2, "given_scale", "power_of_two", "scale"},
   };
-  EXPECT_EQ(Conflicts().size(), 8u);  // and one for the test below
+  EXPECT_EQ(Conflicts().size(), 9u);  // and one for the test below
   for (const Pair& p : pairs) {
     SCOPED_TRACE(fmt::format("{} and {}", p.a, p.b));
     PlanRequest r(p.format);
     UseOf(p.a)(r.quantize);
     UseOf(p.b)(r.quantize);
-    if (p.b == "grouped") r.quantize.scale = {1, 1};
     ExpectRefused(Make(kQuantize, r).status(), p.field,
                   fmt::format("{} or {}, not both", p.a, p.b), "both");
   }
@@ -204,7 +204,8 @@ TEST(OptionsTest, WhatIsLegalTogether) {
       {Format::kNvfp4Square, {"four_over_six", "compact", "grouped"}},
       {Format::kNvfp4Square, {"stochastic", "compact", "given_amax"}},
       {Format::kFp8E5M2, {"epsilon", "power_of_two", "grouped", "given_amax"}},
-      {Format::kFp8E4M3, {"history", "dbias", "statistics", "epsilon"}},
+      {Format::kFp8E4M3, {"history", "dbias", "statistics", "given_scale"}},
+      {Format::kFp8E5M2, {"history", "grouped", "dbias"}},
       {Format::kMxfp8E4M3, {"rht", "scale_rule", "swizzled", "grouped"}},
       {Format::kMxfp4, {"rht", "stochastic", "scale_rule", "swizzled"}},
       {Format::kFp8BlockE4M3, {"epsilon", "power_of_two", "grouped", "dbias"}},
@@ -216,9 +217,91 @@ TEST(OptionsTest, WhatIsLegalTogether) {
     if (r.quantize.splits && !r.quantize.columnwise_amax.empty()) {
       r.quantize.columnwise_amax = {1, 2};
     }
+    if (r.quantize.splits && r.quantize.history) r.quantize.scale = {1, 2};
     EXPECT_THAT(Make(kQuantize, r), IsOk())
         << Name(c.format) << fmt::format(" {}", fmt::join(c.names, " "));
   }
+}
+
+// effects_test.cc finds what would do nothing; here is what is said of it.
+TEST(OptionsTest, WhatWouldDoNothing) {
+  using O = QuantizeOptions;
+  const struct {
+    Format format;
+    std::string_view field, expected, got;
+    Edit edit;
+  } kCases[] = {
+      {Format::kNvfp4, "rht", "rowwise or columnwise, the copy to rotate",
+       "a sign mask alone", [](O& o) { o.rht.sign_mask = SignMask{}; }},
+      {Format::kMxfp4, "rht", "rowwise or columnwise, the copy to rotate",
+       "a dimension alone", [](O& o) { o.rht.dimension = 32; }},
+      {Format::kNvfp4, "rht.columnwise", "a columnwise copy to rotate",
+       "usage rowwise",
+       [](O& o) {
+         o.usage = Usage::kRowwise;
+         o.rht.columnwise = true;
+       }},
+      {Format::kMxfp8E4M3, "rht.rowwise", "a rowwise copy to rotate",
+       "usage none",
+       [](O& o) {
+         o.usage = Usage::kNone;
+         o.amax = o.rht.rowwise = true;
+       }},
+      {Format::kFp8E4M3, "rht",
+       "rht only with nvfp4, mxfp8_e4m3, mxfp8_e5m2, mxfp4",
+       "rht with fp8_e4m3",
+       [](O& o) {
+         o.usage = Usage::kRowwise;
+         o.rht.columnwise = true;
+       }},
+      {Format::kNvfp4, "statistics", "statistics only of a copy", "usage none",
+       [](O& o) {
+         o.usage = Usage::kNone;
+         o.dbias = o.statistics = true;
+       }},
+      {Format::kNvfp4, "given_amax.columnwise",
+       "the amax of a copy that is made", "usage rowwise",
+       [](O& o) {
+         o.usage = Usage::kRowwise;
+         o.rowwise_amax = o.columnwise_amax = {1};
+       }},
+      {Format::kNvfp4, "given_amax.rowwise", "the amax of a copy that is made",
+       "usage columnwise",
+       [](O& o) {
+         o.usage = Usage::kColumnwise;
+         o.rht.columnwise = true;
+         o.rowwise_amax = {1};
+       }},
+      {Format::kNvfp4, "amax_estimation_scale",
+       "a rotated copy without an amax of its own",
+       "given_amax for all of them",
+       [](O& o) {
+         o.rht.columnwise = true;
+         o.columnwise_amax = {1};
+         o.amax_estimation_scale = 2.0f;
+       }},
+      {Format::kNvfp4, "stochastic", "a seed only with stochastic rounding",
+       "rounding nearest", [](O& o) { o.stochastic.seed = 1; }},
+      {Format::kMxfp8E4M3, "stochastic", "a seed only with stochastic rounding",
+       "rounding nearest", [](O& o) { o.stochastic.seed_offset = 1; }},
+      {Format::kNvfp4, "shard", "a position only with stochastic rounding",
+       "rounding nearest", [](O& o) { o.shard.row_offset = 16; }},
+      {Format::kFp8E4M3, "shard", "a position only with stochastic rounding",
+       "rounding nearest", [](O& o) { o.shard.total_columns = 128; }},
+      {Format::kNvfp4, "dbias_dtype", "dbias_dtype only together with dbias",
+       "no dbias", [](O& o) { o.dbias_dtype = DType::kF32; }},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(fmt::format("{}: {}", c.field, c.got));
+    PlanRequest r(c.format);
+    c.edit(r.quantize);
+    ExpectRefused(Make(kQuantize, r).status(), c.field, c.expected, c.got);
+  }
+  // What says no more than the default is no request.
+  PlanRequest r;
+  r.quantize.shard.total_columns = 64;
+  r.quantize.amax_estimation_scale = 0;
+  EXPECT_THAT(Make(kQuantize, r), IsOk());
 }
 
 }  // namespace

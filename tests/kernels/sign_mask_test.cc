@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "tests/testing/golden.h"
 #include "tests/testing/matchers.h"
+#include "tests/testing/oracle_codec.h"
+#include "tests/testing/oracle_rht.h"
 
 namespace quantd {
 namespace {
@@ -131,6 +134,66 @@ TEST(SignMaskTest, MatricesAreOrthogonal) {
       }
     }
   }
+}
+
+TEST(SignMaskTest, IntegersAreMasks) {
+  EXPECT_EQ(*SignMaskFromInt(55272, 16), kDefaultSignMask);
+  EXPECT_EQ(SignMaskToInt(kDefaultSignMask), 55272u);
+  for (int n : {16, 32, 64}) {
+    const SignMask mask = RandomSignMask(7, n);
+    EXPECT_EQ(*SignMaskFromInt(*SignMaskToInt(mask), n), mask) << n;
+    EXPECT_EQ(*SignMaskFromBytes(SignMaskToBytes(mask, n), n), mask) << n;
+  }
+  EXPECT_THAT(SignMaskFromInt(0x1D7E8, 16), StatusIs(kBad));
+  EXPECT_THAT(SignMaskFromInt(0x1D7E8, 32), IsOk());
+  // A negative number is no mask of 16 bits.
+  EXPECT_THAT(SignMaskFromInt(-10264, 16), StatusIs(kBad));
+  EXPECT_THAT(SignMaskFromInt(uint64_t{1} << 32, 32), StatusIs(kBad));
+  EXPECT_THAT(SignMaskFromInt(~uint64_t{0}, 64), IsOk());
+  EXPECT_EQ(SignMaskToInt(SignMask{{0, 1}}), std::nullopt);
+}
+
+// Column j of the matrix is what the oracle's rotation makes of the j-th unit
+// vector; one rounding to the type.
+TEST(SignMaskTest, MatricesInEveryType) {
+  struct Type {
+    DType dtype;
+    oracle::Element element;
+  };
+  for (const Type& type : {Type{DType::kF32, oracle::Element::kF32},
+                           Type{DType::kF16, oracle::Element::kF16},
+                           Type{DType::kBF16, oracle::Element::kBF16}}) {
+    for (int n : {16, 32, 64, 128}) {
+      const SignMask mask = RandomSignMask(n, n);
+      const auto got = RhtMatrix(mask, n, type.dtype);
+      ASSERT_THAT(got, IsOk());
+      std::vector<float> want;
+      for (int i = 0; i < n; ++i) {
+        std::vector<float> row(n);
+        row[i] = 1;
+        oracle::Rotate(row.data(), {mask.words[0], mask.words[1]}, n);
+        want.insert(want.end(), row.begin(), row.end());
+      }
+      const oracle::Bytes bytes = oracle::FromValues(type.element, want);
+      ASSERT_EQ(got->size(), bytes.size());
+      EXPECT_EQ(std::memcmp(got->data(), bytes.data(), bytes.size()), 0)
+          << Name(type.dtype) << " " << n;
+    }
+  }
+  // TransformerEngine's get_rht_matrix: every entry a quarter, exact in bf16.
+  const auto r = RhtMatrix(kDefaultSignMask, 16, DType::kBF16);
+  ASSERT_THAT(r, IsOk());
+  ASSERT_EQ(r->size(), 512u);
+  const auto& golden = Golden()["R_row_neg_masks"];
+  for (int i = 0; i < 256; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, r->data() + 2 * i, 2);
+    EXPECT_EQ(bits, golden[i / 16].get<int>() >> i % 16 & 1 ? 0xBE80 : 0x3E80);
+  }
+  EXPECT_THAT(RhtMatrix(kDefaultSignMask, 24, DType::kBF16), StatusIs(kBad));
+  EXPECT_THAT(RhtMatrix(kDefaultSignMask, 16, DType::kE4M3), StatusIs(kBad));
+  EXPECT_THAT(RhtMatrix(SignMask{{1 << 16, 0}}, 16, DType::kF32),
+              StatusIs(kBad));
 }
 
 }  // namespace

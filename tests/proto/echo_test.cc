@@ -118,7 +118,7 @@ TEST(Echo, OfQuantize) {
             rowwise_values: 3 rowwise_values: 4 rowwise_values: 5
             rowwise_values: 6 rowwise_values: 7 rowwise_values: 8})",
           tensor + R"(
-            format: FORMAT_NVFP4 splits {rows: 3 rows: 5} given_amax
+            format: FORMAT_NVFP4 splits {rows: 3 rows: 4 partial: true} given_amax
             {columnwise_values: 1 columnwise_values: 2})",
           tensor + R"(
             format: FORMAT_FP8_E5M2 usage: USAGE_NONE amax: true scale: 7
@@ -139,7 +139,8 @@ TEST(Echo, OfTheOthers) {
           R"(tensor {shape: 64 shape: 64 flatten_axis: 1}
             format: FORMAT_MXFP4 usage: USAGE_COLUMNWISE output: DTYPE_F32
             inverse_rht {columnwise: true dimension: 64 sign_mask: "abcdefgh"}
-            form {scale_layout: LAYOUT_SWIZZLED} splits {rows: 60 rows: 4})",
+            form {scale_layout: LAYOUT_SWIZZLED} splits {rows: 60 rows: 3
+            partial: true})",
           R"(tensor {shape: 64 shape: 64 flatten_axis: 1}
             format: FORMAT_NVFP4_2D usage: USAGE_ROWWISE output: DTYPE_BF16
             form {compact_scales: true scale_256: true})",
@@ -155,7 +156,7 @@ TEST(Echo, OfTheOthers) {
       {tensor + R"(
         rowwise: true rowwise_rht: true columnwise: true columnwise_rht: true
         rht {dimension: 32 sign_mask: "abcd"} domain: AMAX_DOMAIN_ROW
-        non_finite: NON_FINITE_PROPAGATE splits {rows: 8})"},
+        non_finite: NON_FINITE_PROPAGATE splits {rows: 8 partial: true})"},
       // Which maxima there are, the tensors tell.
       {"payload", "rowwise", "rowwise_rht", "columnwise", "columnwise_rht"});
   ExpectEchoes<v1::ApplyRhtRequest, v1::ApplyRhtReply>(
@@ -261,9 +262,15 @@ TEST(Describe, RefusesWhatQuantizeRefuses) {
 TEST(Describe, TheLargestReplyHeadFits) {
   v1::QuantizeRequest m = Quantize();
   m.mutable_tensor()->set_shape(0, kMaxGroups);
-  m.mutable_tensor()->set_shape(1, 2048);  // offsets of 30 bits
+  m.mutable_tensor()->set_shape(1, 16384);  // offsets of up to 29 bits
+  m.set_format(v1::FORMAT_FP8_E4M3);
   m.set_usage(v1::USAGE_BOTH);
   for (size_t i = 0; i < kMaxGroups; ++i) m.mutable_splits()->add_rows(1);
+  // Everything there is.
+  m.set_amax(true);
+  m.set_dbias(true);
+  m.mutable_scale()->Resize(kMaxGroups, 1);
+  m.mutable_history()->mutable_amax()->Resize(kMaxGroups, 1);
   m.clear_payload();
   const std::string bytes = m.SerializeAsString();
   const std::string_view whole = bytes;
@@ -273,7 +280,7 @@ TEST(Describe, TheLargestReplyHeadFits) {
   EXPECT_GT(head, kMaxHeadBytes);
   // An echo of all else is no longer than twice the request's head: an amax
   // may be said once and serve both directions.
-  EXPECT_LT(head + 2 * kMaxHeadBytes, kMaxReplyHeadBytes);
+  EXPECT_LT(head + 2 * (kMaxHeadBytes + kMaxListBytes), kMaxReplyHeadBytes);
 }
 
 }  // namespace

@@ -162,11 +162,62 @@ TEST(ReadDequantize, GroupOffsetsOfRefsAreThoseOfTheSplits) {
                "18446744073709551615");
   EXPECT_WRONG(GroupsWithRefs(), m.mutable_tensors(1)->add_group_offsets(1024),
                "tensors[1].group_offsets", "3, one more than splits", "4");
-  // Amaxes have none, and neither has what is not grouped.
   EXPECT_WRONG(GroupsWithRefs(), m.mutable_tensors(2)->add_group_offsets(0),
-               "tensors[2].group_offsets", "none", "1");
+               "tensors[2].group_offsets", "3, one more than splits", "1");
+  EXPECT_WRONG(GroupsWithRefs(),
+               for (uint64_t at
+                    : {0, 0, 8}) m.mutable_tensors(2)
+                   ->add_group_offsets(at),
+               "tensors[2].group_offsets[1]", "4 (by splits)", "0");
+  // What is not grouped has none.
   EXPECT_WRONG(DequantizeWithRefs(), m.mutable_tensors(0)->add_group_offsets(0),
                "tensors[0].group_offsets", "none", "1");
+}
+
+TEST(ReadDequantize, ShapesOfRefsAreThoseOfTheTensor) {
+  const auto shaped = [] {
+    v1::DequantizeRequest m = DequantizeWithRefs();
+    for (int64_t d : {4, 16}) m.mutable_tensors(0)->add_shape(d);
+    for (int64_t d : {128, 4}) m.mutable_tensors(1)->add_shape(d);
+    m.mutable_tensors(2)->add_shape(1);
+    return m;
+  };
+  EXPECT_THAT(Parse(shaped()), IsOk());
+  // As many bytes, of another matrix.
+  EXPECT_WRONG(shaped(),
+               (m.mutable_tensor()->set_shape(0, 2),
+                m.mutable_tensor()->set_shape(1, 64)),
+               "tensors[0].shape", "[2, 32]", "[4, 16]");
+  EXPECT_WRONG(shaped(), m.mutable_tensors(1)->set_shape(0, 64),
+               "tensors[1].shape", "[128, 4]", "[64, 4]");
+  EXPECT_WRONG(shaped(), m.mutable_tensors(2)->add_shape(1), "tensors[2].shape",
+               "[1]", "[1, 1]");
+}
+
+// The refs of a reply with as many groups as there may be.
+TEST(ReadDequantize, RefsOfManyGroupsAreLegal) {
+  v1::QuantizeRequest q = Quantize();
+  q.mutable_tensor()->set_shape(0, kMaxGroups);
+  q.set_usage(v1::USAGE_BOTH);
+  for (size_t i = 0; i < kMaxGroups; ++i) q.mutable_splits()->add_rows(1);
+  q.clear_payload();
+  const std::string bytes = q.SerializeAsString();
+  const std::string_view whole = bytes;
+  const auto plan = ParseDescribeRequest(absl::MakeSpan(&whole, 1));
+  ASSERT_THAT(plan, IsOk());
+  v1::QuantizeReply reply;
+  const std::string payload((*plan)->output_bytes(), '\0');
+  const std::string head = ReplyHead(**plan, {}, "cpu:0", "id");
+  const auto split = SplitPayload(std::vector<std::string_view>{head, payload},
+                                  kMaxReplyHeadBytes);
+  ASSERT_THAT(split, IsOk());
+  ASSERT_TRUE(reply.ParseFromString(split->head));
+  v1::DequantizeRequest m = Of(v1::FORMAT_NVFP4, (*plan)->output_bytes());
+  *m.mutable_tensor() = q.tensor();
+  *m.mutable_splits() = q.splits();
+  *m.mutable_tensors() = reply.tensors();
+  EXPECT_GT(m.ByteSizeLong() - m.payload().size(), kMaxHeadBytes);
+  EXPECT_THAT(Parse(m), IsOk());
 }
 
 TEST(ReadDequantize, LayoutOfRefsIsThatOfTheForm) {

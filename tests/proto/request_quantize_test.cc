@@ -297,10 +297,61 @@ TEST(ReadQuantize, HostileNumbers) {
       Quantize(),
       (m.mutable_rht()->set_rowwise(true), m.set_amax_estimation_scale(kInf)),
       "amax_estimation_scale", "a finite number > 0", "inf");
-  // More than a head may hold, however it is cut into fields.
-  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3),
-               for (int i = 0; i < 70000; ++i) m.mutable_history()->add_amax(1),
-               "message", "at most 262144 bytes beside the payload", "more");
+  EXPECT_WRONG(
+      Of(v1::FORMAT_FP8_E4M3),
+      (m.add_scale(1), m.mutable_history()->mutable_amax()->Resize(70000, 1)),
+      "history.amax", "1 to 65536 values", "70000");
+}
+
+// Lists have a cap of their own.
+TEST(ReadQuantize, LongListsAreLegal) {
+  v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E4M3);
+  m.add_scale(1);
+  m.mutable_history()->mutable_amax()->Resize(65536, 1);
+  EXPECT_THAT(Parse(m), IsOk());
+  // The rows of a vocabulary.
+  m = Quantize();
+  m.mutable_tensor()->set_shape(0, 262144);
+  m.mutable_tensor()->set_shape(1, 32);
+  m.mutable_form()->set_row_scaled(true);
+  m.mutable_given_amax()->mutable_rowwise_values()->Resize(262144, 1);
+  m.set_payload(std::string(262144 * 64, '\1'));
+  EXPECT_THAT(Parse(m), IsOk());
+  m.clear_payload();
+  const std::string bytes = m.SerializeAsString();
+  const std::string_view whole = bytes;
+  EXPECT_THAT(ParseDescribeRequest(absl::MakeSpan(&whole, 1)), IsOk());
+}
+
+TEST(ReadQuantize, TooMuchBesideThePayloadIsTooLarge) {
+  const auto limit = [](const v1::QuantizeRequest& m) {
+    const auto status = Parse(m).status();
+    const std::string bytes = m.SerializeAsString();
+    const std::string_view whole = bytes;
+    EXPECT_EQ(ParseDescribeRequest(absl::MakeSpan(&whole, 1)).status(), status);
+    const auto violation = GetFieldViolation(status);
+    EXPECT_TRUE(violation.has_value()) << status;
+    EXPECT_EQ(violation ? violation->field : "", "message");
+    return GetSizeLimit(status).value_or(0);
+  };
+  v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E4M3);
+  m.mutable_history()->mutable_amax()->Resize((4 << 18) + 1, 1);
+  EXPECT_EQ(limit(m), 4u << 20);
+  // All lists together.
+  m.mutable_history()->mutable_amax()->Resize(4 << 17, 1);
+  m.mutable_scale()->Resize((4 << 17) + 1, 1);
+  EXPECT_EQ(limit(m), 4u << 20);
+  // What is no list.
+  m = Of(v1::FORMAT_FP8_E4M3);
+  m.mutable_rht()->set_sign_mask(std::string(256 << 10, 'x'));
+  EXPECT_EQ(limit(m), 256u << 10);
+  // To describe it nobody needs its payload.
+  m = Quantize();
+  m.set_payload(std::string(256 << 10, 'x'));
+  const std::string bytes = m.SerializeAsString();
+  const std::string_view whole = bytes;
+  const auto status = ParseDescribeRequest(absl::MakeSpan(&whole, 1)).status();
+  EXPECT_EQ(GetSizeLimit(status), 256u << 10);
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ TEST(ParseRequest, NamesWhatIsWrongWithAPayload) {
                "payload", "576 or 580 bytes", "577 bytes");
   // A reply that no message could carry.
   EXPECT_WRONG(Dequantize(), m.mutable_tensor()->set_shape(0, 1 << 25),
-               "tensor.shape", "a reply of at most 2145386496 bytes",
+               "tensor.shape", "a reply of at most 2136997888 bytes",
                "4294967296 bytes");
 }
 

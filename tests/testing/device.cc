@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -69,6 +70,14 @@ std::optional<std::vector<int64_t>> SplitsOf(const std::vector<int64_t>& v) {
   return v;
 }
 
+// Whether the groups end before the tensor does.
+template <typename Spec>
+bool Partial(const Spec& spec) {
+  return !spec.splits.empty() &&
+         std::accumulate(spec.splits.begin(), spec.splits.end(), int64_t{0}) <
+             spec.rows;
+}
+
 template <typename Spec>
 CopyForm FormOf(const Spec& spec) {
   CopyForm form;
@@ -86,8 +95,13 @@ QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
             : spec.rowwise                  ? Usage::kRowwise
             : spec.columnwise               ? Usage::kColumnwise
                                             : Usage::kNone;
-  o.rht = {spec.rotate_rows, spec.rotate_columns, spec.dimension,
-           MaskOf(spec.mask)};
+  // A spec always says how to rotate.
+  o.rht.rowwise = spec.rotate_rows && spec.rowwise;
+  o.rht.columnwise = spec.rotate_columns && spec.columnwise;
+  if (o.rht.rowwise || o.rht.columnwise) {
+    o.rht.dimension = spec.dimension;
+    o.rht.sign_mask = MaskOf(spec.mask);
+  }
   o.non_finite = NonFiniteOf(spec.policy);
   o.rowwise_amax = spec.row_amax;
   o.columnwise_amax = spec.column_amax;
@@ -109,6 +123,7 @@ QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
   }
   o.scale_rule = static_cast<ScaleRule>(spec.rule);
   o.splits = SplitsOf(spec.splits);
+  o.partial_splits = Partial(spec);
   o.amax = spec.want_amax;
   o.dbias = spec.dbias.has_value();
   if (spec.dbias) o.dbias_dtype = DTypeOf(*spec.dbias);
@@ -284,11 +299,15 @@ absl::StatusOr<oracle::Bytes> Device::Dequantize(
   options.format = static_cast<Format>(spec.format);
   options.usage = spec.columnwise ? Usage::kColumnwise : Usage::kRowwise;
   options.output = DTypeOf(spec.output);
-  options.inverse_rht = spec.inverse;
-  options.rht_dimension = spec.dimension;
-  options.sign_mask = MaskOf(spec.mask);
+  if (spec.inverse) {
+    options.inverse_rht = true;
+    options.rht_dimension = spec.dimension;
+    options.sign_mask = MaskOf(spec.mask);
+  }
+  if (spec.rotated) options.rotated_dimension = spec.dimension;
   options.form = FormOf(spec);
   options.splits = SplitsOf(spec.splits);
+  options.partial_splits = Partial(spec);
   auto plan = MakeDequantizePlan(
       Describe(DType::kUnspecified, spec.rows, spec.cols, shape), options);
   if (!plan.ok()) return plan.status();
@@ -310,11 +329,14 @@ absl::StatusOr<oracle::Amaxes> Device::RhtAmax(const oracle::AmaxSpec& spec,
   options.rowwise_rht = flags.row_rotated;
   options.columnwise = flags.column;
   options.columnwise_rht = flags.column_rotated;
-  options.rht_dimension = spec.dimension;
-  options.sign_mask = MaskOf(spec.mask);
+  if (flags.row_rotated || flags.column_rotated) {
+    options.rht_dimension = spec.dimension;
+    options.sign_mask = MaskOf(spec.mask);
+  }
   options.non_finite = NonFiniteOf(spec.policy);
   options.domain = spec.per_line ? AmaxDomain::kRow : AmaxDomain::kTensor;
   options.splits = SplitsOf(spec.splits);
+  options.partial_splits = Partial(spec);
   auto plan = MakeRhtAmaxPlan(
       Describe(DTypeOf(spec.element), spec.rows, spec.cols, shape), options);
   if (!plan.ok()) return plan.status();

@@ -35,7 +35,8 @@ void DecodeGroup(const DequantizeSpec& spec, const Layout& layout,
         RotateBack(&v[at], spec.mask, spec.dimension);
       }
     }
-    for (int64_t at = 0; at < layout.length; ++at) {
+    const int64_t end = spec.rotated ? layout.kept : layout.length;
+    for (int64_t at = 0; at < end; ++at) {
       out[spec.columnwise ? at * m.cols + line : line * m.cols + at] = v[at];
     }
   }
@@ -44,17 +45,20 @@ void DecodeGroup(const DequantizeSpec& spec, const Layout& layout,
 }  // namespace
 
 Bytes Dequantize(const DequantizeSpec& spec, const Copy& copy) {
-  std::vector<float> out(spec.rows * spec.cols);
+  std::vector<float> out;
   const uint8_t* data = copy.data.data();
   const uint8_t* scale = copy.scale.data();
-  for (const Matrix& m : Groups(out, spec.rows, spec.cols, spec.splits)) {
+  const std::vector<float> shape(spec.rows * spec.cols);
+  for (const Matrix& m : Groups(shape, spec.rows, spec.cols, spec.splits)) {
     const Layout layout =
         MakeLayout({spec.format, m.rows, m.cols, spec.columnwise,
                     spec.inverse || spec.rotated ? spec.dimension : 0,
                     spec.swizzled, spec.compact});
     if (!layout.empty()) {
-      DecodeGroup(spec, layout, m, data, scale, copy.amax,
-                  &out[m.first_row * m.cols]);
+      const bool padded = spec.rotated && spec.columnwise;
+      const size_t first = out.size();
+      out.resize(first + (padded ? layout.kept : m.rows) * m.cols);
+      DecodeGroup(spec, layout, m, data, scale, copy.amax, &out[first]);
     }
     data += layout.DataBytes();
     scale += layout.ScaleBytes();
@@ -63,7 +67,8 @@ Bytes Dequantize(const DequantizeSpec& spec, const Copy& copy) {
 }
 
 Amaxes RhtAmax(const AmaxSpec& spec, const Bytes& input) {
-  const std::vector<float> x = Values(spec.element, input);
+  std::vector<float> x = Values(spec.element, input);
+  x.resize(RowsIn(spec.rows, spec.splits) * spec.cols);
   Amaxes out;
   if (spec.policy == Policy::kReject && (AnyNaN(x) || AnyInf(x))) {
     out.rejected = true;

@@ -41,13 +41,14 @@ struct QuantizeSpec {
 
   Format format = Format::kNvfp4;
   int dimension = 16;  // of the rotations
-  // Rows of each group; empty: no groups.
+  // Rows of each group; empty: no groups. They may end before `rows`: what
+  // comes then is not there.
   std::vector<int64_t> splits = {};
   bool swizzled = false;
   bool compact = false;  // kNvfp4Square: one scale for each tile
 
-  bool row_scaled = false;  // NVFP4: an amax for each line
-  std::optional<float> estimation;
+  bool row_scaled = false;          // NVFP4: an amax for each line
+  std::optional<float> estimation;  // 0: none
   FourOverSix four_over_six = FourOverSix::kOff;
   bool scale_256 = false;
   bool fast_error = false;
@@ -68,7 +69,7 @@ struct QuantizeSpec {
 
   std::optional<Element> dbias;  // its type
   bool want_amax = false;
-  bool statistics = false;  // always with `estimation`
+  bool statistics = false;
 };
 
 struct Copy {
@@ -106,8 +107,8 @@ struct DequantizeSpec {
 
   Format format = Format::kNvfp4;
   int dimension = 16;
-  // The copy was rotated, so that its lines are padded to `dimension`; the
-  // inverse implies it.
+  // The copy was rotated and stays so: what comes out has the padding of its
+  // lines, too. Not together with `inverse`.
   bool rotated = false;
   std::vector<int64_t> splits = {};
   bool swizzled = false;

@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "tests/testing/oracle_codec.h"
 
 namespace quantd::oracle {
+
+int64_t RowsIn(int64_t rows, const std::vector<int64_t>& splits) {
+  if (splits.empty()) return rows;
+  return std::accumulate(splits.begin(), splits.end(), int64_t{0});
+}
 
 std::vector<Matrix> Groups(const std::vector<float>& x, int64_t rows,
                            int64_t cols, const std::vector<int64_t>& splits) {

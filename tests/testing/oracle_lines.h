@@ -18,6 +18,9 @@ struct Matrix {
   int64_t cols = 0;
   std::vector<float> x;
 };
+// Rows that the splits have together, from the first one on; all without
+// splits.
+int64_t RowsIn(int64_t rows, const std::vector<int64_t>& splits);
 // One for each split; one of everything without splits.
 std::vector<Matrix> Groups(const std::vector<float>& x, int64_t rows,
                            int64_t cols, const std::vector<int64_t>& splits);

@@ -18,10 +18,6 @@ void Append(std::vector<float>& to, const std::vector<float>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-bool Counted(const QuantizeSpec& spec) {
-  return spec.statistics || spec.estimation.has_value();
-}
-
 // Encodes one copy of one matrix.
 class Encoder {
  public:
@@ -39,8 +35,9 @@ class Encoder {
   }
 
   // `given` are all maxima of the copy that the caller has, or none.
-  void Run(const std::vector<float>& given) {
-    FindAmax(given);
+  // They are multiplied by `factor`.
+  void Run(const std::vector<float>& given, float factor) {
+    FindAmax(given, factor);
     out_.data.assign(layout_.DataBytes(), 0);
     out_.scale.assign(layout_.ScaleBytes(), 0);
     if (IsTensor(spec_.format)) tensor_scale_ = TensorScale();
@@ -60,7 +57,7 @@ class Encoder {
   const Tally& tally() const { return tally_; }
 
  private:
-  void FindAmax(const std::vector<float>& given) {
+  void FindAmax(const std::vector<float>& given, float factor) {
     if (!HasAmax(spec_.format)) return;
     // One scale that is given makes the amax an observation.
     const bool use = !given.empty() && spec_.scale.empty();
@@ -71,7 +68,8 @@ class Encoder {
       }
     } else if (use) {
       out_.amax = {given.size() == 1 ? given[0] : given[m_.group]};
-    } else if (rotated_ && spec_.estimation) {
+      if (factor != 1) out_.amax = {Mul(out_.amax[0], factor)};
+    } else if (rotated_ && spec_.estimation.value_or(0) != 0) {
       out_.amax = {Mul(Amax(m_.x, spec_.policy), *spec_.estimation)};
     } else {
       std::vector<float> all;
@@ -147,6 +145,8 @@ class Encoder {
     // Codes of padding stay zero but for those that a rotation makes.
     const int64_t end = std::min((b + 1) * layout_.block,
                                  rotated_ ? layout_.padded : layout_.length);
+    std::vector<float> before;
+    std::vector<float> after;
     for (int64_t at = b * layout_.block; at < end; ++at) {
       const float v = lines_[line][at];
       const float scaled = Mul(v, scale.multiplier);
@@ -154,9 +154,13 @@ class Encoder {
                                ? StochasticE2m1Code(scaled, Random(line, at))
                                : CodeOf(code_, scaled);
       layout_.PutCode(out_.data, line, at, code);
-      if (!Counted(spec_)) continue;
-      tally_.Add(code_, v, scale.multiplier,
-                 Mul(CodeValue(code_, code), factor));
+      if (!spec_.statistics) continue;
+      before.push_back(v);
+      after.push_back(Mul(CodeValue(code_, code), factor));
+      if ((at + 1) % kRun != 0 && at + 1 != end) continue;
+      tally_.Add(code_, before, scale.multiplier, after);
+      before.clear();
+      after.clear();
     }
   }
 
@@ -184,12 +188,13 @@ class Encoder {
 };
 
 Copy EncodeCopy(const QuantizeSpec& spec, const std::vector<Matrix>& groups,
-                bool columnwise, const std::vector<float>& given) {
+                bool columnwise, const std::vector<float>& given,
+                float factor) {
   Copy out;
   Tally tally;
   for (const Matrix& m : groups) {
     Encoder encoder(spec, m, columnwise);
-    encoder.Run(given);
+    encoder.Run(given, factor);
     out.data_offsets.push_back(out.data.size());
     out.scale_offsets.push_back(out.scale.size());
     Append(out.data, encoder.out().data);
@@ -203,7 +208,7 @@ Copy EncodeCopy(const QuantizeSpec& spec, const std::vector<Matrix>& groups,
     out.data_offsets.clear();
     out.scale_offsets.clear();
   }
-  if (Counted(spec)) out.stats = tally.Result();
+  if (spec.statistics) out.stats = tally.Result();
   return out;
 }
 
@@ -224,7 +229,8 @@ Bytes SumRows(const Matrix& m, Element type) {
 }  // namespace
 
 Quantized Quantize(const QuantizeSpec& spec, const Bytes& input) {
-  const std::vector<float> x = Values(spec.element, input);
+  std::vector<float> x = Values(spec.element, input);
+  x.resize(RowsIn(spec.rows, spec.splits) * spec.cols);
   Quantized out;
   out.saw_nan = AnyNaN(x);
   out.saw_inf = AnyInf(x);
@@ -234,26 +240,46 @@ Quantized Quantize(const QuantizeSpec& spec, const Bytes& input) {
   }
   const std::vector<Matrix> groups =
       Groups(x, spec.rows, spec.cols, spec.splits);
-  std::vector<float> row = spec.row_amax;
-  std::vector<float> column = spec.column_amax;
-  const bool rotates = (spec.rowwise && spec.rotate_rows) ||
-                       (spec.columnwise && spec.rotate_columns);
-  if (!rotates && !spec.row_scaled) {
-    if (row.empty()) row = spec.column_amax;
-    if (column.empty()) column = spec.row_amax;
+  const bool rows_turn = spec.rowwise && spec.rotate_rows;
+  const bool columns_turn = spec.columnwise && spec.rotate_columns;
+  const float estimate = spec.estimation.value_or(0);
+  const auto encode = [&](bool columnwise, const std::vector<float>& own,
+                          bool turned, const std::vector<float>& others,
+                          bool other_turned) {
+    if (!own.empty() || spec.row_scaled || other_turned) {
+      return EncodeCopy(spec, groups, columnwise, own, 1);
+    }
+    // The other direction's is one before any rotation.
+    if (!turned) return EncodeCopy(spec, groups, columnwise, others, 1);
+    if (estimate != 0) {
+      return EncodeCopy(spec, groups, columnwise, others, estimate);
+    }
+    return EncodeCopy(spec, groups, columnwise, {}, 1);
+  };
+  if (spec.rowwise) {
+    out.rowwise =
+        encode(false, spec.row_amax, rows_turn, spec.column_amax, columns_turn);
   }
-  if (spec.rowwise) out.rowwise = EncodeCopy(spec, groups, false, row);
-  if (spec.columnwise) out.columnwise = EncodeCopy(spec, groups, true, column);
+  if (spec.columnwise) {
+    out.columnwise =
+        encode(true, spec.column_amax, columns_turn, spec.row_amax, rows_turn);
+  }
   for (const Matrix& m : groups) {
     if (spec.dbias) Append(out.dbias, SumRows(m, *spec.dbias));
     if (spec.want_amax) out.plain_amax.push_back(Amax(m.x, spec.policy));
   }
-  if (spec.history) {
+  // The values of one group stand together.
+  for (const Matrix& m : groups) {
+    if (!spec.history) break;
+    const size_t length = spec.history->values.size() / groups.size();
+    const auto first =
+        spec.history->values.begin() + static_cast<ptrdiff_t>(m.group * length);
     History history = *spec.history;
-    history.values[0] = Amax(x, spec.policy);
-    out.next_scale = {
-        NextScale(history, CodeOf(spec.format), spec.scale.at(0))};
-    out.history = Roll(history.values);
+    history.values.assign(first, first + static_cast<ptrdiff_t>(length));
+    history.values[0] = Amax(m.x, spec.policy);
+    out.next_scale.push_back(
+        NextScale(history, CodeOf(spec.format), spec.scale.at(m.group)));
+    Append(out.history, Roll(history.values));
   }
   return out;
 }

@@ -1,22 +1,91 @@
 #include "tests/testing/oracle_statistics.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <utility>
 
 #include "tests/testing/oracle_fp32.h"
 
 namespace quantd::oracle {
+namespace {
 
-void Tally::Add(Code code, float v, float multiplier, float d) {
-  if (std::isfinite(v)) ++counts_.elements;
-  if (std::fabs(Mul(v, multiplier)) >= ClipThreshold(code)) ++counts_.clipped;
-  if (v != 0 && d == 0) ++counts_.flushed;
-  if (!std::isfinite(v) || !std::isfinite(d)) return;
-  const float error = Sub(v, d);
-  counts_.max_error = std::max(counts_.max_error, std::fabs(error));
-  Square(signal_, v);
-  Square(noise_, error);
+// The squares of a run, added by neighbours, then by pairs of them and so on,
+// all near one: the power of two in which the largest value is 2 to 4.
+double SumOfSquares(const std::vector<float>& run) {
+  float largest = 0;
+  for (float x : run) largest = std::max(largest, std::fabs(x));
+  if (largest == 0) return 0;
+  const int up = 1 - std::max(std::ilogb(largest), -126);
+  std::vector<float> sums(kRun);
+  for (size_t i = 0; i < run.size(); ++i) {
+    const float x = Mul(run[i], std::ldexp(1.0f, up));
+    sums[i] = Mul(x, x);
+  }
+  while (sums.size() > 1) {
+    std::vector<float> pairs;
+    for (size_t i = 0; i < sums.size(); i += 2) {
+      pairs.push_back(quantd::oracle::Add(sums[i], sums[i + 1]));
+    }
+    sums = pairs;
+  }
+  return std::ldexp(double{sums[0]}, -2 * up);
+}
+
+}  // namespace
+
+void ExactSum::Add(double x) {
+  std::vector<double> parts;
+  for (double part : parts_) {
+    if (std::fabs(x) < std::fabs(part)) std::swap(x, part);
+    const double sum = x + part;
+    const double lost = part - (sum - x);
+    if (lost != 0) parts.push_back(lost);
+    x = sum;
+  }
+  if (x != 0) parts.push_back(x);
+  parts_ = parts;
+}
+
+void ExactSum::Add(const ExactSum& other) {
+  for (double part : other.parts_) Add(part);
+}
+
+double ExactSum::Rounded() const {
+  double sum = 0;
+  double lost = 0;
+  size_t left = parts_.size();
+  while (left > 0 && lost == 0) {
+    const double before = sum;
+    const double part = parts_[--left];
+    sum = before + part;
+    lost = part - (sum - before);
+  }
+  // A tie is none where more lies on the side of what was lost.
+  if (left > 0 && (lost < 0) == (parts_[left - 1] < 0)) {
+    const double other = sum + 2 * lost;
+    if (other - sum == 2 * lost) return other;
+  }
+  return sum;
+}
+
+void Tally::Add(Code code, const std::vector<float>& v, float multiplier,
+                const std::vector<float>& d) {
+  std::vector<float> values(v.size());
+  std::vector<float> errors(v.size());
+  for (size_t i = 0; i < v.size(); ++i) {
+    if (!std::isfinite(v[i])) continue;
+    if (std::fabs(Mul(v[i], multiplier)) >= ClipThreshold(code)) {
+      ++counts_.clipped;
+    }
+    if (v[i] != 0 && d[i] == 0) ++counts_.flushed;
+    if (!std::isfinite(d[i])) continue;
+    ++counts_.elements;
+    values[i] = v[i];
+    errors[i] = Sub(v[i], d[i]);
+    counts_.max_error = std::max(counts_.max_error, std::fabs(errors[i]));
+  }
+  signal_.Add(SumOfSquares(values));
+  noise_.Add(SumOfSquares(errors));
 }
 
 void Tally::Add(const Tally& other) {
@@ -24,36 +93,18 @@ void Tally::Add(const Tally& other) {
   counts_.clipped += other.counts_.clipped;
   counts_.flushed += other.counts_.flushed;
   counts_.max_error = std::max(counts_.max_error, other.counts_.max_error);
-  for (size_t i = 0; i < signal_.size(); ++i) {
-    signal_[i] += other.signal_[i];
-    noise_[i] += other.noise_[i];
-  }
+  signal_.Add(other.signal_);
+  noise_.Add(other.noise_);
 }
 
 Statistics Tally::Result() const {
   Statistics out = counts_;
-  out.signal = Sum(signal_);
-  out.noise = Sum(noise_);
-  out.sqnr_db =
-      out.noise == 0 ? INFINITY : 10 * std::log10(out.signal / out.noise);
+  out.signal = signal_.Rounded();
+  out.noise = noise_.Rounded();
+  out.sqnr_db = out.elements == 0 ? kNaN
+                : out.noise == 0  ? INFINITY
+                                  : 10 * std::log10(out.signal / out.noise);
   return out;
-}
-
-void Tally::Square(Bins& bins, float v) {
-  const uint32_t bits = std::bit_cast<uint32_t>(v);
-  const uint32_t exponent = bits >> 23 & 0xFF;
-  const uint64_t fraction =
-      (bits & 0x7FFFFF) | (exponent == 0 ? 0 : uint32_t{1} << 23);
-  bins[exponent] += fraction * fraction;
-}
-
-double Tally::Sum(const Bins& bins) {
-  double sum = 0;
-  for (int i = 0; i < static_cast<int>(bins.size()); ++i) {
-    sum += std::ldexp(static_cast<double>(bins[i]),
-                      2 * (std::max(i, 1) - 127 - 23));
-  }
-  return sum;
 }
 
 }  // namespace quantd::oracle

@@ -2,41 +2,53 @@
 #ifndef QUANTD_TESTS_TESTING_ORACLE_STATISTICS_H_
 #define QUANTD_TESTS_TESTING_ORACLE_STATISTICS_H_
 
-#include <array>
 #include <cstdint>
+#include <vector>
 
 #include "tests/testing/oracle_codec.h"
 
 namespace quantd::oracle {
 
 struct Statistics {
-  int64_t elements = 0;  // finite ones
+  int64_t elements = 0;  // finite before and after
   int64_t clipped = 0;   // would have rounded beyond the largest code
   int64_t flushed = 0;   // not zero, decoded to zero
   float max_error = 0;
   double signal = 0;   // sum of squares
   double noise = 0;    // of the errors
-  double sqnr_db = 0;  // +Inf without noise
+  double sqnr_db = 0;  // +Inf without noise, NaN without elements
 };
 
-// Collects the elements of one copy, in any order.
+// A sum of doubles without any rounding before the last.
+class ExactSum {
+ public:
+  void Add(double x);
+  void Add(const ExactSum& other);
+  double Rounded() const;
+
+ private:
+  // The sum in parts that share no bit, the smallest first.
+  std::vector<double> parts_;
+};
+
+// Positions of a line, from a multiple of it on, whose squares are added in
+// fp32.
+inline constexpr int64_t kRun = 16;
+
+// Collects the elements of one copy, run by run in any order.
 class Tally {
  public:
-  // `v` was quantized, times `multiplier`, to what decodes to `d`.
-  void Add(Code code, float v, float multiplier, float d);
+  // At most kRun values `v`, that were quantized, times `multiplier`, to what
+  // decodes to `d`.
+  void Add(Code code, const std::vector<float>& v, float multiplier,
+           const std::vector<float>& d);
   void Add(const Tally& other);
   Statistics Result() const;
 
  private:
-  __extension__ using Wide = unsigned __int128;
-  // Squares of 24-bit fractions by exponent field, exact.
-  using Bins = std::array<Wide, 255>;
-  static void Square(Bins& bins, float v);
-  static double Sum(const Bins& bins);
-
   Statistics counts_;
-  Bins signal_ = {};
-  Bins noise_ = {};
+  ExactSum signal_;
+  ExactSum noise_;
 };
 
 }  // namespace quantd::oracle

@@ -119,25 +119,24 @@ void DribbledBody(Assault& assault) {
   });
 }
 
-// Replies of 32 MiB for an eighth of that, which the server can never send.
-void Unread(Assault& assault, const Habits& habits) {
+// Replies of 32 MiB for an eighth of that, which the server can never send:
+// it may not by the window, or could but for a socket that nobody reads.
+void Unread(Assault& assault, const Habits& habits, bool read) {
   const std::string request = DequantizeRequestOf(2048);
   assault.OnConnections(22, habits, [&](Http2Peer& peer) {
     const uint32_t stream = peer.Open(kDequantize, Declares(request.size()));
     peer.SendMessage(stream, request);
     while (!assault.over() && peer.alive() && peer.IsOpen(stream)) {
-      peer.Pump(milliseconds(100));
+      if (read) peer.Pump(milliseconds(100));
       assault.Sleep(milliseconds(10));
     }
   });
 }
 
-void UnreadReplies(Assault& assault) { Unread(assault, {.window = 0}); }
+void UnreadReplies(Assault& assault) { Unread(assault, {.window = 0}, true); }
 
 void UnreadSocket(Assault& assault) {
-  Unread(assault, {.respect_windows = false,
-                   .read = false,
-                   .window = 0x7fffffff});
+  Unread(assault, {.welcome_replies = true}, false);
 }
 
 void UnreadGroups(Assault& assault) {

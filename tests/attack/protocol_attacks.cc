@@ -1,5 +1,6 @@
 // Attacks on HTTP/2 and what is below it: frames, header blocks, handshakes
 // and connections.
+#include <atomic>
 #include <chrono>
 #include <string>
 
@@ -96,6 +97,10 @@ void EmptyFrames(Assault& assault) {
   });
 }
 
+// For who is in the middle of a header block: a frame of another kind would
+// end the connection.
+constexpr Habits kMute = {.respect_windows = false, .read = false};
+
 // CVE-2023-33953: the limit on a call's metadata is looked at frame by frame,
 // so that a header block of many frames has none. A field of the dynamic
 // table costs a byte to name and dozens to keep.
@@ -104,13 +109,12 @@ void EndlessHeaders(Assault& assault) {
   constexpr size_t kMostFrames = 4 * kMiB / kFieldsInFrame;
   const std::string into_table = std::string("\x40\x01") + "a" + "\x01" + "b";
   const std::string from_table(kFieldsInFrame, '\xbe');
-  assault.OnConnections(4, {}, [&](Http2Peer& peer) {
+  assault.OnConnections(4, kMute, [&](Http2Peer& peer) {
     const uint32_t stream = peer.NextStream();
     peer.SendFrame(kHeaders, kNone, stream,
                    peer.HeaderBlock(kCheck) + into_table);
     for (size_t i = 0; i < kMostFrames && !assault.over(); ++i) {
       if (!peer.SendFrame(kContinuation, kNone, stream, from_table)) return;
-      peer.Pump();
     }
     assault.Hold(peer);
   });
@@ -129,13 +133,12 @@ void EndlessName(Assault& assault) {
     head.push_back(static_cast<char>(rest % 128 + 128));
   }
   head.push_back(static_cast<char>(rest));
-  assault.OnConnections(4, {}, [&](Http2Peer& peer) {
+  assault.OnConnections(4, kMute, [&](Http2Peer& peer) {
     const uint32_t stream = peer.NextStream();
     peer.SendFrame(kHeaders, kNone, stream, peer.HeaderBlock(kCheck) + head);
     for (size_t sent = 0; sent < kName && !assault.over();) {
       if (!peer.SendFrame(kContinuation, kNone, stream, part)) return;
       sent += part.size();
-      peer.Pump();
     }
     assault.Hold(peer);
   });
@@ -160,31 +163,27 @@ void HoardedHeaders(Assault& assault) {
 // CVE-2023-1428: values that have no way back to text, and then more metadata
 // than is allowed.
 void PoisonedHeaders(Assault& assault) {
+  const Metadata poisons = {{"te", "x"},
+                            {":scheme", "x"},
+                            {"grpclb_client_stats", "x"},
+                            {"content-type", "x"},
+                            {"grpc-timeout", "x"},
+                            {"grpc-encoding", "x"},
+                            {":method", "x"}};
   const std::string much(20000, 'x');
+  std::atomic<size_t> next = 0;
   assault.OnConnections(1, {}, [&](Http2Peer& peer) {
-    for (const Metadata& poison :
-         {Metadata{{"te", "x"}}, Metadata{{":scheme", "x"}},
-          Metadata{{"grpclb_client_stats", "x"}},
-          Metadata{{"content-type", "x"}}, Metadata{{"grpc-timeout", "x"}},
-          Metadata{{"grpc-encoding", "x"}}, Metadata{{":method", "x"}}}) {
-      for (const char* path : {kCheck, kQuantize}) {
-        for (const bool large : {false, true}) {
-          Metadata metadata = poison;
-          if (large) metadata.push_back({"x", much});
-          std::string block = peer.HeaderBlock(path, metadata);
-          const uint32_t stream = peer.NextStream();
-          const std::string first = block.substr(0, 16384);
-          block.erase(0, first.size());
-          peer.SendFrame(kHeaders, block.empty() ? kEndHeaders : kNone, stream,
-                         first);
-          if (!block.empty()) {
-            peer.SendFrame(kContinuation, kEndHeaders, stream, block);
-          }
-          peer.Pump(milliseconds(10));
-        }
-      }
+    const auto& poison = poisons[next++ % poisons.size()];
+    for (const char* path : {kCheck, kQuantize}) {
+      peer.Open(path, {poison});
+      peer.Pump(milliseconds(10));
     }
-    assault.Sleep(milliseconds(200));
+    // Larger than a frame.
+    const std::string block = peer.HeaderBlock(kCheck, {poison, {"x", much}});
+    const uint32_t stream = peer.NextStream();
+    peer.SendFrame(kHeaders, kNone, stream, block.substr(0, 16384));
+    peer.SendFrame(kContinuation, kEndHeaders, stream, block.substr(16384));
+    peer.AwaitEnd(stream, milliseconds(200));
   });
 }
 

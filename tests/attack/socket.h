@@ -15,10 +15,10 @@ namespace quantd::attack {
 
 // Where an attacker dials, and as whom.
 struct Target {
-  std::string address;  // "IP:PORT" or "unix:PATH"
-  std::string source;   // the IP to come from; empty: the system's choice
-  bool tls = false;     // any certificate will do
-  std::string token;    // a bearer token; empty: none
+  std::string address = {};  // "IP:PORT" or "unix:PATH"
+  std::string source = {};   // the IP to come from; empty: any
+  bool tls = false;          // any certificate will do
+  std::string token = {};    // a bearer token; empty: none
 };
 
 class Socket {

@@ -59,6 +59,7 @@ json ToJson(const Outcome& outcome) {
           {"crash_signal", outcome.crash},
           {"ledger_empty", outcome.settled},
           {"accepts_afterwards", outcome.accepts},
+          {"probe_during", outcome.probe},
           {"exit_code", outcome.exit_code},
           {"stop_seconds", outcome.stop_seconds}};
 }
@@ -74,6 +75,7 @@ std::string Verdict(const Outcome& outcome) {
           1.05 * static_cast<double>(outcome.bound),
       "memory");
   if (outcome.crash == 0) {
+    add(!outcome.probe, "probe");
     add(!outcome.settled, "ledger not empty");
     add(!outcome.accepts, "accepts nobody");
     add(outcome.exit_code != 0, "exit " + std::to_string(outcome.exit_code));

@@ -152,6 +152,15 @@ size_t AttackedServer::LargestRequest() const {
   return info.ok() ? info->max_request_bytes : 0;
 }
 
+bool AttackedServer::Probe() const {
+  std::string arguments =
+      "--probe --probe-timeout-ms 5000 --listen " + address();
+  if (secure_) {
+    for (const std::string& flag : TheSecrets().flags) arguments += ' ' + flag;
+  }
+  return bench::RunQuantd(arguments).first == 0;
+}
+
 int64_t AttackedServer::LentBytes() const {
   constexpr std::string_view kName = "\nquantd_memory_used_bytes{";
   const std::string page = HttpGet(metrics_, "/metrics");

@@ -23,7 +23,7 @@ struct Setting {
   size_t budget = 0;  // 0: the server's own choice
   // TLS and tokens; good clients have one, the attacker has not.
   bool secure = false;
-  std::string source;  // the attacker's IP address; empty: that of the others
+  std::string source = {};  // the attacker's IP address; empty: that of the others
 };
 
 // TLS files and a token, for all servers of this process. Made at the first
@@ -50,6 +50,8 @@ class AttackedServer {
   Credentials credentials() const;
   // What it says it takes, or 0.
   size_t LargestRequest() const;
+  // Whether `quantd --probe` finds it serving.
+  bool Probe() const;
   // The most memory that was resident, also of one that has crashed.
   uint64_t MostResident() const { return most_; }
   // What the ledger says is lent, by the metrics page; negative: no answer.

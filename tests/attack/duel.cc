@@ -61,7 +61,10 @@ Outcome RunDuel(const Attack& attack, const Setting& setting,
          std::to_string(server.LargestRequest())});
     // The attacker has begun.
     std::this_thread::sleep_for(milliseconds(100));
+    // As an orchestrator's liveness probe asks.
+    std::thread probe([&] { outcome.probe = server.Probe(); });
     outcome.during = good.Call(times.during);
+    probe.join();
     outcome.deeds = attacker.Stop();
   }
   outcome.crash = server.Crash();

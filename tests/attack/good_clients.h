@@ -26,7 +26,7 @@ struct Score {
   double calls_per_second = 0;  // served ones
   double p50_ms = 0;            // of served and failed ones
   double p99_ms = 0;
-  std::string error;  // one of them
+  std::string error = {};  // one of them
 
   double success() const {
     return served + failed == 0 ? 0 : 1.0 * served / (served + failed);

@@ -170,8 +170,7 @@ int main(int argc, char** argv) {
         CLI::AsSizeValue(false)(text);
         bytes = std::stoull(text);
         setting.budget = bytes;
-        const Outcome outcome =
-            RunDuel(attack, setting, times, UsualCallers());
+        const Outcome outcome = RunDuel(attack, setting, times, UsualCallers());
         Print(attack, name, budget, outcome);
         json row = ToJson(outcome);
         row["attack"] = attack.name;

@@ -65,8 +65,9 @@ void Attacked(const Attack& attack, const Setting& setting) {
 std::vector<Attack> Chosen(bool secure) {
   // Those that TLS or tokens make another attack of.
   constexpr std::string_view kSecure[] = {
-      "bad_tokens",   "endless_headers",  "half_handshake", "headers_only",
-      "reset_flood",  "poisoned_headers", "unread_checks",
+      "bad_tokens",       "connection_churn", "endless_headers",
+      "half_handshake",   "headers_only",     "held_quota",
+      "poisoned_headers", "reset_flood",      "unread_checks",
   };
   std::vector<Attack> chosen;
   for (const Attack& attack : Attacks()) {

@@ -67,11 +67,11 @@ std::vector<std::string> ServerCommand(const Setting& setting, int descriptors,
     command = {"/usr/bin/prlimit", "--nofile=" + std::to_string(descriptors) +
                                        ":" + std::to_string(descriptors)};
   }
-  command.insert(command.end(),
-                 {bench::FindQuantd(), "--listen", "127.0.0.1:0",
-                  "--metrics-address", "127.0.0.1:0", "--log-format", "json",
-                  "--drain-delay-ms", "0", "--drain-timeout-s",
-                  std::to_string(kDrainSeconds)});
+  command.insert(
+      command.end(),
+      {bench::FindQuantd(), "--listen", "127.0.0.1:0", "--metrics-address",
+       "127.0.0.1:0", "--log-format", "json", "--drain-delay-ms", "0",
+       "--drain-timeout-s", std::to_string(kDrainSeconds)});
   if (setting.budget != 0) {
     command.insert(command.end(),
                    {"--memory-budget", std::to_string(setting.budget)});
@@ -96,8 +96,8 @@ const Secrets& TheSecrets() {
     if (std::system(command.c_str()) != 0) return made;
     std::ofstream(at + "/tokens") << kTokenHash << " good\n";
     fs::permissions(at + "/tokens", fs::perms::owner_read);
-    made.flags = {"--tls-cert",   at + "/server.pem", "--tls-key",
-                  at + "/server.key", "--token-file", at + "/tokens"};
+    made.flags = {"--tls-cert",       at + "/server.pem", "--tls-key",
+                  at + "/server.key", "--token-file",     at + "/tokens"};
     made.credentials.ca_file = at + "/ca.pem";
     made.credentials.token = kToken;
     return made;
@@ -204,9 +204,9 @@ AttackerProcess::AttackerProcess(const AttackedServer& server,
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::string> command = {program, server.address()};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  command.insert(command.end(), {"--core", std::to_string(cores - 1),
-                                 "--seconds",
-                                 std::to_string(time.count() / 1000.0)});
+  command.insert(command.end(),
+                 {"--core", std::to_string(cores - 1), "--seconds",
+                  std::to_string(time.count() / 1000.0)});
   if (setting.secure) command.push_back("--tls");
   if (!setting.source.empty()) {
     command.insert(command.end(), {"--source", setting.source});

@@ -23,7 +23,8 @@ struct Setting {
   size_t budget = 0;  // 0: the server's own choice
   // TLS and tokens; good clients have one, the attacker has not.
   bool secure = false;
-  std::string source = {};  // the attacker's IP address; empty: that of the others
+  std::string source =
+      {};  // the attacker's IP address; empty: that of the others
 };
 
 // TLS files and a token, for all servers of this process. Made at the first

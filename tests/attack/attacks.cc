@@ -41,8 +41,9 @@ void RunHonestly(Assault& assault, int connections, size_t call_bytes,
       connections, {.welcome_replies = true}, [&](Http2Peer& peer) {
         while (!assault.over() && peer.alive()) {
           // Who is ahead of the rate waits for his turn.
-          const double due = sent.fetch_add(static_cast<double>(request.size())) /
-                             bytes_per_second;
+          const double due =
+              sent.fetch_add(static_cast<double>(request.size())) /
+              bytes_per_second;
           while (!assault.over() &&
                  std::chrono::duration<double>(Assault::Clock::now() - start)
                          .count() < due) {

@@ -44,6 +44,28 @@ void NeverEndingHealth(Assault& assault) {
   });
 }
 
+// Just below what gRPC may hold in all: it ends nothing then, but turns new
+// connections away.
+void HeldQuota(Assault& assault) {
+  assault.OnConnections(5, {}, [&](Http2Peer& peer) {
+    SendAndStall(assault, peer, kCheck, {}, 47 * kMiB, milliseconds(60'000));
+  });
+}
+
+// Two bytes for a field that nobody knows, which a parser keeps in sixteen.
+void UnknownFields(Assault& assault) {
+  std::string message;
+  while (message.size() < 32 * kMiB) message += std::string("\x78\x00", 2);
+  assault.OnConnections(2, {}, [&](Http2Peer& peer) {
+    while (!assault.over() && peer.alive()) {
+      const uint32_t stream = peer.Open(kServerInfo);
+      if (stream == 0) return;
+      peer.SendMessage(stream, message);
+      peer.AwaitEnd(stream, milliseconds(5000));
+    }
+  });
+}
+
 void UnknownMethod(Assault& assault) {
   assault.OnConnections(4, {}, [&](Http2Peer& peer) {
     while (!assault.over() && peer.alive()) {
@@ -139,6 +161,21 @@ void UnreadSocket(Assault& assault) {
   Unread(assault, {.welcome_replies = true}, false);
 }
 
+// A byte now and then: it goes on, but never ends.
+void DrippingReplies(Assault& assault) {
+  const std::string request = DequantizeRequestOf(2048);
+  const std::string one = Octets(1, 4);
+  assault.OnConnections(22, {.window = 0}, [&](Http2Peer& peer) {
+    const uint32_t stream = peer.Open(kDequantize, Declares(request.size()));
+    peer.SendMessage(stream, request);
+    while (!assault.over() && peer.alive() && peer.IsOpen(stream)) {
+      peer.Pump();
+      peer.SendFrame(kWindowUpdate, kNone, stream, one);
+      assault.Sleep(milliseconds(50));
+    }
+  });
+}
+
 void UnreadGroups(Assault& assault) {
   const std::string request = GroupsRequest(16384);
   assault.OnConnections(8, {.window = 0}, [&](Http2Peer& peer) {
@@ -226,6 +263,10 @@ void TinyFrames(Assault& assault) {
 constexpr Attack kRows[] = {
     {"never_ending_health", "8 x 48 MiB of a Health/Check that never ends",
      NeverEndingHealth, 8, 16 * kMiB},
+    {"held_quota", "5 x 47 MiB of a Health/Check, held", HeldQuota, 5,
+     16 * kMiB},
+    {"unknown_fields", "2 x 32 MiB of unknown fields to GetServerInfo",
+     UnknownFields, 2, 16 * kMiB},
     {"unknown_method", "4 x 200 MiB to a method that is not there",
      UnknownMethod, 4, 16 * kMiB},
     {"liar", "4 x 200 MiB where 1 KiB was declared", Liar, 4, 16 * kMiB},
@@ -247,18 +288,19 @@ constexpr Attack kRows[] = {
      4 * kMiB},
     {"unread_socket", "22 replies of 32 MiB, socket not read", UnreadSocket, 22,
      4 * kMiB},
+    {"dripping_replies", "22 replies of 32 MiB, read by the byte",
+     DrippingReplies, 22, 4 * kMiB},
     {"unread_groups", "2,000 unread calls of 16,384 groups", UnreadGroups, 8,
      16 << 10},
     {"open_reflection", "64 open reflection streams", OpenReflection},
     {"unread_checks", "200 Health/Check, window 0", UnreadChecks},
-    {"health_streams", "20,000 health streams on one connection",
-     HealthStreams, 1, 4 << 10},
-    {"ignore_settings", "1,000 calls at once on one connection",
-     IgnoreSettings, 1, 4 << 10},
+    {"health_streams", "20,000 health streams on one connection", HealthStreams,
+     1, 4 << 10},
+    {"ignore_settings", "1,000 calls at once on one connection", IgnoreSettings,
+     1, 4 << 10},
     {"bad_requests", "malformed requests at full rate", BadRequests, 2,
      4 << 10},
-    {"bad_tokens", "wrong tokens at full rate", BadTokens, 2, 4 << 10, 0,
-     true},
+    {"bad_tokens", "wrong tokens at full rate", BadTokens, 2, 4 << 10, 0, true},
     {"tiny_frames", "4 x 16 MiB in DATA frames of 24 bytes", TinyFrames, 4,
      16 * kMiB},
 };

@@ -21,17 +21,21 @@ std::vector<Score> BesideHonestLoad(const Attack& attack,
   GoodClients good(server.address(), server.credentials(), callers,
                    times.deadline);
   good.Call(milliseconds(500));
-  const double rate = static_cast<double>(deeds.sent_bytes) /
-                      std::max(deeds.seconds, 0.1);
-  std::vector<std::string> arguments = {
-      "honest", "--connections", std::to_string(attack.connections),
-      "--call-bytes", std::to_string(attack.call_bytes),
-      "--rate", std::to_string(std::max(rate, 1e4))};
+  const double rate =
+      static_cast<double>(deeds.sent_bytes) / std::max(deeds.seconds, 0.1);
+  std::vector<std::string> arguments = {"honest",
+                                        "--connections",
+                                        std::to_string(attack.connections),
+                                        "--call-bytes",
+                                        std::to_string(attack.call_bytes),
+                                        "--rate",
+                                        std::to_string(std::max(rate, 1e4))};
   if (setting.secure) {
-    arguments.insert(arguments.end(), {"--token", TheSecrets().credentials.token});
+    arguments.insert(arguments.end(),
+                     {"--token", TheSecrets().credentials.token});
   }
-  AttackerProcess attacker(server, setting,
-                           times.honest + 2 * times.deadline, arguments);
+  AttackerProcess attacker(server, setting, times.honest + 2 * times.deadline,
+                           arguments);
   std::vector<Score> scores = good.Call(times.honest);
   attacker.Stop();
   server.Stop(kDrainSeconds + 10);
@@ -55,10 +59,9 @@ Outcome RunDuel(const Attack& attack, const Setting& setting,
     GoodClients good(server.address(), server.credentials(), callers,
                      times.deadline);
     outcome.before = good.Call(times.before);
-    AttackerProcess attacker(
-        server, setting, times.during + 2 * times.deadline,
-        {std::string(attack.name), "--largest-request",
-         std::to_string(server.LargestRequest())});
+    AttackerProcess attacker(server, setting, times.during + 2 * times.deadline,
+                             {std::string(attack.name), "--largest-request",
+                              std::to_string(server.LargestRequest())});
     // The attacker has begun.
     std::this_thread::sleep_for(milliseconds(100));
     // As an orchestrator's liveness probe asks.

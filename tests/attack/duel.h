@@ -19,12 +19,12 @@ struct Outcome {
   Deeds deeds;
   uint64_t most_resident = 0;
   uint64_t bound = 0;
-  bool probe = false;        // `quantd --probe` succeeded meanwhile
-  bool settled = false;      // nothing was lent afterwards
-  bool accepts = false;      // a new client is served afterwards
-  int crash = 0;             // the signal it died of while attacked
-  int exit_code = 0;         // of SIGTERM afterwards
-  double stop_seconds = 0;   // and how long that took
+  bool probe = false;       // `quantd --probe` succeeded meanwhile
+  bool settled = false;     // nothing was lent afterwards
+  bool accepts = false;     // a new client is served afterwards
+  int crash = 0;            // the signal it died of while attacked
+  int exit_code = 0;        // of SIGTERM afterwards
+  double stop_seconds = 0;  // and how long that took
 };
 
 struct DuelTimes {

@@ -32,8 +32,8 @@ class GoodClients::Caller {
   Caller(const std::string& address, const ClientOptions& options,
          size_t call_bytes)
       : client_(Client::Create(address, options)),
-        tensor_{DType::kBF16, {static_cast<int64_t>(call_bytes / 2 / kColumns),
-                               kColumns}},
+        tensor_{DType::kBF16,
+                {static_cast<int64_t>(call_bytes / 2 / kColumns), kColumns}},
         input_(call_bytes) {
     // Some finite bf16 of many magnitudes.
     uint32_t state = 1;

@@ -2,7 +2,10 @@
 // and connections.
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/attack/attacks.h"
 #include "tests/attack/requests.h"
@@ -23,8 +26,35 @@ void HoldBare(Assault& assault, Socket& socket) {
 }
 
 void ConnectionFlood(Assault& assault) {
-  assault.OnBareConnections(
-      200, [&](Socket& socket) { HoldBare(assault, socket); });
+  assault.OnBareConnections(200,
+                            [&](Socket& socket) { HoldBare(assault, socket); });
+}
+
+// Connections that are open and well-behaved, 600 of them.
+void IdleConnections(Assault& assault) {
+  assault.OnConnections(20, {}, [&](Http2Peer& first) {
+    std::vector<std::unique_ptr<Http2Peer>> peers;
+    while (!assault.over() && first.alive()) {
+      if (peers.size() < 29) {
+        auto peer = Http2Peer::Connect(assault.target(), {}, assault.end());
+        if (peer != nullptr) peers.push_back(std::move(peer));
+      } else {
+        assault.Sleep(milliseconds(50));
+      }
+      for (const auto& peer : peers) peer->Pump();
+      first.Pump();
+      std::erase_if(peers, [](const auto& peer) { return !peer->alive(); });
+    }
+  });
+}
+
+// Connections, with TLS handshakes, that are dropped as soon as they are made.
+void ConnectionChurn(Assault& assault) {
+  assault.OnConnections(8, {}, [&](Http2Peer&) {
+    while (!assault.over() &&
+           Http2Peer::Connect(assault.target(), {}, assault.end()) != nullptr) {
+    }
+  });
 }
 
 // One byte of `text` at a time.
@@ -55,6 +85,19 @@ void ResetFlood(Assault& assault) {
     while (!assault.over() && peer.alive()) {
       for (int i = 0; i < 100; ++i) peer.Reset(peer.Open(kQuantize));
       peer.Pump();
+    }
+  });
+}
+
+// The same where no token is asked for, of calls that have begun.
+void WatchResets(Assault& assault) {
+  assault.OnConnections(4, {}, [&](Http2Peer& peer) {
+    while (!assault.over() && peer.alive()) {
+      for (int i = 0; i < 100; ++i) {
+        const uint32_t stream = peer.Open(kWatch);
+        peer.SendMessage(stream, "");
+        peer.Reset(stream);
+      }
     }
   });
 }
@@ -230,18 +273,22 @@ void CompressedZeros(Assault& assault) {
 constexpr Attack kRows[] = {
     {"connection_flood", "200 silent connections, 64 descriptors",
      ConnectionFlood, 8, 4 << 10, 64},
+    {"idle_connections", "600 idle connections", IdleConnections, 64, 4 << 10},
+    {"connection_churn", "connections made and dropped at full rate",
+     ConnectionChurn, 8, 4 << 10},
     {"slow_preface", "200 connections, a byte every 500 ms", SlowPreface, 64,
      4 << 10},
     {"half_handshake", "200 beginnings of a TLS handshake", HalfHandshake, 64,
      4 << 10},
     {"reset_flood", "streams opened and reset at full rate", ResetFlood, 4,
      4 << 10},
+    {"watch_resets", "Health/Watch opened and reset at full rate", WatchResets,
+     4, 4 << 10},
     {"ping_flood", "PING at full rate, answers not read", PingFlood, 4,
      4 << 10},
     {"settings_flood", "SETTINGS at full rate over 4 x 200 streams",
      SettingsFlood, 4, 4 << 10},
-    {"empty_frames", "empty DATA frames at full rate", EmptyFrames, 4,
-     4 << 10},
+    {"empty_frames", "empty DATA frames at full rate", EmptyFrames, 4, 4 << 10},
     {"endless_headers", "4 header blocks of 4 Mi indexed fields",
      EndlessHeaders, 4, 4 << 10},
     {"endless_name", "4 header names of 32 MiB", EndlessName, 4, 16 * kMiB},

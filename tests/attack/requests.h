@@ -9,6 +9,7 @@ namespace quantd::attack {
 
 inline constexpr char kQuantize[] = "/quantd.v1.Quantd/Quantize";
 inline constexpr char kDequantize[] = "/quantd.v1.Quantd/Dequantize";
+inline constexpr char kServerInfo[] = "/quantd.v1.Quantd/GetServerInfo";
 inline constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
 inline constexpr char kWatch[] = "/grpc.health.v1.Health/Watch";
 inline constexpr char kReflection[] =

@@ -67,9 +67,8 @@ int ConnectTcp(const Target& target, milliseconds most) {
 }
 
 milliseconds Until(Socket::Clock::time_point end) {
-  return std::clamp(
-      std::chrono::ceil<milliseconds>(end - Socket::Clock::now()),
-      milliseconds(0), kLongestWait);
+  return std::clamp(std::chrono::ceil<milliseconds>(end - Socket::Clock::now()),
+                    milliseconds(0), kLongestWait);
 }
 
 }  // namespace
@@ -128,9 +127,8 @@ bool Socket::Send(std::string_view bytes) {
     ssize_t n = 0;
     bool again = false;
     if (ssl_ != nullptr) {
-      n = SSL_write(
-          ssl_, bytes.data(),
-          static_cast<int>(std::min(bytes.size(), size_t{1} << 20)));
+      n = SSL_write(ssl_, bytes.data(),
+                    static_cast<int>(std::min(bytes.size(), size_t{1} << 20)));
       const int error = SSL_get_error(ssl_, static_cast<int>(n));
       again = error == SSL_ERROR_WANT_WRITE || error == SSL_ERROR_WANT_READ;
     } else {

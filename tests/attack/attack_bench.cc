@@ -3,7 +3,8 @@
 // of as many bytes. The attacker has one core of the machine.
 //
 //   attack_bench [ATTACK...] [--seconds 5] [--budget 256MiB,0]
-//     [--settings plain,elsewhere,secure] [--honest] [--json FILE]
+//     [--settings plain,elsewhere,secure] [--honest] [--flags=--queues,4]
+//     [--json FILE]
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -123,6 +124,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> names;
   std::vector<std::string> settings = {"plain", "secure"};
   std::vector<std::string> budgets = {"256MiB", "0"};
+  std::vector<std::string> flags;
   double seconds = 5;
   bool honest = false;
   std::string path;
@@ -133,6 +135,7 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--budget", budgets, "memory budgets of servers; 0: theirs")
       ->delimiter(',');
+  app.add_option("--flags", flags, "more flags of servers")->delimiter(',');
   app.add_flag("--honest", honest, "measures beside an honest load, too");
   app.add_option("--json", path, "writes everything there");
   CLI11_PARSE(app, argc, argv);
@@ -151,6 +154,7 @@ int main(int argc, char** argv) {
     if (path.empty()) return;
     const json all = {{"cores", std::thread::hardware_concurrency()},
                       {"seconds", seconds},
+                      {"flags", flags},
                       {"rows", rows}};
     std::ofstream(path) << all.dump(1) << '\n';
   };
@@ -170,6 +174,7 @@ int main(int argc, char** argv) {
         CLI::AsSizeValue(false)(text);
         bytes = std::stoull(text);
         setting.budget = bytes;
+        setting.flags = flags;
         const Outcome outcome = RunDuel(attack, setting, times, UsualCallers());
         Print(attack, name, budget, outcome);
         json row = ToJson(outcome);

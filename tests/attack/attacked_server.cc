@@ -60,8 +60,8 @@ std::string HttpGet(const std::string& address, const std::string& path) {
   return reply;
 }
 
-std::vector<std::string> ServerCommand(const Setting& setting, int descriptors,
-                                       const std::vector<std::string>& more) {
+std::vector<std::string> ServerCommand(const Setting& setting,
+                                       int descriptors) {
   std::vector<std::string> command;
   if (descriptors > 0) {
     command = {"/usr/bin/prlimit", "--nofile=" + std::to_string(descriptors) +
@@ -80,7 +80,7 @@ std::vector<std::string> ServerCommand(const Setting& setting, int descriptors,
     const auto& flags = TheSecrets().flags;
     command.insert(command.end(), flags.begin(), flags.end());
   }
-  command.insert(command.end(), more.begin(), more.end());
+  command.insert(command.end(), setting.flags.begin(), setting.flags.end());
   return command;
 }
 
@@ -105,10 +105,9 @@ const Secrets& TheSecrets() {
   return secrets;
 }
 
-AttackedServer::AttackedServer(const Setting& setting, int descriptors,
-                               const std::vector<std::string>& more_flags)
+AttackedServer::AttackedServer(const Setting& setting, int descriptors)
     : process_(std::make_unique<bench::ServerProcess>(
-          ServerCommand(setting, descriptors, more_flags))),
+          ServerCommand(setting, descriptors))),
       secure_(setting.secure) {
   if (!running()) return;
   std::istringstream lines(process_->Log());

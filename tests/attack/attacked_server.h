@@ -23,8 +23,10 @@ struct Setting {
   size_t budget = 0;  // 0: the server's own choice
   // TLS and tokens; good clients have one, the attacker has not.
   bool secure = false;
-  std::string source =
-      {};  // the attacker's IP address; empty: that of the others
+  // The attacker's IP address; empty: that of the others.
+  std::string source = {};
+  // More flags of the server.
+  std::vector<std::string> flags = {};
 };
 
 // TLS files and a token, for all servers of this process. Made at the first
@@ -41,8 +43,8 @@ inline constexpr int kDrainSeconds = 5;
 // A server that is watched until it ends.
 class AttackedServer {
  public:
-  AttackedServer(const Setting& setting, int descriptors,
-                 const std::vector<std::string>& more_flags = {});
+  // With no more descriptors than that; 0: as many as usual.
+  AttackedServer(const Setting& setting, int descriptors);
   ~AttackedServer();
 
   bool running() const { return process_->running(); }

@@ -2,6 +2,7 @@
 #ifndef QUANTD_TESTS_ATTACK_ATTACKS_H_
 #define QUANTD_TESTS_ATTACK_ATTACKS_H_
 
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -21,6 +22,8 @@ struct Attack {
   int descriptors = 0;
   // Means something only where the server wants tokens.
   bool needs_tokens = false;
+  // So long it takes to show what it can do.
+  std::chrono::milliseconds moment{300};
 };
 
 std::span<const Attack> Attacks();

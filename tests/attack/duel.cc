@@ -65,7 +65,10 @@ Outcome RunDuel(const Attack& attack, const Setting& setting,
     // The attacker has begun.
     std::this_thread::sleep_for(milliseconds(100));
     // As an orchestrator's liveness probe asks.
-    std::thread probe([&] { outcome.probe = server.Probe(); });
+    std::thread probe([&] {
+      std::this_thread::sleep_for(times.during / 2);
+      outcome.probe = server.Probe();
+    });
     outcome.during = good.Call(times.during);
     probe.join();
     outcome.deeds = attacker.Stop();

@@ -1,0 +1,59 @@
+// What all attacks have in common: whom they attack and for how long, and
+// connections that come back when the server ends them.
+#ifndef QUANTD_TESTS_ATTACK_ASSAULT_H_
+#define QUANTD_TESTS_ATTACK_ASSAULT_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tests/attack/http2_peer.h"
+#include "tests/attack/socket.h"
+
+namespace quantd::attack {
+
+class Assault {
+ public:
+  using Clock = Socket::Clock;
+
+  // `largest_request`: the most that the server says it takes.
+  Assault(Target target, std::chrono::milliseconds time, size_t largest_request)
+      : target_(std::move(target)),
+        end_(Clock::now() + time),
+        largest_request_(largest_request) {}
+
+  const Target& target() const { return target_; }
+  size_t largest_request() const { return largest_request_; }
+  Clock::time_point end() const { return end_; }
+  bool over() const { return Clock::now() >= end_; }
+  // Until then, or the end.
+  void Sleep(std::chrono::milliseconds time) const;
+
+  // Keeps `count` connections busy, each on a thread of its own: `life` runs
+  // on a fresh connection, and again on another when it returns.
+  void OnConnections(int count, const Habits& habits,
+                     const std::function<void(Http2Peer&)>& life);
+  // The same for connections that speak no HTTP/2.
+  void OnBareConnections(int count, const std::function<void(Socket&)>& life);
+  // Reads, where the habits say so, while the connection and the attack last.
+  void Hold(Http2Peer& peer) const;
+
+  int connections() const { return connections_; }
+  int failed_connections() const { return failed_connections_; }
+
+ private:
+  void Repeat(int count, const std::function<bool()>& once);
+
+  const Target target_;
+  const Clock::time_point end_;
+  const size_t largest_request_;
+  std::atomic<int> connections_ = 0;
+  std::atomic<int> failed_connections_ = 0;
+};
+
+}  // namespace quantd::attack
+
+#endif  // QUANTD_TESTS_ATTACK_ASSAULT_H_

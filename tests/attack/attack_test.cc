@@ -1,0 +1,153 @@
+// Every attack for a moment, beside good clients: nobody good fails, nothing
+// crashes, memory stays within the bound that the server printed and comes
+// back, and SIGTERM ends the server.
+//
+//   attack_test [--seconds=N]   how long each attack lasts, at least
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "tests/attack/attacks.h"
+#include "tests/attack/duel.h"
+
+namespace quantd::attack {
+
+// What a failure shows of a parameter.
+void PrintTo(const Attack& attack, std::ostream* to) { *to << attack.what; }
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// Sanitizers have memory of their own.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kMeasuresMemory = false;
+#else
+constexpr bool kMeasuresMemory = true;
+#endif
+
+constexpr size_t kMiB = 1 << 20;
+constexpr size_t kBudget = 256 * kMiB;
+// A stop may take what the server gives calls to finish, and the moments
+// before and after.
+constexpr double kLongestStop = kDrainSeconds + 5;
+
+// Far above what a call takes here on a busy machine, and far below what it
+// takes where an attacker holds what it needs.
+constexpr double kLongestCallMs = 5000;
+
+milliseconds least_time{0};
+
+void ExpectUnharmed(const Outcome& outcome) {
+  ASSERT_NE(outcome.bound, 0u) << "the server did not start";
+  ASSERT_EQ(outcome.crash, 0) << "the server died";
+  for (const Score& score : outcome.during) {
+    EXPECT_GT(score.served, 0) << score.call_bytes;
+    EXPECT_EQ(score.failed, 0) << score.call_bytes << ": " << score.error;
+    EXPECT_LE(score.p99_ms, kLongestCallMs) << score.call_bytes;
+  }
+  EXPECT_TRUE(outcome.probe) << "the probe failed during the attack";
+  if (kMeasuresMemory) {
+    EXPECT_LE(static_cast<double>(outcome.most_resident),
+              1.05 * static_cast<double>(outcome.bound));
+  }
+  EXPECT_TRUE(outcome.accepts) << "a new client is not served";
+  EXPECT_TRUE(outcome.settled) << "memory is still lent";
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_LE(outcome.stop_seconds, kLongestStop);
+}
+
+void Attacked(const Attack& attack, const Setting& setting) {
+  ExpectUnharmed(RunDuel(attack, setting,
+                         {.before = milliseconds(50),
+                          .during = std::max(least_time, attack.moment)},
+                         {{.count = 1, .call_bytes = 4 << 10},
+                          {.count = 1, .call_bytes = 4 * kMiB}}));
+}
+
+std::vector<Attack> Chosen(bool secure) {
+  // Those that TLS or tokens make another attack of.
+  constexpr std::string_view kSecure[] = {
+      "bad_tokens",       "connection_churn", "endless_headers",
+      "half_handshake",   "headers_only",     "held_quota",
+      "poisoned_headers", "reset_flood",      "unread_checks",
+  };
+  std::vector<Attack> chosen;
+  for (const Attack& attack : Attacks()) {
+    if (secure ? std::ranges::count(kSecure, attack.name) != 0
+               : !attack.needs_tokens) {
+      chosen.push_back(attack);
+    }
+  }
+  return chosen;
+}
+
+std::string NameOf(const testing::TestParamInfo<Attack>& info) {
+  return std::string(info.param.name);
+}
+
+class PlainAttackTest : public testing::TestWithParam<Attack> {};
+TEST_P(PlainAttackTest, HarmsNobody) {
+  Attacked(GetParam(), {.budget = kBudget});
+}
+INSTANTIATE_TEST_SUITE_P(All, PlainAttackTest, testing::ValuesIn(Chosen(false)),
+                         NameOf);
+
+// The attacker has no token.
+class SecureAttackTest : public testing::TestWithParam<Attack> {};
+TEST_P(SecureAttackTest, HarmsNobody) {
+  Attacked(GetParam(), {.budget = kBudget, .secure = true});
+}
+INSTANTIATE_TEST_SUITE_P(Some, SecureAttackTest,
+                         testing::ValuesIn(Chosen(true)), NameOf);
+
+TEST(AttackedServerTest, EndsWhileRepliesAreNotRead) {
+  const Setting setting = {.budget = kBudget};
+  AttackedServer server(setting, 0);
+  ASSERT_TRUE(server.running());
+  AttackerProcess attacker(server, setting, milliseconds(60'000),
+                           {"unread_replies"});
+  std::this_thread::sleep_for(milliseconds(500));
+  const int code = server.Stop(kLongestStop);
+  // 3: calls were cancelled.
+  EXPECT_TRUE(code == 0 || code == 3) << code;
+}
+
+// Memory at its limit for minutes, which is when references to it are dropped
+// at the wrong moment; see --seconds.
+class PressureTest : public testing::TestWithParam<bool> {};
+TEST_P(PressureTest, NeverEndingHealthChecksBesideLargeCalls) {
+  ExpectUnharmed(RunDuel(*FindAttack("never_ending_health"),
+                         {.budget = kBudget, .secure = GetParam()},
+                         {.before = milliseconds(50),
+                          .during = std::max(least_time, milliseconds(3000)),
+                          .deadline = milliseconds(30'000)},
+                         {{.count = 2, .call_bytes = 32 * kMiB}}));
+}
+INSTANTIATE_TEST_SUITE_P(Either, PressureTest, testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "secure" : "plain";
+                         });
+
+}  // namespace
+}  // namespace quantd::attack
+
+int main(int argc, char** argv) {
+  constexpr std::string_view kSeconds = "--seconds=";
+  testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (!word.starts_with(kSeconds)) continue;
+    quantd::attack::least_time = std::chrono::milliseconds(
+        std::atoll(word.substr(kSeconds.size()).data()) * 1000);
+  }
+  return RUN_ALL_TESTS();
+}

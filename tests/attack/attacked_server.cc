@@ -1,0 +1,253 @@
+#include "tests/attack/attacked_server.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "client/client.h"
+#include "tests/attack/socket.h"
+
+namespace quantd::attack {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr char kToken[] = "a-token-of-the-good";
+// SHA-256 of it, as the server knows it.
+constexpr char kTokenHash[] =
+    "c983102faf923141c6eb84dde46a30201bc9e032f8d3dd432af03c140bd63c37";
+
+// Removed with the process.
+struct Directory {
+  Directory() {
+    std::string pattern =
+        (fs::temp_directory_path() / "quantd_attack_XXXXXX").string();
+    if (mkdtemp(pattern.data()) != nullptr) path = pattern;
+  }
+  ~Directory() {
+    std::error_code error;
+    if (!path.empty()) fs::remove_all(path, error);
+  }
+  std::string path;
+};
+
+std::string HttpGet(const std::string& address, const std::string& path) {
+  const auto socket = Socket::ConnectBare(
+      {.address = address}, Clock::now() + std::chrono::seconds(5));
+  std::string reply;
+  if (socket == nullptr || !socket->Send("GET " + path +
+                                         " HTTP/1.1\r\nHost: localhost\r\n"
+                                         "Connection: close\r\n\r\n")) {
+    return reply;
+  }
+  while (socket->alive() && !socket->over()) {
+    socket->Receive(&reply, milliseconds(100));
+  }
+  return reply;
+}
+
+std::vector<std::string> ServerCommand(const Setting& setting,
+                                       int descriptors) {
+  std::vector<std::string> command;
+  if (descriptors > 0) {
+    command = {"/usr/bin/prlimit", "--nofile=" + std::to_string(descriptors) +
+                                       ":" + std::to_string(descriptors)};
+  }
+  command.insert(
+      command.end(),
+      {bench::FindQuantd(), "--listen", "127.0.0.1:0", "--metrics-address",
+       "127.0.0.1:0", "--log-format", "json", "--drain-delay-ms", "0",
+       "--drain-timeout-s", std::to_string(kDrainSeconds)});
+  if (setting.budget != 0) {
+    command.insert(command.end(),
+                   {"--memory-budget", std::to_string(setting.budget)});
+  }
+  if (setting.secure) {
+    const auto& flags = TheSecrets().flags;
+    command.insert(command.end(), flags.begin(), flags.end());
+  }
+  command.insert(command.end(), setting.flags.begin(), setting.flags.end());
+  return command;
+}
+
+}  // namespace
+
+const Secrets& TheSecrets() {
+  static const Directory directory;
+  static const Secrets secrets = [] {
+    const std::string& at = directory.path;
+    Secrets made;
+    const std::string command =
+        "'" QUANTD_MAKE_CERTS "' '" + at + "' >/dev/null 2>&1";
+    if (std::system(command.c_str()) != 0) return made;
+    std::ofstream(at + "/tokens") << kTokenHash << " good\n";
+    fs::permissions(at + "/tokens", fs::perms::owner_read);
+    made.flags = {"--tls-cert",       at + "/server.pem", "--tls-key",
+                  at + "/server.key", "--token-file",     at + "/tokens"};
+    made.credentials.ca_file = at + "/ca.pem";
+    made.credentials.token = kToken;
+    return made;
+  }();
+  return secrets;
+}
+
+AttackedServer::AttackedServer(const Setting& setting, int descriptors)
+    : process_(std::make_unique<bench::ServerProcess>(
+          ServerCommand(setting, descriptors))),
+      secure_(setting.secure) {
+  if (!running()) return;
+  std::istringstream lines(process_->Log());
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object()) continue;
+    if (json.value("event", "") == "serving") {
+      bound_ = json.value("memory_bound_bytes", uint64_t{0});
+    } else if (json.value("event", "") == "metrics") {
+      const std::string url = json.value("url", "");
+      const size_t begin = url.find("//") + 2;
+      metrics_ = url.substr(begin, url.find('/', begin) - begin);
+    }
+  }
+  // All the time: of one that has crashed nothing can be read.
+  watch_ = std::thread([this] {
+    while (watched_) {
+      most_ = std::max(most_.load(), process_->Status("VmHWM"));
+      std::this_thread::sleep_for(milliseconds(20));
+    }
+  });
+}
+
+AttackedServer::~AttackedServer() { EndWatch(); }
+
+void AttackedServer::EndWatch() {
+  watched_ = false;
+  if (watch_.joinable()) watch_.join();
+}
+
+Credentials AttackedServer::credentials() const {
+  return secure_ ? TheSecrets().credentials : Credentials();
+}
+
+size_t AttackedServer::LargestRequest() const {
+  ClientOptions options;
+  options.credentials = credentials();
+  const auto client = Client::Create(address(), options);
+  if (!client.ok()) return 0;
+  const auto info = (*client)->GetServerInfo();
+  return info.ok() ? info->max_request_bytes : 0;
+}
+
+bool AttackedServer::Probe() const {
+  std::string arguments =
+      "--probe --probe-timeout-ms 5000 --listen " + address();
+  if (secure_) {
+    for (const std::string& flag : TheSecrets().flags) arguments += ' ' + flag;
+  }
+  return bench::RunQuantd(arguments).first == 0;
+}
+
+int64_t AttackedServer::LentBytes() const {
+  constexpr std::string_view kName = "\nquantd_memory_used_bytes{";
+  const std::string page = HttpGet(metrics_, "/metrics");
+  int64_t sum = 0;
+  bool any = false;
+  for (size_t at = page.find(kName); at != std::string::npos;
+       at = page.find(kName, at + 1)) {
+    sum += std::atoll(page.c_str() + page.find("} ", at) + 2);
+    any = true;
+  }
+  return any ? sum : -1;
+}
+
+bool AttackedServer::Settles(milliseconds patience) const {
+  const auto end = Clock::now() + patience;
+  while (LentBytes() != 0) {
+    if (Clock::now() >= end) return false;
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  return true;
+}
+
+int AttackedServer::Stop(double patience_seconds) {
+  EndWatch();
+  process_->Signal(SIGTERM);
+  return process_->WaitForExit(patience_seconds);
+}
+
+int AttackedServer::Crash() {
+  constexpr int kRunning = -1000;
+  EndWatch();
+  const int code = process_->WaitForExit(0);
+  return code == kRunning ? 0 : code;
+}
+
+AttackerProcess::AttackerProcess(const AttackedServer& server,
+                                 const Setting& setting, milliseconds time,
+                                 const std::vector<std::string>& arguments) {
+  const std::string program =
+      fs::path(bench::SelfPath()).parent_path() / "quantd_attacker";
+  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::string> command = {program, server.address()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  command.insert(command.end(),
+                 {"--core", std::to_string(cores - 1), "--seconds",
+                  std::to_string(time.count() / 1000.0)});
+  if (setting.secure) command.push_back("--tls");
+  if (!setting.source.empty()) {
+    command.insert(command.end(), {"--source", setting.source});
+  }
+  std::vector<char*> argv;
+  for (std::string& word : command) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return;
+  pid_ = fork();
+  if (pid_ == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  close(ends[1]);
+  output_ = ends[0];
+}
+
+AttackerProcess::~AttackerProcess() { Stop(); }
+
+Deeds AttackerProcess::Stop() {
+  Deeds deeds;
+  if (pid_ <= 0) return deeds;
+  kill(pid_, SIGTERM);
+  std::string text;
+  char buffer[1024];
+  ssize_t n = 0;
+  while ((n = read(output_, buffer, sizeof(buffer))) > 0) {
+    text.append(buffer, static_cast<size_t>(n));
+  }
+  close(output_);
+  waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_object()) {
+    deeds.connections = json.value("connections", 0);
+    deeds.failed_connections = json.value("failed_connections", 0);
+    deeds.sent_bytes = json.value("sent_bytes", uint64_t{0});
+    deeds.seconds = json.value("seconds", 0.0);
+  }
+  return deeds;
+}
+
+}  // namespace quantd::attack

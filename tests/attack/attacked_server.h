@@ -1,0 +1,106 @@
+// A server to be attacked, and the process that attacks it.
+#ifndef QUANTD_TESTS_ATTACK_ATTACKED_SERVER_H_
+#define QUANTD_TESTS_ATTACK_ATTACKED_SERVER_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/credentials.h"
+#include "tests/bench/rpc_process.h"
+
+namespace quantd::attack {
+
+// What the attacked server is like, and where the attacker sits.
+struct Setting {
+  size_t budget = 0;  // 0: the server's own choice
+  // TLS and tokens; good clients have one, the attacker has not.
+  bool secure = false;
+  // The attacker's IP address; empty: that of the others.
+  std::string source = {};
+  // More flags of the server.
+  std::vector<std::string> flags = {};
+};
+
+// TLS files and a token, for all servers of this process. Made at the first
+// use, gone with the process.
+struct Secrets {
+  std::vector<std::string> flags;  // of the server
+  Credentials credentials;         // of a good client
+};
+const Secrets& TheSecrets();
+
+// How long a server of ours may take to let calls finish.
+inline constexpr int kDrainSeconds = 5;
+
+// A server that is watched until it ends.
+class AttackedServer {
+ public:
+  // With no more descriptors than that; 0: as many as usual.
+  AttackedServer(const Setting& setting, int descriptors);
+  ~AttackedServer();
+
+  bool running() const { return process_->running(); }
+  const std::string& address() const { return process_->address(); }
+  uint64_t bound() const { return bound_; }
+  Credentials credentials() const;
+  // What it says it takes, or 0.
+  size_t LargestRequest() const;
+  // Whether `quantd --probe` finds it serving.
+  bool Probe() const;
+  // The most memory that was resident, also of one that has crashed.
+  uint64_t MostResident() const { return most_; }
+  // What the ledger says is lent, by the metrics page; negative: no answer.
+  int64_t LentBytes() const;
+  // Whether nothing is lent any more, within that time.
+  bool Settles(std::chrono::milliseconds patience) const;
+  // Sends SIGTERM. The exit code, negative: a signal or no end in time.
+  int Stop(double patience_seconds);
+  // A server that is gone already: how it ended. 0: it is there. Nothing
+  // looks at its memory from then on.
+  int Crash();
+
+ private:
+  void EndWatch();
+
+  std::unique_ptr<bench::ServerProcess> process_;
+  bool secure_ = false;
+  uint64_t bound_ = 0;
+  std::string metrics_;  // "IP:PORT"
+  std::atomic<uint64_t> most_ = 0;
+  std::atomic<bool> watched_ = true;
+  std::thread watch_;
+};
+
+// What an attacker did.
+struct Deeds {
+  int connections = 0;
+  int failed_connections = 0;
+  uint64_t sent_bytes = 0;
+  double seconds = 0;
+};
+
+class AttackerProcess {
+ public:
+  // On the last core, for at most so long.
+  AttackerProcess(const AttackedServer& server, const Setting& setting,
+                  std::chrono::milliseconds time,
+                  const std::vector<std::string>& arguments);
+  ~AttackerProcess();
+  Deeds Stop();
+
+ private:
+  pid_t pid_ = -1;
+  int output_ = -1;
+};
+
+}  // namespace quantd::attack
+
+#endif  // QUANTD_TESTS_ATTACK_ATTACKED_SERVER_H_

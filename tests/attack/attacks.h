@@ -1,0 +1,44 @@
+// Every attack that is known to have hurt a server of this kind, one row each.
+#ifndef QUANTD_TESTS_ATTACK_ATTACKS_H_
+#define QUANTD_TESTS_ATTACK_ATTACKS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "tests/attack/assault.h"
+
+namespace quantd::attack {
+
+struct Attack {
+  std::string_view name;
+  std::string_view what;
+  void (*run)(Assault&) = nullptr;
+  // An honest load to compare with: so many connections, calls of that size.
+  int connections = 1;
+  size_t call_bytes = 64 << 10;
+  // The server has no more descriptors than that; 0: as many as usual.
+  int descriptors = 0;
+  // Means something only where the server wants tokens.
+  bool needs_tokens = false;
+  // So long it takes to show what it can do.
+  std::chrono::milliseconds moment{300};
+};
+
+std::span<const Attack> Attacks();
+// Null: there is none of that name.
+const Attack* FindAttack(std::string_view name);
+
+// Attacks on calls and their memory, and on HTTP/2 itself.
+std::span<const Attack> CallAttacks();
+std::span<const Attack> ProtocolAttacks();
+
+// A load of well-behaved clients: calls of `call_bytes` on that many
+// connections, together at most `bytes_per_second`.
+void RunHonestly(Assault& assault, int connections, size_t call_bytes,
+                 double bytes_per_second);
+
+}  // namespace quantd::attack
+
+#endif  // QUANTD_TESTS_ATTACK_ATTACKS_H_

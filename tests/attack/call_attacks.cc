@@ -1,0 +1,384 @@
+// Attacks that use calls as the service means them, and hold or waste what a
+// call may have.
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "tests/attack/attacks.h"
+#include "tests/attack/requests.h"
+
+namespace quantd::attack {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr size_t kMiB = 1 << 20;
+constexpr uint32_t kLargestClaim = 0xffffffff;
+
+Metadata Declares(size_t bytes) {
+  return {{"quantd-request-bytes", std::to_string(bytes)}};
+}
+
+// A message that never ends: all but the last byte of `bytes`, and then
+// silence, until the server ends it or `patience` is over.
+void SendAndStall(Assault& assault, Http2Peer& peer, const char* path,
+                  const Metadata& metadata, size_t bytes,
+                  milliseconds patience) {
+  const uint32_t stream = peer.Open(path, metadata);
+  if (stream == 0) return;
+  peer.BeginMessage(stream, kLargestClaim);
+  peer.SendZeros(stream, bytes);
+  const auto until = Assault::Clock::now() + patience;
+  while (!assault.over() && Assault::Clock::now() < until &&
+         !peer.AwaitEnd(stream, milliseconds(100)) && peer.alive()) {
+  }
+  if (peer.IsOpen(stream)) peer.Reset(stream);
+}
+
+void NeverEndingHealth(Assault& assault) {
+  assault.OnConnections(8, {}, [&](Http2Peer& peer) {
+    while (!assault.over() && peer.alive()) {
+      SendAndStall(assault, peer, kCheck, {}, 48 * kMiB, milliseconds(2000));
+    }
+  });
+}
+
+// Just below what gRPC may hold in all: it ends nothing then, but turns new
+// connections away.
+void HeldQuota(Assault& assault) {
+  assault.OnConnections(5, {}, [&](Http2Peer& peer) {
+    SendAndStall(assault, peer, kCheck, {}, 47 * kMiB, milliseconds(60'000));
+  });
+}
+
+// Two bytes for a field that nobody knows, which a parser keeps in sixteen.
+void UnknownFields(Assault& assault) {
+  std::string message;
+  while (message.size() < 32 * kMiB) message += std::string("\x78\x00", 2);
+  assault.OnConnections(2, {}, [&](Http2Peer& peer) {
+    while (!assault.over() && peer.alive()) {
+      const uint32_t stream = peer.Open(kServerInfo);
+      if (stream == 0) return;
+      peer.SendMessage(stream, message);
+      peer.AwaitEnd(stream, milliseconds(5000));
+    }
+  });
+}
+
+void UnknownMethod(Assault& assault) {
+  assault.OnConnections(4, {}, [&](Http2Peer& peer) {
+    while (!assault.over() && peer.alive()) {
+      SendAndStall(assault, peer, "/quantd.v1.Quantd/Nothing", {}, 200 * kMiB,
+                   milliseconds(2000));
+    }
+  });
+}
+
+void Liar(Assault& assault) {
+  assault.OnConnections(4, {}, [&](Http2Peer& peer) {
+    while (!assault.over() && peer.alive()) {
+      SendAndStall(assault, peer, kQuantize, Declares(1024), 200 * kMiB,
+                   milliseconds(2000));
+    }
+  });
+}
+
+// Headers and nothing behind them, one every `pause`, as many at once as a
+// connection allows.
+void TrickleOfHeaders(Assault& assault, const Metadata& metadata,
+                      milliseconds pause, size_t most) {
+  assault.OnConnections(1, {}, [&](Http2Peer& peer) {
+    while (!assault.over() && peer.alive()) {
+      peer.Pump();
+      if (peer.open_streams() < most) peer.Open(kQuantize, metadata);
+      assault.Sleep(pause);
+    }
+  });
+}
+
+void HeadersOnce(Assault& assault) {
+  TrickleOfHeaders(assault, {}, milliseconds(50), 1);
+}
+
+// A header block of ours has 130 bytes: 2.6 kB/s.
+void HeadersOnly(Assault& assault) {
+  TrickleOfHeaders(assault, {}, milliseconds(50), 250);
+}
+
+void HeadersDeclared(Assault& assault) {
+  TrickleOfHeaders(assault, Declares(assault.largest_request()),
+                   milliseconds(50), 250);
+}
+
+void StalledBody(Assault& assault, int connections, bool half) {
+  const size_t declared = std::min(64 * kMiB, assault.largest_request());
+  assault.OnConnections(connections, {}, [&](Http2Peer& peer) {
+    const uint32_t stream = peer.Open(kQuantize, Declares(declared));
+    peer.BeginMessage(stream, static_cast<uint32_t>(declared));
+    peer.SendZeros(stream, half ? declared / 2 : 64 << 10);
+    while (!assault.over() && peer.alive() &&
+           !peer.AwaitEnd(stream, milliseconds(100))) {
+    }
+  });
+}
+
+void Stalled1(Assault& assault) { StalledBody(assault, 1, false); }
+void Stalled16(Assault& assault) { StalledBody(assault, 16, false); }
+void Stalled64(Assault& assault) { StalledBody(assault, 64, false); }
+void StalledHalf16(Assault& assault) { StalledBody(assault, 16, true); }
+
+void DribbledBody(Assault& assault) {
+  const size_t declared = std::min(64 * kMiB, assault.largest_request());
+  assault.OnConnections(16, {}, [&](Http2Peer& peer) {
+    const uint32_t stream = peer.Open(kQuantize, Declares(declared));
+    peer.BeginMessage(stream, static_cast<uint32_t>(declared));
+    peer.SendZeros(stream, 64 << 10);
+    while (!assault.over() && peer.alive() && peer.IsOpen(stream)) {
+      peer.SendZeros(stream, 1);
+      assault.Sleep(milliseconds(50));
+    }
+  });
+}
+
+// Replies of 32 MiB for an eighth of that, which the server can never send:
+// it may not by the window, or could but for a socket that nobody reads.
+void Unread(Assault& assault, const Habits& habits, bool read) {
+  const std::string request = DequantizeRequestOf(2048);
+  assault.OnConnections(22, habits, [&](Http2Peer& peer) {
+    const uint32_t stream = peer.Open(kDequantize, Declares(request.size()));
+    peer.SendMessage(stream, request);
+    while (!assault.over() && peer.alive() && peer.IsOpen(stream)) {
+      if (read) peer.Pump(milliseconds(100));
+      assault.Sleep(milliseconds(10));
+    }
+  });
+}
+
+void UnreadReplies(Assault& assault) { Unread(assault, {.window = 0}, true); }
+
+void UnreadSocket(Assault& assault) {
+  Unread(assault, {.welcome_replies = true}, false);
+}
+
+// A byte now and then: it goes on, but never ends.
+void DrippingReplies(Assault& assault) {
+  const std::string request = DequantizeRequestOf(2048);
+  const std::string one = Octets(1, 4);
+  assault.OnConnections(22, {.window = 0}, [&](Http2Peer& peer) {
+    const uint32_t stream = peer.Open(kDequantize, Declares(request.size()));
+    peer.SendMessage(stream, request);
+    while (!assault.over() && peer.alive() && peer.IsOpen(stream)) {
+      peer.Pump();
+      peer.SendFrame(kWindowUpdate, kNone, stream, one);
+      assault.Sleep(milliseconds(50));
+    }
+  });
+}
+
+void UnreadGroups(Assault& assault) {
+  const std::string request = GroupsRequest(16384);
+  assault.OnConnections(8, {.window = 0}, [&](Http2Peer& peer) {
+    for (int i = 0; i < 250 && peer.alive() && !assault.over(); ++i) {
+      const uint32_t stream = peer.Open(kQuantize, Declares(request.size()));
+      peer.SendMessage(stream, request);
+    }
+    assault.Hold(peer);
+  });
+}
+
+// Calls that hold a thread of a server which answers them one by one.
+void OpenReflection(Assault& assault) {
+  assault.OnConnections(1, {}, [&](Http2Peer& peer) {
+    for (int i = 0; i < 64; ++i) peer.Open(kReflection);
+    assault.Hold(peer);
+  });
+}
+
+void UnreadChecks(Assault& assault) {
+  assault.OnConnections(1, {.window = 0}, [&](Http2Peer& peer) {
+    for (int i = 0; i < 200; ++i) peer.SendMessage(peer.Open(kCheck), "");
+    assault.Hold(peer);
+  });
+}
+
+// 20,000 at once, on a connection that has not agreed to have only 256.
+void HealthStreams(Assault& assault) {
+  assault.OnConnections(
+      1, {.acknowledge_settings = false}, [&](Http2Peer& peer) {
+        for (int i = 0; i < 10000 && peer.alive() && !assault.over(); ++i) {
+          peer.SendMessage(peer.Open(kWatch), "");
+          peer.Open(kCheck);
+        }
+        assault.Hold(peer);
+      });
+}
+
+void IgnoreSettings(Assault& assault) {
+  assault.OnConnections(
+      1, {.acknowledge_settings = false}, [&](Http2Peer& peer) {
+        for (int i = 0; i < 1000 && peer.alive() && !assault.over(); ++i) {
+          peer.Open(kQuantize, Declares(1024));
+        }
+        assault.Hold(peer);
+      });
+}
+
+// Refused calls at full rate, at most a hundred under way.
+void Flood(Assault& assault, const Metadata& metadata,
+           std::string_view message) {
+  assault.OnConnections(2, {.welcome_replies = true}, [&](Http2Peer& peer) {
+    while (!assault.over() && peer.alive()) {
+      peer.SendMessage(peer.Open(kQuantize, metadata), message);
+      while (peer.open_streams() > 100 && peer.alive() && !assault.over()) {
+        peer.Pump(milliseconds(10));
+      }
+    }
+  });
+}
+
+void BadRequests(Assault& assault) { Flood(assault, {}, "\xff\xff\xff"); }
+
+void BadTokens(Assault& assault) {
+  Flood(assault, {{"authorization", "Bearer mallory"}}, "");
+}
+
+// Bytes of a message in pieces so small that what describes a piece is larger
+// than the piece.
+void TinyFrames(Assault& assault) {
+  const size_t size = std::min(16 * kMiB, assault.largest_request());
+  const std::string body(size, '\0');
+  assault.OnConnections(4, {}, [&](Http2Peer& peer) {
+    while (!assault.over() && peer.alive()) {
+      const uint32_t stream = peer.Open(kQuantize, Declares(size));
+      if (stream == 0) return;
+      peer.BeginMessage(stream, static_cast<uint32_t>(size));
+      peer.SendBody(stream, body, 24);
+      peer.EndStream(stream);
+      peer.AwaitEnd(stream, milliseconds(5000));
+    }
+  });
+}
+
+constexpr Attack kRows[] = {
+    {.name = "never_ending_health",
+     .what = "8 x 48 MiB of a Health/Check that never ends",
+     .run = NeverEndingHealth,
+     .connections = 8,
+     .call_bytes = 16 * kMiB,
+     .moment = milliseconds(1000)},
+    {.name = "held_quota",
+     .what = "5 x 47 MiB of a Health/Check, held",
+     .run = HeldQuota,
+     .connections = 5,
+     .call_bytes = 16 * kMiB,
+     .moment = milliseconds(1000)},
+    {.name = "unknown_fields",
+     .what = "2 x 32 MiB of unknown fields to GetServerInfo",
+     .run = UnknownFields,
+     .connections = 2,
+     .call_bytes = 16 * kMiB,
+     .moment = milliseconds(1500)},
+    {.name = "unknown_method",
+     .what = "4 x 200 MiB to a method that is not there",
+     .run = UnknownMethod,
+     .connections = 4,
+     .call_bytes = 16 * kMiB,
+     .moment = milliseconds(600)},
+    {.name = "liar",
+     .what = "4 x 200 MiB where 1 KiB was declared",
+     .run = Liar,
+     .connections = 4,
+     .call_bytes = 16 * kMiB,
+     .moment = milliseconds(600)},
+    {.name = "headers_once",
+     .what = "one HEADERS frame of Quantize",
+     .run = HeadersOnce},
+    {.name = "headers_only",
+     .what = "HEADERS of Quantize, 2.6 kB/s, up to 250 at once",
+     .run = HeadersOnly},
+    {.name = "headers_declared",
+     .what = "the same, declaring the largest request",
+     .run = HeadersDeclared},
+    {.name = "stalled_1",
+     .what = "64 MiB declared, 64 KiB sent, 1 connection",
+     .run = Stalled1},
+    {.name = "stalled_16",
+     .what = "64 MiB declared, 64 KiB sent, 16 connections",
+     .run = Stalled16,
+     .connections = 16},
+    {.name = "stalled_64",
+     .what = "64 MiB declared, 64 KiB sent, 64 connections",
+     .run = Stalled64,
+     .connections = 64},
+    {.name = "stalled_half",
+     .what = "64 MiB declared, half sent, 16 connections",
+     .run = StalledHalf16,
+     .connections = 16,
+     .call_bytes = 16 * kMiB},
+    {.name = "dribble",
+     .what = "64 MiB declared, a byte every 50 ms, 16 connections",
+     .run = DribbledBody,
+     .connections = 16},
+    {.name = "unread_replies",
+     .what = "22 replies of 32 MiB, window 0",
+     .run = UnreadReplies,
+     .connections = 22,
+     .call_bytes = 4 * kMiB},
+    {.name = "unread_socket",
+     .what = "22 replies of 32 MiB, socket not read",
+     .run = UnreadSocket,
+     .connections = 22,
+     .call_bytes = 4 * kMiB},
+    {.name = "dripping_replies",
+     .what = "22 replies of 32 MiB, read by the byte",
+     .run = DrippingReplies,
+     .connections = 22,
+     .call_bytes = 4 * kMiB},
+    {.name = "unread_groups",
+     .what = "2,000 unread calls of 16,384 groups",
+     .run = UnreadGroups,
+     .connections = 8,
+     .call_bytes = 16 << 10},
+    {.name = "open_reflection",
+     .what = "64 open reflection streams",
+     .run = OpenReflection},
+    {.name = "unread_checks",
+     .what = "200 Health/Check, window 0",
+     .run = UnreadChecks},
+    {.name = "health_streams",
+     .what = "20,000 health streams on one connection",
+     .run = HealthStreams,
+     .connections = 1,
+     .call_bytes = 4 << 10,
+     .moment = milliseconds(600)},
+    {.name = "ignore_settings",
+     .what = "1,000 calls at once on one connection",
+     .run = IgnoreSettings,
+     .connections = 1,
+     .call_bytes = 4 << 10},
+    {.name = "bad_requests",
+     .what = "malformed requests at full rate",
+     .run = BadRequests,
+     .connections = 2,
+     .call_bytes = 4 << 10,
+     .moment = milliseconds(500)},
+    {.name = "bad_tokens",
+     .what = "wrong tokens at full rate",
+     .run = BadTokens,
+     .connections = 2,
+     .call_bytes = 4 << 10,
+     .needs_tokens = true},
+    {.name = "tiny_frames",
+     .what = "4 x 16 MiB in DATA frames of 24 bytes",
+     .run = TinyFrames,
+     .connections = 4,
+     .call_bytes = 16 * kMiB,
+     .moment = milliseconds(1000)},
+};
+
+}  // namespace
+
+std::span<const Attack> CallAttacks() { return kRows; }
+
+}  // namespace quantd::attack

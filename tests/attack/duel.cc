@@ -1,0 +1,97 @@
+#include "tests/attack/duel.h"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+
+namespace quantd::attack {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+// As many bytes on as many connections as the attacker had, of clients that
+// mean well.
+std::vector<Score> BesideHonestLoad(const Attack& attack,
+                                    const Setting& setting, const Deeds& deeds,
+                                    const DuelTimes& times,
+                                    const std::vector<Callers>& callers) {
+  AttackedServer server(setting, 0);
+  if (!server.running()) return {};
+  GoodClients good(server.address(), server.credentials(), callers,
+                   times.deadline);
+  good.Call(milliseconds(500));
+  const double rate =
+      static_cast<double>(deeds.sent_bytes) / std::max(deeds.seconds, 0.1);
+  std::vector<std::string> arguments = {"honest",
+                                        "--connections",
+                                        std::to_string(attack.connections),
+                                        "--call-bytes",
+                                        std::to_string(attack.call_bytes),
+                                        "--rate",
+                                        std::to_string(std::max(rate, 1e4))};
+  if (setting.secure) {
+    arguments.insert(arguments.end(),
+                     {"--token", TheSecrets().credentials.token});
+  }
+  AttackerProcess attacker(server, setting, times.honest + 2 * times.deadline,
+                           arguments);
+  std::vector<Score> scores = good.Call(times.honest);
+  attacker.Stop();
+  server.Stop(kDrainSeconds + 10);
+  return scores;
+}
+
+}  // namespace
+
+std::vector<Callers> UsualCallers() {
+  return {{.count = 1, .call_bytes = 4 << 10},
+          {.count = 2, .call_bytes = 16 << 20}};
+}
+
+Outcome RunDuel(const Attack& attack, const Setting& setting,
+                const DuelTimes& times, const std::vector<Callers>& callers) {
+  Outcome outcome;
+  AttackedServer server(setting, attack.descriptors);
+  if (!server.running()) return outcome;
+  outcome.bound = server.bound();
+  {
+    GoodClients good(server.address(), server.credentials(), callers,
+                     times.deadline);
+    outcome.before = good.Call(times.before);
+    AttackerProcess attacker(server, setting, times.during + 2 * times.deadline,
+                             {std::string(attack.name), "--largest-request",
+                              std::to_string(server.LargestRequest())});
+    // The attacker has begun.
+    std::this_thread::sleep_for(milliseconds(100));
+    // As an orchestrator's liveness probe asks.
+    std::thread probe([&] {
+      std::this_thread::sleep_for(times.during / 2);
+      outcome.probe = server.Probe();
+    });
+    outcome.during = good.Call(times.during);
+    probe.join();
+    outcome.deeds = attacker.Stop();
+  }
+  outcome.crash = server.Crash();
+  if (outcome.crash == 0) {
+    GoodClients late(server.address(), server.credentials(),
+                     {{.count = 1, .call_bytes = 4 << 10}}, times.deadline);
+    outcome.accepts = late.Call(milliseconds(1)).front().failed == 0;
+    outcome.settled = server.Settles(milliseconds(5000));
+  }
+  outcome.most_resident = server.MostResident();
+  if (outcome.crash == 0) {
+    const auto start = Clock::now();
+    outcome.exit_code = server.Stop(kDrainSeconds + 20);
+    outcome.stop_seconds =
+        std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  if (times.honest.count() > 0) {
+    outcome.honest =
+        BesideHonestLoad(attack, setting, outcome.deeds, times, callers);
+  }
+  return outcome;
+}
+
+}  // namespace quantd::attack

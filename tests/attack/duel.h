@@ -1,0 +1,45 @@
+// An attacker and good clients on one server, each a process of its own.
+#ifndef QUANTD_TESTS_ATTACK_DUEL_H_
+#define QUANTD_TESTS_ATTACK_DUEL_H_
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "tests/attack/attacked_server.h"
+#include "tests/attack/attacks.h"
+#include "tests/attack/good_clients.h"
+
+namespace quantd::attack {
+
+struct Outcome {
+  std::vector<Score> before;  // a kind of callers each, as below
+  std::vector<Score> during;
+  std::vector<Score> honest;  // beside as many bytes of honest clients
+  Deeds deeds;
+  uint64_t most_resident = 0;
+  uint64_t bound = 0;
+  bool probe = false;       // `quantd --probe` succeeded meanwhile
+  bool settled = false;     // nothing was lent afterwards
+  bool accepts = false;     // a new client is served afterwards
+  int crash = 0;            // the signal it died of while attacked
+  int exit_code = 0;        // of SIGTERM afterwards
+  double stop_seconds = 0;  // and how long that took
+};
+
+struct DuelTimes {
+  std::chrono::milliseconds before{5000};
+  std::chrono::milliseconds during{5000};
+  std::chrono::milliseconds honest{0};  // 0: not measured
+  std::chrono::milliseconds deadline{10000};
+};
+
+Outcome RunDuel(const Attack& attack, const Setting& setting,
+                const DuelTimes& times, const std::vector<Callers>& callers);
+
+// Two callers of 16 MiB and one of 4 KiB.
+std::vector<Callers> UsualCallers();
+
+}  // namespace quantd::attack
+
+#endif  // QUANTD_TESTS_ATTACK_DUEL_H_

@@ -1,0 +1,55 @@
+// Clients as a service has them, measured: the SDK, one call after another,
+// every reply compared with the first.
+#ifndef QUANTD_TESTS_ATTACK_GOOD_CLIENTS_H_
+#define QUANTD_TESTS_ATTACK_GOOD_CLIENTS_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+
+namespace quantd::attack {
+
+// So many clients that each send calls of that size.
+struct Callers {
+  int count = 1;
+  size_t call_bytes = 0;
+};
+
+// What the callers of one kind saw.
+struct Score {
+  size_t call_bytes = 0;
+  int served = 0;
+  int failed = 0;
+  double calls_per_second = 0;  // served ones
+  double p50_ms = 0;            // of served and failed ones
+  double p99_ms = 0;
+  std::string error = {};  // one of them
+
+  double success() const {
+    return served + failed == 0 ? 0 : 1.0 * served / (served + failed);
+  }
+};
+
+class GoodClients {
+ public:
+  GoodClients(const std::string& address, const Credentials& credentials,
+              const std::vector<Callers>& callers,
+              std::chrono::milliseconds deadline);
+  ~GoodClients();
+
+  // Lets everybody call for that long, and waits for the calls that have begun
+  // by then. One score for each kind.
+  std::vector<Score> Call(std::chrono::milliseconds time);
+
+ private:
+  class Caller;
+  std::vector<std::vector<std::unique_ptr<Caller>>> kinds_;
+  std::vector<size_t> sizes_;  // of the calls of each kind
+};
+
+}  // namespace quantd::attack
+
+#endif  // QUANTD_TESTS_ATTACK_GOOD_CLIENTS_H_

@@ -1,0 +1,140 @@
+// A client that speaks HTTP/2 by hand, and as badly as it is told to: it may
+// send less than it announced or more, ignore the server's limits and never
+// read an answer. There is no gRPC in it, so that nothing keeps it from
+// breaking a rule.
+#ifndef QUANTD_TESTS_ATTACK_HTTP2_PEER_H_
+#define QUANTD_TESTS_ATTACK_HTTP2_PEER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tests/attack/socket.h"
+
+namespace quantd::attack {
+
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+enum FrameType : uint8_t {
+  kData = 0,
+  kHeaders = 1,
+  kResetStream = 3,
+  kSettings = 4,
+  kPing = 6,
+  kGoAway = 7,
+  kWindowUpdate = 8,
+  kContinuation = 9,
+};
+enum FrameFlag : uint8_t {
+  kNone = 0,
+  kAcknowledge = 1,
+  kEndStream = 1,
+  kEndHeaders = 4,
+};
+
+// How a peer behaves.
+struct Habits {
+  bool acknowledge_settings = true;
+  // Sends no more than the server's windows allow, and so has to read.
+  bool respect_windows = true;
+  // Takes what the server sends from the socket.
+  bool read = true;
+  // What the server may send on a stream that nobody updates the window of.
+  uint32_t window = 65535;
+  // Lets the server send for ever: big windows, updated as data come.
+  bool welcome_replies = false;
+};
+
+// Big-endian numbers as frames hold them.
+std::string Octets(uint64_t value, int count);
+// A header field as HPACK writes it without table and Huffman code.
+std::string LiteralField(std::string_view name, std::string_view value);
+// The 9 bytes before the payload of a frame.
+std::string FrameHead(size_t length, uint8_t type, uint8_t flags,
+                      uint32_t stream);
+
+// One connection. Everything ends at the latest when the socket's time does,
+// and fails from then on.
+class Http2Peer {
+ public:
+  using Clock = Socket::Clock;
+
+  // Connects and sends preface and SETTINGS. Null: no connection came about.
+  static std::unique_ptr<Http2Peer> Connect(const Target& target,
+                                            const Habits& habits,
+                                            Clock::time_point end);
+
+  bool alive() const { return socket_->alive() && !gone_; }
+  uint64_t received_data() const { return received_data_; }
+  // Streams that the server has neither answered to the end nor reset.
+  size_t open_streams() const { return windows_.size(); }
+  bool IsOpen(uint32_t stream) const { return windows_.contains(stream); }
+
+  bool SendRaw(std::string_view bytes) { return socket_->Send(bytes); }
+  bool SendFrame(uint8_t type, uint8_t flags, uint32_t stream,
+                 std::string_view payload);
+
+  // The header block of a gRPC call, with the target's token if it has one.
+  std::string HeaderBlock(std::string_view path,
+                          const Metadata& metadata = {}) const;
+  // A number for a stream that is going to be opened by frames of the
+  // caller's own.
+  uint32_t NextStream();
+  // Opens a call. 0: the connection is gone.
+  uint32_t Open(std::string_view path, const Metadata& metadata = {},
+                bool ends = false);
+
+  // The prefix of a gRPC message, whatever follows it.
+  bool BeginMessage(uint32_t stream, uint32_t claimed_bytes,
+                    bool compressed = false);
+  // As much of `bytes` as goes, in frames of `frame_bytes`. Returns how much
+  // went before the stream, the connection or its time ended.
+  size_t SendBody(uint32_t stream, std::string_view bytes,
+                  size_t frame_bytes = 16384);
+  // The same for `count` zeros.
+  size_t SendZeros(uint32_t stream, size_t count);
+  // A whole message and the end of the stream.
+  bool SendMessage(uint32_t stream, std::string_view message);
+  bool EndStream(uint32_t stream);
+  bool Reset(uint32_t stream);
+
+  // Takes what has come, waiting for something at most that long, and does
+  // what the habits say about it.
+  void Pump(std::chrono::milliseconds wait = std::chrono::milliseconds(0));
+  // Pumps until the server has ended the stream. False: it has not in time.
+  bool AwaitEnd(uint32_t stream, std::chrono::milliseconds patience);
+
+ private:
+  Http2Peer(std::unique_ptr<Socket> socket, const Target& target,
+            const Habits& habits);
+  void Greet();
+  void OnFrame(uint8_t type, uint8_t flags, uint32_t stream,
+               std::string_view payload);
+  void OnSettings(std::string_view payload);
+  void OnData(uint8_t flags, uint32_t stream, size_t size);
+  // How much may be sent on the stream now; waits for more than nothing.
+  size_t Allowance(uint32_t stream);
+
+  std::unique_ptr<Socket> socket_;
+  const std::string authority_;
+  const std::string token_;
+  const bool tls_;
+  const Habits habits_;
+  std::string inbox_;
+  uint32_t next_stream_ = 1;
+  std::map<uint32_t, int64_t> windows_;  // of open streams, to send
+  int64_t connection_window_ = 65535;
+  int64_t initial_window_ = 65535;
+  uint64_t unreported_ = 0;  // bytes taken since the last WINDOW_UPDATE
+  uint64_t received_data_ = 0;
+  bool gone_ = false;
+};
+
+}  // namespace quantd::attack
+
+#endif  // QUANTD_TESTS_ATTACK_HTTP2_PEER_H_

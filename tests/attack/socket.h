@@ -1,0 +1,62 @@
+// A stream socket to a server, in plain text or TLS, that never blocks for
+// longer than it was given.
+#ifndef QUANTD_TESTS_ATTACK_SOCKET_H_
+#define QUANTD_TESTS_ATTACK_SOCKET_H_
+
+#include <openssl/ssl.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace quantd::attack {
+
+// Where an attacker dials, and as whom.
+struct Target {
+  std::string address = {};  // "IP:PORT" or "unix:PATH"
+  std::string source = {};   // the IP to come from; empty: any
+  bool tls = false;          // any certificate will do
+  std::string token = {};    // a bearer token; empty: none
+};
+
+class Socket {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // A connection, and for TLS a handshake with ALPN "h2". Null: it did not
+  // come about by `end`, after which nothing works any more.
+  static std::unique_ptr<Socket> Connect(const Target& target,
+                                         Clock::time_point end);
+  // The connection alone, whatever the target says of TLS.
+  static std::unique_ptr<Socket> ConnectBare(const Target& target,
+                                             Clock::time_point end);
+  ~Socket();
+  Socket(const Socket&) = delete;
+
+  bool alive() const { return alive_; }
+  bool over() const { return Clock::now() >= end_; }
+  // Bytes that all sockets of this process have sent, before TLS.
+  static uint64_t SentByAll();
+
+  // All of it, or false: the connection or its time is over.
+  bool Send(std::string_view bytes);
+  // Appends what there is, waiting at most that long for the first byte.
+  void Receive(std::string* to, std::chrono::milliseconds wait);
+
+ private:
+  Socket(int fd, Clock::time_point end) : fd_(fd), end_(end) {}
+  bool Handshake();
+  bool Wait(short events, std::chrono::milliseconds most);
+
+  const int fd_;
+  const Clock::time_point end_;
+  SSL_CTX* context_ = nullptr;
+  SSL* ssl_ = nullptr;
+  bool alive_ = true;
+};
+
+}  // namespace quantd::attack
+
+#endif  // QUANTD_TESTS_ATTACK_SOCKET_H_

@@ -29,6 +29,7 @@ MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept {
   sender_ = std::move(other.sender_);
   arrival_ = std::move(other.arrival_);
   receive_ = std::exchange(other.receive_, 0);
+  head_ = std::exchange(other.head_, 0);
   payload_ = std::exchange(other.payload_, 0);
   device_ = other.device_;
   return *this;
@@ -55,6 +56,15 @@ void MemoryCharge::ShrinkReceive(size_t receive) noexcept {
   ledger_->changed_.Signal();
 }
 
+void MemoryCharge::ShrinkHead(size_t head) noexcept {
+  if (head_ <= head) return;
+  absl::MutexLock lock(&ledger_->mutex_);
+  const size_t less = std::exchange(head_, head) - head;
+  ledger_->heads_ -= less;
+  ledger_->Hold(*sender_, 0, less);
+  ledger_->changed_.Signal();
+}
+
 void MemoryCharge::ShrinkPayload(size_t payload) noexcept {
   if (payload_ <= payload) return;
   absl::MutexLock lock(&ledger_->mutex_);
@@ -73,6 +83,7 @@ void MemoryCharge::Reset() noexcept {
   }
   arrival_.reset();
   ShrinkReceive(0);
+  ShrinkHead(0);
   ShrinkPayload(0);
   sender_.reset();
   ledger_.reset();
@@ -125,6 +136,13 @@ bool MemoryLedger::TryGrant(Queue& queue, Waiting& w, absl::Time now) {
   if (&queue == &to_receive_) {
     if (!HasRoomToReceive(w, now)) return false;
     w.charge = BeginArrival(w.sender, w.waiter, w.need, w.most, now);
+    return true;
+  }
+  if (&queue == &for_head_) {
+    if (w.need > limits_.heads - heads_) return false;
+    heads_ += w.need;
+    w.charge.head_ = w.need;
+    Hold(*w.sender, w.need, 0);
     return true;
   }
   const int device = DeviceWithRoom(w, now);
@@ -230,9 +248,23 @@ MemoryLedger::Outcome MemoryLedger::AdmitPayload(size_t need,
                                                  Waiter* waiter,
                                                  MemoryCharge* charge) {
   absl::MutexLock lock(&mutex_);
+  return AdmitMore(for_payload_, need, deadline, waiter, charge);
+}
+
+MemoryLedger::Outcome MemoryLedger::AdmitHead(size_t need, absl::Time deadline,
+                                              Waiter* waiter,
+                                              MemoryCharge* charge) {
+  absl::MutexLock lock(&mutex_);
+  return AdmitMore(for_head_, need, deadline, waiter, charge);
+}
+
+MemoryLedger::Outcome MemoryLedger::AdmitMore(Queue& queue, size_t need,
+                                              absl::Time deadline,
+                                              Waiter* waiter,
+                                              MemoryCharge* charge) {
   const absl::Time now = absl::Now();
   std::shared_ptr<Sender> sender = charge->sender_;
-  return Enter(for_payload_,
+  return Enter(queue,
                {waiter, need, need, now,
                 std::min(deadline, now + limits_.max_wait), std::move(sender),
                 std::move(*charge)},
@@ -242,7 +274,7 @@ MemoryLedger::Outcome MemoryLedger::AdmitPayload(size_t need,
 bool MemoryLedger::Forget(Waiter* waiter) {
   MemoryCharge charge;  // given back without the lock
   absl::MutexLock lock(&mutex_);
-  for (Queue* queue : {&to_receive_, &for_payload_}) {
+  for (Queue* queue : {&to_receive_, &for_head_, &for_payload_}) {
     for (auto it = queue->begin(); it != queue->end(); ++it) {
       if (it->waiter != waiter) continue;
       charge = std::move(it->charge);
@@ -261,7 +293,7 @@ void MemoryLedger::RunThread() {
   while (true) {
     const absl::Time now = absl::Now();
     absl::Time wake = absl::InfiniteFuture();
-    for (Queue* queue : {&to_receive_, &for_payload_}) {
+    for (Queue* queue : {&to_receive_, &for_head_, &for_payload_}) {
       for (auto it = queue->begin(); it != queue->end();) {
         if (stopped_ || it->until <= now) {
           decided.push_back(
@@ -303,20 +335,28 @@ absl::Duration MemoryLedger::RetryDelay() const {
   absl::MutexLock lock(&mutex_);
   const absl::Time now = absl::Now();
   absl::Duration age = absl::ZeroDuration();
-  for (const Queue* queue : {&to_receive_, &for_payload_}) {
+  for (const Queue* queue : {&to_receive_, &for_head_, &for_payload_}) {
     if (!queue->empty()) age = std::max(age, now - queue->front().since);
   }
   return std::clamp(age, absl::Milliseconds(50), absl::Seconds(5));
 }
 
-bool MemoryLedger::PayloadAwaitedSince(absl::Time time) const {
+bool MemoryLedger::ReplyAwaitedSince(absl::Time time) const {
   absl::MutexLock lock(&mutex_);
-  return !for_payload_.empty() && for_payload_.front().since <= time;
+  const auto awaited = [&](const Queue& queue) {
+    return !queue.empty() && queue.front().since <= time;
+  };
+  return awaited(for_payload_) || awaited(for_head_);
 }
 
 size_t MemoryLedger::receive_used() const {
   absl::MutexLock lock(&mutex_);
   return arrived_ + arriving_;
+}
+
+size_t MemoryLedger::head_used() const {
+  absl::MutexLock lock(&mutex_);
+  return heads_;
 }
 
 size_t MemoryLedger::payload_used(int device) const {
@@ -326,14 +366,14 @@ size_t MemoryLedger::payload_used(int device) const {
 
 size_t MemoryLedger::used() const {
   absl::MutexLock lock(&mutex_);
-  size_t sum = arrived_ + arriving_;
+  size_t sum = arrived_ + arriving_ + heads_;
   for (const size_t n : payload_) sum += n;
   return sum;
 }
 
 size_t MemoryLedger::waiting() const {
   absl::MutexLock lock(&mutex_);
-  return to_receive_.size() + for_payload_.size();
+  return to_receive_.size() + for_head_.size() + for_payload_.size();
 }
 
 }  // namespace quantd

@@ -1,14 +1,16 @@
 // The ledger: every byte of payload memory that a call may use, counted before
 // it is used.
 //
-// There are two kinds of accounts. `receive` is memory that gRPC fills while a
+// There are three kinds of accounts. `receive` is memory that gRPC fills while a
 // message arrives and that holds it until it is gathered; there is one account.
-// `payload` is what a device's block pool lends for staging and output; there
-// is one account for each device.
+// `heads` is what long lists of a request become: a plan of thousands of
+// groups, and the head of its reply; there is one account. `payload` is what a
+// device's block pool lends for staging and output; there is one account for
+// each device.
 //
-// A call asks twice: for room to receive its message, and, once the message is
-// there and its plan says what it needs, for payload. Who holds payload asks
-// for nothing more, so nobody waits in a circle.
+// A call asks in this order: for room to receive its message; for its lists, if
+// it has long ones; for payload, when its plan says how much. Who holds one of
+// them never asks for one before it, so nobody waits in a circle.
 //
 // A message on its way is charged what it declared; a sender that stops on the
 // way, or has done so lately, is charged what has come. So a promise that
@@ -57,12 +59,14 @@ class MemoryCharge {
 
   int device() const { return device_; }
   size_t receive() const { return receive_; }
+  size_t head() const { return head_; }
   size_t payload() const { return payload_; }
 
   // The message is here, `bytes` of it; it needs `receive` from now on.
   void Arrived(size_t bytes, size_t receive) noexcept;
   // Gives back what is held above.
   void ShrinkReceive(size_t receive) noexcept;
+  void ShrinkHead(size_t head) noexcept;
   void ShrinkPayload(size_t payload) noexcept;
   void Reset() noexcept;
 
@@ -73,6 +77,7 @@ class MemoryCharge {
   // The message on its way; null once it is here.
   std::unique_ptr<Sender::Arrival> arrival_;
   size_t receive_ = 0;
+  size_t head_ = 0;
   size_t payload_ = 0;
   int device_ = 0;
 };
@@ -82,6 +87,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   struct Limits {
     size_t receive = 0;
     size_t arriving = 0;          // of receive: messages on their way
+    size_t heads = 0;
     std::vector<size_t> payload;  // one for each device
     size_t max_waiting = 128;     // calls that wait to receive
     absl::Duration max_wait = absl::Seconds(10);
@@ -136,6 +142,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // it and comes back with OnMemory, whatever the outcome.
   Outcome AdmitPayload(size_t need, absl::Time deadline, Waiter* waiter,
                        MemoryCharge* charge);
+  Outcome AdmitHead(size_t need, absl::Time deadline, Waiter* waiter,
+                    MemoryCharge* charge);
 
   // True: the waiter was waiting, and will not be told any more; its charge,
   // if it had given one, is destroyed.
@@ -147,8 +155,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // For a while it counts only what has come from that sender, and half of the
   // payload is kept for others.
   void Distrust(Sender& sender);
-  // Whether a call waits for payload since before `time`.
-  bool PayloadAwaitedSince(absl::Time time) const;
+  // Whether a call waits since before `time` for what a reply holds.
+  bool ReplyAwaitedSince(absl::Time time) const;
 
   // Whether an empty ledger could grant both.
   bool CouldFit(size_t receive, size_t payload) const;
@@ -162,6 +170,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   void Stop();
 
   size_t receive_used() const;
+  size_t head_used() const;
   size_t payload_used(int device) const;
   size_t used() const;  // all accounts
   size_t waiting() const;
@@ -219,6 +228,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // Grants what can be granted of those who wait.
   void Serve(Queue& queue, absl::Time now, std::vector<Decided>* decided)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Outcome AdmitMore(Queue& queue, size_t need, absl::Time deadline,
+                    Waiter* waiter, MemoryCharge* charge);
   Outcome Enter(Queue& queue, Waiting w, MemoryCharge* charge)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Hold(Sender& sender, size_t more, size_t less)
@@ -231,6 +242,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   size_t arrived_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t arriving_ ABSL_GUARDED_BY(mutex_) = 0;  // as counted
   absl::flat_hash_set<Sender*> senders_ ABSL_GUARDED_BY(mutex_);  // on their way
+  size_t heads_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<size_t> payload_ ABSL_GUARDED_BY(mutex_);
   struct Host {
     size_t held = 0;
@@ -238,6 +250,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   };
   absl::flat_hash_map<std::string, Host> hosts_ ABSL_GUARDED_BY(mutex_);
   Queue to_receive_ ABSL_GUARDED_BY(mutex_);
+  Queue for_head_ ABSL_GUARDED_BY(mutex_);
   Queue for_payload_ ABSL_GUARDED_BY(mutex_);
   size_t next_device_ ABSL_GUARDED_BY(mutex_) = 0;  // breaks ties in turn
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

@@ -142,7 +142,9 @@ void MemoryLedger::Sweep(absl::Time now) {
     RevokeStalled(now);
   }
   // What stalls is charged less: others may fit now.
-  if (!to_receive_.empty() || !for_payload_.empty()) changed_.Signal();
+  if (!to_receive_.empty() || !for_head_.empty() || !for_payload_.empty()) {
+    changed_.Signal();
+  }
 }
 
 void MemoryLedger::RevokeAll(Sender& sender, Revocation why) {

@@ -62,10 +62,11 @@ inline constexpr MetricFamily kMemoryBound = {
 inline constexpr MetricFamily kMemoryUsed = {
     "quantd_memory_used_bytes", MetricFamily::kGauge, "account",
     "Memory that calls in flight hold: account receive for messages that "
-    "arrive, one account for each device's staging and output"};
+    "arrive, heads for long lists of groups and amaxes, one account for each "
+    "device's staging and output"};
 inline constexpr MetricFamily kMemoryLimit = {
     "quantd_memory_limit_bytes", MetricFamily::kGauge, "account",
-    "The most that an account may lend; they add up to the budget"};
+    "The most that an account may lend; all but heads add up to the budget"};
 inline constexpr MetricFamily kMemoryWaiting = {"quantd_memory_waiting_calls",
                                                 MetricFamily::kGauge, "",
                                                 "Calls that wait for memory"};

@@ -36,6 +36,7 @@ MemoryLedger::Limits LedgerLimits(const ServerOptions& options,
   MemoryLedger::Limits limits;
   limits.receive = shares.receive;
   limits.arriving = shares.arriving;
+  limits.heads = shares.heads;
   limits.payload.assign(devices, shares.per_device);
   limits.max_waiting = options.max_waiting;
   limits.max_wait = options.max_wait;

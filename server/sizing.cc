@@ -50,12 +50,12 @@ size_t PayloadNeed(const Plan& plan) {
          BlockPool::Charge(plan.scratch_bytes());
 }
 
-size_t PlanNeed(const Plan& plan) {
-  // Rows of a group in the request, the plan, its options and the device's
-  // tasks; for each tensor where the group's part begins, there and in the
-  // reply.
-  const size_t group = 96 + 24 * plan.outputs().size();
-  return kReceiveSlack + plan.groups().size() * group;
+size_t HeadNeed(size_t bytes, size_t list_bytes) {
+  // The lists first, and then what HeadMemory takes all of a head for.
+  const size_t fields = bytes - std::min(bytes, list_bytes);
+  const size_t all_fields = wire::HeadMemory(wire::kMaxHeadBytes);
+  return wire::HeadMemory(wire::kMaxHeadBytes + list_bytes) - all_fields +
+         wire::HeadMemory(std::max(fields, std::min(bytes, kMaxGroups)));
 }
 
 MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
@@ -65,11 +65,15 @@ MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
   shares.receive = budget / 3;
   shares.arriving = budget / 4;
   shares.per_device = (budget - shares.receive) / std::max(devices, 1);
+  // One head of any lawful kind has room.
+  shares.heads = std::max(
+      budget / 16, HeadNeed(wire::kMaxRequestHeadBytes, wire::kMaxListBytes));
   // Streams that wait unread hold one flow-control window each, some MiB when
   // the connection is fast; near its limit gRPC kills streams of its own
   // choice, so the wall stands well above what is admitted.
   shares.grpc_quota = shares.receive + shares.receive / 2 + (size_t{128} << 20);
-  shares.bound = shares.grpc_quota + (budget - shares.receive) + kProcessBase +
+  shares.bound = shares.grpc_quota + (budget - shares.receive) +
+                 shares.heads + kProcessBase +
                  kCudaContext * cuda_devices;
   return shares;
 }

@@ -14,10 +14,10 @@ namespace quantd {
 inline constexpr size_t kLargestMessage = (size_t{2} << 30) - (64 << 10);
 
 // What the network holds of a message of `bytes`, and what the process needs to
-// understand it.
+// understand it if its lists are short.
 size_t ReceiveNeed(size_t bytes);
-// What a plan needs by itself, while it is carried out.
-size_t PlanNeed(const Plan& plan);
+// What a head becomes that has `list_bytes` of lists among its `bytes`.
+size_t HeadNeed(size_t bytes, size_t list_bytes);
 // What a device's pools lend for staging, output and scratch of a plan.
 size_t PayloadNeed(const Plan& plan);
 
@@ -25,6 +25,7 @@ struct MemoryShares {
   size_t budget = 0;
   size_t receive = 0;     // ledger: messages
   size_t arriving = 0;    // ledger: of them, on their way
+  size_t heads = 0;       // ledger: beside the budget
   size_t per_device = 0;  // ledger, and the limit of each device's pool
   size_t grpc_quota = 0;  // gRPC's own hard wall, above `receive`
   size_t bound = 0;       // the most resident memory of the process

@@ -22,17 +22,12 @@ constexpr char kRequestId[] = "quantd-request-id";
 
 // Up to here a copy into the reply costs less than lending the block.
 constexpr size_t kCopiedOutput = 16 << 10;
-// A message that is understood on the network's own thread: as long as this,
-// and with no more than this beside its payload.
+// A message that is understood on the network's own thread: as long as this.
 constexpr size_t kPlannedAtOnce = 64 << 10;
-constexpr size_t kHeadPlannedAtOnce = 1 << 10;
+// A head this short has no lists worth counting.
+constexpr size_t kShortHead = 128;
 // A message that nobody declared counts as this until more of it has come.
 constexpr size_t kFirstBytes = 48 << 10;
-
-bool IsQuick(ReceivedMessage& message) {
-  return message.size() <= kPlannedAtOnce &&
-         wire::SplitPayload(message.Pieces(), kHeadPlannedAtOnce).ok();
-}
 
 }  // namespace
 
@@ -99,6 +94,8 @@ void TensorCall::OnMemory(MemoryLedger::Outcome outcome, MemoryCharge charge) {
     Fail(Refusal(outcome));
   } else if (stage_ == Stage::kClaiming) {
     Queue();
+  } else if (stage_ == Stage::kCounting) {
+    OnPlanner(&TensorCall::PlanRequest);
   } else {
     Receive();
   }
@@ -135,12 +132,35 @@ void TensorCall::OnRead(bool ok) {
                                               declared_bytes_));
   }
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
-  if (IsQuick(message_)) return PlanRequest();
+  const bool is_short =
+      wire::SplitPayload(message_.Pieces(), kShortHead).ok();
+  if (is_short && message_.size() <= kPlannedAtOnce) return PlanRequest();
+  OnPlanner(is_short ? &TensorCall::PlanRequest : &TensorCall::CountLists);
+}
+
+void TensorCall::OnPlanner(void (TensorCall::*step)()) {
   call_->Ref();
-  env_->planner->Submit([this] {
-    PlanRequest();
+  env_->planner->Submit([this, step] {
+    (this->*step)();
     call_->Unref();
   });
+}
+
+void TensorCall::CountLists() {
+  const auto split = wire::SplitRequest(method_, message_.Pieces());
+  if (!split.ok()) return Fail(Failure::BadRequest(split.status()));
+  stage_ = Stage::kCounting;
+  call_->Ref();  // for OnMemory
+  const auto outcome = env_->ledger->AdmitHead(
+      HeadNeed(split->head.size(), split->list_bytes), call_->deadline(), this,
+      &charge_);
+  if (outcome == MemoryLedger::Outcome::kWaiting) return;
+  if (outcome == MemoryLedger::Outcome::kGranted) {
+    PlanRequest();
+  } else {
+    Fail(Refusal(outcome));
+  }
+  call_->Unref();
 }
 
 void TensorCall::PlanRequest() {
@@ -206,7 +226,7 @@ std::optional<Failure> TensorCall::Compute(Backend& backend,
   wire::Gather(request_, message_.Pieces(), (*job)->staging());
   (*job)->Fed(request_.plan->input_bytes());
   message_.Clear();
-  charge_.ShrinkReceive(PlanNeed(*request_.plan));
+  charge_.ShrinkReceive(ReceiveNeed(0));
   record_.gathered = Clock::now();
   if (auto failure = Stopped("before the job ran")) return failure;
   const absl::StatusOr<JobReport> report = (*job)->Run();
@@ -236,6 +256,7 @@ void TensorCall::Reply(std::string_view device, const JobReport& report,
   // unread for long.
   if (WouldLog(record_)) shape_ = ShapeText();
   request_ = {};
+  charge_.ShrinkHead(head.size());
   grpc::ByteBuffer reply;
   progress_ = std::make_shared<ReplyProgress>();
   if (size <= kCopiedOutput) {
@@ -244,14 +265,12 @@ void TensorCall::Reply(std::string_view device, const JobReport& report,
     }
     output = Block();
     charge_.ShrinkPayload(0);
-    charge_.ShrinkReceive(ReceiveNeed(head.size()));
     const grpc::Slice whole(head);
     reply = grpc::ByteBuffer(&whole, 1);
     // The charge stays until the call is over: an unread reply is memory, too.
     progress_->pieces = 1;
     copied_ = true;
   } else {
-    charge_.ShrinkReceive(ReceiveNeed(head.size()));
     reply = MakeReply(head, std::move(output), size, std::move(charge_),
                       progress_);
   }
@@ -288,7 +307,7 @@ void TensorCall::WatchReceiving(absl::Time now) {
 
 void TensorCall::WatchSending(absl::Time now) {
   const bool awaited =
-      !copied_ && env_->ledger->PayloadAwaitedSince(now - absl::Milliseconds(50));
+      !copied_ && env_->ledger->ReplyAwaitedSince(now - absl::Milliseconds(50));
   const auto verdict = send_watch_.Look(*progress_, *call_->connection(),
                                         env_->max_send, awaited, now);
   if (verdict == SendWatch::Verdict::kGood) return;

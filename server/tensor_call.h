@@ -1,10 +1,11 @@
 // What a tensor method does with a call:
 //
-//   admitting -> receiving -> planning -> claiming -> queued -> running ->
-//   replying
+//   admitting -> receiving -> (counting ->) planning -> claiming -> queued ->
+//   running -> replying
 //
 // Memory is admitted before it is used: to receive, before the message is read;
-// for staging and output, once the plan says how much. At most one thread moves
+// for long lists, before they are parsed; for staging and output, once the plan
+// says how much. At most one thread moves
 // a call forward at any time: its completion queue's, the ledger's, the
 // planner's or a worker.
 #ifndef QUANTD_SERVER_TENSOR_CALL_H_
@@ -46,6 +47,7 @@ class TensorCall final : public CallHandler,
     kAdmitting,
     kReceiving,
     kPlanning,
+    kCounting,
     kClaiming,
     kQueued,
     kRunning,
@@ -59,6 +61,8 @@ class TensorCall final : public CallHandler,
   void OnMemory(MemoryLedger::Outcome outcome, MemoryCharge charge) override;
   void Revoke(MemoryLedger::Revocation why) override;
   void Receive();
+  void OnPlanner(void (TensorCall::*step)());
+  void CountLists();
   void PlanRequest();
   void Claim();
   void Queue();

@@ -20,8 +20,8 @@ Metadata Declares(size_t bytes) {
   return {{"quantd-request-bytes", std::to_string(bytes)}};
 }
 
-// A message that never ends: all but the last byte of `bytes`, and then
-// silence, until the server ends it or `patience` is over.
+// A message that never ends: so many bytes of the longest that can be
+// announced, and then silence, until the server ends it or `patience` is over.
 void SendAndStall(Assault& assault, Http2Peer& peer, const char* path,
                   const Metadata& metadata, size_t bytes,
                   milliseconds patience) {

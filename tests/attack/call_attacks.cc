@@ -48,7 +48,7 @@ void NeverEndingHealth(Assault& assault) {
 // connections away.
 void HeldQuota(Assault& assault) {
   assault.OnConnections(5, {}, [&](Http2Peer& peer) {
-    SendAndStall(assault, peer, kCheck, {}, 47 * kMiB, milliseconds(60'000));
+    SendAndStall(assault, peer, kCheck, {}, 50 * kMiB, milliseconds(60'000));
   });
 }
 
@@ -56,7 +56,7 @@ void HeldQuota(Assault& assault) {
 void UnknownFields(Assault& assault) {
   std::string message;
   while (message.size() < 32 * kMiB) message += std::string("\x78\x00", 2);
-  assault.OnConnections(2, {}, [&](Http2Peer& peer) {
+  assault.OnConnections(4, {}, [&](Http2Peer& peer) {
     while (!assault.over() && peer.alive()) {
       const uint32_t stream = peer.Open(kServerInfo);
       if (stream == 0) return;
@@ -268,15 +268,15 @@ constexpr Attack kRows[] = {
      .call_bytes = 16 * kMiB,
      .moment = milliseconds(1000)},
     {.name = "held_quota",
-     .what = "5 x 47 MiB of a Health/Check, held",
+     .what = "5 x 50 MiB of a Health/Check, held",
      .run = HeldQuota,
      .connections = 5,
      .call_bytes = 16 * kMiB,
      .moment = milliseconds(1000)},
     {.name = "unknown_fields",
-     .what = "2 x 32 MiB of unknown fields to GetServerInfo",
+     .what = "4 x 32 MiB of unknown fields to GetServerInfo",
      .run = UnknownFields,
-     .connections = 2,
+     .connections = 4,
      .call_bytes = 16 * kMiB,
      .moment = milliseconds(1500)},
     {.name = "unknown_method",

@@ -21,6 +21,9 @@ namespace {
 
 constexpr int kBacklog = 1024;
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(200);
+// Of few connections; of many each is looked at less often.
+constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
+constexpr size_t kFew = 256;
 // Descriptors that are no connections: files, queues, devices, metrics.
 constexpr size_t kOwnDescriptors = 64;
 // A connection without a call for so long makes room for another.
@@ -60,8 +63,10 @@ Acceptor::~Acceptor() {
   if (stop_ >= 0) close(stop_);
 }
 
-void Acceptor::Start(std::unique_ptr<GrpcAcceptor> to) {
+void Acceptor::Start(std::unique_ptr<GrpcAcceptor> to,
+                     std::function<bool(Connection&)> overflows) {
   to_ = std::move(to);
+  overflows_ = std::move(overflows);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -76,14 +81,19 @@ void Acceptor::Run() {
   std::vector<pollfd> polled = {{stop_, POLLIN, 0}};
   for (const int fd : sockets_.descriptors()) polled.push_back({fd, POLLIN, 0});
   absl::Time swept = absl::InfinitePast();
+  absl::Time looked = absl::InfinitePast();
   while (true) {
     poll(polled.data(), polled.size(),
-         static_cast<int>(absl::ToInt64Milliseconds(kSweepInterval)));
+         static_cast<int>(absl::ToInt64Milliseconds(kLookInterval)));
     if (polled[0].revents != 0) return;
     for (size_t i = 1; i < polled.size(); ++i) {
       if (polled[i].revents != 0) Accept(polled[i].fd);
     }
     const absl::Time now = absl::Now();
+    if (now - looked >= kLookInterval * (1 + size() / kFew)) {
+      EndOverflowing();
+      looked = now;
+    }
     if (now - swept < kSweepInterval) continue;
     Sweep(now);
     swept = now;
@@ -175,6 +185,17 @@ void Acceptor::Sweep(absl::Time now) {
     if (it != named_.end() && it->second == entry.connection) named_.erase(it);
     return true;
   });
+}
+
+void Acceptor::EndOverflowing() {
+  absl::MutexLock lock(&mutex_);
+  for (const Entry& entry : entries_) {
+    Connection& connection = *entry.connection;
+    if (!connection.countable() || !overflows_(connection)) continue;
+    LogSampled(LogLevel::kInfo, "connection_overflows", "",
+               {{"peer", connection.name()}});
+    connection.Shut();
+  }
 }
 
 std::shared_ptr<Connection> Acceptor::Find(std::string_view peer) const {

@@ -14,6 +14,7 @@
 #include <grpcpp/server_builder.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -46,8 +47,10 @@ class Acceptor {
   const std::string& address() const { return sockets_.address(); }
 
   using GrpcAcceptor = grpc::experimental::ExternalConnectionAcceptor;
-  // Hands every connection to `to` from now on.
-  void Start(std::unique_ptr<GrpcAcceptor> to);
+  // Hands every connection to `to` from now on. `overflows` says of each, every
+  // so often, whether it brings what it may not; then it is ended.
+  void Start(std::unique_ptr<GrpcAcceptor> to,
+             std::function<bool(Connection&)> overflows);
   // Accepts no more. Must come before gRPC's server is shut down, which takes
   // no descriptor afterwards.
   void Stop();
@@ -70,6 +73,7 @@ class Acceptor {
   void Run();
   void Accept(int listening);
   void Sweep(absl::Time now);
+  void EndOverflowing();
   // False: there is none, and none can be made.
   bool MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -77,6 +81,7 @@ class Acceptor {
   ListenSockets sockets_;
   const std::shared_ptr<Connection> unknown_ = std::make_shared<Connection>();
   std::unique_ptr<GrpcAcceptor> to_;
+  std::function<bool(Connection&)> overflows_;
   int stop_ = -1;
   std::atomic<uint64_t> dropped_ = 0;
   mutable absl::Mutex mutex_;

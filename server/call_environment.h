@@ -23,6 +23,7 @@ class MemoryLedger;
 class Metrics;
 class Planner;
 class RequestIds;
+class ServerCredentials;
 class ServerInfo;
 class TensorService;
 
@@ -34,6 +35,7 @@ struct CallEnvironment {
   MemoryLedger* ledger = nullptr;
   Engine* engine = nullptr;
   Planner* planner = nullptr;
+  ServerCredentials* credentials = nullptr;
   HealthService* health = nullptr;
   const ServerInfo* info = nullptr;
   RequestIds* ids = nullptr;

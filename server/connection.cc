@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -114,6 +115,18 @@ void Connection::Shut() const {
 void Connection::CallEnds() {
   idle_since_ = absl::ToUnixNanos(absl::Now());
   calls_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Connection::CallReset() {
+  // A hundred a second, and a thousand at once.
+  constexpr int64_t kEach = 10'000'000;
+  constexpr int64_t kAtOnce = 1000 * kEach;
+  const int64_t now = absl::GetCurrentTimeNanos();
+  int64_t until = resets_paid_until_;
+  while (!resets_paid_until_.compare_exchange_weak(
+      until, std::max(until, now) + kEach)) {
+  }
+  if (until - now > kAtOnce) Shut();
 }
 
 absl::Time Connection::idle_since() const {

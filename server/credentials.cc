@@ -19,11 +19,6 @@ namespace {
 constexpr absl::Duration kExpiresSoon = absl::Hours(24 * 14);
 constexpr std::string_view kHealth = "/grpc.health.v1.Health/";
 
-std::string_view View(const grpc_slice& slice) {
-  return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)),
-          GRPC_SLICE_LENGTH(slice)};
-}
-
 void WarnOfExpiry(const TlsIdentity& tls) {
   const absl::Duration left = tls.expires - absl::Now();
   if (left > kExpiresSoon) return;
@@ -42,20 +37,13 @@ class PortCredentials final : public grpc::ServerCredentials {
   using Owner = quantd::ServerCredentials;  // not the base
 
   explicit PortCredentials(Owner* owner) : owner_(owner) {
-    if (const auto tls = owner_->tls()) {
+    const auto tls = owner_->tls();
       credentials_ = grpc_ssl_server_credentials_create_with_options(
           grpc_ssl_server_credentials_create_options_using_config_fetcher(
               tls->client_ca.empty()
                   ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
                   : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY,
               &PortCredentials::Fetch, this));
-    } else {
-      credentials_ = grpc_insecure_server_credentials_create();
-    }
-    if (owner_->token_hashes() != nullptr) {
-      grpc_server_credentials_set_auth_metadata_processor(
-          credentials_, {&PortCredentials::Judge, nullptr, owner_});
-    }
   }
   ~PortCredentials() override { grpc_server_credentials_release(credentials_); }
 
@@ -85,37 +73,6 @@ class PortCredentials final : public grpc::ServerCredentials {
         grpc_ssl_server_certificate_config_create(roots.c_str(), &pair, 1);
     port.given_ = tls;
     return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
-  }
-
-  // On arrival of each call, before it is matched to a method.
-  static void Judge(void* owner, grpc_auth_context*,
-                    const grpc_metadata* metadata, size_t count,
-                    grpc_process_auth_metadata_done_cb done, void* user_data) {
-    std::string_view path;
-    const grpc_metadata* authorization = nullptr;
-    for (size_t i = 0; i < count; ++i) {
-      const std::string_view key = View(metadata[i].key);
-      if (key == ":path") path = View(metadata[i].value);
-      if (key == "authorization") authorization = &metadata[i];
-    }
-    const size_t consumed = authorization != nullptr ? 1 : 0;
-    const auto answer = [&](grpc_status_code code, const char* text) {
-      done(user_data, authorization, consumed, nullptr, 0, code, text);
-    };
-    if (path.starts_with(kHealth)) return answer(GRPC_STATUS_OK, nullptr);
-    auto& self = *static_cast<Owner*>(owner);
-    const std::string_view token =
-        authorization == nullptr ? "" : BearerToken(View(authorization->value));
-    if (!token.empty() && self.token_hashes()->Knows(token)) {
-      return answer(GRPC_STATUS_OK, nullptr);
-    }
-    const char* const why =
-        token.empty() ? "this server wants a bearer token: send the metadata "
-                        "\"authorization: Bearer TOKEN\""
-                      : "this server does not know the bearer token";
-    self.Refused(token.empty() ? TokenFault::kMissing : TokenFault::kUnknown,
-                 path, why);
-    answer(GRPC_STATUS_UNAUTHENTICATED, why);
   }
 
   Owner* const owner_;
@@ -185,11 +142,28 @@ absl::StatusOr<std::unique_ptr<ServerCredentials>> ServerCredentials::Load(
   return made;
 }
 
-void ServerCredentials::Refused(TokenFault fault, std::string_view path,
-                                const char* why) {
+const char* ServerCredentials::Refuse(std::string_view path,
+                                      const grpc::ServerContext& context) {
+  const auto tokens = token_hashes();
+  if (tokens == nullptr || path.starts_with(kHealth)) return nullptr;
+  const auto [first, last] =
+      context.client_metadata().equal_range("authorization");
+  // Of several the last, as anywhere in HTTP where there should be one.
+  std::string_view token;
+  for (auto it = first; it != last; ++it) {
+    token = BearerToken({it->second.data(), it->second.size()});
+  }
+  if (!token.empty() && tokens->Knows(token)) return nullptr;
+  const TokenFault fault =
+      token.empty() ? TokenFault::kMissing : TokenFault::kUnknown;
+  const char* const why =
+      token.empty() ? "this server wants a bearer token: send the metadata "
+                      "\"authorization: Bearer TOKEN\""
+                    : "this server does not know the bearer token";
   ++refused_[static_cast<size_t>(fault)];
   LogSampled(LogLevel::kInfo, "unauthenticated", why,
              {{"path", path.substr(0, 64)}, {"error", why}});
+  return why;
 }
 
 void ServerCredentials::ReloadTls() {
@@ -239,7 +213,7 @@ std::shared_ptr<const TokenHashes> ServerCredentials::token_hashes() const {
 }
 
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials::ForPort() {
-  if (tls() == nullptr && token_hashes() == nullptr) {
+  if (tls() == nullptr) {
     return grpc::InsecureServerCredentials();
   }
   auto port = std::make_shared<PortCredentials>(this);

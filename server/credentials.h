@@ -12,6 +12,7 @@
 #define QUANTD_SERVER_CREDENTIALS_H_
 
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_context.h>
 
 #include <array>
 #include <atomic>
@@ -56,10 +57,18 @@ class ServerCredentials {
       const ServerOptions& options);
   ~ServerCredentials();
 
-  // For one port; stays this object's. Every method needs a token if there is a
-  // token file, but for health (grpc.health.v1), by which orchestrators look at
-  // a server that they have no token for.
+  // For one port; stays this object's.
   std::shared_ptr<grpc::ServerCredentials> ForPort();
+
+  // Why a call must be turned away, for the client; null: it may go on. Every
+  // method needs a token if there is a token file, but for health
+  // (grpc.health.v1), by which orchestrators look at a server that they have no
+  // token for.
+  //
+  // gRPC's own hook for this writes out all metadata for it, and aborts at some
+  // (CVE-2023-1428).
+  const char* Refuse(std::string_view path,
+                     const grpc::ServerContext& context);
 
   // Reads the files again now, whether they changed or not.
   void Reload() { watch_->CallNow(); }
@@ -75,7 +84,6 @@ class ServerCredentials {
  private:
   friend class PortCredentials;
   explicit ServerCredentials(const ServerOptions& options);
-  void Refused(TokenFault fault, std::string_view path, const char* why);
   void ReloadTls();
   void ReloadTokens();
   std::shared_ptr<const TlsIdentity> tls() const;

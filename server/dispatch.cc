@@ -1,8 +1,9 @@
 #include "server/dispatch.h"
 
-#include <string_view>
+#include <string>
 #include <utility>
 
+#include "server/credentials.h"
 #include "server/health.h"
 #include "server/ledger.h"
 #include "server/refusal.h"
@@ -12,16 +13,6 @@
 #include "server/tensor_call.h"
 
 namespace quantd {
-namespace {
-
-Failure UnknownMethod() {
-  Failure failure;
-  failure.code = grpc::StatusCode::UNIMPLEMENTED;
-  failure.message = "this server has no such method";
-  return failure;
-}
-
-}  // namespace
 
 std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
                                          IncomingCall* call) {
@@ -32,10 +23,14 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
     return std::make_unique<Refusal>(
         call, Failure::Busy(env->ledger->RetryDelay()));
   }
+  const std::string path = call->path();
+  if (const char* why = env->credentials->Refuse(path, call->context())) {
+    return std::make_unique<Refusal>(
+        call, Failure::Of(grpc::StatusCode::UNAUTHENTICATED, why));
+  }
   if (const auto method = call->tensor_method()) {
     return std::make_unique<TensorCall>(env, call, *method);
   }
-  const std::string_view path = call->path();
   const auto small = [&](SmallMethod method) {
     return std::make_unique<SmallCall>(env, call, std::move(method));
   };
@@ -52,7 +47,9 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
     return env->health->Watch(env, call);
   }
   if (IsReflection(path)) return MakeReflectionHandler(env, call);
-  return std::make_unique<Refusal>(call, UnknownMethod());
+  return std::make_unique<Refusal>(
+      call, Failure::Of(grpc::StatusCode::UNIMPLEMENTED,
+                        "this server has no such method"));
 }
 
 }  // namespace quantd

@@ -109,7 +109,14 @@ Failure Failure::Cancelled() {
               "cancelled by the client");
 }
 
+Failure Failure::Of(StatusCode code, std::string message) {
+  return Make(code, ErrorDetail::REASON_UNSPECIFIED, std::move(message));
+}
+
 grpc::Status Failure::ToStatus() const {
+  if (detail.reason() == ErrorDetail::REASON_UNSPECIFIED) {
+    return grpc::Status(code, message);
+  }
   google::protobuf::Any any;
   any.PackFrom(detail);
   // google.rpc.Status {int32 code = 1; string message = 2; repeated Any

@@ -37,8 +37,10 @@ struct Failure {
   // `what` completes "deadline exceeded ...", such as "while receiving".
   static Failure Deadline(std::string_view what);
   static Failure Cancelled();
+  // Of a service that has no ErrorDetail, such as health.
+  static Failure Of(grpc::StatusCode code, std::string message);
 
-  // With the detail packed into grpc-status-details-bin.
+  // With the detail, if there is one, packed into grpc-status-details-bin.
   grpc::Status ToStatus() const;
 };
 

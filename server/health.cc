@@ -37,15 +37,8 @@ std::optional<std::string> ReadService(
 // HealthCheckResponse {ServingStatus status = 1}.
 std::string MakeReply(char status) { return {'\x08', status}; }
 
-Failure Refused(grpc::StatusCode code, std::string message) {
-  Failure failure;
-  failure.code = code;
-  failure.message = std::move(message);
-  return failure;
-}
-
 Failure NotARequest() {
-  return Refused(grpc::StatusCode::INVALID_ARGUMENT,
+  return Failure::Of(grpc::StatusCode::INVALID_ARGUMENT,
                  "not a HealthCheckRequest");
 }
 
@@ -76,7 +69,7 @@ class HealthService::Watcher final : public CallHandler,
       if (!refused_) service_->watchers_.insert(this);
     }
     if (refused_) {
-      return Fail(Refused(grpc::StatusCode::RESOURCE_EXHAUSTED,
+      return Fail(Failure::Of(grpc::StatusCode::RESOURCE_EXHAUSTED,
                           "too many calls of Health/Watch; one on a connection "
                           "is enough"));
     }
@@ -139,7 +132,7 @@ class HealthService::Watcher final : public CallHandler,
   void Revoke(MemoryLedger::Revocation) override { revoked_ = true; }
   void Fail(const Failure& failure) {
     if (call_->ClaimAnswer()) {
-      call_->Finish(grpc::Status(failure.code, failure.message));
+      call_->Finish(failure.ToStatus());
     }
   }
 
@@ -192,7 +185,7 @@ SmallMethod HealthService::Check() {
     const Status status = StatusOf(*service);
     if (status == kServiceUnknown) {
       answer.failure =
-          Refused(grpc::StatusCode::NOT_FOUND, "unknown service");
+          Failure::Of(grpc::StatusCode::NOT_FOUND, "unknown service");
     } else {
       answer.reply = MakeReply(status);
     }

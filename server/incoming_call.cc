@@ -8,6 +8,7 @@
 #include "server/call_environment.h"
 #include "server/call_registry.h"
 #include "server/dispatch.h"
+#include "server/ledger.h"
 #include "server/tensor_service.h"
 
 namespace quantd {
@@ -15,6 +16,17 @@ namespace {
 
 constexpr char kRequestId[] = "quantd-request-id";
 constexpr char kPushback[] = "grpc-retry-pushback-ms";
+
+constexpr uint64_t kUnreadWindow = 96 << 10;
+
+// What its headers took on the wire, at most.
+uint64_t HeaderBytes(const grpc::ServerContext& context) {
+  uint64_t bytes = 512;  // path, authority, timeout and what gRPC keeps
+  for (const auto& [key, value] : context.client_metadata()) {
+    bytes += key.size() + value.size() + 16;
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -44,7 +56,15 @@ IncomingCall::~IncomingCall() {
   // Not watched any more before anything of it goes.
   if (watched_) env_->registry->Leave(this);
   handler_.reset();
-  if (connection_ != nullptr) connection_->CallEnds();
+  if (connection_ == nullptr) return;
+  // What a client had sent before it knew of the end may still come.
+  if (!read_) env_->ledger->Explain(*connection_, kUnreadWindow);
+  connection_->CallEnds();
+}
+
+std::string IncomingCall::path() const {
+  return method_ ? fmt::format("/quantd.v1.Quantd/{}", wire::Name(*method_))
+                 : context_.method();
 }
 
 void IncomingCall::Unref() {
@@ -68,6 +88,7 @@ void IncomingCall::OnArrived(bool ok) {
   }
   connection_ = env_->acceptor->Find(context_.peer());
   connection_->CallBegins();
+  env_->ledger->Explain(*connection_, HeaderBytes(context_));
   handler_ = MakeHandler(env_, this);
   env_->registry->Watch(this);
   watched_ = true;
@@ -78,12 +99,15 @@ void IncomingCall::OnArrived(bool ok) {
 void IncomingCall::OnDone(bool) {
   if (context_.IsCancelled()) {
     cancelled_ = true;
+    // It may never have arrived.
+    if (connection_ != nullptr && !answered_) connection_->CallReset();
     if (handler_ != nullptr) handler_->OnCancelled();
   }
   Unref();
 }
 
 void IncomingCall::Read(grpc::ByteBuffer* into) {
+  read_ = true;
   Ref();
   stream_.Read(into, &read_tag_);
 }

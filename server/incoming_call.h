@@ -17,6 +17,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/time/time.h"
@@ -57,8 +58,8 @@ class IncomingCall {
   IncomingCall(const IncomingCall&) = delete;
 
   std::optional<wire::Method> tensor_method() const { return method_; }
-  // Of other methods: "/package.Service/Method".
-  std::string_view path() const { return context_.method(); }
+  // "/package.Service/Method".
+  std::string path() const;
   grpc::ServerContext& context() { return context_; }
   const std::shared_ptr<Connection>& connection() const { return connection_; }
   absl::Time deadline() const { return deadline_; }
@@ -113,6 +114,7 @@ class IncomingCall {
   std::atomic<bool> answered_{false};
   std::atomic<bool> cancelled_{false};
   bool watched_ = false;  // the registry holds it
+  bool read_ = false;     // its message was asked for
   absl::Time deadline_ = absl::InfiniteFuture();
   std::shared_ptr<Connection> connection_;
   std::unique_ptr<CallHandler> handler_;

@@ -152,6 +152,12 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // Looks at what senders do, and revokes what stands in the way of others.
   // To be called every so often while messages are on their way.
   void Sweep(absl::Time now);
+  // `bytes` that come from a sender are no message's: headers, or what is still
+  // on its way to a call that is over.
+  void Explain(Sender& sender, uint64_t bytes);
+  // What has come from a sender that no message accounts for, now. To be called
+  // every so often for each.
+  uint64_t Unexplained(Sender& sender);
   // For a while it counts only what has come from that sender, and half of the
   // payload is kept for others.
   void Distrust(Sender& sender);

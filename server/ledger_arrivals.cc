@@ -24,6 +24,11 @@ constexpr absl::Duration kUrgent = absl::Milliseconds(100);
 // What a connection receives beside messages, and what has come of messages
 // that ended early.
 constexpr uint64_t kFraming = 1 << 20;
+// What may still come of calls that are over, as long as the sender does not
+// know: as much as a connection's windows hold.
+constexpr uint64_t kCredit = 2 << 20;
+// A connection may bring so many bytes of no message between two looks at it.
+constexpr uint64_t kForgiven = 1 << 10;
 // How long a stall is held against a sender and its host.
 constexpr absl::Duration kDistrust = absl::Seconds(10);
 
@@ -51,6 +56,8 @@ void MemoryLedger::Measure(Sender& sender) {
   const auto received = sender.Received();
   sender.measured_ = received.has_value();
   sender.received_ = received.value_or(0);
+  // Not much can be saved up for later.
+  sender.explained_ = std::min(sender.explained_, sender.received_ + kCredit);
 }
 
 void MemoryLedger::Recount(Sender& sender, absl::Time now) {
@@ -76,10 +83,8 @@ MemoryCharge MemoryLedger::BeginArrival(const std::shared_ptr<Sender>& sender,
   charge.sender_ = sender;
   charge.arrival_ = std::make_unique<Arrival>(Arrival{waiter, need, most});
   if (sender->arrivals_.empty()) {
-    // What has come of this message before it was asked for is forgotten: a
-    // window at most.
     Measure(*sender);
-    sender->explained_ = sender->mark_ = sender->received_;
+    sender->mark_ = sender->received_;
     sender->moved_ = now;
     senders_.insert(sender.get());
   }
@@ -92,11 +97,12 @@ MemoryCharge MemoryLedger::BeginArrival(const std::shared_ptr<Sender>& sender,
 void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival, size_t bytes) {
   std::erase(sender.arrivals_, &arrival);
   sender.declared_ -= arrival.need;
-  // Frames and headers are a little more. What came of a message that never
-  // ended is not known: it is taken for all that has come, up to its size.
-  sender.explained_ += bytes != 0 ? bytes + bytes / 128 + 512
-                                  : std::min<uint64_t>(Come(sender),
-                                                       arrival.most);
+  // Frames are a little more. What came of a message that never ended is not
+  // known: it is taken for all that has come, up to its size, and what may still
+  // be on its way.
+  sender.explained_ +=
+      bytes != 0 ? bytes + bytes / 128 + 64
+                 : std::min<uint64_t>(Come(sender), arrival.most) + kCredit / 2;
   if (sender.arrivals_.empty()) senders_.erase(&sender);
   Recount(sender, absl::Now());
 }
@@ -117,7 +123,6 @@ void MemoryLedger::Sweep(absl::Time now) {
   absl::MutexLock lock(&mutex_);
   for (Sender* sender : senders_) {
     Measure(*sender);
-    sender->explained_ = std::min(sender->explained_, sender->received_);
     const uint64_t step = kStep * sender->arrivals_.size();
     if (!sender->measured_ ||
         sender->received_ - std::min(sender->received_, sender->mark_) >=
@@ -161,6 +166,22 @@ void MemoryLedger::RevokeTooLong(Sender& sender) {
     if (w.sender.get() == &sender) lawful += kFirstWindow;
   }
   if (Come(sender) > lawful) RevokeAll(sender, Revocation::kTooLong);
+}
+
+void MemoryLedger::Explain(Sender& sender, uint64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  sender.explained_ += bytes;
+}
+
+uint64_t MemoryLedger::Unexplained(Sender& sender) {
+  absl::MutexLock lock(&mutex_);
+  Measure(sender);
+  // Of what is on its way Sweep takes care.
+  if (!sender.measured_ || !sender.arrivals_.empty()) return 0;
+  const uint64_t come = Come(sender);
+  // What little comes beside messages in the course of days is forgiven.
+  sender.explained_ += kForgiven;
+  return come;
 }
 
 void MemoryLedger::RevokeExcess(absl::Time now) {

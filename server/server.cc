@@ -21,6 +21,12 @@ constexpr int kArmedCalls = 4;
 // What clients may send beside their message.
 constexpr int kMaxMetadataBytes = 16 << 10;
 
+// What a connection may bring beside messages: the handshake of TLS, settings,
+// pings.
+constexpr uint64_t kLawfulBytes = 256 << 10;
+// What gRPC takes of a call's message before anybody reads it.
+constexpr uint64_t kWindow = 96 << 10;
+
 constexpr absl::Duration kQuietTime = absl::Milliseconds(200);
 constexpr absl::Duration kLongestNoise = absl::Seconds(2);
 
@@ -132,6 +138,7 @@ Server::Server(const ServerOptions& options,
   environment_.ledger = ledger_.get();
   environment_.engine = &engine_;
   environment_.planner = &planner_;
+  environment_.credentials = credentials_.get();
   environment_.health = &health_;
   environment_.info = info_.get();
   environment_.ids = &ids_;
@@ -213,7 +220,15 @@ absl::Status Server::Listen() {
   for (auto& queue : queues_) {
     threads_.emplace_back([this, &queue] { RunQueue(queue.get()); });
   }
-  acceptor_->Start(std::move(connections));
+  acceptor_->Start(std::move(connections), [this](Connection& connection) {
+    const uint64_t bytes = ledger_->Unexplained(connection);
+    if (bytes <= kLawfulBytes) return false;
+    // A window for each call that is not read, and window updates for what
+    // the peer was sent.
+    const auto sent = connection.Sent();
+    return bytes > kLawfulBytes + connection.calls() * kWindow +
+                       (sent ? sent->taken / 256 : 0);
+  });
   health_.SetServing(true);
   return absl::OkStatus();
 }

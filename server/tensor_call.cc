@@ -79,7 +79,7 @@ void TensorCall::Admit() {
       ReceiveNeed(declared_bytes_), call_->deadline()};
   call_->Ref();  // for OnMemory
   const auto outcome = env_->ledger->AdmitReceive(ask, this, &charge_);
-  if (outcome == MemoryLedger::Outcome::kWaiting) return;
+  if (outcome == MemoryLedger::Outcome::kWaiting) return Waits();
   if (outcome == MemoryLedger::Outcome::kGranted) {
     Receive();
   } else {
@@ -154,7 +154,7 @@ void TensorCall::CountLists() {
   const auto outcome = env_->ledger->AdmitHead(
       HeadNeed(split->head.size(), split->list_bytes), call_->deadline(), this,
       &charge_);
-  if (outcome == MemoryLedger::Outcome::kWaiting) return;
+  if (outcome == MemoryLedger::Outcome::kWaiting) return Waits();
   if (outcome == MemoryLedger::Outcome::kGranted) {
     PlanRequest();
   } else {
@@ -182,7 +182,7 @@ void TensorCall::Claim() {
   call_->Ref();  // for OnMemory
   const auto outcome = env_->ledger->AdmitPayload(
       PayloadNeed(*request_.plan), call_->deadline(), this, &charge_);
-  if (outcome == MemoryLedger::Outcome::kWaiting) return;
+  if (outcome == MemoryLedger::Outcome::kWaiting) return Waits();
   if (outcome == MemoryLedger::Outcome::kGranted) {
     Queue();
   } else {
@@ -202,6 +202,12 @@ void TensorCall::Queue() {
   stage_ = Stage::kQueued;
   call_->Ref();  // for RunOn
   env_->engine->Submit(device, this);
+  Waits();
+}
+
+void TensorCall::Waits() {
+  // A cancellation that came just before the wait looked in vain for it.
+  if (call_->cancelled()) LeaveQueues();
 }
 
 void TensorCall::RunOn(Backend& backend, Engine::SlotLease slot) {
@@ -271,6 +277,7 @@ void TensorCall::Reply(std::string_view device, const JobReport& report,
     progress_->pieces = 1;
     copied_ = true;
   } else {
+    charge_.ShrinkReceive(0);
     reply = MakeReply(head, std::move(output), size, std::move(charge_),
                       progress_);
   }
@@ -351,8 +358,10 @@ void TensorCall::OnFinished(bool ok) {
   if (copied_) progress_->left = 1;
 }
 
-void TensorCall::OnCancelled() {
-  // Where it waits in a queue nothing else would wake it.
+void TensorCall::OnCancelled() { LeaveQueues(); }
+
+// Where it waits in a queue nothing else would wake it.
+void TensorCall::LeaveQueues() {
   if (env_->ledger->Forget(this)) {
     Fail(Refusal(MemoryLedger::Outcome::kTimedOut));
     call_->Unref();

@@ -70,6 +70,8 @@ class TensorCall final : public CallHandler,
   std::optional<Failure> Compute(Backend& backend, Engine::SlotLease slot);
   void Reply(std::string_view device, const JobReport& report, Block output);
 
+  void Waits();
+  void LeaveQueues();
   void WatchReceiving(absl::Time now);
   void WatchSending(absl::Time now);
 

@@ -226,7 +226,7 @@ std::string DequantizeBytes(Random& random) {
   m.set_usage(static_cast<v1::Usage>(random.Below(3)));
   m.set_output(AnyFloat(random));
   if (random.OneIn(4)) FillRht(m.mutable_inverse_rht(), random);
-  if (random.OneIn(m.has_inverse_rht() ? 50 : 6)) {
+  if (random.OneIn(m.has_inverse_rht() ? 200 : 20)) {
     m.set_rotated_dimension(static_cast<uint32_t>(16) << random.Below(4));
   }
   if (random.OneIn(4)) FillForm(m.format(), m.mutable_form(), random);

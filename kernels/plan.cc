@@ -154,7 +154,7 @@ QuantizeOptions Normalise(const QuantizeOptions& options,
   SettleMask(used.rht.rowwise || used.rht.columnwise, used.rht.dimension,
              &used.rht.sign_mask);
   if (format.options & kOptPowerOfTwo && !used.power_of_two &&
-      used.scale.empty()) {
+      used.scale.empty() && used.usage != Usage::kNone) {
     used.power_of_two = format.scaling == Scaling::kBlock;
   }
   if (used.dbias && used.dbias_dtype == DType::kUnspecified) {

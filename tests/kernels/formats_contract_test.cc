@@ -92,7 +92,12 @@ class FormatsContract : public FormatsComparison {
       spec.dbias.reset();
       if (dbias) spec.dbias = kElements[turn / 3 % 3];
       spec.want_amax = turn % 4 == 0;
-      spec.statistics = turn % 5 == 0 || spec.estimation.has_value();
+      for (std::vector<float>* given : {&spec.row_amax, &spec.column_amax}) {
+        if (grouped && !given->empty()) {
+          given->resize(spec.splits.size(), given->front());
+        }
+      }
+      spec.statistics = turn % 5 == 0;
       const Flavor flavor = kFlavors[turn % std::size(kFlavors)];
       const Bytes& x = SuiteTensor(spec.element, spec.rows * spec.cols, flavor);
       Quantize(fmt::format("{} {} {}x{}{}{} {} {} turn {}", f.name,
@@ -173,9 +178,16 @@ std::vector<Variant> VariantsFor(const FormatSpec& f) {
   }
   if (f.options & kOptEstimation) {
     v.push_back({"estimated", [](QuantizeSpec& s, size_t turn) {
-                   Rotated(16, false)(s, turn);
-                   constexpr float kScales[] = {2.0f, 1.0f, 0.25f, 4.0f};
-                   s.estimation = kScales[turn % 4];
+                   Rotated(kRhtDimensions[turn / 2 % 4], false)(s, turn);
+                   constexpr float kScales[] = {2.0f, 1.0f, 0.25f, 4.0f, 0.0f};
+                   s.estimation = kScales[turn % 5];
+                   // A producer's amax, of the copy that is not rotated or of
+                   // none that is made.
+                   s.row_amax.clear();
+                   s.column_amax.clear();
+                   if (*s.estimation == 0 || turn % 3 == 0) return;
+                   if (!s.rotate_rows) s.row_amax = {kGiven[turn % 11]};
+                   if (!s.rotate_columns) s.column_amax = {kGiven[turn % 11]};
                  }});
   }
   if (f.scaling == Scaling::kMx) {

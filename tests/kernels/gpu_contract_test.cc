@@ -107,9 +107,10 @@ Case MakeCase(int n) {
                              : Usage::kBoth;
       o.rht.rowwise = n % 8 == 2 || n % 8 == 3 || n % 8 == 5;
       o.rht.columnwise = n % 8 == 1 || n % 8 == 3 || n % 8 == 6;
-      o.rht.sign_mask = mask;
+      if (o.rht.rowwise || o.rht.columnwise) o.rht.sign_mask = mask;
       if (n % 16 >= 8) o.non_finite = NonFinite::kPropagate;
-      if (n % 5 == 0) o.rowwise_amax = o.columnwise_amax = {1.7f};
+      if (n % 5 == 0 && HasRowwise(o.usage)) o.rowwise_amax = {1.7f};
+      if (n % 5 == 0 && HasColumnwise(o.usage)) o.columnwise_amax = {1.7f};
       return {fmt::format("quantize {} {} rht {}{}{}", where, Name(o.usage),
                           o.rht.rowwise, o.rht.columnwise,
                           n % 5 == 0 ? ", amax given" : ""),
@@ -121,7 +122,7 @@ Case MakeCase(int n) {
       o.usage = n % 16 == 4 ? Usage::kColumnwise : Usage::kRowwise;
       o.output = dtype;
       o.inverse_rht = n / 16 % 2 == 0;
-      o.sign_mask = mask;
+      if (o.inverse_rht) o.sign_mask = mask;
       return {fmt::format("dequantize {} {} {}", where, Name(o.usage),
                           o.inverse_rht),
               MakeDequantizePlan(tensor, o)};
@@ -163,7 +164,10 @@ Case MakeFormatCase(int n) {
     o.usage = static_cast<Usage>(h % 3 + 1);
     o.rht.rowwise = chance(4);
     o.rht.columnwise = chance(3);
-    o.rht.dimension = kRhtDimensions[h / 7 % 4];
+    if (o.rht.rowwise || o.rht.columnwise) {
+      o.rht.dimension = kRhtDimensions[h / 7 % 4];
+      if (chance(4)) o.amax_estimation_scale = 1.5f;
+    }
     o.non_finite = chance(3) ? NonFinite::kPropagate : NonFinite::kIgnore;
     o.form.scale_layout = chance(3) ? Layout::kSwizzled : Layout::kLinear;
     o.form.compact_scales = chance(4);

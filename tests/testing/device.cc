@@ -95,7 +95,7 @@ QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
             : spec.rowwise                  ? Usage::kRowwise
             : spec.columnwise               ? Usage::kColumnwise
                                             : Usage::kNone;
-  // A spec always says how to rotate.
+  // A spec may say what only a rotation or a random rounding looks at.
   o.rht.rowwise = spec.rotate_rows && spec.rowwise;
   o.rht.columnwise = spec.rotate_columns && spec.columnwise;
   if (o.rht.rowwise || o.rht.columnwise) {
@@ -107,8 +107,10 @@ QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
   o.columnwise_amax = spec.column_amax;
   o.form = FormOf(spec);
   o.rounding = spec.stochastic ? Rounding::kStochastic : Rounding::kNearest;
-  o.stochastic = {spec.seed, spec.seed_offset};
-  o.shard = {spec.row_offset, spec.column_offset, spec.total_columns};
+  if (spec.stochastic) {
+    o.stochastic = {spec.seed, spec.seed_offset};
+    o.shard = {spec.row_offset, spec.column_offset, spec.total_columns};
+  }
   o.four_over_six = static_cast<FourOverSix>(spec.four_over_six);
   o.fast_error = spec.fast_error;
   o.amax_estimation_scale = spec.estimation;

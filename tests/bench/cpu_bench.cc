@@ -41,7 +41,13 @@ struct Case {
 };
 
 void GivenAmax(QuantizeOptions& o) {
-  o.rowwise_amax = o.columnwise_amax = {5.0f};
+  if (HasRowwise(o.usage)) o.rowwise_amax = {5.0f};
+  if (HasColumnwise(o.usage)) o.columnwise_amax = {5.0f};
+}
+void RotateColumns(QuantizeOptions& o) { o.rht.columnwise = true; }
+void EstimateColumns(QuantizeOptions& o) {
+  o.rht.columnwise = true;
+  o.amax_estimation_scale = 2.0f;
 }
 void Nothing(QuantizeOptions&) {}
 
@@ -63,6 +69,18 @@ constexpr Case kCases[] = {
      [](QuantizeOptions& o) {
        o.rht.rowwise = o.rht.columnwise = true;
        GivenAmax(o);
+     }},
+    // The amax found on the way, and estimated: one beside the other.
+    {"nvfp4_col_rht_amax", Format::kNvfp4, Usage::kColumnwise, RotateColumns},
+    {"nvfp4_col_rht_estimate", Format::kNvfp4, Usage::kColumnwise,
+     EstimateColumns},
+    {"nvfp4_row_col_rht_amax", Format::kNvfp4, Usage::kBoth, RotateColumns},
+    {"nvfp4_row_col_rht_estimate", Format::kNvfp4, Usage::kBoth,
+     EstimateColumns},
+    {"nvfp4_row_col_statistics", Format::kNvfp4, Usage::kBoth,
+     [](QuantizeOptions& o) {
+       GivenAmax(o);
+       o.statistics = true;
      }},
     {"nvfp4_row_stochastic", Format::kNvfp4, Usage::kRowwise,
      [](QuantizeOptions& o) {
@@ -138,6 +156,8 @@ int main(int argc, char** argv) {
   CLI::App app("CPU backend beside memcpy");
   app.add_option("--mib", flags.mib, "MiB of bf16 input")
       ->capture_default_str();
+  int64_t cols = 4096;
+  app.add_option("--cols", cols, "Its columns")->capture_default_str();
   app.add_option("--runs", flags.runs, "Medians of so many")
       ->capture_default_str();
   app.add_option("--threads", flags.threads, "0: all cores")->delimiter(',');
@@ -158,7 +178,6 @@ int main(int argc, char** argv) {
   for (std::string& isa : flags.isas) {
     if (isa == "best") isa = quantd::ListCpuIsas().back();
   }
-  const int64_t cols = 4096;
   const int64_t rows = static_cast<int64_t>(flags.mib << 20) / (2 * cols);
   const std::vector<std::byte> x = quantd::Gaussian(rows * cols * 2);
   const auto pool =
@@ -216,7 +235,7 @@ int main(int argc, char** argv) {
   nlohmann::json json = {{"device", flags.host},   {"commit", flags.commit},
                          {"date", flags.date},     {"cores", cores},
                          {"input_mib", flags.mib}, {"runs", flags.runs}};
-  std::printf("%-20s %-9s %7s %14s %10s %10s\n", "bf16", "isa", "threads",
+  std::printf("%-26s %-9s %7s %14s %10s %10s\n", "bf16", "isa", "threads",
               "GB/s of input", "ceiling", "ratio");
   const double gb = static_cast<double>(x.size()) * 1e-9;
   for (const Row& row : table) {
@@ -226,7 +245,7 @@ int main(int argc, char** argv) {
       if (copy.isa != "libc" || copy.threads != row.threads) continue;
       ceiling = std::max(ceiling, gb / quantd::Median(copy.seconds));
     }
-    std::printf("%-20s %-9s %7d %14.2f %10.2f %10.2f\n", row.name.c_str(),
+    std::printf("%-26s %-9s %7d %14.2f %10.2f %10.2f\n", row.name.c_str(),
                 row.isa.c_str(), row.threads, rate, ceiling, rate / ceiling);
     json["rows"].push_back({{"name", row.name},
                             {"isa", row.isa},

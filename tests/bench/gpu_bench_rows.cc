@@ -112,6 +112,23 @@ void AddQuantizes(Table* table) {
     row.reads = 2;
     table->Add(row);
   }
+  // The amax found on the way, and estimated: one beside the other.
+  const auto add_whole = [&](std::string name, Usage usage,
+                             std::optional<float> estimate) {
+    QuantizeOptions o;
+    o.format = Format::kNvfp4;
+    o.usage = usage;
+    o.rht.columnwise = true;
+    o.amax_estimation_scale = estimate;
+    RowSpec row = {std::move(name), o};
+    row.whole = row.f32 = true;
+    row.reads = 2;
+    table->Add(std::move(row));
+  };
+  add_whole("nvfp4_col_rht_amax", kCol, std::nullopt);
+  add_whole("nvfp4_col_rht_estimate", kCol, 2.0f);
+  add_whole("nvfp4_row_col_rht_amax", kBoth, std::nullopt);
+  add_whole("nvfp4_row_col_rht_estimate", kBoth, 2.0f);
   table->Variant("nvfp4_row", "nvfp4_row_sr", [](QuantizeOptions& o) {
     o.rounding = Rounding::kStochastic;
   });

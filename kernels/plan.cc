@@ -218,9 +218,9 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
   QUANTD_CHECK(CheckRht(used.rht.dimension, used.rht.sign_mask));
   const FormatSpec& format = *FindFormat(options.format);
   QUANTD_CHECK(CheckSupport(format, used));
-  QUANTD_CHECK(CheckEffects(used, plan.cols()));
   QUANTD_CHECK(plan.SetGroups(used.splits, used.partial_splits));
   QUANTD_CHECK(CheckNumbers(used, &plan));
+  QUANTD_CHECK(CheckEffects(used, plan.cols()));
   if (used.dbias && used.dbias_dtype != DType::kUnspecified) {
     QUANTD_CHECK(CheckFloat("dbias_dtype", used.dbias_dtype));
   }

@@ -16,12 +16,12 @@ absl::Status Read(const v1::RhtAmaxRequest& message, const Range& payload,
   options.rowwise_rht = message.rowwise_rht();
   options.columnwise = message.columnwise();
   options.columnwise_rht = message.columnwise_rht();
+  QUANTD_RETURN_IF_ERROR(ReadRht("rht", message.rht(), &options.rht_dimension,
+                                 &options.sign_mask));
   if (message.has_rht() && !options.rowwise_rht && !options.columnwise_rht) {
     return FieldError("rht", "rowwise_rht or columnwise_rht beside it",
                       "neither");
   }
-  QUANTD_RETURN_IF_ERROR(ReadRht("rht", message.rht(), &options.rht_dimension,
-                                 &options.sign_mask));
   options.non_finite = static_cast<NonFinite>(message.non_finite());
   options.domain = static_cast<AmaxDomain>(message.domain());
   if (message.has_splits()) options.splits = ReadSplits(message.splits());

@@ -43,12 +43,12 @@ absl::StatusOr<QuantizeOptions> ReadOptions(const v1::QuantizeRequest& m) {
   o.usage = ReadUsage(m.usage());
   o.rht.rowwise = m.rht().rowwise();
   o.rht.columnwise = m.rht().columnwise();
+  QUANTD_RETURN_IF_ERROR(
+      ReadRht("rht", m.rht(), &o.rht.dimension, &o.rht.sign_mask));
   if (m.has_rht() && !o.rht.rowwise && !o.rht.columnwise) {
     return FieldError("rht", "rowwise or columnwise, the copy to rotate",
                       "neither");
   }
-  QUANTD_RETURN_IF_ERROR(
-      ReadRht("rht", m.rht(), &o.rht.dimension, &o.rht.sign_mask));
   o.non_finite = static_cast<NonFinite>(m.non_finite());
   const v1::GivenAmax& amax = m.given_amax();
   QUANTD_RETURN_IF_ERROR(ReadAmax("given_amax.rowwise", amax.has_rowwise(),

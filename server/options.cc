@@ -1,6 +1,7 @@
 #include "server/options.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
@@ -110,6 +111,9 @@ absl::Status Validate(const ServerOptions& options) {
         !s.ok()) {
       return s;
     }
+  }
+  if (!std::isfinite(options.estimate)) {
+    return absl::InvalidArgumentError("--estimate: expected a finite number");
   }
   if (options.max_request_bytes > kLargestMessage) {
     return absl::InvalidArgumentError(fmt::format(

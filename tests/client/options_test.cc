@@ -109,6 +109,8 @@ std::vector<QuantizeOptions> Requests() {
   add(Format::kFp8E4M3, [](auto& o) {
     o.scale = {0.25f};
     o.history = HistoryOptions{{1, 2, 3}, HistoryRule::kMostRecent, -3};
+  });
+  add(Format::kFp8E4M3, [](auto& o) {
     o.epsilon = 1e-6f;
     o.power_of_two = true;
   });

@@ -49,7 +49,10 @@ class QuantizedFiles : public testing::Test {
     EXPECT_EQ(b.fast_error, a.fast_error);
     EXPECT_EQ(b.amax_estimation_scale, a.amax_estimation_scale);
     EXPECT_EQ(b.epsilon, a.epsilon);
-    EXPECT_EQ(b.power_of_two, a.power_of_two);
+    // A file does not say that a scale was given.
+    if (a.scale.empty()) {
+      EXPECT_EQ(b.power_of_two, a.power_of_two);
+    }
     EXPECT_EQ(b.scale_rule, a.scale_rule);
     EXPECT_EQ(b.splits, a.splits);
     EXPECT_EQ(b.amax, a.amax);

@@ -143,10 +143,13 @@ void FillOptions(v1::QuantizeRequest* m, Random& random) {
   if (random.OneIn(4)) FillForm(m->format(), m->mutable_form(), random);
   if (wanted(kOptStochastic)) {
     m->set_rounding(AnyEnum<v1::Rounding>(2, random));
+  }
+  const bool rounds = m->rounding() == v1::ROUNDING_STOCHASTIC;
+  if (random.OneIn(rounds ? 2 : 100)) {
     m->mutable_stochastic()->set_seed(random.Next());
     m->mutable_stochastic()->set_seed_offset(Awkward(random));
   }
-  if (random.OneIn(8)) {
+  if (random.OneIn(rounds ? 2 : 100)) {
     m->mutable_shard()->set_row_offset(128 * random.Below(8) + random.OneIn(4));
     m->mutable_shard()->set_column_offset(
         static_cast<int64_t>(random.OneIn(4) ? Awkward(random) : 16));
@@ -186,7 +189,8 @@ std::string QuantizeBytes(Random& random) {
   FillOptions(&m, random);
   m.set_amax(random.OneIn(3));
   m.set_dbias(random.OneIn(3));
-  if (random.OneIn(8)) m.set_dbias_dtype(AnyEnum<v1::DType>(8, random));
+  if (random.OneIn(m.dbias() ? 4 : 100))
+    m.set_dbias_dtype(AnyEnum<v1::DType>(8, random));
   m.set_statistics(random.OneIn(3));
   m.set_payload(RandomBytes(TensorBytes(m.tensor(), random), random));
   return Serialized(m);
@@ -222,6 +226,9 @@ std::string DequantizeBytes(Random& random) {
   m.set_usage(static_cast<v1::Usage>(random.Below(3)));
   m.set_output(AnyFloat(random));
   if (random.OneIn(4)) FillRht(m.mutable_inverse_rht(), random);
+  if (random.OneIn(m.has_inverse_rht() ? 50 : 6)) {
+    m.set_rotated_dimension(static_cast<uint32_t>(16) << random.Below(4));
+  }
   if (random.OneIn(4)) FillForm(m.format(), m.mutable_form(), random);
   if (random.OneIn(4)) FillSplits(m.tensor(), m.mutable_splits(), random);
   if (random.OneIn(5)) m.set_amax(AnyFloatValue(random));
@@ -232,6 +239,7 @@ std::string DequantizeBytes(Random& random) {
     options.usage = static_cast<Usage>(m.usage());
   }
   options.inverse_rht = m.has_inverse_rht();
+  options.rotated_dimension = static_cast<int>(m.rotated_dimension());
   if (m.inverse_rht().dimension() != 0) {
     options.rht_dimension = static_cast<int>(m.inverse_rht().dimension());
   }
@@ -267,7 +275,9 @@ std::string RhtAmaxBytes(Random& random) {
   m.set_rowwise_rht(random.OneIn(2));
   m.set_columnwise(random.OneIn(2));
   m.set_columnwise_rht(random.OneIn(2));
-  if (random.OneIn(2)) FillRht(m.mutable_rht(), random);
+  if (random.OneIn(m.rowwise_rht() || m.columnwise_rht() ? 2 : 50)) {
+    FillRht(m.mutable_rht(), random);
+  }
   m.set_non_finite(AnyEnum<v1::NonFinite>(3, random));
   m.set_domain(AnyEnum<v1::AmaxDomain>(2, random));
   if (random.OneIn(3)) FillSplits(m.tensor(), m.mutable_splits(), random);

@@ -222,6 +222,31 @@ TEST_P(Effects, EveryOptionChangesTheReplyOrIsRefused) {
   EXPECT_GT(legal_, 50);
 }
 
+// An estimate spares the rotation that finds the amax, whatever the dimension,
+// and brings no statistics along.
+TEST(Estimate, IsTheCheapWay) {
+  auto backend = OpenBackend("cpu", {.threads = 1});
+  ASSERT_TRUE(backend.ok());
+  for (const int dimension : kRhtDimensions) {
+    O o;
+    o.format = Format::kNvfp4;
+    o.usage = Usage::kBoth;
+    o.rht.columnwise = true;
+    o.rht.dimension = dimension;
+    const auto rotations = [&] {
+      const uint64_t before = (*backend)->stats().rht_launches;
+      const auto plan = MakeQuantizePlan({DType::kBF16, {kRows, kCols}}, o);
+      const auto reply = RunPlan(**backend, *plan, {Input(false)});
+      EXPECT_TRUE(reply.ok());
+      EXPECT_FALSE(reply->report.rowwise || reply->report.columnwise);
+      return (*backend)->stats().rht_launches - before;
+    };
+    EXPECT_EQ(rotations(), 2u);
+    o.amax_estimation_scale = 2.0f;
+    EXPECT_EQ(rotations(), 1u);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Effects, testing::ValuesIn(kFormats),
                          [](const auto& info) {
                            return std::string(info.param.name);

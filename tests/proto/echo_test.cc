@@ -107,11 +107,12 @@ TEST(Echo, OfQuantize) {
             rounding: ROUNDING_STOCHASTIC stochastic {seed: 18446744073709551615
             seed_offset: 9} shard {row_offset: 64 column_offset: 32 total_columns:
             99} form {scale_layout: LAYOUT_SWIZZLED} statistics: true
-            given_amax {rowwise: 0.5 columnwise: 1.5})",
+            given_amax {rowwise: 0.5})",
           tensor + R"(
             format: FORMAT_NVFP4_2D usage: USAGE_COLUMNWISE four_over_six:
             FOUR_OVER_SIX_MSE fast_error: true form {compact_scales: true
-            scale_256: true} dbias: true dbias_dtype: DTYPE_F32 amax: true)",
+            scale_256: true} dbias: true dbias_dtype: DTYPE_F32 amax: true
+            given_amax {columnwise: 1.5})",
           tensor + R"(
             format: FORMAT_NVFP4 form {row_scaled: true} splits {rows: 3 rows: 0
             rows: 5} given_amax {rowwise_values: 1 rowwise_values: 2
@@ -121,8 +122,10 @@ TEST(Echo, OfQuantize) {
             format: FORMAT_NVFP4 splits {rows: 3 rows: 4 partial: true} given_amax
             {columnwise_values: 1 columnwise_values: 2})",
           tensor + R"(
+            format: FORMAT_FP8_E5M2 epsilon: 0.25 power_of_two: true)",
+          tensor + R"(
             format: FORMAT_FP8_E5M2 usage: USAGE_NONE amax: true scale: 7
-            epsilon: 0.25 power_of_two: true history {amax: 1 amax: nan amax:
+            history {amax: 1 amax: nan amax:
             inf rule: HISTORY_RULE_MOST_RECENT margin: -4})",
           tensor + R"(format: FORMAT_MXFP8_E4M3 scale_rule: SCALE_RULE_EVEN)",
       },
@@ -150,6 +153,9 @@ TEST(Echo, OfTheOthers) {
           R"(tensor {shape: 64 shape: 64 flatten_axis: 1}
             format: FORMAT_NVFP4 usage: USAGE_ROWWISE output: DTYPE_BF16
             inverse_rht {rowwise: true dimension: 16})",
+          R"(tensor {shape: 60 shape: 64 flatten_axis: 1}
+            format: FORMAT_NVFP4 usage: USAGE_COLUMNWISE output: DTYPE_BF16
+            rotated_dimension: 32)",
       },
       {"payload", "tensors", "amax", "dtype"});
   ExpectEchoes<v1::RhtAmaxRequest, v1::RhtAmaxReply>(
@@ -174,8 +180,7 @@ std::shared_ptr<const Plan> PlanOf(const v1::QuantizeRequest& m) {
 }
 
 TEST(Echo, RandomnessOnlyWhereThereIsSome) {
-  v1::QuantizeRequest m = Quantize();
-  m.mutable_stochastic()->set_seed(7);
+  const v1::QuantizeRequest m = Quantize();
   v1::QuantizeReply reply;
   ASSERT_TRUE(
       reply.ParseFromString(ReplyHead(*PlanOf(m), {}, "", "") +

@@ -101,8 +101,6 @@ TEST(ReadQuantize, DelayedScaling) {
   for (float h : {5.0f, kNan, -1.0f, kInf}) m.mutable_history()->add_amax(h);
   m.mutable_history()->set_rule(v1::HISTORY_RULE_MOST_RECENT);
   m.mutable_history()->set_margin(-3);
-  m.set_epsilon(1e-12f);
-  m.set_power_of_two(true);
   m.set_amax(true);
   m.set_dbias(true);
   m.set_dbias_dtype(v1::DTYPE_F32);
@@ -114,11 +112,58 @@ TEST(ReadQuantize, DelayedScaling) {
   EXPECT_EQ(o.history->amax[3], kInf);
   EXPECT_EQ(o.history->rule, HistoryRule::kMostRecent);
   EXPECT_EQ(o.history->margin, -3);
-  EXPECT_EQ(o.epsilon, 1e-12f);
-  EXPECT_EQ(o.power_of_two, true);
+  EXPECT_FALSE(o.power_of_two.has_value());
   EXPECT_TRUE(o.amax);
   EXPECT_TRUE(o.dbias);
   EXPECT_EQ(o.dbias_dtype, DType::kF32);
+}
+
+TEST(ReadQuantize, CurrentScaling) {
+  v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E5M2);
+  m.set_epsilon(1e-12f);
+  m.set_power_of_two(true);
+  EXPECT_EQ(OptionsOf(m).epsilon, 1e-12f);
+  EXPECT_EQ(OptionsOf(m).power_of_two, true);
+  EXPECT_WRONG(Of(v1::FORMAT_FP8_E5M2), (m.add_scale(1), m.set_epsilon(1)),
+               "scale", "given_scale or epsilon, not both", "both");
+}
+
+// What a server does by default it does as if the request had said it.
+TEST(ReadQuantize, ADefaultEstimate) {
+  const auto options = [](const v1::QuantizeRequest& m) {
+    const std::string bytes = m.SerializeAsString();
+    const std::string_view whole = bytes;
+    const auto request =
+        ParseRequest(Method::kQuantize, absl::MakeSpan(&whole, 1), {1.5f});
+    EXPECT_THAT(request, IsOk());
+    return std::get<QuantizeOptions>(request->plan->options());
+  };
+  v1::QuantizeRequest m = Quantize();
+  m.set_usage(v1::USAGE_BOTH);
+  EXPECT_FALSE(options(m).amax_estimation_scale.has_value());
+  m.mutable_rht()->set_columnwise(true);
+  EXPECT_EQ(options(m).amax_estimation_scale, 1.5f);
+  EXPECT_FALSE(OptionsOf(m).amax_estimation_scale.has_value());
+  m.set_amax_estimation_scale(2);
+  EXPECT_EQ(options(m).amax_estimation_scale, 2.0f);
+  m.set_amax_estimation_scale(0);
+  EXPECT_EQ(options(m).amax_estimation_scale, 0.0f);
+  m.clear_amax_estimation_scale();
+  m.mutable_given_amax()->set_rowwise(100);
+  EXPECT_EQ(options(m).amax_estimation_scale, 1.5f);
+  m.mutable_given_amax()->set_columnwise(1);
+  EXPECT_FALSE(options(m).amax_estimation_scale.has_value());
+  // Their rotated copies have no amax.
+  v1::QuantizeRequest mx = Of(v1::FORMAT_MXFP4);
+  mx.mutable_rht()->set_rowwise(true);
+  EXPECT_FALSE(options(mx).amax_estimation_scale.has_value());
+}
+
+TEST(ReadQuantize, ARotationOfNoCopy) {
+  EXPECT_WRONG(Quantize(), m.mutable_rht(), "rht",
+               "rowwise or columnwise, the copy to rotate", "neither");
+  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), m.mutable_rht()->set_dimension(16),
+               "rht", "rowwise or columnwise, the copy to rotate", "neither");
 }
 
 TEST(ReadQuantize, AbsentIsNotEmpty) {
@@ -139,16 +184,17 @@ TEST(ReadQuantize, AbsentIsNotEmpty) {
                "0");
   EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), (m.add_scale(1), m.mutable_history()),
                "history.amax", "1 to 65536 values", "0");
-  EXPECT_WRONG(Quantize(), m.set_amax_estimation_scale(0),
+  EXPECT_WRONG(Quantize(), m.set_amax_estimation_scale(2),
                "amax_estimation_scale", "estimation only together with rht",
                "no rht");
 }
 
 TEST(ReadQuantize, AmaxesInOneFormOrTheOther) {
   v1::QuantizeRequest m = Quantize();
+  m.set_usage(v1::USAGE_BOTH);
   m.mutable_given_amax()->add_rowwise_values(2);
   EXPECT_THAT(OptionsOf(m).rowwise_amax, ElementsAre(2));
-  EXPECT_THAT(OptionsOf(m).columnwise_amax, ElementsAre(2));
+  EXPECT_THAT(OptionsOf(m).columnwise_amax, IsEmpty());
   m.mutable_splits()->add_rows(3);
   m.mutable_splits()->add_rows(1);
   m.mutable_given_amax()->add_rowwise_values(5);
@@ -296,7 +342,8 @@ TEST(ReadQuantize, HostileNumbers) {
   EXPECT_WRONG(
       Quantize(),
       (m.mutable_rht()->set_rowwise(true), m.set_amax_estimation_scale(kInf)),
-      "amax_estimation_scale", "a finite number > 0", "inf");
+      "amax_estimation_scale", "a finite number > 0, or 0 for no estimate",
+      "inf");
   EXPECT_WRONG(
       Of(v1::FORMAT_FP8_E4M3),
       (m.add_scale(1), m.mutable_history()->mutable_amax()->Resize(70000, 1)),

@@ -61,13 +61,15 @@ TEST_F(ConfigurationTest, FlagsWinOverEnvironmentOverFile) {
       "insecure = true\n";
   const auto [code, text] = Check(file, "--max-waiting 3",
                                   "QUANTD_MAX_WAITING=2 QUANTD_MAX_WAIT_MS=22 "
-                                  "QUANTD_SLOTS= QUANTD_INSECURE=0");
+                                  "QUANTD_SLOTS= QUANTD_INSECURE=0 "
+                                  "QUANTD_ESTIMATE=2");
   EXPECT_EQ(code, 0) << text;
   for (const char* line :
        {"max-waiting = 3  # flag\n", "max-wait-ms = 22  # environment\n",
         "memory-budget = 67108864  # file\n", "log-level = \"warn\"  # file\n",
         "device = \"cpu:0,cpu:1\"  # file\n",
         "insecure = false  # environment\n", "slots = 0  # default\n",
+        "estimate = 2  # environment\n",
         "listen = \"127.0.0.1:50151\"  # default\n",
         "# tls-key is not set\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
@@ -110,6 +112,10 @@ TEST_F(ConfigurationTest, BadFilesAreRefusedByKey) {
 TEST_F(ConfigurationTest, BadVariablesAreRefusedByName) {
   ExpectRefused(RunQuantd("--check-config", "QUANTD_MAX_WAIT_MS=soon"),
                 {"QUANTD_MAX_WAIT_MS", "soon"});
+  ExpectRefused(RunQuantd("--check-config", "QUANTD_ESTIMATE=-1"),
+                {"QUANTD_ESTIMATE"});
+  ExpectRefused(RunQuantd("--check-config", "QUANTD_ESTIMATE=nan"),
+                {"estimate"});
   ExpectRefused(RunQuantd("--check-config", "QUANTD_LOG_LEVEL=loud"),
                 {"QUANTD_LOG_LEVEL"});
   ExpectRefused(RunQuantd("--check-config", "QUANTD_TOKEN_FIEL=secret"),

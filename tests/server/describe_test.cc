@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
@@ -52,7 +53,9 @@ TEST_F(DescribeTest, IsWhatQuantizeThenGives) {
          {v1::USAGE_ROWWISE, v1::USAGE_COLUMNWISE, v1::USAGE_BOTH}) {
       v1::QuantizeRequest request = QuantizeOnes(rows);
       request.set_usage(usage);
-      request.mutable_rht()->set_columnwise(rows % 2);
+      if (rows % 2 && usage != v1::USAGE_ROWWISE) {
+        request.mutable_rht()->set_columnwise(true);
+      }
       const RpcResult result = Call(channel_, request.SerializeAsString());
       ASSERT_TRUE(result.status.ok()) << result.status.error_message();
       v1::QuantizeReply reply;
@@ -210,6 +213,52 @@ TEST_F(DescribeTest, ServerInfoListsFormatsAndTheirOptions) {
       ElementsAre("epsilon", "power_of_two", "grouped", "dbias", "statistics"));
   EXPECT_THAT(formats["fp8_e4m3"].rht_dimensions(), IsEmpty());
   EXPECT_THAT(formats["nvfp4_2d"].rht_dimensions(), IsEmpty());
+}
+
+TEST_F(DescribeTest, AnEstimateByDefault) {
+  options_.estimate = 1.5f;
+  StartReal({"cpu"});
+  v1::QuantizeRequest request = QuantizeOnes(32);
+  request.set_usage(v1::USAGE_BOTH);
+  request.mutable_rht()->set_columnwise(true);
+  // The columnwise amax, and what the reply says of it.
+  const auto amax = [&](v1::QuantizeReply* reply) {
+    const RpcResult result = Call(channel_, request.SerializeAsString());
+    EXPECT_TRUE(result.status.ok()) << result.status.error_message();
+    EXPECT_TRUE(reply->ParseFromString(result.reply));
+    EXPECT_FALSE(reply->statistics());
+    EXPECT_FALSE(reply->report().has_columnwise());
+    float value = 0;
+    for (const v1::TensorRef& ref : reply->tensors()) {
+      if (ref.kind() != v1::TENSOR_KIND_COLUMNWISE_AMAX) continue;
+      std::memcpy(&value, reply->payload().data() + ref.offset(), sizeof value);
+    }
+    return value;
+  };
+  v1::QuantizeReply reply;
+  EXPECT_EQ(amax(&reply), 1.5f);
+  EXPECT_EQ(reply.amax_estimation_scale(), 1.5f);
+  request.set_amax_estimation_scale(2);
+  EXPECT_EQ(amax(&reply), 2);
+  EXPECT_EQ(reply.amax_estimation_scale(), 2);
+  request.clear_amax_estimation_scale();
+  request.mutable_given_amax()->set_rowwise(100);
+  EXPECT_EQ(amax(&reply), 150);
+  request.clear_given_amax();
+  // Sixteen ones, some of them turned round.
+  request.set_amax_estimation_scale(0);
+  EXPECT_EQ(amax(&reply), 3);
+  // Legal only as an estimate, and by that default.
+  request.clear_amax_estimation_scale();
+  request.set_usage(v1::USAGE_COLUMNWISE);
+  request.mutable_given_amax()->set_rowwise(1);
+  request.clear_payload();
+  Description(request);
+  v1::GetServerInfoReply info;
+  grpc::ClientContext context;
+  ASSERT_TRUE(
+      v1::Quantd::NewStub(channel_)->GetServerInfo(&context, {}, &info).ok());
+  EXPECT_EQ(info.limits().amax_estimation_scale(), 1.5f);
 }
 
 }  // namespace

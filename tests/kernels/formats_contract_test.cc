@@ -2,14 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
-#include <limits>
 #include <span>
 
 #include "fmt/format.h"
 #include "kernels/support.h"
 #include "tests/kernels/contract.h"
 #include "tests/kernels/formats_comparison.h"
+#include "tests/kernels/formats_variants.h"
 
 namespace quantd {
 namespace {
@@ -45,12 +44,6 @@ std::vector<int64_t> SplitsFor(int64_t rows, size_t turn) {
   splits.push_back(0);
   return splits;
 }
-
-// What a test varies beside format, dtype, usage, layout, groups and dbias.
-struct Variant {
-  std::string name;
-  std::function<void(QuantizeSpec&, size_t turn)> set;
-};
 
 class FormatsContract : public FormatsComparison {
  protected:
@@ -136,78 +129,6 @@ class FormatsContract : public FormatsComparison {
     }
   }
 };
-
-void Nearest(QuantizeSpec&, size_t) {}
-
-void Stochastic(QuantizeSpec& s, size_t turn) {
-  s.stochastic = true;
-  s.seed = Mix(turn);
-  s.seed_offset = turn % 3 == 0 ? Mix(turn + 1) : turn % 5;
-  s.row_offset = turn % 4 == 0 ? static_cast<int64_t>(Mix(turn + 2) >> 20) : 0;
-  s.column_offset = turn % 3 == 0 ? static_cast<int64_t>(turn * 7) : 0;
-  s.total_columns = turn % 6 == 0 ? s.column_offset + 4096 : 0;
-}
-
-// Which copies are rotated: both, or one where there are two.
-std::function<void(QuantizeSpec&, size_t)> Rotated(int dimension,
-                                                   bool stochastic) {
-  return [=](QuantizeSpec& s, size_t turn) {
-    s.dimension = dimension;
-    s.rotate_rows = turn % 3 != 1 || !s.columnwise;
-    s.rotate_columns = turn % 3 != 2 || !s.rowwise;
-    if (stochastic) Stochastic(s, turn);
-  };
-}
-
-constexpr float kMax = std::numeric_limits<float>::max();
-constexpr float kGiven[] = {3.0f, 0.0f,  1e-45f,   448.0f, 1e-37f,  3e38f,
-                            1.0f, 1e-4f, 7.9e-36f, kMax,   60000.0f};
-
-std::vector<Variant> VariantsFor(const FormatSpec& f) {
-  std::vector<Variant> v = {{"nearest", Nearest}};
-  if (f.options & kOptStochastic) v.push_back({"stochastic", Stochastic});
-  if (f.options & kOptRht) {
-    for (int dimension : kRhtDimensions) {
-      v.push_back(
-          {fmt::format("rht {}", dimension), Rotated(dimension, false)});
-      if (f.options & kOptStochastic) {
-        v.push_back({fmt::format("rht {} stochastic", dimension),
-                     Rotated(dimension, true)});
-      }
-    }
-  }
-  if (f.options & kOptEstimation) {
-    v.push_back({"estimated", [](QuantizeSpec& s, size_t turn) {
-                   Rotated(kRhtDimensions[turn / 2 % 4], false)(s, turn);
-                   constexpr float kScales[] = {2.0f, 1.0f, 0.25f, 4.0f, 0.0f};
-                   s.estimation = kScales[turn % 5];
-                   // A producer's amax, of the copy that is not rotated or of
-                   // none that is made.
-                   s.row_amax.clear();
-                   s.column_amax.clear();
-                   if (*s.estimation == 0 || turn % 3 == 0) return;
-                   if (!s.rotate_rows) s.row_amax = {kGiven[turn % 11]};
-                   if (!s.rotate_columns) s.column_amax = {kGiven[turn % 11]};
-                 }});
-  }
-  if (f.scaling == Scaling::kMx) {
-    for (int rule = 1; rule < 4; ++rule) {
-      v.push_back({fmt::format("rule {}", rule), [=](QuantizeSpec& s, size_t) {
-                     s.rule = static_cast<oracle::ScaleRule>(rule);
-                   }});
-    }
-  }
-  if (f.options & kOptEpsilon) {
-    for (bool pow2 : {false, true}) {
-      v.push_back({fmt::format("power of two {}", pow2),
-                   [=](QuantizeSpec& s, size_t turn) {
-                     s.power_of_two = pow2;
-                     s.epsilon = turn % 2 ? 0.01f : 0.0f;
-                   }});
-    }
-  }
-  return v;
-}
 
 TEST_P(FormatsContract, EveryCombination) { RunAll(VariantsFor(GetParam())); }
 
@@ -319,7 +240,8 @@ TEST_P(FormatsContract, Given) {
           const auto fill = [&](size_t n, float least) {
             std::vector<float> v(n);
             for (size_t i = 0; i < n; ++i) {
-              v[i] = std::max(least, kGiven[(turn + i) % std::size(kGiven)]);
+              v[i] = std::max(
+                  least, kGivenAmaxes[(turn + i) % std::size(kGivenAmaxes)]);
             }
             return v;
           };

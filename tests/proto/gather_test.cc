@@ -217,7 +217,9 @@ TEST(ReplyHead, EchoesWhatDeterminesTheBytes) {
   const auto plain =
       ReplyOf<v1::QuantizeReply>(MakeQuantizePlan(tensor, quantize));
   EXPECT_FALSE(plain.has_rht());
-  EXPECT_TRUE(plain.given_amax().has_rowwise());  // one serves both
+  // One serves both, and the echo is of what was said.
+  EXPECT_FALSE(plain.given_amax().has_rowwise());
+  EXPECT_TRUE(plain.given_amax().has_columnwise());
 
   DequantizeOptions dequantize;
   dequantize.format = Format::kNvfp4;

@@ -238,16 +238,16 @@ TEST_F(DescribeTest, AnEstimateByDefault) {
   v1::QuantizeReply reply;
   EXPECT_EQ(amax(&reply), 1.5f);
   EXPECT_EQ(reply.amax_estimation_scale(), 1.5f);
-  request.set_amax_estimation_scale(2);
-  EXPECT_EQ(amax(&reply), 2);
-  EXPECT_EQ(reply.amax_estimation_scale(), 2);
+  request.set_amax_estimation_scale(3);
+  EXPECT_EQ(amax(&reply), 3);
+  EXPECT_EQ(reply.amax_estimation_scale(), 3);
   request.clear_amax_estimation_scale();
   request.mutable_given_amax()->set_rowwise(100);
   EXPECT_EQ(amax(&reply), 150);
   request.clear_given_amax();
-  // Sixteen ones, some of them turned round.
+  // Sixteen ones under the default signs.
   request.set_amax_estimation_scale(0);
-  EXPECT_EQ(amax(&reply), 3);
+  EXPECT_EQ(amax(&reply), 2);
   // Legal only as an estimate, and by that default.
   request.clear_amax_estimation_scale();
   request.set_usage(v1::USAGE_COLUMNWISE);

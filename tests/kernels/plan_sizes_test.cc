@@ -336,6 +336,7 @@ TEST(SizesTest, WhatStandsBesideTheCopies) {
       {"amax f32 4 (0 4 8 12 16)", "dbias f32 4x96 (0 384 768 1152 1536)"});
   // A history for each group.
   r.quantize.dbias = false;
+  r.quantize.dbias_dtype = DType::kUnspecified;
   r.quantize.scale = {1, 2, 3, 4};
   r.quantize.history = HistoryOptions{{0, 1, 2, 3, 4, 5, 6, 7}};
   plan = Make(kQuantize, r);

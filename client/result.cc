@@ -122,9 +122,7 @@ absl::Status ResultBuilder::Add(const Source& source,
     if (spec.kind != source.kind) continue;
     if (source.dtype != spec.dtype || source.layout != spec.layout ||
         source.shape != spec.shape ||
-        // What the shape says anyway, an older server leaves out.
-        (!source.group_offsets.empty() &&
-         source.group_offsets != spec.group_offsets) ||
+        source.group_offsets != spec.group_offsets ||
         source.size != spec.size || source.offset > payload_size ||
         source.size > payload_size - source.offset) {
       return absl::InternalError(fmt::format(

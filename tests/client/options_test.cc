@@ -219,13 +219,13 @@ TEST(Options, RefusedHereWhereTheRulesAllowToKnow) {
   EXPECT_EQ(field(Format::kNvfp4, [](auto& o) { o.splits = {31}; }), "splits");
   EXPECT_EQ(field(Format::kFp8E4M3, [](auto& o) { o.scale = {0}; }), "scale");
   // More than a server reads beside the payload.
-  const int64_t rows = 100'000;
+  const int64_t rows = (4 << 18) + 1;
   Input tall({rows, 16});
   QuantizeOptions o = Of(Format::kNvfp4, Usage::kRowwise);
   o.form.row_scaled = true;
   o.rowwise_amax.assign(rows, 1.0f);
   EXPECT_EQ(FieldOf(client->Quantize(tall.desc, tall.data, o).status()),
-            "options");
+            "message");
   EXPECT_EQ(server.calls(), 0);
 }
 

@@ -104,11 +104,17 @@ class WirePageTest(unittest.TestCase):
     request = pb.DequantizeRequest(
         tensor=self.tensor(x), format=reply.format, usage=usage,
         output=pb.DTYPE_F32, form=form)
-    if dim:
-      operand = rotate_back(operand, dim, MASK)
-      request.inverse_rht.CopyFrom(reply.rht)
     # Back to back, without gaps; FP8 is decoded by its scale alone.
     request.payload = data + scale + (amax if f.scales == "e4m3" else b"")
+    if dim:
+      request.rotated_dimension = dim
+      stays = self.stub.Dequantize(request, timeout=60)
+      self.same(operand.T if columnwise else operand,
+                np.frombuffer(stays.payload, "<f4").reshape(-1, x.shape[1]),
+                what)
+      request.rotated_dimension = 0
+      request.inverse_rht.CopyFrom(reply.rht)
+      operand = rotate_back(operand, dim, MASK)
     back = self.stub.Dequantize(request, timeout=60)
     decoded = np.frombuffer(back.payload, "<f4").reshape(x.shape)
     operand = operand[:, :copy.positions]

@@ -11,6 +11,7 @@
 #include "kernels/field_error.h"
 #include "kernels/geometry.h"
 #include "kernels/scale_layout.h"
+#include "kernels/shard_cut.h"
 
 namespace quantd {
 namespace {
@@ -179,15 +180,6 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
 
 namespace {
 
-// Rows between which a copy may be cut are multiples of this.
-int64_t RowUnit(const FormatSpec& format, const QuantizeOptions& options) {
-  if (HasColumnwise(options.usage)) {
-    return std::max(
-        {1, format.block, options.rht.columnwise ? options.rht.dimension : 0});
-  }
-  return format.square ? format.block : 1;
-}
-
 // Codes at positions [from, from + to.padded) of every line, line by line. A
 // line of half bytes starts at an even position.
 void CopyLines(const CopyGeometry& whole, absl::Span<const std::byte> codes,
@@ -219,7 +211,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
       count > sides.rows - first) {
     return refuse(fmt::format("inside 0 to {}", sides.rows));
   }
-  const int64_t unit = RowUnit(format, options_);
+  const int64_t unit = CutUnitsOf(options_).rows;
   for (int64_t cut : {first, first + count}) {
     if (cut % unit != 0 && cut != sides.rows) {
       return refuse(fmt::format("cuts at multiples of {}", unit));

@@ -192,7 +192,7 @@ void Log(LogLevel level, std::string_view event,
 void LogSampled(LogLevel level, std::string_view event, std::string_view kind,
                 std::initializer_list<LogField> fields) {
   if (level == LogLevel::kOff || !LogEnabled(level)) return;
-  if (!LogEnabled(LogLevel::kDebug) &&
+  if (level != LogLevel::kError && !LogEnabled(LogLevel::kDebug) &&
       !TheLog().sampler.Admit(level, event, kind, absl::Now())) {
     return;
   }

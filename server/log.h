@@ -49,8 +49,9 @@ void Log(LogLevel level, std::string_view event,
 
 // For lines that come as often as peers like. Of one event and kind, such as
 // the reason of a refusal, the first few of each stretch of time are written
-// and a line `repeated` with the number of the rest, see LogSampler. While
-// kDebug is enabled all are written. Kinds are few: no text of a peer.
+// and a line `repeated` with the number of the rest, see LogSampler; but all of
+// kError, which peers do not cause, and all while kDebug is enabled. Kinds are
+// few: no text of a peer.
 void LogSampled(LogLevel level, std::string_view event, std::string_view kind,
                 std::initializer_list<LogField> fields);
 

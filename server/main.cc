@@ -177,7 +177,8 @@ int main(int argc, char** argv) {
   const std::string metrics_file = options.port_file.empty() || metrics.empty()
                                        ? ""
                                        : options.port_file + ".metrics";
-  // Who sees the port file finds the other there already.
+  // Who sees the port file finds the other there already, and the log.
+  quantd::FlushLog(kLogPatience);
   for (const auto& [path, address] :
        {std::pair(metrics_file, metrics),
         std::pair(options.port_file, (*server)->address())}) {

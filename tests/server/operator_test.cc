@@ -263,7 +263,9 @@ TEST_F(OperatorTest, DescriptorsAreRaisedToTheHardLimitAndSaid) {
   ServerProcess server(
       Shell("ulimit -Sn 64 && ulimit -Hn 1000 && exec \"$@\"", {}));
   ASSERT_TRUE(server.running()) << server.Log();
-  EXPECT_THAT(server.Log(), HasSubstr(" max_descriptors=1000 "));
+  EXPECT_TRUE(Eventually([&] {
+    return server.Log().find(" max_descriptors=1000 ") != std::string::npos;
+  })) << server.Log();
   EXPECT_THAT(ReadFile(fmt::format("/proc/{}/limits", server.pid())),
               testing::ContainsRegex("Max open files +1000 +1000"));
 }

@@ -1,0 +1,123 @@
+// What stands before any connection: addresses, and tokens with their files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "security/address.h"
+#include "server/tokens.h"
+#include "tests/client/temp_dir.h"
+#include "tests/testing/matchers.h"
+
+namespace quantd {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(AddressTest, LoopbackIsWhatStaysHere) {
+  for (const char* here :
+       {"127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/a", "127.9.9.9:1",
+        "unix-abstract:a", "dns:///localhost:1", "ipv4:127.0.0.1:1,127.0.0.2:1",
+        "127.0.0.1"}) {
+    EXPECT_TRUE(security::IsLoopback(here)) << here;
+  }
+  for (const char* elsewhere :
+       {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "127.example.org:1", "127.1:1",
+        "127.0.0.1.example.org:1", "localhost.example.org:1",
+        "ipv4:127.0.0.1:1,10.0.0.1:1", "unix:/a,10.0.0.1:1",
+        "dns://10.0.0.1/localhost:1", "", "[", "127.0.0.1:1,"}) {
+    EXPECT_FALSE(security::IsLoopback(elsewhere)) << elsewhere;
+  }
+}
+
+TEST(AddressTest, HasAHostAndAPort) {
+  const auto split = [](const char* address) -> std::string {
+    const auto parts = security::SplitHostPort(address);
+    if (!parts.ok()) return std::string(parts.status().message());
+    return parts->host + " " + parts->port;
+  };
+  EXPECT_EQ(split("127.0.0.1:0"), "127.0.0.1 0");
+  EXPECT_EQ(split("[::1]:50151"), "::1 50151");
+  EXPECT_EQ(split("quantd:http"), "quantd http");
+  for (const char* bad : {"", "h", "h:", "[::1]", "[::1]:"}) {
+    EXPECT_EQ(split(bad), "no port") << bad;
+  }
+  for (const char* bad : {":1", "[]:1"}) {
+    EXPECT_THAT(split(bad), HasSubstr("no host")) << bad;
+  }
+  for (const char* bad : {"::1:50151", "a:1:2", "[h]:1", "[::1:1"}) {
+    EXPECT_THAT(split(bad), HasSubstr("brackets")) << bad;
+  }
+  for (const char* bad : {"a/b:1", "a@b:1", "a b:1", "[[::1]]:1", "[h:1"}) {
+    EXPECT_THAT(split(bad), HasSubstr("no host has")) << bad;
+  }
+}
+
+TEST(AddressTest, ListenAddressesAreChecked) {
+  for (const char* good :
+       {"127.0.0.1:0", "[::]:50151", "localhost:1", "h:65535"}) {
+    EXPECT_THAT(security::CheckTcpAddress("--x", good), IsOk()) << good;
+    EXPECT_THAT(security::CheckListenAddress("--x", good), IsOk()) << good;
+  }
+  for (const char* bad :
+       {"", ":1", "h", "h:", "h:65536", "h:-1", "h:+1", "h:1x", "::1:50151",
+        "unix:", "h:http", "[]:1", "a/b:1", "[h]:1"}) {
+    for (const absl::Status& s : {security::CheckTcpAddress("--x", bad),
+                                  security::CheckListenAddress("--x", bad)}) {
+      EXPECT_THAT(s, StatusIs(absl::StatusCode::kInvalidArgument)) << bad;
+      EXPECT_THAT(std::string(s.message()),
+                  testing::AllOf(HasSubstr("--x"), HasSubstr("HOST:PORT")))
+          << bad;
+    }
+  }
+  for (const char* path : {"unix:/tmp/a", "unix-abstract:a"}) {
+    EXPECT_THAT(security::CheckListenAddress("--x", path), IsOk()) << path;
+    EXPECT_FALSE(security::CheckTcpAddress("--x", path).ok()) << path;
+  }
+}
+
+TEST(TokenTest, BearerAndNothingElse) {
+  EXPECT_EQ(BearerToken("Bearer abc"), "abc");
+  EXPECT_EQ(BearerToken("bEARER  abc "), "abc");
+  for (const char* none : {"", "Bearer", "Bearer ", "Basic abc", "abc"}) {
+    EXPECT_EQ(BearerToken(none), "") << none;
+  }
+}
+
+// SHA-256 of "secret" and of "other".
+constexpr char kSecretHash[] =
+    "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+constexpr char kOtherHash[] =
+    "D9298A10D1B0735837DC4BD85DAC641B0F3CEF27A47E5D53A54F2F3F5B2FCFFA";
+
+TEST(TokenTest, FilesAreRead) {
+  const TempDir dir;
+  const auto load = [&](const std::string& text) {
+    WriteFile(dir / "tokens", text);
+    return TokenHashes::Load(dir / "tokens");
+  };
+  const auto tokens =
+      load(std::string("# ours\n\n") + kSecretHash + "  -\r\n " + kOtherHash);
+  ASSERT_THAT(tokens, IsOk());
+  EXPECT_EQ(tokens->size(), 2u);
+  EXPECT_TRUE(tokens->Knows("secret"));
+  EXPECT_TRUE(tokens->Knows("other"));
+  EXPECT_FALSE(tokens->Knows("Secret"));
+  EXPECT_FALSE(tokens->Knows(""));
+  EXPECT_FALSE(tokens->Knows(kSecretHash));
+  for (const std::string& bad :
+       {std::string("my-token-in-clear"), std::string(63, 'a'),
+        std::string(65, 'a'), std::string(64, 'g'), std::string("# none\n"),
+        std::string(32, '+') + std::string(32, 'a')}) {
+    const auto refused = load(bad);
+    EXPECT_FALSE(refused.ok()) << bad;
+    EXPECT_THAT(std::string(refused.status().message()),
+                HasSubstr("sha256sum"));
+    // What may be a secret is not repeated.
+    EXPECT_EQ(refused.status().message().find("clear"), std::string::npos);
+  }
+  EXPECT_FALSE(TokenHashes::Load(dir / "absent").ok());
+}
+
+}  // namespace
+}  // namespace quantd

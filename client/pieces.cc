@@ -12,6 +12,7 @@
 #include "client/piece_join.h"
 #include "client/piece_work.h"
 #include "fmt/format.h"
+#include "kernels/amax_source.h"
 #include "kernels/field_error.h"
 
 namespace quantd {
@@ -46,8 +47,8 @@ absl::Status CheckOptions(const QuantizeOptions& o, const CallOptions& call,
 // The amax of the whole, as CopyAmax has it, from the pieces and from what is
 // given.
 absl::StatusOr<CopyAmax> AmaxOfPieces(
-    const Plan& plan, bool given_all, const QuantizeOptions& given,
-    const std::vector<Shard>& cut, int at_once,
+    const Plan& plan, bool given_all, const std::vector<Shard>& cut,
+    int at_once,
     const std::function<absl::StatusOr<CopyAmax>(const Shard&)>& amax_of) {
   const auto& used = std::get<QuantizeOptions>(plan.options());
   const auto lines = [&](bool wanted, int64_t count) {
@@ -68,8 +69,13 @@ absl::StatusOr<CopyAmax> AmaxOfPieces(
     });
     if (!status.ok()) return status;
   }
-  if (!given.rowwise_amax.empty()) whole.rowwise = given.rowwise_amax;
-  if (!given.columnwise_amax.empty()) whole.columnwise = given.columnwise_amax;
+  for (const bool columnwise : {false, true}) {
+    const AmaxSource source = SourceOfAmax(used, columnwise);
+    auto& amax = columnwise ? whole.columnwise : whole.rowwise;
+    if (source.kind == AmaxSource::Kind::kGiven) amax = source.values();
+    if (!source.computed()) continue;
+    for (float& a : amax) a *= source.factor;
+  }
   for (const auto* amax : {&whole.rowwise, &whole.columnwise}) {
     for (const float a : *amax) {
       if (std::isfinite(a)) continue;
@@ -116,9 +122,8 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
   open.columnwise_amax.clear();
   const bool agree = HasAmax(*FindFormat(used.format)) && used.scale.empty() &&
                      used.usage != Usage::kNone;
-  const bool given =
-      (!HasRowwise(used.usage) || !used.rowwise_amax.empty()) &&
-      (!HasColumnwise(used.usage) || !used.columnwise_amax.empty());
+  const bool given = !SourceOfAmax(used, /*columnwise=*/false).computed() &&
+                     !SourceOfAmax(used, /*columnwise=*/true).computed();
   std::mutex mutex;
   const auto load = [&](Shard* piece) -> absl::StatusOr<AlignedBytes> {
     auto bytes = Read(input, plan->cols(), element, *piece);
@@ -134,7 +139,7 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
   };
   CopyAmax amax;
   if (agree) {
-    auto all = AmaxOfPieces(*plan, given, used, *cut, pieces.at_once,
+    auto all = AmaxOfPieces(*plan, given, *cut, pieces.at_once,
                             [&](Shard piece) -> absl::StatusOr<CopyAmax> {
                               const auto bytes = load(&piece);
                               if (!bytes.ok()) return bytes.status();
@@ -146,6 +151,9 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
     if (!all.ok()) return all.status();
     amax = *std::move(all);
   }
+  // Every copy has its amax by now.
+  QuantizeOptions settled = open;
+  settled.amax_estimation_scale.reset();
   Join join(*plan);
   if (auto s = join.Begin(); !s.ok()) return s;
   const auto status = ForEach(*cut, pieces.at_once, [&](Shard piece) {
@@ -153,7 +161,7 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
     if (!bytes.ok()) return bytes.status();
     const CopyAmax own = {Slice(amax.rowwise, piece.row, piece.rows),
                           Slice(amax.columnwise, piece.column, piece.cols)};
-    const auto part = QuantizeShard(client, tensor, piece, open, own, call);
+    const auto part = QuantizeShard(client, tensor, piece, settled, own, call);
     if (!part.ok()) return part.status();
     tell(piece, /*first=*/false);
     const std::lock_guard lock(mutex);

@@ -242,8 +242,10 @@ absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
   options.usage = which;
   options.output = output;
   options.inverse_rht = copy->rotated;
-  options.rht_dimension = made.rht.dimension;
-  options.sign_mask = made.rht.sign_mask;
+  if (copy->rotated) {
+    options.rht_dimension = made.rht.dimension;
+    options.sign_mask = made.rht.sign_mask;
+  }
   options.form = made.form;
   const std::vector<float> amax(copy->amax.begin(), copy->amax.end());
   std::mutex mutex;

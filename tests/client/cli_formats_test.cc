@@ -65,15 +65,19 @@ std::vector<Flags> LegalFlags() {
   add(Format::kNvfp4, {"--row-scaled"},
       [](auto& o) { o.form.row_scaled = true; });
   add(Format::kFp8E4M3,
-      {"--splits", "16,0,48", "--scale", "2,4,8", "--epsilon", "0.5",
-       "--power-of-two", "yes", "--dbias", "--dbias-dtype", "f32"},
+      {"--splits", "16,0,48", "--scale", "2,4,8", "--dbias", "--dbias-dtype",
+       "f32"},
       [](auto& o) {
         o.splits = {16, 0, 48};
         o.scale = {2, 4, 8};
-        o.epsilon = 0.5f;
-        o.power_of_two = true;
         o.dbias = true;
         o.dbias_dtype = DType::kF32;
+      });
+  // Neither goes with a scale that is given.
+  add(Format::kFp8E4M3, {"--epsilon", "0.5", "--power-of-two", "yes"},
+      [](auto& o) {
+        o.epsilon = 0.5f;
+        o.power_of_two = true;
       });
   add(Format::kMxfp4, {"--scale-rule", "even", "--dbias"}, [](auto& o) {
     o.scale_rule = ScaleRule::kEven;

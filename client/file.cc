@@ -1,13 +1,11 @@
 #include "client/file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 
 #include "fmt/format.h"
 
@@ -18,92 +16,67 @@ absl::Status Failure(std::string_view what, const std::string& path) {
   return absl::ErrnoToStatus(errno, fmt::format("cannot {} {}", what, path));
 }
 
+bool Same(const timespec& a, const timespec& b) {
+  return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
 }  // namespace
 
-absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Failure("open", path);
-  struct stat info = {};
-  MappedFile file;
-  absl::Status status;
-  if (fstat(fd, &info) != 0) {
-    status = Failure("read", path);
-  } else if (!S_ISREG(info.st_mode)) {
-    status = absl::InvalidArgumentError(
-        fmt::format("{} is not a regular file", path));
-  } else if (info.st_size > 0) {
-    void* data = mmap(nullptr, info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) {
-      status = Failure("map", path);
-    } else {
-      file.data_ = static_cast<const std::byte*>(data);
-      file.size_ = info.st_size;
-    }
-  }
-  close(fd);
-  if (!status.ok()) return status;
-  return file;
-}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
-}
-
-absl::StatusOr<OutputFile> OutputFile::Create(const std::string& path) {
-  OutputFile file;
+absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
+  InputFile file;
   file.path_ = path;
-  // The process id keeps two programs that write the same file apart; O_EXCL
-  // keeps us from following a link somebody laid there.
-  file.partial_ = fmt::format("{}.partial.{}", path, getpid());
-  file.fd_ = open(file.partial_.c_str(),
-                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file.fd_ < 0) return Failure("create", path);
+  // Without O_NONBLOCK a FIFO would be waited for here.
+  file.fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (file.fd_ < 0) return Failure("open", path);
+  struct stat info = {};
+  if (fstat(file.fd_, &info) != 0) return Failure("read", path);
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} is not a regular file", path));
+  }
+  file.size_ = static_cast<size_t>(info.st_size);
+  file.changed_ = info.st_mtim;
+  file.identity_ = {info.st_dev, info.st_ino};
   return file;
 }
 
-OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
   std::swap(path_, other.path_);
-  std::swap(partial_, other.partial_);
   std::swap(fd_, other.fd_);
+  std::swap(size_, other.size_);
+  std::swap(changed_, other.changed_);
+  std::swap(identity_, other.identity_);
   return *this;
 }
 
-OutputFile::~OutputFile() {
-  if (fd_ < 0) return;
-  close(fd_);
-  unlink(partial_.c_str());
+InputFile::~InputFile() {
+  if (fd_ >= 0) close(fd_);
 }
 
-absl::Status OutputFile::WriteAt(size_t offset,
-                                 absl::Span<const std::byte> bytes) {
-  // Linux writes at most 2 GiB at once.
+absl::Status InputFile::ReadAt(size_t offset,
+                               absl::Span<std::byte> bytes) const {
+  // Linux reads at most 2 GiB at once.
   constexpr size_t kMost = size_t{1} << 30;
   while (!bytes.empty()) {
-    const ssize_t n = pwrite(fd_, bytes.data(), std::min(bytes.size(), kMost),
-                             static_cast<off_t>(offset));
+    const ssize_t n = pread(fd_, bytes.data(), std::min(bytes.size(), kMost),
+                            static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return Failure("write", path_);
-    bytes.remove_prefix(n);
-    offset += n;
+    if (n < 0) return Failure("read", path_);
+    if (n == 0) break;
+    bytes.remove_prefix(static_cast<size_t>(n));
+    offset += static_cast<size_t>(n);
   }
-  return absl::OkStatus();
-}
-
-absl::Status OutputFile::Commit() {
-  // Before the rename: else a power cut may leave the name and not the bytes.
-  if (fsync(fd_) != 0) return Failure("write", path_);
-  const int closed = close(fd_);
-  fd_ = -1;
-  if (closed != 0 || std::rename(partial_.c_str(), path_.c_str()) != 0) {
-    const absl::Status status = Failure("write", path_);
-    unlink(partial_.c_str());
-    return status;
+  struct stat now = {};
+  if (fstat(fd_, &now) != 0) return Failure("read", path_);
+  if (!bytes.empty() || static_cast<size_t>(now.st_size) < size_) {
+    return absl::DataLossError(fmt::format(
+        "{} was truncated while it was read: {} bytes of {} are left", path_,
+        now.st_size, size_));
+  }
+  if (static_cast<size_t>(now.st_size) != size_ ||
+      !Same(now.st_mtim, changed_)) {
+    return absl::DataLossError(
+        fmt::format("{} was written to while it was read", path_));
   }
   return absl::OkStatus();
 }

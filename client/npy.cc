@@ -1,5 +1,6 @@
 #include "client/npy.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -151,7 +152,7 @@ std::optional<size_t> ByteSize(DType dtype, absl::Span<const int64_t> shape) {
 
 }  // namespace
 
-absl::StatusOr<Header> ParseHeader(std::string_view file) {
+absl::StatusOr<Header> ParseHeader(std::string_view file, size_t file_size) {
   if (file.substr(0, kMagic.size()) != kMagic) {
     return Bad("does not begin with \\x93NUMPY");
   }
@@ -196,43 +197,42 @@ absl::StatusOr<Header> ParseHeader(std::string_view file) {
   header.data_offset = start + length;
   const auto size = ByteSize(header.dtype, header.shape);
   if (!size) return Bad("shape overflows");
-  if (*size != file.size() - header.data_offset) {
+  if (*size != file_size - header.data_offset) {
     return Bad(fmt::format("shape ({}) demands {} bytes of data, {} follow",
                            fmt::join(header.shape, ", "), *size,
-                           file.size() - header.data_offset));
+                           file_size - header.data_offset));
   }
   return header;
 }
 
 absl::StatusOr<File> File::Open(const std::string& path) {
-  auto mapped = MappedFile::Open(path);
-  if (!mapped.ok()) return mapped.status();
-  auto header =
-      ParseHeader({reinterpret_cast<const char*>(mapped->bytes().data()),
-                   mapped->bytes().size()});
+  auto opened = InputFile::Open(path);
+  if (!opened.ok()) return opened.status();
+  // Magic, version and length before the longest header that we take.
+  std::string start(std::min(opened->size(), kMaxHeaderBytes + 16), '\0');
+  const absl::Span<std::byte> room(reinterpret_cast<std::byte*>(start.data()),
+                                   start.size());
+  if (auto s = opened->ReadAt(0, room); !s.ok()) return s;
+  auto header = ParseHeader(start, opened->size());
   if (!header.ok()) {
     return absl::InvalidArgumentError(
         fmt::format("{}: {}", path, std::string(header.status().message())));
   }
   File file;
   file.header_ = *std::move(header);
-  file.file_ = *std::move(mapped);
+  file.file_ = *std::move(opened);
   return file;
 }
 
-absl::Status Write(const std::string& path, DType dtype,
-                   absl::Span<const int64_t> shape,
-                   absl::Span<const std::byte> bytes) {
+absl::StatusOr<Writer> Writer::Create(OutputFile file, DType dtype,
+                                      absl::Span<const int64_t> shape) {
   const auto size = ByteSize(dtype, shape);
   if (dtype != DType::kF32 && dtype != DType::kF16) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: .npy has no {}; choose f32 or f16, or a .safetensors file", path,
-        Name(dtype)));
-  }
-  if (!size || *size != bytes.size()) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: {} bytes are not the shape's", path, bytes.size()));
+        fmt::format(".npy has no {}; choose f32 or f16, or a .safetensors file",
+                    Name(dtype)));
   }
+  if (!size) return Bad("shape overflows");
   std::string dict = fmt::format(
       "{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
       dtype == DType::kF32 ? "<f4" : "<f2", fmt::join(shape, ", "),
@@ -247,13 +247,48 @@ absl::Status Write(const std::string& path, DType dtype,
   head += static_cast<char>(dict.size() & 0xFF);
   head += static_cast<char>(dict.size() >> 8);
   head += dict;
-  auto file = OutputFile::Create(path);
-  if (!file.ok()) return file.status();
+  if (auto s = file.Reserve(head.size() + *size); !s.ok()) return s;
   const absl::Span<const std::byte> head_bytes(
       reinterpret_cast<const std::byte*>(head.data()), head.size());
-  if (auto s = file->WriteAt(0, head_bytes); !s.ok()) return s;
-  if (auto s = file->WriteAt(head.size(), bytes); !s.ok()) return s;
-  return file->Commit();
+  if (auto s = file.WriteAt(0, head_bytes); !s.ok()) return s;
+  Writer writer;
+  writer.file_ = std::move(file);
+  writer.begin_ = head.size();
+  writer.size_ = writer.missing_ = *size;
+  return writer;
+}
+
+absl::Status Writer::Write(size_t offset, absl::Span<const std::byte> bytes) {
+  if (offset > size_ || bytes.size() > size_ - offset ||
+      bytes.size() > missing_) {
+    return absl::InternalError(
+        fmt::format("{} bytes at {} of {} were not announced", bytes.size(),
+                    offset, size_));
+  }
+  missing_ -= bytes.size();
+  return file_.WriteAt(begin_ + offset, bytes);
+}
+
+absl::Status Writer::Commit() {
+  if (missing_ == 0) return file_.Commit();
+  return absl::InternalError(
+      fmt::format("{} bytes of {} were not written", missing_, size_));
+}
+
+absl::Status Write(const std::string& path, DType dtype,
+                   absl::Span<const int64_t> shape,
+                   absl::Span<const std::byte> bytes) {
+  const auto size = ByteSize(dtype, shape);
+  if (!size || *size != bytes.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {} bytes are not the shape's", path, bytes.size()));
+  }
+  auto file = OutputFile::Create(path);
+  if (!file.ok()) return file.status();
+  auto writer = Writer::Create(*std::move(file), dtype, shape);
+  if (!writer.ok()) return writer.status();
+  if (auto s = writer->Write(0, bytes); !s.ok()) return s;
+  return writer->Commit();
 }
 
 }  // namespace quantd::npy

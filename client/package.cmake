@@ -44,7 +44,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quantdConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/quantdConfigVersion.cmake
   DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
 install(FILES allocator.h cancellation.h client.h credentials.h distributed.h
-    error.h
+    error.h pieces.h
     quantized_tensor.h quantizer.h result.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/client COMPONENT sdk)
 install(FILES ${PROJECT_SOURCE_DIR}/kernels/delayed_scaling.h

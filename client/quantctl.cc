@@ -3,9 +3,15 @@
 #include "client/quantctl.h"
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
 
 #include "client/allocator.h"
 #include "client/quantctl_flags.h"
+#include "client/quantctl_signals.h"
+#include "client/quantctl_usage.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
@@ -19,7 +25,7 @@ constexpr char kFooter[] =
   3  the input file cannot be read, is malformed, or holds nothing to work on
   4  no server there, or it was busy or silent until the deadline
   5  the server refused the request
-  6  some tensors failed, the others are done
+  6  some tensors failed: the others are reported, and no file is written
   7  the output cannot be written
 
 Example:
@@ -56,7 +62,7 @@ int Main(int argc, char** argv) {
   AddInput(quantize, &o, "A .npy or .safetensors file");
   quantize
       ->add_option("-o,--out,--output", o.output,
-                   "The .safetensors file to write")
+                   "The .safetensors file to write, or - for standard output")
       ->required()
       ->type_name("FILE");
   AddQuantize(quantize, &o);
@@ -67,7 +73,8 @@ int Main(int argc, char** argv) {
   AddInput(dequantize, &o, "A .safetensors file of quantized tensors");
   dequantize
       ->add_option("-o,--out,--output", o.output,
-                   "The .npy (one tensor) or .safetensors file to write")
+                   "The .npy (one tensor) or .safetensors file to write, or - "
+                   "for the latter on standard output")
       ->required()
       ->type_name("FILE");
   AddDType(dequantize, &o, "Type to write (default: what it was made from)");
@@ -129,7 +136,9 @@ int Main(int argc, char** argv) {
       "sample",
       "Write a file with a Gaussian and an outlier-heavy tensor; no server",
       RunSample);
-  sample->add_option("-o,--out,--output", o.output, "The file to write")
+  sample
+      ->add_option("-o,--out,--output", o.output,
+                   "The file to write, or - for standard output")
       ->required()
       ->type_name("FILE.safetensors");
   sample->add_option("--rows", o.sample_rows, "Rows of each tensor")
@@ -144,7 +153,10 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kOk : kUsage;
+    if (app.exit(e) == 0) return kOk;
+    const std::string guess = Suggestion(app, argc, argv);
+    if (!guess.empty()) fmt::print(stderr, "{}\n", guess);
+    return kUsage;
   }
   if (const auto s = Settle(&o); !s.ok()) {
     fmt::print(stderr, "{}\n", std::string(s.message()));
@@ -157,12 +169,22 @@ int Main(int argc, char** argv) {
 }  // namespace quantd::quantctl
 
 int main(int argc, char** argv) {
+  quantd::quantctl::RemoveDraftsOnSignals();
   quantd::TuneAllocatorForBulkTransfers();
   // Files may be larger than memory allows, and libraries below may throw.
+  using namespace quantd::quantctl;
   try {
-    return quantd::quantctl::Main(argc, argv);
+    const int code = Main(argc, argv);
+    if (std::fflush(stdout) == 0 || code != kOk) return code;
+    fmt::print(stderr, "quantctl: cannot write to standard output: {}\n",
+               std::strerror(errno));
+    return kCannotWrite;
+  } catch (const std::system_error& e) {
+    // What fmt::print throws.
+    fmt::print(stderr, "quantctl: {}\n", e.what());
+    return kCannotWrite;
   } catch (const std::exception& e) {
     fmt::print(stderr, "quantctl: internal error: {}\n", e.what());
-    return quantd::quantctl::kInternal;
+    return kInternal;
   }
 }

@@ -2,7 +2,6 @@
 #ifndef QUANTD_CLIENT_QUANTCTL_H_
 #define QUANTD_CLIENT_QUANTCTL_H_
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,6 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
+#include "client/file.h"
+#include "client/pieces.h"
+#include "client/quantctl_progress.h"
 #include "client/quantctl_report.h"
 #include "client/quantized_tensor.h"
 #include "client/tensor_input.h"
@@ -28,7 +30,7 @@ enum ExitCode : int {
   kBadInput = 3,
   kUnreachable = 4,  // no server, or it stayed busy until the deadline
   kRefused = 5,      // the server (or the rules) refused the request
-  kPartly = 6,       // some tensors failed, the others are done
+  kPartly = 6,       // some tensors failed; no file is written then
   kCannotWrite = 7,
 };
 
@@ -37,6 +39,7 @@ struct Options {
   Credentials credentials;
   double deadline_seconds = 30;
   bool json = false;
+  bool verbose = false;
   std::string input;
   std::string output;
   std::vector<std::string> tensors;  // empty: all that can be
@@ -68,11 +71,15 @@ int RunSample(const Options& options);
 // A client for the server the options name.
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options);
 CallOptions CallOf(const Options& options);
+// How tensors go to that server, which is asked for its limits.
+absl::StatusOr<PieceOptions> PiecesOf(Client& client, const Options& options,
+                                      Progress* progress);
 
 // The exit code for a failed call.
 int CodeOf(const absl::Status& status);
-// Says on stderr what is wrong and what to do next.
-void Explain(const Options& options, const absl::Status& status);
+// Says on stderr what is wrong and, where `code` says that a server had a part
+// in it, what to do next.
+void Explain(const Options& options, int code, const absl::Status& status);
 // The same, with --json on stdout too. Returns `code`.
 int Fail(const Options& options, int code, const absl::Status& status);
 
@@ -84,6 +91,7 @@ absl::StatusOr<TensorInput> OpenInput(
 
 // The tensors left, in order.
 std::vector<const InputTensor*> Eligible(const TensorInput& input);
+uint64_t BytesOf(const std::vector<const InputTensor*>& tensors);
 
 // A report with its head filled in, and the tensors that were passed over.
 Report ReportOf(const char* command, const Options& options,
@@ -95,22 +103,18 @@ void Credit(const Result& result, Record* record);
 // A row for each copy of it.
 std::vector<CopyRow> CopiesOf(const QuantizedTensor& q);
 
+// Where the command writes: a file, or standard output where options.output is
+// "-"; never the file that is read. What is printed goes to stderr from here on
+// where standard output holds the data.
+absl::StatusOr<OutputFile> OpenOutput(const Options& options,
+                                      std::optional<FileIdentity> source);
+
 // Prints the report and what to do about the first error; the exit code.
-int Finish(const Options& options, const Report& report);
-
-// Stopwatch.
-class Timer {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
-                                         start_)
-        .count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ =
-      std::chrono::steady_clock::now();
-};
+int Finish(const Options& options, Report* report);
+// The same of a command that writes a file, which `commit` finishes where no
+// tensor failed; else nothing is written.
+int FinishFile(const Options& options, Report* report,
+               const std::function<absl::Status()>& commit);
 
 }  // namespace quantd::quantctl
 

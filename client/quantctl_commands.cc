@@ -1,4 +1,5 @@
 #include <deque>
+#include <future>
 #include <map>
 #include <utility>
 
@@ -11,59 +12,68 @@
 namespace quantd::quantctl {
 namespace {
 
-// Quantizes with two calls under way and hands over each result in order.
-// Stops early when the server is gone: the rest would only wait.
-void QuantizeAll(Client& client, const Options& options,
-                 const std::vector<const InputTensor*>& tensors, Report* report,
-                 const std::function<absl::Status(const InputTensor&, Result,
-                                                  Record*)>& take) {
+// What ends a command before its last tensor.
+struct Stop {
+  int code = kOk;
+  absl::Status status;
+};
+
+using Take = std::function<absl::Status(const InputTensor&, Result, Record*)>;
+
+// Quantizes two tensors at once and hands over each result in order. Goes on
+// without a server no longer than it takes to learn that, and ends where the
+// source cannot be read or `take` cannot write.
+Stop QuantizeAll(Client& client, const Options& options,
+                 const TensorInput& input, const PieceOptions& pieces,
+                 Progress* progress, Report* report, const Take& take) {
   struct Pending {
     Timer timer;
     std::future<absl::StatusOr<Result>> future;
   };
+  const std::vector<const InputTensor*> tensors = Eligible(input);
+  // Before `pending`, whose futures wait for their calls.
+  CallOptions call = CallOf(options);
+  call.cancel.emplace();
   std::deque<Pending> pending;
-  Progress progress(tensors.size());
   size_t started = 0;
   absl::Status gone;
   for (size_t i = 0; i < tensors.size(); ++i) {
     for (; gone.ok() && started < tensors.size() && started < i + 2;
          ++started) {
       Pending next;
-      next.future =
-          client.QuantizeAsync(tensors[started]->desc, tensors[started]->bytes,
-                               options.quantize, CallOf(options));
+      next.future = std::async(std::launch::async, [&, t = tensors[started]] {
+        return QuantizeInPieces(client, t->desc, t->read, options.quantize,
+                                pieces, call);
+      });
       pending.push_back(std::move(next));
     }
     Record r = RecordOf(*tensors[i]);
-    progress.Show(i, r.name);
+    progress->Name(r.name);
     if (pending.empty()) {
       r.error = gone;
     } else {
       auto result = pending.front().future.get();
       r.seconds = pending.front().timer.seconds();
       pending.pop_front();
+      Stop stop;
       if (result.ok()) {
         Credit(*result, &r);
-        r.error = take(*tensors[i], *std::move(result), &r);
-      } else {
+        stop = {kCannotWrite, take(*tensors[i], *std::move(result), &r)};
+      } else if (stop = {kBadInput, input.read_error()}; stop.status.ok()) {
         r.error = result.status();
         if (CodeOf(r.error) == kUnreachable) gone = r.error;
+      }
+      if (!stop.status.ok()) {
+        call.cancel->Cancel();
+        return stop;
       }
     }
     report->tensors.push_back(std::move(r));
   }
+  return {};
 }
 
 }  // namespace
-
-int RunInfo(const Options& options) {
-  const auto client = Connect(options);
-  if (!client.ok()) return Fail(options, kUsage, client.status());
-  const auto info = (*client)->GetServerInfo(CallOf(options));
-  if (!info.ok()) return Fail(options, CodeOf(info.status()), info.status());
-  PrintInfo(options.server, *info, options.json);
-  return kOk;
-}
 
 int RunQuantize(const Options& options) {
   const auto input = OpenInput(options, [&](const TensorDesc& d) {
@@ -72,9 +82,9 @@ int RunQuantize(const Options& options) {
   if (!input.ok()) return Fail(options, kBadInput, input.status());
   const auto client = Connect(options);
   if (!client.ok()) return Fail(options, kUsage, client.status());
-  const auto tensors = Eligible(*input);
   std::map<std::string, QuantizedFile::Description> descriptions;
   std::vector<safetensors::Tensor> planned;
+  const auto tensors = Eligible(*input);
   for (const InputTensor* t : tensors) {
     descriptions[t->name] = {t->desc, options.quantize};
     for (safetensors::Tensor& part :
@@ -82,36 +92,32 @@ int RunQuantize(const Options& options) {
       planned.push_back(std::move(part));
     }
   }
+  auto file = OpenOutput(options, input->identity());
+  if (!file.ok()) return Fail(options, kCannotWrite, file.status());
+  auto progress = std::make_unique<Progress>(BytesOf(tensors));
+  const auto pieces = PiecesOf(**client, options, progress.get());
+  if (!pieces.ok()) {
+    return Fail(options, CodeOf(pieces.status()), pieces.status());
+  }
   auto writer =
-      safetensors::Writer::Create(options.output, std::move(planned),
+      safetensors::Writer::Create(*std::move(file), std::move(planned),
                                   QuantizedFile::Metadata(descriptions));
   if (!writer.ok()) return Fail(options, kCannotWrite, writer.status());
 
   Report report = ReportOf("quantize", options, *input);
-  absl::Status cannot_write;
-  QuantizeAll(**client, options, tensors, &report,
-              [&](const InputTensor& t, Result result, Record* r) {
-                auto q = QuantizedTensor::FromResult(t.desc, options.quantize,
-                                                     std::move(result));
-                if (!q.ok()) return q.status();
-                r->bytes_out = q->size_bytes();
-                r->copies = CopiesOf(*q);
-                cannot_write.Update(QuantizedFile::Append(*writer, t.name, *q));
-                return absl::OkStatus();
-              });
-  bool any = false;
-  for (const Record& r : report.tensors) {
-    any |= r.error.ok();
-    if (!r.error.ok()) {
-      writer->DropMetadata(QuantizedFile::MetadataKey(r.name));
-    }
-  }
-  if (any) {
-    cannot_write.Update(cannot_write.ok() ? writer->Commit() : cannot_write);
-    if (!cannot_write.ok()) return Fail(options, kCannotWrite, cannot_write);
-    report.output = options.output;
-  }
-  return Finish(options, report);
+  const Stop stop =
+      QuantizeAll(**client, options, *input, *pieces, progress.get(), &report,
+                  [&](const InputTensor& t, Result result, Record* r) {
+                    auto q = QuantizedTensor::FromResult(
+                        t.desc, options.quantize, std::move(result));
+                    if (!q.ok()) return q.status();
+                    r->bytes_out = q->size_bytes();
+                    r->copies = CopiesOf(*q);
+                    return QuantizedFile::Append(*writer, t.name, *q);
+                  });
+  progress.reset();
+  if (!stop.status.ok()) return Fail(options, stop.code, stop.status);
+  return FinishFile(options, &report, [&] { return writer->Commit(); });
 }
 
 int RunAmax(const Options& options) {
@@ -125,11 +131,16 @@ int RunAmax(const Options& options) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(options, kUsage, client.status());
   Report report = ReportOf("amax", options, *input);
+  report.resizes = false;
   const auto tensors = Eligible(*input);
-  Progress progress(tensors.size());
+  auto progress = std::make_unique<Progress>(BytesOf(tensors));
+  const auto pieces = PiecesOf(**client, options, progress.get());
+  if (!pieces.ok()) {
+    return Fail(options, CodeOf(pieces.status()), pieces.status());
+  }
   for (const InputTensor* t : tensors) {
     Record r = RecordOf(*t);
-    progress.Show(report.tensors.size(), r.name);
+    progress->Name(r.name);
     RhtAmaxOptions amax;
     amax.rowwise = amax.columnwise = amax.columnwise_rht = true;
     amax.rowwise_rht = true;
@@ -141,8 +152,11 @@ int RunAmax(const Options& options) {
     // The rotation of the rows needs whole blocks; the others do not.
     amax.rowwise_rht = MakeRhtAmaxPlan(t->desc, amax).ok();
     const Timer timer;
-    const auto result =
-        (*client)->RhtAmax(t->desc, t->bytes, amax, CallOf(options));
+    const auto result = RhtAmaxInPieces(**client, t->desc, t->read, amax,
+                                        *pieces, CallOf(options));
+    if (const auto s = input->read_error(); !s.ok()) {
+      return Fail(options, kBadInput, s);
+    }
     r.seconds = timer.seconds();
     if (result.ok()) {
       Credit(*result, &r);
@@ -159,7 +173,8 @@ int RunAmax(const Options& options) {
     report.tensors.push_back(std::move(r));
     if (CodeOf(report.tensors.back().error) == kUnreachable) break;
   }
-  return Finish(options, report);
+  progress.reset();
+  return Finish(options, &report);
 }
 
 int RunSample(const Options& options) {
@@ -172,7 +187,6 @@ int RunSample(const Options& options) {
   const std::vector<int64_t> shape = {options.sample_rows, options.sample_cols};
   Report report;
   report.command = "sample";
-  report.output = options.output;
   std::vector<safetensors::Tensor> planned;
   for (const char* name : {"gaussian", "outliers"}) {
     planned.push_back({name, "BF16", shape, 0, count * 2});
@@ -183,22 +197,24 @@ int RunSample(const Options& options) {
     r.bytes_out = count * 2;
     report.tensors.push_back(r);
   }
-  auto writer = safetensors::Writer::Create(options.output, planned, {});
+  auto file = OpenOutput(options, std::nullopt);
+  if (!file.ok()) return Fail(options, kCannotWrite, file.status());
+  auto writer = safetensors::Writer::Create(*std::move(file), planned, {});
   if (!writer.ok()) return Fail(options, kCannotWrite, writer.status());
-  absl::Status status;
   for (size_t i = 0; i < planned.size(); ++i) {
     const Timer timer;
     const std::vector<uint16_t> sample =
         i == 0 ? client::GaussianSample(count, options.sample_seed)
                : client::OutlierSample(count, options.sample_seed + 1);
-    status.Update(writer->Append(
-        planned[i].name,
-        {reinterpret_cast<const std::byte*>(sample.data()), count * 2}));
+    if (auto s = writer->Append(
+            planned[i].name,
+            {reinterpret_cast<const std::byte*>(sample.data()), count * 2});
+        !s.ok()) {
+      return Fail(options, kCannotWrite, s);
+    }
     report.tensors[i].seconds = timer.seconds();
   }
-  if (status.ok()) status = writer->Commit();
-  if (!status.ok()) return Fail(options, kCannotWrite, status);
-  return Finish(options, report);
+  return FinishFile(options, &report, [&] { return writer->Commit(); });
 }
 
 }  // namespace quantd::quantctl

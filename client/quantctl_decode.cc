@@ -1,134 +1,100 @@
-#include <cmath>
-#include <limits>
+// `quantctl dequantize`.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "client/npy.h"
 #include "client/quantctl.h"
 #include "client/quantized_file.h"
 #include "client/safetensors.h"
-#include "client/tensor_math.h"
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 
 namespace quantd::quantctl {
 namespace {
 
-// Writes what was decoded, one tensor to .npy or many to .safetensors.
+// Writes what is decoded, one tensor to .npy or many to .safetensors.
 class DecodedOutput {
  public:
-  absl::Status Open(const std::string& path,
-                    std::vector<safetensors::Tensor> planned) {
-    path_ = path;
-    if (HasExtension(path, ".npy")) return absl::OkStatus();
-    auto writer = safetensors::Writer::Create(path, std::move(planned), {});
+  static absl::StatusOr<DecodedOutput> Create(
+      OutputFile file, bool npy, std::vector<safetensors::Tensor> planned,
+      DType first) {
+    DecodedOutput output;
+    if (npy) {
+      auto writer =
+          npy::Writer::Create(std::move(file), first, planned.at(0).shape);
+      if (!writer.ok()) return writer.status();
+      output.npy_.emplace(*std::move(writer));
+      return output;
+    }
+    auto writer =
+        safetensors::Writer::Create(std::move(file), std::move(planned), {});
     if (!writer.ok()) return writer.status();
-    writer_.emplace(*std::move(writer));
-    return absl::OkStatus();
+    output.safetensors_.emplace(*std::move(writer));
+    return output;
   }
-  absl::Status Append(const std::string& name, DType dtype,
-                      const std::vector<int64_t>& shape,
-                      absl::Span<const std::byte> bytes) {
-    if (writer_) return writer_->Append(name, bytes);
-    return npy::Write(path_, dtype, shape, bytes);
+  absl::Status Write(const std::string& name, size_t offset,
+                     absl::Span<const std::byte> bytes) {
+    return npy_ ? npy_->Write(offset, bytes)
+                : safetensors_->Write(name, offset, bytes);
   }
   absl::Status Commit() {
-    return writer_ ? writer_->Commit() : absl::OkStatus();
+    return npy_ ? npy_->Commit() : safetensors_->Commit();
   }
 
  private:
-  std::string path_;
-  std::optional<safetensors::Writer> writer_;
+  std::optional<npy::Writer> npy_;
+  std::optional<safetensors::Writer> safetensors_;
 };
 
-// The copy the user named, or the only one, or the rowwise one.
-Usage PickCopy(const Options& options, const QuantizedTensor& q) {
-  if (options.decode_usage != Usage::kUnspecified) return options.decode_usage;
-  return HasRowwise(q.usage()) ? Usage::kRowwise : Usage::kColumnwise;
-}
-
-absl::StatusOr<double> SqnrOf(Client& client, const Options& options,
-                              const InputTensor& t, const QuantizedTensor& q,
-                              Usage copy, Record* r) {
-  const DType dtype =
-      options.dtype == DType::kUnspecified ? DType::kF32 : options.dtype;
-  const auto decoded = q.DequantizeCopy(client, copy, dtype, CallOf(options));
-  if (!decoded.ok()) return decoded.status();
-  if (r != nullptr) Credit(*decoded, r);
-  return client::SqnrDb(t.desc.dtype, t.bytes, dtype,
-                        decoded->bytes(TensorKind::kDequantized));
-}
-
-absl::StatusOr<QuantizedTensor> QuantizeOne(Client& client,
-                                            const Options& options,
-                                            const InputTensor& t,
-                                            const QuantizeOptions& how,
-                                            Record* r) {
-  auto result = client.Quantize(t.desc, t.bytes, how, CallOf(options));
-  if (!result.ok()) return result.status();
-  Credit(*result, r);
-  return QuantizedTensor::FromResult(t.desc, how, *std::move(result));
-}
-
-// Quantizes, decodes and compares; with RHT also without, since only the
-// difference tells what the rotation did.
-absl::Status Roundtrip(Client& client, const Options& options,
-                       const InputTensor& t, Record* r) {
-  const Timer timer;
-  const auto q = QuantizeOne(client, options, t, options.quantize, r);
-  if (!q.ok()) return q.status();
-  r->bytes_out = q->size_bytes();
-  QuantizeOptions plain = options.quantize;
-  plain.rht = {};
-  plain.amax_estimation_scale.reset();
-  // Not again what was asked for once.
-  plain.statistics = plain.dbias = plain.amax = false;
-  plain.dbias_dtype = DType::kUnspecified;
-  std::optional<QuantizedTensor> unrotated;
-  r->copies = CopiesOf(*q);
-  for (CopyRow& row : r->copies) {
-    const auto sqnr = SqnrOf(client, options, t, *q, *ParseUsage(row.name), r);
-    if (!sqnr.ok()) return sqnr.status();
-    row.sqnr_db = *sqnr;
-  }
-  r->seconds = timer.seconds();
-  for (CopyRow& row : r->copies) {
-    const Usage usage = *ParseUsage(row.name);
-    const auto copy = usage == Usage::kRowwise ? q->rowwise() : q->columnwise();
-    if (!copy->rotated) continue;
-    if (!unrotated) {
-      // An amax that was given belongs to the rotated values.
-      plain.rowwise_amax.clear();
-      plain.columnwise_amax.clear();
-      auto made = QuantizeOne(client, options, t, plain, r);
-      if (!made.ok()) return made.status();
-      unrotated = *std::move(made);
-    }
-    const auto sqnr = SqnrOf(client, options, t, *unrotated, usage, nullptr);
-    if (!sqnr.ok()) return sqnr.status();
-    row.sqnr_db_without_rht = *sqnr;
+// Rows and columns of a decoded matrix of `cols` columns to where they belong.
+absl::Status WritePiece(DecodedOutput& output, const std::string& name,
+                        int64_t cols, size_t element, const Shard& place,
+                        absl::Span<const std::byte> bytes) {
+  const int64_t runs = place.cols == cols ? 1 : place.rows;
+  const size_t run =
+      bytes.size() / static_cast<size_t>(std::max<int64_t>(runs, 1));
+  for (int64_t i = 0; i < runs; ++i) {
+    const auto begin =
+        static_cast<size_t>((place.row + i) * cols + place.column) * element;
+    const auto s = output.Write(
+        name, begin, bytes.subspan(static_cast<size_t>(i) * run, run));
+    if (!s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
-void ExplainRht(Format format, Report* report) {
-  std::vector<std::string> lower;
-  for (const Record& r : report->tensors) {
-    for (const CopyRow& c : r.copies) {
-      if (!c.sqnr_db_without_rht || !c.sqnr_db) continue;
-      // A hundredth of a decibel is noise.
-      if (!(*c.sqnr_db < *c.sqnr_db_without_rht - 0.01)) continue;
-      lower.push_back(fmt::format("{} ({}, {:.2f} to {:.2f} dB)", r.name,
-                                  c.name, *c.sqnr_db_without_rht, *c.sqnr_db));
-    }
+// The copy the user named, or the only one, or the rowwise one.
+Usage PickCopy(const Options& options, Usage usage) {
+  if (options.decode_usage != Usage::kUnspecified) return options.decode_usage;
+  return HasRowwise(usage) ? Usage::kRowwise : Usage::kColumnwise;
+}
+
+// Codes and scales of a copy.
+uint64_t CopyBytes(const Plan& plan, Usage usage) {
+  const bool columnwise = usage == Usage::kColumnwise;
+  uint64_t bytes = 0;
+  for (const TensorKind kind :
+       {columnwise ? TensorKind::kColumnwiseData : TensorKind::kRowwiseData,
+        columnwise ? TensorKind::kColumnwiseScale
+                   : TensorKind::kRowwiseScale}) {
+    if (const TensorSpec* part = plan.output(kind)) bytes += part->size;
   }
-  if (lower.empty()) return;
-  report->notes.push_back(fmt::format(
-      "RHT lowers the SQNR of {}. That is expected where a few values stand "
-      "out: every {} elements have a scale of their own, so an outlier spoils "
-      "only its block, and the rotation spreads it over the whole of it. RHT "
-      "is for gradients in training; leave it off for weights and "
-      "checkpoints.",
-      fmt::join(lower, ", "), FindFormat(format)->block));
+  return bytes;
+}
+
+// Whether that is a name for .npy. What is no regular file may have any name
+// and gets .safetensors.
+absl::StatusOr<bool> IsNpy(const std::string& output) {
+  if (HasExtension(output, ".npy")) return true;
+  struct stat info = {};
+  const bool stream = output == "-" || (stat(output.c_str(), &info) == 0 &&
+                                        !S_ISREG(info.st_mode));
+  if (stream || HasExtension(output, ".safetensors")) return false;
+  return absl::InvalidArgumentError(fmt::format(
+      "--output {}: neither .npy nor .safetensors by its name", output));
 }
 
 }  // namespace
@@ -136,13 +102,8 @@ void ExplainRht(Format format, Report* report) {
 int RunDequantize(const Options& options) {
   const auto file = QuantizedFile::Open(options.input);
   if (!file.ok()) return Fail(options, kBadInput, file.status());
-  const bool npy = HasExtension(options.output, ".npy");
-  if (!npy && !HasExtension(options.output, ".safetensors")) {
-    return Fail(options, kUsage,
-                absl::InvalidArgumentError(fmt::format(
-                    "--output {}: neither .npy nor .safetensors by its name",
-                    options.output)));
-  }
+  const auto npy = IsNpy(options.output);
+  if (!npy.ok()) return Fail(options, kUsage, npy.status());
   const std::vector<std::string> names =
       options.tensors.empty() ? file->names() : options.tensors;
   if (names.empty()) {
@@ -150,110 +111,90 @@ int RunDequantize(const Options& options) {
                 absl::InvalidArgumentError(fmt::format(
                     "{}: holds no quantized tensor", options.input)));
   }
-  if (npy && names.size() != 1) {
+  if (*npy && names.size() != 1) {
     return Fail(options, kUsage,
                 absl::InvalidArgumentError(fmt::format(
                     "{}: a .npy file holds one tensor, {} are to be decoded; "
                     "name one with --tensor or write a .safetensors file",
                     options.output, names.size())));
   }
-  std::vector<QuantizedTensor> tensors;
   std::vector<DType> dtypes;
+  std::vector<int64_t> cols;
   std::vector<safetensors::Tensor> planned;
+  uint64_t total = 0;
   for (const std::string& name : names) {
-    auto q = file->Load(name);
-    if (!q.ok()) return Fail(options, kBadInput, q.status());
+    const auto d = file->Describe(name);
+    if (!d.ok()) return Fail(options, kBadInput, d.status());
     DType dtype =
-        options.dtype == DType::kUnspecified ? q->dtype() : options.dtype;
+        options.dtype == DType::kUnspecified ? d->tensor.dtype : options.dtype;
     // numpy has no bf16; every bf16 number is an fp32 one.
-    if (npy && options.dtype == DType::kUnspecified && dtype == DType::kBF16) {
+    if (*npy && options.dtype == DType::kUnspecified && dtype == DType::kBF16) {
       dtype = DType::kF32;
     }
-    if (npy && dtype == DType::kBF16) {
+    if (*npy && dtype == DType::kBF16) {
       return Fail(options, kUsage,
                   absl::InvalidArgumentError(
                       "--dtype bf16: .npy has no bf16; choose f32 or f16, or "
                       "write a .safetensors file"));
     }
-    const size_t elements = q->original_size_bytes() / SizeOf(q->dtype());
-    planned.push_back({name, std::string(SafetensorsName(dtype)), q->shape(), 0,
-                       elements * SizeOf(dtype)});
+    const auto plan = MakeQuantizePlan(d->tensor, d->options);
+    if (!plan.ok()) return Fail(options, kBadInput, plan.status());
+    total += CopyBytes(*plan, PickCopy(options, d->options.usage));
+    planned.push_back(
+        {name, std::string(SafetensorsName(dtype)), d->tensor.shape, 0,
+         static_cast<size_t>(plan->rows() * plan->cols()) * SizeOf(dtype)});
     dtypes.push_back(dtype);
-    tensors.push_back(*std::move(q));
+    cols.push_back(plan->cols());
   }
   const auto client = Connect(options);
   if (!client.ok()) return Fail(options, kUsage, client.status());
-  DecodedOutput output;
-  if (auto s = output.Open(options.output, std::move(planned)); !s.ok()) {
-    return Fail(options, kCannotWrite, s);
+  auto target = OpenOutput(options, file->identity());
+  if (!target.ok()) return Fail(options, kCannotWrite, target.status());
+  auto progress = std::make_unique<Progress>(total);
+  const auto pieces = PiecesOf(**client, options, progress.get());
+  if (!pieces.ok()) {
+    return Fail(options, CodeOf(pieces.status()), pieces.status());
   }
+  auto output =
+      DecodedOutput::Create(*std::move(target), *npy, planned, dtypes[0]);
+  if (!output.ok()) return Fail(options, kCannotWrite, output.status());
   Report report;
   report.command = "dequantize";
   report.server = options.server;
   report.input = options.input;
-  Progress progress(names.size());
-  bool any = false;
   for (size_t i = 0; i < names.size(); ++i) {
-    const QuantizedTensor& q = tensors[i];
+    const auto q = file->Load(names[i]);
+    if (!q.ok()) return Fail(options, kBadInput, q.status());
     Record r;
     r.name = names[i];
     r.dtype = Name(dtypes[i]);
-    r.shape = q.shape();
-    r.bytes_in = q.size_bytes();
-    progress.Show(i, r.name);
-    const Usage usage = PickCopy(options, q);
+    r.shape = q->shape();
+    r.bytes_in = q->size_bytes();
+    progress->Name(r.name);
+    const Usage usage = PickCopy(options, q->usage());
     const Timer timer;
-    const auto decoded =
-        q.DequantizeCopy(**client, usage, dtypes[i], CallOf(options));
+    absl::Status cannot_write;
+    r.error = DequantizeInPieces(
+        **client, *q, usage, dtypes[i],
+        [&](const Shard& place, const Result& decoded) {
+          Credit(decoded, &r);
+          const auto bytes = decoded.bytes(TensorKind::kDequantized);
+          r.bytes_out += bytes.size();
+          cannot_write = WritePiece(*output, names[i], cols[i],
+                                    SizeOf(dtypes[i]), place, bytes);
+          return cannot_write;
+        },
+        *pieces, CallOf(options));
     r.seconds = timer.seconds();
-    if (decoded.ok()) {
-      any = true;
-      Credit(*decoded, &r);
-      const auto bytes = decoded->bytes(TensorKind::kDequantized);
-      r.bytes_out = bytes.size();
-      for (CopyRow& row : CopiesOf(q)) {
-        if (row.name == Name(usage)) r.copies.push_back(std::move(row));
-      }
-      if (auto s = output.Append(names[i], dtypes[i], q.shape(), bytes);
-          !s.ok()) {
-        return Fail(options, kCannotWrite, s);
-      }
-    } else {
-      r.error = decoded.status();
+    if (!cannot_write.ok()) return Fail(options, kCannotWrite, cannot_write);
+    for (CopyRow& row : CopiesOf(*q)) {
+      if (row.name == Name(usage)) r.copies.push_back(std::move(row));
     }
     report.tensors.push_back(std::move(r));
     if (CodeOf(report.tensors.back().error) == kUnreachable) break;
   }
-  if (any) {
-    if (auto s = output.Commit(); !s.ok()) {
-      return Fail(options, kCannotWrite, s);
-    }
-    report.output = options.output;
-  }
-  return Finish(options, report);
-}
-
-int RunRoundtrip(const Options& options) {
-  const auto input = OpenInput(options, [&](const TensorDesc& d) {
-    return MakeQuantizePlan(d, options.quantize).status();
-  });
-  if (!input.ok()) return Fail(options, kBadInput, input.status());
-  const auto client = Connect(options);
-  if (!client.ok()) return Fail(options, kUsage, client.status());
-  Report report = ReportOf("roundtrip", options, *input);
-  {
-    const auto tensors = Eligible(*input);
-    Progress progress(tensors.size());
-    for (const InputTensor* t : tensors) {
-      Record r = RecordOf(*t);
-      progress.Show(report.tensors.size(), r.name);
-      r.error = Roundtrip(**client, options, *t, &r);
-      report.tensors.push_back(std::move(r));
-      if (CodeOf(report.tensors.back().error) == kUnreachable) break;
-    }
-  }
-  ExplainRht(options.quantize.format, &report);
-  return Finish(options, report);
+  progress.reset();
+  return FinishFile(options, &report, [&] { return output->Commit(); });
 }
 
 }  // namespace quantd::quantctl

@@ -294,6 +294,7 @@ void AddDeadline(CLI::App* app, Options* o) {
 
 void AddJson(CLI::App* app, Options* o) {
   app->add_flag("--json", o->json, "Print one JSON object instead of a table");
+  app->add_flag("-v,--verbose", o->verbose, "Name every tensor left out");
 }
 
 void AddInput(CLI::App* app, Options* o, const char* what) {
@@ -374,6 +375,11 @@ absl::Status Settle(Options* o) {
   if (const char* token = std::getenv("QUANTCTL_TOKEN");
       token != nullptr && o->credentials.token_file.empty()) {
     o->credentials.token = token;
+  }
+  if (o->input == "-") {
+    return absl::InvalidArgumentError(
+        "-: standard input is not read, for tensors are read out of order; "
+        "name a file (./- for one of that name)");
   }
   if (auto s = SettleUsage(o); !s.ok()) return s;
   if (auto s = SettleSigns(o); !s.ok()) return s;

@@ -161,7 +161,11 @@ int RunPlan(const Options& options) {
   }
   for (Planned& t : *tensors) {
     const auto plan = MakeQuantizePlan(t.desc, options.quantize);
-    if (!plan.ok()) return Fail(options, kRefused, plan.status());
+    if (!plan.ok()) {
+      Fail(options, kUsage, plan.status());
+      fmt::print(stderr, "  That is known here; no server was asked.\n");
+      return kUsage;
+    }
     t.rows = plan->rows();
     t.cols = plan->cols();
     t.description = Describe(*plan);

@@ -1,7 +1,5 @@
 #include "client/quantctl_report.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -43,9 +41,17 @@ std::string SqnrText(const CopyRow& copy) {
     if (std::isinf(db)) return db > 0 ? "exact" : "-inf";
     return fmt::format("{:.2f}", db);
   };
-  if (!copy.sqnr_db_without_rht) return text(*copy.sqnr_db);
-  return fmt::format("{} ({} without RHT)", text(*copy.sqnr_db),
-                     text(*copy.sqnr_db_without_rht));
+  std::vector<std::string> without;
+  if (copy.sqnr_db_computed_amax) {
+    without.push_back(fmt::format("{} with the computed amax",
+                                  text(*copy.sqnr_db_computed_amax)));
+  }
+  if (copy.sqnr_db_without_rht) {
+    without.push_back(
+        fmt::format("{} without RHT", text(*copy.sqnr_db_without_rht)));
+  }
+  if (without.empty()) return text(*copy.sqnr_db);
+  return fmt::format("{} ({})", text(*copy.sqnr_db), fmt::join(without, ", "));
 }
 
 // One value, or the largest of several.
@@ -95,6 +101,9 @@ Json RecordJson(const Record& r) {
     if (c.sqnr_db_without_rht) {
       copy["sqnr_db_without_rht"] = Number(*c.sqnr_db_without_rht);
     }
+    if (c.sqnr_db_computed_amax) {
+      copy["sqnr_db_computed_amax"] = Number(*c.sqnr_db_computed_amax);
+    }
     if (c.statistics) copy["statistics"] = StatisticsJson(*c.statistics);
   }
   json["copies"] = std::move(copies);
@@ -106,7 +115,109 @@ Json RecordJson(const Record& r) {
   return json;
 }
 
+std::string TotalsText(const Report& report, const Totals& t) {
+  std::string text =
+      fmt::format("total: {} tensor{}", t.tensors, t.tensors == 1 ? "" : "s");
+  if (t.failed > 0) text += fmt::format(" ({} failed)", t.failed);
+  if (t.bytes_in > 0) text += fmt::format(", {} in", BytesText(t.bytes_in));
+  if (report.resizes) {
+    text += fmt::format(", {} out", BytesText(t.bytes_out));
+    if (t.bytes_in > 0 && t.bytes_out > 0) {
+      text +=
+          fmt::format(" ({:.3g} of it)", static_cast<double>(t.bytes_out) /
+                                             static_cast<double>(t.bytes_in));
+    }
+  }
+  text += fmt::format(", {:.2f} s", report.seconds);
+  if (const uint64_t moved = std::max(t.bytes_in, t.bytes_out);
+      report.seconds > 0) {
+    text += fmt::format(
+        ", {}/s", BytesText(static_cast<uint64_t>(
+                      static_cast<double>(t.bytes_in > 0 ? t.bytes_in : moved) /
+                      report.seconds)));
+  }
+  if (t.mean_sqnr_db) {
+    text += fmt::format(", SQNR {:.2f} dB in the mean, {:.2f} at least ({})",
+                        *t.mean_sqnr_db, *t.least_sqnr_db, t.least_sqnr_name);
+  }
+  return text;
+}
+
+Json TotalsJson(const Report& report, const Totals& t) {
+  const auto ratio = [](double a, double b) {
+    return b > 0 ? Json(a / b) : Json(nullptr);
+  };
+  const auto known = [](const std::optional<double>& v) {
+    return v ? Number(*v) : Json(nullptr);
+  };
+  const auto in = static_cast<double>(t.bytes_in);
+  Json json = {{"tensors", t.tensors},
+               {"failed", t.failed},
+               {"bytes_in", t.bytes_in},
+               {"bytes_out", t.bytes_out}};
+  json["ratio"] = ratio(static_cast<double>(t.bytes_out), in);
+  json["seconds"] = report.seconds;
+  json["bytes_in_per_second"] = ratio(in, report.seconds);
+  json["mean_sqnr_db"] = known(t.mean_sqnr_db);
+  json["least_sqnr_db"] = known(t.least_sqnr_db);
+  return json;
+}
+
 }  // namespace
+
+Totals TotalsOf(const Report& report) {
+  Totals t;
+  double sum = 0;
+  size_t known = 0;
+  for (const Record& r : report.tensors) {
+    if (!r.error.ok()) {
+      ++t.failed;
+      continue;
+    }
+    ++t.tensors;
+    t.bytes_in += r.bytes_in;
+    t.bytes_out += r.bytes_out;
+    for (const CopyRow& c : r.copies) {
+      std::optional<double> sqnr = c.sqnr_db;
+      if (!sqnr && c.statistics) sqnr = c.statistics->sqnr_db();
+      if (!sqnr || !std::isfinite(*sqnr)) continue;
+      sum += *sqnr;
+      ++known;
+      if (t.least_sqnr_db && *t.least_sqnr_db <= *sqnr) continue;
+      t.least_sqnr_db = sqnr;
+      t.least_sqnr_name = fmt::format("{}, {}", r.name, c.name);
+    }
+  }
+  if (known > 0) t.mean_sqnr_db = sum / static_cast<double>(known);
+  return t;
+}
+
+std::string SkippedText(const std::vector<Skipped>& skipped, size_t all,
+                        bool verbose) {
+  if (skipped.empty()) return "";
+  std::string text;
+  if (verbose) {
+    for (const Skipped& s : skipped) {
+      text += fmt::format("skipped: {}: {}\n", s.name, s.reason);
+    }
+    return text;
+  }
+  // In the order of their first ones.
+  std::vector<std::pair<std::string, size_t>> kinds;
+  for (const Skipped& s : skipped) {
+    const auto found =
+        std::find_if(kinds.begin(), kinds.end(),
+                     [&](const auto& k) { return k.first == s.kind; });
+    found == kinds.end() ? void(kinds.emplace_back(s.kind, 1))
+                         : void(++found->second);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [kind, count] : kinds) {
+    parts.push_back(fmt::format("{} {}", count, kind));
+  }
+  return fmt::format("skipped {} of {} tensors: {} (--verbose names them)\n",
+                     skipped.size(), all, fmt::join(parts, ", "));
+}
 
 // Numbers could align right, but names and shapes dominate.
 void PrintColumns(const std::vector<std::vector<std::string>>& rows) {
@@ -143,7 +254,7 @@ std::string BytesText(uint64_t bytes) {
   return fmt::format("{:.2f} {}", value, kUnits[unit]);
 }
 
-void PrintTable(const Report& report) {
+void PrintTable(const Report& report, bool verbose) {
   std::vector<std::vector<std::string>> rows = {
       {"tensor", "shape", "dtype", "bytes in", "bytes out", "copy", "amax",
        "SQNR dB", "clipped", "flushed", "max error", "time"}};
@@ -186,14 +297,16 @@ void PrintTable(const Report& report) {
     }
   }
   for (const std::string& note : report.notes) fmt::print("note: {}\n", note);
-  for (const Skipped& s : report.skipped) {
-    fmt::print("skipped: {}: {}\n", s.name, s.reason);
-  }
+  fmt::print("{}", SkippedText(report.skipped,
+                               report.skipped.size() + report.tensors.size(),
+                               verbose));
   for (const Record& r : report.tensors) {
     if (!r.error.ok()) {
       fmt::print("failed: {}: {}\n", r.name, std::string(r.error.message()));
     }
   }
+  const Totals totals = TotalsOf(report);
+  if (totals.tensors > 0) fmt::print("{}\n", TotalsText(report, totals));
   if (!report.output.empty()) fmt::print("wrote {}\n", report.output);
 }
 
@@ -208,8 +321,10 @@ void PrintJson(const Report& report, int exit_code) {
   }
   json["skipped"] = Json::array();
   for (const Skipped& s : report.skipped) {
-    json["skipped"].push_back({{"name", s.name}, {"reason", s.reason}});
+    json["skipped"].push_back(
+        {{"name", s.name}, {"kind", s.kind}, {"reason", s.reason}});
   }
+  json["totals"] = TotalsJson(report, TotalsOf(report));
   json["notes"] = report.notes;
   json["exit_code"] = exit_code;
   Put(json);
@@ -217,93 +332,6 @@ void PrintJson(const Report& report, int exit_code) {
 
 void PrintJsonError(const absl::Status& status, int exit_code) {
   Put({{"error", ErrorJson(status)}, {"exit_code", exit_code}});
-}
-
-void PrintInfo(const std::string& server, const ServerInfo& info, bool json) {
-  if (json) {
-    Json out = {{"command", "info"},
-                {"server", server},
-                {"version", info.version},
-                {"limits",
-                 {{"max_request_bytes", info.max_request_bytes},
-                  {"memory_budget_bytes", info.memory_budget_bytes},
-                  {"max_rank", info.max_rank}}}};
-    out["devices"] = Json::array();
-    for (const DeviceInfo& d : info.devices) {
-      out["devices"].push_back(
-          {{"name", d.name},
-           {"kind", d.kind},
-           {"description", d.description},
-           {"healthy", d.healthy},
-           {"memory_limit_bytes", d.memory_limit_bytes},
-           {"memory_high_water_bytes", d.memory_high_water_bytes},
-           {"jobs", d.jobs},
-           {"rht_cache_hits", d.rht_cache_hits},
-           {"rht_cache_misses", d.rht_cache_misses},
-           {"rht_launches", d.rht_launches}});
-    }
-    out["formats"] = Json::array();
-    for (const FormatSupport& f : info.formats) {
-      Json inputs = Json::array();
-      for (DType t : f.inputs) inputs.push_back(Name(t));
-      Json usages = Json::array();
-      for (Usage u : f.usages) usages.push_back(Name(u));
-      out["formats"].push_back({{"name", f.name},
-                                {"device_kinds", f.device_kinds},
-                                {"inputs", inputs},
-                                {"usages", usages},
-                                {"rht_dimensions", f.rht_dimensions},
-                                {"options", f.options}});
-    }
-    out["exit_code"] = 0;
-    Put(out);
-    return;
-  }
-  fmt::print("quantd {} at {}\n", info.version, server);
-  fmt::print("limits: {} a request, {} of payload memory, {} dimensions\n",
-             BytesText(info.max_request_bytes),
-             BytesText(info.memory_budget_bytes), info.max_rank);
-  std::vector<std::vector<std::string>> rows = {
-      {"device", "kind", "state", "jobs", "memory high", "memory limit",
-       "description"}};
-  for (const DeviceInfo& d : info.devices) {
-    rows.push_back({d.name, d.kind, d.healthy ? "healthy" : "quarantined",
-                    fmt::to_string(d.jobs),
-                    BytesText(d.memory_high_water_bytes),
-                    BytesText(d.memory_limit_bytes), d.description});
-  }
-  PrintColumns(rows);
-  for (const FormatSupport& f : info.formats) {
-    std::vector<std::string_view> inputs;
-    for (DType t : f.inputs) inputs.push_back(Name(t));
-    std::vector<std::string_view> usages;
-    for (Usage u : f.usages) usages.push_back(Name(u));
-    fmt::print("format {}: from {}; {}; on {}\n", f.name,
-               fmt::join(inputs, ", "), fmt::join(usages, ", "),
-               fmt::join(f.device_kinds, ", "));
-    if (!f.rht_dimensions.empty()) {
-      fmt::print("  RHT dimension {}\n", fmt::join(f.rht_dimensions, ", "));
-    }
-    if (!f.options.empty()) {
-      fmt::print("  {}\n", fmt::join(f.options, ", "));
-    }
-  }
-}
-
-Progress::Progress(size_t total)
-    : total_(total), active_(total > 0 && isatty(STDERR_FILENO) == 1) {}
-
-void Progress::Show(size_t done, std::string_view name) {
-  if (!active_) return;
-  constexpr size_t kWidth = 24;
-  const size_t full = done * kWidth / total_;
-  fmt::print(stderr, "\r\x1b[K[{}{}] {}/{} {}", std::string(full, '#'),
-             std::string(kWidth - full, '.'), done, total_, name.substr(0, 40));
-  std::fflush(stderr);
-}
-
-Progress::~Progress() {
-  if (active_) fmt::print(stderr, "\r\x1b[K");
 }
 
 }  // namespace quantd::quantctl

@@ -3,6 +3,7 @@
 #ifndef QUANTD_CLIENT_QUANTCTL_REPORT_H_
 #define QUANTD_CLIENT_QUANTCTL_REPORT_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -23,6 +24,8 @@ struct CopyRow {
   // NaN: nothing to compare; infinity: equal.
   std::optional<double> sqnr_db = std::nullopt;
   std::optional<double> sqnr_db_without_rht = std::nullopt;
+  // With the rotation, and its own amax instead of one estimated or given.
+  std::optional<double> sqnr_db_computed_amax = std::nullopt;
   std::optional<ErrorStatistics> statistics = std::nullopt;
 };
 
@@ -43,7 +46,22 @@ struct Record {
 
 struct Skipped {
   std::string name;
+  std::string kind;  // what those like it are: "scalars"
   std::string reason;
+};
+
+// Stopwatch.
+class Timer {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                         start_)
+        .count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ =
+      std::chrono::steady_clock::now();
 };
 
 struct Report {
@@ -54,13 +72,33 @@ struct Report {
   std::vector<Record> tensors;
   std::vector<Skipped> skipped;
   std::vector<std::string> notes;
+  bool resizes = true;  // what comes out is the tensors in another form
+  Timer timer;          // of the whole command
+  double seconds = 0;   // settled by Finish
 };
+
+// All tensors that did not fail, together.
+struct Totals {
+  size_t tensors = 0;
+  size_t failed = 0;
+  uint64_t bytes_in = 0;
+  uint64_t bytes_out = 0;
+  // Over the copies whose ratio is known and finite.
+  std::optional<double> mean_sqnr_db = std::nullopt;
+  std::optional<double> least_sqnr_db = std::nullopt;
+  std::string least_sqnr_name;
+};
+Totals TotalsOf(const Report& report);
+
+// "skipped 64 of 70 tensors: 60 vectors, 4 scalars (--verbose names them)", or
+// a line for each; empty: none. `all`: those skipped and those not.
+std::string SkippedText(const std::vector<Skipped>& skipped, size_t all,
+                        bool verbose);
 
 // To stdout. The keys of the JSON are stable; numbers that are not finite are
 // null there.
-void PrintTable(const Report& report);
+void PrintTable(const Report& report, bool verbose);
 void PrintJson(const Report& report, int exit_code);
-void PrintInfo(const std::string& server, const ServerInfo& info, bool json);
 // {"error": {...}, "exit_code": n}
 void PrintJsonError(const absl::Status& status, int exit_code);
 
@@ -69,18 +107,6 @@ void PrintColumns(const std::vector<std::vector<std::string>>& rows);
 
 std::string ShapeText(const std::vector<int64_t>& shape);
 std::string BytesText(uint64_t bytes);  // "1.50 MiB"
-
-// A bar on stderr while it is a terminal, nothing otherwise.
-class Progress {
- public:
-  explicit Progress(size_t total);
-  ~Progress();
-  void Show(size_t done, std::string_view name);
-
- private:
-  const size_t total_;
-  const bool active_;
-};
 
 }  // namespace quantd::quantctl
 

@@ -1,4 +1,9 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <utility>
 
@@ -9,8 +14,20 @@
 namespace quantd::quantctl {
 namespace {
 
+bool Failed(const Record& r) { return !r.error.ok(); }
+
 // Why a tensor is passed over that nobody asked for; not worth a line.
 constexpr char kNotNamed[] = "not named";
+
+// Those that were passed over and that may be worth a word.
+std::vector<Skipped> SkippedOf(const TensorInput& input) {
+  std::vector<Skipped> skipped;
+  for (const InputTensor& t : input.tensors()) {
+    if (t.skip.reason.empty() || t.skip.reason == kNotNamed) continue;
+    skipped.push_back({t.name, t.skip.kind, t.skip.reason});
+  }
+  return skipped;
+}
 
 // What to try where a connection came about and then failed; nullptr: it did
 // not come about. gRPC has only words for the difference.
@@ -53,6 +70,18 @@ CallOptions CallOf(const Options& options) {
   return call;
 }
 
+absl::StatusOr<PieceOptions> PiecesOf(Client& client, const Options& options,
+                                      Progress* progress) {
+  const auto info = client.GetServerInfo(CallOf(options));
+  if (!info.ok()) return info.status();
+  PieceOptions pieces;
+  if (info->max_request_bytes > 0) {
+    pieces.request_bytes = info->max_request_bytes;
+  }
+  pieces.progress = [progress](size_t bytes) { progress->Add(bytes); };
+  return pieces;
+}
+
 int CodeOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -66,8 +95,10 @@ int CodeOf(const absl::Status& status) {
   }
 }
 
-void Explain(const Options& options, const absl::Status& status) {
+void Explain(const Options& options, int code, const absl::Status& status) {
   fmt::print(stderr, "quantctl: {}\n", std::string(status.message()));
+  // A full disk and a busy server have one code of status.
+  if (code != kUnreachable && code != kRefused && code != kPartly) return;
   switch (status.code()) {
     case absl::StatusCode::kUnauthenticated:
       fmt::print(stderr,
@@ -100,7 +131,7 @@ void Explain(const Options& options, const absl::Status& status) {
 }
 
 int Fail(const Options& options, int code, const absl::Status& status) {
-  Explain(options, status);
+  Explain(options, code, status);
   if (options.json) PrintJsonError(status, code);
   return code;
 }
@@ -125,42 +156,49 @@ absl::StatusOr<TensorInput> OpenInput(
     t.desc.flatten_axis = t.desc.shape.size() == 1 ? -1 : options.flatten_axis;
     const bool named =
         std::find(wanted.begin(), wanted.end(), t.name) != wanted.end();
-    if (t.skip.empty()) {
+    std::string& skip = t.skip.reason;
+    if (skip.empty()) {
       if (const absl::Status s = judge(t.desc); !s.ok()) {
-        t.skip = std::string(s.message());
+        t.skip = {"that the options do not allow", std::string(s.message())};
       }
     }
-    if (named && !t.skip.empty()) {
+    if (named && !skip.empty()) {
       return absl::InvalidArgumentError(
-          fmt::format("{}: tensor \"{}\": {}", options.input, t.name, t.skip));
+          fmt::format("{}: tensor \"{}\": {}", options.input, t.name, skip));
     }
-    if (!wanted.empty() && !named && t.skip.empty()) {
-      t.skip = kNotNamed;
-    }
+    if (!wanted.empty() && !named && skip.empty()) skip = kNotNamed;
     // Norms and biases: tiny, and no format's users expect them changed.
-    if (!named && file_of_many && t.skip.empty() && t.desc.shape.size() == 1) {
-      t.skip = "a vector; name it with --tensor to take it all the same";
+    if (!named && file_of_many && skip.empty() && t.desc.shape.size() == 1) {
+      t.skip = {"vectors",
+                "a vector; name it with --tensor to take it all the same"};
     }
   }
-  const bool any = std::any_of(input->tensors().begin(), input->tensors().end(),
-                               [](const auto& t) { return t.skip.empty(); });
-  if (!any) {
-    std::string text =
-        fmt::format("{}: no tensor can be worked on", options.input);
-    for (const InputTensor& t : input->tensors()) {
-      text += fmt::format("\n  {}: {}", t.name, t.skip);
-    }
-    return absl::InvalidArgumentError(text);
+  if (!Eligible(*input).empty()) return input;
+  const std::vector<Skipped> skipped = SkippedOf(*input);
+  std::string text =
+      fmt::format("{}: no tensor can be worked on", options.input);
+  // One is not worth a count.
+  if (skipped.size() == 1) {
+    text += fmt::format(": {}: {}", skipped[0].name, skipped[0].reason);
+  } else if (!skipped.empty()) {
+    text += "\n" + SkippedText(skipped, skipped.size(), options.verbose);
+    text.pop_back();
   }
-  return input;
+  return absl::InvalidArgumentError(text);
 }
 
 std::vector<const InputTensor*> Eligible(const TensorInput& input) {
   std::vector<const InputTensor*> list;
   for (const InputTensor& t : input.tensors()) {
-    if (t.skip.empty()) list.push_back(&t);
+    if (t.skip.reason.empty()) list.push_back(&t);
   }
   return list;
+}
+
+uint64_t BytesOf(const std::vector<const InputTensor*>& tensors) {
+  uint64_t total = 0;
+  for (const InputTensor* t : tensors) total += t->size;
+  return total;
 }
 
 Report ReportOf(const char* command, const Options& options,
@@ -169,11 +207,7 @@ Report ReportOf(const char* command, const Options& options,
   report.command = command;
   report.server = options.server;
   report.input = options.input;
-  for (const InputTensor& t : input.tensors()) {
-    if (!t.skip.empty() && t.skip != kNotNamed) {
-      report.skipped.push_back({t.name, t.skip});
-    }
-  }
+  report.skipped = SkippedOf(input);
   return report;
 }
 
@@ -182,7 +216,7 @@ Record RecordOf(const InputTensor& tensor) {
   r.name = tensor.name;
   r.dtype = Name(tensor.desc.dtype);
   r.shape = tensor.desc.shape;
-  r.bytes_in = tensor.bytes.size();
+  r.bytes_in = tensor.size;
   return r;
 }
 
@@ -207,18 +241,55 @@ std::vector<CopyRow> CopiesOf(const QuantizedTensor& q) {
   return rows;
 }
 
-int Finish(const Options& options, const Report& report) {
-  const auto bad = [](const Record& r) { return !r.error.ok(); };
-  const std::vector<Record>& all = report.tensors;
-  const auto first = std::find_if(all.begin(), all.end(), bad);
+absl::StatusOr<OutputFile> OpenOutput(const Options& options,
+                                      std::optional<FileIdentity> source) {
+  struct stat out = {};
+  struct stat file = {};
+  // /dev/stdout, for example; but two ways to a device do not mix.
+  const bool same = fstat(STDOUT_FILENO, &out) == 0 &&
+                    stat(options.output.c_str(), &file) == 0 &&
+                    out.st_dev == file.st_dev && out.st_ino == file.st_ino &&
+                    !S_ISCHR(out.st_mode);
+  if (options.output != "-" && !same) {
+    return OutputFile::Create(options.output, source);
+  }
+  const int data = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (data < 0) {
+    return absl::ErrnoToStatus(errno, "cannot write to standard output");
+  }
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  return OutputFile::ToStream(data, "standard output", source);
+}
+
+int Finish(const Options& options, Report* report) {
+  report->seconds = report->timer.seconds();
+  const std::vector<Record>& all = report->tensors;
+  const auto first = std::find_if(all.begin(), all.end(), Failed);
   int code = kOk;
   if (first != all.end()) {
-    code = std::all_of(all.begin(), all.end(), bad) ? CodeOf(first->error)
-                                                    : kPartly;
-    Explain(options, first->error);
+    code = std::all_of(all.begin(), all.end(), Failed) ? CodeOf(first->error)
+                                                       : kPartly;
+    Explain(options, code, first->error);
   }
-  options.json ? PrintJson(report, code) : PrintTable(report);
+  options.json ? PrintJson(*report, code)
+               : PrintTable(*report, options.verbose);
   return code;
+}
+
+int FinishFile(const Options& options, Report* report,
+               const std::function<absl::Status()>& commit) {
+  const std::vector<Record>& all = report->tensors;
+  const auto failed = std::count_if(all.begin(), all.end(), Failed);
+  if (failed > 0) {
+    report->notes.push_back(fmt::format(
+        "{} was not written, since {} of {} tensors failed; --tensor takes "
+        "single ones",
+        options.output, failed, all.size()));
+    return Finish(options, report);
+  }
+  if (auto s = commit(); !s.ok()) return Fail(options, kCannotWrite, s);
+  report->output = options.output == "-" ? "standard output" : options.output;
+  return Finish(options, report);
 }
 
 }  // namespace quantd::quantctl

@@ -44,16 +44,6 @@ bool IsAmax(TensorKind kind) {
          kind == TensorKind::kColumnwiseAmax || kind == TensorKind::kAmax;
 }
 
-bool IsAligned(absl::Span<const std::byte> bytes, DType t) {
-  return reinterpret_cast<uintptr_t>(bytes.data()) % SizeOf(t) == 0;
-}
-
-// A mapped file, and copies of the parts that lie askew in it.
-struct Loaded {
-  std::shared_ptr<const safetensors::File> file;
-  std::vector<AlignedBytes> copies;
-};
-
 }  // namespace
 
 std::string_view SafetensorsName(DType t) {
@@ -104,55 +94,74 @@ std::vector<std::string> QuantizedFile::names() const {
   return names;
 }
 
-absl::StatusOr<QuantizedTensor> QuantizedFile::Load(
+absl::Status QuantizedFile::Bad(std::string_view name,
+                                std::string_view why) const {
+  return absl::InvalidArgumentError(
+      fmt::format("{}: tensor \"{}\": {}", path_, name.substr(0, 200), why));
+}
+
+absl::StatusOr<QuantizedFile::Located> QuantizedFile::Locate(
     std::string_view name) const {
   const auto entry = file_->metadata().find(MetadataKey(name));
   if (entry == file_->metadata().end()) {
     return absl::NotFoundError(
         fmt::format("{}: no quantized tensor \"{}\"", path_, name));
   }
-  const auto bad = [&](std::string_view why) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: tensor \"{}\": {}", path_, name.substr(0, 200), why));
-  };
   const auto description = client::ParseDescription(entry->second);
-  if (!description.ok())
-    return bad(std::string(description.status().message()));
-  auto out = QuantizedTensor::Make(description->tensor, description->options);
-  if (!out.ok()) return bad(std::string(out.status().message()));
-  const auto loaded = std::make_shared<Loaded>();
-  loaded->file = file_;
-  for (const TensorSpec& spec : out->parts_) {
+  if (!description.ok()) {
+    return Bad(name, std::string(description.status().message()));
+  }
+  auto made = QuantizedTensor::Make(description->tensor, description->options);
+  if (!made.ok()) return Bad(name, std::string(made.status().message()));
+  Located located = {*std::move(made), {}};
+  for (const TensorSpec& spec : located.tensor.parts_) {
     const std::string part = PartName(name, spec.kind);
     const safetensors::Tensor* found = file_->Find(part);
     if (found == nullptr) {
-      return bad(fmt::format("its part {} is missing", Name(spec.kind)));
+      return Bad(name, fmt::format("its part {} is missing", Name(spec.kind)));
     }
     if (found->dtype != SafetensorsName(spec.dtype) ||
         found->shape != spec.shape || found->size != spec.size) {
-      return bad(
-          fmt::format("its part {} has another type or shape than its "
-                      "description demands",
-                      Name(spec.kind)));
+      return Bad(name,
+                 fmt::format("its part {} has another type or shape than its "
+                             "description demands",
+                             Name(spec.kind)));
     }
-    absl::Span<const std::byte> bytes = file_->bytes(*found);
-    if (!IsAligned(bytes, spec.dtype)) {
-      AlignedBytes& copy = loaded->copies.emplace_back(bytes.size());
-      if (copy.span().size() != bytes.size()) {
-        return absl::ResourceExhaustedError(
-            fmt::format("no memory for {} bytes of {}", bytes.size(), path_));
-      }
-      std::copy(bytes.begin(), bytes.end(), copy.span().begin());
-      bytes = copy.span();
+    located.parts.push_back(found);
+  }
+  return located;
+}
+
+absl::StatusOr<QuantizedFile::Description> QuantizedFile::Describe(
+    std::string_view name) const {
+  const auto located = Locate(name);
+  if (!located.ok()) return located.status();
+  return Description{located->tensor.desc(), located->tensor.options()};
+}
+
+absl::StatusOr<QuantizedTensor> QuantizedFile::Load(
+    std::string_view name) const {
+  auto located = Locate(name);
+  if (!located.ok()) return located.status();
+  QuantizedTensor& out = located->tensor;
+  const auto buffers = std::make_shared<std::vector<AlignedBytes>>();
+  for (const safetensors::Tensor* part : located->parts) {
+    AlignedBytes& buffer = buffers->emplace_back(part->size);
+    if (buffer.span().size() != part->size) {
+      return absl::ResourceExhaustedError(
+          fmt::format("no memory for {} bytes of {}", part->size, path_));
     }
-    out->spans_.push_back(bytes);
+    if (auto s = file_->Read(*part, 0, buffer.span()); !s.ok()) return s;
+    out.spans_.push_back(buffer.span());
+  }
+  out.owner_ = buffers;
+  for (const TensorSpec& spec : out.parts_) {
     if (!IsAmax(spec.kind)) continue;
-    for (const float amax : out->as<float>(spec.kind)) {
-      if (amax < 0) return bad("its amax is negative");
+    for (const float amax : out.as<float>(spec.kind)) {
+      if (amax < 0) return Bad(name, "its amax is negative");
     }
   }
-  out->owner_ = loaded;
-  return out;
+  return std::move(out);
 }
 
 std::vector<safetensors::Tensor> QuantizedFile::Parts(

@@ -30,9 +30,12 @@ class QuantizedFile {
   // The quantized tensors, sorted.
   std::vector<std::string> names() const;
   // INVALID_ARGUMENT when a part is missing or is not what the metadata
-  // demand; NOT_FOUND for a name that is not there. The tensor keeps the file
-  // mapped.
+  // demand; NOT_FOUND for a name that is not there. Reads none of the parts.
+  absl::StatusOr<Description> Describe(std::string_view name) const;
+  // The same with its parts, read into memory: DATA_LOSS when the file was
+  // truncated or written to since it was opened.
   absl::StatusOr<QuantizedTensor> Load(std::string_view name) const;
+  FileIdentity identity() const { return file_->identity(); }
 
   // The tensors to announce to a Writer for one quantized tensor; its
   // arguments are legal.
@@ -46,6 +49,14 @@ class QuantizedFile {
                              const QuantizedTensor& tensor);
 
  private:
+  // A tensor without bytes, and where those of its parts lie.
+  struct Located {
+    QuantizedTensor tensor;
+    std::vector<const safetensors::Tensor*> parts;
+  };
+  absl::StatusOr<Located> Locate(std::string_view name) const;
+  absl::Status Bad(std::string_view name, std::string_view why) const;
+
   std::string path_;
   std::shared_ptr<const safetensors::File> file_;
 };

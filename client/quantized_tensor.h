@@ -8,8 +8,7 @@
 //   auto x = back->Dequantize(*client, quantd::DType::kF32);
 //
 // Memory: copies of a QuantizedTensor share the bytes, which live until the
-// last of them is gone. A loaded tensor views its mapped file, which nobody
-// may truncate meanwhile.
+// last of them is gone. A loaded tensor is read into memory and keeps no file.
 // Threads: immutable; may be read by many threads.
 #ifndef QUANTD_CLIENT_QUANTIZED_TENSOR_H_
 #define QUANTD_CLIENT_QUANTIZED_TENSOR_H_

@@ -134,6 +134,16 @@ absl::Status ResultBuilder::Add(const Source& source,
   return absl::OkStatus();
 }
 
+absl::Span<std::byte> ResultBuilder::Claim(TensorKind kind) {
+  if (!error_.ok()) return {};
+  for (size_t i = 0; i < result_.parts_.size(); ++i) {
+    if (result_.parts_[i].kind != kind) continue;
+    filled_[i] = true;
+    return targets_[i];
+  }
+  return {};
+}
+
 absl::StatusOr<Result> ResultBuilder::Take(Report report) {
   if (!error_.ok()) return error_;
   for (size_t i = 0; i < filled_.size(); ++i) {

@@ -41,6 +41,10 @@ class ResultBuilder {
                    absl::Span<const std::string_view> slices,
                    size_t payload_offset, size_t payload_size);
 
+  // The memory of one part, which the caller fills: it counts as added. Empty
+  // when there is no such part or no memory.
+  absl::Span<std::byte> Claim(TensorKind kind);
+
   struct Report {
     bool saw_nan = false;
     bool saw_inf = false;

@@ -40,35 +40,39 @@ std::string LittleEndian(uint64_t value) {
 }  // namespace
 
 absl::StatusOr<File> File::Open(const std::string& path) {
-  auto mapped = MappedFile::Open(path);
-  if (!mapped.ok()) return mapped.status();
-  const absl::Span<const std::byte> bytes = mapped->bytes();
+  auto opened = InputFile::Open(path);
+  if (!opened.ok()) return opened.status();
+  const size_t size = opened->size();
   const auto bad = [&](std::string_view why) {
     return absl::InvalidArgumentError(fmt::format("{}: {}", path, why));
   };
-  if (bytes.size() < kLengthBytes) {
-    return bad(fmt::format("{} bytes are no safetensors file", bytes.size()));
+  if (size < kLengthBytes) {
+    return bad(fmt::format("{} bytes are no safetensors file", size));
   }
+  std::byte prefix[kLengthBytes];
+  if (auto s = opened->ReadAt(0, absl::MakeSpan(prefix)); !s.ok()) return s;
   uint64_t length = 0;
   for (size_t i = 0; i < kLengthBytes; ++i) {
-    length |= static_cast<uint64_t>(bytes[i]) << (8 * i);
+    length |= static_cast<uint64_t>(prefix[i]) << (8 * i);
   }
   if (length > kMaxHeaderBytes) {
     return bad(fmt::format("header of {} bytes, over the format's limit of {}",
                            length, kMaxHeaderBytes));
   }
-  if (length > bytes.size() - kLengthBytes) {
+  if (length > size - kLengthBytes) {
     return bad(fmt::format("header of {} bytes in a file of {}; truncated?",
-                           length, bytes.size()));
+                           length, size));
   }
+  std::string json(length, '\0');
+  const absl::Span<std::byte> room(reinterpret_cast<std::byte*>(json.data()),
+                                   json.size());
+  if (auto s = opened->ReadAt(kLengthBytes, room); !s.ok()) return s;
   File file;
   file.buffer_ = kLengthBytes + length;
-  auto header = ParseHeader(
-      {reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length},
-      bytes.size() - file.buffer_);
+  auto header = ParseHeader(json, size - file.buffer_);
   if (!header.ok()) return bad(std::string(header.status().message()));
   file.header_ = *std::move(header);
-  file.file_ = *std::move(mapped);
+  file.file_ = *std::move(opened);
   return file;
 }
 
@@ -79,69 +83,84 @@ const Tensor* File::Find(std::string_view name) const {
   return nullptr;
 }
 
-absl::Span<const std::byte> File::bytes(const Tensor& tensor) const {
-  return file_.bytes().subspan(buffer_ + tensor.offset, tensor.size);
+absl::Status File::Read(const Tensor& tensor, size_t offset,
+                        absl::Span<std::byte> bytes) const {
+  if (offset > tensor.size || bytes.size() > tensor.size - offset) {
+    return absl::OutOfRangeError(
+        fmt::format("{}: {} bytes from byte {} of a tensor of {}", file_.path(),
+                    bytes.size(), offset, tensor.size));
+  }
+  return file_.ReadAt(buffer_ + tensor.offset + offset, bytes);
 }
 
 absl::StatusOr<Writer> Writer::Create(const std::string& path,
                                       std::vector<Tensor> planned,
                                       Metadata metadata) {
-  Writer writer;
-  writer.metadata_ = std::move(metadata);
-  // Every offset as long as the longest: what is written in the end, in any
-  // order and with any of them missing, is not longer.
-  size_t total = 0;
-  for (const Tensor& t : planned) total += t.size;
-  std::vector<Tensor> longest = planned;
-  for (Tensor& t : longest) {
-    t.offset = total;
-    t.size = 0;
-  }
-  const size_t json = HeaderJson(longest, writer.metadata_).size();
-  // The buffer begins at a multiple of 64.
-  writer.header_room_ = (kLengthBytes + json + 63) / 64 * 64 - kLengthBytes;
-  if (writer.header_room_ > kMaxHeaderBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: too many tensors for one file", path));
-  }
-  for (Tensor& t : planned) {
-    std::string name = t.name;
-    if (!writer.planned_.emplace(std::move(name), std::move(t)).second) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: two tensors of one name", path));
-    }
-  }
   auto file = OutputFile::Create(path);
   if (!file.ok()) return file.status();
-  writer.file_ = *std::move(file);
+  return Create(*std::move(file), std::move(planned), std::move(metadata));
+}
+
+absl::StatusOr<Writer> Writer::Create(OutputFile file,
+                                      std::vector<Tensor> planned,
+                                      Metadata metadata) {
+  size_t total = 0;
+  for (Tensor& t : planned) {
+    t.offset = total;
+    total += t.size;
+  }
+  std::string json = HeaderJson(planned, metadata);
+  // The buffer begins at a multiple of 64.
+  json.resize((kLengthBytes + json.size() + 63) / 64 * 64 - kLengthBytes, ' ');
+  if (json.size() > kMaxHeaderBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: too many tensors for one file", file.path()));
+  }
+  const std::string head = LittleEndian(json.size()) + json;
+  Writer writer;
+  for (const Tensor& t : planned) {
+    const Place place = {head.size() + t.offset, t.size, t.size};
+    if (!writer.places_.emplace(t.name, place).second) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: two tensors are named \"{}\"", file.path(), t.name));
+    }
+  }
+  if (auto s = file.Reserve(head.size() + total); !s.ok()) return s;
+  if (auto s = file.WriteAt(0, AsBytes(head)); !s.ok()) return s;
+  writer.file_ = std::move(file);
   return writer;
 }
 
 absl::Status Writer::Append(std::string_view name,
                             absl::Span<const std::byte> bytes) {
-  const auto found = planned_.find(name);
-  if (found == planned_.end() || found->second.size != bytes.size()) {
+  const auto found = places_.find(name);
+  if (found == places_.end() || found->second.missing != bytes.size()) {
     return absl::InternalError(fmt::format(
         "tensor \"{}\" of {} bytes was not announced", name, bytes.size()));
   }
-  Tensor tensor = std::move(found->second);
-  planned_.erase(found);
-  tensor.offset = buffer_size_;
-  const size_t place = kLengthBytes + header_room_ + buffer_size_;
-  if (auto s = file_.WriteAt(place, bytes); !s.ok()) return s;
-  buffer_size_ += bytes.size();
-  written_.push_back(std::move(tensor));
-  return absl::OkStatus();
+  return Write(name, 0, bytes);
+}
+
+absl::Status Writer::Write(std::string_view name, size_t offset,
+                           absl::Span<const std::byte> bytes) {
+  const auto found = places_.find(name);
+  if (found == places_.end() || offset > found->second.size ||
+      bytes.size() > found->second.size - offset ||
+      bytes.size() > found->second.missing) {
+    return absl::InternalError(
+        fmt::format("{} bytes at {} of tensor \"{}\" were not announced",
+                    bytes.size(), offset, name));
+  }
+  found->second.missing -= bytes.size();
+  return file_.WriteAt(found->second.begin + offset, bytes);
 }
 
 absl::Status Writer::Commit() {
-  std::string json = HeaderJson(written_, metadata_);
-  if (json.size() > header_room_) {
-    return absl::InternalError("the header outgrew its room");
+  for (const auto& [name, place] : places_) {
+    if (place.missing == 0) continue;
+    return absl::InternalError(fmt::format(
+        "{} bytes of tensor \"{}\" were not written", place.missing, name));
   }
-  json.resize(header_room_, ' ');
-  const std::string head = LittleEndian(header_room_) + json;
-  if (auto s = file_.WriteAt(0, AsBytes(head)); !s.ok()) return s;
   return file_.Commit();
 }
 

@@ -46,7 +46,7 @@ int BitsOf(std::string_view dtype);
 // leave holes or do not fill `buffer_size` exactly.
 absl::StatusOr<Header> ParseHeader(std::string_view json, size_t buffer_size);
 
-// An open file. Movable; what it hands out lives as long as it does.
+// An open file. Movable; Read may be called from many threads.
 class File {
  public:
   // Reads and checks the header, not the buffer. Errors name the path.
@@ -56,38 +56,48 @@ class File {
   const Metadata& metadata() const { return header_.metadata; }
   // nullptr when there is none of that name.
   const Tensor* Find(std::string_view name) const;
-  absl::Span<const std::byte> bytes(const Tensor& tensor) const;
+  // `bytes` of the tensor's, from `offset` on. DATA_LOSS when the file was
+  // truncated or written to since it was opened.
+  absl::Status Read(const Tensor& tensor, size_t offset,
+                    absl::Span<std::byte> bytes) const;
+  FileIdentity identity() const { return file_.identity(); }
 
  private:
-  MappedFile file_;
+  InputFile file_;
   Header header_;
   size_t buffer_ = 0;  // offset in the file
 };
 
-// Writes a file whose tensors are announced first and then appended in any
-// order, as they come to be. One that is announced and never appended is left
-// out of the file, so that a failure in the middle spoils only its tensor.
-// Not thread-safe; movable.
+// Writes a file whose tensors are announced first and then written in any
+// order, whole or in pieces. Not thread-safe; movable.
 class Writer {
  public:
-  // `planned` needs no offsets.
+  // `planned` needs no offsets: the tensors follow each other. The disk space
+  // is taken at once where the file system can.
+  static absl::StatusOr<Writer> Create(OutputFile file,
+                                       std::vector<Tensor> planned,
+                                       Metadata metadata);
   static absl::StatusOr<Writer> Create(const std::string& path,
                                        std::vector<Tensor> planned,
                                        Metadata metadata);
 
+  // All of a tensor.
   absl::Status Append(std::string_view name, absl::Span<const std::byte> bytes);
-  // Takes back a metadata entry, for a tensor that did not come to be.
-  void DropMetadata(const std::string& key) { metadata_.erase(key); }
-  // Writes the header; only now the file has its name.
+  // Some of it, from `offset` on; every byte once.
+  absl::Status Write(std::string_view name, size_t offset,
+                     absl::Span<const std::byte> bytes);
+  // Only now the file has its name. INTERNAL when something announced was not
+  // written.
   absl::Status Commit();
 
  private:
+  struct Place {
+    size_t begin = 0;  // in the file
+    size_t size = 0;
+    size_t missing = 0;  // bytes not yet written
+  };
   OutputFile file_;
-  std::map<std::string, Tensor, std::less<>> planned_;
-  std::vector<Tensor> written_;
-  Metadata metadata_;
-  size_t header_room_ = 0;  // bytes kept for the JSON
-  size_t buffer_size_ = 0;
+  std::map<std::string, Place, std::less<>> places_;
 };
 
 }  // namespace quantd::safetensors

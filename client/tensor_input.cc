@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "client/npy.h"
@@ -21,8 +23,26 @@ bool HasExtension(const std::string& path, std::string_view extension) {
                     });
 }
 
+// Shared by the readers of all tensors.
+struct TensorInput::Failure {
+  std::mutex mutex;
+  absl::Status status;
+  absl::Status Note(const absl::Status& s) {
+    const std::lock_guard lock(mutex);
+    status.Update(s);
+    return s;
+  }
+};
+
+absl::Status TensorInput::read_error() const {
+  const std::lock_guard lock(failure_->mutex);
+  return failure_->status;
+}
+
 absl::StatusOr<TensorInput> TensorInput::Open(const std::string& path) {
   TensorInput input;
+  const auto failure = std::make_shared<Failure>();
+  input.failure_ = failure;
   if (HasExtension(path, ".npy")) {
     auto opened = npy::File::Open(path);
     if (!opened.ok()) return opened.status();
@@ -31,9 +51,12 @@ absl::StatusOr<TensorInput> TensorInput::Open(const std::string& path) {
     tensor.name = std::filesystem::path(path).stem().string();
     tensor.desc = {file->header().dtype, file->header().shape};
     tensor.dtype_name = SafetensorsName(tensor.desc.dtype);
-    tensor.bytes = file->bytes();
+    tensor.size = file->size_bytes();
+    tensor.read = [file, failure](size_t offset, absl::Span<std::byte> bytes) {
+      return failure->Note(file->Read(offset, bytes));
+    };
     input.tensors_.push_back(std::move(tensor));
-    input.file_ = file;
+    input.identity_ = file->identity();
   } else if (HasExtension(path, ".safetensors")) {
     auto opened = safetensors::File::Open(path);
     if (!opened.ok()) return opened.status();
@@ -44,10 +67,14 @@ absl::StatusOr<TensorInput> TensorInput::Open(const std::string& path) {
       tensor.name = t.name;
       tensor.dtype_name = t.dtype;
       tensor.desc = {FromSafetensorsName(t.dtype), t.shape};
-      tensor.bytes = file->bytes(t);
+      tensor.size = t.size;
+      tensor.read = [file, failure, &t](size_t offset,
+                                        absl::Span<std::byte> bytes) {
+        return failure->Note(file->Read(t, offset, bytes));
+      };
       input.tensors_.push_back(std::move(tensor));
     }
-    input.file_ = file;
+    input.identity_ = file->identity();
   } else {
     return absl::InvalidArgumentError(
         fmt::format("{}: neither .npy nor .safetensors by its name", path));
@@ -55,11 +82,13 @@ absl::StatusOr<TensorInput> TensorInput::Open(const std::string& path) {
   for (InputTensor& t : input.tensors_) {
     const size_t rank = t.desc.shape.size();
     if (!IsFloat(t.desc.dtype)) {
-      t.skip = fmt::format("dtype {} is not F32, F16 or BF16", t.dtype_name);
+      t.skip = {fmt::format("of dtype {}", t.dtype_name),
+                fmt::format("dtype {} is not F32, F16 or BF16", t.dtype_name)};
     } else if (rank == 0) {
-      t.skip = "a scalar";
+      t.skip = {"scalars", "a scalar"};
     } else if (rank > kMaxRank) {
-      t.skip = fmt::format("{} dimensions, more than {}", rank, kMaxRank);
+      t.skip = {"of too many dimensions",
+                fmt::format("{} dimensions, more than {}", rank, kMaxRank)};
     }
   }
   return input;

@@ -8,21 +8,30 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
+#include "client/file.h"
+#include "client/pieces.h"
 #include "kernels/plan.h"
 
 namespace quantd {
+
+// Why a tensor is not worked on.
+struct Skip {
+  std::string kind;    // what those like it are: "scalars"
+  std::string reason;  // of this one; empty: it is worked on
+};
 
 struct InputTensor {
   std::string name;
   std::string dtype_name;  // as the file says: "BF16", "I64"
   TensorDesc desc;
-  absl::Span<const std::byte> bytes;  // views the TensorInput
-  std::string skip;                   // why it is not worked on; empty: it is
+  size_t size = 0;    // bytes
+  TensorReader read;  // keeps the file open
+  Skip skip;
 };
 
-// Movable; views into it stay valid when it moves.
+// Movable.
 class TensorInput {
  public:
   // By the name's end: ".npy" gives one tensor, called after the file,
@@ -32,10 +41,15 @@ class TensorInput {
 
   std::vector<InputTensor>& tensors() { return tensors_; }
   const std::vector<InputTensor>& tensors() const { return tensors_; }
+  FileIdentity identity() const { return identity_; }
+  // What the first read that failed said; OK: none did.
+  absl::Status read_error() const;
 
  private:
+  struct Failure;
   std::vector<InputTensor> tensors_;
-  std::shared_ptr<const void> file_;
+  FileIdentity identity_;
+  std::shared_ptr<Failure> failure_;
 };
 
 // True when `path` ends so, in either case.

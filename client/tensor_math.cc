@@ -80,22 +80,23 @@ double Element(DType dtype, absl::Span<const std::byte> bytes, size_t i) {
   }
 }
 
-double SqnrDb(DType x_dtype, absl::Span<const std::byte> x, DType y_dtype,
-              absl::Span<const std::byte> y) {
-  double signal = 0;
-  double noise = 0;
+void SquareSums::Add(DType x_dtype, absl::Span<const std::byte> x,
+                     DType y_dtype, absl::Span<const std::byte> y) {
   const size_t count = x.size() / SizeOf(x_dtype);
   for (size_t i = 0; i < count; ++i) {
     const double a = Element(x_dtype, x, i);
     const double b = Element(y_dtype, y, i);
     if (!std::isfinite(a) || !std::isfinite(b)) continue;
-    signal += a * a;
-    noise += (a - b) * (a - b);
+    signal_ += a * a;
+    noise_ += (a - b) * (a - b);
   }
-  if (signal == 0 && noise == 0) {
+}
+
+double SquareSums::sqnr_db() const {
+  if (signal_ == 0 && noise_ == 0) {
     return std::numeric_limits<double>::quiet_NaN();
   }
-  return 10.0 * std::log10(signal / noise);
+  return 10.0 * std::log10(signal_ / noise_);
 }
 
 std::vector<uint16_t> GaussianSample(size_t count, uint64_t seed) {

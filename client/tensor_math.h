@@ -15,10 +15,20 @@ namespace quantd::client {
 // Element `i` of a tensor of type f32, f16 or bf16.
 double Element(DType dtype, absl::Span<const std::byte> bytes, size_t i);
 
-// 10 log10(sum x^2 / sum (x - y)^2) over the elements where both are finite.
-// +infinity when they are equal; NaN when there is nothing to compare.
-double SqnrDb(DType x_dtype, absl::Span<const std::byte> x, DType y_dtype,
-              absl::Span<const std::byte> y);
+// Adds up, piece by piece, how far `y` is from `x`, over the elements where
+// both are finite.
+class SquareSums {
+ public:
+  void Add(DType x_dtype, absl::Span<const std::byte> x, DType y_dtype,
+           absl::Span<const std::byte> y);
+  // 10 log10(sum x^2 / sum (x - y)^2). +infinity when they are equal; NaN when
+  // there is nothing to compare.
+  double sqnr_db() const;
+
+ private:
+  double signal_ = 0;
+  double noise_ = 0;
+};
 
 // `count` bf16 numbers, the same on every machine: standard Gaussian, or
 // Student's t with 3 degrees of freedom, whose tails hold outliers of a

@@ -36,8 +36,17 @@ inline pid_t Spawn(const std::vector<std::string>& words,
   for (const std::string& w : words)
     argv.push_back(const_cast<char*>(w.data()));
   argv.push_back(nullptr);
+  // Who runs the tests in the background may have SIGINT ignored.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t usual;
+  sigemptyset(&usual);
+  for (const int s : {SIGHUP, SIGINT, SIGTERM}) sigaddset(&usual, s);
+  posix_spawnattr_setsigdefault(&attributes, &usual);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   pid_t pid = -1;
-  posix_spawn(&pid, argv[0], &files, nullptr, argv.data(), environ);
+  posix_spawnp(&pid, argv[0], &files, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   return pid;
 }
@@ -80,15 +89,22 @@ class Cli : public testing::Test {
     address_.clear();
   }
 
-  static Outcome Run(std::vector<std::string> words) {
+  // Without waiting for it.
+  static pid_t Start(std::vector<std::string> words) {
     const char* quantctl = std::getenv("QUANTCTL");
-    if (quantctl == nullptr) return {};
+    if (quantctl == nullptr) return -1;
     words.insert(words.begin(), quantctl);
-    const pid_t pid = Spawn(words, *dir_ / "out", *dir_ / "err");
+    return Spawn(words, *dir_ / "out", *dir_ / "err");
+  }
+  // The code as a shell has it: 128 more than the signal that ended it.
+  static Outcome Wait(pid_t pid) {
     int status = 0;
-    waitpid(pid, &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) return {};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
             ReadFile(*dir_ / "out"), ReadFile(*dir_ / "err")};
+  }
+  static Outcome Run(std::vector<std::string> words) {
+    return Wait(Start(std::move(words)));
   }
   static Outcome RunServed(std::vector<std::string> words) {
     words.insert(words.end(), {"--server", address_});

@@ -3,6 +3,9 @@
 #define QUANTD_TESTS_CLIENT_TEMP_DIR_H_
 
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -36,6 +39,17 @@ class TempDir {
  private:
   std::filesystem::path path_;
 };
+
+// A device like /dev/null (1, 3) or /dev/full (1, 7) at `path`: who may replace
+// devices must not lose the machine's own in a test that fails. Who may not
+// gets `usual`.
+inline std::string OwnDevice(const std::string& path, unsigned minor_number,
+                             const std::string& usual) {
+  const bool made =
+      mknod(path.c_str(), S_IFCHR | 0666, makedev(1, minor_number)) == 0;
+  EXPECT_TRUE(made || geteuid() != 0);
+  return made ? path : usual;
+}
 
 inline void WriteFile(const std::string& path, std::string_view bytes) {
   std::ofstream(path, std::ios::binary) << bytes;

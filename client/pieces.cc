@@ -1,0 +1,280 @@
+#include "client/pieces.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "client/copy_window.h"
+#include "client/piece_join.h"
+#include "client/piece_work.h"
+#include "fmt/format.h"
+#include "kernels/amax_source.h"
+#include "kernels/field_error.h"
+
+namespace quantd {
+namespace {
+
+using client::Allocate;
+using client::Cut;
+using client::ForEach;
+using client::Join;
+using client::Raise;
+using client::Read;
+using client::Room;
+
+void Tell(const PieceOptions& pieces, size_t bytes) {
+  if (pieces.progress) pieces.progress(bytes);
+}
+
+// What a tensor in pieces cannot have.
+absl::Status CheckOptions(const QuantizeOptions& o, const CallOptions& call,
+                          size_t limit) {
+  const std::string why = fmt::format(
+      "none: the tensor does not fit into a request of {} bytes "
+      "and is sent in pieces",
+      limit);
+  if (o.splits) return FieldError("splits", why, "groups");
+  if (o.history) return FieldError("history", why, "one");
+  if (o.dbias) return FieldError("dbias", why, "one");
+  if (!call.into.empty()) return FieldError("into", why, "destinations");
+  return absl::OkStatus();
+}
+
+// The amax of the whole, as CopyAmax has it, from the pieces and from what is
+// given.
+absl::StatusOr<CopyAmax> AmaxOfPieces(
+    const Plan& plan, bool given_all, const std::vector<Shard>& cut,
+    int at_once,
+    const std::function<absl::StatusOr<CopyAmax>(const Shard&)>& amax_of) {
+  const auto& used = std::get<QuantizeOptions>(plan.options());
+  const auto lines = [&](bool wanted, int64_t count) {
+    return std::vector<float>(
+        wanted ? static_cast<size_t>(used.form.row_scaled ? count : 1) : 0);
+  };
+  CopyAmax whole{lines(HasRowwise(used.usage), plan.rows()),
+                 lines(HasColumnwise(used.usage), plan.cols())};
+  if (!given_all) {
+    std::mutex mutex;
+    const auto status = ForEach(cut, at_once, [&](const Shard& piece) {
+      const auto amax = amax_of(piece);
+      if (!amax.ok()) return amax.status();
+      const std::lock_guard lock(mutex);
+      Raise(absl::MakeSpan(whole.rowwise), piece.row, amax->rowwise);
+      Raise(absl::MakeSpan(whole.columnwise), piece.column, amax->columnwise);
+      return absl::OkStatus();
+    });
+    if (!status.ok()) return status;
+  }
+  for (const bool columnwise : {false, true}) {
+    const AmaxSource source = SourceOfAmax(used, columnwise);
+    auto& amax = columnwise ? whole.columnwise : whole.rowwise;
+    if (source.kind == AmaxSource::Kind::kGiven) amax = source.values();
+    if (!source.computed()) continue;
+    for (float& a : amax) a *= source.factor;
+  }
+  for (const auto* amax : {&whole.rowwise, &whole.columnwise}) {
+    for (const float a : *amax) {
+      if (std::isfinite(a)) continue;
+      return FieldError("payload",
+                        "finite numbers in a tensor that is sent in pieces",
+                        "NaN or Inf as its amax");
+    }
+  }
+  return whole;
+}
+
+std::vector<float> Slice(const std::vector<float>& amax, int64_t first,
+                         int64_t count) {
+  if (amax.size() <= 1) return amax;
+  return {amax.begin() + first, amax.begin() + first + count};
+}
+
+}  // namespace
+
+absl::StatusOr<Result> QuantizeInPieces(Client& client,
+                                        const TensorDesc& tensor,
+                                        const TensorReader& input,
+                                        const QuantizeOptions& options,
+                                        const PieceOptions& pieces,
+                                        const CallOptions& call) {
+  const auto plan = MakeQuantizePlan(tensor, options);
+  if (!plan.ok()) return plan.status();
+  if (plan->input_bytes() <= Room(pieces)) {
+    const auto bytes = Read(input, plan->input_bytes());
+    if (!bytes.ok()) return bytes.status();
+    auto result = client.Quantize(tensor, bytes->span(), options, call);
+    Tell(pieces, plan->input_bytes());
+    return result;
+  }
+  const auto& used = std::get<QuantizeOptions>(plan->options());
+  const size_t limit = pieces.request_bytes;
+  if (auto s = CheckOptions(used, call, limit); !s.ok()) return s;
+  const size_t element = SizeOf(tensor.dtype);
+  const auto cut = Cut(*plan, element, pieces, used.form.row_scaled);
+  if (!cut.ok()) return cut.status();
+
+  QuantizeOptions open = used;  // without what is given
+  open.rowwise_amax.clear();
+  open.columnwise_amax.clear();
+  const bool agree = HasAmax(*FindFormat(used.format)) && used.scale.empty() &&
+                     used.usage != Usage::kNone;
+  const bool given = !SourceOfAmax(used, /*columnwise=*/false).computed() &&
+                     !SourceOfAmax(used, /*columnwise=*/true).computed();
+  std::mutex mutex;
+  const auto load = [&](Shard* piece) -> absl::StatusOr<AlignedBytes> {
+    auto bytes = Read(input, plan->cols(), element, *piece);
+    if (bytes.ok()) piece->input = bytes->span();
+    return bytes;
+  };
+  // Half of the way, where the amax has to be found first.
+  const auto tell = [&](const Shard& piece, bool first) {
+    const size_t bytes = static_cast<size_t>(piece.rows * piece.cols) * element;
+    const size_t half = agree && !given ? bytes / 2 : 0;
+    const std::lock_guard lock(mutex);
+    Tell(pieces, first ? half : bytes - half);
+  };
+  CopyAmax amax;
+  if (agree) {
+    auto all = AmaxOfPieces(*plan, given, *cut, pieces.at_once,
+                            [&](Shard piece) -> absl::StatusOr<CopyAmax> {
+                              const auto bytes = load(&piece);
+                              if (!bytes.ok()) return bytes.status();
+                              auto found =
+                                  ShardAmax(client, tensor, piece, open, call);
+                              tell(piece, /*first=*/true);
+                              return found;
+                            });
+    if (!all.ok()) return all.status();
+    amax = *std::move(all);
+  }
+  // Every copy has its amax by now.
+  QuantizeOptions settled = open;
+  settled.amax_estimation_scale.reset();
+  Join join(*plan);
+  if (auto s = join.Begin(); !s.ok()) return s;
+  const auto status = ForEach(*cut, pieces.at_once, [&](Shard piece) {
+    const auto bytes = load(&piece);
+    if (!bytes.ok()) return bytes.status();
+    const CopyAmax own = {Slice(amax.rowwise, piece.row, piece.rows),
+                          Slice(amax.columnwise, piece.column, piece.cols)};
+    const auto part = QuantizeShard(client, tensor, piece, settled, own, call);
+    if (!part.ok()) return part.status();
+    tell(piece, /*first=*/false);
+    const std::lock_guard lock(mutex);
+    join.Add(piece, *part);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return join.Take();
+}
+
+absl::StatusOr<Result> RhtAmaxInPieces(Client& client, const TensorDesc& tensor,
+                                       const TensorReader& input,
+                                       const RhtAmaxOptions& options,
+                                       const PieceOptions& pieces,
+                                       const CallOptions& call) {
+  const auto plan = MakeRhtAmaxPlan(tensor, options);
+  if (!plan.ok()) return plan.status();
+  if (plan->input_bytes() <= Room(pieces)) {
+    const auto bytes = Read(input, plan->input_bytes());
+    if (!bytes.ok()) return bytes.status();
+    auto result = client.RhtAmax(tensor, bytes->span(), options, call);
+    Tell(pieces, plan->input_bytes());
+    return result;
+  }
+  QuantizeOptions grouped;
+  grouped.splits = options.splits;
+  if (auto s = CheckOptions(grouped, call, pieces.request_bytes); !s.ok()) {
+    return s;
+  }
+  const size_t element = SizeOf(tensor.dtype);
+  const auto cut = Cut(*plan, element, pieces);
+  if (!cut.ok()) return cut.status();
+  Join join(*plan);
+  if (auto s = join.Begin(); !s.ok()) return s;
+  std::mutex mutex;
+  const auto status = ForEach(*cut, pieces.at_once, [&](const Shard& piece) {
+    const auto bytes = Read(input, plan->cols(), element, piece);
+    if (!bytes.ok()) return bytes.status();
+    const auto part = client.RhtAmax({tensor.dtype, {piece.rows, piece.cols}},
+                                     bytes->span(), options, call);
+    if (!part.ok()) return part.status();
+    const std::lock_guard lock(mutex);
+    Tell(pieces, bytes->span().size());
+    join.Add(piece, *part);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return join.Take();
+}
+
+absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
+                                Usage which, DType dtype,
+                                const DecodedSink& sink,
+                                const PieceOptions& pieces,
+                                const CallOptions& call) {
+  const bool columnwise = which == Usage::kColumnwise;
+  const auto copy = columnwise ? tensor.columnwise() : tensor.rowwise();
+  const auto plan = MakeQuantizePlan(tensor.desc(), tensor.options());
+  if (!plan.ok()) return plan.status();
+  const DType output = dtype == DType::kUnspecified ? tensor.dtype() : dtype;
+  const size_t element = SizeOf(output);
+  const int64_t rows = plan->rows();
+  const int64_t cols = plan->cols();
+  const size_t decoded = static_cast<size_t>(rows * cols) * element;
+  const size_t encoded = copy ? copy->data.size() + copy->scale.size() : 0;
+  if (!copy || tensor.groups() > 0 ||
+      std::max(encoded, decoded) <= Room(pieces)) {
+    const auto result = tensor.DequantizeCopy(client, which, output, call);
+    if (!result.ok()) return result.status();
+    Tell(pieces, encoded);
+    return sink({0, 0, rows, cols, {}}, *result);
+  }
+  const QuantizeOptions& made = tensor.options();
+  const auto cut = Cut(*plan, element, pieces);
+  if (!cut.ok()) return cut.status();
+  DequantizeOptions options;
+  options.format = made.format;
+  options.usage = which;
+  options.output = output;
+  options.inverse_rht = copy->rotated;
+  if (copy->rotated) {
+    options.rht_dimension = made.rht.dimension;
+    options.sign_mask = made.rht.sign_mask;
+  }
+  options.form = made.form;
+  const std::vector<float> amax(copy->amax.begin(), copy->amax.end());
+  std::mutex mutex;
+  return ForEach(*cut, pieces.at_once, [&](const Shard& piece) -> absl::Status {
+    const client::CopyWindow window(made, columnwise, rows, cols, piece);
+    auto codes = Allocate(window.piece().data_bytes);
+    if (!codes.ok()) return codes.status();
+    auto scales = Allocate(window.piece().scale_bytes);
+    if (!scales.ok()) return scales.status();
+    std::fill(scales->span().begin(), scales->span().end(), std::byte{0});
+    window.Codes([&](size_t whole, size_t part, size_t bytes) {
+      std::memcpy(codes->span().data() + part, copy->data.data() + whole,
+                  bytes);
+    });
+    window.Scales([&](size_t whole, size_t part, size_t bytes) {
+      std::memcpy(scales->span().data() + part, copy->scale.data() + whole,
+                  bytes);
+    });
+    const std::vector<float> own =
+        Slice(amax, columnwise ? piece.column : piece.row,
+              columnwise ? piece.cols : piece.rows);
+    const auto result =
+        client.Dequantize({output, {piece.rows, piece.cols}},
+                          {codes->span(), scales->span(), own}, options, call);
+    if (!result.ok()) return result.status();
+    const std::lock_guard lock(mutex);
+    Tell(pieces, codes->span().size() + scales->span().size());
+    return sink(piece, *result);
+  });
+}
+
+}  // namespace quantd

@@ -1,0 +1,46 @@
+// How far a long command has got, on stderr.
+#ifndef QUANTD_CLIENT_QUANTCTL_PROGRESS_H_
+#define QUANTD_CLIENT_QUANTCTL_PROGRESS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace quantd::quantctl {
+
+// "1.50 GiB of 4.00 GiB, 300.00 MiB/s, 0:08 left"; before the first byte
+// there is neither rate nor time.
+std::string ProgressText(uint64_t done, uint64_t total, double seconds);
+
+// A bar while stderr is a terminal; elsewhere, in a log, a line now and then,
+// and none at all of what takes less than that. Thread-safe.
+class Progress {
+ public:
+  // `total`: bytes to come in.
+  explicit Progress(uint64_t total);
+  ~Progress();
+  Progress(const Progress&) = delete;
+
+  // The tensor at hand.
+  void Name(std::string_view name);
+  void Add(uint64_t bytes);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void Show(Clock::time_point now);
+
+  const uint64_t total_;
+  const bool terminal_;
+  const Clock::time_point start_ = Clock::now();
+  std::mutex mutex_;
+  Clock::time_point shown_ = start_;
+  bool drawn_ = false;
+  uint64_t done_ = 0;
+  std::string name_;
+};
+
+}  // namespace quantd::quantctl
+
+#endif  // QUANTD_CLIENT_QUANTCTL_PROGRESS_H_

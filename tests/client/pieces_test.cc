@@ -1,0 +1,259 @@
+// Tensors in pieces, against the whole in one call: every byte.
+#include "client/pieces.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "tests/bench/rpc_process.h"
+#include "tests/client/calls.h"
+
+namespace quantd {
+namespace {
+
+class Pieces : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    server_ = new bench::ServerProcess(
+        {bench::FindQuantd(), "--listen", "127.0.0.1:0", "--device", "cpu:0"});
+    ASSERT_TRUE(server_->running()) << server_->Log();
+    client_ = Connect(server_->address());
+  }
+  static void TearDownTestSuite() {
+    client_.reset();
+    delete server_;
+    server_ = nullptr;
+  }
+
+  // Requests no larger than 96 KiB: a few pieces of 128 x 128 fp32.
+  static PieceOptions Small() {
+    PieceOptions pieces;
+    pieces.request_bytes = 96 << 10;
+    return pieces;
+  }
+
+  struct Whole {
+    Whole(std::vector<int64_t> shape) : desc{DType::kF32, std::move(shape)} {
+      size_t count = 1;
+      for (const int64_t n : desc.shape) count *= static_cast<size_t>(n);
+      std::mt19937 random(static_cast<unsigned>(count));
+      std::normal_distribution<float> normal;
+      values.resize(count);
+      for (float& v : values) v = normal(random);
+      for (size_t i = 0; i < count; i += 997) values[i] *= 40;
+    }
+    absl::Span<const std::byte> bytes() const {
+      return {reinterpret_cast<const std::byte*>(values.data()),
+              values.size() * sizeof(float)};
+    }
+    TensorReader reader() const {
+      return [this](size_t offset, absl::Span<std::byte> to) {
+        std::memcpy(to.data(), bytes().data() + offset, to.size());
+        return absl::OkStatus();
+      };
+    }
+    TensorDesc desc;
+    std::vector<float> values;
+  };
+
+  static void ExpectSame(const Result& whole, const Result& joined) {
+    ASSERT_EQ(whole.parts().size(), joined.parts().size());
+    for (const TensorSpec& part : whole.parts()) {
+      EXPECT_TRUE(BytesEq(Name(part.kind), whole.bytes(part.kind),
+                          joined.bytes(part.kind)));
+    }
+  }
+
+  // There and back, both in pieces.
+  static void ExpectWhole(const Whole& whole, const QuantizeOptions& options) {
+    const auto expected = client_->Quantize(whole.desc, whole.bytes(), options);
+    ASSERT_THAT(expected, IsOk());
+    PieceOptions pieces = Small();
+    size_t told = 0;
+    pieces.progress = [&](size_t bytes) { told += bytes; };
+    auto joined =
+        QuantizeInPieces(*client_, whole.desc, whole.reader(), options, pieces);
+    ASSERT_THAT(joined, IsOk());
+    EXPECT_EQ(told, whole.bytes().size());
+    EXPECT_GT(joined->attempts(), 1) << "in one piece";
+    ExpectSame(*expected, *joined);
+    const auto q =
+        QuantizedTensor::FromResult(whole.desc, options, *std::move(joined));
+    ASSERT_THAT(q, IsOk());
+    for (const Usage usage : {Usage::kRowwise, Usage::kColumnwise}) {
+      if ((usage == Usage::kRowwise ? q->rowwise() : q->columnwise()) ==
+          std::nullopt) {
+        continue;
+      }
+      SCOPED_TRACE(Name(usage));
+      const auto back = q->DequantizeCopy(*client_, usage, DType::kF32);
+      ASSERT_THAT(back, IsOk());
+      const auto* all = reinterpret_cast<const float*>(
+          back->bytes(TensorKind::kDequantized).data());
+      const int64_t cols = whole.desc.shape.back();
+      size_t seen = 0;
+      size_t wrong = 0;
+      int calls = 0;
+      const auto status = DequantizeInPieces(
+          *client_, *q, usage, DType::kF32,
+          [&](const Shard& place, const Result& decoded) {
+            const auto some = decoded.as<float>(TensorKind::kDequantized);
+            ++calls;
+            seen += some.size();
+            for (int64_t r = 0; r < place.rows; ++r) {
+              wrong += std::memcmp(&some[r * place.cols],
+                                   &all[(place.row + r) * cols + place.column],
+                                   static_cast<size_t>(place.cols) * 4) != 0;
+            }
+            return absl::OkStatus();
+          },
+          Small());
+      EXPECT_THAT(status, IsOk());
+      EXPECT_EQ(wrong, 0u);
+      EXPECT_EQ(seen, whole.values.size());
+      EXPECT_GT(calls, 1);
+    }
+  }
+
+  static QuantizeOptions Of(Format format, Usage usage = Usage::kBoth) {
+    QuantizeOptions o;
+    o.format = format;
+    o.usage = usage;
+    return o;
+  }
+
+  static inline bench::ServerProcess* server_ = nullptr;
+  static inline std::unique_ptr<Client> client_;
+};
+
+TEST_F(Pieces, EveryFormatAndLayout) {
+  // Ragged at the end, rows that fit into a piece and rows that do not.
+  const Whole tall({700, 96});
+  const Whole wide({300, 800});
+  const Whole deep({3, 100, 160});
+  for (const FormatSpec& f : kFormats) {
+    SCOPED_TRACE(f.name);
+    QuantizeOptions o = Of(f.format);
+    ExpectWhole(wide, o);
+    ExpectWhole(deep, o);
+    // Ragged columns are the rowwise copy's to forbid.
+    if (f.block <= 32) ExpectWhole(tall, o);
+    if (f.options & kOptSwizzled) {
+      o.form.scale_layout = Layout::kSwizzled;
+      ExpectWhole(wide, o);
+      ExpectWhole(tall, o);
+      o.form.scale_layout = Layout::kLinear;
+    }
+    if (f.options & kOptCompact) {
+      o.form.compact_scales = true;
+      ExpectWhole(wide, o);
+    }
+  }
+}
+
+TEST_F(Pieces, EveryOptionOfNvfp4) {
+  const Whole whole({600, 512});
+  QuantizeOptions o = Of(Format::kNvfp4);
+  o.amax = o.statistics = true;
+  for (const int dimension : {16, 128}) {
+    o.rht = {true, true, dimension, RandomSignMask(5, dimension)};
+    ExpectWhole(whole, o);
+  }
+  o.amax_estimation_scale = 2.0f;
+  ExpectWhole(whole, o);
+  o = Of(Format::kNvfp4);
+  o.form.row_scaled = true;
+  ExpectWhole(whole, o);
+  o = Of(Format::kNvfp4Square);
+  o.rounding = Rounding::kStochastic;
+  o.stochastic = {77, 3};
+  o.shard = {32, 64, 1024};
+  ExpectWhole(whole, o);
+  o = Of(Format::kNvfp4);
+  o.rowwise_amax = {3.0f};
+  o.columnwise_amax = {5.0f};
+  ExpectWhole(whole, o);
+  // One given, one computed.
+  o.columnwise_amax.clear();
+  o.rht.columnwise = true;
+  ExpectWhole(whole, o);
+  o = Of(Format::kFp8E4M3);
+  o.scale = {8};
+  ExpectWhole(whole, o);
+}
+
+TEST_F(Pieces, OneLongRow) {
+  const Whole row({200'000});
+  ExpectWhole(row, Of(Format::kNvfp4, Usage::kRowwise));
+  const Whole two({2, 100'000});
+  ExpectWhole(two, Of(Format::kMxfp8E4M3, Usage::kRowwise));
+}
+
+TEST_F(Pieces, StatisticsAddUp) {
+  const Whole whole({600, 512});
+  QuantizeOptions o = Of(Format::kNvfp4, Usage::kRowwise);
+  o.statistics = true;
+  const auto one = client_->Quantize(whole.desc, whole.bytes(), o);
+  const auto many =
+      QuantizeInPieces(*client_, whole.desc, whole.reader(), o, Small());
+  ASSERT_THAT(one, IsOk());
+  ASSERT_THAT(many, IsOk());
+  const auto& a = one->statistics(Usage::kRowwise);
+  const auto& b = many->statistics(Usage::kRowwise);
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(a->elements, b->elements);
+  EXPECT_EQ(a->flushed, b->flushed);
+  EXPECT_EQ(a->max_error, b->max_error);
+  EXPECT_NEAR(a->sqnr_db(), b->sqnr_db(), 1e-4);
+}
+
+TEST_F(Pieces, Maxima) {
+  const Whole whole({600, 512});
+  for (const AmaxDomain domain : {AmaxDomain::kTensor, AmaxDomain::kRow}) {
+    RhtAmaxOptions o;
+    o.rowwise = o.rowwise_rht = o.columnwise = o.columnwise_rht = true;
+    o.rht_dimension = 64;
+    o.domain = domain;
+    const auto one = client_->RhtAmax(whole.desc, whole.bytes(), o);
+    const auto many =
+        RhtAmaxInPieces(*client_, whole.desc, whole.reader(), o, Small());
+    ASSERT_THAT(one, IsOk());
+    ASSERT_THAT(many, IsOk());
+    ExpectSame(*one, *many);
+  }
+}
+
+TEST_F(Pieces, RefusesWhatPiecesCannotHave) {
+  Whole whole({600, 512});
+  const auto field = [&](const QuantizeOptions& o) {
+    const auto s =
+        QuantizeInPieces(*client_, whole.desc, whole.reader(), o, Small())
+            .status();
+    const auto violation = GetFieldViolation(s);
+    return violation ? violation->field : s.ToString();
+  };
+  QuantizeOptions o = Of(Format::kNvfp4);
+  o.splits = {600};
+  EXPECT_EQ(field(o), "splits");
+  o = Of(Format::kNvfp4);
+  o.dbias = true;
+  EXPECT_EQ(field(o), "dbias");
+  whole.values[1234] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(field(Of(Format::kNvfp4)), "payload");
+  PieceOptions tiny;
+  tiny.request_bytes = 1000;
+  EXPECT_THAT(QuantizeInPieces(*client_, whole.desc, whole.reader(),
+                               Of(Format::kNvfp4), tiny),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  // An input that fails ends it with its own words.
+  const auto broken = [](size_t, absl::Span<std::byte>) {
+    return absl::DataLossError("gone");
+  };
+  EXPECT_THAT(QuantizeInPieces(*client_, whole.desc, broken, Of(Format::kNvfp4),
+                               Small()),
+              StatusIs(absl::StatusCode::kDataLoss));
+}
+
+}  // namespace
+}  // namespace quantd

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -26,8 +27,10 @@ constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
 constexpr size_t kFew = 256;
 // Descriptors that are no connections: files, queues, devices, metrics.
 constexpr size_t kOwnDescriptors = 64;
-// A connection without a call for so long makes room for another.
+// A connection without a call for so long makes room for another; one that
+// never had any, at once, but for the time that its first may take.
 constexpr absl::Duration kIdle = absl::Seconds(1);
+constexpr absl::Duration kNeverUsed = absl::Milliseconds(50);
 
 }  // namespace
 
@@ -141,16 +144,16 @@ bool Acceptor::MakeRoom() {
   for (const Entry& entry : entries_) ++by_host[entry.connection->host()];
   const absl::Time now = absl::Now();
   const Connection* victim = nullptr;
-  size_t most = 0;
+  // Those that never had a call first, then those of the host that has most,
+  // then whoever has been idle longest.
+  const auto rank = [&](const Connection& c) {
+    return std::tuple(!c.used(), by_host[c.host()], now - c.idle_since());
+  };
   for (const Entry& entry : entries_) {
     const Connection& c = *entry.connection;
-    if (c.calls() != 0 || now - c.idle_since() < kIdle) continue;
-    const size_t of_host = by_host[c.host()];
-    if (victim == nullptr || of_host > most ||
-        (of_host == most && c.idle_since() < victim->idle_since())) {
-      victim = &c;
-      most = of_host;
-    }
+    const absl::Duration least = c.used() ? kIdle : kNeverUsed;
+    if (c.calls() != 0 || now - c.idle_since() < least) continue;
+    if (victim == nullptr || rank(c) > rank(*victim)) victim = &c;
   }
   if (victim == nullptr) return false;
   ++dropped_;

@@ -50,12 +50,16 @@ class Connection : public Sender {
   void Shut() const;
 
   // Calls of every kind that are open on it.
-  void CallBegins() { calls_.fetch_add(1, std::memory_order_relaxed); }
+  void CallBegins() {
+    used_ = true;
+    calls_.fetch_add(1, std::memory_order_relaxed);
+  }
   void CallEnds();
   // One of them was cancelled before it was answered. Ends a connection on
   // which that happens at a rate that no honest client has.
   void CallReset();
   int calls() const { return calls_.load(std::memory_order_relaxed); }
+  bool used() const { return used_; }  // it has had a call
   // Since when it has no call.
   absl::Time idle_since() const;
 
@@ -67,6 +71,7 @@ class Connection : public Sender {
   const bool tcp_ = false;
   const std::string name_ = "unix:";
   std::atomic<int> calls_ = 0;
+  std::atomic<bool> used_ = false;
   std::atomic<int64_t> resets_paid_until_ = 0;  // Unix time in ns
   std::atomic<int64_t> idle_since_{absl::ToUnixNanos(absl::Now())};
 };

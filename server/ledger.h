@@ -155,8 +155,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // `bytes` that come from a sender are no message's: headers, or what is still
   // on its way to a call that is over.
   void Explain(Sender& sender, uint64_t bytes);
-  // What has come from a sender that no message accounts for, now. To be called
-  // every so often for each.
+  // What has come from a sender that no message accounts for, not even as long
+  // as those may be that are on their way. To be called every so often for each.
   uint64_t Unexplained(Sender& sender);
   // For a while it counts only what has come from that sender, and half of the
   // payload is kept for others.
@@ -219,6 +219,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Distrusted(const Sender& sender, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static uint64_t Lawful(const Sender& sender);
   void RevokeTooLong(Sender& sender) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RevokeExcess(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RevokeStalled(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -21,9 +21,9 @@ constexpr absl::Duration kStall = absl::Milliseconds(50);
 // One who does not within kGiveUp is in the way of those who wait for kUrgent.
 constexpr absl::Duration kGiveUp = absl::Milliseconds(250);
 constexpr absl::Duration kUrgent = absl::Milliseconds(100);
-// What a connection receives beside messages, and what has come of messages
-// that ended early.
-constexpr uint64_t kFraming = 1 << 20;
+// What a connection may bring beside messages before those on their way are
+// suspected.
+constexpr uint64_t kFraming = 128 << 10;
 // What may still come of calls that are over, as long as the sender does not
 // know: as much as a connection's windows hold.
 constexpr uint64_t kCredit = 2 << 20;
@@ -158,14 +158,16 @@ void MemoryLedger::RevokeAll(Sender& sender, Revocation why) {
   }
 }
 
-void MemoryLedger::RevokeTooLong(Sender& sender) {
-  if (!sender.measured_) return;
-  uint64_t lawful = kFraming;
+uint64_t MemoryLedger::Lawful(const Sender& sender) {
+  uint64_t lawful = 0;
   for (const Arrival* a : sender.arrivals_) lawful += a->most + a->most / 128;
-  for (const Waiting& w : to_receive_) {
-    if (w.sender.get() == &sender) lawful += kFirstWindow;
+  return lawful;
+}
+
+void MemoryLedger::RevokeTooLong(Sender& sender) {
+  if (sender.measured_ && Come(sender) > Lawful(sender) + kFraming) {
+    RevokeAll(sender, Revocation::kTooLong);
   }
-  if (Come(sender) > lawful) RevokeAll(sender, Revocation::kTooLong);
 }
 
 void MemoryLedger::Explain(Sender& sender, uint64_t bytes) {
@@ -176,12 +178,12 @@ void MemoryLedger::Explain(Sender& sender, uint64_t bytes) {
 uint64_t MemoryLedger::Unexplained(Sender& sender) {
   absl::MutexLock lock(&mutex_);
   Measure(sender);
-  // Of what is on its way Sweep takes care.
-  if (!sender.measured_ || !sender.arrivals_.empty()) return 0;
-  const uint64_t come = Come(sender);
+  if (!sender.measured_) return 0;
+  const uint64_t unexplained =
+      Come(sender) - std::min(Come(sender), Lawful(sender));
   // What little comes beside messages in the course of days is forgiven.
-  sender.explained_ += kForgiven;
-  return come;
+  if (sender.arrivals_.empty()) sender.explained_ += kForgiven;
+  return unexplained;
 }
 
 void MemoryLedger::RevokeExcess(absl::Time now) {

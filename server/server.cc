@@ -22,10 +22,9 @@ constexpr int kArmedCalls = 4;
 constexpr int kMaxMetadataBytes = 16 << 10;
 
 // What a connection may bring beside messages: the handshake of TLS, settings,
-// pings.
+// pings, headers of calls that wait to be seen, and the windows of calls that
+// are not read, which the connection's own window bounds.
 constexpr uint64_t kLawfulBytes = 256 << 10;
-// What gRPC takes of a call's message before anybody reads it.
-constexpr uint64_t kWindow = 96 << 10;
 
 constexpr absl::Duration kQuietTime = absl::Milliseconds(200);
 constexpr absl::Duration kLongestNoise = absl::Seconds(2);
@@ -223,11 +222,9 @@ absl::Status Server::Listen() {
   acceptor_->Start(std::move(connections), [this](Connection& connection) {
     const uint64_t bytes = ledger_->Unexplained(connection);
     if (bytes <= kLawfulBytes) return false;
-    // A window for each call that is not read, and window updates for what
-    // the peer was sent.
+    // Window updates for what the peer was sent.
     const auto sent = connection.Sent();
-    return bytes > kLawfulBytes + connection.calls() * kWindow +
-                       (sent ? sent->taken / 256 : 0);
+    return bytes > kLawfulBytes + (sent ? sent->taken / 256 : 0);
   });
   health_.SetServing(true);
   return absl::OkStatus();

@@ -19,6 +19,7 @@
 #include "client/worker_pool.h"
 #include "fmt/format.h"
 #include "kernels/field_error.h"
+#include "proto/received_message.h"
 
 namespace quantd {
 
@@ -26,19 +27,6 @@ using client::CallControl;
 using client::Message;
 using client::Time;
 using std::chrono::milliseconds;
-
-namespace {
-
-std::vector<std::string_view> Views(const std::vector<grpc::Slice>& slices) {
-  std::vector<std::string_view> views;
-  views.reserve(slices.size());
-  for (const grpc::Slice& s : slices) {
-    views.emplace_back(reinterpret_cast<const char*>(s.begin()), s.size());
-  }
-  return views;
-}
-
-}  // namespace
 
 class Client::Impl {
  public:
@@ -70,7 +58,7 @@ class Client::Impl {
 
   // Sends and sends again. Fills `reply` and `attempts`.
   absl::Status Send(const Message& message, const CallOptions& call,
-                    Time deadline, std::vector<grpc::Slice>* reply,
+                    Time deadline, ReceivedMessage* reply,
                     int* attempts);
 
   // Runs `work` on a thread of this client.
@@ -130,7 +118,7 @@ Time Client::Impl::DeadlineOf(const CallOptions& call) const {
 }
 
 absl::Status Client::Impl::Send(const Message& message, const CallOptions& call,
-                                Time deadline, std::vector<grpc::Slice>* reply,
+                                Time deadline, ReceivedMessage* reply,
                                 int* attempts) {
   CallControl control;
   const Scope scope(this, &control);
@@ -150,12 +138,12 @@ absl::StatusOr<Result> Client::Impl::Run(
   if (!head.ok()) return head.status();
   const Message message{client::MethodPath(plan), *std::move(head),
                         std::move(payload)};
-  std::vector<grpc::Slice> reply;
+  ReceivedMessage reply;
   int attempts = 0;
   if (auto s = Send(message, call, deadline, &reply, &attempts); !s.ok()) {
     return s;
   }
-  return client::ReadReply(plan, Views(reply), call.into, attempts);
+  return client::ReadReply(plan, reply.Pieces(), call.into, attempts);
 }
 
 std::future<absl::StatusOr<Result>> Client::Impl::Async(
@@ -232,14 +220,14 @@ absl::StatusOr<Result> Client::Impl::Dequantize(
 }
 
 absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& call) {
-  std::vector<grpc::Slice> reply;
+  ReceivedMessage reply;
   int attempts = 0;
   if (auto s = impl_->Send({client::kServerInfoPath, "", {}}, call,
                            impl_->DeadlineOf(call), &reply, &attempts);
       !s.ok()) {
     return s;
   }
-  return client::ReadServerInfo(Views(reply));
+  return client::ReadServerInfo(reply.Pieces());
 }
 
 absl::StatusOr<QuantizeDescription> Client::DescribeQuantize(
@@ -249,14 +237,14 @@ absl::StatusOr<QuantizeDescription> Client::DescribeQuantize(
   if (!plan.ok()) return plan.status();
   auto head = client::RequestHead(*plan, 0);
   if (!head.ok()) return head.status();
-  std::vector<grpc::Slice> reply;
+  ReceivedMessage reply;
   int attempts = 0;
   if (auto s = impl_->Send({client::kDescribePath, *std::move(head), {}}, call,
                            impl_->DeadlineOf(call), &reply, &attempts);
       !s.ok()) {
     return s;
   }
-  return client::ReadDescription(Views(reply));
+  return client::ReadDescription(reply.Pieces());
 }
 
 absl::StatusOr<Result> Client::Quantize(const TensorDesc& tensor, Bytes input,

@@ -30,7 +30,7 @@ Exchange::Exchange(std::string target, const RetryPolicy& retry,
 
 absl::Status Exchange::Run(const Message& message, const Limit& limit,
                            CallControl& control,
-                           std::vector<grpc::Slice>* reply, int* attempts) {
+                           ReceivedMessage* reply, int* attempts) {
   const size_t size = message.size();
   Sender sender(message, credentials_);
   Backoff backoff(retry_, &budget_, seed_++);

@@ -3,8 +3,6 @@
 #ifndef QUANTD_CLIENT_EXCHANGE_H_
 #define QUANTD_CLIENT_EXCHANGE_H_
 
-#include <grpcpp/support/slice.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -18,6 +16,7 @@
 #include "client/retry.h"
 #include "client/servers.h"
 #include "client/transport.h"
+#include "proto/received_message.h"
 
 namespace quantd::client {
 
@@ -32,11 +31,11 @@ class Exchange {
     std::chrono::milliseconds length;  // as the caller said it
     Time deadline;                     // when that is over
   };
-  // Returns when gRPC holds no piece of the message any more. `reply` is the
-  // message in the pieces it came in, `attempts` how often it was sent. An
+  // Returns when gRPC holds no piece of the message any more. `reply` is
+  // empty at first; `attempts` is how often the message was sent. An
   // error says in words what every server that could not be had said.
   absl::Status Run(const Message& message, const Limit& limit,
-                   CallControl& control, std::vector<grpc::Slice>* reply,
+                   CallControl& control, ReceivedMessage* reply,
                    int* attempts);
 
   const std::string& target() const { return target_; }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "proto/received_message.h"
 
 namespace quantd::client {
 namespace {
@@ -24,13 +25,9 @@ constexpr milliseconds kNoServicePause{2000};
 
 // HealthCheckResponse {ServingStatus status = 1}, whose SERVING is 1. What
 // cannot be read is no reason against a server that answers.
-bool SaysNotServing(const grpc::ByteBuffer& message) {
-  std::vector<grpc::Slice> slices;
+bool SaysNotServing(ReceivedMessage& message) {
   std::string bytes;
-  if (!message.Dump(&slices).ok()) return false;
-  for (const grpc::Slice& s : slices) {
-    bytes.append(reinterpret_cast<const char*>(s.begin()), s.size());
-  }
+  for (const std::string_view piece : message.Pieces()) bytes += piece;
   return bytes == "\x08\x02";
 }
 
@@ -115,7 +112,8 @@ class HealthWatcher::Watch {
 
   bool Read() {
     step_ = Step::kReading;
-    call_->Read(&reply_, this);
+    reply_.Clear();
+    call_->Read(reply_.buffer(), this);
     return true;
   }
 
@@ -153,7 +151,7 @@ class HealthWatcher::Watch {
   Step step_ = Step::kStarting;
   bool spoke_ = false;
   milliseconds pause_length_ = kFirstPause;
-  grpc::ByteBuffer reply_;
+  ReceivedMessage reply_;
   grpc::Status status_;
 
   mutable std::mutex mutex_;

@@ -125,21 +125,20 @@ grpc::ByteBuffer Sender::Assemble() const {
 
 absl::Status Sender::Send(grpc::GenericStub& stub, Time deadline,
                           CallControl& control,
-                          std::vector<grpc::Slice>* reply) {
+                          ReceivedMessage* reply) {
   grpc::ByteBuffer request = Assemble();
   grpc::ClientContext context;
   context.set_deadline(deadline);
   context.AddMetadata("quantd-request-bytes", fmt::to_string(size_));
   credentials_.Authorize(&context);
   grpc::CompletionQueue queue;
-  grpc::ByteBuffer answer;
   grpc::Status status;
   control.Attach(&context);
   {
     const auto call =
         stub.PrepareUnaryCall(&context, message_.method, request, &queue);
     call->StartCall();
-    call->Finish(&answer, &status, nullptr);
+    call->Finish(reply->buffer(), &status, nullptr);
     void* tag = nullptr;
     bool ok = false;
     queue.Next(&tag, &ok);
@@ -151,9 +150,6 @@ absl::Status Sender::Send(grpc::GenericStub& stub, Time deadline,
     if (!queue.Next(&tag, &ok)) break;
   }
   if (!status.ok()) return FromGrpc(status, context);
-  if (!answer.Dump(reply).ok()) {
-    return absl::InternalError("the reply cannot be decompressed");
-  }
   return absl::OkStatus();
 }
 

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "client/channel_credentials.h"
+#include "proto/received_message.h"
 
 namespace quantd::client {
 
@@ -65,10 +66,9 @@ class Sender {
   ~Sender();
   Sender(const Sender&) = delete;
 
-  // Waits for the end of the call. `reply` is the message in the pieces it
-  // came in.
+  // Waits for the end of the call. `reply` is empty at first.
   absl::Status Send(grpc::GenericStub& stub, Time deadline,
-                    CallControl& control, std::vector<grpc::Slice>* reply);
+                    CallControl& control, ReceivedMessage* reply);
 
  private:
   class Pins;

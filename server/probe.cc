@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "fmt/format.h"
+#include "proto/received_message.h"
 #include "security/pem.h"
 #include "server/credentials.h"
 
@@ -85,20 +86,17 @@ grpc::Status Check(const std::shared_ptr<grpc::Channel>& channel,
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   grpc::CompletionQueue queue;
   const grpc::ByteBuffer request(nullptr, 0);
-  grpc::ByteBuffer answer;
+  ReceivedMessage answer;
   grpc::Status status;
   const auto call = stub.PrepareUnaryCall(
       &context, "/grpc.health.v1.Health/Check", request, &queue);
   call->StartCall();
-  call->Finish(&answer, &status, nullptr);
+  call->Finish(answer.buffer(), &status, nullptr);
   void* tag = nullptr;
   bool ok = false;
   queue.Next(&tag, &ok);
-  std::vector<grpc::Slice> slices;
-  if (status.ok() && answer.Length() != 0 && answer.Dump(&slices).ok()) {
-    for (const grpc::Slice& slice : slices) {
-      reply->append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-    }
+  if (status.ok()) {
+    for (const std::string_view piece : answer.Pieces()) *reply += piece;
   }
   return status;
 }

@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "quantd.pb.h"
 #include "server/ledger.h"
-#include "server/received_message.h"
+#include "proto/received_message.h"
 #include "server/sizing.h"
 
 namespace quantd {

@@ -58,6 +58,11 @@ size_t HeadNeed(size_t bytes, size_t list_bytes) {
          wire::HeadMemory(std::max(fields, std::min(bytes, kMaxGroups)));
 }
 
+size_t ExpectedPayload(wire::Method method, size_t bytes) {
+  const size_t output = bytes / 16 * OutputSixteenths(method) + kOutputSlack;
+  return BlockPool::Charge(bytes) + BlockPool::Charge(output);
+}
+
 MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
   MemoryShares shares;
   shares.budget = budget;
@@ -96,11 +101,8 @@ size_t LargestRequest(wire::Method method, const MemoryShares& shares,
   size_t high = std::min(cap, kLargestMessage);
   while (low <= high) {
     const size_t middle = low + (high - low) / 2;
-    const size_t output =
-        middle / 16 * OutputSixteenths(method) + kOutputSlack;
     if (ReceiveNeed(middle) <= shares.receive &&
-        BlockPool::Charge(middle) + BlockPool::Charge(output) <=
-            shares.per_device) {
+        ExpectedPayload(method, middle) <= shares.per_device) {
       fits = middle;
       low = middle + 1;
     } else {

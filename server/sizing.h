@@ -18,6 +18,10 @@ inline constexpr size_t kLargestMessage = (size_t{2} << 30) - (64 << 10);
 size_t ReceiveNeed(size_t bytes);
 // What a head becomes that has `list_bytes` of lists among its `bytes`.
 size_t HeadNeed(size_t bytes, size_t list_bytes);
+// What a request of `bytes` serialized bytes is expected to need of a device's
+// pools, before its plan is known. Covers every shape but extreme ones:
+// columnwise data of a few rows, scales of a few long rows, many small groups.
+size_t ExpectedPayload(wire::Method method, size_t bytes);
 // What a device's pools lend for staging, output and scratch of a plan.
 size_t PayloadNeed(const Plan& plan);
 
@@ -41,9 +45,8 @@ MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices);
 size_t DefaultBudget();
 
 // The largest request of that method which an empty server can hold, no more
-// than `cap`. Of every shape but extreme ones (columnwise data of a few rows,
-// scales of a few long rows, many small groups), which may be refused once
-// their plan is known.
+// than `cap`. Of an extreme shape a smaller one may be refused, too, once its
+// plan is known.
 size_t LargestRequest(wire::Method method, const MemoryShares& shares,
                       size_t cap);
 

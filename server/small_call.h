@@ -17,7 +17,7 @@
 #include "server/call_record.h"
 #include "server/incoming_call.h"
 #include "server/ledger.h"
-#include "server/received_message.h"
+#include "proto/received_message.h"
 
 namespace quantd {
 

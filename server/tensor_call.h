@@ -24,7 +24,7 @@
 #include "server/failure.h"
 #include "server/incoming_call.h"
 #include "server/ledger.h"
-#include "server/received_message.h"
+#include "proto/received_message.h"
 #include "server/reply_pieces.h"
 
 namespace quantd {

@@ -106,8 +106,8 @@ TEST(SizingTest, SharesAddUpAndTheLargestRequestFits) {
       for (const wire::Method method : wire::kMethods) {
         const size_t n = LargestRequest(method, s, kLargestMessage);
         const auto fits = [&](size_t bytes) {
-          const MemoryNeed need = NeedOf(method, bytes);
-          return need.receive <= s.receive && need.payload <= s.per_device;
+          return ReceiveNeed(bytes) <= s.receive &&
+                 ExpectedPayload(method, bytes) <= s.per_device;
         };
         EXPECT_TRUE(fits(n)) << budget << " " << devices;
         EXPECT_TRUE(n == kLargestMessage || !fits(n + 1));
@@ -120,8 +120,7 @@ TEST(SizingTest, ReservationCoversUsualPlans) {
   const auto covers = [](wire::Method method, const absl::StatusOr<Plan>& p) {
     ASSERT_TRUE(p.ok()) << p.status();
     // A request is its input bytes and a head.
-    const MemoryNeed need = NeedOf(method, p->input_bytes() + 40);
-    EXPECT_LE(PayloadNeed(*p), need.payload)
+    EXPECT_LE(PayloadNeed(*p), ExpectedPayload(method, p->input_bytes() + 40))
         << wire::Name(method) << " " << p->rows() << "x" << p->cols();
   };
   for (const int64_t n : {128, 1024, 4096}) {

@@ -1,4 +1,4 @@
-#include "server/received_message.h"
+#include "proto/received_message.h"
 
 #include <grpcpp/support/proto_buffer_reader.h>
 

@@ -5,8 +5,8 @@
 // its release wants an execution context, and only the destructor of a whole
 // buffer makes one). So nobody gets a slice: the pieces are views, and the
 // buffer that owns them is destroyed in one.
-#ifndef QUANTD_SERVER_RECEIVED_MESSAGE_H_
-#define QUANTD_SERVER_RECEIVED_MESSAGE_H_
+#ifndef QUANTD_PROTO_RECEIVED_MESSAGE_H_
+#define QUANTD_PROTO_RECEIVED_MESSAGE_H_
 
 #include <grpcpp/support/byte_buffer.h>
 
@@ -38,4 +38,4 @@ class ReceivedMessage {
 
 }  // namespace quantd
 
-#endif  // QUANTD_SERVER_RECEIVED_MESSAGE_H_
+#endif  // QUANTD_PROTO_RECEIVED_MESSAGE_H_

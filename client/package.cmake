@@ -23,7 +23,7 @@ quantd_keep_private(quantd_flags INTERFACE_LINK_OPTIONS)
 quantd_keep_private(quantd_proto INTERFACE_INCLUDE_DIRECTORIES)
 quantd_keep_private(quantd_proto INTERFACE_SYSTEM_INCLUDE_DIRECTORIES)
 
-install(TARGETS quantd_client quantd_plan quantd_wire quantd_proto
+install(TARGETS quantd_client quantd_plan quantd_wire quantd_message quantd_proto
     quantd_protobuf quantd_grpc quantd_security quantd_crypto quantd_flags
   EXPORT quantdTargets COMPONENT sdk)
 install(EXPORT quantdTargets NAMESPACE quantd::

@@ -266,7 +266,7 @@ class Named {
 
   absl::Status Call(milliseconds limit = milliseconds(10'000)) {
     client::CallControl control;
-    std::vector<grpc::Slice> reply;
+    ReceivedMessage reply;
     int attempts = 0;
     return exchange_.Run({client::kServerInfoPath, "", {}},
                          {limit, std::chrono::system_clock::now() + limit},

@@ -85,8 +85,8 @@ class Acceptor {
   int stop_ = -1;
   std::atomic<uint64_t> dropped_ = 0;
   mutable absl::Mutex mutex_;
-  // By number; those over unix sockets have no name of their own.
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  // Of those that have a name of their own.
   absl::flat_hash_map<std::string, std::shared_ptr<Connection>> named_
       ABSL_GUARDED_BY(mutex_);
   std::thread thread_;

@@ -25,6 +25,9 @@ ino_t InodeOf(int fd) {
                                                              : 0;
 }
 
+// More than a socket holds.
+constexpr size_t kUnreadMost = 64 << 20;
+
 struct Peer {
   std::string host;  // "ipv4:127.0.0.1"
   int port = 0;
@@ -108,7 +111,13 @@ void Connection::Shut() const {
   // between the question and the deed.
   const int own = fd_ < 0 ? -1 : dup(fd_);
   if (own < 0) return;
-  if (InodeOf(own) == inode_) shutdown(own, SHUT_RDWR);
+  if (InodeOf(own) == inode_) {
+    shutdown(own, SHUT_RDWR);
+    // What has come is thrown away: gRPC would read it all first.
+    char unused = 0;
+    while (recv(own, &unused, kUnreadMost, MSG_DONTWAIT | MSG_TRUNC) > 0) {
+    }
+  }
   close(own);
 }
 
@@ -118,8 +127,9 @@ void Connection::CallEnds() {
 }
 
 void Connection::CallReset() {
-  // A hundred a second, and a thousand at once.
-  constexpr int64_t kEach = 10'000'000;
+  // A thousand a second, and a thousand at once: clients give up, proxies for
+  // many of them.
+  constexpr int64_t kEach = 1'000'000;
   constexpr int64_t kAtOnce = 1000 * kEach;
   const int64_t now = absl::GetCurrentTimeNanos();
   int64_t until = resets_paid_until_;

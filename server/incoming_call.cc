@@ -100,7 +100,7 @@ void IncomingCall::OnDone(bool) {
   if (context_.IsCancelled()) {
     cancelled_ = true;
     // It may never have arrived.
-    if (connection_ != nullptr && !answered_) connection_->CallReset();
+    if (connection_ != nullptr) connection_->CallReset();
     if (handler_ != nullptr) handler_->OnCancelled();
   }
   Unref();

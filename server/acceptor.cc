@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -71,9 +72,9 @@ Acceptor::~Acceptor() {
 }
 
 void Acceptor::Start(std::unique_ptr<GrpcAcceptor> to,
-                     std::function<bool(Connection&)> overflows) {
+                     std::function<uint64_t(Connection&)> unexplained) {
   to_ = std::move(to);
-  overflows_ = std::move(overflows);
+  unexplained_ = std::move(unexplained);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -82,6 +83,8 @@ void Acceptor::Stop() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = write(stop_, &one, sizeof(one));
   thread_.join();
+  // Who still knocks is turned away by the kernel.
+  sockets_.Close();
 }
 
 void Acceptor::Run() {
@@ -117,7 +120,8 @@ void Acceptor::Accept(int listening) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
       // For want of descriptors or memory. The next sweep may find some; until
       // then the kernel keeps the connection.
-      Log(LogLevel::kWarn, "accept_failed", {{"error", std::strerror(errno)}});
+      LogSampled(LogLevel::kWarn, "accept_failed", "",
+                 {{"error", std::strerror(errno)}});
       Sweep(absl::Now());
       absl::SleepFor(absl::Milliseconds(50));
       return;
@@ -198,13 +202,31 @@ void Acceptor::Sweep(absl::Time now) {
 }
 
 void Acceptor::EndOverflowing() {
-  absl::MutexLock lock(&mutex_);
-  for (const Entry& entry : entries_) {
-    Connection& connection = *entry.connection;
-    if (!connection.countable() || !overflows_(connection)) continue;
+  std::vector<std::shared_ptr<Connection>> all;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const Entry& entry : entries_) all.push_back(entry.connection);
+  }
+  std::vector<std::pair<uint64_t, Connection*>> found;
+  uint64_t sum = 0;
+  for (const auto& connection : all) {
+    if (!connection->countable()) continue;
+    uint64_t bytes = unexplained_(*connection);
+    if (bytes == 0) continue;
+    // Window updates for what the peer was sent.
+    if (const auto sent = connection->Sent()) {
+      bytes -= std::min(bytes, sent->taken / 256);
+    }
+    sum += bytes;
+    found.emplace_back(bytes, connection.get());
+  }
+  std::sort(found.begin(), found.end(), std::greater<>());
+  for (const auto& [bytes, connection] : found) {
+    if (bytes <= limits_.lawful && sum <= limits_.lawful_sum) break;
     LogSampled(LogLevel::kInfo, "connection_overflows", "",
-               {{"peer", connection.name()}});
-    connection.Shut();
+               {{"peer", connection->name()}, {"bytes", bytes}});
+    connection->Shut();
+    sum -= bytes;
   }
 }
 

@@ -36,6 +36,9 @@ class Acceptor {
     size_t connections = 1024;
     // A peer that takes nothing of what it is owed for so long is hung up on.
     absl::Duration max_stuck = absl::Minutes(1);
+    // Bytes beside messages that a connection may bring, and all of them.
+    uint64_t lawful = 256 << 10;
+    uint64_t lawful_sum = 64 << 20;
   };
 
   // Listens, but accepts nothing yet.
@@ -47,10 +50,11 @@ class Acceptor {
   const std::string& address() const { return sockets_.address(); }
 
   using GrpcAcceptor = grpc::experimental::ExternalConnectionAcceptor;
-  // Hands every connection to `to` from now on. `overflows` says of each, every
-  // so often, whether it brings what it may not; then it is ended.
+  // Hands every connection to `to` from now on. `unexplained` says of each,
+  // every so often, how many bytes have come that no message accounts for; one
+  // that brings too many is ended.
   void Start(std::unique_ptr<GrpcAcceptor> to,
-             std::function<bool(Connection&)> overflows);
+             std::function<uint64_t(Connection&)> unexplained);
   // Accepts no more. Must come before gRPC's server is shut down, which takes
   // no descriptor afterwards.
   void Stop();
@@ -81,7 +85,7 @@ class Acceptor {
   ListenSockets sockets_;
   const std::shared_ptr<Connection> unknown_ = std::make_shared<Connection>();
   std::unique_ptr<GrpcAcceptor> to_;
-  std::function<bool(Connection&)> overflows_;
+  std::function<uint64_t(Connection&)> unexplained_;
   int stop_ = -1;
   std::atomic<uint64_t> dropped_ = 0;
   mutable absl::Mutex mutex_;

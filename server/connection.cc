@@ -1,6 +1,7 @@
 #include "server/connection.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -52,7 +53,10 @@ std::optional<Peer> PeerOf(int fd) {
       return Peer{fmt::format("ipv4:{}", text), ntohs(v6.sin6_port)};
     }
     inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
-    return Peer{fmt::format("ipv6:[{}]", text), ntohs(v6.sin6_port)};
+    // As gRPC writes the scope of an address that has one.
+    std::string host = text;
+    if (v6.sin6_scope_id != 0) host += fmt::format("%{}", v6.sin6_scope_id);
+    return Peer{fmt::format("ipv6:[{}]", host), ntohs(v6.sin6_port)};
   }
   return std::nullopt;
 }
@@ -95,6 +99,8 @@ std::optional<Connection::Sending> Connection::Sent() const {
   if (ioctl(fd_, SIOCOUTQ, &waiting) != 0) return std::nullopt;
   Sending sending;
   sending.waiting = static_cast<uint64_t>(waiting);
+  // Where nobody counts what was taken, a change of what waits must do.
+  sending.taken = UINT64_MAX - sending.waiting;
   if (tcp_) {
     tcp_info info = {};
     socklen_t size = sizeof(info);
@@ -109,7 +115,7 @@ std::optional<Connection::Sending> Connection::Sent() const {
 void Connection::Shut() const {
   // A descriptor of our own for a moment: the number may become another's
   // between the question and the deed.
-  const int own = fd_ < 0 ? -1 : dup(fd_);
+  const int own = fd_ < 0 ? -1 : fcntl(fd_, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return;
   if (InodeOf(own) == inode_) {
     shutdown(own, SHUT_RDWR);

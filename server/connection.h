@@ -55,8 +55,8 @@ class Connection : public Sender {
     calls_.fetch_add(1, std::memory_order_relaxed);
   }
   void CallEnds();
-  // One of them was cancelled. Ends a connection on which that happens at a
-  // rate that no honest client has.
+  // One of them was cancelled as soon as it came. Ends a connection on which
+  // that happens at a rate that no honest client has.
   void CallReset();
   int calls() const { return calls_.load(std::memory_order_relaxed); }
   bool used() const { return used_; }  // it has had a call

@@ -17,9 +17,10 @@ namespace quantd {
 std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
                                          IncomingCall* call) {
   // A peer that has not acknowledged the settings may open more streams than
-  // they allow. Over a unix socket connections cannot be told apart.
+  // they allow. One that has may open the next before the last is gone here, so
+  // that twice as many are no breach. Over a unix socket connections cannot be told apart.
   const Connection& connection = *call->connection();
-  if (connection.calls() > env->max_streams && connection.countable()) {
+  if (connection.calls() > 2 * env->max_streams && connection.countable()) {
     return std::make_unique<Refusal>(
         call, Failure::Busy(env->ledger->RetryDelay()));
   }

@@ -76,7 +76,10 @@ class HealthService::Watcher final : public CallHandler,
     charge_ = env_->ledger->Track({call_->connection(), kLongestRequest,
                                    kLongestRequest, call_->deadline()},
                                   this);
-    since_ = absl::Now();
+    {
+      absl::MutexLock lock(&service_->mutex_);
+      since_ = absl::Now();
+    }
     call_->Read(message_.buffer());
   }
 
@@ -89,6 +92,7 @@ class HealthService::Watcher final : public CallHandler,
     message_.Clear();
     if (!name) return Fail(NotARequest());
     absl::MutexLock lock(&service_->mutex_);
+    if (call_->answered()) return;
     name_ = *name;
     ready_ = true;
     Tell();
@@ -107,20 +111,15 @@ class HealthService::Watcher final : public CallHandler,
   }
 
   void OnWatch(absl::Time now) override {
-    bool waits = false;
-    {
-      absl::MutexLock lock(&service_->mutex_);
-      waits = !ready_ && !refused_;
-    }
-    if (waits && (revoked_ || now - since_ > env_->max_receive)) {
-      Fail(NotARequest());
-    }
+    absl::MutexLock lock(&service_->mutex_);
+    if (ready_ || refused_) return;
+    if (revoked_ || now - since_ > env_->max_receive) FailLocked(NotARequest());
   }
 
   // The status may have changed.
   void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_->mutex_) {
     const Status now = service_->StatusOf(name_);
-    if (!ready_ || writing_ || now == told_) return;
+    if (!ready_ || writing_ || now == told_ || call_->answered()) return;
     told_ = now;
     writing_ = true;
     const grpc::Slice slice(MakeReply(now));
@@ -131,20 +130,26 @@ class HealthService::Watcher final : public CallHandler,
   void OnMemory(MemoryLedger::Outcome, MemoryCharge) override {}
   void Revoke(MemoryLedger::Revocation) override { revoked_ = true; }
   void Fail(const Failure& failure) {
-    if (call_->ClaimAnswer()) {
-      call_->Finish(failure.ToStatus());
-    }
+    absl::MutexLock lock(&service_->mutex_);
+    FailLocked(failure);
+  }
+  // Once it is answered nobody writes to it any more.
+  void FailLocked(const Failure& failure)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_->mutex_) {
+    if (!call_->ClaimAnswer()) return;
+    ready_ = false;
+    call_->Finish(failure.ToStatus());
   }
 
   HealthService* const service_;
   CallEnvironment* const env_;
   IncomingCall* const call_;
   bool refused_ = false;
-  absl::Time since_ = absl::InfiniteFuture();
   std::atomic<bool> revoked_{false};
   MemoryCharge charge_;
   ReceivedMessage message_;
   // Guarded by the service's lock.
+  absl::Time since_ = absl::InfiniteFuture();
   std::string name_;
   char told_ = 0;
   bool ready_ = false;  // the name is known, and the stream open

@@ -1,8 +1,10 @@
 #include "server/incoming_call.h"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 
+#include "absl/time/clock.h"
 #include "fmt/format.h"
 #include "server/acceptor.h"
 #include "server/call_environment.h"
@@ -18,6 +20,8 @@ constexpr char kRequestId[] = "quantd-request-id";
 constexpr char kPushback[] = "grpc-retry-pushback-ms";
 
 constexpr uint64_t kUnreadWindow = 96 << 10;
+// Nobody who wants an answer gives up so soon.
+constexpr absl::Duration kAtOnce = absl::Milliseconds(100);
 
 // What its headers took on the wire, at most.
 uint64_t HeaderBytes(const grpc::ServerContext& context) {
@@ -82,6 +86,7 @@ void IncomingCall::OnArrived(bool ok) {
     return;
   }
   Arm(env_, method_, queue_);
+  arrived_ = absl::Now();
   const auto deadline = context_.deadline();
   if (deadline != std::chrono::system_clock::time_point::max()) {
     deadline_ = absl::FromChrono(deadline);
@@ -100,7 +105,10 @@ void IncomingCall::OnDone(bool) {
   if (context_.IsCancelled()) {
     cancelled_ = true;
     // It may never have arrived.
-    if (connection_ != nullptr) connection_->CallReset();
+    if (connection_ != nullptr &&
+        absl::Now() < std::min(deadline_, arrived_ + kAtOnce)) {
+      connection_->CallReset();
+    }
     if (handler_ != nullptr) handler_->OnCancelled();
   }
   Unref();

@@ -115,6 +115,7 @@ class IncomingCall {
   std::atomic<bool> cancelled_{false};
   bool watched_ = false;  // the registry holds it
   bool read_ = false;     // its message was asked for
+  absl::Time arrived_ = absl::InfinitePast();
   absl::Time deadline_ = absl::InfiniteFuture();
   std::shared_ptr<Connection> connection_;
   std::unique_ptr<CallHandler> handler_;

@@ -47,6 +47,14 @@ void MemoryCharge::Arrived(size_t bytes, size_t receive) noexcept {
   ledger_->changed_.Signal();
 }
 
+void MemoryCharge::GrowReceive(size_t receive) noexcept {
+  if (ledger_ == nullptr || receive <= receive_) return;
+  absl::MutexLock lock(&ledger_->mutex_);
+  const size_t more = receive - std::exchange(receive_, receive);
+  ledger_->arrived_ += more;
+  ledger_->Hold(*sender_, more, 0);
+}
+
 void MemoryCharge::ShrinkReceive(size_t receive) noexcept {
   if (receive_ <= receive) return;
   absl::MutexLock lock(&ledger_->mutex_);
@@ -78,7 +86,7 @@ void MemoryCharge::Reset() noexcept {
   if (ledger_ == nullptr) return;
   if (arrival_ != nullptr) {
     absl::MutexLock lock(&ledger_->mutex_);
-    ledger_->EndArrival(*sender_, *arrival_, 0);
+    ledger_->EndArrival(*sender_, *arrival_, std::nullopt);
     ledger_->changed_.Signal();
   }
   arrival_.reset();

@@ -64,6 +64,8 @@ class MemoryCharge {
 
   // The message is here, `bytes` of it; it needs `receive` from now on.
   void Arrived(size_t bytes, size_t receive) noexcept;
+  // A reply needs more than its request did. Never waits: for what is small.
+  void GrowReceive(size_t receive) noexcept;
   // Gives back what is held above.
   void ShrinkReceive(size_t receive) noexcept;
   void ShrinkHead(size_t head) noexcept;
@@ -152,8 +154,9 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // Looks at what senders do, and revokes what stands in the way of others.
   // To be called every so often while messages are on their way.
   void Sweep(absl::Time now);
-  // `bytes` that come from a sender are no message's: headers, or what is still
-  // on its way to a call that is over.
+  // About `bytes` that come from a sender are no message's: headers, or what is
+  // still on its way to a call that is over. No more than a certain rate of
+  // such guesses is believed.
   void Explain(Sender& sender, uint64_t bytes);
   // What has come from a sender that no message accounts for, not even as long
   // as those may be that are on their way. To be called every so often for each.
@@ -209,9 +212,11 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
                             Waiter* waiter, size_t need, size_t most,
                             absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // `bytes` of it have come; 0: it was given up.
-  void EndArrival(Sender& sender, Arrival& arrival, size_t bytes)
+  // `bytes` of it have come; nothing: it was given up.
+  void EndArrival(Sender& sender, Arrival& arrival,
+                  std::optional<size_t> bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static void Guess(Sender& sender, uint64_t bytes, absl::Time now);
   // Bytes that have come of messages on their way, as last measured.
   static uint64_t Come(const Sender& sender);
   static void Measure(Sender& sender);

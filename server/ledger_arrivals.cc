@@ -1,5 +1,6 @@
 // What the ledger makes of messages on their way.
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,12 +22,16 @@ constexpr absl::Duration kStall = absl::Milliseconds(50);
 // One who does not within kGiveUp is in the way of those who wait for kUrgent.
 constexpr absl::Duration kGiveUp = absl::Milliseconds(250);
 constexpr absl::Duration kUrgent = absl::Milliseconds(100);
+constexpr absl::Duration kLong = absl::Seconds(1);
 // What a connection may bring beside messages before those on their way are
 // suspected.
 constexpr uint64_t kFraming = 128 << 10;
-// What may still come of calls that are over, as long as the sender does not
-// know: as much as a connection's windows hold.
-constexpr uint64_t kCredit = 2 << 20;
+// What is explained by guess (headers, windows of calls that are over) and may
+// still come: as much as a connection's windows hold, and so much a second.
+constexpr uint64_t kGuesses = 2 << 20;
+constexpr double kGuessesPerSecond = 4 << 20;
+// How long what comes may be of a message that was given up.
+constexpr absl::Duration kExcuse = absl::Seconds(2);
 // A connection may bring so many bytes of no message between two looks at it.
 constexpr uint64_t kForgiven = 1 << 10;
 // How long a stall is held against a sender and its host.
@@ -35,6 +40,7 @@ constexpr absl::Duration kDistrust = absl::Seconds(10);
 }  // namespace
 
 bool MemoryLedger::Distrusted(const Sender& sender, absl::Time now) const {
+  if (limits_.trusted && limits_.trusted(sender.host())) return false;
   if (now < sender.distrusted_until_) return true;
   if (sender.proven_) return false;
   // A connection nobody knows is as good as its host.
@@ -57,7 +63,7 @@ void MemoryLedger::Measure(Sender& sender) {
   sender.measured_ = received.has_value();
   sender.received_ = received.value_or(0);
   // Not much can be saved up for later.
-  sender.explained_ = std::min(sender.explained_, sender.received_ + kCredit);
+  sender.explained_ = std::min(sender.explained_, sender.received_ + kGuesses);
 }
 
 void MemoryLedger::Recount(Sender& sender, absl::Time now) {
@@ -94,17 +100,28 @@ MemoryCharge MemoryLedger::BeginArrival(const std::shared_ptr<Sender>& sender,
   return charge;
 }
 
-void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival, size_t bytes) {
+void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival,
+                              std::optional<size_t> bytes) {
+  const absl::Time now = absl::Now();
+  if (bytes) {
+    // Frames are a little more.
+    sender.explained_ += *bytes + *bytes / 128 + 64;
+  } else {
+    // What came of it is not known: of all that has come, its share. What is
+    // still on its way gRPC drops.
+    Measure(sender);
+    const uint64_t most = Lawful(sender);
+    if (most != 0) {
+      sender.explained_ += static_cast<uint64_t>(
+          static_cast<double>(std::min(Come(sender), most)) *
+          static_cast<double>(arrival.most) / static_cast<double>(most));
+    }
+    if (arrival.most > kFirstWindow) sender.excused_until_ = now + kExcuse;
+  }
   std::erase(sender.arrivals_, &arrival);
   sender.declared_ -= arrival.need;
-  // Frames are a little more. What came of a message that never ended is not
-  // known: it is taken for all that has come, up to its size, and what may still
-  // be on its way.
-  sender.explained_ +=
-      bytes != 0 ? bytes + bytes / 128 + 64
-                 : std::min<uint64_t>(Come(sender), arrival.most) + kCredit / 2;
   if (sender.arrivals_.empty()) senders_.erase(&sender);
-  Recount(sender, absl::Now());
+  Recount(sender, now);
 }
 
 bool MemoryLedger::HasRoomToReceive(const Waiting& w, absl::Time now) {
@@ -165,25 +182,45 @@ uint64_t MemoryLedger::Lawful(const Sender& sender) {
 }
 
 void MemoryLedger::RevokeTooLong(Sender& sender) {
-  if (sender.measured_ && Come(sender) > Lawful(sender) + kFraming) {
+  if (sender.measured_ && absl::Now() >= sender.excused_until_ &&
+      Come(sender) > Lawful(sender) + kFraming) {
     RevokeAll(sender, Revocation::kTooLong);
   }
 }
 
+void MemoryLedger::Guess(Sender& sender, uint64_t bytes, absl::Time now) {
+  if (sender.guessed_ == absl::InfinitePast()) {
+    sender.guesses_ = kGuesses;
+  } else {
+    const double seconds = absl::ToDoubleSeconds(now - sender.guessed_);
+    sender.guesses_ = std::min<uint64_t>(
+        kGuesses, sender.guesses_ + static_cast<uint64_t>(std::clamp(
+                                        seconds * kGuessesPerSecond, 0.0,
+                                        static_cast<double>(kGuesses))));
+  }
+  sender.guessed_ = now;
+  const uint64_t believed = std::min(bytes, sender.guesses_);
+  sender.guesses_ -= believed;
+  sender.explained_ += believed;
+}
+
 void MemoryLedger::Explain(Sender& sender, uint64_t bytes) {
   absl::MutexLock lock(&mutex_);
-  sender.explained_ += bytes;
+  Guess(sender, bytes, absl::Now());
 }
 
 uint64_t MemoryLedger::Unexplained(Sender& sender) {
   absl::MutexLock lock(&mutex_);
   Measure(sender);
   if (!sender.measured_) return 0;
+  const absl::Time now = absl::Now();
+  // What little comes beside messages in the course of days is forgiven.
+  Guess(sender, kForgiven, now);
   const uint64_t unexplained =
       Come(sender) - std::min(Come(sender), Lawful(sender));
-  // What little comes beside messages in the course of days is forgiven.
-  if (sender.arrivals_.empty()) sender.explained_ += kForgiven;
-  return unexplained;
+  if (now >= sender.excused_until_) return unexplained;
+  sender.explained_ += unexplained;
+  return 0;
 }
 
 void MemoryLedger::RevokeExcess(absl::Time now) {
@@ -221,8 +258,11 @@ void MemoryLedger::RevokeExcess(absl::Time now) {
 
 void MemoryLedger::RevokeStalled(absl::Time now) {
   Sender* worst = nullptr;
+  // Small ones, too, if the first in line has waited long: it may need all.
+  const bool small = now - to_receive_.front().since > kLong;
   for (Sender* s : senders_) {
-    if (now - s->moved_ <= kGiveUp || s->counted_ <= kSmallCall) continue;
+    if (now - s->moved_ <= kGiveUp) continue;
+    if (s->counted_ <= kSmallCall && !small) continue;
     if (worst == nullptr || s->counted_ > worst->counted_) worst = s;
   }
   if (worst != nullptr) RevokeAll(*worst, Revocation::kOthersWait);

@@ -65,7 +65,8 @@ int Bind(const sockaddr* address, socklen_t size, int backlog) {
 void RemoveStale(const std::string& path, const sockaddr_un& address) {
   struct stat status;
   if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  // Not blocking: the queue of one that lives may be full.
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address),
               sizeof(address)) != 0 &&
@@ -93,9 +94,13 @@ ListenSockets::ListenSockets(ListenSockets&& other) noexcept
       address_(std::move(other.address_)),
       path_(std::exchange(other.path_, {})) {}
 
-ListenSockets::~ListenSockets() {
+ListenSockets::~ListenSockets() { Close(); }
+
+void ListenSockets::Close() {
   for (const int fd : descriptors_) close(fd);
+  descriptors_.clear();
   if (!path_.empty()) unlink(path_.c_str());
+  path_.clear();
 }
 
 absl::Status ListenSockets::OpenUnix(std::string_view address, int backlog) {

@@ -24,6 +24,8 @@ class ListenSockets {
   ListenSockets& operator=(ListenSockets&& other) = delete;
   ~ListenSockets();
 
+  // Listens no more.
+  void Close();
   // Not blocking.
   const std::vector<int>& descriptors() const { return descriptors_; }
   // What a client dials: the address with the port that was found.

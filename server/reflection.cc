@@ -95,17 +95,18 @@ class ReflectionHandler final : public CallHandler,
                                    ? AnswerReflection(message_.Pieces())
                                    : "";
     message_.Clear();
-    charge_.Reset();
     if (answer.empty()) {
       return Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                                  "not a ServerReflectionRequest"));
     }
     since_ = absl::ToUnixNanos(absl::Now());
+    charge_.GrowReceive(ReceiveNeed(answer.size()));
     const grpc::Slice slice(answer);
     call_->Write(grpc::ByteBuffer(&slice, 1));
   }
 
   void OnWritten(bool ok) override {
+    charge_.Reset();
     if (ok && !ended_) Read();
   }
 

@@ -61,9 +61,16 @@ SendWatch::Verdict SendWatch::Look(const ReplyProgress& progress,
   }
   const absl::Duration whole =
       max_send + absl::Seconds(progress.pieces * kPiece >> 20);
-  const bool slow = now - moved_ > max_send || now - since_ > whole ||
-                    (awaited && now - moved_ > kPatience);
-  if (!slow) return Verdict::kGood;
+  if (now - moved_ <= max_send && now - since_ <= whole) {
+    if (!awaited || now - moved_ <= kPatience) return Verdict::kGood;
+    // Many replies share a connection: it is slow if all of it is.
+    const auto sent = connection.Sent();
+    if (sent && connection.countable() && sent->taken >= taken_ + kPiece) {
+      taken_ = sent->taken;
+      moved_ = now;
+      return Verdict::kGood;
+    }
+  }
   const auto sent = connection.Sent();
   return sent && sent->waiting != 0 && sent->taken == taken_ ? Verdict::kStuck
                                                               : Verdict::kSlow;

@@ -42,6 +42,11 @@ class Sender {
   uint64_t explained_ = 0;  // bytes received that belong to ended messages
   uint64_t mark_ = 0;       // bytes received at `moved_`
   bool measured_ = false;   // whether its bytes can be counted at all
+  // What may still be explained by guess, and since when that grows.
+  uint64_t guesses_ = 0;
+  absl::Time guessed_ = absl::InfinitePast();
+  // Until then what comes may belong to messages that were given up.
+  absl::Time excused_until_ = absl::InfinitePast();
   absl::Time moved_;        // when they last came as fast as they should
   absl::Time distrusted_until_ = absl::InfinitePast();
   bool proven_ = false;  // a message of it has arrived

@@ -153,7 +153,7 @@ absl::Status Server::Listen() {
       options_.listen,
       {options_.max_connections != 0 ? options_.max_connections
                                      : MostConnections(),
-       options_.max_send});
+       options_.max_send, kLawfulBytes, shares_.grpc_quota / 8});
   if (!acceptor.ok()) {
     return absl::UnavailableError(absl::StrCat(
         acceptor.status().message(),
@@ -220,11 +220,7 @@ absl::Status Server::Listen() {
     threads_.emplace_back([this, &queue] { RunQueue(queue.get()); });
   }
   acceptor_->Start(std::move(connections), [this](Connection& connection) {
-    const uint64_t bytes = ledger_->Unexplained(connection);
-    if (bytes <= kLawfulBytes) return false;
-    // Window updates for what the peer was sent.
-    const auto sent = connection.Sent();
-    return bytes > kLawfulBytes + (sent ? sent->taken / 256 : 0);
+    return ledger_->Unexplained(connection);
   });
   health_.SetServing(true);
   return absl::OkStatus();

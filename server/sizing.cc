@@ -68,6 +68,9 @@ MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
   shares.budget = budget;
   // A Quantize request of n bytes holds n while it arrives and 2.1 n after.
   shares.receive = budget / 3;
+  // Small calls, which nobody makes wait, leave room for the largest.
+  shares.message =
+      shares.receive - std::max(shares.receive / 16, size_t{1} << 20);
   shares.arriving = budget / 4;
   shares.per_device = (budget - shares.receive) / std::max(devices, 1);
   // One head of any lawful kind has room.
@@ -101,7 +104,7 @@ size_t LargestRequest(wire::Method method, const MemoryShares& shares,
   size_t high = std::min(cap, kLargestMessage);
   while (low <= high) {
     const size_t middle = low + (high - low) / 2;
-    if (ReceiveNeed(middle) <= shares.receive &&
+    if (ReceiveNeed(middle) <= shares.message &&
         ExpectedPayload(method, middle) <= shares.per_device) {
       fits = middle;
       low = middle + 1;

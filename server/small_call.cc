@@ -1,5 +1,6 @@
 #include "server/small_call.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -11,6 +12,9 @@
 
 namespace quantd {
 namespace {
+
+// What is small comes soon.
+constexpr absl::Duration kMaxReceive = absl::Seconds(10);
 
 constexpr char kRequestId[] = "quantd-request-id";
 
@@ -43,7 +47,7 @@ void SmallCall::Begin() {
       {call_->connection(), ReceiveNeed(0), ReceiveNeed(method_.max_request),
        call_->deadline()},
       this);
-  since_ = absl::Now();
+  since_ = absl::ToUnixNanos(absl::Now());
   waits_ = true;
   call_->Read(message_.buffer());
 }
@@ -77,7 +81,8 @@ void SmallCall::Answer() {
     call_->context().AddTrailingMetadata(kRequestId, record_.id);
   }
   charge_.ShrinkReceive(ReceiveNeed(answer.reply.size()));
-  since_ = absl::Now();
+  charge_.GrowReceive(ReceiveNeed(answer.reply.size()));
+  since_ = absl::ToUnixNanos(absl::Now());
   waits_ = true;
   const grpc::Slice slice(answer.reply);
   call_->WriteAndFinish(grpc::ByteBuffer(&slice, 1));
@@ -87,8 +92,9 @@ void SmallCall::OnFinished(bool) { waits_ = false; }
 
 void SmallCall::OnWatch(absl::Time now) {
   if (!waits_) return;
+  const absl::Duration waited = now - absl::FromUnixNanos(since_);
   if (call_->answered()) {
-    if (now - since_ > env_->max_send) call_->Cancel();
+    if (waited > env_->max_send) call_->Cancel();
     return;
   }
   if (in_the_way_) {
@@ -96,7 +102,7 @@ void SmallCall::OnWatch(absl::Time now) {
   } else if (too_long_) {
     Fail(Failure::TooLarge("request", method_.max_request + 1,
                            method_.max_request));
-  } else if (now - since_ > env_->max_receive) {
+  } else if (waited > std::min(env_->max_receive, kMaxReceive)) {
     Fail(Failure::Deadline("for receiving: the request did not arrive within "
                            "the server's limit"));
   }

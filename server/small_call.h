@@ -63,7 +63,7 @@ class SmallCall final : public CallHandler, private MemoryLedger::Waiter {
   std::atomic<bool> too_long_{false};
   std::atomic<bool> in_the_way_{false};  // of others, and does not come
   std::atomic<bool> waits_{false};  // for the network
-  absl::Time since_;                // when it began to
+  std::atomic<int64_t> since_{0};   // when it began to, in Unix time
   MemoryCharge charge_;
   ReceivedMessage message_;
   std::string shape_;

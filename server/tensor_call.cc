@@ -307,7 +307,10 @@ void TensorCall::WatchReceiving(absl::Time now) {
   }
   // The memory goes back when the read, which this ends, comes back.
   if (!failure || !call_->ClaimAnswer()) return;
-  stage_ = Stage::kClosing;
+  // Unless its message has come this very moment; whoever moves it on finds it
+  // answered.
+  Stage receiving = Stage::kReceiving;
+  stage_.compare_exchange_strong(receiving, Stage::kClosing);
   record_.Fail(*failure);
   call_->FinishWith(*failure, record_.id);
 }

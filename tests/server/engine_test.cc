@@ -106,7 +106,7 @@ TEST(SizingTest, SharesAddUpAndTheLargestRequestFits) {
       for (const wire::Method method : wire::kMethods) {
         const size_t n = LargestRequest(method, s, kLargestMessage);
         const auto fits = [&](size_t bytes) {
-          return ReceiveNeed(bytes) <= s.receive &&
+          return ReceiveNeed(bytes) <= s.message &&
                  ExpectedPayload(method, bytes) <= s.per_device;
         };
         EXPECT_TRUE(fits(n)) << budget << " " << devices;

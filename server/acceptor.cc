@@ -32,6 +32,11 @@ constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
 constexpr size_t kFew = 256;
 // Descriptors that are no connections: files, queues, devices, metrics.
 constexpr size_t kOwnDescriptors = 64;
+// What a connection may bring beside messages: the handshake of TLS, settings,
+// pings, headers of calls that wait to be seen; of one that has calls, its
+// window, too.
+constexpr uint64_t kLawfulUnused = 128 << 10;
+constexpr uint64_t kLawful = kLawfulUnused + kConnectionWindow;
 // A connection without a call for so long makes room for another; one that
 // never had any, at once, but for the time that its first may take.
 constexpr absl::Duration kIdle = absl::Seconds(1);
@@ -222,7 +227,8 @@ void Acceptor::EndOverflowing() {
   }
   std::sort(found.begin(), found.end(), std::greater<>());
   for (const auto& [bytes, connection] : found) {
-    if (bytes <= limits_.lawful && sum <= limits_.lawful_sum) break;
+    const uint64_t lawful = connection->used() ? kLawful : kLawfulUnused;
+    if (bytes <= lawful && sum <= limits_.lawful) continue;
     LogSampled(LogLevel::kInfo, "connection_overflows", "",
                {{"peer", connection->name()}, {"bytes", bytes}});
     connection->Shut();

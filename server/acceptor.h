@@ -36,9 +36,8 @@ class Acceptor {
     size_t connections = 1024;
     // A peer that takes nothing of what it is owed for so long is hung up on.
     absl::Duration max_stuck = absl::Minutes(1);
-    // Bytes beside messages that a connection may bring, and all of them.
-    uint64_t lawful = 256 << 10;
-    uint64_t lawful_sum = 64 << 20;
+    // Bytes that all connections together may bring beside messages.
+    uint64_t lawful = 64 << 20;
   };
 
   // Listens, but accepts nothing yet.

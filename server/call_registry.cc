@@ -1,6 +1,7 @@
 #include "server/call_registry.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "server/incoming_call.h"
@@ -111,6 +112,7 @@ void CallRegistry::RunWatch() {
   const auto wake = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || !calls_.empty();
   };
+  std::vector<IncomingCall*> watched;
   mutex_.Lock();
   while (true) {
     // Nothing runs while there is nothing to look at.
@@ -118,15 +120,20 @@ void CallRegistry::RunWatch() {
     if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kWatchInterval)) {
       break;
     }
-    const absl::Time now = absl::Now();
-    if (sweep_) {
-      mutex_.Unlock();
-      sweep_(now);
-      mutex_.Lock();
+    // A call leaves under this lock before it is freed. One that is about to
+    // must not come back to life.
+    for (IncomingCall* call : calls_) {
+      if (call->TryRef()) watched.push_back(call);
     }
-    // A call leaves under this lock before it is freed, and what it does here
-    // never comes back for the lock.
-    for (IncomingCall* call : calls_) call->Watch(now);
+    mutex_.Unlock();
+    const absl::Time now = absl::Now();
+    if (sweep_) sweep_(now);
+    for (IncomingCall* call : watched) {
+      call->Watch(now);
+      call->Unref();
+    }
+    watched.clear();
+    mutex_.Lock();
   }
   mutex_.Unlock();
 }

@@ -19,7 +19,6 @@ namespace {
 constexpr char kRequestId[] = "quantd-request-id";
 constexpr char kPushback[] = "grpc-retry-pushback-ms";
 
-constexpr uint64_t kUnreadWindow = 96 << 10;
 // Nobody who wants an answer gives up so soon.
 constexpr absl::Duration kAtOnce = absl::Milliseconds(100);
 
@@ -62,13 +61,24 @@ IncomingCall::~IncomingCall() {
   handler_.reset();
   if (connection_ == nullptr) return;
   // What a client had sent before it knew of the end may still come.
-  if (!read_) env_->ledger->Explain(*connection_, kUnreadWindow);
+  if (!read_) env_->ledger->Explain(*connection_, kConnectionWindow);
   connection_->CallEnds();
 }
 
 std::string IncomingCall::path() const {
   return method_ ? fmt::format("/quantd.v1.Quantd/{}", wire::Name(*method_))
                  : context_.method();
+}
+
+bool IncomingCall::TryRef() {
+  int refs = refs_.load(std::memory_order_relaxed);
+  while (refs != 0) {
+    if (refs_.compare_exchange_weak(refs, refs + 1,
+                                    std::memory_order_relaxed)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void IncomingCall::Unref() {

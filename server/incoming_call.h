@@ -44,8 +44,7 @@ class CallHandler {
   // The client has cancelled the call, or is gone. Comes once at most, at any
   // time.
   virtual void OnCancelled() {}
-  // Every so often, on a thread of the registry's, while the registry is
-  // locked: for limits of time.
+  // Every so often, on a thread of the registry's: for limits of time.
   virtual void OnWatch(absl::Time now) { (void)now; }
 };
 
@@ -80,6 +79,8 @@ class IncomingCall {
   void Cancel() { context_.TryCancel(); }
 
   void Ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
+  // For who holds none: false once the last has gone.
+  bool TryRef();
   void Unref();
   // For the registry.
   void Watch(absl::Time now) { handler_->OnWatch(now); }

@@ -24,11 +24,11 @@ constexpr absl::Duration kGiveUp = absl::Milliseconds(250);
 constexpr absl::Duration kUrgent = absl::Milliseconds(100);
 constexpr absl::Duration kLong = absl::Seconds(1);
 // What a connection may bring beside messages before those on their way are
-// suspected.
-constexpr uint64_t kFraming = 128 << 10;
+// suspected: that of others, which are not read, among it.
+constexpr uint64_t kFraming = 640 << 10;
 // What is explained by guess (headers, windows of calls that are over) and may
 // still come: as much as a connection's windows hold, and so much a second.
-constexpr uint64_t kGuesses = 2 << 20;
+constexpr uint64_t kGuesses = 4 << 20;
 constexpr double kGuessesPerSecond = 4 << 20;
 // How long what comes may be of a message that was given up.
 constexpr absl::Duration kExcuse = absl::Seconds(2);

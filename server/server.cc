@@ -21,10 +21,6 @@ constexpr int kArmedCalls = 4;
 // What clients may send beside their message.
 constexpr int kMaxMetadataBytes = 16 << 10;
 
-// What a connection may bring beside messages: the handshake of TLS, settings,
-// pings, headers of calls that wait to be seen, and the windows of calls that
-// are not read, which the connection's own window bounds.
-constexpr uint64_t kLawfulBytes = 256 << 10;
 
 constexpr absl::Duration kQuietTime = absl::Milliseconds(200);
 constexpr absl::Duration kLongestNoise = absl::Seconds(2);
@@ -153,7 +149,7 @@ absl::Status Server::Listen() {
       options_.listen,
       {options_.max_connections != 0 ? options_.max_connections
                                      : MostConnections(),
-       options_.max_send, kLawfulBytes, shares_.grpc_quota / 8});
+       options_.max_send, shares_.grpc_quota / 8});
   if (!acceptor.ok()) {
     return absl::UnavailableError(absl::StrCat(
         acceptor.status().message(),
@@ -181,9 +177,12 @@ absl::Status Server::Listen() {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
   builder.AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
-  // A call that is not read holds its stream's window, which gRPC would let
-  // grow to megabytes on a fast connection.
+  // Calls that are not read hold a connection's window, which gRPC would let
+  // grow to many megabytes on a fast one. This much lets a message of 1 MiB
+  // come without a wait.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
+                             static_cast<int>(kConnectionWindow));
   // Codes do not compress, and the filter would be the bottleneck.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);

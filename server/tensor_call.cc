@@ -22,8 +22,9 @@ constexpr char kRequestId[] = "quantd-request-id";
 
 // Up to here a copy into the reply costs less than lending the block.
 constexpr size_t kCopiedOutput = 16 << 10;
-// A message that is understood on the network's own thread: as long as this.
-constexpr size_t kPlannedAtOnce = 64 << 10;
+// A message that is understood on the network's own thread, if its head is
+// short: one longer than this may have come in very many pieces.
+constexpr size_t kPlannedAtOnce = 4 << 20;
 // A head this short has no lists worth counting.
 constexpr size_t kShortHead = 128;
 // A message that nobody declared counts as this until more of it has come.

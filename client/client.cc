@@ -58,8 +58,7 @@ class Client::Impl {
 
   // Sends and sends again. Fills `reply` and `attempts`.
   absl::Status Send(const Message& message, const CallOptions& call,
-                    Time deadline, ReceivedMessage* reply,
-                    int* attempts);
+                    Time deadline, ReceivedMessage* reply, int* attempts);
 
   // Runs `work` on a thread of this client.
   std::future<absl::StatusOr<Result>> Async(

@@ -29,8 +29,8 @@ Exchange::Exchange(std::string target, const RetryPolicy& retry,
       servers_(servers) {}
 
 absl::Status Exchange::Run(const Message& message, const Limit& limit,
-                           CallControl& control,
-                           ReceivedMessage* reply, int* attempts) {
+                           CallControl& control, ReceivedMessage* reply,
+                           int* attempts) {
   const size_t size = message.size();
   Sender sender(message, credentials_);
   Backoff backoff(retry_, &budget_, seed_++);

@@ -35,8 +35,7 @@ class Exchange {
   // empty at first; `attempts` is how often the message was sent. An
   // error says in words what every server that could not be had said.
   absl::Status Run(const Message& message, const Limit& limit,
-                   CallControl& control, ReceivedMessage* reply,
-                   int* attempts);
+                   CallControl& control, ReceivedMessage* reply, int* attempts);
 
   const std::string& target() const { return target_; }
 

@@ -124,8 +124,7 @@ grpc::ByteBuffer Sender::Assemble() const {
 }
 
 absl::Status Sender::Send(grpc::GenericStub& stub, Time deadline,
-                          CallControl& control,
-                          ReceivedMessage* reply) {
+                          CallControl& control, ReceivedMessage* reply) {
   grpc::ByteBuffer request = Assemble();
   grpc::ClientContext context;
   context.set_deadline(deadline);

@@ -22,10 +22,6 @@ namespace quantd {
 namespace {
 
 constexpr int kBacklog = 1024;
-// What gRPC reads of a connection in one go, half of what the kernel takes of
-// it. A flood of tiny frames becomes fifty times as large in gRPC before anyone
-// can see it.
-constexpr int kReceiveBuffer = 256 << 10;
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(200);
 // Of few connections; of many each is looked at less often.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
@@ -58,8 +54,8 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(
     std::string_view address, const Limits& limits) {
   auto sockets = ListenSockets::Open(address, kBacklog);
   if (!sockets.ok()) return sockets.status();
-  auto acceptor = std::unique_ptr<Acceptor>(
-      new Acceptor(*std::move(sockets), limits));
+  auto acceptor =
+      std::unique_ptr<Acceptor>(new Acceptor(*std::move(sockets), limits));
   if (acceptor->stop_ < 0) {
     return absl::UnavailableError("cannot make an eventfd");
   }
@@ -118,8 +114,8 @@ void Acceptor::Run() {
 void Acceptor::Accept(int listening) {
   // Not for ever: sweeps must be made in a flood, too.
   for (int i = 0; i < 64; ++i) {
-    const int fd = accept4(listening, nullptr, nullptr,
-                           SOCK_NONBLOCK | SOCK_CLOEXEC);
+    const int fd =
+        accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
@@ -133,8 +129,6 @@ void Acceptor::Accept(int listening) {
     }
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer,
-               sizeof(kReceiveBuffer));
     {
       absl::MutexLock lock(&mutex_);
       if (entries_.size() >= limits_.connections && !MakeRoom()) {

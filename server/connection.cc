@@ -152,10 +152,10 @@ absl::Time Connection::idle_since() const {
 std::string PeerName(std::string_view peer) {
   std::string name;
   for (size_t i = 0; i < peer.size(); ++i) {
-    if (peer[i] == '%' && i + 2 < peer.size() && absl::ascii_isxdigit(peer[i + 1]) &&
+    if (peer[i] == '%' && i + 2 < peer.size() &&
+        absl::ascii_isxdigit(peer[i + 1]) &&
         absl::ascii_isxdigit(peer[i + 2])) {
-      name += absl::HexStringToBytes(
-          absl::string_view(peer.data() + i + 1, 2));
+      name += absl::HexStringToBytes(absl::string_view(peer.data() + i + 1, 2));
       i += 2;
     } else {
       name += peer[i];

@@ -38,12 +38,12 @@ class PortCredentials final : public grpc::ServerCredentials {
 
   explicit PortCredentials(Owner* owner) : owner_(owner) {
     const auto tls = owner_->tls();
-      credentials_ = grpc_ssl_server_credentials_create_with_options(
-          grpc_ssl_server_credentials_create_options_using_config_fetcher(
-              tls->client_ca.empty()
-                  ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
-                  : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY,
-              &PortCredentials::Fetch, this));
+    credentials_ = grpc_ssl_server_credentials_create_with_options(
+        grpc_ssl_server_credentials_create_options_using_config_fetcher(
+            tls->client_ca.empty()
+                ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
+                : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY,
+            &PortCredentials::Fetch, this));
   }
   ~PortCredentials() override { grpc_server_credentials_release(credentials_); }
 

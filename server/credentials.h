@@ -67,8 +67,7 @@ class ServerCredentials {
   //
   // gRPC's own hook for this writes out all metadata for it, and aborts at some
   // (CVE-2023-1428).
-  const char* Refuse(std::string_view path,
-                     const grpc::ServerContext& context);
+  const char* Refuse(std::string_view path, const grpc::ServerContext& context);
 
   // Reads the files again now, whether they changed or not.
   void Reload() { watch_->CallNow(); }

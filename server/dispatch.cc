@@ -6,8 +6,8 @@
 #include "server/credentials.h"
 #include "server/health.h"
 #include "server/ledger.h"
-#include "server/refusal.h"
 #include "server/reflection.h"
+#include "server/refusal.h"
 #include "server/server_info.h"
 #include "server/small_call.h"
 #include "server/tensor_call.h"
@@ -18,11 +18,12 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
                                          IncomingCall* call) {
   // A peer that has not acknowledged the settings may open more streams than
   // they allow. One that has may open the next before the last is gone here, so
-  // that twice as many are no breach. Over a unix socket connections cannot be told apart.
+  // that twice as many are no breach. Over a unix socket connections cannot be
+  // told apart.
   const Connection& connection = *call->connection();
   if (connection.calls() > 2 * env->max_streams && connection.countable()) {
-    return std::make_unique<Refusal>(
-        call, Failure::Busy(env->ledger->RetryDelay()));
+    return std::make_unique<Refusal>(call,
+                                     Failure::Busy(env->ledger->RetryDelay()));
   }
   const std::string path = call->path();
   if (const char* why = env->credentials->Refuse(path, call->context())) {

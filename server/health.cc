@@ -39,7 +39,7 @@ std::string MakeReply(char status) { return {'\x08', status}; }
 
 Failure NotARequest() {
   return Failure::Of(grpc::StatusCode::INVALID_ARGUMENT,
-                 "not a HealthCheckRequest");
+                     "not a HealthCheckRequest");
 }
 
 }  // namespace
@@ -69,9 +69,10 @@ class HealthService::Watcher final : public CallHandler,
       if (!refused_) service_->watchers_.insert(this);
     }
     if (refused_) {
-      return Fail(Failure::Of(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                          "too many calls of Health/Watch; one on a connection "
-                          "is enough"));
+      return Fail(
+          Failure::Of(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                      "too many calls of Health/Watch; one on a connection "
+                      "is enough"));
     }
     charge_ = env_->ledger->Track({call_->connection(), kLongestRequest,
                                    kLongestRequest, call_->deadline()},

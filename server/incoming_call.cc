@@ -33,8 +33,7 @@ uint64_t HeaderBytes(const grpc::ServerContext& context) {
 
 }  // namespace
 
-void IncomingCall::Arm(CallEnvironment* env,
-                       std::optional<wire::Method> method,
+void IncomingCall::Arm(CallEnvironment* env, std::optional<wire::Method> method,
                        grpc::ServerCompletionQueue* queue) {
   IncomingCall* call = new IncomingCall(env, method, queue);
   // Must come first, or a call that is cancelled early is not told so.

@@ -178,10 +178,9 @@ void MemoryLedger::Serve(Queue& queue, absl::Time now,
     const Sender& sender = *it->sender;
     const bool trusted = limits_.trusted && limits_.trusted(sender.host());
     const auto host = hosts_.find(sender.host());
-    places.push_back(
-        {it, now - it->since <= kPatience, Distrusted(sender, now),
-         trusted || host == hosts_.end() ? 0 : host->second.held,
-         trusted ? 0 : sender.held_});
+    places.push_back({it, now - it->since <= kPatience, Distrusted(sender, now),
+                      trusted || host == hosts_.end() ? 0 : host->second.held,
+                      trusted ? 0 : sender.held_});
   }
   // The queue is in order of arrival, and stays so among equals. Places are
   // those of now: what is granted here changes them for the next time.
@@ -272,11 +271,11 @@ MemoryLedger::Outcome MemoryLedger::AdmitMore(Queue& queue, size_t need,
                                               MemoryCharge* charge) {
   const absl::Time now = absl::Now();
   std::shared_ptr<Sender> sender = charge->sender_;
-  return Enter(queue,
-               {waiter, need, need, now,
-                std::min(deadline, now + limits_.max_wait), std::move(sender),
-                std::move(*charge)},
-               charge);
+  return Enter(
+      queue,
+      {waiter, need, need, now, std::min(deadline, now + limits_.max_wait),
+       std::move(sender), std::move(*charge)},
+      charge);
 }
 
 bool MemoryLedger::Forget(Waiter* waiter) {
@@ -304,9 +303,9 @@ void MemoryLedger::RunThread() {
     for (Queue* queue : {&to_receive_, &for_head_, &for_payload_}) {
       for (auto it = queue->begin(); it != queue->end();) {
         if (stopped_ || it->until <= now) {
-          decided.push_back(
-              {it->waiter, stopped_ ? Outcome::kStopped : Outcome::kTimedOut,
-               std::move(it->charge)});
+          decided.push_back({it->waiter,
+                             stopped_ ? Outcome::kStopped : Outcome::kTimedOut,
+                             std::move(it->charge)});
           it = queue->erase(it);
         } else {
           wake = std::min(wake, it->until);

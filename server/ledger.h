@@ -1,11 +1,11 @@
 // The ledger: every byte of payload memory that a call may use, counted before
 // it is used.
 //
-// There are three kinds of accounts. `receive` is memory that gRPC fills while a
-// message arrives and that holds it until it is gathered; there is one account.
-// `heads` is what long lists of a request become: a plan of thousands of
-// groups, and the head of its reply; there is one account. `payload` is what a
-// device's block pool lends for staging and output; there is one account for
+// There are three kinds of accounts. `receive` is memory that gRPC fills while
+// a message arrives and that holds it until it is gathered; there is one
+// account. `heads` is what long lists of a request become: a plan of thousands
+// of groups, and the head of its reply; there is one account. `payload` is what
+// a device's block pool lends for staging and output; there is one account for
 // each device.
 //
 // A call asks in this order: for room to receive its message; for its lists, if
@@ -88,7 +88,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
  public:
   struct Limits {
     size_t receive = 0;
-    size_t arriving = 0;          // of receive: messages on their way
+    size_t arriving = 0;  // of receive: messages on their way
     size_t heads = 0;
     std::vector<size_t> payload;  // one for each device
     size_t max_waiting = 128;     // calls that wait to receive
@@ -159,7 +159,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // such guesses is believed.
   void Explain(Sender& sender, uint64_t bytes);
   // What has come from a sender that no message accounts for, not even as long
-  // as those may be that are on their way. To be called every so often for each.
+  // as those may be that are on their way. To be called every so often for
+  // each.
   uint64_t Unexplained(Sender& sender);
   // For a while it counts only what has come from that sender, and half of the
   // payload is kept for others.
@@ -213,8 +214,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
                             absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // `bytes` of it have come; nothing: it was given up.
-  void EndArrival(Sender& sender, Arrival& arrival,
-                  std::optional<size_t> bytes)
+  void EndArrival(Sender& sender, Arrival& arrival, std::optional<size_t> bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void Guess(Sender& sender, uint64_t bytes, absl::Time now);
   // Bytes that have come of messages on their way, as last measured.
@@ -253,7 +253,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   absl::CondVar changed_;
   size_t arrived_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t arriving_ ABSL_GUARDED_BY(mutex_) = 0;  // as counted
-  absl::flat_hash_set<Sender*> senders_ ABSL_GUARDED_BY(mutex_);  // on their way
+  absl::flat_hash_set<Sender*> senders_
+      ABSL_GUARDED_BY(mutex_);  // on their way
   size_t heads_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<size_t> payload_ ABSL_GUARDED_BY(mutex_);
   struct Host {

@@ -233,8 +233,9 @@ void MemoryLedger::RevokeExcess(absl::Time now) {
   std::vector<Candidate> candidates;
   size_t excess = arrived_ + arriving_ - limits_.receive;
   for (Sender* s : senders_) {
-    const bool leaves = std::all_of(s->arrivals_.begin(), s->arrivals_.end(),
-                                    [](const Arrival* a) { return a->revoked; });
+    const bool leaves =
+        std::all_of(s->arrivals_.begin(), s->arrivals_.end(),
+                    [](const Arrival* a) { return a->revoked; });
     if (leaves) {
       excess -= std::min(excess, s->counted_);
     } else {

@@ -39,8 +39,8 @@ int PortOf(int fd) {
 
 // A listening socket, or -1 and errno.
 int Bind(const sockaddr* address, socklen_t size, int backlog) {
-  const int fd = socket(address->sa_family,
-                        SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int fd =
+      socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
   const int on = 1;
   const int off = 0;
@@ -161,8 +161,8 @@ absl::Status ListenSockets::OpenTcp(std::string_view address, int backlog) {
     }
     freeaddrinfo(found);
     if (!descriptors_.empty()) {
-      address_ = fmt::format("{}:{}", address.substr(0, address.rfind(':')),
-                             port);
+      address_ =
+          fmt::format("{}:{}", address.substr(0, address.rfind(':')), port);
       return absl::OkStatus();
     }
     if (host == parts->host) return CannotListen(address, std::strerror(why));

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "proto/received_message.h"
 #include "quantd.pb.h"
 #include "server/ledger.h"
-#include "proto/received_message.h"
 #include "server/sizing.h"
 
 namespace quantd {
@@ -184,9 +184,9 @@ std::string AnswerReflection(absl::Span<const std::string_view> request) {
   switch (ask == nullptr ? 0 : ask->number()) {
     case kFileByName:
     case kFileOfSymbol: {
-      const FileDescriptor* const file = ask->number() == kFileByName
-                                             ? pool.FindFileByName(name)
-                                             : pool.FindFileContainingSymbol(name);
+      const FileDescriptor* const file =
+          ask->number() == kFileByName ? pool.FindFileByName(name)
+                                       : pool.FindFileContainingSymbol(name);
       if (file == nullptr) {
         not_found(name);
         break;
@@ -222,9 +222,9 @@ std::string AnswerReflection(absl::Span<const std::string_view> request) {
       not_found("an extension");
       break;
     default:
-      answer.AddLengthDelimited(
-          kError, MakeError(grpc::StatusCode::INVALID_ARGUMENT,
-                            "the request asks for nothing"));
+      answer.AddLengthDelimited(kError,
+                                MakeError(grpc::StatusCode::INVALID_ARGUMENT,
+                                          "the request asks for nothing"));
   }
   return Serialize(answer);
 }

@@ -36,8 +36,8 @@ grpc::ByteBuffer MakeReply(std::string_view head, Block output, size_t size,
                            std::shared_ptr<ReplyProgress> progress) {
   std::byte* const data = output.data();
   progress->pieces = (size + kPiece - 1) / kPiece;
-  auto* const lent = new LentOutput{std::move(progress), std::move(charge),
-                                    std::move(output)};
+  auto* const lent =
+      new LentOutput{std::move(progress), std::move(charge), std::move(output)};
   std::vector<grpc::Slice> slices = {grpc::Slice(head.data(), head.size())};
   for (size_t at = 0; at < size; at += kPiece) {
     slices.emplace_back(data + at, std::min(kPiece, size - at), ReturnPiece,
@@ -73,7 +73,7 @@ SendWatch::Verdict SendWatch::Look(const ReplyProgress& progress,
   }
   const auto sent = connection.Sent();
   return sent && sent->waiting != 0 && sent->taken == taken_ ? Verdict::kStuck
-                                                              : Verdict::kSlow;
+                                                             : Verdict::kSlow;
 }
 
 }  // namespace quantd

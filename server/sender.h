@@ -38,7 +38,7 @@ class Sender {
   std::vector<Arrival*> arrivals_;  // messages that are on their way
   size_t declared_ = 0;             // of them
   size_t counted_ = 0;              // what the ledger counts them as
-  uint64_t received_ = 0;   // when last measured
+  uint64_t received_ = 0;           // when last measured
   uint64_t explained_ = 0;  // bytes received that belong to ended messages
   uint64_t mark_ = 0;       // bytes received at `moved_`
   bool measured_ = false;   // whether its bytes can be counted at all
@@ -47,7 +47,7 @@ class Sender {
   absl::Time guessed_ = absl::InfinitePast();
   // Until then what comes may belong to messages that were given up.
   absl::Time excused_until_ = absl::InfinitePast();
-  absl::Time moved_;        // when they last came as fast as they should
+  absl::Time moved_;  // when they last came as fast as they should
   absl::Time distrusted_until_ = absl::InfinitePast();
   bool proven_ = false;  // a message of it has arrived
   size_t held_ = 0;      // memory of its calls, arrivals not counted

@@ -21,7 +21,6 @@ constexpr int kArmedCalls = 4;
 // What clients may send beside their message.
 constexpr int kMaxMetadataBytes = 16 << 10;
 
-
 constexpr absl::Duration kQuietTime = absl::Milliseconds(200);
 constexpr absl::Duration kLongestNoise = absl::Seconds(2);
 
@@ -42,11 +41,10 @@ MemoryLedger::Limits LedgerLimits(const ServerOptions& options,
   limits.max_waiting = options.max_waiting;
   limits.max_wait = options.max_wait;
   limits.trusted = [proxies = options.trusted_proxies](std::string_view host) {
-    return std::any_of(proxies.begin(), proxies.end(),
-                       [&](const std::string& proxy) {
-                         return host == "ipv4:" + proxy ||
-                                host == "ipv6:[" + proxy + "]";
-                       });
+    return std::any_of(
+        proxies.begin(), proxies.end(), [&](const std::string& proxy) {
+          return host == "ipv4:" + proxy || host == "ipv6:[" + proxy + "]";
+        });
   };
   return limits;
 }
@@ -146,10 +144,9 @@ Server::Server(const ServerOptions& options,
 
 absl::Status Server::Listen() {
   auto acceptor = Acceptor::Listen(
-      options_.listen,
-      {options_.max_connections != 0 ? options_.max_connections
-                                     : MostConnections(),
-       options_.max_send, shares_.grpc_quota / 8});
+      options_.listen, {options_.max_connections != 0 ? options_.max_connections
+                                                      : MostConnections(),
+                        options_.max_send, shares_.grpc_quota / 8});
   if (!acceptor.ok()) {
     return absl::UnavailableError(absl::StrCat(
         acceptor.status().message(),

@@ -85,13 +85,12 @@ SmallMethod ServerInfo::DescribeQuantize() const {
   method.on_planner = true;
   method.while_draining = false;
   method.answer = [this](absl::Span<const std::string_view> message,
-                     std::string_view request_id) {
+                         std::string_view request_id) {
     SmallAnswer answer;
-    const auto plan = wire::ParseDescribeRequest(
-        message, {limits_.amax_estimation_scale()});
+    const auto plan =
+        wire::ParseDescribeRequest(message, {limits_.amax_estimation_scale()});
     if (plan.ok()) {
-      answer.shape =
-          fmt::format("{}", fmt::join((*plan)->tensor().shape, "x"));
+      answer.shape = fmt::format("{}", fmt::join((*plan)->tensor().shape, "x"));
       answer.reply = wire::DescribeReply(**plan, request_id);
     } else {
       answer.failure = Failure::BadRequest(plan.status());

@@ -80,9 +80,8 @@ MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
   // the connection is fast; near its limit gRPC kills streams of its own
   // choice, so the wall stands well above what is admitted.
   shares.grpc_quota = shares.receive + shares.receive / 2 + (size_t{128} << 20);
-  shares.bound = shares.grpc_quota + (budget - shares.receive) +
-                 shares.heads + kProcessBase +
-                 kCudaContext * cuda_devices;
+  shares.bound = shares.grpc_quota + (budget - shares.receive) + shares.heads +
+                 kProcessBase + kCudaContext * cuda_devices;
   return shares;
 }
 

@@ -43,10 +43,10 @@ void SmallCall::Begin() {
   if (!method_.while_draining && env_->registry->Refuses()) {
     return Fail(Failure::Draining());
   }
-  charge_ = env_->ledger->Track(
-      {call_->connection(), ReceiveNeed(0), ReceiveNeed(method_.max_request),
-       call_->deadline()},
-      this);
+  charge_ =
+      env_->ledger->Track({call_->connection(), ReceiveNeed(0),
+                           ReceiveNeed(method_.max_request), call_->deadline()},
+                          this);
   since_ = absl::ToUnixNanos(absl::Now());
   waits_ = true;
   call_->Read(message_.buffer());
@@ -58,8 +58,8 @@ void SmallCall::OnRead(bool ok) {
   record_.request_bytes = message_.size();
   charge_.Arrived(message_.size(), ReceiveNeed(message_.size()));
   if (message_.size() > method_.max_request) {
-    return Fail(Failure::TooLarge("request", message_.size(),
-                                  method_.max_request));
+    return Fail(
+        Failure::TooLarge("request", message_.size(), method_.max_request));
   }
   if (!method_.on_planner) return Answer();
   call_->Ref();
@@ -103,8 +103,9 @@ void SmallCall::OnWatch(absl::Time now) {
     Fail(Failure::TooLarge("request", method_.max_request + 1,
                            method_.max_request));
   } else if (waited > std::min(env_->max_receive, kMaxReceive)) {
-    Fail(Failure::Deadline("for receiving: the request did not arrive within "
-                           "the server's limit"));
+    Fail(
+        Failure::Deadline("for receiving: the request did not arrive within "
+                          "the server's limit"));
   }
 }
 

@@ -13,11 +13,11 @@
 #include <string_view>
 
 #include "absl/types/span.h"
+#include "proto/received_message.h"
 #include "server/call_environment.h"
 #include "server/call_record.h"
 #include "server/incoming_call.h"
 #include "server/ledger.h"
-#include "proto/received_message.h"
 
 namespace quantd {
 
@@ -31,7 +31,7 @@ struct SmallMethod {
   size_t max_request = 0;  // bytes
   // Nothing: it is not recorded, as health is not.
   std::optional<Rpc> rpc;
-  bool on_planner = false;    // it may take long
+  bool on_planner = false;     // it may take long
   bool while_draining = true;  // it is answered while the server drains
   std::function<SmallAnswer(absl::Span<const std::string_view> message,
                             std::string_view request_id)>
@@ -62,8 +62,8 @@ class SmallCall final : public CallHandler, private MemoryLedger::Waiter {
   const SmallMethod method_;
   std::atomic<bool> too_long_{false};
   std::atomic<bool> in_the_way_{false};  // of others, and does not come
-  std::atomic<bool> waits_{false};  // for the network
-  std::atomic<int64_t> since_{0};   // when it began to, in Unix time
+  std::atomic<bool> waits_{false};       // for the network
+  std::atomic<int64_t> since_{0};        // when it began to, in Unix time
   MemoryCharge charge_;
   ReceivedMessage message_;
   std::string shape_;

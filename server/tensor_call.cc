@@ -133,8 +133,7 @@ void TensorCall::OnRead(bool ok) {
                                               declared_bytes_));
   }
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
-  const bool is_short =
-      wire::SplitPayload(message_.Pieces(), kShortHead).ok();
+  const bool is_short = wire::SplitPayload(message_.Pieces(), kShortHead).ok();
   if (is_short && message_.size() <= kPlannedAtOnce) return PlanRequest();
   OnPlanner(is_short ? &TensorCall::PlanRequest : &TensorCall::CountLists);
 }
@@ -152,9 +151,9 @@ void TensorCall::CountLists() {
   if (!split.ok()) return Fail(Failure::BadRequest(split.status()));
   stage_ = Stage::kCounting;
   call_->Ref();  // for OnMemory
-  const auto outcome = env_->ledger->AdmitHead(
-      HeadNeed(split->head.size(), split->list_bytes), call_->deadline(), this,
-      &charge_);
+  const auto outcome =
+      env_->ledger->AdmitHead(HeadNeed(split->head.size(), split->list_bytes),
+                              call_->deadline(), this, &charge_);
   if (outcome == MemoryLedger::Outcome::kWaiting) return Waits();
   if (outcome == MemoryLedger::Outcome::kGranted) {
     PlanRequest();
@@ -279,8 +278,8 @@ void TensorCall::Reply(std::string_view device, const JobReport& report,
     copied_ = true;
   } else {
     charge_.ShrinkReceive(0);
-    reply = MakeReply(head, std::move(output), size, std::move(charge_),
-                      progress_);
+    reply =
+        MakeReply(head, std::move(output), size, std::move(charge_), progress_);
   }
   stage_ = Stage::kReplying;
   call_->WriteAndFinish(reply);

@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 
+#include "proto/received_message.h"
 #include "proto/wire.h"
 #include "server/call_environment.h"
 #include "server/call_record.h"
@@ -24,7 +25,6 @@
 #include "server/failure.h"
 #include "server/incoming_call.h"
 #include "server/ledger.h"
-#include "proto/received_message.h"
 #include "server/reply_pieces.h"
 
 namespace quantd {

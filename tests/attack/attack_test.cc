@@ -46,7 +46,7 @@ constexpr double kLongestCallMs = 5000;
 
 milliseconds least_time{0};
 
-void ExpectUnharmed(const Outcome& outcome) {
+void ExpectUnharmed(const Outcome& outcome, bool probe = true) {
   ASSERT_NE(outcome.bound, 0u) << "the server did not start";
   ASSERT_EQ(outcome.crash, 0) << "the server died";
   for (const Score& score : outcome.during) {
@@ -54,7 +54,9 @@ void ExpectUnharmed(const Outcome& outcome) {
     EXPECT_EQ(score.failed, 0) << score.call_bytes << ": " << score.error;
     EXPECT_LE(score.p99_ms, kLongestCallMs) << score.call_bytes;
   }
-  EXPECT_TRUE(outcome.probe) << "the probe failed during the attack";
+  if (probe) {
+    EXPECT_TRUE(outcome.probe) << "the probe failed during the attack";
+  }
   if (kMeasuresMemory) {
     EXPECT_LE(static_cast<double>(outcome.most_resident),
               1.05 * static_cast<double>(outcome.bound));
@@ -70,7 +72,10 @@ void Attacked(const Attack& attack, const Setting& setting) {
                          {.before = milliseconds(50),
                           .during = std::max(least_time, attack.moment)},
                          {{.count = 1, .call_bytes = 4 << 10},
-                          {.count = 1, .call_bytes = 4 * kMiB}}));
+                          {.count = 1, .call_bytes = 4 * kMiB}}),
+                 // Two hundred who knock without an end for thirty places leave
+                 // a stranger of the same address none.
+                 /*probe=*/attack.descriptors == 0);
 }
 
 std::vector<Attack> Chosen(bool secure) {
@@ -82,6 +87,7 @@ std::vector<Attack> Chosen(bool secure) {
   };
   std::vector<Attack> chosen;
   for (const Attack& attack : Attacks()) {
+    if (attack.beyond_grpc) continue;
     if (secure ? std::ranges::count(kSecure, attack.name) != 0
                : !attack.needs_tokens) {
       chosen.push_back(attack);

@@ -68,8 +68,8 @@ class LedgerTest : public testing::Test {
   Outcome Receive(const std::shared_ptr<Sender>& sender, size_t need,
                   MemoryCharge* charge, MemoryLedger::Waiter* waiter,
                   size_t most = 0) {
-    return ledger_->AdmitReceive(
-        {sender, need, most, absl::InfiniteFuture()}, waiter, charge);
+    return ledger_->AdmitReceive({sender, need, most, absl::InfiniteFuture()},
+                                 waiter, charge);
   }
   // The charge of a small message that has arrived.
   MemoryCharge Arrived(const std::shared_ptr<Sender>& sender,
@@ -321,9 +321,9 @@ TEST_F(LedgerTest, MoreThanThereIsRevokesWhoHasComeLeastFar) {
   std::vector<MemoryCharge> charges(3);
   for (int i = 0; i < 3; ++i) {
     senders.push_back(At(std::string(1, static_cast<char>('a' + i))));
-    ASSERT_EQ(Receive(senders[i], 64 << 10, &charges[i], &waiters[i],
-                      60 * kMiB),
-              Outcome::kGranted);
+    ASSERT_EQ(
+        Receive(senders[i], 64 << 10, &charges[i], &waiters[i], 60 * kMiB),
+        Outcome::kGranted);
   }
   senders[0]->received = 40 * kMiB;
   senders[1]->received = 10 * kMiB;
@@ -359,8 +359,8 @@ TEST_F(LedgerTest, MessageLongerThanLawfulIsRevoked) {
   Make({1000});
   const auto liar = At("a");
   TestWaiter waiter;
-  MemoryCharge charge = ledger_->Track(
-      {liar, 4096, 4096, absl::InfiniteFuture()}, &waiter);
+  MemoryCharge charge =
+      ledger_->Track({liar, 4096, 4096, absl::InfiniteFuture()}, &waiter);
   liar->received = 4096;
   SweepAfter(absl::Milliseconds(10));
   EXPECT_FALSE(waiter.revoked);
@@ -433,8 +433,7 @@ TEST_F(LedgerTest, ManyThreadsNeverExceedTheLimitsAndEndAtZero) {
           charge = std::move(for_payload.charge);
         }
         if (ledger_->receive_used() > 64 * kMiB ||
-            ledger_->payload_used(0) > 1000 ||
-            ledger_->payload_used(1) > 500) {
+            ledger_->payload_used(0) > 1000 || ledger_->payload_used(1) > 500) {
           exceeded = true;
         }
         charge.ShrinkPayload(10);

@@ -92,8 +92,7 @@ TEST_P(StageTest, WaitingForMemory) {
   ASSERT_TRUE(control_.AwaitRunning(1));
   const size_t used = server_->ledger().used();
   EXPECT_GT(used, 0u);
-  auto second =
-      StartCall(Dial(server_->address()), LargeRequest(), deadline());
+  auto second = StartCall(Dial(server_->address()), LargeRequest(), deadline());
   ASSERT_TRUE(Eventually([&] { return server_->ledger().waiting() == 1; }));
   Leave(second.get());
   EXPECT_TRUE(Eventually([&] { return server_->ledger().waiting() == 0; }));

@@ -31,8 +31,7 @@ constexpr size_t kOwnDescriptors = 64;
 // What a connection may bring beside messages: the handshake of TLS, settings,
 // pings, headers of calls that wait to be seen; of one that has calls, its
 // window, too.
-constexpr uint64_t kLawfulUnused = 128 << 10;
-constexpr uint64_t kLawful = kLawfulUnused + kConnectionWindow;
+constexpr uint64_t kLawful = 128 << 10;
 // A connection without a call for so long makes room for another; one that
 // never had any, at once, but for the time that its first may take.
 constexpr absl::Duration kIdle = absl::Seconds(1);
@@ -221,7 +220,7 @@ void Acceptor::EndOverflowing() {
   }
   std::sort(found.begin(), found.end(), std::greater<>());
   for (const auto& [bytes, connection] : found) {
-    const uint64_t lawful = connection->used() ? kLawful : kLawfulUnused;
+    const uint64_t lawful = kLawful + (connection->used() ? limits_.window : 0);
     if (bytes <= lawful && sum <= limits_.lawful) continue;
     LogSampled(LogLevel::kInfo, "connection_overflows", "",
                {{"peer", connection->name()}, {"bytes", bytes}});

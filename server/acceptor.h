@@ -36,6 +36,8 @@ class Acceptor {
     size_t connections = 1024;
     // A peer that takes nothing of what it is owed for so long is hung up on.
     absl::Duration max_stuck = absl::Minutes(1);
+    // What gRPC takes of a connection's messages that nobody reads.
+    uint64_t window = 512 << 10;
     // Bytes that all connections together may bring beside messages.
     uint64_t lawful = 64 << 20;
   };

@@ -45,6 +45,7 @@ struct CallEnvironment {
   absl::Duration max_receive = absl::Minutes(1);
   absl::Duration max_send = absl::Minutes(1);
   int max_streams = 256;  // calls at once on one connection
+  size_t window = 0;      // see MemoryShares
 };
 
 }  // namespace quantd

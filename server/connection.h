@@ -23,9 +23,6 @@
 
 namespace quantd {
 
-// What gRPC takes of the messages of a connection that nobody reads.
-inline constexpr uint64_t kConnectionWindow = 512 << 10;
-
 class Connection : public Sender {
  public:
   // Of a descriptor that is open; does not own it.

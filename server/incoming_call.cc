@@ -60,7 +60,7 @@ IncomingCall::~IncomingCall() {
   handler_.reset();
   if (connection_ == nullptr) return;
   // What a client had sent before it knew of the end may still come.
-  if (!read_) env_->ledger->Explain(*connection_, kConnectionWindow);
+  if (!read_) env_->ledger->Explain(*connection_, env_->window);
   connection_->CallEnds();
 }
 

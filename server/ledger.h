@@ -90,6 +90,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
     size_t receive = 0;
     size_t arriving = 0;  // of receive: messages on their way
     size_t heads = 0;
+    // What gRPC takes of a connection's messages that nobody reads.
+    size_t window = 512 << 10;
     std::vector<size_t> payload;  // one for each device
     size_t max_waiting = 128;     // calls that wait to receive
     absl::Duration max_wait = absl::Seconds(10);
@@ -216,10 +218,10 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // `bytes` of it have come; nothing: it was given up.
   void EndArrival(Sender& sender, Arrival& arrival, std::optional<size_t> bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static void Guess(Sender& sender, uint64_t bytes, absl::Time now);
+  void Guess(Sender& sender, uint64_t bytes, absl::Time now) const;
   // Bytes that have come of messages on their way, as last measured.
   static uint64_t Come(const Sender& sender);
-  static void Measure(Sender& sender);
+  void Measure(Sender& sender) const;
   void Recount(Sender& sender, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Distrusted(const Sender& sender, absl::Time now) const

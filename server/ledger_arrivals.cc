@@ -24,11 +24,11 @@ constexpr absl::Duration kGiveUp = absl::Milliseconds(250);
 constexpr absl::Duration kUrgent = absl::Milliseconds(100);
 constexpr absl::Duration kLong = absl::Seconds(1);
 // What a connection may bring beside messages before those on their way are
-// suspected: that of others, which are not read, among it.
-constexpr uint64_t kFraming = 640 << 10;
+// suspected, and the window of others that are not read.
+constexpr uint64_t kFraming = 128 << 10;
 // What is explained by guess (headers, windows of calls that are over) and may
 // still come: as much as a connection's windows hold, and so much a second.
-constexpr uint64_t kGuesses = 4 << 20;
+constexpr uint64_t kGuesses = 2 << 20;
 constexpr double kGuessesPerSecond = 4 << 20;
 // How long what comes may be of a message that was given up.
 constexpr absl::Duration kExcuse = absl::Seconds(2);
@@ -58,12 +58,13 @@ uint64_t MemoryLedger::Come(const Sender& sender) {
   return sender.received_ - std::min(sender.received_, sender.explained_);
 }
 
-void MemoryLedger::Measure(Sender& sender) {
+void MemoryLedger::Measure(Sender& sender) const {
   const auto received = sender.Received();
   sender.measured_ = received.has_value();
   sender.received_ = received.value_or(0);
   // Not much can be saved up for later.
-  sender.explained_ = std::min(sender.explained_, sender.received_ + kGuesses);
+  sender.explained_ = std::min(
+      sender.explained_, sender.received_ + kGuesses + 2 * limits_.window);
 }
 
 void MemoryLedger::Recount(Sender& sender, absl::Time now) {
@@ -183,20 +184,21 @@ uint64_t MemoryLedger::Lawful(const Sender& sender) {
 
 void MemoryLedger::RevokeTooLong(Sender& sender) {
   if (sender.measured_ && absl::Now() >= sender.excused_until_ &&
-      Come(sender) > Lawful(sender) + kFraming) {
+      Come(sender) > Lawful(sender) + limits_.window + kFraming) {
     RevokeAll(sender, Revocation::kTooLong);
   }
 }
 
-void MemoryLedger::Guess(Sender& sender, uint64_t bytes, absl::Time now) {
+void MemoryLedger::Guess(Sender& sender, uint64_t bytes, absl::Time now) const {
+  const uint64_t most = kGuesses + 2 * limits_.window;
   if (sender.guessed_ == absl::InfinitePast()) {
-    sender.guesses_ = kGuesses;
+    sender.guesses_ = most;
   } else {
     const double seconds = absl::ToDoubleSeconds(now - sender.guessed_);
     sender.guesses_ = std::min<uint64_t>(
-        kGuesses, sender.guesses_ + static_cast<uint64_t>(std::clamp(
-                                        seconds * kGuessesPerSecond, 0.0,
-                                        static_cast<double>(kGuesses))));
+        most, sender.guesses_ + static_cast<uint64_t>(
+                                    std::clamp(seconds * kGuessesPerSecond, 0.0,
+                                               static_cast<double>(most))));
   }
   sender.guessed_ = now;
   const uint64_t believed = std::min(bytes, sender.guesses_);

@@ -27,9 +27,12 @@ size_t PayloadNeed(const Plan& plan);
 
 struct MemoryShares {
   size_t budget = 0;
-  size_t receive = 0;     // ledger: messages
-  size_t message = 0;     // of them, the most that one may need
-  size_t arriving = 0;    // ledger: of them, on their way
+  size_t receive = 0;   // ledger: messages
+  size_t message = 0;   // of them, the most that one may need
+  size_t arriving = 0;  // ledger: of them, on their way
+  // What gRPC takes of a connection's messages that nobody reads; beside the
+  // budget, too.
+  size_t window = 0;
   size_t heads = 0;       // ledger: beside the budget
   size_t per_device = 0;  // ledger, and the limit of each device's pool
   size_t grpc_quota = 0;  // gRPC's own hard wall, above `receive`

@@ -38,29 +38,61 @@ __device__ __forceinline__ void Finish(const Running& r, const AmaxArgs& a) {
   Report(r.found.seen, a.found);
 }
 
-// No columns to rotate: the matrix is a run of blocks, and a tail where there
-// is no rotation at all.
-template <DType D, bool kRht>
+// Nothing to rotate. To a maximum it is all the same which elements make up a
+// block, so those of a thread are taken from where its warp reads whole lines,
+// and several are under way at once. Bare reads of this pattern come nearest to
+// what the memory gives.
+template <DType D>
+__global__ void __launch_bounds__(kThreads) PlainAmax(AmaxArgs a) {
+  LetNextKernelStart();
+  constexpr int kQuads = RawBlock<D>::kQuads;
+  constexpr int kAtOnce = 8 / kQuads;  // blocks of a thread
+  constexpr int64_t kPiece = int64_t{kThreads} * kAtOnce * kBlock;
+  const int64_t elements = a.x.rows * a.x.cols;
+  const int64_t pieces = elements / kPiece;
+  Running running;
+  for (int64_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
+    const auto* const quads =
+        reinterpret_cast<const uint4*>(a.x.data + piece * kPiece * kSizeOf<D>) +
+        threadIdx.x;
+    RawBlock<D> raw[kAtOnce];
+    QUANTD_UNROLL
+    for (int i = 0; i < kAtOnce * kQuads; ++i) {
+      const uint4 q = quads[i * kThreads];
+      uint32_t* const words = raw[i / kQuads].words + 4 * (i % kQuads);
+      words[0] = q.x;
+      words[1] = q.y;
+      words[2] = q.z;
+      words[3] = q.w;
+    }
+    QUANTD_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) {
+      float v[kBlock];
+      Decode<D>(raw[i], v);
+      running.AddRaw(v);
+    }
+  }
+  for (int64_t at = pieces * kPiece + FirstItem() * kBlock; at < elements;
+       at += ItemStep() * kBlock) {
+    float v[kBlock];
+    Decode<D>(LoadPart<D>(a.x.data + at * kSizeOf<D>, elements - at), v);
+    running.AddRaw(v);
+  }
+  Finish(running, a);
+}
+
+// No columns to rotate: the matrix is a run of blocks.
+template <DType D>
 __global__ void __launch_bounds__(kThreads) AmaxOfRows(AmaxArgs a) {
   LetNextKernelStart();
-  const int64_t elements = a.x.rows * a.x.cols;
-  const int64_t blocks = elements / kBlock;
+  const int64_t blocks = a.x.rows * a.x.cols / kBlock;
   Running running;
   for (int64_t b = FirstItem(); b < blocks; b += ItemStep()) {
     float v[kBlock];
     Decode<D>(LoadBlock<D>(a.x.data + b * kBlock * kSizeOf<D>), v);
     running.AddRaw(v);
-    if constexpr (kRht) {
-      const uint32_t max = RotateToBf16<Scalar, kIsHalf<D>>(v, a.row_signs);
-      running.Add(v, max, &Found::row_rht, kSeenRowRhtNan);
-    }
-  }
-  if (elements % kBlock != 0 && FirstItem() == 0) {
-    float v[kBlock];
-    Decode<D>(
-        LoadPart<D>(a.x.data + blocks * kBlock * kSizeOf<D>, elements % kBlock),
-        v);
-    running.AddRaw(v);
+    const uint32_t max = RotateToBf16<Scalar, kIsHalf<D>>(v, a.row_signs);
+    running.Add(v, max, &Found::row_rht, kSeenRowRhtNan);
   }
   Finish(running, a);
 }
@@ -138,13 +170,13 @@ cudaError_t LaunchAmaxOf(const AmaxArgs& a, const Queue& queue) {
     AmaxOfTiles<D>
         <<<GridFor(grid.count, 8, queue), kThreads, 0, queue.stream>>>(a);
   } else {
-    // The tail, if any, counts as a block: one CTA at least.
+    // What is left of a block counts as one: one CTA at least.
     const unsigned ctas =
         GridForBlocks((a.x.rows * a.x.cols + kBlock - 1) / kBlock, queue);
     if (a.row_signs != nullptr) {
-      AmaxOfRows<D, true><<<ctas, kThreads, 0, queue.stream>>>(a);
+      AmaxOfRows<D><<<ctas, kThreads, 0, queue.stream>>>(a);
     } else {
-      AmaxOfRows<D, false><<<ctas, kThreads, 0, queue.stream>>>(a);
+      PlainAmax<D><<<ctas, kThreads, 0, queue.stream>>>(a);
     }
   }
   return cudaGetLastError();

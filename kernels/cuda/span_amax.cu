@@ -81,26 +81,19 @@ __global__ void __launch_bounds__(kThreads)
   const bool columns = a.columns != nullptr || a.col_signs != nullptr;
   const int64_t tiles = TileCount(a.list);
   uint32_t seen = 0;
-  Found found = {};
-  // Waits for all of the CTA: as seldom as groups change, not with each tile.
-  const auto flush = [&](int64_t number) {
-    Found* const to = &a.found[number];
+  for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+    const GroupTile tile = FindTile(a.list, t);
+    Found found = {};
+    RowsOf<D, N>(a, tile, &found);
+    if (columns) ColumnsOf<D, N>(a, tile, &found);
+    // The next tile may be another group's.
+    Found* const to = &a.found[tile.number];
     ReduceTo(found.plain, &to->plain);
     if (a.row_signs != nullptr) ReduceTo(found.row_rht, &to->row_rht);
     if (a.col_signs != nullptr) ReduceTo(found.col_rht, &to->col_rht);
     Report(found.seen, to);
     seen |= found.seen;
-    found = {};
-  };
-  int64_t number = -1;  // the group that `found` is of
-  for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
-    const GroupTile tile = FindTile(a.list, t);
-    if (number >= 0 && tile.number != number) flush(number);
-    number = tile.number;
-    RowsOf<D, N>(a, tile, &found);
-    if (columns) ColumnsOf<D, N>(a, tile, &found);
   }
-  if (number >= 0) flush(number);
   Report(seen, a.seen);
 }
 

@@ -160,6 +160,9 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // still on its way to a call that is over. No more than a certain rate of
   // such guesses is believed.
   void Explain(Sender& sender, uint64_t bytes);
+  // What comes from a sender in the next moments may be of messages that were
+  // refused before it knew, which gRPC drops.
+  void Excuse(Sender& sender);
   // What has come from a sender that no message accounts for, not even as long
   // as those may be that are on their way. To be called every so often for
   // each.

@@ -29,7 +29,7 @@ constexpr uint64_t kFraming = 128 << 10;
 // What is explained by guess (headers, windows of calls that are over) and may
 // still come: as much as a connection's windows hold, and so much a second.
 constexpr uint64_t kGuesses = 2 << 20;
-constexpr double kGuessesPerSecond = 4 << 20;
+constexpr double kGuessesPerSecond = 8 << 20;
 // How long what comes may be of a message that was given up.
 constexpr absl::Duration kExcuse = absl::Seconds(2);
 // A connection may bring so many bytes of no message between two looks at it.
@@ -209,6 +209,11 @@ void MemoryLedger::Guess(Sender& sender, uint64_t bytes, absl::Time now) const {
 void MemoryLedger::Explain(Sender& sender, uint64_t bytes) {
   absl::MutexLock lock(&mutex_);
   Guess(sender, bytes, absl::Now());
+}
+
+void MemoryLedger::Excuse(Sender& sender) {
+  absl::MutexLock lock(&mutex_);
+  sender.excused_until_ = absl::Now() + kExcuse;
 }
 
 uint64_t MemoryLedger::Unexplained(Sender& sender) {

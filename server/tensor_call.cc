@@ -337,6 +337,7 @@ std::optional<Failure> TensorCall::Stopped(std::string_view where) const {
 }
 
 Failure TensorCall::Refusal(MemoryLedger::Outcome outcome) const {
+  if (stage_ == Stage::kAdmitting) env_->ledger->Excuse(*call_->connection());
   if (outcome == MemoryLedger::Outcome::kStopped) return Failure::Draining();
   if (auto failure = Stopped("while waiting for memory")) return *failure;
   return Failure::Busy(env_->ledger->RetryDelay());

@@ -178,7 +178,9 @@ void MemoryLedger::Serve(Queue& queue, absl::Time now,
     const Sender& sender = *it->sender;
     const bool trusted = limits_.trusted && limits_.trusted(sender.host());
     const auto host = hosts_.find(sender.host());
-    places.push_back({it, now - it->since <= kPatience, Distrusted(sender, now),
+    const bool distrusted = Distrusted(sender, now);
+    places.push_back({it, distrusted || now - it->since <= kPatience,
+                      distrusted,
                       trusted || host == hosts_.end() ? 0 : host->second.held,
                       trusted ? 0 : sender.held_});
   }
@@ -201,7 +203,8 @@ void MemoryLedger::Serve(Queue& queue, absl::Time now,
       if (!may_overtake) continue;
     }
     if (!TryGrant(queue, w, now)) {
-      if (first_left == nullptr) first_left = &w;
+      // Who is distrusted holds nobody up.
+      if (first_left == nullptr && !place.distrusted) first_left = &w;
       continue;
     }
     if (first_left != nullptr) first_left->overtaken += w.need;
@@ -353,7 +356,7 @@ bool MemoryLedger::ReplyAwaitedSince(absl::Time time) const {
   const auto awaited = [&](const Queue& queue) {
     return !queue.empty() && queue.front().since <= time;
   };
-  return awaited(for_payload_) || awaited(for_head_);
+  return awaited(for_payload_) || awaited(for_head_) || awaited(to_receive_);
 }
 
 size_t MemoryLedger::receive_used() const {

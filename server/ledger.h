@@ -18,8 +18,8 @@
 // Limits::arriving of the receive account, so that messages can be finished.
 //
 // Who waits is served by what his host and his connection hold, least first,
-// and in order of arrival among equals; whoever has waited for kPatience goes
-// before all others. Small asks overtake large ones by a quarter of what those
+// and in order of arrival among equals, who is distrusted last; whoever else
+// has waited for kPatience goes before all others. Small asks overtake large ones by a quarter of what those
 // ask for, no more.
 //
 // Threads: everything here may be used from any thread.
@@ -170,7 +170,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // For a while it counts only what has come from that sender, and half of the
   // payload is kept for others.
   void Distrust(Sender& sender);
-  // Whether a call waits since before `time` for what a reply holds.
+  // Whether a call waits since before `time` for what an unread reply may hold.
   bool ReplyAwaitedSince(absl::Time time) const;
 
   // Whether an empty ledger could grant both.

@@ -131,7 +131,8 @@ bool MemoryLedger::HasRoomToReceive(const Waiting& w, absl::Time now) {
       Distrusted(*w.sender, now) ? std::min(w.need, kSmallCall) : w.need;
   if (used > limits_.receive || need > limits_.receive - used) return false;
   if (w.need <= kFirstWindow) return true;
-  if (need <= kSmallCall) return to_receive_.empty();
+  // Of one that is distrusted; it comes after all others.
+  if (need <= kSmallCall) return true;
   // One message always fits, however large it may legally be.
   return arriving_ + need <= limits_.arriving ||
          arriving_ <= senders_.size() * kFirstWindow;

@@ -71,9 +71,11 @@ SendWatch::Verdict SendWatch::Look(const ReplyProgress& progress,
       return Verdict::kGood;
     }
   }
+  // What the socket holds back no cancelled call sets free.
   const auto sent = connection.Sent();
-  return sent && sent->waiting != 0 && sent->taken == taken_ ? Verdict::kStuck
-                                                             : Verdict::kSlow;
+  return sent && sent->waiting != 0 && sent->taken < taken_ + kPiece
+             ? Verdict::kStuck
+             : Verdict::kSlow;
 }
 
 }  // namespace quantd

@@ -317,7 +317,7 @@ void TensorCall::WatchReceiving(absl::Time now) {
 
 void TensorCall::WatchSending(absl::Time now) {
   const bool awaited =
-      !copied_ && env_->ledger->ReplyAwaitedSince(now - absl::Milliseconds(50));
+      env_->ledger->ReplyAwaitedSince(now - absl::Milliseconds(50));
   const auto verdict = send_watch_.Look(*progress_, *call_->connection(),
                                         env_->max_send, awaited, now);
   if (verdict == SendWatch::Verdict::kGood) return;

@@ -19,8 +19,8 @@
 //
 // Who waits is served by what his host and his connection hold, least first,
 // and in order of arrival among equals, who is distrusted last; whoever else
-// has waited for kPatience goes before all others. Small asks overtake large ones by a quarter of what those
-// ask for, no more.
+// has waited for kPatience goes before all others. Small asks overtake large
+// ones by a quarter of what those ask for, no more.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_LEDGER_H_
@@ -231,6 +231,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static uint64_t Lawful(const Sender& sender);
   void RevokeTooLong(Sender& sender) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TurnAwayDistrusted(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RevokeExcess(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RevokeStalled(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void RevokeAll(Sender& sender, Revocation why);

@@ -165,9 +165,25 @@ void MemoryLedger::Sweep(absl::Time now) {
              now - to_receive_.front().since > kUrgent) {
     RevokeStalled(now);
   }
+  TurnAwayDistrusted(now);
   // What stalls is charged less: others may fit now.
   if (!to_receive_.empty() || !for_head_.empty() || !for_payload_.empty()) {
     changed_.Signal();
+  }
+}
+
+void MemoryLedger::TurnAwayDistrusted(absl::Time now) {
+  const bool urgent = std::any_of(
+      to_receive_.begin(), to_receive_.end(),
+      [&](const Waiting& w) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return now - w.since > kUrgent && !Distrusted(*w.sender, now);
+      });
+  if (!urgent) return;
+  // Their messages wait for payload where others have no room for theirs.
+  for (Queue* queue : {&for_head_, &for_payload_}) {
+    for (Waiting& w : *queue) {
+      if (Distrusted(*w.sender, now)) w.until = now;
+    }
   }
 }
 

@@ -130,6 +130,7 @@ void Acceptor::Accept(int listening) {
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     {
       absl::MutexLock lock(&mutex_);
+      if (entries_.size() >= limits_.connections) ForgetClosed();
       if (entries_.size() >= limits_.connections && !MakeRoom()) {
         ++dropped_;
         close(fd);
@@ -191,12 +192,7 @@ void Acceptor::Sweep(absl::Time now) {
       entry.connection->Shut();
     }
   }
-  std::erase_if(entries_, [&](const Entry& entry) {
-    if (entry.connection->Open()) return false;
-    const auto it = named_.find(entry.connection->name());
-    if (it != named_.end() && it->second == entry.connection) named_.erase(it);
-    return true;
-  });
+  ForgetClosed();
 }
 
 void Acceptor::EndOverflowing() {
@@ -227,6 +223,15 @@ void Acceptor::EndOverflowing() {
     connection->Shut();
     sum -= bytes;
   }
+}
+
+void Acceptor::ForgetClosed() {
+  std::erase_if(entries_, [&](const Entry& entry) {
+    if (entry.connection->Open()) return false;
+    const auto it = named_.find(entry.connection->name());
+    if (it != named_.end() && it->second == entry.connection) named_.erase(it);
+    return true;
+  });
 }
 
 std::shared_ptr<Connection> Acceptor::Find(std::string_view peer) const {

@@ -79,6 +79,7 @@ class Acceptor {
   void Accept(int listening);
   void Sweep(absl::Time now);
   void EndOverflowing();
+  void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // False: there is none, and none can be made.
   bool MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

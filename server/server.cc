@@ -151,7 +151,7 @@ absl::Status Server::Listen() {
       options_.listen,
       {options_.max_connections != 0 ? options_.max_connections
                                      : MostConnections(),
-       options_.max_send, shares_.window, shares_.grpc_quota / 8});
+       options_.max_send, shares_.window, shares_.grpc_quota / 2});
   if (!acceptor.ok()) {
     return absl::UnavailableError(absl::StrCat(
         acceptor.status().message(),

@@ -31,7 +31,7 @@ constexpr size_t kOwnDescriptors = 64;
 // What a connection may bring beside messages: the handshake of TLS, settings,
 // pings, headers of calls that wait to be seen; of one that has calls, its
 // window, too.
-constexpr uint64_t kLawful = 256 << 10;
+constexpr uint64_t kLawful = 128 << 10;
 // A connection without a call for so long makes room for another; one that
 // never had any, at once, but for the time that its first may take.
 constexpr absl::Duration kIdle = absl::Seconds(1);

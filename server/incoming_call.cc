@@ -139,7 +139,11 @@ void IncomingCall::Finish(const grpc::Status& status) {
   stream_.Finish(status, &finished_tag_);
 }
 
-void IncomingCall::WriteAndFinish(const grpc::ByteBuffer& message) {
+void IncomingCall::WriteAndFinish(const grpc::ByteBuffer& message,
+                                  std::string_view request_id) {
+  if (!request_id.empty()) {
+    context_.AddTrailingMetadata(kRequestId, std::string(request_id));
+  }
   Ref();
   stream_.WriteAndFinish(message, grpc::WriteOptions(), grpc::Status::OK,
                          &finished_tag_);

@@ -73,7 +73,8 @@ class IncomingCall {
   bool ClaimAnswer() { return !answered_.exchange(true); }
   // After ClaimAnswer, once.
   void Finish(const grpc::Status& status);
-  void WriteAndFinish(const grpc::ByteBuffer& message);
+  void WriteAndFinish(const grpc::ByteBuffer& message,
+                      std::string_view request_id);
   // Finish, with the trailers of a failure. An empty id: the call has none.
   void FinishWith(const Failure& failure, std::string_view request_id);
   void Cancel() { context_.TryCancel(); }

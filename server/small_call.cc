@@ -16,8 +16,6 @@ namespace {
 // What is small comes soon.
 constexpr absl::Duration kMaxReceive = absl::Seconds(10);
 
-constexpr char kRequestId[] = "quantd-request-id";
-
 }  // namespace
 
 SmallCall::SmallCall(CallEnvironment* env, IncomingCall* call,
@@ -77,15 +75,12 @@ void SmallCall::Answer() {
   if (!call_->ClaimAnswer()) return;
   record_.code = grpc::StatusCode::OK;
   record_.reply_bytes = answer.reply.size();
-  if (method_.rpc) {
-    call_->context().AddTrailingMetadata(kRequestId, record_.id);
-  }
   charge_.ShrinkReceive(ReceiveNeed(answer.reply.size()));
   charge_.GrowReceive(ReceiveNeed(answer.reply.size()));
   since_ = absl::ToUnixNanos(absl::Now());
   waits_ = true;
   const grpc::Slice slice(answer.reply);
-  call_->WriteAndFinish(grpc::ByteBuffer(&slice, 1));
+  call_->WriteAndFinish(grpc::ByteBuffer(&slice, 1), record_.id);
 }
 
 void SmallCall::OnFinished(bool) { waits_ = false; }

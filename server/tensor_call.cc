@@ -18,7 +18,6 @@ namespace quantd {
 namespace {
 
 constexpr char kDeclaredBytes[] = "quantd-request-bytes";
-constexpr char kRequestId[] = "quantd-request-id";
 
 // Up to here a copy into the reply costs less than lending the block.
 constexpr size_t kCopiedOutput = 16 << 10;
@@ -257,7 +256,6 @@ void TensorCall::Reply(std::string_view device, const JobReport& report,
   record_.reply_bytes = head.size() + size;
   record_.code = grpc::StatusCode::OK;
   record_.answered = Clock::now();
-  call_->context().AddTrailingMetadata(kRequestId, record_.id);
   // Of many groups the plan is as large as a payload, and a reply may stay
   // unread for long.
   if (WouldLog(record_)) shape_ = ShapeText();
@@ -282,7 +280,7 @@ void TensorCall::Reply(std::string_view device, const JobReport& report,
         MakeReply(head, std::move(output), size, std::move(charge_), progress_);
   }
   stage_ = Stage::kReplying;
-  call_->WriteAndFinish(reply);
+  call_->WriteAndFinish(reply, record_.id);
 }
 
 void TensorCall::OnWatch(absl::Time now) {

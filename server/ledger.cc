@@ -40,7 +40,6 @@ void MemoryCharge::Arrived(size_t bytes, size_t receive) noexcept {
   absl::MutexLock lock(&ledger_->mutex_);
   ledger_->EndArrival(*sender_, *arrival_, bytes);
   arrival_.reset();
-  sender_->proven_ = true;
   receive_ = receive;
   ledger_->arrived_ += receive;
   ledger_->Hold(*sender_, receive, 0);

@@ -167,9 +167,12 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // as those may be that are on their way. To be called every so often for
   // each.
   uint64_t Unexplained(Sender& sender);
-  // For a while it counts only what has come from that sender, and half of the
-  // payload is kept for others.
+  // For a while half of each account is kept for others. Of a message of that
+  // sender only what has come is charged.
   void Distrust(Sender& sender);
+  // The sender has taken a whole reply: from now on it answers for itself
+  // alone, whatever others of its host do.
+  void Prove(Sender& sender);
   // Whether a call waits since before `time` for what an unread reply may hold.
   bool ReplyAwaitedSince(absl::Time time) const;
 
@@ -237,6 +240,10 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   static void RevokeAll(Sender& sender, Revocation why);
 
   bool HasRoomToReceive(const Waiting& w, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What those who are distrusted may bring to the receive account by messages
+  // that they have not stopped sending or that wait for more memory.
+  uint64_t ExpectedOfDistrusted(absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Index of the device that has room now, or -1.
   int DeviceWithRoom(const Waiting& w, absl::Time now)

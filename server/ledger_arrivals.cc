@@ -54,6 +54,11 @@ void MemoryLedger::Distrust(Sender& sender) {
       absl::Now() + kDistrust;
 }
 
+void MemoryLedger::Prove(Sender& sender) {
+  absl::MutexLock lock(&mutex_);
+  sender.proven_ = true;
+}
+
 uint64_t MemoryLedger::Come(const Sender& sender) {
   return sender.received_ - std::min(sender.received_, sender.explained_);
 }
@@ -73,7 +78,7 @@ void MemoryLedger::Recount(Sender& sender, absl::Time now) {
   if (sender.measured_) {
     size_t most = 0;
     for (const Arrival* a : sender.arrivals_) most += a->most;
-    if (now - sender.moved_ > kStall || Distrusted(sender, now)) {
+    if (sender.stalled_ || Distrusted(sender, now)) {
       counted = std::min(counted, sender.arrivals_.size() * kSmallCall);
     }
     counted = std::min(std::max<size_t>(counted, Come(sender)), most);
@@ -93,6 +98,7 @@ MemoryCharge MemoryLedger::BeginArrival(const std::shared_ptr<Sender>& sender,
     Measure(*sender);
     sender->mark_ = sender->received_;
     sender->moved_ = now;
+    sender->stalled_ = false;
     senders_.insert(sender.get());
   }
   sender->arrivals_.push_back(charge.arrival_.get());
@@ -125,14 +131,34 @@ void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival,
   Recount(sender, now);
 }
 
+uint64_t MemoryLedger::ExpectedOfDistrusted(absl::Time now) {
+  uint64_t bytes = 0;
+  for (const Sender* s : senders_) {
+    if (!Distrusted(*s, now)) continue;
+    // Who has brought nothing and does not move is expected to bring nothing.
+    const size_t unkept = s->arrivals_.size() * kSmallCall;
+    bytes +=
+        s->stalled_ ? s->counted_ - std::min(s->counted_, unkept) : Lawful(*s);
+  }
+  for (const Queue* queue : {&for_head_, &for_payload_}) {
+    for (const Waiting& w : *queue) {
+      if (Distrusted(*w.sender, now)) bytes += w.charge.receive_;
+    }
+  }
+  return bytes;
+}
+
 bool MemoryLedger::HasRoomToReceive(const Waiting& w, absl::Time now) {
   const size_t used = arrived_ + arriving_;
-  const size_t need =
-      Distrusted(*w.sender, now) ? std::min(w.need, kSmallCall) : w.need;
+  const bool distrusted = Distrusted(*w.sender, now);
+  const size_t need = distrusted ? std::min(w.need, kSmallCall) : w.need;
   if (used > limits_.receive || need > limits_.receive - used) return false;
+  if (w.most <= kFirstWindow) return true;
+  if (distrusted) {
+    const uint64_t expected = ExpectedOfDistrusted(now);
+    return expected == 0 || expected + w.most <= limits_.receive / 2;
+  }
   if (w.need <= kFirstWindow) return true;
-  // Of one that is distrusted; it comes after all others.
-  if (need <= kSmallCall) return true;
   // One message always fits, however large it may legally be.
   return arriving_ + need <= limits_.arriving ||
          arriving_ <= senders_.size() * kFirstWindow;
@@ -149,7 +175,9 @@ void MemoryLedger::Sweep(absl::Time now) {
         sender->HasUnread()) {
       sender->mark_ = sender->received_;
       sender->moved_ = now;
+      sender->stalled_ = false;
     } else if (now - sender->moved_ > kStall) {
+      sender->stalled_ = true;
       sender->distrusted_until_ = hosts_[sender->host()].distrusted_until =
           now + kDistrust;
     }

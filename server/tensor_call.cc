@@ -358,6 +358,9 @@ void TensorCall::LetGo() {
 void TensorCall::OnFinished(bool ok) {
   if (ok) record_.sent = Clock::now();
   if (copied_) progress_->left = 1;
+  if (ok && stage_ == Stage::kReplying) {
+    env_->ledger->Prove(*call_->connection());
+  }
 }
 
 void TensorCall::OnCancelled() { LeaveQueues(); }

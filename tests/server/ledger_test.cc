@@ -285,6 +285,44 @@ TEST_F(LedgerTest, PromiseThatIsNotKeptIsNotCounted) {
   EXPECT_FALSE(unused_.revoked);
 }
 
+TEST_F(LedgerTest, MessagesOfTheDistrustedTakeHalfOfWhatIsThere) {
+  Make({40 * kMiB});
+  MemoryCharge first, second, third, good;
+  TestWaiter waits, comes, comes_again;
+  MemoryCharge all = Arrived(At("other"));
+  ASSERT_EQ(Pay(40 * kMiB, &all, &unused_), Outcome::kGranted);
+  ASSERT_EQ(Receive(At("slow"), 20 * kMiB, &first, &unused_),
+            Outcome::kGranted);
+  SweepAfter(absl::Milliseconds(60));
+  first.Reset();
+  // Connections of the same host that nobody knows.
+  const auto known = At("slow");
+  ASSERT_EQ(Receive(At("slow"), 20 * kMiB, &first, &unused_),
+            Outcome::kGranted);
+  ASSERT_EQ(Receive(At("slow"), 20 * kMiB, &second, &waits), Outcome::kWaiting);
+  // Nobody is held up by those who wait.
+  ASSERT_EQ(Receive(At("good"), 40 * kMiB, &good, &comes), Outcome::kWaiting);
+  ASSERT_TRUE(comes.Told());
+  EXPECT_FALSE(waits.told.HasBeenNotified());
+  comes.charge.Reset();
+  // A message that is here and waits for payload counts as one on its way.
+  first.Arrived(20 * kMiB, 20 * kMiB);
+  TestWaiter claims;
+  ASSERT_EQ(Pay(20 * kMiB, &first, &claims), Outcome::kWaiting);
+  SweepAfter(absl::Milliseconds(10));
+  EXPECT_FALSE(waits.told.HasBeenNotified());
+  // Who has taken a reply does not answer for its host.
+  ledger_->Prove(*known);
+  ASSERT_EQ(Receive(known, 20 * kMiB, &third, &comes_again), Outcome::kWaiting);
+  ASSERT_TRUE(comes_again.Told());
+  EXPECT_FALSE(waits.told.HasBeenNotified());
+  all.Reset();
+  ASSERT_TRUE(claims.Told());
+  claims.charge.Reset();
+  ASSERT_TRUE(waits.Told());
+  EXPECT_EQ(waits.outcome, Outcome::kGranted);
+}
+
 TEST_F(LedgerTest, WhoBringsWhatHePromisesIsCountedInFull) {
   Make({1000});
   const auto sender = At("a");

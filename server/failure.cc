@@ -113,6 +113,12 @@ Failure Failure::Of(StatusCode code, std::string message) {
   return Make(code, ErrorDetail::REASON_UNSPECIFIED, std::move(message));
 }
 
+bool Failure::IsCallersFault() const {
+  return code == grpc::StatusCode::INVALID_ARGUMENT ||
+         code == grpc::StatusCode::UNAUTHENTICATED ||
+         code == grpc::StatusCode::UNIMPLEMENTED;
+}
+
 grpc::Status Failure::ToStatus() const {
   if (detail.reason() == ErrorDetail::REASON_UNSPECIFIED) {
     return grpc::Status(code, message);

@@ -142,6 +142,7 @@ int MemoryLedger::DeviceWithRoom(const Waiting& w, absl::Time now) {
 bool MemoryLedger::TryGrant(Queue& queue, Waiting& w, absl::Time now) {
   if (&queue == &to_receive_) {
     if (!HasRoomToReceive(w, now)) return false;
+    Pay(w, now);
     w.charge = BeginArrival(w.sender, w.waiter, w.need, w.most, now);
     return true;
   }

@@ -241,6 +241,11 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
 
   bool HasRoomToReceive(const Waiting& w, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A host that has brought more than it may is granted bytes at a low rate.
+  bool TooSoon(const Waiting& w, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Pay(const Waiting& w, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What those who are distrusted may bring to the receive account by messages
   // that they have not stopped sending or that wait for more memory.
   uint64_t ExpectedOfDistrusted(absl::Time now)
@@ -273,6 +278,10 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   struct Host {
     size_t held = 0;
     absl::Time distrusted_until = absl::InfinitePast();
+    // One of its connections brought more than it may.
+    absl::Time unlawful_until = absl::InfinitePast();
+    // When what it was granted since would have come at kUnlawfulRate.
+    absl::Time paid_until = absl::InfinitePast();
   };
   absl::flat_hash_map<std::string, Host> hosts_ ABSL_GUARDED_BY(mutex_);
   Queue to_receive_ ABSL_GUARDED_BY(mutex_);

@@ -32,10 +32,15 @@ constexpr uint64_t kGuesses = 2 << 20;
 constexpr double kGuessesPerSecond = 8 << 20;
 // How long what comes may be of a message that was given up.
 constexpr absl::Duration kExcuse = absl::Seconds(2);
+// The same of a sender that has brought more than it may: it has been told.
+constexpr absl::Duration kShortExcuse = absl::Milliseconds(250);
 // A connection may bring so many bytes of no message between two looks at it.
 constexpr uint64_t kForgiven = 1 << 10;
 // How long a stall is held against a sender and its host.
 constexpr absl::Duration kDistrust = absl::Seconds(10);
+// What a host may bring a second after it has brought more than is lawful, by
+// connections that have not proven themselves.
+constexpr double kUnlawfulRate = 16 << 20;
 
 }  // namespace
 
@@ -123,7 +128,13 @@ void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival,
           static_cast<double>(std::min(Come(sender), most)) *
           static_cast<double>(arrival.most) / static_cast<double>(most));
     }
-    if (arrival.most > kFirstWindow) sender.excused_until_ = now + kExcuse;
+    if (arrival.most > kFirstWindow) {
+      const auto host = hosts_.find(sender.host());
+      const bool unlawful = now < sender.distrusted_until_ &&
+                            host != hosts_.end() &&
+                            now < host->second.unlawful_until;
+      sender.excused_until_ = now + (unlawful ? kShortExcuse : kExcuse);
+    }
   }
   std::erase(sender.arrivals_, &arrival);
   sender.declared_ -= arrival.need;
@@ -148,6 +159,19 @@ uint64_t MemoryLedger::ExpectedOfDistrusted(absl::Time now) {
   return bytes;
 }
 
+bool MemoryLedger::TooSoon(const Waiting& w, absl::Time now) {
+  const auto host = hosts_.find(w.sender->host());
+  return host != hosts_.end() && now < host->second.unlawful_until &&
+         now < host->second.paid_until && w.most > kFirstWindow;
+}
+
+void MemoryLedger::Pay(const Waiting& w, absl::Time now) {
+  if (!Distrusted(*w.sender, now)) return;
+  absl::Time& paid_until = hosts_[w.sender->host()].paid_until;
+  paid_until = std::max(paid_until, now) +
+               absl::Seconds(static_cast<double>(w.most) / kUnlawfulRate);
+}
+
 bool MemoryLedger::HasRoomToReceive(const Waiting& w, absl::Time now) {
   const size_t used = arrived_ + arriving_;
   const bool distrusted = Distrusted(*w.sender, now);
@@ -155,6 +179,7 @@ bool MemoryLedger::HasRoomToReceive(const Waiting& w, absl::Time now) {
   if (used > limits_.receive || need > limits_.receive - used) return false;
   if (w.most <= kFirstWindow) return true;
   if (distrusted) {
+    if (TooSoon(w, now)) return false;
     const uint64_t expected = ExpectedOfDistrusted(now);
     return expected == 0 || expected + w.most <= limits_.receive / 2;
   }
@@ -230,6 +255,9 @@ uint64_t MemoryLedger::Lawful(const Sender& sender) {
 void MemoryLedger::RevokeTooLong(Sender& sender) {
   if (sender.measured_ && absl::Now() >= sender.excused_until_ &&
       Come(sender) > Lawful(sender) + limits_.window + kFraming) {
+    Host& host = hosts_[sender.host()];
+    sender.distrusted_until_ = host.distrusted_until = host.unlawful_until =
+        absl::Now() + kDistrust;
     RevokeAll(sender, Revocation::kTooLong);
   }
 }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
+#include "kernels/device/backend.h"
 #include "server/acceptor.h"
 #include "server/call_environment.h"
 #include "server/call_registry.h"

@@ -7,7 +7,7 @@
 #include "absl/time/clock.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/field_error.h"
+#include "kernels/plan/field_error.h"
 #include "server/call_registry.h"
 #include "server/metrics.h"
 #include "server/planner.h"

@@ -57,6 +57,7 @@ fails links "a file that text names" <<<'echo "server/""none.h" >>README.md'
 fails text "a space at an end" <<<'echo "a " >>README.md'
 fails text "a tab" <<<'printf "a\tb\n" >>README.md'
 fails text "no newline at the end" <<<'printf a >>README.md'
+fails length "a long source" <<<'seq -f "// %g." 401 >kernels/long.h'
 fails strangers "somebody's home" <<<'echo "see /""home/me/notes" >>README.md'
 fails version "a version without an account" <<<'sed -i s/1.2.3/1.2.4/ CMakeLists.txt'
 [ -z "$skipped" ] || echo "not tried, their tools are not here:$skipped"

@@ -52,8 +52,8 @@
 #include "client/credentials.h"
 #include "client/error.h"
 #include "client/result.h"
-#include "kernels/format.h"
-#include "kernels/plan.h"
+#include "kernels/plan/format.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd {
 
@@ -137,7 +137,7 @@ struct FormatSupport {
   std::vector<DType> inputs;
   std::vector<Usage> usages;
   std::vector<int> rht_dimensions;   // empty: no rotation
-  std::vector<std::string> options;  // names as in kernels/support.h
+  std::vector<std::string> options;  // names as in kernels/plan/support.h
 };
 
 struct ServerInfo {
@@ -177,7 +177,7 @@ class Client {
 
   // What Quantize would give, without its input: every part with its shape,
   // type, layout and size, and the memory the server would need. Nothing is
-  // computed. MakeQuantizePlan of kernels/plan.h says the same without a
+  // computed. MakeQuantizePlan of kernels/plan/plan.h says the same without a
   // server; this one also asks that server's limits and version.
   absl::StatusOr<QuantizeDescription> DescribeQuantize(
       const TensorDesc& tensor, const QuantizeOptions& options,

@@ -19,7 +19,7 @@
 #include "client/client.h"
 #include "client/distributed.h"
 #include "client/quantized_tensor.h"
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd {
 

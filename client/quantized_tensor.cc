@@ -4,10 +4,10 @@
 #include <cmath>
 #include <utility>
 
-#include "client/quantized_file.h"
+#include "client/files/quantized_file.h"
 #include "fmt/format.h"
-#include "kernels/field_error.h"
-#include "kernels/plan_checks.h"
+#include "kernels/plan/field_error.h"
+#include "kernels/plan/plan_checks.h"
 
 namespace quantd {
 

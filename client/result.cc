@@ -4,8 +4,8 @@
 #include <new>
 #include <utility>
 
-#include "client/parts.h"
-#include "client/result_builder.h"
+#include "client/parts/groups.h"
+#include "client/parts/result_builder.h"
 #include "fmt/format.h"
 
 namespace quantd {

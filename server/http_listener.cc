@@ -16,7 +16,7 @@
 
 #include "absl/strings/numbers.h"
 #include "fmt/format.h"
-#include "security/address.h"
+#include "proto/net/address.h"
 
 namespace quantd {
 namespace {

@@ -40,7 +40,6 @@ void MemoryCharge::Arrived(size_t bytes, size_t receive) noexcept {
   absl::MutexLock lock(&ledger_->mutex_);
   ledger_->EndArrival(*sender_, *arrival_, bytes);
   arrival_.reset();
-  sender_->proven_ = true;
   receive_ = receive;
   ledger_->arrived_ += receive;
   ledger_->Hold(*sender_, receive, 0);
@@ -143,6 +142,7 @@ int MemoryLedger::DeviceWithRoom(const Waiting& w, absl::Time now) {
 bool MemoryLedger::TryGrant(Queue& queue, Waiting& w, absl::Time now) {
   if (&queue == &to_receive_) {
     if (!HasRoomToReceive(w, now)) return false;
+    Pay(w, now);
     w.charge = BeginArrival(w.sender, w.waiter, w.need, w.most, now);
     return true;
   }

@@ -13,8 +13,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "fmt/format.h"
-#include "proto/received_message.h"
-#include "security/pem.h"
+#include "proto/net/pem.h"
+#include "proto/net/received_message.h"
 #include "server/credentials.h"
 
 namespace quantd {

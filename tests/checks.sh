@@ -93,10 +93,11 @@ text() {
 }
 # The specification is one page, and some are longer from before this check:
 # take away what no longer is, add none.
-long_ones='quantd.proto|vec.h|tile_stream.cuh|encode.h|decode.cuh'
-long_ones+='|ledger_test.cc|service_test.cc|request_quantize_test.cc'
+long_ones='^(proto/quantd.proto|kernels/(cpu/isa/vec.h|cuda/tile/stream.cuh)'
+long_ones+='|kernels/(arith/encode.h|cuda/decode/decode.cuh)'
+long_ones+='|tests/(server/service|proto/request_quantize)_test.cc)$'
 length() {
-  ! listed '\.(h|cc|cu|cuh|proto|py|sh|cmake)$' | grep -vE "/($long_ones)\$" |
+  ! listed '\.(h|cc|cu|cuh|proto|py|sh|cmake)$' | grep -vE "$long_ones" |
     xargs wc -l | awk '$1 > 400 && $2 != "total" {print $2 ": " $1 " lines"}' |
     grep .
 }

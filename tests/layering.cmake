@@ -1,14 +1,14 @@
 # Fails if a room includes a room above it (arrows: tests -> server, client ->
-# proto -> kernels -> devices' leaf folders only from kernels/backend.cc), if a
+# proto -> kernels -> devices' leaf folders only from kernels/device/backend.cc), if a
 # file is named after nothing, if an include starts from "../", or if a slice of
-# gRPC's is taken out of a received message but by proto/received_message.h,
-# which says why. Beside the rooms lies security, a leaf that server and client
-# share.
+# gRPC's is taken out of a received message but by proto/net/received_message.h,
+# which says why. Beside the rest of proto lies proto/net, a leaf that server and
+# client share.
 #
 #   cmake -D ROOT=<repository> -P tests/layering.cmake
 cmake_minimum_required(VERSION 3.25)
 
-set(rooms kernels proto security server client)
+set(rooms kernels proto server client)
 set(problems "")
 
 # Includes of `file` in quotes or brackets, one list.
@@ -25,15 +25,15 @@ endfunction()
 
 # What a file of each room may not include, as regular expressions. The most
 # special room that matches a path counts.
-set(ban_leaf "^(proto|security|server|client|tests)/|^(grpc|google/|spdlog)")
+set(ban_leaf "^(proto|server|client|tests)/|^(grpc|google/|spdlog)")
 set(ban_cpu "${ban_leaf}|^kernels/cuda/")
 set(ban_cuda "${ban_leaf}|^kernels/cpu/")
 set(ban_kernels "${ban_leaf}|^kernels/(cpu|cuda)/")
 set(ban_backend "${ban_leaf}")
-set(ban_security "^(kernels|proto|server|client|tests)/|^(grpc|google/|spdlog)")
-set(ban_proto "^(security|server|client|tests)/|^kernels/(cpu|cuda|memory|block|codec|hadamard|lanes)")
-set(ban_server "^(client|tests)/|^kernels/(cpu|cuda)/|^kernels/(block|codec|hadamard|lanes)\\.h")
-set(ban_client "^(server|tests)/|^kernels/(cpu|cuda)/|^kernels/(backend|memory|block|codec|hadamard|lanes)\\.h")
+set(ban_net "^(kernels|server|client|tests)/|^proto/[^n]|^(google/|spdlog)")
+set(ban_proto "^(proto/net/|server|client|tests)/|^kernels/(cpu|cuda|arith)/")
+set(ban_server "^(client|tests)/|^kernels/(cpu|cuda|arith)/")
+set(ban_client "^(server|tests)/|^kernels/(cpu|cuda|arith|device)/")
 
 set(count 0)
 foreach(room IN LISTS rooms)
@@ -44,15 +44,17 @@ foreach(room IN LISTS rooms)
     math(EXPR count "${count} + 1")
     if(file MATCHES "^kernels/(cpu|cuda)/")
       set(ban ${ban_${CMAKE_MATCH_1}})
-    elseif(file STREQUAL "kernels/backend.cc")
+    elseif(file MATCHES "^proto/net/")
+      set(ban ${ban_net})
+    elseif(file STREQUAL "kernels/device/backend.cc")
       set(ban ${ban_backend})
     else()
       set(ban ${ban_${room}})
     endif()
     file(STRINGS ${ROOT}/${file} taken REGEX
       "\\.Dump(ToSingleSlice)?\\(|TrySingleSlice|ProtoBufferReader")
-    if(taken AND NOT file STREQUAL "proto/received_message.cc" AND NOT
-       file STREQUAL "proto/received_message.h")
+    if(taken AND NOT file STREQUAL "proto/net/received_message.cc" AND NOT
+       file STREQUAL "proto/net/received_message.h")
       list(APPEND problems "${file} takes slices out of a message of gRPC's")
     endif()
     includes_of(${ROOT}/${file} includes)
@@ -65,7 +67,8 @@ foreach(room IN LISTS rooms)
 endforeach()
 
 file(GLOB_RECURSE all RELATIVE ${ROOT}
-  ${ROOT}/kernels/* ${ROOT}/proto/* ${ROOT}/security/* ${ROOT}/server/* ${ROOT}/client/*
+  ${ROOT}/kernels/* ${ROOT}/proto/* ${ROOT}/server/*
+  ${ROOT}/client/*
   ${ROOT}/tests/*)
 foreach(file IN LISTS all)
   get_filename_component(stem ${file} NAME_WE)

@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "kernels/cpu/compute.h"
-#include "kernels/field_error.h"
-#include "kernels/task.h"
+#include "kernels/device/task.h"
+#include "kernels/plan/field_error.h"
 
 namespace quantd::cpu {
 

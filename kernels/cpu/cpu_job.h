@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tiles.h"
+#include "kernels/device/backend.h"
 
 namespace quantd::cpu {
 

@@ -1,12 +1,12 @@
 #include "kernels/cuda/launch.h"
 
-#include "kernels/cuda/fp8.h"
-#include "kernels/cuda/nvfp4.h"
+#include "kernels/cuda/encode/fp8/launch.h"
+#include "kernels/cuda/encode/nvfp4/launch.h"
 #include "kernels/cuda/spans.h"
 
 namespace quantd::cuda {
 
-// The kernels are in quantize_*.cu.
+// The kernels are in encode/nvfp4/quantize_*.cu.
 extern template cudaError_t LaunchQuantizeFrom<DType::kF32>(const QuantizeArgs&,
                                                             const Queue&);
 extern template cudaError_t LaunchQuantizeFrom<DType::kF16>(const QuantizeArgs&,
@@ -23,7 +23,7 @@ cudaError_t LaunchQuantize(const QuantizeArgs& args, const Queue& queue) {
   }
 }
 
-// The kernels are in encode_*.cu.
+// The kernels are in encode/generic.
 extern template cudaError_t LaunchEncodeFrom<DType::kF32>(const EncodeArgs&,
                                                           const Queue&);
 extern template cudaError_t LaunchEncodeFrom<DType::kF16>(const EncodeArgs&,

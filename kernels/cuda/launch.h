@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/format.h"
+#include "kernels/plan/format.h"
 
 namespace quantd::cuda {
 
@@ -118,7 +118,7 @@ cudaError_t LaunchApplyRht(const ApplyRhtArgs& args, const Queue& queue);
 // cudaSuccess when this program holds code for the current device.
 cudaError_t FindKernels();
 
-// One translation unit for each dtype (quantize_*.cu).
+// One translation unit for each dtype (encode/nvfp4/quantize_*.cu).
 template <DType D>
 cudaError_t LaunchQuantizeFrom(const QuantizeArgs& args, const Queue& queue);
 

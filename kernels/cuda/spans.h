@@ -10,11 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/arith/encode.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/encode.h"
-#include "kernels/error_statistics.h"
-#include "kernels/format.h"
-#include "kernels/group_task.h"
+#include "kernels/device/group_task.h"
+#include "kernels/plan/error_statistics.h"
+#include "kernels/plan/format.h"
 
 namespace quantd::cuda {
 
@@ -82,7 +82,7 @@ cudaError_t LaunchEncode(const EncodeArgs& args, const Queue& queue);
 // Whether that makes the chunk sums of dbias, too, where they are wanted.
 bool SumsChunks(const EncodeArgs& args);
 
-// One translation unit for each dtype (encode_*.cu).
+// One translation unit for each dtype (encode/generic).
 template <DType D>
 cudaError_t LaunchEncodeFrom(const EncodeArgs& args, const Queue& queue);
 

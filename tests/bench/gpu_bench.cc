@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/backend.h"
 #include "kernels/cuda/device.h"
+#include "kernels/device/backend.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/gpu_bench_latency.h"
 #include "tests/bench/gpu_bench_rows.h"

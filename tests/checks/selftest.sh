@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 # The smallest tree that the checks say nothing against.
 good() {
   rm -rf "$work/tree"
-  mkdir -p "$work/tree/tests/bench" "$work/tree/deploy" "$work/tree/kernels"
+  mkdir -p "$work/tree/tests/bench" "$work/tree/deploy" "$work/tree/kernels/plan"
   cd "$work/tree"
   cp -r "$root/tests/checks" "$root/tests/checks.sh" \
     "$root/tests/layering.cmake" tests/
@@ -21,7 +21,7 @@ good() {
   printf '# A\n\n## Two words\n\n[b](#two-words) [c](CHANGELOG.md)\n' >README.md
   printf '\n<!-- figures: generated -->\n<!-- end of figures -->\n' >>README.md
   tests/bench/results/tables.py
-  printf '#include <string>\n' >kernels/format.h
+  printf '#include <string>\n' >kernels/plan/format.h
   git init -q .
   # The tools, which speak of more than this small tree has.
   echo tests/ >.git/info/exclude
@@ -45,7 +45,7 @@ fails() {
 }
 fails format "code that clang-format changes" <<<'echo "int  f( );" >kernels/a.cc'
 fails layering "kernels that know the server" <<'END'
-printf '#include "server/server.h"\n' >kernels/format.h
+printf '#include "server/server.h"\n' >kernels/plan/format.h
 END
 fails shell "a variable from nowhere" <<<'printf "#!/bin/sh\necho \$nowhere\n" >a.sh'
 # Broken in two, or the checks would find it here.

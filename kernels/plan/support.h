@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/plan/format.h"
-#include "kernels/plan/plan.h"
+#include "kernels/plan/options.h"
 
 namespace quantd {
 

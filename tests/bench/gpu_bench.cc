@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "kernels/cuda/device.h"
-#include "kernels/device/backend.h"
+#include "kernels/device/devices.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/gpu_bench_latency.h"
 #include "tests/bench/gpu_bench_rows.h"

@@ -64,8 +64,7 @@ format() {
   listed '\.(h|cc|cu|cuh)$' | xargs -P "$(nproc)" -n 40 $tool $mode
 }
 layering() {
-  command -v cmake >/dev/null || { missing cmake; return; }
-  cmake -D ROOT="$PWD" -P tests/layering.cmake
+  tests/layering.py
 }
 shell() {
   command -v shellcheck >/dev/null || { missing shellcheck; return; }

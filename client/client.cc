@@ -8,18 +8,18 @@
 #include <mutex>
 #include <utility>
 
-#include "client/address.h"
-#include "client/channel.h"
-#include "client/channel_credentials.h"
-#include "client/client_options.h"
-#include "client/exchange.h"
-#include "client/messages.h"
-#include "client/servers.h"
-#include "client/transport.h"
-#include "client/worker_pool.h"
+#include "client/net/address.h"
+#include "client/net/channel.h"
+#include "client/net/channel_credentials.h"
+#include "client/net/client_options.h"
+#include "client/net/exchange.h"
+#include "client/net/messages.h"
+#include "client/net/servers.h"
+#include "client/net/transport.h"
+#include "client/net/worker_pool.h"
 #include "fmt/format.h"
-#include "kernels/field_error.h"
-#include "proto/received_message.h"
+#include "kernels/plan/field_error.h"
+#include "proto/net/received_message.h"
 
 namespace quantd {
 

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "kernels/amax_source.h"
-#include "kernels/field_error.h"
-#include "kernels/shard_cut.h"
+#include "kernels/plan/amax_source.h"
+#include "kernels/plan/field_error.h"
+#include "kernels/plan/shard_cut.h"
 
 namespace quantd {
 namespace {

@@ -26,7 +26,7 @@
 // Formats without an amax (MX, FP8 block scaling) and delayed scaling, whose
 // scale is given, need no reduction: step 1 answers with nothing. Under
 // delayed scaling the amax of a shard's Result is the shard's own: reduce it,
-// and make the next scale with UpdateScale of kernels/delayed_scaling.h.
+// and make the next scale with UpdateScale of kernels/plan/delayed_scaling.h.
 //
 // What is not of the whole: dbias, statistics and QuantizeOptions::amax are the
 // shard's own, and padding is at the end of every shard's scales. Not for
@@ -52,7 +52,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/client.h"
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd {
 

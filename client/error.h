@@ -1,7 +1,7 @@
 // What a failed call says to a program. Everything here reads the
 // absl::Status that a Client returned and asks nobody.
 //
-// A refused field is read with GetFieldViolation of kernels/field_error.h,
+// A refused field is read with GetFieldViolation of kernels/plan/field_error.h,
 // whether this library or the server refused it.
 #ifndef QUANTD_CLIENT_ERROR_H_
 #define QUANTD_CLIENT_ERROR_H_
@@ -12,7 +12,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "kernels/field_error.h"
+#include "kernels/plan/field_error.h"
 
 namespace quantd {
 

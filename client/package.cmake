@@ -5,7 +5,7 @@ set(QUANTD_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/quantd)
 
 target_compile_features(quantd_client PUBLIC cxx_std_20)
 # Below a directory of its own, so that "client/client.h" and
-# "kernels/plan.h" can claim no name in /usr/include.
+# "kernels/plan/plan.h" can claim no name in /usr/include.
 target_include_directories(quantd_client PUBLIC
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/quantd>)
 
@@ -24,7 +24,7 @@ quantd_keep_private(quantd_proto INTERFACE_INCLUDE_DIRECTORIES)
 quantd_keep_private(quantd_proto INTERFACE_SYSTEM_INCLUDE_DIRECTORIES)
 
 install(TARGETS quantd_client quantd_plan quantd_wire quantd_message quantd_proto
-    quantd_protobuf quantd_grpc quantd_security quantd_crypto quantd_flags
+    quantd_protobuf quantd_grpc quantd_net quantd_crypto quantd_flags
   EXPORT quantdTargets COMPONENT sdk)
 install(EXPORT quantdTargets NAMESPACE quantd::
   DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
@@ -43,17 +43,21 @@ write_basic_package_version_file(
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quantdConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/quantdConfigVersion.cmake
   DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
-install(FILES allocator.h cancellation.h client.h credentials.h distributed.h
-    error.h pieces.h
-    quantized_tensor.h quantizer.h result.h
+install(FILES allocator.h call_options.h cancellation.h client.h credentials.h
+    distributed.h error.h piece_options.h pieces.h quantized_tensor.h quantizer.h
+    result.h server_info.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/client COMPONENT sdk)
-install(FILES ${PROJECT_SOURCE_DIR}/kernels/delayed_scaling.h
-    ${PROJECT_SOURCE_DIR}/kernels/error_statistics.h
-    ${PROJECT_SOURCE_DIR}/kernels/field_error.h
-    ${PROJECT_SOURCE_DIR}/kernels/format.h
-    ${PROJECT_SOURCE_DIR}/kernels/geometry.h
-    ${PROJECT_SOURCE_DIR}/kernels/plan.h
-    ${PROJECT_SOURCE_DIR}/kernels/scale_layout.h
-    ${PROJECT_SOURCE_DIR}/kernels/sign_mask.h
-    ${PROJECT_SOURCE_DIR}/kernels/support.h
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/kernels COMPONENT sdk)
+install(FILES ${PROJECT_SOURCE_DIR}/kernels/arith/copy_address.h
+    ${PROJECT_SOURCE_DIR}/kernels/arith/lanes.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/kernels/arith COMPONENT sdk)
+install(FILES ${PROJECT_SOURCE_DIR}/kernels/plan/delayed_scaling.h
+    ${PROJECT_SOURCE_DIR}/kernels/plan/error_statistics.h
+    ${PROJECT_SOURCE_DIR}/kernels/plan/field_error.h
+    ${PROJECT_SOURCE_DIR}/kernels/plan/format.h
+    ${PROJECT_SOURCE_DIR}/kernels/plan/geometry.h
+    ${PROJECT_SOURCE_DIR}/kernels/plan/options.h
+    ${PROJECT_SOURCE_DIR}/kernels/plan/plan.h
+    ${PROJECT_SOURCE_DIR}/kernels/plan/scale_layout.h
+    ${PROJECT_SOURCE_DIR}/kernels/plan/sign_mask.h
+    ${PROJECT_SOURCE_DIR}/kernels/plan/support.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/kernels/plan COMPONENT sdk)

@@ -8,12 +8,12 @@
 #include <variant>
 #include <vector>
 
-#include "client/copy_window.h"
-#include "client/piece_join.h"
-#include "client/piece_work.h"
+#include "client/parts/copy_window.h"
+#include "client/parts/piece_join.h"
+#include "client/parts/piece_work.h"
 #include "fmt/format.h"
-#include "kernels/amax_source.h"
-#include "kernels/field_error.h"
+#include "kernels/plan/amax_source.h"
+#include "kernels/plan/field_error.h"
 
 namespace quantd {
 namespace {

@@ -25,9 +25,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/client.h"
-#include "kernels/error_statistics.h"
-#include "kernels/format.h"
-#include "kernels/plan.h"
+#include "kernels/plan/error_statistics.h"
+#include "kernels/plan/format.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd {
 

@@ -4,14 +4,14 @@
 #include <cstring>
 #include <utility>
 
-#include "client/parts.h"
+#include "client/parts/groups.h"
 #include "client/quantized_tensor.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/field_error.h"
-#include "kernels/geometry.h"
-#include "kernels/scale_layout.h"
-#include "kernels/shard_cut.h"
+#include "kernels/plan/field_error.h"
+#include "kernels/plan/geometry.h"
+#include "kernels/plan/scale_layout.h"
+#include "kernels/plan/shard_cut.h"
 
 namespace quantd {
 namespace {

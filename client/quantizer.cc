@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "kernels/field_error.h"
-#include "kernels/plan_checks.h"
+#include "kernels/plan/field_error.h"
+#include "kernels/plan/plan_checks.h"
 
 namespace quantd {
 namespace {

@@ -6,8 +6,8 @@
 //   absl::StatusOr<quantd::QuantizedTensor> q =
 //       quantizer.Quantize({quantd::DType::kBF16, {4096, 4096}}, bytes);
 //
-// Which option goes with which format is kernels/support.h; what does not go
-// is refused by Quantize, before anything is sent.
+// Which option goes with which format is kernels/plan/support.h; what does not
+// go is refused by Quantize, before anything is sent.
 //
 // Delayed scaling of FP8 tensors, step after step, history[0] being the slot
 // of the step at hand:
@@ -20,7 +20,7 @@
 //
 // Where the amax is reduced over several processes first, leave the history
 // out, reduce the amax of the copies, and call UpdateScale of
-// kernels/delayed_scaling.h.
+// kernels/plan/delayed_scaling.h.
 //
 // Threads: Quantize may be called from many threads; not while a set_ function
 // runs.
@@ -39,10 +39,10 @@
 #include "absl/types/span.h"
 #include "client/client.h"
 #include "client/quantized_tensor.h"
-#include "kernels/delayed_scaling.h"
-#include "kernels/format.h"
-#include "kernels/plan.h"
-#include "kernels/sign_mask.h"
+#include "kernels/plan/delayed_scaling.h"
+#include "kernels/plan/format.h"
+#include "kernels/plan/plan.h"
+#include "kernels/plan/sign_mask.h"
 
 namespace quantd {
 

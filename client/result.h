@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/error_statistics.h"
-#include "kernels/format.h"
-#include "kernels/plan.h"
+#include "kernels/plan/error_statistics.h"
+#include "kernels/plan/format.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd {
 
@@ -40,8 +40,8 @@ class AlignedBytes {
 // const Result may be read by many threads.
 class Result {
  public:
-  // The parts, in the order of TensorKind, as kernels/plan.h computes them.
-  // The offsets mean nothing here. Of a grouped call every part has
+  // The parts, in the order of TensorKind, as kernels/plan/plan.h computes
+  // them. The offsets mean nothing here. Of a grouped call every part has
   // group_offsets.
   const std::vector<TensorSpec>& parts() const { return parts_; }
 

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "google/protobuf/arena.h"
-#include "kernels/field_error.h"
+#include "kernels/plan/field_error.h"
 #include "proto/request_fields.h"
 
 namespace quantd::wire {

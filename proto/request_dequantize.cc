@@ -8,8 +8,8 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/field_error.h"
-#include "kernels/plan_checks.h"
+#include "kernels/plan/field_error.h"
+#include "kernels/plan/plan_checks.h"
 #include "proto/request_fields.h"
 
 namespace quantd::wire {

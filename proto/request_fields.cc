@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "kernels/field_error.h"
+#include "kernels/plan/field_error.h"
 
 namespace quantd::wire {
 

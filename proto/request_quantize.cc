@@ -2,9 +2,9 @@
 #include <string>
 
 #include "fmt/format.h"
-#include "kernels/amax_source.h"
-#include "kernels/field_error.h"
-#include "kernels/shard_cut.h"
+#include "kernels/plan/amax_source.h"
+#include "kernels/plan/field_error.h"
+#include "kernels/plan/shard_cut.h"
 #include "proto/request_fields.h"
 
 namespace quantd::wire {

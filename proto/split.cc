@@ -12,7 +12,7 @@
 
 #include "absl/strings/cord.h"
 #include "fmt/format.h"
-#include "kernels/field_error.h"
+#include "kernels/plan/field_error.h"
 #include "proto/wire.h"
 
 namespace quantd::wire {

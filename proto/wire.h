@@ -18,8 +18,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "kernels/backend.h"
-#include "kernels/plan.h"
+#include "kernels/device/backend.h"
+#include "kernels/plan/plan.h"
 #include "quantd.pb.h"
 
 namespace quantd::wire {

@@ -22,6 +22,7 @@ class HealthService;
 class MemoryLedger;
 class Metrics;
 class Planner;
+class RefusalPace;
 class RequestIds;
 class ServerCredentials;
 class ServerInfo;
@@ -35,6 +36,7 @@ struct CallEnvironment {
   MemoryLedger* ledger = nullptr;
   Engine* engine = nullptr;
   Planner* planner = nullptr;
+  RefusalPace* pace = nullptr;
   ServerCredentials* credentials = nullptr;
   HealthService* health = nullptr;
   const ServerInfo* info = nullptr;

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/backend.h"
+#include "kernels/device/backend.h"
 #include "proto/wire.h"
 #include "quantd.pb.h"
 #include "server/failure.h"

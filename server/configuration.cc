@@ -12,7 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "security/pem.h"
+#include "proto/net/pem.h"
 
 namespace quantd {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "absl/time/clock.h"
 #include "fmt/format.h"
-#include "security/pem.h"
+#include "proto/net/pem.h"
 #include "server/log.h"
 
 namespace quantd {

@@ -16,7 +16,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "kernels/backend.h"
+#include "kernels/device/backend.h"
 
 namespace quantd {
 

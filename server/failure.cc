@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "fmt/format.h"
-#include "kernels/field_error.h"
+#include "kernels/plan/field_error.h"
 
 namespace quantd {
 namespace {
@@ -111,6 +111,12 @@ Failure Failure::Cancelled() {
 
 Failure Failure::Of(StatusCode code, std::string message) {
   return Make(code, ErrorDetail::REASON_UNSPECIFIED, std::move(message));
+}
+
+bool Failure::IsCallersFault() const {
+  return code == grpc::StatusCode::INVALID_ARGUMENT ||
+         code == grpc::StatusCode::UNAUTHENTICATED ||
+         code == grpc::StatusCode::UNIMPLEMENTED;
 }
 
 grpc::Status Failure::ToStatus() const {

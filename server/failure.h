@@ -40,6 +40,9 @@ struct Failure {
   // Of a service that has no ErrorDetail, such as health.
   static Failure Of(grpc::StatusCode code, std::string message);
 
+  // Whether the call was wrong, so that it will be whenever it is made.
+  bool IsCallersFault() const;
+
   // With the detail, if there is one, packed into grpc-status-details-bin.
   grpc::Status ToStatus() const;
 };

@@ -11,6 +11,7 @@
 #include "server/call_registry.h"
 #include "server/dispatch.h"
 #include "server/ledger.h"
+#include "server/refusal_pace.h"
 #include "server/tensor_service.h"
 
 namespace quantd {
@@ -158,7 +159,27 @@ void IncomingCall::FinishWith(const Failure& failure,
     context_.AddTrailingMetadata(
         kPushback, fmt::to_string(failure.detail.retry_delay_ms()));
   }
+  if (failure.IsCallersFault()) {
+    const absl::Time now = absl::Now();
+    const absl::Time until = env_->pace->Next(connection_->host(), now);
+    if (until > now) {
+      Ref();  // for Watch
+      held_ = new Held{failure.ToStatus(), until};
+      return;
+    }
+  }
   Finish(failure.ToStatus());
+}
+
+void IncomingCall::Watch(absl::Time now) {
+  handler_->OnWatch(now);
+  const Held* const held = held_;
+  // Only this thread takes it back.
+  if (held == nullptr || (now < held->until && !cancelled_)) return;
+  held_ = nullptr;
+  Finish(held->status);
+  delete held;
+  Unref();
 }
 
 }  // namespace quantd

@@ -75,7 +75,8 @@ class IncomingCall {
   void Finish(const grpc::Status& status);
   void WriteAndFinish(const grpc::ByteBuffer& message,
                       std::string_view request_id);
-  // Finish, with the trailers of a failure. An empty id: the call has none.
+  // Finish, with the trailers of a failure. An empty id: the call has none. One
+  // that is the caller's fault may be told a little later.
   void FinishWith(const Failure& failure, std::string_view request_id);
   void Cancel() { context_.TryCancel(); }
 
@@ -84,7 +85,7 @@ class IncomingCall {
   bool TryRef();
   void Unref();
   // For the registry.
-  void Watch(absl::Time now) { handler_->OnWatch(now); }
+  void Watch(absl::Time now);
 
  private:
   IncomingCall(CallEnvironment* env, std::optional<wire::Method> method,
@@ -115,6 +116,12 @@ class IncomingCall {
   CompletionTag done_tag_{[this](bool ok) { OnDone(ok); }};
   std::atomic<bool> answered_{false};
   std::atomic<bool> cancelled_{false};
+  // A refusal that waits for its time; whoever takes it from here sends it.
+  struct Held {
+    grpc::Status status;
+    absl::Time until;
+  };
+  std::atomic<Held*> held_{nullptr};
   bool watched_ = false;  // the registry holds it
   bool read_ = false;     // its message was asked for
   absl::Time arrived_ = absl::InfinitePast();

@@ -40,7 +40,6 @@ void MemoryCharge::Arrived(size_t bytes, size_t receive) noexcept {
   absl::MutexLock lock(&ledger_->mutex_);
   ledger_->EndArrival(*sender_, *arrival_, bytes);
   arrival_.reset();
-  sender_->proven_ = true;
   receive_ = receive;
   ledger_->arrived_ += receive;
   ledger_->Hold(*sender_, receive, 0);
@@ -108,12 +107,6 @@ MemoryLedger::MemoryLedger(Limits limits)
 
 MemoryLedger::~MemoryLedger() { Stop(); }
 
-bool MemoryLedger::CouldFit(size_t receive, size_t payload) const {
-  return receive <= limits_.receive &&
-         std::any_of(limits_.payload.begin(), limits_.payload.end(),
-                     [&](size_t limit) { return payload <= limit; });
-}
-
 void MemoryLedger::Hold(Sender& sender, size_t more, size_t less) {
   Host& host = hosts_[sender.host()];
   sender.held_ += more - less;
@@ -143,6 +136,7 @@ int MemoryLedger::DeviceWithRoom(const Waiting& w, absl::Time now) {
 bool MemoryLedger::TryGrant(Queue& queue, Waiting& w, absl::Time now) {
   if (&queue == &to_receive_) {
     if (!HasRoomToReceive(w, now)) return false;
+    Pay(w, now);
     w.charge = BeginArrival(w.sender, w.waiter, w.need, w.most, now);
     return true;
   }

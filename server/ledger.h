@@ -167,14 +167,14 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // as those may be that are on their way. To be called every so often for
   // each.
   uint64_t Unexplained(Sender& sender);
-  // For a while it counts only what has come from that sender, and half of the
-  // payload is kept for others.
+  // For a while half of each account is kept for others. Of a message of that
+  // sender only what has come is charged.
   void Distrust(Sender& sender);
+  // The sender has taken a whole reply: from now on it answers for itself
+  // alone, whatever others of its host do.
+  void Prove(Sender& sender);
   // Whether a call waits since before `time` for what an unread reply may hold.
   bool ReplyAwaitedSince(absl::Time time) const;
-
-  // Whether an empty ledger could grant both.
-  bool CouldFit(size_t receive, size_t payload) const;
 
   // How long a refused caller should stay away: about as long as the first in
   // the queue has waited, within 50 ms and 5 s.
@@ -238,6 +238,15 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
 
   bool HasRoomToReceive(const Waiting& w, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A host that has brought more than it may is granted bytes at a low rate.
+  bool TooSoon(const Waiting& w, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Pay(const Waiting& w, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What those who are distrusted may bring to the receive account by messages
+  // that they have not stopped sending or that wait for more memory.
+  uint64_t ExpectedOfDistrusted(absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Index of the device that has room now, or -1.
   int DeviceWithRoom(const Waiting& w, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -266,6 +275,10 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   struct Host {
     size_t held = 0;
     absl::Time distrusted_until = absl::InfinitePast();
+    // One of its connections brought more than it may.
+    absl::Time unlawful_until = absl::InfinitePast();
+    // When what it was granted since would have come at kUnlawfulRate.
+    absl::Time paid_until = absl::InfinitePast();
   };
   absl::flat_hash_map<std::string, Host> hosts_ ABSL_GUARDED_BY(mutex_);
   Queue to_receive_ ABSL_GUARDED_BY(mutex_);

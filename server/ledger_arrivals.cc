@@ -32,10 +32,15 @@ constexpr uint64_t kGuesses = 2 << 20;
 constexpr double kGuessesPerSecond = 8 << 20;
 // How long what comes may be of a message that was given up.
 constexpr absl::Duration kExcuse = absl::Seconds(2);
+// The same of a sender that has brought more than it may: it has been told.
+constexpr absl::Duration kShortExcuse = absl::Milliseconds(250);
 // A connection may bring so many bytes of no message between two looks at it.
 constexpr uint64_t kForgiven = 1 << 10;
 // How long a stall is held against a sender and its host.
 constexpr absl::Duration kDistrust = absl::Seconds(10);
+// What a host may bring a second after it has brought more than is lawful, by
+// connections that have not proven themselves.
+constexpr double kUnlawfulRate = 16 << 20;
 
 }  // namespace
 
@@ -52,6 +57,11 @@ void MemoryLedger::Distrust(Sender& sender) {
   absl::MutexLock lock(&mutex_);
   sender.distrusted_until_ = hosts_[sender.host()].distrusted_until =
       absl::Now() + kDistrust;
+}
+
+void MemoryLedger::Prove(Sender& sender) {
+  absl::MutexLock lock(&mutex_);
+  sender.proven_ = true;
 }
 
 uint64_t MemoryLedger::Come(const Sender& sender) {
@@ -73,7 +83,7 @@ void MemoryLedger::Recount(Sender& sender, absl::Time now) {
   if (sender.measured_) {
     size_t most = 0;
     for (const Arrival* a : sender.arrivals_) most += a->most;
-    if (now - sender.moved_ > kStall || Distrusted(sender, now)) {
+    if (sender.stalled_ || Distrusted(sender, now)) {
       counted = std::min(counted, sender.arrivals_.size() * kSmallCall);
     }
     counted = std::min(std::max<size_t>(counted, Come(sender)), most);
@@ -93,6 +103,7 @@ MemoryCharge MemoryLedger::BeginArrival(const std::shared_ptr<Sender>& sender,
     Measure(*sender);
     sender->mark_ = sender->received_;
     sender->moved_ = now;
+    sender->stalled_ = false;
     senders_.insert(sender.get());
   }
   sender->arrivals_.push_back(charge.arrival_.get());
@@ -117,7 +128,13 @@ void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival,
           static_cast<double>(std::min(Come(sender), most)) *
           static_cast<double>(arrival.most) / static_cast<double>(most));
     }
-    if (arrival.most > kFirstWindow) sender.excused_until_ = now + kExcuse;
+    if (arrival.most > kFirstWindow) {
+      const auto host = hosts_.find(sender.host());
+      const bool unlawful = now < sender.distrusted_until_ &&
+                            host != hosts_.end() &&
+                            now < host->second.unlawful_until;
+      sender.excused_until_ = now + (unlawful ? kShortExcuse : kExcuse);
+    }
   }
   std::erase(sender.arrivals_, &arrival);
   sender.declared_ -= arrival.need;
@@ -125,14 +142,48 @@ void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival,
   Recount(sender, now);
 }
 
+uint64_t MemoryLedger::ExpectedOfDistrusted(absl::Time now) {
+  uint64_t bytes = 0;
+  for (const Sender* s : senders_) {
+    if (!Distrusted(*s, now)) continue;
+    // Who has brought nothing and does not move is expected to bring nothing.
+    const size_t unkept = s->arrivals_.size() * kSmallCall;
+    bytes +=
+        s->stalled_ ? s->counted_ - std::min(s->counted_, unkept) : Lawful(*s);
+  }
+  for (const Queue* queue : {&for_head_, &for_payload_}) {
+    for (const Waiting& w : *queue) {
+      if (Distrusted(*w.sender, now)) bytes += w.charge.receive_;
+    }
+  }
+  return bytes;
+}
+
+bool MemoryLedger::TooSoon(const Waiting& w, absl::Time now) {
+  const auto host = hosts_.find(w.sender->host());
+  return host != hosts_.end() && now < host->second.unlawful_until &&
+         now < host->second.paid_until && w.most > kFirstWindow;
+}
+
+void MemoryLedger::Pay(const Waiting& w, absl::Time now) {
+  if (!Distrusted(*w.sender, now)) return;
+  absl::Time& paid_until = hosts_[w.sender->host()].paid_until;
+  paid_until = std::max(paid_until, now) +
+               absl::Seconds(static_cast<double>(w.most) / kUnlawfulRate);
+}
+
 bool MemoryLedger::HasRoomToReceive(const Waiting& w, absl::Time now) {
   const size_t used = arrived_ + arriving_;
-  const size_t need =
-      Distrusted(*w.sender, now) ? std::min(w.need, kSmallCall) : w.need;
+  const bool distrusted = Distrusted(*w.sender, now);
+  const size_t need = distrusted ? std::min(w.need, kSmallCall) : w.need;
   if (used > limits_.receive || need > limits_.receive - used) return false;
+  if (w.most <= kFirstWindow) return true;
+  if (distrusted) {
+    if (TooSoon(w, now)) return false;
+    const uint64_t expected = ExpectedOfDistrusted(now);
+    return expected == 0 || expected + w.most <= limits_.receive / 2;
+  }
   if (w.need <= kFirstWindow) return true;
-  // Of one that is distrusted; it comes after all others.
-  if (need <= kSmallCall) return true;
   // One message always fits, however large it may legally be.
   return arriving_ + need <= limits_.arriving ||
          arriving_ <= senders_.size() * kFirstWindow;
@@ -149,7 +200,9 @@ void MemoryLedger::Sweep(absl::Time now) {
         sender->HasUnread()) {
       sender->mark_ = sender->received_;
       sender->moved_ = now;
+      sender->stalled_ = false;
     } else if (now - sender->moved_ > kStall) {
+      sender->stalled_ = true;
       sender->distrusted_until_ = hosts_[sender->host()].distrusted_until =
           now + kDistrust;
     }
@@ -202,6 +255,9 @@ uint64_t MemoryLedger::Lawful(const Sender& sender) {
 void MemoryLedger::RevokeTooLong(Sender& sender) {
   if (sender.measured_ && absl::Now() >= sender.excused_until_ &&
       Come(sender) > Lawful(sender) + limits_.window + kFraming) {
+    Host& host = hosts_[sender.host()];
+    sender.distrusted_until_ = host.distrusted_until = host.unlawful_until =
+        absl::Now() + kDistrust;
     RevokeAll(sender, Revocation::kTooLong);
   }
 }

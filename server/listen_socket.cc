@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "security/address.h"
+#include "proto/net/address.h"
 
 namespace quantd {
 namespace {

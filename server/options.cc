@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "security/address.h"
+#include "proto/net/address.h"
 #include "server/sizing.h"
 
 namespace quantd {

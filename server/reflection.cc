@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "proto/received_message.h"
+#include "proto/net/received_message.h"
 #include "quantd.pb.h"
 #include "server/ledger.h"
 #include "server/sizing.h"

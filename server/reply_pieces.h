@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "absl/time/time.h"
-#include "kernels/memory.h"
+#include "kernels/device/memory.h"
 #include "server/connection.h"
 #include "server/ledger.h"
 

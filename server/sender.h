@@ -47,9 +47,10 @@ class Sender {
   absl::Time guessed_ = absl::InfinitePast();
   // Until then what comes may belong to messages that were given up.
   absl::Time excused_until_ = absl::InfinitePast();
-  absl::Time moved_;  // when they last came as fast as they should
+  absl::Time moved_;      // when they last came as fast as they should
+  bool stalled_ = false;  // they have stopped coming
   absl::Time distrusted_until_ = absl::InfinitePast();
-  bool proven_ = false;  // a message of it has arrived
+  bool proven_ = false;  // it has taken a whole reply
   size_t held_ = 0;      // memory of its calls, arrivals not counted
 };
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "fmt/format.h"
+#include "kernels/device/devices.h"
 #include "server/incoming_call.h"
 #include "server/log.h"
 #include "server/metrics_page.h"
@@ -33,6 +34,17 @@ int QueueCount(const ServerOptions& options) {
 
 bool IsCuda(std::string_view name) { return name.starts_with("cuda"); }
 
+// Hosts that speak for many.
+std::function<bool(std::string_view)> TrustedHosts(
+    const ServerOptions& options) {
+  return [proxies = options.trusted_proxies](std::string_view host) {
+    return std::any_of(
+        proxies.begin(), proxies.end(), [&](const std::string& proxy) {
+          return host == "ipv4:" + proxy || host == "ipv6:[" + proxy + "]";
+        });
+  };
+}
+
 MemoryLedger::Limits LedgerLimits(const ServerOptions& options,
                                   const MemoryShares& shares, size_t devices) {
   MemoryLedger::Limits limits;
@@ -43,12 +55,7 @@ MemoryLedger::Limits LedgerLimits(const ServerOptions& options,
   limits.payload.assign(devices, shares.per_device);
   limits.max_waiting = options.max_waiting;
   limits.max_wait = options.max_wait;
-  limits.trusted = [proxies = options.trusted_proxies](std::string_view host) {
-    return std::any_of(
-        proxies.begin(), proxies.end(), [&](const std::string& proxy) {
-          return host == "ipv4:" + proxy || host == "ipv6:[" + proxy + "]";
-        });
-  };
+  limits.trusted = TrustedHosts(options);
   return limits;
 }
 
@@ -116,6 +123,7 @@ Server::Server(const ServerOptions& options,
       ledger_(
           MemoryLedger::Create(LedgerLimits(options, shares, backends.size()))),
       engine_(std::move(backends)),
+      pace_(TrustedHosts(options)),
       registry_([this](absl::Time now) { ledger_->Sweep(now); }) {
   v1::Limits limits;
   limits.set_memory_budget_bytes(shares_.budget);
@@ -134,6 +142,7 @@ Server::Server(const ServerOptions& options,
   environment_.ledger = ledger_.get();
   environment_.engine = &engine_;
   environment_.planner = &planner_;
+  environment_.pace = &pace_;
   environment_.credentials = credentials_.get();
   environment_.health = &health_;
   environment_.info = info_.get();

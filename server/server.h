@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
+#include "kernels/device/backend.h"
 #include "server/acceptor.h"
 #include "server/call_environment.h"
 #include "server/call_registry.h"
@@ -26,6 +26,7 @@
 #include "server/metrics.h"
 #include "server/options.h"
 #include "server/planner.h"
+#include "server/refusal_pace.h"
 #include "server/request_ids.h"
 #include "server/server_info.h"
 #include "server/sizing.h"
@@ -86,6 +87,7 @@ class Server {
   std::shared_ptr<MemoryLedger> ledger_;
   Engine engine_;
   Planner planner_;
+  RefusalPace pace_;
   CallRegistry registry_;
   RequestIds ids_;
   Metrics metrics_;

@@ -5,7 +5,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/support.h"
+#include "kernels/plan/support.h"
 
 namespace quantd {
 namespace {

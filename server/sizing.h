@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 #include "proto/wire.h"
 
 namespace quantd {

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "absl/types/span.h"
-#include "proto/received_message.h"
+#include "proto/net/received_message.h"
 #include "server/call_environment.h"
 #include "server/call_record.h"
 #include "server/incoming_call.h"

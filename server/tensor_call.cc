@@ -7,7 +7,7 @@
 #include "absl/time/clock.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/field_error.h"
+#include "kernels/plan/field_error.h"
 #include "server/call_registry.h"
 #include "server/metrics.h"
 #include "server/planner.h"
@@ -358,6 +358,9 @@ void TensorCall::LetGo() {
 void TensorCall::OnFinished(bool ok) {
   if (ok) record_.sent = Clock::now();
   if (copied_) progress_->left = 1;
+  if (ok && stage_ == Stage::kReplying) {
+    env_->ledger->Prove(*call_->connection());
+  }
 }
 
 void TensorCall::OnCancelled() { LeaveQueues(); }

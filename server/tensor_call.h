@@ -17,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-#include "proto/received_message.h"
+#include "proto/net/received_message.h"
 #include "proto/wire.h"
 #include "server/call_environment.h"
 #include "server/call_record.h"

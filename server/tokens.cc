@@ -9,7 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "fmt/format.h"
-#include "security/pem.h"
+#include "proto/net/pem.h"
 
 namespace quantd {
 namespace {

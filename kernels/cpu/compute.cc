@@ -7,13 +7,13 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/amax_source.h"
+#include "kernels/arith/encode.h"
 #include "kernels/cpu/nvfp4_args.h"
 #include "kernels/cpu/pieces.h"
 #include "kernels/cpu/slice.h"
-#include "kernels/delayed_scaling.h"
-#include "kernels/encode.h"
-#include "kernels/field_error.h"
+#include "kernels/plan/amax_source.h"
+#include "kernels/plan/delayed_scaling.h"
+#include "kernels/plan/field_error.h"
 
 namespace quantd::cpu {
 namespace {

@@ -3,10 +3,10 @@
 #define QUANTD_KERNELS_CPU_COMPUTE_H_
 
 #include "absl/status/status.h"
-#include "kernels/backend.h"
-#include "kernels/cpu/cpu_job.h"
-#include "kernels/plan.h"
-#include "kernels/task.h"
+#include "kernels/cpu/cpu_device.h"
+#include "kernels/device/backend.h"
+#include "kernels/device/task.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd::cpu {
 

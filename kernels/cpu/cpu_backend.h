@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
+#include "kernels/device/backend.h"
 
 namespace quantd::cpu {
 

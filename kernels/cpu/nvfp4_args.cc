@@ -1,6 +1,6 @@
 #include "kernels/cpu/nvfp4_args.h"
 
-#include "kernels/block.h"
+#include "kernels/arith/block.h"
 
 namespace quantd::cpu {
 namespace {

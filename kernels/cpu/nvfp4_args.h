@@ -2,14 +2,14 @@
 #ifndef QUANTD_KERNELS_CPU_NVFP4_ARGS_H_
 #define QUANTD_KERNELS_CPU_NVFP4_ARGS_H_
 
+#include "kernels/arith/encode.h"
 #include "kernels/cpu/tiles.h"
-#include "kernels/encode.h"
-#include "kernels/group_task.h"
+#include "kernels/device/group_task.h"
 
 namespace quantd::cpu {
 
 // Both read the copies' amaxes, which are to be settled. The plan is one of
-// those that IsPlainNvfp4 (kernels/task.h) is true of.
+// those that IsPlainNvfp4 (kernels/device/task.h) is true of.
 QuantizeArgs Nvfp4Args(const EncodeParams& params, const GroupTask& group);
 DequantizeArgs Nvfp4Args(const DequantizeParams& params,
                          const GroupTask& group);

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd::cpu {
 

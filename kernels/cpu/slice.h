@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "kernels/encode.h"
-#include "kernels/group_task.h"
+#include "kernels/arith/encode.h"
+#include "kernels/device/group_task.h"
 
 namespace quantd::cpu {
 

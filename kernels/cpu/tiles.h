@@ -10,10 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/encode.h"
-#include "kernels/error_statistics.h"
-#include "kernels/format.h"
-#include "kernels/group_task.h"
+#include "kernels/arith/encode.h"
+#include "kernels/device/group_task.h"
+#include "kernels/plan/error_statistics.h"
+#include "kernels/plan/format.h"
 
 namespace quantd::cpu {
 
@@ -49,7 +49,7 @@ struct Nvfp4Copy {
   std::byte* scale = nullptr;
   int64_t data_stride = 0;  // bytes from line to line
   int64_t scale_stride = 0;
-  float s_dec = 0;  // kernels/block.h Nvfp4Encode
+  float s_dec = 0;  // kernels/arith/block.h Nvfp4Encode
   float s_inv6 = 0;
   const float* signs = nullptr;
 };
@@ -66,7 +66,7 @@ struct DequantizeArgs {
   const std::byte* scale;
   int64_t data_stride;
   int64_t scale_stride;
-  float amax;  // kernels/block.h Nvfp4Decode
+  float amax;  // kernels/arith/block.h Nvfp4Decode
   float k;
   const float* signs;  // nullptr: no inverse rotation
   std::byte* out;      // rows x cols
@@ -109,7 +109,7 @@ struct TileKernels {
   // Sets nan and inf of `*seen`. Dimension 16.
   void (*rotate)(const RotateArgs&, int64_t first, int64_t last, Maxima* seen);
 
-  // The same for any format and dimension: kernels/cpu/lines.h.
+  // The same for any format and dimension: kernels/cpu/isa/lines.h.
   void (*quantize_lines)(const EncodeParams&, const GroupTask&, int64_t first,
                          int64_t last, Maxima* seen, ErrorSums* row_errors,
                          ErrorSums* col_errors);

@@ -1,4 +1,4 @@
-#include "kernels/cuda/span.cuh"
+#include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
 namespace {

@@ -3,9 +3,9 @@
 #include <optional>
 #include <variant>
 
-#include "kernels/amax_source.h"
 #include "kernels/cuda/check.h"
-#include "kernels/cuda/spans.h"
+#include "kernels/cuda/dispatch.h"
+#include "kernels/plan/amax_source.h"
 
 namespace quantd::cuda {
 namespace {

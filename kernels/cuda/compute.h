@@ -8,8 +8,8 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/route.h"
 #include "kernels/cuda/tables.h"
-#include "kernels/plan.h"
-#include "kernels/task.h"
+#include "kernels/device/task.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd::cuda {
 

@@ -16,7 +16,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/route.h"
 #include "kernels/cuda/tables.h"
-#include "kernels/field_error.h"
+#include "kernels/plan/field_error.h"
 
 namespace quantd::cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
+#include "kernels/device/backend.h"
 
 namespace quantd::cuda {
 

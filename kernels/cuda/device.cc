@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "fmt/format.h"
-#include "kernels/codec.h"
+#include "kernels/arith/codec.h"
 #include "kernels/cuda/check.h"
 
 namespace quantd::cuda {

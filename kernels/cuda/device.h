@@ -19,9 +19,9 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "kernels/cuda/findings.h"
-#include "kernels/format.h"
-#include "kernels/memory.h"
-#include "kernels/sign_mask.h"
+#include "kernels/device/memory.h"
+#include "kernels/plan/format.h"
+#include "kernels/plan/sign_mask.h"
 
 namespace quantd::cuda {
 

@@ -6,8 +6,8 @@
 #include <variant>
 
 #include "kernels/cuda/launch.h"
-#include "kernels/error_statistics.h"
-#include "kernels/plan.h"
+#include "kernels/plan/error_statistics.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd::cuda {
 

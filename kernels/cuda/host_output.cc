@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/amax_source.h"
-#include "kernels/delayed_scaling.h"
-#include "kernels/task.h"
+#include "kernels/device/task.h"
+#include "kernels/plan/amax_source.h"
+#include "kernels/plan/delayed_scaling.h"
 
 namespace quantd::cuda {
 namespace {

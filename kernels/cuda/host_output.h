@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd::cuda {
 

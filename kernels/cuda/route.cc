@@ -2,8 +2,8 @@
 
 #include <variant>
 
-#include "kernels/amax_source.h"
-#include "kernels/task.h"
+#include "kernels/device/task.h"
+#include "kernels/plan/amax_source.h"
 
 namespace quantd::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #ifndef QUANTD_KERNELS_CUDA_ROUTE_H_
 #define QUANTD_KERNELS_CUDA_ROUTE_H_
 
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd::cuda {
 

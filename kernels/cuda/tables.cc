@@ -4,7 +4,7 @@
 #include <utility>
 #include <variant>
 
-#include "kernels/amax_source.h"
+#include "kernels/plan/amax_source.h"
 
 namespace quantd::cuda {
 

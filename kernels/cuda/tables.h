@@ -12,9 +12,9 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/route.h"
 #include "kernels/cuda/spans.h"
-#include "kernels/geometry.h"
-#include "kernels/plan.h"
-#include "kernels/task.h"
+#include "kernels/device/task.h"
+#include "kernels/plan/geometry.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd::cuda {
 

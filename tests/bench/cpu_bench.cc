@@ -1,7 +1,7 @@
 // CPU backend: GB/s of input beside a memcpy of the same bytes by as many
 // threads in the same run. Medians; ISAs and ceilings interleaved, so that a
 // slow phase of the machine hits all alike. Everything lies in memory as jobs
-// have it (kernels/memory.h), the ceiling's bytes too.
+// have it (kernels/device/memory.h), the ceiling's bytes too.
 //
 //   cpu_bench [--mib 64] [--runs 11] [--threads 1,0] [--isa baseline,avx2]
 //             [--only NAME,NAME] [--json FILE] [--host NAME] [--commit ID]
@@ -22,7 +22,8 @@
 
 #include "CLI/CLI.hpp"
 #include "kernels/cpu/thread_pool.h"
-#include "kernels/memory.h"
+#include "kernels/device/devices.h"
+#include "kernels/device/memory.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/cpu_runs.h"
 

@@ -2,7 +2,7 @@
 """The CPU backend beside the same arithmetic in vectorized numpy.
 
 NVFP4 with RHT, FP8 E4M3 tensor scaling and MXFP8 E4M3, rowwise, of bf16, after
-kernels/FORMATS.md. cpu_bench writes its input and the backend's codes and
+kernels/plan/FORMATS.md. cpu_bench writes its input and the backend's codes and
 scales; numpy must make the same bytes of that input before either is timed.
 numpy uses one thread, as it does for such arithmetic; it works on pieces that
 stay in the cache, the size that was fastest of those tried.

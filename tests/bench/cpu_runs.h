@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/backend.h"
-#include "kernels/plan.h"
+#include "kernels/device/backend.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/backend.h"
+#include "kernels/device/backend.h"
 #include "tests/bench/gpu_bench_job.h"
 #include "tests/bench/gpu_bench_rows.h"
 

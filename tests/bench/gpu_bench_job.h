@@ -14,7 +14,7 @@
 #include "kernels/cuda/findings.h"
 #include "kernels/cuda/route.h"
 #include "kernels/cuda/tables.h"
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd::bench {
 

@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/backend.h"
-#include "kernels/geometry.h"
+#include "kernels/device/devices.h"
+#include "kernels/plan/geometry.h"
 #include "tests/bench/gpu_bench_check.h"
 #include "tests/bench/gpu_bench_rows.h"
 #include "tests/bench/gpu_ceiling.h"

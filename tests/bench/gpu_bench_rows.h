@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 
 namespace quantd::bench {
 

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/backend.h"
+#include "kernels/device/backend.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/gpu_bench_check.h"
 #include "tests/bench/gpu_bench_job.h"

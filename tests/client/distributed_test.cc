@@ -6,8 +6,8 @@
 #include <cstring>
 #include <random>
 
-#include "kernels/geometry.h"
-#include "kernels/scale_layout.h"
+#include "kernels/plan/geometry.h"
+#include "kernels/plan/scale_layout.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/calls.h"
 

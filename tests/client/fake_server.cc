@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 #include "proto/wire.h"
 
 namespace quantd {

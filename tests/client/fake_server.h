@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 #include "quantd.grpc.pb.h"
 #include "quantd.pb.h"
 

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "client/quantized_file.h"
-#include "client/sign_mask_text.h"
+#include "client/files/quantized_file.h"
+#include "client/files/sign_mask_text.h"
 #include "tests/client/calls.h"
 #include "tests/client/temp_dir.h"
 

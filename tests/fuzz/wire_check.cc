@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "absl/types/span.h"
-#include "kernels/field_error.h"
+#include "kernels/plan/field_error.h"
 
 namespace quantd::wire {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 #include "proto/wire.h"
 #include "tests/fuzz/wire_messages.h"
 

@@ -1,4 +1,5 @@
-// The enums of quantd.proto and those of kernels/format.h are the same tables.
+// The enums of quantd.proto and those of kernels/plan/format.h are the same
+// tables.
 #include <gtest/gtest.h>
 
 #include <cctype>

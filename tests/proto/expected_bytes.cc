@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/backend.h"
+#include "kernels/device/devices.h"
 
 namespace quantd {
 namespace {

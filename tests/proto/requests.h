@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/field_error.h"
+#include "kernels/plan/field_error.h"
 #include "proto/wire.h"
 #include "tests/testing/matchers.h"
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "kernels/field_error.h"
+#include "kernels/plan/field_error.h"
 #include "proto/wire.h"
 #include "tests/proto/raw_message.h"
 #include "tests/testing/matchers.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "security/address.h"
+#include "proto/net/address.h"
 #include "server/tokens.h"
 #include "tests/client/temp_dir.h"
 #include "tests/testing/matchers.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/support.h"
+#include "kernels/plan/support.h"
 #include "quantd.grpc.pb.h"
 #include "tests/server/server_fixture.h"
 

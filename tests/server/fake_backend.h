@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
-#include "kernels/backend.h"
+#include "kernels/device/backend.h"
 
 namespace quantd {
 

@@ -1,94 +1,15 @@
-#include "server/ledger.h"
-
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <map>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "tests/server/ledger_fixture.h"
 
 namespace quantd {
 namespace {
-
-using Outcome = MemoryLedger::Outcome;
-using Revocation = MemoryLedger::Revocation;
-
-constexpr size_t kMiB = 1 << 20;
-
-struct TestWaiter : MemoryLedger::Waiter {
-  void OnMemory(Outcome o, MemoryCharge c) override {
-    outcome = o;
-    charge = std::move(c);
-    told.Notify();
-  }
-  void Revoke(Revocation why) override {
-    revoked = true;
-    revocation = why;
-  }
-  bool Told() { return told.WaitForNotificationWithTimeout(absl::Minutes(1)); }
-  absl::Notification told;
-  Outcome outcome = Outcome::kStopped;
-  std::atomic<bool> revoked = false;
-  Revocation revocation = Revocation::kOthersWait;
-  MemoryCharge charge;
-};
-
-class TestSender : public Sender {
- public:
-  explicit TestSender(std::string host) : Sender(std::move(host)) {}
-  std::optional<uint64_t> Received() const override { return received.load(); }
-  bool HasUnread() const override { return unread; }
-  std::atomic<uint64_t> received = 0;
-  std::atomic<bool> unread = false;
-};
-
-// 64 MiB to receive, 48 of them for messages on their way.
-class LedgerTest : public testing::Test {
- protected:
-  void Make(std::vector<size_t> payload, size_t max_waiting = 8,
-            absl::Duration max_wait = absl::Minutes(2)) {
-    MemoryLedger::Limits limits;
-    limits.receive = 64 * kMiB;
-    limits.arriving = 48 * kMiB;
-    limits.payload = std::move(payload);
-    limits.max_waiting = max_waiting;
-    limits.max_wait = max_wait;
-    limits.trusted = [](std::string_view host) { return host == "proxy"; };
-    ledger_ = MemoryLedger::Create(std::move(limits));
-  }
-  void TearDown() override { ledger_->Stop(); }
-
-  std::shared_ptr<TestSender> At(const std::string& host) {
-    return std::make_shared<TestSender>(host);
-  }
-  Outcome Receive(const std::shared_ptr<Sender>& sender, size_t need,
-                  MemoryCharge* charge, MemoryLedger::Waiter* waiter,
-                  size_t most = 0) {
-    return ledger_->AdmitReceive({sender, need, most, absl::InfiniteFuture()},
-                                 waiter, charge);
-  }
-  // The charge of a small message that has arrived.
-  MemoryCharge Arrived(const std::shared_ptr<Sender>& sender,
-                       size_t bytes = 1) {
-    MemoryCharge charge;
-    EXPECT_EQ(Receive(sender, bytes, &charge, &unused_), Outcome::kGranted);
-    charge.Arrived(bytes, bytes);
-    return charge;
-  }
-  Outcome Pay(size_t need, MemoryCharge* charge, MemoryLedger::Waiter* waiter,
-              absl::Time deadline = absl::InfiniteFuture()) {
-    return ledger_->AdmitPayload(need, deadline, waiter, charge);
-  }
-  // As if `after` had gone by.
-  void SweepAfter(absl::Duration after) { ledger_->Sweep(absl::Now() + after); }
-
-  std::shared_ptr<MemoryLedger> ledger_;
-  TestWaiter unused_;
-};
 
 TEST_F(LedgerTest, CountsWhatIsHeldAndGetsItBack) {
   Make({1000});
@@ -266,127 +187,6 @@ TEST_F(LedgerTest, OneLargestMessageAlwaysFits) {
   ASSERT_EQ(Receive(At("a"), 60 * kMiB, &large, &unused_), Outcome::kGranted);
   // What fits into the first window comes whether it is asked for or not.
   EXPECT_EQ(Receive(At("b"), 64 << 10, &small, &unused_), Outcome::kGranted);
-}
-
-TEST_F(LedgerTest, PromiseThatIsNotKeptIsNotCounted) {
-  Make({1000});
-  const auto liar = At("liar"), good = At("good");
-  MemoryCharge promised, waits;
-  TestWaiter waiter;
-  ASSERT_EQ(Receive(liar, 60 * kMiB, &promised, &unused_), Outcome::kGranted);
-  ASSERT_EQ(Receive(good, 32 * kMiB, &waits, &waiter), Outcome::kWaiting);
-  SweepAfter(absl::Milliseconds(60));
-  ASSERT_TRUE(waiter.Told());
-  EXPECT_EQ(waiter.outcome, Outcome::kGranted);
-  // Nor are those of its host, as long as nothing has come of them.
-  MemoryCharge more;
-  ASSERT_EQ(Receive(At("liar"), 60 * kMiB, &more, &unused_), Outcome::kGranted);
-  EXPECT_LT(ledger_->receive_used(), 33 * kMiB);
-  EXPECT_FALSE(unused_.revoked);
-}
-
-TEST_F(LedgerTest, WhoBringsWhatHePromisesIsCountedInFull) {
-  Make({1000});
-  const auto sender = At("a");
-  MemoryCharge charge;
-  ASSERT_EQ(Receive(sender, 40 * kMiB, &charge, &unused_), Outcome::kGranted);
-  for (int i = 1; i <= 4; ++i) {
-    sender->received = i * kMiB;
-    SweepAfter(i * absl::Milliseconds(60));
-    EXPECT_EQ(ledger_->receive_used(), 40 * kMiB);
-  }
-  // What waits in the kernel is not the sender's fault.
-  sender->unread = true;
-  SweepAfter(absl::Milliseconds(600));
-  EXPECT_EQ(ledger_->receive_used(), 40 * kMiB);
-}
-
-TEST_F(LedgerTest, UndeclaredMessageIsChargedWhatHasCome) {
-  Make({1000});
-  const auto sender = At("a");
-  MemoryCharge charge;
-  ASSERT_EQ(Receive(sender, 64 << 10, &charge, &unused_, 60 * kMiB),
-            Outcome::kGranted);
-  sender->received = 10 * kMiB;
-  SweepAfter(absl::Milliseconds(10));
-  EXPECT_EQ(ledger_->receive_used(), 10 * kMiB);
-  charge.Arrived(10 * kMiB, 11 * kMiB);
-  EXPECT_EQ(ledger_->receive_used(), 11 * kMiB);
-}
-
-TEST_F(LedgerTest, MoreThanThereIsRevokesWhoHasComeLeastFar) {
-  Make({1000});
-  std::map<int, TestWaiter> waiters;
-  std::vector<std::shared_ptr<TestSender>> senders;
-  std::vector<MemoryCharge> charges(3);
-  for (int i = 0; i < 3; ++i) {
-    senders.push_back(At(std::string(1, static_cast<char>('a' + i))));
-    ASSERT_EQ(
-        Receive(senders[i], 64 << 10, &charges[i], &waiters[i], 60 * kMiB),
-        Outcome::kGranted);
-  }
-  senders[0]->received = 40 * kMiB;
-  senders[1]->received = 10 * kMiB;
-  senders[2]->received = 20 * kMiB;
-  SweepAfter(absl::Milliseconds(10));
-  EXPECT_FALSE(waiters[0].revoked);
-  EXPECT_TRUE(waiters[1].revoked);
-  EXPECT_FALSE(waiters[2].revoked);
-  // It leaves: nobody else must.
-  SweepAfter(absl::Milliseconds(20));
-  EXPECT_FALSE(waiters[2].revoked);
-}
-
-TEST_F(LedgerTest, WhoStopsOnTheWayIsRevokedWhenOthersWait) {
-  Make({1000});
-  const auto stalled = At("a");
-  TestWaiter holder, waiter;
-  MemoryCharge charge, waits;
-  ASSERT_EQ(Receive(stalled, 60 * kMiB, &charge, &holder), Outcome::kGranted);
-  stalled->received = 50 * kMiB;
-  SweepAfter(absl::Milliseconds(10));
-  SweepAfter(absl::Milliseconds(500));
-  EXPECT_FALSE(holder.revoked);  // nobody waits
-  ASSERT_EQ(Receive(At("b"), 32 * kMiB, &waits, &waiter), Outcome::kWaiting);
-  SweepAfter(absl::Milliseconds(900));
-  EXPECT_TRUE(holder.revoked);
-  EXPECT_EQ(holder.revocation, Revocation::kOthersWait);
-  charge.Reset();
-  EXPECT_TRUE(waiter.Told());
-}
-
-TEST_F(LedgerTest, MessageLongerThanLawfulIsRevoked) {
-  Make({1000});
-  const auto liar = At("a");
-  TestWaiter waiter;
-  MemoryCharge charge =
-      ledger_->Track({liar, 4096, 4096, absl::InfiniteFuture()}, &waiter);
-  liar->received = 4096;
-  SweepAfter(absl::Milliseconds(10));
-  EXPECT_FALSE(waiter.revoked);
-  liar->received = 3 * kMiB;
-  SweepAfter(absl::Milliseconds(20));
-  EXPECT_TRUE(waiter.revoked);
-  EXPECT_EQ(waiter.revocation, Revocation::kTooLong);
-  // No more than it may have is charged to it.
-  EXPECT_LE(ledger_->receive_used(), 4096u);
-}
-
-TEST_F(LedgerTest, DistrustedSendersLeaveHalfOfThePayload) {
-  Make({1000});
-  const auto bad = At("bad");
-  MemoryCharge a = Arrived(bad), b = Arrived(bad), c = Arrived(At("good"));
-  ledger_->Distrust(*bad);
-  ASSERT_EQ(Pay(400, &a, &unused_), Outcome::kGranted);
-  TestWaiter waits, good;
-  ASSERT_EQ(Pay(200, &b, &waits), Outcome::kWaiting);
-  ASSERT_EQ(Pay(500, &c, &good), Outcome::kWaiting);
-  ASSERT_TRUE(good.Told());
-  EXPECT_EQ(good.outcome, Outcome::kGranted);
-  EXPECT_FALSE(waits.told.HasBeenNotified());
-  a.Reset();
-  good.charge.Reset();
-  EXPECT_TRUE(waits.Told());
 }
 
 TEST_F(LedgerTest, StopTellsEveryoneAndChargesMayReturnLater) {

@@ -8,7 +8,8 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
-#include "kernels/field_error.h"
+#include "kernels/device/devices.h"
+#include "kernels/plan/field_error.h"
 
 namespace quantd {
 namespace {

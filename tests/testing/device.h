@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
-#include "kernels/plan.h"
-#include "tests/testing/oracle.h"
+#include "kernels/device/backend.h"
+#include "kernels/plan/plan.h"
+#include "tests/oracle/oracle.h"
 #include "tests/testing/tensors.h"
 
 namespace quantd {

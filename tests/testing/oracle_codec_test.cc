@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <set>
 
-#include "tests/testing/oracle.h"
+#include "tests/oracle/oracle.h"
 #include "tests/testing/tensors.h"
 
 namespace quantd {

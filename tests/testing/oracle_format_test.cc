@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <limits>
 
+#include "tests/oracle/oracle.h"
 #include "tests/testing/golden.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/oracle.h"
 #include "tests/testing/tensors.h"
 
 namespace quantd {

@@ -1,6 +1,6 @@
 // The oracle gives what the golden vectors hold for everything that has no
 // request of its own, and for formats and options beyond plain NVFP4. What a
-// device can be asked too is in tests/kernels/golden_test.cc.
+// device can be asked too is in tests/kernels/golden/golden_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <string>
 
+#include "tests/oracle/oracle.h"
 #include "tests/testing/golden.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/oracle.h"
 
 namespace quantd {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <tuple>
 
+#include "tests/oracle/oracle.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/oracle.h"
 #include "tests/testing/tensors.h"
 
 namespace quantd {

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstdint>
 
+#include "tests/oracle/oracle.h"
 #include "tests/testing/golden.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/oracle.h"
 #include "tests/testing/tensors.h"
 
 namespace quantd {

@@ -1,6 +1,4 @@
 // The oracle's error statistics.
-#include "tests/testing/oracle_statistics.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "tests/testing/oracle.h"
+#include "tests/oracle/oracle.h"
+#include "tests/oracle/statistics.h"
 #include "tests/testing/tensors.h"
 
 namespace quantd {

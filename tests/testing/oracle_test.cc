@@ -1,5 +1,5 @@
 // The oracle against arithmetic it was not written with.
-#include "tests/testing/oracle.h"
+#include "tests/oracle/oracle.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/testing/oracle.h"
+#include "tests/oracle/oracle.h"
 
 namespace quantd {
 

@@ -1,0 +1,105 @@
+// .safetensors files: reading with nothing trusted, writing in one pass.
+//
+// Layout: 8 bytes little endian N, N bytes of JSON, one buffer. The JSON maps
+// names to {dtype, shape, data_offsets [begin, end) in the buffer}, and
+// "__metadata__" to strings.
+#ifndef QUANTD_CLIENT_FILES_SAFETENSORS_H_
+#define QUANTD_CLIENT_FILES_SAFETENSORS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/files/file.h"
+
+namespace quantd::safetensors {
+
+inline constexpr size_t kMaxHeaderBytes = 100'000'000;  // the format's own
+inline constexpr size_t kMaxRank = 64;                  // ours
+
+struct Tensor {
+  std::string name;
+  std::string dtype;  // as in the file: "BF16", "F8_E4M3", "U8"
+  std::vector<int64_t> shape;
+  size_t offset = 0;  // from the start of the buffer
+  size_t size = 0;    // bytes
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+struct Header {
+  std::vector<Tensor> tensors;  // by offset
+  Metadata metadata;
+};
+
+// Bits of one element; 0 for a name the format does not have.
+int BitsOf(std::string_view dtype);
+
+// The JSON alone. Whatever is wrong with it is INVALID_ARGUMENT: bad JSON, a
+// name twice, a size that is not the shape's, overflow, ranges that overlap,
+// leave holes or do not fill `buffer_size` exactly.
+absl::StatusOr<Header> ParseHeader(std::string_view json, size_t buffer_size);
+
+// An open file. Movable; Read may be called from many threads.
+class File {
+ public:
+  // Reads and checks the header, not the buffer. Errors name the path.
+  static absl::StatusOr<File> Open(const std::string& path);
+
+  const std::vector<Tensor>& tensors() const { return header_.tensors; }
+  const Metadata& metadata() const { return header_.metadata; }
+  // nullptr when there is none of that name.
+  const Tensor* Find(std::string_view name) const;
+  // `bytes` of the tensor's, from `offset` on. DATA_LOSS when the file was
+  // truncated or written to since it was opened.
+  absl::Status Read(const Tensor& tensor, size_t offset,
+                    absl::Span<std::byte> bytes) const;
+  FileIdentity identity() const { return file_.identity(); }
+
+ private:
+  InputFile file_;
+  Header header_;
+  size_t buffer_ = 0;  // offset in the file
+};
+
+// Writes a file whose tensors are announced first and then written in any
+// order, whole or in pieces. Not thread-safe; movable.
+class Writer {
+ public:
+  // `planned` needs no offsets: the tensors follow each other. The disk space
+  // is taken at once where the file system can.
+  static absl::StatusOr<Writer> Create(OutputFile file,
+                                       std::vector<Tensor> planned,
+                                       Metadata metadata);
+  static absl::StatusOr<Writer> Create(const std::string& path,
+                                       std::vector<Tensor> planned,
+                                       Metadata metadata);
+
+  // All of a tensor.
+  absl::Status Append(std::string_view name, absl::Span<const std::byte> bytes);
+  // Some of it, from `offset` on; every byte once.
+  absl::Status Write(std::string_view name, size_t offset,
+                     absl::Span<const std::byte> bytes);
+  // Only now the file has its name. INTERNAL when something announced was not
+  // written.
+  absl::Status Commit();
+
+ private:
+  struct Place {
+    size_t begin = 0;  // in the file
+    size_t size = 0;
+    size_t missing = 0;  // bytes not yet written
+  };
+  OutputFile file_;
+  std::map<std::string, Place, std::less<>> places_;
+};
+
+}  // namespace quantd::safetensors
+
+#endif  // QUANTD_CLIENT_FILES_SAFETENSORS_H_

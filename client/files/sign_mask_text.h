@@ -1,0 +1,19 @@
+// A sign mask as people write it: "0xD7E8", bit i set where sign i is -1.
+#ifndef QUANTD_CLIENT_FILES_SIGN_MASK_TEXT_H_
+#define QUANTD_CLIENT_FILES_SIGN_MASK_TEXT_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kernels/plan/sign_mask.h"
+
+namespace quantd {
+
+std::string SignMaskToHex(const SignMask& mask, int dimension);
+// nullopt for what is no such number or does not fit the dimension.
+std::optional<SignMask> SignMaskFromHex(std::string_view text, int dimension);
+
+}  // namespace quantd
+
+#endif  // QUANTD_CLIENT_FILES_SIGN_MASK_TEXT_H_

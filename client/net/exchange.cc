@@ -1,0 +1,105 @@
+#include "client/net/exchange.h"
+
+#include <optional>
+#include <utility>
+
+#include "client/error.h"
+#include "client/net/server_status.h"
+#include "fmt/format.h"
+
+namespace quantd::client {
+namespace {
+
+using Clock = std::chrono::system_clock;
+using std::chrono::milliseconds;
+
+absl::Status NoServer() {
+  absl::Status status = absl::UnavailableError("no server can be had");
+  SetRetryHint(&status, milliseconds(0));
+  return status;
+}
+
+}  // namespace
+
+Exchange::Exchange(std::string target, const RetryPolicy& retry,
+                   const ChannelCredentials& credentials, Servers* servers)
+    : target_(std::move(target)),
+      retry_(retry),
+      credentials_(credentials),
+      servers_(servers) {}
+
+absl::Status Exchange::Run(const Message& message, const Limit& limit,
+                           CallControl& control, ReceivedMessage* reply,
+                           int* attempts) {
+  const size_t size = message.size();
+  Sender sender(message, credentials_);
+  Backoff backoff(retry_, &budget_, seed_++);
+  Servers::Tried tried;
+  *attempts = 0;
+  for (;;) {
+    absl::Status status;
+    if (auto lease = servers_->Pick(size, limit.deadline, control, &tried)) {
+      ++*attempts;
+      status = sender.Send(lease->stub(), limit.deadline, control, reply);
+      if (!control.cancelled()) servers_->Report(*lease, status);
+    } else {
+      status = Clock::now() < limit.deadline
+                   ? NoServer()
+                   : absl::DeadlineExceededError("no server in time");
+    }
+    if (status.ok()) {
+      budget_.Refund();
+      return status;
+    }
+    if (control.cancelled()) {
+      return Explain(absl::CancelledError("cancelled by the caller"), limit,
+                     *attempts);
+    }
+    if (servers_->HasAnother(tried) && backoff.MayMove(status)) continue;
+    const auto delay = backoff.Next(status);
+    const Time next = Clock::now() + delay.value_or(milliseconds(0));
+    // The last word of the server tells more than "deadline exceeded" would.
+    if (!delay || next >= limit.deadline) {
+      return Explain(status, limit, *attempts);
+    }
+    control.SleepUntil(next);
+    tried.clear();
+  }
+}
+
+absl::Status Exchange::Explain(const absl::Status& status, const Limit& limit,
+                               int attempts) const {
+  std::string text(status.message());
+  const std::string id = GetRequestId(status);
+  const size_t servers = servers_->size();
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+      if (servers > 1) {
+        text = fmt::format("none of {} quantd servers takes the call: {}",
+                           servers, servers_->Account());
+      } else if (attempts == 0) {
+        text = fmt::format("cannot reach a quantd server: {}",
+                           servers_->Account());
+      } else if (id.empty()) {
+        text = fmt::format("cannot reach a quantd server at {}: {}", target(),
+                           text);
+      }
+      break;
+    case absl::StatusCode::kDeadlineExceeded:
+      if (id.empty()) {
+        text = fmt::format("no reply from {} within {} ms", target(),
+                           limit.length.count());
+        if (servers > 1 || attempts == 0) {
+          text += fmt::format(": {}", servers_->Account());
+        }
+      }
+      break;
+    default:
+      break;
+  }
+  if (!id.empty()) text += fmt::format(" (request id {})", id);
+  if (attempts > 1) text += fmt::format(" (sent {} times)", attempts);
+  return Annotate(status, text, attempts);
+}
+
+}  // namespace quantd::client

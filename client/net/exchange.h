@@ -1,0 +1,56 @@
+// Makes one call: picks a server, sends, and sends again, here or elsewhere,
+// until there is an answer, no sense in going on, or no time.
+#ifndef QUANTD_CLIENT_NET_EXCHANGE_H_
+#define QUANTD_CLIENT_NET_EXCHANGE_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/call_options.h"
+#include "client/net/channel_credentials.h"
+#include "client/net/retry.h"
+#include "client/net/servers.h"
+#include "client/net/transport.h"
+#include "proto/net/received_message.h"
+
+namespace quantd::client {
+
+// Thread-safe.
+class Exchange {
+ public:
+  // `target`: for messages. `servers` must outlive this.
+  Exchange(std::string target, const RetryPolicy& retry,
+           const ChannelCredentials& credentials, Servers* servers);
+
+  struct Limit {
+    std::chrono::milliseconds length;  // as the caller said it
+    Time deadline;                     // when that is over
+  };
+  // Returns when gRPC holds no piece of the message any more. `reply` is
+  // empty at first; `attempts` is how often the message was sent. An
+  // error says in words what every server that could not be had said.
+  absl::Status Run(const Message& message, const Limit& limit,
+                   CallControl& control, ReceivedMessage* reply, int* attempts);
+
+  const std::string& target() const { return target_; }
+
+ private:
+  absl::Status Explain(const absl::Status& status, const Limit& limit,
+                       int attempts) const;
+
+  const std::string target_;
+  const RetryPolicy retry_;
+  const ChannelCredentials credentials_;
+  Servers* const servers_;
+  RetryBudget budget_;
+  std::atomic<uint64_t> seed_{std::random_device{}()};
+};
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_NET_EXCHANGE_H_

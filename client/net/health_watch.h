@@ -1,0 +1,54 @@
+// Hears from servers how they are: grpc.health.v1.Health/Watch, held open.
+#ifndef QUANTD_CLIENT_NET_HEALTH_WATCH_H_
+#define QUANTD_CLIENT_NET_HEALTH_WATCH_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/completion_queue.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_set>
+
+#include "client/net/picker.h"
+
+namespace quantd::client {
+
+// One thread, however many servers. Thread-safe.
+class HealthWatcher {
+ public:
+  HealthWatcher();
+  // Ends all watches; no report comes afterwards.
+  ~HealthWatcher();
+  HealthWatcher(const HealthWatcher&) = delete;
+
+  class Watch;
+
+  // Called on the watcher's thread, with no lock held. `why`: of kDraining and
+  // kDown, for people.
+  using Report = std::function<void(Health health, const std::string& why)>;
+
+  // Watches over `channel`, again and again, until it is stopped. A server
+  // without a health service counts as serving while it answers.
+  Watch* Start(std::shared_ptr<grpc::Channel> channel, Report report);
+  // Tries at once to reach a server that could not be reached.
+  void Hurry(Watch* watch);
+  // Does not wait: a report may still be under way. `watch` is gone.
+  void Stop(Watch* watch);
+
+ private:
+  void Run();
+
+  std::mutex mutex_;
+  std::unordered_set<Watch*> watches_;  // not stopped
+  int alive_ = 0;                       // stopped ones included
+  bool closing_ = false;
+  grpc::CompletionQueue queue_;
+  std::thread thread_;  // the last member: it uses all of the above
+};
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_NET_HEALTH_WATCH_H_

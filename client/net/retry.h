@@ -1,0 +1,64 @@
+// Whether and when a failed call is made again. No clock and no network in
+// here.
+//
+// Every call of the service is a pure function of its request, the seed of
+// stochastic rounding included: sending it twice, or sending it elsewhere
+// while the first server still works on it, costs time and does no harm. So a
+// retry needs no word from the server that it did not begin.
+#ifndef QUANTD_CLIENT_NET_RETRY_H_
+#define QUANTD_CLIENT_NET_RETRY_H_
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <random>
+
+#include "absl/status/status.h"
+#include "client/call_options.h"
+
+namespace quantd::client {
+
+// Keeps a client from hammering a server that does not answer: retries stop
+// while too many of the recent calls failed. Thread-safe, one per client.
+class RetryBudget {
+ public:
+  // Counts a failure; true when a retry is affordable.
+  bool Spend();
+  void Refund();  // a call succeeded
+
+ private:
+  static constexpr double kFull = 100;
+  static constexpr double kRefund = 1;
+
+  std::mutex mutex_;
+  double tokens_ = kFull;
+};
+
+// The retries of one call. Not thread-safe.
+class Backoff {
+ public:
+  Backoff(const RetryPolicy& policy, RetryBudget* budget, uint64_t seed);
+
+  // Whether a call that failed at one server may at once be sent to another
+  // one, with which nothing is wrong. Asked only where there is one.
+  bool MayMove(const absl::Status& status);
+
+  // How long to wait before the call is sent again; nullopt: it is not.
+  std::optional<std::chrono::milliseconds> Next(const absl::Status& status);
+
+ private:
+  std::chrono::milliseconds Jittered();
+  bool CountUnanswered();
+
+  const RetryPolicy policy_;
+  RetryBudget* const budget_;
+  std::mt19937_64 random_;
+  double base_ms_;
+  int unanswered_ = 0;  // UNAVAILABLE so far
+  int faults_ = 0;      // of devices so far
+  int killed_ = 0;      // RESOURCE_EXHAUSTED without a word so far
+};
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_NET_RETRY_H_

@@ -1,0 +1,172 @@
+#include "client/net/server_status.h"
+
+#include <google/protobuf/any.pb.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
+#include "client/error.h"
+#include "fmt/format.h"
+#include "quantd.pb.h"
+
+namespace quantd {
+namespace {
+
+constexpr char kDetailUrl[] = "type.googleapis.com/quantd.v1.ErrorDetail";
+constexpr char kRequestIdUrl[] = "quantd/request_id";
+constexpr char kRetryUrl[] = "quantd/retry_ms";
+constexpr char kAttemptsUrl[] = "quantd/attempts";
+
+std::string Payload(const absl::Status& status, const char* url) {
+  const auto payload = status.GetPayload(url);
+  return payload ? std::string(*payload) : std::string();
+}
+
+}  // namespace
+
+std::optional<ServerError> GetServerError(const absl::Status& status) {
+  const auto payload = status.GetPayload(kDetailUrl);
+  if (const auto limit = GetSizeLimit(status); limit && !payload) {
+    return ServerError{ErrorReason::kTooLarge, *limit};
+  }
+  v1::ErrorDetail detail;
+  if (!payload || !detail.ParseFromString(std::string(*payload))) {
+    return std::nullopt;
+  }
+  ServerError error;
+  error.reason = static_cast<ErrorReason>(detail.reason());
+  error.limit = detail.limit();
+  error.retry_delay = std::chrono::milliseconds(detail.retry_delay_ms());
+  return error;
+}
+
+std::optional<RetryHint> GetRetryHint(const absl::Status& status) {
+  int64_t ms = 0;
+  if (!absl::SimpleAtoi(Payload(status, kRetryUrl), &ms)) return std::nullopt;
+  return RetryHint{std::chrono::milliseconds(ms)};
+}
+
+std::string GetRequestId(const absl::Status& status) {
+  return Payload(status, kRequestIdUrl);
+}
+
+int GetAttempts(const absl::Status& status) {
+  int attempts = 0;
+  return absl::SimpleAtoi(Payload(status, kAttemptsUrl), &attempts) ? attempts
+                                                                    : 0;
+}
+
+namespace client {
+namespace {
+
+// The ErrorDetail inside a serialized google.rpc.Status, whose only field of
+// interest is 3, repeated google.protobuf.Any.
+std::optional<v1::ErrorDetail> FindDetail(const std::string& rpc_status) {
+  using google::protobuf::internal::WireFormatLite;
+  google::protobuf::io::CodedInputStream in(
+      reinterpret_cast<const uint8_t*>(rpc_status.data()),
+      static_cast<int>(rpc_status.size()));
+  while (const uint32_t tag = in.ReadTag()) {
+    if (tag != (3 << 3 | 2)) {
+      if (!WireFormatLite::SkipField(&in, tag)) return std::nullopt;
+      continue;
+    }
+    uint32_t size = 0;
+    std::string bytes;
+    if (!in.ReadVarint32(&size) ||
+        !in.ReadString(&bytes, static_cast<int>(size))) {
+      return std::nullopt;
+    }
+    google::protobuf::Any any;
+    v1::ErrorDetail detail;
+    if (any.ParseFromString(bytes) && any.type_url() == kDetailUrl &&
+        detail.ParseFromString(any.value())) {
+      return detail;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string Trailer(const grpc::ClientContext& context, const char* name) {
+  const auto& trailers = context.GetServerTrailingMetadata();
+  const auto found = trailers.find(name);
+  if (found == trailers.end()) return "";
+  return std::string(found->second.data(), found->second.size());
+}
+
+// When the server would see the call again; nullopt: never.
+std::optional<std::chrono::milliseconds> RetryDelay(
+    const grpc::Status& status, const grpc::ClientContext& context,
+    const std::optional<v1::ErrorDetail>& detail) {
+  using std::chrono::milliseconds;
+  const bool busy = status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
+  if (!busy && status.error_code() != grpc::StatusCode::UNAVAILABLE) {
+    return std::nullopt;
+  }
+  const std::string pushback = Trailer(context, "grpc-retry-pushback-ms");
+  if (!pushback.empty()) {
+    int32_t ms = 0;
+    // As gRPC's retry design says: what is no number means "do not retry".
+    if (!absl::SimpleAtoi(pushback, &ms) || ms < 0) return std::nullopt;
+    return milliseconds(ms);
+  }
+  return milliseconds(detail ? detail->retry_delay_ms() : 0);
+}
+
+}  // namespace
+
+absl::Status FromGrpc(const grpc::Status& status,
+                      const grpc::ClientContext& context) {
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  const auto detail = FindDetail(status.error_details());
+  const std::string id = Trailer(context, "quantd-request-id");
+  if (code == absl::StatusCode::kCancelled && !detail && id.empty()) {
+    // Not the service's word, and whoever cancels here does not ask for the
+    // reason: gRPC turns calls away like this while a server shuts down.
+    absl::Status result = absl::UnavailableError(
+        "the call was ended on the way, or by a server "
+        "that shuts down");
+    SetRetryHint(&result, std::chrono::milliseconds(0));
+    return result;
+  }
+  absl::Status result(code, status.error_message());
+  if (detail && code == absl::StatusCode::kInvalidArgument &&
+      !detail->field().empty()) {
+    // FieldError is the one who knows how the parts travel in a status.
+    const absl::Status field =
+        FieldError(detail->field(), detail->expected(), detail->got());
+    field.ForEachPayload([&](absl::string_view url, const absl::Cord& value) {
+      result.SetPayload(url, value);
+    });
+  }
+  if (detail) {
+    result.SetPayload(kDetailUrl, absl::Cord(detail->SerializeAsString()));
+  }
+  if (!id.empty()) result.SetPayload(kRequestIdUrl, absl::Cord(id));
+  if (const auto delay = RetryDelay(status, context, detail)) {
+    SetRetryHint(&result, *delay);
+  }
+  return result;
+}
+
+void SetRetryHint(absl::Status* status, std::chrono::milliseconds delay) {
+  status->SetPayload(kRetryUrl, absl::Cord(fmt::to_string(delay.count())));
+}
+
+absl::Status Annotate(const absl::Status& status, std::string_view message,
+                      int attempts) {
+  absl::Status result(status.code(), std::string(message));
+  status.ForEachPayload([&](absl::string_view url, const absl::Cord& value) {
+    result.SetPayload(url, value);
+  });
+  result.SetPayload(kAttemptsUrl, absl::Cord(fmt::to_string(attempts)));
+  return result;
+}
+
+}  // namespace client
+}  // namespace quantd

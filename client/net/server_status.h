@@ -1,0 +1,31 @@
+// From what gRPC says about a failed call to the absl::Status of
+// client/error.h.
+#ifndef QUANTD_CLIENT_NET_SERVER_STATUS_H_
+#define QUANTD_CLIENT_NET_SERVER_STATUS_H_
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/status.h>
+
+#include <chrono>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace quantd::client {
+
+// `status` is not OK. Reads the trailers of `context`, whose call has ended.
+// CANCELLED comes out only where the service said it: a caller who cancels
+// knows that he did.
+absl::Status FromGrpc(const grpc::Status& status,
+                      const grpc::ClientContext& context);
+
+// Says that the call may be made again, not before `delay`.
+void SetRetryHint(absl::Status* status, std::chrono::milliseconds delay);
+
+// The status with the number of attempts attached and `message` as its text.
+absl::Status Annotate(const absl::Status& status, std::string_view message,
+                      int attempts);
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_NET_SERVER_STATUS_H_

@@ -1,0 +1,346 @@
+#include "client/net/servers.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "client/error.h"
+#include "fmt/format.h"
+
+namespace quantd::client {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::system_clock;
+
+constexpr milliseconds kFresh{30'000};    // how long an answer of DNS is good
+constexpr milliseconds kLostAgain{1000};  // between look-ups for lost servers
+constexpr milliseconds kUnresolved{100};  // where a name never resolved
+
+// For how long a server is passed over, where others are as good. Its watch
+// says earlier when it is back.
+constexpr milliseconds kAfterLoss{1000};
+constexpr milliseconds kAfterFault{5000};
+
+// Beside its bytes: a call costs something, be it empty.
+constexpr size_t kBytesOfACall = 4096;
+
+constexpr size_t kListed = 8;
+
+}  // namespace
+
+struct Servers::Connection {
+  explicit Connection(std::shared_ptr<grpc::Channel> c)
+      : channel(std::move(c)), stub(channel) {}
+  std::shared_ptr<grpc::Channel> channel;
+  grpc::GenericStub stub;
+  size_t bytes = 0;  // of requests under way
+};
+
+struct Servers::Server {
+  Address address;
+  std::vector<std::unique_ptr<Connection>> connections;
+  Candidate state;
+  std::string said;  // what was last wrong with it
+  HealthWatcher::Watch* watch = nullptr;
+};
+
+struct Servers::Name {
+  HostName name;
+  Clock::time_point asked = {};
+  bool asking = false;
+  std::string error;  // of the last look-up
+  std::vector<Address> found;
+};
+
+struct Servers::Link {
+  std::mutex mutex;
+  Servers* owner = nullptr;
+};
+
+struct Servers::Lease::Return {
+  Servers* owner;
+  std::shared_ptr<Server> server;
+  Connection* connection;
+  size_t bytes;
+
+  ~Return() {
+    std::lock_guard lock(owner->mutex_);
+    connection->bytes -= bytes;
+    server->state.bytes_under_way -= bytes;
+  }
+};
+
+Servers::Lease::~Lease() = default;
+
+grpc::GenericStub& Servers::Lease::stub() const {
+  return taken_->connection->stub;
+}
+
+Servers::Servers(std::vector<Place> places, ChannelFactory channels,
+                 int connections, Resolver resolver)
+    : channels_(std::move(channels)),
+      connections_(connections),
+      resolver_(std::move(resolver)),
+      link_(std::make_shared<Link>()) {
+  link_->owner = this;
+  for (Place& place : places) {
+    if (auto* address = std::get_if<Address>(&place)) {
+      fixed_.push_back(std::move(*address));
+    } else {
+      names_.emplace_back().name = std::get<HostName>(std::move(place));
+    }
+  }
+}
+
+Servers::~Servers() {
+  {
+    std::lock_guard lock(link_->mutex);
+    link_->owner = nullptr;
+  }
+  watcher_.reset();
+}
+
+size_t Servers::size() const {
+  std::lock_guard lock(mutex_);
+  const auto lost = [](const Name& n) { return n.found.empty(); };
+  return std::max(servers_.size(), fixed_.size()) +
+         static_cast<size_t>(std::count_if(names_.begin(), names_.end(), lost));
+}
+
+std::vector<Candidate> Servers::Candidates(const Tried& tried) const {
+  std::vector<Candidate> candidates;
+  candidates.reserve(servers_.size());
+  for (const auto& server : servers_) {
+    candidates.push_back(server->state);
+    candidates.back().tried =
+        std::find(tried.begin(), tried.end(), server) != tried.end();
+  }
+  return candidates;
+}
+
+std::optional<Servers::Lease> Servers::Pick(size_t bytes, Time deadline,
+                                            CallControl& control,
+                                            Tried* tried) {
+  bytes += kBytesOfACall;
+  std::unique_lock lock(mutex_);
+  if (!started_) {
+    started_ = true;
+    Rebuild();
+  }
+  LookUp(servers_.empty() ? kUnresolved : kFresh);
+  for (;;) {
+    const auto candidates = Candidates(*tried);
+    const Choice choice = Choose(candidates, Clock::now());
+    if (choice.kind == Choice::Kind::kTake) {
+      const std::shared_ptr<Server>& server = servers_[choice.index];
+      Connection* const least =
+          std::min_element(
+              server->connections.begin(), server->connections.end(),
+              [](const auto& a, const auto& b) { return a->bytes < b->bytes; })
+              ->get();
+      least->bytes += bytes;
+      server->state.bytes_under_way += bytes;
+      server->state.last_pick = ++picks_;
+      tried->push_back(server);
+      Lease lease;
+      lease.taken_.reset(new Lease::Return{this, server, least, bytes});
+      return lease;
+    }
+    const bool asking = std::any_of(names_.begin(), names_.end(),
+                                    [](const Name& n) { return n.asking; });
+    const bool hope =
+        choice.kind == Choice::Kind::kWait || (servers_.empty() && asking);
+    if (!hope || control.cancelled() || Clock::now() >= deadline) {
+      // The caller may come again in a moment.
+      for (const auto& server : servers_) {
+        if (server->state.health == Health::kDown) {
+          watcher_->Hurry(server->watch);
+        }
+      }
+      return std::nullopt;
+    }
+    waiters_.insert(&control);
+    lock.unlock();
+    control.WaitForWake(deadline);
+    lock.lock();
+    waiters_.erase(&control);
+  }
+}
+
+bool Servers::HasAnother(const Tried& tried) {
+  std::lock_guard lock(mutex_);
+  const Choice choice = Choose(Candidates(tried), Clock::now());
+  return choice.kind == Choice::Kind::kTake && !choice.avoided;
+}
+
+void Servers::Report(const Lease& lease, const absl::Status& status) {
+  const auto error = GetServerError(status);
+  const auto now = Clock::now();
+  std::lock_guard lock(mutex_);
+  Server& server = *lease.taken_->server;
+  const auto avoid = [&](milliseconds length) {
+    server.state.avoid_until = now + length;
+    server.said = std::string(status.message());
+  };
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      server.state.avoid_until = {};
+      server.said.clear();
+      break;
+    case absl::StatusCode::kUnavailable:
+      avoid(kAfterLoss);
+      LookUp(kLostAgain);
+      break;
+    case absl::StatusCode::kResourceExhausted:
+      if (const auto hint = GetRetryHint(status)) avoid(hint->delay);
+      break;
+    case absl::StatusCode::kInternal:
+      if (error && error->reason == ErrorReason::kDeviceFault) {
+        avoid(kAfterFault);
+      }
+      break;
+    case absl::StatusCode::kDeadlineExceeded:
+      if (error) break;  // it answers, and was slow at most
+      avoid(kAfterFault);
+      server.said = "it did not answer in time";
+      break;
+    default:
+      break;
+  }
+}
+
+std::string Servers::Account() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> lines;
+  for (const auto& server : servers_) {
+    std::string said = server->said;
+    if (said.empty()) {
+      said = server->state.health == Health::kUnknown
+                 ? "no connection yet"
+                 : "nothing is known against it";
+    }
+    lines.push_back(fmt::format("{}: {}", server->address.text(), said));
+  }
+  for (const Name& name : names_) {
+    if (!name.found.empty()) continue;
+    lines.push_back(fmt::format(
+        "{}: {}", name.name.text(),
+        name.error.empty() ? "the name is still being looked up" : name.error));
+  }
+  std::string text;
+  for (size_t i = 0; i < lines.size() && i < kListed; ++i) {
+    text += (i == 0 ? "" : "; ") + lines[i];
+  }
+  if (lines.size() > kListed) {
+    text += fmt::format("; and {} more", lines.size() - kListed);
+  }
+  return text;
+}
+
+void Servers::LookUp(milliseconds max_age) {
+  const auto now = Clock::now();
+  for (size_t i = 0; i < names_.size(); ++i) {
+    Name& name = names_[i];
+    if (name.asking || now < name.asked + max_age) continue;
+    name.asking = true;
+    name.asked = now;
+    // Nothing can end a look-up early, so nobody waits for its thread.
+    std::thread([i, what = name.name, resolver = resolver_, link = link_] {
+      auto found = resolver(what);
+      std::lock_guard lock(link->mutex);
+      if (link->owner != nullptr) link->owner->OnResolved(i, std::move(found));
+    }).detach();
+  }
+}
+
+void Servers::OnResolved(size_t index,
+                         absl::StatusOr<std::vector<Address>> found) {
+  std::lock_guard lock(mutex_);
+  Name& name = names_[index];
+  name.asking = false;
+  name.error = found.ok() ? "" : std::string(found.status().message());
+  if (found.ok()) {
+    name.found = *std::move(found);
+    Rebuild();
+  }
+  WakeWaiters();
+}
+
+void Servers::Rebuild() {
+  std::vector<Address> wanted = fixed_;
+  for (const Name& name : names_) {
+    wanted.insert(wanted.end(), name.found.begin(), name.found.end());
+  }
+  const auto gone = [&](const std::shared_ptr<Server>& server) {
+    const bool stays = std::find(wanted.begin(), wanted.end(),
+                                 server->address) != wanted.end();
+    if (!stays && server->watch != nullptr) watcher_->Stop(server->watch);
+    return !stays;
+  };
+  servers_.erase(std::remove_if(servers_.begin(), servers_.end(), gone),
+                 servers_.end());
+  for (Address& address : wanted) {
+    const bool known = std::any_of(
+        servers_.begin(), servers_.end(),
+        [&](const auto& server) { return server->address == address; });
+    if (known) continue;
+    auto server = std::make_shared<Server>();
+    for (int i = 0; i < connections_; ++i) {
+      server->connections.push_back(
+          std::make_unique<Connection>(channels_.ForCalls(address)));
+    }
+    server->address = std::move(address);
+    // Anywhere: many clients that start at once must not all begin with one.
+    const size_t place = random_() % (servers_.size() + 1);
+    servers_.insert(servers_.begin() + static_cast<ptrdiff_t>(place),
+                    std::move(server));
+  }
+  for (const auto& server : servers_) {
+    if (server->watch != nullptr) continue;
+    if (servers_.size() == 1) {
+      server->state.health = Health::kServing;
+    } else {
+      StartWatch(server);
+    }
+  }
+}
+
+void Servers::StartWatch(const std::shared_ptr<Server>& server) {
+  if (watcher_ == nullptr) watcher_ = std::make_unique<HealthWatcher>();
+  // A report may come after the server has been dropped.
+  const std::weak_ptr<Server> weak = server;
+  server->watch =
+      watcher_->Start(channels_.ForHealth(server->address),
+                      [this, weak](Health health, const std::string& why) {
+                        const auto strong = weak.lock();
+                        if (strong != nullptr)
+                          OnHealth(strong.get(), health, why);
+                      });
+}
+
+void Servers::OnHealth(Server* server, Health health, const std::string& why) {
+  std::lock_guard lock(mutex_);
+  const bool back =
+      health == Health::kServing && server->state.health != Health::kServing;
+  server->state.health = health;
+  if (!why.empty()) server->said = why;
+  if (back) {
+    server->said.clear();
+    server->state.avoid_until = {};
+    for (const auto& connection : server->connections) {
+      // It may have found the server gone, and be waiting to try again.
+      grpc::experimental::ChannelResetConnectionBackoff(
+          connection->channel.get());
+    }
+  }
+  if (health == Health::kDown) LookUp(kLostAgain);
+  WakeWaiters();
+}
+
+void Servers::WakeWaiters() {
+  for (CallControl* waiter : waiters_) waiter->Wake();
+}
+
+}  // namespace quantd::client

@@ -1,0 +1,85 @@
+// Sends one message, as often as it takes: raw bytes out, raw bytes in.
+#ifndef QUANTD_CLIENT_NET_TRANSPORT_H_
+#define QUANTD_CLIENT_NET_TRANSPORT_H_
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "client/net/channel_credentials.h"
+#include "proto/net/received_message.h"
+
+namespace quantd::client {
+
+using Time = std::chrono::system_clock::time_point;
+
+// Stops one call, whatever stage it is in. Thread-safe.
+class CallControl {
+ public:
+  void Cancel();
+  bool cancelled() const;
+  // False when the call was cancelled before `until`.
+  bool SleepUntil(Time until);
+
+  // Returns when the call is woken or cancelled, `until` at the latest. A
+  // Wake since the last wait counts.
+  void WaitForWake(Time until);
+  void Wake();
+
+ private:
+  friend class Sender;
+  // The attempt under way; nullptr when there is none.
+  void Attach(grpc::ClientContext* context);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool cancelled_ = false;
+  bool woken_ = false;
+  grpc::ClientContext* context_ = nullptr;
+};
+
+// One request: `head` and then the pieces of the payload, which are the
+// caller's memory, make the serialized message.
+struct Message {
+  const char* method = nullptr;  // "/quantd.v1.Quantd/Quantize"
+  std::string head;
+  std::vector<absl::Span<const std::byte>> payload;
+
+  size_t size() const;
+};
+
+// Lends the message to gRPC, once for every attempt and never copied.
+class Sender {
+ public:
+  // Both must outlive this.
+  Sender(const Message& message, const ChannelCredentials& credentials);
+  // Waits until gRPC holds no piece of the payload any more.
+  ~Sender();
+  Sender(const Sender&) = delete;
+
+  // Waits for the end of the call. `reply` is empty at first.
+  absl::Status Send(grpc::GenericStub& stub, Time deadline,
+                    CallControl& control, ReceivedMessage* reply);
+
+ private:
+  class Pins;
+  grpc::ByteBuffer Assemble() const;
+
+  const Message& message_;
+  const ChannelCredentials& credentials_;
+  const size_t size_;
+  const std::shared_ptr<Pins> pins_;
+};
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_NET_TRANSPORT_H_

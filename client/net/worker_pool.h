@@ -1,0 +1,43 @@
+// Threads that run what is handed to them, with a bound on how much is.
+#ifndef QUANTD_CLIENT_NET_WORKER_POOL_H_
+#define QUANTD_CLIENT_NET_WORKER_POOL_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace quantd::client {
+
+// Thread-safe. Starts a thread only when a task finds none idle.
+class WorkerPool {
+ public:
+  explicit WorkerPool(int limit) : limit_(limit) {}
+  // Runs what was accepted to its end, then returns.
+  ~WorkerPool();
+
+  // Accepts `task`, waiting while `limit` others are under way; false when
+  // there was no place until `deadline`.
+  bool Run(std::chrono::system_clock::time_point deadline,
+           std::function<void()> task);
+
+ private:
+  void Work();
+
+  const int limit_;
+  std::mutex mutex_;
+  std::condition_variable place_free_;
+  std::condition_variable task_there_;
+  std::deque<std::function<void()>> tasks_;
+  std::vector<std::thread> threads_;
+  int under_way_ = 0;  // accepted and not finished
+  int idle_ = 0;
+  bool closing_ = false;
+};
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_NET_WORKER_POOL_H_

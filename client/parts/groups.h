@@ -1,0 +1,19 @@
+// Groups of the parts that a Result or a QuantizedTensor holds.
+#ifndef QUANTD_CLIENT_PARTS_GROUPS_H_
+#define QUANTD_CLIENT_PARTS_GROUPS_H_
+
+#include <cstddef>
+
+#include "absl/types/span.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd {
+
+// The bytes of group `i`; empty where the part has no such group.
+absl::Span<const std::byte> GroupBytes(const TensorSpec& part,
+                                       absl::Span<const std::byte> bytes,
+                                       size_t i);
+
+}  // namespace quantd
+
+#endif  // QUANTD_CLIENT_PARTS_GROUPS_H_

@@ -1,0 +1,44 @@
+// Joins what came of pieces of a tensor to what the whole would have given.
+#ifndef QUANTD_CLIENT_PARTS_PIECE_JOIN_H_
+#define QUANTD_CLIENT_PARTS_PIECE_JOIN_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/distributed.h"
+#include "client/parts/result_builder.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd::client {
+
+// Raises `whole`, one amax or one for each line, to what the lines from `line`
+// on add to it.
+void Raise(absl::Span<float> whole, int64_t line,
+           absl::Span<const float> values);
+
+// The Result of a Quantize or RhtAmax plan without groups. Not thread-safe.
+class Join {
+ public:
+  // The plan must outlive this.
+  explicit Join(const Plan& plan) : plan_(plan), builder_(plan, {}) {}
+
+  // First. RESOURCE_EXHAUSTED when there is no memory.
+  absl::Status Begin();
+  void Add(const Shard& piece, const Result& result);
+  // When all pieces were added.
+  absl::StatusOr<Result> Take() { return builder_.Take(std::move(report_)); }
+
+ private:
+  void AddCopy(TensorKind kind, const Shard& piece,
+               absl::Span<const std::byte> from, absl::Span<std::byte> to);
+
+  const Plan& plan_;
+  ResultBuilder builder_;
+  ResultBuilder::Report report_;
+};
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_PARTS_PIECE_JOIN_H_

@@ -1,0 +1,44 @@
+// Pieces of a tensor: where it is cut, how they are read and worked on.
+#ifndef QUANTD_CLIENT_PARTS_PIECE_WORK_H_
+#define QUANTD_CLIENT_PARTS_PIECE_WORK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/distributed.h"
+#include "client/piece_options.h"
+#include "client/result.h"
+
+namespace quantd::client {
+
+// The bytes of a tensor that one call may carry: the limit, less some room for
+// its options.
+size_t Room(const PieceOptions& pieces);
+
+// Pieces that cover the matrix of `whole` without overlap, cut where every
+// format may be cut. `element`: bytes of one; `listed`: every line of a piece
+// has a number in the request. RESOURCE_EXHAUSTED where no piece is small
+// enough.
+absl::StatusOr<std::vector<Shard>> Cut(const Plan& whole, size_t element,
+                                       const PieceOptions& pieces,
+                                       bool listed = false);
+
+// Works on all pieces, some at once; stops at the first error.
+absl::Status ForEach(const std::vector<Shard>& cut, int at_once,
+                     const std::function<absl::Status(const Shard&)>& work);
+
+// RESOURCE_EXHAUSTED when there is no memory.
+absl::StatusOr<AlignedBytes> Allocate(size_t size);
+// All of a tensor.
+absl::StatusOr<AlignedBytes> Read(const TensorReader& input, size_t size);
+// The elements of a piece of a matrix with `cols` columns, without gaps.
+absl::StatusOr<AlignedBytes> Read(const TensorReader& input, int64_t cols,
+                                  size_t element, const Shard& piece);
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_PARTS_PIECE_WORK_H_

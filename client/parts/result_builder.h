@@ -1,0 +1,71 @@
+// Makes a Result out of the pieces of a reply.
+#ifndef QUANTD_CLIENT_PARTS_RESULT_BUILDER_H_
+#define QUANTD_CLIENT_PARTS_RESULT_BUILDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/call_options.h"
+#include "client/result.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd {
+
+class ResultBuilder {
+ public:
+  // `into` has passed CheckDestinations. The plan outlives the builder.
+  ResultBuilder(const Plan& plan, absl::Span<const Destination> into);
+
+  // A part as the reply describes it; nothing in it is trusted.
+  struct Source {
+    TensorKind kind;
+    DType dtype;
+    Layout layout;
+    std::vector<int64_t> shape;
+    uint64_t offset;  // from the start of the payload
+    uint64_t size;
+    std::vector<size_t> group_offsets;
+  };
+  // Copies the bytes of one part; the payload is the range (offset, size) of
+  // the concatenated slices. A part the plan does not know is passed over, so
+  // that a newer server may send more. INTERNAL for one that differs from the
+  // plan or lies outside the payload.
+  absl::Status Add(const Source& source,
+                   absl::Span<const std::string_view> slices,
+                   size_t payload_offset, size_t payload_size);
+
+  // The memory of one part, which the caller fills: it counts as added. Empty
+  // when there is no such part or no memory.
+  absl::Span<std::byte> Claim(TensorKind kind);
+
+  struct Report {
+    bool saw_nan = false;
+    bool saw_inf = false;
+    std::optional<ErrorStatistics> rowwise;
+    std::optional<ErrorStatistics> columnwise;
+    std::string device;
+    std::string request_id;
+    int attempts = 0;
+  };
+  // INTERNAL when a part is missing, RESOURCE_EXHAUSTED when there was no
+  // memory. The builder is spent.
+  absl::StatusOr<Result> Take(Report report);
+
+ private:
+  const Plan& plan_;
+  Result result_;
+  std::vector<absl::Span<std::byte>> targets_;  // parallel to the parts
+  std::vector<bool> filled_;
+  absl::Status error_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_CLIENT_PARTS_RESULT_BUILDER_H_

@@ -1,0 +1,398 @@
+#include "client/quantctl/flags.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+#include "client/files/sign_mask_text.h"
+#include "client/quantizer.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "kernels/plan/format.h"
+
+namespace quantd::quantctl {
+namespace {
+
+constexpr char kSecurity[] = "TLS and token";
+constexpr char kRotation[] = "Rotation";
+constexpr char kAmax[] = "Amax and scales";
+constexpr char kForm[] = "Form of the scales";
+constexpr char kRounding[] = "Rounding";
+constexpr char kBeside[] = "Beside the copies";
+constexpr char kParts[] = "Parts of a tensor";
+
+std::optional<RhtOptions> ParseRht(std::string_view text) {
+  RhtOptions rht;
+  if (text == "none") return rht;
+  const auto usage = ParseUsage(text);
+  if (!usage) return std::nullopt;
+  rht.rowwise = HasRowwise(*usage);
+  rht.columnwise = HasColumnwise(*usage);
+  return rht;
+}
+
+std::optional<DType> ParseFloat(std::string_view text) {
+  const auto dtype = ParseDType(text);
+  return dtype && IsFloat(*dtype) ? dtype : std::nullopt;
+}
+
+std::optional<bool> ParseYesNo(std::string_view text) {
+  if (text == "yes") return true;
+  if (text == "no") return false;
+  return std::nullopt;
+}
+
+std::optional<float> ParseEstimate(const std::string& text) {
+  if (text == "activations") return kActivationEstimation;
+  if (text == "gradients") return kGradientEstimation;
+  float value = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  // Whether it is finite and positive is the plan's to say.
+  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  return value;
+}
+
+std::string FormatNames() {
+  std::vector<std::string_view> names;
+  for (const FormatSpec& f : kFormats) names.push_back(f.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+struct Family {
+  Scaling scaling;
+  std::string_view name;
+};
+constexpr Family kFamilies[] = {{Scaling::kNvfp4, "NVFP4"},
+                                {Scaling::kTensor, "FP8 tensor"},
+                                {Scaling::kMx, "MX"},
+                                {Scaling::kBlock, "FP8 block"}};
+
+// " [NVFP4, mxfp4]": the formats an option is for, whole families by their
+// name.
+std::string For(Option option) {
+  std::vector<std::string_view> names;
+  for (const Family& family : kFamilies) {
+    std::vector<std::string_view> some;
+    bool all = true;
+    for (const FormatSpec& f : kFormats) {
+      if (f.scaling != family.scaling) continue;
+      (f.options & option) != 0 ? some.push_back(f.name) : void(all = false);
+    }
+    if (all) some = {family.name};
+    names.insert(names.end(), some.begin(), some.end());
+  }
+  return fmt::format(" [{}]", fmt::join(names, ", "));
+}
+
+void AddScales(CLI::App* app, Options* o) {
+  QuantizeOptions& q = o->quantize;
+  app->add_option("--rowwise-amax", q.rowwise_amax,
+                  "Use this amax for the rowwise copy instead of computing it: "
+                  "one, one for each group, or one for each row; without RHT "
+                  "one alone serves both copies" +
+                      For(kOptGivenAmax))
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group(kAmax);
+  app->add_option("--columnwise-amax", q.columnwise_amax,
+                  "The same for the columnwise copy")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group(kAmax);
+  Named(app, "--estimate", "C",
+        "Estimate the amax after rotation: that before it times C",
+        "a number, activations (2) or gradients (1)", ParseEstimate,
+        [o](float c) { o->quantize.amax_estimation_scale = c; })
+      ->group(kAmax);
+  Named(
+      app, "--four-over-six", "METRIC",
+      "Map each block to 4 or to 6, whichever errs less" + For(kOptFourOverSix),
+      "off, mae or mse", ParseFourOverSix,
+      [o](FourOverSix f) { o->quantize.four_over_six = f; })
+      ->group(kAmax);
+  app->add_flag("--scale-256", q.form.scale_256,
+                "With --four-over-six: 256 as the largest block scale")
+      ->group(kAmax);
+  app->add_flag("--fast-error", q.fast_error,
+                "With --four-over-six: compare before scaling back")
+      ->group(kAmax);
+  app->add_option("--epsilon", q.epsilon,
+                  "A smaller amax counts as this one" + For(kOptEpsilon))
+      ->group(kAmax);
+  Named(app, "--power-of-two", "YES/NO",
+        "Scales that are powers of two (default: only in block scaling)" +
+            For(kOptPowerOfTwo),
+        "yes or no", ParseYesNo,
+        [o](bool yes) { o->quantize.power_of_two = yes; })
+      ->group(kAmax);
+  app->add_option("--scale", q.scale,
+                  "Delayed scaling: multiply by this, or by one for each "
+                  "group, instead of computing it" +
+                      For(kOptGivenScale))
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group(kAmax);
+  Named(app, "--scale-rule", "RULE",
+        "Exponent a block shares" + For(kOptScaleRule),
+        "up, floor, ceil or even", ParseScaleRule,
+        [o](ScaleRule r) { o->quantize.scale_rule = r; })
+      ->group(kAmax);
+}
+
+void AddForm(CLI::App* app, Options* o) {
+  CopyForm& form = o->quantize.form;
+  Named(app, "--scale-layout", "LAYOUT",
+        "Order of the scales; swizzled: 128x4 tiles" + For(kOptSwizzled),
+        "linear or swizzled", ParseLayout,
+        [o](Layout l) { o->quantize.form.scale_layout = l; })
+      ->group(kForm);
+  app->add_flag("--compact-scales", form.compact_scales,
+                "One scale for a square, not one for each of its lines" +
+                    For(kOptCompact))
+      ->group(kForm);
+  app->add_flag("--row-scaled", form.row_scaled,
+                "One amax for each row of a copy" + For(kOptRowScaled))
+      ->group(kForm);
+}
+
+void AddRounding(CLI::App* app, Options* o) {
+  Named(app, "--rounding", "HOW",
+        "Between two codes; stochastic" + For(kOptStochastic),
+        "nearest or stochastic", ParseRounding,
+        [o](Rounding r) { o->quantize.rounding = r; })
+      ->group(kRounding);
+  app->add_option("--seed", o->seed,
+                  "Seed of stochastic rounding (default: drawn, and kept in "
+                  "the file)")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kRounding);
+  app->add_option("--seed-offset", o->quantize.stochastic.seed_offset,
+                  "Another stream of the same seed")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kRounding);
+}
+
+void AddBeside(CLI::App* app, Options* o) {
+  QuantizeOptions& q = o->quantize;
+  app->add_flag("--statistics", q.statistics,
+                "Count clipped and flushed values, find the largest error")
+      ->group(kBeside);
+  app->add_flag("--dbias", q.dbias, "Sums of the columns")->group(kBeside);
+  Named(app, "--dbias-dtype", "DTYPE", "Their type (default: the input's)",
+        "f32, f16 or bf16", ParseFloat,
+        [o](DType t) { o->quantize.dbias_dtype = t; })
+      ->group(kBeside);
+  app->add_flag("--plain-amax", q.amax,
+                "Largest magnitude, whatever the format")
+      ->group(kBeside);
+}
+
+void AddShard(CLI::App* app, Options* o) {
+  ShardPosition& shard = o->quantize.shard;
+  app->add_option("--row-offset", shard.row_offset,
+                  "First row of this shard in the whole tensor, for "
+                  "stochastic rounding")
+      ->group(kParts);
+  app->add_option("--column-offset", shard.column_offset,
+                  "First column of this shard")
+      ->group(kParts);
+  app->add_option("--total-columns", shard.total_columns,
+                  "Columns of the whole tensor")
+      ->group(kParts);
+}
+
+absl::Status SettleSigns(Options* o) {
+  RhtOptions& rht = o->quantize.rht;
+  const bool legal =
+      std::find(std::begin(kRhtDimensions), std::end(kRhtDimensions),
+                rht.dimension) != std::end(kRhtDimensions);
+  if (!legal) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--rht-dimension: expected 16, 32, 64 or 128, got {}", rht.dimension));
+  }
+  if (!o->sign_mask.empty() && o->sign_seed) {
+    return absl::InvalidArgumentError("--sign-mask or --sign-seed, not both");
+  }
+  if (o->sign_seed) {
+    rht.sign_mask = RandomSignMask(*o->sign_seed, rht.dimension);
+  }
+  if (o->sign_mask.empty()) return absl::OkStatus();
+  rht.sign_mask = SignMaskFromHex(o->sign_mask, rht.dimension);
+  if (rht.sign_mask) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--sign-mask: expected {} bits as HEX, like 0xD7E8, got {}",
+                  rht.dimension, o->sign_mask));
+}
+
+absl::Status SettleUsage(Options* o) {
+  QuantizeOptions& q = o->quantize;
+  const int rotated = (q.rht.rowwise ? 1 : 0) | (q.rht.columnwise ? 2 : 0);
+  if (o->usage == Usage::kUnspecified) {
+    q.usage = rotated == 0 ? Usage::kRowwise : static_cast<Usage>(rotated);
+    return absl::OkStatus();
+  }
+  q.usage = o->usage;
+  if ((rotated & ~static_cast<int>(q.usage)) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "--rht: rotates a copy that --usage {} does not make; add it to --usage "
+      "or leave it out of --rht",
+      Name(q.usage)));
+}
+
+}  // namespace
+
+void AddServer(CLI::App* app, Options* o) {
+  app->add_option("--server", o->server,
+                  "Address of the server; or several with commas between "
+                  "them, or a name that resolves to several")
+      ->type_name("ADDRESS,...")
+      ->envname("QUANTD_SERVER")
+      ->capture_default_str();
+  AddCredentials(app, o);
+  AddDeadline(app, o);
+}
+
+void AddCredentials(CLI::App* app, Options* o) {
+  Credentials& c = o->credentials;
+  const auto file = [&](const char* flag, std::string* path, const char* help,
+                        const char* variable) {
+    app->add_option(flag, *path, help)
+        ->envname(variable)
+        ->type_name("FILE")
+        ->group(kSecurity);
+  };
+  app->add_flag("--tls", c.tls,
+                "Encrypt, and trust the servers that the system trusts")
+      ->envname("QUANTCTL_TLS")
+      ->group(kSecurity);
+  file("--tls-ca", &c.ca_file, "Encrypt, and trust servers signed by these",
+       "QUANTCTL_TLS_CA");
+  file("--tls-cert", &c.certificate_file,
+       "Certificate to show to a server that asks for one",
+       "QUANTCTL_TLS_CERT");
+  file("--tls-key", &c.key_file, "Its private key", "QUANTCTL_TLS_KEY");
+  app->add_option("--tls-name", c.server_name,
+                  "Name that the server's certificate must have (default: the "
+                  "one in --server)")
+      ->envname("QUANTCTL_TLS_NAME")
+      ->type_name("NAME")
+      ->group(kSecurity);
+  file("--token-file", &c.token_file,
+       "Bearer token to send; without it QUANTCTL_TOKEN, the token itself",
+       "QUANTCTL_TOKEN_FILE");
+}
+
+void AddDeadline(CLI::App* app, Options* o) {
+  app->add_option("--deadline", o->deadline_seconds,
+                  "Seconds a call may take, retries included")
+      ->check(CLI::Range(0.001, 86400.0))
+      ->capture_default_str();
+}
+
+void AddJson(CLI::App* app, Options* o) {
+  app->add_flag("--json", o->json, "Print one JSON object instead of a table");
+  app->add_flag("-v,--verbose", o->verbose, "Name every tensor left out");
+}
+
+void AddInput(CLI::App* app, Options* o, const char* what) {
+  app->add_option("input", o->input, what)->required()->type_name("FILE");
+  app->add_option("--tensor", o->tensors,
+                  "Only this tensor of the file (may be repeated)")
+      ->allow_extra_args(false)
+      ->type_name("NAME");
+}
+
+void AddFlatten(CLI::App* app, Options* o) {
+  app->add_option("--flatten-axis", o->flatten_axis,
+                  "Where the dimensions split into rows and columns")
+      ->capture_default_str();
+}
+
+void AddRotation(CLI::App* app, Options* o) {
+  app->add_option("--rht-dimension", o->quantize.rht.dimension,
+                  "Elements that are rotated together: 16, 32, 64 or 128")
+      ->capture_default_str()
+      ->group(kRotation);
+  app->add_option("--sign-mask", o->sign_mask,
+                  "Signs, bit i set: sign i is -1; as many bits as the "
+                  "dimension (default: 0xD7E8, repeated)")
+      ->type_name("HEX")
+      ->group(kRotation);
+  app->add_option("--sign-seed", o->sign_seed, "Random signs by this seed")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kRotation);
+  Named(app, "--non-finite", "POLICY", "What NaN and Inf in the input do",
+        "ignore, propagate or reject", ParseNonFinite,
+        [o](NonFinite n) { o->quantize.non_finite = n; });
+}
+
+void AddSplits(CLI::App* app, Options* o) {
+  app->add_option_function<std::vector<int64_t>>(
+         "--splits",
+         [o](const std::vector<int64_t>& rows) { o->quantize.splits = rows; },
+         "Rows of the groups, each of which is worked on as if alone; zeros "
+         "are legal")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("ROWS,...")
+      ->group(kParts);
+}
+
+void AddQuantize(CLI::App* app, Options* o) {
+  AddFlatten(app, o);
+  Named(app, "--format", "FORMAT", "Format of the codes (default nvfp4)",
+        FormatNames(), ParseFormat, [o](Format f) { o->quantize.format = f; });
+  Named(app, "--usage", "USAGE",
+        "Which copies to make (default: those to rotate, else rowwise)",
+        "rowwise, columnwise, both, or none but what goes beside them",
+        ParseUsage, [o](Usage u) { o->usage = u; });
+  Named(app, "--rht", "USAGE",
+        "Which copies to rotate first (default none)" + For(kOptRht),
+        "none, rowwise, columnwise or both", ParseRht,
+        [o](RhtOptions r) {
+          o->quantize.rht.rowwise = r.rowwise;
+          o->quantize.rht.columnwise = r.columnwise;
+        })
+      ->group(kRotation);
+  AddRotation(app, o);
+  AddScales(app, o);
+  AddForm(app, o);
+  AddRounding(app, o);
+  AddBeside(app, o);
+  AddSplits(app, o);
+  AddShard(app, o);
+}
+
+CLI::Option* AddDType(CLI::App* app, Options* o, const char* help) {
+  return Named(app, "--dtype", "DTYPE", help, "f32, f16 or bf16", ParseFloat,
+               [o](DType t) { o->dtype = t; });
+}
+
+absl::Status Settle(Options* o) {
+  if (const char* token = std::getenv("QUANTCTL_TOKEN");
+      token != nullptr && o->credentials.token_file.empty()) {
+    o->credentials.token = token;
+  }
+  if (o->input == "-") {
+    return absl::InvalidArgumentError(
+        "-: standard input is not read, for tensors are read out of order; "
+        "name a file (./- for one of that name)");
+  }
+  if (auto s = SettleUsage(o); !s.ok()) return s;
+  if (auto s = SettleSigns(o); !s.ok()) return s;
+  QuantizeOptions& q = o->quantize;
+  if (o->seed && q.rounding != Rounding::kStochastic) {
+    return absl::InvalidArgumentError(
+        "--seed: only with --rounding stochastic");
+  }
+  if (q.rounding == Rounding::kStochastic) {
+    // Here, and not for each tensor: one command, one seed.
+    q.stochastic.seed = o->seed ? *o->seed : DrawSeed();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace quantd::quantctl

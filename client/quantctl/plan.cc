@@ -1,0 +1,191 @@
+// `quantctl plan`: what quantizing would give, computed here or asked of a
+// server.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "client/quantctl/commands.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace quantd::quantctl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Planned {
+  std::string name;
+  TensorDesc desc;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  QuantizeDescription description;
+};
+
+QuantizeDescription Describe(const Plan& plan) {
+  QuantizeDescription d;
+  d.parts = plan.outputs();
+  d.input_bytes = plan.input_bytes();
+  d.output_bytes = plan.output_bytes();
+  d.scratch_bytes = plan.scratch_bytes();
+  return d;
+}
+
+std::string Text(const TensorSpec& spec) {
+  std::string text = fmt::format(
+      "{} {} [{}] {} at {}, {} bytes", Name(spec.kind), Name(spec.dtype),
+      fmt::join(spec.shape, ", "), Name(spec.layout), spec.offset, spec.size);
+  if (!spec.group_offsets.empty()) {
+    text +=
+        fmt::format(", groups at [{}]", fmt::join(spec.group_offsets, ", "));
+  }
+  return text;
+}
+
+// What two descriptions say differently; empty: nothing.
+std::string Difference(const QuantizeDescription& here,
+                       const QuantizeDescription& there) {
+  for (size_t i = 0; i < std::max(here.parts.size(), there.parts.size()); ++i) {
+    const std::string a = i < here.parts.size() ? Text(here.parts[i]) : "none";
+    const std::string b =
+        i < there.parts.size() ? Text(there.parts[i]) : "none";
+    if (a != b) return fmt::format("part {}: {} here, {} there", i, a, b);
+  }
+  const std::pair<const char*, std::pair<uint64_t, uint64_t>> sizes[] = {
+      {"input", {here.input_bytes, there.input_bytes}},
+      {"output", {here.output_bytes, there.output_bytes}},
+      {"scratch", {here.scratch_bytes, there.scratch_bytes}}};
+  for (const auto& [name, bytes] : sizes) {
+    if (bytes.first == bytes.second) continue;
+    return fmt::format("{}: {} bytes here, {} there", name, bytes.first,
+                       bytes.second);
+  }
+  return "";
+}
+
+// The tensors of the file, or the one that --shape describes.
+absl::StatusOr<std::vector<Planned>> TensorsOf(const Options& options) {
+  std::vector<Planned> tensors;
+  if (options.input.empty()) {
+    const int axis = options.shape.size() == 1 ? -1 : options.flatten_axis;
+    Planned one;
+    one.name = "tensor";
+    one.desc = {
+        options.dtype == DType::kUnspecified ? DType::kBF16 : options.dtype,
+        options.shape, axis};
+    tensors.push_back(std::move(one));
+    return tensors;
+  }
+  const auto input = OpenInput(options, [&](const TensorDesc& d) {
+    return MakeQuantizePlan(d, options.quantize).status();
+  });
+  if (!input.ok()) return input.status();
+  for (const InputTensor* t : Eligible(*input)) {
+    Planned one;
+    one.name = t->name;
+    one.desc = t->desc;
+    tensors.push_back(std::move(one));
+  }
+  return tensors;
+}
+
+void PrintTables(const Options& options, const std::vector<Planned>& tensors) {
+  for (const Planned& t : tensors) {
+    const QuantizeDescription& d = t.description;
+    fmt::print("{}: {} {} ({} rows, {} columns) to {}\n", t.name,
+               Name(t.desc.dtype), ShapeText(t.desc.shape), t.rows, t.cols,
+               Name(options.quantize.format));
+    std::vector<std::vector<std::string>> rows = {
+        {"part", "dtype", "shape", "layout", "offset", "bytes"}};
+    for (const TensorSpec& spec : d.parts) {
+      rows.push_back({std::string(Name(spec.kind)),
+                      std::string(Name(spec.dtype)), ShapeText(spec.shape),
+                      std::string(Name(spec.layout)),
+                      fmt::to_string(spec.offset), fmt::to_string(spec.size)});
+    }
+    PrintColumns(rows);
+    fmt::print("input {}, output {}, scratch {}\n", BytesText(d.input_bytes),
+               BytesText(d.output_bytes), BytesText(d.scratch_bytes));
+  }
+}
+
+void PrintJson(const Options& options, const std::vector<Planned>& tensors) {
+  Json out = {{"command", "plan"}};
+  out["server"] =
+      options.plan_server.empty() ? Json(nullptr) : Json(options.plan_server);
+  out["format"] = Name(options.quantize.format);
+  out["usage"] = Name(options.quantize.usage);
+  out["tensors"] = Json::array();
+  for (const Planned& t : tensors) {
+    const QuantizeDescription& d = t.description;
+    Json parts = Json::array();
+    for (const TensorSpec& spec : d.parts) {
+      Json part = {{"kind", Name(spec.kind)}, {"dtype", Name(spec.dtype)},
+                   {"shape", spec.shape},     {"layout", Name(spec.layout)},
+                   {"offset", spec.offset},   {"bytes", spec.size}};
+      if (!spec.group_offsets.empty()) {
+        part["group_offsets"] = spec.group_offsets;
+      }
+      parts.push_back(std::move(part));
+    }
+    out["tensors"].push_back({{"name", t.name},
+                              {"dtype", Name(t.desc.dtype)},
+                              {"shape", t.desc.shape},
+                              {"rows", t.rows},
+                              {"cols", t.cols},
+                              {"parts", std::move(parts)},
+                              {"input_bytes", d.input_bytes},
+                              {"output_bytes", d.output_bytes},
+                              {"scratch_bytes", d.scratch_bytes}});
+  }
+  out["exit_code"] = 0;
+  fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+}  // namespace
+
+int RunPlan(const Options& options) {
+  if (options.input.empty() == options.shape.empty()) {
+    return Fail(
+        options, kUsage,
+        absl::InvalidArgumentError("plan: a FILE or --shape, one of the two"));
+  }
+  auto tensors = TensorsOf(options);
+  if (!tensors.ok()) return Fail(options, kBadInput, tensors.status());
+  std::unique_ptr<Client> client;
+  if (!options.plan_server.empty()) {
+    Options there = options;
+    there.server = options.plan_server;
+    auto connected = Connect(there);
+    if (!connected.ok()) return Fail(options, kUsage, connected.status());
+    client = *std::move(connected);
+  }
+  for (Planned& t : *tensors) {
+    const auto plan = MakeQuantizePlan(t.desc, options.quantize);
+    if (!plan.ok()) {
+      Fail(options, kUsage, plan.status());
+      fmt::print(stderr, "  That is known here; no server was asked.\n");
+      return kUsage;
+    }
+    t.rows = plan->rows();
+    t.cols = plan->cols();
+    t.description = Describe(*plan);
+    if (client == nullptr) continue;
+    auto answer =
+        client->DescribeQuantize(t.desc, options.quantize, CallOf(options));
+    if (!answer.ok()) {
+      return Fail(options, CodeOf(answer.status()), answer.status());
+    }
+    const std::string difference = Difference(t.description, *answer);
+    if (!difference.empty()) {
+      return Fail(options, kInternal,
+                  absl::InternalError(
+                      fmt::format("{}: the server at {} plans otherwise: {}",
+                                  t.name, options.plan_server, difference)));
+    }
+    t.description = *std::move(answer);
+  }
+  options.json ? PrintJson(options, *tensors) : PrintTables(options, *tensors);
+  return kOk;
+}
+
+}  // namespace quantd::quantctl

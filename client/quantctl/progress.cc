@@ -1,0 +1,75 @@
+#include "client/quantctl/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "client/quantctl/report.h"
+#include "fmt/format.h"
+
+namespace quantd::quantctl {
+namespace {
+
+constexpr std::chrono::milliseconds kRedraw{100};
+constexpr std::chrono::seconds kLogLine{10};
+
+std::string Clockwise(double seconds) {
+  const auto s = static_cast<int64_t>(std::ceil(seconds));
+  if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
+  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+}  // namespace
+
+std::string ProgressText(uint64_t done, uint64_t total, double seconds) {
+  std::string text = fmt::format("{} of {}", BytesText(done), BytesText(total));
+  if (done == 0 || seconds <= 0) return text;
+  const double rate = static_cast<double>(done) / seconds;
+  const double left = static_cast<double>(total - std::min(done, total)) / rate;
+  return text + fmt::format(", {}/s, {} left",
+                            BytesText(static_cast<uint64_t>(rate)),
+                            Clockwise(left));
+}
+
+Progress::Progress(uint64_t total)
+    : total_(total), terminal_(isatty(STDERR_FILENO) == 1) {}
+
+Progress::~Progress() {
+  if (drawn_) fmt::print(stderr, "\r\x1b[K");
+}
+
+void Progress::Name(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  name_ = name.substr(0, 40);
+  if (terminal_) Show(Clock::now());
+}
+
+void Progress::Add(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  done_ += bytes;
+  const auto now = Clock::now();
+  if (terminal_ ? now - shown_ >= kRedraw : now - shown_ >= kLogLine) Show(now);
+}
+
+void Progress::Show(Clock::time_point now) {
+  shown_ = now;
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  const std::string text = ProgressText(done_, total_, seconds);
+  if (!terminal_) {
+    fmt::print(stderr, "quantctl: {}, at {}\n", text, name_);
+    return;
+  }
+  constexpr uint64_t kWidth = 24;
+  const auto full = static_cast<size_t>(
+      total_ == 0 ? 0
+                  : static_cast<double>(std::min(done_, total_)) * kWidth /
+                        static_cast<double>(total_));
+  fmt::print(stderr, "\r\x1b[K[{}{}] {} {}", std::string(full, '#'),
+             std::string(kWidth - full, '.'), text, name_);
+  std::fflush(stderr);
+  drawn_ = true;
+}
+
+}  // namespace quantd::quantctl

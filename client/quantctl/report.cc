@@ -1,0 +1,337 @@
+#include "client/quantctl/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "client/error.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace quantd::quantctl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void Put(const Json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+Json Number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+Json ErrorJson(const absl::Status& status) {
+  Json json = {{"code", absl::StatusCodeToString(status.code())},
+               {"message", std::string(status.message())}};
+  if (const auto violation = GetFieldViolation(status)) {
+    json["field"] = violation->field;
+    json["expected"] = violation->expected;
+    json["got"] = violation->got;
+  }
+  if (!GetRequestId(status).empty()) json["request_id"] = GetRequestId(status);
+  return json;
+}
+
+std::string SqnrText(const CopyRow& copy) {
+  if (!copy.sqnr_db) return "";
+  const auto text = [](double db) -> std::string {
+    if (std::isnan(db)) return "all zero";
+    if (std::isinf(db)) return db > 0 ? "exact" : "-inf";
+    return fmt::format("{:.2f}", db);
+  };
+  std::vector<std::string> without;
+  if (copy.sqnr_db_computed_amax) {
+    without.push_back(fmt::format("{} with the computed amax",
+                                  text(*copy.sqnr_db_computed_amax)));
+  }
+  if (copy.sqnr_db_without_rht) {
+    without.push_back(
+        fmt::format("{} without RHT", text(*copy.sqnr_db_without_rht)));
+  }
+  if (without.empty()) return text(*copy.sqnr_db);
+  return fmt::format("{} ({})", text(*copy.sqnr_db), fmt::join(without, ", "));
+}
+
+// One value, or the largest of several.
+std::string AmaxText(const std::vector<float>& amax) {
+  if (amax.empty()) return "";
+  const float largest = *std::max_element(amax.begin(), amax.end());
+  if (amax.size() == 1) return fmt::format("{:.6g}", largest);
+  return fmt::format("{:.6g} (largest of {})", largest, amax.size());
+}
+
+// Columns of the table, empty where they were not asked for.
+std::vector<std::string> StatisticsText(const CopyRow& copy) {
+  if (!copy.statistics) return {"", "", ""};
+  const ErrorStatistics& s = *copy.statistics;
+  return {fmt::to_string(s.clipped), fmt::to_string(s.flushed),
+          fmt::format("{:.4g}", s.max_error)};
+}
+
+Json StatisticsJson(const ErrorStatistics& s) {
+  return {{"elements", s.elements},
+          {"clipped", s.clipped},
+          {"flushed", s.flushed},
+          {"max_error", Number(s.max_error)},
+          {"sqnr_db", Number(s.sqnr_db())}};
+}
+
+Json RecordJson(const Record& r) {
+  Json json = {{"name", r.name}, {"dtype", r.dtype}, {"shape", r.shape}};
+  if (!r.error.ok()) {
+    json["error"] = ErrorJson(r.error);
+    return json;
+  }
+  json["bytes_in"] = r.bytes_in;
+  json["bytes_out"] = r.bytes_out;
+  if (!r.copies.empty() && r.copies[0].sqnr_db) {
+    json["sqnr_db"] = Number(*r.copies[0].sqnr_db);
+  }
+  Json copies = Json::object();
+  for (const CopyRow& c : r.copies) {
+    Json& copy = copies[c.name];
+    if (c.amax.size() == 1) copy["amax"] = Number(c.amax[0]);
+    if (c.amax.size() > 1) {
+      copy["amax"] = Json::array();
+      for (const float a : c.amax) copy["amax"].push_back(Number(a));
+    }
+    if (c.sqnr_db) copy["sqnr_db"] = Number(*c.sqnr_db);
+    if (c.sqnr_db_without_rht) {
+      copy["sqnr_db_without_rht"] = Number(*c.sqnr_db_without_rht);
+    }
+    if (c.sqnr_db_computed_amax) {
+      copy["sqnr_db_computed_amax"] = Number(*c.sqnr_db_computed_amax);
+    }
+    if (c.statistics) copy["statistics"] = StatisticsJson(*c.statistics);
+  }
+  json["copies"] = std::move(copies);
+  json["seconds"] = r.seconds;
+  json["device"] = r.device;
+  json["request_id"] = r.request_id;
+  json["saw_nan"] = r.saw_nan;
+  json["saw_inf"] = r.saw_inf;
+  return json;
+}
+
+std::string TotalsText(const Report& report, const Totals& t) {
+  std::string text =
+      fmt::format("total: {} tensor{}", t.tensors, t.tensors == 1 ? "" : "s");
+  if (t.failed > 0) text += fmt::format(" ({} failed)", t.failed);
+  if (t.bytes_in > 0) text += fmt::format(", {} in", BytesText(t.bytes_in));
+  if (report.resizes) {
+    text += fmt::format(", {} out", BytesText(t.bytes_out));
+    if (t.bytes_in > 0 && t.bytes_out > 0) {
+      text +=
+          fmt::format(" ({:.3g} of it)", static_cast<double>(t.bytes_out) /
+                                             static_cast<double>(t.bytes_in));
+    }
+  }
+  text += fmt::format(", {:.2f} s", report.seconds);
+  if (const uint64_t moved = std::max(t.bytes_in, t.bytes_out);
+      report.seconds > 0) {
+    text += fmt::format(
+        ", {}/s", BytesText(static_cast<uint64_t>(
+                      static_cast<double>(t.bytes_in > 0 ? t.bytes_in : moved) /
+                      report.seconds)));
+  }
+  if (t.mean_sqnr_db) {
+    text += fmt::format(", SQNR {:.2f} dB in the mean, {:.2f} at least ({})",
+                        *t.mean_sqnr_db, *t.least_sqnr_db, t.least_sqnr_name);
+  }
+  return text;
+}
+
+Json TotalsJson(const Report& report, const Totals& t) {
+  const auto ratio = [](double a, double b) {
+    return b > 0 ? Json(a / b) : Json(nullptr);
+  };
+  const auto known = [](const std::optional<double>& v) {
+    return v ? Number(*v) : Json(nullptr);
+  };
+  const auto in = static_cast<double>(t.bytes_in);
+  Json json = {{"tensors", t.tensors},
+               {"failed", t.failed},
+               {"bytes_in", t.bytes_in},
+               {"bytes_out", t.bytes_out}};
+  json["ratio"] = ratio(static_cast<double>(t.bytes_out), in);
+  json["seconds"] = report.seconds;
+  json["bytes_in_per_second"] = ratio(in, report.seconds);
+  json["mean_sqnr_db"] = known(t.mean_sqnr_db);
+  json["least_sqnr_db"] = known(t.least_sqnr_db);
+  return json;
+}
+
+}  // namespace
+
+Totals TotalsOf(const Report& report) {
+  Totals t;
+  double sum = 0;
+  size_t known = 0;
+  for (const Record& r : report.tensors) {
+    if (!r.error.ok()) {
+      ++t.failed;
+      continue;
+    }
+    ++t.tensors;
+    t.bytes_in += r.bytes_in;
+    t.bytes_out += r.bytes_out;
+    for (const CopyRow& c : r.copies) {
+      std::optional<double> sqnr = c.sqnr_db;
+      if (!sqnr && c.statistics) sqnr = c.statistics->sqnr_db();
+      if (!sqnr || !std::isfinite(*sqnr)) continue;
+      sum += *sqnr;
+      ++known;
+      if (t.least_sqnr_db && *t.least_sqnr_db <= *sqnr) continue;
+      t.least_sqnr_db = sqnr;
+      t.least_sqnr_name = fmt::format("{}, {}", r.name, c.name);
+    }
+  }
+  if (known > 0) t.mean_sqnr_db = sum / static_cast<double>(known);
+  return t;
+}
+
+std::string SkippedText(const std::vector<Skipped>& skipped, size_t all,
+                        bool verbose) {
+  if (skipped.empty()) return "";
+  std::string text;
+  if (verbose) {
+    for (const Skipped& s : skipped) {
+      text += fmt::format("skipped: {}: {}\n", s.name, s.reason);
+    }
+    return text;
+  }
+  // In the order of their first ones.
+  std::vector<std::pair<std::string, size_t>> kinds;
+  for (const Skipped& s : skipped) {
+    const auto found =
+        std::find_if(kinds.begin(), kinds.end(),
+                     [&](const auto& k) { return k.first == s.kind; });
+    found == kinds.end() ? void(kinds.emplace_back(s.kind, 1))
+                         : void(++found->second);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [kind, count] : kinds) {
+    parts.push_back(fmt::format("{} {}", count, kind));
+  }
+  return fmt::format("skipped {} of {} tensors: {} (--verbose names them)\n",
+                     skipped.size(), all, fmt::join(parts, ", "));
+}
+
+// Numbers could align right, but names and shapes dominate.
+void PrintColumns(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += fmt::format("{:<{}}  ", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    fmt::print("{}\n", line);
+  }
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return fmt::format("{}", fmt::join(shape, "x"));
+}
+
+std::string BytesText(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes);
+  int unit = -1;
+  while (value >= 1024 && unit < 3) {
+    value /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.2f} {}", value, kUnits[unit]);
+}
+
+void PrintTable(const Report& report, bool verbose) {
+  std::vector<std::vector<std::string>> rows = {
+      {"tensor", "shape", "dtype", "bytes in", "bytes out", "copy", "amax",
+       "SQNR dB", "clipped", "flushed", "max error", "time"}};
+  for (const Record& r : report.tensors) {
+    if (!r.error.ok()) continue;
+    std::vector<std::string> row = {
+        r.name, ShapeText(r.shape), r.dtype,
+        r.bytes_in == 0 ? "" : BytesText(r.bytes_in), BytesText(r.bytes_out)};
+    for (const CopyRow& c : r.copies) {
+      row.resize(5);
+      row.push_back(c.name);
+      row.push_back(AmaxText(c.amax));
+      row.push_back(SqnrText(c));
+      for (std::string& text : StatisticsText(c)) row.push_back(text);
+      row.push_back(
+          &c == &r.copies[0] ? fmt::format("{:.1f} ms", r.seconds * 1e3) : "");
+      rows.push_back(row);
+      row.assign(5, "");
+    }
+    if (r.copies.empty()) {
+      row.resize(rows[0].size() - 1);
+      row.push_back(fmt::format("{:.1f} ms", r.seconds * 1e3));
+      rows.push_back(row);
+    }
+  }
+  // A column nobody filled is left out.
+  for (size_t i = rows[0].size(); i-- > 0;) {
+    const bool used = std::any_of(rows.begin() + 1, rows.end(),
+                                  [&](const auto& r) { return !r[i].empty(); });
+    if (used) continue;
+    for (auto& row : rows) row.erase(row.begin() + static_cast<ptrdiff_t>(i));
+  }
+  if (rows.size() > 1) PrintColumns(rows);
+  for (const Record& r : report.tensors) {
+    if (r.saw_nan || r.saw_inf) {
+      fmt::print("note: {} holds {}\n", r.name,
+                 r.saw_nan && r.saw_inf ? "NaN and Inf"
+                 : r.saw_nan            ? "NaN"
+                                        : "Inf");
+    }
+  }
+  for (const std::string& note : report.notes) fmt::print("note: {}\n", note);
+  fmt::print("{}", SkippedText(report.skipped,
+                               report.skipped.size() + report.tensors.size(),
+                               verbose));
+  for (const Record& r : report.tensors) {
+    if (!r.error.ok()) {
+      fmt::print("failed: {}: {}\n", r.name, std::string(r.error.message()));
+    }
+  }
+  const Totals totals = TotalsOf(report);
+  if (totals.tensors > 0) fmt::print("{}\n", TotalsText(report, totals));
+  if (!report.output.empty()) fmt::print("wrote {}\n", report.output);
+}
+
+void PrintJson(const Report& report, int exit_code) {
+  Json json = {{"command", report.command},
+               {"server", report.server},
+               {"input", report.input}};
+  json["output"] = report.output.empty() ? Json(nullptr) : Json(report.output);
+  json["tensors"] = Json::array();
+  for (const Record& r : report.tensors) {
+    json["tensors"].push_back(RecordJson(r));
+  }
+  json["skipped"] = Json::array();
+  for (const Skipped& s : report.skipped) {
+    json["skipped"].push_back(
+        {{"name", s.name}, {"kind", s.kind}, {"reason", s.reason}});
+  }
+  json["totals"] = TotalsJson(report, TotalsOf(report));
+  json["notes"] = report.notes;
+  json["exit_code"] = exit_code;
+  Put(json);
+}
+
+void PrintJsonError(const absl::Status& status, int exit_code) {
+  Put({{"error", ErrorJson(status)}, {"exit_code", exit_code}});
+}
+
+}  // namespace quantd::quantctl

@@ -1,0 +1,219 @@
+// `quantctl roundtrip`.
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "client/parts/piece_work.h"
+#include "client/quantctl/commands.h"
+#include "client/quantctl/tensor_math.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace quantd::quantctl {
+namespace {
+
+// A tensor on its way there and back, and who carries it.
+struct Trip {
+  Client& client;
+  const Options& options;
+  const InputTensor& tensor;
+  PieceOptions pieces;
+};
+
+absl::StatusOr<QuantizedTensor> Quantize(const Trip& trip,
+                                         const QuantizeOptions& how,
+                                         Record* r) {
+  auto result =
+      QuantizeInPieces(trip.client, trip.tensor.desc, trip.tensor.read, how,
+                       trip.pieces, CallOf(trip.options));
+  if (!result.ok()) return result.status();
+  Credit(*result, r);
+  return QuantizedTensor::FromResult(trip.tensor.desc, how, *std::move(result));
+}
+
+// Reads the tensor once more, so that no more of it is held than is decoded at
+// a time.
+absl::StatusOr<double> SqnrOf(const Trip& trip, const QuantizedTensor& q,
+                              Usage copy, Record* r) {
+  const DType from = trip.tensor.desc.dtype;
+  const DType to = trip.options.dtype == DType::kUnspecified
+                       ? DType::kF32
+                       : trip.options.dtype;
+  const auto plan = MakeQuantizePlan(q.desc(), q.options());
+  if (!plan.ok()) return plan.status();
+  PieceOptions pieces = trip.pieces;
+  pieces.progress = nullptr;
+  client::SquareSums sums;
+  const auto status = DequantizeInPieces(
+      trip.client, q, copy, to,
+      [&](const Shard& place, const Result& decoded) -> absl::Status {
+        Credit(decoded, r);
+        const auto original =
+            client::Read(trip.tensor.read, plan->cols(), SizeOf(from), place);
+        if (!original.ok()) return original.status();
+        sums.Add(from, original->span(), to,
+                 decoded.bytes(TensorKind::kDequantized));
+        return absl::OkStatus();
+      },
+      pieces, CallOf(trip.options));
+  if (!status.ok()) return status;
+  return sums.sqnr_db();
+}
+
+// What else the copies are compared with: made when a copy asks for it.
+class Comparison {
+ public:
+  Comparison(const Trip& trip, QuantizeOptions how, Record* r)
+      : trip_(trip), how_(std::move(how)), record_(r) {
+    // Not again what was asked for once, and no progress by it.
+    how_.statistics = how_.dbias = how_.amax = false;
+    how_.dbias_dtype = DType::kUnspecified;
+    trip_.pieces.progress = nullptr;
+  }
+  absl::StatusOr<double> SqnrOf(Usage copy) {
+    if (!made_) {
+      auto made = Quantize(trip_, how_, record_);
+      if (!made.ok()) return made.status();
+      made_ = *std::move(made);
+    }
+    return quantctl::SqnrOf(trip_, *made_, copy, record_);
+  }
+
+ private:
+  Trip trip_;
+  QuantizeOptions how_;
+  Record* record_;
+  std::optional<QuantizedTensor> made_;
+};
+
+// Quantizes, decodes and compares. With RHT also without, since only the
+// difference tells what the rotation did; and where its amax was estimated or
+// given also with the true one, lest the rotation be blamed for that.
+absl::Status Roundtrip(const Trip& trip, Record* r) {
+  const Timer timer;
+  QuantizeOptions how = trip.options.quantize;
+  const bool estimated = how.amax_estimation_scale.value_or(0) != 0;
+  // Tells how much an estimate clips.
+  how.statistics |= estimated;
+  const auto q = Quantize(trip, how, r);
+  if (!q.ok()) return q.status();
+  r->bytes_out = q->size_bytes();
+  r->copies = CopiesOf(*q);
+  for (CopyRow& row : r->copies) {
+    const auto sqnr = SqnrOf(trip, *q, *ParseUsage(row.name), r);
+    if (!sqnr.ok()) return sqnr.status();
+    row.sqnr_db = *sqnr;
+  }
+  r->seconds = timer.seconds();
+
+  QuantizeOptions computed = how;
+  if (estimated) computed.amax_estimation_scale = 0;
+  // An amax that was given belongs to the rotated values.
+  computed.rowwise_amax.clear();
+  computed.columnwise_amax.clear();
+  QuantizeOptions plain = computed;
+  plain.rht = {};
+  plain.amax_estimation_scale.reset();
+  Comparison with_computed(trip, computed, r);
+  Comparison without_rht(trip, plain, r);
+  for (CopyRow& row : r->copies) {
+    const Usage usage = *ParseUsage(row.name);
+    const bool columnwise = usage == Usage::kColumnwise;
+    const auto copy = columnwise ? q->columnwise() : q->rowwise();
+    if (!copy->rotated) continue;
+    if (estimated ||
+        !(columnwise ? how.columnwise_amax : how.rowwise_amax).empty()) {
+      const auto sqnr = with_computed.SqnrOf(usage);
+      if (!sqnr.ok()) return sqnr.status();
+      row.sqnr_db_computed_amax = *sqnr;
+    }
+    const auto sqnr = without_rht.SqnrOf(usage);
+    if (!sqnr.ok()) return sqnr.status();
+    row.sqnr_db_without_rht = *sqnr;
+  }
+  return absl::OkStatus();
+}
+
+// A hundredth of a decibel is noise.
+bool Lower(double sqnr, double than) { return sqnr < than - 0.01; }
+
+void ExplainAmax(Report* report) {
+  std::vector<std::string> lower;
+  for (const Record& r : report->tensors) {
+    for (const CopyRow& c : r.copies) {
+      if (!c.sqnr_db_computed_amax || !c.sqnr_db) continue;
+      if (!Lower(*c.sqnr_db, *c.sqnr_db_computed_amax)) continue;
+      std::string clipped;
+      if (c.statistics && c.statistics->clipped > 0) {
+        clipped = fmt::format("; {} of {} values clipped",
+                              c.statistics->clipped, c.statistics->elements);
+      }
+      lower.push_back(fmt::format("{} ({}, {:.2f} to {:.2f} dB{})", r.name,
+                                  c.name, *c.sqnr_db_computed_amax, *c.sqnr_db,
+                                  clipped));
+    }
+  }
+  if (lower.empty()) return;
+  report->notes.push_back(fmt::format(
+      "the amax that was estimated or given, and not the rotation, lowers the "
+      "SQNR of {}. One that is too small clips, one that is too large wastes "
+      "codes.",
+      fmt::join(lower, ", ")));
+}
+
+void ExplainRht(Format format, Report* report) {
+  std::vector<std::string> lower;
+  for (const Record& r : report->tensors) {
+    for (const CopyRow& c : r.copies) {
+      if (!c.sqnr_db_without_rht || !c.sqnr_db) continue;
+      // With the amax that the rotated values have.
+      const double rotated = c.sqnr_db_computed_amax.value_or(*c.sqnr_db);
+      if (!Lower(rotated, *c.sqnr_db_without_rht)) continue;
+      lower.push_back(fmt::format("{} ({}, {:.2f} to {:.2f} dB)", r.name,
+                                  c.name, *c.sqnr_db_without_rht, rotated));
+    }
+  }
+  if (lower.empty()) return;
+  report->notes.push_back(fmt::format(
+      "RHT lowers the SQNR of {}. That is expected where a few values stand "
+      "out: every {} elements have a scale of their own, so an outlier spoils "
+      "only its block, and the rotation spreads it over the whole of it. RHT "
+      "is for gradients in training; leave it off for weights and "
+      "checkpoints.",
+      fmt::join(lower, ", "), FindFormat(format)->block));
+}
+
+}  // namespace
+
+int RunRoundtrip(const Options& options) {
+  const auto input = OpenInput(options, [&](const TensorDesc& d) {
+    return MakeQuantizePlan(d, options.quantize).status();
+  });
+  if (!input.ok()) return Fail(options, kBadInput, input.status());
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(options, kUsage, client.status());
+  Report report = ReportOf("roundtrip", options, *input);
+  const auto tensors = Eligible(*input);
+  auto progress = std::make_unique<Progress>(BytesOf(tensors));
+  const auto pieces = PiecesOf(**client, options, progress.get());
+  if (!pieces.ok()) {
+    return Fail(options, CodeOf(pieces.status()), pieces.status());
+  }
+  for (const InputTensor* t : tensors) {
+    Record r = RecordOf(*t);
+    progress->Name(r.name);
+    r.error = Roundtrip({**client, options, *t, *pieces}, &r);
+    if (const auto s = input->read_error(); !s.ok()) {
+      return Fail(options, kBadInput, s);
+    }
+    report.tensors.push_back(std::move(r));
+    if (CodeOf(report.tensors.back().error) == kUnreachable) break;
+  }
+  progress.reset();
+  ExplainAmax(&report);
+  ExplainRht(options.quantize.format, &report);
+  return Finish(options, &report);
+}
+
+}  // namespace quantd::quantctl

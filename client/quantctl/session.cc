@@ -1,0 +1,295 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "client/quantctl/commands.h"
+#include "fmt/format.h"
+
+namespace quantd::quantctl {
+namespace {
+
+bool Failed(const Record& r) { return !r.error.ok(); }
+
+// Why a tensor is passed over that nobody asked for; not worth a line.
+constexpr char kNotNamed[] = "not named";
+
+// Those that were passed over and that may be worth a word.
+std::vector<Skipped> SkippedOf(const TensorInput& input) {
+  std::vector<Skipped> skipped;
+  for (const InputTensor& t : input.tensors()) {
+    if (t.skip.reason.empty() || t.skip.reason == kNotNamed) continue;
+    skipped.push_back({t.name, t.skip.kind, t.skip.reason});
+  }
+  return skipped;
+}
+
+// What to try where a connection came about and then failed; nullptr: it did
+// not come about. gRPC has only words for the difference.
+const char* TlsHint(const Credentials& credentials,
+                    const absl::Status& status) {
+  const std::string text = absl::AsciiStrToLower(status.message());
+  const auto says = [&](const char* words) {
+    return text.find(words) != std::string::npos;
+  };
+  const bool tls = credentials.tls || !credentials.ca_file.empty() ||
+                   !credentials.certificate_file.empty();
+  if (says("wrong version number")) {
+    return "The server speaks plain text: leave out --tls and --tls-ca.";
+  }
+  if (says("certificate verify failed") || says("not in peer certificate")) {
+    return "Its certificate is not trusted: name who signed it with --tls-ca, "
+           "and the name it has with --tls-name.";
+  }
+  // What a server that breaks off a handshake looks like from here.
+  if (!says("socket closed")) return nullptr;
+  return tls ? "If the server wants a certificate, give one that it takes with "
+               "--tls-cert and --tls-key."
+             : "If the server speaks TLS, give --tls-ca or --tls.";
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options) {
+  ClientOptions client;
+  client.deadline = CallOf(options).deadline;
+  client.max_in_flight = 2;
+  client.credentials = options.credentials;
+  return Client::Create(options.server, client);
+}
+
+CallOptions CallOf(const Options& options) {
+  CallOptions call;
+  call.deadline = std::chrono::milliseconds(
+      static_cast<int64_t>(std::ceil(options.deadline_seconds * 1e3)));
+  return call;
+}
+
+absl::StatusOr<PieceOptions> PiecesOf(Client& client, const Options& options,
+                                      Progress* progress) {
+  const auto info = client.GetServerInfo(CallOf(options));
+  if (!info.ok()) return info.status();
+  PieceOptions pieces;
+  if (info->max_request_bytes > 0) {
+    pieces.request_bytes = info->max_request_bytes;
+  }
+  pieces.progress = [progress](size_t bytes) { progress->Add(bytes); };
+  return pieces;
+}
+
+int CodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kOk;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kDeadlineExceeded:
+      return kUnreachable;
+    default:
+      return kRefused;
+  }
+}
+
+void Explain(const Options& options, int code, const absl::Status& status) {
+  fmt::print(stderr, "quantctl: {}\n", std::string(status.message()));
+  // A full disk and a busy server have one code of status.
+  if (code != kUnreachable && code != kRefused && code != kPartly) return;
+  switch (status.code()) {
+    case absl::StatusCode::kUnauthenticated:
+      fmt::print(stderr,
+                 "  Give the token with --token-file or QUANTCTL_TOKEN; the "
+                 "server must have its SHA-256 in its --token-file.\n");
+      break;
+    case absl::StatusCode::kUnavailable:
+      if (const char* hint = TlsHint(options.credentials, status)) {
+        fmt::print(stderr, "  {}\n", hint);
+        break;
+      }
+      fmt::print(stderr,
+                 "  Start a server with 'quantd --listen {}', or name another "
+                 "with --server or QUANTD_SERVER.\n",
+                 options.server.substr(0, options.server.find(',')));
+      break;
+    case absl::StatusCode::kDeadlineExceeded:
+      fmt::print(stderr, "  Give it more time with --deadline (now {} s).\n",
+                 options.deadline_seconds);
+      break;
+    case absl::StatusCode::kResourceExhausted:
+      fmt::print(stderr,
+                 "  The server is busy: try again later, or wait longer with "
+                 "--deadline (now {} s).\n",
+                 options.deadline_seconds);
+      break;
+    default:
+      break;
+  }
+}
+
+int Fail(const Options& options, int code, const absl::Status& status) {
+  Explain(options, code, status);
+  if (options.json) PrintJsonError(status, code);
+  return code;
+}
+
+absl::StatusOr<TensorInput> OpenInput(
+    const Options& options,
+    const std::function<absl::Status(const TensorDesc&)>& judge) {
+  auto input = TensorInput::Open(options.input);
+  if (!input.ok()) return input.status();
+  const std::vector<std::string>& wanted = options.tensors;
+  for (const std::string& name : wanted) {
+    const bool there =
+        std::any_of(input->tensors().begin(), input->tensors().end(),
+                    [&](const InputTensor& t) { return t.name == name; });
+    if (!there) {
+      return absl::NotFoundError(
+          fmt::format("{}: no tensor \"{}\"", options.input, name));
+    }
+  }
+  const bool file_of_many = HasExtension(options.input, ".safetensors");
+  for (InputTensor& t : input->tensors()) {
+    t.desc.flatten_axis = t.desc.shape.size() == 1 ? -1 : options.flatten_axis;
+    const bool named =
+        std::find(wanted.begin(), wanted.end(), t.name) != wanted.end();
+    std::string& skip = t.skip.reason;
+    if (skip.empty()) {
+      if (const absl::Status s = judge(t.desc); !s.ok()) {
+        t.skip = {"that the options do not allow", std::string(s.message())};
+      }
+    }
+    if (named && !skip.empty()) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: tensor \"{}\": {}", options.input, t.name, skip));
+    }
+    if (!wanted.empty() && !named && skip.empty()) skip = kNotNamed;
+    // Norms and biases: tiny, and no format's users expect them changed.
+    if (!named && file_of_many && skip.empty() && t.desc.shape.size() == 1) {
+      t.skip = {"vectors",
+                "a vector; name it with --tensor to take it all the same"};
+    }
+  }
+  if (!Eligible(*input).empty()) return input;
+  const std::vector<Skipped> skipped = SkippedOf(*input);
+  std::string text =
+      fmt::format("{}: no tensor can be worked on", options.input);
+  // One is not worth a count.
+  if (skipped.size() == 1) {
+    text += fmt::format(": {}: {}", skipped[0].name, skipped[0].reason);
+  } else if (!skipped.empty()) {
+    text += "\n" + SkippedText(skipped, skipped.size(), options.verbose);
+    text.pop_back();
+  }
+  return absl::InvalidArgumentError(text);
+}
+
+std::vector<const InputTensor*> Eligible(const TensorInput& input) {
+  std::vector<const InputTensor*> list;
+  for (const InputTensor& t : input.tensors()) {
+    if (t.skip.reason.empty()) list.push_back(&t);
+  }
+  return list;
+}
+
+uint64_t BytesOf(const std::vector<const InputTensor*>& tensors) {
+  uint64_t total = 0;
+  for (const InputTensor* t : tensors) total += t->size;
+  return total;
+}
+
+Report ReportOf(const char* command, const Options& options,
+                const TensorInput& input) {
+  Report report;
+  report.command = command;
+  report.server = options.server;
+  report.input = options.input;
+  report.skipped = SkippedOf(input);
+  return report;
+}
+
+Record RecordOf(const InputTensor& tensor) {
+  Record r;
+  r.name = tensor.name;
+  r.dtype = Name(tensor.desc.dtype);
+  r.shape = tensor.desc.shape;
+  r.bytes_in = tensor.size;
+  return r;
+}
+
+void Credit(const Result& result, Record* record) {
+  record->device = result.device();
+  record->request_id = result.request_id();
+  record->saw_nan |= result.saw_nan();
+  record->saw_inf |= result.saw_inf();
+}
+
+std::vector<CopyRow> CopiesOf(const QuantizedTensor& q) {
+  std::vector<CopyRow> rows;
+  for (const Usage usage : {Usage::kRowwise, Usage::kColumnwise}) {
+    const auto copy = usage == Usage::kRowwise ? q.rowwise() : q.columnwise();
+    if (!copy) continue;
+    CopyRow row;
+    row.name = std::string(Name(usage));
+    row.amax.assign(copy->amax.begin(), copy->amax.end());
+    row.statistics = q.statistics(usage);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+absl::StatusOr<OutputFile> OpenOutput(const Options& options,
+                                      std::optional<FileIdentity> source) {
+  struct stat out = {};
+  struct stat file = {};
+  // /dev/stdout, for example; but two ways to a device do not mix.
+  const bool same = fstat(STDOUT_FILENO, &out) == 0 &&
+                    stat(options.output.c_str(), &file) == 0 &&
+                    out.st_dev == file.st_dev && out.st_ino == file.st_ino &&
+                    !S_ISCHR(out.st_mode);
+  if (options.output != "-" && !same) {
+    return OutputFile::Create(options.output, source);
+  }
+  const int data = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (data < 0) {
+    return absl::ErrnoToStatus(errno, "cannot write to standard output");
+  }
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  return OutputFile::ToStream(data, "standard output", source);
+}
+
+int Finish(const Options& options, Report* report) {
+  report->seconds = report->timer.seconds();
+  const std::vector<Record>& all = report->tensors;
+  const auto first = std::find_if(all.begin(), all.end(), Failed);
+  int code = kOk;
+  if (first != all.end()) {
+    code = std::all_of(all.begin(), all.end(), Failed) ? CodeOf(first->error)
+                                                       : kPartly;
+    Explain(options, code, first->error);
+  }
+  options.json ? PrintJson(*report, code)
+               : PrintTable(*report, options.verbose);
+  return code;
+}
+
+int FinishFile(const Options& options, Report* report,
+               const std::function<absl::Status()>& commit) {
+  const std::vector<Record>& all = report->tensors;
+  const auto failed = std::count_if(all.begin(), all.end(), Failed);
+  if (failed > 0) {
+    report->notes.push_back(fmt::format(
+        "{} was not written, since {} of {} tensors failed; --tensor takes "
+        "single ones",
+        options.output, failed, all.size()));
+    return Finish(options, report);
+  }
+  if (auto s = commit(); !s.ok()) return Fail(options, kCannotWrite, s);
+  report->output = options.output == "-" ? "standard output" : options.output;
+  return Finish(options, report);
+}
+
+}  // namespace quantd::quantctl

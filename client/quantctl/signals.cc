@@ -1,0 +1,47 @@
+#include "client/quantctl/signals.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "client/files/file.h"
+
+namespace quantd::quantctl {
+namespace {
+
+// A thread that waits, and no handler, which could neither lock nor free.
+void WaitAndEnd(sigset_t signals) {
+  int signal = 0;
+  if (sigwait(&signals, &signal) != 0) return;
+  OutputFile::AbandonAll();
+  // Over the progress bar. Nothing can be done where that fails.
+  if (isatty(STDERR_FILENO) == 1) {
+    [[maybe_unused]] const auto n = write(STDERR_FILENO, "\r\x1b[K", 4);
+  }
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  raise(signal);
+  // The first process of a container outlives its own signals.
+  _exit(128 + signal);
+}
+
+}  // namespace
+
+void RemoveDraftsOnSignals() {
+  ::signal(SIGXFSZ, SIG_IGN);
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGHUP, SIGINT, SIGTERM}) {
+    struct sigaction old = {};
+    sigaction(number, nullptr, &old);
+    if (old.sa_handler != SIG_IGN) sigaddset(&signals, number);
+  }
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread(WaitAndEnd, signals).detach();
+}
+
+}  // namespace quantd::quantctl

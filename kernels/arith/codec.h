@@ -1,0 +1,236 @@
+// Element types to fp32 and back, over a lane type (kernels/arith/lanes.h).
+//
+// Every encoder rounds to nearest, ties to even. Source of the formats:
+// OCP FP8 and MX specifications, IEEE 754; kernels/plan/FORMATS.md restates
+// them.
+#ifndef QUANTD_KERNELS_ARITH_CODEC_H_
+#define QUANTD_KERNELS_ARITH_CODEC_H_
+
+#include <cstdint>
+
+#include "kernels/arith/lanes.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+
+inline constexpr uint32_t kAbsMask = 0x7FFFFFFF;
+inline constexpr uint32_t kInfBits = 0x7F800000;
+// Every NaN that leaves the arithmetic is this one, on every device.
+inline constexpr uint32_t kNanBits = 0x7FC00000;
+inline constexpr uint32_t kFltMaxBits = 0x7F7FFFFF;
+
+template <typename L>
+QUANTD_FN auto IsNan(typename L::F x) {
+  return (L::Bits(x) & kAbsMask) > kInfBits;
+}
+
+// bf16: the upper half of fp32. The code is in the low 16 bits.
+template <typename L>
+QUANTD_FN typename L::F DecodeBf16(typename L::U code) {
+  return L::Float(code << 16);
+}
+
+// The fp32 value of bf16(x). Not for NaN.
+template <typename L>
+QUANTD_FN typename L::F RoundToBf16(typename L::F x) {
+  const typename L::U u = L::Bits(x);
+  return L::Float((u + 0x7FFFu + ((u >> 16) & 1u)) & 0xFFFF0000u);
+}
+
+template <typename L>
+QUANTD_FN typename L::U EncodeBf16(typename L::F x) {
+  using U = typename L::U;
+  const U rounded = L::Bits(RoundToBf16<L>(x)) >> 16;
+  const U nan = U{} + (kNanBits >> 16);
+  return IsNan<L>(x) ? nan : rounded;
+}
+
+// fp16, code in the low 16 bits.
+template <typename L>
+QUANTD_FN typename L::F DecodeF16(typename L::U code) {
+  using U = typename L::U;
+  const U sign = (code & 0x8000u) << 16;
+  const U magnitude = (code & 0x7FFFu) << 13;
+  // Rebiases the exponent by an exact multiplication, subnormals included.
+  const U finite = L::Bits(L::Float(magnitude) * 0x1p112f);
+  const U special = magnitude | kInfBits;
+  return L::Float(sign | (magnitude >= 0x0F800000u ? special : finite));
+}
+
+template <typename L>
+QUANTD_FN typename L::U EncodeF16(typename L::F x) {
+  using F = typename L::F;
+  using U = typename L::U;
+  const U bits = L::Bits(x);
+  const U magnitude = bits & kAbsMask;
+  // Below 2^-14 one addition leaves the subnormal code in the low bits.
+  const F shifted = L::Float(magnitude) + 0.5f;
+  const U subnormal = L::Bits(shifted) - 0x3F000000u;
+  const U normal =
+      (magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - (112u << 23)) >> 13;
+  const U zero{};
+  U code = magnitude < 0x38800000u ? subnormal : normal;
+  code = magnitude >= 0x477FF000u ? zero + 0x7C00u : code;
+  code |= (bits >> 16) & 0x8000u;
+  return magnitude > kInfBits ? zero + 0x7E00u : code;
+}
+
+// E4M3 of a value that is >= 0 and not NaN; saturates at 448 (0x7E).
+template <typename L>
+QUANTD_FN typename L::U EncodeE4M3Positive(typename L::F x) {
+  using U = typename L::U;
+  const U bits = L::Bits(x);
+  // 2^14 has the step of the E4M3 subnormals, 2^-9, as its last place.
+  const U subnormal = L::Bits(x + 16384.0f) & 0xFu;
+  const U normal = (bits + 0x7FFFFu + ((bits >> 20) & 1u) - (120u << 23)) >> 20;
+  const U zero{};
+  const U code = bits < 0x3C800000u ? subnormal : normal;
+  return bits >= 0x43E00000u ? zero + 0x7Eu : code;
+}
+
+// E4M3 code (8 bits) to fp32.
+template <typename L>
+QUANTD_FN typename L::F DecodeE4M3(typename L::U code) {
+  using U = typename L::U;
+  const U magnitude = (code & 0x7Fu) << 20;
+  const U finite = L::Bits(L::Float(magnitude) * 0x1p120f);
+  const U zero{};
+  const U value = (code & 0x7Fu) == 0x7Fu ? zero + kNanBits : finite;
+  return L::Float(value | (code & 0x80u) << 24);
+}
+
+// E4M3 of anything; NaN is 0x7F.
+template <typename L>
+QUANTD_FN typename L::U EncodeE4M3(typename L::F x) {
+  using U = typename L::U;
+  const U bits = L::Bits(x);
+  const U code =
+      EncodeE4M3Positive<L>(L::Float(bits & kAbsMask)) | ((bits >> 24) & 0x80u);
+  const U nan = U{} + 0x7Fu;
+  return IsNan<L>(x) ? nan : code;
+}
+
+// E5M2 of anything; saturates at 57344 (0x7B), NaN is 0x7F.
+template <typename L>
+QUANTD_FN typename L::U EncodeE5M2(typename L::F x) {
+  using U = typename L::U;
+  const U bits = L::Bits(x);
+  const U magnitude = bits & kAbsMask;
+  // 2^7 has the step of the E5M2 subnormals, 2^-16, as its last place.
+  const U subnormal = L::Bits(L::Float(magnitude) + 128.0f) & 0xFu;
+  const U normal =
+      (magnitude + 0xFFFFFu + ((magnitude >> 21) & 1u) - (112u << 23)) >> 21;
+  const U zero{};
+  U code = magnitude < 0x38800000u ? subnormal : normal;
+  code = magnitude >= 0x47600000u ? zero + 0x7Bu : code;
+  code |= (bits >> 24) & 0x80u;
+  return magnitude > kInfBits ? zero + 0x7Fu : code;
+}
+
+// The E4M3 (kMantissa = 3) or E5M2 (2) code of y >= 0 in the seven low bits;
+// the bits from 7 to 22 are zero and those above are not for use. Saturates;
+// what NaN gives is not for use.
+//
+// One addition rounds: what is added to y has the step of y's binade as its
+// last place, offset so that the low bits of the sum are the code.
+template <typename L, int kMantissa>
+QUANTD_FN typename L::U EncodeFp8Magnitude(typename L::F y) {
+  using U = typename L::U;
+  constexpr bool kE4M3 = kMantissa == 3;
+  // 448 and 2^-6, 57344 and 2^-14.
+  constexpr uint32_t kLargest = kE4M3 ? 0x43E00000u : 0x47600000u;
+  constexpr uint32_t kSmallestNormal = kE4M3 ? 0x3C800000u : 0x38800000u;
+  constexpr uint32_t kCodesBelow = (kSmallestNormal >> 23) << kMantissa;
+  const U magnitude = L::Min(L::Bits(y), U{} + kLargest);
+  const U binade = L::Max(magnitude, U{} + kSmallestNormal) & kInfBits;
+  const U magic = binade + (binade >> (23 - kMantissa)) +
+                  (((23u - kMantissa) << 23) - kCodesBelow);
+  return L::Bits(L::Float(magnitude) + L::Float(magic));
+}
+
+// E5M2 code (8 bits) to fp32: the upper half of an fp16.
+template <typename L>
+QUANTD_FN typename L::F DecodeE5M2(typename L::U code) {
+  const typename L::F v = DecodeF16<L>(code << 8);
+  const typename L::U nan = typename L::U{} + kNanBits;
+  return L::Float(IsNan<L>(v) ? nan : L::Bits(v));
+}
+
+// E8M0 code to fp32: 2^(code - 127), NaN for 0xFF.
+template <typename L>
+QUANTD_FN typename L::F DecodeE8M0(typename L::U code) {
+  using U = typename L::U;
+  const U zero{};
+  U bits = code << 23;
+  bits = code == 0u ? zero + 0x00400000u : bits;
+  return L::Float(code == 0xFFu ? zero + kNanBits : bits);
+}
+
+// What PackE2M1 may know of its values.
+enum class E2M1Input {
+  kAny,              // saturate at 6
+  kBelow7,           // |v * m| < 7 for sure: rounding alone gives 6
+  kUnroundedBelow7,  // the same, and v is to be rounded to bf16 first
+};
+
+// The E2M1 code of y >= 0 in the three low bits; the bits from 3 to 22 are zero
+// and those above are not for use. NaN gives 7 where y is clamped.
+//
+// One addition rounds: the exponent of max(y, 1) picks the power of two whose
+// last place is that binade's E2M1 step (L::E2M1Magic), offset so that the low
+// bits of the sum are the code.
+template <typename L, bool kClamp>
+QUANTD_FN typename L::U EncodeE2M1Magnitude(typename L::F y) {
+  using U = typename L::U;
+  const U six = U{} + 0x40C00000u;
+  const U one = U{} + 0x3F800000u;
+  const U magnitude = kClamp ? L::Min(L::Bits(y), six) : L::Bits(y);
+  const U magic = L::E2M1Magic(L::Max(magnitude, one));
+  return L::Bits(L::Float(magnitude) + L::Float(magic));
+}
+
+// Eight E2M1 codes of v * m, m > 0, in a word, v[0] in the low nibble; bit 3 of
+// a nibble is the sign. NaN gives 7 with the sign of the NaN, which the caller
+// clears.
+template <typename L, E2M1Input kInput>
+QUANTD_FN typename L::U PackE2M1(const typename L::F* v, typename L::F m) {
+  using U = typename L::U;
+  U half[2] = {U{}, U{}};
+  U signs{};
+  QUANTD_UNROLL
+  for (int i = 0; i < 8; ++i) {
+    const U bits = L::Bits(v[i]);
+    const U magnitude =
+        kInput == E2M1Input::kUnroundedBelow7
+            ? (bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0x7FFF0000u
+            : bits & kAbsMask;
+    const U code = EncodeE2M1Magnitude<L, kInput == E2M1Input::kAny>(
+        L::Float(magnitude) * m);
+    // What lies above bit 22 of a sum never reaches the low 16 bits.
+    half[i / 4] |= code << (4 * (i % 4));
+  }
+  // Two signs at a time: elements i and i + 4 in the halves of a word.
+  QUANTD_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const U pair = L::JoinHighHalves(L::Bits(v[i]), L::Bits(v[i + 4]));
+    signs = (signs >> 4) | (pair & 0x80008000u);
+  }
+  return (half[0] & 0xFFFFu) | (half[1] << 16) | signs;
+}
+
+// E2M1 code (4 bits) to fp32.
+template <typename L>
+QUANTD_FN typename L::F DecodeE2M1(typename L::U code) {
+  using U = typename L::U;
+  // Codes from 2 on are fp32 numbers shifted down; 0 and 1 are 0 and 0.5. (An
+  // fp32 subnormal scaled up would serve all, at a trap's price on some CPUs.)
+  const U magnitude = code & 7u;
+  const U small = (U{} - magnitude) & 0x3F000000u;
+  const U large = (magnitude << 22) + 0x3F000000u;
+  return L::Float((magnitude < 2u ? small : large) | (code & 8u) << 28);
+}
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_ARITH_CODEC_H_

@@ -1,0 +1,105 @@
+// The randomized Hadamard transform in fp32, with its order of additions fixed,
+// over a lane type (kernels/arith/lanes.h).
+//
+// `signs` holds s[i] * n^-1/2 for i = 0..n-1, in every lane; where n is not
+// said it is 16. Forward: y = x R; inverse: x = y R^T
+// (kernels/plan/sign_mask.h). Neither rounds below fp32.
+#ifndef QUANTD_KERNELS_ARITH_HADAMARD_H_
+#define QUANTD_KERNELS_ARITH_HADAMARD_H_
+
+#include "kernels/arith/lanes.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+
+inline constexpr int kRhtSize = 16;
+
+// Strides kFirst .. 8: (a, b) -> (a + b, a - b).
+template <typename L, int kFirst = 1>
+QUANTD_FN void Butterfly16(typename L::F (&t)[kRhtSize]) {
+  QUANTD_UNROLL
+  for (int stride = kFirst; stride < kRhtSize; stride *= 2) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kRhtSize; ++i) {
+      if ((i & stride) != 0) continue;
+      const typename L::F a = t[i];
+      const typename L::F b = t[i + stride];
+      t[i] = a + b;
+      t[i + stride] = a - b;
+    }
+  }
+}
+
+// `kExact`: a quarter of any input is exact, as it is for bf16 and fp16. Then
+// the products of one operand go into the first stage.
+template <typename L, bool kExact = false>
+QUANTD_FN void RotateForward(typename L::F (&t)[kRhtSize],
+                             const typename L::F* signs) {
+  // Scaling first: a block near the largest bf16 must not overflow.
+  if constexpr (kExact) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kRhtSize; i += 2) {
+      const typename L::F a = L::MulPlusZero(t[i], signs[i]);
+      const typename L::F b = t[i + 1];
+      t[i] = L::AddProduct(a, b, signs[i + 1]);
+      t[i + 1] = L::SubProduct(a, b, signs[i + 1]);
+    }
+    Butterfly16<L, 2>(t);
+  } else {
+    QUANTD_UNROLL
+    for (int i = 0; i < kRhtSize; ++i) t[i] = L::MulPlusZero(t[i], signs[i]);
+    Butterfly16<L>(t);
+  }
+}
+
+template <typename L>
+QUANTD_FN void RotateInverse(typename L::F (&t)[kRhtSize],
+                             const typename L::F* signs) {
+  const typename L::F quarter = typename L::F{} + 0.25f;
+  QUANTD_UNROLL
+  for (int i = 0; i < kRhtSize; ++i) t[i] = L::MulPlusZero(t[i], quarter);
+  Butterfly16<L>(t);
+  // 4 * signs[i] is +-1: exact, and an exact zero comes out as +0.
+  QUANTD_UNROLL
+  for (int i = 0; i < kRhtSize; ++i) {
+    t[i] = L::MulPlusZero(t[i], 4.0f * signs[i]);
+  }
+}
+
+// The same for n = 16, 32, 64 or 128, values in memory; signs as scalars.
+template <typename L>
+QUANTD_FN void ButterflyOf(typename L::F* t, int n) {
+  for (int stride = 1; stride < n; stride *= 2) {
+    for (int i = 0; i < n; i += 2 * stride) {
+      for (int j = i; j < i + stride; ++j) {
+        const typename L::F a = t[j];
+        const typename L::F b = t[j + stride];
+        t[j] = a + b;
+        t[j + stride] = a - b;
+      }
+    }
+  }
+}
+template <typename L>
+QUANTD_FN void RotateForwardOf(typename L::F* t, int n, const float* signs) {
+  for (int i = 0; i < n; ++i) {
+    t[i] = L::MulPlusZero(t[i], L::Broadcast(signs[i]));
+  }
+  ButterflyOf<L>(t, n);
+}
+template <typename L>
+QUANTD_FN void RotateInverseOf(typename L::F* t, int n, const float* signs) {
+  const float scale = signs[0] < 0.0f ? -signs[0] : signs[0];
+  for (int i = 0; i < n; ++i) {
+    t[i] = L::MulPlusZero(t[i], L::Broadcast(scale));
+  }
+  ButterflyOf<L>(t, n);
+  for (int i = 0; i < n; ++i) {
+    t[i] = L::MulPlusZero(t[i], L::Broadcast(signs[i] < 0.0f ? -1.0f : 1.0f));
+  }
+}
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_ARITH_HADAMARD_H_

@@ -1,0 +1,110 @@
+// The lane concept: the arithmetic of quantd is written once, over a lane type
+// L, and a lane is one block of elements. A CUDA thread and plain C++ use
+// Scalar; a CPU core uses the vector lanes of kernels/cpu/isa/vec.h, where
+// operators and ?: act on every lane at once.
+//
+// A lane type has
+//   F, U          one float / uint32_t for each lane
+//   kWidth        how many lanes
+//   Float(U), Bits(F)      the same bits, seen as the other type
+//   Broadcast(float)       that float in every lane
+//   Float32(uint32_t)      the float with those bits, not a lane
+//   ToFloat(U)             the number as a float; below 2^23
+//   Min, Max      of two U below 2^31
+//   Any(mask)     whether a comparison holds in some lane
+//   MulHigh(U a, uint32_t b)  the high halves of the 64-bit products
+//   Progression(uint64_t first, uint64_t step, U* low, U* high)  the halves of
+//                 first, first + step .. in the lanes; where there are several
+//   MulPlusZero(F x, F c)  fmaf(x, c, +0.0f): rounds once, and -0 only where
+//                 a nonzero product rounds to zero
+//   AddProduct, SubProduct(F a, F x, F c)  a + x * c and a - x * c where the
+//                 product is exact, so that fused and unfused are one
+//   JoinHighHalves(U a, U b)  a's high half in the low one, b's in the high
+//   E2M1Magic(U)  see kernels/arith/codec.h
+//
+// Whoever compiles these headers must keep float arithmetic exact as written:
+// no contraction, no fast math, no flush to zero (CMake target quantd_arith).
+#ifndef QUANTD_KERNELS_ARITH_LANES_H_
+#define QUANTD_KERNELS_ARITH_LANES_H_
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define QUANTD_FN __host__ __device__ __forceinline__
+#define QUANTD_UNROLL _Pragma("unroll")
+#else
+#define QUANTD_FN inline __attribute__((always_inline))
+#define QUANTD_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+// One translation unit for each instruction set compiles these headers with
+// other flags; the namespace keeps the linker from mixing them up.
+#ifndef QUANTD_ARITH
+#define QUANTD_ARITH portable
+#endif
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+
+struct Scalar {
+  using F = float;
+  using U = uint32_t;
+  static constexpr int kWidth = 1;
+
+  static QUANTD_FN F Float(U u) {
+#ifdef __CUDA_ARCH__
+    return __uint_as_float(u);
+#else
+    return __builtin_bit_cast(float, u);
+#endif
+  }
+  static QUANTD_FN U Bits(F f) {
+#ifdef __CUDA_ARCH__
+    return __float_as_uint(f);
+#else
+    return __builtin_bit_cast(uint32_t, f);
+#endif
+  }
+  static QUANTD_FN F Broadcast(float f) { return f; }
+  static QUANTD_FN float Float32(uint32_t u) { return Float(u); }
+  static QUANTD_FN F ToFloat(U u) { return static_cast<float>(u); }
+  static QUANTD_FN U MulHigh(U a, uint32_t b) {
+    return static_cast<U>((uint64_t{a} * b) >> 32);
+  }
+  static QUANTD_FN U Min(U a, U b) { return a < b ? a : b; }
+  static QUANTD_FN U Max(U a, U b) { return a > b ? a : b; }
+  static QUANTD_FN bool Any(bool mask) { return mask; }
+  static QUANTD_FN F MulPlusZero(F x, float c) {
+#ifdef __CUDA_ARCH__
+    return __fmaf_rn(x, c, 0.0f);
+#else
+    return x == 0.0f ? 0.0f : x * c;
+#endif
+  }
+  static QUANTD_FN F AddProduct(F a, F x, float c) {
+#ifdef __CUDA_ARCH__
+    return __fmaf_rn(x, c, a);
+#else
+    return a + x * c;
+#endif
+  }
+  static QUANTD_FN F SubProduct(F a, F x, float c) {
+    return AddProduct(a, x, -c);
+  }
+  static QUANTD_FN U JoinHighHalves(U a, U b) {
+#ifdef __CUDA_ARCH__
+    return __byte_perm(a, b, 0x7632);
+#else
+    return (a >> 16) | (b & 0xFFFF0000u);
+#endif
+  }
+  static QUANTD_FN U E2M1Magic(U one_or_more) {
+    const U exponent = one_or_more & 0x7F800000u;
+    return exponent + (exponent >> 22) + ((22u << 23) - 254u);
+  }
+};
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_ARITH_LANES_H_

@@ -1,0 +1,255 @@
+// Rowwise FP8 codes: one scale for the tensor, MXFP8 and blocks of 128. Leaf
+// rule: see tiles.cc.
+#include "kernels/cpu/isa/fp8.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+namespace {
+
+constexpr int W = QUANTD_LANES;
+using L = Lane;
+using F = L::F;
+using U = L::U;
+
+// Bytes that are fetched ahead: rows of a large matrix outrun the hardware.
+constexpr int64_t kAhead = 4096;
+
+// Quads 0, 2, 4 .. or 1, 3, 5 .. of two vectors.
+template <bool Odd>
+struct Quads {
+  static constexpr int At(int i) { return (i / 4 * 2 + Odd) * 4 + i % 4; }
+};
+
+// Lane i of the result: the largest of the lanes of m[i].
+QUANTD_FN U MaxOfEach(const U (&m)[W]) {
+  constexpr auto low = [](U a, U b) {
+    return Shuffle<Unpack<W, 1, false>, W>(a, b);
+  };
+  constexpr auto high = [](U a, U b) {
+    return Shuffle<Unpack<W, 1, true>, W>(a, b);
+  };
+  U quads[W / 4];
+  for (int i = 0; i < W / 4; ++i) {
+    const U* q = m + 4 * i;
+    const U even = L::Max(low(q[0], q[2]), high(q[0], q[2]));
+    const U odd = L::Max(low(q[1], q[3]), high(q[1], q[3]));
+    quads[i] = L::Max(low(even, odd), high(even, odd));
+  }
+  for (int n = W / 8; n > 0; n /= 2) {
+    for (int i = 0; i < n; ++i) {
+      const U a = quads[2 * i];
+      const U b = quads[2 * i + 1];
+      quads[i] =
+          L::Max(Shuffle<Quads<false>, W>(a, b), Shuffle<Quads<true>, W>(a, b));
+    }
+  }
+  return quads[0];
+}
+
+// W blocks after each other, of one line or of several.
+struct Group {
+  const std::byte* from;
+  std::byte* to;
+  int64_t line;
+  int64_t block;  // in the line; the first
+  int64_t count;  // blocks that there are: fewer than W at an end
+};
+
+struct RowJob {
+  const EncodeParams& params;
+  const CopyTask& copy;
+  LineScale<L> scales;
+  cpu::Maxima* seen;
+};
+
+void StoreScales(const RowJob& job, const Group& g, U stored) {
+  const CopyTask& copy = job.copy;
+  const bool bytes = job.params.scaling == Scaling::kMx;
+  if (bytes && !copy.swizzled && g.count == W && g.block + W <= copy.blocks) {
+    const L::U8 low = L::LowBytes(stored);
+    __builtin_memcpy(copy.scale + g.line * copy.scale_line + g.block, &low, W);
+    return;
+  }
+  int64_t line = g.line;
+  int64_t block = g.block;
+  for (int64_t i = 0; i < g.count; ++i, ++block) {
+    if (block == copy.blocks) {
+      block = 0;
+      ++line;
+    }
+    const uint32_t value = stored[i];
+    const int64_t at = copy.swizzled
+                           ? SwizzledIndex(line, block, copy.blocks)
+                           : line * copy.scale_line + block * copy.scale_block;
+    if (bytes) {
+      copy.scale[at] = static_cast<std::byte>(value);
+    } else {
+      __builtin_memcpy(copy.scale + 4 * at, &value, sizeof(value));
+    }
+  }
+}
+
+// From the maxima of the blocks to their multipliers. False where there is NaN
+// or Inf and not kSpecial.
+template <DType D, int kBlockSize, bool kSpecial>
+QUANTD_FN bool Prepare(const RowJob& job, const Group& g, float (&m)[W]) {
+  U all[W];
+  U numbers[W];
+  for (int b = 0; b < W; ++b) {
+    Running<D, kSpecial> running;
+    const std::byte* p = g.from + b * kBlockSize * SizeOf(D);
+    for (int i = 0; i < kBlockSize; i += 2 * W) {
+      running.Add(LoadTwin<D>(p + i * SizeOf(D)));
+    }
+    all[b] = running.Max();
+    if constexpr (kSpecial) numbers[b] = running.Clean();
+  }
+  const U max = MaxOfEach(all);
+  const U clean = kSpecial ? MaxOfEach(numbers) : max;
+  const bool ordinary = !L::Any(max >= kInfBits);
+  if constexpr (kSpecial) {
+    job.seen->nan |= L::Any(max > kInfBits);
+    job.seen->inf |= L::Any(clean == kInfBits);
+  }
+  const BlockScale<L> scale =
+      MakeBlockScale<L>(job.params, job.scales, max, clean);
+  if (job.params.scaling != Scaling::kTensor) {
+    StoreScales(job, g, StoredScale<L>(job.params, scale.stored));
+  }
+  __builtin_memcpy(m, &scale.m, sizeof(m));
+  return ordinary;
+}
+
+template <DType D, int kMantissa, int kBlockSize, bool kSpecial, bool kStream>
+QUANTD_FN void Encode(const Group& g, const float (&m)[W]) {
+  for (int b = 0; b < W; ++b) {
+    for (int i = 0; i < kBlockSize; i += kFp8Step) {
+      const int at = b * kBlockSize + i;
+      EncodeThirtyTwo<D, kMantissa, kSpecial, kStream>(
+          g.from + at * SizeOf(D), L::Broadcast(m[b]), g.to + at);
+    }
+  }
+}
+
+// A group that holds NaN or Inf. Out of line, so that the common way keeps its
+// registers.
+template <DType D, int kMantissa, int kBlockSize>
+__attribute__((noinline)) void EncodeSpecial(const RowJob& job,
+                                             const Group& g) {
+  float m[W];
+  Prepare<D, kBlockSize, true>(job, g, m);
+  Encode<D, kMantissa, kBlockSize, true, false>(g, m);
+}
+
+// The last blocks of a run, `elements` < W * kBlockSize of the matrix.
+template <DType D, int kMantissa, int kBlockSize>
+__attribute__((noinline)) void EncodeTail(const RowJob& job, Group g,
+                                          int64_t elements) {
+  std::byte values[W * kBlockSize * SizeOf(D)];
+  std::byte codes[W * kBlockSize];
+  __builtin_memset(values, 0, sizeof(values));
+  __builtin_memcpy(values, g.from, elements * SizeOf(D));
+  std::byte* to = g.to;
+  g.from = values;
+  g.to = codes;
+  g.count = (elements + kBlockSize - 1) / kBlockSize;
+  // Padding is finite: the way for NaN serves all.
+  EncodeSpecial<D, kMantissa, kBlockSize>(job, g);
+  __builtin_memcpy(to, codes, elements);
+}
+
+// A run of elements: of a line, or of several that follow each other.
+template <DType D, int kMantissa, int kBlockSize, bool kStream>
+void EncodeRun(const RowJob& job, Group g, int64_t elements) {
+  constexpr int kStep = kBlockSize * W;
+  const auto advance = [&](Group* group) {
+    group->from += kStep * SizeOf(D);
+    group->to += kStep;
+    if (job.params.scaling == Scaling::kTensor) return;
+    for (group->block += W; group->block >= job.copy.blocks; ++group->line) {
+      group->block -= job.copy.blocks;
+    }
+  };
+  // From a group's maxima to its multipliers is one long chain of operations:
+  // the codes of the group before fill the time.
+  float m[2][W];
+  bool ordinary[2];
+  Group next = g;
+  const int64_t groups = elements / kStep;
+  for (int64_t i = 0; i <= groups; ++i) {
+    if (i < groups) {
+      for (int at = 0; at < kStep * static_cast<int>(SizeOf(D)); at += 64) {
+        __builtin_prefetch(next.from + kAhead + at);
+      }
+      ordinary[i % 2] = Prepare<D, kBlockSize, false>(job, next, m[i % 2]);
+      advance(&next);
+    }
+    if (i == 0) continue;
+    if (__builtin_expect(ordinary[(i + 1) % 2], true)) {
+      Encode<D, kMantissa, kBlockSize, false, kStream>(g, m[(i + 1) % 2]);
+    } else {
+      EncodeSpecial<D, kMantissa, kBlockSize>(job, g);
+    }
+    advance(&g);
+  }
+  if (elements % kStep != 0) {
+    EncodeTail<D, kMantissa, kBlockSize>(job, g, elements % kStep);
+  }
+}
+
+template <DType D, int kMantissa, int kBlockSize, bool kStream>
+void EncodeRows(const RowJob& job, const GroupTask& group, int64_t first,
+                int64_t last) {
+  const CopyTask& copy = job.copy;
+  const int64_t cols = job.params.cols;
+  const bool tensor = job.params.scaling == Scaling::kTensor;
+  Group g = {group.x + first * cols * SizeOf(D),
+             copy.data + first * copy.data_line, first, 0, W};
+  if (copy.data_line == cols && (tensor || cols % kBlockSize == 0)) {
+    // Nothing ends with a line.
+    EncodeRun<D, kMantissa, kBlockSize, kStream>(job, g, (last - first) * cols);
+    return;
+  }
+  for (; g.line < last; ++g.line) {
+    EncodeRun<D, kMantissa, kBlockSize, kStream>(job, g, cols);
+    g.from += cols * SizeOf(D);
+    g.to += copy.data_line;
+  }
+}
+
+}  // namespace
+
+bool IsPlainFp8(const EncodeParams& e, const CopyTask& copy) {
+  return (e.element == DType::kE4M3 || e.element == DType::kE5M2) &&
+         !e.square && copy.rotation == 0;
+}
+
+void QuantizeFp8Rows(const EncodeParams& e, const GroupTask& group,
+                     int64_t first, int64_t last, cpu::Maxima* seen) {
+  const CopyTask& copy = group.rowwise;
+  const float scale = copy.tensor_scale ? *copy.tensor_scale : 1.0f;
+  const RowJob job = {e, copy, MakeLineScale<L>(e, F{}, L::Broadcast(scale)),
+                      seen};
+  const bool stream =
+      MayStream(copy.data, copy.data_line, copy.lines, kFp8Step);
+  ForDType(e.input, [&]<DType D>() {
+    const auto run = [&]<int kMantissa, int kBlockSize>() {
+      stream
+          ? EncodeRows<D, kMantissa, kBlockSize, true>(job, group, first, last)
+          : EncodeRows<D, kMantissa, kBlockSize, false>(job, group, first,
+                                                        last);
+    };
+    const bool e4m3 = e.element == DType::kE4M3;
+    if (e.block == 32) {
+      e4m3 ? run.template operator()<3, 32>()
+           : run.template operator()<2, 32>();
+    } else {  // 128; of a tensor as many as are convenient
+      e4m3 ? run.template operator()<3, 128>()
+           : run.template operator()<2, 128>();
+    }
+  });
+  if (stream) StreamFence();
+}
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd

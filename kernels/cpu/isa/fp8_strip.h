@@ -1,0 +1,209 @@
+// Strips of 64 columns of FP8 codes on their way to the copies, columnwise as
+// well as rowwise. Included by fp8_columns.cc and fp8_squares.cc only, which
+// are compiled once for each instruction set.
+#ifndef QUANTD_KERNELS_CPU_ISA_FP8_STRIP_H_
+#define QUANTD_KERNELS_CPU_ISA_FP8_STRIP_H_
+
+#include "kernels/cpu/isa/fp8.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+
+// A strip: the rows of one scale and so many columns. A row's codes of one
+// strip fill one cache line.
+inline constexpr int kStrip = 64;
+inline constexpr int kTwins = kStrip / (2 * QUANTD_LANES);
+inline constexpr int kMostRows = 128;
+
+struct Strip {
+  const std::byte* from;
+  int64_t pitch;  // of its rows, in bytes
+  int64_t row;
+  int64_t col;
+  int64_t rows;
+  int64_t cols;  // of the matrix; there are zeros after them
+};
+
+// The values of a strip that is not whole, and zeros after them.
+template <DType D>
+QUANTD_FN void PackPart(const Strip& s, std::byte* to) {
+  constexpr int64_t kPitch = kStrip * SizeOf(D);
+  const int64_t n = s.cols * static_cast<int64_t>(SizeOf(D));
+  for (int64_t r = 0; r < s.rows; ++r) {
+    __builtin_memcpy(to + r * kPitch, s.from + r * s.pitch, n);
+    __builtin_memset(to + r * kPitch + n, 0, kPitch - n);
+  }
+}
+
+// The strip after the next one: the hardware does not see it coming.
+template <DType D>
+QUANTD_FN void Prefetch(const std::byte* row) {
+  constexpr int64_t kBytes = kStrip * SizeOf(D);
+  for (int64_t at = 0; at < kBytes; at += 64) {
+    __builtin_prefetch(row + 2 * kBytes + at);
+  }
+}
+
+// Where a strip's codes go, row by row. `rows`: to the rowwise copy too.
+struct Codes {
+  std::byte* to;
+  int64_t pitch;
+  std::byte* rows = nullptr;
+  int64_t rows_pitch = 0;
+};
+
+// kStream: of `rows` if they are wanted, else of `to`. Returns whether there is
+// neither NaN nor Inf, if kWatch.
+template <DType D, int kMantissa, bool kSpecial, bool kStream, bool kRows,
+          bool kWatch>
+QUANTD_FN bool Encode(const std::byte* from, int64_t from_pitch,
+                      int64_t rows_of_it, const Lane::F (&m)[2 * kTwins],
+                      const Codes& out) {
+  using L = Lane;
+  constexpr int W = QUANTD_LANES;
+  constexpr int kEach = 16 / W;  // twins of one store
+  Running<D, kSpecial> running;
+  for (int64_t r = 0; r < rows_of_it; ++r) {
+    const std::byte* p = from + r * from_pitch;
+    if constexpr (kWatch) Prefetch<D>(p);
+    QUANTD_UNROLL
+    for (int c = 0; c < kStrip / kFp8Step; ++c) {
+      L::U codes[kEach];
+      for (int i = 0; i < kEach; ++i) {
+        const int t = c * kEach + i;
+        const Twin<D> twin = LoadTwin<D>(p + t * 2 * W * SizeOf(D));
+        if constexpr (kWatch) running.Add(twin);
+        codes[i] =
+            CodesOf<D, kMantissa, kSpecial>(twin, m[2 * t], m[2 * t + 1]);
+      }
+      StoreThirtyTwo<kStream && !kRows>(codes,
+                                        out.to + r * out.pitch + c * kFp8Step);
+      if constexpr (kRows) {
+        StoreThirtyTwo<kStream>(codes,
+                                out.rows + r * out.rows_pitch + c * kFp8Step);
+      }
+    }
+  }
+  return !kWatch || !L::Any(running.Max() >= kInfBits);
+}
+
+// 16 x 16 bytes, rows `pitch` apart, to columns `out_pitch` apart.
+QUANTD_FN void TransposeBytes(const std::byte* from, int64_t pitch,
+                              std::byte* to, int64_t out_pitch) {
+  __m128i a[16];
+  __m128i b[16];
+  for (int i = 0; i < 16; ++i) {
+    __builtin_memcpy(&a[i], from + i * pitch, sizeof(a[i]));
+  }
+  // Four times: interleave row i with row i + 8.
+  QUANTD_UNROLL
+  for (int round = 0; round < 4; ++round) {
+    __m128i* in = round % 2 ? b : a;
+    __m128i* out = round % 2 ? a : b;
+    QUANTD_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      out[2 * i] = _mm_unpacklo_epi8(in[i], in[i + 8]);
+      out[2 * i + 1] = _mm_unpackhi_epi8(in[i], in[i + 8]);
+    }
+  }
+  for (int i = 0; i < 16; ++i) {
+    __builtin_memcpy(to + i * out_pitch, &a[i], sizeof(a[i]));
+  }
+}
+
+// Codes of a strip, row by row in `codes`, to where columns are stored. A whole
+// strip's column is two cache lines, each of which is written once.
+template <bool kStream>
+QUANTD_FN void StoreColumns(const CopyTask& copy, const Strip& s,
+                            const std::byte (&codes)[kMostRows * kStrip]) {
+  std::byte* data = copy.data + s.col * copy.data_line + s.row;
+  alignas(64) std::byte columns[16][kMostRows];
+  for (int64_t c = 0; c < s.cols; c += 16) {
+    for (int64_t r = 0; r < s.rows; r += 16) {
+      TransposeBytes(codes + r * kStrip + c, kStrip, columns[0] + r, kMostRows);
+    }
+    const int64_t lines = Least(16, s.cols - c);
+    for (int64_t i = 0; i < lines; ++i) {
+      std::byte* to = data + (c + i) * copy.data_line;
+      if (s.rows == kMostRows) {
+        StoreBytes<kStream, kMostRows>(columns[i], to);
+      } else {
+        __builtin_memcpy(to, columns[i], s.rows);
+      }
+    }
+  }
+}
+
+// Has fill(out) encode a strip, straight to where its codes belong where that
+// is whole rows, and brings the rest there. `rows`: the rowwise copy, if kRows.
+// kStreamColumns: of codes that are stored column by column.
+template <bool kStreamColumns, bool kRows, typename Fill>
+QUANTD_FN void EmitStrip(const CopyTask& copy, const CopyTask* rows,
+                         const Strip& s, Fill fill) {
+  alignas(64) std::byte codes[kMostRows * kStrip];
+  alignas(64) std::byte row_codes[kRows ? kMostRows * kStrip : 1];
+  const bool whole = s.cols == kStrip;
+  const bool by_rows = copy.data_position != 1;
+  Codes out = {codes, kStrip, row_codes, kStrip};
+  if (whole && by_rows) {
+    out.to = copy.data + s.row * copy.data_position + s.col;
+    out.pitch = copy.data_position;
+  }
+  if (whole && kRows) {
+    out.rows = rows->data + s.row * rows->data_line + s.col;
+    out.rows_pitch = rows->data_line;
+  }
+  fill(out);
+  if (!by_rows) StoreColumns<kStreamColumns>(copy, s, codes);
+  if (whole) return;
+  for (int64_t r = 0; by_rows && r < s.rows; ++r) {
+    __builtin_memcpy(copy.data + (s.row + r) * copy.data_position + s.col,
+                     codes + r * kStrip, s.cols);
+  }
+  for (int64_t r = 0; kRows && r < s.rows; ++r) {
+    __builtin_memcpy(rows->data + (s.row + r) * rows->data_line + s.col,
+                     row_codes + r * kStrip, s.cols);
+  }
+}
+
+// Which stores go around the caches.
+struct Streams {
+  bool rows;     // of codes that are stored row by row
+  bool columns;  // of the others
+};
+inline Streams StreamsOf(const CopyTask& copy, const CopyTask* rows) {
+  const bool by_rows = copy.data_position != 1;
+  if (rows != nullptr) {
+    return {MayStream(rows->data, rows->data_line, rows->lines, kFp8Step),
+            !by_rows && MayStream(copy.data, copy.data_line, copy.lines, 64)};
+  }
+  return {by_rows && MayStream(copy.data, copy.data_position, copy.positions,
+                               kFp8Step),
+          !by_rows && MayStream(copy.data, copy.data_line, copy.lines, 64)};
+}
+
+// Calls fn.operator()<kMantissa, kStream, kStreamColumns, kRows>().
+template <typename Fn>
+QUANTD_FN void ForStreams(DType element, Streams streams, bool rows, Fn fn) {
+  const auto of = [&]<int kMantissa>() {
+    if (rows) {
+      streams.rows&& streams.columns
+          ? fn.template operator()<kMantissa, true, true, true>()
+          : fn.template operator()<kMantissa, false, false, true>();
+    } else if (streams.columns) {
+      fn.template operator()<kMantissa, false, true, false>();
+    } else if (streams.rows) {
+      fn.template operator()<kMantissa, true, false, false>();
+    } else {
+      fn.template operator()<kMantissa, false, false, false>();
+    }
+  };
+  element == DType::kE4M3 ? of.template operator()<3>()
+                          : of.template operator()<2>();
+  if (streams.rows || streams.columns) StreamFence();
+}
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_CPU_ISA_FP8_STRIP_H_

@@ -1,0 +1,133 @@
+// The generic tile functions of one instruction set: any format, dimension and
+// domain. Included only by what is compiled once for each instruction set.
+//
+// All work on rows [first, last) of a group, `first` a multiple of kTileRows,
+// and may run beside others on other rows.
+#ifndef QUANTD_KERNELS_CPU_ISA_LINES_H_
+#define QUANTD_KERNELS_CPU_ISA_LINES_H_
+
+#include "kernels/arith/block.h"
+#include "kernels/cpu/isa/vec.h"
+#include "kernels/cpu/tiles.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+
+using Lane = Vec<QUANTD_LANES>;
+
+void QuantizeLines(const EncodeParams& params, const GroupTask& group,
+                   int64_t first, int64_t last, cpu::Maxima* seen,
+                   ErrorSums* row_errors, ErrorSums* col_errors);
+void DequantizeLines(const DequantizeParams& params, const GroupTask& group,
+                     int64_t first, int64_t last);
+void AmaxLines(const cpu::AmaxLinesArgs& args, int64_t first, int64_t last,
+               cpu::Maxima* out);
+void RotateLines(const cpu::RotateArgs& args, int64_t first, int64_t last,
+                 cpu::Maxima* seen);
+// Sums of 128 rows: first is one chunk's first row, last its end.
+void SumChunk(const cpu::Matrix& x, int64_t first, int64_t last, float* sums);
+// Adds `chunks` rows of `cols` sums up; rounds to `dtype`.
+void SumChunks(const float* partial, int64_t chunks, int64_t cols, DType dtype,
+               std::byte* out);
+
+// Whether the two below write a copy: FP8 codes, not rotated, no squares. They
+// set nan and inf of `*seen`.
+bool IsPlainFp8(const EncodeParams& params, const CopyTask& copy);
+void QuantizeFp8Rows(const EncodeParams& params, const GroupTask& group,
+                     int64_t first, int64_t last, cpu::Maxima* seen);
+// `rows_too`: the rowwise copy as well, where SameFp8Codes.
+void QuantizeFp8Columns(const EncodeParams& params, const GroupTask& group,
+                        bool rows_too, int64_t first, int64_t last,
+                        cpu::Maxima* seen);
+// Whether two plain copies hold the same codes.
+bool SameFp8Codes(const EncodeParams& params, const CopyTask& a,
+                  const CopyTask& b);
+
+// Whether QuantizeFp8Squares writes the copies: a scale for 128 x 128 codes.
+// Sets nan and inf of `*seen`.
+bool IsPlainFp8Squares(const EncodeParams& params);
+void QuantizeFp8Squares(const EncodeParams& params, const GroupTask& group,
+                        int64_t first, int64_t last, cpu::Maxima* seen);
+
+// A tile in fp32, zeros beyond the matrix. The pitch keeps the rows in
+// different cache sets.
+inline constexpr int64_t kTile = 128;
+inline constexpr int64_t kPitch = kTile + 16;
+struct Tile {
+  alignas(64) float v[kTile * kPitch];
+  int64_t filled = kTile;  // rows from here on hold zeros
+
+  float* at(int64_t row, int64_t col) { return v + row * kPitch + col; }
+};
+
+// Fills `tile` from x(row, col), and `*seen`.
+void LoadTile(const cpu::Matrix& x, int64_t row, int64_t col, Tile* tile,
+              cpu::Maxima* seen);
+// Writes rows x cols of it to `out`, a matrix of `stride` columns.
+void StoreTile(Tile& tile, int64_t rows, int64_t cols, DType dtype,
+               int64_t stride, std::byte* out);
+
+// n positions of W lines of a tile, a line in each lane; n is a multiple of 4.
+QUANTD_FN void LoadSpan(Tile& tile, bool columnwise, int64_t line,
+                        int64_t position, int n, Lane::F* v) {
+  constexpr int W = QUANTD_LANES;
+  if (columnwise) {
+    for (int i = 0; i < n; ++i) {
+      __builtin_memcpy(&v[i], tile.at(position + i, line), sizeof(Lane::F));
+    }
+    return;
+  }
+  const auto* rows =
+      reinterpret_cast<const std::byte*>(tile.at(line, position));
+  for (int c = 0; c < n / 4; ++c) {
+    Lane::U words[4];
+    LoadWords<W>(rows, kPitch * sizeof(float), c, words);
+    for (int i = 0; i < 4; ++i) v[4 * c + i] = Lane::Float(words[i]);
+  }
+}
+QUANTD_FN void StoreSpan(const Lane::F* v, bool columnwise, int64_t line,
+                         int64_t position, int n, Tile* tile) {
+  constexpr int W = QUANTD_LANES;
+  if (columnwise) {
+    for (int i = 0; i < n; ++i) {
+      __builtin_memcpy(tile->at(position + i, line), &v[i], sizeof(Lane::F));
+    }
+    return;
+  }
+  auto* rows = reinterpret_cast<std::byte*>(tile->at(line, position));
+  for (int c = 0; c < n / 4; ++c) {
+    Lane::U words[4];
+    for (int i = 0; i < 4; ++i) words[i] = Lane::Bits(v[4 * c + i]);
+    StoreWords<W>(words, rows, kPitch * sizeof(float), c);
+  }
+}
+
+// Rotates n values in blocks of `rotation` and rounds them to bf16.
+QUANTD_FN void RotateSpan(Lane::F* v, int n, int rotation, const float* signs) {
+  for (int b = 0; b < n; b += rotation) {
+    RotateForwardOf<Lane>(v + b, rotation, signs);
+  }
+  for (int i = 0; i < n; ++i) {
+    v[i] = Lane::Float(EncodeBf16<Lane>(v[i]) << 16);
+  }
+}
+
+// Calls fn.template operator()<D>() for the run-time type.
+template <typename Fn>
+QUANTD_FN void ForDType(DType d, Fn fn) {
+  switch (d) {
+    case DType::kF32:
+      return fn.template operator()<DType::kF32>();
+    case DType::kF16:
+      return fn.template operator()<DType::kF16>();
+    default:
+      return fn.template operator()<DType::kBF16>();
+  }
+}
+
+inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_CPU_ISA_LINES_H_

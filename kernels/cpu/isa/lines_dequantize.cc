@@ -1,0 +1,127 @@
+// Dequantization of any format, tile by tile. Leaf rule: see tiles.cc.
+#include "kernels/arith/decode.h"
+#include "kernels/cpu/isa/lines.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+namespace {
+
+constexpr int W = QUANTD_LANES;
+using L = Lane;
+using F = L::F;
+using U = L::U;
+
+// Sixteen codes of each of `lanes` lines from position `p` on, zeros after the
+// copy's end.
+void LoadCodes(const CopyTask& copy, bool half, int64_t line, int64_t p,
+               int64_t lanes, U* words) {
+  const int64_t count = Least(16, copy.padded - p);
+  uint32_t w[4][W] = {};
+  if (copy.data_position != 1) {
+    for (int64_t i = 0; i < count; ++i) {
+      const std::byte* from = copy.data + (p + i) * copy.data_position + line;
+      for (int64_t l = 0; l < lanes; ++l) {
+        w[i / 4][l] |= static_cast<uint32_t>(from[l]) << (8 * (i % 4));
+      }
+    }
+  } else {
+    const std::byte* from =
+        copy.data + line * copy.data_line + (half ? p / 2 : p);
+    const int64_t bytes = half ? count / 2 : count;
+    for (int64_t l = 0; l < lanes; ++l) {
+      uint32_t sixteen[4] = {};
+      __builtin_memcpy(sixteen, from + l * copy.data_line, bytes);
+      for (int i = 0; i < 4; ++i) w[i][l] = sixteen[i];
+    }
+  }
+  __builtin_memcpy(words, w, sizeof(w));
+}
+
+U LoadScales(const CopyTask& copy, bool wide, int64_t line, int64_t block,
+             int64_t lanes) {
+  U stored{};
+  for (int64_t i = 0; i < lanes; ++i) {
+    const int64_t l = line + i;
+    const int64_t at = copy.swizzled ? SwizzledIndex(l, block, copy.blocks)
+                                     : l / copy.scale_lines * copy.scale_line +
+                                           block * copy.scale_block;
+    uint32_t value = 0;
+    __builtin_memcpy(&value, copy.scale + at * (wide ? 4 : 1), wide ? 4 : 1);
+    stored[i] = value;
+  }
+  return stored;
+}
+
+// Rounds to the output type, as the inverse rotation wants it.
+void RoundTo(DType dtype, F* v, int n) {
+  if (dtype == DType::kF32) return;
+  for (int i = 0; i < n; ++i) {
+    v[i] = dtype == DType::kBF16 ? DecodeBf16<L>(EncodeBf16<L>(v[i]))
+                                 : DecodeF16<L>(EncodeF16<L>(v[i]));
+  }
+}
+
+// W lines from `line` on, over the positions of the tile at `origin`.
+void DecodeLines(const DequantizeParams& d, const CopyTask& copy, int64_t line,
+                 int64_t lanes, int64_t origin, int64_t local, Tile* tile) {
+  const bool half = d.element == DType::kE2M1x2;
+  const bool wide =
+      d.scaling == Scaling::kBlock || d.scaling == Scaling::kTensor;
+  float amaxes[W] = {};
+  if (copy.amax) {
+    for (int64_t i = 0; i < lanes; ++i) {
+      amaxes[i] = copy.amax[(line + i) * copy.amax_line];
+    }
+  }
+  F amax;
+  __builtin_memcpy(&amax, amaxes, sizeof(amax));
+  const int block = d.block > 0 ? d.block : 16;
+  const int n = block > copy.rotation ? block : copy.rotation;
+  const int64_t end = Least(origin + kTile, copy.padded);
+  for (int64_t p = origin; p < end; p += n) {
+    F v[128] = {};
+    for (int i = 0; i < n && p + i < end; i += 16) {
+      const U stored = LoadScales(copy, wide, line,
+                                  d.block > 0 ? (p + i) / block : 0, lanes);
+      const F factor = DecodeFactor<L>(d.scaling, d.f6, amax, stored);
+      U words[4];
+      LoadCodes(copy, half, line, p + i, lanes, words);
+      DecodeSixteen<L>(d.element, words, v + i);
+      for (int k = 0; k < 16; ++k) v[i + k] = v[i + k] * factor;
+    }
+    if (copy.rotation > 0) {
+      RoundTo(d.output, v, n);
+      for (int i = 0; i < n; i += copy.rotation) {
+        RotateInverseOf<L>(v + i, copy.rotation, copy.signs);
+      }
+    }
+    StoreSpan(v, d.columnwise, local, p - origin, n, tile);
+  }
+}
+
+}  // namespace
+
+void DequantizeLines(const DequantizeParams& d, const GroupTask& group,
+                     int64_t first, int64_t last) {
+  const CopyTask& copy = d.columnwise ? group.columnwise : group.rowwise;
+  // The rows of a group are its output here.
+  std::byte* out = const_cast<std::byte*>(group.x);
+  Tile tile;
+  for (int64_t row = first; row < last; row += kTile) {
+    for (int64_t col = 0; col < d.cols; col += kTile) {
+      const int64_t begin = d.columnwise ? col : row;
+      const int64_t end = Least(begin + kTile, copy.lines);
+      for (int64_t line = begin; line < end; line += W) {
+        DecodeLines(d, copy, line, Least(W, end - line),
+                    d.columnwise ? row : col, line - begin, &tile);
+      }
+      StoreTile(
+          tile, Least(kTile, last - row), Least(kTile, d.cols - col), d.output,
+          d.cols,
+          out + (row * d.cols + col) * static_cast<int64_t>(SizeOf(d.output)));
+    }
+  }
+}
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd

@@ -1,0 +1,128 @@
+// What the tuned functions for blocks of 16 share: blocks of rows and of
+// columns in lanes. Included only by what is compiled once for each instruction
+// set.
+#ifndef QUANTD_KERNELS_CPU_ISA_NVFP4_H_
+#define QUANTD_KERNELS_CPU_ISA_NVFP4_H_
+
+#include "kernels/arith/block.h"
+#include "kernels/cpu/isa/lines.h"
+#include "kernels/cpu/isa/vec.h"
+#include "kernels/cpu/tiles.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+
+// Codes and scales of rows [first, last), a multiple of kTileRows; sets nan and
+// inf of `*seen`.
+void QuantizeNvfp4(const cpu::QuantizeArgs& args, int64_t first, int64_t last,
+                   cpu::Maxima* seen);
+
+// Signs in every lane.
+struct Signs {
+  QUANTD_FN explicit Signs(const float* s) {
+    for (int i = 0; i < 16; ++i) {
+      for (int j = 0; j < QUANTD_LANES; ++j) lanes[i][j] = s ? s[i] : 0.0f;
+    }
+  }
+  Lane::F lanes[16];
+};
+
+// Notes NaN and Inf of raw values; only called where there is one.
+__attribute__((noinline)) inline void Note(const Lane::F (&v)[16],
+                                           cpu::Maxima* seen) {
+  for (int i = 0; i < 16; ++i) {
+    const Lane::U m = Lane::Bits(v[i]) & kAbsMask;
+    for (int j = 0; j < QUANTD_LANES; ++j) {
+      seen->nan |= m[j] > kInfBits;
+      seen->inf |= m[j] == kInfBits;
+    }
+  }
+}
+
+// One block a lane, along rows: W blocks from `p` on. `count` < W blocks are
+// copied first, so that nothing beyond them is read; their lanes are zero.
+template <DType D>
+QUANTD_FN void LoadSomeBlocks(const std::byte* p, int64_t count,
+                              Lane::F (&v)[16]) {
+  constexpr int W = QUANTD_LANES;
+  if (count >= W) {
+    LoadBlocks<D, W>(p, v);
+    return;
+  }
+  std::byte buffer[W * 16 * SizeOf(D)] = {};
+  __builtin_memcpy(buffer, p, count * 16 * SizeOf(D));
+  LoadBlocks<D, W>(buffer, v);
+}
+
+// Sixteen rows of so many columns. Strided rows of a large matrix share cache
+// sets; a packed copy does not.
+inline constexpr int64_t kBandCols = 128;
+template <DType D>
+struct Band {
+  alignas(64) std::byte v[16 * kBandCols * SizeOf(D)];
+};
+
+// Fetches a row of a band that is packed later: the hardware does not see it
+// coming.
+template <DType D>
+QUANTD_FN void PrefetchBandRow(const std::byte* row) {
+  constexpr int64_t kBytes = kBandCols * SizeOf(D);
+  for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(row + at);
+}
+
+// Copies rows x cols from x(row, col), zeros around it.
+template <DType D>
+QUANTD_FN void PackBand(const cpu::Matrix& x, int64_t row, int64_t rows,
+                        int64_t col, int64_t cols, Band<D>* band) {
+  constexpr int64_t kSize = SizeOf(D);
+  constexpr int64_t kPitch = kBandCols * kSize;
+  const std::byte* from = x.data + (row * x.cols + col) * kSize;
+  const int64_t pitch = x.cols * kSize;
+  if (rows == 16 && cols == kBandCols) {
+    for (int64_t r = 0; r < 16; ++r) {
+      __builtin_memcpy(band->v + r * kPitch, from + r * pitch, kPitch);
+    }
+    return;
+  }
+  for (int64_t r = 0; r < 16; ++r) {
+    std::byte* to = band->v + r * kPitch;
+    const int64_t n = r < rows ? cols * kSize : 0;
+    if (n > 0) __builtin_memcpy(to, from + r * pitch, n);
+    __builtin_memset(to + n, 0, kPitch - n);
+  }
+}
+
+// One block a lane: W columns of a band, of which ColumnOf tells which. Words
+// of 16-bit types are two columns each: those of an even vector and those of
+// the odd one after it.
+template <DType D>
+QUANTD_FN void LoadColumns(const Band<D>& band, int64_t vector,
+                           Lane::F (&v)[16]) {
+  constexpr int64_t W = QUANTD_LANES;
+  constexpr int64_t kSize = SizeOf(D);
+  const int64_t col = kIsHalf<D> ? vector / 2 * 2 * W : vector * W;
+  const bool odd = vector % 2 != 0;
+  for (int i = 0; i < 16; ++i) {
+    Lane::U words;
+    __builtin_memcpy(&words, band.v + (i * kBandCols + col) * kSize,
+                     sizeof(words));
+    if constexpr (D == DType::kF32) {
+      v[i] = Lane::Float(words);
+    } else if constexpr (D == DType::kBF16) {
+      v[i] = Lane::Float(odd ? words & 0xFFFF0000u : words << 16);
+    } else {
+      v[i] = Decode16<Lane, D>(odd ? words >> 16 : words & 0xFFFFu);
+    }
+  }
+}
+template <DType D>
+QUANTD_FN constexpr int64_t ColumnOf(int64_t vector, int lane) {
+  constexpr int64_t W = QUANTD_LANES;
+  return kIsHalf<D> ? (vector / 2 * W + lane) * 2 + vector % 2
+                    : vector * W + lane;
+}
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_CPU_ISA_NVFP4_H_

@@ -1,0 +1,26 @@
+// Maxima over a CTA.
+#ifndef QUANTD_KERNELS_CUDA_AMAX_REDUCE_CUH_
+#define QUANTD_KERNELS_CUDA_AMAX_REDUCE_CUH_
+
+#include "kernels/cuda/tile/element.cuh"
+
+namespace quantd::cuda {
+
+// The maximum of all threads of the CTA, to `*to`. All threads must call.
+__device__ __forceinline__ void ReduceTo(uint32_t value, uint32_t* to) {
+  __shared__ uint32_t warps[kThreads / 32];
+  value = __reduce_max_sync(0xFFFFFFFFu, value);
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    value = threadIdx.x < kThreads / 32 ? warps[threadIdx.x] : 0;
+    value = __reduce_max_sync(0xFFFFFFFFu, value);
+    // Non-negative floats are ordered as their bits.
+    if (threadIdx.x == 0 && value != 0) atomicMax(to, value);
+  }
+  __syncthreads();
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_AMAX_REDUCE_CUH_

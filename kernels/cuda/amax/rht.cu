@@ -1,0 +1,220 @@
+#include <limits>
+
+#include "kernels/cuda/amax/reduce.cuh"
+#include "kernels/cuda/ptx/next_kernel.cuh"
+#include "kernels/cuda/tile/tile.cuh"
+
+namespace quantd::cuda {
+namespace {
+
+// --- kernels ----------------------------------------------------------------
+
+// Running maxima of one thread.
+struct Running {
+  Found found = {};
+
+  // Adds a block whose MaxMagnitude is `max`, NaN dropped.
+  __device__ __forceinline__ void Add(const float (&v)[kBlock], uint32_t max,
+                                      uint32_t Found::*which,
+                                      uint32_t nan_bit) {
+    if (max > kInfBits) {
+      found.seen |= nan_bit;
+      max = MaxMagnitudeIgnoringNan<Scalar>(v);
+    }
+    found.*which = max > found.*which ? max : found.*which;
+  }
+
+  __device__ __forceinline__ void AddRaw(const float (&v)[kBlock]) {
+    const uint32_t max = MaxMagnitude<Scalar>(v);
+    found.seen |= SeenIn(v, max);
+    Add(v, max, &Found::plain, kSeenNan);
+  }
+};
+
+__device__ __forceinline__ void Finish(const Running& r, const AmaxArgs& a) {
+  ReduceTo(r.found.plain, &a.found->plain);
+  if (a.row_signs) ReduceTo(r.found.row_rht, &a.found->row_rht);
+  if (a.col_signs) ReduceTo(r.found.col_rht, &a.found->col_rht);
+  Report(r.found.seen, a.found);
+}
+
+// Nothing to rotate. To a maximum it is all the same which elements make up a
+// block, so those of a thread are taken from where its warp reads whole lines,
+// and several are under way at once. Bare reads of this pattern come nearest to
+// what the memory gives.
+template <DType D>
+__global__ void __launch_bounds__(kThreads) PlainAmax(AmaxArgs a) {
+  LetNextKernelStart();
+  constexpr int kQuads = RawBlock<D>::kQuads;
+  constexpr int kAtOnce = 8 / kQuads;  // blocks of a thread
+  constexpr int64_t kPiece = int64_t{kThreads} * kAtOnce * kBlock;
+  const int64_t elements = a.x.rows * a.x.cols;
+  const int64_t pieces = elements / kPiece;
+  Running running;
+  for (int64_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
+    const auto* const quads =
+        reinterpret_cast<const uint4*>(a.x.data + piece * kPiece * kSizeOf<D>) +
+        threadIdx.x;
+    RawBlock<D> raw[kAtOnce];
+    QUANTD_UNROLL
+    for (int i = 0; i < kAtOnce * kQuads; ++i) {
+      const uint4 q = quads[i * kThreads];
+      uint32_t* const words = raw[i / kQuads].words + 4 * (i % kQuads);
+      words[0] = q.x;
+      words[1] = q.y;
+      words[2] = q.z;
+      words[3] = q.w;
+    }
+    QUANTD_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) {
+      float v[kBlock];
+      Decode<D>(raw[i], v);
+      running.AddRaw(v);
+    }
+  }
+  for (int64_t at = pieces * kPiece + FirstItem() * kBlock; at < elements;
+       at += ItemStep() * kBlock) {
+    float v[kBlock];
+    Decode<D>(LoadPart<D>(a.x.data + at * kSizeOf<D>, elements - at), v);
+    running.AddRaw(v);
+  }
+  Finish(running, a);
+}
+
+// No columns to rotate: the matrix is a run of blocks.
+template <DType D>
+__global__ void __launch_bounds__(kThreads) AmaxOfRows(AmaxArgs a) {
+  LetNextKernelStart();
+  const int64_t blocks = a.x.rows * a.x.cols / kBlock;
+  Running running;
+  for (int64_t b = FirstItem(); b < blocks; b += ItemStep()) {
+    float v[kBlock];
+    Decode<D>(LoadBlock<D>(a.x.data + b * kBlock * kSizeOf<D>), v);
+    running.AddRaw(v);
+    const uint32_t max = RotateToBf16<Scalar, kIsHalf<D>>(v, a.row_signs);
+    running.Add(v, max, &Found::row_rht, kSeenRowRhtNan);
+  }
+  Finish(running, a);
+}
+
+// Everything at once.
+template <DType D>
+__global__ void __launch_bounds__(kThreads) AmaxOfTiles(AmaxArgs a) {
+  LetNextKernelStart();
+  __shared__ SharedTile<D> tile;
+  const TileGrid grid(a.x.rows, a.x.cols);
+  Running running;
+  for (int64_t t = blockIdx.x; t < grid.count; t += gridDim.x) {
+    RawBlock<D> raw[kPerThread];
+    LoadTile<D>(a.x, grid.row(t), grid.col(t), raw);
+    __syncthreads();  // the last tile has been read
+    QUANTD_UNROLL
+    for (int i = 0; i < kPerThread; ++i) {
+      StoreBlock<D>(raw[i], tile.at(RowSlot::row(i), RowSlot::col()));
+      float v[kBlock];
+      Decode<D>(raw[i], v);
+      running.AddRaw(v);
+      if (a.row_signs != nullptr) {
+        const uint32_t max = RotateToBf16<Scalar, kIsHalf<D>>(v, a.row_signs);
+        running.Add(v, max, &Found::row_rht, kSeenRowRhtNan);
+      }
+    }
+    __syncthreads();
+    QUANTD_UNROLL
+    for (int i = 0; i < kPerThread; ++i) {
+      float v[kBlock];
+      LoadColumn<D>(tile, i, v);
+      const uint32_t max = RotateToBf16<Scalar, kIsHalf<D>>(v, a.col_signs);
+      running.Add(v, max, &Found::col_rht, kSeenColRhtNan);
+    }
+  }
+  Finish(running, a);
+}
+
+__device__ __forceinline__ float AmaxFrom(const Found& found, FoundAmax source,
+                                          bool propagate) {
+  uint32_t bits = found.plain;
+  uint32_t nan_bit = kSeenNan;
+  if (source == FoundAmax::kRowRht) {
+    bits = found.row_rht;
+    nan_bit = kSeenRowRhtNan;
+  } else if (source == FoundAmax::kColRht) {
+    bits = found.col_rht;
+    nan_bit = kSeenColRhtNan;
+  }
+  if (propagate && (found.seen & nan_bit) != 0) bits = kNanBits;
+  return Scalar::Float(bits);
+}
+
+// A thread is a group.
+__global__ void WriteAmax(const __grid_constant__ WriteAmaxArgs a) {
+  AwaitKernelBefore();
+  const int64_t g = FirstItem();
+  if (g >= a.groups) return;
+  for (int i = 0; i < a.count; ++i) {
+    const WriteAmaxArgs::Entry& e = a.entries[i];
+    const float amax =
+        e.source == FoundAmax::kGiven
+            ? e.number
+            : AmaxFrom(a.found[g], e.source, a.propagate) * e.number;
+    e.to[g] = Scalar::Float(EncodeElement<DType::kF32>(amax));
+  }
+}
+
+// --- launchers --------------------------------------------------------------
+
+template <DType D>
+cudaError_t LaunchAmaxOf(const AmaxArgs& a, const Queue& queue) {
+  if (a.col_signs != nullptr) {
+    const TileGrid grid(a.x.rows, a.x.cols);
+    AmaxOfTiles<D>
+        <<<GridFor(grid.count, 8, queue), kThreads, 0, queue.stream>>>(a);
+  } else {
+    // What is left of a block counts as one: one CTA at least.
+    const unsigned ctas =
+        GridForBlocks((a.x.rows * a.x.cols + kBlock - 1) / kBlock, queue);
+    if (a.row_signs != nullptr) {
+      AmaxOfRows<D><<<ctas, kThreads, 0, queue.stream>>>(a);
+    } else {
+      PlainAmax<D><<<ctas, kThreads, 0, queue.stream>>>(a);
+    }
+  }
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t LaunchAmax(const AmaxArgs& a, const Queue& queue) {
+  const bool rotates = a.row_signs != nullptr || a.col_signs != nullptr;
+  if (a.x.dtype == DType::kBF16 && rotates && a.x.cols % kBlock == 0 &&
+      a.x.rows <= std::numeric_limits<int32_t>::max()) {
+    return LaunchAmaxTiles(a, queue);
+  }
+  switch (a.x.dtype) {
+    case DType::kF32:
+      return LaunchAmaxOf<DType::kF32>(a, queue);
+    case DType::kF16:
+      return LaunchAmaxOf<DType::kF16>(a, queue);
+    case DType::kBF16:
+      return LaunchAmaxOf<DType::kBF16>(a, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+cudaError_t LaunchWriteAmax(const WriteAmaxArgs& a, const Queue& queue) {
+  const auto ctas = static_cast<unsigned>((a.groups + kThreads - 1) / kThreads);
+  if (a.follows) return LaunchEarly(&WriteAmax, ctas, kThreads, a, queue);
+  WriteAmax<<<ctas, kThreads, 0, queue.stream>>>(a);
+  return cudaGetLastError();
+}
+
+cudaError_t FindKernels() {
+  cudaFuncAttributes attributes;
+  const cudaError_t error = cudaFuncGetAttributes(
+      &attributes, reinterpret_cast<const void*>(&WriteAmax));
+  cudaGetLastError();  // an answer, not a fault
+  return error;
+}
+
+}  // namespace quantd::cuda

@@ -1,0 +1,352 @@
+// Maxima of bf16 matrices, plain and rotated both ways, from one read.
+//
+// No element of a rotated block is larger than a quarter of the sum of its
+// magnitudes, and for nearly all blocks that is enough to tell that they cannot
+// raise the maximum found so far. Tensor cores make these sums. Where it is not
+// enough they rotate: in another order of additions than the one that counts
+// (kernels/plan/FORMATS.md), but so near to it that nearly always the same bf16
+// comes out. What may come out as either of two is rotated in order.
+//
+// How near: with M the largest magnitude of a rotated block and x the block,
+// |x_i| / 4 <= norm(x) / 4 <= M, for the rotation keeps the norm. The product
+// drops at most 2^-22 of its largest term from each of 16 terms: 2^-18 M. In
+// the butterfly each of four stages rounds sums of at most 4 M by 2^-24: 2^-20
+// M. kMargin is much more than both.
+#include "kernels/cuda/ptx/fragments.cuh"
+#include "kernels/cuda/ptx/next_kernel.cuh"
+#include "kernels/cuda/tile/packed.cuh"
+#include "kernels/cuda/tile/rotate.cuh"
+#include "kernels/cuda/tile/stream.cuh"
+
+namespace quantd::cuda {
+namespace {
+
+constexpr float kMargin = 0x1p-14f;
+// Squares are not for the tensor cores whose largest magnitude is below the one
+// or not below the other; and what such a small one may come to.
+constexpr uint32_t kTiny = 0x0E000000u;      // 2^-99
+constexpr uint32_t kHuge = 0x7B800000u;      // 2^120
+constexpr uint32_t kMostTiny = 0x0F800000u;  // 2^-96
+
+struct AmaxTilesArgs {
+  GroupList list;  // one group
+  GroupTask first;
+  float signs[kBlock];
+  Found* found;
+};
+
+template <SharedMemory kSize>
+using Stream = BySize<kSize, TileStream<3, 6, 1>, TileStream<2, 4, 1>,
+                      TileStream<1, 3, 1>>;
+
+// The largest rotated elements that the CTA knows of, rounded to bf16, as fp32
+// bits: in shared memory, where all warps read and raise them.
+struct KnownMaxima {
+  uint32_t rows;
+  uint32_t columns;
+};
+template <SharedMemory kSize>
+struct Shared {
+  typename Stream<kSize>::Tiles tiles;
+  typename Stream<kSize>::Control control;
+  KnownMaxima maxima;
+};
+
+// The larger one of `max` and this lane's magnitudes in a rotated square,
+// about.
+__device__ __forceinline__ float RotatedMaximum(const uint32_t (&x)[4],
+                                                const Rotation& rotation,
+                                                float max) {
+  float y[2][4];
+  rotation.Apply(x, y);
+  QUANTD_UNROLL
+  for (int n = 0; n < 2; ++n) {
+    const float low = fmaxf(fabsf(y[n][0]), fabsf(y[n][1]));
+    max = fmaxf(max, fmaxf(low, fmaxf(fabsf(y[n][2]), fabsf(y[n][3]))));
+  }
+  return max;
+}
+
+// Rounded to bf16, as fp32 bits; x is finite and not negative.
+__device__ __forceinline__ uint32_t Rounded(float x) {
+  return PackBf16(x, 0.0f) << 16;
+}
+
+// What an element of about this magnitude comes to at most, rounded.
+__device__ __forceinline__ uint32_t AtMost(float about) {
+  return Rounded(about * (1.0f + kMargin));
+}
+// Shared memory that other warps write, too.
+__device__ __forceinline__ uint32_t Read(const volatile uint32_t& known) {
+  return known;
+}
+// The whole warp calls this; each lane with what it has found.
+__device__ __forceinline__ void Raise(uint32_t mine, uint32_t* known,
+                                      uint32_t* found) {
+  const uint32_t max = __reduce_max_sync(0xFFFFFFFFu, mine);
+  if (threadIdx.x % kWarp == 0 && max > Read(*known) &&
+      atomicMax(known, max) < max) {
+    atomicMax(found, max);
+  }
+}
+
+// One square in order: a lane is a row, or a column.
+__device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
+                                            int col, bool rows, bool columns,
+                                            const float* signs,
+                                            KnownMaxima* known, Found* found) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const bool column = lane >= kBlock;
+  float v[kBlock];
+  uint32_t seen = 0;
+  uint32_t max = 0;
+  uint32_t plain = 0;
+  if (!column || columns) {
+    for (int i = 0; i < kBlock; ++i) {
+      const int r = row + (column ? i : lane);
+      const int c = col + (column ? lane - kBlock : i);
+      const std::byte* p = tile.bytes + TileOffset(r, c);
+      v[i] = DecodeBf16<Scalar>(*reinterpret_cast<const uint16_t*>(p));
+    }
+    uint32_t all;
+    Maxima<Scalar>(v, kBlock, &all, &plain);
+    seen |= SeenIn(all, plain);
+    if (column || rows) {
+      max = RotateToBf16<Scalar, true>(v, signs);
+      if (max > kInfBits) {
+        seen |= column ? kSeenColRhtNan : kSeenRowRhtNan;
+        max = MaxMagnitudeIgnoringNan<Scalar>(v);
+      }
+    }
+  }
+  plain = __reduce_max_sync(0xFFFFFFFFu, plain);
+  Report(seen, found);
+  if (lane == 0) atomicMax(&found->plain, plain);
+  Raise(column ? 0 : max, &known->rows, &found->row_rht);
+  Raise(column ? max : 0, &known->columns, &found->col_rht);
+  __syncwarp();
+}
+
+// Where a warp's sixteen rows of a tile are, square by square.
+struct WarpRows {
+  uint32_t plain;   // shared addresses for this lane's row of fragments: of a
+  uint32_t turned;  // square as it is, and transposed
+
+  __device__ __forceinline__ explicit WarpRows(const StagedTile& tile) {
+    const int row = static_cast<int>(Team::warp() * kBlock);
+    const int lane = static_cast<int>(threadIdx.x % kWarp);
+    const int half = lane / 8 % 2 * 8;
+    const int other = lane / 16 * 8;
+    const uint32_t base = SharedAddress(tile.bytes);
+    plain = base + TileOffset(row + half + lane % 8, other);
+    turned = base + TileOffset(row + other + lane % 8, half);
+  }
+  // Of square c: two pieces of 16 bytes further, within 128 bytes.
+  static __device__ __forceinline__ uint32_t At(uint32_t first, int c) {
+    return (first ^ c % 4 * 32) + c / 4 * kTileBox;
+  }
+};
+
+// What this lane knows of squares: magnitudes of plain halves, NaN above Inf,
+// and of what rotations may make of them.
+struct Known {
+  uint32_t plain = 0;
+  float row = 0.0f;
+  float col = 0.0f;
+
+  // Adds square c: with sums of magnitudes, or with the rotated ones
+  // themselves.
+  template <bool kRows, bool kColumns, bool kRotated>
+  __device__ __forceinline__ void Add(const WarpRows& rows, int c,
+                                      const Rotation& rotation) {
+    uint32_t x[4];
+    LoadFragmentsAt<false>(WarpRows::At(rows.plain, c), x);
+    uint32_t magnitudes[4];
+    Magnitudes(x, magnitudes);
+    plain = LargerOf(plain, LargestOf(magnitudes));
+    if constexpr (kRows) {
+      row = kRotated ? RotatedMaximum(x, rotation, row)
+                     : QuarterSum(magnitudes, row);
+    }
+    if constexpr (kColumns) {
+      LoadFragmentsAt<true>(WarpRows::At(rows.turned, c), x);
+      Magnitudes(x, magnitudes);
+      col = kRotated ? RotatedMaximum(x, rotation, col)
+                     : QuarterSum(magnitudes, col);
+    }
+  }
+  // Whether it may raise a maximum, by sums, or is not for tensor cores.
+  template <bool kRows, bool kColumns>
+  __device__ __forceinline__ bool Matters(const KnownMaxima& known) const {
+    const uint32_t magnitude = LargerHalf(plain);
+    bool matters = magnitude >= kHuge;
+    const auto compare = [&](uint32_t found, float about) {
+      matters |= found < kMostTiny ? magnitude != 0 : AtMost(about) > found;
+    };
+    if constexpr (kRows) compare(Read(known.rows), row);
+    if constexpr (kColumns) compare(Read(known.columns), col);
+    return matters;
+  }
+
+ private:
+  static __device__ __forceinline__ void Magnitudes(const uint32_t (&x)[4],
+                                                    uint32_t (&magnitudes)[4]) {
+    QUANTD_UNROLL
+    for (int i = 0; i < 4; ++i) magnitudes[i] = x[i] & 0x7FFF7FFFu;
+  }
+  // The larger one of `max` and quarters of the sums of blocks' magnitudes.
+  static __device__ __forceinline__ float QuarterSum(
+      const uint32_t (&magnitudes)[4], float max) {
+    constexpr uint32_t kQuarters = 0x3E803E80u;
+    float sums[4];  // two of them twice
+    Multiply<DType::kBF16>(magnitudes, kQuarters, kQuarters, sums);
+    return fmaxf(max, fmaxf(sums[0], sums[2]));
+  }
+};
+
+// The largest of a warp's numbers, which are not negative.
+__device__ __forceinline__ float LargestOfWarp(float x) {
+  return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(x)));
+}
+
+// Squares of a warp's rows, of which sums of magnitudes have not said enough:
+// by tensor cores, and in order where it takes that. Adds plain magnitudes that
+// are not counted with the latter.
+template <bool kRows, bool kColumns>
+__device__ __forceinline__ void RaiseMaxima(
+    const AmaxTilesArgs& a, const StagedTile& tile, const WarpRows& rows,
+    const Rotation& rotation, KnownMaxima* known, uint32_t* plain) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  uint32_t order = 0;  // squares, as bits
+  uint32_t done = 0;
+  uint32_t tiny = 0;
+  float row = 0.0f;  // lane c: of square c
+  float col = 0.0f;
+#pragma unroll 1
+  for (uint32_t c = 0; c < kSquares; ++c) {
+    Known one;
+    one.Add<kRows, kColumns, true>(rows, static_cast<int>(c), rotation);
+    const uint32_t magnitude =
+        __reduce_max_sync(0xFFFFFFFFu, LargerHalf(one.plain));
+    if (magnitude < kInfBits) *plain = LargerOf(*plain, one.plain);
+    if (magnitude >= kHuge) order |= 1u << c;
+    if (magnitude < kTiny && magnitude != 0) tiny |= 1u << c;
+    if (magnitude < kTiny || magnitude >= kHuge) continue;
+    const float row_max = LargestOfWarp(one.row);
+    const float col_max = LargestOfWarp(one.col);
+    if (lane == c) {
+      row = row_max;
+      col = col_max;
+    }
+  }
+  const uint32_t rows_most = AtMost(row);
+  const uint32_t columns_most = AtMost(col);
+  const auto sure = [](float about, uint32_t most) {
+    return Rounded(about * (1.0f - kMargin)) == most ? most : 0;
+  };
+  if constexpr (kRows) {
+    Raise(sure(row, rows_most), &known->rows, &a.found->row_rht);
+  }
+  if constexpr (kColumns) {
+    Raise(sure(col, columns_most), &known->columns, &a.found->col_rht);
+  }
+  __syncwarp();
+  const auto may_raise = [&] {
+    return (kRows && rows_most > Read(known->rows)) ||
+           (kColumns && columns_most > Read(known->columns));
+  };
+  const bool tiny_may = (kRows && Read(known->rows) < kMostTiny) ||
+                        (kColumns && Read(known->columns) < kMostTiny);
+  if (__any_sync(0xFFFFFFFFu, tiny_may)) order |= tiny;
+  while (true) {
+    // (A candidate may have lost its chance to another.)
+    const uint32_t candidates = __ballot_sync(0xFFFFFFFFu, may_raise());
+    const uint32_t left = (candidates & ~done) | order;
+    if (left == 0) break;
+    const int c = __ffs(static_cast<int>(left)) - 1;
+    MaximumInOrder(tile, static_cast<int>(Team::warp() * kBlock), c * kBlock,
+                   kRows, kColumns, a.signs, known, a.found);
+    order &= ~(1u << c);
+    done |= 1u << c;
+  }
+}
+
+template <SharedMemory kSize, bool kRows, bool kColumns>
+__global__ void __launch_bounds__(Stream<kSize>::kCtaThreads, 1)
+    AmaxByTensorCores(const __grid_constant__ AmaxTilesArgs a,
+                      const __grid_constant__ TensorMap map) {
+#ifdef __CUDA_ARCH__
+  if constexpr (kIsBuilt<kSize>) {
+    LetNextKernelStart();
+    extern __shared__ __align__(1024) std::byte shared[];
+    auto& s = *reinterpret_cast<Shared<kSize>*>(shared);
+    if (threadIdx.x == 0) s.maxima = {};
+    Stream<kSize> stream(&s.tiles, &s.control);
+    if (stream.sends()) {
+      stream.Send(a.list, a.first, map);
+      return;
+    }
+    stream.Begin();
+    const Rotation rotation(a.signs);
+    uint32_t plain = 0;  // largest, of both halves of words
+    while (true) {
+      // What other CTAs have found spares work here.
+      uint32_t rows_found = 0;
+      uint32_t columns_found = 0;
+      if (Team::thread() == 0) {
+        rows_found = *const_cast<volatile uint32_t*>(&a.found->row_rht);
+        columns_found = *const_cast<volatile uint32_t*>(&a.found->col_rht);
+      }
+      if (!stream.Receive(true)) break;
+      if (Team::thread() == 0) {
+        atomicMax(&s.maxima.rows, rows_found);
+        atomicMax(&s.maxima.columns, columns_found);
+      }
+      const WarpRows rows(stream.tile());
+      Known all;
+      QUANTD_UNROLL
+      for (int c = 0; c < kSquares; ++c) {
+        all.Add<kRows, kColumns, false>(rows, c, rotation);
+      }
+      if (__any_sync(0xFFFFFFFFu, all.Matters<kRows, kColumns>(s.maxima))) {
+        RaiseMaxima<kRows, kColumns>(a, stream.tile(), rows, rotation,
+                                     &s.maxima, &plain);
+      } else {
+        plain = LargerOf(plain, all.plain);
+      }
+      stream.Release();
+    }
+    plain = __reduce_max_sync(0xFFFFFFFFu, LargerHalf(plain));
+    if (threadIdx.x % kWarp == 0) atomicMax(&a.found->plain, plain);
+  } else {
+    __trap();
+  }
+#endif
+}
+
+template <bool kRows, bool kColumns>
+cudaError_t Launch(const AmaxTilesArgs& a, const Queue& queue) {
+  return ForSharedMemory([&](auto size) {
+    return LaunchStream<size(), Stream<size()>, Shared<size()>>(
+        &AmaxByTensorCores<size(), kRows, kColumns>, a, queue);
+  });
+}
+
+}  // namespace
+
+cudaError_t LaunchAmaxTiles(const AmaxArgs& args, const Queue& queue) {
+  AmaxTilesArgs a = {};
+  a.first.x = args.x.data;
+  a.first.rows = args.x.rows;
+  a.list.count = 1;
+  a.list.rows = args.x.rows;
+  a.list.cols = args.x.cols;
+  a.list.chunk_count = (args.x.rows + kTileSide - 1) / kTileSide;
+  for (int i = 0; i < kBlock; ++i) a.signs[i] = args.signs[i];
+  a.found = args.found;
+  if (args.row_signs == nullptr) return Launch<false, true>(a, queue);
+  return args.col_signs == nullptr ? Launch<true, false>(a, queue)
+                                   : Launch<true, true>(a, queue);
+}
+
+}  // namespace quantd::cuda

@@ -1,0 +1,266 @@
+// Copies whose codes lie as the output does: rows of M x K. Nothing is
+// exchanged between threads; each has units of 8 columns.
+#include "kernels/cuda/decode/decode.cuh"
+
+namespace quantd::cuda {
+namespace {
+
+// Units that a thread has in flight, each some rows below the last.
+constexpr int kSteps = 8;
+constexpr int kStepsInPlace = 4;
+
+// A thread's place in tiles 2^shift units wide.
+struct Place {
+  int row;
+  int64_t col;
+
+  __device__ explicit Place(int shift)
+      : row(static_cast<int>(threadIdx.x >> shift)),
+        col(((int64_t{blockIdx.x} << shift) +
+             (threadIdx.x & ((1u << shift) - 1))) *
+            kUnit) {}
+};
+
+// Whether whole units can be loaded and stored at once, all of the group's.
+template <DType D, DType E>
+__device__ __forceinline__ bool IsWhole(const Chunk& chunk, int64_t cols,
+                                        int64_t code_row) {
+  const auto codes = reinterpret_cast<uintptr_t>(chunk.copy.data) |
+                     static_cast<uintptr_t>(code_row);
+  return cols % kUnit == 0 && IsAligned(chunk.out) &&
+         codes % (4 * kCodeWords<E>) == 0;
+}
+
+template <DType E>
+__device__ __forceinline__ void LoadUnit(const std::byte* from, bool whole,
+                                         int64_t count, uint32_t* words) {
+  if constexpr (E == DType::kE2M1x2) {
+    // Lines are whole blocks: aligned, and there.
+    words[0] = *reinterpret_cast<const uint32_t*>(from);
+  } else if (whole) {
+    const uint2 codes = *reinterpret_cast<const uint2*>(from);
+    words[0] = codes.x;
+    words[1] = codes.y;
+  } else {
+    words[0] = words[1] = 0;
+    const int end = count < kUnit ? static_cast<int>(count) : kUnit;
+#pragma unroll 1
+    for (int i = end - 1; i >= 0; --i) {
+      words[1] = words[1] << 8 | words[0] >> 24;
+      words[0] = words[0] << 8 | static_cast<uint32_t>(from[i]);
+    }
+  }
+}
+
+// --- kernels ----------------------------------------------------------------
+
+// Blocks along the rows. `kLineAmax`: each row has its own amax.
+template <DType D, DType E, Scaling S, bool kLineAmax>
+__global__ void __launch_bounds__(kThreads)
+    DecodeRows(const __grid_constant__ DecodeArgs a, int shift) {
+  const Place place(shift);
+  const int64_t cols = a.list.cols;
+  if (place.col >= cols) return;
+  const int64_t count = cols - place.col;
+  const int step = kThreads >> shift;
+  // Tiles are kSteps steps high; a chunk has 2^parts of them.
+  const int parts = shift - 4;
+  static_assert(kTileSide == 128 && kThreads == 256 && kSteps == 8);
+  const int64_t tiles = a.list.chunk_count << parts;
+  for (int64_t t = blockIdx.y; t < tiles; t += gridDim.y) {
+    const Chunk chunk = FindChunk(a, false, t >> parts);
+    const CopyTask& copy = chunk.copy;
+    const int part = static_cast<int>(t) & ((1 << parts) - 1);
+    const int first = part * (kSteps * step) + place.row;
+    if (first >= chunk.rows) continue;
+    const int64_t row = chunk.row + first;
+    const std::byte* codes = copy.data + row * copy.data_line +
+                             (E == DType::kE2M1x2 ? place.col / 2 : place.col);
+    const int64_t codes_step = step * copy.data_line;
+    std::byte* out = chunk.out + (row * cols + place.col) * kSizeOf<D>;
+    const int64_t out_step = step * cols * kSizeOf<D>;
+    int64_t number = 0;
+    if constexpr (S != Scaling::kTensor) number = place.col / kPositions<S>;
+    const LineScaleAddress scales(copy, chunk.row, number, kScaleSize<S>);
+    const bool whole = IsWhole<D, E>(chunk, cols, copy.data_line);
+    bool plain = whole;
+    if (whole) {
+      // All loads first: nothing here depends on what another one brings.
+      uint32_t words[kSteps][kCodeWords<E>] = {};
+      uint32_t stored[kSteps] = {};
+      const std::byte* from = codes;
+      QUANTD_UNROLL
+      for (int i = 0; i < kSteps; ++i) {
+        if (first + i * step < chunk.rows) {
+          LoadUnit<E>(from, true, count, words[i]);
+        }
+        from += codes_step;
+      }
+      if constexpr (S != Scaling::kTensor) {
+        const auto load = [&](auto at) {
+          QUANTD_UNROLL
+          for (int i = 0; i < kSteps; ++i) {
+            const int line = first + i * step;
+            if (line < chunk.rows) stored[i] = LoadStored<S>(at(line));
+          }
+        };
+        if (copy.swizzled) {
+          load([&](int line) { return scales.Swizzled(line); });
+        } else {
+          load([&](int line) { return scales.Linear(line); });
+        }
+      }
+      Factors<S> factors(copy, a.params.f6, row);
+      float factor[kSteps];
+      QUANTD_UNROLL
+      for (int i = 0; i < kSteps; ++i) {
+        if (kLineAmax && i > 0 && first + i * step < chunk.rows) {
+          factors = {copy, a.params.f6, row + i * step};
+        }
+        factor[i] = factors.Of(stored[i]);
+        plain &= IsPlain<E, 1>(words[i], factor[i]);
+      }
+      if (plain) {
+        QUANTD_UNROLL
+        for (int i = 0; i < kSteps; ++i) {
+          if (first + i * step >= chunk.rows) break;
+          uint32_t v[kOutWords<D>];
+          DecodePlain<D, E, 1>(words[i], factor[i], v);
+          StoreUnit<D>(v, true, count, out);
+          out += out_step;
+        }
+        continue;
+      }
+    }
+#pragma unroll 1
+    for (int i = 0; i < kSteps && first + i * step < chunk.rows; ++i) {
+      uint32_t words[2];
+      LoadUnit<E>(codes, whole, count, words);
+      const Factors<S> factors(copy, a.params.f6, row + i * step);
+      const float factor =
+          factors.Of(LoadStored<S>(scales.At(first + i * step)));
+      uint32_t v[kOutWords<D>];
+      DecodeAny<D, E, 0>(words, &factor, v);
+      StoreUnit<D>(v, whole, count, out);
+      codes += codes_step;
+      out += out_step;
+    }
+  }
+}
+
+// MXFP8's columnwise copy: blocks along the columns, a factor for each of a
+// thread's columns.
+template <DType D, DType E>
+__global__ void __launch_bounds__(kThreads)
+    DecodeColumnsInPlace(const __grid_constant__ DecodeArgs a, int shift) {
+  constexpr int kRows = kPositions<Scaling::kMx>;
+  constexpr int kParts = kTileSide / kRows;
+  const Place place(shift);
+  const int64_t cols = a.list.cols;
+  if (place.col >= cols) return;
+  const int64_t count = cols - place.col;
+  const int step = kThreads >> shift;
+  for (int64_t t = blockIdx.y; t < a.list.chunk_count * kParts;
+       t += gridDim.y) {
+    const Chunk chunk = FindChunk(a, true, t / kParts);
+    const CopyTask& copy = chunk.copy;
+    const int first = static_cast<int>(t % kParts) * kRows;
+    const int rows = chunk.rows - first < kRows ? chunk.rows - first : kRows;
+    if (place.row >= rows) continue;
+    const bool whole = IsWhole<D, E>(chunk, cols, copy.data_position);
+    float factors[kUnit];
+    bool finite = true;
+    // Neighbouring lines, all in one tile of a swizzled layout.
+    const LineScaleAddress scales(copy, place.col & -kTileSide,
+                                  (chunk.row + first) / kRows, 1);
+    QUANTD_UNROLL
+    for (int i = 0; i < kUnit; ++i) {
+      const int at = static_cast<int>(place.col & (kTileSide - 1));
+      factors[i] = DecodeE8M0<Scalar>(
+          LoadStored<Scaling::kMx>(scales.At(i < count ? at + i : at)));
+      finite &= IsFinite(factors[i]);
+    }
+    const int64_t row = chunk.row + first + place.row;
+    const std::byte* codes = copy.data + row * copy.data_position + place.col;
+    std::byte* out = chunk.out + (row * cols + place.col) * kSizeOf<D>;
+    const int64_t codes_step = step * copy.data_position;
+    const int64_t out_step = step * cols * kSizeOf<D>;
+#pragma unroll 1
+    for (int base = place.row; base < rows; base += kStepsInPlace * step) {
+      bool plain = finite && whole;
+      if (plain) {
+        uint32_t words[kStepsInPlace][2];
+        uint32_t special = 0;
+        QUANTD_UNROLL
+        for (int i = 0; i < kStepsInPlace; ++i) {
+          const int64_t at = base + i * step < rows ? i : 0;
+          LoadUnit<E>(codes + at * codes_step, true, count, words[i]);
+        }
+        QUANTD_UNROLL
+        for (int i = 0; i < kStepsInPlace; ++i) {
+          special |= SpecialBits<E>(words[i][0]) | SpecialBits<E>(words[i][1]);
+        }
+        plain = special == 0;
+        QUANTD_UNROLL
+        for (int i = 0; i < kStepsInPlace; ++i) {
+          if (!plain || base + i * step >= rows) break;
+          uint32_t v[kOutWords<D>];
+          DecodePlainFp8<D, E, 1>(words[i], factors, v);
+          StoreUnit<D>(v, true, count, out + i * out_step);
+        }
+      }
+#pragma unroll 1
+      for (int i = 0; i < kStepsInPlace; ++i) {
+        if (plain || base + i * step >= rows) break;
+        uint32_t words[2];
+        LoadUnit<E>(codes + i * codes_step, whole, count, words);
+        uint32_t v[kOutWords<D>];
+        DecodeAny<D, E, 1>(words, factors, v);
+        StoreUnit<D>(v, whole, count, out + i * out_step);
+      }
+      codes += kStepsInPlace * codes_step;
+      out += kStepsInPlace * out_step;
+    }
+  }
+}
+
+// --- launchers --------------------------------------------------------------
+
+template <DType D, DType E, Scaling S>
+cudaError_t LaunchRows(const DecodeArgs& a, const Queue& queue) {
+  const GroupList& list = a.list;
+  const int64_t units = (list.cols + kUnit - 1) / kUnit;
+  const auto grid = [&](int shift, int64_t tiles) {
+    return GridOf(((units - 1) >> shift) + 1, tiles);
+  };
+  if constexpr (S == Scaling::kMx && E != DType::kE2M1x2) {
+    if (a.params.columnwise) {
+      const int shift = TileShift(units, 4, 6);
+      const int64_t tiles = list.chunk_count * (kTileSide / kPositions<S>);
+      DecodeColumnsInPlace<D, E>
+          <<<grid(shift, tiles), kThreads, 0, queue.stream>>>(a, shift);
+      return cudaGetLastError();
+    }
+  }
+  const int shift = TileShift(units, 4, 7);
+  const dim3 size = grid(shift, list.chunk_count << (shift - 4));
+  if constexpr (S == Scaling::kNvfp4) {
+    if (a.only.rowwise.amax_line != 0) {
+      DecodeRows<D, E, S, true><<<size, kThreads, 0, queue.stream>>>(a, shift);
+      return cudaGetLastError();
+    }
+  }
+  DecodeRows<D, E, S, false><<<size, kThreads, 0, queue.stream>>>(a, shift);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t LaunchDecodeRows(const DecodeArgs& a, const Queue& queue) {
+  return ForDecoding(a.params, [&](auto types) {
+    using T = decltype(types);
+    return LaunchRows<T::kOutput, T::kElement, T::kScaling>(a, queue);
+  });
+}
+
+}  // namespace quantd::cuda

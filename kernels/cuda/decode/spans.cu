@@ -1,0 +1,122 @@
+#include "kernels/arith/decode.h"
+#include "kernels/cuda/tile/span.cuh"
+
+namespace quantd::cuda {
+namespace {
+
+// --- kernel -----------------------------------------------------------------
+
+// Codes of 16 positions from `at` on, zeros where the copy has none.
+__device__ __forceinline__ void LoadCodes(DType element, const CopyTask& copy,
+                                          int64_t line, int64_t at,
+                                          uint32_t (&words)[4]) {
+  if (element == DType::kE2M1x2) {
+    // Lines are whole blocks: aligned.
+    const uint2 codes = *reinterpret_cast<const uint2*>(
+        copy.data + line * copy.data_line + at / 2);
+    words[0] = codes.x;
+    words[1] = codes.y;
+    return;
+  }
+  const std::byte* from =
+      copy.data + line * copy.data_line + at * copy.data_position;
+  const int64_t count = copy.padded - at;
+  if (copy.data_position == 1 && count >= kBlock && IsAligned(from)) {
+    const uint4 codes = *reinterpret_cast<const uint4*>(from);
+    words[0] = codes.x;
+    words[1] = codes.y;
+    words[2] = codes.z;
+    words[3] = codes.w;
+    return;
+  }
+  for (int i = 0; i < kBlock && i < count; ++i) {
+    words[i / 4] |= static_cast<uint32_t>(from[i * copy.data_position])
+                    << (8 * (i % 4));
+  }
+}
+
+__device__ __forceinline__ uint32_t LoadScale(Scaling scaling,
+                                              const CopyTask& copy,
+                                              int64_t line, int64_t number) {
+  if (scaling == Scaling::kTensor) {
+    return *reinterpret_cast<const uint32_t*>(copy.scale);
+  }
+  const int64_t index = ScaleIndex(copy, line, number);
+  return scaling == Scaling::kBlock
+             ? reinterpret_cast<const uint32_t*>(copy.scale)[index]
+             : static_cast<uint32_t>(copy.scale[index]);
+}
+
+template <DType D, int N>
+__global__ void __launch_bounds__(kThreads)
+    DecodeSpans(const __grid_constant__ DecodeArgs a) {
+  const DequantizeParams& p = a.params;
+  const int block = p.block != 0 ? p.block : N;
+  const int64_t tiles = TileCount(a.list);
+  for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+    const GroupTile tile = FindTile(a.list, t);
+    const CopyTask copy =
+        p.columnwise ? tile.group->columnwise : tile.group->rowwise;
+    for (int i = threadIdx.x; i < TileSpan<N>::kCount; i += kThreads) {
+      const TileSpan<N> span(p.columnwise, i);
+      const int64_t line = (p.columnwise ? tile.col : tile.row) + span.line;
+      const int64_t first =
+          (p.columnwise ? tile.row : tile.col) + span.position;
+      if (line >= copy.lines || first >= copy.padded) continue;
+      const float amax = AmaxOf(copy, line);
+      float v[N] = {};
+      for (int b = 0; b < N && first + b < copy.padded; b += block) {
+        const float factor = DecodeFactor<Scalar>(
+            p.scaling, p.f6, amax,
+            LoadScale(p.scaling, copy, line, (first + b) / block));
+        for (int j = b; j < b + block && first + j < copy.padded; j += kBlock) {
+          uint32_t words[4] = {};
+          LoadCodes(p.element, copy, line, first + j, words);
+          DecodeSixteen<Scalar>(p.element, words, v + j);
+          for (int k = j; k < j + kBlock; ++k) v[k] = v[k] * factor;
+        }
+      }
+      if (copy.signs != nullptr) {
+        // The rotation sees values as they would be stored without it.
+        for (int j = 0; j < N; ++j) {
+          v[j] = DecodeElement<D>(EncodeElement<D>(v[j]));
+        }
+        for (int j = 0; j < N; j += copy.rotation) {
+          RotateInverseOf<Scalar>(v + j, copy.rotation, copy.signs);
+        }
+      }
+      StoreSpan<D>(*tile.group, a.list.cols, p.columnwise, line, first, v);
+    }
+  }
+}
+
+// --- launchers --------------------------------------------------------------
+
+template <DType D>
+cudaError_t LaunchDecodeTo(const DecodeArgs& a, const Queue& queue) {
+  const int least = a.params.block > 0 ? a.params.block : kBlock;
+  const int n = a.rotation > least ? a.rotation : least;
+  return ForSpanSize(n, [&](auto size) {
+    DecodeSpans<D, decltype(size)::value>
+        <<<GridFor(TileCount(a.list), 8, queue), kThreads, 0, queue.stream>>>(
+            a);
+    return cudaGetLastError();
+  });
+}
+
+}  // namespace
+
+cudaError_t LaunchDecodeSpans(const DecodeArgs& a, const Queue& queue) {
+  switch (a.params.output) {
+    case DType::kF32:
+      return LaunchDecodeTo<DType::kF32>(a, queue);
+    case DType::kF16:
+      return LaunchDecodeTo<DType::kF16>(a, queue);
+    case DType::kBF16:
+      return LaunchDecodeTo<DType::kBF16>(a, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace quantd::cuda

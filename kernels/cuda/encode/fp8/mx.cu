@@ -1,0 +1,6 @@
+#include "kernels/cuda/encode/fp8/rows.cuh"
+
+namespace quantd::cuda {
+template cudaError_t LaunchEncodeFp8Of<Scaling::kMx>(const EncodeArgs&,
+                                                     const Queue&);
+}  // namespace quantd::cuda

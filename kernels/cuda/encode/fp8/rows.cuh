@@ -1,0 +1,194 @@
+// The rowwise copy alone, by rows of the payload: codes lie as the input does,
+// whatever the groups are, which only the scales ask for. No tile is held, so a
+// thread has 8 neighbouring elements of 8 rows and reads 16 bytes at a time.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FP8_ROWS_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FP8_ROWS_CUH_
+
+#include "kernels/cuda/encode/fp8/encode.cuh"
+#include "kernels/cuda/encode/fp8/launch.h"
+
+namespace quantd::cuda {
+
+// Half a warp has 8 rows of 128 columns: a block of 128 is its own, and so is
+// the word that four scales of MX are. A CTA has 4 x 4 of those.
+inline constexpr int kPatchRows = 8;
+inline constexpr int kPatchCols = 128;
+inline constexpr int kPatches = kThreads / 16;
+inline constexpr int kPatchesUp = 4;
+inline constexpr int kPatchesAcross = kPatches / kPatchesUp;
+
+inline constexpr int kCtaRows = kPatchRows * kPatchesUp;
+inline constexpr int kCtaCols = kPatchCols * kPatchesAcross;
+
+// What a lane has.
+struct Patch {
+  uint4 raw[kPatchRows];
+  int64_t cols;  // K
+  int64_t row;   // of the payload, first
+  int64_t col;   // the lane's first
+  int lane;      // of 16
+  int rows;      // that exist
+  bool inside;
+
+  // The patch's first column.
+  __device__ int64_t first() const { return col - lane * 8; }
+};
+
+// Where this lane stores scales, if it does: one of kBlock, a word of MX. All
+// lanes of the warp must call.
+template <Scaling S>
+__device__ __forceinline__ std::byte* PlaceOfScales(const EncodeArgs& a,
+                                                    const Patch& s) {
+  constexpr bool kMx = S == Scaling::kMx;
+  const int r = kMx ? s.lane % 4 * 2 + (s.lane & 4) / 4 : s.lane / 2;
+  const GroupTask& group = GroupOfRow(a, s.row, s.row + r);
+  const bool stores = kMx ? s.lane < 8 : s.lane % 2 == 0;
+  if (!stores || r >= s.rows || s.first() >= s.cols) return nullptr;
+  const CopyTask& copy = group.rowwise;
+  const int64_t line = s.row + r - group.row;
+  return copy.scale + (kMx ? ScaleIndex(copy, line, s.first() / 32)
+                           : 4 * (line + s.first() / 128 * copy.scale_block));
+}
+
+// Multipliers of the rows, two of which are neighbours in a word of `max`.
+// Stores the scales. All lanes of the warp must call.
+template <Scaling S>
+__device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
+                                           std::byte* to,
+                                           uint32_t (&max)[kPatchRows / 2],
+                                           float (&m)[kPatchRows]) {
+  const int base = static_cast<int>(threadIdx.x) % 32 - s.lane;
+  if constexpr (S == Scaling::kBlock) {
+    // Lanes 2 * r and 2 * r + 1 are row r.
+    ReduceRows<16, kPatchRows / 2>(s.lane, max);
+    const int r = s.lane / 2;
+    const int64_t left = s.cols - s.first();
+    const BlockScale<Scalar> scale = SettleBlock<S>(
+        a.params, r % 2 == 0 ? LowMagnitude(max[0]) : HighMagnitude(max[0]),
+        a.first.x + 2 * ((s.row + r) * s.cols + s.first()), 2,
+        left < 128 ? left : 128);
+    if (to != nullptr) {
+      StoreGlobal(StoredScale<Scalar>(a.params, scale.stored), to);
+    }
+    QUANTD_UNROLL
+    for (int i = 0; i < kPatchRows; ++i) {
+      m[i] = __shfl_sync(0xFFFFFFFFu, scale.m, base + 2 * i);
+    }
+  } else {
+    // Lane l is rows 2 * (l % 4) and the next one of block l / 4.
+    ReduceRows<4, kPatchRows / 2>(s.lane, max);
+    const std::byte* const x =
+        a.first.x +
+        2 * ((s.row + s.lane % 4 * 2) * s.cols + s.first() + s.lane / 4 * 32);
+    const BlockScale<Scalar> upper =
+        SettleBlock<S>(a.params, LowMagnitude(max[0]), x, 2, 32);
+    const BlockScale<Scalar> lower =
+        SettleBlock<S>(a.params, HighMagnitude(max[0]), x + 2 * s.cols, 2, 32);
+    // Powers of two are bf16.
+    const uint32_t both =
+        __byte_perm(__float_as_uint(upper.m), __float_as_uint(lower.m), 0x7632);
+    QUANTD_UNROLL
+    for (int i = 0; i < kPatchRows / 2; ++i) {
+      const uint32_t two =
+          __shfl_sync(0xFFFFFFFFu, both, base + (s.lane & 12) + i);
+      m[2 * i] = LowOf(two);
+      m[2 * i + 1] = HighOf(two);
+    }
+    // From two rows of a block to four blocks of a row.
+    uint32_t codes = upper.stored | lower.stored << 8;
+    uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, codes, 4);
+    codes = (s.lane & 4) != 0 ? __byte_perm(other, codes, 0x0051)
+                              : __byte_perm(codes, other, 0x0040);
+    codes &= 0xFFFFu;
+    other = __shfl_xor_sync(0xFFFFFFFFu, codes, 8);
+    // Blocks beyond the matrix are zeros with scale 0, as their padding.
+    if (to != nullptr) StoreGlobal(__byte_perm(codes, other, 0x5410), to);
+  }
+}
+
+template <Scaling S, DType E>
+__global__ void __launch_bounds__(kThreads, 4)
+    EncodeRows(const __grid_constant__ EncodeArgs a) {
+  const uint32_t across = CtasAcross(a.list, kCtaCols);
+  const uint32_t band = blockIdx.x / across;
+  const int64_t left_col = int64_t{blockIdx.x - band * across} * kCtaCols;
+
+  Patch s;
+  const int patch = static_cast<int>(threadIdx.x) / 16;
+  s.lane = static_cast<int>(threadIdx.x) % 16;
+  s.cols = a.list.cols;
+  s.row = int64_t{band} * kCtaRows + patch / kPatchesAcross * kPatchRows;
+  s.col = left_col + patch % kPatchesAcross * kPatchCols + s.lane * 8;
+  const int64_t left = a.list.rows - s.row;
+  s.rows = static_cast<int>(left < 0            ? 0
+                            : left < kPatchRows ? left
+                                                : kPatchRows);
+  s.inside = s.col < s.cols;
+  const int count = s.inside ? s.rows : 0;
+  const int64_t first = s.row * s.cols + s.col;
+  const std::byte* p = a.first.x + 2 * first;
+  QUANTD_UNROLL
+  for (int i = 0; i < kPatchRows; ++i) {
+    s.raw[i] = make_uint4(0, 0, 0, 0);
+    if (i < count) s.raw[i] = __ldg(reinterpret_cast<const uint4*>(p));
+    p += 2 * s.cols;
+  }
+  // While the rows are on their way.
+  std::byte* const scales = PlaceOfScales<S>(a, s);
+
+  uint32_t max[kPatchRows / 2];
+  uint32_t most = 0;
+  QUANTD_UNROLL
+  for (int i = 0; i < kPatchRows / 2; ++i) {
+    const uint4 u = s.raw[2 * i];
+    const uint4 v = s.raw[2 * i + 1];
+    const uint32_t b = MaxOfWords(MaxOfWords(u.x, u.y), MaxOfWords(u.z, u.w));
+    const uint32_t c = MaxOfWords(MaxOfWords(v.x, v.y), MaxOfWords(v.z, v.w));
+    max[i] = MaxOfWords(__byte_perm(b, c, 0x5410), __byte_perm(b, c, 0x7632));
+    most = MaxOfWords(most, max[i]);
+  }
+  if (HoldsSpecial(most)) {
+    uint32_t seen = 0;
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+      seen |= SeenInRun(a.first.x + 2 * (first + i * s.cols), 8);
+    }
+    Report(seen, a.seen);
+  }
+  float m[kPatchRows];
+  SettleRows<S>(a, s, scales, max, m);
+  std::byte* to = a.first.rowwise.data + first;
+  QUANTD_UNROLL
+  for (int i = 0; i < kPatchRows; ++i) {
+    const uint4 r = s.raw[i];
+    const uint32_t low = CodesOf<E>(LowOf(r.x) * m[i], HighOf(r.x) * m[i],
+                                    LowOf(r.y) * m[i], HighOf(r.y) * m[i]);
+    const uint32_t high = CodesOf<E>(LowOf(r.z) * m[i], HighOf(r.z) * m[i],
+                                     LowOf(r.w) * m[i], HighOf(r.w) * m[i]);
+    if (i < count) StoreGlobal(make_uint2(low, high), to);
+    to += s.cols;
+  }
+}
+
+// Formats with blocks.
+template <Scaling S, DType E>
+cudaError_t LaunchBlocks(const EncodeArgs& a, const Queue& queue) {
+  if (a.first.columnwise.data != nullptr || a.dbias) {
+    return LaunchTiles<S, E>(a, queue);
+  }
+  const int64_t bands = (a.list.rows + kCtaRows - 1) / kCtaRows;
+  const int64_t ctas = bands * CtasAcross(a.list, kCtaCols);
+  EncodeRows<S, E>
+      <<<static_cast<unsigned>(ctas), kThreads, 0, queue.stream>>>(a);
+  return cudaGetLastError();
+}
+template <Scaling S>
+cudaError_t LaunchEncodeFp8Of(const EncodeArgs& a, const Queue& queue) {
+  return a.params.element == DType::kE4M3
+             ? LaunchBlocks<S, DType::kE4M3>(a, queue)
+             : LaunchBlocks<S, DType::kE5M2>(a, queue);
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FP8_ROWS_CUH_

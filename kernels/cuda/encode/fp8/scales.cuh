@@ -1,0 +1,273 @@
+// Scales of the blocks of a tile (kernels/cuda/encode/fp8/strip.cuh): lanes
+// share the maxima of their rows by shuffles, warps those of their columns in
+// shared memory, and each scale is the generic one of kernels/arith/encode.h.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FP8_SCALES_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FP8_SCALES_CUH_
+
+#include "kernels/cuda/encode/fp8/strip.cuh"
+
+namespace quantd::cuda {
+
+// The scale of a block with largest magnitude `max`, bf16 bits. Element i of
+// the block is at `p` + i * `step`.
+template <Scaling S>
+__device__ __forceinline__ BlockScale<Scalar> SettleBlock(
+    const EncodeParams& params, uint32_t max, const std::byte* p, int64_t step,
+    int64_t count) {
+  EncodeParams known = params;
+  known.scaling = S;
+  uint32_t clean = max << 16;
+  if (max > kBf16Inf) clean = CleanMax(p, step, count);
+  return MakeBlockScale<Scalar>(known, {}, max << 16, clean);
+}
+
+// Maxima that `kLanes` neighbouring lanes have parts of, a word of two rows
+// each: leaves lane i of them with kWords / kLanes words from there on, or,
+// where those are fewer, several lanes with the same one.
+template <int kLanes, int kWords = kStripRows / 2>
+__device__ __forceinline__ void ReduceRows(int lane, uint32_t* max) {
+  constexpr int kBit = kLanes / 2;
+  if constexpr (kWords == 1) {
+    max[0] = MaxOfWords(max[0], __shfl_xor_sync(0xFFFFFFFFu, max[0], kBit));
+  } else {
+    const bool upper = (lane & kBit) != 0;
+    QUANTD_UNROLL
+    for (int i = 0; i < kWords / 2; ++i) {
+      const uint32_t keep = upper ? max[i + kWords / 2] : max[i];
+      const uint32_t give = upper ? max[i] : max[i + kWords / 2];
+      max[i] = MaxOfWords(keep, __shfl_xor_sync(0xFFFFFFFFu, give, kBit));
+    }
+  }
+  if constexpr (kBit > 1) {
+    ReduceRows<kBit, kWords == 1 ? 1 : kWords / 2>(lane, max);
+  }
+}
+
+// Multipliers of the rows of a strip. `Settle` makes the scales of RowMax and
+// stores them.
+template <Scaling S>
+class RowScales;
+
+template <>
+class RowScales<Scaling::kTensor> {
+ public:
+  __device__ void Settle(const EncodeParams&, const CopyTask& copy,
+                         const Strip&, uint32_t (&)[kStripRows / 2]) {
+    m_ = *copy.tensor_scale;
+  }
+  // Of rows 4 * q to 4 * q + 3, in this lane's columns. All lanes must call.
+  __device__ void Four(int, float (&m)[4]) const {
+    QUANTD_UNROLL
+    for (int i = 0; i < 4; ++i) m[i] = m_;
+  }
+
+ private:
+  float m_;
+};
+
+// A lane is a row.
+template <>
+class RowScales<Scaling::kBlock> {
+ public:
+  __device__ void Settle(const EncodeParams& params, const CopyTask& copy,
+                         const Strip& s, uint32_t (&max)[kStripRows / 2]) {
+    ReduceRows<32, kStripRows / 2>(s.lane, max);
+    const int64_t col = s.col - s.lane * kLaneCols;
+    const int64_t row = s.row + s.lane;
+    const int64_t left = s.cols - col;
+    const BlockScale<Scalar> scale = SettleBlock<Scaling::kBlock>(
+        params, s.lane % 2 == 0 ? LowMagnitude(max[0]) : HighMagnitude(max[0]),
+        s.group->x + 2 * (row * s.cols + col), 2, left < 128 ? left : 128);
+    m_ = scale.m;
+    if (s.lane < s.rows) {
+      StoreGlobal(StoredScale<Scalar>(params, scale.stored),
+                  copy.scale + 4 * (row + col / 128 * copy.scale_block));
+    }
+  }
+  __device__ void Four(int q, float (&m)[4]) const {
+    QUANTD_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      m[i] = __shfl_sync(0xFFFFFFFFu, m_, 4 * q + i);
+    }
+  }
+
+ private:
+  float m_;
+};
+
+// A lane is four rows of one of the four blocks of 32 columns.
+template <>
+class RowScales<Scaling::kMx> {
+ public:
+  __device__ void Settle(const EncodeParams& params, const CopyTask& copy,
+                         const Strip& s, uint32_t (&max)[kStripRows / 2]) {
+    octet_ = s.lane & 24;
+    ReduceRows<8, kStripRows / 2>(s.lane, max);
+    const int64_t col = s.col - s.lane % 8 * kLaneCols;
+    const int64_t row = s.row + s.lane % 8 * 4;
+    const std::byte* const x = s.group->x + 2 * (row * s.cols + col);
+    uint32_t codes = 0;
+    uint32_t m[4];
+    QUANTD_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const BlockScale<Scalar> scale = SettleBlock<Scaling::kMx>(
+          params,
+          i % 2 == 0 ? LowMagnitude(max[i / 2]) : HighMagnitude(max[i / 2]),
+          x + 2 * i * s.cols, 2, 32);
+      codes |= scale.stored << (8 * i);
+      m[i] = __float_as_uint(scale.m);
+    }
+    // Powers of two are bf16.
+    m_[0] = __byte_perm(m[0], m[1], 0x7632);
+    m_[1] = __byte_perm(m[2], m[3], 0x7632);
+    Store(copy, s, codes);
+  }
+  __device__ void Four(int q, float (&m)[4]) const {
+    QUANTD_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t two = __shfl_sync(0xFFFFFFFFu, m_[i], octet_ | q);
+      m[2 * i] = LowOf(two);
+      m[2 * i + 1] = HighOf(two);
+    }
+  }
+
+ private:
+  // From four rows of a block to four blocks of a row, which are one word.
+  __device__ __forceinline__ void Store(const CopyTask& copy, const Strip& s,
+                                        uint32_t codes) const {
+    uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, codes, 16);
+    codes = (s.lane & 16) != 0 ? __byte_perm(other, codes, 0x7632)
+                               : __byte_perm(codes, other, 0x5410);
+    other = __shfl_xor_sync(0xFFFFFFFFu, codes, 8);
+    codes = (s.lane & 8) != 0 ? __byte_perm(codes, other, 0x3715)
+                              : __byte_perm(codes, other, 0x6240);
+    const int r = s.lane % 8 * 4 + s.lane / 8;
+    if (r >= s.rows) return;
+    // Blocks beyond the matrix are zeros with scale 0, as their padding.
+    const int64_t block = (s.col - s.lane * kLaneCols) / 32;
+    StoreGlobal(codes, copy.scale + ScaleIndex(copy, s.row + r, block));
+  }
+
+  int octet_;
+  uint32_t m_[2];
+};
+
+// The largest magnitudes of the four columns.
+__device__ __forceinline__ uint2 ColumnMax(const Strip& s) {
+  uint2 max = make_uint2(0, 0);
+  QUANTD_UNROLL
+  for (int r = 0; r < kStripRows; ++r) {
+    max.x = MaxOfWords(s.raw[r].x, max.x);
+    max.y = MaxOfWords(s.raw[r].y, max.y);
+  }
+  return max;
+}
+
+// Of every two rows, over the four columns.
+__device__ __forceinline__ void RowMax(const Strip& s,
+                                       uint32_t (&max)[kStripRows / 2]) {
+  QUANTD_UNROLL
+  for (int i = 0; i < kStripRows / 2; ++i) {
+    const uint32_t a = MaxOfWords(s.raw[2 * i].x, s.raw[2 * i].y);
+    const uint32_t b = MaxOfWords(s.raw[2 * i + 1].x, s.raw[2 * i + 1].y);
+    max[i] = MaxOfWords(__byte_perm(a, b, 0x5410), __byte_perm(a, b, 0x7632));
+  }
+}
+
+// Of one of them.
+__device__ __forceinline__ uint32_t MagnitudeOf(const uint2& max, int column) {
+  const uint32_t word = column < 2 ? max.x : max.y;
+  return column % 2 == 0 ? LowMagnitude(word) : HighMagnitude(word);
+}
+
+// What the warps of a tile share for its columns.
+template <Scaling S>
+struct ColumnShared {
+  // Codes of a column in 8 pieces of 16 rows, the pieces of a column in an
+  // order that keeps both the writing and the reading free of conflicts.
+  uint4 codes[kTileSide][kTileSide / 16];
+  uint2 max[kTileWarps][32];
+
+  static __device__ int Piece(int column, int piece) {
+    return piece ^ (column / kLaneCols % 8);
+  }
+};
+template <>
+struct ColumnShared<Scaling::kMx> {
+  uint32_t swizzled[kTileThreads];
+};
+
+// Multipliers of the four columns. All threads of the CTA must call. `max`:
+// ColumnMax.
+template <Scaling S>
+__device__ __forceinline__ void ColumnScales(const EncodeParams& params,
+                                             const CopyTask& copy,
+                                             const Strip& s, uint2 max,
+                                             ColumnShared<S>* shared,
+                                             float (&m)[kLaneCols]) {
+  const std::byte* x = s.group->x + 2 * s.Offset(s.cols);
+  if constexpr (S == Scaling::kTensor) {
+    QUANTD_UNROLL
+    for (int c = 0; c < kLaneCols; ++c) m[c] = *copy.tensor_scale;
+  } else if constexpr (S == Scaling::kBlock) {
+    shared->max[s.warp][s.lane] = max;
+    __syncthreads();
+    QUANTD_UNROLL
+    for (int w = 0; w < kTileWarps; ++w) {
+      const uint2 other = shared->max[w][s.lane];
+      max.x = MaxOfWords(max.x, other.x);
+      max.y = MaxOfWords(max.y, other.y);
+    }
+    const int64_t row = s.row - s.warp * kStripRows;
+    const int64_t left = s.group->rows - row;
+    x -= 2 * s.warp * kStripRows * s.cols;
+    uint32_t stored[kLaneCols];
+    QUANTD_UNROLL
+    for (int c = 0; c < kLaneCols; ++c) {
+      const BlockScale<Scalar> scale =
+          SettleBlock<S>(params, MagnitudeOf(max, c), x + 2 * c, 2 * s.cols,
+                         left < 128 ? left : 128);
+      m[c] = scale.m;
+      stored[c] = scale.stored;
+    }
+    if (s.warp != 0 || !s.inside) return;
+    QUANTD_UNROLL
+    for (int c = 0; c < kLaneCols; ++c) {
+      stored[c] = StoredScale<Scalar>(params, stored[c]);
+    }
+    StoreGlobal(make_uint4(stored[0], stored[1], stored[2], stored[3]),
+                copy.scale + 4 * (s.col + row / 128 * copy.scale_block));
+  } else {
+    uint32_t codes = 0;
+    QUANTD_UNROLL
+    for (int c = 0; c < kLaneCols; ++c) {
+      const BlockScale<Scalar> scale = SettleBlock<S>(
+          params, MagnitudeOf(max, c), x + 2 * c, 2 * s.cols, s.rows);
+      m[c] = scale.m;
+      codes |= scale.stored << (8 * c);
+    }
+    if (!copy.swizzled) {
+      if (s.rows > 0 && s.inside) {
+        StoreGlobal(codes, copy.scale + s.col + s.row / 32 * copy.scale_block);
+      }
+      return;
+    }
+    // A tile's scales are 512 bytes in a row, the padding's too, as zeros.
+    auto* const bytes = reinterpret_cast<uint8_t*>(shared->swizzled);
+    QUANTD_UNROLL
+    for (int c = 0; c < kLaneCols; ++c) {
+      bytes[SwizzledIndex(s.lane * kLaneCols + c, s.warp, 4)] =
+          static_cast<uint8_t>(codes >> (8 * c));
+    }
+    __syncthreads();
+    const int64_t first =
+        SwizzledIndex(s.col - s.lane * kLaneCols,
+                      (s.row - s.warp * kStripRows) / 32, copy.blocks);
+    StoreGlobal(shared->swizzled[threadIdx.x],
+                copy.scale + first + 4 * threadIdx.x);
+  }
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FP8_SCALES_CUH_

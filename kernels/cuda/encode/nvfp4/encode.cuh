@@ -1,0 +1,112 @@
+// What the tuned NVFP4 kernels share: groups and work items, units of sixteen
+// elements into codes, column sums. Input is bf16; kernels/cuda/tile/packed.cuh
+// has the arithmetic.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_ENCODE_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_ENCODE_CUH_
+
+#include "kernels/cuda/tile/packed.cuh"
+#include "kernels/cuda/tile/span.cuh"
+
+namespace quantd::cuda {
+
+// The group a CTA is at, in shared memory, and what its amaxes decide.
+template <typename Table>
+struct GroupStateWith {
+  GroupTask task;
+  Table row;
+  Table col;
+
+  // All threads must call this, with the group of their next work. Whether it
+  // is another one than `*current`; then `task` is there after a barrier, and
+  // Settle is to be called.
+  __device__ __forceinline__ bool Enter(const EncodeArgs& a, int64_t group,
+                                        int64_t* current) {
+    if (group == *current) return false;
+    *current = group;
+    constexpr unsigned kWords = sizeof(GroupTask) / sizeof(uint32_t);
+    static_assert(sizeof(GroupTask) % sizeof(uint32_t) == 0);
+    const auto* from = reinterpret_cast<const uint32_t*>(
+        a.list.count == 1 ? &a.first : a.list.groups + group);
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < kWords; i += blockDim.x) {
+      reinterpret_cast<uint32_t*>(&task)[i] = from[i];
+    }
+    __syncthreads();
+    return true;
+  }
+  // Likewise. Ends with a barrier.
+  __device__ __forceinline__ void Settle(const EncodeArgs& a) {
+    if (task.rowwise.data != nullptr) {
+      row.Fill(*task.rowwise.amax, a.params.f6);
+    }
+    if (task.columnwise.data != nullptr) {
+      col.Fill(*task.columnwise.amax, a.params.f6);
+    }
+    __syncthreads();
+  }
+};
+
+using GroupState = GroupStateWith<Multipliers>;
+
+__device__ __forceinline__ Words LoadWords(const std::byte* p) {
+  const uint4 a = reinterpret_cast<const uint4*>(p)[0];
+  const uint4 b = reinterpret_cast<const uint4*>(p)[1];
+  return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+}
+
+// Where a copy's scales are, for lines of one chunk of 128 and one block of
+// each, or of four neighbouring blocks that start at a multiple of four.
+struct ScaleColumn {
+  std::byte* first;  // line 0 of the chunk
+  uint32_t pitch;    // bytes to the next line; 0: swizzled
+
+  __device__ __forceinline__ ScaleColumn(const CopyTask& copy, uint32_t line,
+                                         uint32_t block) {
+    if (copy.swizzled) {
+      const uint32_t across = (static_cast<uint32_t>(copy.blocks) + 3) / 4;
+      first = copy.scale + uint64_t{line / 128 * across + block / 4} * 512 +
+              block % 4;
+      pitch = 0;
+    } else {
+      pitch = static_cast<uint32_t>(copy.scale_line);
+      first = copy.scale + uint64_t{line} * pitch + block;
+    }
+  }
+  // `line` from 0 to 127.
+  __device__ __forceinline__ std::byte* at(uint32_t line) const {
+    const uint32_t swizzled = line % 32 * 16 + line / 32 * 4;
+    return first + (pitch == 0 ? swizzled : line * pitch);
+  }
+};
+
+// Sixteen elements and their scale.
+struct Unit {
+  uint2 codes;
+  uint32_t scale;
+};
+
+// A block for the generic functions, whatever is in it; `x` as it was read.
+// `random` is nullptr for rounding to nearest. Adds to `*seen`.
+static __device__ __noinline__ Unit
+EncodeRare(const EncodeParams& p, Words x, const float* signs, float amax,
+           const RandomBytes<Scalar>* random, uint32_t* seen) {
+  float v[kBlock];
+  Unpack(x, v);
+  uint32_t max, clean;
+  Maxima<Scalar>(v, kBlock, &max, &clean);
+  Report(SeenIn(max, clean), seen);
+  if (signs != nullptr) RotateSpan(v, kBlock, signs);
+  Maxima<Scalar>(v, kBlock, &max, &clean);
+  const LineScale<Scalar> line = MakeLineScale<Scalar>(p, amax, 1.0f);
+  const BlockScale<Scalar> scale =
+      p.four_over_six != FourOverSix::kOff
+          ? FourOverSixScale<Scalar>(p, line, v, max, clean)
+          : MakeBlockScale<Scalar>(p, line, max, clean);
+  uint32_t words[4];
+  EncodeSixteen<Scalar>(p, v, scale.m, random, words);
+  return {make_uint2(words[0], words[1]), scale.stored};
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_NVFP4_ENCODE_CUH_

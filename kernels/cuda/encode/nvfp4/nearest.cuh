@@ -1,0 +1,47 @@
+// Rounding to nearest E2M1 by values instead of codes: E2M1 values / 64 are
+// E4M3 numbers whose codes, those of subnormals too, are four times E2M1's.
+// Packing conversions make codes of them, so that rounding may leave values,
+// which errors can be counted from.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_NEAREST_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_NEAREST_CUH_
+
+#include "kernels/cuda/ptx/fp8_words.cuh"
+#include "kernels/cuda/tile/packed.cuh"
+
+namespace quantd::cuda {
+
+// As LargestOf, without making magnitudes first where the instruction does.
+__device__ __forceinline__ uint32_t LargestOfSigned(const Words& x) {
+  uint32_t m[kBlock / 2];
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock / 2; ++i) m[i] = x.w[i];
+  QUANTD_UNROLL
+  for (int n = kBlock / 4; n > 0; n /= 2) {
+    QUANTD_UNROLL
+    for (int i = 0; i < n; ++i) m[i] = MaxOfWords(m[i], m[i + n]);
+  }
+  return m[0] & 0x7FFF7FFFu;
+}
+
+// The E2M1 value nearest to y, both / 64; y below 7.
+//
+// Where w is y: w * 2^22 is an even number of the steps that codes have around
+// y, in a binade whose numbers are those steps apart. Taking y off stays there
+// (or gets just below it, where nothing is lost): the difference is rounded to
+// steps, ties to even, and what is missing in it is y rounded. Below 1.5, where
+// w is larger, the steps are those of 1.
+__device__ __forceinline__ float NearestE2M1(float y) {
+  const float w = fmaxf(y, 0x1.8p-6f);
+  const float rest = __fmaf_rn(w, 0x1p22f, -y);
+  return __fmaf_rn(w, 0x1p22f, -rest);
+}
+
+// Eight E2M1 magnitudes of such values' E4M3 codes, of elements 0 2 4 6 and
+// 1 3 5 7.
+__device__ __forceinline__ uint32_t CodesOfBytes(uint32_t even, uint32_t odd) {
+  return (even >> 2 & 0x07070707u) | (odd << 2 & 0x70707070u);
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_NVFP4_NEAREST_CUH_

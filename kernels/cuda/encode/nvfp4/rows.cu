@@ -1,0 +1,75 @@
+// NVFP4, rowwise copy alone, rounded to nearest.
+#include "kernels/cuda/encode/nvfp4/launch.h"
+#include "kernels/cuda/encode/nvfp4/nearest.cuh"
+#include "kernels/cuda/encode/nvfp4/walk.cuh"
+
+namespace quantd::cuda {
+namespace {
+
+struct Coder {
+  const EncodeArgs& a;
+  GroupState* group;
+  float s_inv6 = 0.0f;
+  bool exact = false;  // a 64th of every multiplier
+
+  __device__ __forceinline__ void Settle() { group->Settle(a); }
+  __device__ __forceinline__ void Begin(int64_t /*row*/, int64_t /*b*/) {
+    s_inv6 = group->row.s_inv6;
+    exact = group->row.of[0x7E] >= 0x1p-100f;  // the smallest
+  }
+  __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
+    const uint32_t max = LargerHalf(LargestOfSigned(x));
+    const float wanted = __uint_as_float(max) * s_inv6;
+    unit->scale = E4M3Of(wanted);
+    const float m = group->row.of[unit->scale] * 0x1p-6f;
+    uint32_t words[2];
+    QUANTD_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const uint32_t* w = x.w + 4 * h;
+      float f[8];
+      QUANTD_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        f[2 * i] = NearestE2M1(fabsf(LowOf(w[i])) * m);
+        f[2 * i + 1] = NearestE2M1(fabsf(HighOf(w[i])) * m);
+      }
+      const uint32_t even = CodesOf<DType::kE4M3>(f[0], f[2], f[4], f[6]);
+      const uint32_t odd = CodesOf<DType::kE4M3>(f[1], f[3], f[5], f[7]);
+      words[h] = CodesOfBytes(even, odd) |
+                 (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
+    }
+    unit->codes = make_uint2(words[0], words[1]);
+    return !IsRare(max, wanted) && exact;
+  }
+  __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
+                                             int64_t /*b*/) const {
+    const CopyTask& copy = group->task.rowwise;
+    return cuda::EncodeRare(a.params, x,
+                            copy.signs != nullptr ? a.signs : nullptr,
+                            *copy.amax, nullptr, a.seen);
+  }
+};
+
+template <bool kRht>
+__global__ void __launch_bounds__(kThreads, RowWalk::kResident)
+    EncodeNvfp4Rows(const __grid_constant__ EncodeArgs a,
+                    const __grid_constant__ RowWalk walk) {
+  __shared__ GroupState group;
+  Coder coder = {a, &group};
+  WalkRows<kRht>(a, walk, &coder);
+}
+
+template <bool kRht>
+cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
+  const RowWalk walk(a, queue);
+  EncodeNvfp4Rows<kRht><<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t LaunchEncodeNvfp4Rows(const EncodeArgs& a, const Queue& queue) {
+  return a.first.rowwise.signs != nullptr ? LaunchRows<true>(a, queue)
+                                          : LaunchRows<false>(a, queue);
+}
+
+}  // namespace quantd::cuda

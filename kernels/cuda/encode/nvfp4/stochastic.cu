@@ -1,0 +1,89 @@
+// NVFP4, rowwise copy alone, rounded stochastically.
+#include "kernels/cuda/encode/nvfp4/launch.h"
+#include "kernels/cuda/encode/nvfp4/stochastic.cuh"
+#include "kernels/cuda/encode/nvfp4/walk.cuh"
+
+namespace quantd::cuda {
+namespace {
+
+// Where the random bytes of a whole matrix are.
+struct Counters {
+  uint64_t row;   // from row to row
+  uint64_t step;  // from one unit of a thread to the next
+
+  Counters(const EncodeParams& p, const RowWalk& walk)
+      : row((static_cast<uint64_t>(p.total_columns) + kBlock - 1) / kBlock),
+        step(static_cast<uint64_t>(walk.stride) * row) {}
+};
+
+__device__ __noinline__ Unit EncodeRareAt(const EncodeArgs& a,
+                                          const GroupTask& task, Words x,
+                                          int64_t row, int64_t b) {
+  const EncodeParams& p = a.params;
+  const RandomBytes<Scalar> bytes = DrawBytes<Scalar>(
+      p, false, p.row_offset + task.row + row, p.column_offset + b * kBlock);
+  return EncodeRare(p, x, task.rowwise.signs != nullptr ? a.signs : nullptr,
+                    *task.rowwise.amax, &bytes, a.seen);
+}
+
+struct Coder {
+  const EncodeArgs& a;
+  const Counters& counters;
+  const PhiloxStream& random;
+  GroupState* group;
+  float s_inv6 = 0.0f;
+  uint64_t next = 0;  // counter
+
+  __device__ __forceinline__ void Settle() { group->Settle(a); }
+  __device__ __forceinline__ void Begin(int64_t row, int64_t b) {
+    const int64_t m = a.params.row_offset + group->task.row + row;
+    next = static_cast<uint64_t>(m) * counters.row +
+           static_cast<uint64_t>(a.params.column_offset / kBlock + b);
+    s_inv6 = group->row.s_inv6;
+  }
+  __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
+    const uint32_t max = LargerHalf(LargestOfSigned(x));
+    const float wanted = __uint_as_float(max) * s_inv6;
+    unit->scale = E4M3Of(wanted);
+    uint32_t words[4];
+    random.Draw(next, words);
+    next += counters.step;
+    unit->codes = StochasticCodes(x, group->row.of[unit->scale], words);
+    return !IsRare(max, wanted);
+  }
+  __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t row,
+                                             int64_t b) const {
+    return EncodeRareAt(a, group->task, x, row, b);
+  }
+};
+
+template <bool kRht>
+__global__ void __launch_bounds__(kThreads, RowWalk::kResident)
+    EncodeNvfp4Stochastic(const __grid_constant__ EncodeArgs a,
+                          const __grid_constant__ RowWalk walk,
+                          const __grid_constant__ Counters counters,
+                          const __grid_constant__ PhiloxStream random) {
+  __shared__ GroupState group;
+  Coder coder = {a, counters, random, &group};
+  WalkRows<kRht>(a, walk, &coder);
+}
+
+template <bool kRht>
+cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
+  const RowWalk walk(a, queue);
+  const Counters counters(a.params, walk);
+  const PhiloxStream random(a.params.subsequence, a.params.seed);
+  EncodeNvfp4Stochastic<kRht>
+      <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk, counters, random);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t LaunchEncodeNvfp4Stochastic(const EncodeArgs& a,
+                                        const Queue& queue) {
+  return a.first.rowwise.signs != nullptr ? Launch<true>(a, queue)
+                                          : Launch<false>(a, queue);
+}
+
+}  // namespace quantd::cuda

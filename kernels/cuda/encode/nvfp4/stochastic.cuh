@@ -1,0 +1,121 @@
+// Sixteen stochastically rounded E2M1 codes and their random bytes. The fast
+// half, for blocks that are not rare (kernels/cuda/tile/packed.cuh).
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_STOCHASTIC_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_STOCHASTIC_CUH_
+
+#include "kernels/cuda/encode/nvfp4/nearest.cuh"
+
+namespace quantd::cuda {
+
+// Philox4x32-10 under one key and subsequence, as kernels/arith/philox.h has
+// it, with everything that no offset changes worked out beforehand.
+class PhiloxStream {
+ public:
+  // On the host.
+  PhiloxStream(uint64_t subsequence, uint64_t seed) {
+    auto k0 = static_cast<uint32_t>(seed);
+    auto k1 = static_cast<uint32_t>(seed >> 32);
+    for (int round = 0; round < kRounds; ++round) {
+      keys_[2 * round] = k0;
+      keys_[2 * round + 1] = k1;
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+    // The subsequence is half of the first round's counter: what it adds to
+    // that round and to the second.
+    const uint64_t product = uint64_t{kM1} * static_cast<uint32_t>(subsequence);
+    keys_[0] ^= static_cast<uint32_t>(product >> 32);
+    keys_[1] ^= static_cast<uint32_t>(subsequence >> 32);
+    keys_[2] ^= static_cast<uint32_t>(product);
+  }
+
+  __device__ __forceinline__ void Draw(uint64_t offset,
+                                       uint32_t (&words)[4]) const {
+    const uint64_t first = uint64_t{kM0} * static_cast<uint32_t>(offset);
+    uint32_t c0 = static_cast<uint32_t>(offset >> 32) ^ keys_[0];
+    uint32_t c1 = 0;  // its part is in keys_[2]
+    uint32_t c2 = static_cast<uint32_t>(first >> 32) ^ keys_[1];
+    uint32_t c3 = static_cast<uint32_t>(first);
+    QUANTD_UNROLL
+    for (int round = 1; round < kRounds; ++round) {
+      const uint64_t a = uint64_t{kM0} * c0;
+      const uint64_t b = uint64_t{kM1} * c2;
+      c0 = static_cast<uint32_t>(b >> 32) ^ c1 ^ keys_[2 * round];
+      c1 = static_cast<uint32_t>(b);
+      c2 = static_cast<uint32_t>(a >> 32) ^ c3 ^ keys_[2 * round + 1];
+      c3 = static_cast<uint32_t>(a);
+    }
+    words[0] = c0;
+    words[1] = c1;
+    words[2] = c2;
+    words[3] = c3;
+  }
+
+ private:
+  static constexpr int kRounds = 10;
+  static constexpr uint32_t kM0 = 0xD2511F53u;
+  static constexpr uint32_t kM1 = 0xCD9E8D57u;
+  uint32_t keys_[2 * kRounds];
+};
+
+// 2 * a + b. (The compiler would take the factor for a shift.)
+__device__ __forceinline__ uint32_t TwiceAnd(uint32_t a, uint32_t b) {
+  uint32_t sum;
+  asm("mad.lo.u32 %0, %1, 2, %2;" : "=r"(sum) : "r"(a), "r"(b));
+  return sum;
+}
+
+// Two values y >= 0, below 7, in halves of a word: the code from bit 9 on, and
+// below it the fraction of the step to the next one.
+//
+// That is y / 2^14 as an fp16: below y = 1 subnormal, a multiple of 2^-24, and
+// from there on exponents and the first bit after the point count like codes.
+// What stochastic rounding adds to y first is rounded to fp32 (FORMATS.md) and
+// may get to the next code that way only where y < 1/4, from at most 2^-26
+// below: that much is added to y, and is cut off again where y is larger.
+__device__ __forceinline__ uint32_t FractionalCodes(float low, float high) {
+  const float a = __fmaf_rz(low, 0x1p-14f, 0x1p-40f);
+  const float b = __fmaf_rz(high, 0x1p-14f, 0x1p-40f);
+  uint32_t word;
+  asm("cvt.rz.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(b), "f"(a));
+  return word;
+}
+
+// Sixteen codes of x * m, all |x * m| below 7; byte i of `random` is element
+// i's.
+__device__ __forceinline__ uint2 StochasticCodes(const Words& x, float m,
+                                                 const uint32_t (&random)[4]) {
+  uint32_t words[2];
+  QUANTD_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    const uint32_t* w = x.w + 4 * h;
+    // Of elements 0 and 2, then 4 and 6; of 1 and 3, then 5 and 7.
+    uint32_t even[2];
+    uint32_t odd[2];
+    QUANTD_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t bytes = random[2 * h + i];
+      const uint32_t first = w[2 * i];
+      const uint32_t second = w[2 * i + 1];
+      even[i] = TwiceAnd(
+          bytes & 0x00FF00FFu,
+          FractionalCodes(fabsf(LowOf(first)) * m, fabsf(LowOf(second)) * m));
+      odd[i] = TwiceAnd(
+          __byte_perm(bytes, 0, 0x4341),
+          FractionalCodes(fabsf(HighOf(first)) * m, fabsf(HighOf(second)) * m));
+      // Values above 6 may have come to an eighth code.
+      even[i] = __vminu2(even[i], 0x0FFF0FFFu);
+      odd[i] = __vminu2(odd[i], 0x0FFF0FFFu);
+    }
+    const uint32_t evens = __byte_perm(even[0], even[1], 0x7531) >> 1;
+    const uint32_t odds = __byte_perm(odd[0], odd[1], 0x7531) << 3;
+    const uint32_t codes = (evens & 0x0F0F0F0Fu) | (odds & 0xF0F0F0F0u);
+    words[h] =
+        (codes & 0x77777777u) | (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
+  }
+  return make_uint2(words[0], words[1]);
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_NVFP4_STOCHASTIC_CUH_

@@ -1,0 +1,213 @@
+// What the NVFP4 kernels that go by tiles share: teams of eight warps that take
+// a tile of 128 x 128 each from a stream, a warp sixteen lines of it.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_UNITS_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_UNITS_CUH_
+
+#include "kernels/cuda/encode/nvfp4/encode.cuh"
+#include "kernels/cuda/encode/nvfp4/tile_lines.cuh"
+#include "kernels/cuda/tile/rotate.cuh"
+
+namespace quantd::cuda {
+
+// Two teams keep memory busy, and what they write is closer together than what
+// three do; rotation takes three.
+template <SharedMemory kSize, bool kRotated>
+using EncodeStream = BySize<kSize, TileStream<kRotated ? 3 : 2, 5, kRun>,
+                            TileStream<2, 3, kRun>, TileStream<1, 2, kRun>>;
+
+// What a CTA has in shared memory.
+template <typename Stream, typename TeamState>
+struct TileShared {
+  typename Stream::Tiles tiles;
+  TeamState teams[Stream::kTeams];
+  typename Stream::Control control;
+};
+
+// The group a team is at, and what its amaxes decide.
+class TeamGroup {
+ public:
+  struct Tables {
+    LineTask rowwise;
+    LineTask columnwise;
+    Lines row;
+    Lines col;
+    bool same;  // both are
+    uint32_t group;
+  };
+
+  // All threads of the team call this.
+  __device__ __forceinline__ TeamGroup(const EncodeArgs& a, Tables* tables)
+      : args_(a), tables_(tables), task_(&a.first) {
+    if (alone()) {
+      Fill(0);
+    } else {
+      if (Team::thread() == 0) tables->group = ~0u;
+      Team::Sync();
+    }
+  }
+  // Likewise, with the group of their next tile.
+  __device__ __forceinline__ void Enter(uint32_t group) {
+    if (alone() || group == tables_->group) return;
+    task_ = args_.list.groups + group;
+    Team::Sync();  // the tables are not in use any longer
+    Fill(group);
+  }
+  __device__ __forceinline__ const GroupTask& task() const { return *task_; }
+
+ private:
+  __device__ __forceinline__ bool alone() const {
+    return args_.list.count == 1;
+  }
+  __device__ __forceinline__ void Fill(uint32_t group) {
+    const float* const row = task_->rowwise.amax;
+    const float* const col = task_->columnwise.amax;
+    const bool rows = task_->rowwise.data != nullptr;
+    const bool columns = task_->columnwise.data != nullptr;
+    if (rows) tables_->row.Fill(*row, args_.params.f6);
+    if (columns) tables_->col.Fill(*col, args_.params.f6);
+    if (Team::thread() == 0) {
+      tables_->group = group;
+      tables_->rowwise = LineTask(task_->rowwise);
+      tables_->columnwise = LineTask(task_->columnwise);
+      tables_->same =
+          rows && columns && __float_as_uint(*row) == __float_as_uint(*col);
+    }
+    Team::Sync();
+  }
+
+  const EncodeArgs& args_;
+  Tables* tables_;
+  const GroupTask* task_;
+};
+
+// Sixteen lines (rows or columns) of a tile, which are a warp's, and of each
+// the blocks number and number + 4: 32 blocks, of which lane l has block number
+// + l / 16 * 4 of line l % 16.
+template <bool kColumns>
+class Strip {
+ public:
+  uint32_t number = 0;
+
+  __device__ __forceinline__ explicit Strip(const StagedTile& tile)
+      : tile_(SharedAddress(tile.bytes)) {
+    const uint32_t lane = threadIdx.x % kWarp;
+    const uint32_t low = lane / 8 % 2 * 8;
+    const uint32_t high = lane / 16 * 8;
+    fragment_ =
+        Kept(tile_ + (kColumns ? Offset(high + lane % 8, first() + low)
+                               : Offset(first() + low + lane % 8, high)));
+    own_row_ =
+        Kept(tile_ + Offset(first() + lane % kBlock, lane / kBlock * 64));
+  }
+  // The first line.
+  static __device__ __forceinline__ uint32_t first() {
+    return Team::warp() * kBlock;
+  }
+
+  // Of the square that holds blocks number + 4h, as LoadFragments has it, but
+  // with lines as rows.
+  __device__ __forceinline__ void Load(int h, uint32_t (&x)[4]) const {
+    if constexpr (kColumns) {
+      LoadFragmentsAt<true>(
+          fragment_ + number * kRowOfSquares + 4 * kRowOfSquares * h, x);
+    } else {
+      LoadFragmentsAt<false>((fragment_ ^ number * 32) + kTileBox * h, x);
+    }
+  }
+  // This lane's block of a row, as it is: the address of its first half. The
+  // other one is its neighbour, whichever way they are exchanged.
+  __device__ __forceinline__ uint32_t own_row() const {
+    static_assert(!kColumns);
+    return own_row_ ^ number * 32;
+  }
+  // Number i of block b of the 32.
+  __device__ __forceinline__ uint32_t Bits(uint32_t b, uint32_t i) const {
+    const uint32_t line = first() + b % kBlock;
+    const uint32_t at = (number + b / kBlock * 4) * kBlock + i;
+    return LoadShared16(tile_ +
+                        (kColumns ? Offset(at, line) : Offset(line, at)));
+  }
+  // This lane's block, for what is seldom needed.
+  __device__ __forceinline__ Words Block() const {
+    const uint32_t lane = threadIdx.x % kWarp;
+    Words x;
+    for (uint32_t i = 0; i < kBlock / 2; ++i) {
+      x.w[i] = Bits(lane, 2 * i) | Bits(lane, 2 * i + 1) << 16;
+    }
+    return x;
+  }
+
+ private:
+  static constexpr uint32_t kRowOfSquares = kBlock * 128;
+
+  static __device__ __forceinline__ uint32_t Offset(uint32_t row,
+                                                    uint32_t col) {
+    return static_cast<uint32_t>(
+        TileOffset(static_cast<int>(row), static_cast<int>(col)));
+  }
+
+  uint32_t tile_;
+  uint32_t fragment_;
+  uint32_t own_row_;
+};
+
+// This lane's block of a strip of columns becomes the exchange's.
+__device__ __forceinline__ void Gather(const Strip<true>& strip,
+                                       const Exchange& exchange) {
+  __syncwarp();  // what was here has been read
+  QUANTD_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    uint32_t x[4];
+    strip.Load(h, x);
+    QUANTD_UNROLL
+    for (int k = 0; k < 4; ++k) {
+      StoreShared(exchange.piece(k / 2, 2 * h + k % 2), x[k]);
+    }
+  }
+  __syncwarp();
+}
+
+// Sixteen E2M1 codes of a block in shared memory whose scale has no line.
+// Apart, and from memory: it is seldom needed, and registers are short where it
+// is.
+static __device__ __noinline__ uint2 CodesWithoutLine(uint32_t block,
+                                                      float s_dec,
+                                                      uint32_t scale) {
+  return CodesUnder(BlockAt(block), Nvfp4MultiplierOf<Scalar>(scale, s_dec));
+}
+
+// Sums of the columns of a tile, rows ascending: a thread is two columns.
+__device__ __forceinline__ void SumColumns(const StagedTile& tile,
+                                           const Place& at, int64_t cols,
+                                           const GroupTask& task,
+                                           unsigned thread) {
+  const int column = 2 * static_cast<int>(thread);
+  if (column >= at.cols) return;
+  float low = 0.0f;
+  float high = 0.0f;
+  const auto add = [&](uint32_t word) {
+    low = low + LowOf(word);
+    high = high + HighOf(word);
+  };
+  // Of rows that are 0 to 7 more than a multiple of eight.
+  const uint32_t first = SharedAddress(tile.bytes + TileOffset(0, column));
+  const auto word = [&](int r, int i) {
+    return LoadShared((first ^ i * 16) + r * 128 + i * 128);
+  };
+  int r = 0;
+#pragma unroll 2
+  for (; r + 8 <= at.rows; r += 8) {
+    uint32_t words[8];
+    QUANTD_UNROLL
+    for (int i = 0; i < 8; ++i) words[i] = word(r, i);
+    QUANTD_UNROLL
+    for (int i = 0; i < 8; ++i) add(words[i]);
+  }
+  for (int i = 0; r + i < at.rows; ++i) add(word(r, i));
+  *reinterpret_cast<float2*>(task.partial + int64_t{at.chunk} * cols + at.col +
+                             column) = make_float2(low, high);
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_UNITS_CUH_

@@ -1,0 +1,168 @@
+// NVFP4 by tiles of 128 x 128: the columnwise copy, both copies, and whatever
+// goes with sums of columns. A tile is read once into shared memory; warps take
+// sixteen lines of it each and need nobody else until it is done.
+#include "kernels/cuda/encode/nvfp4/launch.h"
+#include "kernels/cuda/encode/nvfp4/tile_units.cuh"
+
+namespace quantd::cuda {
+namespace {
+
+enum class Copying { kNone, kPlain, kRotated };
+
+struct TeamState {
+  Exchange::Storage exchange[Team::kWarps];
+  LineCodes::Storage codes[Team::kWarps];
+  TeamGroup::Tables tables;
+};
+template <SharedMemory kSize, bool kRotated>
+using Shared = TileShared<EncodeStream<kSize, kRotated>, TeamState>;
+
+// One copy of this warp's lines.
+template <bool kColumns, bool kRht>
+__device__ __forceinline__ void EncodeStrip(
+    const EncodeArgs& a, const StagedTile& tile, const Place& at,
+    const Rotation& rotation, const TeamGroup& group, const Exchange& exchange,
+    const LineCodes& codes, TeamState* s, HeldScales* held) {
+  const Lines& lines = kColumns ? s->tables.col : s->tables.row;
+  Strip<kColumns> strip(tile);
+  const uint32_t first_line = strip.first();
+  if (first_line >= static_cast<uint32_t>(kColumns ? at.cols : at.rows)) return;
+  const uint32_t table = Kept(SharedAddress(lines.of));
+  const float s_inv6 = lines.s_inv6;
+  uint32_t scales = 0;
+  uint32_t rare = 0;
+#pragma unroll(kRht ? 1 : 2)
+  for (uint32_t i = 0; i < 4; ++i) {
+    strip.number = i;
+    Words x;
+    uint32_t max;
+    uint32_t block = exchange.own();
+    if constexpr (kRht) {
+      x = Rotate(strip, rotation, a.signs, exchange, &max);
+    } else {
+      if constexpr (kColumns) {
+        Gather(strip, exchange);
+      } else {
+        block = strip.own_row();
+      }
+      x = BlockAt(block);
+      max = LargerHalf(LargestOf(x.w));
+    }
+    const float wanted = __uint_as_float(max) * s_inv6;
+    const uint32_t scale = E4M3Of(wanted);
+    const LineWords line(LoadShared2(table + scale * sizeof(Line)));
+    uint2 coded = CodesUnder(x, line);
+    if (line.none()) coded = CodesWithoutLine(block, lines.s_dec, scale);
+    codes.Set(i, coded);
+    scales = __funnelshift_r(scales, scale, 8);
+    rare = rare + rare + (IsRare(max, wanted) ? 1 : 0);
+  }
+  for (; rare != 0; rare &= rare - 1) {
+    const auto i = static_cast<uint32_t>(4 - __ffs(static_cast<int>(rare)));
+    strip.number = i;
+    const Unit unit = EncodeRare(
+        a.params, strip.Block(), kRht ? a.signs : nullptr,
+        *(kColumns ? group.task().columnwise : group.task().rowwise).amax,
+        nullptr, a.seen);
+    codes.Set(i, unit.codes);
+    scales = (scales & ~(0xFFu << (8 * i))) | unit.scale << (8 * i);
+  }
+  const LineTask& copy = kColumns ? s->tables.columnwise : s->tables.rowwise;
+  const LinePlace place = kColumns ? PlaceOfColumns(copy, at, first_line)
+                                   : PlaceOfRows(at, first_line);
+  StoreCodes(copy, place, codes);
+  if constexpr (kColumns) {
+    held->Add(scales);
+    if (at.last != 0) held->Store(copy, place, at.number + 1);
+  } else {
+    StoreScales(copy, place, scales);
+  }
+}
+
+template <Copying kRow, Copying kCol>
+constexpr bool kAnyRotated =
+    kRow == Copying::kRotated || kCol == Copying::kRotated;
+
+template <SharedMemory kSize, Copying kRow, Copying kCol>
+__global__ void __launch_bounds__(
+    EncodeStream<kSize, kAnyRotated<kRow, kCol>>::kCtaThreads, 1)
+    EncodeNvfp4Tiles(const __grid_constant__ EncodeArgs a,
+                     const __grid_constant__ TensorMap map) {
+#ifdef __CUDA_ARCH__
+  if constexpr (kIsBuilt<kSize>) {
+    extern __shared__ __align__(1024) std::byte shared[];
+    constexpr bool kRotated = kAnyRotated<kRow, kCol>;
+    auto& s = *reinterpret_cast<Shared<kSize, kRotated>*>(shared);
+    EncodeStream<kSize, kRotated> stream(&s.tiles, &s.control);
+    if (stream.sends()) {
+      stream.Send(a.list, a.first, map);
+      return;
+    }
+    stream.Begin();
+    TeamState& team = s.teams[Team::number()];
+    const Rotation rotation(a.signs);
+    const bool alone = a.list.count == 1;
+    TeamGroup group(a, &team.tables);
+    const Exchange exchange(&team.exchange[Team::warp()]);
+    const LineCodes codes(&team.codes[Team::warp()]);
+    HeldScales held;
+    for (unsigned k = 0; stream.Receive(alone); ++k) {
+      const Place& at = stream.place();
+      group.Enter(at.group);
+      if constexpr (kRow != Copying::kNone) {
+        EncodeStrip<false, kRow == Copying::kRotated>(a, stream.tile(), at,
+                                                      rotation, group, exchange,
+                                                      codes, &team, &held);
+      }
+      if constexpr (kCol != Copying::kNone) {
+        EncodeStrip<true, kCol == Copying::kRotated>(a, stream.tile(), at,
+                                                     rotation, group, exchange,
+                                                     codes, &team, &held);
+      }
+      // Two warps' work, others at each tile.
+      if (a.dbias) {
+        SumColumns(stream.tile(), at, a.list.cols, group.task(),
+                   (Team::thread() + k * (kTileSide / 2)) % kThreads);
+      }
+      stream.Release();
+    }
+  } else {
+    __trap();
+  }
+#endif
+}
+
+template <Copying kRow, Copying kCol>
+cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
+  return ForSharedMemory([&](auto size) {
+    constexpr bool kRotated = kAnyRotated<kRow, kCol>;
+    return LaunchStream<size(), EncodeStream<size(), kRotated>,
+                        Shared<size(), kRotated>>(
+        &EncodeNvfp4Tiles<size(), kRow, kCol>, a, queue);
+  });
+}
+
+template <Copying kRow>
+cudaError_t LaunchFor(const EncodeArgs& a, const Queue& queue) {
+  if constexpr (kRow != Copying::kNone) {
+    if (a.first.columnwise.data == nullptr) {
+      return Launch<kRow, Copying::kNone>(a, queue);
+    }
+  }
+  return a.first.columnwise.signs != nullptr
+             ? Launch<kRow, Copying::kRotated>(a, queue)
+             : Launch<kRow, Copying::kPlain>(a, queue);
+}
+
+}  // namespace
+
+cudaError_t LaunchEncodeNvfp4Tiles(const EncodeArgs& a, const Queue& queue) {
+  if (a.first.rowwise.data == nullptr) {
+    return LaunchFor<Copying::kNone>(a, queue);
+  }
+  return a.first.rowwise.signs != nullptr
+             ? LaunchFor<Copying::kRotated>(a, queue)
+             : LaunchFor<Copying::kPlain>(a, queue);
+}
+
+}  // namespace quantd::cuda

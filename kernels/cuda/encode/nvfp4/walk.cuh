@@ -1,0 +1,220 @@
+// Rowwise NVFP4 kernels that keep to registers: a thread is a block of sixteen,
+// a warp one row of 512 columns. What a block becomes is a coder's to say; the
+// walk brings it blocks and takes units away.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_WALK_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_WALK_CUH_
+
+#include "kernels/cuda/encode/nvfp4/encode.cuh"
+#include "kernels/cuda/ptx/shared_memory.cuh"
+
+namespace quantd::cuda {
+
+// A chunk of 128 rows: its group, and its number there.
+struct GroupChunk {
+  int64_t group;
+  int64_t number;
+
+  __device__ __forceinline__ GroupChunk(const GroupList& list, int64_t chunk)
+      : group(0), number(chunk) {
+    if (list.count == 1) return;
+    group = FindEntry(list.chunks, list.count, chunk);
+    number -= list.chunks[group];
+  }
+};
+
+// A CTA takes one item: 2^log_width blocks next to each other, in one or more
+// steps of 1024 blocks each, one below the other in the same chunk.
+//
+// Not a loop of as many CTAs as there is room for: where arithmetic is the
+// limit, the CTAs of a multiprocessor do not advance evenly, and with equal
+// shares the last ones were left alone for a fifth of the time.
+struct RowWalk {
+  static constexpr int kStep = 1024;
+  static constexpr int kUnits = kStep / kThreads;  // of a thread, in a step
+  static constexpr int kResident = 4;  // CTAs of a multiprocessor at a time
+
+  int log_width;
+  int log_down;   // of the number of items in a chunk
+  int units;      // of a thread, in an item: at most 16
+  int64_t bands;  // items from top to bottom
+  // From one unit of a thread to the next: lines, and bytes of the input and
+  // of the codes. All groups are alike in that.
+  int stride;
+  int64_t stride_in;
+  int64_t stride_out;
+
+  RowWalk(const EncodeArgs& a, const Queue& queue) {
+    const int64_t blocks = a.list.cols / kBlock;
+    log_width = blocks > 16 ? 5 : blocks > 8 ? 4 : 3;
+    log_down = log_width - 3;
+    static_assert(kTileSide << 3 == kStep);
+    units = kUnits;
+    bands = a.list.chunk_count << log_down;
+    // Long items save set-up, as long as there are a few for every CTA that
+    // there is room for.
+    const int64_t enough = int64_t{4} * kResident * queue.multiprocessors;
+    while (log_down > 0 && bands * Across(a) >= enough) {
+      units *= 2;
+      --log_down;
+      bands /= 2;
+    }
+    stride = kThreads >> log_width;
+    stride_in = stride * a.list.cols * kSizeOf<DType::kBF16>;
+    stride_out = stride * a.first.rowwise.data_line;
+  }
+
+  // CTAs next to each other take neighbours along rows.
+  static constexpr int64_t kBandsPerLayer = 32768;
+  dim3 Grid(const EncodeArgs& a) const {
+    const int64_t layers = (bands + kBandsPerLayer - 1) / kBandsPerLayer;
+    return dim3(
+        static_cast<unsigned>(Across(a)),
+        static_cast<unsigned>(bands < kBandsPerLayer ? bands : kBandsPerLayer),
+        static_cast<unsigned>(layers));
+  }
+
+ private:
+  int64_t Across(const EncodeArgs& a) const {
+    return ((a.list.cols / kBlock - 1) >> log_width) + 1;
+  }
+};
+
+// A thread's own blocks on their way through shared memory, several at a time:
+// it takes that many bytes under way to keep up with memory, and registers are
+// short.
+struct OwnBlocks {
+  static constexpr uint32_t kStages = 4;
+  static constexpr uint32_t kStageBytes = 2 * kThreads * sizeof(uint4);
+  uint4 halves[kStages][2][kThreads];
+
+  // `slot` is a stage's offset in bytes.
+  static __device__ __forceinline__ uint32_t After(uint32_t slot) {
+    return (slot + kStageBytes) % (kStages * kStageBytes);
+  }
+};
+// Of this thread.
+__device__ __forceinline__ uint32_t AddressIn(OwnBlocks* blocks) {
+  return SharedAddress(&blocks->halves[0][0][threadIdx.x]);
+}
+// Begins to copy a block of 32 bytes, where there is one; Arrived<n> waits
+// until at most the last n of these calls are under way.
+__device__ __forceinline__ void BeginCopy(bool wanted, const std::byte* from,
+                                          uint32_t to) {
+  if (wanted) {
+    asm volatile(
+        "cp.async.ca.shared.global [%0], [%1], 16;\n"
+        "cp.async.ca.shared.global [%0 + %2], [%1 + 16], 16;" ::"r"(to),
+        "l"(from), "n"(kThreads * sizeof(uint4)));
+  }
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int kLeft>
+__device__ __forceinline__ void Arrived() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+__device__ __forceinline__ Words TakeBlock(uint32_t at) {
+  Words x;
+  asm volatile(
+      "ld.shared.v4.u32 {%0, %1, %2, %3}, [%8];\n"
+      "ld.shared.v4.u32 {%4, %5, %6, %7}, [%8 + %9];"
+      : "=r"(x.w[0]), "=r"(x.w[1]), "=r"(x.w[2]), "=r"(x.w[3]), "=r"(x.w[4]),
+        "=r"(x.w[5]), "=r"(x.w[6]), "=r"(x.w[7])
+      : "r"(at), "n"(kThreads * sizeof(uint4))
+      : "memory");
+  return x;
+}
+
+// All threads of RowWalk::Grid must call this. A coder has
+//   group            the GroupState in shared memory
+//   Settle()         makes its tables of group->task; ends with a barrier
+//   Begin(row, b)    the thread's next blocks are those with number b of this
+//                    row of the group and of every stride-th one below it
+//   Encode(x, unit)  of the next of them, rotated already; false where
+//                    EncodeRare is to make the unit instead
+//   EncodeRare(x, row, b)  of a block as it was read
+template <bool kRht, typename Coder>
+__device__ __forceinline__ void WalkRows(const EncodeArgs& a,
+                                         const RowWalk& walk, Coder* coder) {
+  __shared__ OwnBlocks staged;
+  const uint32_t own = AddressIn(&staged);
+  const int64_t band = blockIdx.z * RowWalk::kBandsPerLayer + blockIdx.y;
+  if (band >= walk.bands) return;
+  const GroupChunk chunk(a.list, band >> walk.log_down);
+  const std::byte* input = a.first.x;
+  int64_t left = a.first.rows;
+  if (a.list.count != 1) {
+    input = a.list.groups[chunk.group].x;
+    left = a.list.groups[chunk.group].rows;
+  }
+  const int64_t top = chunk.number * kTileSide;
+  left -= top;
+  const int rows = static_cast<int>(left < kTileSide ? left : kTileSide);
+  const int64_t b = (int64_t{blockIdx.x} << walk.log_width) +
+                    (threadIdx.x & ((1 << walk.log_width) - 1));
+  // Of this thread's first unit, counted in the chunk; and how many it has.
+  const int part = static_cast<int>(band & ((1 << walk.log_down) - 1));
+  const int first = part * walk.units * walk.stride +
+                    static_cast<int>(threadIdx.x >> walk.log_width);
+  int units = (rows - first + walk.stride - 1) / walk.stride;
+  units = units < walk.units ? units : walk.units;
+  if (b >= a.list.cols / kBlock) units = 0;
+  // On their way while the tables are made.
+  const std::byte* from =
+      input + (top + first) * a.list.cols * kSizeOf<DType::kBF16> + b * 32;
+  constexpr int kAhead = static_cast<int>(OwnBlocks::kStages) - 1;
+  uint32_t slot = 0;
+  for (int ahead = 0; ahead < kAhead; ++ahead) {
+    BeginCopy(ahead < units, from, own + slot);
+    from += walk.stride_in;
+    slot = OwnBlocks::After(slot);
+  }
+  int64_t no_group = -1;
+  coder->group->Enter(a, chunk.group, &no_group);
+  coder->Settle();
+  const CopyTask& copy = coder->group->task.rowwise;
+  std::byte* to = copy.data + (top + first) * copy.data_line + b * 8;
+  const ScaleColumn scales(copy, static_cast<uint32_t>(top),
+                           static_cast<uint32_t>(b));
+  const uint32_t per_line = scales.pitch == 0 ? 16 : scales.pitch;
+  const uint32_t per_32 = scales.pitch == 0 ? 4 : 32 * scales.pitch;
+  coder->Begin(top + first, b);
+  uint32_t rare = 0;
+  uint32_t line = static_cast<uint32_t>(first);
+#pragma unroll 1
+  for (int left_over = units; left_over > 0; --left_over) {
+    // The slot of the block before, and after it this one's.
+    BeginCopy(left_over > kAhead, from, own + slot);
+    from += walk.stride_in;
+    slot = OwnBlocks::After(slot);
+    Arrived<kAhead>();
+    Words x = TakeBlock(own + slot);
+    if constexpr (kRht) {
+      float v[kBlock];
+      Unpack(x, v);
+      RotateForward<Scalar, true>(v, a.signs);
+      Pack(v, &x);
+    }
+    Unit unit;
+    rare = rare << 1 | (coder->Encode(x, &unit) ? 0u : 1u);
+    *reinterpret_cast<uint2*>(to) = unit.codes;
+    to += walk.stride_out;
+    scales.first[line % 32 * per_line + line / 32 * per_32] =
+        static_cast<std::byte>(unit.scale);
+    line += static_cast<uint32_t>(walk.stride);
+  }
+  // From the last one back.
+  from -= kAhead * walk.stride_in;
+  for (; rare != 0; rare >>= 1) {
+    from -= walk.stride_in;
+    to -= walk.stride_out;
+    line -= static_cast<uint32_t>(walk.stride);
+    if ((rare & 1u) == 0) continue;
+    const Unit unit = coder->EncodeRare(LoadWords(from), top + line, b);
+    *reinterpret_cast<uint2*>(to) = unit.codes;
+    *scales.at(line) = static_cast<std::byte>(unit.scale);
+  }
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_NVFP4_WALK_CUH_

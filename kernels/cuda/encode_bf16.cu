@@ -1,6 +1,0 @@
-#include "kernels/cuda/encode.cuh"
-
-namespace quantd::cuda {
-template cudaError_t LaunchEncodeFrom<DType::kBF16>(const EncodeArgs&,
-                                                    const Queue&);
-}  // namespace quantd::cuda

@@ -1,6 +1,0 @@
-#include "kernels/cuda/encode.cuh"
-
-namespace quantd::cuda {
-template cudaError_t LaunchEncodeFrom<DType::kF32>(const EncodeArgs&,
-                                                   const Queue&);
-}  // namespace quantd::cuda

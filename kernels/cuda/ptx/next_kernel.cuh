@@ -1,0 +1,51 @@
+// A kernel that starts while the one before it on the stream still runs, which
+// hides what a start costs (sm_90 and later; elsewhere kernels follow each
+// other as ever). It waits on its own before it reads what that one writes.
+#ifndef QUANTD_KERNELS_CUDA_PTX_NEXT_KERNEL_CUH_
+#define QUANTD_KERNELS_CUDA_PTX_NEXT_KERNEL_CUH_
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/queue.h"
+
+namespace quantd::cuda {
+
+// The next kernel may take what multiprocessors have to spare as soon as every
+// CTA has called this or has ended.
+__device__ __forceinline__ void LetNextKernelStart() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+// Until the kernel before has ended and what it wrote can be read. Every thread
+// of a kernel that was launched by LaunchEarly must call this.
+__device__ __forceinline__ void AwaitKernelBefore() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// The last thing that was queued must be a kernel.
+template <typename Args>
+cudaError_t LaunchEarly(void (*kernel)(Args), unsigned ctas, unsigned threads,
+                        const Args& args, const Queue& queue) {
+  int major = 0;
+  const cudaError_t error =
+      FindAttribute(cudaDevAttrComputeCapabilityMajor, &major);
+  if (error != cudaSuccess) return error;
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(ctas);
+  config.blockDim = dim3(threads);
+  config.stream = queue.stream;
+  config.attrs = &early;
+  config.numAttrs = major >= 9 ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, args);
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_PTX_NEXT_KERNEL_CUH_

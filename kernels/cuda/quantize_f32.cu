@@ -1,6 +1,0 @@
-#include "kernels/cuda/quantize.cuh"
-
-namespace quantd::cuda {
-template cudaError_t LaunchQuantizeFrom<DType::kF32>(const QuantizeArgs&,
-                                                     const Queue&);
-}  // namespace quantd::cuda

@@ -1,0 +1,306 @@
+// Blocks of 16 bf16 as they lie in memory, two to a word, and their way into
+// NVFP4 without unpacking more than it takes. The fast half of the arithmetic:
+// it serves blocks of ordinary numbers whose scale is a normal one, and says
+// when a block is not; the generic functions of kernels/arith/encode.h do the
+// rest. kernels/cuda/encode/nvfp4/NOTES.md counts the operations.
+#ifndef QUANTD_KERNELS_CUDA_TILE_PACKED_CUH_
+#define QUANTD_KERNELS_CUDA_TILE_PACKED_CUH_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/arith/encode.h"
+#include "kernels/cuda/ptx/bf16_words.cuh"
+#include "kernels/cuda/tile/element.cuh"
+
+namespace quantd::cuda {
+
+// Element 2k in the low half of word k.
+struct Words {
+  uint32_t w[kBlock / 2];
+};
+
+__device__ __forceinline__ void Unpack(const Words& x, float (&v)[kBlock]) {
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock / 2; ++i) {
+    v[2 * i] = LowOf(x.w[i]);
+    v[2 * i + 1] = HighOf(x.w[i]);
+  }
+}
+
+// Both halves rounded to nearest; a NaN is some NaN.
+__device__ __forceinline__ uint32_t PackBf16(float low, float high) {
+  uint32_t word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+__device__ __forceinline__ void Pack(const float (&v)[kBlock], Words* x) {
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock / 2; ++i) {
+    x->w[i] = PackBf16(v[2 * i], v[2 * i + 1]);
+  }
+}
+
+// The larger ones of the halves of two words of magnitudes; NaN is larger than
+// everything.
+__device__ __forceinline__ uint32_t LargerOf(uint32_t a, uint32_t b) {
+  uint32_t larger;
+  asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  return larger;
+}
+// The largest magnitude among all low halves, and among all high halves, of
+// words from kFirst on.
+template <int kFirst, int kCount, int N>
+__device__ __forceinline__ uint32_t LargestOfSome(const uint32_t (&w)[N]) {
+  if constexpr (kCount == 1) {
+    return w[kFirst] & 0x7FFF7FFFu;
+  } else {
+    return LargerOf(LargestOfSome<kFirst, kCount / 2>(w),
+                    LargestOfSome<kFirst + kCount / 2, kCount / 2>(w));
+  }
+}
+template <int N>
+__device__ __forceinline__ uint32_t LargestOf(const uint32_t (&w)[N]) {
+  return LargestOfSome<0, N>(w);
+}
+// The larger half of such a word as fp32 bits.
+__device__ __forceinline__ uint32_t LargerHalf(uint32_t word) {
+  const uint32_t high = word & 0xFFFF0000u;
+  const uint32_t low = word << 16;
+  return high > low ? high : low;
+}
+
+// E4M3 of a number that is >= 0 and below 464.
+__device__ __forceinline__ uint32_t E4M3Of(float x) {
+#if __CUDA_ARCH__ >= 890
+  uint32_t codes;
+  asm("{ .reg .b16 code, zero; mov.b16 zero, 0;"
+      " cvt.rn.satfinite.e4m3x2.f32 code, %1, %2; mov.b32 %0, {code, zero}; }"
+      : "=r"(codes)
+      : "f"(0.0f), "f"(x));
+  return codes;
+#else
+  return EncodeE4M3Positive<Scalar>(x);
+#endif
+}
+
+// E2M1 codes. As a function of y = |x| m the code is the smallest of the three
+// lines 2y, y + 2 and y / 2 + 4, rounded to nearest even. Rounding is monotone,
+// so each line may be rounded on its own: by the one rounding of its addition
+// to 2^23, or in fp16 to 1024, after which the code stands in the low bits
+// under a known exponent.
+//
+// fp16 takes two elements at a time, but has no room for m. It need not: x is a
+// bf16, whose seven thresholds lie where the code changes from one bf16 to the
+// next, and every c under which they lie there, too, gives the same codes for
+// all x. With x' of x's seven bits of mantissa in fp16's ten, and some eighths
+// of a bf16's last place added to all of them, such a c is there for nearly
+// every m but those under which many a bf16 comes to lie on a threshold. Both
+// factors are fp16 and their product is exact.
+struct alignas(8) Line {
+  static constexpr uint16_t kNone = 0xFFFF;
+  uint16_t twice;   // 2c
+  uint16_t least;   // magnitudes below it are as good as it; kNone: no c
+  uint32_t offset;  // two magnitudes times 8, plus this, are x' in fp16
+};
+// The same in both halves.
+struct LineWords {
+  uint32_t twice;
+  uint32_t least;
+  uint32_t offset;
+
+  // Of a Line's words.
+  __device__ __forceinline__ explicit LineWords(uint2 words) {
+    twice = __byte_perm(words.x, 0, 0x1010);
+    least = __byte_perm(words.x, 0, 0x3232);
+    offset = words.y;
+  }
+  __device__ __forceinline__ bool none() const { return ~least == 0; }
+};
+
+__device__ __forceinline__ uint32_t FusedHalves(uint32_t a, uint32_t b,
+                                                uint32_t c) {
+  uint32_t sums;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sums) : "r"(a), "r"(b), "r"(c));
+  return sums;
+}
+
+// Codes in the low bytes of the halves, from magnitudes of two elements.
+__device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes,
+                                             const LineWords& line) {
+  const uint32_t x = __vmaxu2(magnitudes, line.least) * 8u + line.offset;
+  const uint32_t a = FusedHalves(x, line.twice, 0x64006400u);
+  const uint32_t b = FusedHalves(x, line.twice - 0x04000400u, 0x64026402u);
+  const uint32_t c = FusedHalves(x, line.twice - 0x08000800u, 0x64046404u);
+  return __vimin3_u16x2(a, b, c);
+}
+
+// The same in fp32, of one element.
+__device__ __forceinline__ uint32_t CodeOf(float magnitude, float m) {
+  const float y = magnitude * m;
+  const float a = __fmaf_rn(y, 2.0f, 0x1p23f);
+  const float b = __fadd_rn(y, 0x1p23f + 2.0f);
+  const float c = __fmaf_rn(y, 0.5f, 0x1p23f + 4.0f);
+  return static_cast<uint32_t>(
+      __vimin3_s32(__float_as_int(a), __float_as_int(b), __float_as_int(c)));
+}
+__device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes, float m) {
+  return __byte_perm(CodeOf(LowOf(magnitudes), m),
+                     CodeOf(HighOf(magnitudes), m), 0x5410);
+}
+
+// Signs of the low halves of a and b, then of their high halves: each one all
+// over a byte.
+__device__ __forceinline__ uint32_t SignBytes(uint32_t a, uint32_t b) {
+  uint32_t bytes;
+  asm("prmt.b32 %0, %1, %2, 0xFBD9;" : "=r"(bytes) : "r"(a), "r"(b));
+  return bytes;
+}
+
+// The signs of eight elements in the high bits of nibbles; other bits are not
+// for use.
+__device__ __forceinline__ uint32_t SignsOf(uint32_t w0, uint32_t w1,
+                                            uint32_t w2, uint32_t w3) {
+  const uint32_t first = SignBytes(w0, w1);   // of elements 0 2 1 3
+  const uint32_t second = SignBytes(w2, w3);  // of elements 4 6 5 7
+  const uint32_t even = __byte_perm(first, second, 0x5410);
+  const uint32_t odd = __byte_perm(first, second, 0x7632);
+  return (even & 0x0F0F0F0Fu) | (odd & 0xF0F0F0F0u);
+}
+
+// The codes of four elements, with their signs, in bytes: 0 2 1 3.
+template <typename Rule>
+__device__ __forceinline__ uint32_t CodeBytes(uint32_t w0, uint32_t w1,
+                                              const Rule& rule) {
+  const uint32_t codes = __byte_perm(CodePair(w0 & 0x7FFF7FFFu, rule),
+                                     CodePair(w1 & 0x7FFF7FFFu, rule), 0x6240);
+  return codes | (SignBytes(w0, w1) & 0x08080808u);
+}
+template <typename Rule>
+__device__ __forceinline__ uint2 CodesUnder(const Words& x, const Rule& rule) {
+  uint32_t words[2];
+  QUANTD_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    const uint32_t* w = x.w + 4 * h;
+    const uint32_t first = CodeBytes(w[0], w[1], rule);
+    const uint32_t second = CodeBytes(w[2], w[3], rule);
+    // Times 2^16 + 16, the four nibbles are in the upper half. (Multiplications
+    // have a pipe to themselves; what permutes bytes is short of them.)
+    words[h] = __byte_perm(first * 0x10010u, second * 0x10010u, 0x7632);
+  }
+  return make_uint2(words[0], words[1]);
+}
+
+// What a group's amax decides for a copy, in shared memory: there are only so
+// many scales, and a division for each is cheaper than one for each block.
+struct Multipliers {
+  float of[128];  // by E4M3 code
+  float s_inv6;   // block maximum to what its scale should be
+
+  // All threads must call; the caller synchronizes before and after.
+  __device__ __forceinline__ void Fill(float amax, float f6) {
+    const float s = Nvfp4EncodeScaleOf<Scalar>(amax, f6);
+    for (unsigned i = threadIdx.x; i < 128; i += blockDim.x) {
+      of[i] = Nvfp4MultiplierOf<Scalar>(i, 1.0f / s);
+    }
+    if (threadIdx.x == 0) s_inv6 = s * Scalar::Float(0x3E2AAAABu);
+  }
+};
+
+// The same, with lines: what takes a search for each scale.
+struct Lines {
+  // By E4M3 code. Subnormal ones are not set, but 0 is, for blocks of zeros.
+  Line of[128];
+  float s_inv6;  // block maximum to what its scale should be
+  float s_dec;   // what multipliers are made of, for scales without a line
+
+  // All threads of eight warps must call; the caller synchronizes before and
+  // after.
+  //
+  // Multipliers of codes that differ in the exponent alone differ by a power of
+  // two. So a warp takes the codes of one mantissa, and a lane one candidate:
+  // a c near the multiplier, and what is added to x.
+  __device__ __noinline__ void Fill(float amax, float f6) {
+    const float s = Nvfp4EncodeScaleOf<Scalar>(amax, f6);
+    const uint32_t thread = threadIdx.x % kThreads;
+    if (thread == 0) {
+      s_inv6 = s * Scalar::Float(0x3E2AAAABu);
+      this->s_dec = 1.0f / s;
+      of[0] = {0x3C00, 0, 0};
+    }
+    const uint32_t mantissa = thread / 32;
+    const uint32_t lane = threadIdx.x % 32;
+    constexpr uint32_t kOne = 7;  // E4M3's exponent field of 1
+    const float s_dec = 1.0f / s;
+    const uint32_t m =
+        __float_as_uint(Nvfp4MultiplierOf<Scalar>(kOne << 3 | mantissa, s_dec));
+    const uint32_t fraction = (m & 0x7FFFFFu) | 0x3F800000u;
+
+    // For lanes 0 to 6: the first bf16 that passes the lane's threshold.
+    uint32_t first =
+        __float_as_uint(ThresholdOf(lane) / __uint_as_float(fraction)) >> 16;
+    QUANTD_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const float y = __uint_as_float(first << 16) * __uint_as_float(fraction);
+      if (!Passes(y, lane)) ++first;
+    }
+
+    // The nearest fp16 and three or four to either side; 0, -1, 1 or -2
+    // eighths.
+    const float c = __uint_as_float(((fraction + 0x1000u) & 0xFFFFE000u) +
+                                    (lane % 8 << 13) - (4u << 13));
+    const int added =
+        static_cast<int>(lane / 16) ^ -static_cast<int>(lane / 8 % 2);
+    bool good = true;
+    QUANTD_UNROLL
+    for (uint32_t i = 0; i < 7; ++i) {
+      const uint32_t x =
+          (__shfl_sync(0xFFFFFFFFu, first, static_cast<int>(i)) << 16) +
+          (static_cast<uint32_t>(added) << 13);
+      good = good && Passes(c * __uint_as_float(x), i) &&
+             !Passes(c * __uint_as_float(x - 0x10000u), i);
+    }
+    const uint32_t found = __ballot_sync(0xFFFFFFFFu, good);
+    const int best = (__ffs(static_cast<int>(found)) - 1) & 31;
+    const uint32_t chosen =
+        __shfl_sync(0xFFFFFFFFu, __float_as_uint(c * 2.0f), best);
+    const uint32_t eighths = __shfl_sync(0xFFFFFFFFu, added, best);
+
+    if (lane == 0 || lane >= 16) return;
+    // x * m is x' * c with 2^exponent taken from the one, given to the other.
+    const int exponent =
+        static_cast<int>(m >> 23) - 127 + static_cast<int>(kOne - lane);
+    const int zero = (112 - exponent) * 128;  // the bf16 whose x' is 0
+    Line& line = of[lane << 3 | mantissa];
+    line.twice = static_cast<uint16_t>((chosen - 0x38000000u) >> 13);
+    line.offset = 0x10001u * (eighths - 8u * static_cast<uint32_t>(zero));
+    // (The margins leave all of these multipliers normal.)
+    const bool usable = found != 0 && m >> 23 >= 32 && m >> 23 < 224;
+    // (One more than zero: something may be taken off x'.)
+    const int least = zero >= 0 ? zero + 1 : 0;
+    line.least = usable ? static_cast<uint16_t>(least) : Line::kNone;
+  }
+
+ private:
+  // Where codes change, and whether y is beyond: ties go to the even code.
+  static __device__ __forceinline__ float ThresholdOf(uint32_t i) {
+    const float y = i < 4 ? 0.25f + 0.5f * i : i - 1.5f;
+    return i == 6 ? 5.0f : y;
+  }
+  static __device__ __forceinline__ bool Passes(float y, uint32_t i) {
+    return i % 2 == 0 ? y > ThresholdOf(i) : y >= ThresholdOf(i);
+  }
+};
+
+// Whether a block whose scale should be `wanted`, with largest magnitude `max`
+// (fp32 bits), is one for the generic functions: NaN or Inf in it, or a scale
+// that is no normal E4M3 number, under which values may reach 7 and must be
+// clamped.
+__device__ __forceinline__ bool IsRare(uint32_t max, float wanted) {
+  const uint32_t bits = __float_as_uint(wanted);
+  return bits - 0x3C800000u >= 0x43E80000u - 0x3C800000u && max != 0;
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_TILE_PACKED_CUH_

@@ -1,0 +1,229 @@
+// Rotations of bf16 blocks through the tensor cores, 32 blocks of a warp at a
+// time.
+//
+// kernels/plan/FORMATS.md fixes the order in which a rotation adds, and the
+// tensor cores add in one of their own. But where no addition rounds the order
+// does not matter, and that is nearly everywhere: bf16 have eight bits, fp32
+// sums 24. Let M be the largest magnitude of the rotated block. Whatever a
+// butterfly has on its way to the rotated block is a mean of elements of that,
+// with signs: at most M. So are sums of 8 or 4 neighbouring products, the
+// pieces in which tensor cores may add them up; sums of those are at most 2 M.
+// All of them are multiples of the last place of the smallest nonzero x_i / 4,
+// and exact if 2 M has no more than 24 bits above it. Blocks that hold a
+// smaller number are rotated again, in order.
+#ifndef QUANTD_KERNELS_CUDA_TILE_ROTATE_CUH_
+#define QUANTD_KERNELS_CUDA_TILE_ROTATE_CUH_
+
+#include "kernels/cuda/ptx/fragments.cuh"
+#include "kernels/cuda/ptx/shared_memory.cuh"
+#include "kernels/cuda/tile/packed.cuh"
+
+namespace quantd::cuda {
+
+// The matrix as two operands of eight columns. A lane's columns of both
+// products are four neighbouring ones: 4 (lane % 4) and up.
+struct Rotation {
+  uint32_t words[2][2];
+
+  // Of `signs` s[i] / 4.
+  __device__ __forceinline__ explicit Rotation(const float (&signs)[kBlock]) {
+    const int column = static_cast<int>(threadIdx.x % kWarp / 4);
+    const int quarter = static_cast<int>(threadIdx.x % 4);
+    QUANTD_UNROLL
+    for (int n = 0; n < 2; ++n) {
+      QUANTD_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int i = 2 * quarter + 8 * half;
+        const int j = column / 2 * 4 + 2 * n + column % 2;
+        words[n][half] = PackBf16(Entry(signs, i, j), Entry(signs, i + 1, j));
+      }
+    }
+  }
+
+  // Sixteen blocks, of which this lane has parts: y[n] are elements 2n and 2n +
+  // 1 of its four of block lane / 4, then of that plus 8.
+  __device__ __forceinline__ void Apply(const uint32_t (&x)[4],
+                                        float (&y)[2][4]) const {
+    QUANTD_UNROLL
+    for (int n = 0; n < 2; ++n) {
+      Multiply<DType::kBF16>(x, words[n][0], words[n][1], y[n]);
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ float Entry(const float (&signs)[kBlock],
+                                                int i, int j) {
+    const float sign = signs[i];
+    return __popc(i & j) % 2 == 0 ? sign : -sign;
+  }
+};
+
+// A block whose halves are neighbours, `at` the address of the first one.
+__device__ __forceinline__ Words BlockAt(uint32_t at) {
+  const uint4 low = LoadShared4(at);
+  const uint4 high = LoadShared4(at ^ 16);
+  return {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
+}
+
+// Where parts of 32 blocks become whole ones: shared memory of one warp, and
+// this lane's places in it. Halves of blocks are exchanged in four of eight,
+// for the banks.
+class Exchange {
+ public:
+  struct alignas(128) Storage {
+    uint4 halves[kWarp][2];
+    uint32_t least[kWarp][4];  // magnitudes, of each quarter
+  };
+
+  __device__ __forceinline__ explicit Exchange(Storage* storage)
+      : base_(SharedAddress(storage)) {
+    const uint32_t lane = threadIdx.x % kWarp;
+    own_ = Kept(base_ + lane * 32 + lane / 4 % 2 * 16);
+    const uint32_t part = base_ + lane / 4 * 32 + lane / 16 * 16;
+    quarter_ = Kept(part ^ lane % 4 * 8);
+    piece_ = Kept(part + lane % 4 * 4);
+    least_ = Kept(base_ + 1024 + lane * 4);
+    own_least_ = Kept(base_ + 1024 + lane * 16);
+  }
+
+  // The address of block `lane`, for BlockAt.
+  __device__ __forceinline__ uint32_t own() const { return own_; }
+  // Of block number 8 * eighth + lane / 4, eight bytes for lane % 4; and the
+  // four for it in either half.
+  __device__ __forceinline__ uint32_t quarter(int eighth) const {
+    return quarter_ + 256 * eighth;
+  }
+  __device__ __forceinline__ uint32_t piece(int half, int eighth) const {
+    return (piece_ ^ half * 16) + 256 * eighth;
+  }
+  // Byte `at` of block b.
+  __device__ __forceinline__ uint32_t any(uint32_t b, uint32_t at) const {
+    return (base_ + b * 32 + b / 4 % 2 * 16) ^ at;
+  }
+  // Of that block and quarter lane % 4; and those of block `lane`.
+  __device__ __forceinline__ void SetLeast(int eighth, uint32_t least) const {
+    StoreShared(least_ + 128 * eighth, least);
+  }
+  __device__ __forceinline__ uint4 least() const {
+    return LoadShared4(own_least_);
+  }
+
+ private:
+  uint32_t base_;
+  uint32_t own_;
+  uint32_t quarter_;
+  uint32_t piece_;
+  uint32_t least_;
+  uint32_t own_least_;
+};
+
+// The smaller half of a word.
+__device__ __forceinline__ uint32_t SmallerHalf(uint32_t word) {
+  const uint32_t low = word & 0xFFFFu;
+  const uint32_t high = word >> 16;
+  return low < high ? low : high;
+}
+
+// Magnitudes of halves, less one: zeros are the largest.
+__device__ __forceinline__ uint32_t LeastNonzero(uint32_t a, uint32_t b) {
+  return __viaddmin_u16x2(
+      a & 0x7FFF7FFFu, 0xFFFFFFFFu,
+      __viaddmin_u16x2(b & 0x7FFF7FFFu, 0xFFFFFFFFu, 0xFFFFFFFFu));
+}
+
+// The least magnitude with which a block is exact whose largest, once rotated,
+// has these fp32 bits; as a bf16. Quarters of numbers near the smallest normal
+// ones may have fewer bits: those are never it.
+__device__ __forceinline__ uint32_t LeastExact(uint32_t max) {
+  const int exponent = static_cast<int>(max >> 23);
+  return static_cast<uint32_t>(exponent < 41 ? 28 : exponent - 13) << 7;
+}
+
+// Rotates the blocks of a warp's mask anew and in order, two at a time: a lane
+// is an element.
+template <typename Source>
+__device__ __forceinline__ void RotateInOrder(uint32_t again,
+                                              const float* signs,
+                                              const Source& source,
+                                              const Exchange& exchange) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  const uint32_t i = lane % kBlock;
+  while (again != 0) {
+    const int first = __ffs(static_cast<int>(again)) - 1;
+    again &= again - 1;
+    const int second = again != 0 ? __ffs(static_cast<int>(again)) - 1 : first;
+    again &= again - 1;
+    const int b = lane < kBlock ? first : second;
+    float v = Scalar::MulPlusZero(LowOf(source.Bits(b, i)), signs[i]);
+    QUANTD_UNROLL
+    for (uint32_t stride = 1; stride < kBlock; stride *= 2) {
+      const float other =
+          __shfl_xor_sync(0xFFFFFFFFu, v, static_cast<int>(stride));
+      v = (i & stride) == 0 ? v + other : other - v;
+    }
+    StoreShared16(exchange.any(b, i * 2), PackBf16(v, v) & 0xFFFFu);
+  }
+  __syncwarp();
+}
+
+// The whole warp calls this; lanes get block lane % 32, rotated and rounded to
+// bf16, and its largest magnitude as fp32 bits. Where the blocks come from:
+//   Load(h, x)  this lane's parts of blocks 16h and up, as a fragment of the
+//               tensor cores whose rows they are
+//   Bits(b, i)  number i of block b, a bf16
+template <typename Source>
+__device__ __forceinline__ Words Rotate(const Source& source,
+                                        const Rotation& rotation,
+                                        const float* signs,
+                                        const Exchange& exchange,
+                                        uint32_t* max) {
+  __syncwarp();  // what was here has been read
+  QUANTD_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    uint32_t x[4];
+    source.Load(h, x);
+    float y[2][4];
+    rotation.Apply(x, y);
+    QUANTD_UNROLL
+    for (int k = 0; k < 2; ++k) {
+      StoreShared(exchange.quarter(2 * h + k),
+                  make_uint2(PackBf16(y[0][2 * k], y[0][2 * k + 1]),
+                             PackBf16(y[1][2 * k], y[1][2 * k + 1])));
+      exchange.SetLeast(2 * h + k, MinOfWords(x[k], x[k + 2]));
+    }
+  }
+  __syncwarp();
+  Words out = BlockAt(exchange.own());
+  *max = LargerHalf(LargestOf(out.w));
+  uint4 l = exchange.least();
+  const uint32_t limit = LeastExact(*max);
+  const uint32_t least = SmallerHalf(
+      MinOfWords(MinOfWords(l.x, l.y), MinOfWords(l.z, l.w)) & 0x7FFF7FFFu);
+  if (!__any_sync(0xFFFFFFFFu, least < limit)) return out;
+
+  // Zeros are exact: without them, then.
+  __syncwarp();
+  QUANTD_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    uint32_t x[4];
+    source.Load(h, x);
+    QUANTD_UNROLL
+    for (int k = 0; k < 2; ++k) {
+      exchange.SetLeast(2 * h + k, LeastNonzero(x[k], x[k + 2]));
+    }
+  }
+  __syncwarp();
+  l = exchange.least();
+  const uint32_t nonzero =
+      SmallerHalf(__vminu2(__vimin3_u16x2(l.x, l.y, l.z), l.w));
+  const uint32_t again = __ballot_sync(0xFFFFFFFFu, nonzero + 1 < limit);
+  if (again == 0) return out;
+  RotateInOrder(again, signs, source, exchange);
+  out = BlockAt(exchange.own());
+  *max = LargerHalf(LargestOf(out.w));
+  return out;
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_TILE_ROTATE_CUH_

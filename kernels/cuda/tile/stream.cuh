@@ -1,0 +1,429 @@
+// Tiles of 128 x 128 bf16 on their way into shared memory: one warp of a CTA
+// sends them, by the tensor copy engine (sm_90 and later) or by asynchronous
+// copies of 16 bytes, and teams of eight warps each receive every so-manieth.
+// Nothing but the ring of tiles between them: a warp that is done with its part
+// of a tile goes on to the next.
+#ifndef QUANTD_KERNELS_CUDA_TILE_STREAM_CUH_
+#define QUANTD_KERNELS_CUDA_TILE_STREAM_CUH_
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <type_traits>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/ptx/shared_memory.cuh"
+#include "kernels/cuda/tile/order.cuh"
+#include "kernels/cuda/tile/span.cuh"
+#include "kernels/cuda/tile/tensor_map.h"
+
+// Warps can leave registers to others on sm_90a, sm_100a and the like, but not
+// on sm_90.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_SPECIFIC__)
+#define QUANTD_MOVES_REGISTERS
+#endif
+
+namespace quantd::cuda {
+
+// To be aligned to 1024 bytes, as what is first in shared memory.
+struct StagedTile {
+  alignas(128) std::byte bytes[kTileSide * kTileSide * 2];
+};
+// Where an element is: in two boxes of 64 columns, whose rows' pieces of 16
+// bytes are exchanged, for the banks.
+inline constexpr int kTileBox = kTileSide * 128;
+__device__ __forceinline__ int TileOffset(int row, int col) {
+  const int piece = col % 64 / 8;
+  return col / 64 * kTileBox + row * 128 + ((piece ^ (row % 8)) * 16) +
+         col % 8 * 2;
+}
+
+// How much shared memory a CTA may have, in KiB. What a kernel looks like
+// depends on it, and an architecture has only those that its devices take.
+enum class SharedMemory { kSmall = 99, kMedium = 163, kLarge = 227 };
+constexpr int BytesOf(SharedMemory size) {
+  return static_cast<int>(size) * 1024;
+}
+template <SharedMemory kSize, typename Large, typename Medium, typename Small>
+using BySize = std::conditional_t<
+    kSize == SharedMemory::kLarge, Large,
+    std::conditional_t<kSize == SharedMemory::kMedium, Medium, Small>>;
+#ifdef __CUDA_ARCH__
+template <SharedMemory kSize>
+inline constexpr bool kIsBuilt = __CUDA_ARCH__ / 100 == 9 ||
+                                         __CUDA_ARCH__ / 100 == 10
+                                     ? kSize == SharedMemory::kLarge
+                                     : kSize == SharedMemory::kSmall ||
+                                           (kSize == SharedMemory::kMedium &&
+                                            __CUDA_ARCH__ < 860);
+#endif
+
+inline constexpr int kSquares = kTileSide / kBlock;  // blocks of a tile
+
+// Eight warps of a CTA that work on a tile together, a warp sixteen of its
+// lines.
+struct Team {
+  static constexpr int kWarps = kThreads / kWarp;
+  static_assert(kWarps == kSquares);
+
+  static __device__ __forceinline__ uint32_t number() {
+    return threadIdx.x / kThreads;
+  }
+  static __device__ __forceinline__ uint32_t thread() {
+    return threadIdx.x % kThreads;
+  }
+  static __device__ __forceinline__ uint32_t warp() { return thread() / kWarp; }
+  static __device__ __forceinline__ void Sync() {
+    asm volatile("bar.sync %0, %1;" ::"r"(number() + 1), "n"(kThreads)
+                 : "memory");
+  }
+};
+
+// Where a tile is and how much of it there is. All rows and all columns are
+// fewer than 2^31.
+struct alignas(16) Place {
+  uint32_t group;
+  uint32_t chunk;     // of the group
+  uint32_t row, col;  // of the group
+  int rows;           // 1 to 128; 0: there is no tile; kNoMore
+  int cols;           // 1 to 128
+  uint32_t number;    // among the tiles of one group that a team receives in
+                      // a run, one below the other
+  uint32_t last;      // of those
+
+  static constexpr int kNoMore = -1;
+};
+
+// The tiles of a list, for a CTA's teams by turns: a ring of kStages, in the
+// order of TileOrder<kUnit>.
+template <int kTeamCount, int kStages, uint32_t kUnit>
+class TileStream {
+ public:
+  static constexpr int kTeams = kTeamCount;
+  // Of the CTA. The first warp of the last four sends: a warpgroup can leave
+  // registers to others, and three teams need more than the 72 that all start
+  // with.
+  static constexpr int kCtaThreads = kTeams * kThreads + 4 * kWarp;
+  static_assert(kStages >= kTeams);
+
+  static constexpr int kFull = std::lcm(kTeams, kStages);
+
+  // Shared memory.
+  using Tiles = StagedTile[kStages];
+  struct Control {
+    // A barrier is always one team's: it is never waited for two phases ahead.
+    uint64_t full[kFull];
+    uint64_t left[kStages];
+    alignas(16) Place places[kStages];
+  };
+
+  // All threads of the CTA must call this.
+  __device__ __forceinline__ TileStream(Tiles* tiles, Control* control)
+      : tiles_(*tiles), control_(control) {
+    if (threadIdx.x == kTeams * kThreads) {
+      for (uint64_t& full : control->full) Init(&full, kSenders);
+      for (uint64_t& left : control->left) Init(&left, Team::kWarps);
+#if __CUDA_ARCH__ >= 900
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+    }
+    __syncthreads();
+    // One before the first.
+    const auto team = static_cast<int>(Team::number());
+    stage_ = team - kTeams + kStages;
+    full_ = team - kTeams + kFull;
+  }
+
+  static __device__ __forceinline__ bool sends() {
+    return threadIdx.x >= kTeams * kThreads;
+  }
+
+  // The sending threads call this: it returns when all has been sent. `first`
+  // is group 0, `map` of the whole payload, whose columns are a multiple of 16.
+  __device__ __forceinline__ void Send(const GroupList& list,
+                                       const GroupTask& first,
+                                       const TensorMap& map) {
+#ifdef QUANTD_MOVES_REGISTERS
+    if constexpr (kTeams == 3) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    }
+#endif
+    if (threadIdx.x >= kTeams * kThreads + kWarp) return;
+    // Columns alone are written best from top to bottom.
+    const bool down =
+        first.columnwise.data != nullptr && first.rowwise.data == nullptr;
+    const TileOrder<kUnit> order(list, gridDim.x * kTeams, down);
+    // (One more for each team, to say that there are no more.)
+    const uint32_t count = (order.count() + 1) * kTeams;
+    const uint32_t lane = threadIdx.x % kWarp;
+    int stage = 0;
+    int full = 0;
+    uint32_t parity = 1;  // of a stage that nobody has used yet
+    for (uint32_t ahead = 0; ahead < count; ahead += kWarp) {
+      // A lane finds out about a tile, and sends it in its turn.
+      const Sending mine = Find(order, list, first, ahead + lane);
+      const uint32_t end = min(count - ahead, uint32_t{kWarp});
+#pragma unroll 1
+      for (uint32_t turn = 0; turn < end; ++turn) {
+        __syncwarp();  // no lane is so far behind that it misses a phase
+        Wait(&control_->left[stage], parity);
+        Post(stage, &control_->full[full], turn, mine, list, first, map);
+        if (++stage == kStages) {
+          stage = 0;
+          parity ^= 1;
+        }
+        if (++full == kFull) full = 0;
+      }
+    }
+#if __CUDA_ARCH__ < 900
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+  }
+
+  // A team's warps call the rest, and this first: for more registers.
+  __device__ __forceinline__ void Begin() {
+#ifdef QUANTD_MOVES_REGISTERS
+    if constexpr (kTeams == 3) {
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 80;");
+    }
+#endif
+  }
+  // Waits for the team's next tile, in which there are zeros below its rows and
+  // to the right of its columns; whether there is one. `alone`: the list has
+  // one group.
+  __device__ __forceinline__ bool Receive(bool alone) {
+    while (true) {
+      stage_ += kTeams;
+      if (stage_ >= kStages) stage_ -= kStages;
+      full_ += kTeams;
+      if (full_ >= kFull) {
+        full_ -= kFull;
+        parity_ ^= 1;
+      }
+      Wait(&control_->full[full_], parity_);
+      const int rows = place().rows;
+      if (rows == Place::kNoMore) return false;
+      if (rows != 0) {
+        if (!alone && rows != kTileSide) ZeroRest(rows);
+        return true;
+      }
+      Release();
+    }
+  }
+  __device__ __forceinline__ const Place& place() const {
+    return control_->places[stage_];
+  }
+  __device__ __forceinline__ const StagedTile& tile() const {
+    return tiles_[stage_];
+  }
+  // This warp is done with tile and place.
+  __device__ __forceinline__ void Release() {
+    __syncwarp();
+    if (threadIdx.x % kWarp == 0) Arrive(&control_->left[stage_]);
+  }
+
+ private:
+#if __CUDA_ARCH__ >= 900
+  static constexpr uint32_t kSenders = 1;
+#else
+  static constexpr uint32_t kSenders = kWarp + 1;
+#endif
+
+  // A tile's place, and its first row in the payload.
+  struct Sending {
+    Place at;
+    uint32_t row;
+  };
+  // Number n of the CTA's tiles, over all teams.
+  __device__ __forceinline__ Sending Find(const TileOrder<kUnit>& order,
+                                          const GroupList& list,
+                                          const GroupTask& first, uint32_t n) {
+    Sending s = {};
+    const uint32_t i = n / kTeams;
+    if (i >= order.count()) {
+      s.at.rows = Place::kNoMore;
+      return s;
+    }
+    typename TileOrder<kUnit>::Tile tile;
+    if (!order.Find(blockIdx.x + n % kTeams * gridDim.x, i, &tile)) return s;
+    uint32_t start = 0;  // the group's chunks
+    auto end = static_cast<uint32_t>(list.chunk_count);
+    auto rows = static_cast<uint32_t>(first.rows);
+    s.row = static_cast<uint32_t>(first.row);
+    if (list.count != 1) {
+      const int64_t g = FindEntry(list.chunks, list.count, tile.chunk);
+      s.at.group = static_cast<uint32_t>(g);
+      start = static_cast<uint32_t>(list.chunks[g]);
+      end = static_cast<uint32_t>(list.chunks[g + 1]);
+      rows = static_cast<uint32_t>(list.groups[g].rows);
+      s.row = static_cast<uint32_t>(list.groups[g].row);
+    }
+    s.at.chunk = tile.chunk - start;
+    s.at.row = s.at.chunk * kTileSide;
+    s.row += s.at.row;
+    s.at.rows = AtMostSide(rows - s.at.row);
+    s.at.col = tile.column * kTileSide;
+    s.at.cols = AtMostSide(static_cast<uint32_t>(list.cols) - s.at.col);
+    s.at.number = tile.chunk - max(tile.top, start);
+    s.at.last = tile.chunk + 1 == min(tile.bottom, end);
+    return s;
+  }
+  static __device__ __forceinline__ int AtMostSide(uint32_t n) {
+    return static_cast<int>(n < kTileSide ? n : kTileSide);
+  }
+
+  // Lane `turn` says where its tile is and, if there is one, starts its copy.
+  __device__ __forceinline__ void Post(int stage, uint64_t* full, uint32_t turn,
+                                       const Sending& mine,
+                                       const GroupList& list,
+                                       const GroupTask& first,
+                                       const TensorMap& map) {
+    const bool leads = threadIdx.x % kWarp == turn;
+    if (leads) control_->places[stage] = mine.at;
+    const uint32_t to = SharedAddress(tiles_[stage].bytes);
+#if __CUDA_ARCH__ >= 900
+    if (!leads) return;
+    if (mine.at.rows <= 0) {
+      Arrive(full);
+      return;
+    }
+    // What lies beyond the payload counts, too: it comes as zeros.
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     SharedAddress(full)),
+                 "n"(sizeof(StagedTile))
+                 : "memory");
+    for (uint32_t box = 0; box < 2; ++box) {
+      asm volatile(
+          "cp.async.bulk.tensor.2d.shared::cluster.global.tile"
+          ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+              to + box * kTileBox),
+          "l"(&map), "r"(mine.at.col + box * 64), "r"(mine.row),
+          "r"(SharedAddress(full))
+          : "memory");
+    }
+#else
+    const auto of = [turn](auto mine) {
+      return __shfl_sync(0xFFFFFFFFu, static_cast<uint32_t>(mine),
+                         static_cast<int>(turn));
+    };
+    const auto rows = static_cast<int>(of(mine.at.rows));
+    if (rows > 0) {
+      const auto cols = static_cast<int>(of(mine.at.cols));
+      const std::byte* const from =
+          first.x + (int64_t{of(mine.row)} * list.cols + of(mine.at.col)) * 2;
+      const int piece = static_cast<int>(threadIdx.x % 16);
+      for (int r = static_cast<int>(threadIdx.x % kWarp / 16); r < kTileSide;
+           r += 2) {
+        const bool there = r < rows && piece * 8 < cols;
+        asm volatile(
+            "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                to + TileOffset(r, piece * 8)),
+            "l"(there ? from + r * list.cols * 2 + piece * 16 : first.x),
+            "r"(there ? 16 : 0)
+            : "memory");
+      }
+    }
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(
+                     SharedAddress(full))
+                 : "memory");
+    if (leads) Arrive(full);  // for the place
+#endif
+  }
+
+  static __device__ __forceinline__ void Init(uint64_t* barrier,
+                                              uint32_t count) {
+    asm volatile(
+        "mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(barrier)),
+        "r"(count)
+        : "memory");
+  }
+  static __device__ __forceinline__ void Arrive(uint64_t* barrier) {
+    asm volatile(
+        "{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(
+            SharedAddress(barrier))
+        : "memory");
+  }
+  static __device__ __forceinline__ void Wait(uint64_t* barrier,
+                                              uint32_t parity) {
+    uint32_t done = 0;
+    while (done == 0) {
+      asm volatile(
+          "{ .reg .pred p;"
+#if __CUDA_ARCH__ >= 900
+          " mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;"
+#else
+          " mbarrier.test_wait.parity.shared.b64 p, [%1], %2;"
+#endif
+          " selp.u32 %0, 1, 0, p; }"
+          : "=r"(done)
+          : "r"(SharedAddress(barrier)), "r"(parity)
+          : "memory");
+    }
+  }
+
+  // The copy engine has left zeros beyond the payload; but other groups may
+  // follow this one.
+  __device__ __forceinline__ void ZeroRest(int rows) {
+#if __CUDA_ARCH__ >= 900
+    std::byte* const bytes = tiles_[stage_].bytes;
+    constexpr int kPieces = kTileSide / 8;
+    for (int i = rows * kPieces + static_cast<int>(Team::thread());
+         i < kTileSide * kPieces; i += kThreads) {
+      *reinterpret_cast<uint4*>(bytes +
+                                TileOffset(i / kPieces, i % kPieces * 8)) =
+          make_uint4(0, 0, 0, 0);
+    }
+    // Before the copy engine writes here again.
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    Team::Sync();
+#endif
+  }
+
+  Tiles& tiles_;
+  Control* const control_;
+  int stage_;
+  int full_;
+  uint32_t parity_ = 1;
+};
+
+// Starts a kernel whose CTAs receive a stream of the list's tiles and have a
+// Shared.
+template <SharedMemory kSize, typename Stream, typename Shared, typename Args>
+cudaError_t LaunchStream(void (*kernel)(Args, TensorMap), const Args& a,
+                         const Queue& queue) {
+  static_assert(sizeof(Shared) <= BytesOf(kSize));
+  cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(sizeof(Shared)));
+  if (error != cudaSuccess) return error;
+  TensorMap map;
+  error =
+      MakeTensorMap(a.first.x, a.list.rows, a.list.cols, kTileSide, 64, &map);
+  if (error != cudaSuccess) return error;
+  kernel<<<GridFor(TileCount(a.list), 1, queue), Stream::kCtaThreads,
+           sizeof(Shared), queue.stream>>>(a, map);
+  return cudaGetLastError();
+}
+
+// Calls `launch` with a constant of the device's SharedMemory.
+template <typename F>
+cudaError_t ForSharedMemory(const F& launch) {
+  int bytes = 0;
+  const cudaError_t error =
+      FindAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, &bytes);
+  if (error != cudaSuccess) return error;
+  using enum SharedMemory;
+  if (bytes >= BytesOf(kLarge)) {
+    return launch(std::integral_constant<SharedMemory, kLarge>{});
+  }
+  if (bytes >= BytesOf(kMedium)) {
+    return launch(std::integral_constant<SharedMemory, kMedium>{});
+  }
+  return launch(std::integral_constant<SharedMemory, kSmall>{});
+}
+
+}  // namespace quantd::cuda
+
+#undef QUANTD_MOVES_REGISTERS
+
+#endif  // QUANTD_KERNELS_CUDA_TILE_STREAM_CUH_

@@ -1,0 +1,99 @@
+// A tile of a matrix in shared memory: what a kernel needs when blocks run
+// along columns. Threads meet it twice: as the row blocks they load or store,
+// with wide accesses, and as columns of 16 rows.
+#ifndef QUANTD_KERNELS_CUDA_TILE_TILE_CUH_
+#define QUANTD_KERNELS_CUDA_TILE_TILE_CUH_
+
+#include "kernels/cuda/tile/element.cuh"
+
+namespace quantd::cuda {
+
+inline constexpr int kTileRows = 128;
+inline constexpr int kTileCols = 64;
+inline constexpr int kRowBlocks = kTileCols / kBlock;  // blocks along a row
+inline constexpr int kColBlocks = kTileRows / kBlock;  // blocks along a column
+// Blocks a thread has, in either direction.
+inline constexpr int kPerThread = kTileRows * kRowBlocks / kThreads;
+static_assert(kPerThread == kTileCols * kColBlocks / kThreads);
+
+struct TileGrid {
+  int64_t across;  // tiles along a row of the matrix
+  int64_t count;
+
+  __host__ __device__ TileGrid(int64_t rows, int64_t cols)
+      : across((cols + kTileCols - 1) / kTileCols),
+        count((rows + kTileRows - 1) / kTileRows * across) {}
+  __device__ int64_t row(int64_t tile) const {
+    return tile / across * kTileRows;
+  }
+  __device__ int64_t col(int64_t tile) const {
+    return tile % across * kTileCols;
+  }
+};
+
+template <DType D>
+struct SharedTile {
+  static constexpr int kSize = kSizeOf<D>;
+  // 16 bytes more than needed keep the rows' wide accesses in other banks.
+  static constexpr int kPitch = kTileCols * kSize + 16;
+  alignas(16) std::byte bytes[kTileRows * kPitch];
+
+  __device__ std::byte* at(int row, int col) {
+    return bytes + row * kPitch + col * kSize;
+  }
+};
+
+// The row blocks of this thread: number i is row `row(i)` of the tile and
+// columns col() to col() + 15.
+struct RowSlot {
+  static __device__ int row(int i) {
+    return (threadIdx.x + i * kThreads) / kRowBlocks;
+  }
+  static __device__ int col() { return threadIdx.x % kRowBlocks * kBlock; }
+};
+// Its column blocks: column col(), rows 16 * block(i) on. Neighbours in a warp
+// are neighbours along a row.
+struct ColSlot {
+  static __device__ int block(int i) {
+    return (threadIdx.x + i * kThreads) / kTileCols;
+  }
+  static __device__ int col() { return threadIdx.x % kTileCols; }
+};
+
+// A block at (row, col) of x, zeros beyond its edges.
+template <DType D>
+__device__ __forceinline__ RawBlock<D> LoadBlockAt(const Matrix& x, int64_t row,
+                                                   int64_t col) {
+  const int64_t count = row < x.rows ? x.cols - col : 0;
+  if (count <= 0) return {};
+  const std::byte* p = x.data + (row * x.cols + col) * kSizeOf<D>;
+  const bool aligned = x.cols * kSizeOf<D> % 16 == 0;
+  if (count >= kBlock && aligned) return LoadBlock<D>(p);
+  return LoadPart<D>(p, count);
+}
+
+// Loads this thread's row blocks of the tile at (row, col).
+template <DType D>
+__device__ __forceinline__ void LoadTile(const Matrix& x, int64_t row,
+                                         int64_t col,
+                                         RawBlock<D> (&raw)[kPerThread]) {
+  QUANTD_UNROLL
+  for (int i = 0; i < kPerThread; ++i) {
+    raw[i] = LoadBlockAt<D>(x, row + RowSlot::row(i), col + RowSlot::col());
+  }
+}
+
+// This thread's column block i, from shared memory.
+template <DType D>
+__device__ __forceinline__ void LoadColumn(SharedTile<D>& tile, int i,
+                                           float (&v)[kBlock]) {
+  QUANTD_UNROLL
+  for (int j = 0; j < kBlock; ++j) {
+    v[j] = DecodeElement<D>(
+        LoadBits<D>(tile.at(ColSlot::block(i) * kBlock + j, ColSlot::col())));
+  }
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_TILE_TILE_CUH_

@@ -1,0 +1,110 @@
+// The contract every device signs: a Backend turns a Plan into a Job, a Job
+// turns fed bytes into output bytes, and the bytes are the same on all.
+#ifndef QUANTD_KERNELS_DEVICE_BACKEND_H_
+#define QUANTD_KERNELS_DEVICE_BACKEND_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/device/memory.h"
+#include "kernels/plan/error_statistics.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd {
+
+// How long the stages of a run took, in nanoseconds; 0 where the device has no
+// such stage or the run did nothing. A device with streams times them between
+// its own events, the CPU by the clock.
+struct JobTimes {
+  int64_t copy_in_ns = 0;
+  int64_t compute_ns = 0;
+  int64_t copy_out_ns = 0;
+};
+
+// What a run found out beside its output bytes.
+struct JobReport {
+  bool saw_nan = false;  // in the input
+  bool saw_inf = false;
+  // Where the plan's options ask for statistics.
+  std::optional<ErrorStatistics> rowwise = {};
+  std::optional<ErrorStatistics> columnwise = {};
+  JobTimes times = {};
+};
+
+// One plan resident on one device. Not thread-safe; may move between threads.
+// Destruction gives everything back, whatever state the job is in.
+//
+// Order of calls: Feed until every input byte was fed once, Run once,
+// TakeOutput once. A job that is destroyed earlier costs nothing more.
+class Job {
+ public:
+  virtual ~Job() = default;
+
+  // Staging for plan.input_bytes() bytes, 256-byte aligned, valid until Run
+  // returns. Writing here and then calling Fed is the way in: it lets the
+  // door gather straight from the network into the memory the device reads.
+  virtual absl::Span<std::byte> staging() = 0;
+
+  // Bytes [0, n) of the staging are final. n never decreases. A device may
+  // start to copy; optional, Run implies Fed(plan.input_bytes()).
+  virtual void Fed(size_t n) = 0;
+
+  // Computes every output. Blocks. INVALID_ARGUMENT (field "payload") when
+  // the plan says NonFinite::kReject and the input holds NaN or Inf; any
+  // other error is the device's.
+  virtual absl::StatusOr<JobReport> Run() = 0;
+
+  // The plan's output_bytes(), laid out as plan.outputs() says. The block
+  // stays valid after the job is gone.
+  virtual Block TakeOutput() = 0;
+};
+
+struct BackendInfo {
+  std::string name;         // "cpu:0", "cuda:1"
+  std::string kind;         // "cpu", "cuda", "memcpy"
+  std::string description;  // "AVX2, 2 threads", "NVIDIA H200, sm_90"
+  int slots = 1;            // jobs that may be alive at once
+  size_t memory_limit = 0;  // bytes of payload memory its pool may hold
+};
+
+// Counters that only grow, and the device's state. A snapshot, not one instant.
+struct BackendStats {
+  bool healthy = true;  // false: it has faulted, and its jobs fail from now on
+  uint64_t jobs = 0;
+  uint64_t rht_cache_hits = 0;    // a cached (mask, dimension, dtype) served
+  uint64_t rht_cache_misses = 0;  // ... was made
+  uint64_t rht_launches = 0;      // kernels that read the cached signs
+  size_t pool_high_water = 0;
+};
+
+// One device. Thread-safe. Outlives its jobs, but not their output blocks.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const BackendInfo& info() const = 0;
+  virtual BackendStats stats() const = 0;
+
+  // The plan is kept alive by the job. RESOURCE_EXHAUSTED when no slot or no
+  // memory is free; never waits.
+  virtual absl::StatusOr<std::unique_ptr<Job>> Begin(
+      std::shared_ptr<const Plan> plan) = 0;
+};
+
+struct BackendOptions {
+  size_t memory_limit = size_t{1} << 30;  // payload memory, in and out
+  int slots = 0;                          // 0: the device's own choice
+  int threads = 0;                        // CPU only; 0: one per core
+  // CPU only: "auto", "baseline", "avx2" or "avx512". The environment
+  // variable QUANTD_CPU_ISA overrides "auto".
+  std::string isa = "auto";
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_DEVICE_BACKEND_H_

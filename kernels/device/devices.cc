@@ -1,0 +1,69 @@
+#include "kernels/device/devices.h"
+
+#include <optional>
+
+#include "absl/strings/numbers.h"
+#include "fmt/format.h"
+#include "kernels/cpu/cpu_backend.h"
+#ifdef QUANTD_HAVE_CUDA
+#include "kernels/cuda/cuda_backend.h"
+#endif
+
+namespace quantd {
+namespace {
+
+// "cuda:3" with kind "cuda" is 3, "cuda" alone 0, anything else nothing.
+std::optional<int> Ordinal(std::string_view name, std::string_view kind) {
+  if (name == kind) return 0;
+  int n = 0;
+  if (name.size() > kind.size() + 1 && name.substr(0, kind.size()) == kind &&
+      name[kind.size()] == ':' &&
+      absl::SimpleAtoi(std::string(name.substr(kind.size() + 1)), &n) &&
+      n >= 0) {
+    return n;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(
+    std::string_view name, const BackendOptions& options) {
+  if (const auto n = Ordinal(name, "cpu")) {
+    return cpu::Open(fmt::format("cpu:{}", *n), options);
+  }
+  if (name == "memcpy") return cpu::OpenMemcpy(options);
+  if (const auto n = Ordinal(name, "cuda")) {
+#ifdef QUANTD_HAVE_CUDA
+    return cuda::Open(*n, options);
+#else
+    return absl::NotFoundError(CudaUnavailableReason());
+#endif
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("device '{}': expected cpu, cpu:N, cuda or cuda:N", name));
+}
+
+std::vector<std::string> ListBackends() {
+  std::vector<std::string> names;
+#ifdef QUANTD_HAVE_CUDA
+  for (int i = 0; i < cuda::DeviceCount(); ++i) {
+    names.push_back(fmt::format("cuda:{}", i));
+  }
+#endif
+  names.push_back("cpu:0");
+  return names;
+}
+
+std::vector<std::string> ListCpuIsas() { return cpu::ListIsas(); }
+
+std::string CudaUnavailableReason() {
+#ifdef QUANTD_HAVE_CUDA
+  return cuda::UnavailableReason();
+#else
+  return "no CUDA device: this build has no CUDA backend (nvcc 13 or newer "
+         "was not found, or QUANTD_CUDA=OFF)";
+#endif
+}
+
+}  // namespace quantd

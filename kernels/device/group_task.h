@@ -1,0 +1,54 @@
+// Addresses of one group of rows and of its copies, as kernels take them. Plain
+// data; kernels/device/task.h makes it of a plan.
+//
+// A "line" is a row for the rowwise copy and a column for the columnwise one;
+// a "position" runs along it.
+#ifndef QUANTD_KERNELS_DEVICE_GROUP_TASK_H_
+#define QUANTD_KERNELS_DEVICE_GROUP_TASK_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/arith/copy_address.h"
+#include "kernels/plan/format.h"
+
+namespace quantd {
+
+// One copy of one group. Lines and positions are the group's own.
+struct CopyTask : CopyAddress {
+  std::byte* data = nullptr;   // nullptr: this copy is not wanted
+  std::byte* scale = nullptr;  // codes, or fp32
+  // Line l's amax is amax[l * amax_line]; nullptr: the format has none.
+  float* amax = nullptr;
+  int64_t amax_line = 0;
+  // kTensor: the scale, not inverted.
+  float* tensor_scale = nullptr;
+  const float* signs = nullptr;  // s[i] * rotation^-1/2; nullptr: no rotation
+  int rotation = 0;
+};
+
+struct GroupTask {
+  const std::byte* x = nullptr;  // its first row, K elements a row
+  int64_t row = 0;               // in the payload
+  int64_t rows = 0;
+  CopyTask rowwise;
+  CopyTask columnwise;
+  float* amax = nullptr;  // kAmax's slot
+  // dbias: partial sums of each 128 rows, K each; and the output's slot.
+  float* partial = nullptr;
+  std::byte* dbias = nullptr;
+};
+
+// What all groups of a Dequantize share.
+struct DequantizeParams {
+  Scaling scaling;
+  DType element;
+  DType output;
+  int block;  // 0: the tensor
+  float f6;   // as EncodeParams'
+  int64_t cols;
+  bool columnwise;
+};
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_DEVICE_GROUP_TASK_H_

@@ -1,0 +1,79 @@
+// Memory for payloads: aligned blocks from a bounded pool that keeps what was
+// given back, so that steady traffic touches no fresh page.
+//
+// Threads: everything here may be used from any thread. A Block may outlive
+// every owner of the pool but its own.
+#ifndef QUANTD_KERNELS_DEVICE_MEMORY_H_
+#define QUANTD_KERNELS_DEVICE_MEMORY_H_
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace quantd {
+
+class BlockPool;
+
+// Owns one block; gives it back to its pool on destruction. Move-only.
+class Block {
+ public:
+  Block() = default;
+  Block(Block&& other) noexcept;
+  Block& operator=(Block&& other) noexcept;
+  ~Block();
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }  // as asked for
+  absl::Span<std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  friend class BlockPool;
+  std::shared_ptr<BlockPool> pool_;
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  size_t capacity_ = 0;
+};
+
+// Where a pool's memory comes from. Must be callable from any thread and must
+// not throw; `Allocate` returns nullptr when there is none. Alignment: 256.
+struct BlockSource {
+  void* (*allocate)(size_t bytes);
+  void (*release)(void* p, size_t bytes);
+};
+// Anonymous pages.
+BlockSource PageableSource();
+
+class BlockPool : public std::enable_shared_from_this<BlockPool> {
+ public:
+  // Never holds more than `limit` bytes, lent and kept together.
+  static std::shared_ptr<BlockPool> Create(BlockSource source, size_t limit);
+  ~BlockPool();
+
+  // RESOURCE_EXHAUSTED when the limit is reached or the source has no more.
+  // A block of 0 bytes is legal and has no memory.
+  absl::StatusOr<Block> Take(size_t bytes);
+
+  // What Take(bytes) counts against the limit: sizes are rounded up to one of
+  // eight steps in a power of two, at least 4 KiB.
+  static size_t Charge(size_t bytes);
+
+  size_t lent() const;
+  size_t high_water() const;  // most bytes ever held
+  size_t limit() const { return limit_; }
+
+ private:
+  struct State;
+  friend class Block;
+  BlockPool(BlockSource source, size_t limit);
+  void Return(std::byte* data, size_t capacity);
+
+  const BlockSource source_;
+  const size_t limit_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_DEVICE_MEMORY_H_

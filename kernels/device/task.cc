@@ -1,0 +1,205 @@
+#include "kernels/device/task.h"
+
+#include <limits>
+
+namespace quantd {
+namespace {
+
+EncodeParams MakeParams(const Plan& plan, const QuantizeOptions& o) {
+  const FormatSpec& f = *FindFormat(o.format);
+  const DType input = plan.tensor().dtype;
+  EncodeParams p = {};
+  p.scaling = f.scaling;
+  p.element = f.element;
+  p.input = input;
+  p.block = f.block;
+  p.square = f.square;
+  p.propagate = o.non_finite == NonFinite::kPropagate;
+  p.cols = plan.cols();
+  p.f6 = o.form.scale_256 ? 1536.0f : 2688.0f;
+  p.four_over_six = o.four_over_six;
+  p.fast_error = o.fast_error;
+  p.stochastic = o.rounding == Rounding::kStochastic;
+  p.seed = o.stochastic.seed;
+  p.subsequence = 2 * o.stochastic.seed_offset;
+  p.row_offset = o.shard.row_offset;
+  p.column_offset = o.shard.column_offset;
+  p.total_columns = o.shard.total_columns;
+  p.element_max = f.element_max;
+  p.epsilon = o.epsilon;
+  p.power_of_two = o.power_of_two.value_or(false);
+  // A block's scale must exist in the input's type.
+  p.scale_limit = std::numeric_limits<float>::max();
+  if (f.scaling == Scaling::kBlock && input == DType::kF16) {
+    p.scale_limit = 65504.0f;
+  } else if (f.scaling == Scaling::kBlock && input == DType::kBF16) {
+    p.scale_limit = Scalar::Float(0x7F7F0000u);
+  }
+  p.rule = o.scale_rule;
+  p.inverse_max = 1.0f / f.element_max;
+  p.emax = f.element == DType::kE4M3 ? 8 : f.element == DType::kE5M2 ? 15 : 2;
+  p.mantissa = f.element == DType::kE4M3   ? 3
+               : f.element == DType::kE5M2 ? 2
+                                           : 1;
+  return p;
+}
+
+size_t OffsetOf(const TensorSpec& spec, size_t group) {
+  return spec.offset +
+         (spec.group_offsets.empty() ? 0 : spec.group_offsets[group]);
+}
+
+// One copy of every group. `base` is where the specs of `find` lie.
+template <typename Find>
+void AddCopies(const Plan& plan, const FormatSpec& f, bool columnwise,
+               int rotation, const CopyForm& form, std::byte* base,
+               const float* signs, Find find, std::vector<GroupTask>* groups) {
+  const TensorSpec* data =
+      find(columnwise ? TensorKind::kColumnwiseData : TensorKind::kRowwiseData);
+  if (data == nullptr) return;
+  const TensorSpec& scale = *find(columnwise ? TensorKind::kColumnwiseScale
+                                             : TensorKind::kRowwiseScale);
+  const TensorSpec* amax =
+      find(columnwise ? TensorKind::kColumnwiseAmax : TensorKind::kRowwiseAmax);
+  for (size_t g = 0; g < groups->size(); ++g) {
+    GroupTask& group = (*groups)[g];
+    CopyTask& copy = columnwise ? group.columnwise : group.rowwise;
+    static_cast<CopyAddress&>(copy) =
+        MakeCopyGeometry(f, columnwise, group.rows, plan.cols(), rotation,
+                         form.scale_layout, form.compact_scales);
+    copy.data = base + OffsetOf(*data, g);
+    copy.scale = base + OffsetOf(scale, g);
+    copy.rotation = rotation;
+    copy.signs = rotation > 0 ? signs : nullptr;
+    if (amax == nullptr) continue;
+    copy.amax = reinterpret_cast<float*>(base + amax->offset);
+    if (form.row_scaled) {
+      copy.amax_line = 1;
+      copy.amax +=
+          columnwise ? static_cast<int64_t>(g) * plan.cols() : group.row;
+    } else {
+      copy.amax += g;
+    }
+  }
+}
+
+std::vector<GroupTask> MakeGroups(const Plan& plan, const std::byte* x,
+                                  DType dtype) {
+  std::vector<GroupTask> groups(plan.groups().size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    groups[g].row = plan.groups()[g].row;
+    groups[g].rows = plan.groups()[g].rows;
+    groups[g].x =
+        x + static_cast<size_t>(groups[g].row * plan.cols()) * SizeOf(dtype);
+  }
+  return groups;
+}
+
+}  // namespace
+
+QuantizeTask MakeQuantizeTask(const Plan& plan, const JobBases& bases) {
+  const auto& o = std::get<QuantizeOptions>(plan.options());
+  const FormatSpec& f = *FindFormat(o.format);
+  QuantizeTask task;
+  task.params = MakeParams(plan, o);
+  task.groups = MakeGroups(plan, bases.in, plan.tensor().dtype);
+  const auto find = [&](TensorKind kind) { return plan.output(kind); };
+  AddCopies(plan, f, false, o.rht.rowwise ? o.rht.dimension : 0, o.form,
+            bases.out, bases.signs, find, &task.groups);
+  AddCopies(plan, f, true, o.rht.columnwise ? o.rht.dimension : 0, o.form,
+            bases.out, bases.signs, find, &task.groups);
+  const TensorSpec* amax = plan.output(TensorKind::kAmax);
+  const TensorSpec* dbias = plan.output(TensorKind::kDbias);
+  auto* scratch = reinterpret_cast<float*>(bases.scratch);
+  for (size_t g = 0; g < task.groups.size(); ++g) {
+    GroupTask& group = task.groups[g];
+    if (f.scaling == Scaling::kTensor) {
+      group.rowwise.tensor_scale = scratch++;
+      group.columnwise.tensor_scale = scratch++;
+    }
+    if (amax != nullptr) {
+      group.amax = reinterpret_cast<float*>(bases.out + amax->offset) + g;
+    }
+    if (dbias == nullptr) continue;
+    group.partial = scratch;
+    scratch += CeilDiv(group.rows, 128) * plan.cols();
+    group.dbias = bases.out + dbias->offset +
+                  g * static_cast<size_t>(plan.cols()) * SizeOf(dbias->dtype);
+  }
+  return task;
+}
+
+DequantizeTask MakeDequantizeTask(const Plan& plan, const JobBases& bases) {
+  const auto& o = std::get<DequantizeOptions>(plan.options());
+  const FormatSpec& f = *FindFormat(o.format);
+  const TensorSpec& out = *plan.output(TensorKind::kDequantized);
+  DequantizeTask task;
+  task.params = {f.scaling,
+                 f.element,
+                 o.output,
+                 f.block,
+                 o.form.scale_256 ? 1536.0f : 2688.0f,
+                 plan.cols(),
+                 HasColumnwise(o.usage)};
+  task.groups = MakeGroups(plan, bases.out + out.offset, o.output);
+  AddCopies(
+      plan, f, task.params.columnwise, o.inverse_rht ? o.rht_dimension : 0,
+      o.form, bases.in, bases.signs,
+      [&](TensorKind kind) { return plan.input(kind); }, &task.groups);
+  return task;
+}
+
+std::vector<ZeroRun> PaddingOf(const Plan& plan) {
+  std::vector<ZeroRun> runs;
+  size_t end = 0;
+  for (const TensorSpec& spec : plan.outputs()) {
+    if (spec.offset > end) runs.push_back({end, 0, spec.offset - end, 1});
+    end = spec.offset + spec.size;
+  }
+  const auto* o = std::get_if<QuantizeOptions>(&plan.options());
+  if (o == nullptr) return runs;
+  const FormatSpec& f = *FindFormat(o->format);
+  for (bool columnwise : {false, true}) {
+    const TensorSpec* spec = plan.output(
+        columnwise ? TensorKind::kColumnwiseScale : TensorKind::kRowwiseScale);
+    if (spec == nullptr) continue;
+    const bool rotated = columnwise ? o->rht.columnwise : o->rht.rowwise;
+    for (size_t g = 0; g < plan.groups().size(); ++g) {
+      const CopyGeometry geometry =
+          MakeCopyGeometry(f, columnwise, plan.groups()[g].rows, plan.cols(),
+                           rotated ? o->rht.dimension : 0, o->form.scale_layout,
+                           o->form.compact_scales);
+      for (ZeroRun run : ScalePadding(f, geometry)) {
+        run.offset += OffsetOf(*spec, g);
+        runs.push_back(run);
+      }
+    }
+  }
+  return runs;
+}
+
+bool IsPlainNvfp4(const Plan& plan) {
+  const CopyForm* form = nullptr;
+  Format format;
+  int dimension;
+  if (const auto* q = std::get_if<QuantizeOptions>(&plan.options())) {
+    if (q->rounding != Rounding::kNearest ||
+        q->four_over_six != FourOverSix::kOff || q->statistics) {
+      return false;
+    }
+    form = &q->form;
+    format = q->format;
+    dimension = q->rht.rowwise || q->rht.columnwise ? q->rht.dimension : 16;
+  } else if (const auto* d = std::get_if<DequantizeOptions>(&plan.options())) {
+    form = &d->form;
+    format = d->format;
+    dimension = d->inverse_rht ? d->rht_dimension : 16;
+  } else {
+    return false;
+  }
+  return format == Format::kNvfp4 && dimension == 16 &&
+         form->scale_layout == Layout::kLinear && !form->row_scaled &&
+         !form->scale_256;
+}
+
+}  // namespace quantd

@@ -1,0 +1,49 @@
+// From a plan's Quantize or Dequantize to what kernels take: parameters, and
+// for every group the addresses of its input, codes, scales and amaxes. Made
+// once, for any device.
+#ifndef QUANTD_KERNELS_DEVICE_TASK_H_
+#define QUANTD_KERNELS_DEVICE_TASK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/arith/encode.h"
+#include "kernels/device/group_task.h"
+#include "kernels/plan/geometry.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd {
+
+// Where a job's bytes are, in one address space.
+struct JobBases {
+  std::byte* in = nullptr;       // plan.input_bytes()
+  std::byte* out = nullptr;      // plan.output_bytes()
+  std::byte* scratch = nullptr;  // plan.scratch_bytes()
+  const float* signs = nullptr;  // of the plan's rotation
+};
+
+struct QuantizeTask {
+  EncodeParams params;
+  std::vector<GroupTask> groups;
+};
+QuantizeTask MakeQuantizeTask(const Plan& plan, const JobBases& bases);
+
+struct DequantizeTask {
+  DequantizeParams params;
+  // Only the one copy is there; `x` of a group is its first output row.
+  std::vector<GroupTask> groups;
+};
+DequantizeTask MakeDequantizeTask(const Plan& plan, const JobBases& bases);
+
+// Bytes of the output that no kernel writes: gaps between tensors and the
+// padding of scales. To be zeroed first.
+std::vector<ZeroRun> PaddingOf(const Plan& plan);
+
+// Whether a plan is what the tuned NVFP4 kernels do: rounding to nearest,
+// 1 x 16 blocks, linear scales, one amax, rotation of dimension 16.
+bool IsPlainNvfp4(const Plan& plan);
+
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_DEVICE_TASK_H_

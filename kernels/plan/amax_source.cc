@@ -1,0 +1,53 @@
+#include "kernels/plan/amax_source.h"
+
+#include "kernels/plan/format.h"
+
+namespace quantd {
+namespace {
+
+// What the options say of one direction.
+struct Direction {
+  bool wanted;
+  bool rotated;
+  const std::vector<float>& given;
+
+  Direction(const QuantizeOptions& o, bool columnwise)
+      : wanted(columnwise ? HasColumnwise(o.usage) : HasRowwise(o.usage)),
+        rotated(columnwise ? o.rht.columnwise : o.rht.rowwise),
+        given(columnwise ? o.columnwise_amax : o.rowwise_amax) {}
+};
+
+}  // namespace
+
+std::vector<float> AmaxSource::values() const {
+  std::vector<float> values(given.begin(), given.end());
+  for (float& v : values) v *= factor;
+  return values;
+}
+
+AmaxSource SourceOfAmax(const QuantizeOptions& o, bool columnwise) {
+  using Kind = AmaxSource::Kind;
+  const Direction copy(o, columnwise);
+  const Direction other(o, !columnwise);
+  if (!copy.wanted || !HasAmax(*FindFormat(o.format))) return {};
+  if (!copy.given.empty()) return {Kind::kGiven, copy.given};
+  if (o.form.row_scaled) return {Kind::kLines};
+  if (copy.rotated && !Estimates(o)) return {Kind::kRotated};
+  const float factor = copy.rotated ? *o.amax_estimation_scale : 1;
+  // What was given for a direction that is not rotated is max |x|.
+  if (!other.rotated && !other.given.empty()) {
+    return {Kind::kGiven, other.given, factor};
+  }
+  return {Kind::kPlain, {}, factor};
+}
+
+bool MayEstimate(const QuantizeOptions& o) {
+  if (!(FindFormat(o.format)->options & kOptEstimation)) return false;
+  for (const bool columnwise : {false, true}) {
+    const Direction copy(o, columnwise);
+    if (copy.wanted && copy.rotated && copy.given.empty()) return true;
+  }
+  return false;
+}
+
+}  // namespace quantd

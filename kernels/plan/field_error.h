@@ -1,0 +1,37 @@
+// The one shape of "you asked for something illegal": INVALID_ARGUMENT that
+// names the field, what was expected and what came. The three parts travel
+// inside the status, so that the door can send them as a typed detail.
+#ifndef QUANTD_KERNELS_PLAN_FIELD_ERROR_H_
+#define QUANTD_KERNELS_PLAN_FIELD_ERROR_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace quantd {
+
+struct FieldViolation {
+  std::string field;     // path in the request, "rht.sign_mask"
+  std::string expected;  // what would have been legal
+  std::string got;       // what came
+};
+
+// INVALID_ARGUMENT "<field>: expected <expected>, got <got>".
+absl::Status FieldError(std::string_view field, std::string_view expected,
+                        std::string_view got);
+
+// The same for what is larger than `limit` bytes, or takes more of them.
+absl::Status TooLargeError(std::string_view field, std::string_view expected,
+                           std::string_view got, size_t limit);
+// The limit of a status made by TooLargeError; nullopt for any other status.
+std::optional<size_t> GetSizeLimit(const absl::Status& status);
+
+// The parts of a status made by either; nullopt for any other status.
+std::optional<FieldViolation> GetFieldViolation(const absl::Status& status);
+
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_PLAN_FIELD_ERROR_H_

@@ -1,0 +1,274 @@
+// What the numbers are called: element types, formats and the names of the
+// parts of a tensor. Pure data, no dependencies; every other room includes it.
+//
+// Every value written out here travels on the wire or in a file. Never
+// renumber one; add at the end.
+#ifndef QUANTD_KERNELS_PLAN_FORMAT_H_
+#define QUANTD_KERNELS_PLAN_FORMAT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace quantd {
+
+// Type of one stored element. kE2M1x2 is one byte that holds two E2M1 codes:
+// element 2k in the low nibble, 2k+1 in the high nibble.
+enum class DType : int32_t {
+  kUnspecified = 0,
+  kF32 = 1,
+  kF16 = 2,
+  kBF16 = 3,
+  kE2M1x2 = 4,
+  kE4M3 = 5,
+  kE5M2 = 6,
+  kE8M0 = 7,
+};
+
+// Bytes of one stored element; 0 for an unknown type.
+constexpr size_t SizeOf(DType t) {
+  switch (t) {
+    case DType::kF32:
+      return 4;
+    case DType::kF16:
+    case DType::kBF16:
+      return 2;
+    case DType::kE2M1x2:
+    case DType::kE4M3:
+    case DType::kE5M2:
+    case DType::kE8M0:
+      return 1;
+    case DType::kUnspecified:
+      break;
+  }
+  return 0;
+}
+
+// True for the types a tensor to be quantized may have, which are also those
+// a dequantized tensor may have.
+constexpr bool IsFloat(DType t) {
+  return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16;
+}
+
+// True where a quarter of any value is exact in fp32.
+template <DType D>
+inline constexpr bool kIsHalf = D == DType::kF16 || D == DType::kBF16;
+
+enum class Format : int32_t {
+  kUnspecified = 0,
+  kNvfp4 = 1,
+  kNvfp4Square = 2,
+  kFp8E4M3 = 3,
+  kFp8E5M2 = 4,
+  kMxfp8E4M3 = 5,
+  kMxfp8E5M2 = 6,
+  kMxfp4 = 7,
+  kFp8BlockE4M3 = 8,
+  kFp8BlockE5M2 = 9,
+  kFp8SquareE4M3 = 10,
+  kFp8SquareE5M2 = 11,
+};
+
+// How scales are made. kernels/plan/FORMATS.md has a section for each.
+enum class Scaling : int32_t {
+  kNvfp4,   // a global amax, and an E4M3 scale for every block
+  kTensor,  // one fp32 scale
+  kMx,      // a power of two for every block
+  kBlock,   // an fp32 scale for every block
+};
+
+// What a request may ask for beside a format. A bit set in the format table;
+// kernels/plan/support.h has their names and what excludes what.
+enum Option : uint32_t {
+  kOptRht = 1 << 0,
+  kOptStochastic = 1 << 1,
+  kOptRowScaled = 1 << 2,
+  kOptFourOverSix = 1 << 3,
+  kOptSwizzled = 1 << 4,
+  kOptCompact = 1 << 5,
+  kOptGivenAmax = 1 << 6,
+  kOptEstimation = 1 << 7,
+  kOptEpsilon = 1 << 8,
+  kOptPowerOfTwo = 1 << 9,
+  kOptGivenScale = 1 << 10,
+  kOptHistory = 1 << 11,
+  kOptScaleRule = 1 << 12,
+  kOptGrouped = 1 << 13,
+  kOptDbias = 1 << 14,
+  kOptStatistics = 1 << 15,
+  // What no format excludes.
+  kOptAlways = kOptGrouped | kOptDbias | kOptStatistics,
+};
+
+// One row of the format table: everything about a format that is data.
+struct FormatSpec {
+  Format format;
+  std::string_view name;
+  Scaling scaling;
+  DType element;      // how the codes are stored
+  DType scale;        // how a scale is stored
+  int block;          // elements of a line that share a scale; 0: all
+  bool square;        // ... and so many lines share it too
+  bool transposed;    // the columnwise copy is stored as K lines
+  uint32_t options;   // legal Options
+  float element_max;  // largest element magnitude
+};
+
+inline constexpr uint32_t kNvfp4Options = kOptAlways | kOptGivenAmax |
+                                          kOptFourOverSix | kOptSwizzled |
+                                          kOptStochastic;
+inline constexpr uint32_t kTensorOptions = kOptAlways | kOptGivenAmax |
+                                           kOptEpsilon | kOptPowerOfTwo |
+                                           kOptGivenScale | kOptHistory;
+inline constexpr uint32_t kMxOptions =
+    kOptAlways | kOptRht | kOptSwizzled | kOptScaleRule;
+inline constexpr uint32_t kBlockOptions =
+    kOptAlways | kOptEpsilon | kOptPowerOfTwo;
+
+// clang-format off
+inline constexpr FormatSpec kFormats[] = {
+    {Format::kNvfp4, "nvfp4", Scaling::kNvfp4, DType::kE2M1x2, DType::kE4M3,
+     16, false, true,
+     kNvfp4Options | kOptRht | kOptEstimation | kOptRowScaled, 6},
+    {Format::kNvfp4Square, "nvfp4_2d", Scaling::kNvfp4, DType::kE2M1x2,
+     DType::kE4M3, 16, true, true, kNvfp4Options | kOptCompact, 6},
+    {Format::kFp8E4M3, "fp8_e4m3", Scaling::kTensor, DType::kE4M3, DType::kF32,
+     0, false, true, kTensorOptions, 448},
+    {Format::kFp8E5M2, "fp8_e5m2", Scaling::kTensor, DType::kE5M2, DType::kF32,
+     0, false, true, kTensorOptions, 57344},
+    {Format::kMxfp8E4M3, "mxfp8_e4m3", Scaling::kMx, DType::kE4M3,
+     DType::kE8M0, 32, false, false, kMxOptions, 448},
+    {Format::kMxfp8E5M2, "mxfp8_e5m2", Scaling::kMx, DType::kE5M2,
+     DType::kE8M0, 32, false, false, kMxOptions, 57344},
+    {Format::kMxfp4, "mxfp4", Scaling::kMx, DType::kE2M1x2, DType::kE8M0,
+     32, false, true, kMxOptions | kOptStochastic, 6},
+    {Format::kFp8BlockE4M3, "fp8_block_e4m3", Scaling::kBlock, DType::kE4M3,
+     DType::kF32, 128, false, true, kBlockOptions, 448},
+    {Format::kFp8BlockE5M2, "fp8_block_e5m2", Scaling::kBlock, DType::kE5M2,
+     DType::kF32, 128, false, true, kBlockOptions, 57344},
+    {Format::kFp8SquareE4M3, "fp8_block_2d_e4m3", Scaling::kBlock,
+     DType::kE4M3, DType::kF32, 128, true, true, kBlockOptions, 448},
+    {Format::kFp8SquareE5M2, "fp8_block_2d_e5m2", Scaling::kBlock,
+     DType::kE5M2, DType::kF32, 128, true, true, kBlockOptions, 57344},
+};
+// clang-format on
+
+// The row of `f`, or nullptr when there is none.
+constexpr const FormatSpec* FindFormat(Format f) {
+  for (const FormatSpec& row : kFormats) {
+    if (row.format == f) return &row;
+  }
+  return nullptr;
+}
+
+// Whether the format's copies have an amax beside their scales.
+constexpr bool HasAmax(const FormatSpec& f) {
+  return f.scaling == Scaling::kNvfp4 || f.scaling == Scaling::kTensor;
+}
+
+// Which of the two copies of a tensor is meant. A bit set.
+enum class Usage : int32_t {
+  kUnspecified = 0,
+  kRowwise = 1,     // blocks along the columns of the M x K matrix
+  kColumnwise = 2,  // blocks along its rows; stored as the K x M transpose
+                    // where the format's row says so
+  kBoth = 3,
+  kNone = 4,  // neither: only what is asked for beside the copies
+};
+constexpr bool HasRowwise(Usage u) { return static_cast<int>(u) & 1; }
+constexpr bool HasColumnwise(Usage u) { return static_cast<int>(u) & 2; }
+
+// What happens to NaN and Inf in an input (the reply always reports them).
+enum class NonFinite : int32_t {
+  kIgnore = 0,     // NaN is dropped from every maximum
+  kPropagate = 1,  // NaN makes the amax and its block's scale NaN
+  kReject = 2,     // NaN or Inf anywhere fails the call
+};
+
+// How a value between two codes is rounded.
+enum class Rounding : int32_t {
+  kNearest = 0,     // ties to even
+  kStochastic = 1,  // E2M1 only; 8 random bits an element
+};
+
+// The shared exponent of an MX block.
+enum class ScaleRule : int32_t {
+  kUp = 0,     // ceil(log2(amax / element_max)): nothing saturates
+  kFloor = 1,  // floor(log2 amax) - emax
+  kCeil = 2,   // ceil(log2 amax) - emax
+  kEven = 3,   // amax rounded to the element's mantissa, then kFloor
+};
+
+// NVFP4 blocks quantized for a maximum of 4 and of 6, the better one kept.
+enum class FourOverSix : int32_t {
+  kOff = 0,
+  kMae = 1,  // by the sum of absolute errors
+  kMse = 2,  // by the sum of squared errors
+};
+
+// What one amax of RhtAmax stands for.
+enum class AmaxDomain : int32_t {
+  kTensor = 0,  // all of the tensor, or of a group
+  kRow = 1,     // each row of the operand: a row of x, or a column of it
+};
+
+// Which entries of an amax history make the next scale.
+enum class HistoryRule : int32_t {
+  kMax = 0,
+  kMostRecent = 1,
+};
+
+// Order of the bytes of a tensor.
+enum class Layout : int32_t {
+  kUnspecified = 0,
+  kLinear = 1,    // row-major
+  kSwizzled = 2,  // scales in 128 x 4 tiles, as tensor cores want them
+};
+
+// Role of a tensor inside a payload.
+enum class TensorKind : int32_t {
+  kUnspecified = 0,
+  kInput = 1,               // the tensor to work on, in its own type
+  kRowwiseData = 2,         // codes
+  kRowwiseScale = 3,        // scales, padded
+  kRowwiseAmax = 4,         // fp32, the amax the rowwise codes were made with
+  kColumnwiseData = 5,      // codes
+  kColumnwiseScale = 6,     // scales, padded
+  kColumnwiseAmax = 7,      // fp32
+  kDequantized = 8,         // M x K
+  kRotated = 9,             // M x K
+  kRowwiseRhtAmax = 10,     // fp32, max |bf16(RHT of the rows)|
+  kColumnwiseRhtAmax = 11,  // fp32, max |bf16(RHT of the columns)|
+  kAmax = 12,               // fp32, max |x|
+  kDbias = 13,              // sums of the columns
+  kAmaxHistory = 14,        // fp32, rolled
+  kNextScale = 15,          // fp32
+};
+
+// Lower-case names, as on the command line and in messages: "bf16", "nvfp4".
+std::string_view Name(DType t);
+std::string_view Name(Format f);
+std::string_view Name(Usage u);
+std::string_view Name(NonFinite n);
+std::string_view Name(Rounding r);
+std::string_view Name(ScaleRule r);
+std::string_view Name(FourOverSix f);
+std::string_view Name(AmaxDomain d);
+std::string_view Name(HistoryRule r);
+std::string_view Name(Layout l);
+std::string_view Name(TensorKind k);
+std::optional<DType> ParseDType(std::string_view name);
+std::optional<Format> ParseFormat(std::string_view name);
+std::optional<Usage> ParseUsage(std::string_view name);
+std::optional<NonFinite> ParseNonFinite(std::string_view name);
+std::optional<Rounding> ParseRounding(std::string_view name);
+std::optional<ScaleRule> ParseScaleRule(std::string_view name);
+std::optional<FourOverSix> ParseFourOverSix(std::string_view name);
+std::optional<AmaxDomain> ParseAmaxDomain(std::string_view name);
+std::optional<HistoryRule> ParseHistoryRule(std::string_view name);
+std::optional<Layout> ParseLayout(std::string_view name);
+
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_PLAN_FORMAT_H_

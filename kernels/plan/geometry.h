@@ -1,0 +1,44 @@
+// The shape of one copy of an M x K matrix: where every code and every scale
+// of a format lies. Plan sizes tensors by it, both devices address by it.
+//
+// A "line" is a row for the rowwise copy and a column for the columnwise one;
+// a "position" runs along it.
+#ifndef QUANTD_KERNELS_PLAN_GEOMETRY_H_
+#define QUANTD_KERNELS_PLAN_GEOMETRY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/arith/copy_address.h"
+#include "kernels/plan/format.h"
+
+namespace quantd {
+
+inline constexpr int64_t CeilDiv(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+inline constexpr int64_t RoundUp(int64_t a, int64_t b) {
+  return CeilDiv(a, b) * b;
+}
+
+struct CopyGeometry : CopyAddress {
+  std::vector<int64_t> data_shape;  // in stored elements
+  size_t data_bytes = 0;
+  std::vector<int64_t> scale_shape;
+  size_t scale_bytes = 0;
+};
+
+// `rotation`: dimension of the RHT the copy went through, or 0.
+CopyGeometry MakeCopyGeometry(const FormatSpec& format, bool columnwise,
+                              int64_t rows, int64_t cols, int rotation,
+                              Layout scale_layout, bool compact_scales);
+
+// The padding of a scale tensor. Runs may cover what is not padding: they are
+// to be written before the scales.
+std::vector<ZeroRun> ScalePadding(const FormatSpec& format,
+                                  const CopyGeometry& geometry);
+
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_PLAN_GEOMETRY_H_

@@ -1,0 +1,108 @@
+// A request, judged: all legality and all sizes, before any byte moves and
+// without a device. A Plan that exists is legal on every backend.
+//
+// Shapes: a tensor of any rank is an M x K matrix; `flatten_axis` says where
+// its dimensions split (M = product before it, K = product from it on).
+// Errors: every Make function returns INVALID_ARGUMENT made by FieldError.
+// Threads: a Plan is immutable and may be shared.
+//
+// The Make functions are in plan_builder.cc.
+#ifndef QUANTD_KERNELS_PLAN_PLAN_H_
+#define QUANTD_KERNELS_PLAN_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/plan/format.h"
+#include "kernels/plan/options.h"
+
+namespace quantd {
+
+// Tensors inside a payload start at multiples of this; gaps are zero bytes.
+inline constexpr size_t kPayloadAlignment = 64;
+
+// Rows [row, row + rows) of the matrix. A tensor that is not grouped is one
+// group.
+struct Group {
+  int64_t row = 0;
+  int64_t rows = 0;
+};
+
+// One tensor inside a payload.
+struct TensorSpec {
+  TensorKind kind = TensorKind::kUnspecified;
+  DType dtype = DType::kUnspecified;
+  Layout layout = Layout::kLinear;
+  std::vector<int64_t> shape;
+  size_t offset = 0;  // bytes from the start of the payload
+  size_t size = 0;    // bytes
+  // Where each group's part starts, in bytes from `offset`, and the end of the
+  // last one. Empty where the plan is not grouped, and of an input that is not
+  // quantized.
+  std::vector<size_t> group_offsets = {};
+};
+
+class Plan {
+ public:
+  using Options = std::variant<QuantizeOptions, DequantizeOptions,
+                               RhtAmaxOptions, ApplyRhtOptions>;
+
+  // Normalised: defaults filled in. A plan can be made of them again.
+  const Options& options() const { return options_; }
+  const TensorDesc& tensor() const { return tensor_; }
+  // M; where the groups end before it, the rows that they have; of a columnwise
+  // copy that stays rotated, with the padding.
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }  // K
+  const std::vector<Group>& groups() const { return groups_; }
+  bool grouped() const { return grouped_; }
+
+  // What must be fed, packed as the backend wants it: one tensor for
+  // Quantize, RhtAmax and ApplyRht; data, scale and amax for Dequantize. The
+  // offsets are those of the job's own staging, not of a request's payload.
+  const std::vector<TensorSpec>& inputs() const { return inputs_; }
+  // What comes out, in the order of TensorKind; the offsets are those of the
+  // reply's payload.
+  const std::vector<TensorSpec>& outputs() const { return outputs_; }
+  size_t input_bytes() const { return input_bytes_; }
+  size_t output_bytes() const { return output_bytes_; }
+  // Device memory a backend needs beside input and output, at most.
+  size_t scratch_bytes() const { return scratch_bytes_; }
+
+  // The spec of that kind, or nullptr.
+  const TensorSpec* input(TensorKind kind) const;
+  const TensorSpec* output(TensorKind kind) const;
+
+ private:
+  friend class PlanBuilder;
+  Plan() = default;
+
+  Options options_;
+  TensorDesc tensor_;
+  int64_t rows_ = 0;
+  int64_t cols_ = 0;
+  std::vector<Group> groups_;
+  bool grouped_ = false;
+  std::vector<TensorSpec> inputs_;
+  std::vector<TensorSpec> outputs_;
+  size_t input_bytes_ = 0;
+  size_t output_bytes_ = 0;
+  size_t scratch_bytes_ = 0;
+};
+
+absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
+                                      const QuantizeOptions& options);
+// `tensor.dtype` is not used: the codes do not remember it.
+absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
+                                        const DequantizeOptions& options);
+absl::StatusOr<Plan> MakeRhtAmaxPlan(const TensorDesc& tensor,
+                                     const RhtAmaxOptions& options);
+absl::StatusOr<Plan> MakeApplyRhtPlan(const TensorDesc& tensor,
+                                      const ApplyRhtOptions& options);
+
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_PLAN_PLAN_H_

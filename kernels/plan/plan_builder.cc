@@ -1,0 +1,353 @@
+#include "kernels/plan/plan_builder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "fmt/format.h"
+#include "kernels/plan/amax_source.h"
+#include "kernels/plan/effects.h"
+#include "kernels/plan/field_error.h"
+#include "kernels/plan/plan_checks.h"
+#include "kernels/plan/support.h"
+
+namespace quantd {
+namespace {
+
+const TensorSpec* Find(const std::vector<TensorSpec>& list, TensorKind kind) {
+  for (const TensorSpec& spec : list) {
+    if (spec.kind == kind) return &spec;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const TensorSpec* Plan::input(TensorKind kind) const {
+  return Find(inputs_, kind);
+}
+const TensorSpec* Plan::output(TensorKind kind) const {
+  return Find(outputs_, kind);
+}
+
+#define QUANTD_CHECK(expr)                          \
+  do {                                              \
+    if (absl::Status s = (expr); !s.ok()) return s; \
+  } while (false)
+
+namespace {
+
+// Every number of the options that is not a choice.
+absl::Status CheckNumbers(const QuantizeOptions& o, PlanBuilder* plan) {
+  const auto amaxes = [&](bool columnwise) -> size_t {
+    return o.form.row_scaled ? plan->LineShape(columnwise)[0] : plan->groups();
+  };
+  const std::string_view each = o.form.row_scaled ? "each line"
+                                : plan->grouped() ? "each group"
+                                                  : "the tensor";
+  QUANTD_CHECK(CheckValues("given_amax.rowwise", o.rowwise_amax, amaxes(false),
+                           each, /*zero=*/true));
+  QUANTD_CHECK(CheckValues("given_amax.columnwise", o.columnwise_amax,
+                           amaxes(true), each, /*zero=*/true));
+  QUANTD_CHECK(CheckValues("scale", o.scale, plan->groups(), each,
+                           /*zero=*/false));
+  if (Estimates(o) && !(std::isfinite(*o.amax_estimation_scale) &&
+                        *o.amax_estimation_scale > 0)) {
+    return FieldError("amax_estimation_scale",
+                      "a finite number > 0, or 0 for no estimate",
+                      fmt::to_string(*o.amax_estimation_scale));
+  }
+  if (!std::isfinite(o.epsilon) || o.epsilon < 0) {
+    return FieldError("epsilon", "a finite number >= 0",
+                      fmt::to_string(o.epsilon));
+  }
+  if (o.form.scale_256 && o.four_over_six == FourOverSix::kOff) {
+    return FieldError("form.scale_256", "scale_256 only with four_over_six",
+                      "no four_over_six");
+  }
+  if (o.fast_error && o.four_over_six == FourOverSix::kOff) {
+    return FieldError("fast_error", "fast_error only with four_over_six",
+                      "no four_over_six");
+  }
+  if (o.history) {
+    const auto groups = static_cast<size_t>(plan->groups());
+    const size_t values = o.history->amax.size();
+    if (values < groups || values % groups != 0 ||
+        values / groups > kMaxHistory) {
+      return FieldError(
+          "history.amax",
+          fmt::format("1 to {} values{}", kMaxHistory,
+                      plan->grouped()
+                          ? fmt::format(" for each of {} groups", groups)
+                          : ""),
+          fmt::to_string(values));
+    }
+    if (o.history->margin < -127 || o.history->margin > 127) {
+      return FieldError("history.margin", "-127 to 127",
+                        fmt::to_string(o.history->margin));
+    }
+    QUANTD_CHECK(
+        CheckNamed("history.rule", o.history->rule, "max or most_recent"));
+  }
+  const ShardPosition& p = o.shard;
+  if (p.row_offset < 0 || p.row_offset > kMaxElements) {
+    return FieldError("shard.row_offset", fmt::format("0 to {}", kMaxElements),
+                      fmt::to_string(p.row_offset));
+  }
+  if (p.column_offset < 0 || p.column_offset > kMaxElements) {
+    return FieldError("shard.column_offset",
+                      fmt::format("0 to {}", kMaxElements),
+                      fmt::to_string(p.column_offset));
+  }
+  const int64_t least = p.column_offset + plan->cols();
+  if (p.total_columns != 0 &&
+      (p.total_columns < least || p.total_columns > kMaxElements)) {
+    return FieldError(
+        "shard.total_columns",
+        fmt::format("{} (column_offset + K) to {}", least, kMaxElements),
+        fmt::to_string(p.total_columns));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckChoices(const QuantizeOptions& o) {
+  QUANTD_CHECK(CheckUsage(o.usage, /*one=*/false));
+  QUANTD_CHECK(CheckNonFinite(o.non_finite));
+  QUANTD_CHECK(CheckNamed("rounding", o.rounding, "nearest or stochastic"));
+  QUANTD_CHECK(
+      CheckNamed("scale_rule", o.scale_rule, "up, floor, ceil or even"));
+  QUANTD_CHECK(CheckNamed("four_over_six", o.four_over_six, "off, mae or mse"));
+  QUANTD_CHECK(CheckNamed("form.scale_layout", o.form.scale_layout,
+                          "linear or swizzled"));
+  if (o.usage == Usage::kNone && !o.dbias && !o.amax) {
+    return FieldError("usage", "a copy, or dbias or amax beside none",
+                      "nothing to do");
+  }
+  return absl::OkStatus();
+}
+
+// K of a rowwise copy.
+absl::Status CheckRowwise(const PlanBuilder& plan, const FormatSpec& format,
+                          int rotation) {
+  // A code of half a byte has no line that ends inside a block, and neither
+  // has the MX container.
+  if (format.scaling == Scaling::kNvfp4 || format.scaling == Scaling::kMx) {
+    QUANTD_CHECK(CheckColumns(plan.cols(), format.block,
+                              fmt::format("rowwise {}", format.name)));
+  }
+  if (rotation == 0) return absl::OkStatus();
+  return CheckColumns(plan.cols(), rotation, "the rowwise rotation");
+}
+
+void SettleMask(bool rotates, int dimension, std::optional<SignMask>* mask) {
+  if (rotates && !*mask) *mask = DefaultSignMask(dimension);
+}
+
+// Fills in what is left open. The options are legal, and remain so.
+QuantizeOptions Normalise(const QuantizeOptions& options,
+                          const FormatSpec& format, const PlanBuilder& plan,
+                          DType input) {
+  QuantizeOptions used = options;
+  SettleMask(used.rht.rowwise || used.rht.columnwise, used.rht.dimension,
+             &used.rht.sign_mask);
+  if (format.options & kOptPowerOfTwo && !used.power_of_two &&
+      used.scale.empty() && used.usage != Usage::kNone) {
+    used.power_of_two = format.scaling == Scaling::kBlock;
+  }
+  if (used.dbias && used.dbias_dtype == DType::kUnspecified) {
+    used.dbias_dtype = input;
+  }
+  if (used.rounding == Rounding::kStochastic && used.shard.total_columns == 0) {
+    used.shard.total_columns = used.shard.column_offset + plan.cols();
+  }
+  return used;
+}
+
+// What could not have been made cannot be decoded.
+absl::Status CheckMade(const FormatSpec& format,
+                       const DequantizeOptions& options) {
+  QuantizeOptions made;
+  made.usage = options.usage;
+  made.rht.rowwise = made.rht.columnwise =
+      options.inverse_rht || options.rotated_dimension != 0;
+  made.form = options.form;
+  if (options.form.scale_256) made.four_over_six = FourOverSix::kMae;
+  const absl::Status status = CheckSupport(format, made);
+  const std::optional<FieldViolation> v = GetFieldViolation(status);
+  if (!v) return status;
+  // All that a copy shows of it.
+  if (v->field == "four_over_six") {
+    return FieldError("form.scale_256", v->expected, v->got);
+  }
+  if (v->field == "rht" && !options.inverse_rht) {
+    return FieldError("rotated_dimension", v->expected, v->got);
+  }
+  return status;
+}
+
+// What is said of the rotation of the copy to decode.
+absl::Status CheckRotation(const DequantizeOptions& o) {
+  if (o.rotated_dimension != 0) {
+    if (o.inverse_rht) {
+      return FieldError("rotated_dimension", "inverse_rht or rotated_dimension",
+                        "both");
+    }
+    if (!CheckRht(o.rotated_dimension, {}).ok()) {
+      return FieldError("rotated_dimension", "16, 32, 64 or 128",
+                        fmt::to_string(o.rotated_dimension));
+    }
+  }
+  QUANTD_CHECK(CheckRht(o.rht_dimension, o.sign_mask));
+  if (o.inverse_rht) return absl::OkStatus();
+  return CheckNoRotation(o.rht_dimension, o.sign_mask, "an inverse rotation");
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
+                                      const QuantizeOptions& options) {
+  PlanBuilder plan;
+  QUANTD_CHECK(CheckFormat(options.format));
+  QUANTD_CHECK(CheckFloat("tensor.dtype", tensor.dtype));
+  QUANTD_CHECK(plan.SetTensor(tensor));
+  QUANTD_CHECK(CheckChoices(options));
+  QuantizeOptions used = options;
+  QUANTD_CHECK(CheckRht(used.rht.dimension, used.rht.sign_mask));
+  const FormatSpec& format = *FindFormat(options.format);
+  QUANTD_CHECK(CheckSupport(format, used));
+  QUANTD_CHECK(plan.SetGroups(used.splits, used.partial_splits));
+  QUANTD_CHECK(CheckNumbers(used, &plan));
+  QUANTD_CHECK(CheckEffects(used, plan.cols()));
+  if (used.dbias && used.dbias_dtype != DType::kUnspecified) {
+    QUANTD_CHECK(CheckFloat("dbias_dtype", used.dbias_dtype));
+  }
+  if (HasRowwise(used.usage)) {
+    QUANTD_CHECK(
+        CheckRowwise(plan, format, used.rht.rowwise ? used.rht.dimension : 0));
+  }
+  used = Normalise(used, format, plan, tensor.dtype);
+
+  plan.Input();
+  for (bool columnwise : {false, true}) {
+    const bool wanted =
+        columnwise ? HasColumnwise(used.usage) : HasRowwise(used.usage);
+    const bool rotated = columnwise ? used.rht.columnwise : used.rht.rowwise;
+    if (!wanted) continue;
+    plan.Copy(format, columnwise, /*input=*/false,
+              rotated ? used.rht.dimension : 0, used.form);
+  }
+  // kernels/device/task.cc keeps two scales a group there.
+  if (format.scaling == Scaling::kTensor) {
+    plan.GroupScratch(2 * sizeof(float));
+  }
+  if (used.amax) plan.PerGroup(TensorKind::kAmax);
+  if (used.dbias) {
+    plan.Output(TensorKind::kDbias, used.dbias_dtype,
+                plan.grouped()
+                    ? std::vector<int64_t>{plan.groups(), plan.cols()}
+                    : std::vector<int64_t>{plan.cols()});
+    plan.DbiasScratch();
+  }
+  if (used.history) {
+    const auto values =
+        static_cast<int64_t>(used.history->amax.size()) / plan.groups();
+    plan.Output(TensorKind::kAmaxHistory, DType::kF32,
+                plan.grouped() ? std::vector<int64_t>{plan.groups(), values}
+                               : std::vector<int64_t>{values});
+    plan.PerGroup(TensorKind::kNextScale);
+  }
+  return plan.Take(used);
+}
+
+absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
+                                        const DequantizeOptions& options) {
+  PlanBuilder plan;
+  QUANTD_CHECK(CheckFormat(options.format));
+  QUANTD_CHECK(plan.SetTensor(tensor));
+  QUANTD_CHECK(CheckUsage(options.usage, /*one=*/true));
+  QUANTD_CHECK(CheckFloat("output", options.output));
+  QUANTD_CHECK(CheckNamed("form.scale_layout", options.form.scale_layout,
+                          "linear or swizzled"));
+  QUANTD_CHECK(CheckRotation(options));
+  DequantizeOptions used = options;
+  SettleMask(used.inverse_rht, used.rht_dimension, &used.sign_mask);
+  const FormatSpec& format = *FindFormat(options.format);
+  const bool columnwise = HasColumnwise(options.usage);
+  const int rotation = used.inverse_rht ? used.rht_dimension : 0;
+  QUANTD_CHECK(CheckMade(format, used));
+  QUANTD_CHECK(plan.SetGroups(used.splits, used.partial_splits));
+  if (!columnwise) {
+    QUANTD_CHECK(
+        CheckRowwise(plan, format, std::max(rotation, used.rotated_dimension)));
+  } else if (used.rotated_dimension != 0) {
+    // The codes are those of a matrix of so many rows.
+    plan.PadRows(std::max(format.block, used.rotated_dimension));
+  }
+  plan.Copy(format, columnwise, /*input=*/true, rotation, used.form);
+  plan.RowOutput(TensorKind::kDequantized, options.output,
+                 {plan.rows(), plan.cols()});
+  return plan.Take(used);
+}
+
+absl::StatusOr<Plan> MakeRhtAmaxPlan(const TensorDesc& tensor,
+                                     const RhtAmaxOptions& options) {
+  PlanBuilder plan;
+  QUANTD_CHECK(CheckFloat("tensor.dtype", tensor.dtype));
+  QUANTD_CHECK(plan.SetTensor(tensor));
+  QUANTD_CHECK(CheckRht(options.rht_dimension, options.sign_mask));
+  QUANTD_CHECK(CheckNonFinite(options.non_finite));
+  QUANTD_CHECK(CheckNamed("domain", options.domain, "tensor or row"));
+  QUANTD_CHECK(plan.SetGroups(options.splits, options.partial_splits));
+  if (!options.rowwise && !options.rowwise_rht && !options.columnwise &&
+      !options.columnwise_rht) {
+    return FieldError("rowwise, rowwise_rht, columnwise, columnwise_rht",
+                      "at least one of them", "none");
+  }
+  const bool rotates = options.rowwise_rht || options.columnwise_rht;
+  if (!rotates) {
+    QUANTD_CHECK(CheckNoRotation(options.rht_dimension, options.sign_mask,
+                                 "rowwise_rht or columnwise_rht beside it"));
+  }
+  RhtAmaxOptions used = options;
+  SettleMask(rotates, used.rht_dimension, &used.sign_mask);
+  if (options.rowwise_rht) {
+    QUANTD_CHECK(CheckColumns(plan.cols(), options.rht_dimension,
+                              "the rowwise rotation"));
+  }
+  plan.Input();
+  const auto add = [&](bool wanted, TensorKind kind, bool columnwise) {
+    if (!wanted) return;
+    if (options.domain == AmaxDomain::kRow) {
+      plan.PerLine(kind, columnwise);
+    } else {
+      plan.PerGroup(kind);
+    }
+  };
+  add(options.rowwise, TensorKind::kRowwiseAmax, false);
+  add(options.columnwise, TensorKind::kColumnwiseAmax, true);
+  add(options.rowwise_rht, TensorKind::kRowwiseRhtAmax, false);
+  add(options.columnwise_rht, TensorKind::kColumnwiseRhtAmax, true);
+  return plan.Take(used);
+}
+
+absl::StatusOr<Plan> MakeApplyRhtPlan(const TensorDesc& tensor,
+                                      const ApplyRhtOptions& options) {
+  PlanBuilder plan;
+  QUANTD_CHECK(CheckFloat("tensor.dtype", tensor.dtype));
+  QUANTD_CHECK(plan.SetTensor(tensor));
+  QUANTD_CHECK(plan.SetGroups({}, false));
+  QUANTD_CHECK(CheckRht(options.rht_dimension, options.sign_mask));
+  ApplyRhtOptions used = options;
+  SettleMask(true, used.rht_dimension, &used.sign_mask);
+  if (used.output == DType::kUnspecified) used.output = tensor.dtype;
+  QUANTD_CHECK(CheckFloat("output", used.output));
+  QUANTD_CHECK(
+      CheckColumns(plan.cols(), options.rht_dimension, "the rotation"));
+  plan.Input();
+  plan.Output(TensorKind::kRotated, used.output, {plan.rows(), plan.cols()});
+  return plan.Take(used);
+}
+
+}  // namespace quantd

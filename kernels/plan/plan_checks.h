@@ -1,0 +1,51 @@
+// Rules of a plan that need nothing but the value they judge. All fail with a
+// FieldError.
+#ifndef QUANTD_KERNELS_PLAN_PLAN_CHECKS_H_
+#define QUANTD_KERNELS_PLAN_PLAN_CHECKS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "fmt/format.h"
+#include "kernels/plan/field_error.h"
+#include "kernels/plan/format.h"
+
+namespace quantd {
+
+// "[2, 3]"
+std::string ShapeText(const std::vector<int64_t>& shape);
+
+template <typename T>
+std::string NameOrNumber(T value) {
+  const std::string_view name = Name(value);
+  return name == "unspecified"
+             ? fmt::format("number {}", static_cast<int>(value))
+             : std::string(name);
+}
+
+// An enum that has no unspecified value: any name is legal.
+template <typename T>
+absl::Status CheckNamed(std::string_view field, T value,
+                        std::string_view expected) {
+  if (Name(value) != "unspecified") return absl::OkStatus();
+  return FieldError(field, expected, NameOrNumber(value));
+}
+
+absl::Status CheckFormat(Format format);
+absl::Status CheckFloat(std::string_view field, DType t);
+// `one`: a single copy is meant.
+absl::Status CheckUsage(Usage u, bool one);
+absl::Status CheckNonFinite(NonFinite n);
+// `names`: what one value stands for.
+absl::Status CheckValues(std::string_view field, absl::Span<const float> v,
+                         size_t count, std::string_view names, bool zero);
+absl::Status CheckColumns(int64_t cols, int multiple, std::string_view why);
+
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_PLAN_PLAN_CHECKS_H_

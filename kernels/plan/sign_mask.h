@@ -1,0 +1,76 @@
+// The sign vector of a randomized Hadamard transform as a bit mask, and the
+// matrix it stands for.
+//
+// R = diag(s) * H * n^-1/2 with H[i][j] = (-1)^popcount(i & j). Bit i of the
+// mask is set iff s[i] = -1. Forward: y = x R for a row x of n elements;
+// inverse: x = y R^T.
+#ifndef QUANTD_KERNELS_PLAN_SIGN_MASK_H_
+#define QUANTD_KERNELS_PLAN_SIGN_MASK_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/plan/format.h"
+
+namespace quantd {
+
+inline constexpr int kRhtDimensions[] = {16, 32, 64, 128};
+
+// Room for the largest dimension, 128. Bits at and above the dimension are 0.
+struct SignMask {
+  std::array<uint64_t, 2> words = {0, 0};
+
+  bool operator==(const SignMask&) const = default;
+  bool negative(int i) const { return words[i / 64] >> (i % 64) & 1; }
+};
+
+// FieldError for a dimension that there is not, or a mask with bits beyond it.
+absl::Status CheckRht(int dimension, const std::optional<SignMask>& mask);
+
+// The vector TransformerEngine and torchao use by default, 0xD7E8.
+inline constexpr SignMask kDefaultSignMask = {{0xD7E8, 0}};
+
+// The default vector for a dimension: kDefaultSignMask, repeated.
+SignMask DefaultSignMask(int dimension);
+
+// A random vector; the same seed gives the same one everywhere.
+SignMask RandomSignMask(uint64_t seed, int dimension);
+
+// Bit i set iff v[i] is -1. INVALID_ARGUMENT for a size other than 16, 32, 64
+// or 128, or an entry that is neither 1 nor -1.
+absl::StatusOr<SignMask> SignMaskFromVector(absl::Span<const int> v);
+
+// The `dimension` entries, each 1 or -1.
+std::vector<int> SignVector(const SignMask& mask, int dimension);
+
+// Wire form: little endian, dimension / 8 bytes. INVALID_ARGUMENT (field
+// "rht.sign_mask") for another length.
+absl::StatusOr<SignMask> SignMaskFromBytes(std::string_view bytes,
+                                           int dimension);
+std::string SignMaskToBytes(const SignMask& mask, int dimension);
+
+// As an integer, the form in which JAX hands a mask to its custom calls.
+// INVALID_ARGUMENT (field "rht.sign_mask") for bits at or above the dimension.
+absl::StatusOr<SignMask> SignMaskFromInt(uint64_t bits, int dimension);
+// nullopt for a mask that has bits beyond 64.
+std::optional<uint64_t> SignMaskToInt(const SignMask& mask);
+
+// R, row-major, dimension x dimension; every entry +-fl32(dimension^-1/2).
+std::vector<float> RhtMatrix(const SignMask& mask, int dimension);
+// The same as elements of fp32, fp16 or bf16, each rounded to nearest; those
+// of dimensions 16 and 64 are exact in all three. INVALID_ARGUMENT for another
+// type or dimension, or a mask that has more bits.
+absl::StatusOr<std::vector<std::byte>> RhtMatrix(const SignMask& mask,
+                                                 int dimension, DType dtype);
+
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_PLAN_SIGN_MASK_H_

@@ -1,0 +1,50 @@
+// What may be asked of which format: the one table behind the plan's refusals,
+// GetServerInfo and the support matrix of proto/WIRE.md.
+#ifndef QUANTD_KERNELS_PLAN_SUPPORT_H_
+#define QUANTD_KERNELS_PLAN_SUPPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "kernels/plan/format.h"
+#include "kernels/plan/options.h"
+
+namespace quantd {
+
+struct OptionSpec {
+  Option option;
+  std::string_view name;   // "stochastic"
+  std::string_view field;  // of QuantizeRequest, for messages
+  std::string_view help;   // a line for the matrix
+};
+absl::Span<const OptionSpec> Options();
+
+// Options that exclude each other, whatever the format.
+struct Conflict {
+  Option a;
+  Option b;
+  bool columnwise_only;  // only where there is a columnwise copy
+};
+absl::Span<const Conflict> Conflicts();
+
+// The options a request uses, as bits.
+uint32_t UsedOptions(const QuantizeOptions& options);
+
+// INVALID_ARGUMENT (FieldError) with the option that is illegal for the format
+// or beside another one, and what would be legal.
+absl::Status CheckSupport(const FormatSpec& format,
+                          const QuantizeOptions& options);
+
+// Names of the formats that have an option: "nvfp4, mxfp4".
+std::string FormatsWith(Option option);
+
+// The matrix of formats and options as a Markdown table.
+std::string SupportMatrix();
+
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_PLAN_SUPPORT_H_

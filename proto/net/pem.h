@@ -1,0 +1,42 @@
+// PEM files with certificates and keys: read, and judged before anything is
+// served or sent with them, so that a mistake is told in words when it is made
+// and not as a failed handshake later.
+//
+// Errors say what is wrong and what to do, and begin with `what`: the flag or
+// field that named the file, and its path. They never hold file contents.
+#ifndef QUANTD_PROTO_NET_PEM_H_
+#define QUANTD_PROTO_NET_PEM_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace quantd::security {
+
+// The whole of a regular file of at most 1 MiB that is not empty.
+absl::StatusOr<std::string> ReadSmallFile(std::string_view what,
+                                          const std::string& path);
+
+// Of the first certificate, the one that is presented.
+struct CertificateFacts {
+  std::string subject;  // "CN = quantd"
+  absl::Time expires;
+};
+
+// FAILED_PRECONDITION unless both are PEM, every certificate of the chain is
+// valid at `now`, and the key, which must not be encrypted, is the first one's.
+absl::StatusOr<CertificateFacts> CheckIdentity(
+    std::string_view certificate_what, const std::string& certificate,
+    std::string_view key_what, const std::string& key, absl::Time now);
+
+// FAILED_PRECONDITION unless it holds certificates and one at least is valid
+// at `now`.
+absl::Status CheckAuthorities(std::string_view what, const std::string& pem,
+                              absl::Time now);
+
+}  // namespace quantd::security
+
+#endif  // QUANTD_PROTO_NET_PEM_H_

@@ -1,0 +1,271 @@
+// Files of quantized tensors: every format and option, older versions, and
+// what does not add up.
+#include "client/files/quantized_file.h"
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "client/quantizer.h"
+#include "tests/client/calls.h"
+#include "tests/client/temp_dir.h"
+
+namespace quantd {
+namespace {
+
+using nlohmann::json;
+
+class QuantizedFiles : public testing::Test {
+ protected:
+  // Saves, loads, and compares all that is kept.
+  void ExpectKept(const QuantizedTensor& q) {
+    const std::string path = dir_ / "q.safetensors";
+    ASSERT_THAT(q.Save(path, "a.b"), IsOk());
+    const auto loaded = QuantizedTensor::Load(path);
+    ASSERT_THAT(loaded, IsOk());
+    EXPECT_EQ(loaded->shape(), q.shape());
+    EXPECT_EQ(loaded->dtype(), q.dtype());
+    EXPECT_EQ(loaded->format(), q.format());
+    EXPECT_EQ(loaded->usage(), q.usage());
+    const QuantizeOptions& a = q.options();
+    const QuantizeOptions& b = loaded->options();
+    EXPECT_EQ(b.form.scale_layout, a.form.scale_layout);
+    EXPECT_EQ(b.form.compact_scales, a.form.compact_scales);
+    EXPECT_EQ(b.form.row_scaled, a.form.row_scaled);
+    EXPECT_EQ(b.form.scale_256, a.form.scale_256);
+    EXPECT_EQ(b.rht.rowwise, a.rht.rowwise);
+    EXPECT_EQ(b.rht.columnwise, a.rht.columnwise);
+    EXPECT_EQ(b.rht.dimension, a.rht.dimension);
+    EXPECT_EQ(b.rht.sign_mask, a.rht.sign_mask);
+    EXPECT_EQ(b.non_finite, a.non_finite);
+    EXPECT_EQ(b.rounding, a.rounding);
+    if (a.rounding == Rounding::kStochastic) {
+      EXPECT_EQ(b.stochastic.seed, a.stochastic.seed);
+      EXPECT_EQ(b.stochastic.seed_offset, a.stochastic.seed_offset);
+      EXPECT_EQ(b.shard.row_offset, a.shard.row_offset);
+      EXPECT_EQ(b.shard.column_offset, a.shard.column_offset);
+      EXPECT_EQ(b.shard.total_columns, a.shard.total_columns);
+    }
+    EXPECT_EQ(b.four_over_six, a.four_over_six);
+    EXPECT_EQ(b.fast_error, a.fast_error);
+    EXPECT_EQ(b.amax_estimation_scale, a.amax_estimation_scale);
+    EXPECT_EQ(b.epsilon, a.epsilon);
+    // A file does not say that a scale was given.
+    if (a.scale.empty()) {
+      EXPECT_EQ(b.power_of_two, a.power_of_two);
+    }
+    EXPECT_EQ(b.scale_rule, a.scale_rule);
+    EXPECT_EQ(b.splits, a.splits);
+    EXPECT_EQ(b.amax, a.amax);
+    EXPECT_EQ(b.dbias, a.dbias);
+    EXPECT_EQ(b.dbias_dtype, a.dbias_dtype);
+    for (const TensorSpec& spec : q.parts()) {
+      const bool state = spec.kind == TensorKind::kAmaxHistory ||
+                         spec.kind == TensorKind::kNextScale;
+      EXPECT_EQ(loaded->part(spec.kind) == nullptr, state) << Name(spec.kind);
+      if (state) continue;
+      EXPECT_EQ(loaded->part(spec.kind)->group_offsets, spec.group_offsets);
+      EXPECT_TRUE(BytesEq(Name(spec.kind), q.bytes(spec.kind),
+                          loaded->bytes(spec.kind)));
+      const auto address =
+          reinterpret_cast<uintptr_t>(loaded->bytes(spec.kind).data());
+      EXPECT_EQ(address % SizeOf(spec.dtype), 0u) << Name(spec.kind);
+    }
+    if (q.usage() != Usage::kNone) {
+      EXPECT_THAT(loaded->Dequantize(*client_), IsOk());
+    }
+  }
+  void ExpectKept(const QuantizerConfig& config, const Input& in) {
+    const auto q = Quantizer(client_, config).Quantize(in.desc, in.data);
+    ASSERT_THAT(q, IsOk());
+    ExpectKept(*q);
+  }
+
+  FakeServer server_;
+  const std::shared_ptr<Client> client_ = Connect(server_.target());
+  const TempDir dir_;
+};
+
+TEST_F(QuantizedFiles, KeepEveryFormat) {
+  for (const FormatSpec& f : kFormats) {
+    SCOPED_TRACE(f.name);
+    QuantizerConfig c;
+    c.format = f.format;
+    c.dbias = true;
+    c.amax = true;
+    ExpectKept(c, Input({3, 11, 64}));
+    // Parts of odd sizes, so that floats lie askew in the file.
+    if (f.scaling == Scaling::kTensor || f.scaling == Scaling::kBlock) {
+      ExpectKept(c, Input({3, 7}));
+    }
+    Input in({40, 64});
+    const auto grouped =
+        Quantizer(client_, c).QuantizeGroups(in.desc, in.data, {8, 0, 32});
+    ASSERT_THAT(grouped, IsOk());
+    ExpectKept(*grouped);
+  }
+}
+
+TEST_F(QuantizedFiles, KeepEveryOption) {
+  Input in({32, 128});
+  const auto with = [&](Format format, auto change) {
+    SCOPED_TRACE(Name(format));
+    QuantizerConfig c;
+    c.format = format;
+    change(c);
+    ExpectKept(c, in);
+  };
+  with(Format::kNvfp4, [](auto& c) {
+    c.stochastic_rounding = true;
+    c.seed = ~uint64_t{0};
+    c.seed_offset = 3;
+    c.shard = {16, 128, 512};
+    c.scale_layout = Layout::kSwizzled;
+    c.non_finite = NonFinite::kPropagate;
+  });
+  with(Format::kNvfp4, [](auto& c) {
+    c.with_rht = c.with_rowwise_rht = true;
+    c.rht_dimension = 128;
+    c.sign_seed = 1;
+    c.amax_estimation_scale = 1.5f;
+  });
+  with(Format::kNvfp4, [](auto& c) {
+    c.columnwise = false;
+    c.row_scaled = true;
+    c.four_over_six = FourOverSix::kMse;
+    c.scale_256 = c.fast_error = true;
+    c.rowwise_amax.assign(32, 1.0f);
+  });
+  with(Format::kNvfp4Square, [](auto& c) { c.compact_scales = true; });
+  with(Format::kMxfp4, [](auto& c) { c.scale_rule = ScaleRule::kCeil; });
+  with(Format::kFp8BlockE4M3, [](auto& c) {
+    c.power_of_two = false;
+    c.epsilon = 1e-30f;
+  });
+  with(Format::kFp8E5M2, [](auto& c) {
+    c.scale = {8};
+    c.history = HistoryOptions{{1, 2, 3}};
+    c.dbias = true;
+    c.dbias_dtype = DType::kF16;
+  });
+  with(Format::kNvfp4, [](auto& c) {
+    c.rowwise = c.columnwise = false;
+    c.dbias = c.amax = true;
+  });
+}
+
+// What version 1 wrote, byte for byte: its header for a 2 x 16 tensor.
+TEST_F(QuantizedFiles, VersionOneStillLoads) {
+  const std::string path = dir_ / "old.safetensors";
+  constexpr char kDescription[] =
+      R"({"dtype":"f32","flatten_axis":-1,"format":"nvfp4",)"
+      R"("non_finite":"ignore","rht":{"columnwise":false,"dimension":16,)"
+      R"("rowwise":true,"sign_mask":"0xD7E8"},"scale_layout":"linear",)"
+      R"("shape":[2,16],"usage":"rowwise"})";
+  auto writer = safetensors::Writer::Create(
+      path,
+      {{"w.rowwise_data", "U8", {2, 8}, 0, 16},
+       {"w.rowwise_scale", "F8_E4M3", {128, 4}, 0, 512},
+       {"w.rowwise_amax", "F32", {1}, 0, 4}},
+      {{"quantd.version", "1"}, {"quantd.tensor.w", kDescription}});
+  ASSERT_THAT(writer, IsOk());
+  const std::vector<std::byte> codes(16, std::byte{0x21});
+  const std::vector<std::byte> scales(512, std::byte{0x38});
+  const float amax = 3;
+  ASSERT_THAT(writer->Append("w.rowwise_data", codes), IsOk());
+  ASSERT_THAT(writer->Append("w.rowwise_scale", scales), IsOk());
+  ASSERT_THAT(
+      writer->Append("w.rowwise_amax",
+                     {reinterpret_cast<const std::byte*>(&amax), sizeof amax}),
+      IsOk());
+  ASSERT_THAT(writer->Commit(), IsOk());
+  const auto q = QuantizedTensor::Load(path);
+  ASSERT_THAT(q, IsOk());
+  EXPECT_EQ(q->format(), Format::kNvfp4);
+  EXPECT_TRUE(q->rowwise()->rotated);
+  EXPECT_THAT(q->rowwise()->amax, testing::ElementsAre(3.0f));
+  EXPECT_EQ(q->rowwise()->scale_layout, Layout::kLinear);
+  EXPECT_EQ(q->options().rounding, Rounding::kNearest);
+  EXPECT_EQ(q->options().rht.sign_mask, kDefaultSignMask);
+  EXPECT_THAT(q->Dequantize(*client_), IsOk());
+}
+
+TEST_F(QuantizedFiles, RefuseOptionsThatDoNotAddUp) {
+  Input in({32, 128});
+  QuantizerConfig c;
+  c.format = Format::kMxfp4;
+  c.stochastic_rounding = true;
+  const auto q =
+      Quantizer(client_, c).QuantizeGroups(in.desc, in.data, {8, 0, 24});
+  ASSERT_THAT(q, IsOk());
+  const std::string path = dir_ / "q.safetensors";
+  ASSERT_THAT(q->Save(path, "t"), IsOk());
+  const auto file = safetensors::File::Open(path);
+  ASSERT_THAT(file, IsOk());
+  const json good = json::parse(file->metadata().at("quantd.tensor.t"));
+  const auto status_of = [&](const json& description) {
+    std::vector<safetensors::Tensor> parts = file->tensors();
+    auto writer = safetensors::Writer::Create(
+        dir_ / "bad.safetensors", parts,
+        {{"quantd.version", "2"}, {"quantd.tensor.t", description.dump()}});
+    for (const safetensors::Tensor& t : parts) {
+      std::vector<std::byte> bytes(t.size);
+      EXPECT_THAT(file->Read(t, 0, absl::MakeSpan(bytes)), IsOk());
+      EXPECT_THAT(writer->Append(t.name, bytes), IsOk());
+    }
+    EXPECT_THAT(writer->Commit(), IsOk());
+    return QuantizedTensor::Load(dir_ / "bad.safetensors").status();
+  };
+  EXPECT_THAT(status_of(good), IsOk());
+  const std::vector<std::pair<const char*, json>> changes = {
+      {"splits", {8, 1, 23}},
+      {"splits", {8, 0, -24}},
+      {"splits", "8"},
+      {"splits", {8, 0}},
+      {"rounding", "sideways"},
+      {"rounding", 1},
+      {"seed", -1},
+      {"seed", 1.5},
+      {"seed", "7"},
+      {"shard", {1, 2}},
+      {"scale_layout", "spiral"},
+      {"scale_layout", nullptr},
+      {"compact_scales", true},
+      {"compact_scales", 1},
+      {"row_scaled", true},
+      {"scale_256", true},
+      {"four_over_six", "best"},
+      {"scale_rule", "left"},
+      {"power_of_two", true},
+      {"epsilon", 1e300},
+      {"epsilon", "1"},
+      {"amax_estimation_scale", 2},
+      {"dbias", "e4m3"},
+      {"dbias", "f32"},
+      {"amax", true},
+      {"format", "mxfp8_e4m3"},
+      {"format", "mxfp6"},
+      {"rht",
+       {{"rowwise", true},
+        {"columnwise", true},
+        {"dimension", 64},
+        {"sign_mask", "0x0000000000000000"}}},
+      {"rht",
+       {{"rowwise", false},
+        {"columnwise", false},
+        {"dimension", 1024},
+        {"sign_mask", "0xD7E8"}}},
+  };
+  for (const auto& [key, value] : changes) {
+    json bad = good;
+    bad[key] = value;
+    EXPECT_THAT(status_of(bad), StatusIs(absl::StatusCode::kInvalidArgument))
+        << key << " " << value;
+  }
+  // A key that is not known says nothing.
+  json newer = good;
+  newer["colour"] = "blue";
+  EXPECT_THAT(status_of(newer), IsOk());
+}
+
+}  // namespace
+}  // namespace quantd

@@ -1,0 +1,398 @@
+// Quantizer's options, and QuantizedTensor in every format: shapes, layouts,
+// groups and files.
+#include <cstring>
+#include <set>
+
+#include "client/files/quantized_file.h"
+#include "client/quantizer.h"
+#include "kernels/plan/scale_layout.h"
+#include "tests/client/calls.h"
+#include "tests/client/temp_dir.h"
+
+namespace quantd {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string FieldOf(const absl::Status& status) {
+  const auto violation = GetFieldViolation(status);
+  return violation ? violation->field : status.ToString();
+}
+
+class Forms : public testing::Test {
+ protected:
+  absl::StatusOr<QuantizedTensor> Make(const QuantizerConfig& config,
+                                       const Input& in) {
+    return Quantizer(client_, config).Quantize(in.desc, in.data);
+  }
+
+  FakeServer server_;
+  const std::shared_ptr<Client> client_ = Connect(server_.target());
+  const TempDir dir_;
+};
+
+TEST_F(Forms, BlockDimsPickTheFormatOfTheFamily) {
+  const auto format = [&](Format f, std::array<int, 2> dims) {
+    const auto o =
+        Quantizer(client_, {.format = f, .block_dims = dims}).options();
+    return o.ok() ? std::string(Name(o->format)) : FieldOf(o.status());
+  };
+  EXPECT_EQ(format(Format::kNvfp4, {0, 0}), "nvfp4");
+  EXPECT_EQ(format(Format::kNvfp4, {16, 16}), "nvfp4_2d");
+  EXPECT_EQ(format(Format::kNvfp4Square, {1, 16}), "nvfp4");
+  EXPECT_EQ(format(Format::kNvfp4Square, {0, 0}), "nvfp4_2d");
+  EXPECT_EQ(format(Format::kMxfp8E5M2, {1, 32}), "mxfp8_e5m2");
+  EXPECT_EQ(format(Format::kFp8BlockE5M2, {128, 128}), "fp8_block_2d_e5m2");
+  EXPECT_EQ(format(Format::kFp8SquareE4M3, {1, 128}), "fp8_block_e4m3");
+  EXPECT_EQ(format(Format::kMxfp8E4M3, {1, 16}), "block_dims");
+  EXPECT_EQ(format(Format::kFp8E4M3, {1, 128}), "block_dims");
+  EXPECT_EQ(format(Format::kNvfp4, {1, 32}), "block_dims");
+}
+
+TEST_F(Forms, Fp8DTypePicksTheFormatOfTheFamily) {
+  const auto format = [&](Format f, DType type,
+                          std::array<int, 2> dims = {0, 0}) {
+    const auto o =
+        Quantizer(client_, {.format = f, .block_dims = dims, .fp8_dtype = type})
+            .options();
+    return o.ok() ? std::string(Name(o->format))
+                  : std::string(o.status().message());
+  };
+  EXPECT_EQ(format(Format::kFp8E4M3, DType::kE5M2), "fp8_e5m2");
+  EXPECT_EQ(format(Format::kFp8E5M2, DType::kE4M3), "fp8_e4m3");
+  EXPECT_EQ(format(Format::kMxfp8E4M3, DType::kE5M2), "mxfp8_e5m2");
+  EXPECT_EQ(format(Format::kFp8SquareE4M3, DType::kE5M2), "fp8_block_2d_e5m2");
+  EXPECT_EQ(format(Format::kFp8SquareE4M3, DType::kE5M2, {1, 128}),
+            "fp8_block_e5m2");
+  EXPECT_EQ(format(Format::kNvfp4, DType::kE4M3), "nvfp4");
+  EXPECT_EQ(format(Format::kNvfp4, DType::kE4M3, {16, 16}), "nvfp4_2d");
+  EXPECT_EQ(format(Format::kNvfp4, DType::kE5M2),
+            "fp8_dtype: expected e4m3 or none with nvfp4, got e5m2");
+  EXPECT_EQ(format(Format::kMxfp4, DType::kE4M3),
+            "fp8_dtype: expected none with mxfp4, got e4m3");
+  EXPECT_EQ(format(Format::kMxfp8E4M3, DType::kBF16),
+            "fp8_dtype: expected e4m3 or e5m2 or none with mxfp8_e4m3, got "
+            "bf16");
+  for (std::string_view name : {"e4m3", "float8_e4m3fn", "kFloat8E4M3"}) {
+    EXPECT_EQ(Fp8DTypeFromName(name), DType::kE4M3) << name;
+  }
+  for (std::string_view name : {"e5m2", "float8_e5m2", "kFloat8E5M2"}) {
+    EXPECT_EQ(Fp8DTypeFromName(name), DType::kE5M2) << name;
+  }
+  for (std::string_view name : {"", "bf16", "float8_e4m3", "float8_e4m3fnuz"}) {
+    EXPECT_EQ(Fp8DTypeFromName(name), std::nullopt) << name;
+  }
+}
+
+TEST_F(Forms, QuantizerPassesEverythingOn) {
+  QuantizerConfig c;
+  c.rht_dimension = 64;
+  c.with_rht = true;
+  c.sign_seed = 9;
+  c.amax_estimation_scale = kActivationEstimation;
+  auto o = Quantizer(client_, c).options();
+  ASSERT_THAT(o, IsOk());
+  EXPECT_EQ(o->rht.sign_mask, RandomSignMask(9, 64));
+  EXPECT_EQ(o->amax_estimation_scale, 2.0f);
+  c.sign_mask = kDefaultSignMask;
+  EXPECT_EQ(FieldOf(Quantizer(client_, c).options().status()), "sign_seed");
+
+  QuantizerConfig d;
+  d.format = Format::kFp8E4M3;
+  d.dbias = true;
+  d.statistics = true;
+  Quantizer delayed(client_, d);
+  delayed.set_delayed_scaling(4, HistoryOptions{{1, 2}});
+  o = delayed.options();
+  ASSERT_THAT(o, IsOk());
+  EXPECT_THAT(o->scale, ElementsAre(4.0f));
+  EXPECT_EQ(o->history->amax.size(), 2u);
+  Input in({32, 64});
+  const auto q = delayed.Quantize(in.desc, in.data);
+  ASSERT_THAT(q, IsOk());
+  EXPECT_EQ(q->as<float>(TensorKind::kAmaxHistory).size(), 2u);
+  EXPECT_EQ(q->as<float>(TensorKind::kNextScale)[0], 1.0f);
+  EXPECT_EQ(q->part(TensorKind::kDbias)->dtype, DType::kBF16);
+  EXPECT_TRUE(q->statistics(Usage::kColumnwise).has_value());
+  EXPECT_EQ(q->rowwise()->scale_dtype, DType::kF32);
+  EXPECT_EQ(q->rowwise()->scale.size(), 4u);
+
+  QuantizerConfig mx;
+  mx.format = Format::kMxfp4;
+  mx.scale_rule = ScaleRule::kFloor;
+  mx.scale_layout = Layout::kSwizzled;
+  const auto m = Make(mx, in);
+  ASSERT_THAT(m, IsOk());
+  EXPECT_EQ(m->rowwise()->scale_layout, Layout::kSwizzled);
+  EXPECT_TRUE(m->rowwise()->amax.empty());
+  EXPECT_EQ(m->options().scale_rule, ScaleRule::kFloor);
+
+  QuantizerConfig rows;
+  rows.columnwise = false;
+  rows.row_scaled = true;
+  rows.four_over_six = FourOverSix::kMae;
+  rows.scale_256 = true;
+  const auto r = Make(rows, in);
+  ASSERT_THAT(r, IsOk());
+  EXPECT_EQ(r->rowwise()->amax.size(), 32u);
+  EXPECT_THAT(r->Dequantize(*client_), IsOk());
+  EXPECT_TRUE(server_.last_dequantize().form().scale_256());
+  EXPECT_TRUE(server_.last_dequantize().form().row_scaled());
+
+  // Nothing but what goes beside the copies.
+  QuantizerConfig none;
+  none.rowwise = none.columnwise = false;
+  none.dbias = true;
+  const auto b = Make(none, in);
+  ASSERT_THAT(b, IsOk());
+  EXPECT_EQ(b->parts().size(), 1u);
+  EXPECT_FALSE(b->rowwise().has_value());
+  EXPECT_EQ(FieldOf(b->Dequantize(*client_).status()), "usage");
+}
+
+TEST_F(Forms, SeedsAreDrawnBeforeTheFirstTry) {
+  Input in({32, 64});
+  QuantizerConfig c;
+  c.stochastic_rounding = true;
+  c.seed_offset = 5;
+  const Quantizer quantizer(client_, c);
+  std::set<uint64_t> seeds;
+  for (int i = 0; i < 4; ++i) {
+    const auto q = quantizer.Quantize(in.desc, in.data);
+    ASSERT_THAT(q, IsOk());
+    EXPECT_EQ(server_.last_request().stochastic().seed(),
+              q->options().stochastic.seed);
+    EXPECT_EQ(server_.last_request().stochastic().seed_offset(), 5u);
+    seeds.insert(q->options().stochastic.seed);
+  }
+  EXPECT_EQ(seeds.size(), 4u);
+  // A retry carries the seed of the try before.
+  server_.KeepRequests();
+  server_.Script({Failure(grpc::StatusCode::UNAVAILABLE),
+                  Failure(grpc::StatusCode::UNAVAILABLE)});
+  const auto q = quantizer.Quantize(in.desc, in.data);
+  ASSERT_THAT(q, IsOk());
+  const auto tries = server_.requests();
+  ASSERT_EQ(tries.size(), 3u);
+  for (const v1::QuantizeRequest& r : tries) {
+    EXPECT_EQ(r.stochastic().seed(), q->options().stochastic.seed);
+  }
+  c.seed = 77;
+  EXPECT_EQ(Quantizer(client_, c).options()->stochastic.seed, 77u);
+  EXPECT_EQ(Quantizer(client_, {}).options()->rounding, Rounding::kNearest);
+}
+
+TEST_F(Forms, ReshapeLeavesTheLastDimension) {
+  Input in({4, 6, 32});
+  QuantizerConfig c;
+  c.statistics = true;
+  const auto q = Make(c, in);
+  ASSERT_THAT(q, IsOk());
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{24, 32}, {2, 3, 4, 32}, {4, 6, 32}}) {
+    const auto r = q->Reshape(shape);
+    ASSERT_THAT(r, IsOk());
+    EXPECT_EQ(r->shape(), shape);
+    EXPECT_EQ(r->rowwise()->data.data(), q->rowwise()->data.data());
+    EXPECT_EQ(r->columnwise()->data_shape, q->columnwise()->data_shape);
+    EXPECT_TRUE(r->statistics(Usage::kColumnwise).has_value());
+    EXPECT_THAT(r->Dequantize(*client_), IsOk());
+  }
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{32, 24},
+                                            {4, 5, 32},
+                                            {24, 2, 16},
+                                            {768},
+                                            {},
+                                            {-4, -6, 32},
+                                            {4, 6, 32, 1}}) {
+    EXPECT_EQ(FieldOf(q->Reshape(shape).status()), "shape");
+  }
+  // A vector is one row; so is what it may become.
+  Input vector({64});
+  const auto v = Make({.columnwise = false}, vector);
+  ASSERT_THAT(v, IsOk());
+  const auto row = v->Reshape({1, 1, 64});
+  ASSERT_THAT(row, IsOk());
+  EXPECT_THAT(row->Reshape({64}), IsOk());
+  EXPECT_FALSE(v->Reshape({2, 32}).ok());
+  // Split elsewhere: all the dimensions that make up the columns stay.
+  Input deep({4, 6, 32});
+  deep.desc.flatten_axis = 1;
+  const auto d = Make({.columnwise = false}, deep);
+  ASSERT_THAT(d, IsOk());
+  EXPECT_THAT(d->Reshape({2, 2, 6, 32}), IsOk());
+  EXPECT_FALSE(d->Reshape({24, 32}).ok());
+  // Nothing at all keeps its form, too.
+  Input none({0, 32});
+  const auto empty = Make({}, none);
+  ASSERT_THAT(empty, IsOk());
+  EXPECT_THAT(empty->Reshape({3, 0, 32}), IsOk());
+  EXPECT_FALSE(empty->Reshape({1, 32}).ok());
+}
+
+TEST_F(Forms, ScaleLayoutsThereAndBack) {
+  for (const Format format : {Format::kNvfp4, Format::kNvfp4Square,
+                              Format::kMxfp8E4M3, Format::kMxfp4}) {
+    for (const bool grouped : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", Name(format), grouped));
+      Input in({200, 224});
+      const Quantizer quantizer(client_, {.format = format});
+      const auto q =
+          grouped ? quantizer.QuantizeGroups(in.desc, in.data, {70, 0, 130})
+                  : quantizer.Quantize(in.desc, in.data);
+      ASSERT_THAT(q, IsOk());
+      const auto tiles = q->ConvertScaleLayout(Layout::kSwizzled);
+      ASSERT_THAT(tiles, IsOk());
+      EXPECT_EQ(tiles->options().form.scale_layout, Layout::kSwizzled);
+      EXPECT_EQ(tiles->columnwise()->scale_layout, Layout::kSwizzled);
+      EXPECT_EQ(tiles->rowwise()->data.data(), q->rowwise()->data.data());
+      EXPECT_EQ(tiles->rowwise()->scale.size(), q->rowwise()->scale.size());
+      EXPECT_EQ(tiles->size_bytes(), q->size_bytes());
+      // Padding of the fake's reply is not zero; once converted it is.
+      const auto linear = tiles->ConvertScaleLayout(Layout::kLinear);
+      ASSERT_THAT(linear, IsOk());
+      const auto again = linear->ConvertScaleLayout(Layout::kSwizzled);
+      ASSERT_THAT(again, IsOk());
+      EXPECT_TRUE(
+          BytesEq("rowwise", tiles->rowwise()->scale, again->rowwise()->scale));
+      EXPECT_TRUE(BytesEq("columnwise", tiles->columnwise()->scale,
+                          again->columnwise()->scale));
+      EXPECT_EQ(linear->columnwise()->scale_shape,
+                q->columnwise()->scale_shape);
+      EXPECT_THAT(again->Dequantize(*client_), IsOk());
+      if (grouped) continue;
+      const FormatSpec& spec = *FindFormat(format);
+      const auto form = [&](Layout layout) {
+        return MakeCopyGeometry(spec, true, 200, 224, 0, layout, false);
+      };
+      const CopyGeometry a = form(Layout::kLinear);
+      const CopyGeometry b = form(Layout::kSwizzled);
+      for (int64_t l = 0; l < a.lines; ++l) {
+        for (int64_t k = 0; k < a.blocks; ++k) {
+          ASSERT_EQ(q->columnwise()->scale[ScaleIndex(a, l, k)],
+                    tiles->columnwise()->scale[ScaleIndex(b, l, k)]);
+        }
+      }
+    }
+  }
+  Input in({32, 128});
+  const auto compact =
+      Make({.format = Format::kNvfp4Square, .compact_scales = true}, in);
+  ASSERT_THAT(compact, IsOk());
+  EXPECT_FALSE(compact->ConvertScaleLayout(Layout::kSwizzled).ok());
+  const auto fp8 = Make({.format = Format::kFp8E4M3}, in);
+  ASSERT_THAT(fp8, IsOk());
+  EXPECT_FALSE(fp8->ConvertScaleLayout(Layout::kSwizzled).ok());
+  EXPECT_THAT(fp8->ConvertScaleLayout(Layout::kLinear), IsOk());
+  EXPECT_FALSE(fp8->ConvertScaleLayout(Layout::kUnspecified).ok());
+}
+
+TEST_F(Forms, GroupsAreTensorsOfTheirOwn) {
+  for (const FormatSpec& f : kFormats) {
+    SCOPED_TRACE(f.name);
+    Input in({2, 24, 64});
+    QuantizerConfig c;
+    c.format = f.format;
+    c.dbias = true;
+    c.stochastic_rounding = (f.options & kOptStochastic) != 0;
+    const auto q =
+        Quantizer(client_, c).QuantizeGroups(in.desc, in.data, {16, 0, 32});
+    ASSERT_THAT(q, IsOk());
+    ASSERT_EQ(q->groups(), 3u);
+    for (size_t g = 0; g < 3; ++g) {
+      const auto one = q->group(g);
+      ASSERT_THAT(one, IsOk());
+      EXPECT_EQ(one->shape(),
+                (std::vector<int64_t>{(*q->options().splits)[g], 64}));
+      EXPECT_EQ(one->groups(), 0u);
+      EXPECT_EQ(one->rowwise()->amax.size(), HasAmax(f) ? 1u : 0u);
+      EXPECT_EQ(one->part(TensorKind::kDbias)->shape,
+                (std::vector<int64_t>{64}));
+      EXPECT_THAT(one->Dequantize(*client_), IsOk());
+      EXPECT_THAT(one->DequantizeCopy(*client_, Usage::kColumnwise), IsOk());
+    }
+    // A place says something only where there are random bits.
+    EXPECT_EQ(q->group(2)->options().shard.row_offset,
+              c.stochastic_rounding ? 16 : 0);
+    EXPECT_EQ(q->group(2)->options().stochastic.seed,
+              q->options().stochastic.seed);
+    EXPECT_THAT(q->group(3), StatusIs(absl::StatusCode::kOutOfRange));
+    const auto decoded = q->Dequantize(*client_);
+    ASSERT_THAT(decoded, IsOk());
+    EXPECT_EQ(decoded->bytes(TensorKind::kDequantized, 2).size(), 32u * 64 * 2);
+  }
+}
+
+TEST_F(Forms, GroupsHaveHistories) {
+  Input in({32, 64});
+  QuantizerConfig c;
+  c.format = Format::kFp8E4M3;
+  Quantizer delayed(client_, c);
+  delayed.set_delayed_scaling({2, 4}, HistoryOptions{{1, 2, 3, 4, 5, 6}});
+  const auto q = delayed.QuantizeGroups(in.desc, in.data, {16, 16});
+  ASSERT_THAT(q, IsOk());
+  EXPECT_EQ(q->part(TensorKind::kAmaxHistory)->shape,
+            (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(q->as<float>(TensorKind::kNextScale).size(), 2u);
+  const auto second = q->group(1);
+  ASSERT_THAT(second, IsOk());
+  EXPECT_THAT(second->options().scale, ElementsAre(4.0f));
+  EXPECT_THAT(second->options().history->amax, ElementsAre(4, 5, 6));
+  EXPECT_EQ(second->as<float>(TensorKind::kAmaxHistory).data(),
+            q->as<float>(TensorKind::kAmaxHistory).data() + 3);
+}
+
+TEST_F(Forms, GroupsMayEndBeforeTheTensor) {
+  Input in({2, 20, 64});
+  const Quantizer strict(client_);
+  EXPECT_EQ(FieldOf(strict.QuantizeGroups(in.desc, in.data, {16, 20}).status()),
+            "splits");
+  const Quantizer quantizer(client_, {.partial_splits = true});
+  const auto q = quantizer.QuantizeGroups(in.desc, in.data, {16, 20});
+  ASSERT_THAT(q, IsOk());
+  EXPECT_TRUE(server_.last_request().splits().partial());
+  EXPECT_EQ(server_.last_request().payload().size(), in.data.size());
+  EXPECT_EQ(q->shape(), in.desc.shape);
+  EXPECT_EQ(q->rowwise()->data_shape, (std::vector<int64_t>{36, 32}));
+  EXPECT_EQ(q->group(1)->shape(), (std::vector<int64_t>{20, 64}));
+  const auto decoded = q->Dequantize(*client_);
+  ASSERT_THAT(decoded, IsOk());
+  EXPECT_EQ(decoded->part(TensorKind::kDequantized)->shape,
+            (std::vector<int64_t>{36, 64}));
+  const auto reshaped = q->Reshape({40, 64});
+  ASSERT_THAT(reshaped, IsOk());
+  EXPECT_THAT(reshaped->ConvertScaleLayout(Layout::kSwizzled), IsOk());
+  const std::string path = (dir_.path() / "partial.safetensors").string();
+  ASSERT_THAT(q->Save(path), IsOk());
+  const auto loaded = QuantizedTensor::Load(path);
+  ASSERT_THAT(loaded, IsOk());
+  EXPECT_TRUE(loaded->options().partial_splits);
+}
+
+// What would be refused after it was sent is refused before.
+TEST_F(Forms, LongListsTravelAndTooLongOnesDoNot) {
+  Input in({32, 64});
+  QuantizeOptions o;
+  o.format = Format::kFp8E4M3;
+  o.scale = {1};
+  o.history = HistoryOptions{std::vector<float>(65536, 1.0f)};
+  const auto result = client_->Quantize(in.desc, in.data, o);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->as<float>(TensorKind::kAmaxHistory).size(), 65536u);
+  const int calls = server_.calls();
+  o.splits = std::vector<int64_t>(20, 0);
+  o.splits->back() = 32;
+  o.scale.assign(20, 1);
+  o.history->amax.assign(20 * 65536, 1.0f);
+  const auto refused = client_->Quantize(in.desc, in.data, o).status();
+  EXPECT_EQ(FieldOf(refused), "message");
+  const auto error = GetServerError(refused);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->reason, ErrorReason::kTooLarge);
+  EXPECT_EQ(error->limit, 4u << 20);
+  EXPECT_EQ(server_.calls(), calls);
+}
+
+}  // namespace
+}  // namespace quantd

@@ -1,0 +1,262 @@
+#include "client/files/safetensors.h"
+
+#include "tests/client/temp_dir.h"
+#include "tests/testing/matchers.h"
+
+namespace quantd::safetensors {
+namespace {
+
+using testing::HasSubstr;
+
+std::string FileOf(std::string_view json, std::string_view buffer,
+                   std::optional<uint64_t> length = std::nullopt) {
+  uint64_t n = length.value_or(json.size());
+  std::string out;
+  for (int i = 0; i < 8; ++i, n >>= 8) out += static_cast<char>(n & 0xFF);
+  out += json;
+  out += buffer;
+  return out;
+}
+
+constexpr char kGood[] =
+    R"({"__metadata__":{"format":"pt"},)"
+    R"("b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},)"
+    R"("e":{"dtype":"F16","shape":[0,9],"data_offsets":[4,4]},)"
+    R"("s":{"dtype":"I8","shape":[],"data_offsets":[8,9]},)"
+    R"("a":{"shape":[2,1],"data_offsets":[0,4],"dtype":"BF16"}}  )";
+
+std::vector<std::byte> BytesOf(const File& file, const Tensor& tensor) {
+  std::vector<std::byte> bytes(tensor.size);
+  EXPECT_THAT(file.Read(tensor, 0, absl::MakeSpan(bytes)), IsOk());
+  return bytes;
+}
+
+TEST(Safetensors, ReadsAFile) {
+  const TempDir dir;
+  const std::string path = dir / "a.safetensors";
+  WriteFile(path, FileOf(kGood, "abcdefghi"));
+  const auto file = File::Open(path);
+  ASSERT_THAT(file, IsOk());
+  ASSERT_EQ(file->tensors().size(), 4u);
+  EXPECT_EQ(file->metadata().at("format"), "pt");
+  const Tensor* b = file->Find("b");
+  ASSERT_NE(b, nullptr);
+  EXPECT_EQ(b->dtype, "F32");
+  EXPECT_EQ(static_cast<char>(BytesOf(*file, *b)[0]), 'e');
+  EXPECT_EQ(file->Find("e")->size, 0u);
+  EXPECT_EQ(file->Find("s")->shape.size(), 0u);
+  EXPECT_EQ(file->Find("z"), nullptr);
+}
+
+TEST(Safetensors, EveryTruncationIsRefused) {
+  const TempDir dir;
+  const std::string path = dir / "a.safetensors";
+  const std::string whole = FileOf(kGood, "abcdefghi");
+  for (size_t n = 0; n < whole.size(); ++n) {
+    WriteFile(path, whole.substr(0, n));
+    EXPECT_THAT(File::Open(path), StatusIs(absl::StatusCode::kInvalidArgument))
+        << n;
+  }
+  WriteFile(path, whole + "x");
+  EXPECT_THAT(File::Open(path), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(Safetensors, EveryChangedByteIsReadOrRefused) {
+  const TempDir dir;
+  const std::string path = dir / "a.safetensors";
+  const std::string whole = FileOf(kGood, "abcdefghi");
+  for (size_t i = 0; i < whole.size(); ++i) {
+    for (const int flip : {0x01, 0x10, 0x80, 0xFF}) {
+      std::string changed = whole;
+      changed[i] = static_cast<char>(changed[i] ^ flip);
+      WriteFile(path, changed);
+      const auto file = File::Open(path);
+      if (!file.ok()) continue;
+      size_t total = 0;
+      for (const Tensor& t : file->tensors()) {
+        total += BytesOf(*file, t).size();
+      }
+      EXPECT_EQ(total, 9u);
+    }
+  }
+}
+
+struct Bad {
+  const char* json;
+  size_t buffer;
+  const char* says;
+};
+
+std::string Entry(const char* fields) {
+  return std::string(R"({"t":{)") + fields + "}}";
+}
+
+TEST(Safetensors, MaliciousHeaders) {
+  const Bad cases[] = {
+      {"", 0, "begin with"},
+      {"[]", 0, "begin with"},
+      {" {}", 0, "begin with"},
+      {"{", 0, "not JSON"},
+      {"{}{}", 0, "not JSON"},
+      {"{}\x01", 0, "not JSON"},
+      {"{\"\xFF\":1}", 0, "not JSON"},
+      {R"({"t":1})", 0, "where none belongs"},
+      {R"({"t":null})", 0, "where none belongs"},
+      {R"({"t":true})", 0, "where none belongs"},
+      {R"({"t":"x"})", 0, "where none belongs"},
+      {R"({"t":[1]})", 0, "where none belongs"},
+      {R"({"t":{}})", 0, "needs dtype"},
+      {R"({"__metadata__":{"a":1}})", 0, "where none belongs"},
+      {R"({"__metadata__":{"a":{}}})", 0, "where none belongs"},
+      {R"({"__metadata__":{"a":"1","a":"2"}})", 0, "occurs twice"},
+      {R"({"__metadata__":[]})", 0, "where none belongs"},
+      {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+       R"("t":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+       2, "occurs twice"},
+      {R"({"t":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+       1, "occurs twice"},
+      // Overlap, hole, lie about the end.
+      {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+       R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+       3, "another one lies"},
+      {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+       R"("b":{"dtype":"U8","shape":[1],"data_offsets":[3,4]}})",
+       4, "was expected"},
+      {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", 2,
+       "was expected"},
+      {R"({"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})", 8,
+       "truncated or its header lies"},
+      {R"({"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]}})", 8,
+       "follow the last tensor"},
+      {"{}", 8, "follow the last tensor"},
+  };
+  for (const Bad& c : cases) {
+    const auto header = ParseHeader(c.json, c.buffer);
+    ASSERT_THAT(header, StatusIs(absl::StatusCode::kInvalidArgument)) << c.json;
+    EXPECT_THAT(std::string(header.status().message()), HasSubstr(c.says))
+        << c.json;
+  }
+}
+
+TEST(Safetensors, MaliciousEntries) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("dtype":"U8","shape":[1])", "needs dtype"},
+      {R"("dtype":"U8","data_offsets":[0,1])", "needs dtype"},
+      {R"("shape":[1],"data_offsets":[0,1])", "needs dtype"},
+      {R"("dtype":"U8","shape":[1],"data_offsets":[0])", "needs dtype"},
+      {R"("dtype":"U8","shape":[1],"data_offsets":[0,1,2])", "more than two"},
+      {R"("dtype":"U8","shape":[1],"data_offsets":[1,0])", "backwards"},
+      {R"("dtype":"U8","shape":[-1],"data_offsets":[0,1])", "negative"},
+      {R"("dtype":"U8","shape":[1.5],"data_offsets":[0,1])", "whole number"},
+      {R"("dtype":"U8","shape":[1e0],"data_offsets":[0,1])", "whole number"},
+      {R"("dtype":"U8","shape":[[1]],"data_offsets":[0,1])", "none belongs"},
+      {R"("dtype":"U8","shape":["1"],"data_offsets":[0,1])", "none belongs"},
+      {R"("dtype":"U8","shape":[null],"data_offsets":[0,1])", "none belongs"},
+      {R"("dtype":"U8","shape":1,"data_offsets":[0,1])", "none belongs"},
+      {R"("dtype":8,"shape":[1],"data_offsets":[0,1])", "none belongs"},
+      {R"("dtype":"","shape":[1],"data_offsets":[0,1])", "needs dtype"},
+      {R"("dtype":"X9","shape":[1],"data_offsets":[0,1])", "unknown dtype"},
+      {R"("dtype":"U8","shape":[1],"data_offsets":[0,1],"x":1)",
+       "none belongs"},
+      {R"("dtype":"U8","shape":[2],"data_offsets":[0,1])", "demand"},
+      {R"("dtype":"F4","shape":[1],"data_offsets":[0,1])", "demand"},
+      {R"("dtype":"F32","shape":[1],"data_offsets":[0,3])", "demand"},
+      {R"("dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0])",
+       "overflows"},
+      {R"("dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0])",
+       "overflows"},
+      {R"("dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,0])",
+       "too large"},
+      {R"("dtype":"U8","shape":[1],"data_offsets":[0,99999999999999999999])",
+       "whole number"},
+      {R"("dtype":"U8","shape":[0],"data_offsets":[9223372036854775807,)"
+       R"(9223372036854775807])",
+       "was expected"},
+  };
+  for (const auto& [fields, says] : cases) {
+    const auto header = ParseHeader(Entry(fields), 1);
+    ASSERT_THAT(header, StatusIs(absl::StatusCode::kInvalidArgument)) << fields;
+    EXPECT_THAT(std::string(header.status().message()), HasSubstr(says))
+        << fields;
+  }
+}
+
+TEST(Safetensors, DepthRankAndLengthAreCapped) {
+  // A hundred thousand brackets must not eat the stack.
+  const std::string deep = R"({"t":)" + std::string(100'000, '[');
+  EXPECT_THAT(ParseHeader(deep, 0),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  std::string wide = R"({"t":{"dtype":"U8","shape":[1)";
+  for (int i = 0; i < 64; ++i) wide += ",1";
+  wide += R"(],"data_offsets":[0,1]}})";
+  EXPECT_THAT(ParseHeader(wide, 1),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  const TempDir dir;
+  const std::string path = dir / "a.safetensors";
+  for (const uint64_t length : {uint64_t{100'000'001}, ~uint64_t{0},
+                                ~uint64_t{0} - 7, uint64_t{1} << 63}) {
+    WriteFile(path, FileOf("{}", "", length));
+    const auto file = File::Open(path);
+    ASSERT_THAT(file, StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(std::string(file.status().message()), HasSubstr("limit"));
+  }
+}
+
+TEST(Safetensors, OpensRegularFilesOnly) {
+  const TempDir dir;
+  EXPECT_THAT(File::Open(dir / "none"), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_FALSE(File::Open(dir.path().string()).ok());
+  EXPECT_FALSE(File::Open("/dev/zero").ok());
+}
+
+TEST(Safetensors, WritesWhatItReads) {
+  const TempDir dir;
+  const std::string path = dir / "a.safetensors";
+  const std::vector<std::byte> bytes(12, std::byte{7});
+  auto writer = Writer::Create(
+      path, {{"a", "U8", {3, 4}, 0, 12}, {"late", "F32", {3}, 0, 12}},
+      {{"k", "v"}});
+  ASSERT_THAT(writer, IsOk());
+  const absl::Span<const std::byte> span = bytes;
+  EXPECT_THAT(writer->Write("late", 8, span.first(4)), IsOk());
+  EXPECT_FALSE(writer->Append("late", bytes).ok());
+  // Not before all that was announced is there.
+  EXPECT_FALSE(writer->Commit().ok());
+  EXPECT_THAT(writer->Write("late", 0, span.first(8)), IsOk());
+  EXPECT_FALSE(writer->Append("a", {}).ok());
+  EXPECT_THAT(writer->Append("a", bytes), IsOk());
+  EXPECT_FALSE(writer->Append("a", bytes).ok());
+  EXPECT_FALSE(writer->Append("other", bytes).ok());
+  EXPECT_FALSE(writer->Write("a", 8, bytes).ok());
+  EXPECT_FALSE(std::filesystem::exists(path));
+  ASSERT_THAT(writer->Commit(), IsOk());
+  EXPECT_EQ(dir.files(), 1u);
+  const auto file = File::Open(path);
+  ASSERT_THAT(file, IsOk());
+  ASSERT_EQ(file->tensors().size(), 2u);
+  EXPECT_EQ(file->tensors()[0].name, "a");
+  EXPECT_EQ(file->Find("a")->shape, (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ(file->metadata().size(), 1u);
+  EXPECT_EQ(BytesOf(*file, *file->Find("a")), bytes);
+}
+
+TEST(Safetensors, LeavesNothingBehindWithoutCommit) {
+  const TempDir dir;
+  const std::string path = dir / "a.safetensors";
+  WriteFile(path, "before");
+  {
+    auto writer = Writer::Create(path, {{"a", "U8", {1}, 0, 1}}, {});
+    ASSERT_THAT(writer, IsOk());
+    EXPECT_EQ(dir.files(), 2u);
+  }
+  EXPECT_EQ(dir.files(), 1u);
+  EXPECT_EQ(ReadFile(path), "before");
+  EXPECT_THAT(Writer::Create(dir / "no/such/dir.safetensors", {}, {}),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(Writer::Create(
+                  path, {{"a", "U8", {1}, 0, 1}, {"a", "U8", {1}, 0, 1}}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+}  // namespace
+}  // namespace quantd::safetensors

@@ -1,0 +1,222 @@
+// quantctl as a program, against quantd as a program. Both are named by the
+// environment that CMake sets: QUANTCTL, QUANTD.
+#include "client/files/quantized_file.h"
+#include "tests/client/quantctl/cli_fixture.h"
+
+namespace quantd {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+TEST_F(Cli, InfoNamesTheDevice) {
+  const Outcome table = RunServed({"info"});
+  EXPECT_EQ(table.code, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("cpu:0"));
+  const Outcome as_json = RunServed({"info", "--json"});
+  EXPECT_EQ(as_json.Json()["devices"][0]["healthy"], true);
+  EXPECT_EQ(as_json.Json()["formats"][0]["name"], "nvfp4");
+}
+
+TEST_F(Cli, SampleRoundTripsAsTheFormatPromises) {
+  ASSERT_EQ(Run({"sample", "--out", At("s.safetensors")}).code, 0);
+  for (const char* rht : {"none", "both"}) {
+    const Outcome run = RunServed({"roundtrip", At("s.safetensors"), "--usage",
+                                   "both", "--rht", rht, "--json"});
+    ASSERT_EQ(run.code, 0) << run.err;
+    const json report = run.Json();
+    const json& gaussian = report["tensors"][0];
+    ASSERT_EQ(gaussian["name"], "gaussian");
+    EXPECT_GE(gaussian["shape"][0].get<int>() * gaussian["shape"][1].get<int>(),
+              1 << 20);
+    for (const char* copy : {"rowwise", "columnwise"}) {
+      const double sqnr = gaussian["copies"][copy]["sqnr_db"];
+      EXPECT_GT(sqnr, 20.34);
+      EXPECT_LT(sqnr, 20.54);
+    }
+    EXPECT_EQ(gaussian["sqnr_db"], gaussian["copies"]["rowwise"]["sqnr_db"]);
+    // Only the rotation has something to explain.
+    if (std::string_view(rht) == "both") {
+      ASSERT_EQ(report["notes"].size(), 1u);
+      EXPECT_THAT(report["notes"][0].get<std::string>(),
+                  HasSubstr("for gradients"));
+    } else {
+      EXPECT_TRUE(report["notes"].empty());
+    }
+  }
+  // Twice the same bytes.
+  ASSERT_EQ(Run({"sample", "--out", At("t.safetensors")}).code, 0);
+  EXPECT_EQ(ReadFile(At("s.safetensors")), ReadFile(At("t.safetensors")));
+}
+
+TEST_F(Cli, QuantizesAndDecodesNpy) {
+  ASSERT_EQ(RunServed({"quantize", At("x.npy"), "-o", At("q.safetensors"),
+                       "--usage", "both", "--rht", "columnwise"})
+                .code,
+            0);
+  const auto q = QuantizedTensor::Load(At("q.safetensors"), "x");
+  ASSERT_THAT(q, IsOk());
+  EXPECT_TRUE(q->columnwise()->rotated);
+  for (const char* usage : {"rowwise", "columnwise"}) {
+    for (const char* dtype : {"f32", "f16"}) {
+      ASSERT_EQ(RunServed({"dequantize", At("q.safetensors"), "-o", At("y.npy"),
+                           "--usage", usage, "--dtype", dtype})
+                    .code,
+                0);
+      const auto y = npy::File::Open(At("y.npy"));
+      ASSERT_THAT(y, IsOk());
+      EXPECT_EQ(Name(y->header().dtype), dtype);
+      EXPECT_EQ(y->header().shape, (std::vector<int64_t>{64, 160}));
+    }
+  }
+  // The rotation says which copy is meant.
+  const Outcome implied =
+      RunServed({"roundtrip", At("x.npy"), "--rht", "columnwise", "--json"});
+  ASSERT_EQ(implied.code, 0);
+  EXPECT_TRUE(implied.Json()["tensors"][0]["copies"].contains("columnwise"));
+  EXPECT_FALSE(implied.Json()["tensors"][0]["copies"].contains("rowwise"));
+  const Outcome amax = RunServed({"amax", At("x.npy"), "--json"});
+  ASSERT_EQ(amax.code, 0);
+  const json copies = amax.Json()["tensors"][0]["copies"];
+  EXPECT_EQ(copies.size(), 4u);
+  EXPECT_EQ(copies["rowwise"]["amax"].get<float>(), q->rowwise()->amax[0]);
+  EXPECT_EQ(copies["columnwise_rht"]["amax"].get<float>(),
+            q->columnwise()->amax[0]);
+}
+
+TEST_F(Cli, TakesWhatIsEligibleOfACheckpoint) {
+  const Outcome run = RunServed({"quantize", At("model.safetensors"), "-o",
+                                 At("mq.safetensors"), "--json"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  const json report = run.Json();
+  EXPECT_EQ(report["tensors"].size(), 2u);
+  std::map<std::string, std::string> skipped;
+  for (const json& s : report["skipped"]) skipped[s["name"]] = s["reason"];
+  EXPECT_THAT(skipped["odd"], HasSubstr("multiple of 16"));
+  EXPECT_THAT(skipped["norm"], HasSubstr("a vector"));
+  EXPECT_THAT(skipped["ids"], HasSubstr("I64"));
+  EXPECT_THAT(skipped["one"], HasSubstr("scalar"));
+  const auto file = safetensors::File::Open(At("mq.safetensors"));
+  ASSERT_THAT(file, IsOk());
+  EXPECT_EQ(file->Find("w.rowwise_data")->dtype, "U8");
+  EXPECT_EQ(file->Find("w.rowwise_scale")->dtype, "F8_E4M3");
+  EXPECT_EQ(file->Find("w.rowwise_amax")->dtype, "F32");
+  EXPECT_EQ(file->tensors().size(), 6u);
+
+  ASSERT_EQ(RunServed({"dequantize", At("mq.safetensors"), "-o",
+                       At("back.safetensors")})
+                .code,
+            0);
+  const auto back = safetensors::File::Open(At("back.safetensors"));
+  ASSERT_THAT(back, IsOk());
+  EXPECT_EQ(back->Find("deep")->shape, (std::vector<int64_t>{4, 16, 160}));
+  // The same numbers in another shape decode to the same bytes.
+  std::vector<std::byte> w(64 * 160 * 4);
+  std::vector<std::byte> deep(w.size());
+  ASSERT_THAT(back->Read(*back->Find("w"), 0, absl::MakeSpan(w)), IsOk());
+  ASSERT_THAT(back->Read(*back->Find("deep"), 0, absl::MakeSpan(deep)), IsOk());
+  EXPECT_TRUE(BytesEq("deep", w, deep));
+  // Decoded values are on the grid: nothing is lost the second time.
+  const Outcome again = RunServed(
+      {"roundtrip", At("back.safetensors"), "--tensor", "w", "--json"});
+  EXPECT_EQ(again.code, 0);
+  EXPECT_EQ(again.Json()["tensors"].size(), 1u);
+
+  // Named, a vector is taken, and what cannot be is an error.
+  EXPECT_EQ(RunServed({"quantize", At("model.safetensors"), "--tensor", "norm",
+                       "-o", At("n.safetensors")})
+                .code,
+            0);
+  const Outcome odd = RunServed({"quantize", At("model.safetensors"),
+                                 "--tensor", "odd", "-o", At("n.safetensors")});
+  EXPECT_EQ(odd.code, 3);
+  EXPECT_THAT(odd.err, HasSubstr("multiple of 16"));
+}
+
+TEST_F(Cli, ExitCodesMeanSomething) {
+  const std::string x = At("x.npy");
+  const std::string out = At("e.safetensors");
+  EXPECT_EQ(Run({"--help"}).code, 0);
+  EXPECT_THAT(Run({"--help"}).out, HasSubstr("Exit codes"));
+  EXPECT_EQ(Run({}).code, 2);
+  EXPECT_EQ(Run({"frobnicate"}).code, 2);
+  EXPECT_EQ(RunServed({"roundtrip"}).code, 2);
+  for (const char* bad :
+       {"--format=fp3", "--usage=up", "--rht=maybe", "--sign-mask=12345",
+        "--non-finite=no", "--rowwise-amax=x", "--deadline=0"}) {
+    EXPECT_EQ(RunServed({"roundtrip", x, bad}).code, 2) << bad;
+  }
+  EXPECT_EQ(
+      RunServed({"roundtrip", x, "--rht", "columnwise", "--usage", "rowwise"})
+          .code,
+      2);
+  EXPECT_EQ(RunServed({"roundtrip", At("absent.npy")}).code, 3);
+  EXPECT_EQ(RunServed({"roundtrip", At("server.out")}).code, 3);
+  WriteFile(At("bad.npy"), "\x93NUMPY\x01");
+  EXPECT_EQ(RunServed({"roundtrip", At("bad.npy")}).code, 3);
+  EXPECT_EQ(RunServed({"roundtrip", x, "--tensor", "y"}).code, 3);
+  EXPECT_EQ(RunServed({"dequantize", At("model.safetensors"), "-o", out}).code,
+            3);
+  const Outcome nobody = Run({"roundtrip", x, "--server", "127.0.0.1:1"});
+  EXPECT_EQ(nobody.code, 4);
+  EXPECT_THAT(nobody.err, HasSubstr("Start a server with"));
+  const Outcome none =
+      Run({"roundtrip", x, "--server", "127.0.0.1:1,127.0.0.1:2"});
+  EXPECT_EQ(none.code, 4);
+  EXPECT_THAT(none.err, HasSubstr("none of 2 quantd servers"));
+  EXPECT_THAT(none.err, HasSubstr("127.0.0.1:2: "));
+  EXPECT_EQ(Run({"roundtrip", x, "--server", "127.0.0.1:1," + address_}).code,
+            0);
+  for (const char* bad : {"127.0.0.1", "127.0.0.1:1,", "http://host:1"}) {
+    const Outcome wrong = Run({"roundtrip", x, "--server", bad});
+    EXPECT_EQ(wrong.code, 2) << bad;
+    EXPECT_THAT(wrong.err, HasSubstr("commas between them"));
+  }
+  // The rules are the server's to keep where they need the payload.
+  std::vector<float> nan(16, std::numeric_limits<float>::quiet_NaN());
+  ASSERT_THAT(npy::Write(At("nan.npy"), DType::kF32, {1, 16},
+                         {reinterpret_cast<const std::byte*>(nan.data()), 64}),
+              IsOk());
+  const Outcome refused = RunServed({"quantize", At("nan.npy"), "-o", out,
+                                     "--non-finite", "reject", "--json"});
+  EXPECT_EQ(refused.code, 5);
+  EXPECT_EQ(refused.Json()["exit_code"], 5);
+  EXPECT_EQ(refused.Json()["tensors"][0]["error"]["field"], "payload");
+  EXPECT_FALSE(std::filesystem::exists(out));
+  EXPECT_EQ(RunServed({"quantize", x, "-o", At("no/dir.safetensors")}).code, 7);
+  EXPECT_EQ(RunServed({"roundtrip", x, "--rowwise-amax", "-1"}).code, 3);
+}
+
+TEST_F(Cli, PartOfAFileMayFail) {
+  std::vector<float> x(64, 1.0f);
+  x[40] = std::numeric_limits<float>::infinity();
+  const absl::Span<const std::byte> bytes(
+      reinterpret_cast<const std::byte*>(x.data()), 256);
+  auto writer = safetensors::Writer::Create(
+      At("part.safetensors"),
+      {{"good", "F32", {2, 16}, 0, 128}, {"inf", "F32", {2, 16}, 0, 128}}, {});
+  ASSERT_THAT(writer, IsOk());
+  ASSERT_THAT(writer->Append("good", bytes.subspan(0, 128)), IsOk());
+  ASSERT_THAT(writer->Append("inf", bytes.subspan(128, 128)), IsOk());
+  ASSERT_THAT(writer->Commit(), IsOk());
+  const Outcome run =
+      RunServed({"quantize", At("part.safetensors"), "-o", At("pq.safetensors"),
+                 "--non-finite", "reject", "--json"});
+  EXPECT_EQ(run.code, 6) << run.err;
+  EXPECT_TRUE(run.Json()["tensors"][1].contains("error"));
+  EXPECT_EQ(run.Json()["totals"]["failed"], 1);
+  // Half a file under the name of a whole one would be taken for it.
+  EXPECT_FALSE(std::filesystem::exists(At("pq.safetensors")));
+  EXPECT_EQ(
+      RunServed({"quantize", At("part.safetensors"), "-o", At("pq.safetensors"),
+                 "--non-finite", "reject", "--tensor", "good"})
+          .code,
+      0);
+  // Nothing is left of drafts.
+  for (const auto& entry : std::filesystem::directory_iterator(dir_->path())) {
+    EXPECT_EQ(entry.path().string().find(".partial."), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace quantd

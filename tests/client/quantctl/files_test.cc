@@ -1,0 +1,329 @@
+// What quantctl does to files when things go wrong: sources that change,
+// disks that fill, servers that die, users who interrupt.
+#include <sys/stat.h>
+
+#include "client/files/quantized_file.h"
+#include "fmt/format.h"
+#include "tests/bench/rpc_process.h"
+#include "tests/client/gate.h"
+#include "tests/client/quantctl/cli_fixture.h"
+
+namespace quantd {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using Words = std::vector<std::string>;
+
+class CliFiles : public Cli {
+ protected:
+  // So many tensors of 64 x 160 fp32.
+  static void WriteModel(const std::string& path, int tensors) {
+    const std::vector<std::byte> bytes(64 * 160 * 4, std::byte{0x3E});
+    std::vector<safetensors::Tensor> planned;
+    for (int i = 0; i < tensors; ++i) {
+      planned.push_back(
+          {fmt::format("t{}", i), "F32", {64, 160}, 0, bytes.size()});
+    }
+    auto writer = safetensors::Writer::Create(path, planned, {});
+    ASSERT_THAT(writer, IsOk());
+    for (const auto& t : planned) {
+      ASSERT_THAT(writer->Append(t.name, bytes), IsOk());
+    }
+    ASSERT_THAT(writer->Commit(), IsOk());
+  }
+  static std::vector<std::string> Drafts() {
+    std::vector<std::string> drafts;
+    for (const auto& entry : std::filesystem::directory_iterator(At(""))) {
+      const std::string name = entry.path().filename().string();
+      if (name.find(".partial.") != std::string::npos) drafts.push_back(name);
+    }
+    return drafts;
+  }
+};
+
+TEST_F(CliFiles, ATruncatedSourceIsNamed) {
+  const std::string whole = At("whole.safetensors");
+  const std::string source = At("source.safetensors");
+  const std::string quantized = At("quantized.safetensors");
+  WriteModel(whole, 8);
+  ASSERT_EQ(RunServed({"quantize", whole, "-o", quantized}).code, 0);
+  std::vector<std::pair<std::string, Words>> commands = {
+      {whole, {"quantize", source, "-o", At("t.safetensors")}},
+      {whole, {"roundtrip", source}},
+      {whole, {"amax", source}},
+      {quantized, {"dequantize", source, "-o", At("t.safetensors")}}};
+  for (auto& [original, words] : commands) {
+    SCOPED_TRACE(words[0]);
+    std::filesystem::copy_file(
+        original, source, std::filesystem::copy_options::overwrite_existing);
+    Gate gate(address_);
+    words.insert(words.end(), {"--server", gate.target()});
+    const pid_t pid = Start(words);
+    // It has read the header by now, and asks for the server's limits.
+    ASSERT_TRUE(gate.WaitForKnock());
+    std::filesystem::resize_file(source,
+                                 std::filesystem::file_size(source) / 2);
+    gate.Open();
+    const Outcome run = Wait(pid);
+    EXPECT_EQ(run.code, 3) << run.err;
+    EXPECT_THAT(run.err, HasSubstr(source));
+    EXPECT_THAT(run.err, HasSubstr("was truncated while it was read"));
+    EXPECT_THAT(run.err, Not(HasSubstr("server")));
+    EXPECT_FALSE(std::filesystem::exists(At("t.safetensors")));
+    EXPECT_THAT(Drafts(), testing::IsEmpty());
+  }
+}
+
+TEST_F(CliFiles, AFullDiskIsCalledThat) {
+  const std::string model = At("full.safetensors");
+  WriteModel(model, 8);
+  const std::string quantctl = std::getenv("QUANTCTL");
+  const auto shell = [&](const std::string& script) {
+    return Wait(Spawn({"sh", "-c", script}, At("out"), At("err")));
+  };
+  const std::string command = fmt::format("exec {} quantize {} --server {} -o",
+                                          quantctl, model, address_);
+  // A limit of 4 KiB, or 2 of some shells.
+  const Outcome limit = shell(
+      fmt::format("ulimit -f 4; {} {}", command, At("limited.safetensors")));
+  EXPECT_EQ(limit.code, 7) << limit.err;
+  EXPECT_THAT(limit.err, HasSubstr("File too large"));
+  EXPECT_THAT(limit.err, HasSubstr("limited.safetensors"));
+  const Outcome device = RunServed(
+      {"quantize", model, "-o", OwnDevice(At("full-device"), 7, "/dev/full")});
+  EXPECT_EQ(device.code, 7);
+  EXPECT_THAT(device.err, HasSubstr("No space left"));
+  for (const Outcome& run : {limit, device}) {
+    EXPECT_THAT(run.err, Not(HasSubstr("server")));
+    EXPECT_THAT(run.err, Not(HasSubstr("--deadline")));
+  }
+  EXPECT_THAT(Drafts(), testing::IsEmpty());
+
+  // The report is output, too.
+  const Outcome report = shell(
+      fmt::format("exec {} info --server {} > /dev/full", quantctl, address_));
+  EXPECT_EQ(report.code, 7);
+  EXPECT_THAT(report.err, HasSubstr("No space left"));
+
+  const std::string disk = At("disk");
+  std::filesystem::create_directory(disk);
+  const std::string mount =
+      fmt::format("mount -t tmpfs -o size=32k none {} || exit 99; ", disk);
+  const Outcome full =
+      Wait(Spawn({"unshare", "-m", "sh", "-c",
+                  fmt::format("{}{} {}/q.safetensors; ", mount, command, disk)},
+                 At("out"), At("err")));
+  if (full.code == 99 || full.err.find("unshare") != std::string::npos) {
+    GTEST_SKIP() << "no right to mount a small disk: " << full.err;
+  }
+  EXPECT_EQ(full.code, 7) << full.err;
+  EXPECT_THAT(full.err, HasSubstr("No space left"));
+  EXPECT_THAT(full.err, HasSubstr(disk + "/q.safetensors"));
+  EXPECT_THAT(full.err, Not(HasSubstr("server")));
+}
+
+TEST_F(CliFiles, NoCommandReplacesItsSource) {
+  const std::string model = At("mine.safetensors");
+  const std::string quantized = At("mine.q.safetensors");
+  WriteModel(model, 2);
+  ASSERT_EQ(RunServed({"quantize", model, "-o", quantized}).code, 0);
+  for (const auto& [command, source] :
+       {std::pair<const char*, std::string>("quantize", model),
+        {"dequantize", quantized}}) {
+    const std::string symbolic = source + ".link.safetensors";
+    const std::string hard = source + ".hard.safetensors";
+    std::filesystem::create_symlink(source, symbolic);
+    std::filesystem::create_hard_link(source, hard);
+    const std::string before = ReadFile(source);
+    for (const std::string& output :
+         {source, At("./") + std::filesystem::path(source).filename().string(),
+          symbolic, hard}) {
+      const Outcome run = RunServed({command, source, "-o", output});
+      EXPECT_EQ(run.code, 7) << output << run.out;
+      EXPECT_THAT(run.err, HasSubstr("the file that is read"));
+      EXPECT_EQ(ReadFile(source), before) << output;
+    }
+    // Read through the link, written to what it leads to.
+    EXPECT_EQ(RunServed({command, symbolic, "-o", source}).code, 7);
+    EXPECT_EQ(ReadFile(source), before);
+    EXPECT_TRUE(std::filesystem::is_symlink(symbolic));
+  }
+  EXPECT_THAT(Drafts(), testing::IsEmpty());
+}
+
+TEST_F(CliFiles, AServerThatDiesCostsNothing) {
+  const std::string model = At("dies.safetensors");
+  const std::string output = At("dies.q.safetensors");
+  WriteModel(model, 12);
+  WriteFile(output, "as it was");
+  Gate gate(address_);
+  const pid_t pid =
+      Start({"quantize", model, "-o", output, "--server", gate.target()});
+  // Some tensors of 40 KiB each, and then no more.
+  gate.Open(300'000);
+  const Outcome run = Wait(pid);
+  EXPECT_TRUE(run.code == 4 || run.code == 6) << run.code << run.err;
+  EXPECT_GE(gate.passed(), 300'000u);
+  EXPECT_THAT(run.out, HasSubstr("was not written"));
+  EXPECT_EQ(ReadFile(output), "as it was");
+  EXPECT_THAT(Drafts(), testing::IsEmpty());
+}
+
+TEST_F(CliFiles, SignalsLeaveNothingBehind) {
+  const std::string model = At("signal.safetensors");
+  WriteModel(model, 2);
+  for (const int number : {SIGHUP, SIGINT, SIGTERM}) {
+    SCOPED_TRACE(strsignal(number));
+    Gate gate(address_);
+    const pid_t pid = Start({"quantize", model, "-o", At("sig.safetensors"),
+                             "--server", gate.target()});
+    ASSERT_TRUE(gate.WaitForKnock());
+    EXPECT_EQ(Drafts().size(), 1u);
+    ASSERT_EQ(kill(pid, number), 0);
+    EXPECT_EQ(Wait(pid).code, 128 + number);
+    EXPECT_THAT(Drafts(), testing::IsEmpty());
+    EXPECT_FALSE(std::filesystem::exists(At("sig.safetensors")));
+  }
+  // What SIGKILL leaves is gone with the next run.
+  {
+    Gate gate(address_);
+    const pid_t pid = Start({"quantize", model, "-o", At("sig.safetensors"),
+                             "--server", gate.target()});
+    ASSERT_TRUE(gate.WaitForKnock());
+    ASSERT_EQ(kill(pid, SIGKILL), 0);
+    Wait(pid);
+    EXPECT_EQ(Drafts().size(), 1u);
+  }
+  EXPECT_EQ(RunServed({"quantize", model, "-o", At("sig.safetensors")}).code,
+            0);
+  EXPECT_THAT(Drafts(), testing::IsEmpty());
+}
+
+TEST_F(CliFiles, WritesToPipesAndDevices) {
+  const std::string model = At("pipe.safetensors");
+  const std::string plain = At("pipe.q.safetensors");
+  WriteModel(model, 2);
+  ASSERT_EQ(RunServed({"quantize", model, "-o", plain}).code, 0);
+  const std::string bytes = ReadFile(plain);
+
+  const Outcome dash = RunServed({"quantize", model, "-o", "-", "--json"});
+  EXPECT_EQ(dash.code, 0);
+  EXPECT_TRUE(dash.out == bytes);
+  EXPECT_EQ(nlohmann::json::parse(dash.err)["output"], "standard output");
+  EXPECT_FALSE(std::filesystem::exists("-"));
+  // As /dev/stdout is, but none that the machine needs.
+  std::filesystem::create_symlink("/proc/self/fd/1", At("stdout"));
+  const Outcome named = RunServed({"quantize", model, "-o", At("stdout")});
+  EXPECT_EQ(named.code, 0);
+  EXPECT_TRUE(named.out == bytes);
+  EXPECT_NE(named.err.find("total: 2 tensors"), std::string::npos);
+
+  const std::string fifo = At("fifo");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const Outcome alone = RunServed({"quantize", model, "-o", fifo});
+  EXPECT_EQ(alone.code, 7);
+  EXPECT_THAT(alone.err, HasSubstr("nobody reads it"));
+  const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  fcntl(reader, F_SETFL, 0);
+  std::string read_bytes;
+  const pid_t pid =
+      Start({"quantize", model, "-o", fifo, "--server", address_});
+  // Until it is there, a FIFO without a writer reads as if it had ended.
+  for (int i = 0; i < 6000 && read_bytes.size() < bytes.size(); ++i) {
+    char buffer[1 << 16];
+    const ssize_t n = read(reader, buffer, sizeof buffer);
+    if (n > 0) read_bytes.append(buffer, static_cast<size_t>(n));
+    if (n == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  close(reader);
+  EXPECT_EQ(Wait(pid).code, 0);
+  EXPECT_TRUE(read_bytes == bytes);
+  EXPECT_TRUE(std::filesystem::is_fifo(fifo));
+
+  const std::string null = OwnDevice(At("null"), 3, "/dev/null");
+  for (const Words& words :
+       {Words{"quantize", model}, Words{"dequantize", plain},
+        Words{"sample", "--rows", "16", "--cols", "16"}}) {
+    Words with = words;
+    with.insert(with.end(), {"-o", null});
+    const Outcome run =
+        words[0] == "sample" ? Run(with) : RunServed(std::move(with));
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_TRUE(std::filesystem::is_character_file(null)) << words[0];
+  }
+  EXPECT_EQ(RunServed({"quantize", model, "-o", At("disk-less/..")}).code, 7);
+}
+
+TEST_F(CliFiles, AnInputThatIsNoFileDoesNotHang) {
+  ASSERT_EQ(mkfifo(At("in.npy").c_str(), 0600), 0);
+  ASSERT_EQ(mkfifo(At("in.safetensors").c_str(), 0600), 0);
+  std::filesystem::create_directory(At("folder.npy"));
+  for (const char* name : {"in.npy", "in.safetensors", "folder.npy"}) {
+    const Outcome run =
+        RunServed({"quantize", At(name), "-o", At("in.q.safetensors")});
+    EXPECT_EQ(run.code, 3) << name;
+    EXPECT_THAT(run.err, HasSubstr("not a regular file"));
+  }
+  EXPECT_EQ(RunServed({"dequantize", At("in.safetensors"), "-o",
+                       At("in.out.safetensors")})
+                .code,
+            3);
+  for (const char* command : {"quantize", "dequantize"}) {
+    const Outcome run = RunServed({command, "-", "-o", At("x.safetensors")});
+    EXPECT_EQ(run.code, 2);
+    EXPECT_THAT(run.err, HasSubstr("standard input is not read"));
+  }
+}
+
+// A server with a small limit gives the file that one with a large limit does.
+TEST_F(CliFiles, TensorsOverTheLimitAreCut) {
+  const std::string model = At("large.safetensors");
+  ASSERT_EQ(
+      Run({"sample", "-o", model, "--rows", "1000", "--cols", "1024"}).code, 0);
+  const bench::ServerProcess small({std::getenv("QUANTD"), "--listen",
+                                    "127.0.0.1:0", "--max-request-bytes",
+                                    "600000"});
+  ASSERT_TRUE(small.running()) << small.Log();
+  const auto at = [](Words words, const std::string& address) {
+    words.insert(words.end(), {"--server", address});
+    return Run(std::move(words));
+  };
+  int made = 0;
+  for (const Words& flags :
+       {Words{}, Words{"--usage", "both", "--rht", "columnwise"},
+        Words{"--format", "mxfp8_e4m3", "--usage", "both", "--scale-layout",
+              "swizzled"},
+        Words{"--rounding", "stochastic", "--seed", "7"}}) {
+    std::string outputs[2];
+    std::string decoded[2];
+    for (const bool cut : {false, true}) {
+      const std::string& address = cut ? small.address() : address_;
+      const std::string q = At(fmt::format("large{}.q.safetensors", ++made));
+      Words words = {"quantize", model, "-o", q};
+      words.insert(words.end(), flags.begin(), flags.end());
+      const Outcome run = at(words, address);
+      ASSERT_EQ(run.code, 0) << run.err;
+      outputs[cut] = ReadFile(q);
+      const std::string back = q + ".back.safetensors";
+      ASSERT_EQ(at({"dequantize", q, "-o", back}, address).code, 0);
+      decoded[cut] = ReadFile(back);
+    }
+    EXPECT_TRUE(outputs[0] == outputs[1]) << fmt::format("{}", flags.size());
+    EXPECT_TRUE(decoded[0] == decoded[1]);
+    EXPECT_FALSE(outputs[0].empty());
+  }
+  // Measured the same, to the last digits of the sums.
+  const auto report = [&](const char* command, const std::string& address) {
+    return at({command, model, "--json"}, address).Json()["tensors"][0];
+  };
+  EXPECT_NEAR(report("roundtrip", address_)["sqnr_db"].get<double>(),
+              report("roundtrip", small.address())["sqnr_db"].get<double>(),
+              1e-9);
+  EXPECT_EQ(report("amax", address_)["copies"],
+            report("amax", small.address())["copies"]);
+}
+
+}  // namespace
+}  // namespace quantd

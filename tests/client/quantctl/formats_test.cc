@@ -1,0 +1,292 @@
+// quantctl's flags for formats and options, and `quantctl plan`.
+#include "client/files/quantized_file.h"
+#include "fmt/ranges.h"
+#include "kernels/plan/plan.h"
+#include "tests/client/quantctl/cli_fixture.h"
+
+namespace quantd {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+class CliFormats : public Cli {};
+// What must be computed, not only planned.
+class CliComputes : public Cli {};
+
+Words Plus(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// Flags beside a format for 64 x 160, and what they mean.
+struct Flags {
+  Words words;
+  QuantizeOptions options;
+};
+
+std::vector<Flags> LegalFlags() {
+  std::vector<Flags> all;
+  const auto add = [&](Format format, Words words, auto change) {
+    Flags f;
+    f.words =
+        Plus({"--format", std::string(Name(format)), "--usage", "both"}, words);
+    f.options.format = format;
+    f.options.usage = Usage::kBoth;
+    change(f.options);
+    all.push_back(std::move(f));
+  };
+  for (const FormatSpec& f : kFormats) add(f.format, {}, [](auto&) {});
+  add(Format::kNvfp4,
+      {"--rht", "columnwise", "--rht-dimension", "64", "--sign-seed", "3",
+       "--estimate", "activations", "--scale-layout", "swizzled"},
+      [](auto& o) {
+        o.rht = {false, true, 64, RandomSignMask(3, 64)};
+        o.amax_estimation_scale = 2;
+        o.form.scale_layout = Layout::kSwizzled;
+      });
+  add(Format::kNvfp4Square,
+      {"--compact-scales", "--four-over-six", "mse", "--scale-256",
+       "--fast-error", "--statistics", "--plain-amax"},
+      [](auto& o) {
+        o.form.compact_scales = o.form.scale_256 = true;
+        o.four_over_six = FourOverSix::kMse;
+        o.fast_error = o.statistics = o.amax = true;
+      });
+  add(Format::kNvfp4Square,
+      {"--rounding", "stochastic", "--seed", "7", "--row-offset", "16",
+       "--column-offset", "32", "--total-columns", "512"},
+      [](auto& o) {
+        o.rounding = Rounding::kStochastic;
+        o.stochastic.seed = 7;
+        o.shard = {16, 32, 512};
+      });
+  add(Format::kNvfp4, {"--row-scaled"},
+      [](auto& o) { o.form.row_scaled = true; });
+  add(Format::kFp8E4M3,
+      {"--splits", "16,0,48", "--scale", "2,4,8", "--dbias", "--dbias-dtype",
+       "f32"},
+      [](auto& o) {
+        o.splits = {16, 0, 48};
+        o.scale = {2, 4, 8};
+        o.dbias = true;
+        o.dbias_dtype = DType::kF32;
+      });
+  // Neither goes with a scale that is given.
+  add(Format::kFp8E4M3, {"--epsilon", "0.5", "--power-of-two", "yes"},
+      [](auto& o) {
+        o.epsilon = 0.5f;
+        o.power_of_two = true;
+      });
+  add(Format::kMxfp4, {"--scale-rule", "even", "--dbias"}, [](auto& o) {
+    o.scale_rule = ScaleRule::kEven;
+    o.dbias = true;
+  });
+  return all;
+}
+
+TEST_F(CliFormats, PlanNeedsNoServer) {
+  for (const Flags& f : LegalFlags()) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(f.words, " ")));
+    const auto plan = MakeQuantizePlan({DType::kBF16, {64, 160}}, f.options);
+    ASSERT_THAT(plan, IsOk());
+    const Outcome run =
+        Run(Plus({"plan", "--shape", "64,160", "--json"}, f.words));
+    ASSERT_EQ(run.code, 0) << run.err;
+    const json report = run.Json();
+    EXPECT_TRUE(report["server"].is_null());
+    const json& tensor = report["tensors"][0];
+    EXPECT_EQ(tensor["scratch_bytes"], plan->scratch_bytes());
+    EXPECT_EQ(tensor["input_bytes"], plan->input_bytes());
+    EXPECT_EQ(tensor["output_bytes"], plan->output_bytes());
+    ASSERT_EQ(tensor["parts"].size(), plan->outputs().size());
+    for (size_t i = 0; i < plan->outputs().size(); ++i) {
+      const TensorSpec& spec = plan->outputs()[i];
+      const json& part = tensor["parts"][i];
+      EXPECT_EQ(part["kind"], Name(spec.kind));
+      EXPECT_EQ(part["dtype"], Name(spec.dtype));
+      EXPECT_EQ(part["shape"], spec.shape);
+      EXPECT_EQ(part["layout"], Name(spec.layout));
+      EXPECT_EQ(part["offset"], spec.offset);
+      EXPECT_EQ(part["bytes"], spec.size);
+      EXPECT_EQ(part.contains("group_offsets"), !spec.group_offsets.empty());
+    }
+    // A server says the same.
+    const Outcome there =
+        RunServed(Plus({"plan", "--shape", "64,160", "--json"}, f.words));
+    ASSERT_EQ(there.code, 0) << there.err;
+    EXPECT_EQ(there.Json()["server"], address_);
+    EXPECT_EQ(there.Json()["tensors"], report["tensors"]);
+  }
+  const Outcome table = Run({"plan", "--shape", "300,64", "--dtype", "f16",
+                             "--format", "mxfp8_e5m2"});
+  EXPECT_EQ(table.code, 0);
+  EXPECT_THAT(table.out, HasSubstr("rowwise_scale"));
+  EXPECT_THAT(table.out, HasSubstr("384x4"));
+}
+
+TEST_F(CliFormats, PlanOfAFile) {
+  const Outcome run = Run({"plan", At("model.safetensors"), "--json"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  const json tensors = run.Json()["tensors"];
+  ASSERT_EQ(tensors.size(), 2u);
+  EXPECT_EQ(tensors[0]["dtype"], "f32");
+  EXPECT_EQ(Run({"plan", At("model.safetensors"), "--tensor", "w"}).code, 0);
+  EXPECT_EQ(Run({"plan"}).code, 2);
+  EXPECT_EQ(Run({"plan", At("x.npy"), "--shape", "4,16"}).code, 2);
+  EXPECT_EQ(Run({"plan", At("x.npy"), "--tensor", "y"}).code, 3);
+  EXPECT_EQ(Run({"plan", "--shape", "4,24"}).code, 2);
+  EXPECT_EQ(Run({"plan", "--shape", "4,16", "--server", "127.0.0.1:1",
+                 "--deadline", "1"})
+                .code,
+            4);
+  const Outcome illegal = Run({"plan", "--shape", "4,32", "--format",
+                               "mxfp8_e4m3", "--row-scaled", "--json"});
+  EXPECT_EQ(illegal.code, 2);
+  EXPECT_EQ(illegal.Json()["error"]["field"], "form.row_scaled");
+}
+
+TEST_F(CliFormats, MistakesAreUsage) {
+  const std::string x = At("x.npy");
+  for (const Words& bad :
+       std::vector<Words>{{"--rounding", "sideways"},
+                          {"--seed", "1"},
+                          {"--seed", "-1", "--rounding", "stochastic"},
+                          {"--scale-layout", "spiral"},
+                          {"--four-over-six", "best"},
+                          {"--estimate", "much"},
+                          {"--estimate", "2x"},
+                          {"--power-of-two", "maybe"},
+                          {"--scale", "x"},
+                          {"--scale-rule", "left"},
+                          {"--rht-dimension", "24"},
+                          {"--sign-mask", "0x12345"},
+                          {"--sign-mask", "0xD7E8", "--sign-seed", "1"},
+                          {"--splits", "1,x"},
+                          {"--dbias-dtype", "e4m3"},
+                          {"--epsilon", "small"}}) {
+    EXPECT_EQ(RunServed(Plus({"roundtrip", x}, bad)).code, 2)
+        << fmt::format("{}", fmt::join(bad, " "));
+  }
+  EXPECT_EQ(RunServed({"amax", x, "--domain", "planet"}).code, 2);
+  // Legal words, illegal together: the rules say so before anything is sent.
+  const Outcome run = RunServed(
+      {"roundtrip", x, "--four-over-six", "mae", "--rounding", "stochastic"});
+  EXPECT_EQ(run.code, 3);
+  EXPECT_THAT(run.err, HasSubstr("four_over_six or stochastic, not both"));
+}
+
+TEST_F(CliFormats, HelpIsGrouped) {
+  const Outcome help = Run({"quantize", "--help"});
+  EXPECT_EQ(help.code, 0);
+  for (const char* group : {"Rotation:", "Amax and scales:", "Rounding:",
+                            "Form of the scales:", "Beside the copies:"}) {
+    EXPECT_THAT(help.out, HasSubstr(group));
+  }
+  EXPECT_THAT(help.out, HasSubstr("fp8_block_2d_e5m2"));
+  EXPECT_THAT(Run({"--help"}).out, HasSubstr("plan"));
+}
+
+TEST_F(CliComputes, EveryFormatThereAndBack) {
+  for (const FormatSpec& f : kFormats) {
+    SCOPED_TRACE(f.name);
+    const Words format = {"--format", std::string(f.name), "--usage", "both"};
+    const Outcome trip = RunServed(
+        Plus({"roundtrip", At("x.npy"), "--statistics", "--json"}, format));
+    ASSERT_EQ(trip.code, 0) << trip.err;
+    const json copies = trip.Json()["tensors"][0]["copies"];
+    for (const char* copy : {"rowwise", "columnwise"}) {
+      // Four bits give some 18 dB, E5M2 some 25, E4M3 some 30.
+      const double least = f.element == DType::kE2M1x2 ? 15
+                           : f.element == DType::kE5M2 ? 23
+                                                       : 28;
+      EXPECT_GT(copies[copy]["sqnr_db"].get<double>(), least) << copy;
+      const json& s = copies[copy]["statistics"];
+      EXPECT_EQ(s["elements"], 64 * 160);
+      // fp32 there and back: the client's ratio is the server's.
+      EXPECT_NEAR(s["sqnr_db"].get<double>(),
+                  copies[copy]["sqnr_db"].get<double>(), 1e-4);
+      EXPECT_EQ(copies[copy].contains("amax"), HasAmax(f));
+    }
+    ASSERT_EQ(RunServed(Plus({"quantize", At("x.npy"), "-o",
+                              At("f.safetensors"), "--splits", "16,0,48"},
+                             format))
+                  .code,
+              0);
+    EXPECT_EQ(RunServed({"dequantize", At("f.safetensors"), "-o", At("f.npy"),
+                         "--usage", "columnwise"})
+                  .code,
+              0);
+    const auto q = QuantizedTensor::Load(At("f.safetensors"));
+    ASSERT_THAT(q, IsOk());
+    EXPECT_EQ(q->groups(), 3u);
+  }
+}
+
+TEST_F(CliComputes, EveryFlag) {
+  for (const Flags& f : LegalFlags()) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(f.words, " ")));
+    const Outcome run = RunServed(
+        Plus({"quantize", At("x.npy"), "-o", At("g.safetensors"), "--json"},
+             f.words));
+    ASSERT_EQ(run.code, 0) << run.err;
+    const auto q = QuantizedTensor::Load(At("g.safetensors"));
+    ASSERT_THAT(q, IsOk());
+    EXPECT_EQ(q->format(), f.options.format);
+    EXPECT_EQ(q->options().splits, f.options.splits);
+    EXPECT_EQ(q->part(TensorKind::kDbias) != nullptr, f.options.dbias);
+    EXPECT_EQ(
+        RunServed({"dequantize", At("g.safetensors"), "-o", At("g.npy")}).code,
+        0);
+  }
+}
+
+TEST_F(CliComputes, OneSeedOneFile) {
+  const auto quantize = [&](const char* out, const Words& seed) {
+    const Outcome run = RunServed(Plus(
+        {"quantize", At("x.npy"), "-o", At(out), "--rounding", "stochastic"},
+        seed));
+    EXPECT_EQ(run.code, 0) << run.err;
+    return ReadFile(At(out));
+  };
+  const std::string a = quantize("1.safetensors", {"--seed", "5"});
+  EXPECT_EQ(a, quantize("2.safetensors", {"--seed", "5"}));
+  EXPECT_NE(a, quantize("3.safetensors", {"--seed", "6"}));
+  // Drawn, and told.
+  quantize("4.safetensors", {});
+  const auto drawn = QuantizedTensor::Load(At("4.safetensors"));
+  ASSERT_THAT(drawn, IsOk());
+  EXPECT_EQ(
+      ReadFile(At("4.safetensors")),
+      quantize("5.safetensors",
+               {"--seed", fmt::to_string(drawn->options().stochastic.seed)}));
+}
+
+TEST_F(CliComputes, TableOfStatistics) {
+  const Words trip = {"roundtrip",  At("x.npy"),  "--rht",
+                      "columnwise", "--estimate", "0.5"};
+  // An estimate that is too small clips, and says so unasked.
+  const Outcome run = RunServed(trip);
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("clipped"));
+  EXPECT_THAT(run.out, HasSubstr("max error"));
+  const json s =
+      RunServed(Plus(trip, {"--json"}))
+          .Json()["tensors"][0]["copies"]["columnwise"]["statistics"];
+  EXPECT_GT(s["clipped"].get<int>(), 0);
+}
+
+TEST_F(CliComputes, AmaxOfRowsAndGroups) {
+  const Outcome run =
+      RunServed({"amax", At("x.npy"), "--domain", "row", "--rht-dimension",
+                 "32", "--splits", "30,34", "--json"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  const json copies = run.Json()["tensors"][0]["copies"];
+  EXPECT_EQ(copies["rowwise"]["amax"].size(), 64u);
+  EXPECT_EQ(copies["rowwise_rht"]["amax"].size(), 64u);
+  EXPECT_EQ(copies["columnwise_rht"]["amax"].size(), 320u);
+}
+
+}  // namespace
+}  // namespace quantd

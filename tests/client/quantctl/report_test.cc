@@ -1,0 +1,199 @@
+// What quantctl says: totals, progress, what was left out and why, what a
+// misspelt word may have meant.
+#include "client/quantctl/report.h"
+
+#include <stdlib.h>
+#include <termios.h>
+
+#include "client/quantctl/progress.h"
+#include "client/quantctl/usage.h"
+#include "fmt/format.h"
+#include "tests/client/quantctl/cli_fixture.h"
+
+namespace quantd {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+class CliReport : public Cli {};
+
+TEST_F(CliReport, AnEstimateThatClipsIsNotTheRotationsFault) {
+  ASSERT_EQ(Run({"sample", "-o", At("e.safetensors")}).code, 0);
+  const auto trip = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"roundtrip", At("e.safetensors"), "--tensor",
+                                 "gaussian", "--rht", "columnwise", "--json"});
+    const Outcome run = RunServed(std::move(words));
+    EXPECT_EQ(run.code, 0) << run.err;
+    return run.Json();
+  };
+  // Rotating Gaussian values changes nothing; a quarter of their amax does.
+  EXPECT_TRUE(trip({})["notes"].empty());
+  for (const auto& flags : {std::vector<std::string>{"--estimate", "0.25"},
+                            {"--columnwise-amax", "1"}}) {
+    const json report = trip(flags);
+    ASSERT_EQ(report["notes"].size(), 1u) << report["notes"];
+    const std::string note = report["notes"][0];
+    EXPECT_THAT(note, HasSubstr("the amax that was estimated or given"));
+    EXPECT_THAT(note, Not(HasSubstr("RHT lowers")));
+    if (flags[0] == "--estimate") {
+      EXPECT_THAT(note, HasSubstr("clipped"));
+    }
+    const json& copy = report["tensors"][0]["copies"]["columnwise"];
+    EXPECT_LT(copy["sqnr_db"], 15);
+    EXPECT_GT(copy["sqnr_db_computed_amax"], 20);
+    EXPECT_GT(copy["sqnr_db_without_rht"], 20);
+  }
+  // Where the rotation does it, it is still said, beside the estimate.
+  const Outcome both =
+      RunServed({"roundtrip", At("e.safetensors"), "--tensor", "outliers",
+                 "--rht", "columnwise", "--estimate", "1", "--json"});
+  ASSERT_EQ(both.code, 0);
+  EXPECT_THAT(both.Json()["notes"].dump(), HasSubstr("RHT lowers"));
+}
+
+TEST_F(CliReport, GuessesMisspeltWords) {
+  const Outcome run = RunServed({"quantise", At("x.npy")});
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("Did you mean 'quantize'?"));
+  EXPECT_THAT(RunServed({"roundtrip", At("x.npy"), "--formt", "nvfp4"}).err,
+              HasSubstr("Did you mean '--format'?"));
+  EXPECT_THAT(Run({"frobnicate"}).err, Not(HasSubstr("Did you mean")));
+  // Where nothing is misspelt nothing is guessed.
+  EXPECT_THAT(Run({"quantize"}).err, Not(HasSubstr("Did you mean")));
+  using quantctl::Closest;
+  EXPECT_EQ(Closest("dequantise", {"quantize", "dequantize"}), "dequantize");
+  EXPECT_EQ(Closest("am", {"amax", "plan"}), "");
+}
+
+TEST_F(CliReport, PlanAsksNoServer) {
+  // Nobody listens there; nobody is asked.
+  const Outcome run =
+      Run({"plan", "--shape", "64,24", "--server", "127.0.0.1:1"});
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("multiple of 16"));
+  EXPECT_THAT(run.err, HasSubstr("no server was asked"));
+  const Outcome as_json = Run({"plan", "--shape", "64,24", "--json"});
+  EXPECT_EQ(as_json.Json()["exit_code"], 2);
+  EXPECT_EQ(as_json.Json()["error"]["field"], "tensor.shape");
+}
+
+TEST_F(CliReport, TotalsAddUp) {
+  const Outcome run = RunServed(
+      {"roundtrip", At("model.safetensors"), "--usage", "both", "--json"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  const json report = run.Json();
+  const json& totals = report["totals"];
+  size_t in = 0;
+  size_t out = 0;
+  double least = 1e9;
+  double sum = 0;
+  int copies = 0;
+  for (const json& t : report["tensors"]) {
+    in += t["bytes_in"].get<size_t>();
+    out += t["bytes_out"].get<size_t>();
+    for (const json& c : t["copies"]) {
+      least = std::min(least, c["sqnr_db"].get<double>());
+      sum += c["sqnr_db"].get<double>();
+      ++copies;
+    }
+  }
+  EXPECT_EQ(totals["tensors"], report["tensors"].size());
+  EXPECT_EQ(totals["failed"], 0);
+  EXPECT_EQ(totals["bytes_in"], in);
+  EXPECT_EQ(totals["bytes_out"], out);
+  EXPECT_DOUBLE_EQ(totals["ratio"].get<double>(),
+                   static_cast<double>(out) / static_cast<double>(in));
+  EXPECT_EQ(totals["least_sqnr_db"], least);
+  EXPECT_NEAR(totals["mean_sqnr_db"].get<double>(), sum / copies, 1e-9);
+  const double seconds = totals["seconds"];
+  EXPECT_GT(seconds, 0);
+  EXPECT_NEAR(totals["bytes_in_per_second"].get<double>() * seconds,
+              static_cast<double>(in), 1);
+  // Statistics tell the ratio, too; without them nothing does.
+  const auto quantize = [&](std::vector<std::string> words) {
+    words.insert(words.begin(),
+                 {"quantize", At("x.npy"), "-o", At("totals.safetensors")});
+    return RunServed(std::move(words));
+  };
+  EXPECT_TRUE(quantize({"--json"}).Json()["totals"]["mean_sqnr_db"].is_null());
+  EXPECT_GT(quantize({"--statistics", "--json"})
+                .Json()["totals"]["mean_sqnr_db"]
+                .get<double>(),
+            15);
+  const Outcome table = quantize({"--statistics"});
+  EXPECT_THAT(table.out, HasSubstr("total: 1 tensor, 40.00 KiB in, "));
+  EXPECT_THAT(table.out, HasSubstr("/s, SQNR "));
+  EXPECT_THAT(table.out, HasSubstr("(x, rowwise)"));
+}
+
+TEST_F(CliReport, WhatIsLeftOutIsOneLine) {
+  std::vector<safetensors::Tensor> planned = {{"w", "F32", {16, 16}, 0, 1024},
+                                              {"ids", "I64", {8}, 0, 64}};
+  for (int i = 0; i < 62; ++i) {
+    planned.push_back({fmt::format("norm{}", i), "F32", {16}, 0, 64});
+  }
+  auto writer =
+      safetensors::Writer::Create(At("many.safetensors"), planned, {});
+  ASSERT_THAT(writer, IsOk());
+  const std::vector<std::byte> zeros(1024);
+  for (const auto& t : planned) {
+    ASSERT_THAT(writer->Append(t.name, {zeros.data(), t.size}), IsOk());
+  }
+  ASSERT_THAT(writer->Commit(), IsOk());
+  const Outcome run = RunServed({"amax", At("many.safetensors")});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out,
+              HasSubstr("skipped 63 of 64 tensors: 1 of dtype I64, 62 vectors "
+                        "(--verbose names them)\n"));
+  EXPECT_THAT(run.out, Not(HasSubstr("norm7")));
+  const Outcome verbose = RunServed({"amax", At("many.safetensors"), "-v"});
+  EXPECT_THAT(verbose.out, HasSubstr("skipped: norm7: a vector"));
+  const json as_json =
+      RunServed({"amax", At("many.safetensors"), "--json"}).Json();
+  EXPECT_EQ(as_json["skipped"].size(), 63u);
+  EXPECT_EQ(as_json["skipped"][0]["kind"], "of dtype I64");
+  // Nor does a file with nothing to work on fill the screen.
+  const Outcome none = RunServed({"quantize", At("many.safetensors"), "-o",
+                                  At("none.safetensors"), "--format", "nvfp4",
+                                  "--flatten-axis", "5"});
+  EXPECT_EQ(none.code, 3);
+  EXPECT_LE(std::count(none.err.begin(), none.err.end(), '\n'), 2) << none.err;
+}
+
+TEST_F(CliReport, ProgressCountsBytes) {
+  using quantctl::ProgressText;
+  constexpr uint64_t kMiB = 1 << 20;
+  EXPECT_EQ(ProgressText(0, 4096 * kMiB, 3), "0 B of 4.00 GiB");
+  EXPECT_EQ(ProgressText(1024 * kMiB, 4096 * kMiB, 4),
+            "1.00 GiB of 4.00 GiB, 256.00 MiB/s, 0:12 left");
+  EXPECT_EQ(ProgressText(kMiB, 8192 * kMiB, 1),
+            "1.00 MiB of 8.00 GiB, 1.00 MiB/s, 2:16:31 left");
+
+  // On a terminal there is a bar, and no trace of it in the end.
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  ASSERT_GE(terminal, 0);
+  ASSERT_EQ(grantpt(terminal), 0);
+  ASSERT_EQ(unlockpt(terminal), 0);
+  const pid_t pid = Spawn({std::getenv("QUANTCTL"), "roundtrip",
+                           At("model.safetensors"), "--server", address_},
+                          At("out"), ptsname(terminal));
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  char drawn[1 << 14] = {};
+  EXPECT_GT(read(terminal, drawn, sizeof drawn - 1), 0);
+  close(terminal);
+  EXPECT_EQ(status, 0);
+  const std::string bar = drawn;
+  EXPECT_THAT(bar, HasSubstr("[........................] 0 B of 80.00 KiB"));
+  EXPECT_THAT(bar, HasSubstr("[############............] 40.00 KiB of 80.00"));
+  EXPECT_THAT(bar, HasSubstr("/s, 0:0"));
+  EXPECT_EQ(bar.substr(bar.size() - 4), "\r\x1b[K");
+  // In a log, nothing of what takes no time, and never an escape.
+  const Outcome logged = RunServed({"roundtrip", At("model.safetensors")});
+  EXPECT_EQ(logged.err, "");
+}
+
+}  // namespace
+}  // namespace quantd

@@ -1,0 +1,34 @@
+// The codes and scales of a copy by where they belong, whatever the layout, so
+// that a part of a tensor can be compared with the whole.
+#ifndef QUANTD_TESTS_KERNELS_CONTRACT_COPY_CODES_H_
+#define QUANTD_TESTS_KERNELS_CONTRACT_COPY_CODES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/oracle/oracle.h"
+
+namespace quantd {
+
+struct CopyCodes {
+  int64_t lines = 0;
+  int64_t positions = 0;         // of the matrix, in a line
+  int64_t blocks = 0;            // scales of a line
+  std::vector<uint8_t> codes;    // [line][position]
+  std::vector<uint32_t> scales;  // [line][block]; one of an FP8 tensor
+
+  uint8_t code(int64_t line, int64_t at) const {
+    return codes[line * positions + at];
+  }
+  uint32_t scale(int64_t line, int64_t block) const {
+    return scales[line * blocks + block];
+  }
+};
+
+// Of a copy that has that spec; with splits, of one of its groups.
+CopyCodes CodesOf(const oracle::QuantizeSpec& spec, bool columnwise,
+                  const oracle::Copy& copy, size_t group = 0);
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_KERNELS_CONTRACT_COPY_CODES_H_

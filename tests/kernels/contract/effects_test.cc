@@ -1,0 +1,256 @@
+// Every option changes the reply or is refused: alone, and beside any one or
+// two others, for every format and usage.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fmt/format.h"
+#include "kernels/device/devices.h"
+#include "kernels/plan/field_error.h"
+#include "kernels/plan/plan.h"
+#include "tests/testing/device.h"
+#include "tests/testing/tensors.h"
+
+namespace quantd {
+namespace {
+
+using O = QuantizeOptions;
+
+constexpr int64_t kRows = 64;
+constexpr int64_t kCols = 128;
+
+// One field, set to something that is not its default.
+struct Use {
+  std::string_view name;  // the field, and which of several values
+  std::function<void(O&)> set;
+};
+
+bool IsBlockScaled(const O& o) {
+  return FindFormat(o.format)->scaling == Scaling::kBlock;
+}
+
+const std::vector<Use>& Uses() {
+  static const auto& uses = *new std::vector<Use>{
+      {"rht.rowwise", [](O& o) { o.rht.rowwise = true; }},
+      {"rht.columnwise", [](O& o) { o.rht.columnwise = true; }},
+      {"rht.dimension", [](O& o) { o.rht.dimension = 32; }},
+      {"rht.sign_mask",
+       [](O& o) {
+         o.rht.sign_mask = SignMask{{0x1234, 0}};
+       }},
+      {"non_finite propagate",
+       [](O& o) { o.non_finite = NonFinite::kPropagate; }},
+      {"non_finite reject", [](O& o) { o.non_finite = NonFinite::kReject; }},
+      {"rowwise_amax", [](O& o) { o.rowwise_amax = {11}; }},
+      {"columnwise_amax", [](O& o) { o.columnwise_amax = {13}; }},
+      {"swizzled", [](O& o) { o.form.scale_layout = Layout::kSwizzled; }},
+      {"compact", [](O& o) { o.form.compact_scales = true; }},
+      {"row_scaled", [](O& o) { o.form.row_scaled = true; }},
+      {"scale_256", [](O& o) { o.form.scale_256 = true; }},
+      {"stochastic", [](O& o) { o.rounding = Rounding::kStochastic; }},
+      {"seed", [](O& o) { o.stochastic.seed = 7; }},
+      {"seed_offset", [](O& o) { o.stochastic.seed_offset = 1; }},
+      {"row_offset", [](O& o) { o.shard.row_offset = 128; }},
+      {"column_offset", [](O& o) { o.shard.column_offset = 128; }},
+      {"total_columns", [](O& o) { o.shard.total_columns = 4096; }},
+      {"four_over_six mae", [](O& o) { o.four_over_six = FourOverSix::kMae; }},
+      {"four_over_six mse", [](O& o) { o.four_over_six = FourOverSix::kMse; }},
+      {"fast_error", [](O& o) { o.fast_error = true; }},
+      {"estimation", [](O& o) { o.amax_estimation_scale = 1.5f; }},
+      {"epsilon", [](O& o) { o.epsilon = 10000; }},
+      {"power_of_two", [](O& o) { o.power_of_two = !IsBlockScaled(o); }},
+      {"scale", [](O& o) { o.scale = {0.37f}; }},
+      {"history",
+       [](O& o) {
+         o.history = {{0, 3, 5}, HistoryRule::kMostRecent, 1};
+       }},
+      {"scale_rule floor", [](O& o) { o.scale_rule = ScaleRule::kFloor; }},
+      {"scale_rule ceil", [](O& o) { o.scale_rule = ScaleRule::kCeil; }},
+      {"scale_rule even", [](O& o) { o.scale_rule = ScaleRule::kEven; }},
+      {"splits",
+       [](O& o) {
+         o.splits = {{24, 40}};
+       }},
+      {"amax", [](O& o) { o.amax = true; }},
+      {"dbias", [](O& o) { o.dbias = true; }},
+      {"dbias_dtype", [](O& o) { o.dbias_dtype = DType::kF32; }},
+      {"statistics", [](O& o) { o.statistics = true; }},
+  };
+  return uses;
+}
+
+std::string_view FieldOf(const Use& use) {
+  return use.name.substr(0, use.name.find(' '));
+}
+
+// A policy waits for an input that needs it, and 4over6 in another arithmetic
+// for a tie: what they do depends on more than options. Without a copy these
+// tests always ask for dbias.
+bool MayRest(Usage usage, std::string_view name) {
+  return (usage == Usage::kNone && name == "dbias") ||
+         name == "non_finite propagate" || name == "fast_error";
+}
+
+// Values of many magnitudes, and a NaN if wanted.
+oracle::Bytes Input(bool nan) {
+  std::vector<float> x = oracle::Values(
+      oracle::Element::kF32,
+      MakeTensor(oracle::Element::kF32, kRows * kCols, Flavor::kGaussian, 3));
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] *= std::ldexp(1.0f, static_cast<int>(i / 640) - 6);
+  }
+  // A square that is better off with a maximum of 4 than of 6.
+  for (int64_t i = 0; i < 256; ++i) {
+    x[i / 16 * kCols + i % 16] = i % 2 == 0 ? 1.0f : 0.75f;
+  }
+  if (nan) x[4000] = NAN;
+  return oracle::FromValues(oracle::Element::kBF16, x);
+}
+
+// All that a caller gets; nullopt for a request that is refused.
+using Seen = std::optional<std::string>;
+
+class Effects : public testing::TestWithParam<FormatSpec> {
+ protected:
+  void SetUp() override {
+    auto backend = OpenBackend("cpu", {.threads = 1});
+    ASSERT_TRUE(backend.ok());
+    backend_ = *std::move(backend);
+  }
+
+  // The replies to the options that `used` names, by numbers in Uses.
+  const Seen& Reply(Usage usage, const std::vector<size_t>& used) {
+    const auto [entry, fresh] = seen_.try_emplace({usage, used});
+    if (fresh) entry->second = Run(usage, used);
+    return entry->second;
+  }
+
+  Seen Run(Usage usage, const std::vector<size_t>& used) {
+    O o;
+    o.format = GetParam().format;
+    o.usage = usage;
+    // Something must be asked for.
+    o.dbias = usage == Usage::kNone;
+    for (size_t i : used) Uses()[i].set(o);
+    const TensorDesc tensor = {DType::kBF16, {kRows, kCols}};
+    const auto plan = MakeQuantizePlan(tensor, o);
+    if (!plan.ok()) {
+      EXPECT_TRUE(GetFieldViolation(plan.status())) << plan.status();
+      return std::nullopt;
+    }
+    // What a plan understood is a request that means the same.
+    const auto& understood = std::get<O>(plan->options());
+    const auto again = MakeQuantizePlan(tensor, understood);
+    EXPECT_TRUE(again.ok()) << again.status();
+    ++legal_;
+    std::string seen;
+    for (const oracle::Bytes& input : inputs_) Add(*plan, input, &seen);
+    return fmt::format("{}", std::hash<std::string>()(seen));
+  }
+
+  void Add(const Plan& plan, const oracle::Bytes& input, std::string* to) {
+    std::string& seen = *to;
+    const auto reply = RunPlan(*backend_, plan, {input});
+    if (!reply.ok()) {
+      seen += std::string(reply.status().message());
+      return;
+    }
+    for (const TensorSpec& spec : plan.outputs()) {
+      seen +=
+          fmt::format("{} {} {} {} {};", Name(spec.kind), Name(spec.dtype),
+                      Name(spec.layout), spec.size, spec.group_offsets.size());
+    }
+    const auto* data = reinterpret_cast<const char*>(reply->payload.data());
+    seen.append(data, reply->payload.size());
+    for (const auto& s : {reply->report.rowwise, reply->report.columnwise}) {
+      if (s) seen += fmt::format("{} {} {};", s->elements, s->signal, s->noise);
+    }
+  }
+
+  // Each option of the set against the set without it.
+  void Check(Usage usage, const std::vector<size_t>& used) {
+    for (size_t i : used) {
+      for (size_t k : used) {
+        if (i < k && FieldOf(Uses()[i]) == FieldOf(Uses()[k])) return;
+      }
+    }
+    const Seen& with = Reply(usage, used);
+    if (!with) return;
+    for (size_t i : used) {
+      std::vector<size_t> rest;
+      for (size_t k : used) {
+        if (k != i) rest.push_back(k);
+      }
+      const Seen& without = Reply(usage, rest);
+      if (!without || *with != *without || MayRest(usage, Uses()[i].name)) {
+        continue;
+      }
+      std::string names;
+      for (size_t k : rest) names += fmt::format(" {}", Uses()[k].name);
+      ADD_FAILURE() << GetParam().name << ", usage " << Name(usage) << ": "
+                    << Uses()[i].name << " changes nothing beside" << names;
+    }
+  }
+
+  int legal_ = 0;
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  const oracle::Bytes inputs_[2] = {Input(false), Input(true)};
+  std::map<std::pair<Usage, std::vector<size_t>>, Seen> seen_;
+};
+
+TEST_P(Effects, EveryOptionChangesTheReplyOrIsRefused) {
+  const size_t n = Uses().size();
+  for (const Usage usage :
+       {Usage::kRowwise, Usage::kColumnwise, Usage::kBoth, Usage::kNone}) {
+    for (size_t a = 0; a < n; ++a) {
+      Check(usage, {a});
+      for (size_t b = a + 1; b < n; ++b) {
+        Check(usage, {a, b});
+        for (size_t c = b + 1; c < n; ++c) Check(usage, {a, b, c});
+      }
+    }
+  }
+  EXPECT_GT(legal_, 50);
+}
+
+// An estimate spares the rotation that finds the amax, whatever the dimension,
+// and brings no statistics along.
+TEST(Estimate, IsTheCheapWay) {
+  auto backend = OpenBackend("cpu", {.threads = 1});
+  ASSERT_TRUE(backend.ok());
+  for (const int dimension : kRhtDimensions) {
+    O o;
+    o.format = Format::kNvfp4;
+    o.usage = Usage::kBoth;
+    o.rht.columnwise = true;
+    o.rht.dimension = dimension;
+    const auto rotations = [&] {
+      const uint64_t before = (*backend)->stats().rht_launches;
+      const auto plan = MakeQuantizePlan({DType::kBF16, {kRows, kCols}}, o);
+      const auto reply = RunPlan(**backend, *plan, {Input(false)});
+      EXPECT_TRUE(reply.ok());
+      EXPECT_FALSE(reply->report.rowwise || reply->report.columnwise);
+      return (*backend)->stats().rht_launches - before;
+    };
+    EXPECT_EQ(rotations(), 2u);
+    o.amax_estimation_scale = 2.0f;
+    EXPECT_EQ(rotations(), 1u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Effects, testing::ValuesIn(kFormats),
+                         [](const auto& info) {
+                           return std::string(info.param.name);
+                         });
+
+}  // namespace
+}  // namespace quantd

@@ -1,0 +1,85 @@
+#include "tests/kernels/contract/formats_variants.h"
+
+#include <iterator>
+
+#include "fmt/format.h"
+#include "kernels/plan/plan.h"
+#include "tests/testing/tensors.h"
+
+namespace quantd {
+namespace {
+
+using oracle::QuantizeSpec;
+
+void Stochastic(QuantizeSpec& s, size_t turn) {
+  s.stochastic = true;
+  s.seed = Mix(turn);
+  s.seed_offset = turn % 3 == 0 ? Mix(turn + 1) : turn % 5;
+  s.row_offset = turn % 4 == 0 ? static_cast<int64_t>(Mix(turn + 2) >> 20) : 0;
+  s.column_offset = turn % 3 == 0 ? static_cast<int64_t>(turn * 7) : 0;
+  s.total_columns = turn % 6 == 0 ? s.column_offset + 4096 : 0;
+}
+
+// Which copies are rotated: both, or one where there are two.
+std::function<void(QuantizeSpec&, size_t)> Rotated(int dimension,
+                                                   bool stochastic) {
+  return [=](QuantizeSpec& s, size_t turn) {
+    s.dimension = dimension;
+    s.rotate_rows = turn % 3 != 1 || !s.columnwise;
+    s.rotate_columns = turn % 3 != 2 || !s.rowwise;
+    if (stochastic) Stochastic(s, turn);
+  };
+}
+
+}  // namespace
+
+std::vector<Variant> VariantsFor(const FormatSpec& f) {
+  std::vector<Variant> v = {{"nearest", Nearest}};
+  if (f.options & kOptStochastic) v.push_back({"stochastic", Stochastic});
+  if (f.options & kOptRht) {
+    for (int dimension : kRhtDimensions) {
+      v.push_back(
+          {fmt::format("rht {}", dimension), Rotated(dimension, false)});
+      if (f.options & kOptStochastic) {
+        v.push_back({fmt::format("rht {} stochastic", dimension),
+                     Rotated(dimension, true)});
+      }
+    }
+  }
+  if (f.options & kOptEstimation) {
+    v.push_back(
+        {"estimated", [](QuantizeSpec& s, size_t turn) {
+           Rotated(kRhtDimensions[turn / 2 % 4], false)(s, turn);
+           constexpr float kScales[] = {2.0f, 1.0f, 0.25f, 4.0f, 0.0f};
+           s.estimation = kScales[turn % 5];
+           // A producer's amax, of the copy that is not rotated or of
+           // none that is made.
+           s.row_amax.clear();
+           s.column_amax.clear();
+           if (*s.estimation == 0 || turn % 3 == 0) return;
+           if (!s.rotate_rows)
+             s.row_amax = {kGivenAmaxes[turn % std::size(kGivenAmaxes)]};
+           if (!s.rotate_columns)
+             s.column_amax = {kGivenAmaxes[turn % std::size(kGivenAmaxes)]};
+         }});
+  }
+  if (f.scaling == Scaling::kMx) {
+    for (int rule = 1; rule < 4; ++rule) {
+      v.push_back({fmt::format("rule {}", rule), [=](QuantizeSpec& s, size_t) {
+                     s.rule = static_cast<oracle::ScaleRule>(rule);
+                   }});
+    }
+  }
+  if (f.options & kOptEpsilon) {
+    for (bool pow2 : {false, true}) {
+      v.push_back({fmt::format("power of two {}", pow2),
+                   [=](QuantizeSpec& s, size_t turn) {
+                     s.power_of_two = pow2;
+                     s.epsilon = turn % 2 ? 0.01f : 0.0f;
+                   }});
+    }
+  }
+  return v;
+}
+
+}  // namespace quantd

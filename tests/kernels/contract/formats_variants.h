@@ -1,0 +1,36 @@
+// What the contract of formats varies beside format, dtype, usage, layout,
+// groups and dbias.
+#ifndef QUANTD_TESTS_KERNELS_CONTRACT_FORMATS_VARIANTS_H_
+#define QUANTD_TESTS_KERNELS_CONTRACT_FORMATS_VARIANTS_H_
+
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/plan/format.h"
+#include "tests/oracle/oracle.h"
+
+namespace quantd {
+
+struct Variant {
+  std::string name;
+  std::function<void(oracle::QuantizeSpec&, size_t turn)> set;
+};
+
+// Changes nothing.
+inline void Nearest(oracle::QuantizeSpec&, size_t) {}
+
+// Amaxes to give: such as S saturates at, zero, the largest there is.
+inline constexpr float kGivenAmaxes[] = {
+    3.0f,    0.0f, 1e-45f, 448.0f,   1e-37f,
+    3e38f,   1.0f, 1e-4f,  7.9e-36f, std::numeric_limits<float>::max(),
+    60000.0f};
+
+// All that go with a format.
+std::vector<Variant> VariantsFor(const FormatSpec& format);
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_KERNELS_CONTRACT_FORMATS_VARIANTS_H_

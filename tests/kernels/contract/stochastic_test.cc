@@ -1,0 +1,300 @@
+// Stochastic rounding as a user meets it: how often a value rises, whether the
+// bytes are uniform and the two directions independent of each other, and that
+// neither threads nor instruction sets matter. Seeds are fixed: these tests
+// pass or fail for good.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fmt/format.h"
+#include "kernels/device/devices.h"
+#include "tests/testing/device.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/tensors.h"
+
+namespace quantd {
+namespace {
+
+using oracle::Bytes;
+using oracle::Element;
+using oracle::QuantizeSpec;
+
+// With this amax S is 2^-9, which is also the scale of every block with a
+// maximum of 3 to 9: elements are multiplied by 1.
+constexpr float kUnitAmax = 2688.0f * 512.0f;
+
+QuantizeSpec UnitSpec(int64_t rows, int64_t cols) {
+  QuantizeSpec spec;
+  spec.element = Element::kF32;
+  spec.rows = rows;
+  spec.cols = cols;
+  spec.row_amax = {kUnitAmax};
+  spec.stochastic = true;
+  spec.seed = 0x5EED5EED12345678;
+  return spec;
+}
+
+Device OpenCpu(int threads = 2, const std::string& isa = "auto") {
+  BackendOptions options;
+  options.threads = threads;
+  auto device = Device::Open({"cpu", isa}, options);
+  EXPECT_THAT(device, IsOk());
+  return *std::move(device);
+}
+
+uint8_t CodeAt(const Bytes& data, int64_t i) {
+  return data[i / 2] >> (i % 2 * 4) & 15;
+}
+
+// A value between two codes and what is promised of it.
+struct Rise {
+  uint8_t low;  // the lower code
+  float chance;
+  int bin;
+};
+constexpr int kBinsOfStep = 16;
+constexpr int kBins = 7 * kBinsOfStep;
+
+Rise RiseOf(float magnitude) {
+  const float step = magnitude >= 4 ? 2.0f : magnitude >= 2 ? 1.0f : 0.5f;
+  const float start = std::floor(magnitude / step) * step;
+  const float f = (magnitude - start) / step;
+  const uint8_t low = oracle::E2m1Code(start);
+  return {low, std::floor(256 * f) / 256,
+          low * kBinsOfStep + static_cast<int>(f * kBinsOfStep)};
+}
+
+// 10^8 values anywhere in (-6, 6): in every bin as many rise as the chances
+// floor(256 f) / 256 say, within 4 sigma.
+TEST(StochasticTest, RisesAsOftenAsItsChance) {
+  constexpr int64_t kRows = 2048;
+  constexpr int64_t kCols = 2048;
+  constexpr int kRounds = 24;
+  // Multiples of 2^-18: adding a byte's part of a step is exact.
+  std::vector<float> x(kRows * kCols);
+  std::vector<Rise> rises(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const uint64_t random = Mix(i);
+    x[i] = static_cast<float>(random % (6 << 18)) * 0x1p-18f;
+    if (i % 16 == i / 16 % 16) x[i] = 4.5f;  // keeps the block's scale
+    rises[i] = RiseOf(x[i]);
+    if (random >> 63) x[i] = -x[i];
+  }
+  const Bytes input = oracle::FromValues(Element::kF32, x);
+  Device device = OpenCpu();
+  std::array<double, kBins> sum = {};
+  std::array<double, kBins> variance = {};
+  std::array<int64_t, kBins> count = {};
+  for (int round = 0; round < kRounds; ++round) {
+    QuantizeSpec spec = UnitSpec(kRows, kCols);
+    spec.row_offset = round * kRows;
+    const auto q = device.Quantize(spec, input);
+    ASSERT_THAT(q, IsOk());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const uint8_t code = CodeAt(q->rowwise.data, static_cast<int64_t>(i));
+      const Rise& r = rises[i];
+      const int up = (code & 7) - r.low;
+      ASSERT_TRUE(up == 0 || up == 1) << x[i];
+      ASSERT_EQ(code >> 3, std::signbit(x[i])) << x[i];
+      sum[r.bin] += up - r.chance;
+      variance[r.bin] += r.chance * (1 - r.chance);
+      ++count[r.bin];
+    }
+  }
+  int64_t values = 0;
+  double worst = 0;
+  for (int bin = 0; bin < kBins; ++bin) {
+    values += count[bin];
+    ASSERT_GT(count[bin], 100'000);
+    const double sigmas = std::fabs(sum[bin]) / std::sqrt(variance[bin]);
+    worst = std::max(worst, sigmas);
+    EXPECT_LT(sigmas, 4) << "bin " << bin;
+  }
+  EXPECT_GE(values, 100'000'000);
+  std::cout << fmt::format("{} values, worst of {} bins {:.2f} sigma\n", values,
+                           kBins, worst);
+}
+
+// Every value on the grid of 1/256 of a step, each drawn 4,096 times: the mean
+// is the value. (lane_test.cc has every byte for each of them.)
+TEST(StochasticTest, MeanIsTheValueOnTheGrid) {
+  constexpr int64_t kRows = 4096;
+  constexpr int64_t kCols = 7 * 256 + 16;
+  std::vector<float> x(kRows * kCols, 6.0f);
+  const auto value = [](int64_t i) {  // every grid value once
+    return i < 1024   ? static_cast<float>(i) / 512
+           : i < 1536 ? 2 + static_cast<float>(i - 1024) / 256
+                      : 4 + static_cast<float>(i - 1536) / 128;
+  };
+  // Column by column, shifted so that each block has a value above 3: the
+  // stride is odd, so the 16 values of a block lie all over the range.
+  const auto at = [](int64_t c) { return c * 1223 % 1792; };
+  for (int64_t r = 0; r < kRows; ++r) {
+    for (int64_t c = 0; c < 1792; ++c) x[r * kCols + c] = value(at(c));
+  }
+  const auto q = OpenCpu().Quantize(UnitSpec(kRows, kCols),
+                                    oracle::FromValues(Element::kF32, x));
+  ASSERT_THAT(q, IsOk());
+  double all = 0;
+  double all_variance = 0;
+  for (int64_t c = 0; c < 1792; ++c) {
+    double sum = 0;
+    for (int64_t r = 0; r < kRows; ++r) {
+      sum += oracle::E2m1Value(CodeAt(q->rowwise.data, r * kCols + c));
+    }
+    const float v = value(at(c));
+    const double step = v >= 4 ? 2 : v >= 2 ? 1 : 0.5;
+    const double f = std::fmod(v, step) / step;
+    const double sigma = step * std::sqrt(kRows * f * (1 - f));
+    // 1,792 columns: the largest of them may lie beyond 4 sigma.
+    EXPECT_LE(std::fabs(sum - kRows * double{v}), 5 * sigma) << v;
+    all += (sum - kRows * double{v}) / step;
+    all_variance += kRows * f * (1 - f);
+  }
+  EXPECT_LT(std::fabs(all), 4 * std::sqrt(all_variance));
+}
+
+// The bytes the product draws, read from outside: 4 + j / 128 becomes 6 iff
+// j + byte >= 256, so eight questions find each byte.
+std::vector<uint8_t> DrawnBytes(Device& device, int64_t rows, int64_t cols,
+                                bool columnwise, uint64_t seed) {
+  const int64_t count = rows * cols;
+  std::vector<uint8_t> bytes(count);
+  std::vector<float> x(count);
+  QuantizeSpec spec = UnitSpec(rows, cols);
+  spec.seed = seed;
+  spec.rowwise = !columnwise;
+  spec.columnwise = columnwise;
+  for (int bit = 128; bit > 0; bit /= 2) {
+    for (int64_t i = 0; i < count; ++i) {
+      x[i] = 4 + static_cast<float>(256 - (bytes[i] | bit)) / 128;
+    }
+    const auto q = device.Quantize(spec, oracle::FromValues(Element::kF32, x));
+    EXPECT_THAT(q, IsOk());
+    if (!q.ok()) return bytes;
+    const Bytes& data = columnwise ? q->columnwise.data : q->rowwise.data;
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < cols; ++c) {
+        const int64_t at = columnwise ? c * rows + r : r * cols + c;
+        if (CodeAt(data, at) == 7) bytes[r * cols + c] |= bit;
+      }
+    }
+  }
+  return bytes;
+}
+
+// Pearson's statistic of the bytes at every `stride`-th place from `first` on:
+// 255 +- 22.6 for uniform ones.
+double ChiSquare(const std::vector<uint8_t>& bytes, size_t first,
+                 size_t stride) {
+  std::array<int64_t, 256> counts = {};
+  int64_t n = 0;
+  for (size_t i = first; i < bytes.size(); i += stride, ++n) ++counts[bytes[i]];
+  const double expected = static_cast<double>(n) / 256;
+  double chi = 0;
+  for (int64_t count : counts) {
+    chi += (count - expected) * (count - expected) / expected;
+  }
+  return chi;
+}
+
+// r * sqrt(n) of two series of bytes: a standard normal for independent ones.
+double Correlation(const uint8_t* a, const uint8_t* b, size_t n) {
+  double ab = 0;
+  for (size_t i = 0; i < n; ++i) ab += (a[i] - 127.5) * (b[i] - 127.5);
+  const double variance = (256.0 * 256.0 - 1) / 12;
+  return ab / (variance * std::sqrt(static_cast<double>(n)));
+}
+
+TEST(StochasticTest, BytesAreUniformAndDirectionsIndependent) {
+  constexpr int64_t kRows = 1024;
+  constexpr int64_t kCols = 1024;
+  constexpr uint64_t kSeed = 20260814;
+  constexpr double kSigma = 22.583;  // sqrt(2 * 255)
+  Device device = OpenCpu();
+  const auto row = DrawnBytes(device, kRows, kCols, false, kSeed);
+  const auto column = DrawnBytes(device, kRows, kCols, true, kSeed);
+  const auto other = DrawnBytes(device, kRows, kCols, false, kSeed + 1);
+  for (int64_t i = 0; i < kRows * kCols; i += 97) {
+    const int64_t m = i / kCols;
+    const int64_t k = i % kCols;
+    ASSERT_EQ(row[i], oracle::RandomByte({kSeed, 0, false, kCols}, m, k));
+    ASSERT_EQ(column[i], oracle::RandomByte({kSeed, 0, true, kCols}, m, k));
+  }
+  for (const auto* bytes : {&row, &column}) {
+    const double chi = ChiSquare(*bytes, 0, 1);
+    EXPECT_LT(std::fabs(chi - 255), 4 * kSigma);
+    std::cout << fmt::format("chi-square {:.1f} with 255 degrees\n", chi);
+    // Each byte of a 128-bit output alone; columnwise that is a row in 16.
+    for (size_t i = 0; i < 16; ++i) {
+      EXPECT_LT(std::fabs(ChiSquare(*bytes, i, 16) - 255), 4 * kSigma) << i;
+    }
+  }
+  const size_t n = row.size();
+  const auto independent = [&](const char* what, const uint8_t* a,
+                               const uint8_t* b, size_t count) {
+    const double sigmas = Correlation(a, b, count);
+    EXPECT_LT(std::fabs(sigmas), 4) << what;
+    std::cout << fmt::format("{}: {:.2f} sigma\n", what, sigmas);
+  };
+  independent("rowwise with columnwise", row.data(), column.data(), n);
+  independent("seed with the next seed", row.data(), other.data(), n);
+  independent("neighbours in a row", row.data(), row.data() + 1, n - 1);
+  independent("neighbours in a column", row.data(), row.data() + kCols,
+              n - kCols);
+  independent("rows 16 apart, columnwise", column.data(),
+              column.data() + 16 * kCols, n - 16 * kCols);
+}
+
+// One request, any threads and instruction set: the same bytes.
+TEST(StochasticTest, ThreadsAndInstructionSetsDoNotMatter) {
+  struct Shape {
+    oracle::Format format;
+    bool rotated;
+  };
+  for (const auto& [format, rotated] : {Shape{oracle::Format::kNvfp4, false},
+                                        {oracle::Format::kNvfp4, true},
+                                        {oracle::Format::kNvfp4Square, false},
+                                        {oracle::Format::kMxfp4, false},
+                                        {oracle::Format::kMxfp4, true}}) {
+    QuantizeSpec spec;
+    spec.element = Element::kBF16;
+    spec.format = format;
+    spec.rows = 1501;
+    spec.cols = 672;
+    spec.columnwise = true;
+    spec.rotate_rows = spec.rotate_columns = rotated;
+    spec.mask = 0xD7E8;
+    spec.stochastic = true;
+    spec.seed = 99;
+    spec.row_offset = 5;
+    spec.column_offset = 3;
+    const Bytes x =
+        MakeTensor(spec.element, spec.rows * spec.cols, Flavor::kOutliers, 21);
+    std::optional<oracle::Quantized> first;
+    for (const std::string& isa : ListCpuIsas()) {
+      for (int threads : {1, 2, 5}) {
+        const auto q = OpenCpu(threads, isa).Quantize(spec, x);
+        ASSERT_THAT(q, IsOk());
+        if (!first) first = *q;
+        const std::string what = fmt::format("{}, {} threads", isa, threads);
+        EXPECT_TRUE(BytesEq(what, first->rowwise.data, q->rowwise.data));
+        EXPECT_TRUE(BytesEq(what, first->rowwise.scale, q->rowwise.scale));
+        EXPECT_TRUE(BytesEq(what, first->columnwise.data, q->columnwise.data));
+        EXPECT_TRUE(
+            BytesEq(what, first->columnwise.scale, q->columnwise.scale));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quantd

@@ -1,0 +1,167 @@
+// Instruction sets and thread counts give the same bytes on tensors too large
+// for the oracle. NaN has one pattern, also where numbers come out.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <iostream>
+#include <optional>
+#include <vector>
+
+#include "fmt/format.h"
+#include "kernels/device/devices.h"
+#include "tests/testing/device.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/tensors.h"
+
+namespace quantd {
+namespace {
+
+using oracle::Bytes;
+using oracle::Element;
+
+struct Cpu {
+  std::string name;
+  Device device;
+};
+
+// The first is the reference.
+std::vector<Cpu> Cpus() {
+  std::vector<Cpu> cpus;
+  for (const std::string& isa : ListCpuIsas()) {
+    for (int threads : {1, 2, 3}) {
+      BackendOptions options;
+      options.threads = threads;
+      auto device = Device::Open({"cpu", isa}, options);
+      EXPECT_THAT(device, IsOk());
+      if (!device.ok()) continue;
+      cpus.push_back(
+          {fmt::format("{}, {} threads", isa, threads), *std::move(device)});
+    }
+  }
+  return cpus;
+}
+
+// One plan on every CPU; payloads equal to the first.
+void ExpectAgreement(std::vector<Cpu>& cpus, const std::string& what,
+                     const absl::StatusOr<Plan>& plan,
+                     const std::vector<Bytes>& inputs) {
+  ASSERT_THAT(plan, IsOk());
+  std::optional<Reply> reference;
+  for (Cpu& cpu : cpus) {
+    auto reply = RunPlan(cpu.device.backend(), *plan, inputs);
+    ASSERT_THAT(reply, IsOk());
+    if (!reference) {
+      reference = *std::move(reply);
+      continue;
+    }
+    EXPECT_TRUE(BytesEq(what + " on " + cpu.name, reference->payload.bytes(),
+                        reply->payload.bytes()));
+    EXPECT_EQ(reference->report.saw_nan, reply->report.saw_nan);
+    EXPECT_EQ(reference->report.saw_inf, reply->report.saw_inf);
+  }
+}
+
+constexpr int64_t kRows = 1003;
+constexpr int64_t kCols = 1200;
+
+TensorDesc Large(DType dtype) {
+  TensorDesc tensor;
+  tensor.dtype = dtype;
+  tensor.shape = {kRows, kCols};
+  return tensor;
+}
+
+TEST(CpuAgreementTest, Quantize) {
+  auto cpus = Cpus();
+  int64_t elements = 0;
+  for (Element e : {Element::kF32, Element::kF16, Element::kBF16}) {
+    for (Flavor f : {Flavor::kGaussian, Flavor::kSpread, Flavor::kRaw}) {
+      const Bytes x = MakeTensor(e, kRows * kCols, f, 7);
+      for (int rotated = 0; rotated < 4; ++rotated) {
+        QuantizeOptions options;
+        options.format = Format::kNvfp4;
+        options.usage = Usage::kBoth;
+        options.rht.rowwise = rotated & 1;
+        options.rht.columnwise = rotated & 2;
+        options.non_finite =
+            rotated % 2 ? NonFinite::kPropagate : NonFinite::kIgnore;
+        // One NaN makes every scale saturate unless an amax is given.
+        if (f == Flavor::kRaw) options.rowwise_amax = {1e20f};
+        if (f == Flavor::kRaw) options.columnwise_amax = {1e20f};
+        ExpectAgreement(
+            cpus, fmt::format("{} {} {}", Name(DTypeOf(e)), Name(f), rotated),
+            MakeQuantizePlan(Large(DTypeOf(e)), options), {x});
+        elements += kRows * kCols;
+      }
+    }
+  }
+  EXPECT_GE(elements, 10'000'000);
+  std::cout << elements << " elements on each of " << cpus.size()
+            << " CPU configurations\n";
+}
+
+TEST(CpuAgreementTest, Dequantize) {
+  auto cpus = Cpus();
+  for (bool columnwise : {false, true}) {
+    for (DType output : {DType::kF32, DType::kF16, DType::kBF16}) {
+      for (bool inverse : {false, true}) {
+        DequantizeOptions options;
+        options.format = Format::kNvfp4;
+        options.usage = columnwise ? Usage::kColumnwise : Usage::kRowwise;
+        options.output = output;
+        options.inverse_rht = inverse;
+        const auto plan =
+            MakeDequantizePlan(Large(DType::kUnspecified), options);
+        ASSERT_THAT(plan, IsOk());
+        std::vector<Bytes> inputs;
+        for (const TensorSpec& spec : plan->inputs()) {
+          inputs.push_back(RandomBytes(spec.size, inputs.size()));
+        }
+        inputs[2] = oracle::FromValues(Element::kF32, {3.0f});
+        ExpectAgreement(
+            cpus, fmt::format("to {} {} {}", Name(output), columnwise, inverse),
+            plan, inputs);
+      }
+    }
+  }
+}
+
+TEST(CpuAgreementTest, RhtAmaxAndApplyRht) {
+  auto cpus = Cpus();
+  for (Element e : {Element::kF32, Element::kF16, Element::kBF16}) {
+    for (Flavor f : {Flavor::kOutliers, Flavor::kSpread, Flavor::kRaw}) {
+      const Bytes x = MakeTensor(e, kRows * kCols, f, 8);
+      RhtAmaxOptions amax;
+      amax.rowwise = amax.rowwise_rht = true;
+      amax.columnwise = amax.columnwise_rht = true;
+      ExpectAgreement(cpus, "amax", MakeRhtAmaxPlan(Large(DTypeOf(e)), amax),
+                      {x});
+      for (bool inverse : {false, true}) {
+        ApplyRhtOptions rotate;
+        rotate.inverse = inverse;
+        ExpectAgreement(cpus, fmt::format("rotate {}", inverse),
+                        MakeApplyRhtPlan(Large(DTypeOf(e)), rotate), {x});
+      }
+    }
+  }
+}
+
+TEST(CpuAgreementTest, RejectsOnEveryCpu) {
+  Bytes x = MakeTensor(Element::kF32, kRows * kCols, Flavor::kGaussian, 9);
+  for (uint32_t bits : {0x7FC00000u, 0xFF800000u}) {
+    std::memcpy(&x[x.size() - 4], &bits, 4);  // the very last element
+    QuantizeOptions options;
+    options.format = Format::kNvfp4;
+    options.non_finite = NonFinite::kReject;
+    const auto plan = MakeQuantizePlan(Large(DType::kF32), options);
+    ASSERT_THAT(plan, IsOk());
+    for (Cpu& cpu : Cpus()) {
+      EXPECT_THAT(RunPlan(cpu.device.backend(), *plan, {x}),
+                  StatusIs(absl::StatusCode::kInvalidArgument))
+          << cpu.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quantd

@@ -1,0 +1,93 @@
+// The oracle's formats and where each keeps its codes and scales.
+#ifndef QUANTD_TESTS_ORACLE_LAYOUT_H_
+#define QUANTD_TESTS_ORACLE_LAYOUT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/oracle/codec.h"
+
+namespace quantd::oracle {
+
+enum class Format {
+  kNvfp4 = 1,
+  kNvfp4Square = 2,
+  kFp8E4M3 = 3,
+  kFp8E5M2 = 4,
+  kMxfp8E4M3 = 5,
+  kMxfp8E5M2 = 6,
+  kMxfp4 = 7,
+  kFp8BlockE4M3 = 8,
+  kFp8BlockE5M2 = 9,
+  kFp8SquareE4M3 = 10,
+  kFp8SquareE5M2 = 11,
+};
+inline constexpr Format kFormats[] = {
+    Format::kNvfp4,         Format::kNvfp4Square,  Format::kFp8E4M3,
+    Format::kFp8E5M2,       Format::kMxfp8E4M3,    Format::kMxfp8E5M2,
+    Format::kMxfp4,         Format::kFp8BlockE4M3, Format::kFp8BlockE5M2,
+    Format::kFp8SquareE4M3, Format::kFp8SquareE5M2};
+
+Code CodeOf(Format f);
+bool IsNvfp4(Format f);   // both: E4M3 scales below an fp32 amax
+bool IsTensor(Format f);  // FP8 with one scale
+bool IsMx(Format f);      // E8M0 scales
+bool IsBlock(Format f);   // FP8 with fp32 scales of blocks or squares
+bool IsSquare(Format f);  // one scale for as many lines as positions
+bool HasAmax(Format f);
+// Positions along a line that share a scale; 0: all.
+int64_t BlockOf(Format f);
+
+// What codes under a stored scale (a byte or fp32 bits) are multiplied by.
+// `amax` and `range` matter to NVFP4.
+float FactorOf(Format f, uint32_t stored, float amax, float range);
+
+// Where the scale of row r, column c of a matrix of `columns` columns is in
+// the layout of 128 x 4 tiles.
+int64_t SwizzleIndex(int64_t r, int64_t c, int64_t columns);
+
+// One copy. A line is a row for the rowwise and a column for the columnwise
+// copy; a position is an index along it.
+struct Layout {
+  Format format = Format::kNvfp4;
+  bool columnwise = false;
+  bool swizzled = false;
+  bool compact = false;
+  int64_t lines = 0;
+  int64_t length = 0;  // positions of the matrix in a line
+  int64_t padded = 0;  // the same up to whole blocks
+  int64_t kept = 0;    // positions that have a code
+  int64_t block = 0;
+  int64_t blocks = 0;
+
+  bool empty() const { return lines == 0 || length == 0; }
+  size_t DataBytes() const;
+  void PutCode(Bytes& data, int64_t line, int64_t at, uint8_t code) const;
+  uint8_t GetCode(const uint8_t* data, int64_t line, int64_t at) const;
+
+  int ScaleSize() const;  // bytes
+  size_t ScaleBytes() const;
+  void PutScale(Bytes& scale, int64_t line, int64_t b, uint32_t bits) const;
+  uint32_t GetScale(const uint8_t* scale, int64_t line, int64_t b) const;
+
+ private:
+  int64_t CodeIndex(int64_t line, int64_t at) const;
+  int64_t ScaleIndex(int64_t line, int64_t b) const;
+  int64_t ScaleCount() const;
+};
+
+// `rotated` is the dimension of the copy's rotation, 0 without one.
+struct LayoutSpec {
+  Format format = Format::kNvfp4;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  bool columnwise = false;
+  int rotated = 0;
+  bool swizzled = false;
+  bool compact = false;
+};
+Layout MakeLayout(const LayoutSpec& spec);
+
+}  // namespace quantd::oracle
+
+#endif  // QUANTD_TESTS_ORACLE_LAYOUT_H_

@@ -1,0 +1,44 @@
+// The matrix as one copy of the oracle sees it.
+#ifndef QUANTD_TESTS_ORACLE_LINES_H_
+#define QUANTD_TESTS_ORACLE_LINES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tests/oracle/rht.h"
+
+namespace quantd::oracle {
+
+// Rows of a matrix, or one group's rows of a larger one.
+struct Matrix {
+  int64_t group = 0;
+  int64_t first_row = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  std::vector<float> x;
+};
+// Rows that the splits have together, from the first one on; all without
+// splits.
+int64_t RowsIn(int64_t rows, const std::vector<int64_t>& splits);
+// One for each split; one of everything without splits.
+std::vector<Matrix> Groups(const std::vector<float>& x, int64_t rows,
+                           int64_t cols, const std::vector<int64_t>& splits);
+
+// Lines of `padded` positions, zero where the matrix has none, and with a
+// dimension rotated block by block and rounded to bf16.
+std::vector<std::vector<float>> MakeLines(const Matrix& m, bool columnwise,
+                                          int64_t padded, int dimension,
+                                          const Mask& mask);
+
+// Where a line's amax is among those of all groups: its own with `row_scaled`
+// (columnwise lines group by group), else its group's.
+size_t AmaxIndex(const Matrix& m, bool columnwise, bool row_scaled,
+                 int64_t line);
+
+bool AnyNaN(const std::vector<float>& x);
+bool AnyInf(const std::vector<float>& x);
+
+}  // namespace quantd::oracle
+
+#endif  // QUANTD_TESTS_ORACLE_LINES_H_

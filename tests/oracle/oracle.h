@@ -1,0 +1,147 @@
+// A slow reference for every byte the product computes. It shares nothing with
+// the product, not a header and not an enum: values come from tables, codes
+// from a search for the nearest value, and every fp32 operation is a double
+// operation rounded once.
+//
+// A tensor is a row-major M x K matrix of raw bytes. Nothing here checks
+// legality: callers ask for legal things.
+#ifndef QUANTD_TESTS_ORACLE_ORACLE_H_
+#define QUANTD_TESTS_ORACLE_ORACLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tests/oracle/codec.h"
+#include "tests/oracle/layout.h"
+#include "tests/oracle/random.h"
+#include "tests/oracle/rht.h"
+#include "tests/oracle/scale.h"
+#include "tests/oracle/statistics.h"
+
+namespace quantd::oracle {
+
+// What the options mean is in kernels/plan/FORMATS.md. Only a format's own may
+// be set.
+struct QuantizeSpec {
+  Element element = Element::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  bool rowwise = true;
+  bool columnwise = false;
+  bool rotate_rows = false;
+  bool rotate_columns = false;
+  Mask mask;
+  Policy policy = Policy::kIgnore;
+  // Given maxima; empty: computed. One, or one for each line (row_scaled),
+  // group, or group and line; columnwise lines group by group.
+  std::vector<float> row_amax;
+  std::vector<float> column_amax;
+
+  Format format = Format::kNvfp4;
+  int dimension = 16;  // of the rotations
+  // Rows of each group; empty: no groups. They may end before `rows`: what
+  // comes then is not there.
+  std::vector<int64_t> splits = {};
+  bool swizzled = false;
+  bool compact = false;  // kNvfp4Square: one scale for each tile
+
+  bool row_scaled = false;          // NVFP4: an amax for each line
+  std::optional<float> estimation;  // 0: none
+  FourOverSix four_over_six = FourOverSix::kOff;
+  bool scale_256 = false;
+  bool fast_error = false;
+
+  bool stochastic = false;
+  uint64_t seed = 0;
+  uint64_t seed_offset = 0;
+  // Where the payload is in the global matrix.
+  int64_t row_offset = 0;
+  int64_t column_offset = 0;
+  int64_t total_columns = 0;  // 0: column_offset + cols
+
+  float epsilon = 0;                 // FP8, of the maxima
+  std::optional<bool> power_of_two;  // FP8; unset: only for blocks
+  std::vector<float> scale;          // FP8 tensor, delayed: 1 or one a group
+  std::optional<History> history;    // with `scale`
+  ScaleRule rule = ScaleRule::kUp;   // MX
+
+  std::optional<Element> dbias;  // its type
+  bool want_amax = false;
+  bool statistics = false;
+};
+
+struct Copy {
+  Bytes data;
+  Bytes scale;
+  std::vector<float> amax = {};  // empty for formats without
+  Statistics stats = {};         // where asked
+  // Where each group's slice starts, and the end; empty without groups.
+  std::vector<size_t> data_offsets = {};
+  std::vector<size_t> scale_offsets = {};
+};
+
+struct Quantized {
+  bool rejected = false;  // then there is nothing else
+  bool saw_nan = false;
+  bool saw_inf = false;
+  Copy rowwise;
+  Copy columnwise;
+  // Where asked: sums over the rows (of each group), max |x| (of each group),
+  // and what follows from the history.
+  Bytes dbias;
+  std::vector<float> plain_amax;
+  std::vector<float> history;
+  std::vector<float> next_scale;
+};
+Quantized Quantize(const QuantizeSpec& spec, const Bytes& input);
+
+struct DequantizeSpec {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  bool columnwise = false;
+  bool inverse = false;
+  Mask mask;
+  Element output = Element::kF32;
+
+  Format format = Format::kNvfp4;
+  int dimension = 16;
+  // The copy was rotated and stays so: what comes out has the padding of its
+  // lines, too. Not together with `inverse`.
+  bool rotated = false;
+  std::vector<int64_t> splits = {};
+  bool swizzled = false;
+  bool compact = false;
+  bool row_scaled = false;
+  bool scale_256 = false;
+};
+// Of the copy's parts, only the bytes and the amaxes are read.
+Bytes Dequantize(const DequantizeSpec& spec, const Copy& copy);
+
+struct AmaxSpec {
+  Element element = Element::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  Mask mask;
+  Policy policy = Policy::kIgnore;
+  int dimension = 16;
+  bool per_line = false;  // else of the tensor, or of each group
+  std::vector<int64_t> splits = {};
+};
+struct Amaxes {
+  bool rejected = false;
+  std::vector<float> row;
+  std::vector<float> row_rotated;  // only where `dimension` divides K
+  std::vector<float> column;
+  std::vector<float> column_rotated;
+};
+Amaxes RhtAmax(const AmaxSpec& spec, const Bytes& input);
+
+// Rows in blocks along K, which `dimension` divides.
+Bytes ApplyRht(Element e, Element output, const Mask& mask, bool inverse,
+               const Bytes& input, int dimension = 16);
+
+}  // namespace quantd::oracle
+
+#endif  // QUANTD_TESTS_ORACLE_ORACLE_H_

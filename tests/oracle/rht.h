@@ -1,0 +1,31 @@
+// The oracle's randomized Hadamard transform.
+#ifndef QUANTD_TESTS_ORACLE_RHT_H_
+#define QUANTD_TESTS_ORACLE_RHT_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace quantd::oracle {
+
+// Bit i set iff sign i is -1; the low word first.
+struct Mask {
+  // A mask for dimension 16: the bits above are 0.
+  constexpr Mask(uint16_t low = 0)  // NOLINT(google-explicit-constructor)
+      : words{low, 0} {}
+  constexpr Mask(uint64_t first, uint64_t second) : words{first, second} {}
+  std::array<uint64_t, 2> words;
+};
+// The 16 bits eight times over.
+Mask Repeat(uint16_t bits);
+
+// `n` values in place, n in {16, 32, 64, 128}; no rounding but fp32's.
+void Rotate(float* x, const Mask& mask, int n = 16);
+void RotateBack(float* y, const Mask& mask, int n = 16);
+// The same as a sum over the matrix, exact where long double holds it (and,
+// for 32 and 128, but for the factor), with one rounding to fp32.
+std::vector<float> RotateExactly(const float* x, const Mask& mask, int n = 16);
+
+}  // namespace quantd::oracle
+
+#endif  // QUANTD_TESTS_ORACLE_RHT_H_

@@ -1,0 +1,82 @@
+// The oracle's scales: from maxima to what multiplies elements, and back.
+#ifndef QUANTD_TESTS_ORACLE_SCALE_H_
+#define QUANTD_TESTS_ORACLE_SCALE_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "tests/oracle/codec.h"
+#include "tests/oracle/fp32.h"
+
+namespace quantd::oracle {
+
+// What to do with NaN in the input.
+enum class Policy { kIgnore, kPropagate, kReject };
+
+// max |v|; a NaN is dropped, or under kPropagate is the result.
+float Amax(const std::vector<float>& values, Policy policy);
+
+// A block's scale as stored (a byte or fp32 bits) and what its elements are
+// multiplied by.
+struct BlockScale {
+  uint32_t stored = 0;
+  float multiplier = 0;
+};
+
+// NVFP4, from the global amax `a`; `range` is 6 * 448, or 6 * 256.
+inline constexpr float kRange448 = 2688;
+inline constexpr float kRange256 = 1536;
+float EncodeScale(float a, float range = kRange448);
+float DecodeFactor(uint8_t scale, float a, float range = kRange448);
+// Of a block with maximum `b`.
+BlockScale Nvfp4Scale(float b, float encode_scale);
+
+struct Block {
+  uint8_t scale = 0;
+  float multiplier = 0;
+  std::array<uint8_t, 16> codes = {};
+};
+Block EncodeBlock(const float* x, float encode_scale, Policy policy);
+
+// 4over6: a block is encoded with its maximum at 4 and at 6.
+enum class FourOverSix { kOff, kMae, kMse };
+struct Candidate {
+  BlockScale scale;
+  float error = 0;
+};
+struct Candidates {
+  Candidate four;
+  Candidate six;
+  bool pick_four = false;
+  const BlockScale& picked() const {
+    return pick_four ? four.scale : six.scale;
+  }
+};
+// `x` is one row of 16, or the 16 rows of a tile one after another.
+Candidates TryFourAndSix(const std::vector<float>& x, float a, float range,
+                         FourOverSix metric, bool fast, Policy policy);
+
+// FP8, from a maximum: the current scale of a tensor or block. `largest` is
+// what an infinite scale becomes.
+float CurrentScale(float amax, Code code, float epsilon = 0,
+                   bool power_of_two = false, float largest = kMax);
+// FP8 of a tensor with a history of maxima: the scale of the next step.
+struct History {
+  std::vector<float> values;
+  bool most_recent = false;  // else the largest
+  int margin = 0;
+};
+float NextScale(const History& history, Code code, float previous);
+// The history after the step, its slot 0 free.
+std::vector<float> Roll(const std::vector<float>& values);
+
+// MX, from the maximum of a block.
+enum class ScaleRule { kUp, kFloor, kCeil, kEven };
+uint8_t MxScale(float b, Code code, ScaleRule rule = ScaleRule::kUp);
+// 2^(127 - scale), what elements are multiplied by.
+float MxMultiplier(uint8_t scale);
+
+}  // namespace quantd::oracle
+
+#endif  // QUANTD_TESTS_ORACLE_SCALE_H_

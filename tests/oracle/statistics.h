@@ -1,0 +1,56 @@
+// The oracle's account of what quantization lost.
+#ifndef QUANTD_TESTS_ORACLE_STATISTICS_H_
+#define QUANTD_TESTS_ORACLE_STATISTICS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/oracle/codec.h"
+
+namespace quantd::oracle {
+
+struct Statistics {
+  int64_t elements = 0;  // finite before and after
+  int64_t clipped = 0;   // would have rounded beyond the largest code
+  int64_t flushed = 0;   // not zero, decoded to zero
+  float max_error = 0;
+  double signal = 0;   // sum of squares
+  double noise = 0;    // of the errors
+  double sqnr_db = 0;  // +Inf without noise, NaN without elements
+};
+
+// A sum of doubles without any rounding before the last.
+class ExactSum {
+ public:
+  void Add(double x);
+  void Add(const ExactSum& other);
+  double Rounded() const;
+
+ private:
+  // The sum in parts that share no bit, the smallest first.
+  std::vector<double> parts_;
+};
+
+// Positions of a line, from a multiple of it on, whose squares are added in
+// fp32.
+inline constexpr int64_t kRun = 16;
+
+// Collects the elements of one copy, run by run in any order.
+class Tally {
+ public:
+  // At most kRun values `v`, that were quantized, times `multiplier`, to what
+  // decodes to `d`.
+  void Add(Code code, const std::vector<float>& v, float multiplier,
+           const std::vector<float>& d);
+  void Add(const Tally& other);
+  Statistics Result() const;
+
+ private:
+  Statistics counts_;
+  ExactSum signal_;
+  ExactSum noise_;
+};
+
+}  // namespace quantd::oracle
+
+#endif  // QUANTD_TESTS_ORACLE_STATISTICS_H_

@@ -1,0 +1,198 @@
+// What the ledger makes of messages on their way.
+#include <gtest/gtest.h>
+
+#include "absl/time/clock.h"
+#include "tests/server/ledger_fixture.h"
+
+namespace quantd {
+namespace {
+
+TEST_F(LedgerTest, PromiseThatIsNotKeptIsNotCounted) {
+  Make({1000});
+  const auto liar = At("liar"), good = At("good");
+  MemoryCharge promised, waits;
+  TestWaiter waiter;
+  ASSERT_EQ(Receive(liar, 60 * kMiB, &promised, &unused_), Outcome::kGranted);
+  ASSERT_EQ(Receive(good, 32 * kMiB, &waits, &waiter), Outcome::kWaiting);
+  SweepAfter(absl::Milliseconds(60));
+  ASSERT_TRUE(waiter.Told());
+  EXPECT_EQ(waiter.outcome, Outcome::kGranted);
+  // Nor are those of its host, as long as nothing has come of them.
+  MemoryCharge more;
+  ASSERT_EQ(Receive(At("liar"), 60 * kMiB, &more, &unused_), Outcome::kGranted);
+  EXPECT_LT(ledger_->receive_used(), 33 * kMiB);
+  EXPECT_FALSE(unused_.revoked);
+}
+
+TEST_F(LedgerTest, MessagesOfTheDistrustedTakeHalfOfWhatIsThere) {
+  Make({40 * kMiB});
+  MemoryCharge first, second, third, good;
+  TestWaiter waits, comes, comes_again;
+  MemoryCharge all = Arrived(At("other"));
+  ASSERT_EQ(Pay(40 * kMiB, &all, &unused_), Outcome::kGranted);
+  ASSERT_EQ(Receive(At("slow"), 20 * kMiB, &first, &unused_),
+            Outcome::kGranted);
+  SweepAfter(absl::Milliseconds(60));
+  first.Reset();
+  // Connections of the same host that nobody knows.
+  const auto known = At("slow");
+  ASSERT_EQ(Receive(At("slow"), 20 * kMiB, &first, &unused_),
+            Outcome::kGranted);
+  ASSERT_EQ(Receive(At("slow"), 20 * kMiB, &second, &waits), Outcome::kWaiting);
+  // Nobody is held up by those who wait.
+  ASSERT_EQ(Receive(At("good"), 40 * kMiB, &good, &comes), Outcome::kWaiting);
+  ASSERT_TRUE(comes.Told());
+  EXPECT_FALSE(waits.told.HasBeenNotified());
+  comes.charge.Reset();
+  // A message that is here and waits for payload counts as one on its way.
+  first.Arrived(20 * kMiB, 20 * kMiB);
+  TestWaiter claims;
+  ASSERT_EQ(Pay(20 * kMiB, &first, &claims), Outcome::kWaiting);
+  SweepAfter(absl::Milliseconds(10));
+  EXPECT_FALSE(waits.told.HasBeenNotified());
+  // Who has taken a reply does not answer for its host.
+  ledger_->Prove(*known);
+  ASSERT_EQ(Receive(known, 20 * kMiB, &third, &comes_again), Outcome::kWaiting);
+  ASSERT_TRUE(comes_again.Told());
+  EXPECT_FALSE(waits.told.HasBeenNotified());
+  all.Reset();
+  ASSERT_TRUE(claims.Told());
+  claims.charge.Reset();
+  ASSERT_TRUE(waits.Told());
+  EXPECT_EQ(waits.outcome, Outcome::kGranted);
+}
+
+TEST_F(LedgerTest, WhoBringsWhatHePromisesIsCountedInFull) {
+  Make({1000});
+  const auto sender = At("a");
+  MemoryCharge charge;
+  ASSERT_EQ(Receive(sender, 40 * kMiB, &charge, &unused_), Outcome::kGranted);
+  for (int i = 1; i <= 4; ++i) {
+    sender->received = i * kMiB;
+    SweepAfter(i * absl::Milliseconds(60));
+    EXPECT_EQ(ledger_->receive_used(), 40 * kMiB);
+  }
+  // What waits in the kernel is not the sender's fault.
+  sender->unread = true;
+  SweepAfter(absl::Milliseconds(600));
+  EXPECT_EQ(ledger_->receive_used(), 40 * kMiB);
+}
+
+TEST_F(LedgerTest, UndeclaredMessageIsChargedWhatHasCome) {
+  Make({1000});
+  const auto sender = At("a");
+  MemoryCharge charge;
+  ASSERT_EQ(Receive(sender, 64 << 10, &charge, &unused_, 60 * kMiB),
+            Outcome::kGranted);
+  sender->received = 10 * kMiB;
+  SweepAfter(absl::Milliseconds(10));
+  EXPECT_EQ(ledger_->receive_used(), 10 * kMiB);
+  charge.Arrived(10 * kMiB, 11 * kMiB);
+  EXPECT_EQ(ledger_->receive_used(), 11 * kMiB);
+}
+
+TEST_F(LedgerTest, MoreThanThereIsRevokesWhoHasComeLeastFar) {
+  Make({1000});
+  std::map<int, TestWaiter> waiters;
+  std::vector<std::shared_ptr<TestSender>> senders;
+  std::vector<MemoryCharge> charges(3);
+  for (int i = 0; i < 3; ++i) {
+    senders.push_back(At(std::string(1, static_cast<char>('a' + i))));
+    ASSERT_EQ(
+        Receive(senders[i], 64 << 10, &charges[i], &waiters[i], 60 * kMiB),
+        Outcome::kGranted);
+  }
+  senders[0]->received = 40 * kMiB;
+  senders[1]->received = 10 * kMiB;
+  senders[2]->received = 20 * kMiB;
+  SweepAfter(absl::Milliseconds(10));
+  EXPECT_FALSE(waiters[0].revoked);
+  EXPECT_TRUE(waiters[1].revoked);
+  EXPECT_FALSE(waiters[2].revoked);
+  // It leaves: nobody else must.
+  SweepAfter(absl::Milliseconds(20));
+  EXPECT_FALSE(waiters[2].revoked);
+}
+
+TEST_F(LedgerTest, WhoStopsOnTheWayIsRevokedWhenOthersWait) {
+  Make({1000});
+  const auto stalled = At("a");
+  TestWaiter holder, waiter;
+  MemoryCharge charge, waits;
+  ASSERT_EQ(Receive(stalled, 60 * kMiB, &charge, &holder), Outcome::kGranted);
+  stalled->received = 50 * kMiB;
+  SweepAfter(absl::Milliseconds(10));
+  SweepAfter(absl::Milliseconds(500));
+  EXPECT_FALSE(holder.revoked);  // nobody waits
+  ASSERT_EQ(Receive(At("b"), 32 * kMiB, &waits, &waiter), Outcome::kWaiting);
+  SweepAfter(absl::Milliseconds(900));
+  EXPECT_TRUE(holder.revoked);
+  EXPECT_EQ(holder.revocation, Revocation::kOthersWait);
+  charge.Reset();
+  EXPECT_TRUE(waiter.Told());
+}
+
+TEST_F(LedgerTest, MessageLongerThanLawfulIsRevoked) {
+  Make({1000});
+  const auto liar = At("a");
+  TestWaiter waiter;
+  MemoryCharge charge =
+      ledger_->Track({liar, 4096, 4096, absl::InfiniteFuture()}, &waiter);
+  liar->received = 4096;
+  SweepAfter(absl::Milliseconds(10));
+  EXPECT_FALSE(waiter.revoked);
+  liar->received = 3 * kMiB;
+  SweepAfter(absl::Milliseconds(20));
+  EXPECT_TRUE(waiter.revoked);
+  EXPECT_EQ(waiter.revocation, Revocation::kTooLong);
+  // No more than it may have is charged to it.
+  EXPECT_LE(ledger_->receive_used(), 4096u);
+}
+
+TEST_F(LedgerTest, DistrustedSendersLeaveHalfOfThePayload) {
+  Make({1000});
+  const auto bad = At("bad");
+  MemoryCharge a = Arrived(bad), b = Arrived(bad), c = Arrived(At("good"));
+  ledger_->Distrust(*bad);
+  ASSERT_EQ(Pay(400, &a, &unused_), Outcome::kGranted);
+  TestWaiter waits, good;
+  ASSERT_EQ(Pay(200, &b, &waits), Outcome::kWaiting);
+  ASSERT_EQ(Pay(500, &c, &good), Outcome::kWaiting);
+  ASSERT_TRUE(good.Told());
+  EXPECT_EQ(good.outcome, Outcome::kGranted);
+  EXPECT_FALSE(waits.told.HasBeenNotified());
+  a.Reset();
+  good.charge.Reset();
+  EXPECT_TRUE(waits.Told());
+}
+
+TEST_F(LedgerTest, WhoBroughtTooMuchIsGrantedBytesAtALowRate) {
+  Make({1000});
+  const auto sender = At("a");
+  MemoryCharge first, second, third, small;
+  ASSERT_EQ(Receive(sender, 8 * kMiB, &first, &unused_), Outcome::kGranted);
+  sender->received = 20 * kMiB;
+  SweepAfter(absl::Milliseconds(10));
+  ASSERT_TRUE(unused_.revoked);
+  first.Reset();
+  // A second connection does not help; 16 MiB a second are granted.
+  TestWaiter waits;
+  const absl::Time start = absl::Now();
+  ASSERT_EQ(Receive(At("a"), 4 * kMiB, &second, &unused_), Outcome::kGranted);
+  second.Arrived(1, 1);
+  ASSERT_EQ(Receive(At("a"), 4 * kMiB, &third, &waits), Outcome::kWaiting);
+  while (!waits.told.HasBeenNotified()) {
+    SweepAfter(absl::ZeroDuration());
+    absl::SleepFor(absl::Milliseconds(5));
+    ASSERT_LT(absl::Now() - start, absl::Minutes(1));
+  }
+  EXPECT_EQ(waits.outcome, Outcome::kGranted);
+  EXPECT_GE(absl::Now() - start, absl::Milliseconds(240));
+  // Small messages and other hosts wait for nobody.
+  EXPECT_EQ(Receive(At("a"), 1000, &small, &unused_), Outcome::kGranted);
+  MemoryCharge other;
+  EXPECT_EQ(Receive(At("b"), 8 * kMiB, &other, &unused_), Outcome::kGranted);
+}
+
+}  // namespace
+}  // namespace quantd

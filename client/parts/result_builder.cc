@@ -69,7 +69,7 @@ ResultBuilder::ResultBuilder(const Plan& plan,
   }
 }
 
-absl::Status ResultBuilder::Add(const Source& source,
+absl::Status ResultBuilder::Add(const TensorSpec& source,
                                 absl::Span<const std::string_view> slices,
                                 size_t payload_offset, size_t payload_size) {
   if (!error_.ok()) return error_;

@@ -2,9 +2,10 @@
 // and hold the bytes that quantizing gives today.
 #include <cstring>
 
-#include "client/quantized_file.h"
+#include "client/files/quantized_file.h"
 #include "fmt/format.h"
-#include "kernels/backend.h"
+#include "kernels/device/devices.h"
+#include "proto/messages.h"
 #include "tests/testing/device.h"
 #include "tests/testing/matchers.h"
 
@@ -22,6 +23,11 @@ oracle::Bytes GoldenInput() {
     std::memcpy(input.data() + i * sizeof x, &x, sizeof x);
   }
   return input;
+}
+
+// Every option, as text.
+std::string OptionsText(const Plan& plan) {
+  return wire::ToProto(std::get<QuantizeOptions>(plan.options())).DebugString();
 }
 
 struct GoldenFile {
@@ -85,9 +91,12 @@ TEST(GoldenFiles, Of01AreReadAsWhatTheyWere) {
     ASSERT_THAT(loaded, IsOk());
     EXPECT_EQ(loaded->dtype(), DType::kF32);
     EXPECT_EQ(loaded->shape(), (std::vector<int64_t>{kRows, kColumns}));
-    const auto plan = MakeQuantizePlan(
-        {DType::kF32, {kRows, kColumns}, /*flatten_axis=*/-1}, golden.options);
+    const TensorDesc desc = {DType::kF32, {kRows, kColumns}, -1};
+    const auto plan = MakeQuantizePlan(desc, golden.options);
     ASSERT_THAT(plan, IsOk());
+    const auto read = MakeQuantizePlan(desc, loaded->options());
+    ASSERT_THAT(read, IsOk());
+    EXPECT_EQ(OptionsText(*read), OptionsText(*plan));
     const auto reply = RunPlan(**backend, *plan, {GoldenInput()});
     ASSERT_THAT(reply, IsOk());
     ASSERT_EQ(loaded->parts().size(), plan->outputs().size());

@@ -136,7 +136,7 @@ TEST(MetricsPageTest, IsTheTableOfItsDocument) {
 TEST_F(MetricsTest, CountsCallsBytesStagesAndRotations) {
   StartReal({"cpu:0"});
   v1::QuantizeRequest rotated = QuantizeOnes(64);
-  rotated.mutable_rht()->set_rowwise(true);
+  rotated.mutable_options()->mutable_rht()->set_rowwise(true);
   const std::string request = rotated.SerializeAsString();
   double replied = 0;
   for (int i = 0; i < 3; ++i) {

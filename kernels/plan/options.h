@@ -72,7 +72,7 @@ struct HistoryOptions {
 struct QuantizeOptions {
   Format format = Format::kUnspecified;
   Usage usage = Usage::kRowwise;
-  RhtOptions rht;
+  RhtOptions rht = {};
   NonFinite non_finite = NonFinite::kIgnore;
   // Replaces the computed amax: one value, one for each group, or one for each
   // line where row_scaled (groups after each other); empty: computed. What is

@@ -31,9 +31,12 @@
 
 #ifdef __CUDACC__
 #define QUANTD_FN __host__ __device__ __forceinline__
+// For what calls a kernel's own functions: nobody calls it on the host there.
+#define QUANTD_KERNEL_FN __device__ __forceinline__
 #define QUANTD_UNROLL _Pragma("unroll")
 #else
 #define QUANTD_FN inline __attribute__((always_inline))
+#define QUANTD_KERNEL_FN QUANTD_FN
 #define QUANTD_UNROLL _Pragma("GCC unroll 16")
 #endif
 

@@ -1,3 +1,4 @@
+#include "kernels/cuda/for_dtype.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(kThreads) ApplyRhtOf(ApplyRhtArgs a) {
     float v[N];
     LoadSpan<D>(run, elements, false, 0, b * N, v);
     uint32_t max, clean;
-    Maxima<Scalar>(v, N, &max, &clean);
+    FindMaxima<Scalar>(v, N, &max, &clean);
     seen |= SeenIn(max, clean);
     if (a.inverse) {
       RotateInverseOf<Scalar>(v, N, a.signs);
@@ -86,16 +87,8 @@ cudaError_t LaunchApplyRhtOf(const ApplyRhtArgs& a, const Queue& queue) {
 }  // namespace
 
 cudaError_t LaunchApplyRht(const ApplyRhtArgs& a, const Queue& queue) {
-  switch (a.x.dtype) {
-    case DType::kF32:
-      return LaunchApplyRhtOf<DType::kF32>(a, queue);
-    case DType::kF16:
-      return LaunchApplyRhtOf<DType::kF16>(a, queue);
-    case DType::kBF16:
-      return LaunchApplyRhtOf<DType::kBF16>(a, queue);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return ForDType(a.x.dtype,
+                  [&]<DType D>() { return LaunchApplyRhtOf<D>(a, queue); });
 }
 
 }  // namespace quantd::cuda

@@ -1,5 +1,6 @@
 // What a job does for each group as a whole: scales of FP8 tensors, sums of
 // columns, zeros between its parts.
+#include "kernels/cuda/for_dtype.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
 #include "kernels/cuda/tile/span.cuh"
 
@@ -124,16 +125,8 @@ cudaError_t LaunchSumChunks(const GroupList& list, const Queue& queue) {
   return cudaGetLastError();
 }
 cudaError_t LaunchSumChunksOf(const DbiasArgs& a, const Queue& queue) {
-  switch (a.input) {
-    case DType::kF32:
-      return LaunchSumChunks<DType::kF32>(a.list, queue);
-    case DType::kF16:
-      return LaunchSumChunks<DType::kF16>(a.list, queue);
-    case DType::kBF16:
-      return LaunchSumChunks<DType::kBF16>(a.list, queue);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return ForDType(a.input,
+                  [&]<DType D>() { return LaunchSumChunks<D>(a.list, queue); });
 }
 
 template <DType D>
@@ -156,16 +149,8 @@ cudaError_t LaunchDbias(const DbiasArgs& a, const Queue& queue) {
   const cudaError_t error =
       a.summed ? cudaSuccess : LaunchSumChunksOf(a, queue);
   if (error != cudaSuccess) return error;
-  switch (a.output) {
-    case DType::kF32:
-      return LaunchSumGroups<DType::kF32>(a.list, queue);
-    case DType::kF16:
-      return LaunchSumGroups<DType::kF16>(a.list, queue);
-    case DType::kBF16:
-      return LaunchSumGroups<DType::kBF16>(a.list, queue);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return ForDType(a.output,
+                  [&]<DType D>() { return LaunchSumGroups<D>(a.list, queue); });
 }
 
 cudaError_t LaunchZeroRuns(const ZeroRunsArgs& a, const Queue& queue) {

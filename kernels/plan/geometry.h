@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/device/group_task.h"
+#include "kernels/plan/copy_address.h"
 #include "kernels/plan/format.h"
 
 namespace quantd {
@@ -27,6 +27,15 @@ struct CopyGeometry : CopyAddress {
   size_t data_bytes = 0;
   std::vector<int64_t> scale_shape;
   size_t scale_bytes = 0;
+};
+
+// Bytes of a tensor that hold nothing but zeros: `count` runs of `width`,
+// `pitch` bytes apart, the first one `offset` bytes into the tensor.
+struct ZeroRun {
+  size_t offset = 0;
+  size_t pitch = 0;
+  size_t width = 0;
+  size_t count = 0;
 };
 
 // `rotation`: dimension of the RHT the copy went through, or 0.

@@ -6,7 +6,7 @@
 #ifndef QUANTD_KERNELS_CPU_ISA_LINES_H_
 #define QUANTD_KERNELS_CPU_ISA_LINES_H_
 
-#include "kernels/arith/block.h"
+#include "kernels/arith/nvfp4.h"
 #include "kernels/cpu/isa/vec.h"
 #include "kernels/cpu/tiles.h"
 

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "kernels/cuda/amax/reduce.cuh"
+#include "kernels/cuda/for_dtype.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
 #include "kernels/cuda/tile/tile.cuh"
 
@@ -19,7 +20,7 @@ struct Running {
                                       uint32_t nan_bit) {
     if (max > kInfBits) {
       found.seen |= nan_bit;
-      max = MaxMagnitudeIgnoringNan<Scalar>(v);
+      max = MaxNumber<Scalar>(v);
     }
     found.*which = max > found.*which ? max : found.*which;
   }
@@ -190,16 +191,8 @@ cudaError_t LaunchAmax(const AmaxArgs& a, const Queue& queue) {
       a.x.rows <= std::numeric_limits<int32_t>::max()) {
     return LaunchAmaxTiles(a, queue);
   }
-  switch (a.x.dtype) {
-    case DType::kF32:
-      return LaunchAmaxOf<DType::kF32>(a, queue);
-    case DType::kF16:
-      return LaunchAmaxOf<DType::kF16>(a, queue);
-    case DType::kBF16:
-      return LaunchAmaxOf<DType::kBF16>(a, queue);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return ForDType(a.x.dtype,
+                  [&]<DType D>() { return LaunchAmaxOf<D>(a, queue); });
 }
 
 cudaError_t LaunchWriteAmax(const WriteAmaxArgs& a, const Queue& queue) {

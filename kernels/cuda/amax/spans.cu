@@ -1,4 +1,5 @@
 #include "kernels/cuda/amax/reduce.cuh"
+#include "kernels/cuda/for_dtype.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
 #include "kernels/cuda/tile/span.cuh"
 
@@ -32,13 +33,13 @@ __device__ __forceinline__ void RowsOf(const SpanAmaxArgs& a,
     float v[N];
     LoadSpan<D>(*tile.group, a.list.cols, false, line, first, v);
     uint32_t max, clean;
-    Maxima<Scalar>(v, N, &max, &clean);
+    FindMaxima<Scalar>(v, N, &max, &clean);
     Raise(clean, &found->plain);
     found->seen |= SeenIn(max, clean);
     if (a.rows != nullptr) AddToLine(max, clean, a.propagate, &a.rows[row]);
     if (a.row_signs == nullptr) continue;
     RotateSpan(v, N, a.row_signs);
-    Maxima<Scalar>(v, N, &max, &clean);
+    FindMaxima<Scalar>(v, N, &max, &clean);
     Raise(clean, &found->row_rht);
     found->seen |= max > kInfBits ? kSeenRowRhtNan : 0u;
     if (a.rotated_rows != nullptr) {
@@ -60,12 +61,12 @@ __device__ __forceinline__ void ColumnsOf(const SpanAmaxArgs& a,
     LoadSpan<D>(*tile.group, a.list.cols, true, line, first, v);
     uint32_t max, clean;
     if (a.columns != nullptr) {
-      Maxima<Scalar>(v, N, &max, &clean);
+      FindMaxima<Scalar>(v, N, &max, &clean);
       AddToLine(max, clean, a.propagate, &a.columns[column]);
     }
     if (a.col_signs == nullptr) continue;
     RotateSpan(v, N, a.col_signs);
-    Maxima<Scalar>(v, N, &max, &clean);
+    FindMaxima<Scalar>(v, N, &max, &clean);
     Raise(clean, &found->col_rht);
     found->seen |= max > kInfBits ? kSeenColRhtNan : 0u;
     if (a.rotated_columns != nullptr) {
@@ -113,16 +114,8 @@ cudaError_t LaunchSpanAmaxOf(const SpanAmaxArgs& a, const Queue& queue) {
 }  // namespace
 
 cudaError_t LaunchSpanAmax(const SpanAmaxArgs& a, const Queue& queue) {
-  switch (a.dtype) {
-    case DType::kF32:
-      return LaunchSpanAmaxOf<DType::kF32>(a, queue);
-    case DType::kF16:
-      return LaunchSpanAmaxOf<DType::kF16>(a, queue);
-    case DType::kBF16:
-      return LaunchSpanAmaxOf<DType::kBF16>(a, queue);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return ForDType(a.dtype,
+                  [&]<DType D>() { return LaunchSpanAmaxOf<D>(a, queue); });
 }
 
 }  // namespace quantd::cuda

@@ -35,10 +35,6 @@ struct AmaxTilesArgs {
   Found* found;
 };
 
-template <SharedMemory kSize>
-using Stream = BySize<kSize, TileStream<3, 6, 1>, TileStream<2, 4, 1>,
-                      TileStream<1, 3, 1>>;
-
 // The largest rotated elements that the CTA knows of, rounded to bf16, as fp32
 // bits: in shared memory, where all warps read and raise them.
 struct KnownMaxima {
@@ -47,9 +43,15 @@ struct KnownMaxima {
 };
 template <SharedMemory kSize>
 struct Shared {
-  typename Stream<kSize>::Tiles tiles;
-  typename Stream<kSize>::Control control;
+  using Stream = BySize<kSize, TileStream<3, 6, 1>, TileStream<2, 4, 1>,
+                        TileStream<1, 3, 1>>;
+  typename Stream::Tiles tiles;
+  typename Stream::Control control;
   KnownMaxima maxima;
+
+  __device__ __forceinline__ void Begin() {
+    if (threadIdx.x == 0) maxima = {};
+  }
 };
 
 // The larger one of `max` and this lane's magnitudes in a rotated square,
@@ -109,13 +111,13 @@ __device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
       v[i] = DecodeBf16<Scalar>(*reinterpret_cast<const uint16_t*>(p));
     }
     uint32_t all;
-    Maxima<Scalar>(v, kBlock, &all, &plain);
+    FindMaxima<Scalar>(v, kBlock, &all, &plain);
     seen |= SeenIn(all, plain);
     if (column || rows) {
       max = RotateToBf16<Scalar, true>(v, signs);
       if (max > kInfBits) {
         seen |= column ? kSeenColRhtNan : kSeenRowRhtNan;
-        max = MaxMagnitudeIgnoringNan<Scalar>(v);
+        max = MaxNumber<Scalar>(v);
       }
     }
   }
@@ -272,62 +274,50 @@ __device__ __forceinline__ void RaiseMaxima(
 }
 
 template <SharedMemory kSize, bool kRows, bool kColumns>
-__global__ void __launch_bounds__(Stream<kSize>::kCtaThreads, 1)
+__global__ void __launch_bounds__(Shared<kSize>::Stream::kCtaThreads, 1)
     AmaxByTensorCores(const __grid_constant__ AmaxTilesArgs a,
                       const __grid_constant__ TensorMap map) {
-#ifdef __CUDA_ARCH__
-  if constexpr (kIsBuilt<kSize>) {
-    LetNextKernelStart();
-    extern __shared__ __align__(1024) std::byte shared[];
-    auto& s = *reinterpret_cast<Shared<kSize>*>(shared);
-    if (threadIdx.x == 0) s.maxima = {};
-    Stream<kSize> stream(&s.tiles, &s.control);
-    if (stream.sends()) {
-      stream.Send(a.list, a.first, map);
-      return;
-    }
-    stream.Begin();
-    const Rotation rotation(a.signs);
-    uint32_t plain = 0;  // largest, of both halves of words
-    while (true) {
-      // What other CTAs have found spares work here.
-      uint32_t rows_found = 0;
-      uint32_t columns_found = 0;
-      if (Team::thread() == 0) {
-        rows_found = *const_cast<volatile uint32_t*>(&a.found->row_rht);
-        columns_found = *const_cast<volatile uint32_t*>(&a.found->col_rht);
-      }
-      if (!stream.Receive(true)) break;
-      if (Team::thread() == 0) {
-        atomicMax(&s.maxima.rows, rows_found);
-        atomicMax(&s.maxima.columns, columns_found);
-      }
-      const WarpRows rows(stream.tile());
-      Known all;
-      QUANTD_UNROLL
-      for (int c = 0; c < kSquares; ++c) {
-        all.Add<kRows, kColumns, false>(rows, c, rotation);
-      }
-      if (__any_sync(0xFFFFFFFFu, all.Matters<kRows, kColumns>(s.maxima))) {
-        RaiseMaxima<kRows, kColumns>(a, stream.tile(), rows, rotation,
-                                     &s.maxima, &plain);
-      } else {
-        plain = LargerOf(plain, all.plain);
-      }
-      stream.Release();
-    }
-    plain = __reduce_max_sync(0xFFFFFFFFu, LargerHalf(plain));
-    if (threadIdx.x % kWarp == 0) atomicMax(&a.found->plain, plain);
-  } else {
-    __trap();
-  }
-#endif
+  LetNextKernelStart();
+  RunTileStream<kSize, Shared<kSize>>(
+      a, map, [&](Shared<kSize>& s, auto& stream) {
+        const Rotation rotation(a.signs);
+        uint32_t plain = 0;  // largest, of both halves of words
+        while (true) {
+          // What other CTAs have found spares work here.
+          uint32_t rows_found = 0;
+          uint32_t columns_found = 0;
+          if (Team::thread() == 0) {
+            rows_found = *const_cast<volatile uint32_t*>(&a.found->row_rht);
+            columns_found = *const_cast<volatile uint32_t*>(&a.found->col_rht);
+          }
+          if (!stream.Receive(true)) break;
+          if (Team::thread() == 0) {
+            atomicMax(&s.maxima.rows, rows_found);
+            atomicMax(&s.maxima.columns, columns_found);
+          }
+          const WarpRows rows(stream.tile());
+          Known all;
+          QUANTD_UNROLL
+          for (int c = 0; c < kSquares; ++c) {
+            all.Add<kRows, kColumns, false>(rows, c, rotation);
+          }
+          if (__any_sync(0xFFFFFFFFu, all.Matters<kRows, kColumns>(s.maxima))) {
+            RaiseMaxima<kRows, kColumns>(a, stream.tile(), rows, rotation,
+                                         &s.maxima, &plain);
+          } else {
+            plain = LargerOf(plain, all.plain);
+          }
+          stream.Release();
+        }
+        plain = __reduce_max_sync(0xFFFFFFFFu, LargerHalf(plain));
+        if (threadIdx.x % kWarp == 0) atomicMax(&a.found->plain, plain);
+      });
 }
 
 template <bool kRows, bool kColumns>
 cudaError_t Launch(const AmaxTilesArgs& a, const Queue& queue) {
   return ForSharedMemory([&](auto size) {
-    return LaunchStream<size(), Stream<size()>, Shared<size()>>(
+    return LaunchTileStream<size(), Shared<size()>>(
         &AmaxByTensorCores<size(), kRows, kColumns>, a, queue);
   });
 }

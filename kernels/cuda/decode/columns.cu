@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
                                         lane % 4 * 2 + i / 2 * 8);
         }
       }
-      const Factors<S> factors(copy, a.params.f6, column.line);
+      const Factors<S> factors(copy, a.params.range, column.line);
       float factor[kBlocks];
       QUANTD_UNROLL
       for (int b = 0; b < kBlocks; ++b) {
@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
       }
     }
     if (!plain) {
-      const Factors<S> factors(copy, a.params.f6, column.line);
+      const Factors<S> factors(copy, a.params.range, column.line);
       DecodeColumnAlone<D, E>(chunk, column, factors, cols);
     }
     __syncwarp();  // the next chunk starts with the same half of `shared`

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "kernels/arith/decode.h"
+#include "kernels/cuda/for_dtype.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
@@ -80,7 +81,7 @@ struct LineScaleAddress {
   // Of line `line` + i, i < 128.
   __device__ __forceinline__ const std::byte* Swizzled(int i) const {
     __builtin_assume(i >= 0 && i < kTileSide);
-    return first + static_cast<int>(SwizzledIndex(i, 0, 1));
+    return first + SwizzledPlace(i, 0);
   }
   __device__ __forceinline__ const std::byte* Linear(int i) const {
     return first + (i >> shift) * pitch;
@@ -102,15 +103,15 @@ __device__ __forceinline__ const std::byte* ScaleOf(const CopyTask& copy,
 // DecodeFactor in two steps, the first once for many blocks.
 template <Scaling S>
 struct Factors {
-  Nvfp4Decode global = {};
+  Nvfp4Decode<Scalar> global = {};
   float tensor = 0;
 
-  __device__ __forceinline__ Factors(const CopyTask& copy, float f6,
+  __device__ __forceinline__ Factors(const CopyTask& copy, float range,
                                      int64_t line) {
     if constexpr (S == Scaling::kNvfp4) {
       const float* const amax = copy.amax + line * copy.amax_line;
       __builtin_assume(__isGlobal(amax));
-      global = MakeNvfp4Decode(*amax, f6);
+      global = MakeNvfp4Decode<Scalar>(*amax, range);
     } else if constexpr (S == Scaling::kTensor) {
       tensor = *reinterpret_cast<const float*>(copy.scale);
     }
@@ -119,7 +120,7 @@ struct Factors {
   // `stored`: from LoadStored.
   __device__ __forceinline__ float Of(uint32_t stored) const {
     if constexpr (S == Scaling::kNvfp4) {
-      return (DecodeE4M3<Scalar>(stored) * global.amax) * global.k;
+      return Nvfp4Factor<Scalar>(stored, global);
     } else if constexpr (S == Scaling::kMx) {
       return DecodeE8M0<Scalar>(stored);
     } else if constexpr (S == Scaling::kBlock) {
@@ -385,16 +386,8 @@ cudaError_t ForElements(const DequantizeParams& p, const F& launch) {
 }
 template <typename F>
 cudaError_t ForDecoding(const DequantizeParams& p, const F& launch) {
-  switch (p.output) {
-    case DType::kF32:
-      return ForElements<DType::kF32>(p, launch);
-    case DType::kF16:
-      return ForElements<DType::kF16>(p, launch);
-    case DType::kBF16:
-      return ForElements<DType::kBF16>(p, launch);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return ForDType(p.output,
+                  [&]<DType D>() { return ForElements<D>(p, launch); });
 }
 
 }  // namespace quantd::cuda

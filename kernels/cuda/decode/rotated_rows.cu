@@ -1,6 +1,7 @@
 // Rowwise NVFP4 with the inverse rotation of 16: a lane decodes a block, and a
 // warp rotates 32 of them.
 #include "kernels/cuda/decode/warp_blocks.cuh"
+#include "kernels/cuda/for_dtype.h"
 
 namespace quantd::cuda {
 namespace {
@@ -89,7 +90,7 @@ __global__ void __launch_bounds__(kThreads)
       from += from_step;
     }
     // Rows have one amax: row_scaled and rotation exclude each other.
-    const Factors<S> factors(copy, a.params.f6, 0);
+    const Factors<S> factors(copy, a.params.range, 0);
     uint32_t rotation[4];
     if constexpr (kIsHalf<D>) {
       // Column n of fragment i is element 4 * (n / 2) + 2 * i + n % 2: lane
@@ -162,16 +163,8 @@ cudaError_t Launch(const DecodeArgs& a, const Queue& queue) {
 }  // namespace
 
 cudaError_t LaunchDecodeRotatedRows(const DecodeArgs& a, const Queue& queue) {
-  switch (a.params.output) {
-    case DType::kF32:
-      return Launch<DType::kF32>(a, queue);
-    case DType::kF16:
-      return Launch<DType::kF16>(a, queue);
-    case DType::kBF16:
-      return Launch<DType::kBF16>(a, queue);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return ForDType(a.params.output,
+                  [&]<DType D>() { return Launch<D>(a, queue); });
 }
 
 }  // namespace quantd::cuda

@@ -1,4 +1,5 @@
 #include "kernels/arith/decode.h"
+#include "kernels/cuda/for_dtype.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
@@ -63,11 +64,12 @@ __global__ void __launch_bounds__(kThreads)
       const int64_t first =
           (p.columnwise ? tile.row : tile.col) + span.position;
       if (line >= copy.lines || first >= copy.padded) continue;
-      const float amax = AmaxOf(copy, line);
+      const Nvfp4Decode<Scalar> decode =
+          MakeLineDecode<Scalar>(p.scaling, AmaxOf(copy, line), p.range);
       float v[N] = {};
       for (int b = 0; b < N && first + b < copy.padded; b += block) {
         const float factor = DecodeFactor<Scalar>(
-            p.scaling, p.f6, amax,
+            p.scaling, decode,
             LoadScale(p.scaling, copy, line, (first + b) / block));
         for (int j = b; j < b + block && first + j < copy.padded; j += kBlock) {
           uint32_t words[4] = {};
@@ -107,16 +109,8 @@ cudaError_t LaunchDecodeTo(const DecodeArgs& a, const Queue& queue) {
 }  // namespace
 
 cudaError_t LaunchDecodeSpans(const DecodeArgs& a, const Queue& queue) {
-  switch (a.params.output) {
-    case DType::kF32:
-      return LaunchDecodeTo<DType::kF32>(a, queue);
-    case DType::kF16:
-      return LaunchDecodeTo<DType::kF16>(a, queue);
-    case DType::kBF16:
-      return LaunchDecodeTo<DType::kBF16>(a, queue);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return ForDType(a.params.output,
+                  [&]<DType D>() { return LaunchDecodeTo<D>(a, queue); });
 }
 
 }  // namespace quantd::cuda

@@ -198,12 +198,12 @@ struct Multipliers {
   float s_inv6;   // block maximum to what its scale should be
 
   // All threads must call; the caller synchronizes before and after.
-  __device__ __forceinline__ void Fill(float amax, float f6) {
-    const float s = Nvfp4EncodeScaleOf<Scalar>(amax, f6);
+  __device__ __forceinline__ void Fill(float amax, float range) {
+    const float s = Nvfp4EncodeScale<Scalar>(amax, range);
     for (unsigned i = threadIdx.x; i < 128; i += blockDim.x) {
-      of[i] = Nvfp4MultiplierOf<Scalar>(i, 1.0f / s);
+      of[i] = Nvfp4Multiplier<Scalar>(i, 1.0f / s);
     }
-    if (threadIdx.x == 0) s_inv6 = s * Scalar::Float(0x3E2AAAABu);
+    if (threadIdx.x == 0) s_inv6 = Nvfp4InverseSix(s);
   }
 };
 
@@ -220,11 +220,11 @@ struct Lines {
   // Multipliers of codes that differ in the exponent alone differ by a power of
   // two. So a warp takes the codes of one mantissa, and a lane one candidate:
   // a c near the multiplier, and what is added to x.
-  __device__ __noinline__ void Fill(float amax, float f6) {
-    const float s = Nvfp4EncodeScaleOf<Scalar>(amax, f6);
+  __device__ __noinline__ void Fill(float amax, float range) {
+    const float s = Nvfp4EncodeScale<Scalar>(amax, range);
     const uint32_t thread = threadIdx.x % kThreads;
     if (thread == 0) {
-      s_inv6 = s * Scalar::Float(0x3E2AAAABu);
+      s_inv6 = Nvfp4InverseSix(s);
       this->s_dec = 1.0f / s;
       of[0] = {0x3C00, 0, 0};
     }
@@ -233,7 +233,7 @@ struct Lines {
     constexpr uint32_t kOne = 7;  // E4M3's exponent field of 1
     const float s_dec = 1.0f / s;
     const uint32_t m =
-        __float_as_uint(Nvfp4MultiplierOf<Scalar>(kOne << 3 | mantissa, s_dec));
+        __float_as_uint(Nvfp4Multiplier<Scalar>(kOne << 3 | mantissa, s_dec));
     const uint32_t fraction = (m & 0x7FFFFFu) | 0x3F800000u;
 
     // For lanes 0 to 6: the first bf16 that passes the lane's threshold.
@@ -297,8 +297,7 @@ struct Lines {
 // that is no normal E4M3 number, under which values may reach 7 and must be
 // clamped.
 __device__ __forceinline__ bool IsRare(uint32_t max, float wanted) {
-  const uint32_t bits = __float_as_uint(wanted);
-  return bits - 0x3C800000u >= 0x43E80000u - 0x3C800000u && max != 0;
+  return Nvfp4MayReach7<Scalar>(max, wanted);
 }
 
 }  // namespace quantd::cuda

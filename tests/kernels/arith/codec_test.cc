@@ -10,6 +10,7 @@
 #include <functional>
 #include <utility>
 
+#include "kernels/arith/e2m1.h"
 #include "kernels/arith/hadamard.h"
 #include "tests/oracle/oracle.h"
 #include "tests/testing/tensors.h"

@@ -37,10 +37,10 @@ struct GroupStateWith {
   // Likewise. Ends with a barrier.
   __device__ __forceinline__ void Settle(const EncodeArgs& a) {
     if (task.rowwise.data != nullptr) {
-      row.Fill(*task.rowwise.amax, a.params.f6);
+      row.Fill(*task.rowwise.amax, a.params.range);
     }
     if (task.columnwise.data != nullptr) {
-      col.Fill(*task.columnwise.amax, a.params.f6);
+      col.Fill(*task.columnwise.amax, a.params.range);
     }
     __syncthreads();
   }
@@ -64,8 +64,8 @@ struct ScaleColumn {
                                          uint32_t block) {
     if (copy.swizzled) {
       const uint32_t across = (static_cast<uint32_t>(copy.blocks) + 3) / 4;
-      first = copy.scale + uint64_t{line / 128 * across + block / 4} * 512 +
-              block % 4;
+      first = copy.scale + uint64_t{SwizzledTile(line, block, across)} * 512 +
+              SwizzledPlace(0u, block);
       pitch = 0;
     } else {
       pitch = static_cast<uint32_t>(copy.scale_line);
@@ -74,8 +74,8 @@ struct ScaleColumn {
   }
   // `line` from 0 to 127.
   __device__ __forceinline__ std::byte* at(uint32_t line) const {
-    const uint32_t swizzled = line % 32 * 16 + line / 32 * 4;
-    return first + (pitch == 0 ? swizzled : line * pitch);
+    __builtin_assume(line < kTileSide);
+    return first + (pitch == 0 ? SwizzledPlace(line, 0u) : line * pitch);
   }
 };
 
@@ -93,10 +93,10 @@ EncodeRare(const EncodeParams& p, Words x, const float* signs, float amax,
   float v[kBlock];
   Unpack(x, v);
   uint32_t max, clean;
-  Maxima<Scalar>(v, kBlock, &max, &clean);
+  FindMaxima<Scalar>(v, kBlock, &max, &clean);
   Report(SeenIn(max, clean), seen);
   if (signs != nullptr) RotateSpan(v, kBlock, signs);
-  Maxima<Scalar>(v, kBlock, &max, &clean);
+  FindMaxima<Scalar>(v, kBlock, &max, &clean);
   const LineScale<Scalar> line = MakeLineScale<Scalar>(p, amax, 1.0f);
   const BlockScale<Scalar> scale =
       p.four_over_six != FourOverSix::kOff

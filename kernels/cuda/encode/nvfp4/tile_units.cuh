@@ -15,12 +15,15 @@ template <SharedMemory kSize, bool kRotated>
 using EncodeStream = BySize<kSize, TileStream<kRotated ? 3 : 2, 5, kRun>,
                             TileStream<2, 3, kRun>, TileStream<1, 2, kRun>>;
 
-// What a CTA has in shared memory.
-template <typename Stream, typename TeamState>
+// What a CTA has in shared memory: see RunTileStream.
+template <typename TileStream, typename TeamState>
 struct TileShared {
+  using Stream = TileStream;
   typename Stream::Tiles tiles;
   TeamState teams[Stream::kTeams];
   typename Stream::Control control;
+
+  __device__ __forceinline__ void Begin() {}
 };
 
 // The group a team is at, and what its amaxes decide.
@@ -63,8 +66,8 @@ class TeamGroup {
     const float* const col = task_->columnwise.amax;
     const bool rows = task_->rowwise.data != nullptr;
     const bool columns = task_->columnwise.data != nullptr;
-    if (rows) tables_->row.Fill(*row, args_.params.f6);
-    if (columns) tables_->col.Fill(*col, args_.params.f6);
+    if (rows) tables_->row.Fill(*row, args_.params.range);
+    if (columns) tables_->col.Fill(*col, args_.params.range);
     if (Team::thread() == 0) {
       tables_->group = group;
       tables_->rowwise = LineTask(task_->rowwise);
@@ -173,7 +176,7 @@ __device__ __forceinline__ void Gather(const Strip<true>& strip,
 static __device__ __noinline__ uint2 CodesWithoutLine(uint32_t block,
                                                       float s_dec,
                                                       uint32_t scale) {
-  return CodesUnder(BlockAt(block), Nvfp4MultiplierOf<Scalar>(scale, s_dec));
+  return CodesUnder(BlockAt(block), Nvfp4Multiplier<Scalar>(scale, s_dec));
 }
 
 // Sums of the columns of a tile, rows ascending: a thread is two columns.

@@ -88,18 +88,9 @@ __global__ void __launch_bounds__(
     EncodeStream<kSize, kAnyRotated<kRow, kCol>>::kCtaThreads, 1)
     EncodeNvfp4Tiles(const __grid_constant__ EncodeArgs a,
                      const __grid_constant__ TensorMap map) {
-#ifdef __CUDA_ARCH__
-  if constexpr (kIsBuilt<kSize>) {
-    extern __shared__ __align__(1024) std::byte shared[];
-    constexpr bool kRotated = kAnyRotated<kRow, kCol>;
-    auto& s = *reinterpret_cast<Shared<kSize, kRotated>*>(shared);
-    EncodeStream<kSize, kRotated> stream(&s.tiles, &s.control);
-    if (stream.sends()) {
-      stream.Send(a.list, a.first, map);
-      return;
-    }
-    stream.Begin();
-    TeamState& team = s.teams[Team::number()];
+  using All = Shared<kSize, kAnyRotated<kRow, kCol>>;
+  RunTileStream<kSize, All>(a, map, [&](All& shared, auto& stream) {
+    TeamState& team = shared.teams[Team::number()];
     const Rotation rotation(a.signs);
     const bool alone = a.list.count == 1;
     TeamGroup group(a, &team.tables);
@@ -126,18 +117,14 @@ __global__ void __launch_bounds__(
       }
       stream.Release();
     }
-  } else {
-    __trap();
-  }
-#endif
+  });
 }
 
 template <Copying kRow, Copying kCol>
 cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   return ForSharedMemory([&](auto size) {
     constexpr bool kRotated = kAnyRotated<kRow, kCol>;
-    return LaunchStream<size(), EncodeStream<size(), kRotated>,
-                        Shared<size(), kRotated>>(
+    return LaunchTileStream<size(), Shared<size(), kRotated>>(
         &EncodeNvfp4Tiles<size(), kRow, kCol>, a, queue);
   });
 }

@@ -1,6 +1,6 @@
 // The lane concept: the arithmetic of quantd is written once, over a lane type
 // L, and a lane is one block of elements. A CUDA thread and plain C++ use
-// Scalar; a CPU core uses the vector lanes of kernels/cpu/isa/vec.h, where
+// Scalar; a CPU core uses the vector lanes of kernels/cpu/isa/lane.h, where
 // operators and ?: act on every lane at once.
 //
 // A lane type has

@@ -24,6 +24,22 @@ struct RandomBytes {
     const int j = i + shift;
     return (words[j / 4] >> (8 * (j % 4))) & 0xFFu;
   }
+
+  // The same bytes, shifted: then the compiler knows which word one is in.
+  QUANTD_FN RandomBytes Shifted() const {
+    RandomBytes bytes;
+    bytes.shift = 0;
+    const int word = shift / 4;
+    const int bits = shift % 4 * 8;
+    for (int i = 0; i < 4; ++i) {
+      bytes.words[i] = words[word + i];
+      if (bits != 0) {
+        bytes.words[i] = bytes.words[i] >> bits | words[word + i + 1]
+                                                      << (32 - bits);
+      }
+    }
+    return bytes;
+  }
 };
 
 // `line` and `position` are global: rows and columns for the rowwise copy, and
@@ -57,9 +73,11 @@ QUANTD_FN RandomBytes<L> DrawBytesOfSpan(const EncodeParams& p, bool columnwise,
                                          int64_t group_row, int64_t line,
                                          int64_t position) {
   const int64_t row = p.row_offset + group_row;
-  return columnwise
-             ? DrawBytes<L>(p, true, p.column_offset + line, row + position)
-             : DrawBytes<L>(p, false, row + line, p.column_offset + position);
+  const RandomBytes<L> bytes =
+      columnwise
+          ? DrawBytes<L>(p, true, p.column_offset + line, row + position)
+          : DrawBytes<L>(p, false, row + line, p.column_offset + position);
+  return bytes.Shifted();
 }
 
 }  // namespace QUANTD_ARITH

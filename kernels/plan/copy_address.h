@@ -6,6 +6,7 @@
 #ifndef QUANTD_KERNELS_PLAN_COPY_ADDRESS_H_
 #define QUANTD_KERNELS_PLAN_COPY_ADDRESS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/arith/lanes.h"
@@ -60,6 +61,15 @@ QUANTD_FN constexpr int64_t ScaleIndex(const CopyAddress& copy, int64_t line,
   const int64_t lines = copy.scale_lines == 1 ? line : line / copy.scale_lines;
   return lines * copy.scale_line + block * copy.scale_block;
 }
+
+// Bytes of a tensor that hold nothing but zeros: `count` runs of `width`,
+// `pitch` bytes apart, the first one `offset` bytes into the tensor.
+struct ZeroRun {
+  size_t offset = 0;
+  size_t pitch = 0;
+  size_t width = 0;
+  size_t count = 0;
+};
 
 }  // namespace quantd
 

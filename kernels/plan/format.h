@@ -141,7 +141,6 @@ struct FormatSpec {
   bool square = false;     // ... and so many lines share it too
   bool transposed = true;  // the columnwise copy is stored as K lines
   uint32_t options = 0;    // legal Options
-  float element_max = LimitsOf(element).max;  // largest element magnitude
 };
 
 inline constexpr uint32_t kNvfp4Options = kOptAlways | kOptGivenAmax |

@@ -29,15 +29,6 @@ struct CopyGeometry : CopyAddress {
   size_t scale_bytes = 0;
 };
 
-// Bytes of a tensor that hold nothing but zeros: `count` runs of `width`,
-// `pitch` bytes apart, the first one `offset` bytes into the tensor.
-struct ZeroRun {
-  size_t offset = 0;
-  size_t pitch = 0;
-  size_t width = 0;
-  size_t count = 0;
-};
-
 // `rotation`: dimension of the RHT the copy went through, or 0.
 CopyGeometry MakeCopyGeometry(const FormatSpec& format, bool columnwise,
                               int64_t rows, int64_t cols, int rotation,

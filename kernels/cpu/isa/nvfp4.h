@@ -6,7 +6,7 @@
 
 #include "kernels/arith/nvfp4.h"
 #include "kernels/cpu/isa/lines.h"
-#include "kernels/cpu/isa/vec.h"
+#include "kernels/cpu/isa/transpose.h"
 #include "kernels/cpu/tiles.h"
 
 namespace quantd {

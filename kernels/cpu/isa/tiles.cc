@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/isa/lines.h"
 #include "kernels/cpu/isa/nvfp4.h"
-#include "kernels/cpu/isa/vec.h"
+#include "kernels/cpu/isa/transpose.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {

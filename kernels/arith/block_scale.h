@@ -114,12 +114,12 @@ QUANTD_FN BlockScale<L> UnderScale(const EncodeParams& p,
     case Scaling::kTensor:
       break;
   }
-  return {L::Bits(line.scale), line.scale};
+  return {stored, line.scale};
 }
 
 // The scale of a block whose magnitudes have the maximum `max` with NaN above
-// Inf, and `clean` with NaN dropped. For kBlock and kTensor `stored` is the
-// scale, not yet its inverse: see StoredScale.
+// Inf, and `clean` with NaN dropped. For kBlock `stored` is the scale, not yet
+// its inverse: see StoredScale.
 template <typename L>
 QUANTD_FN BlockScale<L> MakeBlockScale(const EncodeParams& p,
                                        const LineScale<L>& line,
@@ -148,11 +148,11 @@ QUANTD_FN BlockScale<L> MakeBlockScale(const EncodeParams& p,
   return UnderScale<L>(p, line, stored);
 }
 
-// A scale as it leaves: those in fp32 are inverted.
+// A block's scale as it leaves: those in fp32 are inverted.
 template <typename L>
 QUANTD_FN typename L::U StoredScale(const EncodeParams& p,
                                     typename L::U stored) {
-  if (p.scaling == Scaling::kNvfp4 || p.scaling == Scaling::kMx) return stored;
+  if (p.scaling != Scaling::kBlock) return stored;
   const typename L::F inverse = L::Broadcast(1.0f) / L::Float(stored);
   const typename L::U nan = typename L::U{} + kNanBits;
   return IsNan<L>(inverse) ? nan : L::Bits(inverse);

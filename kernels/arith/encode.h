@@ -78,9 +78,12 @@ template <typename L>
 QUANTD_FN RunErrors<L> ErrorsOfSixteen(
     const EncodeParams& p, const LineScale<L>& line, const typename L::F* v,
     const BlockScale<L>& scale, const typename L::U* words, int64_t count) {
+  // A tensor's scale is inverted, too.
+  const typename L::U stored = p.scaling == Scaling::kTensor
+                                   ? L::Bits(L::Broadcast(1.0f) / line.scale)
+                                   : StoredScale<L>(p, scale.stored);
   const typename L::F factor = DecodeFactor<L>(
-      p.scaling, MakeLineDecode<L>(p.scaling, line.amax, p.range),
-      StoredScale<L>(p, scale.stored));
+      p.scaling, MakeLineDecode<L>(p.scaling, line.amax, p.range), stored);
   typename L::F d[kRun];
   DecodeSixteen<L>(p.element, words, d);
   QUANTD_UNROLL

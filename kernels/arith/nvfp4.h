@@ -79,17 +79,15 @@ QUANTD_FN Nvfp4Decode<L> MakeNvfp4Decode(typename L::F amax, float range) {
                                        : kNvfp4Range256 / kLargestFloat);
   const F zero{};
   const F one = L::Broadcast(1.0f);
+  const F k =
+      L::Broadcast(wide ? 1.0f / kNvfp4Range448 : 1.0f / kNvfp4Range256);
   const auto huge = amax > L::Broadcast(kLargestFloat / 448.0f);
-  const auto tiny = (amax > zero) & (amax < smallest);
-  Nvfp4Decode<L> decode = {
-      tiny ? smallest : amax,
-      L::Broadcast(wide ? 1.0f / kNvfp4Range448 : 1.0f / kNvfp4Range256)};
   if (L::Any(huge)) {
     const F inverse = one / Nvfp4EncodeScale<L>(amax, range);
-    decode.amax = huge ? inverse : decode.amax;
-    decode.k = huge ? one : decode.k;
+    const F used = (amax > zero) & (amax < smallest) ? smallest : amax;
+    return {huge ? inverse : used, huge ? one : k};
   }
-  return decode;
+  return {(amax > zero) & (amax < smallest) ? smallest : amax, k};
 }
 
 // --- one block --------------------------------------------------------------
@@ -109,17 +107,15 @@ QUANTD_FN typename L::F Nvfp4Multiplier(typename L::U scale, F s_dec) {
   return L::Float(L::Min(L::Bits(m) & kAbsMask, U{} + kFltMaxBits));
 }
 
-// Whether values of a block with the largest magnitude `max`, whose scale
-// should be `wanted`, may reach 7 once they are multiplied. They do not where
-// the scale is a normal E4M3 number, within 1/16 of what was wanted, nor in a
-// block of zeros. From 464 on the scale saturates too much. True for NaN and
-// Inf.
+// Whether values of a block whose scale should be `wanted` may reach 7 once
+// they are multiplied. They do not where the scale is a normal E4M3 number,
+// within 1/16 of what was wanted; from 464 on it saturates too much. (Nor do
+// they in a block of zeros, which callers know.) True for NaN and Inf.
 template <typename L>
-QUANTD_FN auto Nvfp4MayReach7(typename L::U max, typename L::F wanted) {
+QUANTD_FN auto Nvfp4MayReach7(typename L::F wanted) {
   constexpr uint32_t kLeastNormal = 0x3C800000u;  // 2^-6
   constexpr uint32_t kTooLarge = 0x43E80000u;     // 464
-  const typename L::U bits = L::Bits(wanted);
-  return ((bits - kLeastNormal) >= (kTooLarge - kLeastNormal)) & (max != 0u);
+  return (L::Bits(wanted) - kLeastNormal) >= (kTooLarge - kLeastNormal);
 }
 
 // What the codes under a scale are multiplied with. `Decode` is an Nvfp4Decode

@@ -31,25 +31,25 @@ struct CopyAddress {
   bool swizzled = false;
 };
 
-// Swizzled scales are a matrix of lines and blocks in tiles of 128 x 4, each of
-// 512 bytes. `T` is the integer type to calculate in.
-//
+// Swizzled scales are a matrix of lines and blocks in tiles of 128 x 4.
+// Distances in a tile: from line to line of a quarter of 32, from quarter to
+// quarter, and from tile to tile. Blocks are neighbours.
+inline constexpr int kSwizzledLine = 16;
+inline constexpr int kSwizzledQuarter = 4;
+inline constexpr int kSwizzledTile = 512;
+
 // The number of the tile of (line, block), where `across` tiles stand side by
 // side.
 template <typename T>
 QUANTD_FN constexpr T SwizzledTile(T line, T block, T across) {
   return line / 128 * across + block / 4;
 }
-// The place of (line, block) in its tile.
-template <typename T>
-QUANTD_FN constexpr T SwizzledPlace(T line, T block) {
-  return line % 32 * 16 + line / 32 % 4 * 4 + block % 4;
-}
 // The index of (line, block) where lines have `blocks` blocks.
 QUANTD_FN constexpr int64_t SwizzledIndex(int64_t line, int64_t block,
                                           int64_t blocks) {
-  return SwizzledTile(line, block, (blocks + 3) / 4) * 512 +
-         SwizzledPlace(line, block);
+  return SwizzledTile(line, block, (blocks + 3) / 4) * kSwizzledTile +
+         line % 32 * kSwizzledLine + line % 128 / 32 * kSwizzledQuarter +
+         block % 4;
 }
 
 // Where the scale of block `block` of line `line` lies, in scales. This of a

@@ -59,7 +59,8 @@ QUANTD_FN void Prepare(Load load, const Nvfp4Copy& copy, const Signs& signs,
   U max = MaxMagnitude<L>(group->v);
   if constexpr (kRht) max = L::Bits(RoundToBf16<L>(L::Float(max)));
   // Rotated values are finite only if all that went in is.
-  group->special = L::Any(Nvfp4MayReach7<L>(max, L::Float(max) * copy.s_inv6));
+  const F wanted = L::Float(max) * copy.s_inv6;
+  group->special = L::Any(Nvfp4MayReach7<L>(wanted) & (max != 0u));
   group->scale = Nvfp4Scale<L>(max, copy.s_inv6);
   group->m = Nvfp4Multiplier<L>(group->scale, copy.s_dec);
   // In memory from here on: in registers it would crowd out the other group.

@@ -50,6 +50,7 @@ struct Shared {
   KnownMaxima maxima;
 
   __device__ __forceinline__ void Begin() {
+    LetNextKernelStart();
     if (threadIdx.x == 0) maxima = {};
   }
 };
@@ -277,7 +278,6 @@ template <SharedMemory kSize, bool kRows, bool kColumns>
 __global__ void __launch_bounds__(Shared<kSize>::Stream::kCtaThreads, 1)
     AmaxByTensorCores(const __grid_constant__ AmaxTilesArgs a,
                       const __grid_constant__ TensorMap map) {
-  LetNextKernelStart();
   RunTileStream<kSize, Shared<kSize>>(
       a, map, [&](Shared<kSize>& s, auto& stream) {
         const Rotation rotation(a.signs);

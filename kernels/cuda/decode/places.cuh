@@ -73,7 +73,7 @@ struct LineScaleAddress {
   // Of line `line` + i, i < 128.
   __device__ __forceinline__ const std::byte* Swizzled(int i) const {
     __builtin_assume(i >= 0 && i < kTileSide);
-    return first + SwizzledPlace(i, 0);
+    return first + static_cast<int>(SwizzledIndex(i, 0, 1));
   }
   __device__ __forceinline__ const std::byte* Linear(int i) const {
     return first + (i >> shift) * pitch;

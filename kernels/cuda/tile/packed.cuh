@@ -297,7 +297,7 @@ struct Lines {
 // that is no normal E4M3 number, under which values may reach 7 and must be
 // clamped.
 __device__ __forceinline__ bool IsRare(uint32_t max, float wanted) {
-  return Nvfp4MayReach7<Scalar>(max, wanted);
+  return Nvfp4MayReach7<Scalar>(wanted) && max != 0;
 }
 
 }  // namespace quantd::cuda

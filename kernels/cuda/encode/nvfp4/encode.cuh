@@ -64,8 +64,9 @@ struct ScaleColumn {
                                          uint32_t block) {
     if (copy.swizzled) {
       const uint32_t across = (static_cast<uint32_t>(copy.blocks) + 3) / 4;
-      first = copy.scale + uint64_t{SwizzledTile(line, block, across)} * 512 +
-              SwizzledPlace(0u, block);
+      first = copy.scale +
+              uint64_t{SwizzledTile(line, block, across)} * kSwizzledTile +
+              block % 4;
       pitch = 0;
     } else {
       pitch = static_cast<uint32_t>(copy.scale_line);
@@ -74,8 +75,9 @@ struct ScaleColumn {
   }
   // `line` from 0 to 127.
   __device__ __forceinline__ std::byte* at(uint32_t line) const {
-    __builtin_assume(line < kTileSide);
-    return first + (pitch == 0 ? SwizzledPlace(line, 0u) : line * pitch);
+    const uint32_t swizzled =
+        line % 32 * kSwizzledLine + line / 32 * kSwizzledQuarter;
+    return first + (pitch == 0 ? swizzled : line * pitch);
   }
 };
 

@@ -115,8 +115,8 @@ __device__ __forceinline__ LinePlace PlaceOfColumns(const LineTask& copy,
 __device__ __forceinline__ uint64_t SwizzledPiece(uint32_t across,
                                                   uint32_t line,
                                                   uint32_t block) {
-  return uint64_t{SwizzledTile(line, block, across)} * 512 +
-         SwizzledPlace(line, 0u);
+  return uint64_t{SwizzledTile(line, block, across)} * kSwizzledTile +
+         (line % 32 * kSwizzledLine + line / 32 % 4 * kSwizzledQuarter);
 }
 
 // All lanes must call this. `codes` are those of the lines at `at`.

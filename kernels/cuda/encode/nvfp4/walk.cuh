@@ -175,8 +175,9 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   std::byte* to = copy.data + (top + first) * copy.data_line + b * 8;
   const ScaleColumn scales(copy, static_cast<uint32_t>(top),
                            static_cast<uint32_t>(b));
-  const uint32_t per_line = scales.pitch == 0 ? 16 : scales.pitch;
-  const uint32_t per_32 = scales.pitch == 0 ? 4 : 32 * scales.pitch;
+  const uint32_t per_line = scales.pitch == 0 ? kSwizzledLine : scales.pitch;
+  const uint32_t per_32 =
+      scales.pitch == 0 ? kSwizzledQuarter : 32 * scales.pitch;
   coder->Begin(top + first, b);
   uint32_t rare = 0;
   uint32_t line = static_cast<uint32_t>(first);

@@ -44,10 +44,12 @@ template <typename T>
 QUANTD_FN constexpr T SwizzledTile(T line, T block, T across) {
   return line / 128 * across + block / 4;
 }
-// The index of (line, block) where lines have `blocks` blocks.
+// The index of (line, block) where lines have `blocks` blocks. SwizzledTile is
+// written out here: the machine code of kernels follows the order of
+// operations.
 QUANTD_FN constexpr int64_t SwizzledIndex(int64_t line, int64_t block,
                                           int64_t blocks) {
-  return SwizzledTile(line, block, (blocks + 3) / 4) * kSwizzledTile +
+  return (line / 128 * ((blocks + 3) / 4) + block / 4) * kSwizzledTile +
          line % 32 * kSwizzledLine + line % 128 / 32 * kSwizzledQuarter +
          block % 4;
 }

@@ -22,8 +22,8 @@ namespace quantd::cuda {
 namespace {
 
 constexpr float kMargin = 0x1p-14f;
-// Squares are not for the tensor cores whose largest magnitude is below the one
-// or not below the other; and what such a small one may come to.
+// Tensor cores are only for squares whose largest magnitude is from kTiny to
+// below kHuge. A smaller square's rotated elements stay below kMostTiny.
 constexpr uint32_t kTiny = 0x0E000000u;      // 2^-99
 constexpr uint32_t kHuge = 0x7B800000u;      // 2^120
 constexpr uint32_t kMostTiny = 0x0F800000u;  // 2^-96
@@ -55,8 +55,8 @@ struct Shared {
   }
 };
 
-// The larger one of `max` and this lane's magnitudes in a rotated square,
-// about.
+// Returns the larger of `max` and this lane's magnitudes in a rotated square,
+// approximately.
 __device__ __forceinline__ float RotatedMaximum(const uint32_t (&x)[4],
                                                 const Rotation& rotation,
                                                 float max) {
@@ -70,20 +70,21 @@ __device__ __forceinline__ float RotatedMaximum(const uint32_t (&x)[4],
   return max;
 }
 
-// Rounded to bf16, as fp32 bits; x is finite and not negative.
+// Returns x rounded to bf16, as fp32 bits. It is finite and not negative.
 __device__ __forceinline__ uint32_t Rounded(float x) {
   return PackBf16(x, 0.0f) << 16;
 }
 
-// What an element of about this magnitude comes to at most, rounded.
+// Returns the most that an element of about this magnitude can round to.
 __device__ __forceinline__ uint32_t AtMost(float about) {
   return Rounded(about * (1.0f + kMargin));
 }
-// Shared memory that other warps write, too.
+// Reads shared memory that other warps write.
 __device__ __forceinline__ uint32_t Read(const volatile uint32_t& known) {
   return known;
 }
-// The whole warp calls this; each lane with what it has found.
+// Raises a maximum to the largest of what the lanes of a warp have found. All
+// of them must call this.
 __device__ __forceinline__ void Raise(uint32_t mine, uint32_t* known,
                                       uint32_t* found) {
   const uint32_t max = __reduce_max_sync(0xFFFFFFFFu, mine);
@@ -93,7 +94,7 @@ __device__ __forceinline__ void Raise(uint32_t mine, uint32_t* known,
   }
 }
 
-// One square in order: a lane is a row, or a column.
+// Rotates one square in the order that counts: a lane takes a row or a column.
 __device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
                                             int col, bool rows, bool columns,
                                             const float* signs,
@@ -178,7 +179,8 @@ struct Known {
                      : QuarterSum(magnitudes, col);
     }
   }
-  // Whether it may raise a maximum, by sums, or is not for tensor cores.
+  // Returns whether it may raise a maximum, as far as sums tell, or is not for
+  // tensor cores.
   template <bool kRows, bool kColumns>
   __device__ __forceinline__ bool Matters(const KnownMaxima& known) const {
     const uint32_t magnitude = LargerHalf(plain);
@@ -212,9 +214,9 @@ __device__ __forceinline__ float LargestOfWarp(float x) {
   return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(x)));
 }
 
-// Squares of a warp's rows, of which sums of magnitudes have not said enough:
-// by tensor cores, and in order where it takes that. Adds plain magnitudes that
-// are not counted with the latter.
+// Works on the squares of a warp's rows where sums of magnitudes have not said
+// enough: by tensor cores, and in order where those are not enough either. Adds
+// the plain magnitudes of squares that were not rotated in order to `*plain`.
 template <bool kRows, bool kColumns>
 __device__ __forceinline__ void RaiseMaxima(
     const AmaxTilesArgs& a, const StagedTile& tile, const WarpRows& rows,

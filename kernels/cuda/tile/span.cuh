@@ -141,7 +141,7 @@ __device__ __forceinline__ void RotateSpan(float (&v)[N], int n,
   }
 }
 
-// Seen bits of values with these Maxima.
+// Seen bits of values with these maxima.
 __device__ __forceinline__ uint32_t SeenIn(uint32_t max, uint32_t clean) {
   return (max > kInfBits ? kSeenNan : 0u) | (clean == kInfBits ? kSeenInf : 0u);
 }

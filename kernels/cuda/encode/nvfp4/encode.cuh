@@ -1,9 +1,11 @@
-// What the tuned NVFP4 kernels share: groups and work items, units of sixteen
-// elements into codes, column sums. Input is bf16; kernels/cuda/tile/packed.cuh
-// has the arithmetic.
+// What the tuned NVFP4 kernels share: the group that a CTA is at, places of
+// scales, and the way out for blocks that the fast arithmetic is not for. Input
+// is bf16; kernels/cuda/tile/packed.cuh has that arithmetic.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_ENCODE_CUH_
 
+#include "kernels/arith/encode.h"
+#include "kernels/cuda/encode/nvfp4/code_tables.cuh"
 #include "kernels/cuda/tile/packed.cuh"
 #include "kernels/cuda/tile/span.cuh"
 

@@ -26,14 +26,14 @@ struct TileShared {
   __device__ __forceinline__ void Begin() {}
 };
 
-// The group a team is at, and what its amaxes decide.
+// The group that a team is at, and the tables that its amaxes decide.
 class TeamGroup {
  public:
   struct Tables {
     LineTask rowwise;
     LineTask columnwise;
-    Lines row;
-    Lines col;
+    FitTable row;
+    FitTable col;
     bool same;  // both are
     uint32_t group;
   };
@@ -87,11 +87,11 @@ class TeamGroup {
 // the blocks number and number + 4: 32 blocks, of which lane l has block number
 // + l / 16 * 4 of line l % 16.
 template <bool kColumns>
-class Strip {
+class WarpLines {
  public:
   uint32_t number = 0;
 
-  __device__ __forceinline__ explicit Strip(const StagedTile& tile)
+  __device__ __forceinline__ explicit WarpLines(const StagedTile& tile)
       : tile_(SharedAddress(tile.bytes)) {
     const uint32_t lane = threadIdx.x % kWarp;
     const uint32_t low = lane / 8 % 2 * 8;
@@ -154,14 +154,14 @@ class Strip {
   uint32_t own_row_;
 };
 
-// This lane's block of a strip of columns becomes the exchange's.
-__device__ __forceinline__ void Gather(const Strip<true>& strip,
+// This lane's block of a warp's columns becomes the exchange's.
+__device__ __forceinline__ void Gather(const WarpLines<true>& lines,
                                        const Exchange& exchange) {
   __syncwarp();  // what was here has been read
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
     uint32_t x[4];
-    strip.Load(h, x);
+    lines.Load(h, x);
     QUANTD_UNROLL
     for (int k = 0; k < 4; ++k) {
       StoreShared(exchange.piece(k / 2, 2 * h + k % 2), x[k]);
@@ -170,12 +170,12 @@ __device__ __forceinline__ void Gather(const Strip<true>& strip,
   __syncwarp();
 }
 
-// Sixteen E2M1 codes of a block in shared memory whose scale has no line.
+// Sixteen E2M1 codes of a block in shared memory whose scale has no fit.
 // Apart, and from memory: it is seldom needed, and registers are short where it
 // is.
-static __device__ __noinline__ uint2 CodesWithoutLine(uint32_t block,
-                                                      float s_dec,
-                                                      uint32_t scale) {
+static __device__ __noinline__ uint2 CodesWithoutFit(uint32_t block,
+                                                     float s_dec,
+                                                     uint32_t scale) {
   return CodesUnder(BlockAt(block), Nvfp4Multiplier<Scalar>(scale, s_dec));
 }
 

@@ -75,7 +75,7 @@ QUANTD_FN typename L::U EncodeE2M1(typename L::F y) {
   return IsNan<L>(y) ? seven : code;
 }
 
-// The same rounded up with probability `byte` / 256 of a step.
+// E2M1 code of y with sign, rounded up with probability `byte` / 256 of a step.
 template <typename L>
 QUANTD_FN typename L::U EncodeE2M1Stochastic(typename L::F y,
                                              typename L::U byte) {

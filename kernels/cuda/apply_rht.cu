@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads) ApplyRht(ApplyRhtArgs a) {
   Report(seen, a.found);
 }
 
-// The same in blocks of N: a thread is one. The matrix is a run of them.
+// Rotates blocks of N, one a thread. The matrix is a row of blocks.
 template <DType D, int N>
 __global__ void __launch_bounds__(kThreads) ApplyRhtOf(ApplyRhtArgs a) {
   const GroupTask run = {a.x.data, 0, 1};

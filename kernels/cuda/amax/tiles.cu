@@ -145,7 +145,8 @@ struct WarpRows {
     plain = base + TileOffset(row + half + lane % 8, other);
     turned = base + TileOffset(row + other + lane % 8, half);
   }
-  // Of square c: two pieces of 16 bytes further, within 128 bytes.
+  // The address for square c: two pieces of 16 bytes further for each square,
+  // within 128 bytes.
   static __device__ __forceinline__ uint32_t At(uint32_t first, int c) {
     return (first ^ c % 4 * 32) + c / 4 * kTileBox;
   }

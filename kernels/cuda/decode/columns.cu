@@ -173,7 +173,7 @@ __device__ __forceinline__ void TurnBlocks(const uint4* halves,
                                            const uint32_t (&rotation)[4],
                                            uint32_t (&tokens)[2][4]) {
   const int lane = threadIdx.x % kWarp;
-  // Of fragment 2j + h, slots 8j to 8j + 7 and the tokens' half h.
+  // Fragment 2j + h holds slots 8j to 8j + 7 and the tokens' half h.
   QUANTD_UNROLL
   for (int i = 0; i < 2; ++i) {
     uint32_t f[4];

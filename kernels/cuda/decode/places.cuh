@@ -70,7 +70,7 @@ struct LineScaleAddress {
                                    : (line >> shift) * pitch +
                                          number * copy.scale_block * size);
   }
-  // Of line `line` + i, i < 128.
+  // The address for line `line` + i, i < 128.
   __device__ __forceinline__ const std::byte* Swizzled(int i) const {
     __builtin_assume(i >= 0 && i < kTileSide);
     return first + static_cast<int>(SwizzledIndex(i, 0, 1));

@@ -134,7 +134,7 @@ __device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes,
   return __vimin3_u16x2(a, b, c);
 }
 
-// The same in fp32, of one element.
+// The code of one element, found in fp32.
 __device__ __forceinline__ uint32_t CodeOf(float magnitude, float m) {
   const float y = magnitude * m;
   const float a = __fmaf_rn(y, 2.0f, 0x1p23f);

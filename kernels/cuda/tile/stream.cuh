@@ -48,9 +48,9 @@ template <int kTeamCount, int kStages, uint32_t kUnit>
 class TileStream {
  public:
   static constexpr int kTeams = kTeamCount;
-  // Of the CTA. The first warp of the last four sends: a warpgroup can leave
-  // registers to others, and three teams need more than the 72 that all start
-  // with.
+  // The threads of a CTA. The first of the last four warps sends: a warpgroup
+  // can leave registers to others, and three teams need more than the 72 that
+  // all start with.
   static constexpr int kCtaThreads = kTeams * kThreads + 4 * kWarp;
   static_assert(kStages >= kTeams);
 

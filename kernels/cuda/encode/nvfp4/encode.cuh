@@ -11,15 +11,15 @@
 
 namespace quantd::cuda {
 
-// The group a CTA is at, in shared memory, and what its amaxes decide.
+// The group that a CTA is at, in shared memory, and what its amaxes decide.
 template <typename Table>
 struct GroupStateWith {
   GroupTask task;
   Table row;
   Table col;
 
-  // All threads must call this, with the group of their next work. Whether it
-  // is another one than `*current`; then `task` is there after a barrier, and
+  // All threads must call this with the group of their next work. Returns
+  // whether it is another one than `*current`: then `task` has been loaded and
   // Settle is to be called.
   __device__ __forceinline__ bool Enter(const EncodeArgs& a, int64_t group,
                                         int64_t* current) {
@@ -36,7 +36,7 @@ struct GroupStateWith {
     __syncthreads();
     return true;
   }
-  // Likewise. Ends with a barrier.
+  // All threads must call this. It ends with a barrier.
   __device__ __forceinline__ void Settle(const EncodeArgs& a) {
     if (task.rowwise.data != nullptr) {
       row.Fill(*task.rowwise.amax, a.params.range);

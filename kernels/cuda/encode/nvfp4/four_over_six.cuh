@@ -29,7 +29,7 @@ struct ErrorTerms {
   float unused;  // one load for all
 };
 
-// Of a group's amax, in shared memory.
+// What a group's amax decides, in shared memory.
 struct ErrorTable {
   ErrorTerms of[128];  // by E4M3 code
   float s;

@@ -12,7 +12,7 @@ struct TeamState {
   LineCodes::Storage rows[Team::kWarps];
   LineCodes::Storage columns[Team::kWarps];
   TeamGroup::Tables tables;
-  // Of the columnwise copy: of squares of a column of them.
+  // Scales of the columnwise copy, by the column of squares.
   alignas(4) uint8_t scales[kSquares][kSquares];
 };
 template <SharedMemory kSize>
@@ -78,7 +78,7 @@ struct SquareMaxima {
   uint32_t clean;
 };
 
-// As above, with NaN dropped.
+// Returns the largest magnitude of this lane's square with NaN dropped.
 __device__ __noinline__ uint32_t LargestClean(WarpLines<false> lines) {
   uint32_t mine = 0;
   for (uint32_t i = 0; i < 4; ++i) {

@@ -12,8 +12,8 @@ namespace quantd::cuda {
 // Two teams keep memory busy, and what they write is closer together than what
 // three do; rotation takes three.
 template <SharedMemory kSize, bool kRotated>
-using EncodeStream = BySize<kSize, TileStream<kRotated ? 3 : 2, 5, kRun>,
-                            TileStream<2, 3, kRun>, TileStream<1, 2, kRun>>;
+using EncodeStream = BySize<kSize, TileStream<kRotated ? 3 : 2, 5, kStack>,
+                            TileStream<2, 3, kStack>, TileStream<1, 2, kStack>>;
 
 // What a CTA has in shared memory: see RunTileStream.
 template <typename TileStream, typename TeamState>
@@ -34,7 +34,7 @@ class TeamGroup {
     LineTask columnwise;
     FitTable row;
     FitTable col;
-    bool same;  // both are
+    bool same;  // both copies have one amax
     uint32_t group;
   };
 
@@ -48,7 +48,7 @@ class TeamGroup {
       Team::Sync();
     }
   }
-  // Likewise, with the group of their next tile.
+  // All threads of the team call this with the group of their next tile.
   __device__ __forceinline__ void Enter(uint32_t group) {
     if (alone() || group == tables_->group) return;
     task_ = args_.list.groups + group;
@@ -83,9 +83,9 @@ class TeamGroup {
   const GroupTask* task_;
 };
 
-// Sixteen lines (rows or columns) of a tile, which are a warp's, and of each
-// the blocks number and number + 4: 32 blocks, of which lane l has block number
-// + l / 16 * 4 of line l % 16.
+// The sixteen lines (rows or columns) of a tile that a warp works on. It takes
+// blocks `number` and number + 4 of each at a time: 32 blocks, of which lane l
+// has block number + l / 16 * 4 of line l % 16.
 template <bool kColumns>
 class WarpLines {
  public:
@@ -107,7 +107,7 @@ class WarpLines {
     return Team::warp() * kBlock;
   }
 
-  // Of the square that holds blocks number + 4h, as LoadFragments has it, but
+  // Loads the square that holds blocks number + 4h, as LoadFragments does, but
   // with lines as rows.
   __device__ __forceinline__ void Load(int h, uint32_t (&x)[4]) const {
     if constexpr (kColumns) {
@@ -192,7 +192,7 @@ __device__ __forceinline__ void SumColumns(const StagedTile& tile,
     low = low + LowOf(word);
     high = high + HighOf(word);
   };
-  // Of rows that are 0 to 7 more than a multiple of eight.
+  // Addresses of rows that are 0 to 7 more than a multiple of eight.
   const uint32_t first = SharedAddress(tile.bytes + TileOffset(0, column));
   const auto word = [&](int r, int i) {
     return LoadShared((first ^ i * 16) + r * 128 + i * 128);

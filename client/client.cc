@@ -13,7 +13,8 @@
 #include "client/net/channel_credentials.h"
 #include "client/net/client_options.h"
 #include "client/net/exchange.h"
-#include "client/net/messages.h"
+#include "client/net/replies.h"
+#include "client/net/requests.h"
 #include "client/net/servers.h"
 #include "client/net/transport.h"
 #include "client/net/worker_pool.h"
@@ -131,15 +132,11 @@ absl::StatusOr<Result> Client::Impl::Run(
     const Plan& plan, std::vector<absl::Span<const std::byte>> payload,
     const CallOptions& call, Time deadline) {
   if (auto s = client::CheckDestinations(plan, call.into); !s.ok()) return s;
-  size_t size = 0;
-  for (const auto& piece : payload) size += piece.size();
-  auto head = client::RequestHead(plan, size);
-  if (!head.ok()) return head.status();
-  const Message message{client::MethodPath(plan), *std::move(head),
-                        std::move(payload)};
+  const auto message = client::RequestOf(plan, std::move(payload));
+  if (!message.ok()) return message.status();
   ReceivedMessage reply;
   int attempts = 0;
-  if (auto s = Send(message, call, deadline, &reply, &attempts); !s.ok()) {
+  if (auto s = Send(*message, call, deadline, &reply, &attempts); !s.ok()) {
     return s;
   }
   return client::ReadReply(plan, reply.Pieces(), call.into, attempts);
@@ -221,7 +218,7 @@ absl::StatusOr<Result> Client::Impl::Dequantize(
 absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& call) {
   ReceivedMessage reply;
   int attempts = 0;
-  if (auto s = impl_->Send({client::kServerInfoPath, "", {}}, call,
+  if (auto s = impl_->Send(client::ServerInfoRequest(), call,
                            impl_->DeadlineOf(call), &reply, &attempts);
       !s.ok()) {
     return s;
@@ -234,12 +231,12 @@ absl::StatusOr<QuantizeDescription> Client::DescribeQuantize(
     const CallOptions& call) {
   const auto plan = MakeQuantizePlan(tensor, options);
   if (!plan.ok()) return plan.status();
-  auto head = client::RequestHead(*plan, 0);
-  if (!head.ok()) return head.status();
+  const auto message = client::DescribeRequestOf(*plan);
+  if (!message.ok()) return message.status();
   ReceivedMessage reply;
   int attempts = 0;
-  if (auto s = impl_->Send({client::kDescribePath, *std::move(head), {}}, call,
-                           impl_->DeadlineOf(call), &reply, &attempts);
+  if (auto s = impl_->Send(*message, call, impl_->DeadlineOf(call), &reply,
+                           &attempts);
       !s.ok()) {
     return s;
   }

@@ -17,6 +17,13 @@ BlockDims DimsOf(const FormatSpec& f) {
   return {f.square ? f.block : 1, f.block};
 }
 
+Usage UsageOf(bool rowwise, bool columnwise) {
+  return rowwise && columnwise ? Usage::kBoth
+         : rowwise             ? Usage::kRowwise
+         : columnwise          ? Usage::kColumnwise
+                               : Usage::kNone;
+}
+
 // The format of the same elements and way of scaling that has these blocks.
 absl::StatusOr<Format> WithBlocks(Format format, const BlockDims& dims) {
   const FormatSpec* named = FindFormat(format);
@@ -85,14 +92,15 @@ Quantizer::Quantizer(std::shared_ptr<Client> client,
 
 void Quantizer::set_usage(std::optional<bool> rowwise,
                           std::optional<bool> columnwise) {
-  config_.rowwise = rowwise.value_or(config_.rowwise);
-  config_.columnwise = columnwise.value_or(config_.columnwise);
+  Usage& usage = config_.options.usage;
+  usage = UsageOf(rowwise.value_or(HasRowwise(usage)),
+                  columnwise.value_or(HasColumnwise(usage)));
 }
 
 void Quantizer::set_amax(std::vector<float> rowwise,
                          std::vector<float> columnwise) {
-  config_.rowwise_amax = std::move(rowwise);
-  config_.columnwise_amax = std::move(columnwise);
+  config_.options.rowwise_amax = std::move(rowwise);
+  config_.options.columnwise_amax = std::move(columnwise);
 }
 
 void Quantizer::set_delayed_scaling(float scale,
@@ -102,68 +110,41 @@ void Quantizer::set_delayed_scaling(float scale,
 
 void Quantizer::set_delayed_scaling(std::vector<float> scales,
                                     std::optional<HistoryOptions> history) {
-  config_.scale = std::move(scales);
-  config_.history = std::move(history);
+  config_.options.scale = std::move(scales);
+  config_.options.history = std::move(history);
 }
 
 absl::StatusOr<QuantizeOptions> Quantizer::options() const {
-  const QuantizerConfig& c = config_;
-  const auto typed = WithFp8(c.format, c.fp8_dtype);
+  QuantizeOptions o = config_.options;
+  const auto typed = WithFp8(o.format, config_.fp8_dtype);
   if (!typed.ok()) return typed.status();
-  const auto format = WithBlocks(*typed, c.block_dims);
+  const auto format = WithBlocks(*typed, config_.block_dims);
   if (!format.ok()) return format.status();
-  if (!c.rowwise && !c.columnwise && !c.dbias && !c.amax) {
+  o.format = *format;
+  if (o.usage == Usage::kNone && !o.dbias && !o.amax) {
     return FieldError("usage", "rowwise, columnwise or both", "neither");
   }
-  if (c.sign_mask && c.sign_seed) {
+  if (o.rht.sign_mask && config_.sign_seed) {
     return FieldError("sign_seed", "sign_mask or sign_seed", "both");
   }
-  QuantizeOptions o;
-  o.format = *format;
-  o.usage = c.rowwise && c.columnwise ? Usage::kBoth
-            : c.rowwise               ? Usage::kRowwise
-            : c.columnwise            ? Usage::kColumnwise
-                                      : Usage::kNone;
-  o.non_finite = c.non_finite;
+  // An illegal dimension is the plan's to refuse.
+  if (config_.sign_seed && o.rht.dimension >= 16) {
+    o.rht.sign_mask = RandomSignMask(*config_.sign_seed, o.rht.dimension);
+  }
   // A configuration outlives a set_usage: what it says of a copy that is not
   // wanted now waits for the call that wants it.
-  o.rht.rowwise = c.with_rowwise_rht && c.rowwise;
-  o.rht.columnwise = c.with_rht && c.columnwise;
-  const bool rotates = o.rht.rowwise || o.rht.columnwise;
-  if (rotates || !(c.with_rht || c.with_rowwise_rht)) {
-    o.rht.dimension = c.rht_dimension;
-    o.rht.sign_mask = c.sign_mask;
-    // An illegal dimension is the plan's to refuse.
-    if (c.sign_seed && c.rht_dimension >= 16) {
-      o.rht.sign_mask = RandomSignMask(*c.sign_seed, c.rht_dimension);
-    }
-    o.amax_estimation_scale = c.amax_estimation_scale;
+  const bool configured = o.rht.rowwise || o.rht.columnwise;
+  o.rht.rowwise &= HasRowwise(o.usage);
+  o.rht.columnwise &= HasColumnwise(o.usage);
+  if (configured && !o.rht.rowwise && !o.rht.columnwise) {
+    o.rht = {};
+    o.amax_estimation_scale.reset();
   }
-  o.rowwise_amax = c.rowwise_amax;
-  o.columnwise_amax = c.columnwise_amax;
-  if (c.stochastic_rounding) {
-    o.rounding = Rounding::kStochastic;
-    o.stochastic.seed = c.seed ? *c.seed : DrawSeed();
-  } else {
-    o.stochastic.seed = c.seed.value_or(0);
+  if (!o.splits) o.partial_splits = false;  // that of QuantizeGroups
+  if (o.rounding == Rounding::kStochastic && o.stochastic.seed == 0 &&
+      config_.draw_seed) {
+    o.stochastic.seed = DrawSeed();
   }
-  o.stochastic.seed_offset = c.seed_offset;
-  o.shard = c.shard;
-  o.four_over_six = c.four_over_six;
-  o.fast_error = c.fast_error;
-  o.form.scale_256 = c.scale_256;
-  o.form.row_scaled = c.row_scaled;
-  o.form.scale_layout = c.scale_layout;
-  o.form.compact_scales = c.compact_scales;
-  o.epsilon = c.epsilon;
-  o.power_of_two = c.power_of_two;
-  o.scale = c.scale;
-  o.history = c.history;
-  o.scale_rule = c.scale_rule;
-  o.amax = c.amax;
-  o.dbias = c.dbias;
-  o.dbias_dtype = c.dbias_dtype;
-  o.statistics = c.statistics;
   return o;
 }
 
@@ -198,7 +179,7 @@ absl::StatusOr<QuantizedTensor> Quantizer::QuantizeGroups(
   auto options = this->options();
   if (!options.ok()) return options.status();
   options->splits = std::move(splits);
-  options->partial_splits = config_.partial_splits;
+  options->partial_splits = config_.options.partial_splits;
   return Run(tensor, input, *options, call);
 }
 

@@ -1,7 +1,9 @@
 // A quantizer as users of TransformerEngine know it: a configuration that is
 // set once and applied to many tensors.
 //
-//   quantd::Quantizer quantizer(client, {.with_rht = true});
+//   quantd::QuantizerConfig config;             // NVFP4, both copies
+//   config.options.rht.columnwise = true;       // for gradients
+//   quantd::Quantizer quantizer(client, config);
 //   quantizer.set_usage(true, false);
 //   absl::StatusOr<quantd::QuantizedTensor> q =
 //       quantizer.Quantize({quantd::DType::kBF16, {4096, 4096}}, bytes);
@@ -60,7 +62,11 @@ uint64_t DrawSeed();
 std::optional<DType> Fp8DTypeFromName(std::string_view name);
 
 struct QuantizerConfig {
-  Format format = Format::kNvfp4;
+  // What every call asks for. What it says of a copy that the usage does not
+  // name, its rotation or an estimate of its amax, waits for a set_usage.
+  QuantizeOptions options = {
+      .format = Format::kNvfp4, .usage = Usage::kBoth, .rht = {}};
+
   // Rows and columns that share a scale; (0, 0): as the format says. Another
   // one picks the format of the same family that has them: with kNvfp4 or
   // kNvfp4Square (1, 16) or (16, 16); with FP8 block scaling (1, 128) or
@@ -70,63 +76,13 @@ struct QuantizerConfig {
   // the same family, and with NVFP4 of the block scales, which is kE4M3.
   // Unspecified: as the format says. Fp8DTypeFromName reads other vocabularies.
   DType fp8_dtype = DType::kUnspecified;
-  bool rowwise = true;
-  bool columnwise = true;
-  NonFinite non_finite = NonFinite::kIgnore;
-
-  // Rotates the columnwise operand before it is quantized, as
-  // TransformerEngine does; for gradients. The rowwise copy stays unrotated.
-  bool with_rht = false;
-  // Rotates the rowwise operand too.
-  bool with_rowwise_rht = false;
-  int rht_dimension = 16;
-  // The signs: given, or random by a seed, or the default of the dimension.
-  std::optional<SignMask> sign_mask = std::nullopt;
+  // Random signs by this seed, instead of those of options.rht.
   std::optional<uint64_t> sign_seed = std::nullopt;
-
-  // Replace the computed amax, for example after a reduction over shards: one
-  // value, one for each group or, where row_scaled, one for each line.
-  std::vector<float> rowwise_amax = {};
-  std::vector<float> columnwise_amax = {};
-  // The amax of a rotated copy := that of the unrotated tensor times this,
-  // which spares a rotation; whoever wants to know what it clips asks for
-  // statistics. kActivationEstimation, kGradientEstimation; 0: no estimate, not
-  // even one that the server makes by default.
-  std::optional<float> amax_estimation_scale = std::nullopt;
-
-  // E2M1 formats.
-  bool stochastic_rounding = false;
-  // Without one every Quantize draws its own, before it sends anything, so
-  // that a retry gives the same bytes; the tensor's options() tell it.
-  std::optional<uint64_t> seed = std::nullopt;
-  uint64_t seed_offset = 0;
-  ShardPosition shard = {};
-
-  // The groups of QuantizeGroups may end before the tensor does; rows after the
-  // last one are not looked at.
-  bool partial_splits = false;
-
-  // NVFP4. Blocks made for a maximum of 4 and of 6, the better one kept.
-  FourOverSix four_over_six = FourOverSix::kOff;
-  bool scale_256 = false;   // ... with 256 as the largest block scale
-  bool fast_error = false;  // ... compared in the scaled domain
-  bool row_scaled = false;  // one amax for each line of a copy
-  Layout scale_layout = Layout::kLinear;
-  bool compact_scales = false;  // one scale a square, not one a line
-
-  // FP8.
-  float epsilon = 0;                                // a least amax
-  std::optional<bool> power_of_two = std::nullopt;  // default: the format's
-  std::vector<float> scale = {};                    // delayed scaling
-  std::optional<HistoryOptions> history = std::nullopt;
-  // MX.
-  ScaleRule scale_rule = ScaleRule::kUp;
-
-  // What else to give beside the copies.
-  bool amax = false;
-  bool dbias = false;
-  DType dbias_dtype = DType::kUnspecified;  // unspecified: the input's
-  bool statistics = false;
+  // Where options.stochastic has no seed, every Quantize that rounds
+  // stochastically draws its own, before it sends anything, so that a retry
+  // gives the same bytes; the tensor's options() tell it. Without this a seed
+  // of 0 is a seed like any other.
+  bool draw_seed = true;
 };
 
 class Quantizer {
@@ -145,8 +101,8 @@ class Quantizer {
                            std::optional<HistoryOptions> history);
 
   const QuantizerConfig& config() const { return config_; }
-  // The configuration as the Client takes it; draws a seed where one is needed
-  // and none is set. INVALID_ARGUMENT for block_dims or an fp8_dtype that
+  // The configuration as the Client takes it, with a drawn seed where it wants
+  // one. INVALID_ARGUMENT for block_dims or an fp8_dtype that
   // the format's family does not have, for two sources of one thing, and when
   // nothing is wanted.
   absl::StatusOr<QuantizeOptions> options() const;
@@ -162,7 +118,7 @@ class Quantizer {
                                            const CallOptions& call = {}) const;
 
   // Groups of rows, each quantized as if it were alone; `splits` are their
-  // numbers of rows, which sum up to M, or with partial_splits to less.
+  // numbers of rows, which sum up to M, or with options.partial_splits to less.
   // QuantizedTensor::group views one.
   absl::StatusOr<QuantizedTensor> QuantizeGroups(
       const TensorDesc& tensor, absl::Span<const std::byte> input,

@@ -1,49 +1,81 @@
-// From a message to a Plan and the places of its input bytes.
+// From a request to a plan and the places of its input bytes, and back.
 #include <utility>
 
+#include "fmt/format.h"
 #include "google/protobuf/arena.h"
+#include "kernels/plan/amax_source.h"
 #include "kernels/plan/field_error.h"
-#include "proto/request_fields.h"
+#include "kernels/plan/shard_cut.h"
+#include "proto/option_fields.h"
+#include "proto/request_plan.h"
 
 namespace quantd::wire {
-
-absl::Status Read(const v1::RhtAmaxRequest& message, const Range& payload,
-                  Request* request) {
-  absl::StatusOr<TensorDesc> tensor = ReadTensor(message.tensor());
-  if (!tensor.ok()) return tensor.status();
-  RhtAmaxOptions options;
-  options.rowwise = message.rowwise();
-  options.rowwise_rht = message.rowwise_rht();
-  options.columnwise = message.columnwise();
-  options.columnwise_rht = message.columnwise_rht();
-  QUANTD_RETURN_IF_ERROR(ReadRht("rht", message.rht(), &options.rht_dimension,
-                                 &options.sign_mask));
-  if (message.has_rht() && !options.rowwise_rht && !options.columnwise_rht) {
-    return FieldError("rht", "rowwise_rht or columnwise_rht beside it",
-                      "neither");
-  }
-  options.non_finite = static_cast<NonFinite>(message.non_finite());
-  options.domain = static_cast<AmaxDomain>(message.domain());
-  if (message.has_splits()) options.splits = ReadSplits(message.splits());
-  options.partial_splits = message.splits().partial();
-  QUANTD_RETURN_IF_ERROR(Adopt(MakeRhtAmaxPlan(*tensor, options), request));
-  return WholePayload(payload, request);
-}
-
-absl::Status Read(const v1::ApplyRhtRequest& message, const Range& payload,
-                  Request* request) {
-  absl::StatusOr<TensorDesc> tensor = ReadTensor(message.tensor());
-  if (!tensor.ok()) return tensor.status();
-  ApplyRhtOptions options;
-  options.inverse = message.inverse();
-  options.output = static_cast<DType>(message.output());
-  QUANTD_RETURN_IF_ERROR(ReadRht("rht", message.rht(), &options.rht_dimension,
-                                 &options.sign_mask));
-  QUANTD_RETURN_IF_ERROR(Adopt(MakeApplyRhtPlan(*tensor, options), request));
-  return WholePayload(payload, request);
-}
-
 namespace {
+
+// The plan of what a request says, if its reply can be a message.
+template <typename Options>
+absl::Status Adopt(const TensorDesc& tensor, const Options& options,
+                   Request* request) {
+  absl::StatusOr<Plan> plan = TensorRpc<Options>::kMakePlan(tensor, options);
+  if (!plan.ok()) return plan.status();
+  if (plan->output_bytes() > kMaxReplyPayloadBytes) {
+    return FieldError(
+        "tensor.shape",
+        fmt::format("a reply of at most {} bytes", kMaxReplyPayloadBytes),
+        fmt::format("{} bytes", plan->output_bytes()));
+  }
+  request->plan = std::make_shared<const Plan>(*std::move(plan));
+  return absl::OkStatus();
+}
+
+// An error of the plan's, its field called as `options` call it.
+template <typename Message>
+absl::Status Renamed(absl::Status status, const Message&) {
+  return status;
+}
+absl::Status Renamed(absl::Status status, const v1::DequantizeOptions&) {
+  return RenameField(std::move(status), "rht", "inverse_rht");
+}
+// The plan does not know in which of its two forms an amax came.
+absl::Status Renamed(absl::Status status, const v1::QuantizeOptions& options) {
+  if (!options.given_amax().rowwise_values().empty()) {
+    status =
+        RenameField(status, "given_amax.rowwise", "given_amax.rowwise_values");
+  }
+  if (!options.given_amax().columnwise_values().empty()) {
+    status = RenameField(status, "given_amax.columnwise",
+                         "given_amax.columnwise_values");
+  }
+  return status;
+}
+
+// What a request leaves open is as the server has it.
+template <typename Options>
+void Complete(const RequestDefaults&, Options*) {}
+void Complete(const RequestDefaults& defaults, QuantizeOptions* options) {
+  if (!options->amax_estimation_scale && defaults.amax_estimation_scale != 0 &&
+      MayEstimate(*options)) {
+    options->amax_estimation_scale = defaults.amax_estimation_scale;
+  }
+}
+
+template <typename Options>
+absl::Status ReadPlan(const typename TensorRpc<Options>::Request& message,
+                      const RequestDefaults& defaults, Request* request) {
+  const absl::StatusOr<TensorDesc> tensor = FromProto(message.tensor());
+  if (!tensor.ok()) return tensor.status();
+  absl::StatusOr<Options> options = FromProto(message.options());
+  if (!options.ok()) return options.status();
+  Complete(defaults, &*options);
+  QUANTD_RETURN_IF_ERROR(
+      Renamed(Adopt(*tensor, *options, request), message.options()));
+  if constexpr (std::is_same_v<Options, QuantizeOptions>) {
+    const Plan& plan = *request->plan;
+    return CheckShardCut(std::get<Options>(plan.options()), plan.rows(),
+                         plan.cols());
+  }
+  return absl::OkStatus();
+}
 
 // The request that `read` makes of the head as a Message.
 template <typename Message, typename ReadMessage>
@@ -59,52 +91,33 @@ absl::StatusOr<Request> Parse(const Split& split, ReadMessage read) {
   return request;
 }
 
-template <typename Message>
-absl::StatusOr<Request> Parse(const Split& split) {
-  return Parse<Message>(split, [&](const Message& message, Request* request) {
-    return Read(message, split.payload, request);
-  });
-}
-
 }  // namespace
 
-std::string_view Name(Method m) {
-  switch (m) {
-    case Method::kQuantize:
-      return "Quantize";
-    case Method::kDequantize:
-      return "Dequantize";
-    case Method::kRhtAmax:
-      return "RhtAmax";
-    case Method::kApplyRht:
-      return "ApplyRht";
-  }
-  return "";
+absl::Status PayloadSize(std::string_view expected, size_t got) {
+  return FieldError("payload", expected, fmt::format("{} bytes", got));
 }
 
 absl::StatusOr<Request> ParseRequest(Method method, Slices message,
                                      const RequestDefaults& defaults) {
-  absl::StatusOr<Split> split = SplitRequest(method, message);
-  if (!split.ok()) return split.status();
-  switch (method) {
-    case Method::kQuantize:
-      return Parse<v1::QuantizeRequest>(
-          *split, [&](const v1::QuantizeRequest& quantize, Request* request) {
-            return Read(quantize, split->payload, defaults, request);
-          });
-    case Method::kDequantize:
-      return Parse<v1::DequantizeRequest>(*split);
-    case Method::kRhtAmax:
-      return Parse<v1::RhtAmaxRequest>(*split);
-    case Method::kApplyRht:
-      return Parse<v1::ApplyRhtRequest>(*split);
+  if (!SpecOf(method).tensor) {
+    return absl::InternalError("not the request of a tensor method");
   }
-  return absl::InternalError("no such method");
+  const absl::StatusOr<Split> split = SplitRequest(method, message);
+  if (!split.ok()) return split.status();
+  return WithOptionsOf(method, [&](auto type) {
+    using Options = typename decltype(type)::type;
+    using Message = typename TensorRpc<Options>::Request;
+    return Parse<Message>(
+        *split, [&](const Message& read, Request* request) -> absl::Status {
+          QUANTD_RETURN_IF_ERROR(ReadPlan<Options>(read, defaults, request));
+          return Locate(read, split->payload, request);
+        });
+  });
 }
 
 absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
     Slices message, const RequestDefaults& defaults) {
-  absl::StatusOr<Split> split = SplitRequest(Method::kQuantize, message);
+  const absl::StatusOr<Split> split = SplitRequest(Method::kQuantize, message);
   if (!split.ok()) return split.status();
   if (split->payload.size + split->head.size() - split->list_bytes >
       kMaxHeadBytes) {
@@ -112,10 +125,38 @@ absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
   }
   absl::StatusOr<Request> request = Parse<v1::QuantizeRequest>(
       *split, [&](const v1::QuantizeRequest& quantize, Request* made) {
-        return ReadPlan(quantize, defaults, made);
+        return ReadPlan<QuantizeOptions>(quantize, defaults, made);
       });
   if (!request.ok()) return request.status();
   return std::move(request->plan);
+}
+
+absl::StatusOr<std::string> RequestHead(const Plan& plan, size_t payload) {
+  std::string head = std::visit(
+      [&](const auto& options) {
+        using Options = std::decay_t<decltype(options)>;
+        typename TensorRpc<Options>::Request request;
+        *request.mutable_tensor() = TensorOf(plan);
+        *request.mutable_options() = ToProto(options);
+        return request.SerializeAsString();
+      },
+      plan.options());
+  // Lists of groups and of amaxes may be long: as the server will count them.
+  if (head.size() > kMaxHeadBytes) {
+    const std::string_view whole = head;
+    const auto split = SplitRequest(MethodOf(plan), {&whole, 1});
+    if (!split.ok()) return split.status();
+  }
+  if (payload > kMaxMessageBytes - head.size() - 16) {
+    return FieldError("payload",
+                      fmt::format("at most {} bytes in one call; split the "
+                                  "tensor along its rows and give the parts "
+                                  "one amax",
+                                  kMaxMessageBytes),
+                      fmt::format("{} bytes", payload));
+  }
+  if (payload > 0) AppendPayloadPrefix(payload, &head);
+  return head;
 }
 
 }  // namespace quantd::wire

@@ -1,5 +1,4 @@
-// What a DequantizeRequest asks for, and where in its payload data, scale and
-// amax lie.
+// Where in the payload of a DequantizeRequest data, scale and amax lie.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -10,7 +9,8 @@
 #include "fmt/ranges.h"
 #include "kernels/plan/field_error.h"
 #include "kernels/plan/plan_checks.h"
-#include "proto/request_fields.h"
+#include "proto/option_fields.h"
+#include "proto/request_plan.h"
 
 namespace quantd::wire {
 namespace {
@@ -165,26 +165,8 @@ absl::Status ReadAmax(float amax, Request* request) {
 
 }  // namespace
 
-absl::Status Read(const v1::DequantizeRequest& message, const Range& payload,
-                  Request* request) {
-  absl::StatusOr<TensorDesc> tensor = ReadTensor(message.tensor());
-  if (!tensor.ok()) return tensor.status();
-  DequantizeOptions options;
-  options.format = static_cast<Format>(message.format());
-  options.usage = ReadUsage(message.usage());
-  options.output = static_cast<DType>(message.output());
-  options.inverse_rht = message.has_inverse_rht();
-  QUANTD_RETURN_IF_ERROR(ReadRht("inverse_rht", message.inverse_rht(),
-                                 &options.rht_dimension, &options.sign_mask));
-  // A number beyond the int's is no dimension, whatever it wraps to.
-  options.rotated_dimension = static_cast<int>(
-      std::min<uint32_t>(message.rotated_dimension(), 1 << 30));
-  options.form = ReadForm(message.form());
-  if (message.has_splits()) options.splits = ReadSplits(message.splits());
-  options.partial_splits = message.splits().partial();
-  QUANTD_RETURN_IF_ERROR(
-      RenameField(Adopt(MakeDequantizePlan(*tensor, options), request), "rht",
-                  "inverse_rht"));
+absl::Status Locate(const v1::DequantizeRequest& message, const Range& payload,
+                    Request* request) {
   request->sources.resize(request->plan->inputs().size());
   if (message.has_amax()) {
     QUANTD_RETURN_IF_ERROR(ReadAmax(message.amax(), request));

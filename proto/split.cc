@@ -7,121 +7,27 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 #include <optional>
 
 #include "absl/strings/cord.h"
 #include "fmt/format.h"
 #include "kernels/plan/field_error.h"
+#include "proto/cursor.h"
+#include "proto/messages.h"
 #include "proto/wire.h"
 
 namespace quantd::wire {
 namespace {
 
-constexpr uint32_t kPayloadTag =
-    v1::QuantizeRequest::kPayloadFieldNumber << 3 | 2;
-static_assert(v1::DequantizeRequest::kPayloadFieldNumber == 101 &&
-              v1::RhtAmaxRequest::kPayloadFieldNumber == 101 &&
-              v1::ApplyRhtRequest::kPayloadFieldNumber == 101 &&
-              kPayloadTag == (101 << 3 | 2));
-
-// protobuf's: groups nest 100 deep, and a length stays below INT_MAX - 16.
-constexpr int kMaxGroups = 100;
-constexpr uint64_t kMaxLength = std::numeric_limits<int32_t>::max() - 16;
-
-// A place in the slices. Cheap to copy: a copy is a bookmark.
-class Cursor {
- public:
-  explicit Cursor(Slices slices) : slices_(slices) {
-    for (std::string_view s : slices) remaining_ += s.size();
-    SkipEmpty();
-  }
-
-  size_t position() const { return position_; }
-  size_t remaining() const { return remaining_; }
-
-  // Needs remaining() > 0.
-  uint8_t Take() {
-    const uint8_t byte = static_cast<uint8_t>(slices_[index_][offset_]);
-    ++offset_;
-    ++position_;
-    --remaining_;
-    SkipEmpty();
-    return byte;
-  }
-
-  // Calls f(piece) for each piece of the next n bytes; needs n <= remaining().
-  template <typename F>
-  void Walk(size_t n, F f) {
-    position_ += n;
-    remaining_ -= n;
-    while (n > 0) {
-      const std::string_view piece = slices_[index_].substr(offset_, n);
-      f(piece);
-      offset_ += piece.size();
-      n -= piece.size();
-      SkipEmpty();
-    }
-  }
-  bool Skip(uint64_t n) {
-    if (n > remaining_) return false;
-    Walk(n, [](std::string_view) {});
-    return true;
-  }
-
-  // At most five bytes; bits beyond 32 are dropped, as protobuf does. 0 when
-  // there is no tag, and for a tag no field may have.
-  uint32_t Tag() {
-    uint32_t tag = 0;
-    for (int i = 0; i < 5 && remaining_ > 0; ++i) {
-      const uint8_t byte = Take();
-      tag |= static_cast<uint32_t>(byte & 0x7f) << (7 * i);
-      if (byte < 0x80) return tag >> 3 == 0 ? 0 : tag;
-    }
-    return 0;
-  }
-
-  bool SkipVarint() {
-    for (int i = 0; i < 10 && remaining_ > 0; ++i) {
-      if (Take() < 0x80) return true;
-    }
-    return false;
-  }
-
-  // A length that fits into what remains.
-  std::optional<size_t> Length() {
-    uint64_t length = 0;
-    for (int i = 0; i < 5 && remaining_ > 0; ++i) {
-      const uint8_t byte = Take();
-      length |= static_cast<uint64_t>(byte & 0x7f) << (7 * i);
-      if (byte >= 0x80) continue;
-      if (length > kMaxLength || length > remaining_) return std::nullopt;
-      return static_cast<size_t>(length);
-    }
-    return std::nullopt;
-  }
-
- private:
-  void SkipEmpty() {
-    while (index_ < slices_.size() && offset_ == slices_[index_].size()) {
-      ++index_;
-      offset_ = 0;
-    }
-  }
-
-  Slices slices_;
-  size_t index_ = 0;   // slice
-  size_t offset_ = 0;  // byte in it
-  size_t position_ = 0;
-  size_t remaining_ = 0;
-};
+// protobuf's: so deep groups nest.
+constexpr int kMaxDepth = 100;
 
 enum class Skipped { kOk, kMalformed, kTooLong };
 
 // Skips what follows `tag`. Gives up on a group once it is over `limit`
 // bytes, because a group does not say how long it is.
 Skipped SkipField(uint32_t tag, size_t limit, Cursor& in) {
-  std::array<uint32_t, kMaxGroups> open;  // field numbers
+  std::array<uint32_t, kMaxDepth> open;  // field numbers
   int depth = 0;
   const size_t start = in.position();
   while (true) {
@@ -139,7 +45,7 @@ Skipped SkipField(uint32_t tag, size_t limit, Cursor& in) {
         break;
       }
       case 3:
-        if (depth == kMaxGroups) return Skipped::kMalformed;
+        if (depth == kMaxDepth) return Skipped::kMalformed;
         open[depth++] = tag >> 3;
         break;
       case 4:
@@ -160,32 +66,39 @@ Skipped SkipField(uint32_t tag, size_t limit, Cursor& in) {
   }
 }
 
-// Where a request has a list of numbers: in the message `field`, as its field
-// `inner`; inner 0: the field is the list.
+// Where a request has a list of numbers: the fields that lead to it, from the
+// top of the message.
 struct ListPlace {
-  uint32_t field;
-  uint32_t inner;
+  std::array<uint32_t, 3> path;  // 0: it ends before
   bool fixed;  // 4 bytes each; else varints, 8 bytes each in memory
 };
+constexpr uint32_t kQuantize = v1::QuantizeRequest::kOptionsFieldNumber;
 constexpr ListPlace kQuantizeLists[] = {
-    {v1::QuantizeRequest::kGivenAmaxFieldNumber,
-     v1::GivenAmax::kRowwiseValuesFieldNumber, true},
-    {v1::QuantizeRequest::kGivenAmaxFieldNumber,
-     v1::GivenAmax::kColumnwiseValuesFieldNumber, true},
-    {v1::QuantizeRequest::kScaleFieldNumber, 0, true},
-    {v1::QuantizeRequest::kHistoryFieldNumber, v1::History::kAmaxFieldNumber,
+    {{kQuantize, v1::QuantizeOptions::kGivenAmaxFieldNumber,
+      v1::GivenAmax::kRowwiseValuesFieldNumber},
      true},
-    {v1::QuantizeRequest::kSplitsFieldNumber, v1::Splits::kRowsFieldNumber,
+    {{kQuantize, v1::QuantizeOptions::kGivenAmaxFieldNumber,
+      v1::GivenAmax::kColumnwiseValuesFieldNumber},
+     true},
+    {{kQuantize, v1::QuantizeOptions::kScaleFieldNumber}, true},
+    {{kQuantize, v1::QuantizeOptions::kHistoryFieldNumber,
+      v1::History::kAmaxFieldNumber},
+     true},
+    {{kQuantize, v1::QuantizeOptions::kSplitsFieldNumber,
+      v1::Splits::kRowsFieldNumber},
      false},
 };
 constexpr ListPlace kDequantizeLists[] = {
-    {v1::DequantizeRequest::kTensorsFieldNumber,
-     v1::TensorRef::kGroupOffsetsFieldNumber, false},
-    {v1::DequantizeRequest::kSplitsFieldNumber, v1::Splits::kRowsFieldNumber,
+    {{v1::DequantizeRequest::kTensorsFieldNumber,
+      v1::TensorRef::kGroupOffsetsFieldNumber},
+     false},
+    {{v1::DequantizeRequest::kOptionsFieldNumber,
+      v1::DequantizeOptions::kSplitsFieldNumber, v1::Splits::kRowsFieldNumber},
      false},
 };
 constexpr ListPlace kRhtAmaxLists[] = {
-    {v1::RhtAmaxRequest::kSplitsFieldNumber, v1::Splits::kRowsFieldNumber,
+    {{v1::RhtAmaxRequest::kOptionsFieldNumber,
+      v1::RhtAmaxOptions::kSplitsFieldNumber, v1::Splits::kRowsFieldNumber},
      false},
 };
 
@@ -197,10 +110,9 @@ absl::Span<const ListPlace> ListsOf(Method method) {
       return kDequantizeLists;
     case Method::kRhtAmax:
       return kRhtAmaxLists;
-    case Method::kApplyRht:
-      break;
+    default:
+      return {};
   }
-  return {};
 }
 
 // Counts the lists of a request, field by field.
@@ -214,45 +126,60 @@ class ListCounter {
   // The field of `tag`, of which `in` is behind the tag. What is not as it
   // should be is no list; protobuf will say so.
   void Add(uint32_t tag, Cursor in) {
-    if ((tag & 7) != 2 || !Known(tag >> 3)) return;
-    const std::optional<size_t> length = in.Length();
-    if (!length) return;
-    if (const ListPlace* place = Find(tag >> 3, 0)) {
-      return Count(*place, *length, in);
-    }
-    const size_t end = in.position() + *length;
-    size_t others = 0;
-    while (in.position() < end && memory_ <= kMaxListBytes &&
-           others <= kMaxHeadBytes) {
-      const size_t start = in.position();
-      const uint32_t inner = in.Tag();
-      const ListPlace* place =
-          (inner & 7) == 2 ? Find(tag >> 3, inner >> 3) : nullptr;
-      if (place == nullptr) {
-        if (inner == 0 || SkipField(inner, kMaxHeadBytes, in) != Skipped::kOk) {
-          return;
-        }
-        others += in.position() - start;
-        continue;
-      }
-      const std::optional<size_t> size = in.Length();
-      if (!size || *size > end - std::min(end, in.position())) return;
-      Count(*place, *size, in);
-      in.Skip(*size);
-      others += in.position() - start - *size;
-    }
+    Enter(tag, {}, 0, in.position() + in.remaining(), in);
   }
 
  private:
-  bool Known(uint32_t field) const {
-    return std::any_of(places_.begin(), places_.end(),
-                       [&](const ListPlace& p) { return p.field == field; });
-  }
-  const ListPlace* Find(uint32_t field, uint32_t inner) const {
+  using Path = decltype(ListPlace::path);
+
+  // A place that `path`, `depth` fields long, leads to or on the way to.
+  const ListPlace* Find(const Path& path, size_t depth) const {
     for (const ListPlace& p : places_) {
-      if (p.field == field && p.inner == inner) return &p;
+      if (std::equal(path.begin(), path.begin() + depth, p.path.begin())) {
+        return &p;
+      }
     }
     return nullptr;
+  }
+
+  // Counts the lists of the field of `tag`, which lies at `depth` under `path`
+  // in a message that ends at `end`, and goes behind it. False for a field of
+  // which nothing is known.
+  bool Enter(uint32_t tag, Path path, size_t depth, size_t end, Cursor& in) {
+    if ((tag & 7) != 2 || depth == path.size()) return false;
+    path[depth++] = tag >> 3;
+    const ListPlace* place = Find(path, depth);
+    if (place == nullptr) return false;
+    const Cursor start = in;
+    const std::optional<size_t> size = in.Length();
+    if (!size || *size > end - std::min(end, in.position())) {
+      in = start;
+      return false;
+    }
+    others_ += in.position() - start.position();
+    if (depth == path.size() || place->path[depth] == 0) {
+      Count(*place, *size, in);
+    } else {
+      Walk(path, depth, in.position() + *size, in);
+    }
+    in.Skip(*size);
+    return true;
+  }
+
+  // The fields up to `end`, of the message that `path` leads to. Ends early
+  // where they are too much for any request.
+  void Walk(const Path& path, size_t depth, size_t end, Cursor in) {
+    while (in.position() < end && memory_ <= kMaxListBytes &&
+           others_ <= kMaxHeadBytes) {
+      const size_t start = in.position();
+      const uint32_t tag = in.Tag();
+      if (tag == 0) return;
+      others_ += in.position() - start;
+      if (Enter(tag, path, depth, end, in)) continue;
+      const size_t behind = in.position();
+      if (SkipField(tag, kMaxHeadBytes, in) != Skipped::kOk) return;
+      others_ += in.position() - behind;
+    }
   }
 
   void Count(const ListPlace& place, size_t size, Cursor in) {
@@ -276,6 +203,7 @@ class ListCounter {
   const absl::Span<const ListPlace> places_;
   size_t wire_ = 0;
   size_t memory_ = 0;
+  size_t others_ = 0;  // bytes that were walked and are in no list
 };
 
 }  // namespace

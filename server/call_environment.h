@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <iterator>
 
 #include "absl/time/time.h"
 #include "proto/wire.h"
@@ -42,7 +41,8 @@ struct CallEnvironment {
   const ServerInfo* info = nullptr;
   RequestIds* ids = nullptr;
   Metrics* metrics = nullptr;
-  size_t request_limit[std::size(wire::kMethods)] = {};  // by Method
+  // Of tensor methods, by wire::Index.
+  size_t request_limit[wire::kTensorMethods.size()] = {};
   wire::RequestDefaults defaults;
   absl::Duration max_receive = absl::Minutes(1);
   absl::Duration max_send = absl::Minutes(1);

@@ -29,19 +29,6 @@ LogLevel LevelOf(const CallRecord& record) {
 
 }  // namespace
 
-Rpc RpcOf(wire::Method method) { return static_cast<Rpc>(method); }
-
-std::string_view Name(Rpc rpc) {
-  switch (rpc) {
-    case Rpc::kDescribeQuantize:
-      return "DescribeQuantize";
-    case Rpc::kGetServerInfo:
-      return "GetServerInfo";
-    default:
-      return wire::Name(static_cast<wire::Method>(rpc));
-  }
-}
-
 std::string_view Name(CallStage stage) {
   switch (stage) {
     case CallStage::kWait:
@@ -93,11 +80,11 @@ void LogCall(const CallRecord& record, std::string_view shape) {
     return record.Duration(stage).value_or(0) / 1000;
   };
   const std::string kind =
-      fmt::format("{} {} {}", Name(record.rpc), Name(record.code),
+      fmt::format("{} {} {}", wire::Name(record.method), Name(record.code),
                   v1::ErrorDetail::Reason_Name(record.reason));
   LogSampled(LevelOf(record), "call", kind,
              {{"id", record.id},
-              {"method", Name(record.rpc)},
+              {"method", wire::Name(record.method)},
               {"code", Name(record.code)},
               {"error", record.error},
               {"shape", shape},

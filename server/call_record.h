@@ -13,26 +13,11 @@
 #include <string_view>
 
 #include "kernels/device/backend.h"
-#include "proto/wire.h"
+#include "proto/methods.h"
 #include "quantd.pb.h"
 #include "server/failure.h"
 
 namespace quantd {
-
-// Every RPC of the service; those of wire::Method first, in its order.
-enum class Rpc {
-  kQuantize,
-  kDequantize,
-  kRhtAmax,
-  kApplyRht,
-  kDescribeQuantize,
-  kGetServerInfo,
-};
-inline constexpr Rpc kRpcs[] = {Rpc::kQuantize,         Rpc::kDequantize,
-                                Rpc::kRhtAmax,          Rpc::kApplyRht,
-                                Rpc::kDescribeQuantize, Rpc::kGetServerInfo};
-Rpc RpcOf(wire::Method method);
-std::string_view Name(Rpc rpc);  // "Quantize"
 
 // Where the time of a tensor call goes, in its order. Copies and kernels are
 // timed by the device (JobTimes); all else by the server's clock.
@@ -55,7 +40,7 @@ std::string_view Name(CallStage stage);  // "copy_in"
 struct CallRecord {
   using Clock = std::chrono::steady_clock;
 
-  Rpc rpc = Rpc::kQuantize;
+  wire::Method method = wire::Method::kQuantize;
   std::string id;
   grpc::StatusCode code = grpc::StatusCode::UNKNOWN;
   v1::ErrorDetail::Reason reason = v1::ErrorDetail::REASON_UNSPECIFIED;

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "proto/methods.h"
 #include "server/credentials.h"
 #include "server/health.h"
 #include "server/ledger.h"
@@ -36,11 +37,15 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
   const auto small = [&](SmallMethod method) {
     return std::make_unique<SmallCall>(env, call, std::move(method));
   };
-  if (path == "/quantd.v1.Quantd/GetServerInfo") {
-    return small(env->info->GetServerInfo());
-  }
-  if (path == "/quantd.v1.Quantd/DescribeQuantize") {
-    return small(env->info->DescribeQuantize());
+  if (const wire::MethodSpec* ours = wire::FindMethod(path)) {
+    switch (ours->method) {
+      case wire::Method::kGetServerInfo:
+        return small(env->info->GetServerInfo());
+      case wire::Method::kDescribeQuantize:
+        return small(env->info->DescribeQuantize());
+      default:  // tensor methods, which arrive as such
+        break;
+    }
   }
   if (path == "/grpc.health.v1.Health/Check") {
     return small(env->health->Check());

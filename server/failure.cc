@@ -7,6 +7,7 @@
 
 #include "fmt/format.h"
 #include "kernels/plan/field_error.h"
+#include "proto/methods.h"
 
 namespace quantd {
 namespace {
@@ -70,13 +71,12 @@ Failure Failure::TooLarge(std::string_view what, size_t bytes, size_t limit) {
 }
 
 Failure Failure::LongerThanDeclared(size_t bytes, size_t declared) {
-  const FieldViolation violation{"quantd-request-bytes",
+  const FieldViolation violation{wire::kRequestBytesKey,
                                  fmt::format("at least {}", bytes),
                                  fmt::to_string(declared)};
   return Field(violation,
-               fmt::format("quantd-request-bytes: the request has {} bytes, {} "
-                           "were declared",
-                           bytes, declared));
+               fmt::format("{}: the request has {} bytes, {} were declared",
+                           wire::kRequestBytesKey, bytes, declared));
 }
 
 Failure Failure::NoMessage() {

@@ -177,8 +177,7 @@ HealthService::Status HealthService::StatusOf(
 }
 
 SmallMethod HealthService::Check() {
-  SmallMethod method;
-  method.max_request = kLongestRequest;
+  SmallMethod method(kLongestRequest);
   method.answer = [this](absl::Span<const std::string_view> message,
                          std::string_view) {
     SmallAnswer answer;

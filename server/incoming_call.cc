@@ -17,9 +17,6 @@
 namespace quantd {
 namespace {
 
-constexpr char kRequestId[] = "quantd-request-id";
-constexpr char kPushback[] = "grpc-retry-pushback-ms";
-
 // Nobody who wants an answer gives up so soon.
 constexpr absl::Duration kAtOnce = absl::Milliseconds(100);
 
@@ -66,8 +63,7 @@ IncomingCall::~IncomingCall() {
 }
 
 std::string IncomingCall::path() const {
-  return method_ ? fmt::format("/quantd.v1.Quantd/{}", wire::Name(*method_))
-                 : context_.method();
+  return method_ ? wire::SpecOf(*method_).path : context_.method();
 }
 
 bool IncomingCall::TryRef() {
@@ -143,7 +139,7 @@ void IncomingCall::Finish(const grpc::Status& status) {
 void IncomingCall::WriteAndFinish(const grpc::ByteBuffer& message,
                                   std::string_view request_id) {
   if (!request_id.empty()) {
-    context_.AddTrailingMetadata(kRequestId, std::string(request_id));
+    context_.AddTrailingMetadata(wire::kRequestIdKey, std::string(request_id));
   }
   Ref();
   stream_.WriteAndFinish(message, grpc::WriteOptions(), grpc::Status::OK,
@@ -153,11 +149,11 @@ void IncomingCall::WriteAndFinish(const grpc::ByteBuffer& message,
 void IncomingCall::FinishWith(const Failure& failure,
                               std::string_view request_id) {
   if (!request_id.empty()) {
-    context_.AddTrailingMetadata(kRequestId, std::string(request_id));
+    context_.AddTrailingMetadata(wire::kRequestIdKey, std::string(request_id));
   }
   if (failure.detail.reason() == v1::ErrorDetail::REASON_BUSY) {
     context_.AddTrailingMetadata(
-        kPushback, fmt::to_string(failure.detail.retry_delay_ms()));
+        wire::kPushbackKey, fmt::to_string(failure.detail.retry_delay_ms()));
   }
   if (failure.IsCallersFault()) {
     const absl::Time now = absl::Now();

@@ -21,7 +21,7 @@
 #include <string_view>
 
 #include "absl/time/time.h"
-#include "proto/wire.h"
+#include "proto/methods.h"
 #include "server/completion_tag.h"
 #include "server/connection.h"
 #include "server/failure.h"

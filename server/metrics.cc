@@ -33,38 +33,37 @@ Histogram::Snapshot Histogram::Read() const {
 }
 
 void Metrics::Record(const CallRecord& record) {
-  PerRpc& rpc = rpcs_[static_cast<size_t>(record.rpc)];
-  Add(rpc.request_bytes, record.request_bytes);
+  PerMethod& method = methods_[wire::Index(record.method)];
+  Add(method.request_bytes, record.request_bytes);
   if (record.code == grpc::StatusCode::OK) {
-    Add(rpc.reply_bytes, record.reply_bytes);
+    Add(method.reply_bytes, record.reply_bytes);
   } else {
-    Add(rpc.errors[record.code][record.reason], 1);
+    Add(method.errors[record.code][record.reason], 1);
   }
-  if (const auto method = static_cast<size_t>(record.rpc);
-      method < stages_.size()) {
+  if (wire::SpecOf(record.method).tensor) {
     for (const CallStage stage : kCallStages) {
       if (const auto duration = record.Duration(stage)) {
-        stages_[method][static_cast<size_t>(stage)].Observe(*duration);
+        stages_[wire::Index(record.method)][static_cast<size_t>(stage)].Observe(
+            *duration);
       }
     }
   }
   // Last: of a call that is counted, all the rest has been.
-  rpc.total.Observe(record.Total());
+  method.total.Observe(record.Total());
 }
 
-Metrics::Snapshot Metrics::Read(Rpc rpc) const {
-  const PerRpc& from = rpcs_[static_cast<size_t>(rpc)];
+Metrics::Snapshot Metrics::Read(wire::Method method) const {
+  const PerMethod& from = methods_[wire::Index(method)];
   return {Load(from.request_bytes), Load(from.reply_bytes), from.total.Read()};
 }
 
 Histogram::Snapshot Metrics::Read(wire::Method method, CallStage stage) const {
-  return stages_[static_cast<size_t>(method)][static_cast<size_t>(stage)]
-      .Read();
+  return stages_[wire::Index(method)][static_cast<size_t>(stage)].Read();
 }
 
-uint64_t Metrics::Errors(Rpc rpc, grpc::StatusCode code,
+uint64_t Metrics::Errors(wire::Method method, grpc::StatusCode code,
                          v1::ErrorDetail::Reason reason) const {
-  return Load(rpcs_[static_cast<size_t>(rpc)].errors[code][reason]);
+  return Load(methods_[wire::Index(method)].errors[code][reason]);
 }
 
 }  // namespace quantd

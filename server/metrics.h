@@ -48,7 +48,7 @@ class Histogram {
 // read too.
 class Metrics {
  public:
-  // What has been counted for one RPC.
+  // What has been counted for one method.
   struct Snapshot {
     uint64_t request_bytes = 0;
     uint64_t reply_bytes = 0;  // of replies that were OK
@@ -58,25 +58,26 @@ class Metrics {
   // Once for each call, when it is over.
   void Record(const CallRecord& record);
 
-  Snapshot Read(Rpc rpc) const;
+  Snapshot Read(wire::Method method) const;
+  // Of tensor methods.
   Histogram::Snapshot Read(wire::Method method, CallStage stage) const;
-  uint64_t Errors(Rpc rpc, grpc::StatusCode code,
+  uint64_t Errors(wire::Method method, grpc::StatusCode code,
                   v1::ErrorDetail::Reason reason) const;
 
  private:
   static constexpr size_t kCodes = grpc::StatusCode::UNAUTHENTICATED + 1;
   static constexpr size_t kReasons = v1::ErrorDetail::Reason_ARRAYSIZE;
 
-  struct alignas(64) PerRpc {
+  struct alignas(64) PerMethod {
     std::atomic<uint64_t> request_bytes = 0;
     std::atomic<uint64_t> reply_bytes = 0;
     Histogram total;
     std::array<std::array<std::atomic<uint64_t>, kReasons>, kCodes> errors = {};
   };
 
-  std::array<PerRpc, std::size(kRpcs)> rpcs_;
+  std::array<PerMethod, std::size(wire::kMethods)> methods_;
   std::array<std::array<Histogram, std::size(kCallStages)>,
-             std::size(wire::kMethods)>
+             wire::kTensorMethods.size()>
       stages_;
 };
 

@@ -96,18 +96,18 @@ std::string_view ShortName(v1::ErrorDetail::Reason reason) {
 
 void WriteErrors(const Metrics& metrics, PageWriter* page) {
   page->Begin(metric::kErrors);
-  for (const Rpc rpc : kRpcs) {
+  for (const wire::MethodSpec& row : wire::kMethods) {
     for (int c = grpc::StatusCode::OK; c <= grpc::StatusCode::UNAUTHENTICATED;
          ++c) {
       const auto code = static_cast<grpc::StatusCode>(c);
       for (int r = 0; r < v1::ErrorDetail::Reason_ARRAYSIZE; ++r) {
         if (!v1::ErrorDetail::Reason_IsValid(r)) continue;
         const auto reason = static_cast<v1::ErrorDetail::Reason>(r);
-        const uint64_t n = metrics.Errors(rpc, code, reason);
+        const uint64_t n = metrics.Errors(row.method, code, reason);
         // An error that is not there as a 0 before it first happens would be
         // no increase to Prometheus.
         if (n == 0 && !IsUsual(code, reason)) continue;
-        page->Sample({{"method", Name(rpc)},
+        page->Sample({{"method", wire::Name(row.method)},
                       {"code", Name(code)},
                       {"reason", ShortName(reason)}},
                      n);
@@ -119,27 +119,32 @@ void WriteErrors(const Metrics& metrics, PageWriter* page) {
 void WriteCalls(const MetricsSources& from, PageWriter* page) {
   const Metrics& metrics = *from.metrics;
   page->Begin(metric::kRequests);
-  for (const Rpc rpc : kRpcs) {
-    page->Sample({{"method", Name(rpc)}}, metrics.Read(rpc).total.count);
+  for (const wire::MethodSpec& row : wire::kMethods) {
+    page->Sample({{"method", wire::Name(row.method)}},
+                 metrics.Read(row.method).total.count);
   }
   WriteErrors(metrics, page);
   page->Begin(metric::kRequestBytes);
-  for (const Rpc rpc : kRpcs) {
-    page->Sample({{"method", Name(rpc)}}, metrics.Read(rpc).request_bytes);
+  for (const wire::MethodSpec& row : wire::kMethods) {
+    page->Sample({{"method", wire::Name(row.method)}},
+                 metrics.Read(row.method).request_bytes);
   }
   page->Begin(metric::kReplyBytes);
-  for (const Rpc rpc : kRpcs) {
-    page->Sample({{"method", Name(rpc)}}, metrics.Read(rpc).reply_bytes);
+  for (const wire::MethodSpec& row : wire::kMethods) {
+    page->Sample({{"method", wire::Name(row.method)}},
+                 metrics.Read(row.method).reply_bytes);
   }
   page->Begin(metric::kRequestDuration);
-  for (const Rpc rpc : kRpcs) {
-    page->Buckets({{"method", Name(rpc)}}, metrics.Read(rpc).total);
+  for (const wire::MethodSpec& row : wire::kMethods) {
+    page->Buckets({{"method", wire::Name(row.method)}},
+                  metrics.Read(row.method).total);
   }
   page->Begin(metric::kStageDuration);
-  for (const wire::Method method : wire::kMethods) {
+  for (const wire::MethodSpec& row : wire::kTensorMethods) {
     for (const CallStage stage : kCallStages) {
-      page->Buckets({{"method", wire::Name(method)}, {"stage", Name(stage)}},
-                    metrics.Read(method, stage));
+      page->Buckets(
+          {{"method", wire::Name(row.method)}, {"stage", Name(stage)}},
+          metrics.Read(row.method, stage));
     }
   }
   page->Only(metric::kActiveCalls, from.registry->accepted());

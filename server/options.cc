@@ -115,9 +115,10 @@ absl::Status Validate(const ServerOptions& options) {
   if (!std::isfinite(options.estimate)) {
     return absl::InvalidArgumentError("--estimate: expected a finite number");
   }
-  if (options.max_request_bytes > kLargestMessage) {
-    return absl::InvalidArgumentError(fmt::format(
-        "--max-request-bytes: gRPC allows at most {} bytes", kLargestMessage));
+  if (options.max_request_bytes > wire::kMaxMessageBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("--max-request-bytes: gRPC allows at most {} bytes",
+                    wire::kMaxMessageBytes));
   }
   if (options.memory_budget != 0 &&
       options.memory_budget < (size_t{16} << 20)) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "fmt/format.h"
+#include "kernels/device/devices.h"
 #include "server/incoming_call.h"
 #include "server/log.h"
 #include "server/metrics_page.h"
@@ -128,12 +129,12 @@ Server::Server(const ServerOptions& options,
   limits.set_memory_budget_bytes(shares_.budget);
   limits.set_max_rank(kMaxRank);
   limits.set_amax_estimation_scale(options_.estimate);
-  for (const wire::Method method : wire::kMethods) {
-    environment_.request_limit[static_cast<int>(method)] =
-        LargestRequest(method, shares_, options_.max_request_bytes);
+  for (const wire::MethodSpec& row : wire::kTensorMethods) {
+    environment_.request_limit[wire::Index(row.method)] =
+        LargestRequest(row.method, shares_, options_.max_request_bytes);
   }
   limits.set_max_request_bytes(
-      environment_.request_limit[static_cast<int>(wire::Method::kQuantize)]);
+      environment_.request_limit[wire::Index(wire::Method::kQuantize)]);
   info_ = std::make_unique<ServerInfo>(&engine_, limits);
   environment_.tensors = &tensors_;
   environment_.others = &others_;
@@ -220,8 +221,8 @@ absl::Status Server::Listen() {
         IncomingCall::Arm(&environment_, std::nullopt, queue.get());
         continue;
       }
-      for (const wire::Method method : wire::kMethods) {
-        IncomingCall::Arm(&environment_, method, queue.get());
+      for (const wire::MethodSpec& row : wire::kTensorMethods) {
+        IncomingCall::Arm(&environment_, row.method, queue.get());
       }
     }
   }

@@ -6,11 +6,10 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/plan/support.h"
+#include "proto/messages.h"
 
 namespace quantd {
 namespace {
-
-constexpr size_t kMaxInfoRequest = 4 << 10;
 
 void AddSupport(const FormatSpec& spec, const std::set<std::string>& kinds,
                 v1::FormatSupport* out) {
@@ -65,9 +64,7 @@ v1::GetServerInfoReply ServerInfo::Describe() const {
 }
 
 SmallMethod ServerInfo::GetServerInfo() const {
-  SmallMethod method;
-  method.max_request = kMaxInfoRequest;
-  method.rpc = Rpc::kGetServerInfo;
+  SmallMethod method(wire::Method::kGetServerInfo);
   method.while_draining = false;
   // Its request has no fields, and what it does not know it need not read.
   method.answer = [this](absl::Span<const std::string_view>, std::string_view) {
@@ -79,9 +76,7 @@ SmallMethod ServerInfo::GetServerInfo() const {
 }
 
 SmallMethod ServerInfo::DescribeQuantize() const {
-  SmallMethod method;
-  method.max_request = wire::kMaxRequestHeadBytes;
-  method.rpc = Rpc::kDescribeQuantize;
+  SmallMethod method(wire::Method::kDescribeQuantize);
   method.on_planner = true;
   method.while_draining = false;
   method.answer = [this](absl::Span<const std::string_view> message,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "proto/wire.h"
+#include "quantd.pb.h"
 #include "server/engine.h"
 #include "server/small_call.h"
 

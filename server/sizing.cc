@@ -4,28 +4,11 @@
 
 #include <algorithm>
 
+#include "kernels/device/memory.h"
 #include "server/memory_limit.h"
 
 namespace quantd {
 namespace {
-
-// Output bytes for one byte of request, in 1/16.
-size_t OutputSixteenths(wire::Method method) {
-  switch (method) {
-    case wire::Method::kQuantize:
-      // From 16-bit elements, both directions, 8-bit codes: 2 x (1/2 codes +
-      // 1/64 scales). Partial sums of dbias: 4 bytes for 128 elements.
-      return 17;
-    case wire::Method::kDequantize:
-      // Half a byte and a scale for many become a 4-byte element.
-      return 128;
-    case wire::Method::kRhtAmax:
-      return 0;
-    case wire::Method::kApplyRht:
-      return 32;  // 16-bit elements to fp32
-  }
-  return 0;
-}
 
 // Padding of scale tensors, alignment and the amax, of tensors with a usual
 // shape.
@@ -59,7 +42,8 @@ size_t HeadNeed(size_t bytes, size_t list_bytes) {
 }
 
 size_t ExpectedPayload(wire::Method method, size_t bytes) {
-  const size_t output = bytes / 16 * OutputSixteenths(method) + kOutputSlack;
+  const size_t output =
+      bytes / 16 * wire::SpecOf(method).output_sixteenths + kOutputSlack;
   return BlockPool::Charge(bytes) + BlockPool::Charge(output);
 }
 
@@ -103,7 +87,7 @@ size_t LargestRequest(wire::Method method, const MemoryShares& shares,
                       size_t cap) {
   size_t fits = 0;
   size_t low = 0;
-  size_t high = std::min(cap, kLargestMessage);
+  size_t high = std::min(cap, wire::kMaxMessageBytes);
   while (low <= high) {
     const size_t middle = low + (high - low) / 2;
     if (ReceiveNeed(middle) <= shares.message &&

@@ -1,17 +1,15 @@
 // How much memory a request may need, told from its size alone, and how the
-// server's memory budget is divided. The only home of these numbers.
+// server's memory budget is divided. The only home of these numbers, but for
+// what a method makes of its request, which its row in proto/methods.h says.
 #ifndef QUANTD_SERVER_SIZING_H_
 #define QUANTD_SERVER_SIZING_H_
 
 #include <cstddef>
 
 #include "kernels/plan/plan.h"
-#include "proto/wire.h"
+#include "proto/methods.h"
 
 namespace quantd {
-
-// The most that gRPC allows in one message, less room for framing.
-inline constexpr size_t kLargestMessage = (size_t{2} << 30) - (64 << 10);
 
 // What the network holds of a message of `bytes`, and what the process needs to
 // understand it if its lists are short.

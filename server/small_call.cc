@@ -22,13 +22,13 @@ SmallCall::SmallCall(CallEnvironment* env, IncomingCall* call,
                      SmallMethod method)
     : env_(env), call_(call), method_(std::move(method)) {
   record_.arrived = CallRecord::Clock::now();
-  if (!method_.rpc) return;
-  record_.rpc = *method_.rpc;
+  if (!method_.method) return;
+  record_.method = *method_.method;
   record_.id = env_->ids->Next();
 }
 
 SmallCall::~SmallCall() {
-  if (!method_.rpc) return;
+  if (!method_.method) return;
   record_.ended = CallRecord::Clock::now();
   if (call_->cancelled() && record_.request_bytes == 0) {
     record_.Fail(Failure::Cancelled());

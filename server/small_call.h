@@ -28,9 +28,13 @@ struct SmallAnswer {
 };
 
 struct SmallMethod {
-  size_t max_request = 0;  // bytes
-  // Nothing: it is not recorded, as health is not.
-  std::optional<Rpc> rpc;
+  // One of another service, whose calls are not recorded.
+  explicit SmallMethod(size_t max_bytes) : max_request(max_bytes) {}
+  explicit SmallMethod(wire::Method ours)
+      : max_request(wire::SpecOf(ours).max_request), method(ours) {}
+
+  size_t max_request;  // bytes
+  std::optional<wire::Method> method;
   bool on_planner = false;     // it may take long
   bool while_draining = true;  // it is answered while the server drains
   std::function<SmallAnswer(absl::Span<const std::string_view> message,

@@ -17,8 +17,6 @@
 namespace quantd {
 namespace {
 
-constexpr char kDeclaredBytes[] = "quantd-request-bytes";
-
 // Up to here a copy into the reply costs less than lending the block.
 constexpr size_t kCopiedOutput = 16 << 10;
 // A message that is understood on the network's own thread, if its head is
@@ -34,7 +32,7 @@ constexpr size_t kFirstBytes = 48 << 10;
 TensorCall::TensorCall(CallEnvironment* env, IncomingCall* call,
                        wire::Method method)
     : env_(env), call_(call), method_(method) {
-  record_.rpc = RpcOf(method);
+  record_.method = method;
   record_.arrived = Clock::now();
   record_.id = env_->ids->Next();
 }
@@ -55,15 +53,16 @@ void TensorCall::Begin() {
 }
 
 void TensorCall::Admit() {
-  const size_t limit = env_->request_limit[static_cast<int>(method_)];
+  const size_t limit = env_->request_limit[wire::Index(method_)];
   declared_bytes_ = limit;
   const auto& metadata = call_->context().client_metadata();
-  if (const auto it = metadata.find(kDeclaredBytes); it != metadata.end()) {
+  if (const auto it = metadata.find(wire::kRequestBytesKey);
+      it != metadata.end()) {
     const std::string text(it->second.data(), it->second.size());
     uint64_t bytes = 0;
     if (!absl::SimpleAtoi(text, &bytes)) {
-      return Fail(Failure::BadRequest(
-          FieldError(kDeclaredBytes, "a decimal number", "something else")));
+      return Fail(Failure::BadRequest(FieldError(
+          wire::kRequestBytesKey, "a decimal number", "something else")));
     }
     if (bytes > limit) return Fail(Failure::TooLarge("request", bytes, limit));
     declared_ = true;

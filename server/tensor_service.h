@@ -11,7 +11,7 @@
 #include <grpcpp/support/async_stream.h>
 #include <grpcpp/support/byte_buffer.h>
 
-#include "proto/wire.h"
+#include "proto/methods.h"
 
 namespace quantd {
 
@@ -26,8 +26,8 @@ class TensorService final : public grpc::Service {
       wire::Method method, grpc::ServerContext* context,
       grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>* stream,
       grpc::ServerCompletionQueue* queue, void* tag) {
-    RequestAsyncBidiStreaming(static_cast<int>(method), context, stream, queue,
-                              queue, tag);
+    RequestAsyncBidiStreaming(static_cast<int>(wire::Index(method)), context,
+                              stream, queue, queue, tag);
   }
 };
 

@@ -1,8 +1,12 @@
-// What a server answers, made into results. Nothing in it is trusted.
+#include "client/net/replies.h"
+
 #include <utility>
 
-#include "client/net/messages.h"
+#include "absl/strings/str_cat.h"
 #include "client/parts/result_builder.h"
+#include "fmt/format.h"
+#include "kernels/plan/field_error.h"
+#include "proto/messages.h"
 #include "proto/wire.h"
 #include "quantd.pb.h"
 
@@ -22,73 +26,56 @@ absl::StatusOr<Reply> Parse(absl::Span<const std::string_view> slices) {
   return reply;
 }
 
-// The ratio is not read: it follows from the sums.
-ErrorStatistics Statistics(const v1::ErrorStatistics& message) {
-  ErrorStatistics s;
-  s.elements = message.elements();
-  s.clipped = message.clipped();
-  s.flushed = message.flushed();
-  s.max_error = message.max_error();
-  s.signal = message.signal();
-  s.noise = message.noise();
-  return s;
-}
+}  // namespace
 
-template <typename Reply>
-absl::StatusOr<Result> ReadAs(const Plan& plan,
-                              absl::Span<const std::string_view> slices,
-                              absl::Span<const Destination> into,
-                              int attempts) {
-  const auto split = wire::SplitPayload(slices, wire::kMaxReplyHeadBytes);
-  Reply reply;
-  if (!split.ok() || !reply.ParseFromString(split->head)) {
-    return NotOurMessage();
-  }
-  ResultBuilder builder(plan, into);
-  for (const v1::TensorRef& ref : reply.tensors()) {
-    ResultBuilder::Source source;
-    source.kind = wire::FromProto(ref.kind());
-    source.dtype = wire::FromProto(ref.dtype());
-    source.shape.assign(ref.shape().begin(), ref.shape().end());
-    source.offset = ref.offset();
-    source.size = ref.size();
-    source.layout = wire::FromProto(ref.layout());
-    source.group_offsets.assign(ref.group_offsets().begin(),
-                                ref.group_offsets().end());
-    if (auto s = builder.Add(source, slices, split->payload.offset,
-                             split->payload.size);
-        !s.ok()) {
-      return s;
+absl::Status CheckDestinations(const Plan& plan,
+                               absl::Span<const Destination> into) {
+  for (size_t i = 0; i < into.size(); ++i) {
+    const std::string field = absl::StrCat("into[", i, "]");
+    const TensorSpec* spec = plan.output(into[i].kind);
+    if (spec == nullptr) {
+      return FieldError(field, "a part this call gives",
+                        std::string(Name(into[i].kind)));
+    }
+    if (into[i].bytes.size() != spec->size) {
+      return FieldError(
+          field, fmt::format("{} bytes for {}", spec->size, Name(spec->kind)),
+          fmt::format("{} bytes", into[i].bytes.size()));
+    }
+    const auto address = reinterpret_cast<uintptr_t>(into[i].bytes.data());
+    if (address % SizeOf(spec->dtype) != 0) {
+      return FieldError(field,
+                        fmt::format("memory aligned for {}", Name(spec->dtype)),
+                        fmt::format("address {:#x}", address));
+    }
+    for (size_t k = 0; k < i; ++k) {
+      if (into[k].kind == into[i].kind) {
+        return FieldError(field, "every part once",
+                          fmt::format("{} again", Name(into[i].kind)));
+      }
     }
   }
-  const v1::Report& report = reply.report();
-  ResultBuilder::Report out;
-  out.saw_nan = report.saw_nan();
-  out.saw_inf = report.saw_inf();
-  if (report.has_rowwise()) out.rowwise = Statistics(report.rowwise());
-  if (report.has_columnwise()) out.columnwise = Statistics(report.columnwise());
-  out.device = report.device();
-  out.request_id = reply.request_id();
-  out.attempts = attempts;
-  return builder.Take(std::move(out));
+  return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::StatusOr<Result> ReadReply(const Plan& plan,
                                  absl::Span<const std::string_view> slices,
                                  absl::Span<const Destination> into,
                                  int attempts) {
-  switch (plan.options().index()) {
-    case 0:
-      return ReadAs<v1::QuantizeReply>(plan, slices, into, attempts);
-    case 1:
-      return ReadAs<v1::DequantizeReply>(plan, slices, into, attempts);
-    case 2:
-      return ReadAs<v1::RhtAmaxReply>(plan, slices, into, attempts);
-    default:
-      return ReadAs<v1::ApplyRhtReply>(plan, slices, into, attempts);
+  auto reply = wire::ParseReply(wire::MethodOf(plan), slices);
+  if (!reply.ok()) return NotOurMessage();
+  ResultBuilder builder(plan, into);
+  for (const TensorSpec& part : reply->tensors) {
+    if (auto s = builder.Add(part, slices, reply->payload.offset,
+                             reply->payload.size);
+        !s.ok()) {
+      return s;
+    }
   }
+  const auto& report = reply->report;
+  return builder.Take({report.saw_nan, report.saw_inf, report.rowwise,
+                       report.columnwise, std::move(reply->device),
+                       std::move(reply->request_id), attempts});
 }
 
 absl::StatusOr<QuantizeDescription> ReadDescription(
@@ -97,16 +84,7 @@ absl::StatusOr<QuantizeDescription> ReadDescription(
   if (!reply.ok()) return reply.status();
   QuantizeDescription out;
   for (const v1::TensorRef& ref : reply->tensors()) {
-    TensorSpec spec;
-    spec.kind = wire::FromProto(ref.kind());
-    spec.dtype = wire::FromProto(ref.dtype());
-    spec.layout = wire::FromProto(ref.layout());
-    spec.shape.assign(ref.shape().begin(), ref.shape().end());
-    spec.offset = ref.offset();
-    spec.size = ref.size();
-    spec.group_offsets.assign(ref.group_offsets().begin(),
-                              ref.group_offsets().end());
-    out.parts.push_back(std::move(spec));
+    out.parts.push_back(wire::FromProto(ref));
   }
   out.input_bytes = reply->input_bytes();
   out.output_bytes = reply->output_bytes();

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "client/error.h"
 #include "fmt/format.h"
+#include "proto/methods.h"
 #include "quantd.pb.h"
 
 namespace quantd {
@@ -108,7 +109,7 @@ std::optional<std::chrono::milliseconds> RetryDelay(
   if (!busy && status.error_code() != grpc::StatusCode::UNAVAILABLE) {
     return std::nullopt;
   }
-  const std::string pushback = Trailer(context, "grpc-retry-pushback-ms");
+  const std::string pushback = Trailer(context, wire::kPushbackKey);
   if (!pushback.empty()) {
     int32_t ms = 0;
     // As gRPC's retry design says: what is no number means "do not retry".
@@ -124,7 +125,7 @@ absl::Status FromGrpc(const grpc::Status& status,
                       const grpc::ClientContext& context) {
   const auto code = static_cast<absl::StatusCode>(status.error_code());
   const auto detail = FindDetail(status.error_details());
-  const std::string id = Trailer(context, "quantd-request-id");
+  const std::string id = Trailer(context, wire::kRequestIdKey);
   if (code == absl::StatusCode::kCancelled && !detail && id.empty()) {
     // Not the service's word, and whoever cancels here does not ask for the
     // reason: gRPC turns calls away like this while a server shuts down.

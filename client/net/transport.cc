@@ -4,6 +4,7 @@
 
 #include "client/net/server_status.h"
 #include "fmt/format.h"
+#include "proto/methods.h"
 #include "proto/net/address.h"
 
 namespace quantd::client {
@@ -128,7 +129,7 @@ absl::Status Sender::Send(grpc::GenericStub& stub, Time deadline,
   grpc::ByteBuffer request = Assemble();
   grpc::ClientContext context;
   context.set_deadline(deadline);
-  context.AddMetadata("quantd-request-bytes", fmt::to_string(size_));
+  context.AddMetadata(wire::kRequestBytesKey, fmt::to_string(size_));
   credentials_.Authorize(&context);
   grpc::CompletionQueue queue;
   grpc::Status status;

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/client.h"
+#include "client/call_options.h"
 #include "client/result.h"
 #include "kernels/plan/plan.h"
 
@@ -23,21 +23,12 @@ class ResultBuilder {
   // `into` has passed CheckDestinations. The plan outlives the builder.
   ResultBuilder(const Plan& plan, absl::Span<const Destination> into);
 
-  // A part as the reply describes it; nothing in it is trusted.
-  struct Source {
-    TensorKind kind;
-    DType dtype;
-    Layout layout;
-    std::vector<int64_t> shape;
-    uint64_t offset;  // from the start of the payload
-    uint64_t size;
-    std::vector<size_t> group_offsets;
-  };
-  // Copies the bytes of one part; the payload is the range (offset, size) of
-  // the concatenated slices. A part the plan does not know is passed over, so
-  // that a newer server may send more. INTERNAL for one that differs from the
-  // plan or lies outside the payload.
-  absl::Status Add(const Source& source,
+  // Copies the bytes of one part, of which the reply says where in the payload
+  // it lies and what it is; nothing in that is trusted. The payload is the
+  // range (offset, size) of the concatenated slices. A part the plan does not
+  // know is passed over, so that a newer server may send more. INTERNAL for one
+  // that differs from the plan or lies outside the payload.
+  absl::Status Add(const TensorSpec& source,
                    absl::Span<const std::string_view> slices,
                    size_t payload_offset, size_t payload_size);
 

@@ -42,7 +42,7 @@ void AddFlatten(CLI::App* app, Options* o);
 // Dimension, signs, policy: all that `amax` knows of the rotation.
 void AddRotation(CLI::App* app, Options* o);
 void AddSplits(CLI::App* app, Options* o);
-// Everything a QuantizeRequest has.
+// Everything that QuantizeOptions have.
 void AddQuantize(CLI::App* app, Options* o);
 CLI::Option* AddDType(CLI::App* app, Options* o, const char* help);
 

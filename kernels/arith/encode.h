@@ -8,6 +8,7 @@
 
 #include "kernels/arith/block_scale.h"
 #include "kernels/arith/codec.h"
+#include "kernels/arith/copy_address.h"
 #include "kernels/arith/decode.h"
 #include "kernels/arith/e2m1.h"
 #include "kernels/arith/encode_params.h"
@@ -16,7 +17,6 @@
 #include "kernels/arith/maxima.h"
 #include "kernels/arith/random_bytes.h"
 #include "kernels/arith/run_errors.h"
-#include "kernels/plan/copy_address.h"
 #include "kernels/plan/format.h"
 
 namespace quantd {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/for_dtype.h"
+#include "kernels/cuda/tile/for_dtype.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {

@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "kernels/cuda/check.h"
-#include "kernels/cuda/spans.h"
+#include "kernels/cuda/dispatch.h"
 #include "kernels/plan/amax_source.h"
 
 namespace quantd::cuda {

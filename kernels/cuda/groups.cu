@@ -1,7 +1,7 @@
 // What a job does for each group as a whole: scales of FP8 tensors, sums of
 // columns, zeros between its parts.
-#include "kernels/cuda/for_dtype.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
+#include "kernels/cuda/tile/for_dtype.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {

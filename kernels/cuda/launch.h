@@ -12,22 +12,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/queue.h"
 #include "kernels/plan/format.h"
 
 namespace quantd::cuda {
-
-struct Queue {
-  cudaStream_t stream;
-  int multiprocessors;
-};
-
-// Of the current device.
-inline cudaError_t FindAttribute(cudaDeviceAttr attribute, int* value) {
-  int device = 0;
-  const cudaError_t error = cudaGetDevice(&device);
-  return error == cudaSuccess ? cudaDeviceGetAttribute(value, attribute, device)
-                              : error;
-}
 
 struct Matrix {
   const std::byte* data;
@@ -101,8 +89,6 @@ struct QuantizeArgs {
   bool propagate;
   Found* found;  // nan and inf are set
 };
-// Of fp32 and fp16: LaunchEncode has better kernels for bf16.
-cudaError_t LaunchQuantize(const QuantizeArgs& args, const Queue& queue);
 
 struct ApplyRhtArgs {
   Matrix x;

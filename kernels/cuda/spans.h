@@ -78,9 +78,6 @@ struct EncodeArgs {
   bool dbias;
   float signs[kBlock];
 };
-cudaError_t LaunchEncode(const EncodeArgs& args, const Queue& queue);
-// Whether that makes the chunk sums of dbias, too, where they are wanted.
-bool SumsChunks(const EncodeArgs& args);
 
 // One translation unit for each dtype (encode/generic).
 template <DType D>
@@ -94,8 +91,6 @@ struct DecodeArgs {
   DequantizeParams params;
   int rotation;
 };
-// Picks one of those below.
-cudaError_t LaunchDecode(const DecodeArgs& args, const Queue& queue);
 // The fast ones, at the speed of memory: copies that lie as the output does and
 // are not rotated; rowwise NVFP4 that is rotated by 16; copies that are stored
 // as the transpose, NVFP4 also rotated by 16.

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/plan/copy_address.h"
+#include "kernels/arith/copy_address.h"
 #include "kernels/plan/format.h"
 
 namespace quantd {

@@ -10,8 +10,8 @@ v1::QuantizeRequest Nvfp4(int64_t rows, int64_t columns) {
   request.mutable_tensor()->set_dtype(v1::DTYPE_BF16);
   request.mutable_tensor()->add_shape(rows);
   request.mutable_tensor()->add_shape(columns);
-  request.set_format(v1::FORMAT_NVFP4);
-  request.set_usage(v1::USAGE_ROWWISE);
+  request.mutable_options()->set_format(v1::FORMAT_NVFP4);
+  request.mutable_options()->set_usage(v1::USAGE_ROWWISE);
   request.set_payload(std::string(static_cast<size_t>(rows * columns * 2), 0));
   return request;
 }
@@ -25,7 +25,7 @@ std::string QuantizeRequestOf(int64_t rows) {
 std::string GroupsRequest(int groups) {
   v1::QuantizeRequest request = Nvfp4(16, 16);
   for (int i = 0; i < groups; ++i) {
-    request.mutable_splits()->add_rows(i == 0 ? 16 : 0);
+    request.mutable_options()->mutable_splits()->add_rows(i == 0 ? 16 : 0);
   }
   return request.SerializeAsString();
 }
@@ -35,8 +35,8 @@ std::string DequantizeRequestOf(int64_t rows) {
   v1::DequantizeRequest request;
   request.mutable_tensor()->add_shape(rows);
   request.mutable_tensor()->add_shape(kColumns);
-  request.set_format(v1::FORMAT_NVFP4);
-  request.set_output(v1::DTYPE_F32);
+  request.mutable_options()->set_format(v1::FORMAT_NVFP4);
+  request.mutable_options()->set_output(v1::DTYPE_F32);
   // Codes, scales and the amax.
   request.set_payload(std::string(
       static_cast<size_t>(rows * kColumns / 2 + rows * kColumns / 16 + 4), 0));

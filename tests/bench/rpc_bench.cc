@@ -46,9 +46,9 @@ std::vector<grpc::Slice> MakeRequest(size_t bytes) {
   head.mutable_tensor()->set_dtype(v1::DTYPE_BF16);
   head.mutable_tensor()->add_shape(bytes / 2 / kColumns);
   head.mutable_tensor()->add_shape(kColumns);
-  head.set_format(v1::FORMAT_NVFP4);
-  head.mutable_rht()->set_rowwise(true);
-  head.mutable_given_amax()->set_rowwise(4);
+  head.mutable_options()->set_format(v1::FORMAT_NVFP4);
+  head.mutable_options()->mutable_rht()->set_rowwise(true);
+  head.mutable_options()->mutable_given_amax()->set_rowwise(4);
   std::string text = head.SerializeAsString();
   const uint32_t tag = 101 << 3 | 2;
   for (const uint64_t value : {uint64_t{tag}, uint64_t{bytes}}) {

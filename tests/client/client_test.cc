@@ -76,13 +76,13 @@ TEST(Client, SendsTheRequestAndReadsTheReply) {
     const v1::QuantizeRequest request = server.last_request();
     EXPECT_EQ(request.tensor().dtype(), v1::DTYPE_BF16);
     EXPECT_EQ(request.tensor().shape_size(), 3);
-    EXPECT_EQ(request.usage(), v1::USAGE_BOTH);
-    EXPECT_TRUE(request.rht().columnwise());
-    EXPECT_FALSE(request.rht().rowwise());
-    EXPECT_EQ(request.rht().sign_mask(), "\xE8\xD7");
-    EXPECT_EQ(request.non_finite(), v1::NON_FINITE_PROPAGATE);
-    EXPECT_EQ(request.given_amax().rowwise(), 3.5f);
-    EXPECT_FALSE(request.given_amax().has_columnwise());
+    EXPECT_EQ(request.options().usage(), v1::USAGE_BOTH);
+    EXPECT_TRUE(request.options().rht().columnwise());
+    EXPECT_FALSE(request.options().rht().rowwise());
+    EXPECT_EQ(request.options().rht().sign_mask(), "\xE8\xD7");
+    EXPECT_EQ(request.options().non_finite(), v1::NON_FINITE_PROPAGATE);
+    EXPECT_EQ(request.options().given_amax().rowwise(), 3.5f);
+    EXPECT_FALSE(request.options().given_amax().has_columnwise());
     EXPECT_EQ(request.payload().size(), in.data.size());
     EXPECT_EQ(
         std::memcmp(request.payload().data(), in.data.data(), in.data.size()),

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kernels/plan/plan.h"
-#include "proto/wire.h"
+#include "proto/messages.h"
 
 namespace quantd {
 namespace {
@@ -95,7 +95,8 @@ void Fill(const Plan& plan, Reply* reply) {
 
 }  // namespace
 
-QuantizeOptions OptionsOf(const v1::QuantizeRequest& r) {
+QuantizeOptions OptionsOf(const v1::QuantizeRequest& request) {
+  const v1::QuantizeOptions& r = request.options();
   QuantizeOptions o;
   o.format = static_cast<Format>(r.format());
   o.usage = static_cast<Usage>(r.usage());
@@ -300,18 +301,18 @@ grpc::Status FakeServer::Dequantize(grpc::ServerContext* context,
     last_dequantize_ = *request;
   }
   if (!status.ok()) return status;
+  const v1::DequantizeOptions& asked = request->options();
   DequantizeOptions options;
-  options.format = static_cast<Format>(request->format());
-  options.usage = static_cast<Usage>(request->usage());
-  options.output = wire::FromProto(request->output());
-  options.inverse_rht = request->has_inverse_rht();
-  if (request->inverse_rht().dimension() != 0) {
-    options.rht_dimension =
-        static_cast<int>(request->inverse_rht().dimension());
+  options.format = static_cast<Format>(asked.format());
+  options.usage = static_cast<Usage>(asked.usage());
+  options.output = wire::FromProto(asked.output());
+  options.inverse_rht = asked.has_inverse_rht();
+  if (asked.inverse_rht().dimension() != 0) {
+    options.rht_dimension = static_cast<int>(asked.inverse_rht().dimension());
   }
-  options.form = FormOf(request->form());
-  options.splits = SplitsOf(request->has_splits(), request->splits());
-  options.partial_splits = request->splits().partial();
+  options.form = FormOf(asked.form());
+  options.splits = SplitsOf(asked.has_splits(), asked.splits());
+  options.partial_splits = asked.splits().partial();
   const auto plan = MakeDequantizePlan(DescOf(request->tensor()), options);
   size_t size = 0;
   if (plan.ok()) {
@@ -334,15 +335,16 @@ grpc::Status FakeServer::RhtAmax(grpc::ServerContext* context,
     last_rht_amax_ = *request;
   }
   if (!status.ok()) return status;
+  const v1::RhtAmaxOptions& asked = request->options();
   RhtAmaxOptions options;
-  options.rowwise = request->rowwise();
-  options.rowwise_rht = request->rowwise_rht();
-  options.columnwise = request->columnwise();
-  options.columnwise_rht = request->columnwise_rht();
-  options.rht_dimension = static_cast<int>(request->rht().dimension());
-  options.domain = static_cast<AmaxDomain>(request->domain());
-  options.splits = SplitsOf(request->has_splits(), request->splits());
-  options.partial_splits = request->splits().partial();
+  options.rowwise = asked.rowwise();
+  options.rowwise_rht = asked.rowwise_rht();
+  options.columnwise = asked.columnwise();
+  options.columnwise_rht = asked.columnwise_rht();
+  options.rht_dimension = static_cast<int>(asked.rht().dimension());
+  options.domain = static_cast<AmaxDomain>(asked.domain());
+  options.splits = SplitsOf(asked.has_splits(), asked.splits());
+  options.partial_splits = asked.splits().partial();
   const auto plan = MakeRhtAmaxPlan(DescOf(request->tensor()), options);
   if (!plan.ok()) return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
   Fill(*plan, reply);

@@ -188,14 +188,14 @@ TEST(Options, OneAmaxGoesWhereOlderServersLook) {
   QuantizeOptions o = Nvfp4(Usage::kBoth);
   o.rowwise_amax = {2};
   ASSERT_THAT(client->Quantize(in.desc, in.data, o), IsOk());
-  const v1::GivenAmax one = server.last_request().given_amax();
+  const v1::GivenAmax one = server.last_request().options().given_amax();
   EXPECT_EQ(one.rowwise(), 2.0f);
   EXPECT_FALSE(one.has_columnwise());  // what was said, and no more
   EXPECT_EQ(one.rowwise_values_size(), 0);
   o.splits = {8, 24};
   o.rowwise_amax = {2, 3};
   ASSERT_THAT(client->Quantize(in.desc, in.data, o), IsOk());
-  const v1::GivenAmax two = server.last_request().given_amax();
+  const v1::GivenAmax two = server.last_request().options().given_amax();
   EXPECT_FALSE(two.has_rowwise());
   EXPECT_THAT(two.rowwise_values(), ElementsAre(2.0f, 3.0f));
   EXPECT_EQ(two.columnwise_values_size(), 0);
@@ -255,7 +255,7 @@ TEST(Client, DecodesEveryFormat) {
       EXPECT_EQ(
           server.last_dequantize().payload().size(),
           data.size() + scale.size() + (has_amax ? copy.amax.size() * 4 : 0));
-      EXPECT_EQ(server.last_dequantize().has_splits(), grouped);
+      EXPECT_EQ(server.last_dequantize().options().has_splits(), grouped);
     }
   }
   DequantizeOptions o;
@@ -267,7 +267,7 @@ TEST(Client, DecodesEveryFormat) {
   const std::vector<std::byte> scale(plan->inputs()[1].size);
   const std::vector<float> each(32, 1.0f);
   ASSERT_THAT(client->Dequantize(desc, {data, scale, each}, o), IsOk());
-  const v1::CopyForm form = server.last_dequantize().form();
+  const v1::CopyForm form = server.last_dequantize().options().form();
   EXPECT_EQ(form.scale_layout(), v1::LAYOUT_SWIZZLED);
   EXPECT_TRUE(form.row_scaled());
   EXPECT_TRUE(form.scale_256());

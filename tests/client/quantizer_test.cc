@@ -16,10 +16,17 @@ std::string FieldOf(const absl::Status& status) {
   return violation ? violation->field : status.ToString();
 }
 
+// As for gradients: the columnwise copy is rotated.
+QuantizerConfig Rotating() {
+  QuantizerConfig config;
+  config.options.rht.columnwise = true;
+  return config;
+}
+
 TEST(Quantizer, TranslatesItsConfiguration) {
   FakeServer server;
   const std::shared_ptr<Client> client = Connect(server.target());
-  Quantizer quantizer(client, {.with_rht = true});
+  Quantizer quantizer(client, Rotating());
   auto options = quantizer.options();
   ASSERT_THAT(options, IsOk());
   EXPECT_EQ(options->usage, Usage::kBoth);
@@ -27,8 +34,11 @@ TEST(Quantizer, TranslatesItsConfiguration) {
   EXPECT_FALSE(options->rht.rowwise);
   quantizer.set_usage(std::nullopt, false);
   EXPECT_EQ(quantizer.options()->usage, Usage::kRowwise);
+  // The rotation waits for its copy.
+  EXPECT_FALSE(quantizer.options()->rht.columnwise);
   quantizer.set_usage(false, true);
   EXPECT_EQ(quantizer.options()->usage, Usage::kColumnwise);
+  EXPECT_TRUE(quantizer.options()->rht.columnwise);
   quantizer.set_amax({}, {2.0f});
   EXPECT_THAT(quantizer.options()->columnwise_amax, testing::ElementsAre(2.0f));
   quantizer.set_usage(false, false);
@@ -40,10 +50,71 @@ TEST(Quantizer, TranslatesItsConfiguration) {
   EXPECT_EQ(server.calls(), 0);
 }
 
+TEST(Quantizer, BlockDimsPickTheFormatOfTheFamily) {
+  FakeServer server;
+  const std::shared_ptr<Client> client = Connect(server.target());
+  const auto format = [&](Format f, std::array<int, 2> dims) {
+    QuantizerConfig c;
+    c.options.format = f;
+    c.block_dims = dims;
+    const auto o = Quantizer(client, c).options();
+    return o.ok() ? std::string(Name(o->format)) : FieldOf(o.status());
+  };
+  EXPECT_EQ(format(Format::kNvfp4, {0, 0}), "nvfp4");
+  EXPECT_EQ(format(Format::kNvfp4, {16, 16}), "nvfp4_2d");
+  EXPECT_EQ(format(Format::kNvfp4Square, {1, 16}), "nvfp4");
+  EXPECT_EQ(format(Format::kNvfp4Square, {0, 0}), "nvfp4_2d");
+  EXPECT_EQ(format(Format::kMxfp8E5M2, {1, 32}), "mxfp8_e5m2");
+  EXPECT_EQ(format(Format::kFp8BlockE5M2, {128, 128}), "fp8_block_2d_e5m2");
+  EXPECT_EQ(format(Format::kFp8SquareE4M3, {1, 128}), "fp8_block_e4m3");
+  EXPECT_EQ(format(Format::kMxfp8E4M3, {1, 16}), "block_dims");
+  EXPECT_EQ(format(Format::kFp8E4M3, {1, 128}), "block_dims");
+  EXPECT_EQ(format(Format::kNvfp4, {1, 32}), "block_dims");
+}
+
+TEST(Quantizer, Fp8DTypePicksTheFormatOfTheFamily) {
+  FakeServer server;
+  const std::shared_ptr<Client> client = Connect(server.target());
+  const auto format = [&](Format f, DType type,
+                          std::array<int, 2> dims = {0, 0}) {
+    QuantizerConfig c;
+    c.options.format = f;
+    c.block_dims = dims;
+    c.fp8_dtype = type;
+    const auto o = Quantizer(client, c).options();
+    return o.ok() ? std::string(Name(o->format))
+                  : std::string(o.status().message());
+  };
+  EXPECT_EQ(format(Format::kFp8E4M3, DType::kE5M2), "fp8_e5m2");
+  EXPECT_EQ(format(Format::kFp8E5M2, DType::kE4M3), "fp8_e4m3");
+  EXPECT_EQ(format(Format::kMxfp8E4M3, DType::kE5M2), "mxfp8_e5m2");
+  EXPECT_EQ(format(Format::kFp8SquareE4M3, DType::kE5M2), "fp8_block_2d_e5m2");
+  EXPECT_EQ(format(Format::kFp8SquareE4M3, DType::kE5M2, {1, 128}),
+            "fp8_block_e5m2");
+  EXPECT_EQ(format(Format::kNvfp4, DType::kE4M3), "nvfp4");
+  EXPECT_EQ(format(Format::kNvfp4, DType::kE4M3, {16, 16}), "nvfp4_2d");
+  EXPECT_EQ(format(Format::kNvfp4, DType::kE5M2),
+            "fp8_dtype: expected e4m3 or none with nvfp4, got e5m2");
+  EXPECT_EQ(format(Format::kMxfp4, DType::kE4M3),
+            "fp8_dtype: expected none with mxfp4, got e4m3");
+  EXPECT_EQ(format(Format::kMxfp8E4M3, DType::kBF16),
+            "fp8_dtype: expected e4m3 or e5m2 or none with mxfp8_e4m3, got "
+            "bf16");
+  for (std::string_view name : {"e4m3", "float8_e4m3fn", "kFloat8E4M3"}) {
+    EXPECT_EQ(Fp8DTypeFromName(name), DType::kE4M3) << name;
+  }
+  for (std::string_view name : {"e5m2", "float8_e5m2", "kFloat8E5M2"}) {
+    EXPECT_EQ(Fp8DTypeFromName(name), DType::kE5M2) << name;
+  }
+  for (std::string_view name : {"", "bf16", "float8_e4m3", "float8_e4m3fnuz"}) {
+    EXPECT_EQ(Fp8DTypeFromName(name), std::nullopt) << name;
+  }
+}
+
 TEST(QuantizedTensor, HasTheCopiesAskedFor) {
   FakeServer server;
   const std::shared_ptr<Client> client = Connect(server.target());
-  Quantizer quantizer(client, {.with_rht = true});
+  Quantizer quantizer(client, Rotating());
   const std::vector<float> x(20 * 32, 1.0f);
   const auto q = quantizer.Quantize(x, {4, 5, 32});
   ASSERT_THAT(q, IsOk());
@@ -79,7 +150,7 @@ TEST(QuantizedTensor, SavesAndLoads) {
   FakeServer server;
   const std::shared_ptr<Client> client = Connect(server.target());
   const TempDir dir;
-  Quantizer quantizer(client, {.with_rht = true});
+  Quantizer quantizer(client, Rotating());
   const std::vector<float> x(20 * 32, 1.0f);
   const auto q = quantizer.Quantize(x, {4, 5, 32});
   ASSERT_THAT(q, IsOk());
@@ -117,7 +188,9 @@ TEST(QuantizedTensor, RefusesFilesThatDoNotAddUp) {
   const TempDir dir;
   const std::string path = dir / "q.safetensors";
   const std::vector<float> x(16 * 32, 1.0f);
-  const auto q = Quantizer(client, {.columnwise = false}).Quantize(x, {16, 32});
+  Quantizer quantizer(client);
+  quantizer.set_usage(true, false);
+  const auto q = quantizer.Quantize(x, {16, 32});
   ASSERT_THAT(q, IsOk());
   ASSERT_THAT(q->Save(path, "t"), IsOk());
   const std::string good = ReadFile(path);

@@ -88,10 +88,12 @@ TEST(Result, GroupsOfRowScaledAndOfAmax) {
   amax.rht_dimension = 32;
   const auto maxima = client->RhtAmax(in.desc, in.data, amax);
   ASSERT_THAT(maxima, IsOk());
-  EXPECT_EQ(server.last_rht_amax().domain(), v1::AMAX_DOMAIN_ROW);
-  EXPECT_EQ(server.last_rht_amax().rht().dimension(), 32u);
-  EXPECT_EQ(server.last_rht_amax().rht().sign_mask(), "\xE8\xD7\xE8\xD7");
-  EXPECT_THAT(server.last_rht_amax().splits().rows(), ElementsAre(16, 0, 32));
+  EXPECT_EQ(server.last_rht_amax().options().domain(), v1::AMAX_DOMAIN_ROW);
+  EXPECT_EQ(server.last_rht_amax().options().rht().dimension(), 32u);
+  EXPECT_EQ(server.last_rht_amax().options().rht().sign_mask(),
+            "\xE8\xD7\xE8\xD7");
+  EXPECT_THAT(server.last_rht_amax().options().splits().rows(),
+              ElementsAre(16, 0, 32));
   EXPECT_EQ(maxima->amaxes(TensorKind::kRowwiseAmax).size(), 48u);
   EXPECT_EQ(maxima->bytes(TensorKind::kRowwiseAmax, 2).size(), 128u);
   EXPECT_EQ(maxima->bytes(TensorKind::kColumnwiseRhtAmax, 1).size(), 128u);

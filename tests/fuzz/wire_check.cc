@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "kernels/plan/field_error.h"
+#include "proto/messages.h"
 
 namespace quantd::wire {
 namespace {
@@ -146,7 +147,7 @@ Verdict CheckMessage(int type, const std::string& message, Slices slices) {
   }
   if (verdict.difference.empty()) {
     verdict.difference =
-        CompareRequests(kMethods[type], message, slices, &verdict);
+        CompareRequests(kTensorMethods[type].method, message, slices, &verdict);
   }
   return verdict;
 }

@@ -10,8 +10,8 @@
 
 namespace quantd::wire {
 
-// The four requests, in the order of kMethods, and QuantizeReply, which has
-// strings and is what a client splits.
+// The four requests, in the order of kTensorMethods, and QuantizeReply, which
+// has strings and is what a client splits.
 inline constexpr int kMessageTypes = 5;
 
 struct Verdict {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernels/plan/plan.h"
-#include "proto/wire.h"
+#include "proto/messages.h"
 #include "tests/fuzz/wire_messages.h"
 
 namespace quantd::wire {
@@ -131,7 +131,7 @@ std::string Serialized(const google::protobuf::MessageLite& m) {
 }
 
 // What some formats have and others do not: seldom beside the wrong one.
-void FillOptions(v1::QuantizeRequest* m, Random& random) {
+void FillOptions(v1::QuantizeOptions* m, Random& random) {
   const FormatSpec* spec = FindFormat(static_cast<Format>(m->format()));
   const auto wanted = [&](Option option) {
     const bool legal = spec != nullptr && (spec->options & option) != 0;
@@ -182,16 +182,17 @@ void FillOptions(v1::QuantizeRequest* m, Random& random) {
 std::string QuantizeBytes(Random& random) {
   v1::QuantizeRequest m;
   FillTensor(m.mutable_tensor(), random);
-  m.set_format(AnyEnum<v1::Format>(12, random));
-  m.set_usage(AnyEnum<v1::Usage>(5, random));
-  m.set_non_finite(AnyEnum<v1::NonFinite>(3, random));
-  if (random.OneIn(3)) FillSplits(m.tensor(), m.mutable_splits(), random);
-  FillOptions(&m, random);
-  m.set_amax(random.OneIn(3));
-  m.set_dbias(random.OneIn(3));
-  if (random.OneIn(m.dbias() ? 4 : 100))
-    m.set_dbias_dtype(AnyEnum<v1::DType>(8, random));
-  m.set_statistics(random.OneIn(3));
+  v1::QuantizeOptions& o = *m.mutable_options();
+  o.set_format(AnyEnum<v1::Format>(12, random));
+  o.set_usage(AnyEnum<v1::Usage>(5, random));
+  o.set_non_finite(AnyEnum<v1::NonFinite>(3, random));
+  if (random.OneIn(3)) FillSplits(m.tensor(), o.mutable_splits(), random);
+  FillOptions(&o, random);
+  o.set_amax(random.OneIn(3));
+  o.set_dbias(random.OneIn(3));
+  if (random.OneIn(o.dbias() ? 4 : 100))
+    o.set_dbias_dtype(AnyEnum<v1::DType>(8, random));
+  o.set_statistics(random.OneIn(3));
   m.set_payload(RandomBytes(TensorBytes(m.tensor(), random), random));
   return Serialized(m);
 }
@@ -222,34 +223,35 @@ void FillRefs(const Plan& plan, size_t bytes, v1::DequantizeRequest* m,
 std::string DequantizeBytes(Random& random) {
   v1::DequantizeRequest m;
   FillTensor(m.mutable_tensor(), random);
-  m.set_format(AnyEnum<v1::Format>(12, random));
-  m.set_usage(static_cast<v1::Usage>(random.Below(3)));
-  m.set_output(AnyFloat(random));
-  if (random.OneIn(4)) FillRht(m.mutable_inverse_rht(), random);
-  if (random.OneIn(m.has_inverse_rht() ? 200 : 20)) {
-    m.set_rotated_dimension(static_cast<uint32_t>(16) << random.Below(4));
+  v1::DequantizeOptions& o = *m.mutable_options();
+  o.set_format(AnyEnum<v1::Format>(12, random));
+  o.set_usage(static_cast<v1::Usage>(random.Below(3)));
+  o.set_output(AnyFloat(random));
+  if (random.OneIn(4)) FillRht(o.mutable_inverse_rht(), random);
+  if (random.OneIn(o.has_inverse_rht() ? 200 : 20)) {
+    o.set_rotated_dimension(static_cast<uint32_t>(16) << random.Below(4));
   }
-  if (random.OneIn(4)) FillForm(m.format(), m.mutable_form(), random);
-  if (random.OneIn(4)) FillSplits(m.tensor(), m.mutable_splits(), random);
+  if (random.OneIn(4)) FillForm(o.format(), o.mutable_form(), random);
+  if (random.OneIn(4)) FillSplits(m.tensor(), o.mutable_splits(), random);
   if (random.OneIn(5)) m.set_amax(AnyFloatValue(random));
   DequantizeOptions options;
-  options.format = static_cast<Format>(m.format());
+  options.format = static_cast<Format>(o.format());
   options.output = DType::kF32;
-  if (m.usage() != v1::USAGE_UNSPECIFIED) {
-    options.usage = static_cast<Usage>(m.usage());
+  if (o.usage() != v1::USAGE_UNSPECIFIED) {
+    options.usage = static_cast<Usage>(o.usage());
   }
-  options.inverse_rht = m.has_inverse_rht();
-  options.rotated_dimension = static_cast<int>(m.rotated_dimension());
-  if (m.inverse_rht().dimension() != 0) {
-    options.rht_dimension = static_cast<int>(m.inverse_rht().dimension());
+  options.inverse_rht = o.has_inverse_rht();
+  options.rotated_dimension = static_cast<int>(o.rotated_dimension());
+  if (o.inverse_rht().dimension() != 0) {
+    options.rht_dimension = static_cast<int>(o.inverse_rht().dimension());
   }
-  if (m.form().scale_layout() == v1::LAYOUT_SWIZZLED) {
+  if (o.form().scale_layout() == v1::LAYOUT_SWIZZLED) {
     options.form.scale_layout = Layout::kSwizzled;
   }
-  options.form.compact_scales = m.form().compact_scales();
-  options.form.row_scaled = m.form().row_scaled();
-  if (m.has_splits()) {
-    options.splits = {m.splits().rows().begin(), m.splits().rows().end()};
+  options.form.compact_scales = o.form().compact_scales();
+  options.form.row_scaled = o.form().row_scaled();
+  if (o.has_splits()) {
+    options.splits = {o.splits().rows().begin(), o.splits().rows().end()};
   }
   const auto plan = MakeDequantizePlan(Desc(m.tensor()), options);
   if (!plan.ok() || plan->input_bytes() > 8192) {
@@ -271,16 +273,17 @@ std::string DequantizeBytes(Random& random) {
 std::string RhtAmaxBytes(Random& random) {
   v1::RhtAmaxRequest m;
   FillTensor(m.mutable_tensor(), random);
-  m.set_rowwise(random.OneIn(2));
-  m.set_rowwise_rht(random.OneIn(2));
-  m.set_columnwise(random.OneIn(2));
-  m.set_columnwise_rht(random.OneIn(2));
-  if (random.OneIn(m.rowwise_rht() || m.columnwise_rht() ? 2 : 50)) {
-    FillRht(m.mutable_rht(), random);
+  v1::RhtAmaxOptions& o = *m.mutable_options();
+  o.set_rowwise(random.OneIn(2));
+  o.set_rowwise_rht(random.OneIn(2));
+  o.set_columnwise(random.OneIn(2));
+  o.set_columnwise_rht(random.OneIn(2));
+  if (random.OneIn(o.rowwise_rht() || o.columnwise_rht() ? 2 : 50)) {
+    FillRht(o.mutable_rht(), random);
   }
-  m.set_non_finite(AnyEnum<v1::NonFinite>(3, random));
-  m.set_domain(AnyEnum<v1::AmaxDomain>(2, random));
-  if (random.OneIn(3)) FillSplits(m.tensor(), m.mutable_splits(), random);
+  o.set_non_finite(AnyEnum<v1::NonFinite>(3, random));
+  o.set_domain(AnyEnum<v1::AmaxDomain>(2, random));
+  if (random.OneIn(3)) FillSplits(m.tensor(), o.mutable_splits(), random);
   m.set_payload(RandomBytes(TensorBytes(m.tensor(), random), random));
   return Serialized(m);
 }
@@ -288,9 +291,10 @@ std::string RhtAmaxBytes(Random& random) {
 std::string ApplyRhtBytes(Random& random) {
   v1::ApplyRhtRequest m;
   FillTensor(m.mutable_tensor(), random);
-  m.set_inverse(random.OneIn(2));
-  m.set_output(AnyEnum<v1::DType>(4, random));
-  if (random.OneIn(2)) FillRht(m.mutable_rht(), random);
+  v1::ApplyRhtOptions& o = *m.mutable_options();
+  o.set_inverse(random.OneIn(2));
+  o.set_output(AnyEnum<v1::DType>(4, random));
+  if (random.OneIn(2)) FillRht(o.mutable_rht(), random);
   m.set_payload(RandomBytes(TensorBytes(m.tensor(), random), random));
   return Serialized(m);
 }
@@ -310,7 +314,7 @@ std::string ReplyBytes(Random& random) {
     m.mutable_report()->mutable_rowwise()->set_sqnr_db(INFINITY);
   }
   if (random.OneIn(3)) {
-    FillForm(v1::FORMAT_NVFP4_2D, m.mutable_form(), random);
+    FillForm(v1::FORMAT_NVFP4_2D, m.mutable_options()->mutable_form(), random);
   }
   m.set_request_id(random.OneIn(2) ? "0123456789" : "\xC3\xA9");
   m.set_payload(RandomBytes(random.Below(100), random));

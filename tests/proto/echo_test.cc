@@ -6,6 +6,7 @@
 
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/text_format.h"
+#include "proto/messages.h"
 #include "tests/proto/requests.h"
 
 namespace quantd::wire {
@@ -41,7 +42,9 @@ void ExpectEcho(const Message& said, const Message& echo,
   std::vector<const FieldDescriptor*> fields;
   said.GetReflection()->ListFields(said, &fields);
   for (const FieldDescriptor* field : fields) {
-    if (silent.count(field->name())) continue;
+    if (silent.count(field->name()) || silent.count(field->full_name())) {
+      continue;
+    }
     SCOPED_TRACE(field->full_name());
     seen->insert(field->full_name());
     const auto* there = echo.GetDescriptor()->FindFieldByName(field->name());
@@ -61,11 +64,38 @@ void AllFields(const Descriptor* type, const std::set<std::string>& silent,
                std::set<std::string>* all) {
   for (int i = 0; i < type->field_count(); ++i) {
     const FieldDescriptor* field = type->field(i);
-    if (silent.count(field->name())) continue;
+    if (silent.count(field->name()) || silent.count(field->full_name())) {
+      continue;
+    }
     all->insert(field->full_name());
     if (field->type() == FieldDescriptor::TYPE_MESSAGE) {
       AllFields(field->message_type(), silent, all);
     }
+  }
+}
+
+// What a client writes for the plan is read as the plan, and it finds in the
+// reply what the server wrote.
+void ExpectClientAgrees(const Plan& plan, std::string_view input,
+                        std::string_view reply_head, std::string_view payload) {
+  const Method method = MethodOf(plan);
+  const auto head = RequestHead(plan, input.size());
+  ASSERT_THAT(head, IsOk());
+  const auto again =
+      ParseRequest(method, std::vector<std::string_view>{*head, input});
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(ReplyHead(*again->plan, {}, "cpu:0", "id"), reply_head);
+  const auto read =
+      ParseReply(method, std::vector<std::string_view>{reply_head, payload});
+  ASSERT_THAT(read, IsOk());
+  EXPECT_EQ(read->payload.offset, reply_head.size());
+  EXPECT_EQ(read->payload.size, payload.size());
+  EXPECT_EQ(read->device, "cpu:0");
+  EXPECT_EQ(read->request_id, "id");
+  ASSERT_EQ(read->tensors.size(), plan.outputs().size());
+  for (size_t i = 0; i < read->tensors.size(); ++i) {
+    EXPECT_EQ(ToProto(read->tensors[i]).SerializeAsString(),
+              ToProto(plan.outputs()[i]).SerializeAsString());
   }
 }
 
@@ -85,10 +115,11 @@ void ExpectEchoes(const std::vector<std::string>& texts,
     const auto parsed = Parse(request);
     ASSERT_THAT(parsed, IsOk());
     const std::string payload(parsed->plan->output_bytes(), 'p');
+    const std::string head = ReplyHead(*parsed->plan, {}, "cpu:0", "id");
     Reply reply;
-    ASSERT_TRUE(reply.ParseFromString(
-        ReplyHead(*parsed->plan, {}, "cpu:0", "id") + payload));
+    ASSERT_TRUE(reply.ParseFromString(head + payload));
     ExpectEcho(request, reply, silent, &seen);
+    ExpectClientAgrees(*parsed->plan, request.payload(), head, payload);
   }
   std::set<std::string> all;
   AllFields(Req::descriptor(), silent, &all);
@@ -100,34 +131,35 @@ TEST(Echo, OfQuantize) {
       "tensor {dtype: DTYPE_F16 shape: 2 shape: 4 shape: 32 flatten_axis: 2} ";
   ExpectEchoes<v1::QuantizeRequest, v1::QuantizeReply>(
       {
-          tensor + R"(
+          tensor + R"(options {
             format: FORMAT_NVFP4 usage: USAGE_BOTH non_finite:
             NON_FINITE_PROPAGATE rht {rowwise: true columnwise: true
             dimension: 32 sign_mask: "abcd"} amax_estimation_scale: 2
             rounding: ROUNDING_STOCHASTIC stochastic {seed: 18446744073709551615
             seed_offset: 9} shard {row_offset: 64 column_offset: 32 total_columns:
             99} form {scale_layout: LAYOUT_SWIZZLED} statistics: true
-            given_amax {rowwise: 0.5})",
-          tensor + R"(
+            given_amax {rowwise: 0.5}})",
+          tensor + R"(options {
             format: FORMAT_NVFP4_2D usage: USAGE_COLUMNWISE four_over_six:
             FOUR_OVER_SIX_MSE fast_error: true form {compact_scales: true
             scale_256: true} dbias: true dbias_dtype: DTYPE_F32 amax: true
-            given_amax {columnwise: 1.5})",
-          tensor + R"(
+            given_amax {columnwise: 1.5}})",
+          tensor + R"(options {
             format: FORMAT_NVFP4 form {row_scaled: true} splits {rows: 3 rows: 0
             rows: 5} given_amax {rowwise_values: 1 rowwise_values: 2
             rowwise_values: 3 rowwise_values: 4 rowwise_values: 5
-            rowwise_values: 6 rowwise_values: 7 rowwise_values: 8})",
-          tensor + R"(
+            rowwise_values: 6 rowwise_values: 7 rowwise_values: 8}})",
+          tensor + R"(options {
             format: FORMAT_NVFP4 splits {rows: 3 rows: 4 partial: true} given_amax
-            {columnwise_values: 1 columnwise_values: 2})",
-          tensor + R"(
-            format: FORMAT_FP8_E5M2 epsilon: 0.25 power_of_two: true)",
-          tensor + R"(
+            {columnwise_values: 1 columnwise_values: 2}})",
+          tensor + R"(options {
+            format: FORMAT_FP8_E5M2 epsilon: 0.25 power_of_two: true})",
+          tensor + R"(options {
             format: FORMAT_FP8_E5M2 usage: USAGE_NONE amax: true scale: 7
             history {amax: 1 amax: nan amax:
-            inf rule: HISTORY_RULE_MOST_RECENT margin: -4})",
-          tensor + R"(format: FORMAT_MXFP8_E4M3 scale_rule: SCALE_RULE_EVEN)",
+            inf rule: HISTORY_RULE_MOST_RECENT margin: -4}})",
+          tensor +
+              R"(options {format: FORMAT_MXFP8_E4M3 scale_rule: SCALE_RULE_EVEN})",
       },
       {"payload"});
 }
@@ -140,36 +172,36 @@ TEST(Echo, OfTheOthers) {
   ExpectEchoes<v1::DequantizeRequest, v1::DequantizeReply>(
       {
           R"(tensor {shape: 64 shape: 64 flatten_axis: 1}
-            format: FORMAT_MXFP4 usage: USAGE_COLUMNWISE output: DTYPE_F32
-            inverse_rht {columnwise: true dimension: 64 sign_mask: "abcdefgh"}
+            options {format: FORMAT_MXFP4 usage: USAGE_COLUMNWISE output: DTYPE_F32
+            inverse_rht {dimension: 64 sign_mask: "abcdefgh"}
             form {scale_layout: LAYOUT_SWIZZLED} splits {rows: 60 rows: 3
-            partial: true})",
+            partial: true}})",
           R"(tensor {shape: 64 shape: 64 flatten_axis: 1}
-            format: FORMAT_NVFP4_2D usage: USAGE_ROWWISE output: DTYPE_BF16
-            form {compact_scales: true scale_256: true})",
+            options {format: FORMAT_NVFP4_2D usage: USAGE_ROWWISE output: DTYPE_BF16
+            form {compact_scales: true scale_256: true}})",
           R"(tensor {shape: 64 shape: 64 flatten_axis: 1}
-            format: FORMAT_NVFP4 usage: USAGE_ROWWISE output: DTYPE_BF16
-            form {row_scaled: true})",
+            options {format: FORMAT_NVFP4 usage: USAGE_ROWWISE output: DTYPE_BF16
+            form {row_scaled: true}})",
           R"(tensor {shape: 64 shape: 64 flatten_axis: 1}
-            format: FORMAT_NVFP4 usage: USAGE_ROWWISE output: DTYPE_BF16
-            inverse_rht {rowwise: true dimension: 16})",
+            options {format: FORMAT_NVFP4 usage: USAGE_ROWWISE output: DTYPE_BF16
+            inverse_rht {dimension: 16}})",
           R"(tensor {shape: 60 shape: 64 flatten_axis: 1}
-            format: FORMAT_NVFP4 usage: USAGE_COLUMNWISE output: DTYPE_BF16
-            rotated_dimension: 32)",
+            options {format: FORMAT_NVFP4 usage: USAGE_COLUMNWISE output: DTYPE_BF16
+            rotated_dimension: 32})",
       },
-      {"payload", "tensors", "amax", "dtype"});
+      {"payload", "tensors", "amax", "dtype", "quantd.v1.Rht.rowwise",
+       "quantd.v1.Rht.columnwise"});
   ExpectEchoes<v1::RhtAmaxRequest, v1::RhtAmaxReply>(
-      {tensor + R"(
+      {tensor + R"(options {
         rowwise: true rowwise_rht: true columnwise: true columnwise_rht: true
         rht {dimension: 32 sign_mask: "abcd"} domain: AMAX_DOMAIN_ROW
-        non_finite: NON_FINITE_PROPAGATE splits {rows: 8 partial: true})"},
-      // Which maxima there are, the tensors tell.
-      {"payload", "rowwise", "rowwise_rht", "columnwise", "columnwise_rht"});
+        non_finite: NON_FINITE_PROPAGATE splits {rows: 8 partial: true}})"},
+      {"payload", "quantd.v1.Rht.rowwise", "quantd.v1.Rht.columnwise"});
   ExpectEchoes<v1::ApplyRhtRequest, v1::ApplyRhtReply>(
-      {tensor + R"(
+      {tensor + R"(options {
         inverse: true output: DTYPE_F32
-        rht {dimension: 32 sign_mask: "abcd"})"},
-      {"payload", "rowwise", "columnwise"});
+        rht {dimension: 32 sign_mask: "abcd"}})"},
+      {"payload", "quantd.v1.Rht.rowwise", "quantd.v1.Rht.columnwise"});
 }
 
 // The plan of a legal message.
@@ -185,11 +217,11 @@ TEST(Echo, RandomnessOnlyWhereThereIsSome) {
   ASSERT_TRUE(
       reply.ParseFromString(ReplyHead(*PlanOf(m), {}, "", "") +
                             std::string(PlanOf(m)->output_bytes(), 'p')));
-  EXPECT_FALSE(reply.has_stochastic());
-  EXPECT_FALSE(reply.has_shard());
-  EXPECT_FALSE(reply.has_power_of_two());
-  EXPECT_FALSE(reply.has_splits());
-  EXPECT_EQ(reply.form().scale_layout(), v1::LAYOUT_LINEAR);
+  EXPECT_FALSE(reply.options().has_stochastic());
+  EXPECT_FALSE(reply.options().has_shard());
+  EXPECT_FALSE(reply.options().has_power_of_two());
+  EXPECT_FALSE(reply.options().has_splits());
+  EXPECT_EQ(reply.options().form().scale_layout(), v1::LAYOUT_LINEAR);
 }
 
 TEST(Echo, StatisticsOfTheJob) {
@@ -213,14 +245,22 @@ TEST(Echo, StatisticsOfTheJob) {
   EXPECT_EQ(s.signal(), 100);
   EXPECT_EQ(s.noise(), 1);
   EXPECT_EQ(s.sqnr_db(), 20);
+  // As the client reads it.
+  const JobReport read = FromProto(reply.report());
+  EXPECT_TRUE(read.saw_nan);
+  EXPECT_FALSE(read.saw_inf);
+  EXPECT_FALSE(read.rowwise.has_value());
+  ASSERT_TRUE(read.columnwise.has_value());
+  EXPECT_EQ(ToProto(read, "").SerializeAsString(),
+            ToProto(job, "").SerializeAsString());
 }
 
 TEST(Describe, SaysWhatTheReplyWouldHold) {
   v1::QuantizeRequest m = Quantize();
-  m.set_usage(v1::USAGE_BOTH);
-  m.set_dbias(true);
-  m.mutable_splits()->add_rows(1);
-  m.mutable_splits()->add_rows(3);
+  m.mutable_options()->set_usage(v1::USAGE_BOTH);
+  m.mutable_options()->set_dbias(true);
+  m.mutable_options()->mutable_splits()->add_rows(1);
+  m.mutable_options()->mutable_splits()->add_rows(3);
   v1::QuantizeReply reply;
   const auto plan = PlanOf(m);
   ASSERT_TRUE(reply.ParseFromString(ReplyHead(*plan, {}, "", "") +
@@ -251,8 +291,8 @@ TEST(Describe, SaysWhatTheReplyWouldHold) {
 
 TEST(Describe, RefusesWhatQuantizeRefuses) {
   v1::QuantizeRequest m = Quantize();
-  m.set_format(v1::FORMAT_MXFP4);
-  m.set_four_over_six(v1::FOUR_OVER_SIX_MAE);
+  m.mutable_options()->set_format(v1::FORMAT_MXFP4);
+  m.mutable_options()->set_four_over_six(v1::FOUR_OVER_SIX_MAE);
   const std::string bytes = m.SerializeAsString();
   const std::string_view whole = bytes;
   EXPECT_EQ(ParseDescribeRequest(absl::MakeSpan(&whole, 1)).status(),
@@ -268,14 +308,15 @@ TEST(Describe, TheLargestReplyHeadFits) {
   v1::QuantizeRequest m = Quantize();
   m.mutable_tensor()->set_shape(0, kMaxGroups);
   m.mutable_tensor()->set_shape(1, 16384);  // offsets of up to 29 bits
-  m.set_format(v1::FORMAT_FP8_E4M3);
-  m.set_usage(v1::USAGE_BOTH);
-  for (size_t i = 0; i < kMaxGroups; ++i) m.mutable_splits()->add_rows(1);
+  m.mutable_options()->set_format(v1::FORMAT_FP8_E4M3);
+  m.mutable_options()->set_usage(v1::USAGE_BOTH);
+  for (size_t i = 0; i < kMaxGroups; ++i)
+    m.mutable_options()->mutable_splits()->add_rows(1);
   // Everything there is.
-  m.set_amax(true);
-  m.set_dbias(true);
-  m.mutable_scale()->Resize(kMaxGroups, 1);
-  m.mutable_history()->mutable_amax()->Resize(kMaxGroups, 1);
+  m.mutable_options()->set_amax(true);
+  m.mutable_options()->set_dbias(true);
+  m.mutable_options()->mutable_scale()->Resize(kMaxGroups, 1);
+  m.mutable_options()->mutable_history()->mutable_amax()->Resize(kMaxGroups, 1);
   m.clear_payload();
   const std::string bytes = m.SerializeAsString();
   const std::string_view whole = bytes;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "proto/wire.h"
+#include "proto/messages.h"
 
 namespace quantd::wire {
 namespace {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "proto/messages.h"
 #include "proto/wire.h"
 #include "tests/proto/raw_message.h"
 #include "tests/testing/matchers.h"
@@ -22,8 +23,8 @@ std::string Bytes(size_t n) {
 v1::DequantizeRequest Small() {
   v1::DequantizeRequest m;
   m.mutable_tensor()->add_shape(16);
-  m.set_format(v1::FORMAT_NVFP4);
-  m.set_output(v1::DTYPE_F32);
+  m.mutable_options()->set_format(v1::FORMAT_NVFP4);
+  m.mutable_options()->set_output(v1::DTYPE_F32);
   return m;
 }
 
@@ -70,7 +71,7 @@ TEST(Gather, OneTensor) {
   v1::QuantizeRequest m;
   m.mutable_tensor()->set_dtype(v1::DTYPE_F32);
   m.mutable_tensor()->add_shape(48);
-  m.set_format(v1::FORMAT_NVFP4);
+  m.mutable_options()->set_format(v1::FORMAT_NVFP4);
   const std::string payload = Bytes(192);
   m.set_payload(payload);
   ExpectGathered(Method::kQuantize, m.SerializeAsString(), payload);
@@ -141,9 +142,9 @@ TEST(Gather, RefsOfAQuantizeReplyAsTheyCame) {
   for (const v1::Usage usage : {v1::USAGE_ROWWISE, v1::USAGE_COLUMNWISE}) {
     v1::DequantizeRequest m;
     *m.mutable_tensor() = reply.tensor();
-    m.set_format(reply.format());
-    m.set_usage(usage);
-    m.set_output(v1::DTYPE_BF16);
+    m.mutable_options()->set_format(reply.options().format());
+    m.mutable_options()->set_usage(usage);
+    m.mutable_options()->set_output(v1::DTYPE_BF16);
     *m.mutable_tensors() = reply.tensors();
     m.set_payload(reply.payload());
     const std::string bytes = m.SerializeAsString();
@@ -203,23 +204,23 @@ TEST(ReplyHead, EchoesWhatDeterminesTheBytes) {
   EXPECT_EQ(q.tensor().dtype(), v1::DTYPE_F16);
   EXPECT_EQ(q.tensor().shape_size(), 3);
   EXPECT_EQ(q.tensor().flatten_axis(), 2);
-  EXPECT_EQ(q.format(), v1::FORMAT_NVFP4);
-  EXPECT_EQ(q.usage(), v1::USAGE_BOTH);
-  EXPECT_EQ(q.non_finite(), v1::NON_FINITE_PROPAGATE);
-  EXPECT_FALSE(q.rht().rowwise());
-  EXPECT_TRUE(q.rht().columnwise());
-  EXPECT_EQ(q.rht().dimension(), 16u);
-  EXPECT_EQ(q.rht().sign_mask(), "\xE8\xD7");
-  EXPECT_FALSE(q.given_amax().has_rowwise());
-  EXPECT_TRUE(q.given_amax().has_columnwise());
+  EXPECT_EQ(q.options().format(), v1::FORMAT_NVFP4);
+  EXPECT_EQ(q.options().usage(), v1::USAGE_BOTH);
+  EXPECT_EQ(q.options().non_finite(), v1::NON_FINITE_PROPAGATE);
+  EXPECT_FALSE(q.options().rht().rowwise());
+  EXPECT_TRUE(q.options().rht().columnwise());
+  EXPECT_EQ(q.options().rht().dimension(), 16u);
+  EXPECT_EQ(q.options().rht().sign_mask(), "\xE8\xD7");
+  EXPECT_FALSE(q.options().given_amax().has_rowwise());
+  EXPECT_TRUE(q.options().given_amax().has_columnwise());
 
   quantize.rht = {};
   const auto plain =
       ReplyOf<v1::QuantizeReply>(MakeQuantizePlan(tensor, quantize));
-  EXPECT_FALSE(plain.has_rht());
+  EXPECT_FALSE(plain.options().has_rht());
   // One serves both, and the echo is of what was said.
-  EXPECT_FALSE(plain.given_amax().has_rowwise());
-  EXPECT_TRUE(plain.given_amax().has_columnwise());
+  EXPECT_FALSE(plain.options().given_amax().has_rowwise());
+  EXPECT_TRUE(plain.options().given_amax().has_columnwise());
 
   DequantizeOptions dequantize;
   dequantize.format = Format::kNvfp4;
@@ -229,24 +230,26 @@ TEST(ReplyHead, EchoesWhatDeterminesTheBytes) {
   dequantize.sign_mask = SignMask{{0x1234, 0}};
   const auto d =
       ReplyOf<v1::DequantizeReply>(MakeDequantizePlan(tensor, dequantize));
-  EXPECT_EQ(d.format(), v1::FORMAT_NVFP4);
-  EXPECT_EQ(d.usage(), v1::USAGE_COLUMNWISE);
-  EXPECT_EQ(d.output(), v1::DTYPE_BF16);
-  EXPECT_EQ(d.inverse_rht().sign_mask(), "\x34\x12");
+  EXPECT_EQ(d.options().format(), v1::FORMAT_NVFP4);
+  EXPECT_EQ(d.options().usage(), v1::USAGE_COLUMNWISE);
+  EXPECT_EQ(d.options().output(), v1::DTYPE_BF16);
+  EXPECT_EQ(d.options().inverse_rht().sign_mask(), "\x34\x12");
 
   RhtAmaxOptions amax;
   amax.rowwise = amax.columnwise_rht = true;
   const auto a = ReplyOf<v1::RhtAmaxReply>(MakeRhtAmaxPlan(tensor, amax));
   EXPECT_EQ(a.tensors_size(), 2);
-  EXPECT_TRUE(a.rht().columnwise());
-  EXPECT_FALSE(a.rht().rowwise());
+  EXPECT_TRUE(a.options().rowwise());
+  EXPECT_TRUE(a.options().columnwise_rht());
+  EXPECT_FALSE(a.options().rowwise_rht());
+  EXPECT_EQ(a.options().rht().dimension(), 16u);
 
   ApplyRhtOptions apply;
   apply.inverse = true;
   const auto r = ReplyOf<v1::ApplyRhtReply>(MakeApplyRhtPlan(tensor, apply));
-  EXPECT_TRUE(r.inverse());
-  EXPECT_EQ(r.output(), v1::DTYPE_F16);
-  EXPECT_EQ(r.rht().dimension(), 16u);
+  EXPECT_TRUE(r.options().inverse());
+  EXPECT_EQ(r.options().output(), v1::DTYPE_F16);
+  EXPECT_EQ(r.options().rht().dimension(), 16u);
 }
 
 TEST(ReplyHead, OfNothing) {

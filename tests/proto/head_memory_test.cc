@@ -7,6 +7,7 @@
 #include <new>
 #include <string>
 
+#include "proto/messages.h"
 #include "proto/wire.h"
 #include "tests/proto/raw_message.h"
 
@@ -58,15 +59,16 @@ std::string Groups(v1::Format format, size_t history) {
   m.mutable_tensor()->set_dtype(v1::DTYPE_BF16);
   m.mutable_tensor()->add_shape(kMaxGroups);
   m.mutable_tensor()->add_shape(2048);
-  m.set_format(format);
-  m.set_usage(v1::USAGE_BOTH);
-  for (size_t i = 0; i < kMaxGroups; ++i) m.mutable_splits()->add_rows(1);
-  m.set_amax(true);
-  m.set_dbias(true);
+  m.mutable_options()->set_format(format);
+  m.mutable_options()->set_usage(v1::USAGE_BOTH);
+  for (size_t i = 0; i < kMaxGroups; ++i)
+    m.mutable_options()->mutable_splits()->add_rows(1);
+  m.mutable_options()->set_amax(true);
+  m.mutable_options()->set_dbias(true);
   if (history > 0) {
-    for (size_t i = 0; i < kMaxGroups; ++i) m.add_scale(1);
+    for (size_t i = 0; i < kMaxGroups; ++i) m.mutable_options()->add_scale(1);
     for (size_t i = 0; i < kMaxGroups * history; ++i) {
-      m.mutable_history()->add_amax(1);
+      m.mutable_options()->mutable_history()->add_amax(1);
     }
   }
   m.set_payload("");
@@ -78,10 +80,10 @@ std::string Amaxes(int64_t rows) {
   m.mutable_tensor()->set_dtype(v1::DTYPE_BF16);
   m.mutable_tensor()->add_shape(rows);
   m.mutable_tensor()->add_shape(16);
-  m.set_format(v1::FORMAT_NVFP4);
-  m.mutable_form()->set_row_scaled(true);
+  m.mutable_options()->set_format(v1::FORMAT_NVFP4);
+  m.mutable_options()->mutable_form()->set_row_scaled(true);
   for (int64_t i = 0; i < rows; ++i) {
-    m.mutable_given_amax()->add_rowwise_values(1);
+    m.mutable_options()->mutable_given_amax()->add_rowwise_values(1);
   }
   return m.SerializeAsString();
 }
@@ -90,11 +92,11 @@ std::vector<Head> Heads() {
   const std::string varints(kMaxListBytes / 8, '\1');
   return {
       {"nothing", Method::kQuantize, ""},
-      {"empty refs", Method::kDequantize, Many(Delimited(6, ""))},
+      {"empty refs", Method::kDequantize, Many(Delimited(3, ""))},
       {"refs with a shape", Method::kDequantize,
-       Many(Delimited(6, Delimited(4, "\1")))},
+       Many(Delimited(3, Delimited(4, "\1")))},
       {"shapes in words", Method::kDequantize,
-       Many(Delimited(6, Tag(4, kVarint) + "\1"))},
+       Many(Delimited(3, Tag(4, kVarint) + "\1"))},
       {"unknown numbers", Method::kQuantize, Many(Tag(90, kVarint) + "\1")},
       {"unknown bytes", Method::kQuantize, Many(Delimited(90, ""))},
       {"unknown groups", Method::kQuantize,
@@ -102,17 +104,20 @@ std::vector<Head> Heads() {
       {"unknown groups in each other", Method::kQuantize,
        Many(Many(Tag(1, kStartGroup), 90) + Many(Tag(1, kEndGroup), 90))},
       {"unknown bytes in a sub-message", Method::kQuantize,
-       Delimited(6, Many(Delimited(90, ""), kMaxHeadBytes - 8))},
+       Delimited(2, Many(Delimited(90, ""), kMaxHeadBytes - 8))},
       {"amaxes unpacked", Method::kQuantize,
-       Delimited(6, Many(Tag(3, kFixed32) + "abcd", kMaxHeadBytes - 8))},
+       Delimited(2, Delimited(5, Many(Tag(3, kFixed32) + "abcd",
+                                      kMaxHeadBytes - 16)))},
+      {"options again and again", Method::kQuantize,
+       Many(Delimited(2, Delimited(5, "")))},
       {"shape", Method::kQuantize,
        Delimited(1, Delimited(2, std::string(kMaxHeadBytes - 16, '\1')))},
       {"splits of ones", Method::kQuantize,
-       Delimited(19, Delimited(1, varints))},
+       Delimited(2, Delimited(18, Delimited(1, varints)))},
       {"offsets of ones", Method::kDequantize,
-       Delimited(6, Delimited(7, varints))},
+       Delimited(3, Delimited(7, varints))},
       {"offsets of ones, in many refs", Method::kDequantize,
-       Many(Delimited(6, Delimited(7, std::string(100, '\1'))),
+       Many(Delimited(3, Delimited(7, std::string(100, '\1'))),
             kMaxListBytes / 8)},
       {"amaxes", Method::kQuantize, Amaxes(kMaxListBytes / 4 - 16), true},
       {"groups of nvfp4", Method::kQuantize, Groups(v1::FORMAT_NVFP4, 0)},

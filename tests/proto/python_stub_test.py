@@ -145,8 +145,9 @@ class PythonStubTest(unittest.TestCase):
 
   def quantize_request(self):
     return self.pb.QuantizeRequest(
-        tensor=self.tensor(), format=self.pb.FORMAT_NVFP4,
-        usage=self.pb.USAGE_BOTH, rht=self.pb.Rht(columnwise=True),
+        tensor=self.tensor(), options=self.pb.QuantizeOptions(
+            format=self.pb.FORMAT_NVFP4, usage=self.pb.USAGE_BOTH,
+            rht=self.pb.Rht(columnwise=True)),
         payload=self.input)
 
   def check_bytes(self, name, payload):
@@ -161,19 +162,24 @@ class PythonStubTest(unittest.TestCase):
     self.check_bytes("quantize", reply.payload)
     self.assertEqual([ref.kind for ref in reply.tensors], list(range(2, 8)))
     self.assertEqual(reply.tensor.flatten_axis, 1)
-    self.assertEqual(reply.rht.sign_mask, b"\xe8\xd7")
-    self.assertEqual(reply.rht.dimension, 16)
+    # What was asked for comes back in the message that it went in.
+    asked = self.quantize_request().options
+    asked.MergeFrom(reply.options)
+    self.assertEqual(asked, reply.options)
+    self.assertEqual(reply.options.rht.sign_mask, b"\xe8\xd7")
+    self.assertEqual(reply.options.rht.dimension, 16)
     self.assertFalse(reply.report.saw_nan or reply.report.saw_inf)
     self.assertTrue(reply.report.device)
     self.assertTrue(reply.request_id)
     for usage, name in ((self.pb.USAGE_ROWWISE, "dequantize_rowwise"),
                         (self.pb.USAGE_COLUMNWISE, "dequantize_columnwise")):
       request = self.pb.DequantizeRequest(
-          tensor=reply.tensor, format=reply.format, usage=usage,
-          output=self.pb.DTYPE_F32, tensors=reply.tensors,
-          payload=reply.payload)
+          tensor=reply.tensor, options=self.pb.DequantizeOptions(
+              format=reply.options.format, usage=usage,
+              output=self.pb.DTYPE_F32),
+          tensors=reply.tensors, payload=reply.payload)
       if usage == self.pb.USAGE_COLUMNWISE:
-        request.inverse_rht.CopyFrom(reply.rht)
+        request.options.inverse_rht.CopyFrom(reply.options.rht)
       back = self.stub.Dequantize(request, timeout=60)
       self.check_bytes(name, back.payload)
       # Both sides could be wrong together: the values must be near too.
@@ -190,7 +196,7 @@ class PythonStubTest(unittest.TestCase):
     self.assertEqual(described.input_bytes, len(self.input))
     self.assertEqual(described.output_bytes, len(reply.payload))
     self.assertTrue(described.request_id)
-    request.format = self.pb.FORMAT_FP8_E4M3  # which has no rotation
+    request.options.format = self.pb.FORMAT_FP8_E4M3  # which has no rotation
     detail = self.refused(
         lambda: self.stub.DescribeQuantize(request, timeout=60))
     self.assertEqual((detail.reason, detail.field),
@@ -201,8 +207,9 @@ class PythonStubTest(unittest.TestCase):
 
   def test_rht_amax(self):
     reply = self.stub.RhtAmax(self.pb.RhtAmaxRequest(
-        tensor=self.tensor(), rowwise=True, rowwise_rht=True,
-        columnwise_rht=True, payload=self.input), timeout=60)
+        tensor=self.tensor(), options=self.pb.RhtAmaxOptions(
+            rowwise=True, rowwise_rht=True, columnwise_rht=True),
+        payload=self.input), timeout=60)
     self.check_bytes("rht_amax", reply.payload)
     ref = reply.tensors[0]
     self.assertEqual(ref.kind, self.pb.TENSOR_KIND_ROWWISE_AMAX)
@@ -211,9 +218,9 @@ class PythonStubTest(unittest.TestCase):
 
   def test_apply_rht(self):
     reply = self.stub.ApplyRht(self.pb.ApplyRhtRequest(
-        tensor=self.tensor(), output=self.pb.DTYPE_F32,
-        rht=self.pb.Rht(sign_mask=b"\x34\x12"), payload=self.input),
-        timeout=60)
+        tensor=self.tensor(), options=self.pb.ApplyRhtOptions(
+            output=self.pb.DTYPE_F32, rht=self.pb.Rht(sign_mask=b"\x34\x12")),
+        payload=self.input), timeout=60)
     self.check_bytes("apply_rht", reply.payload)
 
   def test_server_info_and_health(self):
@@ -261,7 +268,7 @@ class PythonStubTest(unittest.TestCase):
         (detail.reason, detail.field, detail.expected, detail.got),
         (invalid, "tensor.dtype", "f32, f16 or bf16", "number 99"))
     mask = self.quantize_request()
-    mask.rht.sign_mask = b""
+    mask.options.rht.sign_mask = b""
     detail = self.refused(lambda: self.stub.Quantize(mask, timeout=60))
     self.assertEqual((detail.reason, detail.field), (invalid, "rht.sign_mask"))
 

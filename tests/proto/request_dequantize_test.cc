@@ -12,13 +12,13 @@ namespace {
 // 4 x 32 of that format, payload back to back of `bytes`.
 v1::DequantizeRequest Of(v1::Format format, size_t bytes) {
   v1::DequantizeRequest m = Dequantize();
-  m.set_format(format);
+  m.mutable_options()->set_format(format);
   m.set_payload(Bytes(bytes));
   return m;
 }
 
 void SetRows(std::initializer_list<int64_t> rows, v1::DequantizeRequest* m) {
-  for (int64_t n : rows) m->mutable_splits()->add_rows(n);
+  for (int64_t n : rows) m->mutable_options()->mutable_splits()->add_rows(n);
 }
 
 TEST(ReadDequantize, EveryFormatBackToBack) {
@@ -45,7 +45,7 @@ TEST(ReadDequantize, EveryFormatBackToBack) {
     EXPECT_THAT(Parse(m), IsOk());
     m.mutable_payload()->push_back('x');
     EXPECT_FALSE(Parse(m).ok());
-    m.set_usage(v1::USAGE_COLUMNWISE);
+    m.mutable_options()->set_usage(v1::USAGE_COLUMNWISE);
     m.set_payload(Bytes(c.columnwise));
     const auto request = Parse(m);
     ASSERT_THAT(request, IsOk());
@@ -59,8 +59,8 @@ TEST(ReadDequantize, EveryFormatBackToBack) {
 
 TEST(ReadDequantize, FormAndSplitsReachThePlan) {
   v1::DequantizeRequest m = Of(v1::FORMAT_NVFP4_2D, 64 + 2 + 4);
-  m.mutable_form()->set_compact_scales(true);
-  m.mutable_form()->set_scale_256(true);
+  m.mutable_options()->mutable_form()->set_compact_scales(true);
+  m.mutable_options()->mutable_form()->set_scale_256(true);
   const auto request = Parse(m);
   ASSERT_THAT(request, IsOk());
   const auto& options = std::get<DequantizeOptions>(request->plan->options());
@@ -73,29 +73,29 @@ TEST(ReadDequantize, FormAndSplitsReachThePlan) {
   SetRows({1, 0, 3}, &groups);
   EXPECT_THAT(Parse(groups), IsOk());
   v1::DequantizeRequest rows = Of(v1::FORMAT_NVFP4, 64 + 512 + 16);
-  rows.mutable_form()->set_row_scaled(true);
+  rows.mutable_options()->mutable_form()->set_row_scaled(true);
   EXPECT_THAT(Parse(rows), IsOk());
-  EXPECT_WRONG(Dequantize(), m.mutable_splits(), "splits", "1 to 16384 groups",
+  EXPECT_WRONG(Dequantize(), o.mutable_splits(), "splits", "1 to 16384 groups",
                "0");
 }
 
 TEST(ReadDequantize, FieldsHaveTheRequestsNames) {
-  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3, 132), m.mutable_inverse_rht(),
+  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3, 132), o.mutable_inverse_rht(),
                "inverse_rht",
                "rht only with nvfp4, mxfp8_e4m3, mxfp8_e5m2, mxfp4",
                "rht with fp8_e4m3");
   EXPECT_WRONG(Of(v1::FORMAT_MXFP4, 64 + 512),
-               m.mutable_form()->set_scale_256(true), "form.scale_256",
+               o.mutable_form()->set_scale_256(true), "form.scale_256",
                "four_over_six only with nvfp4, nvfp4_2d",
                "four_over_six with mxfp4");
   EXPECT_WRONG(Dequantize(),
-               m.mutable_form()->set_scale_layout(static_cast<v1::Layout>(3)),
+               o.mutable_form()->set_scale_layout(static_cast<v1::Layout>(3)),
                "form.scale_layout", "linear or swizzled", "number 3");
   EXPECT_WRONG(Dequantize(),
-               (m.mutable_form()->set_row_scaled(true),
-                m.mutable_inverse_rht()->set_dimension(32)),
+               (o.mutable_form()->set_row_scaled(true),
+                o.mutable_inverse_rht()->set_dimension(32)),
                "form.row_scaled", "row_scaled or rht, not both", "both");
-  EXPECT_WRONG(Dequantize(), m.mutable_inverse_rht()->set_dimension(128),
+  EXPECT_WRONG(Dequantize(), o.mutable_inverse_rht()->set_dimension(128),
                "tensor.shape",
                "K (the product of the dimensions from flatten_axis on) a "
                "multiple of 128 for the rowwise rotation",
@@ -112,14 +112,14 @@ TEST(ReadDequantize, AmaxIsAFieldOnlyWhereThereIsOne) {
   EXPECT_WRONG(Of(v1::FORMAT_FP8_BLOCK_2D_E4M3, 144), m.set_amax(1), "amax",
                only, got);
   EXPECT_WRONG(Of(v1::FORMAT_NVFP4, 64 + 512 + 16),
-               (m.mutable_form()->set_row_scaled(true), m.set_amax(1)), "amax",
+               (o.mutable_form()->set_row_scaled(true), m.set_amax(1)), "amax",
                "4 values, which only the payload can hold", "one value");
   EXPECT_WRONG(Of(v1::FORMAT_NVFP4, 64 + 1024 + 8),
                (SetRows({1, 3}, &m), m.set_amax(1)), "amax",
                "2 values, which only the payload can hold", "one value");
   EXPECT_WRONG(Of(v1::FORMAT_NVFP4, 0),
                (m.mutable_tensor()->set_shape(0, 0),
-                m.mutable_form()->set_row_scaled(true), m.set_amax(1)),
+                o.mutable_form()->set_row_scaled(true), m.set_amax(1)),
                "amax", "0 values, which only the payload can hold",
                "one value");
   // One group and one row are one value.
@@ -129,7 +129,7 @@ TEST(ReadDequantize, AmaxIsAFieldOnlyWhereThereIsOne) {
   EXPECT_THAT(Parse(m), IsOk());
   m = Of(v1::FORMAT_NVFP4, 16 + 512);
   m.mutable_tensor()->set_shape(0, 1);
-  m.mutable_form()->set_row_scaled(true);
+  m.mutable_options()->mutable_form()->set_row_scaled(true);
   m.set_amax(1);
   EXPECT_THAT(Parse(m), IsOk());
 }
@@ -198,8 +198,9 @@ TEST(ReadDequantize, ShapesOfRefsAreThoseOfTheTensor) {
 TEST(ReadDequantize, RefsOfManyGroupsAreLegal) {
   v1::QuantizeRequest q = Quantize();
   q.mutable_tensor()->set_shape(0, kMaxGroups);
-  q.set_usage(v1::USAGE_BOTH);
-  for (size_t i = 0; i < kMaxGroups; ++i) q.mutable_splits()->add_rows(1);
+  q.mutable_options()->set_usage(v1::USAGE_BOTH);
+  for (size_t i = 0; i < kMaxGroups; ++i)
+    q.mutable_options()->mutable_splits()->add_rows(1);
   q.clear_payload();
   const std::string bytes = q.SerializeAsString();
   const std::string_view whole = bytes;
@@ -214,7 +215,7 @@ TEST(ReadDequantize, RefsOfManyGroupsAreLegal) {
   ASSERT_TRUE(reply.ParseFromString(split->head));
   v1::DequantizeRequest m = Of(v1::FORMAT_NVFP4, (*plan)->output_bytes());
   *m.mutable_tensor() = q.tensor();
-  *m.mutable_splits() = q.splits();
+  *m.mutable_options()->mutable_splits() = q.options().splits();
   *m.mutable_tensors() = reply.tensors();
   EXPECT_GT(m.ByteSizeLong() - m.payload().size(), kMaxHeadBytes);
   EXPECT_THAT(Parse(m), IsOk());
@@ -223,7 +224,7 @@ TEST(ReadDequantize, RefsOfManyGroupsAreLegal) {
 TEST(ReadDequantize, LayoutOfRefsIsThatOfTheForm) {
   const auto swizzled = [] {
     v1::DequantizeRequest m = DequantizeWithRefs();
-    m.mutable_form()->set_scale_layout(v1::LAYOUT_SWIZZLED);
+    m.mutable_options()->mutable_form()->set_scale_layout(v1::LAYOUT_SWIZZLED);
     m.mutable_tensors(0)->set_layout(v1::LAYOUT_LINEAR);
     m.mutable_tensors(1)->set_layout(v1::LAYOUT_SWIZZLED);
     return m;
@@ -231,7 +232,7 @@ TEST(ReadDequantize, LayoutOfRefsIsThatOfTheForm) {
   EXPECT_THAT(Parse(swizzled()), IsOk());
   EXPECT_WRONG(swizzled(), m.mutable_tensors(1)->set_layout(v1::LAYOUT_LINEAR),
                "tensors[1].layout", "swizzled", "linear");
-  EXPECT_WRONG(swizzled(), m.clear_form(), "tensors[1].layout", "linear",
+  EXPECT_WRONG(swizzled(), o.clear_form(), "tensors[1].layout", "linear",
                "swizzled");
   EXPECT_WRONG(swizzled(),
                m.mutable_tensors(0)->set_layout(v1::LAYOUT_SWIZZLED),

@@ -19,7 +19,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 v1::QuantizeRequest Of(v1::Format format) {
   v1::QuantizeRequest m = Quantize();
-  m.set_format(format);
+  m.mutable_options()->set_format(format);
   return m;
 }
 
@@ -35,13 +35,13 @@ TEST(ReadQuantize, TensorUsageAndRotation) {
   m.mutable_tensor()->clear_shape();
   for (int64_t d : {2, 2, 2, 16}) m.mutable_tensor()->add_shape(d);
   m.mutable_tensor()->set_flatten_axis(-2);
-  m.set_usage(v1::USAGE_BOTH);
-  m.set_non_finite(v1::NON_FINITE_REJECT);
-  m.mutable_rht()->set_columnwise(true);
-  m.mutable_rht()->set_dimension(32);
-  m.mutable_rht()->set_sign_mask("\x01\x80\x02\x40");
-  m.mutable_given_amax()->set_rowwise(0);
-  m.mutable_given_amax()->set_columnwise(3.5f);
+  m.mutable_options()->set_usage(v1::USAGE_BOTH);
+  m.mutable_options()->set_non_finite(v1::NON_FINITE_REJECT);
+  m.mutable_options()->mutable_rht()->set_columnwise(true);
+  m.mutable_options()->mutable_rht()->set_dimension(32);
+  m.mutable_options()->mutable_rht()->set_sign_mask("\x01\x80\x02\x40");
+  m.mutable_options()->mutable_given_amax()->set_rowwise(0);
+  m.mutable_options()->mutable_given_amax()->set_columnwise(3.5f);
   const auto request = Parse(m);
   ASSERT_THAT(request, IsOk());
   EXPECT_EQ(request->plan->rows(), 4);
@@ -59,15 +59,15 @@ TEST(ReadQuantize, TensorUsageAndRotation) {
 
 TEST(ReadQuantize, StochasticRoundingOfAShard) {
   v1::QuantizeRequest m = Of(v1::FORMAT_MXFP4);
-  m.set_rounding(v1::ROUNDING_STOCHASTIC);
-  m.mutable_stochastic()->set_seed(0xFEDCBA9876543210);
-  m.mutable_stochastic()->set_seed_offset(~uint64_t{0});
-  m.mutable_shard()->set_row_offset(5);
-  m.mutable_shard()->set_column_offset(32);
-  m.mutable_shard()->set_total_columns(100);
-  m.set_scale_rule(v1::SCALE_RULE_EVEN);
-  m.set_statistics(true);
-  m.mutable_form()->set_scale_layout(v1::LAYOUT_SWIZZLED);
+  m.mutable_options()->set_rounding(v1::ROUNDING_STOCHASTIC);
+  m.mutable_options()->mutable_stochastic()->set_seed(0xFEDCBA9876543210);
+  m.mutable_options()->mutable_stochastic()->set_seed_offset(~uint64_t{0});
+  m.mutable_options()->mutable_shard()->set_row_offset(5);
+  m.mutable_options()->mutable_shard()->set_column_offset(32);
+  m.mutable_options()->mutable_shard()->set_total_columns(100);
+  m.mutable_options()->set_scale_rule(v1::SCALE_RULE_EVEN);
+  m.mutable_options()->set_statistics(true);
+  m.mutable_options()->mutable_form()->set_scale_layout(v1::LAYOUT_SWIZZLED);
   const QuantizeOptions o = OptionsOf(m);
   EXPECT_EQ(o.format, Format::kMxfp4);
   EXPECT_EQ(o.rounding, Rounding::kStochastic);
@@ -83,10 +83,10 @@ TEST(ReadQuantize, StochasticRoundingOfAShard) {
 
 TEST(ReadQuantize, FourOverSix) {
   v1::QuantizeRequest m = Of(v1::FORMAT_NVFP4_2D);
-  m.set_four_over_six(v1::FOUR_OVER_SIX_MSE);
-  m.set_fast_error(true);
-  m.mutable_form()->set_scale_256(true);
-  m.mutable_form()->set_compact_scales(true);
+  m.mutable_options()->set_four_over_six(v1::FOUR_OVER_SIX_MSE);
+  m.mutable_options()->set_fast_error(true);
+  m.mutable_options()->mutable_form()->set_scale_256(true);
+  m.mutable_options()->mutable_form()->set_compact_scales(true);
   const QuantizeOptions o = OptionsOf(m);
   EXPECT_EQ(o.four_over_six, FourOverSix::kMse);
   EXPECT_TRUE(o.fast_error);
@@ -97,13 +97,15 @@ TEST(ReadQuantize, FourOverSix) {
 
 TEST(ReadQuantize, DelayedScaling) {
   v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E5M2);
-  m.add_scale(7);
-  for (float h : {5.0f, kNan, -1.0f, kInf}) m.mutable_history()->add_amax(h);
-  m.mutable_history()->set_rule(v1::HISTORY_RULE_MOST_RECENT);
-  m.mutable_history()->set_margin(-3);
-  m.set_amax(true);
-  m.set_dbias(true);
-  m.set_dbias_dtype(v1::DTYPE_F32);
+  m.mutable_options()->add_scale(7);
+  for (float h : {5.0f, kNan, -1.0f, kInf})
+    m.mutable_options()->mutable_history()->add_amax(h);
+  m.mutable_options()->mutable_history()->set_rule(
+      v1::HISTORY_RULE_MOST_RECENT);
+  m.mutable_options()->mutable_history()->set_margin(-3);
+  m.mutable_options()->set_amax(true);
+  m.mutable_options()->set_dbias(true);
+  m.mutable_options()->set_dbias_dtype(v1::DTYPE_F32);
   const QuantizeOptions o = OptionsOf(m);
   EXPECT_THAT(o.scale, ElementsAre(7));
   ASSERT_TRUE(o.history.has_value());
@@ -120,11 +122,11 @@ TEST(ReadQuantize, DelayedScaling) {
 
 TEST(ReadQuantize, CurrentScaling) {
   v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E5M2);
-  m.set_epsilon(1e-12f);
-  m.set_power_of_two(true);
+  m.mutable_options()->set_epsilon(1e-12f);
+  m.mutable_options()->set_power_of_two(true);
   EXPECT_EQ(OptionsOf(m).epsilon, 1e-12f);
   EXPECT_EQ(OptionsOf(m).power_of_two, true);
-  EXPECT_WRONG(Of(v1::FORMAT_FP8_E5M2), (m.add_scale(1), m.set_epsilon(1)),
+  EXPECT_WRONG(Of(v1::FORMAT_FP8_E5M2), (o.add_scale(1), o.set_epsilon(1)),
                "scale", "given_scale or epsilon, not both", "both");
 }
 
@@ -139,30 +141,30 @@ TEST(ReadQuantize, ADefaultEstimate) {
     return std::get<QuantizeOptions>(request->plan->options());
   };
   v1::QuantizeRequest m = Quantize();
-  m.set_usage(v1::USAGE_BOTH);
+  m.mutable_options()->set_usage(v1::USAGE_BOTH);
   EXPECT_FALSE(options(m).amax_estimation_scale.has_value());
-  m.mutable_rht()->set_columnwise(true);
+  m.mutable_options()->mutable_rht()->set_columnwise(true);
   EXPECT_EQ(options(m).amax_estimation_scale, 1.5f);
   EXPECT_FALSE(OptionsOf(m).amax_estimation_scale.has_value());
-  m.set_amax_estimation_scale(2);
+  m.mutable_options()->set_amax_estimation_scale(2);
   EXPECT_EQ(options(m).amax_estimation_scale, 2.0f);
-  m.set_amax_estimation_scale(0);
+  m.mutable_options()->set_amax_estimation_scale(0);
   EXPECT_EQ(options(m).amax_estimation_scale, 0.0f);
-  m.clear_amax_estimation_scale();
-  m.mutable_given_amax()->set_rowwise(100);
+  m.mutable_options()->clear_amax_estimation_scale();
+  m.mutable_options()->mutable_given_amax()->set_rowwise(100);
   EXPECT_EQ(options(m).amax_estimation_scale, 1.5f);
-  m.mutable_given_amax()->set_columnwise(1);
+  m.mutable_options()->mutable_given_amax()->set_columnwise(1);
   EXPECT_FALSE(options(m).amax_estimation_scale.has_value());
   // Their rotated copies have no amax.
   v1::QuantizeRequest mx = Of(v1::FORMAT_MXFP4);
-  mx.mutable_rht()->set_rowwise(true);
+  mx.mutable_options()->mutable_rht()->set_rowwise(true);
   EXPECT_FALSE(options(mx).amax_estimation_scale.has_value());
 }
 
 TEST(ReadQuantize, ARotationOfNoCopy) {
-  EXPECT_WRONG(Quantize(), m.mutable_rht(), "rht",
+  EXPECT_WRONG(Quantize(), o.mutable_rht(), "rht",
                "rowwise or columnwise, the copy to rotate", "neither");
-  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), m.mutable_rht()->set_dimension(16),
+  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), o.mutable_rht()->set_dimension(16),
                "rht", "rowwise or columnwise, the copy to rotate", "neither");
 }
 
@@ -175,39 +177,39 @@ TEST(ReadQuantize, AbsentIsNotEmpty) {
   EXPECT_THAT(none.scale, IsEmpty());
   // A message that is there and says nothing.
   v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E4M3);
-  m.mutable_given_amax();
-  m.mutable_form();
-  m.mutable_stochastic();
-  m.mutable_shard();
+  m.mutable_options()->mutable_given_amax();
+  m.mutable_options()->mutable_form();
+  m.mutable_options()->mutable_stochastic();
+  m.mutable_options()->mutable_shard();
   EXPECT_THAT(OptionsOf(m).rowwise_amax, IsEmpty());
-  EXPECT_WRONG(Quantize(), m.mutable_splits(), "splits", "1 to 16384 groups",
+  EXPECT_WRONG(Quantize(), o.mutable_splits(), "splits", "1 to 16384 groups",
                "0");
-  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), (m.add_scale(1), m.mutable_history()),
+  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), (o.add_scale(1), o.mutable_history()),
                "history.amax", "1 to 65536 values", "0");
-  EXPECT_WRONG(Quantize(), m.set_amax_estimation_scale(2),
+  EXPECT_WRONG(Quantize(), o.set_amax_estimation_scale(2),
                "amax_estimation_scale", "estimation only together with rht",
                "no rht");
 }
 
 TEST(ReadQuantize, AmaxesInOneFormOrTheOther) {
   v1::QuantizeRequest m = Quantize();
-  m.set_usage(v1::USAGE_BOTH);
-  m.mutable_given_amax()->add_rowwise_values(2);
+  m.mutable_options()->set_usage(v1::USAGE_BOTH);
+  m.mutable_options()->mutable_given_amax()->add_rowwise_values(2);
   EXPECT_THAT(OptionsOf(m).rowwise_amax, ElementsAre(2));
   EXPECT_THAT(OptionsOf(m).columnwise_amax, IsEmpty());
-  m.mutable_splits()->add_rows(3);
-  m.mutable_splits()->add_rows(1);
-  m.mutable_given_amax()->add_rowwise_values(5);
+  m.mutable_options()->mutable_splits()->add_rows(3);
+  m.mutable_options()->mutable_splits()->add_rows(1);
+  m.mutable_options()->mutable_given_amax()->add_rowwise_values(5);
   EXPECT_THAT(OptionsOf(m).rowwise_amax, ElementsAre(2, 5));
-  m.mutable_given_amax()->add_columnwise_values(0);
-  m.mutable_given_amax()->add_columnwise_values(1);
+  m.mutable_options()->mutable_given_amax()->add_columnwise_values(0);
+  m.mutable_options()->mutable_given_amax()->add_columnwise_values(1);
   EXPECT_THAT(OptionsOf(m).columnwise_amax, ElementsAre(0, 1));
   ASSERT_TRUE(OptionsOf(m).splits.has_value());
   EXPECT_THAT(*OptionsOf(m).splits, ElementsAre(3, 1));
 
   const auto both = [](bool columnwise) {
     v1::QuantizeRequest m = Quantize();
-    v1::GivenAmax* amax = m.mutable_given_amax();
+    v1::GivenAmax* amax = m.mutable_options()->mutable_given_amax();
     if (columnwise) {
       amax->set_columnwise(1);
       amax->add_columnwise_values(1);
@@ -224,45 +226,45 @@ TEST(ReadQuantize, AmaxesInOneFormOrTheOther) {
 }
 
 TEST(ReadQuantize, ErrorsNameTheFormOfTheAmax) {
-  EXPECT_WRONG(Quantize(), m.mutable_given_amax()->add_rowwise_values(-1),
+  EXPECT_WRONG(Quantize(), o.mutable_given_amax()->add_rowwise_values(-1),
                "given_amax.rowwise_values", "a finite number >= 0", "-1");
   EXPECT_WRONG(Quantize(),
-               (m.mutable_given_amax()->add_columnwise_values(1),
-                m.mutable_given_amax()->add_columnwise_values(1)),
+               (o.mutable_given_amax()->add_columnwise_values(1),
+                o.mutable_given_amax()->add_columnwise_values(1)),
                "given_amax.columnwise_values", "1 value, one for the tensor",
                "2 values");
   EXPECT_WRONG(Quantize(),
-               (m.mutable_given_amax()->set_rowwise(1),
-                m.mutable_form()->set_row_scaled(true)),
+               (o.mutable_given_amax()->set_rowwise(1),
+                o.mutable_form()->set_row_scaled(true)),
                "given_amax.rowwise", "4 values, one for each line", "1 value");
-  EXPECT_WRONG(Quantize(), m.mutable_given_amax()->set_columnwise(kNan),
+  EXPECT_WRONG(Quantize(), o.mutable_given_amax()->set_columnwise(kNan),
                "given_amax.columnwise", "a finite number >= 0", "nan");
-  EXPECT_WRONG(Of(v1::FORMAT_MXFP4), m.mutable_given_amax()->set_rowwise(1),
+  EXPECT_WRONG(Of(v1::FORMAT_MXFP4), o.mutable_given_amax()->set_rowwise(1),
                "given_amax",
                "given_amax only with nvfp4, nvfp4_2d, fp8_e4m3, fp8_e5m2",
                "given_amax with mxfp4");
 }
 
 TEST(ReadQuantize, UnknownNumbersOfEnums) {
-  EXPECT_WRONG(Quantize(), m.set_rounding(static_cast<v1::Rounding>(2)),
+  EXPECT_WRONG(Quantize(), o.set_rounding(static_cast<v1::Rounding>(2)),
                "rounding", "nearest or stochastic", "number 2");
   EXPECT_WRONG(Quantize(),
-               m.set_four_over_six(static_cast<v1::FourOverSix>(-1)),
+               o.set_four_over_six(static_cast<v1::FourOverSix>(-1)),
                "four_over_six", "off, mae or mse", "number -1");
-  EXPECT_WRONG(Quantize(), m.set_scale_rule(static_cast<v1::ScaleRule>(4)),
+  EXPECT_WRONG(Quantize(), o.set_scale_rule(static_cast<v1::ScaleRule>(4)),
                "scale_rule", "up, floor, ceil or even", "number 4");
   EXPECT_WRONG(Quantize(),
-               m.mutable_form()->set_scale_layout(static_cast<v1::Layout>(3)),
+               o.mutable_form()->set_scale_layout(static_cast<v1::Layout>(3)),
                "form.scale_layout", "linear or swizzled", "number 3");
   EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3),
-               (m.add_scale(1), m.mutable_history()->add_amax(1),
-                m.mutable_history()->set_rule(static_cast<v1::HistoryRule>(9))),
+               (o.add_scale(1), o.mutable_history()->add_amax(1),
+                o.mutable_history()->set_rule(static_cast<v1::HistoryRule>(9))),
                "history.rule", "max or most_recent", "number 9");
   EXPECT_WRONG(
       Quantize(),
-      (m.set_dbias(true), m.set_dbias_dtype(static_cast<v1::DType>(42))),
+      (o.set_dbias(true), o.set_dbias_dtype(static_cast<v1::DType>(42))),
       "dbias_dtype", "f32, f16 or bf16", "number 42");
-  EXPECT_WRONG(RhtAmax(), m.set_domain(static_cast<v1::AmaxDomain>(2)),
+  EXPECT_WRONG(RhtAmax(), o.set_domain(static_cast<v1::AmaxDomain>(2)),
                "domain", "tensor or row", "number 2");
 }
 
@@ -273,12 +275,12 @@ v1::QuantizeRequest ShardOf(v1::Format format, v1::Usage usage, int64_t row,
   m.set_payload(Bytes(40 * 64 * 2));
   m.mutable_tensor()->set_shape(0, 40);
   m.mutable_tensor()->set_shape(1, 64);
-  m.set_format(format);
-  m.set_usage(usage);
-  m.set_rounding(v1::ROUNDING_STOCHASTIC);
-  m.mutable_shard()->set_row_offset(row);
-  m.mutable_shard()->set_column_offset(column);
-  m.mutable_shard()->set_total_columns(total);
+  m.mutable_options()->set_format(format);
+  m.mutable_options()->set_usage(usage);
+  m.mutable_options()->set_rounding(v1::ROUNDING_STOCHASTIC);
+  m.mutable_options()->mutable_shard()->set_row_offset(row);
+  m.mutable_options()->mutable_shard()->set_column_offset(column);
+  m.mutable_options()->mutable_shard()->set_total_columns(total);
   return m;
 }
 
@@ -296,12 +298,12 @@ TEST(ReadQuantize, ShardsAreCutBetweenBlocks) {
                "shard.row_offset", "a multiple of 32", "48");
   // Rotations are longer than blocks, squares lie both ways.
   EXPECT_WRONG(ShardOf(v1::FORMAT_NVFP4, kColumn, 64, 0),
-               (m.mutable_rht()->set_columnwise(true),
-                m.mutable_rht()->set_dimension(128)),
+               (o.mutable_rht()->set_columnwise(true),
+                o.mutable_rht()->set_dimension(128)),
                "shard.row_offset", "a multiple of 128", "64");
   EXPECT_WRONG(
       ShardOf(v1::FORMAT_NVFP4, kRow, 10, 16),
-      (m.mutable_rht()->set_rowwise(true), m.mutable_rht()->set_dimension(64)),
+      (o.mutable_rht()->set_rowwise(true), o.mutable_rht()->set_dimension(64)),
       "shard.column_offset", "a multiple of 64", "16");
   EXPECT_WRONG(ShardOf(v1::FORMAT_NVFP4_2D, kRow, 10, 16), (void)m,
                "shard.row_offset", "a multiple of 16", "10");
@@ -314,91 +316,64 @@ TEST(ReadQuantize, ShardsAreCutBetweenBlocks) {
   EXPECT_THAT(Parse(ShardOf(v1::FORMAT_NVFP4_2D, kColumn, 0, 16, 80)), IsOk());
   // A group is a tensor of its own, wherever it begins.
   v1::QuantizeRequest grouped = ShardOf(v1::FORMAT_NVFP4, kColumn, 10, 0);
-  for (const int64_t rows : {10, 30}) grouped.mutable_splits()->add_rows(rows);
+  for (const int64_t rows : {10, 30})
+    grouped.mutable_options()->mutable_splits()->add_rows(rows);
   EXPECT_THAT(Parse(grouped), IsOk());
 }
 
 TEST(ReadQuantize, HostileNumbers) {
-  EXPECT_WRONG(Quantize(), m.mutable_shard()->set_row_offset(INT64_MIN),
+  EXPECT_WRONG(Quantize(), o.mutable_shard()->set_row_offset(INT64_MIN),
                "shard.row_offset", "0 to 281474976710656",
                "-9223372036854775808");
-  EXPECT_WRONG(Quantize(), m.mutable_shard()->set_column_offset(INT64_MAX),
+  EXPECT_WRONG(Quantize(), o.mutable_shard()->set_column_offset(INT64_MAX),
                "shard.column_offset", "0 to 281474976710656",
                "9223372036854775807");
-  EXPECT_WRONG(Quantize(), m.mutable_shard()->set_total_columns(31),
+  EXPECT_WRONG(Quantize(), o.mutable_shard()->set_total_columns(31),
                "shard.total_columns",
                "32 (column_offset + K) to 281474976710656", "31");
   EXPECT_WRONG(Quantize(),
-               (m.mutable_splits()->add_rows(INT64_MAX),
-                m.mutable_splits()->add_rows(INT64_MAX)),
+               (o.mutable_splits()->add_rows(INT64_MAX),
+                o.mutable_splits()->add_rows(INT64_MAX)),
                "splits", "sizes >= 0 whose sum is 4 rows", "a larger sum");
   EXPECT_WRONG(Quantize(),
-               for (int i = 0; i < 100000; ++i) m.mutable_splits()->add_rows(0),
+               for (int i = 0; i < 100000; ++i) m.mutable_options()
+                   ->mutable_splits()
+                   ->add_rows(0),
                "splits", "1 to 16384 groups", "100000");
-  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), m.set_epsilon(kNan), "epsilon",
+  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), o.set_epsilon(kNan), "epsilon",
                "a finite number >= 0", "nan");
-  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), m.add_scale(-kInf), "scale",
+  EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), o.add_scale(-kInf), "scale",
                "a finite number > 0", "-inf");
   EXPECT_WRONG(
       Quantize(),
-      (m.mutable_rht()->set_rowwise(true), m.set_amax_estimation_scale(kInf)),
+      (o.mutable_rht()->set_rowwise(true), o.set_amax_estimation_scale(kInf)),
       "amax_estimation_scale", "a finite number > 0, or 0 for no estimate",
       "inf");
   EXPECT_WRONG(
       Of(v1::FORMAT_FP8_E4M3),
-      (m.add_scale(1), m.mutable_history()->mutable_amax()->Resize(70000, 1)),
+      (o.add_scale(1), o.mutable_history()->mutable_amax()->Resize(70000, 1)),
       "history.amax", "1 to 65536 values", "70000");
 }
 
 // Lists have a cap of their own.
 TEST(ReadQuantize, LongListsAreLegal) {
   v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E4M3);
-  m.add_scale(1);
-  m.mutable_history()->mutable_amax()->Resize(65536, 1);
+  m.mutable_options()->add_scale(1);
+  m.mutable_options()->mutable_history()->mutable_amax()->Resize(65536, 1);
   EXPECT_THAT(Parse(m), IsOk());
   // The rows of a vocabulary.
   m = Quantize();
   m.mutable_tensor()->set_shape(0, 262144);
   m.mutable_tensor()->set_shape(1, 32);
-  m.mutable_form()->set_row_scaled(true);
-  m.mutable_given_amax()->mutable_rowwise_values()->Resize(262144, 1);
+  m.mutable_options()->mutable_form()->set_row_scaled(true);
+  m.mutable_options()->mutable_given_amax()->mutable_rowwise_values()->Resize(
+      262144, 1);
   m.set_payload(std::string(262144 * 64, '\1'));
   EXPECT_THAT(Parse(m), IsOk());
   m.clear_payload();
   const std::string bytes = m.SerializeAsString();
   const std::string_view whole = bytes;
   EXPECT_THAT(ParseDescribeRequest(absl::MakeSpan(&whole, 1)), IsOk());
-}
-
-TEST(ReadQuantize, TooMuchBesideThePayloadIsTooLarge) {
-  const auto limit = [](const v1::QuantizeRequest& m) {
-    const auto status = Parse(m).status();
-    const std::string bytes = m.SerializeAsString();
-    const std::string_view whole = bytes;
-    EXPECT_EQ(ParseDescribeRequest(absl::MakeSpan(&whole, 1)).status(), status);
-    const auto violation = GetFieldViolation(status);
-    EXPECT_TRUE(violation.has_value()) << status;
-    EXPECT_EQ(violation ? violation->field : "", "message");
-    return GetSizeLimit(status).value_or(0);
-  };
-  v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E4M3);
-  m.mutable_history()->mutable_amax()->Resize((4 << 18) + 1, 1);
-  EXPECT_EQ(limit(m), 4u << 20);
-  // All lists together.
-  m.mutable_history()->mutable_amax()->Resize(4 << 17, 1);
-  m.mutable_scale()->Resize((4 << 17) + 1, 1);
-  EXPECT_EQ(limit(m), 4u << 20);
-  // What is no list.
-  m = Of(v1::FORMAT_FP8_E4M3);
-  m.mutable_rht()->set_sign_mask(std::string(256 << 10, 'x'));
-  EXPECT_EQ(limit(m), 256u << 10);
-  // To describe it nobody needs its payload.
-  m = Quantize();
-  m.set_payload(std::string(256 << 10, 'x'));
-  const std::string bytes = m.SerializeAsString();
-  const std::string_view whole = bytes;
-  const auto status = ParseDescribeRequest(absl::MakeSpan(&whole, 1)).status();
-  EXPECT_EQ(GetSizeLimit(status), 256u << 10);
 }
 
 }  // namespace

@@ -45,26 +45,26 @@ constexpr char kFormatNames[] =
     "fp8_block_2d_e5m2";
 
 TEST(ParseRequest, NamesWhatIsWrongWithAnOption) {
-  EXPECT_WRONG(Quantize(), m.clear_format(), "format", kFormatNames, "none");
-  EXPECT_WRONG(Quantize(), m.set_format(static_cast<v1::Format>(99)), "format",
+  EXPECT_WRONG(Quantize(), o.clear_format(), "format", kFormatNames, "none");
+  EXPECT_WRONG(Quantize(), o.set_format(static_cast<v1::Format>(99)), "format",
                kFormatNames, "number 99");
-  EXPECT_WRONG(Quantize(), m.set_usage(static_cast<v1::Usage>(-3)), "usage",
+  EXPECT_WRONG(Quantize(), o.set_usage(static_cast<v1::Usage>(-3)), "usage",
                "rowwise, columnwise, both or none", "number -3");
-  EXPECT_WRONG(Dequantize(), m.set_usage(v1::USAGE_BOTH), "usage",
+  EXPECT_WRONG(Dequantize(), o.set_usage(v1::USAGE_BOTH), "usage",
                "rowwise or columnwise", "both");
-  EXPECT_WRONG(RhtAmax(), m.set_non_finite(static_cast<v1::NonFinite>(3)),
+  EXPECT_WRONG(RhtAmax(), o.set_non_finite(static_cast<v1::NonFinite>(3)),
                "non_finite", "ignore, propagate or reject", "number 3");
-  EXPECT_WRONG(Dequantize(), m.clear_output(), "output", "f32, f16 or bf16",
+  EXPECT_WRONG(Dequantize(), o.clear_output(), "output", "f32, f16 or bf16",
                "none");
-  EXPECT_WRONG(ApplyRht(), m.set_output(static_cast<v1::DType>(1000)), "output",
+  EXPECT_WRONG(ApplyRht(), o.set_output(static_cast<v1::DType>(1000)), "output",
                "f32, f16 or bf16", "number 1000");
-  EXPECT_WRONG(RhtAmax(), m.clear_rowwise_rht(),
+  EXPECT_WRONG(RhtAmax(), o.clear_rowwise_rht(),
                "rowwise, rowwise_rht, columnwise, columnwise_rht",
                "at least one of them", "none");
-  EXPECT_WRONG(Quantize(), m.mutable_given_amax()->set_rowwise(-1),
+  EXPECT_WRONG(Quantize(), o.mutable_given_amax()->set_rowwise(-1),
                "given_amax.rowwise", "a finite number >= 0", "-1");
   EXPECT_WRONG(Quantize(),
-               m.mutable_given_amax()->set_columnwise(
+               o.mutable_given_amax()->set_columnwise(
                    std::numeric_limits<float>::infinity()),
                "given_amax.columnwise", "a finite number >= 0", "inf");
   EXPECT_WRONG(Dequantize(), m.set_amax(-2), "amax", "a finite number >= 0",
@@ -75,25 +75,25 @@ TEST(ParseRequest, NamesWhatIsWrongWithAnOption) {
 }
 
 TEST(ParseRequest, NamesWhatIsWrongWithARotation) {
-  EXPECT_WRONG(Quantize(), m.mutable_rht()->set_dimension(48), "rht.dimension",
+  EXPECT_WRONG(Quantize(), o.mutable_rht()->set_dimension(48), "rht.dimension",
                "16, 32, 64 or 128", "48");
-  EXPECT_WRONG(Quantize(), m.mutable_rht()->set_dimension(UINT32_MAX),
+  EXPECT_WRONG(Quantize(), o.mutable_rht()->set_dimension(UINT32_MAX),
                "rht.dimension", "16, 32, 64 or 128", "4294967295");
-  EXPECT_WRONG(ApplyRht(), m.mutable_rht()->set_dimension(17), "rht.dimension",
+  EXPECT_WRONG(ApplyRht(), o.mutable_rht()->set_dimension(17), "rht.dimension",
                "16, 32, 64 or 128", "17");
-  EXPECT_WRONG(RhtAmax(), m.mutable_rht()->set_sign_mask("abc"),
+  EXPECT_WRONG(RhtAmax(), o.mutable_rht()->set_sign_mask("abc"),
                "rht.sign_mask", "2 bytes (dimension 16)", "3 bytes");
-  EXPECT_WRONG(Quantize(), m.mutable_rht()->set_sign_mask(""), "rht.sign_mask",
+  EXPECT_WRONG(Quantize(), o.mutable_rht()->set_sign_mask(""), "rht.sign_mask",
                "2 bytes (dimension 16)", "0 bytes");
-  EXPECT_WRONG(Dequantize(), m.mutable_inverse_rht()->set_sign_mask("a"),
+  EXPECT_WRONG(Dequantize(), o.mutable_inverse_rht()->set_sign_mask("a"),
                "inverse_rht.sign_mask", "2 bytes (dimension 16)", "1 bytes");
-  EXPECT_WRONG(Dequantize(), m.mutable_inverse_rht()->set_dimension(65),
+  EXPECT_WRONG(Dequantize(), o.mutable_inverse_rht()->set_dimension(65),
                "inverse_rht.dimension", "16, 32, 64 or 128", "65");
   EXPECT_WRONG(Quantize(),
-               (m.mutable_rht()->set_dimension(128),
-                m.mutable_rht()->set_sign_mask("\xE8\xD7")),
+               (o.mutable_rht()->set_dimension(128),
+                o.mutable_rht()->set_sign_mask("\xE8\xD7")),
                "rht.sign_mask", "16 bytes (dimension 128)", "2 bytes");
-  EXPECT_WRONG(Dequantize(), m.mutable_inverse_rht()->set_dimension(640),
+  EXPECT_WRONG(Dequantize(), o.mutable_inverse_rht()->set_dimension(640),
                "inverse_rht.dimension", "16, 32, 64 or 128", "640");
 }
 
@@ -144,7 +144,7 @@ TEST(ParseRequest, NamesWhatIsWrongWithARef) {
 
 TEST(ParseRequest, FillsInDefaults) {
   v1::QuantizeRequest m = Quantize();
-  m.mutable_rht()->set_rowwise(true);
+  m.mutable_options()->mutable_rht()->set_rowwise(true);
   const auto request = Parse(m);
   ASSERT_THAT(request, IsOk());
   const auto& options = std::get<QuantizeOptions>(request->plan->options());
@@ -165,18 +165,18 @@ TEST(ParseRequest, FillsInDefaults) {
 
 TEST(ParseRequest, CarriesTheOptionsOfRotations) {
   v1::ApplyRhtRequest apply = ApplyRht();
-  apply.set_inverse(true);
-  apply.set_output(v1::DTYPE_F16);
+  apply.mutable_options()->set_inverse(true);
+  apply.mutable_options()->set_output(v1::DTYPE_F16);
   const auto applied = Parse(apply);
   ASSERT_THAT(applied, IsOk());
   EXPECT_TRUE(std::get<ApplyRhtOptions>(applied->plan->options()).inverse);
   EXPECT_EQ(applied->plan->outputs()[0].dtype, DType::kF16);
 
   v1::RhtAmaxRequest maxima = RhtAmax();
-  maxima.set_columnwise(true);
-  maxima.set_domain(v1::AMAX_DOMAIN_ROW);
-  maxima.mutable_splits()->add_rows(1);
-  maxima.mutable_splits()->add_rows(3);
+  maxima.mutable_options()->set_columnwise(true);
+  maxima.mutable_options()->set_domain(v1::AMAX_DOMAIN_ROW);
+  maxima.mutable_options()->mutable_splits()->add_rows(1);
+  maxima.mutable_options()->mutable_splits()->add_rows(3);
   const auto amax = Parse(maxima);
   ASSERT_THAT(amax, IsOk());
   ASSERT_EQ(amax->plan->outputs().size(), 2u);
@@ -184,13 +184,48 @@ TEST(ParseRequest, CarriesTheOptionsOfRotations) {
   EXPECT_EQ(amax->plan->outputs()[1].size, 4u * 4);
 }
 
+TEST(ParseRequest, TooMuchBesideThePayloadIsTooLarge) {
+  const auto limit = [](const v1::QuantizeRequest& m) {
+    const auto status = Parse(m).status();
+    const std::string bytes = m.SerializeAsString();
+    const std::string_view whole = bytes;
+    EXPECT_EQ(ParseDescribeRequest(absl::MakeSpan(&whole, 1)).status(), status);
+    const auto violation = GetFieldViolation(status);
+    EXPECT_TRUE(violation.has_value()) << status;
+    EXPECT_EQ(violation ? violation->field : "", "message");
+    return GetSizeLimit(status).value_or(0);
+  };
+  v1::QuantizeRequest fp8 = Quantize();
+  fp8.mutable_options()->set_format(v1::FORMAT_FP8_E4M3);
+  v1::QuantizeRequest m = fp8;
+  m.mutable_options()->mutable_history()->mutable_amax()->Resize((4 << 18) + 1,
+                                                                 1);
+  EXPECT_EQ(limit(m), 4u << 20);
+  // All lists together.
+  m.mutable_options()->mutable_history()->mutable_amax()->Resize(4 << 17, 1);
+  m.mutable_options()->mutable_scale()->Resize((4 << 17) + 1, 1);
+  EXPECT_EQ(limit(m), 4u << 20);
+  // What is no list.
+  m = fp8;
+  m.mutable_options()->mutable_rht()->set_sign_mask(
+      std::string(256 << 10, 'x'));
+  EXPECT_EQ(limit(m), 256u << 10);
+  // To describe it nobody needs its payload.
+  m = Quantize();
+  m.set_payload(std::string(256 << 10, 'x'));
+  const std::string bytes = m.SerializeAsString();
+  const std::string_view whole = bytes;
+  const auto status = ParseDescribeRequest(absl::MakeSpan(&whole, 1)).status();
+  EXPECT_EQ(GetSizeLimit(status), 256u << 10);
+}
+
 TEST(ParseRequest, TellsMalformedFromIllegal) {
   const std::string cases[] = {"\x0a\x05", "\x0a\x01\xff", "\x07", "\xff"};
   for (const std::string& bytes : cases) {
-    for (Method method : kMethods) {
+    for (const MethodSpec& row : kTensorMethods) {
       const std::string_view whole = bytes;
       const absl::Status status =
-          ParseRequest(method, absl::MakeSpan(&whole, 1)).status();
+          ParseRequest(row.method, absl::MakeSpan(&whole, 1)).status();
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
       EXPECT_TRUE(IsMalformed(status)) << status;
       EXPECT_FALSE(GetFieldViolation(status).has_value());
@@ -200,7 +235,7 @@ TEST(ParseRequest, TellsMalformedFromIllegal) {
 
 TEST(ParseRequest, NoTruncationOfALegalRequestIsLegal) {
   v1::QuantizeRequest m = Quantize();
-  m.mutable_given_amax()->set_rowwise(1);
+  m.mutable_options()->mutable_given_amax()->set_rowwise(1);
   const std::string bytes = m.SerializeAsString();
   for (size_t n = 0; n < bytes.size(); ++n) {
     const absl::Status status =

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "kernels/plan/field_error.h"
+#include "proto/messages.h"
 #include "proto/wire.h"
 #include "tests/testing/matchers.h"
 
@@ -49,7 +50,7 @@ inline void SetTensor(v1::Tensor* tensor) {
 inline v1::QuantizeRequest Quantize() {
   v1::QuantizeRequest m;
   SetTensor(m.mutable_tensor());
-  m.set_format(v1::FORMAT_NVFP4);
+  m.mutable_options()->set_format(v1::FORMAT_NVFP4);
   m.set_payload(Bytes(256));
   return m;
 }
@@ -60,8 +61,8 @@ inline constexpr size_t kCopyBytes = 64 + 512 + 4;
 inline v1::DequantizeRequest Dequantize() {
   v1::DequantizeRequest m;
   SetTensor(m.mutable_tensor());
-  m.set_format(v1::FORMAT_NVFP4);
-  m.set_output(v1::DTYPE_F32);
+  m.mutable_options()->set_format(v1::FORMAT_NVFP4);
+  m.mutable_options()->set_output(v1::DTYPE_F32);
   m.set_payload(Bytes(kCopyBytes));
   return m;
 }
@@ -85,7 +86,7 @@ inline v1::DequantizeRequest DequantizeWithRefs() {
 inline v1::RhtAmaxRequest RhtAmax() {
   v1::RhtAmaxRequest m;
   SetTensor(m.mutable_tensor());
-  m.set_rowwise_rht(true);
+  m.mutable_options()->set_rowwise_rht(true);
   m.set_payload(Bytes(256));
   return m;
 }
@@ -116,12 +117,16 @@ inline void ExpectField(const absl::Status& status, std::string_view field,
   EXPECT_EQ(violation->got, got);
 }
 
-#define EXPECT_WRONG(message, change, field, expected, got)               \
-  do {                                                                    \
-    SCOPED_TRACE(#change);                                                \
-    using M = decltype(message);                                          \
-    ExpectField(After<M>(message, [](M& m) { change; }), field, expected, \
-                got);                                                     \
+// `change` changes the message `m` or its options `o`.
+#define EXPECT_WRONG(message, change, field, expected, got)     \
+  do {                                                          \
+    SCOPED_TRACE(#change);                                      \
+    using M = decltype(message);                                \
+    const auto made = [](M& m) {                                \
+      [[maybe_unused]] auto& o = *m.mutable_options();          \
+      change;                                                   \
+    };                                                          \
+    ExpectField(After<M>(message, made), field, expected, got); \
   } while (false)
 
 }  // namespace quantd::wire

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/plan/field_error.h"
+#include "proto/messages.h"
 #include "proto/wire.h"
 #include "tests/proto/raw_message.h"
 #include "tests/testing/matchers.h"
@@ -219,6 +220,65 @@ TEST(Split, TheCapMayBeAnother) {
       SplitPayload(absl::MakeSpan(&whole, 1), kMaxHeadBytes / 2).status());
   ASSERT_TRUE(violation.has_value());
   EXPECT_EQ(violation->expected, "at most 131072 bytes beside the payload");
+}
+
+// Every list of numbers in `type`, which lies in the fields of `path`: packed,
+// it counts as a list of `method`'s requests. Shapes are none; they are short.
+void ExpectListsCounted(Method method, const google::protobuf::Descriptor* type,
+                        std::vector<int> path, int* found) {
+  for (int i = 0; i < type->field_count(); ++i) {
+    const google::protobuf::FieldDescriptor* field = type->field(i);
+    path.push_back(field->number());
+    if (field->message_type() != nullptr) {
+      ExpectListsCounted(method, field->message_type(), path, found);
+    } else if (field->is_packable() && field->name() != "shape") {
+      ++*found;
+      // Beside other fields at every depth, and twice.
+      std::string list(8, '\1');
+      for (size_t k = path.size(); k-- > 0;) {
+        list = Tag(90, kVarint) + "\1" + Delimited(path[k], list);
+      }
+      const std::string bytes = list + list;
+      const std::string_view whole = bytes;
+      const auto split = SplitRequest(method, {&whole, 1});
+      ASSERT_THAT(split, IsOk());
+      EXPECT_EQ(split->list_bytes, 16u) << field->full_name();
+    }
+    path.pop_back();
+  }
+}
+
+TEST(Split, EveryListOfARequestIsCounted) {
+  int found = 0;
+  for (const MethodSpec& row : kTensorMethods) {
+    WithOptionsOf(row.method, [&](auto type) {
+      using Rpc = TensorRpc<typename decltype(type)::type>;
+      ExpectListsCounted(row.method, Rpc::Request::descriptor(), {}, &found);
+    });
+  }
+  EXPECT_EQ(found, 8);
+}
+
+// What lies about its length is no list, and nothing beyond the message that it
+// is in is counted.
+TEST(Split, ListsEndWithTheirMessage) {
+  std::string others;
+  for (int i = 0; i < 8; ++i) others += Tag(1, kVarint) + "\1";
+  // options of 5 bytes, splits of `splits` in them and rows of 8 in these.
+  const auto list_bytes = [&](uint64_t splits) {
+    const std::string bytes = Tag(2, kDelimited) + Varint(5) +
+                              Tag(18, kDelimited) + Varint(splits) +
+                              Tag(1, kDelimited) + Varint(8) + others;
+    const std::string_view whole = bytes;
+    const auto split = SplitRequest(Method::kQuantize, {&whole, 1});
+    EXPECT_THAT(split, IsOk());
+    return split.ok() ? split->list_bytes : 1;
+  };
+  EXPECT_EQ(list_bytes(2), 0u);
+  EXPECT_EQ(list_bytes(10), 0u);
+  const std::string honest = Delimited(2, Delimited(18, Delimited(1, "1234")));
+  const std::string_view whole = honest;
+  EXPECT_EQ(SplitRequest(Method::kQuantize, {&whole, 1})->list_bytes, 4u);
 }
 
 TEST(Split, PayloadDoesNotCountAsHead) {

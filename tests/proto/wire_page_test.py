@@ -57,8 +57,10 @@ class WirePageTest(unittest.TestCase):
 
   def quantize(self, f, x, usage, **options):
     return self.stub.Quantize(self.pb.QuantizeRequest(
-        tensor=self.tensor(x), format=getattr(self.pb, "FORMAT_" + f.name),
-        usage=usage, payload=payload_of(x), **options), timeout=60)
+        tensor=self.tensor(x), options=self.pb.QuantizeOptions(
+            format=getattr(self.pb, "FORMAT_" + f.name), usage=usage,
+            **options),
+        payload=payload_of(x)), timeout=60)
 
   def part(self, reply, name):
     """Bytes and shape of a tensor in a reply; empty where there is none."""
@@ -102,18 +104,19 @@ class WirePageTest(unittest.TestCase):
     self.assertEqual(scale_shape, copy.scale_shape, what)
     operand = copy.decode(data, scale, amax, f6)
     request = pb.DequantizeRequest(
-        tensor=self.tensor(x), format=reply.format, usage=usage,
-        output=pb.DTYPE_F32, form=form)
+        tensor=self.tensor(x), options=pb.DequantizeOptions(
+            format=reply.options.format, usage=usage, output=pb.DTYPE_F32,
+            form=form))
     # Back to back, without gaps; FP8 is decoded by its scale alone.
     request.payload = data + scale + (amax if f.scales == "e4m3" else b"")
     if dim:
-      request.rotated_dimension = dim
+      request.options.rotated_dimension = dim
       stays = self.stub.Dequantize(request, timeout=60)
       self.same(operand.T if columnwise else operand,
                 np.frombuffer(stays.payload, "<f4").reshape(-1, x.shape[1]),
                 what)
-      request.rotated_dimension = 0
-      request.inverse_rht.CopyFrom(reply.rht)
+      request.options.rotated_dimension = 0
+      request.options.inverse_rht.CopyFrom(reply.options.rht)
       operand = rotate_back(operand, dim, MASK)
     back = self.stub.Dequantize(request, timeout=60)
     decoded = np.frombuffer(back.payload, "<f4").reshape(x.shape)
@@ -151,8 +154,9 @@ class WirePageTest(unittest.TestCase):
         copy = Copy(FORMATS[0], columnwise, *x.shape)
         parts = [part for part, _ in self.copy_of(reply, columnwise)]
         back = self.stub.Dequantize(self.pb.DequantizeRequest(
-            tensor=self.tensor(x), format=reply.format,
-            usage=2 if columnwise else 1, output=self.pb.DTYPE_F32,
+            tensor=self.tensor(x), options=self.pb.DequantizeOptions(
+                format=reply.options.format, usage=2 if columnwise else 1,
+                output=self.pb.DTYPE_F32),
             payload=b"".join(parts)), timeout=60)
         operand = copy.decode(*parts)[:, :copy.positions]
         self.same(operand.T if columnwise else operand,
@@ -163,15 +167,17 @@ class WirePageTest(unittest.TestCase):
     for n in (16, 32, 64, 128):
       mask = MASK[:n // 8]
       reply = self.stub.ApplyRht(self.pb.ApplyRhtRequest(
-          tensor=self.tensor(x), output=self.pb.DTYPE_F32,
-          rht=self.pb.Rht(dimension=n, sign_mask=mask), payload=payload_of(x)),
-          timeout=60)
+          tensor=self.tensor(x), options=self.pb.ApplyRhtOptions(
+              output=self.pb.DTYPE_F32,
+              rht=self.pb.Rht(dimension=n, sign_mask=mask)),
+          payload=payload_of(x)), timeout=60)
       self.same(rotate(x, n, mask),
                 np.frombuffer(reply.payload, "<f4").reshape(x.shape), n)
       amaxes = self.stub.RhtAmax(self.pb.RhtAmaxRequest(
-          tensor=self.tensor(x), rowwise_rht=True, columnwise_rht=True,
-          rht=self.pb.Rht(dimension=n, sign_mask=mask), payload=payload_of(x)),
-          timeout=60)
+          tensor=self.tensor(x), options=self.pb.RhtAmaxOptions(
+              rowwise_rht=True, columnwise_rht=True,
+              rht=self.pb.Rht(dimension=n, sign_mask=mask)),
+          payload=payload_of(x)), timeout=60)
       tokens = np.zeros((x.shape[1], roundup(x.shape[0], n)), F32)
       tokens[:, :x.shape[0]] = x.T
       for name, operand in (("ROWWISE_RHT_AMAX", x),
@@ -187,9 +193,10 @@ class WirePageTest(unittest.TestCase):
     splits = self.pb.Splits(rows=rows)
     parts = np.split(x, np.cumsum(rows)[:-1])
     lines = self.stub.RhtAmax(self.pb.RhtAmaxRequest(
-        tensor=self.tensor(x), rowwise=True, columnwise=True,
-        domain=self.pb.AMAX_DOMAIN_ROW, splits=splits, payload=payload_of(x)),
-        timeout=60)
+        tensor=self.tensor(x), options=self.pb.RhtAmaxOptions(
+            rowwise=True, columnwise=True, domain=self.pb.AMAX_DOMAIN_ROW,
+            splits=splits),
+        payload=payload_of(x)), timeout=60)
     self.same(self.floats(lines, "ROWWISE_AMAX"), np.abs(x).max(1), "rows")
     columns = np.concatenate(
         [np.abs(p).max(0, initial=0).astype(F32) for p in parts])
@@ -223,10 +230,12 @@ class WirePageTest(unittest.TestCase):
     if f.scales not in ("e4m3", "tensor"):
       return given
     replies = [self.stub.RhtAmax(self.pb.RhtAmaxRequest(
-        tensor=self.tensor(p), rowwise=not dim, columnwise=not dim,
-        rowwise_rht=bool(dim), columnwise_rht=bool(dim),
-        rht=self.pb.Rht(dimension=dim, sign_mask=MASK[:dim // 8])
-        if dim else None, payload=payload_of(p)), timeout=60) for p in pieces]
+        tensor=self.tensor(p), options=self.pb.RhtAmaxOptions(
+            rowwise=not dim, columnwise=not dim, rowwise_rht=bool(dim),
+            columnwise_rht=bool(dim),
+            rht=self.pb.Rht(dimension=dim, sign_mask=MASK[:dim // 8])
+            if dim else None),
+        payload=payload_of(p)), timeout=60) for p in pieces]
     rht = "RHT_" if dim else ""
     for side in ("rowwise", "columnwise"):
       name = f"{side.upper()}_{rht}AMAX"
@@ -302,8 +311,9 @@ class WirePageTest(unittest.TestCase):
   def test_what_channels_do_by_themselves(self):
     x = make_input(2048, 2048)  # 2.2 MiB of codes and scales each way
     request = self.pb.QuantizeRequest(
-        tensor=self.tensor(x), format=self.pb.FORMAT_NVFP4,
-        usage=self.pb.USAGE_BOTH, payload=payload_of(x))
+        tensor=self.tensor(x), options=self.pb.QuantizeOptions(
+            format=self.pb.FORMAT_NVFP4, usage=self.pb.USAGE_BOTH),
+        payload=payload_of(x))
     with grpc.insecure_channel(
         self.address, [("grpc.enable_http_proxy", 0)]) as stock:
       error = self.status_of(
@@ -317,7 +327,8 @@ class WirePageTest(unittest.TestCase):
   def test_compression_is_refused_and_unknown_fields_are_dropped(self):
     x = make_input(16, 32)
     request = self.pb.QuantizeRequest(
-        tensor=self.tensor(x), format=self.pb.FORMAT_NVFP4,
+        tensor=self.tensor(x), options=self.pb.QuantizeOptions(
+            format=self.pb.FORMAT_NVFP4),
         payload=payload_of(x))
     error = self.status_of(lambda: self.stub.Quantize(
         request, timeout=60, compression=grpc.Compression.Gzip))

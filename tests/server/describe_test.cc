@@ -41,8 +41,8 @@ v1::QuantizeRequest Of(v1::Format format, std::vector<int64_t> shape) {
   v1::QuantizeRequest m;
   m.mutable_tensor()->set_dtype(v1::DTYPE_F32);
   for (int64_t d : shape) m.mutable_tensor()->add_shape(d);
-  m.set_format(format);
-  m.set_usage(v1::USAGE_BOTH);
+  m.mutable_options()->set_format(format);
+  m.mutable_options()->set_usage(v1::USAGE_BOTH);
   return m;
 }
 
@@ -52,9 +52,9 @@ TEST_F(DescribeTest, IsWhatQuantizeThenGives) {
     for (const v1::Usage usage :
          {v1::USAGE_ROWWISE, v1::USAGE_COLUMNWISE, v1::USAGE_BOTH}) {
       v1::QuantizeRequest request = QuantizeOnes(rows);
-      request.set_usage(usage);
+      request.mutable_options()->set_usage(usage);
       if (rows % 2 && usage != v1::USAGE_ROWWISE) {
-        request.mutable_rht()->set_columnwise(true);
+        request.mutable_options()->mutable_rht()->set_columnwise(true);
       }
       const RpcResult result = Call(channel_, request.SerializeAsString());
       ASSERT_TRUE(result.status.ok()) << result.status.error_message();
@@ -95,14 +95,15 @@ TEST_F(DescribeTest, ShapesOfOtherFormats) {
               ElementsAre(Shape{130, 201}, Shape{2, 132}, Shape{201, 130},
                           Shape{2, 204}));
   v1::QuantizeRequest square = Of(v1::FORMAT_NVFP4_2D, {130, 96});
-  square.mutable_form()->set_compact_scales(true);
-  square.set_dbias(true);
+  square.mutable_options()->mutable_form()->set_compact_scales(true);
+  square.mutable_options()->set_dbias(true);
   EXPECT_THAT(shapes(square),
               ElementsAre(Shape{130, 48}, Shape{9, 6}, Shape{1}, Shape{96, 72},
                           Shape{6, 9}, Shape{1}, Shape{96}));
   EXPECT_EQ(Description(square).scratch_bytes(), 2u * 96 * 4);
   v1::QuantizeRequest groups = Of(v1::FORMAT_MXFP4, {50, 32});
-  for (int64_t n : {17, 0, 33}) groups.mutable_splits()->add_rows(n);
+  for (int64_t n : {17, 0, 33})
+    groups.mutable_options()->mutable_splits()->add_rows(n);
   EXPECT_THAT(Description(groups).tensors(2).group_offsets(),
               ElementsAre(0, 512, 512, 1536));
 }
@@ -110,7 +111,7 @@ TEST_F(DescribeTest, ShapesOfOtherFormats) {
 TEST_F(DescribeTest, ErrorsAreTyped) {
   StartReal({"cpu"});
   v1::QuantizeRequest illegal = Of(v1::FORMAT_FP8_E4M3, {4, 32});
-  illegal.mutable_rht()->set_columnwise(true);
+  illegal.mutable_options()->mutable_rht()->set_columnwise(true);
   const RpcResult refused = Describe(illegal.SerializeAsString());
   EXPECT_EQ(refused.status.error_code(), grpc::INVALID_ARGUMENT);
   ASSERT_TRUE(refused.detail.has_value());
@@ -158,7 +159,8 @@ TEST_F(DescribeTest, APayloadIsNotLookedAtAndALargeOneRefused) {
 TEST_F(DescribeTest, ManyGroupsComeBack) {
   StartReal({"cpu"});
   v1::QuantizeRequest request = Of(v1::FORMAT_NVFP4, {1 << 14, 16});
-  for (int i = 0; i < 1 << 14; ++i) request.mutable_splits()->add_rows(1);
+  for (int i = 0; i < 1 << 14; ++i)
+    request.mutable_options()->mutable_splits()->add_rows(1);
   const v1::DescribeQuantizeReply reply = Description(request);
   ASSERT_EQ(reply.tensors_size(), 6);
   EXPECT_EQ(reply.tensors(1).group_offsets_size(), (1 << 14) + 1);
@@ -219,14 +221,14 @@ TEST_F(DescribeTest, AnEstimateByDefault) {
   options_.estimate = 1.5f;
   StartReal({"cpu"});
   v1::QuantizeRequest request = QuantizeOnes(32);
-  request.set_usage(v1::USAGE_BOTH);
-  request.mutable_rht()->set_columnwise(true);
+  request.mutable_options()->set_usage(v1::USAGE_BOTH);
+  request.mutable_options()->mutable_rht()->set_columnwise(true);
   // The columnwise amax, and what the reply says of it.
   const auto amax = [&](v1::QuantizeReply* reply) {
     const RpcResult result = Call(channel_, request.SerializeAsString());
     EXPECT_TRUE(result.status.ok()) << result.status.error_message();
     EXPECT_TRUE(reply->ParseFromString(result.reply));
-    EXPECT_FALSE(reply->statistics());
+    EXPECT_FALSE(reply->options().statistics());
     EXPECT_FALSE(reply->report().has_columnwise());
     float value = 0;
     for (const v1::TensorRef& ref : reply->tensors()) {
@@ -237,21 +239,21 @@ TEST_F(DescribeTest, AnEstimateByDefault) {
   };
   v1::QuantizeReply reply;
   EXPECT_EQ(amax(&reply), 1.5f);
-  EXPECT_EQ(reply.amax_estimation_scale(), 1.5f);
-  request.set_amax_estimation_scale(3);
+  EXPECT_EQ(reply.options().amax_estimation_scale(), 1.5f);
+  request.mutable_options()->set_amax_estimation_scale(3);
   EXPECT_EQ(amax(&reply), 3);
-  EXPECT_EQ(reply.amax_estimation_scale(), 3);
-  request.clear_amax_estimation_scale();
-  request.mutable_given_amax()->set_rowwise(100);
+  EXPECT_EQ(reply.options().amax_estimation_scale(), 3);
+  request.mutable_options()->clear_amax_estimation_scale();
+  request.mutable_options()->mutable_given_amax()->set_rowwise(100);
   EXPECT_EQ(amax(&reply), 150);
-  request.clear_given_amax();
+  request.mutable_options()->clear_given_amax();
   // Sixteen ones under the default signs.
-  request.set_amax_estimation_scale(0);
+  request.mutable_options()->set_amax_estimation_scale(0);
   EXPECT_EQ(amax(&reply), 2);
   // Legal only as an estimate, and by that default.
-  request.clear_amax_estimation_scale();
-  request.set_usage(v1::USAGE_COLUMNWISE);
-  request.mutable_given_amax()->set_rowwise(1);
+  request.mutable_options()->clear_amax_estimation_scale();
+  request.mutable_options()->set_usage(v1::USAGE_COLUMNWISE);
+  request.mutable_options()->mutable_given_amax()->set_rowwise(1);
   request.clear_payload();
   Description(request);
   v1::GetServerInfoReply info;

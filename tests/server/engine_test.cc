@@ -103,14 +103,14 @@ TEST(SizingTest, SharesAddUpAndTheLargestRequestFits) {
       EXPECT_LE(s.receive + s.per_device * devices, budget);
       EXPECT_GT(s.grpc_quota, s.receive);
       EXPECT_GE(s.bound, budget);
-      for (const wire::Method method : wire::kMethods) {
-        const size_t n = LargestRequest(method, s, kLargestMessage);
+      for (const wire::MethodSpec& row : wire::kTensorMethods) {
+        const size_t n = LargestRequest(row.method, s, wire::kMaxMessageBytes);
         const auto fits = [&](size_t bytes) {
           return ReceiveNeed(bytes) <= s.message &&
-                 ExpectedPayload(method, bytes) <= s.per_device;
+                 ExpectedPayload(row.method, bytes) <= s.per_device;
         };
         EXPECT_TRUE(fits(n)) << budget << " " << devices;
-        EXPECT_TRUE(n == kLargestMessage || !fits(n + 1));
+        EXPECT_TRUE(n == wire::kMaxMessageBytes || !fits(n + 1));
       }
     }
   }

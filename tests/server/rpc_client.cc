@@ -138,7 +138,7 @@ v1::QuantizeRequest QuantizeOnes(int64_t rows) {
   request.mutable_tensor()->set_dtype(v1::DTYPE_BF16);
   request.mutable_tensor()->add_shape(rows);
   request.mutable_tensor()->add_shape(1024);
-  request.set_format(v1::FORMAT_NVFP4);
+  request.mutable_options()->set_format(v1::FORMAT_NVFP4);
   std::string& payload = *request.mutable_payload();
   payload.reserve(rows * 2048);
   for (int64_t i = 0; i < rows * 1024; ++i) payload += "\x80\x3f";

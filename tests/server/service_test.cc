@@ -51,7 +51,7 @@ TEST_F(ServiceTest, QuantizeRepliesAsTheProtoSays) {
   ASSERT_TRUE(reply.ParseFromString(result.reply));
   EXPECT_EQ(reply.report().device(), "cpu:0");
   EXPECT_EQ(reply.request_id(), result.request_id);
-  EXPECT_EQ(reply.usage(), v1::USAGE_ROWWISE);
+  EXPECT_EQ(reply.options().usage(), v1::USAGE_ROWWISE);
   ASSERT_EQ(reply.tensors_size(), 3);
   const v1::TensorRef& data = reply.tensors(0);
   EXPECT_EQ(data.kind(), v1::TENSOR_KIND_ROWWISE_DATA);
@@ -71,8 +71,8 @@ TEST_F(ServiceTest, StockStubsAndAllMethodsWork) {
   }
   v1::DequantizeRequest dequantize;
   *dequantize.mutable_tensor() = quantize.tensor();
-  dequantize.set_format(v1::FORMAT_NVFP4);
-  dequantize.set_output(v1::DTYPE_BF16);
+  dequantize.mutable_options()->set_format(v1::FORMAT_NVFP4);
+  dequantize.mutable_options()->set_output(v1::DTYPE_BF16);
   *dequantize.mutable_tensors() = quantized.tensors();
   dequantize.set_payload(quantized.payload());
   v1::DequantizeReply dequantized;
@@ -84,7 +84,7 @@ TEST_F(ServiceTest, StockStubsAndAllMethodsWork) {
   EXPECT_EQ(dequantized.payload(), quantize.payload());
   v1::RhtAmaxRequest amax;
   *amax.mutable_tensor() = quantize.tensor();
-  amax.set_rowwise(true);
+  amax.mutable_options()->set_rowwise(true);
   amax.set_payload(quantize.payload());
   v1::RhtAmaxReply maxima;
   {
@@ -114,7 +114,7 @@ TEST_F(ServiceTest, EmptyTensorsAndLargeOnes) {
 TEST_F(ServiceTest, EveryBrokenRuleHasItsField) {
   struct Case {
     const char* field;
-    std::function<void(v1::QuantizeRequest*)> breaks;
+    std::function<void(v1::QuantizeRequest*, v1::QuantizeOptions*)> breaks;
   };
   const auto shape = [](v1::QuantizeRequest* r, std::vector<int64_t> dims) {
     r->mutable_tensor()->clear_shape();
@@ -122,104 +122,108 @@ TEST_F(ServiceTest, EveryBrokenRuleHasItsField) {
   };
   const float inf = std::numeric_limits<float>::infinity();
   const Case cases[] = {
-      {"format", [](auto* r) { r->clear_format(); }},
-      {"format", [](auto* r) { r->set_format(v1::Format(77)); }},
-      {"tensor.dtype", [](auto* r) { r->mutable_tensor()->clear_dtype(); }},
+      {"format", [](auto*, auto* o) { o->clear_format(); }},
+      {"format", [](auto*, auto* o) { o->set_format(v1::Format(77)); }},
       {"tensor.dtype",
-       [](auto* r) { r->mutable_tensor()->set_dtype(v1::DTYPE_E4M3); }},
+       [](auto* r, auto*) { r->mutable_tensor()->clear_dtype(); }},
       {"tensor.dtype",
-       [](auto* r) { r->mutable_tensor()->set_dtype(v1::DType(99)); }},
-      {"tensor.shape", [&](auto* r) { shape(r, {}); }},
+       [](auto* r, auto*) { r->mutable_tensor()->set_dtype(v1::DTYPE_E4M3); }},
+      {"tensor.dtype",
+       [](auto* r, auto*) { r->mutable_tensor()->set_dtype(v1::DType(99)); }},
+      {"tensor.shape", [&](auto* r, auto*) { shape(r, {}); }},
       {"tensor.shape",
-       [&](auto* r) {
+       [&](auto* r, auto*) {
          shape(r, {4, 17});
        }},
       {"tensor.shape",
-       [&](auto* r) {
+       [&](auto* r, auto*) {
          shape(r, {-4, 1024});
        }},
       {"tensor.shape",
-       [&](auto* r) {
+       [&](auto* r, auto*) {
          shape(r, {1, 1, 1, 1, 1, 1, 1, 1, 16});
        }},
       {"tensor.shape",
-       [&](auto* r) {
+       [&](auto* r, auto*) {
          shape(r, {int64_t{1} << 32, int64_t{1} << 31});
        }},
       {"tensor.shape",
-       [&](auto* r) {
+       [&](auto* r, auto*) {
          shape(r, {INT64_MAX, INT64_MAX});
        }},
       {"tensor.flatten_axis",
-       [](auto* r) { r->mutable_tensor()->set_flatten_axis(7); }},
-      {"payload", [](auto* r) { r->mutable_payload()->pop_back(); }},
-      {"payload", [](auto* r) { r->mutable_payload()->push_back('x'); }},
-      {"payload", [](auto* r) { r->clear_payload(); }},
-      {"usage", [](auto* r) { r->set_usage(v1::Usage(9)); }},
-      {"non_finite", [](auto* r) { r->set_non_finite(v1::NonFinite(9)); }},
+       [](auto* r, auto*) { r->mutable_tensor()->set_flatten_axis(7); }},
+      {"payload", [](auto* r, auto*) { r->mutable_payload()->pop_back(); }},
+      {"payload", [](auto* r, auto*) { r->mutable_payload()->push_back('x'); }},
+      {"payload", [](auto* r, auto*) { r->clear_payload(); }},
+      {"usage", [](auto*, auto* o) { o->set_usage(v1::Usage(9)); }},
+      {"non_finite",
+       [](auto*, auto* o) { o->set_non_finite(v1::NonFinite(9)); }},
       {"rht.dimension",
-       [](auto* r) {
-         r->mutable_rht()->set_rowwise(true);
-         r->mutable_rht()->set_dimension(48);
+       [](auto*, auto* o) {
+         o->mutable_rht()->set_rowwise(true);
+         o->mutable_rht()->set_dimension(48);
        }},
-      {"rht.sign_mask", [](auto* r) { r->mutable_rht()->set_sign_mask(""); }},
       {"rht.sign_mask",
-       [](auto* r) { r->mutable_rht()->set_sign_mask("abc"); }},
+       [](auto*, auto* o) { o->mutable_rht()->set_sign_mask(""); }},
       {"rht.sign_mask",
-       [](auto* r) {
-         r->mutable_rht()->set_dimension(32);
-         r->mutable_rht()->set_sign_mask("ab");
+       [](auto*, auto* o) { o->mutable_rht()->set_sign_mask("abc"); }},
+      {"rht.sign_mask",
+       [](auto*, auto* o) {
+         o->mutable_rht()->set_dimension(32);
+         o->mutable_rht()->set_sign_mask("ab");
        }},
       {"rht",
-       [](auto* r) {
-         r->set_format(v1::FORMAT_FP8_BLOCK_E4M3);
-         r->mutable_rht()->set_rowwise(true);
+       [](auto*, auto* o) {
+         o->set_format(v1::FORMAT_FP8_BLOCK_E4M3);
+         o->mutable_rht()->set_rowwise(true);
        }},
       {"rounding",
-       [](auto* r) {
-         r->set_format(v1::FORMAT_MXFP8_E4M3);
-         r->set_rounding(v1::ROUNDING_STOCHASTIC);
+       [](auto*, auto* o) {
+         o->set_format(v1::FORMAT_MXFP8_E4M3);
+         o->set_rounding(v1::ROUNDING_STOCHASTIC);
        }},
       {"four_over_six",
-       [](auto* r) {
-         r->set_four_over_six(v1::FOUR_OVER_SIX_MAE);
-         r->set_rounding(v1::ROUNDING_STOCHASTIC);
+       [](auto*, auto* o) {
+         o->set_four_over_six(v1::FOUR_OVER_SIX_MAE);
+         o->set_rounding(v1::ROUNDING_STOCHASTIC);
        }},
       {"form.row_scaled",
-       [](auto* r) {
-         r->mutable_form()->set_row_scaled(true);
-         r->set_format(v1::FORMAT_NVFP4_2D);
+       [](auto*, auto* o) {
+         o->mutable_form()->set_row_scaled(true);
+         o->set_format(v1::FORMAT_NVFP4_2D);
        }},
       {"form.scale_layout",
-       [](auto* r) {
-         r->mutable_form()->set_scale_layout(v1::LAYOUT_SWIZZLED);
-         r->set_format(v1::FORMAT_FP8_E5M2);
+       [](auto*, auto* o) {
+         o->mutable_form()->set_scale_layout(v1::LAYOUT_SWIZZLED);
+         o->set_format(v1::FORMAT_FP8_E5M2);
        }},
       {"amax_estimation_scale",
-       [](auto* r) { r->set_amax_estimation_scale(2); }},
-      {"splits", [](auto* r) { r->mutable_splits(); }},
-      {"splits", [](auto* r) { r->mutable_splits()->add_rows(INT64_MAX); }},
+       [](auto*, auto* o) { o->set_amax_estimation_scale(2); }},
+      {"splits", [](auto*, auto* o) { o->mutable_splits(); }},
+      {"splits",
+       [](auto*, auto* o) { o->mutable_splits()->add_rows(INT64_MAX); }},
       {"history",
-       [](auto* r) {
-         r->set_format(v1::FORMAT_FP8_E4M3);
-         r->mutable_history()->add_amax(1);
+       [](auto*, auto* o) {
+         o->set_format(v1::FORMAT_FP8_E4M3);
+         o->mutable_history()->add_amax(1);
        }},
       {"shard.row_offset",
-       [](auto* r) { r->mutable_shard()->set_row_offset(-1); }},
+       [](auto*, auto* o) { o->mutable_shard()->set_row_offset(-1); }},
       {"given_amax.rowwise",
-       [](auto* r) {
-         r->mutable_given_amax()->set_rowwise(1);
-         r->mutable_given_amax()->add_rowwise_values(1);
+       [](auto*, auto* o) {
+         o->mutable_given_amax()->set_rowwise(1);
+         o->mutable_given_amax()->add_rowwise_values(1);
        }},
       {"given_amax.rowwise",
-       [](auto* r) { r->mutable_given_amax()->set_rowwise(-1); }},
+       [](auto*, auto* o) { o->mutable_given_amax()->set_rowwise(-1); }},
       {"given_amax.rowwise",
-       [&](auto* r) { r->mutable_given_amax()->set_rowwise(inf); }},
+       [&](auto*, auto* o) { o->mutable_given_amax()->set_rowwise(inf); }},
       {"given_amax.rowwise",
-       [](auto* r) { r->mutable_given_amax()->set_rowwise(NAN); }},
+       [](auto*, auto* o) { o->mutable_given_amax()->set_rowwise(NAN); }},
       {"payload",
-       [](auto* r) {
-         r->set_non_finite(v1::NON_FINITE_REJECT);
+       [](auto* r, auto* o) {
+         o->set_non_finite(v1::NON_FINITE_REJECT);
          (*r->mutable_payload())[1] = '\x7f';
          (*r->mutable_payload())[0] = '\xc0';
        }},
@@ -227,7 +231,7 @@ TEST_F(ServiceTest, EveryBrokenRuleHasItsField) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.field);
     v1::QuantizeRequest request = QuantizeOnes(4);
-    c.breaks(&request);
+    c.breaks(&request, request.mutable_options());
     SCOPED_TRACE(request.tensor().ShortDebugString());
     ExpectField(Call(channel_, request.SerializeAsString()), c.field);
   }
@@ -245,16 +249,16 @@ TEST_F(ServiceTest, OtherMethodsJudgeTheirFields) {
   options.method = "Dequantize";
   v1::DequantizeRequest codes;
   *codes.mutable_tensor() = QuantizeOnes(1).tensor();
-  codes.set_format(v1::FORMAT_NVFP4);
+  codes.mutable_options()->set_format(v1::FORMAT_NVFP4);
   ExpectField(Call(channel_, codes.SerializeAsString(), options), "output");
-  codes.set_output(v1::DTYPE_F32);
-  codes.set_usage(v1::USAGE_BOTH);
+  codes.mutable_options()->set_output(v1::DTYPE_F32);
+  codes.mutable_options()->set_usage(v1::USAGE_BOTH);
   ExpectField(Call(channel_, codes.SerializeAsString(), options), "usage");
-  codes.set_usage(v1::USAGE_ROWWISE);
-  codes.set_format(v1::FORMAT_MXFP4);
+  codes.mutable_options()->set_usage(v1::USAGE_ROWWISE);
+  codes.mutable_options()->set_format(v1::FORMAT_MXFP4);
   codes.set_amax(1);
   ExpectField(Call(channel_, codes.SerializeAsString(), options), "amax");
-  codes.mutable_form()->set_scale_256(true);
+  codes.mutable_options()->mutable_form()->set_scale_256(true);
   ExpectField(Call(channel_, codes.SerializeAsString(), options),
               "form.scale_256");
   options.method = "ApplyRht";
@@ -358,8 +362,8 @@ TEST_F(LimitTest, ShapesThatNeedMuchOutputGrowOrAreTooLarge) {
     request.mutable_tensor()->set_dtype(v1::DTYPE_BF16);
     request.mutable_tensor()->add_shape(1);
     request.mutable_tensor()->add_shape(columns);
-    request.set_format(v1::FORMAT_NVFP4);
-    request.set_usage(v1::USAGE_COLUMNWISE);
+    request.mutable_options()->set_format(v1::FORMAT_NVFP4);
+    request.mutable_options()->set_usage(v1::USAGE_COLUMNWISE);
     request.set_payload(std::string(columns * 2, 0));
     return request.SerializeAsString();
   };

@@ -1,8 +1,8 @@
 #include <limits>
 
 #include "kernels/cuda/amax/reduce.cuh"
-#include "kernels/cuda/for_dtype.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
+#include "kernels/cuda/tile/for_dtype.h"
 #include "kernels/cuda/tile/tile.cuh"
 
 namespace quantd::cuda {

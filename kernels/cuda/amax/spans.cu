@@ -1,6 +1,6 @@
 #include "kernels/cuda/amax/reduce.cuh"
-#include "kernels/cuda/for_dtype.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
+#include "kernels/cuda/tile/for_dtype.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {

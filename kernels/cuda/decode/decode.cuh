@@ -8,8 +8,7 @@
 #include "kernels/arith/decode.h"
 #include "kernels/cuda/decode/codes.cuh"
 #include "kernels/cuda/decode/places.cuh"
-#include "kernels/cuda/for_dtype.h"
-#include "kernels/cuda/spans.h"
+#include "kernels/cuda/tile/for_dtype.h"
 
 namespace quantd::cuda {
 

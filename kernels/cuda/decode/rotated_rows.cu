@@ -1,7 +1,7 @@
 // Rowwise NVFP4 with the inverse rotation of 16: a lane decodes a block, and a
 // warp rotates 32 of them.
 #include "kernels/cuda/decode/warp_blocks.cuh"
-#include "kernels/cuda/for_dtype.h"
+#include "kernels/cuda/tile/for_dtype.h"
 
 namespace quantd::cuda {
 namespace {

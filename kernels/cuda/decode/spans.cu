@@ -1,5 +1,5 @@
 #include "kernels/arith/decode.h"
-#include "kernels/cuda/for_dtype.h"
+#include "kernels/cuda/tile/for_dtype.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {

@@ -89,9 +89,9 @@ TEST_F(QuantizedFiles, KeepEveryFormat) {
   for (const FormatSpec& f : kFormats) {
     SCOPED_TRACE(f.name);
     QuantizerConfig c;
-    c.format = f.format;
-    c.dbias = true;
-    c.amax = true;
+    c.options.format = f.format;
+    c.options.dbias = true;
+    c.options.amax = true;
     ExpectKept(c, Input({3, 11, 64}));
     // Parts of odd sizes, so that floats lie askew in the file.
     if (f.scaling == Scaling::kTensor || f.scaling == Scaling::kBlock) {
@@ -110,46 +110,48 @@ TEST_F(QuantizedFiles, KeepEveryOption) {
   const auto with = [&](Format format, auto change) {
     SCOPED_TRACE(Name(format));
     QuantizerConfig c;
-    c.format = format;
+    c.options.format = format;
     change(c);
     ExpectKept(c, in);
   };
   with(Format::kNvfp4, [](auto& c) {
-    c.stochastic_rounding = true;
-    c.seed = ~uint64_t{0};
-    c.seed_offset = 3;
-    c.shard = {16, 128, 512};
-    c.scale_layout = Layout::kSwizzled;
-    c.non_finite = NonFinite::kPropagate;
+    c.options.rounding = Rounding::kStochastic;
+    c.options.stochastic.seed = ~uint64_t{0};
+    c.options.stochastic.seed_offset = 3;
+    c.options.shard = {16, 128, 512};
+    c.options.form.scale_layout = Layout::kSwizzled;
+    c.options.non_finite = NonFinite::kPropagate;
   });
   with(Format::kNvfp4, [](auto& c) {
-    c.with_rht = c.with_rowwise_rht = true;
-    c.rht_dimension = 128;
+    c.options.rht.columnwise = c.options.rht.rowwise = true;
+    c.options.rht.dimension = 128;
     c.sign_seed = 1;
-    c.amax_estimation_scale = 1.5f;
+    c.options.amax_estimation_scale = 1.5f;
   });
   with(Format::kNvfp4, [](auto& c) {
-    c.columnwise = false;
-    c.row_scaled = true;
-    c.four_over_six = FourOverSix::kMse;
-    c.scale_256 = c.fast_error = true;
-    c.rowwise_amax.assign(32, 1.0f);
+    c.options.usage = Usage::kRowwise;
+    c.options.form.row_scaled = true;
+    c.options.four_over_six = FourOverSix::kMse;
+    c.options.form.scale_256 = c.options.fast_error = true;
+    c.options.rowwise_amax.assign(32, 1.0f);
   });
-  with(Format::kNvfp4Square, [](auto& c) { c.compact_scales = true; });
-  with(Format::kMxfp4, [](auto& c) { c.scale_rule = ScaleRule::kCeil; });
+  with(Format::kNvfp4Square,
+       [](auto& c) { c.options.form.compact_scales = true; });
+  with(Format::kMxfp4,
+       [](auto& c) { c.options.scale_rule = ScaleRule::kCeil; });
   with(Format::kFp8BlockE4M3, [](auto& c) {
-    c.power_of_two = false;
-    c.epsilon = 1e-30f;
+    c.options.power_of_two = false;
+    c.options.epsilon = 1e-30f;
   });
   with(Format::kFp8E5M2, [](auto& c) {
-    c.scale = {8};
-    c.history = HistoryOptions{{1, 2, 3}};
-    c.dbias = true;
-    c.dbias_dtype = DType::kF16;
+    c.options.scale = {8};
+    c.options.history = HistoryOptions{{1, 2, 3}};
+    c.options.dbias = true;
+    c.options.dbias_dtype = DType::kF16;
   });
   with(Format::kNvfp4, [](auto& c) {
-    c.rowwise = c.columnwise = false;
-    c.dbias = c.amax = true;
+    c.options.usage = Usage::kNone;
+    c.options.dbias = c.options.amax = true;
   });
 }
 
@@ -192,8 +194,8 @@ TEST_F(QuantizedFiles, VersionOneStillLoads) {
 TEST_F(QuantizedFiles, RefuseOptionsThatDoNotAddUp) {
   Input in({32, 128});
   QuantizerConfig c;
-  c.format = Format::kMxfp4;
-  c.stochastic_rounding = true;
+  c.options.format = Format::kMxfp4;
+  c.options.rounding = Rounding::kStochastic;
   const auto q =
       Quantizer(client_, c).QuantizeGroups(in.desc, in.data, {8, 0, 24});
   ASSERT_THAT(q, IsOk());

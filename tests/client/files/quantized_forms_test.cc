@@ -15,6 +15,13 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+QuantizerConfig Of(Format format, Usage usage = Usage::kBoth) {
+  QuantizerConfig config;
+  config.options.format = format;
+  config.options.usage = usage;
+  return config;
+}
+
 std::string FieldOf(const absl::Status& status) {
   const auto violation = GetFieldViolation(status);
   return violation ? violation->field : status.ToString();
@@ -32,76 +39,23 @@ class Forms : public testing::Test {
   const TempDir dir_;
 };
 
-TEST_F(Forms, BlockDimsPickTheFormatOfTheFamily) {
-  const auto format = [&](Format f, std::array<int, 2> dims) {
-    const auto o =
-        Quantizer(client_, {.format = f, .block_dims = dims}).options();
-    return o.ok() ? std::string(Name(o->format)) : FieldOf(o.status());
-  };
-  EXPECT_EQ(format(Format::kNvfp4, {0, 0}), "nvfp4");
-  EXPECT_EQ(format(Format::kNvfp4, {16, 16}), "nvfp4_2d");
-  EXPECT_EQ(format(Format::kNvfp4Square, {1, 16}), "nvfp4");
-  EXPECT_EQ(format(Format::kNvfp4Square, {0, 0}), "nvfp4_2d");
-  EXPECT_EQ(format(Format::kMxfp8E5M2, {1, 32}), "mxfp8_e5m2");
-  EXPECT_EQ(format(Format::kFp8BlockE5M2, {128, 128}), "fp8_block_2d_e5m2");
-  EXPECT_EQ(format(Format::kFp8SquareE4M3, {1, 128}), "fp8_block_e4m3");
-  EXPECT_EQ(format(Format::kMxfp8E4M3, {1, 16}), "block_dims");
-  EXPECT_EQ(format(Format::kFp8E4M3, {1, 128}), "block_dims");
-  EXPECT_EQ(format(Format::kNvfp4, {1, 32}), "block_dims");
-}
-
-TEST_F(Forms, Fp8DTypePicksTheFormatOfTheFamily) {
-  const auto format = [&](Format f, DType type,
-                          std::array<int, 2> dims = {0, 0}) {
-    const auto o =
-        Quantizer(client_, {.format = f, .block_dims = dims, .fp8_dtype = type})
-            .options();
-    return o.ok() ? std::string(Name(o->format))
-                  : std::string(o.status().message());
-  };
-  EXPECT_EQ(format(Format::kFp8E4M3, DType::kE5M2), "fp8_e5m2");
-  EXPECT_EQ(format(Format::kFp8E5M2, DType::kE4M3), "fp8_e4m3");
-  EXPECT_EQ(format(Format::kMxfp8E4M3, DType::kE5M2), "mxfp8_e5m2");
-  EXPECT_EQ(format(Format::kFp8SquareE4M3, DType::kE5M2), "fp8_block_2d_e5m2");
-  EXPECT_EQ(format(Format::kFp8SquareE4M3, DType::kE5M2, {1, 128}),
-            "fp8_block_e5m2");
-  EXPECT_EQ(format(Format::kNvfp4, DType::kE4M3), "nvfp4");
-  EXPECT_EQ(format(Format::kNvfp4, DType::kE4M3, {16, 16}), "nvfp4_2d");
-  EXPECT_EQ(format(Format::kNvfp4, DType::kE5M2),
-            "fp8_dtype: expected e4m3 or none with nvfp4, got e5m2");
-  EXPECT_EQ(format(Format::kMxfp4, DType::kE4M3),
-            "fp8_dtype: expected none with mxfp4, got e4m3");
-  EXPECT_EQ(format(Format::kMxfp8E4M3, DType::kBF16),
-            "fp8_dtype: expected e4m3 or e5m2 or none with mxfp8_e4m3, got "
-            "bf16");
-  for (std::string_view name : {"e4m3", "float8_e4m3fn", "kFloat8E4M3"}) {
-    EXPECT_EQ(Fp8DTypeFromName(name), DType::kE4M3) << name;
-  }
-  for (std::string_view name : {"e5m2", "float8_e5m2", "kFloat8E5M2"}) {
-    EXPECT_EQ(Fp8DTypeFromName(name), DType::kE5M2) << name;
-  }
-  for (std::string_view name : {"", "bf16", "float8_e4m3", "float8_e4m3fnuz"}) {
-    EXPECT_EQ(Fp8DTypeFromName(name), std::nullopt) << name;
-  }
-}
-
 TEST_F(Forms, QuantizerPassesEverythingOn) {
   QuantizerConfig c;
-  c.rht_dimension = 64;
-  c.with_rht = true;
+  c.options.rht.dimension = 64;
+  c.options.rht.columnwise = true;
   c.sign_seed = 9;
-  c.amax_estimation_scale = kActivationEstimation;
+  c.options.amax_estimation_scale = kActivationEstimation;
   auto o = Quantizer(client_, c).options();
   ASSERT_THAT(o, IsOk());
   EXPECT_EQ(o->rht.sign_mask, RandomSignMask(9, 64));
   EXPECT_EQ(o->amax_estimation_scale, 2.0f);
-  c.sign_mask = kDefaultSignMask;
+  c.options.rht.sign_mask = kDefaultSignMask;
   EXPECT_EQ(FieldOf(Quantizer(client_, c).options().status()), "sign_seed");
 
   QuantizerConfig d;
-  d.format = Format::kFp8E4M3;
-  d.dbias = true;
-  d.statistics = true;
+  d.options.format = Format::kFp8E4M3;
+  d.options.dbias = true;
+  d.options.statistics = true;
   Quantizer delayed(client_, d);
   delayed.set_delayed_scaling(4, HistoryOptions{{1, 2}});
   o = delayed.options();
@@ -119,9 +73,9 @@ TEST_F(Forms, QuantizerPassesEverythingOn) {
   EXPECT_EQ(q->rowwise()->scale.size(), 4u);
 
   QuantizerConfig mx;
-  mx.format = Format::kMxfp4;
-  mx.scale_rule = ScaleRule::kFloor;
-  mx.scale_layout = Layout::kSwizzled;
+  mx.options.format = Format::kMxfp4;
+  mx.options.scale_rule = ScaleRule::kFloor;
+  mx.options.form.scale_layout = Layout::kSwizzled;
   const auto m = Make(mx, in);
   ASSERT_THAT(m, IsOk());
   EXPECT_EQ(m->rowwise()->scale_layout, Layout::kSwizzled);
@@ -129,21 +83,21 @@ TEST_F(Forms, QuantizerPassesEverythingOn) {
   EXPECT_EQ(m->options().scale_rule, ScaleRule::kFloor);
 
   QuantizerConfig rows;
-  rows.columnwise = false;
-  rows.row_scaled = true;
-  rows.four_over_six = FourOverSix::kMae;
-  rows.scale_256 = true;
+  rows.options.usage = Usage::kRowwise;
+  rows.options.form.row_scaled = true;
+  rows.options.four_over_six = FourOverSix::kMae;
+  rows.options.form.scale_256 = true;
   const auto r = Make(rows, in);
   ASSERT_THAT(r, IsOk());
   EXPECT_EQ(r->rowwise()->amax.size(), 32u);
   EXPECT_THAT(r->Dequantize(*client_), IsOk());
-  EXPECT_TRUE(server_.last_dequantize().form().scale_256());
-  EXPECT_TRUE(server_.last_dequantize().form().row_scaled());
+  EXPECT_TRUE(server_.last_dequantize().options().form().scale_256());
+  EXPECT_TRUE(server_.last_dequantize().options().form().row_scaled());
 
   // Nothing but what goes beside the copies.
   QuantizerConfig none;
-  none.rowwise = none.columnwise = false;
-  none.dbias = true;
+  none.options.usage = Usage::kNone;
+  none.options.dbias = true;
   const auto b = Make(none, in);
   ASSERT_THAT(b, IsOk());
   EXPECT_EQ(b->parts().size(), 1u);
@@ -154,16 +108,16 @@ TEST_F(Forms, QuantizerPassesEverythingOn) {
 TEST_F(Forms, SeedsAreDrawnBeforeTheFirstTry) {
   Input in({32, 64});
   QuantizerConfig c;
-  c.stochastic_rounding = true;
-  c.seed_offset = 5;
+  c.options.rounding = Rounding::kStochastic;
+  c.options.stochastic.seed_offset = 5;
   const Quantizer quantizer(client_, c);
   std::set<uint64_t> seeds;
   for (int i = 0; i < 4; ++i) {
     const auto q = quantizer.Quantize(in.desc, in.data);
     ASSERT_THAT(q, IsOk());
-    EXPECT_EQ(server_.last_request().stochastic().seed(),
+    EXPECT_EQ(server_.last_request().options().stochastic().seed(),
               q->options().stochastic.seed);
-    EXPECT_EQ(server_.last_request().stochastic().seed_offset(), 5u);
+    EXPECT_EQ(server_.last_request().options().stochastic().seed_offset(), 5u);
     seeds.insert(q->options().stochastic.seed);
   }
   EXPECT_EQ(seeds.size(), 4u);
@@ -176,17 +130,22 @@ TEST_F(Forms, SeedsAreDrawnBeforeTheFirstTry) {
   const auto tries = server_.requests();
   ASSERT_EQ(tries.size(), 3u);
   for (const v1::QuantizeRequest& r : tries) {
-    EXPECT_EQ(r.stochastic().seed(), q->options().stochastic.seed);
+    EXPECT_EQ(r.options().stochastic().seed(), q->options().stochastic.seed);
   }
-  c.seed = 77;
+  c.options.stochastic.seed = 77;
   EXPECT_EQ(Quantizer(client_, c).options()->stochastic.seed, 77u);
-  EXPECT_EQ(Quantizer(client_, {}).options()->rounding, Rounding::kNearest);
+  // Zero is a seed where nobody is to draw one.
+  c.options.stochastic.seed = 0;
+  c.draw_seed = false;
+  EXPECT_EQ(Quantizer(client_, c).options()->stochastic.seed, 0u);
+  EXPECT_EQ(Quantizer(client_).options()->rounding, Rounding::kNearest);
+  EXPECT_EQ(Quantizer(client_).options()->stochastic.seed, 0u);
 }
 
 TEST_F(Forms, ReshapeLeavesTheLastDimension) {
   Input in({4, 6, 32});
   QuantizerConfig c;
-  c.statistics = true;
+  c.options.statistics = true;
   const auto q = Make(c, in);
   ASSERT_THAT(q, IsOk());
   for (const std::vector<int64_t>& shape :
@@ -210,7 +169,7 @@ TEST_F(Forms, ReshapeLeavesTheLastDimension) {
   }
   // A vector is one row; so is what it may become.
   Input vector({64});
-  const auto v = Make({.columnwise = false}, vector);
+  const auto v = Make(Of(Format::kNvfp4, Usage::kRowwise), vector);
   ASSERT_THAT(v, IsOk());
   const auto row = v->Reshape({1, 1, 64});
   ASSERT_THAT(row, IsOk());
@@ -219,7 +178,7 @@ TEST_F(Forms, ReshapeLeavesTheLastDimension) {
   // Split elsewhere: all the dimensions that make up the columns stay.
   Input deep({4, 6, 32});
   deep.desc.flatten_axis = 1;
-  const auto d = Make({.columnwise = false}, deep);
+  const auto d = Make(Of(Format::kNvfp4, Usage::kRowwise), deep);
   ASSERT_THAT(d, IsOk());
   EXPECT_THAT(d->Reshape({2, 2, 6, 32}), IsOk());
   EXPECT_FALSE(d->Reshape({24, 32}).ok());
@@ -237,7 +196,7 @@ TEST_F(Forms, ScaleLayoutsThereAndBack) {
     for (const bool grouped : {false, true}) {
       SCOPED_TRACE(fmt::format("{} {}", Name(format), grouped));
       Input in({200, 224});
-      const Quantizer quantizer(client_, {.format = format});
+      const Quantizer quantizer(client_, Of(format));
       const auto q =
           grouped ? quantizer.QuantizeGroups(in.desc, in.data, {70, 0, 130})
                   : quantizer.Quantize(in.desc, in.data);
@@ -277,11 +236,12 @@ TEST_F(Forms, ScaleLayoutsThereAndBack) {
     }
   }
   Input in({32, 128});
-  const auto compact =
-      Make({.format = Format::kNvfp4Square, .compact_scales = true}, in);
+  QuantizerConfig c = Of(Format::kNvfp4Square);
+  c.options.form.compact_scales = true;
+  const auto compact = Make(c, in);
   ASSERT_THAT(compact, IsOk());
   EXPECT_FALSE(compact->ConvertScaleLayout(Layout::kSwizzled).ok());
-  const auto fp8 = Make({.format = Format::kFp8E4M3}, in);
+  const auto fp8 = Make(Of(Format::kFp8E4M3), in);
   ASSERT_THAT(fp8, IsOk());
   EXPECT_FALSE(fp8->ConvertScaleLayout(Layout::kSwizzled).ok());
   EXPECT_THAT(fp8->ConvertScaleLayout(Layout::kLinear), IsOk());
@@ -293,9 +253,10 @@ TEST_F(Forms, GroupsAreTensorsOfTheirOwn) {
     SCOPED_TRACE(f.name);
     Input in({2, 24, 64});
     QuantizerConfig c;
-    c.format = f.format;
-    c.dbias = true;
-    c.stochastic_rounding = (f.options & kOptStochastic) != 0;
+    c.options.format = f.format;
+    c.options.dbias = true;
+    const bool random = (f.options & kOptStochastic) != 0;
+    if (random) c.options.rounding = Rounding::kStochastic;
     const auto q =
         Quantizer(client_, c).QuantizeGroups(in.desc, in.data, {16, 0, 32});
     ASSERT_THAT(q, IsOk());
@@ -313,8 +274,7 @@ TEST_F(Forms, GroupsAreTensorsOfTheirOwn) {
       EXPECT_THAT(one->DequantizeCopy(*client_, Usage::kColumnwise), IsOk());
     }
     // A place says something only where there are random bits.
-    EXPECT_EQ(q->group(2)->options().shard.row_offset,
-              c.stochastic_rounding ? 16 : 0);
+    EXPECT_EQ(q->group(2)->options().shard.row_offset, random ? 16 : 0);
     EXPECT_EQ(q->group(2)->options().stochastic.seed,
               q->options().stochastic.seed);
     EXPECT_THAT(q->group(3), StatusIs(absl::StatusCode::kOutOfRange));
@@ -327,7 +287,7 @@ TEST_F(Forms, GroupsAreTensorsOfTheirOwn) {
 TEST_F(Forms, GroupsHaveHistories) {
   Input in({32, 64});
   QuantizerConfig c;
-  c.format = Format::kFp8E4M3;
+  c.options.format = Format::kFp8E4M3;
   Quantizer delayed(client_, c);
   delayed.set_delayed_scaling({2, 4}, HistoryOptions{{1, 2, 3, 4, 5, 6}});
   const auto q = delayed.QuantizeGroups(in.desc, in.data, {16, 16});
@@ -348,10 +308,13 @@ TEST_F(Forms, GroupsMayEndBeforeTheTensor) {
   const Quantizer strict(client_);
   EXPECT_EQ(FieldOf(strict.QuantizeGroups(in.desc, in.data, {16, 20}).status()),
             "splits");
-  const Quantizer quantizer(client_, {.partial_splits = true});
+  QuantizerConfig partial;
+  partial.options.partial_splits = true;
+  const Quantizer quantizer(client_, partial);
+  EXPECT_THAT(quantizer.Quantize(in.desc, in.data), IsOk());
   const auto q = quantizer.QuantizeGroups(in.desc, in.data, {16, 20});
   ASSERT_THAT(q, IsOk());
-  EXPECT_TRUE(server_.last_request().splits().partial());
+  EXPECT_TRUE(server_.last_request().options().splits().partial());
   EXPECT_EQ(server_.last_request().payload().size(), in.data.size());
   EXPECT_EQ(q->shape(), in.desc.shape);
   EXPECT_EQ(q->rowwise()->data_shape, (std::vector<int64_t>{36, 32}));

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "client/net/exchange.h"
-#include "client/net/messages.h"
+#include "client/net/requests.h"
 #include "tests/client/calls.h"
 #include "tests/client/loopback_listener.h"
 
@@ -268,7 +268,7 @@ class Named {
     client::CallControl control;
     ReceivedMessage reply;
     int attempts = 0;
-    return exchange_.Run({client::kServerInfoPath, "", {}},
+    return exchange_.Run(client::ServerInfoRequest(),
                          {limit, std::chrono::system_clock::now() + limit},
                          control, &reply, &attempts);
   }

@@ -1,8 +1,7 @@
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/dispatch.h"
 
 #include "kernels/cuda/encode/fp8/launch.h"
 #include "kernels/cuda/encode/nvfp4/launch.h"
-#include "kernels/cuda/spans.h"
 
 namespace quantd::cuda {
 

@@ -1,6 +1,6 @@
 // From a run-time element type to a constant.
-#ifndef QUANTD_KERNELS_CUDA_FOR_DTYPE_H_
-#define QUANTD_KERNELS_CUDA_FOR_DTYPE_H_
+#ifndef QUANTD_KERNELS_CUDA_TILE_FOR_DTYPE_H_
+#define QUANTD_KERNELS_CUDA_TILE_FOR_DTYPE_H_
 
 #include <cuda_runtime_api.h>
 
@@ -26,4 +26,4 @@ cudaError_t ForDType(DType dtype, const F& launch) {
 
 }  // namespace quantd::cuda
 
-#endif  // QUANTD_KERNELS_CUDA_FOR_DTYPE_H_
+#endif  // QUANTD_KERNELS_CUDA_TILE_FOR_DTYPE_H_

@@ -3,8 +3,8 @@
 //
 // A "line" is a row for the rowwise copy and a column for the columnwise one;
 // a "position" runs along it.
-#ifndef QUANTD_KERNELS_PLAN_COPY_ADDRESS_H_
-#define QUANTD_KERNELS_PLAN_COPY_ADDRESS_H_
+#ifndef QUANTD_KERNELS_ARITH_COPY_ADDRESS_H_
+#define QUANTD_KERNELS_ARITH_COPY_ADDRESS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -75,4 +75,4 @@ struct ZeroRun {
 
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_PLAN_COPY_ADDRESS_H_
+#endif  // QUANTD_KERNELS_ARITH_COPY_ADDRESS_H_

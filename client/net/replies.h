@@ -1,33 +1,22 @@
-// Between Plans and the messages of proto/quantd.proto, on the client's side.
-#ifndef QUANTD_CLIENT_NET_MESSAGES_H_
-#define QUANTD_CLIENT_NET_MESSAGES_H_
+// What a server answers, made into results. Nothing in it is trusted.
+#ifndef QUANTD_CLIENT_NET_REPLIES_H_
+#define QUANTD_CLIENT_NET_REPLIES_H_
 
-#include <cstddef>
-#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/client.h"
+#include "client/call_options.h"
+#include "client/result.h"
+#include "client/server_info.h"
 #include "kernels/plan/plan.h"
 
 namespace quantd::client {
 
-// The serialized request for `plan` but for the payload's bytes: its fields,
-// then the tag and length of the payload. FieldError ("payload") when head
-// and payload together are larger than one protobuf message can be, and
-// ("options") when the head is larger than a server reads.
-absl::StatusOr<std::string> RequestHead(const Plan& plan, size_t payload);
-
 // Checks `into` against the parts the plan will give.
 absl::Status CheckDestinations(const Plan& plan,
                                absl::Span<const Destination> into);
-
-// "/quantd.v1.Quantd/..." for the plan's kind of request.
-const char* MethodPath(const Plan& plan);
-inline constexpr char kDescribePath[] = "/quantd.v1.Quantd/DescribeQuantize";
-inline constexpr char kServerInfoPath[] = "/quantd.v1.Quantd/GetServerInfo";
 
 // The reply to `plan`'s request, in the pieces it arrived in: its parts are
 // copied once, to `into` or to memory of the Result. INTERNAL for a reply
@@ -44,4 +33,4 @@ absl::StatusOr<ServerInfo> ReadServerInfo(
 
 }  // namespace quantd::client
 
-#endif  // QUANTD_CLIENT_NET_MESSAGES_H_
+#endif  // QUANTD_CLIENT_NET_REPLIES_H_

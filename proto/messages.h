@@ -1,0 +1,118 @@
+// Between the types of kernels/ and the messages of quantd.proto, both ways:
+// the server reads requests and writes replies with what is here, the client
+// writes requests and reads replies.
+//
+// FromProto judges only what the types cannot hold, with a FieldError that
+// names the field; what is legal beside what is the plan's to say.
+#ifndef QUANTD_PROTO_MESSAGES_H_
+#define QUANTD_PROTO_MESSAGES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "kernels/device/backend.h"
+#include "kernels/plan/plan.h"
+#include "proto/methods.h"
+#include "quantd.pb.h"
+
+namespace quantd::wire {
+
+// What belongs to a tensor method, by the options that its plans have.
+template <typename Options>
+struct TensorRpc;
+template <>
+struct TensorRpc<QuantizeOptions> {
+  static constexpr Method kMethod = Method::kQuantize;
+  static constexpr auto kMakePlan = &MakeQuantizePlan;
+  using Request = v1::QuantizeRequest;
+  using Reply = v1::QuantizeReply;
+};
+template <>
+struct TensorRpc<DequantizeOptions> {
+  static constexpr Method kMethod = Method::kDequantize;
+  static constexpr auto kMakePlan = &MakeDequantizePlan;
+  using Request = v1::DequantizeRequest;
+  using Reply = v1::DequantizeReply;
+};
+template <>
+struct TensorRpc<RhtAmaxOptions> {
+  static constexpr Method kMethod = Method::kRhtAmax;
+  static constexpr auto kMakePlan = &MakeRhtAmaxPlan;
+  using Request = v1::RhtAmaxRequest;
+  using Reply = v1::RhtAmaxReply;
+};
+template <>
+struct TensorRpc<ApplyRhtOptions> {
+  static constexpr Method kMethod = Method::kApplyRht;
+  static constexpr auto kMakePlan = &MakeApplyRhtPlan;
+  using Request = v1::ApplyRhtRequest;
+  using Reply = v1::ApplyRhtReply;
+};
+
+// What f(std::type_identity<Options>()) gives for the Options of `method`, a
+// tensor method.
+template <size_t I = 0, typename F>
+auto WithOptionsOf(Method method, F&& f) {
+  using Options = std::variant_alternative_t<I, Plan::Options>;
+  if constexpr (I + 1 < std::variant_size_v<Plan::Options>) {
+    if (TensorRpc<Options>::kMethod != method) {
+      return WithOptionsOf<I + 1>(method, std::forward<F>(f));
+    }
+  }
+  return f(std::type_identity<Options>());
+}
+
+// Unknown numbers of enums pass through, for the plan to name in its error.
+absl::StatusOr<QuantizeOptions> FromProto(const v1::QuantizeOptions& m);
+absl::StatusOr<DequantizeOptions> FromProto(const v1::DequantizeOptions& m);
+absl::StatusOr<RhtAmaxOptions> FromProto(const v1::RhtAmaxOptions& m);
+absl::StatusOr<ApplyRhtOptions> FromProto(const v1::ApplyRhtOptions& m);
+absl::StatusOr<TensorDesc> FromProto(const v1::Tensor& m);
+// Those of a plan.
+v1::QuantizeOptions ToProto(const QuantizeOptions& o);
+v1::DequantizeOptions ToProto(const DequantizeOptions& o);
+v1::RhtAmaxOptions ToProto(const RhtAmaxOptions& o);
+v1::ApplyRhtOptions ToProto(const ApplyRhtOptions& o);
+// The tensor that the plan is about. Codes do not remember its type, so of
+// Dequantize it has none.
+v1::Tensor TensorOf(const Plan& plan);
+
+v1::TensorRef ToProto(const TensorSpec& spec);
+TensorSpec FromProto(const v1::TensorRef& ref);
+// JobReport::times do not travel.
+v1::Report ToProto(const JobReport& report, std::string_view device);
+JobReport FromProto(const v1::Report& report);
+
+// Enums, which have the numbers of kernels/plan/format.h. Unknown numbers come
+// back as the value 0.
+v1::DType ToProto(DType t);
+v1::Layout ToProto(Layout l);
+v1::TensorKind ToProto(TensorKind k);
+v1::Usage ToProto(Usage u);
+v1::Format ToProto(Format f);
+v1::NonFinite ToProto(NonFinite n);
+v1::Rounding ToProto(Rounding r);
+v1::ScaleRule ToProto(ScaleRule r);
+v1::FourOverSix ToProto(FourOverSix f);
+v1::AmaxDomain ToProto(AmaxDomain d);
+v1::HistoryRule ToProto(HistoryRule r);
+DType FromProto(v1::DType t);
+Layout FromProto(v1::Layout l);
+Format FromProto(v1::Format f);
+TensorKind FromProto(v1::TensorKind k);
+
+// Tag of the payload, of all messages that have one.
+inline constexpr uint32_t kPayloadTag =
+    v1::QuantizeRequest::kPayloadFieldNumber << 3 | 2;
+// The tag and the length of a payload of `size` bytes.
+void AppendPayloadPrefix(size_t size, std::string* out);
+
+}  // namespace quantd::wire
+
+#endif  // QUANTD_PROTO_MESSAGES_H_

@@ -1,0 +1,52 @@
+// What the options of several methods have in common, both ways. For
+// proto/*.cc alone.
+#ifndef QUANTD_PROTO_OPTION_FIELDS_H_
+#define QUANTD_PROTO_OPTION_FIELDS_H_
+
+#include <optional>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "proto/messages.h"
+
+namespace quantd::wire {
+
+#define QUANTD_RETURN_IF_ERROR(expr)                \
+  do {                                              \
+    if (absl::Status s = (expr); !s.ok()) return s; \
+  } while (false)
+
+// The plan knows one name for a field that the request calls otherwise:
+// `from`, or what is inside it, becomes `to`.
+absl::Status RenameField(absl::Status status, std::string_view from,
+                         std::string_view to);
+
+// `field` is where the message stands among the options.
+absl::Status ReadRht(std::string_view field, const v1::Rht& message,
+                     int* dimension, std::optional<SignMask>* mask);
+// Dimension and mask, which a plan has settled.
+v1::Rht ToProto(int dimension, const std::optional<SignMask>& mask);
+
+CopyForm FromProto(const v1::CopyForm& message);
+v1::CopyForm ToProto(const CopyForm& form);
+
+Usage ReadUsage(v1::Usage usage);
+
+template <typename Message, typename Options>
+void ReadSplits(const Message& message, Options* options) {
+  if (!message.has_splits()) return;
+  options->splits.emplace(message.splits().rows().begin(),
+                          message.splits().rows().end());
+  options->partial_splits = message.splits().partial();
+}
+template <typename Options, typename Message>
+void WriteSplits(const Options& options, Message* message) {
+  if (!options.splits) return;
+  v1::Splits& splits = *message->mutable_splits();
+  splits.mutable_rows()->Assign(options.splits->begin(), options.splits->end());
+  splits.set_partial(options.partial_splits);
+}
+
+}  // namespace quantd::wire
+
+#endif  // QUANTD_PROTO_OPTION_FIELDS_H_

@@ -1,0 +1,150 @@
+// The options of Quantize.
+#include <string_view>
+#include <vector>
+
+#include "fmt/format.h"
+#include "kernels/plan/field_error.h"
+#include "proto/option_fields.h"
+
+namespace quantd::wire {
+namespace {
+
+using Floats = google::protobuf::RepeatedField<float>;
+
+// One direction of GivenAmax: a value, or a list of them.
+absl::Status ReadAmax(std::string_view field, bool has_one, float one,
+                      const Floats& many, std::vector<float>* out) {
+  if (has_one && !many.empty()) {
+    return FieldError(field, fmt::format("one value here or {}_values", field),
+                      "both");
+  }
+  if (has_one) {
+    *out = {one};
+  } else {
+    out->assign(many.begin(), many.end());
+  }
+  return absl::OkStatus();
+}
+
+v1::GivenAmax GivenAmax(const QuantizeOptions& o) {
+  v1::GivenAmax out;
+  if (o.rowwise_amax.size() == 1) {
+    out.set_rowwise(o.rowwise_amax[0]);
+  } else {
+    out.mutable_rowwise_values()->Assign(o.rowwise_amax.begin(),
+                                         o.rowwise_amax.end());
+  }
+  if (o.columnwise_amax.size() == 1) {
+    out.set_columnwise(o.columnwise_amax[0]);
+  } else {
+    out.mutable_columnwise_values()->Assign(o.columnwise_amax.begin(),
+                                            o.columnwise_amax.end());
+  }
+  return out;
+}
+
+HistoryOptions FromProto(const v1::History& message) {
+  HistoryOptions history;
+  history.amax.assign(message.amax().begin(), message.amax().end());
+  history.rule = static_cast<HistoryRule>(message.rule());
+  history.margin = message.margin();
+  return history;
+}
+
+v1::History ToProto(const HistoryOptions& history) {
+  v1::History out;
+  out.mutable_amax()->Assign(history.amax.begin(), history.amax.end());
+  out.set_rule(wire::ToProto(history.rule));
+  out.set_margin(history.margin);
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<QuantizeOptions> FromProto(const v1::QuantizeOptions& m) {
+  QuantizeOptions o;
+  o.format = static_cast<Format>(m.format());
+  o.usage = ReadUsage(m.usage());
+  o.rht.rowwise = m.rht().rowwise();
+  o.rht.columnwise = m.rht().columnwise();
+  QUANTD_RETURN_IF_ERROR(
+      ReadRht("rht", m.rht(), &o.rht.dimension, &o.rht.sign_mask));
+  if (m.has_rht() && !o.rht.rowwise && !o.rht.columnwise) {
+    return FieldError("rht", "rowwise or columnwise, the copy to rotate",
+                      "neither");
+  }
+  o.non_finite = static_cast<NonFinite>(m.non_finite());
+  const v1::GivenAmax& amax = m.given_amax();
+  QUANTD_RETURN_IF_ERROR(ReadAmax("given_amax.rowwise", amax.has_rowwise(),
+                                  amax.rowwise(), amax.rowwise_values(),
+                                  &o.rowwise_amax));
+  QUANTD_RETURN_IF_ERROR(ReadAmax(
+      "given_amax.columnwise", amax.has_columnwise(), amax.columnwise(),
+      amax.columnwise_values(), &o.columnwise_amax));
+  o.form = FromProto(m.form());
+  o.rounding = static_cast<Rounding>(m.rounding());
+  o.stochastic.seed = m.stochastic().seed();
+  o.stochastic.seed_offset = m.stochastic().seed_offset();
+  o.shard.row_offset = m.shard().row_offset();
+  o.shard.column_offset = m.shard().column_offset();
+  o.shard.total_columns = m.shard().total_columns();
+  o.four_over_six = static_cast<FourOverSix>(m.four_over_six());
+  o.fast_error = m.fast_error();
+  if (m.has_amax_estimation_scale()) {
+    o.amax_estimation_scale = m.amax_estimation_scale();
+  }
+  o.epsilon = m.epsilon();
+  if (m.has_power_of_two()) o.power_of_two = m.power_of_two();
+  o.scale.assign(m.scale().begin(), m.scale().end());
+  if (m.has_history()) o.history = FromProto(m.history());
+  o.scale_rule = static_cast<ScaleRule>(m.scale_rule());
+  ReadSplits(m, &o);
+  o.amax = m.amax();
+  o.dbias = m.dbias();
+  o.dbias_dtype = static_cast<DType>(m.dbias_dtype());
+  o.statistics = m.statistics();
+  return o;
+}
+
+v1::QuantizeOptions ToProto(const QuantizeOptions& o) {
+  v1::QuantizeOptions m;
+  m.set_format(ToProto(o.format));
+  m.set_usage(ToProto(o.usage));
+  if (o.rht.rowwise || o.rht.columnwise) {
+    *m.mutable_rht() = ToProto(o.rht.dimension, o.rht.sign_mask);
+    m.mutable_rht()->set_rowwise(o.rht.rowwise);
+    m.mutable_rht()->set_columnwise(o.rht.columnwise);
+  }
+  m.set_non_finite(ToProto(o.non_finite));
+  if (!o.rowwise_amax.empty() || !o.columnwise_amax.empty()) {
+    *m.mutable_given_amax() = GivenAmax(o);
+  }
+  *m.mutable_form() = ToProto(o.form);
+  m.set_rounding(ToProto(o.rounding));
+  // What determines the bits of stochastic rounding, and nothing else.
+  if (o.rounding == Rounding::kStochastic) {
+    m.mutable_stochastic()->set_seed(o.stochastic.seed);
+    m.mutable_stochastic()->set_seed_offset(o.stochastic.seed_offset);
+    m.mutable_shard()->set_row_offset(o.shard.row_offset);
+    m.mutable_shard()->set_column_offset(o.shard.column_offset);
+    m.mutable_shard()->set_total_columns(o.shard.total_columns);
+  }
+  m.set_four_over_six(ToProto(o.four_over_six));
+  m.set_fast_error(o.fast_error);
+  if (o.amax_estimation_scale) {
+    m.set_amax_estimation_scale(*o.amax_estimation_scale);
+  }
+  m.set_epsilon(o.epsilon);
+  if (o.power_of_two) m.set_power_of_two(*o.power_of_two);
+  m.mutable_scale()->Assign(o.scale.begin(), o.scale.end());
+  if (o.history) *m.mutable_history() = ToProto(*o.history);
+  m.set_scale_rule(ToProto(o.scale_rule));
+  WriteSplits(o, &m);
+  m.set_amax(o.amax);
+  m.set_dbias(o.dbias);
+  m.set_dbias_dtype(ToProto(o.dbias_dtype));
+  m.set_statistics(o.statistics);
+  return m;
+}
+
+}  // namespace quantd::wire

@@ -1,0 +1,33 @@
+// How a request becomes a plan and the places of its input. For
+// proto/request*.cc alone.
+#ifndef QUANTD_PROTO_REQUEST_PLAN_H_
+#define QUANTD_PROTO_REQUEST_PLAN_H_
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/messages.h"
+#include "proto/wire.h"
+
+namespace quantd::wire {
+
+absl::Status PayloadSize(std::string_view expected, size_t got);
+
+// Where in the payload what the plan of `request` wants lies: for all but
+// Dequantize the payload is the tensor.
+template <typename Message>
+absl::Status Locate(const Message&, const Range& payload, Request* request) {
+  const size_t expected = request->plan->input_bytes();
+  if (payload.size != expected) {
+    return PayloadSize(std::to_string(expected) + " bytes", payload.size);
+  }
+  request->sources = {{payload, ""}};
+  return absl::OkStatus();
+}
+absl::Status Locate(const v1::DequantizeRequest& message, const Range& payload,
+                    Request* request);
+
+}  // namespace quantd::wire
+
+#endif  // QUANTD_PROTO_REQUEST_PLAN_H_

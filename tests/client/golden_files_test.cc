@@ -1,0 +1,118 @@
+// Files that quantctl 0.1 wrote, of every format, are read as what they were,
+// and hold the bytes that quantizing gives today.
+#include <cstring>
+
+#include "client/files/quantized_file.h"
+#include "fmt/format.h"
+#include "kernels/device/devices.h"
+#include "proto/messages.h"
+#include "tests/testing/device.h"
+#include "tests/testing/matchers.h"
+
+namespace quantd {
+namespace {
+
+constexpr int64_t kRows = 20;
+constexpr int64_t kColumns = 32;
+
+// What each file was made of.
+oracle::Bytes GoldenInput() {
+  oracle::Bytes input(kRows * kColumns * sizeof(float));
+  for (int64_t i = 0; i < kRows * kColumns; ++i) {
+    const float x = static_cast<float>(i * 37 % 101 - 50) / 8;
+    std::memcpy(input.data() + i * sizeof x, &x, sizeof x);
+  }
+  return input;
+}
+
+// Every option, as text.
+std::string OptionsText(const Plan& plan) {
+  return wire::ToProto(std::get<QuantizeOptions>(plan.options())).DebugString();
+}
+
+struct GoldenFile {
+  std::string name;
+  QuantizeOptions options;
+};
+
+// The options that the command line named.
+std::vector<GoldenFile> GoldenFiles() {
+  std::vector<GoldenFile> files;
+  const auto add = [&](std::string_view name, Format format, auto change) {
+    GoldenFile file{std::string(name), {}};
+    file.options.format = format;
+    file.options.usage = Usage::kBoth;
+    change(file.options);
+    files.push_back(std::move(file));
+  };
+  for (const FormatSpec& f : kFormats) add(f.name, f.format, [](auto&) {});
+  add("nvfp4_rotated", Format::kNvfp4, [](auto& o) {
+    o.rht = {true, true, 32, RandomSignMask(3, 32)};
+    o.amax_estimation_scale = 2;
+    o.form.scale_layout = Layout::kSwizzled;
+    o.non_finite = NonFinite::kPropagate;
+  });
+  add("nvfp4_2d_four_over_six", Format::kNvfp4Square, [](auto& o) {
+    o.form.compact_scales = o.form.scale_256 = true;
+    o.four_over_six = FourOverSix::kMse;
+    o.fast_error = o.amax = true;
+  });
+  add("nvfp4_row_scaled", Format::kNvfp4, [](auto& o) {
+    o.usage = Usage::kRowwise;
+    o.form.row_scaled = true;
+  });
+  add("mxfp4_stochastic", Format::kMxfp4, [](auto& o) {
+    o.usage = Usage::kRowwise;
+    o.rounding = Rounding::kStochastic;
+    o.stochastic = {~uint64_t{0}, 9};
+    o.shard = {64, 32, 512};
+    o.scale_rule = ScaleRule::kEven;
+  });
+  add("fp8_e4m3_groups", Format::kFp8E4M3, [](auto& o) {
+    o.splits = {7, 0, 13};
+    o.epsilon = 0.5f;
+    o.power_of_two = true;
+    o.dbias = true;
+    o.dbias_dtype = DType::kF32;
+  });
+  return files;
+}
+
+TEST(GoldenFiles, Of01AreReadAsWhatTheyWere) {
+  auto backend = OpenBackend("cpu", {});
+  ASSERT_THAT(backend, IsOk());
+  for (const GoldenFile& golden : GoldenFiles()) {
+    SCOPED_TRACE(golden.name);
+    const auto file = QuantizedFile::Open(
+        fmt::format("{}/{}.safetensors", QUANTD_GOLDEN_FILES, golden.name));
+    ASSERT_THAT(file, IsOk());
+    ASSERT_EQ(file->names(), std::vector<std::string>{"x"});
+    const auto loaded = file->Load("x");
+    ASSERT_THAT(loaded, IsOk());
+    EXPECT_EQ(loaded->dtype(), DType::kF32);
+    EXPECT_EQ(loaded->shape(), (std::vector<int64_t>{kRows, kColumns}));
+    const TensorDesc desc = {DType::kF32, {kRows, kColumns}, -1};
+    const auto plan = MakeQuantizePlan(desc, golden.options);
+    ASSERT_THAT(plan, IsOk());
+    const auto read = MakeQuantizePlan(desc, loaded->options());
+    ASSERT_THAT(read, IsOk());
+    EXPECT_EQ(OptionsText(*read), OptionsText(*plan));
+    const auto reply = RunPlan(**backend, *plan, {GoldenInput()});
+    ASSERT_THAT(reply, IsOk());
+    ASSERT_EQ(loaded->parts().size(), plan->outputs().size());
+    for (const TensorSpec& spec : plan->outputs()) {
+      ASSERT_NE(loaded->part(spec.kind), nullptr) << Name(spec.kind);
+      EXPECT_EQ(loaded->part(spec.kind)->shape, spec.shape);
+      EXPECT_EQ(loaded->part(spec.kind)->group_offsets, spec.group_offsets);
+      const auto kept = loaded->bytes(spec.kind);
+      ASSERT_EQ(kept.size(), spec.size);
+      EXPECT_EQ(std::memcmp(kept.data(), reply->payload.data() + spec.offset,
+                            spec.size),
+                0)
+          << Name(spec.kind);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quantd

@@ -1,4 +1,3 @@
-#include "kernels/cuda/tile/for_dtype.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
@@ -87,8 +86,16 @@ cudaError_t LaunchApplyRhtOf(const ApplyRhtArgs& a, const Queue& queue) {
 }  // namespace
 
 cudaError_t LaunchApplyRht(const ApplyRhtArgs& a, const Queue& queue) {
-  return ForDType(a.x.dtype,
-                  [&]<DType D>() { return LaunchApplyRhtOf<D>(a, queue); });
+  switch (a.x.dtype) {
+    case DType::kF32:
+      return LaunchApplyRhtOf<DType::kF32>(a, queue);
+    case DType::kF16:
+      return LaunchApplyRhtOf<DType::kF16>(a, queue);
+    case DType::kBF16:
+      return LaunchApplyRhtOf<DType::kBF16>(a, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 }  // namespace quantd::cuda

@@ -1,7 +1,6 @@
 // What a job does for each group as a whole: scales of FP8 tensors, sums of
 // columns, zeros between its parts.
 #include "kernels/cuda/ptx/next_kernel.cuh"
-#include "kernels/cuda/tile/for_dtype.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
@@ -125,8 +124,16 @@ cudaError_t LaunchSumChunks(const GroupList& list, const Queue& queue) {
   return cudaGetLastError();
 }
 cudaError_t LaunchSumChunksOf(const DbiasArgs& a, const Queue& queue) {
-  return ForDType(a.input,
-                  [&]<DType D>() { return LaunchSumChunks<D>(a.list, queue); });
+  switch (a.input) {
+    case DType::kF32:
+      return LaunchSumChunks<DType::kF32>(a.list, queue);
+    case DType::kF16:
+      return LaunchSumChunks<DType::kF16>(a.list, queue);
+    case DType::kBF16:
+      return LaunchSumChunks<DType::kBF16>(a.list, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 template <DType D>
@@ -149,8 +156,16 @@ cudaError_t LaunchDbias(const DbiasArgs& a, const Queue& queue) {
   const cudaError_t error =
       a.summed ? cudaSuccess : LaunchSumChunksOf(a, queue);
   if (error != cudaSuccess) return error;
-  return ForDType(a.output,
-                  [&]<DType D>() { return LaunchSumGroups<D>(a.list, queue); });
+  switch (a.output) {
+    case DType::kF32:
+      return LaunchSumGroups<DType::kF32>(a.list, queue);
+    case DType::kF16:
+      return LaunchSumGroups<DType::kF16>(a.list, queue);
+    case DType::kBF16:
+      return LaunchSumGroups<DType::kBF16>(a.list, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 cudaError_t LaunchZeroRuns(const ZeroRunsArgs& a, const Queue& queue) {

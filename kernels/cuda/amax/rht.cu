@@ -2,7 +2,6 @@
 
 #include "kernels/cuda/amax/reduce.cuh"
 #include "kernels/cuda/ptx/next_kernel.cuh"
-#include "kernels/cuda/tile/for_dtype.h"
 #include "kernels/cuda/tile/tile.cuh"
 
 namespace quantd::cuda {
@@ -191,8 +190,16 @@ cudaError_t LaunchAmax(const AmaxArgs& a, const Queue& queue) {
       a.x.rows <= std::numeric_limits<int32_t>::max()) {
     return LaunchAmaxTiles(a, queue);
   }
-  return ForDType(a.x.dtype,
-                  [&]<DType D>() { return LaunchAmaxOf<D>(a, queue); });
+  switch (a.x.dtype) {
+    case DType::kF32:
+      return LaunchAmaxOf<DType::kF32>(a, queue);
+    case DType::kF16:
+      return LaunchAmaxOf<DType::kF16>(a, queue);
+    case DType::kBF16:
+      return LaunchAmaxOf<DType::kBF16>(a, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 cudaError_t LaunchWriteAmax(const WriteAmaxArgs& a, const Queue& queue) {

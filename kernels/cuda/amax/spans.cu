@@ -1,6 +1,5 @@
 #include "kernels/cuda/amax/reduce.cuh"
 #include "kernels/cuda/ptx/next_kernel.cuh"
-#include "kernels/cuda/tile/for_dtype.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
@@ -114,8 +113,16 @@ cudaError_t LaunchSpanAmaxOf(const SpanAmaxArgs& a, const Queue& queue) {
 }  // namespace
 
 cudaError_t LaunchSpanAmax(const SpanAmaxArgs& a, const Queue& queue) {
-  return ForDType(a.dtype,
-                  [&]<DType D>() { return LaunchSpanAmaxOf<D>(a, queue); });
+  switch (a.dtype) {
+    case DType::kF32:
+      return LaunchSpanAmaxOf<DType::kF32>(a, queue);
+    case DType::kF16:
+      return LaunchSpanAmaxOf<DType::kF16>(a, queue);
+    case DType::kBF16:
+      return LaunchSpanAmaxOf<DType::kBF16>(a, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 }  // namespace quantd::cuda

@@ -8,7 +8,6 @@
 #include "kernels/arith/decode.h"
 #include "kernels/cuda/decode/codes.cuh"
 #include "kernels/cuda/decode/places.cuh"
-#include "kernels/cuda/tile/for_dtype.h"
 
 namespace quantd::cuda {
 
@@ -63,8 +62,16 @@ cudaError_t ForElements(const DequantizeParams& p, const F& launch) {
 }
 template <typename F>
 cudaError_t ForDecoding(const DequantizeParams& p, const F& launch) {
-  return ForDType(p.output,
-                  [&]<DType D>() { return ForElements<D>(p, launch); });
+  switch (p.output) {
+    case DType::kF32:
+      return ForElements<DType::kF32>(p, launch);
+    case DType::kF16:
+      return ForElements<DType::kF16>(p, launch);
+    case DType::kBF16:
+      return ForElements<DType::kBF16>(p, launch);
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 }  // namespace quantd::cuda

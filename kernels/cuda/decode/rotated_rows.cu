@@ -1,7 +1,6 @@
 // Rowwise NVFP4 with the inverse rotation of 16: a lane decodes a block, and a
 // warp rotates 32 of them.
 #include "kernels/cuda/decode/warp_blocks.cuh"
-#include "kernels/cuda/tile/for_dtype.h"
 
 namespace quantd::cuda {
 namespace {
@@ -163,8 +162,16 @@ cudaError_t Launch(const DecodeArgs& a, const Queue& queue) {
 }  // namespace
 
 cudaError_t LaunchDecodeRotatedRows(const DecodeArgs& a, const Queue& queue) {
-  return ForDType(a.params.output,
-                  [&]<DType D>() { return Launch<D>(a, queue); });
+  switch (a.params.output) {
+    case DType::kF32:
+      return Launch<DType::kF32>(a, queue);
+    case DType::kF16:
+      return Launch<DType::kF16>(a, queue);
+    case DType::kBF16:
+      return Launch<DType::kBF16>(a, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 }  // namespace quantd::cuda

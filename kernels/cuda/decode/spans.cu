@@ -1,5 +1,4 @@
 #include "kernels/arith/decode.h"
-#include "kernels/cuda/tile/for_dtype.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
@@ -109,8 +108,16 @@ cudaError_t LaunchDecodeTo(const DecodeArgs& a, const Queue& queue) {
 }  // namespace
 
 cudaError_t LaunchDecodeSpans(const DecodeArgs& a, const Queue& queue) {
-  return ForDType(a.params.output,
-                  [&]<DType D>() { return LaunchDecodeTo<D>(a, queue); });
+  switch (a.params.output) {
+    case DType::kF32:
+      return LaunchDecodeTo<DType::kF32>(a, queue);
+    case DType::kF16:
+      return LaunchDecodeTo<DType::kF16>(a, queue);
+    case DType::kBF16:
+      return LaunchDecodeTo<DType::kBF16>(a, queue);
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 }  // namespace quantd::cuda

@@ -35,10 +35,10 @@ kernels/cuda/groups: kernels/cuda/tile kernels/cuda/ptx
 kernels/cuda/ptx: kernels/plan/format.h kernels/arith/codec.h kernels/cuda/queue.h cuda
 kernels/cuda/tile: kernels/plan/format.h kernels/arith kernels/cuda/launch.h kernels/cuda/spans.h kernels/cuda/ptx cuda
 kernels/cuda/amax: kernels/cuda/ptx kernels/cuda/tile
-kernels/cuda/decode: kernels/arith/decode.h kernels/cuda/ptx kernels/cuda/tile cuda
+kernels/cuda/decode: kernels/arith kernels/cuda/ptx kernels/cuda/tile cuda
 kernels/cuda/encode/generic: kernels/plan/error_statistics.h kernels/arith kernels/cuda/tile
 kernels/cuda/encode/fp8: kernels/cuda/spans.h kernels/cuda/ptx kernels/cuda/tile
-kernels/cuda/encode/nvfp4: kernels/cuda/spans.h kernels/cuda/ptx kernels/cuda/tile
+kernels/cuda/encode/nvfp4: kernels/arith kernels/cuda/spans.h kernels/cuda/ptx kernels/cuda/tile
 proto: kernels/plan kernels/device/backend.h absl fmt google messages
 proto/net: absl fmt grpcpp openssl
 server: kernels/plan kernels/device proto proto/net absl fmt google grpc grpcpp messages openssl spdlog CLI
@@ -52,7 +52,7 @@ client/example: client
 tests/oracle:
 tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
 tests/kernels/plan: kernels/plan tests/oracle tests/testing fmt gtest gmock
-tests/kernels/arith: kernels/arith kernels/cpu/isa/vec.h kernels/device/devices.h tests/oracle tests/testing gtest
+tests/kernels/arith: kernels/plan/format.h kernels/arith kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
 tests/kernels/device: kernels/device tests/testing gtest
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
 tests/kernels/contract: kernels/plan kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock

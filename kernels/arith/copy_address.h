@@ -1,5 +1,5 @@
-// Where the codes and scales of a copy lie, and the padding beside them. Plain
-// data: plans size tensors by it, kernels take it.
+// Where the codes and the scales of a copy are: the one address formula that
+// plans, both devices and clients go by. Plain data; kernels take it.
 //
 // A "line" is a row for the rowwise copy and a column for the columnwise one;
 // a "position" runs along it.
@@ -24,19 +24,44 @@ struct CopyAddress {
   int64_t data_line = 0;
   int64_t data_position = 1;
 
-  // Scales, in elements: of block b of line l, where the layout is linear,
-  // l / scale_lines * scale_line + b * scale_block.
-  int64_t scale_lines = 1;
+  // Scales: see ScaleIndex.
+  int64_t scale_lines = 1;  // lines that share a scale
   int64_t scale_line = 0;
   int64_t scale_block = 0;
-  bool swizzled = false;  // SwizzledIndex(l, b, blocks) instead
+  bool swizzled = false;
 };
 
-// Index of (row, column) of a matrix of that many columns, in 128 x 4 tiles.
-QUANTD_FN constexpr int64_t SwizzledIndex(int64_t row, int64_t column,
-                                          int64_t columns) {
-  return (row / 128 * ((columns + 3) / 4) + column / 4) * 512 + row % 32 * 16 +
-         row % 128 / 32 * 4 + column % 4;
+// Swizzled scales are a matrix of lines and blocks in tiles of 128 x 4.
+// Distances in a tile: from line to line of a quarter of 32, from quarter to
+// quarter, and from tile to tile. Blocks are neighbours.
+inline constexpr int kSwizzledLine = 16;
+inline constexpr int kSwizzledQuarter = 4;
+inline constexpr int kSwizzledTile = 512;
+
+// The number of the tile of (line, block), where `across` tiles stand side by
+// side.
+template <typename T>
+QUANTD_FN constexpr T SwizzledTile(T line, T block, T across) {
+  return line / 128 * across + block / 4;
+}
+// The index of (line, block) where lines have `blocks` blocks. SwizzledTile is
+// written out here: the machine code of kernels follows the order of
+// operations.
+QUANTD_FN constexpr int64_t SwizzledIndex(int64_t line, int64_t block,
+                                          int64_t blocks) {
+  return (line / 128 * ((blocks + 3) / 4) + block / 4) * kSwizzledTile +
+         line % 32 * kSwizzledLine + line % 128 / 32 * kSwizzledQuarter +
+         block % 4;
+}
+
+// Where the scale of block `block` of line `line` lies, in scales. This of a
+// copy's first line or block is also how far a cut there moves its scales.
+QUANTD_FN constexpr int64_t ScaleIndex(const CopyAddress& copy, int64_t line,
+                                       int64_t block) {
+  if (copy.swizzled) return SwizzledIndex(line, block, copy.blocks);
+  // Mostly 1: a division would take longer than all the rest.
+  const int64_t lines = copy.scale_lines == 1 ? line : line / copy.scale_lines;
+  return lines * copy.scale_line + block * copy.scale_block;
 }
 
 // Bytes of a tensor that hold nothing but zeros: `count` runs of `width`,

@@ -66,7 +66,7 @@ QUANTD_FN void RotateInverse(typename L::F (&t)[kRhtSize],
   }
 }
 
-// The same for n = 16, 32, 64 or 128, values in memory; signs as scalars.
+// The way for n = 16, 32, 64 or 128, with values in memory and scalar signs.
 template <typename L>
 QUANTD_FN void ButterflyOf(typename L::F* t, int n) {
   for (int stride = 1; stride < n; stride *= 2) {

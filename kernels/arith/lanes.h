@@ -1,6 +1,6 @@
 // The lane concept: the arithmetic of quantd is written once, over a lane type
 // L, and a lane is one block of elements. A CUDA thread and plain C++ use
-// Scalar; a CPU core uses the vector lanes of kernels/cpu/isa/vec.h, where
+// Scalar; a CPU core uses the vector lanes of kernels/cpu/isa/lane.h, where
 // operators and ?: act on every lane at once.
 //
 // A lane type has
@@ -31,9 +31,12 @@
 
 #ifdef __CUDACC__
 #define QUANTD_FN __host__ __device__ __forceinline__
+// For what calls a kernel's own functions: nobody calls it on the host there.
+#define QUANTD_KERNEL_FN __device__ __forceinline__
 #define QUANTD_UNROLL _Pragma("unroll")
 #else
 #define QUANTD_FN inline __attribute__((always_inline))
+#define QUANTD_KERNEL_FN QUANTD_FN
 #define QUANTD_UNROLL _Pragma("GCC unroll 16")
 #endif
 

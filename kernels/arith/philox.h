@@ -12,6 +12,13 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
+inline constexpr int kPhiloxRounds = 10;
+// What a round multiplies halves of the counter with, and adds to the key.
+inline constexpr uint32_t kPhiloxM0 = 0xD2511F53u;
+inline constexpr uint32_t kPhiloxM1 = 0xCD9E8D57u;
+inline constexpr uint32_t kPhiloxW0 = 0x9E3779B9u;
+inline constexpr uint32_t kPhiloxW1 = 0xBB67AE85u;
+
 // A 64-bit counter for each lane.
 template <typename L>
 struct Counter {
@@ -43,17 +50,17 @@ QUANTD_FN void Philox(Counter<L> offset, uint64_t subsequence, uint64_t seed,
   U c3 = U{} + static_cast<uint32_t>(subsequence >> 32);
   uint32_t k0 = static_cast<uint32_t>(seed);
   uint32_t k1 = static_cast<uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const U high0 = L::MulHigh(c0, 0xD2511F53u);
-    const U high1 = L::MulHigh(c2, 0xCD9E8D57u);
-    const U low0 = c0 * 0xD2511F53u;
-    const U low1 = c2 * 0xCD9E8D57u;
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const U high0 = L::MulHigh(c0, kPhiloxM0);
+    const U high1 = L::MulHigh(c2, kPhiloxM1);
+    const U low0 = c0 * kPhiloxM0;
+    const U low1 = c2 * kPhiloxM1;
     c0 = high1 ^ c1 ^ k0;
     c1 = low1;
     c2 = high0 ^ c3 ^ k1;
     c3 = low0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+    k0 += kPhiloxW0;
+    k1 += kPhiloxW1;
   }
   words[0] = c0;
   words[1] = c1;

@@ -364,7 +364,7 @@ class Computer {
     }
     const GroupUpdates updates = UpdateScales(
         o.history->amax, amaxes, o.history->rule, o.history->margin,
-        FindFormat(o.format)->element_max, o.scale);
+        LimitsOf(FindFormat(o.format)->element).max, o.scale);
     std::copy(updates.history.begin(), updates.history.end(),
               Floats(*plan_.output(TensorKind::kAmaxHistory)));
     std::copy(updates.scales.begin(), updates.scales.end(),

@@ -1,6 +1,6 @@
 #include "kernels/cpu/nvfp4_args.h"
 
-#include "kernels/arith/block.h"
+#include "kernels/arith/nvfp4.h"
 
 namespace quantd::cpu {
 namespace {
@@ -8,7 +8,7 @@ namespace {
 Nvfp4Copy CopyOf(const CopyTask& copy) {
   Nvfp4Copy plain;
   if (copy.data == nullptr) return plain;
-  const Nvfp4Encode global = MakeNvfp4Encode(*copy.amax);
+  const Nvfp4Encode global = MakeNvfp4Encode(*copy.amax, kNvfp4Range448);
   plain.data = copy.data;
   plain.scale = copy.scale;
   plain.data_stride = copy.data_line;
@@ -31,7 +31,8 @@ QuantizeArgs Nvfp4Args(const EncodeParams& params, const GroupTask& group) {
 DequantizeArgs Nvfp4Args(const DequantizeParams& params,
                          const GroupTask& group) {
   const CopyTask& copy = params.columnwise ? group.columnwise : group.rowwise;
-  const Nvfp4Decode global = MakeNvfp4Decode(*copy.amax);
+  const Nvfp4Decode<Scalar> global =
+      MakeNvfp4Decode<Scalar>(*copy.amax, params.range);
   return {.data = copy.data,
           .scale = copy.scale,
           .data_stride = copy.data_line,

@@ -16,8 +16,7 @@ void CutLine(const EncodeParams& e, int64_t col, int64_t cols, CopyTask* copy) {
   if (e.scaling == Scaling::kTensor) return;
   const int64_t block = col / e.block;
   copy->blocks = last ? copy->blocks - block : cols / e.block;
-  copy->scale += copy->swizzled ? SwizzledIndex(0, block, 0)
-                                : block * copy->scale_block * ScaleBytes(e);
+  copy->scale += ScaleIndex(*copy, 0, block) * ScaleBytes(e);
 }
 
 // Lines are columns here: some of them.
@@ -27,9 +26,7 @@ void TakeLines(const EncodeParams& e, int64_t col, int64_t cols,
   copy->data += col * copy->data_line;
   if (copy->amax) copy->amax += col * copy->amax_line;
   if (e.scaling == Scaling::kTensor) return;
-  copy->scale += copy->swizzled ? SwizzledIndex(col, 0, copy->blocks)
-                                : col / copy->scale_lines * copy->scale_line *
-                                      ScaleBytes(e);
+  copy->scale += ScaleIndex(*copy, col, 0) * ScaleBytes(e);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ struct Nvfp4Copy {
   std::byte* scale = nullptr;
   int64_t data_stride = 0;  // bytes from line to line
   int64_t scale_stride = 0;
-  float s_dec = 0;  // kernels/arith/block.h Nvfp4Encode
+  float s_dec = 0;  // kernels/arith/nvfp4.h Nvfp4Encode
   float s_inv6 = 0;
   const float* signs = nullptr;
 };
@@ -66,7 +66,7 @@ struct DequantizeArgs {
   const std::byte* scale;
   int64_t data_stride;
   int64_t scale_stride;
-  float amax;  // kernels/arith/block.h Nvfp4Decode
+  float amax;  // kernels/arith/nvfp4.h Nvfp4Decode
   float k;
   const float* signs;  // nullptr: no inverse rotation
   std::byte* out;      // rows x cols

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) ApplyRht(ApplyRhtArgs a) {
   Report(seen, a.found);
 }
 
-// The same in blocks of N: a thread is one. The matrix is a run of them.
+// Rotates blocks of N, one a thread. The matrix is a row of blocks.
 template <DType D, int N>
 __global__ void __launch_bounds__(kThreads) ApplyRhtOf(ApplyRhtArgs a) {
   const GroupTask run = {a.x.data, 0, 1};
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads) ApplyRhtOf(ApplyRhtArgs a) {
     float v[N];
     LoadSpan<D>(run, elements, false, 0, b * N, v);
     uint32_t max, clean;
-    Maxima<Scalar>(v, N, &max, &clean);
+    FindMaxima<Scalar>(v, N, &max, &clean);
     seen |= SeenIn(max, clean);
     if (a.inverse) {
       RotateInverseOf<Scalar>(v, N, a.signs);

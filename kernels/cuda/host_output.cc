@@ -66,7 +66,7 @@ void WriteHistory(const Plan& plan, std::byte* out) {
               amaxes.size() * sizeof(float));
   const GroupUpdates updates = UpdateScales(
       o->history->amax, amaxes, o->history->rule, o->history->margin,
-      FindFormat(o->format)->element_max, o->scale);
+      LimitsOf(FindFormat(o->format)->element).max, o->scale);
   Put(plan, TensorKind::kAmaxHistory, updates.history, out);
   Put(plan, TensorKind::kNextScale, updates.scales, out);
 }

@@ -44,8 +44,8 @@ struct DequantizeParams {
   Scaling scaling;
   DType element;
   DType output;
-  int block;  // 0: the tensor
-  float f6;   // as EncodeParams'
+  int block;    // 0: the tensor
+  float range;  // as in EncodeParams
   int64_t cols;
   bool columnwise;
 };

@@ -2,11 +2,14 @@
 
 #include <limits>
 
+#include "kernels/arith/nvfp4.h"
+
 namespace quantd {
 namespace {
 
 EncodeParams MakeParams(const Plan& plan, const QuantizeOptions& o) {
   const FormatSpec& f = *FindFormat(o.format);
+  const ElementLimits& limits = LimitsOf(f.element);
   const DType input = plan.tensor().dtype;
   EncodeParams p = {};
   p.scaling = f.scaling;
@@ -15,8 +18,9 @@ EncodeParams MakeParams(const Plan& plan, const QuantizeOptions& o) {
   p.block = f.block;
   p.square = f.square;
   p.propagate = o.non_finite == NonFinite::kPropagate;
+  p.clip = Scalar::Bits(limits.clip);
   p.cols = plan.cols();
-  p.f6 = o.form.scale_256 ? 1536.0f : 2688.0f;
+  p.range = Nvfp4Range(o.form.scale_256);
   p.four_over_six = o.four_over_six;
   p.fast_error = o.fast_error;
   p.stochastic = o.rounding == Rounding::kStochastic;
@@ -25,7 +29,7 @@ EncodeParams MakeParams(const Plan& plan, const QuantizeOptions& o) {
   p.row_offset = o.shard.row_offset;
   p.column_offset = o.shard.column_offset;
   p.total_columns = o.shard.total_columns;
-  p.element_max = f.element_max;
+  p.element_max = limits.max;
   p.epsilon = o.epsilon;
   p.power_of_two = o.power_of_two.value_or(false);
   // A block's scale must exist in the input's type.
@@ -36,11 +40,9 @@ EncodeParams MakeParams(const Plan& plan, const QuantizeOptions& o) {
     p.scale_limit = Scalar::Float(0x7F7F0000u);
   }
   p.rule = o.scale_rule;
-  p.inverse_max = 1.0f / f.element_max;
-  p.emax = f.element == DType::kE4M3 ? 8 : f.element == DType::kE5M2 ? 15 : 2;
-  p.mantissa = f.element == DType::kE4M3   ? 3
-               : f.element == DType::kE5M2 ? 2
-                                           : 1;
+  p.inverse_max = 1.0f / limits.max;
+  p.emax = limits.emax;
+  p.mantissa = limits.mantissa;
   return p;
 }
 
@@ -138,7 +140,7 @@ DequantizeTask MakeDequantizeTask(const Plan& plan, const JobBases& bases) {
                  f.element,
                  o.output,
                  f.block,
-                 o.form.scale_256 ? 1536.0f : 2688.0f,
+                 Nvfp4Range(o.form.scale_256),
                  plan.cols(),
                  HasColumnwise(o.usage)};
   task.groups = MakeGroups(plan, bases.out + out.offset, o.output);

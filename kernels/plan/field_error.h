@@ -11,6 +11,12 @@
 
 #include "absl/status/status.h"
 
+// Returns the status of `expr` from the function around it, unless that is OK.
+#define QUANTD_RETURN_IF_ERROR(expr)                \
+  do {                                              \
+    if (absl::Status s = (expr); !s.ok()) return s; \
+  } while (false)
+
 namespace quantd {
 
 struct FieldViolation {

@@ -1,7 +1,7 @@
 // What the numbers are called: element types, formats and the names of the
 // parts of a tensor. Pure data, no dependencies; every other room includes it.
 //
-// Every value written out here travels on the wire or in a file. Never
+// Enumerators with a number written out travel on the wire or in a file. Never
 // renumber one; add at the end.
 #ifndef QUANTD_KERNELS_PLAN_FORMAT_H_
 #define QUANTD_KERNELS_PLAN_FORMAT_H_
@@ -101,18 +101,46 @@ enum Option : uint32_t {
   kOptAlways = kOptGrouped | kOptDbias | kOptStatistics,
 };
 
+// What an element type can hold, for the types that codes are stored as.
+struct ElementLimits {
+  DType element;
+  float max;     // largest magnitude
+  int emax;      // the exponent of that
+  int mantissa;  // stored bits
+  float clip;    // the least magnitude that would round beyond `max`
+};
+inline constexpr ElementLimits kElementLimits[] = {
+    {.element = DType::kE2M1x2, .max = 6, .emax = 2, .mantissa = 1, .clip = 7},
+    {.element = DType::kE4M3,
+     .max = 448,
+     .emax = 8,
+     .mantissa = 3,
+     .clip = 464},
+    {.element = DType::kE5M2,
+     .max = 57344,
+     .emax = 15,
+     .mantissa = 2,
+     .clip = 61440},
+};
+
+// The row of `element`, which is one of those.
+constexpr const ElementLimits& LimitsOf(DType element) {
+  const ElementLimits* row = kElementLimits;
+  while (row->element != element) ++row;
+  return *row;
+}
+
 // One row of the format table: everything about a format that is data.
 struct FormatSpec {
   Format format;
   std::string_view name;
   Scaling scaling;
-  DType element;      // how the codes are stored
-  DType scale;        // how a scale is stored
-  int block;          // elements of a line that share a scale; 0: all
-  bool square;        // ... and so many lines share it too
-  bool transposed;    // the columnwise copy is stored as K lines
-  uint32_t options;   // legal Options
-  float element_max;  // largest element magnitude
+  DType element;           // how the codes are stored
+  DType scale;             // how a scale is stored
+  int block = 0;           // elements of a line that share a scale; 0: all
+  bool square = false;     // ... and so many lines share it too
+  bool transposed = true;  // the columnwise copy is stored as K lines
+  uint32_t options = 0;    // legal Options
 };
 
 inline constexpr uint32_t kNvfp4Options = kOptAlways | kOptGivenAmax |
@@ -128,29 +156,50 @@ inline constexpr uint32_t kBlockOptions =
 
 // clang-format off
 inline constexpr FormatSpec kFormats[] = {
-    {Format::kNvfp4, "nvfp4", Scaling::kNvfp4, DType::kE2M1x2, DType::kE4M3,
-     16, false, true,
-     kNvfp4Options | kOptRht | kOptEstimation | kOptRowScaled, 6},
-    {Format::kNvfp4Square, "nvfp4_2d", Scaling::kNvfp4, DType::kE2M1x2,
-     DType::kE4M3, 16, true, true, kNvfp4Options | kOptCompact, 6},
-    {Format::kFp8E4M3, "fp8_e4m3", Scaling::kTensor, DType::kE4M3, DType::kF32,
-     0, false, true, kTensorOptions, 448},
-    {Format::kFp8E5M2, "fp8_e5m2", Scaling::kTensor, DType::kE5M2, DType::kF32,
-     0, false, true, kTensorOptions, 57344},
-    {Format::kMxfp8E4M3, "mxfp8_e4m3", Scaling::kMx, DType::kE4M3,
-     DType::kE8M0, 32, false, false, kMxOptions, 448},
-    {Format::kMxfp8E5M2, "mxfp8_e5m2", Scaling::kMx, DType::kE5M2,
-     DType::kE8M0, 32, false, false, kMxOptions, 57344},
-    {Format::kMxfp4, "mxfp4", Scaling::kMx, DType::kE2M1x2, DType::kE8M0,
-     32, false, true, kMxOptions | kOptStochastic, 6},
-    {Format::kFp8BlockE4M3, "fp8_block_e4m3", Scaling::kBlock, DType::kE4M3,
-     DType::kF32, 128, false, true, kBlockOptions, 448},
-    {Format::kFp8BlockE5M2, "fp8_block_e5m2", Scaling::kBlock, DType::kE5M2,
-     DType::kF32, 128, false, true, kBlockOptions, 57344},
-    {Format::kFp8SquareE4M3, "fp8_block_2d_e4m3", Scaling::kBlock,
-     DType::kE4M3, DType::kF32, 128, true, true, kBlockOptions, 448},
-    {Format::kFp8SquareE5M2, "fp8_block_2d_e5m2", Scaling::kBlock,
-     DType::kE5M2, DType::kF32, 128, true, true, kBlockOptions, 57344},
+    {.format = Format::kNvfp4, .name = "nvfp4",
+     .scaling = Scaling::kNvfp4,
+     .element = DType::kE2M1x2, .scale = DType::kE4M3, .block = 16,
+     .options = kNvfp4Options | kOptRht | kOptEstimation | kOptRowScaled},
+    {.format = Format::kNvfp4Square, .name = "nvfp4_2d",
+     .scaling = Scaling::kNvfp4,
+     .element = DType::kE2M1x2, .scale = DType::kE4M3, .block = 16,
+     .square = true, .options = kNvfp4Options | kOptCompact},
+    {.format = Format::kFp8E4M3, .name = "fp8_e4m3",
+     .scaling = Scaling::kTensor,
+     .element = DType::kE4M3, .scale = DType::kF32,
+     .options = kTensorOptions},
+    {.format = Format::kFp8E5M2, .name = "fp8_e5m2",
+     .scaling = Scaling::kTensor,
+     .element = DType::kE5M2, .scale = DType::kF32,
+     .options = kTensorOptions},
+    {.format = Format::kMxfp8E4M3, .name = "mxfp8_e4m3",
+     .scaling = Scaling::kMx,
+     .element = DType::kE4M3, .scale = DType::kE8M0, .block = 32,
+     .transposed = false, .options = kMxOptions},
+    {.format = Format::kMxfp8E5M2, .name = "mxfp8_e5m2",
+     .scaling = Scaling::kMx,
+     .element = DType::kE5M2, .scale = DType::kE8M0, .block = 32,
+     .transposed = false, .options = kMxOptions},
+    {.format = Format::kMxfp4, .name = "mxfp4",
+     .scaling = Scaling::kMx,
+     .element = DType::kE2M1x2, .scale = DType::kE8M0, .block = 32,
+     .options = kMxOptions | kOptStochastic},
+    {.format = Format::kFp8BlockE4M3, .name = "fp8_block_e4m3",
+     .scaling = Scaling::kBlock,
+     .element = DType::kE4M3, .scale = DType::kF32, .block = 128,
+     .options = kBlockOptions},
+    {.format = Format::kFp8BlockE5M2, .name = "fp8_block_e5m2",
+     .scaling = Scaling::kBlock,
+     .element = DType::kE5M2, .scale = DType::kF32, .block = 128,
+     .options = kBlockOptions},
+    {.format = Format::kFp8SquareE4M3, .name = "fp8_block_2d_e4m3",
+     .scaling = Scaling::kBlock,
+     .element = DType::kE4M3, .scale = DType::kF32, .block = 128,
+     .square = true, .options = kBlockOptions},
+    {.format = Format::kFp8SquareE5M2, .name = "fp8_block_2d_e5m2",
+     .scaling = Scaling::kBlock,
+     .element = DType::kE5M2, .scale = DType::kF32, .block = 128,
+     .square = true, .options = kBlockOptions},
 };
 // clang-format on
 

@@ -32,11 +32,6 @@ const TensorSpec* Plan::output(TensorKind kind) const {
   return Find(outputs_, kind);
 }
 
-#define QUANTD_CHECK(expr)                          \
-  do {                                              \
-    if (absl::Status s = (expr); !s.ok()) return s; \
-  } while (false)
-
 namespace {
 
 // Every number of the options that is not a choice.
@@ -47,12 +42,12 @@ absl::Status CheckNumbers(const QuantizeOptions& o, PlanBuilder* plan) {
   const std::string_view each = o.form.row_scaled ? "each line"
                                 : plan->grouped() ? "each group"
                                                   : "the tensor";
-  QUANTD_CHECK(CheckValues("given_amax.rowwise", o.rowwise_amax, amaxes(false),
-                           each, /*zero=*/true));
-  QUANTD_CHECK(CheckValues("given_amax.columnwise", o.columnwise_amax,
-                           amaxes(true), each, /*zero=*/true));
-  QUANTD_CHECK(CheckValues("scale", o.scale, plan->groups(), each,
-                           /*zero=*/false));
+  QUANTD_RETURN_IF_ERROR(CheckValues("given_amax.rowwise", o.rowwise_amax,
+                                     amaxes(false), each, /*zero=*/true));
+  QUANTD_RETURN_IF_ERROR(CheckValues("given_amax.columnwise", o.columnwise_amax,
+                                     amaxes(true), each, /*zero=*/true));
+  QUANTD_RETURN_IF_ERROR(CheckValues("scale", o.scale, plan->groups(), each,
+                                     /*zero=*/false));
   if (Estimates(o) && !(std::isfinite(*o.amax_estimation_scale) &&
                         *o.amax_estimation_scale > 0)) {
     return FieldError("amax_estimation_scale",
@@ -88,7 +83,7 @@ absl::Status CheckNumbers(const QuantizeOptions& o, PlanBuilder* plan) {
       return FieldError("history.margin", "-127 to 127",
                         fmt::to_string(o.history->margin));
     }
-    QUANTD_CHECK(
+    QUANTD_RETURN_IF_ERROR(
         CheckNamed("history.rule", o.history->rule, "max or most_recent"));
   }
   const ShardPosition& p = o.shard;
@@ -113,14 +108,16 @@ absl::Status CheckNumbers(const QuantizeOptions& o, PlanBuilder* plan) {
 }
 
 absl::Status CheckChoices(const QuantizeOptions& o) {
-  QUANTD_CHECK(CheckUsage(o.usage, /*one=*/false));
-  QUANTD_CHECK(CheckNonFinite(o.non_finite));
-  QUANTD_CHECK(CheckNamed("rounding", o.rounding, "nearest or stochastic"));
-  QUANTD_CHECK(
+  QUANTD_RETURN_IF_ERROR(CheckUsage(o.usage, /*one=*/false));
+  QUANTD_RETURN_IF_ERROR(CheckNonFinite(o.non_finite));
+  QUANTD_RETURN_IF_ERROR(
+      CheckNamed("rounding", o.rounding, "nearest or stochastic"));
+  QUANTD_RETURN_IF_ERROR(
       CheckNamed("scale_rule", o.scale_rule, "up, floor, ceil or even"));
-  QUANTD_CHECK(CheckNamed("four_over_six", o.four_over_six, "off, mae or mse"));
-  QUANTD_CHECK(CheckNamed("form.scale_layout", o.form.scale_layout,
-                          "linear or swizzled"));
+  QUANTD_RETURN_IF_ERROR(
+      CheckNamed("four_over_six", o.four_over_six, "off, mae or mse"));
+  QUANTD_RETURN_IF_ERROR(CheckNamed("form.scale_layout", o.form.scale_layout,
+                                    "linear or swizzled"));
   if (o.usage == Usage::kNone && !o.dbias && !o.amax) {
     return FieldError("usage", "a copy, or dbias or amax beside none",
                       "nothing to do");
@@ -134,8 +131,8 @@ absl::Status CheckRowwise(const PlanBuilder& plan, const FormatSpec& format,
   // A code of half a byte has no line that ends inside a block, and neither
   // has the MX container.
   if (format.scaling == Scaling::kNvfp4 || format.scaling == Scaling::kMx) {
-    QUANTD_CHECK(CheckColumns(plan.cols(), format.block,
-                              fmt::format("rowwise {}", format.name)));
+    QUANTD_RETURN_IF_ERROR(CheckColumns(
+        plan.cols(), format.block, fmt::format("rowwise {}", format.name)));
   }
   if (rotation == 0) return absl::OkStatus();
   return CheckColumns(plan.cols(), rotation, "the rowwise rotation");
@@ -199,7 +196,7 @@ absl::Status CheckRotation(const DequantizeOptions& o) {
                         fmt::to_string(o.rotated_dimension));
     }
   }
-  QUANTD_CHECK(CheckRht(o.rht_dimension, o.sign_mask));
+  QUANTD_RETURN_IF_ERROR(CheckRht(o.rht_dimension, o.sign_mask));
   if (o.inverse_rht) return absl::OkStatus();
   return CheckNoRotation(o.rht_dimension, o.sign_mask, "an inverse rotation");
 }
@@ -209,22 +206,22 @@ absl::Status CheckRotation(const DequantizeOptions& o) {
 absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
                                       const QuantizeOptions& options) {
   PlanBuilder plan;
-  QUANTD_CHECK(CheckFormat(options.format));
-  QUANTD_CHECK(CheckFloat("tensor.dtype", tensor.dtype));
-  QUANTD_CHECK(plan.SetTensor(tensor));
-  QUANTD_CHECK(CheckChoices(options));
+  QUANTD_RETURN_IF_ERROR(CheckFormat(options.format));
+  QUANTD_RETURN_IF_ERROR(CheckFloat("tensor.dtype", tensor.dtype));
+  QUANTD_RETURN_IF_ERROR(plan.SetTensor(tensor));
+  QUANTD_RETURN_IF_ERROR(CheckChoices(options));
   QuantizeOptions used = options;
-  QUANTD_CHECK(CheckRht(used.rht.dimension, used.rht.sign_mask));
+  QUANTD_RETURN_IF_ERROR(CheckRht(used.rht.dimension, used.rht.sign_mask));
   const FormatSpec& format = *FindFormat(options.format);
-  QUANTD_CHECK(CheckSupport(format, used));
-  QUANTD_CHECK(plan.SetGroups(used.splits, used.partial_splits));
-  QUANTD_CHECK(CheckNumbers(used, &plan));
-  QUANTD_CHECK(CheckEffects(used, plan.cols()));
+  QUANTD_RETURN_IF_ERROR(CheckSupport(format, used));
+  QUANTD_RETURN_IF_ERROR(plan.SetGroups(used.splits, used.partial_splits));
+  QUANTD_RETURN_IF_ERROR(CheckNumbers(used, &plan));
+  QUANTD_RETURN_IF_ERROR(CheckEffects(used, plan.cols()));
   if (used.dbias && used.dbias_dtype != DType::kUnspecified) {
-    QUANTD_CHECK(CheckFloat("dbias_dtype", used.dbias_dtype));
+    QUANTD_RETURN_IF_ERROR(CheckFloat("dbias_dtype", used.dbias_dtype));
   }
   if (HasRowwise(used.usage)) {
-    QUANTD_CHECK(
+    QUANTD_RETURN_IF_ERROR(
         CheckRowwise(plan, format, used.rht.rowwise ? used.rht.dimension : 0));
   }
   used = Normalise(used, format, plan, tensor.dtype);
@@ -264,22 +261,22 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
 absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
                                         const DequantizeOptions& options) {
   PlanBuilder plan;
-  QUANTD_CHECK(CheckFormat(options.format));
-  QUANTD_CHECK(plan.SetTensor(tensor));
-  QUANTD_CHECK(CheckUsage(options.usage, /*one=*/true));
-  QUANTD_CHECK(CheckFloat("output", options.output));
-  QUANTD_CHECK(CheckNamed("form.scale_layout", options.form.scale_layout,
-                          "linear or swizzled"));
-  QUANTD_CHECK(CheckRotation(options));
+  QUANTD_RETURN_IF_ERROR(CheckFormat(options.format));
+  QUANTD_RETURN_IF_ERROR(plan.SetTensor(tensor));
+  QUANTD_RETURN_IF_ERROR(CheckUsage(options.usage, /*one=*/true));
+  QUANTD_RETURN_IF_ERROR(CheckFloat("output", options.output));
+  QUANTD_RETURN_IF_ERROR(CheckNamed(
+      "form.scale_layout", options.form.scale_layout, "linear or swizzled"));
+  QUANTD_RETURN_IF_ERROR(CheckRotation(options));
   DequantizeOptions used = options;
   SettleMask(used.inverse_rht, used.rht_dimension, &used.sign_mask);
   const FormatSpec& format = *FindFormat(options.format);
   const bool columnwise = HasColumnwise(options.usage);
   const int rotation = used.inverse_rht ? used.rht_dimension : 0;
-  QUANTD_CHECK(CheckMade(format, used));
-  QUANTD_CHECK(plan.SetGroups(used.splits, used.partial_splits));
+  QUANTD_RETURN_IF_ERROR(CheckMade(format, used));
+  QUANTD_RETURN_IF_ERROR(plan.SetGroups(used.splits, used.partial_splits));
   if (!columnwise) {
-    QUANTD_CHECK(
+    QUANTD_RETURN_IF_ERROR(
         CheckRowwise(plan, format, std::max(rotation, used.rotated_dimension)));
   } else if (used.rotated_dimension != 0) {
     // The codes are those of a matrix of so many rows.
@@ -294,12 +291,13 @@ absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
 absl::StatusOr<Plan> MakeRhtAmaxPlan(const TensorDesc& tensor,
                                      const RhtAmaxOptions& options) {
   PlanBuilder plan;
-  QUANTD_CHECK(CheckFloat("tensor.dtype", tensor.dtype));
-  QUANTD_CHECK(plan.SetTensor(tensor));
-  QUANTD_CHECK(CheckRht(options.rht_dimension, options.sign_mask));
-  QUANTD_CHECK(CheckNonFinite(options.non_finite));
-  QUANTD_CHECK(CheckNamed("domain", options.domain, "tensor or row"));
-  QUANTD_CHECK(plan.SetGroups(options.splits, options.partial_splits));
+  QUANTD_RETURN_IF_ERROR(CheckFloat("tensor.dtype", tensor.dtype));
+  QUANTD_RETURN_IF_ERROR(plan.SetTensor(tensor));
+  QUANTD_RETURN_IF_ERROR(CheckRht(options.rht_dimension, options.sign_mask));
+  QUANTD_RETURN_IF_ERROR(CheckNonFinite(options.non_finite));
+  QUANTD_RETURN_IF_ERROR(CheckNamed("domain", options.domain, "tensor or row"));
+  QUANTD_RETURN_IF_ERROR(
+      plan.SetGroups(options.splits, options.partial_splits));
   if (!options.rowwise && !options.rowwise_rht && !options.columnwise &&
       !options.columnwise_rht) {
     return FieldError("rowwise, rowwise_rht, columnwise, columnwise_rht",
@@ -307,14 +305,15 @@ absl::StatusOr<Plan> MakeRhtAmaxPlan(const TensorDesc& tensor,
   }
   const bool rotates = options.rowwise_rht || options.columnwise_rht;
   if (!rotates) {
-    QUANTD_CHECK(CheckNoRotation(options.rht_dimension, options.sign_mask,
-                                 "rowwise_rht or columnwise_rht beside it"));
+    QUANTD_RETURN_IF_ERROR(
+        CheckNoRotation(options.rht_dimension, options.sign_mask,
+                        "rowwise_rht or columnwise_rht beside it"));
   }
   RhtAmaxOptions used = options;
   SettleMask(rotates, used.rht_dimension, &used.sign_mask);
   if (options.rowwise_rht) {
-    QUANTD_CHECK(CheckColumns(plan.cols(), options.rht_dimension,
-                              "the rowwise rotation"));
+    QUANTD_RETURN_IF_ERROR(CheckColumns(plan.cols(), options.rht_dimension,
+                                        "the rowwise rotation"));
   }
   plan.Input();
   const auto add = [&](bool wanted, TensorKind kind, bool columnwise) {
@@ -335,15 +334,15 @@ absl::StatusOr<Plan> MakeRhtAmaxPlan(const TensorDesc& tensor,
 absl::StatusOr<Plan> MakeApplyRhtPlan(const TensorDesc& tensor,
                                       const ApplyRhtOptions& options) {
   PlanBuilder plan;
-  QUANTD_CHECK(CheckFloat("tensor.dtype", tensor.dtype));
-  QUANTD_CHECK(plan.SetTensor(tensor));
-  QUANTD_CHECK(plan.SetGroups({}, false));
-  QUANTD_CHECK(CheckRht(options.rht_dimension, options.sign_mask));
+  QUANTD_RETURN_IF_ERROR(CheckFloat("tensor.dtype", tensor.dtype));
+  QUANTD_RETURN_IF_ERROR(plan.SetTensor(tensor));
+  QUANTD_RETURN_IF_ERROR(plan.SetGroups({}, false));
+  QUANTD_RETURN_IF_ERROR(CheckRht(options.rht_dimension, options.sign_mask));
   ApplyRhtOptions used = options;
   SettleMask(true, used.rht_dimension, &used.sign_mask);
   if (used.output == DType::kUnspecified) used.output = tensor.dtype;
-  QUANTD_CHECK(CheckFloat("output", used.output));
-  QUANTD_CHECK(
+  QUANTD_RETURN_IF_ERROR(CheckFloat("output", used.output));
+  QUANTD_RETURN_IF_ERROR(
       CheckColumns(plan.cols(), options.rht_dimension, "the rotation"));
   plan.Input();
   plan.Output(TensorKind::kRotated, used.output, {plan.rows(), plan.cols()});

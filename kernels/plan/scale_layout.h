@@ -11,12 +11,6 @@
 
 namespace quantd {
 
-// Where the scale of block `b` of line `l` lies, in elements.
-constexpr int64_t ScaleIndex(const CopyGeometry& g, int64_t l, int64_t b) {
-  return g.swizzled ? SwizzledIndex(l, b, g.blocks)
-                    : l / g.scale_lines * g.scale_line + b * g.scale_block;
-}
-
 // Writes scales that `from` lays out as `to` lays them out, padding zero: all
 // that `to` has, from line `line` and block `block` of `from` on. The
 // geometries are those of copies of one format and direction. Sizes:

@@ -72,7 +72,7 @@ struct Running {
     }
     const L::F v[2] = {t.even, t.odd};
     L::U max, clean;
-    Maxima<L>(v, 2, &max, &clean);
+    FindMaxima<L>(v, 2, &max, &clean);
     all = L::Max(max, all);
     if constexpr (kSpecial) numbers = L::Max(clean, numbers);
   }

@@ -32,7 +32,7 @@ struct RunningColumns {
     const F v[2] = {t.even, t.odd};
     for (int i = 0; i < 2; ++i) {
       U max, clean;
-      Maxima<L>(v + i, 1, &max, &clean);
+      FindMaxima<L>(v + i, 1, &max, &clean);
       all[i] = L::Max(max, all[i]);
       if constexpr (kSpecial) numbers[i] = L::Max(clean, numbers[i]);
     }
@@ -63,9 +63,7 @@ void StoreScales(const ColumnJob& job, const Strip& s,
     const int64_t line = s.col + c;
     const int64_t in_twin = c % (2 * W);
     const uint32_t value = stored[c / (2 * W) * 2 + in_twin % 2][in_twin / 2];
-    const int64_t at = copy.swizzled
-                           ? SwizzledIndex(line, block, copy.blocks)
-                           : line * copy.scale_line + block * copy.scale_block;
+    const int64_t at = ScaleIndex(copy, line, block);
     if (job.params.scaling == Scaling::kMx) {
       copy.scale[at] = static_cast<std::byte>(value);
     } else {
@@ -84,7 +82,7 @@ QUANTD_FN bool Prepare(const ColumnJob& job, const Strip& s, std::byte* packed,
   RunningColumns<D, kSpecial> running[kTwins];
   for (int64_t r = 0; r < s.rows; ++r) {
     const std::byte* p = s.from + r * s.pitch;
-    if constexpr (!kSpecial) Prefetch<D>(p);
+    if constexpr (!kSpecial) PrefetchStrip<D>(p);
     QUANTD_UNROLL
     for (int t = 0; t < kTwins; ++t) {
       running[t].Add(LoadTwin<D>(p + t * 2 * W * SizeOf(D)));

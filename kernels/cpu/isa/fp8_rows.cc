@@ -78,9 +78,7 @@ void StoreScales(const RowJob& job, const Group& g, U stored) {
       ++line;
     }
     const uint32_t value = stored[i];
-    const int64_t at = copy.swizzled
-                           ? SwizzledIndex(line, block, copy.blocks)
-                           : line * copy.scale_line + block * copy.scale_block;
+    const int64_t at = ScaleIndex(copy, line, block);
     if (bytes) {
       copy.scale[at] = static_cast<std::byte>(value);
     } else {
@@ -178,9 +176,7 @@ void EncodeRun(const RowJob& job, Group g, int64_t elements) {
   const int64_t groups = elements / kStep;
   for (int64_t i = 0; i <= groups; ++i) {
     if (i < groups) {
-      for (int at = 0; at < kStep * static_cast<int>(SizeOf(D)); at += 64) {
-        __builtin_prefetch(next.from + kAhead + at);
-      }
+      Prefetch<kStep * SizeOf(D)>(next.from + kAhead);
       ordinary[i % 2] = Prepare<D, kBlockSize, false>(job, next, m[i % 2]);
       advance(&next);
     }

@@ -96,7 +96,7 @@ void EncodeSquare(const SquareJob& job, int64_t row, int64_t col, int64_t rows,
       continue;
     }
     for (int64_t r = 0; r < rows; ++r) {
-      Prefetch<D>(from + r * pitch);
+      PrefetchStrip<D>(from + r * pitch);
       __builtin_memcpy(square.v[s] + r * kPitch, from + r * pitch, kPitch);
     }
   }

@@ -35,13 +35,11 @@ QUANTD_FN void PackPart(const Strip& s, std::byte* to) {
   }
 }
 
-// The strip after the next one: the hardware does not see it coming.
+// Fetches the row at `row` of the strip after the next one.
 template <DType D>
-QUANTD_FN void Prefetch(const std::byte* row) {
+QUANTD_FN void PrefetchStrip(const std::byte* row) {
   constexpr int64_t kBytes = kStrip * SizeOf(D);
-  for (int64_t at = 0; at < kBytes; at += 64) {
-    __builtin_prefetch(row + 2 * kBytes + at);
-  }
+  Prefetch<kBytes>(row + 2 * kBytes);
 }
 
 // Where a strip's codes go, row by row. `rows`: to the rowwise copy too.
@@ -65,7 +63,7 @@ QUANTD_FN bool Encode(const std::byte* from, int64_t from_pitch,
   Running<D, kSpecial> running;
   for (int64_t r = 0; r < rows_of_it; ++r) {
     const std::byte* p = from + r * from_pitch;
-    if constexpr (kWatch) Prefetch<D>(p);
+    if constexpr (kWatch) PrefetchStrip<D>(p);
     QUANTD_UNROLL
     for (int c = 0; c < kStrip / kFp8Step; ++c) {
       L::U codes[kEach];

@@ -6,8 +6,8 @@
 #ifndef QUANTD_KERNELS_CPU_ISA_LINES_H_
 #define QUANTD_KERNELS_CPU_ISA_LINES_H_
 
-#include "kernels/arith/block.h"
-#include "kernels/cpu/isa/vec.h"
+#include "kernels/arith/nvfp4.h"
+#include "kernels/cpu/isa/transpose.h"
 #include "kernels/cpu/tiles.h"
 
 namespace quantd {

@@ -41,10 +41,7 @@ U LoadScales(const CopyTask& copy, bool wide, int64_t line, int64_t block,
              int64_t lanes) {
   U stored{};
   for (int64_t i = 0; i < lanes; ++i) {
-    const int64_t l = line + i;
-    const int64_t at = copy.swizzled ? SwizzledIndex(l, block, copy.blocks)
-                                     : l / copy.scale_lines * copy.scale_line +
-                                           block * copy.scale_block;
+    const int64_t at = ScaleIndex(copy, line + i, block);
     uint32_t value = 0;
     __builtin_memcpy(&value, copy.scale + at * (wide ? 4 : 1), wide ? 4 : 1);
     stored[i] = value;
@@ -75,6 +72,7 @@ void DecodeLines(const DequantizeParams& d, const CopyTask& copy, int64_t line,
   }
   F amax;
   __builtin_memcpy(&amax, amaxes, sizeof(amax));
+  const Nvfp4Decode<L> decode = MakeLineDecode<L>(d.scaling, amax, d.range);
   const int block = d.block > 0 ? d.block : 16;
   const int n = block > copy.rotation ? block : copy.rotation;
   const int64_t end = Least(origin + kTile, copy.padded);
@@ -83,7 +81,7 @@ void DecodeLines(const DequantizeParams& d, const CopyTask& copy, int64_t line,
     for (int i = 0; i < n && p + i < end; i += 16) {
       const U stored = LoadScales(copy, wide, line,
                                   d.block > 0 ? (p + i) / block : 0, lanes);
-      const F factor = DecodeFactor<L>(d.scaling, d.f6, amax, stored);
+      const F factor = DecodeFactor<L>(d.scaling, decode, stored);
       U words[4];
       LoadCodes(copy, half, line, p + i, lanes, words);
       DecodeSixteen<L>(d.element, words, v + i);

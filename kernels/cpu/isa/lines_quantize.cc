@@ -1,5 +1,4 @@
 // Quantization of any format, tile by tile. Leaf rule: see tiles.cc.
-#include "kernels/arith/decode.h"
 #include "kernels/arith/encode.h"
 #include "kernels/arith/run_errors.h"
 #include "kernels/cpu/isa/lines.h"
@@ -29,7 +28,7 @@ struct TileJob {
   ErrorSums* errors;            // nullptr: not wanted
 };
 
-// Adds the first `lanes` of them.
+// Adds the errors of the first `lanes` lines.
 void AddErrors(const RunErrors<L>& run, int64_t lanes, ErrorSums* sums) {
   for (int64_t l = 0; l < lanes; ++l) {
     sums->elements += run.elements[l];
@@ -45,9 +44,9 @@ void AddErrors(const RunErrors<L>& run, int64_t lanes, ErrorSums* sums) {
   }
 }
 
-// The first `count` <= W lines of sixteen codes from position `p` on.
-QUANTD_FN void StoreCodes(const TileJob& job, int64_t line, int64_t p,
-                          const U* words, int64_t lanes) {
+// Stores sixteen codes of `lanes` <= W lines from position `p` on.
+QUANTD_FN void StoreSixteen(const TileJob& job, int64_t line, int64_t p,
+                            const U* words, int64_t lanes) {
   const CopyTask& copy = job.copy;
   const bool half = job.params.element == DType::kE2M1x2;
   const int64_t count = Least(16, copy.padded - p);
@@ -81,18 +80,13 @@ QUANTD_FN void StoreCodes(const TileJob& job, int64_t line, int64_t p,
   }
 }
 
+// Stores the scales that a block has in each of `lanes` lines.
 QUANTD_FN void StoreScales(const TileJob& job, int64_t line, int64_t block,
                            U stored, int64_t lanes) {
   const CopyTask& copy = job.copy;
-  stored = StoredScale<L>(job.params, stored);
   const bool wide = job.params.scaling == Scaling::kBlock;
   for (int64_t i = 0; i < lanes; ++i) {
-    const int64_t l = line + i;
-    // Mostly 1: a division would be the dearest part of it.
-    const int64_t at_line = copy.scale_lines == 1 ? l : l / copy.scale_lines;
-    const int64_t at =
-        copy.swizzled ? SwizzledIndex(l, block, copy.blocks)
-                      : at_line * copy.scale_line + block * copy.scale_block;
+    const int64_t at = ScaleIndex(copy, line + i, block);
     const uint32_t value = stored[i];
     if (wide) {
       __builtin_memcpy(copy.scale + at * 4, &value, 4);
@@ -117,65 +111,30 @@ QUANTD_FN LineScale<L> ScalesOfLines(const TileJob& job, int64_t line,
   return MakeLineScale<L>(job.params, a, L::Broadcast(scale));
 }
 
-// The scale of block `b` of the span `v` at line `line`, position `p`.
-QUANTD_FN BlockScale<L> ScaleOf(const TileJob& job, const LineScale<L>& scales,
-                                const F* v, int64_t line, int64_t p, int n) {
-  const EncodeParams& params = job.params;
-  if (job.squares) {
+// Where EncodeSpan leaves what it makes of `lanes` lines from `line` on.
+struct TileOut {
+  const TileJob& job;
+  int64_t line;
+  int64_t lanes;
+
+  QUANTD_FN U Settled(int64_t position) const {
     // Lines of a lane group lie in one square: W divides 16.
-    const int64_t side = params.block == 16 ? 16 : 128;
-    const int64_t r = (job.columnwise ? p : line) % kTile / side;
-    const int64_t c = (job.columnwise ? line : p) % kTile / side;
-    return UnderScale<L>(params, scales, U{} + job.squares->stored[r][c]);
+    const int64_t side = job.params.block == 16 ? 16 : 128;
+    const int64_t r = (job.columnwise ? position : line) % kTile / side;
+    const int64_t c = (job.columnwise ? line : position) % kTile / side;
+    return U{} + job.squares->stored[r][c];
   }
-  U max{};
-  U clean{};
-  if (params.scaling != Scaling::kTensor) Maxima<L>(v, n, &max, &clean);
-  if (params.four_over_six != FourOverSix::kOff) {
-    return FourOverSixScale<L>(params, scales, v, max, clean);
+  QUANTD_FN void StoreScale(int64_t block, U stored) const {
+    StoreScales(job, line, block, stored, lanes);
   }
-  return MakeBlockScale<L>(params, scales, max, clean);
-}
-
-// Random bytes of W lines from position `p` on, the first in the lowest byte.
-QUANTD_FN RandomBytes<L> Draw(const TileJob& job, int64_t line, int64_t p) {
-  const EncodeParams& e = job.params;
-  const int64_t rows = e.row_offset + job.group.row;
-  const RandomBytes<L> drawn =
-      job.columnwise ? DrawBytes<L>(e, true, e.column_offset + line, rows + p)
-                     : DrawBytes<L>(e, false, rows + line, e.column_offset + p);
-  RandomBytes<L> bytes;
-  bytes.shift = 0;
-  const int word = drawn.shift / 4;
-  const int bits = drawn.shift % 4 * 8;
-  for (int i = 0; i < 4; ++i) {
-    bytes.words[i] = drawn.words[word + i];
-    if (bits != 0) {
-      bytes.words[i] = bytes.words[i] >> bits | drawn.words[word + i + 1]
-                                                    << (32 - bits);
-    }
+  QUANTD_FN void StoreCodes(int64_t position, const U* words) const {
+    StoreSixteen(job, line, position, words, lanes);
   }
-  return bytes;
-}
-
-void CountErrors(const TileJob& job, const LineScale<L>& scales, const F* v,
-                 const BlockScale<L>& block, const U* words, int64_t p,
-                 int64_t lanes) {
-  const CopyTask& copy = job.copy;
-  const EncodeParams& e = job.params;
-  // kBlock and kTensor decode by the inverse of their scale.
-  const U stored = e.scaling == Scaling::kTensor
-                       ? L::Bits(L::Broadcast(1.0f) / scales.scale)
-                       : StoredScale<L>(e, block.stored);
-  const F factor = DecodeFactor<L>(e.scaling, e.f6, scales.amax, stored);
-  F d[16];
-  DecodeSixteen<L>(e.element, words, d);
-  QUANTD_UNROLL
-  for (int i = 0; i < 16; ++i) d[i] = d[i] * factor;
-  const int64_t end = copy.rotation > 0 ? copy.padded : copy.positions;
-  AddErrors(ErrorsOfRun<L>(v, block.m, d, ClipBits(e.element), end - p), lanes,
-            job.errors);
-}
+  QUANTD_FN bool counts() const { return job.errors != nullptr; }
+  QUANTD_FN void Count(const RunErrors<L>& errors) const {
+    AddErrors(errors, lanes, job.errors);
+  }
+};
 
 // W lines from `line` on, over the tile's positions. What decides most is known
 // to the compiler.
@@ -189,6 +148,7 @@ void EncodeLines(const TileJob& any, Tile& tile, int64_t line, int64_t lanes) {
                        any.row, any.col,   any.squares, any.errors};
   const CopyTask& copy = job.copy;
   const LineScale<L> scales = ScalesOfLines(job, line, lanes);
+  const TileOut out = {job, line, lanes};
   // Positions of one scale; of a tensor's, any that are convenient.
   const int block = e.block > 0 ? e.block : 16;
   const int n = block > copy.rotation ? block : copy.rotation;
@@ -199,27 +159,9 @@ void EncodeLines(const TileJob& any, Tile& tile, int64_t line, int64_t lanes) {
     F v[128];
     LoadSpan(tile, job.columnwise, local, p - origin, n, v);
     if (copy.rotation > 0) RotateSpan(v, n, copy.rotation, copy.signs);
-    for (int b = 0; b < n && p + b < end; b += block) {
-      const BlockScale<L> scale =
-          ScaleOf(job, scales, v + b, line, p + b, block);
-      if (e.scaling != Scaling::kTensor) {
-        StoreScales(job, line, (p + b) / block, scale.stored, lanes);
-      }
-      for (int i = b; i < b + block && p + i < end; i += 16) {
-        U words[4];
-        RandomBytes<L> random;
-        if (e.stochastic) random = Draw(job, line, p + i);
-        EncodeSixteen<L>(e, v + i, scale.m, e.stochastic ? &random : nullptr,
-                         words);
-        if (e.element == DType::kE2M1x2 && copy.rotation == 0) {
-          KeepCodes<L>(copy.positions - (p + i), words);
-        }
-        StoreCodes(job, line, p + i, words, lanes);
-        if (job.errors) {
-          CountErrors(job, scales, v + i, scale, words, p + i, lanes);
-        }
-      }
-    }
+    EncodeSpan<L>(
+        e, {copy, job.columnwise, copy.rotation > 0, job.group.row, line, p},
+        scales, v, n, out);
   }
 }
 
@@ -249,14 +191,14 @@ EncodeFn EncodeOf(const EncodeParams& e) {
 }
 
 // Maxima of a square of the tile, its lanes reduced.
-void MaximaOfSquare(Tile& tile, int64_t r, int64_t c, int64_t side,
-                    uint32_t* max, uint32_t* clean) {
+void FindSquareMaxima(Tile& tile, int64_t r, int64_t c, int64_t side,
+                      uint32_t* max, uint32_t* clean) {
   *max = *clean = 0;
   for (int64_t l = 0; l < side; l += W) {
     F v[128];
     LoadSpan(tile, true, c + l, r, static_cast<int>(side), v);
     U a, b;
-    Maxima<L>(v, static_cast<int>(side), &a, &b);
+    FindMaxima<L>(v, static_cast<int>(side), &a, &b);
     for (int i = 0; i < W; ++i) {
       *max = a[i] > *max ? a[i] : *max;
       *clean = b[i] > *clean ? b[i] : *clean;
@@ -264,24 +206,20 @@ void MaximaOfSquare(Tile& tile, int64_t r, int64_t c, int64_t side,
   }
 }
 
-// The error of a 16 x 16 block under a scale: rows in index order, then a
-// halving tree over the rows.
+// The error of a 16 x 16 square under a scale.
 float SquareError(const EncodeParams& e, const LineScale<L>& scales, Tile& tile,
                   int64_t r, int64_t c, uint32_t code) {
-  float sums[16];
-  for (int l = 0; l < 16; l += W) {
-    F v[16];
-    LoadSpan(tile, false, r + l, c, 16, v);
+  float sums[kBlock];
+  for (int l = 0; l < kBlock; l += W) {
+    F v[kBlock];
+    LoadSpan(tile, false, r + l, c, kBlock, v);
     const F sum = FourOverSixError<L>(e, scales, v, U{} + code);
     __builtin_memcpy(sums + l, &sum, sizeof(sum));
   }
-  for (int half = 8; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) sums[i] = sums[i] + sums[i + half];
-  }
-  return sums[0];
+  return FourOverSixErrorOfSquare(sums);
 }
 
-// Of the squares that hold some of the tile's rows x cols.
+// Settles the scales of the squares that hold some of the tile's rows x cols.
 void ScaleSquares(const EncodeParams& e, const CopyTask& copy, Tile& tile,
                   int64_t rows, int64_t cols, SquareScales* out) {
   const int64_t side = e.block;
@@ -291,18 +229,17 @@ void ScaleSquares(const EncodeParams& e, const CopyTask& copy, Tile& tile,
   for (int64_t r = 0; r < rows; r += side) {
     for (int64_t c = 0; c < cols; c += side) {
       uint32_t max, clean;
-      MaximaOfSquare(tile, r, c, side, &max, &clean);
-      uint32_t stored = MakeBlockScale<Scalar>(e, line, max, clean).stored;
-      if (e.four_over_six != FourOverSix::kOff &&
-          !(e.propagate && max > kInfBits)) {
-        uint32_t four, six;
-        FourOverSixScales<Scalar>(line, clean, &four, &six);
-        stored = SquareError(e, lines, tile, r, c, four) <
-                         SquareError(e, lines, tile, r, c, six)
-                     ? four
-                     : six;
+      FindSquareMaxima(tile, r, c, side, &max, &clean);
+      uint32_t* const stored = &out->stored[r / side][c / side];
+      if (e.four_over_six == FourOverSix::kOff) {
+        *stored = MakeBlockScale<Scalar>(e, line, max, clean).stored;
+        continue;
       }
-      out->stored[r / side][c / side] = stored;
+      uint32_t four, six;
+      FourOverSixScales<Scalar>(line, clean, &four, &six);
+      *stored = FourOverSixChoice<Scalar>(
+          e, max, four, SquareError(e, lines, tile, r, c, four), six,
+          SquareError(e, lines, tile, r, c, six));
     }
   }
 }
@@ -320,7 +257,7 @@ void QuantizeLines(const EncodeParams& e, const GroupTask& group, int64_t first,
   if (IsPlainFp8Squares(e) && !row_errors && !col_errors) {
     return QuantizeFp8Squares(e, group, first, last, seen);
   }
-  // Copies that have a way of their own are done first, both for some rows that
+  // Copies that a tuned function writes come first, both for some rows that
   // stay in the cache.
   bool wanted[2] = {group.rowwise.data != nullptr,
                     group.columnwise.data != nullptr};

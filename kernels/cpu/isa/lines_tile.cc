@@ -89,7 +89,7 @@ void AmaxOf(Tile& tile, const Direction& d, bool propagate, int64_t row,
       LoadSpan(tile, d.columnwise, l, p, n, v);
       if (d.signs) RotateSpan(v, n, d.rotation, d.signs);
       U a, b;
-      Maxima<L>(v, n, &a, &b);
+      FindMaxima<L>(v, n, &a, &b);
       max = L::Max(a, max);
       clean = L::Max(b, clean);
     }

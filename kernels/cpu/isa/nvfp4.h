@@ -4,9 +4,9 @@
 #ifndef QUANTD_KERNELS_CPU_ISA_NVFP4_H_
 #define QUANTD_KERNELS_CPU_ISA_NVFP4_H_
 
-#include "kernels/arith/block.h"
+#include "kernels/arith/nvfp4.h"
 #include "kernels/cpu/isa/lines.h"
-#include "kernels/cpu/isa/vec.h"
+#include "kernels/cpu/isa/transpose.h"
 #include "kernels/cpu/tiles.h"
 
 namespace quantd {
@@ -61,14 +61,6 @@ template <DType D>
 struct Band {
   alignas(64) std::byte v[16 * kBandCols * SizeOf(D)];
 };
-
-// Fetches a row of a band that is packed later: the hardware does not see it
-// coming.
-template <DType D>
-QUANTD_FN void PrefetchBandRow(const std::byte* row) {
-  constexpr int64_t kBytes = kBandCols * SizeOf(D);
-  for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(row + at);
-}
 
 // Copies rows x cols from x(row, col), zeros around it.
 template <DType D>

@@ -54,14 +54,14 @@ struct Group {
 template <bool kRht, bool kExact, typename Load>
 QUANTD_FN void Prepare(Load load, const Nvfp4Copy& copy, const Signs& signs,
                        Group* group) {
-  const Nvfp4Encode global = {copy.s_dec, copy.s_inv6};
   load(group->v);
   if constexpr (kRht) RotateForward<L, kExact>(group->v, signs.lanes);
   U max = MaxMagnitude<L>(group->v);
   if constexpr (kRht) max = L::Bits(RoundToBf16<L>(L::Float(max)));
   // Rotated values are finite only if all that went in is.
-  group->special = L::Any(Nvfp4MayReach7<L>(max, global));
-  group->scale = Nvfp4Scale<L>(max, global);
+  const F wanted = L::Float(max) * copy.s_inv6;
+  group->special = L::Any(Nvfp4MayReach7<L>(wanted) & (max != 0u));
+  group->scale = Nvfp4Scale<L>(max, copy.s_inv6);
   group->m = Nvfp4Multiplier<L>(group->scale, copy.s_dec);
   // In memory from here on: in registers it would crowd out the other group.
   asm volatile("" : "+m"(*group));
@@ -112,9 +112,7 @@ void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
     };
     for (int64_t b = 0; b < blocks; b += W) {
       // Rows of a large matrix outrun the hardware's own prefetch.
-      for (size_t at = 0; at < W * 16 * kSize; at += 64) {
-        __builtin_prefetch(p + b * 16 * kSize + kAhead + at);
-      }
+      Prefetch<W * 16 * kSize>(p + b * 16 * kSize + kAhead);
       Prepare<kRht, kIsHalf<D>>(loader(b), a.row, signs, &groups[b / W % 2]);
       if (b > 0) emit(b - W, &groups[(b / W + 1) % 2]);
     }
@@ -182,7 +180,8 @@ QUANTD_FN void QuantizeBands(const QuantizeArgs& a, int64_t row, int64_t rows,
   const int64_t blocks = (rows + 15) / 16;
   // Vectors come in pairs, so that the two groups change places evenly.
   const int64_t vectors = (cols + 2 * W - 1) / (2 * W) * 2;
-  const int64_t pitch = a.x.cols * static_cast<int64_t>(SizeOf(D));
+  constexpr int64_t kSize = SizeOf(D);
+  const int64_t pitch = a.x.cols * kSize;
   Place before = {-1, 0};
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t top = row + 16 * block;
@@ -193,9 +192,10 @@ QUANTD_FN void QuantizeBands(const QuantizeArgs& a, int64_t row, int64_t rows,
     PackBand<D>(a.x, top, Least(16, rows - 16 * block), col, cols,
                 &bands[block % 2]);
     for (int64_t vector = 0; vector < vectors; ++vector) {
-      // As evenly as they can be: a core waits for only so many lines at once.
+      // The next band, which the hardware does not see coming; as evenly as it
+      // can be, since a core waits for only so many lines at once.
       for (int64_t r = vector * W / 8; r < (vector + 1) * W / 8; ++r) {
-        PrefetchBandRow<D>(next + r * pitch);
+        Prefetch<kBandCols * kSize>(next + r * pitch);
       }
       const Place at = {block, vector};
       Prepare<kRht, kIsHalf<D>>(loader(at), a.col, signs, &groups[vector % 2]);

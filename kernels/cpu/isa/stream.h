@@ -1,6 +1,8 @@
-// Stores around the caches, for codes that are written once and too many to be
-// found there by whoever reads them: no line is fetched only to be overwritten.
-// Included only by what is compiled once for each instruction set.
+// Memory traffic that the hardware does not find out by itself: fetches of what
+// is read soon, and stores around the caches, for codes that are written once
+// and too many to be found there by whoever reads them, so that no line is
+// fetched only to be overwritten. Included only by what is compiled once for
+// each instruction set.
 #ifndef QUANTD_KERNELS_CPU_ISA_STREAM_H_
 #define QUANTD_KERNELS_CPU_ISA_STREAM_H_
 
@@ -13,6 +15,13 @@
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
+
+// Fetches the cache lines of kBytes from `from` on, where it may lie anywhere:
+// rows of a large matrix outrun the hardware's own prefetch.
+template <int64_t kBytes>
+QUANTD_FN void Prefetch(const std::byte* from) {
+  for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(from + at);
+}
 
 // Whether lines of codes, `pitch` bytes apart, may be stored so in vectors of
 // `width` bytes from each line's start on.

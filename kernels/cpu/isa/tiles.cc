@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/isa/lines.h"
 #include "kernels/cpu/isa/nvfp4.h"
-#include "kernels/cpu/isa/vec.h"
+#include "kernels/cpu/isa/transpose.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
@@ -35,7 +35,7 @@ uint32_t Reduce(U u) {
 QUANTD_FN void Add(const F (&v)[16], U max, U* running, bool* nan) {
   if (L::Any(max > kInfBits)) {
     *nan = true;
-    max = MaxMagnitudeIgnoringNan<L>(v);
+    max = MaxNumber<L>(v);
   }
   *running = L::Max(max, *running);
 }
@@ -100,7 +100,7 @@ void AmaxColumns(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
       const std::byte* next =
           a.x.data + (row * a.x.cols + col + kBandCols) * SizeOf(D);
       for (int64_t r = 0; r < 16; ++r) {
-        PrefetchBandRow<D>(next + r * a.x.cols * SizeOf(D));
+        Prefetch<kBandCols * SizeOf(D)>(next + r * a.x.cols * SizeOf(D));
       }
       PackBand<D>(a.x, row, Least(16, last - row), col, cols, &band);
       // Columns beside the matrix are zero.
@@ -127,7 +127,7 @@ QUANTD_FN void RoundTo(F (&v)[16]) {
 template <DType D>
 QUANTD_FN void Decode(const Nvfp4Block<L>& block, const DequantizeArgs& a,
                       const Signs& signs, F (&v)[16]) {
-  DecodeNvfp4<L>(block, Nvfp4Decode{a.amax, a.k}, v);
+  DecodeNvfp4<L>(block, Nvfp4Decode<Scalar>{a.amax, a.k}, v);
   if (a.signs) {
     RoundTo<D>(v);
     RotateInverse<L>(v, signs.lanes);

@@ -19,7 +19,7 @@ struct Running {
                                       uint32_t nan_bit) {
     if (max > kInfBits) {
       found.seen |= nan_bit;
-      max = MaxMagnitudeIgnoringNan<Scalar>(v);
+      max = MaxNumber<Scalar>(v);
     }
     found.*which = max > found.*which ? max : found.*which;
   }

@@ -32,13 +32,13 @@ __device__ __forceinline__ void RowsOf(const SpanAmaxArgs& a,
     float v[N];
     LoadSpan<D>(*tile.group, a.list.cols, false, line, first, v);
     uint32_t max, clean;
-    Maxima<Scalar>(v, N, &max, &clean);
+    FindMaxima<Scalar>(v, N, &max, &clean);
     Raise(clean, &found->plain);
     found->seen |= SeenIn(max, clean);
     if (a.rows != nullptr) AddToLine(max, clean, a.propagate, &a.rows[row]);
     if (a.row_signs == nullptr) continue;
     RotateSpan(v, N, a.row_signs);
-    Maxima<Scalar>(v, N, &max, &clean);
+    FindMaxima<Scalar>(v, N, &max, &clean);
     Raise(clean, &found->row_rht);
     found->seen |= max > kInfBits ? kSeenRowRhtNan : 0u;
     if (a.rotated_rows != nullptr) {
@@ -60,12 +60,12 @@ __device__ __forceinline__ void ColumnsOf(const SpanAmaxArgs& a,
     LoadSpan<D>(*tile.group, a.list.cols, true, line, first, v);
     uint32_t max, clean;
     if (a.columns != nullptr) {
-      Maxima<Scalar>(v, N, &max, &clean);
+      FindMaxima<Scalar>(v, N, &max, &clean);
       AddToLine(max, clean, a.propagate, &a.columns[column]);
     }
     if (a.col_signs == nullptr) continue;
     RotateSpan(v, N, a.col_signs);
-    Maxima<Scalar>(v, N, &max, &clean);
+    FindMaxima<Scalar>(v, N, &max, &clean);
     Raise(clean, &found->col_rht);
     found->seen |= max > kInfBits ? kSeenColRhtNan : 0u;
     if (a.rotated_columns != nullptr) {

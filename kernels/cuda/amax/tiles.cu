@@ -22,8 +22,8 @@ namespace quantd::cuda {
 namespace {
 
 constexpr float kMargin = 0x1p-14f;
-// Squares are not for the tensor cores whose largest magnitude is below the one
-// or not below the other; and what such a small one may come to.
+// Tensor cores are only for squares whose largest magnitude is from kTiny to
+// below kHuge. A smaller square's rotated elements stay below kMostTiny.
 constexpr uint32_t kTiny = 0x0E000000u;      // 2^-99
 constexpr uint32_t kHuge = 0x7B800000u;      // 2^120
 constexpr uint32_t kMostTiny = 0x0F800000u;  // 2^-96
@@ -35,10 +35,6 @@ struct AmaxTilesArgs {
   Found* found;
 };
 
-template <SharedMemory kSize>
-using Stream = BySize<kSize, TileStream<3, 6, 1>, TileStream<2, 4, 1>,
-                      TileStream<1, 3, 1>>;
-
 // The largest rotated elements that the CTA knows of, rounded to bf16, as fp32
 // bits: in shared memory, where all warps read and raise them.
 struct KnownMaxima {
@@ -47,13 +43,20 @@ struct KnownMaxima {
 };
 template <SharedMemory kSize>
 struct Shared {
-  typename Stream<kSize>::Tiles tiles;
-  typename Stream<kSize>::Control control;
+  using Stream = BySize<kSize, TileStream<3, 6, 1>, TileStream<2, 4, 1>,
+                        TileStream<1, 3, 1>>;
+  typename Stream::Tiles tiles;
+  typename Stream::Control control;
   KnownMaxima maxima;
+
+  __device__ __forceinline__ void Begin() {
+    LetNextKernelStart();
+    if (threadIdx.x == 0) maxima = {};
+  }
 };
 
-// The larger one of `max` and this lane's magnitudes in a rotated square,
-// about.
+// Returns the larger of `max` and this lane's magnitudes in a rotated square,
+// approximately.
 __device__ __forceinline__ float RotatedMaximum(const uint32_t (&x)[4],
                                                 const Rotation& rotation,
                                                 float max) {
@@ -67,20 +70,21 @@ __device__ __forceinline__ float RotatedMaximum(const uint32_t (&x)[4],
   return max;
 }
 
-// Rounded to bf16, as fp32 bits; x is finite and not negative.
+// Returns x rounded to bf16, as fp32 bits. It is finite and not negative.
 __device__ __forceinline__ uint32_t Rounded(float x) {
   return PackBf16(x, 0.0f) << 16;
 }
 
-// What an element of about this magnitude comes to at most, rounded.
+// Returns the most that an element of about this magnitude can round to.
 __device__ __forceinline__ uint32_t AtMost(float about) {
   return Rounded(about * (1.0f + kMargin));
 }
-// Shared memory that other warps write, too.
+// Reads shared memory that other warps write.
 __device__ __forceinline__ uint32_t Read(const volatile uint32_t& known) {
   return known;
 }
-// The whole warp calls this; each lane with what it has found.
+// Raises a maximum to the largest of what the lanes of a warp have found. All
+// of them must call this.
 __device__ __forceinline__ void Raise(uint32_t mine, uint32_t* known,
                                       uint32_t* found) {
   const uint32_t max = __reduce_max_sync(0xFFFFFFFFu, mine);
@@ -90,7 +94,7 @@ __device__ __forceinline__ void Raise(uint32_t mine, uint32_t* known,
   }
 }
 
-// One square in order: a lane is a row, or a column.
+// Rotates one square in the order that counts: a lane takes a row or a column.
 __device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
                                             int col, bool rows, bool columns,
                                             const float* signs,
@@ -109,13 +113,13 @@ __device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
       v[i] = DecodeBf16<Scalar>(*reinterpret_cast<const uint16_t*>(p));
     }
     uint32_t all;
-    Maxima<Scalar>(v, kBlock, &all, &plain);
+    FindMaxima<Scalar>(v, kBlock, &all, &plain);
     seen |= SeenIn(all, plain);
     if (column || rows) {
       max = RotateToBf16<Scalar, true>(v, signs);
       if (max > kInfBits) {
         seen |= column ? kSeenColRhtNan : kSeenRowRhtNan;
-        max = MaxMagnitudeIgnoringNan<Scalar>(v);
+        max = MaxNumber<Scalar>(v);
       }
     }
   }
@@ -141,7 +145,8 @@ struct WarpRows {
     plain = base + TileOffset(row + half + lane % 8, other);
     turned = base + TileOffset(row + other + lane % 8, half);
   }
-  // Of square c: two pieces of 16 bytes further, within 128 bytes.
+  // The address for square c: two pieces of 16 bytes further for each square,
+  // within 128 bytes.
   static __device__ __forceinline__ uint32_t At(uint32_t first, int c) {
     return (first ^ c % 4 * 32) + c / 4 * kTileBox;
   }
@@ -175,7 +180,8 @@ struct Known {
                      : QuarterSum(magnitudes, col);
     }
   }
-  // Whether it may raise a maximum, by sums, or is not for tensor cores.
+  // Returns whether it may raise a maximum, as far as sums tell, or is not for
+  // tensor cores.
   template <bool kRows, bool kColumns>
   __device__ __forceinline__ bool Matters(const KnownMaxima& known) const {
     const uint32_t magnitude = LargerHalf(plain);
@@ -209,9 +215,9 @@ __device__ __forceinline__ float LargestOfWarp(float x) {
   return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(x)));
 }
 
-// Squares of a warp's rows, of which sums of magnitudes have not said enough:
-// by tensor cores, and in order where it takes that. Adds plain magnitudes that
-// are not counted with the latter.
+// Works on the squares of a warp's rows where sums of magnitudes have not said
+// enough: by tensor cores, and in order where those are not enough either. Adds
+// the plain magnitudes of squares that were not rotated in order to `*plain`.
 template <bool kRows, bool kColumns>
 __device__ __forceinline__ void RaiseMaxima(
     const AmaxTilesArgs& a, const StagedTile& tile, const WarpRows& rows,
@@ -272,62 +278,49 @@ __device__ __forceinline__ void RaiseMaxima(
 }
 
 template <SharedMemory kSize, bool kRows, bool kColumns>
-__global__ void __launch_bounds__(Stream<kSize>::kCtaThreads, 1)
+__global__ void __launch_bounds__(Shared<kSize>::Stream::kCtaThreads, 1)
     AmaxByTensorCores(const __grid_constant__ AmaxTilesArgs a,
                       const __grid_constant__ TensorMap map) {
-#ifdef __CUDA_ARCH__
-  if constexpr (kIsBuilt<kSize>) {
-    LetNextKernelStart();
-    extern __shared__ __align__(1024) std::byte shared[];
-    auto& s = *reinterpret_cast<Shared<kSize>*>(shared);
-    if (threadIdx.x == 0) s.maxima = {};
-    Stream<kSize> stream(&s.tiles, &s.control);
-    if (stream.sends()) {
-      stream.Send(a.list, a.first, map);
-      return;
-    }
-    stream.Begin();
-    const Rotation rotation(a.signs);
-    uint32_t plain = 0;  // largest, of both halves of words
-    while (true) {
-      // What other CTAs have found spares work here.
-      uint32_t rows_found = 0;
-      uint32_t columns_found = 0;
-      if (Team::thread() == 0) {
-        rows_found = *const_cast<volatile uint32_t*>(&a.found->row_rht);
-        columns_found = *const_cast<volatile uint32_t*>(&a.found->col_rht);
-      }
-      if (!stream.Receive(true)) break;
-      if (Team::thread() == 0) {
-        atomicMax(&s.maxima.rows, rows_found);
-        atomicMax(&s.maxima.columns, columns_found);
-      }
-      const WarpRows rows(stream.tile());
-      Known all;
-      QUANTD_UNROLL
-      for (int c = 0; c < kSquares; ++c) {
-        all.Add<kRows, kColumns, false>(rows, c, rotation);
-      }
-      if (__any_sync(0xFFFFFFFFu, all.Matters<kRows, kColumns>(s.maxima))) {
-        RaiseMaxima<kRows, kColumns>(a, stream.tile(), rows, rotation,
-                                     &s.maxima, &plain);
-      } else {
-        plain = LargerOf(plain, all.plain);
-      }
-      stream.Release();
-    }
-    plain = __reduce_max_sync(0xFFFFFFFFu, LargerHalf(plain));
-    if (threadIdx.x % kWarp == 0) atomicMax(&a.found->plain, plain);
-  } else {
-    __trap();
-  }
-#endif
+  RunTileStream<kSize, Shared<kSize>>(
+      a, map, [&](Shared<kSize>& s, auto& stream) {
+        const Rotation rotation(a.signs);
+        uint32_t plain = 0;  // largest, of both halves of words
+        while (true) {
+          // What other CTAs have found spares work here.
+          uint32_t rows_found = 0;
+          uint32_t columns_found = 0;
+          if (Team::thread() == 0) {
+            rows_found = *const_cast<volatile uint32_t*>(&a.found->row_rht);
+            columns_found = *const_cast<volatile uint32_t*>(&a.found->col_rht);
+          }
+          if (!stream.Receive(true)) break;
+          if (Team::thread() == 0) {
+            atomicMax(&s.maxima.rows, rows_found);
+            atomicMax(&s.maxima.columns, columns_found);
+          }
+          const WarpRows rows(stream.tile());
+          Known all;
+          QUANTD_UNROLL
+          for (int c = 0; c < kSquares; ++c) {
+            all.Add<kRows, kColumns, false>(rows, c, rotation);
+          }
+          if (__any_sync(0xFFFFFFFFu, all.Matters<kRows, kColumns>(s.maxima))) {
+            RaiseMaxima<kRows, kColumns>(a, stream.tile(), rows, rotation,
+                                         &s.maxima, &plain);
+          } else {
+            plain = LargerOf(plain, all.plain);
+          }
+          stream.Release();
+        }
+        plain = __reduce_max_sync(0xFFFFFFFFu, LargerHalf(plain));
+        if (threadIdx.x % kWarp == 0) atomicMax(&a.found->plain, plain);
+      });
 }
 
 template <bool kRows, bool kColumns>
 cudaError_t Launch(const AmaxTilesArgs& a, const Queue& queue) {
   return ForSharedMemory([&](auto size) {
-    return LaunchStream<size(), Stream<size()>, Shared<size()>>(
+    return LaunchTileStream<size(), Shared<size()>>(
         &AmaxByTensorCores<size(), kRows, kColumns>, a, queue);
   });
 }

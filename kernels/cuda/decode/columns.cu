@@ -173,7 +173,7 @@ __device__ __forceinline__ void TurnBlocks(const uint4* halves,
                                            const uint32_t (&rotation)[4],
                                            uint32_t (&tokens)[2][4]) {
   const int lane = threadIdx.x % kWarp;
-  // Of fragment 2j + h, slots 8j to 8j + 7 and the tokens' half h.
+  // Fragment 2j + h holds slots 8j to 8j + 7 and the tokens' half h.
   QUANTD_UNROLL
   for (int i = 0; i < 2; ++i) {
     uint32_t f[4];
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
                                         lane % 4 * 2 + i / 2 * 8);
         }
       }
-      const Factors<S> factors(copy, a.params.f6, column.line);
+      const Factors<S> factors(copy, a.params.range, column.line);
       float factor[kBlocks];
       QUANTD_UNROLL
       for (int b = 0; b < kBlocks; ++b) {
@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
       }
     }
     if (!plain) {
-      const Factors<S> factors(copy, a.params.f6, column.line);
+      const Factors<S> factors(copy, a.params.range, column.line);
       DecodeColumnAlone<D, E>(chunk, column, factors, cols);
     }
     __syncwarp();  // the next chunk starts with the same half of `shared`

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
       from += from_step;
     }
     // Rows have one amax: row_scaled and rotation exclude each other.
-    const Factors<S> factors(copy, a.params.f6, 0);
+    const Factors<S> factors(copy, a.params.range, 0);
     uint32_t rotation[4];
     if constexpr (kIsHalf<D>) {
       // Column n of fragment i is element 4 * (n / 2) + 2 * i + n % 2: lane

@@ -110,12 +110,12 @@ __global__ void __launch_bounds__(kThreads)
           load([&](int line) { return scales.Linear(line); });
         }
       }
-      Factors<S> factors(copy, a.params.f6, row);
+      Factors<S> factors(copy, a.params.range, row);
       float factor[kSteps];
       QUANTD_UNROLL
       for (int i = 0; i < kSteps; ++i) {
         if (kLineAmax && i > 0 && first + i * step < chunk.rows) {
-          factors = {copy, a.params.f6, row + i * step};
+          factors = {copy, a.params.range, row + i * step};
         }
         factor[i] = factors.Of(stored[i]);
         plain &= IsPlain<E, 1>(words[i], factor[i]);
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = 0; i < kSteps && first + i * step < chunk.rows; ++i) {
       uint32_t words[2];
       LoadUnit<E>(codes, whole, count, words);
-      const Factors<S> factors(copy, a.params.f6, row + i * step);
+      const Factors<S> factors(copy, a.params.range, row + i * step);
       const float factor =
           factors.Of(LoadStored<S>(scales.At(first + i * step)));
       uint32_t v[kOutWords<D>];

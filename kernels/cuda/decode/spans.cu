@@ -63,11 +63,12 @@ __global__ void __launch_bounds__(kThreads)
       const int64_t first =
           (p.columnwise ? tile.row : tile.col) + span.position;
       if (line >= copy.lines || first >= copy.padded) continue;
-      const float amax = AmaxOf(copy, line);
+      const Nvfp4Decode<Scalar> decode =
+          MakeLineDecode<Scalar>(p.scaling, AmaxOf(copy, line), p.range);
       float v[N] = {};
       for (int b = 0; b < N && first + b < copy.padded; b += block) {
         const float factor = DecodeFactor<Scalar>(
-            p.scaling, p.f6, amax,
+            p.scaling, decode,
             LoadScale(p.scaling, copy, line, (first + b) / block));
         for (int j = b; j < b + block && first + j < copy.padded; j += kBlock) {
           uint32_t words[4] = {};

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/arith/block.h"
+#include "kernels/arith/nvfp4.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/plan/format.h"
 

@@ -23,7 +23,7 @@ class TileOrder {
     left_ = units - rounds_ * teams;
   }
 
-  // Of each team, those that are not there included.
+  // The number of tiles for each team, with those that are not there.
   __device__ __forceinline__ uint32_t count() const {
     return rounds_ * kUnit + (left_ * kUnit + teams_ - 1) / teams_;
   }
@@ -34,7 +34,7 @@ class TileOrder {
     uint32_t top;     // the first chunk of its run, if groups do not end it
     uint32_t bottom;  // and the one after the last
   };
-  // Number i of a team; whether it is there.
+  // Finds tile i of a team. Returns whether it is there.
   __device__ __forceinline__ bool Find(uint32_t team, uint32_t i,
                                        Tile* tile) const {
     const bool whole = i < rounds_ * kUnit;

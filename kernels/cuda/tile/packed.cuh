@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/arith/encode.h"
+#include "kernels/arith/codec.h"
 #include "kernels/cuda/ptx/bf16_words.cuh"
 #include "kernels/cuda/tile/element.cuh"
 
@@ -97,20 +97,19 @@ __device__ __forceinline__ uint32_t E4M3Of(float x) {
 // of a bf16's last place added to all of them, such a c is there for nearly
 // every m but those under which many a bf16 comes to lie on a threshold. Both
 // factors are fp16 and their product is exact.
-struct alignas(8) Line {
+struct alignas(8) CodeFit {
   static constexpr uint16_t kNone = 0xFFFF;
   uint16_t twice;   // 2c
   uint16_t least;   // magnitudes below it are as good as it; kNone: no c
   uint32_t offset;  // two magnitudes times 8, plus this, are x' in fp16
 };
-// The same in both halves.
-struct LineWords {
+// A CodeFit's numbers, each in both halves of a word.
+struct FitWords {
   uint32_t twice;
   uint32_t least;
   uint32_t offset;
 
-  // Of a Line's words.
-  __device__ __forceinline__ explicit LineWords(uint2 words) {
+  __device__ __forceinline__ explicit FitWords(uint2 words) {
     twice = __byte_perm(words.x, 0, 0x1010);
     least = __byte_perm(words.x, 0, 0x3232);
     offset = words.y;
@@ -127,15 +126,15 @@ __device__ __forceinline__ uint32_t FusedHalves(uint32_t a, uint32_t b,
 
 // Codes in the low bytes of the halves, from magnitudes of two elements.
 __device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes,
-                                             const LineWords& line) {
-  const uint32_t x = __vmaxu2(magnitudes, line.least) * 8u + line.offset;
-  const uint32_t a = FusedHalves(x, line.twice, 0x64006400u);
-  const uint32_t b = FusedHalves(x, line.twice - 0x04000400u, 0x64026402u);
-  const uint32_t c = FusedHalves(x, line.twice - 0x08000800u, 0x64046404u);
+                                             const FitWords& fit) {
+  const uint32_t x = __vmaxu2(magnitudes, fit.least) * 8u + fit.offset;
+  const uint32_t a = FusedHalves(x, fit.twice, 0x64006400u);
+  const uint32_t b = FusedHalves(x, fit.twice - 0x04000400u, 0x64026402u);
+  const uint32_t c = FusedHalves(x, fit.twice - 0x08000800u, 0x64046404u);
   return __vimin3_u16x2(a, b, c);
 }
 
-// The same in fp32, of one element.
+// The code of one element, found in fp32.
 __device__ __forceinline__ uint32_t CodeOf(float magnitude, float m) {
   const float y = magnitude * m;
   const float a = __fmaf_rn(y, 2.0f, 0x1p23f);
@@ -189,116 +188,6 @@ __device__ __forceinline__ uint2 CodesUnder(const Words& x, const Rule& rule) {
     words[h] = __byte_perm(first * 0x10010u, second * 0x10010u, 0x7632);
   }
   return make_uint2(words[0], words[1]);
-}
-
-// What a group's amax decides for a copy, in shared memory: there are only so
-// many scales, and a division for each is cheaper than one for each block.
-struct Multipliers {
-  float of[128];  // by E4M3 code
-  float s_inv6;   // block maximum to what its scale should be
-
-  // All threads must call; the caller synchronizes before and after.
-  __device__ __forceinline__ void Fill(float amax, float f6) {
-    const float s = Nvfp4EncodeScaleOf<Scalar>(amax, f6);
-    for (unsigned i = threadIdx.x; i < 128; i += blockDim.x) {
-      of[i] = Nvfp4MultiplierOf<Scalar>(i, 1.0f / s);
-    }
-    if (threadIdx.x == 0) s_inv6 = s * Scalar::Float(0x3E2AAAABu);
-  }
-};
-
-// The same, with lines: what takes a search for each scale.
-struct Lines {
-  // By E4M3 code. Subnormal ones are not set, but 0 is, for blocks of zeros.
-  Line of[128];
-  float s_inv6;  // block maximum to what its scale should be
-  float s_dec;   // what multipliers are made of, for scales without a line
-
-  // All threads of eight warps must call; the caller synchronizes before and
-  // after.
-  //
-  // Multipliers of codes that differ in the exponent alone differ by a power of
-  // two. So a warp takes the codes of one mantissa, and a lane one candidate:
-  // a c near the multiplier, and what is added to x.
-  __device__ __noinline__ void Fill(float amax, float f6) {
-    const float s = Nvfp4EncodeScaleOf<Scalar>(amax, f6);
-    const uint32_t thread = threadIdx.x % kThreads;
-    if (thread == 0) {
-      s_inv6 = s * Scalar::Float(0x3E2AAAABu);
-      this->s_dec = 1.0f / s;
-      of[0] = {0x3C00, 0, 0};
-    }
-    const uint32_t mantissa = thread / 32;
-    const uint32_t lane = threadIdx.x % 32;
-    constexpr uint32_t kOne = 7;  // E4M3's exponent field of 1
-    const float s_dec = 1.0f / s;
-    const uint32_t m =
-        __float_as_uint(Nvfp4MultiplierOf<Scalar>(kOne << 3 | mantissa, s_dec));
-    const uint32_t fraction = (m & 0x7FFFFFu) | 0x3F800000u;
-
-    // For lanes 0 to 6: the first bf16 that passes the lane's threshold.
-    uint32_t first =
-        __float_as_uint(ThresholdOf(lane) / __uint_as_float(fraction)) >> 16;
-    QUANTD_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      const float y = __uint_as_float(first << 16) * __uint_as_float(fraction);
-      if (!Passes(y, lane)) ++first;
-    }
-
-    // The nearest fp16 and three or four to either side; 0, -1, 1 or -2
-    // eighths.
-    const float c = __uint_as_float(((fraction + 0x1000u) & 0xFFFFE000u) +
-                                    (lane % 8 << 13) - (4u << 13));
-    const int added =
-        static_cast<int>(lane / 16) ^ -static_cast<int>(lane / 8 % 2);
-    bool good = true;
-    QUANTD_UNROLL
-    for (uint32_t i = 0; i < 7; ++i) {
-      const uint32_t x =
-          (__shfl_sync(0xFFFFFFFFu, first, static_cast<int>(i)) << 16) +
-          (static_cast<uint32_t>(added) << 13);
-      good = good && Passes(c * __uint_as_float(x), i) &&
-             !Passes(c * __uint_as_float(x - 0x10000u), i);
-    }
-    const uint32_t found = __ballot_sync(0xFFFFFFFFu, good);
-    const int best = (__ffs(static_cast<int>(found)) - 1) & 31;
-    const uint32_t chosen =
-        __shfl_sync(0xFFFFFFFFu, __float_as_uint(c * 2.0f), best);
-    const uint32_t eighths = __shfl_sync(0xFFFFFFFFu, added, best);
-
-    if (lane == 0 || lane >= 16) return;
-    // x * m is x' * c with 2^exponent taken from the one, given to the other.
-    const int exponent =
-        static_cast<int>(m >> 23) - 127 + static_cast<int>(kOne - lane);
-    const int zero = (112 - exponent) * 128;  // the bf16 whose x' is 0
-    Line& line = of[lane << 3 | mantissa];
-    line.twice = static_cast<uint16_t>((chosen - 0x38000000u) >> 13);
-    line.offset = 0x10001u * (eighths - 8u * static_cast<uint32_t>(zero));
-    // (The margins leave all of these multipliers normal.)
-    const bool usable = found != 0 && m >> 23 >= 32 && m >> 23 < 224;
-    // (One more than zero: something may be taken off x'.)
-    const int least = zero >= 0 ? zero + 1 : 0;
-    line.least = usable ? static_cast<uint16_t>(least) : Line::kNone;
-  }
-
- private:
-  // Where codes change, and whether y is beyond: ties go to the even code.
-  static __device__ __forceinline__ float ThresholdOf(uint32_t i) {
-    const float y = i < 4 ? 0.25f + 0.5f * i : i - 1.5f;
-    return i == 6 ? 5.0f : y;
-  }
-  static __device__ __forceinline__ bool Passes(float y, uint32_t i) {
-    return i % 2 == 0 ? y > ThresholdOf(i) : y >= ThresholdOf(i);
-  }
-};
-
-// Whether a block whose scale should be `wanted`, with largest magnitude `max`
-// (fp32 bits), is one for the generic functions: NaN or Inf in it, or a scale
-// that is no normal E4M3 number, under which values may reach 7 and must be
-// clamped.
-__device__ __forceinline__ bool IsRare(uint32_t max, float wanted) {
-  const uint32_t bits = __float_as_uint(wanted);
-  return bits - 0x3C800000u >= 0x43E80000u - 0x3C800000u && max != 0;
 }
 
 }  // namespace quantd::cuda

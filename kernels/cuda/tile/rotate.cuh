@@ -25,7 +25,7 @@ namespace quantd::cuda {
 struct Rotation {
   uint32_t words[2][2];
 
-  // Of `signs` s[i] / 4.
+  // `signs` are s[i] / 4.
   __device__ __forceinline__ explicit Rotation(const float (&signs)[kBlock]) {
     const int column = static_cast<int>(threadIdx.x % kWarp / 4);
     const int quarter = static_cast<int>(threadIdx.x % 4);
@@ -88,19 +88,20 @@ class Exchange {
 
   // The address of block `lane`, for BlockAt.
   __device__ __forceinline__ uint32_t own() const { return own_; }
-  // Of block number 8 * eighth + lane / 4, eight bytes for lane % 4; and the
-  // four for it in either half.
+  // The address of eight bytes of block number 8 * eighth + lane / 4, those for
+  // lane % 4; and of the four bytes for it in either half.
   __device__ __forceinline__ uint32_t quarter(int eighth) const {
     return quarter_ + 256 * eighth;
   }
   __device__ __forceinline__ uint32_t piece(int half, int eighth) const {
     return (piece_ ^ half * 16) + 256 * eighth;
   }
-  // Byte `at` of block b.
+  // The address of byte `at` of block b.
   __device__ __forceinline__ uint32_t any(uint32_t b, uint32_t at) const {
     return (base_ + b * 32 + b / 4 % 2 * 16) ^ at;
   }
-  // Of that block and quarter lane % 4; and those of block `lane`.
+  // Sets the least of that block's quarter lane % 4; and returns those of block
+  // `lane`.
   __device__ __forceinline__ void SetLeast(int eighth, uint32_t least) const {
     StoreShared(least_ + 128 * eighth, least);
   }

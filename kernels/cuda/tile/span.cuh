@@ -141,17 +141,9 @@ __device__ __forceinline__ void RotateSpan(float (&v)[N], int n,
   }
 }
 
-// Seen bits of values with these Maxima.
+// Seen bits of values with these maxima.
 __device__ __forceinline__ uint32_t SeenIn(uint32_t max, uint32_t clean) {
   return (max > kInfBits ? kSeenNan : 0u) | (clean == kInfBits ? kSeenInf : 0u);
-}
-
-// Index of a copy's scale for block `number` of a line.
-__device__ __forceinline__ int64_t ScaleIndex(const CopyTask& copy,
-                                              int64_t line, int64_t number) {
-  if (copy.swizzled) return SwizzledIndex(line, number, copy.blocks);
-  const int64_t lines = copy.scale_lines == 1 ? line : line / copy.scale_lines;
-  return lines * copy.scale_line + number * copy.scale_block;
 }
 
 // The amax of a line; 0 where the format has none.

@@ -1,20 +1,22 @@
 // Tiles of 128 x 128 bf16 on their way into shared memory: one warp of a CTA
 // sends them, by the tensor copy engine (sm_90 and later) or by asynchronous
-// copies of 16 bytes, and teams of eight warps each receive every so-manieth.
-// Nothing but the ring of tiles between them: a warp that is done with its part
-// of a tile goes on to the next.
+// copies of 16 bytes, and teams of eight warps receive them in turn. Only the
+// ring of tiles ties them together: a warp that is done with its part of a tile
+// goes on to the next.
 #ifndef QUANTD_KERNELS_CUDA_TILE_STREAM_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_STREAM_CUH_
 
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
-#include <type_traits>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/ptx/mbarrier.cuh"
 #include "kernels/cuda/ptx/shared_memory.cuh"
+#include "kernels/cuda/tile/budget.cuh"
 #include "kernels/cuda/tile/order.cuh"
 #include "kernels/cuda/tile/span.cuh"
+#include "kernels/cuda/tile/team.cuh"
 #include "kernels/cuda/tile/tensor_map.h"
 
 // Warps can leave registers to others on sm_90a, sm_100a and the like, but not
@@ -24,60 +26,6 @@
 #endif
 
 namespace quantd::cuda {
-
-// To be aligned to 1024 bytes, as what is first in shared memory.
-struct StagedTile {
-  alignas(128) std::byte bytes[kTileSide * kTileSide * 2];
-};
-// Where an element is: in two boxes of 64 columns, whose rows' pieces of 16
-// bytes are exchanged, for the banks.
-inline constexpr int kTileBox = kTileSide * 128;
-__device__ __forceinline__ int TileOffset(int row, int col) {
-  const int piece = col % 64 / 8;
-  return col / 64 * kTileBox + row * 128 + ((piece ^ (row % 8)) * 16) +
-         col % 8 * 2;
-}
-
-// How much shared memory a CTA may have, in KiB. What a kernel looks like
-// depends on it, and an architecture has only those that its devices take.
-enum class SharedMemory { kSmall = 99, kMedium = 163, kLarge = 227 };
-constexpr int BytesOf(SharedMemory size) {
-  return static_cast<int>(size) * 1024;
-}
-template <SharedMemory kSize, typename Large, typename Medium, typename Small>
-using BySize = std::conditional_t<
-    kSize == SharedMemory::kLarge, Large,
-    std::conditional_t<kSize == SharedMemory::kMedium, Medium, Small>>;
-#ifdef __CUDA_ARCH__
-template <SharedMemory kSize>
-inline constexpr bool kIsBuilt = __CUDA_ARCH__ / 100 == 9 ||
-                                         __CUDA_ARCH__ / 100 == 10
-                                     ? kSize == SharedMemory::kLarge
-                                     : kSize == SharedMemory::kSmall ||
-                                           (kSize == SharedMemory::kMedium &&
-                                            __CUDA_ARCH__ < 860);
-#endif
-
-inline constexpr int kSquares = kTileSide / kBlock;  // blocks of a tile
-
-// Eight warps of a CTA that work on a tile together, a warp sixteen of its
-// lines.
-struct Team {
-  static constexpr int kWarps = kThreads / kWarp;
-  static_assert(kWarps == kSquares);
-
-  static __device__ __forceinline__ uint32_t number() {
-    return threadIdx.x / kThreads;
-  }
-  static __device__ __forceinline__ uint32_t thread() {
-    return threadIdx.x % kThreads;
-  }
-  static __device__ __forceinline__ uint32_t warp() { return thread() / kWarp; }
-  static __device__ __forceinline__ void Sync() {
-    asm volatile("bar.sync %0, %1;" ::"r"(number() + 1), "n"(kThreads)
-                 : "memory");
-  }
-};
 
 // Where a tile is and how much of it there is. All rows and all columns are
 // fewer than 2^31.
@@ -100,9 +48,9 @@ template <int kTeamCount, int kStages, uint32_t kUnit>
 class TileStream {
  public:
   static constexpr int kTeams = kTeamCount;
-  // Of the CTA. The first warp of the last four sends: a warpgroup can leave
-  // registers to others, and three teams need more than the 72 that all start
-  // with.
+  // The threads of a CTA. The first of the last four warps sends: a warpgroup
+  // can leave registers to others, and three teams need more than the 72 that
+  // all start with.
   static constexpr int kCtaThreads = kTeams * kThreads + 4 * kWarp;
   static_assert(kStages >= kTeams);
 
@@ -121,8 +69,8 @@ class TileStream {
   __device__ __forceinline__ TileStream(Tiles* tiles, Control* control)
       : tiles_(*tiles), control_(control) {
     if (threadIdx.x == kTeams * kThreads) {
-      for (uint64_t& full : control->full) Init(&full, kSenders);
-      for (uint64_t& left : control->left) Init(&left, Team::kWarps);
+      for (uint64_t& full : control->full) InitBarrier(&full, kSenders);
+      for (uint64_t& left : control->left) InitBarrier(&left, Team::kWarps);
 #if __CUDA_ARCH__ >= 900
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
@@ -166,7 +114,7 @@ class TileStream {
 #pragma unroll 1
       for (uint32_t turn = 0; turn < end; ++turn) {
         __syncwarp();  // no lane is so far behind that it misses a phase
-        Wait(&control_->left[stage], parity);
+        WaitFor(&control_->left[stage], parity);
         Post(stage, &control_->full[full], turn, mine, list, first, map);
         if (++stage == kStages) {
           stage = 0;
@@ -200,7 +148,7 @@ class TileStream {
         full_ -= kFull;
         parity_ ^= 1;
       }
-      Wait(&control_->full[full_], parity_);
+      WaitFor(&control_->full[full_], parity_);
       const int rows = place().rows;
       if (rows == Place::kNoMore) return false;
       if (rows != 0) {
@@ -219,7 +167,7 @@ class TileStream {
   // This warp is done with tile and place.
   __device__ __forceinline__ void Release() {
     __syncwarp();
-    if (threadIdx.x % kWarp == 0) Arrive(&control_->left[stage_]);
+    if (threadIdx.x % kWarp == 0) ArriveAt(&control_->left[stage_]);
   }
 
  private:
@@ -284,14 +232,11 @@ class TileStream {
 #if __CUDA_ARCH__ >= 900
     if (!leads) return;
     if (mine.at.rows <= 0) {
-      Arrive(full);
+      ArriveAt(full);
       return;
     }
     // What lies beyond the payload counts, too: it comes as zeros.
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     SharedAddress(full)),
-                 "n"(sizeof(StagedTile))
-                 : "memory");
+    ArriveExpecting<sizeof(StagedTile)>(full);
     for (uint32_t box = 0; box < 2; ++box) {
       asm volatile(
           "cp.async.bulk.tensor.2d.shared::cluster.global.tile"
@@ -326,39 +271,8 @@ class TileStream {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(
                      SharedAddress(full))
                  : "memory");
-    if (leads) Arrive(full);  // for the place
+    if (leads) ArriveAt(full);  // for the place
 #endif
-  }
-
-  static __device__ __forceinline__ void Init(uint64_t* barrier,
-                                              uint32_t count) {
-    asm volatile(
-        "mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(barrier)),
-        "r"(count)
-        : "memory");
-  }
-  static __device__ __forceinline__ void Arrive(uint64_t* barrier) {
-    asm volatile(
-        "{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(
-            SharedAddress(barrier))
-        : "memory");
-  }
-  static __device__ __forceinline__ void Wait(uint64_t* barrier,
-                                              uint32_t parity) {
-    uint32_t done = 0;
-    while (done == 0) {
-      asm volatile(
-          "{ .reg .pred p;"
-#if __CUDA_ARCH__ >= 900
-          " mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;"
-#else
-          " mbarrier.test_wait.parity.shared.b64 p, [%1], %2;"
-#endif
-          " selp.u32 %0, 1, 0, p; }"
-          : "=r"(done)
-          : "r"(SharedAddress(barrier)), "r"(parity)
-          : "memory");
-    }
   }
 
   // The copy engine has left zeros beyond the payload; but other groups may
@@ -386,11 +300,40 @@ class TileStream {
   uint32_t parity_ = 1;
 };
 
-// Starts a kernel whose CTAs receive a stream of the list's tiles and have a
-// Shared.
-template <SharedMemory kSize, typename Stream, typename Shared, typename Args>
-cudaError_t LaunchStream(void (*kernel)(Args, TensorMap), const Args& a,
-                         const Queue& queue) {
+// What a kernel of the following kind has in shared memory: a Shared with
+//   Stream              its TileStream
+//   tiles, control      that one's; `tiles` comes first
+//   Begin()             all threads call it, a barrier before anyone goes on
+//
+// The frame of a kernel whose CTAs receive a stream of the list's tiles: some
+// threads send it, the others call body(shared, stream). All threads of the
+// CTA must call this, and it is the last thing that they do.
+template <SharedMemory kSize, typename Shared, typename Args, typename Body>
+__device__ __forceinline__ void RunTileStream(const Args& a,
+                                              const TensorMap& map,
+                                              const Body& body) {
+#ifdef __CUDA_ARCH__
+  if constexpr (kIsBuilt<kSize>) {
+    extern __shared__ __align__(1024) std::byte shared_bytes[];
+    auto& shared = *reinterpret_cast<Shared*>(shared_bytes);
+    shared.Begin();
+    typename Shared::Stream stream(&shared.tiles, &shared.control);
+    if (stream.sends()) {
+      stream.Send(a.list, a.first, map);
+      return;
+    }
+    stream.Begin();
+    body(shared, stream);
+  } else {
+    __trap();
+  }
+#endif
+}
+
+// Starts such a kernel.
+template <SharedMemory kSize, typename Shared, typename Args>
+cudaError_t LaunchTileStream(void (*kernel)(Args, TensorMap), const Args& a,
+                             const Queue& queue) {
   static_assert(sizeof(Shared) <= BytesOf(kSize));
   cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -400,26 +343,9 @@ cudaError_t LaunchStream(void (*kernel)(Args, TensorMap), const Args& a,
   error =
       MakeTensorMap(a.first.x, a.list.rows, a.list.cols, kTileSide, 64, &map);
   if (error != cudaSuccess) return error;
-  kernel<<<GridFor(TileCount(a.list), 1, queue), Stream::kCtaThreads,
+  kernel<<<GridFor(TileCount(a.list), 1, queue), Shared::Stream::kCtaThreads,
            sizeof(Shared), queue.stream>>>(a, map);
   return cudaGetLastError();
-}
-
-// Calls `launch` with a constant of the device's SharedMemory.
-template <typename F>
-cudaError_t ForSharedMemory(const F& launch) {
-  int bytes = 0;
-  const cudaError_t error =
-      FindAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, &bytes);
-  if (error != cudaSuccess) return error;
-  using enum SharedMemory;
-  if (bytes >= BytesOf(kLarge)) {
-    return launch(std::integral_constant<SharedMemory, kLarge>{});
-  }
-  if (bytes >= BytesOf(kMedium)) {
-    return launch(std::integral_constant<SharedMemory, kMedium>{});
-  }
-  return launch(std::integral_constant<SharedMemory, kSmall>{});
 }
 
 }  // namespace quantd::cuda

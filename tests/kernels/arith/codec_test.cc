@@ -10,7 +10,9 @@
 #include <functional>
 #include <utility>
 
+#include "kernels/arith/e2m1.h"
 #include "kernels/arith/hadamard.h"
+#include "kernels/plan/format.h"
 #include "tests/oracle/oracle.h"
 #include "tests/testing/tensors.h"
 
@@ -143,6 +145,29 @@ TEST(CodecTest, EncodesTiesOfElementsToEven) {
       EXPECT_EQ(word & 15, oracle::E2m1Code(x)) << x;
       EXPECT_EQ(word >> 4 & 15, oracle::E2m1Code(-x)) << x;
     }
+  }
+}
+
+TEST(CodecTest, LimitsAreThoseOfTheCodes) {
+  for (const ElementLimits& limits : kElementLimits) {
+    const auto rounded = [&](float x) {
+      switch (limits.element) {
+        case DType::kE2M1x2:
+          return DecodeE2M1<L>(EncodeE2M1<L>(x));
+        case DType::kE4M3:
+          return DecodeE4M3<L>(EncodeE4M3<L>(x));
+        default:
+          return DecodeE5M2<L>(EncodeE5M2<L>(x));
+      }
+    };
+    SCOPED_TRACE(Name(limits.element));
+    const float step = std::ldexp(1.0f, limits.emax - limits.mantissa);
+    EXPECT_EQ(rounded(limits.max), limits.max);
+    EXPECT_EQ(rounded(2 * limits.max), limits.max);
+    EXPECT_EQ(std::ilogb(limits.max), limits.emax);
+    EXPECT_EQ(rounded(limits.max - step), limits.max - step);
+    EXPECT_NE(rounded(limits.max - step / 4), limits.max - step / 4);
+    EXPECT_EQ(limits.clip, limits.max + step / 2);
   }
 }
 

@@ -6,7 +6,7 @@
 #include "kernels/arith/encode.h"
 #include "kernels/arith/philox.h"
 #ifdef QUANTD_LANES
-#include "kernels/cpu/isa/vec.h"
+#include "kernels/cpu/isa/transpose.h"
 #else
 #define LANES_TABLE kPlainLanes
 #define LANES_ISA nullptr

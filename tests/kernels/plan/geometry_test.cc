@@ -22,6 +22,21 @@ TEST(GeometryTest, SwizzledIndexOfTheGoldenVectors) {
   EXPECT_EQ(SwizzledIndex(33, 5, 12), 533);
 }
 
+// What tuned kernels put together by themselves, in 32 bits.
+TEST(GeometryTest, SwizzledIndexIsTileAndPlace) {
+  for (uint32_t blocks : {1u, 4u, 7u, 12u}) {
+    for (uint32_t line = 0; line < 400; ++line) {
+      for (uint32_t b = 0; b < blocks; ++b) {
+        const uint32_t tile = SwizzledTile(line, b, (blocks + 3) / 4);
+        const uint32_t place = line % 32 * kSwizzledLine +
+                               line / 32 % 4 * kSwizzledQuarter + b % 4;
+        ASSERT_EQ(SwizzledIndex(line, b, blocks),
+                  int64_t{tile} * kSwizzledTile + place);
+      }
+    }
+  }
+}
+
 TEST(GeometryTest, SwizzledIndexIsAPermutation) {
   for (const int64_t columns : {1, 4, 5, 12}) {
     std::vector<int64_t> all;

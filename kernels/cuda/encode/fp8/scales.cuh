@@ -55,7 +55,8 @@ class RowScales<Scaling::kTensor> {
                          const Strip&, uint32_t (&)[kStripRows / 2]) {
     m_ = *copy.tensor_scale;
   }
-  // Of rows 4 * q to 4 * q + 3, in this lane's columns. All lanes must call.
+  // Gives the multipliers of rows 4 * q to 4 * q + 3 in this lane's columns.
+  // All lanes must call this.
   __device__ void Four(int, float (&m)[4]) const {
     QUANTD_UNROLL
     for (int i = 0; i < 4; ++i) m[i] = m_;
@@ -163,7 +164,7 @@ __device__ __forceinline__ uint2 ColumnMax(const Strip& s) {
   return max;
 }
 
-// Of every two rows, over the four columns.
+// Finds the largest magnitudes of every two rows, over the four columns.
 __device__ __forceinline__ void RowMax(const Strip& s,
                                        uint32_t (&max)[kStripRows / 2]) {
   QUANTD_UNROLL
@@ -174,7 +175,7 @@ __device__ __forceinline__ void RowMax(const Strip& s,
   }
 }
 
-// Of one of them.
+// The magnitude of one column among those of a word for two.
 __device__ __forceinline__ uint32_t MagnitudeOf(const uint2& max, int column) {
   const uint32_t word = column < 2 ? max.x : max.y;
   return column % 2 == 0 ? LowMagnitude(word) : HighMagnitude(word);

@@ -128,7 +128,7 @@ __device__ __forceinline__ uint32_t CleanMax(const std::byte* p, int64_t step,
   for (int64_t i = 0; i < count; ++i) {
     const float v = DecodeElement<DType::kBF16>(LoadBits<DType::kBF16>(p));
     uint32_t max, number;
-    Maxima<Scalar>(&v, 1, &max, &number);
+    FindMaxima<Scalar>(&v, 1, &max, &number);
     clean = Scalar::Max(clean, number);
     p += step;
   }
@@ -143,7 +143,7 @@ __device__ __forceinline__ uint32_t SeenInRun(const std::byte* p, int count) {
     const float v =
         DecodeElement<DType::kBF16>(LoadBits<DType::kBF16>(p + 2 * i));
     uint32_t max, clean;
-    Maxima<Scalar>(&v, 1, &max, &clean);
+    FindMaxima<Scalar>(&v, 1, &max, &clean);
     seen |= SeenIn(max, clean);
   }
   return seen;

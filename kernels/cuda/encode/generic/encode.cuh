@@ -3,7 +3,7 @@
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_GENERIC_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_GENERIC_ENCODE_CUH_
 
-#include "kernels/arith/decode.h"
+#include "kernels/arith/encode.h"
 #include "kernels/cuda/encode/generic/statistics.cuh"
 #include "kernels/cuda/tile/span.cuh"
 
@@ -24,7 +24,7 @@ struct Squares {
   static __device__ int Count(int block) {
     return kTileSide / block * (kTileSide / block);
   }
-  // Of a place in the tile.
+  // The square that holds a place of the tile.
   static __device__ int Index(int block, int row, int col) {
     return row / block * (kTileSide / block) + col / block;
   }
@@ -32,9 +32,9 @@ struct Squares {
 
 // All threads must call these two.
 template <DType D>
-__device__ __forceinline__ void FindMaxima(const EncodeArgs& a,
-                                           const GroupTile& tile,
-                                           Squares* squares) {
+__device__ __forceinline__ void FindSquareMaxima(const EncodeArgs& a,
+                                                 const GroupTile& tile,
+                                                 Squares* squares) {
   __syncthreads();  // nobody reads the last tile's
   if (threadIdx.x < Squares::kMost) {
     squares->max[threadIdx.x] = 0;
@@ -47,22 +47,12 @@ __device__ __forceinline__ void FindMaxima(const EncodeArgs& a,
     LoadSpan<D>(*tile.group, a.list.cols, false, tile.row + span.line,
                 tile.col + span.position, v);
     uint32_t max, clean;
-    Maxima<Scalar>(v, kBlock, &max, &clean);
+    FindMaxima<Scalar>(v, kBlock, &max, &clean);
     const int s = Squares::Index(a.params.block, span.line, span.position);
     atomicMax(&squares->max[s], max);
     atomicMax(&squares->clean[s], clean);
   }
   __syncthreads();
-}
-
-// 4over6 of a square: the sums of its 16 lines, in halves.
-__device__ __forceinline__ float SumOfLines(const float* lines) {
-  float sum[kBlock];
-  for (int i = 0; i < kBlock; ++i) sum[i] = lines[i];
-  for (int half = kBlock / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) sum[i] = sum[i] + sum[i + half];
-  }
-  return sum[0];
 }
 
 // Scales for one copy. `errors` is there for 4over6.
@@ -96,9 +86,9 @@ __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
     if (pick) {
       uint32_t four, six;
       FourOverSixScales<Scalar>(line, squares->clean[s], &four, &six);
-      stored = SumOfLines((*errors)[0][s]) < SumOfLines((*errors)[1][s]) ? four
-                                                                         : six;
-      if (p.propagate && squares->max[s] > kInfBits) stored = 0x7Fu;
+      stored = FourOverSixChoice<Scalar>(
+          p, squares->max[s], four, FourOverSixErrorOfSquare((*errors)[0][s]),
+          six, FourOverSixErrorOfSquare((*errors)[1][s]));
     } else {
       stored =
           MakeBlockScale<Scalar>(p, line, squares->max[s], squares->clean[s])
@@ -119,27 +109,6 @@ __device__ __forceinline__ LineScale<Scalar> LineScaleOf(const EncodeParams& p,
       copy.tensor_scale != nullptr ? *copy.tensor_scale : 1.0f);
 }
 
-// The scale of the block v, at (line, position) of the tile.
-__device__ __forceinline__ BlockScale<Scalar> ScaleOf(
-    const EncodeParams& p, const LineScale<Scalar>& line_scale,
-    const Squares& squares, bool columnwise, int line, int position,
-    const float* v) {
-  if (p.scaling == Scaling::kTensor) {
-    return UnderScale<Scalar>(p, line_scale, 0u);
-  }
-  if (p.square) {
-    const int s = Squares::Index(p.block, columnwise ? position : line,
-                                 columnwise ? line : position);
-    return UnderScale<Scalar>(p, line_scale, squares.stored[s]);
-  }
-  uint32_t max, clean;
-  Maxima<Scalar>(v, p.block, &max, &clean);
-  if (p.four_over_six != FourOverSix::kOff) {
-    return FourOverSixScale<Scalar>(p, line_scale, v, max, clean);
-  }
-  return MakeBlockScale<Scalar>(p, line_scale, max, clean);
-}
-
 __device__ __forceinline__ void StoreScale(const EncodeParams& p,
                                            const CopyTask& copy, int64_t line,
                                            int64_t number, uint32_t stored) {
@@ -156,9 +125,8 @@ __device__ __forceinline__ void StoreScale(const EncodeParams& p,
 // Codes of 16 positions from `at` on, as far as the copy has them.
 __device__ __forceinline__ void StoreCodes(const EncodeParams& p,
                                            const CopyTask& copy, int64_t line,
-                                           int64_t at, uint32_t (&words)[4]) {
+                                           int64_t at, const uint32_t* words) {
   if (p.element == DType::kE2M1x2) {
-    if (copy.signs == nullptr) KeepCodes<Scalar>(copy.positions - at, words);
     // Lines are whole blocks: aligned.
     std::byte* to = copy.data + line * copy.data_line + at / 2;
     *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);
@@ -177,49 +145,35 @@ __device__ __forceinline__ void StoreCodes(const EncodeParams& p,
   }
 }
 
-// 16 values into codes, and into the statistics where they are wanted.
-struct Sixteen {
-  const EncodeArgs& a;
+// Where EncodeSpan leaves what it makes of a line: in the copy, and in the
+// statistics where they are wanted.
+struct SpanOut {
+  const EncodeParams& params;
   const CopyTask& copy;
+  const Squares& squares;
   bool columnwise;
-  int64_t line;  // of the group
-  float amax;    // of the line
+  int64_t line;   // of the group
+  int64_t begin;  // of the tile, along the line
+  int in_tile;    // the line's number there
+  Tally* tally;
+  ErrorSums* sums;  // nullptr: no statistics
 
-  // Bits depend on where the values are in the whole, groups or not.
-  __device__ __forceinline__ RandomBytes<Scalar> Draw(const GroupTask& group,
-                                                      int64_t at) const {
-    const EncodeParams& p = a.params;
-    const int64_t row = p.row_offset + group.row + (columnwise ? at : line);
-    const int64_t col = p.column_offset + (columnwise ? line : at);
-    return columnwise ? DrawBytes<Scalar>(p, true, col, row)
-                      : DrawBytes<Scalar>(p, false, row, col);
+  __device__ __forceinline__ uint32_t Settled(int64_t position) const {
+    const int p = static_cast<int>(position - begin);
+    return squares.stored[Squares::Index(params.block, columnwise ? p : in_tile,
+                                         columnwise ? in_tile : p)];
   }
-
-  __device__ __forceinline__ void Encode(const GroupTask& group, int64_t at,
-                                         const float* v,
-                                         const BlockScale<Scalar>& scale,
-                                         Tally* tally, ErrorSums* sums) const {
-    const EncodeParams& p = a.params;
-    uint32_t words[4] = {};
-    if (p.stochastic) {
-      const RandomBytes<Scalar> random = Draw(group, at);
-      EncodeSixteen<Scalar>(p, v, scale.m, &random, words);
-    } else {
-      EncodeSixteen<Scalar>(p, v, scale.m, nullptr, words);
-    }
-    StoreCodes(p, copy, line, at, words);
-    if (sums == nullptr) return;
-    const uint32_t stored = p.scaling == Scaling::kTensor
-                                ? *reinterpret_cast<const uint32_t*>(copy.scale)
-                                : StoredScale<Scalar>(p, scale.stored);
-    const float factor = DecodeFactor<Scalar>(p.scaling, p.f6, amax, stored);
-    float d[kBlock];
-    DecodeSixteen<Scalar>(p.element, words, d);
-    for (int i = 0; i < kBlock; ++i) d[i] = d[i] * factor;
-    const int64_t count =
-        (copy.signs != nullptr ? copy.padded : copy.positions) - at;
-    AddErrors(ErrorsOfRun<Scalar>(v, scale.m, d, ClipBits(p.element), count),
-              tally, sums);
+  __device__ __forceinline__ void StoreScale(int64_t block,
+                                             uint32_t stored) const {
+    cuda::StoreScale(params, copy, line, block, stored);
+  }
+  __device__ __forceinline__ void StoreCodes(int64_t position,
+                                             const uint32_t* words) const {
+    cuda::StoreCodes(params, copy, line, position, words);
+  }
+  __device__ __forceinline__ bool counts() const { return sums != nullptr; }
+  __device__ __forceinline__ void Count(const RunErrors<Scalar>& errors) const {
+    AddErrors(errors, tally, sums);
   }
 };
 
@@ -229,7 +183,6 @@ __device__ __forceinline__ uint32_t EncodeTile(
     const EncodeArgs& a, const GroupTile& tile, const CopyTask& copy,
     bool columnwise, const Squares& squares, Tally* tally, ErrorSums* sums) {
   const EncodeParams& p = a.params;
-  const int block = p.block != 0 ? p.block : N;
   uint32_t seen = 0;
   for (int i = threadIdx.x; i < TileSpan<N>::kCount; i += kThreads) {
     const TileSpan<N> span(columnwise, i);
@@ -239,24 +192,16 @@ __device__ __forceinline__ uint32_t EncodeTile(
     float v[N];
     LoadSpan<D>(*tile.group, a.list.cols, columnwise, line, first, v);
     uint32_t max, clean;
-    Maxima<Scalar>(v, N, &max, &clean);
+    FindMaxima<Scalar>(v, N, &max, &clean);
     seen |= SeenIn(max, clean);
     if (copy.signs != nullptr) RotateSpan(v, copy.rotation, copy.signs);
-    const LineScale<Scalar> line_scale = LineScaleOf(p, copy, line);
-    const Sixteen sixteen = {a, copy, columnwise, line, line_scale.amax};
-    // A span may be longer than what is left of this copy.
-    for (int b = 0; b < N && first + b < copy.padded; b += block) {
-      const BlockScale<Scalar> scale =
-          ScaleOf(p, line_scale, squares, columnwise, span.line,
-                  span.position + b, v + b);
-      if (p.scaling != Scaling::kTensor) {
-        StoreScale(p, copy, line, (first + b) / block,
-                   StoredScale<Scalar>(p, scale.stored));
-      }
-      for (int j = b; j < b + block && first + j < copy.padded; j += kBlock) {
-        sixteen.Encode(*tile.group, first + j, v + j, scale, tally, sums);
-      }
-    }
+    const SpanOut out = {p,          copy,  squares,
+                         columnwise, line,  first - span.position,
+                         span.line,  tally, sums};
+    EncodeSpan<Scalar>(
+        p,
+        {copy, columnwise, copy.signs != nullptr, tile.group->row, line, first},
+        LineScaleOf(p, copy, line), v, N, out);
   }
   return seen;
 }
@@ -283,7 +228,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t tiles = TileCount(a.list);
   for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
     const GroupTile tile = FindTile(a.list, t);
-    if (a.params.square) FindMaxima<D>(a, tile, &squares);
+    if (a.params.square) FindSquareMaxima<D>(a, tile, &squares);
 #pragma unroll 1
     for (int direction = 0; direction < 2; ++direction) {
       const bool columnwise = direction == 1;

@@ -1,23 +1,25 @@
-// What the tuned NVFP4 kernels share: groups and work items, units of sixteen
-// elements into codes, column sums. Input is bf16; kernels/cuda/tile/packed.cuh
-// has the arithmetic.
+// What the tuned NVFP4 kernels share: the group that a CTA is at, places of
+// scales, and the way out for blocks that the fast arithmetic is not for. Input
+// is bf16; kernels/cuda/tile/packed.cuh has that arithmetic.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_ENCODE_CUH_
 
+#include "kernels/arith/encode.h"
+#include "kernels/cuda/encode/nvfp4/code_tables.cuh"
 #include "kernels/cuda/tile/packed.cuh"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
 
-// The group a CTA is at, in shared memory, and what its amaxes decide.
+// The group that a CTA is at, in shared memory, and what its amaxes decide.
 template <typename Table>
 struct GroupStateWith {
   GroupTask task;
   Table row;
   Table col;
 
-  // All threads must call this, with the group of their next work. Whether it
-  // is another one than `*current`; then `task` is there after a barrier, and
+  // All threads must call this with the group of their next work. Returns
+  // whether it is another one than `*current`: then `task` has been loaded and
   // Settle is to be called.
   __device__ __forceinline__ bool Enter(const EncodeArgs& a, int64_t group,
                                         int64_t* current) {
@@ -34,13 +36,13 @@ struct GroupStateWith {
     __syncthreads();
     return true;
   }
-  // Likewise. Ends with a barrier.
+  // All threads must call this. It ends with a barrier.
   __device__ __forceinline__ void Settle(const EncodeArgs& a) {
     if (task.rowwise.data != nullptr) {
-      row.Fill(*task.rowwise.amax, a.params.f6);
+      row.Fill(*task.rowwise.amax, a.params.range);
     }
     if (task.columnwise.data != nullptr) {
-      col.Fill(*task.columnwise.amax, a.params.f6);
+      col.Fill(*task.columnwise.amax, a.params.range);
     }
     __syncthreads();
   }
@@ -64,7 +66,8 @@ struct ScaleColumn {
                                          uint32_t block) {
     if (copy.swizzled) {
       const uint32_t across = (static_cast<uint32_t>(copy.blocks) + 3) / 4;
-      first = copy.scale + uint64_t{line / 128 * across + block / 4} * 512 +
+      first = copy.scale +
+              uint64_t{SwizzledTile(line, block, across)} * kSwizzledTile +
               block % 4;
       pitch = 0;
     } else {
@@ -74,7 +77,8 @@ struct ScaleColumn {
   }
   // `line` from 0 to 127.
   __device__ __forceinline__ std::byte* at(uint32_t line) const {
-    const uint32_t swizzled = line % 32 * 16 + line / 32 * 4;
+    const uint32_t swizzled =
+        line % 32 * kSwizzledLine + line / 32 * kSwizzledQuarter;
     return first + (pitch == 0 ? swizzled : line * pitch);
   }
 };
@@ -93,10 +97,10 @@ EncodeRare(const EncodeParams& p, Words x, const float* signs, float amax,
   float v[kBlock];
   Unpack(x, v);
   uint32_t max, clean;
-  Maxima<Scalar>(v, kBlock, &max, &clean);
+  FindMaxima<Scalar>(v, kBlock, &max, &clean);
   Report(SeenIn(max, clean), seen);
   if (signs != nullptr) RotateSpan(v, kBlock, signs);
-  Maxima<Scalar>(v, kBlock, &max, &clean);
+  FindMaxima<Scalar>(v, kBlock, &max, &clean);
   const LineScale<Scalar> line = MakeLineScale<Scalar>(p, amax, 1.0f);
   const BlockScale<Scalar> scale =
       p.four_over_six != FourOverSix::kOff

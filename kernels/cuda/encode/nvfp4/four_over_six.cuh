@@ -29,21 +29,21 @@ struct ErrorTerms {
   float unused;  // one load for all
 };
 
-// Of a group's amax, in shared memory.
+// What a group's amax decides, in shared memory.
 struct ErrorTable {
   ErrorTerms of[128];  // by E4M3 code
   float s;
   bool ordinary;
 
   // All threads must call; the caller synchronizes before and after.
-  __device__ __forceinline__ void Fill(float amax, float f6, bool fast) {
-    const float encode = Nvfp4EncodeScaleOf<Scalar>(amax, f6);
+  __device__ __forceinline__ void Fill(float amax, float range, bool fast) {
+    const float encode = Nvfp4EncodeScale<Scalar>(amax, range);
     for (unsigned i = threadIdx.x; i < 128; i += blockDim.x) {
       const float scale = DecodeE4M3<Scalar>(i);
-      const float one = scale * amax / f6;
-      const float more = 1.5f * scale * amax / f6;
+      const float one = scale * amax / range;
+      const float more = 1.5f * scale * amax / range;
       const float ratio = (more - one) * 128.0f;
-      of[i] = {Nvfp4MultiplierOf<Scalar>(i, 1.0f / encode) * 0x1p-6f,
+      of[i] = {Nvfp4Multiplier<Scalar>(i, 1.0f / encode) * 0x1p-6f,
                fast ? scale * 64.0f : ratio, one * 64.0f - ratio, 0.0f};
     }
     if (threadIdx.x == 0) {
@@ -55,7 +55,7 @@ struct ErrorTable {
 
 // b / 6, correctly rounded where the result is normal.
 __device__ __forceinline__ float SixthOf(float b) {
-  const float inv6 = __uint_as_float(0x3E2AAAABu);
+  const float inv6 = __uint_as_float(kSixthBits);
   const float guess = __fmul_rn(b, inv6);
   return __fmaf_rn(__fmaf_rn(-6.0f, guess, b), inv6, guess);
 }

@@ -10,7 +10,8 @@
 
 namespace quantd::cuda {
 
-// As LargestOf, without making magnitudes first where the instruction does.
+// LargestOf for words with signs: no magnitudes are made first where the
+// instruction does that.
 __device__ __forceinline__ uint32_t LargestOfSigned(const Words& x) {
   uint32_t m[kBlock / 2];
   QUANTD_UNROLL

@@ -12,7 +12,7 @@ namespace quantd::cuda {
 // Rowwise alone: a thread is a block.
 template <DType D, bool kRht>
 __global__ void __launch_bounds__(kThreads) QuantizeRows(QuantizeArgs a) {
-  const Nvfp4Encode global = MakeNvfp4Encode(*a.row.amax);
+  const Nvfp4Encode global = MakeNvfp4Encode(*a.row.amax, kNvfp4Range448);
   const int64_t per_row = a.x.cols / kBlock;
   const int64_t blocks = a.x.rows * per_row;
   // A 64-bit division costs more than the rest of the addressing together.
@@ -98,8 +98,9 @@ __global__ void __launch_bounds__(kThreads) QuantizeTiles(QuantizeArgs a) {
   __shared__ SharedTile<D> tile;
   __shared__ ColumnOutput out;
   const bool rows_too = a.row.data != nullptr;
-  const Nvfp4Encode row_global = MakeNvfp4Encode(rows_too ? *a.row.amax : 0.0f);
-  const Nvfp4Encode col_global = MakeNvfp4Encode(*a.col.amax);
+  const Nvfp4Encode row_global =
+      MakeNvfp4Encode(rows_too ? *a.row.amax : 0.0f, kNvfp4Range448);
+  const Nvfp4Encode col_global = MakeNvfp4Encode(*a.col.amax, kNvfp4Range448);
   const TileGrid grid(a.x.rows, a.x.cols);
   uint32_t seen = 0;
   for (int64_t t = blockIdx.x; t < grid.count; t += gridDim.x) {

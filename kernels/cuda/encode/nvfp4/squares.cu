@@ -12,7 +12,7 @@ struct TeamState {
   LineCodes::Storage rows[Team::kWarps];
   LineCodes::Storage columns[Team::kWarps];
   TeamGroup::Tables tables;
-  // Of the columnwise copy: of squares of a column of them.
+  // Scales of the columnwise copy, by the column of squares.
   alignas(4) uint8_t scales[kSquares][kSquares];
 };
 template <SharedMemory kSize>
@@ -78,12 +78,12 @@ struct SquareMaxima {
   uint32_t clean;
 };
 
-// As above, with NaN dropped.
-__device__ __noinline__ uint32_t LargestClean(Strip<false> strip) {
+// Returns the largest magnitude of this lane's square with NaN dropped.
+__device__ __noinline__ uint32_t LargestClean(WarpLines<false> lines) {
   uint32_t mine = 0;
   for (uint32_t i = 0; i < 4; ++i) {
-    strip.number = i;
-    const Words x = BlockAt(strip.own_row());
+    lines.number = i;
+    const Words x = BlockAt(lines.own_row());
     uint32_t max = 0;
     for (int k = 0; k < kBlock / 2; ++k) {
       const uint32_t low = (x.w[k] << 16) & kAbsMask;
@@ -100,18 +100,18 @@ __device__ __noinline__ uint32_t LargestClean(Strip<false> strip) {
   return mine;
 }
 
-__device__ __forceinline__ SquareMaxima FindSquares(Strip<false> strip,
+__device__ __forceinline__ SquareMaxima FindSquares(WarpLines<false> lines,
                                                     uint32_t* seen) {
   uint32_t m[4];
   QUANTD_UNROLL
   for (uint32_t i = 0; i < 4; ++i) {
-    strip.number = i;
-    m[i] = LargestOfSigned(BlockAt(strip.own_row()));
+    lines.number = i;
+    m[i] = LargestOfSigned(BlockAt(lines.own_row()));
   }
   const uint32_t max = LargestOfFour(m);
   uint32_t clean = max;
   if (__any_sync(0xFFFFFFFFu, max >= kInfBits)) {
-    clean = LargestClean(strip);
+    clean = LargestClean(lines);
     Report(SeenIn(max, clean), seen);
   }
   return {max, clean};
@@ -135,23 +135,23 @@ __device__ __noinline__ Unit EncodeRareOfSquare(const EncodeParams& p,
 // same. `put(i, unit)` takes them: a lane's block of square 4 (lane / 16) + i.
 template <typename Put>
 __device__ __forceinline__ void EncodeSquares(
-    const EncodeArgs& a, const Lines& lines, const float* amax,
-    Strip<false> strip, const SquareMaxima& maxima, const Put& put) {
-  const float wanted = __uint_as_float(maxima.max) * lines.s_inv6;
+    const EncodeArgs& a, const FitTable& fits, const float* amax,
+    WarpLines<false> lines, const SquareMaxima& maxima, const Put& put) {
+  const float wanted = __uint_as_float(maxima.max) * fits.s_inv6;
   const uint32_t mine = E4M3Of(wanted);
   const uint32_t rare = __ballot_sync(0xFFFFFFFFu, IsRare(maxima.max, wanted));
-  const uint32_t table = Kept(SharedAddress(lines.of));
+  const uint32_t table = Kept(SharedAddress(fits.of));
 #pragma unroll 1
   for (uint32_t i = 0; i < 4; ++i) {
-    strip.number = i;
-    const uint32_t block = strip.own_row();
+    lines.number = i;
+    const uint32_t block = lines.own_row();
     const int from = static_cast<int>((threadIdx.x & 16) + 4 * i);
     Unit unit;
     unit.scale = __shfl_sync(0xFFFFFFFFu, mine, from);
-    const LineWords line(LoadShared2(table + unit.scale * sizeof(Line)));
-    unit.codes = CodesUnder(BlockAt(block), line);
-    if (line.none()) {
-      unit.codes = CodesWithoutLine(block, lines.s_dec, unit.scale);
+    const FitWords fit(LoadShared2(table + unit.scale * sizeof(CodeFit)));
+    unit.codes = CodesUnder(BlockAt(block), fit);
+    if (fit.none()) {
+      unit.codes = CodesWithoutFit(block, fits.s_dec, unit.scale);
     }
     if (rare != 0) {
       const SquareMaxima of = {__shfl_sync(0xFFFFFFFFu, maxima.max, from),
@@ -168,99 +168,89 @@ template <SharedMemory kSize>
 __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
     EncodeNvfp4Squares(const __grid_constant__ EncodeArgs a,
                        const __grid_constant__ TensorMap map) {
-#ifdef __CUDA_ARCH__
-  if constexpr (kIsBuilt<kSize>) {
-    extern __shared__ __align__(1024) std::byte shared[];
-    auto& all = *reinterpret_cast<Shared<kSize>*>(shared);
-    EncodeStream<kSize, false> stream(&all.tiles, &all.control);
-    if (stream.sends()) {
-      stream.Send(a.list, a.first, map);
-      return;
-    }
-    stream.Begin();
-    TeamState& s = all.teams[Team::number()];
-    const bool alone = a.list.count == 1;
-    TeamGroup group(a, &s.tables);
-    const bool rows = a.first.rowwise.data != nullptr;
-    const bool columns = a.first.columnwise.data != nullptr;
-    const uint32_t warp = Team::warp();
-    const uint32_t half = threadIdx.x % kWarp / kBlock;
-    const LineCodes row_codes(&s.rows[warp]);
-    const LineCodes column_codes(&s.columns[warp]);
-    // Where this lane's block is of a column of the first square of its half.
-    const uint32_t transposed = Kept(
-        LineCodes::Address(&s.columns[half * 4], threadIdx.x % kBlock, warp));
-    HeldScales held;
-    for (unsigned k = 0; stream.Receive(alone); ++k) {
-      const Place& at = stream.place();
-      group.Enter(at.group);
-      const Strip<false> strip(stream.tile());
-      const uint32_t first = strip.first();
-      const SquareMaxima maxima = FindSquares(strip, a.seen);
-      uint32_t scales = 0;
-      const auto put_row = [&](uint32_t i, const Unit& unit) {
-        row_codes.Set(i, unit.codes);
-        scales = __funnelshift_r(scales, unit.scale, 8);
-      };
-      const auto put_column = [&](uint32_t i, const Unit& unit) {
-        StoreShared(transposed + i * sizeof(LineCodes::Storage),
-                    TransposeNibbles(unit.codes));
-        s.scales[half * 4 + i][warp] = static_cast<uint8_t>(unit.scale);
-      };
-      if (columns) Team::Sync();  // the last tile's have left
-      // Both copies' amaxes may have been given, and not be the same.
-      if (s.tables.same) {
-        EncodeSquares(a, s.tables.row, group.task().rowwise.amax, strip, maxima,
-                      [&](uint32_t i, const Unit& unit) {
-                        put_row(i, unit);
-                        put_column(i, unit);
-                      });
-      } else {
-        if (rows) {
-          EncodeSquares(a, s.tables.row, group.task().rowwise.amax, strip,
-                        maxima, put_row);
+  RunTileStream<kSize, Shared<kSize>>(
+      a, map, [&](Shared<kSize>& shared, auto& stream) {
+        TeamState& s = shared.teams[Team::number()];
+        const bool alone = a.list.count == 1;
+        TeamGroup group(a, &s.tables);
+        const bool rows = a.first.rowwise.data != nullptr;
+        const bool columns = a.first.columnwise.data != nullptr;
+        const uint32_t warp = Team::warp();
+        const uint32_t half = threadIdx.x % kWarp / kBlock;
+        const LineCodes row_codes(&s.rows[warp]);
+        const LineCodes column_codes(&s.columns[warp]);
+        // Where this lane's block is of a column of the first square of its
+        // half.
+        const uint32_t transposed = Kept(LineCodes::Address(
+            &s.columns[half * 4], threadIdx.x % kBlock, warp));
+        HeldScales held;
+        for (unsigned k = 0; stream.Receive(alone); ++k) {
+          const Place& at = stream.place();
+          group.Enter(at.group);
+          const WarpLines<false> lines(stream.tile());
+          const uint32_t first = lines.first();
+          const SquareMaxima maxima = FindSquares(lines, a.seen);
+          uint32_t scales = 0;
+          const auto put_row = [&](uint32_t i, const Unit& unit) {
+            row_codes.Set(i, unit.codes);
+            scales = __funnelshift_r(scales, unit.scale, 8);
+          };
+          const auto put_column = [&](uint32_t i, const Unit& unit) {
+            StoreShared(transposed + i * sizeof(LineCodes::Storage),
+                        TransposeNibbles(unit.codes));
+            s.scales[half * 4 + i][warp] = static_cast<uint8_t>(unit.scale);
+          };
+          if (columns) Team::Sync();  // the last tile's have left
+          // Both copies' amaxes may have been given, and not be the same.
+          if (s.tables.same) {
+            EncodeSquares(a, s.tables.row, group.task().rowwise.amax, lines,
+                          maxima, [&](uint32_t i, const Unit& unit) {
+                            put_row(i, unit);
+                            put_column(i, unit);
+                          });
+          } else {
+            if (rows) {
+              EncodeSquares(a, s.tables.row, group.task().rowwise.amax, lines,
+                            maxima, put_row);
+            }
+            if (columns) {
+              EncodeSquares(a, s.tables.col, group.task().columnwise.amax,
+                            lines, maxima, put_column);
+            }
+          }
+          if (rows) {
+            const LineTask& rowwise = s.tables.rowwise;
+            const LinePlace place = PlaceOfRows(at, first);
+            StoreCodes(rowwise, place, row_codes);
+            StoreScales(rowwise, place, scales);
+          }
+          if (a.dbias) {
+            SumColumns(stream.tile(), at, a.list.cols, group.task(),
+                       (Team::thread() + k * (kTileSide / 2)) % kThreads);
+          }
+          if (columns) {
+            Team::Sync();  // they are complete
+            const uint32_t of =
+                *reinterpret_cast<const uint32_t*>(&s.scales[warp][half * 4]);
+            const LineTask& columnwise = s.tables.columnwise;
+            const LinePlace place = PlaceOfColumns(columnwise, at, first);
+            if (place.lines > 0) {
+              StoreCodes(columnwise, place, column_codes);
+              held.Add(of);
+              if (at.last != 0) held.Store(columnwise, place, at.number + 1);
+            }
+          }
+          stream.Release();
         }
-        if (columns) {
-          EncodeSquares(a, s.tables.col, group.task().columnwise.amax, strip,
-                        maxima, put_column);
-        }
-      }
-      if (rows) {
-        const LineTask& rowwise = s.tables.rowwise;
-        const LinePlace place = PlaceOfRows(at, first);
-        StoreCodes(rowwise, place, row_codes);
-        StoreScales(rowwise, place, scales);
-      }
-      if (a.dbias) {
-        SumColumns(stream.tile(), at, a.list.cols, group.task(),
-                   (Team::thread() + k * (kTileSide / 2)) % kThreads);
-      }
-      if (columns) {
-        Team::Sync();  // they are complete
-        const uint32_t of =
-            *reinterpret_cast<const uint32_t*>(&s.scales[warp][half * 4]);
-        const LineTask& columnwise = s.tables.columnwise;
-        const LinePlace place = PlaceOfColumns(columnwise, at, first);
-        if (place.lines > 0) {
-          StoreCodes(columnwise, place, column_codes);
-          held.Add(of);
-          if (at.last != 0) held.Store(columnwise, place, at.number + 1);
-        }
-      }
-      stream.Release();
-    }
-  } else {
-    __trap();
-  }
-#endif
+      });
 }
 
 }  // namespace
 
 cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& a, const Queue& queue) {
   return ForSharedMemory([&](auto size) {
-    return LaunchStream<size(), EncodeStream<size(), false>, Shared<size()>>(
-        &EncodeNvfp4Squares<size()>, a, queue);
+    return LaunchTileStream<size(), Shared<size()>>(&EncodeNvfp4Squares<size()>,
+                                                    a, queue);
   });
 }
 

@@ -15,15 +15,16 @@ class PhiloxStream {
   PhiloxStream(uint64_t subsequence, uint64_t seed) {
     auto k0 = static_cast<uint32_t>(seed);
     auto k1 = static_cast<uint32_t>(seed >> 32);
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kPhiloxRounds; ++round) {
       keys_[2 * round] = k0;
       keys_[2 * round + 1] = k1;
-      k0 += 0x9E3779B9u;
-      k1 += 0xBB67AE85u;
+      k0 += kPhiloxW0;
+      k1 += kPhiloxW1;
     }
     // The subsequence is half of the first round's counter: what it adds to
     // that round and to the second.
-    const uint64_t product = uint64_t{kM1} * static_cast<uint32_t>(subsequence);
+    const uint64_t product =
+        uint64_t{kPhiloxM1} * static_cast<uint32_t>(subsequence);
     keys_[0] ^= static_cast<uint32_t>(product >> 32);
     keys_[1] ^= static_cast<uint32_t>(subsequence >> 32);
     keys_[2] ^= static_cast<uint32_t>(product);
@@ -31,15 +32,15 @@ class PhiloxStream {
 
   __device__ __forceinline__ void Draw(uint64_t offset,
                                        uint32_t (&words)[4]) const {
-    const uint64_t first = uint64_t{kM0} * static_cast<uint32_t>(offset);
+    const uint64_t first = uint64_t{kPhiloxM0} * static_cast<uint32_t>(offset);
     uint32_t c0 = static_cast<uint32_t>(offset >> 32) ^ keys_[0];
     uint32_t c1 = 0;  // its part is in keys_[2]
     uint32_t c2 = static_cast<uint32_t>(first >> 32) ^ keys_[1];
     uint32_t c3 = static_cast<uint32_t>(first);
     QUANTD_UNROLL
-    for (int round = 1; round < kRounds; ++round) {
-      const uint64_t a = uint64_t{kM0} * c0;
-      const uint64_t b = uint64_t{kM1} * c2;
+    for (int round = 1; round < kPhiloxRounds; ++round) {
+      const uint64_t a = uint64_t{kPhiloxM0} * c0;
+      const uint64_t b = uint64_t{kPhiloxM1} * c2;
       c0 = static_cast<uint32_t>(b >> 32) ^ c1 ^ keys_[2 * round];
       c1 = static_cast<uint32_t>(b);
       c2 = static_cast<uint32_t>(a >> 32) ^ c3 ^ keys_[2 * round + 1];
@@ -52,10 +53,7 @@ class PhiloxStream {
   }
 
  private:
-  static constexpr int kRounds = 10;
-  static constexpr uint32_t kM0 = 0xD2511F53u;
-  static constexpr uint32_t kM1 = 0xCD9E8D57u;
-  uint32_t keys_[2 * kRounds];
+  uint32_t keys_[2 * kPhiloxRounds];
 };
 
 // 2 * a + b. (The compiler would take the factor for a shift.)

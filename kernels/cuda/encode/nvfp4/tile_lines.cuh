@@ -9,9 +9,9 @@
 
 namespace quantd::cuda {
 
-// Tiles one below the other that a team takes in a run: as many as make a
-// sector of memory of a column's scales.
-inline constexpr uint32_t kRun = 4;
+// A stack: tiles one below the other that a team takes one after the other, as
+// many as make a sector of memory of a column's scales.
+inline constexpr uint32_t kStack = 4;
 
 // Where a copy's lines go.
 struct alignas(16) LineTask {
@@ -45,7 +45,7 @@ struct alignas(16) LineTask {
   __device__ __forceinline__ bool is(uint32_t bits) const {
     return (what & bits) != 0;
   }
-  // Those of a line of which there are codes.
+  // How many blocks of a line have codes.
   __device__ __forceinline__ int blocks() const {
     return static_cast<int>(what >> kRest);
   }
@@ -64,18 +64,19 @@ class LineCodes {
     const uint32_t lane = threadIdx.x % kWarp;
     own_ = Kept(Address(storage, lane % kBlock, lane / kBlock * 4));
   }
-  // Of a block of a line.
+  // The address of a block of a line.
   static __device__ __forceinline__ uint32_t Address(const Storage* storage,
                                                      uint32_t line,
                                                      uint32_t block) {
     return SharedAddress(storage) + line * 64 +
            (block / 2 ^ line / 2 % 4) * 16 + (block % 2 ^ line / 8) * 8;
   }
-  // Block lane / 16 * 4 + i of line lane % 16.
+  // Sets the codes of block lane / 16 * 4 + i of line lane % 16.
   __device__ __forceinline__ void Set(uint32_t i, uint2 codes) const {
     StoreShared(own_ ^ i * 8, codes);
   }
-  // Of line 8i + lane / 4, blocks lane % 4 * 2 and the next.
+  // Returns the codes of two blocks of line 8i + lane / 4: block lane % 4 * 2
+  // and the next.
   __device__ __forceinline__ uint4 two(int i) const {
     const uint32_t lane = threadIdx.x % kWarp;
     const uint4 w = LoadShared4(base_ + lane / 4 * 64 + 512 * i +
@@ -96,7 +97,7 @@ struct LinePlace {
   int lines;
   int blocks;
 };
-// Of the warp's lines from `first` on, counted in the tile.
+// The place of a warp's rows, or columns, from number `first` of the tile on.
 __device__ __forceinline__ LinePlace PlaceOfRows(const Place& at,
                                                  uint32_t first) {
   return {at.row + first, at.col / kBlock, at.rows - static_cast<int>(first),
@@ -115,8 +116,8 @@ __device__ __forceinline__ LinePlace PlaceOfColumns(const LineTask& copy,
 __device__ __forceinline__ uint64_t SwizzledPiece(uint32_t across,
                                                   uint32_t line,
                                                   uint32_t block) {
-  return uint64_t{line / 128 * across + block / 4} * 512 +
-         (line % 32 * 16 + line / 32 % 4 * 4);
+  return uint64_t{SwizzledTile(line, block, across)} * kSwizzledTile +
+         (line % 32 * kSwizzledLine + line / 32 % 4 * kSwizzledQuarter);
 }
 
 // All lanes must call this. `codes` are those of the lines at `at`.
@@ -170,22 +171,23 @@ __device__ __forceinline__ void StoreScales(const LineTask& copy,
   *reinterpret_cast<uint32_t*>(to) = scales;
 }
 
-// The same of the tiles of a run along the lines, kept until they are whole
-// sectors: memory takes less than that as slowly.
+// Scales of the tiles of a stack, kept until they are whole sectors: memory
+// takes less than that as slowly.
 class HeldScales {
  public:
   __device__ __forceinline__ void Add(uint32_t scales) {
     QUANTD_UNROLL
-    for (uint32_t i = 0; i + 1 < kRun; ++i) words_[i] = words_[i + 1];
-    words_[kRun - 1] = scales;
+    for (uint32_t i = 0; i + 1 < kStack; ++i) words_[i] = words_[i + 1];
+    words_[kStack - 1] = scales;
   }
-  // Of `count` tiles, the last of which is at `at`. All lanes must call this.
+  // Stores the scales of `count` tiles, the last of which is at `at`. All lanes
+  // must call this.
   __device__ __forceinline__ void Store(const LineTask& copy,
                                         const LinePlace& at,
                                         uint32_t count) const {
     const uint32_t lane = threadIdx.x % kWarp;
     const uint32_t block = at.block - kSquares * (count - 1);
-    if (count == kRun && at.lines >= kBlock && at.blocks >= kSquares &&
+    if (count == kStack && at.lines >= kBlock && at.blocks >= kSquares &&
         (copy.what & (LineTask::kAlignedScales | LineTask::kSwizzled)) ==
             LineTask::kAlignedScales &&
         block % 16 == 0) {
@@ -203,18 +205,18 @@ class HeldScales {
       return;
     }
     QUANTD_UNROLL
-    for (uint32_t i = 0; i < kRun; ++i) {
+    for (uint32_t i = 0; i < kStack; ++i) {
       if (i >= count) continue;
       const uint32_t back = kSquares * i;
       StoreScales(copy,
                   {at.line, at.block - back, at.lines,
                    at.blocks + static_cast<int>(back)},
-                  words_[kRun - 1 - i]);
+                  words_[kStack - 1 - i]);
     }
   }
 
  private:
-  uint32_t words_[kRun] = {};
+  uint32_t words_[kStack] = {};
 };
 
 }  // namespace quantd::cuda

@@ -12,26 +12,29 @@ namespace quantd::cuda {
 // Two teams keep memory busy, and what they write is closer together than what
 // three do; rotation takes three.
 template <SharedMemory kSize, bool kRotated>
-using EncodeStream = BySize<kSize, TileStream<kRotated ? 3 : 2, 5, kRun>,
-                            TileStream<2, 3, kRun>, TileStream<1, 2, kRun>>;
+using EncodeStream = BySize<kSize, TileStream<kRotated ? 3 : 2, 5, kStack>,
+                            TileStream<2, 3, kStack>, TileStream<1, 2, kStack>>;
 
-// What a CTA has in shared memory.
-template <typename Stream, typename TeamState>
+// What a CTA has in shared memory: see RunTileStream.
+template <typename TileStream, typename TeamState>
 struct TileShared {
+  using Stream = TileStream;
   typename Stream::Tiles tiles;
   TeamState teams[Stream::kTeams];
   typename Stream::Control control;
+
+  __device__ __forceinline__ void Begin() {}
 };
 
-// The group a team is at, and what its amaxes decide.
+// The group that a team is at, and the tables that its amaxes decide.
 class TeamGroup {
  public:
   struct Tables {
     LineTask rowwise;
     LineTask columnwise;
-    Lines row;
-    Lines col;
-    bool same;  // both are
+    FitTable row;
+    FitTable col;
+    bool same;  // both copies have one amax
     uint32_t group;
   };
 
@@ -45,7 +48,7 @@ class TeamGroup {
       Team::Sync();
     }
   }
-  // Likewise, with the group of their next tile.
+  // All threads of the team call this with the group of their next tile.
   __device__ __forceinline__ void Enter(uint32_t group) {
     if (alone() || group == tables_->group) return;
     task_ = args_.list.groups + group;
@@ -63,8 +66,8 @@ class TeamGroup {
     const float* const col = task_->columnwise.amax;
     const bool rows = task_->rowwise.data != nullptr;
     const bool columns = task_->columnwise.data != nullptr;
-    if (rows) tables_->row.Fill(*row, args_.params.f6);
-    if (columns) tables_->col.Fill(*col, args_.params.f6);
+    if (rows) tables_->row.Fill(*row, args_.params.range);
+    if (columns) tables_->col.Fill(*col, args_.params.range);
     if (Team::thread() == 0) {
       tables_->group = group;
       tables_->rowwise = LineTask(task_->rowwise);
@@ -80,15 +83,15 @@ class TeamGroup {
   const GroupTask* task_;
 };
 
-// Sixteen lines (rows or columns) of a tile, which are a warp's, and of each
-// the blocks number and number + 4: 32 blocks, of which lane l has block number
-// + l / 16 * 4 of line l % 16.
+// The sixteen lines (rows or columns) of a tile that a warp works on. It takes
+// blocks `number` and number + 4 of each at a time: 32 blocks, of which lane l
+// has block number + l / 16 * 4 of line l % 16.
 template <bool kColumns>
-class Strip {
+class WarpLines {
  public:
   uint32_t number = 0;
 
-  __device__ __forceinline__ explicit Strip(const StagedTile& tile)
+  __device__ __forceinline__ explicit WarpLines(const StagedTile& tile)
       : tile_(SharedAddress(tile.bytes)) {
     const uint32_t lane = threadIdx.x % kWarp;
     const uint32_t low = lane / 8 % 2 * 8;
@@ -104,7 +107,7 @@ class Strip {
     return Team::warp() * kBlock;
   }
 
-  // Of the square that holds blocks number + 4h, as LoadFragments has it, but
+  // Loads the square that holds blocks number + 4h, as LoadFragments does, but
   // with lines as rows.
   __device__ __forceinline__ void Load(int h, uint32_t (&x)[4]) const {
     if constexpr (kColumns) {
@@ -151,14 +154,14 @@ class Strip {
   uint32_t own_row_;
 };
 
-// This lane's block of a strip of columns becomes the exchange's.
-__device__ __forceinline__ void Gather(const Strip<true>& strip,
+// This lane's block of a warp's columns becomes the exchange's.
+__device__ __forceinline__ void Gather(const WarpLines<true>& lines,
                                        const Exchange& exchange) {
   __syncwarp();  // what was here has been read
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
     uint32_t x[4];
-    strip.Load(h, x);
+    lines.Load(h, x);
     QUANTD_UNROLL
     for (int k = 0; k < 4; ++k) {
       StoreShared(exchange.piece(k / 2, 2 * h + k % 2), x[k]);
@@ -167,13 +170,13 @@ __device__ __forceinline__ void Gather(const Strip<true>& strip,
   __syncwarp();
 }
 
-// Sixteen E2M1 codes of a block in shared memory whose scale has no line.
+// Sixteen E2M1 codes of a block in shared memory whose scale has no fit.
 // Apart, and from memory: it is seldom needed, and registers are short where it
 // is.
-static __device__ __noinline__ uint2 CodesWithoutLine(uint32_t block,
-                                                      float s_dec,
-                                                      uint32_t scale) {
-  return CodesUnder(BlockAt(block), Nvfp4MultiplierOf<Scalar>(scale, s_dec));
+static __device__ __noinline__ uint2 CodesWithoutFit(uint32_t block,
+                                                     float s_dec,
+                                                     uint32_t scale) {
+  return CodesUnder(BlockAt(block), Nvfp4Multiplier<Scalar>(scale, s_dec));
 }
 
 // Sums of the columns of a tile, rows ascending: a thread is two columns.
@@ -189,7 +192,7 @@ __device__ __forceinline__ void SumColumns(const StagedTile& tile,
     low = low + LowOf(word);
     high = high + HighOf(word);
   };
-  // Of rows that are 0 to 7 more than a multiple of eight.
+  // Addresses of rows that are 0 to 7 more than a multiple of eight.
   const uint32_t first = SharedAddress(tile.bytes + TileOffset(0, column));
   const auto word = [&](int r, int i) {
     return LoadShared((first ^ i * 16) + r * 128 + i * 128);

@@ -19,49 +19,49 @@ using Shared = TileShared<EncodeStream<kSize, kRotated>, TeamState>;
 
 // One copy of this warp's lines.
 template <bool kColumns, bool kRht>
-__device__ __forceinline__ void EncodeStrip(
+__device__ __forceinline__ void EncodeWarpLines(
     const EncodeArgs& a, const StagedTile& tile, const Place& at,
     const Rotation& rotation, const TeamGroup& group, const Exchange& exchange,
     const LineCodes& codes, TeamState* s, HeldScales* held) {
-  const Lines& lines = kColumns ? s->tables.col : s->tables.row;
-  Strip<kColumns> strip(tile);
-  const uint32_t first_line = strip.first();
+  const FitTable& fits = kColumns ? s->tables.col : s->tables.row;
+  WarpLines<kColumns> lines(tile);
+  const uint32_t first_line = lines.first();
   if (first_line >= static_cast<uint32_t>(kColumns ? at.cols : at.rows)) return;
-  const uint32_t table = Kept(SharedAddress(lines.of));
-  const float s_inv6 = lines.s_inv6;
+  const uint32_t table = Kept(SharedAddress(fits.of));
+  const float s_inv6 = fits.s_inv6;
   uint32_t scales = 0;
   uint32_t rare = 0;
 #pragma unroll(kRht ? 1 : 2)
   for (uint32_t i = 0; i < 4; ++i) {
-    strip.number = i;
+    lines.number = i;
     Words x;
     uint32_t max;
     uint32_t block = exchange.own();
     if constexpr (kRht) {
-      x = Rotate(strip, rotation, a.signs, exchange, &max);
+      x = Rotate(lines, rotation, a.signs, exchange, &max);
     } else {
       if constexpr (kColumns) {
-        Gather(strip, exchange);
+        Gather(lines, exchange);
       } else {
-        block = strip.own_row();
+        block = lines.own_row();
       }
       x = BlockAt(block);
       max = LargerHalf(LargestOf(x.w));
     }
     const float wanted = __uint_as_float(max) * s_inv6;
     const uint32_t scale = E4M3Of(wanted);
-    const LineWords line(LoadShared2(table + scale * sizeof(Line)));
-    uint2 coded = CodesUnder(x, line);
-    if (line.none()) coded = CodesWithoutLine(block, lines.s_dec, scale);
+    const FitWords fit(LoadShared2(table + scale * sizeof(CodeFit)));
+    uint2 coded = CodesUnder(x, fit);
+    if (fit.none()) coded = CodesWithoutFit(block, fits.s_dec, scale);
     codes.Set(i, coded);
     scales = __funnelshift_r(scales, scale, 8);
     rare = rare + rare + (IsRare(max, wanted) ? 1 : 0);
   }
   for (; rare != 0; rare &= rare - 1) {
     const auto i = static_cast<uint32_t>(4 - __ffs(static_cast<int>(rare)));
-    strip.number = i;
+    lines.number = i;
     const Unit unit = EncodeRare(
-        a.params, strip.Block(), kRht ? a.signs : nullptr,
+        a.params, lines.Block(), kRht ? a.signs : nullptr,
         *(kColumns ? group.task().columnwise : group.task().rowwise).amax,
         nullptr, a.seen);
     codes.Set(i, unit.codes);
@@ -88,18 +88,9 @@ __global__ void __launch_bounds__(
     EncodeStream<kSize, kAnyRotated<kRow, kCol>>::kCtaThreads, 1)
     EncodeNvfp4Tiles(const __grid_constant__ EncodeArgs a,
                      const __grid_constant__ TensorMap map) {
-#ifdef __CUDA_ARCH__
-  if constexpr (kIsBuilt<kSize>) {
-    extern __shared__ __align__(1024) std::byte shared[];
-    constexpr bool kRotated = kAnyRotated<kRow, kCol>;
-    auto& s = *reinterpret_cast<Shared<kSize, kRotated>*>(shared);
-    EncodeStream<kSize, kRotated> stream(&s.tiles, &s.control);
-    if (stream.sends()) {
-      stream.Send(a.list, a.first, map);
-      return;
-    }
-    stream.Begin();
-    TeamState& team = s.teams[Team::number()];
+  using All = Shared<kSize, kAnyRotated<kRow, kCol>>;
+  RunTileStream<kSize, All>(a, map, [&](All& shared, auto& stream) {
+    TeamState& team = shared.teams[Team::number()];
     const Rotation rotation(a.signs);
     const bool alone = a.list.count == 1;
     TeamGroup group(a, &team.tables);
@@ -110,14 +101,14 @@ __global__ void __launch_bounds__(
       const Place& at = stream.place();
       group.Enter(at.group);
       if constexpr (kRow != Copying::kNone) {
-        EncodeStrip<false, kRow == Copying::kRotated>(a, stream.tile(), at,
-                                                      rotation, group, exchange,
-                                                      codes, &team, &held);
+        EncodeWarpLines<false, kRow == Copying::kRotated>(
+            a, stream.tile(), at, rotation, group, exchange, codes, &team,
+            &held);
       }
       if constexpr (kCol != Copying::kNone) {
-        EncodeStrip<true, kCol == Copying::kRotated>(a, stream.tile(), at,
-                                                     rotation, group, exchange,
-                                                     codes, &team, &held);
+        EncodeWarpLines<true, kCol == Copying::kRotated>(
+            a, stream.tile(), at, rotation, group, exchange, codes, &team,
+            &held);
       }
       // Two warps' work, others at each tile.
       if (a.dbias) {
@@ -126,18 +117,14 @@ __global__ void __launch_bounds__(
       }
       stream.Release();
     }
-  } else {
-    __trap();
-  }
-#endif
+  });
 }
 
 template <Copying kRow, Copying kCol>
 cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   return ForSharedMemory([&](auto size) {
     constexpr bool kRotated = kAnyRotated<kRow, kCol>;
-    return LaunchStream<size(), EncodeStream<size(), kRotated>,
-                        Shared<size(), kRotated>>(
+    return LaunchTileStream<size(), Shared<size(), kRotated>>(
         &EncodeNvfp4Tiles<size(), kRow, kCol>, a, queue);
   });
 }

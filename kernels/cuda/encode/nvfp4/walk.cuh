@@ -92,7 +92,7 @@ struct OwnBlocks {
     return (slot + kStageBytes) % (kStages * kStageBytes);
   }
 };
-// Of this thread.
+// The address of this thread's blocks.
 __device__ __forceinline__ uint32_t AddressIn(OwnBlocks* blocks) {
   return SharedAddress(&blocks->halves[0][0][threadIdx.x]);
 }
@@ -151,7 +151,7 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   const int rows = static_cast<int>(left < kTileSide ? left : kTileSide);
   const int64_t b = (int64_t{blockIdx.x} << walk.log_width) +
                     (threadIdx.x & ((1 << walk.log_width) - 1));
-  // Of this thread's first unit, counted in the chunk; and how many it has.
+  // The place of this thread's first unit in the chunk, and how many it has.
   const int part = static_cast<int>(band & ((1 << walk.log_down) - 1));
   const int first = part * walk.units * walk.stride +
                     static_cast<int>(threadIdx.x >> walk.log_width);
@@ -175,8 +175,9 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   std::byte* to = copy.data + (top + first) * copy.data_line + b * 8;
   const ScaleColumn scales(copy, static_cast<uint32_t>(top),
                            static_cast<uint32_t>(b));
-  const uint32_t per_line = scales.pitch == 0 ? 16 : scales.pitch;
-  const uint32_t per_32 = scales.pitch == 0 ? 4 : 32 * scales.pitch;
+  const uint32_t per_line = scales.pitch == 0 ? kSwizzledLine : scales.pitch;
+  const uint32_t per_32 =
+      scales.pitch == 0 ? kSwizzledQuarter : 32 * scales.pitch;
   coder->Begin(top + first, b);
   uint32_t rare = 0;
   uint32_t line = static_cast<uint32_t>(first);

@@ -1,19 +1,16 @@
-// Vector lanes for a CPU core: W blocks side by side, by the compiler's vector
-// types, and the in-register transposes that bring W blocks of 16 elements
-// from memory into "element i of every block" order and back.
-//
-// Included only by tiles.cc, once for each instruction set.
-#ifndef QUANTD_KERNELS_CPU_ISA_VEC_H_
-#define QUANTD_KERNELS_CPU_ISA_VEC_H_
+// Vector lanes for a CPU core, by the compiler's vector types: the lane type of
+// kernels/arith/lanes.h with W blocks or lines side by side. Included only by
+// what is compiled once for each instruction set.
+#ifndef QUANTD_KERNELS_CPU_ISA_LANE_H_
+#define QUANTD_KERNELS_CPU_ISA_LANE_H_
+
+#include <immintrin.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
-#include "kernels/arith/codec.h"
 #include "kernels/arith/lanes.h"
-#include "kernels/cpu/isa/stream.h"
-#include "kernels/plan/format.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
@@ -240,212 +237,7 @@ struct Vec {
 template <int W>
 using U32 = typename Vec<W>::U;
 
-// Shuffles two vectors by an index rule, `Rule::At(i)` in [0, 2W).
-template <typename Rule, typename V, size_t... I>
-QUANTD_FN V ShuffleBy(V a, V b, std::index_sequence<I...>) {
-  return __builtin_shufflevector(a, b, Rule::At(I)...);
-}
-template <typename Rule, int W>
-QUANTD_FN U32<W> Shuffle(U32<W> a, U32<W> b) {
-  return ShuffleBy<Rule>(a, b, std::make_index_sequence<W>());
-}
-
-// Interleaves within each group of four lanes: the low or high halves of a
-// and b, in units of `Unit` lanes.
-template <int W, int Unit, bool High>
-struct Unpack {
-  static constexpr int At(int i) {
-    const int group = i / 4 * 4;
-    const int pair = i % 4 / Unit;  // unit inside the group of the result
-    const int from = pair / 2 + (High ? 2 / Unit : 0);
-    return group + from * Unit + i % Unit + (pair % 2 ? W : 0);
-  }
-};
-
-// 4 x 4 transposes of 32-bit elements, one in each group of four lanes.
-template <int W>
-QUANTD_FN void Transpose4(U32<W> (&r)[4]) {
-  const U32<W> t0 = Shuffle<Unpack<W, 1, false>, W>(r[0], r[1]);
-  const U32<W> t1 = Shuffle<Unpack<W, 1, false>, W>(r[2], r[3]);
-  const U32<W> t2 = Shuffle<Unpack<W, 1, true>, W>(r[0], r[1]);
-  const U32<W> t3 = Shuffle<Unpack<W, 1, true>, W>(r[2], r[3]);
-  r[0] = Shuffle<Unpack<W, 2, false>, W>(t0, t1);
-  r[1] = Shuffle<Unpack<W, 2, true>, W>(t0, t1);
-  r[2] = Shuffle<Unpack<W, 2, false>, W>(t2, t3);
-  r[3] = Shuffle<Unpack<W, 2, true>, W>(t2, t3);
-}
-
-typedef uint32_t Quad __attribute__((vector_size(16)));
-
-// Four lanes of memory from each of W / 4 rows, `stride` bytes apart.
-template <int W>
-QUANTD_FN U32<W> LoadQuads(const std::byte* p, size_t stride) {
-  Quad q[W / 4];
-  for (int i = 0; i < W / 4; ++i) {
-    __builtin_memcpy(&q[i], p + i * stride, sizeof(Quad));
-  }
-  if constexpr (W == 4) {
-    return q[0];
-  } else if constexpr (W == 8) {
-    return __builtin_shufflevector(q[0], q[1], 0, 1, 2, 3, 4, 5, 6, 7);
-  } else {
-    const U32<8> a =
-        __builtin_shufflevector(q[0], q[1], 0, 1, 2, 3, 4, 5, 6, 7);
-    const U32<8> b =
-        __builtin_shufflevector(q[2], q[3], 0, 1, 2, 3, 4, 5, 6, 7);
-    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
-                                   12, 13, 14, 15);
-  }
-}
-
-template <int W>
-QUANTD_FN void StoreQuads(U32<W> v, std::byte* p, size_t stride) {
-  Quad q[W / 4];
-  __builtin_memcpy(q, &v, sizeof(v));
-  for (int i = 0; i < W / 4; ++i) {
-    __builtin_memcpy(p + i * stride, &q[i], sizeof(Quad));
-  }
-}
-
-// Words 4c .. 4c+3 of W consecutive rows of `stride` bytes, transposed: lane r
-// of out[i] is word 4c + i of row r.
-template <int W>
-QUANTD_FN void LoadWords(const std::byte* rows, size_t stride, int c,
-                         U32<W> (&out)[4]) {
-  for (int r = 0; r < 4; ++r) {
-    out[r] = LoadQuads<W>(rows + r * stride + 16 * c, 4 * stride);
-  }
-  Transpose4<W>(out);
-}
-template <int W>
-QUANTD_FN void StoreWords(U32<W> (&words)[4], std::byte* rows, size_t stride,
-                          int c) {
-  Transpose4<W>(words);
-  for (int r = 0; r < 4; ++r) {
-    StoreQuads<W>(words[r], rows + r * stride + 16 * c, 4 * stride);
-  }
-}
-
-// The fp32 value of 16-bit codes of type D in the low half of each lane.
-template <typename L, DType D>
-QUANTD_FN typename L::F Decode16(typename L::U code) {
-  if constexpr (D == DType::kBF16) {
-    return DecodeBf16<L>(code);
-  } else {
-    return DecodeF16<L>(code);
-  }
-}
-template <typename L, DType D>
-QUANTD_FN typename L::U Encode16(typename L::F x) {
-  if constexpr (D == DType::kBF16) {
-    return EncodeBf16<L>(x);
-  } else {
-    return EncodeF16<L>(x);
-  }
-}
-// fp32 as stored: every NaN is the one NaN.
-template <typename L>
-QUANTD_FN typename L::U Encode32(typename L::F x) {
-  const typename L::U nan = typename L::U{} + kNanBits;
-  return IsNan<L>(x) ? nan : L::Bits(x);
-}
-
-// W blocks of 16 elements, contiguous in memory: v[i] = element i of each.
-template <DType D, int W>
-QUANTD_FN void LoadBlocks(const std::byte* p, typename Vec<W>::F (&v)[16]) {
-  using L = Vec<W>;
-  constexpr size_t kStride = 16 * SizeOf(D);
-  for (int c = 0; c < static_cast<int>(kStride / 16); ++c) {
-    U32<W> words[4];
-    LoadWords<W>(p, kStride, c, words);
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (D == DType::kF32) {
-        v[4 * c + i] = L::Float(words[i]);
-      } else {
-        // bf16 shifts the upper half out by itself.
-        v[8 * c + 2 * i] =
-            Decode16<L, D>(D == DType::kBF16 ? words[i] : words[i] & 0xFFFFu);
-        v[8 * c + 2 * i + 1] = Decode16<L, D>(words[i] >> 16);
-      }
-    }
-  }
-}
-
-template <DType D, int W>
-QUANTD_FN void StoreBlocks(typename Vec<W>::F (&v)[16], std::byte* p) {
-  using L = Vec<W>;
-  constexpr size_t kStride = 16 * SizeOf(D);
-  for (int c = 0; c < static_cast<int>(kStride / 16); ++c) {
-    U32<W> words[4];
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (D == DType::kF32) {
-        words[i] = Encode32<L>(v[4 * c + i]);
-      } else {
-        words[i] = Encode16<L, D>(v[8 * c + 2 * i]) |
-                   Encode16<L, D>(v[8 * c + 2 * i + 1]) << 16;
-      }
-    }
-    StoreWords<W>(words, p, kStride, c);
-  }
-}
-
-// Lane i of `even` and `odd` are the words 2i and 2i + 1 at `p`, and back.
-template <int W, size_t... I>
-QUANTD_FN void LoadPairsBy(const std::byte* p, U32<W>* even, U32<W>* odd,
-                           std::index_sequence<I...>) {
-  U32<W> a, b;
-  __builtin_memcpy(&a, p, sizeof(a));
-  __builtin_memcpy(&b, p + sizeof(a), sizeof(b));
-  *even = __builtin_shufflevector(a, b, (2 * I)...);
-  *odd = __builtin_shufflevector(a, b, (2 * I + 1)...);
-}
-template <int W>
-QUANTD_FN void LoadPairs(const std::byte* p, U32<W>* even, U32<W>* odd) {
-  LoadPairsBy<W>(p, even, odd, std::make_index_sequence<W>());
-}
-template <int W, bool kStream, size_t... I>
-QUANTD_FN void StorePairsBy(U32<W> even, U32<W> odd, std::byte* p,
-                            std::index_sequence<I...>) {
-  const U32<W> a = __builtin_shufflevector(even, odd, (I / 2 + I % 2 * W)...);
-  const U32<W> b =
-      __builtin_shufflevector(even, odd, (W / 2 + I / 2 + I % 2 * W)...);
-  StoreVector<kStream>(a, p);
-  StoreVector<kStream>(b, p + sizeof(a));
-}
-// kStream: see kernels/cpu/isa/stream.h.
-template <int W, bool kStream = false>
-QUANTD_FN void StorePairs(U32<W> even, U32<W> odd, std::byte* p) {
-  StorePairsBy<W, kStream>(even, odd, p, std::make_index_sequence<W>());
-}
-
-// W consecutive elements, one a lane.
-template <DType D, int W>
-QUANTD_FN typename Vec<W>::F LoadLanes(const std::byte* p) {
-  using L = Vec<W>;
-  if constexpr (D == DType::kF32) {
-    typename L::F f;
-    __builtin_memcpy(&f, p, sizeof(f));
-    return f;
-  } else {
-    typename L::U16 codes;
-    __builtin_memcpy(&codes, p, sizeof(codes));
-    return Decode16<L, D>(__builtin_convertvector(codes, typename L::U));
-  }
-}
-template <DType D, int W>
-QUANTD_FN void StoreLanes(typename Vec<W>::F f, std::byte* p) {
-  using L = Vec<W>;
-  if constexpr (D == DType::kF32) {
-    const typename L::U u = Encode32<L>(f);
-    __builtin_memcpy(p, &u, sizeof(u));
-  } else {
-    const auto codes =
-        __builtin_convertvector(Encode16<L, D>(f), typename L::U16);
-    __builtin_memcpy(p, &codes, sizeof(codes));
-  }
-}
-
 }  // namespace QUANTD_ARITH
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_CPU_ISA_VEC_H_
+#endif  // QUANTD_KERNELS_CPU_ISA_LANE_H_

@@ -1,0 +1,164 @@
+// The scale of a block in any format, over a lane type (kernels/arith/lanes.h),
+// a line in each lane: from maxima to what is stored and to what the elements
+// are multiplied with.
+#ifndef QUANTD_KERNELS_ARITH_BLOCK_SCALE_H_
+#define QUANTD_KERNELS_ARITH_BLOCK_SCALE_H_
+
+#include <cstdint>
+
+#include "kernels/arith/codec.h"
+#include "kernels/arith/encode_params.h"
+#include "kernels/arith/lanes.h"
+#include "kernels/arith/nvfp4.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+
+// What holds for a whole line.
+template <typename L>
+struct LineScale {
+  typename L::F amax;   // NVFP4
+  typename L::F s;      // NVFP4: the encode scale S
+  typename L::F s_dec;  // NVFP4: 1 / S
+  typename L::F scale;  // kTensor
+};
+
+template <typename L>
+QUANTD_FN LineScale<L> MakeLineScale(const EncodeParams& p, typename L::F amax,
+                                     typename L::F tensor_scale) {
+  LineScale<L> line = {amax, amax, amax, tensor_scale};
+  if (p.scaling == Scaling::kNvfp4) {
+    line.s = Nvfp4EncodeScale<L>(amax, p.range);
+    line.s_dec = L::Broadcast(1.0f) / line.s;
+  }
+  return line;
+}
+
+// FP8's scale for a given amax, of a tensor or of a block.
+template <typename L>
+QUANTD_FN typename L::F Fp8Scale(const EncodeParams& p, typename L::F amax) {
+  using F = typename L::F;
+  using U = typename L::U;
+  const F epsilon = L::Broadcast(p.epsilon);
+  const F limit = L::Broadcast(p.scale_limit);
+  const F one = L::Broadcast(1.0f);
+  amax = amax < epsilon ? epsilon : amax;
+  F scale = L::Broadcast(p.element_max) / amax;
+  scale = L::Bits(scale) == kInfBits ? limit : scale;
+  const U magnitude = L::Bits(amax) & kAbsMask;
+  scale = (magnitude == 0u) | (magnitude >= kInfBits) ? one : scale;
+  const U mask = U{} + (p.power_of_two ? 0xFF800000u : 0xFFFFFFFFu);
+  return L::Float(L::Bits(scale) & mask);
+}
+
+// The E8M0 scale of an MX block whose largest magnitude is `amax` (fp32 bits,
+// no NaN).
+template <typename L>
+QUANTD_FN typename L::U MxScale(const EncodeParams& p, typename L::U amax) {
+  using U = typename L::U;
+  const U zero{};
+  if (p.rule == ScaleRule::kUp) {
+    const U v = L::Bits(L::Float(amax) * p.inverse_max);
+    const U exponent = v >> 23;
+    const U fraction = v & 0x7FFFFFu;
+    // Up to the next power of two; 2^-127 is the smallest.
+    const auto least = (exponent == 0u) & (fraction <= 0x400000u);
+    const auto stay = (fraction == 0u) | (exponent == 254u) | least;
+    const U up = stay ? exponent : exponent + 1u;
+    return L::Min(up, zero + 0xFEu);
+  }
+  U exponent = amax >> 23;
+  if (p.rule == ScaleRule::kCeil) {
+    exponent = (amax & 0x7FFFFFu) != 0u ? exponent + 1u : exponent;
+  } else if (p.rule == ScaleRule::kEven) {
+    exponent = (amax + (1u << (22 - p.mantissa))) >> 23;
+  }
+  const U emax = zero + static_cast<uint32_t>(p.emax);
+  const U shared = L::Max(exponent, emax) - emax;
+  return amax == kInfBits ? zero + 0xFEu : shared;
+}
+
+// What the elements under an E8M0 scale are multiplied with: 2^(127 - code),
+// NaN for 0xFF.
+template <typename L>
+QUANTD_FN typename L::F MxMultiplier(typename L::U code) {
+  using U = typename L::U;
+  const U zero{};
+  U bits = (254u - code) << 23;
+  bits = code == 254u ? zero + 0x00400000u : bits;
+  return L::Float(code == 0xFFu ? zero + kNanBits : bits);
+}
+
+// A block's scale as it is stored (`stored`: a code, or the bits of an fp32)
+// and what its elements are multiplied with.
+template <typename L>
+struct BlockScale {
+  typename L::U stored;
+  typename L::F m;
+};
+
+// The multiplier of a stored scale, for scales that were settled elsewhere.
+template <typename L>
+QUANTD_FN BlockScale<L> UnderScale(const EncodeParams& p,
+                                   const LineScale<L>& line,
+                                   typename L::U stored) {
+  switch (p.scaling) {
+    case Scaling::kNvfp4:
+      return {stored, Nvfp4Multiplier<L>(stored, line.s_dec)};
+    case Scaling::kMx:
+      return {stored, MxMultiplier<L>(stored)};
+    case Scaling::kBlock:
+      // The stored scale is the inverse, which has no way back: squares keep
+      // the scale itself until they are written.
+      return {stored, L::Float(stored)};
+    case Scaling::kTensor:
+      break;
+  }
+  return {stored, line.scale};
+}
+
+// The scale of a block whose magnitudes have the maximum `max` with NaN above
+// Inf, and `clean` with NaN dropped. For kBlock `stored` is the scale, not yet
+// its inverse: see StoredScale.
+template <typename L>
+QUANTD_FN BlockScale<L> MakeBlockScale(const EncodeParams& p,
+                                       const LineScale<L>& line,
+                                       typename L::U max, typename L::U clean) {
+  using U = typename L::U;
+  const U zero{};
+  U stored{};
+  U nan{};
+  switch (p.scaling) {
+    case Scaling::kNvfp4:
+      stored = Nvfp4Scale<L>(clean, Nvfp4InverseSix(line.s));
+      nan = zero + kNvfp4NanScale;
+      break;
+    case Scaling::kMx:
+      stored = MxScale<L>(p, clean);
+      nan = zero + 0xFFu;
+      break;
+    case Scaling::kBlock:
+      stored = L::Bits(Fp8Scale<L>(p, L::Float(clean)));
+      nan = zero + kNanBits;
+      break;
+    case Scaling::kTensor:
+      break;
+  }
+  if (p.propagate) stored = max > kInfBits ? nan : stored;
+  return UnderScale<L>(p, line, stored);
+}
+
+// A block's scale as it leaves: those in fp32 are inverted.
+template <typename L>
+QUANTD_FN typename L::U StoredScale(const EncodeParams& p,
+                                    typename L::U stored) {
+  if (p.scaling != Scaling::kBlock) return stored;
+  const typename L::F inverse = L::Broadcast(1.0f) / L::Float(stored);
+  const typename L::U nan = typename L::U{} + kNanBits;
+  return IsNan<L>(inverse) ? nan : L::Bits(inverse);
+}
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_ARITH_BLOCK_SCALE_H_

@@ -1,0 +1,131 @@
+// E2M1 codes, two to a byte, over a lane type (kernels/arith/lanes.h): one at
+// a time and eight to a word, rounded to nearest or stochastically.
+#ifndef QUANTD_KERNELS_ARITH_E2M1_H_
+#define QUANTD_KERNELS_ARITH_E2M1_H_
+
+#include <cstdint>
+
+#include "kernels/arith/codec.h"
+#include "kernels/arith/lanes.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+
+// What PackE2M1 may know of its values.
+enum class E2M1Input {
+  kAny,              // saturate at 6
+  kBelow7,           // |v * m| < 7 for sure: rounding alone gives 6
+  kUnroundedBelow7,  // the same, and v is to be rounded to bf16 first
+};
+
+// The E2M1 code of y >= 0 in the three low bits; the bits from 3 to 22 are zero
+// and those above are not for use. NaN gives 7 where y is clamped.
+//
+// One addition rounds: the exponent of max(y, 1) picks the power of two whose
+// last place is that binade's E2M1 step (L::E2M1Magic), offset so that the low
+// bits of the sum are the code.
+template <typename L, bool kClamp>
+QUANTD_FN typename L::U EncodeE2M1Magnitude(typename L::F y) {
+  using U = typename L::U;
+  const U six = U{} + 0x40C00000u;
+  const U one = U{} + 0x3F800000u;
+  const U magnitude = kClamp ? L::Min(L::Bits(y), six) : L::Bits(y);
+  const U magic = L::E2M1Magic(L::Max(magnitude, one));
+  return L::Bits(L::Float(magnitude) + L::Float(magic));
+}
+
+// Eight E2M1 codes of v * m, m > 0, in a word, v[0] in the low nibble; bit 3 of
+// a nibble is the sign. NaN gives 7 with the sign of the NaN, which the caller
+// clears.
+template <typename L, E2M1Input kInput>
+QUANTD_FN typename L::U PackE2M1(const typename L::F* v, typename L::F m) {
+  using U = typename L::U;
+  U half[2] = {U{}, U{}};
+  U signs{};
+  QUANTD_UNROLL
+  for (int i = 0; i < 8; ++i) {
+    const U bits = L::Bits(v[i]);
+    const U magnitude =
+        kInput == E2M1Input::kUnroundedBelow7
+            ? (bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0x7FFF0000u
+            : bits & kAbsMask;
+    const U code = EncodeE2M1Magnitude<L, kInput == E2M1Input::kAny>(
+        L::Float(magnitude) * m);
+    // What lies above bit 22 of a sum never reaches the low 16 bits.
+    half[i / 4] |= code << (4 * (i % 4));
+  }
+  // Two signs at a time: elements i and i + 4 in the halves of a word.
+  QUANTD_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const U pair = L::JoinHighHalves(L::Bits(v[i]), L::Bits(v[i + 4]));
+    signs = (signs >> 4) | (pair & 0x80008000u);
+  }
+  return (half[0] & 0xFFFFu) | (half[1] << 16) | signs;
+}
+
+// E2M1 code of y with sign, to nearest; NaN is 7.
+template <typename L>
+QUANTD_FN typename L::U EncodeE2M1(typename L::F y) {
+  using U = typename L::U;
+  const U bits = L::Bits(y);
+  const U code =
+      (EncodeE2M1Magnitude<L, true>(L::Float(bits & kAbsMask)) & 7u) |
+      ((bits >> 28) & 8u);
+  const U seven = U{} + 7u;
+  return IsNan<L>(y) ? seven : code;
+}
+
+// E2M1 code of y with sign, rounded up with probability `byte` / 256 of a step.
+template <typename L>
+QUANTD_FN typename L::U EncodeE2M1Stochastic(typename L::F y,
+                                             typename L::U byte) {
+  using F = typename L::F;
+  using U = typename L::U;
+  const U bits = L::Bits(y);
+  const U six = U{} + 0x40C00000u;
+  // Beyond 6 everything saturates, whatever is added.
+  const U magnitude = L::Min(bits & kAbsMask, six);
+  const F a = L::Float(magnitude);
+  const U two = U{} + 0x3C000000u;   // 2 / 256
+  const U one = U{} + 0x3B800000u;   // 1 / 256
+  const U half = U{} + 0x3B000000u;  // 0.5 / 256
+  U step = magnitude >= 0x40000000u ? one : half;
+  step = magnitude >= 0x40800000u ? two : step;
+  const U t = L::Bits(a + L::ToFloat(byte) * L::Float(step));
+  // From 1 on the codes are the exponent and the first bit after the point.
+  const U zero{};
+  const U one_code = zero + 1u;
+  const U small = t >= 0x3F000000u ? one_code : zero;
+  U code = t >= 0x3F800000u ? (t >> 22) - 252u : small;
+  code |= (bits >> 28) & 8u;
+  return IsNan<L>(y) ? zero + 7u : code;
+}
+
+// E2M1 code (4 bits) to fp32.
+template <typename L>
+QUANTD_FN typename L::F DecodeE2M1(typename L::U code) {
+  using U = typename L::U;
+  // Codes from 2 on are fp32 numbers shifted down; 0 and 1 are 0 and 0.5. (An
+  // fp32 subnormal scaled up would serve all, at a trap's price on some CPUs.)
+  const U magnitude = code & 7u;
+  const U small = (U{} - magnitude) & 0x3F000000u;
+  const U large = (magnitude << 22) + 0x3F000000u;
+  return L::Float((magnitude < 2u ? small : large) | (code & 8u) << 28);
+}
+
+// Sixteen E2M1 codes with those from `count` on zero: padding is zero also in a
+// block whose scale is NaN.
+template <typename L>
+QUANTD_FN void KeepCodes(int64_t count, typename L::U* words) {
+  for (int w = 0; w < 2; ++w) {
+    const int64_t kept = count - 8 * w;
+    if (kept >= 8) continue;
+    const uint32_t mask = kept <= 0 ? 0u : (1u << (4 * kept)) - 1u;
+    words[w] = words[w] & mask;
+  }
+}
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_ARITH_E2M1_H_

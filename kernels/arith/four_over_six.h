@@ -1,0 +1,95 @@
+// NVFP4's 4over6, over a lane type (kernels/arith/lanes.h): a block or a square
+// is encoded for a maximum of 4 and for one of 6, and the better one is kept.
+#ifndef QUANTD_KERNELS_ARITH_FOUR_OVER_SIX_H_
+#define QUANTD_KERNELS_ARITH_FOUR_OVER_SIX_H_
+
+#include <cstdint>
+
+#include "kernels/arith/block_scale.h"
+#include "kernels/arith/e2m1.h"
+#include "kernels/arith/encode_params.h"
+#include "kernels/arith/lanes.h"
+#include "kernels/arith/nvfp4.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+
+// The error of a block under a scale: the sum over its values, in order, of the
+// metric that was asked for.
+template <typename L>
+QUANTD_FN typename L::F FourOverSixError(const EncodeParams& p,
+                                         const LineScale<L>& line,
+                                         const typename L::F* v,
+                                         typename L::U code) {
+  using F = typename L::F;
+  const F sf = DecodeE4M3<L>(code);
+  const F m = Nvfp4Multiplier<L>(code, line.s_dec);
+  F sum{};
+  for (int i = 0; i < kBlock; ++i) {
+    const F q = DecodeE2M1<L>(EncodeE2M1<L>(v[i] * m));
+    const F scaled = q * sf;
+    const F d = p.fast_error
+                    ? scaled - v[i] * line.s
+                    : (scaled * line.amax) / L::Broadcast(p.range) - v[i];
+    sum = sum + (p.four_over_six == FourOverSix::kMse
+                     ? d * d
+                     : L::Float(L::Bits(d) & kAbsMask));
+  }
+  return sum;
+}
+
+// The error of a square from those of its lines: a tree that halves them.
+QUANTD_FN float FourOverSixErrorOfSquare(const float* lines) {
+  float sum[kBlock];
+  for (int i = 0; i < kBlock; ++i) sum[i] = lines[i];
+  for (int half = kBlock / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) sum[i] = sum[i] + sum[i + half];
+  }
+  return sum[0];
+}
+
+// The two candidates for a block whose largest magnitude is `clean`.
+template <typename L>
+QUANTD_FN void FourOverSixScales(const LineScale<L>& line, typename L::U clean,
+                                 typename L::U* for_four,
+                                 typename L::U* for_six) {
+  using F = typename L::F;
+  const F base = (L::Float(clean) / L::Broadcast(6.0f)) * line.s;
+  *for_four = EncodeE4M3Positive<L>(base * 1.5f);
+  *for_six = EncodeE4M3Positive<L>(base);
+}
+
+// Which candidate a block with the largest magnitude `max` gets: that for 4
+// only where its error is smaller.
+template <typename L>
+QUANTD_FN typename L::U FourOverSixChoice(const EncodeParams& p,
+                                          typename L::U max, typename L::U four,
+                                          typename L::F four_error,
+                                          typename L::U six,
+                                          typename L::F six_error) {
+  using U = typename L::U;
+  U code = four_error < six_error ? four : six;
+  const U nan = U{} + kNvfp4NanScale;
+  if (p.propagate) code = max > kInfBits ? nan : code;
+  return code;
+}
+
+template <typename L>
+QUANTD_FN BlockScale<L> FourOverSixScale(const EncodeParams& p,
+                                         const LineScale<L>& line,
+                                         const typename L::F* v,
+                                         typename L::U max,
+                                         typename L::U clean) {
+  using U = typename L::U;
+  U four, six;
+  FourOverSixScales<L>(line, clean, &four, &six);
+  const U code =
+      FourOverSixChoice<L>(p, max, four, FourOverSixError<L>(p, line, v, four),
+                           six, FourOverSixError<L>(p, line, v, six));
+  return UnderScale<L>(p, line, code);
+}
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_ARITH_FOUR_OVER_SIX_H_

@@ -1,0 +1,95 @@
+// Largest magnitudes of blocks of 16 values, over a lane type
+// (kernels/arith/lanes.h), plain and rotated.
+#ifndef QUANTD_KERNELS_ARITH_MAXIMA_H_
+#define QUANTD_KERNELS_ARITH_MAXIMA_H_
+
+#include <cstdint>
+
+#include "kernels/arith/codec.h"
+#include "kernels/arith/hadamard.h"
+#include "kernels/arith/lanes.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+
+// Values that the arithmetic takes at a time: an NVFP4 block, and a part of
+// every other format's.
+inline constexpr int kBlock = 16;
+
+// A magnitude as fp32 bits. A NaN is larger than Inf here.
+template <typename L>
+QUANTD_FN typename L::U MagnitudeOf(typename L::F x) {
+  return L::Bits(x) & kAbsMask;
+}
+
+// The larger of a maximum and a magnitude, unless that is a NaN's.
+template <typename L>
+QUANTD_FN typename L::U LargerNumber(typename L::U magnitude,
+                                     typename L::U max) {
+  const typename L::U number = magnitude > kInfBits ? max : magnitude;
+  return L::Max(number, max);
+}
+
+// The largest magnitude of a block: above kInfBits if it holds a NaN.
+template <typename L>
+QUANTD_FN typename L::U MaxMagnitude(const typename L::F (&v)[kBlock]) {
+  typename L::U max = MagnitudeOf<L>(v[0]);
+  QUANTD_UNROLL
+  for (int i = 1; i < kBlock; ++i) max = L::Max(MagnitudeOf<L>(v[i]), max);
+  return max;
+}
+
+// The largest magnitude of a block with NaN dropped: 0 for a block of NaN.
+template <typename L>
+QUANTD_FN typename L::U MaxNumber(const typename L::F (&v)[kBlock]) {
+  typename L::U max{};
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) {
+    max = LargerNumber<L>(MagnitudeOf<L>(v[i]), max);
+  }
+  return max;
+}
+
+// Both of n values: with NaN above Inf, and with NaN dropped.
+template <typename L>
+QUANTD_FN void FindMaxima(const typename L::F* v, int n, typename L::U* max,
+                          typename L::U* clean) {
+  using U = typename L::U;
+  U all{};
+  U numbers{};
+  for (int i = 0; i < n; ++i) {
+    const U magnitude = MagnitudeOf<L>(v[i]);
+    all = L::Max(magnitude, all);
+    numbers = LargerNumber<L>(magnitude, numbers);
+  }
+  *max = all;
+  *clean = numbers;
+}
+
+// Rotates a block and rounds it to bf16, which is what its amax and its codes
+// are made from. Returns its MaxMagnitude. `kExact`: see RotateForward.
+template <typename L, bool kExact = false>
+QUANTD_FN typename L::U RotateToBf16(typename L::F (&v)[kBlock],
+                                     const typename L::F* signs) {
+  using U = typename L::U;
+  RotateForward<L, kExact>(v, signs);
+  const U max = MaxMagnitude<L>(v);
+  if (L::Any(max > kInfBits)) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) {
+      const U rounded = L::Bits(RoundToBf16<L>(v[i]));
+      const U nan = U{} + kNanBits;
+      v[i] = L::Float(IsNan<L>(v[i]) ? nan : rounded);
+    }
+    return MaxMagnitude<L>(v);
+  }
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) v[i] = RoundToBf16<L>(v[i]);
+  // Rounding is monotone: the largest rounded is the largest, rounded.
+  return L::Bits(RoundToBf16<L>(L::Float(max)));
+}
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_ARITH_MAXIMA_H_

@@ -1,0 +1,189 @@
+// NVFP4's arithmetic, over a lane type (kernels/arith/lanes.h): from an amax to
+// the scales of blocks of 16, to multipliers and codes, and back. Both devices
+// and every kernel use these; kernels/plan/FORMATS.md is the prose.
+#ifndef QUANTD_KERNELS_ARITH_NVFP4_H_
+#define QUANTD_KERNELS_ARITH_NVFP4_H_
+
+#include <cstdint>
+
+#include "kernels/arith/codec.h"
+#include "kernels/arith/e2m1.h"
+#include "kernels/arith/lanes.h"
+#include "kernels/arith/maxima.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+
+// The range of a tensor's codes is what its amax is brought to: the largest
+// code, 6, under the largest scale. Scales may stop at 256 to leave 4over6 room
+// for its larger one.
+inline constexpr float kNvfp4Range448 = 6.0f * 448.0f;
+inline constexpr float kNvfp4Range256 = 6.0f * 256.0f;
+constexpr float Nvfp4Range(bool scale_256) {
+  return scale_256 ? kNvfp4Range256 : kNvfp4Range448;
+}
+
+inline constexpr float kLargestFloat = 0x1.FFFFFEp127f;
+inline constexpr uint32_t kSixthBits = 0x3E2AAAABu;  // fl32(1 / 6)
+inline constexpr uint32_t kNvfp4NanScale = 0x7Fu;    // E4M3's NaN
+
+// --- one amax ---------------------------------------------------------------
+
+// The encode scale S = range / amax: at most FLT_MAX, and 1 where amax is 0 or
+// Inf.
+template <typename L>
+QUANTD_FN typename L::F Nvfp4EncodeScale(typename L::F amax, float range) {
+  using F = typename L::F;
+  const F largest = L::Broadcast(L::Float32(kFltMaxBits));
+  const F one = L::Broadcast(1.0f);
+  const F zero{};
+  F s = L::Broadcast(range) / amax;
+  s = s < largest ? s : largest;  // NaN too
+  return (amax == zero) | (s == zero) ? one : s;
+}
+
+// What a block's maximum is multiplied with to get the scale that is wanted.
+// `F` is a lane's float or one for all lanes.
+template <typename F>
+QUANTD_FN F Nvfp4InverseSix(F s) {
+  return s * Scalar::Float(kSixthBits);
+}
+
+// What an amax decides for every block under it.
+struct Nvfp4Encode {
+  float s_dec;   // 1 / S
+  float s_inv6;  // Nvfp4InverseSix(S)
+};
+QUANTD_FN Nvfp4Encode MakeNvfp4Encode(float amax, float range) {
+  const float s = Nvfp4EncodeScale<Scalar>(amax, range);
+  return {1.0f / s, Nvfp4InverseSix(s)};
+}
+
+// What an amax decides when blocks under it are decoded: a block's factor is
+// (float(scale) * amax) * k.
+template <typename L>
+struct Nvfp4Decode {
+  typename L::F amax;
+  typename L::F k;
+};
+
+// Decoding follows what encoding did where the plain formula would not: a tiny
+// amax is the one that S saturated at, and for a huge one the factor is
+// float(scale) / S, since float(scale) * amax would overflow.
+template <typename L>
+QUANTD_FN Nvfp4Decode<L> MakeNvfp4Decode(typename L::F amax, float range) {
+  using F = typename L::F;
+  // There are two ranges, so the compiler does the divisions by them.
+  const bool wide = range == kNvfp4Range448;
+  const F smallest = L::Broadcast(wide ? kNvfp4Range448 / kLargestFloat
+                                       : kNvfp4Range256 / kLargestFloat);
+  const F zero{};
+  const F one = L::Broadcast(1.0f);
+  const F k =
+      L::Broadcast(wide ? 1.0f / kNvfp4Range448 : 1.0f / kNvfp4Range256);
+  const auto huge = amax > L::Broadcast(kLargestFloat / 448.0f);
+  if (L::Any(huge)) {
+    const F inverse = one / Nvfp4EncodeScale<L>(amax, range);
+    const F used = (amax > zero) & (amax < smallest) ? smallest : amax;
+    return {huge ? inverse : used, huge ? one : k};
+  }
+  return {(amax > zero) & (amax < smallest) ? smallest : amax, k};
+}
+
+// --- one block --------------------------------------------------------------
+
+// The E4M3 scale of a block whose largest magnitude is `max`, NaN dropped.
+template <typename L, typename F>
+QUANTD_FN typename L::U Nvfp4Scale(typename L::U max, F s_inv6) {
+  return EncodeE4M3Positive<L>(L::Float(max) * s_inv6);
+}
+
+// What the elements under a scale are multiplied with: at most FLT_MAX, also
+// where the division gives Inf or NaN.
+template <typename L, typename F>
+QUANTD_FN typename L::F Nvfp4Multiplier(typename L::U scale, F s_dec) {
+  using U = typename L::U;
+  const typename L::F m = L::Broadcast(1.0f) / (DecodeE4M3<L>(scale) * s_dec);
+  return L::Float(L::Min(L::Bits(m) & kAbsMask, U{} + kFltMaxBits));
+}
+
+// Whether values of a block whose scale should be `wanted` may reach 7 once
+// they are multiplied. They do not where the scale is a normal E4M3 number,
+// within 1/16 of what was wanted; from 464 on it saturates too much. (Nor do
+// they in a block of zeros, which callers know.) True for NaN and Inf.
+template <typename L>
+QUANTD_FN auto Nvfp4MayReach7(typename L::F wanted) {
+  constexpr uint32_t kLeastNormal = 0x3C800000u;  // 2^-6
+  constexpr uint32_t kTooLarge = 0x43E80000u;     // 464
+  return (L::Bits(wanted) - kLeastNormal) >= (kTooLarge - kLeastNormal);
+}
+
+// What the codes under a scale are multiplied with. `Decode` is an Nvfp4Decode
+// of the same lanes, or a Scalar's for all of them.
+template <typename L, typename Decode>
+QUANTD_FN typename L::F Nvfp4Factor(typename L::U scale, const Decode& global) {
+  return (DecodeE4M3<L>(scale) * global.amax) * global.k;
+}
+
+// Codes 0..7 in the low word from the low nibble up, 8..15 in the high word.
+template <typename L>
+struct Nvfp4Block {
+  typename L::U low;
+  typename L::U high;
+  typename L::U scale;  // E4M3 code in the low byte
+};
+
+// Codes of a block under a given scale, whose Nvfp4Multiplier is `m`. NaN: see
+// PackE2M1.
+template <typename L, E2M1Input kInput>
+QUANTD_FN Nvfp4Block<L> EncodeNvfp4Under(const typename L::F (&v)[kBlock],
+                                         typename L::U scale, typename L::F m) {
+  return {PackE2M1<L, kInput>(v, m), PackE2M1<L, kInput>(v + 8, m), scale};
+}
+
+// Encodes a block whose MaxMagnitude is `max`. A NaN in the block is dropped
+// from its maximum or, with `propagate`, makes the scale NaN.
+template <typename L>
+QUANTD_FN Nvfp4Block<L> EncodeNvfp4(const typename L::F (&v)[kBlock],
+                                    typename L::U max, Nvfp4Encode global,
+                                    bool propagate) {
+  using U = typename L::U;
+  if (!L::Any(max > kInfBits)) {
+    const U scale = Nvfp4Scale<L>(max, global.s_inv6);
+    return EncodeNvfp4Under<L, E2M1Input::kAny>(
+        v, scale, Nvfp4Multiplier<L>(scale, global.s_dec));
+  }
+  U scale = Nvfp4Scale<L>(MaxNumber<L>(v), global.s_inv6);
+  if (propagate) {
+    const U nan = U{} + kNvfp4NanScale;
+    scale = max > kInfBits ? nan : scale;
+  }
+  Nvfp4Block<L> block = EncodeNvfp4Under<L, E2M1Input::kAny>(
+      v, scale, Nvfp4Multiplier<L>(scale, global.s_dec));
+  // NaN came out as code 7, as it should, but that code has no sign.
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) {
+    U& word = i < 8 ? block.low : block.high;
+    const U positive = word & ~(8u << (4 * (i % 8)));
+    word = IsNan<L>(v[i]) ? positive : word;
+  }
+  return block;
+}
+
+// Decodes a block to fp32, before any rounding to an output type.
+template <typename L>
+QUANTD_FN void DecodeNvfp4(const Nvfp4Block<L>& block,
+                           const Nvfp4Decode<Scalar>& global,
+                           typename L::F (&v)[kBlock]) {
+  const typename L::F factor = Nvfp4Factor<L>(block.scale, global);
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) {
+    const typename L::U word = i < 8 ? block.low : block.high;
+    v[i] = DecodeE2M1<L>((word >> (4 * (i % 8))) & 0xFu) * factor;
+  }
+}
+
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_ARITH_NVFP4_H_

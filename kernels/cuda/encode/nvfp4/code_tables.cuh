@@ -1,0 +1,127 @@
+// What one amax decides for all blocks of a copy, in shared memory: multipliers
+// by scale, or fits (kernels/cuda/tile/packed.cuh) by scale; and which blocks
+// are for the generic functions.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_CODE_TABLES_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_CODE_TABLES_CUH_
+
+#include <cstdint>
+
+#include "kernels/arith/nvfp4.h"
+#include "kernels/cuda/tile/element.cuh"
+#include "kernels/cuda/tile/packed.cuh"
+
+namespace quantd::cuda {
+
+// What a group's amax decides for a copy, in shared memory: there are only so
+// many scales, and a division for each is cheaper than one for each block.
+struct Multipliers {
+  float of[128];  // by E4M3 code
+  float s_inv6;   // block maximum to what its scale should be
+
+  // All threads must call; the caller synchronizes before and after.
+  __device__ __forceinline__ void Fill(float amax, float range) {
+    const float s = Nvfp4EncodeScale<Scalar>(amax, range);
+    for (unsigned i = threadIdx.x; i < 128; i += blockDim.x) {
+      of[i] = Nvfp4Multiplier<Scalar>(i, 1.0f / s);
+    }
+    if (threadIdx.x == 0) s_inv6 = Nvfp4InverseSix(s);
+  }
+};
+
+// The same for codes that are found in fp16: a fit takes a search for each
+// scale.
+struct FitTable {
+  // By E4M3 code. Subnormal ones are not set, but 0 is, for blocks of zeros.
+  CodeFit of[128];
+  float s_inv6;  // block maximum to what its scale should be
+  float s_dec;   // what multipliers are made of, for scales without a fit
+
+  // All threads of eight warps must call; the caller synchronizes before and
+  // after.
+  //
+  // Multipliers of codes that differ in the exponent alone differ by a power of
+  // two. So a warp takes the codes of one mantissa, and a lane one candidate:
+  // a c near the multiplier, and what is added to x.
+  __device__ __noinline__ void Fill(float amax, float range) {
+    const float s = Nvfp4EncodeScale<Scalar>(amax, range);
+    const uint32_t thread = threadIdx.x % kThreads;
+    if (thread == 0) {
+      s_inv6 = Nvfp4InverseSix(s);
+      this->s_dec = 1.0f / s;
+      of[0] = {0x3C00, 0, 0};
+    }
+    const uint32_t mantissa = thread / 32;
+    const uint32_t lane = threadIdx.x % 32;
+    constexpr uint32_t kOne = 7;  // E4M3's exponent field of 1
+    const float s_dec = 1.0f / s;
+    const uint32_t m =
+        __float_as_uint(Nvfp4Multiplier<Scalar>(kOne << 3 | mantissa, s_dec));
+    const uint32_t fraction = (m & 0x7FFFFFu) | 0x3F800000u;
+
+    // For lanes 0 to 6: the first bf16 that passes the lane's threshold.
+    uint32_t first =
+        __float_as_uint(ThresholdOf(lane) / __uint_as_float(fraction)) >> 16;
+    QUANTD_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const float y = __uint_as_float(first << 16) * __uint_as_float(fraction);
+      if (!Passes(y, lane)) ++first;
+    }
+
+    // The nearest fp16 and three or four to either side; 0, -1, 1 or -2
+    // eighths.
+    const float c = __uint_as_float(((fraction + 0x1000u) & 0xFFFFE000u) +
+                                    (lane % 8 << 13) - (4u << 13));
+    const int added =
+        static_cast<int>(lane / 16) ^ -static_cast<int>(lane / 8 % 2);
+    bool good = true;
+    QUANTD_UNROLL
+    for (uint32_t i = 0; i < 7; ++i) {
+      const uint32_t x =
+          (__shfl_sync(0xFFFFFFFFu, first, static_cast<int>(i)) << 16) +
+          (static_cast<uint32_t>(added) << 13);
+      good = good && Passes(c * __uint_as_float(x), i) &&
+             !Passes(c * __uint_as_float(x - 0x10000u), i);
+    }
+    const uint32_t found = __ballot_sync(0xFFFFFFFFu, good);
+    const int best = (__ffs(static_cast<int>(found)) - 1) & 31;
+    const uint32_t chosen =
+        __shfl_sync(0xFFFFFFFFu, __float_as_uint(c * 2.0f), best);
+    const uint32_t eighths = __shfl_sync(0xFFFFFFFFu, added, best);
+
+    if (lane == 0 || lane >= 16) return;
+    // x * m is x' * c with 2^exponent taken from the one, given to the other.
+    const int exponent =
+        static_cast<int>(m >> 23) - 127 + static_cast<int>(kOne - lane);
+    const int zero = (112 - exponent) * 128;  // the bf16 whose x' is 0
+    CodeFit& fit = of[lane << 3 | mantissa];
+    fit.twice = static_cast<uint16_t>((chosen - 0x38000000u) >> 13);
+    fit.offset = 0x10001u * (eighths - 8u * static_cast<uint32_t>(zero));
+    // (The margins leave all of these multipliers normal.)
+    const bool usable = found != 0 && m >> 23 >= 32 && m >> 23 < 224;
+    // (One more than zero: something may be taken off x'.)
+    const int least = zero >= 0 ? zero + 1 : 0;
+    fit.least = usable ? static_cast<uint16_t>(least) : CodeFit::kNone;
+  }
+
+ private:
+  // Where codes change, and whether y is beyond: ties go to the even code.
+  static __device__ __forceinline__ float ThresholdOf(uint32_t i) {
+    const float y = i < 4 ? 0.25f + 0.5f * i : i - 1.5f;
+    return i == 6 ? 5.0f : y;
+  }
+  static __device__ __forceinline__ bool Passes(float y, uint32_t i) {
+    return i % 2 == 0 ? y > ThresholdOf(i) : y >= ThresholdOf(i);
+  }
+};
+
+// Whether a block whose scale should be `wanted`, with largest magnitude `max`
+// (fp32 bits), is one for the generic functions: NaN or Inf in it, or a scale
+// that is no normal E4M3 number, under which values may reach 7 and must be
+// clamped.
+__device__ __forceinline__ bool IsRare(uint32_t max, float wanted) {
+  return Nvfp4MayReach7<Scalar>(wanted) && max != 0;
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_NVFP4_CODE_TABLES_CUH_

@@ -1,0 +1,54 @@
+// Barriers in shared memory that count arrivals, and bytes of the copy engine:
+// a phase is over when all are there, and the next one begins.
+#ifndef QUANTD_KERNELS_CUDA_PTX_MBARRIER_CUH_
+#define QUANTD_KERNELS_CUDA_PTX_MBARRIER_CUH_
+
+#include <cstdint>
+
+#include "kernels/cuda/ptx/shared_memory.cuh"
+
+namespace quantd::cuda {
+
+// Makes a barrier for `count` arrivals a phase.
+__device__ __forceinline__ void InitBarrier(uint64_t* barrier, uint32_t count) {
+  asm volatile(
+      "mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(barrier)),
+      "r"(count)
+      : "memory");
+}
+// Counts this thread.
+__device__ __forceinline__ void ArriveAt(uint64_t* barrier) {
+  asm volatile(
+      "{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(
+          SharedAddress(barrier))
+      : "memory");
+}
+// Counts this thread and expects kBytes of the copy engine in the same phase.
+template <uint32_t kBytes>
+__device__ __forceinline__ void ArriveExpecting(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                   SharedAddress(barrier)),
+               "n"(kBytes)
+               : "memory");
+}
+// Waits for the end of the phase of that parity.
+__device__ __forceinline__ void WaitFor(uint64_t* barrier, uint32_t parity) {
+  uint32_t done = 0;
+  while (done == 0) {
+    asm volatile(
+        "{ .reg .pred p;"
+#if __CUDA_ARCH__ >= 900
+        " mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;"
+#else
+        " mbarrier.test_wait.parity.shared.b64 p, [%1], %2;"
+#endif
+        " selp.u32 %0, 1, 0, p; }"
+        : "=r"(done)
+        : "r"(SharedAddress(barrier)), "r"(parity)
+        : "memory");
+  }
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_PTX_MBARRIER_CUH_

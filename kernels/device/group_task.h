@@ -14,6 +14,18 @@
 
 namespace quantd {
 
+// Sums of columns are made of so many rows of a group at a time. Kernels walk
+// over tiles of so many rows and columns, too.
+inline constexpr int kChunkRows = 128;
+
+// A tensor as one matrix, row-major without padding.
+struct Matrix {
+  const std::byte* data;
+  DType dtype;  // f32, f16 or bf16
+  int64_t rows;
+  int64_t cols;
+};
+
 // Where the codes and scales of a copy are. Plain data: kernels take it.
 struct CopyAddress {
   int64_t lines = 0;

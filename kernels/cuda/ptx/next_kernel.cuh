@@ -6,7 +6,7 @@
 
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/args.h"
 
 namespace quantd::cuda {
 

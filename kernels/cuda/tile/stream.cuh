@@ -11,7 +11,7 @@
 #include <numeric>
 #include <type_traits>
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/args.h"
 #include "kernels/cuda/ptx/shared_memory.cuh"
 #include "kernels/cuda/tile/order.cuh"
 #include "kernels/cuda/tile/span.cuh"

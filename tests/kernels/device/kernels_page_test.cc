@@ -185,11 +185,11 @@ std::string OtherTables() {
     const auto& o = std::get<RhtAmaxOptions>(row.plan.options());
     // Plain maxima come with every search, and what makes AmaxOfSpans take a
     // plan makes it whatever stands beside it.
-    const bool lines = o.domain == AmaxDomain::kRow;
+    const bool rows = o.domain == AmaxDomain::kRow;
     const bool ragged = row.plan.cols() % 16 != 0;
     if (o.columnwise || (o.rowwise && (o.rowwise_rht || o.columnwise_rht)) ||
         o.rht_dimension > 32 ||
-        (o.rht_dimension != 16) + lines + row.plan.grouped() + ragged > 1) {
+        (o.rht_dimension != 16) + rows + row.plan.grouped() + ragged > 1) {
       return;
     }
     const Recipe recipe = MakeRecipe(row.plan);

@@ -35,69 +35,22 @@
 #ifndef QUANTD_CLIENT_CLIENT_H_
 #define QUANTD_CLIENT_CLIENT_H_
 
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <future>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/cancellation.h"
-#include "client/credentials.h"
+#include "client/call_options.h"
 #include "client/error.h"
 #include "client/result.h"
-#include "kernels/plan/format.h"
+#include "client/server_info.h"
 #include "kernels/plan/plan.h"
 
 namespace quantd {
-
-struct RetryPolicy {
-  // Times a call is tried when servers cannot be reached or are draining, one
-  // or several; 1 switches retries off, those after "busy" and those elsewhere
-  // too. A busy server that says when to come back is asked again until the
-  // deadline.
-  int max_attempts = 4;
-  std::chrono::milliseconds initial_backoff{50};
-  std::chrono::milliseconds max_backoff{2000};
-  double multiplier = 2.0;
-};
-
-struct ClientOptions {
-  // Connections to each server; a call takes the one with the fewest bytes
-  // under way.
-  int channels = 2;
-  // For calls that bring none of their own.
-  std::chrono::milliseconds deadline{30'000};
-  // Asynchronous calls at once; the next one blocks its caller.
-  int max_in_flight = 4;
-  RetryPolicy retry = {};
-  // A connection whose other side takes no byte for so long is given up.
-  std::chrono::milliseconds dead_peer_timeout{20'000};
-  // TLS and a token; neither by default.
-  Credentials credentials = {};
-};
-
-// Where one part of a result shall be written; exactly the size that part has.
-struct Destination {
-  TensorKind kind = TensorKind::kUnspecified;
-  absl::Span<std::byte> bytes = {};
-};
-
-struct CallOptions {
-  // From the call on, retries included; for asynchronous forms from the
-  // moment the call is made. Zero: ClientOptions::deadline.
-  std::chrono::milliseconds deadline{0};
-  std::optional<CancellationToken> cancel = std::nullopt;
-  // Parts to be written into the caller's memory; the Result views them there
-  // and owns the others. After an error their content is unspecified.
-  std::vector<Destination> into = {};
-};
 
 // One copy of a quantized tensor, as Quantize gave it. Views.
 struct QuantizedBytes {
@@ -106,49 +59,6 @@ struct QuantizedBytes {
   // One, one for each group or one for each line. Not looked at for a format
   // that is decoded without: all but NVFP4.
   absl::Span<const float> amax;
-};
-
-// What Quantize would give, in a server's words.
-struct QuantizeDescription {
-  std::vector<TensorSpec> parts;  // offsets are those of the reply's payload
-  uint64_t input_bytes = 0;       // to send
-  uint64_t output_bytes = 0;      // to come back
-  uint64_t scratch_bytes = 0;     // device memory beside both
-  std::string request_id;
-};
-
-struct DeviceInfo {
-  std::string name;         // "cuda:0"
-  std::string kind;         // "cuda"
-  std::string description;  // for people
-  bool healthy = false;
-  uint64_t memory_limit_bytes = 0;
-  uint64_t memory_high_water_bytes = 0;
-  uint64_t jobs = 0;
-  uint64_t rht_cache_hits = 0;
-  uint64_t rht_cache_misses = 0;
-  uint64_t rht_launches = 0;
-};
-
-struct FormatSupport {
-  Format format = Format::kUnspecified;  // unspecified: newer than this client
-  std::string name;
-  std::vector<std::string> device_kinds;
-  std::vector<DType> inputs;
-  std::vector<Usage> usages;
-  std::vector<int> rht_dimensions;   // empty: no rotation
-  std::vector<std::string> options;  // names as in kernels/plan/support.h
-};
-
-struct ServerInfo {
-  std::string version;
-  uint64_t max_request_bytes = 0;    // one serialized request
-  uint64_t memory_budget_bytes = 0;  // payload memory of the whole server
-  int max_rank = 0;
-  // What it takes for amax_estimation_scale where that is not set; 0: none.
-  float amax_estimation_scale = 0;
-  std::vector<DeviceInfo> devices;
-  std::vector<FormatSupport> formats;
 };
 
 class Client {

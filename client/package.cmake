@@ -43,15 +43,19 @@ write_basic_package_version_file(
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quantdConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/quantdConfigVersion.cmake
   DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
-install(FILES allocator.h cancellation.h client.h credentials.h distributed.h
-    error.h pieces.h
-    quantized_tensor.h quantizer.h result.h
+install(FILES allocator.h call_options.h cancellation.h client.h credentials.h
+    distributed.h error.h piece_options.h pieces.h quantized_tensor.h quantizer.h
+    result.h server_info.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/client COMPONENT sdk)
+install(FILES ${PROJECT_SOURCE_DIR}/kernels/arith/copy_address.h
+    ${PROJECT_SOURCE_DIR}/kernels/arith/lanes.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/kernels/arith COMPONENT sdk)
 install(FILES ${PROJECT_SOURCE_DIR}/kernels/plan/delayed_scaling.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/error_statistics.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/field_error.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/format.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/geometry.h
+    ${PROJECT_SOURCE_DIR}/kernels/plan/options.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/plan.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/scale_layout.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/sign_mask.h

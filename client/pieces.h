@@ -10,34 +10,17 @@
 #ifndef QUANTD_CLIENT_PIECES_H_
 #define QUANTD_CLIENT_PIECES_H_
 
-#include <cstddef>
 #include <functional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "client/client.h"
 #include "client/distributed.h"
+#include "client/piece_options.h"
 #include "client/quantized_tensor.h"
 #include "kernels/plan/plan.h"
 
 namespace quantd {
-
-// Reads bytes of a tensor, row-major, from `offset` on. Called from several
-// threads at once, and for a tensor in pieces twice for every byte.
-using TensorReader =
-    std::function<absl::Status(size_t offset, absl::Span<std::byte> bytes)>;
-
-struct PieceOptions {
-  // The largest request to send: ServerInfo::max_request_bytes.
-  size_t request_bytes = size_t{512} << 20;
-  // Of a tensor that does not fit: what is sent, decoded and held at once.
-  size_t piece_bytes = size_t{128} << 20;
-  int at_once = 2;
-  // Told how many more bytes of the tensor are done; in the end all of them.
-  // Called by one thread at a time.
-  std::function<void(size_t bytes)> progress = {};
-};
 
 // As Client::Quantize. CallOptions::into must be empty, and its deadline is
 // that of each call.

@@ -1,35 +1,13 @@
 #include "client/result.h"
 
-#include <algorithm>
 #include <new>
-#include <utility>
 
 #include "client/parts/groups.h"
-#include "client/parts/result_builder.h"
-#include "fmt/format.h"
 
 namespace quantd {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
-
-// Bytes [offset, offset + target.size()) of the concatenated slices, which
-// are there.
-void CopyRange(absl::Span<const std::string_view> slices, size_t offset,
-               absl::Span<std::byte> target) {
-  size_t done = 0;
-  for (std::string_view slice : slices) {
-    if (done == target.size()) return;
-    if (offset >= slice.size()) {
-      offset -= slice.size();
-      continue;
-    }
-    const size_t n = std::min(slice.size() - offset, target.size() - done);
-    std::memcpy(target.data() + done, slice.data() + offset, n);
-    done += n;
-    offset = 0;
-  }
-}
 
 }  // namespace
 
@@ -72,94 +50,6 @@ std::optional<float> Result::amax(TensorKind kind) const {
   const absl::Span<const float> values = amaxes(kind);
   if (values.size() != 1) return std::nullopt;
   return values[0];
-}
-
-ResultBuilder::ResultBuilder(const Plan& plan,
-                             absl::Span<const Destination> into)
-    : plan_(plan) {
-  result_.parts_ = plan.outputs();
-  const size_t count = result_.parts_.size();
-  targets_.resize(count);
-  filled_.resize(count);
-  // One block for all parts that stay here; the plan's offsets are aligned.
-  size_t total = 0;
-  std::vector<size_t> places(count);
-  for (size_t i = 0; i < count; ++i) {
-    const TensorSpec& spec = result_.parts_[i];
-    for (const Destination& d : into) {
-      if (d.kind == spec.kind) targets_[i] = d.bytes;
-    }
-    const bool theirs =
-        std::any_of(into.begin(), into.end(),
-                    [&](const Destination& d) { return d.kind == spec.kind; });
-    places[i] = theirs ? SIZE_MAX : total;
-    if (!theirs) {
-      total += (spec.size + kPayloadAlignment - 1) / kPayloadAlignment *
-               kPayloadAlignment;
-    }
-  }
-  result_.owned_ = AlignedBytes(total);
-  if (result_.owned_.span().size() != total) {
-    error_ = absl::ResourceExhaustedError(
-        fmt::format("no memory for a result of {} bytes", total));
-    return;
-  }
-  for (size_t i = 0; i < count; ++i) {
-    if (places[i] != SIZE_MAX) {
-      targets_[i] =
-          result_.owned_.span().subspan(places[i], result_.parts_[i].size);
-    }
-    result_.spans_.push_back(targets_[i]);
-  }
-}
-
-absl::Status ResultBuilder::Add(const Source& source,
-                                absl::Span<const std::string_view> slices,
-                                size_t payload_offset, size_t payload_size) {
-  if (!error_.ok()) return error_;
-  for (size_t i = 0; i < result_.parts_.size(); ++i) {
-    const TensorSpec& spec = plan_.outputs()[i];
-    if (spec.kind != source.kind) continue;
-    if (source.dtype != spec.dtype || source.layout != spec.layout ||
-        source.shape != spec.shape ||
-        source.group_offsets != spec.group_offsets ||
-        source.size != spec.size || source.offset > payload_size ||
-        source.size > payload_size - source.offset) {
-      return absl::InternalError(fmt::format(
-          "the reply's {} is not what the request demands", Name(source.kind)));
-    }
-    CopyRange(slices, payload_offset + source.offset, targets_[i]);
-    filled_[i] = true;
-  }
-  return absl::OkStatus();
-}
-
-absl::Span<std::byte> ResultBuilder::Claim(TensorKind kind) {
-  if (!error_.ok()) return {};
-  for (size_t i = 0; i < result_.parts_.size(); ++i) {
-    if (result_.parts_[i].kind != kind) continue;
-    filled_[i] = true;
-    return targets_[i];
-  }
-  return {};
-}
-
-absl::StatusOr<Result> ResultBuilder::Take(Report report) {
-  if (!error_.ok()) return error_;
-  for (size_t i = 0; i < filled_.size(); ++i) {
-    if (!filled_[i]) {
-      return absl::InternalError(
-          fmt::format("the reply has no {}", Name(result_.parts_[i].kind)));
-    }
-  }
-  result_.saw_nan_ = report.saw_nan;
-  result_.saw_inf_ = report.saw_inf;
-  result_.rowwise_ = report.rowwise;
-  result_.columnwise_ = report.columnwise;
-  result_.device_ = std::move(report.device);
-  result_.request_id_ = std::move(report.request_id);
-  result_.attempts_ = report.attempts;
-  return std::move(result_);
 }
 
 }  // namespace quantd

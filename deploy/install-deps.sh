@@ -4,6 +4,7 @@
 #
 #   deploy/install-deps.sh            install what is missing (sudo if not root)
 #   deploy/install-deps.sh --check    only say what is missing; exit 1 if any is
+#   deploy/install-deps.sh --checks   install also what tests/checks.sh needs
 #   deploy/install-deps.sh --list     print the packages and what each is for
 set -eu
 
@@ -33,7 +34,19 @@ python3-protobuf|the test with stock Python stubs
 python3-numpy|the test with stock Python stubs
 '
 
-missing=
+# Who only builds and runs quantd does without.
+checks='
+clang-format-14|the format of sources, the same everywhere
+shellcheck|mistakes in scripts
+codespell|mistakes in words
+'
+case "${1:-}" in
+  --checks | --list) packages=$packages$checks ;;
+  '' | --check) ;;
+  *) echo "install-deps: unknown option $1" >&2; exit 2 ;;
+esac
+
+missing=''
 for line in $(printf '%s' "$packages" | sed 's/ /~/g'); do
   name=${line%%|*}
   case "${1:-}" in
@@ -51,7 +64,7 @@ fi
 echo "dependencies missing:$missing"
 [ "${1:-}" = --check ] && exit 1
 
-sudo=
+sudo=''
 if [ "$(id -u)" != 0 ]; then
   if ! command -v sudo >/dev/null; then
     echo "install-deps: run this as root, or install: $missing" >&2

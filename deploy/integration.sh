@@ -34,7 +34,8 @@ work=$(mktemp -d "/tmp/$name.XXXX")
 cache=${QUANTD_ENGINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/quantd/engine}
 build_arguments=()
 results=$work/results
-compose_is_up= building=
+compose_is_up=''
+building=''
 fail() {
   echo "integration: $*" >&2
   exit 1
@@ -100,7 +101,7 @@ export DOCKER_BUILDKIT=1
 export QUANTD_IMAGE=quantd-it/cpu QUANTD_TESTS_IMAGE=quantd-it/tests
 export PROMETHEUS_IMAGE=quantd-it/prometheus
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
-version=$(sed -n 's/^project(quantd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+version=$(deploy/version.sh)
 # image TARGET
 image() {
   local start=$SECONDS
@@ -156,9 +157,13 @@ image_settings() {
   docker image inspect quantd-it/cpu >"$work/inspected"
   local want
   for want in '"User": "65532:65532"' '"StopSignal": "SIGTERM"' '"--probe"' \
+    "\"org.opencontainers.image.version\": \"$version\"" \
     "\"org.opencontainers.image.revision\": \"$revision\""; do
     grep -qF -- "$want" "$work/inspected" || { echo "no $want"; return 1; }
   done
+  local said
+  said=$(docker run --rm --network none quantd-it/cpu --version)
+  [ "$said" = "quantd $version" ] || { echo "--version: $said"; return 1; }
 }
 # Alone, with nothing that it may write to and nobody to talk to.
 serving_soon() {

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2154  # cache, name and work are the caller's
 # A Docker engine for one run, where the machine has none: Debian's own
 # packages, unpacked below a cache folder and never installed, a base image
 # made from the distribution, and containers only inside a network namespace

@@ -1,6 +1,5 @@
 #include "server/http_listener.h"
 
-#include <netdb.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -14,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "fmt/format.h"
 #include "proto/net/address.h"
 
@@ -26,20 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::string_view kEndOfHead = "\r\n\r\n";
 // After a failed accept, such as one for want of descriptors.
 constexpr std::chrono::milliseconds kAcceptPause{100};
-
-int PortOf(int fd) {
-  sockaddr_storage bound = {};
-  socklen_t size = sizeof(bound);
-  char port[NI_MAXSERV] = "";
-  auto* address = reinterpret_cast<sockaddr*>(&bound);
-  if (getsockname(fd, address, &size) != 0 ||
-      getnameinfo(address, size, nullptr, 0, port, sizeof(port),
-                  NI_NUMERICSERV) != 0) {
-    return 0;
-  }
-  int number = 0;
-  return absl::SimpleAtoi(port, &number) ? number : 0;
-}
+constexpr int kBacklog = 64;
 
 std::string_view Reason(int status) {
   switch (status) {
@@ -95,15 +80,25 @@ absl::StatusOr<std::unique_ptr<HttpListener>> HttpListener::Start(
       !s.ok()) {
     return s;
   }
+  auto sockets = ListenSockets::Open(address, kBacklog);
+  if (!sockets.ok()) return sockets.status();
+  const int stop = eventfd(0, EFD_CLOEXEC);
+  if (stop < 0) {
+    return absl::UnavailableError(
+        fmt::format("cannot make an eventfd: {}", strerror(errno)));
+  }
   auto listener = std::unique_ptr<HttpListener>(
-      new HttpListener(std::move(handler), limits));
-  if (absl::Status s = listener->Listen(address); !s.ok()) return s;
+      new HttpListener(*std::move(sockets), stop, std::move(handler), limits));
   listener->thread_ = std::thread([self = listener.get()] { self->Run(); });
   return listener;
 }
 
-HttpListener::HttpListener(Handler handler, const HttpLimits& limits)
-    : handler_(std::move(handler)), limits_(limits) {}
+HttpListener::HttpListener(ListenSockets sockets, int stop, Handler handler,
+                           const HttpLimits& limits)
+    : handler_(std::move(handler)),
+      limits_(limits),
+      sockets_(std::move(sockets)),
+      stop_(stop) {}
 
 HttpListener::~HttpListener() {
   if (thread_.joinable()) {
@@ -112,61 +107,17 @@ HttpListener::~HttpListener() {
     [[maybe_unused]] const ssize_t n = write(stop_, &one, sizeof(one));
     thread_.join();
   }
-  if (listening_ >= 0) close(listening_);
-  if (stop_ >= 0) close(stop_);
-}
-
-absl::Status HttpListener::Listen(std::string_view address) {
-  const auto parts = security::SplitHostPort(address);
-  if (!parts.ok()) return parts.status();
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(parts->host.c_str(), parts->port.c_str(),
-                                    &hints, &found)) {
-    return absl::UnavailableError(
-        fmt::format("cannot listen on {}: {}", address, gai_strerror(error)));
-  }
-  int why = 0;
-  for (const addrinfo* a = found; a != nullptr && listening_ < 0;
-       a = a->ai_next) {
-    const int fd =
-        socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-      why = errno;
-      continue;
-    }
-    // A restart need not wait for connections that are still closing.
-    const int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 64) == 0) {
-      listening_ = fd;
-    } else {
-      why = errno;
-      close(fd);
-    }
-  }
-  freeaddrinfo(found);
-  if (listening_ < 0) {
-    return absl::UnavailableError(
-        fmt::format("cannot listen on {}: {}", address, strerror(why)));
-  }
-  stop_ = eventfd(0, EFD_CLOEXEC);
-  if (stop_ < 0) {
-    return absl::UnavailableError(
-        fmt::format("cannot make an eventfd: {}", strerror(errno)));
-  }
-  address_ = fmt::format("{}:{}", address.substr(0, address.rfind(':')),
-                         PortOf(listening_));
-  return absl::OkStatus();
+  close(stop_);
 }
 
 void HttpListener::Run() {
   std::vector<pollfd> polled;
   while (true) {
-    polled = {{stop_, POLLIN, 0},
-              {listening_, static_cast<short>(accepting_ ? POLLIN : 0), 0}};
+    polled = {{stop_, POLLIN, 0}};
+    for (const int fd : sockets_.descriptors()) {
+      polled.push_back({fd, static_cast<short>(accepting_ ? POLLIN : 0), 0});
+    }
+    const size_t first_connection = polled.size();
     Clock::time_point wake = Clock::time_point::max();
     if (!accepting_) wake = Clock::now() + kAcceptPause;
     for (const Connection& c : connections_) {
@@ -184,7 +135,7 @@ void HttpListener::Run() {
     if (polled[0].revents != 0) break;
     accepting_ = true;
     const Clock::time_point now = Clock::now();
-    size_t i = 2;
+    size_t i = first_connection;
     for (auto c = connections_.begin(); c != connections_.end(); ++i) {
       bool open = true;
       // Time first, or who never stops sending would never be stopped.
@@ -195,14 +146,16 @@ void HttpListener::Run() {
       }
       c = open ? std::next(c) : connections_.erase(c);
     }
-    if (polled[1].revents != 0) Accept();
+    for (size_t k = 1; k < first_connection; ++k) {
+      if (polled[k].revents != 0) Accept(polled[k].fd);
+    }
   }
   connections_.clear();
 }
 
-void HttpListener::Accept() {
+void HttpListener::Accept(int listening) {
   const int fd =
-      accept4(listening_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0) {
     // Those who wait would wake the loop again at once, for nothing.
     accepting_ = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;

@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/listen_socket.h"
 
 namespace quantd {
 
@@ -56,15 +57,15 @@ class HttpListener {
   HttpListener(const HttpListener&) = delete;
 
   // With the port that was taken: "127.0.0.1:9151".
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return sockets_.address(); }
 
  private:
   struct Connection;
 
-  HttpListener(Handler handler, const HttpLimits& limits);
-  absl::Status Listen(std::string_view address);
+  HttpListener(ListenSockets sockets, int stop, Handler handler,
+               const HttpLimits& limits);
   void Run();
-  void Accept();
+  void Accept(int listening);
   void MakeRoom();
   // False: the connection is over.
   bool Advance(Connection& c);
@@ -76,9 +77,8 @@ class HttpListener {
 
   const Handler handler_;
   const HttpLimits limits_;
-  std::string address_;
-  int listening_ = -1;
-  int stop_ = -1;  // an eventfd: readable once the thread shall end
+  ListenSockets sockets_;
+  const int stop_;  // an eventfd: readable once the thread shall end
   // The rest is the thread's.
   bool accepting_ = true;
   std::list<Connection> connections_;  // oldest first

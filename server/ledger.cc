@@ -107,12 +107,6 @@ MemoryLedger::MemoryLedger(Limits limits)
 
 MemoryLedger::~MemoryLedger() { Stop(); }
 
-bool MemoryLedger::CouldFit(size_t receive, size_t payload) const {
-  return receive <= limits_.receive &&
-         std::any_of(limits_.payload.begin(), limits_.payload.end(),
-                     [&](size_t limit) { return payload <= limit; });
-}
-
 void MemoryLedger::Hold(Sender& sender, size_t more, size_t less) {
   Host& host = hosts_[sender.host()];
   sender.held_ += more - less;

@@ -176,9 +176,6 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // Whether a call waits since before `time` for what an unread reply may hold.
   bool ReplyAwaitedSince(absl::Time time) const;
 
-  // Whether an empty ledger could grant both.
-  bool CouldFit(size_t receive, size_t payload) const;
-
   // How long a refused caller should stay away: about as long as the first in
   // the queue has waited, within 50 ms and 5 s.
   absl::Duration RetryDelay() const;

@@ -39,7 +39,10 @@ constexpr absl::Duration kLogPatience = absl::Seconds(1);
 // what failed.
 int WriteAtomically(const std::string& path, const std::string& text) {
   const std::string draft = path + ".new";
-  const int fd = open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+  // Whatever a neighbour has put there is not followed: the folder may be
+  // everybody's.
+  unlink(draft.c_str());
+  const int fd = open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                       S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
   if (fd < 0) return errno;
   const std::string line = text + '\n';

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "fmt/format.h"
+#include "kernels/device/devices.h"
 #include "server/incoming_call.h"
 #include "server/log.h"
 #include "server/metrics_page.h"

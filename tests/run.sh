@@ -1,26 +1,54 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds and runs the test suite on the CPU backend
-# (and, where a GPU is, on CUDA).
+# Installs what is missing, builds, and runs the tests from cheap to dear: on
+# the CPU backend, and where a GPU is, on CUDA too. Says first what it will do.
 #
-#   ./tests/run.sh [--no-install] [--preset NAME] [--jobs N] [-- CTEST ARGUMENTS]
+#   ./tests/run.sh [--no-install] [--preset NAME] [--jobs N] [--full]
+#                  [-- CTEST ARGUMENTS]
 #
-#   --preset NAME  default (CUDA where nvcc 13 is), cpu, cuda, asan or tsan
+#   --preset NAME  cpu, default (CUDA where nvcc 13 is), cuda, asan or tsan;
+#                  without it default where a GPU is, else cpu
+#   --full         the long forms, too: before a release
 #   e.g. ./tests/run.sh --preset asan -- -L unit
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-preset=default install=1 jobs=$(nproc)
+gpu=''
+if [[ $(nvidia-smi -L 2>/dev/null) == GPU* ]]; then gpu=1; fi
+preset=${gpu:+default} preset=${preset:-cpu} install=1 jobs=$(nproc) full=''
 while [ $# -gt 0 ]; do
   case $1 in
-    --no-install) install= ;;
+    --no-install) install='' ;;
     --preset) preset=${2:?--preset needs a name}; shift ;;
     --jobs) jobs=${2:?--jobs needs a number}; shift ;;
+    --full) full=1 ;;
     --help|-h) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     --) shift; break ;;
     *) echo "run.sh: unknown option $1 (try --help)" >&2; exit 2 ;;
   esac
   shift
 done
+
+# What it will do, by minutes of one core of the machine in CONTRIBUTING.md and
+# minutes of tests that have the machine to themselves.
+compile=26 compare=5 alone=5
+packages="only looked for" long="not run (--full)" gpus="not run: no GPU here"
+build="about $((compile / jobs + 1)) min without a compiler cache"
+[ -z "$install" ] || packages="installed where missing"
+[ ! -e "build/$preset/build.ninja" ] || build="what changed"
+[ -z "$full" ] || long="about 6 min"
+[ -z "$gpu" ] || gpus="run"
+case $preset in
+  cuda) build="many times that of cpu: five GPU targets" ;;
+  asan | tsan) build="$build, twice that under a sanitizer" ;;
+esac
+cat <<END
+tests/run.sh: preset $preset, $jobs at a time
+  packages  $packages
+  build     into build/$preset: $build
+  tests     unit, contract and rpc, slow: about $((compare / jobs + alone)) min
+  long      $long
+  gpu       $gpus
+END
 
 if [ -n "$install" ]; then
   ./deploy/install-deps.sh
@@ -31,10 +59,18 @@ fi
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 cmake --preset "$preset"
 cmake --build --preset "$preset" -j "$jobs"
-# Tests that start servers and measure them do not share the machine all the
-# same: tests/CMakeLists.txt.
-ctest --preset "$preset" -j "$jobs" "$@"
-if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; then
+
+# run WHAT CTEST ARGUMENTS...: tests that start servers and measure them do not
+# share the machine all the same: tests/CMakeLists.txt.
+run() {
+  printf '\n== %s tests (at %d s)\n' "$1" "$SECONDS"
+  ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure "${@:2}"
+}
+run "Unit" -L '^unit$' "$@"
+run "Contract and rpc" -LE '^(unit|slow|long|gpu)$' "$@"
+run "Slow" -L '^slow$' -LE '^(long|gpu)$' "$@"
+if [ -n "$full" ]; then run "Long" -L '^long$' "$@"; fi
+if [ -n "$gpu" ]; then
   ctest --test-dir "build/$preset" -L gpu --output-on-failure
 else
   echo "gpu: no GPU on this machine, so the tests with label gpu were NOT run" \

@@ -159,7 +159,7 @@ void ParseOptions(Fields* f, QuantizeOptions* o) {
 
 }  // namespace
 
-std::string Describe(const QuantizedFile::Description& d) {
+std::string Describe(const QuantizedDescription& d) {
   const QuantizeOptions& o = d.options;
   json j = {{"format", Name(o.format)},
             {"shape", d.tensor.shape},
@@ -199,8 +199,7 @@ std::string Describe(const QuantizedFile::Description& d) {
   return j.dump();
 }
 
-absl::StatusOr<QuantizedFile::Description> ParseDescription(
-    const std::string& text) {
+absl::StatusOr<QuantizedDescription> ParseDescription(const std::string& text) {
   const auto bad = [] {
     return absl::InvalidArgumentError(
         "its description in the metadata is malformed");
@@ -211,7 +210,7 @@ absl::StatusOr<QuantizedFile::Description> ParseDescription(
       !object["rht"].is_object()) {
     return bad();
   }
-  QuantizedFile::Description d;
+  QuantizedDescription d;
   Fields f(object);
   d.options.format = f.Parsed(ParseFormat(f.Text("format")));
   d.tensor.shape = f.Sizes("shape");

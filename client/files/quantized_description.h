@@ -9,18 +9,23 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "client/files/quantized_file.h"
+#include "kernels/plan/options.h"
 
 namespace quantd::client {
 
+// What the metadata say about one tensor.
+struct QuantizedDescription {
+  TensorDesc tensor;
+  QuantizeOptions options;
+};
+
 // One line. Left out: an amax or a scale that was given, since the parts hold
 // the values, and what delayed scaling and statistics were to give.
-std::string Describe(const QuantizedFile::Description& description);
+std::string Describe(const QuantizedDescription& description);
 
 // INVALID_ARGUMENT for what Describe could not have written. Whether the
 // options are legal is the plan's to say.
-absl::StatusOr<QuantizedFile::Description> ParseDescription(
-    const std::string& text);
+absl::StatusOr<QuantizedDescription> ParseDescription(const std::string& text);
 
 }  // namespace quantd::client
 

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/files/quantized_description.h"
 #include "client/files/safetensors.h"
 #include "client/quantized_tensor.h"
 #include "kernels/plan/plan.h"
@@ -19,11 +20,7 @@ namespace quantd {
 // Reads such a file; its static functions say how one is written. Movable.
 class QuantizedFile {
  public:
-  // What the metadata say about one tensor.
-  struct Description {
-    TensorDesc tensor;
-    QuantizeOptions options;
-  };
+  using Description = client::QuantizedDescription;
 
   static absl::StatusOr<QuantizedFile> Open(const std::string& path);
 

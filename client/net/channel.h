@@ -9,7 +9,7 @@
 #include <chrono>
 #include <memory>
 
-#include "client/client.h"
+#include "client/call_options.h"
 #include "client/net/address.h"
 #include "client/net/channel_credentials.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/client.h"
+#include "client/call_options.h"
 #include "client/net/channel_credentials.h"
 #include "client/net/retry.h"
 #include "client/net/servers.h"

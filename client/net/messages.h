@@ -9,7 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/client.h"
+#include "client/call_options.h"
+#include "client/result.h"
+#include "client/server_info.h"
 #include "kernels/plan/plan.h"
 
 namespace quantd::client {

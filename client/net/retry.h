@@ -14,7 +14,7 @@
 #include <random>
 
 #include "absl/status/status.h"
-#include "client/client.h"
+#include "client/call_options.h"
 
 namespace quantd::client {
 

@@ -9,7 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/pieces.h"
+#include "client/distributed.h"
+#include "client/piece_options.h"
 #include "client/result.h"
 
 namespace quantd::client {

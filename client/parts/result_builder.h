@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/client.h"
+#include "client/call_options.h"
 #include "client/result.h"
 #include "kernels/plan/plan.h"
 

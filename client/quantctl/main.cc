@@ -37,7 +37,7 @@ Example:
 
 int Main(int argc, char** argv) {
   CLI::App app("Quantizes tensor files through a quantd server.", "quantctl");
-  app.set_version_flag("--version", QUANTD_VERSION);
+  app.set_version_flag("--version", "quantctl " QUANTD_VERSION);
   app.require_subcommand(1);
   app.footer(kFooter);
   Options o;

@@ -3,7 +3,7 @@
 #define QUANTD_KERNELS_CPU_COMPUTE_H_
 
 #include "absl/status/status.h"
-#include "kernels/cpu/cpu_job.h"
+#include "kernels/cpu/cpu_device.h"
 #include "kernels/device/backend.h"
 #include "kernels/device/task.h"
 #include "kernels/plan/plan.h"

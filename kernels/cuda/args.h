@@ -8,31 +8,16 @@
 #ifndef QUANTD_KERNELS_CUDA_ARGS_H_
 #define QUANTD_KERNELS_CUDA_ARGS_H_
 
-#include <cuda_runtime_api.h>
-
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/arith/copy_address.h"
 #include "kernels/arith/encode.h"
 #include "kernels/device/group_task.h"
 #include "kernels/plan/error_statistics.h"
 #include "kernels/plan/format.h"
 
 namespace quantd::cuda {
-
-// Where kernels are queued, and how many multiprocessors there are for them.
-struct Queue {
-  cudaStream_t stream;
-  int multiprocessors;
-};
-
-// Reads an attribute of the current device.
-inline cudaError_t FindAttribute(cudaDeviceAttr attribute, int* value) {
-  int device = 0;
-  const cudaError_t error = cudaGetDevice(&device);
-  return error == cudaSuccess ? cudaDeviceGetAttribute(value, attribute, device)
-                              : error;
-}
 
 // Kernels walk over tiles of so many rows and columns, which start anew in
 // every group: no square, span or chunk of rows crosses a tile's edge.

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {

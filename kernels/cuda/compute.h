@@ -7,6 +7,7 @@
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/choice.h"
 #include "kernels/cuda/findings.h"
+#include "kernels/cuda/queue.h"
 #include "kernels/cuda/tables.h"
 #include "kernels/device/task.h"
 

@@ -8,29 +8,13 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/args.h"
+#include "kernels/cuda/queue.h"
 #include "kernels/plan/format.h"
 
 namespace quantd::cuda {
 
-// Of kernels/cuda/choice.h, which device code does not include.
-enum class AmaxKernel;
-enum class EncodeKernel;
-enum class DecodeKernel;
-enum class RotateKernel;
-
 // Returns cudaSuccess when this program holds code for the current device.
 cudaError_t FindKernels();
-
-// Queue the kernel that was chosen. cudaErrorInvalidValue: it takes other
-// arguments than these, or the choice is that there is none.
-cudaError_t LaunchAmax(AmaxKernel kernel, const AmaxArgs& args,
-                       const Queue& queue);
-cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& args,
-                         const Queue& queue);
-cudaError_t LaunchDecode(DecodeKernel kernel, const DecodeArgs& args,
-                         const Queue& queue);
-cudaError_t LaunchRotate(RotateKernel kernel, const ApplyRhtArgs& args,
-                         const Queue& queue);
 
 // --- amax: kernels/cuda/amax ------------------------------------------------
 

@@ -8,9 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -108,21 +105,6 @@ struct BackendOptions {
   // variable QUANTD_CPU_ISA overrides "auto".
   std::string isa = "auto";
 };
-
-// `name` is "cpu", "cpu:N", "cuda", "cuda:N" or, for benchmarks, "memcpy": a
-// CPU device that copies input bytes to the output instead of computing.
-// NOT_FOUND when there is no such device, INVALID_ARGUMENT for another name.
-absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(
-    std::string_view name, const BackendOptions& options = {});
-
-// Names of the real devices here: every CUDA device, then "cpu:0".
-std::vector<std::string> ListBackends();
-
-// CPU ISAs this machine can run, best last ("baseline" is always there).
-std::vector<std::string> ListCpuIsas();
-
-// Why there is no CUDA backend; empty when there is one.
-std::string CudaUnavailableReason();
 
 }  // namespace quantd
 

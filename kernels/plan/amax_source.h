@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/plan/plan.h"
+#include "kernels/plan/options.h"
 
 namespace quantd {
 

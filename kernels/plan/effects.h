@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
-#include "kernels/plan/plan.h"
+#include "kernels/plan/options.h"
 #include "kernels/plan/sign_mask.h"
 
 namespace quantd {

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/device/group_task.h"
+#include "kernels/arith/copy_address.h"
 #include "kernels/plan/format.h"
 
 namespace quantd {

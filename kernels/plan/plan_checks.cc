@@ -1,11 +1,8 @@
 #include "kernels/plan/plan_checks.h"
 
-#include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "fmt/ranges.h"
-#include "kernels/plan/plan.h"
 
 namespace quantd {
 
@@ -45,21 +42,6 @@ absl::Status CheckUsage(Usage u, bool one) {
 
 absl::Status CheckNonFinite(NonFinite n) {
   return CheckNamed("non_finite", n, "ignore, propagate or reject");
-}
-
-absl::Status CheckRht(int dimension, const std::optional<SignMask>& mask) {
-  if (std::find(std::begin(kRhtDimensions), std::end(kRhtDimensions),
-                dimension) == std::end(kRhtDimensions)) {
-    return FieldError("rht.dimension", "16, 32, 64 or 128",
-                      fmt::to_string(dimension));
-  }
-  for (int i = dimension; mask && i < 128; ++i) {
-    if (mask->negative(i)) {
-      return FieldError("rht.sign_mask", fmt::format("{} bits", dimension),
-                        "bits beyond");
-    }
-  }
-  return absl::OkStatus();
 }
 
 // `names`: what one value stands for.

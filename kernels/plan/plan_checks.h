@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +14,6 @@
 #include "fmt/format.h"
 #include "kernels/plan/field_error.h"
 #include "kernels/plan/format.h"
-#include "kernels/plan/sign_mask.h"
 
 namespace quantd {
 
@@ -43,7 +41,6 @@ absl::Status CheckFloat(std::string_view field, DType t);
 // `one`: a single copy is meant.
 absl::Status CheckUsage(Usage u, bool one);
 absl::Status CheckNonFinite(NonFinite n);
-absl::Status CheckRht(int dimension, const std::optional<SignMask>& mask);
 // `names`: what one value stands for.
 absl::Status CheckValues(std::string_view field, absl::Span<const float> v,
                          size_t count, std::string_view names, bool zero);

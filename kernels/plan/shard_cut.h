@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "kernels/plan/plan.h"
+#include "kernels/plan/options.h"
 
 namespace quantd {
 

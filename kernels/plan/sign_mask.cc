@@ -1,8 +1,10 @@
 #include "kernels/plan/sign_mask.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 
 #include "fmt/format.h"
 #include "kernels/arith/codec.h"
@@ -10,6 +12,21 @@
 #include "kernels/plan/plan_checks.h"
 
 namespace quantd {
+
+absl::Status CheckRht(int dimension, const std::optional<SignMask>& mask) {
+  if (std::find(std::begin(kRhtDimensions), std::end(kRhtDimensions),
+                dimension) == std::end(kRhtDimensions)) {
+    return FieldError("rht.dimension", "16, 32, 64 or 128",
+                      fmt::to_string(dimension));
+  }
+  for (int i = dimension; mask && i < 128; ++i) {
+    if (mask->negative(i)) {
+      return FieldError("rht.sign_mask", fmt::format("{} bits", dimension),
+                        "bits beyond");
+    }
+  }
+  return absl::OkStatus();
+}
 
 SignMask DefaultSignMask(int dimension) {
   SignMask mask = {};

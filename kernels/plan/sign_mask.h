@@ -15,11 +15,14 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/plan/format.h"
 
 namespace quantd {
+
+inline constexpr int kRhtDimensions[] = {16, 32, 64, 128};
 
 // Room for the largest dimension, 128. Bits at and above the dimension are 0.
 struct SignMask {
@@ -28,6 +31,9 @@ struct SignMask {
   bool operator==(const SignMask&) const = default;
   bool negative(int i) const { return words[i / 64] >> (i % 64) & 1; }
 };
+
+// FieldError for a dimension that there is not, or a mask with bits beyond it.
+absl::Status CheckRht(int dimension, const std::optional<SignMask>& mask);
 
 // The vector TransformerEngine and torchao use by default, 0xD7E8.
 inline constexpr SignMask kDefaultSignMask = {{0xD7E8, 0}};

@@ -1,5 +1,5 @@
 // What may be asked of which format: the one table behind the plan's refusals,
-// GetServerInfo and the README's support matrix.
+// GetServerInfo and the support matrix of proto/WIRE.md.
 #ifndef QUANTD_KERNELS_PLAN_SUPPORT_H_
 #define QUANTD_KERNELS_PLAN_SUPPORT_H_
 
@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/plan/format.h"
-#include "kernels/plan/plan.h"
+#include "kernels/plan/options.h"
 
 namespace quantd {
 
@@ -19,7 +19,7 @@ struct OptionSpec {
   Option option;
   std::string_view name;   // "stochastic"
   std::string_view field;  // of QuantizeRequest, for messages
-  std::string_view help;   // a line for the README
+  std::string_view help;   // a line for the matrix
 };
 absl::Span<const OptionSpec> Options();
 

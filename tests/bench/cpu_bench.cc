@@ -22,6 +22,7 @@
 
 #include "CLI/CLI.hpp"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/device/devices.h"
 #include "kernels/device/memory.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/cpu_runs.h"

@@ -9,6 +9,8 @@
 #include <random>
 #include <utility>
 
+#include "kernels/device/devices.h"
+
 namespace quantd {
 namespace {
 

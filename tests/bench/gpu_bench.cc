@@ -20,10 +20,9 @@
 #include <vector>
 
 #include "kernels/cuda/device.h"
-#include "kernels/device/backend.h"
+#include "kernels/device/devices.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/gpu_bench_latency.h"
-#include "tests/bench/gpu_bench_readme.h"
 #include "tests/bench/gpu_bench_rows.h"
 #include "tests/bench/gpu_bench_shape.h"
 
@@ -75,7 +74,6 @@ struct Options {
                                      "16384x16384", "32768x32768"};
   std::vector<std::string> rows;
   int rounds = 21;
-  std::string readme;
 };
 
 int Run(const Options& options, const std::vector<Shape>& shapes) {
@@ -181,15 +179,7 @@ int Main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds, "rounds that medians are of")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--readme", options.readme,
-                 "measure nothing: bring the tables of this README up to date "
-                 "with the results in `json`");
   CLI11_PARSE(app, argc, argv);
-  if (!options.readme.empty()) {
-    const std::string error = UpdateReadme(options.readme, options.json);
-    if (!error.empty()) std::fprintf(stderr, "%s\n", error.c_str());
-    return error.empty() ? 0 : 1;
-  }
   std::vector<Shape> shapes;
   for (const std::string& text : options.shapes) {
     shapes.emplace_back();

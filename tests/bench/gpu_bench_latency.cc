@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/device/backend.h"
+#include "kernels/device/devices.h"
 #include "kernels/plan/geometry.h"
 #include "tests/bench/gpu_bench_check.h"
 #include "tests/bench/gpu_bench_rows.h"

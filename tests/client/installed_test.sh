@@ -32,6 +32,15 @@ if grep -rnE '#include [<"](grpc|google/|quantd\.pb|proto/|nlohmann|fmt)' \
   exit 1
 fi
 
+# Each has with it whatever it includes.
+headers=$work/prefix/include/quantd
+while read -r header; do
+  "$compiler" -std=c++20 -fsyntax-only -I"$headers" -x c++ "$header" || {
+    echo "${header#"$headers"/} does not compile by itself" >&2
+    exit 1
+  }
+done < <(find "$headers" -name '*.h')
+
 # For clients in other languages: the messages, which compile by themselves, and
 # the page that they name.
 proto=$work/prefix/share/quantd/proto

@@ -5,7 +5,7 @@
 #include "client/quantizer.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/device/backend.h"
+#include "kernels/device/devices.h"
 #include "tests/testing/device.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/tensors.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/device/backend.h"
+#include "kernels/device/devices.h"
 
 namespace quantd {
 namespace {

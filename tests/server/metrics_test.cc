@@ -1,6 +1,6 @@
 // The metrics page of a server in the test: what is on it, and that it tells
 // what happened. To bring deploy/METRICS.md up to date:
-// QUANTD_UPDATE_README=1 metrics_test
+// QUANTD_UPDATE_PAGES=1 metrics_test
 #include "server/metrics.h"
 
 #include <gmock/gmock.h>
@@ -122,7 +122,7 @@ TEST(MetricsPageTest, IsTheTableOfItsDocument) {
   ASSERT_NE(end, std::string::npos) << QUANTD_METRICS_PAGE;
   const size_t from = start + sizeof kStart - 1;
   const std::string table = fmt::format("\n{}\n", MetricsTable());
-  if (std::getenv("QUANTD_UPDATE_README") != nullptr) {
+  if (std::getenv("QUANTD_UPDATE_PAGES") != nullptr) {
     text.replace(from, end - from, table);
     std::ofstream out(QUANTD_METRICS_PAGE, std::ios::trunc);
     out << text;
@@ -130,7 +130,7 @@ TEST(MetricsPageTest, IsTheTableOfItsDocument) {
     return;
   }
   EXPECT_EQ(text.substr(from, end - from), table)
-      << "run this test with QUANTD_UPDATE_README=1";
+      << "run this test with QUANTD_UPDATE_PAGES=1";
 }
 
 TEST_F(MetricsTest, CountsCallsBytesStagesAndRotations) {

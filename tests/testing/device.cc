@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
+#include "kernels/device/devices.h"
 #include "kernels/plan/field_error.h"
 
 namespace quantd {

@@ -10,8 +10,8 @@
 namespace quantd::cuda {
 
 // Four 8 x 8 fragments: of lane 8i + r, the address of row r of fragment i in
-// shared memory. The lane gets of each the elements 2c and 2c + 1 of row r where
-// it is lane 4r + c; transposed, those of column r.
+// shared memory. The lane gets of each the elements 2c and 2c + 1 of row r
+// where it is lane 4r + c; transposed, those of column r.
 template <bool kTransposed>
 __device__ __forceinline__ void LoadFragmentsAt(uint32_t at, uint32_t (&f)[4]) {
   if constexpr (kTransposed) {

@@ -6,7 +6,7 @@
 
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/args.h"
+#include "kernels/cuda/queue.h"
 
 namespace quantd::cuda {
 

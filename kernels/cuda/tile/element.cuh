@@ -9,6 +9,7 @@
 
 #include "kernels/arith/block.h"
 #include "kernels/cuda/args.h"
+#include "kernels/cuda/queue.h"
 #include "kernels/plan/format.h"
 
 namespace quantd::cuda {

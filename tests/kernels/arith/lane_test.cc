@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/device/backend.h"
+#include "kernels/device/devices.h"
 #include "tests/kernels/arith/lane_functions.h"
 #include "tests/oracle/oracle.h"
 #include "tests/testing/golden.h"

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "fmt/format.h"
+#include "kernels/device/devices.h"
 #include "tests/testing/matchers.h"
 
 namespace quantd {

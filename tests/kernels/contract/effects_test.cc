@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "kernels/device/backend.h"
+#include "kernels/device/devices.h"
 #include "kernels/plan/field_error.h"
 #include "kernels/plan/plan.h"
 #include "tests/testing/device.h"

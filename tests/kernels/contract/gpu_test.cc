@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "kernels/device/devices.h"
 #include "kernels/plan/support.h"
 #include "tests/testing/device.h"
 #include "tests/testing/matchers.h"

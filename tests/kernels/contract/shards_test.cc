@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "kernels/device/devices.h"
 #include "tests/kernels/contract/copy_codes.h"
 #include "tests/testing/device.h"
 #include "tests/testing/matchers.h"

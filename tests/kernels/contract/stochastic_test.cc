@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "kernels/device/devices.h"
 #include "tests/testing/device.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/tensors.h"

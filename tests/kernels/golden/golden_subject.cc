@@ -1,5 +1,6 @@
 #include "tests/kernels/golden/golden_subject.h"
 
+#include "kernels/device/devices.h"
 #include "tests/testing/matchers.h"
 
 namespace quantd {

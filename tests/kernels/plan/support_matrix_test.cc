@@ -1,6 +1,5 @@
-// The support matrix of the README and of the wire's page is the one the plan
-// judges by. To bring both up to date: QUANTD_UPDATE_README=1
-// support_matrix_test
+// The support matrix of the wire's page is the one the plan judges by. To bring
+// it up to date: QUANTD_UPDATE_PAGES=1 support_matrix_test
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,10 +16,8 @@ namespace {
 constexpr char kStart[] = "<!-- support matrix: generated -->\n";
 constexpr char kEnd[] = "<!-- end of support matrix -->\n";
 
-class SupportMatrixTest : public testing::TestWithParam<const char*> {};
-
-TEST_P(SupportMatrixTest, IsThatOfThePage) {
-  const char* const path = GetParam();
+TEST(SupportMatrixTest, IsThatOfThePage) {
+  const char* const path = QUANTD_WIRE_PAGE;
   std::ifstream in(path);
   std::string page((std::istreambuf_iterator<char>(in)),
                    std::istreambuf_iterator<char>());
@@ -31,7 +28,7 @@ TEST_P(SupportMatrixTest, IsThatOfThePage) {
   const size_t from = start + sizeof kStart - 1;
   ASSERT_LE(from, end);
   const std::string matrix = fmt::format("\n{}\n", SupportMatrix());
-  if (std::getenv("QUANTD_UPDATE_README") != nullptr) {
+  if (std::getenv("QUANTD_UPDATE_PAGES") != nullptr) {
     page.replace(from, end - from, matrix);
     std::ofstream out(path, std::ios::trunc);
     out << page;
@@ -39,11 +36,8 @@ TEST_P(SupportMatrixTest, IsThatOfThePage) {
     return;
   }
   EXPECT_EQ(page.substr(from, end - from), matrix)
-      << "run this test with QUANTD_UPDATE_README=1";
+      << "run this test with QUANTD_UPDATE_PAGES=1";
 }
-
-INSTANTIATE_TEST_SUITE_P(Pages, SupportMatrixTest,
-                         testing::Values(QUANTD_README, QUANTD_WIRE_PAGE));
 
 }  // namespace
 }  // namespace quantd

@@ -1,4 +1,4 @@
-#include "kernels/device/backend.h"
+#include "kernels/device/devices.h"
 
 #include <optional>
 

@@ -1,4 +1,4 @@
-#include "kernels/plan/plan.h"
+#include "kernels/plan/plan_builder.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,6 @@
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/effects.h"
 #include "kernels/plan/field_error.h"
-#include "kernels/plan/plan_builder.h"
 #include "kernels/plan/plan_checks.h"
 #include "kernels/plan/support.h"
 

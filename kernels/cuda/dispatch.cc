@@ -1,6 +1,6 @@
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/dispatch.h"
 
-#include "kernels/cuda/choice.h"
+#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 

@@ -1,0 +1,61 @@
+// How a Client behaves, and how one call of it does.
+#ifndef QUANTD_CLIENT_CALL_OPTIONS_H_
+#define QUANTD_CLIENT_CALL_OPTIONS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "client/cancellation.h"
+#include "client/credentials.h"
+#include "kernels/plan/format.h"
+
+namespace quantd {
+
+struct RetryPolicy {
+  // Times a call is tried when servers cannot be reached or are draining, one
+  // or several; 1 switches retries off, those after "busy" and those elsewhere
+  // too. A busy server that says when to come back is asked again until the
+  // deadline.
+  int max_attempts = 4;
+  std::chrono::milliseconds initial_backoff{50};
+  std::chrono::milliseconds max_backoff{2000};
+  double multiplier = 2.0;
+};
+
+struct ClientOptions {
+  // Connections to each server; a call takes the one with the fewest bytes
+  // under way.
+  int channels = 2;
+  // For calls that bring none of their own.
+  std::chrono::milliseconds deadline{30'000};
+  // Asynchronous calls at once; the next one blocks its caller.
+  int max_in_flight = 4;
+  RetryPolicy retry = {};
+  // A connection whose other side takes no byte for so long is given up.
+  std::chrono::milliseconds dead_peer_timeout{20'000};
+  // TLS and a token; neither by default.
+  Credentials credentials = {};
+};
+
+// Where one part of a result shall be written; exactly the size that part has.
+struct Destination {
+  TensorKind kind = TensorKind::kUnspecified;
+  absl::Span<std::byte> bytes = {};
+};
+
+struct CallOptions {
+  // From the call on, retries included; for asynchronous forms from the
+  // moment the call is made. Zero: ClientOptions::deadline.
+  std::chrono::milliseconds deadline{0};
+  std::optional<CancellationToken> cancel = std::nullopt;
+  // Parts to be written into the caller's memory; the Result views them there
+  // and owns the others. After an error their content is unspecified.
+  std::vector<Destination> into = {};
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_CLIENT_CALL_OPTIONS_H_

@@ -1,0 +1,37 @@
+// A quantized tensor to a file of its own and back.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/files/quantized_file.h"
+#include "client/files/safetensors.h"
+#include "client/quantized_tensor.h"
+#include "fmt/format.h"
+
+namespace quantd {
+
+absl::Status QuantizedTensor::Save(const std::string& path,
+                                   std::string_view name) const {
+  auto writer = safetensors::Writer::Create(
+      path, QuantizedFile::Parts(name, desc_, options_),
+      QuantizedFile::Metadata({{std::string(name), {desc_, options_}}}));
+  if (!writer.ok()) return writer.status();
+  if (auto s = QuantizedFile::Append(*writer, name, *this); !s.ok()) return s;
+  return writer->Commit();
+}
+
+absl::StatusOr<QuantizedTensor> QuantizedTensor::Load(const std::string& path,
+                                                      std::string_view name) {
+  auto file = QuantizedFile::Open(path);
+  if (!file.ok()) return file.status();
+  if (!name.empty()) return file->Load(name);
+  const std::vector<std::string> names = file->names();
+  if (names.size() != 1) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: holds {} quantized tensors; name one of them", path,
+                    names.size()));
+  }
+  return file->Load(names[0]);
+}
+
+}  // namespace quantd

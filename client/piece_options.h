@@ -1,0 +1,31 @@
+// How a large tensor is read, cut and sent in pieces.
+#ifndef QUANTD_CLIENT_PIECE_OPTIONS_H_
+#define QUANTD_CLIENT_PIECE_OPTIONS_H_
+
+#include <cstddef>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+namespace quantd {
+
+// Reads bytes of a tensor, row-major, from `offset` on. Called from several
+// threads at once, and for a tensor in pieces twice for every byte.
+using TensorReader =
+    std::function<absl::Status(size_t offset, absl::Span<std::byte> bytes)>;
+
+struct PieceOptions {
+  // The largest request to send: ServerInfo::max_request_bytes.
+  size_t request_bytes = size_t{512} << 20;
+  // Of a tensor that does not fit: what is sent, decoded and held at once.
+  size_t piece_bytes = size_t{128} << 20;
+  int at_once = 2;
+  // Told how many more bytes of the tensor are done; in the end all of them.
+  // Called by one thread at a time.
+  std::function<void(size_t bytes)> progress = {};
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_CLIENT_PIECE_OPTIONS_H_

@@ -1,0 +1,59 @@
+// What a server says of itself, and of what it would do.
+#ifndef QUANTD_CLIENT_SERVER_INFO_H_
+#define QUANTD_CLIENT_SERVER_INFO_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/plan/format.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd {
+
+// What Quantize would give, in a server's words.
+struct QuantizeDescription {
+  std::vector<TensorSpec> parts;  // offsets are those of the reply's payload
+  uint64_t input_bytes = 0;       // to send
+  uint64_t output_bytes = 0;      // to come back
+  uint64_t scratch_bytes = 0;     // device memory beside both
+  std::string request_id;
+};
+
+struct DeviceInfo {
+  std::string name;         // "cuda:0"
+  std::string kind;         // "cuda"
+  std::string description;  // for people
+  bool healthy = false;
+  uint64_t memory_limit_bytes = 0;
+  uint64_t memory_high_water_bytes = 0;
+  uint64_t jobs = 0;
+  uint64_t rht_cache_hits = 0;
+  uint64_t rht_cache_misses = 0;
+  uint64_t rht_launches = 0;
+};
+
+struct FormatSupport {
+  Format format = Format::kUnspecified;  // unspecified: newer than this client
+  std::string name;
+  std::vector<std::string> device_kinds;
+  std::vector<DType> inputs;
+  std::vector<Usage> usages;
+  std::vector<int> rht_dimensions;   // empty: no rotation
+  std::vector<std::string> options;  // names as in kernels/plan/support.h
+};
+
+struct ServerInfo {
+  std::string version;
+  uint64_t max_request_bytes = 0;    // one serialized request
+  uint64_t memory_budget_bytes = 0;  // payload memory of the whole server
+  int max_rank = 0;
+  // What it takes for amax_estimation_scale where that is not set; 0: none.
+  float amax_estimation_scale = 0;
+  std::vector<DeviceInfo> devices;
+  std::vector<FormatSupport> formats;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_CLIENT_SERVER_INFO_H_

@@ -1,0 +1,26 @@
+// Queues the kernel that was chosen, by its launcher. cudaErrorInvalidValue:
+// the choice is that there is none, or its kernel takes other arguments than
+// these.
+#ifndef QUANTD_KERNELS_CUDA_DISPATCH_H_
+#define QUANTD_KERNELS_CUDA_DISPATCH_H_
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/args.h"
+#include "kernels/cuda/choice.h"
+#include "kernels/cuda/queue.h"
+
+namespace quantd::cuda {
+
+cudaError_t LaunchAmax(AmaxKernel kernel, const AmaxArgs& args,
+                       const Queue& queue);
+cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& args,
+                         const Queue& queue);
+cudaError_t LaunchDecode(DecodeKernel kernel, const DecodeArgs& args,
+                         const Queue& queue);
+cudaError_t LaunchRotate(RotateKernel kernel, const ApplyRhtArgs& args,
+                         const Queue& queue);
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_DISPATCH_H_

@@ -1,0 +1,24 @@
+// Where kernels are queued, and what they are queued on.
+#ifndef QUANTD_KERNELS_CUDA_QUEUE_H_
+#define QUANTD_KERNELS_CUDA_QUEUE_H_
+
+#include <cuda_runtime_api.h>
+
+namespace quantd::cuda {
+
+struct Queue {
+  cudaStream_t stream;
+  int multiprocessors;
+};
+
+// Of the current device.
+inline cudaError_t FindAttribute(cudaDeviceAttr attribute, int* value) {
+  int device = 0;
+  const cudaError_t error = cudaGetDevice(&device);
+  return error == cudaSuccess ? cudaDeviceGetAttribute(value, attribute, device)
+                              : error;
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_QUEUE_H_

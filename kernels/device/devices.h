@@ -1,0 +1,32 @@
+// The devices that there are, by their names.
+#ifndef QUANTD_KERNELS_DEVICE_DEVICES_H_
+#define QUANTD_KERNELS_DEVICE_DEVICES_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/device/backend.h"
+
+namespace quantd {
+
+// `name` is "cpu", "cpu:N", "cuda", "cuda:N" or, for benchmarks, "memcpy": a
+// CPU device that copies input bytes to the output instead of computing.
+// NOT_FOUND when there is no such device, INVALID_ARGUMENT for another name.
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(
+    std::string_view name, const BackendOptions& options = {});
+
+// Names of the real devices here: every CUDA device, then "cpu:0".
+std::vector<std::string> ListBackends();
+
+// CPU ISAs this machine can run, best last ("baseline" is always there).
+std::vector<std::string> ListCpuIsas();
+
+// Why there is no CUDA backend; empty when there is one.
+std::string CudaUnavailableReason();
+
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_DEVICE_DEVICES_H_

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Writes the tables of figures in README.md and in this folder's README.md out
+of the results beside this file; whatever is written between the marks of a
+section is replaced.
+
+  tables.py            brings both pages up to date
+  tables.py --check    changes nothing; exit code 1 if a page is stale
+"""
+
+import json
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+SHAPES = ("16384x16384", "2048x4096")
+CPU_ROWS = (
+    ("nvfp4_row", "NVFP4 rowwise"),
+    ("nvfp4_row_rht", "NVFP4 rowwise with RHT"),
+    ("nvfp4_col_rht", "NVFP4 columnwise with RHT"),
+    ("nvfp4_both_rht", "NVFP4 both with RHT"),
+    ("nvfp4_row_stochastic", "NVFP4 rowwise, stochastic"),
+    ("nvfp4_row_4over6", "NVFP4 rowwise, 4over6"),
+    ("nvfp4_2d_both", "NVFP4 in squares, both"),
+    ("mxfp8_row", "MXFP8 rowwise"),
+    ("mxfp8_both", "MXFP8 both"),
+    ("mxfp4_both", "MXFP4 both"),
+    ("fp8_e4m3_row", "FP8 rowwise"),
+    ("fp8_e4m3_both", "FP8 both"),
+    ("fp8_block_row", "FP8 1x128 rowwise"),
+    ("fp8_block_both", "FP8 1x128 both"),
+    ("fp8_block_2d_both", "FP8 128x128 both"),
+)
+SIZES = ((4 << 10, "4 KiB"), (1 << 20, "1 MiB"), (4 << 20, "4 MiB"),
+         (64 << 20, "64 MiB"))
+
+
+def read(name):
+  return json.loads((HERE / name).read_text())
+
+
+def find(rows, **wanted):
+  for row in rows:
+    if all(row.get(key) == value for key, value in wanted.items()):
+      return row
+  return None
+
+
+def number(row, key, digits=2):
+  return f"{row[key]:.{digits}f}" if row and key in row else ""
+
+
+def time(row, key="us"):
+  """Microseconds to three digits."""
+  us = row[key] if row else 0
+  return number(row, key, 2 if us < 10 else 1 if us < 100 else 0)
+
+
+def table(header, rule, rows):
+  lines = [header, rule, *rows]
+  return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def source(results):
+  device = results.get("device") or results["host"]
+  return (f"{device}, commit {results['commit']}, {results['date'][:10]}")
+
+
+def gpu_table(rows, variants):
+  """The rows that are variants of others, or those that are not; each once."""
+  header = ["variant", "of"] if variants else ["row", "ceiling"]
+  for shape in SHAPES:
+    header += [f"{shape}, us", "speed of the other" if variants else "TB/s",
+               "of ceiling"]
+  lines = []
+  for name in dict.fromkeys(
+      row["name"] for row in rows if ("of" in row) == variants):
+    line = [f"`{name}`",
+            find(rows, name=name)["of" if variants else "ceiling"]]
+    for shape in SHAPES:
+      row = find(rows, name=name, shape=shape, dtype="bf16")
+      line += [time(row), number(row, "time_ratio" if variants else "tbps"),
+               number(row, "ratio")]
+    lines.append(line)
+  return table(header, ["---", "---"] + ["---:"] * 3 * len(SHAPES), lines)
+
+
+def gpu():
+  bench = read("h200/gpu_bench.json")
+  latency = bench["latency"]
+  waits = latency["host_waits"]
+  return (f"{source(bench)}, bf16:\n\n"
+          f"{gpu_table(bench['rows'], False)}\n"
+          f"{gpu_table(bench['rows'], True)}\n"
+          "From the first kernel's start to the last one's end, amax computed "
+          f"and rowwise NVFP4 made of {latency['shape']}:\n{time(latency)} us in "
+          f"{latency['launches']} launches, {number(latency, 'graph_us', 1)} us "
+          "as a graph. A job waits for the device "
+          f"{'once' if waits == 1 else f'{waits} times'}.\n")
+
+
+def cpu():
+  small, large = read("cpu/cpu_bench.json"), read("h200/cpu_bench.json")
+  numpy = read("cpu/cpu_numpy.json")
+  lines = []
+  for name, words in CPU_ROWS:
+    lines.append([
+        words,
+        number(find(small["rows"], name=name, isa="baseline"), "ratio"),
+        number(find(small["rows"], name=name, isa="avx2"), "ratio"),
+        number(find(numpy["rows"], name=name), "times", 0),
+        number(find(large["rows"], name=name, isa="avx512"), "ratio"),
+    ])
+  header = ["", f"{small['cores']} cores, SSE2", f"{small['cores']} cores, AVX2",
+            "AVX2 of numpy", f"{large['cores']} cores, AVX-512"]
+  return (f"{small['cores']} cores: {source(small)}. "
+          f"{large['cores']} cores: {source(large)}.\n\n"
+          + table(header, ["---"] + ["---:"] * 4, lines))
+
+
+def service():
+  lines = []
+  for name in ("cpu/rpc_bench", "h200/rpc_bench_cpu", "h200/rpc_bench_cuda"):
+    results = read(f"{name}.json")
+    backend = f"quantd {results['device']}"
+    for server in ("quantd memcpy", backend):
+      line = [f"`{name}.json`", f"{results['cores']}",
+              "one memcpy" if server == "quantd memcpy" else results["device"]]
+      line += [number(find(results["rows"], server=server, size_bytes=size),
+                      "ratio_to_echo") for size, _ in SIZES]
+      lines.append(line)
+  return table(["file", "cores", "arithmetic"] + [text for _, text in SIZES],
+               ["---", "---:", "---"] + ["---:"] * len(SIZES), lines)
+
+
+def figures():
+  """The ones that matter, for the front page."""
+  bench, state = read("h200/gpu_bench.json"), read("h200/gpu.json")
+  small, large = read("cpu/cpu_bench.json"), read("h200/cpu_bench.json")
+  numpy, rpc = read("cpu/cpu_numpy.json"), read("cpu/rpc_bench.json")
+  compared = sum(part["elements"] for part in state["parts"].values())
+  lines = [["elements compared on an H200 with the oracle or the CPU's bytes",
+            f"{compared / 1e9:.1f} G, "
+            + ("none differs" if state["state"] == "passed" else "FAILED")]]
+  shape = SHAPES[0]
+  for name, words in (
+      ("nvfp4_row", "NVFP4 rowwise"),
+      ("nvfp4_row_col_rht", "NVFP4 both ways, columnwise with RHT"),
+      ("mxfp8_row_col", "MXFP8 both ways"), ("fp8_row_col", "FP8 both ways"),
+      ("deq_nvfp4", "NVFP4 decoded")):
+    row = find(bench["rows"], name=name, shape=shape, dtype="bf16")
+    lines.append([f"H200, {words}, {shape}",
+                  f"{time(row)} us, {number(row, 'tbps')} TB/s, "
+                  f"{number(row, 'ratio')} of bare memory traffic"])
+  latency = bench["latency"]
+  lines.append([f"H200, amax and NVFP4 rowwise, {latency['shape']}",
+                f"{time(latency)} us in {latency['launches']} launches"])
+  avx2 = find(small["rows"], name="nvfp4_row_rht", isa="avx2")
+  lines.append([f"{small['cores']} cores with AVX2, NVFP4 rowwise with RHT",
+                f"{number(avx2, 'ratio')} of a memcpy, "
+                f"{number(find(numpy['rows'], name='nvfp4_row_rht'), 'times', 0)}"
+                " times numpy on one core"])
+  avx512 = find(large["rows"], name="mxfp8_row", isa="avx512")
+  lines.append([f"{large['cores']} cores with AVX-512, MXFP8 rowwise",
+                f"{number(avx512, 'ratio')} of a memcpy"])
+  echo = find(rpc["rows"], server="quantd memcpy", size_bytes=1 << 20)
+  lines.append([f"a call of 1 MiB, {rpc['cores']} cores, without arithmetic",
+                f"{number(echo, 'ratio_to_echo')} of a bare gRPC echo"])
+  return table(["what", "measured"], ["---", "---"], lines)
+
+
+SECTIONS = ((HERE / "../../../README.md", "figures", figures),
+            (HERE / "README.md", "GPU", gpu), (HERE / "README.md", "CPU", cpu),
+            (HERE / "README.md", "service", service))
+
+
+def main():
+  check = sys.argv[1:] == ["--check"]
+  if sys.argv[1:] and not check:
+    sys.exit(__doc__)
+  stale = False
+  for page, name, make in SECTIONS:
+    page = page.resolve()
+    text = page.read_text()
+    start, end = f"<!-- {name}: generated -->\n", f"<!-- end of {name} -->\n"
+    before, found, rest = text.partition(start)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+      sys.exit(f"{page}: no section '{name}'")
+    fresh = f"{before}{start}\n{make()}\n{end}{after}"
+    if fresh == text:
+      continue
+    stale = True
+    if check:
+      print(f"{page}: '{name}' is stale, run {pathlib.Path(__file__).name}")
+    else:
+      page.write_text(fresh)
+  return check and stale
+
+
+if __name__ == "__main__":
+  sys.exit(main())

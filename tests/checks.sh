@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# The cheap checks: what can be told of the tree in seconds and without a build.
+#
+#   tests/checks.sh [--all] [--fix] [NAME...]
+#
+#   format       clang-format 14, the distribution's, changes nothing
+#   layering     no folder includes what it may not
+#   shell        shellcheck finds nothing in scripts
+#   spelling     codespell finds nothing
+#   tables       figures on pages are those of the results beside them
+#   links        links, anchors and paths that text names lead somewhere
+#   text         no space at an end of line, no tab, a newline at the end
+#   length       no source is longer than 400 lines
+#   strangers    no path of a developer's machine
+#   version      the change log begins with the version of this tree
+#
+#   --all   a check whose tool is missing or of another version fails; without
+#           it, it is skipped and says so
+#   --fix   brings formats and tables up to date instead of failing
+#
+# deploy/install-deps.sh --checks installs the tools. A new check belongs into
+# tests/checks/selftest.sh, too, which shows that each can fail.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 2
+
+all='' fix='' names=()
+for word in "$@"; do
+  case $word in
+    --all) all=1 ;;
+    --fix) fix=1 ;;
+    --help | -h) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+    -*) echo "checks.sh: unknown option $word (try --help)" >&2; exit 2 ;;
+    *) names+=("$word") ;;
+  esac
+done
+known=(format layering shell spelling tables links text length strangers
+  version)
+((${#names[@]})) || names=("${known[@]}")
+for name in "${names[@]}"; do
+  [[ " ${known[*]} " == *" $name "* ]] ||
+    { echo "checks.sh: no check '$name' (try --help)" >&2; exit 2; }
+done
+
+# What is or would be committed, and exists.
+mapfile -t files < <(git ls-files -co --exclude-standard | while read -r file; do
+  [ -f "$file" ] && printf '%s\n' "$file"
+done | sort -u)
+((${#files[@]})) || { echo "checks.sh: no files here" >&2; exit 2; }
+# listed REGEX: those whose path matches.
+listed() { printf '%s\n' "${files[@]}" | grep -E "$1"; }
+# What people wrote, not machines or lawyers.
+prose() { listed '' | grep -vE '^LICENSE$|\.(json|pem)$'; }
+
+missing() { echo "$1 is not here"; return 77; }
+
+format() {
+  local tool=clang-format-14 mode='--dry-run -Werror'
+  command -v $tool >/dev/null || tool=clang-format
+  command -v $tool >/dev/null || { missing "clang-format 14"; return; }
+  [[ $($tool --version) =~ version\ 14\. ]] ||
+    { missing "clang-format 14, but $($tool --version)"; return; }
+  [ -z "$fix" ] || mode=-i
+  # shellcheck disable=SC2086  # one word a flag
+  listed '\.(h|cc|cu|cuh)$' | xargs -P "$(nproc)" -n 40 $tool $mode
+}
+layering() {
+  tests/layering.py
+}
+shell() {
+  command -v shellcheck >/dev/null || { missing shellcheck; return; }
+  listed '\.sh$|^\.ci/run$' | xargs shellcheck -x --severity=warning
+}
+spelling() {
+  command -v codespell >/dev/null || { missing codespell; return; }
+  # A header of HTTP/2, an infinity, and a key that a test spoils.
+  prose | xargs codespell --ignore-words-list te,kinf,versiom
+}
+tables() {
+  if [ -n "$fix" ]; then tests/bench/results/tables.py; return; fi
+  tests/bench/results/tables.py --check
+}
+links() { listed '' | tests/checks/links.py .; }
+text() {
+  local wrong=0 unended
+  prose | xargs grep -nI ' $' && wrong=1
+  prose | xargs grep -nIP '\t' && wrong=1
+  # shellcheck disable=SC2016  # what perl expands
+  unended=$(prose | xargs perl -0777 -ne \
+    'print "$ARGV: no newline at the end\n" if length && !/\n\z/')
+  [ -z "$unended" ] || { echo "$unended"; wrong=1; }
+  return $wrong
+}
+# The specification is one page, and some are longer from before this check:
+# take away what no longer is, add none.
+long_ones='^(proto/quantd.proto|kernels/(cpu/isa/vec.h|cuda/tile/stream.cuh)'
+long_ones+='|kernels/(arith/encode.h|cuda/decode/decode.cuh)'
+long_ones+='|tests/(server/service|proto/request_quantize)_test.cc)$'
+length() {
+  ! listed '\.(h|cc|cu|cuh|proto|py|sh|cmake)$' | grep -vE "$long_ones" |
+    xargs wc -l | awk '$1 > 400 && $2 != "total" {print $2 ": " $1 " lines"}' |
+    grep .
+}
+strangers() {
+  ! prose | grep -v '^tests/checks' | xargs grep -nIE \
+    '(^|[^[:alnum:]_./-])/(home|Users|root|work|mnt)/|\.\./shared/|file://'
+}
+version() {
+  local want
+  want=$(deploy/version.sh)
+  [ -n "$want" ] && [ "$(grep -m1 '^## ' CHANGELOG.md | cut -d' ' -f2)" = "$want" ] ||
+    { echo "CHANGELOG.md does not begin with $want"; return 1; }
+}
+
+failed=0
+for name in "${names[@]}"; do
+  start=$(date +%s%N)
+  said=$("$name" 2>&1)
+  code=$?
+  case $code in
+    0) outcome=ok ;;
+    77) outcome=SKIPPED; [ -z "$all" ] || failed=1 ;;
+    *) outcome=FAILED; failed=1 ;;
+  esac
+  took=$((($(date +%s%N) - start) / 100000000))
+  printf '%-10s %-8s %2d.%d s\n' "$name" $outcome $((took / 10)) $((took % 10))
+  [ $outcome = ok ] || sed 's/^/    /' <<<"$said" | head -60
+done
+exit $failed

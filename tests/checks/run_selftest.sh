@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# tests/run.sh says what it will do before it does it, takes CUDA where a GPU
+# answers, and runs every label but the long ones, cheap ones first. A cmake and
+# a ctest that only note how they are called stand in for the real ones.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+mkdir -p "$work/tree/tests" "$work/tree/deploy" "$work/bin"
+cp "$root/tests/run.sh" "$work/tree/tests/"
+printf '#!/bin/sh\n' >"$work/tree/deploy/install-deps.sh"
+for name in cmake ctest; do
+  printf '#!/bin/sh\necho "called: %s $*"\n' $name >"$work/bin/$name"
+done
+chmod +x "$work/tree/deploy/install-deps.sh" "$work/bin/"*
+# Nothing else is in PATH, no nvidia-smi of this machine above all.
+for tool in bash cat dirname nproc sed sh; do
+  ln -s "$(command -v $tool)" "$work/bin/$tool"
+done
+
+failed=0
+# expect WHAT LINES ARGUMENTS...: the calls, in order, by what they contain.
+expect() {
+  local what=$1 lines=$2 line rest
+  shift 2
+  PATH=$work/bin "$work/tree/tests/run.sh" --jobs 2 "$@" >"$work/said"
+  rest=$(cat "$work/said")
+  while read -r line; do
+    [[ $rest == *"$line"* ]] || {
+      echo "$what: no '$line' in its place of"
+      cat "$work/said"
+      failed=1
+      return
+    }
+    rest=${rest#*"$line"}
+  done <<<"$lines"
+}
+calls='called: cmake --build
+-L ^unit$
+-LE ^(unit|slow|long|gpu)$
+-L ^slow$ -LE ^(long|gpu)$'
+expect "no GPU" "tests/run.sh: preset cpu, 2 at a time
+about 14 min
+long      not run
+called: cmake --preset cpu
+$calls
+the tests with label gpu were NOT run"
+! grep -q '\-L ^long' "$work/said" || { echo "long forms run unasked"; failed=1; }
+expect "long forms" "long      about
+$calls
+-L ^long$" --full
+expect "arguments" "-L ^unit$ -R wire
+-LE ^(unit|slow|long|gpu)$ -R wire" -- -R wire
+printf '#!/bin/sh\necho "GPU 0: NVIDIA H200 (UUID: GPU-0)"\n' >"$work/bin/nvidia-smi"
+chmod +x "$work/bin/nvidia-smi"
+expect "a GPU" "tests/run.sh: preset default
+gpu       run
+called: cmake --preset default
+$calls
+build/default -L gpu"
+exit $failed

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Every check of tests/checks.sh passes on a good tree and fails on a bad one.
+# Checks whose tool is missing are left out, and named; what layering finds is
+# for tests/layering_test.py to show.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# The smallest tree that the checks say nothing against.
+good() {
+  rm -rf "$work/tree"
+  mkdir -p "$work/tree/tests/bench" "$work/tree/deploy" "$work/tree/kernels/plan"
+  cd "$work/tree"
+  cp -r "$root/tests/checks" "$root/tests/checks.sh" tests/
+  cp -r "$root/tests/bench/results" tests/bench/
+  cp "$root/deploy/version.sh" deploy/
+  cp "$root/.clang-format" .
+  echo 'project(quantd VERSION 1.2.3 LANGUAGES CXX)' >CMakeLists.txt
+  printf '# Changes\n\n## 1.2.3\n' >CHANGELOG.md
+  printf '# A\n\n## Two words\n\n[b](#two-words) [c](CHANGELOG.md)\n' >README.md
+  printf '\n<!-- figures: generated -->\n<!-- end of figures -->\n' >>README.md
+  tests/bench/results/tables.py
+  printf '#include <string>\n' >kernels/plan/format.h
+  git init -q .
+  # The tools, which speak of more than this small tree has.
+  echo tests/ >.git/info/exclude
+}
+failed=0 skipped=''
+# fails CHECK WHAT: the check passes on the tree before, not on that after the
+# commands on standard input.
+fails() {
+  local said code=0
+  good
+  said=$(tests/checks.sh "$1" 2>&1) || code=$?
+  if [[ $said == *SKIPPED* ]]; then
+    [[ $skipped == *" $1"* ]] || skipped+=" $1"
+    return
+  fi
+  [ $code = 0 ] || { echo "$1 fails on a good tree: $said"; failed=1; }
+  . /dev/stdin
+  code=0
+  said=$(tests/checks.sh "$1" 2>&1) || code=$?
+  [ $code = 1 ] || { echo "$1 passes: $2"; failed=1; }
+}
+fails format "code that clang-format changes" <<<'echo "int  f( );" >kernels/a.cc'
+fails shell "a variable from nowhere" <<<'printf "#!/bin/sh\necho \$nowhere\n" >a.sh'
+# Broken in two, or the checks would find it here.
+fails spelling "a misspelt word" <<<'echo "te""h" >>README.md'
+fails tables "a figure that is no result" <<<'sed -i "s/ us, / s, /" README.md'
+fails links "a page that is not there" <<<'echo "[a](nowhere.md)" >>README.md'
+fails links "an anchor that is not there" <<<'echo "[a](#nowhere)" >>README.md'
+fails links "a file that text names" <<<'echo "server/""none.h" >>README.md'
+fails text "a space at an end" <<<'echo "a " >>README.md'
+fails text "a tab" <<<'printf "a\tb\n" >>README.md'
+fails text "no newline at the end" <<<'printf a >>README.md'
+fails length "a long source" <<<'seq -f "// %g." 401 >kernels/long.h'
+fails strangers "somebody's home" <<<'echo "see /""home/me/notes" >>README.md'
+fails version "a version without an account" <<<'sed -i s/1.2.3/1.2.4/ CMakeLists.txt'
+[ -z "$skipped" ] || echo "not tried, their tools are not here:$skipped"
+exit $failed

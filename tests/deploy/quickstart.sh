@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# deploy/quickstart.sh asks for CUDA only where a GPU answers. A cmake that
+# notes its arguments and fails stands in for the build, so this takes no time.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+mkdir -p "$work/tree/deploy" "$work/bin"
+cp "$root/deploy/quickstart.sh" "$work/tree/deploy/"
+printf '#!/bin/sh\nexit 0\n' >"$work/tree/deploy/install-deps.sh"
+chmod +x "$work/tree/deploy/install-deps.sh"
+# Nothing else is in PATH, no nvidia-smi of this machine above all.
+for tool in bash sh cat dirname grep mkdir nproc sed tail; do
+  ln -s "$(command -v $tool)" "$work/bin/$tool"
+done
+cat >"$work/bin/cmake" <<'END'
+#!/bin/sh
+printf '%s\n' "$@" >arguments
+exit 1
+END
+chmod +x "$work/bin/cmake"
+
+failed=0
+# expect WANT WHERE: what the build was asked for.
+expect() {
+  local got
+  rm -f "$work/tree/arguments"
+  PATH=$work/bin "$work/tree/deploy/quickstart.sh" >"$work/log" 2>&1 || true
+  got=$(grep '^-DQUANTD_CUDA=' "$work/tree/arguments" || echo "nothing")
+  [ "$got" = "-DQUANTD_CUDA=$1" ] || {
+    echo "$2: expected -DQUANTD_CUDA=$1, got $got"
+    cat "$work/log"
+    failed=1
+  }
+}
+# smi TEXT CODE
+smi() {
+  printf '#!/bin/sh\necho "%s"\nexit %d\n' "$1" "$2" >"$work/bin/nvidia-smi"
+  chmod +x "$work/bin/nvidia-smi"
+}
+expect OFF "no nvidia-smi"
+smi "NVIDIA-SMI has failed because it could not reach the driver" 9
+expect OFF "no driver"
+smi "No devices were found" 0
+expect OFF "no device"
+smi "GPU 0: NVIDIA H200 (UUID: GPU-0)" 0
+expect AUTO "a GPU"
+exit $failed

@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""Holds the sources to the rooms: what each folder may include, one line a
+folder, and everything else is forbidden.
+
+    tests/layering.py [ROOT]
+
+It fails, too, when headers and sources include each other in a circle, when a
+folder has no line or has outgrown its size, when a line allows what nobody
+needs, when a file is named after nothing or an include guard after another
+file, and when anything but proto/net/received_message takes slices out of a
+message of gRPC's; that file says why.
+"""
+
+import collections
+import os
+import pathlib
+import re
+import sys
+
+# A folder: what its files may include beside each other. A folder stands for
+# the headers right in it, a path for that header, any other word for a library;
+# `messages` and `stubs` are what protoc makes of quantd.proto. A line that
+# begins with a path is about that file and its header alone.
+ALLOWED = """
+kernels/plan: kernels/arith/codec.h kernels/arith/copy_address.h absl fmt
+kernels/arith: kernels/plan/format.h kernels/plan/error_statistics.h
+kernels/device: kernels/plan kernels/arith absl fmt
+kernels/device/devices: kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h
+kernels/cpu: kernels/plan kernels/arith kernels/device absl fmt
+kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/cpu/tiles.h
+kernels/cuda: kernels/plan kernels/arith kernels/device absl fmt cuda
+kernels/cuda/apply_rht: kernels/cuda/tile
+kernels/cuda/groups: kernels/cuda/tile kernels/cuda/ptx
+kernels/cuda/ptx: kernels/plan/format.h kernels/arith/codec.h kernels/cuda/queue.h cuda
+kernels/cuda/tile: kernels/plan/format.h kernels/arith kernels/cuda/args.h kernels/cuda/queue.h kernels/cuda/ptx cuda
+kernels/cuda/amax: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
+kernels/cuda/decode: kernels/arith/decode.h kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile cuda
+kernels/cuda/encode/generic: kernels/plan/error_statistics.h kernels/arith kernels/cuda/launch.h kernels/cuda/tile
+kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
+kernels/cuda/encode/nvfp4: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
+proto: kernels/plan kernels/device/backend.h absl fmt google messages
+proto/net: absl fmt grpcpp openssl
+server: kernels/plan kernels/device proto proto/net absl fmt google grpc grpcpp messages openssl spdlog CLI
+client: kernels/plan client/net client/parts absl fmt
+client/client: proto/net/received_message.h grpcpp
+client/parts: kernels/plan client/call_options.h client/distributed.h client/piece_options.h client/result.h absl fmt
+client/files: kernels/plan client/quantized_tensor.h client/result.h absl fmt nlohmann
+client/net: kernels/plan proto proto/net client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/parts/result_builder.h absl fmt google grpcpp messages
+client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI
+client/example: client
+tests/oracle:
+tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
+tests/kernels/plan: kernels/plan tests/oracle tests/testing fmt gtest gmock
+tests/kernels/arith: kernels/arith kernels/cpu/isa/vec.h kernels/device/devices.h tests/oracle tests/testing gtest
+tests/kernels/device: kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/testing fmt gtest gmock
+tests/kernels/cpu: kernels/device tests/testing fmt gtest
+tests/kernels/contract: kernels/plan kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock
+tests/kernels/golden: kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
+tests/proto: kernels/plan kernels/device proto tests/testing google grpcpp stubs gtest gmock
+tests/server: kernels/plan kernels/device proto/net server tests/bench/rpc_process.h tests/client/temp_dir.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
+tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
+tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann
+tests/client/net: kernels/plan proto/net client client/net tests/bench/rpc_process.h tests/client tests/testing absl fmt messages
+tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann
+tests/fuzz: kernels/plan proto tests/proto/raw_message.h absl google gtest
+tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
+tests/bench: kernels/plan kernels/device kernels/cpu/thread_pool.h kernels/cuda server/allocator.h grpcpp messages stubs nlohmann cuda CLI
+tests/deploy/load: client
+"""
+
+# A header and its source are one unit. More of them than this are too many to
+# take in at a glance.
+MOST_UNITS = 15
+# But these read from top to bottom.
+LARGE = ("server", "tests/server")
+
+# Sources that include what stands above their own header: a call hands itself
+# to those who answer it and to the list of calls, the log writes through its
+# sampler.
+KNOTS = {
+    ("server/incoming_call", "server/dispatch"),
+    ("server/incoming_call", "server/call_registry"),
+    ("server/log", "server/log_sampler"),
+}
+
+ROOMS = ("kernels", "proto", "server", "client", "tests")
+# What stands on every machine; all other folders of headers are libraries.
+SYSTEM = ("arpa", "linux", "netinet", "sys")
+GENERATED = {"quantd.pb.h": "messages", "quantd.grpc.pb.h": "stubs"}
+SOURCE = re.compile(r"\.(h|cc|cu|cuh)$")
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
+SLICES = re.compile(
+    r"\.Dump(ToSingleSlice)?\(|TrySingleSlice|ProtoBufferReader")
+NAMELESS = re.compile(r"(common|utils?|helpers?|misc|types)$")
+
+
+def read_tree(root):
+    """Every file of the folders: its text, or "" for what is no source."""
+    tree = {}
+    for top in sorted(os.listdir(root)):
+        if top.startswith((".", "build")):
+            continue
+        for folder, folders, names in os.walk(os.path.join(root, top)):
+            folders[:] = sorted(set(folders) - {"build", "__pycache__"})
+            for name in names:
+                file = os.path.join(folder, name)
+                path = os.path.relpath(file, root)
+                tree[path] = ""
+                if SOURCE.search(path):
+                    tree[path] = pathlib.Path(file).read_text("utf-8")
+    return tree
+
+
+def lines_of(text=ALLOWED):
+    """What each line of ALLOWED is about, and what it allows."""
+    lines = {}
+    for line in text.strip().splitlines():
+        key, _, allowed = line.partition(":")
+        lines[key] = allowed.split()
+    return lines
+
+
+def unit(path):
+    """A header and its source: their path without the ending."""
+    return SOURCE.sub("", path)
+
+
+def words_for(quote, include, tree):
+    """The words of a line that allow an include; () for the system's.
+
+    None where there is no such header.
+    """
+    if include in tree:
+        return (os.path.dirname(include), include)
+    if include in GENERATED:
+        return (GENERATED[include],)
+    top = include.split("/")[0]
+    if include.startswith("cuda"):
+        return ("cuda",)
+    if top != include and top not in ROOMS + SYSTEM + (".", ".."):
+        return (top,)
+    return () if quote == "<" else None
+
+
+def find_circle(edges):
+    """Units that include each other in a circle, or none."""
+    done = set()
+    for start in sorted(edges):
+        path = [(start, iter(sorted(edges[start])))]
+        while path:
+            step = next(path[-1][1], None)
+            names = [name for name, _ in path]
+            if step is None:
+                done.add(path.pop()[0])
+            elif step in names:
+                return names[names.index(step):] + [step]
+            elif step not in done:
+                path.append((step, iter(sorted(edges[step]))))
+    return []
+
+
+def faults_of_file(path, text):
+    """What is wrong with a source, whatever it includes."""
+    guard = "QUANTD_" + re.sub(r"[/.]", "_", path).upper() + "_"
+    if path.split("/")[0] not in ROOMS:
+        yield f"{path}: there is no such room"
+    if path.endswith("h") and f"#ifndef {guard}\n#define {guard}\n" not in text:
+        yield f"{path}: its include guard is not {guard}"
+    if (SLICES.search(text) and not path.startswith("tests/")
+            and unit(path) != "proto/net/received_message"):
+        yield f"{path} takes slices out of a message of gRPC's"
+
+
+def faults_of(tree, lines):
+    """What is wrong with a tree, a line each."""
+    faults = []
+    units = collections.defaultdict(set)
+    edges = collections.defaultdict(set)
+    used = set()
+    for path, text in tree.items():
+        folder, name = os.path.split(path)
+        if NAMELESS.match(os.path.splitext(name)[0]):
+            faults.append(f"{path}: a name that says nothing")
+        if not SOURCE.search(path):
+            continue
+        units[folder].add(unit(path))
+        faults += faults_of_file(path, text)
+        for quote, include in INCLUDE.findall(text):
+            words = words_for(quote, include, tree)
+            if words is None:
+                faults.append(f"{path} includes {include}, which is not there: "
+                              "includes start at the root")
+                continue
+            if include in tree and unit(include) != unit(path):
+                edges[unit(path)].add(unit(include))
+            if not words or words[0] == folder:
+                continue
+            allowed = {(key, word) for key in (folder, unit(path))
+                       for word in words if word in lines.get(key, ())}
+            used |= allowed
+            if not allowed:
+                faults.append(f"{path} includes {include}: not allowed")
+    for folder, names in sorted(units.items()):
+        if folder not in lines:
+            faults.append(f"{folder}: no line says what it may include")
+        if len(names) > MOST_UNITS and folder not in LARGE:
+            faults.append(f"{folder}: {len(names)} units, over {MOST_UNITS}")
+    faults += [f"{key}: nobody there needs {word}"
+               for key, words in lines.items() for word in words
+               if (key, word) not in used]
+    for a, b in sorted(KNOTS):
+        if b not in edges[a]:
+            faults.append(f"{a} does not include {b}: no knot")
+        edges[a].discard(b)
+    circle = find_circle(edges)
+    if circle:
+        faults.append("a circle: " + " -> ".join(circle))
+    if not units:
+        faults.append("no source found")
+    return faults
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(here)
+    tree = read_tree(root)
+    faults = faults_of(tree, lines_of())
+    for fault in faults:
+        print(f"layering: {fault}", file=sys.stderr)
+    if faults:
+        sys.exit(1)
+    print(f"layering: {sum(map(bool, tree.values()))} files in order")
+
+
+if __name__ == "__main__":
+    main()

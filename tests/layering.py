@@ -29,16 +29,15 @@ kernels/device/devices: kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h
 kernels/cpu: kernels/plan kernels/arith kernels/device absl fmt
 kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/cpu/tiles.h
 kernels/cuda: kernels/plan kernels/arith kernels/device absl fmt cuda
-kernels/cuda/dispatch: kernels/cuda/encode/fp8/launch.h kernels/cuda/encode/nvfp4/launch.h
 kernels/cuda/apply_rht: kernels/cuda/tile
 kernels/cuda/groups: kernels/cuda/tile kernels/cuda/ptx
 kernels/cuda/ptx: kernels/plan/format.h kernels/arith/codec.h kernels/cuda/queue.h cuda
-kernels/cuda/tile: kernels/plan/format.h kernels/arith kernels/cuda/launch.h kernels/cuda/spans.h kernels/cuda/ptx cuda
-kernels/cuda/amax: kernels/cuda/ptx kernels/cuda/tile
-kernels/cuda/decode: kernels/arith kernels/cuda/ptx kernels/cuda/tile cuda
-kernels/cuda/encode/generic: kernels/plan/error_statistics.h kernels/arith kernels/cuda/tile
-kernels/cuda/encode/fp8: kernels/cuda/spans.h kernels/cuda/ptx kernels/cuda/tile
-kernels/cuda/encode/nvfp4: kernels/arith kernels/cuda/spans.h kernels/cuda/ptx kernels/cuda/tile
+kernels/cuda/tile: kernels/plan/format.h kernels/arith kernels/cuda/args.h kernels/cuda/queue.h kernels/cuda/ptx cuda
+kernels/cuda/amax: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
+kernels/cuda/decode: kernels/arith kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile cuda
+kernels/cuda/encode/generic: kernels/plan/error_statistics.h kernels/arith kernels/cuda/launch.h kernels/cuda/tile
+kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
+kernels/cuda/encode/nvfp4: kernels/arith kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 proto: kernels/plan kernels/device/backend.h absl fmt google messages
 proto/net: absl fmt grpcpp openssl
 server: kernels/plan kernels/device proto proto/net absl fmt google grpc grpcpp messages openssl spdlog CLI
@@ -53,7 +52,7 @@ tests/oracle:
 tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
 tests/kernels/plan: kernels/plan tests/oracle tests/testing fmt gtest gmock
 tests/kernels/arith: kernels/plan/format.h kernels/arith kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
-tests/kernels/device: kernels/device tests/testing gtest
+tests/kernels/device: kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/testing fmt gtest gmock
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
 tests/kernels/contract: kernels/plan kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock
 tests/kernels/golden: kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock

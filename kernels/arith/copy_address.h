@@ -13,6 +13,10 @@
 
 namespace quantd {
 
+// Sums of columns are made of so many rows of a group at a time. Kernels walk
+// over tiles of so many rows and columns, too.
+inline constexpr int kChunkRows = 128;
+
 struct CopyAddress {
   int64_t lines = 0;
   int64_t positions = 0;  // of the matrix

@@ -1,4 +1,4 @@
-// What the tuned NVFP4 functions take, of one group of a task.
+// Makes what the functions for plain NVFP4 take of one group of a task.
 #ifndef QUANTD_KERNELS_CPU_NVFP4_ARGS_H_
 #define QUANTD_KERNELS_CPU_NVFP4_ARGS_H_
 
@@ -8,8 +8,8 @@
 
 namespace quantd::cpu {
 
-// Both read the copies' amaxes, which are to be settled. The plan is one of
-// those that IsPlainNvfp4 (kernels/device/task.h) is true of.
+// Both read the copies' amaxes, which have been written. The plan's Recipe is
+// plain_nvfp4.
 QuantizeArgs Nvfp4Args(const EncodeParams& params, const GroupTask& group);
 DequantizeArgs Nvfp4Args(const DequantizeParams& params,
                          const GroupTask& group);

@@ -17,13 +17,23 @@
 
 namespace quantd::cpu {
 
-inline constexpr int64_t kTileRows = 128;
+inline constexpr int64_t kTileRows = kChunkRows;
 
-struct Matrix {
-  const std::byte* data;
-  DType dtype;
-  int64_t rows;
-  int64_t cols;
+using quantd::Matrix;
+
+// Which function makes the codes and scales of a copy.
+enum class EncodeKernel {
+  kNone,        // The copy is not wanted.
+  kNvfp4,       // NVFP4 whose Recipe is plain_nvfp4, both copies at once
+  kFp8,         // FP8 codes, not rotated, without statistics
+  kFp8Squares,  // likewise, with a scale for 128 x 128 codes, both at once
+  kLines,       // every format and option
+};
+struct EncodeChoice {
+  EncodeKernel rowwise = EncodeKernel::kNone;
+  EncodeKernel columnwise = EncodeKernel::kNone;
+
+  bool operator==(const EncodeChoice&) const = default;
 };
 
 // Maxima as fp32 bits with NaN dropped, and what else was seen.
@@ -109,10 +119,11 @@ struct TileKernels {
   // Sets nan and inf of `*seen`. Dimension 16.
   void (*rotate)(const RotateArgs&, int64_t first, int64_t last, Maxima* seen);
 
-  // The same for any format and dimension: kernels/cpu/isa/lines.h.
-  void (*quantize_lines)(const EncodeParams&, const GroupTask&, int64_t first,
-                         int64_t last, Maxima* seen, ErrorSums* row_errors,
-                         ErrorSums* col_errors);
+  // The same for any format and dimension: kernels/cpu/isa/lines.h. The choice
+  // is not kNvfp4.
+  void (*quantize_lines)(const EncodeParams&, EncodeChoice, const GroupTask&,
+                         int64_t first, int64_t last, Maxima* seen,
+                         ErrorSums* row_errors, ErrorSums* col_errors);
   void (*dequantize_lines)(const DequantizeParams&, const GroupTask&,
                            int64_t first, int64_t last);
   void (*amax_lines)(const AmaxLinesArgs&, int64_t first, int64_t last,

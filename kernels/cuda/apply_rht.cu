@@ -1,3 +1,4 @@
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
@@ -68,34 +69,32 @@ __global__ void __launch_bounds__(kThreads) ApplyRhtOf(ApplyRhtArgs a) {
 
 // --- launchers --------------------------------------------------------------
 
-template <DType D>
-cudaError_t LaunchApplyRhtOf(const ApplyRhtArgs& a, const Queue& queue) {
-  const unsigned ctas =
-      GridForBlocks(a.x.rows * (a.x.cols / a.dimension), queue);
-  return ForSpanSize(a.dimension, [&](auto size) {
-    constexpr int kSize = decltype(size)::value;
-    if constexpr (kSize == kBlock) {
-      ApplyRht<D><<<ctas, kThreads, 0, queue.stream>>>(a);
-    } else {
-      ApplyRhtOf<D, kSize><<<ctas, kThreads, 0, queue.stream>>>(a);
-    }
-    return cudaGetLastError();
-  });
+unsigned CtasFor(const ApplyRhtArgs& a, const Queue& queue) {
+  return GridForBlocks(a.x.rows * (a.x.cols / a.dimension), queue);
 }
 
 }  // namespace
 
 cudaError_t LaunchApplyRht(const ApplyRhtArgs& a, const Queue& queue) {
-  switch (a.x.dtype) {
-    case DType::kF32:
-      return LaunchApplyRhtOf<DType::kF32>(a, queue);
-    case DType::kF16:
-      return LaunchApplyRhtOf<DType::kF16>(a, queue);
-    case DType::kBF16:
-      return LaunchApplyRhtOf<DType::kBF16>(a, queue);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return ForDType(a.x.dtype, [&](auto d) {
+    ApplyRht<d()><<<CtasFor(a, queue), kThreads, 0, queue.stream>>>(a);
+    return cudaGetLastError();
+  });
+}
+
+cudaError_t LaunchApplyRhtOf(const ApplyRhtArgs& a, const Queue& queue) {
+  return ForDType(a.x.dtype, [&](auto d) {
+    constexpr DType D = d();
+    return ForSpanSize(a.dimension, [&](auto size) {
+      if constexpr (size() == kBlock) {
+        return cudaErrorInvalidValue;  // ApplyRht's
+      } else {
+        ApplyRhtOf<D, size()>
+            <<<CtasFor(a, queue), kThreads, 0, queue.stream>>>(a);
+        return cudaGetLastError();
+      }
+    });
+  });
 }
 
 }  // namespace quantd::cuda

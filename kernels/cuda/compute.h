@@ -1,15 +1,15 @@
-// From a Plan to the kernels that compute it.
+// Queues the kernels that were chosen for a plan, with their arguments.
 #ifndef QUANTD_KERNELS_CUDA_COMPUTE_H_
 #define QUANTD_KERNELS_CUDA_COMPUTE_H_
 
 #include <cuda_runtime_api.h>
 
+#include "kernels/cuda/args.h"
+#include "kernels/cuda/choice.h"
 #include "kernels/cuda/findings.h"
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/route.h"
+#include "kernels/cuda/queue.h"
 #include "kernels/cuda/tables.h"
 #include "kernels/device/task.h"
-#include "kernels/plan/plan.h"
 
 namespace quantd::cuda {
 
@@ -20,25 +20,23 @@ struct JobMemory {
 };
 
 // Queues all that turns the input into every byte of the output, but for what
-// is the host's (kernels/cuda/host_output.h), and fills the findings. Waits
-// for nothing. `tables` have their place; they are filled here. The tensor
-// must not be empty. `*rht_launches`: kernels queued that read the signs.
-cudaError_t QueuePlan(const Plan& plan, const Route& route,
-                      const JobMemory& memory, const Queue& queue,
-                      Tables* tables, int* rht_launches);
+// is the host's (WriteHistory of kernels/device/host_output.h), and fills the
+// findings. Waits for nothing. `tables` have their place; they are filled here.
+// The tensor must not be empty. `*rht_launches`: kernels queued that read the
+// signs.
+cudaError_t QueueWork(const Work& work, const JobMemory& memory,
+                      const Queue& queue, Tables* tables, int* rht_launches);
 
-// For who measures kernels: queues once more a part of what QueuePlan has
-// queued for the same job. Nobody has changed the tables on the device since
-// then or, for kCopies, what of the output is neither codes nor their block
-// scales.
+// Queues once more a part of what QueueWork has queued for the same job, for
+// benchmarks of kernels. Nobody has changed the tables on the device since then
+// or, for kCopies, what of the output is neither codes nor their block scales.
 enum class Part {
   kKernels,  // all but the tables' way to the device
   kCopies,   // what makes copies and dbias: no zeros, no amax and no FP8
              // tensor's scale
 };
-cudaError_t QueueAgain(const Plan& plan, const Route& route,
-                       const JobMemory& memory, const Queue& queue,
-                       const Tables& tables, Part part);
+cudaError_t QueueAgain(const Work& work, const JobMemory& memory,
+                       const Queue& queue, const Tables& tables, Part part);
 
 }  // namespace quantd::cuda
 

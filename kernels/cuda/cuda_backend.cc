@@ -2,21 +2,18 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
 #include <utility>
-#include <variant>
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/choice.h"
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/findings.h"
-#include "kernels/cuda/host_output.h"
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/route.h"
 #include "kernels/cuda/tables.h"
-#include "kernels/plan/field_error.h"
+#include "kernels/device/host_output.h"
+#include "kernels/device/recipe.h"
 
 namespace quantd::cuda {
 namespace {
@@ -60,43 +57,6 @@ class CudaBackend : public Backend {
   std::atomic<uint64_t> rht_launches_ = 0;
 };
 
-struct RhtUse {
-  SignMask mask;
-  int dimension;
-  DType dtype;  // of the values that are rotated
-};
-
-// The rotation a plan needs, if any.
-std::optional<RhtUse> FindRht(const Plan& plan) {
-  struct Visitor {
-    DType input;
-    std::optional<RhtUse> operator()(const QuantizeOptions& o) const {
-      if (!o.rht.rowwise && !o.rht.columnwise) return std::nullopt;
-      return RhtUse{*o.rht.sign_mask, o.rht.dimension, input};
-    }
-    std::optional<RhtUse> operator()(const DequantizeOptions& o) const {
-      if (!o.inverse_rht) return std::nullopt;
-      return RhtUse{*o.sign_mask, o.rht_dimension, o.output};
-    }
-    std::optional<RhtUse> operator()(const RhtAmaxOptions& o) const {
-      if (!o.rowwise_rht && !o.columnwise_rht) return std::nullopt;
-      return RhtUse{*o.sign_mask, o.rht_dimension, input};
-    }
-    std::optional<RhtUse> operator()(const ApplyRhtOptions& o) const {
-      return RhtUse{*o.sign_mask, o.rht_dimension, input};
-    }
-  };
-  return std::visit(Visitor{plan.tensor().dtype}, plan.options());
-}
-
-NonFinite Policy(const Plan& plan) {
-  if (const auto* o = std::get_if<QuantizeOptions>(&plan.options())) {
-    return o->non_finite;
-  }
-  const auto* o = std::get_if<RhtAmaxOptions>(&plan.options());
-  return o ? o->non_finite : NonFinite::kIgnore;
-}
-
 class CudaJob : public Job {
  public:
   struct Memory {
@@ -109,11 +69,11 @@ class CudaJob : public Job {
   };
 
   CudaJob(CudaBackend* backend, std::shared_ptr<const Plan> plan,
-          const Route& route, Tables tables, Memory memory,
+          std::unique_ptr<const Work> work, Tables tables, Memory memory,
           std::shared_ptr<const CachedRht> rht, Device::Lease lease)
       : backend_(backend),
         plan_(std::move(plan)),
-        route_(route),
+        work_(std::move(work)),
         tables_(std::move(tables)),
         memory_(std::move(memory)),
         rht_(std::move(rht)),
@@ -133,7 +93,7 @@ class CudaJob : public Job {
     ++backend_->jobs_;
     JobReport report;
     if (plan_->rows() == 0 || plan_->cols() == 0) {
-      WriteEmpty(*plan_, memory_.out.data());
+      WriteEmpty(*plan_, work_->recipe, memory_.out.data());
       Report(ErrorSums{}, ErrorSums{}, &report);
     } else {
       Fed(memory_.in.size());
@@ -187,18 +147,17 @@ class CudaJob : public Job {
     memory.findings = lease_->findings;
     int rht_launches = 0;
     QUANTD_CUDA_RETURN(
-        QueuePlan(*plan_, route_, memory, queue_, &tables_, &rht_launches),
-        "launch");
+        QueueWork(*work_, memory, queue_, &tables_, &rht_launches), "launch");
     backend_->rht_launches_ += rht_launches;
     if (absl::Status s = Mark(Slot::kComputed); !s.ok()) return s;
     QUANTD_CUDA_RETURN(
         cudaMemcpyAsync(out.data(), memory_.device_out.data(), out.size(),
                         cudaMemcpyDeviceToHost, stream),
         "copy out");
-    QUANTD_CUDA_RETURN(
-        cudaMemcpyAsync(lease_->findings_host, lease_->findings,
-                        FindingsBytes(*plan_), cudaMemcpyDeviceToHost, stream),
-        "copy out");
+    QUANTD_CUDA_RETURN(cudaMemcpyAsync(lease_->findings_host, lease_->findings,
+                                       FindingsBytes(work_->recipe),
+                                       cudaMemcpyDeviceToHost, stream),
+                       "copy out");
     if (absl::Status s = Mark(Slot::kDone); !s.ok()) return s;
     QUANTD_CUDA_RETURN(memory_.in.size() + out.size() > kSpinBytes
                            ? cudaEventSynchronize(lease_->marks[Slot::kDone])
@@ -222,27 +181,27 @@ class CudaJob : public Job {
           "read a time");
       *stages[i] = static_cast<int64_t>(ms * 1e6);
     }
-    if (Policy(*plan_) == NonFinite::kReject &&
-        (report->saw_nan || report->saw_inf)) {
-      return FieldError("payload", "finite values (non_finite is reject)",
-                        report->saw_nan ? "NaN" : "Inf");
+    if (absl::Status s =
+            CheckFinite(work_->recipe, report->saw_nan, report->saw_inf);
+        !s.ok()) {
+      return s;
     }
-    WriteHistory(*plan_, memory_.out.data());
+    WriteHistory(*plan_, work_->recipe, memory_.out.data());
     return absl::OkStatus();
   }
 
   // Statistics, where they are wanted.
   void Report(const ErrorSums& rowwise, const ErrorSums& columnwise,
               JobReport* report) const {
-    if (!WantsStatistics(*plan_)) return;
-    const auto& o = std::get<QuantizeOptions>(plan_->options());
-    if (HasRowwise(o.usage)) report->rowwise = rowwise.Finish();
-    if (HasColumnwise(o.usage)) report->columnwise = columnwise.Finish();
+    const Recipe& recipe = work_->recipe;
+    if (!recipe.statistics) return;
+    if (recipe.copies[0].wanted) report->rowwise = rowwise.Finish();
+    if (recipe.copies[1].wanted) report->columnwise = columnwise.Finish();
   }
 
   CudaBackend* const backend_;
   const std::shared_ptr<const Plan> plan_;
-  const Route route_;
+  const std::unique_ptr<const Work> work_;
   Tables tables_;
   Memory memory_;
   const std::shared_ptr<const CachedRht> rht_;
@@ -270,8 +229,8 @@ absl::StatusOr<std::unique_ptr<Job>> CudaBackend::Begin(
 absl::StatusOr<std::unique_ptr<Job>> CudaBackend::Prepare(
     std::shared_ptr<const Plan> plan, Device::Lease* lease) {
   if (absl::Status s = device_->Enter(); !s.ok()) return s;
-  const Route route = MakeRoute(*plan);
-  Tables tables(*plan, route);
+  auto work = std::make_unique<const Work>(*plan);
+  Tables tables(*work);
   CudaJob::Memory memory;
   const auto take = [](BlockPool& pool, size_t bytes, Block* to) {
     absl::StatusOr<Block> block = pool.Take(bytes);
@@ -294,13 +253,13 @@ absl::StatusOr<std::unique_ptr<Job>> CudaBackend::Prepare(
     if (absl::Status s = take(w.pool, w.bytes, w.to); !s.ok()) return s;
   }
   std::shared_ptr<const CachedRht> rht;
-  if (const std::optional<RhtUse> use = FindRht(*plan)) {
+  if (const std::optional<Rotation>& use = work->recipe.rotation) {
     auto cached =
         device_->GetRht(use->mask, use->dimension, use->dtype, *lease);
     if (!cached.ok()) return cached.status();
     rht = *std::move(cached);
   }
-  return std::make_unique<CudaJob>(this, std::move(plan), route,
+  return std::make_unique<CudaJob>(this, std::move(plan), std::move(work),
                                    std::move(tables), std::move(memory),
                                    std::move(rht), std::move(*lease));
 }

@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 #include "kernels/arith/codec.h"
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {

@@ -1,68 +1,99 @@
 #include "kernels/cuda/dispatch.h"
 
-#include "kernels/cuda/encode/fp8/launch.h"
-#include "kernels/cuda/encode/nvfp4/launch.h"
+#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 
-// The kernels are in encode/nvfp4/quantize_*.cu.
-extern template cudaError_t LaunchQuantizeFrom<DType::kF32>(const QuantizeArgs&,
-                                                            const Queue&);
-extern template cudaError_t LaunchQuantizeFrom<DType::kF16>(const QuantizeArgs&,
-                                                            const Queue&);
-
-cudaError_t LaunchQuantize(const QuantizeArgs& args, const Queue& queue) {
-  switch (args.x.dtype) {
-    case DType::kF32:
-      return LaunchQuantizeFrom<DType::kF32>(args, queue);
-    case DType::kF16:
-      return LaunchQuantizeFrom<DType::kF16>(args, queue);
-    default:
-      return cudaErrorInvalidValue;
+cudaError_t LaunchAmax(AmaxKernel kernel, const AmaxArgs& a, const Queue& q) {
+  switch (kernel) {
+    case AmaxKernel::kPlain:
+      return LaunchPlainAmax(a, q);
+    case AmaxKernel::kRows:
+      return LaunchAmaxOfRows(a, q);
+    case AmaxKernel::kTiles:
+      return LaunchAmaxOfTiles(a, q);
+    case AmaxKernel::kTensorCores:
+      return LaunchAmaxByTensorCores(a, q);
+    case AmaxKernel::kSpans:  // takes SpanAmaxArgs
+    case AmaxKernel::kNone:
+      break;
   }
+  return cudaErrorInvalidValue;
 }
 
-// The kernels are in encode/generic.
-extern template cudaError_t LaunchEncodeFrom<DType::kF32>(const EncodeArgs&,
-                                                          const Queue&);
-extern template cudaError_t LaunchEncodeFrom<DType::kF16>(const EncodeArgs&,
-                                                          const Queue&);
-extern template cudaError_t LaunchEncodeFrom<DType::kBF16>(const EncodeArgs&,
-                                                           const Queue&);
-
-bool SumsChunks(const EncodeArgs& args) {
-  return args.dbias && (SumsChunksNvfp4(args) || TakesFp8(args));
+cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& a,
+                         const Queue& q) {
+  const DType input = a.params.input;
+  const Scaling scaling = a.params.scaling;
+  switch (kernel) {
+    case EncodeKernel::kQuantizeRows:
+      return input == DType::kF32 ? LaunchQuantizeRows<DType::kF32>(a, q)
+                                  : LaunchQuantizeRows<DType::kF16>(a, q);
+    case EncodeKernel::kQuantizeTiles:
+      return input == DType::kF32 ? LaunchQuantizeTiles<DType::kF32>(a, q)
+                                  : LaunchQuantizeTiles<DType::kF16>(a, q);
+    case EncodeKernel::kNvfp4Rows:
+      return LaunchEncodeNvfp4Rows(a, q);
+    case EncodeKernel::kNvfp4Tiles:
+      return LaunchEncodeNvfp4Tiles(a, q);
+    case EncodeKernel::kNvfp4Squares:
+      return LaunchEncodeNvfp4Squares(a, q);
+    case EncodeKernel::kNvfp4Stochastic:
+      return LaunchEncodeNvfp4Stochastic(a, q);
+    case EncodeKernel::kNvfp4FourOverSix:
+      return LaunchEncodeNvfp4FourOverSix(a, q);
+    case EncodeKernel::kFp8Runs:
+      return LaunchFp8Runs(a, q);
+    case EncodeKernel::kFp8Rows:
+      return scaling == Scaling::kMx ? LaunchFp8Rows<Scaling::kMx>(a, q)
+                                     : LaunchFp8Rows<Scaling::kBlock>(a, q);
+    case EncodeKernel::kFp8Tiles:
+      return scaling == Scaling::kTensor
+                 ? LaunchFp8Tiles<Scaling::kTensor>(a, q)
+             : scaling == Scaling::kMx ? LaunchFp8Tiles<Scaling::kMx>(a, q)
+                                       : LaunchFp8Tiles<Scaling::kBlock>(a, q);
+    case EncodeKernel::kFp8Strips:
+      return LaunchFp8Strips(a, q);
+    case EncodeKernel::kSpans:
+      return input == DType::kF32   ? LaunchEncodeSpans<DType::kF32>(a, q)
+             : input == DType::kF16 ? LaunchEncodeSpans<DType::kF16>(a, q)
+                                    : LaunchEncodeSpans<DType::kBF16>(a, q);
+    case EncodeKernel::kNone:
+      break;
+  }
+  return cudaErrorInvalidValue;
 }
 
-cudaError_t LaunchEncode(const EncodeArgs& args, const Queue& queue) {
-  if (TakesNvfp4(args)) return LaunchEncodeNvfp4(args, queue);
-  if (TakesFp8(args)) return LaunchEncodeFp8(args, queue);
-  switch (args.params.input) {
-    case DType::kF32:
-      return LaunchEncodeFrom<DType::kF32>(args, queue);
-    case DType::kF16:
-      return LaunchEncodeFrom<DType::kF16>(args, queue);
-    case DType::kBF16:
-      return LaunchEncodeFrom<DType::kBF16>(args, queue);
-    default:
-      return cudaErrorInvalidValue;
+cudaError_t LaunchDecode(DecodeKernel kernel, const DecodeArgs& a,
+                         const Queue& q) {
+  switch (kernel) {
+    case DecodeKernel::kRows:
+      return LaunchDecodeRows(a, q);
+    case DecodeKernel::kColumnsInPlace:
+      return LaunchDecodeColumnsInPlace(a, q);
+    case DecodeKernel::kRotatedRows:
+      return LaunchDecodeRotatedRows(a, q);
+    case DecodeKernel::kColumns:
+      return LaunchDecodeColumns(a, q);
+    case DecodeKernel::kSpans:
+      return LaunchDecodeSpans(a, q);
+    case DecodeKernel::kNone:
+      break;
   }
+  return cudaErrorInvalidValue;
 }
 
-cudaError_t LaunchDecode(const DecodeArgs& args, const Queue& queue) {
-  const DequantizeParams& p = args.params;
-  // Only MXFP8's columnwise copy is not the transpose.
-  const bool in_place = !p.columnwise || (p.scaling == Scaling::kMx &&
-                                          p.element != DType::kE2M1x2);
-  if (args.rotation == 0) {
-    return in_place ? LaunchDecodeRows(args, queue)
-                    : LaunchDecodeColumns(args, queue);
+cudaError_t LaunchRotate(RotateKernel kernel, const ApplyRhtArgs& a,
+                         const Queue& q) {
+  switch (kernel) {
+    case RotateKernel::kBlocks:
+      return LaunchApplyRht(a, q);
+    case RotateKernel::kSpans:
+      return LaunchApplyRhtOf(a, q);
+    case RotateKernel::kNone:
+      break;
   }
-  if (p.scaling == Scaling::kNvfp4 && args.rotation == kRhtSize) {
-    return in_place ? LaunchDecodeRotatedRows(args, queue)
-                    : LaunchDecodeColumns(args, queue);
-  }
-  return LaunchDecodeSpans(args, queue);
+  return cudaErrorInvalidValue;
 }
 
 }  // namespace quantd::cuda

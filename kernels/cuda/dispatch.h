@@ -1,23 +1,25 @@
-// Which kernels quantize and which decode: launchers that pick one of those
-// below them.
+// Queues the kernel that was chosen, by its launcher. cudaErrorInvalidValue:
+// the choice is that there is none, or its kernel takes other arguments than
+// these.
 #ifndef QUANTD_KERNELS_CUDA_DISPATCH_H_
 #define QUANTD_KERNELS_CUDA_DISPATCH_H_
 
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/spans.h"
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/args.h"
+#include "kernels/cuda/choice.h"
+#include "kernels/cuda/queue.h"
 
 namespace quantd::cuda {
 
-// Codes and block scales of every copy that is wanted.
-cudaError_t LaunchEncode(const EncodeArgs& args, const Queue& queue);
-// Whether that makes the chunk sums of dbias, too, where they are wanted.
-bool SumsChunks(const EncodeArgs& args);
-
-// Of fp32 and fp16: LaunchEncode has better kernels for bf16.
-cudaError_t LaunchQuantize(const QuantizeArgs& args, const Queue& queue);
-
-// Decodes any copy.
-cudaError_t LaunchDecode(const DecodeArgs& args, const Queue& queue);
+cudaError_t LaunchAmax(AmaxKernel kernel, const AmaxArgs& args,
+                       const Queue& queue);
+cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& args,
+                         const Queue& queue);
+cudaError_t LaunchDecode(DecodeKernel kernel, const DecodeArgs& args,
+                         const Queue& queue);
+cudaError_t LaunchRotate(RotateKernel kernel, const ApplyRhtArgs& args,
+                         const Queue& queue);
 
 }  // namespace quantd::cuda
 

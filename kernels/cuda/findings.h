@@ -3,11 +3,10 @@
 #define QUANTD_KERNELS_CUDA_FINDINGS_H_
 
 #include <cstddef>
-#include <variant>
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/args.h"
+#include "kernels/device/recipe.h"
 #include "kernels/plan/error_statistics.h"
-#include "kernels/plan/plan.h"
 
 namespace quantd::cuda {
 
@@ -17,14 +16,9 @@ struct Findings {
   ErrorSums sums[2];  // of the rowwise and of the columnwise copy
 };
 
-inline bool WantsStatistics(const Plan& plan) {
-  const auto* o = std::get_if<QuantizeOptions>(&plan.options());
-  return o != nullptr && o->statistics;
-}
-
-// Bytes of the findings that a plan has a use for.
-inline size_t FindingsBytes(const Plan& plan) {
-  return WantsStatistics(plan) ? sizeof(Findings) : sizeof(Found);
+// Bytes of the findings that a job has a use for.
+inline size_t FindingsBytes(const Recipe& recipe) {
+  return recipe.statistics ? sizeof(Findings) : sizeof(Found);
 }
 
 }  // namespace quantd::cuda

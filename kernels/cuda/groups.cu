@@ -1,5 +1,6 @@
 // What a job does for each group as a whole: scales of FP8 tensors, sums of
 // columns, zeros between its parts.
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
 #include "kernels/cuda/tile/span.cuh"
 
@@ -116,31 +117,22 @@ __global__ void __launch_bounds__(kThreads) ZeroRuns(ZeroRunsArgs a) {
 
 // --- launchers --------------------------------------------------------------
 
-template <DType D>
-cudaError_t LaunchSumChunks(const GroupList& list, const Queue& queue) {
+cudaError_t LaunchSumChunks(const DbiasArgs& a, const Queue& queue) {
+  const GroupList& list = a.list;
   const int64_t across = (list.cols + kThreads - 1) / kThreads;
-  SumChunks<D><<<GridFor(list.chunk_count * across, 8, queue), kThreads, 0,
-                 queue.stream>>>(list);
-  return cudaGetLastError();
-}
-cudaError_t LaunchSumChunksOf(const DbiasArgs& a, const Queue& queue) {
-  switch (a.input) {
-    case DType::kF32:
-      return LaunchSumChunks<DType::kF32>(a.list, queue);
-    case DType::kF16:
-      return LaunchSumChunks<DType::kF16>(a.list, queue);
-    case DType::kBF16:
-      return LaunchSumChunks<DType::kBF16>(a.list, queue);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return ForDType(a.input, [&](auto d) {
+    SumChunks<d()><<<GridFor(list.chunk_count * across, 8, queue), kThreads, 0,
+                     queue.stream>>>(list);
+    return cudaGetLastError();
+  });
 }
 
-template <DType D>
-cudaError_t LaunchSumGroups(const GroupList& list, const Queue& queue) {
-  const int64_t ctas = list.count * ((list.cols + 31) / 32);
-  return LaunchEarly(&SumGroups<D>, static_cast<unsigned>(ctas), kThreads, list,
-                     queue);
+cudaError_t LaunchSumGroups(const DbiasArgs& a, const Queue& queue) {
+  const int64_t ctas = a.list.count * ((a.list.cols + 31) / 32);
+  return ForDType(a.output, [&](auto d) {
+    return LaunchEarly(&SumGroups<d()>, static_cast<unsigned>(ctas), kThreads,
+                       a.list, queue);
+  });
 }
 
 }  // namespace
@@ -153,19 +145,8 @@ cudaError_t LaunchTensorScales(const TensorScaleArgs& a, const Queue& queue) {
 }
 
 cudaError_t LaunchDbias(const DbiasArgs& a, const Queue& queue) {
-  const cudaError_t error =
-      a.summed ? cudaSuccess : LaunchSumChunksOf(a, queue);
-  if (error != cudaSuccess) return error;
-  switch (a.output) {
-    case DType::kF32:
-      return LaunchSumGroups<DType::kF32>(a.list, queue);
-    case DType::kF16:
-      return LaunchSumGroups<DType::kF16>(a.list, queue);
-    case DType::kBF16:
-      return LaunchSumGroups<DType::kBF16>(a.list, queue);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  const cudaError_t error = a.summed ? cudaSuccess : LaunchSumChunks(a, queue);
+  return error == cudaSuccess ? LaunchSumGroups(a, queue) : error;
 }
 
 cudaError_t LaunchZeroRuns(const ZeroRunsArgs& a, const Queue& queue) {

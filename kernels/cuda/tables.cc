@@ -4,17 +4,15 @@
 #include <utility>
 #include <variant>
 
-#include "kernels/plan/amax_source.h"
-
 namespace quantd::cuda {
 
-Tables::Tables(const Plan& plan, const Route& route)
-    : plan_(plan), grouped_(plan.grouped()), padding_(PaddingOf(plan)) {
-  const size_t count = plan.groups().size();
-  if (route.groups) {
+Tables::Tables(const Work& work)
+    : plan_(work.plan), recipe_(work.recipe), padding_(PaddingOf(plan_)) {
+  const size_t count = plan_.groups().size();
+  if (work.choice.reads_groups()) {
     chunks_.push_back(0);
     strips_.push_back(0);
-    for (const Group& g : plan.groups()) {
+    for (const Group& g : plan_.groups()) {
       chunks_.push_back(chunks_.back() + CeilDiv(g.rows, kTileSide));
       strips_.push_back(strips_.back() + CeilDiv(g.rows, kStripRows));
     }
@@ -22,7 +20,7 @@ Tables::Tables(const Plan& plan, const Route& route)
     chunks_part_ = Add(chunks_.size() * sizeof(int64_t));
     strips_part_ = Add(strips_.size() * sizeof(int64_t));
   }
-  if (grouped_ && !padding_.empty()) {
+  if (plan_.grouped() && !padding_.empty()) {
     pieces_.push_back(0);
     for (const ZeroRun& run : padding_) {
       const auto bytes = static_cast<int64_t>(run.width * run.count);
@@ -31,10 +29,10 @@ Tables::Tables(const Plan& plan, const Route& route)
     runs_part_ = Add(padding_.size() * sizeof(ZeroRun));
     pieces_part_ = Add(pieces_.size() * sizeof(int64_t));
   }
-  if (const auto* o = std::get_if<QuantizeOptions>(&plan.options())) {
+  if (const auto* o = std::get_if<QuantizeOptions>(&plan_.options())) {
     scales_part_ = Add(o->scale.size() * sizeof(float));
     for (bool columnwise : {false, true}) {
-      const size_t n = SourceOfAmax(*o, columnwise).given.size();
+      const size_t n = recipe_.copies[columnwise].amax.given.size();
       // A number that stands for one group travels with its kernel.
       if (n > 1 || (n == 1 && count > 1)) {
         amax_parts_[columnwise] = Add(n * sizeof(float));
@@ -42,8 +40,8 @@ Tables::Tables(const Plan& plan, const Route& route)
     }
   }
   host_bytes_ = device_bytes_;
-  if (grouped_) found_part_ = Add(count * sizeof(Found));
-  scratch_part_ = Add(plan.scratch_bytes());
+  if (plan_.grouped()) found_part_ = Add(count * sizeof(Found));
+  scratch_part_ = Add(plan_.scratch_bytes());
 }
 
 Tables::Part Tables::Add(size_t bytes) {
@@ -60,38 +58,37 @@ void Tables::Write(const Part& part, absl::Span<const T> values) {
   }
 }
 
-void Tables::FillGroups(const JobBases& bases) {
-  std::vector<GroupTask> groups;
+std::vector<GroupTask> Tables::MakeGroups(const JobBases& bases) {
   if (std::holds_alternative<QuantizeOptions>(plan_.options())) {
     QuantizeTask task = MakeQuantizeTask(plan_, bases);
     encode_params_ = task.params;
-    groups = std::move(task.groups);
-  } else if (std::holds_alternative<DequantizeOptions>(plan_.options())) {
+    return std::move(task.groups);
+  }
+  if (std::holds_alternative<DequantizeOptions>(plan_.options())) {
     DequantizeTask task = MakeDequantizeTask(plan_, bases);
     decode_params_ = task.params;
-    groups = std::move(task.groups);
-  } else {
-    // Only where their rows are.
-    const size_t row =
-        static_cast<size_t>(plan_.cols()) * SizeOf(plan_.tensor().dtype);
-    for (const Group& g : plan_.groups()) {
-      GroupTask task;
-      task.x = bases.in + static_cast<size_t>(g.row) * row;
-      task.row = g.row;
-      task.rows = g.rows;
-      groups.push_back(task);
-    }
+    return std::move(task.groups);
   }
-  first_group_ = groups.front();
-  Write<GroupTask>(groups_part_, groups);
+  // Only where their rows are.
+  std::vector<GroupTask> groups;
+  const size_t row =
+      static_cast<size_t>(plan_.cols()) * SizeOf(plan_.tensor().dtype);
+  for (const Group& g : plan_.groups()) {
+    GroupTask task;
+    task.x = bases.in + static_cast<size_t>(g.row) * row;
+    task.row = g.row;
+    task.rows = g.rows;
+    groups.push_back(task);
+  }
+  return groups;
 }
 
 void Tables::Fill(const JobBases& payload) {
-  if (groups_part_.bytes > 0) {
-    JobBases bases = payload;
-    bases.scratch = OnDevice<std::byte>(scratch_part_);
-    FillGroups(bases);
-  }
+  JobBases bases = payload;
+  bases.scratch = OnDevice<std::byte>(scratch_part_);
+  const std::vector<GroupTask> groups = MakeGroups(bases);
+  first_group_ = groups.front();
+  Write<GroupTask>(groups_part_, groups);
   Write<int64_t>(chunks_part_, chunks_);
   Write<int64_t>(strips_part_, strips_);
   Write<ZeroRun>(runs_part_, padding_);
@@ -101,7 +98,7 @@ void Tables::Fill(const JobBases& payload) {
   Write<float>(scales_part_, o->scale);
   for (bool columnwise : {false, true}) {
     Write<float>(amax_parts_[columnwise],
-                 SourceOfAmax(*o, columnwise).values());
+                 recipe_.copies[columnwise].amax.values());
   }
 }
 

@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/route.h"
-#include "kernels/cuda/spans.h"
+#include "kernels/cuda/args.h"
+#include "kernels/cuda/choice.h"
 #include "kernels/device/task.h"
 #include "kernels/plan/geometry.h"
 #include "kernels/plan/plan.h"
@@ -20,8 +19,8 @@ namespace quantd::cuda {
 
 class Tables {
  public:
-  // The plan must outlive it.
-  Tables(const Plan& plan, const Route& route);
+  // The work, and so its plan, must outlive the tables.
+  explicit Tables(const Work& work);
 
   // Memory wanted: of the host, page-locked; and of the device, which starts
   // with an image of it. Either may be 0.
@@ -42,17 +41,17 @@ class Tables {
 
   // After Fill; device memory, but for what is empty.
   GroupList groups() const;
-  // The first of them, where there are tables of groups.
+  // The first of them; there, without a table, too.
   const GroupTask& first_group() const { return first_group_; }
-  // What they share: of a Quantize, and of a Dequantize.
+  // What all groups of a Quantize and of a Dequantize share.
   const EncodeParams& encode_params() const { return encode_params_; }
   const DequantizeParams& decode_params() const { return decode_params_; }
   const float* scales() const;  // nullptr: none given
   ZeroRunsArgs zero_runs(std::byte* out) const;
   Found* found() const;  // one for each group, where they are grouped
 
-  // On the host: given amaxes of one copy, where it has several or there are
-  // several groups.
+  // On the host: the given amaxes of one copy, where it has several or there
+  // are several groups.
   const float* given_amax(bool columnwise) const;
 
   // What is not to be written by kernels.
@@ -68,7 +67,8 @@ class Tables {
   // Copies a table of the host's into its place.
   template <typename T>
   void Write(const Part& part, absl::Span<const T> values);
-  void FillGroups(const JobBases& bases);
+  // The groups, and what they share.
+  std::vector<GroupTask> MakeGroups(const JobBases& bases);
   template <typename T>
   T* OnDevice(const Part& part) const {
     return part.bytes == 0 ? nullptr
@@ -76,7 +76,7 @@ class Tables {
   }
 
   const Plan& plan_;
-  const bool grouped_;
+  const Recipe& recipe_;
   std::vector<ZeroRun> padding_;
   std::vector<int64_t> chunks_;  // see GroupList
   std::vector<int64_t> strips_;

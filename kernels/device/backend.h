@@ -40,8 +40,9 @@ struct JobReport {
 // One plan resident on one device. Not thread-safe; may move between threads.
 // Destruction gives everything back, whatever state the job is in.
 //
-// Order of calls: Feed until every input byte was fed once, Run once,
-// TakeOutput once. A job that is destroyed earlier costs nothing more.
+// Order of calls: Fed as bytes of the staging become final, which may be left
+// out, Run once, TakeOutput once. A job that is destroyed earlier costs nothing
+// more.
 class Job {
  public:
   virtual ~Job() = default;

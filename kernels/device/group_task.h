@@ -14,6 +14,14 @@
 
 namespace quantd {
 
+// A tensor as one matrix, row-major without padding.
+struct Matrix {
+  const std::byte* data;
+  DType dtype;  // f32, f16 or bf16
+  int64_t rows;
+  int64_t cols;
+};
+
 // One copy of one group. Lines and positions are the group's own.
 struct CopyTask : CopyAddress {
   std::byte* data = nullptr;   // nullptr: this copy is not wanted

@@ -124,7 +124,7 @@ QuantizeTask MakeQuantizeTask(const Plan& plan, const JobBases& bases) {
     }
     if (dbias == nullptr) continue;
     group.partial = scratch;
-    scratch += CeilDiv(group.rows, 128) * plan.cols();
+    scratch += CeilDiv(group.rows, kChunkRows) * plan.cols();
     group.dbias = bases.out + dbias->offset +
                   g * static_cast<size_t>(plan.cols()) * SizeOf(dbias->dtype);
   }
@@ -178,30 +178,6 @@ std::vector<ZeroRun> PaddingOf(const Plan& plan) {
     }
   }
   return runs;
-}
-
-bool IsPlainNvfp4(const Plan& plan) {
-  const CopyForm* form = nullptr;
-  Format format;
-  int dimension;
-  if (const auto* q = std::get_if<QuantizeOptions>(&plan.options())) {
-    if (q->rounding != Rounding::kNearest ||
-        q->four_over_six != FourOverSix::kOff || q->statistics) {
-      return false;
-    }
-    form = &q->form;
-    format = q->format;
-    dimension = q->rht.rowwise || q->rht.columnwise ? q->rht.dimension : 16;
-  } else if (const auto* d = std::get_if<DequantizeOptions>(&plan.options())) {
-    form = &d->form;
-    format = d->format;
-    dimension = d->inverse_rht ? d->rht_dimension : 16;
-  } else {
-    return false;
-  }
-  return format == Format::kNvfp4 && dimension == 16 &&
-         form->scale_layout == Layout::kLinear && !form->row_scaled &&
-         !form->scale_256;
 }
 
 }  // namespace quantd

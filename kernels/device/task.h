@@ -40,10 +40,6 @@ DequantizeTask MakeDequantizeTask(const Plan& plan, const JobBases& bases);
 // padding of scales. To be zeroed first.
 std::vector<ZeroRun> PaddingOf(const Plan& plan);
 
-// Whether a plan is what the tuned NVFP4 kernels do: rounding to nearest,
-// 1 x 16 blocks, linear scales, one amax, rotation of dimension 16.
-bool IsPlainNvfp4(const Plan& plan);
-
 }  // namespace quantd
 
 #endif  // QUANTD_KERNELS_DEVICE_TASK_H_

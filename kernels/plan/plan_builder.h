@@ -222,10 +222,10 @@ class PlanBuilder {
     }
   }
 
-  // Partial sums of dbias, one row for each 128 rows of a group.
+  // Partial sums of dbias, one row for each chunk of rows of a group.
   void DbiasScratch() {
     int64_t chunks = 0;
-    for (const Group& g : plan_.groups_) chunks += CeilDiv(g.rows, 128);
+    for (const Group& g : plan_.groups_) chunks += CeilDiv(g.rows, kChunkRows);
     plan_.scratch_bytes_ +=
         static_cast<size_t>(chunks * cols()) * sizeof(float);
   }

@@ -32,9 +32,9 @@ Memory::~Memory() {
 DeviceJob::DeviceJob(const Plan& plan, const Place& place, std::byte* in,
                      std::byte* out)
     : plan_(plan),
-      route_(cuda::MakeRoute(plan)),
+      work_(plan),
       queue_(place.queue),
-      tables_(plan, route_),
+      tables_(work_),
       host_tables_(tables_.host_bytes()),
       device_tables_(tables_.device_bytes()) {
   memory_.payload.in = in;
@@ -58,7 +58,7 @@ bool DeviceJob::IsSmall(const TensorSpec& spec) {
 cudaError_t DeviceJob::QueueWhole() {
   int rht_launches = 0;
   QUANTD_CUDA_TRY(
-      cuda::QueuePlan(plan_, route_, memory_, queue_, &tables_, &rht_launches));
+      cuda::QueueWork(work_, memory_, queue_, &tables_, &rht_launches));
   std::byte* to = saved_.data();
   for (const TensorSpec& spec : plan_.outputs()) {
     if (!IsSmall(spec)) continue;
@@ -70,7 +70,7 @@ cudaError_t DeviceJob::QueueWhole() {
 }
 
 cudaError_t DeviceJob::QueueAgain(cuda::Part part) const {
-  return cuda::QueueAgain(plan_, route_, memory_, queue_, tables_, part);
+  return cuda::QueueAgain(work_, memory_, queue_, tables_, part);
 }
 
 cudaError_t DeviceJob::Restore() const {

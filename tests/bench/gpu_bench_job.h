@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/choice.h"
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/findings.h"
-#include "kernels/cuda/route.h"
 #include "kernels/cuda/tables.h"
 #include "kernels/plan/plan.h"
 
@@ -80,7 +80,7 @@ class DeviceJob {
   static bool IsSmall(const TensorSpec& spec);
 
   const Plan& plan_;
-  const cuda::Route route_;
+  const cuda::Work work_;
   const cuda::Queue queue_;
   cuda::JobMemory memory_;
   cuda::Tables tables_;

@@ -215,11 +215,6 @@ void EncodeRows(const RowJob& job, const GroupTask& group, int64_t first,
 
 }  // namespace
 
-bool IsPlainFp8(const EncodeParams& e, const CopyTask& copy) {
-  return (e.element == DType::kE4M3 || e.element == DType::kE5M2) &&
-         !e.square && copy.rotation == 0;
-}
-
 void QuantizeFp8Rows(const EncodeParams& e, const GroupTask& group,
                      int64_t first, int64_t last, cpu::Maxima* seen) {
   const CopyTask& copy = group.rowwise;

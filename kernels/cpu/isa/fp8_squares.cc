@@ -131,10 +131,6 @@ void EncodeSquare(const SquareJob& job, int64_t row, int64_t col, int64_t rows,
 
 }  // namespace
 
-bool IsPlainFp8Squares(const EncodeParams& e) {
-  return e.scaling == Scaling::kBlock && e.square;
-}
-
 void QuantizeFp8Squares(const EncodeParams& e, const GroupTask& group,
                         int64_t first, int64_t last, cpu::Maxima* seen) {
   const bool columns = group.columnwise.data != nullptr;

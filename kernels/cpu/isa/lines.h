@@ -15,9 +15,11 @@ inline namespace QUANTD_ARITH {
 
 using Lane = Vec<QUANTD_LANES>;
 
-void QuantizeLines(const EncodeParams& params, const GroupTask& group,
-                   int64_t first, int64_t last, cpu::Maxima* seen,
-                   ErrorSums* row_errors, ErrorSums* col_errors);
+// Copies of FP8 codes that have a function of their own are handed on to it.
+void QuantizeLines(const EncodeParams& params, cpu::EncodeChoice choice,
+                   const GroupTask& group, int64_t first, int64_t last,
+                   cpu::Maxima* seen, ErrorSums* row_errors,
+                   ErrorSums* col_errors);
 void DequantizeLines(const DequantizeParams& params, const GroupTask& group,
                      int64_t first, int64_t last);
 void AmaxLines(const cpu::AmaxLinesArgs& args, int64_t first, int64_t last,
@@ -30,9 +32,8 @@ void SumChunk(const cpu::Matrix& x, int64_t first, int64_t last, float* sums);
 void SumChunks(const float* partial, int64_t chunks, int64_t cols, DType dtype,
                std::byte* out);
 
-// Whether the two below write a copy: FP8 codes, not rotated, no squares. They
-// set nan and inf of `*seen`.
-bool IsPlainFp8(const EncodeParams& params, const CopyTask& copy);
+// Each writes a copy of FP8 codes, not rotated and without squares, and sets
+// nan and inf of `*seen`.
 void QuantizeFp8Rows(const EncodeParams& params, const GroupTask& group,
                      int64_t first, int64_t last, cpu::Maxima* seen);
 // `rows_too`: the rowwise copy as well, where SameFp8Codes.
@@ -43,9 +44,8 @@ void QuantizeFp8Columns(const EncodeParams& params, const GroupTask& group,
 bool SameFp8Codes(const EncodeParams& params, const CopyTask& a,
                   const CopyTask& b);
 
-// Whether QuantizeFp8Squares writes the copies: a scale for 128 x 128 codes.
-// Sets nan and inf of `*seen`.
-bool IsPlainFp8Squares(const EncodeParams& params);
+// Writes the copies with a scale for 128 x 128 codes, and sets nan and inf of
+// `*seen`.
 void QuantizeFp8Squares(const EncodeParams& params, const GroupTask& group,
                         int64_t first, int64_t last, cpu::Maxima* seen);
 

@@ -250,20 +250,20 @@ bool SameAmax(const CopyTask& a, const CopyTask& b) {
 
 }  // namespace
 
-void QuantizeLines(const EncodeParams& e, const GroupTask& group, int64_t first,
-                   int64_t last, cpu::Maxima* seen, ErrorSums* row_errors,
+void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
+                   const GroupTask& group, int64_t first, int64_t last,
+                   cpu::Maxima* seen, ErrorSums* row_errors,
                    ErrorSums* col_errors) {
+  using cpu::EncodeKernel;
   const cpu::Matrix x = {group.x, e.input, group.rows, e.cols};
-  if (IsPlainFp8Squares(e) && !row_errors && !col_errors) {
+  if (choice.rowwise == EncodeKernel::kFp8Squares ||
+      choice.columnwise == EncodeKernel::kFp8Squares) {
     return QuantizeFp8Squares(e, group, first, last, seen);
   }
   // Copies that a tuned function writes come first, both for some rows that
   // stay in the cache.
-  bool wanted[2] = {group.rowwise.data != nullptr,
-                    group.columnwise.data != nullptr};
-  const bool rows = wanted[0] && !row_errors && IsPlainFp8(e, group.rowwise);
-  const bool columns =
-      wanted[1] && !col_errors && IsPlainFp8(e, group.columnwise);
+  const bool rows = choice.rowwise == EncodeKernel::kFp8;
+  const bool columns = choice.columnwise == EncodeKernel::kFp8;
   const bool same =
       rows && columns && SameFp8Codes(e, group.rowwise, group.columnwise);
   const int64_t step = rows && columns && e.block == 32 ? 32 : kTile;
@@ -272,8 +272,8 @@ void QuantizeLines(const EncodeParams& e, const GroupTask& group, int64_t first,
     if (rows && !same) QuantizeFp8Rows(e, group, row, end, seen);
     if (columns) QuantizeFp8Columns(e, group, same, row, end, seen);
   }
-  wanted[0] &= !rows;
-  wanted[1] &= !columns;
+  const bool wanted[2] = {choice.rowwise == EncodeKernel::kLines,
+                          choice.columnwise == EncodeKernel::kLines};
   if (!wanted[0] && !wanted[1]) return;
   const EncodeFn encode = EncodeOf(e);
   // Squares are those of both copies where one amax serves both.

@@ -1,6 +1,5 @@
-#include <limits>
-
 #include "kernels/cuda/amax/reduce.cuh"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
 #include "kernels/cuda/tile/tile.cuh"
 
@@ -163,43 +162,34 @@ __global__ void WriteAmax(const __grid_constant__ WriteAmaxArgs a) {
 
 // --- launchers --------------------------------------------------------------
 
-template <DType D>
-cudaError_t LaunchAmaxOf(const AmaxArgs& a, const Queue& queue) {
-  if (a.col_signs != nullptr) {
-    const TileGrid grid(a.x.rows, a.x.cols);
-    AmaxOfTiles<D>
-        <<<GridFor(grid.count, 8, queue), kThreads, 0, queue.stream>>>(a);
-  } else {
-    // What is left of a block counts as one: one CTA at least.
-    const unsigned ctas =
-        GridForBlocks((a.x.rows * a.x.cols + kBlock - 1) / kBlock, queue);
-    if (a.row_signs != nullptr) {
-      AmaxOfRows<D><<<ctas, kThreads, 0, queue.stream>>>(a);
-    } else {
-      PlainAmax<D><<<ctas, kThreads, 0, queue.stream>>>(a);
-    }
-  }
-  return cudaGetLastError();
+// What is left of a block counts as one: one CTA at least.
+unsigned CtasFor(const AmaxArgs& a, const Queue& queue) {
+  return GridForBlocks((a.x.rows * a.x.cols + kBlock - 1) / kBlock, queue);
 }
 
 }  // namespace
 
-cudaError_t LaunchAmax(const AmaxArgs& a, const Queue& queue) {
-  const bool rotates = a.row_signs != nullptr || a.col_signs != nullptr;
-  if (a.x.dtype == DType::kBF16 && rotates && a.x.cols % kBlock == 0 &&
-      a.x.rows <= std::numeric_limits<int32_t>::max()) {
-    return LaunchAmaxTiles(a, queue);
-  }
-  switch (a.x.dtype) {
-    case DType::kF32:
-      return LaunchAmaxOf<DType::kF32>(a, queue);
-    case DType::kF16:
-      return LaunchAmaxOf<DType::kF16>(a, queue);
-    case DType::kBF16:
-      return LaunchAmaxOf<DType::kBF16>(a, queue);
-    default:
-      return cudaErrorInvalidValue;
-  }
+cudaError_t LaunchPlainAmax(const AmaxArgs& a, const Queue& queue) {
+  return ForDType(a.x.dtype, [&](auto d) {
+    PlainAmax<d()><<<CtasFor(a, queue), kThreads, 0, queue.stream>>>(a);
+    return cudaGetLastError();
+  });
+}
+
+cudaError_t LaunchAmaxOfRows(const AmaxArgs& a, const Queue& queue) {
+  return ForDType(a.x.dtype, [&](auto d) {
+    AmaxOfRows<d()><<<CtasFor(a, queue), kThreads, 0, queue.stream>>>(a);
+    return cudaGetLastError();
+  });
+}
+
+cudaError_t LaunchAmaxOfTiles(const AmaxArgs& a, const Queue& queue) {
+  const TileGrid grid(a.x.rows, a.x.cols);
+  return ForDType(a.x.dtype, [&](auto d) {
+    AmaxOfTiles<d()>
+        <<<GridFor(grid.count, 8, queue), kThreads, 0, queue.stream>>>(a);
+    return cudaGetLastError();
+  });
 }
 
 cudaError_t LaunchWriteAmax(const WriteAmaxArgs& a, const Queue& queue) {

@@ -1,4 +1,5 @@
 #include "kernels/cuda/amax/reduce.cuh"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
 #include "kernels/cuda/tile/span.cuh"
 
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(kThreads)
 // --- launchers --------------------------------------------------------------
 
 template <DType D>
-cudaError_t LaunchSpanAmaxOf(const SpanAmaxArgs& a, const Queue& queue) {
+cudaError_t LaunchFor(const SpanAmaxArgs& a, const Queue& queue) {
   const bool rotates = a.row_signs != nullptr || a.col_signs != nullptr;
   return ForSpanSize(rotates ? a.rotation : kBlock, [&](auto size) {
     AmaxOfSpans<D, decltype(size)::value>
@@ -112,17 +113,8 @@ cudaError_t LaunchSpanAmaxOf(const SpanAmaxArgs& a, const Queue& queue) {
 
 }  // namespace
 
-cudaError_t LaunchSpanAmax(const SpanAmaxArgs& a, const Queue& queue) {
-  switch (a.dtype) {
-    case DType::kF32:
-      return LaunchSpanAmaxOf<DType::kF32>(a, queue);
-    case DType::kF16:
-      return LaunchSpanAmaxOf<DType::kF16>(a, queue);
-    case DType::kBF16:
-      return LaunchSpanAmaxOf<DType::kBF16>(a, queue);
-    default:
-      return cudaErrorInvalidValue;
-  }
+cudaError_t LaunchAmaxOfSpans(const SpanAmaxArgs& a, const Queue& queue) {
+  return ForDType(a.dtype, [&](auto d) { return LaunchFor<d()>(a, queue); });
 }
 
 }  // namespace quantd::cuda

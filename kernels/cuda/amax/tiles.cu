@@ -12,6 +12,7 @@
 // drops at most 2^-22 of its largest term from each of 16 terms: 2^-18 M. In
 // the butterfly each of four stages rounds sums of at most 4 M by 2^-24: 2^-20
 // M. kMargin is much more than both.
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx/fragments.cuh"
 #include "kernels/cuda/ptx/next_kernel.cuh"
 #include "kernels/cuda/tile/packed.cuh"
@@ -327,7 +328,7 @@ cudaError_t Launch(const AmaxTilesArgs& a, const Queue& queue) {
 
 }  // namespace
 
-cudaError_t LaunchAmaxTiles(const AmaxArgs& args, const Queue& queue) {
+cudaError_t LaunchAmaxByTensorCores(const AmaxArgs& args, const Queue& queue) {
   AmaxTilesArgs a = {};
   a.first.x = args.x.data;
   a.first.rows = args.x.rows;

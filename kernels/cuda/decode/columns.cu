@@ -1,6 +1,7 @@
 // Copies stored as the transpose: a lane decodes blocks of 16 tokens of its
 // column, and a warp turns those of 32 columns into rows.
 #include "kernels/cuda/decode/warp_blocks.cuh"
+#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {

@@ -1,6 +1,7 @@
 // Rowwise NVFP4 with the inverse rotation of 16: a lane decodes a block, and a
 // warp rotates 32 of them.
 #include "kernels/cuda/decode/warp_blocks.cuh"
+#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {
@@ -162,16 +163,8 @@ cudaError_t Launch(const DecodeArgs& a, const Queue& queue) {
 }  // namespace
 
 cudaError_t LaunchDecodeRotatedRows(const DecodeArgs& a, const Queue& queue) {
-  switch (a.params.output) {
-    case DType::kF32:
-      return Launch<DType::kF32>(a, queue);
-    case DType::kF16:
-      return Launch<DType::kF16>(a, queue);
-    case DType::kBF16:
-      return Launch<DType::kBF16>(a, queue);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return ForDType(a.params.output,
+                  [&](auto d) { return Launch<d()>(a, queue); });
 }
 
 }  // namespace quantd::cuda

@@ -1,6 +1,7 @@
 // Copies whose codes lie as the output does: rows of M x K. Nothing is
 // exchanged between threads; each has units of 8 columns.
 #include "kernels/cuda/decode/decode.cuh"
+#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {
@@ -226,31 +227,35 @@ __global__ void __launch_bounds__(kThreads)
 
 // --- launchers --------------------------------------------------------------
 
+// Units of `kUnit` codes along a row, of which a CTA takes 2^shift.
+int64_t UnitsOf(const DecodeArgs& a) {
+  return (a.list.cols + kUnit - 1) / kUnit;
+}
+
 template <DType D, DType E, Scaling S>
 cudaError_t LaunchRows(const DecodeArgs& a, const Queue& queue) {
-  const GroupList& list = a.list;
-  const int64_t units = (list.cols + kUnit - 1) / kUnit;
-  const auto grid = [&](int shift, int64_t tiles) {
-    return GridOf(((units - 1) >> shift) + 1, tiles);
-  };
-  if constexpr (S == Scaling::kMx && E != DType::kE2M1x2) {
-    if (a.params.columnwise) {
-      const int shift = TileShift(units, 4, 6);
-      const int64_t tiles = list.chunk_count * (kTileSide / kPositions<S>);
-      DecodeColumnsInPlace<D, E>
-          <<<grid(shift, tiles), kThreads, 0, queue.stream>>>(a, shift);
-      return cudaGetLastError();
-    }
-  }
+  const int64_t units = UnitsOf(a);
   const int shift = TileShift(units, 4, 7);
-  const dim3 size = grid(shift, list.chunk_count << (shift - 4));
+  const dim3 grid =
+      GridOf(((units - 1) >> shift) + 1, a.list.chunk_count << (shift - 4));
   if constexpr (S == Scaling::kNvfp4) {
     if (a.only.rowwise.amax_line != 0) {
-      DecodeRows<D, E, S, true><<<size, kThreads, 0, queue.stream>>>(a, shift);
+      DecodeRows<D, E, S, true><<<grid, kThreads, 0, queue.stream>>>(a, shift);
       return cudaGetLastError();
     }
   }
-  DecodeRows<D, E, S, false><<<size, kThreads, 0, queue.stream>>>(a, shift);
+  DecodeRows<D, E, S, false><<<grid, kThreads, 0, queue.stream>>>(a, shift);
+  return cudaGetLastError();
+}
+
+template <DType D, DType E>
+cudaError_t LaunchColumnsInPlace(const DecodeArgs& a, const Queue& queue) {
+  const int64_t units = UnitsOf(a);
+  const int shift = TileShift(units, 4, 6);
+  const int64_t tiles =
+      a.list.chunk_count * (kTileSide / kPositions<Scaling::kMx>);
+  DecodeColumnsInPlace<D, E><<<GridOf(((units - 1) >> shift) + 1, tiles),
+                               kThreads, 0, queue.stream>>>(a, shift);
   return cudaGetLastError();
 }
 
@@ -260,6 +265,19 @@ cudaError_t LaunchDecodeRows(const DecodeArgs& a, const Queue& queue) {
   return ForDecoding(a.params, [&](auto types) {
     using T = decltype(types);
     return LaunchRows<T::kOutput, T::kElement, T::kScaling>(a, queue);
+  });
+}
+
+cudaError_t LaunchDecodeColumnsInPlace(const DecodeArgs& a,
+                                       const Queue& queue) {
+  return ForDecoding(a.params, [&](auto types) {
+    using T = decltype(types);
+    if constexpr (T::kScaling == Scaling::kMx &&
+                  T::kElement != DType::kE2M1x2) {
+      return LaunchColumnsInPlace<T::kOutput, T::kElement>(a, queue);
+    } else {
+      return cudaErrorInvalidValue;
+    }
   });
 }
 

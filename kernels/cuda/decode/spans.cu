@@ -1,4 +1,5 @@
 #include "kernels/arith/decode.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
@@ -108,16 +109,8 @@ cudaError_t LaunchDecodeTo(const DecodeArgs& a, const Queue& queue) {
 }  // namespace
 
 cudaError_t LaunchDecodeSpans(const DecodeArgs& a, const Queue& queue) {
-  switch (a.params.output) {
-    case DType::kF32:
-      return LaunchDecodeTo<DType::kF32>(a, queue);
-    case DType::kF16:
-      return LaunchDecodeTo<DType::kF16>(a, queue);
-    case DType::kBF16:
-      return LaunchDecodeTo<DType::kBF16>(a, queue);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return ForDType(a.params.output,
+                  [&](auto d) { return LaunchDecodeTo<d()>(a, queue); });
 }
 
 }  // namespace quantd::cuda

@@ -5,7 +5,7 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/queue.h"
 
 namespace quantd::cuda {
 

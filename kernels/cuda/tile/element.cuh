@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/arith/nvfp4.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/args.h"
+#include "kernels/cuda/queue.h"
 #include "kernels/plan/format.h"
 
 namespace quantd::cuda {
@@ -26,6 +28,21 @@ inline unsigned GridFor(int64_t work, int per_sm, const Queue& queue) {
 }
 inline unsigned GridForBlocks(int64_t blocks, const Queue& queue) {
   return GridFor((blocks + kThreads - 1) / kThreads, 8, queue);
+}
+
+// Calls `launch` with D, an input's or an output's type, as a constant.
+template <typename F>
+cudaError_t ForDType(DType d, const F& launch) {
+  switch (d) {
+    case DType::kF32:
+      return launch(std::integral_constant<DType, DType::kF32>{});
+    case DType::kF16:
+      return launch(std::integral_constant<DType, DType::kF16>{});
+    case DType::kBF16:
+      return launch(std::integral_constant<DType, DType::kBF16>{});
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 // First item of this thread and the step to its next one.

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/spans.h"
+#include "kernels/cuda/args.h"
 
 namespace quantd::cuda {
 

@@ -5,7 +5,7 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/spans.h"
+#include "kernels/cuda/args.h"
 #include "kernels/cuda/tile/element.cuh"
 
 namespace quantd::cuda {

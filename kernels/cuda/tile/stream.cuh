@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/args.h"
 #include "kernels/cuda/ptx/mbarrier.cuh"
 #include "kernels/cuda/ptx/shared_memory.cuh"
 #include "kernels/cuda/tile/budget.cuh"

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/spans.h"
+#include "kernels/cuda/args.h"
 #include "kernels/cuda/tile/element.cuh"
 
 namespace quantd::cuda {

@@ -9,6 +9,7 @@
 #define QUANTD_KERNELS_CUDA_ENCODE_FP8_ENCODE_CUH_
 
 #include "kernels/cuda/encode/fp8/scales.cuh"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
 
 namespace quantd::cuda {
@@ -252,14 +253,8 @@ cudaError_t LaunchShape(const EncodeArgs& a, const Queue& queue) {
 // The columnwise copy, alone or with the other.
 template <Scaling S, DType E, bool kRow>
 cudaError_t LaunchColumns(const EncodeArgs& a, const Queue& queue) {
-  if (a.dbias) return LaunchShape<S, E, kRow, true, true>(a, queue);
-  if constexpr (S == Scaling::kMx) {
-    // Swizzled scales of a tile's columns are neighbours.
-    if (!a.first.columnwise.swizzled) {
-      return LaunchShape<S, E, kRow, true, false, Shape::kStrip>(a, queue);
-    }
-  }
-  return LaunchShape<S, E, kRow, true, false>(a, queue);
+  return a.dbias ? LaunchShape<S, E, kRow, true, true>(a, queue)
+                 : LaunchShape<S, E, kRow, true, false>(a, queue);
 }
 // The rowwise copy alone has better kernels, unless there is dbias.
 template <Scaling S, DType E>
@@ -269,6 +264,13 @@ cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
   }
   return a.first.rowwise.data == nullptr ? LaunchColumns<S, E, false>(a, queue)
                                          : LaunchColumns<S, E, true>(a, queue);
+}
+
+template <Scaling S>
+cudaError_t LaunchFp8Tiles(const EncodeArgs& a, const Queue& queue) {
+  return a.params.element == DType::kE4M3
+             ? LaunchTiles<S, DType::kE4M3>(a, queue)
+             : LaunchTiles<S, DType::kE5M2>(a, queue);
 }
 
 }  // namespace quantd::cuda

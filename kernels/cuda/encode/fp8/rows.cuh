@@ -5,7 +5,6 @@
 #define QUANTD_KERNELS_CUDA_ENCODE_FP8_ROWS_CUH_
 
 #include "kernels/cuda/encode/fp8/encode.cuh"
-#include "kernels/cuda/encode/fp8/launch.h"
 
 namespace quantd::cuda {
 
@@ -172,10 +171,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 
 // Formats with blocks.
 template <Scaling S, DType E>
-cudaError_t LaunchBlocks(const EncodeArgs& a, const Queue& queue) {
-  if (a.first.columnwise.data != nullptr || a.dbias) {
-    return LaunchTiles<S, E>(a, queue);
-  }
+cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
   const int64_t bands = (a.list.rows + kCtaRows - 1) / kCtaRows;
   const int64_t ctas = bands * CtasAcross(a.list, kCtaCols);
   EncodeRows<S, E>
@@ -183,10 +179,10 @@ cudaError_t LaunchBlocks(const EncodeArgs& a, const Queue& queue) {
   return cudaGetLastError();
 }
 template <Scaling S>
-cudaError_t LaunchEncodeFp8Of(const EncodeArgs& a, const Queue& queue) {
+cudaError_t LaunchFp8Rows(const EncodeArgs& a, const Queue& queue) {
   return a.params.element == DType::kE4M3
-             ? LaunchBlocks<S, DType::kE4M3>(a, queue)
-             : LaunchBlocks<S, DType::kE5M2>(a, queue);
+             ? LaunchRows<S, DType::kE4M3>(a, queue)
+             : LaunchRows<S, DType::kE5M2>(a, queue);
 }
 
 }  // namespace quantd::cuda

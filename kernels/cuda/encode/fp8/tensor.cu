@@ -1,5 +1,4 @@
 #include "kernels/cuda/encode/fp8/encode.cuh"
-#include "kernels/cuda/encode/fp8/launch.h"
 
 namespace quantd::cuda {
 namespace {
@@ -77,10 +76,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <DType E>
-cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
-  if (a.first.columnwise.data != nullptr || a.dbias) {
-    return LaunchTiles<Scaling::kTensor, E>(a, queue);
-  }
+cudaError_t LaunchRuns(const EncodeArgs& a, const Queue& queue) {
   const int64_t ctas = (a.list.rows * a.list.cols + kPerCta - 1) / kPerCta;
   EncodeRuns<E><<<static_cast<unsigned>(ctas), kThreads, 0, queue.stream>>>(a);
   return cudaGetLastError();
@@ -88,11 +84,12 @@ cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
 
 }  // namespace
 
-template <>
-cudaError_t LaunchEncodeFp8Of<Scaling::kTensor>(const EncodeArgs& a,
-                                                const Queue& queue) {
-  return a.params.element == DType::kE4M3 ? Launch<DType::kE4M3>(a, queue)
-                                          : Launch<DType::kE5M2>(a, queue);
+template cudaError_t LaunchFp8Tiles<Scaling::kTensor>(const EncodeArgs&,
+                                                      const Queue&);
+
+cudaError_t LaunchFp8Runs(const EncodeArgs& a, const Queue& queue) {
+  return a.params.element == DType::kE4M3 ? LaunchRuns<DType::kE4M3>(a, queue)
+                                          : LaunchRuns<DType::kE5M2>(a, queue);
 }
 
 }  // namespace quantd::cuda

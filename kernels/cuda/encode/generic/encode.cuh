@@ -5,6 +5,7 @@
 
 #include "kernels/arith/encode.h"
 #include "kernels/cuda/encode/generic/statistics.cuh"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
@@ -255,7 +256,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <DType D>
-cudaError_t LaunchEncodeFrom(const EncodeArgs& a, const Queue& queue) {
+cudaError_t LaunchEncodeSpans(const EncodeArgs& a, const Queue& queue) {
   const EncodeParams& p = a.params;
   size_t shared = a.sums != nullptr ? 2 * sizeof(ErrorSums) : 0;
   if (p.square && p.four_over_six != FourOverSix::kOff) {

@@ -1,7 +1,7 @@
 // NVFP4, rowwise copy alone, made by 4over6.
 #include "kernels/cuda/encode/nvfp4/four_over_six.cuh"
-#include "kernels/cuda/encode/nvfp4/launch.h"
 #include "kernels/cuda/encode/nvfp4/walk.cuh"
+#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {

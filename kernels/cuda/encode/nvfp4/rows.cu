@@ -1,7 +1,7 @@
 // NVFP4, rowwise copy alone, rounded to nearest.
-#include "kernels/cuda/encode/nvfp4/launch.h"
 #include "kernels/cuda/encode/nvfp4/nearest.cuh"
 #include "kernels/cuda/encode/nvfp4/walk.cuh"
+#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {

@@ -1,9 +1,9 @@
 // NVFP4 with a scale for each square of 16 x 16, by tiles: what a square's
 // codes are does not depend on the way they are read. So they are found once,
 // row by row, and transposed.
-#include "kernels/cuda/encode/nvfp4/launch.h"
 #include "kernels/cuda/encode/nvfp4/nearest.cuh"
 #include "kernels/cuda/encode/nvfp4/tile_units.cuh"
+#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {

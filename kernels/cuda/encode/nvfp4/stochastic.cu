@@ -1,7 +1,7 @@
 // NVFP4, rowwise copy alone, rounded stochastically.
-#include "kernels/cuda/encode/nvfp4/launch.h"
 #include "kernels/cuda/encode/nvfp4/stochastic.cuh"
 #include "kernels/cuda/encode/nvfp4/walk.cuh"
+#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {

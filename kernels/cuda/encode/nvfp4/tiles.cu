@@ -1,8 +1,8 @@
 // NVFP4 by tiles of 128 x 128: the columnwise copy, both copies, and whatever
 // goes with sums of columns. A tile is read once into shared memory; warps take
 // sixteen lines of it each and need nobody else until it is done.
-#include "kernels/cuda/encode/nvfp4/launch.h"
 #include "kernels/cuda/encode/nvfp4/tile_units.cuh"
+#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {

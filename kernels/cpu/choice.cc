@@ -1,0 +1,96 @@
+#include "kernels/cpu/choice.h"
+
+#include <cstddef>
+#include <variant>
+
+namespace quantd::cpu {
+namespace {
+
+constexpr int kBlock = 16;  // The tile functions rotate by it alone.
+
+AmaxKernel ChooseAmax(const Recipe& r) {
+  const Search& search = r.search;
+  if (!search.any()) return AmaxKernel::kNone;
+  const bool other = search.rotates() && r.rotation->dimension != kBlock;
+  return other || search.lines ? AmaxKernel::kLines : AmaxKernel::kTiles;
+}
+
+EncodeKernel ChooseEncode(const QuantizeOptions& o, const Recipe& r,
+                          const CopyRecipe& copy) {
+  if (!copy.wanted) return EncodeKernel::kNone;
+  if (r.plain_nvfp4) return EncodeKernel::kNvfp4;
+  const FormatSpec& format = *FindFormat(o.format);
+  const bool fp8 = format.element != DType::kE2M1x2;
+  if (!fp8 || copy.rotation != 0 || r.statistics) return EncodeKernel::kLines;
+  return format.square ? EncodeKernel::kFp8Squares : EncodeKernel::kFp8;
+}
+
+DecodeKernel ChooseDecode(const Recipe& r) {
+  if (!r.plain_nvfp4) return DecodeKernel::kLines;
+  return r.copies[1].wanted ? DecodeKernel::kNvfp4Columns
+                            : DecodeKernel::kNvfp4Rows;
+}
+
+template <typename Kernel, size_t N>
+std::string_view NameIn(const std::string_view (&names)[N], Kernel kernel) {
+  return names[static_cast<size_t>(kernel)];
+}
+
+}  // namespace
+
+KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
+  KernelChoice choice;
+  choice.amax = ChooseAmax(recipe);
+  if (const auto* o = std::get_if<QuantizeOptions>(&plan.options())) {
+    choice.encode = {ChooseEncode(*o, recipe, recipe.copies[0]),
+                     ChooseEncode(*o, recipe, recipe.copies[1])};
+    choice.dbias = o->dbias;
+  } else if (std::holds_alternative<DequantizeOptions>(plan.options())) {
+    choice.decode = ChooseDecode(recipe);
+  } else if (const auto* a = std::get_if<ApplyRhtOptions>(&plan.options())) {
+    choice.rotate = a->rht_dimension == kBlock ? RotateKernel::kBlocks
+                                               : RotateKernel::kLines;
+  }
+  return choice;
+}
+
+std::string_view Name(AmaxKernel kernel) {
+  static constexpr std::string_view kNames[] = {"-", "Amax", "AmaxLines"};
+  return NameIn(kNames, kernel);
+}
+
+std::string_view Name(EncodeKernel kernel) {
+  static constexpr std::string_view kNames[] = {
+      "-", "QuantizeNvfp4", "QuantizeFp8", "QuantizeFp8Squares",
+      "QuantizeLines"};
+  return NameIn(kNames, kernel);
+}
+
+std::string_view Name(DecodeKernel kernel) {
+  static constexpr std::string_view kNames[] = {
+      "-", "DequantizeRow", "DequantizeCol", "DequantizeLines"};
+  return NameIn(kNames, kernel);
+}
+
+std::string_view Name(RotateKernel kernel) {
+  static constexpr std::string_view kNames[] = {"-", "Rotate", "RotateLines"};
+  return NameIn(kNames, kernel);
+}
+
+std::string ToString(const KernelChoice& choice) {
+  std::string text;
+  const auto add = [&](std::string_view role, std::string_view name) {
+    if (name == "-") return;
+    if (!text.empty()) text += ", ";
+    text.append(role).append(" ").append(name);
+  };
+  add("amax", Name(choice.amax));
+  add("encode rows", Name(choice.encode.rowwise));
+  add("encode columns", Name(choice.encode.columnwise));
+  add("decode", Name(choice.decode));
+  add("rotate", Name(choice.rotate));
+  if (choice.dbias) add("dbias", "SumChunk");
+  return text;
+}
+
+}  // namespace quantd::cpu

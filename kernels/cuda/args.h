@@ -1,0 +1,166 @@
+// What kernels take: plain data, passed by value. Launchers
+// (kernels/cuda/launch.h) hand it on.
+//
+// Every pointer is device memory of the current device, aligned to 256 bytes
+// (amax and signs: 4) and owned by the caller until the stream has passed.
+// Matrices are row-major without padding. No dimension may be 0; groups may be
+// empty, as long as not all are.
+#ifndef QUANTD_KERNELS_CUDA_ARGS_H_
+#define QUANTD_KERNELS_CUDA_ARGS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/arith/copy_address.h"
+#include "kernels/arith/encode.h"
+#include "kernels/device/group_task.h"
+#include "kernels/plan/error_statistics.h"
+#include "kernels/plan/format.h"
+
+namespace quantd::cuda {
+
+// Kernels walk over tiles of so many rows and columns, which start anew in
+// every group: no square, span or chunk of rows crosses a tile's edge.
+inline constexpr int kTileSide = kChunkRows;
+// A strip has so many rows: no block has more, so none crosses a strip's edge.
+inline constexpr int kStripRows = 32;
+
+// What kernels find out beside their output. The caller zeroes it first.
+// Maxima are fp32 bits with NaN dropped.
+struct Found {
+  uint32_t plain;
+  uint32_t row_rht;
+  uint32_t col_rht;
+  uint32_t seen;  // Seen bits
+};
+enum Seen : uint32_t {
+  kSeenNan = 1,  // in the input
+  kSeenInf = 2,
+  kSeenRowRhtNan = 4,  // in the rotated values
+  kSeenColRhtNan = 8,
+};
+
+// The groups of a job, on the device.
+struct GroupList {
+  const GroupTask* groups;
+  const int64_t* chunks;  // [g]: rows of tiles before group g; [count]: all
+  int64_t count;
+  int64_t chunk_count;    // chunks[count]
+  const int64_t* strips;  // the same for strips of rows
+  int64_t strip_count;
+  int64_t rows;  // of all groups
+  int64_t cols;  // K
+};
+
+// Maxima of one tensor. `*_signs` are 16 floats s[i] / 4, or nullptr where the
+// rotated maximum is not wanted. A rotation of the rows needs cols % 16 == 0.
+struct AmaxArgs {
+  Matrix x;
+  const float* row_signs;
+  const float* col_signs;
+  Found* found;
+  float signs[16];  // the same signs, where either is wanted
+};
+
+// Maxima of a list of groups: plain and, where there are signs, rotated; of
+// each group and, where a pointer says so, of each line, by atomicMax onto
+// zeros.
+struct SpanAmaxArgs {
+  GroupList list;
+  DType dtype;
+  const float* row_signs;
+  const float* col_signs;
+  int rotation;    // dimension, where there are signs
+  Found* found;    // one for each group
+  uint32_t* seen;  // Seen bits of the whole input
+  // fp32 bits; of the rows of the payload, and of the K columns of each group.
+  uint32_t* rows;
+  uint32_t* rotated_rows;
+  uint32_t* columns;
+  uint32_t* rotated_columns;
+  bool propagate;  // A line that holds NaN has the maximum NaN.
+};
+
+// Amaxes to write where they belong, for every group, made of its maxima.
+enum class FoundAmax { kGiven, kPlain, kRowRht, kColRht };
+struct WriteAmaxArgs {
+  static constexpr int kMax = 4;
+  struct Entry {
+    float* to;  // one for each group
+    FoundAmax source;
+    float number;  // kGiven: the amax; else what a maximum is multiplied with
+  };
+  Entry entries[kMax];
+  int count;
+  bool propagate;  // An amax is NaN where its source held one.
+  int64_t groups;
+  const Found* found;  // one for each group
+  // Whether a kernel is what was queued last: this one then starts while that
+  // still runs.
+  bool follows;
+};
+
+// Scales of FP8 tensors, of their amaxes, which have been written.
+struct TensorScaleArgs {
+  GroupList list;
+  EncodeParams params;
+  const float* scales;  // one for each group; nullptr: of the amax
+};
+
+// Codes and block scales of every copy that is wanted.
+struct EncodeArgs {
+  GroupList list;
+  EncodeParams params;
+  int rotation;  // the larger of the copies' dimensions; 0: none is rotated
+  uint32_t* seen;
+  // Statistics of the rowwise and the columnwise copy; nullptr: not wanted.
+  ErrorSums* sums;
+  // Group 0. All groups have the copies, rotations and layouts that it has, and
+  // where it is the only one a kernel need not look it up.
+  GroupTask first;
+  // Whether the encoder makes the sums of each 128 rows for dbias, too.
+  bool dbias;
+  float signs[kBlock];  // s[i] / 4 of a rotation of dimension 16
+};
+
+// Values of the one copy there is.
+struct DecodeArgs {
+  GroupList list;  // `x` of a group is its first output row.
+  // The first group: where there is no other, it travels with the kernel, which
+  // then waits for no look-up.
+  GroupTask only;
+  DequantizeParams params;
+  int rotation;  // dimension; 0: the copy is not rotated
+};
+
+struct ApplyRhtArgs {
+  Matrix x;
+  std::byte* out;
+  DType dtype;  // of out
+  const float* signs;
+  int dimension;  // divides cols
+  bool inverse;
+  Found* found;  // The bits of NaN and Inf are set.
+};
+
+// Sums of the columns of each group.
+struct DbiasArgs {
+  GroupList list;
+  DType input;
+  DType output;
+  bool summed;  // The sums of each 128 rows are there.
+};
+
+// Zeros in runs, which a list on the device describes.
+struct ZeroRunsArgs {
+  static constexpr int64_t kPiece = 4096;  // bytes that a CTA writes at a time
+  std::byte* to;
+  const ZeroRun* runs;
+  const int64_t* pieces;  // [r]: pieces of the runs before r; [count]: all
+  int64_t count;
+  int64_t piece_count;
+};
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ARGS_H_

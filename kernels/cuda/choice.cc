@@ -1,0 +1,222 @@
+#include "kernels/cuda/choice.h"
+
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <variant>
+
+#include "kernels/plan/geometry.h"
+
+namespace quantd::cuda {
+namespace {
+
+constexpr int kBlock = 16;  // of NVFP4, and the rotation of its kernels
+
+// The columns of all chunks of rows, which some kernels count in 32 bits.
+int64_t ColumnsOfChunks(const Plan& plan) {
+  int64_t chunks = 0;
+  for (const Group& g : plan.groups()) chunks += CeilDiv(g.rows, kChunkRows);
+  return chunks * plan.cols();
+}
+
+AmaxKernel ChooseAmax(const Plan& plan, const Recipe& r) {
+  const Search& search = r.search;
+  if (!search.any()) return AmaxKernel::kNone;
+  if (plan.grouped() || search.lines ||
+      (search.rotates() && r.rotation->dimension != kBlock)) {
+    return AmaxKernel::kSpans;
+  }
+  if (plan.tensor().dtype == DType::kBF16 && search.rotates() &&
+      plan.cols() % kBlock == 0 &&
+      plan.rows() <= std::numeric_limits<int32_t>::max()) {
+    return AmaxKernel::kTensorCores;
+  }
+  return search.rotated[1]   ? AmaxKernel::kTiles
+         : search.rotated[0] ? AmaxKernel::kRows
+                             : AmaxKernel::kPlain;
+}
+
+// Whether the rotations of all copies, if any, are those of dimension 16.
+bool RotatesBySixteen(const Recipe& r) {
+  return !r.copies_rotate() || r.rotation->dimension == kBlock;
+}
+
+// NVFP4 of bf16; kSpans where there is no kernel of its own.
+EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
+                         const QuantizeOptions& o) {
+  const FormatSpec& format = *FindFormat(o.format);
+  const bool columnwise = r.copies[1].wanted;
+  if (plan.cols() % kBlock != 0 || !RotatesBySixteen(r) || r.statistics ||
+      o.form.row_scaled || o.form.compact_scales ||
+      plan.rows() > std::numeric_limits<int32_t>::max() ||
+      ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max()) {
+    return EncodeKernel::kSpans;
+  }
+  const bool stochastic = o.rounding == Rounding::kStochastic;
+  if (stochastic || o.four_over_six != FourOverSix::kOff) {
+    // A block's random bytes must be those of one counter.
+    if (columnwise || format.square || o.shard.column_offset % kBlock != 0) {
+      return EncodeKernel::kSpans;
+    }
+    return stochastic ? EncodeKernel::kNvfp4Stochastic
+                      : EncodeKernel::kNvfp4FourOverSix;
+  }
+  if (format.square) return EncodeKernel::kNvfp4Squares;
+  return columnwise || o.dbias ? EncodeKernel::kNvfp4Tiles
+                               : EncodeKernel::kNvfp4Rows;
+}
+
+// FP8 and MXFP8 of bf16; likewise.
+EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
+                       const QuantizeOptions& o) {
+  const FormatSpec& format = *FindFormat(o.format);
+  if (format.square || r.copies_rotate() || r.statistics ||
+      plan.cols() % 8 != 0 ||
+      ColumnsOfChunks(plan) >= std::numeric_limits<int32_t>::max()) {
+    return EncodeKernel::kSpans;
+  }
+  if (!r.copies[1].wanted && !o.dbias) {
+    return format.scaling == Scaling::kTensor ? EncodeKernel::kFp8Runs
+                                              : EncodeKernel::kFp8Rows;
+  }
+  // Swizzled scales of a tile's columns are neighbours.
+  const bool strips = r.copies[1].wanted && !o.dbias &&
+                      format.scaling == Scaling::kMx &&
+                      o.form.scale_layout != Layout::kSwizzled;
+  return strips ? EncodeKernel::kFp8Strips : EncodeKernel::kFp8Tiles;
+}
+
+EncodeKernel ChooseEncode(const Plan& plan, const Recipe& r,
+                          const QuantizeOptions& o) {
+  if (!r.copies_wanted()) return EncodeKernel::kNone;
+  if (plan.tensor().dtype != DType::kBF16) {
+    if (!r.plain_nvfp4 || plan.grouped()) return EncodeKernel::kSpans;
+    return r.copies[1].wanted ? EncodeKernel::kQuantizeTiles
+                              : EncodeKernel::kQuantizeRows;
+  }
+  const FormatSpec& format = *FindFormat(o.format);
+  if (format.scaling == Scaling::kNvfp4) return ChooseNvfp4(plan, r, o);
+  if (format.element != DType::kE2M1x2) return ChooseFp8(plan, r, o);
+  return EncodeKernel::kSpans;
+}
+
+bool SumsChunks(EncodeKernel kernel) {
+  switch (kernel) {
+    case EncodeKernel::kNvfp4Tiles:
+    case EncodeKernel::kNvfp4Squares:
+    case EncodeKernel::kFp8Tiles:
+      return true;
+    default:
+      return false;
+  }
+}
+
+DecodeKernel ChooseDecode(const Recipe& r, const DequantizeOptions& o) {
+  const FormatSpec& format = *FindFormat(o.format);
+  const bool columnwise = HasColumnwise(o.usage);
+  const bool transposed = columnwise && format.transposed;
+  if (!r.copies_rotate()) {
+    return transposed   ? DecodeKernel::kColumns
+           : columnwise ? DecodeKernel::kColumnsInPlace
+                        : DecodeKernel::kRows;
+  }
+  if (format.scaling != Scaling::kNvfp4 || !RotatesBySixteen(r)) {
+    return DecodeKernel::kSpans;
+  }
+  return transposed ? DecodeKernel::kColumns : DecodeKernel::kRotatedRows;
+}
+
+template <typename Kernel, size_t N>
+std::string_view NameIn(const std::string_view (&names)[N], Kernel kernel) {
+  return names[static_cast<size_t>(kernel)];
+}
+
+}  // namespace
+
+bool KernelChoice::reads_groups() const {
+  const bool one_tensor = encode == EncodeKernel::kNone ||
+                          encode == EncodeKernel::kQuantizeRows ||
+                          encode == EncodeKernel::kQuantizeTiles;
+  return amax == AmaxKernel::kSpans || !one_tensor ||
+         decode != DecodeKernel::kNone || dbias != DbiasKernel::kNone;
+}
+
+KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
+  KernelChoice choice;
+  choice.amax = ChooseAmax(plan, recipe);
+  if (const auto* o = std::get_if<QuantizeOptions>(&plan.options())) {
+    choice.encode = ChooseEncode(plan, recipe, *o);
+    if (o->dbias) {
+      choice.dbias = SumsChunks(choice.encode) ? DbiasKernel::kEncoder
+                                               : DbiasKernel::kChunks;
+    }
+  } else if (const auto* d = std::get_if<DequantizeOptions>(&plan.options())) {
+    choice.decode = ChooseDecode(recipe, *d);
+  } else if (const auto* a = std::get_if<ApplyRhtOptions>(&plan.options())) {
+    choice.rotate = a->rht_dimension == kBlock ? RotateKernel::kBlocks
+                                               : RotateKernel::kSpans;
+  }
+  return choice;
+}
+
+std::string_view Name(AmaxKernel kernel) {
+  static constexpr std::string_view kNames[] = {
+      "-",           "PlainAmax",         "AmaxOfRows",
+      "AmaxOfTiles", "AmaxByTensorCores", "AmaxOfSpans"};
+  return NameIn(kNames, kernel);
+}
+
+std::string_view Name(EncodeKernel kernel) {
+  static constexpr std::string_view kNames[] = {"-",
+                                                "QuantizeRows",
+                                                "QuantizeTiles",
+                                                "EncodeNvfp4Rows",
+                                                "EncodeNvfp4Tiles",
+                                                "EncodeNvfp4Squares",
+                                                "EncodeNvfp4Stochastic",
+                                                "EncodeNvfp4FourOverSix",
+                                                "EncodeRuns",
+                                                "EncodeRows",
+                                                "EncodeTiles",
+                                                "EncodeTiles (strips)",
+                                                "EncodeSpans"};
+  return NameIn(kNames, kernel);
+}
+
+std::string_view Name(DecodeKernel kernel) {
+  static constexpr std::string_view kNames[] = {"-",
+                                                "DecodeRows",
+                                                "DecodeColumnsInPlace",
+                                                "DecodeRotatedRows",
+                                                "DecodeColumns",
+                                                "DecodeSpans"};
+  return NameIn(kNames, kernel);
+}
+
+std::string_view Name(RotateKernel kernel) {
+  static constexpr std::string_view kNames[] = {"-", "ApplyRht", "ApplyRhtOf"};
+  return NameIn(kNames, kernel);
+}
+
+std::string_view Name(DbiasKernel kernel) {
+  static constexpr std::string_view kNames[] = {"-", "by the encoder",
+                                                "SumChunks"};
+  return NameIn(kNames, kernel);
+}
+
+std::string ToString(const KernelChoice& choice) {
+  std::string text;
+  const auto add = [&](std::string_view role, std::string_view name) {
+    if (name == "-") return;
+    if (!text.empty()) text += ", ";
+    text.append(role).append(" ").append(name);
+  };
+  add("amax", Name(choice.amax));
+  add("encode", Name(choice.encode));
+  add("decode", Name(choice.decode));
+  add("rotate", Name(choice.rotate));
+  add("dbias", Name(choice.dbias));
+  return text;
+}
+
+}  // namespace quantd::cuda

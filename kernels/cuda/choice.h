@@ -1,0 +1,107 @@
+// Which kernels compute a plan on a CUDA device: decided here alone, once for
+// each plan, in plain C++ that needs neither a GPU nor the toolkit. Launchers
+// (kernels/cuda/launch.h) execute it. kernels/KERNELS.md is the same as a page.
+//
+// An enumerator is named after its kernel: kNvfp4Rows is EncodeNvfp4Rows.
+#ifndef QUANTD_KERNELS_CUDA_CHOICE_H_
+#define QUANTD_KERNELS_CUDA_CHOICE_H_
+
+#include <string>
+#include <string_view>
+
+#include "kernels/device/recipe.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd::cuda {
+
+// Finds the maxima of the input.
+enum class AmaxKernel {
+  kNone,
+  kPlain,        // max |x| of one tensor
+  kRows,         // also that of its rotated rows
+  kTiles,        // also that of its rotated columns
+  kTensorCores,  // likewise, of bf16 and by tensor cores
+  kSpans,        // any list of groups, any dimension, and maxima of lines
+};
+
+// Makes codes and scales.
+enum class EncodeKernel {
+  kNone,
+  // NVFP4 of fp32 and fp16, one tensor: rowwise copy alone, or both.
+  kQuantizeRows,
+  kQuantizeTiles,
+  // NVFP4 of bf16: kernels/cuda/encode/nvfp4/NOTES.md.
+  kNvfp4Rows,
+  kNvfp4Tiles,
+  kNvfp4Squares,
+  kNvfp4Stochastic,
+  kNvfp4FourOverSix,
+  // FP8 and MXFP8 of bf16: kernels/cuda/encode/fp8/NOTES.md.
+  kFp8Runs,
+  kFp8Rows,
+  kFp8Tiles,
+  kFp8Strips,
+  kSpans,  // every format, option and dtype
+};
+
+enum class DecodeKernel {
+  kNone,
+  kRows,
+  kColumnsInPlace,  // columnwise MXFP8, which is not stored as the transpose
+  kRotatedRows,
+  kColumns,
+  kSpans,  // every format and rotation
+};
+
+enum class RotateKernel {
+  kNone,
+  kBlocks,  // dimension 16
+  kSpans,   // the larger ones
+};
+
+// Makes the sums of each 128 rows, which SumGroups then adds up.
+enum class DbiasKernel {
+  kNone,
+  kEncoder,  // The encoder makes them on its way.
+  kChunks,
+};
+
+struct KernelChoice {
+  AmaxKernel amax = AmaxKernel::kNone;
+  EncodeKernel encode = EncodeKernel::kNone;
+  DecodeKernel decode = DecodeKernel::kNone;
+  RotateKernel rotate = RotateKernel::kNone;
+  DbiasKernel dbias = DbiasKernel::kNone;
+
+  bool operator==(const KernelChoice&) const = default;
+
+  // Whether one of them reads the list of groups.
+  bool reads_groups() const;
+};
+
+KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe);
+
+// Names of the kernels, as in their sources; "-" for none.
+std::string_view Name(AmaxKernel kernel);
+std::string_view Name(EncodeKernel kernel);
+std::string_view Name(DecodeKernel kernel);
+std::string_view Name(RotateKernel kernel);
+std::string_view Name(DbiasKernel kernel);
+
+// What is chosen, in the order in which it runs: "amax PlainAmax, encode
+// EncodeNvfp4Rows".
+std::string ToString(const KernelChoice& choice);
+
+// A plan with all that is decided about it. The plan must outlive it.
+struct Work {
+  explicit Work(const Plan& p)
+      : plan(p), recipe(MakeRecipe(p)), choice(ChooseKernels(p, recipe)) {}
+
+  const Plan& plan;
+  const Recipe recipe;
+  const KernelChoice choice;
+};
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_CHOICE_H_

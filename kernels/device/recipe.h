@@ -1,0 +1,99 @@
+// What a plan asks of any device: where each amax comes from, what is searched
+// for in the input, which copies are rotated, where the scale of an FP8 tensor
+// comes from, and what refuses a job. Decided once and without a device, so
+// that no device decides it for itself.
+//
+// A Recipe refers to the options of its plan, which must outlive it.
+#ifndef QUANTD_KERNELS_DEVICE_RECIPE_H_
+#define QUANTD_KERNELS_DEVICE_RECIPE_H_
+
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/plan/amax_source.h"
+#include "kernels/plan/format.h"
+#include "kernels/plan/plan.h"
+#include "kernels/plan/sign_mask.h"
+
+namespace quantd {
+
+// Where the one scale of an FP8 tensor comes from.
+enum class TensorScale {
+  kNone,   // The format has scales of blocks.
+  kGiven,  // The options give it: delayed scaling.
+  kAmax,   // It is made of the copy's amax: current scaling.
+};
+
+// One copy to encode or to decode.
+struct CopyRecipe {
+  bool wanted = false;
+  int rotation = 0;  // dimension; 0: the copy is not rotated
+  AmaxSource amax = {};
+  TensorScale scale = TensorScale::kNone;
+};
+
+// One tensor of amaxes in the output: the plan has a TensorSpec of that kind.
+struct AmaxOutput {
+  enum class From { kGiven, kPlain, kRotatedRows, kRotatedColumns };
+
+  TensorKind kind = TensorKind::kUnspecified;
+  From from = From::kPlain;
+  bool lines = false;       // one for each line, not one for each group
+  bool columnwise = false;  // the lines are columns
+  // What was given, and the factor that every value is multiplied with.
+  AmaxSource source = {};
+};
+
+// The maxima of the input that a device must find.
+struct Search {
+  bool plain = false;  // max |x| of each group, and NaN and Inf of the input
+  // max |bf16(RHT(x))| of each group, along the rows and along the columns.
+  bool rotated[2] = {};
+  bool lines = false;  // the maximum of every line that an AmaxOutput names
+
+  bool any() const { return plain || rotated[0] || rotated[1] || lines; }
+  bool rotates() const { return rotated[0] || rotated[1]; }
+};
+
+// The one rotation of a plan.
+struct Rotation {
+  SignMask mask;
+  int dimension;
+  DType dtype;  // of the values that are rotated
+};
+
+struct Recipe {
+  std::optional<Rotation> rotation = {};
+  Search search = {};
+  // In the order in which they are written. With a history, that of kNextScale
+  // is this call's amax, of which WriteHistory (kernels/device/host_output.h)
+  // makes the next scale in place.
+  std::vector<AmaxOutput> amaxes = {};
+  // The rowwise and the columnwise copy that are encoded, or the one that is
+  // decoded.
+  CopyRecipe copies[2] = {};
+  bool history = false;
+  bool statistics = false;
+  bool propagate = false;  // NaN in the input makes an amax NaN.
+  bool reject = false;     // NaN or Inf in the input fails the job.
+  // The copies are what the kernels made for NVFP4 alone know: blocks of 1 x 16
+  // rounded to nearest, linear scales, one amax, rotations of dimension 16, and
+  // no statistics.
+  bool plain_nvfp4 = false;
+
+  bool copies_wanted() const { return copies[0].wanted || copies[1].wanted; }
+  bool copies_rotate() const {
+    return copies[0].rotation != 0 || copies[1].rotation != 0;
+  }
+};
+
+Recipe MakeRecipe(const Plan& plan);
+
+// INVALID_ARGUMENT for the field "payload" where the recipe rejects what was
+// seen in the input.
+absl::Status CheckFinite(const Recipe& recipe, bool saw_nan, bool saw_inf);
+
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_DEVICE_RECIPE_H_

@@ -45,10 +45,10 @@ void AddErrors(const RunErrors<L>& run, int64_t lanes, ErrorSums* sums) {
 }
 
 // Stores sixteen codes of `lanes` <= W lines from position `p` on.
-QUANTD_FN void StoreSixteen(const TileJob& job, int64_t line, int64_t p,
-                            const U* words, int64_t lanes) {
-  const CopyTask& copy = job.copy;
-  const bool half = job.params.element == DType::kE2M1x2;
+QUANTD_FN void StoreSixteen(const EncodeParams& params, const CopyTask& copy,
+                            int64_t line, int64_t p, const U* words,
+                            int64_t lanes) {
+  const bool half = params.element == DType::kE2M1x2;
   const int64_t count = Least(16, copy.padded - p);
   if (copy.data_position != 1) {  // position after position
     for (int64_t i = 0; i < count; ++i) {
@@ -67,6 +67,13 @@ QUANTD_FN void StoreSixteen(const TileJob& job, int64_t line, int64_t p,
   if (half && count == 16) {
     std::byte block[8 * W];
     StorePairs<W>(words[0], words[1], block);
+    if (lanes == W) {
+      QUANTD_UNROLL
+      for (int l = 0; l < W; ++l) {
+        __builtin_memcpy(to + l * copy.data_line, block + 8 * l, 8);
+      }
+      return;
+    }
     for (int64_t l = 0; l < lanes; ++l) {
       __builtin_memcpy(to + l * copy.data_line, block + 8 * l, 8);
     }
@@ -81,10 +88,10 @@ QUANTD_FN void StoreSixteen(const TileJob& job, int64_t line, int64_t p,
 }
 
 // Stores the scales that a block has in each of `lanes` lines.
-QUANTD_FN void StoreScales(const TileJob& job, int64_t line, int64_t block,
-                           U stored, int64_t lanes) {
-  const CopyTask& copy = job.copy;
-  const bool wide = job.params.scaling == Scaling::kBlock;
+QUANTD_FN void StoreScales(const EncodeParams& params, const CopyTask& copy,
+                           int64_t line, int64_t block, U stored,
+                           int64_t lanes) {
+  const bool wide = params.scaling == Scaling::kBlock;
   for (int64_t i = 0; i < lanes; ++i) {
     const int64_t at = ScaleIndex(copy, line + i, block);
     const uint32_t value = stored[i];
@@ -96,9 +103,9 @@ QUANTD_FN void StoreScales(const TileJob& job, int64_t line, int64_t block,
   }
 }
 
-QUANTD_FN LineScale<L> ScalesOfLines(const TileJob& job, int64_t line,
+QUANTD_FN LineScale<L> ScalesOfLines(const EncodeParams& params,
+                                     const CopyTask& copy, int64_t line,
                                      int64_t lanes) {
-  const CopyTask& copy = job.copy;
   float amax[W] = {};
   if (copy.amax) {
     for (int64_t i = 0; i < lanes; ++i) {
@@ -108,47 +115,50 @@ QUANTD_FN LineScale<L> ScalesOfLines(const TileJob& job, int64_t line,
   F a;
   __builtin_memcpy(&a, amax, sizeof(a));
   const float scale = copy.tensor_scale ? *copy.tensor_scale : 1.0f;
-  return MakeLineScale<L>(job.params, a, L::Broadcast(scale));
+  return MakeLineScale<L>(params, a, L::Broadcast(scale));
 }
 
 // Where EncodeSpan leaves what it makes of `lanes` lines from `line` on.
 struct TileOut {
-  const TileJob& job;
+  const EncodeParams& params;
+  const CopyTask& copy;
+  const SquareScales* squares;
+  ErrorSums* errors;
+  bool columnwise;
   int64_t line;
   int64_t lanes;
 
   QUANTD_FN U Settled(int64_t position) const {
     // Lines of a lane group lie in one square: W divides 16.
-    const int64_t side = job.params.block == 16 ? 16 : 128;
-    const int64_t r = (job.columnwise ? position : line) % kTile / side;
-    const int64_t c = (job.columnwise ? line : position) % kTile / side;
-    return U{} + job.squares->stored[r][c];
+    const int64_t side = params.block == 16 ? 16 : 128;
+    const int64_t r = (columnwise ? position : line) % kTile / side;
+    const int64_t c = (columnwise ? line : position) % kTile / side;
+    return U{} + squares->stored[r][c];
   }
   QUANTD_FN void StoreScale(int64_t block, U stored) const {
-    StoreScales(job, line, block, stored, lanes);
+    StoreScales(params, copy, line, block, stored, lanes);
   }
   QUANTD_FN void StoreCodes(int64_t position, const U* words) const {
-    StoreSixteen(job, line, position, words, lanes);
+    StoreSixteen(params, copy, line, position, words, lanes);
   }
-  QUANTD_FN bool counts() const { return job.errors != nullptr; }
-  QUANTD_FN void Count(const RunErrors<L>& errors) const {
-    AddErrors(errors, lanes, job.errors);
+  QUANTD_FN bool counts() const { return errors != nullptr; }
+  QUANTD_FN void Count(const RunErrors<L>& run) const {
+    AddErrors(run, lanes, errors);
   }
 };
 
 // W lines from `line` on, over the tile's positions. What decides most is known
 // to the compiler.
 template <Scaling kScaling, DType kElement, bool kStochastic>
-void EncodeLines(const TileJob& any, Tile& tile, int64_t line, int64_t lanes) {
-  EncodeParams e = any.params;
+void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
+  EncodeParams e = job.params;
   e.scaling = kScaling;
   e.element = kElement;
   e.stochastic = kStochastic;
-  const TileJob job = {e,       any.group, any.copy,    any.columnwise,
-                       any.row, any.col,   any.squares, any.errors};
   const CopyTask& copy = job.copy;
-  const LineScale<L> scales = ScalesOfLines(job, line, lanes);
-  const TileOut out = {job, line, lanes};
+  const LineScale<L> scales = ScalesOfLines(e, copy, line, lanes);
+  const TileOut out = {e,    copy, job.squares, job.errors, job.columnwise,
+                       line, lanes};
   // Positions of one scale; of a tensor's, any that are convenient.
   const int block = e.block > 0 ? e.block : 16;
   const int n = block > copy.rotation ? block : copy.rotation;

@@ -1,5 +1,5 @@
 // kernels/KERNELS.md says which kernel runs for what. To bring it up to date:
-// QUANTD_UPDATE_README=1 kernels_page_test
+// QUANTD_UPDATE_PAGES=1 kernels_page_test
 #include <gtest/gtest.h>
 
 #include <array>
@@ -285,7 +285,7 @@ TEST(KernelsPageTest, IsWhatIsChosen) {
   const size_t from = start + sizeof kStart - 1;
   ASSERT_LE(from, end);
   const std::string wanted = Page();
-  if (std::getenv("QUANTD_UPDATE_README") != nullptr) {
+  if (std::getenv("QUANTD_UPDATE_PAGES") != nullptr) {
     page.replace(from, end - from, wanted);
     std::ofstream out(path, std::ios::trunc);
     out << page;
@@ -293,7 +293,7 @@ TEST(KernelsPageTest, IsWhatIsChosen) {
     return;
   }
   EXPECT_EQ(page.substr(from, end - from), wanted)
-      << "run this test with QUANTD_UPDATE_README=1";
+      << "run this test with QUANTD_UPDATE_PAGES=1";
 }
 
 TEST(KernelsPageTest, EveryKernelIsWhereThePageSays) {

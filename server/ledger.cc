@@ -207,6 +207,20 @@ void MemoryLedger::Serve(Queue& queue, absl::Time now,
   }
 }
 
+bool MemoryLedger::TooManyWait(const Waiting& w, absl::Time now) const {
+  const auto counts = [&](const Sender& sender) {
+    return !sender.proven_ && Distrusted(sender, now);
+  };
+  if (!counts(*w.sender)) return false;
+  size_t bytes = 0;
+  for (const Queue* queue : {&for_head_, &for_payload_}) {
+    for (const Waiting& other : *queue) {
+      if (counts(*other.sender)) bytes += other.charge.receive_;
+    }
+  }
+  return bytes != 0 && bytes + w.charge.receive_ > limits_.receive / 4;
+}
+
 MemoryLedger::Outcome MemoryLedger::Enter(Queue& queue, Waiting w,
                                           MemoryCharge* charge) {
   if (stopped_) {
@@ -220,7 +234,8 @@ MemoryLedger::Outcome MemoryLedger::Enter(Queue& queue, Waiting w,
     *charge = std::move(w.charge);
     return Outcome::kGranted;
   }
-  if (&queue == &to_receive_ && queue.size() >= limits_.max_waiting) {
+  if (&queue == &to_receive_ ? queue.size() >= limits_.max_waiting
+                             : TooManyWait(w, w.since)) {
     *charge = std::move(w.charge);
     return Outcome::kFull;
   }

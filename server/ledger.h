@@ -171,7 +171,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // sender only what has come is charged.
   void Distrust(Sender& sender);
   // The sender has taken a whole reply: from now on it answers for itself
-  // alone, whatever others of its host do.
+  // alone, whatever others of its host do, and a stall of its own costs it no
+  // more than its place. Until it is distrusted or stands in the way of others.
   void Prove(Sender& sender);
   // Whether a call waits since before `time` for what an unread reply may hold.
   bool ReplyAwaitedSince(absl::Time time) const;
@@ -243,8 +244,9 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Pay(const Waiting& w, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What those who are distrusted may bring to the receive account by messages
-  // that they have not stopped sending or that wait for more memory.
+  // What those who are distrusted and unproven may bring to the receive account
+  // by messages that they have not stopped sending or that wait for more
+  // memory. Small messages wait for nobody and are not among them.
   uint64_t ExpectedOfDistrusted(absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Index of the device that has room now, or -1.
@@ -257,6 +259,10 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Outcome AdmitMore(Queue& queue, size_t need, absl::Time deadline,
                     Waiter* waiter, MemoryCharge* charge);
+  // Messages of those who are distrusted and unproven that are here and wait
+  // for more take a quarter of the receive account; the next is turned away.
+  bool TooManyWait(const Waiting& w, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Outcome Enter(Queue& queue, Waiting w, MemoryCharge* charge)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Hold(Sender& sender, size_t more, size_t less)

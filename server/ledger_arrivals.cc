@@ -55,6 +55,7 @@ bool MemoryLedger::Distrusted(const Sender& sender, absl::Time now) const {
 
 void MemoryLedger::Distrust(Sender& sender) {
   absl::MutexLock lock(&mutex_);
+  sender.proven_ = false;
   sender.distrusted_until_ = hosts_[sender.host()].distrusted_until =
       absl::Now() + kDistrust;
 }
@@ -145,15 +146,24 @@ void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival,
 uint64_t MemoryLedger::ExpectedOfDistrusted(absl::Time now) {
   uint64_t bytes = 0;
   for (const Sender* s : senders_) {
-    if (!Distrusted(*s, now)) continue;
+    if (s->proven_ || !Distrusted(*s, now)) continue;
     // Who has brought nothing and does not move is expected to bring nothing.
     const size_t unkept = s->arrivals_.size() * kSmallCall;
-    bytes +=
-        s->stalled_ ? s->counted_ - std::min(s->counted_, unkept) : Lawful(*s);
+    if (s->stalled_) {
+      bytes += s->counted_ - std::min(s->counted_, unkept);
+    } else {
+      for (const Arrival* a : s->arrivals_) {
+        if (a->most > kFirstWindow) bytes += a->most;
+      }
+    }
   }
   for (const Queue* queue : {&for_head_, &for_payload_}) {
     for (const Waiting& w : *queue) {
-      if (Distrusted(*w.sender, now)) bytes += w.charge.receive_;
+      if (w.sender->proven_ || w.charge.receive_ <= 2 * kFirstWindow ||
+          !Distrusted(*w.sender, now)) {
+        continue;
+      }
+      bytes += w.charge.receive_;
     }
   }
   return bytes;
@@ -178,7 +188,7 @@ bool MemoryLedger::HasRoomToReceive(const Waiting& w, absl::Time now) {
   const size_t need = distrusted ? std::min(w.need, kSmallCall) : w.need;
   if (used > limits_.receive || need > limits_.receive - used) return false;
   if (w.most <= kFirstWindow) return true;
-  if (distrusted) {
+  if (distrusted && !w.sender->proven_) {
     if (TooSoon(w, now)) return false;
     const uint64_t expected = ExpectedOfDistrusted(now);
     return expected == 0 || expected + w.most <= limits_.receive / 2;
@@ -203,6 +213,11 @@ void MemoryLedger::Sweep(absl::Time now) {
       sender->stalled_ = false;
     } else if (now - sender->moved_ > kStall) {
       sender->stalled_ = true;
+      // The machine of one that is known may be as busy as this one.
+      if (sender->proven_ && now - sender->moved_ <= kGiveUp) {
+        Recount(*sender, now);
+        continue;
+      }
       sender->distrusted_until_ = hosts_[sender->host()].distrusted_until =
           now + kDistrust;
     }
@@ -241,6 +256,7 @@ void MemoryLedger::TurnAwayDistrusted(absl::Time now) {
 }
 
 void MemoryLedger::RevokeAll(Sender& sender, Revocation why) {
+  sender.proven_ = false;
   for (Arrival* arrival : sender.arrivals_) {
     if (!std::exchange(arrival->revoked, true)) arrival->waiter->Revoke(why);
   }

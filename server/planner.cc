@@ -14,23 +14,24 @@ Planner::~Planner() {
   thread_.join();
 }
 
-void Planner::Submit(std::function<void()> work) {
+void Planner::Submit(std::function<void()> work, bool is_long) {
   absl::MutexLock lock(&mutex_);
-  queue_.push_back(std::move(work));
+  (is_long ? long_ : queue_).push_back(std::move(work));
 }
 
 void Planner::Run() {
   const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || !queue_.empty();
+    return stopping_ || !queue_.empty() || !long_.empty();
   };
   while (true) {
     std::function<void()> work;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(&has_work));
-      if (queue_.empty()) return;
-      work = std::move(queue_.front());
-      queue_.pop_front();
+      auto& next = queue_.empty() ? long_ : queue_;
+      if (next.empty()) return;
+      work = std::move(next.front());
+      next.pop_front();
     }
     work();
   }

@@ -21,14 +21,16 @@ class Planner {
   ~Planner();
 
   // `work` is run once. What queues here holds memory that the ledger lent, so
-  // the queue needs no bound of its own.
-  void Submit(std::function<void()> work);
+  // the queue needs no bound of its own. Long work, that of many groups, waits
+  // until no other does: what others ask for takes microseconds.
+  void Submit(std::function<void()> work, bool is_long);
 
  private:
   void Run();
 
   absl::Mutex mutex_;
   std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::function<void()>> long_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -61,10 +61,12 @@ void SmallCall::OnRead(bool ok) {
   }
   if (!method_.on_planner) return Answer();
   call_->Ref();
-  env_->planner->Submit([this] {
-    Answer();
-    call_->Unref();
-  });
+  env_->planner->Submit(
+      [this] {
+        Answer();
+        call_->Unref();
+      },
+      true);
 }
 
 void SmallCall::Answer() {

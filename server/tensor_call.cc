@@ -94,7 +94,7 @@ void TensorCall::OnMemory(MemoryLedger::Outcome outcome, MemoryCharge charge) {
   } else if (stage_ == Stage::kClaiming) {
     Queue();
   } else if (stage_ == Stage::kCounting) {
-    OnPlanner(&TensorCall::PlanRequest);
+    OnPlanner(&TensorCall::PlanRequest, true);
   } else {
     Receive();
   }
@@ -133,15 +133,18 @@ void TensorCall::OnRead(bool ok) {
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
   const bool is_short = wire::SplitPayload(message_.Pieces(), kShortHead).ok();
   if (is_short && message_.size() <= kPlannedAtOnce) return PlanRequest();
-  OnPlanner(is_short ? &TensorCall::PlanRequest : &TensorCall::CountLists);
+  OnPlanner(is_short ? &TensorCall::PlanRequest : &TensorCall::CountLists,
+            !is_short);
 }
 
-void TensorCall::OnPlanner(void (TensorCall::*step)()) {
+void TensorCall::OnPlanner(void (TensorCall::*step)(), bool is_long) {
   call_->Ref();
-  env_->planner->Submit([this, step] {
-    (this->*step)();
-    call_->Unref();
-  });
+  env_->planner->Submit(
+      [this, step] {
+        (this->*step)();
+        call_->Unref();
+      },
+      is_long);
 }
 
 void TensorCall::CountLists() {

@@ -176,8 +176,10 @@ bool MemoryLedger::TooSoon(const Waiting& w, absl::Time now) {
 }
 
 void MemoryLedger::Pay(const Waiting& w, absl::Time now) {
-  if (!Distrusted(*w.sender, now)) return;
-  absl::Time& paid_until = hosts_[w.sender->host()].paid_until;
+  if (w.most <= kFirstWindow || w.sender->proven_) return;
+  const auto host = hosts_.find(w.sender->host());
+  if (host == hosts_.end() || now >= host->second.unlawful_until) return;
+  absl::Time& paid_until = host->second.paid_until;
   paid_until = std::max(paid_until, now) +
                absl::Seconds(static_cast<double>(w.most) / kUnlawfulRate);
 }
@@ -256,7 +258,6 @@ void MemoryLedger::TurnAwayDistrusted(absl::Time now) {
 }
 
 void MemoryLedger::RevokeAll(Sender& sender, Revocation why) {
-  sender.proven_ = false;
   for (Arrival* arrival : sender.arrivals_) {
     if (!std::exchange(arrival->revoked, true)) arrival->waiter->Revoke(why);
   }
@@ -274,6 +275,7 @@ void MemoryLedger::RevokeTooLong(Sender& sender) {
     Host& host = hosts_[sender.host()];
     sender.distrusted_until_ = host.distrusted_until = host.unlawful_until =
         absl::Now() + kDistrust;
+    sender.proven_ = false;
     RevokeAll(sender, Revocation::kTooLong);
   }
 }
@@ -362,7 +364,9 @@ void MemoryLedger::RevokeStalled(absl::Time now) {
     if (s->counted_ <= kSmallCall && !small) continue;
     if (worst == nullptr || s->counted_ > worst->counted_) worst = s;
   }
-  if (worst != nullptr) RevokeAll(*worst, Revocation::kOthersWait);
+  if (worst == nullptr) return;
+  worst->proven_ = false;
+  RevokeAll(*worst, Revocation::kOthersWait);
 }
 
 }  // namespace quantd

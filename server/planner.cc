@@ -1,12 +1,12 @@
 #include "server/planner.h"
 
+#include <sys/resource.h>
+
 #include <utility>
 
 namespace quantd {
 
-Planner::Planner() : thread_([this] { Run(); }) {}
-
-Planner::~Planner() {
+Planner::Lane::~Lane() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
@@ -14,24 +14,25 @@ Planner::~Planner() {
   thread_.join();
 }
 
-void Planner::Submit(std::function<void()> work, bool is_long) {
+void Planner::Lane::Push(std::function<void()> work) {
   absl::MutexLock lock(&mutex_);
-  (is_long ? long_ : queue_).push_back(std::move(work));
+  queue_.push_back(std::move(work));
 }
 
-void Planner::Run() {
+void Planner::Lane::Run(int nice) {
+  // Of this thread alone, on Linux. Where it is forbidden nothing is lost.
+  if (nice != 0) setpriority(PRIO_PROCESS, 0, nice);
   const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || !queue_.empty() || !long_.empty();
+    return stopping_ || !queue_.empty();
   };
   while (true) {
     std::function<void()> work;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(&has_work));
-      auto& next = queue_.empty() ? long_ : queue_;
-      if (next.empty()) return;
-      work = std::move(next.front());
-      next.pop_front();
+      if (queue_.empty()) return;
+      work = std::move(queue_.front());
+      queue_.pop_front();
     }
     work();
   }

@@ -1,5 +1,7 @@
-// A thread that understands requests. A request of many groups takes
-// milliseconds, which the threads that serve the network do not have.
+// Threads that understand requests. A request of many groups takes
+// milliseconds, which the threads that serve the network do not have, and which
+// those who send none should not wait for: such work has a thread of its own,
+// of lower priority.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_PLANNER_H_
@@ -8,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -16,23 +19,36 @@ namespace quantd {
 
 class Planner {
  public:
-  Planner();
-  // Runs what is still queued.
-  ~Planner();
+  // Runs what is still queued, on destruction.
+  Planner() = default;
 
   // `work` is run once. What queues here holds memory that the ledger lent, so
-  // the queue needs no bound of its own. Long work, that of many groups, waits
-  // until no other does: what others ask for takes microseconds.
-  void Submit(std::function<void()> work, bool is_long);
+  // the queue needs no bound of its own. Work of one kind runs in order.
+  void Submit(std::function<void()> work, bool is_long) {
+    (is_long ? long_ : short_).Push(std::move(work));
+  }
 
  private:
-  void Run();
+  class Lane {
+   public:
+    explicit Lane(int nice) : thread_([this, nice] { Run(nice); }) {}
+    ~Lane();
+    void Push(std::function<void()> work);
 
-  absl::Mutex mutex_;
-  std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::function<void()>> long_ ABSL_GUARDED_BY(mutex_);
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+   private:
+    void Run(int nice);
+
+    absl::Mutex mutex_;
+    std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
+    bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+    std::thread thread_;
+  };
+
+  // A quarter of what others get where cores are short, and all where not.
+  static constexpr int kLongNice = 6;
+
+  Lane short_{0};
+  Lane long_{kLongNice};
 };
 
 }  // namespace quantd

@@ -32,6 +32,9 @@ constexpr size_t kOwnDescriptors = 64;
 // pings, headers of calls that wait to be seen; of one that has calls, its
 // window, too.
 constexpr uint64_t kLawful = 128 << 10;
+// A new connection may bring the window of its first call before that call is
+// seen, if the machine is busy.
+constexpr absl::Duration kFirstCall = absl::Seconds(2);
 // A connection without a call for so long makes room for another; one that
 // never had any, at once, but for the time that its first may take.
 constexpr absl::Duration kIdle = absl::Seconds(1);
@@ -215,8 +218,11 @@ void Acceptor::EndOverflowing() {
     found.emplace_back(bytes, connection.get());
   }
   std::sort(found.begin(), found.end(), std::greater<>());
+  const absl::Time now = absl::Now();
   for (const auto& [bytes, connection] : found) {
-    const uint64_t lawful = kLawful + (connection->used() ? limits_.window : 0);
+    const bool has_window =
+        connection->used() || now - connection->idle_since() < kFirstCall;
+    const uint64_t lawful = kLawful + (has_window ? limits_.window : 0);
     if (bytes <= lawful && sum <= limits_.lawful) continue;
     LogSampled(LogLevel::kInfo, "connection_overflows", "",
                {{"peer", connection->name()}, {"bytes", bytes}});

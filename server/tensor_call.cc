@@ -139,12 +139,11 @@ void TensorCall::OnRead(bool ok) {
 
 void TensorCall::OnPlanner(void (TensorCall::*step)(), bool is_long) {
   call_->Ref();
-  env_->planner->Submit(
-      [this, step] {
-        (this->*step)();
-        call_->Unref();
-      },
-      is_long);
+  const auto work = [this, step] {
+    (this->*step)();
+    call_->Unref();
+  };
+  env_->planner->Submit(work, is_long);
 }
 
 void TensorCall::CountLists() {
@@ -227,7 +226,7 @@ std::optional<Failure> TensorCall::Compute(Backend& backend,
       record_.error = std::string(status.message());
     return Failure::FromJob(status, record_.device, env_->ledger->RetryDelay());
   };
-  // Declared after the slot: the job ends before the slot is free.
+  // After the slot: the job ends before the slot is free.
   absl::StatusOr<std::unique_ptr<Job>> job = backend.Begin(request_.plan);
   if (!job.ok()) return from_job(job.status());
   wire::Gather(request_, message_.Pieces(), (*job)->staging());
@@ -360,9 +359,8 @@ void TensorCall::LetGo() {
 void TensorCall::OnFinished(bool ok) {
   if (ok) record_.sent = Clock::now();
   if (copied_) progress_->left = 1;
-  if (ok && stage_ == Stage::kReplying) {
-    env_->ledger->Prove(*call_->connection());
-  }
+  if (!ok || stage_ != Stage::kReplying) return;
+  env_->ledger->Prove(*call_->connection());
 }
 
 void TensorCall::OnCancelled() { LeaveQueues(); }

@@ -7,14 +7,10 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "kernels/plan/field_error.h"
 #include "proto/messages.h"
 
 namespace quantd::wire {
-
-#define QUANTD_RETURN_IF_ERROR(expr)                \
-  do {                                              \
-    if (absl::Status s = (expr); !s.ok()) return s; \
-  } while (false)
 
 // The plan knows one name for a field that the request calls otherwise:
 // `from`, or what is inside it, becomes `to`.

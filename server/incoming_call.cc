@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "absl/time/clock.h"
 #include "fmt/format.h"
@@ -11,6 +12,7 @@
 #include "server/call_registry.h"
 #include "server/dispatch.h"
 #include "server/ledger.h"
+#include "server/planner.h"
 #include "server/refusal_pace.h"
 #include "server/tensor_service.h"
 
@@ -165,6 +167,16 @@ void IncomingCall::FinishWith(const Failure& failure,
     }
   }
   Finish(failure.ToStatus());
+}
+
+void IncomingCall::Plan(std::function<void()> work, bool is_long) {
+  Ref();
+  env_->planner->Submit(
+      [this, work = std::move(work)] {
+        work();
+        Unref();
+      },
+      is_long);
 }
 
 void IncomingCall::Watch(absl::Time now) {

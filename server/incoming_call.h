@@ -15,6 +15,7 @@
 #include <grpcpp/support/byte_buffer.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -79,6 +80,8 @@ class IncomingCall {
   // that is the caller's fault may be told a little later.
   void FinishWith(const Failure& failure, std::string_view request_id);
   void Cancel() { context_.TryCancel(); }
+  // Runs `work` on the planner (which says what is long) while the call lives.
+  void Plan(std::function<void()> work, bool is_long);
 
   void Ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
   // For who holds none: false once the last has gone.

@@ -208,14 +208,11 @@ void MemoryLedger::Serve(Queue& queue, absl::Time now,
 }
 
 bool MemoryLedger::TooManyWait(const Waiting& w, absl::Time now) const {
-  const auto counts = [&](const Sender& sender) {
-    return !sender.proven_ && Distrusted(sender, now);
-  };
-  if (!counts(*w.sender)) return false;
+  if (!Suspect(*w.sender, now)) return false;
   size_t bytes = 0;
   for (const Queue* queue : {&for_head_, &for_payload_}) {
     for (const Waiting& other : *queue) {
-      if (counts(*other.sender)) bytes += other.charge.receive_;
+      if (Suspect(*other.sender, now)) bytes += other.charge.receive_;
     }
   }
   return bytes != 0 && bytes + w.charge.receive_ > limits_.receive / 4;

@@ -206,6 +206,14 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
     size_t overtaken = 0;  // bytes that were granted to later ones
   };
   using Queue = std::list<Waiting>;
+  struct Host {
+    size_t held = 0;
+    absl::Time distrusted_until = absl::InfinitePast();
+    // One of its connections brought more than it may.
+    absl::Time unlawful_until = absl::InfinitePast();
+    // When what it was granted since would have come at kUnlawfulRate.
+    absl::Time paid_until = absl::InfinitePast();
+  };
   struct Decided {
     Waiter* waiter;
     Outcome outcome;
@@ -230,6 +238,16 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Distrusted(const Sender& sender, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Distrusted, and nothing speaks for it.
+  bool Suspect(const Sender& sender, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The sender's host, if one of its connections has lately brought more than
+  // it may.
+  Host* UnlawfulHost(const Sender& sender, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Distrusts sender and host for a while. Gives the host.
+  Host& HoldAgainst(Sender& sender, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static uint64_t Lawful(const Sender& sender);
   void RevokeTooLong(Sender& sender) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TurnAwayDistrusted(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -240,8 +258,6 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   bool HasRoomToReceive(const Waiting& w, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A host that has brought more than it may is granted bytes at a low rate.
-  bool TooSoon(const Waiting& w, absl::Time now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Pay(const Waiting& w, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What those who are distrusted and unproven may bring to the receive account
@@ -278,14 +294,6 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
       ABSL_GUARDED_BY(mutex_);  // on their way
   size_t heads_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<size_t> payload_ ABSL_GUARDED_BY(mutex_);
-  struct Host {
-    size_t held = 0;
-    absl::Time distrusted_until = absl::InfinitePast();
-    // One of its connections brought more than it may.
-    absl::Time unlawful_until = absl::InfinitePast();
-    // When what it was granted since would have come at kUnlawfulRate.
-    absl::Time paid_until = absl::InfinitePast();
-  };
   absl::flat_hash_map<std::string, Host> hosts_ ABSL_GUARDED_BY(mutex_);
   Queue to_receive_ ABSL_GUARDED_BY(mutex_);
   Queue for_head_ ABSL_GUARDED_BY(mutex_);

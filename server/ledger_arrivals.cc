@@ -53,11 +53,28 @@ bool MemoryLedger::Distrusted(const Sender& sender, absl::Time now) const {
   return host != hosts_.end() && now < host->second.distrusted_until;
 }
 
+bool MemoryLedger::Suspect(const Sender& sender, absl::Time now) const {
+  return !sender.proven_ && Distrusted(sender, now);
+}
+
+MemoryLedger::Host* MemoryLedger::UnlawfulHost(const Sender& sender,
+                                               absl::Time now) {
+  const auto host = hosts_.find(sender.host());
+  return host != hosts_.end() && now < host->second.unlawful_until
+             ? &host->second
+             : nullptr;
+}
+
+MemoryLedger::Host& MemoryLedger::HoldAgainst(Sender& sender, absl::Time now) {
+  Host& host = hosts_[sender.host()];
+  sender.distrusted_until_ = host.distrusted_until = now + kDistrust;
+  return host;
+}
+
 void MemoryLedger::Distrust(Sender& sender) {
   absl::MutexLock lock(&mutex_);
   sender.proven_ = false;
-  sender.distrusted_until_ = hosts_[sender.host()].distrusted_until =
-      absl::Now() + kDistrust;
+  HoldAgainst(sender, absl::Now());
 }
 
 void MemoryLedger::Prove(Sender& sender) {
@@ -130,10 +147,8 @@ void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival,
           static_cast<double>(arrival.most) / static_cast<double>(most));
     }
     if (arrival.most > kFirstWindow) {
-      const auto host = hosts_.find(sender.host());
       const bool unlawful = now < sender.distrusted_until_ &&
-                            host != hosts_.end() &&
-                            now < host->second.unlawful_until;
+                            UnlawfulHost(sender, now) != nullptr;
       sender.excused_until_ = now + (unlawful ? kShortExcuse : kExcuse);
     }
   }
@@ -146,7 +161,7 @@ void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival,
 uint64_t MemoryLedger::ExpectedOfDistrusted(absl::Time now) {
   uint64_t bytes = 0;
   for (const Sender* s : senders_) {
-    if (s->proven_ || !Distrusted(*s, now)) continue;
+    if (!Suspect(*s, now)) continue;
     // Who has brought nothing and does not move is expected to bring nothing.
     const size_t unkept = s->arrivals_.size() * kSmallCall;
     if (s->stalled_) {
@@ -159,29 +174,20 @@ uint64_t MemoryLedger::ExpectedOfDistrusted(absl::Time now) {
   }
   for (const Queue* queue : {&for_head_, &for_payload_}) {
     for (const Waiting& w : *queue) {
-      if (w.sender->proven_ || w.charge.receive_ <= 2 * kFirstWindow ||
-          !Distrusted(*w.sender, now)) {
-        continue;
-      }
-      bytes += w.charge.receive_;
+      const size_t held = w.charge.receive_;
+      if (held > 2 * kFirstWindow && Suspect(*w.sender, now)) bytes += held;
     }
   }
   return bytes;
 }
 
-bool MemoryLedger::TooSoon(const Waiting& w, absl::Time now) {
-  const auto host = hosts_.find(w.sender->host());
-  return host != hosts_.end() && now < host->second.unlawful_until &&
-         now < host->second.paid_until && w.most > kFirstWindow;
-}
-
 void MemoryLedger::Pay(const Waiting& w, absl::Time now) {
   if (w.most <= kFirstWindow || w.sender->proven_) return;
-  const auto host = hosts_.find(w.sender->host());
-  if (host == hosts_.end() || now >= host->second.unlawful_until) return;
-  absl::Time& paid_until = host->second.paid_until;
-  paid_until = std::max(paid_until, now) +
-               absl::Seconds(static_cast<double>(w.most) / kUnlawfulRate);
+  if (Host* const host = UnlawfulHost(*w.sender, now)) {
+    host->paid_until =
+        std::max(host->paid_until, now) +
+        absl::Seconds(static_cast<double>(w.most) / kUnlawfulRate);
+  }
 }
 
 bool MemoryLedger::HasRoomToReceive(const Waiting& w, absl::Time now) {
@@ -191,7 +197,8 @@ bool MemoryLedger::HasRoomToReceive(const Waiting& w, absl::Time now) {
   if (used > limits_.receive || need > limits_.receive - used) return false;
   if (w.most <= kFirstWindow) return true;
   if (distrusted && !w.sender->proven_) {
-    if (TooSoon(w, now)) return false;
+    const Host* const host = UnlawfulHost(*w.sender, now);
+    if (host != nullptr && now < host->paid_until) return false;
     const uint64_t expected = ExpectedOfDistrusted(now);
     return expected == 0 || expected + w.most <= limits_.receive / 2;
   }
@@ -216,12 +223,9 @@ void MemoryLedger::Sweep(absl::Time now) {
     } else if (now - sender->moved_ > kStall) {
       sender->stalled_ = true;
       // The machine of one that is known may be as busy as this one.
-      if (sender->proven_ && now - sender->moved_ <= kGiveUp) {
-        Recount(*sender, now);
-        continue;
+      if (!sender->proven_ || now - sender->moved_ > kGiveUp) {
+        HoldAgainst(*sender, now);
       }
-      sender->distrusted_until_ = hosts_[sender->host()].distrusted_until =
-          now + kDistrust;
     }
     Recount(*sender, now);
     RevokeTooLong(*sender);
@@ -272,9 +276,8 @@ uint64_t MemoryLedger::Lawful(const Sender& sender) {
 void MemoryLedger::RevokeTooLong(Sender& sender) {
   if (sender.measured_ && absl::Now() >= sender.excused_until_ &&
       Come(sender) > Lawful(sender) + limits_.window + kFraming) {
-    Host& host = hosts_[sender.host()];
-    sender.distrusted_until_ = host.distrusted_until = host.unlawful_until =
-        absl::Now() + kDistrust;
+    Host& host = HoldAgainst(sender, absl::Now());
+    host.unlawful_until = host.distrusted_until;
     sender.proven_ = false;
     RevokeAll(sender, Revocation::kTooLong);
   }

@@ -6,7 +6,6 @@
 #include "absl/time/clock.h"
 #include "server/call_registry.h"
 #include "server/metrics.h"
-#include "server/planner.h"
 #include "server/request_ids.h"
 #include "server/sizing.h"
 
@@ -60,13 +59,7 @@ void SmallCall::OnRead(bool ok) {
         Failure::TooLarge("request", message_.size(), method_.max_request));
   }
   if (!method_.on_planner) return Answer();
-  call_->Ref();
-  env_->planner->Submit(
-      [this] {
-        Answer();
-        call_->Unref();
-      },
-      true);
+  call_->Plan([this] { Answer(); }, true);
 }
 
 void SmallCall::Answer() {

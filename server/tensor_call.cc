@@ -10,7 +10,6 @@
 #include "kernels/plan/field_error.h"
 #include "server/call_registry.h"
 #include "server/metrics.h"
-#include "server/planner.h"
 #include "server/request_ids.h"
 #include "server/sizing.h"
 
@@ -94,7 +93,7 @@ void TensorCall::OnMemory(MemoryLedger::Outcome outcome, MemoryCharge charge) {
   } else if (stage_ == Stage::kClaiming) {
     Queue();
   } else if (stage_ == Stage::kCounting) {
-    OnPlanner(&TensorCall::PlanRequest, true);
+    call_->Plan([this] { PlanRequest(); }, true);
   } else {
     Receive();
   }
@@ -133,17 +132,11 @@ void TensorCall::OnRead(bool ok) {
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
   const bool is_short = wire::SplitPayload(message_.Pieces(), kShortHead).ok();
   if (is_short && message_.size() <= kPlannedAtOnce) return PlanRequest();
-  OnPlanner(is_short ? &TensorCall::PlanRequest : &TensorCall::CountLists,
-            !is_short);
-}
-
-void TensorCall::OnPlanner(void (TensorCall::*step)(), bool is_long) {
-  call_->Ref();
-  const auto work = [this, step] {
-    (this->*step)();
-    call_->Unref();
-  };
-  env_->planner->Submit(work, is_long);
+  if (is_short) {
+    call_->Plan([this] { PlanRequest(); }, false);
+  } else {
+    call_->Plan([this] { CountLists(); }, true);
+  }
 }
 
 void TensorCall::CountLists() {

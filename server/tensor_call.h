@@ -61,7 +61,6 @@ class TensorCall final : public CallHandler,
   void OnMemory(MemoryLedger::Outcome outcome, MemoryCharge charge) override;
   void Revoke(MemoryLedger::Revocation why) override;
   void Receive();
-  void OnPlanner(void (TensorCall::*step)(), bool is_long);
   void CountLists();
   void PlanRequest();
   void Claim();

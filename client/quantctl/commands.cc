@@ -77,9 +77,7 @@ Stop QuantizeAll(Client& client, const Options& options,
 }  // namespace
 
 int RunQuantize(const Options& options) {
-  const auto input = OpenInput(options, [&](const TensorDesc& d) {
-    return MakeQuantizePlan(d, options.quantize).status();
-  });
+  const auto input = OpenToQuantize(options);
   if (!input.ok()) return Fail(options, kBadInput, input.status());
   const auto client = Connect(options);
   if (!client.ok()) return Fail(options, kUsage, client.status());

@@ -88,6 +88,8 @@ int Fail(const Options& options, int code, const absl::Status& status);
 absl::StatusOr<TensorInput> OpenInput(
     const Options& options,
     const std::function<absl::Status(const TensorDesc&)>& judge);
+// The same with what --format and its options say.
+absl::StatusOr<TensorInput> OpenToQuantize(const Options& options);
 
 // The tensors left, in order.
 std::vector<const InputTensor*> Eligible(const TensorInput& input);

@@ -75,9 +75,7 @@ absl::StatusOr<std::vector<Planned>> TensorsOf(const Options& options) {
     tensors.push_back(std::move(one));
     return tensors;
   }
-  const auto input = OpenInput(options, [&](const TensorDesc& d) {
-    return MakeQuantizePlan(d, options.quantize).status();
-  });
+  const auto input = OpenToQuantize(options);
   if (!input.ok()) return input.status();
   for (const InputTensor* t : Eligible(*input)) {
     Planned one;

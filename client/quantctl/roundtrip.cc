@@ -187,9 +187,7 @@ void ExplainRht(Format format, Report* report) {
 }  // namespace
 
 int RunRoundtrip(const Options& options) {
-  const auto input = OpenInput(options, [&](const TensorDesc& d) {
-    return MakeQuantizePlan(d, options.quantize).status();
-  });
+  const auto input = OpenToQuantize(options);
   if (!input.ok()) return Fail(options, kBadInput, input.status());
   const auto client = Connect(options);
   if (!client.ok()) return Fail(options, kUsage, client.status());

@@ -136,6 +136,12 @@ int Fail(const Options& options, int code, const absl::Status& status) {
   return code;
 }
 
+absl::StatusOr<TensorInput> OpenToQuantize(const Options& options) {
+  return OpenInput(options, [&](const TensorDesc& d) {
+    return MakeQuantizePlan(d, options.quantize).status();
+  });
+}
+
 absl::StatusOr<TensorInput> OpenInput(
     const Options& options,
     const std::function<absl::Status(const TensorDesc&)>& judge) {

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <variant>
 
+#include "kernels/device/kernel_names.h"
+
 namespace quantd::cpu {
 namespace {
 
@@ -29,11 +31,6 @@ DecodeKernel ChooseDecode(const Recipe& r) {
   if (!r.plain_nvfp4) return DecodeKernel::kLines;
   return r.copies[1].wanted ? DecodeKernel::kNvfp4Columns
                             : DecodeKernel::kNvfp4Rows;
-}
-
-template <typename Kernel, size_t N>
-std::string_view NameIn(const std::string_view (&names)[N], Kernel kernel) {
-  return names[static_cast<size_t>(kernel)];
 }
 
 }  // namespace
@@ -79,17 +76,12 @@ std::string_view Name(RotateKernel kernel) {
 
 std::string ToString(const KernelChoice& choice) {
   std::string text;
-  const auto add = [&](std::string_view role, std::string_view name) {
-    if (name == "-") return;
-    if (!text.empty()) text += ", ";
-    text.append(role).append(" ").append(name);
-  };
-  add("amax", Name(choice.amax));
-  add("encode rows", Name(choice.encode.rowwise));
-  add("encode columns", Name(choice.encode.columnwise));
-  add("decode", Name(choice.decode));
-  add("rotate", Name(choice.rotate));
-  if (choice.dbias) add("dbias", "SumChunk");
+  AddKernel("amax", Name(choice.amax), &text);
+  AddKernel("encode rows", Name(choice.encode.rowwise), &text);
+  AddKernel("encode columns", Name(choice.encode.columnwise), &text);
+  AddKernel("decode", Name(choice.decode), &text);
+  AddKernel("rotate", Name(choice.rotate), &text);
+  if (choice.dbias) AddKernel("dbias", "SumChunk", &text);
   return text;
 }
 

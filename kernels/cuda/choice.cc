@@ -5,6 +5,7 @@
 #include <limits>
 #include <variant>
 
+#include "kernels/device/kernel_names.h"
 #include "kernels/plan/geometry.h"
 
 namespace quantd::cuda {
@@ -126,11 +127,6 @@ DecodeKernel ChooseDecode(const Recipe& r, const DequantizeOptions& o) {
   return transposed ? DecodeKernel::kColumns : DecodeKernel::kRotatedRows;
 }
 
-template <typename Kernel, size_t N>
-std::string_view NameIn(const std::string_view (&names)[N], Kernel kernel) {
-  return names[static_cast<size_t>(kernel)];
-}
-
 }  // namespace
 
 bool KernelChoice::reads_groups() const {
@@ -206,16 +202,11 @@ std::string_view Name(DbiasKernel kernel) {
 
 std::string ToString(const KernelChoice& choice) {
   std::string text;
-  const auto add = [&](std::string_view role, std::string_view name) {
-    if (name == "-") return;
-    if (!text.empty()) text += ", ";
-    text.append(role).append(" ").append(name);
-  };
-  add("amax", Name(choice.amax));
-  add("encode", Name(choice.encode));
-  add("decode", Name(choice.decode));
-  add("rotate", Name(choice.rotate));
-  add("dbias", Name(choice.dbias));
+  AddKernel("amax", Name(choice.amax), &text);
+  AddKernel("encode", Name(choice.encode), &text);
+  AddKernel("decode", Name(choice.decode), &text);
+  AddKernel("rotate", Name(choice.rotate), &text);
+  AddKernel("dbias", Name(choice.dbias), &text);
   return text;
 }
 

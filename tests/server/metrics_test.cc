@@ -7,8 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <set>
@@ -21,6 +19,7 @@
 #include "server/metric_families.h"
 #include "tests/server/http_client.h"
 #include "tests/server/server_fixture.h"
+#include "tests/testing/generated_page.h"
 
 namespace quantd {
 namespace {
@@ -111,26 +110,8 @@ TEST_F(MetricsTest, ExportsTheDocumentedFamiliesAndLabels) {
 }
 
 TEST(MetricsPageTest, IsTheTableOfItsDocument) {
-  constexpr char kStart[] = "<!-- metrics: generated -->\n";
-  constexpr char kEnd[] = "<!-- end of metrics -->\n";
-  std::ifstream in(QUANTD_METRICS_PAGE);
-  std::string text((std::istreambuf_iterator<char>(in)),
-                   std::istreambuf_iterator<char>());
-  const size_t start = text.find(kStart);
-  const size_t end = text.find(kEnd);
-  ASSERT_NE(start, std::string::npos) << QUANTD_METRICS_PAGE;
-  ASSERT_NE(end, std::string::npos) << QUANTD_METRICS_PAGE;
-  const size_t from = start + sizeof kStart - 1;
-  const std::string table = fmt::format("\n{}\n", MetricsTable());
-  if (std::getenv("QUANTD_UPDATE_PAGES") != nullptr) {
-    text.replace(from, end - from, table);
-    std::ofstream out(QUANTD_METRICS_PAGE, std::ios::trunc);
-    out << text;
-    ASSERT_TRUE(out.flush());
-    return;
-  }
-  EXPECT_EQ(text.substr(from, end - from), table)
-      << "run this test with QUANTD_UPDATE_PAGES=1";
+  ExpectGenerated(QUANTD_METRICS_PAGE, "metrics",
+                  fmt::format("\n{}\n", MetricsTable()));
 }
 
 TEST_F(MetricsTest, CountsCallsBytesStagesAndRotations) {

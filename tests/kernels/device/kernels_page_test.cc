@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -18,12 +17,10 @@
 #include "kernels/cuda/choice.h"
 #include "kernels/device/recipe.h"
 #include "tests/kernels/device/plan_rows.h"
+#include "tests/testing/generated_page.h"
 
 namespace quantd {
 namespace {
-
-constexpr char kStart[] = "<!-- kernels: generated -->\n";
-constexpr char kEnd[] = "<!-- end of kernels -->\n";
 
 std::string Read(const std::string& path) {
   std::ifstream in(path);
@@ -276,24 +273,7 @@ std::string Page() {
 }
 
 TEST(KernelsPageTest, IsWhatIsChosen) {
-  const std::string path = QUANTD_KERNELS "/KERNELS.md";
-  std::string page = Read(path);
-  const size_t start = page.find(kStart);
-  const size_t end = page.find(kEnd);
-  ASSERT_NE(start, std::string::npos) << "no " << kStart << path;
-  ASSERT_NE(end, std::string::npos) << "no " << kEnd << path;
-  const size_t from = start + sizeof kStart - 1;
-  ASSERT_LE(from, end);
-  const std::string wanted = Page();
-  if (std::getenv("QUANTD_UPDATE_PAGES") != nullptr) {
-    page.replace(from, end - from, wanted);
-    std::ofstream out(path, std::ios::trunc);
-    out << page;
-    ASSERT_TRUE(out.flush());
-    return;
-  }
-  EXPECT_EQ(page.substr(from, end - from), wanted)
-      << "run this test with QUANTD_UPDATE_PAGES=1";
+  ExpectGenerated(QUANTD_KERNELS "/KERNELS.md", "kernels", Page());
 }
 
 TEST(KernelsPageTest, EveryKernelIsWhereThePageSays) {

@@ -1,0 +1,43 @@
+// Parts of pages that are made from the code: a test fails while one is stale,
+// and writes it anew where the environment has QUANTD_UPDATE_PAGES.
+#ifndef QUANTD_TESTS_TESTING_GENERATED_PAGE_H_
+#define QUANTD_TESTS_TESTING_GENERATED_PAGE_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace quantd {
+
+// `part` stands between "<!-- NAME: generated -->" and "<!-- end of NAME -->",
+// each on a line of its own.
+inline void ExpectGenerated(const std::string& path, const std::string& name,
+                            const std::string& part) {
+  std::ifstream in(path);
+  std::string page((std::istreambuf_iterator<char>(in)),
+                   std::istreambuf_iterator<char>());
+  const std::string begin = "<!-- " + name + ": generated -->\n";
+  const size_t start = page.find(begin);
+  const size_t end = page.find("<!-- end of " + name + " -->\n");
+  ASSERT_NE(start, std::string::npos)
+      << "no beginning of " << name << " in " << path;
+  ASSERT_NE(end, std::string::npos) << "no end of " << name << " in " << path;
+  const size_t from = start + begin.size();
+  ASSERT_LE(from, end);
+  if (std::getenv("QUANTD_UPDATE_PAGES") != nullptr) {
+    page.replace(from, end - from, part);
+    std::ofstream out(path, std::ios::trunc);
+    out << page;
+    ASSERT_TRUE(out.flush());
+    return;
+  }
+  EXPECT_EQ(page.substr(from, end - from), part)
+      << "run this test with QUANTD_UPDATE_PAGES=1";
+}
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_TESTING_GENERATED_PAGE_H_

@@ -39,6 +39,9 @@ constexpr absl::Duration kFirstCall = absl::Seconds(2);
 // never had any, at once, but for the time that its first may take.
 constexpr absl::Duration kIdle = absl::Seconds(1);
 constexpr absl::Duration kNeverUsed = absl::Milliseconds(50);
+// The same of one whose host is outlawed: headers, and what a client sends
+// before it knows how large a window it has.
+constexpr uint64_t kLawfulOfOutlaws = 96 << 10;
 
 }  // namespace
 
@@ -74,34 +77,47 @@ Acceptor::~Acceptor() {
   if (stop_ >= 0) close(stop_);
 }
 
-void Acceptor::Start(std::unique_ptr<GrpcAcceptor> to,
-                     std::function<uint64_t(Connection&)> unexplained) {
+void Acceptor::Start(std::unique_ptr<GrpcAcceptor> to, MemoryLedger* ledger) {
   to_ = std::move(to);
-  unexplained_ = std::move(unexplained);
-  thread_ = std::thread([this] { Run(); });
+  ledger_ = ledger;
+  accepting_ = std::thread([this] { RunAccepting(); });
+  watching_ = std::thread([this] { RunWatching(); });
 }
 
 void Acceptor::Stop() {
-  if (!thread_.joinable()) return;
+  if (!accepting_.joinable()) return;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = write(stop_, &one, sizeof(one));
-  thread_.join();
+  accepting_.join();
+  watching_.join();
   // Who still knocks is turned away by the kernel.
   sockets_.Close();
 }
 
-void Acceptor::Run() {
+void Acceptor::RunAccepting() {
   std::vector<pollfd> polled = {{stop_, POLLIN, 0}};
   for (const int fd : sockets_.descriptors()) polled.push_back({fd, POLLIN, 0});
-  absl::Time swept = absl::InfinitePast();
-  absl::Time looked = absl::InfinitePast();
   while (true) {
+    // Turns come whether somebody knocks or not.
     poll(polled.data(), polled.size(),
-         static_cast<int>(absl::ToInt64Milliseconds(kLookInterval)));
+         outlaws_.empty()
+             ? -1
+             : static_cast<int>(absl::ToInt64Milliseconds(kLookInterval)));
     if (polled[0].revents != 0) return;
     for (size_t i = 1; i < polled.size(); ++i) {
       if (polled[i].revents != 0) Accept(polled[i].fd);
     }
+    for (const auto& guest : outlaws_.Next(absl::Now())) HandOver(guest);
+  }
+}
+
+void Acceptor::RunWatching() {
+  pollfd stop = {stop_, POLLIN, 0};
+  absl::Time swept = absl::InfinitePast();
+  absl::Time looked = absl::InfinitePast();
+  while (poll(&stop, 1,
+              static_cast<int>(absl::ToInt64Milliseconds(kLookInterval))) <=
+         0) {
     const absl::Time now = absl::Now();
     if (now - looked >= kLookInterval * (1 + size() / kFew)) {
       EndOverflowing();
@@ -131,6 +147,8 @@ void Acceptor::Accept(int listening) {
     }
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    std::shared_ptr<Connection> connection = Connection::Of(fd);
+    connection->AllowBacklog(Connection::Backlog::kSmall);
     {
       absl::MutexLock lock(&mutex_);
       if (entries_.size() >= limits_.connections) ForgetClosed();
@@ -139,17 +157,32 @@ void Acceptor::Accept(int listening) {
         close(fd);
         continue;
       }
-      std::shared_ptr<Connection> connection = Connection::Of(fd);
       // The name may still be that of one which gRPC has closed meanwhile. Over
       // unix sockets all have the same.
       if (connection->countable()) named_[connection->name()] = connection;
-      entries_.push_back({std::move(connection), 0, absl::Now()});
+      entries_.push_back({connection, 0, absl::Now()});
     }
-    GrpcAcceptor::NewConnectionParameters parameters;
-    parameters.listener_fd = listening;
-    parameters.fd = fd;
-    to_->HandleNewConnection(&parameters);
+    const Turnstile::Guest guest = {fd, listening};
+    if (!connection->countable() || !ledger_->Outlawed(*connection)) {
+      HandOver(guest);
+    } else if (!outlaws_.Enter(connection->host(), guest)) {
+      ++dropped_;
+    }
   }
+}
+
+void Acceptor::HandOver(Turnstile::Guest guest) {
+  GrpcAcceptor::NewConnectionParameters parameters;
+  parameters.listener_fd = guest.listening;
+  parameters.fd = guest.fd;
+  to_->HandleNewConnection(&parameters);
+}
+
+void Acceptor::Expel(Connection& connection, std::string_view why) {
+  LogSampled(LogLevel::kInfo, "connection_expelled", "",
+             {{"peer", connection.name()}, {"reason", why}});
+  ledger_->Outlaw(connection);
+  connection.Shut();
 }
 
 bool Acceptor::MakeRoom() {
@@ -208,7 +241,7 @@ void Acceptor::EndOverflowing() {
   uint64_t sum = 0;
   for (const auto& connection : all) {
     if (!connection->countable()) continue;
-    uint64_t bytes = unexplained_(*connection);
+    uint64_t bytes = ledger_->Unexplained(*connection);
     if (bytes == 0) continue;
     // Window updates for what the peer was sent.
     if (const auto sent = connection->Sent()) {
@@ -222,11 +255,11 @@ void Acceptor::EndOverflowing() {
   for (const auto& [bytes, connection] : found) {
     const bool has_window =
         connection->used() || now - connection->idle_since() < kFirstCall;
-    const uint64_t lawful = kLawful + (has_window ? limits_.window : 0);
+    const uint64_t lawful = ledger_->Outlawed(*connection)
+                                ? kLawfulOfOutlaws
+                                : kLawful + (has_window ? limits_.window : 0);
     if (bytes <= lawful && sum <= limits_.lawful) continue;
-    LogSampled(LogLevel::kInfo, "connection_overflows", "",
-               {{"peer", connection->name()}, {"bytes", bytes}});
-    connection->Shut();
+    Expel(*connection, "overflow");
     sum -= bytes;
   }
 }

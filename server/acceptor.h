@@ -4,17 +4,17 @@
 // (CVE-2023-4785), takes as many connections as come, and tells nobody about
 // them. So the descriptors are accepted here: no more than a limit, at which
 // one that does nothing makes room, and each remembered, so that a call's
-// connection can be measured and ended.
+// connection can be measured and ended. A host of which a connection had to be
+// ended for what it brought gets new ones a few a second.
 //
-// Threads: Find, size and dropped may be called from any thread, the rest from
-// one.
+// Threads: Find, Expel, size and dropped may be called from any thread, the
+// rest from one.
 #ifndef QUANTD_SERVER_ACCEPTOR_H_
 #define QUANTD_SERVER_ACCEPTOR_H_
 
 #include <grpcpp/server_builder.h>
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,7 +26,9 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "server/connection.h"
+#include "server/ledger.h"
 #include "server/listen_socket.h"
+#include "server/turnstile.h"
 
 namespace quantd {
 
@@ -51,14 +53,17 @@ class Acceptor {
   const std::string& address() const { return sockets_.address(); }
 
   using GrpcAcceptor = grpc::experimental::ExternalConnectionAcceptor;
-  // Hands every connection to `to` from now on. `unexplained` says of each,
+  // Hands every connection to `to` from now on. The ledger is asked of each,
   // every so often, how many bytes have come that no message accounts for; one
-  // that brings too many is ended.
-  void Start(std::unique_ptr<GrpcAcceptor> to,
-             std::function<uint64_t(Connection&)> unexplained);
+  // that brings too many is expelled.
+  void Start(std::unique_ptr<GrpcAcceptor> to, MemoryLedger* ledger);
   // Accepts no more. Must come before gRPC's server is shut down, which takes
   // no descriptor afterwards.
   void Stop();
+
+  // Ends a connection for what it does, and holds that against its host. The
+  // log says why: a word, such as "resets".
+  void Expel(Connection& connection, std::string_view why);
 
   // The connection of a call, by grpc::ServerContext::peer(). Never null.
   std::shared_ptr<Connection> Find(std::string_view peer) const;
@@ -75,8 +80,12 @@ class Acceptor {
   };
 
   Acceptor(ListenSockets sockets, const Limits& limits);
-  void Run();
+  void RunAccepting();
+  // Not by the same thread: gRPC may use one that hands it a connection to
+  // read what comes there, for as long as more comes.
+  void RunWatching();
   void Accept(int listening);
+  void HandOver(Turnstile::Guest guest);
   void Sweep(absl::Time now);
   void EndOverflowing();
   void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -87,15 +96,17 @@ class Acceptor {
   ListenSockets sockets_;
   const std::shared_ptr<Connection> unknown_ = std::make_shared<Connection>();
   std::unique_ptr<GrpcAcceptor> to_;
-  std::function<uint64_t(Connection&)> unexplained_;
+  MemoryLedger* ledger_ = nullptr;
   int stop_ = -1;
+  Turnstile outlaws_;  // of the accepting thread
   std::atomic<uint64_t> dropped_ = 0;
   mutable absl::Mutex mutex_;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   // Of those that have a name of their own.
   absl::flat_hash_map<std::string, std::shared_ptr<Connection>> named_
       ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;
+  std::thread accepting_;
+  std::thread watching_;
 };
 
 // As many connections as the process may have descriptors for, beside its own.

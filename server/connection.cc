@@ -29,6 +29,17 @@ ino_t InodeOf(int fd) {
 // More than a socket holds.
 constexpr size_t kUnreadMost = 64 << 20;
 
+// Bytes of each backlog; the kernel takes twice that, for its own needs.
+constexpr std::pair<Sender::Backlog, int> kBacklogs[] = {
+    {Sender::Backlog::kLeast, 1 << 10},
+    {Sender::Backlog::kSmall, 32 << 10},
+    {Sender::Backlog::kWindow, 256 << 10},
+};
+
+#ifndef SO_BUF_LOCK  // Linux 5.14; glibc learned of it later
+#define SO_BUF_LOCK 72
+#endif
+
 struct Peer {
   std::string host;  // "ipv4:127.0.0.1"
   int port = 0;
@@ -112,19 +123,39 @@ std::optional<Connection::Sending> Connection::Sent() const {
   return sending;
 }
 
-void Connection::Shut() const {
+void Connection::WithSocket(absl::FunctionRef<void(int fd)> deed) const {
   // A descriptor of our own for a moment: the number may become another's
   // between the question and the deed.
   const int own = fd_ < 0 ? -1 : fcntl(fd_, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return;
-  if (InodeOf(own) == inode_) {
-    shutdown(own, SHUT_RDWR);
+  if (InodeOf(own) == inode_) deed(own);
+  close(own);
+}
+
+void Connection::AllowBacklog(Backlog backlog) {
+  if (!tcp_ || backlog_.exchange(backlog) == backlog) return;
+  WithSocket([&](int fd) {
+    // Who cannot give a buffer back to the kernel's care must not take it.
+    const int unlocked = 0;
+    if (setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &unlocked, sizeof(unlocked)) !=
+        0) {
+      return;
+    }
+    for (const auto& [which, bytes] : kBacklogs) {
+      if (which != backlog) continue;
+      setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    }
+  });
+}
+
+void Connection::Shut() const {
+  WithSocket([](int fd) {
+    shutdown(fd, SHUT_RDWR);
     // What has come is thrown away: gRPC would read it all first.
     char unused = 0;
-    while (recv(own, &unused, kUnreadMost, MSG_DONTWAIT | MSG_TRUNC) > 0) {
+    while (recv(fd, &unused, kUnreadMost, MSG_DONTWAIT | MSG_TRUNC) > 0) {
     }
-  }
-  close(own);
+  });
 }
 
 void Connection::CallEnds() {
@@ -132,17 +163,17 @@ void Connection::CallEnds() {
   calls_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void Connection::CallReset() {
-  // A thousand a second, and a thousand at once: clients give up, proxies for
-  // many of them.
+bool Connection::CallReset() {
+  // A thousand a second, and all streams of a connection at once: clients give
+  // up, proxies for many of them.
   constexpr int64_t kEach = 1'000'000;
-  constexpr int64_t kAtOnce = 1000 * kEach;
+  constexpr int64_t kAtOnce = 256 * kEach;
   const int64_t now = absl::GetCurrentTimeNanos();
   int64_t until = resets_paid_until_;
   while (!resets_paid_until_.compare_exchange_weak(
       until, std::max(until, now) + kEach)) {
   }
-  if (until - now > kAtOnce) Shut();
+  return until - now > kAtOnce;
 }
 
 absl::Time Connection::idle_since() const {

@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "server/sender.h"
@@ -41,6 +42,7 @@ class Connection : public Sender {
   // Nothing where the kernel does not count bytes.
   std::optional<uint64_t> Received() const override;
   bool HasUnread() const override;
+  void AllowBacklog(Backlog backlog) override;
   struct Sending {
     uint64_t waiting = 0;  // bytes that the peer has not taken
     uint64_t taken = 0;    // bytes that it has
@@ -55,9 +57,9 @@ class Connection : public Sender {
     calls_.fetch_add(1, std::memory_order_relaxed);
   }
   void CallEnds();
-  // One of them was cancelled as soon as it came. Ends a connection on which
-  // that happens at a rate that no honest client has.
-  void CallReset();
+  // One of them was cancelled as soon as it came. True: that happens at a rate
+  // that no honest client has.
+  bool CallReset();
   int calls() const { return calls_.load(std::memory_order_relaxed); }
   bool used() const { return used_; }  // it has had a call
   // Since when it has no call.
@@ -65,6 +67,9 @@ class Connection : public Sender {
 
  private:
   Connection(int fd, std::string host, int port);
+  // Does it while the descriptor is sure to be this socket; nothing if it is
+  // not any more.
+  void WithSocket(absl::FunctionRef<void(int fd)> deed) const;
 
   const int fd_ = -1;
   const ino_t inode_ = 0;
@@ -74,6 +79,7 @@ class Connection : public Sender {
   std::atomic<bool> used_ = false;
   std::atomic<int64_t> resets_paid_until_ = 0;  // Unix time in ns
   std::atomic<int64_t> idle_since_{absl::ToUnixNanos(absl::Now())};
+  std::atomic<Backlog> backlog_{Backlog::kAny};  // as the kernel has it
 };
 
 // The name of a peer as grpc::ServerContext::peer() gives it, "%5B" read as

@@ -21,8 +21,9 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
   // they allow. One that has may open the next before the last is gone here, so
   // that twice as many are no breach. Over a unix socket connections cannot be
   // told apart.
-  const Connection& connection = *call->connection();
+  Connection& connection = *call->connection();
   if (connection.calls() > 2 * env->max_streams && connection.countable()) {
+    connection.AllowBacklog(Connection::Backlog::kLeast);
     return std::make_unique<Refusal>(call,
                                      Failure::Busy(env->ledger->RetryDelay()));
   }

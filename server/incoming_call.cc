@@ -59,8 +59,9 @@ IncomingCall::~IncomingCall() {
   if (watched_) env_->registry->Leave(this);
   handler_.reset();
   if (connection_ == nullptr) return;
-  // What a client had sent before it knew of the end may still come.
-  if (!read_) env_->ledger->Explain(*connection_, env_->window);
+  // What a client had sent before it knew of the end may still come; who ends a
+  // call itself has sent all.
+  if (!read_ && !cancelled_) env_->ledger->Explain(*connection_, env_->window);
   connection_->CallEnds();
 }
 
@@ -114,8 +115,9 @@ void IncomingCall::OnDone(bool) {
     cancelled_ = true;
     // It may never have arrived.
     if (connection_ != nullptr &&
-        absl::Now() < std::min(deadline_, arrived_ + kAtOnce)) {
-      connection_->CallReset();
+        absl::Now() < std::min(deadline_, arrived_ + kAtOnce) &&
+        connection_->CallReset()) {
+      env_->acceptor->Expel(*connection_, "resets");
     }
     if (handler_ != nullptr) handler_->OnCancelled();
   }

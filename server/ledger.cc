@@ -170,7 +170,7 @@ void MemoryLedger::Serve(Queue& queue, absl::Time now,
   std::vector<Place> places;
   for (auto it = queue.begin(); it != queue.end(); ++it) {
     const Sender& sender = *it->sender;
-    const bool trusted = limits_.trusted && limits_.trusted(sender.host());
+    const bool trusted = IsTrusted(sender.host());
     const auto host = hosts_.find(sender.host());
     const bool distrusted = Distrusted(sender, now);
     places.push_back({it, distrusted || now - it->since <= kPatience,

@@ -170,6 +170,12 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // For a while half of each account is kept for others. Of a message of that
   // sender only what has come is charged.
   void Distrust(Sender& sender);
+  // A connection of the sender's host was ended for what it brought: until it
+  // is forgotten that host is granted little.
+  void Outlaw(Sender& sender);
+  // Whether that is held against the sender: not if it is proven, and never
+  // against trusted hosts.
+  bool Outlawed(const Sender& sender) const;
   // The sender has taken a whole reply: from now on it answers for itself
   // alone, whatever others of its host do, and a stall of its own costs it no
   // more than its place. Until it is distrusted or stands in the way of others.
@@ -210,8 +216,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
     size_t held = 0;
     absl::Time distrusted_until = absl::InfinitePast();
     // One of its connections brought more than it may.
-    absl::Time unlawful_until = absl::InfinitePast();
-    // When what it was granted since would have come at kUnlawfulRate.
+    absl::Time outlawed_until = absl::InfinitePast();
+    // When what it was granted since would have come at kOutlawRate.
     absl::Time paid_until = absl::InfinitePast();
   };
   struct Decided {
@@ -230,7 +236,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // `bytes` of it have come; nothing: it was given up.
   void EndArrival(Sender& sender, Arrival& arrival, std::optional<size_t> bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Guess(Sender& sender, uint64_t bytes, absl::Time now) const;
+  void Guess(Sender& sender, uint64_t bytes, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Bytes that have come of messages on their way, as last measured.
   static uint64_t Come(const Sender& sender);
   void Measure(Sender& sender) const;
@@ -241,9 +248,16 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // Distrusted, and nothing speaks for it.
   bool Suspect(const Sender& sender, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsTrusted(const std::string& host) const {
+    return limits_.trusted && limits_.trusted(host);
+  }
   // The sender's host, if one of its connections has lately brought more than
-  // it may.
-  Host* UnlawfulHost(const Sender& sender, absl::Time now)
+  // it may; else null.
+  const Host* OutlawedHost(const Sender& sender, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsOutlaw(const Sender& sender, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OutlawLocked(Sender& sender, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Distrusts sender and host for a while. Gives the host.
   Host& HoldAgainst(Sender& sender, absl::Time now)

@@ -30,57 +30,19 @@ constexpr uint64_t kFraming = 128 << 10;
 // still come: as much as a connection's windows hold, and so much a second.
 constexpr uint64_t kGuesses = 2 << 20;
 constexpr double kGuessesPerSecond = 8 << 20;
+// Outlaws are believed a part of that.
+constexpr uint64_t kOutlawsPart = 16;
 // How long what comes may be of a message that was given up.
 constexpr absl::Duration kExcuse = absl::Seconds(2);
 // The same of a sender that has brought more than it may: it has been told.
 constexpr absl::Duration kShortExcuse = absl::Milliseconds(250);
 // A connection may bring so many bytes of no message between two looks at it.
 constexpr uint64_t kForgiven = 1 << 10;
-// How long a stall is held against a sender and its host.
-constexpr absl::Duration kDistrust = absl::Seconds(10);
 // What a host may bring a second after it has brought more than is lawful, by
 // connections that have not proven themselves.
-constexpr double kUnlawfulRate = 16 << 20;
+constexpr double kOutlawRate = 16 << 20;
 
 }  // namespace
-
-bool MemoryLedger::Distrusted(const Sender& sender, absl::Time now) const {
-  if (limits_.trusted && limits_.trusted(sender.host())) return false;
-  if (now < sender.distrusted_until_) return true;
-  if (sender.proven_) return false;
-  // A connection nobody knows is as good as its host.
-  const auto host = hosts_.find(sender.host());
-  return host != hosts_.end() && now < host->second.distrusted_until;
-}
-
-bool MemoryLedger::Suspect(const Sender& sender, absl::Time now) const {
-  return !sender.proven_ && Distrusted(sender, now);
-}
-
-MemoryLedger::Host* MemoryLedger::UnlawfulHost(const Sender& sender,
-                                               absl::Time now) {
-  const auto host = hosts_.find(sender.host());
-  return host != hosts_.end() && now < host->second.unlawful_until
-             ? &host->second
-             : nullptr;
-}
-
-MemoryLedger::Host& MemoryLedger::HoldAgainst(Sender& sender, absl::Time now) {
-  Host& host = hosts_[sender.host()];
-  sender.distrusted_until_ = host.distrusted_until = now + kDistrust;
-  return host;
-}
-
-void MemoryLedger::Distrust(Sender& sender) {
-  absl::MutexLock lock(&mutex_);
-  sender.proven_ = false;
-  HoldAgainst(sender, absl::Now());
-}
-
-void MemoryLedger::Prove(Sender& sender) {
-  absl::MutexLock lock(&mutex_);
-  sender.proven_ = true;
-}
 
 uint64_t MemoryLedger::Come(const Sender& sender) {
   return sender.received_ - std::min(sender.received_, sender.explained_);
@@ -124,6 +86,9 @@ MemoryCharge MemoryLedger::BeginArrival(const std::shared_ptr<Sender>& sender,
     sender->stalled_ = false;
     senders_.insert(sender.get());
   }
+  if (most > kFirstWindow && !sender->proven_ && !IsOutlaw(*sender, now)) {
+    sender->AllowBacklog(Sender::Backlog::kWindow);
+  }
   sender->arrivals_.push_back(charge.arrival_.get());
   sender->declared_ += need;
   Recount(*sender, now);
@@ -147,9 +112,9 @@ void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival,
           static_cast<double>(arrival.most) / static_cast<double>(most));
     }
     if (arrival.most > kFirstWindow) {
-      const bool unlawful = now < sender.distrusted_until_ &&
-                            UnlawfulHost(sender, now) != nullptr;
-      sender.excused_until_ = now + (unlawful ? kShortExcuse : kExcuse);
+      const bool outlawed = now < sender.distrusted_until_ &&
+                            OutlawedHost(sender, now) != nullptr;
+      sender.excused_until_ = now + (outlawed ? kShortExcuse : kExcuse);
     }
   }
   std::erase(sender.arrivals_, &arrival);
@@ -182,11 +147,10 @@ uint64_t MemoryLedger::ExpectedOfDistrusted(absl::Time now) {
 }
 
 void MemoryLedger::Pay(const Waiting& w, absl::Time now) {
-  if (w.most <= kFirstWindow || w.sender->proven_) return;
-  if (Host* const host = UnlawfulHost(*w.sender, now)) {
-    host->paid_until =
-        std::max(host->paid_until, now) +
-        absl::Seconds(static_cast<double>(w.most) / kUnlawfulRate);
+  if (w.most > kFirstWindow && IsOutlaw(*w.sender, now)) {
+    absl::Time& paid_until = hosts_[w.sender->host()].paid_until;
+    paid_until = std::max(paid_until, now) +
+                 absl::Seconds(static_cast<double>(w.most) / kOutlawRate);
   }
 }
 
@@ -197,7 +161,7 @@ bool MemoryLedger::HasRoomToReceive(const Waiting& w, absl::Time now) {
   if (used > limits_.receive || need > limits_.receive - used) return false;
   if (w.most <= kFirstWindow) return true;
   if (distrusted && !w.sender->proven_) {
-    const Host* const host = UnlawfulHost(*w.sender, now);
+    const Host* const host = OutlawedHost(*w.sender, now);
     if (host != nullptr && now < host->paid_until) return false;
     const uint64_t expected = ExpectedOfDistrusted(now);
     return expected == 0 || expected + w.most <= limits_.receive / 2;
@@ -276,23 +240,22 @@ uint64_t MemoryLedger::Lawful(const Sender& sender) {
 void MemoryLedger::RevokeTooLong(Sender& sender) {
   if (sender.measured_ && absl::Now() >= sender.excused_until_ &&
       Come(sender) > Lawful(sender) + limits_.window + kFraming) {
-    Host& host = HoldAgainst(sender, absl::Now());
-    host.unlawful_until = host.distrusted_until;
-    sender.proven_ = false;
+    OutlawLocked(sender, absl::Now());
     RevokeAll(sender, Revocation::kTooLong);
   }
 }
 
 void MemoryLedger::Guess(Sender& sender, uint64_t bytes, absl::Time now) const {
-  const uint64_t most = kGuesses + 2 * limits_.window;
+  const uint64_t part = IsOutlaw(sender, now) ? kOutlawsPart : 1;
+  const uint64_t most = (kGuesses + 2 * limits_.window) / part;
   if (sender.guessed_ == absl::InfinitePast()) {
     sender.guesses_ = most;
   } else {
-    const double seconds = absl::ToDoubleSeconds(now - sender.guessed_);
+    const double earned = absl::ToDoubleSeconds(now - sender.guessed_) *
+                          kGuessesPerSecond / static_cast<double>(part);
     sender.guesses_ = std::min<uint64_t>(
-        most, sender.guesses_ + static_cast<uint64_t>(
-                                    std::clamp(seconds * kGuessesPerSecond, 0.0,
-                                               static_cast<double>(most))));
+        most, sender.guesses_ + static_cast<uint64_t>(std::clamp(
+                                    earned, 0.0, static_cast<double>(most))));
   }
   sender.guessed_ = now;
   const uint64_t believed = std::min(bytes, sender.guesses_);

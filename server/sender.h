@@ -29,6 +29,16 @@ class Sender {
   // is slow.
   virtual bool HasUnread() const = 0;
 
+  // How much of what it sends the kernel may keep. gRPC reads all of that at
+  // one go, whatever it is made of, and nobody else is served meanwhile.
+  enum class Backlog {
+    kLeast,   // a few KiB: of one that heeds no limit
+    kSmall,   // tens of KiB: of a stranger
+    kWindow,  // hundreds: of one whose message was asked for
+    kAny,     // what the kernel finds best for its speed and distance
+  };
+  virtual void AllowBacklog(Backlog backlog) { (void)backlog; }
+
  private:
   friend class MemoryLedger;
   friend class MemoryCharge;

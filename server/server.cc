@@ -20,7 +20,7 @@ namespace {
 // Calls of a method that may arrive before their queue's thread looks.
 constexpr int kArmedCalls = 4;
 // What clients may send beside their message.
-constexpr int kMaxMetadataBytes = 16 << 10;
+constexpr int kMaxMetadataBytes = 8 << 10;
 // Fewer and larger frames cost less; gRPC's own choice, 16 KiB, a tenth more.
 constexpr int kMaxFrame = 1 << 20;
 
@@ -186,8 +186,10 @@ absl::Status Server::Listen() {
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
-  builder.AddChannelArgument(
-      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
+  // For gRPC every ping above this is an error of its own, at several times the
+  // cost of an answer, and the next connection may begin anew. Ours are ended
+  // for what they bring.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   // Calls that are not read hold a connection's window, which gRPC would let
   // grow to many megabytes on a fast one.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
@@ -229,9 +231,7 @@ absl::Status Server::Listen() {
   for (auto& queue : queues_) {
     threads_.emplace_back([this, &queue] { RunQueue(queue.get()); });
   }
-  acceptor_->Start(std::move(connections), [this](Connection& connection) {
-    return ledger_->Unexplained(connection);
-  });
+  acceptor_->Start(std::move(connections), ledger_.get());
   health_.SetServing(true);
   return absl::OkStatus();
 }

@@ -87,7 +87,6 @@ std::vector<Attack> Chosen(bool secure) {
   };
   std::vector<Attack> chosen;
   for (const Attack& attack : Attacks()) {
-    if (attack.beyond_grpc) continue;
     if (secure ? std::ranges::count(kSecure, attack.name) != 0
                : !attack.needs_tokens) {
       chosen.push_back(attack);

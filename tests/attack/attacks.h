@@ -20,9 +20,6 @@ struct Attack {
   size_t call_bytes = 64 << 10;
   // The server has no more descriptors than that; 0: as many as usual.
   int descriptors = 0;
-  // gRPC 1.51 gives way, and nothing of ours can stop it: SECURITY.md says how
-  // far. Shown by attack_bench, not held by a test.
-  bool beyond_grpc = false;
   // Means something only where the server wants tokens.
   bool needs_tokens = false;
   // So long it takes to show what it can do.

@@ -45,9 +45,11 @@ TEST_F(LedgerTest, MessagesOfTheDistrustedTakeHalfOfWhatIsThere) {
   EXPECT_FALSE(waits.told.HasBeenNotified());
   comes.charge.Reset();
   // A message that is here and waits for payload counts as one on its way.
+  ASSERT_TRUE(ledger_->Forget(&waits));
   first.Arrived(20 * kMiB, 20 * kMiB);
   TestWaiter claims;
   ASSERT_EQ(Pay(20 * kMiB, &first, &claims), Outcome::kWaiting);
+  ASSERT_EQ(Receive(At("slow"), 20 * kMiB, &second, &waits), Outcome::kWaiting);
   SweepAfter(absl::Milliseconds(10));
   EXPECT_FALSE(waits.told.HasBeenNotified());
   // Who has taken a reply does not answer for its host.
@@ -192,6 +194,50 @@ TEST_F(LedgerTest, WhoBroughtTooMuchIsGrantedBytesAtALowRate) {
   EXPECT_EQ(Receive(At("a"), 1000, &small, &unused_), Outcome::kGranted);
   MemoryCharge other;
   EXPECT_EQ(Receive(At("b"), 8 * kMiB, &other, &unused_), Outcome::kGranted);
+}
+
+TEST_F(LedgerTest, StrangersHaveASmallBacklogUntilTheyHaveProvenThemselves) {
+  Make({40 * kMiB});
+  using Backlog = Sender::Backlog;
+  const auto known = At("host");
+  MemoryCharge small, large;
+  ASSERT_EQ(Receive(known, 1000, &small, &unused_), Outcome::kGranted);
+  EXPECT_EQ(known->backlog, Backlog::kSmall);
+  ASSERT_EQ(Receive(known, 4 * kMiB, &large, &unused_), Outcome::kGranted);
+  EXPECT_EQ(known->backlog, Backlog::kWindow);
+  ledger_->Prove(*known);
+  EXPECT_EQ(known->backlog, Backlog::kAny);
+
+  const auto outlaw = At("host");
+  ledger_->Outlaw(*outlaw);
+  EXPECT_TRUE(ledger_->Outlawed(*outlaw));
+  EXPECT_TRUE(ledger_->Outlawed(*At("host")));
+  EXPECT_FALSE(ledger_->Outlawed(*At("other")));
+  // Who is proven does not answer for its host.
+  EXPECT_FALSE(ledger_->Outlawed(*known));
+  EXPECT_EQ(known->backlog, Backlog::kAny);
+  MemoryCharge again;
+  ASSERT_EQ(Receive(outlaw, 4 * kMiB, &again, &unused_), Outcome::kGranted);
+  EXPECT_EQ(outlaw->backlog, Backlog::kSmall);
+  ledger_->Prove(*outlaw);
+  EXPECT_EQ(outlaw->backlog, Backlog::kSmall);
+
+  const auto proxy = At("proxy");
+  ledger_->Outlaw(*proxy);
+  EXPECT_FALSE(ledger_->Outlawed(*proxy));
+}
+
+TEST_F(LedgerTest, OutlawsAreBelievedLess) {
+  Make({40 * kMiB});
+  const auto guessed = [&](const std::string& host) {
+    const auto sender = At(host);
+    sender->received = 8 * kMiB;
+    ledger_->Explain(*sender, 8 * kMiB);
+    return 8 * kMiB - ledger_->Unexplained(*sender);
+  };
+  ledger_->Outlaw(*At("outlaw"));
+  EXPECT_GT(guessed("other"), 10 * guessed("outlaw"));
+  EXPECT_GT(guessed("outlaw"), 64u << 10);
 }
 
 }  // namespace

@@ -44,8 +44,10 @@ class TestSender : public Sender {
   explicit TestSender(std::string host) : Sender(std::move(host)) {}
   std::optional<uint64_t> Received() const override { return received.load(); }
   bool HasUnread() const override { return unread; }
+  void AllowBacklog(Backlog allowed) override { backlog = allowed; }
   std::atomic<uint64_t> received = 0;
   std::atomic<bool> unread = false;
+  std::atomic<Backlog> backlog = Backlog::kSmall;  // as of a new connection
 };
 
 // 64 MiB to receive, 48 of them for messages on their way.

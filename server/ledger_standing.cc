@@ -1,0 +1,76 @@
+// What the ledger thinks of senders and their hosts.
+#include "absl/time/clock.h"
+#include "server/ledger.h"
+
+namespace quantd {
+namespace {
+
+// How long a stall is held against a sender and its host.
+constexpr absl::Duration kDistrust = absl::Seconds(10);
+
+}  // namespace
+
+bool MemoryLedger::Distrusted(const Sender& sender, absl::Time now) const {
+  if (IsTrusted(sender.host())) return false;
+  if (now < sender.distrusted_until_) return true;
+  if (sender.proven_) return false;
+  // A connection nobody knows is as good as its host.
+  const auto host = hosts_.find(sender.host());
+  return host != hosts_.end() && now < host->second.distrusted_until;
+}
+
+bool MemoryLedger::Suspect(const Sender& sender, absl::Time now) const {
+  return !sender.proven_ && Distrusted(sender, now);
+}
+
+const MemoryLedger::Host* MemoryLedger::OutlawedHost(const Sender& sender,
+                                                     absl::Time now) const {
+  const auto host = hosts_.find(sender.host());
+  return host != hosts_.end() && now < host->second.outlawed_until &&
+                 !IsTrusted(sender.host())
+             ? &host->second
+             : nullptr;
+}
+
+bool MemoryLedger::IsOutlaw(const Sender& sender, absl::Time now) const {
+  return !sender.proven_ && OutlawedHost(sender, now) != nullptr;
+}
+
+void MemoryLedger::OutlawLocked(Sender& sender, absl::Time now) {
+  Host& host = HoldAgainst(sender, now);
+  host.outlawed_until = host.distrusted_until;
+  sender.proven_ = false;
+  sender.AllowBacklog(Sender::Backlog::kSmall);
+}
+
+MemoryLedger::Host& MemoryLedger::HoldAgainst(Sender& sender, absl::Time now) {
+  Host& host = hosts_[sender.host()];
+  sender.distrusted_until_ = host.distrusted_until = now + kDistrust;
+  return host;
+}
+
+void MemoryLedger::Distrust(Sender& sender) {
+  absl::MutexLock lock(&mutex_);
+  sender.proven_ = false;
+  HoldAgainst(sender, absl::Now());
+}
+
+void MemoryLedger::Outlaw(Sender& sender) {
+  absl::MutexLock lock(&mutex_);
+  OutlawLocked(sender, absl::Now());
+}
+
+bool MemoryLedger::Outlawed(const Sender& sender) const {
+  absl::MutexLock lock(&mutex_);
+  return IsOutlaw(sender, absl::Now());
+}
+
+void MemoryLedger::Prove(Sender& sender) {
+  absl::MutexLock lock(&mutex_);
+  sender.proven_ = true;
+  if (OutlawedHost(sender, absl::Now()) == nullptr) {
+    sender.AllowBacklog(Sender::Backlog::kAny);
+  }
+}
+
+}  // namespace quantd

@@ -1,4 +1,4 @@
-# gRPC, protobuf, Abseil and their friends from the distribution's archives.
+# gRPC, protobuf, Abseil, fmt and their friends from the distribution's archives.
 # The package's CMake targets name shared objects only, so the archives are
 # listed by hand. Included by proto/CMakeLists.txt.
 find_library(QUANTD_ZLIB_A NAMES libz.a REQUIRED)
@@ -45,3 +45,8 @@ target_link_libraries(quantd_grpc INTERFACE quantd_protobuf
 # Inside the group, which they need; only who calls them gets them.
 target_link_libraries(quantd_crypto INTERFACE quantd_grpc)
 target_link_libraries(quantd_grpc_reflection INTERFACE quantd_grpc)
+
+# fmt comes without one. Defined as fmt::fmt has it, for the same objects.
+add_library(quantd_fmt STATIC static_fmt.cc)
+target_compile_definitions(quantd_fmt INTERFACE FMT_SHARED)
+target_link_libraries(quantd_fmt PRIVATE quantd_flags)

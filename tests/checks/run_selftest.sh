@@ -41,7 +41,7 @@ calls='called: cmake --build
 -LE ^(unit|slow|long|gpu)$
 -L ^slow$ -LE ^(long|gpu)$'
 expect "no GPU" "tests/run.sh: preset cpu, 2 at a time
-about 14 min
+about 10 min
 long      not run
 called: cmake --preset cpu
 $calls

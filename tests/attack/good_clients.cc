@@ -90,8 +90,9 @@ class GoodClients::Caller {
 GoodClients::GoodClients(const std::string& address,
                          const Credentials& credentials,
                          const std::vector<Callers>& callers,
-                         std::chrono::milliseconds deadline) {
+                         std::chrono::milliseconds deadline, int attempts) {
   ClientOptions options;
+  options.retry.max_attempts = attempts;
   options.deadline = deadline;
   options.credentials = credentials;
   for (const Callers& kind : callers) {

@@ -35,9 +35,10 @@ struct Score {
 
 class GoodClients {
  public:
+  // Each call may take `deadline` and is made `attempts` times at most.
   GoodClients(const std::string& address, const Credentials& credentials,
               const std::vector<Callers>& callers,
-              std::chrono::milliseconds deadline);
+              std::chrono::milliseconds deadline, int attempts = 4);
   ~GoodClients();
 
   // Lets everybody call for that long, and waits for the calls that have begun

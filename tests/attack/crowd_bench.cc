@@ -1,0 +1,92 @@
+// How a server serves crowds that mean well: many clients that each send one
+// call after another, as large as they like, and how much of that arrives.
+//
+//   crowd_bench [--clients 1,2,4,8,20] [--call 16MiB] [--budget 256MiB]
+//     [--attempts 1] [--seconds 10] [--secure] [--json FILE]
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "tests/attack/attacked_server.h"
+#include "tests/attack/good_clients.h"
+
+int main(int argc, char** argv) {
+  using namespace quantd::attack;  // NOLINT: this program is about nothing else
+  CLI::App app("Crowds of good clients");
+  std::vector<int> crowds = {1, 2, 4, 8, 20};
+  uint64_t call_bytes = 16 << 20;
+  uint64_t budget = 256 << 20;
+  int attempts = 1;
+  double seconds = 10;
+  bool secure = false;
+  std::string path;
+  app.add_option("--clients", crowds, "crowds, one server each")
+      ->delimiter(',');
+  app.add_option("--call", call_bytes, "bytes of one call")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--budget", budget, "of the server; 0: its own choice")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--attempts", attempts, "of each call")->capture_default_str();
+  app.add_option("--seconds", seconds, "of each crowd")->capture_default_str();
+  app.add_flag("--secure", secure, "TLS and tokens");
+  app.add_option("--json", path, "writes everything there");
+  CLI11_PARSE(app, argc, argv);
+
+  const std::chrono::milliseconds time(static_cast<int64_t>(seconds * 1000));
+  nlohmann::json rows = nlohmann::json::array();
+  for (const int clients : crowds) {
+    AttackedServer server({.budget = budget, .secure = secure}, 0);
+    if (!server.running()) {
+      std::cerr << "crowd_bench: no server\n";
+      return 1;
+    }
+    GoodClients good(server.address(), server.credentials(),
+                     {{.count = clients, .call_bytes = call_bytes}},
+                     std::chrono::seconds(60), attempts);
+    // Connections, threads and memory are there.
+    good.Call(std::chrono::seconds(1));
+    const Score score = good.Call(time).front();
+    const double rate =
+        score.calls_per_second * static_cast<double>(call_bytes) / (1 << 20);
+    const int crash = server.Crash();
+    std::printf(
+        "%3d clients of %5.0f MiB: %6.1f calls/s, %7.1f MiB/s, %d served, %d "
+        "failed, p50 %.0f ms, p99 %.0f ms, RSS %.0f of %.0f MiB%s %s\n",
+        clients, static_cast<double>(call_bytes) / (1 << 20),
+        score.calls_per_second, rate, score.served, score.failed, score.p50_ms,
+        score.p99_ms, static_cast<double>(server.MostResident()) / (1 << 20),
+        static_cast<double>(server.bound()) / (1 << 20),
+        crash == 0 ? "" : " CRASH", score.error.substr(0, 100).c_str());
+    std::fflush(stdout);
+    rows.push_back({{"clients", clients},
+                    {"call_bytes", call_bytes},
+                    {"budget_bytes", budget},
+                    {"attempts", attempts},
+                    {"secure", secure},
+                    {"served", score.served},
+                    {"failed", score.failed},
+                    {"error", score.error},
+                    {"calls_per_second", score.calls_per_second},
+                    {"mib_per_second", rate},
+                    {"p50_ms", score.p50_ms},
+                    {"p99_ms", score.p99_ms},
+                    {"most_resident_bytes", server.MostResident()},
+                    {"memory_bound_bytes", server.bound()},
+                    {"crash_signal", crash}});
+    if (crash == 0) server.Stop(kDrainSeconds + 20);
+  }
+  if (!path.empty()) {
+    const nlohmann::json all = {{"cores", std::thread::hardware_concurrency()},
+                                {"seconds", seconds},
+                                {"rows", rows}};
+    std::ofstream(path) << all.dump(1) << '\n';
+  }
+  return 0;
+}

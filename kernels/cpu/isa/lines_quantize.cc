@@ -240,16 +240,10 @@ void ScaleSquares(const EncodeParams& e, const CopyTask& copy, Tile& tile,
     for (int64_t c = 0; c < cols; c += side) {
       uint32_t max, clean;
       FindSquareMaxima(tile, r, c, side, &max, &clean);
-      uint32_t* const stored = &out->stored[r / side][c / side];
-      if (e.four_over_six == FourOverSix::kOff) {
-        *stored = MakeBlockScale<Scalar>(e, line, max, clean).stored;
-        continue;
-      }
-      uint32_t four, six;
-      FourOverSixScales<Scalar>(line, clean, &four, &six);
-      *stored = FourOverSixChoice<Scalar>(
-          e, max, four, SquareError(e, lines, tile, r, c, four), six,
-          SquareError(e, lines, tile, r, c, six));
+      out->stored[r / side][c / side] =
+          ScaleOfSquare<Scalar>(e, line, max, clean, [&](int, uint32_t code) {
+            return SquareError(e, lines, tile, r, c, code);
+          });
     }
   }
 }

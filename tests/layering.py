@@ -29,8 +29,8 @@ kernels/device/devices: kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h
 kernels/cpu: kernels/plan kernels/arith kernels/device absl fmt
 kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/cpu/tiles.h
 kernels/cuda: kernels/plan kernels/arith kernels/device absl fmt cuda
-kernels/cuda/apply_rht: kernels/cuda/tile
 kernels/cuda/groups: kernels/cuda/tile kernels/cuda/ptx
+kernels/cuda/rotate: kernels/cuda/tile
 kernels/cuda/ptx: kernels/plan/format.h kernels/arith/codec.h kernels/cuda/queue.h cuda
 kernels/cuda/tile: kernels/plan/format.h kernels/arith kernels/cuda/args.h kernels/cuda/queue.h kernels/cuda/ptx cuda
 kernels/cuda/amax: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile

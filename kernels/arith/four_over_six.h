@@ -90,9 +90,10 @@ QUANTD_FN BlockScale<L> FourOverSixScale(const EncodeParams& p,
   return UnderScale<L>(p, line, code);
 }
 
-// Whether two scales are tried for every block or square.
+// Whether two scales are tried for every block or square. That of other formats
+// than NVFP4 is known where the scaling is: there nothing is left of this.
 QUANTD_FN bool TriesTwoScales(const EncodeParams& p) {
-  return p.four_over_six != FourOverSix::kOff;
+  return p.scaling == Scaling::kNvfp4 && p.four_over_six != FourOverSix::kOff;
 }
 
 // The scale of the block `v`, whose maxima are `max` and `clean`, in the way

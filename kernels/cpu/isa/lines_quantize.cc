@@ -147,14 +147,23 @@ struct TileOut {
   }
 };
 
-// W lines from `line` on, over the tile's positions. What decides most is known
-// to the compiler.
+// Whether a format of that scaling has squares.
+constexpr bool HasSquares(Scaling scaling) {
+  for (const FormatSpec& format : kFormats) {
+    if (format.scaling == scaling && format.square) return true;
+  }
+  return false;
+}
+
+// Encodes W lines from `line` on, over the tile's positions. What decides most
+// is known to the compiler.
 template <Scaling kScaling, DType kElement, bool kStochastic>
 void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
   EncodeParams e = job.params;
   e.scaling = kScaling;
   e.element = kElement;
   e.stochastic = kStochastic;
+  e.square = e.square && HasSquares(kScaling);
   const CopyTask& copy = job.copy;
   const LineScale<L> scales = ScalesOfLines(e, copy, line, lanes);
   const TileOut out = {e,    copy, job.squares, job.errors, job.columnwise,

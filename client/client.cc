@@ -243,13 +243,6 @@ absl::StatusOr<QuantizeDescription> Client::DescribeQuantize(
   return client::ReadDescription(reply.Pieces());
 }
 
-absl::StatusOr<Result> Client::Quantize(const TensorDesc& tensor, Bytes input,
-                                        const QuantizeOptions& options,
-                                        const CallOptions& call) {
-  return impl_->RunOnInput(MakeQuantizePlan(tensor, options), input, call,
-                           impl_->DeadlineOf(call));
-}
-
 absl::StatusOr<Result> Client::Dequantize(const TensorDesc& tensor,
                                           const QuantizedBytes& quantized,
                                           const DequantizeOptions& options,
@@ -258,26 +251,20 @@ absl::StatusOr<Result> Client::Dequantize(const TensorDesc& tensor,
                            impl_->DeadlineOf(call));
 }
 
-absl::StatusOr<Result> Client::RhtAmax(const TensorDesc& tensor, Bytes input,
-                                       const RhtAmaxOptions& options,
-                                       const CallOptions& call) {
-  return impl_->RunOnInput(MakeRhtAmaxPlan(tensor, options), input, call,
-                           impl_->DeadlineOf(call));
+absl::StatusOr<Result> Client::Run(const absl::StatusOr<Plan>& plan,
+                                   Bytes input, const CallOptions& call) {
+  return impl_->RunOnInput(plan, input, call, impl_->DeadlineOf(call));
 }
 
-absl::StatusOr<Result> Client::ApplyRht(const TensorDesc& tensor, Bytes input,
-                                        const ApplyRhtOptions& options,
-                                        const CallOptions& call) {
-  return impl_->RunOnInput(MakeApplyRhtPlan(tensor, options), input, call,
-                           impl_->DeadlineOf(call));
-}
-
-std::future<absl::StatusOr<Result>> Client::QuantizeAsync(
-    TensorDesc tensor, Bytes input, QuantizeOptions options, CallOptions call) {
+std::future<absl::StatusOr<Result>> Client::RunAsync(absl::StatusOr<Plan> plan,
+                                                     Bytes input,
+                                                     const CallOptions& call) {
   const Time deadline = impl_->DeadlineOf(call);
+  // Shared: a plan of many groups is long.
+  const auto shared =
+      std::make_shared<const absl::StatusOr<Plan>>(std::move(plan));
   return impl_->Async(deadline, [=, impl = impl_.get()] {
-    return impl->RunOnInput(MakeQuantizePlan(tensor, options), input, call,
-                            deadline);
+    return impl->RunOnInput(*shared, input, call, deadline);
   });
 }
 
@@ -287,26 +274,6 @@ std::future<absl::StatusOr<Result>> Client::DequantizeAsync(
   const Time deadline = impl_->DeadlineOf(call);
   return impl_->Async(deadline, [=, impl = impl_.get()] {
     return impl->Dequantize(tensor, quantized, options, call, deadline);
-  });
-}
-
-std::future<absl::StatusOr<Result>> Client::RhtAmaxAsync(TensorDesc tensor,
-                                                         Bytes input,
-                                                         RhtAmaxOptions options,
-                                                         CallOptions call) {
-  const Time deadline = impl_->DeadlineOf(call);
-  return impl_->Async(deadline, [=, impl = impl_.get()] {
-    return impl->RunOnInput(MakeRhtAmaxPlan(tensor, options), input, call,
-                            deadline);
-  });
-}
-
-std::future<absl::StatusOr<Result>> Client::ApplyRhtAsync(
-    TensorDesc tensor, Bytes input, ApplyRhtOptions options, CallOptions call) {
-  const Time deadline = impl_->DeadlineOf(call);
-  return impl_->Async(deadline, [=, impl = impl_.get()] {
-    return impl->RunOnInput(MakeApplyRhtPlan(tensor, options), input, call,
-                            deadline);
   });
 }
 

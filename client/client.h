@@ -83,7 +83,9 @@ class Client {
   absl::StatusOr<Result> Quantize(const TensorDesc& tensor,
                                   absl::Span<const std::byte> input,
                                   const QuantizeOptions& options,
-                                  const CallOptions& call = {});
+                                  const CallOptions& call = {}) {
+    return Run(MakeQuantizePlan(tensor, options), input, call);
+  }
 
   // What Quantize would give, without its input: every part with its shape,
   // type, layout and size, and the memory the server would need. Nothing is
@@ -104,13 +106,17 @@ class Client {
   absl::StatusOr<Result> RhtAmax(const TensorDesc& tensor,
                                  absl::Span<const std::byte> input,
                                  const RhtAmaxOptions& options,
-                                 const CallOptions& call = {});
+                                 const CallOptions& call = {}) {
+    return Run(MakeRhtAmaxPlan(tensor, options), input, call);
+  }
 
   // Part: kRotated, M x K.
   absl::StatusOr<Result> ApplyRht(const TensorDesc& tensor,
                                   absl::Span<const std::byte> input,
                                   const ApplyRhtOptions& options,
-                                  const CallOptions& call = {});
+                                  const CallOptions& call = {}) {
+    return Run(MakeApplyRhtPlan(tensor, options), input, call);
+  }
 
   absl::StatusOr<ServerInfo> GetServerInfo(const CallOptions& call = {});
 
@@ -119,24 +125,39 @@ class Client {
   // that is thrown away does not stop its call: cancel it, and keep the
   // memory until the client is gone or the future was ready.
   std::future<absl::StatusOr<Result>> QuantizeAsync(
-      TensorDesc tensor, absl::Span<const std::byte> input,
-      QuantizeOptions options, CallOptions call = {});
+      const TensorDesc& tensor, absl::Span<const std::byte> input,
+      const QuantizeOptions& options, const CallOptions& call = {}) {
+    return RunAsync(MakeQuantizePlan(tensor, options), input, call);
+  }
   std::future<absl::StatusOr<Result>> DequantizeAsync(TensorDesc tensor,
                                                       QuantizedBytes quantized,
                                                       DequantizeOptions options,
                                                       CallOptions call = {});
   std::future<absl::StatusOr<Result>> RhtAmaxAsync(
-      TensorDesc tensor, absl::Span<const std::byte> input,
-      RhtAmaxOptions options, CallOptions call = {});
+      const TensorDesc& tensor, absl::Span<const std::byte> input,
+      const RhtAmaxOptions& options, const CallOptions& call = {}) {
+    return RunAsync(MakeRhtAmaxPlan(tensor, options), input, call);
+  }
   std::future<absl::StatusOr<Result>> ApplyRhtAsync(
-      TensorDesc tensor, absl::Span<const std::byte> input,
-      ApplyRhtOptions options, CallOptions call = {});
+      const TensorDesc& tensor, absl::Span<const std::byte> input,
+      const ApplyRhtOptions& options, const CallOptions& call = {}) {
+    return RunAsync(MakeApplyRhtPlan(tensor, options), input, call);
+  }
 
   const std::string& target() const;
 
  private:
   class Impl;
   explicit Client(std::unique_ptr<Impl> impl);
+
+  // What all calls on one tensor are, whatever is asked of it.
+  absl::StatusOr<Result> Run(const absl::StatusOr<Plan>& plan,
+                             absl::Span<const std::byte> input,
+                             const CallOptions& call);
+  std::future<absl::StatusOr<Result>> RunAsync(
+      absl::StatusOr<Plan> plan, absl::Span<const std::byte> input,
+      const CallOptions& call);
+
   std::unique_ptr<Impl> impl_;
 };
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "server/incoming_call.h"
 
 namespace quantd {
 namespace {
@@ -36,12 +35,12 @@ void CallRegistry::Destroyed() {
   --existing_;
 }
 
-void CallRegistry::Watch(IncomingCall* call) {
+void CallRegistry::Watch(WatchedCall* call) {
   absl::MutexLock lock(&mutex_);
   calls_.insert(call);
 }
 
-void CallRegistry::Leave(IncomingCall* call) {
+void CallRegistry::Leave(WatchedCall* call) {
   absl::MutexLock lock(&mutex_);
   calls_.erase(call);
 }
@@ -112,7 +111,7 @@ void CallRegistry::RunWatch() {
   const auto wake = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || !calls_.empty();
   };
-  std::vector<IncomingCall*> watched;
+  std::vector<WatchedCall*> watched;
   mutex_.Lock();
   while (true) {
     // Nothing runs while there is nothing to look at.
@@ -122,13 +121,13 @@ void CallRegistry::RunWatch() {
     }
     // A call leaves under this lock before it is freed. One that is about to
     // must not come back to life.
-    for (IncomingCall* call : calls_) {
+    for (WatchedCall* call : calls_) {
       if (call->TryRef()) watched.push_back(call);
     }
     mutex_.Unlock();
     const absl::Time now = absl::Now();
     if (sweep_) sweep_(now);
-    for (IncomingCall* call : watched) {
+    for (WatchedCall* call : watched) {
       call->Watch(now);
       call->Unref();
     }

@@ -15,7 +15,19 @@
 
 namespace quantd {
 
-class IncomingCall;
+// A call as the registry sees it.
+class WatchedCall {
+ public:
+  // Takes a reference, unless the last one is gone.
+  virtual bool TryRef() = 0;
+  virtual void Unref() = 0;
+  // Looks for what takes too long. Comes every so often, on the registry's
+  // thread.
+  virtual void Watch(absl::Time now) = 0;
+
+ protected:
+  ~WatchedCall() = default;
+};
 
 class CallRegistry {
  public:
@@ -27,8 +39,8 @@ class CallRegistry {
   void Created();
   void Destroyed();
   // Looks at the call every so often until it leaves.
-  void Watch(IncomingCall* call);
-  void Leave(IncomingCall* call);
+  void Watch(WatchedCall* call);
+  void Leave(WatchedCall* call);
 
   // Of calls that a shutdown waits for. False: the server drains, and takes no
   // more calls.
@@ -60,7 +72,7 @@ class CallRegistry {
 
   const std::function<void(absl::Time now)> sweep_;
   mutable absl::Mutex mutex_;
-  absl::flat_hash_set<IncomingCall*> calls_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<WatchedCall*> calls_ ABSL_GUARDED_BY(mutex_);
   size_t accepted_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t existing_ ABSL_GUARDED_BY(mutex_) = 0;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;

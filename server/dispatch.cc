@@ -1,11 +1,12 @@
-#include "server/dispatch.h"
-
+// Which code answers which method.
 #include <string>
 #include <utility>
 
 #include "proto/methods.h"
+#include "server/call_environment.h"
 #include "server/credentials.h"
 #include "server/health.h"
+#include "server/incoming_call.h"
 #include "server/ledger.h"
 #include "server/reflection.h"
 #include "server/refusal.h"

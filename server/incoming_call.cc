@@ -9,8 +9,6 @@
 #include "fmt/format.h"
 #include "server/acceptor.h"
 #include "server/call_environment.h"
-#include "server/call_registry.h"
-#include "server/dispatch.h"
 #include "server/ledger.h"
 #include "server/planner.h"
 #include "server/refusal_pace.h"

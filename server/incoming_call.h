@@ -23,6 +23,7 @@
 
 #include "absl/time/time.h"
 #include "proto/methods.h"
+#include "server/call_registry.h"
 #include "server/completion_tag.h"
 #include "server/connection.h"
 #include "server/failure.h"
@@ -49,7 +50,12 @@ class CallHandler {
   virtual void OnWatch(absl::Time now) { (void)now; }
 };
 
-class IncomingCall {
+// The code that answers a call. Never null: a method that nobody knows has a
+// handler that says so. In server/dispatch.cc, which knows all handlers.
+std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
+                                         IncomingCall* call);
+
+class IncomingCall final : public WatchedCall {
  public:
   // Waits on `queue` for one call of a tensor method, or, without one, of any
   // other method. Owns itself. A call that arrives arms its successor.
@@ -84,11 +90,9 @@ class IncomingCall {
   void Plan(std::function<void()> work, bool is_long);
 
   void Ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
-  // For who holds none: false once the last has gone.
-  bool TryRef();
-  void Unref();
-  // For the registry.
-  void Watch(absl::Time now);
+  bool TryRef() override;
+  void Unref() override;
+  void Watch(absl::Time now) override;
 
  private:
   IncomingCall(CallEnvironment* env, std::optional<wire::Method> method,

@@ -16,10 +16,10 @@
 #include <variant>
 
 #include "absl/time/time.h"
+#include "server/log_level.h"
 
 namespace quantd {
 
-enum class LogLevel { kDebug, kInfo, kWarn, kError, kOff };
 enum class LogFormat { kText, kJson };
 
 // Until this is called: kInfo, kText.

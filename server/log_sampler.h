@@ -15,7 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "server/log.h"
+#include "server/log_level.h"
 
 namespace quantd {
 

@@ -117,6 +117,7 @@ QUANTD_FN typename L::F DecodeE2M1(typename L::U code) {
 // block whose scale is NaN.
 template <typename L>
 QUANTD_FN void KeepCodes(int64_t count, typename L::U* words) {
+  if (count >= 16) return;
   for (int w = 0; w < 2; ++w) {
     const int64_t kept = count - 8 * w;
     if (kept >= 8) continue;

@@ -66,10 +66,7 @@ QUANTD_FN BlockScale<L> FindBlockScale(const EncodeParams& p,
   typename L::U max{};
   typename L::U clean{};
   if (p.scaling != Scaling::kTensor) FindMaxima<L>(v, n, &max, &clean);
-  if (p.four_over_six != FourOverSix::kOff) {
-    return FourOverSixScale<L>(p, line, v, max, clean);
-  }
-  return MakeBlockScale<L>(p, line, max, clean);
+  return ScaleOfBlock<L>(p, line, v, max, clean);
 }
 
 // What 16 values lost that became `words` under `scale`. Positions from `count`

@@ -74,6 +74,7 @@ QUANTD_FN typename L::U FourOverSixChoice(const EncodeParams& p,
   return code;
 }
 
+// The better candidate for the block `v`.
 template <typename L>
 QUANTD_FN BlockScale<L> FourOverSixScale(const EncodeParams& p,
                                          const LineScale<L>& line,
@@ -87,6 +88,39 @@ QUANTD_FN BlockScale<L> FourOverSixScale(const EncodeParams& p,
       FourOverSixChoice<L>(p, max, four, FourOverSixError<L>(p, line, v, four),
                            six, FourOverSixError<L>(p, line, v, six));
   return UnderScale<L>(p, line, code);
+}
+
+// Whether two scales are tried for every block or square. That of other formats
+// than NVFP4 is known where the scaling is: there nothing is left of this.
+QUANTD_FN bool TriesTwoScales(const EncodeParams& p) {
+  return p.scaling == Scaling::kNvfp4 && p.four_over_six != FourOverSix::kOff;
+}
+
+// The scale of the block `v`, whose maxima are `max` and `clean`, in the way
+// that the options ask for.
+template <typename L>
+QUANTD_FN BlockScale<L> ScaleOfBlock(const EncodeParams& p,
+                                     const LineScale<L>& line,
+                                     const typename L::F* v, typename L::U max,
+                                     typename L::U clean) {
+  if (TriesTwoScales(p)) return FourOverSixScale<L>(p, line, v, max, clean);
+  return MakeBlockScale<L>(p, line, max, clean);
+}
+
+// Likewise the scale of a square, settled but not yet stored. `error(i, code)`
+// gives the error of the square under its candidate i, which is the scale
+// `code`: 0 is that for 4, 1 that for 6.
+template <typename L, typename ErrorOf>
+QUANTD_FN typename L::U ScaleOfSquare(const EncodeParams& p,
+                                      const LineScale<L>& line,
+                                      typename L::U max, typename L::U clean,
+                                      const ErrorOf& error) {
+  if (!TriesTwoScales(p)) {
+    return MakeBlockScale<L>(p, line, max, clean).stored;
+  }
+  typename L::U four, six;
+  FourOverSixScales<L>(line, clean, &four, &six);
+  return FourOverSixChoice<L>(p, max, four, error(0, four), six, error(1, six));
 }
 
 }  // namespace QUANTD_ARITH

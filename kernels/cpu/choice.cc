@@ -4,11 +4,18 @@
 #include <variant>
 
 #include "kernels/device/kernel_names.h"
+#include "kernels/plan/support.h"
 
 namespace quantd::cpu {
 namespace {
 
 constexpr int kBlock = 16;  // The tile functions rotate by it alone.
+
+// What the functions for FP8 know beside their formats; a copy that is rotated
+// is not theirs. Whoever asks for more is served by the generic function.
+constexpr uint32_t kFp8Knows =
+    kOptRht | kOptSwizzled | kOptGivenAmax | kOptEpsilon | kOptPowerOfTwo |
+    kOptGivenScale | kOptHistory | kOptScaleRule | kOptGrouped | kOptDbias;
 
 AmaxKernel ChooseAmax(const Recipe& r) {
   const Search& search = r.search;
@@ -23,7 +30,9 @@ EncodeKernel ChooseEncode(const QuantizeOptions& o, const Recipe& r,
   if (r.plain_nvfp4) return EncodeKernel::kNvfp4;
   const FormatSpec& format = *FindFormat(o.format);
   const bool fp8 = format.element != DType::kE2M1x2;
-  if (!fp8 || copy.rotation != 0 || r.statistics) return EncodeKernel::kLines;
+  if (!fp8 || copy.rotation != 0 || (UsedOptions(o) & ~kFp8Knows) != 0) {
+    return EncodeKernel::kLines;
+  }
   return format.square ? EncodeKernel::kFp8Squares : EncodeKernel::kFp8;
 }
 
@@ -44,9 +53,9 @@ KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
     choice.dbias = o->dbias;
   } else if (std::holds_alternative<DequantizeOptions>(plan.options())) {
     choice.decode = ChooseDecode(recipe);
-  } else if (const auto* a = std::get_if<ApplyRhtOptions>(&plan.options())) {
-    choice.rotate = a->rht_dimension == kBlock ? RotateKernel::kBlocks
-                                               : RotateKernel::kLines;
+  } else if (recipe.rotate) {
+    choice.rotate = recipe.rotation->dimension == kBlock ? RotateKernel::kBlocks
+                                                         : RotateKernel::kLines;
   }
   return choice;
 }

@@ -62,7 +62,18 @@ class Computer {
     }
   }
 
-  absl::Status Compute(const QuantizeOptions& o) {
+  absl::Status Compute() {
+    if (recipe_.rotate) return Rotate(*recipe_.rotate);
+    if (choice_.decode != DecodeKernel::kNone) return Decode();
+    const bool quantizes =
+        std::holds_alternative<QuantizeOptions>(plan_.options());
+    return quantizes ? Quantize() : WriteAmaxes();
+  }
+
+  const Maxima& seen() const { return seen_; }
+
+ private:
+  absl::Status Quantize() {
     task_ = MakeQuantizeTask(plan_, bases_);
     if (absl::Status s = WriteAmaxes(); !s.ok()) return s;
     WriteTensorScales(plan_, recipe_, task_);
@@ -70,12 +81,12 @@ class Computer {
       Encode();
       if (absl::Status s = Judge(); !s.ok()) return s;
     }
-    if (choice_.dbias) Dbias(o.dbias_dtype);
+    if (choice_.dbias) Dbias(plan_.output(TensorKind::kDbias)->dtype);
     WriteHistory(plan_, recipe_, bases_.out);
     return absl::OkStatus();
   }
 
-  absl::Status Compute(const DequantizeOptions&) {
+  absl::Status Decode() {
     const DequantizeTask task = MakeDequantizeTask(plan_, bases_);
     CountRht(recipe_.copies_rotate());
     Over(kWholeRows, [&](const Piece& piece) {
@@ -91,17 +102,15 @@ class Computer {
     return absl::OkStatus();
   }
 
-  absl::Status Compute(const RhtAmaxOptions&) { return WriteAmaxes(); }
-
-  absl::Status Compute(const ApplyRhtOptions& o) {
+  absl::Status Rotate(const RotateRecipe& recipe) {
     CountRht(true);
     RotateArgs args = {};
     args.x = Input(0);
     args.out = bases_.out + plan_.output(TensorKind::kRotated)->offset;
-    args.dtype = o.output;
+    args.dtype = recipe.output;
     args.signs = bases_.signs;
-    args.inverse = o.inverse;
-    args.dimension = o.rht_dimension;
+    args.inverse = recipe.inverse;
+    args.dimension = Dimension();
     const auto rotate = choice_.rotate == RotateKernel::kBlocks
                             ? tiles_.rotate
                             : tiles_.rotate_lines;
@@ -114,9 +123,6 @@ class Computer {
     return absl::OkStatus();
   }
 
-  const Maxima& seen() const { return seen_; }
-
- private:
   int Dimension() const {
     return recipe_.rotation ? recipe_.rotation->dimension : kRhtSize;
   }
@@ -295,9 +301,7 @@ class Computer {
 absl::Status Compute(CpuDevice* device, const Plan& plan, JobBases bases,
                      JobReport* report) {
   Computer computer(device, plan, bases, report);
-  const absl::Status status =
-      std::visit([&](const auto& options) { return computer.Compute(options); },
-                 plan.options());
+  const absl::Status status = computer.Compute();
   report->saw_nan = computer.seen().nan;
   report->saw_inf = computer.seen().inf;
   return status;

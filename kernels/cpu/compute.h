@@ -11,7 +11,8 @@
 namespace quantd::cpu {
 
 // Turns the input into every byte of the output that is not padding, on all of
-// the device's threads. `bases.signs` is not used. Errors: as Job::Run.
+// the device's threads. `bases.signs` is not used. Errors are those of
+// Job::Run.
 absl::Status Compute(CpuDevice* device, const Plan& plan, JobBases bases,
                      JobReport* report);
 

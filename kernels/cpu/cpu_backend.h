@@ -1,4 +1,4 @@
-// The CPU device: vector lanes over tiles, threads over row ranges.
+// The CPU as a device: threads share its rows, and vector lanes share a tile.
 #ifndef QUANTD_KERNELS_CPU_CPU_BACKEND_H_
 #define QUANTD_KERNELS_CPU_CPU_BACKEND_H_
 
@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<Backend>> Open(std::string name,
 absl::StatusOr<std::unique_ptr<Backend>> OpenMemcpy(
     const BackendOptions& options);
 
-// "baseline" and what else this machine can run, best last.
+// The instruction sets that this machine can run, from "baseline" to the best.
 std::vector<std::string> ListIsas();
 
 }  // namespace quantd::cpu

@@ -18,7 +18,7 @@
 
 namespace quantd::cpu {
 
-// s[i] * n^-1/2, n of them.
+// The n values s[i] * n^-1/2 of a rotation of dimension n.
 using Signs = std::vector<float>;
 
 // Signs by mask and dimension, made once. Thread-safe and bounded: masks come
@@ -36,7 +36,7 @@ class SignCache {
   std::map<Key, std::shared_ptr<const Signs>> entries_;  // guarded by mutex_
 };
 
-// What the jobs of one CPU device share. Outlives them.
+// What the jobs of one CPU device share. It outlives them.
 struct CpuDevice {
   CpuDevice(const TileKernels* kernels, int thread_count,
             std::shared_ptr<BlockPool> memory)
@@ -46,7 +46,7 @@ struct CpuDevice {
   const std::shared_ptr<BlockPool> pool;
   ThreadPool threads;
   SignCache signs;
-  std::atomic<int> live = 0;  // a job takes itself off when it ends
+  std::atomic<int> live = 0;  // jobs that have not ended
   std::atomic<uint64_t> jobs = 0;
   std::atomic<uint64_t> rht_launches = 0;
 };

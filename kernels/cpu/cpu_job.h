@@ -9,7 +9,7 @@
 
 namespace quantd::cpu {
 
-// The plan's input_bytes(), output_bytes() and scratch_bytes().
+// Blocks of the plan's input_bytes(), output_bytes() and scratch_bytes().
 struct JobBlocks {
   Block in;
   Block out;

@@ -8,8 +8,8 @@
 
 namespace quantd::cpu {
 
-// Both read the copies' amaxes, which have been written. The plan's Recipe is
-// plain_nvfp4.
+// Both read the copies' amaxes, which must have been written. They are for
+// plans whose Recipe is plain_nvfp4.
 QuantizeArgs Nvfp4Args(const EncodeParams& params, const GroupTask& group);
 DequantizeArgs Nvfp4Args(const DequantizeParams& params,
                          const GroupTask& group);

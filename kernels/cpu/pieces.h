@@ -10,8 +10,8 @@
 
 namespace quantd::cpu {
 
-// Rows [first, last) of a group, `first` a multiple of kTileRows; of a single
-// row perhaps only some columns.
+// Rows [first, last) of a group, where `first` is a multiple of kTileRows. Of a
+// group of one row it may be only some of the columns.
 struct Piece {
   size_t group;
   int64_t first;
@@ -22,9 +22,10 @@ struct Piece {
 
 enum Cut { kWholeRows, kCutRows };
 
-// All rows of all groups for so many threads, in the order in which they are to
-// be taken: large pieces first, so that all threads end together. kCutRows: a
-// group of a single row is cut into columns, see kernels/cpu/slice.h.
+// Cuts all rows of all groups for so many threads, in the order in which they
+// are to be taken: large pieces first, so that all threads end together.
+// kCutRows cuts a group of one row by columns, as kernels/cpu/slice.h can
+// compute them.
 std::vector<Piece> CutPieces(const Plan& plan, int threads, Cut cut);
 
 }  // namespace quantd::cpu

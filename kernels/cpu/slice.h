@@ -19,9 +19,10 @@ struct Slice {
   GroupTask group;
 };
 
-// Columns [col, col + cols) of a group of one row, `col` a multiple of
-// kSliceUnit and `cols` too but for the last slice. Gives the bytes that the
-// whole has there; `partial` and `dbias` are the whole's.
+// Columns [col, col + cols) of a group of one row as a task. Both are multiples
+// of kSliceUnit, but for the `cols` of the last slice. The slice gives the
+// bytes that the whole has there; `partial` and `dbias` stay those of the
+// whole.
 Slice SliceOf(const EncodeParams& params, const GroupTask& group, int64_t col,
               int64_t cols);
 

@@ -13,7 +13,7 @@
 
 namespace quantd::cpu {
 
-// Cores this process may use.
+// How many cores this process may use.
 int UsableCores();
 
 class ThreadPool {

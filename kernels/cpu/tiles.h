@@ -2,8 +2,8 @@
 // instruction set, all made from the same sources.
 //
 // Every function works on a range of rows and may run beside others on other
-// ranges; ranges start at multiples of kTileRows (but for the row count's
-// end). Matrices are row-major without padding. Nothing allocates or fails.
+// ranges; ranges start and end at multiples of kTileRows, but for the last row.
+// Matrices are row-major without padding. Nothing allocates or fails.
 #ifndef QUANTD_KERNELS_CPU_TILES_H_
 #define QUANTD_KERNELS_CPU_TILES_H_
 
@@ -24,9 +24,9 @@ using quantd::Matrix;
 // Which function makes the codes and scales of a copy.
 enum class EncodeKernel {
   kNone,        // The copy is not wanted.
-  kNvfp4,       // NVFP4 whose Recipe is plain_nvfp4, both copies at once
-  kFp8,         // FP8 codes, not rotated, without statistics
-  kFp8Squares,  // likewise, with a scale for 128 x 128 codes, both at once
+  kNvfp4,       // NVFP4 whose Recipe is plain_nvfp4; makes both copies at once
+  kFp8,         // FP8 codes that are not rotated, without statistics
+  kFp8Squares,  // likewise, a scale for 128 x 128 codes; makes both at once
   kLines,       // every format and option
 };
 struct EncodeChoice {
@@ -53,7 +53,7 @@ struct AmaxArgs {
   const float* col_signs;
 };
 
-// One copy to write. `signs` as above, nullptr: no rotation.
+// One copy to write. `signs` are as above; without them it is not rotated.
 struct Nvfp4Copy {
   std::byte* data = nullptr;  // nullptr: this copy is not wanted
   std::byte* scale = nullptr;
@@ -94,8 +94,9 @@ struct RotateArgs {
   int dimension;
 };
 
-// Maxima of any dimension. Of each line as fp32 bits where an array is given
-// (zeroed before; with NaN above Inf where `propagate`, else dropped).
+// Maxima under a rotation of any dimension. Where an array is given, which must
+// hold zeros, those of each line go there as fp32 bits: with NaN above Inf
+// where `propagate`, else with NaN dropped.
 struct AmaxLinesArgs {
   Matrix x;
   int rotation;
@@ -116,11 +117,11 @@ struct TileKernels {
                    Maxima* seen);
   void (*dequantize_row)(const DequantizeArgs&, int64_t first, int64_t last);
   void (*dequantize_col)(const DequantizeArgs&, int64_t first, int64_t last);
-  // Sets nan and inf of `*seen`. Dimension 16.
+  // Rotates by 16; sets nan and inf of `*seen`.
   void (*rotate)(const RotateArgs&, int64_t first, int64_t last, Maxima* seen);
 
-  // The same for any format and dimension: kernels/cpu/isa/lines.h. The choice
-  // is not kNvfp4.
+  // These do the same for any format and dimension: kernels/cpu/isa/lines.h. No
+  // EncodeChoice has kNvfp4 here.
   void (*quantize_lines)(const EncodeParams&, EncodeChoice, const GroupTask&,
                          int64_t first, int64_t last, Maxima* seen,
                          ErrorSums* row_errors, ErrorSums* col_errors);

@@ -133,7 +133,7 @@ struct DecodeArgs {
   int rotation;  // dimension; 0: the copy is not rotated
 };
 
-struct ApplyRhtArgs {
+struct RotateArgs {
   Matrix x;
   std::byte* out;
   DType dtype;  // of out

@@ -7,11 +7,21 @@
 
 #include "kernels/device/kernel_names.h"
 #include "kernels/plan/geometry.h"
+#include "kernels/plan/support.h"
 
 namespace quantd::cuda {
 namespace {
 
 constexpr int kBlock = 16;  // of NVFP4, and the rotation of its kernels
+
+// What the kernels for bf16 know beside their formats. Whoever asks for more is
+// served by the generic kernel.
+constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
+                                 kOptSwizzled | kOptGivenAmax | kOptEstimation |
+                                 kOptGrouped | kOptDbias;
+constexpr uint32_t kFp8Knows = kOptSwizzled | kOptGivenAmax | kOptEpsilon |
+                               kOptPowerOfTwo | kOptGivenScale | kOptHistory |
+                               kOptScaleRule | kOptGrouped | kOptDbias;
 
 // The columns of all chunks of rows, which some kernels count in 32 bits.
 int64_t ColumnsOfChunks(const Plan& plan) {
@@ -47,20 +57,20 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
                          const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
   const bool columnwise = r.copies[1].wanted;
-  if (plan.cols() % kBlock != 0 || !RotatesBySixteen(r) || r.statistics ||
-      o.form.row_scaled || o.form.compact_scales ||
+  const uint32_t used = UsedOptions(o);
+  if ((used & ~kNvfp4Knows) != 0 || plan.cols() % kBlock != 0 ||
+      !RotatesBySixteen(r) ||
       plan.rows() > std::numeric_limits<int32_t>::max() ||
       ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max()) {
     return EncodeKernel::kSpans;
   }
-  const bool stochastic = o.rounding == Rounding::kStochastic;
-  if (stochastic || o.four_over_six != FourOverSix::kOff) {
+  if ((used & (kOptStochastic | kOptFourOverSix)) != 0) {
     // A block's random bytes must be those of one counter.
     if (columnwise || format.square || o.shard.column_offset % kBlock != 0) {
       return EncodeKernel::kSpans;
     }
-    return stochastic ? EncodeKernel::kNvfp4Stochastic
-                      : EncodeKernel::kNvfp4FourOverSix;
+    return used & kOptStochastic ? EncodeKernel::kNvfp4Stochastic
+                                 : EncodeKernel::kNvfp4FourOverSix;
   }
   if (format.square) return EncodeKernel::kNvfp4Squares;
   return columnwise || o.dbias ? EncodeKernel::kNvfp4Tiles
@@ -71,7 +81,7 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
 EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
                        const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
-  if (format.square || r.copies_rotate() || r.statistics ||
+  if ((UsedOptions(o) & ~kFp8Knows) != 0 || format.square ||
       plan.cols() % 8 != 0 ||
       ColumnsOfChunks(plan) >= std::numeric_limits<int32_t>::max()) {
     return EncodeKernel::kSpans;
@@ -148,9 +158,9 @@ KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
     }
   } else if (const auto* d = std::get_if<DequantizeOptions>(&plan.options())) {
     choice.decode = ChooseDecode(recipe, *d);
-  } else if (const auto* a = std::get_if<ApplyRhtOptions>(&plan.options())) {
-    choice.rotate = a->rht_dimension == kBlock ? RotateKernel::kBlocks
-                                               : RotateKernel::kSpans;
+  } else if (recipe.rotate) {
+    choice.rotate = recipe.rotation->dimension == kBlock ? RotateKernel::kBlocks
+                                                         : RotateKernel::kSpans;
   }
   return choice;
 }
@@ -190,7 +200,8 @@ std::string_view Name(DecodeKernel kernel) {
 }
 
 std::string_view Name(RotateKernel kernel) {
-  static constexpr std::string_view kNames[] = {"-", "ApplyRht", "ApplyRhtOf"};
+  static constexpr std::string_view kNames[] = {"-", "RotateBlocks",
+                                                "RotateSpans"};
   return NameIn(kNames, kernel);
 }
 

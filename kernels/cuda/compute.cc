@@ -1,8 +1,5 @@
 #include "kernels/cuda/compute.h"
 
-#include <optional>
-#include <variant>
-
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/launch.h"
@@ -62,16 +59,12 @@ class Worker {
     return Copy();
   }
 
-  // The last step of Compute: what makes copies and dbias.
+  // The last step of Compute: what makes anything but amaxes.
   cudaError_t Copy() {
-    const Plan::Options& options = plan_.options();
-    if (const auto* o = std::get_if<QuantizeOptions>(&options)) {
-      QUANTD_CUDA_TRY(Encode(*o));
-      return SumColumns(*o);
-    }
-    if (std::holds_alternative<DequantizeOptions>(options)) return Decode();
-    const auto* o = std::get_if<ApplyRhtOptions>(&options);
-    return o != nullptr ? Rotate(*o) : cudaSuccess;
+    if (recipe_.rotate) return Rotate(*recipe_.rotate);
+    if (choice_.decode != DecodeKernel::kNone) return Decode();
+    QUANTD_CUDA_TRY(Encode());
+    return SumColumns();
   }
 
   int rht_launches = 0;
@@ -180,12 +173,12 @@ class Worker {
 
   // --- copies ---
 
-  cudaError_t Encode(const QuantizeOptions& o) {
+  cudaError_t Encode() {
     if (choice_.encode == EncodeKernel::kNone) return cudaSuccess;
     EncodeArgs args = {};
     args.list = tables_.groups();
     args.params = tables_.encode_params();
-    args.rotation = recipe_.copies_rotate() ? o.rht.dimension : 0;
+    args.rotation = recipe_.copies_rotate() ? Dimension() : 0;
     args.seen = &memory_.findings->found.seen;
     args.sums = recipe_.statistics ? memory_.findings->sums : nullptr;
     args.first = tables_.first_group();
@@ -195,9 +188,10 @@ class Worker {
     return LaunchEncode(choice_.encode, args, queue_);
   }
 
-  cudaError_t SumColumns(const QuantizeOptions& o) {
+  cudaError_t SumColumns() {
     if (choice_.dbias == DbiasKernel::kNone) return cudaSuccess;
-    return LaunchDbias({tables_.groups(), plan_.tensor().dtype, o.dbias_dtype,
+    return LaunchDbias({tables_.groups(), plan_.tensor().dtype,
+                        plan_.output(TensorKind::kDbias)->dtype,
                         choice_.dbias == DbiasKernel::kEncoder},
                        queue_);
   }
@@ -212,15 +206,15 @@ class Worker {
     return LaunchDecode(choice_.decode, args, queue_);
   }
 
-  cudaError_t Rotate(const ApplyRhtOptions& o) {
+  cudaError_t Rotate(const RotateRecipe& rotate) {
     Count(true);
-    ApplyRhtArgs args = {};
+    RotateArgs args = {};
     args.x = Input();
     args.out = Out(TensorKind::kRotated);
-    args.dtype = o.output;
+    args.dtype = rotate.output;
     args.signs = memory_.payload.signs;
-    args.dimension = o.rht_dimension;
-    args.inverse = o.inverse;
+    args.dimension = Dimension();
+    args.inverse = rotate.inverse;
     args.found = found_;
     return LaunchRotate(choice_.rotate, args, queue_);
   }

@@ -83,13 +83,13 @@ cudaError_t LaunchDecode(DecodeKernel kernel, const DecodeArgs& a,
   return cudaErrorInvalidValue;
 }
 
-cudaError_t LaunchRotate(RotateKernel kernel, const ApplyRhtArgs& a,
+cudaError_t LaunchRotate(RotateKernel kernel, const RotateArgs& a,
                          const Queue& q) {
   switch (kernel) {
     case RotateKernel::kBlocks:
-      return LaunchApplyRht(a, q);
+      return LaunchRotateBlocks(a, q);
     case RotateKernel::kSpans:
-      return LaunchApplyRhtOf(a, q);
+      return LaunchRotateSpans(a, q);
     case RotateKernel::kNone:
       break;
   }

@@ -18,7 +18,7 @@ cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& args,
                          const Queue& queue);
 cudaError_t LaunchDecode(DecodeKernel kernel, const DecodeArgs& args,
                          const Queue& queue);
-cudaError_t LaunchRotate(RotateKernel kernel, const ApplyRhtArgs& args,
+cudaError_t LaunchRotate(RotateKernel kernel, const RotateArgs& args,
                          const Queue& queue);
 
 }  // namespace quantd::cuda

@@ -82,8 +82,8 @@ cudaError_t LaunchDecodeSpans(const DecodeArgs& args, const Queue& queue);
 // --- whole matrices and groups ----------------------------------------------
 
 // Rotations of dimension 16, and of the larger ones.
-cudaError_t LaunchApplyRht(const ApplyRhtArgs& args, const Queue& queue);
-cudaError_t LaunchApplyRhtOf(const ApplyRhtArgs& args, const Queue& queue);
+cudaError_t LaunchRotateBlocks(const RotateArgs& args, const Queue& queue);
+cudaError_t LaunchRotateSpans(const RotateArgs& args, const Queue& queue);
 
 cudaError_t LaunchDbias(const DbiasArgs& args, const Queue& queue);
 cudaError_t LaunchZeroRuns(const ZeroRunsArgs& args, const Queue& queue);

@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "kernels/plan/field_error.h"
+#include "kernels/plan/support.h"
 
 namespace quantd {
 namespace {
@@ -27,6 +28,10 @@ From FromOf(const AmaxSource& source, bool columnwise) {
       return From::kPlain;
   }
 }
+
+// What may be asked for beside plain NVFP4.
+constexpr uint32_t kPlainOptions =
+    kOptRht | kOptGivenAmax | kOptEstimation | kOptGrouped | kOptDbias;
 
 bool IsPlainForm(const CopyForm& form) {
   return form.scale_layout == Layout::kLinear && !form.row_scaled &&
@@ -67,9 +72,8 @@ struct Maker {
     if (o.history) Add({.kind = TensorKind::kNextScale}, &r);
     // Where nothing is encoded, the search alone sees NaN and Inf.
     r.search.plain |= !r.copies_wanted();
-    r.plain_nvfp4 = o.format == Format::kNvfp4 && IsPlainForm(o.form) &&
-                    o.rounding == Rounding::kNearest &&
-                    o.four_over_six == FourOverSix::kOff && !o.statistics &&
+    r.plain_nvfp4 = o.format == Format::kNvfp4 &&
+                    (UsedOptions(o) & ~kPlainOptions) == 0 &&
                     (!r.copies_rotate() || o.rht.dimension == 16);
     return r;
   }
@@ -107,6 +111,7 @@ struct Maker {
   Recipe operator()(const ApplyRhtOptions& o) const {
     Recipe r;
     SetRotation(true, o.sign_mask, o.rht_dimension, plan.tensor().dtype, &r);
+    r.rotate = {.output = o.output, .inverse = o.inverse};
     return r;
   }
 

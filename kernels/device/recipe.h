@@ -63,8 +63,15 @@ struct Rotation {
   DType dtype;  // of the values that are rotated
 };
 
+// The input, rotated along its rows by the plan's rotation, is the output.
+struct RotateRecipe {
+  DType output = DType::kUnspecified;
+  bool inverse = false;
+};
+
 struct Recipe {
   std::optional<Rotation> rotation = {};
+  std::optional<RotateRecipe> rotate = {};
   Search search = {};
   // In the order in which they are written. With a history, that of kNextScale
   // is this call's amax, of which WriteHistory (kernels/device/host_output.h)

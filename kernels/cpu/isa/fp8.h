@@ -16,10 +16,10 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// Elements that one call of EncodeThirtyTwo takes.
+// How many elements one call of EncodeThirtyTwo takes.
 inline constexpr int kFp8Step = 32;
 
-// 2W elements.
+// A twin: 2W elements, those with even and those with odd positions.
 template <DType D>
 struct Twin {
   Lane::U raw;  // bf16: the words as they are
@@ -50,9 +50,9 @@ QUANTD_FN Twin<D> LoadTwin(const std::byte* p) {
   return t;
 }
 
-// Running maxima of magnitudes, every lane by itself, as fp32 bits: with NaN
-// above Inf, and with NaN dropped. Without kSpecial there is no NaN, or nobody
-// asks for the second.
+// The largest magnitudes so far, of every lane by itself, as fp32 bits: with
+// NaN above Inf, and with NaN dropped. Without kSpecial there is no NaN, or
+// nobody asks for the second.
 template <DType D, bool kSpecial>
 struct Running {
   typedef int16_t Halves __attribute__((vector_size(4 * QUANTD_LANES)));
@@ -83,8 +83,8 @@ struct Running {
   QUANTD_FN Lane::U Clean() const { return kSpecial ? numbers : Max(); }
 };
 
-// The codes of v * m as halfwords, in the order of the elements. Without
-// kSpecial there is no NaN; m is positive.
+// Gives the codes of v * m as halfwords, in the order of the elements. m must
+// be positive, and without kSpecial there must be no NaN.
 template <DType D, int kMantissa, bool kSpecial>
 QUANTD_FN Lane::U CodesOf(const Twin<D>& t, Lane::F even_m, Lane::F odd_m) {
   using L = Lane;
@@ -107,7 +107,7 @@ QUANTD_FN Lane::U CodesOf(const Twin<D>& t, Lane::F even_m, Lane::F odd_m) {
   return (even & 0xFFFFu) | odd << 16 | (signs >> 8 & 0x00800080u);
 }
 
-// The low bytes of 32 halfwords. kStream: see kernels/cpu/isa/stream.h.
+// Stores the low bytes of 32 halfwords; kernels/cpu/isa/stream.h has kStream.
 template <bool kStream>
 QUANTD_FN void StoreThirtyTwo(const Lane::U (&codes)[16 / QUANTD_LANES],
                               std::byte* to) {
@@ -128,7 +128,7 @@ QUANTD_FN void StoreThirtyTwo(const Lane::U (&codes)[16 / QUANTD_LANES],
 #endif
 }
 
-// Codes of 32 consecutive elements under one multiplier.
+// Encodes 32 consecutive elements under one multiplier.
 template <DType D, int kMantissa, bool kSpecial, bool kStream>
 QUANTD_FN void EncodeThirtyTwo(const std::byte* p, Lane::F m, std::byte* to) {
   constexpr int W = QUANTD_LANES;

@@ -9,8 +9,8 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// A strip: the rows of one scale and so many columns. A row's codes of one
-// strip fill one cache line.
+// A strip has the rows of one scale and so many columns. The codes of one of
+// its rows fill a cache line.
 inline constexpr int kStrip = 64;
 inline constexpr int kTwins = kStrip / (2 * QUANTD_LANES);
 inline constexpr int kMostRows = 128;
@@ -24,7 +24,7 @@ struct Strip {
   int64_t cols;  // of the matrix; there are zeros after them
 };
 
-// The values of a strip that is not whole, and zeros after them.
+// A copy of a strip that is not whole, with zeros after its values.
 template <DType D>
 QUANTD_FN void PackPart(const Strip& s, std::byte* to) {
   constexpr int64_t kPitch = kStrip * SizeOf(D);
@@ -35,7 +35,7 @@ QUANTD_FN void PackPart(const Strip& s, std::byte* to) {
   }
 }
 
-// Fetches the row at `row` of the strip after the next one.
+// Fetches the row at `row`, but of the strip after the next one.
 template <DType D>
 QUANTD_FN void PrefetchStrip(const std::byte* row) {
   constexpr int64_t kBytes = kStrip * SizeOf(D);
@@ -85,7 +85,8 @@ QUANTD_FN bool Encode(const std::byte* from, int64_t from_pitch,
   return !kWatch || !L::Any(running.Max() >= kInfBits);
 }
 
-// 16 x 16 bytes, rows `pitch` apart, to columns `out_pitch` apart.
+// Transposes 16 x 16 bytes, from rows `pitch` apart to columns `out_pitch`
+// apart.
 QUANTD_FN void TransposeBytes(const std::byte* from, int64_t pitch,
                               std::byte* to, int64_t out_pitch) {
   __m128i a[16];
@@ -109,8 +110,9 @@ QUANTD_FN void TransposeBytes(const std::byte* from, int64_t pitch,
   }
 }
 
-// Codes of a strip, row by row in `codes`, to where columns are stored. A whole
-// strip's column is two cache lines, each of which is written once.
+// Brings the codes of a strip, row by row in `codes`, to where columns are
+// stored. A column of a whole strip has two cache lines, each of which is
+// written once.
 template <bool kStream>
 QUANTD_FN void StoreColumns(const CopyTask& copy, const Strip& s,
                             const std::byte (&codes)[kMostRows * kStrip]) {
@@ -164,7 +166,7 @@ QUANTD_FN void EmitStrip(const CopyTask& copy, const CopyTask* rows,
   }
 }
 
-// Which stores go around the caches.
+// Which of the stores go around the caches.
 struct Streams {
   bool rows;     // of codes that are stored row by row
   bool columns;  // of the others

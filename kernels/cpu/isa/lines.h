@@ -15,7 +15,7 @@ inline namespace QUANTD_ARITH {
 
 using Lane = Vec<QUANTD_LANES>;
 
-// Copies of FP8 codes that have a function of their own are handed on to it.
+// Hands on copies of FP8 codes to the functions that are made for them.
 void QuantizeLines(const EncodeParams& params, cpu::EncodeChoice choice,
                    const GroupTask& group, int64_t first, int64_t last,
                    cpu::Maxima* seen, ErrorSums* row_errors,
@@ -26,17 +26,17 @@ void AmaxLines(const cpu::AmaxLinesArgs& args, int64_t first, int64_t last,
                cpu::Maxima* out);
 void RotateLines(const cpu::RotateArgs& args, int64_t first, int64_t last,
                  cpu::Maxima* seen);
-// Sums of 128 rows: first is one chunk's first row, last its end.
+// Adds up the columns of one chunk, the rows [first, last).
 void SumChunk(const cpu::Matrix& x, int64_t first, int64_t last, float* sums);
-// Adds `chunks` rows of `cols` sums up; rounds to `dtype`.
+// Adds up the `cols` sums of `chunks` chunks, and rounds to `dtype`.
 void SumChunks(const float* partial, int64_t chunks, int64_t cols, DType dtype,
                std::byte* out);
 
-// Each writes a copy of FP8 codes, not rotated and without squares, and sets
-// nan and inf of `*seen`.
+// Each of these writes a copy of FP8 codes, not rotated and without squares,
+// and sets nan and inf of `*seen`.
 void QuantizeFp8Rows(const EncodeParams& params, const GroupTask& group,
                      int64_t first, int64_t last, cpu::Maxima* seen);
-// `rows_too`: the rowwise copy as well, where SameFp8Codes.
+// `rows_too` asks for the rowwise copy as well, and needs SameFp8Codes.
 void QuantizeFp8Columns(const EncodeParams& params, const GroupTask& group,
                         bool rows_too, int64_t first, int64_t last,
                         cpu::Maxima* seen);
@@ -49,7 +49,7 @@ bool SameFp8Codes(const EncodeParams& params, const CopyTask& a,
 void QuantizeFp8Squares(const EncodeParams& params, const GroupTask& group,
                         int64_t first, int64_t last, cpu::Maxima* seen);
 
-// A tile in fp32, zeros beyond the matrix. The pitch keeps the rows in
+// A tile in fp32, with zeros beyond the matrix. The pitch keeps its rows in
 // different cache sets.
 inline constexpr int64_t kTile = 128;
 inline constexpr int64_t kPitch = kTile + 16;
@@ -60,14 +60,15 @@ struct Tile {
   float* at(int64_t row, int64_t col) { return v + row * kPitch + col; }
 };
 
-// Fills `tile` from x(row, col), and `*seen`.
+// Fills `tile` from x(row, col) on, and sets nan and inf of `*seen`.
 void LoadTile(const cpu::Matrix& x, int64_t row, int64_t col, Tile* tile,
               cpu::Maxima* seen);
 // Writes rows x cols of it to `out`, a matrix of `stride` columns.
 void StoreTile(Tile& tile, int64_t rows, int64_t cols, DType dtype,
                int64_t stride, std::byte* out);
 
-// n positions of W lines of a tile, a line in each lane; n is a multiple of 4.
+// Loads n positions, a multiple of 4, of W lines of a tile, a line in each
+// lane.
 QUANTD_FN void LoadSpan(Tile& tile, bool columnwise, int64_t line,
                         int64_t position, int n, Lane::F* v) {
   constexpr int W = QUANTD_LANES;

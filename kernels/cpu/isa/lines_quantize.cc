@@ -147,14 +147,23 @@ struct TileOut {
   }
 };
 
-// W lines from `line` on, over the tile's positions. What decides most is known
-// to the compiler.
+// Whether a format of that scaling has squares.
+constexpr bool HasSquares(Scaling scaling) {
+  for (const FormatSpec& format : kFormats) {
+    if (format.scaling == scaling && format.square) return true;
+  }
+  return false;
+}
+
+// Encodes W lines from `line` on, over the tile's positions. What decides most
+// is known to the compiler.
 template <Scaling kScaling, DType kElement, bool kStochastic>
 void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
   EncodeParams e = job.params;
   e.scaling = kScaling;
   e.element = kElement;
   e.stochastic = kStochastic;
+  e.square = e.square && HasSquares(kScaling);
   const CopyTask& copy = job.copy;
   const LineScale<L> scales = ScalesOfLines(e, copy, line, lanes);
   const TileOut out = {e,    copy, job.squares, job.errors, job.columnwise,
@@ -240,16 +249,10 @@ void ScaleSquares(const EncodeParams& e, const CopyTask& copy, Tile& tile,
     for (int64_t c = 0; c < cols; c += side) {
       uint32_t max, clean;
       FindSquareMaxima(tile, r, c, side, &max, &clean);
-      uint32_t* const stored = &out->stored[r / side][c / side];
-      if (e.four_over_six == FourOverSix::kOff) {
-        *stored = MakeBlockScale<Scalar>(e, line, max, clean).stored;
-        continue;
-      }
-      uint32_t four, six;
-      FourOverSixScales<Scalar>(line, clean, &four, &six);
-      *stored = FourOverSixChoice<Scalar>(
-          e, max, four, SquareError(e, lines, tile, r, c, four), six,
-          SquareError(e, lines, tile, r, c, six));
+      out->stored[r / side][c / side] =
+          ScaleOfSquare<Scalar>(e, line, max, clean, [&](int, uint32_t code) {
+            return SquareError(e, lines, tile, r, c, code);
+          });
     }
   }
 }

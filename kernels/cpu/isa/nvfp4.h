@@ -12,12 +12,12 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// Codes and scales of rows [first, last), a multiple of kTileRows; sets nan and
-// inf of `*seen`.
+// Makes codes and scales of rows [first, last), both multiples of kTileRows but
+// for the last row; sets nan and inf of `*seen`.
 void QuantizeNvfp4(const cpu::QuantizeArgs& args, int64_t first, int64_t last,
                    cpu::Maxima* seen);
 
-// Signs in every lane.
+// The signs of a rotation, each of them in every lane.
 struct Signs {
   QUANTD_FN explicit Signs(const float* s) {
     for (int i = 0; i < 16; ++i) {
@@ -27,7 +27,7 @@ struct Signs {
   Lane::F lanes[16];
 };
 
-// Notes NaN and Inf of raw values; only called where there is one.
+// Notes NaN and Inf of raw values. It is called only where there is one.
 __attribute__((noinline)) inline void Note(const Lane::F (&v)[16],
                                            cpu::Maxima* seen) {
   for (int i = 0; i < 16; ++i) {
@@ -39,8 +39,9 @@ __attribute__((noinline)) inline void Note(const Lane::F (&v)[16],
   }
 }
 
-// One block a lane, along rows: W blocks from `p` on. `count` < W blocks are
-// copied first, so that nothing beyond them is read; their lanes are zero.
+// Loads W blocks of a row from `p` on, one in each lane. Where there are only
+// `count` < W, they are copied first, so that nothing beyond them is read, and
+// the lanes that are left hold zeros.
 template <DType D>
 QUANTD_FN void LoadSomeBlocks(const std::byte* p, int64_t count,
                               Lane::F (&v)[16]) {
@@ -54,15 +55,15 @@ QUANTD_FN void LoadSomeBlocks(const std::byte* p, int64_t count,
   LoadBlocks<D, W>(buffer, v);
 }
 
-// Sixteen rows of so many columns. Strided rows of a large matrix share cache
-// sets; a packed copy does not.
+// A band is a packed copy of sixteen rows of so many columns: the rows of a
+// large matrix share cache sets, those of a packed copy do not.
 inline constexpr int64_t kBandCols = 128;
 template <DType D>
 struct Band {
   alignas(64) std::byte v[16 * kBandCols * SizeOf(D)];
 };
 
-// Copies rows x cols from x(row, col), zeros around it.
+// Copies rows x cols from x(row, col) on, with zeros after them.
 template <DType D>
 QUANTD_FN void PackBand(const cpu::Matrix& x, int64_t row, int64_t rows,
                         int64_t col, int64_t cols, Band<D>* band) {
@@ -84,9 +85,9 @@ QUANTD_FN void PackBand(const cpu::Matrix& x, int64_t row, int64_t rows,
   }
 }
 
-// One block a lane: W columns of a band, of which ColumnOf tells which. Words
-// of 16-bit types are two columns each: those of an even vector and those of
-// the odd one after it.
+// Loads W columns of a band, one block in each lane; ColumnOf tells which
+// columns. A word of a 16-bit type holds two: one of an even vector and one of
+// the odd vector after it.
 template <DType D>
 QUANTD_FN void LoadColumns(const Band<D>& band, int64_t vector,
                            Lane::F (&v)[16]) {

@@ -23,8 +23,8 @@ QUANTD_FN void Prefetch(const std::byte* from) {
   for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(from + at);
 }
 
-// Whether lines of codes, `pitch` bytes apart, may be stored so in vectors of
-// `width` bytes from each line's start on.
+// Whether lines of codes, `pitch` bytes apart, may be stored around the caches
+// in vectors of `width` bytes from each line's start on.
 inline bool MayStream(const std::byte* data, int64_t pitch, int64_t lines,
                       int64_t width) {
   constexpr int64_t kLeast = int64_t{4} << 20;
@@ -33,7 +33,7 @@ inline bool MayStream(const std::byte* data, int64_t pitch, int64_t lines,
          lines * pitch >= kLeast;
 }
 
-// A vector of 16, 32 or 64 bytes to where it may lie.
+// Stores a vector of 16, 32 or 64 bytes around the caches.
 template <typename V>
 QUANTD_FN void StreamVector(V v, std::byte* to) {
 #ifdef __AVX512F__
@@ -76,7 +76,8 @@ QUANTD_FN void StoreBytes(const std::byte* from, std::byte* to) {
   }
 }
 
-// After the last such store, before anyone is told that it is done.
+// Must be called after the last such store, before anyone is told that it is
+// done.
 QUANTD_FN void StreamFence() { _mm_sfence(); }
 
 }  // namespace QUANTD_ARITH

@@ -40,7 +40,7 @@ struct Unpack {
   }
 };
 
-// 4 x 4 transposes of 32-bit elements, one in each group of four lanes.
+// Transposes 4 x 4 elements of 32 bits in each group of four lanes.
 template <int W>
 QUANTD_FN void Transpose4(U32<W> (&r)[4]) {
   const U32<W> t0 = Shuffle<Unpack<W, 1, false>, W>(r[0], r[1]);
@@ -55,7 +55,7 @@ QUANTD_FN void Transpose4(U32<W> (&r)[4]) {
 
 typedef uint32_t Quad __attribute__((vector_size(16)));
 
-// Four lanes of memory from each of W / 4 rows, `stride` bytes apart.
+// Loads four lanes from each of W / 4 rows, `stride` bytes apart.
 template <int W>
 QUANTD_FN U32<W> LoadQuads(const std::byte* p, size_t stride) {
   Quad q[W / 4];
@@ -85,8 +85,8 @@ QUANTD_FN void StoreQuads(U32<W> v, std::byte* p, size_t stride) {
   }
 }
 
-// Words 4c .. 4c+3 of W consecutive rows of `stride` bytes, transposed: lane r
-// of out[i] is word 4c + i of row r.
+// Loads words 4c .. 4c+3 of W consecutive rows of `stride` bytes, transposed:
+// lane r of out[i] is word 4c + i of row r.
 template <int W>
 QUANTD_FN void LoadWords(const std::byte* rows, size_t stride, int c,
                          U32<W> (&out)[4]) {
@@ -104,7 +104,7 @@ QUANTD_FN void StoreWords(U32<W> (&words)[4], std::byte* rows, size_t stride,
   }
 }
 
-// The fp32 value of 16-bit codes of type D in the low half of each lane.
+// Gives the fp32 values of 16-bit codes of type D in the low half of each lane.
 template <typename L, DType D>
 QUANTD_FN typename L::F Decode16(typename L::U code) {
   if constexpr (D == DType::kBF16) {
@@ -121,14 +121,15 @@ QUANTD_FN typename L::U Encode16(typename L::F x) {
     return EncodeF16<L>(x);
   }
 }
-// fp32 as stored: every NaN is the one NaN.
+// Gives fp32 as it is stored: every NaN is the one NaN.
 template <typename L>
 QUANTD_FN typename L::U Encode32(typename L::F x) {
   const typename L::U nan = typename L::U{} + kNanBits;
   return IsNan<L>(x) ? nan : L::Bits(x);
 }
 
-// W blocks of 16 elements, contiguous in memory: v[i] = element i of each.
+// Loads W blocks of 16 elements, contiguous in memory: v[i] is element i of
+// each.
 template <DType D, int W>
 QUANTD_FN void LoadBlocks(const std::byte* p, typename Vec<W>::F (&v)[16]) {
   using L = Vec<W>;
@@ -167,7 +168,7 @@ QUANTD_FN void StoreBlocks(typename Vec<W>::F (&v)[16], std::byte* p) {
   }
 }
 
-// Lane i of `even` and `odd` are the words 2i and 2i + 1 at `p`, and back.
+// Loads the words 2i and 2i + 1 at `p` into lane i of `even` and `odd`.
 template <int W, size_t... I>
 QUANTD_FN void LoadPairsBy(const std::byte* p, U32<W>* even, U32<W>* odd,
                            std::index_sequence<I...>) {
@@ -190,13 +191,13 @@ QUANTD_FN void StorePairsBy(U32<W> even, U32<W> odd, std::byte* p,
   StoreVector<kStream>(a, p);
   StoreVector<kStream>(b, p + sizeof(a));
 }
-// kStream: see kernels/cpu/isa/stream.h.
+// Stores them in that order again; kernels/cpu/isa/stream.h has kStream.
 template <int W, bool kStream = false>
 QUANTD_FN void StorePairs(U32<W> even, U32<W> odd, std::byte* p) {
   StorePairsBy<W, kStream>(even, odd, p, std::make_index_sequence<W>());
 }
 
-// W consecutive elements, one a lane.
+// Loads W consecutive elements, one into each lane.
 template <DType D, int W>
 QUANTD_FN typename Vec<W>::F LoadLanes(const std::byte* p) {
   using L = Vec<W>;

@@ -1,5 +1,5 @@
-// Codes to elements of the output, eight at a time: for what is finite, and for
-// anything.
+// Turns codes into elements of the output, eight at a time: in a fast way where
+// all is finite, and in the generic way for anything.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_CODES_CUH_
 #define QUANTD_KERNELS_CUDA_DECODE_CODES_CUH_
 
@@ -15,7 +15,7 @@
 
 namespace quantd::cuda {
 
-inline constexpr int kUnit = 8;  // codes that are decoded together
+inline constexpr int kUnit = 8;  // how many codes are decoded together
 
 // Words of `count` codes, and of `count` elements of the output.
 template <DType E>
@@ -23,7 +23,7 @@ inline constexpr int kCodeWords = E == DType::kE2M1x2 ? 1 : 2;  // of a unit
 template <DType D>
 inline constexpr int kOutWords = kUnit* kSizeOf<D> / 4;  // likewise
 
-// Two values that are no NaN, rounded, the first in the low half.
+// Rounds two values, neither of them NaN, and puts the first into the low half.
 template <DType D>
 __device__ __forceinline__ uint32_t PackPair(float low, float high) {
   static_assert(kIsHalf<D>);
@@ -40,8 +40,8 @@ __device__ __forceinline__ bool IsFinite(float x) {
   return (Scalar::Bits(x) & kAbsMask) < kInfBits;
 }
 
-// Any codes and any factors, as the other devices do it. Code i's factor is
-// factors[i * kStride].
+// Decodes any codes by any factors, as the other devices do it. The factor of
+// code i is factors[i * kStride].
 template <DType D, DType E, int kStride>
 __device__ __forceinline__ void DecodeAny(const uint32_t* words,
                                           const float* factors, uint32_t* out) {
@@ -64,8 +64,8 @@ __device__ __forceinline__ void DecodeAny(const uint32_t* words,
   }
 }
 
-// A block of E2M1 has eight magnitudes: their low and high bytes, which PRMT
-// looks up four codes at a time.
+// The eight magnitudes of E2M1 under one factor, as their low and their high
+// bytes: PRMT looks up those of four codes at a time.
 struct MagnitudeTable {
   uint32_t low[2];
   uint32_t high[2];
@@ -103,7 +103,8 @@ __device__ __forceinline__ uint32_t SpecialBits(uint32_t codes) {
   return ((codes & 0x7F7F7F7Fu) + kStep) & 0x80808080u;
 }
 
-// Values of the two codes in the low half of a word, neither NaN nor Inf.
+// Gives the values of the two codes in the low half of a word, which are
+// neither NaN nor Inf.
 template <DType E>
 __device__ __forceinline__ float2 DecodePair(uint32_t codes) {
   __half2 pair;
@@ -125,7 +126,7 @@ __device__ __forceinline__ float2 DecodePair(uint32_t codes) {
   return __half22float2(pair);
 }
 
-// Whether DecodePlain will do: nothing is NaN, and Inf only comes of overflow.
+// Whether DecodePlain will do: nothing is NaN, and only overflow makes Inf.
 template <DType E, int kUnits>
 __device__ __forceinline__ bool IsPlain(const uint32_t* words, float factor) {
   bool plain = IsFinite(factor);
@@ -138,7 +139,7 @@ __device__ __forceinline__ bool IsPlain(const uint32_t* words, float factor) {
   return plain;
 }
 
-// A unit of FP8 codes; of code i, the factor factors[i * kStride].
+// Decodes a unit of FP8 codes. The factor of code i is factors[i * kStride].
 template <DType D, DType E, int kStride>
 __device__ __forceinline__ void DecodePlainFp8(const uint32_t* words,
                                                const float* factors,
@@ -157,7 +158,7 @@ __device__ __forceinline__ void DecodePlainFp8(const uint32_t* words,
   }
 }
 
-// Units of codes under one factor.
+// Decodes units of codes that share one factor.
 template <DType D, DType E, int kUnits>
 __device__ __forceinline__ void DecodePlain(const uint32_t* words, float factor,
                                             uint32_t* out) {
@@ -181,7 +182,8 @@ __device__ __forceinline__ void DecodePlain(const uint32_t* words, float factor,
   }
 }
 
-// The first `count` elements of a unit; `whole`: all, to an aligned address.
+// Stores the first `count` elements of a unit, or, where `whole`, all of them
+// to an aligned address.
 template <DType D>
 __device__ __forceinline__ void StoreUnit(const uint32_t* words, bool whole,
                                           int64_t count, std::byte* to) {

@@ -1,5 +1,5 @@
-// Copies stored as the transpose: a lane decodes blocks of 16 tokens of its
-// column, and a warp turns those of 32 columns into rows.
+// Decodes copies that are stored as the transpose: a lane decodes blocks of 16
+// rows of its column, and a warp turns those of 32 columns into rows.
 #include "kernels/cuda/decode/warp_blocks.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -15,7 +15,7 @@ __device__ __forceinline__ int ColumnOf(int slot) {
   return slot % 8 / 2 * 8 + slot / 8 * 2 + slot % 2;
 }
 
-// 16 bytes of which `left` are there, zeros beyond.
+// Loads 16 bytes of which `left` exist; the others are zeros.
 __device__ __forceinline__ uint4 LoadQuad(const std::byte* from, int left,
                                           uintptr_t alignment) {
   if (left >= 16 && alignment % 16 == 0) {
@@ -38,10 +38,10 @@ __device__ __forceinline__ uint4 LoadQuad(const std::byte* from, int left,
   return make_uint4(halves[0].x, halves[0].y, halves[1].x, halves[1].y);
 }
 
-// A lane's column in a chunk.
+// The place of a lane's column in a chunk.
 struct Column {
   int64_t line;            // one that exists
-  const std::byte* codes;  // of the chunk's first token
+  const std::byte* codes;  // of the chunk's first row
   int bytes;               // of codes from there on; 0: no such line
   uintptr_t alignment;     // bits that say how codes are aligned
 
@@ -59,7 +59,7 @@ struct Column {
   }
 };
 
-// A column's codes, zeros where there are none.
+// The codes of a column, with zeros where there are none.
 template <int kWords>
 __device__ __forceinline__ void LoadCodes(const Column& column,
                                           uint32_t (&words)[kWords]) {
@@ -84,7 +84,7 @@ __device__ __forceinline__ void LoadCodes(const Column& column,
   }
 }
 
-// The scales of a line's part of a chunk, as they are stored.
+// The scales of that part of a line that lies in a chunk, as they are stored.
 template <Scaling S>
 struct LineScales {
   static constexpr int kCount =
@@ -93,7 +93,7 @@ struct LineScales {
       S == Scaling::kTensor || S == Scaling::kBlock ? 1 : kCount / 4;
   uint32_t words[kWords] = {};
 
-  // `first`: number of the first one, a multiple of kCount.
+  // `first` is the number of the first one, a multiple of kCount.
   __device__ __forceinline__ LineScales(const CopyTask& copy, int64_t line,
                                         int64_t first) {
     if constexpr (S == Scaling::kTensor) {
@@ -105,7 +105,7 @@ struct LineScales {
       for (int i = 0; i < kWords; ++i) {
         const int64_t number = first + 4 * i;
         if (number >= copy.blocks) continue;
-        // Four neighbours lie together in either layout, unless they are
+        // Four neighbours lie together in either layout, unless scales are
         // compact.
         if (copy.scale_lines == 1) {
           words[i] = *reinterpret_cast<const uint32_t*>(
@@ -120,7 +120,7 @@ struct LineScales {
     }
   }
 
-  // Of positions 16 * block on.
+  // Gives the scale of the positions from 16 * block on.
   __device__ __forceinline__ uint32_t At(int block) const {
     if constexpr (kWords == 1 && kCount == 1) {
       return words[0];
@@ -133,7 +133,7 @@ struct LineScales {
 
 // --- kernel -----------------------------------------------------------------
 
-// A column by a lane of its own: any codes and factors, any output.
+// Decodes a column with one lane, whatever codes, factors and output are.
 template <DType D, DType E, Scaling S>
 __device__ __forceinline__ void DecodeColumnAlone(const Chunk& chunk,
                                                   const Column& column,
@@ -167,14 +167,15 @@ __device__ __forceinline__ void DecodeColumnAlone(const Chunk& chunk,
   }
 }
 
-// The warp's blocks of 16 tokens of 32 columns, one in each slot: tokens[h]
-// are 8 columns of token 8 * h + lane / 4, from 8 * (lane % 4) on.
+// Stores the warp's blocks of 16 rows of 32 columns, one in each slot:
+// tokens[h] holds 8 columns of row 8 * h + lane / 4, from column 8 * (lane % 4)
+// on.
 template <DType D, bool kRotated>
 __device__ __forceinline__ void TurnBlocks(const uint4* halves,
                                            const uint32_t (&rotation)[4],
                                            uint32_t (&tokens)[2][4]) {
   const int lane = threadIdx.x % kWarp;
-  // Fragment 2j + h holds slots 8j to 8j + 7 and the tokens' half h.
+  // Fragment 2j + h holds slots 8j to 8j + 7 and half h of the rows.
   QUANTD_UNROLL
   for (int i = 0; i < 2; ++i) {
     uint32_t f[4];
@@ -195,8 +196,8 @@ __device__ __forceinline__ void TurnBlocks(const uint4* halves,
   }
 }
 
-// (A CTA for each multiprocessor is asked for, so that registers are no
-// concern: more warps are slower.)
+// One CTA for each multiprocessor is asked for, which leaves registers enough:
+// more warps are slower.
 template <DType D, DType E, Scaling S, bool kRotated>
 __global__ void __launch_bounds__(kWarps* kWarp, 1)
     DecodeColumns(const __grid_constant__ DecodeArgs a, int together) {
@@ -241,7 +242,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
                           : IsPlain<E, 2>(words + b * kWords, factor[b]);
       }
       plain = __all_sync(0xFFFFFFFFu, plain);
-      // Where this lane's 8 columns of its first token are.
+      // Where this lane's 8 columns of its first row are.
       const int64_t col = strip + lane % 4 * kUnit;
       std::byte* out =
           chunk.out + ((chunk.row + lane / 4) * cols + col) * kSizeOf<D>;
@@ -271,7 +272,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
       const Factors<S> factors(copy, a.params.range, column.line);
       DecodeColumnAlone<D, E>(chunk, column, factors, cols);
     }
-    __syncwarp();  // the next chunk starts with the same half of `shared`
+    __syncwarp();  // The next chunk starts with the same half of `shared`.
   }
 }
 
@@ -282,8 +283,8 @@ cudaError_t LaunchColumns(const DecodeArgs& a, const Queue& queue) {
   constexpr int kColumns = kWarps * kWarp;
   const int64_t across = (a.list.cols + kColumns - 1) / kColumns;
   const int64_t chunks = a.list.chunk_count;
-  // Chunks below each other are neighbours in the grid, as many as have 256
-  // bytes of a column's codes: they share pages of memory, and sectors of
+  // As many chunks below each other as have 256 bytes of a column's codes are
+  // neighbours in the grid: they share pages of memory, and sectors of
   // scales.
   int together = E == DType::kE2M1x2 ? 2 : 1;
   while (int64_t{1} << together > chunks) --together;

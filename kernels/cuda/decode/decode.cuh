@@ -1,4 +1,4 @@
-// What the decoding kernels share: their pieces, and from a request to the
+// What the launchers of decoding kernels share: the way from a request to the
 // template arguments and the grid of a kernel.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_DECODE_CUH_
 #define QUANTD_KERNELS_CUDA_DECODE_DECODE_CUH_
@@ -11,8 +11,8 @@
 
 namespace quantd::cuda {
 
-// log2 of how many of `units` a CTA is to take side by side, from 2^least to
-// 2^most: many, unless fewer waste an eighth less.
+// Gives log2 of how many of `units` a CTA takes side by side, from 2^least to
+// 2^most: as many as it can, unless fewer waste an eighth less.
 inline int TileShift(int64_t units, int least, int most) {
   const auto covered = [&](int shift) {
     return (units + (int64_t{1} << shift) - 1) >> shift << shift;
@@ -37,7 +37,7 @@ struct DecodeTypes {
   static constexpr Scaling kScaling = S;
 };
 
-// Calls `launch` with the DecodeTypes of a format.
+// Calls `launch` with the DecodeTypes that belong to a format.
 template <DType D, typename F>
 cudaError_t ForElements(const DequantizeParams& p, const F& launch) {
   const auto fp8 = [&]<Scaling S>() {

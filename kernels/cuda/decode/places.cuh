@@ -18,7 +18,7 @@ inline constexpr int kPositions = S == Scaling::kNvfp4   ? 16
                                   : S == Scaling::kBlock ? 128
                                                          : 0;
 
-// A chunk of kTileSide rows of a group and the copy it is decoded from.
+// A chunk of kTileSide rows of a group, and the copy that it is decoded from.
 struct Chunk {
   CopyTask copy;
   std::byte* out;  // the group's first row
@@ -29,7 +29,7 @@ struct Chunk {
 __device__ __forceinline__ Chunk ChunkOf(const GroupTask& group,
                                          bool columnwise, int64_t row) {
   const int64_t rest = group.rows - row;
-  // A group has one pointer for input and output.
+  // A group has one pointer, which is const, for input and for output.
   return {columnwise ? group.columnwise : group.rowwise,
           const_cast<std::byte*>(group.x), row,
           rest < kTileSide ? static_cast<int>(rest) : kTileSide};
@@ -45,14 +45,15 @@ __device__ __forceinline__ Chunk FindChunk(const DecodeArgs& a, bool columnwise,
     chunk = ChunkOf(list.groups[g], columnwise,
                     (number - list.chunks[g]) * kTileSide);
   }
-  // Pointers from a table might be generic ones.
+  // The compiler cannot know that a pointer from a table is a global one.
   __builtin_assume(__isGlobal(chunk.copy.data));
   __builtin_assume(__isGlobal(chunk.copy.scale));
   __builtin_assume(__isGlobal(chunk.out));
   return chunk;
 }
 
-// Where scales of `size` bytes are: those of one block number, along lines.
+// Where the scales of one block number are in neighbouring lines, each `size`
+// bytes long.
 struct LineScaleAddress {
   const std::byte* first;  // of line `line`, a multiple of 128
   int64_t pitch;           // bytes from line to line, where it is linear
@@ -64,13 +65,13 @@ struct LineScaleAddress {
                                               int size) {
     swizzled = copy.swizzled;
     pitch = copy.scale_line * size;
-    // A power of two, at most 128, but where a tensor has one.
+    // A power of two, at most 128, unless the tensor has one scale.
     shift = __ffs(static_cast<int>(copy.scale_lines)) - 1;
     first = copy.scale + (swizzled ? SwizzledIndex(line, number, copy.blocks)
                                    : (line >> shift) * pitch +
                                          number * copy.scale_block * size);
   }
-  // The address for line `line` + i, i < 128.
+  // Gives the address for line `line` + i, where i < 128.
   __device__ __forceinline__ const std::byte* Swizzled(int i) const {
     __builtin_assume(i >= 0 && i < kTileSide);
     return first + static_cast<int>(SwizzledIndex(i, 0, 1));
@@ -82,7 +83,7 @@ struct LineScaleAddress {
     return swizzled ? Swizzled(i) : Linear(i);
   }
 };
-// The scale of block `number` of any line.
+// Loads the scale of block `number` of any line.
 __device__ __forceinline__ const std::byte* ScaleOf(const CopyTask& copy,
                                                     int64_t line,
                                                     int64_t number, int size) {
@@ -107,7 +108,7 @@ struct Factors {
     }
   }
 
-  // `stored`: from LoadStored.
+  // `stored` is what LoadStored gave.
   __device__ __forceinline__ float Of(uint32_t stored) const {
     if constexpr (S == Scaling::kNvfp4) {
       return Nvfp4Factor<Scalar>(stored, global);
@@ -121,7 +122,7 @@ struct Factors {
   }
 };
 
-// Bytes of a stored scale.
+// How many bytes a stored scale has.
 template <Scaling S>
 inline constexpr int kScaleSize = S == Scaling::kBlock ? 4 : 1;
 template <Scaling S>

@@ -1,15 +1,15 @@
-// Rowwise NVFP4 with the inverse rotation of 16: a lane decodes a block, and a
-// warp rotates 32 of them.
+// Decodes rowwise NVFP4 and undoes its rotation of 16: a lane decodes a block,
+// and a warp rotates 32 of them.
 #include "kernels/cuda/decode/warp_blocks.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {
 
-// Blocks that a thread has in flight.
+// How many blocks a thread has in flight.
 constexpr int kSteps = 4;
 
-// Block `item` of a tile 2^shift blocks wide.
+// The place of block `item` in a tile that is 2^shift blocks wide.
 struct BlockPlace {
   int row;
   int col;
@@ -18,7 +18,7 @@ struct BlockPlace {
       : row(item >> shift), col((item & ((1 << shift) - 1)) * kBlock) {}
 };
 
-// A thread's blocks by itself: any factors, any output.
+// Decodes the blocks of one thread by itself, whatever factors and output are.
 template <DType D>
 __device__ __forceinline__ void DecodeAloneAt(
     const Chunk& chunk, const Factors<Scaling::kNvfp4>& factors, int64_t cols,
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads)
   QUANTD_UNROLL
   for (int i = 0; i < 4; ++i) {
     const BlockPlace other(shift, warp * kWarp + 8 * i + lane / 4);
-    // A warp that has several rows has narrow ones.
+    // Where a warp has several rows, they are narrow.
     rows[i] = left + other.col < cols ? other.row : kTileSide;
     offsets[i] = ((other.row - place.row) * static_cast<int>(cols) + other.col +
                   lane % 4 * 4) *
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kThreads)
 template <DType D>
 cudaError_t Launch(const DecodeArgs& a, const Queue& queue) {
   const int64_t blocks = (a.list.cols + kBlock - 1) / kBlock;
-  // Offsets between the rows of a warp are 32 bits.
+  // Offsets between the rows of a warp are counted in 32 bits.
   const int shift = TileShift(blocks, blocks < (1 << 20) ? 3 : 5, 6);
   DecodeRotatedRows<D>
       <<<GridOf(((blocks - 1) >> shift) + 1, a.list.chunk_count << (shift - 3)),

@@ -1,16 +1,16 @@
-// Copies whose codes lie as the output does: rows of M x K. Nothing is
-// exchanged between threads; each has units of 8 columns.
+// Decodes copies whose codes lie as the output does, in rows of M x K. Threads
+// exchange nothing; each takes units of 8 columns.
 #include "kernels/cuda/decode/decode.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {
 
-// Units that a thread has in flight, each some rows below the last.
+// How many units a thread has in flight, each some rows below the last.
 constexpr int kSteps = 8;
 constexpr int kStepsInPlace = 4;
 
-// A thread's place in tiles 2^shift units wide.
+// The place of a thread in tiles that are 2^shift units wide.
 struct Place {
   int row;
   int64_t col;
@@ -22,7 +22,7 @@ struct Place {
             kUnit) {}
 };
 
-// Whether whole units can be loaded and stored at once, all of the group's.
+// Whether every unit of the group can be loaded and stored as a whole.
 template <DType D, DType E>
 __device__ __forceinline__ bool IsWhole(const Chunk& chunk, int64_t cols,
                                         int64_t code_row) {
@@ -36,7 +36,7 @@ template <DType E>
 __device__ __forceinline__ void LoadUnit(const std::byte* from, bool whole,
                                          int64_t count, uint32_t* words) {
   if constexpr (E == DType::kE2M1x2) {
-    // Lines are whole blocks: aligned, and there.
+    // Lines are whole blocks, so that units are aligned and exist.
     words[0] = *reinterpret_cast<const uint32_t*>(from);
   } else if (whole) {
     const uint2 codes = *reinterpret_cast<const uint2*>(from);
@@ -55,7 +55,8 @@ __device__ __forceinline__ void LoadUnit(const std::byte* from, bool whole,
 
 // --- kernels ----------------------------------------------------------------
 
-// Blocks along the rows. `kLineAmax`: each row has its own amax.
+// Decodes blocks along the rows. `kLineAmax` says that each row has its own
+// amax.
 template <DType D, DType E, Scaling S, bool kLineAmax>
 __global__ void __launch_bounds__(kThreads)
     DecodeRows(const __grid_constant__ DecodeArgs a, int shift) {
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(kThreads)
     const bool whole = IsWhole<D, E>(chunk, cols, copy.data_line);
     bool plain = whole;
     if (whole) {
-      // All loads first: nothing here depends on what another one brings.
+      // All loads come first: none depends on what another one brings.
       uint32_t words[kSteps][kCodeWords<E>] = {};
       uint32_t stored[kSteps] = {};
       const std::byte* from = codes;
@@ -149,8 +150,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// MXFP8's columnwise copy: blocks along the columns, a factor for each of a
-// thread's columns.
+// Decodes the columnwise copy of MXFP8: blocks lie along the columns, and each
+// of a thread's columns has a factor.
 template <DType D, DType E>
 __global__ void __launch_bounds__(kThreads)
     DecodeColumnsInPlace(const __grid_constant__ DecodeArgs a, int shift) {
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(kThreads)
     const bool whole = IsWhole<D, E>(chunk, cols, copy.data_position);
     float factors[kUnit];
     bool finite = true;
-    // Neighbouring lines, all in one tile of a swizzled layout.
+    // These lines are neighbours, all in one tile of a swizzled layout.
     const LineScaleAddress scales(copy, place.col & -kTileSide,
                                   (chunk.row + first) / kRows, 1);
     QUANTD_UNROLL

@@ -7,12 +7,13 @@ namespace {
 
 // --- kernel -----------------------------------------------------------------
 
-// Codes of 16 positions from `at` on, zeros where the copy has none.
+// Loads the codes of 16 positions from `at` on, with zeros where there are
+// none.
 __device__ __forceinline__ void LoadCodes(DType element, const CopyTask& copy,
                                           int64_t line, int64_t at,
                                           uint32_t (&words)[4]) {
   if (element == DType::kE2M1x2) {
-    // Lines are whole blocks: aligned.
+    // Lines are whole blocks, so that this is aligned.
     const uint2 codes = *reinterpret_cast<const uint2*>(
         copy.data + line * copy.data_line + at / 2);
     words[0] = codes.x;

@@ -1,8 +1,8 @@
 #include "tests/kernels/contract/contract.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <tuple>
@@ -17,22 +17,31 @@ namespace {
 using oracle::Bytes;
 using oracle::Element;
 
-uint32_t Bits(float v) { return std::bit_cast<uint32_t>(v); }
+using oracle::QuantizeSpec;
 
-testing::AssertionResult SameBits(const std::string& what,
-                                  const std::vector<float>& want,
-                                  const std::vector<float>& got) {
-  if (want.size() != got.size()) {
-    return testing::AssertionFailure() << fmt::format(
-               "{}: expected {} values, got {}", what, want.size(), got.size());
-  }
-  for (size_t i = 0; i < want.size(); ++i) {
-    if (Bits(want[i]) == Bits(got[i])) continue;
-    return testing::AssertionFailure() << fmt::format(
-               "{}, {}: expected {} (0x{:08X}), got {} (0x{:08X})", what, i,
-               want[i], Bits(want[i]), got[i], Bits(got[i]));
-  }
-  return testing::AssertionSuccess();
+size_t Stride() {
+  const char* text = std::getenv("QUANTD_CONTRACT_STRIDE");
+  return text ? std::max<size_t>(1, std::strtoul(text, nullptr, 10)) : 1;
+}
+
+bool HasNan(const std::vector<float>& x) {
+  return std::any_of(x.begin(), x.end(), [](float v) { return std::isnan(v); });
+}
+bool HasInf(const std::vector<float>& x) {
+  return std::any_of(x.begin(), x.end(), [](float v) { return std::isinf(v); });
+}
+
+Bytes BytesOf(const std::vector<float>& v) {
+  const auto* p = reinterpret_cast<const uint8_t*>(v.data());
+  return Bytes(p, p + v.size() * sizeof(float));
+}
+
+bool Same(const oracle::Statistics& a, const oracle::Statistics& b) {
+  return a.elements == b.elements && a.clipped == b.clipped &&
+         a.flushed == b.flushed && a.max_error == b.max_error &&
+         a.signal == b.signal && a.noise == b.noise &&
+         (a.sqnr_db == b.sqnr_db ||
+          (std::isnan(a.sqnr_db) && std::isnan(b.sqnr_db)));
 }
 
 }  // namespace
@@ -61,109 +70,162 @@ std::vector<Flavor> FlavorsFor(const Shape& shape, size_t turn) {
 }
 
 void ContractTest::SetUp() {
-  if (GetParam().device == "cuda") GTEST_SKIP() << CudaUnavailableReason();
-  BackendOptions options;
-  options.threads = 2;
-  auto device = Device::Open(GetParam(), options);
-  ASSERT_THAT(device, IsOk());
-  device_.emplace(*std::move(device));
+  for (const Target& target : Targets()) {
+    if (target.device == "cuda") continue;  // It stands for a missing one.
+    BackendOptions options;
+    options.threads = 2;
+    auto device = Device::Open(target, options);
+    ASSERT_THAT(device, IsOk());
+    names_.push_back(ToString(target));
+    devices_.push_back(*std::move(device));
+  }
 }
 
 void ContractTest::TearDown() {
-  if (!device_) return;
+  if (combinations_ == 0) return;
+  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
   std::cout << fmt::format(
-      "[ COMPARED ] {} on {}: {} combinations, {} elements\n",
-      testing::UnitTest::GetInstance()->current_test_info()->name(),
-      device_->backend().info().description, combinations_, elements_);
+      "[ COMPARED ] {}.{} on {} devices: {} combinations, {} elements each\n",
+      test->test_suite_name(), test->name(), devices_.size(), combinations_,
+      elements_);
+}
+
+bool ContractTest::Chosen() { return run_++ % Stride() == 0; }
+
+void ContractTest::OnEveryDevice(
+    const std::string& what,
+    const std::function<void(Device&, const std::string& where)>& fn) {
+  for (size_t i = 0; i < devices_.size() && !TooMany(); ++i) {
+    fn(devices_[i], fmt::format("{} on {}", what, names_[i]));
+  }
 }
 
 void ContractTest::Check(const testing::AssertionResult& result) {
   if (!result) ++failures_;
-  EXPECT_TRUE(result) << "on " << ToString(GetParam());
+  EXPECT_TRUE(result);
 }
 
-void ContractTest::Expect(const std::string& what,
-                          const oracle::Quantized& want,
-                          const absl::StatusOr<oracle::Quantized>& got,
-                          int64_t elements) {
-  if (!got.ok()) {
-    Check(testing::AssertionFailure() << what << ": " << got.status());
-    return;
+void ContractTest::Fail(const std::string& where, std::string_view how) {
+  Check(testing::AssertionFailure() << where << ": " << how);
+}
+
+void ContractTest::Same(const std::string& where,
+                        const std::vector<float>& want,
+                        const std::vector<float>& got) {
+  Check(BytesEq(where, BytesOf(want), BytesOf(got)));
+}
+
+void ContractTest::Same(const std::string& where, const oracle::Copy& want,
+                        const oracle::Copy& got, bool statistics) {
+  Check(BytesEq(where + " codes", want.data, got.data));
+  Check(BytesEq(where + " scales", want.scale, got.scale));
+  Same(where + " amax", want.amax, got.amax);
+  if (want.data_offsets != got.data_offsets ||
+      want.scale_offsets != got.scale_offsets) {
+    Fail(where, "other group offsets");
   }
-  elements_ += elements;
-  if (want.rejected || got->rejected) {
+  const oracle::Statistics& a = want.stats;
+  const oracle::Statistics& b = got.stats;
+  if (!statistics || quantd::Same(a, b)) return;
+  Fail(where,
+       fmt::format("statistics: expected {} {} {} {} {} {}, got {} {} {} {} "
+                   "{} {}",
+                   a.elements, a.clipped, a.flushed, a.max_error, a.signal,
+                   a.noise, b.elements, b.clipped, b.flushed, b.max_error,
+                   b.signal, b.noise));
+}
+
+void ContractTest::SameSeen(const std::string& where, bool nan, bool inf,
+                            bool got_nan, bool got_inf) {
+  if (nan == got_nan && inf == got_inf) return;
+  Fail(where, fmt::format("saw NaN, Inf: expected {}, {}, got {}, {}", nan, inf,
+                          got_nan, got_inf));
+}
+
+oracle::Quantized ContractTest::Quantize(const std::string& what,
+                                         const QuantizeSpec& spec,
+                                         const Bytes& x, const Shape* shape) {
+  const oracle::Quantized want = oracle::Quantize(spec, x);
+  elements_ += spec.rows * spec.cols;
+  OnEveryDevice(what, [&](Device& device, const std::string& where) {
+    const auto got = device.Quantize(spec, x, shape);
+    if (!got.ok()) return Fail(where, got.status().ToString());
     if (want.rejected != got->rejected) {
-      Check(testing::AssertionFailure()
-            << what << ": rejected: expected " << want.rejected << ", got "
-            << got->rejected);
+      return Fail(where, fmt::format("rejected: expected {}, got {}",
+                                     want.rejected, got->rejected));
     }
-    return;
-  }
-  if (want.saw_nan != got->saw_nan || want.saw_inf != got->saw_inf) {
-    Check(testing::AssertionFailure()
-          << what << ": saw NaN, Inf: expected " << want.saw_nan << ", "
-          << want.saw_inf << ", got " << got->saw_nan << ", " << got->saw_inf);
-  }
-  const auto copy = [&](const std::string& name, const oracle::Copy& expected,
-                        const oracle::Copy& actual) {
-    Check(SameBits(what + name + " amax", expected.amax, actual.amax));
-    Check(BytesEq(what + name + " scales", expected.scale, actual.scale));
-    Check(BytesEq(what + name + " codes", expected.data, actual.data));
-  };
-  copy(" rowwise", want.rowwise, got->rowwise);
-  copy(" columnwise", want.columnwise, got->columnwise);
+    if (want.rejected) return;
+    SameSeen(where, want.saw_nan, want.saw_inf, got->saw_nan, got->saw_inf);
+    Same(where + " rowwise", want.rowwise, got->rowwise, spec.statistics);
+    Same(where + " columnwise", want.columnwise, got->columnwise,
+         spec.statistics);
+    Check(BytesEq(where + " dbias", want.dbias, got->dbias));
+    Same(where + " plain amax", want.plain_amax, got->plain_amax);
+    Same(where + " history", want.history, got->history);
+    Same(where + " next scale", want.next_scale, got->next_scale);
+  });
+  return want;
 }
 
-void ContractTest::Expect(const std::string& what, Element e, const Bytes& want,
-                          const absl::StatusOr<Bytes>& got) {
-  if (!got.ok()) {
-    Check(testing::AssertionFailure() << what << ": " << got.status());
-    return;
-  }
-  elements_ += static_cast<int64_t>(want.size()) / oracle::ElementSize(e);
-  Check(BytesEq(what, oracle::CanonicalNaNs(e, want),
-                oracle::CanonicalNaNs(e, *got)));
+void ContractTest::Dequantize(const std::string& what,
+                              const oracle::DequantizeSpec& spec,
+                              const oracle::Copy& copy, const Shape* shape) {
+  const Bytes want =
+      oracle::CanonicalNaNs(spec.output, oracle::Dequantize(spec, copy));
+  elements_ +=
+      static_cast<int64_t>(want.size()) / oracle::ElementSize(spec.output);
+  OnEveryDevice(what, [&](Device& device, const std::string& where) {
+    const auto got = device.Dequantize(spec, copy, shape);
+    if (!got.ok()) return Fail(where, got.status().ToString());
+    Check(BytesEq(where, want, oracle::CanonicalNaNs(spec.output, *got)));
+  });
 }
 
-void ContractTest::Expect(const std::string& what, const oracle::Amaxes& want,
-                          const AmaxFlags& flags,
-                          const absl::StatusOr<oracle::Amaxes>& got,
-                          int64_t elements) {
-  if (!got.ok()) {
-    Check(testing::AssertionFailure() << what << ": " << got.status());
-    return;
-  }
-  elements_ += elements;
-  if (want.rejected != got->rejected) {
-    Check(testing::AssertionFailure()
-          << what << ": rejected: expected " << want.rejected << ", got "
-          << got->rejected);
-  }
-  if (want.rejected || got->rejected) return;
-  const auto one = [&](bool wanted, const char* name,
-                       const std::vector<float>& expected,
-                       const std::vector<float>& actual) {
-    if (wanted) Check(SameBits(what + name, expected, actual));
-  };
-  one(flags.row, " row", want.row, got->row);
-  one(flags.row_rotated, " row, rotated", want.row_rotated, got->row_rotated);
-  one(flags.column, " column", want.column, got->column);
-  one(flags.column_rotated, " column, rotated", want.column_rotated,
-      got->column_rotated);
+void ContractTest::RhtAmax(const std::string& what,
+                           const oracle::AmaxSpec& spec, const AmaxFlags& flags,
+                           const Bytes& x, const Shape* shape) {
+  const oracle::Amaxes want = oracle::RhtAmax(spec, x);
+  const std::vector<float> values = oracle::Values(spec.element, x);
+  elements_ += spec.rows * spec.cols;
+  OnEveryDevice(what, [&](Device& device, const std::string& where) {
+    const auto got = device.RhtAmax(spec, flags, x, shape);
+    if (!got.ok()) return Fail(where, got.status().ToString());
+    if (want.rejected != got->rejected) {
+      return Fail(where, fmt::format("rejected: expected {}, got {}",
+                                     want.rejected, got->rejected));
+    }
+    if (want.rejected) return;
+    SameSeen(where, HasNan(values), HasInf(values), device.report().saw_nan,
+             device.report().saw_inf);
+    if (flags.row) Same(where + " row", want.row, got->row);
+    if (flags.row_rotated) {
+      Same(where + " row, rotated", want.row_rotated, got->row_rotated);
+    }
+    if (flags.column) Same(where + " column", want.column, got->column);
+    if (flags.column_rotated) {
+      Same(where + " column, rotated", want.column_rotated,
+           got->column_rotated);
+    }
+  });
 }
 
-void ContractTest::ExpectSeen(const std::string& what, Element e,
-                              const Bytes& input) {
-  const auto x = oracle::Values(e, input);
-  const bool nan =
-      std::any_of(x.begin(), x.end(), [](float v) { return std::isnan(v); });
-  const bool inf =
-      std::any_of(x.begin(), x.end(), [](float v) { return std::isinf(v); });
-  const JobReport& report = device_->report();
-  if (report.saw_nan == nan && report.saw_inf == inf) return;
-  Check(testing::AssertionFailure()
-        << what << ": saw NaN, Inf: expected " << nan << ", " << inf << ", got "
-        << report.saw_nan << ", " << report.saw_inf);
+void ContractTest::ApplyRht(const std::string& what, Element e,
+                            std::optional<Element> output, const Shape& shape,
+                            const oracle::Mask& mask, bool inverse,
+                            const Bytes& x, int dimension) {
+  const Element out = output.value_or(e);
+  const Bytes want = oracle::CanonicalNaNs(
+      out, oracle::ApplyRht(e, out, mask, inverse, x, dimension));
+  const std::vector<float> values = oracle::Values(e, x);
+  elements_ += shape.rows * shape.cols;
+  OnEveryDevice(what, [&](Device& device, const std::string& where) {
+    const auto got =
+        device.ApplyRht(e, output, shape, mask, inverse, x, dimension);
+    if (!got.ok()) return Fail(where, got.status().ToString());
+    Check(BytesEq(where, want, oracle::CanonicalNaNs(out, *got)));
+    SameSeen(where, HasNan(values), HasInf(values), device.report().saw_nan,
+             device.report().saw_inf);
+  });
 }
 
 }  // namespace quantd

@@ -1,11 +1,13 @@
-// The fixture of the contract test: one device, and a count of what was
-// compared.
+// The fixture of the contract: every device of the machine, held to one answer
+// of the oracle, and a count of what was compared.
 #ifndef QUANTD_TESTS_KERNELS_CONTRACT_CONTRACT_H_
 #define QUANTD_TESTS_KERNELS_CONTRACT_CONTRACT_H_
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,34 +33,55 @@ uint16_t SuiteMask(size_t turn);
 // one by turns for a large one.
 std::vector<Flavor> FlavorsFor(const Shape& shape, size_t turn);
 
-class ContractTest : public testing::TestWithParam<Target> {
+class ContractTest : public testing::Test {
  protected:
   void SetUp() override;
+  // Says how much was compared.
   void TearDown() override;
 
-  Device& device() { return *device_; }
   // Enough failures to see a pattern; then a test stops.
   bool TooMany() const { return failures_ >= 20; }
-
-  // Each counts `elements` and fails with `what` on a difference.
-  void Expect(const std::string& what, const oracle::Quantized& want,
-              const absl::StatusOr<oracle::Quantized>& got, int64_t elements);
-  // As tensors of `e`; NaN equals NaN.
-  void Expect(const std::string& what, oracle::Element e,
-              const oracle::Bytes& want,
-              const absl::StatusOr<oracle::Bytes>& got);
-  void Expect(const std::string& what, const oracle::Amaxes& want,
-              const AmaxFlags& flags, const absl::StatusOr<oracle::Amaxes>& got,
-              int64_t elements);
-  // What the last job said about its input.
-  void ExpectSeen(const std::string& what, oracle::Element e,
-                  const oracle::Bytes& input);
+  // Whether the next combination is compared: of those of formats, a slow build
+  // (a sanitizer's) takes one in QUANTD_CONTRACT_STRIDE.
+  bool Chosen();
   void Combination() { ++combinations_; }
+  // Calls `fn` with each device, and `what` on that device.
+  void OnEveryDevice(
+      const std::string& what,
+      const std::function<void(Device&, const std::string& where)>& fn);
+
+  // Each of these asks every device and fails with `what` where one differs
+  // from the oracle in anything that comes back; NaN equals NaN in what is
+  // decoded or rotated. `shape` is that of Device. Quantize gives the oracle's
+  // answer.
+  oracle::Quantized Quantize(const std::string& what,
+                             const oracle::QuantizeSpec& spec,
+                             const oracle::Bytes& x,
+                             const Shape* shape = nullptr);
+  void Dequantize(const std::string& what, const oracle::DequantizeSpec& spec,
+                  const oracle::Copy& copy, const Shape* shape = nullptr);
+  void RhtAmax(const std::string& what, const oracle::AmaxSpec& spec,
+               const AmaxFlags& flags, const oracle::Bytes& x,
+               const Shape* shape = nullptr);
+  void ApplyRht(const std::string& what, oracle::Element e,
+                std::optional<oracle::Element> output, const Shape& shape,
+                const oracle::Mask& mask, bool inverse, const oracle::Bytes& x,
+                int dimension = 16);
 
  private:
   void Check(const testing::AssertionResult& result);
+  void Fail(const std::string& where, std::string_view how);
+  void Same(const std::string& where, const std::vector<float>& want,
+            const std::vector<float>& got);
+  void Same(const std::string& where, const oracle::Copy& want,
+            const oracle::Copy& got, bool statistics);
+  // What a job says about its input.
+  void SameSeen(const std::string& where, bool nan, bool inf, bool got_nan,
+                bool got_inf);
 
-  std::optional<Device> device_;
+  std::vector<std::string> names_;
+  std::vector<Device> devices_;
+  size_t run_ = 0;
   int64_t elements_ = 0;
   int combinations_ = 0;
   int failures_ = 0;

@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "fmt/format.h"
-#include "kernels/device/devices.h"
+#include "tests/kernels/contract/contract.h"
 #include "tests/kernels/contract/copy_codes.h"
 #include "tests/testing/device.h"
 #include "tests/testing/matchers.h"
@@ -102,17 +101,8 @@ struct Cut {
   int64_t cols;
 };
 
-class ShardsTest : public testing::TestWithParam<Target> {
+class ShardsContract : public ContractTest {
  protected:
-  void SetUp() override {
-    if (GetParam().device == "cuda") GTEST_SKIP() << CudaUnavailableReason();
-    BackendOptions options;
-    options.threads = 2;
-    auto device = Device::Open(GetParam(), options);
-    ASSERT_THAT(device, IsOk());
-    device_.emplace(*std::move(device));
-  }
-
   QuantizeSpec Whole(const Case& c) const {
     QuantizeSpec spec;
     spec.element = Element::kBF16;
@@ -133,8 +123,9 @@ class ShardsTest : public testing::TestWithParam<Target> {
     }
     return spec;
   }
-  oracle::Quantized Quantize(const QuantizeSpec& spec, const Bytes& x) {
-    auto q = device_->Quantize(spec, x);
+  static oracle::Quantized Quantize(Device& device, const QuantizeSpec& spec,
+                                    const Bytes& x) {
+    auto q = device.Quantize(spec, x);
     EXPECT_THAT(q, IsOk());
     return q.ok() ? *std::move(q) : oracle::Quantized{};
   }
@@ -162,8 +153,6 @@ class ShardsTest : public testing::TestWithParam<Target> {
       }
     }
   }
-
-  std::optional<Device> device_;
 };
 
 Bytes Slice(const Bytes& x, const Cut& cut) {
@@ -175,140 +164,146 @@ Bytes Slice(const Bytes& x, const Cut& cut) {
   return out;
 }
 
-TEST_P(ShardsTest, PartsAreSlicesOfTheWhole) {
-  const Bytes x =
-      MakeTensor(Element::kBF16, kRows * kCols, Flavor::kGaussian, 11);
-  for (const Case& c : Cases()) {
-    const QuantizeSpec spec = Whole(c);
-    const oracle::Quantized whole = Quantize(spec, x);
-    const CopyCodes row = CodesOf(spec, false, whole.rowwise);
-    const CopyCodes column = CodesOf(spec, true, whole.columnwise);
-    // Where both copies allow; then where one of them does.
-    const int64_t m = c.row_cut;
-    const int64_t k = c.col_cut;
-    const bool square = oracle::IsSquare(spec.format);
-    std::vector<std::pair<Cut, oracle::QuantizeSpec>> parts;
-    const auto add = [&](bool rowwise, bool columnwise, const Cut& cut) {
-      QuantizeSpec part = spec;
-      part.rowwise = rowwise;
-      part.columnwise = columnwise;
-      if (!rowwise) part.rotate_rows = false;
-      if (!columnwise) part.rotate_columns = false;
-      if (!rowwise) part.row_amax.clear();
-      if (!columnwise) part.column_amax.clear();
-      part.rows = cut.rows;
-      part.cols = cut.cols;
-      if (spec.stochastic) {
-        part.row_offset += cut.row;
-        part.column_offset += cut.col;
+TEST_F(ShardsContract, PartsAreSlicesOfTheWhole) {
+  OnEveryDevice("shards", [&](Device& device, const std::string& where) {
+    SCOPED_TRACE(where);
+    const Bytes x =
+        MakeTensor(Element::kBF16, kRows * kCols, Flavor::kGaussian, 11);
+    for (const Case& c : Cases()) {
+      const QuantizeSpec spec = Whole(c);
+      const oracle::Quantized whole = Quantize(device, spec, x);
+      const CopyCodes row = CodesOf(spec, false, whole.rowwise);
+      const CopyCodes column = CodesOf(spec, true, whole.columnwise);
+      // Where both copies allow; then where one of them does.
+      const int64_t m = c.row_cut;
+      const int64_t k = c.col_cut;
+      const bool square = oracle::IsSquare(spec.format);
+      std::vector<std::pair<Cut, oracle::QuantizeSpec>> parts;
+      const auto add = [&](bool rowwise, bool columnwise, const Cut& cut) {
+        QuantizeSpec part = spec;
+        part.rowwise = rowwise;
+        part.columnwise = columnwise;
+        if (!rowwise) part.rotate_rows = false;
+        if (!columnwise) part.rotate_columns = false;
+        if (!rowwise) part.row_amax.clear();
+        if (!columnwise) part.column_amax.clear();
+        part.rows = cut.rows;
+        part.cols = cut.cols;
+        if (spec.stochastic) {
+          part.row_offset += cut.row;
+          part.column_offset += cut.col;
+        }
+        parts.push_back({cut, part});
+      };
+      add(true, true, {0, kRows, 0, k});
+      add(true, true, {m, kRows - m, k, kCols - k});
+      add(true, true, {m, m, 2 * k, k});
+      add(true, true, {2 * m, std::max<int64_t>(m, 16), 0, kCols});
+      if (!square) {
+        for (int64_t at : {1, 13, 129, 383}) {
+          add(true, false, {at, kRows - at, 0, kCols});
+          add(true, false, {0, at, k, k});
+          add(false, true, {0, kRows, at, kCols - at});
+          add(false, true, {m, m, at, 1});
+        }
       }
-      parts.push_back({cut, part});
-    };
-    add(true, true, {0, kRows, 0, k});
-    add(true, true, {m, kRows - m, k, kCols - k});
-    add(true, true, {m, m, 2 * k, k});
-    add(true, true, {2 * m, std::max<int64_t>(m, 16), 0, kCols});
-    if (!square) {
-      for (int64_t at : {1, 13, 129, 383}) {
-        add(true, false, {at, kRows - at, 0, kCols});
-        add(true, false, {0, at, k, k});
-        add(false, true, {0, kRows, at, kCols - at});
-        add(false, true, {m, m, at, 1});
+      for (const auto& [cut, part] : parts) {
+        const std::string what =
+            fmt::format("{}: {} rows from {}, {} columns from {}", c.name,
+                        cut.rows, cut.row, cut.cols, cut.col);
+        const oracle::Quantized q = Quantize(device, part, Slice(x, cut));
+        if (part.rowwise) {
+          ExpectSlice(what + ", rowwise", row, CodesOf(part, false, q.rowwise),
+                      cut.row, cut.col);
+        }
+        if (part.columnwise) {
+          ExpectSlice(what + ", columnwise", column,
+                      CodesOf(part, true, q.columnwise), cut.col, cut.row);
+        }
+        if (HasFatalFailure()) return;
       }
     }
-    for (const auto& [cut, part] : parts) {
-      const std::string what =
-          fmt::format("{}: {} rows from {}, {} columns from {}", c.name,
-                      cut.rows, cut.row, cut.cols, cut.col);
-      const oracle::Quantized q = Quantize(part, Slice(x, cut));
-      if (part.rowwise) {
-        ExpectSlice(what + ", rowwise", row, CodesOf(part, false, q.rowwise),
-                    cut.row, cut.col);
-      }
-      if (part.columnwise) {
-        ExpectSlice(what + ", columnwise", column,
-                    CodesOf(part, true, q.columnwise), cut.col, cut.row);
-      }
-      if (HasFatalFailure()) return;
-    }
-  }
+  });
 }
 
-TEST_P(ShardsTest, AlignedGroupsAreSlicesOfTheWhole) {
-  const Bytes x =
-      MakeTensor(Element::kBF16, kRows * kCols, Flavor::kOutliers, 12);
-  for (const Case& c : Cases()) {
-    const QuantizeSpec spec = Whole(c);
-    const oracle::Quantized whole = Quantize(spec, x);
-    QuantizeSpec grouped = spec;
-    grouped.splits = {0, 128, 128, 0, 128, 0};
-    if (c.row_cut <= 32) grouped.splits = {32, 0, 96, 160, 64, 32, 0};
-    ASSERT_EQ(std::accumulate(grouped.splits.begin(), grouped.splits.end(),
-                              int64_t{0}),
-              kRows);
-    if (!spec.row_amax.empty()) {
-      grouped.row_amax.assign(grouped.splits.size(), 7.5f);
-      grouped.column_amax.assign(grouped.splits.size(), 7.5f);
+TEST_F(ShardsContract, AlignedGroupsAreSlicesOfTheWhole) {
+  OnEveryDevice("shards", [&](Device& device, const std::string& where) {
+    SCOPED_TRACE(where);
+    const Bytes x =
+        MakeTensor(Element::kBF16, kRows * kCols, Flavor::kOutliers, 12);
+    for (const Case& c : Cases()) {
+      const QuantizeSpec spec = Whole(c);
+      const oracle::Quantized whole = Quantize(device, spec, x);
+      QuantizeSpec grouped = spec;
+      grouped.splits = {0, 128, 128, 0, 128, 0};
+      if (c.row_cut <= 32) grouped.splits = {32, 0, 96, 160, 64, 32, 0};
+      ASSERT_EQ(std::accumulate(grouped.splits.begin(), grouped.splits.end(),
+                                int64_t{0}),
+                kRows);
+      if (!spec.row_amax.empty()) {
+        grouped.row_amax.assign(grouped.splits.size(), 7.5f);
+        grouped.column_amax.assign(grouped.splits.size(), 7.5f);
+      }
+      const oracle::Quantized q = Quantize(device, grouped, x);
+      int64_t row = 0;
+      for (size_t g = 0; g < grouped.splits.size(); ++g) {
+        if (grouped.splits[g] == 0) continue;
+        const std::string what = fmt::format("{}: group {}", c.name, g);
+        ExpectSlice(what + ", rowwise", CodesOf(spec, false, whole.rowwise),
+                    CodesOf(grouped, false, q.rowwise, g), row, 0);
+        ExpectSlice(what + ", columnwise",
+                    CodesOf(spec, true, whole.columnwise),
+                    CodesOf(grouped, true, q.columnwise, g), 0, row);
+        if (HasFatalFailure()) return;
+        row += grouped.splits[g];
+      }
     }
-    const oracle::Quantized q = Quantize(grouped, x);
-    int64_t row = 0;
-    for (size_t g = 0; g < grouped.splits.size(); ++g) {
-      if (grouped.splits[g] == 0) continue;
-      const std::string what = fmt::format("{}: group {}", c.name, g);
-      ExpectSlice(what + ", rowwise", CodesOf(spec, false, whole.rowwise),
-                  CodesOf(grouped, false, q.rowwise, g), row, 0);
-      ExpectSlice(what + ", columnwise", CodesOf(spec, true, whole.columnwise),
-                  CodesOf(grouped, true, q.columnwise, g), 0, row);
-      if (HasFatalFailure()) return;
-      row += grouped.splits[g];
-    }
-  }
+  });
 }
 
 // A random byte belongs to an element, not to a block: where every block has
 // the same scale, a columnwise copy may be cut between any two rows too.
-TEST_P(ShardsTest, RandomBytesBelongToElements) {
-  std::vector<float> values(kRows * kCols);
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = 4 + static_cast<float>(Mix(i) % 64) / 32;  // 4 .. 6
-  }
-  const Bytes x = oracle::FromValues(Element::kBF16, values);
-  QuantizeSpec spec;
-  spec.element = Element::kBF16;
-  spec.rows = kRows;
-  spec.cols = kCols;
-  spec.columnwise = true;
-  // S = 2^-9, the smallest block scale too, which serves maxima of 3 to 9.
-  spec.row_amax = {2688.0f * 512.0f};
-  spec.stochastic = true;
-  spec.seed = kSeed;
-  const CopyCodes whole = CodesOf(spec, true, Quantize(spec, x).columnwise);
-  for (int64_t at : {1, 7, 16, 17, 255}) {
-    for (int64_t col : {0, 3, 100}) {
-      const Cut cut = {at, kRows - at, col, kCols - col};
-      QuantizeSpec part = spec;
-      part.rowwise = false;
-      part.rows = cut.rows;
-      part.cols = cut.cols;
-      part.row_offset = cut.row;
-      part.column_offset = cut.col;
-      const CopyCodes codes =
-          CodesOf(part, true, Quantize(part, Slice(x, cut)).columnwise);
-      ASSERT_EQ(codes.lines, cut.cols);
-      for (int64_t l = 0; l < codes.lines; ++l) {
-        for (int64_t p = 0; p < codes.positions; ++p) {
-          ASSERT_EQ(codes.code(l, p), whole.code(col + l, at + p))
-              << "from row " << at << ", column " << col;
+TEST_F(ShardsContract, RandomBytesBelongToElements) {
+  OnEveryDevice("shards", [&](Device& device, const std::string& where) {
+    SCOPED_TRACE(where);
+    std::vector<float> values(kRows * kCols);
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = 4 + static_cast<float>(Mix(i) % 64) / 32;  // 4 .. 6
+    }
+    const Bytes x = oracle::FromValues(Element::kBF16, values);
+    QuantizeSpec spec;
+    spec.element = Element::kBF16;
+    spec.rows = kRows;
+    spec.cols = kCols;
+    spec.columnwise = true;
+    // S = 2^-9, the smallest block scale too, which serves maxima of 3 to 9.
+    spec.row_amax = {2688.0f * 512.0f};
+    spec.stochastic = true;
+    spec.seed = kSeed;
+    const CopyCodes whole =
+        CodesOf(spec, true, Quantize(device, spec, x).columnwise);
+    for (int64_t at : {1, 7, 16, 17, 255}) {
+      for (int64_t col : {0, 3, 100}) {
+        const Cut cut = {at, kRows - at, col, kCols - col};
+        QuantizeSpec part = spec;
+        part.rowwise = false;
+        part.rows = cut.rows;
+        part.cols = cut.cols;
+        part.row_offset = cut.row;
+        part.column_offset = cut.col;
+        const CopyCodes codes = CodesOf(
+            part, true, Quantize(device, part, Slice(x, cut)).columnwise);
+        ASSERT_EQ(codes.lines, cut.cols);
+        for (int64_t l = 0; l < codes.lines; ++l) {
+          for (int64_t p = 0; p < codes.positions; ++p) {
+            ASSERT_EQ(codes.code(l, p), whole.code(col + l, at + p))
+                << "from row " << at << ", column " << col;
+          }
         }
       }
     }
-  }
+  });
 }
-
-INSTANTIATE_TEST_SUITE_P(, ShardsTest, testing::ValuesIn(Targets()),
-                         [](const auto& info) {
-                           return Identifier(info.param);
-                         });
 
 }  // namespace
 }  // namespace quantd

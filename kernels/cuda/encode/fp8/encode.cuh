@@ -2,9 +2,10 @@
 // tuned way beside EncodeSpans (kernels/cuda/encode/generic/encode.cuh), with
 // the same bytes. kernels/cuda/encode/fp8/NOTES.md says why it is as it is.
 //
-// A warp is a strip of 32 rows and 128 columns of a group, a lane 4 of the
-// columns in all of the rows, which it keeps in registers: the input is read
-// once for both copies and for dbias. Lanes beyond the matrix hold zeros.
+// A warp takes a strip of 32 rows and 128 columns of a group. A lane takes 4 of
+// the columns in all of the rows and keeps them in registers, so that the input
+// is read once for both copies and for dbias. Lanes beyond the matrix hold
+// zeros.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FP8_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FP8_ENCODE_CUH_
 
@@ -96,11 +97,11 @@ __device__ __forceinline__ void LetWarpBelowGo(int warp) {
 // Adds up the columns of a tile, row after row: a warp goes on with the sums of
 // the warp above it.
 __device__ __forceinline__ void SumColumns(Strip& s, ColumnSums& sums) {
-  // sums[0] is nobody's: zeros above the first warp.
+  // sums[0] belongs to no warp: it holds the zeros above the first one.
   if (s.warp == 0) sums[0][s.lane] = make_float4(0, 0, 0, 0);
   WaitForWarpAbove(s.warp);
   float4 sum = sums[s.warp][s.lane];
-  // Rows that are not there add +0 to what is never -0.
+  // Missing rows add +0, which changes no sum: none is -0.
   QUANTD_UNROLL
   for (int r = 0; r < kStripRows; ++r) {
     sum.x = sum.x + LowOf(s.raw[r].x);
@@ -110,20 +111,20 @@ __device__ __forceinline__ void SumColumns(Strip& s, ColumnSums& sums) {
   }
   sums[s.warp + 1][s.lane] = sum;
   LetWarpBelowGo(s.warp);
-  // Sums may start after two numbers of a table.
+  // The sums need not start at a multiple of four, only of two.
   StoreGlobalIf(s.warp == kTileWarps - 1 && s.inside, sum,
                 s.group->partial + s.row / kTileSide * s.cols + s.col);
-  // What follows is to unpack once more, not to keep 128 numbers from here.
+  // Keeps the compiler from holding 128 unpacked numbers for what follows.
   QUANTD_UNROLL
   for (uint2& raw : s.raw) asm volatile("" : "+r"(raw.x), "+r"(raw.y));
 }
 
 // --- kernel ---------------------------------------------------------------
 
-// A CTA's rows and columns.
+// How many rows and columns a CTA takes, and how its strips lie.
 enum class Shape {
-  kTile,   // 128 x 128, a strip below the other
-  kStrip,  // 32 x 512, one beside the other
+  kTile,   // 128 x 128, strips one below the other
+  kStrip,  // 32 x 512, strips side by side
 };
 template <Shape F>
 inline constexpr int kRowsOf = F == Shape::kTile ? kTileSide : kStripRows;
@@ -161,7 +162,7 @@ __device__ __forceinline__ void EncodeTile(const EncodeArgs& a,
 
   if constexpr (kSum) SumColumns(s, *sums);
 
-  // Offsets of codes where they are not transposed.
+  // These are the offsets of codes that are not transposed.
   const int64_t first = s.Offset(a.list.cols);
   std::byte* row_to = rowwise.data + first;
   std::byte* col_to = columnwise.data + first;
@@ -250,13 +251,14 @@ cudaError_t LaunchShape(const EncodeArgs& a, const Queue& queue) {
       <<<static_cast<unsigned>(ctas), kTileThreads, 0, queue.stream>>>(a);
   return cudaGetLastError();
 }
-// The columnwise copy, alone or with the other.
+// Makes the columnwise copy, alone or beside the rowwise one.
 template <Scaling S, DType E, bool kRow>
 cudaError_t LaunchColumns(const EncodeArgs& a, const Queue& queue) {
   return a.dbias ? LaunchShape<S, E, kRow, true, true>(a, queue)
                  : LaunchShape<S, E, kRow, true, false>(a, queue);
 }
-// The rowwise copy alone has better kernels, unless there is dbias.
+// The rowwise copy alone comes here only with dbias: else it has better
+// kernels.
 template <Scaling S, DType E>
 cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
   if (a.first.columnwise.data == nullptr) {

@@ -8,8 +8,8 @@
 
 namespace quantd::cuda {
 
-// Half a warp has 8 rows of 128 columns: a block of 128 is its own, and so is
-// the word that four scales of MX are. A CTA has 4 x 4 of those.
+// Half a warp takes 8 rows of 128 columns, so that it needs no other to find a
+// block of 128 or the word that four scales of MX make. A CTA has 4 x 4 halves.
 inline constexpr int kPatchRows = 8;
 inline constexpr int kPatchCols = 128;
 inline constexpr int kPatches = kThreads / 16;
@@ -19,22 +19,22 @@ inline constexpr int kPatchesAcross = kPatches / kPatchesUp;
 inline constexpr int kCtaRows = kPatchRows * kPatchesUp;
 inline constexpr int kCtaCols = kPatchCols * kPatchesAcross;
 
-// What a lane has.
+// The place of a lane's rows and columns.
 struct Patch {
   uint4 raw[kPatchRows];
   int64_t cols;  // K
-  int64_t row;   // of the payload, first
-  int64_t col;   // the lane's first
+  int64_t row;   // the first one, of the payload
+  int64_t col;   // the lane's first one
   int lane;      // of 16
-  int rows;      // that exist
+  int rows;      // how many of them exist
   bool inside;
 
   // The patch's first column.
   __device__ int64_t first() const { return col - lane * 8; }
 };
 
-// Where this lane stores scales, if it does: one of kBlock, a word of MX. All
-// lanes of the warp must call.
+// Where this lane stores scales, or nullptr where it stores none: one scale of
+// kBlock, or a word of four of MX. All lanes of the warp must call this.
 template <Scaling S>
 __device__ __forceinline__ std::byte* PlaceOfScales(const EncodeArgs& a,
                                                     const Patch& s) {
@@ -49,8 +49,8 @@ __device__ __forceinline__ std::byte* PlaceOfScales(const EncodeArgs& a,
                            : 4 * (line + s.first() / 128 * copy.scale_block));
 }
 
-// Multipliers of the rows, two of which are neighbours in a word of `max`.
-// Stores the scales. All lanes of the warp must call.
+// Makes the multipliers of the rows, whose maxima are two to a word of `max`,
+// and stores the scales. All lanes of the warp must call this.
 template <Scaling S>
 __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
                                            std::byte* to,
@@ -58,7 +58,7 @@ __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
                                            float (&m)[kPatchRows]) {
   const int base = static_cast<int>(threadIdx.x) % 32 - s.lane;
   if constexpr (S == Scaling::kBlock) {
-    // Lanes 2 * r and 2 * r + 1 are row r.
+    // Lanes 2 * r and 2 * r + 1 have the maximum of row r.
     ReduceRows<16, kPatchRows / 2>(s.lane, max);
     const int r = s.lane / 2;
     const int64_t left = s.cols - s.first();
@@ -74,7 +74,7 @@ __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
       m[i] = __shfl_sync(0xFFFFFFFFu, scale.m, base + 2 * i);
     }
   } else {
-    // Lane l is rows 2 * (l % 4) and the next one of block l / 4.
+    // Lane l has the rows 2 * (l % 4) and the next one of block l / 4.
     ReduceRows<4, kPatchRows / 2>(s.lane, max);
     const std::byte* const x =
         a.first.x +
@@ -83,7 +83,7 @@ __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
         SettleBlock<S>(a.params, LowMagnitude(max[0]), x, 2, 32);
     const BlockScale<Scalar> lower =
         SettleBlock<S>(a.params, HighMagnitude(max[0]), x + 2 * s.cols, 2, 32);
-    // Powers of two are bf16.
+    // A power of two loses nothing as bf16.
     const uint32_t both =
         __byte_perm(__float_as_uint(upper.m), __float_as_uint(lower.m), 0x7632);
     QUANTD_UNROLL
@@ -93,7 +93,7 @@ __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
       m[2 * i] = LowOf(two);
       m[2 * i + 1] = HighOf(two);
     }
-    // From two rows of a block to four blocks of a row.
+    // Exchanges two rows of one block for four blocks of one row.
     uint32_t codes = upper.stored | lower.stored << 8;
     uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, codes, 4);
     codes = (s.lane & 4) != 0 ? __byte_perm(other, codes, 0x0051)
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     if (i < count) s.raw[i] = __ldg(reinterpret_cast<const uint4*>(p));
     p += 2 * s.cols;
   }
-  // While the rows are on their way.
+  // This is found while the rows are on their way.
   std::byte* const scales = PlaceOfScales<S>(a, s);
 
   uint32_t max[kPatchRows / 2];
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-// Formats with blocks.
+// Encodes rows of the formats with blocks.
 template <Scaling S, DType E>
 cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
   const int64_t bands = (a.list.rows + kCtaRows - 1) / kCtaRows;

@@ -8,8 +8,8 @@
 
 namespace quantd::cuda {
 
-// The scale of a block with largest magnitude `max`, bf16 bits. Element i of
-// the block is at `p` + i * `step`.
+// Makes the scale of a block whose largest magnitude is `max`, as bf16 bits.
+// Its element i is at `p` + i * `step`.
 template <Scaling S>
 __device__ __forceinline__ BlockScale<Scalar> SettleBlock(
     const EncodeParams& params, uint32_t max, const std::byte* p, int64_t step,
@@ -21,9 +21,9 @@ __device__ __forceinline__ BlockScale<Scalar> SettleBlock(
   return MakeBlockScale<Scalar>(known, {}, max << 16, clean);
 }
 
-// Maxima that `kLanes` neighbouring lanes have parts of, a word of two rows
-// each: leaves lane i of them with kWords / kLanes words from there on, or,
-// where those are fewer, several lanes with the same one.
+// Joins maxima of which `kLanes` neighbouring lanes have parts; a word holds
+// those of two rows. Lane i is left with kWords / kLanes words from that number
+// on, or, where there are fewer words than lanes, shares one with others.
 template <int kLanes, int kWords = kStripRows / 2>
 __device__ __forceinline__ void ReduceRows(int lane, uint32_t* max) {
   constexpr int kBit = kLanes / 2;
@@ -43,8 +43,8 @@ __device__ __forceinline__ void ReduceRows(int lane, uint32_t* max) {
   }
 }
 
-// Multipliers of the rows of a strip. `Settle` makes the scales of RowMax and
-// stores them.
+// Holds the multipliers of the rows of a strip. `Settle` makes the scales from
+// a RowMax and stores them.
 template <Scaling S>
 class RowScales;
 
@@ -66,7 +66,7 @@ class RowScales<Scaling::kTensor> {
   float m_;
 };
 
-// A lane is a row.
+// Blocks of 128: a lane settles one row.
 template <>
 class RowScales<Scaling::kBlock> {
  public:
@@ -96,7 +96,7 @@ class RowScales<Scaling::kBlock> {
   float m_;
 };
 
-// A lane is four rows of one of the four blocks of 32 columns.
+// MX: a lane settles four rows of one of the four blocks of 32 columns.
 template <>
 class RowScales<Scaling::kMx> {
  public:
@@ -118,7 +118,7 @@ class RowScales<Scaling::kMx> {
       codes |= scale.stored << (8 * i);
       m[i] = __float_as_uint(scale.m);
     }
-    // Powers of two are bf16.
+    // A power of two loses nothing as bf16.
     m_[0] = __byte_perm(m[0], m[1], 0x7632);
     m_[1] = __byte_perm(m[2], m[3], 0x7632);
     Store(copy, s, codes);
@@ -133,7 +133,7 @@ class RowScales<Scaling::kMx> {
   }
 
  private:
-  // From four rows of a block to four blocks of a row, which are one word.
+  // Exchanges four rows of one block for four blocks of one row: one word.
   __device__ __forceinline__ void Store(const CopyTask& copy, const Strip& s,
                                         uint32_t codes) const {
     uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, codes, 16);
@@ -153,7 +153,7 @@ class RowScales<Scaling::kMx> {
   uint32_t m_[2];
 };
 
-// The largest magnitudes of the four columns.
+// Finds the largest magnitude of each of the lane's four columns.
 __device__ __forceinline__ uint2 ColumnMax(const Strip& s) {
   uint2 max = make_uint2(0, 0);
   QUANTD_UNROLL
@@ -175,13 +175,13 @@ __device__ __forceinline__ void RowMax(const Strip& s,
   }
 }
 
-// The magnitude of one column among those of a word for two.
+// Picks the magnitude of one column from a word that holds those of two.
 __device__ __forceinline__ uint32_t MagnitudeOf(const uint2& max, int column) {
   const uint32_t word = column < 2 ? max.x : max.y;
   return column % 2 == 0 ? LowMagnitude(word) : HighMagnitude(word);
 }
 
-// What the warps of a tile share for its columns.
+// Shared memory in which the warps of a tile meet for its columns.
 template <Scaling S>
 struct ColumnShared {
   // Codes of a column in 8 pieces of 16 rows, the pieces of a column in an
@@ -198,8 +198,8 @@ struct ColumnShared<Scaling::kMx> {
   uint32_t swizzled[kTileThreads];
 };
 
-// Multipliers of the four columns. All threads of the CTA must call. `max`:
-// ColumnMax.
+// Makes the multipliers of the lane's four columns from their ColumnMax. All
+// threads of the CTA must call this.
 template <Scaling S>
 __device__ __forceinline__ void ColumnScales(const EncodeParams& params,
                                              const CopyTask& copy,
@@ -253,7 +253,7 @@ __device__ __forceinline__ void ColumnScales(const EncodeParams& params,
       }
       return;
     }
-    // A tile's scales are 512 bytes in a row, the padding's too, as zeros.
+    // A tile's scales are 512 consecutive bytes; those of padding are zeros.
     auto* const bytes = reinterpret_cast<uint8_t*>(shared->swizzled);
     QUANTD_UNROLL
     for (int c = 0; c < kLaneCols; ++c) {

@@ -1,5 +1,5 @@
-// A tile of a group in the registers of a CTA, and what is rare in it: NaN and
-// Inf, for which the elements are read again.
+// Holds a tile of a group in the registers of a CTA, and finds NaN and Inf in
+// it, which are rare, by reading the elements again.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FP8_STRIP_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FP8_STRIP_CUH_
 
@@ -13,9 +13,9 @@ inline constexpr int kTileWarps = kTileThreads / 32;
 inline constexpr int kLaneCols = kTileSide / 32;
 static_assert(kStripRows == kTileSide / kTileWarps && kLaneCols == 4);
 
-// The last of `count` entries whose start is not above `value`, as that of
-// entry 0 is not; empty entries are passed over. For whole warps that ask the
-// same: a look costs log32 of the number.
+// Finds the last of `count` entries that starts at `value` or before it, as
+// entry 0 does; empty entries are passed over. All lanes of a warp must ask the
+// same: they look together, log32 of `count` times.
 template <typename Start>
 __device__ __forceinline__ int64_t FindByWarp(int64_t count, int64_t value,
                                               const Start& start) {
@@ -33,8 +33,8 @@ __device__ __forceinline__ int64_t FindByWarp(int64_t count, int64_t value,
   return first;
 }
 
-// Where number `i` of the chunks of 128 rows, or of the strips, starts. For
-// whole warps.
+// Finds where number `i` of the chunks of 128 rows, or of the strips, starts.
+// All lanes of a warp must ask the same.
 template <int kRows>
 __device__ __forceinline__ GroupTile FindRows(const EncodeArgs& a, int64_t i) {
   static_assert(kRows == kTileSide || kRows == kStripRows);
@@ -46,8 +46,8 @@ __device__ __forceinline__ GroupTile FindRows(const EncodeArgs& a, int64_t i) {
   return {list.groups + g, g, (i - starts[g]) * kRows, 0};
 }
 
-// The group of a row of the payload, or some group for a row beyond it. For
-// whole warps: `near` is the same for all lanes, and most likely in that group.
+// Finds the group of a row of the payload, or some group for a row beyond it.
+// All lanes of a warp give the same `near`, a row that is likely in that group.
 __device__ __forceinline__ const GroupTask& GroupOfRow(const EncodeArgs& a,
                                                        int64_t near,
                                                        int64_t row) {
@@ -68,32 +68,32 @@ __device__ __forceinline__ const GroupTask& GroupOfRow(const EncodeArgs& a,
   return list.groups[g];
 }
 
-// CTAs beside each other, of that many columns.
+// How many CTAs of so many columns stand side by side.
 __host__ __device__ inline uint32_t CtasAcross(const GroupList& list,
                                                int cols) {
   return static_cast<uint32_t>((list.cols + cols - 1) / cols);
 }
 
-// What a lane has of its tile.
+// The part of a tile that a lane holds.
 struct Strip {
   uint2 raw[kStripRows];  // 4 columns of each row
   const GroupTask* group;
   int64_t cols;  // K
-  int64_t row;   // the group's own
+  int64_t row;   // of the group
   int64_t col;
   int warp;  // from the top of the tile
   int lane;
-  int rows;  // of the warp's 32 that exist
+  int rows;  // how many of the warp's 32 exist
   bool inside;
 
-  // Where its first element is, in bytes of that many columns.
+  // The byte at which its first element is, in rows of so many columns.
   __device__ int64_t Offset(int64_t columns) const {
     return row * columns + col;
   }
 };
 
-// The rows and columns from (row, col) of the group on, for number `warp` of
-// the CTA's warps. `kFull`: all of them are there.
+// Loads the rows and columns from (row, col) of the group on, for number `warp`
+// of the CTA's warps. `kFull` says that all of them exist.
 template <bool kFull>
 __device__ __forceinline__ Strip LoadStrip(const GroupTask* group, int64_t cols,
                                            int64_t row, int64_t col, int warp) {
@@ -120,7 +120,8 @@ __device__ __forceinline__ Strip LoadStrip(const GroupTask* group, int64_t cols,
 
 // --- what is rare -----------------------------------------------------------
 
-// The largest magnitude of `count` elements, `step` bytes apart, NaN dropped.
+// Finds the largest magnitude of `count` elements, `step` bytes apart, with NaN
+// dropped.
 __device__ __forceinline__ uint32_t CleanMax(const std::byte* p, int64_t step,
                                              int64_t count) {
   uint32_t clean = 0;
@@ -135,7 +136,7 @@ __device__ __forceinline__ uint32_t CleanMax(const std::byte* p, int64_t step,
   return clean;
 }
 
-// Seen bits of `count` elements one after the other.
+// Finds the Seen bits of `count` neighbouring elements.
 __device__ __forceinline__ uint32_t SeenInRun(const std::byte* p, int count) {
   uint32_t seen = 0;
 #pragma unroll 1
@@ -149,7 +150,7 @@ __device__ __forceinline__ uint32_t SeenInRun(const std::byte* p, int count) {
   return seen;
 }
 
-// Seen bits of a lane's elements, whose largest magnitudes are `max`.
+// Finds the Seen bits of a lane's elements, whose largest magnitudes are `max`.
 __device__ __forceinline__ uint32_t SeenInStrip(const Strip& s, uint32_t max) {
   if (!HoldsSpecial(max)) return 0;
   uint32_t seen = 0;

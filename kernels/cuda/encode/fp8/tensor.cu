@@ -3,10 +3,11 @@
 namespace quantd::cuda {
 namespace {
 
-// Rows alone under a tensor's scale: neither tiles nor blocks matter, and the
-// payload is one run of elements, of which a CTA takes a tile's worth.
+// The rowwise copy alone under a tensor's scale: neither tiles nor blocks
+// matter, and the payload is one long row, of which a CTA takes as much as a
+// tile has.
 constexpr int64_t kPerCta = kTileSide * kTileSide;
-constexpr int kRun = 8;  // elements a load
+constexpr int kRun = 8;  // elements of one load
 constexpr int kRuns = kPerCta / (kThreads * kRun);
 
 template <DType E>
@@ -18,7 +19,7 @@ __device__ __forceinline__ void EncodeRun(uint4 r, float m, std::byte* to) {
   StoreGlobal(make_uint2(low, high), to);
 }
 
-// A thread has every kThreads-th run of a CTA's.
+// A thread takes every kThreads-th load of its CTA.
 template <DType E>
 __global__ void __launch_bounds__(kThreads)
     EncodeRuns(const __grid_constant__ EncodeArgs a) {
@@ -51,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
       if (first + at < end) EncodeRun<E>(raw[i], m, to + at);
     }
   } else {
-    // Several groups, each with its scale.
+    // There are several groups, each with a scale of its own.
 #pragma unroll 1
     for (int at = 0; at < kPerCta; at += kThreads * kRun) {
       const int64_t row = (first + at) / cols;

@@ -64,7 +64,7 @@ __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
                                               Squares* squares,
                                               Squares::Errors* errors) {
   const EncodeParams& p = a.params;
-  const bool pick = p.four_over_six != FourOverSix::kOff;
+  const bool pick = TriesTwoScales(p);
   __syncthreads();  // nobody reads the other copy's
   if (pick) {
     for (int i = threadIdx.x; i < TileSpan<kBlock>::kCount; i += kThreads) {
@@ -83,19 +83,10 @@ __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
   }
   const int s = threadIdx.x;
   if (s < Squares::Count(p.block)) {
-    uint32_t stored;
-    if (pick) {
-      uint32_t four, six;
-      FourOverSixScales<Scalar>(line, squares->clean[s], &four, &six);
-      stored = FourOverSixChoice<Scalar>(
-          p, squares->max[s], four, FourOverSixErrorOfSquare((*errors)[0][s]),
-          six, FourOverSixErrorOfSquare((*errors)[1][s]));
-    } else {
-      stored =
-          MakeBlockScale<Scalar>(p, line, squares->max[s], squares->clean[s])
-              .stored;
-    }
-    squares->stored[s] = stored;
+    squares->stored[s] = ScaleOfSquare<Scalar>(
+        p, line, squares->max[s], squares->clean[s], [&](int i, uint32_t) {
+          return FourOverSixErrorOfSquare((*errors)[i][s]);
+        });
   }
   __syncthreads();
 }
@@ -259,7 +250,7 @@ template <DType D>
 cudaError_t LaunchEncodeSpans(const EncodeArgs& a, const Queue& queue) {
   const EncodeParams& p = a.params;
   size_t shared = a.sums != nullptr ? 2 * sizeof(ErrorSums) : 0;
-  if (p.square && p.four_over_six != FourOverSix::kOff) {
+  if (p.square && TriesTwoScales(p)) {
     shared += sizeof(Squares::Errors);
   }
   const int least = p.block > 0 ? p.block : kBlock;

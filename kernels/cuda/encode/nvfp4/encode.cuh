@@ -102,10 +102,7 @@ EncodeRare(const EncodeParams& p, Words x, const float* signs, float amax,
   if (signs != nullptr) RotateSpan(v, kBlock, signs);
   FindMaxima<Scalar>(v, kBlock, &max, &clean);
   const LineScale<Scalar> line = MakeLineScale<Scalar>(p, amax, 1.0f);
-  const BlockScale<Scalar> scale =
-      p.four_over_six != FourOverSix::kOff
-          ? FourOverSixScale<Scalar>(p, line, v, max, clean)
-          : MakeBlockScale<Scalar>(p, line, max, clean);
+  const BlockScale<Scalar> scale = ScaleOfBlock<Scalar>(p, line, v, max, clean);
   uint32_t words[4];
   EncodeSixteen<Scalar>(p, v, scale.m, random, words);
   return {make_uint2(words[0], words[1]), scale.stored};

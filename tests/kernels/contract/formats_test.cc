@@ -7,7 +7,6 @@
 #include "fmt/format.h"
 #include "kernels/plan/support.h"
 #include "tests/kernels/contract/contract.h"
-#include "tests/kernels/contract/formats_comparison.h"
 #include "tests/kernels/contract/formats_variants.h"
 
 namespace quantd {
@@ -45,8 +44,18 @@ std::vector<int64_t> SplitsFor(int64_t rows, size_t turn) {
   return splits;
 }
 
-class FormatsContract : public FormatsComparison {
+class FormatsContract : public ContractTest,
+                        public testing::WithParamInterface<FormatSpec> {
  protected:
+  // With dbias the copies are decoded again as well.
+  void Quantize(const std::string& what, const QuantizeSpec& spec,
+                const Bytes& x) {
+    const oracle::Quantized made = ContractTest::Quantize(what, spec, x);
+    if (made.rejected || !spec.dbias) return;
+    if (spec.rowwise) Decode(what, spec, false, made.rowwise);
+    if (spec.columnwise) Decode(what, spec, true, made.columnwise);
+  }
+
   // All sizes of one combination.
   void Run(QuantizeSpec spec, const Variant& variant, bool grouped, bool dbias,
            std::span<const Size> sizes = kSizes) {
@@ -99,7 +108,7 @@ class FormatsContract : public FormatsComparison {
                            Name(DTypeOf(spec.element)), Name(flavor), turn),
                spec, x);
     }
-    ++combinations_;
+    Combination();
   }
 
   void RunAll(const std::vector<Variant>& variants) {
@@ -128,6 +137,32 @@ class FormatsContract : public FormatsComparison {
       }
     }
   }
+
+  void Decode(const std::string& what, const QuantizeSpec& made,
+              bool columnwise, const oracle::Copy& copy) {
+    oracle::DequantizeSpec spec;
+    spec.rows = made.rows;
+    spec.cols = made.cols;
+    spec.columnwise = columnwise;
+    const bool rotated = columnwise ? made.rotate_columns : made.rotate_rows;
+    // Mostly turned back, sometimes as it is.
+    spec.rotated = rotated && turn_ % 3 == 0;
+    spec.inverse = rotated && !spec.rotated;
+    spec.mask = made.mask;
+    spec.output = kElements[turn_ % 3];
+    spec.format = made.format;
+    spec.dimension = made.dimension;
+    spec.splits = made.splits;
+    spec.swizzled = made.swizzled;
+    spec.compact = made.compact;
+    spec.row_scaled = made.row_scaled;
+    spec.scale_256 = made.scale_256;
+    Dequantize(fmt::format("{} {} decoded", what,
+                           columnwise ? "columnwise" : "rowwise"),
+               spec, copy);
+  }
+
+  size_t turn_ = 0;  // of tensors; what is decoded takes its type by turns
 };
 
 TEST_P(FormatsContract, EveryCombination) { RunAll(VariantsFor(GetParam())); }
@@ -270,7 +305,7 @@ TEST_P(FormatsContract, Given) {
                                Name(flavor), turn),
                    spec, SuiteTensor(e, spec.rows * spec.cols, flavor));
         }
-        ++combinations_;
+        Combination();
       }
     }
   }
@@ -298,7 +333,7 @@ TEST_P(FormatsContract, Large) {
       Quantize(fmt::format("{} large {}x{} {} turn {}", GetParam().name,
                            spec.rows, spec.cols, Name(flavor), turn),
                spec, SuiteTensor(e, spec.rows * spec.cols, flavor));
-      ++combinations_;
+      Combination();
     }
   }
 }
@@ -331,7 +366,7 @@ TEST_P(FormatsContract, NoCopy) {
                              spec.rows, spec.cols, turn),
                  spec, SuiteTensor(e, spec.rows * spec.cols, flavor));
       }
-      ++combinations_;
+      Combination();
     }
   }
 }

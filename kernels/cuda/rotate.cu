@@ -15,7 +15,7 @@ __device__ __forceinline__ void StoreBlockNumber(int64_t b,
 
 // The output type is a run-time choice: it changes only the last instructions.
 template <DType D>
-__global__ void __launch_bounds__(kThreads) ApplyRht(ApplyRhtArgs a) {
+__global__ void __launch_bounds__(kThreads) RotateBlocks(RotateArgs a) {
   const int64_t blocks = a.x.rows * (a.x.cols / kBlock);
   uint32_t seen = 0;
   for (int64_t b = FirstItem(); b < blocks; b += ItemStep()) {
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) ApplyRht(ApplyRhtArgs a) {
 
 // Rotates blocks of N, one a thread. The matrix is a row of blocks.
 template <DType D, int N>
-__global__ void __launch_bounds__(kThreads) ApplyRhtOf(ApplyRhtArgs a) {
+__global__ void __launch_bounds__(kThreads) RotateSpans(RotateArgs a) {
   const GroupTask run = {a.x.data, 0, 1};
   const int64_t elements = a.x.rows * a.x.cols;
   const GroupTask out = {a.out, 0, 1};
@@ -69,27 +69,27 @@ __global__ void __launch_bounds__(kThreads) ApplyRhtOf(ApplyRhtArgs a) {
 
 // --- launchers --------------------------------------------------------------
 
-unsigned CtasFor(const ApplyRhtArgs& a, const Queue& queue) {
+unsigned CtasFor(const RotateArgs& a, const Queue& queue) {
   return GridForBlocks(a.x.rows * (a.x.cols / a.dimension), queue);
 }
 
 }  // namespace
 
-cudaError_t LaunchApplyRht(const ApplyRhtArgs& a, const Queue& queue) {
+cudaError_t LaunchRotateBlocks(const RotateArgs& a, const Queue& queue) {
   return ForDType(a.x.dtype, [&](auto d) {
-    ApplyRht<d()><<<CtasFor(a, queue), kThreads, 0, queue.stream>>>(a);
+    RotateBlocks<d()><<<CtasFor(a, queue), kThreads, 0, queue.stream>>>(a);
     return cudaGetLastError();
   });
 }
 
-cudaError_t LaunchApplyRhtOf(const ApplyRhtArgs& a, const Queue& queue) {
+cudaError_t LaunchRotateSpans(const RotateArgs& a, const Queue& queue) {
   return ForDType(a.x.dtype, [&](auto d) {
     constexpr DType D = d();
     return ForSpanSize(a.dimension, [&](auto size) {
       if constexpr (size() == kBlock) {
-        return cudaErrorInvalidValue;  // ApplyRht's
+        return cudaErrorInvalidValue;  // RotateBlocks's
       } else {
-        ApplyRhtOf<D, size()>
+        RotateSpans<D, size()>
             <<<CtasFor(a, queue), kThreads, 0, queue.stream>>>(a);
         return cudaGetLastError();
       }

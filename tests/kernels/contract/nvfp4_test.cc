@@ -1,12 +1,11 @@
-// Every device gives the oracle's bytes, for every combination of options.
-#include "tests/kernels/contract/contract.h"
-
+// NVFP4 by itself: with tensors of every kind, with every amax that may be
+// given, and from codes and scales of any kind.
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <optional>
 
 #include "fmt/format.h"
+#include "tests/kernels/contract/contract.h"
 
 namespace quantd {
 namespace {
@@ -49,7 +48,7 @@ std::string Describe(const oracle::QuantizeSpec& s, const Shape& shape,
                                        : "reject");
 }
 
-class QuantizeContract : public ContractTest {
+class Nvfp4Contract : public ContractTest {
  protected:
   void Run(oracle::QuantizeSpec spec, const std::vector<Shape>& shapes,
            Amax amax, size_t turn) {
@@ -77,14 +76,13 @@ class QuantizeContract : public ContractTest {
         }
         const int64_t count = shape.rows * shape.cols;
         const Bytes& x = SuiteTensor(spec.element, count, f);
-        Expect(Describe(spec, shape, f), oracle::Quantize(spec, x),
-               device().Quantize(spec, x, &shape), count);
+        Quantize(Describe(spec, shape, f), spec, x, &shape);
       }
     }
   }
 };
 
-TEST_P(QuantizeContract, EveryCombination) {
+TEST_F(Nvfp4Contract, EveryCombination) {
   size_t turn = 0;
   for (Element e : kElements) {
     for (const Directions& d : kDirections) {
@@ -110,7 +108,7 @@ TEST_P(QuantizeContract, EveryCombination) {
 
 // A rotation of a copy nobody asked for changes nothing, also not which amax
 // serves which copy.
-TEST_P(QuantizeContract, RotationOfAnAbsentCopy) {
+TEST_F(Nvfp4Contract, RotationOfAnAbsentCopy) {
   for (bool rowwise : {true, false}) {
     oracle::QuantizeSpec spec;
     spec.rowwise = rowwise;
@@ -122,10 +120,8 @@ TEST_P(QuantizeContract, RotationOfAnAbsentCopy) {
   }
 }
 
-class DequantizeContract : public ContractTest {};
-
 // Codes and scales of any kind, padding included, which must not matter.
-TEST_P(DequantizeContract, AnyBytes) {
+TEST_F(Nvfp4Contract, AnyBytes) {
   constexpr float kAmaxes[] = {1.0f,
                                3.0f,
                                0.0f,
@@ -164,12 +160,12 @@ TEST_P(DequantizeContract, AnyBytes) {
                                       {amax}};
               const oracle::DequantizeSpec spec{
                   shape.rows, shape.cols, columnwise, inverse, mask, output};
-              Expect(fmt::format("dequantize {} {} {}{} mask {:04X} amax {}",
-                                 Name(DTypeOf(output)), ToString(shape),
-                                 columnwise ? "C" : "R",
-                                 inverse ? " inverse" : "", mask, amax),
-                     output, oracle::Dequantize(spec, copy),
-                     device().Dequantize(spec, copy, &shape));
+              Dequantize(
+                  fmt::format("dequantize {} {} {}{} mask {:04X} amax {}",
+                              Name(DTypeOf(output)), ToString(shape),
+                              columnwise ? "C" : "R", inverse ? " inverse" : "",
+                              mask, amax),
+                  spec, copy, &shape);
             }
           }
           Combination();
@@ -180,7 +176,7 @@ TEST_P(DequantizeContract, AnyBytes) {
 }
 
 // What quantization wrote, and each scale with each code.
-TEST_P(DequantizeContract, QuantizedTensors) {
+TEST_F(Nvfp4Contract, QuantizedTensors) {
   const Shape shape{{257, 80}, 1, 257, 80};
   for (Element output : kElements) {
     for (Flavor f : kFlavors) {
@@ -198,112 +194,14 @@ TEST_P(DequantizeContract, QuantizedTensors) {
           const oracle::Copy& copy = columnwise ? q.columnwise : q.rowwise;
           const oracle::DequantizeSpec spec{257,     80,     columnwise,
                                             rotated, 0xD7E8, output};
-          Expect(fmt::format("round trip {} {}", Name(f), columnwise), output,
-                 oracle::Dequantize(spec, copy),
-                 device().Dequantize(spec, copy, &shape));
+          Dequantize(fmt::format("round trip {} {}", Name(f), columnwise), spec,
+                     copy, &shape);
           Combination();
         }
       }
     }
   }
 }
-
-class RhtContract : public ContractTest {};
-
-TEST_P(RhtContract, AmaxEveryCombination) {
-  size_t turn = 0;
-  for (Element e : kElements) {
-    for (Policy policy : kPolicies) {
-      for (int bits = 1; bits < 16; ++bits) {
-        const AmaxFlags flags{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0,
-                              (bits & 8) != 0};
-        for (const auto* shapes : {&WholeShapes(), &RaggedShapes()}) {
-          if (flags.row_rotated && shapes == &RaggedShapes()) continue;
-          for (const Shape& shape : *shapes) {
-            ++turn;
-            for (Flavor f : FlavorsFor(shape, turn)) {
-              if (TooMany()) return;
-              const int64_t count = shape.rows * shape.cols;
-              const Bytes& x = SuiteTensor(e, count, f);
-              const uint16_t mask = SuiteMask(turn);
-              const auto got = device().RhtAmax(
-                  {e, shape.rows, shape.cols, mask, policy}, flags, x, &shape);
-              const std::string what = fmt::format(
-                  "amax {} {} flags {} mask {:04X} {}", Name(DTypeOf(e)),
-                  ToString(shape), bits, mask, Name(f));
-              const auto want =
-                  oracle::RhtAmax({e, shape.rows, shape.cols, mask, policy}, x);
-              Expect(what, want, flags, got, count);
-              if (got.ok() && !got->rejected) ExpectSeen(what, e, x);
-            }
-          }
-        }
-        Combination();
-      }
-    }
-  }
-}
-
-TEST_P(RhtContract, ApplyEveryCombination) {
-  size_t turn = 0;
-  constexpr std::optional<Element> kOutputs[] = {std::nullopt, Element::kF32,
-                                                 Element::kF16, Element::kBF16};
-  for (Element e : kElements) {
-    for (std::optional<Element> output : kOutputs) {
-      for (bool inverse : {false, true}) {
-        for (const Shape& shape : WholeShapes()) {
-          ++turn;
-          for (Flavor f : FlavorsFor(shape, turn)) {
-            if (TooMany()) return;
-            const Bytes& x = SuiteTensor(e, shape.rows * shape.cols, f);
-            const uint16_t mask = SuiteMask(turn);
-            const Element out = output.value_or(e);
-            const std::string what = fmt::format(
-                "rotate {} to {} {}{} mask {:04X} {}", Name(DTypeOf(e)),
-                Name(DTypeOf(out)), ToString(shape), inverse ? " back" : "",
-                mask, Name(f));
-            const auto got =
-                device().ApplyRht(e, output, shape, mask, inverse, x);
-            Expect(what, out, oracle::ApplyRht(e, out, mask, inverse, x), got);
-            if (got.ok()) ExpectSeen(what, e, x);
-          }
-        }
-        Combination();
-      }
-    }
-  }
-}
-
-TEST_P(RhtContract, ManyMasks) {
-  const Shape shape{{16, 48}, 1, 16, 48};
-  const Bytes& x = SuiteTensor(Element::kBF16, 16 * 48, Flavor::kSpread);
-  for (uint64_t i = 0; i < 528; ++i) {
-    if (TooMany()) return;
-    const auto mask = static_cast<uint16_t>(i < 16 ? uint64_t{1} << i : Mix(i));
-    Expect(fmt::format("mask {:04X}", mask), Element::kF32,
-           oracle::ApplyRht(Element::kBF16, Element::kF32, mask, i % 2, x),
-           device().ApplyRht(Element::kBF16, Element::kF32, shape, mask, i % 2,
-                             x));
-    oracle::QuantizeSpec spec;
-    spec.element = Element::kBF16;
-    spec.rows = 16;
-    spec.cols = 48;
-    spec.columnwise = spec.rotate_rows = spec.rotate_columns = true;
-    spec.mask = mask;
-    Expect(fmt::format("mask {:04X}", mask), oracle::Quantize(spec, x),
-           device().Quantize(spec, x), 16 * 48);
-    Combination();
-  }
-}
-
-std::string TargetName(const testing::TestParamInfo<Target>& info) {
-  return Identifier(info.param);
-}
-#define QUANTD_ON_EVERY_DEVICE(suite) \
-  INSTANTIATE_TEST_SUITE_P(, suite, testing::ValuesIn(Targets()), TargetName)
-QUANTD_ON_EVERY_DEVICE(QuantizeContract);
-QUANTD_ON_EVERY_DEVICE(DequantizeContract);
-QUANTD_ON_EVERY_DEVICE(RhtContract);
 
 }  // namespace
 }  // namespace quantd

@@ -35,6 +35,9 @@ constexpr uint64_t kLawful = 128 << 10;
 // A new connection may bring the window of its first call before that call is
 // seen, if the machine is busy.
 constexpr absl::Duration kFirstCall = absl::Seconds(2);
+// What gRPC may grant at once to the messages of a connection, beside its
+// windows.
+constexpr uint64_t kMostGranted = 4 << 20;
 // A connection without a call for so long makes room for another; one that
 // never had any, at once, but for the time that its first may take.
 constexpr absl::Duration kIdle = absl::Seconds(1);
@@ -165,9 +168,10 @@ void Acceptor::Accept(int listening) {
     const Turnstile::Guest guest = {fd, listening};
     if (!connection->countable() || !ledger_->Outlawed(*connection)) {
       HandOver(guest);
-    } else if (!outlaws_.Enter(connection->host(), guest)) {
-      ++dropped_;
+      continue;
     }
+    connection->AllowBacklog(Connection::Backlog::kLeast);
+    if (!outlaws_.Enter(connection->host(), guest)) ++dropped_;
   }
 }
 
@@ -237,12 +241,20 @@ void Acceptor::EndOverflowing() {
     absl::MutexLock lock(&mutex_);
     for (const Entry& entry : entries_) all.push_back(entry.connection);
   }
+  const absl::Time now = absl::Now();
   std::vector<std::pair<uint64_t, Connection*>> found;
   uint64_t sum = 0;
   for (const auto& connection : all) {
     if (!connection->countable()) continue;
+    if (connection->ReceivedUnanswered() > kMostGranted + 2 * limits_.window) {
+      Expel(*connection, "unanswered");
+      continue;
+    }
     uint64_t bytes = ledger_->Unexplained(*connection);
-    if (bytes == 0) continue;
+    if (bytes == 0) {
+      connection->Pause(false);
+      continue;
+    }
     // Window updates for what the peer was sent.
     if (const auto sent = connection->Sent()) {
       bytes -= std::min(bytes, sent->taken / 256);
@@ -251,14 +263,19 @@ void Acceptor::EndOverflowing() {
     found.emplace_back(bytes, connection.get());
   }
   std::sort(found.begin(), found.end(), std::greater<>());
-  const absl::Time now = absl::Now();
   for (const auto& [bytes, connection] : found) {
     const bool has_window =
         connection->used() || now - connection->idle_since() < kFirstCall;
     const uint64_t lawful = ledger_->Outlawed(*connection)
                                 ? kLawfulOfOutlaws
                                 : kLawful + (has_window ? limits_.window : 0);
-    if (bytes <= lawful && sum <= limits_.lawful) continue;
+    if (bytes <= lawful && sum <= limits_.lawful) {
+      // A stranger brings more than its headers, and no call of its waits to be
+      // read. Perhaps one has come and waits to be seen.
+      connection->Pause(bytes > kLawful && !connection->known() &&
+                        !ledger_->Waits(*connection));
+      if (now - connection->paused_since() <= kFirstCall) continue;
+    }
     Expel(*connection, "overflow");
     sum -= bytes;
   }

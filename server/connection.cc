@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -146,6 +147,31 @@ void Connection::AllowBacklog(Backlog backlog) {
       setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
     }
   });
+}
+
+void Connection::Pause(bool paused) {
+  if (paused == (paused_since_ != absl::InfiniteFuture())) return;
+  paused_since_ = paused ? absl::Now() : absl::InfiniteFuture();
+  WithSocket([&](int fd) {
+    sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
+    const sock_fprog program = {1, &nothing};
+    setsockopt(fd, SOL_SOCKET, paused ? SO_ATTACH_FILTER : SO_DETACH_FILTER,
+               &program, sizeof(program));
+  });
+}
+
+uint64_t Connection::ReceivedUnanswered() {
+  tcp_info info = {};
+  socklen_t size = sizeof(info);
+  if (!tcp_ || !Open() ||
+      getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+    return 0;
+  }
+  if (info.tcpi_bytes_sent != answered_) {
+    answered_ = info.tcpi_bytes_sent;
+    received_by_then_ = info.tcpi_bytes_received;
+  }
+  return info.tcpi_bytes_received - received_by_then_;
 }
 
 void Connection::Shut() const {

@@ -43,6 +43,17 @@ class Connection : public Sender {
   std::optional<uint64_t> Received() const override;
   bool HasUnread() const override;
   void AllowBacklog(Backlog backlog) override;
+  // Whether it has proven itself to the ledger.
+  bool known() const { return backlog_ == Backlog::kAny; }
+  // While it is paused the kernel drops what comes, and the peer sends it again
+  // a little later. To be called, like what follows, by one thread.
+  void Pause(bool paused);
+  // InfiniteFuture: it is not paused.
+  absl::Time paused_since() const { return paused_since_; }
+  // How much has come since anything was last sent to it, as far as looks tell.
+  // No message brings more than the windows that were granted to it, and each
+  // grant is sent. To be called every so often.
+  uint64_t ReceivedUnanswered();
   struct Sending {
     uint64_t waiting = 0;  // bytes that the peer has not taken
     uint64_t taken = 0;    // bytes that it has
@@ -80,6 +91,10 @@ class Connection : public Sender {
   std::atomic<int64_t> resets_paid_until_ = 0;  // Unix time in ns
   std::atomic<int64_t> idle_since_{absl::ToUnixNanos(absl::Now())};
   std::atomic<Backlog> backlog_{Backlog::kAny};  // as the kernel has it
+  absl::Time paused_since_ = absl::InfiniteFuture();
+  // As the last look found them.
+  uint64_t answered_ = 0;          // bytes sent
+  uint64_t received_by_then_ = 0;  // when that last changed
 };
 
 // The name of a peer as grpc::ServerContext::peer() gives it, "%5B" read as

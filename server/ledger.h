@@ -167,6 +167,9 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // as those may be that are on their way. To be called every so often for
   // each.
   uint64_t Unexplained(Sender& sender);
+  // Whether a call of the sender waits for room to be received: then it has
+  // brought as much as its window holds.
+  bool Waits(const Sender& sender) const;
   // For a while half of each account is kept for others. Of a message of that
   // sender only what has come is charged.
   void Distrust(Sender& sender);

@@ -287,6 +287,13 @@ uint64_t MemoryLedger::Unexplained(Sender& sender) {
   return 0;
 }
 
+bool MemoryLedger::Waits(const Sender& sender) const {
+  absl::MutexLock lock(&mutex_);
+  return std::any_of(
+      to_receive_.begin(), to_receive_.end(),
+      [&](const Waiting& w) { return w.sender.get() == &sender; });
+}
+
 void MemoryLedger::RevokeExcess(absl::Time now) {
   // First who does not move, the largest first; then whom there is reason to
   // distrust, then all others: those go on that have come farthest.

@@ -1,4 +1,6 @@
 // What the ledger thinks of senders and their hosts.
+#include <utility>
+
 #include "absl/time/clock.h"
 #include "server/ledger.h"
 
@@ -40,7 +42,7 @@ void MemoryLedger::OutlawLocked(Sender& sender, absl::Time now) {
   Host& host = HoldAgainst(sender, now);
   host.outlawed_until = host.distrusted_until;
   sender.proven_ = false;
-  sender.AllowBacklog(Sender::Backlog::kSmall);
+  sender.AllowBacklog(Sender::Backlog::kLeast);
 }
 
 MemoryLedger::Host& MemoryLedger::HoldAgainst(Sender& sender, absl::Time now) {
@@ -67,9 +69,11 @@ bool MemoryLedger::Outlawed(const Sender& sender) const {
 
 void MemoryLedger::Prove(Sender& sender) {
   absl::MutexLock lock(&mutex_);
-  sender.proven_ = true;
+  const bool first = !std::exchange(sender.proven_, true);
   if (OutlawedHost(sender, absl::Now()) == nullptr) {
     sender.AllowBacklog(Sender::Backlog::kAny);
+  } else if (first) {
+    sender.AllowBacklog(Sender::Backlog::kSmall);
   }
 }
 

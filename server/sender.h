@@ -32,7 +32,7 @@ class Sender {
   // How much of what it sends the kernel may keep. gRPC reads all of that at
   // one go, whatever it is made of, and nobody else is served meanwhile.
   enum class Backlog {
-    kLeast,   // a few KiB: of one that heeds no limit
+    kLeast,   // a few KiB: of outlaws, and of one that heeds no limit
     kSmall,   // tens of KiB: of a stranger
     kWindow,  // hundreds: of one whose message was asked for
     kAny,     // what the kernel finds best for its speed and distance

@@ -58,7 +58,7 @@ MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
   shares.arriving = budget / 4;
   // As many as may wait hold one each, below gRPC's wall.
   shares.window =
-      std::clamp(shares.receive / 128, size_t{256} << 10, size_t{4} << 20);
+      std::clamp(shares.receive / 128, size_t{256} << 10, size_t{1} << 20);
   shares.per_device = (budget - shares.receive) / std::max(devices, 1);
   // One head of any lawful kind has room.
   shares.heads = std::max(

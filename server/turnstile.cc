@@ -1,6 +1,7 @@
 #include "server/turnstile.h"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <utility>
@@ -8,9 +9,16 @@
 namespace quantd {
 namespace {
 
-bool HasHungUp(int fd) {
+// Who has been promised nothing yet has little to say: the beginning of a
+// connection, or of a handshake.
+constexpr int kMostSaid = 16 << 10;
+
+// Has hung up, or does not wait to be answered.
+bool IsGone(int fd) {
   pollfd polled = {fd, POLLRDHUP, 0};
-  return poll(&polled, 1, 0) > 0;
+  int said = 0;
+  return poll(&polled, 1, 0) > 0 ||
+         (ioctl(fd, FIONREAD, &said) == 0 && said > kMostSaid);
 }
 
 }  // namespace
@@ -25,7 +33,7 @@ bool Turnstile::Enter(const std::string& host, Guest guest) {
   Line& line = lines_[host];
   if (line.guests.size() >= kMost) {
     std::erase_if(line.guests, [](const Guest& waiting) {
-      return HasHungUp(waiting.fd) && close(waiting.fd) == 0;
+      return IsGone(waiting.fd) && close(waiting.fd) == 0;
     });
   }
   if (line.guests.size() >= kMost) {
@@ -44,7 +52,7 @@ std::vector<Turnstile::Guest> Turnstile::Next(absl::Time now) {
     while (!line.guests.empty()) {
       const Guest guest = line.guests.front();
       line.guests.pop_front();
-      if (HasHungUp(guest.fd)) {
+      if (IsGone(guest.fd)) {
         close(guest.fd);
         continue;
       }

@@ -3,8 +3,9 @@
 // A host of which a connection had to be ended may come back at once, and each
 // time what it brings before it is ended again costs others their time. So its
 // new connections wait here, unread, for a turn: the host's first has it at
-// once, then one each kEach. Who hangs up loses its place; beyond kMost of a
-// host the next is hung up on.
+// once, then one each kEach. Who hangs up loses its place, and so does who says
+// more than the beginning of a connection before it is answered; beyond kMost
+// of a host the next is hung up on.
 //
 // Threads: of one thread.
 #ifndef QUANTD_SERVER_TURNSTILE_H_

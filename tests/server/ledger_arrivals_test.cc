@@ -218,7 +218,7 @@ TEST_F(LedgerTest, StrangersHaveASmallBacklogUntilTheyHaveProvenThemselves) {
   EXPECT_EQ(known->backlog, Backlog::kAny);
   MemoryCharge again;
   ASSERT_EQ(Receive(outlaw, 4 * kMiB, &again, &unused_), Outcome::kGranted);
-  EXPECT_EQ(outlaw->backlog, Backlog::kSmall);
+  EXPECT_EQ(outlaw->backlog, Backlog::kLeast);
   ledger_->Prove(*outlaw);
   EXPECT_EQ(outlaw->backlog, Backlog::kSmall);
 

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -72,6 +72,19 @@ TEST_F(TurnstileTest, WhoHangsUpTakesNoTurn) {
   EXPECT_TRUE(IsClosed(0));
   EXPECT_TRUE(IsClosed(1));
   EXPECT_FALSE(IsClosed(2));
+  close(guests[0].fd);
+}
+
+TEST_F(TurnstileTest, WhoDoesNotWaitToBeAnsweredTakesNoTurn) {
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(turnstile_.Enter("a", Connect()));
+  const std::string much(20 << 10, 'x');
+  ASSERT_EQ(send(peers_[0], much.data(), much.size(), 0),
+            static_cast<ssize_t>(much.size()));
+  ASSERT_EQ(send(peers_[1], much.data(), 1000, 0), 1000);
+  const auto guests = turnstile_.Next(kStart);
+  ASSERT_EQ(guests.size(), 1u);
+  char byte;
+  EXPECT_EQ(recv(guests[0].fd, &byte, 1, MSG_DONTWAIT), 1);
   close(guests[0].fd);
 }
 

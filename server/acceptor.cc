@@ -151,6 +151,11 @@ void Acceptor::Accept(int listening) {
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     std::shared_ptr<Connection> connection = Connection::Of(fd);
+    // Of a flood that is over thousands may be left.
+    if (connection->HasHungUp()) {
+      close(fd);
+      continue;
+    }
     connection->AllowBacklog(Connection::Backlog::kSmall);
     {
       absl::MutexLock lock(&mutex_);

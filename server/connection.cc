@@ -6,6 +6,7 @@
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -89,6 +90,11 @@ Connection::Connection(int fd, std::string host, int port)
       name_(tcp_ ? fmt::format("{}:{}", Sender::host(), port) : "unix:") {}
 
 bool Connection::Open() const { return fd_ >= 0 && InodeOf(fd_) == inode_; }
+
+bool Connection::HasHungUp() const {
+  pollfd polled = {fd_, POLLRDHUP, 0};
+  return Open() && poll(&polled, 1, 0) > 0;
+}
 
 std::optional<uint64_t> Connection::Received() const {
   tcp_info info = {};

@@ -39,6 +39,8 @@ class Connection : public Sender {
   // Whether its bytes and calls can be told from those of others.
   bool countable() const { return tcp_; }
   bool Open() const;
+  // Whether the peer has ended it, seen or not by gRPC.
+  bool HasHungUp() const;
   // Nothing where the kernel does not count bytes.
   std::optional<uint64_t> Received() const override;
   bool HasUnread() const override;

@@ -47,7 +47,10 @@ client/parts: kernels/plan client/call_options.h client/distributed.h client/pie
 client/files: kernels/plan client/quantized_tensor.h client/result.h absl fmt nlohmann
 client/net: kernels/plan proto proto/net client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/parts/result_builder.h absl fmt google grpcpp messages
 client/checkpoint: kernels/plan client/files absl fmt nlohmann re2
+client/checkpoint/convert: kernels/plan client/result.h client/checkpoint client/files absl fmt nlohmann
 client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI
+client/quantctl/main: client/quantctl/models
+client/quantctl/models: kernels/plan client client/checkpoint client/checkpoint/convert client/quantctl fmt nlohmann CLI
 client/example: client
 tests/oracle:
 tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock

@@ -1,4 +1,4 @@
-#include "client/checkpoint/config_writer.h"
+#include "client/checkpoint/convert/config_writer.h"
 
 #include <algorithm>
 #include <map>

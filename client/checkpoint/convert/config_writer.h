@@ -1,7 +1,7 @@
 // What engines read beside the tensors: config.json's quantization_config and
 // ModelOpt's file of its own.
-#ifndef QUANTD_CLIENT_CHECKPOINT_CONFIG_WRITER_H_
-#define QUANTD_CLIENT_CHECKPOINT_CONFIG_WRITER_H_
+#ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_CONFIG_WRITER_H_
+#define QUANTD_CLIENT_CHECKPOINT_CONVERT_CONFIG_WRITER_H_
 
 #include <string>
 #include <string_view>
@@ -30,4 +30,4 @@ std::string ActivationsOf(const ConversionPlan& plan);
 
 }  // namespace quantd::checkpoint
 
-#endif  // QUANTD_CLIENT_CHECKPOINT_CONFIG_WRITER_H_
+#endif  // QUANTD_CLIENT_CHECKPOINT_CONVERT_CONFIG_WRITER_H_

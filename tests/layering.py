@@ -47,10 +47,11 @@ client/parts: kernels/plan client/call_options.h client/distributed.h client/pie
 client/files: kernels/plan client/quantized_tensor.h client/result.h absl fmt nlohmann
 client/net: kernels/plan proto proto/net client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/parts/result_builder.h absl fmt google grpcpp messages
 client/checkpoint: kernels/plan client/files absl fmt nlohmann re2
+client/checkpoint/check: kernels/plan kernels/arith/copy_address.h client/checkpoint client/files absl fmt
 client/checkpoint/convert: kernels/plan client/result.h client/checkpoint client/files absl fmt nlohmann
 client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI
 client/quantctl/main: client/quantctl/models
-client/quantctl/models: kernels/plan client client/checkpoint client/checkpoint/convert client/quantctl fmt nlohmann CLI
+client/quantctl/models: kernels/plan client client/checkpoint client/checkpoint/check client/checkpoint/convert client/parts/piece_work.h client/quantctl fmt nlohmann CLI
 client/example: client
 tests/oracle:
 tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
@@ -66,7 +67,7 @@ tests/client: kernels/plan kernels/device proto client client/files tests/bench/
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann
 tests/client/checkpoint: client/checkpoint client/files tests/client tests/testing fmt nlohmann
 tests/client/net: kernels/plan proto/net client client/net tests/bench/rpc_process.h tests/client tests/testing absl fmt messages
-tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann
+tests/client/quantctl: kernels/plan client client/checkpoint client/files client/quantctl tests/bench/rpc_process.h tests/client tests/client/checkpoint tests/testing fmt nlohmann
 tests/fuzz: kernels/plan proto tests/proto/raw_message.h absl google gtest
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
 tests/bench: kernels/plan kernels/device kernels/cpu/thread_pool.h kernels/cuda server/allocator.h grpcpp messages stubs nlohmann cuda CLI

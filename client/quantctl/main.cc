@@ -28,6 +28,7 @@ constexpr char kFooter[] =
   5  the server refused the request
   6  some tensors failed: the others are reported, and no file is written
   7  the output cannot be written
+  8  lint found something
 
 Example:
   quantd --listen 127.0.0.1:50151 &

@@ -40,6 +40,20 @@ std::string JournalOf(const Model& in, const std::string& out) {
                          : fmt::format("{}/{}", out, kJournal);
 }
 
+// The same place without links and without "..", which may lead through what
+// is not there yet.
+absl::StatusOr<std::string> Resolve(const std::string& out) {
+  std::error_code error;
+  const fs::path path = fs::weakly_canonical(out, error);
+  if (error) {
+    return absl::ErrnoToStatus(error.value(),
+                               fmt::format("cannot write {}", out));
+  }
+  std::string text = path.lexically_normal().string();
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
+}
+
 // Whether `path` is the directory or lies in it: asked of the file system,
 // whatever links and mounts lead there.
 bool IsInside(std::string path, const struct stat& directory) {
@@ -130,7 +144,9 @@ absl::Status CheckOutput(const Model& in, const std::string& out) {
   }
   struct stat source = {};
   if (stat(in.path().c_str(), &source) != 0) return Failure("open", in.path());
-  if (IsInside(out, source)) {
+  const auto resolved = Resolve(out);
+  if (!resolved.ok()) return resolved.status();
+  if (IsInside(*resolved, source)) {
     return refuse(
         fmt::format("it is the model's directory {} or inside it", in.path()));
   }
@@ -147,9 +163,12 @@ absl::Status CheckOutput(const Model& in, const std::string& out) {
 }
 
 absl::StatusOr<std::unique_ptr<OutputDirectory>> OutputDirectory::Open(
-    const Model& in, const ConversionPlan& plan, const std::string& out,
+    const Model& in, const ConversionPlan& plan, const std::string& said,
     const std::string& fingerprint) {
-  if (auto s = CheckOutput(in, out); !s.ok()) return s;
+  if (auto s = CheckOutput(in, said); !s.ok()) return s;
+  const auto resolved = Resolve(said);
+  if (!resolved.ok()) return resolved.status();
+  const std::string& out = *resolved;
   std::unique_ptr<OutputDirectory> made(new OutputDirectory);
   made->in_ = &in;
   made->path_ = IsFile(in, out) ? FolderOf(out) : out;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -246,17 +247,29 @@ checkpoint::ConversionOptions HowTo(const Options& options,
   return how;
 }
 
-// A source that changes, an output that cannot be written, a server.
-int CodeOfConversion(const absl::Status& status) {
-  if (status.code() == absl::StatusCode::kDataLoss ||
-      status.code() == absl::StatusCode::kInvalidArgument) {
-    return kBadInput;
+// The first call that failed; OK: none did.
+class FirstFailure {
+ public:
+  void Note(const absl::Status& status) {
+    const std::lock_guard lock(mutex_);
+    status_.Update(status);
   }
-  const std::string text(status.message());
-  const bool file = text.rfind("cannot ", 0) == 0 ||
-                    status.code() == absl::StatusCode::kAborted ||
-                    status.code() == absl::StatusCode::kFailedPrecondition;
-  return file ? kCannotWrite : CodeOf(status);
+  absl::Status status() const {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  absl::Status status_;
+};
+
+// A server, a source that changes or is no good, or an output.
+int CodeOfConversion(const absl::Status& status, const absl::Status& call) {
+  if (!call.ok()) return CodeOf(call);
+  const bool source = status.code() == absl::StatusCode::kDataLoss ||
+                      status.code() == absl::StatusCode::kInvalidArgument;
+  return source ? kBadInput : kCannotWrite;
 }
 
 }  // namespace
@@ -301,16 +314,19 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
       "what is done is kept: the same command goes on from there";
   SayOnSignals(again);
   const CallOptions call = CallOf(options);
+  FirstFailure failure;
   const auto result = checkpoint::Convert(
       *model, *plan, convert.out, how,
       [&](const TensorDesc& tensor, absl::Span<const std::byte> bytes,
           const QuantizeOptions& o) {
-        return (*client)->Quantize(tensor, bytes, o, call);
+        auto made = (*client)->Quantize(tensor, bytes, o, call);
+        if (!made.ok()) failure.Note(made.status());
+        return made;
       });
   progress.reset();
   SayOnSignals("");
   if (!result.ok()) {
-    const int code = CodeOfConversion(result.status());
+    const int code = CodeOfConversion(result.status(), failure.status());
     const int said = Fail(options, code, result.status());
     if (code == kUnreachable) fmt::print(stderr, "  {}.\n", again);
     return said;

@@ -1,6 +1,7 @@
 #include "client/quantctl/models/models.h"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "client/checkpoint/dialect.h"
@@ -37,6 +38,47 @@ void AddPatterns(CLI::App* app, checkpoint::Selection* s) {
   list("--fuse", &s->fuse, "NAME,NAME,...",
        "Siblings that an engine fuses and that share a scale, beside q_proj, "
        "k_proj, v_proj, gate_proj, up_proj and the like");
+}
+
+using Run = std::function<int(const Options&)>;
+
+void AddChecks(CLI::App* app, Options* o, Run* run) {
+  const auto command = [&](const char* name, const char* help,
+                           int (*function)(const Options&,
+                                           const CheckOptions&)) {
+    const auto options = std::make_shared<CheckOptions>();
+    CLI::App* sub = app->add_subcommand(name, help);
+    sub->callback([run, function, options] {
+      *run = [=](const Options& all) { return function(all, *options); };
+    });
+    sub->add_option("model", options->model,
+                    "A model's directory or .safetensors file")
+        ->required()
+        ->type_name("MODEL");
+    sub->add_flag("--json", o->json, "Print one JSON object instead of text");
+    sub->add_flag("-v,--verbose", o->verbose, "Name every tensor");
+    return std::pair(sub, options.get());
+  };
+  command("inspect", "Show what a model is: formats, sizes, dialect; no server",
+          RunInspect);
+  const auto [lint, lint_options] = command(
+      "lint",
+      "Look for faults of a quantized model that engines load without a word; "
+      "no server",
+      RunLint);
+  lint->add_option("--original", lint_options->other,
+                   "The model that it was made from, by which more is found")
+      ->type_name("MODEL");
+  const auto [compare, compare_options] =
+      command("compare",
+              "Compare two models tensor by tensor, whatever their formats and "
+              "dialects; no server",
+              RunCompare);
+  compare
+      ->add_option("other", compare_options->other,
+                   "The other one, whose errors are told")
+      ->required()
+      ->type_name("OTHER");
 }
 
 }  // namespace
@@ -78,6 +120,7 @@ void AddModelCommands(CLI::App* app, Options* o,
   convert->add_option("--memory", c->memory_mib, "MiB that may be held at once")
       ->check(CLI::Range(uint64_t{128}, uint64_t{1} << 20))
       ->capture_default_str();
+  AddChecks(app, o, run);
   AddPatterns(convert, &c->selection);
   AddServer(convert, o);
   convert->add_flag("--json", o->json,

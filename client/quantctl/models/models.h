@@ -22,6 +22,14 @@ struct ConvertOptions {
   uint64_t memory_mib = 512;
 };
 
+struct CheckOptions {
+  std::string model;
+  std::string other;  // to compare with; empty: none
+};
+
+int RunInspect(const Options& options, const CheckOptions& check);
+int RunLint(const Options& options, const CheckOptions& check);
+int RunCompare(const Options& options, const CheckOptions& check);
 int RunConvert(const Options& options, const ConvertOptions& convert);
 
 // `run` is set to the one that the command line names.

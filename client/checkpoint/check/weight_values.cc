@@ -117,7 +117,7 @@ absl::Status WeightValues::ReadScales() {
   const WeightLayout& layout = *weight_->layout;
   auto scales = ReadNumbers(model_, *weight_->part(PartSource::kScales));
   if (!scales.ok()) return scales.status();
-  float factor = 1;
+  float number = 1;
   if (layout.global != Global::kNone) {
     const auto global =
         ReadNumbers(model_, *weight_->part(PartSource::kGlobal));
@@ -143,7 +143,9 @@ absl::Status WeightValues::ReadScales() {
         return absl::InvalidArgumentError(
             fmt::format("{}: too few scales", weight_->module));
       }
-      scales_[static_cast<size_t>(i * across_ + j)] = (*scales)[from] * factor;
+      scales_[static_cast<size_t>(i * across_ + j)] =
+          layout.global == Global::kDivisor ? (*scales)[from] / number
+                                            : (*scales)[from] * number;
     }
   }
   ready_ = true;

@@ -2,6 +2,7 @@
 #include "client/checkpoint/planner.h"
 
 #include <map>
+#include <set>
 
 #include "fmt/ranges.h"
 #include "tests/client/checkpoint/model_writer.h"
@@ -46,17 +47,18 @@ class PlannerTest : public testing::Test {
     }
     return nullptr;
   }
+  // "<suffix> <dtype> [<shape>]; " for each, sorted.
   static std::string Outputs(const ConversionPlan& plan,
                              const std::string& module) {
-    std::string text;
+    std::set<std::string> parts;
     for (const OutputShard& shard : plan.shards) {
       for (const safetensors::Tensor& t : shard.tensors) {
         if (t.name.substr(0, module.size()) != module) continue;
-        text += fmt::format("{} {} [{}]; ", t.name.substr(module.size()),
-                            t.dtype, fmt::join(t.shape, ","));
+        parts.insert(fmt::format("{} {} [{}]; ", t.name.substr(module.size()),
+                                 t.dtype, fmt::join(t.shape, ",")));
       }
     }
-    return text;
+    return fmt::format("{}", fmt::join(parts, ""));
   }
   TempDir dir_;
   Model model_;
@@ -99,8 +101,8 @@ TEST_F(PlannerTest, EveryDialectStoresItsOwnParts) {
   using W = WeightFormat;
   const Case cases[] = {
       {D::kCompressedTensors, W::kNvfp4,
-       ".weight_packed U8 [256,64]; .weight_scale F8_E4M3 [256,8]; "
-       ".weight_global_scale F32 [1]; "},
+       ".weight_global_scale F32 [1]; .weight_packed U8 [256,64]; "
+       ".weight_scale F8_E4M3 [256,8]; "},
       {D::kCompressedTensors, W::kFp8,
        ".weight F8_E4M3 [256,128]; .weight_scale F32 [1]; "},
       {D::kCompressedTensors, W::kFp8Block,
@@ -273,8 +275,8 @@ TEST_F(PlannerTest, StackedExpertsAreTakenApart) {
     EXPECT_THAT(Groups(*plan), Contains(ElementsAre(experts + ".2.gate_proj",
                                                     experts + ".2.up_proj")));
     EXPECT_EQ(Outputs(*plan, experts + ".1.up_proj"),
-              ".weight_packed U8 [32,64]; .weight_scale F8_E4M3 [32,8]; "
-              ".weight_global_scale F32 [1]; ");
+              ".weight_global_scale F32 [1]; .weight_packed U8 [32,64]; "
+              ".weight_scale F8_E4M3 [32,8]; ");
     for (const FusedWeights& group : plan->groups) {
       for (const Weight& w : group.weights) {
         EXPECT_EQ(w.transposed, swapped);

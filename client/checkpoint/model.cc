@@ -24,6 +24,8 @@ constexpr std::string_view kOtherWeights[] = {".bin",  ".pt",   ".pth",
                                               ".gguf", ".onnx", ".index.json"};
 // What this program keeps beside what it writes.
 constexpr std::string_view kOwnFiles[] = {".partial", ".quantd-journal"};
+// Of a quantization that another one takes the place of.
+constexpr std::string_view kQuantization = "hf_quant_config.json";
 
 absl::Status Bad(const std::string& path, std::string_view why) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", path, why));
@@ -56,7 +58,8 @@ bool IsCarried(std::string_view name) {
   for (const std::string_view end : kOwnFiles) {
     if (name.ends_with(end)) return false;
   }
-  return !name.ends_with(kShardEnding) && name != "config.json";
+  return !name.ends_with(kShardEnding) && name != "config.json" &&
+         name != kQuantization;
 }
 
 // `T`: where keys keep their order, or where finding one among very many is

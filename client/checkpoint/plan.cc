@@ -17,11 +17,12 @@ std::map<WeightFormat, size_t> ConversionPlan::formats() const {
   for (const FusedWeights& group : groups) {
     for (const Weight& w : group.weights) ++counts[w.layout->format];
   }
+  if (!decoded.empty()) counts[WeightFormat::kBf16] = decoded.size();
   return counts;
 }
 
 size_t ConversionPlan::weights() const {
-  size_t count = 0;
+  size_t count = decoded.size();
   for (const FusedWeights& group : groups) count += group.weights.size();
   return count;
 }

@@ -15,6 +15,7 @@
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/dialect.h"
 #include "client/checkpoint/model.h"
+#include "client/checkpoint/stored.h"
 
 namespace quantd::checkpoint {
 
@@ -64,17 +65,18 @@ struct FusedWeights {
   std::vector<Weight> weights;
 };
 
+// A quantized weight that becomes bf16 numbers again.
+struct DecodedWeight {
+  StoredWeight stored;
+  std::string name;  // of the tensor that it becomes
+};
+
 // A matrix that stays as it is.
 struct LeftOut {
   std::string module;
   Role role = Role::kLinear;
   std::string kind;    // what those like it are: "embeddings"
   std::string reason;  // of this one
-};
-
-// A tensor of the output that is one of the input.
-struct CopiedTensor {
-  const ModelTensor* source = nullptr;
 };
 
 struct OutputShard {
@@ -86,9 +88,10 @@ struct OutputShard {
 struct ConversionPlan {
   Dialect dialect = Dialect::kNone;
   std::vector<FusedWeights> groups;
-  std::vector<CopiedTensor> copies;
-  std::vector<OutputShard> shards;  // as many as the model has
-  std::vector<LeftOut> left_out;    // matrices that are copied
+  std::vector<DecodedWeight> decoded;
+  std::vector<const ModelTensor*> copies;  // byte for byte
+  std::vector<OutputShard> shards;         // as many as the model has
+  std::vector<LeftOut> left_out;           // matrices that are copied
   std::vector<std::string> notes;
   uint64_t bytes_in = 0;  // of all tensors
   uint64_t quantized_bytes_in = 0;

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "client/checkpoint/decode_planner.h"
 #include "client/checkpoint/selector.h"
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/stored.h"
@@ -94,7 +95,7 @@ class Planner {
       w.layout = std::get<const WeightLayout*>(verdict);
     }
     if (found.empty()) {
-      plan_.copies.push_back({&tensor});
+      plan_.copies.push_back(&tensor);
       return absl::OkStatus();
     }
     plan_.quantized_bytes_in += tensor.stored.size;
@@ -302,6 +303,10 @@ class Planner {
 
 absl::StatusOr<ConversionPlan> MakeConversionPlan(const Model& model,
                                                   const Selection& selection) {
+  if (selection.dialect == Dialect::kNone &&
+      selection.format == WeightFormat::kBf16) {
+    return MakeDecodingPlan(model);
+  }
   const auto selector = Selector::Make(model, selection);
   if (!selector.ok()) return selector.status();
   return Planner(model, selection, *selector).Make();

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/weight_values.h"
 #include "client/checkpoint/stored.h"
+#include "client/checkpoint/weight_values.h"
 #include "client/files/quantized_file.h"
 #include "fmt/format.h"
 

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/weight_values.h"
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/stored.h"
+#include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {

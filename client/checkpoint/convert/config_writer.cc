@@ -13,7 +13,8 @@ constexpr std::string_view kCompressedTensorsVersion = "0.20.0";
 constexpr std::string_view kModelOptVersion = "0.47.0";
 
 bool HasInputScales(const ConversionPlan& plan) {
-  return plan.groups.front().weights.front().input_amax.has_value();
+  return !plan.groups.empty() &&
+         plan.groups.front().weights.front().input_amax.has_value();
 }
 
 // Linear modules that stay as they are; embeddings and norms are none.

@@ -12,6 +12,7 @@
 #include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/convert/content_hash.h"
 #include "client/checkpoint/convert/output_directory.h"
+#include "client/checkpoint/convert/weight_decoder.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -58,17 +59,18 @@ class Converter {
   }
 
   absl::Status Run() {
-    const size_t units = plan_.groups.size() + plan_.copies.size();
+    const size_t groups = plan_.groups.size();
+    const size_t decoded = groups + plan_.decoded.size();
+    const size_t units = decoded + plan_.copies.size();
     std::atomic<size_t> next = 0;
     absl::Status status;
     const auto loop = [&] {
       for (;;) {
         const size_t unit = next++;
         if (unit >= units) return;
-        const size_t groups = plan_.groups.size();
-        const auto s = unit < groups
-                           ? Group(unit)
-                           : Copy(*plan_.copies[unit - groups].source);
+        const auto s = unit < groups    ? Group(unit)
+                       : unit < decoded ? Decode(unit, unit - groups)
+                                        : Copy(*plan_.copies[unit - decoded]);
         if (s.ok()) continue;
         next = units;
         const std::lock_guard lock(mutex_);
@@ -160,6 +162,37 @@ class Converter {
   void Report(const GroupDone& done) {
     const std::lock_guard lock(mutex_);
     if (options_.done) options_.done(done);
+  }
+
+  absl::Status Decode(size_t unit, size_t index) {
+    const DecodedWeight& weight = plan_.decoded[index];
+    const auto source = HashOfParts(model_, weight.stored);
+    if (!source.ok()) return source.status();
+    size_t bytes = 0;
+    for (const ModelTensor* part : weight.stored.parts) {
+      if (part != nullptr) bytes += part->stored.size;
+    }
+    const size_t size = DecodedBytes(weight.stored);
+    if (const UnitHashes* said = Done(unit);
+        said != nullptr && said->source == *source) {
+      ContentHash there;
+      if (auto s = HashOutput(weight.name, 0, size, &there); !s.ok()) return s;
+      if (there.Hex() == said->output) {
+        Tell(bytes, /*resumed=*/true);
+        return absl::OkStatus();
+      }
+    }
+    const auto s =
+        DecodeWeight(model_, weight.stored,
+                     [&](size_t offset, absl::Span<const std::byte> b) {
+                       return out_.Write(weight.name, offset, b);
+                     });
+    if (!s.ok()) return s;
+    // As it lies there, for pieces may come in any order.
+    ContentHash output;
+    if (auto h = HashOutput(weight.name, 0, size, &output); !h.ok()) return h;
+    Tell(bytes, /*resumed=*/false);
+    return out_.journal().Append(unit, {*source, output.Hex()});
   }
 
   // Byte for byte, and again after an interruption: looking whether it was done

@@ -88,10 +88,14 @@ void PrintPlan(const Options& options, const Model& model,
              BytesText(plan.bytes_in));
   size_t fused = 0;
   for (const auto& group : plan.groups) fused += group.weights.size() > 1;
-  fmt::print("quantized: {} for {}; {} group{} share an amax\n",
-             FormatsText(plan), Name(plan.dialect), fused,
-             fused == 1 ? "" : "s");
-  fmt::print("activations: {}\n", ActivationsOf(plan));
+  if (plan.groups.empty()) {
+    fmt::print("decoded: {}\n", FormatsText(plan));
+  } else {
+    fmt::print("quantized: {} for {}; {} group{} share an amax\n",
+               FormatsText(plan), Name(plan.dialect), fused,
+               fused == 1 ? "" : "s");
+    fmt::print("activations: {}\n", ActivationsOf(plan));
+  }
   if (options.verbose) {
     for (const auto& group : plan.groups) {
       for (const Weight& w : group.weights) {
@@ -298,11 +302,14 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(options, kUsage, client.status());
   auto progress = std::make_unique<Progress>(plan->bytes_in);
-  const auto pieces = PiecesOf(**client, options, progress.get());
-  if (!pieces.ok()) {
-    return Fail(options, CodeOf(pieces.status()), pieces.status());
+  // The way back needs no server.
+  if (!plan->groups.empty()) {
+    const auto pieces = PiecesOf(**client, options, progress.get());
+    if (!pieces.ok()) {
+      return Fail(options, CodeOf(pieces.status()), pieces.status());
+    }
+    how = HowTo(options, convert, client::Room(*pieces));
   }
-  how = HowTo(options, convert, client::Room(*pieces));
   how.progress = [&](size_t bytes) { progress->Add(bytes); };
   Quality quality;
   how.done = [&](const GroupDone& done) {

@@ -1,5 +1,6 @@
-#include "client/checkpoint/check/weight_values.h"
+#include "client/checkpoint/weight_values.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -126,8 +127,7 @@ absl::Status WeightValues::ReadScales() {
       return absl::InvalidArgumentError(
           fmt::format("{}: one global scale was expected", weight_->module));
     }
-    factor =
-        layout.global == Global::kDivisor ? 1 / (*global)[0] : (*global)[0];
+    number = (*global)[0];
   }
   const BlockShape block = BlockOf(layout);
   const int64_t down = block.rows == 0 ? 1 : CeilDiv(rows_, block.rows);
@@ -171,23 +171,24 @@ absl::Status WeightValues::Read(int64_t row, int64_t count,
     if (auto s = ReadScales(); !s.ok()) return s;
   }
   const BlockShape block = weight_ ? BlockOf(*weight_->layout) : BlockShape{};
+  const int64_t width = block.cols == 0 ? cols_ : block.cols;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t scale_line =
-        block.rows == 0 ? 0 : (row + i) / block.rows * across_;
-    for (int64_t j = 0; j < cols_; ++j) {
-      const auto at = static_cast<size_t>(i * cols_ + j);
-      float value = 0;
-      if (half) {
-        const auto pair = static_cast<uint8_t>(bytes[at / 2]);
-        value = kE2M1[(at % 2 == 1) != swapped_ ? pair >> 4 : pair & 0xF];
-      } else {
-        value = NumberAt(dtype, bytes, at);
+    const int64_t line = block.rows == 0 ? 0 : (row + i) / block.rows;
+    for (int64_t begin = 0; begin < cols_; begin += width) {
+      const float scale =
+          weight_ ? scales_[static_cast<size_t>(line * across_ + begin / width)]
+                  : 1;
+      const int64_t end = std::min(cols_, begin + width);
+      for (int64_t j = begin; j < end; ++j) {
+        const auto at = static_cast<size_t>(i * cols_ + j);
+        if (half) {
+          const auto pair = static_cast<uint8_t>(bytes[at / 2]);
+          (*out)[at] =
+              kE2M1[(at % 2 == 1) != swapped_ ? pair >> 4 : pair & 0xF] * scale;
+        } else {
+          (*out)[at] = NumberAt(dtype, bytes, at) * scale;
+        }
       }
-      if (weight_) {
-        const int64_t b = block.cols == 0 ? 0 : j / block.cols;
-        value *= scales_[static_cast<size_t>(scale_line + b)];
-      }
-      (*out)[at] = value;
     }
   }
   return absl::OkStatus();

@@ -1,7 +1,7 @@
 // The numbers of a weight, quantized or not, in fp32 and without a server: for
 // looking at and comparing. What a library decodes may differ by a rounding.
-#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_WEIGHT_VALUES_H_
-#define QUANTD_CLIENT_CHECKPOINT_CHECK_WEIGHT_VALUES_H_
+#ifndef QUANTD_CLIENT_CHECKPOINT_WEIGHT_VALUES_H_
+#define QUANTD_CLIENT_CHECKPOINT_WEIGHT_VALUES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -56,4 +56,4 @@ class WeightValues {
 
 }  // namespace quantd::checkpoint
 
-#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_WEIGHT_VALUES_H_
+#endif  // QUANTD_CLIENT_CHECKPOINT_WEIGHT_VALUES_H_

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "client/files/file.h"
+#include "fmt/format.h"
 
 namespace quantd::quantctl {
 namespace {
@@ -35,7 +36,9 @@ void WaitAndEnd(sigset_t signals) {
     Farewell& farewell = TheFarewell();
     const std::lock_guard lock(farewell.mutex);
     if (!farewell.text.empty()) {
-      const std::string line = "quantctl: interrupted; " + farewell.text + "\n";
+      const std::string line =
+          fmt::format("quantctl: interrupted; {}
+", farewell.text);
       [[maybe_unused]] const auto n =
           write(STDERR_FILENO, line.data(), line.size());
     }

@@ -159,7 +159,9 @@ absl::Status CheckOutput(const Model& in, const std::string& out) {
                                fmt::format("cannot read {}", out));
   }
   if (empty || interrupted) return absl::OkStatus();
-  return refuse("it is not empty, and holds no conversion to go on with");
+  return refuse(
+      "it is not empty, and holds no conversion to go on with; one that ended "
+      "is whole");
 }
 
 absl::StatusOr<std::unique_ptr<OutputDirectory>> OutputDirectory::Open(

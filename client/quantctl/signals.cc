@@ -37,8 +37,7 @@ void WaitAndEnd(sigset_t signals) {
     const std::lock_guard lock(farewell.mutex);
     if (!farewell.text.empty()) {
       const std::string line =
-          fmt::format("quantctl: interrupted; {}
-", farewell.text);
+          fmt::format("quantctl: interrupted; {}\n", farewell.text);
       [[maybe_unused]] const auto n =
           write(STDERR_FILENO, line.data(), line.size());
     }

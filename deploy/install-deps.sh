@@ -26,6 +26,8 @@ libspdlog-dev|log lines
 libfmt-dev|formatting, used by spdlog
 libcli11-dev|command lines
 nlohmann-json3-dev|JSON reports
+libre2-dev|patterns of names, in linear time
+libxxhash-dev|hashes by which a conversion is resumed
 libgtest-dev|tests
 libgmock-dev|tests
 python3|the test with stock Python stubs

@@ -46,7 +46,12 @@ client/client: proto/net/received_message.h grpcpp
 client/parts: kernels/plan client/call_options.h client/distributed.h client/piece_options.h client/result.h absl fmt
 client/files: kernels/plan client/quantized_tensor.h client/result.h absl fmt nlohmann
 client/net: kernels/plan proto proto/net client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/parts/result_builder.h absl fmt google grpcpp messages
+client/checkpoint: kernels/plan kernels/arith/copy_address.h client/files absl fmt nlohmann re2
+client/checkpoint/check: client/checkpoint client/files absl fmt
+client/checkpoint/convert: kernels/plan client/result.h client/checkpoint client/files absl fmt
 client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI
+client/quantctl/main: client/quantctl/models
+client/quantctl/models: client/checkpoint client/checkpoint/check client/checkpoint/convert client/parts/piece_work.h client/quantctl fmt nlohmann CLI
 client/example: client
 tests/oracle:
 tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
@@ -60,8 +65,9 @@ tests/proto: kernels/plan kernels/device proto tests/testing google grpcpp stubs
 tests/server: kernels/plan kernels/device proto/net server tests/bench/rpc_process.h tests/client/temp_dir.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann
+tests/client/checkpoint: client/checkpoint client/checkpoint/check client/checkpoint/convert client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/net: kernels/plan proto/net client client/net tests/bench/rpc_process.h tests/client tests/testing absl fmt messages
-tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann
+tests/client/quantctl: kernels/plan client client/checkpoint client/files client/quantctl tests/bench/rpc_process.h tests/client tests/client/checkpoint tests/testing fmt nlohmann
 tests/fuzz: kernels/plan proto tests/proto/raw_message.h absl google gtest
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
 tests/bench: kernels/plan kernels/device kernels/cpu/thread_pool.h kernels/cuda server/allocator.h grpcpp messages stubs nlohmann cuda CLI

@@ -39,6 +39,22 @@ std::string LittleEndian(uint64_t value) {
 
 }  // namespace
 
+absl::StatusOr<std::string> MakeHead(std::vector<Tensor>* tensors,
+                                     const Metadata& metadata) {
+  size_t total = 0;
+  for (Tensor& t : *tensors) {
+    t.offset = total;
+    total += t.size;
+  }
+  std::string json = HeaderJson(*tensors, metadata);
+  // The buffer begins at a multiple of 64.
+  json.resize((kLengthBytes + json.size() + 63) / 64 * 64 - kLengthBytes, ' ');
+  if (json.size() > kMaxHeaderBytes) {
+    return absl::InvalidArgumentError("too many tensors for one file");
+  }
+  return LittleEndian(json.size()) + json;
+}
+
 absl::StatusOr<File> File::Open(const std::string& path) {
   auto opened = InputFile::Open(path);
   if (!opened.ok()) return opened.status();
@@ -104,29 +120,23 @@ absl::StatusOr<Writer> Writer::Create(const std::string& path,
 absl::StatusOr<Writer> Writer::Create(OutputFile file,
                                       std::vector<Tensor> planned,
                                       Metadata metadata) {
-  size_t total = 0;
-  for (Tensor& t : planned) {
-    t.offset = total;
-    total += t.size;
+  const auto head = MakeHead(&planned, metadata);
+  if (!head.ok()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: {}", file.path(), std::string(head.status().message())));
   }
-  std::string json = HeaderJson(planned, metadata);
-  // The buffer begins at a multiple of 64.
-  json.resize((kLengthBytes + json.size() + 63) / 64 * 64 - kLengthBytes, ' ');
-  if (json.size() > kMaxHeaderBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: too many tensors for one file", file.path()));
-  }
-  const std::string head = LittleEndian(json.size()) + json;
+  size_t end = head->size();
   Writer writer;
   for (const Tensor& t : planned) {
-    const Place place = {head.size() + t.offset, t.size, t.size};
+    const Place place = {head->size() + t.offset, t.size, t.size};
+    end += t.size;
     if (!writer.places_.emplace(t.name, place).second) {
       return absl::InvalidArgumentError(
           fmt::format("{}: two tensors are named \"{}\"", file.path(), t.name));
     }
   }
-  if (auto s = file.Reserve(head.size() + total); !s.ok()) return s;
-  if (auto s = file.WriteAt(0, AsBytes(head)); !s.ok()) return s;
+  if (auto s = file.Reserve(end); !s.ok()) return s;
+  if (auto s = file.WriteAt(0, AsBytes(*head)); !s.ok()) return s;
   writer.file_ = std::move(file);
   return writer;
 }

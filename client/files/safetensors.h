@@ -46,6 +46,11 @@ int BitsOf(std::string_view dtype);
 // leave holes or do not fill `buffer_size` exactly.
 absl::StatusOr<Header> ParseHeader(std::string_view json, size_t buffer_size);
 
+// What a file of these tensors begins with. They follow each other, and their
+// offsets are set. INVALID_ARGUMENT for too many of them.
+absl::StatusOr<std::string> MakeHead(std::vector<Tensor>* tensors,
+                                     const Metadata& metadata);
+
 // An open file. Movable; Read may be called from many threads.
 class File {
  public:

@@ -32,6 +32,7 @@ enum ExitCode : int {
   kRefused = 5,      // the server (or the rules) refused the request
   kPartly = 6,       // some tensors failed; no file is written then
   kCannotWrite = 7,
+  kFindings = 8,  // lint found something
 };
 
 struct Options {

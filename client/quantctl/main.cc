@@ -4,11 +4,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <system_error>
 
 #include "client/allocator.h"
 #include "client/quantctl/commands.h"
 #include "client/quantctl/flags.h"
+#include "client/quantctl/models/models.h"
 #include "client/quantctl/signals.h"
 #include "client/quantctl/usage.h"
 #include "fmt/format.h"
@@ -26,6 +28,7 @@ constexpr char kFooter[] =
   5  the server refused the request
   6  some tensors failed: the others are reported, and no file is written
   7  the output cannot be written
+  8  lint found something
 
 Example:
   quantd --listen 127.0.0.1:50151 &
@@ -33,7 +36,8 @@ Example:
   quantctl roundtrip sample.safetensors
   quantctl plan --shape 4096,4096 --format mxfp8_e4m3 --usage both
   quantctl quantize sample.safetensors --format nvfp4_2d --usage both \
-    --rounding stochastic --seed 7 -o sample.nvfp4.safetensors)";
+    --rounding stochastic --seed 7 -o sample.nvfp4.safetensors
+  quantctl convert Llama-3.1-8B Llama-3.1-8B-NVFP4 --format nvfp4)";
 
 int Main(int argc, char** argv) {
   CLI::App app("Quantizes tensor files through a quantd server.", "quantctl");
@@ -42,7 +46,7 @@ int Main(int argc, char** argv) {
   app.footer(kFooter);
   Options o;
   o.quantize.format = Format::kNvfp4;
-  int (*run)(const Options&) = nullptr;
+  std::function<int(const Options&)> run;
   const auto command = [&](const char* name, const char* help,
                            int (*function)(const Options&)) {
     CLI::App* sub = app.add_subcommand(name, help);
@@ -130,6 +134,8 @@ int Main(int argc, char** argv) {
   AddCredentials(plan, &o);
   AddDeadline(plan, &o);
   AddQuantize(plan, &o);
+
+  AddModelCommands(&app, &o, &run);
 
   CLI::App* sample = command(
       "sample",

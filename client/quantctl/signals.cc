@@ -4,12 +4,24 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <mutex>
 #include <thread>
 
 #include "client/files/file.h"
+#include "fmt/format.h"
 
 namespace quantd::quantctl {
 namespace {
+
+struct Farewell {
+  std::mutex mutex;
+  std::string text;
+};
+Farewell& TheFarewell() {
+  // Never destroyed: a thread that ends the process may come late.
+  static auto* const farewell = new Farewell;
+  return *farewell;
+}
 
 // A thread that waits, and no handler, which could neither lock nor free.
 void WaitAndEnd(sigset_t signals) {
@@ -19,6 +31,16 @@ void WaitAndEnd(sigset_t signals) {
   // Over the progress bar. Nothing can be done where that fails.
   if (isatty(STDERR_FILENO) == 1) {
     [[maybe_unused]] const auto n = write(STDERR_FILENO, "\r\x1b[K", 4);
+  }
+  {
+    Farewell& farewell = TheFarewell();
+    const std::lock_guard lock(farewell.mutex);
+    if (!farewell.text.empty()) {
+      const std::string line =
+          fmt::format("quantctl: interrupted; {}\n", farewell.text);
+      [[maybe_unused]] const auto n =
+          write(STDERR_FILENO, line.data(), line.size());
+    }
   }
   sigset_t one;
   sigemptyset(&one);
@@ -30,6 +52,12 @@ void WaitAndEnd(sigset_t signals) {
 }
 
 }  // namespace
+
+void SayOnSignals(const std::string& text) {
+  Farewell& farewell = TheFarewell();
+  const std::lock_guard lock(farewell.mutex);
+  farewell.text = text;
+}
 
 void RemoveDraftsOnSignals() {
   ::signal(SIGXFSZ, SIG_IGN);

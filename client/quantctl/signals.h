@@ -2,6 +2,8 @@
 #ifndef QUANTD_CLIENT_QUANTCTL_SIGNALS_H_
 #define QUANTD_CLIENT_QUANTCTL_SIGNALS_H_
 
+#include <string>
+
 namespace quantd::quantctl {
 
 // SIGHUP, SIGINT and SIGTERM remove the drafts of output files and then end
@@ -10,6 +12,10 @@ namespace quantd::quantctl {
 // may have becomes an error and no signal. Call before any other thread is
 // made.
 void RemoveDraftsOnSignals();
+
+// What such a signal makes the program say on stderr before it ends; "":
+// nothing.
+void SayOnSignals(const std::string& text);
 
 }  // namespace quantd::quantctl
 

@@ -1,0 +1,251 @@
+#include "client/checkpoint/architecture.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// What vLLM, SGLang and TensorRT-LLM pack into one matrix.
+constexpr std::string_view kFused[] = {
+    "q_proj,k_proj,v_proj",
+    "gate_proj,up_proj",
+    "w1,w3",
+    "query,key,value",
+    "q,k,v",
+    "wq,wk,wv",
+    "to_q,to_k,to_v",
+    "add_q_proj,add_k_proj,add_v_proj",
+    "q_lin,k_lin,v_lin",
+    "wi_0,wi_1",
+    "q_a_proj,kv_a_proj_with_mqa",
+    "in_proj_qkv,in_proj_z",
+    "in_proj_qkvz,in_proj_ba",
+    "in_proj_b,in_proj_a",
+};
+
+// Linear layers that stand alone, or that a model stores fused already.
+constexpr std::string_view kAlone[] = {
+    "o_proj",
+    "down_proj",
+    "w2",
+    "wo",
+    "out_proj",
+    "dense",
+    "c_proj",
+    "c_attn",
+    "c_fc",
+    "qkv_proj",
+    "qkv",
+    "query_key_value",
+    "Wqkv",
+    "W_pack",
+    "gate_up_proj",
+    "wqkv",
+    "fc1",
+    "fc2",
+    "dense_h_to_4h",
+    "dense_4h_to_h",
+    "q_b_proj",
+    "kv_b_proj",
+    "o",
+    "in_proj",
+    "out_lin",
+    "lin1",
+    "lin2",
+    "to_out",
+    "proj",
+};
+
+// What somebody looked at. Of others, siblings whose names nobody knows are
+// taken for fused.
+constexpr std::string_view kKnownTypes[] = {
+    "apertus",      "arcee",        "bert",        "bloom",
+    "camembert",    "cohere",       "cohere2",     "dbrx",
+    "deepseek_v2",  "deepseek_v3",  "distilbert",  "ernie4_5",
+    "ernie4_5_moe", "exaone4",      "falcon",      "gemma",
+    "gemma2",       "gemma3",       "gemma3_text", "glm",
+    "glm4",         "glm4_moe",     "gpt2",        "gpt_neox",
+    "gpt_oss",      "granite",      "granitemoe",  "hunyuan_v1_moe",
+    "internlm2",    "kimi_k2",      "llama",       "llama4",
+    "llama4_text",  "minimax",      "ministral",   "mistral",
+    "mistral3",     "mixtral",      "mpnet",       "nemotron",
+    "olmo",         "olmo2",        "olmoe",       "phi",
+    "phi3",         "qwen2",        "qwen2_5_vl",  "qwen2_moe",
+    "qwen2_vl",     "qwen3",        "qwen3_moe",   "qwen3_next",
+    "qwen3_vl",     "qwen3_vl_moe", "roberta",     "seed_oss",
+    "smollm3",      "stablelm",     "starcoder2",  "t5",
+    "xlm-roberta",
+};
+
+bool Contains(std::string_view text, std::string_view word) {
+  return text.find(word) != std::string_view::npos;
+}
+
+std::vector<std::string_view> Split(std::string_view text, char at) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const size_t end = text.find(at);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+FusedNames Names(std::string_view text) {
+  const auto parts = Split(text, ',');
+  return {parts.begin(), parts.end()};
+}
+
+template <typename List>
+bool Has(const List& list, std::string_view word) {
+  return std::find(std::begin(list), std::end(list), word) != std::end(list);
+}
+
+// A layer beyond the last one is a head for further tokens (DeepSeek).
+bool IsBeyond(const std::vector<std::string_view>& parts, int64_t layers) {
+  for (size_t i = 0; layers > 0 && i + 1 < parts.size(); ++i) {
+    int64_t number = 0;
+    const std::string_view text = parts[i + 1];
+    if (parts[i] != "layers" || text.empty()) continue;
+    const auto [rest, error] =
+        std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error == std::errc() && rest == text.data() + text.size()) {
+      return number >= layers;
+    }
+  }
+  return false;
+}
+
+int64_t LayersOf(const Json& config) {
+  for (const char* folder : {"", "text_config"}) {
+    const Json* place = &config;
+    if (*folder != '\0') {
+      const auto found = config.find(folder);
+      if (found == config.end() || !found->is_object()) continue;
+      place = &*found;
+    }
+    const auto n = place->find("num_hidden_layers");
+    if (n != place->end() && n->is_number_integer()) return n->get<int64_t>();
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string_view Describe(Role role) {
+  switch (role) {
+    case Role::kLinear:
+      return "linear layers";
+    case Role::kHead:
+      return "output heads";
+    case Role::kEmbedding:
+      return "embeddings";
+    case Role::kNorm:
+      return "norms";
+    case Role::kRouter:
+      return "routers";
+    case Role::kVision:
+      return "layers of vision and sound";
+    case Role::kMultiToken:
+      return "layers that predict further tokens";
+  }
+  return "";
+}
+
+std::string_view ModuleOf(std::string_view tensor) {
+  constexpr std::string_view kWeight = ".weight";
+  if (tensor.ends_with(kWeight)) tensor.remove_suffix(kWeight.size());
+  return tensor;
+}
+
+ModuleName SplitModule(std::string_view module) {
+  const size_t dot = module.rfind('.');
+  if (dot == std::string_view::npos) return {"", module};
+  return {module.substr(0, dot), module.substr(dot + 1)};
+}
+
+absl::StatusOr<Architecture> Architecture::Of(
+    const Model& model, const std::vector<std::string>& more) {
+  Architecture a;
+  a.known_ = Has(kKnownTypes, model.model_type());
+  a.layers_ = LayersOf(model.config());
+  for (const std::string& text : more) {
+    const FusedNames names = Names(text);
+    const bool bad = names.size() < 2 ||
+                     std::any_of(names.begin(), names.end(), [](auto& n) {
+                       return n.empty() || n.find('.') != std::string::npos;
+                     });
+    if (bad) {
+      return absl::InvalidArgumentError(fmt::format(
+          "--fuse {}: expected the names of two or more siblings with commas "
+          "between them, like q_proj,k_proj,v_proj",
+          text));
+    }
+    a.fused_.push_back(names);
+  }
+  // What the user says goes first.
+  for (const std::string_view text : kFused) {
+    a.fused_.push_back(Names(text));
+  }
+  return a;
+}
+
+Role Architecture::RoleOf(std::string_view module) const {
+  const std::vector<std::string_view> parts = Split(module, '.');
+  const auto any = [&](auto&& matches) {
+    return std::any_of(parts.begin(), parts.end(), matches);
+  };
+  const auto is = [](std::initializer_list<std::string_view> words) {
+    return [words](std::string_view part) { return Has(words, part); };
+  };
+  if (any([](std::string_view p) {
+        return p.starts_with("vision") || p.starts_with("visual") ||
+               p.starts_with("audio") || p.starts_with("image") ||
+               Contains(p, "_projector") || p.starts_with("patch_") ||
+               p == "multi_modal" || p == "sound_encoder";
+      })) {
+    return Role::kVision;
+  }
+  if (any([](std::string_view p) {
+        return p == "mtp" || p.starts_with("mtp_") || p.starts_with("nextn") ||
+               p.starts_with("medusa") || p == "eh_proj";
+      }) ||
+      IsBeyond(parts, layers_)) {
+    return Role::kMultiToken;
+  }
+  if (any([](std::string_view p) {
+        return Contains(p, "embed") || p.ends_with("_emb");
+      }) ||
+      any(is({"wte", "wpe", "shared", "emb", "relative_attention_bias"}))) {
+    return Role::kEmbedding;
+  }
+  const std::string_view leaf = parts.back();
+  if (Contains(leaf, "norm") || Contains(leaf, "Norm") ||
+      leaf.starts_with("ln_")) {
+    return Role::kNorm;
+  }
+  if (any(is({"router"})) || is({"gate", "shared_expert_gate", "wg"})(leaf)) {
+    return Role::kRouter;
+  }
+  if (any(is({"lm_head", "classifier", "score", "pooler", "cls", "head",
+              "output_layer"})) ||
+      (parts.size() == 1 && leaf == "output")) {
+    return Role::kHead;
+  }
+  return Role::kLinear;
+}
+
+std::string Architecture::FusionKey(std::string_view module,
+                                    int64_t cols) const {
+  const auto [parent, leaf] = SplitModule(module);
+  for (size_t i = 0; i < fused_.size(); ++i) {
+    if (Has(fused_[i], leaf)) return fmt::format("{}#{}", parent, i);
+  }
+  if (known_ || Has(kAlone, leaf)) return "";
+  return fmt::format("{}#k={}", parent, cols);
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,49 @@
+// Two models, tensor by tensor, whatever formats and dialects they have.
+#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_COMPARE_H_
+#define QUANTD_CLIENT_CHECKPOINT_CHECK_COMPARE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/checkpoint/model.h"
+
+namespace quantd::checkpoint {
+
+// What two tensors have in common. Of numbers that are finite in both.
+struct TensorDifference {
+  std::string name;    // of the module, or of a tensor that is copied
+  std::string kind_a;  // "bf16", "nvfp4 by modelopt"
+  std::string kind_b;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  // Of a against a - b: +infinity where they are equal.
+  double sqnr_db = 0;
+  double cosine = 0;
+  double max_error = 0;
+  uint64_t not_finite = 0;  // numbers that are not finite in one of them
+  // Where both are stored in one way: bytes of codes, and scales.
+  bool same_layout = false;
+  uint64_t code_bytes = 0;
+  uint64_t differing_code_bytes = 0;
+  uint64_t scales = 0;
+  uint64_t differing_scales = 0;
+};
+
+struct ModelDifference {
+  std::vector<TensorDifference> tensors;  // sorted by name
+  std::vector<std::string> only_a;
+  std::vector<std::string> only_b;
+};
+
+// Tells every tensor when it was compared.
+absl::StatusOr<ModelDifference> CompareModels(
+    const Model& a, const Model& b,
+    const std::function<void(const TensorDifference&)>& tell = {});
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_COMPARE_H_

@@ -1,0 +1,318 @@
+#include "client/checkpoint/convert/config_writer.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+constexpr std::string_view kCompressedTensorsVersion = "0.20.0";
+constexpr std::string_view kModelOptVersion = "0.47.0";
+
+bool HasInputScales(const ConversionPlan& plan) {
+  return !plan.groups.empty() &&
+         plan.groups.front().weights.front().input_amax.has_value();
+}
+
+// Linear modules that stay as they are; embeddings and norms are none.
+std::vector<std::string> IgnoredModules(const Model& model,
+                                        const ConversionPlan& plan,
+                                        bool embeddings) {
+  std::vector<std::string> names;
+  for (const LeftOut& left : plan.left_out) {
+    if (left.role == Role::kNorm) continue;
+    if (left.role == Role::kEmbedding && !embeddings) continue;
+    names.push_back(left.module);
+  }
+  // One that is tied to the embeddings is in no file, but in the engine.
+  const auto tied = model.config().find("tie_word_embeddings");
+  if (tied != model.config().end() && *tied == true &&
+      std::find(names.begin(), names.end(), "lm_head") == names.end()) {
+    names.push_back("lm_head");
+  }
+  return names;
+}
+
+std::map<WeightFormat, std::vector<std::string>> ModulesOf(
+    const ConversionPlan& plan) {
+  std::map<WeightFormat, std::vector<std::string>> modules;
+  for (const FusedWeights& group : plan.groups) {
+    for (const Weight& w : group.weights) {
+      modules[w.layout->format].push_back(w.module);
+    }
+  }
+  return modules;
+}
+
+// Of compressed-tensors: how weights or activations are quantized. The keys
+// are in the library's own order.
+Json Arguments(int bits, std::string_view strategy, Json dynamic) {
+  return {{"num_bits", bits},
+          {"type", "float"},
+          {"symmetric", true},
+          {"strategy", strategy},
+          {"dynamic", std::move(dynamic)}};
+}
+
+struct Scheme {
+  std::string_view name;
+  std::string_view format;
+  Json weights;
+  Json inputs;
+};
+
+Scheme CompressedTensorsScheme(WeightFormat format, bool measured) {
+  Scheme s;
+  switch (format) {
+    case WeightFormat::kNvfp4:
+      s.name = measured ? "NVFP4" : "NVFP4A16";
+      s.format = "nvfp4-pack-quantized";
+      s.weights = Arguments(4, "tensor_group", false);
+      s.weights["group_size"] = 16;
+      s.weights["scale_dtype"] = "torch.float8_e4m3fn";
+      if (measured) {
+        s.inputs = Arguments(4, "tensor_group", "local");
+        s.inputs["group_size"] = 16;
+        s.inputs["scale_dtype"] = "torch.float8_e4m3fn";
+      }
+      break;
+    case WeightFormat::kFp8:
+      s.name = "FP8";
+      s.format = "float-quantized";
+      s.weights = Arguments(8, "tensor", false);
+      s.inputs = measured ? Arguments(8, "tensor", false)
+                          : Arguments(8, "token", true);
+      break;
+    case WeightFormat::kFp8Dynamic:
+      s.name = "FP8_DYNAMIC";
+      s.format = "float-quantized";
+      s.weights = Arguments(8, "channel", false);
+      s.inputs = Arguments(8, "token", true);
+      break;
+    case WeightFormat::kFp8Block:
+      s.name = "FP8_BLOCK";
+      s.format = "float-quantized";
+      s.weights = Arguments(8, "block", false);
+      s.weights["block_structure"] = {128, 128};
+      s.inputs = Arguments(8, "group", true);
+      s.inputs["group_size"] = 128;
+      break;
+    case WeightFormat::kMxfp8:
+      s.name = "MXFP8";
+      s.format = "mxfp8-quantized";
+      s.weights = Arguments(8, "group", false);
+      s.weights["group_size"] = 32;
+      s.weights["scale_dtype"] = "torch.uint8";
+      s.inputs = Arguments(8, "group", true);
+      s.inputs["group_size"] = 32;
+      s.inputs["scale_dtype"] = "torch.uint8";
+      break;
+    case WeightFormat::kMxfp4:
+      s.name = "MXFP4A16";
+      s.format = "mxfp4-pack-quantized";
+      s.weights = Arguments(4, "group", false);
+      s.weights["group_size"] = 32;
+      s.weights["scale_dtype"] = "torch.uint8";
+      break;
+    case WeightFormat::kBf16:
+      break;
+  }
+  return s;
+}
+
+Json CompressedTensorsConfig(const Model& model, const ConversionPlan& plan) {
+  const auto modules = ModulesOf(plan);
+  Json groups = Json::object();
+  std::string_view overall;
+  for (const auto& [format, names] : modules) {
+    const Scheme scheme = CompressedTensorsScheme(format, HasInputScales(plan));
+    overall = modules.size() == 1 ? scheme.format : "mixed-precision";
+    // All linear layers but those ignored, or each by its name.
+    const Json targets =
+        modules.size() == 1 ? Json::array({"Linear"}) : Json(names);
+    groups[std::string(scheme.name)] = {{"format", scheme.format},
+                                        {"input_activations", scheme.inputs},
+                                        {"output_activations", nullptr},
+                                        {"targets", targets},
+                                        {"weights", scheme.weights}};
+  }
+  return {{"config_groups", groups},
+          {"format", overall},
+          {"global_compression_ratio", nullptr},
+          {"ignore", IgnoredModules(model, plan, /*embeddings=*/false)},
+          {"kv_cache_scheme", nullptr},
+          {"quant_method", "compressed-tensors"},
+          {"quantization_status", "compressed"},
+          {"transform_config", Json::object()},
+          {"version", kCompressedTensorsVersion}};
+}
+
+struct Algorithm {
+  std::string_view name;
+  int group_size = 0;  // 0: none
+};
+Algorithm ModelOptAlgorithm(WeightFormat format, bool measured) {
+  switch (format) {
+    case WeightFormat::kNvfp4:
+      return {measured ? "NVFP4" : "W4A16_NVFP4", 16};
+    case WeightFormat::kMxfp8:
+      return {"MXFP8", 32};
+    default:
+      return {"FP8"};
+  }
+}
+
+Json ModelOptProducer() {
+  return {{"name", "modelopt"}, {"version", kModelOptVersion}};
+}
+
+// The one that hf_quant_config.json has under "quantization".
+Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
+  const bool measured = HasInputScales(plan);
+  const auto modules = ModulesOf(plan);
+  Json out = Json::object();
+  if (modules.size() > 1) {
+    out["quant_algo"] = "MIXED_PRECISION";
+    out["kv_cache_quant_algo"] = nullptr;
+    Json layers = Json::object();
+    for (const auto& [format, names] : modules) {
+      const Algorithm a = ModelOptAlgorithm(format, measured);
+      Json layer = {{"quant_algo", a.name}};
+      if (a.group_size > 0) layer["group_size"] = a.group_size;
+      for (const std::string& name : names) layers[name] = layer;
+    }
+    out["quantized_layers"] = layers;
+  } else {
+    const Algorithm a = ModelOptAlgorithm(modules.begin()->first, measured);
+    out["quant_algo"] = a.name;
+    out["kv_cache_quant_algo"] = nullptr;
+    if (a.group_size > 0) out["group_size"] = a.group_size;
+  }
+  out["exclude_modules"] = IgnoredModules(model, plan, /*embeddings=*/true);
+  return out;
+}
+
+Json ModelOptConfig(const Model& model, const ConversionPlan& plan) {
+  const Json quantization = ModelOptQuantization(model, plan);
+  Json out = Json::object();
+  if (const auto modules = ModulesOf(plan);
+      modules.size() == 1 && modules.begin()->first != WeightFormat::kMxfp8) {
+    const Algorithm a =
+        ModelOptAlgorithm(modules.begin()->first, HasInputScales(plan));
+    Json scheme = {{"dynamic", false},
+                   {"num_bits", a.group_size > 0 ? 4 : 8},
+                   {"type", "float"}};
+    if (a.group_size > 0) scheme["group_size"] = a.group_size;
+    Json group = Json::object();
+    if (HasInputScales(plan)) group["input_activations"] = scheme;
+    group["weights"] = scheme;
+    group["targets"] = {"Linear"};
+    out["config_groups"] = {{"group_0", group}};
+  }
+  out["ignore"] = quantization["exclude_modules"];
+  for (const char* key : {"quant_algo", "group_size", "quantized_layers"}) {
+    if (quantization.contains(key)) out[key] = quantization[key];
+  }
+  out["producer"] = ModelOptProducer();
+  out["quant_method"] = "modelopt";
+  return out;
+}
+
+Json DeepSeekConfig(const Model& model, const ConversionPlan& plan) {
+  Json out = {{"activation_scheme", "dynamic"},
+              {"fmt", "e4m3"},
+              {"quant_method", "fp8"},
+              {"weight_block_size", {128, 128}}};
+  const auto ignored = IgnoredModules(model, plan, /*embeddings=*/false);
+  if (!ignored.empty()) out["modules_to_not_convert"] = ignored;
+  return out;
+}
+
+Json GptOssConfig(const Model& model, const ConversionPlan& plan) {
+  return {{"modules_to_not_convert",
+           IgnoredModules(model, plan, /*embeddings=*/true)},
+          {"quant_method", "mxfp4"}};
+}
+
+Json QuantizationConfig(const Model& model, const ConversionPlan& plan) {
+  switch (plan.dialect) {
+    case Dialect::kCompressedTensors:
+      return CompressedTensorsConfig(model, plan);
+    case Dialect::kModelOpt:
+      return ModelOptConfig(model, plan);
+    case Dialect::kDeepSeek:
+      return DeepSeekConfig(model, plan);
+    case Dialect::kGptOss:
+      return GptOssConfig(model, plan);
+    case Dialect::kComfy:
+    case Dialect::kNone:
+      break;
+  }
+  return nullptr;
+}
+
+std::string TextOf(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// Sorted by name, as the Hub's own.
+std::string IndexText(const ConversionPlan& plan) {
+  std::map<std::string, std::string> shards;
+  for (const OutputShard& shard : plan.shards) {
+    for (const safetensors::Tensor& t : shard.tensors) {
+      shards[t.name] = shard.name;
+    }
+  }
+  const nlohmann::json index = {{"metadata", {{"total_size", plan.bytes_out}}},
+                                {"weight_map", shards}};
+  return index.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+         "\n";
+}
+
+}  // namespace
+
+std::vector<TextFile> ConfigFiles(const Model& model,
+                                  const ConversionPlan& plan) {
+  std::vector<TextFile> files;
+  if (model.single_file()) return files;
+  if (!model.index_name().empty()) {
+    files.push_back({model.index_name(), IndexText(plan)});
+  }
+  if (plan.dialect == Dialect::kModelOpt) {
+    files.push_back(
+        {std::string(kModelOptConfig),
+         TextOf({{"producer", ModelOptProducer()},
+                 {"quantization", ModelOptQuantization(model, plan)}})});
+  }
+  if (model.has_config()) {
+    Json config = model.config();
+    config.erase("quantization_config");
+    if (Json quantization = QuantizationConfig(model, plan);
+        !quantization.is_null()) {
+      config["quantization_config"] = std::move(quantization);
+    }
+    // Last: a directory without it loads nowhere.
+    files.push_back({"config.json", TextOf(config)});
+  }
+  return files;
+}
+
+std::string ActivationsOf(const ConversionPlan& plan) {
+  if (plan.dialect == Dialect::kNone) return "none";
+  if (HasInputScales(plan)) return "scales of activations from --input-amax";
+  const auto formats = plan.formats();
+  const bool narrow = formats.count(WeightFormat::kNvfp4) > 0 ||
+                      formats.count(WeightFormat::kMxfp4) > 0;
+  const bool wide = formats.size() > (formats.count(WeightFormat::kNvfp4) +
+                                      formats.count(WeightFormat::kMxfp4));
+  if (narrow && wide)
+    return "4-bit weights only; others quantize activations "
+           "at run time";
+  return narrow ? "weights only, activations stay as they are"
+                : "activations are quantized at run time";
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,250 @@
+#include "client/checkpoint/convert/conversion.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/checkpoint/convert/config_writer.h"
+#include "client/checkpoint/convert/content_hash.h"
+#include "client/checkpoint/convert/output_directory.h"
+#include "client/checkpoint/convert/weight_decoder.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What tells one conversion from another: everything that the output depends
+// on but the bytes of the source, whose hashes are in the journal.
+std::string FingerprintOf(const Model& model, const ConversionPlan& plan) {
+  ContentHash hash;
+  const auto add = [&](const safetensors::Tensor& t) {
+    hash.Add(fmt::format("{} {} {} {}\n", t.name, t.dtype, t.offset, t.size));
+    for (const int64_t d : t.shape) hash.Add(fmt::format("{},", d));
+  };
+  hash.Add(Name(plan.dialect));
+  for (const ModelTensor& t : model.tensors()) add(t.stored);
+  for (const OutputShard& shard : plan.shards) {
+    hash.Add(shard.name);
+    for (const safetensors::Tensor& t : shard.tensors) add(t);
+  }
+  for (const FusedWeights& group : plan.groups) {
+    hash.Add("group\n");
+    for (const Weight& w : group.weights) {
+      hash.Add(fmt::format("{} {} {}\n", w.module, w.offset,
+                           w.input_amax.value_or(-1)));
+    }
+  }
+  for (const TextFile& file : ConfigFiles(model, plan)) hash.Add(file.text);
+  return hash.Hex();
+}
+
+class Converter {
+ public:
+  Converter(const Model& model, const ConversionPlan& plan,
+            const ConversionOptions& options, const QuantizeCall& quantize,
+            OutputDirectory* out)
+      : model_(model),
+        plan_(plan),
+        options_(options),
+        quantize_(quantize),
+        out_(*out) {
+    buffer_bytes_ = std::min(options.encode.piece_bytes, size_t{8} << 20);
+  }
+
+  absl::Status Run() {
+    const size_t groups = plan_.groups.size();
+    const size_t decoded = groups + plan_.decoded.size();
+    const size_t units = decoded + plan_.copies.size();
+    std::atomic<size_t> next = 0;
+    absl::Status status;
+    const auto loop = [&] {
+      for (;;) {
+        const size_t unit = next++;
+        if (unit >= units) return;
+        const auto s = unit < groups    ? Group(unit)
+                       : unit < decoded ? Decode(unit, unit - groups)
+                                        : Copy(*plan_.copies[unit - decoded]);
+        if (s.ok()) continue;
+        next = units;
+        const std::lock_guard lock(mutex_);
+        status.Update(s);
+      }
+    };
+    std::vector<std::thread> others;
+    for (int i = 1; i < options_.at_once; ++i) others.emplace_back(loop);
+    loop();
+    for (std::thread& t : others) t.join();
+    return status;
+  }
+
+  const ConversionResult& result() const { return result_; }
+
+ private:
+  void Tell(size_t bytes, bool resumed) {
+    const std::lock_guard lock(mutex_);
+    (resumed ? result_.resumed_bytes : result_.bytes_in) += bytes;
+    if (options_.progress) options_.progress(bytes);
+  }
+
+  const UnitHashes* Done(size_t unit) const {
+    const auto found = out_.journal().done().find(unit);
+    return found == out_.journal().done().end() ? nullptr : &found->second;
+  }
+
+  absl::Status HashOutput(std::string_view tensor, size_t offset, size_t size,
+                          ContentHash* hash) const {
+    std::vector<std::byte> buffer(std::min(size, buffer_bytes_));
+    for (size_t done = 0; done < size;) {
+      const auto bytes =
+          absl::MakeSpan(buffer).first(std::min(buffer.size(), size - done));
+      if (auto s = out_.Read(tensor, offset + done, bytes); !s.ok()) return s;
+      hash->Add(bytes);
+      done += bytes.size();
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether the bytes are those that an earlier process wrote, made of those
+  // that the source still has.
+  absl::StatusOr<bool> IsWhole(const FusedWeights& group,
+                               const UnitHashes& said) const {
+    ContentHash all;
+    for (const Weight& w : group.weights) {
+      for (const Weight::Output& o : w.outputs) {
+        ContentHash one;
+        if (auto s = HashOutput(o.name, o.offset, o.size, &one); !s.ok()) {
+          return s;
+        }
+        all.Add(one.Hex());
+      }
+    }
+    if (all.Hex() != said.output) return false;
+    const auto source = HashOfSource(model_, group, options_.encode);
+    if (!source.ok()) return source.status();
+    return *source == said.source;
+  }
+
+  absl::Status Group(size_t unit) {
+    const FusedWeights& group = plan_.groups[unit];
+    const auto start = Clock::now();
+    size_t bytes = 0;
+    for (const Weight& w : group.weights) bytes += w.size_bytes();
+    if (const UnitHashes* said = Done(unit)) {
+      const auto whole = IsWhole(group, *said);
+      if (!whole.ok()) return whole.status();
+      if (*whole) {
+        Tell(bytes, /*resumed=*/true);
+        Report({&group, 0, std::nullopt, 0, /*resumed=*/true});
+        return absl::OkStatus();
+      }
+    }
+    EncodeOptions encode = options_.encode;
+    encode.progress = [&](size_t some) { Tell(some, /*resumed=*/false); };
+    const auto made = EncodeGroup(model_, group, encode, quantize_,
+                                  [&](std::string_view tensor, size_t offset,
+                                      absl::Span<const std::byte> b) {
+                                    return out_.Write(tensor, offset, b);
+                                  });
+    if (!made.ok()) return made.status();
+    if (auto s = out_.journal().Append(unit, made->hashes); !s.ok()) return s;
+    const std::chrono::duration<double> seconds = Clock::now() - start;
+    Report({&group, made->amax, made->statistics, seconds.count(), false});
+    return absl::OkStatus();
+  }
+
+  void Report(const GroupDone& done) {
+    const std::lock_guard lock(mutex_);
+    if (options_.done) options_.done(done);
+  }
+
+  absl::Status Decode(size_t unit, size_t index) {
+    const DecodedWeight& weight = plan_.decoded[index];
+    const auto source = HashOfParts(model_, weight.stored);
+    if (!source.ok()) return source.status();
+    size_t bytes = 0;
+    for (const ModelTensor* part : weight.stored.parts) {
+      if (part != nullptr) bytes += part->stored.size;
+    }
+    const size_t size = DecodedBytes(weight.stored);
+    if (const UnitHashes* said = Done(unit);
+        said != nullptr && said->source == *source) {
+      ContentHash there;
+      if (auto s = HashOutput(weight.name, 0, size, &there); !s.ok()) return s;
+      if (there.Hex() == said->output) {
+        Tell(bytes, /*resumed=*/true);
+        return absl::OkStatus();
+      }
+    }
+    const auto s =
+        DecodeWeight(model_, weight.stored,
+                     [&](size_t offset, absl::Span<const std::byte> b) {
+                       return out_.Write(weight.name, offset, b);
+                     });
+    if (!s.ok()) return s;
+    // As it lies there, for pieces may come in any order.
+    ContentHash output;
+    if (auto h = HashOutput(weight.name, 0, size, &output); !h.ok()) return h;
+    Tell(bytes, /*resumed=*/false);
+    return out_.journal().Append(unit, {*source, output.Hex()});
+  }
+
+  // Byte for byte, and again after an interruption: looking whether it was done
+  // would read as much.
+  absl::Status Copy(const ModelTensor& tensor) {
+    const size_t size = tensor.stored.size;
+    std::vector<std::byte> buffer(std::min(size, buffer_bytes_));
+    for (size_t done = 0; done < size;) {
+      const auto bytes =
+          absl::MakeSpan(buffer).first(std::min(buffer.size(), size - done));
+      if (auto s = model_.Read(tensor, done, bytes); !s.ok()) return s;
+      if (auto s = out_.Write(tensor.name(), done, bytes); !s.ok()) return s;
+      done += bytes.size();
+      Tell(bytes.size(), /*resumed=*/false);
+    }
+    return absl::OkStatus();
+  }
+
+  const Model& model_;
+  const ConversionPlan& plan_;
+  const ConversionOptions& options_;
+  const QuantizeCall& quantize_;
+  OutputDirectory& out_;
+  size_t buffer_bytes_ = 0;
+  std::mutex mutex_;
+  ConversionResult result_;
+};
+
+}  // namespace
+
+uint64_t MemoryBound(const ConversionOptions& options) {
+  // A piece, its codes and scales as they come in and as they are kept: those
+  // of fp8 from bf16 are half as large and a little more.
+  const uint64_t piece = options.encode.piece_bytes;
+  return static_cast<uint64_t>(options.at_once) * (piece * 9 / 4) +
+         (uint64_t{64} << 20);
+}
+
+absl::StatusOr<ConversionResult> Convert(const Model& model,
+                                         const ConversionPlan& plan,
+                                         const std::string& out,
+                                         const ConversionOptions& options,
+                                         const QuantizeCall& quantize) {
+  auto directory =
+      OutputDirectory::Open(model, plan, out, FingerprintOf(model, plan));
+  if (!directory.ok()) return directory.status();
+  Converter converter(model, plan, options, quantize, directory->get());
+  if (auto s = converter.Run(); !s.ok()) return s;
+  if (auto s = (*directory)->Finish(ConfigFiles(model, plan)); !s.ok()) {
+    return s;
+  }
+  return converter.result();
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,56 @@
+// Converts a model: some units at once, each of them written down when it is
+// done, so that whatever ends the process, the next one goes on.
+#ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_CONVERSION_H_
+#define QUANTD_CLIENT_CHECKPOINT_CONVERT_CONVERSION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/checkpoint/convert/weight_encoder.h"
+#include "client/checkpoint/model.h"
+#include "client/checkpoint/plan.h"
+
+namespace quantd::checkpoint {
+
+// A group of weights that is done.
+struct GroupDone {
+  const FusedWeights* group = nullptr;
+  float amax = 0;
+  std::optional<ErrorStatistics> statistics;
+  double seconds = 0;
+  bool resumed = false;  // by an earlier process, and its bytes are right
+};
+
+struct ConversionOptions {
+  EncodeOptions encode = {};
+  int at_once = 3;
+  // Bytes of the input that are done, those of earlier processes too. Called
+  // by one thread at a time, as is `done`.
+  std::function<void(size_t bytes)> progress = {};
+  std::function<void(const GroupDone&)> done = {};
+};
+
+struct ConversionResult {
+  uint64_t resumed_bytes = 0;  // of the input, done by earlier processes
+  uint64_t bytes_in = 0;       // by this one
+};
+
+// The most memory that converting holds at once, about.
+uint64_t MemoryBound(const ConversionOptions& options);
+
+// Ends with a whole model at `out`, or with an error and what the same call
+// goes on with. Stops at the first error.
+absl::StatusOr<ConversionResult> Convert(const Model& model,
+                                         const ConversionPlan& plan,
+                                         const std::string& out,
+                                         const ConversionOptions& options,
+                                         const QuantizeCall& quantize);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_CONVERT_CONVERSION_H_

@@ -1,0 +1,144 @@
+#include "client/checkpoint/convert/journal.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <string_view>
+#include <vector>
+
+#include "client/checkpoint/convert/content_hash.h"
+#include "client/checkpoint/model.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+constexpr std::string_view kTitle = "quantd-journal-1";
+constexpr size_t kMostBytes = size_t{1} << 30;
+constexpr size_t kCheckDigits = 8;
+
+// A line that was torn by the end of a process or of a machine fails this.
+std::string CheckOf(std::string_view text) {
+  ContentHash hash;
+  hash.Add(text);
+  return hash.Hex().substr(0, kCheckDigits);
+}
+
+std::string Line(std::string_view text) {
+  return fmt::format("{} {}\n", text, CheckOf(text));
+}
+
+// The words of a line without its check; none: it is torn.
+std::vector<std::string_view> Words(std::string_view line) {
+  const size_t last = line.rfind(' ');
+  if (last == std::string_view::npos ||
+      line.substr(last + 1) != CheckOf(line.substr(0, last))) {
+    return {};
+  }
+  line = line.substr(0, last);
+  std::vector<std::string_view> words;
+  for (size_t at; (at = line.find(' ')) != std::string_view::npos;
+       line.remove_prefix(at + 1)) {
+    words.push_back(line.substr(0, at));
+  }
+  words.push_back(line);
+  return words;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
+    const std::string& path, const std::string& fingerprint) {
+  std::unique_ptr<Journal> journal(new Journal);
+  journal->path_ = path;
+  journal->fd_ = open(
+      path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (journal->fd_ < 0) {
+    return absl::ErrnoToStatus(errno, fmt::format("cannot create {}", path));
+  }
+  if (flock(journal->fd_, LOCK_EX | LOCK_NB) != 0) {
+    return absl::AbortedError(
+        fmt::format("another process converts into the same place ({})", path));
+  }
+  if (auto s = journal->Read(fingerprint); !s.ok()) return s;
+  return journal;
+}
+
+Journal::~Journal() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status Journal::Read(const std::string& fingerprint) {
+  const std::string title = fmt::format("{} {}", kTitle, fingerprint);
+  const auto text = ReadText(path_, kMostBytes);
+  if (!text.ok()) return text.status();
+  std::string_view rest = *text;
+  const size_t end = rest.find('\n');
+  // One that died before it had written the title had done nothing yet.
+  if (end == std::string_view::npos) {
+    if (ftruncate(fd_, 0) != 0) {
+      return absl::ErrnoToStatus(errno, fmt::format("cannot write {}", path_));
+    }
+    return WriteLine(Line(title));
+  }
+  resumed_ = true;
+  const auto words = Words(rest.substr(0, end));
+  if (words.size() != 2 || words[0] != kTitle || words[1] != fingerprint) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{}: a conversion was interrupted here that was of another model or "
+        "had other options; repeat its command to finish it, or remove the "
+        "directory",
+        path_));
+  }
+  rest.remove_prefix(end + 1);
+  size_t whole = text->size() - rest.size();
+  while (!rest.empty()) {
+    const size_t stop = rest.find('\n');
+    if (stop == std::string_view::npos) break;
+    const auto line = Words(rest.substr(0, stop));
+    rest.remove_prefix(stop + 1);
+    whole = text->size() - rest.size();
+    size_t unit = 0;
+    if (line.size() != 3 ||
+        std::from_chars(line[0].data(), line[0].data() + line[0].size(), unit)
+                .ec != std::errc()) {
+      continue;
+    }
+    done_[unit] = {std::string(line[1]), std::string(line[2])};
+  }
+  // Nothing is appended to half a line.
+  if (whole < text->size() && ftruncate(fd_, static_cast<off_t>(whole)) != 0) {
+    return absl::ErrnoToStatus(errno, fmt::format("cannot write {}", path_));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Journal::WriteLine(const std::string& line) {
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t n = write(fd_, line.data() + done, line.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      return absl::ErrnoToStatus(errno, fmt::format("cannot write {}", path_));
+    }
+    done += static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Journal::Append(size_t unit, const UnitHashes& hashes) {
+  const std::string line =
+      Line(fmt::format("{} {} {}", unit, hashes.source, hashes.output));
+  const std::lock_guard lock(mutex_);
+  return WriteLine(line);
+}
+
+absl::Status Journal::Remove() {
+  if (unlink(path_.c_str()) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, fmt::format("cannot remove {}", path_));
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,291 @@
+#include "client/checkpoint/convert/weight_encoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "client/checkpoint/convert/content_hash.h"
+#include "client/checkpoint/convert/weight_reader.h"
+#include "client/files/quantized_file.h"
+#include "fmt/format.h"
+#include "kernels/plan/geometry.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// Rows of a weight, in memory.
+struct Piece {
+  const Weight* weight = nullptr;
+  int64_t row = 0;
+  int64_t count = 0;
+  AlignedBytes bytes;
+};
+
+// Cuts lie where every format may be cut, and every tile of scales.
+constexpr int64_t kUnit = 128;
+
+size_t RowBytes(const Weight& w) {
+  return SizeOfShape(w.source->stored.dtype, {w.cols});
+}
+
+size_t BytesOf(const FusedWeights& group) {
+  size_t bytes = 0;
+  for (const Weight& w : group.weights) bytes += w.size_bytes();
+  return bytes;
+}
+
+DType TypeOf(const Weight& w) {
+  return FromSafetensorsName(w.source->stored.dtype);
+}
+
+absl::Status ReadPieces(const Model& model, const FusedWeights& group,
+                        size_t piece_bytes,
+                        const std::function<absl::Status(Piece)>& take) {
+  for (const Weight& w : group.weights) {
+    const auto fit = static_cast<int64_t>(piece_bytes / RowBytes(w));
+    const int64_t most = std::max(fit / kUnit * kUnit, kUnit);
+    for (int64_t row = 0; row < w.rows; row += most) {
+      Piece piece = {&w, row, std::min(most, w.rows - row), {}};
+      const size_t size = static_cast<size_t>(piece.count) * RowBytes(w);
+      piece.bytes = AlignedBytes(size);
+      if (piece.bytes.span().size() != size) {
+        return absl::ResourceExhaustedError(
+            fmt::format("no memory for {} bytes of {}", size, w.module));
+      }
+      const auto s = ReadRows(model, w, row, piece.count, piece.bytes.span());
+      if (!s.ok()) return s;
+      if (auto t = take(std::move(piece)); !t.ok()) return t;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NotFinite(const Piece& piece) {
+  const Weight& w = *piece.weight;
+  const size_t element = RowBytes(w) / static_cast<size_t>(w.cols);
+  const auto bytes = absl::MakeConstSpan(piece.bytes.span());
+  size_t i = 0;
+  float bad = 0;
+  for (; i < bytes.size() / element; ++i) {
+    bad = LargestMagnitude(TypeOf(w), bytes.subspan(i * element, element));
+    if (!std::isfinite(bad)) break;
+  }
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: holds {} at row {}, column {}; mend the model, or leave the weight "
+      "as it is with --ignore {}",
+      w.module, std::isnan(bad) ? "NaN" : "Inf",
+      piece.row + static_cast<int64_t>(i) / w.cols,
+      static_cast<int64_t>(i) % w.cols, w.module));
+}
+
+// Writes the parts of weights and keeps their hashes.
+class Writer {
+ public:
+  Writer(const FusedWeights& group, float amax, const PartSink& sink)
+      : amax_(amax), sink_(sink) {
+    for (const Weight& w : group.weights) {
+      first_.push_back({&w, hashes_.size()});
+      for (size_t i = 0; i < w.outputs.size(); ++i) hashes_.emplace_back();
+    }
+  }
+
+  absl::Status Write(const Piece& piece, const Result& result) {
+    const Weight& w = *piece.weight;
+    for (size_t i = 0; i < w.outputs.size(); ++i) {
+      absl::Status s;
+      switch (w.outputs[i].source) {
+        case PartSource::kCodes:
+          s = Codes(piece, i, result.bytes(TensorKind::kRowwiseData));
+          break;
+        case PartSource::kScales:
+          s = Scales(piece, i, result.bytes(TensorKind::kRowwiseScale));
+          break;
+        case PartSource::kGlobal:
+          s = Number(piece, i, GlobalOf(w.layout->global, amax_));
+          break;
+        case PartSource::kInputScale:
+          s = Number(piece, i, InputScale(w));
+          break;
+        case PartSource::kNothing:
+          break;
+      }
+      if (!s.ok()) return s;
+    }
+    return absl::OkStatus();
+  }
+
+  std::string Hash() const {
+    ContentHash all;
+    for (const ContentHash& hash : hashes_) all.Add(hash.Hex());
+    return all.Hex();
+  }
+
+ private:
+  static float InputScale(const Weight& w) {
+    return w.layout->global == Global::kNone
+               ? *w.input_amax / LimitsOf(DType::kE4M3).max
+               : GlobalOf(w.layout->global, *w.input_amax);
+  }
+
+  absl::Status Put(const Weight& w, size_t i, size_t offset,
+                   absl::Span<const std::byte> bytes) {
+    for (const auto& [weight, first] : first_) {
+      if (weight == &w) hashes_[first + i].Add(bytes);
+    }
+    const Weight::Output& out = w.outputs[i];
+    return sink_(out.name, out.offset + offset, bytes);
+  }
+
+  // Once for a weight.
+  absl::Status Number(const Piece& piece, size_t i, float value) {
+    if (piece.row > 0) return absl::OkStatus();
+    std::byte bytes[sizeof(value)];
+    std::memcpy(bytes, &value, sizeof(value));
+    return Put(*piece.weight, i, 0, bytes);
+  }
+
+  absl::Status Codes(const Piece& piece, size_t i,
+                     absl::Span<const std::byte> codes) {
+    const Weight& w = *piece.weight;
+    const size_t row = codes.size() / static_cast<size_t>(piece.count);
+    const size_t offset = static_cast<size_t>(piece.row) * row;
+    if (!w.layout->high_half_first) return Put(w, i, offset, codes);
+    std::vector<std::byte> swapped(codes.begin(), codes.end());
+    for (std::byte& b : swapped) b = b >> 4 | b << 4;
+    return Put(w, i, offset, swapped);
+  }
+
+  // Without the padding that the service gives.
+  absl::Status Scales(const Piece& piece, size_t i,
+                      absl::Span<const std::byte> scales) {
+    const Weight& w = *piece.weight;
+    const FormatSpec& format = *FindFormat(w.layout->codes);
+    const size_t element = SizeOf(format.scale);
+    const auto copy = MakeCopyGeometry(
+        format, /*columnwise=*/false, piece.count, w.cols, 0,
+        w.layout->swizzled ? Layout::kSwizzled : Layout::kLinear, false);
+    if (copy.scale_bytes != scales.size()) {
+      return absl::InternalError(
+          fmt::format("{}: {} bytes of scales, expected {}", w.module,
+                      scales.size(), copy.scale_bytes));
+    }
+    if (w.layout->swizzled) {
+      const size_t line =
+          scales.size() / static_cast<size_t>(RoundUp(piece.count, kUnit));
+      return Put(w, i, static_cast<size_t>(piece.row) * line, scales);
+    }
+    if (w.layout->scale_shape != ScaleShape::kBlocks) {
+      return piece.row > 0 ? absl::OkStatus() : Put(w, i, 0, scales);
+    }
+    const int64_t lines = CeilDiv(piece.count, copy.scale_lines);
+    const size_t used = static_cast<size_t>(copy.blocks) * element;
+    const size_t stride = static_cast<size_t>(copy.scale_line) * element;
+    std::vector<std::byte> cropped(static_cast<size_t>(lines) * used);
+    for (size_t line = 0; line < static_cast<size_t>(lines); ++line) {
+      std::memcpy(cropped.data() + line * used, scales.data() + line * stride,
+                  used);
+    }
+    const size_t begin =
+        static_cast<size_t>(piece.row / copy.scale_lines) * used;
+    return Put(w, i, begin, cropped);
+  }
+
+  const float amax_;
+  const PartSink& sink_;
+  std::vector<std::pair<const Weight*, size_t>> first_;
+  std::vector<ContentHash> hashes_;
+};
+
+void AddTo(std::optional<ErrorStatistics>* all, const ErrorStatistics& more) {
+  if (!*all) {
+    *all = more;
+    return;
+  }
+  ErrorStatistics& sum = **all;
+  sum.elements += more.elements;
+  sum.clipped += more.clipped;
+  sum.flushed += more.flushed;
+  sum.max_error = std::max(sum.max_error, more.max_error);
+  sum.signal += more.signal;
+  sum.noise += more.noise;
+}
+
+}  // namespace
+
+absl::StatusOr<EncodedGroup> EncodeGroup(const Model& model,
+                                         const FusedWeights& group,
+                                         const EncodeOptions& options,
+                                         const QuantizeCall& quantize,
+                                         const PartSink& sink) {
+  EncodedGroup out;
+  ContentHash source;
+  const auto look = [&](const Piece& piece) {
+    source.Add(absl::MakeConstSpan(piece.bytes.span()));
+    const float most =
+        LargestMagnitude(TypeOf(*piece.weight), piece.bytes.span());
+    if (!std::isfinite(most)) return NotFinite(piece);
+    out.amax = std::max(out.amax, most);
+    return absl::OkStatus();
+  };
+  const bool shared = NeedsAmax(*group.weights.front().layout);
+  std::vector<Piece> held;
+  if (shared) {
+    const bool hold = BytesOf(group) <= options.piece_bytes;
+    const auto s = ReadPieces(model, group, options.piece_bytes,
+                              [&](Piece piece) -> absl::Status {
+                                if (auto bad = look(piece); !bad.ok())
+                                  return bad;
+                                if (hold) held.push_back(std::move(piece));
+                                return absl::OkStatus();
+                              });
+    if (!s.ok()) return s;
+  }
+  Writer writer(group, out.amax, sink);
+  const auto encode = [&](Piece piece) -> absl::Status {
+    const Weight& w = *piece.weight;
+    if (!shared) {
+      if (auto bad = look(piece); !bad.ok()) return bad;
+    }
+    QuantizeOptions how = OptionsOf(*w.layout);
+    how.statistics = options.statistics;
+    if (shared) how.rowwise_amax = {out.amax};
+    if (w.layout->swizzled) how.form.scale_layout = Layout::kSwizzled;
+    const auto result =
+        quantize({TypeOf(w), {piece.count, w.cols}}, piece.bytes.span(), how);
+    if (!result.ok()) return result.status();
+    if (const auto& s = result->statistics(Usage::kRowwise)) {
+      AddTo(&out.statistics, *s);
+    }
+    if (auto s = writer.Write(piece, *result); !s.ok()) return s;
+    if (options.progress) options.progress(piece.bytes.span().size());
+    return absl::OkStatus();
+  };
+  absl::Status s;
+  if (held.empty()) {
+    s = ReadPieces(model, group, options.piece_bytes, encode);
+  }
+  for (Piece& piece : held) {
+    s = encode(std::move(piece));
+    if (!s.ok()) break;
+  }
+  if (!s.ok()) return s;
+  if (!shared) out.amax = 0;
+  out.hashes = {source.Hex(), writer.Hash()};
+  return out;
+}
+
+absl::StatusOr<std::string> HashOfSource(const Model& model,
+                                         const FusedWeights& group,
+                                         const EncodeOptions& options) {
+  ContentHash hash;
+  const auto s = ReadPieces(model, group, options.piece_bytes, [&](Piece p) {
+    hash.Add(absl::MakeConstSpan(p.bytes.span()));
+    return absl::OkStatus();
+  });
+  if (!s.ok()) return s;
+  return hash.Hex();
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,97 @@
+#include "client/checkpoint/convert/weight_reader.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "client/files/quantized_file.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// Magnitudes order as their bits do without the sign.
+template <typename Bits>
+Bits LargestBits(absl::Span<const std::byte> bytes, Bits mask) {
+  Bits most = 0;
+  const size_t count = bytes.size() / sizeof(Bits);
+  for (size_t i = 0; i < count; ++i) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + i * sizeof(Bits), sizeof(Bits));
+    bits &= mask;
+    most = std::max(most, bits);
+  }
+  return most;
+}
+
+float FromHalf(uint16_t bits) {
+  const int exponent = bits >> 10 & 0x1F;
+  const int mantissa = bits & 0x3FF;
+  if (exponent == 0x1F) {
+    return mantissa == 0 ? std::numeric_limits<float>::infinity()
+                         : std::numeric_limits<float>::quiet_NaN();
+  }
+  return exponent == 0
+             ? std::ldexp(static_cast<float>(mantissa), -24)
+             : std::ldexp(static_cast<float>(mantissa + 0x400), exponent - 25);
+}
+
+template <typename Element>
+void Transpose(const std::vector<std::byte>& from, int64_t k, int64_t cols,
+               int64_t count, int64_t lines, absl::Span<std::byte> to) {
+  for (int64_t n = 0; n < count; ++n) {
+    for (int64_t i = 0; i < lines; ++i) {
+      std::memcpy(
+          to.data() + static_cast<size_t>(n * cols + k + i) * sizeof(Element),
+          from.data() + static_cast<size_t>(i * count + n) * sizeof(Element),
+          sizeof(Element));
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status ReadRows(const Model& model, const Weight& w, int64_t row,
+                      int64_t count, absl::Span<std::byte> bytes) {
+  const auto element =
+      static_cast<size_t>(safetensors::BitsOf(w.source->stored.dtype) / 8);
+  const size_t run = static_cast<size_t>(count) * element;
+  if (!w.transposed) {
+    return model.Read(*w.source, w.offset + static_cast<size_t>(row) * w.pitch,
+                      bytes);
+  }
+  // K lines of N are stored; so many of them fit into the caches at once.
+  constexpr int64_t kLines = 64;
+  std::vector<std::byte> lines;
+  for (int64_t k = 0; k < w.cols; k += kLines) {
+    const int64_t some = std::min(kLines, w.cols - k);
+    lines.resize(static_cast<size_t>(some) * run);
+    for (int64_t i = 0; i < some; ++i) {
+      const size_t offset = w.offset + static_cast<size_t>(k + i) * w.pitch +
+                            static_cast<size_t>(row) * element;
+      const auto s = model.Read(
+          *w.source, offset,
+          absl::MakeSpan(lines).subspan(static_cast<size_t>(i) * run, run));
+      if (!s.ok()) return s;
+    }
+    element == 4 ? Transpose<uint32_t>(lines, k, w.cols, count, some, bytes)
+                 : Transpose<uint16_t>(lines, k, w.cols, count, some, bytes);
+  }
+  return absl::OkStatus();
+}
+
+float LargestMagnitude(DType dtype, absl::Span<const std::byte> bytes) {
+  switch (dtype) {
+    case DType::kF32:
+      return std::bit_cast<float>(LargestBits<uint32_t>(bytes, 0x7FFFFFFF));
+    case DType::kBF16:
+      return std::bit_cast<float>(uint32_t{LargestBits<uint16_t>(bytes, 0x7FFF)}
+                                  << 16);
+    default:
+      return FromHalf(LargestBits<uint16_t>(bytes, 0x7FFF));
+  }
+}
+
+}  // namespace quantd::checkpoint

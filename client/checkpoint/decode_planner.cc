@@ -1,0 +1,86 @@
+#include "client/checkpoint/decode_planner.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "client/checkpoint/stored.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+constexpr char kBf16Name[] = "BF16";
+
+// Experts that are stacked lie there as K rows of N, as gpt-oss has them.
+safetensors::Tensor TensorOf(const DecodedWeight& w) {
+  std::vector<int64_t> shape = {w.stored.rows, w.stored.cols};
+  if (w.stored.layout->stacked) {
+    shape = {w.stored.experts, w.stored.cols, w.stored.rows};
+  }
+  const size_t size = SizeOfShape(kBf16Name, shape);
+  return {w.name, kBf16Name, std::move(shape), 0, size};
+}
+
+}  // namespace
+
+absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
+  auto stored = FindStored(model);
+  if (!stored.ok()) return stored.status();
+  const auto refuse = [&](const std::string& why) {
+    return absl::InvalidArgumentError(fmt::format("{}: {}", model.path(), why));
+  };
+  if (!stored->unclear.empty()) {
+    const UnclearWeight& first = stored->unclear.front();
+    return refuse(fmt::format("{}: {}", first.module, first.why));
+  }
+  if (stored->weights.empty()) return refuse("no weight of it is quantized");
+  ConversionPlan plan;
+  plan.dialect = Dialect::kNone;
+  plan.notes = model.notes();
+  std::map<const ModelTensor*, size_t> first;  // parts to weights
+  std::set<const ModelTensor*> parts;
+  for (StoredWeight& w : stored->weights) {
+    const std::string name =
+        w.layout->stacked ? w.module : w.module + ".weight";
+    parts.insert(w.parts.begin(), w.parts.end());
+    first[w.part(PartSource::kCodes)] = plan.decoded.size();
+    plan.decoded.push_back({std::move(w), name});
+  }
+  for (const ModelShard& shard : model.shards()) {
+    plan.shards.push_back({shard.name, {}, shard.file.metadata()});
+    plan.shards.back().metadata.emplace("format", "pt");
+  }
+  size_t kept_scales = 0;
+  for (const ModelTensor& t : model.tensors()) {
+    plan.bytes_in += t.stored.size;
+    if (const auto found = first.find(&t); found != first.end()) {
+      plan.shards[t.shard].tensors.push_back(
+          TensorOf(plan.decoded[found->second]));
+    } else if (parts.count(&t) == 0) {
+      plan.copies.push_back(&t);
+      plan.shards[t.shard].tensors.push_back(t.stored);
+      kept_scales +=
+          t.name().ends_with("k_scale") || t.name().ends_with("v_scale");
+    } else {
+      plan.quantized_bytes_in += t.stored.size;
+    }
+  }
+  if (kept_scales > 0) {
+    plan.notes.push_back(fmt::format(
+        "{} scales of the KV cache are kept, which plain models do not have",
+        kept_scales));
+  }
+  for (OutputShard& shard : plan.shards) {
+    std::stable_sort(shard.tensors.begin(), shard.tensors.end(),
+                     [](const auto& a, const auto& b) {
+                       return safetensors::BitsOf(a.dtype) >
+                              safetensors::BitsOf(b.dtype);
+                     });
+    for (const safetensors::Tensor& t : shard.tensors) plan.bytes_out += t.size;
+  }
+  return plan;
+}
+
+}  // namespace quantd::checkpoint

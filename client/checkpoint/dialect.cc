@@ -1,0 +1,287 @@
+#include "client/checkpoint/dialect.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "kernels/plan/field_error.h"
+#include "kernels/plan/geometry.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+template <typename T>
+struct NameRow {
+  T value;
+  std::string_view name;
+};
+constexpr NameRow<Dialect> kDialects[] = {
+    {Dialect::kCompressedTensors, "compressed-tensors"},
+    {Dialect::kModelOpt, "modelopt"},
+    {Dialect::kDeepSeek, "deepseek"},
+    {Dialect::kGptOss, "gpt-oss"},
+    {Dialect::kComfy, "comfy"},
+    {Dialect::kNone, "none"},
+};
+constexpr NameRow<WeightFormat> kWeightFormats[] = {
+    {WeightFormat::kNvfp4, "nvfp4"},
+    {WeightFormat::kFp8, "fp8"},
+    {WeightFormat::kFp8Dynamic, "fp8_dynamic"},
+    {WeightFormat::kFp8Block, "fp8_block"},
+    {WeightFormat::kMxfp8, "mxfp8"},
+    {WeightFormat::kMxfp4, "mxfp4"},
+    {WeightFormat::kBf16, "bf16"},
+};
+
+template <typename Rows>
+std::string NamesOf(const Rows& rows) {
+  std::vector<std::string_view> names;
+  for (const auto& row : rows) names.push_back(row.name);
+  const std::string_view last = names.back();
+  names.pop_back();
+  return fmt::format("{} or {}", fmt::join(names, ", "), last);
+}
+template <typename Rows>
+auto Parse(const Rows& rows, std::string_view name)
+    -> std::optional<decltype(rows[0].value)> {
+  for (const auto& row : rows) {
+    if (row.name == name) return row.value;
+  }
+  return std::nullopt;
+}
+template <typename Rows, typename T>
+std::string_view NameOf(const Rows& rows, T value) {
+  for (const auto& row : rows) {
+    if (row.value == value) return row.name;
+  }
+  return "";
+}
+
+std::vector<WeightLayout> MakeLayouts() {
+  using D = Dialect;
+  using W = WeightFormat;
+  using F = quantd::Format;
+  using S = PartSource;
+  using Shape = ScaleShape;
+  const StoredPart fp8 = {S::kCodes, ".weight", "F8_E4M3"};
+  const StoredPart fp4 = {S::kCodes, ".weight", "U8"};
+  const StoredPart packed = {S::kCodes, ".weight_packed", "U8"};
+  const auto scale = [](std::string_view dtype) {
+    return StoredPart{S::kScales, ".weight_scale", dtype};
+  };
+  const StoredPart input = {S::kInputScale, ".input_scale", "F32"};
+  const StoredPart second = {S::kGlobal, ".weight_scale_2", "F32"};
+  return {
+      {D::kCompressedTensors,
+       W::kNvfp4,
+       F::kNvfp4,
+       Shape::kBlocks,
+       Global::kDivisor,
+       Shape::kOne,
+       {packed, scale("F8_E4M3"),
+        StoredPart{S::kGlobal, ".weight_global_scale", "F32"},
+        StoredPart{S::kInputScale, ".input_global_scale", "F32"}}},
+      {D::kCompressedTensors,
+       W::kFp8,
+       F::kFp8E4M3,
+       Shape::kOne,
+       Global::kNone,
+       Shape::kOne,
+       {fp8, scale("F32"), input}},
+      {D::kCompressedTensors,
+       W::kFp8Block,
+       F::kFp8SquareE4M3,
+       Shape::kBlocks,
+       Global::kNone,
+       Shape::kOne,
+       {fp8, scale("F32")}},
+      {D::kCompressedTensors,
+       W::kMxfp8,
+       F::kMxfp8E4M3,
+       Shape::kBlocks,
+       Global::kNone,
+       Shape::kOne,
+       {fp8, scale("U8")}},
+      {D::kCompressedTensors,
+       W::kMxfp4,
+       F::kMxfp4,
+       Shape::kBlocks,
+       Global::kNone,
+       Shape::kOne,
+       {packed, scale("U8")}},
+      {D::kModelOpt,
+       W::kNvfp4,
+       F::kNvfp4,
+       Shape::kBlocks,
+       Global::kMultiplier,
+       Shape::kScalar,
+       {fp4, scale("F8_E4M3"), second, input}},
+      {D::kModelOpt,
+       W::kFp8,
+       F::kFp8E4M3,
+       Shape::kScalar,
+       Global::kNone,
+       Shape::kScalar,
+       {fp8, scale("F32"), input},
+       /*needs_input_scale=*/true},
+      {D::kModelOpt,
+       W::kMxfp8,
+       F::kMxfp8E4M3,
+       Shape::kBlocks,
+       Global::kNone,
+       Shape::kScalar,
+       {fp8, scale("U8")}},
+      {D::kDeepSeek,
+       W::kFp8Block,
+       F::kFp8SquareE4M3,
+       Shape::kBlocks,
+       Global::kNone,
+       Shape::kScalar,
+       {fp8, StoredPart{S::kScales, ".weight_scale_inv", "F32"}}},
+      {D::kGptOss,
+       W::kMxfp4,
+       F::kMxfp4,
+       Shape::kBlocks,
+       Global::kNone,
+       Shape::kScalar,
+       {StoredPart{S::kCodes, "_blocks", "U8"},
+        StoredPart{S::kScales, "_scales", "U8"}},
+       /*needs_input_scale=*/false,
+       /*high_half_first=*/false,
+       /*swizzled=*/false,
+       /*stacked=*/true},
+      {D::kComfy,
+       W::kNvfp4,
+       F::kNvfp4,
+       Shape::kBlocks,
+       Global::kMultiplier,
+       Shape::kScalar,
+       {fp4, scale("F8_E4M3"), second},
+       /*needs_input_scale=*/false,
+       /*high_half_first=*/true,
+       /*swizzled=*/true},
+  };
+}
+
+// 448 * 6: the largest block scale times the largest element.
+constexpr float kNvfp4Range = 2688.0f;
+
+}  // namespace
+
+std::string_view Name(Dialect d) { return NameOf(kDialects, d); }
+std::string_view Name(WeightFormat f) { return NameOf(kWeightFormats, f); }
+std::optional<Dialect> ParseDialect(std::string_view name) {
+  return Parse(kDialects, name);
+}
+std::optional<WeightFormat> ParseWeightFormat(std::string_view name) {
+  return Parse(kWeightFormats, name);
+}
+std::string DialectNames() { return NamesOf(kDialects); }
+std::string WeightFormatNames() { return NamesOf(kWeightFormats); }
+
+const std::vector<WeightLayout>& AllLayouts() {
+  static const auto* const layouts =
+      new std::vector<WeightLayout>(MakeLayouts());
+  return *layouts;
+}
+
+const WeightLayout* FindLayout(Dialect dialect, WeightFormat format) {
+  for (const WeightLayout& row : AllLayouts()) {
+    if (row.dialect == dialect && row.format == format) return &row;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<const WeightLayout*> LayoutOf(Dialect dialect,
+                                             WeightFormat format) {
+  if (const WeightLayout* row = FindLayout(dialect, format)) return row;
+  std::vector<std::string_view> formats;
+  std::vector<std::string_view> dialects;
+  for (const WeightLayout& row : AllLayouts()) {
+    if (row.dialect == dialect) formats.push_back(Name(row.format));
+    if (row.format == format) dialects.push_back(Name(row.dialect));
+  }
+  if (dialect == Dialect::kNone) formats.push_back(Name(WeightFormat::kBf16));
+  if (format == WeightFormat::kBf16) dialects.push_back(Name(Dialect::kNone));
+  std::string expected = fmt::format("{} with --dialect {}",
+                                     fmt::join(formats, ", "), Name(dialect));
+  if (!dialects.empty()) {
+    expected +=
+        fmt::format(", or --dialect {} with it", fmt::join(dialects, ", "));
+  }
+  return FieldError("--format", expected, Name(format));
+}
+
+QuantizeOptions OptionsOf(const WeightLayout& layout) {
+  QuantizeOptions options;
+  options.format = layout.codes;
+  options.usage = Usage::kRowwise;
+  // Every engine reads scales of any size; powers of two lose for nothing.
+  if (layout.format == WeightFormat::kFp8Block) options.power_of_two = false;
+  return options;
+}
+
+BlockShape BlockOf(const WeightLayout& layout) {
+  switch (layout.scale_shape) {
+    case ScaleShape::kScalar:
+    case ScaleShape::kOne:
+      return {0, 0};
+    case ScaleShape::kColumn:
+      return {1, 0};
+    case ScaleShape::kBlocks:
+      break;
+  }
+  const FormatSpec& format = *FindFormat(layout.codes);
+  return {format.square ? format.block : 1, format.block};
+}
+
+bool NeedsAmax(const WeightLayout& layout) {
+  return layout.global != Global::kNone ||
+         layout.scale_shape == ScaleShape::kScalar ||
+         layout.scale_shape == ScaleShape::kOne;
+}
+
+std::vector<int64_t> ShapeOf(const WeightLayout& layout, PartSource source,
+                             int64_t rows, int64_t cols) {
+  const auto scalar = [](ScaleShape shape) {
+    return shape == ScaleShape::kOne ? std::vector<int64_t>{1}
+                                     : std::vector<int64_t>{};
+  };
+  switch (source) {
+    case PartSource::kNothing:
+      break;
+    case PartSource::kCodes: {
+      const bool half = FindFormat(layout.codes)->element == DType::kE2M1x2;
+      return {rows, half ? cols / 2 : cols};
+    }
+    case PartSource::kScales: {
+      if (layout.scale_shape == ScaleShape::kColumn) return {rows, 1};
+      if (layout.scale_shape != ScaleShape::kBlocks) {
+        return scalar(layout.scale_shape);
+      }
+      const BlockShape block = BlockOf(layout);
+      const int64_t down = CeilDiv(rows, block.rows);
+      const int64_t across = CeilDiv(cols, block.cols);
+      if (layout.swizzled) return {RoundUp(down, 128), RoundUp(across, 4)};
+      return {down, across};
+    }
+    case PartSource::kGlobal:
+    case PartSource::kInputScale:
+      return scalar(layout.global_shape);
+  }
+  return {};
+}
+
+float GlobalOf(Global rule, float amax) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  const float scale = amax == 0 ? 1.0f : std::min(kNvfp4Range / amax, kLargest);
+  return rule == Global::kDivisor ? scale : 1.0f / scale;
+}
+
+float AmaxOf(Global rule, float global) {
+  return rule == Global::kDivisor ? kNvfp4Range / global : global * kNvfp4Range;
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,123 @@
+// How libraries store a quantized weight: which tensors of which names, types
+// and shapes. Data; who writes and who reads checkpoints go by the same rows.
+#ifndef QUANTD_CLIENT_CHECKPOINT_DIALECT_H_
+#define QUANTD_CLIENT_CHECKPOINT_DIALECT_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/plan/format.h"
+#include "kernels/plan/options.h"
+
+namespace quantd::checkpoint {
+
+enum class Dialect {
+  kNone,  // plain weights
+  kCompressedTensors,
+  kModelOpt,
+  kDeepSeek,
+  kGptOss,
+  kComfy,
+};
+
+// What becomes of a weight. Some are one format of the service with other
+// scales or other options.
+enum class WeightFormat {
+  kBf16,
+  kNvfp4,
+  kFp8,         // one scale a tensor
+  kFp8Dynamic,  // one scale a row
+  kFp8Block,    // one scale for 128 x 128
+  kMxfp8,
+  kMxfp4,
+};
+
+std::string_view Name(Dialect d);
+std::string_view Name(WeightFormat f);
+std::optional<Dialect> ParseDialect(std::string_view name);
+std::optional<WeightFormat> ParseWeightFormat(std::string_view name);
+std::string DialectNames();
+std::string WeightFormatNames();
+
+enum class PartSource : uint8_t {
+  kNothing,
+  kCodes,
+  kScales,      // of blocks, rows or the tensor: linear, without padding
+  kGlobal,      // of NVFP4, beside the scales of blocks
+  kInputScale,  // of the activations, where somebody measured them
+};
+
+// A tensor of a stored weight.
+struct StoredPart {
+  PartSource source = PartSource::kNothing;
+  std::string_view suffix = {};  // after the module's name
+  std::string_view dtype = {};   // as safetensors names it
+};
+
+// The shape of scales for a weight of N x K.
+enum class ScaleShape : uint8_t {
+  kScalar,  // []
+  kOne,     // [1]
+  kColumn,  // [N, 1]
+  kBlocks,  // [N / rows, K / columns of a block]
+};
+
+// A number that stands for an amax A, as a library stores it.
+enum class Global : uint8_t {
+  kNone,
+  kMultiplier,  // A / 2688
+  kDivisor,     // 2688 / A
+};
+
+// How a dialect stores weights of a format.
+struct WeightLayout {
+  Dialect dialect;
+  WeightFormat format;
+  quantd::Format codes;  // as the service names it
+  ScaleShape scale_shape;
+  Global global = Global::kNone;
+  ScaleShape global_shape = ScaleShape::kScalar;
+  // The first is what replaces "<module>.weight".
+  std::array<StoredPart, 4> parts = {};
+  // Engines want the scale of activations in the file.
+  bool needs_input_scale = false;
+  // E2M1: the even element is in the high half of the byte.
+  bool high_half_first = false;
+  bool swizzled = false;
+  // Experts of one layer stay one tensor, with their blocks as a dimension.
+  bool stacked = false;
+};
+
+// nullptr for a pair that no library has.
+const WeightLayout* FindLayout(Dialect dialect, WeightFormat format);
+// The same; INVALID_ARGUMENT names the pairs that there are.
+absl::StatusOr<const WeightLayout*> LayoutOf(Dialect dialect,
+                                             WeightFormat format);
+// All of them.
+const std::vector<WeightLayout>& AllLayouts();
+
+// What the service is asked for.
+QuantizeOptions OptionsOf(const WeightLayout& layout);
+// Elements that share a scale: {1, 16}; {0, 0} for all, {1, 0} for a row.
+struct BlockShape {
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+BlockShape BlockOf(const WeightLayout& layout);
+// Whether the scales hang on the amax of all that is fused.
+bool NeedsAmax(const WeightLayout& layout);
+// Of a part of a weight of N x K.
+std::vector<int64_t> ShapeOf(const WeightLayout& layout, PartSource source,
+                             int64_t rows, int64_t cols);
+// What stands in the file for an amax; the amax of what stands there.
+float GlobalOf(Global rule, float amax);
+float AmaxOf(Global rule, float global);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_DIALECT_H_

@@ -1,0 +1,99 @@
+// A model as people keep it: a directory with config.json, an index and any
+// number of safetensors shards, or one safetensors file. Headers only; nothing
+// that the files say is trusted.
+#ifndef QUANTD_CLIENT_CHECKPOINT_MODEL_H_
+#define QUANTD_CLIENT_CHECKPOINT_MODEL_H_
+
+#include <cstddef>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/files/file.h"
+#include "client/files/safetensors.h"
+
+namespace quantd::checkpoint {
+
+using Json = nlohmann::ordered_json;
+
+inline constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+
+// Whole: a file of at most `most` bytes as text.
+absl::StatusOr<std::string> ReadText(const std::string& path, size_t most);
+// INVALID_ARGUMENT names the path and says what is no JSON object about it.
+absl::StatusOr<Json> ReadJsonObject(const std::string& path,
+                                    size_t most = kMaxConfigBytes);
+
+struct ModelShard {
+  std::string name;  // of the file, without a directory
+  std::string path;
+  safetensors::File file;
+};
+
+// One tensor, and the shard that holds it.
+struct ModelTensor {
+  safetensors::Tensor stored;
+  size_t shard = 0;
+
+  const std::string& name() const { return stored.name; }
+};
+
+// Movable; Read may be called from many threads.
+class Model {
+ public:
+  // A directory, or a .safetensors file. NOT_FOUND and PERMISSION_DENIED name
+  // the path; INVALID_ARGUMENT for everything that makes it no model: an index
+  // that names missing shards or paths, shards that hold tensors of one name,
+  // a config.json that is no JSON.
+  static absl::StatusOr<Model> Open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  // A file and no directory: then there is no config and nothing beside it.
+  bool single_file() const { return single_file_; }
+  const std::vector<ModelShard>& shards() const { return shards_; }
+  // Shard by shard, in the order of the bytes.
+  const std::vector<ModelTensor>& tensors() const { return tensors_; }
+  // nullptr when there is none of that name.
+  const ModelTensor* Find(std::string_view name) const;
+  // The name of the index file; empty: there is none.
+  const std::string& index_name() const { return index_name_; }
+  bool has_config() const { return has_config_; }
+  const Json& config() const { return config_; }  // {} without one
+  // config.json's model_type; empty: it has none.
+  std::string model_type() const;
+  // Files beside shards, index and config: tokenizers, licences. Relative, and
+  // those of one level of folders below.
+  const std::vector<std::string>& others() const { return others_; }
+  // What is odd and no error, a sentence each.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+  absl::Status Read(const ModelTensor& tensor, size_t offset,
+                    absl::Span<std::byte> bytes) const;
+
+ private:
+  absl::Status OpenDirectory();
+  absl::Status ReadIndex();
+  absl::Status OpenShards(const std::vector<std::string>& names);
+  absl::Status CheckIndex();
+
+  std::string path_;
+  bool single_file_ = false;
+  std::vector<ModelShard> shards_;
+  std::vector<ModelTensor> tensors_;
+  std::map<std::string, size_t, std::less<>> by_name_;
+  std::string index_name_;
+  std::map<std::string, std::string> index_;  // the shard of a tensor
+  bool has_config_ = false;
+  Json config_ = Json::object();
+  std::vector<std::string> others_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_MODEL_H_

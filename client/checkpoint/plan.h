@@ -1,0 +1,107 @@
+// What converting a model comes to: which tensors are quantized how, which
+// share an amax, which are copied, and what lies in which file in the end.
+// client/checkpoint/planner.h makes it.
+#ifndef QUANTD_CLIENT_CHECKPOINT_PLAN_H_
+#define QUANTD_CLIENT_CHECKPOINT_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/checkpoint/architecture.h"
+#include "client/checkpoint/dialect.h"
+#include "client/checkpoint/model.h"
+#include "client/checkpoint/stored.h"
+
+namespace quantd::checkpoint {
+
+struct Selection {
+  Dialect dialect = Dialect::kCompressedTensors;
+  WeightFormat format = WeightFormat::kNvfp4;
+  // Patterns of modules; see Pattern.
+  std::vector<std::string> only = {};     // of those that are taken: no others
+  std::vector<std::string> ignore = {};   // left as they are
+  std::vector<std::string> include = {};  // taken whatever part they play
+  std::vector<std::string> rules =
+      {};  // "PATTERN=FORMAT", the first that matches
+  std::vector<std::string> fuse = {};  // "q_proj,k_proj,v_proj"
+  // The largest magnitude that comes into a module.
+  std::map<std::string, float> input_amax = {};
+};
+
+// Bytes of a tensor of that type, as safetensors names it.
+size_t SizeOfShape(std::string_view dtype, const std::vector<int64_t>& shape);
+
+// A matrix of N x K to quantize, and where it lies in a tensor.
+struct Weight {
+  std::string module;  // "model.layers.0.mlp.down_proj"
+  const ModelTensor* source = nullptr;
+  size_t offset = 0;        // bytes, of the first element
+  size_t pitch = 0;         // bytes from one stored row to the next
+  bool transposed = false;  // K rows of N are stored
+  int64_t rows = 0;         // N
+  int64_t cols = 0;         // K
+  const WeightLayout* layout = nullptr;
+  std::optional<float> input_amax;
+  // The tensors that it becomes, in the order of layout->parts, and where in
+  // them it begins: not 0 where experts stay stacked.
+  struct Output {
+    PartSource source = PartSource::kNothing;
+    std::string name;
+    size_t offset = 0;
+    size_t size = 0;
+  };
+  std::vector<Output> outputs;
+
+  size_t size_bytes() const;  // as it comes in
+};
+
+// Weights with one amax.
+struct FusedWeights {
+  std::vector<Weight> weights;
+};
+
+// A quantized weight that becomes bf16 numbers again.
+struct DecodedWeight {
+  StoredWeight stored;
+  std::string name;  // of the tensor that it becomes
+};
+
+// A matrix that stays as it is.
+struct LeftOut {
+  std::string module;
+  Role role = Role::kLinear;
+  std::string kind;    // what those like it are: "embeddings"
+  std::string reason;  // of this one
+};
+
+struct OutputShard {
+  std::string name;
+  std::vector<safetensors::Tensor> tensors;
+  safetensors::Metadata metadata;
+};
+
+struct ConversionPlan {
+  Dialect dialect = Dialect::kNone;
+  std::vector<FusedWeights> groups;
+  std::vector<DecodedWeight> decoded;
+  std::vector<const ModelTensor*> copies;  // byte for byte
+  std::vector<OutputShard> shards;         // as many as the model has
+  std::vector<LeftOut> left_out;           // matrices that are copied
+  std::vector<std::string> notes;
+  uint64_t bytes_in = 0;  // of all tensors
+  uint64_t quantized_bytes_in = 0;
+  uint64_t bytes_out = 0;
+
+  // The formats that occur, and how many weights have each.
+  std::map<WeightFormat, size_t> formats() const;
+  size_t weights() const;
+};
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_PLAN_H_

@@ -1,0 +1,315 @@
+#include "client/checkpoint/planner.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "client/checkpoint/decode_planner.h"
+#include "client/checkpoint/selector.h"
+#include "client/checkpoint/stacked.h"
+#include "client/checkpoint/stored.h"
+#include "client/files/quantized_file.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+class Planner {
+ public:
+  Planner(const Model& model, const Selection& selection,
+          const Selector& selector)
+      : model_(model), selection_(selection), selector_(selector) {}
+
+  absl::StatusOr<ConversionPlan> Make() {
+    if (auto s = RefuseQuantized(); !s.ok()) return s;
+    plan_.dialect = selection_.dialect;
+    plan_.notes = model_.notes();
+    for (const ModelTensor& tensor : model_.tensors()) {
+      plan_.bytes_in += tensor.stored.size;
+      if (auto s = Sort(tensor); !s.ok()) return s;
+    }
+    if (weights_.empty()) return NothingLeft();
+    if (auto s = CheckInputs(); !s.ok()) return s;
+    Fuse();
+    NoteWhatIsOdd();
+    if (auto s = LayOut(); !s.ok()) return s;
+    return std::move(plan_);
+  }
+
+ private:
+  absl::Status RefuseQuantized() const {
+    const auto stored = FindStored(model_);
+    if (!stored.ok()) return stored.status();
+    if (!stored->weights.empty()) {
+      const StoredWeight& first = stored->weights.front();
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: {} weights are quantized already ({} is {} by {}); decode the "
+          "model first with --dialect none --format bf16",
+          model_.path(), stored->weights.size(), first.module,
+          Name(first.layout->format), Name(first.layout->dialect)));
+    }
+    if (model_.config().contains("quantization_config")) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: its config.json has a quantization_config, but no weight is "
+          "quantized in a way known here; remove it if it is a leftover",
+          model_.path()));
+    }
+    return absl::OkStatus();
+  }
+
+  // Puts a tensor among those that are quantized or those that are copied.
+  absl::Status Sort(const ModelTensor& tensor) {
+    const bool is_float = IsFloat(FromSafetensorsName(tensor.stored.dtype));
+    std::vector<Weight> found;
+    const std::string& name = tensor.name();
+    if (is_float && IsStacked(tensor)) {
+      auto weights = Unstack(model_, tensor, selector_.layout().stacked);
+      if (!weights.ok()) {
+        plan_.left_out.push_back({std::string(ModuleOf(name)), Role::kLinear,
+                                  "stacks of experts",
+                                  std::string(weights.status().message())});
+      } else {
+        found = *std::move(weights);
+      }
+    } else if (is_float && tensor.stored.shape.size() == 2 &&
+               name.ends_with(kWeight)) {
+      Weight w;
+      w.module = std::string(ModuleOf(name));
+      w.source = &tensor;
+      w.rows = tensor.stored.shape[0];
+      w.cols = tensor.stored.shape[1];
+      w.pitch = SizeOfShape(tensor.stored.dtype, {w.cols});
+      found.push_back(std::move(w));
+    }
+    // One tensor is taken as a whole or not at all.
+    for (Weight& w : found) {
+      auto verdict = selector_.Judge(w);
+      if (auto* left = std::get_if<LeftOut>(&verdict)) {
+        plan_.left_out.push_back(std::move(*left));
+        found.clear();
+        break;
+      }
+      w.layout = std::get<const WeightLayout*>(verdict);
+    }
+    if (found.empty()) {
+      plan_.copies.push_back(&tensor);
+      return absl::OkStatus();
+    }
+    plan_.quantized_bytes_in += tensor.stored.size;
+    for (Weight& w : found) weights_.push_back(std::move(w));
+    return absl::OkStatus();
+  }
+
+  absl::Status NothingLeft() const {
+    std::string text =
+        fmt::format("{}: no weight is left to quantize", model_.path());
+    std::map<std::string, std::pair<size_t, const LeftOut*>> kinds;
+    for (const LeftOut& left : plan_.left_out) {
+      auto& [count, first] = kinds[left.kind];
+      if (count++ == 0) first = &left;
+    }
+    for (const auto& [kind, seen] : kinds) {
+      text += fmt::format("\n  {} {}, like {}: {}", seen.first, kind,
+                          seen.second->module, seen.second->reason);
+    }
+    return absl::InvalidArgumentError(text);
+  }
+
+  // Scales of activations, where they are given, for every weight.
+  absl::Status CheckInputs() {
+    std::vector<std::string> missing;
+    for (Weight& w : weights_) {
+      const auto found = selection_.input_amax.find(w.module);
+      if (found != selection_.input_amax.end()) {
+        w.input_amax = found->second;
+      } else {
+        missing.push_back(w.module);
+      }
+    }
+    if (!selection_.input_amax.empty() && !missing.empty()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "--input-amax: {} of {} weights are not in it, {} for one",
+          missing.size(), weights_.size(), missing.front()));
+    }
+    for (const Weight& w : weights_) {
+      if (!w.layout->needs_input_scale || w.input_amax) continue;
+      return absl::InvalidArgumentError(fmt::format(
+          "--dialect {} --format {}: engines need a scale of the activations "
+          "with it and go wrong without one; give --input-amax, or take "
+          "--dialect compressed-tensors, whose fp8 finds its scales at run "
+          "time",
+          Name(w.layout->dialect), Name(w.layout->format)));
+    }
+    return absl::OkStatus();
+  }
+
+  void Fuse() {
+    std::map<std::string, size_t> groups;
+    for (Weight& w : weights_) {
+      std::string key;
+      if (NeedsAmax(*w.layout)) {
+        key = selector_.architecture().FusionKey(w.module, w.cols);
+        // One scale serves one format.
+        if (!key.empty()) key += Name(w.layout->format);
+      }
+      const auto [place, fresh] =
+          key.empty() ? std::pair(groups.end(), true)
+                      : groups.emplace(key, plan_.groups.size());
+      if (fresh) {
+        plan_.groups.push_back({});
+        plan_.groups.back().weights.push_back(std::move(w));
+      } else {
+        plan_.groups[place->second].weights.push_back(std::move(w));
+      }
+    }
+    weights_.clear();
+    // What comes into fused weights is one tensor.
+    for (FusedWeights& group : plan_.groups) {
+      float most = 0;
+      for (const Weight& w : group.weights) {
+        most = std::max(most, w.input_amax.value_or(0));
+      }
+      for (Weight& w : group.weights) {
+        if (w.input_amax) w.input_amax = most;
+      }
+    }
+  }
+
+  void NoteWhatIsOdd() {
+    if (!selector_.architecture().known()) {
+      const std::string type = model_.model_type();
+      plan_.notes.push_back(fmt::format(
+          "{}: weights are told apart by shape and name, and siblings with "
+          "one K and names nobody knows share an amax; --fuse, --include and "
+          "--ignore say otherwise",
+          type.empty() ? std::string("no model_type")
+                       : fmt::format("unknown architecture {}", type)));
+    }
+    // An engine takes a fused layer quantized as a whole or not at all.
+    std::map<std::string, std::set<std::string>> how;
+    for (const FusedWeights& group : plan_.groups) {
+      for (const Weight& w : group.weights) {
+        how[selector_.architecture().FusionKey(w.module, w.cols)].insert(
+            std::string(Name(w.layout->format)));
+      }
+    }
+    std::vector<std::string> torn;
+    for (const LeftOut& left : plan_.left_out) {
+      const ModelTensor* t = model_.Find(left.module + std::string(kWeight));
+      if (t == nullptr || t->stored.shape.size() != 2) continue;
+      const auto key =
+          selector_.architecture().FusionKey(left.module, t->stored.shape[1]);
+      if (!key.empty() && how.count(key) > 0) torn.push_back(left.module);
+    }
+    how.erase("");
+    for (const auto& [key, formats] : how) {
+      if (formats.size() > 1) torn.push_back(key.substr(0, key.find('#')));
+    }
+    if (torn.empty()) return;
+    plan_.notes.push_back(fmt::format(
+        "{} of the weights that engines fuse with others would have another "
+        "format than these ({} for one): most engines refuse that",
+        torn.size(), torn.front()));
+  }
+
+  absl::Status LayOut() {
+    std::map<const ModelTensor*, std::vector<Weight*>> of;
+    for (FusedWeights& group : plan_.groups) {
+      for (Weight& w : group.weights) of[w.source].push_back(&w);
+    }
+    std::set<std::string> names;
+    for (const ModelShard& shard : model_.shards()) {
+      OutputShard out;
+      out.name = shard.name;
+      out.metadata = shard.file.metadata();
+      out.metadata.emplace("format", "pt");
+      plan_.shards.push_back(std::move(out));
+    }
+    for (const ModelTensor& tensor : model_.tensors()) {
+      OutputShard& out = plan_.shards[tensor.shard];
+      const auto weights = of.find(&tensor);
+      if (weights == of.end()) {
+        out.tensors.push_back(tensor.stored);
+      } else if (weights->second.front()->layout->stacked) {
+        LayOutStack(weights->second, &out);
+      } else {
+        for (Weight* w : weights->second) LayOutOne(w, &out);
+      }
+    }
+    for (OutputShard& shard : plan_.shards) {
+      // Readers want every tensor at a multiple of its elements.
+      std::stable_sort(shard.tensors.begin(), shard.tensors.end(),
+                       [](const auto& a, const auto& b) {
+                         return safetensors::BitsOf(a.dtype) >
+                                safetensors::BitsOf(b.dtype);
+                       });
+      for (const safetensors::Tensor& t : shard.tensors) {
+        plan_.bytes_out += t.size;
+        if (names.insert(t.name).second) continue;
+        return absl::InvalidArgumentError(fmt::format(
+            "{}: two tensors would be named \"{}\"; the model has parts of a "
+            "quantized one already",
+            model_.path(), t.name.substr(0, 200)));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static void LayOutOne(Weight* w, OutputShard* shard) {
+    for (const StoredPart& part : w->layout->parts) {
+      if (part.source == PartSource::kNothing ||
+          (part.source == PartSource::kInputScale && !w->input_amax)) {
+        continue;
+      }
+      const auto shape = ShapeOf(*w->layout, part.source, w->rows, w->cols);
+      const size_t size = SizeOfShape(part.dtype, shape);
+      const std::string name = w->module + std::string(part.suffix);
+      w->outputs.push_back({part.source, name, 0, size});
+      shard->tensors.push_back({name, std::string(part.dtype), shape, 0, size});
+    }
+  }
+
+  // [E, N, K / 32, 16] and [E, N, K / 32].
+  static void LayOutStack(const std::vector<Weight*>& weights,
+                          OutputShard* shard) {
+    const Weight& first = *weights.front();
+    const auto experts = static_cast<int64_t>(weights.size());
+    for (const StoredPart& part : first.layout->parts) {
+      if (part.source == PartSource::kNothing) continue;
+      const int64_t block = BlockOf(*first.layout).cols;
+      std::vector<int64_t> shape = {experts, first.rows, first.cols / block};
+      if (part.source == PartSource::kCodes) shape.push_back(block / 2);
+      const std::string name = first.module + std::string(part.suffix);
+      const size_t size = SizeOfShape(part.dtype, shape);
+      const size_t each = size / weights.size();
+      for (size_t e = 0; e < weights.size(); ++e) {
+        weights[e]->outputs.push_back({part.source, name, e * each, each});
+      }
+      shard->tensors.push_back({name, std::string(part.dtype), shape, 0, size});
+    }
+  }
+
+  const Model& model_;
+  const Selection& selection_;
+  const Selector& selector_;
+  std::vector<Weight> weights_;
+  ConversionPlan plan_;
+};
+
+}  // namespace
+
+absl::StatusOr<ConversionPlan> MakeConversionPlan(const Model& model,
+                                                  const Selection& selection) {
+  if (selection.dialect == Dialect::kNone &&
+      selection.format == WeightFormat::kBf16) {
+    return MakeDecodingPlan(model);
+  }
+  const auto selector = Selector::Make(model, selection);
+  if (!selector.ok()) return selector.status();
+  return Planner(model, selection, *selector).Make();
+}
+
+}  // namespace quantd::checkpoint

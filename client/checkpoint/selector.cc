@@ -1,0 +1,113 @@
+#include "client/checkpoint/selector.h"
+
+#include <utility>
+
+#include "client/checkpoint/stacked.h"
+#include "client/files/quantized_file.h"
+#include "fmt/format.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+absl::Status Fits(const Weight& w, const WeightLayout& layout) {
+  if (w.rows == 0 || w.cols == 0) {
+    return absl::InvalidArgumentError("it is empty");
+  }
+  if (layout.high_half_first && w.rows % 16 != 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("N = {} is no multiple of 16, as {} wants it", w.rows,
+                    Name(layout.dialect)));
+  }
+  return MakeQuantizePlan(
+             {FromSafetensorsName(w.source->stored.dtype), {w.rows, w.cols}},
+             OptionsOf(layout))
+      .status();
+}
+
+}  // namespace
+
+absl::StatusOr<Selector::Rule> Selector::ParseRule(const std::string& text,
+                                                   Dialect dialect) {
+  const size_t at = text.rfind('=');
+  const auto format = at == std::string::npos
+                          ? std::nullopt
+                          : ParseWeightFormat(text.substr(at + 1));
+  if (!format) {
+    return absl::InvalidArgumentError(
+        fmt::format("--rule {}: expected PATTERN=FORMAT with {}", text,
+                    WeightFormatNames()));
+  }
+  auto pattern = Pattern::Parse(text.substr(0, at));
+  if (!pattern.ok()) return pattern.status();
+  Rule rule = {*std::move(pattern), nullptr};
+  if (*format == WeightFormat::kBf16) return rule;
+  const auto layout = LayoutOf(dialect, *format);
+  if (!layout.ok()) return layout.status();
+  rule.layout = *layout;
+  return rule;
+}
+
+absl::StatusOr<Selector> Selector::Make(const Model& model,
+                                        const Selection& selection) {
+  Selector made;
+  const auto layout = LayoutOf(selection.dialect, selection.format);
+  if (!layout.ok()) return layout.status();
+  made.layout_ = *layout;
+  for (const auto& [texts, patterns] :
+       {std::pair(&selection.only, &made.only_),
+        std::pair(&selection.ignore, &made.ignore_),
+        std::pair(&selection.include, &made.include_)}) {
+    auto parsed = ParsePatterns(*texts);
+    if (!parsed.ok()) return parsed.status();
+    *patterns = *std::move(parsed);
+  }
+  for (const std::string& text : selection.rules) {
+    auto rule = ParseRule(text, selection.dialect);
+    if (!rule.ok()) return rule.status();
+    made.rules_.push_back(*std::move(rule));
+  }
+  auto architecture = Architecture::Of(model, selection.fuse);
+  if (!architecture.ok()) return architecture.status();
+  made.architecture_ = *std::move(architecture);
+  return made;
+}
+
+std::variant<const WeightLayout*, LeftOut> Selector::Judge(
+    const Weight& w) const {
+  const std::string& module = w.module;
+  const Role role = architecture_.RoleOf(module);
+  const auto leave = [&](std::string kind, std::string reason) {
+    return LeftOut{module, role, std::move(kind), std::move(reason)};
+  };
+  if (role != Role::kLinear && FirstMatch(include_, module) == nullptr) {
+    return leave(
+        std::string(Describe(role)),
+        fmt::format("one of the {}; --include takes it", Describe(role)));
+  }
+  if (const Pattern* p = FirstMatch(ignore_, module)) {
+    return leave("that --ignore names", fmt::format("--ignore {}", p->text()));
+  }
+  if (!only_.empty() && FirstMatch(only_, module) == nullptr) {
+    return leave("that --only does not name", "not in --only");
+  }
+  const WeightLayout* layout = layout_;
+  for (const Rule& rule : rules_) {
+    if (!rule.pattern.Matches(module)) continue;
+    layout = rule.layout;
+    if (layout != nullptr) break;
+    return leave("that a rule leaves as they are",
+                 fmt::format("--rule {}=bf16", rule.pattern.text()));
+  }
+  if (layout->stacked && !IsStacked(*w.source)) {
+    return leave("that are no experts", fmt::format("{} quantizes experts only",
+                                                    Name(layout->dialect)));
+  }
+  if (const auto s = Fits(w, *layout); !s.ok()) {
+    return leave("whose shape the format does not have",
+                 std::string(s.message()));
+  }
+  return layout;
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,50 @@
+// Which weights are quantized, and how: by the parts that they play and by what
+// the user says.
+#ifndef QUANTD_CLIENT_CHECKPOINT_SELECTOR_H_
+#define QUANTD_CLIENT_CHECKPOINT_SELECTOR_H_
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/checkpoint/architecture.h"
+#include "client/checkpoint/pattern.h"
+#include "client/checkpoint/plan.h"
+
+namespace quantd::checkpoint {
+
+class Selector {
+ public:
+  // INVALID_ARGUMENT for a pair of dialect and format that nobody has, and for
+  // what is no pattern or rule.
+  static absl::StatusOr<Selector> Make(const Model& model,
+                                       const Selection& selection);
+
+  const Architecture& architecture() const { return architecture_; }
+  // Of weights that no rule is about.
+  const WeightLayout& layout() const { return *layout_; }
+
+  // How a weight is stored, or why it stays as it is.
+  std::variant<const WeightLayout*, LeftOut> Judge(const Weight& weight) const;
+
+ private:
+  // nullptr: as it is.
+  struct Rule {
+    Pattern pattern;
+    const WeightLayout* layout = nullptr;
+  };
+  static absl::StatusOr<Rule> ParseRule(const std::string& text,
+                                        Dialect dialect);
+
+  const WeightLayout* layout_ = nullptr;
+  Architecture architecture_;
+  std::vector<Pattern> only_;
+  std::vector<Pattern> ignore_;
+  std::vector<Pattern> include_;
+  std::vector<Rule> rules_;
+};
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_SELECTOR_H_

@@ -1,0 +1,26 @@
+// Experts that a model stores as one tensor of three dimensions.
+#ifndef QUANTD_CLIENT_CHECKPOINT_STACKED_H_
+#define QUANTD_CLIENT_CHECKPOINT_STACKED_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/checkpoint/model.h"
+#include "client/checkpoint/plan.h"
+
+namespace quantd::checkpoint {
+
+// Whether the tensor is such a stack by its shape and its name.
+bool IsStacked(const ModelTensor& tensor);
+
+// Its weights without layout and outputs, expert by expert: gate and up of one
+// expert apart unless `whole`, named as if every expert were a module of its
+// own. INVALID_ARGUMENT says why they cannot be told apart.
+absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
+                                            const ModelTensor& tensor,
+                                            bool whole);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_STACKED_H_

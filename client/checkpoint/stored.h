@@ -1,0 +1,48 @@
+// Quantized weights of a model, found by names, types and shapes.
+#ifndef QUANTD_CLIENT_CHECKPOINT_STORED_H_
+#define QUANTD_CLIENT_CHECKPOINT_STORED_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/checkpoint/dialect.h"
+#include "client/checkpoint/model.h"
+
+namespace quantd::checkpoint {
+
+struct StoredWeight {
+  std::string module;
+  const WeightLayout* layout = nullptr;
+  int64_t experts = 1;  // of a stack
+  int64_t rows = 0;     // N of one of them
+  int64_t cols = 0;
+  // Parallel to layout->parts; nullptr: not there.
+  std::array<const ModelTensor*, 4> parts = {};
+
+  const ModelTensor* part(PartSource source) const;
+};
+
+// Something quantized that fits no layout.
+struct UnclearWeight {
+  std::string module;
+  std::string why;
+};
+
+struct StoredModel {
+  std::vector<StoredWeight> weights;
+  std::vector<UnclearWeight> unclear;
+};
+
+// The dialect that config.json names; kNone: none that is known.
+Dialect ConfiguredDialect(const Json& config);
+
+// INVALID_ARGUMENT for a weight that is there twice, in two dialects or
+// quantized and not; the model must outlive what is found.
+absl::StatusOr<StoredModel> FindStored(const Model& model);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_STORED_H_

@@ -1,0 +1,197 @@
+#include "client/checkpoint/weight_values.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "fmt/format.h"
+#include "kernels/arith/copy_address.h"
+#include "kernels/plan/geometry.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+template <typename T>
+T Load(absl::Span<const std::byte> bytes, size_t i) {
+  T value;
+  std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+// A sign, an exponent and `mantissa` bits in a byte, all of them finite.
+float FromSmall(uint32_t code, int mantissa, int bias) {
+  const int exponent = static_cast<int>(code >> mantissa & (0x7F >> mantissa));
+  const uint32_t fraction = code & ((1u << mantissa) - 1);
+  const float value =
+      exponent == 0
+          ? std::ldexp(static_cast<float>(fraction), 1 - bias - mantissa)
+          : std::ldexp(static_cast<float>(fraction | 1u << mantissa),
+                       exponent - bias - mantissa);
+  return code & 0x80 ? -value : value;
+}
+
+std::array<float, 256> MakeE4M3() {
+  std::array<float, 256> table;
+  for (uint32_t i = 0; i < 256; ++i) {
+    table[i] = (i & 0x7F) == 0x7F ? kNaN : FromSmall(i, 3, 7);
+  }
+  return table;
+}
+float E4M3(uint8_t code) {
+  static const std::array<float, 256> table = MakeE4M3();
+  return table[code];
+}
+
+float FromHalf(uint16_t bits) {
+  const float sign = bits & 0x8000 ? -1.0f : 1.0f;
+  const int exponent = bits >> 10 & 0x1F;
+  const int fraction = bits & 0x3FF;
+  if (exponent == 0x1F) {
+    return fraction == 0 ? sign * std::numeric_limits<float>::infinity() : kNaN;
+  }
+  return sign * (exponent == 0
+                     ? std::ldexp(static_cast<float>(fraction), -24)
+                     : std::ldexp(static_cast<float>(fraction + 0x400),
+                                  exponent - 25));
+}
+
+constexpr float kE2M1[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
+                             -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+
+}  // namespace
+
+float NumberAt(std::string_view dtype, absl::Span<const std::byte> bytes,
+               size_t i) {
+  if (dtype == "F32") return Load<float>(bytes, i);
+  if (dtype == "BF16") {
+    return std::bit_cast<float>(uint32_t{Load<uint16_t>(bytes, i)} << 16);
+  }
+  if (dtype == "F16") return FromHalf(Load<uint16_t>(bytes, i));
+  if (safetensors::BitsOf(dtype) != 8) return kNaN;
+  const auto code = Load<uint8_t>(bytes, i);
+  if (dtype == "F8_E4M3") return E4M3(code);
+  if (dtype == "F8_E5M2") {
+    return FromHalf(static_cast<uint16_t>(code << 8));
+  }
+  if (dtype == "F8_E8M0" || dtype == "U8") {
+    return code == 0xFF ? kNaN : std::ldexp(1.0f, code - 127);
+  }
+  return kNaN;
+}
+
+absl::StatusOr<std::vector<float>> ReadNumbers(const Model& model,
+                                               const ModelTensor& tensor) {
+  std::vector<std::byte> bytes(tensor.stored.size);
+  if (auto s = model.Read(tensor, 0, absl::MakeSpan(bytes)); !s.ok()) return s;
+  const auto element =
+      static_cast<size_t>(safetensors::BitsOf(tensor.stored.dtype) / 8);
+  std::vector<float> numbers(element == 0 ? 0 : bytes.size() / element);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = NumberAt(tensor.stored.dtype, bytes, i);
+  }
+  return numbers;
+}
+
+WeightValues::WeightValues(const Model& model, const StoredWeight& weight,
+                           int64_t expert)
+    : model_(model),
+      weight_(&weight),
+      rows_(weight.rows),
+      cols_(weight.cols),
+      expert_(expert),
+      swapped_(weight.layout->high_half_first) {}
+
+WeightValues::WeightValues(const Model& model, const ModelTensor& tensor)
+    : model_(model), tensor_(&tensor) {
+  const auto& shape = tensor.stored.shape;
+  cols_ = shape.empty() ? 1 : shape.back();
+  rows_ = 1;
+  for (size_t i = 0; i + 1 < shape.size(); ++i) rows_ *= shape[i];
+}
+
+absl::Status WeightValues::ReadScales() {
+  const WeightLayout& layout = *weight_->layout;
+  auto scales = ReadNumbers(model_, *weight_->part(PartSource::kScales));
+  if (!scales.ok()) return scales.status();
+  float number = 1;
+  if (layout.global != Global::kNone) {
+    const auto global =
+        ReadNumbers(model_, *weight_->part(PartSource::kGlobal));
+    if (!global.ok()) return global.status();
+    if (global->size() != 1) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: one global scale was expected", weight_->module));
+    }
+    number = (*global)[0];
+  }
+  const BlockShape block = BlockOf(layout);
+  const int64_t down = block.rows == 0 ? 1 : CeilDiv(rows_, block.rows);
+  across_ = block.cols == 0 ? 1 : CeilDiv(cols_, block.cols);
+  scales_.resize(static_cast<size_t>(down * across_));
+  const auto first = static_cast<size_t>(expert_ * down * across_);
+  for (int64_t i = 0; i < down; ++i) {
+    for (int64_t j = 0; j < across_; ++j) {
+      const int64_t at =
+          layout.swizzled ? SwizzledIndex(i, j, across_) : i * across_ + j;
+      const size_t from = first + static_cast<size_t>(at);
+      if (from >= scales->size()) {
+        return absl::InvalidArgumentError(
+            fmt::format("{}: too few scales", weight_->module));
+      }
+      scales_[static_cast<size_t>(i * across_ + j)] =
+          layout.global == Global::kDivisor ? (*scales)[from] / number
+                                            : (*scales)[from] * number;
+    }
+  }
+  ready_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status WeightValues::Read(int64_t row, int64_t count,
+                                std::vector<float>* out) {
+  const ModelTensor* codes =
+      weight_ ? weight_->part(PartSource::kCodes) : tensor_;
+  const std::string& dtype = codes->stored.dtype;
+  const bool half = weight_ && dtype == "U8";
+  const size_t line = static_cast<size_t>(cols_) *
+                      static_cast<size_t>(safetensors::BitsOf(dtype)) / 8 /
+                      (half ? 2 : 1);
+  std::vector<std::byte> bytes(static_cast<size_t>(count) * line);
+  const auto from = static_cast<size_t>(expert_ * rows_ + row) * line;
+  if (auto s = model_.Read(*codes, from, absl::MakeSpan(bytes)); !s.ok()) {
+    return s;
+  }
+  out->resize(static_cast<size_t>(count * cols_));
+  if (weight_ && !ready_) {
+    if (auto s = ReadScales(); !s.ok()) return s;
+  }
+  const BlockShape block = weight_ ? BlockOf(*weight_->layout) : BlockShape{};
+  const int64_t width = block.cols == 0 ? cols_ : block.cols;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t line = block.rows == 0 ? 0 : (row + i) / block.rows;
+    for (int64_t begin = 0; begin < cols_; begin += width) {
+      const float scale =
+          weight_ ? scales_[static_cast<size_t>(line * across_ + begin / width)]
+                  : 1;
+      const int64_t end = std::min(cols_, begin + width);
+      for (int64_t j = begin; j < end; ++j) {
+        const auto at = static_cast<size_t>(i * cols_ + j);
+        if (half) {
+          const auto pair = static_cast<uint8_t>(bytes[at / 2]);
+          (*out)[at] =
+              kE2M1[(at % 2 == 1) != swapped_ ? pair >> 4 : pair & 0xF] * scale;
+        } else {
+          (*out)[at] = NumberAt(dtype, bytes, at) * scale;
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,59 @@
+// The numbers of a weight, quantized or not, in fp32 and without a server: for
+// looking at and comparing. What a library decodes may differ by a rounding.
+#ifndef QUANTD_CLIENT_CHECKPOINT_WEIGHT_VALUES_H_
+#define QUANTD_CLIENT_CHECKPOINT_WEIGHT_VALUES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "client/checkpoint/model.h"
+#include "client/checkpoint/stored.h"
+
+namespace quantd::checkpoint {
+
+// Numbers of floating types that scales and weights are stored as: F32, F16,
+// BF16, F8_E4M3, F8_E5M2, F8_E8M0, and U8 as E8M0. NaN for another type.
+float NumberAt(std::string_view dtype, absl::Span<const std::byte> bytes,
+               size_t i);
+// All numbers of a small tensor.
+absl::StatusOr<std::vector<float>> ReadNumbers(const Model& model,
+                                               const ModelTensor& tensor);
+
+class WeightValues {
+ public:
+  // A quantized weight; of a stack, that expert.
+  WeightValues(const Model& model, const StoredWeight& weight,
+               int64_t expert = 0);
+  // A matrix of f32, f16 or bf16.
+  WeightValues(const Model& model, const ModelTensor& tensor);
+
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+  // The even element of E2M1 is in the other half of its byte than the dialect
+  // says.
+  void SwapHalves() { swapped_ = !swapped_; }
+
+  // Rows [row, row + count): count * K numbers.
+  absl::Status Read(int64_t row, int64_t count, std::vector<float>* out);
+
+ private:
+  absl::Status ReadScales();
+
+  const Model& model_;
+  const StoredWeight* weight_ = nullptr;
+  const ModelTensor* tensor_ = nullptr;
+  int64_t rows_ = 0;
+  int64_t cols_ = 0;
+  int64_t expert_ = 0;
+  bool swapped_ = false;
+  bool ready_ = false;
+  std::vector<float> scales_;  // of blocks, times the global one
+  int64_t across_ = 1;         // scales of a line
+};
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_WEIGHT_VALUES_H_

@@ -1,0 +1,268 @@
+// `quantctl inspect`, `lint` and `compare`: models looked at without a server.
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "client/checkpoint/check/compare.h"
+#include "client/checkpoint/check/lint.h"
+#include "client/checkpoint/model.h"
+#include "client/checkpoint/stored.h"
+#include "client/quantctl/models/models.h"
+#include "fmt/format.h"
+
+namespace quantd::quantctl {
+namespace {
+
+using checkpoint::Json;
+using checkpoint::Model;
+using checkpoint::StoredWeight;
+using checkpoint::TensorDifference;
+
+void Put(const Json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+Json Number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+// Tensors of one kind: a format of a dialect, or a type.
+struct Kind {
+  std::string dialect;
+  size_t tensors = 0;
+  uint64_t parameters = 0;
+  uint64_t bytes = 0;
+};
+
+std::map<std::string, Kind> KindsOf(const Model& model,
+                                    const checkpoint::StoredModel& stored) {
+  std::map<std::string, Kind> kinds;
+  std::set<const checkpoint::ModelTensor*> parts;
+  for (const StoredWeight& w : stored.weights) {
+    Kind& kind = kinds[std::string(Name(w.layout->format))];
+    kind.dialect = Name(w.layout->dialect);
+    ++kind.tensors;
+    kind.parameters += static_cast<uint64_t>(w.experts * w.rows * w.cols);
+    for (const auto* part : w.parts) {
+      if (part == nullptr) continue;
+      kind.bytes += part->stored.size;
+      parts.insert(part);
+    }
+  }
+  for (const checkpoint::ModelTensor& t : model.tensors()) {
+    if (parts.count(&t) > 0) continue;
+    Kind& kind = kinds[t.stored.dtype];
+    ++kind.tensors;
+    kind.bytes += t.stored.size;
+    uint64_t elements = 1;
+    for (const int64_t d : t.stored.shape) elements *= static_cast<uint64_t>(d);
+    kind.parameters += elements;
+  }
+  return kinds;
+}
+
+std::string Decibel(double db) {
+  return std::isinf(db) ? "equal" : fmt::format("{:.2f}", db);
+}
+
+std::string BytesOf(const TensorDifference& d) {
+  if (!d.same_layout) return "";
+  return fmt::format("{} of {}", d.differing_code_bytes, d.code_bytes);
+}
+
+std::string ScalesOf(const TensorDifference& d) {
+  if (!d.same_layout) return "";
+  return fmt::format("{} of {}", d.differing_scales, d.scales);
+}
+
+}  // namespace
+
+int RunInspect(const Options& options, const CheckOptions& check) {
+  const auto model = Model::Open(check.model);
+  if (!model.ok()) return Fail(options, kBadInput, model.status());
+  const auto stored = FindStored(*model);
+  if (!stored.ok()) return Fail(options, kBadInput, stored.status());
+  const auto kinds = KindsOf(*model, *stored);
+  uint64_t bytes = 0;
+  uint64_t parameters = 0;
+  for (const auto& [name, kind] : kinds) {
+    bytes += kind.bytes;
+    parameters += kind.parameters;
+  }
+  if (options.json) {
+    Json json = {{"command", "inspect"},
+                 {"model", check.model},
+                 {"model_type", model->model_type()},
+                 {"shards", model->shards().size()},
+                 {"tensors", model->tensors().size()},
+                 {"parameters", parameters},
+                 {"bytes", bytes}};
+    json["kinds"] = Json::array();
+    for (const auto& [name, kind] : kinds) {
+      json["kinds"].push_back({{"format", name},
+                               {"dialect", kind.dialect},
+                               {"tensors", kind.tensors},
+                               {"parameters", kind.parameters},
+                               {"bytes", kind.bytes}});
+    }
+    json["unclear"] = Json::array();
+    for (const auto& u : stored->unclear) {
+      json["unclear"].push_back({{"module", u.module}, {"why", u.why}});
+    }
+    json["notes"] = model->notes();
+    json["exit_code"] = 0;
+    Put(json);
+    return kOk;
+  }
+  const std::string type = model->model_type();
+  fmt::print("{}: {}, {} tensors in {} file{}, {:.3g} G parameters, {}\n",
+             check.model, type.empty() ? "a model" : type,
+             model->tensors().size(), model->shards().size(),
+             model->shards().size() == 1 ? "" : "s",
+             static_cast<double>(parameters) / 1e9, BytesText(bytes));
+  std::vector<std::vector<std::string>> rows = {
+      {"format", "dialect", "tensors", "parameters", "bytes", "bits each"}};
+  for (const auto& [name, kind] : kinds) {
+    rows.push_back(
+        {name, kind.dialect, fmt::to_string(kind.tensors),
+         fmt::to_string(kind.parameters), BytesText(kind.bytes),
+         kind.parameters == 0
+             ? ""
+             : fmt::format("{:.3g}",
+                           8.0 * static_cast<double>(kind.bytes) /
+                               static_cast<double>(kind.parameters))});
+  }
+  PrintColumns(rows);
+  if (options.verbose) {
+    for (const StoredWeight& w : stored->weights) {
+      fmt::print("{} {}x{} {} by {}\n", w.module, w.rows, w.cols,
+                 Name(w.layout->format), Name(w.layout->dialect));
+    }
+  }
+  for (const auto& u : stored->unclear) {
+    fmt::print("unclear: {}: {}\n", u.module, u.why);
+  }
+  for (const std::string& note : model->notes()) fmt::print("note: {}\n", note);
+  return kOk;
+}
+
+int RunLint(const Options& options, const CheckOptions& check) {
+  const auto model = Model::Open(check.model);
+  if (!model.ok()) return Fail(options, kBadInput, model.status());
+  absl::StatusOr<Model> original = Model();
+  if (!check.other.empty()) original = Model::Open(check.other);
+  if (!original.ok()) return Fail(options, kBadInput, original.status());
+  const auto findings =
+      Lint(*model, check.other.empty() ? nullptr : &*original);
+  if (!findings.ok()) return Fail(options, kBadInput, findings.status());
+  const int code = findings->empty() ? kOk : kFindings;
+  Json json = {{"command", "lint"}, {"model", check.model}};
+  json["findings"] = Json::array();
+  for (const auto& f : *findings) {
+    std::string_view what;
+    std::string_view thread;
+    for (const auto& rule : checkpoint::LintRules()) {
+      if (rule.id != f.rule) continue;
+      what = rule.what;
+      thread = rule.thread;
+    }
+    if (options.json) {
+      json["findings"].push_back({{"rule", f.rule},
+                                  {"what", what},
+                                  {"thread", thread},
+                                  {"where", f.where},
+                                  {"text", f.text},
+                                  {"count", f.count}});
+      continue;
+    }
+    fmt::print("{}: {}: {}{}\n  {} ({})\n", f.rule, f.where, f.text,
+               f.count > 1 ? fmt::format(", and {} more", f.count - 1) : "",
+               what, thread);
+  }
+  if (options.json) {
+    json["exit_code"] = code;
+    Put(json);
+  } else if (findings->empty()) {
+    fmt::print("{}: nothing found{}\n", check.model,
+               check.other.empty() ? "; --original MODEL finds more" : "");
+  }
+  return code;
+}
+
+int RunCompare(const Options& options, const CheckOptions& check) {
+  const auto a = Model::Open(check.model);
+  if (!a.ok()) return Fail(options, kBadInput, a.status());
+  const auto b = Model::Open(check.other);
+  if (!b.ok()) return Fail(options, kBadInput, b.status());
+  const auto result = CompareModels(*a, *b);
+  if (!result.ok()) return Fail(options, kBadInput, result.status());
+  size_t equal = 0;
+  size_t differing = 0;
+  double sum = 0;
+  const TensorDifference* worst = nullptr;
+  for (const TensorDifference& d : result->tensors) {
+    if (std::isinf(d.sqnr_db)) {
+      ++equal;
+      continue;
+    }
+    ++differing;
+    sum += d.sqnr_db;
+    if (worst == nullptr || d.sqnr_db < worst->sqnr_db) worst = &d;
+  }
+  if (options.json) {
+    Json json = {
+        {"command", "compare"}, {"a", check.model}, {"b", check.other}};
+    json["tensors"] = Json::array();
+    for (const TensorDifference& d : result->tensors) {
+      Json row = {{"name", d.name},
+                  {"a", d.kind_a},
+                  {"b", d.kind_b},
+                  {"shape", {d.rows, d.cols}},
+                  {"equal", std::isinf(d.sqnr_db)},
+                  {"sqnr_db", Number(d.sqnr_db)},
+                  {"cosine", Number(d.cosine)},
+                  {"max_error", d.max_error},
+                  {"not_finite", d.not_finite}};
+      if (d.same_layout) {
+        row["code_bytes"] = d.code_bytes;
+        row["differing_code_bytes"] = d.differing_code_bytes;
+        row["scales"] = d.scales;
+        row["differing_scales"] = d.differing_scales;
+      }
+      json["tensors"].push_back(std::move(row));
+    }
+    json["only_a"] = result->only_a;
+    json["only_b"] = result->only_b;
+    json["exit_code"] = 0;
+    Put(json);
+    return kOk;
+  }
+  std::vector<std::vector<std::string>> rows = {
+      {"tensor", check.model, check.other, "SQNR dB", "cosine", "max error",
+       "bytes differ", "scales differ"}};
+  for (const TensorDifference& d : result->tensors) {
+    if (std::isinf(d.sqnr_db) && !options.verbose) continue;
+    rows.push_back({d.name, d.kind_a, d.kind_b, Decibel(d.sqnr_db),
+                    fmt::format("{:.6f}", d.cosine),
+                    fmt::format("{:.4g}", d.max_error), BytesOf(d),
+                    ScalesOf(d)});
+  }
+  if (rows.size() > 1) PrintColumns(rows);
+  for (const auto& [only, name] : {std::pair(&result->only_a, &check.model),
+                                   std::pair(&result->only_b, &check.other)}) {
+    if (only->empty()) continue;
+    fmt::print("only in {}: {} tensors, like {}\n", *name, only->size(),
+               only->front());
+  }
+  fmt::print("total: {} tensors equal, {} differ", equal, differing);
+  if (worst != nullptr) {
+    fmt::print("; SQNR {:.2f} dB in the mean, {:.2f} at least ({})",
+               sum / static_cast<double>(differing), worst->sqnr_db,
+               worst->name);
+  }
+  fmt::print("\n");
+  return kOk;
+}
+
+}  // namespace quantd::quantctl

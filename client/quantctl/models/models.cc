@@ -1,0 +1,132 @@
+#include "client/quantctl/models/models.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "client/checkpoint/dialect.h"
+#include "client/quantctl/flags.h"
+
+namespace quantd::quantctl {
+namespace {
+
+using checkpoint::DialectNames;
+using checkpoint::ParseDialect;
+using checkpoint::ParseWeightFormat;
+using checkpoint::WeightFormatNames;
+
+constexpr char kChoice[] = "Which weights";
+
+void AddPatterns(CLI::App* app, checkpoint::Selection* s) {
+  const auto list = [&](const char* flag, std::vector<std::string>* words,
+                        const char* type, const char* help) {
+    app->add_option(flag, *words, help)
+        ->allow_extra_args(false)
+        ->type_name(type)
+        ->group(kChoice);
+  };
+  list("--only", &s->only, "PATTERN",
+       "Of those that would be taken, only these modules: a name with * and ?, "
+       "or re:EXPRESSION (may be repeated, as the others)");
+  list("--ignore", &s->ignore, "PATTERN", "Leave these modules as they are");
+  list("--include", &s->include, "PATTERN",
+       "Take these, too, though they are heads, embeddings, routers, vision "
+       "towers or heads for further tokens");
+  list("--rule", &s->rules, "PATTERN=FORMAT",
+       "Another format for these, or bf16 to leave them as they are; the first "
+       "that matches counts");
+  list("--fuse", &s->fuse, "NAME,NAME,...",
+       "Siblings that an engine fuses and that share a scale, beside q_proj, "
+       "k_proj, v_proj, gate_proj, up_proj and the like");
+}
+
+using Run = std::function<int(const Options&)>;
+
+void AddChecks(CLI::App* app, Options* o, Run* run) {
+  const auto command = [&](const char* name, const char* help,
+                           int (*function)(const Options&,
+                                           const CheckOptions&)) {
+    const auto options = std::make_shared<CheckOptions>();
+    CLI::App* sub = app->add_subcommand(name, help);
+    sub->callback([run, function, options] {
+      *run = [=](const Options& all) { return function(all, *options); };
+    });
+    sub->add_option("model", options->model,
+                    "A model's directory or .safetensors file")
+        ->required()
+        ->type_name("MODEL");
+    sub->add_flag("--json", o->json, "Print one JSON object instead of text");
+    sub->add_flag("-v,--verbose", o->verbose, "Name every tensor");
+    return std::pair(sub, options.get());
+  };
+  command("inspect", "Show what a model is: formats, sizes, dialect; no server",
+          RunInspect);
+  const auto [lint, lint_options] = command(
+      "lint",
+      "Look for faults of a quantized model that engines load without a word; "
+      "no server",
+      RunLint);
+  lint->add_option("--original", lint_options->other,
+                   "The model that it was made from, by which more is found")
+      ->type_name("MODEL");
+  const auto [compare, compare_options] =
+      command("compare",
+              "Compare two models tensor by tensor, whatever their formats and "
+              "dialects; no server",
+              RunCompare);
+  compare
+      ->add_option("other", compare_options->other,
+                   "The other one, whose errors are told")
+      ->required()
+      ->type_name("OTHER");
+}
+
+}  // namespace
+
+void AddModelCommands(CLI::App* app, Options* o,
+                      std::function<int(const Options&)>* run) {
+  const auto options = std::make_shared<ConvertOptions>();
+  ConvertOptions* c = options.get();
+  CLI::App* convert = app->add_subcommand(
+      "convert",
+      "Quantize a whole model into a directory that vLLM, SGLang, TensorRT-LLM "
+      "or transformers load");
+  convert->callback([run, options] {
+    *run = [options](const Options& all) { return RunConvert(all, *options); };
+  });
+  convert->add_option("in", c->in, "A model's directory or .safetensors file")
+      ->required()
+      ->type_name("IN");
+  convert->add_option("out", c->out, "The directory to write")
+      ->required()
+      ->type_name("OUT");
+  Named(convert, "--dialect", "DIALECT",
+        "Whose names and layout (default compressed-tensors)", DialectNames(),
+        ParseDialect, [c](checkpoint::Dialect d) { c->selection.dialect = d; });
+  Named(convert, "--format", "FORMAT", "What weights become (default nvfp4)",
+        WeightFormatNames(), ParseWeightFormat,
+        [c](checkpoint::WeightFormat f) { c->selection.format = f; });
+  convert->add_flag("--dry-run", c->dry_run,
+                    "Show what would be done, from the headers alone; no "
+                    "server and nothing written");
+  convert
+      ->add_option("--input-amax", c->input_amax_file,
+                   "JSON with the largest magnitude that comes into each "
+                   "module, where activations are quantized with scales "
+                   "from the file")
+      ->type_name("FILE");
+  convert->add_flag("--statistics", c->statistics,
+                    "Also say how far each weight is from the original");
+  convert->add_option("--memory", c->memory_mib, "MiB that may be held at once")
+      ->check(CLI::Range(uint64_t{128}, uint64_t{1} << 20))
+      ->capture_default_str();
+  AddChecks(app, o, run);
+  AddPatterns(convert, &c->selection);
+  AddServer(convert, o);
+  convert->add_flag("--json", o->json,
+                    "Print events, a JSON object a line, instead of text");
+  convert->add_flag("-v,--verbose", o->verbose,
+                    "Name every weight and what is left out");
+}
+
+}  // namespace quantd::quantctl

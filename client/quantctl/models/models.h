@@ -1,0 +1,41 @@
+// The commands of quantctl that work on whole models.
+#ifndef QUANTD_CLIENT_QUANTCTL_MODELS_MODELS_H_
+#define QUANTD_CLIENT_QUANTCTL_MODELS_MODELS_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "client/checkpoint/plan.h"
+#include "client/quantctl/commands.h"
+
+namespace quantd::quantctl {
+
+struct ConvertOptions {
+  std::string in;
+  std::string out;
+  checkpoint::Selection selection;
+  std::string input_amax_file;
+  bool dry_run = false;
+  bool statistics = false;
+  uint64_t memory_mib = 512;
+};
+
+struct CheckOptions {
+  std::string model;
+  std::string other;  // to compare with; empty: none
+};
+
+int RunInspect(const Options& options, const CheckOptions& check);
+int RunLint(const Options& options, const CheckOptions& check);
+int RunCompare(const Options& options, const CheckOptions& check);
+int RunConvert(const Options& options, const ConvertOptions& convert);
+
+// `run` is set to the one that the command line names.
+void AddModelCommands(CLI::App* app, Options* o,
+                      std::function<int(const Options&)>* run);
+
+}  // namespace quantd::quantctl
+
+#endif  // QUANTD_CLIENT_QUANTCTL_MODELS_MODELS_H_

@@ -1,0 +1,156 @@
+// The way back: quantized checkpoints to bf16, without a server, against the
+// oracle's numbers.
+#include "client/checkpoint/convert/conversion.h"
+#include "client/checkpoint/planner.h"
+#include "tests/client/checkpoint/quantized_writer.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class DecodeTest : public testing::Test {
+ protected:
+  std::string At(std::string_view name) const { return dir_ / name; }
+  // Nothing is asked of a server.
+  absl::Status Decode() {
+    const auto model = Model::Open(At("q"));
+    if (!model.ok()) return model.status();
+    const auto plan = MakeConversionPlan(
+        *model, {.dialect = Dialect::kNone, .format = WeightFormat::kBf16});
+    if (!plan.ok()) return plan.status();
+    return Convert(*model, *plan, At("plain"), {},
+                   [](auto&&...) -> absl::StatusOr<Result> {
+                     return absl::InternalError("a server was asked");
+                   })
+        .status();
+  }
+  static std::vector<std::byte> BytesOf(const Model& model,
+                                        const std::string& name) {
+    const ModelTensor* t = model.Find(name);
+    std::vector<std::byte> bytes(t == nullptr ? 0 : t->stored.size);
+    if (t != nullptr) {
+      EXPECT_THAT(model.Read(*t, 0, absl::MakeSpan(bytes)), IsOk());
+    }
+    return bytes;
+  }
+  TempDir dir_;
+};
+
+TEST_F(DecodeTest, Nvfp4OfBothLibrariesIsWhatTheOracleSays) {
+  for (const Nvfp4Names names :
+       {Nvfp4Names::kCompressedTensors, Nvfp4Names::kModelOpt}) {
+    std::filesystem::remove_all(At("q"));
+    std::filesystem::remove_all(At("plain"));
+    std::vector<WrittenTensor> tensors;
+    std::vector<WrittenTensor> want;
+    for (const char* leaf : {"q_proj", "down_proj"}) {
+      const MadeNvfp4 made = MakeNvfp4(std::string("model.layers.0.x.") + leaf,
+                                       48, 96, names, 0.37f);
+      tensors.insert(tensors.end(), made.parts.begin(), made.parts.end());
+      want.push_back(made.plain);
+    }
+    want.push_back(Bf16("model.norm.weight", {96}));
+    tensors.push_back(want.back());
+    ModelJson config = LlamaConfig();
+    config["quantization_config"] =
+        names == Nvfp4Names::kModelOpt ? ModelJson{{"quant_method", "modelopt"}}
+                                       : CompressedTensorsJson();
+    WriteModel(At("q"), config, {tensors});
+    WriteFile(At("q/hf_quant_config.json"), "{}");
+    ASSERT_THAT(Decode(), IsOk());
+    const auto plain = Model::Open(At("plain"));
+    ASSERT_THAT(plain, IsOk());
+    EXPECT_EQ(plain->tensors().size(), 3u);
+    for (const WrittenTensor& t : want) {
+      ASSERT_NE(plain->Find(t.name), nullptr) << t.name;
+      EXPECT_EQ(plain->Find(t.name)->stored.shape, t.shape);
+      EXPECT_TRUE(BytesOf(*plain, t.name) == t.bytes) << t.name;
+    }
+    EXPECT_FALSE(plain->config().contains("quantization_config"));
+    EXPECT_EQ(plain->model_type(), "llama");
+    EXPECT_FALSE(std::filesystem::exists(At("plain/hf_quant_config.json")));
+    EXPECT_THAT(plain->others(), ElementsAre("tokenizer.json"));
+  }
+}
+
+TEST_F(DecodeTest, Fp8BlocksAndMxAndStacks) {
+  std::mt19937 random(3);
+  const auto bytes = [&](size_t count, int least, int most) {
+    std::vector<std::byte> b(count);
+    for (std::byte& x : b) {
+      x = static_cast<std::byte>(least + random() % (most - least + 1));
+    }
+    return b;
+  };
+  const auto at = [](const WrittenTensor& t, int64_t i) {
+    return static_cast<uint8_t>(t.bytes[static_cast<size_t>(i)]);
+  };
+  // 128 x 128 with an edge of half a block, as DeepSeek's.
+  const WrittenTensor block = {
+      "a.weight", "F8_E4M3", {192, 256}, bytes(192 * 256, 0, 0x7E)};
+  const std::vector<float> scales = {0.5f, 0.25f, 3, 0.1f};
+  const WrittenTensor block_scale = {
+      "a.weight_scale_inv", "F32", {2, 2}, FloatBytes(scales)};
+  // Two stacked experts of gpt-oss, N = 6, K = 64.
+  const WrittenTensor codes = {"mlp.experts.down_proj_blocks",
+                               "U8",
+                               {2, 6, 2, 16},
+                               bytes(2 * 6 * 32, 0, 255)};
+  const WrittenTensor powers = {"mlp.experts.down_proj_scales",
+                                "U8",
+                                {2, 6, 2},
+                                bytes(2 * 6 * 2, 118, 130)};
+  ModelJson config = LlamaConfig();
+  config["quantization_config"] = {{"quant_method", "fp8"}};
+  WriteModel(At("q"), config, {{block, block_scale, codes, powers}});
+  ASSERT_THAT(Decode(), IsOk());
+  const auto plain = Model::Open(At("plain"));
+  ASSERT_THAT(plain, IsOk());
+  std::vector<float> want;
+  for (int64_t i = 0; i < 192 * 256; ++i) {
+    const int64_t row = i / 256 / 128, column = i % 256 / 128;
+    want.push_back(oracle::E4m3Value(at(block, i)) *
+                   scales[static_cast<size_t>(row * 2 + column)]);
+  }
+  const auto equal = [&](const std::string& name) {
+    const auto bits = oracle::FromValues(oracle::Element::kBF16, want);
+    const auto got = BytesOf(*plain, name);
+    return got.size() == bits.size() &&
+           std::memcmp(got.data(), bits.data(), bits.size()) == 0;
+  };
+  EXPECT_TRUE(equal("a.weight"));
+  // Turned: K rows of N, as the plain model stores them.
+  EXPECT_THAT(plain->Find("mlp.experts.down_proj")->stored.shape,
+              ElementsAre(2, 64, 6));
+  want.clear();
+  for (int64_t e = 0; e < 2; ++e) {
+    for (int64_t k = 0; k < 64; ++k) {
+      for (int64_t n = 0; n < 6; ++n) {
+        const int64_t i = (e * 6 + n) * 64 + k;
+        const int pair = at(codes, i / 2);
+        want.push_back(oracle::E2m1Value(static_cast<uint8_t>(
+                           i % 2 == 0 ? pair & 0xF : pair >> 4)) *
+                       oracle::E8m0Value(at(powers, i / 32)));
+      }
+    }
+  }
+  EXPECT_TRUE(equal("mlp.experts.down_proj"));
+}
+
+TEST_F(DecodeTest, WhatIsNotQuantizedOrUnclearIsRefused) {
+  WriteLlama(At("q"));
+  EXPECT_THAT(std::string(Decode().message()),
+              HasSubstr("no weight of it is quantized"));
+  std::filesystem::remove_all(At("q"));
+  MadeNvfp4 made = MakeNvfp4("model.layers.0.x.q_proj", 32, 64,
+                             Nvfp4Names::kCompressedTensors);
+  made.parts.pop_back();
+  WriteModel(At("q"), LlamaConfig(), {made.parts});
+  EXPECT_THAT(std::string(Decode().message()), HasSubstr("fit no dialect"));
+  EXPECT_FALSE(std::filesystem::exists(At("plain")));
+}
+
+}  // namespace
+}  // namespace quantd::checkpoint

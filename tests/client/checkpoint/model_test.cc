@@ -1,0 +1,163 @@
+// Directories that are models, and everything that keeps one from being one.
+#include "client/checkpoint/model.h"
+
+#include "tests/client/checkpoint/model_writer.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class ModelTest : public testing::Test {
+ protected:
+  std::string At(std::string_view name) const { return dir_ / name; }
+  void SetUp() override { WriteLlama(At("m")); }
+  // What Open says, which must be wrong.
+  std::string Refusal(
+      absl::StatusCode code = absl::StatusCode::kInvalidArgument) const {
+    const auto model = Model::Open(At("m"));
+    EXPECT_THAT(model, StatusIs(code));
+    return std::string(model.status().message());
+  }
+  ModelJson Index() const {
+    return ModelJson::parse(ReadFile(At("m/model.safetensors.index.json")));
+  }
+  void SetIndex(const ModelJson& index) const {
+    WriteFile(At("m/model.safetensors.index.json"), index.dump());
+  }
+  TempDir dir_;
+};
+
+TEST_F(ModelTest, ShardsIndexConfigAndTheRest) {
+  WriteFile(At("m/pytorch_model.bin"), "old");
+  std::filesystem::create_directory(At("m/1_Pooling"));
+  WriteFile(At("m/1_Pooling/config.json"), "{}");
+  const auto model = Model::Open(At("m"));
+  ASSERT_THAT(model, IsOk());
+  EXPECT_EQ(model->shards().size(), 2u);
+  EXPECT_EQ(model->tensors().size(), 21u);
+  EXPECT_EQ(model->model_type(), "llama");
+  EXPECT_THAT(model->others(),
+              ElementsAre("1_Pooling/config.json", "tokenizer.json"));
+  const ModelTensor* v = model->Find("model.layers.1.self_attn.v_proj.weight");
+  ASSERT_NE(v, nullptr);
+  EXPECT_EQ(v->shard, 1u);
+  std::vector<std::byte> bytes(v->stored.size);
+  ASSERT_THAT(model->Read(*v, 0, absl::MakeSpan(bytes)), IsOk());
+  EXPECT_EQ(bytes, Bf16(v->name(), {64, 128}, 0.01f).bytes);
+}
+
+TEST_F(ModelTest, OneFileIsAModelToo) {
+  WriteSafetensors(At("one.safetensors"), {Bf16("a.weight", {16, 16})});
+  const auto file = Model::Open(At("one.safetensors"));
+  ASSERT_THAT(file, IsOk());
+  EXPECT_TRUE(file->single_file());
+  EXPECT_EQ(file->tensors().size(), 1u);
+  EXPECT_THAT(Model::Open(At("m/tokenizer.json")),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Model::Open(At("nothing")),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(ModelTest, MissingShardsAreNamed) {
+  std::filesystem::remove(At("m/model-00002-of-00002.safetensors"));
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("1 of 2 shards"),
+                               HasSubstr("model-00002-of-00002.safetensors")));
+}
+
+TEST_F(ModelTest, NamesThatArePathsAreRefused) {
+  for (const char* name : {"../other.safetensors", "/etc/x.safetensors",
+                           "a/b.safetensors", "..", "", "notes.txt"}) {
+    ModelJson index = Index();
+    index["weight_map"]["lm_head.weight"] = name;
+    SetIndex(index);
+    EXPECT_THAT(Refusal(), HasSubstr("is not the name of a .safetensors file"))
+        << name;
+  }
+}
+
+TEST_F(ModelTest, AnIndexThatLiesIsFound) {
+  ModelJson index = Index();
+  index["weight_map"]["lm_head.weight"] = "model-00001-of-00002.safetensors";
+  SetIndex(index);
+  EXPECT_THAT(Refusal(), HasSubstr("is in model-00002-of-00002.safetensors and "
+                                   "not in model-00001-of-00002"));
+  index = Index();
+  index["weight_map"]["lm_head.weight"] = "model-00002-of-00002.safetensors";
+  index["weight_map"]["ghost.weight"] = "model-00002-of-00002.safetensors";
+  SetIndex(index);
+  EXPECT_THAT(Refusal(), HasSubstr("\"ghost.weight\" is not in"));
+  index["weight_map"]["ghost.weight"] = 3;
+  SetIndex(index);
+  EXPECT_THAT(Refusal(), HasSubstr("got number"));
+  WriteFile(At("m/model.safetensors.index.json"), "[]");
+  EXPECT_THAT(Refusal(), HasSubstr("a JSON object was expected"));
+  WriteFile(At("m/model.safetensors.index.json"), "{}");
+  EXPECT_THAT(Refusal(), HasSubstr("no weight_map"));
+  WriteFile(At("m/model.safetensors.index.json"), "{\"weight_map\": {");
+  EXPECT_THAT(Refusal(), HasSubstr("no JSON: it goes wrong at byte"));
+}
+
+TEST_F(ModelTest, OneNameInTwoShardsIsRefused) {
+  WriteSafetensors(At("m/model-00002-of-00002.safetensors"),
+                   {Bf16("model.embed_tokens.weight", {96, 128})});
+  EXPECT_THAT(Refusal(), HasSubstr("\"model.embed_tokens.weight\" is in "
+                                   "model-00001-of-00002.safetensors and in "
+                                   "model-00002-of-00002.safetensors"));
+}
+
+TEST_F(ModelTest, TheSameFileTwiceIsRefused) {
+  std::filesystem::remove(At("m/model-00002-of-00002.safetensors"));
+  std::filesystem::create_symlink(At("m/model-00001-of-00002.safetensors"),
+                                  At("m/model-00002-of-00002.safetensors"));
+  EXPECT_THAT(Refusal(), HasSubstr("the same file as"));
+}
+
+TEST_F(ModelTest, TruncatedAndGrownShardsAreNamed) {
+  const std::string shard = At("m/model-00002-of-00002.safetensors");
+  const auto size = std::filesystem::file_size(shard);
+  std::filesystem::resize_file(shard, size - 1);
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr(shard), HasSubstr("truncated")));
+  std::filesystem::resize_file(shard, size + 7);
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr(shard), HasSubstr("bytes follow")));
+  std::filesystem::resize_file(shard, size);
+  const auto model = Model::Open(At("m"));
+  ASSERT_THAT(model, IsOk());
+  const ModelTensor& last = model->tensors().back();
+  std::vector<std::byte> bytes(last.stored.size);
+  std::filesystem::resize_file(shard, size / 2);
+  EXPECT_THAT(model->Read(last, 0, absl::MakeSpan(bytes)),
+              StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST_F(ModelTest, AConfigThatIsNoJsonIsNamed) {
+  WriteFile(At("m/config.json"), "model_type: llama");
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("config.json"), HasSubstr("no JSON")));
+  WriteFile(At("m/config.json"), "\"llama\"");
+  EXPECT_THAT(Refusal(), HasSubstr("got string"));
+  WriteFile(At("m/config.json"), std::string(kMaxConfigBytes + 1, ' '));
+  EXPECT_THAT(Refusal(), HasSubstr("more than such a file may have"));
+}
+
+TEST_F(ModelTest, ManyFilesNeedAnIndex) {
+  std::filesystem::remove(At("m/model.safetensors.index.json"));
+  EXPECT_THAT(Refusal(), HasSubstr("2 .safetensors files and no index"));
+  std::filesystem::remove(At("m/model-00001-of-00002.safetensors"));
+  EXPECT_THAT(Model::Open(At("m")), IsOk());
+  std::filesystem::remove(At("m/model-00002-of-00002.safetensors"));
+  EXPECT_THAT(Refusal(), HasSubstr("holds no .safetensors file"));
+  WriteFile(At("m/pytorch_model.bin"), "old");
+  EXPECT_THAT(Refusal(), HasSubstr("save the model as safetensors first"));
+}
+
+TEST_F(ModelTest, AStrayShardIsNoted) {
+  WriteSafetensors(At("m/consolidated.safetensors"), {Bf16("x", {4})});
+  const auto model = Model::Open(At("m"));
+  ASSERT_THAT(model, IsOk());
+  EXPECT_THAT(model->notes(),
+              ElementsAre(HasSubstr("consolidated.safetensors is not in")));
+}
+
+}  // namespace
+}  // namespace quantd::checkpoint

@@ -1,0 +1,78 @@
+// Quantized checkpoints of made-up codes, and what they decode to by the
+// oracle's tables.
+#ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_QUANTIZED_WRITER_H_
+#define QUANTD_TESTS_CLIENT_CHECKPOINT_QUANTIZED_WRITER_H_
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/client/checkpoint/model_writer.h"
+#include "tests/oracle/codec.h"
+
+namespace quantd {
+
+inline std::vector<std::byte> FloatBytes(const std::vector<float>& values) {
+  std::vector<std::byte> bytes(values.size() * 4);
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+// An NVFP4 weight by its parts, and the bf16 weight that it stands for.
+struct MadeNvfp4 {
+  std::vector<WrittenTensor> parts;
+  WrittenTensor plain;
+};
+
+enum class Nvfp4Names { kCompressedTensors, kModelOpt };
+
+// `amax`: that of the weight; its largest block scale is 448.
+inline MadeNvfp4 MakeNvfp4(const std::string& module, int64_t rows,
+                           int64_t cols, Nvfp4Names names, float amax = 0.5f) {
+  std::mt19937 random(static_cast<uint32_t>(std::hash<std::string>()(module)));
+  std::vector<std::byte> codes(static_cast<size_t>(rows * cols / 2));
+  std::vector<std::byte> scales(static_cast<size_t>(rows * cols / 16));
+  for (std::byte& b : codes) b = static_cast<std::byte>(random());
+  // From 2 to 448, none of them zero or NaN.
+  for (std::byte& b : scales) {
+    b = static_cast<std::byte>(0x40 + random() % 0x3F);
+  }
+  const bool divisor = names == Nvfp4Names::kCompressedTensors;
+  const float global = divisor ? 2688 / amax : amax / 2688;
+  std::vector<float> values;
+  for (int64_t i = 0; i < rows * cols; ++i) {
+    const auto pair = static_cast<uint8_t>(codes[static_cast<size_t>(i / 2)]);
+    const float scale = oracle::E4m3Value(
+        static_cast<uint8_t>(scales[static_cast<size_t>(i / 16)]));
+    const float factor = divisor ? scale / global : scale * global;
+    const auto code = static_cast<uint8_t>(i % 2 == 0 ? pair & 0xF : pair >> 4);
+    values.push_back(oracle::E2m1Value(code) * factor);
+  }
+  const auto bf16 = oracle::FromValues(oracle::Element::kBF16, values);
+  std::vector<std::byte> plain(bf16.size());
+  std::memcpy(plain.data(), bf16.data(), bf16.size());
+  MadeNvfp4 made;
+  made.plain = {module + ".weight", "BF16", {rows, cols}, plain};
+  made.parts = {
+      {module + (divisor ? ".weight_packed" : ".weight"),
+       "U8",
+       {rows, cols / 2},
+       codes},
+      {module + ".weight_scale", "F8_E4M3", {rows, cols / 16}, scales},
+      {module + (divisor ? ".weight_global_scale" : ".weight_scale_2"), "F32",
+       divisor ? std::vector<int64_t>{1} : std::vector<int64_t>{},
+       FloatBytes({global})}};
+  return made;
+}
+
+inline ModelJson CompressedTensorsJson() {
+  return {{"quant_method", "compressed-tensors"},
+          {"format", "nvfp4-pack-quantized"},
+          {"ignore", {"lm_head"}},
+          {"config_groups", {{"group_0", {{"input_activations", nullptr}}}}}};
+}
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_CLIENT_CHECKPOINT_QUANTIZED_WRITER_H_

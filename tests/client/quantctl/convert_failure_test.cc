@@ -1,0 +1,221 @@
+// `quantctl convert` when things go wrong: outputs that would be inputs,
+// weights that are no numbers, disks that fill, processes that are killed.
+#include <chrono>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "tests/client/gate.h"
+#include "tests/client/quantctl/convert_fixture.h"
+
+namespace quantd {
+namespace {
+
+using checkpoint::Model;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST_F(Convert, NeverWritesIntoTheModel) {
+  WriteLlama(Fresh("m"));
+  const Files before = FilesOf(At("m"));
+  std::filesystem::remove(At("link"));
+  std::filesystem::create_directory_symlink(At("m"), At("link"));
+  for (const std::string& out :
+       {At("m"), At("m/"), At("m/sub"), At("m/sub/deep"), At("link"),
+        At("link/sub"), At("x/../m"), std::string("-")}) {
+    const Outcome run = RunServed({"convert", At("m"), out});
+    EXPECT_EQ(run.code, 7) << out << run.err;
+  }
+  // From inside, by another name.
+  const Outcome inside = Wait(
+      Spawn({"sh", "-c",
+             fmt::format("cd {} && exec {} convert {} .. --server {}", At("m"),
+                         std::getenv("QUANTCTL"), At("link"), address_)},
+            At("out.txt"), At("err.txt")));
+  EXPECT_EQ(inside.code, 7);
+  EXPECT_TRUE(FilesOf(At("m")) == before);
+  std::filesystem::create_directories(Fresh("full"));
+  WriteFile(At("full/precious"), "1");
+  const Outcome full = RunServed({"convert", At("m"), At("full")});
+  EXPECT_EQ(full.code, 7);
+  EXPECT_THAT(full.err, HasSubstr("not empty"));
+  WriteFile(At("file"), "1");
+  EXPECT_EQ(RunServed({"convert", At("m"), At("file")}).code, 7);
+  EXPECT_EQ(ReadFile(At("file")), "1");
+}
+
+TEST_F(Convert, OneFileBecomesAFileOrADirectory) {
+  const std::string one = At("one.safetensors");
+  WriteSafetensors(one, {Bf16("blocks.0.to_q.weight", {32, 64}),
+                         Bf16("blocks.0.norm.weight", {64})});
+  std::filesystem::remove(At("two.safetensors"));
+  const Outcome run =
+      RunServed({"convert", one, At("two.safetensors"), "--dialect", "comfy"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  const auto model = Model::Open(At("two.safetensors"));
+  ASSERT_THAT(model, IsOk());
+  EXPECT_NE(model->Find("blocks.0.to_q.weight_scale_2"), nullptr);
+  EXPECT_FALSE(std::filesystem::exists(At("two.safetensors.quantd-journal")));
+  EXPECT_EQ(RunServed({"convert", one, one}).code, 7);
+  EXPECT_EQ(RunServed({"convert", one, At("two.safetensors")}).code, 7);
+}
+
+TEST_F(Convert, WeightsThatAreNoNumbersAreNamed) {
+  auto shards = LlamaShards();
+  for (WrittenTensor& t : shards[0]) {
+    if (t.name != "model.layers.0.mlp.up_proj.weight") continue;
+    t.bytes[2 * (7 * 128 + 5)] = std::byte{0xC0};
+    t.bytes[2 * (7 * 128 + 5) + 1] = std::byte{0x7F};
+  }
+  WriteModel(Fresh("m"), LlamaConfig(), shards);
+  const Outcome run = RunServed({"convert", At("m"), Fresh("made")});
+  EXPECT_EQ(run.code, 3);
+  EXPECT_THAT(run.err, HasSubstr("model.layers.0.mlp.up_proj: holds NaN at row "
+                                 "7, column 5"));
+  EXPECT_FALSE(std::filesystem::exists(At("made/config.json")));
+  std::filesystem::remove_all(At("made"));
+  EXPECT_EQ(
+      RunServed({"convert", At("m"), At("made"), "--ignore", "*.0.mlp.*_proj"})
+          .code,
+      0);
+  // Nothing but zeros is a weight like any other.
+  for (WrittenTensor& t : shards[0]) {
+    if (t.name.find("layers.0.mlp") == std::string::npos) continue;
+    std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0});
+  }
+  WriteModel(Fresh("m"), LlamaConfig(), shards);
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made")}).code, 0);
+  const auto model = Model::Open(At("made"));
+  ASSERT_THAT(model, IsOk());
+  const float divisor = FloatOf(
+      *model, model->Find("model.layers.0.mlp.up_proj.weight_global_scale"));
+  EXPECT_TRUE(std::isfinite(divisor) && divisor > 0) << divisor;
+}
+
+TEST_F(Convert, OtherOptionsDoNotGoOnWhereOneWasInterrupted) {
+  WriteLlama(Fresh("m"));
+  Gate gate(address_);
+  gate.Open(200'000);
+  const Outcome cut = Run({"convert", At("m"), Fresh("made"), "--server",
+                           gate.target(), "--deadline", "2"});
+  ASSERT_EQ(cut.code, 4) << cut.err;
+  EXPECT_THAT(cut.err, HasSubstr("the same command goes on from there"));
+  const Files half = FilesOf(At("made"));
+  EXPECT_EQ(half.count("config.json"), 0u);
+  for (const auto& [name, bytes] : half) {
+    EXPECT_TRUE(name.ends_with(".partial") || name == ".quantd-journal")
+        << name;
+  }
+  const Outcome other =
+      RunServed({"convert", At("m"), At("made"), "--format", "fp8"});
+  EXPECT_EQ(other.code, 7);
+  EXPECT_THAT(other.err, HasSubstr("had other options"));
+  EXPECT_TRUE(FilesOf(At("made")) == half);
+  const Outcome rest = RunServed({"convert", At("m"), At("made")});
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
+  EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
+}
+
+TEST_F(Convert, WhatWasSpoiledMeanwhileIsDoneAgain) {
+  WriteLlama(Fresh("m"));
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
+  Gate gate(address_);
+  gate.Open(300'000);
+  const Outcome cut = Run({"convert", At("m"), Fresh("made"), "--server",
+                           gate.target(), "--deadline", "2"});
+  ASSERT_EQ(cut.code, 4) << cut.err;
+  // Every byte behind the header, and half a line at the journal's end.
+  const std::string shard = At("made/model-00001-of-00002.safetensors.partial");
+  std::string bytes = ReadFile(shard);
+  for (size_t i = bytes.size() / 2; i < bytes.size(); ++i) bytes[i] ^= 1;
+  WriteFile(shard, bytes);
+  std::ofstream(At("made/.quantd-journal"), std::ios::app) << "3 0123";
+  ASSERT_EQ(RunServed({"convert", At("m"), At("made")}).code, 0);
+  EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
+}
+
+TEST_F(Convert, FullDisksAndReadOnlyDirectories) {
+  WriteLlama(Fresh("m"));
+  const std::string disk = At("disk");
+  std::filesystem::create_directory(disk);
+  const std::string command =
+      fmt::format("exec {} convert {} {}/out --server {}",
+                  std::getenv("QUANTCTL"), At("m"), disk, address_);
+  const Outcome full = Wait(
+      Spawn({"unshare", "-m", "sh", "-c",
+             fmt::format("mount -t tmpfs -o size=64k none {} || exit 99; {}; "
+                         "code=$?; ls -A {} >&2; exit $code",
+                         disk, command.substr(5), disk)},
+            At("out.txt"), At("err.txt")));
+  const std::string said = ReadFile(At("err.txt"));
+  if (full.code == 99 || said.find("unshare") != std::string::npos) {
+    GTEST_SKIP() << "no right to mount a small disk: " << said;
+  }
+  EXPECT_EQ(full.code, 7) << said;
+  EXPECT_THAT(said,
+              AllOf(HasSubstr("No space left"), HasSubstr("bytes are needed"),
+                    Not(HasSubstr("out\n"))));
+  const Outcome read_only =
+      Wait(Spawn({"unshare", "-m", "sh", "-c",
+                  fmt::format("mount -t tmpfs -o ro none {} || exit 99; {}",
+                              disk, command)},
+                 At("out.txt"), At("err.txt")));
+  EXPECT_EQ(read_only.code, 7);
+  EXPECT_THAT(ReadFile(At("err.txt")), HasSubstr("Read-only file system"));
+}
+
+TEST_F(Convert, KilledAtAnyPointItGoesOnToTheSameBytes) {
+  // Some twenty megabytes, so that there is something to interrupt.
+  std::vector<WrittenTensor> tensors;
+  for (int i = 0; i < 20; ++i) {
+    tensors.push_back(Bf16(
+        fmt::format("model.layers.{}.mlp.gate_proj.weight", i), {512, 512}));
+    tensors.push_back(
+        Bf16(fmt::format("model.layers.{}.mlp.up_proj.weight", i), {512, 512}));
+  }
+  ModelJson config = LlamaConfig();
+  config["num_hidden_layers"] = 20;
+  const auto half = tensors.begin() + 21;
+  WriteModel(Fresh("m"), config,
+             {{tensors.begin(), half}, {half, tensors.end()}});
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
+  const auto took = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::steady_clock::now() - start);
+  const Files whole = FilesOf(At("whole"));
+  const char* text = std::getenv("QUANTD_KILLS");
+  const int kills = text == nullptr ? 6 : std::atoi(text);
+  std::mt19937 random(1);
+  Fresh("made");
+  int killed = 0;
+  for (int i = 0; i < kills; ++i) {
+    const pid_t pid =
+        Start({"convert", At("m"), At("made"), "--server", address_});
+    std::this_thread::sleep_for(std::chrono::microseconds(
+        std::uniform_int_distribution<int64_t>(0, took.count())(random)));
+    // Every other time as a user does it, who is told what is left.
+    const int number = i % 2 == 0 ? SIGKILL : SIGINT;
+    kill(pid, number);
+    const Outcome run = Wait(pid);
+    // Whole, though the program may not have come to say so.
+    if (run.code == 0 ||
+        (std::filesystem::exists(At("made/config.json")) &&
+         !std::filesystem::exists(At("made/.quantd-journal")))) {
+      EXPECT_TRUE(FilesOf(At("made")) == whole) << "after kill " << i;
+      Fresh("made");
+      continue;
+    }
+    ++killed;
+    EXPECT_EQ(run.code, 128 + number) << run.err;
+  }
+  const Outcome rest = RunServed({"convert", At("m"), At("made")});
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_TRUE(FilesOf(At("made")) == whole);
+  std::printf("[  INFO    ] %d of %d runs were killed in time\n", killed,
+              kills);
+}
+
+}  // namespace
+}  // namespace quantd

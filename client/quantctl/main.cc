@@ -1,4 +1,4 @@
-// quantctl: quantizes tensor files through a quantd server.
+// quantctl: quantizes tensor files through a quantd server, or by itself.
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
@@ -9,6 +9,7 @@
 #include "client/allocator.h"
 #include "client/quantctl/commands.h"
 #include "client/quantctl/flags.h"
+#include "client/quantctl/server_choice.h"
 #include "client/quantctl/signals.h"
 #include "client/quantctl/usage.h"
 #include "fmt/format.h"
@@ -27,6 +28,10 @@ constexpr char kFooter[] =
   6  some tensors failed: the others are reported, and no file is written
   7  the output cannot be written
 
+Without a server: --server local works in this process, on its GPUs or else
+on the CPU. So does a command for which no server is named, where none answers
+at 127.0.0.1:50151; it says so.
+
 Example:
   quantd --listen 127.0.0.1:50151 &
   quantctl sample --out sample.safetensors
@@ -36,7 +41,9 @@ Example:
     --rounding stochastic --seed 7 -o sample.nvfp4.safetensors)";
 
 int Main(int argc, char** argv) {
-  CLI::App app("Quantizes tensor files through a quantd server.", "quantctl");
+  CLI::App app(
+      "Quantizes tensor files through a quantd server, or without one.",
+      "quantctl");
   app.set_version_flag("--version", "quantctl " QUANTD_VERSION);
   app.require_subcommand(1);
   app.footer(kFooter);
@@ -160,6 +167,10 @@ int Main(int argc, char** argv) {
   if (const auto s = Settle(&o); !s.ok()) {
     fmt::print(stderr, "{}\n", std::string(s.message()));
     return kUsage;
+  }
+  // What computes can do without a server; `info` asks about one.
+  for (const CLI::App* sub : {quantize, dequantize, amax, roundtrip}) {
+    if (*sub && (*sub)["--server"]->empty()) SettleServer(&o);
   }
   return run(o);
 }

@@ -119,6 +119,16 @@ absl::Status CheckLocalOptions(const LocalOptions& options) {
   return absl::OkStatus();
 }
 
+// "cpu", "cuda:3": not what else OpenBackend knows, for benchmarks.
+bool IsDevice(std::string_view name) {
+  const std::string_view kind = name.substr(0, name.find(':'));
+  if (kind != "cpu" && kind != "cuda") return false;
+  name.remove_prefix(kind.size());
+  return name.empty() ||
+         (name.size() > 1 &&
+          name.find_first_not_of("0123456789", 1) == std::string_view::npos);
+}
+
 absl::StatusOr<std::unique_ptr<Endpoint>> OpenLocal(
     std::string_view target, std::string_view device,
     const LocalOptions& options) {
@@ -126,7 +136,7 @@ absl::StatusOr<std::unique_ptr<Endpoint>> OpenLocal(
   std::vector<std::string> names = {std::string(device)};
   if (target == "local") {
     names = DefaultBackends();
-  } else if (!device.starts_with("cpu") && !device.starts_with("cuda")) {
+  } else if (!IsDevice(device)) {
     return FieldError("target", "local, local:cpu or local:cuda:N",
                       std::string(target));
   }

@@ -196,7 +196,8 @@ TEST(LocalClient, KnowsItsNames) {
     EXPECT_EQ((*client)->target(), target);
   }
   for (const char* target :
-       {"local:", "local:tpu", "local:memcpy", "local,127.0.0.1:1"}) {
+       {"local:", "local:tpu", "local:memcpy", "local:cpu:", "local:cpux",
+        "local:cpu:0,local:cpu:1", "local,127.0.0.1:1"}) {
     EXPECT_EQ(FieldOf(Client::Create(target).status()), "target") << target;
   }
   // A host's port; and a device that is not there.

@@ -25,6 +25,19 @@ struct RetryPolicy {
   double multiplier = 2.0;
 };
 
+// Of a client that works in this process, as Client::Create opens it for
+// "local".
+struct LocalOptions {
+  // Memory that calls may use beside the caller's input and results, divided
+  // among the devices. 0: a quarter of what this machine or control group has,
+  // 8 GiB at most. At least 16 MiB.
+  size_t memory_budget = 0;
+  // Calls that a device works on at once. 0: the device's own choice.
+  int slots = 0;
+  // Threads of a CPU device. 0: one for each core.
+  int threads = 0;
+};
+
 struct ClientOptions {
   // Connections to each server; a call takes the one with the fewest bytes
   // under way.
@@ -38,6 +51,7 @@ struct ClientOptions {
   std::chrono::milliseconds dead_peer_timeout{20'000};
   // TLS and a token; neither by default.
   Credentials credentials = {};
+  LocalOptions local = {};
 };
 
 // Where one part of a result shall be written; exactly the size that part has.

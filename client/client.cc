@@ -1,47 +1,36 @@
 #include "client/client.h"
 
-#include <grpcpp/security/credentials.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <utility>
 
-#include "client/net/address.h"
-#include "client/net/channel.h"
-#include "client/net/channel_credentials.h"
 #include "client/net/client_options.h"
-#include "client/net/exchange.h"
-#include "client/net/replies.h"
-#include "client/net/requests.h"
-#include "client/net/servers.h"
-#include "client/net/transport.h"
+#include "client/net/remote.h"
 #include "client/net/worker_pool.h"
+#include "client/parts/call_control.h"
+#include "client/parts/endpoint.h"
+#include "client/parts/result_builder.h"
 #include "fmt/format.h"
 #include "kernels/plan/field_error.h"
-#include "proto/net/received_message.h"
 
 namespace quantd {
 
 using client::CallControl;
-using client::Message;
+using client::CallLimit;
+using client::Endpoint;
 using client::Time;
 using std::chrono::milliseconds;
 
 class Client::Impl {
  public:
-  Impl(std::string target, std::vector<client::Place> places,
-       const ClientOptions& options,
-       const client::ChannelCredentials& credentials)
-      : options_(options),
-        servers_(std::move(places),
-                 client::ChannelFactory(options, credentials),
-                 options.channels),
-        exchange_(std::move(target), options.retry, credentials, &servers_) {}
+  Impl(std::unique_ptr<Endpoint> endpoint, const ClientOptions& options)
+      : options_(options), endpoint_(std::move(endpoint)) {}
   ~Impl();
 
-  const std::string& target() const { return exchange_.target(); }
+  const std::string& target() const { return endpoint_->target(); }
   Time DeadlineOf(const CallOptions& call) const;
 
   absl::StatusOr<Result> RunOnInput(const absl::StatusOr<Plan>& plan,
@@ -54,12 +43,19 @@ class Client::Impl {
 
   // Plan to Result: everything but the plan's own making.
   absl::StatusOr<Result> Run(const Plan& plan,
-                             std::vector<absl::Span<const std::byte>> payload,
+                             absl::Span<const absl::Span<const std::byte>> in,
                              const CallOptions& call, Time deadline);
 
-  // Sends and sends again. Fills `reply` and `attempts`.
-  absl::Status Send(const Message& message, const CallOptions& call,
-                    Time deadline, ReceivedMessage* reply, int* attempts);
+  // What `work(endpoint, limit, control)` gives, which the client's end or the
+  // caller's token stops.
+  template <typename Work>
+  auto Call(const CallOptions& call, Time deadline, Work work) {
+    CallControl control;
+    const Scope scope(this, &control);
+    std::optional<CancellationToken::Registration> stop;
+    if (call.cancel) stop.emplace(*call.cancel, [&] { control.Cancel(); });
+    return work(*endpoint_, CallLimit{LimitOf(call), deadline}, control);
+  }
 
   // Runs `work` on a thread of this client.
   std::future<absl::StatusOr<Result>> Async(
@@ -67,15 +63,31 @@ class Client::Impl {
 
  private:
   // A call under way, known to the destructor.
-  class Scope;
+  class Scope {
+   public:
+    Scope(Impl* impl, CallControl* control) : impl_(impl) {
+      std::lock_guard lock(impl_->mutex_);
+      place_ = impl_->calls_.insert(impl_->calls_.end(), control);
+      if (impl_->closing_) control->Cancel();
+    }
+    ~Scope() {
+      std::lock_guard lock(impl_->mutex_);
+      impl_->calls_.erase(place_);
+      // Under the lock: after it the client may be gone.
+      if (impl_->calls_.empty()) impl_->idle_.notify_all();
+    }
+
+   private:
+    Impl* impl_;
+    std::list<CallControl*>::iterator place_;
+  };
 
   milliseconds LimitOf(const CallOptions& call) const {
     return call.deadline.count() == 0 ? options_.deadline : call.deadline;
   }
 
   const ClientOptions options_;
-  client::Servers servers_;
-  client::Exchange exchange_;
+  const std::unique_ptr<Endpoint> endpoint_;
 
   std::mutex mutex_;
   std::condition_variable idle_;
@@ -83,25 +95,6 @@ class Client::Impl {
   bool closing_ = false;
   // The last member: its threads use all of the above.
   client::WorkerPool workers_{options_.max_in_flight};
-};
-
-class Client::Impl::Scope {
- public:
-  Scope(Impl* impl, CallControl* control) : impl_(impl) {
-    std::lock_guard lock(impl_->mutex_);
-    place_ = impl_->calls_.insert(impl_->calls_.end(), control);
-    if (impl_->closing_) control->Cancel();
-  }
-  ~Scope() {
-    std::lock_guard lock(impl_->mutex_);
-    impl_->calls_.erase(place_);
-    // Under the lock: after it the client may be gone.
-    if (impl_->calls_.empty()) impl_->idle_.notify_all();
-  }
-
- private:
-  Impl* impl_;
-  std::list<CallControl*>::iterator place_;
 };
 
 Client::Impl::~Impl() {
@@ -117,29 +110,15 @@ Time Client::Impl::DeadlineOf(const CallOptions& call) const {
   return std::chrono::system_clock::now() + std::min(LimitOf(call), kForever);
 }
 
-absl::Status Client::Impl::Send(const Message& message, const CallOptions& call,
-                                Time deadline, ReceivedMessage* reply,
-                                int* attempts) {
-  CallControl control;
-  const Scope scope(this, &control);
-  std::optional<CancellationToken::Registration> stop;
-  if (call.cancel) stop.emplace(*call.cancel, [&] { control.Cancel(); });
-  return exchange_.Run(message, {LimitOf(call), deadline}, control, reply,
-                       attempts);
-}
-
 absl::StatusOr<Result> Client::Impl::Run(
-    const Plan& plan, std::vector<absl::Span<const std::byte>> payload,
+    const Plan& plan, absl::Span<const absl::Span<const std::byte>> in,
     const CallOptions& call, Time deadline) {
-  if (auto s = client::CheckDestinations(plan, call.into); !s.ok()) return s;
-  const auto message = client::RequestOf(plan, std::move(payload));
-  if (!message.ok()) return message.status();
-  ReceivedMessage reply;
-  int attempts = 0;
-  if (auto s = Send(*message, call, deadline, &reply, &attempts); !s.ok()) {
-    return s;
-  }
-  return client::ReadReply(plan, reply.Pieces(), call.into, attempts);
+  if (auto s = CheckDestinations(plan, call.into); !s.ok()) return s;
+  return Call(
+      call, deadline,
+      [&](Endpoint& endpoint, const CallLimit& limit, CallControl& control) {
+        return endpoint.Run(plan, in, call.into, limit, control);
+      });
 }
 
 std::future<absl::StatusOr<Result>> Client::Impl::Async(
@@ -157,15 +136,43 @@ std::future<absl::StatusOr<Result>> Client::Impl::Async(
   return future;
 }
 
+namespace {
+
+// "local" and "local:DEVICE", but for a port of a host of that name: the
+// device, or nothing.
+std::optional<std::string_view> LocalDevice(std::string_view target) {
+  constexpr std::string_view kLocal = "local";
+  if (!target.starts_with(kLocal)) return std::nullopt;
+  target.remove_prefix(kLocal.size());
+  if (target.empty()) return target;
+  const bool port =
+      target.size() > 1 &&
+      target.find_first_not_of("0123456789", 1) == std::string_view::npos;
+  if (target[0] != ':' || port) return std::nullopt;
+  return target.substr(1);
+}
+
+absl::StatusOr<std::unique_ptr<Endpoint>> Open(std::string_view target,
+                                               const ClientOptions& options) {
+  const auto device = LocalDevice(target);
+  if (!device) return client::OpenRemote(target, options);
+  if (&quantd_open_local == nullptr) {
+    return absl::UnimplementedError(
+        "this program can only work with servers: link quantd::local to work "
+        "in the process");
+  }
+  return quantd_open_local(target, *device, options.local);
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Client>> Client::Create(
     std::string_view target, const ClientOptions& options) {
   if (auto s = client::CheckOptions(options); !s.ok()) return s;
-  auto places = client::ParseTarget(target);
-  if (!places.ok()) return places.status();
-  const auto credentials = client::LoadCredentials(target, options.credentials);
-  if (!credentials.ok()) return credentials.status();
-  return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(
-      std::string(target), *std::move(places), options, *credentials)));
+  auto endpoint = Open(target, options);
+  if (!endpoint.ok()) return endpoint.status();
+  return std::unique_ptr<Client>(
+      new Client(std::make_unique<Impl>(*std::move(endpoint), options)));
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -191,7 +198,7 @@ absl::StatusOr<Result> Client::Impl::RunOnInput(
   if (auto s = CheckSize("payload", plan->input_bytes(), input); !s.ok()) {
     return s;
   }
-  return Run(*plan, {input}, call, deadline);
+  return Run(*plan, {&input, 1}, call, deadline);
 }
 
 absl::StatusOr<Result> Client::Impl::Dequantize(
@@ -212,18 +219,15 @@ absl::StatusOr<Result> Client::Impl::Dequantize(
       return s;
     }
   }
-  return Run(*plan, std::move(payload), call, deadline);
+  return Run(*plan, payload, call, deadline);
 }
 
 absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& call) {
-  ReceivedMessage reply;
-  int attempts = 0;
-  if (auto s = impl_->Send(client::ServerInfoRequest(), call,
-                           impl_->DeadlineOf(call), &reply, &attempts);
-      !s.ok()) {
-    return s;
-  }
-  return client::ReadServerInfo(reply.Pieces());
+  return impl_->Call(
+      call, impl_->DeadlineOf(call),
+      [](Endpoint& endpoint, const CallLimit& limit, CallControl& control) {
+        return endpoint.GetInfo(limit, control);
+      });
 }
 
 absl::StatusOr<QuantizeDescription> Client::DescribeQuantize(
@@ -231,16 +235,11 @@ absl::StatusOr<QuantizeDescription> Client::DescribeQuantize(
     const CallOptions& call) {
   const auto plan = MakeQuantizePlan(tensor, options);
   if (!plan.ok()) return plan.status();
-  const auto message = client::DescribeRequestOf(*plan);
-  if (!message.ok()) return message.status();
-  ReceivedMessage reply;
-  int attempts = 0;
-  if (auto s = impl_->Send(*message, call, impl_->DeadlineOf(call), &reply,
-                           &attempts);
-      !s.ok()) {
-    return s;
-  }
-  return client::ReadDescription(reply.Pieces());
+  return impl_->Call(
+      call, impl_->DeadlineOf(call),
+      [&](Endpoint& endpoint, const CallLimit& limit, CallControl& control) {
+        return endpoint.Describe(*plan, limit, control);
+      });
 }
 
 absl::StatusOr<Result> Client::Dequantize(const TensorDesc& tensor,

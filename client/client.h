@@ -1,6 +1,6 @@
-// The client of a quantd server.
+// The client of a quantd server, or of this process' own devices.
 //
-//   auto client = quantd::Client::Create("127.0.0.1:50151");
+//   auto client = quantd::Client::Create("127.0.0.1:50151");  // or "local"
 //   if (!client.ok()) ...
 //   quantd::TensorDesc desc{quantd::DType::kBF16, {4096, 4096}};
 //   quantd::QuantizeOptions options;
@@ -28,6 +28,11 @@
 // calls are pure functions, so a retry can do no harm, wherever the first
 // attempt had got to. The input is lent to the network for each attempt and
 // never copied for one.
+//
+// In process: with "local" a call that is ended early returns at once while it
+// waits for memory or for a slot; while its job runs, when that is done. What
+// does not fit beside others waits in order of arrival until the deadline, and
+// nobody is told "busy". No call is logged, so that none has a request id.
 //
 // Several servers: a client of many addresses keeps off those that are dead or
 // drain, sends a call to the one with the fewest bytes under way, and where
@@ -69,6 +74,14 @@ class Client {
   // and when a server is lost. Does not connect: the first call does.
   // INVALID_ARGUMENT for what is no address, options out of range, or
   // credentials that are no good.
+  //
+  // "local": the devices of this process instead, every GPU, or the CPU where
+  // there is none; "local:cpu" and "local:cuda:N": that one. They are opened
+  // here, with ClientOptions::local and threads of their own, so that one
+  // client serves a program best. Of the other options those about connections,
+  // retries and credentials do not matter. NOT_FOUND for a device that is not
+  // there, UNIMPLEMENTED in a program that links quantd::client without
+  // quantd::local.
   static absl::StatusOr<std::unique_ptr<Client>> Create(
       std::string_view target, const ClientOptions& options = {});
 

@@ -16,7 +16,8 @@
 
 namespace quantd {
 
-// Why the server failed the call. Numbers as in proto/quantd.proto.
+// Why the server, or a device of this process, failed the call. Numbers as in
+// proto/quantd.proto.
 enum class ErrorReason : int32_t {
   kUnspecified = 0,
   kInvalidField = 1,
@@ -50,7 +51,7 @@ struct RetryHint {
 std::optional<RetryHint> GetRetryHint(const absl::Status& status);
 
 // The id under which the server logged the failed call; empty when it never
-// reached one.
+// reached one, and in process, where there is no log.
 std::string GetRequestId(const absl::Status& status);
 
 // How many times the call was sent; 0 when it was refused before.

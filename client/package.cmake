@@ -1,4 +1,6 @@
-# The installed package: find_package(quantd CONFIG), then quantd::client.
+# The installed package: find_package(quantd CONFIG), then quantd::client; with
+# COMPONENTS local also quantd::local, the client with the kernels, which in a
+# build with CUDA asks for its toolkit.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(QUANTD_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/quantd)
@@ -27,6 +29,10 @@ install(TARGETS quantd_client quantd_plan quantd_wire quantd_message quantd_prot
     quantd_protobuf quantd_grpc quantd_net quantd_crypto quantd_flags
   EXPORT quantdTargets COMPONENT sdk)
 install(EXPORT quantdTargets NAMESPACE quantd::
+  DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
+install(TARGETS quantd_local quantd_kernels
+  EXPORT quantdLocalTargets COMPONENT sdk)
+install(EXPORT quantdLocalTargets NAMESPACE quantd::
   DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
 # For clients in other languages: ${quantd_PROTO_DIR}/quantd.proto.
 set(QUANTD_PROTO_DIR ${CMAKE_INSTALL_DATADIR}/quantd/proto)

@@ -80,7 +80,7 @@ class Result {
   }
   // Who did the work: "cuda:0".
   const std::string& device() const { return device_; }
-  // The id under which the server logged the call.
+  // The id under which the server logged the call; empty in process.
   const std::string& request_id() const { return request_id_; }
   // Times the call was sent.
   int attempts() const { return attempts_; }

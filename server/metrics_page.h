@@ -4,9 +4,9 @@
 
 #include <string>
 
+#include "kernels/device/engine.h"
 #include "server/call_registry.h"
 #include "server/credentials.h"
-#include "server/engine.h"
 #include "server/health.h"
 #include "server/ledger.h"
 #include "server/metrics.h"

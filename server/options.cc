@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "kernels/device/budget.h"
 #include "proto/net/address.h"
 #include "server/sizing.h"
 
@@ -120,8 +121,7 @@ absl::Status Validate(const ServerOptions& options) {
         fmt::format("--max-request-bytes: gRPC allows at most {} bytes",
                     wire::kMaxMessageBytes));
   }
-  if (options.memory_budget != 0 &&
-      options.memory_budget < (size_t{16} << 20)) {
+  if (options.memory_budget != 0 && options.memory_budget < kLeastBudget) {
     return absl::InvalidArgumentError(
         "--memory-budget: expected at least 16MiB");
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "fmt/format.h"
+#include "kernels/device/budget.h"
 #include "kernels/device/devices.h"
 #include "server/incoming_call.h"
 #include "server/log.h"
@@ -70,11 +71,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   if (absl::Status s = Validate(options); !s.ok()) return s;
   std::vector<std::string> names = options.devices;
   if (names.empty()) {
-    names = ListBackends();
-    // The CPU only where there is nothing better.
-    if (names.size() > 1)
-      std::erase_if(names,
-                    [](const std::string& name) { return !IsCuda(name); });
+    names = DefaultBackends();
     const std::string why = CudaUnavailableReason();
     if (!why.empty()) Log(LogLevel::kInfo, "no_cuda", {{"reason", why}});
   }

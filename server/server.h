@@ -15,11 +15,11 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/device/backend.h"
+#include "kernels/device/engine.h"
 #include "server/acceptor.h"
 #include "server/call_environment.h"
 #include "server/call_registry.h"
 #include "server/credentials.h"
-#include "server/engine.h"
 #include "server/health.h"
 #include "server/http_listener.h"
 #include "server/ledger.h"

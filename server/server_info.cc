@@ -16,20 +16,13 @@ void AddSupport(const FormatSpec& spec, const std::set<std::string>& kinds,
   out->set_format(wire::ToProto(spec.format));
   out->set_name(std::string(spec.name));
   for (const std::string& kind : kinds) out->add_device_kinds(kind);
-  for (const DType t : {DType::kF32, DType::kF16, DType::kBF16}) {
-    out->add_inputs(wire::ToProto(t));
-  }
-  for (const Usage u :
-       {Usage::kRowwise, Usage::kColumnwise, Usage::kBoth, Usage::kNone}) {
-    out->add_usages(wire::ToProto(u));
-  }
+  for (const DType t : kInputTypes) out->add_inputs(wire::ToProto(t));
+  for (const Usage u : kUsages) out->add_usages(wire::ToProto(u));
   if (spec.options & kOptRht) {
     for (const int n : kRhtDimensions) out->add_rht_dimensions(n);
   }
-  for (const OptionSpec& option : Options()) {
-    if (spec.options & option.option) {
-      out->add_options(std::string(option.name));
-    }
+  for (const std::string_view name : OptionsOf(spec)) {
+    out->add_options(std::string(name));
   }
 }
 

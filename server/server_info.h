@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
+#include "kernels/device/engine.h"
 #include "proto/wire.h"
 #include "quantd.pb.h"
-#include "server/engine.h"
 #include "server/small_call.h"
 
 namespace quantd {

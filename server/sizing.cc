@@ -1,18 +1,12 @@
 #include "server/sizing.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
-#include "kernels/device/memory.h"
-#include "server/memory_limit.h"
+#include "kernels/device/budget.h"
 
 namespace quantd {
 namespace {
 
-// Padding of scale tensors, alignment and the amax, of tensors with a usual
-// shape.
-constexpr size_t kOutputSlack = 64 << 10;
 // gRPC reads into blocks of 64 KiB; a message's first and last block are
 // shared with its neighbours.
 constexpr size_t kReceiveSlack = 16 << 10;
@@ -27,12 +21,6 @@ constexpr size_t kCudaContext = size_t{512} << 20;
 
 size_t ReceiveNeed(size_t bytes) { return bytes + bytes / 32 + kReceiveSlack; }
 
-size_t PayloadNeed(const Plan& plan) {
-  return BlockPool::Charge(plan.input_bytes()) +
-         BlockPool::Charge(plan.output_bytes()) +
-         BlockPool::Charge(plan.scratch_bytes());
-}
-
 size_t HeadNeed(size_t bytes, size_t list_bytes) {
   // The lists first, and then what HeadMemory takes all of a head for.
   const size_t fields = bytes - std::min(bytes, list_bytes);
@@ -42,9 +30,7 @@ size_t HeadNeed(size_t bytes, size_t list_bytes) {
 }
 
 size_t ExpectedPayload(wire::Method method, size_t bytes) {
-  const size_t output =
-      bytes / 16 * wire::SpecOf(method).output_sixteenths + kOutputSlack;
-  return BlockPool::Charge(bytes) + BlockPool::Charge(output);
+  return ExpectedPayload(bytes, wire::SpecOf(method).output_sixteenths);
 }
 
 MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
@@ -72,34 +58,12 @@ MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
   return shares;
 }
 
-size_t DefaultBudget() {
-  const long pages = sysconf(_SC_PHYS_PAGES);
-  const long page = sysconf(_SC_PAGE_SIZE);
-  size_t memory = size_t{1} << 30;
-  if (pages > 0 && page > 0) {
-    memory = static_cast<size_t>(pages) * static_cast<size_t>(page);
-  }
-  memory = std::min(memory, ControlGroupMemoryLimit());
-  return std::clamp(memory / 4, size_t{64} << 20, size_t{8} << 30);
-}
-
 size_t LargestRequest(wire::Method method, const MemoryShares& shares,
                       size_t cap) {
-  size_t fits = 0;
-  size_t low = 0;
-  size_t high = std::min(cap, wire::kMaxMessageBytes);
-  while (low <= high) {
-    const size_t middle = low + (high - low) / 2;
-    if (ReceiveNeed(middle) <= shares.message &&
-        ExpectedPayload(method, middle) <= shares.per_device) {
-      fits = middle;
-      low = middle + 1;
-    } else {
-      if (middle == 0) break;
-      high = middle - 1;
-    }
-  }
-  return fits;
+  return LargestThat(std::min(cap, wire::kMaxMessageBytes), [&](size_t bytes) {
+    return ReceiveNeed(bytes) <= shares.message &&
+           ExpectedPayload(method, bytes) <= shares.per_device;
+  });
 }
 
 }  // namespace quantd

@@ -1,12 +1,12 @@
 // How much memory a request may need, told from its size alone, and how the
 // server's memory budget is divided. The only home of these numbers, but for
-// what a method makes of its request, which its row in proto/methods.h says.
+// what a method makes of its request, which its row in proto/methods.h says,
+// and what payloads take of a device, which kernels/device/budget.h does.
 #ifndef QUANTD_SERVER_SIZING_H_
 #define QUANTD_SERVER_SIZING_H_
 
 #include <cstddef>
 
-#include "kernels/plan/plan.h"
 #include "proto/methods.h"
 
 namespace quantd {
@@ -17,11 +17,8 @@ size_t ReceiveNeed(size_t bytes);
 // What a head becomes that has `list_bytes` of lists among its `bytes`.
 size_t HeadNeed(size_t bytes, size_t list_bytes);
 // What a request of `bytes` serialized bytes is expected to need of a device's
-// pools, before its plan is known. Covers every shape but extreme ones:
-// columnwise data of a few rows, scales of a few long rows, many small groups.
+// pools, before its plan is known.
 size_t ExpectedPayload(wire::Method method, size_t bytes);
-// What a device's pools lend for staging, output and scratch of a plan.
-size_t PayloadNeed(const Plan& plan);
 
 struct MemoryShares {
   size_t budget = 0;
@@ -41,10 +38,6 @@ struct MemoryShares {
 // hold; `bound` adds what gRPC may hold beside admitted messages and what the
 // process needs with no payload at all.
 MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices);
-
-// A quarter of the memory that this machine or control group has, 8 GiB at
-// most.
-size_t DefaultBudget();
 
 // The largest request of that method which an empty server can hold, no more
 // than `cap`. Of an extreme shape a smaller one may be refused, too, once its

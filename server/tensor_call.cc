@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "kernels/device/budget.h"
 #include "kernels/plan/field_error.h"
 #include "server/call_registry.h"
 #include "server/metrics.h"
@@ -160,13 +161,10 @@ void TensorCall::PlanRequest() {
   auto request = wire::ParseRequest(method_, message_.Pieces(), env_->defaults);
   if (!request.ok()) return Fail(Failure::BadRequest(request.status()));
   request_ = *std::move(request);
-  const size_t payload = PayloadNeed(*request_.plan);
   const auto& limits = env_->ledger->limits().payload;
-  const size_t most = *std::max_element(limits.begin(), limits.end());
-  if (payload > most) {
-    return Fail(Failure::TooLarge("memory for input, output and scratch",
-                                  payload, most));
-  }
+  const absl::Status fits = CheckPayload(
+      *request_.plan, *std::max_element(limits.begin(), limits.end()));
+  if (!fits.ok()) return Fail(Failure::BadRequest(fits));
   Claim();
 }
 

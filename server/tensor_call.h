@@ -17,11 +17,11 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/device/engine.h"
 #include "proto/net/received_message.h"
 #include "proto/wire.h"
 #include "server/call_environment.h"
 #include "server/call_record.h"
-#include "server/engine.h"
 #include "server/failure.h"
 #include "server/incoming_call.h"
 #include "server/ledger.h"

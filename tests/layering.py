@@ -42,13 +42,13 @@ proto: kernels/plan kernels/device/backend.h absl fmt google messages
 proto/net: absl fmt grpcpp openssl
 server: kernels/plan kernels/device proto proto/net absl fmt google grpc grpcpp messages openssl spdlog CLI
 client: kernels/plan client/net client/parts absl fmt
-client/client: proto/net/received_message.h grpcpp
-client/parts: kernels/plan client/call_options.h client/distributed.h client/piece_options.h client/result.h absl fmt
+client/parts: kernels/plan client/call_options.h client/distributed.h client/error.h client/piece_options.h client/result.h client/server_info.h absl fmt
 client/files: kernels/plan client/quantized_tensor.h client/result.h absl fmt nlohmann
-client/net: kernels/plan proto proto/net client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/parts/result_builder.h absl fmt google grpcpp messages
 client/checkpoint: kernels/plan kernels/arith/copy_address.h client/files absl fmt nlohmann re2
 client/checkpoint/check: client/checkpoint client/files absl fmt
 client/checkpoint/convert: kernels/plan client/result.h client/checkpoint client/files absl fmt
+client/local: kernels/plan kernels/device proto/methods.h client/call_options.h client/piece_options.h client/result.h client/parts absl fmt
+client/net: kernels/plan proto proto/net client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/parts absl fmt google grpcpp messages client/parts/result_builder.h
 client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI
 client/quantctl/main: client/quantctl/models
 client/quantctl/models: client/checkpoint client/checkpoint/check client/checkpoint/convert client/parts/piece_work.h client/quantctl fmt nlohmann CLI
@@ -57,17 +57,18 @@ tests/oracle:
 tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
 tests/kernels/plan: kernels/plan tests/oracle tests/testing fmt gtest gmock
 tests/kernels/arith: kernels/plan/format.h kernels/arith kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
-tests/kernels/device: kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/testing fmt gtest gmock
+tests/kernels/device: kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/client/temp_dir.h tests/testing absl fmt gtest gmock
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
 tests/kernels/contract: kernels/plan kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock
 tests/kernels/golden: kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
 tests/proto: kernels/plan kernels/device proto tests/testing google grpcpp stubs gtest gmock
-tests/server: kernels/plan kernels/device proto/net server tests/bench/rpc_process.h tests/client/temp_dir.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
+tests/server: kernels/plan kernels/device proto/net server tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann
 tests/client/checkpoint: client/checkpoint client/checkpoint/check client/checkpoint/convert client/files tests/oracle tests/client tests/testing fmt nlohmann
-tests/client/net: kernels/plan proto/net client client/net tests/bench/rpc_process.h tests/client tests/testing absl fmt messages
-tests/client/quantctl: kernels/plan client client/checkpoint client/files client/quantctl tests/bench/rpc_process.h tests/client tests/client/checkpoint tests/testing fmt nlohmann
+tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
+tests/client/net: kernels/plan proto/net client client/net client/parts/error_details.h tests/bench/rpc_process.h tests/client tests/testing absl fmt messages
+tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint
 tests/fuzz: kernels/plan proto tests/proto/raw_message.h absl google gtest
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
 tests/bench: kernels/plan kernels/device kernels/cpu/thread_pool.h kernels/cuda server/allocator.h grpcpp messages stubs nlohmann cuda CLI

@@ -1,5 +1,6 @@
 // Quantizes a small tensor to NVFP4, saves it, loads it and decodes it again.
 //
+//   quantize_tensor local weight.safetensors
 //   quantize_tensor 127.0.0.1:50151 weight.safetensors
 #include <cmath>
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "client/error.h"
-#include "client/net/server_status.h"
+#include "client/parts/error_details.h"
 #include "fmt/format.h"
 
 namespace quantd::client {
@@ -28,7 +28,7 @@ Exchange::Exchange(std::string target, const RetryPolicy& retry,
       credentials_(credentials),
       servers_(servers) {}
 
-absl::Status Exchange::Run(const Message& message, const Limit& limit,
+absl::Status Exchange::Run(const Message& message, const CallLimit& limit,
                            CallControl& control, ReceivedMessage* reply,
                            int* attempts) {
   const size_t size = message.size();
@@ -67,8 +67,8 @@ absl::Status Exchange::Run(const Message& message, const Limit& limit,
   }
 }
 
-absl::Status Exchange::Explain(const absl::Status& status, const Limit& limit,
-                               int attempts) const {
+absl::Status Exchange::Explain(const absl::Status& status,
+                               const CallLimit& limit, int attempts) const {
   std::string text(status.message());
   const std::string id = GetRequestId(status);
   const size_t servers = servers_->size();

@@ -4,7 +4,6 @@
 #define QUANTD_CLIENT_NET_EXCHANGE_H_
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -16,6 +15,7 @@
 #include "client/net/retry.h"
 #include "client/net/servers.h"
 #include "client/net/transport.h"
+#include "client/parts/call_control.h"
 #include "proto/net/received_message.h"
 
 namespace quantd::client {
@@ -27,20 +27,16 @@ class Exchange {
   Exchange(std::string target, const RetryPolicy& retry,
            const ChannelCredentials& credentials, Servers* servers);
 
-  struct Limit {
-    std::chrono::milliseconds length;  // as the caller said it
-    Time deadline;                     // when that is over
-  };
   // Returns when gRPC holds no piece of the message any more. `reply` is
   // empty at first; `attempts` is how often the message was sent. An
   // error says in words what every server that could not be had said.
-  absl::Status Run(const Message& message, const Limit& limit,
+  absl::Status Run(const Message& message, const CallLimit& limit,
                    CallControl& control, ReceivedMessage* reply, int* attempts);
 
   const std::string& target() const { return target_; }
 
  private:
-  absl::Status Explain(const absl::Status& status, const Limit& limit,
+  absl::Status Explain(const absl::Status& status, const CallLimit& limit,
                        int attempts) const;
 
   const std::string target_;

@@ -2,10 +2,7 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "client/parts/result_builder.h"
-#include "fmt/format.h"
-#include "kernels/plan/field_error.h"
 #include "proto/messages.h"
 #include "proto/wire.h"
 #include "quantd.pb.h"
@@ -27,36 +24,6 @@ absl::StatusOr<Reply> Parse(absl::Span<const std::string_view> slices) {
 }
 
 }  // namespace
-
-absl::Status CheckDestinations(const Plan& plan,
-                               absl::Span<const Destination> into) {
-  for (size_t i = 0; i < into.size(); ++i) {
-    const std::string field = absl::StrCat("into[", i, "]");
-    const TensorSpec* spec = plan.output(into[i].kind);
-    if (spec == nullptr) {
-      return FieldError(field, "a part this call gives",
-                        std::string(Name(into[i].kind)));
-    }
-    if (into[i].bytes.size() != spec->size) {
-      return FieldError(
-          field, fmt::format("{} bytes for {}", spec->size, Name(spec->kind)),
-          fmt::format("{} bytes", into[i].bytes.size()));
-    }
-    const auto address = reinterpret_cast<uintptr_t>(into[i].bytes.data());
-    if (address % SizeOf(spec->dtype) != 0) {
-      return FieldError(field,
-                        fmt::format("memory aligned for {}", Name(spec->dtype)),
-                        fmt::format("address {:#x}", address));
-    }
-    for (size_t k = 0; k < i; ++k) {
-      if (into[k].kind == into[i].kind) {
-        return FieldError(field, "every part once",
-                          fmt::format("{} again", Name(into[i].kind)));
-      }
-    }
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<Result> ReadReply(const Plan& plan,
                                  absl::Span<const std::string_view> slices,

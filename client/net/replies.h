@@ -14,10 +14,6 @@
 
 namespace quantd::client {
 
-// Checks `into` against the parts the plan will give.
-absl::Status CheckDestinations(const Plan& plan,
-                               absl::Span<const Destination> into);
-
 // The reply to `plan`'s request, in the pieces it arrived in: its parts are
 // copied once, to `into` or to memory of the Result. INTERNAL for a reply
 // that is not what the plan demands.

@@ -4,66 +4,22 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
-#include "client/error.h"
-#include "fmt/format.h"
+#include "client/parts/error_details.h"
+#include "kernels/plan/field_error.h"
 #include "proto/methods.h"
 #include "quantd.pb.h"
 
-namespace quantd {
+namespace quantd::client {
 namespace {
 
 constexpr char kDetailUrl[] = "type.googleapis.com/quantd.v1.ErrorDetail";
-constexpr char kRequestIdUrl[] = "quantd/request_id";
-constexpr char kRetryUrl[] = "quantd/retry_ms";
-constexpr char kAttemptsUrl[] = "quantd/attempts";
-
-std::string Payload(const absl::Status& status, const char* url) {
-  const auto payload = status.GetPayload(url);
-  return payload ? std::string(*payload) : std::string();
-}
-
-}  // namespace
-
-std::optional<ServerError> GetServerError(const absl::Status& status) {
-  const auto payload = status.GetPayload(kDetailUrl);
-  if (const auto limit = GetSizeLimit(status); limit && !payload) {
-    return ServerError{ErrorReason::kTooLarge, *limit};
-  }
-  v1::ErrorDetail detail;
-  if (!payload || !detail.ParseFromString(std::string(*payload))) {
-    return std::nullopt;
-  }
-  ServerError error;
-  error.reason = static_cast<ErrorReason>(detail.reason());
-  error.limit = detail.limit();
-  error.retry_delay = std::chrono::milliseconds(detail.retry_delay_ms());
-  return error;
-}
-
-std::optional<RetryHint> GetRetryHint(const absl::Status& status) {
-  int64_t ms = 0;
-  if (!absl::SimpleAtoi(Payload(status, kRetryUrl), &ms)) return std::nullopt;
-  return RetryHint{std::chrono::milliseconds(ms)};
-}
-
-std::string GetRequestId(const absl::Status& status) {
-  return Payload(status, kRequestIdUrl);
-}
-
-int GetAttempts(const absl::Status& status) {
-  int attempts = 0;
-  return absl::SimpleAtoi(Payload(status, kAttemptsUrl), &attempts) ? attempts
-                                                                    : 0;
-}
-
-namespace client {
-namespace {
 
 // The ErrorDetail inside a serialized google.rpc.Status, whose only field of
 // interest is 3, repeated google.protobuf.Any.
@@ -146,28 +102,15 @@ absl::Status FromGrpc(const grpc::Status& status,
     });
   }
   if (detail) {
-    result.SetPayload(kDetailUrl, absl::Cord(detail->SerializeAsString()));
+    SetServerError(&result,
+                   {static_cast<ErrorReason>(detail->reason()), detail->limit(),
+                    std::chrono::milliseconds(detail->retry_delay_ms())});
   }
-  if (!id.empty()) result.SetPayload(kRequestIdUrl, absl::Cord(id));
+  if (!id.empty()) SetRequestId(&result, id);
   if (const auto delay = RetryDelay(status, context, detail)) {
     SetRetryHint(&result, *delay);
   }
   return result;
 }
 
-void SetRetryHint(absl::Status* status, std::chrono::milliseconds delay) {
-  status->SetPayload(kRetryUrl, absl::Cord(fmt::to_string(delay.count())));
-}
-
-absl::Status Annotate(const absl::Status& status, std::string_view message,
-                      int attempts) {
-  absl::Status result(status.code(), std::string(message));
-  status.ForEachPayload([&](absl::string_view url, const absl::Cord& value) {
-    result.SetPayload(url, value);
-  });
-  result.SetPayload(kAttemptsUrl, absl::Cord(fmt::to_string(attempts)));
-  return result;
-}
-
-}  // namespace client
-}  // namespace quantd
+}  // namespace quantd::client

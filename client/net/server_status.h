@@ -6,9 +6,6 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/status.h>
 
-#include <chrono>
-#include <string_view>
-
 #include "absl/status/status.h"
 
 namespace quantd::client {
@@ -18,13 +15,6 @@ namespace quantd::client {
 // knows that he did.
 absl::Status FromGrpc(const grpc::Status& status,
                       const grpc::ClientContext& context);
-
-// Says that the call may be made again, not before `delay`.
-void SetRetryHint(absl::Status* status, std::chrono::milliseconds delay);
-
-// The status with the number of attempts attached and `message` as its text.
-absl::Status Annotate(const absl::Status& status, std::string_view message,
-                      int attempts);
 
 }  // namespace quantd::client
 

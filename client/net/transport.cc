@@ -1,5 +1,7 @@
 #include "client/net/transport.h"
 
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 #include "client/net/server_status.h"
@@ -53,41 +55,6 @@ class Sender::Pins {
   int held_ = 0;
 };
 
-void CallControl::Cancel() {
-  std::lock_guard lock(mutex_);
-  cancelled_ = true;
-  if (context_ != nullptr) context_->TryCancel();
-  changed_.notify_all();
-}
-
-bool CallControl::cancelled() const {
-  std::lock_guard lock(mutex_);
-  return cancelled_;
-}
-
-bool CallControl::SleepUntil(Time until) {
-  std::unique_lock lock(mutex_);
-  return !changed_.wait_until(lock, until, [&] { return cancelled_; });
-}
-
-void CallControl::WaitForWake(Time until) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, until, [&] { return cancelled_ || woken_; });
-  woken_ = false;
-}
-
-void CallControl::Wake() {
-  std::lock_guard lock(mutex_);
-  woken_ = true;
-  changed_.notify_all();
-}
-
-void CallControl::Attach(grpc::ClientContext* context) {
-  std::lock_guard lock(mutex_);
-  context_ = context;
-  if (context != nullptr && cancelled_) context->TryCancel();
-}
-
 size_t Message::size() const {
   size_t total = head.size();
   for (const auto& piece : payload) total += piece.size();
@@ -133,8 +100,8 @@ absl::Status Sender::Send(grpc::GenericStub& stub, Time deadline,
   credentials_.Authorize(&context);
   grpc::CompletionQueue queue;
   grpc::Status status;
-  control.Attach(&context);
   {
+    const CallControl::Stage stage(&control, [&] { context.TryCancel(); });
     const auto call =
         stub.PrepareUnaryCall(&context, message_.method, request, &queue);
     call->StartCall();
@@ -143,7 +110,6 @@ absl::Status Sender::Send(grpc::GenericStub& stub, Time deadline,
     bool ok = false;
     queue.Next(&tag, &ok);
   }
-  control.Attach(nullptr);
   queue.Shutdown();
   for (void* tag = nullptr;;) {
     bool ok = false;

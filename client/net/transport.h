@@ -5,47 +5,18 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
-#include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "client/net/channel_credentials.h"
+#include "client/parts/call_control.h"
 #include "proto/net/received_message.h"
 
 namespace quantd::client {
-
-using Time = std::chrono::system_clock::time_point;
-
-// Stops one call, whatever stage it is in. Thread-safe.
-class CallControl {
- public:
-  void Cancel();
-  bool cancelled() const;
-  // False when the call was cancelled before `until`.
-  bool SleepUntil(Time until);
-
-  // Returns when the call is woken or cancelled, `until` at the latest. A
-  // Wake since the last wait counts.
-  void WaitForWake(Time until);
-  void Wake();
-
- private:
-  friend class Sender;
-  // The attempt under way; nullptr when there is none.
-  void Attach(grpc::ClientContext* context);
-
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool cancelled_ = false;
-  bool woken_ = false;
-  grpc::ClientContext* context_ = nullptr;
-};
 
 // One request: `head` and then the pieces of the payload, which are the
 // caller's memory, make the serialized message.

@@ -18,6 +18,10 @@
 
 namespace quantd {
 
+// Checks `into` against the parts the plan will give.
+absl::Status CheckDestinations(const Plan& plan,
+                               absl::Span<const Destination> into);
+
 class ResultBuilder {
  public:
   // `into` has passed CheckDestinations. The plan outlives the builder.

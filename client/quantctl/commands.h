@@ -35,8 +35,11 @@ enum ExitCode : int {
   kFindings = 8,  // lint found something
 };
 
+inline constexpr char kDefaultServer[] = "127.0.0.1:50151";
+inline constexpr uint16_t kDefaultPort = 50151;
+
 struct Options {
-  std::string server = "127.0.0.1:50151";
+  std::string server = kDefaultServer;
   Credentials credentials;
   double deadline_seconds = 30;
   bool json = false;

@@ -246,8 +246,9 @@ absl::Status SettleUsage(Options* o) {
 
 void AddServer(CLI::App* app, Options* o) {
   app->add_option("--server", o->server,
-                  "Address of the server; or several with commas between "
-                  "them, or a name that resolves to several")
+                  "Address of the server, or several with commas between them, "
+                  "or a name that resolves to several; or the devices of this "
+                  "process: local, local:cpu or local:cuda:N")
       ->type_name("ADDRESS,...")
       ->envname("QUANTD_SERVER")
       ->capture_default_str();

@@ -1,4 +1,4 @@
-// quantctl: quantizes tensor files through a quantd server.
+// quantctl: quantizes tensor files through a quantd server, or by itself.
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
@@ -11,6 +11,7 @@
 #include "client/quantctl/commands.h"
 #include "client/quantctl/flags.h"
 #include "client/quantctl/models/models.h"
+#include "client/quantctl/server_choice.h"
 #include "client/quantctl/signals.h"
 #include "client/quantctl/usage.h"
 #include "fmt/format.h"
@@ -30,6 +31,10 @@ constexpr char kFooter[] =
   7  the output cannot be written
   8  lint found something
 
+Without a server: --server local works in this process, on its GPUs or else
+on the CPU. So does a command for which no server is named, where none answers
+at 127.0.0.1:50151; it says so.
+
 Example:
   quantd --listen 127.0.0.1:50151 &
   quantctl sample --out sample.safetensors
@@ -40,7 +45,9 @@ Example:
   quantctl convert Llama-3.1-8B Llama-3.1-8B-NVFP4 --format nvfp4)";
 
 int Main(int argc, char** argv) {
-  CLI::App app("Quantizes tensor files through a quantd server.", "quantctl");
+  CLI::App app(
+      "Quantizes tensor files through a quantd server, or without one.",
+      "quantctl");
   app.set_version_flag("--version", "quantctl " QUANTD_VERSION);
   app.require_subcommand(1);
   app.footer(kFooter);
@@ -166,6 +173,10 @@ int Main(int argc, char** argv) {
   if (const auto s = Settle(&o); !s.ok()) {
     fmt::print(stderr, "{}\n", std::string(s.message()));
     return kUsage;
+  }
+  // What computes can do without a server; `info` asks about one.
+  for (const CLI::App* sub : {quantize, dequantize, amax, roundtrip}) {
+    if (*sub && (*sub)["--server"]->empty()) SettleServer(&o);
   }
   return run(o);
 }

@@ -111,8 +111,9 @@ void Explain(const Options& options, int code, const absl::Status& status) {
         break;
       }
       fmt::print(stderr,
-                 "  Start a server with 'quantd --listen {}', or name another "
-                 "with --server or QUANTD_SERVER.\n",
+                 "  Start a server with 'quantd --listen {}', name another "
+                 "with --server or QUANTD_SERVER, or do without: --server "
+                 "local.\n",
                  options.server.substr(0, options.server.find(',')));
       break;
     case absl::StatusCode::kDeadlineExceeded:

@@ -55,6 +55,12 @@ std::vector<std::string> ListBackends() {
   return names;
 }
 
+std::vector<std::string> DefaultBackends() {
+  std::vector<std::string> names = ListBackends();
+  if (names.size() > 1) names.pop_back();
+  return names;
+}
+
 std::vector<std::string> ListCpuIsas() { return cpu::ListIsas(); }
 
 std::string CudaUnavailableReason() {

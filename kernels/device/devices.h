@@ -21,6 +21,10 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(
 // Names of the real devices here: every CUDA device, then "cpu:0".
 std::vector<std::string> ListBackends();
 
+// Those that are used where nobody names any: the CPU only where there is
+// nothing better.
+std::vector<std::string> DefaultBackends();
+
 // CPU ISAs this machine can run, best last ("baseline" is always there).
 std::vector<std::string> ListCpuIsas();
 

@@ -97,6 +97,14 @@ uint32_t UsedOptions(const QuantizeOptions& o) {
   return used;
 }
 
+std::vector<std::string_view> OptionsOf(const FormatSpec& format) {
+  std::vector<std::string_view> names;
+  for (const OptionSpec& option : Options()) {
+    if (format.options & option.option) names.push_back(option.name);
+  }
+  return names;
+}
+
 std::string FormatsWith(Option option) {
   std::vector<std::string_view> names;
   for (const FormatSpec& f : kFormats) {

@@ -39,6 +39,13 @@ uint32_t UsedOptions(const QuantizeOptions& options);
 absl::Status CheckSupport(const FormatSpec& format,
                           const QuantizeOptions& options);
 
+// What every format is made of, and the copies that every format has.
+inline constexpr DType kInputTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+inline constexpr Usage kUsages[] = {Usage::kRowwise, Usage::kColumnwise,
+                                    Usage::kBoth, Usage::kNone};
+// Names of the options that a format has.
+std::vector<std::string_view> OptionsOf(const FormatSpec& format);
+
 // Names of the formats that have an option: "nvfp4, mxfp4".
 std::string FormatsWith(Option option);
 

@@ -13,6 +13,7 @@ namespace quantd {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::HasSubstr;
 
 TEST(Create, RefusesBadOptions) {
   EXPECT_THAT(Client::Create(""), StatusIs(absl::StatusCode::kInvalidArgument));
@@ -34,6 +35,14 @@ TEST(Create, RefusesBadOptions) {
             "retry.max_backoff");
   EXPECT_EQ(refused([](auto& o) { o.retry.multiplier = 0.5; }),
             "retry.multiplier");
+}
+
+// This program does not link the kernels.
+TEST(Create, SaysWhatIsMissingForLocal) {
+  const auto client = Client::Create("local");
+  EXPECT_THAT(client, StatusIs(absl::StatusCode::kUnimplemented));
+  EXPECT_THAT(std::string(client.status().message()),
+              HasSubstr("link quantd::local"));
 }
 
 TEST(Client, RefusesIllegalRequestsWithoutSending) {

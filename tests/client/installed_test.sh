@@ -1,6 +1,7 @@
 #!/bin/bash
 # Installs the SDK to a fresh prefix, builds client/example against it with
-# find_package and nothing else of this tree, and runs it against a server.
+# find_package and nothing else of this tree, with the kernels and without them,
+# and runs it in its own process and against a server.
 #
 #   installed_test.sh <build dir> <source dir> <quantd> <cmake> <compiler>
 set -euo pipefail
@@ -53,12 +54,43 @@ grep -q 'WIRE\.md' "$proto/quantd.proto" && [ -s "$proto/WIRE.md" ] || {
 
 # A machine that has what our build needs may have no make.
 if command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi
+# compile DIR: the program in that directory, into DIR/build.
+compile() {
+  "$cmake" -S "$1" -B "$1/build" -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$work/prefix" \
+    -DCMAKE_CXX_FLAGS="${EXAMPLE_FLAGS:-}" >"$work/log" ||
+    { cat "$work/log"; exit 1; }
+  "$cmake" --build "$1/build" >"$work/log" || { cat "$work/log"; exit 1; }
+}
 cp -r "$source/client/example" "$work/example"
-"$cmake" -S "$work/example" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$work/prefix" \
-  -DCMAKE_CXX_FLAGS="${EXAMPLE_FLAGS:-}" >"$work/log" ||
-  { cat "$work/log"; exit 1; }
-"$cmake" --build "$work/build" >"$work/log" || { cat "$work/log"; exit 1; }
+compile "$work/example"
+
+# check WORDS...: what the program prints for a tensor that it has been through.
+check() {
+  local out
+  rm -f "$work/w.safetensors"
+  out=$("$@" "$work/w.safetensors")
+  echo "$out"
+  case $out in
+    "65536 bytes became "*", SQNR "*" dB") ;;
+    *) echo "unexpected output" >&2; exit 1 ;;
+  esac
+  [ -s "$work/w.safetensors" ]
+}
+check "$work/example/build/quantize_tensor" local
+
+# Without the kernels it is a client of servers, and says so.
+cp -r "$source/client/example" "$work/remote"
+sed -i -e 's/ COMPONENTS local//' -e 's/quantd::local/quantd::client/' \
+  "$work/remote/CMakeLists.txt"
+compile "$work/remote"
+if "$work/remote/build/quantize_tensor" local "$work/w.safetensors" \
+    2>"$work/log" || ! grep -q 'link quantd::local' "$work/log"; then
+  cat "$work/log"
+  echo "a client without kernels does not say what is missing" >&2
+  exit 1
+fi
+ls -l "$work"/{example,remote}/build/quantize_tensor
 
 "$quantd" --listen 127.0.0.1:0 --port-file "$work/port" \
   >"$work/server.log" 2>&1 &
@@ -68,10 +100,5 @@ for _ in $(seq 300); do
   kill -0 "$server" || { cat "$work/server.log"; exit 1; }
   sleep 0.1
 done
-out=$("$work/build/quantize_tensor" "$(cat "$work/port")" "$work/w.safetensors")
-echo "$out"
-case $out in
-  "65536 bytes became "*", SQNR "*" dB") ;;
-  *) echo "unexpected output" >&2; exit 1 ;;
-esac
-[ -s "$work/w.safetensors" ]
+check "$work/remote/build/quantize_tensor" "$(cat "$work/port")"
+check "$work/example/build/quantize_tensor" "$(cat "$work/port")"

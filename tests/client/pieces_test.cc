@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <string_view>
 
 #include "tests/bench/rpc_process.h"
 #include "tests/client/calls.h"
@@ -12,19 +13,23 @@
 namespace quantd {
 namespace {
 
-class Pieces : public testing::Test {
+// Over a server, and in this process.
+class Pieces : public testing::TestWithParam<const char*> {
  protected:
   static void SetUpTestSuite() {
     server_ = new bench::ServerProcess(
         {bench::FindQuantd(), "--listen", "127.0.0.1:0", "--device", "cpu:0"});
     ASSERT_TRUE(server_->running()) << server_->Log();
-    client_ = Connect(server_->address());
   }
   static void TearDownTestSuite() {
-    client_.reset();
     delete server_;
     server_ = nullptr;
   }
+
+  Pieces()
+      : client_(Connect(GetParam() == std::string_view("server")
+                            ? server_->address()
+                            : GetParam())) {}
 
   // Requests no larger than 96 KiB: a few pieces of 128 x 128 fp32.
   static PieceOptions Small() {
@@ -66,7 +71,7 @@ class Pieces : public testing::Test {
   }
 
   // There and back, both in pieces.
-  static void ExpectWhole(const Whole& whole, const QuantizeOptions& options) {
+  void ExpectWhole(const Whole& whole, const QuantizeOptions& options) {
     const auto expected = client_->Quantize(whole.desc, whole.bytes(), options);
     ASSERT_THAT(expected, IsOk());
     PieceOptions pieces = Small();
@@ -124,10 +129,15 @@ class Pieces : public testing::Test {
   }
 
   static inline bench::ServerProcess* server_ = nullptr;
-  static inline std::unique_ptr<Client> client_;
+  const std::unique_ptr<Client> client_;
 };
 
-TEST_F(Pieces, EveryFormatAndLayout) {
+INSTANTIATE_TEST_SUITE_P(, Pieces, testing::Values("server", "local:cpu"),
+                         [](const auto& param) {
+                           return param.index == 0 ? "Server" : "Local";
+                         });
+
+TEST_P(Pieces, EveryFormatAndLayout) {
   // Ragged at the end, rows that fit into a piece and rows that do not.
   const Whole tall({700, 96});
   const Whole wide({300, 800});
@@ -152,7 +162,7 @@ TEST_F(Pieces, EveryFormatAndLayout) {
   }
 }
 
-TEST_F(Pieces, EveryOptionOfNvfp4) {
+TEST_P(Pieces, EveryOptionOfNvfp4) {
   const Whole whole({600, 512});
   QuantizeOptions o = Of(Format::kNvfp4);
   o.amax = o.statistics = true;
@@ -183,14 +193,14 @@ TEST_F(Pieces, EveryOptionOfNvfp4) {
   ExpectWhole(whole, o);
 }
 
-TEST_F(Pieces, OneLongRow) {
+TEST_P(Pieces, OneLongRow) {
   const Whole row({200'000});
   ExpectWhole(row, Of(Format::kNvfp4, Usage::kRowwise));
   const Whole two({2, 100'000});
   ExpectWhole(two, Of(Format::kMxfp8E4M3, Usage::kRowwise));
 }
 
-TEST_F(Pieces, StatisticsAddUp) {
+TEST_P(Pieces, StatisticsAddUp) {
   const Whole whole({600, 512});
   QuantizeOptions o = Of(Format::kNvfp4, Usage::kRowwise);
   o.statistics = true;
@@ -208,7 +218,7 @@ TEST_F(Pieces, StatisticsAddUp) {
   EXPECT_NEAR(a->sqnr_db(), b->sqnr_db(), 1e-4);
 }
 
-TEST_F(Pieces, Maxima) {
+TEST_P(Pieces, Maxima) {
   const Whole whole({600, 512});
   for (const AmaxDomain domain : {AmaxDomain::kTensor, AmaxDomain::kRow}) {
     RhtAmaxOptions o;
@@ -224,7 +234,7 @@ TEST_F(Pieces, Maxima) {
   }
 }
 
-TEST_F(Pieces, RefusesWhatPiecesCannotHave) {
+TEST_P(Pieces, RefusesWhatPiecesCannotHave) {
   Whole whole({600, 512});
   const auto field = [&](const QuantizeOptions& o) {
     const auto s =

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "server/server.h"
-#include "tests/server/fake_backend.h"
+#include "tests/kernels/device/fake_backend.h"
 #include "tests/server/rpc_client.h"
 #include "tests/testing/matchers.h"
 

@@ -159,6 +159,10 @@ TEST_F(LimitTest, ShapesThatNeedMuchOutputGrowOrAreTooLarge) {
   const RpcResult result = Call(channel_, never, options);
   ASSERT_TRUE(result.detail.has_value()) << result.status.error_message();
   EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_TOO_LARGE);
+  EXPECT_EQ(result.detail->field(), "memory for input, output and scratch");
+  EXPECT_EQ(result.detail->limit(), server_->shares().per_device);
+  EXPECT_THAT(result.status.error_message(),
+              testing::HasSubstr("split the tensor or raise the memory"));
 }
 
 TEST_F(LimitTest, BothCpuDevicesServe) {

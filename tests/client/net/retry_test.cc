@@ -1,7 +1,7 @@
 #include "client/net/retry.h"
 
 #include "absl/strings/cord.h"
-#include "client/net/server_status.h"
+#include "client/parts/error_details.h"
 #include "quantd.pb.h"
 #include "tests/testing/matchers.h"
 
@@ -69,11 +69,8 @@ TEST(Backoff, ABusyServerIsAskedAgainAndAgain) {
 }
 
 absl::Status DeviceFault() {
-  v1::ErrorDetail detail;
-  detail.set_reason(v1::ErrorDetail::REASON_DEVICE_FAULT);
   absl::Status s = absl::InternalError("device cuda:0 failed");
-  s.SetPayload("type.googleapis.com/quantd.v1.ErrorDetail",
-               absl::Cord(detail.SerializeAsString()));
+  SetServerError(&s, {ErrorReason::kDeviceFault});
   return s;
 }
 

@@ -1,4 +1,4 @@
-#include "server/engine.h"
+#include "kernels/device/engine.h"
 
 #include <algorithm>
 

@@ -1,13 +1,12 @@
 // Machines made of files: control groups as hosts, containers, systemd and
 // Slurm lay them out.
-#include "server/memory_limit.h"
+#include "kernels/device/memory_limit.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <string>
 
-#include "server/sizing.h"
 #include "tests/client/temp_dir.h"
 
 namespace quantd {
@@ -107,14 +106,6 @@ TEST_F(MemoryLimitTest, PathsMayHoldSpacesAndLeadNowhere) {
   Write("my groups/memory.max", "900\n");
   Write("beside/memory.max", "1\n");
   EXPECT_EQ(Limit(), 900u);
-}
-
-TEST(DefaultBudgetTest, IsAQuarterOfWhatTheGroupLeaves) {
-  const size_t limit = ControlGroupMemoryLimit();
-  const size_t budget = DefaultBudget();
-  EXPECT_GE(budget, size_t{64} << 20);
-  EXPECT_LE(budget, size_t{8} << 30);
-  EXPECT_LE(budget, std::max(limit / 4, size_t{64} << 20));
 }
 
 }  // namespace

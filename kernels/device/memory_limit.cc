@@ -1,4 +1,4 @@
-#include "server/memory_limit.h"
+#include "kernels/device/memory_limit.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // How much memory the control groups of this process leave it.
-#ifndef QUANTD_SERVER_MEMORY_LIMIT_H_
-#define QUANTD_SERVER_MEMORY_LIMIT_H_
+#ifndef QUANTD_KERNELS_DEVICE_MEMORY_LIMIT_H_
+#define QUANTD_KERNELS_DEVICE_MEMORY_LIMIT_H_
 
 #include <cstddef>
 #include <string>
@@ -17,4 +17,4 @@ size_t ControlGroupMemoryLimit(const std::string& root = "");
 
 }  // namespace quantd
 
-#endif  // QUANTD_SERVER_MEMORY_LIMIT_H_
+#endif  // QUANTD_KERNELS_DEVICE_MEMORY_LIMIT_H_

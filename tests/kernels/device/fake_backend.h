@@ -1,7 +1,7 @@
 // A device whose jobs do nothing until they are let, so that a test can hold
 // a call at a stage of its life.
-#ifndef QUANTD_TESTS_SERVER_FAKE_BACKEND_H_
-#define QUANTD_TESTS_SERVER_FAKE_BACKEND_H_
+#ifndef QUANTD_TESTS_KERNELS_DEVICE_FAKE_BACKEND_H_
+#define QUANTD_TESTS_KERNELS_DEVICE_FAKE_BACKEND_H_
 
 #include <cstring>
 #include <memory>
@@ -132,4 +132,4 @@ class FakeBackend : public Backend {
 
 }  // namespace quantd
 
-#endif  // QUANTD_TESTS_SERVER_FAKE_BACKEND_H_
+#endif  // QUANTD_TESTS_KERNELS_DEVICE_FAKE_BACKEND_H_

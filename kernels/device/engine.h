@@ -5,8 +5,8 @@
 // may also take a free slot and run on the caller's own thread.
 //
 // Threads: everything here may be used from any thread.
-#ifndef QUANTD_SERVER_ENGINE_H_
-#define QUANTD_SERVER_ENGINE_H_
+#ifndef QUANTD_KERNELS_DEVICE_ENGINE_H_
+#define QUANTD_KERNELS_DEVICE_ENGINE_H_
 
 #include <deque>
 #include <memory>
@@ -96,4 +96,4 @@ class Engine {
 
 }  // namespace quantd
 
-#endif  // QUANTD_SERVER_ENGINE_H_
+#endif  // QUANTD_KERNELS_DEVICE_ENGINE_H_

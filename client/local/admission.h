@@ -1,0 +1,62 @@
+// Room on the devices of this process for the payloads of calls: what comes is
+// let in, or waits in order.
+//
+// The server's ledger (server/ledger.h) is another matter: it knows who sends,
+// how fast and whether he keeps his word, none of which there is in a process
+// that calls itself.
+#ifndef QUANTD_CLIENT_LOCAL_ADMISSION_H_
+#define QUANTD_CLIENT_LOCAL_ADMISSION_H_
+
+#include <cstddef>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "client/parts/call_control.h"
+
+namespace quantd::client {
+
+// Thread-safe.
+class Admission {
+ public:
+  Admission(size_t devices, size_t per_device);
+
+  // What one call holds. Gives it back on destruction. Move-only.
+  class Room {
+   public:
+    Room(Room&& other) noexcept
+        : admission_(std::exchange(other.admission_, nullptr)),
+          device_(other.device_),
+          bytes_(other.bytes_) {}
+    ~Room();
+    int device() const { return device_; }
+
+   private:
+    friend class Admission;
+    Room(Admission* admission, int device, size_t bytes)
+        : admission_(admission), device_(device), bytes_(bytes) {}
+    Admission* admission_;
+    int device_;
+    size_t bytes_;
+  };
+
+  // Room for `bytes`, which are per_device() at most, on the device that has
+  // the most. Waits in order of arrival; nullopt: until the deadline, or until
+  // the call was cancelled.
+  std::optional<Room> Enter(size_t bytes, Time deadline, CallControl& control);
+
+  size_t per_device() const { return per_device_; }
+
+ private:
+  const size_t per_device_;
+  std::mutex mutex_;
+  std::vector<size_t> used_;         // of each device
+  size_t next_ = 0;                  // breaks ties in turn
+  std::list<CallControl*> waiting_;  // in order of arrival
+};
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_LOCAL_ADMISSION_H_

@@ -1,0 +1,144 @@
+#include "client/local/local_call.h"
+
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "client/parts/error_details.h"
+#include "client/parts/result_builder.h"
+#include "fmt/format.h"
+
+namespace quantd::client {
+namespace {
+
+// What a server would make of it, but for the log that it would point to.
+absl::Status FromJob(const absl::Status& status, const std::string& device) {
+  absl::Status result = status;
+  if (absl::IsInvalidArgument(status)) {
+    SetServerError(&result, {ErrorReason::kInvalidField});
+  } else if (absl::IsResourceExhausted(status)) {
+    SetServerError(&result, {ErrorReason::kBusy});
+    SetRetryHint(&result, std::chrono::milliseconds(0));
+  } else {
+    result = absl::InternalError(fmt::format("device {} failed: {}", device,
+                                             std::string(status.message())));
+    SetServerError(&result, {ErrorReason::kDeviceFault});
+  }
+  return Annotate(result, std::string(result.message()), 1);
+}
+
+}  // namespace
+
+absl::Status WhyStopped(const std::string& target, const CallLimit& limit,
+                        const CallControl& control) {
+  if (control.cancelled()) {
+    return Annotate(absl::CancelledError(), "cancelled by the caller", 1);
+  }
+  return Annotate(absl::DeadlineExceededError(""),
+                  fmt::format("no reply from {} within {} ms", target,
+                              limit.length.count()),
+                  1);
+}
+
+absl::Status Stopped(const std::string& target, const CallLimit& limit,
+                     const CallControl& control) {
+  const bool late = std::chrono::system_clock::now() >= limit.deadline;
+  if (!late && !control.cancelled()) return absl::OkStatus();
+  return WhyStopped(target, limit, control);
+}
+
+LocalCall::LocalCall(const std::string& target, const Plan& plan,
+                     absl::Span<const absl::Span<const std::byte>> payload,
+                     const CallLimit& limit, CallControl& control)
+    : target_(target),
+      plan_(plan),
+      payload_(payload),
+      limit_(limit),
+      control_(control) {}
+
+absl::StatusOr<Result> LocalCall::Run(Engine& engine, int device,
+                                      absl::Span<const Destination> into) {
+  Engine::SlotLease slot;
+  if (engine.RunsInline(device, plan_.input_bytes())) {
+    slot = engine.TrySlot(device);
+  }
+  if (slot) {
+    RunOn(engine.backend(device), std::move(slot));
+  } else {
+    engine.Submit(device, this);
+    if (!Await(engine, device)) return WhyStopped(target_, limit_, control_);
+  }
+  if (!status_.ok()) return status_;
+  // By the caller's thread, so that the worker takes the next job meanwhile.
+  const std::string_view bytes(reinterpret_cast<const char*>(output_.data()),
+                               output_.size());
+  ResultBuilder builder(plan_, into);
+  for (const TensorSpec& part : plan_.outputs()) {
+    if (auto s = builder.Add(part, {&bytes, 1}, 0, bytes.size()); !s.ok()) {
+      return s;
+    }
+  }
+  return builder.Take({report_.saw_nan, report_.saw_inf, report_.rowwise,
+                       report_.columnwise, device_, "", 1});
+}
+
+bool LocalCall::Await(Engine& engine, int device) {
+  const CallControl::Stage stage(&control_, [this] {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  });
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, limit_.deadline, [&] { return done_ || stop_; });
+  if (done_) return true;
+  lock.unlock();
+  if (engine.Withdraw(device, this)) return false;
+  // It runs, and reads the caller's memory: RunOn ends as soon as it can.
+  lock.lock();
+  changed_.wait(lock, [&] { return done_; });
+  return true;
+}
+
+void LocalCall::RunOn(Backend& backend, Engine::SlotLease slot) {
+  device_ = backend.info().name;
+  absl::Status status = Compute(backend);
+  slot.Reset();
+  // Under the lock: after it the call may be gone.
+  std::lock_guard lock(mutex_);
+  status_ = std::move(status);
+  done_ = true;
+  changed_.notify_all();
+}
+
+absl::Status LocalCall::Compute(Backend& backend) {
+  const auto stopped = [&] { return Stopped(target_, limit_, control_); };
+  if (auto s = stopped(); !s.ok()) return s;
+  // The caller keeps the plan until the job is gone.
+  auto job = backend.Begin(
+      std::shared_ptr<const Plan>(std::shared_ptr<const Plan>(), &plan_));
+  if (!job.ok()) return FromJob(job.status(), device_);
+  Gather((*job)->staging());
+  (*job)->Fed(plan_.input_bytes());
+  if (auto s = stopped(); !s.ok()) return s;
+  auto report = (*job)->Run();
+  if (!report.ok()) return FromJob(report.status(), device_);
+  if (auto s = stopped(); !s.ok()) return s;
+  report_ = *std::move(report);
+  output_ = (*job)->TakeOutput();
+  return absl::OkStatus();
+}
+
+void LocalCall::Gather(absl::Span<std::byte> staging) const {
+  size_t end = 0;
+  for (size_t i = 0; i < payload_.size(); ++i) {
+    const size_t offset = plan_.inputs()[i].offset;
+    std::memset(staging.data() + end, 0, offset - end);
+    if (!payload_[i].empty()) {
+      std::memcpy(staging.data() + offset, payload_[i].data(),
+                  payload_[i].size());
+    }
+    end = offset + payload_[i].size();
+  }
+}
+
+}  // namespace quantd::client

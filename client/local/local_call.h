@@ -1,0 +1,68 @@
+// One call on a device of this process.
+#ifndef QUANTD_CLIENT_LOCAL_LOCAL_CALL_H_
+#define QUANTD_CLIENT_LOCAL_LOCAL_CALL_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/call_options.h"
+#include "client/parts/call_control.h"
+#include "client/result.h"
+#include "kernels/device/backend.h"
+#include "kernels/device/engine.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd::client {
+
+// CANCELLED for a call that was cancelled, else DEADLINE_EXCEEDED.
+absl::Status WhyStopped(const std::string& target, const CallLimit& limit,
+                        const CallControl& control);
+// The same of a call that should go no further; OK of any other.
+absl::Status Stopped(const std::string& target, const CallLimit& limit,
+                     const CallControl& control);
+
+class LocalCall final : private Engine::Work {
+ public:
+  // All must outlive it. The payload has a piece for each input of the plan.
+  LocalCall(const std::string& target, const Plan& plan,
+            absl::Span<const absl::Span<const std::byte>> payload,
+            const CallLimit& limit, CallControl& control);
+
+  // Computes the plan on that device, which has room for it, when a slot is
+  // free. Once. Nothing of the call is under way when it returns.
+  absl::StatusOr<Result> Run(Engine& engine, int device,
+                             absl::Span<const Destination> into);
+
+ private:
+  void RunOn(Backend& backend, Engine::SlotLease slot) override;
+  absl::Status Compute(Backend& backend);
+  void Gather(absl::Span<std::byte> staging) const;
+  // Waits for RunOn, or takes the call back. False: it was taken back.
+  bool Await(Engine& engine, int device);
+
+  const std::string& target_;
+  const Plan& plan_;
+  const absl::Span<const absl::Span<const std::byte>> payload_;
+  const CallLimit limit_;
+  CallControl& control_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  bool stop_ = false;
+  // Once it is done.
+  absl::Status status_;
+  std::string device_;
+  JobReport report_;
+  Block output_;
+};
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_LOCAL_LOCAL_CALL_H_

@@ -1,0 +1,163 @@
+#include "client/local/local_devices.h"
+
+#include <utility>
+
+#include "client/local/local_call.h"
+#include "client/parts/error_details.h"
+#include "client/piece_options.h"
+#include "fmt/format.h"
+#include "kernels/device/budget.h"
+#include "kernels/device/devices.h"
+#include "kernels/plan/field_error.h"
+#include "kernels/plan/support.h"
+#include "proto/methods.h"
+
+namespace quantd::client {
+
+LocalDevices::LocalDevices(std::string target,
+                           std::vector<std::unique_ptr<Backend>> backends,
+                           size_t budget)
+    : target_(std::move(target)),
+      budget_(budget),
+      admission_(backends.size(), budget / backends.size()),
+      engine_(std::move(backends)) {}
+
+absl::StatusOr<Result> LocalDevices::Run(
+    const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
+    absl::Span<const Destination> into, const CallLimit& limit,
+    CallControl& control) {
+  if (auto s = CheckPayload(plan, admission_.per_device()); !s.ok()) {
+    return Annotate(s, std::string(s.message()), 1);
+  }
+  if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
+  const auto room =
+      admission_.Enter(PayloadNeed(plan), limit.deadline, control);
+  if (!room) return WhyStopped(target_, limit, control);
+  LocalCall call(target_, plan, payload, limit, control);
+  return call.Run(engine_, room->device(), into);
+}
+
+absl::StatusOr<QuantizeDescription> LocalDevices::Describe(
+    const Plan& plan, const CallLimit& limit, CallControl& control) {
+  if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
+  QuantizeDescription description;
+  description.parts = plan.outputs();
+  description.input_bytes = plan.input_bytes();
+  description.output_bytes = plan.output_bytes();
+  description.scratch_bytes = plan.scratch_bytes();
+  return description;
+}
+
+absl::StatusOr<ServerInfo> LocalDevices::GetInfo(const CallLimit& limit,
+                                                 CallControl& control) {
+  if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
+  ServerInfo info;
+  info.version = QUANTD_VERSION;
+  // There is no request; but who cuts a tensor into pieces by this may count on
+  // room for each.
+  info.max_request_bytes =
+      LargestThat(PieceOptions().request_bytes, [&](size_t bytes) {
+        return ExpectedPayload(
+                   bytes,
+                   wire::SpecOf(wire::Method::kQuantize).output_sixteenths) <=
+               admission_.per_device();
+      });
+  info.memory_budget_bytes = budget_;
+  info.max_rank = kMaxRank;
+  std::vector<std::string> kinds;
+  for (size_t i = 0; i < engine_.size(); ++i) {
+    const BackendInfo& backend = engine_.backend(i).info();
+    const BackendStats stats = engine_.backend(i).stats();
+    DeviceInfo device;
+    device.name = backend.name;
+    device.kind = backend.kind;
+    device.description = backend.description;
+    device.healthy = stats.healthy;
+    device.memory_limit_bytes = backend.memory_limit;
+    device.memory_high_water_bytes = stats.pool_high_water;
+    device.jobs = stats.jobs;
+    device.rht_cache_hits = stats.rht_cache_hits;
+    device.rht_cache_misses = stats.rht_cache_misses;
+    device.rht_launches = stats.rht_launches;
+    info.devices.push_back(std::move(device));
+    // Devices of one process are of one kind: all of a kind, or the one named.
+    if (i == 0) kinds.push_back(backend.kind);
+  }
+  for (const FormatSpec& spec : kFormats) {
+    FormatSupport format;
+    format.format = spec.format;
+    format.name = std::string(spec.name);
+    format.device_kinds = kinds;
+    format.inputs.assign(std::begin(kInputTypes), std::end(kInputTypes));
+    format.usages.assign(std::begin(kUsages), std::end(kUsages));
+    if (spec.options & kOptRht) {
+      format.rht_dimensions.assign(std::begin(kRhtDimensions),
+                                   std::end(kRhtDimensions));
+    }
+    for (const std::string_view name : OptionsOf(spec)) {
+      format.options.push_back(std::string(name));
+    }
+    info.formats.push_back(std::move(format));
+  }
+  return info;
+}
+
+namespace {
+
+absl::Status CheckLocalOptions(const LocalOptions& options) {
+  if (options.memory_budget != 0 && options.memory_budget < kLeastBudget) {
+    return FieldError("local.memory_budget",
+                      fmt::format("0 or at least {} bytes", kLeastBudget),
+                      fmt::to_string(options.memory_budget));
+  }
+  const std::pair<const char*, int> counts[] = {
+      {"local.slots", options.slots}, {"local.threads", options.threads}};
+  for (const auto& [field, count] : counts) {
+    if (count >= 0 && count <= 1024) continue;
+    return FieldError(field, "0 to 1024", fmt::to_string(count));
+  }
+  return absl::OkStatus();
+}
+
+// "cpu", "cuda:3": not what else OpenBackend knows, for benchmarks.
+bool IsDevice(std::string_view name) {
+  const std::string_view kind = name.substr(0, name.find(':'));
+  if (kind != "cpu" && kind != "cuda") return false;
+  name.remove_prefix(kind.size());
+  return name.empty() ||
+         (name.size() > 1 &&
+          name.find_first_not_of("0123456789", 1) == std::string_view::npos);
+}
+
+absl::StatusOr<std::unique_ptr<Endpoint>> OpenLocal(
+    std::string_view target, std::string_view device,
+    const LocalOptions& options) {
+  if (auto s = CheckLocalOptions(options); !s.ok()) return s;
+  std::vector<std::string> names = {std::string(device)};
+  if (target == "local") {
+    names = DefaultBackends();
+  } else if (!IsDevice(device)) {
+    return FieldError("target", "local, local:cpu or local:cuda:N",
+                      std::string(target));
+  }
+  const size_t budget =
+      options.memory_budget != 0 ? options.memory_budget : DefaultBudget();
+  BackendOptions each;
+  each.memory_limit = budget / names.size();
+  each.slots = options.slots;
+  each.threads = options.threads;
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (const std::string& name : names) {
+    auto backend = OpenBackend(name, each);
+    if (!backend.ok()) return backend.status();
+    backends.push_back(*std::move(backend));
+  }
+  return std::make_unique<LocalDevices>(std::string(target),
+                                        std::move(backends), budget);
+}
+
+}  // namespace
+}  // namespace quantd::client
+
+extern "C" const quantd::client::OpenEndpoint quantd_open_local =
+    &quantd::client::OpenLocal;

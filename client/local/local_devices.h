@@ -1,0 +1,44 @@
+// The devices of this process as what a Client works with: no message, no
+// server, and the same bytes.
+#ifndef QUANTD_CLIENT_LOCAL_LOCAL_DEVICES_H_
+#define QUANTD_CLIENT_LOCAL_LOCAL_DEVICES_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/local/admission.h"
+#include "client/parts/endpoint.h"
+#include "kernels/device/backend.h"
+#include "kernels/device/engine.h"
+
+namespace quantd::client {
+
+class LocalDevices final : public Endpoint {
+ public:
+  // At least one backend, each with its share of the budget as its limit.
+  LocalDevices(std::string target,
+               std::vector<std::unique_ptr<Backend>> backends, size_t budget);
+
+  const std::string& target() const override { return target_; }
+  absl::StatusOr<Result> Run(
+      const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
+      absl::Span<const Destination> into, const CallLimit& limit,
+      CallControl& control) override;
+  absl::StatusOr<QuantizeDescription> Describe(const Plan& plan,
+                                               const CallLimit& limit,
+                                               CallControl& control) override;
+  absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
+                                     CallControl& control) override;
+
+ private:
+  const std::string target_;
+  const size_t budget_;
+  Admission admission_;
+  Engine engine_;
+};
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_LOCAL_LOCAL_DEVICES_H_

@@ -1,0 +1,20 @@
+// Servers as what a Client works with: every call is a message to one of them.
+#ifndef QUANTD_CLIENT_NET_REMOTE_H_
+#define QUANTD_CLIENT_NET_REMOTE_H_
+
+#include <memory>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "client/call_options.h"
+#include "client/parts/endpoint.h"
+
+namespace quantd::client {
+
+// As Client::Create, of options that have passed CheckOptions.
+absl::StatusOr<std::unique_ptr<Endpoint>> OpenRemote(
+    std::string_view target, const ClientOptions& options);
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_NET_REMOTE_H_

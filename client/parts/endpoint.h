@@ -1,0 +1,56 @@
+// Who does what a Client is asked for: servers (client/net/remote.h), or the
+// devices of this process (client/local/local_devices.h).
+#ifndef QUANTD_CLIENT_PARTS_ENDPOINT_H_
+#define QUANTD_CLIENT_PARTS_ENDPOINT_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/call_options.h"
+#include "client/parts/call_control.h"
+#include "client/result.h"
+#include "client/server_info.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd::client {
+
+// Thread-safe. All calls are over when it is destroyed.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  // As it was named.
+  virtual const std::string& target() const = 0;
+
+  // Computes `plan`. The payload, a piece for each of its inputs, is no longer
+  // looked at when this returns. `into` has passed CheckDestinations.
+  virtual absl::StatusOr<Result> Run(
+      const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
+      absl::Span<const Destination> into, const CallLimit& limit,
+      CallControl& control) = 0;
+  // `plan` is one of a Quantize.
+  virtual absl::StatusOr<QuantizeDescription> Describe(
+      const Plan& plan, const CallLimit& limit, CallControl& control) = 0;
+  virtual absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
+                                             CallControl& control) = 0;
+};
+
+// Opens the devices of this process. `target` is all of "local:cuda:0", and
+// `device` what follows the first colon; empty: the default ones.
+using OpenEndpoint = absl::StatusOr<std::unique_ptr<Endpoint>> (*)(
+    std::string_view target, std::string_view device,
+    const LocalOptions& options);
+
+}  // namespace quantd::client
+
+// Only programs that link client/local have it, so that all others need not
+// link the kernels: elsewhere its address is null.
+extern "C" const quantd::client::OpenEndpoint quantd_open_local
+    __attribute__((weak));
+
+#endif  // QUANTD_CLIENT_PARTS_ENDPOINT_H_

@@ -1,0 +1,27 @@
+// Writes what client/error.h reads.
+#ifndef QUANTD_CLIENT_PARTS_ERROR_DETAILS_H_
+#define QUANTD_CLIENT_PARTS_ERROR_DETAILS_H_
+
+#include <chrono>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "client/error.h"
+
+namespace quantd::client {
+
+// Says why whoever did the work failed the call.
+void SetServerError(absl::Status* status, const ServerError& error);
+
+// Says that the call may be made again, not before `delay`.
+void SetRetryHint(absl::Status* status, std::chrono::milliseconds delay);
+
+void SetRequestId(absl::Status* status, std::string_view id);
+
+// The status with the number of attempts attached and `message` as its text.
+absl::Status Annotate(const absl::Status& status, std::string_view message,
+                      int attempts);
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_PARTS_ERROR_DETAILS_H_

@@ -1,0 +1,297 @@
+// Admission, slots, deadlines and cancellation in one process, on devices that
+// do nothing until they are let; and what Client::Create makes of a name.
+#include "client/local/local_devices.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "client/client.h"
+#include "client/error.h"
+#include "kernels/device/budget.h"
+#include "tests/kernels/device/fake_backend.h"
+#include "tests/testing/matchers.h"
+
+namespace quantd {
+namespace {
+
+using client::CallControl;
+using client::CallLimit;
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+// A call of its own thread.
+class Caller {
+ public:
+  Caller(client::LocalDevices& devices, const Plan& plan,
+         absl::Span<const std::byte> input,
+         milliseconds limit = std::chrono::minutes(1))
+      : thread_([=, this, &devices, &plan] {
+          status = devices
+                       .Run(plan, {&input, 1}, {},
+                            {limit, std::chrono::system_clock::now() + limit},
+                            control)
+                       .status();
+          done = true;
+        }) {}
+  ~Caller() {
+    if (thread_.joinable()) thread_.join();
+  }
+  const absl::Status& Join() {
+    thread_.join();
+    return status;
+  }
+  CallControl control;
+  std::atomic<bool> done = false;
+
+ private:
+  absl::Status status;
+  std::thread thread_;
+};
+
+class LocalDevicesTest : public testing::Test {
+ protected:
+  LocalDevicesTest() : input_(128 * 1024 * 2) {
+    QuantizeOptions options;
+    options.format = Format::kNvfp4;
+    plan_.emplace(*MakeQuantizePlan({DType::kBF16, {128, 1024}, -1}, options));
+  }
+  // Each device has room for that many calls.
+  void Open(int devices, int slots, size_t calls) {
+    std::vector<std::unique_ptr<Backend>> backends;
+    const size_t room = PayloadNeed(*plan_) * calls;
+    for (int i = 0; i < devices; ++i) {
+      backends.push_back(std::make_unique<FakeBackend>(
+          &control_, "fake:" + std::to_string(i), slots, room));
+    }
+    devices_.emplace("local", std::move(backends), room * devices);
+  }
+  std::unique_ptr<Caller> Call(milliseconds limit = std::chrono::minutes(1)) {
+    return std::make_unique<Caller>(*devices_, *plan_, input_, limit);
+  }
+  static void Pause() { std::this_thread::sleep_for(milliseconds(60)); }
+
+  FakeControl control_;
+  std::vector<std::byte> input_;
+  std::optional<Plan> plan_;
+  std::optional<client::LocalDevices> devices_;
+};
+
+TEST_F(LocalDevicesTest, SlotsBoundWhatRunsAtOnce) {
+  Open(1, 2, 100);
+  control_.Close();
+  std::vector<std::unique_ptr<Caller>> callers;
+  for (int i = 0; i < 8; ++i) callers.push_back(Call());
+  ASSERT_TRUE(control_.AwaitRunning(2));
+  Pause();
+  EXPECT_EQ(control_.begun(), 2);
+  control_.Open();
+  for (auto& caller : callers) EXPECT_THAT(caller->Join(), IsOk());
+  EXPECT_EQ(control_.begun(), 8);
+}
+
+TEST_F(LocalDevicesTest, CallsSpreadOverTheDevices) {
+  Open(3, 4, 1);
+  control_.Close();
+  std::vector<std::unique_ptr<Caller>> callers;
+  for (int i = 0; i < 3; ++i) callers.push_back(Call());
+  EXPECT_TRUE(control_.AwaitRunning(3));
+  control_.Open();
+  for (auto& caller : callers) EXPECT_THAT(caller->Join(), IsOk());
+}
+
+TEST_F(LocalDevicesTest, MemoryBoundsWhatIsAliveAndIsGivenInOrder) {
+  Open(1, 4, 2);
+  control_.Close();
+  std::vector<std::unique_ptr<Caller>> callers;
+  for (int i = 0; i < 2; ++i) callers.push_back(Call());
+  ASSERT_TRUE(control_.AwaitRunning(2));
+  // Of those who wait, the first gives up, the second is cancelled, and whoever
+  // came last still gets room in the end.
+  const auto late = Call(milliseconds(50));
+  const auto cancelled = Call();
+  Pause();
+  const auto last = Call();
+  EXPECT_THAT(late->Join(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  cancelled->control.Cancel();
+  EXPECT_THAT(cancelled->Join(), StatusIs(absl::StatusCode::kCancelled));
+  Pause();
+  EXPECT_EQ(control_.begun(), 2);
+  EXPECT_FALSE(last->done);
+  control_.Open();
+  EXPECT_THAT(last->Join(), IsOk());
+  for (auto& caller : callers) EXPECT_THAT(caller->Join(), IsOk());
+}
+
+TEST_F(LocalDevicesTest, WhoWaitsForASlotCanLeave) {
+  Open(1, 1, 100);
+  control_.Close();
+  const auto running = Call();
+  ASSERT_TRUE(control_.AwaitRunning(1));
+  const auto late = Call(milliseconds(50));
+  const auto cancelled = Call();
+  EXPECT_THAT(late->Join(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  cancelled->control.Cancel();
+  EXPECT_THAT(cancelled->Join(), StatusIs(absl::StatusCode::kCancelled));
+  control_.Open();
+  EXPECT_THAT(running->Join(), IsOk());
+  EXPECT_EQ(control_.begun(), 1);
+}
+
+// The input is the caller's again when the call returns, so that one which runs
+// returns when the device is done with it.
+TEST_F(LocalDevicesTest, WhatRunsIsWaitedForAndThenSaysThatItWasStopped) {
+  Open(1, 1, 100);
+  control_.Close();
+  const auto running = Call();
+  ASSERT_TRUE(control_.AwaitRunning(1));
+  running->control.Cancel();
+  Pause();
+  EXPECT_FALSE(running->done);
+  control_.Open();
+  EXPECT_THAT(running->Join(), StatusIs(absl::StatusCode::kCancelled));
+  const auto next = Call();
+  EXPECT_THAT(next->Join(), IsOk());
+}
+
+TEST_F(LocalDevicesTest, APlanBeyondTheBudgetIsRefused) {
+  Open(1, 1, 1);
+  const auto large =
+      MakeQuantizePlan({DType::kBF16, {1024, 1024}, -1},
+                       std::get<QuantizeOptions>(plan_->options()));
+  ASSERT_THAT(large, IsOk());
+  const std::vector<std::byte> input(large->input_bytes());
+  Caller caller(*devices_, *large, input);
+  const absl::Status status = caller.Join();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(GetFieldViolation(status)->field,
+            "memory for input, output and scratch");
+  ASSERT_TRUE(GetServerError(status));
+  EXPECT_EQ(GetServerError(status)->reason, ErrorReason::kTooLarge);
+  EXPECT_EQ(GetServerError(status)->limit, PayloadNeed(*plan_));
+  EXPECT_EQ(control_.begun(), 0);
+}
+
+TEST_F(LocalDevicesTest, AFaultNamesTheDevice) {
+  Open(1, 1, 1);
+  control_.Fail(absl::InternalError("fell off the bus"));
+  const auto call = Call();
+  const absl::Status status = call->Join();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("device fake:0 failed: fell off the bus"));
+  ASSERT_TRUE(GetServerError(status));
+  EXPECT_EQ(GetServerError(status)->reason, ErrorReason::kDeviceFault);
+}
+
+std::string FieldOf(const absl::Status& status) {
+  const auto violation = GetFieldViolation(status);
+  return violation ? violation->field : status.ToString();
+}
+
+TEST(LocalClient, KnowsItsNames) {
+  for (const char* target : {"local", "local:cpu", "local:cpu:0"}) {
+    const auto client = Client::Create(target);
+    ASSERT_THAT(client, IsOk()) << target;
+    EXPECT_EQ((*client)->target(), target);
+  }
+  for (const char* target :
+       {"local:", "local:tpu", "local:memcpy", "local:cpu:", "local:cpux",
+        "local:cpu:0,local:cpu:1", "local,127.0.0.1:1"}) {
+    EXPECT_EQ(FieldOf(Client::Create(target).status()), "target") << target;
+  }
+  // A host's port; and a device that is not there.
+  EXPECT_THAT(Client::Create("local:50151"), IsOk());
+  EXPECT_THAT(Client::Create("local:cuda:99"),
+              StatusIs(absl::StatusCode::kNotFound));
+  ClientOptions options;
+  options.local.memory_budget = 1 << 20;
+  EXPECT_EQ(FieldOf(Client::Create("local", options).status()),
+            "local.memory_budget");
+  options = {};
+  options.local.slots = -1;
+  EXPECT_EQ(FieldOf(Client::Create("local", options).status()), "local.slots");
+}
+
+TEST(LocalClient, ManyThreadsShareASmallBudget) {
+  ClientOptions options;
+  options.local = {.memory_budget = kLeastBudget, .slots = 2, .threads = 2};
+  const auto client = Client::Create("local:cpu", options);
+  ASSERT_THAT(client, IsOk());
+  const TensorDesc tensor{DType::kBF16, {2048, 1024}, -1};
+  const std::vector<std::byte> input(2048 * 1024 * 2, std::byte{0x3f});
+  QuantizeOptions quantize;
+  quantize.format = Format::kNvfp4;
+  const auto first = (*client)->Quantize(tensor, input, quantize);
+  ASSERT_THAT(first, IsOk());
+  std::atomic<int> same = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 16; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5; ++i) {
+        const auto result = (*client)->Quantize(tensor, input, quantize);
+        same += result.ok() && result->bytes(TensorKind::kRowwiseData) ==
+                                   first->bytes(TensorKind::kRowwiseData);
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(same, 16 * 5);
+  const auto info = (*client)->GetServerInfo();
+  ASSERT_THAT(info, IsOk());
+  EXPECT_EQ(info->memory_budget_bytes, kLeastBudget);
+  EXPECT_LE(info->devices[0].memory_high_water_bytes, kLeastBudget);
+  EXPECT_LT(info->max_request_bytes, kLeastBudget);
+}
+
+TEST(LocalClient, CudaGivesTheBytesOfTheCpu) {
+  const auto cuda = Client::Create("local:cuda:0");
+  if (absl::IsNotFound(cuda.status())) {
+    GTEST_SKIP() << cuda.status().message();
+  }
+  ASSERT_THAT(cuda, IsOk());
+  const auto cpu = Client::Create("local:cpu");
+  ASSERT_THAT(cpu, IsOk());
+  const TensorDesc tensor{DType::kBF16, {256, 1024}, -1};
+  std::vector<std::byte> input(256 * 1024 * 2);
+  // Finite, of all signs and sizes.
+  for (size_t i = 0; i < input.size(); ++i) {
+    input[i] = static_cast<std::byte>(i * 40503 >> 7 & 0xbf);
+  }
+  for (const FormatSpec& format : kFormats) {
+    QuantizeOptions quantize;
+    quantize.format = format.format;
+    quantize.usage = Usage::kBoth;
+    const auto expected = (*cpu)->Quantize(tensor, input, quantize);
+    const auto result = (*cuda)->Quantize(tensor, input, quantize);
+    ASSERT_THAT(expected, IsOk()) << format.name;
+    ASSERT_THAT(result, IsOk()) << format.name;
+    EXPECT_EQ(result->device(), "cuda:0");
+    for (const TensorSpec& part : expected->parts()) {
+      EXPECT_TRUE(BytesEq(format.name, expected->bytes(part.kind),
+                          result->bytes(part.kind)));
+    }
+  }
+}
+
+TEST(LocalClient, LetsGoOfWhatIsUnderWay) {
+  auto client = Client::Create("local:cpu");
+  ASSERT_THAT(client, IsOk());
+  const TensorDesc tensor{DType::kBF16, {1024, 1024}, -1};
+  const std::vector<std::byte> input(1024 * 1024 * 2);
+  QuantizeOptions quantize;
+  quantize.format = Format::kNvfp4;
+  std::vector<std::future<absl::StatusOr<Result>>> futures;
+  for (int i = 0; i < 4; ++i) {
+    futures.push_back((*client)->QuantizeAsync(tensor, input, quantize));
+  }
+  client->reset();
+  for (auto& future : futures) {
+    const auto result = future.get();
+    EXPECT_TRUE(result.ok() || absl::IsCancelled(result.status()))
+        << result.status();
+  }
+}
+
+}  // namespace
+}  // namespace quantd

@@ -1,0 +1,102 @@
+// quantctl without a server.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "client/quantctl/server_choice.h"
+#include "tests/client/quantctl/cli_fixture.h"
+
+namespace quantd {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST_F(Cli, LocalWritesTheServersFile) {
+  for (const char* format : {"nvfp4", "mxfp8_e4m3", "fp8_e4m3"}) {
+    const std::vector<std::string> words = {"quantize", At("model.safetensors"),
+                                            "--format", format,
+                                            "--usage",  "both"};
+    auto there = words;
+    there.insert(there.end(), {"-o", At("there.safetensors")});
+    ASSERT_EQ(RunServed(there).code, 0);
+    auto here = words;
+    here.insert(here.end(),
+                {"-o", At("here.safetensors"), "--server", "local:cpu"});
+    const Outcome run = Run(here);
+    ASSERT_EQ(run.code, 0) << run.err;
+    EXPECT_THAT(run.err, Not(HasSubstr("no server at")));
+    EXPECT_FALSE(ReadFile(At("here.safetensors")).empty());
+    EXPECT_EQ(ReadFile(At("here.safetensors")),
+              ReadFile(At("there.safetensors")))
+        << format;
+  }
+  ASSERT_EQ(Run({"dequantize", At("here.safetensors"), "-o",
+                 At("back.safetensors"), "--server", "local"})
+                .code,
+            0);
+}
+
+TEST_F(Cli, LocalRoundTripsAmaxesAndSaysWhatItIs) {
+  const Outcome here =
+      Run({"roundtrip", At("x.npy"), "--json", "--server", "local:cpu"});
+  const Outcome there = RunServed({"roundtrip", At("x.npy"), "--json"});
+  ASSERT_EQ(here.code, 0) << here.err;
+  EXPECT_EQ(here.Json()["server"], "local:cpu");
+  EXPECT_EQ(here.Json()["tensors"][0]["sqnr_db"],
+            there.Json()["tensors"][0]["sqnr_db"]);
+  EXPECT_EQ(here.Json()["tensors"][0]["device"], "cpu:0");
+  EXPECT_EQ(Run({"amax", At("x.npy"), "--server", "local"}).code, 0);
+  const Outcome info = Run({"info", "--server", "local:cpu"});
+  EXPECT_EQ(info.code, 0) << info.err;
+  EXPECT_THAT(info.out, HasSubstr("at local:cpu"));
+  EXPECT_THAT(info.out, HasSubstr("cpu:0"));
+  EXPECT_EQ(Run({"plan", "--shape", "64,64", "--server", "local"}).code, 0);
+}
+
+TEST_F(Cli, LocalRefusesWhatItCannotOpen) {
+  const Outcome run = Run({"roundtrip", At("x.npy"), "--server", "local:tpu"});
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("local:cpu or local:cuda:N"));
+}
+
+TEST_F(Cli, GoesOnByItselfOnlyWhereNoServerIsNamed) {
+  if (!quantctl::Refuses(quantctl::kDefaultPort)) {
+    GTEST_SKIP() << "something listens at " << quantctl::kDefaultServer;
+  }
+  const Outcome alone = Run({"roundtrip", At("x.npy"), "--json"});
+  EXPECT_EQ(alone.code, 0) << alone.err;
+  EXPECT_THAT(alone.err,
+              HasSubstr("no server at 127.0.0.1:50151: working in this "
+                        "process"));
+  EXPECT_EQ(alone.Json()["server"], "local");
+  // A flag names one, if only the default; so does the variable.
+  const Outcome flag =
+      Run({"roundtrip", At("x.npy"), "--server", quantctl::kDefaultServer});
+  EXPECT_EQ(flag.code, 4);
+  EXPECT_THAT(flag.err, HasSubstr("--server local"));
+  setenv("QUANTD_SERVER", quantctl::kDefaultServer, 1);
+  EXPECT_EQ(Run({"roundtrip", At("x.npy")}).code, 4);
+  unsetenv("QUANTD_SERVER");
+  // Whether there is a server is what `info` is asked.
+  EXPECT_EQ(Run({"info", "--deadline", "2"}).code, 4);
+}
+
+TEST(ServerChoice, AnOpenPortDoesNotRefuse) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at = {};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  const uint16_t port = ntohs(at.sin_port);
+  // Bound, and nobody listens.
+  EXPECT_TRUE(quantctl::Refuses(port));
+  ASSERT_EQ(listen(fd, 1), 0);
+  EXPECT_FALSE(quantctl::Refuses(port));
+  close(fd);
+}
+
+}  // namespace
+}  // namespace quantd

@@ -1,0 +1,98 @@
+#include "kernels/device/engine.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/synchronization/notification.h"
+#include "tests/kernels/device/fake_backend.h"
+
+namespace quantd {
+namespace {
+
+struct TestWork : Engine::Work {
+  void RunOn(Backend& backend, Engine::SlotLease) override {
+    device = backend.info().name;
+    started.Notify();
+    release.WaitForNotification();
+    // Tells last: whoever waits may destroy this.
+    auto* done_now = &done;
+    done_now->Notify();
+  }
+  bool Started() {
+    return started.WaitForNotificationWithTimeout(absl::Minutes(1));
+  }
+  std::string device;
+  absl::Notification started;
+  absl::Notification release;
+  absl::Notification done;
+};
+
+class EngineTest : public testing::Test {
+ protected:
+  void Make(int devices, int slots) {
+    std::vector<std::unique_ptr<Backend>> backends;
+    for (int i = 0; i < devices; ++i) {
+      backends.push_back(std::make_unique<FakeBackend>(
+          &control_, "fake:" + std::to_string(i), slots, 1 << 20));
+    }
+    engine_ = std::make_unique<Engine>(std::move(backends));
+  }
+  FakeControl control_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(EngineTest, RunsOnTheDeviceAskedForAsManyAsSlots) {
+  Make(2, 2);
+  TestWork a, b, c, other;
+  engine_->Submit(1, &a);
+  engine_->Submit(1, &b);
+  engine_->Submit(1, &c);
+  engine_->Submit(0, &other);
+  ASSERT_TRUE(a.Started());
+  ASSERT_TRUE(b.Started());
+  ASSERT_TRUE(other.Started());
+  EXPECT_EQ(a.device, "fake:1");
+  EXPECT_EQ(other.device, "fake:0");
+  EXPECT_FALSE(
+      c.started.WaitForNotificationWithTimeout(absl::Milliseconds(30)));
+  a.release.Notify();
+  ASSERT_TRUE(c.Started());
+  for (TestWork* work : {&b, &c, &other}) work->release.Notify();
+  for (TestWork* work : {&a, &b, &c, &other}) {
+    work->done.WaitForNotification();
+  }
+  engine_.reset();
+}
+
+TEST_F(EngineTest, SlotTakenByTheCallerHoldsBackTheWorkers) {
+  Make(1, 1);
+  auto slot = engine_->TrySlot(0);
+  ASSERT_TRUE(slot);
+  EXPECT_FALSE(engine_->TrySlot(0));
+  TestWork work;
+  work.release.Notify();
+  engine_->Submit(0, &work);
+  EXPECT_FALSE(
+      work.started.WaitForNotificationWithTimeout(absl::Milliseconds(30)));
+  slot.Reset();
+  ASSERT_TRUE(work.Started());
+  work.done.WaitForNotification();
+  engine_.reset();
+}
+
+TEST_F(EngineTest, WithdrawnWorkIsNotRun) {
+  Make(1, 1);
+  TestWork running, queued;
+  engine_->Submit(0, &running);
+  ASSERT_TRUE(running.Started());
+  engine_->Submit(0, &queued);
+  EXPECT_FALSE(engine_->Withdraw(0, &running));
+  EXPECT_TRUE(engine_->Withdraw(0, &queued));
+  EXPECT_FALSE(engine_->Withdraw(0, &queued));
+  running.release.Notify();
+  running.done.WaitForNotification();
+  engine_.reset();
+  EXPECT_FALSE(queued.started.HasBeenNotified());
+}
+
+}  // namespace
+}  // namespace quantd

@@ -22,19 +22,21 @@ import sys
 # `messages` and `stubs` are what protoc makes of quantd.proto. A line that
 # begins with a path is about that file and its header alone.
 ALLOWED = """
-kernels/plan: kernels/arith/codec.h kernels/arith/copy_address.h absl fmt
-kernels/arith: kernels/plan/format.h kernels/plan/error_statistics.h
-kernels/device: kernels/plan kernels/arith absl fmt
+kernels/plan: kernels/plan/profile kernels/arith/codec.h kernels/arith/copy_address.h absl fmt
+kernels/plan/profile: kernels/plan absl fmt
+kernels/arith: kernels/plan/format.h kernels/plan/profile/numerics.h kernels/plan/error_statistics.h kernels/arith/profile
+kernels/arith/profile: kernels/plan/format.h kernels/plan/profile/numerics.h kernels/arith
+kernels/device: kernels/plan kernels/plan/profile kernels/arith absl fmt
 kernels/device/devices: kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h
 kernels/cpu: kernels/plan kernels/arith kernels/device absl fmt
-kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/cpu/tiles.h
+kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/arith/profile kernels/cpu/tiles.h
 kernels/cuda: kernels/plan kernels/arith kernels/device absl fmt cuda
 kernels/cuda/groups: kernels/cuda/tile kernels/cuda/ptx
 kernels/cuda/rotate: kernels/cuda/tile
 kernels/cuda/ptx: kernels/plan/format.h kernels/arith/codec.h kernels/cuda/queue.h cuda
 kernels/cuda/tile: kernels/plan/format.h kernels/arith kernels/cuda/args.h kernels/cuda/queue.h kernels/cuda/ptx cuda
 kernels/cuda/amax: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
-kernels/cuda/decode: kernels/arith kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile cuda
+kernels/cuda/decode: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile cuda
 kernels/cuda/encode/generic: kernels/plan/error_statistics.h kernels/arith kernels/cuda/launch.h kernels/cuda/tile
 kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4: kernels/arith kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
@@ -50,12 +52,12 @@ client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl
 client/example: client
 tests/oracle:
 tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
-tests/kernels/plan: kernels/plan tests/oracle tests/testing fmt gtest gmock
+tests/kernels/plan: kernels/plan kernels/plan/profile tests/oracle tests/testing fmt gtest gmock
 tests/kernels/arith: kernels/plan/format.h kernels/arith kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
 tests/kernels/device: kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/testing fmt gtest gmock
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
-tests/kernels/contract: kernels/plan kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock
-tests/kernels/golden: kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
+tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock
+tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
 tests/proto: kernels/plan kernels/device proto tests/testing google grpcpp stubs gtest gmock
 tests/server: kernels/plan kernels/device proto/net server tests/bench/rpc_process.h tests/client/temp_dir.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest

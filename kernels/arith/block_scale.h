@@ -10,6 +10,7 @@
 #include "kernels/arith/encode_params.h"
 #include "kernels/arith/lanes.h"
 #include "kernels/arith/nvfp4.h"
+#include "kernels/arith/profile/numerics.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
@@ -18,27 +19,44 @@ inline namespace QUANTD_ARITH {
 template <typename L>
 struct LineScale {
   typename L::F amax;   // NVFP4
-  typename L::F s;      // NVFP4: the encode scale S
+  typename L::F s;      // NVFP4: the encode scale S, or g
   typename L::F s_dec;  // NVFP4: 1 / S
-  typename L::F scale;  // kTensor
+  typename L::F scale;  // kTensor, kChannel
 };
+
+// Whether the one scale of a line is not that of its blocks.
+constexpr bool HasBlockScales(Scaling scaling) {
+  return scaling != Scaling::kTensor && scaling != Scaling::kChannel;
+}
+
+// Whether NVFP4's blocks work with g, not with the encode scale.
+QUANTD_FN bool WorksWithGlobal(const Numerics& n) {
+  return n.other && n.global != GlobalRule::kEncodeScale;
+}
+
+template <typename L>
+QUANTD_FN typename L::F Fp8Scale(const EncodeParams& p, typename L::F amax);
 
 template <typename L>
 QUANTD_FN LineScale<L> MakeLineScale(const EncodeParams& p, typename L::F amax,
                                      typename L::F tensor_scale) {
   LineScale<L> line = {amax, amax, amax, tensor_scale};
   if (p.scaling == Scaling::kNvfp4) {
-    line.s = Nvfp4EncodeScale<L>(amax, p.range);
+    line.s = WorksWithGlobal(p.numerics) ? GlobalScaleOf<L>(p, amax)
+                                         : Nvfp4EncodeScale<L>(amax, p.range);
     line.s_dec = L::Broadcast(1.0f) / line.s;
   }
+  if (p.scaling == Scaling::kChannel) line.scale = Fp8Scale<L>(p, amax);
   return line;
 }
 
-// FP8's scale for a given amax, of a tensor or of a block.
+// FP8's scale for a given amax, of a tensor, of a line or of a block. What is
+// stored is StoredScale of it.
 template <typename L>
 QUANTD_FN typename L::F Fp8Scale(const EncodeParams& p, typename L::F amax) {
   using F = typename L::F;
   using U = typename L::U;
+  if (p.numerics.other) return Fp8ScaleOf<L>(p, amax);
   const F epsilon = L::Broadcast(p.epsilon);
   const F limit = L::Broadcast(p.scale_limit);
   const F one = L::Broadcast(1.0f);
@@ -57,6 +75,9 @@ template <typename L>
 QUANTD_FN typename L::U MxScale(const EncodeParams& p, typename L::U amax) {
   using U = typename L::U;
   const U zero{};
+  if (p.numerics.other && p.numerics.mx != MxRule::kOption) {
+    return MxScaleBy<L>(p, amax);
+  }
   if (p.rule == ScaleRule::kUp) {
     const U v = L::Bits(L::Float(amax) * p.inverse_max);
     const U exponent = v >> 23;
@@ -79,13 +100,18 @@ QUANTD_FN typename L::U MxScale(const EncodeParams& p, typename L::U amax) {
 }
 
 // What the elements under an E8M0 scale are multiplied with: 2^(127 - code),
-// NaN for 0xFF.
+// 2^exponent_at_zero for 0, NaN for 0xFF.
 template <typename L>
-QUANTD_FN typename L::F MxMultiplier(typename L::U code) {
+QUANTD_FN typename L::F MxMultiplier(typename L::U code,
+                                     const Numerics& numerics = {}) {
   using U = typename L::U;
   const U zero{};
   U bits = (254u - code) << 23;
   bits = code == 254u ? zero + 0x00400000u : bits;
+  if (numerics.other) {
+    const U at_zero = zero + ((127u + numerics.exponent_at_zero) << 23);
+    bits = code == 0u ? at_zero : bits;
+  }
   return L::Float(code == 0xFFu ? zero + kNanBits : bits);
 }
 
@@ -94,7 +120,7 @@ QUANTD_FN typename L::F MxMultiplier(typename L::U code) {
 template <typename L>
 struct BlockScale {
   typename L::U stored;
-  typename L::F m;
+  typename L::F m;  // or divided by: see ScaledValue
 };
 
 // The multiplier of a stored scale, for scales that were settled elsewhere.
@@ -104,17 +130,23 @@ QUANTD_FN BlockScale<L> UnderScale(const EncodeParams& p,
                                    typename L::U stored) {
   switch (p.scaling) {
     case Scaling::kNvfp4:
-      return {stored, Nvfp4Multiplier<L>(stored, line.s_dec)};
+      return {stored, WorksWithGlobal(p.numerics)
+                          ? Nvfp4OperandUnder<L>(p.numerics, line.s, stored)
+                          : Nvfp4Multiplier<L>(stored, line.s_dec)};
     case Scaling::kMx:
-      return {stored, MxMultiplier<L>(stored)};
-    case Scaling::kBlock:
+      return {stored, MxMultiplier<L>(stored, p.numerics)};
+    case Scaling::kBlock: {
       // The stored scale is the inverse, which has no way back: squares keep
       // the scale itself until they are written.
-      return {stored, L::Float(stored)};
+      const typename L::F scale = L::Float(stored);
+      return {stored, p.numerics.other ? Fp8OperandOf<L>(p, scale) : scale};
+    }
     case Scaling::kTensor:
+    case Scaling::kChannel:
       break;
   }
-  return {stored, line.scale};
+  return {stored,
+          p.numerics.other ? Fp8OperandOf<L>(p, line.scale) : line.scale};
 }
 
 // The scale of a block whose magnitudes have the maximum `max` with NaN above
@@ -130,7 +162,9 @@ QUANTD_FN BlockScale<L> MakeBlockScale(const EncodeParams& p,
   U nan{};
   switch (p.scaling) {
     case Scaling::kNvfp4:
-      stored = Nvfp4Scale<L>(clean, Nvfp4InverseSix(line.s));
+      stored = WorksWithGlobal(p.numerics)
+                   ? Nvfp4ScaleUnder<L>(p, line.s, clean)
+                   : Nvfp4Scale<L>(clean, Nvfp4InverseSix(line.s));
       nan = zero + kNvfp4NanScale;
       break;
     case Scaling::kMx:
@@ -142,20 +176,38 @@ QUANTD_FN BlockScale<L> MakeBlockScale(const EncodeParams& p,
       nan = zero + kNanBits;
       break;
     case Scaling::kTensor:
+    case Scaling::kChannel:
       break;
   }
   if (p.propagate) stored = max > kInfBits ? nan : stored;
   return UnderScale<L>(p, line, stored);
 }
 
-// A block's scale as it leaves: those in fp32 are inverted.
+// A scale as it is decoded: FP8's are inverted, but where a library keeps what
+// elements are divided by. NVFP4's and MX's are codes.
 template <typename L>
 QUANTD_FN typename L::U StoredScale(const EncodeParams& p,
                                     typename L::U stored) {
-  if (p.scaling != Scaling::kBlock) return stored;
-  const typename L::F inverse = L::Broadcast(1.0f) / L::Float(stored);
+  if (p.scaling == Scaling::kNvfp4 || p.scaling == Scaling::kMx) return stored;
+  const typename L::F inverse = p.numerics.other
+                                    ? L::Float(stored)
+                                    : L::Broadcast(1.0f) / L::Float(stored);
   const typename L::U nan = typename L::U{} + kNanBits;
   return IsNan<L>(inverse) ? nan : L::Bits(inverse);
+}
+
+// And back to fp32 bits; codes stay as they are.
+template <typename L>
+QUANTD_FN typename L::U ScaleFromType(DType type, typename L::U stored) {
+  if (type == DType::kBF16) return stored << 16;
+  return type == DType::kF16 ? L::Bits(DecodeF16<L>(stored)) : stored;
+}
+
+// What StoredScale gives, in the type that it is stored as, in the low bits.
+template <typename L>
+QUANTD_FN typename L::U ScaleInType(DType type, typename L::U stored) {
+  if (type == DType::kBF16) return EncodeBf16<L>(L::Float(stored));
+  return type == DType::kF16 ? EncodeF16<L>(L::Float(stored)) : stored;
 }
 
 }  // namespace QUANTD_ARITH

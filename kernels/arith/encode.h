@@ -15,6 +15,7 @@
 #include "kernels/arith/four_over_six.h"
 #include "kernels/arith/lanes.h"
 #include "kernels/arith/maxima.h"
+#include "kernels/arith/profile/numerics.h"
 #include "kernels/arith/random_bytes.h"
 #include "kernels/arith/run_errors.h"
 #include "kernels/plan/format.h"
@@ -35,10 +36,11 @@ QUANTD_FN void EncodeSixteen(const EncodeParams& p, const typename L::F* v,
       U word{};
       QUANTD_UNROLL
       for (int i = 0; i < 8; ++i) {
-        const typename L::F y = v[8 * w + i] * m;
+        const typename L::F y = ScaledValue<L>(p, v[8 * w + i], m);
         const U code = random != nullptr
                            ? EncodeE2M1Stochastic<L>(y, random->at(8 * w + i))
-                           : EncodeE2M1<L>(y);
+                       : p.numerics.other ? EncodeE2M1By<L>(p.numerics, y)
+                                          : EncodeE2M1<L>(y);
         word |= code << (4 * i);
       }
       words[w] = word;
@@ -51,7 +53,7 @@ QUANTD_FN void EncodeSixteen(const EncodeParams& p, const typename L::F* v,
     U word{};
     QUANTD_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const typename L::F y = v[4 * w + i] * m;
+      const typename L::F y = ScaledValue<L>(p, v[4 * w + i], m);
       word |= (e4m3 ? EncodeE4M3<L>(y) : EncodeE5M2<L>(y)) << (8 * i);
     }
     words[w] = word;
@@ -65,8 +67,23 @@ QUANTD_FN BlockScale<L> FindBlockScale(const EncodeParams& p,
                                        const typename L::F* v, int n) {
   typename L::U max{};
   typename L::U clean{};
-  if (p.scaling != Scaling::kTensor) FindMaxima<L>(v, n, &max, &clean);
+  if (HasBlockScales(p.scaling)) FindMaxima<L>(v, n, &max, &clean);
   return ScaleOfBlock<L>(p, line, v, max, clean);
+}
+
+// What the codes of a line are multiplied with under a scale as StoredScale
+// gives it.
+template <typename L>
+QUANTD_FN typename L::F FactorOf(const EncodeParams& p,
+                                 const LineScale<L>& line,
+                                 typename L::U stored) {
+  if (p.scaling == Scaling::kNvfp4 && p.numerics.other) {
+    const typename L::F global =
+        WorksWithGlobal(p.numerics) ? line.s : line.s_dec;
+    return GlobalFactor<L>(p.numerics.factor, global, stored);
+  }
+  return DecodeFactor<L>(
+      p.scaling, MakeLineDecode<L>(p.scaling, line.amax, p.range), stored);
 }
 
 // What 16 values lost that became `words` under `scale`. Positions from `count`
@@ -75,17 +92,17 @@ template <typename L>
 QUANTD_FN RunErrors<L> ErrorsOfSixteen(
     const EncodeParams& p, const LineScale<L>& line, const typename L::F* v,
     const BlockScale<L>& scale, const typename L::U* words, int64_t count) {
-  // A tensor's scale is inverted, too.
-  const typename L::U stored = p.scaling == Scaling::kTensor
-                                   ? L::Bits(L::Broadcast(1.0f) / line.scale)
-                                   : StoredScale<L>(p, scale.stored);
-  const typename L::F factor = DecodeFactor<L>(
-      p.scaling, MakeLineDecode<L>(p.scaling, line.amax, p.range), stored);
+  const typename L::U stored = StoredScale<L>(
+      p, HasBlockScales(p.scaling) ? scale.stored : L::Bits(line.scale));
+  const typename L::F factor = FactorOf<L>(p, line, stored);
   typename L::F d[kRun];
   DecodeSixteen<L>(p.element, words, d);
   QUANTD_UNROLL
   for (int i = 0; i < kRun; ++i) d[i] = d[i] * factor;
-  return ErrorsOfRun<L>(v, scale.m, d, p.clip, count);
+  typename L::F scaled[kRun];
+  QUANTD_UNROLL
+  for (int i = 0; i < kRun; ++i) scaled[i] = ScaledValue<L>(p, v[i], scale.m);
+  return ErrorsOfRun<L>(v, scaled, d, p.clip, count);
 }
 
 // Where a span is: positions from `position` on of a line of a copy, or of as
@@ -119,8 +136,10 @@ QUANTD_KERNEL_FN void EncodeSpan(const EncodeParams& p, const SpanPlace& at,
     const BlockScale<L> scale =
         p.square ? UnderScale<L>(p, line, out.Settled(first + b))
                  : FindBlockScale<L>(p, line, v + b, block);
-    if (p.scaling != Scaling::kTensor) {
+    if (HasBlockScales(p.scaling)) {
       out.StoreScale((first + b) / block, StoredScale<L>(p, scale.stored));
+    } else if (p.scaling == Scaling::kChannel && first + b == 0) {
+      out.StoreScale(0, StoredScale<L>(p, L::Bits(line.scale)));
     }
     for (int i = b; i < b + block && first + i < copy.padded; i += kBlock) {
       typename L::U words[4] = {};
@@ -134,12 +153,15 @@ QUANTD_KERNEL_FN void EncodeSpan(const EncodeParams& p, const SpanPlace& at,
       if (p.element == DType::kE2M1x2 && !at.rotated) {
         KeepCodes<L>(copy.positions - (first + i), words);
       }
-      out.StoreCodes(first + i, words);
       if (out.counts()) {
         const int64_t end = at.rotated ? copy.padded : copy.positions;
         out.Count(
             ErrorsOfSixteen<L>(p, line, v + i, scale, words, end - first - i));
       }
+      if (p.numerics.high_first) {
+        for (int w = 0; w < 2; ++w) words[w] = SwapNibbles<L>(words[w]);
+      }
+      out.StoreCodes(first + i, words);
     }
   }
 }

@@ -22,7 +22,9 @@ __global__ void __launch_bounds__(kThreads)
                             ? a.scales[g]
                             : Fp8Scale<Scalar>(a.params, AmaxOf(copy, 0));
     *copy.tensor_scale = scale;
-    *reinterpret_cast<float*>(copy.scale) = 1.0f / scale;
+    StoreScaleAs(a.params.scale,
+                 StoredScale<Scalar>(a.params, Scalar::Bits(scale)), 0,
+                 copy.scale);
   }
 }
 

@@ -84,6 +84,7 @@ struct Maker {
     const int rotation = o.inverse_rht ? o.rht_dimension : 0;
     r.copies[HasColumnwise(o.usage)] = {.wanted = true, .rotation = rotation};
     r.plain_nvfp4 = o.format == Format::kNvfp4 && IsPlainForm(o.form) &&
+                    o.profile == Profile::kTe &&
                     (rotation == 0 || rotation == 16);
     return r;
   }

@@ -58,12 +58,9 @@ __device__ __forceinline__ void FindSquareMaxima(const EncodeArgs& a,
 
 // Scales for one copy. `errors` is there for 4over6.
 template <DType D>
-__device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
-                                              const GroupTile& tile,
-                                              const LineScale<Scalar>& line,
-                                              Squares* squares,
-                                              Squares::Errors* errors) {
-  const EncodeParams& p = a.params;
+__device__ __forceinline__ void SettleSquares(
+    const EncodeArgs& a, const EncodeParams& p, const GroupTile& tile,
+    const LineScale<Scalar>& line, Squares* squares, Squares::Errors* errors) {
   const bool pick = TriesTwoScales(p);
   __syncthreads();  // nobody reads the other copy's
   if (pick) {
@@ -107,11 +104,7 @@ __device__ __forceinline__ void StoreScale(const EncodeParams& p,
   // A scale that lines share is the first one's to write.
   if (copy.scale_lines != 1 && line % copy.scale_lines != 0) return;
   const int64_t index = ScaleIndex(copy, line, number);
-  if (p.scaling == Scaling::kBlock) {
-    reinterpret_cast<uint32_t*>(copy.scale)[index] = stored;
-  } else {
-    copy.scale[index] = static_cast<std::byte>(stored);
-  }
+  StoreScaleAs(p.scale, stored, index, copy.scale);
 }
 
 // Codes of 16 positions from `at` on, as far as the copy has them.
@@ -171,10 +164,10 @@ struct SpanOut {
 
 // One copy of a tile. Returns the Seen bits of its values before any rotation.
 template <DType D, int N>
-__device__ __forceinline__ uint32_t EncodeTile(
-    const EncodeArgs& a, const GroupTile& tile, const CopyTask& copy,
-    bool columnwise, const Squares& squares, Tally* tally, ErrorSums* sums) {
-  const EncodeParams& p = a.params;
+__device__ __forceinline__ uint32_t
+EncodeTile(const EncodeArgs& a, const EncodeParams& p, const GroupTile& tile,
+           const CopyTask& copy, bool columnwise, const Squares& squares,
+           Tally* tally, ErrorSums* sums) {
   uint32_t seen = 0;
   for (int i = threadIdx.x; i < TileSpan<N>::kCount; i += kThreads) {
     const TileSpan<N> span(columnwise, i);
@@ -201,7 +194,8 @@ __device__ __forceinline__ uint32_t EncodeTile(
 // --- kernel and launcher ----------------------------------------------------
 
 // Both copies of each tile, so that the second one finds it in the cache.
-template <DType D, int N>
+// kOther is Numerics::other: the compiler leaves out what it does not ask for.
+template <DType D, int N, bool kOther>
 __global__ void __launch_bounds__(kThreads)
     EncodeSpans(const __grid_constant__ EncodeArgs a) {
   __shared__ Squares squares;
@@ -216,6 +210,8 @@ __global__ void __launch_bounds__(kThreads)
     Clear(&sums[1]);
     __syncthreads();
   }
+  EncodeParams params = a.params;
+  if constexpr (!kOther) params.numerics = Numerics();
   uint32_t seen = 0;
   const int64_t tiles = TileCount(a.list);
   for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
@@ -228,10 +224,10 @@ __global__ void __launch_bounds__(kThreads)
           columnwise ? tile.group->columnwise : tile.group->rowwise;
       if (copy.data == nullptr) continue;
       if (a.params.square) {
-        SettleSquares<D>(a, tile, LineScaleOf(a.params, copy, 0), &squares,
-                         errors);
+        SettleSquares<D>(a, params, tile, LineScaleOf(params, copy, 0),
+                         &squares, errors);
       }
-      seen |= EncodeTile<D, N>(a, tile, copy, columnwise, squares,
+      seen |= EncodeTile<D, N>(a, params, tile, copy, columnwise, squares,
                                &tallies[direction],
                                sums != nullptr ? &sums[direction] : nullptr);
     }
@@ -256,9 +252,13 @@ cudaError_t LaunchEncodeSpans(const EncodeArgs& a, const Queue& queue) {
   const int least = p.block > 0 ? p.block : kBlock;
   const int n = a.rotation > least ? a.rotation : least;
   return ForSpanSize(n, [&](auto size) {
-    EncodeSpans<D, decltype(size)::value>
-        <<<GridFor(TileCount(a.list), 8, queue), kThreads, shared,
-           queue.stream>>>(a);
+    constexpr int kSize = decltype(size)::value;
+    const auto grid = GridFor(TileCount(a.list), 8, queue);
+    if (p.numerics.other) {
+      EncodeSpans<D, kSize, true><<<grid, kThreads, shared, queue.stream>>>(a);
+    } else {
+      EncodeSpans<D, kSize, false><<<grid, kThreads, shared, queue.stream>>>(a);
+    }
     return cudaGetLastError();
   });
 }

@@ -43,12 +43,12 @@ kernels/cuda/encode/nvfp4: kernels/arith kernels/cuda/launch.h kernels/cuda/ptx 
 proto: kernels/plan kernels/device/backend.h absl fmt google messages
 proto/net: absl fmt grpcpp openssl
 server: kernels/plan kernels/device proto proto/net absl fmt google grpc grpcpp messages openssl spdlog CLI
-client: kernels/plan client/net client/parts absl fmt
+client: kernels/plan kernels/plan/profile client/net client/parts absl fmt
 client/client: proto/net/received_message.h grpcpp
-client/parts: kernels/plan client/call_options.h client/distributed.h client/piece_options.h client/result.h absl fmt
+client/parts: kernels/plan kernels/plan/profile client/call_options.h client/distributed.h client/piece_options.h client/result.h absl fmt
 client/files: kernels/plan client/quantized_tensor.h client/result.h absl fmt nlohmann
 client/net: kernels/plan proto proto/net client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/parts/result_builder.h absl fmt google grpcpp messages
-client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI
+client/quantctl: kernels/plan kernels/plan/profile client client/files client/parts/piece_work.h absl fmt nlohmann CLI
 client/example: client
 tests/oracle:
 tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock

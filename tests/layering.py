@@ -61,7 +61,7 @@ tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/ker
 tests/proto: kernels/plan kernels/device proto tests/testing google grpcpp stubs gtest gmock
 tests/server: kernels/plan kernels/device proto/net server tests/bench/rpc_process.h tests/client/temp_dir.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
-tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann
+tests/client/files: kernels/plan kernels/plan/profile client client/files tests/client tests/testing fmt nlohmann
 tests/client/net: kernels/plan proto/net client client/net tests/bench/rpc_process.h tests/client tests/testing absl fmt messages
 tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann
 tests/fuzz: kernels/plan proto tests/proto/raw_message.h absl google gtest

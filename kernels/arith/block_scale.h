@@ -30,23 +30,29 @@ constexpr bool HasBlockScales(Scaling scaling) {
 }
 
 // Whether NVFP4's blocks work with g, not with the encode scale.
+template <bool kOther>
 QUANTD_FN bool WorksWithGlobal(const Numerics& n) {
-  return n.other && n.global != GlobalRule::kEncodeScale;
+  return kOther && n.global != GlobalRule::kEncodeScale;
 }
 
 template <typename L>
 QUANTD_FN typename L::F Fp8Scale(const EncodeParams& p, typename L::F amax);
 
-template <typename L>
+// kOther, here and below, is Numerics::other, known to the compiler: what is
+// tuned for TransformerEngine's arithmetic has nothing of the others'.
+template <typename L, bool kOther = false>
 QUANTD_FN LineScale<L> MakeLineScale(const EncodeParams& p, typename L::F amax,
                                      typename L::F tensor_scale) {
   LineScale<L> line = {amax, amax, amax, tensor_scale};
   if (p.scaling == Scaling::kNvfp4) {
-    line.s = WorksWithGlobal(p.numerics) ? GlobalScaleOf<L>(p, amax)
-                                         : Nvfp4EncodeScale<L>(amax, p.range);
+    line.s = WorksWithGlobal<kOther>(p.numerics)
+                 ? GlobalScaleOf<L>(p, amax)
+                 : Nvfp4EncodeScale<L>(amax, p.range);
     line.s_dec = L::Broadcast(1.0f) / line.s;
   }
-  if (p.scaling == Scaling::kChannel) line.scale = Fp8Scale<L>(p, amax);
+  if (p.scaling == Scaling::kChannel) {
+    line.scale = kOther ? Fp8ScaleOf<L>(p, amax) : Fp8Scale<L>(p, amax);
+  }
   return line;
 }
 
@@ -56,7 +62,6 @@ template <typename L>
 QUANTD_FN typename L::F Fp8Scale(const EncodeParams& p, typename L::F amax) {
   using F = typename L::F;
   using U = typename L::U;
-  if (p.numerics.other) return Fp8ScaleOf<L>(p, amax);
   const F epsilon = L::Broadcast(p.epsilon);
   const F limit = L::Broadcast(p.scale_limit);
   const F one = L::Broadcast(1.0f);
@@ -75,9 +80,6 @@ template <typename L>
 QUANTD_FN typename L::U MxScale(const EncodeParams& p, typename L::U amax) {
   using U = typename L::U;
   const U zero{};
-  if (p.numerics.other && p.numerics.mx != MxRule::kOption) {
-    return MxScaleBy<L>(p, amax);
-  }
   if (p.rule == ScaleRule::kUp) {
     const U v = L::Bits(L::Float(amax) * p.inverse_max);
     const U exponent = v >> 23;
@@ -100,18 +102,13 @@ QUANTD_FN typename L::U MxScale(const EncodeParams& p, typename L::U amax) {
 }
 
 // What the elements under an E8M0 scale are multiplied with: 2^(127 - code),
-// 2^exponent_at_zero for 0, NaN for 0xFF.
+// NaN for 0xFF.
 template <typename L>
-QUANTD_FN typename L::F MxMultiplier(typename L::U code,
-                                     const Numerics& numerics = {}) {
+QUANTD_FN typename L::F MxMultiplier(typename L::U code) {
   using U = typename L::U;
   const U zero{};
   U bits = (254u - code) << 23;
   bits = code == 254u ? zero + 0x00400000u : bits;
-  if (numerics.other) {
-    const U at_zero = zero + ((127u + numerics.exponent_at_zero) << 23);
-    bits = code == 0u ? at_zero : bits;
-  }
   return L::Float(code == 0xFFu ? zero + kNanBits : bits);
 }
 
@@ -124,35 +121,35 @@ struct BlockScale {
 };
 
 // The multiplier of a stored scale, for scales that were settled elsewhere.
-template <typename L>
+template <typename L, bool kOther = false>
 QUANTD_FN BlockScale<L> UnderScale(const EncodeParams& p,
                                    const LineScale<L>& line,
                                    typename L::U stored) {
   switch (p.scaling) {
     case Scaling::kNvfp4:
-      return {stored, WorksWithGlobal(p.numerics)
+      return {stored, WorksWithGlobal<kOther>(p.numerics)
                           ? Nvfp4OperandUnder<L>(p.numerics, line.s, stored)
                           : Nvfp4Multiplier<L>(stored, line.s_dec)};
     case Scaling::kMx:
-      return {stored, MxMultiplier<L>(stored, p.numerics)};
+      return {stored, kOther ? MxMultiplierBy<L>(p.numerics, stored)
+                             : MxMultiplier<L>(stored)};
     case Scaling::kBlock: {
       // The stored scale is the inverse, which has no way back: squares keep
       // the scale itself until they are written.
       const typename L::F scale = L::Float(stored);
-      return {stored, p.numerics.other ? Fp8OperandOf<L>(p, scale) : scale};
+      return {stored, kOther ? Fp8OperandOf<L>(p, scale) : scale};
     }
     case Scaling::kTensor:
     case Scaling::kChannel:
       break;
   }
-  return {stored,
-          p.numerics.other ? Fp8OperandOf<L>(p, line.scale) : line.scale};
+  return {stored, kOther ? Fp8OperandOf<L>(p, line.scale) : line.scale};
 }
 
 // The scale of a block whose magnitudes have the maximum `max` with NaN above
 // Inf, and `clean` with NaN dropped. For kBlock `stored` is the scale, not yet
 // its inverse: see StoredScale.
-template <typename L>
+template <typename L, bool kOther = false>
 QUANTD_FN BlockScale<L> MakeBlockScale(const EncodeParams& p,
                                        const LineScale<L>& line,
                                        typename L::U max, typename L::U clean) {
@@ -162,17 +159,20 @@ QUANTD_FN BlockScale<L> MakeBlockScale(const EncodeParams& p,
   U nan{};
   switch (p.scaling) {
     case Scaling::kNvfp4:
-      stored = WorksWithGlobal(p.numerics)
+      stored = WorksWithGlobal<kOther>(p.numerics)
                    ? Nvfp4ScaleUnder<L>(p, line.s, clean)
                    : Nvfp4Scale<L>(clean, Nvfp4InverseSix(line.s));
       nan = zero + kNvfp4NanScale;
       break;
     case Scaling::kMx:
-      stored = MxScale<L>(p, clean);
+      stored = kOther && p.numerics.mx != MxRule::kOption
+                   ? MxScaleBy<L>(p, clean)
+                   : MxScale<L>(p, clean);
       nan = zero + 0xFFu;
       break;
     case Scaling::kBlock:
-      stored = L::Bits(Fp8Scale<L>(p, L::Float(clean)));
+      stored = L::Bits(kOther ? Fp8ScaleOf<L>(p, L::Float(clean))
+                              : Fp8Scale<L>(p, L::Float(clean)));
       nan = zero + kNanBits;
       break;
     case Scaling::kTensor:
@@ -180,23 +180,35 @@ QUANTD_FN BlockScale<L> MakeBlockScale(const EncodeParams& p,
       break;
   }
   if (p.propagate) stored = max > kInfBits ? nan : stored;
-  return UnderScale<L>(p, line, stored);
+  return UnderScale<L, kOther>(p, line, stored);
 }
 
 // A scale as it is decoded: FP8's are inverted, but where a library keeps what
 // elements are divided by. NVFP4's and MX's are codes.
-template <typename L>
+template <typename L, bool kOther = false>
 QUANTD_FN typename L::U StoredScale(const EncodeParams& p,
                                     typename L::U stored) {
   if (p.scaling == Scaling::kNvfp4 || p.scaling == Scaling::kMx) return stored;
-  const typename L::F inverse = p.numerics.other
-                                    ? L::Float(stored)
-                                    : L::Broadcast(1.0f) / L::Float(stored);
+  const typename L::F inverse =
+      kOther ? L::Float(stored) : L::Broadcast(1.0f) / L::Float(stored);
   const typename L::U nan = typename L::U{} + kNanBits;
   return IsNan<L>(inverse) ? nan : L::Bits(inverse);
 }
 
-// And back to fp32 bits; codes stay as they are.
+// The scale of an FP8 tensor by whichever arithmetic the parameters have, and
+// what is stored of it: of one number, not in a loop.
+QUANTD_FN float TensorScaleOf(const EncodeParams& p, float amax) {
+  return p.numerics.other ? Fp8ScaleOf<Scalar>(p, amax)
+                          : Fp8Scale<Scalar>(p, amax);
+}
+QUANTD_FN uint32_t StoredTensorScale(const EncodeParams& p, float scale) {
+  const uint32_t bits = Scalar::Bits(scale);
+  return p.numerics.other ? StoredScale<Scalar, true>(p, bits)
+                          : StoredScale<Scalar>(p, bits);
+}
+
+// A scale in the type that it is stored as, back to fp32 bits; codes stay as
+// they are.
 template <typename L>
 QUANTD_FN typename L::U ScaleFromType(DType type, typename L::U stored) {
   if (type == DType::kBF16) return stored << 16;

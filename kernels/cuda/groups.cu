@@ -20,10 +20,9 @@ __global__ void __launch_bounds__(kThreads)
     if (copy.data == nullptr) continue;
     const float scale = a.scales != nullptr
                             ? a.scales[g]
-                            : Fp8Scale<Scalar>(a.params, AmaxOf(copy, 0));
+                            : TensorScaleOf(a.params, AmaxOf(copy, 0));
     *copy.tensor_scale = scale;
-    StoreScaleAs(a.params.scale,
-                 StoredScale<Scalar>(a.params, Scalar::Bits(scale)), 0,
+    StoreScaleAs(a.params.scale, StoredTensorScale(a.params, scale), 0,
                  copy.scale);
   }
 }

@@ -38,11 +38,11 @@ void WriteTensorScales(const Plan& plan, const Recipe& recipe,
       if (source == TensorScale::kNone) continue;
       const float scale = source == TensorScale::kGiven
                               ? o.scale[g]
-                              : Fp8Scale<Scalar>(task.params, *copy.amax);
+                              : TensorScaleOf(task.params, *copy.amax);
       *copy.tensor_scale = scale;
       const DType type = task.params.scale;
-      const uint32_t stored = ScaleInType<Scalar>(
-          type, StoredScale<Scalar>(task.params, Scalar::Bits(scale)));
+      const uint32_t stored =
+          ScaleInType<Scalar>(type, StoredTensorScale(task.params, scale));
       std::memcpy(copy.scale, &stored, SizeOf(type));
     }
   }

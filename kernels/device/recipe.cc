@@ -30,8 +30,8 @@ From FromOf(const AmaxSource& source, bool columnwise) {
 }
 
 // What may be asked for beside plain NVFP4.
-constexpr uint32_t kPlainOptions =
-    kOptRht | kOptGivenAmax | kOptEstimation | kOptGrouped | kOptDbias;
+constexpr uint32_t kPlainOptions = kOptRht | kOptGivenAmax | kOptEstimation |
+                                   kOptGrouped | kOptDbias | kOptProfile;
 
 bool IsPlainForm(const CopyForm& form) {
   return form.scale_layout == Layout::kLinear && !form.row_scaled &&

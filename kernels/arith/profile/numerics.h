@@ -199,6 +199,18 @@ QUANTD_FN typename L::U MxScaleBy(const EncodeParams& p, typename L::U amax) {
   return amax == kInfBits ? zero + 0xFEu : code;
 }
 
+// What the elements under an E8M0 scale are multiplied with.
+template <typename L>
+QUANTD_FN typename L::F MxMultiplierBy(const Numerics& n, typename L::U code) {
+  using U = typename L::U;
+  const U zero{};
+  U bits = (254u - code) << 23;
+  bits = code == 254u ? zero + 0x00400000u : bits;
+  const U at_zero = zero + ((127u + n.exponent_at_zero) << 23);
+  bits = code == 0u ? at_zero : bits;
+  return L::Float(code == 0xFFu ? zero + kNanBits : bits);
+}
+
 // --- elements ---------------------------------------------------------------
 
 // What is rounded to a code: `v` times or over `operand`.
@@ -207,7 +219,6 @@ QUANTD_FN typename L::F ScaledValue(const EncodeParams& p, typename L::F v,
                                     typename L::F operand) {
   using F = typename L::F;
   const Numerics& n = p.numerics;
-  if (!n.other) return v * operand;
   const F product =
       n.operation == Operation::kTimes ? v * operand : v / operand;
   // 0 / 0 and 0 * Inf are no numbers, but a zero is one.
@@ -243,6 +254,33 @@ QUANTD_FN typename L::U EncodeE2M1By(const Numerics& n, typename L::F y) {
   if (n.sign == SignRule::kNotPositive) sign = y > nothing ? zero : eight;
   const U seven = zero + 7u;
   return IsNan<L>(y) ? seven : code | sign;
+}
+
+// Eight E2M1 codes of v times (kTimes) or over `operand`, a finite number > 0,
+// in a word, as PackE2M1 has them; kNegative: the sign of what is below 0
+// alone, else that of v. No NaN.
+template <typename L, bool kTimes, bool kNegative>
+QUANTD_FN typename L::U PackE2M1By(const typename L::F* v,
+                                   typename L::F operand) {
+  using U = typename L::U;
+  U half[2] = {U{}, U{}};
+  U signed_[8];
+  QUANTD_UNROLL
+  for (int i = 0; i < 8; ++i) {
+    const U bits = L::Bits(kTimes ? v[i] * operand : v[i] / operand);
+    const U magnitude = bits & kAbsMask;
+    // A magnitude's negation has the sign bit unless it is 0.
+    signed_[i] = kNegative ? bits & (U{} - magnitude) : bits;
+    const U code = EncodeE2M1Magnitude<L, true>(L::Float(magnitude));
+    half[i / 4] |= code << (4 * (i % 4));
+  }
+  U signs{};
+  QUANTD_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const U pair = L::JoinHighHalves(signed_[i], signed_[i + 4]);
+    signs = (signs >> 4) | (pair & 0x80008000u);
+  }
+  return (half[0] & 0xFFFFu) | (half[1] << 16) | signs;
 }
 
 // Words of E2M1 codes with their nibbles exchanged.

@@ -107,6 +107,7 @@ QUANTD_FN void StoreScales(const EncodeParams& params, const CopyTask& copy,
   }
 }
 
+template <bool kOther>
 QUANTD_FN LineScale<L> ScalesOfLines(const EncodeParams& params,
                                      const CopyTask& copy, int64_t line,
                                      int64_t lanes) {
@@ -119,7 +120,7 @@ QUANTD_FN LineScale<L> ScalesOfLines(const EncodeParams& params,
   F a;
   __builtin_memcpy(&a, amax, sizeof(a));
   const float scale = copy.tensor_scale ? *copy.tensor_scale : 1.0f;
-  return MakeLineScale<L>(params, a, L::Broadcast(scale));
+  return MakeLineScale<L, kOther>(params, a, L::Broadcast(scale));
 }
 
 // Where EncodeSpan leaves what it makes of `lanes` lines from `line` on.
@@ -167,10 +168,13 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
   e.scaling = kScaling;
   e.element = kElement;
   e.stochastic = kStochastic;
+  if constexpr (!kOther) {
+    const bool codes = kScaling == Scaling::kNvfp4 || kScaling == Scaling::kMx;
+    e.scale = codes ? DType::kE8M0 : DType::kF32;  // of that size
+  }
   e.square = e.square && HasSquares(kScaling);
-  if constexpr (!kOther) e.numerics = Numerics();
   const CopyTask& copy = job.copy;
-  const LineScale<L> scales = ScalesOfLines(e, copy, line, lanes);
+  const LineScale<L> scales = ScalesOfLines<kOther>(e, copy, line, lanes);
   const TileOut out = {e,    copy, job.squares, job.errors, job.columnwise,
                        line, lanes};
   // Positions of one scale; of a tensor's, any that are convenient.
@@ -183,7 +187,7 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
     F v[128];
     LoadSpan(tile, job.columnwise, local, p - origin, n, v);
     if (copy.rotation > 0) RotateSpan(v, n, copy.rotation, copy.signs);
-    EncodeSpan<L>(
+    EncodeSpan<L, kOther>(
         e, {copy, job.columnwise, copy.rotation > 0, job.group.row, line, p},
         scales, v, n, out);
   }
@@ -258,18 +262,19 @@ float SquareError(const EncodeParams& e, const LineScale<L>& scales, Tile& tile,
 }
 
 // Settles the scales of the squares that hold some of the tile's rows x cols.
+template <bool kOther>
 void ScaleSquares(const EncodeParams& e, const CopyTask& copy, Tile& tile,
                   int64_t rows, int64_t cols, SquareScales* out) {
   const int64_t side = e.block;
   const float amax = copy.amax ? *copy.amax : 0.0f;
-  const auto line = MakeLineScale<Scalar>(e, amax, 1.0f);
-  const auto lines = MakeLineScale<L>(e, L::Broadcast(amax), F{});
+  const auto line = MakeLineScale<Scalar, kOther>(e, amax, 1.0f);
+  const auto lines = MakeLineScale<L, kOther>(e, L::Broadcast(amax), F{});
   for (int64_t r = 0; r < rows; r += side) {
     for (int64_t c = 0; c < cols; c += side) {
       uint32_t max, clean;
       FindSquareMaxima(tile, r, c, side, &max, &clean);
-      out->stored[r / side][c / side] =
-          ScaleOfSquare<Scalar>(e, line, max, clean, [&](int, uint32_t code) {
+      out->stored[r / side][c / side] = ScaleOfSquare<Scalar, kOther>(
+          e, line, max, clean, [&](int, uint32_t code) {
             return SquareError(e, lines, tile, r, c, code);
           });
     }
@@ -321,8 +326,11 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
         const CopyTask& copy = columnwise ? group.columnwise : group.rowwise;
         if (!wanted[columnwise]) continue;
         if (e.square && !(columnwise && shared)) {
-          ScaleSquares(e, copy, tile, Least(kTile, group.rows - row),
-                       Least(kTile, e.cols - col), &squares);
+          (e.numerics.other
+               ? ScaleSquares<true>
+               : ScaleSquares<false>)(e, copy, tile,
+                                      Least(kTile, group.rows - row),
+                                      Least(kTile, e.cols - col), &squares);
         }
         const TileJob job = {e,
                              group,

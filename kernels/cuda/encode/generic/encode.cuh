@@ -57,10 +57,13 @@ __device__ __forceinline__ void FindSquareMaxima(const EncodeArgs& a,
 }
 
 // Scales for one copy. `errors` is there for 4over6.
-template <DType D>
-__device__ __forceinline__ void SettleSquares(
-    const EncodeArgs& a, const EncodeParams& p, const GroupTile& tile,
-    const LineScale<Scalar>& line, Squares* squares, Squares::Errors* errors) {
+template <DType D, bool kOther>
+__device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
+                                              const GroupTile& tile,
+                                              const LineScale<Scalar>& line,
+                                              Squares* squares,
+                                              Squares::Errors* errors) {
+  const EncodeParams& p = a.params;
   const bool pick = TriesTwoScales(p);
   __syncthreads();  // nobody reads the other copy's
   if (pick) {
@@ -80,7 +83,7 @@ __device__ __forceinline__ void SettleSquares(
   }
   const int s = threadIdx.x;
   if (s < Squares::Count(p.block)) {
-    squares->stored[s] = ScaleOfSquare<Scalar>(
+    squares->stored[s] = ScaleOfSquare<Scalar, kOther>(
         p, line, squares->max[s], squares->clean[s], [&](int i, uint32_t) {
           return FourOverSixErrorOfSquare((*errors)[i][s]);
         });
@@ -90,10 +93,11 @@ __device__ __forceinline__ void SettleSquares(
 
 // --- spans ------------------------------------------------------------------
 
+template <bool kOther>
 __device__ __forceinline__ LineScale<Scalar> LineScaleOf(const EncodeParams& p,
                                                          const CopyTask& copy,
                                                          int64_t line) {
-  return MakeLineScale<Scalar>(
+  return MakeLineScale<Scalar, kOther>(
       p, AmaxOf(copy, line),
       copy.tensor_scale != nullptr ? *copy.tensor_scale : 1.0f);
 }
@@ -183,10 +187,10 @@ EncodeTile(const EncodeArgs& a, const EncodeParams& p, const GroupTile& tile,
     const SpanOut out = {p,          copy,  squares,
                          columnwise, line,  first - span.position,
                          span.line,  tally, sums};
-    EncodeSpan<Scalar>(
+    EncodeSpan<Scalar, kOther>(
         p,
         {copy, columnwise, copy.signs != nullptr, tile.group->row, line, first},
-        LineScaleOf(p, copy, line), v, N, out);
+        LineScaleOf<kOther>(p, copy, line), v, N, out);
   }
   return seen;
 }
@@ -210,8 +214,6 @@ __global__ void __launch_bounds__(kThreads)
     Clear(&sums[1]);
     __syncthreads();
   }
-  EncodeParams params = a.params;
-  if constexpr (!kOther) params.numerics = Numerics();
   uint32_t seen = 0;
   const int64_t tiles = TileCount(a.list);
   for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
@@ -224,12 +226,12 @@ __global__ void __launch_bounds__(kThreads)
           columnwise ? tile.group->columnwise : tile.group->rowwise;
       if (copy.data == nullptr) continue;
       if (a.params.square) {
-        SettleSquares<D>(a, params, tile, LineScaleOf(params, copy, 0),
-                         &squares, errors);
+        SettleSquares<D, kOther>(
+            a, tile, LineScaleOf<kOther>(a.params, copy, 0), &squares, errors);
       }
-      seen |= EncodeTile<D, N>(a, params, tile, copy, columnwise, squares,
-                               &tallies[direction],
-                               sums != nullptr ? &sums[direction] : nullptr);
+      seen |= EncodeTile<D, N, kOther>(
+          a, tile, copy, columnwise, squares, &tallies[direction],
+          sums != nullptr ? &sums[direction] : nullptr);
     }
   }
   Report(seen, a.seen);

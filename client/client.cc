@@ -207,10 +207,13 @@ absl::StatusOr<Result> Client::Impl::Dequantize(
   const auto plan = MakeDequantizePlan(tensor, options);
   if (!plan.ok()) return plan.status();
   const std::vector<TensorSpec>& parts = plan->inputs();
+  const bool profile = options.profile != Profile::kTe;
+  const absl::Span<const float> whole =
+      profile ? quantized.global : quantized.amax;
   std::vector<Bytes> payload = {
       quantized.data, quantized.scale,
-      Bytes(reinterpret_cast<const std::byte*>(quantized.amax.data()),
-            quantized.amax.size() * sizeof(float))};
+      Bytes(reinterpret_cast<const std::byte*>(whole.data()),
+            whole.size() * sizeof(float))};
   // Most formats are decoded without an amax.
   payload.resize(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) {

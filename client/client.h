@@ -62,8 +62,11 @@ struct QuantizedBytes {
   absl::Span<const std::byte> data;
   absl::Span<const std::byte> scale;  // padded; fp32 or one byte each
   // One, one for each group or one for each line. Not looked at for a format
-  // that is decoded without: all but NVFP4.
+  // that is decoded without: all but NVFP4, and that only without a profile.
   absl::Span<const float> amax;
+  // Of NVFP4 under a profile, one or one for each group: its global scale or
+  // divisor, as the options' profile has it.
+  absl::Span<const float> global = {};
 };
 
 class Client {

@@ -100,14 +100,17 @@ RhtAmaxOptions AmaxOptionsOf(const QuantizeOptions& o) {
     amax.sign_mask = o.rht.sign_mask;
   }
   amax.non_finite = o.non_finite;
-  amax.domain = o.form.row_scaled ? AmaxDomain::kRow : AmaxDomain::kTensor;
+  amax.domain = HasAmaxOfLines(*FindFormat(o.format), o.form)
+                    ? AmaxDomain::kRow
+                    : AmaxDomain::kTensor;
   return amax;
 }
 
 // What no elements add.
 CopyAmax Zeros(const QuantizeOptions& o, const Shard& shard) {
+  const bool own = HasAmaxOfLines(*FindFormat(o.format), o.form);
   const auto count = [&](int64_t lines) {
-    return static_cast<size_t>(o.form.row_scaled ? lines : 1);
+    return static_cast<size_t>(own ? lines : 1);
   };
   CopyAmax amax;
   if (HasRowwise(o.usage)) amax.rowwise.resize(count(shard.rows));
@@ -279,7 +282,8 @@ absl::StatusOr<std::vector<Result>> QuantizeShards(
     for (size_t i = 0; i < asked.size(); ++i) {
       amaxes[asked[i]] = AmaxOf(options, (*results)[i]);
     }
-    ReduceAll(*grid, options.form.row_scaled, reduction, shards, &amaxes);
+    ReduceAll(*grid, HasAmaxOfLines(*FindFormat(options.format), options.form),
+              reduction, shards, &amaxes);
   }
   std::vector<std::future<absl::StatusOr<Result>>> futures;
   for (size_t i = 0; i < shards.size(); ++i) {

@@ -69,9 +69,10 @@ struct Shard {
 };
 
 // What a shard adds to the amax of the copies; of the whole after a reduction.
-// One value or, where row_scaled, one for each of the shard's rows and of its
-// columns: then only shards that share these rows or columns reduce them.
-// Empty for a copy that is not made or whose format has no amax.
+// One value or, where row_scaled or of FP8 channels, one for each of the
+// shard's rows and of its columns: then only shards that share these rows or
+// columns reduce them. Empty for a copy that is not made or whose format has no
+// amax.
 struct CopyAmax {
   std::vector<float> rowwise;
   std::vector<float> columnwise;

@@ -51,9 +51,10 @@ absl::StatusOr<CopyAmax> AmaxOfPieces(
     int at_once,
     const std::function<absl::StatusOr<CopyAmax>(const Shard&)>& amax_of) {
   const auto& used = std::get<QuantizeOptions>(plan.options());
+  const bool own = HasAmaxOfLines(*FindFormat(used.format), used.form);
   const auto lines = [&](bool wanted, int64_t count) {
-    return std::vector<float>(
-        wanted ? static_cast<size_t>(used.form.row_scaled ? count : 1) : 0);
+    return std::vector<float>(wanted ? static_cast<size_t>(own ? count : 1)
+                                     : 0);
   };
   CopyAmax whole{lines(HasRowwise(used.usage), plan.rows()),
                  lines(HasColumnwise(used.usage), plan.cols())};
@@ -114,7 +115,8 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
   const size_t limit = pieces.request_bytes;
   if (auto s = CheckOptions(used, call, limit); !s.ok()) return s;
   const size_t element = SizeOf(tensor.dtype);
-  const auto cut = Cut(*plan, element, pieces, used.form.row_scaled);
+  const auto cut = Cut(*plan, element, pieces,
+                       HasAmaxOfLines(*FindFormat(used.format), used.form));
   if (!cut.ok()) return cut.status();
 
   QuantizeOptions open = used;  // without what is given
@@ -247,10 +249,14 @@ absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
     options.sign_mask = made.rht.sign_mask;
   }
   options.form = made.form;
+  options.profile = made.profile;
+  // What the input was matters to a profile alone.
+  const DType of = made.profile == Profile::kTe ? output : tensor.dtype();
   const std::vector<float> amax(copy->amax.begin(), copy->amax.end());
   std::mutex mutex;
   return ForEach(*cut, pieces.at_once, [&](const Shard& piece) -> absl::Status {
-    const client::CopyWindow window(made, columnwise, rows, cols, piece);
+    const client::CopyWindow window(made, columnwise, rows, cols,
+                                    tensor.dtype(), piece);
     auto codes = Allocate(window.piece().data_bytes);
     if (!codes.ok()) return codes.status();
     auto scales = Allocate(window.piece().scale_bytes);
@@ -267,9 +273,9 @@ absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
     const std::vector<float> own =
         Slice(amax, columnwise ? piece.column : piece.row,
               columnwise ? piece.cols : piece.rows);
-    const auto result =
-        client.Dequantize({output, {piece.rows, piece.cols}},
-                          {codes->span(), scales->span(), own}, options, call);
+    const auto result = client.Dequantize(
+        {of, {piece.rows, piece.cols}},
+        {codes->span(), scales->span(), own, copy->global}, options, call);
     if (!result.ok()) return result.status();
     const std::lock_guard lock(mutex);
     Tell(pieces, codes->span().size() + scales->span().size());

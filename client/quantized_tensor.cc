@@ -55,6 +55,12 @@ std::optional<QuantizedTensor::Copy> QuantizedTensor::copy(
   copy.scale_shape = scales->shape;
   copy.amax = as<float>(columnwise ? TensorKind::kColumnwiseAmax
                                    : TensorKind::kRowwiseAmax);
+  for (const TensorKind kind :
+       {TensorKind::kRowwiseGlobalScale, TensorKind::kRowwiseGlobalDivisor}) {
+    if (columnwise || this->part(kind) == nullptr) continue;
+    copy.global = as<float>(kind);
+    copy.global_kind = kind;
+  }
   return copy;
 }
 
@@ -104,7 +110,9 @@ absl::StatusOr<Result> QuantizedTensor::DequantizeCopy(
   options.form = options_.form;
   options.splits = options_.splits;
   options.partial_splits = options_.partial_splits;
-  return client.Dequantize(desc_, {part->data, part->scale, part->amax},
+  options.profile = options_.profile;
+  return client.Dequantize(desc_,
+                           {part->data, part->scale, part->amax, part->global},
                            options, call);
 }
 
@@ -150,10 +158,12 @@ absl::Status CheckPart(std::string_view field,
   const bool amax = want.kind == TensorKind::kRowwiseAmax ||
                     want.kind == TensorKind::kColumnwiseAmax ||
                     want.kind == TensorKind::kAmax;
-  const bool scale = scaling == Scaling::kTensor &&
-                     (want.kind == TensorKind::kRowwiseScale ||
-                      want.kind == TensorKind::kColumnwiseScale ||
-                      want.kind == TensorKind::kNextScale);
+  const bool global = want.kind == TensorKind::kRowwiseGlobalScale ||
+                      want.kind == TensorKind::kRowwiseGlobalDivisor;
+  const bool scale = global || (scaling == Scaling::kTensor &&
+                                (want.kind == TensorKind::kRowwiseScale ||
+                                 want.kind == TensorKind::kColumnwiseScale ||
+                                 want.kind == TensorKind::kNextScale));
   if (!amax && !scale) return absl::OkStatus();
   const absl::Span<const float> values(
       reinterpret_cast<const float*>(part.bytes.data()),

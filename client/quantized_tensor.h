@@ -44,6 +44,10 @@ class QuantizedTensor {
     std::vector<int64_t> scale_shape;
     // One, one for each group or one for each line; none for a format without.
     absl::Span<const float> amax;
+    // Of NVFP4 under a profile: its global scale or divisor, as `global_kind`
+    // says.
+    absl::Span<const float> global;
+    TensorKind global_kind = TensorKind::kUnspecified;
     bool rotated = false;  // the RHT was applied before
   };
 
@@ -125,9 +129,11 @@ class QuantizedTensor {
                                         const CallOptions& call = {}) const;
 
   // A safetensors file with the parts as "<name>.rowwise_data" (U8, F8_E4M3
-  // or F8_E5M2), ".rowwise_scale" (F8_E4M3, F8_E8M0 or F32), ".rowwise_amax"
-  // (F32), columnwise likewise, ".amax" and ".dbias", and what decoding needs
-  // as JSON in the metadata "quantd.tensor.<name>". The state of delayed
+  // or F8_E5M2), ".rowwise_scale" (F8_E4M3, F8_E8M0, F32 or a profile's BF16
+  // or F16), ".rowwise_amax" (F32), columnwise likewise, a profile's global
+  // scale or divisor, ".amax" and ".dbias", and what decoding needs as JSON in
+  // the metadata "quantd.tensor.<name>". Whose bytes they are is the metadata
+  // "quantd.numerics". The state of delayed
   // scaling is the training's and not in it. The file appears whole or not at
   // all.
   absl::Status Save(const std::string& path,

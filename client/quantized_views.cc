@@ -10,6 +10,7 @@
 #include "fmt/ranges.h"
 #include "kernels/plan/field_error.h"
 #include "kernels/plan/geometry.h"
+#include "kernels/plan/profile/profile.h"
 #include "kernels/plan/scale_layout.h"
 #include "kernels/plan/shard_cut.h"
 
@@ -97,7 +98,8 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::ConvertScaleLayout(
     return absl::ResourceExhaustedError(
         fmt::format("no memory for {} bytes of scales", total));
   }
-  const FormatSpec& format = *FindFormat(options.format);
+  const FormatSpec format =
+      FormatUnder(options.profile, options.format, desc_.dtype);
   const Sides sides = SidesOf(desc_.shape, TailOf(desc_));
   const std::vector<int64_t> groups =
       options.splits.value_or(std::vector<int64_t>{sides.rows});
@@ -199,7 +201,8 @@ void CopyLines(const CopyGeometry& whole, absl::Span<const std::byte> codes,
 absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
                                                       int64_t count) const {
   const Sides sides = SidesOf(desc_.shape, TailOf(desc_));
-  const FormatSpec& format = *FindFormat(options_.format);
+  const FormatSpec format =
+      FormatUnder(options_.profile, options_.format, desc_.dtype);
   if (options_.splits) {
     return FieldError("splits", "none: slice a group", "groups");
   }
@@ -283,7 +286,8 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
       skip = first * whole.data_line;
     } else if (spec.kind == TensorKind::kColumnwiseData) {
       skip = first * whole.data_position;
-    } else if (options.form.row_scaled && !columnwise) {
+    } else if (!columnwise && spec.kind == TensorKind::kRowwiseAmax &&
+               HasAmaxOfLines(format, options.form)) {
       // One amax for each row; else one for all, or for each column.
       skip = first * static_cast<int64_t>(sizeof(float));
     }

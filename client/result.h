@@ -73,6 +73,9 @@ class Result {
   // What was found in the input.
   bool saw_nan() const { return saw_nan_; }
   bool saw_inf() const { return saw_inf_; }
+  // Groups for whose global scale 1 stands: with its own the profile's library
+  // would write NaN.
+  int64_t replaced_globals() const { return replaced_globals_; }
   // How far the rowwise or columnwise copy is from what was quantized: where
   // QuantizeOptions::statistics asked for it.
   const std::optional<ErrorStatistics>& statistics(Usage copy) const {
@@ -92,6 +95,7 @@ class Result {
   AlignedBytes owned_;
   bool saw_nan_ = false;
   bool saw_inf_ = false;
+  int64_t replaced_globals_ = 0;
   std::optional<ErrorStatistics> rowwise_;
   std::optional<ErrorStatistics> columnwise_;
   std::string device_;

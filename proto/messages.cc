@@ -65,7 +65,8 @@ absl::StatusOr<TensorDesc> FromProto(const v1::Tensor& m) {
 v1::Tensor TensorOf(const Plan& plan) {
   const TensorDesc& tensor = plan.tensor();
   v1::Tensor out;
-  if (!std::holds_alternative<DequantizeOptions>(plan.options())) {
+  const auto* decoding = std::get_if<DequantizeOptions>(&plan.options());
+  if (decoding == nullptr || decoding->profile != Profile::kTe) {
     out.set_dtype(ToProto(tensor.dtype));
   }
   out.mutable_shape()->Assign(tensor.shape.begin(), tensor.shape.end());
@@ -104,6 +105,7 @@ v1::Report ToProto(const JobReport& report, std::string_view device) {
   out.set_saw_nan(report.saw_nan);
   out.set_saw_inf(report.saw_inf);
   out.set_device(std::string(device));
+  out.set_replaced_globals(report.replaced_globals);
   if (report.rowwise) *out.mutable_rowwise() = ToProto(*report.rowwise);
   if (report.columnwise) {
     *out.mutable_columnwise() = ToProto(*report.columnwise);
@@ -115,6 +117,7 @@ JobReport FromProto(const v1::Report& m) {
   JobReport report;
   report.saw_nan = m.saw_nan();
   report.saw_inf = m.saw_inf();
+  report.replaced_globals = m.replaced_globals();
   if (m.has_rowwise()) report.rowwise = FromProto(m.rowwise());
   if (m.has_columnwise()) report.columnwise = FromProto(m.columnwise());
   return report;
@@ -138,6 +141,9 @@ v1::TensorKind ToProto(TensorKind k) {
 v1::Usage ToProto(Usage u) { return Bridge<v1::Usage>(u, v1::Usage_IsValid); }
 v1::Format ToProto(Format f) {
   return Bridge<v1::Format>(f, v1::Format_IsValid);
+}
+v1::Profile ToProto(Profile p) {
+  return Bridge<v1::Profile>(p, v1::Profile_IsValid);
 }
 v1::NonFinite ToProto(NonFinite n) {
   return Bridge<v1::NonFinite>(n, v1::NonFinite_IsValid);

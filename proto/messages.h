@@ -80,7 +80,7 @@ v1::DequantizeOptions ToProto(const DequantizeOptions& o);
 v1::RhtAmaxOptions ToProto(const RhtAmaxOptions& o);
 v1::ApplyRhtOptions ToProto(const ApplyRhtOptions& o);
 // The tensor that the plan is about. Codes do not remember its type, so of
-// Dequantize it has none.
+// Dequantize it has none but under a profile, which may store scales in it.
 v1::Tensor TensorOf(const Plan& plan);
 
 v1::TensorRef ToProto(const TensorSpec& spec);
@@ -96,6 +96,7 @@ v1::Layout ToProto(Layout l);
 v1::TensorKind ToProto(TensorKind k);
 v1::Usage ToProto(Usage u);
 v1::Format ToProto(Format f);
+v1::Profile ToProto(Profile p);
 v1::NonFinite ToProto(NonFinite n);
 v1::Rounding ToProto(Rounding r);
 v1::ScaleRule ToProto(ScaleRule r);

@@ -88,6 +88,7 @@ absl::StatusOr<DequantizeOptions> FromProto(const v1::DequantizeOptions& m) {
       static_cast<int>(std::min<uint32_t>(m.rotated_dimension(), 1 << 30));
   o.form = FromProto(m.form());
   ReadSplits(m, &o);
+  o.profile = static_cast<Profile>(m.profile());
   return o;
 }
 
@@ -102,6 +103,7 @@ v1::DequantizeOptions ToProto(const DequantizeOptions& o) {
   m.set_rotated_dimension(static_cast<uint32_t>(o.rotated_dimension));
   *m.mutable_form() = ToProto(o.form);
   WriteSplits(o, &m);
+  m.set_profile(ToProto(o.profile));
   return m;
 }
 

@@ -97,12 +97,15 @@ absl::StatusOr<QuantizeOptions> FromProto(const v1::QuantizeOptions& m) {
   if (m.has_power_of_two()) o.power_of_two = m.power_of_two();
   o.scale.assign(m.scale().begin(), m.scale().end());
   if (m.has_history()) o.history = FromProto(m.history());
-  o.scale_rule = static_cast<ScaleRule>(m.scale_rule());
+  if (m.has_scale_rule()) {
+    o.scale_rule = static_cast<ScaleRule>(m.scale_rule());
+  }
   ReadSplits(m, &o);
   o.amax = m.amax();
   o.dbias = m.dbias();
   o.dbias_dtype = static_cast<DType>(m.dbias_dtype());
   o.statistics = m.statistics();
+  o.profile = static_cast<Profile>(m.profile());
   return o;
 }
 
@@ -138,12 +141,13 @@ v1::QuantizeOptions ToProto(const QuantizeOptions& o) {
   if (o.power_of_two) m.set_power_of_two(*o.power_of_two);
   m.mutable_scale()->Assign(o.scale.begin(), o.scale.end());
   if (o.history) *m.mutable_history() = ToProto(*o.history);
-  m.set_scale_rule(ToProto(o.scale_rule));
+  if (o.scale_rule) m.set_scale_rule(ToProto(*o.scale_rule));
   WriteSplits(o, &m);
   m.set_amax(o.amax);
   m.set_dbias(o.dbias);
   m.set_dbias_dtype(ToProto(o.dbias_dtype));
   m.set_statistics(o.statistics);
+  m.set_profile(ToProto(o.profile));
   return m;
 }
 

@@ -143,6 +143,11 @@ absl::Status ReadAmax(float amax, Request* request) {
   const auto wanted =
       std::find_if(inputs.begin(), inputs.end(),
                    [](const TensorSpec& spec) { return IsAmax(spec.kind); });
+  const auto& options = std::get<DequantizeOptions>(request->plan->options());
+  if (options.profile != Profile::kTe) {
+    return FieldError("amax", "none: a profile is decoded by what it stores",
+                      fmt::format("amax with {}", Name(options.profile)));
+  }
   if (wanted == inputs.end()) {
     std::vector<std::string_view> names;
     for (const FormatSpec& f : kFormats) {

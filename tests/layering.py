@@ -22,49 +22,51 @@ import sys
 # `messages` and `stubs` are what protoc makes of quantd.proto. A line that
 # begins with a path is about that file and its header alone.
 ALLOWED = """
-kernels/plan: kernels/arith/codec.h kernels/arith/copy_address.h absl fmt
-kernels/arith: kernels/plan/format.h kernels/plan/error_statistics.h
-kernels/device: kernels/plan kernels/arith absl fmt
+kernels/plan: kernels/plan/profile kernels/arith/codec.h kernels/arith/copy_address.h absl fmt
+kernels/plan/profile: kernels/plan absl fmt
+kernels/arith: kernels/plan/format.h kernels/plan/profile/numerics.h kernels/plan/error_statistics.h kernels/arith/profile
+kernels/arith/profile: kernels/plan/format.h kernels/plan/profile/numerics.h kernels/arith
+kernels/device: kernels/plan kernels/plan/profile kernels/arith absl fmt
 kernels/device/devices: kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h
 kernels/cpu: kernels/plan kernels/arith kernels/device absl fmt
-kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/cpu/tiles.h
+kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/arith/profile kernels/cpu/tiles.h
 kernels/cuda: kernels/plan kernels/arith kernels/device absl fmt cuda
 kernels/cuda/groups: kernels/cuda/tile kernels/cuda/ptx
 kernels/cuda/rotate: kernels/cuda/tile
 kernels/cuda/ptx: kernels/plan/format.h kernels/arith/codec.h kernels/cuda/queue.h cuda
 kernels/cuda/tile: kernels/plan/format.h kernels/arith kernels/cuda/args.h kernels/cuda/queue.h kernels/cuda/ptx cuda
 kernels/cuda/amax: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
-kernels/cuda/decode: kernels/arith kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile cuda
+kernels/cuda/decode: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile cuda
 kernels/cuda/encode/generic: kernels/plan/error_statistics.h kernels/arith kernels/cuda/launch.h kernels/cuda/tile
 kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4: kernels/arith kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 proto: kernels/plan kernels/device/backend.h absl fmt google messages
 proto/net: absl fmt grpcpp openssl
 server: kernels/plan kernels/device proto proto/net absl fmt google grpc grpcpp messages openssl spdlog CLI
-client: kernels/plan client/net client/parts absl fmt
-client/parts: kernels/plan client/call_options.h client/distributed.h client/error.h client/piece_options.h client/result.h client/server_info.h absl fmt
+client: kernels/plan client/net client/parts absl fmt kernels/plan/profile
+client/parts: kernels/plan client/call_options.h client/distributed.h client/error.h client/piece_options.h client/result.h client/server_info.h absl fmt kernels/plan/profile
 client/files: kernels/plan client/quantized_tensor.h client/result.h absl fmt nlohmann
 client/checkpoint: kernels/plan kernels/arith/copy_address.h client/files absl fmt nlohmann re2
 client/checkpoint/check: client/checkpoint client/files absl fmt
 client/checkpoint/convert: kernels/plan client/result.h client/checkpoint client/files absl fmt
 client/local: kernels/plan kernels/device proto/methods.h client/call_options.h client/piece_options.h client/result.h client/parts absl fmt
-client/net: kernels/plan proto proto/net client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/parts absl fmt google grpcpp messages client/parts/result_builder.h
-client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI
+client/net: kernels/plan proto proto/net client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/parts absl fmt google grpcpp messages
+client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
 client/quantctl/main: client/quantctl/models
 client/quantctl/models: client/checkpoint client/checkpoint/check client/checkpoint/convert client/parts/piece_work.h client/quantctl fmt nlohmann CLI
 client/example: client
 tests/oracle:
 tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
-tests/kernels/plan: kernels/plan tests/oracle tests/testing fmt gtest gmock
+tests/kernels/plan: kernels/plan kernels/plan/profile tests/oracle tests/testing fmt gtest gmock
 tests/kernels/arith: kernels/plan/format.h kernels/arith kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
 tests/kernels/device: kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/client/temp_dir.h tests/testing absl fmt gtest gmock
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
-tests/kernels/contract: kernels/plan kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock
-tests/kernels/golden: kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
+tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock
+tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
 tests/proto: kernels/plan kernels/device proto tests/testing google grpcpp stubs gtest gmock
 tests/server: kernels/plan kernels/device proto/net server tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
-tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann
+tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/check client/checkpoint/convert client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
 tests/client/net: kernels/plan proto/net client client/net client/parts/error_details.h tests/bench/rpc_process.h tests/client tests/testing absl fmt messages

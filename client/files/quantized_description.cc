@@ -150,6 +150,9 @@ void ParseOptions(Fields* f, QuantizeOptions* o) {
   if (f->Has("scale_rule")) {
     o->scale_rule = f->Parsed(ParseScaleRule(f->Text("scale_rule")));
   }
+  if (f->Has("profile")) {
+    o->profile = f->Parsed(ParseProfile(f->Text("profile")));
+  }
   if (f->Has("amax")) o->amax = f->Flag("amax");
   if (f->Has("dbias")) {
     o->dbias = true;
@@ -190,7 +193,11 @@ std::string Describe(const QuantizedDescription& d) {
   }
   if (o.epsilon != 0) j["epsilon"] = o.epsilon;
   if (o.power_of_two) j["power_of_two"] = *o.power_of_two;
-  if (o.scale_rule != ScaleRule::kUp) j["scale_rule"] = Name(o.scale_rule);
+  const ScaleRule rule = o.scale_rule.value_or(ScaleRule::kUp);
+  if (rule != ScaleRule::kUp || o.profile != Profile::kTe) {
+    if (o.scale_rule) j["scale_rule"] = Name(rule);
+  }
+  if (o.profile != Profile::kTe) j["profile"] = Name(o.profile);
   if (o.amax) j["amax"] = true;
   if (o.dbias) {
     j["dbias"] = Name(o.dbias_dtype == DType::kUnspecified ? d.tensor.dtype

@@ -12,10 +12,15 @@ namespace quantd {
 namespace {
 
 constexpr char kVersionKey[] = "quantd.version";
-// 1: NVFP4 with linear scales, one amax, nearest. 2: everything; what a file
-// of version 1 leaves out is what version 1 had.
-constexpr std::string_view kVersions[] = {"1", "2"};
-constexpr std::string_view kVersion = kVersions[1];
+// 1: NVFP4 with linear scales, one amax, nearest. 2: everything but profiles
+// and FP8 channels; what a file of version 1 leaves out is what version 1 had.
+// 3: those, too. A file says the least that it needs, so that a program which
+// would decode it in another way refuses it.
+constexpr std::string_view kVersions[] = {"1", "2", "3"};
+constexpr std::string_view kVersion = kVersions[2];
+constexpr std::string_view kVersionBefore = kVersions[1];
+// The profile whose bytes the tensors are.
+constexpr char kNumericsKey[] = "quantd.numerics";
 constexpr std::string_view kTensorPrefix = "quantd.tensor.";
 
 struct NameRow {
@@ -186,9 +191,18 @@ std::string QuantizedFile::MetadataKey(std::string_view name) {
 safetensors::Metadata QuantizedFile::Metadata(
     const std::map<std::string, Description>& tensors) {
   safetensors::Metadata metadata;
-  metadata.emplace(kVersionKey, std::string(kVersion));
+  metadata.emplace(kVersionKey, std::string(kVersionBefore));
   for (const auto& [name, d] : tensors) {
     metadata[MetadataKey(name)] = client::Describe(d);
+    if (d.options.profile != Profile::kTe ||
+        d.options.format == Format::kFp8ChannelE4M3) {
+      metadata[kVersionKey] = std::string(kVersion);
+    }
+    // Whose bytes they are, where all are one library's.
+    const std::string_view numerics = Name(d.options.profile);
+    const auto [at, first] =
+        metadata.emplace(kNumericsKey, std::string(numerics));
+    if (!first && at->second != numerics) at->second = "several";
   }
   return metadata;
 }

@@ -42,7 +42,8 @@ absl::StatusOr<Result> ReadReply(const Plan& plan,
   const auto& report = reply->report;
   return builder.Take({report.saw_nan, report.saw_inf, report.rowwise,
                        report.columnwise, std::move(reply->device),
-                       std::move(reply->request_id), attempts});
+                       std::move(reply->request_id), attempts,
+                       report.replaced_globals});
 }
 
 absl::StatusOr<QuantizeDescription> ReadDescription(

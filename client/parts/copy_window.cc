@@ -2,17 +2,18 @@
 
 #include <algorithm>
 
+#include "kernels/plan/profile/profile.h"
 #include "kernels/plan/scale_layout.h"
 
 namespace quantd::client {
 namespace {
 
 CopyGeometry GeometryOf(const QuantizeOptions& o, bool columnwise, int64_t rows,
-                        int64_t cols) {
+                        int64_t cols, DType input) {
   const bool rotated = columnwise ? o.rht.columnwise : o.rht.rowwise;
-  return MakeCopyGeometry(*FindFormat(o.format), columnwise, rows, cols,
-                          rotated ? o.rht.dimension : 0, o.form.scale_layout,
-                          o.form.compact_scales);
+  return MakeCopyGeometry(FormatUnder(o.profile, o.format, input), columnwise,
+                          rows, cols, rotated ? o.rht.dimension : 0,
+                          o.form.scale_layout, o.form.compact_scales);
 }
 
 // Puts neighbours together that are neighbours on both sides.
@@ -43,10 +44,11 @@ class Runs {
 }  // namespace
 
 CopyWindow::CopyWindow(const QuantizeOptions& options, bool columnwise,
-                       int64_t rows, int64_t cols, const Shard& piece)
-    : format_(*FindFormat(options.format)),
-      whole_(GeometryOf(options, columnwise, rows, cols)),
-      piece_(GeometryOf(options, columnwise, piece.rows, piece.cols)),
+                       int64_t rows, int64_t cols, DType input,
+                       const Shard& piece)
+    : format_(FormatUnder(options.profile, options.format, input)),
+      whole_(GeometryOf(options, columnwise, rows, cols, input)),
+      piece_(GeometryOf(options, columnwise, piece.rows, piece.cols, input)),
       line_(columnwise ? piece.column : piece.row),
       position_(columnwise ? piece.row : piece.column) {}
 

@@ -17,7 +17,7 @@ namespace quantd::client {
 class CopyWindow {
  public:
   CopyWindow(const QuantizeOptions& options, bool columnwise, int64_t rows,
-             int64_t cols, const Shard& piece);
+             int64_t cols, DType input, const Shard& piece);
 
   // `bytes` bytes at `whole` of the one are those at `piece` of the other.
   using Move = std::function<void(size_t whole, size_t piece, size_t bytes)>;

@@ -60,7 +60,7 @@ void Join::Add(const Shard& piece, const Result& result) {
       case TensorKind::kColumnwiseScale:
         AddCopy(spec.kind, piece, result.bytes(spec.kind), to);
         break;
-      default:  // An amax of whatever kind.
+      default:  // An amax of whatever kind; a global scale is every piece's.
         Raise({reinterpret_cast<float*>(to.data()), to.size() / 4},
               ByColumns(spec.kind) ? piece.column : piece.row,
               result.amaxes(spec.kind));
@@ -68,6 +68,9 @@ void Join::Add(const Shard& piece, const Result& result) {
   }
   report_.saw_nan |= result.saw_nan();
   report_.saw_inf |= result.saw_inf();
+  // The pieces have one global scale.
+  report_.replaced_globals =
+      std::max(report_.replaced_globals, result.replaced_globals());
   report_.device = result.device();
   report_.request_id = result.request_id();
   report_.attempts += result.attempts();
@@ -82,7 +85,8 @@ void Join::AddCopy(TensorKind kind, const Shard& piece,
   const bool codes =
       kind == TensorKind::kRowwiseData || kind == TensorKind::kColumnwiseData;
   const CopyWindow window(std::get<QuantizeOptions>(plan_.options()),
-                          columnwise, plan_.rows(), plan_.cols(), piece);
+                          columnwise, plan_.rows(), plan_.cols(),
+                          plan_.tensor().dtype, piece);
   const auto move = [&](size_t whole, size_t part, size_t bytes) {
     std::memcpy(to.data() + whole, from.data() + part, bytes);
   };

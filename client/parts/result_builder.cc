@@ -147,6 +147,7 @@ absl::StatusOr<Result> ResultBuilder::Take(Report report) {
   result_.device_ = std::move(report.device);
   result_.request_id_ = std::move(report.request_id);
   result_.attempts_ = report.attempts;
+  result_.replaced_globals_ = report.replaced_globals;
   return std::move(result_);
 }
 

@@ -48,6 +48,7 @@ class ResultBuilder {
     std::string device;
     std::string request_id;
     int attempts = 0;
+    int64_t replaced_globals = 0;
   };
   // INTERNAL when a part is missing, RESOURCE_EXHAUSTED when there was no
   // memory. The builder is spent.

@@ -11,6 +11,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/plan/format.h"
+#include "kernels/plan/profile/profile.h"
 
 namespace quantd::quantctl {
 namespace {
@@ -39,8 +40,7 @@ std::optional<DType> ParseFloat(std::string_view text) {
 }
 
 std::optional<bool> ParseYesNo(std::string_view text) {
-  if (text == "yes") return true;
-  if (text == "no") return false;
+  if (text == "yes" || text == "no") return text == "yes";
   return std::nullopt;
 }
 
@@ -61,27 +61,25 @@ std::string FormatNames() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-struct Family {
-  Scaling scaling;
-  std::string_view name;
-};
-constexpr Family kFamilies[] = {{Scaling::kNvfp4, "NVFP4"},
-                                {Scaling::kTensor, "FP8 tensor"},
-                                {Scaling::kMx, "MX"},
-                                {Scaling::kBlock, "FP8 block"}};
+constexpr std::pair<Scaling, std::string_view> kFamilies[] = {
+    {Scaling::kNvfp4, "NVFP4"},
+    {Scaling::kChannel, "FP8 channel"},
+    {Scaling::kTensor, "FP8 tensor"},
+    {Scaling::kMx, "MX"},
+    {Scaling::kBlock, "FP8 block"}};
 
 // " [NVFP4, mxfp4]": the formats an option is for, whole families by their
 // name.
 std::string For(Option option) {
   std::vector<std::string_view> names;
-  for (const Family& family : kFamilies) {
+  for (const auto& [scaling, family] : kFamilies) {
     std::vector<std::string_view> some;
     bool all = true;
     for (const FormatSpec& f : kFormats) {
-      if (f.scaling != family.scaling) continue;
+      if (f.scaling != scaling) continue;
       (f.options & option) != 0 ? some.push_back(f.name) : void(all = false);
     }
-    if (all) some = {family.name};
+    if (all) some = {family};
     names.insert(names.end(), some.begin(), some.end());
   }
   return fmt::format(" [{}]", fmt::join(names, ", "));
@@ -346,6 +344,10 @@ void AddQuantize(CLI::App* app, Options* o) {
   AddFlatten(app, o);
   Named(app, "--format", "FORMAT", "Format of the codes (default nvfp4)",
         FormatNames(), ParseFormat, [o](Format f) { o->quantize.format = f; });
+  Named(app, "--profile", "LIBRARY",
+        "Write the bytes of another library (default te)" + For(kOptProfile),
+        ProfileNames(), ParseProfile,
+        [o](Profile p) { o->quantize.profile = p; });
   Named(app, "--usage", "USAGE",
         "Which copies to make (default: those to rotate, else rowwise)",
         "rowwise, columnwise, both, or none but what goes beside them",

@@ -112,6 +112,7 @@ Json RecordJson(const Record& r) {
   json["request_id"] = r.request_id;
   json["saw_nan"] = r.saw_nan;
   json["saw_inf"] = r.saw_inf;
+  if (r.replaced_globals > 0) json["replaced_globals"] = r.replaced_globals;
   return json;
 }
 
@@ -294,6 +295,12 @@ void PrintTable(const Report& report, bool verbose) {
                  r.saw_nan && r.saw_inf ? "NaN and Inf"
                  : r.saw_nan            ? "NaN"
                                         : "Inf");
+    }
+    if (r.replaced_globals > 0) {
+      fmt::print(
+          "note: {} holds nothing but zeros; the library writes NaN for such "
+          "a tensor, this file decodes to zeros\n",
+          r.name);
     }
   }
   for (const std::string& note : report.notes) fmt::print("note: {}\n", note);

@@ -40,6 +40,7 @@ struct Record {
   std::string device;
   std::string request_id;
   bool saw_nan = false;
+  int64_t replaced_globals = 0;
   bool saw_inf = false;
   absl::Status error;  // then most of the above is empty
 };

@@ -232,6 +232,7 @@ void Credit(const Result& result, Record* record) {
   record->request_id = result.request_id();
   record->saw_nan |= result.saw_nan();
   record->saw_inf |= result.saw_inf();
+  record->replaced_globals += result.replaced_globals();
 }
 
 std::vector<CopyRow> CopiesOf(const QuantizedTensor& q) {

@@ -10,6 +10,7 @@
 #include "kernels/arith/encode_params.h"
 #include "kernels/arith/lanes.h"
 #include "kernels/arith/nvfp4.h"
+#include "kernels/arith/profile/numerics.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
@@ -18,23 +19,45 @@ inline namespace QUANTD_ARITH {
 template <typename L>
 struct LineScale {
   typename L::F amax;   // NVFP4
-  typename L::F s;      // NVFP4: the encode scale S
+  typename L::F s;      // NVFP4: the encode scale S, or g
   typename L::F s_dec;  // NVFP4: 1 / S
-  typename L::F scale;  // kTensor
+  typename L::F scale;  // kTensor, kChannel
 };
 
+// Whether the one scale of a line is not that of its blocks.
+constexpr bool HasBlockScales(Scaling scaling) {
+  return scaling != Scaling::kTensor && scaling != Scaling::kChannel;
+}
+
+// Whether NVFP4's blocks work with g, not with the encode scale.
+template <bool kOther>
+QUANTD_FN bool WorksWithGlobal(const Numerics& n) {
+  return kOther && n.global != GlobalRule::kEncodeScale;
+}
+
 template <typename L>
+QUANTD_FN typename L::F Fp8Scale(const EncodeParams& p, typename L::F amax);
+
+// kOther, here and below, is Numerics::other, known to the compiler: what is
+// tuned for TransformerEngine's arithmetic has nothing of the others'.
+template <typename L, bool kOther = false>
 QUANTD_FN LineScale<L> MakeLineScale(const EncodeParams& p, typename L::F amax,
                                      typename L::F tensor_scale) {
   LineScale<L> line = {amax, amax, amax, tensor_scale};
   if (p.scaling == Scaling::kNvfp4) {
-    line.s = Nvfp4EncodeScale<L>(amax, p.range);
+    line.s = WorksWithGlobal<kOther>(p.numerics)
+                 ? GlobalScaleOf<L>(p, amax)
+                 : Nvfp4EncodeScale<L>(amax, p.range);
     line.s_dec = L::Broadcast(1.0f) / line.s;
+  }
+  if (p.scaling == Scaling::kChannel) {
+    line.scale = kOther ? Fp8ScaleOf<L>(p, amax) : Fp8Scale<L>(p, amax);
   }
   return line;
 }
 
-// FP8's scale for a given amax, of a tensor or of a block.
+// FP8's scale for a given amax, of a tensor, of a line or of a block. What is
+// stored is StoredScale of it.
 template <typename L>
 QUANTD_FN typename L::F Fp8Scale(const EncodeParams& p, typename L::F amax) {
   using F = typename L::F;
@@ -94,33 +117,39 @@ QUANTD_FN typename L::F MxMultiplier(typename L::U code) {
 template <typename L>
 struct BlockScale {
   typename L::U stored;
-  typename L::F m;
+  typename L::F m;  // or divided by: see ScaledValue
 };
 
 // The multiplier of a stored scale, for scales that were settled elsewhere.
-template <typename L>
+template <typename L, bool kOther = false>
 QUANTD_FN BlockScale<L> UnderScale(const EncodeParams& p,
                                    const LineScale<L>& line,
                                    typename L::U stored) {
   switch (p.scaling) {
     case Scaling::kNvfp4:
-      return {stored, Nvfp4Multiplier<L>(stored, line.s_dec)};
+      return {stored, WorksWithGlobal<kOther>(p.numerics)
+                          ? Nvfp4OperandUnder<L>(p.numerics, line.s, stored)
+                          : Nvfp4Multiplier<L>(stored, line.s_dec)};
     case Scaling::kMx:
-      return {stored, MxMultiplier<L>(stored)};
-    case Scaling::kBlock:
+      return {stored, kOther ? MxMultiplierBy<L>(p.numerics, stored)
+                             : MxMultiplier<L>(stored)};
+    case Scaling::kBlock: {
       // The stored scale is the inverse, which has no way back: squares keep
       // the scale itself until they are written.
-      return {stored, L::Float(stored)};
+      const typename L::F scale = L::Float(stored);
+      return {stored, kOther ? Fp8OperandOf<L>(p, scale) : scale};
+    }
     case Scaling::kTensor:
+    case Scaling::kChannel:
       break;
   }
-  return {stored, line.scale};
+  return {stored, kOther ? Fp8OperandOf<L>(p, line.scale) : line.scale};
 }
 
 // The scale of a block whose magnitudes have the maximum `max` with NaN above
 // Inf, and `clean` with NaN dropped. For kBlock `stored` is the scale, not yet
 // its inverse: see StoredScale.
-template <typename L>
+template <typename L, bool kOther = false>
 QUANTD_FN BlockScale<L> MakeBlockScale(const EncodeParams& p,
                                        const LineScale<L>& line,
                                        typename L::U max, typename L::U clean) {
@@ -130,32 +159,67 @@ QUANTD_FN BlockScale<L> MakeBlockScale(const EncodeParams& p,
   U nan{};
   switch (p.scaling) {
     case Scaling::kNvfp4:
-      stored = Nvfp4Scale<L>(clean, Nvfp4InverseSix(line.s));
+      stored = WorksWithGlobal<kOther>(p.numerics)
+                   ? Nvfp4ScaleUnder<L>(p, line.s, clean)
+                   : Nvfp4Scale<L>(clean, Nvfp4InverseSix(line.s));
       nan = zero + kNvfp4NanScale;
       break;
     case Scaling::kMx:
-      stored = MxScale<L>(p, clean);
+      stored = kOther && p.numerics.mx != MxRule::kOption
+                   ? MxScaleBy<L>(p, clean)
+                   : MxScale<L>(p, clean);
       nan = zero + 0xFFu;
       break;
     case Scaling::kBlock:
-      stored = L::Bits(Fp8Scale<L>(p, L::Float(clean)));
+      stored = L::Bits(kOther ? Fp8ScaleOf<L>(p, L::Float(clean))
+                              : Fp8Scale<L>(p, L::Float(clean)));
       nan = zero + kNanBits;
       break;
     case Scaling::kTensor:
+    case Scaling::kChannel:
       break;
   }
   if (p.propagate) stored = max > kInfBits ? nan : stored;
-  return UnderScale<L>(p, line, stored);
+  return UnderScale<L, kOther>(p, line, stored);
 }
 
-// A block's scale as it leaves: those in fp32 are inverted.
-template <typename L>
+// A scale as it is decoded: FP8's are inverted, but where a library keeps what
+// elements are divided by. NVFP4's and MX's are codes.
+template <typename L, bool kOther = false>
 QUANTD_FN typename L::U StoredScale(const EncodeParams& p,
                                     typename L::U stored) {
-  if (p.scaling != Scaling::kBlock) return stored;
-  const typename L::F inverse = L::Broadcast(1.0f) / L::Float(stored);
+  if (p.scaling == Scaling::kNvfp4 || p.scaling == Scaling::kMx) return stored;
+  const typename L::F inverse =
+      kOther ? L::Float(stored) : L::Broadcast(1.0f) / L::Float(stored);
   const typename L::U nan = typename L::U{} + kNanBits;
   return IsNan<L>(inverse) ? nan : L::Bits(inverse);
+}
+
+// The scale of an FP8 tensor by whichever arithmetic the parameters have, and
+// what is stored of it: of one number, not in a loop.
+QUANTD_FN float TensorScaleOf(const EncodeParams& p, float amax) {
+  return p.numerics.other ? Fp8ScaleOf<Scalar>(p, amax)
+                          : Fp8Scale<Scalar>(p, amax);
+}
+QUANTD_FN uint32_t StoredTensorScale(const EncodeParams& p, float scale) {
+  const uint32_t bits = Scalar::Bits(scale);
+  return p.numerics.other ? StoredScale<Scalar, true>(p, bits)
+                          : StoredScale<Scalar>(p, bits);
+}
+
+// A scale in the type that it is stored as, back to fp32 bits; codes stay as
+// they are.
+template <typename L>
+QUANTD_FN typename L::U ScaleFromType(DType type, typename L::U stored) {
+  if (type == DType::kBF16) return stored << 16;
+  return type == DType::kF16 ? L::Bits(DecodeF16<L>(stored)) : stored;
+}
+
+// What StoredScale gives, in the type that it is stored as, in the low bits.
+template <typename L>
+QUANTD_FN typename L::U ScaleInType(DType type, typename L::U stored) {
+  if (type == DType::kBF16) return EncodeBf16<L>(L::Float(stored));
+  return type == DType::kF16 ? EncodeF16<L>(L::Float(stored)) : stored;
 }
 
 }  // namespace QUANTD_ARITH

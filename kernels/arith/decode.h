@@ -10,6 +10,7 @@
 #include "kernels/arith/lanes.h"
 #include "kernels/arith/nvfp4.h"
 #include "kernels/plan/format.h"
+#include "kernels/plan/profile/numerics.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
@@ -21,6 +22,14 @@ QUANTD_FN Nvfp4Decode<L> MakeLineDecode(Scaling scaling, typename L::F amax,
                                         float range) {
   if (scaling != Scaling::kNvfp4) return {amax, amax};
   return MakeNvfp4Decode<L>(amax, range);
+}
+
+// NVFP4's under a profile's global scale or divisor.
+template <typename L>
+QUANTD_FN typename L::F GlobalFactor(FactorRule rule, typename L::F global,
+                                     typename L::U stored) {
+  const typename L::F scale = DecodeE4M3<L>(stored);
+  return rule == FactorRule::kDivided ? scale / global : scale * global;
 }
 
 // What the codes of a block are multiplied with. `stored` is the scale as it

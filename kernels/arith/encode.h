@@ -15,6 +15,7 @@
 #include "kernels/arith/four_over_six.h"
 #include "kernels/arith/lanes.h"
 #include "kernels/arith/maxima.h"
+#include "kernels/arith/profile/numerics.h"
 #include "kernels/arith/random_bytes.h"
 #include "kernels/arith/run_errors.h"
 #include "kernels/plan/format.h"
@@ -22,9 +23,17 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
+// What is rounded to a code: `v` with what its block has for it.
+template <typename L, bool kOther>
+QUANTD_FN typename L::F Scaled(const EncodeParams& p, typename L::F v,
+                               typename L::F m) {
+  if constexpr (kOther) return ScaledValue<L>(p, v, m);
+  return v * m;
+}
+
 // Codes of 16 values: four words of FP8, or two of E2M1 with the first element
 // in the low nibble.
-template <typename L>
+template <typename L, bool kOther = false>
 QUANTD_FN void EncodeSixteen(const EncodeParams& p, const typename L::F* v,
                              typename L::F m, const RandomBytes<L>* random,
                              typename L::U* words) {
@@ -35,10 +44,11 @@ QUANTD_FN void EncodeSixteen(const EncodeParams& p, const typename L::F* v,
       U word{};
       QUANTD_UNROLL
       for (int i = 0; i < 8; ++i) {
-        const typename L::F y = v[8 * w + i] * m;
+        const typename L::F y = Scaled<L, kOther>(p, v[8 * w + i], m);
         const U code = random != nullptr
                            ? EncodeE2M1Stochastic<L>(y, random->at(8 * w + i))
-                           : EncodeE2M1<L>(y);
+                       : kOther ? EncodeE2M1By<L>(p.numerics, y)
+                                : EncodeE2M1<L>(y);
         word |= code << (4 * i);
       }
       words[w] = word;
@@ -51,7 +61,7 @@ QUANTD_FN void EncodeSixteen(const EncodeParams& p, const typename L::F* v,
     U word{};
     QUANTD_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const typename L::F y = v[4 * w + i] * m;
+      const typename L::F y = Scaled<L, kOther>(p, v[4 * w + i], m);
       word |= (e4m3 ? EncodeE4M3<L>(y) : EncodeE5M2<L>(y)) << (8 * i);
     }
     words[w] = word;
@@ -59,33 +69,50 @@ QUANTD_FN void EncodeSixteen(const EncodeParams& p, const typename L::F* v,
 }
 
 // The scale of a block of n values that no other line shares.
-template <typename L>
+template <typename L, bool kOther>
 QUANTD_FN BlockScale<L> FindBlockScale(const EncodeParams& p,
                                        const LineScale<L>& line,
                                        const typename L::F* v, int n) {
   typename L::U max{};
   typename L::U clean{};
-  if (p.scaling != Scaling::kTensor) FindMaxima<L>(v, n, &max, &clean);
+  if (HasBlockScales(p.scaling)) FindMaxima<L>(v, n, &max, &clean);
+  if constexpr (kOther) return MakeBlockScale<L, true>(p, line, max, clean);
   return ScaleOfBlock<L>(p, line, v, max, clean);
+}
+
+// What the codes of a line are multiplied with under a scale as StoredScale
+// gives it.
+template <typename L, bool kOther>
+QUANTD_FN typename L::F FactorOf(const EncodeParams& p,
+                                 const LineScale<L>& line,
+                                 typename L::U stored) {
+  if (kOther && p.scaling == Scaling::kNvfp4) {
+    const typename L::F global =
+        WorksWithGlobal<kOther>(p.numerics) ? line.s : line.s_dec;
+    return GlobalFactor<L>(p.numerics.factor, global, stored);
+  }
+  return DecodeFactor<L>(
+      p.scaling, MakeLineDecode<L>(p.scaling, line.amax, p.range), stored);
 }
 
 // What 16 values lost that became `words` under `scale`. Positions from `count`
 // on are not there.
-template <typename L>
+template <typename L, bool kOther>
 QUANTD_FN RunErrors<L> ErrorsOfSixteen(
     const EncodeParams& p, const LineScale<L>& line, const typename L::F* v,
     const BlockScale<L>& scale, const typename L::U* words, int64_t count) {
-  // A tensor's scale is inverted, too.
-  const typename L::U stored = p.scaling == Scaling::kTensor
-                                   ? L::Bits(L::Broadcast(1.0f) / line.scale)
-                                   : StoredScale<L>(p, scale.stored);
-  const typename L::F factor = DecodeFactor<L>(
-      p.scaling, MakeLineDecode<L>(p.scaling, line.amax, p.range), stored);
+  const typename L::U stored = StoredScale<L, kOther>(
+      p, HasBlockScales(p.scaling) ? scale.stored : L::Bits(line.scale));
+  const typename L::F factor = FactorOf<L, kOther>(p, line, stored);
   typename L::F d[kRun];
   DecodeSixteen<L>(p.element, words, d);
   QUANTD_UNROLL
   for (int i = 0; i < kRun; ++i) d[i] = d[i] * factor;
-  return ErrorsOfRun<L>(v, scale.m, d, p.clip, count);
+  typename L::F scaled[kRun];
+  QUANTD_UNROLL
+  for (int i = 0; i < kRun; ++i)
+    scaled[i] = Scaled<L, kOther>(p, v[i], scale.m);
+  return ErrorsOfRun<L>(v, scaled, d, p.clip, count);
 }
 
 // Where a span is: positions from `position` on of a line of a copy, or of as
@@ -106,7 +133,7 @@ struct SpanPlace {
 //   void StoreCodes(position, words)    takes codes as EncodeSixteen gives them
 //   bool counts()                  whether Count is to be called
 //   void Count(errors)             takes the RunErrors of 16 positions
-template <typename L, typename Out>
+template <typename L, bool kOther, typename Out>
 QUANTD_KERNEL_FN void EncodeSpan(const EncodeParams& p, const SpanPlace& at,
                                  const LineScale<L>& line,
                                  const typename L::F* v, int n,
@@ -117,29 +144,35 @@ QUANTD_KERNEL_FN void EncodeSpan(const EncodeParams& p, const SpanPlace& at,
   // A span may be longer than what is left of the copy.
   for (int b = 0; b < n && first + b < copy.padded; b += block) {
     const BlockScale<L> scale =
-        p.square ? UnderScale<L>(p, line, out.Settled(first + b))
-                 : FindBlockScale<L>(p, line, v + b, block);
-    if (p.scaling != Scaling::kTensor) {
-      out.StoreScale((first + b) / block, StoredScale<L>(p, scale.stored));
+        p.square ? UnderScale<L, kOther>(p, line, out.Settled(first + b))
+                 : FindBlockScale<L, kOther>(p, line, v + b, block);
+    if (HasBlockScales(p.scaling)) {
+      out.StoreScale((first + b) / block,
+                     StoredScale<L, kOther>(p, scale.stored));
+    } else if (p.scaling == Scaling::kChannel && first + b == 0) {
+      out.StoreScale(0, StoredScale<L, kOther>(p, L::Bits(line.scale)));
     }
     for (int i = b; i < b + block && first + i < copy.padded; i += kBlock) {
       typename L::U words[4] = {};
       if (p.stochastic) {
         const RandomBytes<L> random = DrawBytesOfSpan<L>(
             p, at.columnwise, at.group_row, at.line, first + i);
-        EncodeSixteen<L>(p, v + i, scale.m, &random, words);
+        EncodeSixteen<L, kOther>(p, v + i, scale.m, &random, words);
       } else {
-        EncodeSixteen<L>(p, v + i, scale.m, nullptr, words);
+        EncodeSixteen<L, kOther>(p, v + i, scale.m, nullptr, words);
       }
       if (p.element == DType::kE2M1x2 && !at.rotated) {
         KeepCodes<L>(copy.positions - (first + i), words);
       }
-      out.StoreCodes(first + i, words);
       if (out.counts()) {
         const int64_t end = at.rotated ? copy.padded : copy.positions;
-        out.Count(
-            ErrorsOfSixteen<L>(p, line, v + i, scale, words, end - first - i));
+        out.Count(ErrorsOfSixteen<L, kOther>(p, line, v + i, scale, words,
+                                             end - first - i));
       }
+      if (kOther && p.numerics.high_first) {
+        for (int w = 0; w < 2; ++w) words[w] = SwapNibbles<L>(words[w]);
+      }
+      out.StoreCodes(first + i, words);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/plan/format.h"
+#include "kernels/plan/profile/numerics.h"
 
 namespace quantd {
 
@@ -13,7 +14,8 @@ struct EncodeParams {
   Scaling scaling;
   DType element;
   DType input;
-  int block;  // positions that share a scale; 0: all
+  DType scale;  // how a scale is stored
+  int block;    // positions that share a scale; 0: all
   bool square;
   bool propagate;
   uint32_t clip;  // ElementLimits::clip as fp32 bits
@@ -42,6 +44,9 @@ struct EncodeParams {
   float inverse_max;  // fl32(1 / element_max)
   int emax;           // exponent of element_max
   int mantissa;       // stored mantissa bits of an element
+  // What the library leaves to choose; beside TransformerEngine's choices, what
+  // the ones before say may not hold.
+  Numerics numerics;
 };
 
 }  // namespace quantd

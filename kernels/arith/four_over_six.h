@@ -110,13 +110,13 @@ QUANTD_FN BlockScale<L> ScaleOfBlock(const EncodeParams& p,
 // Likewise the scale of a square, settled but not yet stored. `error(i, code)`
 // gives the error of the square under its candidate i, which is the scale
 // `code`: 0 is that for 4, 1 that for 6.
-template <typename L, typename ErrorOf>
+template <typename L, bool kOther, typename ErrorOf>
 QUANTD_FN typename L::U ScaleOfSquare(const EncodeParams& p,
                                       const LineScale<L>& line,
                                       typename L::U max, typename L::U clean,
                                       const ErrorOf& error) {
-  if (!TriesTwoScales(p)) {
-    return MakeBlockScale<L>(p, line, max, clean).stored;
+  if (kOther || !TriesTwoScales(p)) {
+    return MakeBlockScale<L, kOther>(p, line, max, clean).stored;
   }
   typename L::U four, six;
   FourOverSixScales<L>(line, clean, &four, &six);

@@ -55,11 +55,12 @@ struct RunErrors {
   SquareSum<L> noise;
 };
 
-// `v` times `m` was rounded to codes that decode to `d`; a magnitude of `clip`
-// or more, as bits, would round beyond the largest code. Positions from `count`
-// on are not there.
+// `y`, made of `v`, was rounded to codes that decode to `d`; a magnitude of
+// `clip` or more, as bits, would round beyond the largest code. Positions from
+// `count` on are not there.
 template <typename L>
-QUANTD_FN RunErrors<L> ErrorsOfRun(const typename L::F* v, typename L::F m,
+QUANTD_FN RunErrors<L> ErrorsOfRun(const typename L::F* v,
+                                   const typename L::F* y,
                                    const typename L::F* d, uint32_t clip,
                                    int64_t count) {
   using F = typename L::F;
@@ -76,7 +77,7 @@ QUANTD_FN RunErrors<L> ErrorsOfRun(const typename L::F* v, typename L::F m,
     errors[i] = F{};
     if (i >= count) continue;
     const U before = L::Bits(v[i]) & kAbsMask;
-    const U scaled = L::Bits(v[i] * m) & kAbsMask;
+    const U scaled = L::Bits(y[i]) & kAbsMask;
     const U after = L::Bits(d[i]) & kAbsMask;
     const auto finite = before < kInfBits;
     const auto counted = finite & (after < kInfBits);

@@ -29,7 +29,8 @@ EncodeKernel ChooseEncode(const QuantizeOptions& o, const Recipe& r,
   if (!copy.wanted) return EncodeKernel::kNone;
   if (r.plain_nvfp4) return EncodeKernel::kNvfp4;
   const FormatSpec& format = *FindFormat(o.format);
-  const bool fp8 = format.element != DType::kE2M1x2;
+  const bool fp8 =
+      format.element != DType::kE2M1x2 && format.scaling != Scaling::kChannel;
   if (!fp8 || copy.rotation != 0 || (UsedOptions(o) & ~kFp8Knows) != 0) {
     return EncodeKernel::kLines;
   }

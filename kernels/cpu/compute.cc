@@ -83,6 +83,7 @@ class Computer {
     }
     if (choice_.dbias) Dbias(plan_.output(TensorKind::kDbias)->dtype);
     WriteHistory(plan_, recipe_, bases_.out);
+    report_->replaced_globals = WriteGlobalScales(plan_, bases_.out);
     return absl::OkStatus();
   }
 

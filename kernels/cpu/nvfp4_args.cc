@@ -1,11 +1,12 @@
 #include "kernels/cpu/nvfp4_args.h"
 
+#include "kernels/arith/block_scale.h"
 #include "kernels/arith/nvfp4.h"
 
 namespace quantd::cpu {
 namespace {
 
-Nvfp4Copy CopyOf(const CopyTask& copy) {
+Nvfp4Copy CopyOf(const EncodeParams& params, const CopyTask& copy) {
   Nvfp4Copy plain;
   if (copy.data == nullptr) return plain;
   const Nvfp4Encode global = MakeNvfp4Encode(*copy.amax, kNvfp4Range448);
@@ -15,6 +16,9 @@ Nvfp4Copy CopyOf(const CopyTask& copy) {
   plain.scale_stride = copy.scale_line;
   plain.s_dec = global.s_dec;
   plain.s_inv6 = global.s_inv6;
+  if (WorksWithGlobal<true>(params.numerics)) {
+    plain.global = GlobalScaleOf<Scalar>(params, *copy.amax);
+  }
   plain.signs = copy.signs;
   return plain;
 }
@@ -23,9 +27,10 @@ Nvfp4Copy CopyOf(const CopyTask& copy) {
 
 QuantizeArgs Nvfp4Args(const EncodeParams& params, const GroupTask& group) {
   return {.x = {group.x, params.input, group.rows, params.cols},
-          .row = CopyOf(group.rowwise),
-          .col = CopyOf(group.columnwise),
-          .propagate = params.propagate};
+          .row = CopyOf(params, group.rowwise),
+          .col = CopyOf(params, group.columnwise),
+          .propagate = params.propagate,
+          .params = WorksWithGlobal<true>(params.numerics) ? &params : nullptr};
 }
 
 DequantizeArgs Nvfp4Args(const DequantizeParams& params,

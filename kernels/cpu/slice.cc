@@ -4,7 +4,7 @@ namespace quantd::cpu {
 namespace {
 
 int64_t ScaleBytes(const EncodeParams& e) {
-  return e.scaling == Scaling::kBlock ? 4 : 1;
+  return static_cast<int64_t>(SizeOf(e.scale));
 }
 
 // Positions are columns here: one line, cut.
@@ -14,6 +14,11 @@ void CutLine(const EncodeParams& e, int64_t col, int64_t cols, CopyTask* copy) {
   copy->padded = last ? copy->padded - col : cols;
   copy->data += e.element == DType::kE2M1x2 ? col / 2 : col;
   if (e.scaling == Scaling::kTensor) return;
+  if (e.scaling == Scaling::kChannel) {
+    // The line's one scale is the first slice's to write.
+    if (col > 0) copy->scale = nullptr;
+    return;
+  }
   const int64_t block = col / e.block;
   copy->blocks = last ? copy->blocks - block : cols / e.block;
   copy->scale += ScaleIndex(*copy, 0, block) * ScaleBytes(e);

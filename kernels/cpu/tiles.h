@@ -61,6 +61,7 @@ struct Nvfp4Copy {
   int64_t scale_stride = 0;
   float s_dec = 0;  // kernels/arith/nvfp4.h Nvfp4Encode
   float s_inv6 = 0;
+  float global = 1;  // of a profile: GlobalScaleOf
   const float* signs = nullptr;
 };
 
@@ -69,6 +70,8 @@ struct QuantizeArgs {
   Nvfp4Copy row;
   Nvfp4Copy col;
   bool propagate;
+  // Where blocks work with the copy's global scale: rows alone, not rotated.
+  const EncodeParams* params = nullptr;
 };
 
 struct DequantizeArgs {

@@ -100,12 +100,15 @@ EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
 EncodeKernel ChooseEncode(const Plan& plan, const Recipe& r,
                           const QuantizeOptions& o) {
   if (!r.copies_wanted()) return EncodeKernel::kNone;
+  const FormatSpec& format = *FindFormat(o.format);
+  if (o.profile != Profile::kTe || format.scaling == Scaling::kChannel) {
+    return EncodeKernel::kSpans;
+  }
   if (plan.tensor().dtype != DType::kBF16) {
     if (!r.plain_nvfp4 || plan.grouped()) return EncodeKernel::kSpans;
     return r.copies[1].wanted ? EncodeKernel::kQuantizeTiles
                               : EncodeKernel::kQuantizeRows;
   }
-  const FormatSpec& format = *FindFormat(o.format);
   if (format.scaling == Scaling::kNvfp4) return ChooseNvfp4(plan, r, o);
   if (format.element != DType::kE2M1x2) return ChooseFp8(plan, r, o);
   return EncodeKernel::kSpans;
@@ -126,6 +129,9 @@ DecodeKernel ChooseDecode(const Recipe& r, const DequantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
   const bool columnwise = HasColumnwise(o.usage);
   const bool transposed = columnwise && format.transposed;
+  if (o.profile != Profile::kTe || format.scaling == Scaling::kChannel) {
+    return DecodeKernel::kSpans;
+  }
   if (!r.copies_rotate()) {
     return transposed   ? DecodeKernel::kColumns
            : columnwise ? DecodeKernel::kColumnsInPlace

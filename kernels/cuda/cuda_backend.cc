@@ -187,6 +187,7 @@ class CudaJob : public Job {
       return s;
     }
     WriteHistory(*plan_, work_->recipe, memory_.out.data());
+    report->replaced_globals = WriteGlobalScales(*plan_, memory_.out.data());
     return absl::OkStatus();
   }
 

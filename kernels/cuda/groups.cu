@@ -20,9 +20,10 @@ __global__ void __launch_bounds__(kThreads)
     if (copy.data == nullptr) continue;
     const float scale = a.scales != nullptr
                             ? a.scales[g]
-                            : Fp8Scale<Scalar>(a.params, AmaxOf(copy, 0));
+                            : TensorScaleOf(a.params, AmaxOf(copy, 0));
     *copy.tensor_scale = scale;
-    *reinterpret_cast<float*>(copy.scale) = 1.0f / scale;
+    StoreScaleAs(a.params.scale, StoredTensorScale(a.params, scale), 0,
+                 copy.scale);
   }
 }
 

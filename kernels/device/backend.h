@@ -31,6 +31,9 @@ struct JobTimes {
 struct JobReport {
   bool saw_nan = false;  // in the input
   bool saw_inf = false;
+  // Groups for whose global scale 1 stands, since with its own the profile's
+  // library would write NaN: those of nothing but zeros, in the main.
+  int64_t replaced_globals = 0;
   // Where the plan's options ask for statistics.
   std::optional<ErrorStatistics> rowwise = {};
   std::optional<ErrorStatistics> columnwise = {};

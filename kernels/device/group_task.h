@@ -11,6 +11,7 @@
 
 #include "kernels/arith/copy_address.h"
 #include "kernels/plan/format.h"
+#include "kernels/plan/profile/numerics.h"
 
 namespace quantd {
 
@@ -26,7 +27,8 @@ struct Matrix {
 struct CopyTask : CopyAddress {
   std::byte* data = nullptr;   // nullptr: this copy is not wanted
   std::byte* scale = nullptr;  // codes, or fp32
-  // Line l's amax is amax[l * amax_line]; nullptr: the format has none.
+  // Line l's amax is amax[l * amax_line]; nullptr: the format has none. To be
+  // decoded under a profile, its global scale or divisor.
   float* amax = nullptr;
   int64_t amax_line = 0;
   // kTensor: the scale, not inverted.
@@ -51,11 +53,13 @@ struct GroupTask {
 struct DequantizeParams {
   Scaling scaling;
   DType element;
+  DType scale;  // how a scale is stored
   DType output;
   int block;    // 0: the tensor
   float range;  // as in EncodeParams
   int64_t cols;
   bool columnwise;
+  Numerics numerics;
 };
 }  // namespace quantd
 

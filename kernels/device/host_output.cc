@@ -1,12 +1,14 @@
 #include "kernels/device/host_output.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <variant>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "kernels/plan/delayed_scaling.h"
+#include "kernels/plan/profile/profile.h"
 
 namespace quantd {
 namespace {
@@ -36,12 +38,40 @@ void WriteTensorScales(const Plan& plan, const Recipe& recipe,
       if (source == TensorScale::kNone) continue;
       const float scale = source == TensorScale::kGiven
                               ? o.scale[g]
-                              : Fp8Scale<Scalar>(task.params, *copy.amax);
+                              : TensorScaleOf(task.params, *copy.amax);
       *copy.tensor_scale = scale;
-      const float inverse = 1.0f / scale;
-      std::memcpy(copy.scale, &inverse, sizeof(inverse));
+      const DType type = task.params.scale;
+      const uint32_t stored =
+          ScaleInType<Scalar>(type, StoredTensorScale(task.params, scale));
+      std::memcpy(copy.scale, &stored, SizeOf(type));
     }
   }
+}
+
+int64_t WriteGlobalScales(const Plan& plan, std::byte* out) {
+  const auto* o = std::get_if<QuantizeOptions>(&plan.options());
+  if (o == nullptr) return 0;
+  const Numerics numerics = NumericsOf(*o);
+  if (numerics.stored == GlobalStored::kNothing) return 0;
+  const EncodeParams params = MakeEncodeParams(plan);
+  std::vector<float> values(plan.groups().size());
+  std::memcpy(values.data(),
+              out + plan.output(TensorKind::kRowwiseAmax)->offset,
+              values.size() * sizeof(float));
+  int64_t replaced = 0;
+  for (size_t g = 0; g < values.size(); ++g) {
+    const float amax = values[g];
+    if (std::isnan(amax)) continue;
+    values[g] = GlobalScaleOf<Scalar>(params, amax);
+    const bool empty = plan.groups()[g].rows == 0 || plan.cols() == 0;
+    // A divisor of 1 is what the library has for such an amax itself.
+    if (!empty && numerics.stored == GlobalStored::kMultiplier &&
+        values[g] != RawGlobalScale<Scalar>(params, amax)) {
+      ++replaced;
+    }
+  }
+  Put(plan, KindOfGlobal(numerics), values, out);
+  return replaced;
 }
 
 void WriteHistory(const Plan& plan, const Recipe& recipe, std::byte* out) {
@@ -70,6 +100,7 @@ void WriteEmpty(const Plan& plan, const Recipe& recipe, std::byte* out) {
   bases.scratch = scratch.data();
   WriteTensorScales(plan, recipe, MakeQuantizeTask(plan, bases));
   WriteHistory(plan, recipe, out);
+  WriteGlobalScales(plan, out);
 }
 
 }  // namespace quantd

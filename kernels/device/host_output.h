@@ -20,6 +20,11 @@ void WriteGivenAmax(const Plan& plan, const AmaxOutput& amax, std::byte* out);
 void WriteTensorScales(const Plan& plan, const Recipe& recipe,
                        const QuantizeTask& task);
 
+// Writes the global scales or divisors that a profile's library stores, of the
+// amaxes in the output. Returns of how many groups it stores one that makes NaN
+// of their scales: 1 is written for them.
+int64_t WriteGlobalScales(const Plan& plan, std::byte* out);
+
 // Writes the rolled histories and the next scales, where the plan has them. The
 // places of the next scales hold this call's amaxes until then.
 void WriteHistory(const Plan& plan, const Recipe& recipe, std::byte* out);

@@ -30,8 +30,8 @@ From FromOf(const AmaxSource& source, bool columnwise) {
 }
 
 // What may be asked for beside plain NVFP4.
-constexpr uint32_t kPlainOptions =
-    kOptRht | kOptGivenAmax | kOptEstimation | kOptGrouped | kOptDbias;
+constexpr uint32_t kPlainOptions = kOptRht | kOptGivenAmax | kOptEstimation |
+                                   kOptGrouped | kOptDbias | kOptProfile;
 
 bool IsPlainForm(const CopyForm& form) {
   return form.scale_layout == Layout::kLinear && !form.row_scaled &&
@@ -84,6 +84,7 @@ struct Maker {
     const int rotation = o.inverse_rht ? o.rht_dimension : 0;
     r.copies[HasColumnwise(o.usage)] = {.wanted = true, .rotation = rotation};
     r.plain_nvfp4 = o.format == Format::kNvfp4 && IsPlainForm(o.form) &&
+                    o.profile == Profile::kTe &&
                     (rotation == 0 || rotation == 16);
     return r;
   }

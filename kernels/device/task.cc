@@ -3,18 +3,79 @@
 #include <limits>
 
 #include "kernels/arith/nvfp4.h"
+#include "kernels/plan/profile/profile.h"
 
 namespace quantd {
 namespace {
 
-EncodeParams MakeParams(const Plan& plan, const QuantizeOptions& o) {
-  const FormatSpec& f = *FindFormat(o.format);
+size_t OffsetOf(const TensorSpec& spec, size_t group) {
+  return spec.offset +
+         (spec.group_offsets.empty() ? 0 : spec.group_offsets[group]);
+}
+
+// One copy of every group. `base` is where the specs of `find` lie.
+template <typename Find>
+void AddCopies(const Plan& plan, const FormatSpec& f, bool columnwise,
+               int rotation, const CopyForm& form, std::byte* base,
+               const float* signs, Find find, std::vector<GroupTask>* groups) {
+  const TensorSpec* data =
+      find(columnwise ? TensorKind::kColumnwiseData : TensorKind::kRowwiseData);
+  if (data == nullptr) return;
+  const TensorSpec& scale = *find(columnwise ? TensorKind::kColumnwiseScale
+                                             : TensorKind::kRowwiseScale);
+  const TensorSpec* amax =
+      find(columnwise ? TensorKind::kColumnwiseAmax : TensorKind::kRowwiseAmax);
+  // What a profile decodes with in its place.
+  for (const TensorKind kind :
+       {TensorKind::kRowwiseGlobalScale, TensorKind::kRowwiseGlobalDivisor}) {
+    if (amax == nullptr) amax = find(kind);
+  }
+  for (size_t g = 0; g < groups->size(); ++g) {
+    GroupTask& group = (*groups)[g];
+    CopyTask& copy = columnwise ? group.columnwise : group.rowwise;
+    static_cast<CopyAddress&>(copy) =
+        MakeCopyGeometry(f, columnwise, group.rows, plan.cols(), rotation,
+                         form.scale_layout, form.compact_scales);
+    copy.data = base + OffsetOf(*data, g);
+    copy.scale = base + OffsetOf(scale, g);
+    copy.rotation = rotation;
+    copy.signs = rotation > 0 ? signs : nullptr;
+    if (amax == nullptr) continue;
+    copy.amax = reinterpret_cast<float*>(base + amax->offset);
+    if (HasAmaxOfLines(f, form)) {
+      copy.amax_line = 1;
+      copy.amax +=
+          columnwise ? static_cast<int64_t>(g) * plan.cols() : group.row;
+    } else {
+      copy.amax += g;
+    }
+  }
+}
+
+std::vector<GroupTask> MakeGroups(const Plan& plan, const std::byte* x,
+                                  DType dtype) {
+  std::vector<GroupTask> groups(plan.groups().size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    groups[g].row = plan.groups()[g].row;
+    groups[g].rows = plan.groups()[g].rows;
+    groups[g].x =
+        x + static_cast<size_t>(groups[g].row * plan.cols()) * SizeOf(dtype);
+  }
+  return groups;
+}
+
+}  // namespace
+
+EncodeParams MakeEncodeParams(const Plan& plan) {
+  const auto& o = std::get<QuantizeOptions>(plan.options());
+  const FormatSpec f = FormatUnder(o.profile, o.format, plan.tensor().dtype);
   const ElementLimits& limits = LimitsOf(f.element);
   const DType input = plan.tensor().dtype;
   EncodeParams p = {};
   p.scaling = f.scaling;
   p.element = f.element;
   p.input = input;
+  p.scale = f.scale;
   p.block = f.block;
   p.square = f.square;
   p.propagate = o.non_finite == NonFinite::kPropagate;
@@ -39,71 +100,19 @@ EncodeParams MakeParams(const Plan& plan, const QuantizeOptions& o) {
   } else if (f.scaling == Scaling::kBlock && input == DType::kBF16) {
     p.scale_limit = Scalar::Float(0x7F7F0000u);
   }
-  p.rule = o.scale_rule;
+  p.rule = o.scale_rule.value_or(ScaleRule::kUp);
   p.inverse_max = 1.0f / limits.max;
   p.emax = limits.emax;
   p.mantissa = limits.mantissa;
+  p.numerics = NumericsOf(o);
   return p;
 }
 
-size_t OffsetOf(const TensorSpec& spec, size_t group) {
-  return spec.offset +
-         (spec.group_offsets.empty() ? 0 : spec.group_offsets[group]);
-}
-
-// One copy of every group. `base` is where the specs of `find` lie.
-template <typename Find>
-void AddCopies(const Plan& plan, const FormatSpec& f, bool columnwise,
-               int rotation, const CopyForm& form, std::byte* base,
-               const float* signs, Find find, std::vector<GroupTask>* groups) {
-  const TensorSpec* data =
-      find(columnwise ? TensorKind::kColumnwiseData : TensorKind::kRowwiseData);
-  if (data == nullptr) return;
-  const TensorSpec& scale = *find(columnwise ? TensorKind::kColumnwiseScale
-                                             : TensorKind::kRowwiseScale);
-  const TensorSpec* amax =
-      find(columnwise ? TensorKind::kColumnwiseAmax : TensorKind::kRowwiseAmax);
-  for (size_t g = 0; g < groups->size(); ++g) {
-    GroupTask& group = (*groups)[g];
-    CopyTask& copy = columnwise ? group.columnwise : group.rowwise;
-    static_cast<CopyAddress&>(copy) =
-        MakeCopyGeometry(f, columnwise, group.rows, plan.cols(), rotation,
-                         form.scale_layout, form.compact_scales);
-    copy.data = base + OffsetOf(*data, g);
-    copy.scale = base + OffsetOf(scale, g);
-    copy.rotation = rotation;
-    copy.signs = rotation > 0 ? signs : nullptr;
-    if (amax == nullptr) continue;
-    copy.amax = reinterpret_cast<float*>(base + amax->offset);
-    if (form.row_scaled) {
-      copy.amax_line = 1;
-      copy.amax +=
-          columnwise ? static_cast<int64_t>(g) * plan.cols() : group.row;
-    } else {
-      copy.amax += g;
-    }
-  }
-}
-
-std::vector<GroupTask> MakeGroups(const Plan& plan, const std::byte* x,
-                                  DType dtype) {
-  std::vector<GroupTask> groups(plan.groups().size());
-  for (size_t g = 0; g < groups.size(); ++g) {
-    groups[g].row = plan.groups()[g].row;
-    groups[g].rows = plan.groups()[g].rows;
-    groups[g].x =
-        x + static_cast<size_t>(groups[g].row * plan.cols()) * SizeOf(dtype);
-  }
-  return groups;
-}
-
-}  // namespace
-
 QuantizeTask MakeQuantizeTask(const Plan& plan, const JobBases& bases) {
   const auto& o = std::get<QuantizeOptions>(plan.options());
-  const FormatSpec& f = *FindFormat(o.format);
+  const FormatSpec f = FormatUnder(o.profile, o.format, plan.tensor().dtype);
   QuantizeTask task;
-  task.params = MakeParams(plan, o);
+  task.params = MakeEncodeParams(plan);
   task.groups = MakeGroups(plan, bases.in, plan.tensor().dtype);
   const auto find = [&](TensorKind kind) { return plan.output(kind); };
   AddCopies(plan, f, false, o.rht.rowwise ? o.rht.dimension : 0, o.form,
@@ -133,16 +142,18 @@ QuantizeTask MakeQuantizeTask(const Plan& plan, const JobBases& bases) {
 
 DequantizeTask MakeDequantizeTask(const Plan& plan, const JobBases& bases) {
   const auto& o = std::get<DequantizeOptions>(plan.options());
-  const FormatSpec& f = *FindFormat(o.format);
+  const FormatSpec f = FormatUnder(o.profile, o.format, plan.tensor().dtype);
   const TensorSpec& out = *plan.output(TensorKind::kDequantized);
   DequantizeTask task;
   task.params = {f.scaling,
                  f.element,
+                 f.scale,
                  o.output,
                  f.block,
                  Nvfp4Range(o.form.scale_256),
                  plan.cols(),
-                 HasColumnwise(o.usage)};
+                 HasColumnwise(o.usage),
+                 *FindNumerics(o.profile, o.format)};
   task.groups = MakeGroups(plan, bases.out + out.offset, o.output);
   AddCopies(
       plan, f, task.params.columnwise, o.inverse_rht ? o.rht_dimension : 0,
@@ -160,7 +171,7 @@ std::vector<ZeroRun> PaddingOf(const Plan& plan) {
   }
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
   if (o == nullptr) return runs;
-  const FormatSpec& f = *FindFormat(o->format);
+  const FormatSpec f = FormatUnder(o->profile, o->format, plan.tensor().dtype);
   for (bool columnwise : {false, true}) {
     const TensorSpec* spec = plan.output(
         columnwise ? TensorKind::kColumnwiseScale : TensorKind::kRowwiseScale);

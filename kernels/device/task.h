@@ -27,6 +27,8 @@ struct QuantizeTask {
   EncodeParams params;
   std::vector<GroupTask> groups;
 };
+// What all groups of a Quantize share.
+EncodeParams MakeEncodeParams(const Plan& plan);
 QuantizeTask MakeQuantizeTask(const Plan& plan, const JobBases& bases);
 
 struct DequantizeTask {

@@ -29,9 +29,10 @@ AmaxSource SourceOfAmax(const QuantizeOptions& o, bool columnwise) {
   using Kind = AmaxSource::Kind;
   const Direction copy(o, columnwise);
   const Direction other(o, !columnwise);
-  if (!copy.wanted || !HasAmax(*FindFormat(o.format))) return {};
+  const FormatSpec& format = *FindFormat(o.format);
+  if (!copy.wanted || !HasAmax(format)) return {};
   if (!copy.given.empty()) return {Kind::kGiven, copy.given};
-  if (o.form.row_scaled) return {Kind::kLines};
+  if (HasAmaxOfLines(format, o.form)) return {Kind::kLines};
   if (copy.rotated && !Estimates(o)) return {Kind::kRotated};
   const float factor = copy.rotated ? *o.amax_estimation_scale : 1;
   // What was given for a direction that is not rotated is max |x|.

@@ -68,6 +68,8 @@ constexpr Named<TensorKind> kKinds[] = {
     {TensorKind::kDbias, "dbias"},
     {TensorKind::kAmaxHistory, "amax_history"},
     {TensorKind::kNextScale, "next_scale"},
+    {TensorKind::kRowwiseGlobalScale, "rowwise_global_scale"},
+    {TensorKind::kRowwiseGlobalDivisor, "rowwise_global_divisor"},
 };
 
 template <typename T, size_t N>

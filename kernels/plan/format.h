@@ -68,14 +68,34 @@ enum class Format : int32_t {
   kFp8BlockE5M2 = 9,
   kFp8SquareE4M3 = 10,
   kFp8SquareE5M2 = 11,
+  kFp8ChannelE4M3 = 12,
+};
+
+// Whose arithmetic: a library in a version, and on a GPU (kCuda) where it
+// writes other bytes there. kernels/plan/profile/profile.h has what each stands
+// for.
+enum class Profile : int32_t {
+  kTe = 0,
+  kModelopt047 = 1,
+  kModelopt047Cuda = 2,
+  kCompressedTensors020 = 3,
+  kCompressedTensors020Cuda = 4,
+  kTorchao018 = 5,
+  kTorchao018Cuda = 6,
+  kComfy0240 = 7,
+  kComfy0240Cuda = 8,
+  kDeepgemm = 9,
+  kDeepgemmCuda = 10,
+  kMiles = 11,
 };
 
 // How scales are made. kernels/plan/FORMATS.md has a section for each.
 enum class Scaling : int32_t {
-  kNvfp4,   // a global amax, and an E4M3 scale for every block
-  kTensor,  // one fp32 scale
-  kMx,      // a power of two for every block
-  kBlock,   // an fp32 scale for every block
+  kNvfp4,    // a global amax, and an E4M3 scale for every block
+  kTensor,   // one fp32 scale
+  kMx,       // a power of two for every block
+  kBlock,    // an fp32 scale for every block
+  kChannel,  // an fp32 scale for every line
 };
 
 // What a request may ask for beside a format. A bit set in the format table;
@@ -97,6 +117,7 @@ enum Option : uint32_t {
   kOptGrouped = 1 << 13,
   kOptDbias = 1 << 14,
   kOptStatistics = 1 << 15,
+  kOptProfile = 1 << 16,
   // What no format excludes.
   kOptAlways = kOptGrouped | kOptDbias | kOptStatistics,
 };
@@ -149,6 +170,8 @@ inline constexpr uint32_t kNvfp4Options = kOptAlways | kOptGivenAmax |
 inline constexpr uint32_t kTensorOptions = kOptAlways | kOptGivenAmax |
                                            kOptEpsilon | kOptPowerOfTwo |
                                            kOptGivenScale | kOptHistory;
+inline constexpr uint32_t kChannelOptions =
+    kOptAlways | kOptGivenAmax | kOptEpsilon | kOptPowerOfTwo | kOptProfile;
 inline constexpr uint32_t kMxOptions =
     kOptAlways | kOptRht | kOptSwizzled | kOptScaleRule;
 inline constexpr uint32_t kBlockOptions =
@@ -159,7 +182,8 @@ inline constexpr FormatSpec kFormats[] = {
     {.format = Format::kNvfp4, .name = "nvfp4",
      .scaling = Scaling::kNvfp4,
      .element = DType::kE2M1x2, .scale = DType::kE4M3, .block = 16,
-     .options = kNvfp4Options | kOptRht | kOptEstimation | kOptRowScaled},
+     .options = kNvfp4Options | kOptRht | kOptEstimation | kOptRowScaled |
+                kOptProfile},
     {.format = Format::kNvfp4Square, .name = "nvfp4_2d",
      .scaling = Scaling::kNvfp4,
      .element = DType::kE2M1x2, .scale = DType::kE4M3, .block = 16,
@@ -167,7 +191,7 @@ inline constexpr FormatSpec kFormats[] = {
     {.format = Format::kFp8E4M3, .name = "fp8_e4m3",
      .scaling = Scaling::kTensor,
      .element = DType::kE4M3, .scale = DType::kF32,
-     .options = kTensorOptions},
+     .options = kTensorOptions | kOptProfile},
     {.format = Format::kFp8E5M2, .name = "fp8_e5m2",
      .scaling = Scaling::kTensor,
      .element = DType::kE5M2, .scale = DType::kF32,
@@ -175,7 +199,7 @@ inline constexpr FormatSpec kFormats[] = {
     {.format = Format::kMxfp8E4M3, .name = "mxfp8_e4m3",
      .scaling = Scaling::kMx,
      .element = DType::kE4M3, .scale = DType::kE8M0, .block = 32,
-     .transposed = false, .options = kMxOptions},
+     .transposed = false, .options = kMxOptions | kOptProfile},
     {.format = Format::kMxfp8E5M2, .name = "mxfp8_e5m2",
      .scaling = Scaling::kMx,
      .element = DType::kE5M2, .scale = DType::kE8M0, .block = 32,
@@ -183,7 +207,7 @@ inline constexpr FormatSpec kFormats[] = {
     {.format = Format::kMxfp4, .name = "mxfp4",
      .scaling = Scaling::kMx,
      .element = DType::kE2M1x2, .scale = DType::kE8M0, .block = 32,
-     .options = kMxOptions | kOptStochastic},
+     .options = kMxOptions | kOptStochastic | kOptProfile},
     {.format = Format::kFp8BlockE4M3, .name = "fp8_block_e4m3",
      .scaling = Scaling::kBlock,
      .element = DType::kE4M3, .scale = DType::kF32, .block = 128,
@@ -195,11 +219,15 @@ inline constexpr FormatSpec kFormats[] = {
     {.format = Format::kFp8SquareE4M3, .name = "fp8_block_2d_e4m3",
      .scaling = Scaling::kBlock,
      .element = DType::kE4M3, .scale = DType::kF32, .block = 128,
-     .square = true, .options = kBlockOptions},
+     .square = true, .options = kBlockOptions | kOptProfile},
     {.format = Format::kFp8SquareE5M2, .name = "fp8_block_2d_e5m2",
      .scaling = Scaling::kBlock,
      .element = DType::kE5M2, .scale = DType::kF32, .block = 128,
      .square = true, .options = kBlockOptions},
+    {.format = Format::kFp8ChannelE4M3, .name = "fp8_channel_e4m3",
+     .scaling = Scaling::kChannel,
+     .element = DType::kE4M3, .scale = DType::kF32,
+     .options = kChannelOptions},
 };
 // clang-format on
 
@@ -213,7 +241,8 @@ constexpr const FormatSpec* FindFormat(Format f) {
 
 // Whether the format's copies have an amax beside their scales.
 constexpr bool HasAmax(const FormatSpec& f) {
-  return f.scaling == Scaling::kNvfp4 || f.scaling == Scaling::kTensor;
+  return f.scaling == Scaling::kNvfp4 || f.scaling == Scaling::kTensor ||
+         f.scaling == Scaling::kChannel;
 }
 
 // Which of the two copies of a tensor is meant. A bit set.
@@ -293,11 +322,16 @@ enum class TensorKind : int32_t {
   kDbias = 13,              // sums of the columns
   kAmaxHistory = 14,        // fp32, rolled
   kNextScale = 15,          // fp32
+  // What a profile's library stores of NVFP4's amax, fp32: a value is code *
+  // scale * global, or code * scale / global.
+  kRowwiseGlobalScale = 16,
+  kRowwiseGlobalDivisor = 17,
 };
 
 // Lower-case names, as on the command line and in messages: "bf16", "nvfp4".
 std::string_view Name(DType t);
 std::string_view Name(Format f);
+std::string_view Name(Profile p);
 std::string_view Name(Usage u);
 std::string_view Name(NonFinite n);
 std::string_view Name(Rounding r);
@@ -309,6 +343,7 @@ std::string_view Name(Layout l);
 std::string_view Name(TensorKind k);
 std::optional<DType> ParseDType(std::string_view name);
 std::optional<Format> ParseFormat(std::string_view name);
+std::optional<Profile> ParseProfile(std::string_view name);
 std::optional<Usage> ParseUsage(std::string_view name);
 std::optional<NonFinite> ParseNonFinite(std::string_view name);
 std::optional<Rounding> ParseRounding(std::string_view name);

@@ -14,6 +14,12 @@ void SetScales(const FormatSpec& f, bool columnwise, Layout layout,
     g->scale_lines = std::max<int64_t>(1, g->lines);
     return;
   }
+  if (f.scaling == Scaling::kChannel) {
+    g->blocks = g->positions > 0 ? 1 : 0;
+    g->scale_line = g->scale_block = 1;
+    g->scale_shape = {g->lines};
+    return;
+  }
   const int64_t lines = RoundUp(g->lines, 128);
   const int64_t wide = RoundUp(blocks, 4);
   if (f.scaling == Scaling::kBlock && f.square) {

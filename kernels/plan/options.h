@@ -46,6 +46,11 @@ struct CopyForm {
   bool scale_256 = false;
 };
 
+// Whether a copy's amax is one for each of its lines.
+constexpr bool HasAmaxOfLines(const FormatSpec& format, const CopyForm& form) {
+  return form.row_scaled || format.scaling == Scaling::kChannel;
+}
+
 struct StochasticOptions {
   uint64_t seed = 0;
   // Another stream of the same seed.
@@ -75,10 +80,10 @@ struct QuantizeOptions {
   RhtOptions rht = {};
   NonFinite non_finite = NonFinite::kIgnore;
   // Replaces the computed amax: one value, one for each group, or one for each
-  // line where row_scaled (groups after each other); empty: computed. What is
-  // given for a direction that is not rotated is max |x| and serves the other
-  // one, too, where that is made of max |x|: unrotated, or estimated (but for
-  // row_scaled).
+  // line where row_scaled or of FP8 channels (groups after each other); empty:
+  // computed. What is given for a direction that is not rotated is max |x| and
+  // serves the other one, too, where that is made of max |x|: unrotated, or
+  // estimated (but for row_scaled).
   std::vector<float> rowwise_amax = {};
   std::vector<float> columnwise_amax = {};
   CopyForm form = {};
@@ -99,7 +104,8 @@ struct QuantizeOptions {
   // scaling); empty: computed from the amax (current scaling).
   std::vector<float> scale = {};
   std::optional<HistoryOptions> history = {};
-  ScaleRule scale_rule = ScaleRule::kUp;
+  // MX. Default: up, but for profiles that have another one.
+  std::optional<ScaleRule> scale_rule = {};
   // Rows of the groups, which follow each other; none: one group, not grouped.
   std::optional<std::vector<int64_t>> splits = {};
   // The groups may end before M: rows after the last one are not looked at, and
@@ -110,6 +116,7 @@ struct QuantizeOptions {
   bool dbias = false;
   DType dbias_dtype = DType::kUnspecified;  // unspecified: the input's
   bool statistics = false;
+  Profile profile = Profile::kTe;
 };
 
 struct DequantizeOptions {
@@ -126,6 +133,8 @@ struct DequantizeOptions {
   CopyForm form = {};
   std::optional<std::vector<int64_t>> splits = {};
   bool partial_splits = false;
+  // Whose codes they are: they are decoded as that library does.
+  Profile profile = Profile::kTe;
 };
 
 struct RhtAmaxOptions {

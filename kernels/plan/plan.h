@@ -95,7 +95,8 @@ class Plan {
 
 absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
                                       const QuantizeOptions& options);
-// `tensor.dtype` is not used: the codes do not remember it.
+// `tensor.dtype`, which codes do not remember, is used only where a profile's
+// library stores scales in the type of its input.
 absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
                                         const DequantizeOptions& options);
 absl::StatusOr<Plan> MakeRhtAmaxPlan(const TensorDesc& tensor,

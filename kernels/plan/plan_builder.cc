@@ -11,6 +11,7 @@
 #include "kernels/plan/effects.h"
 #include "kernels/plan/field_error.h"
 #include "kernels/plan/plan_checks.h"
+#include "kernels/plan/profile/profile.h"
 #include "kernels/plan/support.h"
 
 namespace quantd {
@@ -36,10 +37,11 @@ namespace {
 
 // Every number of the options that is not a choice.
 absl::Status CheckNumbers(const QuantizeOptions& o, PlanBuilder* plan) {
+  const bool lines = HasAmaxOfLines(*FindFormat(o.format), o.form);
   const auto amaxes = [&](bool columnwise) -> size_t {
-    return o.form.row_scaled ? plan->LineShape(columnwise)[0] : plan->groups();
+    return lines ? plan->LineShape(columnwise)[0] : plan->groups();
   };
-  const std::string_view each = o.form.row_scaled ? "each line"
+  const std::string_view each = lines             ? "each line"
                                 : plan->grouped() ? "each group"
                                                   : "the tensor";
   QUANTD_RETURN_IF_ERROR(CheckValues("given_amax.rowwise", o.rowwise_amax,
@@ -112,8 +114,10 @@ absl::Status CheckChoices(const QuantizeOptions& o) {
   QUANTD_RETURN_IF_ERROR(CheckNonFinite(o.non_finite));
   QUANTD_RETURN_IF_ERROR(
       CheckNamed("rounding", o.rounding, "nearest or stochastic"));
-  QUANTD_RETURN_IF_ERROR(
-      CheckNamed("scale_rule", o.scale_rule, "up, floor, ceil or even"));
+  if (o.scale_rule) {
+    QUANTD_RETURN_IF_ERROR(
+        CheckNamed("scale_rule", *o.scale_rule, "up, floor, ceil or even"));
+  }
   QUANTD_RETURN_IF_ERROR(
       CheckNamed("four_over_six", o.four_over_six, "off, mae or mse"));
   QUANTD_RETURN_IF_ERROR(CheckNamed("form.scale_layout", o.form.scale_layout,
@@ -149,9 +153,14 @@ QuantizeOptions Normalise(const QuantizeOptions& options,
   QuantizeOptions used = options;
   SettleMask(used.rht.rowwise || used.rht.columnwise, used.rht.dimension,
              &used.rht.sign_mask);
-  if (format.options & kOptPowerOfTwo && !used.power_of_two &&
-      used.scale.empty() && used.usage != Usage::kNone) {
+  if (format.options & kOptPowerOfTwo && used.profile == Profile::kTe &&
+      !used.power_of_two && used.scale.empty() && used.usage != Usage::kNone) {
     used.power_of_two = format.scaling == Scaling::kBlock;
+  }
+  if (format.options & kOptScaleRule && !used.scale_rule &&
+      FindProfile(used.profile)->scale_rule) {
+    used.scale_rule =
+        used.profile == Profile::kTe ? ScaleRule::kUp : ScaleRule::kFloor;
   }
   if (used.dbias && used.dbias_dtype == DType::kUnspecified) {
     used.dbias_dtype = input;
@@ -170,6 +179,7 @@ absl::Status CheckMade(const FormatSpec& format,
   made.rht.rowwise = made.rht.columnwise =
       options.inverse_rht || options.rotated_dimension != 0;
   made.form = options.form;
+  made.profile = options.profile;
   if (options.form.scale_256) made.four_over_six = FourOverSix::kMae;
   const absl::Status status = CheckSupport(format, made);
   const std::optional<FieldViolation> v = GetFieldViolation(status);
@@ -212,8 +222,10 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
   QUANTD_RETURN_IF_ERROR(CheckChoices(options));
   QuantizeOptions used = options;
   QUANTD_RETURN_IF_ERROR(CheckRht(used.rht.dimension, used.rht.sign_mask));
-  const FormatSpec& format = *FindFormat(options.format);
-  QUANTD_RETURN_IF_ERROR(CheckSupport(format, used));
+  QUANTD_RETURN_IF_ERROR(CheckSupport(*FindFormat(used.format), used));
+  QUANTD_RETURN_IF_ERROR(CheckProfile(used, tensor.dtype));
+  const FormatSpec format =
+      FormatUnder(used.profile, used.format, tensor.dtype);
   QUANTD_RETURN_IF_ERROR(plan.SetGroups(used.splits, used.partial_splits));
   QUANTD_RETURN_IF_ERROR(CheckNumbers(used, &plan));
   QUANTD_RETURN_IF_ERROR(CheckEffects(used, plan.cols()));
@@ -255,6 +267,8 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
                                : std::vector<int64_t>{values});
     plan.PerGroup(TensorKind::kNextScale);
   }
+  const TensorKind global = KindOfGlobal(NumericsOf(used));
+  if (global != TensorKind::kUnspecified) plan.PerGroup(global);
   return plan.Take(used);
 }
 
@@ -270,10 +284,12 @@ absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
   QUANTD_RETURN_IF_ERROR(CheckRotation(options));
   DequantizeOptions used = options;
   SettleMask(used.inverse_rht, used.rht_dimension, &used.sign_mask);
-  const FormatSpec& format = *FindFormat(options.format);
+  QUANTD_RETURN_IF_ERROR(CheckMade(*FindFormat(used.format), used));
+  QUANTD_RETURN_IF_ERROR(CheckProfile(used, tensor.dtype));
+  const FormatSpec format =
+      FormatUnder(options.profile, options.format, tensor.dtype);
   const bool columnwise = HasColumnwise(options.usage);
   const int rotation = used.inverse_rht ? used.rht_dimension : 0;
-  QUANTD_RETURN_IF_ERROR(CheckMade(format, used));
   QUANTD_RETURN_IF_ERROR(plan.SetGroups(used.splits, used.partial_splits));
   if (!columnwise) {
     QUANTD_RETURN_IF_ERROR(
@@ -282,7 +298,8 @@ absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
     // The codes are those of a matrix of so many rows.
     plan.PadRows(std::max(format.block, used.rotated_dimension));
   }
-  plan.Copy(format, columnwise, /*input=*/true, rotation, used.form);
+  plan.Copy(format, columnwise, /*input=*/true, rotation, used.form,
+            *FindNumerics(used.profile, used.format));
   plan.RowOutput(TensorKind::kDequantized, options.output,
                  {plan.rows(), plan.cols()});
   return plan.Take(used);

@@ -18,6 +18,7 @@
 #include "kernels/plan/geometry.h"
 #include "kernels/plan/plan.h"
 #include "kernels/plan/plan_checks.h"
+#include "kernels/plan/profile/profile.h"
 
 namespace quantd {
 
@@ -165,7 +166,7 @@ class PlanBuilder {
 
   // Codes, scales and amax of one copy, as inputs or outputs.
   void Copy(const FormatSpec& f, bool columnwise, bool input, int rotation,
-            const CopyForm& form) {
+            const CopyForm& form, const Numerics& numerics = {}) {
     std::vector<TensorSpec>* list = input ? &plan_.inputs_ : &plan_.outputs_;
     size_t* total = input ? &plan_.input_bytes_ : &plan_.output_bytes_;
     TensorSpec data, scale;
@@ -205,17 +206,22 @@ class PlanBuilder {
     Append(std::move(data), list, total);
     Append(std::move(scale), list, total);
     if (!HasAmax(f)) return;
-    // FP8 tensors are decoded by their scale alone.
-    if (input && f.scaling == Scaling::kTensor) return;
+    // FP8 is decoded by its scales alone.
+    if (input && f.scaling != Scaling::kNvfp4) return;
+    const bool lines = HasAmaxOfLines(f, form);
+    if (input && numerics.stored != GlobalStored::kNothing) {
+      Append(KindOfGlobal(numerics), DType::kF32, {groups()}, list, total);
+      OffsetsByGroup(&list->back());
+      return;
+    }
     TensorSpec amax;
     amax.kind =
         columnwise ? TensorKind::kColumnwiseAmax : TensorKind::kRowwiseAmax;
     amax.dtype = DType::kF32;
-    amax.shape = form.row_scaled ? LineShape(columnwise)
-                                 : std::vector<int64_t>{groups()};
+    amax.shape = lines ? LineShape(columnwise) : std::vector<int64_t>{groups()};
     amax.size = static_cast<size_t>(amax.shape[0]) * sizeof(float);
     Append(std::move(amax), list, total);
-    if (form.row_scaled && !columnwise) {
+    if (lines && !columnwise) {
       OffsetsByRow(&list->back());
     } else {
       OffsetsByGroup(&list->back());

@@ -4,6 +4,7 @@
 #include "fmt/ranges.h"
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/field_error.h"
+#include "kernels/plan/profile/profile.h"
 
 namespace quantd {
 namespace {
@@ -37,6 +38,7 @@ constexpr OptionSpec kOptions[] = {
     {kOptDbias, "dbias", "dbias", "sums of the columns beside the codes"},
     {kOptStatistics, "statistics", "statistics",
      "SQNR, largest error, clipped and flushed counts"},
+    {kOptProfile, "profile", "profile", "the bytes of another library"},
 };
 
 constexpr Conflict kConflicts[] = {
@@ -49,6 +51,16 @@ constexpr Conflict kConflicts[] = {
     {kOptGivenScale, kOptGivenAmax, false},
     {kOptGivenScale, kOptEpsilon, false},
     {kOptGivenScale, kOptPowerOfTwo, false},
+    {kOptProfile, kOptRht, false},
+    {kOptProfile, kOptStochastic, false},
+    {kOptProfile, kOptRowScaled, false},
+    {kOptProfile, kOptFourOverSix, false},
+    {kOptProfile, kOptEstimation, false},
+    {kOptProfile, kOptEpsilon, false},
+    {kOptProfile, kOptPowerOfTwo, false},
+    {kOptProfile, kOptGivenScale, false},
+    {kOptProfile, kOptHistory, false},
+    {kOptProfile, kOptDbias, false},
 };
 
 // An option that makes sense only beside another one.
@@ -90,10 +102,11 @@ uint32_t UsedOptions(const QuantizeOptions& o) {
   add(o.power_of_two.has_value(), kOptPowerOfTwo);
   add(!o.scale.empty(), kOptGivenScale);
   add(o.history.has_value(), kOptHistory);
-  add(o.scale_rule != ScaleRule::kUp, kOptScaleRule);
+  add(o.scale_rule && *o.scale_rule != ScaleRule::kUp, kOptScaleRule);
   add(o.splits.has_value(), kOptGrouped);
   add(o.dbias, kOptDbias);
   add(o.statistics, kOptStatistics);
+  add(o.profile != Profile::kTe, kOptProfile);
   return used;
 }
 
@@ -172,7 +185,7 @@ std::string SupportMatrix() {
                         Spec(n.needs).name);
     separator = "; ";
   }
-  text += ".\n";
+  text += ".\n\n" + ProfileMatrix();
   return text;
 }
 

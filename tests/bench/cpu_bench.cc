@@ -31,6 +31,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using quantd::Format;
+using quantd::Profile;
 using quantd::QuantizeOptions;
 using quantd::Usage;
 
@@ -52,8 +53,22 @@ void EstimateColumns(QuantizeOptions& o) {
 }
 void Nothing(QuantizeOptions&) {}
 
+template <Profile kProfile>
+void Of(QuantizeOptions& o) {
+  GivenAmax(o);
+  o.profile = kProfile;
+}
+
 constexpr Case kCases[] = {
     {"nvfp4_row", Format::kNvfp4, Usage::kRowwise, GivenAmax},
+    {"nvfp4_row_modelopt", Format::kNvfp4, Usage::kRowwise,
+     Of<Profile::kModelopt047>},
+    {"nvfp4_row_compressed_tensors", Format::kNvfp4, Usage::kRowwise,
+     Of<Profile::kCompressedTensors020>},
+    {"nvfp4_row_torchao", Format::kNvfp4, Usage::kRowwise,
+     Of<Profile::kTorchao018>},
+    {"nvfp4_row_comfy", Format::kNvfp4, Usage::kRowwise,
+     Of<Profile::kComfy0240>},
     {"nvfp4_row_rht", Format::kNvfp4, Usage::kRowwise,
      [](QuantizeOptions& o) {
        o.rht.rowwise = true;

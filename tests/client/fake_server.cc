@@ -134,13 +134,16 @@ QuantizeOptions OptionsOf(const v1::QuantizeRequest& request) {
                        static_cast<HistoryRule>(r.history().rule()),
                        r.history().margin()};
   }
-  o.scale_rule = static_cast<ScaleRule>(r.scale_rule());
+  if (r.has_scale_rule()) {
+    o.scale_rule = static_cast<ScaleRule>(r.scale_rule());
+  }
   o.splits = SplitsOf(r.has_splits(), r.splits());
   o.partial_splits = r.splits().partial();
   o.amax = r.amax();
   o.dbias = r.dbias();
   o.dbias_dtype = wire::FromProto(r.dbias_dtype());
   o.statistics = r.statistics();
+  o.profile = static_cast<Profile>(r.profile());
   return o;
 }
 
@@ -313,6 +316,7 @@ grpc::Status FakeServer::Dequantize(grpc::ServerContext* context,
   options.form = FormOf(asked.form());
   options.splits = SplitsOf(asked.has_splits(), asked.splits());
   options.partial_splits = asked.splits().partial();
+  options.profile = static_cast<Profile>(asked.profile());
   const auto plan = MakeDequantizePlan(DescOf(request->tensor()), options);
   size_t size = 0;
   if (plan.ok()) {

@@ -62,6 +62,7 @@ void ExpectSame(const QuantizeOptions& a, const QuantizeOptions& b) {
   EXPECT_EQ(a.dbias, b.dbias);
   EXPECT_EQ(a.dbias_dtype, b.dbias_dtype);
   EXPECT_EQ(a.statistics, b.statistics);
+  EXPECT_EQ(a.profile, b.profile);
 }
 
 // For 32 x 64, between them with every field away from its default.
@@ -109,6 +110,15 @@ std::vector<QuantizeOptions> Requests() {
   add(Format::kFp8E4M3, [](auto& o) {
     o.scale = {0.25f};
     o.history = HistoryOptions{{1, 2, 3}, HistoryRule::kMostRecent, -3};
+  });
+  add(Format::kMxfp4, [](auto& o) {
+    o.usage = Usage::kRowwise;
+    o.profile = Profile::kTorchao018;
+    o.scale_rule = ScaleRule::kUp;
+  });
+  add(Format::kFp8ChannelE4M3, [](auto& o) {
+    o.usage = Usage::kRowwise;
+    o.profile = Profile::kCompressedTensors020Cuda;
   });
   add(Format::kFp8E4M3, [](auto& o) {
     o.epsilon = 1e-6f;

@@ -197,7 +197,7 @@ TEST(QuantizedTensor, RefusesFilesThatDoNotAddUp) {
   // Replacements of one length: the header keeps its size.
   const std::pair<const char*, const char*> changes[] = {
       {"nvfp4", "nvfp9"},
-      {"quantd.version\":\"2", "quantd.version\":\"3"},
+      {"quantd.version\":\"2", "quantd.version\":\"4"},
       {"quantd.version", "quantd.versiom"},
       {"\\\"shape\\\":[16,32]", "\\\"shape\\\":[32,16]"},
       {"\\\"shape\\\":[16,32]", "\\\"shape\\\":[16,-2]"},

@@ -40,15 +40,19 @@ bool IsMx(Format f) {
   return f == Format::kMxfp8E4M3 || f == Format::kMxfp8E5M2 ||
          f == Format::kMxfp4;
 }
-bool IsBlock(Format f) { return !IsNvfp4(f) && !IsTensor(f) && !IsMx(f); }
+bool IsChannel(Format f) { return f == Format::kFp8ChannelE4M3; }
+bool IsBlock(Format f) {
+  return !IsNvfp4(f) && !IsTensor(f) && !IsMx(f) && !IsChannel(f);
+}
 bool IsSquare(Format f) {
   return f == Format::kNvfp4Square || f == Format::kFp8SquareE4M3 ||
          f == Format::kFp8SquareE5M2;
 }
-bool HasAmax(Format f) { return IsNvfp4(f) || IsTensor(f); }
+bool HasAmax(Format f) { return IsNvfp4(f) || IsTensor(f) || IsChannel(f); }
 
 int64_t BlockOf(Format f) {
-  return IsNvfp4(f) ? 16 : IsTensor(f) ? 0 : IsMx(f) ? 32 : 128;
+  if (IsTensor(f) || IsChannel(f)) return 0;
+  return IsNvfp4(f) ? 16 : IsMx(f) ? 32 : 128;
 }
 
 float FactorOf(Format f, uint32_t stored, float amax, float range) {
@@ -70,7 +74,12 @@ Layout MakeLayout(const LayoutSpec& s) {
   l.compact = s.compact;
   l.lines = s.columnwise ? s.cols : s.rows;
   l.length = s.columnwise ? s.rows : s.cols;
-  if (IsTensor(s.format)) {
+  l.high_first = s.high_first;
+  l.scale_size = s.scale_size;
+  if (l.scale_size == 0) {
+    l.scale_size = IsNvfp4(s.format) || IsMx(s.format) ? 1 : 4;
+  }
+  if (IsTensor(s.format) || IsChannel(s.format)) {
     l.block = l.padded = l.kept = l.length;
     l.blocks = 1;
     return l;
@@ -98,7 +107,7 @@ void Layout::PutCode(Bytes& data, int64_t line, int64_t at,
                      uint8_t code) const {
   const int64_t index = CodeIndex(line, at);
   if (CodeOf(format) == Code::kE2m1) {
-    data[index / 2] |= code << (index % 2 * 4);
+    data[index / 2] |= code << ((index % 2 != 0) != high_first ? 4 : 0);
   } else {
     data[index] = code;
   }
@@ -107,15 +116,12 @@ void Layout::PutCode(Bytes& data, int64_t line, int64_t at,
 uint8_t Layout::GetCode(const uint8_t* data, int64_t line, int64_t at) const {
   const int64_t index = CodeIndex(line, at);
   if (CodeOf(format) != Code::kE2m1) return data[index];
-  return data[index / 2] >> (index % 2 * 4) & 0xF;
-}
-
-int Layout::ScaleSize() const {
-  return IsTensor(format) || IsBlock(format) ? 4 : 1;
+  return data[index / 2] >> ((index % 2 != 0) != high_first ? 4 : 0) & 0xF;
 }
 
 int64_t Layout::ScaleIndex(int64_t line, int64_t b) const {
   if (IsTensor(format)) return 0;
+  if (IsChannel(format)) return line;
   if (IsBlock(format)) {
     return IsSquare(format) ? line / 128 * RoundUp(blocks, 4) + b
                             : b * RoundUp(lines, 4) + line;
@@ -129,6 +135,7 @@ int64_t Layout::ScaleIndex(int64_t line, int64_t b) const {
 
 int64_t Layout::ScaleCount() const {
   if (IsTensor(format)) return 1;
+  if (IsChannel(format)) return lines;
   if (empty()) return 0;
   if (IsBlock(format)) {
     return IsSquare(format) ? CeilDiv(lines, 128) * RoundUp(blocks, 4)
@@ -138,16 +145,16 @@ int64_t Layout::ScaleCount() const {
   return RoundUp(lines, 128) * RoundUp(blocks, 4);
 }
 
-size_t Layout::ScaleBytes() const { return ScaleCount() * ScaleSize(); }
+size_t Layout::ScaleBytes() const { return ScaleCount() * scale_size; }
 
 void Layout::PutScale(Bytes& scale, int64_t line, int64_t b,
                       uint32_t bits) const {
-  const int size = ScaleSize();
+  const int size = scale_size;
   std::memcpy(&scale[ScaleIndex(line, b) * size], &bits, size);
 }
 
 uint32_t Layout::GetScale(const uint8_t* scale, int64_t line, int64_t b) const {
-  const int size = ScaleSize();
+  const int size = scale_size;
   uint32_t bits = 0;
   std::memcpy(&bits, &scale[ScaleIndex(line, b) * size], size);
   return bits;

@@ -21,19 +21,21 @@ enum class Format {
   kFp8BlockE5M2 = 9,
   kFp8SquareE4M3 = 10,
   kFp8SquareE5M2 = 11,
+  kFp8ChannelE4M3 = 12,
 };
 inline constexpr Format kFormats[] = {
-    Format::kNvfp4,         Format::kNvfp4Square,  Format::kFp8E4M3,
-    Format::kFp8E5M2,       Format::kMxfp8E4M3,    Format::kMxfp8E5M2,
-    Format::kMxfp4,         Format::kFp8BlockE4M3, Format::kFp8BlockE5M2,
-    Format::kFp8SquareE4M3, Format::kFp8SquareE5M2};
+    Format::kNvfp4,         Format::kNvfp4Square,   Format::kFp8E4M3,
+    Format::kFp8E5M2,       Format::kMxfp8E4M3,     Format::kMxfp8E5M2,
+    Format::kMxfp4,         Format::kFp8BlockE4M3,  Format::kFp8BlockE5M2,
+    Format::kFp8SquareE4M3, Format::kFp8SquareE5M2, Format::kFp8ChannelE4M3};
 
 Code CodeOf(Format f);
-bool IsNvfp4(Format f);   // both: E4M3 scales below an fp32 amax
-bool IsTensor(Format f);  // FP8 with one scale
-bool IsMx(Format f);      // E8M0 scales
-bool IsBlock(Format f);   // FP8 with fp32 scales of blocks or squares
-bool IsSquare(Format f);  // one scale for as many lines as positions
+bool IsNvfp4(Format f);    // both: E4M3 scales below an fp32 amax
+bool IsTensor(Format f);   // FP8 with one scale
+bool IsChannel(Format f);  // FP8 with one scale for each line
+bool IsMx(Format f);       // E8M0 scales
+bool IsBlock(Format f);    // FP8 with fp32 scales of blocks or squares
+bool IsSquare(Format f);   // one scale for as many lines as positions
 bool HasAmax(Format f);
 // Positions along a line that share a scale; 0: all.
 int64_t BlockOf(Format f);
@@ -53,6 +55,8 @@ struct Layout {
   bool columnwise = false;
   bool swizzled = false;
   bool compact = false;
+  int scale_size = 1;       // bytes
+  bool high_first = false;  // the even one of two codes in the high nibble
   int64_t lines = 0;
   int64_t length = 0;  // positions of the matrix in a line
   int64_t padded = 0;  // the same up to whole blocks
@@ -65,7 +69,6 @@ struct Layout {
   void PutCode(Bytes& data, int64_t line, int64_t at, uint8_t code) const;
   uint8_t GetCode(const uint8_t* data, int64_t line, int64_t at) const;
 
-  int ScaleSize() const;  // bytes
   size_t ScaleBytes() const;
   void PutScale(Bytes& scale, int64_t line, int64_t b, uint32_t bits) const;
   uint32_t GetScale(const uint8_t* scale, int64_t line, int64_t b) const;
@@ -85,6 +88,9 @@ struct LayoutSpec {
   int rotated = 0;
   bool swizzled = false;
   bool compact = false;
+  // 0: as the format has it.
+  int scale_size = 0;
+  bool high_first = false;
 };
 Layout MakeLayout(const LayoutSpec& spec);
 

@@ -47,9 +47,8 @@ std::vector<std::vector<float>> MakeLines(const Matrix& m, bool columnwise,
   return lines;
 }
 
-size_t AmaxIndex(const Matrix& m, bool columnwise, bool row_scaled,
-                 int64_t line) {
-  if (!row_scaled) return m.group;
+size_t AmaxIndex(const Matrix& m, bool columnwise, bool own, int64_t line) {
+  if (!own) return m.group;
   return columnwise ? m.group * m.cols + line : m.first_row + line;
 }
 

@@ -31,10 +31,9 @@ std::vector<std::vector<float>> MakeLines(const Matrix& m, bool columnwise,
                                           int64_t padded, int dimension,
                                           const Mask& mask);
 
-// Where a line's amax is among those of all groups: its own with `row_scaled`
+// Where a line's amax is among those of all groups: its `own`
 // (columnwise lines group by group), else its group's.
-size_t AmaxIndex(const Matrix& m, bool columnwise, bool row_scaled,
-                 int64_t line);
+size_t AmaxIndex(const Matrix& m, bool columnwise, bool own, int64_t line);
 
 bool AnyNaN(const std::vector<float>& x);
 bool AnyInf(const std::vector<float>& x);

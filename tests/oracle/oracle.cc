@@ -1,6 +1,7 @@
 #include "tests/oracle/oracle.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "tests/oracle/lines.h"
 
@@ -11,21 +12,26 @@ namespace {
 // its rows of `out`.
 void DecodeGroup(const DequantizeSpec& spec, const Layout& layout,
                  const Matrix& m, const uint8_t* data, const uint8_t* scale,
-                 const std::vector<float>& amaxes, float* out) {
+                 const std::vector<float>& numbers, float* out) {
   const Code code = CodeOf(spec.format);
   const float range = spec.scale_256 ? kRange256 : kRange448;
   for (int64_t line = 0; line < layout.lines; ++line) {
     float amax = 0;
     if (IsNvfp4(spec.format)) {
-      amax = amaxes[AmaxIndex(m, spec.columnwise, spec.row_scaled, line)];
+      amax = numbers[AmaxIndex(m, spec.columnwise, spec.row_scaled, line)];
     }
     std::vector<float> v(layout.kept);
     float factor = 0;
     for (int64_t at = 0; at < layout.kept; ++at) {
       if (at % layout.block == 0) {
-        factor = FactorOf(spec.format,
-                          layout.GetScale(scale, line, at / layout.block), amax,
-                          range);
+        uint32_t stored = layout.GetScale(scale, line, at / layout.block);
+        if (layout.scale_size == 2) {
+          stored = std::bit_cast<uint32_t>(ElementValue(spec.made_of, stored));
+        }
+        factor = spec.profile == Profile::kTe
+                     ? FactorOf(spec.format, stored, amax, range)
+                     : FactorUnder(spec.profile, spec.format, spec.output,
+                                   stored, amax);
       }
       const uint8_t bits = layout.GetCode(data, line, at);
       v[at] = RoundTo(spec.output, Mul(CodeValue(code, bits), factor));
@@ -50,15 +56,19 @@ Bytes Dequantize(const DequantizeSpec& spec, const Copy& copy) {
   const uint8_t* scale = copy.scale.data();
   const std::vector<float> shape(spec.rows * spec.cols);
   for (const Matrix& m : Groups(shape, spec.rows, spec.cols, spec.splits)) {
-    const Layout layout =
-        MakeLayout({spec.format, m.rows, m.cols, spec.columnwise,
-                    spec.inverse || spec.rotated ? spec.dimension : 0,
-                    spec.swizzled, spec.compact});
+    const Layout layout = MakeLayout(
+        {spec.format, m.rows, m.cols, spec.columnwise,
+         spec.inverse || spec.rotated ? spec.dimension : 0, spec.swizzled,
+         spec.compact, ScaleSizeOf(spec.profile, spec.format, spec.made_of),
+         HighFirst(spec.profile)});
     if (!layout.empty()) {
       const bool padded = spec.rotated && spec.columnwise;
       const size_t first = out.size();
       out.resize(first + (padded ? layout.kept : m.rows) * m.cols);
-      DecodeGroup(spec, layout, m, data, scale, copy.amax, &out[first]);
+      DecodeGroup(
+          spec, layout, m, data, scale,
+          HasGlobal(spec.profile, spec.format) ? copy.global : copy.amax,
+          &out[first]);
     }
     data += layout.DataBytes();
     scale += layout.ScaleBytes();

@@ -15,6 +15,7 @@
 
 #include "tests/oracle/codec.h"
 #include "tests/oracle/layout.h"
+#include "tests/oracle/profile.h"
 #include "tests/oracle/random.h"
 #include "tests/oracle/rht.h"
 #include "tests/oracle/scale.h"
@@ -70,13 +71,15 @@ struct QuantizeSpec {
   std::optional<Element> dbias;  // its type
   bool want_amax = false;
   bool statistics = false;
+  Profile profile = Profile::kTe;
 };
 
 struct Copy {
   Bytes data;
   Bytes scale;
-  std::vector<float> amax = {};  // empty for formats without
-  Statistics stats = {};         // where asked
+  std::vector<float> amax = {};    // empty for formats without
+  std::vector<float> global = {};  // of profiles that have one
+  Statistics stats = {};           // where asked
   // Where each group's slice starts, and the end; empty without groups.
   std::vector<size_t> data_offsets = {};
   std::vector<size_t> scale_offsets = {};
@@ -115,6 +118,8 @@ struct DequantizeSpec {
   bool compact = false;
   bool row_scaled = false;
   bool scale_256 = false;
+  Profile profile = Profile::kTe;
+  Element made_of = Element::kF32;  // the type of what was quantized
 };
 // Of the copy's parts, only the bytes and the amaxes are read.
 Bytes Dequantize(const DequantizeSpec& spec, const Copy& copy);

@@ -26,11 +26,14 @@ class Encoder {
         m_(m),
         columnwise_(columnwise),
         rotated_(columnwise ? spec.rotate_columns : spec.rotate_rows),
+        library_(spec.profile, spec.format, spec.element, spec.rule),
         code_(CodeOf(spec.format)),
         range_(spec.scale_256 ? kRange256 : kRange448) {
     const int dimension = rotated_ ? spec.dimension : 0;
     layout_ = MakeLayout({spec.format, m.rows, m.cols, columnwise, dimension,
-                          spec.swizzled, spec.compact});
+                          spec.swizzled, spec.compact,
+                          ScaleSizeOf(spec.profile, spec.format, spec.element),
+                          HighFirst(spec.profile)});
     lines_ = MakeLines(m, columnwise, layout_.padded, dimension, spec.mask);
   }
 
@@ -40,14 +43,28 @@ class Encoder {
     FindAmax(given, factor);
     out_.data.assign(layout_.DataBytes(), 0);
     out_.scale.assign(layout_.ScaleBytes(), 0);
-    if (IsTensor(spec_.format)) tensor_scale_ = TensorScale();
+    if (HasGlobal(spec_.profile, spec_.format)) {
+      for (float a : out_.amax) {
+        out_.global.push_back(
+            std::isnan(a) ? kNaN : GlobalOf(spec_.profile, spec_.element, a));
+      }
+    }
+    if (IsTensor(spec_.format)) {
+      tensor_scale_ = ScaleOfMaximum(out_.amax[0]);
+      PutScale(0, 0, tensor_scale_.stored);
+    }
+    if (IsChannel(spec_.format) && !layout_.empty()) {
+      for (int64_t line = 0; line < layout_.lines; ++line) {
+        PutScale(line, 0, ScaleOfMaximum(out_.amax[line]).stored);
+      }
+    }
     if (layout_.empty()) return;
     const int64_t side = IsSquare(spec_.format) ? layout_.block : 1;
     std::vector<BlockScale> scales(layout_.blocks);
     for (int64_t line = 0; line < layout_.lines; ++line) {
       for (int64_t b = 0; b < layout_.blocks; ++b) {
         if (line % side == 0) scales[b] = ScaleOf(line, b, side);
-        layout_.PutScale(out_.scale, line, b, scales[b].stored);
+        PutScale(line, b, scales[b].stored);
         EncodeLine(line, b, scales[b]);
       }
     }
@@ -61,7 +78,7 @@ class Encoder {
     if (!HasAmax(spec_.format)) return;
     // One scale that is given makes the amax an observation.
     const bool use = !given.empty() && spec_.scale.empty();
-    if (spec_.row_scaled) {
+    if (OwnAmaxes()) {
       for (int64_t line = 0; line < layout_.lines; ++line) {
         out_.amax.push_back(use ? given[AmaxIndex(m_, columnwise_, true, line)]
                                 : Amax(lines_[line], spec_.policy));
@@ -78,18 +95,28 @@ class Encoder {
     }
   }
 
+  bool OwnAmaxes() const { return spec_.row_scaled || IsChannel(spec_.format); }
+  bool Other() const { return spec_.profile != Profile::kTe; }
+
   // Stored also where there is nothing to multiply.
-  BlockScale TensorScale() {
+  BlockScale ScaleOfMaximum(float amax) const {
+    if (Other()) return {library_.Scale(amax, amax), 0};
     float scale;
     if (spec_.scale.empty()) {
-      scale = CurrentScale(out_.amax[0], code_, spec_.epsilon,
+      scale = CurrentScale(amax, code_, spec_.epsilon,
                            spec_.power_of_two.value_or(false));
     } else {
       scale = spec_.scale.size() == 1 ? spec_.scale[0] : spec_.scale[m_.group];
     }
-    const BlockScale s = WithInverse(scale);
-    layout_.PutScale(out_.scale, 0, 0, s.stored);
-    return s;
+    return WithInverse(scale);
+  }
+
+  // fp32 bits become those of a narrower type where scales have one.
+  void PutScale(int64_t line, int64_t b, uint32_t stored) {
+    if (layout_.scale_size == 2) {
+      stored = ElementBits(spec_.element, std::bit_cast<float>(stored));
+    }
+    layout_.PutScale(out_.scale, line, b, stored);
   }
 
   static BlockScale WithInverse(float scale) {
@@ -100,7 +127,7 @@ class Encoder {
 
   float AmaxOf(int64_t line) const {
     if (out_.amax.empty()) return 0;
-    return out_.amax[spec_.row_scaled ? line : 0];
+    return out_.amax[OwnAmaxes() ? line : 0];
   }
 
   // The values of a block, or of a square row by row of the matrix.
@@ -118,8 +145,10 @@ class Encoder {
 
   BlockScale ScaleOf(int64_t line, int64_t b, int64_t side) const {
     if (IsTensor(spec_.format)) return tensor_scale_;
+    if (IsChannel(spec_.format)) return ScaleOfMaximum(AmaxOf(line));
     const std::vector<float> v = Gather(line, b, side);
     const float largest = Amax(v, spec_.policy);
+    if (Other()) return {library_.Scale(largest, AmaxOf(line)), 0};
     if (IsNvfp4(spec_.format)) {
       const float a = AmaxOf(line);
       if (spec_.four_over_six == FourOverSix::kOff) {
@@ -141,25 +170,33 @@ class Encoder {
 
   void EncodeLine(int64_t line, int64_t b, const BlockScale& scale) {
     const float factor =
-        FactorOf(spec_.format, scale.stored, AmaxOf(line), range_);
+        Other() ? FactorUnder(
+                      spec_.profile, spec_.format, Element::kF32, scale.stored,
+                      GlobalOf(spec_.profile, spec_.element, AmaxOf(line)))
+                : FactorOf(spec_.format, scale.stored, AmaxOf(line), range_);
     // Codes of padding stay zero but for those that a rotation makes.
     const int64_t end = std::min((b + 1) * layout_.block,
                                  rotated_ ? layout_.padded : layout_.length);
     std::vector<float> before;
+    std::vector<float> scaled;
     std::vector<float> after;
     for (int64_t at = b * layout_.block; at < end; ++at) {
       const float v = lines_[line][at];
-      const float scaled = Mul(v, scale.multiplier);
-      const uint8_t code = spec_.stochastic
-                               ? StochasticE2m1Code(scaled, Random(line, at))
-                               : CodeOf(code_, scaled);
+      const float y = Other() ? library_.Scaled(v, scale.stored, AmaxOf(line))
+                              : Mul(v, scale.multiplier);
+      const uint8_t code =
+          Other()            ? library_.CodeUnder(v, scale.stored, AmaxOf(line))
+          : spec_.stochastic ? StochasticE2m1Code(y, Random(line, at))
+                             : CodeOf(code_, y);
       layout_.PutCode(out_.data, line, at, code);
       if (!spec_.statistics) continue;
       before.push_back(v);
+      scaled.push_back(y);
       after.push_back(Mul(CodeValue(code_, code), factor));
       if ((at + 1) % kRun != 0 && at + 1 != end) continue;
-      tally_.Add(code_, before, scale.multiplier, after);
+      tally_.Add(code_, before, scaled, after);
       before.clear();
+      scaled.clear();
       after.clear();
     }
   }
@@ -178,6 +215,7 @@ class Encoder {
   const Matrix& m_;
   const bool columnwise_;
   const bool rotated_;
+  const Library library_;
   const Code code_;
   const float range_;
   Layout layout_;
@@ -200,6 +238,7 @@ Copy EncodeCopy(const QuantizeSpec& spec, const std::vector<Matrix>& groups,
     Append(out.data, encoder.out().data);
     Append(out.scale, encoder.out().scale);
     Append(out.amax, encoder.out().amax);
+    Append(out.global, encoder.out().global);
     tally.Add(encoder.tally());
   }
   out.data_offsets.push_back(out.data.size());
@@ -246,7 +285,8 @@ Quantized Quantize(const QuantizeSpec& spec, const Bytes& input) {
   const auto encode = [&](bool columnwise, const std::vector<float>& own,
                           bool turned, const std::vector<float>& others,
                           bool other_turned) {
-    if (!own.empty() || spec.row_scaled || other_turned) {
+    if (!own.empty() || spec.row_scaled || IsChannel(spec.format) ||
+        other_turned) {
       return EncodeCopy(spec, groups, columnwise, own, 1);
     }
     // The other direction's is one before any rotation.

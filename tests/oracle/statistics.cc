@@ -68,15 +68,13 @@ double ExactSum::Rounded() const {
   return sum;
 }
 
-void Tally::Add(Code code, const std::vector<float>& v, float multiplier,
-                const std::vector<float>& d) {
+void Tally::Add(Code code, const std::vector<float>& v,
+                const std::vector<float>& y, const std::vector<float>& d) {
   std::vector<float> values(v.size());
   std::vector<float> errors(v.size());
   for (size_t i = 0; i < v.size(); ++i) {
     if (!std::isfinite(v[i])) continue;
-    if (std::fabs(Mul(v[i], multiplier)) >= ClipThreshold(code)) {
-      ++counts_.clipped;
-    }
+    if (std::fabs(y[i]) >= ClipThreshold(code)) ++counts_.clipped;
     if (v[i] != 0 && d[i] == 0) ++counts_.flushed;
     if (!std::isfinite(d[i])) continue;
     ++counts_.elements;

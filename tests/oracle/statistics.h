@@ -38,9 +38,8 @@ inline constexpr int64_t kRun = 16;
 // Collects the elements of one copy, run by run in any order.
 class Tally {
  public:
-  // At most kRun values `v`, that were quantized, times `multiplier`, to what
-  // decodes to `d`.
-  void Add(Code code, const std::vector<float>& v, float multiplier,
+  // At most kRun values `v`, that were quantized as `y` to what decodes to `d`.
+  void Add(Code code, const std::vector<float>& v, const std::vector<float>& y,
            const std::vector<float>& d);
   void Add(const Tally& other);
   Statistics Result() const;

@@ -160,6 +160,8 @@ TEST(Echo, OfQuantize) {
             inf rule: HISTORY_RULE_MOST_RECENT margin: -4}})",
           tensor +
               R"(options {format: FORMAT_MXFP8_E4M3 scale_rule: SCALE_RULE_EVEN})",
+          tensor + R"(options {
+            format: FORMAT_NVFP4 profile: PROFILE_COMPRESSED_TENSORS_0_20})",
       },
       {"payload"});
 }
@@ -188,6 +190,9 @@ TEST(Echo, OfTheOthers) {
           R"(tensor {shape: 60 shape: 64 flatten_axis: 1}
             options {format: FORMAT_NVFP4 usage: USAGE_COLUMNWISE output: DTYPE_BF16
             rotated_dimension: 32})",
+          R"(tensor {shape: 60 shape: 64 flatten_axis: 1}
+            options {format: FORMAT_NVFP4 usage: USAGE_ROWWISE output: DTYPE_BF16
+            profile: PROFILE_COMFY_0_2_40_CUDA})",
       },
       {"payload", "tensors", "amax", "dtype", "quantd.v1.Rht.rowwise",
        "quantd.v1.Rht.columnwise"});
@@ -227,6 +232,7 @@ TEST(Echo, RandomnessOnlyWhereThereIsSome) {
 TEST(Echo, StatisticsOfTheJob) {
   JobReport job;
   job.saw_nan = true;
+  job.replaced_globals = 7;
   job.columnwise = ErrorStatistics{5, 4, 3, 2.5f, 100, 1};
   const v1::QuantizeRequest m = Quantize();
   v1::QuantizeReply reply;
@@ -235,6 +241,7 @@ TEST(Echo, StatisticsOfTheJob) {
                             std::string(PlanOf(m)->output_bytes(), 'p')));
   EXPECT_TRUE(reply.report().saw_nan());
   EXPECT_FALSE(reply.report().saw_inf());
+  EXPECT_EQ(reply.report().replaced_globals(), 7);
   EXPECT_FALSE(reply.report().has_rowwise());
   ASSERT_TRUE(reply.report().has_columnwise());
   const v1::ErrorStatistics& s = reply.report().columnwise();

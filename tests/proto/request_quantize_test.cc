@@ -241,7 +241,8 @@ TEST(ReadQuantize, ErrorsNameTheFormOfTheAmax) {
                "given_amax.columnwise", "a finite number >= 0", "nan");
   EXPECT_WRONG(Of(v1::FORMAT_MXFP4), o.mutable_given_amax()->set_rowwise(1),
                "given_amax",
-               "given_amax only with nvfp4, nvfp4_2d, fp8_e4m3, fp8_e5m2",
+               "given_amax only with nvfp4, nvfp4_2d, fp8_e4m3, fp8_e5m2, "
+               "fp8_channel_e4m3",
                "given_amax with mxfp4");
 }
 

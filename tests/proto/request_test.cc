@@ -42,7 +42,7 @@ TEST(ParseRequest, NamesWhatIsWrongWithATensor) {
 constexpr char kFormatNames[] =
     "nvfp4 or nvfp4_2d or fp8_e4m3 or fp8_e5m2 or mxfp8_e4m3 or mxfp8_e5m2 or "
     "mxfp4 or fp8_block_e4m3 or fp8_block_e5m2 or fp8_block_2d_e4m3 or "
-    "fp8_block_2d_e5m2";
+    "fp8_block_2d_e5m2 or fp8_channel_e4m3";
 
 TEST(ParseRequest, NamesWhatIsWrongWithAnOption) {
   EXPECT_WRONG(Quantize(), o.clear_format(), "format", kFormatNames, "none");

@@ -124,7 +124,13 @@ QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
                                            : HistoryRule::kMax,
                  spec.history->margin};
   }
-  o.scale_rule = static_cast<ScaleRule>(spec.rule);
+  o.profile = static_cast<Profile>(spec.profile);
+  // Only one profile beside the default has rules to choose from.
+  if (spec.profile == oracle::Profile::kTe ||
+      (spec.profile == oracle::Profile::kTorchao &&
+       oracle::IsMx(spec.format))) {
+    o.scale_rule = static_cast<ScaleRule>(spec.rule);
+  }
   o.splits = SplitsOf(spec.splits);
   o.partial_splits = Partial(spec);
   o.amax = spec.want_amax;
@@ -279,6 +285,10 @@ absl::StatusOr<oracle::Quantized> Device::Quantize(
     copy.data = get(data);
     copy.scale = get(scale);
     copy.amax = Floats(get(amax));
+    for (TensorKind global :
+         {TensorKind::kRowwiseGlobalScale, TensorKind::kRowwiseGlobalDivisor}) {
+      if (plan->output(global)) copy.global = Floats(get(global));
+    }
     copy.data_offsets = plan->output(data)->group_offsets;
     copy.scale_offsets = plan->output(scale)->group_offsets;
   };
@@ -300,6 +310,7 @@ absl::StatusOr<oracle::Bytes> Device::Dequantize(
     const Shape* shape) {
   DequantizeOptions options;
   options.format = static_cast<Format>(spec.format);
+  options.profile = static_cast<Profile>(spec.profile);
   options.usage = spec.columnwise ? Usage::kColumnwise : Usage::kRowwise;
   options.output = DTypeOf(spec.output);
   if (spec.inverse) {
@@ -312,11 +323,18 @@ absl::StatusOr<oracle::Bytes> Device::Dequantize(
   options.splits = SplitsOf(spec.splits);
   options.partial_splits = Partial(spec);
   auto plan = MakeDequantizePlan(
-      Describe(DType::kUnspecified, spec.rows, spec.cols, shape), options);
+      Describe(spec.profile == oracle::Profile::kTe ? DType::kUnspecified
+                                                    : DTypeOf(spec.made_of),
+               spec.rows, spec.cols, shape),
+      options);
   if (!plan.ok()) return plan.status();
   std::vector<oracle::Bytes> inputs = {copy.data, copy.scale};
   // FP8 tensors have an amax, but are decoded without it.
-  if (plan->inputs().size() > 2) inputs.push_back(BytesOf(copy.amax));
+  if (plan->inputs().size() > 2) {
+    const bool global = plan->inputs()[2].kind != TensorKind::kRowwiseAmax &&
+                        plan->inputs()[2].kind != TensorKind::kColumnwiseAmax;
+    inputs.push_back(BytesOf(global ? copy.global : copy.amax));
+  }
   auto reply = RunPlan(*backend_, *plan, inputs);
   if (!reply.ok()) return reply.status();
   report_ = reply->report;

@@ -10,6 +10,7 @@ namespace quantd {
 // Defined in a file made from the JSON at build time.
 extern const char kGoldenJson[];
 extern const char kFormatsJson[];
+extern const char kProfilesJson[];
 
 namespace {
 
@@ -116,12 +117,29 @@ const std::vector<FormatVector>& FormatVectors() {
   return vectors;
 }
 
+const nlohmann::json& GoldenProfiles() {
+  static const auto& json =
+      *new nlohmann::json(nlohmann::json::parse(kProfilesJson));
+  return json;
+}
+
+oracle::Bytes GoldenHex(const nlohmann::json& digits) {
+  const auto text = digits.get<std::string>();
+  oracle::Bytes out;
+  for (size_t i = 0; i + 2 <= text.size(); i += 2) {
+    out.push_back(
+        static_cast<uint8_t>(std::stoul(text.substr(i, 2), nullptr, 16)));
+  }
+  return out;
+}
+
 std::vector<uint32_t> ScalesOf(const oracle::QuantizeSpec& spec,
                                const oracle::Copy& copy) {
   const bool rotated = spec.columnwise ? spec.rotate_columns : spec.rotate_rows;
   const oracle::Layout layout = oracle::MakeLayout(
       {spec.format, spec.rows, spec.cols, spec.columnwise,
-       rotated ? spec.dimension : 0, spec.swizzled, spec.compact});
+       rotated ? spec.dimension : 0, spec.swizzled, spec.compact,
+       oracle::ScaleSizeOf(spec.profile, spec.format, spec.element)});
   if (copy.scale.size() != layout.ScaleBytes()) return {};
   if (oracle::IsTensor(spec.format)) {
     return {layout.GetScale(copy.scale.data(), 0, 0)};

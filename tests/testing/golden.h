@@ -35,6 +35,10 @@ struct FormatVector {
   std::vector<float> history;
 };
 const std::vector<FormatVector>& FormatVectors();
+// profiles.json
+const nlohmann::json& GoldenProfiles();
+// Hex digits as bytes.
+oracle::Bytes GoldenHex(const nlohmann::json& digits);
 // Of a copy that has that spec.
 std::vector<uint32_t> ScalesOf(const oracle::QuantizeSpec& spec,
                                const oracle::Copy& copy);

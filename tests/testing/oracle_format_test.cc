@@ -81,6 +81,7 @@ TEST(OracleFormatTest, Sizes) {
       {Format::kFp8BlockE5M2, {3200, 160}, {3200, 640}},
       {Format::kFp8SquareE4M3, {3200, 16}, {3200, 32}},
       {Format::kFp8SquareE5M2, {3200, 16}, {3200, 32}},
+      {Format::kFp8ChannelE4M3, {3200, 80}, {3200, 640}},
   };
   EXPECT_EQ(std::size(kCases), std::size(oracle::kFormats));
   for (const auto& c : kCases) {
@@ -91,7 +92,8 @@ TEST(OracleFormatTest, Sizes) {
       EXPECT_EQ(q.rowwise.scale.size(), row.scale) << NameOf(c.format);
       EXPECT_EQ(q.columnwise.data.size(), column.data) << NameOf(c.format);
       EXPECT_EQ(q.columnwise.scale.size(), column.scale) << NameOf(c.format);
-      EXPECT_EQ(q.rowwise.amax.size(), oracle::HasAmax(c.format) ? 1u : 0u);
+      const size_t amaxes = oracle::IsChannel(c.format) ? 20 : 1;
+      EXPECT_EQ(q.rowwise.amax.size(), oracle::HasAmax(c.format) ? amaxes : 0u);
     };
     expect(c.row, c.column);
     if (oracle::IsNvfp4(c.format) || oracle::IsMx(c.format)) {
@@ -105,11 +107,13 @@ TEST(OracleFormatTest, Sizes) {
     }
     const size_t tensor = oracle::IsTensor(c.format) ? 4 : 0;
     for (int64_t rows : {0, 20}) {
+      // Lines without positions keep their place in FP8 channels' scales.
+      const size_t lines =
+          oracle::IsChannel(c.format) ? (rows ? 80 : 640) : 2 * tensor;
       const auto q =
           oracle::Quantize(SpecOf(c.format, rows, rows ? 0 : 160), {});
       EXPECT_EQ(q.rowwise.data.size() + q.columnwise.data.size(), 0u);
-      EXPECT_EQ(q.rowwise.scale.size(), tensor);
-      EXPECT_EQ(q.columnwise.scale.size(), tensor);
+      EXPECT_EQ(q.rowwise.scale.size() + q.columnwise.scale.size(), lines);
     }
   }
 }
@@ -313,7 +317,7 @@ TEST(OracleFormatTest, NaNsInBlocks) {
     spec.policy = oracle::Policy::kPropagate;
     const auto hurt = oracle::Quantize(spec, bytes);
     const uint32_t scale = layout.GetScale(hurt.rowwise.scale.data(), 0, 0);
-    if (oracle::IsTensor(f)) {
+    if (oracle::IsTensor(f) || oracle::IsChannel(f)) {
       EXPECT_EQ(scale, 0x3F800000u);
       EXPECT_EQ(codes(hurt.rowwise)[6],
                 oracle::CodeOf(oracle::CodeOf(f), .25f));
@@ -324,7 +328,12 @@ TEST(OracleFormatTest, NaNsInBlocks) {
       EXPECT_EQ(codes(hurt.rowwise)[6], oracle::IsNvfp4(f) ? 7 : nan_code);
       EXPECT_TRUE(std::isnan(Decoded(spec, hurt.rowwise, false)[6]));
     }
-    for (float a : hurt.rowwise.amax) EXPECT_TRUE(std::isnan(a));
+    // Of channels the line that holds it.
+    if (oracle::IsChannel(f)) {
+      EXPECT_TRUE(std::isnan(hurt.rowwise.amax[0]));
+    } else {
+      for (float a : hurt.rowwise.amax) EXPECT_TRUE(std::isnan(a));
+    }
     spec.policy = oracle::Policy::kReject;
     EXPECT_TRUE(oracle::Quantize(spec, bytes).rejected);
   }

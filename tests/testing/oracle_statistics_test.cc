@@ -144,7 +144,7 @@ TEST(OracleStatisticsTest, Tallies) {
     const std::vector<float> v(first, first + oracle::kRun);
     std::vector<float> d = v;
     for (float& value : d) value /= 2;
-    to->Add(oracle::Code::kE4m3, v, 1, d);
+    to->Add(oracle::Code::kE4m3, v, v, d);
   };
   for (size_t i = 0; i < runs; ++i) {
     add(i, &forward);

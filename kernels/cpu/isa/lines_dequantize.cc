@@ -1,5 +1,5 @@
 // Dequantization of any format, tile by tile. Leaf rule: see tiles.cc.
-#include "kernels/arith/decode.h"
+#include "kernels/arith/profile/line_factors.h"
 #include "kernels/cpu/isa/lines.h"
 
 namespace quantd {
@@ -37,16 +37,18 @@ void LoadCodes(const CopyTask& copy, bool half, int64_t line, int64_t p,
   __builtin_memcpy(words, w, sizeof(w));
 }
 
-U LoadScales(const CopyTask& copy, bool wide, int64_t line, int64_t block,
+// Codes, or the bits of fp32.
+U LoadScales(const CopyTask& copy, DType type, int64_t line, int64_t block,
              int64_t lanes) {
+  const auto size = static_cast<int64_t>(SizeOf(type));
   U stored{};
   for (int64_t i = 0; i < lanes; ++i) {
     const int64_t at = ScaleIndex(copy, line + i, block);
     uint32_t value = 0;
-    __builtin_memcpy(&value, copy.scale + at * (wide ? 4 : 1), wide ? 4 : 1);
+    __builtin_memcpy(&value, copy.scale + at * size, size);
     stored[i] = value;
   }
-  return stored;
+  return ScaleFromType<L>(type, stored);
 }
 
 // Rounds to the output type, as the inverse rotation wants it.
@@ -62,8 +64,6 @@ void RoundTo(DType dtype, F* v, int n) {
 void DecodeLines(const DequantizeParams& d, const CopyTask& copy, int64_t line,
                  int64_t lanes, int64_t origin, int64_t local, Tile* tile) {
   const bool half = d.element == DType::kE2M1x2;
-  const bool wide =
-      d.scaling == Scaling::kBlock || d.scaling == Scaling::kTensor;
   float amaxes[W] = {};
   if (copy.amax) {
     for (int64_t i = 0; i < lanes; ++i) {
@@ -72,18 +72,21 @@ void DecodeLines(const DequantizeParams& d, const CopyTask& copy, int64_t line,
   }
   F amax;
   __builtin_memcpy(&amax, amaxes, sizeof(amax));
-  const Nvfp4Decode<L> decode = MakeLineDecode<L>(d.scaling, amax, d.range);
+  const LineFactors<L> factors(d.scaling, d.numerics, d.output, d.range, amax);
   const int block = d.block > 0 ? d.block : 16;
   const int n = block > copy.rotation ? block : copy.rotation;
   const int64_t end = Least(origin + kTile, copy.padded);
   for (int64_t p = origin; p < end; p += n) {
     F v[128] = {};
     for (int i = 0; i < n && p + i < end; i += 16) {
-      const U stored = LoadScales(copy, wide, line,
+      const U stored = LoadScales(copy, d.scale, line,
                                   d.block > 0 ? (p + i) / block : 0, lanes);
-      const F factor = DecodeFactor<L>(d.scaling, decode, stored);
+      const F factor = factors.Of(stored);
       U words[4];
       LoadCodes(copy, half, line, p + i, lanes, words);
+      if (d.numerics.high_first) {
+        for (int w = 0; w < 2; ++w) words[w] = SwapNibbles<L>(words[w]);
+      }
       DecodeSixteen<L>(d.element, words, v + i);
       for (int k = 0; k < 16; ++k) v[i + k] = v[i + k] * factor;
     }

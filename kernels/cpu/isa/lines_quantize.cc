@@ -91,18 +91,23 @@ QUANTD_FN void StoreSixteen(const EncodeParams& params, const CopyTask& copy,
 QUANTD_FN void StoreScales(const EncodeParams& params, const CopyTask& copy,
                            int64_t line, int64_t block, U stored,
                            int64_t lanes) {
-  const bool wide = params.scaling == Scaling::kBlock;
+  if (copy.scale == nullptr) return;  // Another slice of the line writes it.
+  const size_t size = SizeOf(params.scale);
+  if (size == 2) stored = ScaleInType<L>(params.scale, stored);
   for (int64_t i = 0; i < lanes; ++i) {
     const int64_t at = ScaleIndex(copy, line + i, block);
     const uint32_t value = stored[i];
-    if (wide) {
+    if (size == 4) {
       __builtin_memcpy(copy.scale + at * 4, &value, 4);
+    } else if (size == 2) {
+      __builtin_memcpy(copy.scale + at * 2, &value, 2);
     } else {
       copy.scale[at] = static_cast<std::byte>(value);
     }
   }
 }
 
+template <bool kOther>
 QUANTD_FN LineScale<L> ScalesOfLines(const EncodeParams& params,
                                      const CopyTask& copy, int64_t line,
                                      int64_t lanes) {
@@ -115,7 +120,7 @@ QUANTD_FN LineScale<L> ScalesOfLines(const EncodeParams& params,
   F a;
   __builtin_memcpy(&a, amax, sizeof(a));
   const float scale = copy.tensor_scale ? *copy.tensor_scale : 1.0f;
-  return MakeLineScale<L>(params, a, L::Broadcast(scale));
+  return MakeLineScale<L, kOther>(params, a, L::Broadcast(scale));
 }
 
 // Where EncodeSpan leaves what it makes of `lanes` lines from `line` on.
@@ -156,16 +161,20 @@ constexpr bool HasSquares(Scaling scaling) {
 }
 
 // Encodes W lines from `line` on, over the tile's positions. What decides most
-// is known to the compiler.
-template <Scaling kScaling, DType kElement, bool kStochastic>
+// is known to the compiler; kOther is Numerics::other.
+template <Scaling kScaling, DType kElement, bool kStochastic, bool kOther>
 void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
   EncodeParams e = job.params;
   e.scaling = kScaling;
   e.element = kElement;
   e.stochastic = kStochastic;
+  if constexpr (!kOther) {
+    const bool codes = kScaling == Scaling::kNvfp4 || kScaling == Scaling::kMx;
+    e.scale = codes ? DType::kE8M0 : DType::kF32;  // of that size
+  }
   e.square = e.square && HasSquares(kScaling);
   const CopyTask& copy = job.copy;
-  const LineScale<L> scales = ScalesOfLines(e, copy, line, lanes);
+  const LineScale<L> scales = ScalesOfLines<kOther>(e, copy, line, lanes);
   const TileOut out = {e,    copy, job.squares, job.errors, job.columnwise,
                        line, lanes};
   // Positions of one scale; of a tensor's, any that are convenient.
@@ -178,7 +187,7 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
     F v[128];
     LoadSpan(tile, job.columnwise, local, p - origin, n, v);
     if (copy.rotation > 0) RotateSpan(v, n, copy.rotation, copy.signs);
-    EncodeSpan<L>(
+    EncodeSpan<L, kOther>(
         e, {copy, job.columnwise, copy.rotation > 0, job.group.row, line, p},
         scales, v, n, out);
   }
@@ -186,27 +195,41 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
 
 using EncodeFn = void (*)(const TileJob&, Tile&, int64_t, int64_t);
 
+// Of two-to-a-byte codes, which alone may be stochastic.
+template <Scaling kScaling>
+EncodeFn EncodeE2M1Of(const EncodeParams& e) {
+  constexpr DType kElement = DType::kE2M1x2;
+  if (e.numerics.other) return EncodeLines<kScaling, kElement, false, true>;
+  return e.stochastic ? EncodeLines<kScaling, kElement, true, false>
+                      : EncodeLines<kScaling, kElement, false, false>;
+}
+
+// Of FP8 codes. No other library's are E5M2.
+template <Scaling kScaling>
+EncodeFn EncodeFp8Of(const EncodeParams& e) {
+  if (e.numerics.other) {
+    return EncodeLines<kScaling, DType::kE4M3, false, true>;
+  }
+  return e.element == DType::kE4M3
+             ? EncodeLines<kScaling, DType::kE4M3, false, false>
+             : EncodeLines<kScaling, DType::kE5M2, false, false>;
+}
+
 EncodeFn EncodeOf(const EncodeParams& e) {
-  const bool e4m3 = e.element == DType::kE4M3;
   switch (e.scaling) {
     case Scaling::kNvfp4:
-      return e.stochastic ? EncodeLines<Scaling::kNvfp4, DType::kE2M1x2, true>
-                          : EncodeLines<Scaling::kNvfp4, DType::kE2M1x2, false>;
+      return EncodeE2M1Of<Scaling::kNvfp4>(e);
     case Scaling::kMx:
-      if (e.element == DType::kE2M1x2) {
-        return e.stochastic ? EncodeLines<Scaling::kMx, DType::kE2M1x2, true>
-                            : EncodeLines<Scaling::kMx, DType::kE2M1x2, false>;
-      }
-      return e4m3 ? EncodeLines<Scaling::kMx, DType::kE4M3, false>
-                  : EncodeLines<Scaling::kMx, DType::kE5M2, false>;
+      return e.element == DType::kE2M1x2 ? EncodeE2M1Of<Scaling::kMx>(e)
+                                         : EncodeFp8Of<Scaling::kMx>(e);
     case Scaling::kBlock:
-      return e4m3 ? EncodeLines<Scaling::kBlock, DType::kE4M3, false>
-                  : EncodeLines<Scaling::kBlock, DType::kE5M2, false>;
+      return EncodeFp8Of<Scaling::kBlock>(e);
     case Scaling::kTensor:
+      return EncodeFp8Of<Scaling::kTensor>(e);
+    case Scaling::kChannel:
       break;
   }
-  return e4m3 ? EncodeLines<Scaling::kTensor, DType::kE4M3, false>
-              : EncodeLines<Scaling::kTensor, DType::kE5M2, false>;
+  return EncodeFp8Of<Scaling::kChannel>(e);
 }
 
 // Maxima of a square of the tile, its lanes reduced.
@@ -239,18 +262,19 @@ float SquareError(const EncodeParams& e, const LineScale<L>& scales, Tile& tile,
 }
 
 // Settles the scales of the squares that hold some of the tile's rows x cols.
+template <bool kOther>
 void ScaleSquares(const EncodeParams& e, const CopyTask& copy, Tile& tile,
                   int64_t rows, int64_t cols, SquareScales* out) {
   const int64_t side = e.block;
   const float amax = copy.amax ? *copy.amax : 0.0f;
-  const auto line = MakeLineScale<Scalar>(e, amax, 1.0f);
-  const auto lines = MakeLineScale<L>(e, L::Broadcast(amax), F{});
+  const auto line = MakeLineScale<Scalar, kOther>(e, amax, 1.0f);
+  const auto lines = MakeLineScale<L, kOther>(e, L::Broadcast(amax), F{});
   for (int64_t r = 0; r < rows; r += side) {
     for (int64_t c = 0; c < cols; c += side) {
       uint32_t max, clean;
       FindSquareMaxima(tile, r, c, side, &max, &clean);
-      out->stored[r / side][c / side] =
-          ScaleOfSquare<Scalar>(e, line, max, clean, [&](int, uint32_t code) {
+      out->stored[r / side][c / side] = ScaleOfSquare<Scalar, kOther>(
+          e, line, max, clean, [&](int, uint32_t code) {
             return SquareError(e, lines, tile, r, c, code);
           });
     }
@@ -302,8 +326,11 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
         const CopyTask& copy = columnwise ? group.columnwise : group.rowwise;
         if (!wanted[columnwise]) continue;
         if (e.square && !(columnwise && shared)) {
-          ScaleSquares(e, copy, tile, Least(kTile, group.rows - row),
-                       Least(kTile, e.cols - col), &squares);
+          (e.numerics.other
+               ? ScaleSquares<true>
+               : ScaleSquares<false>)(e, copy, tile,
+                                      Least(kTile, group.rows - row),
+                                      Least(kTile, e.cols - col), &squares);
         }
         const TileJob job = {e,
                              group,

@@ -1,5 +1,6 @@
 // NVFP4 codes and scales, rowwise and columnwise, plain or rotated. Leaf rule:
 // see tiles.cc.
+#include "kernels/arith/encode.h"
 #include "kernels/cpu/isa/nvfp4.h"
 #include "kernels/cpu/isa/stream.h"
 
@@ -48,6 +49,76 @@ struct Group {
   bool special;  // holds NaN or Inf, or values that must be clamped
 };
 
+// Whose arithmetic a block goes through: how its elements become codes is known
+// to the compiler, all else of a profile is asked for once a group.
+enum class Way { kTe, kTimes, kOver, kOverNegative };
+
+Way WayOf(const QuantizeArgs& a) {
+  if (a.params == nullptr) return Way::kTe;
+  const Numerics& n = a.params->numerics;
+  if (n.operation == Operation::kTimes) return Way::kTimes;
+  return n.sign == SignRule::kNegative ? Way::kOverNegative : Way::kOver;
+}
+
+LineScale<L> LineOf(const Nvfp4Copy& copy) {
+  const F g = L::Broadcast(copy.global);
+  return {g, g, g, g};
+}
+
+// EncodeSpecial of a profile.
+template <typename Load>
+__attribute__((noinline)) Nvfp4Block<L> EncodeSpecialBy(const EncodeParams& p,
+                                                        Load load,
+                                                        const Nvfp4Copy& copy,
+                                                        Maxima* seen) {
+  F v[16];
+  load(v);
+  U max, clean;
+  FindMaxima<L>(v, 16, &max, &clean);
+  if (L::Any(max >= kInfBits)) Note(v, seen);
+  const BlockScale<L> scale =
+      MakeBlockScale<L, true>(p, LineOf(copy), max, clean);
+  U words[4];
+  EncodeSixteen<L, true>(p, v, scale.m, nullptr, words);
+  return {words[0], words[1], scale.stored};
+}
+
+// Prepare of a profile. `m` is what elements are multiplied with or divided by.
+template <typename Load>
+QUANTD_FN void PrepareBy(const EncodeParams& p, Load load,
+                         const Nvfp4Copy& copy, Group* group) {
+  load(group->v);
+  const U max = MaxMagnitude<L>(group->v);
+  const F g = L::Broadcast(copy.global);
+  group->scale = Nvfp4ScaleUnder<L>(p, g, max);
+  group->m = Nvfp4OperandUnder<L>(p.numerics, g, group->scale);
+  const U operand = L::Bits(group->m);
+  group->special =
+      L::Any((max >= kInfBits) | (operand == 0u) | (operand >= kInfBits));
+  asm volatile("" : "+m"(*group));
+}
+
+template <Way kWay, typename Load>
+QUANTD_FN Nvfp4Block<L> EncodeBy(const EncodeParams& p, Load load,
+                                 const Nvfp4Copy& copy, Group* group,
+                                 Maxima* seen) {
+  Nvfp4Block<L> out;
+  if (__builtin_expect(group->special, false)) {
+    out = EncodeSpecialBy(p, load, copy, seen);
+  } else {
+    constexpr bool kTimes = kWay == Way::kTimes;
+    constexpr bool kNegative = kWay == Way::kOverNegative;
+    out = {PackE2M1By<L, kTimes, kNegative>(group->v, group->m),
+           PackE2M1By<L, kTimes, kNegative>(group->v + 8, group->m),
+           group->scale};
+  }
+  if (kWay == Way::kOver && p.numerics.high_first) {
+    out.low = SwapNibbles<L>(out.low);
+    out.high = SwapNibbles<L>(out.high);
+  }
+  return out;
+}
+
 // First half: values, scale and multiplier. From a block's maximum to its
 // multiplier is one long chain of operations; the second half of the group
 // before fills the time.
@@ -79,7 +150,7 @@ QUANTD_FN Nvfp4Block<L> Encode(Load load, const Nvfp4Copy& copy, bool propagate,
   return EncodeNvfp4Under<L, kInput>(group->v, group->scale, group->m);
 }
 
-template <DType D, bool kRht, bool kStream>
+template <DType D, bool kRht, bool kStream, Way kWay>
 void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
                      int64_t begin, int64_t end, Maxima* seen) {
   constexpr size_t kSize = SizeOf(D);
@@ -96,8 +167,12 @@ void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
       };
     };
     const auto emit = [&](int64_t b, Group* group) {
-      const Nvfp4Block<L> out =
-          Encode<kRht>(loader(b), a.row, a.propagate, group, seen);
+      Nvfp4Block<L> out;
+      if constexpr (kWay == Way::kTe) {
+        out = Encode<kRht>(loader(b), a.row, a.propagate, group, seen);
+      } else {
+        out = EncodeBy<kWay>(*a.params, loader(b), a.row, group, seen);
+      }
       const L::U8 scales = L::LowBytes(out.scale);
       const int64_t count = blocks - b;
       if (count >= W) {
@@ -113,7 +188,12 @@ void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
     for (int64_t b = 0; b < blocks; b += W) {
       // Rows of a large matrix outrun the hardware's own prefetch.
       Prefetch<W * 16 * kSize>(p + b * 16 * kSize + kAhead);
-      Prepare<kRht, kIsHalf<D>>(loader(b), a.row, signs, &groups[b / W % 2]);
+      Group* const next = &groups[b / W % 2];
+      if constexpr (kWay == Way::kTe) {
+        Prepare<kRht, kIsHalf<D>>(loader(b), a.row, signs, next);
+      } else {
+        PrepareBy(*a.params, loader(b), a.row, next);
+      }
       if (b > 0) emit(b - W, &groups[(b / W + 1) % 2]);
     }
     if (blocks > 0) {
@@ -223,6 +303,7 @@ void QuantizeColumnwise(const QuantizeArgs& a, int64_t first, int64_t last,
 
 void QuantizeNvfp4(const cpu::QuantizeArgs& a, int64_t first, int64_t last,
                    cpu::Maxima* seen) {
+  const Way way = WayOf(a);
   const bool row_stream = a.row.data && MayStream(a.row.data, a.row.data_stride,
                                                   a.x.rows, sizeof(U));
   const bool col_stream =
@@ -231,8 +312,12 @@ void QuantizeNvfp4(const cpu::QuantizeArgs& a, int64_t first, int64_t last,
   const int64_t step = a.row.data && a.col.data ? kShared : a.x.cols;
   ForDType(a.x.dtype, [&]<DType D>() {
     const auto rowwise = [&]<bool kRht>(auto... part) {
-      row_stream ? QuantizeRowwise<D, kRht, true>(a, part..., seen)
-                 : QuantizeRowwise<D, kRht, false>(a, part..., seen);
+      row_stream ? QuantizeRowwise<D, kRht, true, Way::kTe>(a, part..., seen)
+                 : QuantizeRowwise<D, kRht, false, Way::kTe>(a, part..., seen);
+    };
+    const auto by = [&]<Way kWay>(auto... part) {
+      row_stream ? QuantizeRowwise<D, false, true, kWay>(a, part..., seen)
+                 : QuantizeRowwise<D, false, false, kWay>(a, part..., seen);
     };
     const auto columnwise = [&]<bool kRht>(auto... part) {
       col_stream ? QuantizeColumnwise<D, kRht, true>(a, part..., seen)
@@ -242,7 +327,13 @@ void QuantizeNvfp4(const cpu::QuantizeArgs& a, int64_t first, int64_t last,
       const int64_t end = Least(row + kTileRows, last);
       for (int64_t col = 0; col < a.x.cols; col += step) {
         const int64_t right = Least(col + step, a.x.cols);
-        if (a.row.data) {
+        if (way == Way::kTimes) {
+          by.template operator()<Way::kTimes>(row, end, col, right);
+        } else if (way == Way::kOver) {
+          by.template operator()<Way::kOver>(row, end, col, right);
+        } else if (way == Way::kOverNegative) {
+          by.template operator()<Way::kOverNegative>(row, end, col, right);
+        } else if (a.row.data) {
           a.row.signs
               ? rowwise.template operator()<true>(row, end, col, right)
               : rowwise.template operator()<false>(row, end, col, right);

@@ -1,4 +1,4 @@
-#include "kernels/arith/decode.h"
+#include "kernels/arith/profile/line_factors.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/tile/span.cuh"
 
@@ -37,16 +37,21 @@ __device__ __forceinline__ void LoadCodes(DType element, const CopyTask& copy,
   }
 }
 
-__device__ __forceinline__ uint32_t LoadScale(Scaling scaling,
+// A code, or the bits of fp32.
+__device__ __forceinline__ uint32_t LoadScale(const DequantizeParams& p,
                                               const CopyTask& copy,
                                               int64_t line, int64_t number) {
-  if (scaling == Scaling::kTensor) {
-    return *reinterpret_cast<const uint32_t*>(copy.scale);
+  const int64_t index =
+      p.scaling == Scaling::kTensor ? 0 : ScaleIndex(copy, line, number);
+  switch (SizeOf(p.scale)) {
+    case 4:
+      return reinterpret_cast<const uint32_t*>(copy.scale)[index];
+    case 2:
+      return ScaleFromType<Scalar>(
+          p.scale, reinterpret_cast<const uint16_t*>(copy.scale)[index]);
+    default:
+      return static_cast<uint32_t>(copy.scale[index]);
   }
-  const int64_t index = ScaleIndex(copy, line, number);
-  return scaling == Scaling::kBlock
-             ? reinterpret_cast<const uint32_t*>(copy.scale)[index]
-             : static_cast<uint32_t>(copy.scale[index]);
 }
 
 template <DType D, int N>
@@ -65,16 +70,21 @@ __global__ void __launch_bounds__(kThreads)
       const int64_t first =
           (p.columnwise ? tile.row : tile.col) + span.position;
       if (line >= copy.lines || first >= copy.padded) continue;
-      const Nvfp4Decode<Scalar> decode =
-          MakeLineDecode<Scalar>(p.scaling, AmaxOf(copy, line), p.range);
+      const LineFactors<Scalar> factors(p.scaling, p.numerics, p.output,
+                                        p.range, AmaxOf(copy, line));
       float v[N] = {};
       for (int b = 0; b < N && first + b < copy.padded; b += block) {
-        const float factor = DecodeFactor<Scalar>(
-            p.scaling, decode,
-            LoadScale(p.scaling, copy, line, (first + b) / block));
+        // A scale of the whole line is its first.
+        const int64_t number = p.block != 0 ? (first + b) / block : 0;
+        const float factor = factors.Of(LoadScale(p, copy, line, number));
         for (int j = b; j < b + block && first + j < copy.padded; j += kBlock) {
           uint32_t words[4] = {};
           LoadCodes(p.element, copy, line, first + j, words);
+          if (p.numerics.high_first) {
+            for (int w = 0; w < 2; ++w) {
+              words[w] = SwapNibbles<Scalar>(words[w]);
+            }
+          }
           DecodeSixteen<Scalar>(p.element, words, v + j);
           for (int k = j; k < j + kBlock; ++k) v[k] = v[k] * factor;
         }

@@ -151,6 +151,22 @@ __device__ __forceinline__ float AmaxOf(const CopyTask& copy, int64_t line) {
   return copy.amax != nullptr ? copy.amax[line * copy.amax_line] : 0.0f;
 }
 
+// Stores a scale as StoredScale gives it.
+__device__ __forceinline__ void StoreScaleAs(DType type, uint32_t stored,
+                                             int64_t index, std::byte* to) {
+  switch (SizeOf(type)) {
+    case 4:
+      reinterpret_cast<uint32_t*>(to)[index] = stored;
+      return;
+    case 2:
+      reinterpret_cast<uint16_t*>(to)[index] =
+          static_cast<uint16_t>(ScaleInType<Scalar>(type, stored));
+      return;
+    default:
+      to[index] = static_cast<std::byte>(stored);
+  }
+}
+
 // Calls `launch` with N as a constant.
 template <typename F>
 cudaError_t ForSpanSize(int n, const F& launch) {

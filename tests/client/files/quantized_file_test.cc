@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/quantizer.h"
+#include "kernels/plan/profile/profile.h"
 #include "tests/client/calls.h"
 #include "tests/client/temp_dir.h"
 
@@ -54,6 +55,7 @@ class QuantizedFiles : public testing::Test {
       EXPECT_EQ(b.power_of_two, a.power_of_two);
     }
     EXPECT_EQ(b.scale_rule, a.scale_rule);
+    EXPECT_EQ(b.profile, a.profile);
     EXPECT_EQ(b.splits, a.splits);
     EXPECT_EQ(b.amax, a.amax);
     EXPECT_EQ(b.dbias, a.dbias);
@@ -153,6 +155,41 @@ TEST_F(QuantizedFiles, KeepEveryOption) {
     c.options.usage = Usage::kNone;
     c.options.dbias = c.options.amax = true;
   });
+}
+
+// Whose bytes they are, in the metadata too, and in a version that older
+// programs refuse: they would decode them in another way.
+TEST_F(QuantizedFiles, KeepEveryProfile) {
+  for (const ProfileSpec& spec : Profiles()) {
+    for (const ProfileFormat& f : spec.formats) {
+      if (f.format == Format::kUnspecified) continue;
+      SCOPED_TRACE(std::string(spec.name) + " " + std::string(Name(f.format)));
+      QuantizerConfig c;
+      c.options.format = f.format;
+      c.options.usage = Usage::kRowwise;
+      c.options.profile = spec.profile;
+      Input in({40, 64});
+      ExpectKept(c, in);
+      const auto q = Quantizer(client_, c).Quantize(in.desc, in.data);
+      ASSERT_THAT(q, IsOk());
+      const std::string path = dir_ / "profile.safetensors";
+      ASSERT_THAT(q->Save(path), IsOk());
+      const auto file = safetensors::File::Open(path);
+      ASSERT_THAT(file, IsOk());
+      EXPECT_EQ(file->metadata().at("quantd.numerics"), spec.name);
+      EXPECT_EQ(file->metadata().at("quantd.version"), "3");
+    }
+  }
+  QuantizerConfig plain;
+  Input in({32, 64});
+  const auto q = Quantizer(client_, plain).Quantize(in.desc, in.data);
+  ASSERT_THAT(q, IsOk());
+  const std::string path = dir_ / "plain.safetensors";
+  ASSERT_THAT(q->Save(path), IsOk());
+  const auto file = safetensors::File::Open(path);
+  ASSERT_THAT(file, IsOk());
+  EXPECT_EQ(file->metadata().at("quantd.numerics"), "te");
+  EXPECT_EQ(file->metadata().at("quantd.version"), "2");
 }
 
 // What version 1 wrote, byte for byte: its header for a 2 x 16 tensor.

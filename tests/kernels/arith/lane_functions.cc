@@ -69,7 +69,7 @@ void FromE2M1(const uint32_t* codes, float* x, int64_t n) {
 void FromE8M0(const uint32_t* codes, float* x, int64_t n) {
   Map<F, U>(codes, x, n, [](U c) { return DecodeE8M0<L>(c); });
 }
-void Mx(const MxRule& rule, const float* amax, uint32_t* codes, int64_t n) {
+void Mx(const MxNumbers& rule, const float* amax, uint32_t* codes, int64_t n) {
   EncodeParams p = {};
   p.rule = static_cast<ScaleRule>(rule.rule);
   p.inverse_max = rule.inverse_max;

@@ -8,7 +8,7 @@
 namespace quantd {
 
 // Which E8M0 scale: kernels/arith/encode.h MxScale.
-struct MxRule {
+struct MxNumbers {
   int rule;  // ScaleRule
   float inverse_max;
   int emax;
@@ -28,7 +28,7 @@ struct LaneFunctions {
   void (*decode_e5m2)(const uint32_t* codes, float* x, int64_t n);
   void (*decode_e2m1)(const uint32_t* codes, float* x, int64_t n);
   void (*decode_e8m0)(const uint32_t* codes, float* x, int64_t n);
-  void (*mx_scale)(const MxRule& rule, const float* amax, uint32_t* codes,
+  void (*mx_scale)(const MxNumbers& rule, const float* amax, uint32_t* codes,
                    int64_t n);
   void (*mx_multiplier)(const uint32_t* codes, float* m, int64_t n);
   // Four words for each lane: of the outputs first, first + step, ...

@@ -120,6 +120,7 @@ void ContractTest::Same(const std::string& where, const oracle::Copy& want,
   Check(BytesEq(where + " codes", want.data, got.data));
   Check(BytesEq(where + " scales", want.scale, got.scale));
   Same(where + " amax", want.amax, got.amax);
+  Same(where + " global", want.global, got.global);
   if (want.data_offsets != got.data_offsets ||
       want.scale_offsets != got.scale_offsets) {
     Fail(where, "other group offsets");

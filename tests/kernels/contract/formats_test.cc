@@ -280,8 +280,9 @@ TEST_P(FormatsContract, Given) {
             }
             return v;
           };
-          const size_t rows = spec.row_scaled ? spec.rows : groups;
-          const size_t cols = spec.row_scaled ? groups * spec.cols : groups;
+          const bool lines = spec.row_scaled || oracle::IsChannel(spec.format);
+          const size_t rows = lines ? spec.rows : groups;
+          const size_t cols = lines ? groups * spec.cols : groups;
           // An empty list would mean: not given.
           if (what != 1 && rows > 0) spec.row_amax = fill(rows, 0);
           if (what >= 1 && cols > 0) spec.column_amax = fill(cols, 0);

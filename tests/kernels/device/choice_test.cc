@@ -76,9 +76,10 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
   const int64_t columns = chunks * row.plan.cols();
   const bool rowwise_alone = row.usage == Usage::kRowwise;
   const bool sixteen = !has(kOptRht) || o.rht.dimension == 16;
-  const bool nvfp4 = row.format.scaling == Scaling::kNvfp4 && sixteen &&
-                     row.plan.cols() % 16 == 0 &&
-                     !has(kOptRowScaled | kOptCompact | kOptStatistics);
+  const bool nvfp4 =
+      row.format.scaling == Scaling::kNvfp4 && sixteen &&
+      row.plan.cols() % 16 == 0 &&
+      !has(kOptRowScaled | kOptCompact | kOptStatistics | kOptProfile);
   const bool nvfp4_bf16 = nvfp4 && row.dtype == DType::kBF16 &&
                           row.plan.rows() < int64_t{1} << 31 &&
                           columns < (int64_t{1} << 32) - 1;
@@ -90,7 +91,8 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
   const bool fp8 = row.format.element != DType::kE2M1x2 && !row.format.square &&
                    row.dtype == DType::kBF16 && row.plan.cols() % 8 == 0 &&
                    columns < (int64_t{1} << 31) - 1 &&
-                   !has(kOptRht | kOptStatistics);
+                   row.format.scaling != Scaling::kChannel &&
+                   !has(kOptRht | kOptStatistics | kOptProfile);
   const bool tensor = row.format.scaling == Scaling::kTensor;
   switch (kernel) {
     case EncodeKernel::kNone:
@@ -230,8 +232,9 @@ TEST(ChoiceTest, CudaDecodesAndRotates) {
     const bool columnwise = o.usage == Usage::kColumnwise;
     const bool mxfp8 =
         format.scaling == Scaling::kMx && format.element != DType::kE2M1x2;
-    const bool spans = o.inverse_rht && (format.scaling != Scaling::kNvfp4 ||
-                                         o.rht_dimension != 16);
+    const bool spans = format.scaling == Scaling::kChannel ||
+                       (o.inverse_rht && (format.scaling != Scaling::kNvfp4 ||
+                                          o.rht_dimension != 16));
     const DecodeKernel wanted = spans ? DecodeKernel::kSpans
                                 : columnwise && mxfp8
                                     ? DecodeKernel::kColumnsInPlace
@@ -270,7 +273,8 @@ TEST(ChoiceTest, TheCpuChoosesForEachCopy) {
                               kOptSwizzled | kOptStatistics) &&
                          (!has(kOptRht) || o.rht.dimension == 16);
       const bool fp8 = row.format.element != DType::kE2M1x2 &&
-                       !has(kOptStatistics) && !rotated;
+                       row.format.scaling != Scaling::kChannel &&
+                       !has(kOptStatistics | kOptProfile) && !rotated;
       const auto got = columnwise ? c.encode.columnwise : c.encode.rowwise;
       EXPECT_EQ(got, !wanted                    ? cpu::EncodeKernel::kNone
                      : plain                    ? cpu::EncodeKernel::kNvfp4

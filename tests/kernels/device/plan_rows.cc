@@ -58,8 +58,11 @@ void GiveAmax(const TensorDesc& t, bool columnwise, QuantizeOptions* o) {
   const size_t groups = o->splits ? o->splits->size() : 1;
   const auto lines = static_cast<size_t>(t.shape[columnwise]);
   const size_t each = columnwise ? groups * lines : lines;
+  // (Rotate may have left no format.)
+  const FormatSpec* format = FindFormat(o->format);
+  const bool lines_of = format && HasAmaxOfLines(*format, o->form);
   (columnwise ? o->columnwise_amax : o->rowwise_amax)
-      .assign(o->form.row_scaled ? each : groups, columnwise ? 5.0f : 3.0f);
+      .assign(lines_of ? each : groups, columnwise ? 5.0f : 3.0f);
 }
 
 // Settings that may stand together: no two of one option.
@@ -165,6 +168,10 @@ std::vector<Setting> WaysOf(Option option) {
     case kOptStatistics:
       return {Simply("statistics",
                      [](QuantizeOptions& o) { o.statistics = true; })};
+    case kOptProfile:
+      return {Simply("profile", [](QuantizeOptions& o) {
+        o.profile = Profile::kModelopt047;
+      })};
     case kOptAlways:
       break;
   }

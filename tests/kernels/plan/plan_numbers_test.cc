@@ -104,7 +104,7 @@ TEST(NumbersTest, WrongNumbersAndChoices) {
       // NaN is no option that another format lacks.
       {Format::kMxfp4, "epsilon",
        "epsilon only with fp8_e4m3, fp8_e5m2, fp8_block_e4m3, "
-       "fp8_block_e5m2, fp8_block_2d_e4m3, fp8_block_2d_e5m2",
+       "fp8_block_e5m2, fp8_block_2d_e4m3, fp8_block_2d_e5m2, fp8_channel_e4m3",
        "epsilon with mxfp4", [](O& o) { o.epsilon = NAN; }},
       {Format::kNvfp4, "form.scale_256", "scale_256 only with four_over_six",
        "no four_over_six", [](O& o) { o.form.scale_256 = true; }},

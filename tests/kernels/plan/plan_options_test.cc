@@ -40,7 +40,8 @@ const std::vector<Use>& Uses() {
         }
         return all;
       };
-  static const auto all = join({nvfp4, tensor, mx, block});
+  static const std::vector<std::string_view> channel = {"fp8_channel_e4m3"};
+  static const auto all = join({nvfp4, tensor, mx, block, channel});
   using O = QuantizeOptions;
   static const auto& uses = *new std::vector<Use>{
       {"rht", "rht", join({{"nvfp4"}, mx}),
@@ -61,8 +62,11 @@ const std::vector<Use>& Uses() {
        "form.compact_scales",
        {"nvfp4_2d"},
        [](O& o) { o.form.compact_scales = true; }},
-      {"given_amax", "given_amax", join({nvfp4, tensor}),
-       [](O& o) { o.columnwise_amax = {1}; }},
+      {"given_amax", "given_amax", join({nvfp4, tensor, channel}),
+       [](O& o) {
+         const bool lines = o.format == Format::kFp8ChannelE4M3;
+         o.rowwise_amax.assign(lines ? 32 : 1, 1);
+       }},
       {"estimation",
        "amax_estimation_scale",
        {"nvfp4"},
@@ -70,9 +74,9 @@ const std::vector<Use>& Uses() {
          o.amax_estimation_scale = 2.0f;
          o.rht.columnwise = true;
        }},
-      {"epsilon", "epsilon", join({tensor, block}),
+      {"epsilon", "epsilon", join({tensor, block, channel}),
        [](O& o) { o.epsilon = 1e-12f; }},
-      {"power_of_two", "power_of_two", join({tensor, block}),
+      {"power_of_two", "power_of_two", join({tensor, block, channel}),
        [](O& o) { o.power_of_two = false; }},
       {"given_scale", "scale", tensor, [](O& o) { o.scale = {7}; }},
       {"history", "history", tensor,
@@ -88,13 +92,21 @@ const std::vector<Use>& Uses() {
        }},
       {"dbias", "dbias", all, [](O& o) { o.dbias = true; }},
       {"statistics", "statistics", all, [](O& o) { o.statistics = true; }},
+      {"profile",
+       "profile",
+       {"nvfp4", "fp8_e4m3", "mxfp8_e4m3", "mxfp4", "fp8_block_2d_e4m3",
+        "fp8_channel_e4m3"},
+       [](O& o) {
+         o.profile = Profile::kModelopt047;
+         o.usage = Usage::kRowwise;
+       }},
   };
   return uses;
 }
 
 TEST(OptionsTest, EveryOptionOfEveryFormat) {
   ASSERT_EQ(Uses().size(), Options().size());
-  ASSERT_EQ(std::size(kFormats), 11u);
+  ASSERT_EQ(std::size(kFormats), 12u);
   for (const FormatSpec& format : kFormats) {
     for (size_t i = 0; i < Uses().size(); ++i) {
       const Use& use = Uses()[i];
@@ -163,7 +175,10 @@ TEST(OptionsTest, WhatExcludesEachOther) {
       {Format::kFp8E4M3, "given_scale", "epsilon", "scale"},
       {Format::kFp8E5M2, "given_scale", "power_of_two", "scale"},
   };
-  EXPECT_EQ(Conflicts().size(), 9u);  // and one for the test below
+  // And one for the test below, and those of profiles: profiles_test.cc.
+  size_t others = 0;
+  for (const Conflict& c : Conflicts()) others += c.a != kOptProfile;
+  EXPECT_EQ(others, 9u);
   for (const Pair& p : pairs) {
     SCOPED_TRACE(fmt::format("{} and {}", p.a, p.b));
     PlanRequest r(p.format);
@@ -210,12 +225,13 @@ TEST(OptionsTest, WhatIsLegalTogether) {
       {Format::kMxfp4, {"rht", "stochastic", "scale_rule", "swizzled"}},
       {Format::kFp8BlockE4M3, {"epsilon", "power_of_two", "grouped", "dbias"}},
       {Format::kFp8SquareE5M2, {"epsilon", "power_of_two", "grouped"}},
+      {Format::kFp8ChannelE4M3, {"epsilon", "given_amax", "statistics"}},
   };
   for (const auto& c : kCases) {
     PlanRequest r(c.format);
     for (std::string_view name : c.names) UseOf(name)(r.quantize);
-    if (r.quantize.splits && !r.quantize.columnwise_amax.empty()) {
-      r.quantize.columnwise_amax = {1, 2};
+    if (r.quantize.splits && !r.quantize.rowwise_amax.empty()) {
+      r.quantize.rowwise_amax = {1, 2};
     }
     if (r.quantize.splits && r.quantize.history) r.quantize.scale = {1, 2};
     EXPECT_THAT(Make(kQuantize, r), IsOk())

@@ -57,7 +57,7 @@ __device__ __forceinline__ void FindSquareMaxima(const EncodeArgs& a,
 }
 
 // Scales for one copy. `errors` is there for 4over6.
-template <DType D>
+template <DType D, bool kOther>
 __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
                                               const GroupTile& tile,
                                               const LineScale<Scalar>& line,
@@ -83,7 +83,7 @@ __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
   }
   const int s = threadIdx.x;
   if (s < Squares::Count(p.block)) {
-    squares->stored[s] = ScaleOfSquare<Scalar>(
+    squares->stored[s] = ScaleOfSquare<Scalar, kOther>(
         p, line, squares->max[s], squares->clean[s], [&](int i, uint32_t) {
           return FourOverSixErrorOfSquare((*errors)[i][s]);
         });
@@ -93,10 +93,11 @@ __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
 
 // --- spans ------------------------------------------------------------------
 
+template <bool kOther>
 __device__ __forceinline__ LineScale<Scalar> LineScaleOf(const EncodeParams& p,
                                                          const CopyTask& copy,
                                                          int64_t line) {
-  return MakeLineScale<Scalar>(
+  return MakeLineScale<Scalar, kOther>(
       p, AmaxOf(copy, line),
       copy.tensor_scale != nullptr ? *copy.tensor_scale : 1.0f);
 }
@@ -107,11 +108,7 @@ __device__ __forceinline__ void StoreScale(const EncodeParams& p,
   // A scale that lines share is the first one's to write.
   if (copy.scale_lines != 1 && line % copy.scale_lines != 0) return;
   const int64_t index = ScaleIndex(copy, line, number);
-  if (p.scaling == Scaling::kBlock) {
-    reinterpret_cast<uint32_t*>(copy.scale)[index] = stored;
-  } else {
-    copy.scale[index] = static_cast<std::byte>(stored);
-  }
+  StoreScaleAs(p.scale, stored, index, copy.scale);
 }
 
 // Codes of 16 positions from `at` on, as far as the copy has them.
@@ -171,10 +168,10 @@ struct SpanOut {
 
 // One copy of a tile. Returns the Seen bits of its values before any rotation.
 template <DType D, int N>
-__device__ __forceinline__ uint32_t EncodeTile(
-    const EncodeArgs& a, const GroupTile& tile, const CopyTask& copy,
-    bool columnwise, const Squares& squares, Tally* tally, ErrorSums* sums) {
-  const EncodeParams& p = a.params;
+__device__ __forceinline__ uint32_t
+EncodeTile(const EncodeArgs& a, const EncodeParams& p, const GroupTile& tile,
+           const CopyTask& copy, bool columnwise, const Squares& squares,
+           Tally* tally, ErrorSums* sums) {
   uint32_t seen = 0;
   for (int i = threadIdx.x; i < TileSpan<N>::kCount; i += kThreads) {
     const TileSpan<N> span(columnwise, i);
@@ -190,10 +187,10 @@ __device__ __forceinline__ uint32_t EncodeTile(
     const SpanOut out = {p,          copy,  squares,
                          columnwise, line,  first - span.position,
                          span.line,  tally, sums};
-    EncodeSpan<Scalar>(
+    EncodeSpan<Scalar, kOther>(
         p,
         {copy, columnwise, copy.signs != nullptr, tile.group->row, line, first},
-        LineScaleOf(p, copy, line), v, N, out);
+        LineScaleOf<kOther>(p, copy, line), v, N, out);
   }
   return seen;
 }
@@ -201,7 +198,8 @@ __device__ __forceinline__ uint32_t EncodeTile(
 // --- kernel and launcher ----------------------------------------------------
 
 // Both copies of each tile, so that the second one finds it in the cache.
-template <DType D, int N>
+// kOther is Numerics::other: the compiler leaves out what it does not ask for.
+template <DType D, int N, bool kOther>
 __global__ void __launch_bounds__(kThreads)
     EncodeSpans(const __grid_constant__ EncodeArgs a) {
   __shared__ Squares squares;
@@ -228,12 +226,12 @@ __global__ void __launch_bounds__(kThreads)
           columnwise ? tile.group->columnwise : tile.group->rowwise;
       if (copy.data == nullptr) continue;
       if (a.params.square) {
-        SettleSquares<D>(a, tile, LineScaleOf(a.params, copy, 0), &squares,
-                         errors);
+        SettleSquares<D, kOther>(
+            a, tile, LineScaleOf<kOther>(a.params, copy, 0), &squares, errors);
       }
-      seen |= EncodeTile<D, N>(a, tile, copy, columnwise, squares,
-                               &tallies[direction],
-                               sums != nullptr ? &sums[direction] : nullptr);
+      seen |= EncodeTile<D, N, kOther>(
+          a, tile, copy, columnwise, squares, &tallies[direction],
+          sums != nullptr ? &sums[direction] : nullptr);
     }
   }
   Report(seen, a.seen);
@@ -256,9 +254,13 @@ cudaError_t LaunchEncodeSpans(const EncodeArgs& a, const Queue& queue) {
   const int least = p.block > 0 ? p.block : kBlock;
   const int n = a.rotation > least ? a.rotation : least;
   return ForSpanSize(n, [&](auto size) {
-    EncodeSpans<D, decltype(size)::value>
-        <<<GridFor(TileCount(a.list), 8, queue), kThreads, shared,
-           queue.stream>>>(a);
+    constexpr int kSize = decltype(size)::value;
+    const auto grid = GridFor(TileCount(a.list), 8, queue);
+    if (p.numerics.other) {
+      EncodeSpans<D, kSize, true><<<grid, kThreads, shared, queue.stream>>>(a);
+    } else {
+      EncodeSpans<D, kSize, false><<<grid, kThreads, shared, queue.stream>>>(a);
+    }
     return cudaGetLastError();
   });
 }

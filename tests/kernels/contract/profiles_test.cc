@@ -1,0 +1,230 @@
+// Every profile in every format that it has gives the oracle's bytes on every
+// device here, and is decoded as the oracle does.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "fmt/format.h"
+#include "kernels/plan/profile/profile.h"
+#include "tests/kernels/contract/contract.h"
+
+namespace quantd {
+namespace {
+
+using oracle::Bytes;
+using oracle::Element;
+using oracle::QuantizeSpec;
+
+// M and K; K is rounded up to whole blocks.
+struct Size {
+  int64_t rows;
+  int64_t cols;
+};
+constexpr Size kSizes[] = {{1, 16},  {1, 304},   {7, 48},    {33, 144},
+                           {0, 48},  {130, 136}, {64, 257},  {257, 72},
+                           {16, 16}, {5, 0},     {128, 640}, {3, 4800}};
+
+// Amaxes to give: such as quotients underflow, overflow or meet 1 with.
+constexpr float kAmaxes[] = {
+    3.0f,     0.0f,     1e-45f,  448.0f,
+    1e-38f,   3e38f,    2688.0f, 1e-4f,
+    7.9e-36f, 65504.0f, 1e-42f,  std::numeric_limits<float>::max()};
+
+struct Case {
+  Profile profile;
+  Format format;
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << Name(c.profile) << " " << Name(c.format);
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const ProfileSpec& spec : Profiles()) {
+    for (const ProfileFormat& f : spec.formats) {
+      if (f.format != Format::kUnspecified) {
+        cases.push_back({spec.profile, f.format});
+      }
+    }
+  }
+  return cases;
+}
+
+std::string CaseName(const testing::TestParamInfo<Case>& info) {
+  std::string name =
+      fmt::format("{}_{}", Name(info.param.profile), Name(info.param.format));
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name;
+}
+
+std::vector<int64_t> SplitsFor(int64_t rows, size_t turn) {
+  std::vector<int64_t> splits = {0};
+  for (int64_t left = rows; left > 0; left -= splits.back()) {
+    splits.push_back(std::min<int64_t>(left, 1 + Mix(turn + left) % 90));
+  }
+  return splits;
+}
+
+class ProfilesContract : public ContractTest,
+                         public testing::WithParamInterface<Case> {
+ protected:
+  // And decodes what was made, into a type by turns.
+  void Quantize(const std::string& what, const QuantizeSpec& made,
+                const Bytes& x) {
+    const oracle::Quantized want = ContractTest::Quantize(what, made, x);
+    Combination();
+    if (want.rejected) return;
+    oracle::DequantizeSpec spec;
+    spec.rows = made.rows;
+    spec.cols = made.cols;
+    spec.output = kElements[turn_ % 3];
+    spec.format = made.format;
+    spec.splits = made.splits;
+    spec.swizzled = made.swizzled;
+    spec.profile = made.profile;
+    spec.made_of = made.element;
+    Dequantize(what + " decoded", spec, want.rowwise);
+  }
+  QuantizeSpec Spec(Element e, const Size& size) const {
+    QuantizeSpec spec;
+    spec.profile = static_cast<oracle::Profile>(GetParam().profile);
+    spec.format = static_cast<oracle::Format>(GetParam().format);
+    spec.element = e;
+    const int64_t block = FindFormat(GetParam().format)->block;
+    const bool whole =
+        oracle::IsNvfp4(spec.format) || oracle::IsMx(spec.format);
+    const int64_t multiple = whole ? block : 1;
+    spec.rows = size.rows;
+    spec.cols = (size.cols + multiple - 1) / multiple * multiple;
+    return spec;
+  }
+  bool Takes(Element e) const {
+    return e != Element::kF16 || FindProfile(GetParam().profile)->f16;
+  }
+  std::string What(const QuantizeSpec& spec, Flavor flavor) const {
+    return fmt::format("{} {} {}x{} {} {} turn {}", Name(GetParam().profile),
+                       Name(GetParam().format), spec.rows, spec.cols,
+                       Name(DTypeOf(spec.element)), Name(flavor), turn_);
+  }
+
+  size_t turn_ = 0;
+};
+
+TEST_P(ProfilesContract, EveryTypeFlavorAndShape) {
+  const FormatSpec& format = *FindFormat(GetParam().format);
+  const bool rules = FindProfile(GetParam().profile)->scale_rule &&
+                     format.scaling == Scaling::kMx;
+  for (Element e : kElements) {
+    if (!Takes(e)) continue;
+    for (Flavor flavor : kFlavors) {
+      for (int rule = 0; rule < (rules ? 4 : 1); ++rule) {
+        for (const Size& size : kSizes) {
+          const size_t turn = ++turn_;
+          if (TooMany() || !Chosen()) continue;
+          QuantizeSpec spec = Spec(e, size);
+          spec.rule = static_cast<oracle::ScaleRule>(rule);
+          spec.policy = kPolicies[turn % 3];
+          spec.swizzled = turn % 2 == 0 && (format.options & kOptSwizzled) != 0;
+          spec.statistics = turn % 3 == 0;
+          spec.want_amax = turn % 5 == 0;
+          if (turn % 4 == 1) spec.splits = SplitsFor(spec.rows, turn);
+          Quantize(What(spec, flavor), spec,
+                   SuiteTensor(e, spec.rows * spec.cols, flavor));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ProfilesContract, GivenAmax) {
+  const FormatSpec& format = *FindFormat(GetParam().format);
+  if (!HasAmax(format)) return;
+  for (Element e : kElements) {
+    if (!Takes(e)) continue;
+    for (float amax : kAmaxes) {
+      for (const Size& size : kSizes) {
+        const size_t turn = ++turn_;
+        if (TooMany() || !Chosen()) continue;
+        QuantizeSpec spec = Spec(e, size);
+        if (turn % 3 == 0) spec.splits = SplitsFor(spec.rows, turn);
+        const size_t amaxes = format.scaling == Scaling::kChannel
+                                  ? static_cast<size_t>(spec.rows)
+                                  : std::max<size_t>(1, spec.splits.size());
+        spec.row_amax.assign(amaxes, amax);
+        for (size_t i = 1; i < amaxes; i += 2) {
+          spec.row_amax[i] = kAmaxes[(turn + i) % std::size(kAmaxes)];
+        }
+        const Flavor flavor = kFlavors[turn % std::size(kFlavors)];
+        Quantize(What(spec, flavor), spec,
+                 SuiteTensor(e, spec.rows * spec.cols, flavor));
+      }
+    }
+  }
+}
+
+// Nothing but zeros, with a sign and without; and a tensor whose maximum is so
+// small that no scale of it is a number.
+TEST_P(ProfilesContract, NothingToScale) {
+  for (Element e : kElements) {
+    if (!Takes(e)) continue;
+    for (float value : {0.0f, -0.0f, 1e-44f, -3e-39f}) {
+      QuantizeSpec spec = Spec(e, {19, 160});
+      const std::vector<float> x(spec.rows * spec.cols, value);
+      Quantize(fmt::format("{} of {}", value, Name(DTypeOf(e))), spec,
+               oracle::FromValues(e, x));
+    }
+  }
+}
+
+// On and around every power of two, and what the largest code is of it: where
+// rules of exponents part.
+TEST_P(ProfilesContract, AroundPowersOfTwo) {
+  const FormatSpec& format = *FindFormat(GetParam().format);
+  const float largest = LimitsOf(format.element).max;
+  for (Element e : kElements) {
+    if (!Takes(e)) continue;
+    std::vector<float> x;
+    for (int exponent = -149; exponent < 128; ++exponent) {
+      for (const float top : {1.0f, 1.75f, largest}) {
+        float v = std::ldexp(top, exponent);
+        if (!std::isfinite(v)) continue;
+        for (int i = 0; i < 13; ++i) v = std::nextafter(v, 0.0f);
+        for (int i = -13; i < 38; ++i, v = std::nextafter(v, INFINITY)) {
+          if (!std::isfinite(v)) break;
+          x.insert(x.end(), 128, 0.0f);
+          x[x.size() - 128 + (i + 13) % 16] = v;
+          x[x.size() - 127 + (i + 13) % 16] = -v / 3;
+        }
+      }
+    }
+    QuantizeSpec spec = Spec(e, {static_cast<int64_t>(x.size() / 128), 128});
+    Quantize(fmt::format("powers of two, {}", Name(DTypeOf(e))), spec,
+             oracle::FromValues(e, x));
+  }
+}
+
+// One row, which threads share by columns; and codes by the MiB.
+TEST_P(ProfilesContract, Large) {
+  for (const Size& size : {Size{1, 300160}, Size{517, 2112}}) {
+    for (Element e : kElements) {
+      if (!Takes(e) || TooMany() || !Chosen()) continue;
+      QuantizeSpec spec = Spec(e, size);
+      ++turn_;
+      Quantize(What(spec, Flavor::kSpread), spec,
+               SuiteTensor(e, spec.rows * spec.cols, Flavor::kSpread));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, ProfilesContract, testing::ValuesIn(Cases()),
+                         CaseName);
+
+}  // namespace
+}  // namespace quantd

@@ -48,7 +48,7 @@ std::optional<float> ParseEstimate(const std::string& text) {
   if (text == "activations") return kActivationEstimation;
   if (text == "gradients") return kGradientEstimation;
   float value = 0;
-  const char* end = text.data() + text.size();
+  const char* const end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, value);
   // Whether it is finite and positive is the plan's to say.
   if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
@@ -68,8 +68,7 @@ constexpr std::pair<Scaling, std::string_view> kFamilies[] = {
     {Scaling::kMx, "MX"},
     {Scaling::kBlock, "FP8 block"}};
 
-// " [NVFP4, mxfp4]": the formats an option is for, whole families by their
-// name.
+// " [NVFP4, mxfp4]": formats that an option is for, whole families by name.
 std::string For(Option option) {
   std::vector<std::string_view> names;
   for (const auto& [scaling, family] : kFamilies) {

@@ -60,8 +60,6 @@ void Merge(const std::string& name, const std::string& cells, ByDType* to) {
 
 // What settings make of a format: the cells of each usage and dtype.
 using Effect = std::map<std::pair<Usage, DType>, std::string>;
-constexpr Usage kUsages[] = {Usage::kRowwise, Usage::kColumnwise, Usage::kBoth,
-                             Usage::kNone};
 constexpr DType kFloats[] = {DType::kBF16, DType::kF16, DType::kF32};
 
 // Settings that have one effect. Where a usage is not legal with some of them,

@@ -12,8 +12,6 @@ namespace {
 constexpr int64_t kRows = 256;
 constexpr int64_t kCols = 512;
 constexpr DType kFloats[] = {DType::kBF16, DType::kF16, DType::kF32};
-constexpr Usage kUsages[] = {Usage::kRowwise, Usage::kColumnwise, Usage::kBoth,
-                             Usage::kNone};
 
 // Groups of no, some and many rows.
 std::vector<int64_t> SplitsOf(int64_t rows) {

@@ -46,14 +46,14 @@ server: kernels/plan kernels/device proto proto/net absl fmt google grpc grpcpp 
 client: kernels/plan client/net client/parts absl fmt kernels/plan/profile
 client/parts: kernels/plan client/call_options.h client/distributed.h client/error.h client/piece_options.h client/result.h client/server_info.h absl fmt kernels/plan/profile
 client/files: kernels/plan client/quantized_tensor.h client/result.h absl fmt nlohmann
-client/checkpoint: kernels/plan kernels/arith/copy_address.h client/files absl fmt nlohmann re2
-client/checkpoint/check: client/checkpoint client/files absl fmt
-client/checkpoint/convert: kernels/plan client/result.h client/checkpoint client/files absl fmt
+client/checkpoint: kernels/plan kernels/plan/profile kernels/arith/copy_address.h client/files absl fmt nlohmann re2
+client/checkpoint/check: kernels/plan client/checkpoint client/checkpoint/convert client/files absl fmt
+client/checkpoint/convert: kernels/plan kernels/plan/profile client/result.h client/checkpoint client/files absl fmt
 client/local: kernels/plan kernels/device proto/methods.h client/call_options.h client/piece_options.h client/result.h client/parts absl fmt
 client/net: kernels/plan proto proto/net client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/parts absl fmt google grpcpp messages
 client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
 client/quantctl/main: client/quantctl/models
-client/quantctl/models: client/checkpoint client/checkpoint/check client/checkpoint/convert client/parts/piece_work.h client/quantctl fmt nlohmann CLI
+client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/check client/checkpoint/convert client/parts/piece_work.h client/quantctl fmt nlohmann CLI
 client/example: client
 tests/oracle:
 tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock

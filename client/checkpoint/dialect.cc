@@ -8,6 +8,7 @@
 #include "fmt/ranges.h"
 #include "kernels/plan/field_error.h"
 #include "kernels/plan/geometry.h"
+#include "kernels/plan/profile/profile.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -63,6 +64,7 @@ std::vector<WeightLayout> MakeLayouts() {
   using D = Dialect;
   using W = WeightFormat;
   using F = quantd::Format;
+  using P = Profile;
   using S = PartSource;
   using Shape = ScaleShape;
   const StoredPart fp8 = {S::kCodes, ".weight", "F8_E4M3"};
@@ -77,6 +79,7 @@ std::vector<WeightLayout> MakeLayouts() {
       {D::kCompressedTensors,
        W::kNvfp4,
        F::kNvfp4,
+       P::kCompressedTensors020,
        Shape::kBlocks,
        Global::kDivisor,
        Shape::kOne,
@@ -86,13 +89,23 @@ std::vector<WeightLayout> MakeLayouts() {
       {D::kCompressedTensors,
        W::kFp8,
        F::kFp8E4M3,
+       P::kCompressedTensors020,
        Shape::kOne,
        Global::kNone,
        Shape::kOne,
        {fp8, scale("F32"), input}},
       {D::kCompressedTensors,
+       W::kFp8Dynamic,
+       F::kFp8ChannelE4M3,
+       P::kCompressedTensors020,
+       Shape::kColumn,
+       Global::kNone,
+       Shape::kOne,
+       {fp8, scale("F32")}},
+      {D::kCompressedTensors,
        W::kFp8Block,
        F::kFp8SquareE4M3,
+       P::kCompressedTensors020,
        Shape::kBlocks,
        Global::kNone,
        Shape::kOne,
@@ -100,6 +113,7 @@ std::vector<WeightLayout> MakeLayouts() {
       {D::kCompressedTensors,
        W::kMxfp8,
        F::kMxfp8E4M3,
+       P::kCompressedTensors020,
        Shape::kBlocks,
        Global::kNone,
        Shape::kOne,
@@ -107,6 +121,7 @@ std::vector<WeightLayout> MakeLayouts() {
       {D::kCompressedTensors,
        W::kMxfp4,
        F::kMxfp4,
+       P::kCompressedTensors020,
        Shape::kBlocks,
        Global::kNone,
        Shape::kOne,
@@ -114,6 +129,7 @@ std::vector<WeightLayout> MakeLayouts() {
       {D::kModelOpt,
        W::kNvfp4,
        F::kNvfp4,
+       P::kModelopt047,
        Shape::kBlocks,
        Global::kMultiplier,
        Shape::kScalar,
@@ -121,6 +137,7 @@ std::vector<WeightLayout> MakeLayouts() {
       {D::kModelOpt,
        W::kFp8,
        F::kFp8E4M3,
+       P::kModelopt047,
        Shape::kScalar,
        Global::kNone,
        Shape::kScalar,
@@ -129,6 +146,7 @@ std::vector<WeightLayout> MakeLayouts() {
       {D::kModelOpt,
        W::kMxfp8,
        F::kMxfp8E4M3,
+       P::kModelopt047,
        Shape::kBlocks,
        Global::kNone,
        Shape::kScalar,
@@ -136,6 +154,7 @@ std::vector<WeightLayout> MakeLayouts() {
       {D::kDeepSeek,
        W::kFp8Block,
        F::kFp8SquareE4M3,
+       P::kDeepgemm,
        Shape::kBlocks,
        Global::kNone,
        Shape::kScalar,
@@ -143,6 +162,7 @@ std::vector<WeightLayout> MakeLayouts() {
       {D::kGptOss,
        W::kMxfp4,
        F::kMxfp4,
+       P::kTe,
        Shape::kBlocks,
        Global::kNone,
        Shape::kScalar,
@@ -155,6 +175,7 @@ std::vector<WeightLayout> MakeLayouts() {
       {D::kComfy,
        W::kNvfp4,
        F::kNvfp4,
+       P::kComfy0240,
        Shape::kBlocks,
        Global::kMultiplier,
        Shape::kScalar,
@@ -214,13 +235,34 @@ absl::StatusOr<const WeightLayout*> LayoutOf(Dialect dialect,
   return FieldError("--format", expected, Name(format));
 }
 
-QuantizeOptions OptionsOf(const WeightLayout& layout) {
+QuantizeOptions OptionsOf(const WeightLayout& layout, Profile profile) {
   QuantizeOptions options;
   options.format = layout.codes;
   options.usage = Usage::kRowwise;
+  options.profile = profile;
   // Every engine reads scales of any size; powers of two lose for nothing.
-  if (layout.format == WeightFormat::kFp8Block) options.power_of_two = false;
+  if (layout.format == WeightFormat::kFp8Block && profile == Profile::kTe) {
+    options.power_of_two = false;
+  }
   return options;
+}
+
+absl::Status CheckProfileOf(const WeightLayout& layout, Profile profile) {
+  const Numerics* numerics = FindNumerics(profile, layout.codes);
+  const TensorKind kind = numerics == nullptr || profile == Profile::kTe
+                              ? TensorKind::kUnspecified
+                              : KindOfGlobal(*numerics);
+  const bool divisor = kind == TensorKind::kRowwiseGlobalDivisor;
+  if (numerics != nullptr &&
+      (kind == TensorKind::kUnspecified || layout.global == Global::kNone ||
+       divisor == (layout.global == Global::kDivisor))) {
+    return absl::OkStatus();
+  }
+  return FieldError("--profile",
+                    fmt::format("one that has {} as {} stores it, like {}",
+                                Name(layout.format), Name(layout.dialect),
+                                Name(layout.profile)),
+                    Name(profile));
 }
 
 BlockShape BlockOf(const WeightLayout& layout) {

@@ -79,6 +79,7 @@ struct WeightLayout {
   Dialect dialect;
   WeightFormat format;
   quantd::Format codes;  // as the service names it
+  Profile profile;       // whose arithmetic, unless the user says another
   ScaleShape scale_shape;
   Global global = Global::kNone;
   ScaleShape global_shape = ScaleShape::kScalar;
@@ -102,7 +103,10 @@ absl::StatusOr<const WeightLayout*> LayoutOf(Dialect dialect,
 const std::vector<WeightLayout>& AllLayouts();
 
 // What the service is asked for.
-QuantizeOptions OptionsOf(const WeightLayout& layout);
+QuantizeOptions OptionsOf(const WeightLayout& layout, Profile profile);
+// INVALID_ARGUMENT where the profile stores another kind of global scale than
+// the dialect has, or does not have the format.
+absl::Status CheckProfileOf(const WeightLayout& layout, Profile profile);
 // Elements that share a scale: {1, 16}; {0, 0} for all, {1, 0} for a row.
 struct BlockShape {
   int64_t rows = 0;

@@ -29,6 +29,8 @@ struct Selection {
   std::vector<std::string> rules =
       {};  // "PATTERN=FORMAT", the first that matches
   std::vector<std::string> fuse = {};  // "q_proj,k_proj,v_proj"
+  // Whose arithmetic; none: that of the dialect's library.
+  std::optional<Profile> profile = {};
   // The largest magnitude that comes into a module.
   std::map<std::string, float> input_amax = {};
 };
@@ -46,6 +48,7 @@ struct Weight {
   int64_t rows = 0;         // N
   int64_t cols = 0;         // K
   const WeightLayout* layout = nullptr;
+  Profile profile = Profile::kTe;
   std::optional<float> input_amax;
   // The tensors that it becomes, in the order of layout->parts, and where in
   // them it begins: not 0 where experts stay stacked.

@@ -6,11 +6,9 @@
 
 #include "client/checkpoint/decode_planner.h"
 #include "client/checkpoint/selector.h"
-#include "client/checkpoint/stacked.h"
 #include "client/checkpoint/stored.h"
-#include "client/files/quantized_file.h"
+#include "client/checkpoint/weights.h"
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -62,27 +60,14 @@ class Planner {
 
   // Puts a tensor among those that are quantized or those that are copied.
   absl::Status Sort(const ModelTensor& tensor) {
-    const bool is_float = IsFloat(FromSafetensorsName(tensor.stored.dtype));
+    auto weights = WeightsOf(model_, tensor, selector_.layout().stacked);
     std::vector<Weight> found;
-    const std::string& name = tensor.name();
-    if (is_float && IsStacked(tensor)) {
-      auto weights = Unstack(model_, tensor, selector_.layout().stacked);
-      if (!weights.ok()) {
-        plan_.left_out.push_back({std::string(ModuleOf(name)), Role::kLinear,
-                                  "stacks of experts",
-                                  std::string(weights.status().message())});
-      } else {
-        found = *std::move(weights);
-      }
-    } else if (is_float && tensor.stored.shape.size() == 2 &&
-               name.ends_with(kWeight)) {
-      Weight w;
-      w.module = std::string(ModuleOf(name));
-      w.source = &tensor;
-      w.rows = tensor.stored.shape[0];
-      w.cols = tensor.stored.shape[1];
-      w.pitch = SizeOfShape(tensor.stored.dtype, {w.cols});
-      found.push_back(std::move(w));
+    if (weights.ok()) {
+      found = *std::move(weights);
+    } else {
+      plan_.left_out.push_back({std::string(ModuleOf(tensor.name())),
+                                Role::kLinear, "stacks of experts",
+                                std::string(weights.status().message())});
     }
     // One tensor is taken as a whole or not at all.
     for (Weight& w : found) {
@@ -93,6 +78,7 @@ class Planner {
         break;
       }
       w.layout = std::get<const WeightLayout*>(verdict);
+      w.profile = selector_.ProfileOf(*w.layout);
     }
     if (found.empty()) {
       plan_.copies.push_back(&tensor);
@@ -147,24 +133,7 @@ class Planner {
   }
 
   void Fuse() {
-    std::map<std::string, size_t> groups;
-    for (Weight& w : weights_) {
-      std::string key;
-      if (NeedsAmax(*w.layout)) {
-        key = selector_.architecture().FusionKey(w.module, w.cols);
-        // One scale serves one format.
-        if (!key.empty()) key += Name(w.layout->format);
-      }
-      const auto [place, fresh] =
-          key.empty() ? std::pair(groups.end(), true)
-                      : groups.emplace(key, plan_.groups.size());
-      if (fresh) {
-        plan_.groups.push_back({});
-        plan_.groups.back().weights.push_back(std::move(w));
-      } else {
-        plan_.groups[place->second].weights.push_back(std::move(w));
-      }
-    }
+    plan_.groups = FuseWeights(std::move(weights_), selector_.architecture());
     weights_.clear();
     // What comes into fused weights is one tensor.
     for (FusedWeights& group : plan_.groups) {
@@ -226,6 +195,8 @@ class Planner {
       out.name = shard.name;
       out.metadata = shard.file.metadata();
       out.metadata.emplace("format", "pt");
+      out.metadata["quantd.numerics"] =
+          Name(selector_.ProfileOf(selector_.layout()));
       plan_.shards.push_back(std::move(out));
     }
     for (const ModelTensor& tensor : model_.tensors()) {
@@ -236,7 +207,11 @@ class Planner {
       } else if (weights->second.front()->layout->stacked) {
         LayOutStack(weights->second, &out);
       } else {
-        for (Weight* w : weights->second) LayOutOne(w, &out);
+        for (Weight* w : weights->second) {
+          for (safetensors::Tensor& part : PartsOf(w)) {
+            out.tensors.push_back(std::move(part));
+          }
+        }
       }
     }
     for (OutputShard& shard : plan_.shards) {
@@ -256,20 +231,6 @@ class Planner {
       }
     }
     return absl::OkStatus();
-  }
-
-  static void LayOutOne(Weight* w, OutputShard* shard) {
-    for (const StoredPart& part : w->layout->parts) {
-      if (part.source == PartSource::kNothing ||
-          (part.source == PartSource::kInputScale && !w->input_amax)) {
-        continue;
-      }
-      const auto shape = ShapeOf(*w->layout, part.source, w->rows, w->cols);
-      const size_t size = SizeOfShape(part.dtype, shape);
-      const std::string name = w->module + std::string(part.suffix);
-      w->outputs.push_back({part.source, name, 0, size});
-      shard->tensors.push_back({name, std::string(part.dtype), shape, 0, size});
-    }
   }
 
   // [E, N, K / 32, 16] and [E, N, K / 32].

@@ -10,7 +10,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-absl::Status Fits(const Weight& w, const WeightLayout& layout) {
+absl::Status Fits(const Weight& w, const WeightLayout& layout,
+                  Profile profile) {
   if (w.rows == 0 || w.cols == 0) {
     return absl::InvalidArgumentError("it is empty");
   }
@@ -21,7 +22,7 @@ absl::Status Fits(const Weight& w, const WeightLayout& layout) {
   }
   return MakeQuantizePlan(
              {FromSafetensorsName(w.source->stored.dtype), {w.rows, w.cols}},
-             OptionsOf(layout))
+             OptionsOf(layout, profile))
       .status();
 }
 
@@ -54,6 +55,7 @@ absl::StatusOr<Selector> Selector::Make(const Model& model,
   const auto layout = LayoutOf(selection.dialect, selection.format);
   if (!layout.ok()) return layout.status();
   made.layout_ = *layout;
+  made.profile_ = selection.profile;
   for (const auto& [texts, patterns] :
        {std::pair(&selection.only, &made.only_),
         std::pair(&selection.ignore, &made.ignore_),
@@ -66,6 +68,14 @@ absl::StatusOr<Selector> Selector::Make(const Model& model,
     auto rule = ParseRule(text, selection.dialect);
     if (!rule.ok()) return rule.status();
     made.rules_.push_back(*std::move(rule));
+  }
+  std::vector<const WeightLayout*> layouts = {made.layout_};
+  for (const Rule& rule : made.rules_) {
+    if (rule.layout != nullptr) layouts.push_back(rule.layout);
+  }
+  for (const WeightLayout* used : layouts) {
+    const auto s = CheckProfileOf(*used, made.ProfileOf(*used));
+    if (!s.ok()) return s;
   }
   auto architecture = Architecture::Of(model, selection.fuse);
   if (!architecture.ok()) return architecture.status();
@@ -103,7 +113,7 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
     return leave("that are no experts", fmt::format("{} quantizes experts only",
                                                     Name(layout->dialect)));
   }
-  if (const auto s = Fits(w, *layout); !s.ok()) {
+  if (const auto s = Fits(w, *layout, ProfileOf(*layout)); !s.ok()) {
     return leave("whose shape the format does not have",
                  std::string(s.message()));
   }

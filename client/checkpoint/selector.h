@@ -3,6 +3,7 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_SELECTOR_H_
 #define QUANTD_CLIENT_CHECKPOINT_SELECTOR_H_
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -24,6 +25,10 @@ class Selector {
   const Architecture& architecture() const { return architecture_; }
   // Of weights that no rule is about.
   const WeightLayout& layout() const { return *layout_; }
+  // Whose arithmetic makes the parts of a layout.
+  Profile ProfileOf(const WeightLayout& layout) const {
+    return profile_.value_or(layout.profile);
+  }
 
   // How a weight is stored, or why it stays as it is.
   std::variant<const WeightLayout*, LeftOut> Judge(const Weight& weight) const;
@@ -38,6 +43,7 @@ class Selector {
                                         Dialect dialect);
 
   const WeightLayout* layout_ = nullptr;
+  std::optional<Profile> profile_;
   Architecture architecture_;
   std::vector<Pattern> only_;
   std::vector<Pattern> ignore_;

@@ -27,7 +27,7 @@ class CopyWindow {
   const CopyGeometry& piece() const { return piece_; }
 
  private:
-  const FormatSpec& format_;
+  const FormatSpec format_;
   const CopyGeometry whole_;
   const CopyGeometry piece_;
   const int64_t line_;  // of the whole, where the piece begins

@@ -32,7 +32,7 @@ enum ExitCode : int {
   kRefused = 5,      // the server (or the rules) refused the request
   kPartly = 6,       // some tensors failed; no file is written then
   kCannotWrite = 7,
-  kFindings = 8,  // lint found something
+  kFindings = 8,  // lint or verify found something
 };
 
 inline constexpr char kDefaultServer[] = "127.0.0.1:50151";

@@ -37,7 +37,7 @@ std::string FingerprintOf(const Model& model, const ConversionPlan& plan) {
   for (const FusedWeights& group : plan.groups) {
     hash.Add("group\n");
     for (const Weight& w : group.weights) {
-      hash.Add(fmt::format("{} {} {}\n", w.module, w.offset,
+      hash.Add(fmt::format("{} {} {} {}\n", w.module, w.offset, Name(w.profile),
                            w.input_amax.value_or(-1)));
     }
   }
@@ -55,7 +55,7 @@ class Converter {
         options_(options),
         quantize_(quantize),
         out_(*out) {
-    buffer_bytes_ = std::min(options.encode.piece_bytes, size_t{8} << 20);
+    buffer_bytes_ = std::min(options.piece_bytes, size_t{8} << 20);
   }
 
   absl::Status Run() {
@@ -65,10 +65,14 @@ class Converter {
     std::atomic<size_t> next = 0;
     absl::Status status;
     const auto loop = [&] {
+      // One for all units of a thread: pieces that came and went between
+      // results of other sizes would tear the heap.
+      AlignedBytes memory(groups == 0 ? 1 : options_.piece_bytes);
+      const absl::Span<std::byte> room = memory.span();
       for (;;) {
         const size_t unit = next++;
         if (unit >= units) return;
-        const auto s = unit < groups    ? Group(unit)
+        const auto s = unit < groups    ? Group(unit, room)
                        : unit < decoded ? Decode(unit, unit - groups)
                                         : Copy(*plan_.copies[unit - decoded]);
         if (s.ok()) continue;
@@ -114,7 +118,8 @@ class Converter {
   // Whether the bytes are those that an earlier process wrote, made of those
   // that the source still has.
   absl::StatusOr<bool> IsWhole(const FusedWeights& group,
-                               const UnitHashes& said) const {
+                               const UnitHashes& said,
+                               absl::Span<std::byte> room) const {
     ContentHash all;
     for (const Weight& w : group.weights) {
       for (const Weight::Output& o : w.outputs) {
@@ -126,18 +131,18 @@ class Converter {
       }
     }
     if (all.Hex() != said.output) return false;
-    const auto source = HashOfSource(model_, group, options_.encode);
+    const auto source = HashOfSource(model_, group, room);
     if (!source.ok()) return source.status();
     return *source == said.source;
   }
 
-  absl::Status Group(size_t unit) {
+  absl::Status Group(size_t unit, absl::Span<std::byte> room) {
     const FusedWeights& group = plan_.groups[unit];
     const auto start = Clock::now();
     size_t bytes = 0;
     for (const Weight& w : group.weights) bytes += w.size_bytes();
     if (const UnitHashes* said = Done(unit)) {
-      const auto whole = IsWhole(group, *said);
+      const auto whole = IsWhole(group, *said, room);
       if (!whole.ok()) return whole.status();
       if (*whole) {
         Tell(bytes, /*resumed=*/true);
@@ -147,7 +152,7 @@ class Converter {
     }
     EncodeOptions encode = options_.encode;
     encode.progress = [&](size_t some) { Tell(some, /*resumed=*/false); };
-    const auto made = EncodeGroup(model_, group, encode, quantize_,
+    const auto made = EncodeGroup(model_, group, room, encode, quantize_,
                                   [&](std::string_view tensor, size_t offset,
                                       absl::Span<const std::byte> b) {
                                     return out_.Write(tensor, offset, b);
@@ -224,10 +229,11 @@ class Converter {
 }  // namespace
 
 uint64_t MemoryBound(const ConversionOptions& options) {
-  // A piece, its codes and scales as they come in and as they are kept: those
-  // of fp8 from bf16 are half as large and a little more.
-  const uint64_t piece = options.encode.piece_bytes;
-  return static_cast<uint64_t>(options.at_once) * (piece * 9 / 4) +
+  // A piece, and twice the codes and scales of it, as they come in and as they
+  // are kept: those of fp8 from bf16 are half as large. As much again for what
+  // the heap cannot give back.
+  const uint64_t piece = options.piece_bytes;
+  return static_cast<uint64_t>(options.at_once) * (piece * 3) +
          (uint64_t{64} << 20);
 }
 

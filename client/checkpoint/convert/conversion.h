@@ -28,6 +28,8 @@ struct GroupDone {
 
 struct ConversionOptions {
   EncodeOptions encode = {};
+  // Of the input that is read, sent and held by one call.
+  size_t piece_bytes = size_t{64} << 20;
   int at_once = 3;
   // Bytes of the input that are done, those of earlier processes too. Called
   // by one thread at a time, as is `done`.

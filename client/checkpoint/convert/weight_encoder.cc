@@ -11,6 +11,7 @@
 #include "client/files/quantized_file.h"
 #include "fmt/format.h"
 #include "kernels/plan/geometry.h"
+#include "kernels/plan/profile/profile.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -20,7 +21,7 @@ struct Piece {
   const Weight* weight = nullptr;
   int64_t row = 0;
   int64_t count = 0;
-  AlignedBytes bytes;
+  absl::Span<std::byte> bytes;
 };
 
 // Cuts lie where every format may be cut, and every tile of scales.
@@ -40,23 +41,26 @@ DType TypeOf(const Weight& w) {
   return FromSafetensorsName(w.source->stored.dtype);
 }
 
+// `apart`: each piece lies behind the one before it, else in its place.
 absl::Status ReadPieces(const Model& model, const FusedWeights& group,
-                        size_t piece_bytes,
-                        const std::function<absl::Status(Piece)>& take) {
+                        absl::Span<std::byte> room, bool apart,
+                        const std::function<absl::Status(const Piece&)>& take) {
   for (const Weight& w : group.weights) {
-    const auto fit = static_cast<int64_t>(piece_bytes / RowBytes(w));
+    const auto fit = static_cast<int64_t>(room.size() / RowBytes(w));
     const int64_t most = std::max(fit / kUnit * kUnit, kUnit);
     for (int64_t row = 0; row < w.rows; row += most) {
       Piece piece = {&w, row, std::min(most, w.rows - row), {}};
       const size_t size = static_cast<size_t>(piece.count) * RowBytes(w);
-      piece.bytes = AlignedBytes(size);
-      if (piece.bytes.span().size() != size) {
-        return absl::ResourceExhaustedError(
-            fmt::format("no memory for {} bytes of {}", size, w.module));
+      if (size > room.size()) {
+        return absl::ResourceExhaustedError(fmt::format(
+            "{}: {} bytes have to be held at once, and there is room for {}",
+            w.module, size, room.size()));
       }
-      const auto s = ReadRows(model, w, row, piece.count, piece.bytes.span());
+      piece.bytes = room.first(size);
+      const auto s = ReadRows(model, w, row, piece.count, piece.bytes);
       if (!s.ok()) return s;
-      if (auto t = take(std::move(piece)); !t.ok()) return t;
+      if (auto t = take(piece); !t.ok()) return t;
+      if (apart) room.remove_prefix(size);
     }
   }
   return absl::OkStatus();
@@ -65,7 +69,7 @@ absl::Status ReadPieces(const Model& model, const FusedWeights& group,
 absl::Status NotFinite(const Piece& piece) {
   const Weight& w = *piece.weight;
   const size_t element = RowBytes(w) / static_cast<size_t>(w.cols);
-  const auto bytes = absl::MakeConstSpan(piece.bytes.span());
+  const auto bytes = absl::MakeConstSpan(piece.bytes);
   size_t i = 0;
   float bad = 0;
   for (; i < bytes.size() / element; ++i) {
@@ -103,7 +107,7 @@ class Writer {
           s = Scales(piece, i, result.bytes(TensorKind::kRowwiseScale));
           break;
         case PartSource::kGlobal:
-          s = Number(piece, i, GlobalOf(w.layout->global, amax_));
+          s = GlobalPart(piece, i, result);
           break;
         case PartSource::kInputScale:
           s = Number(piece, i, InputScale(w));
@@ -146,12 +150,25 @@ class Writer {
     return Put(*piece.weight, i, 0, bytes);
   }
 
+  // As the profile's library stores it; TransformerEngine has only the amax.
+  absl::Status GlobalPart(const Piece& piece, size_t i, const Result& result) {
+    for (const TensorKind kind :
+         {TensorKind::kRowwiseGlobalScale, TensorKind::kRowwiseGlobalDivisor}) {
+      const auto bytes = result.bytes(kind);
+      if (bytes.empty()) continue;
+      return piece.row > 0 ? absl::OkStatus() : Put(*piece.weight, i, 0, bytes);
+    }
+    return Number(piece, i, GlobalOf(piece.weight->layout->global, amax_));
+  }
+
   absl::Status Codes(const Piece& piece, size_t i,
                      absl::Span<const std::byte> codes) {
     const Weight& w = *piece.weight;
     const size_t row = codes.size() / static_cast<size_t>(piece.count);
     const size_t offset = static_cast<size_t>(piece.row) * row;
-    if (!w.layout->high_half_first) return Put(w, i, offset, codes);
+    // ComfyUI's own profile writes them so.
+    const bool swap = w.layout->high_half_first && w.profile == Profile::kTe;
+    if (!swap) return Put(w, i, offset, codes);
     std::vector<std::byte> swapped(codes.begin(), codes.end());
     for (std::byte& b : swapped) b = b >> 4 | b << 4;
     return Put(w, i, offset, swapped);
@@ -161,7 +178,8 @@ class Writer {
   absl::Status Scales(const Piece& piece, size_t i,
                       absl::Span<const std::byte> scales) {
     const Weight& w = *piece.weight;
-    const FormatSpec& format = *FindFormat(w.layout->codes);
+    const FormatSpec format =
+        FormatUnder(w.profile, w.layout->codes, TypeOf(w));
     const size_t element = SizeOf(format.scale);
     const auto copy = MakeCopyGeometry(
         format, /*columnwise=*/false, piece.count, w.cols, 0,
@@ -175,6 +193,9 @@ class Writer {
       const size_t line =
           scales.size() / static_cast<size_t>(RoundUp(piece.count, kUnit));
       return Put(w, i, static_cast<size_t>(piece.row) * line, scales);
+    }
+    if (w.layout->scale_shape == ScaleShape::kColumn) {
+      return Put(w, i, static_cast<size_t>(piece.row) * element, scales);
     }
     if (w.layout->scale_shape != ScaleShape::kBlocks) {
       return piece.row > 0 ? absl::OkStatus() : Put(w, i, 0, scales);
@@ -216,15 +237,15 @@ void AddTo(std::optional<ErrorStatistics>* all, const ErrorStatistics& more) {
 
 absl::StatusOr<EncodedGroup> EncodeGroup(const Model& model,
                                          const FusedWeights& group,
+                                         absl::Span<std::byte> room,
                                          const EncodeOptions& options,
                                          const QuantizeCall& quantize,
                                          const PartSink& sink) {
   EncodedGroup out;
   ContentHash source;
   const auto look = [&](const Piece& piece) {
-    source.Add(absl::MakeConstSpan(piece.bytes.span()));
-    const float most =
-        LargestMagnitude(TypeOf(*piece.weight), piece.bytes.span());
+    source.Add(absl::MakeConstSpan(piece.bytes));
+    const float most = LargestMagnitude(TypeOf(*piece.weight), piece.bytes);
     if (!std::isfinite(most)) return NotFinite(piece);
     out.amax = std::max(out.amax, most);
     return absl::OkStatus();
@@ -232,42 +253,43 @@ absl::StatusOr<EncodedGroup> EncodeGroup(const Model& model,
   const bool shared = NeedsAmax(*group.weights.front().layout);
   std::vector<Piece> held;
   if (shared) {
-    const bool hold = BytesOf(group) <= options.piece_bytes;
-    const auto s = ReadPieces(model, group, options.piece_bytes,
-                              [&](Piece piece) -> absl::Status {
-                                if (auto bad = look(piece); !bad.ok())
+    const bool hold = BytesOf(group) <= room.size();
+    const auto s = ReadPieces(model, group, room, hold,
+                              [&](const Piece& piece) -> absl::Status {
+                                if (auto bad = look(piece); !bad.ok()) {
                                   return bad;
-                                if (hold) held.push_back(std::move(piece));
+                                }
+                                if (hold) held.push_back(piece);
                                 return absl::OkStatus();
                               });
     if (!s.ok()) return s;
   }
   Writer writer(group, out.amax, sink);
-  const auto encode = [&](Piece piece) -> absl::Status {
+  const auto encode = [&](const Piece& piece) -> absl::Status {
     const Weight& w = *piece.weight;
     if (!shared) {
       if (auto bad = look(piece); !bad.ok()) return bad;
     }
-    QuantizeOptions how = OptionsOf(*w.layout);
+    QuantizeOptions how = OptionsOf(*w.layout, w.profile);
     how.statistics = options.statistics;
     if (shared) how.rowwise_amax = {out.amax};
     if (w.layout->swizzled) how.form.scale_layout = Layout::kSwizzled;
     const auto result =
-        quantize({TypeOf(w), {piece.count, w.cols}}, piece.bytes.span(), how);
+        quantize({TypeOf(w), {piece.count, w.cols}}, piece.bytes, how);
     if (!result.ok()) return result.status();
     if (const auto& s = result->statistics(Usage::kRowwise)) {
       AddTo(&out.statistics, *s);
     }
     if (auto s = writer.Write(piece, *result); !s.ok()) return s;
-    if (options.progress) options.progress(piece.bytes.span().size());
+    if (options.progress) options.progress(piece.bytes.size());
     return absl::OkStatus();
   };
   absl::Status s;
   if (held.empty()) {
-    s = ReadPieces(model, group, options.piece_bytes, encode);
+    s = ReadPieces(model, group, room, /*apart=*/false, encode);
   }
-  for (Piece& piece : held) {
-    s = encode(std::move(piece));
+  for (const Piece& piece : held) {
+    s = encode(piece);
     if (!s.ok()) break;
   }
   if (!s.ok()) return s;
@@ -278,12 +300,13 @@ absl::StatusOr<EncodedGroup> EncodeGroup(const Model& model,
 
 absl::StatusOr<std::string> HashOfSource(const Model& model,
                                          const FusedWeights& group,
-                                         const EncodeOptions& options) {
+                                         absl::Span<std::byte> room) {
   ContentHash hash;
-  const auto s = ReadPieces(model, group, options.piece_bytes, [&](Piece p) {
-    hash.Add(absl::MakeConstSpan(p.bytes.span()));
-    return absl::OkStatus();
-  });
+  const auto s =
+      ReadPieces(model, group, room, /*apart=*/false, [&](const Piece& piece) {
+        hash.Add(absl::MakeConstSpan(piece.bytes));
+        return absl::OkStatus();
+      });
   if (!s.ok()) return s;
   return hash.Hex();
 }

@@ -29,8 +29,6 @@ using PartSink = std::function<absl::Status(
     std::string_view tensor, size_t offset, absl::Span<const std::byte>)>;
 
 struct EncodeOptions {
-  // Of the input that is read, sent and held at once.
-  size_t piece_bytes = size_t{32} << 20;
   bool statistics = false;  // how far the codes are from what was quantized
   std::function<void(size_t bytes)> progress = {};  // of the input
 };
@@ -41,10 +39,12 @@ struct EncodedGroup {
   std::optional<ErrorStatistics> statistics;
 };
 
-// Reads the weights twice where they are more than a piece and share an amax.
-// INVALID_ARGUMENT for a weight with NaN or Inf, by name.
+// Reads the weights into `room`, a piece after the other, and twice where they
+// share an amax and do not fit into it together. INVALID_ARGUMENT for a weight
+// with NaN or Inf, by name; RESOURCE_EXHAUSTED where 128 rows do not fit.
 absl::StatusOr<EncodedGroup> EncodeGroup(const Model& model,
                                          const FusedWeights& group,
+                                         absl::Span<std::byte> room,
                                          const EncodeOptions& options,
                                          const QuantizeCall& quantize,
                                          const PartSink& sink);
@@ -52,7 +52,7 @@ absl::StatusOr<EncodedGroup> EncodeGroup(const Model& model,
 // The hash of what a group is made of, as EncodeGroup tells it.
 absl::StatusOr<std::string> HashOfSource(const Model& model,
                                          const FusedWeights& group,
-                                         const EncodeOptions& options);
+                                         absl::Span<std::byte> room);
 
 }  // namespace quantd::checkpoint
 

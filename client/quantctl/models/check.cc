@@ -1,13 +1,18 @@
-// `quantctl inspect`, `lint` and `compare`: models looked at without a server.
+// `quantctl inspect`, `lint`, `compare` and `verify`: models looked at, all but
+// the last without a server.
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/check/lint.h"
+#include "client/checkpoint/check/verify.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/stored.h"
+#include "client/parts/piece_work.h"
 #include "client/quantctl/models/models.h"
 #include "fmt/format.h"
 
@@ -187,6 +192,66 @@ int RunLint(const Options& options, const CheckOptions& check) {
     fmt::print("{}: nothing found{}\n", check.model,
                check.other.empty() ? "; --original MODEL finds more" : "");
   }
+  return code;
+}
+
+int RunVerify(const Options& options, const CheckOptions& check) {
+  const auto model = Model::Open(check.model);
+  if (!model.ok()) return Fail(options, kBadInput, model.status());
+  const auto original = Model::Open(check.other);
+  if (!original.ok()) return Fail(options, kBadInput, original.status());
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(options, kUsage, client.status());
+  uint64_t total = 0;
+  for (const auto& t : original->tensors()) total += t.stored.size;
+  auto progress = std::make_unique<Progress>(total);
+  const auto pieces = PiecesOf(**client, options, progress.get());
+  if (!pieces.ok()) {
+    return Fail(options, CodeOf(pieces.status()), pieces.status());
+  }
+  checkpoint::EncodeOptions encode;
+  const size_t piece_bytes = std::min(size_t{64} << 20, client::Room(*pieces));
+  encode.progress = pieces->progress;
+  absl::Status failed;
+  const auto result = VerifyModel(
+      *original, *model, check.profile, piece_bytes, encode,
+      [&](const TensorDesc& tensor, absl::Span<const std::byte> bytes,
+          const QuantizeOptions& o) {
+        auto made = (*client)->Quantize(tensor, bytes, o, CallOf(options));
+        failed.Update(made.status());
+        return made;
+      });
+  progress.reset();
+  if (!result.ok()) {
+    return Fail(options, failed.ok() ? kBadInput : CodeOf(failed),
+                result.status());
+  }
+  const int code =
+      result->differing() == 0 && result->unmatched.empty() ? kOk : kFindings;
+  if (options.json) {
+    Json json = {
+        {"command", "verify"},      {"model", check.model},
+        {"original", check.other},  {"profile", result->profile},
+        {"bytes", result->bytes()}, {"differing", result->differing()}};
+    json["tensors"] = Json::array();
+    for (const auto& p : result->parts) {
+      json["tensors"].push_back(
+          {{"name", p.name}, {"bytes", p.bytes}, {"differing", p.differing}});
+    }
+    json["unmatched"] = result->unmatched;
+    json["exit_code"] = code;
+    Put(json);
+    return code;
+  }
+  for (const auto& p : result->parts) {
+    if (p.differing == 0 && !options.verbose) continue;
+    fmt::print("{}: {} of {} bytes differ\n", p.name, p.differing, p.bytes);
+  }
+  for (const std::string& name : result->unmatched) {
+    fmt::print("{}\n", name);
+  }
+  fmt::print("total: {} of {} bytes differ from those of {}\n",
+             result->differing(), result->bytes(), result->profile);
   return code;
 }
 

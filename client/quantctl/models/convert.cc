@@ -91,9 +91,12 @@ void PrintPlan(const Options& options, const Model& model,
   if (plan.groups.empty()) {
     fmt::print("decoded: {}\n", FormatsText(plan));
   } else {
-    fmt::print("quantized: {} for {}; {} group{} share an amax\n",
-               FormatsText(plan), Name(plan.dialect), fused,
-               fused == 1 ? "" : "s");
+    fmt::print(
+        "quantized: {} for {}, with the bytes of {}; {} group{} share an "
+        "amax\n",
+        FormatsText(plan), Name(plan.dialect),
+        Name(plan.groups.front().weights.front().profile), fused,
+        fused == 1 ? "" : "s");
     fmt::print("activations: {}\n", ActivationsOf(plan));
   }
   if (options.verbose) {
@@ -244,10 +247,10 @@ checkpoint::ConversionOptions HowTo(const Options& options,
   const auto servers =
       std::count(options.server.begin(), options.server.end(), ',') + 1;
   how.at_once = static_cast<int>(std::min<int64_t>(3 * servers, 64));
-  how.encode.piece_bytes = std::min(how.encode.piece_bytes, room);
+  how.piece_bytes = std::min(how.piece_bytes, room);
   const uint64_t most = convert.memory_mib << 20;
   while (checkpoint::MemoryBound(how) > most && how.at_once > 1) --how.at_once;
-  while (checkpoint::MemoryBound(how) > most) how.encode.piece_bytes /= 2;
+  while (checkpoint::MemoryBound(how) > most) how.piece_bytes /= 2;
   return how;
 }
 

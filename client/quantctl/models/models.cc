@@ -6,6 +6,7 @@
 
 #include "client/checkpoint/dialect.h"
 #include "client/quantctl/flags.h"
+#include "kernels/plan/profile/profile.h"
 
 namespace quantd::quantctl {
 namespace {
@@ -69,6 +70,21 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
   lint->add_option("--original", lint_options->other,
                    "The model that it was made from, by which more is found")
       ->type_name("MODEL");
+  const auto [verify, verify_options] = command(
+      "verify",
+      "Quantize the original again and count the bytes of a model that differ",
+      RunVerify);
+  verify
+      ->add_option("--original", verify_options->other,
+                   "The model that it was made from")
+      ->required()
+      ->type_name("MODEL");
+  Named(verify, "--profile", "LIBRARY",
+        "Whose arithmetic (default: what the file names, or that of the "
+        "dialect's library)",
+        ProfileNames(), ParseProfile,
+        [c = verify_options](Profile p) { c->profile = p; });
+  AddServer(verify, o);
   const auto [compare, compare_options] =
       command("compare",
               "Compare two models tensor by tensor, whatever their formats and "
@@ -106,6 +122,10 @@ void AddModelCommands(CLI::App* app, Options* o,
   Named(convert, "--format", "FORMAT", "What weights become (default nvfp4)",
         WeightFormatNames(), ParseWeightFormat,
         [c](checkpoint::WeightFormat f) { c->selection.format = f; });
+  Named(convert, "--profile", "LIBRARY",
+        "Whose arithmetic (default: that of the dialect's library)",
+        ProfileNames(), ParseProfile,
+        [c](Profile p) { c->selection.profile = p; });
   convert->add_flag("--dry-run", c->dry_run,
                     "Show what would be done, from the headers alone; no "
                     "server and nothing written");

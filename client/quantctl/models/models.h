@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "client/checkpoint/plan.h"
@@ -19,17 +20,19 @@ struct ConvertOptions {
   std::string input_amax_file;
   bool dry_run = false;
   bool statistics = false;
-  uint64_t memory_mib = 512;
+  uint64_t memory_mib = 768;
 };
 
 struct CheckOptions {
   std::string model;
   std::string other;  // to compare with; empty: none
+  std::optional<Profile> profile = {};
 };
 
 int RunInspect(const Options& options, const CheckOptions& check);
 int RunLint(const Options& options, const CheckOptions& check);
 int RunCompare(const Options& options, const CheckOptions& check);
+int RunVerify(const Options& options, const CheckOptions& check);
 int RunConvert(const Options& options, const ConvertOptions& convert);
 
 // `run` is set to the one that the command line names.

@@ -104,9 +104,11 @@ TEST_F(PlannerTest, EveryDialectStoresItsOwnParts) {
        ".weight_global_scale F32 [1]; .weight_packed U8 [256,64]; "
        ".weight_scale F8_E4M3 [256,8]; "},
       {D::kCompressedTensors, W::kFp8,
-       ".weight F8_E4M3 [256,128]; .weight_scale F32 [1]; "},
+       ".weight F8_E4M3 [256,128]; .weight_scale BF16 [1]; "},
+      {D::kCompressedTensors, W::kFp8Dynamic,
+       ".weight F8_E4M3 [256,128]; .weight_scale BF16 [256,1]; "},
       {D::kCompressedTensors, W::kFp8Block,
-       ".weight F8_E4M3 [256,128]; .weight_scale F32 [2,1]; "},
+       ".weight F8_E4M3 [256,128]; .weight_scale BF16 [2,1]; "},
       {D::kCompressedTensors, W::kMxfp8,
        ".weight F8_E4M3 [256,128]; .weight_scale U8 [256,4]; "},
       {D::kCompressedTensors, W::kMxfp4,
@@ -144,6 +146,13 @@ TEST_F(PlannerTest, PairsThatNobodyHasAreRefusedWithThoseThatThereAre) {
                     HasSubstr("got nvfp4")));
   EXPECT_THAT(bad(Dialect::kNone, WeightFormat::kNvfp4),
               HasSubstr("bf16 with --dialect none"));
+  const auto other = Plan({.profile = Profile::kModelopt047});
+  ASSERT_FALSE(other.ok());
+  EXPECT_THAT(std::string(other.status().message()),
+              AllOf(HasSubstr("--profile: expected one that has nvfp4 as "
+                              "compressed-tensors stores it"),
+                    HasSubstr("got modelopt@0.47")));
+  EXPECT_THAT(Plan({.profile = Profile::kTe}), IsOk());
   EXPECT_THAT(bad(Dialect::kModelOpt, WeightFormat::kFp8),
               HasSubstr("give --input-amax"));
 }

@@ -20,6 +20,7 @@ using checkpoint::WeightFormat;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using Words = std::vector<std::string>;
 
 // The service's scales as files have them: linear and without padding.
@@ -27,10 +28,12 @@ std::vector<std::byte> Cropped(const Result& result, Format format,
                                int64_t rows, int64_t cols) {
   const FormatSpec& spec = *FindFormat(format);
   const auto padded = result.bytes(TensorKind::kRowwiseScale);
-  if (spec.scaling == Scaling::kTensor) return {padded.begin(), padded.end()};
+  if (spec.scaling == Scaling::kTensor || spec.scaling == Scaling::kChannel) {
+    return {padded.begin(), padded.end()};
+  }
   const auto& shape = result.part(TensorKind::kRowwiseScale)->shape;
   const int64_t down = spec.square ? CeilDiv(rows, spec.block) : rows;
-  const size_t element = SizeOf(spec.scale);
+  const size_t element = SizeOf(result.part(TensorKind::kRowwiseScale)->dtype);
   const size_t used = static_cast<size_t>(CeilDiv(cols, spec.block)) * element;
   std::vector<std::byte> out;
   for (int64_t line = 0; line < down; ++line) {
@@ -62,14 +65,16 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
     Dialect dialect;
     WeightFormat format;
   };
-  const Case cases[] = {{Dialect::kCompressedTensors, WeightFormat::kNvfp4},
-                        {Dialect::kCompressedTensors, WeightFormat::kFp8},
-                        {Dialect::kCompressedTensors, WeightFormat::kFp8Block},
-                        {Dialect::kCompressedTensors, WeightFormat::kMxfp8},
-                        {Dialect::kCompressedTensors, WeightFormat::kMxfp4},
-                        {Dialect::kModelOpt, WeightFormat::kNvfp4},
-                        {Dialect::kModelOpt, WeightFormat::kMxfp8},
-                        {Dialect::kDeepSeek, WeightFormat::kFp8Block}};
+  const Case cases[] = {
+      {Dialect::kCompressedTensors, WeightFormat::kNvfp4},
+      {Dialect::kCompressedTensors, WeightFormat::kFp8},
+      {Dialect::kCompressedTensors, WeightFormat::kFp8Dynamic},
+      {Dialect::kCompressedTensors, WeightFormat::kFp8Block},
+      {Dialect::kCompressedTensors, WeightFormat::kMxfp8},
+      {Dialect::kCompressedTensors, WeightFormat::kMxfp4},
+      {Dialect::kModelOpt, WeightFormat::kNvfp4},
+      {Dialect::kModelOpt, WeightFormat::kMxfp8},
+      {Dialect::kDeepSeek, WeightFormat::kFp8Block}};
   for (const auto& [dialect, format] : cases) {
     SCOPED_TRACE(fmt::format("{} {}", Name(dialect), Name(format)));
     const Outcome run = RunServed({"convert", At("m"), Fresh("made"),
@@ -96,7 +101,7 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
       }
       const int64_t cols = original.at(modules[0] + ".weight").shape[1];
       const auto whole = (*client)->Quantize({DType::kBF16, {rows, cols}}, all,
-                                             OptionsOf(layout));
+                                             OptionsOf(layout, layout.profile));
       ASSERT_THAT(whole, IsOk());
       int64_t row = 0;
       for (const std::string& m : modules) {
@@ -116,8 +121,9 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
                       scales.begin() + (row + t.shape[0]) * some};
           }
         } else {
-          const auto one = (*client)->Quantize({DType::kBF16, t.shape}, t.bytes,
-                                               OptionsOf(layout));
+          const auto one =
+              (*client)->Quantize({DType::kBF16, t.shape}, t.bytes,
+                                  OptionsOf(layout, layout.profile));
           ASSERT_THAT(one, IsOk());
           codes = Vector(one->bytes(TensorKind::kRowwiseData));
           scales = Cropped(*one, layout.codes, t.shape[0], cols);
@@ -125,11 +131,13 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
         EXPECT_TRUE(BytesOf(*model, w.part(PartSource::kCodes)) == codes);
         EXPECT_TRUE(BytesOf(*model, w.part(PartSource::kScales)) == scales);
         if (layout.global != checkpoint::Global::kNone) {
-          const float amax = *whole->amax(TensorKind::kRowwiseAmax);
-          EXPECT_EQ(FloatOf(*model, w.part(PartSource::kGlobal)),
-                    layout.global == checkpoint::Global::kDivisor
-                        ? 2688.0f / amax
-                        : 1.0f / (2688.0f / amax));
+          const auto global =
+              whole->bytes(layout.global == checkpoint::Global::kDivisor
+                               ? TensorKind::kRowwiseGlobalDivisor
+                               : TensorKind::kRowwiseGlobalScale);
+          EXPECT_EQ(global.size(), 4u);
+          EXPECT_TRUE(BytesOf(*model, w.part(PartSource::kGlobal)) ==
+                      Vector(global));
         }
         row += t.shape[0];
       }
@@ -225,6 +233,34 @@ TEST_F(Convert, ModelOptGetsItsOwnFileAndScalesOfActivations) {
       {"convert", At("m"), Fresh("a"), "--input-amax", At("amax.json")});
   EXPECT_EQ(bad.code, 3);
   EXPECT_THAT(bad.err, HasSubstr("expected a finite number > 0, got -1"));
+}
+
+TEST_F(Convert, VerifyCountsTheBytesThatDiffer) {
+  WriteLlama(Fresh("m"));
+  for (const char* profile : {"compressed-tensors@0.20", "te"}) {
+    SCOPED_TRACE(profile);
+    ASSERT_EQ(
+        RunServed({"convert", At("m"), Fresh("made"), "--profile", profile})
+            .code,
+        0);
+    const Outcome same =
+        RunServed({"verify", At("made"), "--original", At("m")});
+    EXPECT_EQ(same.code, 0) << same.err;
+    EXPECT_THAT(same.out, AllOf(HasSubstr("total: 0 of "), HasSubstr(profile)));
+  }
+  // What te wrote are not the bytes of another library.
+  const Outcome other = RunServed({"verify", At("made"), "--original", At("m"),
+                                   "--profile", "compressed-tensors@0.20"});
+  EXPECT_EQ(other.code, 8);
+  EXPECT_THAT(other.out, Not(HasSubstr("total: 0 of ")));
+  const std::string shard = At("made/model-00002-of-00002.safetensors");
+  std::string bytes = ReadFile(shard);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  WriteFile(shard, bytes);
+  const Outcome spoiled =
+      RunServed({"verify", At("made"), "--original", At("m"), "--json"});
+  EXPECT_EQ(spoiled.code, 8);
+  EXPECT_EQ(spoiled.Json()["differing"], 1);
 }
 
 TEST_F(Convert, StackedExpertsEqualThoseApart) {

@@ -1,0 +1,47 @@
+// Quantizes an original once more and counts the bytes that differ from those
+// of a quantized model.
+#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_VERIFY_H_
+#define QUANTD_CLIENT_CHECKPOINT_CHECK_VERIFY_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/checkpoint/convert/weight_encoder.h"
+#include "client/checkpoint/model.h"
+#include "kernels/plan/format.h"
+
+namespace quantd::checkpoint {
+
+struct VerifiedPart {
+  std::string name;  // of the tensor
+  uint64_t bytes = 0;
+  uint64_t differing = 0;
+};
+
+struct Verification {
+  std::string profile;              // whose arithmetic was taken
+  std::vector<VerifiedPart> parts;  // all of them, sorted
+  // Quantized, and the original has no weight for them; with the reason.
+  std::vector<std::string> unmatched;
+
+  uint64_t bytes() const;
+  uint64_t differing() const;
+};
+
+// `profile`: none: the one that the file names, else that of the dialect's
+// library. `piece_bytes`: of the original, held at once. INVALID_ARGUMENT for a
+// model that is not quantized.
+absl::StatusOr<Verification> VerifyModel(const Model& original,
+                                         const Model& quantized,
+                                         std::optional<Profile> profile,
+                                         size_t piece_bytes,
+                                         const EncodeOptions& options,
+                                         const QuantizeCall& quantize);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_VERIFY_H_

@@ -79,7 +79,8 @@ absl::StatusOr<Result> LocalCall::Run(Engine& engine, int device,
     }
   }
   return builder.Take({report_.saw_nan, report_.saw_inf, report_.rowwise,
-                       report_.columnwise, device_, "", 1});
+                       report_.columnwise, device_, "", 1,
+                       report_.replaced_globals});
 }
 
 bool LocalCall::Await(Engine& engine, int device) {

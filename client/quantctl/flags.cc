@@ -243,9 +243,8 @@ absl::Status SettleUsage(Options* o) {
 
 void AddServer(CLI::App* app, Options* o) {
   app->add_option("--server", o->server,
-                  "Address of the server, or several with commas between them, "
-                  "or a name that resolves to several; or the devices of this "
-                  "process: local, local:cpu or local:cuda:N")
+                  "Address of the server, or several with commas between; or "
+                  "local, local:cpu or local:cuda:N: no server, this process")
       ->type_name("ADDRESS,...")
       ->envname("QUANTD_SERVER")
       ->capture_default_str();

@@ -174,9 +174,14 @@ int Main(int argc, char** argv) {
     fmt::print(stderr, "{}\n", std::string(s.message()));
     return kUsage;
   }
-  // What computes can do without a server; `info` asks about one.
-  for (const CLI::App* sub : {quantize, dequantize, amax, roundtrip}) {
-    if (*sub && (*sub)["--server"]->empty()) SettleServer(&o);
+  // What computes can do without a server; `info` asks about one, and `plan`
+  // only where one is named.
+  for (const CLI::App* sub : app.get_subcommands()) {
+    if (sub == info || sub == plan) continue;
+    const CLI::Option* server = sub->get_option_no_throw("--server");
+    const CLI::Option* dry_run = sub->get_option_no_throw("--dry-run");
+    const bool computes = server != nullptr && !(dry_run && *dry_run);
+    if (computes && server->empty()) SettleServer(&o);
   }
   return run(o);
 }

@@ -1,5 +1,6 @@
 // A client in this process against one of a server: every byte, every report,
 // every refusal.
+#include <algorithm>
 #include <limits>
 #include <random>
 #include <string>
@@ -64,6 +65,7 @@ class LocalAgreement : public testing::Test {
     EXPECT_EQ(theirs->saw_inf(), ours->saw_inf());
     EXPECT_EQ(theirs->device(), ours->device());
     EXPECT_EQ(theirs->attempts(), ours->attempts());
+    EXPECT_EQ(theirs->replaced_globals(), ours->replaced_globals());
     for (const Usage copy : {Usage::kRowwise, Usage::kColumnwise}) {
       const auto& a = theirs->statistics(copy);
       const auto& b = ours->statistics(copy);
@@ -170,6 +172,19 @@ TEST_F(LocalAgreement, Options) {
              local_->RhtAmax(whole.desc, whole.bytes(), amax));
   ExpectSame(server_->ApplyRht(whole.desc, whole.bytes(), {}),
              local_->ApplyRht(whole.desc, whole.bytes(), {}));
+}
+
+TEST_F(LocalAgreement, Profiles) {
+  Whole whole;
+  // For these the library would write NaN: the report counts them.
+  std::fill(whole.values.begin(), whole.values.end(), 0.0f);
+  QuantizeOptions o;
+  o.format = Format::kNvfp4;
+  o.profile = *ParseProfile("modelopt@0.47");
+  Quantize(whole, o);
+  const auto ours = local_->Quantize(whole.desc, whole.bytes(), o);
+  ASSERT_THAT(ours, IsOk());
+  EXPECT_EQ(ours->replaced_globals(), 1);
 }
 
 TEST_F(LocalAgreement, BadInput) {

@@ -272,7 +272,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
       used += aligned(spec.size);
       out->spans_.push_back(to);
       if (IsScale(spec.kind)) {
-        const int64_t blocks = first / std::max(1, format.block);
+        const int64_t blocks = format.block == 0 ? 0 : first / format.block;
         ConvertScales(format, whole, from, part, to, columnwise ? 0 : first,
                       columnwise ? blocks : 0);
       } else {

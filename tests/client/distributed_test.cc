@@ -183,7 +183,7 @@ class Distributed : public testing::Test {
     const auto got_amax = part.amaxes(kind);
     ASSERT_EQ(amax.empty(), got_amax.empty());
     for (size_t i = 0; i < got_amax.size(); ++i) {
-      const size_t first = options.form.row_scaled ? line : 0;
+      const size_t first = HasAmaxOfLines(format, options.form) ? line : 0;
       EXPECT_EQ(amax[first + i], got_amax[i]);
     }
   }

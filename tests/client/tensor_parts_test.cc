@@ -135,7 +135,8 @@ TEST_F(TensorParts, SlicesAreWhatTheirRowsGiveUnderTheAmaxOfTheWhole) {
       ASSERT_THAT(slice, IsOk());
       EXPECT_EQ(slice->shape(), (std::vector<int64_t>{cut.count, kCols}));
       QuantizeOptions o = slice->options();
-      if (FindFormat(o.format)->scaling == Scaling::kNvfp4) {
+      const FormatSpec& format = *FindFormat(o.format);
+      if (format.scaling == Scaling::kNvfp4 || HasAmaxOfLines(format, o.form)) {
         const auto given = [](const std::optional<QuantizedTensor::Copy>& c) {
           if (!c) return std::vector<float>();
           return std::vector<float>(c->amax.begin(), c->amax.end());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -191,7 +192,7 @@ TEST_F(DescribeTest, ServerInfoListsFormatsAndTheirOptions) {
   grpc::ClientContext context;
   ASSERT_TRUE(
       v1::Quantd::NewStub(channel_)->GetServerInfo(&context, {}, &info).ok());
-  ASSERT_EQ(info.formats_size(), 11);
+  ASSERT_EQ(info.formats_size(), std::ssize(kFormats));
   std::map<std::string, v1::FormatSupport> formats;
   for (const v1::FormatSupport& f : info.formats()) formats[f.name()] = f;
   const v1::FormatSupport& nvfp4 = formats["nvfp4"];
@@ -206,13 +207,13 @@ TEST_F(DescribeTest, ServerInfoListsFormatsAndTheirOptions) {
   EXPECT_THAT(nvfp4.options(),
               ElementsAre("rht", "stochastic", "row_scaled", "four_over_six",
                           "swizzled", "given_amax", "estimation", "grouped",
-                          "dbias", "statistics"));
+                          "dbias", "statistics", "profile"));
   EXPECT_THAT(formats["mxfp8_e5m2"].options(),
               ElementsAre("rht", "swizzled", "scale_rule", "grouped", "dbias",
                           "statistics"));
-  EXPECT_THAT(
-      formats["fp8_block_2d_e4m3"].options(),
-      ElementsAre("epsilon", "power_of_two", "grouped", "dbias", "statistics"));
+  EXPECT_THAT(formats["fp8_block_2d_e4m3"].options(),
+              ElementsAre("epsilon", "power_of_two", "grouped", "dbias",
+                          "statistics", "profile"));
   EXPECT_THAT(formats["fp8_e4m3"].rht_dimensions(), IsEmpty());
   EXPECT_THAT(formats["nvfp4_2d"].rht_dimensions(), IsEmpty());
 }

@@ -43,10 +43,11 @@ __device__ __forceinline__ uint32_t LoadScale(const DequantizeParams& p,
                                               int64_t line, int64_t number) {
   const int64_t index =
       p.scaling == Scaling::kTensor ? 0 : ScaleIndex(copy, line, number);
-  switch (SizeOf(p.scale)) {
-    case 4:
+  switch (p.scale) {
+    case DType::kF32:
       return reinterpret_cast<const uint32_t*>(copy.scale)[index];
-    case 2:
+    case DType::kF16:
+    case DType::kBF16:
       return ScaleFromType<Scalar>(
           p.scale, reinterpret_cast<const uint16_t*>(copy.scale)[index]);
     default:

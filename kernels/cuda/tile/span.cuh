@@ -154,11 +154,12 @@ __device__ __forceinline__ float AmaxOf(const CopyTask& copy, int64_t line) {
 // Stores a scale as StoredScale gives it.
 __device__ __forceinline__ void StoreScaleAs(DType type, uint32_t stored,
                                              int64_t index, std::byte* to) {
-  switch (SizeOf(type)) {
-    case 4:
+  switch (type) {
+    case DType::kF32:
       reinterpret_cast<uint32_t*>(to)[index] = stored;
       return;
-    case 2:
+    case DType::kF16:
+    case DType::kBF16:
       reinterpret_cast<uint16_t*>(to)[index] =
           static_cast<uint16_t>(ScaleInType<Scalar>(type, stored));
       return;

@@ -167,7 +167,7 @@ struct SpanOut {
 };
 
 // One copy of a tile. Returns the Seen bits of its values before any rotation.
-template <DType D, int N>
+template <DType D, int N, bool kOther>
 __device__ __forceinline__ uint32_t
 EncodeTile(const EncodeArgs& a, const EncodeParams& p, const GroupTile& tile,
            const CopyTask& copy, bool columnwise, const Squares& squares,

@@ -25,7 +25,7 @@ struct LineScale {
 };
 
 // Whether the one scale of a line is not that of its blocks.
-constexpr bool HasBlockScales(Scaling scaling) {
+QUANTD_FN bool HasBlockScales(Scaling scaling) {
   return scaling != Scaling::kTensor && scaling != Scaling::kChannel;
 }
 

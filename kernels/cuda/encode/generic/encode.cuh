@@ -168,10 +168,10 @@ struct SpanOut {
 
 // One copy of a tile. Returns the Seen bits of its values before any rotation.
 template <DType D, int N, bool kOther>
-__device__ __forceinline__ uint32_t
-EncodeTile(const EncodeArgs& a, const EncodeParams& p, const GroupTile& tile,
-           const CopyTask& copy, bool columnwise, const Squares& squares,
-           Tally* tally, ErrorSums* sums) {
+__device__ __forceinline__ uint32_t EncodeTile(
+    const EncodeArgs& a, const GroupTile& tile, const CopyTask& copy,
+    bool columnwise, const Squares& squares, Tally* tally, ErrorSums* sums) {
+  const EncodeParams& p = a.params;
   uint32_t seen = 0;
   for (int i = threadIdx.x; i < TileSpan<N>::kCount; i += kThreads) {
     const TileSpan<N> span(columnwise, i);

@@ -42,6 +42,15 @@ constexpr std::pair<Sender::Backlog, int> kBacklogs[] = {
 #define SO_BUF_LOCK 72
 #endif
 
+std::optional<tcp_info> TcpInfoOf(int fd) {
+  tcp_info info = {};
+  socklen_t size = sizeof(info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+    return std::nullopt;
+  }
+  return info;
+}
+
 struct Peer {
   std::string host;  // "ipv4:127.0.0.1"
   int port = 0;
@@ -97,13 +106,10 @@ bool Connection::HasHungUp() const {
 }
 
 std::optional<uint64_t> Connection::Received() const {
-  tcp_info info = {};
-  socklen_t size = sizeof(info);
-  if (!tcp_ || !Open() ||
-      getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
-    return std::nullopt;
-  }
-  return info.tcpi_bytes_received;
+  if (!tcp_ || !Open()) return std::nullopt;
+  const auto info = TcpInfoOf(fd_);
+  if (!info) return std::nullopt;
+  return info->tcpi_bytes_received;
 }
 
 bool Connection::HasUnread() const {
@@ -120,12 +126,9 @@ std::optional<Connection::Sending> Connection::Sent() const {
   // Where nobody counts what was taken, a change of what waits must do.
   sending.taken = UINT64_MAX - sending.waiting;
   if (tcp_) {
-    tcp_info info = {};
-    socklen_t size = sizeof(info);
-    if (getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
-      return std::nullopt;
-    }
-    sending.taken = info.tcpi_bytes_acked;
+    const auto info = TcpInfoOf(fd_);
+    if (!info) return std::nullopt;
+    sending.taken = info->tcpi_bytes_acked;
   }
   return sending;
 }
@@ -167,17 +170,14 @@ void Connection::Pause(bool paused) {
 }
 
 uint64_t Connection::ReceivedUnanswered() {
-  tcp_info info = {};
-  socklen_t size = sizeof(info);
-  if (!tcp_ || !Open() ||
-      getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
-    return 0;
+  if (!tcp_ || !Open()) return 0;
+  const auto info = TcpInfoOf(fd_);
+  if (!info) return 0;
+  if (info->tcpi_bytes_sent != answered_) {
+    answered_ = info->tcpi_bytes_sent;
+    received_by_then_ = info->tcpi_bytes_received;
   }
-  if (info.tcpi_bytes_sent != answered_) {
-    answered_ = info.tcpi_bytes_sent;
-    received_by_then_ = info.tcpi_bytes_received;
-  }
-  return info.tcpi_bytes_received - received_by_then_;
+  return info->tcpi_bytes_received - received_by_then_;
 }
 
 void Connection::Shut() const {

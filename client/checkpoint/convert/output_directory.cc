@@ -251,31 +251,33 @@ absl::Status OutputDirectory::OpenShard(const OutputShard& planned,
       {reinterpret_cast<const std::byte*>(head->data()), head->size()}, draft);
 }
 
-absl::Status OutputDirectory::Write(std::string_view tensor, size_t offset,
-                                    absl::Span<const std::byte> bytes) {
+absl::StatusOr<const OutputDirectory::Place*> OutputDirectory::Find(
+    std::string_view tensor, size_t offset, size_t size) const {
   const auto found = places_.find(tensor);
   if (found == places_.end() || offset > found->second.size ||
-      bytes.size() > found->second.size - offset) {
+      size > found->second.size - offset) {
     return absl::InternalError(
-        fmt::format("{} bytes at {} of tensor \"{}\" were not planned",
-                    bytes.size(), offset, tensor));
+        fmt::format("{} bytes at {} of tensor \"{}\" were not planned", size,
+                    offset, tensor));
   }
-  const Shard& shard = shards_[found->second.shard];
-  return WriteAll(shard.fd, found->second.begin + offset, bytes,
+  return &found->second;
+}
+
+absl::Status OutputDirectory::Write(std::string_view tensor, size_t offset,
+                                    absl::Span<const std::byte> bytes) {
+  const auto place = Find(tensor, offset, bytes.size());
+  if (!place.ok()) return place.status();
+  const Shard& shard = shards_[(*place)->shard];
+  return WriteAll(shard.fd, (*place)->begin + offset, bytes,
                   shard.path + std::string(kPartial));
 }
 
 absl::Status OutputDirectory::Read(std::string_view tensor, size_t offset,
                                    absl::Span<std::byte> bytes) const {
-  const auto found = places_.find(tensor);
-  if (found == places_.end() || offset > found->second.size ||
-      bytes.size() > found->second.size - offset) {
-    return absl::InternalError(
-        fmt::format("{} bytes at {} of tensor \"{}\" were not planned",
-                    bytes.size(), offset, tensor));
-  }
-  const Shard& shard = shards_[found->second.shard];
-  return ReadAll(shard.fd, found->second.begin + offset, bytes,
+  const auto place = Find(tensor, offset, bytes.size());
+  if (!place.ok()) return place.status();
+  const Shard& shard = shards_[(*place)->shard];
+  return ReadAll(shard.fd, (*place)->begin + offset, bytes,
                  shard.path + std::string(kPartial));
 }
 

@@ -60,6 +60,9 @@ class OutputDirectory {
     size_t size = 0;
   };
   OutputDirectory() = default;
+  // Where a tensor goes. INTERNAL: `size` bytes at `offset` are not all of it.
+  absl::StatusOr<const Place*> Find(std::string_view tensor, size_t offset,
+                                    size_t size) const;
   absl::Status OpenShard(const OutputShard& planned, const std::string& path);
   absl::Status Abandon(absl::Status why);
   absl::Status Carry(const std::string& name) const;

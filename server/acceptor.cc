@@ -42,9 +42,10 @@ constexpr uint64_t kMostGranted = 4 << 20;
 // never had any, at once, but for the time that its first may take.
 constexpr absl::Duration kIdle = absl::Seconds(1);
 constexpr absl::Duration kNeverUsed = absl::Milliseconds(50);
-// The same of one whose host is outlawed: headers, and what a client sends
-// before it knows how large a window it has.
-constexpr uint64_t kLawfulOfOutlaws = 96 << 10;
+// The same of one whose host is outlawed: headers, and at first what a client
+// sends before it knows how large a window it has.
+constexpr uint64_t kLawfulOfOutlaws = 8 << 10;
+constexpr uint64_t kFirstOfOutlaws = 96 << 10;
 
 }  // namespace
 
@@ -269,11 +270,12 @@ void Acceptor::EndOverflowing() {
   }
   std::sort(found.begin(), found.end(), std::greater<>());
   for (const auto& [bytes, connection] : found) {
-    const bool has_window =
-        connection->used() || now - connection->idle_since() < kFirstCall;
-    const uint64_t lawful = ledger_->Outlawed(*connection)
-                                ? kLawfulOfOutlaws
-                                : kLawful + (has_window ? limits_.window : 0);
+    const bool fresh = now - connection->idle_since() < kFirstCall;
+    const bool has_window = connection->used() || fresh;
+    const uint64_t lawful = !ledger_->Outlawed(*connection)
+                                ? kLawful + (has_window ? limits_.window : 0)
+                            : fresh ? kFirstOfOutlaws
+                                    : kLawfulOfOutlaws;
     if (bytes <= lawful && sum <= limits_.lawful) {
       // A stranger brings more than its headers, and no call of its waits to be
       // read. Perhaps one has come and waits to be seen.
@@ -283,6 +285,14 @@ void Acceptor::EndOverflowing() {
     }
     Expel(*connection, "overflow");
     sum -= bytes;
+  }
+}
+
+void Acceptor::EndOutlaws() {
+  absl::MutexLock lock(&mutex_);
+  for (const Entry& entry : entries_) {
+    const Connection& c = *entry.connection;
+    if (c.countable() && ledger_->Outlawed(c)) c.Shut();
   }
 }
 

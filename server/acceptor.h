@@ -60,6 +60,9 @@ class Acceptor {
   // Accepts no more. Must come before gRPC's server is shut down, which takes
   // no descriptor afterwards.
   void Stop();
+  // Ends what hosts have open that are outlawed, but for proven connections: a
+  // server that stops has no patience for calls that they never finish.
+  void EndOutlaws();
 
   // Ends a connection for what it does, and holds that against its host. The
   // log says why: a word, such as "resets".

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -161,9 +162,21 @@ void Connection::AllowBacklog(Backlog backlog) {
 void Connection::Pause(bool paused) {
   if (paused == (paused_since_ != absl::InfiniteFuture())) return;
   paused_since_ = paused ? absl::Now() : absl::InfiniteFuture();
+  // Of a segment with payload nothing, any other in full. The kernel shows the
+  // filter what follows the IP header.
+  constexpr uint32_t kHeaderWords = 12;  // in the upper half of this byte
+  sock_filter deeds[] = {
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kHeaderWords),
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xF0),
+      BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 2),
+      BPF_STMT(BPF_MISC | BPF_TAX, 0),
+      BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+      BPF_JUMP(BPF_JMP | BPF_JGT | BPF_X, 0, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+      BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+  };
   WithSocket([&](int fd) {
-    sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
-    const sock_fprog program = {1, &nothing};
+    const sock_fprog program = {std::size(deeds), deeds};
     setsockopt(fd, SOL_SOCKET, paused ? SO_ATTACH_FILTER : SO_DETACH_FILTER,
                &program, sizeof(program));
   });

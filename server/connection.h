@@ -47,8 +47,10 @@ class Connection : public Sender {
   void AllowBacklog(Backlog backlog) override;
   // Whether it has proven itself to the ledger.
   bool known() const { return backlog_ == Backlog::kAny; }
-  // While it is paused the kernel drops what comes, and the peer sends it again
-  // a little later. To be called, like what follows, by one thread.
+  // While it is paused the kernel drops what the peer writes, which it sends
+  // again a little later. What it acknowledges, and that it has hung up, still
+  // comes: a reset is sent but once. To be called, like what follows, by one
+  // thread.
   void Pause(bool paused);
   // InfiniteFuture: it is not paused.
   absl::Time paused_since() const { return paused_since_; }

@@ -287,12 +287,14 @@ bool Server::Drain(absl::Duration delay) {
        {"delay_ms", absl::ToInt64Milliseconds(delay)}});
   absl::SleepFor(delay);
   registry_.StartDraining();
+  acceptor_->EndOutlaws();
   const bool finished =
       registry_.WaitUntilNoneAccepted(absl::Now() + options_.drain_timeout);
   // From Shutdown on gRPC itself turns calls away, as CANCELLED and without a
   // reason: first tell those who still come that they must go elsewhere.
   registry_.WaitUntilQuiet(kQuietTime, absl::Now() + kLongestNoise);
   acceptor_->Stop();
+  acceptor_->EndOutlaws();
   // Nothing of ours is left to wait for; health watchers would stay for ever.
   grpc_->Shutdown(absl::ToChronoTime(absl::Now() + absl::Milliseconds(100)));
   ledger_->Stop();

@@ -8,6 +8,8 @@
 #include <utility>
 #include <variant>
 
+#include "kernels/plan/profile/profile.h"
+
 namespace quantd::bench {
 namespace {
 
@@ -184,6 +186,52 @@ void AddVariants(Table* table) {
   }
 }
 
+// What a library's profile is a variant of: the same cell under te.
+std::string RowOf(Format format) {
+  switch (format) {
+    case Format::kNvfp4:
+      return "nvfp4_row";
+    case Format::kFp8E4M3:
+      return "fp8_row_amax";
+    case Format::kFp8ChannelE4M3:
+      return "fp8_channel_row";
+    case Format::kFp8SquareE4M3:
+      return "fp8_128x128_row";
+    case Format::kMxfp8E4M3:
+      return "mxfp8_row";
+    case Format::kMxfp4:
+      return "mxfp4_row";
+    default:
+      break;
+  }
+  std::fprintf(stderr, "no row for %s\n", std::string(Name(format)).c_str());
+  std::exit(1);
+}
+
+void AddProfiles(Table* table) {
+  const auto add = [&](Format format, int reads) {
+    QuantizeOptions o;
+    o.format = format;
+    RowSpec row = {RowOf(format), o};
+    row.whole = reads > 1;
+    row.reads = reads;
+    table->Add(std::move(row));
+  };
+  add(Format::kFp8E4M3, 2);
+  add(Format::kFp8ChannelE4M3, 2);
+  add(Format::kFp8SquareE4M3, 1);
+  add(Format::kMxfp4, 1);
+  for (const ProfileSpec& profile : Profiles()) {
+    if (profile.profile == Profile::kTe) continue;
+    for (const ProfileFormat& f : profile.formats) {
+      if (f.format == Format::kUnspecified) continue;
+      table->Variant(RowOf(f.format),
+                     RowOf(f.format) + "_" + std::string(profile.name),
+                     [&](QuantizeOptions& o) { o.profile = profile.profile; });
+    }
+  }
+}
+
 Plan Must(absl::StatusOr<Plan> plan, const std::string& name) {
   if (!plan.ok()) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(),
@@ -214,6 +262,7 @@ const std::vector<RowSpec>& Rows() {
     AddQuantizes(&table);
     AddOthers(&table);
     AddVariants(&table);
+    AddProfiles(&table);
     return table.Take();
   }();
   return rows;

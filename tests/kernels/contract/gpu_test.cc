@@ -1,6 +1,7 @@
 // The GPU against the CPU backend, over more elements than the oracle could
-// do. QUANTD_GPU_ELEMENTS says how many (default 4e9); the totals go to
-// gpu_contract.json in the folder QUANTD_RESULTS_DIR, if that is set.
+// do. QUANTD_GPU_ELEMENTS says how many (default 4e9) and
+// QUANTD_GPU_PROFILE_ELEMENTS how many of each profile (default 1e9); the
+// totals go to files in the folder QUANTD_RESULTS_DIR, if that is set.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,11 +11,13 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "fmt/format.h"
 #include "kernels/device/devices.h"
+#include "kernels/plan/profile/profile.h"
 #include "kernels/plan/support.h"
 #include "tests/testing/device.h"
 #include "tests/testing/matchers.h"
@@ -204,6 +207,36 @@ Case MakeFormatCase(int n) {
   }
 }
 
+// Case `n` of the series of a profile: its formats by turns.
+Case MakeProfileCase(const ProfileSpec& profile, int n) {
+  constexpr DType kTypes[] = {DType::kBF16, DType::kF32, DType::kF16};
+  constexpr int64_t kShapes[][2] = {{8192, 4096}, {4099, 8192}, {65536, 512}};
+  int formats = 0;
+  for (const ProfileFormat& f : profile.formats) {
+    formats += f.format != Format::kUnspecified;
+  }
+  const Format format = profile.formats[n % formats].format;
+  const FormatSpec& spec = *FindFormat(format);
+  const int turn = n / formats;
+  const DType dtype = kTypes[turn % (profile.f16 ? 3 : 2)];
+  const auto& shape = kShapes[turn % 5 % 3];
+  QuantizeOptions o;
+  o.profile = profile.profile;
+  o.format = format;
+  o.non_finite = turn % 7 == 3 ? NonFinite::kPropagate : NonFinite::kIgnore;
+  if (turn % 2 == 1 && (spec.options & kOptSwizzled) != 0) {
+    o.form.scale_layout = Layout::kSwizzled;
+  }
+  if (spec.scaling == Scaling::kNvfp4 && turn % 4 == 1) o.rowwise_amax = {1.7f};
+  if (spec.scaling == Scaling::kMx && profile.scale_rule) {
+    o.scale_rule = static_cast<ScaleRule>(turn % 4);
+  }
+  o.statistics = turn % 6 == 5;
+  return {fmt::format("{} {} {} {}x{} turn {}", profile.name, Name(format),
+                      Name(dtype), shape[0], shape[1], turn),
+          MakeQuantizePlan(Matrix(dtype, shape[0], shape[1]), o)};
+}
+
 bool Same(const std::optional<ErrorStatistics>& a,
           const std::optional<ErrorStatistics>& b) {
   if (!a || !b) return a.has_value() == b.has_value();
@@ -229,33 +262,39 @@ std::vector<Bytes> MakeInputs(const Plan& plan, int n) {
   return inputs;
 }
 
-TEST(GpuContractTest, AgreesWithTheCpu) {
-  const std::vector<Target> targets = Targets();
-  if (targets.back().device == "cuda") GTEST_SKIP() << CudaUnavailableReason();
-  const char* wanted_text = std::getenv("QUANTD_GPU_ELEMENTS");
-  const double wanted = wanted_text ? std::atof(wanted_text) : 4e9;
-  BackendOptions options;
-  options.memory_limit = size_t{4} << 30;
-  const auto gpu_target =
-      std::find_if(targets.begin(), targets.end(),
-                   [](const Target& t) { return t.isa.empty(); });
-  auto gpu = Device::Open(*gpu_target, options);
-  auto cpu = Device::Open({"cpu", "auto"}, options);
-  ASSERT_THAT(gpu, IsOk());
-  ASSERT_THAT(cpu, IsOk());
+double Wanted(const char* variable, double otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? std::atof(text) : otherwise;
+}
 
-  const auto start = std::chrono::steady_clock::now();
-  double elements = 0;
-  double bytes = 0;
-  int cases = 0;
-  int mismatches = 0;
-  for (; elements < wanted; ++cases) {
-    const Case c = cases % 2 ? MakeFormatCase(cases / 2) : MakeCase(cases / 2);
+// Both devices, and what was compared between them.
+class GpuContractTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::vector<Target> targets = Targets();
+    if (targets.back().device == "cuda") {
+      GTEST_SKIP() << CudaUnavailableReason();
+    }
+    BackendOptions options;
+    options.memory_limit = size_t{4} << 30;
+    const auto gpu_target =
+        std::find_if(targets.begin(), targets.end(),
+                     [](const Target& t) { return t.isa.empty(); });
+    auto gpu = Device::Open(*gpu_target, options);
+    auto cpu = Device::Open({"cpu", "auto"}, options);
+    ASSERT_THAT(gpu, IsOk());
+    ASSERT_THAT(cpu, IsOk());
+    gpu_.emplace(*std::move(gpu));
+    cpu_.emplace(*std::move(cpu));
+  }
+
+  // Runs a case on both.
+  void Compare(const Case& c) {
     SCOPED_TRACE(c.name);
     ASSERT_THAT(c.plan, IsOk());
-    const std::vector<Bytes> inputs = MakeInputs(*c.plan, cases);
-    const auto want = RunPlan(cpu->backend(), *c.plan, inputs);
-    const auto got = RunPlan(gpu->backend(), *c.plan, inputs);
+    const std::vector<Bytes> inputs = MakeInputs(*c.plan, cases_++);
+    const auto want = RunPlan(cpu_->backend(), *c.plan, inputs);
+    const auto got = RunPlan(gpu_->backend(), *c.plan, inputs);
     ASSERT_THAT(want, IsOk());
     ASSERT_THAT(got, IsOk());
     const auto same =
@@ -267,28 +306,61 @@ TEST(GpuContractTest, AgreesWithTheCpu) {
         Same(want->report.rowwise, got->report.rowwise) &&
         Same(want->report.columnwise, got->report.columnwise);
     EXPECT_TRUE(same_report) << "other findings";
-    mismatches += !same || !same_report;
-    elements += static_cast<double>(c.plan->rows()) * c.plan->cols();
-    bytes += static_cast<double>(want->payload.size());
+    mismatches_ += !same || !same_report;
+    elements_ += static_cast<double>(c.plan->rows()) * c.plan->cols();
+    bytes_ += static_cast<double>(want->payload.size());
   }
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-          .count();
-  const nlohmann::json totals = {
-      {"gpu", gpu->backend().info().description},
-      {"cpu", cpu->backend().info().description},
-      {"elements", elements},
-      {"output_bytes_compared", bytes},
-      {"combinations", cases},
-      {"combinations_with_mismatch", mismatches},
-      {"seconds", seconds},
-  };
-  std::cout << "[ COMPARED ] " << totals.dump() << "\n";
-  if (const char* folder = std::getenv("QUANTD_RESULTS_DIR")) {
-    std::ofstream file(std::string(folder) + "/gpu_contract.json");
-    file << totals.dump(1) << "\n";
-    EXPECT_TRUE(file.good()) << "cannot write to " << folder;
+
+  void Report(const char* file_name) {
+    const nlohmann::json totals = {
+        {"gpu", gpu_->backend().info().description},
+        {"cpu", cpu_->backend().info().description},
+        {"elements", elements_},
+        {"output_bytes_compared", bytes_},
+        {"combinations", cases_},
+        {"combinations_with_mismatch", mismatches_},
+        {"seconds", std::chrono::duration<double>(
+                        std::chrono::steady_clock::now() - start_)
+                        .count()},
+    };
+    std::cout << "[ COMPARED ] " << totals.dump() << "\n";
+    if (const char* folder = std::getenv("QUANTD_RESULTS_DIR")) {
+      std::ofstream file(fmt::format("{}/{}", folder, file_name));
+      file << totals.dump(1) << "\n";
+      EXPECT_TRUE(file.good()) << "cannot write to " << folder;
+    }
   }
+
+  std::optional<Device> gpu_;
+  std::optional<Device> cpu_;
+  double elements_ = 0;
+
+ private:
+  const std::chrono::steady_clock::time_point start_ =
+      std::chrono::steady_clock::now();
+  double bytes_ = 0;
+  int cases_ = 0;
+  int mismatches_ = 0;
+};
+
+TEST_F(GpuContractTest, AgreesWithTheCpu) {
+  const double wanted = Wanted("QUANTD_GPU_ELEMENTS", 4e9);
+  for (int n = 0; elements_ < wanted && !HasFatalFailure(); ++n) {
+    Compare(n % 2 ? MakeFormatCase(n / 2) : MakeCase(n / 2));
+  }
+  Report("gpu_contract.json");
+}
+
+TEST_F(GpuContractTest, AgreesWithTheCpuUnderEveryProfile) {
+  const double each = Wanted("QUANTD_GPU_PROFILE_ELEMENTS", 1e9);
+  for (const ProfileSpec& profile : Profiles()) {
+    if (profile.profile == Profile::kTe) continue;  // the test above
+    const double wanted = elements_ + each;
+    for (int n = 0; elements_ < wanted && !HasFatalFailure(); ++n) {
+      Compare(MakeProfileCase(profile, n));
+    }
+  }
+  Report("gpu_contract_profiles.json");
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ AmaxKernel ChooseAmax(const Recipe& r) {
 }
 
 EncodeKernel ChooseEncode(const QuantizeOptions& o, const Recipe& r,
-                          const CopyRecipe& copy) {
+                          bool columnwise) {
+  const CopyRecipe& copy = r.copies[columnwise];
   if (!copy.wanted) return EncodeKernel::kNone;
   if (r.plain_nvfp4) return EncodeKernel::kNvfp4;
   const FormatSpec& format = *FindFormat(o.format);
@@ -34,7 +35,8 @@ EncodeKernel ChooseEncode(const QuantizeOptions& o, const Recipe& r,
   if (!fp8 || copy.rotation != 0 || (UsedOptions(o) & ~kFp8Knows) != 0) {
     return EncodeKernel::kLines;
   }
-  return format.square ? EncodeKernel::kFp8Squares : EncodeKernel::kFp8;
+  if (format.square) return EncodeKernel::kFp8Squares;
+  return columnwise ? EncodeKernel::kFp8Columns : EncodeKernel::kFp8Rows;
 }
 
 DecodeKernel ChooseDecode(const Recipe& r) {
@@ -49,8 +51,8 @@ KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
   KernelChoice choice;
   choice.amax = ChooseAmax(recipe);
   if (const auto* o = std::get_if<QuantizeOptions>(&plan.options())) {
-    choice.encode = {ChooseEncode(*o, recipe, recipe.copies[0]),
-                     ChooseEncode(*o, recipe, recipe.copies[1])};
+    choice.encode = {ChooseEncode(*o, recipe, false),
+                     ChooseEncode(*o, recipe, true)};
     choice.dbias = o->dbias;
   } else if (std::holds_alternative<DequantizeOptions>(plan.options())) {
     choice.decode = ChooseDecode(recipe);
@@ -67,9 +69,12 @@ std::string_view Name(AmaxKernel kernel) {
 }
 
 std::string_view Name(EncodeKernel kernel) {
-  static constexpr std::string_view kNames[] = {
-      "-", "QuantizeNvfp4", "QuantizeFp8", "QuantizeFp8Squares",
-      "QuantizeLines"};
+  static constexpr std::string_view kNames[] = {"-",
+                                                "QuantizeNvfp4",
+                                                "QuantizeFp8Rows",
+                                                "QuantizeFp8Columns",
+                                                "QuantizeFp8Squares",
+                                                "QuantizeLines"};
   return NameIn(kNames, kernel);
 }
 

@@ -52,7 +52,7 @@ std::string_view Name(DecodeKernel kernel);
 std::string_view Name(RotateKernel kernel);
 
 // What is chosen, in the order in which it runs: "amax Amax, encode rows
-// QuantizeFp8, encode columns QuantizeLines".
+// QuantizeFp8Rows, encode columns QuantizeLines".
 std::string ToString(const KernelChoice& choice);
 
 }  // namespace quantd::cpu

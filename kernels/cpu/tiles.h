@@ -25,7 +25,8 @@ using quantd::Matrix;
 enum class EncodeKernel {
   kNone,        // The copy is not wanted.
   kNvfp4,       // NVFP4 whose Recipe is plain_nvfp4; makes both copies at once
-  kFp8,         // FP8 codes that are not rotated, without statistics
+  kFp8Rows,     // FP8 codes that are not rotated, without statistics
+  kFp8Columns,  // likewise; makes both copies where their codes are the same
   kFp8Squares,  // likewise, a scale for 128 x 128 codes; makes both at once
   kLines,       // every format and option
 };

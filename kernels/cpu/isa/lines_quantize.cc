@@ -299,8 +299,8 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
   }
   // Copies that a tuned function writes come first, both for some rows that
   // stay in the cache.
-  const bool rows = choice.rowwise == EncodeKernel::kFp8;
-  const bool columns = choice.columnwise == EncodeKernel::kFp8;
+  const bool rows = choice.rowwise == EncodeKernel::kFp8Rows;
+  const bool columns = choice.columnwise == EncodeKernel::kFp8Columns;
   const bool same =
       rows && columns && SameFp8Codes(e, group.rowwise, group.columnwise);
   const int64_t step = rows && columns && e.block == 32 ? 32 : kTile;

@@ -279,7 +279,8 @@ TEST(ChoiceTest, TheCpuChoosesForEachCopy) {
       EXPECT_EQ(got, !wanted                    ? cpu::EncodeKernel::kNone
                      : plain                    ? cpu::EncodeKernel::kNvfp4
                      : fp8 && row.format.square ? cpu::EncodeKernel::kFp8Squares
-                     : fp8                      ? cpu::EncodeKernel::kFp8
+                     : fp8 && columnwise        ? cpu::EncodeKernel::kFp8Columns
+                     : fp8                      ? cpu::EncodeKernel::kFp8Rows
                                                 : cpu::EncodeKernel::kLines)
           << Label(row) << ": " << cpu::Name(got);
       taken.insert(got);
@@ -292,7 +293,7 @@ TEST(ChoiceTest, TheCpuChoosesForEachCopy) {
                   : cpu::AmaxKernel::kTiles)
         << Label(row);
   });
-  EXPECT_EQ(taken.size(), 5u) << "a function is never taken";
+  EXPECT_EQ(taken.size(), 6u) << "a function is never taken";
   ForDequantizeRows([&](const PlanRow& row) {
     const auto& o = std::get<DequantizeOptions>(row.plan.options());
     const bool plain = o.format == Format::kNvfp4 &&

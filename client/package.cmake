@@ -63,7 +63,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/kernels/plan/delayed_scaling.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/geometry.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/options.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/plan.h
-    ${PROJECT_SOURCE_DIR}/kernels/plan/scale_layout.h
+    ${PROJECT_SOURCE_DIR}/kernels/plan/convert_scales.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/sign_mask.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/support.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/kernels/plan COMPONENT sdk)

@@ -8,10 +8,10 @@
 #include "client/quantized_tensor.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "kernels/plan/convert_scales.h"
 #include "kernels/plan/field_error.h"
 #include "kernels/plan/geometry.h"
 #include "kernels/plan/profile/profile.h"
-#include "kernels/plan/scale_layout.h"
 #include "kernels/plan/shard_cut.h"
 
 namespace quantd {
@@ -225,7 +225,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
   options.rowwise_amax.clear();
   options.columnwise_amax.clear();
   options.history.reset();
-  options.amax = options.dbias = options.statistics = false;
+  options.want_amax = options.dbias = options.statistics = false;
   options.dbias_dtype = DType::kUnspecified;
   if (options.rounding == Rounding::kStochastic) {
     options.shard.row_offset += first;

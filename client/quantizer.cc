@@ -121,7 +121,7 @@ absl::StatusOr<QuantizeOptions> Quantizer::options() const {
   const auto format = WithBlocks(*typed, config_.block_dims);
   if (!format.ok()) return format.status();
   o.format = *format;
-  if (o.usage == Usage::kNone && !o.dbias && !o.amax) {
+  if (o.usage == Usage::kNone && !o.dbias && !o.want_amax) {
     return FieldError("usage", "rowwise, columnwise or both", "neither");
   }
   if (o.rht.sign_mask && config_.sign_seed) {

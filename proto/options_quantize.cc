@@ -101,7 +101,7 @@ absl::StatusOr<QuantizeOptions> FromProto(const v1::QuantizeOptions& m) {
     o.scale_rule = static_cast<ScaleRule>(m.scale_rule());
   }
   ReadSplits(m, &o);
-  o.amax = m.amax();
+  o.want_amax = m.amax();
   o.dbias = m.dbias();
   o.dbias_dtype = static_cast<DType>(m.dbias_dtype());
   o.statistics = m.statistics();
@@ -143,7 +143,7 @@ v1::QuantizeOptions ToProto(const QuantizeOptions& o) {
   if (o.history) *m.mutable_history() = ToProto(*o.history);
   if (o.scale_rule) m.set_scale_rule(ToProto(*o.scale_rule));
   WriteSplits(o, &m);
-  m.set_amax(o.amax);
+  m.set_amax(o.want_amax);
   m.set_dbias(o.dbias);
   m.set_dbias_dtype(ToProto(o.dbias_dtype));
   m.set_statistics(o.statistics);

@@ -46,11 +46,12 @@ absl::StatusOr<Reply> ParseReply(Method method, Slices message) {
   if (!SpecOf(method).tensor) {
     return absl::InternalError("not the reply of a tensor method");
   }
-  const absl::StatusOr<Split> split = SplitPayload(message, kMaxReplyHeadBytes);
-  if (!split.ok()) return split.status();
+  const absl::StatusOr<SeparatedMessage> separated =
+      SeparatePayload(message, kMaxReplyHeadBytes);
+  if (!separated.ok()) return separated.status();
   return WithOptionsOf(method, [&](auto type) -> absl::StatusOr<Reply> {
     typename TensorRpc<typename decltype(type)::type>::Reply read;
-    if (!read.ParseFromString(split->head)) {
+    if (!read.ParseFromString(separated->head)) {
       return Malformed("a field inside it is not valid");
     }
     Reply reply;
@@ -60,7 +61,7 @@ absl::StatusOr<Reply> ParseReply(Method method, Slices message) {
     reply.report = FromProto(read.report());
     reply.device = read.report().device();
     reply.request_id = read.request_id();
-    reply.payload = split->payload;
+    reply.payload = separated->payload;
     return reply;
   });
 }

@@ -79,11 +79,12 @@ absl::Status ReadPlan(const typename TensorRpc<Options>::Request& message,
 
 // The request that `read` makes of the head as a Message.
 template <typename Message, typename ReadMessage>
-absl::StatusOr<Request> Parse(const Split& split, ReadMessage read) {
+absl::StatusOr<Request> Parse(const SeparatedMessage& separated,
+                              ReadMessage read) {
   // An arena, so that many small sub-messages cost few allocations.
   google::protobuf::Arena arena;
   auto* message = google::protobuf::Arena::CreateMessage<Message>(&arena);
-  if (!message->ParseFromString(split.head)) {
+  if (!message->ParseFromString(separated.head)) {
     return Malformed("a field inside it is not valid");
   }
   Request request;
@@ -102,29 +103,31 @@ absl::StatusOr<Request> ParseRequest(Method method, Slices message,
   if (!SpecOf(method).tensor) {
     return absl::InternalError("not the request of a tensor method");
   }
-  const absl::StatusOr<Split> split = SplitRequest(method, message);
-  if (!split.ok()) return split.status();
+  const absl::StatusOr<SeparatedMessage> separated =
+      SeparateRequest(method, message);
+  if (!separated.ok()) return separated.status();
   return WithOptionsOf(method, [&](auto type) {
     using Options = typename decltype(type)::type;
     using Message = typename TensorRpc<Options>::Request;
     return Parse<Message>(
-        *split, [&](const Message& read, Request* request) -> absl::Status {
+        *separated, [&](const Message& read, Request* request) -> absl::Status {
           QUANTD_RETURN_IF_ERROR(ReadPlan<Options>(read, defaults, request));
-          return Locate(read, split->payload, request);
+          return Locate(read, separated->payload, request);
         });
   });
 }
 
 absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
     Slices message, const RequestDefaults& defaults) {
-  const absl::StatusOr<Split> split = SplitRequest(Method::kQuantize, message);
-  if (!split.ok()) return split.status();
-  if (split->payload.size + split->head.size() - split->list_bytes >
+  const absl::StatusOr<SeparatedMessage> separated =
+      SeparateRequest(Method::kQuantize, message);
+  if (!separated.ok()) return separated.status();
+  if (separated->payload.size + separated->head.size() - separated->list_bytes >
       kMaxHeadBytes) {
     return HeadTooLarge(kMaxHeadBytes);
   }
   absl::StatusOr<Request> request = Parse<v1::QuantizeRequest>(
-      *split, [&](const v1::QuantizeRequest& quantize, Request* made) {
+      *separated, [&](const v1::QuantizeRequest& quantize, Request* made) {
         return ReadPlan<QuantizeOptions>(quantize, defaults, made);
       });
   if (!request.ok()) return request.status();
@@ -144,8 +147,8 @@ absl::StatusOr<std::string> RequestHead(const Plan& plan, size_t payload) {
   // Lists of groups and of amaxes may be long: as the server will count them.
   if (head.size() > kMaxHeadBytes) {
     const std::string_view whole = head;
-    const auto split = SplitRequest(MethodOf(plan), {&whole, 1});
-    if (!split.ok()) return split.status();
+    const auto separated = SeparateRequest(MethodOf(plan), {&whole, 1});
+    if (!separated.ok()) return separated.status();
   }
   if (payload > kMaxMessageBytes - head.size() - 16) {
     return FieldError("payload",

@@ -39,20 +39,20 @@ struct Range {
   size_t size = 0;
 };
 
-// A message split into its payload (field 101, wire type 2; the last one
+// A message separated into its payload (field 101, wire type 2; the last one
 // wins, as protobuf says) and all the rest, as one small string that is
 // itself a serialized message. Malformed for bytes whose top-level fields
 // protobuf would not accept (what is inside them, parsing the head decides);
 // HeadTooLarge for a head over `max_head`.
-struct Split {
+struct SeparatedMessage {
   std::string head;
   Range payload;
   size_t list_bytes = 0;  // of the head, on the wire; 0 where none is known
 };
-absl::StatusOr<Split> SplitPayload(Slices message,
-                                   size_t max_head = kMaxHeadBytes);
+absl::StatusOr<SeparatedMessage> SeparatePayload(
+    Slices message, size_t max_head = kMaxHeadBytes);
 // The same of a request, with the caps for fields and lists.
-absl::StatusOr<Split> SplitRequest(Method method, Slices message);
+absl::StatusOr<SeparatedMessage> SeparateRequest(Method method, Slices message);
 
 // More beside the payload than a request may have: TooLarge of field "message".
 absl::Status HeadTooLarge(size_t limit);

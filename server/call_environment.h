@@ -20,7 +20,7 @@ class Engine;
 class HealthService;
 class MemoryLedger;
 class Metrics;
-class Planner;
+class PlanningThreads;
 class RefusalPace;
 class RequestIds;
 class ServerCredentials;
@@ -34,7 +34,7 @@ struct CallEnvironment {
   CallRegistry* registry = nullptr;
   MemoryLedger* ledger = nullptr;
   Engine* engine = nullptr;
-  Planner* planner = nullptr;
+  PlanningThreads* planning = nullptr;
   RefusalPace* pace = nullptr;
   ServerCredentials* credentials = nullptr;
   HealthService* health = nullptr;

@@ -10,7 +10,7 @@
 #include "server/acceptor.h"
 #include "server/call_environment.h"
 #include "server/ledger.h"
-#include "server/planner.h"
+#include "server/planning_threads.h"
 #include "server/refusal_pace.h"
 #include "server/tensor_service.h"
 
@@ -171,7 +171,7 @@ void IncomingCall::FinishWith(const Failure& failure,
 
 void IncomingCall::Plan(std::function<void()> work, bool is_long) {
   Ref();
-  env_->planner->Submit(
+  env_->planning->Submit(
       [this, work = std::move(work)] {
         work();
         Unref();

@@ -86,7 +86,8 @@ class IncomingCall final : public WatchedCall {
   // that is the caller's fault may be told a little later.
   void FinishWith(const Failure& failure, std::string_view request_id);
   void Cancel() { context_.TryCancel(); }
-  // Runs `work` on the planner (which says what is long) while the call lives.
+  // Runs `work` on PlanningThreads (which say what is long) while the call
+  // lives.
   void Plan(std::function<void()> work, bool is_long);
 
   void Ref() { refs_.fetch_add(1, std::memory_order_relaxed); }

@@ -17,7 +17,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/time/time.h"
 #include "fmt/format.h"
-#include "server/allocator.h"
+#include "proto/net/allocator.h"
 #include "server/credentials.h"
 #include "server/descriptor_limit.h"
 #include "server/log.h"

@@ -138,7 +138,7 @@ Server::Server(const ServerOptions& options,
   environment_.registry = &registry_;
   environment_.ledger = ledger_.get();
   environment_.engine = &engine_;
-  environment_.planner = &planner_;
+  environment_.planning = &planning_;
   environment_.pace = &pace_;
   environment_.credentials = credentials_.get();
   environment_.health = &health_;

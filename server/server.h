@@ -25,7 +25,7 @@
 #include "server/ledger.h"
 #include "server/metrics.h"
 #include "server/options.h"
-#include "server/planner.h"
+#include "server/planning_threads.h"
 #include "server/refusal_pace.h"
 #include "server/request_ids.h"
 #include "server/server_info.h"
@@ -86,7 +86,7 @@ class Server {
   // Calls and queues are gone before what is declared here goes.
   std::shared_ptr<MemoryLedger> ledger_;
   Engine engine_;
-  Planner planner_;
+  PlanningThreads planning_;
   RefusalPace pace_;
   CallRegistry registry_;
   RequestIds ids_;

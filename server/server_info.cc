@@ -70,7 +70,7 @@ SmallMethod ServerInfo::GetServerInfo() const {
 
 SmallMethod ServerInfo::DescribeQuantize() const {
   SmallMethod method(wire::Method::kDescribeQuantize);
-  method.on_planner = true;
+  method.plans_apart = true;
   method.while_draining = false;
   method.answer = [this](absl::Span<const std::string_view> message,
                          std::string_view request_id) {

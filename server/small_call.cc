@@ -58,7 +58,7 @@ void SmallCall::OnRead(bool ok) {
     return Fail(
         Failure::TooLarge("request", message_.size(), method_.max_request));
   }
-  if (!method_.on_planner) return Answer();
+  if (!method_.plans_apart) return Answer();
   call_->Plan([this] { Answer(); }, true);
 }
 

@@ -35,7 +35,7 @@ struct SmallMethod {
 
   size_t max_request;  // bytes
   std::optional<wire::Method> method;
-  bool on_planner = false;     // it may take long
+  bool plans_apart = false;    // on PlanningThreads, as long work
   bool while_draining = true;  // it is answered while the server drains
   std::function<SmallAnswer(absl::Span<const std::string_view> message,
                             std::string_view request_id)>

@@ -131,7 +131,8 @@ void TensorCall::OnRead(bool ok) {
                                               declared_bytes_));
   }
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
-  const bool is_short = wire::SplitPayload(message_.Pieces(), kShortHead).ok();
+  const bool is_short =
+      wire::SeparatePayload(message_.Pieces(), kShortHead).ok();
   if (is_short && message_.size() <= kPlannedAtOnce) return PlanRequest();
   if (is_short) {
     call_->Plan([this] { PlanRequest(); }, false);
@@ -141,13 +142,13 @@ void TensorCall::OnRead(bool ok) {
 }
 
 void TensorCall::CountLists() {
-  const auto split = wire::SplitRequest(method_, message_.Pieces());
-  if (!split.ok()) return Fail(Failure::BadRequest(split.status()));
+  const auto separated = wire::SeparateRequest(method_, message_.Pieces());
+  if (!separated.ok()) return Fail(Failure::BadRequest(separated.status()));
   stage_ = Stage::kCounting;
   call_->Ref();  // for OnMemory
-  const auto outcome =
-      env_->ledger->AdmitHead(HeadNeed(split->head.size(), split->list_bytes),
-                              call_->deadline(), this, &charge_);
+  const auto outcome = env_->ledger->AdmitHead(
+      HeadNeed(separated->head.size(), separated->list_bytes),
+      call_->deadline(), this, &charge_);
   if (outcome == MemoryLedger::Outcome::kWaiting) return Waits();
   if (outcome == MemoryLedger::Outcome::kGranted) {
     PlanRequest();
@@ -250,7 +251,7 @@ void TensorCall::Reply(std::string_view device, const JobReport& report,
   record_.answered = Clock::now();
   // Of many groups the plan is as large as a payload, and a reply may stay
   // unread for long.
-  if (WouldLog(record_)) shape_ = ShapeText();
+  if (WouldLog(record_)) shape_ = Shape();
   request_ = {};
   charge_.ShrinkHead(head.size());
   grpc::ByteBuffer reply;
@@ -380,10 +381,10 @@ void TensorCall::RecordEnd() {
   }
   env_->metrics->Record(record_);
   if (!WouldLog(record_)) return;
-  LogCall(record_, shape_.empty() ? ShapeText() : shape_);
+  LogCall(record_, shape_.empty() ? Shape() : shape_);
 }
 
-std::string TensorCall::ShapeText() const {
+std::string TensorCall::Shape() const {
   if (request_.plan == nullptr) return "";
   return fmt::format("{}", fmt::join(request_.plan->tensor().shape, "x"));
 }

@@ -7,7 +7,7 @@
 // for long lists, before they are parsed; for staging and output, once the plan
 // says how much. At most one thread moves
 // a call forward at any time: its completion queue's, the ledger's, the
-// planner's or a worker.
+// PlanningThreads' or a worker's.
 #ifndef QUANTD_SERVER_TENSOR_CALL_H_
 #define QUANTD_SERVER_TENSOR_CALL_H_
 
@@ -81,7 +81,7 @@ class TensorCall final : public CallHandler,
   void Fail(const Failure& failure);
   void LetGo();
   void RecordEnd();
-  std::string ShapeText() const;  // "4096x4096"; of no plan: empty
+  std::string Shape() const;  // "4096x4096"; of no plan: empty
 
   CallEnvironment* const env_;
   IncomingCall* const call_;

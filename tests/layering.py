@@ -44,6 +44,7 @@ proto: kernels/plan kernels/device/backend.h absl fmt google messages
 proto/net: absl fmt grpcpp openssl
 server: kernels/plan kernels/device proto proto/net absl fmt google grpc grpcpp messages openssl spdlog CLI
 client: kernels/plan client/net client/parts absl fmt kernels/plan/profile
+client/allocator: proto/net/allocator.h
 client/parts: kernels/plan client/call_options.h client/distributed.h client/error.h client/piece_options.h client/result.h client/server_info.h absl fmt kernels/plan/profile
 client/files: kernels/plan client/quantized_tensor.h client/result.h absl fmt nlohmann
 client/checkpoint: kernels/plan kernels/plan/profile kernels/arith/copy_address.h client/files absl fmt nlohmann re2
@@ -73,7 +74,7 @@ tests/client/net: kernels/plan proto/net client client/net client/parts/error_de
 tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint
 tests/fuzz: kernels/plan proto tests/proto/raw_message.h absl google gtest
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
-tests/bench: kernels/plan kernels/device kernels/cpu/thread_pool.h kernels/cuda server/allocator.h grpcpp messages stubs nlohmann cuda CLI
+tests/bench: kernels/plan kernels/device kernels/cpu/thread_pool.h kernels/cuda proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI
 tests/deploy/load: client
 """
 

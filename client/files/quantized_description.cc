@@ -153,7 +153,7 @@ void ParseOptions(Fields* f, QuantizeOptions* o) {
   if (f->Has("profile")) {
     o->profile = f->Parsed(ParseProfile(f->Text("profile")));
   }
-  if (f->Has("amax")) o->amax = f->Flag("amax");
+  if (f->Has("amax")) o->want_amax = f->Flag("amax");
   if (f->Has("dbias")) {
     o->dbias = true;
     o->dbias_dtype = f->Parsed(ParseDType(f->Text("dbias")));
@@ -198,7 +198,7 @@ std::string Describe(const QuantizedDescription& d) {
     if (o.scale_rule) j["scale_rule"] = Name(rule);
   }
   if (o.profile != Profile::kTe) j["profile"] = Name(o.profile);
-  if (o.amax) j["amax"] = true;
+  if (o.want_amax) j["amax"] = true;
   if (o.dbias) {
     j["dbias"] = Name(o.dbias_dtype == DType::kUnspecified ? d.tensor.dtype
                                                            : o.dbias_dtype);

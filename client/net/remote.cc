@@ -29,21 +29,36 @@ class Remote : public Endpoint {
       const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
       absl::Span<const Destination> into, const CallLimit& limit,
       CallControl& control) override {
-    const auto message = RequestOf(plan, {payload.begin(), payload.end()});
-    if (!message.ok()) return message.status();
-    ReceivedMessage reply;
-    int attempts = 0;
-    if (auto s = exchange_.Run(*message, limit, control, &reply, &attempts);
-        !s.ok()) {
-      return s;
-    }
-    return ReadReply(plan, reply.Pieces(), into, attempts);
+    return Ask<Result>(RequestOf(plan, {payload.begin(), payload.end()}), limit,
+                       control, [&](Slices reply, int attempts) {
+                         return ReadReply(plan, reply, into, attempts);
+                       });
   }
 
   absl::StatusOr<QuantizeDescription> Describe(const Plan& plan,
                                                const CallLimit& limit,
                                                CallControl& control) override {
-    const auto message = DescribeRequestOf(plan);
+    return Ask<QuantizeDescription>(
+        DescribeRequestOf(plan), limit, control,
+        [](Slices reply, int) { return ReadDescription(reply); });
+  }
+
+  absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
+                                     CallControl& control) override {
+    return Ask<ServerInfo>(
+        ServerInfoRequest(), limit, control,
+        [](Slices reply, int) { return ReadServerInfo(reply); });
+  }
+
+ private:
+  using Slices = absl::Span<const std::string_view>;
+
+  // Sends a message until it is answered. What `read` makes of the answer and
+  // of how often the message was sent.
+  template <typename Answer, typename Read>
+  absl::StatusOr<Answer> Ask(const absl::StatusOr<Message>& message,
+                             const CallLimit& limit, CallControl& control,
+                             Read read) {
     if (!message.ok()) return message.status();
     ReceivedMessage reply;
     int attempts = 0;
@@ -51,22 +66,9 @@ class Remote : public Endpoint {
         !s.ok()) {
       return s;
     }
-    return ReadDescription(reply.Pieces());
+    return read(reply.Pieces(), attempts);
   }
 
-  absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
-                                     CallControl& control) override {
-    ReceivedMessage reply;
-    int attempts = 0;
-    if (auto s = exchange_.Run(ServerInfoRequest(), limit, control, &reply,
-                               &attempts);
-        !s.ok()) {
-      return s;
-    }
-    return ReadServerInfo(reply.Pieces());
-  }
-
- private:
   Servers servers_;
   Exchange exchange_;
 };

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/plan/convert_scales.h"
 #include "kernels/plan/profile/profile.h"
-#include "kernels/plan/scale_layout.h"
 
 namespace quantd::client {
 namespace {

@@ -182,7 +182,7 @@ void AddBeside(CLI::App* app, Options* o) {
         "f32, f16 or bf16", ParseFloat,
         [o](DType t) { o->quantize.dbias_dtype = t; })
       ->group(kBeside);
-  app->add_flag("--plain-amax", q.amax,
+  app->add_flag("--plain-amax", q.want_amax,
                 "Largest magnitude, whatever the format")
       ->group(kBeside);
 }

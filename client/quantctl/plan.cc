@@ -90,13 +90,13 @@ void PrintTables(const Options& options, const std::vector<Planned>& tensors) {
   for (const Planned& t : tensors) {
     const QuantizeDescription& d = t.description;
     fmt::print("{}: {} {} ({} rows, {} columns) to {}\n", t.name,
-               Name(t.desc.dtype), ShapeText(t.desc.shape), t.rows, t.cols,
+               Name(t.desc.dtype), SizesText(t.desc.shape), t.rows, t.cols,
                Name(options.quantize.format));
     std::vector<std::vector<std::string>> rows = {
         {"part", "dtype", "shape", "layout", "offset", "bytes"}};
     for (const TensorSpec& spec : d.parts) {
       rows.push_back({std::string(Name(spec.kind)),
-                      std::string(Name(spec.dtype)), ShapeText(spec.shape),
+                      std::string(Name(spec.dtype)), SizesText(spec.shape),
                       std::string(Name(spec.layout)),
                       fmt::to_string(spec.offset), fmt::to_string(spec.size)});
     }

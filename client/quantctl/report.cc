@@ -239,7 +239,7 @@ void PrintColumns(const std::vector<std::vector<std::string>>& rows) {
   }
 }
 
-std::string ShapeText(const std::vector<int64_t>& shape) {
+std::string SizesText(const std::vector<int64_t>& shape) {
   return fmt::format("{}", fmt::join(shape, "x"));
 }
 
@@ -262,7 +262,7 @@ void PrintTable(const Report& report, bool verbose) {
   for (const Record& r : report.tensors) {
     if (!r.error.ok()) continue;
     std::vector<std::string> row = {
-        r.name, ShapeText(r.shape), r.dtype,
+        r.name, SizesText(r.shape), r.dtype,
         r.bytes_in == 0 ? "" : BytesText(r.bytes_in), BytesText(r.bytes_out)};
     for (const CopyRow& c : r.copies) {
       row.resize(5);

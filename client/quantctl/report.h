@@ -106,7 +106,7 @@ void PrintJsonError(const absl::Status& status, int exit_code);
 // Columns as wide as their widest cell.
 void PrintColumns(const std::vector<std::vector<std::string>>& rows);
 
-std::string ShapeText(const std::vector<int64_t>& shape);
+std::string SizesText(const std::vector<int64_t>& shape);
 std::string BytesText(uint64_t bytes);  // "1.50 MiB"
 
 }  // namespace quantd::quantctl

@@ -67,7 +67,7 @@ class Comparison {
   Comparison(const Trip& trip, QuantizeOptions how, Record* r)
       : trip_(trip), how_(std::move(how)), record_(r) {
     // Not again what was asked for once, and no progress by it.
-    how_.statistics = how_.dbias = how_.amax = false;
+    how_.statistics = how_.dbias = how_.want_amax = false;
     how_.dbias_dtype = DType::kUnspecified;
     trip_.pieces.progress = nullptr;
   }

@@ -3,13 +3,12 @@
 #include <cstddef>
 #include <variant>
 
+#include "kernels/arith/hadamard.h"
 #include "kernels/device/kernel_names.h"
 #include "kernels/plan/support.h"
 
 namespace quantd::cpu {
 namespace {
-
-constexpr int kBlock = 16;  // The tile functions rotate by it alone.
 
 // What the functions for FP8 know beside their formats; a copy that is rotated
 // is not theirs. Whoever asks for more is served by the generic function.
@@ -20,7 +19,7 @@ constexpr uint32_t kFp8Knows =
 AmaxKernel ChooseAmax(const Recipe& r) {
   const Search& search = r.search;
   if (!search.any()) return AmaxKernel::kNone;
-  const bool other = search.rotates() && r.rotation->dimension != kBlock;
+  const bool other = search.rotates() && r.rotation->dimension != kRhtSize;
   return other || search.lines ? AmaxKernel::kLines : AmaxKernel::kTiles;
 }
 
@@ -57,8 +56,9 @@ KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
   } else if (std::holds_alternative<DequantizeOptions>(plan.options())) {
     choice.decode = ChooseDecode(recipe);
   } else if (recipe.rotate) {
-    choice.rotate = recipe.rotation->dimension == kBlock ? RotateKernel::kBlocks
-                                                         : RotateKernel::kLines;
+    choice.rotate = recipe.rotation->dimension == kRhtSize
+                        ? RotateKernel::kBlocks
+                        : RotateKernel::kLines;
   }
   return choice;
 }

@@ -79,7 +79,7 @@ class Computer {
     WriteTensorScales(plan_, recipe_, task_);
     if (recipe_.copies_wanted()) {
       Encode();
-      if (absl::Status s = Judge(); !s.ok()) return s;
+      if (absl::Status s = CheckSeen(); !s.ok()) return s;
     }
     if (choice_.dbias) Dbias(plan_.output(TensorKind::kDbias)->dtype);
     WriteHistory(plan_, recipe_, bases_.out);
@@ -127,7 +127,7 @@ class Computer {
   int Dimension() const {
     return recipe_.rotation ? recipe_.rotation->dimension : kRhtSize;
   }
-  absl::Status Judge() const {
+  absl::Status CheckSeen() const {
     return CheckFinite(recipe_, seen_.nan, seen_.inf);
   }
   void CountRht(bool rotates) {
@@ -217,7 +217,7 @@ class Computer {
       }
     }
     const std::vector<Maxima> found = FindMaxima();
-    if (absl::Status s = Judge(); !s.ok()) return s;
+    if (absl::Status s = CheckSeen(); !s.ok()) return s;
     for (const AmaxOutput& amax : recipe_.amaxes) {
       const TensorSpec& spec = *plan_.output(amax.kind);
       auto* const to = reinterpret_cast<float*>(bases_.out + spec.offset);

@@ -5,14 +5,14 @@
 #include <limits>
 #include <variant>
 
+#include "kernels/arith/hadamard.h"
+#include "kernels/arith/maxima.h"
 #include "kernels/device/kernel_names.h"
 #include "kernels/plan/geometry.h"
 #include "kernels/plan/support.h"
 
 namespace quantd::cuda {
 namespace {
-
-constexpr int kBlock = 16;  // of NVFP4, and the rotation of its kernels
 
 // What the kernels for bf16 know beside their formats. Whoever asks for more is
 // served by the generic kernel.
@@ -34,7 +34,7 @@ AmaxKernel ChooseAmax(const Plan& plan, const Recipe& r) {
   const Search& search = r.search;
   if (!search.any()) return AmaxKernel::kNone;
   if (plan.grouped() || search.lines ||
-      (search.rotates() && r.rotation->dimension != kBlock)) {
+      (search.rotates() && r.rotation->dimension != kRhtSize)) {
     return AmaxKernel::kSpans;
   }
   if (plan.tensor().dtype == DType::kBF16 && search.rotates() &&
@@ -49,7 +49,7 @@ AmaxKernel ChooseAmax(const Plan& plan, const Recipe& r) {
 
 // Whether the rotations of all copies, if any, are those of dimension 16.
 bool RotatesBySixteen(const Recipe& r) {
-  return !r.copies_rotate() || r.rotation->dimension == kBlock;
+  return !r.copies_rotate() || r.rotation->dimension == kRhtSize;
 }
 
 // NVFP4 of bf16; kSpans where there is no kernel of its own.
@@ -165,8 +165,9 @@ KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
   } else if (const auto* d = std::get_if<DequantizeOptions>(&plan.options())) {
     choice.decode = ChooseDecode(recipe, *d);
   } else if (recipe.rotate) {
-    choice.rotate = recipe.rotation->dimension == kBlock ? RotateKernel::kBlocks
-                                                         : RotateKernel::kSpans;
+    choice.rotate = recipe.rotation->dimension == kRhtSize
+                        ? RotateKernel::kBlocks
+                        : RotateKernel::kSpans;
   }
   return choice;
 }

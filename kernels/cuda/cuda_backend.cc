@@ -97,7 +97,8 @@ class CudaJob : public Job {
       Report(ErrorSums{}, ErrorSums{}, &report);
     } else {
       Fed(memory_.in.size());
-      absl::Status status = backend_->device_->Judge(Execute(&report), lease_);
+      absl::Status status =
+          backend_->device_->HealthAfter(Execute(&report), lease_);
       if (!status.ok()) return status;
     }
     done_ = true;
@@ -223,7 +224,7 @@ absl::StatusOr<std::unique_ptr<Job>> CudaBackend::Begin(
         fmt::format("all {} slots of {} are taken", info_.slots, info_.name));
   }
   absl::StatusOr<std::unique_ptr<Job>> job = Prepare(std::move(plan), &lease);
-  if (!job.ok()) return device_->Judge(job.status(), lease);
+  if (!job.ok()) return device_->HealthAfter(job.status(), lease);
   return job;
 }
 

@@ -203,7 +203,7 @@ absl::StatusOr<std::shared_ptr<const CachedRht>> Device::MakeRht(
   return rht;
 }
 
-absl::Status Device::Judge(absl::Status status, const Lease& lease) {
+absl::Status Device::HealthAfter(absl::Status status, const Lease& lease) {
   if (status.ok() || absl::IsInvalidArgument(status)) return status;
   // A fault sticks to the context: every later call returns it.
   const cudaError_t now = cudaStreamQuery(lease->stream);

@@ -114,7 +114,7 @@ class Device {
 
   // Passes a status on, and after an error finds out whether the device still
   // works. Once it does not, every error is UNAVAILABLE.
-  absl::Status Judge(absl::Status status, const Lease& lease);
+  absl::Status HealthAfter(absl::Status status, const Lease& lease);
   // OK, or the UNAVAILABLE of the fault.
   absl::Status Health() const;
 

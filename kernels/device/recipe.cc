@@ -68,7 +68,7 @@ struct Maker {
            .source = copy.amax},
           &r);
     }
-    if (o.amax) Add({.kind = TensorKind::kAmax}, &r);
+    if (o.want_amax) Add({.kind = TensorKind::kAmax}, &r);
     if (o.history) Add({.kind = TensorKind::kNextScale}, &r);
     // Where nothing is encoded, the search alone sees NaN and Inf.
     r.search.plain |= !r.copies_wanted();

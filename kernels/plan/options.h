@@ -111,8 +111,8 @@ struct QuantizeOptions {
   // The groups may end before M: rows after the last one are not looked at, and
   // no output has anything of them.
   bool partial_splits = false;
-  // What else to give beside the copies.
-  bool amax = false;
+  // What else to give beside the copies. `amax` on the wire: max |x|.
+  bool want_amax = false;
   bool dbias = false;
   DType dbias_dtype = DType::kUnspecified;  // unspecified: the input's
   bool statistics = false;

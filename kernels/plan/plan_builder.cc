@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
-#include "kernels/plan/effects.h"
 #include "kernels/plan/field_error.h"
+#include "kernels/plan/idle_options.h"
 #include "kernels/plan/plan_checks.h"
 #include "kernels/plan/profile/profile.h"
 #include "kernels/plan/support.h"
@@ -122,7 +122,7 @@ absl::Status CheckChoices(const QuantizeOptions& o) {
       CheckNamed("four_over_six", o.four_over_six, "off, mae or mse"));
   QUANTD_RETURN_IF_ERROR(CheckNamed("form.scale_layout", o.form.scale_layout,
                                     "linear or swizzled"));
-  if (o.usage == Usage::kNone && !o.dbias && !o.amax) {
+  if (o.usage == Usage::kNone && !o.dbias && !o.want_amax) {
     return FieldError("usage", "a copy, or dbias or amax beside none",
                       "nothing to do");
   }
@@ -228,7 +228,7 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
       FormatUnder(used.profile, used.format, tensor.dtype);
   QUANTD_RETURN_IF_ERROR(plan.SetGroups(used.splits, used.partial_splits));
   QUANTD_RETURN_IF_ERROR(CheckNumbers(used, &plan));
-  QUANTD_RETURN_IF_ERROR(CheckEffects(used, plan.cols()));
+  QUANTD_RETURN_IF_ERROR(CheckIdleOptions(used, plan.cols()));
   if (used.dbias && used.dbias_dtype != DType::kUnspecified) {
     QUANTD_RETURN_IF_ERROR(CheckFloat("dbias_dtype", used.dbias_dtype));
   }
@@ -251,7 +251,7 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
   if (format.scaling == Scaling::kTensor) {
     plan.GroupScratch(2 * sizeof(float));
   }
-  if (used.amax) plan.PerGroup(TensorKind::kAmax);
+  if (used.want_amax) plan.PerGroup(TensorKind::kAmax);
   if (used.dbias) {
     plan.Output(TensorKind::kDbias, used.dbias_dtype,
                 plan.grouped()

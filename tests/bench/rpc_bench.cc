@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
+#include "proto/net/allocator.h"
 #include "quantd.pb.h"
-#include "server/allocator.h"
 #include "tests/bench/rpc_echo.h"
 #include "tests/bench/rpc_process.h"
 

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "proto/net/allocator.h"
 #include "quantd.grpc.pb.h"
-#include "server/allocator.h"
 
 namespace quantd::bench {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <random>
 
+#include "kernels/plan/convert_scales.h"
 #include "kernels/plan/geometry.h"
-#include "kernels/plan/scale_layout.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/calls.h"
 

@@ -139,7 +139,7 @@ QuantizeOptions OptionsOf(const v1::QuantizeRequest& request) {
   }
   o.splits = SplitsOf(r.has_splits(), r.splits());
   o.partial_splits = r.splits().partial();
-  o.amax = r.amax();
+  o.want_amax = r.amax();
   o.dbias = r.dbias();
   o.dbias_dtype = wire::FromProto(r.dbias_dtype());
   o.statistics = r.statistics();

@@ -58,7 +58,7 @@ void ExpectSame(const QuantizeOptions& a, const QuantizeOptions& b) {
   EXPECT_EQ(a.scale_rule, b.scale_rule);
   EXPECT_EQ(a.splits, b.splits);
   EXPECT_EQ(a.partial_splits, b.partial_splits);
-  EXPECT_EQ(a.amax, b.amax);
+  EXPECT_EQ(a.want_amax, b.want_amax);
   EXPECT_EQ(a.dbias, b.dbias);
   EXPECT_EQ(a.dbias_dtype, b.dbias_dtype);
   EXPECT_EQ(a.statistics, b.statistics);
@@ -97,7 +97,7 @@ std::vector<QuantizeOptions> Requests() {
     o.shard = {48, 160, 1024};
     o.dbias = true;
     o.dbias_dtype = DType::kF32;
-    o.amax = true;
+    o.want_amax = true;
     o.statistics = true;
   });
   add(Format::kMxfp8E5M2, [](auto& o) {
@@ -142,7 +142,7 @@ std::vector<QuantizeOptions> Requests() {
   add(Format::kFp8SquareE4M3, [](auto& o) { o.power_of_two = false; });
   add(Format::kNvfp4, [](auto& o) {
     o.usage = Usage::kNone;
-    o.amax = true;
+    o.want_amax = true;
   });
   return all;
 }

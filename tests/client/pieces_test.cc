@@ -165,7 +165,7 @@ TEST_P(Pieces, EveryFormatAndLayout) {
 TEST_P(Pieces, EveryOptionOfNvfp4) {
   const Whole whole({600, 512});
   QuantizeOptions o = Of(Format::kNvfp4);
-  o.amax = o.statistics = true;
+  o.want_amax = o.statistics = true;
   for (const int dimension : {16, 128}) {
     o.rht = {true, true, dimension, RandomSignMask(5, dimension)};
     ExpectWhole(whole, o);

@@ -13,15 +13,16 @@ namespace {
 
 // Fields, unknown ones too, and payload of the slices against `expected`.
 template <typename Message>
-std::string CompareSplit(const Split& split, const std::string& flat,
-                         Message* head, Message* expected) {
-  if (split.payload.offset > flat.size() ||
-      split.payload.size > flat.size() - split.payload.offset) {
+std::string CompareSeparated(const SeparatedMessage& separated,
+                             const std::string& flat, Message* head,
+                             Message* expected) {
+  if (separated.payload.offset > flat.size() ||
+      separated.payload.size > flat.size() - separated.payload.offset) {
     return "the payload lies outside the message";
   }
   if (!head->payload().empty()) return "the head has a payload";
-  const std::string_view payload =
-      std::string_view(flat).substr(split.payload.offset, split.payload.size);
+  const std::string_view payload = std::string_view(flat).substr(
+      separated.payload.offset, separated.payload.size);
   if (payload != expected->payload()) return "payloads differ";
   expected->clear_payload();
   if (head->SerializeAsString() != expected->SerializeAsString()) {
@@ -103,20 +104,20 @@ std::string Compare(const std::string& flat, Slices slices, Verdict* verdict,
                     std::optional<Method> method) {
   Message expected;
   verdict->legal = expected.ParseFromString(flat);
-  const auto split =
-      method ? SplitRequest(*method, slices) : SplitPayload(slices);
-  if (split.ok() && split->list_bytes > split->head.size()) {
+  const auto separated =
+      method ? SeparateRequest(*method, slices) : SeparatePayload(slices);
+  if (separated.ok() && separated->list_bytes > separated->head.size()) {
     return "lists that are longer than the head";
   }
   Message head;
-  const bool accepted = split.ok() && head.ParseFromString(split->head);
+  const bool accepted = separated.ok() && head.ParseFromString(separated->head);
   if (accepted != verdict->legal) {
     return verdict->legal
-               ? "protobuf accepts, we do not: " + split.status().ToString()
+               ? "protobuf accepts, we do not: " + separated.status().ToString()
                : "we accept, protobuf does not";
   }
   if (!accepted) return "";
-  return CompareSplit(*split, flat, &head, &expected);
+  return CompareSeparated(*separated, flat, &head, &expected);
 }
 
 }  // namespace

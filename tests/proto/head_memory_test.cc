@@ -139,7 +139,7 @@ TEST(HeadMemory, BoundsWhatAHeadTakes) {
     {
       // As a call goes: parsed, planned, and its reply described while the
       // plan is there.
-      const auto split = ParseRequest(head.method, {&whole, 1});
+      const auto separated = ParseRequest(head.method, {&whole, 1});
       std::shared_ptr<const Plan> plan;
       if (head.method == Method::kQuantize) {
         const auto described = ParseDescribeRequest({&whole, 1});

@@ -209,10 +209,10 @@ TEST(ReadDequantize, RefsOfManyGroupsAreLegal) {
   v1::QuantizeReply reply;
   const std::string payload((*plan)->output_bytes(), '\0');
   const std::string head = ReplyHead(**plan, {}, "cpu:0", "id");
-  const auto split = SplitPayload(std::vector<std::string_view>{head, payload},
-                                  kMaxReplyHeadBytes);
-  ASSERT_THAT(split, IsOk());
-  ASSERT_TRUE(reply.ParseFromString(split->head));
+  const auto separated = SeparatePayload(
+      std::vector<std::string_view>{head, payload}, kMaxReplyHeadBytes);
+  ASSERT_THAT(separated, IsOk());
+  ASSERT_TRUE(reply.ParseFromString(separated->head));
   v1::DequantizeRequest m = Of(v1::FORMAT_NVFP4, (*plan)->output_bytes());
   *m.mutable_tensor() = q.tensor();
   *m.mutable_options()->mutable_splits() = q.options().splits();

@@ -115,7 +115,7 @@ TEST(ReadQuantize, DelayedScaling) {
   EXPECT_EQ(o.history->rule, HistoryRule::kMostRecent);
   EXPECT_EQ(o.history->margin, -3);
   EXPECT_FALSE(o.power_of_two.has_value());
-  EXPECT_TRUE(o.amax);
+  EXPECT_TRUE(o.want_amax);
   EXPECT_TRUE(o.dbias);
   EXPECT_EQ(o.dbias_dtype, DType::kF32);
 }

@@ -133,7 +133,7 @@ QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
   }
   o.splits = SplitsOf(spec.splits);
   o.partial_splits = Partial(spec);
-  o.amax = spec.want_amax;
+  o.want_amax = spec.want_amax;
   o.dbias = spec.dbias.has_value();
   if (spec.dbias) o.dbias_dtype = DTypeOf(*spec.dbias);
   o.statistics = spec.statistics;
@@ -188,7 +188,7 @@ std::vector<Target> Targets() {
   for (const std::string& isa : ListCpuIsas()) targets.push_back({"cpu", isa});
   const size_t cpus = targets.size();
   for (const std::string& name : ListBackends()) {
-    if (name.starts_with("cuda")) targets.push_back({name, ""});
+    if (!name.starts_with("cpu")) targets.push_back({name, ""});
   }
   if (targets.size() == cpus) targets.push_back({"cuda", ""});
   return targets;

@@ -57,6 +57,20 @@ Json Arguments(int bits, std::string_view strategy, Json dynamic) {
           {"dynamic", std::move(dynamic)}};
 }
 
+// Those of so many values that share a scale, and the type of that.
+Json Blocks(Json arguments, int size, std::string_view scale_type) {
+  arguments["group_size"] = size;
+  arguments["scale_dtype"] = scale_type;
+  return arguments;
+}
+Json Nvfp4Blocks(Json dynamic) {
+  return Blocks(Arguments(4, "tensor_group", std::move(dynamic)), 16,
+                "torch.float8_e4m3fn");
+}
+Json MxBlocks(int bits, bool dynamic) {
+  return Blocks(Arguments(bits, "group", dynamic), 32, "torch.uint8");
+}
+
 struct Scheme {
   std::string_view name;
   std::string_view format;
@@ -70,14 +84,8 @@ Scheme CompressedTensorsScheme(WeightFormat format, bool measured) {
     case WeightFormat::kNvfp4:
       s.name = measured ? "NVFP4" : "NVFP4A16";
       s.format = "nvfp4-pack-quantized";
-      s.weights = Arguments(4, "tensor_group", false);
-      s.weights["group_size"] = 16;
-      s.weights["scale_dtype"] = "torch.float8_e4m3fn";
-      if (measured) {
-        s.inputs = Arguments(4, "tensor_group", "local");
-        s.inputs["group_size"] = 16;
-        s.inputs["scale_dtype"] = "torch.float8_e4m3fn";
-      }
+      s.weights = Nvfp4Blocks(false);
+      if (measured) s.inputs = Nvfp4Blocks("local");
       break;
     case WeightFormat::kFp8:
       s.name = "FP8";
@@ -103,19 +111,13 @@ Scheme CompressedTensorsScheme(WeightFormat format, bool measured) {
     case WeightFormat::kMxfp8:
       s.name = "MXFP8";
       s.format = "mxfp8-quantized";
-      s.weights = Arguments(8, "group", false);
-      s.weights["group_size"] = 32;
-      s.weights["scale_dtype"] = "torch.uint8";
-      s.inputs = Arguments(8, "group", true);
-      s.inputs["group_size"] = 32;
-      s.inputs["scale_dtype"] = "torch.uint8";
+      s.weights = MxBlocks(8, false);
+      s.inputs = MxBlocks(8, true);
       break;
     case WeightFormat::kMxfp4:
       s.name = "MXFP4A16";
       s.format = "mxfp4-pack-quantized";
-      s.weights = Arguments(4, "group", false);
-      s.weights["group_size"] = 32;
-      s.weights["scale_dtype"] = "torch.uint8";
+      s.weights = MxBlocks(4, false);
       break;
     case WeightFormat::kBf16:
       break;

@@ -2,7 +2,7 @@
 // lane is a column; codes that are stored column by column are transposed as
 // bytes. Where the rowwise copy has the same codes it is made with them. Leaf
 // rule: see tiles.cc.
-#include "kernels/cpu/isa/fp8_strip.h"
+#include "kernels/cpu/isa/fp8_panel.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
@@ -55,7 +55,7 @@ struct ColumnJob {
   cpu::Maxima* seen;
 };
 
-void StoreScales(const ColumnJob& job, const Strip& s,
+void StoreScales(const ColumnJob& job, const Panel& s,
                  const U (&stored)[2 * kTwins]) {
   const CopyTask& copy = job.copy;
   const int64_t block = s.row / job.block;
@@ -76,13 +76,13 @@ void StoreScales(const ColumnJob& job, const Strip& s,
 // to `packed`, as rows that are a large power of two apart share cache sets.
 // False where there is NaN or Inf and not kSpecial.
 template <DType D, bool kSpecial>
-QUANTD_FN bool Prepare(const ColumnJob& job, const Strip& s, std::byte* packed,
+QUANTD_FN bool Prepare(const ColumnJob& job, const Panel& s, std::byte* packed,
                        F (&m)[2 * kTwins]) {
-  constexpr int64_t kBytes = kStrip * SizeOf(D);
+  constexpr int64_t kBytes = kPanel * SizeOf(D);
   RunningColumns<D, kSpecial> running[kTwins];
   for (int64_t r = 0; r < s.rows; ++r) {
     const std::byte* p = s.from + r * s.pitch;
-    if constexpr (!kSpecial) PrefetchStrip<D>(p);
+    if constexpr (!kSpecial) PrefetchPanel<D>(p);
     QUANTD_UNROLL
     for (int t = 0; t < kTwins; ++t) {
       running[t].Add(LoadTwin<D>(p + t * 2 * W * SizeOf(D)));
@@ -113,7 +113,7 @@ QUANTD_FN bool Prepare(const ColumnJob& job, const Strip& s, std::byte* packed,
 
 template <DType D, int kMantissa, bool kRows>
 __attribute__((noinline)) void EncodeSpecial(const ColumnJob& job,
-                                             const Strip& s, const Codes& out) {
+                                             const Panel& s, const Codes& out) {
   F m[2 * kTwins];
   Prepare<D, true>(job, s, nullptr, m);
   Encode<D, kMantissa, true, false, kRows, false>(s.from, s.pitch, s.rows, m,
@@ -122,16 +122,16 @@ __attribute__((noinline)) void EncodeSpecial(const ColumnJob& job,
 
 // kStream: as Encode's; kStreamColumns: of columns.
 template <DType D, int kMantissa, bool kStream, bool kStreamColumns, bool kRows>
-void EncodeStrip(const ColumnJob& job, Strip s) {
-  constexpr int64_t kPitch = kStrip * SizeOf(D);
-  alignas(64) std::byte values[kMostRows * kStrip * SizeOf(D)];
-  const bool whole = s.cols == kStrip;
+void EncodePanel(const ColumnJob& job, Panel s) {
+  constexpr int64_t kPitch = kPanel * SizeOf(D);
+  alignas(64) std::byte values[kMostRows * kPanel * SizeOf(D)];
+  const bool whole = s.cols == kPanel;
   if (!whole) {
     PackPart<D>(s, values);
     s.from = values;
     s.pitch = kPitch;
   }
-  EmitStrip<kStreamColumns, kRows>(
+  EmitPanel<kStreamColumns, kRows>(
       job.copy, job.rows, s, [&](const Codes& out) {
         F m[2 * kTwins];
         bool ordinary;
@@ -177,11 +177,11 @@ void QuantizeFp8Columns(const EncodeParams& e, const GroupTask& group,
         e.element, streams, rows_too,
         [&]<int kMantissa, bool kStream, bool kStreamColumns, bool kRows>() {
           for (int64_t row = first; row < last; row += block) {
-            for (int64_t col = 0; col < e.cols; col += kStrip) {
-              EncodeStrip<D, kMantissa, kStream, kStreamColumns, kRows>(
+            for (int64_t col = 0; col < e.cols; col += kPanel) {
+              EncodePanel<D, kMantissa, kStream, kStreamColumns, kRows>(
                   job,
                   {group.x + row * pitch + col * SizeOf(D), pitch, row, col,
-                   Least(block, last - row), Least(kStrip, e.cols - col)});
+                   Least(block, last - row), Least(kPanel, e.cols - col)});
             }
           }
         });

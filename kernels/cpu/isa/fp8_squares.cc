@@ -1,6 +1,6 @@
 // FP8 codes under one scale for a square of 128 x 128, of either copy or of
 // both at once. Leaf rule: see tiles.cc.
-#include "kernels/cpu/isa/fp8_strip.h"
+#include "kernels/cpu/isa/fp8_panel.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
@@ -11,12 +11,12 @@ using L = Lane;
 using F = L::F;
 using U = L::U;
 
-constexpr int kStrips = static_cast<int>(kTile) / kStrip;
+constexpr int kPanels = static_cast<int>(kTile) / kPanel;
 
 struct SquareJob {
   const EncodeParams& params;
   const GroupTask& group;
-  // What EmitStrip takes.
+  // What EmitPanel takes.
   const CopyTask& copy;
   const CopyTask* rows;
   LineScale<L> scales;
@@ -30,23 +30,23 @@ QUANTD_FN U Spread(U u) {
   return U{} + max;
 }
 
-// A square's values, strip by strip: rows that are a large power of two apart
+// A square's values, panel by panel: rows that are a large power of two apart
 // share cache sets.
 template <DType D>
 struct Square {
-  alignas(64) std::byte v[kStrips][kMostRows * kStrip * SizeOf(D)];
+  alignas(64) std::byte v[kPanels][kMostRows * kPanel * SizeOf(D)];
 };
 
 template <DType D, bool kSpecial>
-QUANTD_FN void MaximaOf(const Square<D>& square, int64_t rows, int64_t strips,
+QUANTD_FN void MaximaOf(const Square<D>& square, int64_t rows, int64_t panels,
                         U* max, U* clean) {
   Running<D, kSpecial> running[kTwins];
-  for (int64_t s = 0; s < strips; ++s) {
+  for (int64_t s = 0; s < panels; ++s) {
     for (int64_t r = 0; r < rows; ++r) {
       QUANTD_UNROLL
       for (int t = 0; t < kTwins; ++t) {
         running[t].Add(
-            LoadTwin<D>(square.v[s] + (r * kStrip + t * 2 * W) * SizeOf(D)));
+            LoadTwin<D>(square.v[s] + (r * kPanel + t * 2 * W) * SizeOf(D)));
       }
     }
   }
@@ -64,9 +64,9 @@ QUANTD_FN void MaximaOf(const Square<D>& square, int64_t rows, int64_t strips,
 template <DType D>
 __attribute__((noinline)) void SpecialMaxima(const SquareJob& job,
                                              const Square<D>& square,
-                                             int64_t rows, int64_t strips,
+                                             int64_t rows, int64_t panels,
                                              U* max, U* clean) {
-  MaximaOf<D, true>(square, rows, strips, max, clean);
+  MaximaOf<D, true>(square, rows, panels, max, clean);
   job.seen->nan |= L::Any(*max > kInfBits);
   job.seen->inf |= L::Any(*clean == kInfBits);
 }
@@ -82,28 +82,28 @@ void StoreScale(const CopyTask& copy, int64_t line, int64_t position,
 template <DType D, int kMantissa, bool kStream, bool kStreamColumns, bool kRows>
 void EncodeSquare(const SquareJob& job, int64_t row, int64_t col, int64_t rows,
                   int64_t cols) {
-  constexpr int64_t kPitch = kStrip * SizeOf(D);
+  constexpr int64_t kPitch = kPanel * SizeOf(D);
   const int64_t pitch = job.params.cols * static_cast<int64_t>(SizeOf(D));
-  const int64_t strips = (cols + kStrip - 1) / kStrip;
+  const int64_t panels = (cols + kPanel - 1) / kPanel;
   Square<D> square;
-  Strip parts[kStrips];
-  for (int64_t s = 0; s < strips; ++s) {
-    const int64_t at = col + s * kStrip;
+  Panel parts[kPanels];
+  for (int64_t s = 0; s < panels; ++s) {
+    const int64_t at = col + s * kPanel;
     const std::byte* from = job.group.x + row * pitch + at * SizeOf(D);
-    parts[s] = {from, pitch, row, at, rows, Least(kStrip, col + cols - at)};
-    if (parts[s].cols < kStrip) {
+    parts[s] = {from, pitch, row, at, rows, Least(kPanel, col + cols - at)};
+    if (parts[s].cols < kPanel) {
       PackPart<D>(parts[s], square.v[s]);
       continue;
     }
     for (int64_t r = 0; r < rows; ++r) {
-      PrefetchStrip<D>(from + r * pitch);
+      PrefetchPanel<D>(from + r * pitch);
       __builtin_memcpy(square.v[s] + r * kPitch, from + r * pitch, kPitch);
     }
   }
   U max, clean;
-  MaximaOf<D, false>(square, rows, strips, &max, &clean);
+  MaximaOf<D, false>(square, rows, panels, &max, &clean);
   const bool special = L::Any(max >= kInfBits);
-  if (special) SpecialMaxima<D>(job, square, rows, strips, &max, &clean);
+  if (special) SpecialMaxima<D>(job, square, rows, panels, &max, &clean);
   const BlockScale<L> scale =
       MakeBlockScale<L>(job.params, job.scales, max, clean);
   const uint32_t stored = StoredScale<L>(job.params, scale.stored)[0];
@@ -111,13 +111,13 @@ void EncodeSquare(const SquareJob& job, int64_t row, int64_t col, int64_t rows,
   StoreScale(job.group.columnwise, col, row, stored);
   F m[2 * kTwins];
   for (F& each : m) each = scale.m;
-  for (int64_t s = 0; s < strips; ++s) {
+  for (int64_t s = 0; s < panels; ++s) {
     const std::byte* from = square.v[s];
     const auto encode = [&](const Codes& out) {
       if (special) {
         Encode<D, kMantissa, true, false, kRows, false>(from, kPitch, rows, m,
                                                         out);
-      } else if (parts[s].cols == kStrip) {
+      } else if (parts[s].cols == kPanel) {
         Encode<D, kMantissa, false, kStream, kRows, false>(from, kPitch, rows,
                                                            m, out);
       } else {
@@ -125,7 +125,7 @@ void EncodeSquare(const SquareJob& job, int64_t row, int64_t col, int64_t rows,
                                                          out);
       }
     };
-    EmitStrip<kStreamColumns, kRows>(job.copy, job.rows, parts[s], encode);
+    EmitPanel<kStreamColumns, kRows>(job.copy, job.rows, parts[s], encode);
   }
 }
 

@@ -176,14 +176,14 @@ void RotateLines(const cpu::RotateArgs& a, int64_t first, int64_t last,
 
 void SumChunk(const cpu::Matrix& x, int64_t first, int64_t last, float* sums) {
   ForDType(x.dtype, [&]<DType D>() {
-    // Strips that stay in the cache while the rows go by.
-    constexpr int64_t kStrip = 1024;
-    for (int64_t strip = 0; strip < x.cols; strip += kStrip) {
-      const int64_t end = Least(strip + kStrip, x.cols);
-      __builtin_memset(sums + strip, 0, (end - strip) * sizeof(float));
+    // So many columns stay in the cache while the rows go by.
+    constexpr int64_t kAtOnce = 1024;
+    for (int64_t col = 0; col < x.cols; col += kAtOnce) {
+      const int64_t end = Least(col + kAtOnce, x.cols);
+      __builtin_memset(sums + col, 0, (end - col) * sizeof(float));
       for (int64_t row = first; row < last; ++row) {
         const std::byte* from = x.data + row * x.cols * SizeOf(D);
-        for (int64_t c = strip; c < end; c += W) {
+        for (int64_t c = col; c < end; c += W) {
           const F v = LoadSome<D>(from + c * SizeOf(D), end - c);
           const F sum = LoadSome<DType::kF32>(
                             reinterpret_cast<std::byte*>(sums + c), end - c) +

@@ -57,7 +57,7 @@ class QuantizedFiles : public testing::Test {
     EXPECT_EQ(b.scale_rule, a.scale_rule);
     EXPECT_EQ(b.profile, a.profile);
     EXPECT_EQ(b.splits, a.splits);
-    EXPECT_EQ(b.amax, a.amax);
+    EXPECT_EQ(b.want_amax, a.want_amax);
     EXPECT_EQ(b.dbias, a.dbias);
     EXPECT_EQ(b.dbias_dtype, a.dbias_dtype);
     for (const TensorSpec& spec : q.parts()) {
@@ -93,7 +93,7 @@ TEST_F(QuantizedFiles, KeepEveryFormat) {
     QuantizerConfig c;
     c.options.format = f.format;
     c.options.dbias = true;
-    c.options.amax = true;
+    c.options.want_amax = true;
     ExpectKept(c, Input({3, 11, 64}));
     // Parts of odd sizes, so that floats lie askew in the file.
     if (f.scaling == Scaling::kTensor || f.scaling == Scaling::kBlock) {
@@ -153,7 +153,7 @@ TEST_F(QuantizedFiles, KeepEveryOption) {
   });
   with(Format::kNvfp4, [](auto& c) {
     c.options.usage = Usage::kNone;
-    c.options.dbias = c.options.amax = true;
+    c.options.dbias = c.options.want_amax = true;
   });
 }
 

@@ -5,7 +5,7 @@
 
 #include "client/files/quantized_file.h"
 #include "client/quantizer.h"
-#include "kernels/plan/scale_layout.h"
+#include "kernels/plan/convert_scales.h"
 #include "tests/client/calls.h"
 #include "tests/client/temp_dir.h"
 

@@ -123,7 +123,7 @@ TEST_F(LocalAgreement, EveryFormatThereAndBack) {
       QuantizeOptions o;
       o.format = format.format;
       o.usage = usage;
-      o.amax = o.dbias = o.statistics = true;
+      o.want_amax = o.dbias = o.statistics = true;
       Quantize(whole, o);
       if (usage == Usage::kBoth) continue;
       const auto made = local_->Quantize(whole.desc, whole.bytes(), o);

@@ -52,7 +52,7 @@ std::vector<Flags> LegalFlags() {
       [](auto& o) {
         o.form.compact_scales = o.form.scale_256 = true;
         o.four_over_six = FourOverSix::kMse;
-        o.fast_error = o.statistics = o.amax = true;
+        o.fast_error = o.statistics = o.want_amax = true;
       });
   add(Format::kNvfp4Square,
       {"--rounding", "stochastic", "--seed", "7", "--row-offset", "16",

@@ -25,6 +25,18 @@ inline constexpr oracle::Policy kPolicies[] = {oracle::Policy::kIgnore,
                                                oracle::Policy::kPropagate,
                                                oracle::Policy::kReject};
 
+// M and K of a matrix; K is rounded up to what a combination demands.
+struct Size {
+  int64_t rows;
+  int64_t cols;
+};
+// More than 10^5 elements together. Some are several tiles of 128 x 128 with a
+// K that tuned kernels take (a multiple of 8), some with one that they leave to
+// the others.
+inline constexpr Size kSizes[] = {{1, 1},   {1, 300},   {7, 40},   {33, 129},
+                                  {0, 48},  {130, 136}, {64, 257}, {257, 72},
+                                  {16, 16}, {5, 0},     {128, 640}};
+
 // A tensor of the suite; made once. The seed is a function of the arguments.
 const oracle::Bytes& SuiteTensor(oracle::Element e, int64_t count, Flavor f);
 // Sign masks of the suite, by turns.

@@ -78,7 +78,7 @@ const std::vector<Use>& Uses() {
        [](O& o) {
          o.splits = {{24, 40}};
        }},
-      {"amax", [](O& o) { o.amax = true; }},
+      {"amax", [](O& o) { o.want_amax = true; }},
       {"dbias", [](O& o) { o.dbias = true; }},
       {"dbias_dtype", [](O& o) { o.dbias_dtype = DType::kF32; }},
       {"statistics", [](O& o) { o.statistics = true; }},

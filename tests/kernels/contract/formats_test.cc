@@ -16,17 +16,6 @@ using oracle::Bytes;
 using oracle::Element;
 using oracle::QuantizeSpec;
 
-// M and K; K is rounded up to what the combination demands. More than 10^5
-// elements together. Some are several tiles of 128 x 128 with a K that tuned
-// kernels take (a multiple of 8), some with one that they leave to the others.
-struct Size {
-  int64_t rows;
-  int64_t cols;
-};
-constexpr Size kSizes[] = {{1, 1},   {1, 300},   {7, 40},   {33, 129},
-                           {0, 48},  {130, 136}, {64, 257}, {257, 72},
-                           {16, 16}, {5, 0},     {128, 640}};
-
 constexpr uint16_t kMasks[] = {0xD7E8, 0x0000, 0xFFFF, 0x5A3C, 0x8001};
 
 // Groups of M rows: empty ones first, last and between, others of any size.

@@ -196,7 +196,7 @@ Case MakeFormatCase(int n) {
       o.splits = splits;
     }
     o.dbias = chance(3);
-    o.amax = chance(4);
+    o.want_amax = chance(4);
     o.statistics = chance(6);
     auto plan = MakeQuantizePlan(tensor, o);
     if (!plan.ok()) continue;

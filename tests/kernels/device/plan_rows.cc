@@ -210,7 +210,7 @@ void ForQuantizeRows(size_t settings,
           QuantizeOptions o;
           o.format = format.format;
           o.usage = usage;
-          o.amax = usage == Usage::kNone;
+          o.want_amax = usage == Usage::kNone;
           std::string name;
           uint32_t wanted = 0;
           for (const Setting* setting : taken) {

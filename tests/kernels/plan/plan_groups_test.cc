@@ -99,7 +99,7 @@ TEST(SizesTest, WhatStandsBesideTheCopies) {
   PlanRequest r(Format::kFp8E4M3);
   r.tensor = Tensor({130, 96});
   r.quantize.usage = Usage::kNone;
-  r.quantize.amax = r.quantize.dbias = true;
+  r.quantize.want_amax = r.quantize.dbias = true;
   r.quantize.scale = {1};
   r.quantize.history = HistoryOptions{{0, 1, 2}};
   auto plan = Make(kQuantize, r);

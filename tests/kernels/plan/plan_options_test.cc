@@ -261,7 +261,7 @@ TEST(OptionsTest, WhatWouldDoNothing) {
        "usage none",
        [](O& o) {
          o.usage = Usage::kNone;
-         o.amax = o.rht.rowwise = true;
+         o.want_amax = o.rht.rowwise = true;
        }},
       {Format::kFp8E4M3, "rht",
        "rht only with nvfp4, mxfp8_e4m3, mxfp8_e5m2, mxfp4",

@@ -131,7 +131,7 @@ TEST(ProfilesTest, WhatIsLegalBeside) {
       SCOPED_TRACE(fmt::format("{} {}", spec.name, Name(f.format)));
       PlanRequest r = Request(spec.profile, f.format);
       r.quantize.splits = {{16, 0, 16}};
-      r.quantize.statistics = r.quantize.amax = true;
+      r.quantize.statistics = r.quantize.want_amax = true;
       const FormatSpec& format = *FindFormat(f.format);
       if (format.options & kOptSwizzled) {
         r.quantize.form.scale_layout = Layout::kSwizzled;

@@ -1,4 +1,4 @@
-// Finding the payload, and bringing it home.
+// Where a message's payload lies, and everything else as a message of its own.
 //
 // Top-level fields are walked where they lie, with the rules of protobuf's own
 // C++ parser (which are laxer than the specification: a tag of five bytes
@@ -6,7 +6,6 @@
 // left to protobuf, which parses the head.
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <optional>
 
 #include "absl/strings/cord.h"
@@ -221,16 +220,16 @@ bool IsMalformed(const absl::Status& status) {
 
 namespace {
 
-absl::StatusOr<Split> SplitMessage(Slices message, size_t max_head,
-                                   absl::Span<const ListPlace> places) {
-  Split split;
+absl::StatusOr<SeparatedMessage> Separate(Slices message, size_t max_head,
+                                          absl::Span<const ListPlace> places) {
+  SeparatedMessage separated;
   Cursor in(message);
   ListCounter lists(places);
   // Fields that are no payload, not yet copied: from `run` to where we are.
   Cursor run = in;
   const auto flush = [&](size_t end) {
     run.Walk(end - run.position(),
-             [&](std::string_view piece) { split.head.append(piece); });
+             [&](std::string_view piece) { separated.head.append(piece); });
   };
   while (in.remaining() > 0) {
     const size_t start = in.position();
@@ -241,7 +240,7 @@ absl::StatusOr<Split> SplitMessage(Slices message, size_t max_head,
         return Malformed(fmt::format("bad payload length at byte {}", start));
       }
       flush(start);
-      split.payload = {in.position(), *length};
+      separated.payload = {in.position(), *length};
       in.Skip(*length);
       run = in;
       continue;
@@ -254,7 +253,7 @@ absl::StatusOr<Split> SplitMessage(Slices message, size_t max_head,
     }
     lists.Add(tag, field);
     const size_t head_bytes =
-        split.head.size() + (in.position() - run.position());
+        separated.head.size() + (in.position() - run.position());
     if (skipped == Skipped::kTooLong || head_bytes - lists.wire() > max_head) {
       return HeadTooLarge(max_head);
     }
@@ -266,53 +265,26 @@ absl::StatusOr<Split> SplitMessage(Slices message, size_t max_head,
     }
   }
   flush(in.position());
-  split.list_bytes = lists.wire();
-  return split;
+  separated.list_bytes = lists.wire();
+  return separated;
 }
 
 }  // namespace
 
-absl::StatusOr<Split> SplitPayload(Slices message, size_t max_head) {
-  return SplitMessage(message, max_head, {});
+absl::StatusOr<SeparatedMessage> SeparatePayload(Slices message,
+                                                 size_t max_head) {
+  return Separate(message, max_head, {});
 }
 
-absl::StatusOr<Split> SplitRequest(Method method, Slices message) {
-  return SplitMessage(message, kMaxHeadBytes, ListsOf(method));
+absl::StatusOr<SeparatedMessage> SeparateRequest(Method method,
+                                                 Slices message) {
+  return Separate(message, kMaxHeadBytes, ListsOf(method));
 }
 
 absl::Status HeadTooLarge(size_t limit) {
   return TooLargeError(
       "message", fmt::format("at most {} bytes beside the payload", limit),
       "more", limit);
-}
-
-void Gather(const Request& request, Slices message,
-            absl::Span<std::byte> staging) {
-  const std::vector<TensorSpec>& inputs = request.plan->inputs();
-  Cursor in(message);
-  size_t written = 0;  // of the staging
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Request::Source& source = request.sources[i];
-    if (inputs[i].offset > written) {
-      std::memset(staging.data() + written, 0, inputs[i].offset - written);
-    }
-    std::byte* to = staging.data() + inputs[i].offset;
-    written = inputs[i].offset + inputs[i].size;
-    if (!source.literal.empty()) {
-      std::memcpy(to, source.literal.data(), source.literal.size());
-      continue;
-    }
-    // Sources may lie in any order; back to the start only when it must be.
-    if (source.range.offset < in.position()) in = Cursor(message);
-    in.Skip(source.range.offset - in.position());
-    in.Walk(source.range.size, [&](std::string_view piece) {
-      std::memcpy(to, piece.data(), piece.size());
-      to += piece.size();
-    });
-  }
-  if (staging.size() > written) {
-    std::memset(staging.data() + written, 0, staging.size() - written);
-  }
 }
 
 }  // namespace quantd::wire

@@ -1,4 +1,4 @@
-#include "kernels/plan/effects.h"
+#include "kernels/plan/idle_options.h"
 
 #include <string>
 #include <string_view>
@@ -79,7 +79,7 @@ absl::Status CheckRounding(const QuantizeOptions& o, int64_t cols) {
 
 }  // namespace
 
-absl::Status CheckEffects(const QuantizeOptions& o, int64_t cols) {
+absl::Status CheckIdleOptions(const QuantizeOptions& o, int64_t cols) {
   for (const absl::Status& status : {CheckRotation(o), CheckCopies(o),
                                      CheckAmaxes(o), CheckRounding(o, cols)}) {
     if (!status.ok()) return status;

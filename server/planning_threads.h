@@ -4,8 +4,8 @@
 // of lower priority.
 //
 // Threads: everything here may be used from any thread.
-#ifndef QUANTD_SERVER_PLANNER_H_
-#define QUANTD_SERVER_PLANNER_H_
+#ifndef QUANTD_SERVER_PLANNING_THREADS_H_
+#define QUANTD_SERVER_PLANNING_THREADS_H_
 
 #include <deque>
 #include <functional>
@@ -17,10 +17,10 @@
 
 namespace quantd {
 
-class Planner {
+class PlanningThreads {
  public:
   // Runs what is still queued, on destruction.
-  Planner() = default;
+  PlanningThreads() = default;
 
   // `work` is run once. What queues here holds memory that the ledger lent, so
   // the queue needs no bound of its own. Work of one kind runs in order.
@@ -53,4 +53,4 @@ class Planner {
 
 }  // namespace quantd
 
-#endif  // QUANTD_SERVER_PLANNER_H_
+#endif  // QUANTD_SERVER_PLANNING_THREADS_H_

@@ -1,6 +1,6 @@
 // The scales of one copy from one layout to the other.
-#ifndef QUANTD_KERNELS_PLAN_SCALE_LAYOUT_H_
-#define QUANTD_KERNELS_PLAN_SCALE_LAYOUT_H_
+#ifndef QUANTD_KERNELS_PLAN_CONVERT_SCALES_H_
+#define QUANTD_KERNELS_PLAN_CONVERT_SCALES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -22,4 +22,4 @@ void ConvertScales(const FormatSpec& format, const CopyGeometry& from,
 
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_PLAN_SCALE_LAYOUT_H_
+#endif  // QUANTD_KERNELS_PLAN_CONVERT_SCALES_H_

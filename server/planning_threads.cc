@@ -1,4 +1,4 @@
-#include "server/planner.h"
+#include "server/planning_threads.h"
 
 #include <sys/resource.h>
 
@@ -6,7 +6,7 @@
 
 namespace quantd {
 
-Planner::Lane::~Lane() {
+PlanningThreads::Lane::~Lane() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
@@ -14,12 +14,12 @@ Planner::Lane::~Lane() {
   thread_.join();
 }
 
-void Planner::Lane::Push(std::function<void()> work) {
+void PlanningThreads::Lane::Push(std::function<void()> work) {
   absl::MutexLock lock(&mutex_);
   queue_.push_back(std::move(work));
 }
 
-void Planner::Lane::Run(int nice) {
+void PlanningThreads::Lane::Run(int nice) {
   // Of this thread alone, on Linux. Where it is forbidden nothing is lost.
   if (nice != 0) setpriority(PRIO_PROCESS, 0, nice);
   const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

@@ -1,4 +1,4 @@
-#include "server/allocator.h"
+#include "proto/net/allocator.h"
 
 #include <climits>
 #ifdef __GLIBC__

@@ -1,4 +1,4 @@
-#include "server/planner.h"
+#include "server/planning_threads.h"
 
 #include <gtest/gtest.h>
 
@@ -9,15 +9,15 @@
 namespace quantd {
 namespace {
 
-TEST(PlannerTest, NobodyWaitsForLongWorkOfOthers) {
+TEST(PlanningThreadsTest, NobodyWaitsForLongWorkOfOthers) {
   std::string order;  // of the thread for long work, read when that has ended
   absl::Notification go, short_done;
   {
-    Planner planner;
-    planner.Submit([&] { go.WaitForNotification(); }, true);
-    planner.Submit([&] { order += 'a'; }, true);
-    planner.Submit([&] { order += 'b'; }, true);
-    planner.Submit([&] { short_done.Notify(); }, false);
+    PlanningThreads threads;
+    threads.Submit([&] { go.WaitForNotification(); }, true);
+    threads.Submit([&] { order += 'a'; }, true);
+    threads.Submit([&] { order += 'b'; }, true);
+    threads.Submit([&] { short_done.Notify(); }, false);
     EXPECT_TRUE(short_done.WaitForNotificationWithTimeout(absl::Minutes(1)));
     go.Notify();
   }

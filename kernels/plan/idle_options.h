@@ -1,6 +1,6 @@
 // An option that would change nothing is a mistake, and is refused.
-#ifndef QUANTD_KERNELS_PLAN_EFFECTS_H_
-#define QUANTD_KERNELS_PLAN_EFFECTS_H_
+#ifndef QUANTD_KERNELS_PLAN_IDLE_OPTIONS_H_
+#define QUANTD_KERNELS_PLAN_IDLE_OPTIONS_H_
 
 #include <cstdint>
 #include <optional>
@@ -12,7 +12,7 @@
 namespace quantd {
 
 // Of options that CheckSupport has let pass. `cols` is K.
-absl::Status CheckEffects(const QuantizeOptions& options, int64_t cols);
+absl::Status CheckIdleOptions(const QuantizeOptions& options, int64_t cols);
 
 // A dimension or a mask of a rotation that there is not. `expected` says what
 // would make it one.
@@ -21,4 +21,4 @@ absl::Status CheckNoRotation(int dimension, const std::optional<SignMask>& mask,
 
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_PLAN_EFFECTS_H_
+#endif  // QUANTD_KERNELS_PLAN_IDLE_OPTIONS_H_

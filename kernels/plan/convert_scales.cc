@@ -1,4 +1,4 @@
-#include "kernels/plan/scale_layout.h"
+#include "kernels/plan/convert_scales.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,21 +1,21 @@
-// Strips of 64 columns of FP8 codes on their way to the copies, columnwise as
+// Panels of 64 columns of FP8 codes on their way to the copies, columnwise as
 // well as rowwise. Included by fp8_columns.cc and fp8_squares.cc only, which
 // are compiled once for each instruction set.
-#ifndef QUANTD_KERNELS_CPU_ISA_FP8_STRIP_H_
-#define QUANTD_KERNELS_CPU_ISA_FP8_STRIP_H_
+#ifndef QUANTD_KERNELS_CPU_ISA_FP8_PANEL_H_
+#define QUANTD_KERNELS_CPU_ISA_FP8_PANEL_H_
 
 #include "kernels/cpu/isa/fp8.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// A strip has the rows of one scale and so many columns. The codes of one of
+// A panel has the rows of one scale and so many columns. The codes of one of
 // its rows fill a cache line.
-inline constexpr int kStrip = 64;
-inline constexpr int kTwins = kStrip / (2 * QUANTD_LANES);
+inline constexpr int kPanel = 64;
+inline constexpr int kTwins = kPanel / (2 * QUANTD_LANES);
 inline constexpr int kMostRows = 128;
 
-struct Strip {
+struct Panel {
   const std::byte* from;
   int64_t pitch;  // of its rows, in bytes
   int64_t row;
@@ -24,10 +24,10 @@ struct Strip {
   int64_t cols;  // of the matrix; there are zeros after them
 };
 
-// A copy of a strip that is not whole, with zeros after its values.
+// A copy of a panel that is not whole, with zeros after its values.
 template <DType D>
-QUANTD_FN void PackPart(const Strip& s, std::byte* to) {
-  constexpr int64_t kPitch = kStrip * SizeOf(D);
+QUANTD_FN void PackPart(const Panel& s, std::byte* to) {
+  constexpr int64_t kPitch = kPanel * SizeOf(D);
   const int64_t n = s.cols * static_cast<int64_t>(SizeOf(D));
   for (int64_t r = 0; r < s.rows; ++r) {
     __builtin_memcpy(to + r * kPitch, s.from + r * s.pitch, n);
@@ -35,14 +35,14 @@ QUANTD_FN void PackPart(const Strip& s, std::byte* to) {
   }
 }
 
-// Fetches the row at `row`, but of the strip after the next one.
+// Fetches the row at `row`, but of the panel after the next one.
 template <DType D>
-QUANTD_FN void PrefetchStrip(const std::byte* row) {
-  constexpr int64_t kBytes = kStrip * SizeOf(D);
+QUANTD_FN void PrefetchPanel(const std::byte* row) {
+  constexpr int64_t kBytes = kPanel * SizeOf(D);
   Prefetch<kBytes>(row + 2 * kBytes);
 }
 
-// Where a strip's codes go, row by row. `rows`: to the rowwise copy too.
+// Where a panel's codes go, row by row. `rows`: to the rowwise copy too.
 struct Codes {
   std::byte* to;
   int64_t pitch;
@@ -63,9 +63,9 @@ QUANTD_FN bool Encode(const std::byte* from, int64_t from_pitch,
   Running<D, kSpecial> running;
   for (int64_t r = 0; r < rows_of_it; ++r) {
     const std::byte* p = from + r * from_pitch;
-    if constexpr (kWatch) PrefetchStrip<D>(p);
+    if constexpr (kWatch) PrefetchPanel<D>(p);
     QUANTD_UNROLL
-    for (int c = 0; c < kStrip / kFp8Step; ++c) {
+    for (int c = 0; c < kPanel / kFp8Step; ++c) {
       L::U codes[kEach];
       for (int i = 0; i < kEach; ++i) {
         const int t = c * kEach + i;
@@ -110,17 +110,17 @@ QUANTD_FN void TransposeBytes(const std::byte* from, int64_t pitch,
   }
 }
 
-// Brings the codes of a strip, row by row in `codes`, to where columns are
-// stored. A column of a whole strip has two cache lines, each of which is
+// Brings the codes of a panel, row by row in `codes`, to where columns are
+// stored. A column of a whole panel has two cache lines, each of which is
 // written once.
 template <bool kStream>
-QUANTD_FN void StoreColumns(const CopyTask& copy, const Strip& s,
-                            const std::byte (&codes)[kMostRows * kStrip]) {
+QUANTD_FN void StoreColumns(const CopyTask& copy, const Panel& s,
+                            const std::byte (&codes)[kMostRows * kPanel]) {
   std::byte* data = copy.data + s.col * copy.data_line + s.row;
   alignas(64) std::byte columns[16][kMostRows];
   for (int64_t c = 0; c < s.cols; c += 16) {
     for (int64_t r = 0; r < s.rows; r += 16) {
-      TransposeBytes(codes + r * kStrip + c, kStrip, columns[0] + r, kMostRows);
+      TransposeBytes(codes + r * kPanel + c, kPanel, columns[0] + r, kMostRows);
     }
     const int64_t lines = Least(16, s.cols - c);
     for (int64_t i = 0; i < lines; ++i) {
@@ -134,17 +134,17 @@ QUANTD_FN void StoreColumns(const CopyTask& copy, const Strip& s,
   }
 }
 
-// Has fill(out) encode a strip, straight to where its codes belong where that
+// Has fill(out) encode a panel, straight to where its codes belong where that
 // is whole rows, and brings the rest there. `rows`: the rowwise copy, if kRows.
 // kStreamColumns: of codes that are stored column by column.
 template <bool kStreamColumns, bool kRows, typename Fill>
-QUANTD_FN void EmitStrip(const CopyTask& copy, const CopyTask* rows,
-                         const Strip& s, Fill fill) {
-  alignas(64) std::byte codes[kMostRows * kStrip];
-  alignas(64) std::byte row_codes[kRows ? kMostRows * kStrip : 1];
-  const bool whole = s.cols == kStrip;
+QUANTD_FN void EmitPanel(const CopyTask& copy, const CopyTask* rows,
+                         const Panel& s, Fill fill) {
+  alignas(64) std::byte codes[kMostRows * kPanel];
+  alignas(64) std::byte row_codes[kRows ? kMostRows * kPanel : 1];
+  const bool whole = s.cols == kPanel;
   const bool by_rows = copy.data_position != 1;
-  Codes out = {codes, kStrip, row_codes, kStrip};
+  Codes out = {codes, kPanel, row_codes, kPanel};
   if (whole && by_rows) {
     out.to = copy.data + s.row * copy.data_position + s.col;
     out.pitch = copy.data_position;
@@ -158,11 +158,11 @@ QUANTD_FN void EmitStrip(const CopyTask& copy, const CopyTask* rows,
   if (whole) return;
   for (int64_t r = 0; by_rows && r < s.rows; ++r) {
     __builtin_memcpy(copy.data + (s.row + r) * copy.data_position + s.col,
-                     codes + r * kStrip, s.cols);
+                     codes + r * kPanel, s.cols);
   }
   for (int64_t r = 0; kRows && r < s.rows; ++r) {
     __builtin_memcpy(rows->data + (s.row + r) * rows->data_line + s.col,
-                     row_codes + r * kStrip, s.cols);
+                     row_codes + r * kPanel, s.cols);
   }
 }
 
@@ -206,4 +206,4 @@ QUANTD_FN void ForStreams(DType element, Streams streams, bool rows, Fn fn) {
 }  // namespace QUANTD_ARITH
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_CPU_ISA_FP8_STRIP_H_
+#endif  // QUANTD_KERNELS_CPU_ISA_FP8_PANEL_H_

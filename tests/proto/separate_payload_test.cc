@@ -1,5 +1,5 @@
-// SplitPayload against the hazards of a wire, each with protobuf's own verdict
-// beside ours.
+// SeparatePayload against the hazards of a wire, each with protobuf's own
+// verdict beside ours.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -111,21 +111,22 @@ std::vector<Hazard> Hazards() {
 
 // Head and payload as one, or nothing.
 std::optional<v1::QuantizeRequest> ViaSplit(Slices slices) {
-  const auto split = SplitPayload(slices);
+  const auto separated = SeparatePayload(slices);
   v1::QuantizeRequest message;
-  if (!split.ok()) {
-    EXPECT_TRUE(IsMalformed(split.status())) << split.status();
+  if (!separated.ok()) {
+    EXPECT_TRUE(IsMalformed(separated.status())) << separated.status();
     return std::nullopt;
   }
-  if (!message.ParseFromString(split->head)) return std::nullopt;
+  if (!message.ParseFromString(separated->head)) return std::nullopt;
   EXPECT_EQ(message.payload(), "");
   std::string flat;
   for (std::string_view s : slices) flat += s;
-  message.set_payload(flat.substr(split->payload.offset, split->payload.size));
+  message.set_payload(
+      flat.substr(separated->payload.offset, separated->payload.size));
   return message;
 }
 
-TEST(Split, AgreesWithProtobufOnEveryHazard) {
+TEST(SeparatePayload, AgreesWithProtobufOnEveryHazard) {
   for (const Hazard& hazard : Hazards()) {
     SCOPED_TRACE(hazard.name);
     v1::QuantizeRequest expected;
@@ -147,7 +148,7 @@ TEST(Split, AgreesWithProtobufOnEveryHazard) {
   }
 }
 
-TEST(Split, AgreesWithProtobufOnEveryTruncation) {
+TEST(SeparatePayload, AgreesWithProtobufOnEveryTruncation) {
   for (const Hazard& hazard : Hazards()) {
     for (size_t n = 0; n < hazard.bytes.size(); ++n) {
       SCOPED_TRACE(testing::Message() << hazard.name << " to " << n);
@@ -162,23 +163,23 @@ TEST(Split, AgreesWithProtobufOnEveryTruncation) {
   }
 }
 
-TEST(Split, TakesNoSlicesAndEmptyOnes) {
-  EXPECT_THAT(SplitPayload({}), IsOk());
+TEST(SeparatePayload, TakesNoSlicesAndEmptyOnes) {
+  EXPECT_THAT(SeparatePayload({}), IsOk());
   const std::vector<std::string_view> empty(3);
-  const auto split = SplitPayload(empty);
-  ASSERT_THAT(split, IsOk());
-  EXPECT_EQ(split->head, "");
-  EXPECT_EQ(split->payload.size, 0u);
+  const auto separated = SeparatePayload(empty);
+  ASSERT_THAT(separated, IsOk());
+  EXPECT_EQ(separated->head, "");
+  EXPECT_EQ(separated->payload.size, 0u);
 }
 
-TEST(Split, PayloadStaysWhereItLies) {
+TEST(SeparatePayload, PayloadStaysWhereItLies) {
   const std::string head = Tag(2, 0) + Varint(1);
   const std::string bytes = head + Payload("0123456789");
-  const auto split = SplitPayload(Cut(bytes, {1, 6, 6, 9}));
-  ASSERT_THAT(split, IsOk());
-  EXPECT_EQ(split->head, head);
-  EXPECT_EQ(split->payload.offset, bytes.size() - 10);
-  EXPECT_EQ(split->payload.size, 10u);
+  const auto separated = SeparatePayload(Cut(bytes, {1, 6, 6, 9}));
+  ASSERT_THAT(separated, IsOk());
+  EXPECT_EQ(separated->head, head);
+  EXPECT_EQ(separated->payload.offset, bytes.size() - 10);
+  EXPECT_EQ(separated->payload.size, 10u);
 }
 
 // A head of exactly `n` bytes.
@@ -191,17 +192,17 @@ std::string HeadOf(size_t n) {
 void ExpectTooLong(const std::string& bytes) {
   const std::string_view whole = bytes;
   const auto violation =
-      GetFieldViolation(SplitPayload(absl::MakeSpan(&whole, 1)).status());
+      GetFieldViolation(SeparatePayload(absl::MakeSpan(&whole, 1)).status());
   ASSERT_TRUE(violation.has_value());
   EXPECT_EQ(violation->field, "message");
   EXPECT_EQ(violation->expected, "at most 262144 bytes beside the payload");
 }
 
-TEST(Split, HeadIsCapped) {
+TEST(SeparatePayload, HeadIsCapped) {
   const std::string most = HeadOf(kMaxHeadBytes) + Payload("x");
-  const auto split = SplitPayload(Cut(most, {100, 7000}));
-  ASSERT_THAT(split, IsOk());
-  EXPECT_EQ(split->head.size(), kMaxHeadBytes);
+  const auto separated = SeparatePayload(Cut(most, {100, 7000}));
+  ASSERT_THAT(separated, IsOk());
+  EXPECT_EQ(separated->head.size(), kMaxHeadBytes);
   ExpectTooLong(HeadOf(kMaxHeadBytes + 1));
   // In parts around a payload, in many fields, and in a group.
   ExpectTooLong(HeadOf(140000) + Payload("x") + HeadOf(140000));
@@ -211,13 +212,13 @@ TEST(Split, HeadIsCapped) {
   ExpectTooLong(Nested(1, many));
 }
 
-TEST(Split, TheCapMayBeAnother) {
+TEST(SeparatePayload, TheCapMayBeAnother) {
   const std::string bytes = HeadOf(kMaxHeadBytes + 1) + Payload("x");
   const std::string_view whole = bytes;
-  EXPECT_THAT(SplitPayload(absl::MakeSpan(&whole, 1), kMaxReplyHeadBytes),
+  EXPECT_THAT(SeparatePayload(absl::MakeSpan(&whole, 1), kMaxReplyHeadBytes),
               IsOk());
   const auto violation = GetFieldViolation(
-      SplitPayload(absl::MakeSpan(&whole, 1), kMaxHeadBytes / 2).status());
+      SeparatePayload(absl::MakeSpan(&whole, 1), kMaxHeadBytes / 2).status());
   ASSERT_TRUE(violation.has_value());
   EXPECT_EQ(violation->expected, "at most 131072 bytes beside the payload");
 }
@@ -240,15 +241,15 @@ void ExpectListsCounted(Method method, const google::protobuf::Descriptor* type,
       }
       const std::string bytes = list + list;
       const std::string_view whole = bytes;
-      const auto split = SplitRequest(method, {&whole, 1});
-      ASSERT_THAT(split, IsOk());
-      EXPECT_EQ(split->list_bytes, 16u) << field->full_name();
+      const auto separated = SeparateRequest(method, {&whole, 1});
+      ASSERT_THAT(separated, IsOk());
+      EXPECT_EQ(separated->list_bytes, 16u) << field->full_name();
     }
     path.pop_back();
   }
 }
 
-TEST(Split, EveryListOfARequestIsCounted) {
+TEST(SeparatePayload, EveryListOfARequestIsCounted) {
   int found = 0;
   for (const MethodSpec& row : kTensorMethods) {
     WithOptionsOf(row.method, [&](auto type) {
@@ -261,7 +262,7 @@ TEST(Split, EveryListOfARequestIsCounted) {
 
 // What lies about its length is no list, and nothing beyond the message that it
 // is in is counted.
-TEST(Split, ListsEndWithTheirMessage) {
+TEST(SeparatePayload, ListsEndWithTheirMessage) {
   std::string others;
   for (int i = 0; i < 8; ++i) others += Tag(1, kVarint) + "\1";
   // options of 5 bytes, splits of `splits` in them and rows of 8 in these.
@@ -270,24 +271,24 @@ TEST(Split, ListsEndWithTheirMessage) {
                               Tag(18, kDelimited) + Varint(splits) +
                               Tag(1, kDelimited) + Varint(8) + others;
     const std::string_view whole = bytes;
-    const auto split = SplitRequest(Method::kQuantize, {&whole, 1});
-    EXPECT_THAT(split, IsOk());
-    return split.ok() ? split->list_bytes : 1;
+    const auto separated = SeparateRequest(Method::kQuantize, {&whole, 1});
+    EXPECT_THAT(separated, IsOk());
+    return separated.ok() ? separated->list_bytes : 1;
   };
   EXPECT_EQ(list_bytes(2), 0u);
   EXPECT_EQ(list_bytes(10), 0u);
   const std::string honest = Delimited(2, Delimited(18, Delimited(1, "1234")));
   const std::string_view whole = honest;
-  EXPECT_EQ(SplitRequest(Method::kQuantize, {&whole, 1})->list_bytes, 4u);
+  EXPECT_EQ(SeparateRequest(Method::kQuantize, {&whole, 1})->list_bytes, 4u);
 }
 
-TEST(Split, PayloadDoesNotCountAsHead) {
+TEST(SeparatePayload, PayloadDoesNotCountAsHead) {
   const std::string big(4 * kMaxHeadBytes, 'p');
   const std::string bytes = Payload(big) + Tag(2, 0) + Varint(1);
-  const auto split = SplitPayload(Cut(bytes, {3, 5000}));
-  ASSERT_THAT(split, IsOk());
-  EXPECT_EQ(split->payload.size, big.size());
-  EXPECT_EQ(split->head.size(), 2u);
+  const auto separated = SeparatePayload(Cut(bytes, {3, 5000}));
+  ASSERT_THAT(separated, IsOk());
+  EXPECT_EQ(separated->payload.size, big.size());
+  EXPECT_EQ(separated->head.size(), 2u);
 }
 
 }  // namespace

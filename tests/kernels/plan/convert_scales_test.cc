@@ -1,5 +1,5 @@
 // Linear and swizzled scales, against the formula written out again.
-#include "kernels/plan/scale_layout.h"
+#include "kernels/plan/convert_scales.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,6 @@
 
 #include "kernels/arith/encode.h"
 #include "kernels/cpu/choice.h"
-#include "kernels/cpu/nvfp4_args.h"
 #include "kernels/cpu/pieces.h"
 #include "kernels/cpu/slice.h"
 #include "kernels/device/host_output.h"
@@ -90,15 +89,14 @@ class Computer {
   absl::Status Decode() {
     const DequantizeTask task = MakeDequantizeTask(plan_, bases_);
     CountRht(recipe_.copies_rotate());
+    const auto decode = choice_.decode == DecodeKernel::kNvfp4Rows
+                            ? tiles_.dequantize_row
+                        : choice_.decode == DecodeKernel::kNvfp4Columns
+                            ? tiles_.dequantize_col
+                            : tiles_.dequantize_lines;
     Over(kWholeRows, [&](const Piece& piece) {
       const GroupTask& group = task.groups[piece.group];
-      if (choice_.decode == DecodeKernel::kLines) {
-        tiles_.dequantize_lines(task.params, group, piece.first, piece.last);
-        return;
-      }
-      (choice_.decode == DecodeKernel::kNvfp4Columns ? tiles_.dequantize_col
-                                                     : tiles_.dequantize_row)(
-          Nvfp4Args(task.params, group), piece.first, piece.last);
+      decode(task.params, group, piece.first, piece.last);
     });
     return absl::OkStatus();
   }
@@ -167,7 +165,7 @@ class Computer {
     std::mutex mutex;
     Over(kCutRows, [&](const Piece& piece) {
       Maxima m;
-      AmaxLinesArgs args = {};
+      AmaxArgs args = {};
       args.x = Input(piece.group);
       args.x.data += static_cast<size_t>(piece.col) * SizeOf(args.x.dtype);
       args.x.cols = piece.cols;
@@ -176,8 +174,7 @@ class Computer {
       args.col_signs = search.rotated[1] ? bases_.signs : nullptr;
       args.propagate = recipe_.propagate;
       if (choice_.amax == AmaxKernel::kTiles) {
-        tiles_.amax({args.x, args.row_signs, args.col_signs}, piece.first,
-                    piece.last, &m);
+        tiles_.amax(args, piece.first, piece.last, &m);
       } else {
         SetLines(piece, &args);
         tiles_.amax_lines(args, piece.first, piece.last, &m);
@@ -194,7 +191,7 @@ class Computer {
 
   // Fills in where the maxima of a piece's lines go, which are zeros before the
   // first of them.
-  void SetLines(const Piece& piece, AmaxLinesArgs* args) const {
+  void SetLines(const Piece& piece, AmaxArgs* args) const {
     for (const AmaxOutput& amax : recipe_.amaxes) {
       if (!amax.lines) continue;
       const bool rotated = amax.from != AmaxOutput::From::kPlain;
@@ -248,17 +245,13 @@ class Computer {
           piece.cols == plan_.cols()
               ? Slice{task_.params, whole}
               : SliceOf(task_.params, whole, piece.col, piece.cols);
-      if (recipe_.plain_nvfp4) {
-        tiles_.quantize(Nvfp4Args(params, group), piece.first, piece.last, &m);
-      } else {
-        std::vector<ErrorSums> mine(statistics ? 2 : 0);
-        tiles_.quantize_lines(params, choice_.encode, group, piece.first,
-                              piece.last, &m, statistics ? &mine[0] : nullptr,
-                              statistics ? &mine[1] : nullptr);
-        if (statistics) {
-          std::lock_guard lock(mutex);
-          for (int i = 0; i < 2; ++i) sums[i].Merge(mine[i]);
-        }
+      std::vector<ErrorSums> mine(statistics ? 2 : 0);
+      tiles_.quantize(params, choice_.encode, group, piece.first, piece.last,
+                      &m, statistics ? &mine[0] : nullptr,
+                      statistics ? &mine[1] : nullptr);
+      if (statistics) {
+        std::lock_guard lock(mutex);
+        for (int i = 0; i < 2; ++i) sums[i].Merge(mine[i]);
       }
       Seen(m, &mutex);
     });

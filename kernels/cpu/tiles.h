@@ -48,47 +48,6 @@ struct Maxima {
   bool col_rht_nan = false;
 };
 
-struct AmaxArgs {
-  Matrix x;
-  const float* row_signs;  // 16 values s[i] / 4, or nullptr: not wanted
-  const float* col_signs;
-};
-
-// One copy to write. `signs` are as above; without them it is not rotated.
-struct Nvfp4Copy {
-  std::byte* data = nullptr;  // nullptr: this copy is not wanted
-  std::byte* scale = nullptr;
-  int64_t data_stride = 0;  // bytes from line to line
-  int64_t scale_stride = 0;
-  float s_dec = 0;  // kernels/arith/nvfp4.h Nvfp4Encode
-  float s_inv6 = 0;
-  float global = 1;  // of a profile: GlobalScaleOf
-  const float* signs = nullptr;
-};
-
-struct QuantizeArgs {
-  Matrix x;
-  Nvfp4Copy row;
-  Nvfp4Copy col;
-  bool propagate;
-  // Where blocks work with the copy's global scale: rows alone, not rotated.
-  const EncodeParams* params = nullptr;
-};
-
-struct DequantizeArgs {
-  const std::byte* data;
-  const std::byte* scale;
-  int64_t data_stride;
-  int64_t scale_stride;
-  float amax;  // kernels/arith/nvfp4.h Nvfp4Decode
-  float k;
-  const float* signs;  // nullptr: no inverse rotation
-  std::byte* out;      // rows x cols
-  DType dtype;
-  int64_t rows;
-  int64_t cols;
-};
-
 struct RotateArgs {
   Matrix x;
   std::byte* out;
@@ -98,13 +57,13 @@ struct RotateArgs {
   int dimension;
 };
 
-// Maxima under a rotation of any dimension. Where an array is given, which must
-// hold zeros, those of each line go there as fp32 bits: with NaN above Inf
-// where `propagate`, else with NaN dropped.
-struct AmaxLinesArgs {
+// Where an array is given, which must hold zeros, the maxima of each line go
+// there as fp32 bits: with NaN above Inf where `propagate`, else with NaN
+// dropped.
+struct AmaxArgs {
   Matrix x;
   int rotation;
-  const float* row_signs;  // nullptr: not wanted
+  const float* row_signs;  // s[i] * rotation^-1/2, or nullptr: not wanted
   const float* col_signs;
   bool propagate;
   uint32_t* row_lines;  // nullptr: not wanted
@@ -114,25 +73,25 @@ struct AmaxLinesArgs {
 };
 
 struct TileKernels {
-  // Adds what the rows hold to `*maxima`.
+  // Adds what the rows hold to `*maxima`: without maxima of lines and under a
+  // rotation of 16 alone, and with all that.
   void (*amax)(const AmaxArgs&, int64_t first, int64_t last, Maxima* maxima);
-  // Codes and scales of the rows; sets nan and inf of `*seen`.
-  void (*quantize)(const QuantizeArgs&, int64_t first, int64_t last,
-                   Maxima* seen);
-  void (*dequantize_row)(const DequantizeArgs&, int64_t first, int64_t last);
-  void (*dequantize_col)(const DequantizeArgs&, int64_t first, int64_t last);
-  // Rotates by 16; sets nan and inf of `*seen`.
-  void (*rotate)(const RotateArgs&, int64_t first, int64_t last, Maxima* seen);
-
-  // These do the same for any format and dimension: kernels/cpu/isa/lines.h. No
-  // EncodeChoice has kNvfp4 here.
-  void (*quantize_lines)(const EncodeParams&, EncodeChoice, const GroupTask&,
-                         int64_t first, int64_t last, Maxima* seen,
-                         ErrorSums* row_errors, ErrorSums* col_errors);
+  void (*amax_lines)(const AmaxArgs&, int64_t first, int64_t last,
+                     Maxima* maxima);
+  // Codes and scales of the rows, by the functions chosen; sets nan and inf of
+  // `*seen`, and adds up errors where they are wanted, by kLines alone.
+  void (*quantize)(const EncodeParams&, EncodeChoice, const GroupTask&,
+                   int64_t first, int64_t last, Maxima* seen,
+                   ErrorSums* row_errors, ErrorSums* col_errors);
+  // Values of the rows: of plain NVFP4, and of any copy.
+  void (*dequantize_row)(const DequantizeParams&, const GroupTask&,
+                         int64_t first, int64_t last);
+  void (*dequantize_col)(const DequantizeParams&, const GroupTask&,
+                         int64_t first, int64_t last);
   void (*dequantize_lines)(const DequantizeParams&, const GroupTask&,
                            int64_t first, int64_t last);
-  void (*amax_lines)(const AmaxLinesArgs&, int64_t first, int64_t last,
-                     Maxima* maxima);
+  // Rotates by 16, and by any dimension; sets nan and inf of `*seen`.
+  void (*rotate)(const RotateArgs&, int64_t first, int64_t last, Maxima* seen);
   void (*rotate_lines)(const RotateArgs&, int64_t first, int64_t last,
                        Maxima* seen);
   void (*sum_chunk)(const Matrix&, int64_t first, int64_t last, float* sums);

@@ -15,14 +15,14 @@ inline namespace QUANTD_ARITH {
 
 using Lane = Vec<QUANTD_LANES>;
 
-// Hands on copies of FP8 codes to the functions that are made for them.
+// Hands on copies to the functions that are made for them.
 void QuantizeLines(const EncodeParams& params, cpu::EncodeChoice choice,
                    const GroupTask& group, int64_t first, int64_t last,
                    cpu::Maxima* seen, ErrorSums* row_errors,
                    ErrorSums* col_errors);
 void DequantizeLines(const DequantizeParams& params, const GroupTask& group,
                      int64_t first, int64_t last);
-void AmaxLines(const cpu::AmaxLinesArgs& args, int64_t first, int64_t last,
+void AmaxLines(const cpu::AmaxArgs& args, int64_t first, int64_t last,
                cpu::Maxima* out);
 void RotateLines(const cpu::RotateArgs& args, int64_t first, int64_t last,
                  cpu::Maxima* seen);
@@ -31,6 +31,12 @@ void SumChunk(const cpu::Matrix& x, int64_t first, int64_t last, float* sums);
 // Adds up the `cols` sums of `chunks` chunks, and rounds to `dtype`.
 void SumChunks(const float* partial, int64_t chunks, int64_t cols, DType dtype,
                std::byte* out);
+
+// Writes the copies of NVFP4 whose Recipe is plain_nvfp4, of rows [first, last)
+// of which both are multiples of kTileRows but for the last row; sets nan and
+// inf of `*seen`.
+void QuantizeNvfp4(const EncodeParams& params, const GroupTask& group,
+                   int64_t first, int64_t last, cpu::Maxima* seen);
 
 // Each of these writes a copy of FP8 codes, not rotated and without squares,
 // and sets nan and inf of `*seen`.

@@ -293,6 +293,10 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
                    ErrorSums* col_errors) {
   using cpu::EncodeKernel;
   const cpu::Matrix x = {group.x, e.input, group.rows, e.cols};
+  if (choice.rowwise == EncodeKernel::kNvfp4 ||
+      choice.columnwise == EncodeKernel::kNvfp4) {
+    return QuantizeNvfp4(e, group, first, last, seen);
+  }
   if (choice.rowwise == EncodeKernel::kFp8Squares ||
       choice.columnwise == EncodeKernel::kFp8Squares) {
     return QuantizeFp8Squares(e, group, first, last, seen);

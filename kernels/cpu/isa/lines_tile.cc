@@ -125,7 +125,7 @@ void StoreTile(Tile& tile, int64_t rows, int64_t cols, DType dtype,
   });
 }
 
-void AmaxLines(const cpu::AmaxLinesArgs& a, int64_t first, int64_t last,
+void AmaxLines(const cpu::AmaxArgs& a, int64_t first, int64_t last,
                cpu::Maxima* out) {
   bool plain_nan = false;
   const Direction directions[] = {

@@ -12,11 +12,6 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// Makes codes and scales of rows [first, last), both multiples of kTileRows but
-// for the last row; sets nan and inf of `*seen`.
-void QuantizeNvfp4(const cpu::QuantizeArgs& args, int64_t first, int64_t last,
-                   cpu::Maxima* seen);
-
 // The signs of a rotation, each of them in every lane.
 struct Signs {
   QUANTD_FN explicit Signs(const float* s) {

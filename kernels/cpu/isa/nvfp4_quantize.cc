@@ -10,8 +10,6 @@ namespace {
 
 using cpu::kTileRows;
 using cpu::Maxima;
-using cpu::Nvfp4Copy;
-using cpu::QuantizeArgs;
 
 constexpr int W = QUANTD_LANES;
 using L = Lane;
@@ -19,6 +17,30 @@ using F = L::F;
 using U = L::U;
 
 constexpr size_t kAhead = 4096;  // bytes
+
+// A copy, with what all its blocks share.
+struct Copy : CopyTask {
+  Nvfp4Encode amax_scale = {};
+  float global = 1;  // of a profile: GlobalScaleOf
+};
+
+Copy CopyOf(const EncodeParams& params, const CopyTask& task) {
+  Copy copy = {task};
+  if (copy.data == nullptr) return copy;
+  copy.amax_scale = MakeNvfp4Encode(*copy.amax, kNvfp4Range448);
+  if (WorksWithGlobal<true>(params.numerics)) {
+    copy.global = GlobalScaleOf<Scalar>(params, *copy.amax);
+  }
+  return copy;
+}
+
+// A group of rows with its copies.
+struct Rows {
+  const EncodeParams& params;
+  cpu::Matrix x;
+  Copy row;
+  Copy col;
+};
 
 // Columns that both copies are made of, one after the other: with kTileRows
 // rows of fp32 they fill half an L2 cache of 1 MiB.
@@ -28,17 +50,16 @@ constexpr int64_t kShared = 1024;
 // common path keeps its registers; `load` is called again there, to note what
 // the input held before it was rotated.
 template <typename Load>
-__attribute__((noinline)) Nvfp4Block<L> EncodeSpecial(Load load,
-                                                      const Nvfp4Copy& copy,
-                                                      bool propagate,
+__attribute__((noinline)) Nvfp4Block<L> EncodeSpecial(const EncodeParams& p,
+                                                      Load load,
+                                                      const Copy& copy,
                                                       Maxima* seen) {
   F v[16];
   load(v);
   if (L::Any(MaxMagnitude<L>(v) >= kInfBits)) Note(v, seen);
   const U max = copy.signs ? RotateToBf16<L>(v, Signs(copy.signs).lanes)
                            : MaxMagnitude<L>(v);
-  return EncodeNvfp4<L>(v, max, Nvfp4Encode{copy.s_dec, copy.s_inv6},
-                        propagate);
+  return EncodeNvfp4<L>(v, max, copy.amax_scale, p.propagate);
 }
 
 // A group of W blocks between the two halves of its way.
@@ -53,14 +74,13 @@ struct Group {
 // to the compiler, all else of a profile is asked for once a group.
 enum class Way { kTe, kTimes, kOver, kOverNegative };
 
-Way WayOf(const QuantizeArgs& a) {
-  if (a.params == nullptr) return Way::kTe;
-  const Numerics& n = a.params->numerics;
+Way WayOf(const Numerics& n) {
+  if (!WorksWithGlobal<true>(n)) return Way::kTe;
   if (n.operation == Operation::kTimes) return Way::kTimes;
   return n.sign == SignRule::kNegative ? Way::kOverNegative : Way::kOver;
 }
 
-LineScale<L> LineOf(const Nvfp4Copy& copy) {
+LineScale<L> LineOf(const Copy& copy) {
   const F g = L::Broadcast(copy.global);
   return {g, g, g, g};
 }
@@ -69,7 +89,7 @@ LineScale<L> LineOf(const Nvfp4Copy& copy) {
 template <typename Load>
 __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialBy(const EncodeParams& p,
                                                         Load load,
-                                                        const Nvfp4Copy& copy,
+                                                        const Copy& copy,
                                                         Maxima* seen) {
   F v[16];
   load(v);
@@ -85,8 +105,8 @@ __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialBy(const EncodeParams& p,
 
 // Prepare of a profile. `m` is what elements are multiplied with or divided by.
 template <typename Load>
-QUANTD_FN void PrepareBy(const EncodeParams& p, Load load,
-                         const Nvfp4Copy& copy, Group* group) {
+QUANTD_FN void PrepareBy(const EncodeParams& p, Load load, const Copy& copy,
+                         Group* group) {
   load(group->v);
   const U max = MaxMagnitude<L>(group->v);
   const F g = L::Broadcast(copy.global);
@@ -100,8 +120,7 @@ QUANTD_FN void PrepareBy(const EncodeParams& p, Load load,
 
 template <Way kWay, typename Load>
 QUANTD_FN Nvfp4Block<L> EncodeBy(const EncodeParams& p, Load load,
-                                 const Nvfp4Copy& copy, Group* group,
-                                 Maxima* seen) {
+                                 const Copy& copy, Group* group, Maxima* seen) {
   Nvfp4Block<L> out;
   if (__builtin_expect(group->special, false)) {
     out = EncodeSpecialBy(p, load, copy, seen);
@@ -123,27 +142,27 @@ QUANTD_FN Nvfp4Block<L> EncodeBy(const EncodeParams& p, Load load,
 // multiplier is one long chain of operations; the second half of the group
 // before fills the time.
 template <bool kRht, bool kExact, typename Load>
-QUANTD_FN void Prepare(Load load, const Nvfp4Copy& copy, const Signs& signs,
+QUANTD_FN void Prepare(Load load, const Copy& copy, const Signs& signs,
                        Group* group) {
   load(group->v);
   if constexpr (kRht) RotateForward<L, kExact>(group->v, signs.lanes);
   U max = MaxMagnitude<L>(group->v);
   if constexpr (kRht) max = L::Bits(RoundToBf16<L>(L::Float(max)));
   // Rotated values are finite only if all that went in is.
-  const F wanted = L::Float(max) * copy.s_inv6;
+  const F wanted = L::Float(max) * copy.amax_scale.s_inv6;
   group->special = L::Any(Nvfp4MayReach7<L>(wanted) & (max != 0u));
-  group->scale = Nvfp4Scale<L>(max, copy.s_inv6);
-  group->m = Nvfp4Multiplier<L>(group->scale, copy.s_dec);
+  group->scale = Nvfp4Scale<L>(max, copy.amax_scale.s_inv6);
+  group->m = Nvfp4Multiplier<L>(group->scale, copy.amax_scale.s_dec);
   // In memory from here on: in registers it would crowd out the other group.
   asm volatile("" : "+m"(*group));
 }
 
 // Second half: the codes. `load` as it was for the first.
 template <bool kRht, typename Load>
-QUANTD_FN Nvfp4Block<L> Encode(Load load, const Nvfp4Copy& copy, bool propagate,
-                               Group* group, Maxima* seen) {
+QUANTD_FN Nvfp4Block<L> Encode(const EncodeParams& p, Load load,
+                               const Copy& copy, Group* group, Maxima* seen) {
   if (__builtin_expect(group->special, false)) {
-    return EncodeSpecial(load, copy, propagate, seen);
+    return EncodeSpecial(p, load, copy, seen);
   }
   constexpr E2M1Input kInput =
       kRht ? E2M1Input::kUnroundedBelow7 : E2M1Input::kBelow7;
@@ -151,16 +170,16 @@ QUANTD_FN Nvfp4Block<L> Encode(Load load, const Nvfp4Copy& copy, bool propagate,
 }
 
 template <DType D, bool kRht, bool kStream, Way kWay>
-void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
-                     int64_t begin, int64_t end, Maxima* seen) {
+void QuantizeRowwise(const Rows& a, int64_t first, int64_t last, int64_t begin,
+                     int64_t end, Maxima* seen) {
   constexpr size_t kSize = SizeOf(D);
   const Signs signs(a.row.signs);
   const int64_t blocks = (end - begin) / 16;
   Group groups[2];
   for (int64_t row = first; row < last; ++row) {
     const std::byte* p = a.x.data + (row * a.x.cols + begin) * kSize;
-    std::byte* data = a.row.data + row * a.row.data_stride + begin / 2;
-    std::byte* scale = a.row.scale + row * a.row.scale_stride + begin / 16;
+    std::byte* data = a.row.data + row * a.row.data_line + begin / 2;
+    std::byte* scale = a.row.scale + row * a.row.scale_line + begin / 16;
     const auto loader = [&](int64_t b) {
       return [=](F(&v)[16]) {
         LoadSomeBlocks<D>(p + b * 16 * kSize, blocks - b, v);
@@ -169,9 +188,9 @@ void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
     const auto emit = [&](int64_t b, Group* group) {
       Nvfp4Block<L> out;
       if constexpr (kWay == Way::kTe) {
-        out = Encode<kRht>(loader(b), a.row, a.propagate, group, seen);
+        out = Encode<kRht>(a.params, loader(b), a.row, group, seen);
       } else {
-        out = EncodeBy<kWay>(*a.params, loader(b), a.row, group, seen);
+        out = EncodeBy<kWay>(a.params, loader(b), a.row, group, seen);
       }
       const L::U8 scales = L::LowBytes(out.scale);
       const int64_t count = blocks - b;
@@ -192,7 +211,7 @@ void QuantizeRowwise(const QuantizeArgs& a, int64_t first, int64_t last,
       if constexpr (kWay == Way::kTe) {
         Prepare<kRht, kIsHalf<D>>(loader(b), a.row, signs, next);
       } else {
-        PrepareBy(*a.params, loader(b), a.row, next);
+        PrepareBy(a.params, loader(b), a.row, next);
       }
       if (b > 0) emit(b - W, &groups[(b / W + 1) % 2]);
     }
@@ -211,11 +230,11 @@ struct Stage {
 };
 
 template <bool kStream>
-void Flush(const Stage& stage, const Nvfp4Copy& copy, int64_t row, int64_t rows,
+void Flush(const Stage& stage, const Copy& copy, int64_t row, int64_t rows,
            int64_t col, int64_t cols) {
   const int64_t blocks = (rows + 15) / 16;
-  std::byte* data = copy.data + col * copy.data_stride + row / 2;
-  std::byte* scale = copy.scale + col * copy.scale_stride + row / 16;
+  std::byte* data = copy.data + col * copy.data_line + row / 2;
+  std::byte* scale = copy.scale + col * copy.scale_line + row / 16;
   for (int64_t c = 0; c < cols; ++c) {
     if (rows == kTileRows) {
       StoreBytes<kStream, kTileRows / 2>(stage.codes[c], data);
@@ -224,14 +243,14 @@ void Flush(const Stage& stage, const Nvfp4Copy& copy, int64_t row, int64_t rows,
       __builtin_memcpy(data, stage.codes[c], 8 * blocks);
       __builtin_memcpy(scale, stage.scales[c], blocks);
     }
-    data += copy.data_stride;
-    scale += copy.scale_stride;
+    data += copy.data_line;
+    scale += copy.scale_line;
   }
 }
 
 // kTileRows rows of a band's columns, sixteen rows after sixteen.
 template <DType D, bool kRht>
-QUANTD_FN void QuantizeBands(const QuantizeArgs& a, int64_t row, int64_t rows,
+QUANTD_FN void QuantizeBands(const Rows& a, int64_t row, int64_t rows,
                              int64_t col, int64_t cols, const Signs& signs,
                              Stage* stage, Maxima* seen) {
   Band<D> bands[2];  // that of the group before is read again if it is special
@@ -247,7 +266,7 @@ QUANTD_FN void QuantizeBands(const QuantizeArgs& a, int64_t row, int64_t rows,
   };
   const auto emit = [&](Place at, Group* group) {
     const Nvfp4Block<L> out =
-        Encode<kRht>(loader(at), a.col, a.propagate, group, seen);
+        Encode<kRht>(a.params, loader(at), a.col, group, seen);
     std::byte words[8 * W];
     StorePairs<W>(out.low, out.high, words);
     const L::U8 scales = L::LowBytes(out.scale);
@@ -287,7 +306,7 @@ QUANTD_FN void QuantizeBands(const QuantizeArgs& a, int64_t row, int64_t rows,
 }
 
 template <DType D, bool kRht, bool kStream>
-void QuantizeColumnwise(const QuantizeArgs& a, int64_t first, int64_t last,
+void QuantizeColumnwise(const Rows& a, int64_t first, int64_t last,
                         int64_t begin, int64_t end, Maxima* seen) {
   Stage stage;
   const Signs signs(a.col.signs);
@@ -299,15 +318,15 @@ void QuantizeColumnwise(const QuantizeArgs& a, int64_t first, int64_t last,
   }
 }
 
-}  // namespace
-
-void QuantizeNvfp4(const cpu::QuantizeArgs& a, int64_t first, int64_t last,
-                   cpu::Maxima* seen) {
-  const Way way = WayOf(a);
-  const bool row_stream = a.row.data && MayStream(a.row.data, a.row.data_stride,
-                                                  a.x.rows, sizeof(U));
+// Out of line: were it known here what made `a`, its members would crowd the
+// loops' values out of the registers.
+__attribute__((noinline)) void QuantizeRows(const Rows& a, int64_t first,
+                                            int64_t last, Maxima* seen) {
+  const Way way = WayOf(a.params.numerics);
+  const bool row_stream =
+      a.row.data && MayStream(a.row.data, a.row.data_line, a.x.rows, sizeof(U));
   const bool col_stream =
-      a.col.data && MayStream(a.col.data, a.col.data_stride, a.x.cols, 64);
+      a.col.data && MayStream(a.col.data, a.col.data_line, a.x.cols, 64);
   // What both copies read stays in the L2 cache from the first to the second.
   const int64_t step = a.row.data && a.col.data ? kShared : a.x.cols;
   ForDType(a.x.dtype, [&]<DType D>() {
@@ -347,6 +366,17 @@ void QuantizeNvfp4(const cpu::QuantizeArgs& a, int64_t first, int64_t last,
     }
   });
   if (row_stream || col_stream) StreamFence();
+}
+
+}  // namespace
+
+void QuantizeNvfp4(const EncodeParams& e, const GroupTask& group, int64_t first,
+                   int64_t last, cpu::Maxima* seen) {
+  const Rows rows = {e,
+                     {group.x, e.input, group.rows, e.cols},
+                     CopyOf(e, group.rowwise),
+                     CopyOf(e, group.columnwise)};
+  QuantizeRows(rows, first, last, seen);
 }
 }  // namespace QUANTD_ARITH
 }  // namespace quantd

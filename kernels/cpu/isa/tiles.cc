@@ -15,7 +15,6 @@ inline namespace QUANTD_ARITH {
 namespace {
 
 using cpu::AmaxArgs;
-using cpu::DequantizeArgs;
 using cpu::Maxima;
 using cpu::RotateArgs;
 
@@ -124,10 +123,23 @@ QUANTD_FN void RoundTo(F (&v)[16]) {
   }
 }
 
+// A copy of plain NVFP4 and where its values go.
+struct Source : CopyTask {
+  Nvfp4Decode<Scalar> global;
+  std::byte* out;  // rows x cols
+  int64_t cols;
+};
+
+Source SourceOf(const DequantizeParams& params, const GroupTask& group,
+                const CopyTask& copy) {
+  return {copy, MakeNvfp4Decode<Scalar>(*copy.amax, params.range),
+          const_cast<std::byte*>(group.x), params.cols};
+}
+
 template <DType D>
-QUANTD_FN void Decode(const Nvfp4Block<L>& block, const DequantizeArgs& a,
+QUANTD_FN void Decode(const Nvfp4Block<L>& block, const Source& a,
                       const Signs& signs, F (&v)[16]) {
-  DecodeNvfp4<L>(block, Nvfp4Decode<Scalar>{a.amax, a.k}, v);
+  DecodeNvfp4<L>(block, a.global, v);
   if (a.signs) {
     RoundTo<D>(v);
     RotateInverse<L>(v, signs.lanes);
@@ -135,12 +147,12 @@ QUANTD_FN void Decode(const Nvfp4Block<L>& block, const DequantizeArgs& a,
 }
 
 template <DType D>
-void DequantizeRowwise(const DequantizeArgs& a, int64_t first, int64_t last) {
+void DequantizeRowwise(const Source& a, int64_t first, int64_t last) {
   const Signs signs(a.signs);
   const int64_t blocks = a.cols / 16;
   for (int64_t row = first; row < last; ++row) {
-    const std::byte* data = a.data + row * a.data_stride;
-    const std::byte* scale = a.scale + row * a.scale_stride;
+    const std::byte* data = a.data + row * a.data_line;
+    const std::byte* scale = a.scale + row * a.scale_line;
     std::byte* out = a.out + row * a.cols * SizeOf(D);
     for (int64_t b = 0; b < blocks; b += W) {
       const int64_t count = Least(W, blocks - b);
@@ -159,8 +171,7 @@ void DequantizeRowwise(const DequantizeArgs& a, int64_t first, int64_t last) {
 }
 
 template <DType D>
-void DequantizeColumnwise(const DequantizeArgs& a, int64_t first,
-                          int64_t last) {
+void DequantizeColumnwise(const Source& a, int64_t first, int64_t last) {
   const Signs signs(a.signs);
   for (int64_t row = first; row < last; row += 16) {
     const int64_t rows = Least(16, last - row);
@@ -170,10 +181,10 @@ void DequantizeColumnwise(const DequantizeArgs& a, int64_t first,
       L::U8 scales{};
       for (int64_t i = 0; i < lanes; ++i) {
         const int64_t line = col + i;
-        __builtin_memcpy(words + 8 * i, a.data + line * a.data_stride + row / 2,
+        __builtin_memcpy(words + 8 * i, a.data + line * a.data_line + row / 2,
                          8);
         scales[i] =
-            static_cast<uint8_t>(a.scale[line * a.scale_stride + row / 16]);
+            static_cast<uint8_t>(a.scale[line * a.scale_line + row / 16]);
       }
       F v[16];
       Nvfp4Block<L> block;
@@ -218,13 +229,18 @@ void Amax(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
   });
 }
 
-void DequantizeRow(const DequantizeArgs& a, int64_t first, int64_t last) {
-  ForDType(a.dtype, [&]<DType D>() { DequantizeRowwise<D>(a, first, last); });
+void DequantizeRow(const DequantizeParams& params, const GroupTask& group,
+                   int64_t first, int64_t last) {
+  const Source source = SourceOf(params, group, group.rowwise);
+  ForDType(params.output,
+           [&]<DType D>() { DequantizeRowwise<D>(source, first, last); });
 }
 
-void DequantizeCol(const DequantizeArgs& a, int64_t first, int64_t last) {
-  ForDType(a.dtype,
-           [&]<DType D>() { DequantizeColumnwise<D>(a, first, last); });
+void DequantizeCol(const DequantizeParams& params, const GroupTask& group,
+                   int64_t first, int64_t last) {
+  const Source source = SourceOf(params, group, group.columnwise);
+  ForDType(params.output,
+           [&]<DType D>() { DequantizeColumnwise<D>(source, first, last); });
 }
 
 void Rotate(const RotateArgs& a, int64_t first, int64_t last, Maxima* seen) {
@@ -238,9 +254,15 @@ void Rotate(const RotateArgs& a, int64_t first, int64_t last, Maxima* seen) {
 }  // namespace QUANTD_ARITH
 
 namespace cpu {
-const TileKernels QUANTD_TILES = {
-    Amax,        QuantizeNvfp4, DequantizeRow,   DequantizeCol,
-    Rotate,      QuantizeLines, DequantizeLines, AmaxLines,
-    RotateLines, SumChunk,      SumChunks};
+const TileKernels QUANTD_TILES = {.amax = Amax,
+                                  .amax_lines = AmaxLines,
+                                  .quantize = QuantizeLines,
+                                  .dequantize_row = DequantizeRow,
+                                  .dequantize_col = DequantizeCol,
+                                  .dequantize_lines = DequantizeLines,
+                                  .rotate = Rotate,
+                                  .rotate_lines = RotateLines,
+                                  .sum_chunk = SumChunk,
+                                  .sum_chunks = SumChunks};
 }  // namespace cpu
 }  // namespace quantd

@@ -57,6 +57,8 @@ cudaError_t ForElements(const DequantizeParams& p, const F& launch) {
       return fp8.template operator()<Scaling::kTensor>();
     case Scaling::kBlock:
       return fp8.template operator()<Scaling::kBlock>();
+    case Scaling::kChannel:
+      break;  // DecodeSpans alone knows it.
   }
   return cudaErrorInvalidValue;
 }

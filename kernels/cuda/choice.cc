@@ -9,6 +9,7 @@
 #include "kernels/arith/maxima.h"
 #include "kernels/device/kernel_names.h"
 #include "kernels/plan/geometry.h"
+#include "kernels/plan/profile/profile.h"
 #include "kernels/plan/support.h"
 
 namespace quantd::cuda {
@@ -57,13 +58,15 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
                          const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
   const bool columnwise = r.copies[1].wanted;
-  const uint32_t used = UsedOptions(o);
+  // (A profile's choices are looked at below.)
+  const uint32_t used = UsedOptions(o) & ~kOptProfile;
   if ((used & ~kNvfp4Knows) != 0 || plan.cols() % kBlock != 0 ||
       !RotatesBySixteen(r) ||
       plan.rows() > std::numeric_limits<int32_t>::max() ||
       ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max()) {
     return EncodeKernel::kSpans;
   }
+  if (!EncodesAsTe(NumericsOf(o))) return EncodeKernel::kNvfp4UnderGlobal;
   if ((used & (kOptStochastic | kOptFourOverSix)) != 0) {
     // A block's random bytes must be those of one counter.
     if (columnwise || format.square || o.shard.column_offset % kBlock != 0) {
@@ -81,14 +84,14 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
 EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
                        const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
-  if ((UsedOptions(o) & ~kFp8Knows) != 0 || format.square ||
-      plan.cols() % 8 != 0 ||
+  const bool runs = format.scaling == Scaling::kTensor;
+  const uint32_t used = UsedOptions(o) & ~(runs ? kOptProfile : 0);
+  if ((used & ~kFp8Knows) != 0 || format.square || plan.cols() % 8 != 0 ||
       ColumnsOfChunks(plan) >= std::numeric_limits<int32_t>::max()) {
     return EncodeKernel::kSpans;
   }
   if (!r.copies[1].wanted && !o.dbias) {
-    return format.scaling == Scaling::kTensor ? EncodeKernel::kFp8Runs
-                                              : EncodeKernel::kFp8Rows;
+    return runs ? EncodeKernel::kFp8Runs : EncodeKernel::kFp8Rows;
   }
   // Swizzled scales of a tile's columns are neighbours.
   const bool strips = r.copies[1].wanted && !o.dbias &&
@@ -101,11 +104,10 @@ EncodeKernel ChooseEncode(const Plan& plan, const Recipe& r,
                           const QuantizeOptions& o) {
   if (!r.copies_wanted()) return EncodeKernel::kNone;
   const FormatSpec& format = *FindFormat(o.format);
-  if (o.profile != Profile::kTe || format.scaling == Scaling::kChannel) {
-    return EncodeKernel::kSpans;
-  }
+  if (format.scaling == Scaling::kChannel) return EncodeKernel::kSpans;
   if (plan.tensor().dtype != DType::kBF16) {
-    if (!r.plain_nvfp4 || plan.grouped()) return EncodeKernel::kSpans;
+    const bool te = EncodesAsTe(NumericsOf(o));
+    if (!r.plain_nvfp4 || !te || plan.grouped()) return EncodeKernel::kSpans;
     return r.copies[1].wanted ? EncodeKernel::kQuantizeTiles
                               : EncodeKernel::kQuantizeRows;
   }
@@ -188,6 +190,7 @@ std::string_view Name(EncodeKernel kernel) {
                                                 "EncodeNvfp4Squares",
                                                 "EncodeNvfp4Stochastic",
                                                 "EncodeNvfp4FourOverSix",
+                                                "EncodeNvfp4UnderGlobal",
                                                 "EncodeRuns",
                                                 "EncodeRows",
                                                 "EncodeTiles",

@@ -36,6 +36,7 @@ enum class EncodeKernel {
   kNvfp4Squares,
   kNvfp4Stochastic,
   kNvfp4FourOverSix,
+  kNvfp4UnderGlobal,  // the rowwise copy of profiles other than te
   // FP8 and MXFP8 of bf16: kernels/cuda/encode/fp8/NOTES.md.
   kFp8Runs,
   kFp8Rows,

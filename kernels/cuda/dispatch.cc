@@ -42,6 +42,8 @@ cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& a,
       return LaunchEncodeNvfp4Stochastic(a, q);
     case EncodeKernel::kNvfp4FourOverSix:
       return LaunchEncodeNvfp4FourOverSix(a, q);
+    case EncodeKernel::kNvfp4UnderGlobal:
+      return LaunchEncodeNvfp4UnderGlobal(a, q);
     case EncodeKernel::kFp8Runs:
       return LaunchFp8Runs(a, q);
     case EncodeKernel::kFp8Rows:

@@ -41,6 +41,9 @@ cudaError_t LaunchEncodeNvfp4Rows(const EncodeArgs& args, const Queue& queue);
 cudaError_t LaunchEncodeNvfp4Tiles(const EncodeArgs& args, const Queue& queue);
 cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& args,
                                      const Queue& queue);
+// The rowwise copy alone, whose blocks work with a global scale.
+cudaError_t LaunchEncodeNvfp4UnderGlobal(const EncodeArgs& args,
+                                         const Queue& queue);
 // The rowwise copy alone, rounded stochastically or made by 4over6.
 cudaError_t LaunchEncodeNvfp4Stochastic(const EncodeArgs& args,
                                         const Queue& queue);

@@ -112,11 +112,7 @@ Lines LinesOf(const TensorSpec& spec, bool grouped) {
 std::string Compare(const Plan& plan, const std::byte* out, const Plan& small,
                     const std::byte* expected, bool last, cudaStream_t stream) {
   for (const TensorSpec& spec : plan.outputs()) {
-    // The host writes these when all has come back.
-    if (spec.kind == TensorKind::kRowwiseGlobalScale ||
-        spec.kind == TensorKind::kRowwiseGlobalDivisor) {
-      continue;
-    }
+    if (IsOfHost(spec)) continue;
     const TensorSpec& part = *small.output(spec.kind);
     const bool sums = spec.kind == TensorKind::kDbias && !plan.grouped();
     if (sums && plan.rows() != small.rows()) continue;

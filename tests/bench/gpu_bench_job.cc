@@ -85,7 +85,14 @@ cudaError_t DeviceJob::Restore() const {
 }
 
 cudaError_t DeviceJob::Poison(int value) const {
-  return cudaMemsetAsync(out(), value, plan_.output_bytes(), queue_.stream);
+  QUANTD_CUDA_TRY(
+      cudaMemsetAsync(out(), value, plan_.output_bytes(), queue_.stream));
+  for (const TensorSpec& spec : plan_.outputs()) {
+    if (!IsOfHost(spec)) continue;
+    QUANTD_CUDA_TRY(
+        cudaMemsetAsync(out() + spec.offset, 0, spec.size, queue_.stream));
+  }
+  return cudaSuccess;
 }
 
 cudaError_t DeviceJob::Poison(int value, cuda::Part part) const {
@@ -94,7 +101,7 @@ cudaError_t DeviceJob::Poison(int value, cuda::Part part) const {
     // Scales of groups may be padded, and the padding is no kernel's.
     const bool scale = spec.kind == TensorKind::kRowwiseScale ||
                        spec.kind == TensorKind::kColumnwiseScale;
-    if (IsSmall(spec) || (scale && plan_.grouped())) continue;
+    if (IsSmall(spec) || IsOfHost(spec) || (scale && plan_.grouped())) continue;
     QUANTD_CUDA_TRY(
         cudaMemsetAsync(out() + spec.offset, value, spec.size, queue_.stream));
   }

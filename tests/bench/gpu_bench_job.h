@@ -51,6 +51,12 @@ struct Place {
   cuda::Findings* findings;  // jobs follow each other on one stream
 };
 
+// Whether the host writes this when everything else has come back.
+inline bool IsOfHost(const TensorSpec& spec) {
+  return spec.kind == TensorKind::kRowwiseGlobalScale ||
+         spec.kind == TensorKind::kRowwiseGlobalDivisor;
+}
+
 // Not thread-safe. `plan` outlives it, and so does the payload, plan's
 // input_bytes() and output_bytes() of device memory, which others may use in
 // between: see Restore. Rows and columns are multiples of 128.
@@ -67,8 +73,8 @@ class DeviceJob {
   // Queues that everything small of the output gets what it was when
   // QueueWhole had run: amaxes and scales of tensors, which kernels read.
   cudaError_t Restore() const;
-  // Queues bytes of `value` into all of the output; and into what a part of the
-  // job writes.
+  // Queues bytes of `value` into all that kernels write of the output; and into
+  // what a part of the job writes.
   cudaError_t Poison(int value) const;
   cudaError_t Poison(int value, cuda::Part part) const;
 

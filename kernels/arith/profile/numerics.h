@@ -72,33 +72,36 @@ QUANTD_FN typename L::F GlobalScaleOf(const EncodeParams& p,
   return PositiveOr<L>(RawGlobalScale<L>(p, amax), 1.0f);
 }
 
-// The E4M3 scale of a block whose largest magnitude is `max`, NaN dropped,
-// under g.
+// What the scale of a block whose largest magnitude is `max`, NaN dropped, is
+// rounded from under g.
 template <typename L>
-QUANTD_FN typename L::U Nvfp4ScaleUnder(const EncodeParams& p, typename L::F g,
-                                        typename L::U max) {
+QUANTD_FN typename L::F Nvfp4TargetUnder(const EncodeParams& p, typename L::F g,
+                                         typename L::U max) {
   using F = typename L::F;
-  using U = typename L::U;
-  const Numerics& n = p.numerics;
   const F b = L::Float(max);
   const F six = L::Broadcast(6.0f);
-  F target = b;
-  switch (n.target) {
+  switch (p.numerics.target) {
     case ScaleTarget::kSixthOfEncodeScale:  // not under g
       break;
     case ScaleTarget::kOverSixGlobals:
-      target = b / (g * six);
-      break;
+      return b / (g * six);
     case ScaleTarget::kGlobalTimesSixth:
-      target = g * RoundToType<L>(p.input, b / six);
-      break;
+      return g * RoundToType<L>(p.input, b / six);
     case ScaleTarget::kSixthOverGlobal:
-      target = (b / six) / g;
-      break;
+      return (b / six) / g;
     case ScaleTarget::kProductOverGlobal:
-      target = (b * Scalar::Float(kSixthBits)) / g;
-      break;
+      return (b * Scalar::Float(kSixthBits)) / g;
   }
+  return b;
+}
+
+// The E4M3 scale of such a block.
+template <typename L>
+QUANTD_FN typename L::U Nvfp4ScaleUnder(const EncodeParams& p, typename L::F g,
+                                        typename L::U max) {
+  using U = typename L::U;
+  const Numerics& n = p.numerics;
+  const typename L::F target = Nvfp4TargetUnder<L>(p, g, max);
   const U zero{};
   const U code = L::Max(EncodeE4M3Positive<L>(target), zero + n.least_scale);
   const auto nothing = (L::Bits(target) == 0u) | (code == 0u);

@@ -105,7 +105,19 @@ struct Numerics {
   // Decoding.
   FactorRule factor = FactorRule::kAmax;
   bool factor_in_type = false;  // rounded to the output's type, and g before
+
+  bool operator==(const Numerics&) const = default;
 };
+
+// Whether codes and scales are TransformerEngine's: what is stored beside them,
+// and how they are decoded, may be others.
+constexpr bool EncodesAsTe(Numerics n) {
+  n.other = false;
+  n.stored = {};
+  n.factor = {};
+  n.factor_in_type = false;
+  return n == Numerics{};
+}
 
 }  // namespace quantd
 

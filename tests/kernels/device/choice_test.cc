@@ -76,23 +76,24 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
   const int64_t columns = chunks * row.plan.cols();
   const bool rowwise_alone = row.usage == Usage::kRowwise;
   const bool sixteen = !has(kOptRht) || o.rht.dimension == 16;
-  const bool nvfp4 =
-      row.format.scaling == Scaling::kNvfp4 && sixteen &&
-      row.plan.cols() % 16 == 0 &&
-      !has(kOptRowScaled | kOptCompact | kOptStatistics | kOptProfile);
+  const bool nvfp4 = row.format.scaling == Scaling::kNvfp4 && sixteen &&
+                     row.plan.cols() % 16 == 0 &&
+                     !has(kOptRowScaled | kOptCompact | kOptStatistics);
+  // (The one profile of the rows has another arithmetic.)
+  const bool te = !has(kOptProfile);
   const bool nvfp4_bf16 = nvfp4 && row.dtype == DType::kBF16 &&
                           row.plan.rows() < int64_t{1} << 31 &&
                           columns < (int64_t{1} << 32) - 1;
   const bool nearest = !has(kOptStochastic | kOptFourOverSix);
   // fp32 and fp16, one tensor.
-  const bool one = nvfp4 && !row.format.square && nearest &&
+  const bool one = nvfp4 && te && !row.format.square && nearest &&
                    row.dtype != DType::kBF16 &&
                    !has(kOptGrouped | kOptSwizzled);
   const bool fp8 = row.format.element != DType::kE2M1x2 && !row.format.square &&
                    row.dtype == DType::kBF16 && row.plan.cols() % 8 == 0 &&
                    columns < (int64_t{1} << 31) - 1 &&
                    row.format.scaling != Scaling::kChannel &&
-                   !has(kOptRht | kOptStatistics | kOptProfile);
+                   !has(kOptRht | kOptStatistics);
   const bool tensor = row.format.scaling == Scaling::kTensor;
   switch (kernel) {
     case EncodeKernel::kNone:
@@ -103,11 +104,13 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
       // (K may be anything where no row has codes of its own.)
       return row.usage != Usage::kNone && !rowwise_alone && sixteen &&
              row.format.format == Format::kNvfp4 && nearest &&
-             row.dtype != DType::kBF16 &&
+             row.dtype != DType::kBF16 && te &&
              !has(kOptRowScaled | kOptStatistics | kOptGrouped | kOptSwizzled);
     case EncodeKernel::kNvfp4Rows:
-      return nvfp4_bf16 && !row.format.square && nearest && rowwise_alone &&
-             !has(kOptDbias);
+      return nvfp4_bf16 && te && !row.format.square && nearest &&
+             rowwise_alone && !has(kOptDbias);
+    case EncodeKernel::kNvfp4UnderGlobal:
+      return nvfp4_bf16 && !te;
     case EncodeKernel::kNvfp4Tiles:
       return nvfp4_bf16 && !row.format.square && nearest &&
              (!rowwise_alone || has(kOptDbias));
@@ -122,7 +125,7 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
     case EncodeKernel::kFp8Runs:
       return fp8 && tensor && rowwise_alone && !has(kOptDbias);
     case EncodeKernel::kFp8Rows:
-      return fp8 && !tensor && rowwise_alone && !has(kOptDbias);
+      return fp8 && te && !tensor && rowwise_alone && !has(kOptDbias);
     case EncodeKernel::kFp8Strips:
       return fp8 && row.format.scaling == Scaling::kMx && !rowwise_alone &&
              !has(kOptDbias | kOptSwizzled);
@@ -140,9 +143,9 @@ TEST(ChoiceTest, CudaEncodesByTheOneKernelThatKnowsThePlan) {
       EncodeKernel::kQuantizeRows,     EncodeKernel::kQuantizeTiles,
       EncodeKernel::kNvfp4Rows,        EncodeKernel::kNvfp4Tiles,
       EncodeKernel::kNvfp4Squares,     EncodeKernel::kNvfp4Stochastic,
-      EncodeKernel::kNvfp4FourOverSix, EncodeKernel::kFp8Runs,
-      EncodeKernel::kFp8Rows,          EncodeKernel::kFp8Tiles,
-      EncodeKernel::kFp8Strips};
+      EncodeKernel::kNvfp4FourOverSix, EncodeKernel::kNvfp4UnderGlobal,
+      EncodeKernel::kFp8Runs,          EncodeKernel::kFp8Rows,
+      EncodeKernel::kFp8Tiles,         EncodeKernel::kFp8Strips};
   std::map<EncodeKernel, size_t> taken;
   size_t rows = 0;
   ForQuantizeRows(3, [&](const QuantizeRow& row) {

@@ -231,6 +231,7 @@ constexpr Home kHomes[] = {
     {"EncodeNvfp4Squares", "cuda/encode/nvfp4/squares.cu"},
     {"EncodeNvfp4Stochastic", "cuda/encode/nvfp4/stochastic.cu"},
     {"EncodeNvfp4FourOverSix", "cuda/encode/nvfp4/four_over_six.cu"},
+    {"EncodeNvfp4UnderGlobal", "cuda/encode/nvfp4/under_global.cu"},
     {"EncodeRuns", "cuda/encode/fp8/tensor.cu"},
     {"EncodeRows", "cuda/encode/fp8/rows.cuh"},
     {"EncodeTiles", "cuda/encode/fp8/encode.cuh"},

@@ -1,4 +1,5 @@
 #include "kernels/cuda/encode/fp8/encode.cuh"
+#include "kernels/cuda/tile/packed.cuh"
 
 namespace quantd::cuda {
 namespace {
@@ -10,17 +11,81 @@ constexpr int64_t kPerCta = kTileSide * kTileSide;
 constexpr int kRun = 8;  // elements of one load
 constexpr int kRuns = kPerCta / (kThreads * kRun);
 
+// Makes the codes of eight elements under the scale of their tensor:
+// TransformerEngine's products.
 template <DType E>
-__device__ __forceinline__ void EncodeRun(uint4 r, float m, std::byte* to) {
-  const uint32_t low = CodesOf<E>(LowOf(r.x) * m, HighOf(r.x) * m,
-                                  LowOf(r.y) * m, HighOf(r.y) * m);
-  const uint32_t high = CodesOf<E>(LowOf(r.z) * m, HighOf(r.z) * m,
-                                   LowOf(r.w) * m, HighOf(r.w) * m);
-  StoreGlobal(make_uint2(low, high), to);
-}
+struct Products {
+  float m;
+
+  __device__ __forceinline__ Products(const EncodeParams&, float scale)
+      : m(scale) {}
+  __device__ __forceinline__ uint2 Codes(uint4 r) const {
+    return make_uint2(CodesOf<E>(LowOf(r.x) * m, HighOf(r.x) * m,
+                                 LowOf(r.y) * m, HighOf(r.y) * m),
+                      CodesOf<E>(LowOf(r.z) * m, HighOf(r.z) * m,
+                                 LowOf(r.w) * m, HighOf(r.w) * m));
+  }
+};
+
+// The quotients of profiles. kInType: each is rounded to bf16.
+template <DType E, bool kInType>
+struct Quotients {
+  float d;
+  float inverse;
+  bool ordinary;  // nothing below comes near the ends of fp32
+
+  __device__ __forceinline__ Quotients(const EncodeParams& p, float scale)
+      : d(Fp8OperandOf<Scalar>(p, scale)),
+        inverse(1.0f / d),
+        ordinary(d >= 0x1p-60f && d <= 0x1p60f) {}
+  __device__ __forceinline__ uint2 Codes(uint4 r) const {
+    const uint32_t most =
+        MaxOfWords(MaxOfWords(r.x, r.y), MaxOfWords(r.z, r.w));
+    constexpr uint32_t kLarge = 0x5D80;  // 2^60
+    if (!ordinary || (most & 0x7FFFu) >= kLarge ||
+        (most & 0x7FFF0000u) >= kLarge << 16) {
+      return make_uint2(CodesOfRare(r.x, r.y), CodesOfRare(r.z, r.w));
+    }
+    return make_uint2(CodesOfFour(r.x, r.y), CodesOfFour(r.z, r.w));
+  }
+
+ private:
+  // v / d: two steps from an estimate give the nearest number, as a division
+  // does, which would look for the inverse again for every element. Of what is
+  // so small that the steps lose bits the code is 0, which loses its sign.
+  __device__ __forceinline__ float Over(float v) const {
+    float q = v * inverse;
+    QUANTD_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      q = __fmaf_rn(__fmaf_rn(-q, d, v), inverse, q);
+    }
+    return q;
+  }
+  __device__ __forceinline__ uint32_t CodesOfFour(uint32_t a,
+                                                  uint32_t b) const {
+    const uint32_t codes = CodesOfQuotients(Over(LowOf(a)), Over(HighOf(a)),
+                                            Over(LowOf(b)), Over(HighOf(b)));
+    return codes | (__byte_perm(a, b, 0xFDB9) & 0x80808080u);
+  }
+  // Any numbers, and none.
+  __device__ __noinline__ uint32_t CodesOfRare(uint32_t a, uint32_t b) const {
+    const auto over = [&](float v) { return v == 0.0f ? v : v / d; };
+    return CodesOfQuotients(over(LowOf(a)), over(HighOf(a)), over(LowOf(b)),
+                            over(HighOf(b)));
+  }
+  static __device__ __forceinline__ uint32_t CodesOfQuotients(float a, float b,
+                                                              float c,
+                                                              float d) {
+    if constexpr (!kInType) return CodesOf<E>(a, b, c, d);
+    const uint32_t first = PackBf16(a, b);
+    const uint32_t second = PackBf16(c, d);
+    return CodesOf<E>(LowOf(first), HighOf(first), LowOf(second),
+                      HighOf(second));
+  }
+};
 
 // A thread takes every kThreads-th load of its CTA.
-template <DType E>
+template <typename Encoder>
 __global__ void __launch_bounds__(kThreads)
     EncodeRuns(const __grid_constant__ EncodeArgs a) {
   const int64_t cols = a.list.cols;
@@ -45,11 +110,11 @@ __global__ void __launch_bounds__(kThreads)
   }
   if ((blockIdx.x + 1) * kPerCta <= (group->row + group->rows) * cols ||
       a.list.count == 1) {
-    const float m = *group->rowwise.tensor_scale;
+    const Encoder encoder(a.params, *group->rowwise.tensor_scale);
     QUANTD_UNROLL
     for (int i = 0; i < kRuns; ++i) {
       const int at = i * kThreads * kRun;
-      if (first + at < end) EncodeRun<E>(raw[i], m, to + at);
+      if (first + at < end) StoreGlobal(encoder.Codes(raw[i]), to + at);
     }
   } else {
     // There are several groups, each with a scale of its own.
@@ -58,8 +123,10 @@ __global__ void __launch_bounds__(kThreads)
       const int64_t row = (first + at) / cols;
       group = &GroupOfRow(a, blockIdx.x * kPerCta / cols, row);
       if (first + at >= end) continue;
-      EncodeRun<E>(__ldg(reinterpret_cast<const uint4*>(x + 2 * at)),
-                   *group->rowwise.tensor_scale, to + at);
+      const Encoder encoder(a.params, *group->rowwise.tensor_scale);
+      StoreGlobal(
+          encoder.Codes(__ldg(reinterpret_cast<const uint4*>(x + 2 * at))),
+          to + at);
     }
   }
   QUANTD_UNROLL
@@ -76,10 +143,11 @@ __global__ void __launch_bounds__(kThreads)
   Report(seen, a.seen);
 }
 
-template <DType E>
+template <typename Encoder>
 cudaError_t LaunchRuns(const EncodeArgs& a, const Queue& queue) {
   const int64_t ctas = (a.list.rows * a.list.cols + kPerCta - 1) / kPerCta;
-  EncodeRuns<E><<<static_cast<unsigned>(ctas), kThreads, 0, queue.stream>>>(a);
+  EncodeRuns<Encoder>
+      <<<static_cast<unsigned>(ctas), kThreads, 0, queue.stream>>>(a);
   return cudaGetLastError();
 }
 
@@ -89,8 +157,15 @@ template cudaError_t LaunchFp8Tiles<Scaling::kTensor>(const EncodeArgs&,
                                                       const Queue&);
 
 cudaError_t LaunchFp8Runs(const EncodeArgs& a, const Queue& queue) {
-  return a.params.element == DType::kE4M3 ? LaunchRuns<DType::kE4M3>(a, queue)
-                                          : LaunchRuns<DType::kE5M2>(a, queue);
+  constexpr DType E = DType::kE4M3;
+  // (No profile has E5M2.)
+  if (a.params.numerics.other) {
+    return a.params.numerics.in_type
+               ? LaunchRuns<Quotients<E, true>>(a, queue)
+               : LaunchRuns<Quotients<E, false>>(a, queue);
+  }
+  return a.params.element == E ? LaunchRuns<Products<E>>(a, queue)
+                               : LaunchRuns<Products<DType::kE5M2>>(a, queue);
 }
 
 }  // namespace quantd::cuda

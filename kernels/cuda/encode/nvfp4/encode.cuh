@@ -11,16 +11,13 @@
 
 namespace quantd::cuda {
 
-// The group that a CTA is at, in shared memory, and what its amaxes decide.
-template <typename Table>
-struct GroupStateWith {
+// The group that a CTA is at, in shared memory.
+struct CurrentGroup {
   GroupTask task;
-  Table row;
-  Table col;
 
   // All threads must call this with the group of their next work. Returns
-  // whether it is another one than `*current`: then `task` has been loaded and
-  // Settle is to be called.
+  // whether it is another one than `*current`: then `task` has been loaded, and
+  // what its amaxes decide is to be found.
   __device__ __forceinline__ bool Enter(const EncodeArgs& a, int64_t group,
                                         int64_t* current) {
     if (group == *current) return false;
@@ -36,6 +33,14 @@ struct GroupStateWith {
     __syncthreads();
     return true;
   }
+};
+
+// The same, with what its amaxes decide.
+template <typename Table>
+struct GroupStateWith : CurrentGroup {
+  Table row;
+  Table col;
+
   // All threads must call this. It ends with a barrier.
   __device__ __forceinline__ void Settle(const EncodeArgs& a) {
     if (task.rowwise.data != nullptr) {

@@ -1,0 +1,205 @@
+// NVFP4, rowwise copy alone, rounded to nearest, whose blocks work with a
+// global scale g that is stored (Numerics, kernels/plan/profile/numerics.h): as
+// fast as rows.cu, since a division by a block's scale is a multiplication that
+// gives the same codes.
+#include "kernels/arith/profile/numerics.h"
+#include "kernels/cuda/encode/nvfp4/nearest.cuh"
+#include "kernels/cuda/encode/nvfp4/walk.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace quantd::cuda {
+namespace {
+
+// What g decides for every block under it, in shared memory.
+//
+// A code is a function of x / d, d from a scale and g; x is a bf16. So only the
+// seven places matter where the code changes from one bf16 to the next, and
+// every m under which x * m changes there, too, gives the same codes for all x.
+// The nearest fp32 to 1 / d, or one beside it, nearly always does. Operands of
+// scales that differ in the exponent alone differ by a power of two, so there
+// are eight to be found.
+struct QuotientTable {
+  float of[128];  // by E4M3 code, / 64; 0: for the generic functions
+  float g;
+  bool usable;  // no product comes near the ends of fp32
+
+  // All threads of eight warps must call; the caller synchronizes before and
+  // after.
+  __device__ __noinline__ void Fill(float amax, const EncodeParams& p) {
+    const Numerics& n = p.numerics;
+    const float global = GlobalScaleOf<Scalar>(p, amax);
+    if (threadIdx.x == 0) {
+      g = global;
+      // Under a larger one the smallest quotients are 0, whose signs differ.
+      const float most = n.operation == Operation::kTimes ? 0x1p80f : 0x1p4f;
+      const float inverse = 1.0f / global;
+      const float most_operand =
+          n.global == GlobalRule::kDivisor ? inverse : global;
+      usable = most_operand <= most && most_operand >= 0x1p-80f;
+      of[0] = 0x1p-6f;  // of a block of zeros
+    }
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    const uint32_t mantissa = threadIdx.x / 32;
+    constexpr uint32_t kOne = 7;  // E4M3's exponent field of 1
+    const float d = Nvfp4OperandUnder<Scalar>(n, global, kOne << 3 | mantissa);
+    float m = d;
+    if (n.operation != Operation::kTimes) {
+      // A lane has a threshold, lane % 8, and a candidate, lane / 8.
+      const int i = lane % 8 < 7 ? lane % 8 : 6;
+      // The first bf16 that passes it.
+      uint32_t first = __float_as_uint(ThresholdOf(i) * d) >> 16;
+      QUANTD_UNROLL
+      for (int k = 0; k < 2; ++k) {
+        if (!Passes(__uint_as_float(first << 16) / d, i)) ++first;
+      }
+      constexpr int kBeside[] = {0, 1, -1, 2};
+      const uint32_t nearest = __float_as_uint(1.0f / d);
+      const float c =
+          __uint_as_float(nearest + static_cast<uint32_t>(kBeside[lane / 8]));
+      const bool good = Passes(__uint_as_float(first << 16) * c, i) &&
+                        !Passes(__uint_as_float((first - 1) << 16) * c, i);
+      const uint32_t found = __ballot_sync(0xFFFFFFFFu, good);
+      m = 0.0f;
+      QUANTD_UNROLL
+      for (int candidate = 3; candidate >= 0; --candidate) {
+        if ((found >> (8 * candidate) & 0xFFu) != 0xFFu) continue;
+        m = __uint_as_float(nearest +
+                            static_cast<uint32_t>(kBeside[candidate]));
+      }
+    }
+    // Subnormal scales are not set.
+    if (lane == 0 || lane >= 16) return;
+    // (The bounds on g leave all of these normal.)
+    constexpr int k64th = 6;
+    const int exponent = static_cast<int>(kOne) - lane - k64th;
+    of[lane << 3 | mantissa] =
+        m * __uint_as_float(static_cast<uint32_t>(127 + exponent) << 23);
+  }
+
+ private:
+  // Where codes change, and whether y is beyond: ties go to the even code.
+  static __device__ __forceinline__ float ThresholdOf(int i) {
+    return i == 6 ? 5.0f : i < 4 ? 0.25f + 0.5f * i : i - 1.5f;
+  }
+  static __device__ __forceinline__ bool Passes(float y, int i) {
+    return i % 2 == 0 ? y > ThresholdOf(i) : y >= ThresholdOf(i);
+  }
+};
+
+struct QuotientGroup : CurrentGroup {
+  QuotientTable row;
+};
+
+// A block for the generic functions, whatever is in it.
+__device__ __noinline__ Unit EncodeRareUnder(const EncodeParams& p,
+                                             const Words& x, float amax,
+                                             uint32_t* seen) {
+  float v[kBlock];
+  Unpack(x, v);
+  uint32_t max, clean;
+  FindMaxima<Scalar>(v, kBlock, &max, &clean);
+  Report(SeenIn(max, clean), seen);
+  const LineScale<Scalar> line = MakeLineScale<Scalar, true>(p, amax, 1.0f);
+  const BlockScale<Scalar> scale =
+      MakeBlockScale<Scalar, true>(p, line, max, clean);
+  uint32_t words[4];
+  EncodeSixteen<Scalar, true>(p, v, scale.m, nullptr, words);
+  return {make_uint2(words[0], words[1]), scale.stored};
+}
+
+// -0 becomes 0; a NaN is some NaN.
+__device__ __forceinline__ uint32_t WithoutNegativeZeros(uint32_t word) {
+  uint32_t clean;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+      : "=r"(clean)
+      : "r"(word), "r"(0x3F803F80u), "r"(0u));
+  return clean;
+}
+
+// kNegative: the sign of what is below 0 alone.
+template <bool kNegative>
+struct Coder {
+  const EncodeArgs& a;
+  QuotientGroup* group;
+  float g = 0.0f;
+  bool usable = false;
+
+  __device__ __forceinline__ void Settle() {
+    group->row.Fill(*group->task.rowwise.amax, a.params);
+    __syncthreads();
+  }
+  __device__ __forceinline__ void Begin(int64_t /*row*/, int64_t /*b*/) {
+    g = group->row.g;
+    usable = group->row.usable;
+  }
+  __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
+    const Numerics& n = a.params.numerics;
+    const uint32_t max = LargerHalf(LargestOfSigned(x));
+    const float wanted = Nvfp4TargetUnder<Scalar>(a.params, g, max);
+    unit->scale = max == 0 ? n.zero_scale : E4M3Of(wanted);
+    const float m = group->row.of[unit->scale];
+    uint32_t words[2];
+    QUANTD_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      uint32_t w[4];
+      float f[8];
+      QUANTD_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        w[i] =
+            kNegative ? WithoutNegativeZeros(x.w[4 * h + i]) : x.w[4 * h + i];
+        f[2 * i] = NearestE2M1(fabsf(LowOf(w[i])) * m);
+        f[2 * i + 1] = NearestE2M1(fabsf(HighOf(w[i])) * m);
+      }
+      const uint32_t even = CodesOf<DType::kE4M3>(f[0], f[2], f[4], f[6]);
+      const uint32_t odd = CodesOf<DType::kE4M3>(f[1], f[3], f[5], f[7]);
+      words[h] = CodesOfBytes(even, odd) |
+                 (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
+    }
+    if (n.operation == Operation::kOverOrZero && max == 0) {
+      words[0] = words[1] = 0;
+    }
+    if (n.high_first) {
+      words[0] = SwapNibbles<Scalar>(words[0]);
+      words[1] = SwapNibbles<Scalar>(words[1]);
+    }
+    unit->codes = make_uint2(words[0], words[1]);
+    return !IsRare(max, wanted) && usable && m != 0.0f;
+  }
+  __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
+                                             int64_t /*b*/) const {
+    Unit unit = EncodeRareUnder(a.params, x, *group->task.rowwise.amax, a.seen);
+    if (a.params.numerics.high_first) {
+      unit.codes.x = SwapNibbles<Scalar>(unit.codes.x);
+      unit.codes.y = SwapNibbles<Scalar>(unit.codes.y);
+    }
+    return unit;
+  }
+};
+
+template <bool kNegative>
+__global__ void __launch_bounds__(kThreads, RowWalk::kResident)
+    EncodeNvfp4UnderGlobal(const __grid_constant__ EncodeArgs a,
+                           const __grid_constant__ RowWalk walk) {
+  __shared__ QuotientGroup group;
+  Coder<kNegative> coder = {a, &group};
+  WalkRows<false>(a, walk, &coder);
+}
+
+template <bool kNegative>
+cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
+  const RowWalk walk(a, queue);
+  EncodeNvfp4UnderGlobal<kNegative>
+      <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t LaunchEncodeNvfp4UnderGlobal(const EncodeArgs& a,
+                                         const Queue& queue) {
+  return a.params.numerics.sign == SignRule::kNegative
+             ? Launch<true>(a, queue)
+             : Launch<false>(a, queue);
+}
+
+}  // namespace quantd::cuda

@@ -23,7 +23,9 @@ def minilm_directory():
 def _minilm():
     weights = safetensors.torch.load_file(
         minilm_directory() / "model.safetensors")
-    return {f"minilm.{name}": w for name, w in weights.items() if w.dim() == 2}
+    # The embeddings of words are as much again as all others together.
+    return {f"minilm.{name}": w for name, w in weights.items()
+            if w.dim() == 2 and "word_embeddings" not in name}
 
 
 def _midpoints(values):

@@ -15,7 +15,9 @@ from modelopt.torch.export import export_hf_checkpoint
 from modelopt.torch.quantization import qtensor
 
 import directory
+import fused
 from checkpoints import back, convert, row
+from libraries import by_modelopt
 
 transformers.logging.set_verbosity_error()
 
@@ -89,21 +91,38 @@ def _check_files(name, label, mine, theirs):
     ours = directory.text(mine, "config.json")
     # Readers of config.json alone look for it there, beside what the library
     # writes into hf_quant_config.json only.
-    stated = ours["quantization_config"].pop("group_size", None) is not None
+    ours["quantization_config"].pop("group_size", None)
     lines += directory.differing_json(
         ours, directory.text(theirs, "config.json"))
     lines += directory.differing_json(
         directory.text(mine, "hf_quant_config.json"),
         directory.text(theirs, "hf_quant_config.json"))
-    lines += [f"{n}: {c} bytes" for n, c in differing.items()]
+    stated = 0
+    for tensor, count in differing.items():
+        # ModelOpt gives each its own scale of FP8, and engines join them.
+        if label == "fp8" and fused.group_of(tensor.rsplit(".", 1)[0]):
+            stated += count
+        else:
+            lines.append(f"{tensor}: {count} bytes")
     return row(name, label, "its files and ours", compared and not lines,
-               differing=sum(differing.values()), bytes=compared,
-               stated=int(stated), lines=lines)
+               differing=sum(differing.values()) - stated, bytes=compared,
+               because_fused=stated, lines=lines)
+
+
+def _check_fused(name, label, source, mine):
+    wrong, compared = fused.differing(
+        source, mine,
+        lambda joined: by_modelopt.pack(joined, "fp8_e4m3"))
+    return row(name, label, "its bytes of what is fused",
+               compared and not wrong, differing=wrong, bytes=compared)
 
 
 def checks(models, folder):
     for name in ("llama", "experts"):
         for label, format, config, measured in CASES:
+            # Which maxima belong to which expert ModelOpt does not say.
+            if measured and name == "experts":
+                continue
             theirs = folder / f"{name}-library-{label}"
             amaxes = _by_the_library(models[name], theirs, config)
             more = []
@@ -115,4 +134,6 @@ def checks(models, folder):
             place.mkdir(exist_ok=True)
             mine = convert(models[name], place, DIALECT, format, *more)
             yield _check_files(name, label, mine, theirs)
+            if format == "fp8":
+                yield _check_fused(name, label, models[name], mine)
             yield _check_decoder(name, label, format, mine, place)

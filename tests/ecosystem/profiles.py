@@ -82,7 +82,12 @@ def _spoilt(packed):
                if part.dtype != torch.float4_e2m1fn_x2)
 
 
-def _compare(library, format, dtype, isa, weights, packed, folder):
+def _decoded(packed):
+    """By the library, to the types that it decodes to."""
+    return {to: packed.decode(to) for to in packed.decodes_to}
+
+
+def _compare(library, format, dtype, isa, weights, packed, values, folder):
     case = Case(library, format, dtype, isa)
     source, target = folder / "in.safetensors", folder / "out.safetensors"
     quantd.local(
@@ -98,7 +103,7 @@ def _compare(library, format, dtype, isa, weights, packed, folder):
         decoded[to_dtype] = safetensors.torch.load_file(path)
     for name, theirs in packed.items():
         codes, scales, stored = mine[name]
-        if _spoilt(theirs):
+        if name not in values:
             case.add_replaced(name, stored, decoded[torch.float32][name])
             continue
         case.row["weights"] += 1
@@ -106,9 +111,8 @@ def _compare(library, format, dtype, isa, weights, packed, folder):
         case.add(name, "scales", scales, theirs.scales)
         if theirs.stored_global is not None:
             case.add(name, "global", stored, theirs.stored_global)
-        for to_dtype in theirs.decodes_to:
-            case.add_values(name, decoded[to_dtype][name],
-                            theirs.decode(to_dtype))
+        for to_dtype, value in values[name].items():
+            case.add_values(name, decoded[to_dtype][name], value)
     return case.row
 
 
@@ -119,13 +123,15 @@ def _rows(library, formats, dtypes):
         for format in formats:
             weights = _divisible(every, format)
             packed = library.pack(weights, format)
+            values = {name: _decoded(p) for name, p in packed.items()
+                      if not _spoilt(p)}
             with tempfile.TemporaryDirectory() as folder:
                 folder = pathlib.Path(folder)
                 safetensors.torch.save_file(
                     {n: weights[n] for n in packed}, folder / "in.safetensors")
                 for isa in isas:
                     yield _compare(library, format, dtype, isa, weights,
-                                   packed, folder)
+                                   packed, values, folder)
 
 
 def _print(row):

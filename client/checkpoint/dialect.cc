@@ -326,4 +326,16 @@ float AmaxOf(Global rule, float global) {
   return rule == Global::kDivisor ? kNvfp4Range / global : global * kNvfp4Range;
 }
 
+float InputScaleOf(Global rule, float amax) {
+  switch (rule) {
+    case Global::kNone:
+      return amax / LimitsOf(DType::kE4M3).max;
+    case Global::kMultiplier:
+      return amax / kNvfp4Range;
+    case Global::kDivisor:
+      break;
+  }
+  return GlobalOf(rule, amax);
+}
+
 }  // namespace quantd::checkpoint

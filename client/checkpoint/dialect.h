@@ -121,6 +121,8 @@ std::vector<int64_t> ShapeOf(const WeightLayout& layout, PartSource source,
 // What stands in the file for an amax; the amax of what stands there.
 float GlobalOf(Global rule, float amax);
 float AmaxOf(Global rule, float global);
+// What stands there for the largest magnitude of a module's inputs.
+float InputScaleOf(Global rule, float amax);
 
 }  // namespace quantd::checkpoint
 

@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "kernels/arith/copy_address.h"
 #include "kernels/plan/geometry.h"
+#include "kernels/plan/profile/profile.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -63,13 +64,21 @@ float FromHalf(uint16_t bits) {
 constexpr float kE2M1[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
                              -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
+float Bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
 }  // namespace
+
+uint16_t ToBf16(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  if (std::isnan(x)) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
 
 float NumberAt(std::string_view dtype, absl::Span<const std::byte> bytes,
                size_t i) {
   if (dtype == "F32") return Load<float>(bytes, i);
   if (dtype == "BF16") {
-    return std::bit_cast<float>(uint32_t{Load<uint16_t>(bytes, i)} << 16);
+    return Bf16(Load<uint16_t>(bytes, i));
   }
   if (dtype == "F16") return FromHalf(Load<uint16_t>(bytes, i));
   if (safetensors::BitsOf(dtype) != 8) return kNaN;
@@ -114,8 +123,16 @@ WeightValues::WeightValues(const Model& model, const ModelTensor& tensor)
   for (size_t i = 0; i + 1 < shape.size(); ++i) rows_ *= shape[i];
 }
 
+void WeightValues::RoundScales() {
+  const WeightLayout& layout = *weight_->layout;
+  rounded_ = FindNumerics(layout.profile, layout.codes)->factor_in_type;
+}
+
 absl::Status WeightValues::ReadScales() {
   const WeightLayout& layout = *weight_->layout;
+  const auto rounded = [this](float x) {
+    return rounded_ ? Bf16(ToBf16(x)) : x;
+  };
   auto scales = ReadNumbers(model_, *weight_->part(PartSource::kScales));
   if (!scales.ok()) return scales.status();
   float number = 1;
@@ -127,7 +144,7 @@ absl::Status WeightValues::ReadScales() {
       return absl::InvalidArgumentError(
           fmt::format("{}: one global scale was expected", weight_->module));
     }
-    number = (*global)[0];
+    number = rounded((*global)[0]);
   }
   const BlockShape block = BlockOf(layout);
   const int64_t down = block.rows == 0 ? 1 : CeilDiv(rows_, block.rows);
@@ -144,8 +161,8 @@ absl::Status WeightValues::ReadScales() {
             fmt::format("{}: too few scales", weight_->module));
       }
       scales_[static_cast<size_t>(i * across_ + j)] =
-          layout.global == Global::kDivisor ? (*scales)[from] / number
-                                            : (*scales)[from] * number;
+          rounded(layout.global == Global::kDivisor ? (*scales)[from] / number
+                                                    : (*scales)[from] * number);
     }
   }
   ready_ = true;

@@ -1,5 +1,6 @@
 // The numbers of a weight, quantized or not, in fp32 and without a server: for
-// looking at and comparing. What a library decodes may differ by a rounding.
+// looking at and comparing, and rounded to bf16 what the dialect's library
+// decodes.
 #ifndef QUANTD_CLIENT_CHECKPOINT_WEIGHT_VALUES_H_
 #define QUANTD_CLIENT_CHECKPOINT_WEIGHT_VALUES_H_
 
@@ -18,6 +19,8 @@ namespace quantd::checkpoint {
 // BF16, F8_E4M3, F8_E5M2, F8_E8M0, and U8 as E8M0. NaN for another type.
 float NumberAt(std::string_view dtype, absl::Span<const std::byte> bytes,
                size_t i);
+// The nearest bf16; a NaN stays one.
+uint16_t ToBf16(float x);
 // All numbers of a small tensor.
 absl::StatusOr<std::vector<float>> ReadNumbers(const Model& model,
                                                const ModelTensor& tensor);
@@ -35,6 +38,9 @@ class WeightValues {
   // The even element of E2M1 is in the other half of its byte than the dialect
   // says.
   void SwapHalves() { swapped_ = !swapped_; }
+  // Scales are rounded to bf16 where the dialect's library does so when it
+  // decodes to that type.
+  void RoundScales();
 
   // Rows [row, row + count): count * K numbers.
   absl::Status Read(int64_t row, int64_t count, std::vector<float>* out);
@@ -49,6 +55,7 @@ class WeightValues {
   int64_t cols_ = 0;
   int64_t expert_ = 0;
   bool swapped_ = false;
+  bool rounded_ = false;
   bool ready_ = false;
   std::vector<float> scales_;  // of blocks, times the global one
   int64_t across_ = 1;         // scales of a line

@@ -122,6 +122,10 @@ float Library::ScaledNvfp4(float x, uint8_t scale, float amax) const {
 float Library::Fp8Scale(float amax) const {
   if (std::isnan(amax)) return 1.0f;
   if (IsDeepgemm(p_)) amax = std::max(amax, 1e-4f);
+  // ModelOpt's export of quantizers that have several maxima.
+  if (IsModelopt(p_) && !IsTensor(f_) && amax != 0) {
+    amax = std::max(amax, Tiny(t_));
+  }
   float s = OverNumber(p_, amax, 448.0f);
   if (IsCompressedTensors(p_)) {
     s = RoundTo(t_, s);
@@ -214,7 +218,10 @@ uint8_t Library::CodeUnder(float x, uint32_t scale, float amax) const {
 float FactorUnder(Profile p, Format f, Element output, uint32_t stored,
                   float global) {
   const auto byte = static_cast<uint8_t>(stored);
-  if (IsMx(f)) return E8m0Value(byte);
+  if (IsMx(f)) {
+    const float power = E8m0Value(byte);
+    return IsTorchao(p) ? RoundTo(output, power) : power;
+  }
   if (IsNvfp4(f)) {
     const float sf = E4m3Value(byte);
     if (IsCompressedTensors(p)) return Div(sf, global);

@@ -11,6 +11,7 @@ namespace quantd {
 extern const char kGoldenJson[];
 extern const char kFormatsJson[];
 extern const char kProfilesJson[];
+extern const char kLibrariesJson[];
 
 namespace {
 
@@ -120,6 +121,12 @@ const std::vector<FormatVector>& FormatVectors() {
 const nlohmann::json& GoldenProfiles() {
   static const auto& json =
       *new nlohmann::json(nlohmann::json::parse(kProfilesJson));
+  return json;
+}
+
+const nlohmann::json& GoldenLibraries() {
+  static const auto& json =
+      *new nlohmann::json(nlohmann::json::parse(kLibrariesJson));
   return json;
 }
 

@@ -37,6 +37,8 @@ struct FormatVector {
 const std::vector<FormatVector>& FormatVectors();
 // profiles.json
 const nlohmann::json& GoldenProfiles();
+// libraries.json
+const nlohmann::json& GoldenLibraries();
 // Hex digits as bytes.
 oracle::Bytes GoldenHex(const nlohmann::json& digits);
 // Of a copy that has that spec.

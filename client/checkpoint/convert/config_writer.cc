@@ -47,14 +47,15 @@ std::map<WeightFormat, std::vector<std::string>> ModulesOf(
   return modules;
 }
 
-// Of compressed-tensors: how weights or activations are quantized. The keys
-// are in the library's own order.
+// Of compressed-tensors: how weights or activations are quantized. What has no
+// groups says so, as the library's own files do.
 Json Arguments(int bits, std::string_view strategy, Json dynamic) {
   return {{"num_bits", bits},
           {"type", "float"},
           {"symmetric", true},
           {"strategy", strategy},
-          {"dynamic", std::move(dynamic)}};
+          {"dynamic", std::move(dynamic)},
+          {"group_size", nullptr}};
 }
 
 // Those of so many values that share a scale, and the type of that.
@@ -146,6 +147,7 @@ Json CompressedTensorsConfig(const Model& model, const ConversionPlan& plan) {
           {"global_compression_ratio", nullptr},
           {"ignore", IgnoredModules(model, plan, /*embeddings=*/false)},
           {"kv_cache_scheme", nullptr},
+          {"moe_sparsity_config", nullptr},
           {"quant_method", "compressed-tensors"},
           {"quantization_status", "compressed"},
           {"transform_config", Json::object()},

@@ -1,10 +1,7 @@
 #include "client/checkpoint/convert/weight_decoder.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "client/checkpoint/convert/content_hash.h"
@@ -12,12 +9,6 @@
 
 namespace quantd::checkpoint {
 namespace {
-
-uint16_t ToBf16(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  if (std::isnan(x)) return static_cast<uint16_t>(bits >> 16 | 0x40);
-  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
 
 absl::Span<const std::byte> AsBytes(const std::vector<uint16_t>& numbers) {
   return {reinterpret_cast<const std::byte*>(numbers.data()),
@@ -42,6 +33,7 @@ absl::Status DecodeWeight(
   std::vector<uint16_t> numbers;
   for (int64_t e = 0; e < w.experts; ++e) {
     WeightValues reader(model, w, e);
+    reader.RoundScales();
     for (int64_t row = 0; row < w.rows; row += most) {
       const int64_t count = std::min(most, w.rows - row);
       if (auto s = reader.Read(row, count, &values); !s.ok()) return s;

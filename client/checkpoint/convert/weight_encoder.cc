@@ -110,7 +110,7 @@ class Writer {
           s = GlobalPart(piece, i, result);
           break;
         case PartSource::kInputScale:
-          s = Number(piece, i, InputScale(w));
+          s = Number(piece, i, InputScaleOf(w.layout->global, *w.input_amax));
           break;
         case PartSource::kNothing:
           break;
@@ -127,12 +127,6 @@ class Writer {
   }
 
  private:
-  static float InputScale(const Weight& w) {
-    return w.layout->global == Global::kNone
-               ? *w.input_amax / LimitsOf(DType::kE4M3).max
-               : GlobalOf(w.layout->global, *w.input_amax);
-  }
-
   absl::Status Put(const Weight& w, size_t i, size_t offset,
                    absl::Span<const std::byte> bytes) {
     for (const auto& [weight, first] : first_) {

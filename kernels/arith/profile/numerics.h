@@ -24,6 +24,11 @@ QUANTD_FN typename L::F RoundToType(DType type, typename L::F x) {
   return L::Float(IsNan<L>(x) ? L::Bits(x) : L::Bits(rounded));
 }
 
+// Of an input's type.
+QUANTD_FN float LeastNormal(DType type) {
+  return type == DType::kF16 ? 0x1p-14f : 0x1p-126f;
+}
+
 // `x` where it is a finite number > 0, else `instead`.
 template <typename L>
 QUANTD_FN typename L::F PositiveOr(typename L::F x, float instead) {
@@ -55,8 +60,7 @@ QUANTD_FN typename L::F RawGlobalScale(const EncodeParams& p,
       break;
     case GlobalRule::kDivisor: {
       // The least normal number: fp16 has another one than the others.
-      const F tiny =
-          L::Broadcast(p.input == DType::kF16 ? 0x1p-14f : 0x1p-126f);
+      const F tiny = L::Broadcast(LeastNormal(p.input));
       g = RoundToType<L>(p.input, one / (amax < tiny ? tiny : amax));
       g = RoundToType<L>(p.input, g * range);
       break;
@@ -130,6 +134,11 @@ QUANTD_FN typename L::F Fp8ScaleOf(const EncodeParams& p, typename L::F amax) {
   const Numerics& n = p.numerics;
   const F least = L::Broadcast(n.least_amax);
   amax = amax < least ? least : amax;
+  if (n.least_normal) {
+    const F tiny = L::Broadcast(LeastNormal(p.input));
+    const auto less = (amax < tiny) & (L::Bits(amax) != 0u);
+    amax = L::Float(less ? L::Bits(tiny) : L::Bits(amax));
+  }
   F s = n.fp8 == Fp8Rule::kProduct ? amax * L::Broadcast(p.inverse_max)
                                    : amax / L::Broadcast(p.element_max);
   if (n.scale_in_type) s = RoundToType<L>(p.input, s);

@@ -88,6 +88,7 @@ struct Numerics {
   bool operand_in_type = false;   // elements are divided by it rounded to T
   bool epsilon_for_zero = false;  // for an amax of 0: T's epsilon, else 1
   float least_amax = 0;           // a smaller amax counts as this one
+  bool least_normal = false;      // so does, but for 0, T's least normal
 
   // MX.
   MxRule mx = MxRule::kOption;

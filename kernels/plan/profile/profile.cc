@@ -74,11 +74,13 @@ constexpr Numerics OnCuda(Numerics n) {
 constexpr Numerics kModeloptFp8 = {
     .other = true,
     .fp8 = Fp8Rule::kQuotient,
+    .least_normal = true,
     .operation = Operation::kOver,
     .factor_in_type = true,
 };
 constexpr Numerics kModeloptFp8Tensor = [] {
   Numerics n = kModeloptFp8;
+  n.least_normal = false;
   n.in_type = true;
   return n;
 }();
@@ -124,7 +126,11 @@ constexpr Numerics kCompressedTensorsMxfp4 = [] {
   n.sign = SignRule::kNegative;
   return n;
 }();
-constexpr Numerics kTorchaoMx = {.other = true, .exponent_at_zero = 126};
+constexpr Numerics kTorchaoMx = {
+    .other = true,
+    .exponent_at_zero = 126,
+    .factor_in_type = true,
+};
 
 // --- the table --------------------------------------------------------------
 

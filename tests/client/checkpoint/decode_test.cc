@@ -75,6 +75,34 @@ TEST_F(DecodeTest, Nvfp4OfBothLibrariesIsWhatTheOracleSays) {
   }
 }
 
+// Those that round their scales to bf16 before they multiply with them: as
+// ModelOpt's own decoder of FP8 does, and ComfyUI's of NVFP4.
+TEST_F(DecodeTest, ScalesAreRoundedWhereTheLibraryRoundsThem) {
+  const auto bf16 = [](float x) {
+    return oracle::RoundTo(oracle::Element::kBF16, x);
+  };
+  const float scale = 0.0123456f;
+  WrittenTensor codes = {"a.weight", "F8_E4M3", {2, 64}, {}};
+  std::vector<float> want;
+  for (int i = 0; i < 128; ++i) {
+    const auto code = static_cast<uint8_t>(i % 127);
+    codes.bytes.push_back(static_cast<std::byte>(code));
+    want.push_back(oracle::E4m3Value(code) * bf16(scale));
+  }
+  ModelJson config = LlamaConfig();
+  config["quantization_config"] = {{"quant_method", "modelopt"},
+                                   {"quant_algo", "FP8"}};
+  WriteModel(At("q"), config,
+             {{codes, {"a.weight_scale", "F32", {}, FloatBytes({scale})}}});
+  ASSERT_THAT(Decode(), IsOk());
+  const auto plain = Model::Open(At("plain"));
+  ASSERT_THAT(plain, IsOk());
+  const auto bits = oracle::FromValues(oracle::Element::kBF16, want);
+  const auto got = BytesOf(*plain, "a.weight");
+  ASSERT_EQ(got.size(), bits.size());
+  EXPECT_EQ(std::memcmp(got.data(), bits.data(), bits.size()), 0);
+}
+
 TEST_F(DecodeTest, Fp8BlocksAndMxAndStacks) {
   std::mt19937 random(3);
   const auto bytes = [&](size_t count, int least, int most) {

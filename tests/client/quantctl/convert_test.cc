@@ -189,6 +189,31 @@ TEST_F(Convert, CarriesEverythingElseAndSaysWhatToDoNext) {
   EXPECT_THAT(twice.err, HasSubstr("quantized already"));
 }
 
+// To the key what compressed-tensors 0.20 writes for such a model.
+TEST_F(Convert, TheConfigurationIsTheLibrarysOwn) {
+  WriteLlama(Fresh("m"));
+  ASSERT_EQ(
+      RunServed({"convert", At("m"), Fresh("made"), "--format", "fp8_dynamic"})
+          .code,
+      0);
+  const auto config = ModelJson::parse(ReadFile(At("made/config.json")));
+  EXPECT_EQ(nlohmann::json(config["quantization_config"]),
+            nlohmann::json::parse(R"({
+    "config_groups": {"FP8_DYNAMIC": {
+      "format": "float-quantized",
+      "input_activations": {"dynamic": true, "group_size": null,
+        "num_bits": 8, "strategy": "token", "symmetric": true,
+        "type": "float"},
+      "output_activations": null, "targets": ["Linear"],
+      "weights": {"dynamic": false, "group_size": null, "num_bits": 8,
+        "strategy": "channel", "symmetric": true, "type": "float"}}},
+    "format": "float-quantized", "global_compression_ratio": null,
+    "ignore": ["lm_head"], "kv_cache_scheme": null,
+    "moe_sparsity_config": null, "quant_method": "compressed-tensors",
+    "quantization_status": "compressed", "transform_config": {},
+    "version": "0.20.0"})"));
+}
+
 TEST_F(Convert, ModelOptGetsItsOwnFileAndScalesOfActivations) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(
@@ -201,11 +226,13 @@ TEST_F(Convert, ModelOptGetsItsOwnFileAndScalesOfActivations) {
             ModelJson({"model.embed_tokens", "lm_head"}));
   EXPECT_TRUE(own["quantization"].contains("kv_cache_quant_algo"));
 
+  // Of these, the reciprocal of 2688 / amax is another number.
+  constexpr float kLess = 2.375f, kMore = 3.3125f;
   ModelJson amax = ModelJson::object();
   for (const auto& [name, t] : Llama()) {
     if (name.find("proj") == std::string::npos) continue;
     amax[name.substr(0, name.size() - 7)] =
-        name.find("k_proj") == std::string::npos ? 3.0 : 6.0;
+        name.find("k_proj") == std::string::npos ? kLess : kMore;
   }
   WriteFile(At("amax.json"), amax.dump());
   for (const char* format : {"nvfp4", "fp8"}) {
@@ -221,12 +248,10 @@ TEST_F(Convert, ModelOptGetsItsOwnFileAndScalesOfActivations) {
     const std::string l0 = "model.layers.0.";
     const float range = four ? 2688 : 448;
     // q, k and v see one tensor.
-    EXPECT_FLOAT_EQ(
-        FloatOf(*model, model->Find(l0 + "self_attn.q_proj.input_scale")),
-        6 / range);
-    EXPECT_FLOAT_EQ(
-        FloatOf(*model, model->Find(l0 + "mlp.down_proj.input_scale")),
-        3 / range);
+    EXPECT_EQ(FloatOf(*model, model->Find(l0 + "self_attn.q_proj.input_scale")),
+              kMore / range);
+    EXPECT_EQ(FloatOf(*model, model->Find(l0 + "mlp.down_proj.input_scale")),
+              kLess / range);
   }
   WriteFile(At("amax.json"), "{\"a\": -1}");
   const Outcome bad = RunServed(

@@ -33,7 +33,15 @@ std::vector<uint32_t> Words(const Bytes& bytes) {
   return words;
 }
 
-// The scales as they are stored: the vectors have all of FP8's in fp32.
+std::vector<uint32_t> Numbers(const Bytes& bytes, size_t size) {
+  std::vector<uint32_t> numbers(bytes.size() / size);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    std::memcpy(&numbers[i], &bytes[i * size], size);
+  }
+  return numbers;
+}
+
+// The scales of profiles.json as they are stored: it has all of FP8's in fp32.
 std::vector<uint32_t> StoredScales(const QuantizeSpec& spec,
                                    const Bytes& bytes) {
   if (oracle::IsNvfp4(spec.format) || oracle::IsMx(spec.format)) {
@@ -48,51 +56,121 @@ std::vector<uint32_t> StoredScales(const QuantizeSpec& spec,
   return words;
 }
 
-class GoldenProfilesTest : public GoldenTest {};
+// -0 as +0: not every library's decoder has the sign.
+Bytes WithoutSigns(Element e, Bytes bytes) {
+  const size_t size = oracle::ElementSize(e);
+  for (size_t i = 0; i < bytes.size(); i += size) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, &bytes[i], size);
+    if (bits == 1u << (8 * size - 1)) bytes[i + size - 1] = 0;
+  }
+  return bytes;
+}
+
+class GoldenProfilesTest : public GoldenTest {
+ protected:
+  static QuantizeSpec SpecOf(const nlohmann::json& c,
+                             const nlohmann::json& row) {
+    QuantizeSpec spec;
+    const auto type = ParseDType(c["dtype"].get<std::string>());
+    const auto profile = ParseProfile(row["profile"].get<std::string>());
+    const auto format = ParseFormat(row["format"].get<std::string>());
+    EXPECT_TRUE(type && profile && format) << row["profile"];
+    if (!type || !profile || !format) return spec;
+    spec.element = *type == DType::kBF16  ? Element::kBF16
+                   : *type == DType::kF16 ? Element::kF16
+                                          : Element::kF32;
+    spec.format = static_cast<oracle::Format>(*format);
+    spec.profile = static_cast<oracle::Profile>(*profile);
+    spec.rule = RuleOf(row.value("rule", "floor"));
+    spec.rows = c["rows"];
+    spec.cols = c["cols"];
+    spec.swizzled = spec.profile == oracle::Profile::kComfy;
+    return spec;
+  }
+
+  static void ExpectCopy(const QuantizeSpec& spec, const nlohmann::json& row,
+                         const std::vector<uint32_t>& want_scales,
+                         const oracle::Copy& copy) {
+    EXPECT_TRUE(BytesEq("codes", GoldenHex(row["codes"]), copy.data));
+    std::vector<uint32_t> scales = ScalesOf(spec, copy);
+    // Lines share a square's: the cases have one row of squares.
+    if (oracle::IsSquare(spec.format)) scales.resize(want_scales.size());
+    EXPECT_THAT(scales, ElementsAreArray(want_scales));
+    if (row.contains("global")) {
+      std::vector<uint32_t> bits;
+      for (float g : copy.global) bits.push_back(std::bit_cast<uint32_t>(g));
+      EXPECT_THAT(bits, ElementsAreArray(Words(GoldenHex(row["global"]))));
+    } else {
+      EXPECT_TRUE(copy.global.empty());
+    }
+  }
+
+  void ExpectDecoded(const QuantizeSpec& made, const nlohmann::json& row,
+                     const oracle::Copy& copy) {
+    constexpr std::pair<const char*, Element> kOutputs[] = {
+        {"bf16", Element::kBF16},
+        {"f16", Element::kF16},
+        {"f32", Element::kF32}};
+    for (const auto& [name, output] : kOutputs) {
+      if (!row["decoded"].contains(name)) continue;
+      oracle::DequantizeSpec spec;
+      spec.rows = made.rows;
+      spec.cols = made.cols;
+      spec.output = output;
+      spec.format = made.format;
+      spec.swizzled = made.swizzled;
+      spec.profile = made.profile;
+      spec.made_of = made.element;
+      EXPECT_TRUE(
+          BytesEq(name, GoldenHex(row["decoded"][name]),
+                  WithoutSigns(output, subject_->Dequantize(spec, copy))));
+    }
+  }
+};
 
 TEST_P(GoldenProfilesTest, EveryVector) {
   int compared = 0;
   for (const auto& c : GoldenProfiles()["cases"]) {
     for (const auto& row : c["vectors"]) {
-      const auto profile = ParseProfile(row["profile"].get<std::string>());
-      const auto format = ParseFormat(row["format"].get<std::string>());
-      const std::string what = row["profile"].get<std::string>() + " " +
-                               row["format"].get<std::string>() + " " +
-                               row.value("rule", "") + " of " +
-                               c["dtype"].get<std::string>();
-      SCOPED_TRACE(what);
-      ASSERT_TRUE(profile && format);
-      QuantizeSpec spec;
-      spec.element = c["dtype"] == "bf16" ? Element::kBF16 : Element::kF32;
-      spec.format = static_cast<oracle::Format>(*format);
-      spec.profile = static_cast<oracle::Profile>(*profile);
-      spec.rule = RuleOf(row.value("rule", "floor"));
-      spec.rows = c["rows"];
-      spec.cols = c["cols"];
-      spec.swizzled = spec.profile == oracle::Profile::kComfy;
+      SCOPED_TRACE(row["profile"].get<std::string>() + " " +
+                   row["format"].get<std::string>() + " " +
+                   row.value("rule", "") + " of " +
+                   c["dtype"].get<std::string>());
+      QuantizeSpec spec = SpecOf(c, row);
       Bytes x = GoldenHex(c["x"]);
       if (spec.profile == oracle::Profile::kComfy) {
         x = oracle::FromValues(Element::kF32, oracle::Values(spec.element, x));
         spec.element = Element::kF32;
       }
-      const oracle::Copy copy = subject_->Quantize(spec, x).rowwise;
-      EXPECT_TRUE(BytesEq(what + " codes", GoldenHex(row["codes"]), copy.data));
-      const auto want = StoredScales(spec, GoldenHex(row["scales"]));
-      std::vector<uint32_t> scales = ScalesOf(spec, copy);
-      // Lines share a square's: the cases have one row of squares.
-      if (oracle::IsSquare(spec.format)) scales.resize(want.size());
-      EXPECT_THAT(scales, ElementsAreArray(want));
-      if (row.contains("global")) {
-        std::vector<uint32_t> bits;
-        for (float g : copy.global) bits.push_back(std::bit_cast<uint32_t>(g));
-        EXPECT_THAT(bits, ElementsAreArray(Words(GoldenHex(row["global"]))));
-      } else {
-        EXPECT_TRUE(copy.global.empty());
-      }
+      ExpectCopy(spec, row, StoredScales(spec, GoldenHex(row["scales"])),
+                 subject_->Quantize(spec, x).rowwise);
       ++compared;
     }
   }
   EXPECT_EQ(compared, 6 * 23);
+}
+
+// What the libraries themselves wrote and decoded.
+TEST_P(GoldenProfilesTest, EveryVectorOfTheLibraries) {
+  int compared = 0;
+  for (const auto& c : GoldenLibraries()["cases"]) {
+    for (const auto& row : c["vectors"]) {
+      SCOPED_TRACE(row["profile"].get<std::string>() + " " +
+                   row["format"].get<std::string>() + " of " +
+                   c["dtype"].get<std::string>());
+      const QuantizeSpec spec = SpecOf(c, row);
+      const oracle::Copy copy =
+          subject_->Quantize(spec, GoldenHex(c["x"])).rowwise;
+      const auto size = static_cast<size_t>(
+          oracle::ScaleSizeOf(spec.profile, spec.format, spec.element));
+      ExpectCopy(spec, row, Numbers(GoldenHex(row["scales"]), size), copy);
+      ExpectDecoded(spec, row, copy);
+      ++compared;
+    }
+  }
+  // 6, 6 and 1 formats from three types, 3 from two.
+  EXPECT_EQ(compared, 3 * 13 + 2 * 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(, GoldenProfilesTest, testing::ValuesIn(Subjects()),

@@ -1,0 +1,74 @@
+"""What a model's directory holds, and how two of them differ."""
+
+import json
+import pathlib
+
+import safetensors
+import safetensors.torch
+import torch
+
+
+def tensors(folder):
+    found = {}
+    for path in sorted(pathlib.Path(folder).glob("*.safetensors")):
+        for name, tensor in safetensors.torch.load_file(path).items():
+            if name in found:
+                raise ValueError(f"{folder}: {name} is there twice")
+            found[name] = tensor
+    return found
+
+
+def text(folder, name):
+    path = pathlib.Path(folder) / name
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _flat(value, path=""):
+    if isinstance(value, dict) and value:
+        for key in value:
+            yield from _flat(value[key], f"{path}/{key}")
+    elif isinstance(value, list):
+        # Names of modules have no order.
+        yield path, sorted(map(json.dumps, value))
+    else:
+        yield path, value
+
+
+def differing_json(mine, theirs):
+    """Lines that say where two documents differ."""
+    mine, theirs = dict(_flat(mine)), dict(_flat(theirs))
+    nothing = "nothing"
+    return [f"{key}: {mine.get(key, nothing)} here, "
+            f"{theirs.get(key, nothing)} by the library"
+            for key in sorted(mine.keys() | theirs.keys())
+            if mine.get(key, nothing) != theirs.get(key, nothing)]
+
+
+def differing_tensors(mine, theirs):
+    """Lines about names, types and shapes; bytes that differ, and how many were
+    compared, by name."""
+    lines = [f"{name}: only here" for name in mine.keys() - theirs.keys()]
+    lines += [f"{name}: only by the library"
+              for name in theirs.keys() - mine.keys()]
+    differing, compared = {}, 0
+    for name in mine.keys() & theirs.keys():
+        a, b = mine[name], theirs[name]
+        if a.dtype != b.dtype or a.shape != b.shape:
+            lines.append(f"{name}: {a.dtype} {list(a.shape)} here, "
+                         f"{b.dtype} {list(b.shape)} by the library")
+            continue
+        compared += a.numel() * a.element_size()
+        a, b = (t.contiguous().flatten().view(torch.uint8) for t in (a, b))
+        if count := int((a != b).sum()):
+            differing[name] = count
+    return sorted(lines), differing, compared
+
+
+def differing_values(mine, theirs):
+    """Values of two tensors that are not the same to the bit."""
+    if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+        raise ValueError(f"{mine.dtype} {list(mine.shape)} against "
+                         f"{theirs.dtype} {list(theirs.shape)}")
+    size = {2: torch.int16, 4: torch.int32}[mine.element_size()]
+    return int((mine.contiguous().view(size)
+                != theirs.contiguous().view(size)).sum())

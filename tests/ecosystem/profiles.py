@@ -1,0 +1,173 @@
+"""Holds quantd's bytes under a profile against those of the profile's library.
+
+python profiles.py LIBRARY RESULTS.json
+
+Every format that the library has, from every type that it takes, with every
+instruction set of this machine; and what each of the two decodes of its bytes.
+Ends with 1 if a byte differs.
+"""
+
+import argparse
+import importlib
+import importlib.metadata
+import json
+import pathlib
+import sys
+import tempfile
+
+import safetensors.torch
+import torch
+
+import inputs
+import quantd
+
+TORCH_DTYPES = inputs.DTYPES
+PARTS = ["codes", "scales", "global", "decoded"]
+
+
+def _divisible(weights, format):
+    block = quantd.BLOCK.get(format, (1, 16))
+    width = 16 if format == "fp8_block_2d_e4m3" else block[1]
+    return {n: w for n, w in weights.items() if w.shape[1] % width == 0}
+
+
+class Case:
+    """A format, from a type, with an instruction set."""
+
+    def __init__(self, library, format, dtype, isa):
+        self.row = {
+            "profile": library.PROFILE, "format": format, "dtype": dtype,
+            "isa": isa, "weights": 0,
+            "compared": dict.fromkeys(PARTS, 0),
+            "differing": dict.fromkeys(PARTS, 0),
+            "where": {}, "replaced": [],
+        }
+
+    def add(self, name, part, mine, other):
+        differing = quantd.differing(mine, other)
+        self.row["compared"][part] += mine.numel() * mine.element_size()
+        self.row["differing"][part] += differing
+        if differing:
+            self.row["where"][f"{name}: {part}"] = differing
+
+    def add_values(self, name, mine, theirs):
+        """Of NaN only where it is, for its bits are the hardware's; and of zeros
+        no sign, for ModelOpt's decoder has none."""
+        mine, theirs = ((values + 0.0).masked_fill(values.isnan(), torch.nan)
+                        for values in (mine, theirs))
+        self.add(name, "decoded", mine, theirs)
+
+    def add_replaced(self, name, stored_global, decoded):
+        """For what the library spoils: numbers, under a global scale of 1."""
+        self.row["replaced"].append(name)
+        wrong = int((~torch.isfinite(decoded.float())).sum())
+        if stored_global is not None and stored_global.item() != 1:
+            wrong += 1
+        if wrong:
+            self.row["where"][f"{name}: instead of what is spoilt"] = wrong
+            self.row["differing"]["codes"] += wrong
+
+
+def _spoilt(packed):
+    """Whether a library wrote NaN, or a global scale of 0, Inf or NaN, or got
+    infinities on its way: as some do for a weight of nothing but zeros or of
+    denormal numbers."""
+    if packed.overflowed:
+        return True
+    stored = packed.stored_global
+    if stored is not None and (stored == 0 or not torch.isfinite(stored)):
+        return True
+    return any(part.is_floating_point() and part.float().isnan().any()
+               for part in (packed.codes, packed.scales)
+               if part.dtype != torch.float4_e2m1fn_x2)
+
+
+def _decoded(packed):
+    """By the library, to the types that it decodes to."""
+    return {to: packed.decode(to) for to in packed.decodes_to}
+
+
+def _compare(library, format, dtype, isa, weights, packed, values, folder):
+    case = Case(library, format, dtype, isa)
+    source, target = folder / "in.safetensors", folder / "out.safetensors"
+    quantd.local(
+        "quantize", source, "-o", target, "--format", format, "--profile",
+        library.PROFILE, "--scale-layout", library.SCALE_LAYOUT, isa=isa)
+    mine = quantd.quantized(
+        target, {name: weights[name] for name in packed}, format,
+        library.SCALE_LAYOUT == "swizzled")
+    decoded = {}
+    for to, to_dtype in TORCH_DTYPES.items():
+        path = folder / f"decoded_{to}.safetensors"
+        quantd.local("dequantize", target, "-o", path, "--dtype", to, isa=isa)
+        decoded[to_dtype] = safetensors.torch.load_file(path)
+    for name, theirs in packed.items():
+        codes, scales, stored = mine[name]
+        if name not in values:
+            case.add_replaced(name, stored, decoded[torch.float32][name])
+            continue
+        case.row["weights"] += 1
+        case.add(name, "codes", codes, theirs.codes)
+        case.add(name, "scales", scales, theirs.scales)
+        if theirs.stored_global is not None:
+            case.add(name, "global", stored, theirs.stored_global)
+        for to_dtype, value in values[name].items():
+            case.add_values(name, decoded[to_dtype][name], value)
+    return case.row
+
+
+def _rows(library, formats, dtypes):
+    isas = quantd.instruction_sets()
+    for dtype in dtypes:
+        every = inputs.tensors(dtype)
+        for format in formats:
+            weights = _divisible(every, format)
+            packed = library.pack(weights, format)
+            values = {name: _decoded(p) for name, p in packed.items()
+                      if not _spoilt(p)}
+            with tempfile.TemporaryDirectory() as folder:
+                folder = pathlib.Path(folder)
+                safetensors.torch.save_file(
+                    {n: weights[n] for n in packed}, folder / "in.safetensors")
+                for isa in isas:
+                    yield _compare(library, format, dtype, isa, weights,
+                                   packed, values, folder)
+
+
+def _print(row):
+    compared, differing = row["compared"], row["differing"]
+    print(f"{row['profile']:24} {row['format']:18} {row['dtype']:5} "
+          f"{row['isa']:9} " + "  ".join(
+              f"{part} {differing[part]} of {compared[part]}"
+              for part in PARTS if compared[part]) +
+          (f"  (spoilt by the library: {len(row['replaced'])})"
+           if row["replaced"] else ""), flush=True)
+    for place, count in row["where"].items():
+        print(f"    {place}: {count}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("library")
+    parser.add_argument("results", type=pathlib.Path)
+    parser.add_argument("--format", action="append")
+    parser.add_argument("--dtype", action="append")
+    options = parser.parse_args()
+    library = importlib.import_module(f"libraries.by_{options.library}")
+    rows = []
+    with torch.no_grad():
+        for row in _rows(library, options.format or library.FORMATS,
+                         options.dtype or library.DTYPES):
+            _print(row)
+            rows.append(row)
+    versions = {p: importlib.metadata.version(p) for p in library.PACKAGES}
+    options.results.write_text(json.dumps(
+        {"versions": versions, "profiles": rows}, indent=1))
+    wrong = sum(sum(row["differing"].values()) for row in rows)
+    total = sum(sum(row["compared"].values()) for row in rows)
+    print(f"{library.PROFILE}: {wrong} of {total} bytes differ")
+    return 1 if wrong or not total else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""quantctl, run as a user runs it, and what its files hold."""
+
+import os
+import subprocess
+
+import safetensors.torch
+import torch
+
+BLOCK = {"nvfp4": (1, 16), "mxfp8_e4m3": (1, 32), "mxfp4": (1, 32),
+         "fp8_block_2d_e4m3": (128, 128)}
+
+
+def run(*arguments, isa=None):
+    """The standard output of a command that succeeds."""
+    environment = dict(os.environ)
+    if isa:
+        environment["QUANTD_CPU_ISA"] = isa
+    done = subprocess.run(
+        [os.environ["QUANTCTL"], *map(str, arguments)], env=environment,
+        capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"quantctl {arguments}: {done.stderr or done.stdout}")
+    return done.stdout
+
+
+def local(*arguments, isa=None):
+    return run(*arguments, "--server", "local:cpu", "--deadline", 600, isa=isa)
+
+
+def instruction_sets():
+    """The ones of this machine, as quantctl lists them for a wrong one."""
+    try:
+        local("info", isa="none")
+    except RuntimeError as refusal:
+        listed = str(refusal).split("this machine has (")[1].split(")")[0]
+        return listed.split(", ")
+    raise RuntimeError("quantctl took an instruction set that there is none of")
+
+
+def quantized(path, weights, format, swizzled):
+    """Name to codes, scales and stored global scale, without the padding."""
+    parts = safetensors.torch.load_file(path)
+    found = {}
+    for name, weight in weights.items():
+        scales = parts[f"{name}.rowwise_scale"]
+        if format in BLOCK and not swizzled:
+            rows, columns = (-(-size // block) for size, block
+                             in zip(weight.shape, BLOCK[format]))
+            scales = scales[:rows, :columns]
+        stored = parts.get(f"{name}.rowwise_global_scale")
+        if stored is None:
+            stored = parts.get(f"{name}.rowwise_global_divisor")
+        found[name] = (parts[f"{name}.rowwise_data"], scales, stored)
+    return found
+
+
+def differing(mine, other):
+    """Bytes of `mine` that are not those of `other`, after a check that both
+    are as many bytes of the same sort."""
+    mine, other = (t.contiguous().flatten() for t in (mine, other))
+    if mine.element_size() != other.element_size():
+        raise ValueError(f"{mine.dtype} against {other.dtype}")
+    if mine.numel() != other.numel():
+        raise ValueError(f"{mine.numel()} against {other.numel()} elements")
+    return int((mine.view(torch.uint8) != other.view(torch.uint8)).sum())

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Holds quantd against the libraries whose bytes and checkpoints it writes.
+#
+#   tests/ecosystem/run.sh [--offline] [--record] [LIBRARY...]
+#
+# LIBRARY: compressed-tensors, modelopt, torchao or comfy; all of them if none
+# is named. Each has a virtual environment below build/ecosystem/, made from the
+# versions in locks/, on top of one with PyTorch (5 GB) that they share. What
+# cannot be installed is skipped, loudly. By hand only: neither tests/run.sh nor
+# CI runs this.
+#   --offline   install nothing; skip what is not there
+#   --record    keep the results as tests/ecosystem/results.json
+#   QUANTCTL    the binary to test; default: built here with the preset cpu
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+work=$root/build/ecosystem
+offline='' record=''
+libraries=()
+for argument in "$@"; do
+  case $argument in
+    --offline) offline=1 ;;
+    --record) record=1 ;;
+    compressed-tensors | modelopt | torchao | comfy)
+      libraries+=("$argument") ;;
+    *)
+      sed -n '2,16s/^# \{0,1\}//p' "$0"
+      exit 2 ;;
+  esac
+done
+if [ ${#libraries[@]} = 0 ]; then
+  libraries=(compressed-tensors modelopt torchao comfy)
+fi
+mkdir -p "$work/results"
+
+# One environment, as its lock file says; one that is complete is left alone.
+environment() {
+  local name=$1 lock=$here/locks/$1.txt made=$work/$1
+  if cmp -s "$lock" "$made/installed.txt"; then return 0; fi
+  if [ -n "$offline" ]; then return 1; fi
+  echo "installing $name: $(wc -l < "$lock") packages"
+  rm -rf "$made"
+  python3 -m venv "$made" || return 1
+  if [ "$name" != base ]; then
+    # Packages of the shared environment are found behind its own.
+    "$work/base/bin/python" -c 'import sysconfig
+print(sysconfig.get_paths()["purelib"])' \
+      > "$("$made/bin/python" -c 'import sysconfig
+print(sysconfig.get_paths()["purelib"])')/base.pth"
+  fi
+  "$made/bin/pip" install --quiet --no-deps -r "$lock" || return 1
+  cp "$lock" "$made/installed.txt"
+}
+
+if [ -z "${QUANTCTL:-}" ]; then
+  (cd "$root" && cmake --preset cpu > /dev/null &&
+    cmake --build --preset cpu --target quantctl > /dev/null) || exit 1
+  QUANTCTL=$root/build/cpu/client/quantctl
+fi
+export QUANTCTL PYTHONPATH=$here HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
+export PYTHONDONTWRITEBYTECODE=1
+failed=() skipped=() ran=()
+if ! environment base ||
+  ! "$work/base/bin/python" "$here/models.py" "$work/models" 2> /dev/null; then
+  echo "SKIPPED: PyTorch and transformers are not there" >&2
+  exit 77
+fi
+
+# check LIBRARY PROGRAM NAME
+check() {
+  local log=$work/results/$2-$3.log
+  ran+=("$2 $3")
+  local arguments=("$3" ${4:+"$4"})
+  if [ "$2" = rate ]; then arguments=("$4"); fi
+  "$work/$1/bin/python" "$here/$2.py" "${arguments[@]}" \
+    "$work/results/$2-$3.json" 2> "$log" || {
+    failed+=("$2 $3")
+    tail -n 5 "$log"
+  }
+}
+for library in "${libraries[@]}"; do
+  if ! environment "$library"; then
+    echo "SKIPPED: $library is not there" >&2
+    skipped+=("$library")
+    continue
+  fi
+  name=${library//-/_}
+  check "$library" profiles "$name"
+  case $library in
+    compressed-tensors)
+      for dialect in compressed_tensors deepseek gpt_oss; do
+        check "$library" checkpoints "$dialect" "$work/models"
+      done
+      check "$library" rate minilm "$work/models/minilm" ;;
+    modelopt | comfy) check "$library" checkpoints "$name" "$work/models" ;;
+  esac
+done
+echo "ran ${#ran[@]}, failed ${#failed[@]}: ${failed[*]-}"
+if [ ${#skipped[@]} -gt 0 ]; then
+  echo "SKIPPED: ${skipped[*]} could not be installed" >&2
+fi
+if [ -n "$record" ]; then
+  "$work/base/bin/python" "$here/record.py" "$work/results" \
+    "$here/results.json"
+fi
+[ ${#failed[@]} = 0 ] && [ ${#ran[@]} -gt 0 ]

@@ -63,6 +63,25 @@ float FromHalf(uint16_t bits) {
 constexpr float kE2M1[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
                              -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
+// Numbers one after the other, without a look at their type for each.
+void Decode(std::string_view dtype, absl::Span<const std::byte> bytes,
+            absl::Span<float> out) {
+  if (dtype == "BF16") {
+    for (size_t i = 0; i < out.size(); ++i) {
+      out[i] = std::bit_cast<float>(uint32_t{Load<uint16_t>(bytes, i)} << 16);
+    }
+  } else if (dtype == "F32") {
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+  } else if (dtype == "F8_E4M3") {
+    static const std::array<float, 256> table = MakeE4M3();
+    for (size_t i = 0; i < out.size(); ++i) {
+      out[i] = table[static_cast<uint8_t>(bytes[i])];
+    }
+  } else {
+    for (size_t i = 0; i < out.size(); ++i) out[i] = NumberAt(dtype, bytes, i);
+  }
+}
+
 }  // namespace
 
 float NumberAt(std::string_view dtype, absl::Span<const std::byte> bytes,
@@ -91,9 +110,7 @@ absl::StatusOr<std::vector<float>> ReadNumbers(const Model& model,
   const auto element =
       static_cast<size_t>(safetensors::BitsOf(tensor.stored.dtype) / 8);
   std::vector<float> numbers(element == 0 ? 0 : bytes.size() / element);
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = NumberAt(tensor.stored.dtype, bytes, i);
-  }
+  Decode(tensor.stored.dtype, bytes, absl::MakeSpan(numbers));
   return numbers;
 }
 
@@ -152,6 +169,23 @@ absl::Status WeightValues::ReadScales() {
   return absl::OkStatus();
 }
 
+void WeightValues::Scale(int64_t row, int64_t count,
+                         std::vector<float>* out) const {
+  const BlockShape block = BlockOf(*weight_->layout);
+  const int64_t width = block.cols == 0 ? cols_ : block.cols;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t line = block.rows == 0 ? 0 : (row + i) / block.rows;
+    for (int64_t begin = 0; begin < cols_; begin += width) {
+      const float scale =
+          scales_[static_cast<size_t>(line * across_ + begin / width)];
+      const int64_t end = std::min(cols_, begin + width);
+      for (int64_t j = begin; j < end; ++j) {
+        (*out)[static_cast<size_t>(i * cols_ + j)] *= scale;
+      }
+    }
+  }
+}
+
 absl::Status WeightValues::Read(int64_t row, int64_t count,
                                 std::vector<float>* out) {
   const ModelTensor* codes =
@@ -170,27 +204,16 @@ absl::Status WeightValues::Read(int64_t row, int64_t count,
   if (weight_ && !ready_) {
     if (auto s = ReadScales(); !s.ok()) return s;
   }
-  const BlockShape block = weight_ ? BlockOf(*weight_->layout) : BlockShape{};
-  const int64_t width = block.cols == 0 ? cols_ : block.cols;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t line = block.rows == 0 ? 0 : (row + i) / block.rows;
-    for (int64_t begin = 0; begin < cols_; begin += width) {
-      const float scale =
-          weight_ ? scales_[static_cast<size_t>(line * across_ + begin / width)]
-                  : 1;
-      const int64_t end = std::min(cols_, begin + width);
-      for (int64_t j = begin; j < end; ++j) {
-        const auto at = static_cast<size_t>(i * cols_ + j);
-        if (half) {
-          const auto pair = static_cast<uint8_t>(bytes[at / 2]);
-          (*out)[at] =
-              kE2M1[(at % 2 == 1) != swapped_ ? pair >> 4 : pair & 0xF] * scale;
-        } else {
-          (*out)[at] = NumberAt(dtype, bytes, at) * scale;
-        }
-      }
+  if (half) {
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const auto pair = static_cast<uint8_t>(bytes[i]);
+      (*out)[2 * i + (swapped_ ? 1 : 0)] = kE2M1[pair & 0xF];
+      (*out)[2 * i + (swapped_ ? 0 : 1)] = kE2M1[pair >> 4];
     }
+  } else {
+    Decode(dtype, bytes, absl::MakeSpan(*out));
   }
+  if (weight_) Scale(row, count, out);
   return absl::OkStatus();
 }
 

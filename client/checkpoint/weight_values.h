@@ -41,6 +41,7 @@ class WeightValues {
 
  private:
   absl::Status ReadScales();
+  void Scale(int64_t row, int64_t count, std::vector<float>* out) const;
 
   const Model& model_;
   const StoredWeight* weight_ = nullptr;

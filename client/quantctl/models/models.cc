@@ -41,6 +41,13 @@ void AddPatterns(CLI::App* app, checkpoint::Selection* s) {
        "k_proj, v_proj, gate_proj, up_proj and the like");
 }
 
+void AddReport(CLI::App* app, std::string* directory) {
+  app->add_option("--report", *directory,
+                  "Also write report.html and report.json there: how far each "
+                  "weight is from the original, where and why")
+      ->type_name("DIR");
+}
+
 using Run = std::function<int(const Options&)>;
 
 void AddChecks(CLI::App* app, Options* o, Run* run) {
@@ -95,6 +102,7 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
                    "The other one, whose errors are told")
       ->required()
       ->type_name("OTHER");
+  AddReport(compare, &compare_options->report);
 }
 
 }  // namespace
@@ -137,6 +145,7 @@ void AddModelCommands(CLI::App* app, Options* o,
       ->type_name("FILE");
   convert->add_flag("--statistics", c->statistics,
                     "Also say how far each weight is from the original");
+  AddReport(convert, &c->report);
   convert->add_option("--memory", c->memory_mib, "MiB that may be held at once")
       ->check(CLI::Range(uint64_t{128}, uint64_t{1} << 20))
       ->capture_default_str();

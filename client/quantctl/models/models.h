@@ -18,6 +18,7 @@ struct ConvertOptions {
   std::string out;
   checkpoint::Selection selection;
   std::string input_amax_file;
+  std::string report;  // a directory; empty: none
   bool dry_run = false;
   bool statistics = false;
   uint64_t memory_mib = 768;
@@ -25,7 +26,8 @@ struct ConvertOptions {
 
 struct CheckOptions {
   std::string model;
-  std::string other;  // to compare with; empty: none
+  std::string other;   // to compare with; empty: none
+  std::string report;  // a directory; empty: none
   std::optional<Profile> profile = {};
 };
 

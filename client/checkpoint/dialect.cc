@@ -326,4 +326,8 @@ float AmaxOf(Global rule, float global) {
   return rule == Global::kDivisor ? kNvfp4Range / global : global * kNvfp4Range;
 }
 
+bool IsPlausible(Global rule, float global) {
+  return AmaxOf(rule, global) <= kNvfp4Range;
+}
+
 }  // namespace quantd::checkpoint

@@ -121,6 +121,8 @@ std::vector<int64_t> ShapeOf(const WeightLayout& layout, PartSource source,
 // What stands in the file for an amax; the amax of what stands there.
 float GlobalOf(Global rule, float amax);
 float AmaxOf(Global rule, float global);
+// Whether a weight of a model could be as large as a number > 0 there says.
+bool IsPlausible(Global rule, float global);
 
 }  // namespace quantd::checkpoint
 

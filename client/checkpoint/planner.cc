@@ -214,15 +214,9 @@ class Planner {
         }
       }
     }
-    for (OutputShard& shard : plan_.shards) {
-      // Readers want every tensor at a multiple of its elements.
-      std::stable_sort(shard.tensors.begin(), shard.tensors.end(),
-                       [](const auto& a, const auto& b) {
-                         return safetensors::BitsOf(a.dtype) >
-                                safetensors::BitsOf(b.dtype);
-                       });
+    Arrange(&plan_);
+    for (const OutputShard& shard : plan_.shards) {
       for (const safetensors::Tensor& t : shard.tensors) {
-        plan_.bytes_out += t.size;
         if (names.insert(t.name).second) continue;
         return absl::InvalidArgumentError(fmt::format(
             "{}: two tensors would be named \"{}\"; the model has parts of a "

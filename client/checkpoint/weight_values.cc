@@ -121,7 +121,8 @@ WeightValues::WeightValues(const Model& model, const StoredWeight& weight,
       rows_(weight.rows),
       cols_(weight.cols),
       expert_(expert),
-      swapped_(weight.layout->high_half_first) {}
+      swapped_(weight.layout->high_half_first),
+      swizzled_(weight.layout->swizzled) {}
 
 WeightValues::WeightValues(const Model& model, const ModelTensor& tensor)
     : model_(model), tensor_(&tensor) {
@@ -154,7 +155,7 @@ absl::Status WeightValues::ReadScales() {
   for (int64_t i = 0; i < down; ++i) {
     for (int64_t j = 0; j < across_; ++j) {
       const int64_t at =
-          layout.swizzled ? SwizzledIndex(i, j, across_) : i * across_ + j;
+          swizzled_ ? SwizzledIndex(i, j, across_) : i * across_ + j;
       const size_t from = first + static_cast<size_t>(at);
       if (from >= scales->size()) {
         return absl::InvalidArgumentError(

@@ -36,6 +36,10 @@ class WeightValues {
   // says.
   void SwapHalves() { swapped_ = !swapped_; }
 
+  // Scales are swizzled where the dialect has them linear, or the other way
+  // round.
+  void SwapOrder() { swizzled_ = !swizzled_; }
+
   // Rows [row, row + count): count * K numbers.
   absl::Status Read(int64_t row, int64_t count, std::vector<float>* out);
 
@@ -50,6 +54,7 @@ class WeightValues {
   int64_t cols_ = 0;
   int64_t expert_ = 0;
   bool swapped_ = false;
+  bool swizzled_ = false;
   bool ready_ = false;
   std::vector<float> scales_;  // of blocks, times the global one
   int64_t across_ = 1;         // scales of a line

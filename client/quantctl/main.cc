@@ -29,7 +29,7 @@ constexpr char kFooter[] =
   5  the server refused the request
   6  some tensors failed: the others are reported, and no file is written
   7  the output cannot be written
-  8  lint or verify found something
+  8  lint or verify found something, or repair left something
 
 Without a server: --server local works in this process, on its GPUs or else
 on the CPU. So does a command for which no server is named, where none answers

@@ -121,10 +121,10 @@ int RunLint(const Options& options, const CheckOptions& check) {
   const auto model = Model::Open(check.model);
   if (!model.ok()) return Fail(options, kBadInput, model.status());
   absl::StatusOr<Model> original = Model();
-  if (!check.other.empty()) original = Model::Open(check.other);
+  if (!check.original.empty()) original = Model::Open(check.original);
   if (!original.ok()) return Fail(options, kBadInput, original.status());
   const auto findings =
-      Lint(*model, check.other.empty() ? nullptr : &*original);
+      Lint(*model, check.original.empty() ? nullptr : &*original);
   if (!findings.ok()) return Fail(options, kBadInput, findings.status());
   const int code = findings->empty() ? kOk : kFindings;
   Json json = {{"command", "lint"}, {"model", check.model}};
@@ -155,7 +155,7 @@ int RunLint(const Options& options, const CheckOptions& check) {
     Put(json);
   } else if (findings->empty()) {
     fmt::print("{}: nothing found{}\n", check.model,
-               check.other.empty() ? "; --original MODEL finds more" : "");
+               check.original.empty() ? "; --original MODEL finds more" : "");
   }
   return code;
 }
@@ -163,7 +163,7 @@ int RunLint(const Options& options, const CheckOptions& check) {
 int RunVerify(const Options& options, const CheckOptions& check) {
   const auto model = Model::Open(check.model);
   if (!model.ok()) return Fail(options, kBadInput, model.status());
-  const auto original = Model::Open(check.other);
+  const auto original = Model::Open(check.original);
   if (!original.ok()) return Fail(options, kBadInput, original.status());
   const auto client = Connect(options);
   if (!client.ok()) return Fail(options, kUsage, client.status());
@@ -195,9 +195,9 @@ int RunVerify(const Options& options, const CheckOptions& check) {
       result->differing() == 0 && result->unmatched.empty() ? kOk : kFindings;
   if (options.json) {
     Json json = {
-        {"command", "verify"},      {"model", check.model},
-        {"original", check.other},  {"profile", result->profile},
-        {"bytes", result->bytes()}, {"differing", result->differing()}};
+        {"command", "verify"},        {"model", check.model},
+        {"original", check.original}, {"profile", result->profile},
+        {"bytes", result->bytes()},   {"differing", result->differing()}};
     json["tensors"] = Json::array();
     for (const auto& p : result->parts) {
       json["tensors"].push_back(

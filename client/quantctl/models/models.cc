@@ -74,15 +74,32 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
       "Look for faults of a quantized model that engines load without a word; "
       "no server",
       RunLint);
-  lint->add_option("--original", lint_options->other,
+  lint->add_option("--original", lint_options->original,
                    "The model that it was made from, by which more is found")
       ->type_name("MODEL");
+  const auto [repair, repair_options] = command(
+      "repair",
+      "Mend what lint finds and can be mended without quantizing again, into a "
+      "directory of its own; no server",
+      RunRepair);
+  repair->add_option("out", repair_options->other, "The directory to write")
+      ->required()
+      ->type_name("OUT");
+  repair
+      ->add_option("--original", repair_options->original,
+                   "The model that it was made from, by which the order of "
+                   "half bytes and of scales is told")
+      ->type_name("MODEL");
+  Named(repair, "--dialect", "DIALECT",
+        "Whose names it is to have, where config.json does not say",
+        DialectNames(), ParseDialect,
+        [c = repair_options](checkpoint::Dialect d) { c->dialect = d; });
   const auto [verify, verify_options] = command(
       "verify",
       "Quantize the original again and count the bytes of a model that differ",
       RunVerify);
   verify
-      ->add_option("--original", verify_options->other,
+      ->add_option("--original", verify_options->original,
                    "The model that it was made from")
       ->required()
       ->type_name("MODEL");

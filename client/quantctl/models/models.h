@@ -26,13 +26,16 @@ struct ConvertOptions {
 
 struct CheckOptions {
   std::string model;
-  std::string other;   // to compare with; empty: none
-  std::string report;  // a directory; empty: none
+  std::string other;     // to compare with, or to write
+  std::string original;  // empty: none
+  std::string report;    // a directory; empty: none
   std::optional<Profile> profile = {};
+  checkpoint::Dialect dialect = checkpoint::Dialect::kNone;  // none: not named
 };
 
 int RunInspect(const Options& options, const CheckOptions& check);
 int RunLint(const Options& options, const CheckOptions& check);
+int RunRepair(const Options& options, const CheckOptions& check);
 int RunCompare(const Options& options, const CheckOptions& check);
 int RunVerify(const Options& options, const CheckOptions& check);
 int RunConvert(const Options& options, const ConvertOptions& convert);

@@ -62,7 +62,7 @@ fi
 
 "$quantctl" convert "$model" "$work/made" --server local:cpu \
   --report "$artifacts" >"$work/log" || { cat "$work/log"; exit 1; }
-page=$artifacts/report.html
+page=$(realpath "$artifacts")/report.html
 python3 -m json.tool "$artifacts/report.json" >/dev/null
 size=$(stat -c %s "$page")
 ((size < 1048576)) || { echo "the page has $size bytes" >&2; exit 1; }
@@ -72,7 +72,7 @@ look() {
   HOME=$work timeout 60 "$browser" --headless --no-sandbox --disable-gpu \
     --hide-scrollbars --user-data-dir="$work/profile" --enable-logging=stderr \
     --v=0 --window-size="$2,$3" --screenshot="$artifacts/$1.png" \
-    "file://$(realpath "$page")" >"$work/console" 2>&1 ||
+    "file:$page" >"$work/console" 2>&1 ||
     { cat "$work/console"; exit 1; }
   if grep CONSOLE "$work/console"; then
     echo "the console is not empty" >&2
@@ -85,7 +85,7 @@ look narrow 500 3200
 
 # What the browser made of it.
 HOME=$work timeout 60 "$browser" --headless --no-sandbox --disable-gpu \
-  --user-data-dir="$work/profile" --dump-dom "file://$(realpath "$page")" \
+  --user-data-dir="$work/profile" --dump-dom "file:$page" \
   >"$work/dom" 2>/dev/null
 for id in size changed mean least groups heat worst histograms sizes fused; do
   grep -q "id=\"$id\"" "$work/dom" || { echo "no #$id" >&2; exit 1; }

@@ -41,5 +41,41 @@ TEST_F(ModelTools, AReportThatCannotBeWrittenIsFoundBeforeTheWork) {
   EXPECT_FALSE(std::filesystem::exists(At("made")));
 }
 
+// Scales of its own for one of three that are fused.
+TEST_F(ModelTools, RepairTellsTheLossAndLintIsClean) {
+  WriteLlama(Fresh("m"));
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made"), "--dialect",
+                       "modelopt", "--fuse", "none,nobody"})
+                .code,
+            0);
+  EXPECT_EQ(Run({"repair", At("made"), Fresh("mended")}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(At("mended")));
+  const std::string shard = At("made/model-00001-of-00002.safetensors");
+  {
+    const auto model = checkpoint::Model::Open(At("made"));
+    ASSERT_THAT(model, IsOk());
+    const auto* t =
+        model->Find("model.layers.0.self_attn.k_proj.weight_scale_2");
+    const float third = FloatOf(*model, t) / 3;
+    std::string bytes = ReadFile(shard);
+    const auto* stored = model->shards()[0].file.Find(
+        "model.layers.0.self_attn.k_proj."
+        "weight_scale_2");
+    ASSERT_NE(stored, nullptr);
+    std::memcpy(bytes.data() + 8 + *reinterpret_cast<uint64_t*>(bytes.data()) +
+                    stored->offset,
+                &third, sizeof(third));
+    WriteFile(shard, bytes);
+  }
+  EXPECT_EQ(Run({"lint", At("made")}).code, 8);
+  const Outcome mended = Run({"repair", At("made"), Fresh("mended")});
+  EXPECT_EQ(mended.code, 0) << mended.err;
+  EXPECT_THAT(mended.out, HasSubstr("fused-scales: model.layers.0.self_attn"));
+  EXPECT_THAT(mended.out, HasSubstr("block scales were rounded; SQNR"));
+  EXPECT_EQ(Run({"lint", At("mended")}).code, 0);
+  // Neither over the model nor into it.
+  EXPECT_EQ(Run({"repair", At("made"), At("made")}).code, 7);
+}
+
 }  // namespace
 }  // namespace quantd

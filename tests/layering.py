@@ -47,6 +47,7 @@ client: kernels/plan client/net client/parts absl fmt kernels/plan/profile
 client/parts: kernels/plan client/call_options.h client/distributed.h client/error.h client/piece_options.h client/result.h client/server_info.h absl fmt kernels/plan/profile
 client/files: kernels/plan client/quantized_tensor.h client/result.h absl fmt nlohmann
 client/checkpoint: kernels/plan kernels/plan/profile kernels/arith/copy_address.h client/files absl fmt nlohmann re2
+client/checkpoint/advise: client/checkpoint client/checkpoint/convert client/files absl fmt
 client/checkpoint/check: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/convert client/files absl fmt
 client/checkpoint/convert: kernels/plan kernels/plan/profile client/result.h client/checkpoint client/files absl fmt
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert absl fmt
@@ -55,7 +56,7 @@ client/local: kernels/plan kernels/device proto/methods.h client/call_options.h 
 client/net: kernels/plan proto proto/net client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/parts absl fmt google grpcpp messages
 client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
 client/quantctl/main: client/quantctl/models
-client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/repair client/checkpoint/report client/files client/parts/piece_work.h client/quantctl absl fmt nlohmann CLI
+client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/repair client/checkpoint/report client/files client/parts/piece_work.h client/quantctl absl fmt nlohmann CLI
 client/example: client
 tests/oracle:
 tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
@@ -69,7 +70,7 @@ tests/proto: kernels/plan kernels/device proto tests/testing google grpcpp stubs
 tests/server: kernels/plan kernels/device proto/net server tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
-tests/client/checkpoint: client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/repair client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
+tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/repair client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
 tests/client/net: kernels/plan proto/net client client/net client/parts/error_details.h tests/bench/rpc_process.h tests/client tests/testing absl fmt messages
 tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/checkpoint/decode_planner.h"
+#include "client/checkpoint/made_with.h"
 #include "client/checkpoint/selector.h"
 #include "client/checkpoint/stored.h"
 #include "client/checkpoint/weights.h"
@@ -195,8 +196,7 @@ class Planner {
       out.name = shard.name;
       out.metadata = shard.file.metadata();
       out.metadata.emplace("format", "pt");
-      out.metadata["quantd.numerics"] =
-          Name(selector_.ProfileOf(selector_.layout()));
+      SayMadeWith(selector_.ProfileOf(selector_.layout()), &out.metadata);
       plan_.shards.push_back(std::move(out));
     }
     for (const ModelTensor& tensor : model_.tensors()) {
@@ -208,6 +208,10 @@ class Planner {
         LayOutStack(weights->second, &out);
       } else {
         for (Weight* w : weights->second) {
+          if (w->profile != selector_.ProfileOf(selector_.layout()) ||
+              StoredAs(w->layout->format) != w->layout->format) {
+            SayMadeWith(w->module, {w->layout, w->profile}, &out.metadata);
+          }
           for (safetensors::Tensor& part : PartsOf(w)) {
             out.tensors.push_back(std::move(part));
           }

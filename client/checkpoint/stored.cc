@@ -132,6 +132,7 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
   for (const ModelTensor& tensor : model.tensors()) {
     std::optional<StoredWeight> best;
     for (const WeightLayout& layout : AllLayouts()) {
+      if (StoredAs(layout.format) != layout.format) continue;
       auto match = Match(model, tensor, layout);
       if (!match) continue;
       // The same tensors may be of two dialects: ComfyUI's differ in the order

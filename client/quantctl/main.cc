@@ -180,7 +180,10 @@ int Main(int argc, char** argv) {
     if (sub == info || sub == plan) continue;
     const CLI::Option* server = sub->get_option_no_throw("--server");
     const CLI::Option* dry_run = sub->get_option_no_throw("--dry-run");
-    const bool computes = server != nullptr && !(dry_run && *dry_run);
+    const CLI::Option* target = sub->get_option_no_throw("--target");
+    const bool measures = target != nullptr && *target;
+    const bool computes =
+        server != nullptr && (measures || !(dry_run && *dry_run));
     if (computes && server->empty()) SettleServer(&o);
   }
   return run(o);

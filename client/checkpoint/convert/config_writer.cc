@@ -41,7 +41,7 @@ std::map<WeightFormat, std::vector<std::string>> ModulesOf(
   std::map<WeightFormat, std::vector<std::string>> modules;
   for (const FusedWeights& group : plan.groups) {
     for (const Weight& w : group.weights) {
-      modules[w.layout->format].push_back(w.module);
+      modules[StoredAs(w.layout->format)].push_back(w.module);
     }
   }
   return modules;
@@ -117,6 +117,7 @@ Scheme CompressedTensorsScheme(WeightFormat format, bool measured) {
       s.weights["group_size"] = 32;
       s.weights["scale_dtype"] = "torch.uint8";
       break;
+    case WeightFormat::kNvfp4FourOverSix:
     case WeightFormat::kBf16:
       break;
   }
@@ -303,7 +304,10 @@ std::vector<TextFile> ConfigFiles(const Model& model,
 std::string ActivationsOf(const ConversionPlan& plan) {
   if (plan.dialect == Dialect::kNone) return "none";
   if (HasInputScales(plan)) return "scales of activations from --input-amax";
-  const auto formats = plan.formats();
+  std::map<WeightFormat, size_t> formats;
+  for (const auto& [format, count] : plan.formats()) {
+    formats[StoredAs(format)] += count;
+  }
   const bool narrow = formats.count(WeightFormat::kNvfp4) > 0 ||
                       formats.count(WeightFormat::kMxfp4) > 0;
   const bool wide = formats.size() > (formats.count(WeightFormat::kNvfp4) +

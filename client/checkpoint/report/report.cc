@@ -8,6 +8,7 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/lint.h"
+#include "client/checkpoint/made_with.h"
 #include "client/checkpoint/report/cause.h"
 #include "client/checkpoint/report/place.h"
 #include "client/checkpoint/stored.h"
@@ -194,14 +195,6 @@ class Reporter {
   std::map<std::string, double> amaxes_;
 };
 
-std::string ProfileOf(const Model& model) {
-  for (const ModelShard& shard : model.shards()) {
-    const auto found = shard.file.metadata().find("quantd.numerics");
-    if (found != shard.file.metadata().end()) return found->second;
-  }
-  return "";
-}
-
 }  // namespace
 
 absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
@@ -216,7 +209,7 @@ absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
   report.b = b.path();
   report.title = BaseName(b.path());
   report.version = QUANTD_VERSION;
-  report.profile = ProfileOf(b);
+  report.profile = ProfileSaid(b);
   report.kinds_a = InventoryOf(a, *stored_a);
   report.kinds_b = InventoryOf(b, *stored_b);
   report.bytes_a = BytesOf(report.kinds_a);

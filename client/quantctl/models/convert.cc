@@ -14,6 +14,7 @@
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/planner.h"
 #include "client/parts/piece_work.h"
+#include "client/quantctl/models/advice.h"
 #include "client/quantctl/models/model_report.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/models/plan_text.h"
@@ -150,6 +151,56 @@ int CodeOfConversion(const absl::Status& status, const absl::Status& call) {
   return source ? kBadInput : kCannotWrite;
 }
 
+// Every failure of a call is noted.
+checkpoint::QuantizeCall CallTo(Client* client, const Options& options,
+                                FirstFailure* failure) {
+  return [client, failure, call = CallOf(options)](
+             const TensorDesc& tensor, absl::Span<const std::byte> bytes,
+             const QuantizeOptions& o) {
+    auto made = client->Quantize(tensor, bytes, o, call);
+    if (!made.ok()) failure->Note(made.status());
+    return made;
+  };
+}
+
+// Lets the model be measured, and puts what is chosen into the selection.
+int TakeAdvice(const Options& options, const ConvertOptions& convert,
+               const Model& model, checkpoint::Selection* selection) {
+  const auto target = checkpoint::ParseTarget(convert.target);
+  if (!target.ok()) return Fail(options, kUsage, target.status());
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(options, kUsage, client.status());
+  uint64_t bytes = 0;
+  for (const auto& t : model.tensors()) bytes += t.stored.size;
+  auto progress = std::make_unique<Progress>(bytes);
+  const auto pieces = PiecesOf(**client, options, progress.get());
+  if (!pieces.ok()) {
+    return Fail(options, CodeOf(pieces.status()), pieces.status());
+  }
+  const auto how = HowTo(options, convert, client::Room(*pieces));
+  checkpoint::AdviseOptions advise;
+  advise.piece_bytes = how.piece_bytes;
+  advise.at_once = how.at_once;
+  advise.progress = [&](size_t some) { progress->Add(some); };
+  FirstFailure failure;
+  const auto advice = Advise(model, *selection, *target, advise,
+                             CallTo(client->get(), options, &failure));
+  progress.reset();
+  if (!advice.ok()) {
+    return Fail(options, CodeOfConversion(advice.status(), failure.status()),
+                advice.status());
+  }
+  PrintAdvice(options, *advice);
+  const std::string path = RulesPathFor(convert);
+  if (const auto s = WriteRules(path, convert, *advice); !s.ok()) {
+    return Fail(options, kCannotWrite, s);
+  }
+  if (!options.json) fmt::print("wrote {}\n", path);
+  selection->rules.insert(selection->rules.end(), advice->rules.begin(),
+                          advice->rules.end());
+  return kOk;
+}
+
 }  // namespace
 
 int RunConvert(const Options& options, const ConvertOptions& convert) {
@@ -161,6 +212,24 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
   auto amaxes = ReadInputAmax(convert.input_amax_file);
   if (!amaxes.ok()) return Fail(options, kBadInput, amaxes.status());
   selection.input_amax = *std::move(amaxes);
+  if (!convert.rules_file.empty()) {
+    const auto rules = ReadRules(convert.rules_file);
+    if (!rules.ok()) return Fail(options, kBadInput, rules.status());
+    selection.rules.insert(selection.rules.end(), rules->begin(), rules->end());
+  }
+  if (convert.automatic == convert.target.empty()) {
+    return Fail(options, kUsage,
+                absl::InvalidArgumentError(
+                    "--format auto and --target go together, like --format "
+                    "auto --target 25dB"));
+  }
+  if (convert.automatic) {
+    if (const auto s = checkpoint::CheckOutput(*model, convert.out); !s.ok()) {
+      return Fail(options, kCannotWrite, s);
+    }
+    const int code = TakeAdvice(options, convert, *model, &selection);
+    if (code != kOk) return code;
+  }
   const auto plan = MakeConversionPlan(*model, selection);
   if (!plan.ok()) return Fail(options, kBadInput, plan.status());
   if (const auto s = checkpoint::CheckOutput(*model, convert.out); !s.ok()) {
@@ -199,16 +268,10 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
   const std::string again =
       "what is done is kept: the same command goes on from there";
   SayOnSignals(again);
-  const CallOptions call = CallOf(options);
   FirstFailure failure;
-  const auto result = checkpoint::Convert(
-      *model, *plan, convert.out, how,
-      [&](const TensorDesc& tensor, absl::Span<const std::byte> bytes,
-          const QuantizeOptions& o) {
-        auto made = (*client)->Quantize(tensor, bytes, o, call);
-        if (!made.ok()) failure.Note(made.status());
-        return made;
-      });
+  const auto result =
+      checkpoint::Convert(*model, *plan, convert.out, how,
+                          CallTo(client->get(), options, &failure));
   const double seconds = timer.seconds();
   progress.reset();
   SayOnSignals("");

@@ -144,9 +144,35 @@ void AddModelCommands(CLI::App* app, Options* o,
   Named(convert, "--dialect", "DIALECT",
         "Whose names and layout (default compressed-tensors)", DialectNames(),
         ParseDialect, [c](checkpoint::Dialect d) { c->selection.dialect = d; });
-  Named(convert, "--format", "FORMAT", "What weights become (default nvfp4)",
-        WeightFormatNames(), ParseWeightFormat,
-        [c](checkpoint::WeightFormat f) { c->selection.format = f; });
+  // nullopt: to be chosen.
+  using Choice = std::optional<checkpoint::WeightFormat>;
+  Named(
+      convert, "--format", "FORMAT", "What weights become (default nvfp4)",
+      "auto, " + WeightFormatNames(),
+      [](const std::string& text) -> std::optional<Choice> {
+        if (text == "auto") return Choice();
+        const auto format = ParseWeightFormat(text);
+        return format ? std::optional<Choice>(format) : std::nullopt;
+      },
+      [c](Choice f) {
+        c->automatic = !f;
+        c->selection.format = f.value_or(checkpoint::WeightFormat::kNvfp4);
+      });
+  convert
+      ->add_option("--target", c->target,
+                   "With --format auto: for each weight the cheapest format of "
+                   "at least so many dB, like 25dB; or the best that fits into "
+                   "so many bytes in all, like 4.5GiB")
+      ->type_name("DB|SIZE");
+  convert
+      ->add_option("--rules", c->rules_file,
+                   "A file of rules, a line each, after those of --rule")
+      ->type_name("FILE");
+  convert
+      ->add_option("--write-rules", c->write_rules,
+                   "Where --format auto writes what it chose, for --rules "
+                   "(default: OUT.rules)")
+      ->type_name("FILE");
   Named(convert, "--profile", "LIBRARY",
         "Whose arithmetic (default: that of the dialect's library)",
         ProfileNames(), ParseProfile,

@@ -17,6 +17,10 @@ struct ConvertOptions {
   std::string in;
   std::string out;
   checkpoint::Selection selection;
+  bool automatic = false;  // --format auto
+  std::string target;
+  std::string rules_file;   // to read; empty: none
+  std::string write_rules;  // empty: beside `out`
   std::string input_amax_file;
   std::string report;  // a directory; empty: none
   bool dry_run = false;

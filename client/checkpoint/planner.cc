@@ -148,7 +148,25 @@ class Planner {
     }
   }
 
+  void NoteCacheScales() {
+    size_t count = 0;
+    const ModelTensor* first = nullptr;
+    for (const ModelTensor* t : plan_.copies) {
+      if (!t->name().ends_with("k_scale") && !t->name().ends_with("v_scale")) {
+        continue;
+      }
+      if (count++ == 0) first = t;
+    }
+    if (count == 0) return;
+    plan_.notes.push_back(fmt::format(
+        "{} scales of the KV cache are kept, like {}; an engine takes them "
+        "where they are named as {} has them, and quantizes the cache if it is "
+        "told to (--kv-cache-dtype fp8)",
+        count, first->name(), Name(plan_.dialect)));
+  }
+
   void NoteWhatIsOdd() {
+    NoteCacheScales();
     if (!selector_.architecture().known()) {
       const std::string type = model_.model_type();
       plan_.notes.push_back(fmt::format(

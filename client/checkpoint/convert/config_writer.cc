@@ -11,6 +11,9 @@ namespace {
 
 constexpr std::string_view kCompressedTensorsVersion = "0.20.0";
 constexpr std::string_view kModelOptVersion = "0.47.0";
+// Where libraries keep scales of the KV cache.
+constexpr std::string_view kCompressedTensorsCache = "attn.k_scale";
+constexpr std::string_view kModelOptCache = ".k_proj.k_scale";
 
 bool HasInputScales(const ConversionPlan& plan) {
   return !plan.groups.empty() &&
@@ -55,6 +58,13 @@ Json Arguments(int bits, std::string_view strategy, Json dynamic) {
           {"symmetric", true},
           {"strategy", strategy},
           {"dynamic", std::move(dynamic)}};
+}
+
+// Whether the model has scales of its KV cache under names that end so.
+bool HasCacheScales(const Model& model, std::string_view ending) {
+  return std::any_of(
+      model.tensors().begin(), model.tensors().end(),
+      [&](const ModelTensor& t) { return t.name().ends_with(ending); });
 }
 
 struct Scheme {
@@ -144,7 +154,9 @@ Json CompressedTensorsConfig(const Model& model, const ConversionPlan& plan) {
           {"format", overall},
           {"global_compression_ratio", nullptr},
           {"ignore", IgnoredModules(model, plan, /*embeddings=*/false)},
-          {"kv_cache_scheme", nullptr},
+          {"kv_cache_scheme", HasCacheScales(model, kCompressedTensorsCache)
+                                  ? Arguments(8, "tensor", false)
+                                  : Json(nullptr)},
           {"quant_method", "compressed-tensors"},
           {"quantization_status", "compressed"},
           {"transform_config", Json::object()},
@@ -174,10 +186,12 @@ Json ModelOptProducer() {
 Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
   const bool measured = HasInputScales(plan);
   const auto modules = ModulesOf(plan);
+  const Json cache =
+      HasCacheScales(model, kModelOptCache) ? Json("FP8") : Json(nullptr);
   Json out = Json::object();
   if (modules.size() > 1) {
     out["quant_algo"] = "MIXED_PRECISION";
-    out["kv_cache_quant_algo"] = nullptr;
+    out["kv_cache_quant_algo"] = cache;
     Json layers = Json::object();
     for (const auto& [format, names] : modules) {
       const Algorithm a = ModelOptAlgorithm(format, measured);
@@ -189,7 +203,7 @@ Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
   } else {
     const Algorithm a = ModelOptAlgorithm(modules.begin()->first, measured);
     out["quant_algo"] = a.name;
-    out["kv_cache_quant_algo"] = nullptr;
+    out["kv_cache_quant_algo"] = cache;
     if (a.group_size > 0) out["group_size"] = a.group_size;
   }
   out["exclude_modules"] = IgnoredModules(model, plan, /*embeddings=*/true);

@@ -99,20 +99,31 @@ void AllowManyFiles() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
+// `workers`: servers, or devices of this process, that work at once.
 checkpoint::ConversionOptions HowTo(const Options& options,
-                                    const ConvertOptions& convert,
-                                    size_t room) {
+                                    const ConvertOptions& convert, size_t room,
+                                    size_t workers) {
   checkpoint::ConversionOptions how;
+  how.in_process = options.server.starts_with("local");
   how.encode.statistics = convert.statistics;
-  // Enough calls for every server, in as many bytes as may be held.
-  const auto servers =
-      std::count(options.server.begin(), options.server.end(), ',') + 1;
-  how.at_once = static_cast<int>(std::min<int64_t>(3 * servers, 64));
+  // Enough calls for each of them, in as many bytes as may be held.
+  how.at_once = static_cast<int>(std::min<size_t>(3 * workers, 64));
   how.piece_bytes = std::min(how.piece_bytes, room);
   const uint64_t most = convert.memory_mib << 20;
   while (checkpoint::MemoryBound(how) > most && how.at_once > 1) --how.at_once;
   while (checkpoint::MemoryBound(how) > most) how.piece_bytes /= 2;
   return how;
+}
+
+// Of the servers that are named, or of the one that is asked. Before anybody
+// is asked, `client` is nullptr.
+size_t WorkersOf(const Options& options, Client* client) {
+  size_t workers = 1 + static_cast<size_t>(std::count(
+                           options.server.begin(), options.server.end(), ','));
+  if (client == nullptr) return workers;
+  const auto info = client->GetServerInfo(CallOf(options));
+  if (info.ok()) workers = std::max(workers, info->devices.size());
+  return workers;
 }
 
 // The first call that failed; OK: none did.
@@ -177,7 +188,8 @@ int TakeAdvice(const Options& options, const ConvertOptions& convert,
   if (!pieces.ok()) {
     return Fail(options, CodeOf(pieces.status()), pieces.status());
   }
-  const auto how = HowTo(options, convert, client::Room(*pieces));
+  const auto how = HowTo(options, convert, client::Room(*pieces),
+                         WorkersOf(options, client->get()));
   checkpoint::AdviseOptions advise;
   advise.piece_bytes = how.piece_bytes;
   advise.at_once = how.at_once;
@@ -235,7 +247,8 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
   if (const auto s = checkpoint::CheckOutput(*model, convert.out); !s.ok()) {
     return Fail(options, kCannotWrite, s);
   }
-  auto how = HowTo(options, convert, PieceOptions().request_bytes);
+  auto how = HowTo(options, convert, PieceOptions().request_bytes,
+                   WorkersOf(options, nullptr));
   const uint64_t memory = checkpoint::MemoryBound(how);
   options.json ? PrintPlanEvent(*model, *plan, memory)
                : PrintPlan(options, *model, *plan, memory);
@@ -256,7 +269,8 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
     if (!pieces.ok()) {
       return Fail(options, CodeOf(pieces.status()), pieces.status());
     }
-    how = HowTo(options, convert, client::Room(*pieces));
+    how = HowTo(options, convert, client::Room(*pieces),
+                WorkersOf(options, client->get()));
   }
   how.progress = [&](size_t bytes) { progress->Add(bytes); };
   Quality quality;

@@ -25,7 +25,7 @@ struct ConvertOptions {
   std::string report;  // a directory; empty: none
   bool dry_run = false;
   bool statistics = false;
-  uint64_t memory_mib = 768;
+  uint64_t memory_mib = 1280;
 };
 
 struct CheckOptions {

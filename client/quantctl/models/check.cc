@@ -9,6 +9,7 @@
 #include "client/checkpoint/check/lint.h"
 #include "client/checkpoint/check/verify.h"
 #include "client/checkpoint/inventory.h"
+#include "client/checkpoint/made_with.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/stored.h"
 #include "client/parts/piece_work.h"
@@ -67,7 +68,8 @@ int RunInspect(const Options& options, const CheckOptions& check) {
                  {"shards", model->shards().size()},
                  {"tensors", model->tensors().size()},
                  {"parameters", parameters},
-                 {"bytes", bytes}};
+                 {"bytes", bytes},
+                 {"profile", ProfileSaid(*model)}};
     json["kinds"] = Json::array();
     for (const checkpoint::Kind& kind : kinds) {
       json["kinds"].push_back({{"format", kind.format},
@@ -104,6 +106,10 @@ int RunInspect(const Options& options, const CheckOptions& check) {
                                static_cast<double>(kind.parameters))});
   }
   PrintColumns(rows);
+  if (const std::string profile = ProfileSaid(*model); !profile.empty()) {
+    fmt::print("made with the bytes of {}, it says; verify finds out\n",
+               profile);
+  }
   if (options.verbose) {
     for (const StoredWeight& w : stored->weights) {
       fmt::print("{} {}x{} {} by {}\n", w.module, w.rows, w.cols,

@@ -29,6 +29,8 @@ TEST_F(ModelTools, ConvertAndCompareReportTheSame) {
   EXPECT_EQ(json["equal"], 7);
   EXPECT_EQ(json["groups"].size(), 4u);
   EXPECT_EQ(json["profile"], "compressed-tensors@0.20");
+  EXPECT_THAT(Run({"inspect", At("made")}).out,
+              HasSubstr("made with the bytes of compressed-tensors@0.20"));
   // Nothing of it lies in the model.
   EXPECT_FALSE(std::filesystem::exists(At("made/report.html")));
 }

@@ -30,7 +30,7 @@ kernels/device: kernels/plan kernels/plan/profile kernels/arith absl fmt
 kernels/device/devices: kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h
 kernels/cpu: kernels/plan kernels/arith kernels/device absl fmt
 kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/arith/profile kernels/cpu/tiles.h
-kernels/cuda: kernels/plan kernels/arith kernels/device absl fmt cuda
+kernels/cuda: kernels/plan kernels/plan/profile kernels/arith kernels/device absl fmt cuda
 kernels/cuda/groups: kernels/cuda/tile kernels/cuda/ptx
 kernels/cuda/rotate: kernels/cuda/tile
 kernels/cuda/ptx: kernels/plan/format.h kernels/arith/codec.h kernels/cuda/queue.h cuda
@@ -39,7 +39,7 @@ kernels/cuda/amax: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/decode: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile cuda
 kernels/cuda/encode/generic: kernels/plan/error_statistics.h kernels/arith kernels/cuda/launch.h kernels/cuda/tile
 kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
-kernels/cuda/encode/nvfp4: kernels/arith kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
+kernels/cuda/encode/nvfp4: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 proto: kernels/plan kernels/device/backend.h absl fmt google messages
 proto/net: absl fmt grpcpp openssl
 server: kernels/plan kernels/device proto proto/net absl fmt google grpc grpcpp messages openssl spdlog CLI
@@ -48,13 +48,17 @@ client/allocator: proto/net/allocator.h
 client/parts: kernels/plan client/call_options.h client/distributed.h client/error.h client/piece_options.h client/result.h client/server_info.h absl fmt kernels/plan/profile
 client/files: kernels/plan client/quantized_tensor.h client/result.h absl fmt nlohmann
 client/checkpoint: kernels/plan kernels/plan/profile kernels/arith/copy_address.h client/files absl fmt nlohmann re2
-client/checkpoint/check: kernels/plan client/checkpoint client/checkpoint/convert client/files absl fmt
+client/checkpoint/advise: client/checkpoint client/checkpoint/convert client/files absl fmt
+client/checkpoint/check: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/convert client/files absl fmt
 client/checkpoint/convert: kernels/plan kernels/plan/profile client/result.h client/checkpoint client/files absl fmt
+client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert absl fmt
+client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check absl fmt
 client/local: kernels/plan kernels/device proto/methods.h client/call_options.h client/piece_options.h client/result.h client/parts absl fmt
 client/net: kernels/plan proto proto/net client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/parts absl fmt google grpcpp messages
 client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
-client/quantctl/main: client/quantctl/models
-client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/check client/checkpoint/convert client/parts/piece_work.h client/quantctl fmt nlohmann CLI
+client/quantctl/main: client/quantctl/manual client/quantctl/models
+client/quantctl/manual: fmt CLI
+client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/repair client/checkpoint/report client/files client/parts/piece_work.h client/quantctl absl fmt nlohmann CLI
 client/example: client
 tests/oracle:
 tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
@@ -68,7 +72,7 @@ tests/proto: kernels/plan kernels/device proto tests/testing google grpcpp stubs
 tests/server: kernels/plan kernels/device proto/net server tests/bench/rpc_process.h tests/client/loopback_listener.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
-tests/client/checkpoint: client/checkpoint client/checkpoint/check client/checkpoint/convert client/files tests/oracle tests/client tests/testing fmt nlohmann
+tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/repair client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
 tests/client/net: kernels/plan proto/net client client/net client/parts/error_details.h tests/bench/rpc_process.h tests/client tests/testing absl fmt messages
 tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint

@@ -80,6 +80,11 @@ constexpr std::string_view kKnownTypes[] = {
     "xlm-roberta",
 };
 
+// Those whose linear layers are transformers' Conv1D, and these by name.
+constexpr std::string_view kTurnedTypes[] = {"gpt2", "openai-gpt", "imagegpt",
+                                             "decision_transformer"};
+constexpr std::string_view kTurned[] = {"c_attn", "c_proj", "c_fc", "q_attn"};
+
 bool Contains(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
 }
@@ -171,6 +176,7 @@ absl::StatusOr<Architecture> Architecture::Of(
     const Model& model, const std::vector<std::string>& more) {
   Architecture a;
   a.known_ = Has(kKnownTypes, model.model_type());
+  a.turned_ = Has(kTurnedTypes, model.model_type());
   a.layers_ = LayersOf(model.config());
   for (const std::string& text : more) {
     const FusedNames names = Names(text);
@@ -236,6 +242,10 @@ Role Architecture::RoleOf(std::string_view module) const {
     return Role::kHead;
   }
   return Role::kLinear;
+}
+
+bool Architecture::IsTurned(std::string_view module) const {
+  return turned_ && Has(kTurned, SplitModule(module).leaf);
 }
 
 std::string Architecture::FusionKey(std::string_view module,

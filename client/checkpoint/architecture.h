@@ -39,6 +39,10 @@ class Architecture {
   bool known() const { return known_; }
   Role RoleOf(std::string_view module) const;
 
+  // Whether the model keeps the weight as K rows of N, as GPT-2 does: engines
+  // turn it while they load it, and only if it is not quantized.
+  bool IsTurned(std::string_view module) const;
+
   // Modules with equal keys are fused; "" is fused with none. `cols`: the K of
   // the module, by which those of an unknown architecture are told whose names
   // are in no table.
@@ -46,6 +50,7 @@ class Architecture {
 
  private:
   bool known_ = false;
+  bool turned_ = false;
   int64_t layers_ = 0;  // num_hidden_layers; 0: unknown
   std::vector<FusedNames> fused_;
 };

@@ -1,6 +1,5 @@
 #include "client/checkpoint/decode_planner.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -72,14 +71,7 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
         "{} scales of the KV cache are kept, which plain models do not have",
         kept_scales));
   }
-  for (OutputShard& shard : plan.shards) {
-    std::stable_sort(shard.tensors.begin(), shard.tensors.end(),
-                     [](const auto& a, const auto& b) {
-                       return safetensors::BitsOf(a.dtype) >
-                              safetensors::BitsOf(b.dtype);
-                     });
-    for (const safetensors::Tensor& t : shard.tensors) plan.bytes_out += t.size;
-  }
+  Arrange(&plan);
   return plan;
 }
 

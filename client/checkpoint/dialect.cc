@@ -28,6 +28,7 @@ constexpr NameRow<Dialect> kDialects[] = {
 };
 constexpr NameRow<WeightFormat> kWeightFormats[] = {
     {WeightFormat::kNvfp4, "nvfp4"},
+    {WeightFormat::kNvfp4FourOverSix, "nvfp4_4over6"},
     {WeightFormat::kFp8, "fp8"},
     {WeightFormat::kFp8Dynamic, "fp8_dynamic"},
     {WeightFormat::kFp8Block, "fp8_block"},
@@ -74,6 +75,9 @@ std::vector<WeightLayout> MakeLayouts() {
     return StoredPart{S::kScales, ".weight_scale", dtype};
   };
   const StoredPart input = {S::kInputScale, ".input_scale", "F32"};
+  const StoredPart divisor = {S::kGlobal, ".weight_global_scale", "F32"};
+  const StoredPart input_divisor = {S::kInputScale, ".input_global_scale",
+                                    "F32"};
   const StoredPart second = {S::kGlobal, ".weight_scale_2", "F32"};
   return {
       {D::kCompressedTensors,
@@ -83,9 +87,20 @@ std::vector<WeightLayout> MakeLayouts() {
        Shape::kBlocks,
        Global::kDivisor,
        Shape::kOne,
-       {packed, scale("F8_E4M3"),
-        StoredPart{S::kGlobal, ".weight_global_scale", "F32"},
-        StoredPart{S::kInputScale, ".input_global_scale", "F32"}}},
+       {packed, scale("F8_E4M3"), divisor, input_divisor}},
+      {D::kCompressedTensors,
+       W::kNvfp4FourOverSix,
+       F::kNvfp4,
+       P::kTe,
+       Shape::kBlocks,
+       Global::kDivisor,
+       Shape::kOne,
+       {packed, scale("F8_E4M3"), divisor, input_divisor},
+       /*needs_input_scale=*/false,
+       /*high_half_first=*/false,
+       /*swizzled=*/false,
+       /*stacked=*/false,
+       /*four_over_six=*/true},
       {D::kCompressedTensors,
        W::kFp8,
        F::kFp8E4M3,
@@ -134,6 +149,19 @@ std::vector<WeightLayout> MakeLayouts() {
        Global::kMultiplier,
        Shape::kScalar,
        {fp4, scale("F8_E4M3"), second, input}},
+      {D::kModelOpt,
+       W::kNvfp4FourOverSix,
+       F::kNvfp4,
+       P::kTe,
+       Shape::kBlocks,
+       Global::kMultiplier,
+       Shape::kScalar,
+       {fp4, scale("F8_E4M3"), second, input},
+       /*needs_input_scale=*/false,
+       /*high_half_first=*/false,
+       /*swizzled=*/false,
+       /*stacked=*/false,
+       /*four_over_six=*/true},
       {D::kModelOpt,
        W::kFp8,
        F::kFp8E4M3,
@@ -188,6 +216,14 @@ std::vector<WeightLayout> MakeLayouts() {
 
 // 448 * 6: the largest block scale times the largest element.
 constexpr float kNvfp4Range = 2688.0f;
+// 256 * 6: what 4over6 leaves room above.
+constexpr float kFourOverSixRange = 1536.0f;
+
+float ScaleFor(Global rule, float amax, float range) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  const float scale = amax == 0 ? 1.0f : std::min(range / amax, kLargest);
+  return rule == Global::kDivisor ? scale : 1.0f / scale;
+}
 
 }  // namespace
 
@@ -244,10 +280,20 @@ QuantizeOptions OptionsOf(const WeightLayout& layout, Profile profile) {
   if (layout.format == WeightFormat::kFp8Block && profile == Profile::kTe) {
     options.power_of_two = false;
   }
+  if (layout.four_over_six) {
+    options.four_over_six = FourOverSix::kMse;
+    options.form.scale_256 = true;
+  }
   return options;
 }
 
 absl::Status CheckProfileOf(const WeightLayout& layout, Profile profile) {
+  if (layout.four_over_six && profile != layout.profile) {
+    return FieldError("--profile",
+                      fmt::format("{}, the only one that has {}",
+                                  Name(layout.profile), Name(layout.format)),
+                      Name(profile));
+  }
   const Numerics* numerics = FindNumerics(profile, layout.codes);
   const TensorKind kind = numerics == nullptr || profile == Profile::kTe
                               ? TensorKind::kUnspecified
@@ -316,10 +362,18 @@ std::vector<int64_t> ShapeOf(const WeightLayout& layout, PartSource source,
   return {};
 }
 
+WeightFormat StoredAs(WeightFormat format) {
+  return format == WeightFormat::kNvfp4FourOverSix ? WeightFormat::kNvfp4
+                                                   : format;
+}
+
 float GlobalOf(Global rule, float amax) {
-  constexpr float kLargest = std::numeric_limits<float>::max();
-  const float scale = amax == 0 ? 1.0f : std::min(kNvfp4Range / amax, kLargest);
-  return rule == Global::kDivisor ? scale : 1.0f / scale;
+  return ScaleFor(rule, amax, kNvfp4Range);
+}
+
+float GlobalOf(const WeightLayout& layout, float amax) {
+  return ScaleFor(layout.global, amax,
+                  layout.four_over_six ? kFourOverSixRange : kNvfp4Range);
 }
 
 float AmaxOf(Global rule, float global) {
@@ -336,6 +390,10 @@ float InputScaleOf(Global rule, float amax) {
       break;
   }
   return GlobalOf(rule, amax);
+}
+
+bool IsPlausible(Global rule, float global) {
+  return AmaxOf(rule, global) <= kNvfp4Range;
 }
 
 }  // namespace quantd::checkpoint

@@ -30,9 +30,10 @@ enum class Dialect {
 enum class WeightFormat {
   kBf16,
   kNvfp4,
-  kFp8,         // one scale a tensor
-  kFp8Dynamic,  // one scale a row
-  kFp8Block,    // one scale for 128 x 128
+  kNvfp4FourOverSix,  // stored as kNvfp4, made with TransformerEngine's 4over6
+  kFp8,               // one scale a tensor
+  kFp8Dynamic,        // one scale a row
+  kFp8Block,          // one scale for 128 x 128
   kMxfp8,
   kMxfp4,
 };
@@ -92,6 +93,7 @@ struct WeightLayout {
   bool swizzled = false;
   // Experts of one layer stay one tensor, with their blocks as a dimension.
   bool stacked = false;
+  bool four_over_six = false;
 };
 
 // nullptr for a pair that no library has.
@@ -118,11 +120,17 @@ bool NeedsAmax(const WeightLayout& layout);
 // Of a part of a weight of N x K.
 std::vector<int64_t> ShapeOf(const WeightLayout& layout, PartSource source,
                              int64_t rows, int64_t cols);
+// The format that files and configurations say.
+WeightFormat StoredAs(WeightFormat format);
 // What stands in the file for an amax; the amax of what stands there.
 float GlobalOf(Global rule, float amax);
+// The same of a layout, whose largest block scale may be smaller.
+float GlobalOf(const WeightLayout& layout, float amax);
 float AmaxOf(Global rule, float global);
 // What stands there for the largest magnitude of a module's inputs.
 float InputScaleOf(Global rule, float amax);
+// Whether a weight of a model could be as large as a number > 0 there says.
+bool IsPlausible(Global rule, float global);
 
 }  // namespace quantd::checkpoint
 

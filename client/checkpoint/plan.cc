@@ -1,5 +1,7 @@
 #include "client/checkpoint/plan.h"
 
+#include <algorithm>
+
 namespace quantd::checkpoint {
 
 size_t SizeOfShape(std::string_view dtype, const std::vector<int64_t>& shape) {
@@ -25,6 +27,20 @@ size_t ConversionPlan::weights() const {
   size_t count = decoded.size();
   for (const FusedWeights& group : groups) count += group.weights.size();
   return count;
+}
+
+void Arrange(ConversionPlan* plan) {
+  plan->bytes_out = 0;
+  for (OutputShard& shard : plan->shards) {
+    std::stable_sort(shard.tensors.begin(), shard.tensors.end(),
+                     [](const auto& a, const auto& b) {
+                       return safetensors::BitsOf(a.dtype) >
+                              safetensors::BitsOf(b.dtype);
+                     });
+    for (const safetensors::Tensor& t : shard.tensors) {
+      plan->bytes_out += t.size;
+    }
+  }
 }
 
 }  // namespace quantd::checkpoint

@@ -105,6 +105,10 @@ struct ConversionPlan {
   size_t weights() const;
 };
 
+// Puts the tensors of shards into the order in which each begins at a multiple
+// of its elements, as readers want it, and adds up bytes_out.
+void Arrange(ConversionPlan* plan);
+
 }  // namespace quantd::checkpoint
 
 #endif  // QUANTD_CLIENT_CHECKPOINT_PLAN_H_

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/checkpoint/decode_planner.h"
+#include "client/checkpoint/made_with.h"
 #include "client/checkpoint/selector.h"
 #include "client/checkpoint/stored.h"
 #include "client/checkpoint/weights.h"
@@ -147,7 +148,25 @@ class Planner {
     }
   }
 
+  void NoteCacheScales() {
+    size_t count = 0;
+    const ModelTensor* first = nullptr;
+    for (const ModelTensor* t : plan_.copies) {
+      if (!t->name().ends_with("k_scale") && !t->name().ends_with("v_scale")) {
+        continue;
+      }
+      if (count++ == 0) first = t;
+    }
+    if (count == 0) return;
+    plan_.notes.push_back(fmt::format(
+        "{} scales of the KV cache are kept, like {}; an engine takes them "
+        "where they are named as {} has them, and quantizes the cache if it is "
+        "told to (--kv-cache-dtype fp8)",
+        count, first->name(), Name(plan_.dialect)));
+  }
+
   void NoteWhatIsOdd() {
+    NoteCacheScales();
     if (!selector_.architecture().known()) {
       const std::string type = model_.model_type();
       plan_.notes.push_back(fmt::format(
@@ -195,8 +214,7 @@ class Planner {
       out.name = shard.name;
       out.metadata = shard.file.metadata();
       out.metadata.emplace("format", "pt");
-      out.metadata["quantd.numerics"] =
-          Name(selector_.ProfileOf(selector_.layout()));
+      SayMadeWith(selector_.ProfileOf(selector_.layout()), &out.metadata);
       plan_.shards.push_back(std::move(out));
     }
     for (const ModelTensor& tensor : model_.tensors()) {
@@ -208,21 +226,19 @@ class Planner {
         LayOutStack(weights->second, &out);
       } else {
         for (Weight* w : weights->second) {
+          if (w->profile != selector_.ProfileOf(selector_.layout()) ||
+              StoredAs(w->layout->format) != w->layout->format) {
+            SayMadeWith(w->module, {w->layout, w->profile}, &out.metadata);
+          }
           for (safetensors::Tensor& part : PartsOf(w)) {
             out.tensors.push_back(std::move(part));
           }
         }
       }
     }
-    for (OutputShard& shard : plan_.shards) {
-      // Readers want every tensor at a multiple of its elements.
-      std::stable_sort(shard.tensors.begin(), shard.tensors.end(),
-                       [](const auto& a, const auto& b) {
-                         return safetensors::BitsOf(a.dtype) >
-                                safetensors::BitsOf(b.dtype);
-                       });
+    Arrange(&plan_);
+    for (const OutputShard& shard : plan_.shards) {
       for (const safetensors::Tensor& t : shard.tensors) {
-        plan_.bytes_out += t.size;
         if (names.insert(t.name).second) continue;
         return absl::InvalidArgumentError(fmt::format(
             "{}: two tensors would be named \"{}\"; the model has parts of a "

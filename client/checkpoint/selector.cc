@@ -101,6 +101,11 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
   if (!only_.empty() && FirstMatch(only_, module) == nullptr) {
     return leave("that --only does not name", "not in --only");
   }
+  if (architecture_.IsTurned(module)) {
+    return leave("that are stored as K rows of N",
+                 "stored as K rows of N (Conv1D), which no engine takes "
+                 "quantized; save the model with Linear layers first");
+  }
   const WeightLayout* layout = layout_;
   for (const Rule& rule : rules_) {
     if (!rule.pattern.Matches(module)) continue;

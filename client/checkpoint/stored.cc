@@ -64,9 +64,10 @@ bool LooksQuantized(const Model& model, const ModelTensor& t,
                     std::string* module) {
   const std::string& dtype = t.stored.dtype;
   for (const std::string_view suffix :
-       {".weight_packed", "_blocks", ".weight"}) {
+       {".weight_packed", "_blocks", ".weight", ".weight.rowwise_data"}) {
     if (!t.name().ends_with(suffix)) continue;
     *module = Before(t.name(), suffix);
+    if (suffix == ".weight.rowwise_data") return true;  // the service's own
     if (suffix == "_blocks") {
       return model.Find(*module + "_scales") != nullptr;
     }
@@ -83,7 +84,8 @@ std::string Siblings(const Model& model, const std::string& module) {
   std::string text;
   for (const char* suffix :
        {".weight", ".weight_packed", ".weight_scale", ".weight_scale_inv",
-        ".weight_scale_2", ".weight_global_scale", "_blocks", "_scales"}) {
+        ".weight_scale_2", ".weight_global_scale", "_blocks", "_scales",
+        ".weight.rowwise_data", ".weight.rowwise_scale"}) {
     const ModelTensor* t = model.Find(module + suffix);
     if (t == nullptr) continue;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ",
@@ -130,6 +132,7 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
   for (const ModelTensor& tensor : model.tensors()) {
     std::optional<StoredWeight> best;
     for (const WeightLayout& layout : AllLayouts()) {
+      if (StoredAs(layout.format) != layout.format) continue;
       auto match = Match(model, tensor, layout);
       if (!match) continue;
       // The same tensors may be of two dialects: ComfyUI's differ in the order

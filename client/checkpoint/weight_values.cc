@@ -66,6 +66,25 @@ constexpr float kE2M1[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
 
 float Bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
+// Numbers one after the other, without a look at their type for each.
+void Decode(std::string_view dtype, absl::Span<const std::byte> bytes,
+            absl::Span<float> out) {
+  if (dtype == "BF16") {
+    for (size_t i = 0; i < out.size(); ++i) {
+      out[i] = Bf16(Load<uint16_t>(bytes, i));
+    }
+  } else if (dtype == "F32") {
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+  } else if (dtype == "F8_E4M3") {
+    static const std::array<float, 256> table = MakeE4M3();
+    for (size_t i = 0; i < out.size(); ++i) {
+      out[i] = table[static_cast<uint8_t>(bytes[i])];
+    }
+  } else {
+    for (size_t i = 0; i < out.size(); ++i) out[i] = NumberAt(dtype, bytes, i);
+  }
+}
+
 }  // namespace
 
 uint16_t ToBf16(float x) {
@@ -100,9 +119,7 @@ absl::StatusOr<std::vector<float>> ReadNumbers(const Model& model,
   const auto element =
       static_cast<size_t>(safetensors::BitsOf(tensor.stored.dtype) / 8);
   std::vector<float> numbers(element == 0 ? 0 : bytes.size() / element);
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = NumberAt(tensor.stored.dtype, bytes, i);
-  }
+  Decode(tensor.stored.dtype, bytes, absl::MakeSpan(numbers));
   return numbers;
 }
 
@@ -113,7 +130,8 @@ WeightValues::WeightValues(const Model& model, const StoredWeight& weight,
       rows_(weight.rows),
       cols_(weight.cols),
       expert_(expert),
-      swapped_(weight.layout->high_half_first) {}
+      swapped_(weight.layout->high_half_first),
+      swizzled_(weight.layout->swizzled) {}
 
 WeightValues::WeightValues(const Model& model, const ModelTensor& tensor)
     : model_(model), tensor_(&tensor) {
@@ -154,7 +172,7 @@ absl::Status WeightValues::ReadScales() {
   for (int64_t i = 0; i < down; ++i) {
     for (int64_t j = 0; j < across_; ++j) {
       const int64_t at =
-          layout.swizzled ? SwizzledIndex(i, j, across_) : i * across_ + j;
+          swizzled_ ? SwizzledIndex(i, j, across_) : i * across_ + j;
       const size_t from = first + static_cast<size_t>(at);
       if (from >= scales->size()) {
         return absl::InvalidArgumentError(
@@ -167,6 +185,23 @@ absl::Status WeightValues::ReadScales() {
   }
   ready_ = true;
   return absl::OkStatus();
+}
+
+void WeightValues::Scale(int64_t row, int64_t count,
+                         std::vector<float>* out) const {
+  const BlockShape block = BlockOf(*weight_->layout);
+  const int64_t width = block.cols == 0 ? cols_ : block.cols;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t line = block.rows == 0 ? 0 : (row + i) / block.rows;
+    for (int64_t begin = 0; begin < cols_; begin += width) {
+      const float scale =
+          scales_[static_cast<size_t>(line * across_ + begin / width)];
+      const int64_t end = std::min(cols_, begin + width);
+      for (int64_t j = begin; j < end; ++j) {
+        (*out)[static_cast<size_t>(i * cols_ + j)] *= scale;
+      }
+    }
+  }
 }
 
 absl::Status WeightValues::Read(int64_t row, int64_t count,
@@ -187,27 +222,16 @@ absl::Status WeightValues::Read(int64_t row, int64_t count,
   if (weight_ && !ready_) {
     if (auto s = ReadScales(); !s.ok()) return s;
   }
-  const BlockShape block = weight_ ? BlockOf(*weight_->layout) : BlockShape{};
-  const int64_t width = block.cols == 0 ? cols_ : block.cols;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t line = block.rows == 0 ? 0 : (row + i) / block.rows;
-    for (int64_t begin = 0; begin < cols_; begin += width) {
-      const float scale =
-          weight_ ? scales_[static_cast<size_t>(line * across_ + begin / width)]
-                  : 1;
-      const int64_t end = std::min(cols_, begin + width);
-      for (int64_t j = begin; j < end; ++j) {
-        const auto at = static_cast<size_t>(i * cols_ + j);
-        if (half) {
-          const auto pair = static_cast<uint8_t>(bytes[at / 2]);
-          (*out)[at] =
-              kE2M1[(at % 2 == 1) != swapped_ ? pair >> 4 : pair & 0xF] * scale;
-        } else {
-          (*out)[at] = NumberAt(dtype, bytes, at) * scale;
-        }
-      }
+  if (half) {
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const auto pair = static_cast<uint8_t>(bytes[i]);
+      (*out)[2 * i + (swapped_ ? 1 : 0)] = kE2M1[pair & 0xF];
+      (*out)[2 * i + (swapped_ ? 0 : 1)] = kE2M1[pair >> 4];
     }
+  } else {
+    Decode(dtype, bytes, absl::MakeSpan(*out));
   }
+  if (weight_) Scale(row, count, out);
   return absl::OkStatus();
 }
 

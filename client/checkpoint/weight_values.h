@@ -42,11 +42,16 @@ class WeightValues {
   // decodes to that type.
   void RoundScales();
 
+  // Scales are swizzled where the dialect has them linear, or the other way
+  // round.
+  void SwapOrder() { swizzled_ = !swizzled_; }
+
   // Rows [row, row + count): count * K numbers.
   absl::Status Read(int64_t row, int64_t count, std::vector<float>* out);
 
  private:
   absl::Status ReadScales();
+  void Scale(int64_t row, int64_t count, std::vector<float>* out) const;
 
   const Model& model_;
   const StoredWeight* weight_ = nullptr;
@@ -56,6 +61,7 @@ class WeightValues {
   int64_t expert_ = 0;
   bool swapped_ = false;
   bool rounded_ = false;
+  bool swizzled_ = false;
   bool ready_ = false;
   std::vector<float> scales_;  // of blocks, times the global one
   int64_t across_ = 1;         // scales of a line

@@ -5,11 +5,14 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <string>
 #include <system_error>
 
 #include "client/allocator.h"
 #include "client/quantctl/commands.h"
 #include "client/quantctl/flags.h"
+#include "client/quantctl/manual/manual.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/server_choice.h"
 #include "client/quantctl/signals.h"
@@ -29,7 +32,7 @@ constexpr char kFooter[] =
   5  the server refused the request
   6  some tensors failed: the others are reported, and no file is written
   7  the output cannot be written
-  8  lint or verify found something
+  8  lint or verify found something, or repair left something
 
 Without a server: --server local works in this process, on its GPUs or else
 on the CPU. So does a command for which no server is named, where none answers
@@ -162,6 +165,22 @@ int Main(int argc, char** argv) {
   sample->add_option("--seed", o.sample_seed, "Seed of both tensors")
       ->capture_default_str();
 
+  // What a distribution installs beside the program.
+  CLI::App* manual = app.add_subcommand(
+      "manual", "Print the manual page, or completions for a shell");
+  const auto kind = std::make_shared<std::string>("man");
+  manual->add_option("kind", *kind, "What to print: man, bash or zsh")
+      ->check(CLI::IsMember({"man", "bash", "zsh"}))
+      ->type_name("KIND");
+  manual->callback([&run, &app, kind] {
+    run = [&app, kind](const Options&) {
+      fmt::print("{}", *kind == "bash"  ? BashCompletion(app)
+                       : *kind == "zsh" ? ZshCompletion(app)
+                                        : ManPage(app, QUANTD_VERSION));
+      return kOk;
+    };
+  });
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -180,7 +199,10 @@ int Main(int argc, char** argv) {
     if (sub == info || sub == plan) continue;
     const CLI::Option* server = sub->get_option_no_throw("--server");
     const CLI::Option* dry_run = sub->get_option_no_throw("--dry-run");
-    const bool computes = server != nullptr && !(dry_run && *dry_run);
+    const CLI::Option* target = sub->get_option_no_throw("--target");
+    const bool measures = target != nullptr && *target;
+    const bool computes =
+        server != nullptr && (measures || !(dry_run && *dry_run));
     if (computes && server->empty()) SettleServer(&o);
   }
   return run(o);

@@ -68,7 +68,11 @@ class Sums {
       xy_ += x * y;
       noise_ += (x - y) * (x - y);
       most_ = std::max(most_, std::abs(x - y));
+      amax_ = std::max(amax_, std::abs(x));
+      amax_b_ = std::max(amax_b_, std::abs(y));
+      lost_ += x != 0 && y == 0;
     }
+    count_ += a.size();
   }
   void Settle(TensorDifference* d) const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -76,6 +80,10 @@ class Sums {
     d->cosine = xx_ == 0 && yy_ == 0 ? 1 : xy_ / std::sqrt(xx_ * yy_);
     d->max_error = most_;
     d->not_finite = not_finite_;
+    d->amax = amax_;
+    d->amax_b = amax_b_;
+    d->rms = count_ == 0 ? 0 : std::sqrt(xx_ / static_cast<double>(count_));
+    d->lost = lost_;
   }
 
  private:
@@ -84,6 +92,10 @@ class Sums {
   double xy_ = 0;
   double noise_ = 0;
   double most_ = 0;
+  double amax_ = 0;
+  double amax_b_ = 0;
+  uint64_t lost_ = 0;
+  uint64_t count_ = 0;
   uint64_t not_finite_ = 0;
 };
 
@@ -145,6 +157,7 @@ absl::StatusOr<TensorDifference> CompareOne(const std::string& name,
   d.name = name;
   d.kind_a = ea.kind;
   d.kind_b = eb.kind;
+  d.quantized_b = eb.weight != nullptr;
   WeightValues va = ea.Values(a);
   WeightValues vb = eb.Values(b);
   d.rows = va.rows();

@@ -20,11 +20,17 @@ struct TensorDifference {
   std::string kind_b;
   int64_t rows = 0;
   int64_t cols = 0;
+  bool quantized_b = false;
   // Of a against a - b: +infinity where they are equal.
   double sqnr_db = 0;
   double cosine = 0;
   double max_error = 0;
   uint64_t not_finite = 0;  // numbers that are not finite in one of them
+  // Of a: the largest magnitude, and the root of the mean square.
+  double amax = 0;
+  double rms = 0;
+  double amax_b = 0;
+  uint64_t lost = 0;  // numbers that are zero in b and not in a
   // Where both are stored in one way: bytes of codes, and scales.
   bool same_layout = false;
   uint64_t code_bytes = 0;

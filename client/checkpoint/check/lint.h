@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/checkpoint/check/finding.h"
 #include "client/checkpoint/model.h"
 
 namespace quantd::checkpoint {
@@ -19,13 +20,6 @@ struct LintRule {
   std::string_view thread;  // a public one that reported it
 };
 absl::Span<const LintRule> LintRules();
-
-struct Finding {
-  std::string_view rule;
-  std::string where;  // a module or a file; the first of `count`
-  std::string text;
-  size_t count = 1;
-};
 
 // What is wrong with it: nothing for a clean model. `original`, where there is
 // one, shows what the files alone do not: halves of bytes in the wrong order

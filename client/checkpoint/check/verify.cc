@@ -6,19 +6,13 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/dialect.h"
+#include "client/checkpoint/made_with.h"
 #include "client/checkpoint/stored.h"
 #include "client/checkpoint/weights.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
 namespace {
-
-// The profile that the file says it was made with.
-std::optional<Profile> NamedProfile(const Model& model) {
-  const auto& metadata = model.shards().front().file.metadata();
-  const auto found = metadata.find("quantd.numerics");
-  return found == metadata.end() ? std::nullopt : ParseProfile(found->second);
-}
 
 std::map<std::string, Weight> WeightsByModule(const Model& model) {
   std::map<std::string, Weight> weights;
@@ -58,14 +52,17 @@ absl::StatusOr<Verification> VerifyModel(const Model& original,
   }
   const auto architecture = Architecture::Of(original, {});
   if (!architecture.ok()) return architecture.status();
-  if (!profile) profile = NamedProfile(quantized);
   Verification out;
   auto plain = WeightsByModule(original);
   std::vector<Weight> weights;
   std::map<std::string, VerifiedPart> parts;
   for (const StoredWeight& s : stored->weights) {
-    const Profile used = profile.value_or(s.layout->profile);
-    out.profile = Name(used);
+    const MadeWith made = MadeWithOf(quantized, s);
+    const Profile used = profile.value_or(made.profile);
+    if (out.profile.find(Name(used)) == std::string::npos) {
+      out.profile +=
+          fmt::format("{}{}", out.profile.empty() ? "" : ", ", Name(used));
+    }
     const auto found = plain.find(s.module);
     if (found == plain.end() || found->second.rows != s.rows ||
         found->second.cols != s.cols || s.layout->stacked) {
@@ -74,10 +71,10 @@ absl::StatusOr<Verification> VerifyModel(const Model& original,
                       s.module, s.rows, s.cols));
       continue;
     }
-    if (auto bad = CheckProfileOf(*s.layout, used); !bad.ok()) return bad;
+    if (auto bad = CheckProfileOf(*made.layout, used); !bad.ok()) return bad;
     Weight w = std::move(found->second);
     plain.erase(found);
-    w.layout = s.layout;
+    w.layout = made.layout;
     w.profile = used;
     for (const safetensors::Tensor& part : PartsOf(&w)) {
       const ModelTensor* there = quantized.Find(part.name);

@@ -11,6 +11,9 @@ namespace {
 
 constexpr std::string_view kCompressedTensorsVersion = "0.20.0";
 constexpr std::string_view kModelOptVersion = "0.47.0";
+// Where libraries keep scales of the KV cache.
+constexpr std::string_view kCompressedTensorsCache = "attn.k_scale";
+constexpr std::string_view kModelOptCache = ".k_proj.k_scale";
 
 bool HasInputScales(const ConversionPlan& plan) {
   return !plan.groups.empty() &&
@@ -41,7 +44,7 @@ std::map<WeightFormat, std::vector<std::string>> ModulesOf(
   std::map<WeightFormat, std::vector<std::string>> modules;
   for (const FusedWeights& group : plan.groups) {
     for (const Weight& w : group.weights) {
-      modules[w.layout->format].push_back(w.module);
+      modules[StoredAs(w.layout->format)].push_back(w.module);
     }
   }
   return modules;
@@ -70,6 +73,13 @@ Json Nvfp4Blocks(Json dynamic) {
 }
 Json MxBlocks(int bits, bool dynamic) {
   return Blocks(Arguments(bits, "group", dynamic), 32, "torch.uint8");
+}
+
+// Whether the model has scales of its KV cache under names that end so.
+bool HasCacheScales(const Model& model, std::string_view ending) {
+  return std::any_of(
+      model.tensors().begin(), model.tensors().end(),
+      [&](const ModelTensor& t) { return t.name().ends_with(ending); });
 }
 
 struct Scheme {
@@ -120,6 +130,7 @@ Scheme CompressedTensorsScheme(WeightFormat format, bool measured) {
       s.format = "mxfp4-pack-quantized";
       s.weights = MxBlocks(4, false);
       break;
+    case WeightFormat::kNvfp4FourOverSix:
     case WeightFormat::kBf16:
       break;
   }
@@ -146,7 +157,9 @@ Json CompressedTensorsConfig(const Model& model, const ConversionPlan& plan) {
           {"format", overall},
           {"global_compression_ratio", nullptr},
           {"ignore", IgnoredModules(model, plan, /*embeddings=*/false)},
-          {"kv_cache_scheme", nullptr},
+          {"kv_cache_scheme", HasCacheScales(model, kCompressedTensorsCache)
+                                  ? Arguments(8, "tensor", false)
+                                  : Json(nullptr)},
           {"moe_sparsity_config", nullptr},
           {"quant_method", "compressed-tensors"},
           {"quantization_status", "compressed"},
@@ -177,10 +190,12 @@ Json ModelOptProducer() {
 Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
   const bool measured = HasInputScales(plan);
   const auto modules = ModulesOf(plan);
+  const Json cache =
+      HasCacheScales(model, kModelOptCache) ? Json("FP8") : Json(nullptr);
   Json out = Json::object();
   if (modules.size() > 1) {
     out["quant_algo"] = "MIXED_PRECISION";
-    out["kv_cache_quant_algo"] = nullptr;
+    out["kv_cache_quant_algo"] = cache;
     Json layers = Json::object();
     for (const auto& [format, names] : modules) {
       const Algorithm a = ModelOptAlgorithm(format, measured);
@@ -192,7 +207,7 @@ Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
   } else {
     const Algorithm a = ModelOptAlgorithm(modules.begin()->first, measured);
     out["quant_algo"] = a.name;
-    out["kv_cache_quant_algo"] = nullptr;
+    out["kv_cache_quant_algo"] = cache;
     if (a.group_size > 0) out["group_size"] = a.group_size;
   }
   out["exclude_modules"] = IgnoredModules(model, plan, /*embeddings=*/true);
@@ -307,7 +322,10 @@ std::vector<TextFile> ConfigFiles(const Model& model,
 std::string ActivationsOf(const ConversionPlan& plan) {
   if (plan.dialect == Dialect::kNone) return "none";
   if (HasInputScales(plan)) return "scales of activations from --input-amax";
-  const auto formats = plan.formats();
+  std::map<WeightFormat, size_t> formats;
+  for (const auto& [format, count] : plan.formats()) {
+    formats[StoredAs(format)] += count;
+  }
   const bool narrow = formats.count(WeightFormat::kNvfp4) > 0 ||
                       formats.count(WeightFormat::kMxfp4) > 0;
   const bool wide = formats.size() > (formats.count(WeightFormat::kNvfp4) +

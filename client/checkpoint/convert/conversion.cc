@@ -231,9 +231,9 @@ class Converter {
 uint64_t MemoryBound(const ConversionOptions& options) {
   // A piece, and twice the codes and scales of it, as they come in and as they
   // are kept: those of fp8 from bf16 are half as large. As much again for what
-  // the heap cannot give back.
-  const uint64_t piece = options.piece_bytes;
-  return static_cast<uint64_t>(options.at_once) * (piece * 3) +
+  // the heap cannot give back. A device holds as much for each call.
+  const uint64_t pieces = options.in_process ? 6 : 3;
+  return static_cast<uint64_t>(options.at_once) * options.piece_bytes * pieces +
          (uint64_t{64} << 20);
 }
 

@@ -31,6 +31,8 @@ struct ConversionOptions {
   // Of the input that is read, sent and held by one call.
   size_t piece_bytes = size_t{64} << 20;
   int at_once = 3;
+  // The devices are of this process, whose memory is theirs, too.
+  bool in_process = false;
   // Bytes of the input that are done, those of earlier processes too. Called
   // by one thread at a time, as is `done`.
   std::function<void(size_t bytes)> progress = {};

@@ -152,7 +152,7 @@ class Writer {
       if (bytes.empty()) continue;
       return piece.row > 0 ? absl::OkStatus() : Put(*piece.weight, i, 0, bytes);
     }
-    return Number(piece, i, GlobalOf(piece.weight->layout->global, amax_));
+    return Number(piece, i, GlobalOf(*piece.weight->layout, amax_));
   }
 
   absl::Status Codes(const Piece& piece, size_t i,

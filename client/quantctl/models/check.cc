@@ -2,17 +2,18 @@
 // the last without a server.
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/check/lint.h"
 #include "client/checkpoint/check/verify.h"
+#include "client/checkpoint/inventory.h"
+#include "client/checkpoint/made_with.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/stored.h"
 #include "client/parts/piece_work.h"
+#include "client/quantctl/models/model_report.h"
 #include "client/quantctl/models/models.h"
 #include "fmt/format.h"
 
@@ -30,41 +31,6 @@ void Put(const Json& json) {
 
 Json Number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
-// Tensors of one kind: a format of a dialect, or a type.
-struct Kind {
-  std::string dialect;
-  size_t tensors = 0;
-  uint64_t parameters = 0;
-  uint64_t bytes = 0;
-};
-
-std::map<std::string, Kind> KindsOf(const Model& model,
-                                    const checkpoint::StoredModel& stored) {
-  std::map<std::string, Kind> kinds;
-  std::set<const checkpoint::ModelTensor*> parts;
-  for (const StoredWeight& w : stored.weights) {
-    Kind& kind = kinds[std::string(Name(w.layout->format))];
-    kind.dialect = Name(w.layout->dialect);
-    ++kind.tensors;
-    kind.parameters += static_cast<uint64_t>(w.experts * w.rows * w.cols);
-    for (const auto* part : w.parts) {
-      if (part == nullptr) continue;
-      kind.bytes += part->stored.size;
-      parts.insert(part);
-    }
-  }
-  for (const checkpoint::ModelTensor& t : model.tensors()) {
-    if (parts.count(&t) > 0) continue;
-    Kind& kind = kinds[t.stored.dtype];
-    ++kind.tensors;
-    kind.bytes += t.stored.size;
-    uint64_t elements = 1;
-    for (const int64_t d : t.stored.shape) elements *= static_cast<uint64_t>(d);
-    kind.parameters += elements;
-  }
-  return kinds;
 }
 
 std::string Decibel(double db) {
@@ -88,10 +54,10 @@ int RunInspect(const Options& options, const CheckOptions& check) {
   if (!model.ok()) return Fail(options, kBadInput, model.status());
   const auto stored = FindStored(*model);
   if (!stored.ok()) return Fail(options, kBadInput, stored.status());
-  const auto kinds = KindsOf(*model, *stored);
+  const auto kinds = InventoryOf(*model, *stored);
   uint64_t bytes = 0;
   uint64_t parameters = 0;
-  for (const auto& [name, kind] : kinds) {
+  for (const checkpoint::Kind& kind : kinds) {
     bytes += kind.bytes;
     parameters += kind.parameters;
   }
@@ -102,10 +68,11 @@ int RunInspect(const Options& options, const CheckOptions& check) {
                  {"shards", model->shards().size()},
                  {"tensors", model->tensors().size()},
                  {"parameters", parameters},
-                 {"bytes", bytes}};
+                 {"bytes", bytes},
+                 {"profile", ProfileSaid(*model)}};
     json["kinds"] = Json::array();
-    for (const auto& [name, kind] : kinds) {
-      json["kinds"].push_back({{"format", name},
+    for (const checkpoint::Kind& kind : kinds) {
+      json["kinds"].push_back({{"format", kind.format},
                                {"dialect", kind.dialect},
                                {"tensors", kind.tensors},
                                {"parameters", kind.parameters},
@@ -128,9 +95,9 @@ int RunInspect(const Options& options, const CheckOptions& check) {
              static_cast<double>(parameters) / 1e9, BytesText(bytes));
   std::vector<std::vector<std::string>> rows = {
       {"format", "dialect", "tensors", "parameters", "bytes", "bits each"}};
-  for (const auto& [name, kind] : kinds) {
+  for (const checkpoint::Kind& kind : kinds) {
     rows.push_back(
-        {name, kind.dialect, fmt::to_string(kind.tensors),
+        {kind.format, kind.dialect, fmt::to_string(kind.tensors),
          fmt::to_string(kind.parameters), BytesText(kind.bytes),
          kind.parameters == 0
              ? ""
@@ -139,6 +106,10 @@ int RunInspect(const Options& options, const CheckOptions& check) {
                                static_cast<double>(kind.parameters))});
   }
   PrintColumns(rows);
+  if (const std::string profile = ProfileSaid(*model); !profile.empty()) {
+    fmt::print("made with the bytes of {}, it says; verify finds out\n",
+               profile);
+  }
   if (options.verbose) {
     for (const StoredWeight& w : stored->weights) {
       fmt::print("{} {}x{} {} by {}\n", w.module, w.rows, w.cols,
@@ -156,10 +127,10 @@ int RunLint(const Options& options, const CheckOptions& check) {
   const auto model = Model::Open(check.model);
   if (!model.ok()) return Fail(options, kBadInput, model.status());
   absl::StatusOr<Model> original = Model();
-  if (!check.other.empty()) original = Model::Open(check.other);
+  if (!check.original.empty()) original = Model::Open(check.original);
   if (!original.ok()) return Fail(options, kBadInput, original.status());
   const auto findings =
-      Lint(*model, check.other.empty() ? nullptr : &*original);
+      Lint(*model, check.original.empty() ? nullptr : &*original);
   if (!findings.ok()) return Fail(options, kBadInput, findings.status());
   const int code = findings->empty() ? kOk : kFindings;
   Json json = {{"command", "lint"}, {"model", check.model}};
@@ -190,7 +161,7 @@ int RunLint(const Options& options, const CheckOptions& check) {
     Put(json);
   } else if (findings->empty()) {
     fmt::print("{}: nothing found{}\n", check.model,
-               check.other.empty() ? "; --original MODEL finds more" : "");
+               check.original.empty() ? "; --original MODEL finds more" : "");
   }
   return code;
 }
@@ -198,7 +169,7 @@ int RunLint(const Options& options, const CheckOptions& check) {
 int RunVerify(const Options& options, const CheckOptions& check) {
   const auto model = Model::Open(check.model);
   if (!model.ok()) return Fail(options, kBadInput, model.status());
-  const auto original = Model::Open(check.other);
+  const auto original = Model::Open(check.original);
   if (!original.ok()) return Fail(options, kBadInput, original.status());
   const auto client = Connect(options);
   if (!client.ok()) return Fail(options, kUsage, client.status());
@@ -230,9 +201,9 @@ int RunVerify(const Options& options, const CheckOptions& check) {
       result->differing() == 0 && result->unmatched.empty() ? kOk : kFindings;
   if (options.json) {
     Json json = {
-        {"command", "verify"},      {"model", check.model},
-        {"original", check.other},  {"profile", result->profile},
-        {"bytes", result->bytes()}, {"differing", result->differing()}};
+        {"command", "verify"},        {"model", check.model},
+        {"original", check.original}, {"profile", result->profile},
+        {"bytes", result->bytes()},   {"differing", result->differing()}};
     json["tensors"] = Json::array();
     for (const auto& p : result->parts) {
       json["tensors"].push_back(
@@ -260,8 +231,17 @@ int RunCompare(const Options& options, const CheckOptions& check) {
   if (!a.ok()) return Fail(options, kBadInput, a.status());
   const auto b = Model::Open(check.other);
   if (!b.ok()) return Fail(options, kBadInput, b.status());
+  if (!check.report.empty()) {
+    if (const auto s = PrepareReport(check.report); !s.ok()) {
+      return Fail(options, kCannotWrite, s);
+    }
+  }
   const auto result = CompareModels(*a, *b);
   if (!result.ok()) return Fail(options, kBadInput, result.status());
+  if (!check.report.empty()) {
+    const auto s = WriteReport(check.report, *a, *b, *result, {});
+    if (!s.ok()) return Fail(options, kCannotWrite, s);
+  }
   size_t equal = 0;
   size_t differing = 0;
   double sum = 0;
@@ -327,6 +307,7 @@ int RunCompare(const Options& options, const CheckOptions& check) {
                worst->name);
   }
   fmt::print("\n");
+  if (!check.report.empty()) fmt::print("wrote {}/report.html\n", check.report);
   return kOk;
 }
 

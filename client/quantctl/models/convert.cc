@@ -9,13 +9,15 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/convert/conversion.h"
 #include "client/checkpoint/convert/output_directory.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/planner.h"
 #include "client/parts/piece_work.h"
+#include "client/quantctl/models/advice.h"
+#include "client/quantctl/models/model_report.h"
 #include "client/quantctl/models/models.h"
+#include "client/quantctl/models/plan_text.h"
 #include "client/quantctl/signals.h"
 #include "fmt/format.h"
 
@@ -23,19 +25,10 @@ namespace quantd::quantctl {
 namespace {
 
 using checkpoint::ConversionPlan;
-using checkpoint::Dialect;
 using checkpoint::GroupDone;
 using checkpoint::Json;
 using checkpoint::Model;
 using checkpoint::Weight;
-
-// What two busy cores gave; a GPU gives many times that.
-constexpr double kUsualRate = 1.0 * (1 << 30);
-
-void Event(const Json& json) {
-  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
-  std::fflush(stdout);
-}
 
 absl::StatusOr<std::map<std::string, float>> ReadInputAmax(
     const std::string& path) {
@@ -54,138 +47,6 @@ absl::StatusOr<std::map<std::string, float>> ReadInputAmax(
   }
   if (!amaxes.empty()) return amaxes;
   return absl::InvalidArgumentError(fmt::format("{}: names no module", path));
-}
-
-std::string FormatsText(const ConversionPlan& plan) {
-  std::string text;
-  for (const auto& [format, count] : plan.formats()) {
-    text += fmt::format("{}{} weight{} to {}", text.empty() ? "" : ", ", count,
-                        count == 1 ? "" : "s", Name(format));
-  }
-  return text;
-}
-
-double Ratio(uint64_t out, uint64_t in) {
-  return in == 0 ? 0 : static_cast<double>(out) / static_cast<double>(in);
-}
-
-std::string TimeText(double seconds) {
-  return seconds < 60 ? fmt::format("{:.0f} s", std::max(1.0, seconds))
-                      : fmt::format("{:.0f} min", std::ceil(seconds / 60));
-}
-
-struct Kind {
-  size_t count = 0;
-  const checkpoint::LeftOut* first = nullptr;
-};
-
-void PrintPlan(const Options& options, const Model& model,
-               const ConversionPlan& plan, uint64_t memory) {
-  const std::string type = model.model_type();
-  fmt::print("{}: {}, {} tensors in {} file{}, {}\n", model.path(),
-             type.empty() ? "a model" : type, model.tensors().size(),
-             model.shards().size(), model.shards().size() == 1 ? "" : "s",
-             BytesText(plan.bytes_in));
-  size_t fused = 0;
-  for (const auto& group : plan.groups) fused += group.weights.size() > 1;
-  if (plan.groups.empty()) {
-    fmt::print("decoded: {}\n", FormatsText(plan));
-  } else {
-    fmt::print(
-        "quantized: {} for {}, with the bytes of {}; {} group{} share an "
-        "amax\n",
-        FormatsText(plan), Name(plan.dialect),
-        Name(plan.groups.front().weights.front().profile), fused,
-        fused == 1 ? "" : "s");
-    fmt::print("activations: {}\n", ActivationsOf(plan));
-  }
-  if (options.verbose) {
-    for (const auto& group : plan.groups) {
-      for (const Weight& w : group.weights) {
-        fmt::print(
-            "  {} {}x{} {}{}\n", w.module, w.rows, w.cols,
-            Name(w.layout->format),
-            &w == &group.weights.front()
-                ? ""
-                : fmt::format(", with {}", group.weights.front().module));
-      }
-    }
-  }
-  std::map<std::string, Kind> kinds;
-  for (const auto& left : plan.left_out) {
-    Kind& kind = kinds[left.kind];
-    if (kind.count++ == 0) kind.first = &left;
-    if (options.verbose) fmt::print("left: {}: {}\n", left.module, left.reason);
-  }
-  if (!options.verbose) {
-    for (const auto& [name, kind] : kinds) {
-      fmt::print("left: {} {}, like {}\n", kind.count, name,
-                 kind.first->module);
-    }
-  }
-  for (const std::string& note : plan.notes) fmt::print("note: {}\n", note);
-  fmt::print(
-      "size: {} to {} ({:.3g} of it); about {} at {}/s; at most about {} of "
-      "memory here\n",
-      BytesText(plan.bytes_in), BytesText(plan.bytes_out),
-      Ratio(plan.bytes_out, plan.bytes_in),
-      TimeText(static_cast<double>(plan.bytes_in) / kUsualRate),
-      BytesText(static_cast<uint64_t>(kUsualRate)), BytesText(memory));
-}
-
-void PrintPlanEvent(const Model& model, const ConversionPlan& plan,
-                    uint64_t memory) {
-  Json groups = Json::array();
-  for (const auto& group : plan.groups) {
-    Json weights = Json::array();
-    for (const Weight& w : group.weights) {
-      weights.push_back({{"module", w.module},
-                         {"shape", {w.rows, w.cols}},
-                         {"format", Name(w.layout->format)},
-                         {"bytes_in", w.size_bytes()}});
-    }
-    groups.push_back(std::move(weights));
-  }
-  Json left = Json::array();
-  for (const auto& l : plan.left_out) {
-    left.push_back(
-        {{"module", l.module}, {"kind", l.kind}, {"reason", l.reason}});
-  }
-  Event(
-      {{"event", "plan"},
-       {"model", model.path()},
-       {"model_type", model.model_type()},
-       {"dialect", Name(plan.dialect)},
-       {"activations", ActivationsOf(plan)},
-       {"groups", std::move(groups)},
-       {"left_out", std::move(left)},
-       {"notes", plan.notes},
-       {"bytes_in", plan.bytes_in},
-       {"bytes_out", plan.bytes_out},
-       {"memory_bytes", memory},
-       {"estimated_seconds", static_cast<double>(plan.bytes_in) / kUsualRate}});
-}
-
-// What to do with a directory in that dialect.
-std::string NextStep(const ConversionPlan& plan, const std::string& out) {
-  switch (plan.dialect) {
-    case Dialect::kCompressedTensors:
-      return fmt::format(
-          "vllm serve {0}, or AutoModelForCausalLM.from_pretrained(\"{0}\") "
-          "with the package compressed-tensors",
-          out);
-    case Dialect::kModelOpt:
-      return fmt::format("vllm serve {0}, or trtllm-serve {0}", out);
-    case Dialect::kDeepSeek:
-    case Dialect::kGptOss:
-      return fmt::format(
-          "vllm serve {0}, or python -m sglang.launch_server --model {0}", out);
-    case Dialect::kComfy:
-      return fmt::format("move {} below ComfyUI/models/diffusion_models", out);
-    case Dialect::kNone:
-      break;
-  }
-  return fmt::format("load {} as any model", out);
 }
 
 void PrintGroup(const GroupDone& done) {
@@ -238,20 +99,31 @@ void AllowManyFiles() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
+// `workers`: servers, or devices of this process, that work at once.
 checkpoint::ConversionOptions HowTo(const Options& options,
-                                    const ConvertOptions& convert,
-                                    size_t room) {
+                                    const ConvertOptions& convert, size_t room,
+                                    size_t workers) {
   checkpoint::ConversionOptions how;
+  how.in_process = options.server.starts_with("local");
   how.encode.statistics = convert.statistics;
-  // Enough calls for every server, in as many bytes as may be held.
-  const auto servers =
-      std::count(options.server.begin(), options.server.end(), ',') + 1;
-  how.at_once = static_cast<int>(std::min<int64_t>(3 * servers, 64));
+  // Enough calls for each of them, in as many bytes as may be held.
+  how.at_once = static_cast<int>(std::min<size_t>(3 * workers, 64));
   how.piece_bytes = std::min(how.piece_bytes, room);
   const uint64_t most = convert.memory_mib << 20;
   while (checkpoint::MemoryBound(how) > most && how.at_once > 1) --how.at_once;
   while (checkpoint::MemoryBound(how) > most) how.piece_bytes /= 2;
   return how;
+}
+
+// Of the servers that are named, or of the one that is asked. Before anybody
+// is asked, `client` is nullptr.
+size_t WorkersOf(const Options& options, Client* client) {
+  size_t workers = 1 + static_cast<size_t>(std::count(
+                           options.server.begin(), options.server.end(), ','));
+  if (client == nullptr) return workers;
+  const auto info = client->GetServerInfo(CallOf(options));
+  if (info.ok()) workers = std::max(workers, info->devices.size());
+  return workers;
 }
 
 // The first call that failed; OK: none did.
@@ -271,12 +143,74 @@ class FirstFailure {
   absl::Status status_;
 };
 
+// Reads what was written, and not what was meant to be.
+absl::Status ReportOn(const ConvertOptions& convert, const Model& model,
+                      const std::vector<std::string>& notes) {
+  const auto made = Model::Open(convert.out);
+  if (!made.ok()) return made.status();
+  auto difference = CompareModels(model, *made);
+  if (!difference.ok()) return difference.status();
+  return WriteReport(convert.report, model, *made, *std::move(difference),
+                     notes);
+}
+
 // A server, a source that changes or is no good, or an output.
 int CodeOfConversion(const absl::Status& status, const absl::Status& call) {
   if (!call.ok()) return CodeOf(call);
   const bool source = status.code() == absl::StatusCode::kDataLoss ||
                       status.code() == absl::StatusCode::kInvalidArgument;
   return source ? kBadInput : kCannotWrite;
+}
+
+// Every failure of a call is noted.
+checkpoint::QuantizeCall CallTo(Client* client, const Options& options,
+                                FirstFailure* failure) {
+  return [client, failure, call = CallOf(options)](
+             const TensorDesc& tensor, absl::Span<const std::byte> bytes,
+             const QuantizeOptions& o) {
+    auto made = client->Quantize(tensor, bytes, o, call);
+    if (!made.ok()) failure->Note(made.status());
+    return made;
+  };
+}
+
+// Lets the model be measured, and puts what is chosen into the selection.
+int TakeAdvice(const Options& options, const ConvertOptions& convert,
+               const Model& model, checkpoint::Selection* selection) {
+  const auto target = checkpoint::ParseTarget(convert.target);
+  if (!target.ok()) return Fail(options, kUsage, target.status());
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(options, kUsage, client.status());
+  uint64_t bytes = 0;
+  for (const auto& t : model.tensors()) bytes += t.stored.size;
+  auto progress = std::make_unique<Progress>(bytes);
+  const auto pieces = PiecesOf(**client, options, progress.get());
+  if (!pieces.ok()) {
+    return Fail(options, CodeOf(pieces.status()), pieces.status());
+  }
+  const auto how = HowTo(options, convert, client::Room(*pieces),
+                         WorkersOf(options, client->get()));
+  checkpoint::AdviseOptions advise;
+  advise.piece_bytes = how.piece_bytes;
+  advise.at_once = how.at_once;
+  advise.progress = [&](size_t some) { progress->Add(some); };
+  FirstFailure failure;
+  const auto advice = Advise(model, *selection, *target, advise,
+                             CallTo(client->get(), options, &failure));
+  progress.reset();
+  if (!advice.ok()) {
+    return Fail(options, CodeOfConversion(advice.status(), failure.status()),
+                advice.status());
+  }
+  PrintAdvice(options, *advice);
+  const std::string path = RulesPathFor(convert);
+  if (const auto s = WriteRules(path, convert, *advice); !s.ok()) {
+    return Fail(options, kCannotWrite, s);
+  }
+  if (!options.json) fmt::print("wrote {}\n", path);
+  selection->rules.insert(selection->rules.end(), advice->rules.begin(),
+                          advice->rules.end());
+  return kOk;
 }
 
 }  // namespace
@@ -290,18 +224,42 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
   auto amaxes = ReadInputAmax(convert.input_amax_file);
   if (!amaxes.ok()) return Fail(options, kBadInput, amaxes.status());
   selection.input_amax = *std::move(amaxes);
+  if (!convert.rules_file.empty()) {
+    const auto rules = ReadRules(convert.rules_file);
+    if (!rules.ok()) return Fail(options, kBadInput, rules.status());
+    selection.rules.insert(selection.rules.end(), rules->begin(), rules->end());
+  }
+  if (convert.automatic == convert.target.empty()) {
+    return Fail(options, kUsage,
+                absl::InvalidArgumentError(
+                    "--format auto and --target go together, like --format "
+                    "auto --target 25dB"));
+  }
+  if (convert.automatic) {
+    if (const auto s = checkpoint::CheckOutput(*model, convert.out); !s.ok()) {
+      return Fail(options, kCannotWrite, s);
+    }
+    const int code = TakeAdvice(options, convert, *model, &selection);
+    if (code != kOk) return code;
+  }
   const auto plan = MakeConversionPlan(*model, selection);
   if (!plan.ok()) return Fail(options, kBadInput, plan.status());
   if (const auto s = checkpoint::CheckOutput(*model, convert.out); !s.ok()) {
     return Fail(options, kCannotWrite, s);
   }
-  auto how = HowTo(options, convert, PieceOptions().request_bytes);
+  auto how = HowTo(options, convert, PieceOptions().request_bytes,
+                   WorkersOf(options, nullptr));
   const uint64_t memory = checkpoint::MemoryBound(how);
   options.json ? PrintPlanEvent(*model, *plan, memory)
                : PrintPlan(options, *model, *plan, memory);
   std::fflush(stdout);
   if (convert.dry_run) return kOk;
 
+  if (!convert.report.empty()) {
+    if (const auto s = PrepareReport(convert.report); !s.ok()) {
+      return Fail(options, kCannotWrite, s);
+    }
+  }
   const auto client = Connect(options);
   if (!client.ok()) return Fail(options, kUsage, client.status());
   auto progress = std::make_unique<Progress>(plan->bytes_in);
@@ -311,7 +269,8 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
     if (!pieces.ok()) {
       return Fail(options, CodeOf(pieces.status()), pieces.status());
     }
-    how = HowTo(options, convert, client::Room(*pieces));
+    how = HowTo(options, convert, client::Room(*pieces),
+                WorkersOf(options, client->get()));
   }
   how.progress = [&](size_t bytes) { progress->Add(bytes); };
   Quality quality;
@@ -323,16 +282,11 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
   const std::string again =
       "what is done is kept: the same command goes on from there";
   SayOnSignals(again);
-  const CallOptions call = CallOf(options);
   FirstFailure failure;
-  const auto result = checkpoint::Convert(
-      *model, *plan, convert.out, how,
-      [&](const TensorDesc& tensor, absl::Span<const std::byte> bytes,
-          const QuantizeOptions& o) {
-        auto made = (*client)->Quantize(tensor, bytes, o, call);
-        if (!made.ok()) failure.Note(made.status());
-        return made;
-      });
+  const auto result =
+      checkpoint::Convert(*model, *plan, convert.out, how,
+                          CallTo(client->get(), options, &failure));
+  const double seconds = timer.seconds();
   progress.reset();
   SayOnSignals("");
   if (!result.ok()) {
@@ -341,7 +295,10 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
     if (code == kUnreachable) fmt::print(stderr, "  {}.\n", again);
     return said;
   }
-  const double seconds = timer.seconds();
+  if (!convert.report.empty()) {
+    const auto s = ReportOn(convert, *model, plan->notes);
+    if (!s.ok()) return Fail(options, kCannotWrite, s);
+  }
   const double rate =
       static_cast<double>(result->bytes_in) / std::max(seconds, 1e-9);
   if (options.json) {
@@ -354,6 +311,7 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
                  {"resumed_bytes", result->resumed_bytes},
                  {"seconds", seconds},
                  {"bytes_in_per_second", rate},
+                 {"report", convert.report},
                  {"next", NextStep(*plan, convert.out)},
                  {"exit_code", 0}};
     if (quality.least) {
@@ -377,8 +335,11 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
                quality.sum / static_cast<double>(quality.count), *quality.least,
                quality.least_module);
   }
-  fmt::print("\nwrote {}\nnext: {}\n", convert.out,
-             NextStep(*plan, convert.out));
+  fmt::print("\nwrote {}\n", convert.out);
+  if (!convert.report.empty()) {
+    fmt::print("wrote {}/report.html\n", convert.report);
+  }
+  fmt::print("next: {}\n", NextStep(*plan, convert.out));
   return kOk;
 }
 

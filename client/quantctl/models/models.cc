@@ -41,6 +41,13 @@ void AddPatterns(CLI::App* app, checkpoint::Selection* s) {
        "k_proj, v_proj, gate_proj, up_proj and the like");
 }
 
+void AddReport(CLI::App* app, std::string* directory) {
+  app->add_option("--report", *directory,
+                  "Also write report.html and report.json there: how far each "
+                  "weight is from the original, where and why")
+      ->type_name("DIR");
+}
+
 using Run = std::function<int(const Options&)>;
 
 void AddChecks(CLI::App* app, Options* o, Run* run) {
@@ -67,15 +74,32 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
       "Look for faults of a quantized model that engines load without a word; "
       "no server",
       RunLint);
-  lint->add_option("--original", lint_options->other,
+  lint->add_option("--original", lint_options->original,
                    "The model that it was made from, by which more is found")
       ->type_name("MODEL");
+  const auto [repair, repair_options] = command(
+      "repair",
+      "Mend what lint finds and can be mended without quantizing again, into a "
+      "directory of its own; no server",
+      RunRepair);
+  repair->add_option("out", repair_options->other, "The directory to write")
+      ->required()
+      ->type_name("OUT");
+  repair
+      ->add_option("--original", repair_options->original,
+                   "The model that it was made from, by which the order of "
+                   "half bytes and of scales is told")
+      ->type_name("MODEL");
+  Named(repair, "--dialect", "DIALECT",
+        "Whose names it is to have, where config.json does not say",
+        DialectNames(), ParseDialect,
+        [c = repair_options](checkpoint::Dialect d) { c->dialect = d; });
   const auto [verify, verify_options] = command(
       "verify",
       "Quantize the original again and count the bytes of a model that differ",
       RunVerify);
   verify
-      ->add_option("--original", verify_options->other,
+      ->add_option("--original", verify_options->original,
                    "The model that it was made from")
       ->required()
       ->type_name("MODEL");
@@ -95,6 +119,7 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
                    "The other one, whose errors are told")
       ->required()
       ->type_name("OTHER");
+  AddReport(compare, &compare_options->report);
 }
 
 }  // namespace
@@ -119,9 +144,35 @@ void AddModelCommands(CLI::App* app, Options* o,
   Named(convert, "--dialect", "DIALECT",
         "Whose names and layout (default compressed-tensors)", DialectNames(),
         ParseDialect, [c](checkpoint::Dialect d) { c->selection.dialect = d; });
-  Named(convert, "--format", "FORMAT", "What weights become (default nvfp4)",
-        WeightFormatNames(), ParseWeightFormat,
-        [c](checkpoint::WeightFormat f) { c->selection.format = f; });
+  // nullopt: to be chosen.
+  using Choice = std::optional<checkpoint::WeightFormat>;
+  Named(
+      convert, "--format", "FORMAT", "What weights become (default nvfp4)",
+      "auto, " + WeightFormatNames(),
+      [](const std::string& text) -> std::optional<Choice> {
+        if (text == "auto") return Choice();
+        const auto format = ParseWeightFormat(text);
+        return format ? std::optional<Choice>(format) : std::nullopt;
+      },
+      [c](Choice f) {
+        c->automatic = !f;
+        c->selection.format = f.value_or(checkpoint::WeightFormat::kNvfp4);
+      });
+  convert
+      ->add_option("--target", c->target,
+                   "With --format auto: for each weight the cheapest format of "
+                   "at least so many dB, like 25dB; or the best that fits into "
+                   "so many bytes in all, like 4.5GiB")
+      ->type_name("DB|SIZE");
+  convert
+      ->add_option("--rules", c->rules_file,
+                   "A file of rules, a line each, after those of --rule")
+      ->type_name("FILE");
+  convert
+      ->add_option("--write-rules", c->write_rules,
+                   "Where --format auto writes what it chose, for --rules "
+                   "(default: OUT.rules)")
+      ->type_name("FILE");
   Named(convert, "--profile", "LIBRARY",
         "Whose arithmetic (default: that of the dialect's library)",
         ProfileNames(), ParseProfile,
@@ -137,6 +188,7 @@ void AddModelCommands(CLI::App* app, Options* o,
       ->type_name("FILE");
   convert->add_flag("--statistics", c->statistics,
                     "Also say how far each weight is from the original");
+  AddReport(convert, &c->report);
   convert->add_option("--memory", c->memory_mib, "MiB that may be held at once")
       ->check(CLI::Range(uint64_t{128}, uint64_t{1} << 20))
       ->capture_default_str();

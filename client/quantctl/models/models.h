@@ -17,20 +17,29 @@ struct ConvertOptions {
   std::string in;
   std::string out;
   checkpoint::Selection selection;
+  bool automatic = false;  // --format auto
+  std::string target;
+  std::string rules_file;   // to read; empty: none
+  std::string write_rules;  // empty: beside `out`
   std::string input_amax_file;
+  std::string report;  // a directory; empty: none
   bool dry_run = false;
   bool statistics = false;
-  uint64_t memory_mib = 768;
+  uint64_t memory_mib = 1280;
 };
 
 struct CheckOptions {
   std::string model;
-  std::string other;  // to compare with; empty: none
+  std::string other;     // to compare with, or to write
+  std::string original;  // empty: none
+  std::string report;    // a directory; empty: none
   std::optional<Profile> profile = {};
+  checkpoint::Dialect dialect = checkpoint::Dialect::kNone;  // none: not named
 };
 
 int RunInspect(const Options& options, const CheckOptions& check);
 int RunLint(const Options& options, const CheckOptions& check);
+int RunRepair(const Options& options, const CheckOptions& check);
 int RunCompare(const Options& options, const CheckOptions& check);
 int RunVerify(const Options& options, const CheckOptions& check);
 int RunConvert(const Options& options, const ConvertOptions& convert);

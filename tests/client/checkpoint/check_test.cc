@@ -7,7 +7,7 @@
 
 #include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/check/lint.h"
-#include "tests/client/checkpoint/quantized_writer.h"
+#include "tests/client/checkpoint/planted.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -15,61 +15,12 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const char kAttention[] = "model.layers.0.self_attn.";
-
-// What a fault is planted in.
-struct Planted {
-  Nvfp4Names names = Nvfp4Names::kCompressedTensors;
-  ModelJson config = LlamaConfig();
-  ModelJson own = {{"quantization",
-                    {{"quant_algo", "W4A16_NVFP4"},
-                     {"kv_cache_quant_algo", nullptr},
-                     {"group_size", 16},
-                     {"exclude_modules", {"lm_head"}}}}};
-  std::map<std::string, WrittenTensor> tensors;
-  std::vector<WrittenTensor> original;
-
-  WrittenTensor& part(const std::string& name) { return tensors.at(name); }
-};
-
-Planted Clean(Nvfp4Names names) {
-  Planted p;
-  p.names = names;
-  const bool ct = names == Nvfp4Names::kCompressedTensors;
-  p.config["quantization_config"] =
-      ct ? CompressedTensorsJson()
-         : ModelJson{{"quant_method", "modelopt"}, {"ignore", {"lm_head"}}};
-  for (const char* leaf : {"q_proj", "k_proj", "v_proj"}) {
-    const MadeNvfp4 made =
-        MakeNvfp4(std::string(kAttention) + leaf, 32, 64, names);
-    for (const WrittenTensor& t : made.parts) p.tensors[t.name] = t;
-    p.original.push_back(made.plain);
-  }
-  for (const WrittenTensor& t :
-       {Bf16("lm_head.weight", {16, 64}), Bf16("model.norm.weight", {64})}) {
-    p.tensors[t.name] = t;
-    p.original.push_back(t);
-  }
-  return p;
-}
-
 class CheckTest : public testing::Test {
  protected:
   std::string At(std::string_view name) const { return dir_ / name; }
-  Model Write(const Planted& p) {
-    std::filesystem::remove_all(At("q"));
-    std::vector<WrittenTensor> tensors;
-    for (const auto& [name, t] : p.tensors) tensors.push_back(t);
-    WriteModel(At("q"), p.config, {tensors});
-    if (p.names == Nvfp4Names::kModelOpt) {
-      WriteFile(At("q/hf_quant_config.json"), p.own.dump());
-    }
-    return *Model::Open(At("q"));
-  }
+  Model Write(const Planted& p) { return WritePlanted(At("q"), p); }
   Model WriteOriginal(const Planted& p) {
-    std::filesystem::remove_all(At("o"));
-    WriteModel(At("o"), LlamaConfig(), {p.original});
-    return *Model::Open(At("o"));
+    return WritePlantedOriginal(At("o"), p);
   }
   // The rules that are broken, with where and why.
   std::string Lints(const Planted& p, bool with_original = false) {
@@ -127,15 +78,32 @@ TEST_F(CheckTest, EveryRuleFindsItsFault) {
        "nothing but zeros"},
       {"divisor", ct, set(q + ".weight_global_scale", 0.5f / 2688), "divisor"},
       {"divisor", mo, set(q + ".weight_scale_2", 2688 / 0.5f), "multiplier"},
+      {"padded-scales", ct,
+       [&](Planted& p) { Pad(&p.part(q + ".weight_scale"), false); },
+       "scales are padded"},
+      {"swizzled-scales", mo,
+       [&](Planted& p) { Pad(&p.part(q + ".weight_scale"), true); },
+       "scales are swizzled"},
+      {"dialect", mo,
+       [&](Planted& p) {
+         Rename(&p, q + ".weight", q + ".weight_packed");
+         Rename(&p, q + ".weight_scale_2", q + ".weight_global_scale");
+         p.part(q + ".weight_global_scale").shape = {1};
+       },
+       "named as compressed-tensors does"},
+      {"missing-scale", ct,
+       [&](Planted& p) { p.tensors.erase(q + ".weight_scale"); },
+       "scales are missing"},
+      {"missing-scale", mo,
+       [&](Planted& p) { p.tensors.erase(q + ".weight_scale_2"); },
+       "global scale is missing"},
       {"unclear-layout", ct,
        [&](Planted& p) {
-         auto& t = p.part(q + ".weight_scale");
-         t.shape = {128, 4};
-         t.bytes.resize(512);
+         Rename(&p, q + ".weight_scale", q + ".weight_scale_inv");
        },
-       "fit no dialect"},
-      {"unclear-layout", ct,
-       [&](Planted& p) { p.tensors.erase(q + ".weight_scale"); },
+       "weight_scale_inv would be"},
+      {"unclear-layout", mo,
+       [&](Planted& p) { p.part(q + ".weight_scale").dtype = "U8"; },
        "fit no dialect"},
       {"no-input-scale", mo,
        [](Planted& p) { p.own["quantization"]["quant_algo"] = "NVFP4"; },

@@ -1,0 +1,297 @@
+#include "client/checkpoint/advise/advise.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "client/checkpoint/architecture.h"
+#include "client/checkpoint/planner.h"
+#include "client/checkpoint/weights.h"
+#include "client/files/quantized_file.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// The first of two that are as small and as good is taken.
+constexpr WeightFormat kFormats[] = {WeightFormat::kNvfp4,
+                                     WeightFormat::kNvfp4FourOverSix,
+                                     WeightFormat::kMxfp8, WeightFormat::kFp8};
+
+// What weights in bf16 count for where decibels are weighed against bytes: as
+// far as bf16 is from the number that it stands for.
+constexpr double kAsTheyAre = 54;
+
+uint64_t BytesOf(const FusedWeights& group) {
+  uint64_t bytes = 0;
+  for (const Weight& w : group.weights) {
+    for (const Weight::Output& o : w.outputs) bytes += o.size;
+  }
+  return bytes;
+}
+
+double Worth(const Candidate& c) { return std::min(c.sqnr_db, kAsTheyAre); }
+
+// Weights that have one format, and what becomes of them in each.
+struct Together {
+  AdvisedGroup advised;
+  uint64_t bytes_in = 0;
+  // Parallel to the plans.
+  std::vector<std::vector<const FusedWeights*>> parts;
+};
+
+class Advisor {
+ public:
+  Advisor(const Model& model, const AdviseOptions& options,
+          const QuantizeCall& quantize)
+      : model_(model), options_(options), quantize_(quantize) {}
+
+  absl::Status Sort(const Selection& selection) {
+    const auto architecture = Architecture::Of(model_, selection.fuse);
+    if (!architecture.ok()) return architecture.status();
+    Selection s = selection;
+    for (const WeightFormat format : kFormats) {
+      s.format = format;
+      auto plan = MakeConversionPlan(model_, s);
+      // Without the first there is nothing to choose for.
+      if (!plan.ok() && format == kFormats[0]) return plan.status();
+      if (!plan.ok()) continue;
+      plans_.push_back(*std::move(plan));
+      formats_.push_back(format);
+    }
+    std::map<std::string, size_t> places;
+    for (size_t p = 0; p < plans_.size(); ++p) {
+      for (const FusedWeights& group : plans_[p].groups) {
+        const Weight& first = group.weights.front();
+        // What a rule is about has its format already.
+        if (first.layout->format != formats_[p]) continue;
+        std::string key = architecture->FusionKey(first.module, first.cols);
+        if (key.empty()) key = first.module;
+        const auto [place, fresh] = places.emplace(key, together_.size());
+        if (fresh && p > 0) {
+          places.erase(place);
+          continue;
+        }
+        if (fresh) together_.emplace_back().parts.resize(plans_.size());
+        Together& t = together_[place->second];
+        t.parts[p].push_back(&group);
+        if (p > 0) continue;
+        for (const Weight& w : group.weights) {
+          t.advised.modules.push_back(w.module);
+          t.bytes_in += w.size_bytes();
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // One group after the other, so that it is read from the disk once.
+  absl::Status Measure() {
+    std::atomic<size_t> next = 0;
+    absl::Status status;
+    const auto loop = [&] {
+      AlignedBytes memory(options_.piece_bytes);
+      for (;;) {
+        const size_t i = next++;
+        if (i >= together_.size()) return;
+        const auto s = MeasureOne(&together_[i], memory.span());
+        if (s.ok()) continue;
+        next = together_.size();
+        const std::lock_guard lock(mutex_);
+        status.Update(s);
+      }
+    };
+    std::vector<std::thread> others;
+    for (int i = 1; i < options_.at_once; ++i) others.emplace_back(loop);
+    loop();
+    for (std::thread& t : others) t.join();
+    return status;
+  }
+
+  std::vector<AdvisedGroup> groups() const {
+    std::vector<AdvisedGroup> groups;
+    for (const Together& t : together_) groups.push_back(t.advised);
+    return groups;
+  }
+  // Of all tensors but those that are chosen for, as they end up.
+  uint64_t others() const {
+    uint64_t bytes = plans_.front().bytes_out;
+    for (const Together& t : together_) {
+      for (const FusedWeights* part : t.parts.front()) bytes -= BytesOf(*part);
+    }
+    return bytes;
+  }
+  uint64_t bytes_in() const { return plans_.front().bytes_in; }
+
+ private:
+  absl::Status MeasureOne(Together* t, absl::Span<std::byte> room) {
+    EncodeOptions encode;
+    encode.statistics = true;
+    encode.progress = [&](size_t bytes) {
+      const std::lock_guard lock(mutex_);
+      if (options_.progress) options_.progress(bytes);
+    };
+    const auto nowhere = [](std::string_view, size_t,
+                            absl::Span<const std::byte>) {
+      return absl::OkStatus();
+    };
+    for (size_t p = 0; p < plans_.size(); ++p) {
+      Candidate c;
+      c.format = formats_[p];
+      double signal = 0;
+      double noise = 0;
+      size_t weights = 0;
+      for (const FusedWeights* part : t->parts[p]) {
+        const auto made =
+            EncodeGroup(model_, *part, room, encode, quantize_, nowhere);
+        if (!made.ok()) return made.status();
+        if (!made->statistics) {
+          return absl::InternalError("no statistics came back");
+        }
+        signal += made->statistics->signal;
+        noise += made->statistics->noise;
+        weights += part->weights.size();
+        c.bytes += BytesOf(*part);
+      }
+      // Some of what is fused does not have the format.
+      if (weights < t->advised.modules.size()) continue;
+      c.sqnr_db = noise == 0 ? std::numeric_limits<double>::infinity()
+                             : 10 * std::log10(signal / noise);
+      t->advised.candidates.push_back(c);
+    }
+    t->advised.candidates.push_back({WeightFormat::kBf16, t->bytes_in,
+                                     std::numeric_limits<double>::infinity()});
+    std::stable_sort(
+        t->advised.candidates.begin(), t->advised.candidates.end(),
+        [](const auto& x, const auto& y) { return x.bytes < y.bytes; });
+    return absl::OkStatus();
+  }
+
+  const Model& model_;
+  const AdviseOptions& options_;
+  const QuantizeCall& quantize_;
+  std::vector<ConversionPlan> plans_;
+  std::vector<WeightFormat> formats_;  // of the plans
+  std::vector<Together> together_;
+  std::mutex mutex_;
+};
+
+// A step to a dearer candidate.
+struct Step {
+  size_t group = 0;
+  size_t to = 0;
+  uint64_t bytes = 0;
+  double rate = 0;  // decibels for a byte
+};
+
+// The best next one of a group that takes no more than `room`.
+Step NextStep(const std::vector<AdvisedGroup>& groups, size_t group,
+              uint64_t room) {
+  const AdvisedGroup& g = groups[group];
+  const Candidate& now = g.candidates[g.chosen];
+  Step best = {group, g.chosen, 0, 0};
+  for (size_t i = g.chosen + 1; i < g.candidates.size(); ++i) {
+    const Candidate& c = g.candidates[i];
+    const double gain = Worth(c) - Worth(now);
+    if (gain <= 0) continue;
+    const uint64_t more = c.bytes - now.bytes;
+    if (more > room) continue;
+    const double rate = more == 0 ? std::numeric_limits<double>::infinity()
+                                  : gain / static_cast<double>(more);
+    if (rate <= best.rate) continue;
+    best = {group, i, more, rate};
+  }
+  return best;
+}
+
+absl::Status FitInto(uint64_t most, uint64_t others,
+                     std::vector<AdvisedGroup>* groups) {
+  uint64_t bytes = others;
+  for (const AdvisedGroup& g : *groups) bytes += g.candidates.front().bytes;
+  if (bytes > most) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--target: {} bytes are wanted, and the smallest that there is has "
+        "{}",
+        most, bytes));
+  }
+  const auto less = [](const Step& x, const Step& y) {
+    return x.rate != y.rate ? x.rate < y.rate : x.group > y.group;
+  };
+  std::vector<Step> steps;
+  const auto push = [&](size_t group) {
+    const Step step = NextStep(*groups, group, most - bytes);
+    if (step.rate <= 0) return;
+    steps.push_back(step);
+    std::push_heap(steps.begin(), steps.end(), less);
+  };
+  for (size_t i = 0; i < groups->size(); ++i) push(i);
+  while (!steps.empty()) {
+    std::pop_heap(steps.begin(), steps.end(), less);
+    const Step step = steps.back();
+    steps.pop_back();
+    // What no longer fits makes room for a smaller one.
+    if (step.bytes <= most - bytes) {
+      bytes += step.bytes;
+      (*groups)[step.group].chosen = step.to;
+    }
+    push(step.group);
+  }
+  return absl::OkStatus();
+}
+
+// A module as a pattern: a letter that means something stands for any one.
+std::string PatternOf(const std::string& module) {
+  std::string out = module;
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == '#' || c == '*') c = '?';
+  }
+  if (out.starts_with("re:")) out[0] = '?';
+  return out;
+}
+
+}  // namespace
+
+absl::Status Choose(const Target& target, uint64_t others,
+                    std::vector<AdvisedGroup>* groups) {
+  for (AdvisedGroup& g : *groups) g.chosen = 0;
+  if (const auto* most = std::get_if<MostBytes>(&target)) {
+    return FitInto(most->bytes, others, groups);
+  }
+  const double least = std::get<LeastDb>(target).db;
+  for (AdvisedGroup& g : *groups) {
+    while (g.candidates[g.chosen].sqnr_db < least) ++g.chosen;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Advice> Advise(const Model& model, const Selection& selection,
+                              const Target& target,
+                              const AdviseOptions& options,
+                              const QuantizeCall& quantize) {
+  Advisor advisor(model, options, quantize);
+  if (auto s = advisor.Sort(selection); !s.ok()) return s;
+  if (auto s = advisor.Measure(); !s.ok()) return s;
+  Advice advice;
+  advice.groups = advisor.groups();
+  advice.bytes_in = advisor.bytes_in();
+  advice.bytes_out = advisor.others();
+  if (auto s = Choose(target, advice.bytes_out, &advice.groups); !s.ok()) {
+    return s;
+  }
+  for (const AdvisedGroup& g : advice.groups) {
+    const Candidate& c = g.candidates[g.chosen];
+    advice.bytes_out += c.bytes;
+    for (const std::string& module : g.modules) {
+      advice.rules.push_back(
+          fmt::format("{}={}", PatternOf(module), Name(c.format)));
+    }
+  }
+  return advice;
+}
+
+}  // namespace quantd::checkpoint

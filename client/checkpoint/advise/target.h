@@ -1,0 +1,28 @@
+// What the weights of a model are to come to.
+#ifndef QUANTD_CLIENT_CHECKPOINT_ADVISE_TARGET_H_
+#define QUANTD_CLIENT_CHECKPOINT_ADVISE_TARGET_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "absl/status/statusor.h"
+
+namespace quantd::checkpoint {
+
+// At least, of each weight.
+struct LeastDb {
+  double db = 0;
+};
+// At most, of all tensors together.
+struct MostBytes {
+  uint64_t bytes = 0;
+};
+using Target = std::variant<LeastDb, MostBytes>;
+
+// "25dB", "4.5GiB", "800MB". INVALID_ARGUMENT for anything else.
+absl::StatusOr<Target> ParseTarget(const std::string& text);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_ADVISE_TARGET_H_

@@ -1,0 +1,309 @@
+#include "client/checkpoint/check/guess.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <string_view>
+
+#include "client/checkpoint/weight_values.h"
+#include "fmt/format.h"
+#include "kernels/arith/copy_address.h"
+#include "kernels/plan/geometry.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// Names that parts have somewhere.
+constexpr std::string_view kCodes[] = {".weight_packed", ".weight",
+                                       ".weight.rowwise_data"};
+constexpr std::string_view kScales[] = {".weight_scale", ".weight_scale_inv",
+                                        ".weight.rowwise_scale", ".scales"};
+struct GlobalName {
+  std::string_view suffix;
+  Global rule;  // kNone: the amax itself
+};
+constexpr GlobalName kGlobals[] = {
+    {".weight_scale_2", Global::kMultiplier},
+    {".weight_global_scale", Global::kDivisor},
+    {".weight.rowwise_amax", Global::kNone},
+};
+
+template <typename List>
+const ModelTensor* FindAny(const Model& model, const std::string& module,
+                           const List& suffixes) {
+  for (const std::string_view suffix : suffixes) {
+    if (const auto* t = model.Find(module + std::string(suffix))) return t;
+  }
+  return nullptr;
+}
+
+bool IsByte(std::string_view dtype) {
+  return dtype == "U8" || dtype == "I8" || dtype == "F8_E8M0";
+}
+
+// By the types and the shapes of codes and scales.
+std::optional<WeightFormat> FormatOf(const ModelTensor& codes,
+                                     const ModelTensor& scales, bool global) {
+  const bool fp8 = codes.stored.dtype == "F8_E4M3";
+  if (!fp8 && !IsByte(codes.stored.dtype)) return std::nullopt;
+  if (scales.stored.dtype == "F8_E4M3") {
+    return !fp8 && global ? std::optional(WeightFormat::kNvfp4) : std::nullopt;
+  }
+  if (IsByte(scales.stored.dtype)) {
+    return fp8 ? WeightFormat::kMxfp8 : WeightFormat::kMxfp4;
+  }
+  if (!fp8) return std::nullopt;
+  const auto element =
+      static_cast<size_t>(safetensors::BitsOf(scales.stored.dtype) / 8);
+  const auto count = static_cast<int64_t>(scales.stored.size / element);
+  if (count == 1) return WeightFormat::kFp8;
+  return count == codes.stored.shape[0] ? WeightFormat::kFp8Dynamic
+                                        : WeightFormat::kFp8Block;
+}
+
+// Padding holds nothing: where it would lie tells the order.
+absl::StatusOr<ScaleOrder> OrderOf(const Model& model, const ModelTensor& t,
+                                   int64_t down, int64_t across) {
+  std::vector<std::byte> bytes(t.stored.size);
+  if (auto s = model.Read(t, 0, absl::MakeSpan(bytes)); !s.ok()) return s;
+  const int64_t line = RoundUp(across, 4);
+  std::vector<bool> linear(bytes.size());
+  std::vector<bool> swizzled(bytes.size());
+  for (int64_t i = 0; i < down; ++i) {
+    for (int64_t j = 0; j < across; ++j) {
+      linear[static_cast<size_t>(i * line + j)] = true;
+      swizzled[static_cast<size_t>(SwizzledIndex(i, j, across))] = true;
+    }
+  }
+  bool is_linear = true;
+  bool is_swizzled = true;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] == std::byte{0}) continue;
+    is_linear &= linear[i];
+    is_swizzled &= swizzled[i];
+  }
+  if (is_linear != is_swizzled) {
+    return is_linear ? ScaleOrder::kPadded : ScaleOrder::kSwizzled;
+  }
+  return absl::InvalidArgumentError(
+      "its scales are padded, and nothing tells whether they are swizzled");
+}
+
+const WeightLayout* ChooseLayout(Dialect dialect, WeightFormat format) {
+  if (dialect != Dialect::kNone) return FindLayout(dialect, format);
+  for (const WeightLayout& layout : AllLayouts()) {
+    if (layout.format == format && !layout.stacked && !layout.swizzled) {
+      return &layout;
+    }
+  }
+  return nullptr;
+}
+
+absl::Status GuessScales(const Model& model, Guess* guess) {
+  StoredWeight& w = guess->weight;
+  const ModelTensor& scales = *w.part(PartSource::kScales);
+  const auto want = ShapeOf(*w.layout, PartSource::kScales, w.rows, w.cols);
+  const size_t element =
+      static_cast<size_t>(safetensors::BitsOf(scales.stored.dtype) / 8);
+  size_t count = 1;
+  for (const int64_t d : want) count *= static_cast<size_t>(d);
+  if (scales.stored.size == count * element) {
+    if (w.layout->swizzled) guess->order = ScaleOrder::kSwizzled;
+    return absl::OkStatus();
+  }
+  const BlockShape block = BlockOf(*w.layout);
+  const bool one_byte = element == 1 && block.cols > 0 && block.rows == 1;
+  const int64_t across = one_byte ? CeilDiv(w.cols, block.cols) : 0;
+  if (!one_byte || static_cast<int64_t>(scales.stored.size) !=
+                       RoundUp(w.rows, 128) * RoundUp(across, 4)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} scales are there and {} would be needed",
+                    scales.stored.size / element, count));
+  }
+  const auto order = OrderOf(model, scales, w.rows, across);
+  if (!order.ok()) return order.status();
+  guess->order = *order;
+  guess->oddities.push_back(*order == ScaleOrder::kPadded
+                                ? "its scales are padded"
+                                : "its scales are swizzled");
+  return absl::OkStatus();
+}
+
+// A number that would mean a weight as large as none is of the other kind.
+absl::Status GuessGlobal(const Model& model, const ModelTensor& t, Global rule,
+                         Guess* guess) {
+  const Global want = guess->weight.layout->global;
+  const auto numbers = ReadNumbers(model, t);
+  if (!numbers.ok()) return numbers.status();
+  if (numbers->size() != 1 || !std::isfinite(numbers->front()) ||
+      numbers->front() <= 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} is no positive number", t.name()));
+  }
+  const float number = numbers->front();
+  if (rule == Global::kNone) {
+    guess->global = GlobalOf(want, number);
+    return absl::OkStatus();
+  }
+  const bool other = !IsPlausible(rule, number);
+  const bool divisor = (rule == Global::kDivisor) != other;
+  guess->global =
+      divisor == (want == Global::kDivisor) ? number : 1.0f / number;
+  if (other) {
+    guess->oddities.push_back(
+        fmt::format("its global scale is a {}",
+                    rule == Global::kDivisor ? "multiplier" : "divisor"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool IsOfAnother(const StoredWeight& w, Dialect configured) {
+  if (w.layout->dialect == configured ||
+      (configured != Dialect::kCompressedTensors &&
+       configured != Dialect::kModelOpt)) {
+    return false;
+  }
+  const WeightLayout* own = FindLayout(configured, w.layout->format);
+  if (own == nullptr) return true;
+  // Some files differ in nothing but [] and [1].
+  for (size_t i = 0; i < own->parts.size(); ++i) {
+    if (own->parts[i].source != PartSource::kInputScale &&
+        own->parts[i].suffix != w.layout->parts[i].suffix &&
+        w.parts[i] != nullptr) {
+      return true;
+    }
+  }
+  return false;
+}
+
+absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
+                                  Dialect dialect) {
+  const ModelTensor* codes = FindAny(model, module, kCodes);
+  const ModelTensor* scales = FindAny(model, module, kScales);
+  if (codes == nullptr || codes->stored.shape.size() != 2) {
+    return absl::InvalidArgumentError("it has no matrix of codes");
+  }
+  if (scales == nullptr) return absl::NotFoundError("its scales are missing");
+  const ModelTensor* global = nullptr;
+  Global rule = Global::kNone;
+  for (const GlobalName& name : kGlobals) {
+    const auto* t = model.Find(module + std::string(name.suffix));
+    if (t == nullptr) continue;
+    global = t;
+    rule = name.rule;
+    break;
+  }
+  if (scales->stored.dtype == "F8_E4M3" && global == nullptr) {
+    return absl::NotFoundError("its global scale is missing");
+  }
+  const auto format = FormatOf(*codes, *scales, global != nullptr);
+  if (!format) {
+    return absl::InvalidArgumentError(
+        fmt::format("codes in {} with scales in {} are no format known here",
+                    codes->stored.dtype, scales->stored.dtype));
+  }
+  Guess guess;
+  StoredWeight& w = guess.weight;
+  w.layout = ChooseLayout(dialect, *format);
+  if (w.layout == nullptr || w.layout->stacked) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} has no {}", Name(dialect), Name(*format)));
+  }
+  w.module = module;
+  const bool half = FindFormat(w.layout->codes)->element == DType::kE2M1x2;
+  w.rows = codes->stored.shape[0];
+  w.cols = codes->stored.shape[1] * (half ? 2 : 1);
+  for (size_t i = 0; i < w.parts.size(); ++i) {
+    const StoredPart& part = w.layout->parts[i];
+    const std::string name = module + std::string(part.suffix);
+    switch (part.source) {
+      case PartSource::kCodes:
+        w.parts[i] = codes;
+        break;
+      case PartSource::kScales:
+        w.parts[i] = scales;
+        break;
+      case PartSource::kGlobal:
+        w.parts[i] = global;
+        break;
+      case PartSource::kInputScale:
+        w.parts[i] = model.Find(name);
+        break;
+      case PartSource::kNothing:
+        break;
+    }
+    const ModelTensor* t = w.parts[i];
+    if (t == nullptr || part.source == PartSource::kInputScale) continue;
+    if (t->name() != name) {
+      guess.oddities.push_back(fmt::format("{} would be {}", t->name(), name));
+    } else if (t->stored.dtype != part.dtype && part.dtype != "F32") {
+      guess.oddities.push_back(fmt::format("{} is {} and not {}", name,
+                                           t->stored.dtype, part.dtype));
+    }
+  }
+  if (auto s = GuessScales(model, &guess); !s.ok()) return s;
+  if (global != nullptr && w.layout->global != Global::kNone) {
+    if (auto s = GuessGlobal(model, *global, rule, &guess); !s.ok()) return s;
+  }
+  return guess;
+}
+
+namespace {
+
+absl::StatusOr<double> Noise(const Model& model, const StoredWeight& w,
+                             const Model& original, const ModelTensor& t,
+                             const Reading& reading) {
+  WeightValues values(model, w);
+  WeightValues truth(original, t);
+  if (reading.halves_swapped) values.SwapHalves();
+  if (reading.order_swapped) values.SwapOrder();
+  std::vector<float> x;
+  std::vector<float> y;
+  const int64_t count = std::min<int64_t>(w.rows, 64);
+  if (auto s = truth.Read(0, count, &x); !s.ok()) return s;
+  if (auto s = values.Read(0, count, &y); !s.ok()) return s;
+  double signal = 0;
+  double noise = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    signal += static_cast<double>(x[i]) * x[i];
+    noise += (static_cast<double>(x[i]) - y[i]) * (x[i] - y[i]);
+  }
+  return signal == 0 ? (noise == 0 ? 0 : 1) : noise / signal;
+}
+
+}  // namespace
+
+absl::StatusOr<Readings> FindReading(const Model& model, const StoredWeight& w,
+                                     const Model& original) {
+  Readings out;
+  const ModelTensor* t = original.Find(w.module + ".weight");
+  if (t == nullptr || w.experts > 1 || t->stored.shape.size() != 2 ||
+      t->stored.shape[0] != w.rows || t->stored.shape[1] != w.cols) {
+    return out;
+  }
+  // The coarsest format is at 15 dB and better: a thirtieth.
+  constexpr double kMostNoise = 0.1;
+  const bool four = FindFormat(w.layout->codes)->element == DType::kE2M1x2;
+  const BlockShape block = BlockOf(*w.layout);
+  // Of other shapes one order has more bytes than the other.
+  const bool orders = block.rows == 1 && block.cols > 0 && w.rows % 128 == 0 &&
+                      w.cols / block.cols % 4 == 0;
+  for (const bool order : {false, true}) {
+    for (const bool halves : {false, true}) {
+      if ((order && !orders) || (halves && !four)) continue;
+      Reading reading = {halves, order, 0};
+      const auto noise = Noise(model, w, original, *t, reading);
+      if (!noise.ok()) return noise.status();
+      if (!order && !halves) out.noise = *noise;
+      if (!(*noise < kMostNoise)) continue;
+      reading.noise = *noise;
+      out.right = reading;
+      return out;
+    }
+  }
+  return out;
+}
+
+}  // namespace quantd::checkpoint

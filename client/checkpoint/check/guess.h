@@ -1,0 +1,63 @@
+// Quantized weights whose names, types or shapes are those of no dialect, or
+// whose bytes are in the order of another: what they were meant to be.
+#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_GUESS_H_
+#define QUANTD_CLIENT_CHECKPOINT_CHECK_GUESS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/checkpoint/dialect.h"
+#include "client/checkpoint/model.h"
+#include "client/checkpoint/stored.h"
+
+namespace quantd::checkpoint {
+
+enum class ScaleOrder : uint8_t {
+  kLinear,    // as dialects have them that do not swizzle
+  kPadded,    // linear, to whole tiles of 128 x 4
+  kSwizzled,  // tiles of 128 x 4, as Tensor Cores take them
+};
+
+struct Guess {
+  // Its parts are those that there are, whatever their names.
+  StoredWeight weight;
+  ScaleOrder order = ScaleOrder::kLinear;
+  // As the layout stores it; nullopt: it has none.
+  std::optional<float> global = {};
+  // What is other than the dialect has it, in words.
+  std::vector<std::string> oddities;
+};
+
+// Whether its parts are named as the other one of two libraries does whose
+// configurations say all that they have: compressed-tensors and ModelOpt.
+bool IsOfAnother(const StoredWeight& weight, Dialect configured);
+
+// `dialect`: whose names it is to have; kNone: whoever has the format.
+// NOT_FOUND where a scale is missing, INVALID_ARGUMENT says why else nothing
+// can be told.
+absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
+                                  Dialect dialect);
+
+// How the bytes of a weight lie.
+struct Reading {
+  bool halves_swapped = false;  // of E2M1, against what the dialect says
+  bool order_swapped = false;   // scales are swizzled, or not, against it
+  double noise = 0;             // squared, in squared weights
+};
+
+struct Readings {
+  // That by which the weight is the original's: the dialect's own, if it is.
+  std::optional<Reading> right;
+  double noise =
+      -1;  // of the dialect's own; -1: the original has no such weight
+};
+// Of some rows.
+absl::StatusOr<Readings> FindReading(const Model& model,
+                                     const StoredWeight& weight,
+                                     const Model& original);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_GUESS_H_

@@ -1,0 +1,41 @@
+#include "client/checkpoint/inventory.h"
+
+#include <map>
+#include <set>
+#include <utility>
+
+namespace quantd::checkpoint {
+
+std::vector<Kind> InventoryOf(const Model& model, const StoredModel& stored) {
+  std::map<std::pair<std::string, std::string>, Kind> kinds;
+  std::set<const ModelTensor*> parts;
+  for (const StoredWeight& w : stored.weights) {
+    const std::string format(Name(w.layout->format));
+    const std::string dialect(Name(w.layout->dialect));
+    Kind& kind = kinds[{format, dialect}];
+    kind.format = format;
+    kind.dialect = dialect;
+    ++kind.tensors;
+    kind.parameters += static_cast<uint64_t>(w.experts * w.rows * w.cols);
+    for (const auto* part : w.parts) {
+      if (part == nullptr) continue;
+      kind.bytes += part->stored.size;
+      parts.insert(part);
+    }
+  }
+  for (const ModelTensor& t : model.tensors()) {
+    if (parts.count(&t) > 0) continue;
+    Kind& kind = kinds[{t.stored.dtype, ""}];
+    kind.format = t.stored.dtype;
+    ++kind.tensors;
+    kind.bytes += t.stored.size;
+    uint64_t elements = 1;
+    for (const int64_t d : t.stored.shape) elements *= static_cast<uint64_t>(d);
+    kind.parameters += elements;
+  }
+  std::vector<Kind> out;
+  for (auto& [key, kind] : kinds) out.push_back(std::move(kind));
+  return out;
+}
+
+}  // namespace quantd::checkpoint

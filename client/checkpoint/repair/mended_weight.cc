@@ -1,0 +1,227 @@
+#include "client/checkpoint/repair/mended_weight.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "client/checkpoint/plan.h"
+#include "client/checkpoint/weight_values.h"
+#include "kernels/arith/copy_address.h"
+#include "kernels/plan/geometry.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+constexpr int kCodesE4M3 = 0x7F;  // that are not negative, NaN left out
+
+std::array<float, kCodesE4M3> MakeE4M3() {
+  std::array<float, kCodesE4M3> table;
+  for (int i = 0; i < kCodesE4M3; ++i) {
+    const std::byte code{static_cast<uint8_t>(i)};
+    table[static_cast<size_t>(i)] = NumberAt("F8_E4M3", {&code, 1}, 0);
+  }
+  return table;
+}
+const std::array<float, kCodesE4M3>& TableE4M3() {
+  static const std::array<float, kCodesE4M3> table = MakeE4M3();
+  return table;
+}
+
+// To the nearest, ties to even, no further than the largest.
+uint8_t NearestE4M3(double x) {
+  const auto& table = TableE4M3();
+  const auto above = std::lower_bound(table.begin(), table.end(), x);
+  if (above == table.begin()) return 0;
+  if (above == table.end()) return kCodesE4M3 - 1;
+  const auto code = static_cast<uint8_t>(above - table.begin());
+  const double up = *above - x;
+  const double down = x - *(above - 1);
+  if (up == down) return code % 2 == 0 ? code : code - 1;
+  return up < down ? code : code - 1;
+}
+
+// Where a scale of that block lies in scales of that order.
+size_t IndexOf(ScaleOrder order, int64_t i, int64_t j, int64_t across) {
+  switch (order) {
+    case ScaleOrder::kLinear:
+      break;
+    case ScaleOrder::kPadded:
+      return static_cast<size_t>(i * RoundUp(across, 4) + j);
+    case ScaleOrder::kSwizzled:
+      return static_cast<size_t>(SwizzledIndex(i, j, across));
+  }
+  return static_cast<size_t>(i * across + j);
+}
+
+ScaleOrder OrderIn(const WeightLayout& layout) {
+  return layout.swizzled ? ScaleOrder::kSwizzled : ScaleOrder::kLinear;
+}
+
+// Of fp32 scales libraries keep the type that they computed in.
+std::string TypeOf(const StoredPart& part, const ModelTensor& t) {
+  return std::string(part.dtype == "F32" && part.source == PartSource::kScales
+                         ? std::string_view(t.stored.dtype)
+                         : part.dtype);
+}
+
+absl::StatusOr<std::vector<std::byte>> ReadAll(const Model& model,
+                                               const ModelTensor& t) {
+  std::vector<std::byte> bytes(t.stored.size);
+  if (auto s = model.Read(t, 0, absl::MakeSpan(bytes)); !s.ok()) return s;
+  return bytes;
+}
+
+struct Blocks {
+  int64_t down = 0;
+  int64_t across = 0;
+};
+Blocks BlocksOf(const StoredWeight& w) {
+  const BlockShape block = BlockOf(*w.layout);
+  return {block.rows == 0 ? 1 : CeilDiv(w.rows, block.rows),
+          block.cols == 0 ? 1 : CeilDiv(w.cols, block.cols)};
+}
+
+// From the order that they are in to the one that the layout has.
+std::vector<std::byte> Reordered(const MendedWeight& m,
+                                 std::vector<std::byte> scales, size_t size) {
+  const ScaleOrder to = OrderIn(*m.weight.layout);
+  if (m.order == to) return scales;
+  const Blocks blocks = BlocksOf(m.weight);
+  std::vector<std::byte> out(size);
+  for (int64_t i = 0; i < blocks.down; ++i) {
+    for (int64_t j = 0; j < blocks.across; ++j) {
+      out[IndexOf(to, i, j, blocks.across)] =
+          scales[IndexOf(m.order, i, j, blocks.across)];
+    }
+  }
+  return out;
+}
+
+// Squares of the codes of a block of E2M1, in quarters.
+double EnergyOf(absl::Span<const std::byte> codes) {
+  constexpr int kTwice[8] = {0, 1, 2, 3, 4, 6, 8, 12};
+  int sum = 0;
+  for (const std::byte b : codes) {
+    const auto pair = static_cast<uint8_t>(b);
+    const int low = kTwice[pair & 7];
+    const int high = kTwice[pair >> 4 & 7];
+    sum += low * low + high * high;
+  }
+  return sum / 4.0;
+}
+
+// Scales in the order of the layout.
+void Fit(const MendedWeight& m, absl::Span<const std::byte> codes,
+         std::vector<std::byte>* scales, FittingLoss* loss) {
+  const bool divisor = m.weight.layout->global == Global::kDivisor;
+  const auto value = [&](double scale, float global) {
+    return divisor ? scale / global : scale * global;
+  };
+  // What a scale has to be multiplied with to mean the same.
+  const double factor = divisor
+                            ? static_cast<double>(*m.new_global) / *m.global
+                            : static_cast<double>(*m.global) / *m.new_global;
+  const Blocks blocks = BlocksOf(m.weight);
+  const size_t width = static_cast<size_t>(BlockOf(*m.weight.layout).cols) / 2;
+  const auto& table = TableE4M3();
+  for (int64_t i = 0; i < blocks.down; ++i) {
+    for (int64_t j = 0; j < blocks.across; ++j) {
+      std::byte& place =
+          (*scales)[IndexOf(OrderIn(*m.weight.layout), i, j, blocks.across)];
+      const auto code = static_cast<uint8_t>(place) & 0x7F;
+      if (code >= kCodesE4M3) continue;
+      const float before = table[static_cast<size_t>(code)];
+      const uint8_t fitted = NearestE4M3(before * factor);
+      const float after = table[fitted];
+      place = std::byte{fitted};
+      const double old = value(before, *m.global);
+      const double now = value(after, *m.new_global);
+      const double energy = EnergyOf(codes.subspan(
+          static_cast<size_t>(i * blocks.across + j) * width, width));
+      loss->signal += energy * old * old;
+      loss->noise += energy * (old - now) * (old - now);
+      ++loss->scales;
+      loss->rounded += after != before * factor;
+    }
+  }
+}
+
+std::vector<std::byte> BytesOf(float number) {
+  std::vector<std::byte> bytes(sizeof(number));
+  std::memcpy(bytes.data(), &number, sizeof(number));
+  return bytes;
+}
+
+}  // namespace
+
+double FittingLoss::sqnr_db() const {
+  return noise == 0 ? std::numeric_limits<double>::infinity()
+                    : 10 * std::log10(signal / noise);
+}
+
+std::vector<safetensors::Tensor> TensorsOf(const MendedWeight& m) {
+  const StoredWeight& w = m.weight;
+  std::vector<safetensors::Tensor> out;
+  for (size_t i = 0; i < w.parts.size(); ++i) {
+    const StoredPart& part = w.layout->parts[i];
+    if (w.parts[i] == nullptr) continue;
+    const auto shape = ShapeOf(*w.layout, part.source, w.rows, w.cols);
+    const std::string dtype = TypeOf(part, *w.parts[i]);
+    out.push_back({w.module + std::string(part.suffix), dtype, shape, 0,
+                   SizeOfShape(dtype, shape)});
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
+                                             const MendedWeight& m,
+                                             FittingLoss* loss) {
+  const StoredWeight& w = m.weight;
+  auto codes = ReadAll(model, *w.part(PartSource::kCodes));
+  if (!codes.ok()) return codes.status();
+  if (m.swap_halves) {
+    for (std::byte& b : *codes) b = b >> 4 | b << 4;
+  }
+  if (m.is_zero) std::fill(codes->begin(), codes->end(), std::byte{0});
+  std::vector<MendedPart> out;
+  for (safetensors::Tensor& tensor : TensorsOf(m)) {
+    out.push_back({std::move(tensor), {}});
+  }
+  size_t next = 0;
+  for (size_t i = 0; i < w.parts.size(); ++i) {
+    if (w.parts[i] == nullptr) continue;
+    MendedPart& part = out[next++];
+    switch (w.layout->parts[i].source) {
+      case PartSource::kCodes:
+        part.bytes = *codes;
+        break;
+      case PartSource::kScales: {
+        auto bytes = ReadAll(model, *w.parts[i]);
+        if (!bytes.ok()) return bytes.status();
+        part.bytes = Reordered(m, *std::move(bytes), part.tensor.size);
+        // 1, as ModelOpt has it for a block of zeros.
+        constexpr std::byte kOne{0x38};
+        if (m.is_zero) std::fill(part.bytes.begin(), part.bytes.end(), kOne);
+        if (m.new_global && !m.is_zero) Fit(m, *codes, &part.bytes, loss);
+        break;
+      }
+      case PartSource::kGlobal:
+        part.bytes = BytesOf(m.new_global ? *m.new_global : *m.global);
+        break;
+      case PartSource::kInputScale: {
+        auto bytes = ReadAll(model, *w.parts[i]);
+        if (!bytes.ok()) return bytes.status();
+        part.bytes = *std::move(bytes);
+        break;
+      }
+      case PartSource::kNothing:
+        break;
+    }
+  }
+  return out;
+}
+
+}  // namespace quantd::checkpoint

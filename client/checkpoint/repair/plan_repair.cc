@@ -1,0 +1,236 @@
+// PlanRepair.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "client/checkpoint/architecture.h"
+#include "client/checkpoint/check/lint.h"
+#include "client/checkpoint/repair/repair.h"
+#include "client/checkpoint/weight_values.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+class Planner {
+ public:
+  Planner(const Model& model, const Model* original, Dialect dialect)
+      : model_(model), original_(original) {
+    plan_.dialect = dialect;
+  }
+
+  absl::StatusOr<RepairPlan> Make() {
+    const auto stored = FindStored(model_);
+    if (!stored.ok()) return stored.status();
+    SettleDialect(*stored);
+    for (const StoredWeight& w : stored->weights) {
+      if (IsOfAnother(w, plan_.dialect)) {
+        Guess(w.module, "dialect");
+      } else if (auto s = LookAt(w); !s.ok()) {
+        return s;
+      }
+    }
+    for (const UnclearWeight& u : stored->unclear)
+      Guess(u.module, "unclear-layout");
+    if (auto s = Share(); !s.ok()) return s;
+    for (Candidate& c : candidates_) {
+      if (c.changed) plan_.weights.push_back(std::move(c.mended));
+    }
+    if (auto s = LookAtConfig(); !s.ok()) return s;
+    return std::move(plan_);
+  }
+
+ private:
+  struct Candidate {
+    MendedWeight mended;
+    bool changed = false;
+  };
+
+  void SettleDialect(const StoredModel& stored) {
+    if (plan_.dialect != Dialect::kNone) return;
+    plan_.dialect = ConfiguredDialect(model_.config());
+    if (plan_.dialect != Dialect::kNone || stored.weights.empty()) return;
+    plan_.dialect = stored.weights.front().layout->dialect;
+  }
+
+  void Add(std::string_view rule, const std::string& where,
+           const std::string& text) {
+    plan_.repairs.push_back({std::string(rule), where, text});
+  }
+
+  // A weight that has the names, types and shapes of a dialect.
+  absl::Status LookAt(const StoredWeight& w) {
+    Candidate c;
+    c.mended.weight = w;
+    if (w.layout->swizzled) c.mended.order = ScaleOrder::kSwizzled;
+    if (w.part(PartSource::kGlobal) != nullptr && w.experts == 1) {
+      if (auto s = LookAtGlobal(&c); !s.ok()) return s;
+    }
+    if (original_ != nullptr) {
+      if (auto s = LookAtReading(&c); !s.ok()) return s;
+    }
+    candidates_.push_back(std::move(c));
+    return absl::OkStatus();
+  }
+
+  absl::Status LookAtGlobal(Candidate* c) {
+    const StoredWeight& w = c->mended.weight;
+    const auto numbers = ReadNumbers(model_, *w.part(PartSource::kGlobal));
+    if (!numbers.ok()) return numbers.status();
+    if (numbers->size() != 1) return absl::OkStatus();
+    const float number = numbers->front();
+    const Global rule = w.layout->global;
+    c->mended.global = number;
+    if (!std::isfinite(number) || number <= 0) return LookAtZeros(c);
+    if (IsPlausible(rule, number)) return absl::OkStatus();
+    c->mended.global = 1.0f / number;
+    c->changed = true;
+    Add("divisor", w.module,
+        fmt::format("the global scale {} becomes {}", number, 1.0f / number));
+    return absl::OkStatus();
+  }
+
+  // ModelOpt divides zero by zero where a weight is nothing but zeros.
+  absl::Status LookAtZeros(Candidate* c) {
+    const StoredWeight& w = c->mended.weight;
+    const auto scales = ReadNumbers(model_, *w.part(PartSource::kScales));
+    if (!scales.ok()) return scales.status();
+    const bool none = std::all_of(scales->begin(), scales->end(),
+                                  [](float x) { return std::isnan(x); });
+    if (!none) return absl::OkStatus();
+    c->mended.is_zero = true;
+    c->mended.new_global = 1.0f;
+    c->changed = true;
+    Add("bad-scale", w.module,
+        "scales of NaN beside a global one of zero stand for zeros, and "
+        "become 1");
+    return absl::OkStatus();
+  }
+
+  absl::Status LookAtReading(Candidate* c) {
+    const StoredWeight& w = c->mended.weight;
+    const auto found = FindReading(model_, w, *original_);
+    if (!found.ok()) return found.status();
+    if (!found->right) return absl::OkStatus();
+    if (found->right->halves_swapped) {
+      c->mended.swap_halves = c->changed = true;
+      Add("nibble-order", w.module, "the halves of its bytes are swapped");
+    }
+    if (found->right->order_swapped) {
+      c->mended.order =
+          w.layout->swizzled ? ScaleOrder::kLinear : ScaleOrder::kSwizzled;
+      c->changed = true;
+      Add("swizzled-scales", w.module,
+          w.layout->swizzled ? "its scales are swizzled"
+                             : "its scales are unswizzled");
+    }
+    return absl::OkStatus();
+  }
+
+  // What cannot be told stays as it is, and lint goes on to find it.
+  void Guess(const std::string& module, const char* rule) {
+    const auto guess = GuessWeight(model_, module, plan_.dialect);
+    if (!guess.ok()) return;
+    if (plan_.dialect == Dialect::kNone) {
+      plan_.dialect = guess->weight.layout->dialect;
+    }
+    Candidate c;
+    c.changed = true;
+    c.mended.weight = guess->weight;
+    c.mended.order = guess->order;
+    c.mended.global = guess->global;
+    const bool padded =
+        guess->order != ScaleOrder::kLinear && !guess->weight.layout->swizzled;
+    Add(!padded                               ? rule
+        : guess->order == ScaleOrder::kPadded ? "padded-scales"
+                                              : "swizzled-scales",
+        module,
+        guess->oddities.empty()
+            ? "its parts get the shapes of the dialect"
+            : fmt::format("{}", fmt::join(guess->oddities, ", ")));
+    candidates_.push_back(std::move(c));
+  }
+
+  // Fused weights get the global scale of the largest of them.
+  absl::Status Share() {
+    const auto architecture = Architecture::Of(model_, {});
+    if (!architecture.ok()) return architecture.status();
+    if (!architecture->known()) return absl::OkStatus();
+    std::map<std::pair<std::string, const WeightLayout*>,
+             std::vector<Candidate*>>
+        fused;
+    for (Candidate& c : candidates_) {
+      const StoredWeight& w = c.mended.weight;
+      if (!c.mended.global) continue;
+      const auto key = architecture->FusionKey(w.module, w.cols);
+      if (!key.empty()) fused[{key, w.layout}].push_back(&c);
+    }
+    for (const auto& [key, members] : fused) {
+      const Global rule = key.second->global;
+      const Candidate* largest = nullptr;
+      for (const Candidate* c : members) {
+        const float global = *c->mended.global;
+        if (c->mended.is_zero || !(global > 0) || !IsPlausible(rule, global)) {
+          continue;
+        }
+        if (largest == nullptr ||
+            AmaxOf(rule, global) > AmaxOf(rule, *largest->mended.global)) {
+          largest = c;
+        }
+      }
+      if (largest == nullptr) continue;
+      for (Candidate* c : members) {
+        if (c->mended.global == largest->mended.global) continue;
+        const bool readable = c->mended.is_zero || *c->mended.global > 0;
+        if (!readable) continue;
+        c->mended.new_global = largest->mended.global;
+        c->changed = true;
+        Add("fused-scales", c->mended.weight.module,
+            fmt::format("its global scale {} becomes {}, that of {}, and its "
+                        "block scales are fitted to it",
+                        *c->mended.global, *largest->mended.global,
+                        largest->mended.weight.module));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status LookAtConfig() {
+    if (model_.single_file() || !model_.has_config() ||
+        plan_.dialect == Dialect::kComfy || plan_.dialect == Dialect::kNone) {
+      return absl::OkStatus();
+    }
+    const auto findings = Lint(model_, nullptr);
+    if (!findings.ok()) return findings.status();
+    for (const Finding& f : *findings) {
+      if (f.rule != "config" && f.rule != "no-input-scale" &&
+          f.rule != "ignore-list") {
+        continue;
+      }
+      plan_.config = true;
+      Add(f.rule, f.where, f.text);
+    }
+    if (!plan_.config && ConfiguredDialect(model_.config()) != plan_.dialect) {
+      plan_.config = true;
+      Add("config", "config.json", "it names no dialect or another one");
+    }
+    return absl::OkStatus();
+  }
+
+  const Model& model_;
+  const Model* original_;
+  RepairPlan plan_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace
+
+absl::StatusOr<RepairPlan> PlanRepair(const Model& model, const Model* original,
+                                      Dialect dialect) {
+  return Planner(model, original, dialect).Make();
+}
+
+}  // namespace quantd::checkpoint

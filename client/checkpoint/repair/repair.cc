@@ -1,0 +1,181 @@
+#include "client/checkpoint/repair/repair.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "client/checkpoint/architecture.h"
+#include "client/checkpoint/convert/config_writer.h"
+#include "client/checkpoint/convert/content_hash.h"
+#include "client/checkpoint/convert/output_directory.h"
+#include "client/checkpoint/plan.h"
+#include "client/checkpoint/stacked.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// As a conversion has it, for what writes shards and configurations.
+class Layout {
+ public:
+  Layout(const Model& model, const RepairPlan& plan)
+      : model_(model), repair_(plan) {}
+
+  absl::StatusOr<ConversionPlan> Make() {
+    const auto stored = FindStored(model_);
+    if (!stored.ok()) return stored.status();
+    const auto architecture = Architecture::Of(model_, {});
+    if (!architecture.ok()) return architecture.status();
+    plan_.dialect = repair_.dialect;
+    std::set<std::string> mended;
+    for (const MendedWeight& m : repair_.weights) {
+      mended.insert(m.weight.module);
+      first_[m.weight.part(PartSource::kCodes)] = &m;
+      AddWeight(m.weight);
+    }
+    for (const StoredWeight& w : stored->weights) {
+      for (const ModelTensor* part : w.parts) parts_.insert(part);
+      if (mended.count(w.module) == 0) AddWeight(w);
+    }
+    for (const MendedWeight& m : repair_.weights) {
+      for (const ModelTensor* part : m.weight.parts) gone_.insert(part);
+    }
+    for (const ModelShard& shard : model_.shards()) {
+      plan_.shards.push_back({shard.name, {}, shard.file.metadata()});
+      plan_.shards.back().metadata.emplace("format", "pt");
+    }
+    for (const ModelTensor& t : model_.tensors()) Place(t, *architecture);
+    Arrange(&plan_);
+    return std::move(plan_);
+  }
+
+ private:
+  void AddWeight(const StoredWeight& w) {
+    Weight weight;
+    weight.module = w.module;
+    weight.layout = w.layout;
+    weight.rows = w.rows;
+    weight.cols = w.cols;
+    // Whether there is one is all that the configuration says.
+    if (w.part(PartSource::kInputScale) != nullptr) weight.input_amax = 1;
+    plan_.groups.push_back({{std::move(weight)}});
+  }
+
+  void Place(const ModelTensor& t, const Architecture& architecture) {
+    std::vector<safetensors::Tensor>& tensors = plan_.shards[t.shard].tensors;
+    if (const auto found = first_.find(&t); found != first_.end()) {
+      for (safetensors::Tensor& part : TensorsOf(*found->second)) {
+        tensors.push_back(std::move(part));
+      }
+    } else if (gone_.count(&t) == 0) {
+      tensors.push_back(t.stored);
+      plan_.copies.push_back(&t);
+      const std::string module(ModuleOf(t.name()));
+      const bool matrix =
+          t.stored.shape.size() == 2 && t.name().ends_with(".weight");
+      if (parts_.count(&t) == 0 && (matrix || IsStacked(t))) {
+        plan_.left_out.push_back({module, architecture.RoleOf(module), "", ""});
+      }
+    }
+  }
+
+  const Model& model_;
+  const RepairPlan& repair_;
+  ConversionPlan plan_;
+  std::map<const ModelTensor*, const MendedWeight*> first_;
+  std::set<const ModelTensor*> parts_;
+  std::set<const ModelTensor*> gone_;
+};
+
+// What the old configuration says and the new one does not know of: caches,
+// for example.
+void KeepWhatIsKnown(const Json& old, Json* fresh) {
+  if (!old.is_object() || !fresh->is_object()) return;
+  for (const auto& [key, value] : old.items()) {
+    if (key == "ignore" || key == "modules_to_not_convert") continue;
+    if (!fresh->contains(key) || (*fresh)[key].is_null()) (*fresh)[key] = value;
+  }
+}
+
+absl::StatusOr<std::vector<TextFile>> FilesOf(const Model& model,
+                                              const RepairPlan& repair,
+                                              const ConversionPlan& plan) {
+  std::vector<TextFile> files = ConfigFiles(model, plan);
+  const std::string own(kModelOptConfig);
+  const auto text_of = [&](const std::string& name) {
+    return ReadText(model.path() + "/" + name, kMaxConfigBytes);
+  };
+  for (TextFile& file : files) {
+    if (file.name == model.index_name()) continue;
+    const auto old = text_of(file.name);
+    if (!old.ok()) continue;
+    if (!repair.config) {
+      file.text = *old;
+      continue;
+    }
+    Json fresh = Json::parse(file.text);
+    const Json before = Json::parse(*old, nullptr, /*allow_exceptions=*/false);
+    const char* place =
+        file.name == own ? "quantization" : "quantization_config";
+    if (before.is_object() && before.contains(place)) {
+      KeepWhatIsKnown(before[place], &fresh[place]);
+    }
+    file.text =
+        fresh.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  return files;
+}
+
+absl::Status Copy(const Model& model, const ModelTensor& t,
+                  OutputDirectory* out) {
+  std::vector<std::byte> buffer(std::min(t.stored.size, size_t{8} << 20));
+  for (size_t done = 0; done < t.stored.size;) {
+    const auto bytes = absl::MakeSpan(buffer).first(
+        std::min(buffer.size(), t.stored.size - done));
+    if (auto s = model.Read(t, done, bytes); !s.ok()) return s;
+    if (auto s = out->Write(t.name(), done, bytes); !s.ok()) return s;
+    done += bytes.size();
+  }
+  return absl::OkStatus();
+}
+
+std::string FingerprintOf(const RepairPlan& plan) {
+  ContentHash hash;
+  hash.Add("repair\n");
+  for (const Repaired& r : plan.repairs) hash.Add(r.rule + r.where + r.text);
+  return hash.Hex();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<FittedWeight>> Repair(const Model& model,
+                                                 const RepairPlan& repair,
+                                                 const std::string& out) {
+  const auto plan = Layout(model, repair).Make();
+  if (!plan.ok()) return plan.status();
+  auto directory =
+      OutputDirectory::Open(model, *plan, out, FingerprintOf(repair));
+  if (!directory.ok()) return directory.status();
+  std::vector<FittedWeight> fitted;
+  for (const MendedWeight& m : repair.weights) {
+    FittingLoss loss;
+    const auto parts = Mend(model, m, &loss);
+    if (!parts.ok()) return parts.status();
+    for (const MendedPart& part : *parts) {
+      const auto s = (*directory)->Write(part.tensor.name, 0, part.bytes);
+      if (!s.ok()) return s;
+    }
+    if (loss.scales > 0) fitted.push_back({m.weight.module, loss});
+  }
+  for (const ModelTensor* t : plan->copies) {
+    if (auto s = Copy(model, *t, directory->get()); !s.ok()) return s;
+  }
+  const auto files = FilesOf(model, repair, *plan);
+  if (!files.ok()) return files.status();
+  if (auto s = (*directory)->Finish(*files); !s.ok()) return s;
+  return fitted;
+}
+
+}  // namespace quantd::checkpoint

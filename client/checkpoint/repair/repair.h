@@ -1,0 +1,51 @@
+// Mends what can be mended of a quantized model without its original, into a
+// directory of its own.
+#ifndef QUANTD_CLIENT_CHECKPOINT_REPAIR_REPAIR_H_
+#define QUANTD_CLIENT_CHECKPOINT_REPAIR_REPAIR_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/checkpoint/dialect.h"
+#include "client/checkpoint/model.h"
+#include "client/checkpoint/repair/mended_weight.h"
+
+namespace quantd::checkpoint {
+
+// Something that is put right.
+struct Repaired {
+  std::string rule;   // of lint
+  std::string where;  // a module or a file
+  std::string text;
+};
+
+struct RepairPlan {
+  Dialect dialect = Dialect::kNone;
+  std::vector<MendedWeight> weights;  // those that change
+  bool config = false;                // so does the configuration
+  std::vector<Repaired> repairs;
+};
+
+// `original`: shows what the files alone do not, the order of half bytes and
+// of scales. `dialect`: to whose names, where config.json names none.
+absl::StatusOr<RepairPlan> PlanRepair(const Model& model, const Model* original,
+                                      Dialect dialect);
+
+// What fitting the scales of a weight cost.
+struct FittedWeight {
+  std::string module;
+  FittingLoss loss;
+};
+
+// Ends with a whole model at `out`, or with an error and what the same call
+// begins again.
+absl::StatusOr<std::vector<FittedWeight>> Repair(const Model& model,
+                                                 const RepairPlan& plan,
+                                                 const std::string& out);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_REPAIR_REPAIR_H_

@@ -1,0 +1,80 @@
+// What a model became, for people: its sizes, how far every tensor is from the
+// original, where, and why.
+#ifndef QUANTD_CLIENT_CHECKPOINT_REPORT_REPORT_H_
+#define QUANTD_CLIENT_CHECKPOINT_REPORT_REPORT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/checkpoint/check/compare.h"
+#include "client/checkpoint/inventory.h"
+#include "client/checkpoint/model.h"
+#include "client/checkpoint/report/scale_codes.h"
+
+namespace quantd::checkpoint {
+
+// A tensor that is no longer what it was.
+struct ChangedTensor {
+  TensorDifference difference;
+  double bits = 0;                   // of b, for a parameter
+  std::optional<ScaleCodes> scales;  // of b
+  std::string why;                   // it is as far from a as it is
+};
+
+// A layer by a module: the worst of the tensors there, for experts are many.
+struct HeatCell {
+  double sqnr_db = 0;
+  size_t tensors = 0;
+  std::string worst;
+};
+struct HeatRow {
+  std::string layer;
+  std::vector<std::optional<HeatCell>> cells;  // parallel to heat_columns
+};
+
+struct Histogram {
+  std::string format;  // "nvfp4 by modelopt"
+  std::string name;    // of the modules in their layers
+  ScaleCodes codes;
+};
+
+// Weights of b that engines fuse.
+struct ReportGroup {
+  std::vector<std::string> modules;
+  std::optional<float> global;  // the scale that they share, if they do
+};
+
+struct Report {
+  std::string title;
+  std::string a;  // paths
+  std::string b;
+  std::string version;  // of this program
+  std::string profile;  // whose arithmetic b says that it has
+  uint64_t bytes_a = 0;
+  uint64_t bytes_b = 0;
+  std::vector<Kind> kinds_a;
+  std::vector<Kind> kinds_b;
+  size_t equal = 0;
+  std::vector<ChangedTensor> changed;  // from the worst to the best
+  double mean_db = 0;
+  std::vector<std::string> heat_columns;
+  std::vector<HeatRow> heat;
+  std::vector<Histogram> histograms;
+  std::vector<ReportGroup> groups;  // of two and more
+  std::vector<std::string> warnings;
+};
+
+inline constexpr size_t kWorst = 10;
+
+// `notes`: what else is worth a word. Reads both models.
+absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
+                                  ModelDifference difference,
+                                  const std::vector<std::string>& notes);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_REPORT_REPORT_H_

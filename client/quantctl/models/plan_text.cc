@@ -1,0 +1,161 @@
+#include "client/quantctl/models/plan_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "client/checkpoint/convert/config_writer.h"
+#include "fmt/format.h"
+
+namespace quantd::quantctl {
+namespace {
+
+using checkpoint::ConversionPlan;
+using checkpoint::Dialect;
+using checkpoint::Json;
+using checkpoint::Model;
+using checkpoint::Weight;
+
+// What two busy cores gave; a GPU gives many times that.
+constexpr double kUsualRate = 1.0 * (1 << 30);
+
+std::string TimeText(double seconds) {
+  return seconds < 60 ? fmt::format("{:.0f} s", std::max(1.0, seconds))
+                      : fmt::format("{:.0f} min", std::ceil(seconds / 60));
+}
+
+struct Kind {
+  size_t count = 0;
+  const checkpoint::LeftOut* first = nullptr;
+};
+
+}  // namespace
+
+void Event(const Json& json) {
+  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  std::fflush(stdout);
+}
+
+std::string FormatsText(const ConversionPlan& plan) {
+  std::string text;
+  for (const auto& [format, count] : plan.formats()) {
+    text += fmt::format("{}{} weight{} to {}", text.empty() ? "" : ", ", count,
+                        count == 1 ? "" : "s", Name(format));
+  }
+  return text;
+}
+
+double Ratio(uint64_t out, uint64_t in) {
+  return in == 0 ? 0 : static_cast<double>(out) / static_cast<double>(in);
+}
+
+void PrintPlan(const Options& options, const Model& model,
+               const ConversionPlan& plan, uint64_t memory) {
+  const std::string type = model.model_type();
+  fmt::print("{}: {}, {} tensors in {} file{}, {}\n", model.path(),
+             type.empty() ? "a model" : type, model.tensors().size(),
+             model.shards().size(), model.shards().size() == 1 ? "" : "s",
+             BytesText(plan.bytes_in));
+  size_t fused = 0;
+  for (const auto& group : plan.groups) fused += group.weights.size() > 1;
+  if (plan.groups.empty()) {
+    fmt::print("decoded: {}\n", FormatsText(plan));
+  } else {
+    fmt::print(
+        "quantized: {} for {}, with the bytes of {}; {} group{} share an "
+        "amax\n",
+        FormatsText(plan), Name(plan.dialect),
+        Name(plan.groups.front().weights.front().profile), fused,
+        fused == 1 ? "" : "s");
+    fmt::print("activations: {}\n", ActivationsOf(plan));
+  }
+  if (options.verbose) {
+    for (const auto& group : plan.groups) {
+      for (const Weight& w : group.weights) {
+        fmt::print(
+            "  {} {}x{} {}{}\n", w.module, w.rows, w.cols,
+            Name(w.layout->format),
+            &w == &group.weights.front()
+                ? ""
+                : fmt::format(", with {}", group.weights.front().module));
+      }
+    }
+  }
+  std::map<std::string, Kind> kinds;
+  for (const auto& left : plan.left_out) {
+    Kind& kind = kinds[left.kind];
+    if (kind.count++ == 0) kind.first = &left;
+    if (options.verbose) fmt::print("left: {}: {}\n", left.module, left.reason);
+  }
+  if (!options.verbose) {
+    for (const auto& [name, kind] : kinds) {
+      fmt::print("left: {} {}, like {}\n", kind.count, name,
+                 kind.first->module);
+    }
+  }
+  for (const std::string& note : plan.notes) fmt::print("note: {}\n", note);
+  fmt::print(
+      "size: {} to {} ({:.3g} of it); about {} at {}/s; at most about {} of "
+      "memory here\n",
+      BytesText(plan.bytes_in), BytesText(plan.bytes_out),
+      Ratio(plan.bytes_out, plan.bytes_in),
+      TimeText(static_cast<double>(plan.bytes_in) / kUsualRate),
+      BytesText(static_cast<uint64_t>(kUsualRate)), BytesText(memory));
+}
+
+void PrintPlanEvent(const Model& model, const ConversionPlan& plan,
+                    uint64_t memory) {
+  Json groups = Json::array();
+  for (const auto& group : plan.groups) {
+    Json weights = Json::array();
+    for (const Weight& w : group.weights) {
+      weights.push_back({{"module", w.module},
+                         {"shape", {w.rows, w.cols}},
+                         {"format", Name(w.layout->format)},
+                         {"bytes_in", w.size_bytes()}});
+    }
+    groups.push_back(std::move(weights));
+  }
+  Json left = Json::array();
+  for (const auto& l : plan.left_out) {
+    left.push_back(
+        {{"module", l.module}, {"kind", l.kind}, {"reason", l.reason}});
+  }
+  Event(
+      {{"event", "plan"},
+       {"model", model.path()},
+       {"model_type", model.model_type()},
+       {"dialect", Name(plan.dialect)},
+       {"activations", ActivationsOf(plan)},
+       {"groups", std::move(groups)},
+       {"left_out", std::move(left)},
+       {"notes", plan.notes},
+       {"bytes_in", plan.bytes_in},
+       {"bytes_out", plan.bytes_out},
+       {"memory_bytes", memory},
+       {"estimated_seconds", static_cast<double>(plan.bytes_in) / kUsualRate}});
+}
+
+std::string NextStep(const ConversionPlan& plan, const std::string& out) {
+  switch (plan.dialect) {
+    case Dialect::kCompressedTensors:
+      return fmt::format(
+          "vllm serve {0}, or AutoModelForCausalLM.from_pretrained(\"{0}\") "
+          "with the package compressed-tensors",
+          out);
+    case Dialect::kModelOpt:
+      return fmt::format("vllm serve {0}, or trtllm-serve {0}", out);
+    case Dialect::kDeepSeek:
+    case Dialect::kGptOss:
+      return fmt::format(
+          "vllm serve {0}, or python -m sglang.launch_server --model {0}", out);
+    case Dialect::kComfy:
+      return fmt::format("move {} below ComfyUI/models/diffusion_models", out);
+    case Dialect::kNone:
+      break;
+  }
+  return fmt::format("load {} as any model", out);
+}
+
+}  // namespace quantd::quantctl

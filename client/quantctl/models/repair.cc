@@ -1,0 +1,122 @@
+// `quantctl repair`.
+#include "client/checkpoint/repair/repair.h"
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "client/checkpoint/check/lint.h"
+#include "client/checkpoint/convert/output_directory.h"
+#include "client/quantctl/models/models.h"
+#include "client/quantctl/models/plan_text.h"
+#include "fmt/format.h"
+
+namespace quantd::quantctl {
+namespace {
+
+using checkpoint::FittedWeight;
+using checkpoint::Json;
+using checkpoint::Model;
+using checkpoint::Repaired;
+
+std::string LossText(const FittedWeight& w) {
+  if (!std::isfinite(w.loss.sqnr_db())) {
+    return fmt::format("{}: fitted without loss", w.module);
+  }
+  return fmt::format(
+      "{}: {} of {} block scales were rounded; SQNR {:.2f} dB against what it "
+      "was",
+      w.module, w.loss.rounded, w.loss.scales, w.loss.sqnr_db());
+}
+
+// One of each rule, or all of them.
+void PrintRepairs(const std::vector<Repaired>& repairs, bool all) {
+  std::map<std::string, size_t> counts;
+  for (const Repaired& r : repairs) ++counts[r.rule];
+  std::map<std::string, bool> said;
+  for (const Repaired& r : repairs) {
+    if (said[r.rule] && !all) continue;
+    said[r.rule] = true;
+    const size_t more = all ? 0 : counts[r.rule] - 1;
+    fmt::print("{}: {}: {}{}\n", r.rule, r.where, r.text,
+               more > 0 ? fmt::format(", and {} more", more) : "");
+  }
+}
+
+}  // namespace
+
+int RunRepair(const Options& options, const CheckOptions& check) {
+  const auto model = Model::Open(check.model);
+  if (!model.ok()) return Fail(options, kBadInput, model.status());
+  absl::StatusOr<Model> original = Model();
+  const bool has_original = !check.original.empty();
+  if (has_original) original = Model::Open(check.original);
+  if (!original.ok()) return Fail(options, kBadInput, original.status());
+  const Model* truth = has_original ? &*original : nullptr;
+  const auto plan = PlanRepair(*model, truth, check.dialect);
+  if (!plan.ok()) return Fail(options, kBadInput, plan.status());
+  const bool nothing = plan->repairs.empty();
+  std::vector<FittedWeight> fitted;
+  if (!nothing) {
+    if (const auto s = CheckOutput(*model, check.other); !s.ok()) {
+      return Fail(options, kCannotWrite, s);
+    }
+    auto made = Repair(*model, *plan, check.other);
+    if (!made.ok()) return Fail(options, kCannotWrite, made.status());
+    fitted = *std::move(made);
+  }
+  // What is written is looked at, not what was meant.
+  const auto mended = Model::Open(nothing ? check.model : check.other);
+  if (!mended.ok()) return Fail(options, kCannotWrite, mended.status());
+  const auto left = Lint(*mended, truth);
+  if (!left.ok()) return Fail(options, kBadInput, left.status());
+  const int code = left->empty() ? kOk : kFindings;
+  if (options.json) {
+    Json json = {{"command", "repair"},
+                 {"model", check.model},
+                 {"output", nothing ? "" : check.other}};
+    json["repairs"] = Json::array();
+    for (const Repaired& r : plan->repairs) {
+      json["repairs"].push_back(
+          {{"rule", r.rule}, {"where", r.where}, {"text", r.text}});
+    }
+    json["fitted"] = Json::array();
+    for (const FittedWeight& w : fitted) {
+      const double db = w.loss.sqnr_db();
+      json["fitted"].push_back(
+          {{"module", w.module},
+           {"scales", w.loss.scales},
+           {"rounded", w.loss.rounded},
+           {"sqnr_db", std::isfinite(db) ? Json(db) : Json(nullptr)}});
+    }
+    json["left"] = Json::array();
+    for (const auto& f : *left) {
+      json["left"].push_back({{"rule", f.rule},
+                              {"where", f.where},
+                              {"text", f.text},
+                              {"count", f.count}});
+    }
+    json["exit_code"] = code;
+    Event(json);
+    return code;
+  }
+  if (nothing) {
+    fmt::print("{}: nothing to mend\n", check.model);
+  } else {
+    PrintRepairs(plan->repairs, options.verbose);
+    for (const FittedWeight& w : fitted) fmt::print("{}\n", LossText(w));
+    fmt::print("wrote {}\n", check.other);
+  }
+  for (const auto& f : *left) {
+    fmt::print("left: {}: {}: {}{}\n", f.rule, f.where, f.text,
+               f.count > 1 ? fmt::format(", and {} more", f.count - 1) : "");
+  }
+  if (!left->empty() && !has_original) {
+    fmt::print(
+        "--original MODEL may tell more; convert the original again to "
+        "be rid of all\n");
+  }
+  return code;
+}
+
+}  // namespace quantd::quantctl

@@ -1,0 +1,83 @@
+// Which format each weight should have, where what each costs is known.
+#include "client/checkpoint/advise/advise.h"
+
+#include <cmath>
+
+#include "client/checkpoint/advise/target.h"
+#include "tests/testing/matchers.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Target, DecibelsAndBytes) {
+  EXPECT_EQ(std::get<LeastDb>(*ParseTarget("25dB")).db, 25);
+  EXPECT_EQ(std::get<LeastDb>(*ParseTarget("20.5 dB")).db, 20.5);
+  EXPECT_EQ(std::get<MostBytes>(*ParseTarget("4.5GiB")).bytes,
+            uint64_t{9} << 29);
+  EXPECT_EQ(std::get<MostBytes>(*ParseTarget("800MB")).bytes, 800'000'000u);
+  for (const char* text :
+       {"", "dB", "25", "-3dB", "nan dB", "inf B", "1e40GB", "4 parsecs"}) {
+    EXPECT_EQ(ParseTarget(text).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << text;
+  }
+}
+
+// Bytes and decibels of nvfp4, mxfp8 and as they are.
+AdvisedGroup Group(const std::string& name, uint64_t unit, double four,
+                   double eight) {
+  return {{name},
+          {{WeightFormat::kNvfp4, 9 * unit, four},
+           {WeightFormat::kMxfp8, 16 * unit, eight},
+           {WeightFormat::kBf16, 32 * unit, INFINITY}},
+          0};
+}
+std::string Chosen(const std::vector<AdvisedGroup>& groups) {
+  std::string text;
+  for (const AdvisedGroup& g : groups) {
+    text += fmt::format("{} ", Name(g.candidates[g.chosen].format));
+  }
+  return text;
+}
+
+TEST(Choose, TheCheapestThatIsGoodEnough) {
+  std::vector<AdvisedGroup> groups = {Group("a", 1, 20, 31),
+                                      Group("b", 1, 18, 29)};
+  ASSERT_THAT(Choose(LeastDb{19}, 0, &groups), IsOk());
+  EXPECT_EQ(Chosen(groups), "nvfp4 mxfp8 ");
+  ASSERT_THAT(Choose(LeastDb{30}, 0, &groups), IsOk());
+  EXPECT_EQ(Chosen(groups), "mxfp8 bf16 ");
+  ASSERT_THAT(Choose(LeastDb{10}, 0, &groups), IsOk());
+  EXPECT_EQ(Chosen(groups), "nvfp4 nvfp4 ");
+}
+
+TEST(Choose, TheBestExchangeThatFits) {
+  // b gains more for its bytes than a does.
+  std::vector<AdvisedGroup> groups = {Group("a", 1, 20, 31),
+                                      Group("b", 1, 10, 31)};
+  EXPECT_THAT(Choose(MostBytes{17}, 0, &groups).message(),
+              HasSubstr("the smallest that there is has 18"));
+  ASSERT_THAT(Choose(MostBytes{18}, 0, &groups), IsOk());
+  EXPECT_EQ(Chosen(groups), "nvfp4 nvfp4 ");
+  ASSERT_THAT(Choose(MostBytes{25}, 0, &groups), IsOk());
+  EXPECT_EQ(Chosen(groups), "nvfp4 mxfp8 ");
+  ASSERT_THAT(Choose(MostBytes{32}, 0, &groups), IsOk());
+  EXPECT_EQ(Chosen(groups), "mxfp8 mxfp8 ");
+  // What is not chosen for counts, too.
+  ASSERT_THAT(Choose(MostBytes{32}, 7, &groups), IsOk());
+  EXPECT_EQ(Chosen(groups), "nvfp4 mxfp8 ");
+  ASSERT_THAT(Choose(MostBytes{1000}, 0, &groups), IsOk());
+  EXPECT_EQ(Chosen(groups), "bf16 bf16 ");
+  // Of two that are as small the better one; a small one where a large one
+  // does not fit.
+  groups = {Group("large", 100, 20, 40), Group("small", 1, 20, 21)};
+  groups[0].candidates.insert(groups[0].candidates.begin() + 1,
+                              {WeightFormat::kNvfp4FourOverSix, 900, 20.5});
+  ASSERT_THAT(Choose(MostBytes{920}, 0, &groups), IsOk());
+  EXPECT_EQ(Chosen(groups), "nvfp4_4over6 mxfp8 ");
+}
+
+}  // namespace
+}  // namespace quantd::checkpoint

@@ -1,0 +1,249 @@
+// Models mended: what lint found is gone, the numbers are those that there
+// were, and what fitting scales costs is what comparing finds.
+#include "client/checkpoint/repair/repair.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "client/checkpoint/check/compare.h"
+#include "client/checkpoint/check/lint.h"
+#include "tests/client/checkpoint/planted.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+const std::string kQ = std::string(kAttention) + "q_proj";
+const std::string kK = std::string(kAttention) + "k_proj";
+constexpr auto kCt = Nvfp4Names::kCompressedTensors;
+constexpr auto kMo = Nvfp4Names::kModelOpt;
+
+class RepairTest : public testing::Test {
+ protected:
+  std::string At(std::string_view name) const { return dir_ / name; }
+
+  struct Outcome {
+    RepairPlan plan;
+    std::vector<FittedWeight> fitted;
+    std::vector<Finding> left;
+  };
+  // Into "mended".
+  Outcome Mended(const Model& model, const Model* original = nullptr,
+                 Dialect dialect = Dialect::kNone) {
+    std::filesystem::remove_all(At("mended"));
+    Outcome out;
+    auto plan = PlanRepair(model, original, dialect);
+    EXPECT_THAT(plan, IsOk());
+    out.plan = *std::move(plan);
+    auto fitted = Repair(model, out.plan, At("mended"));
+    EXPECT_THAT(fitted, IsOk());
+    out.fitted = *std::move(fitted);
+    const auto mended = Model::Open(At("mended"));
+    EXPECT_THAT(mended, IsOk());
+    auto left = Lint(*mended, original);
+    EXPECT_THAT(left, IsOk());
+    out.left = *std::move(left);
+    return out;
+  }
+  // Of "mended", against what the clean model stands for.
+  double LeastDb(const std::string& clean) const {
+    const auto a = Model::Open(clean);
+    const auto b = Model::Open(At("mended"));
+    EXPECT_THAT(a, IsOk());
+    EXPECT_THAT(b, IsOk());
+    const auto result = CompareModels(*a, *b);
+    EXPECT_THAT(result, IsOk());
+    EXPECT_THAT(result->only_a, IsEmpty());
+    EXPECT_THAT(result->only_b, IsEmpty());
+    EXPECT_THAT(result->tensors, SizeIs(5));
+    double least = INFINITY;
+    for (const auto& d : result->tensors) least = std::min(least, d.sqnr_db);
+    return least;
+  }
+  TempDir dir_;
+};
+
+TEST_F(RepairTest, NothingIsDoneToAModelWithoutFaults) {
+  for (const Nvfp4Names names : {kCt, kMo}) {
+    const auto plan = PlanRepair(WritePlanted(At("q"), Clean(names)), nullptr,
+                                 Dialect::kNone);
+    ASSERT_THAT(plan, IsOk());
+    EXPECT_THAT(plan->repairs, IsEmpty());
+  }
+}
+
+TEST_F(RepairTest, WhatCanBeMendedWithoutLossIs) {
+  struct Case {
+    const char* rule;
+    Nvfp4Names names;
+    std::function<void(Planted&)> plant;
+    bool with_original = false;
+  };
+  const Case cases[] = {
+      {"padded-scales", kCt,
+       [](Planted& p) { Pad(&p.part(kQ + ".weight_scale"), false); }},
+      {"swizzled-scales", kMo,
+       [](Planted& p) { Pad(&p.part(kQ + ".weight_scale"), true); }},
+      {"unclear-layout", kCt,
+       [](Planted& p) {
+         Rename(&p, kQ + ".weight_scale", kQ + ".weight_scale_inv");
+       }},
+      {"dialect", kMo,
+       [](Planted& p) {
+         Rename(&p, kQ + ".weight", kQ + ".weight_packed");
+         Rename(&p, kQ + ".weight_scale_2", kQ + ".weight_global_scale");
+         p.part(kQ + ".weight_global_scale").bytes = FloatBytes({2688 / 0.5f});
+       }},
+      // As `quantize` names and pads them.
+      {"padded-scales", kCt,
+       [](Planted& p) {
+         Pad(&p.part(kQ + ".weight_scale"), false);
+         Rename(&p, kQ + ".weight_packed", kQ + ".weight.rowwise_data");
+         Rename(&p, kQ + ".weight_scale", kQ + ".weight.rowwise_scale");
+         Rename(&p, kQ + ".weight_global_scale", kQ + ".weight.rowwise_amax");
+         p.part(kQ + ".weight.rowwise_amax").bytes = FloatBytes({0.5f});
+       }},
+      {"divisor", kCt,
+       [](Planted& p) {
+         p.part(kQ + ".weight_global_scale").bytes = FloatBytes({0.5f / 2688});
+       }},
+      {"divisor", kMo,
+       [](Planted& p) {
+         p.part(kQ + ".weight_scale_2").bytes = FloatBytes({2688 / 0.5f});
+       }},
+      {"nibble-order", kMo,
+       [](Planted& p) {
+         for (std::byte& b : p.part(kQ + ".weight").bytes) b = b >> 4 | b << 4;
+       },
+       true},
+      {"config", kMo,
+       [](Planted& p) { p.own["quantization"].erase("group_size"); }},
+      {"config", kCt,
+       [](Planted& p) { p.config.erase("quantization_config"); }},
+      {"config", kCt,
+       [](Planted& p) { p.config["quantization_config"].erase("ignore"); }},
+      {"no-input-scale", kMo,
+       [](Planted& p) { p.own["quantization"]["quant_algo"] = "NVFP4"; }},
+      {"no-input-scale", kCt,
+       [](Planted& p) {
+         p.config["quantization_config"]["config_groups"]["group_0"]
+                 ["input_activations"] = {{"dynamic", "local"}};
+       }},
+      {"ignore-list", kCt,
+       [](Planted& p) {
+         p.config["quantization_config"]["ignore"].push_back(kQ);
+       }},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.rule);
+    Planted p = Clean(c.names);
+    WritePlanted(At("clean"), p);
+    c.plant(p);
+    const Model faulty = WritePlanted(At("q"), p);
+    const Model original = WritePlantedOriginal(At("o"), p);
+    const Model* truth = c.with_original ? &original : nullptr;
+    const auto before = Lint(faulty, truth);
+    ASSERT_THAT(before, IsOk());
+    ASSERT_FALSE(before->empty());
+    const Outcome out = Mended(faulty, truth);
+    ASSERT_FALSE(out.plan.repairs.empty());
+    EXPECT_EQ(out.plan.repairs.front().rule, c.rule);
+    for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
+    EXPECT_THAT(out.fitted, IsEmpty());
+    // A reciprocal is rounded once; all the rest is what it was.
+    EXPECT_GT(LeastDb(At("clean")), 130);
+  }
+}
+
+TEST_F(RepairTest, FittingScalesCostsWhatItSays) {
+  for (const Nvfp4Names names : {kCt, kMo}) {
+    Planted p = Clean(names);
+    // Three amaxes: of k half as large, without loss; of v a third.
+    const bool ct = names == kCt;
+    const std::string global = ct ? ".weight_global_scale" : ".weight_scale_2";
+    const auto set = [&](const std::string& module, float amax) {
+      p.part(module + global).bytes =
+          FloatBytes({ct ? 2688 / amax : amax / 2688});
+    };
+    set(kK, 0.25f);
+    set(std::string(kAttention) + "v_proj", 0.5f / 3);
+    const Model faulty = WritePlanted(At("q"), p);
+    const auto before = Lint(faulty);
+    ASSERT_THAT(before, IsOk());
+    ASSERT_EQ(before->size(), 1u);
+    EXPECT_EQ(before->front().rule, "fused-scales");
+    const Outcome out = Mended(faulty);
+    EXPECT_THAT(out.left, IsEmpty());
+    ASSERT_THAT(out.fitted, SizeIs(2));
+    const auto mended = Model::Open(At("mended"));
+    ASSERT_THAT(mended, IsOk());
+    const auto difference = CompareModels(faulty, *mended);
+    ASSERT_THAT(difference, IsOk());
+    for (const TensorDifference& d : difference->tensors) {
+      const auto told = std::find_if(
+          out.fitted.begin(), out.fitted.end(),
+          [&](const FittedWeight& w) { return w.module == d.name; });
+      if (told == out.fitted.end()) {
+        EXPECT_TRUE(std::isinf(d.sqnr_db)) << d.name;
+        continue;
+      }
+      EXPECT_EQ(told->loss.scales, 32u * 4);
+      if (d.name == kK) {
+        EXPECT_EQ(told->loss.rounded, 0u);
+        EXPECT_GT(d.sqnr_db, 120);
+      } else {
+        EXPECT_GT(told->loss.rounded, 0u);
+        EXPECT_GT(d.sqnr_db, 25);
+        EXPECT_NEAR(told->loss.sqnr_db(), d.sqnr_db, 0.01);
+      }
+    }
+  }
+}
+
+TEST_F(RepairTest, WeightsOfZerosThatBecameNaNAreZeroAgain) {
+  Planted p = Clean(kMo);
+  auto& scales = p.part(kQ + ".weight_scale").bytes;
+  std::fill(scales.begin(), scales.end(), std::byte{0xFF});
+  auto& codes = p.part(kQ + ".weight").bytes;
+  std::fill(codes.begin(), codes.end(), std::byte{0x77});
+  p.part(kQ + ".weight_scale_2").bytes = FloatBytes({0});
+  const Outcome out = Mended(WritePlanted(At("q"), p));
+  EXPECT_THAT(out.left, IsEmpty());
+  const auto mended = Model::Open(At("mended"));
+  ASSERT_THAT(mended, IsOk());
+  std::vector<std::byte> bytes(codes.size());
+  ASSERT_THAT(
+      mended->Read(*mended->Find(kQ + ".weight"), 0, absl::MakeSpan(bytes)),
+      IsOk());
+  EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(),
+                          [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST_F(RepairTest, KeepsWhatTheConfigurationKnewBeside) {
+  Planted p = Clean(kCt);
+  p.config["quantization_config"]["kv_cache_scheme"] = {{"num_bits", 8}};
+  p.config["quantization_config"].erase("ignore");
+  Mended(WritePlanted(At("q"), p));
+  const auto mended = Model::Open(At("mended"));
+  ASSERT_THAT(mended, IsOk());
+  const Json& q = mended->config()["quantization_config"];
+  EXPECT_EQ(q["kv_cache_scheme"]["num_bits"], 8);
+  EXPECT_EQ(q["ignore"], Json({"lm_head"}));
+  EXPECT_EQ(mended->config()["hidden_size"], 128);
+}
+
+TEST_F(RepairTest, WhatCannotBeMendedIsLeftAndFound) {
+  Planted p = Clean(kCt);
+  p.tensors.erase(kQ + ".weight_scale");
+  const Outcome out = Mended(WritePlanted(At("q"), p));
+  EXPECT_THAT(out.plan.repairs, IsEmpty());
+  ASSERT_THAT(out.left, SizeIs(1));
+  EXPECT_EQ(out.left.front().rule, "missing-scale");
+}
+
+}  // namespace
+}  // namespace quantd::checkpoint

@@ -1,0 +1,295 @@
+// Models that are no good, as quantctl meets them: a code, a line that names
+// what is wrong, and nothing that looks like a model.
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <functional>
+
+#include "tests/bench/rpc_process.h"
+#include "tests/client/gate.h"
+#include "tests/client/quantctl/convert_fixture.h"
+
+namespace quantd {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+const char kFirst[] = "m/model-00001-of-00002.safetensors";
+const char kSecond[] = "m/model-00002-of-00002.safetensors";
+
+class ConvertInput : public Convert {
+ protected:
+  static void SetIndex(const std::function<void(ModelJson&)>& change) {
+    const std::string path = At("m/model.safetensors.index.json");
+    ModelJson index = ModelJson::parse(ReadFile(path));
+    change(index);
+    WriteFile(path, index.dump());
+  }
+  static void Resize(const char* shard, ptrdiff_t by) {
+    const std::string path = At(shard);
+    std::filesystem::resize_file(
+        path, std::filesystem::file_size(path) + static_cast<size_t>(by));
+  }
+};
+
+TEST_F(ConvertInput, EveryKindIsNamedAndLeavesNothingBehind) {
+  struct Case {
+    const char* what;
+    std::function<void()> plant;
+    const char* says;
+  };
+  const std::string down = "model.layers.0.mlp.down_proj";
+  const auto write = [](const std::vector<WrittenTensor>& more,
+                        const ModelJson& config) {
+    auto shards = LlamaShards();
+    shards[1].insert(shards[1].end(), more.begin(), more.end());
+    WriteModel(Fresh("m"), config, shards);
+  };
+  const Case cases[] = {
+      {"a shard is missing", [] { std::filesystem::remove(At(kSecond)); },
+       "1 of 2 shards"},
+      {"an index that is no JSON",
+       [] { WriteFile(At("m/model.safetensors.index.json"), "{\"weight"); },
+       "no JSON"},
+      {"a name that is a path",
+       [] {
+         SetIndex([](ModelJson& i) {
+           i["weight_map"]["lm_head.weight"] = "../../x.safetensors";
+         });
+       },
+       "is not the name of a .safetensors file"},
+      {"one tensor in two shards",
+       [&] {
+         write({Bf16("model.embed_tokens.weight", {96, 128})}, LlamaConfig());
+       },
+       "is in model-00001-of-00002.safetensors and in"},
+      {"two dialects at once",
+       [&] {
+         write({{down + ".weight_packed",
+                 "U8",
+                 {128, 128},
+                 std::vector<std::byte>(128 * 128)},
+                {down + ".weight_scale",
+                 "F8_E4M3",
+                 {128, 16},
+                 std::vector<std::byte>(128 * 16)},
+                {down + ".weight_global_scale",
+                 "F32",
+                 {1},
+                 std::vector<std::byte>(4)}},
+               LlamaConfig());
+       },
+       "in two dialects at once"},
+      {"a config.json that is no JSON",
+       [] { WriteFile(At("m/config.json"), "model_type: llama"); },
+       "config.json: no JSON"},
+      {"a config.json that is a list",
+       [] { WriteFile(At("m/config.json"), "[]"); },
+       "a JSON object was expected"},
+      {"quantized in a way that nobody knows",
+       [&] {
+         ModelJson config = LlamaConfig();
+         config["quantization_config"] = {{"quant_method", "awq"}};
+         write({}, config);
+       },
+       "has a quantization_config"},
+      {"a truncated shard", [] { Resize(kSecond, -100); }, kSecond + 2},
+      {"a shard that is too long", [] { Resize(kFirst, 100); }, kFirst + 2},
+      {"a header of nonsense",
+       [] { WriteFile(At(kFirst), std::string(64, '\xFF')); }, kFirst + 2},
+      {"no weights at all",
+       [] {
+         WriteModel(Fresh("m"), LlamaConfig(),
+                    {{Bf16("model.norm.weight", {128})}});
+       },
+       "no weight is left to quantize"},
+      {"GPT-2, which stores K rows of N",
+       [] {
+         WriteModel(Fresh("m"), {{"model_type", "gpt2"}},
+                    {{Bf16("h.0.attn.c_attn.weight", {128, 384}),
+                      Bf16("h.0.mlp.c_fc.weight", {128, 512})}});
+       },
+       "stored as K rows of N"},
+      {"K that no block divides",
+       [] {
+         WriteModel(Fresh("m"), LlamaConfig(),
+                    {{Bf16("model.layers.0.mlp.down_proj.weight", {32, 40})}});
+       },
+       "16"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    WriteLlama(Fresh("m"));
+    c.plant();
+    const Outcome run = RunServed({"convert", At("m"), Fresh("made")});
+    EXPECT_EQ(run.code, 3) << run.out;
+    EXPECT_THAT(run.err, AllOf(HasSubstr("quantctl: "), HasSubstr(c.says)));
+    EXPECT_FALSE(std::filesystem::exists(At("made")));
+  }
+}
+
+TEST_F(ConvertInput, NamesOfTensorsAreNoPaths) {
+  auto shards = LlamaShards();
+  const std::string evil = "../../../../escaped/../x/proj.weight";
+  shards[1].push_back(Bf16(evil, {64, 128}));
+  WriteModel(Fresh("m"), LlamaConfig(), shards);
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made")}).code, 0);
+  const auto model = checkpoint::Model::Open(At("made"));
+  ASSERT_THAT(model, IsOk());
+  EXPECT_NE(model->Find("../../../../escaped/../x/proj.weight_packed"),
+            nullptr);
+  EXPECT_EQ(FilesOf(At("made")).size(), 5u);
+}
+
+TEST_F(ConvertInput, ASourceThatChangesMeanwhileIsFound) {
+  for (const ptrdiff_t by : {-4096, 4096}) {
+    SCOPED_TRACE(by);
+    WriteLlama(Fresh("m"));
+    Gate gate(address_);
+    const pid_t pid =
+        Start({"convert", At("m"), Fresh("made"), "--server", gate.target()});
+    // It has opened all shards and wants to send the first weights.
+    ASSERT_TRUE(gate.WaitForKnock());
+    Resize(kSecond, by);
+    gate.Open();
+    const Outcome run = Wait(pid);
+    EXPECT_EQ(run.code, 3) << run.err;
+    EXPECT_THAT(run.err, HasSubstr(kSecond + 2));
+    for (const std::string& name : NamesOf(FilesOf(At("made")))) {
+      EXPECT_TRUE(name.ends_with(".partial") || name == ".quantd-journal")
+          << name;
+    }
+  }
+}
+
+TEST_F(ConvertInput, UnknownArchitecturesWorkAndSaySo) {
+  ModelJson config = LlamaConfig();
+  config["model_type"] = "perceptor9";
+  WriteModel(Fresh("m"), config, LlamaShards());
+  const Outcome run = RunServed({"convert", At("m"), Fresh("made")});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("note: unknown architecture perceptor9"));
+}
+
+TEST_F(ConvertInput, ScalesOfCachesAreKeptAndSaid) {
+  const std::vector<std::byte> one = {std::byte{0}, std::byte{0},
+                                      std::byte{0x80}, std::byte{0x3F}};
+  struct Case {
+    const char* dialect;
+    const char* name;
+    bool configured;
+  };
+  for (const Case& c :
+       {Case{"compressed-tensors", "model.layers.0.self_attn.k_scale", true},
+        Case{"modelopt", "model.layers.0.self_attn.k_proj.k_scale", true},
+        Case{"modelopt", "model.layers.0.self_attn.k_scale", false}}) {
+    SCOPED_TRACE(c.name);
+    auto shards = LlamaShards();
+    shards[0].push_back({c.name, "F32", {}, one});
+    WriteModel(Fresh("m"), LlamaConfig(), shards);
+    const Outcome run =
+        RunServed({"convert", At("m"), Fresh("made"), "--dialect", c.dialect});
+    ASSERT_EQ(run.code, 0) << run.err;
+    EXPECT_THAT(run.out, HasSubstr("1 scales of the KV cache are kept"));
+    const auto model = checkpoint::Model::Open(At("made"));
+    ASSERT_THAT(model, IsOk());
+    EXPECT_EQ(BytesOf(*model, model->Find(c.name)), one);
+    if (std::string_view(c.dialect) == "modelopt") {
+      const auto own =
+          ModelJson::parse(ReadFile(At("made/hf_quant_config."
+                                       "json")));
+      EXPECT_EQ(own["quantization"]["kv_cache_quant_algo"],
+                c.configured ? ModelJson("FP8") : ModelJson(nullptr));
+    } else {
+      EXPECT_EQ(
+          model->config()["quantization_config"]["kv_cache_scheme"]["num_bits"],
+          8);
+    }
+  }
+}
+
+TEST_F(ConvertInput, SeveralServersWorkAtOnce) {
+  std::vector<WrittenTensor> tensors;
+  for (int i = 0; i < 24; ++i) {
+    tensors.push_back(Bf16(
+        fmt::format("model.layers.{}.mlp.down_proj.weight", i), {512, 512}));
+  }
+  ModelJson config = LlamaConfig();
+  config["num_hidden_layers"] = 24;
+  WriteModel(Fresh("m"), config, {tensors});
+  const bench::ServerProcess second(
+      {std::getenv("QUANTD"), "--listen", "127.0.0.1:0"});
+  ASSERT_TRUE(second.running());
+  Gate one(address_);
+  Gate two(second.address());
+  one.Open();
+  two.Open();
+  const Outcome run = Run({"convert", At("m"), Fresh("made"), "--server",
+                           one.target() + "," + two.target()});
+  ASSERT_EQ(run.code, 0) << run.err;
+  // Twelve megabytes, of which neither has all.
+  EXPECT_GT(one.passed(), size_t{1} << 20);
+  EXPECT_GT(two.passed(), size_t{1} << 20);
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
+  EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
+}
+
+// Half a gigabyte that takes no room on the disk, with the devices in the same
+// process.
+TEST_F(ConvertInput, MemoryStaysBelowWhatIsSaid) {
+  std::filesystem::create_directories(Fresh("m"));
+  ModelJson header = ModelJson::object();
+  const size_t each = size_t{4096} * 8192 * 2;
+  for (size_t i = 0; i < 8; ++i) {
+    header[fmt::format("model.layers.{}.mlp.down_proj.weight", i)] = {
+        {"dtype", "BF16"},
+        {"shape", {4096, 8192}},
+        {"data_offsets", {i * each, (i + 1) * each}}};
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  std::string head(8, '\0');
+  for (size_t i = 0; i < 8; ++i) {
+    head[i] = static_cast<char>(text.size() >> 8 * i);
+  }
+  const std::string path = At("m/model.safetensors");
+  WriteFile(path, head + text);
+  std::filesystem::resize_file(path, 8 + text.size() + 8 * each);
+  ModelJson config = LlamaConfig();
+  config["num_hidden_layers"] = 8;
+  WriteFile(At("m/config.json"), config.dump());
+  const pid_t pid = Start({"convert", At("m"), Fresh("made"), "--server",
+                           "local:cpu", "--memory", "256"});
+  int status = 0;
+  rusage used = {};
+  ASSERT_EQ(wait4(pid, &status, 0, &used), pid);
+  EXPECT_EQ(status, 0) << ReadFile(At("err"));
+  EXPECT_THAT(ReadFile(At("out")), HasSubstr("256.00 MiB of memory here"));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(used.ru_maxrss / 1024, 256);
+#endif
+  std::printf("[  INFO    ] %ld MiB at most\n", used.ru_maxrss / 1024);
+  std::filesystem::remove_all(At("made"));
+}
+
+TEST_F(ConvertInput, GoesOnByItselfWhereNoServerIs) {
+  WriteLlama(Fresh("m"));
+  const Outcome run = Run({"convert", At("m"), Fresh("made")});
+  if (run.err.find("no server at") == std::string::npos) {
+    GTEST_SKIP() << "something listens at the default address";
+  }
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("working in this process"));
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
+  EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
+  // One that is named must be there.
+  const Outcome named =
+      Run({"convert", At("m"), Fresh("made"), "--server", "127.0.0.1:1"});
+  EXPECT_EQ(named.code, 4);
+  EXPECT_THAT(named.err, Not(HasSubstr("working in this process")));
+}
+
+}  // namespace
+}  // namespace quantd

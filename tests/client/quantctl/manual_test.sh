@@ -1,0 +1,80 @@
+#!/bin/bash
+# The manual page and the completions name every command and every flag that
+# --help does, and what reads them finds nothing to complain about.
+#
+#   manual_test.sh <quantctl> <build dir> <cmake>
+set -euo pipefail
+quantctl=$1 build=$2 cmake=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "$*" >&2; exit 1; }
+
+for kind in man bash zsh; do "$quantctl" manual $kind >"$work/$kind"; done
+# Those that are installed are these.
+"$cmake" --install "$build" --component manual --prefix "$work/prefix" \
+  >/dev/null
+cmp "$work/man" "$work/prefix/share/man/man1/quantctl.1"
+cmp "$work/bash" "$work/prefix/share/bash-completion/completions/quantctl"
+cmp "$work/zsh" "$work/prefix/share/zsh/site-functions/_quantctl"
+
+# shellcheck source=/dev/null
+source "$work/bash"
+# complete WORDS...: what is offered for the last one.
+complete_line() {
+  COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+  _quantctl
+  printf '%s\n' "${COMPREPLY[@]}"
+}
+
+# Reads to the end, so that nobody writes into a closed pipe.
+offers() { grep -x -e "$1" >/dev/null; }
+
+# In a page, dashes are \-.
+sed 's/\\-/-/g' "$work/man" >"$work/page"
+commands=$("$quantctl" --help | sed -n '/^Subcommands:/,/^$/p' |
+  sed -n 's/^  \([a-z]\+\) .*/\1/p')
+(($(wc -w <<<"$commands") >= 14)) || fail "few commands: $commands"
+count=0
+for command in $commands; do
+  grep -q "^\.SS $command\$" "$work/page" || fail "the page lacks $command"
+  complete_line quantctl "${command:0:3}" | offers "$command" ||
+    fail "bash does not complete $command"
+  grep -q "^    $command)" "$work/zsh" || fail "zsh lacks $command"
+  sed -n "/^\.SS $command\$/,/^\.S[SH] /p" "$work/page" >"$work/section"
+  sed -n "/^    $command)/,/;;/p" "$work/zsh" >"$work/arm"
+  # Without the examples behind it.
+  flags=$("$quantctl" "$command" --help | sed '/^Exit codes:/,$d' |
+    grep -oE '^ +(-[a-z],)?--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+')
+  for flag in $flags; do
+    count=$((count + 1))
+    grep -qE "(^|, )\\\\fB$flag|, \\\\fB$flag" "$work/section" ||
+      fail "the page lacks $command $flag"
+    complete_line quantctl "$command" "${flag:0:4}" | offers "$flag" ||
+      fail "bash does not complete $command $flag"
+    grep -qE "'\*?$flag\[" "$work/arm" || fail "zsh lacks $command $flag"
+  done
+done
+((count >= 100)) || fail "only $count flags were seen"
+
+# Words and files.
+complete_line quantctl convert --dialect com | offers compressed-tensors ||
+  fail "bash does not complete dialects"
+complete_line quantctl convert --format nv | offers nvfp4_4over6 ||
+  fail "bash does not complete formats"
+(cd "$work" && touch weights.safetensors &&
+  complete_line quantctl inspect weig | offers weights.safetensors) ||
+  fail "bash does not complete files"
+grep -q '_files' "$work/zsh"
+
+if command -v groff >/dev/null; then
+  groff -man -ww -z "$work/man" 2>"$work/log"
+  [ -s "$work/log" ] && { cat "$work/log"; fail "groff complains"; }
+else
+  echo "SKIPPED: no groff here to read the page" >&2
+fi
+if command -v zsh >/dev/null; then
+  zsh -n "$work/zsh" || fail "zsh complains"
+else
+  echo "SKIPPED: no zsh here to read its completions" >&2
+fi
+echo "$count flags of $(wc -w <<<"$commands") commands"

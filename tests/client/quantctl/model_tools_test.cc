@@ -1,0 +1,160 @@
+// What quantctl tells of whole models and makes of them without a server.
+#include <set>
+
+#include "tests/client/quantctl/convert_fixture.h"
+
+namespace quantd {
+namespace {
+
+using testing::HasSubstr;
+
+class ModelTools : public Convert {};
+
+TEST_F(ModelTools, ConvertAndCompareReportTheSame) {
+  WriteLlama(Fresh("m"));
+  const Outcome made = RunServed(
+      {"convert", At("m"), Fresh("made"), "--report", Fresh("report")});
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("wrote " + At("report") + "/report.html"));
+  const Outcome compared =
+      Run({"compare", At("m"), At("made"), "--report", Fresh("again")});
+  ASSERT_EQ(compared.code, 0) << compared.err;
+  EXPECT_THAT(compared.out, HasSubstr("/report.html"));
+  const Files files = FilesOf(At("report"));
+  EXPECT_EQ(NamesOf(files),
+            (std::vector<std::string>{"report.html", "report.json"}));
+  EXPECT_TRUE(files == FilesOf(At("again")));
+  const auto json = ModelJson::parse(files.at("report.json"));
+  EXPECT_EQ(json["tensors"].size(), 14u);
+  EXPECT_EQ(json["equal"], 7);
+  EXPECT_EQ(json["groups"].size(), 4u);
+  EXPECT_EQ(json["profile"], "compressed-tensors@0.20");
+  EXPECT_THAT(Run({"inspect", At("made")}).out,
+              HasSubstr("made with the bytes of compressed-tensors@0.20"));
+  // Nothing of it lies in the model.
+  EXPECT_FALSE(std::filesystem::exists(At("made/report.html")));
+}
+
+TEST_F(ModelTools, AReportThatCannotBeWrittenIsFoundBeforeTheWork) {
+  WriteLlama(Fresh("m"));
+  WriteFile(At("file"), "x");
+  const Outcome run = RunServed(
+      {"convert", At("m"), Fresh("made"), "--report", At("file/report")});
+  EXPECT_EQ(run.code, 7);
+  EXPECT_THAT(run.err, HasSubstr("cannot create " + At("file/report")));
+  EXPECT_FALSE(std::filesystem::exists(At("made")));
+}
+
+// Scales of its own for one of three that are fused.
+TEST_F(ModelTools, RepairTellsTheLossAndLintIsClean) {
+  WriteLlama(Fresh("m"));
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made"), "--dialect",
+                       "modelopt", "--fuse", "none,nobody"})
+                .code,
+            0);
+  EXPECT_EQ(Run({"repair", At("made"), Fresh("mended")}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(At("mended")));
+  const std::string shard = At("made/model-00001-of-00002.safetensors");
+  {
+    const auto model = checkpoint::Model::Open(At("made"));
+    ASSERT_THAT(model, IsOk());
+    const auto* t =
+        model->Find("model.layers.0.self_attn.k_proj.weight_scale_2");
+    const float third = FloatOf(*model, t) / 3;
+    std::string bytes = ReadFile(shard);
+    const auto* stored = model->shards()[0].file.Find(
+        "model.layers.0.self_attn.k_proj."
+        "weight_scale_2");
+    ASSERT_NE(stored, nullptr);
+    std::memcpy(bytes.data() + 8 + *reinterpret_cast<uint64_t*>(bytes.data()) +
+                    stored->offset,
+                &third, sizeof(third));
+    WriteFile(shard, bytes);
+  }
+  EXPECT_EQ(Run({"lint", At("made")}).code, 8);
+  const Outcome mended = Run({"repair", At("made"), Fresh("mended")});
+  EXPECT_EQ(mended.code, 0) << mended.err;
+  EXPECT_THAT(mended.out, HasSubstr("fused-scales: model.layers.0.self_attn"));
+  EXPECT_THAT(mended.out, HasSubstr("block scales were rounded; SQNR"));
+  EXPECT_EQ(Run({"lint", At("mended")}).code, 0);
+  // Neither over the model nor into it.
+  EXPECT_EQ(Run({"repair", At("made"), At("made")}).code, 7);
+}
+
+TEST_F(ModelTools, AutoChoosesTheCheapestThatMeetsTheTarget) {
+  WriteLlama(Fresh("m"));
+  std::filesystem::remove(At("made.rules"));
+  const Outcome run =
+      RunServed({"convert", At("m"), Fresh("made"), "--format", "auto",
+                 "--target", "20.45dB", "--json", "--report", Fresh("report")});
+  ASSERT_EQ(run.code, 0) << run.err;
+  const auto advice = ModelJson::parse(run.out.substr(0, run.out.find('\n')));
+  ASSERT_EQ(advice["event"], "advice");
+  EXPECT_EQ(advice["groups"].size(), 8u);
+  // What was foretold is what became of them, by another reader.
+  const auto report = ModelJson::parse(ReadFile(At("report/report.json")));
+  std::set<std::string> formats;
+  for (const auto& g : advice["groups"]) {
+    const std::string chosen = g["chosen"];
+    formats.insert(chosen);
+    for (const auto& [format, c] : g["candidates"].items()) {
+      if (format == chosen) {
+        EXPECT_TRUE(c["sqnr_db"].is_null() || c["sqnr_db"] >= 20.45);
+      } else if (c["bytes"] < g["candidates"][chosen]["bytes"]) {
+        EXPECT_LT(c["sqnr_db"], 20.45) << g.dump();
+      }
+    }
+    if (g["modules"].size() > 1) continue;
+    for (const auto& t : report["tensors"]) {
+      if (t["name"] != g["modules"][0]) continue;
+      EXPECT_NEAR(t["sqnr_db"].get<double>(),
+                  g["candidates"][chosen]["sqnr_db"].get<double>(), 0.02)
+          << t.dump();
+    }
+  }
+  EXPECT_GT(formats.size(), 1u);
+  EXPECT_EQ(Run({"lint", At("made")}).code, 0);
+  // Weights that 4over6 made are verified as such.
+  const Outcome verified =
+      RunServed({"verify", At("made"), "--original", At("m")});
+  EXPECT_EQ(verified.code, 0) << verified.out;
+  // The rules make the same of it again.
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("again"), "--rules",
+                       At("made.rules")})
+                .code,
+            0);
+  EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("again")));
+}
+
+TEST_F(ModelTools, AutoFitsIntoASize) {
+  WriteLlama(Fresh("m"));
+  const auto size_of = [](const std::string& text) {
+    return ModelJson::parse(text.substr(0, text.find('\n')))["bytes_out"]
+        .get<uint64_t>();
+  };
+  uint64_t last = 0;
+  for (const char* most : {"230kB", "300kB", "400kB"}) {
+    const Outcome run =
+        RunServed({"convert", At("m"), Fresh("made"), "--format", "auto",
+                   "--target", most, "--dry-run", "--json"});
+    ASSERT_EQ(run.code, 0) << run.err;
+    const uint64_t bytes = size_of(run.out);
+    EXPECT_LE(bytes, std::stoull(most) * 1000);
+    EXPECT_GT(bytes, last);
+    last = bytes;
+    EXPECT_FALSE(std::filesystem::exists(At("made")));
+  }
+  const Outcome small = RunServed({"convert", At("m"), Fresh("made"),
+                                   "--format", "auto", "--target", "10kB"});
+  EXPECT_EQ(small.code, 3);
+  EXPECT_THAT(small.err, HasSubstr("the smallest that there is has"));
+  EXPECT_EQ(Run({"convert", At("m"), At("made"), "--format", "auto"}).code, 2);
+  EXPECT_EQ(Run({"convert", At("m"), At("made"), "--target", "3dB"}).code, 2);
+  EXPECT_EQ(RunServed({"convert", At("m"), At("made"), "--format", "auto",
+                       "--target", "many"})
+                .code,
+            2);
+}
+
+}  // namespace
+}  // namespace quantd

@@ -47,6 +47,7 @@ def differing(source, mine, pack, only=lambda module: True):
             codes = tensors.get(f"{module}.weight_packed",
                                 tensors.get(f"{module}.weight"))
             scales = tensors[f"{module}.weight_scale"]
+            # Swizzled ones come in tiles of 128 rows, as do these groups.
             pairs = [(codes, packed.codes[rows]),
                      (scales, packed.scales[rows] if scales.dim() == 2
                       else packed.scales)]

@@ -57,12 +57,15 @@ class Case:
                         for values in (mine, theirs))
         self.add(name, "decoded", mine, theirs)
 
-    def add_replaced(self, name, stored_global, decoded):
-        """For what the library spoils: numbers, under a global scale of 1."""
+    def add_replaced(self, name, stored, theirs, decoded):
+        """For what the library spoils: numbers, under a global scale of 1 where
+        the library's is none to divide by."""
         self.row["replaced"].append(name)
         wrong = int((~torch.isfinite(decoded.float())).sum())
-        if stored_global is not None and stored_global.item() != 1:
-            wrong += 1
+        if stored is not None:
+            usable = theirs.isfinite() & (theirs != 0)
+            wanted = torch.where(usable, theirs, torch.ones_like(theirs))
+            wrong += int(stored.item() != wanted.item())
         if wrong:
             self.row["where"][f"{name}: instead of what is spoilt"] = wrong
             self.row["differing"]["codes"] += wrong
@@ -104,7 +107,8 @@ def _compare(library, format, dtype, isa, weights, packed, values, folder):
     for name, theirs in packed.items():
         codes, scales, stored = mine[name]
         if name not in values:
-            case.add_replaced(name, stored, decoded[torch.float32][name])
+            case.add_replaced(name, stored, theirs.stored_global,
+                              decoded[torch.float32][name])
             continue
         case.row["weights"] += 1
         case.add(name, "codes", codes, theirs.codes)

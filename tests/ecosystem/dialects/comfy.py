@@ -6,7 +6,9 @@ from comfy_kitchen.tensor import QuantizedTensor
 from comfy_kitchen.tensor import TensorCoreNVFP4Layout as Layout
 
 import directory
+import fused
 from checkpoints import back, convert, row
+from libraries import by_comfy
 
 DIALECT = "comfy"
 
@@ -19,6 +21,10 @@ def _written(weights):
         for suffix, tensor in Layout.state_dict_tensors(
                 codes, parameters).items():
             tensors[name + suffix] = tensor
+        # By which ComfyUI itself, not its kernels, knows the layer.
+        label = b'{"format": "nvfp4"}'
+        tensors[name.removesuffix("weight") + "comfy_quant"] = torch.tensor(
+            list(label), dtype=torch.uint8)
     return tensors
 
 
@@ -37,13 +43,23 @@ def checks(models, folder):
         tensors = directory.tensors(mine)
         quantized = {n: source[n] for n in source if f"{n}_scale_2" in tensors}
         ours = {n: t for n, t in tensors.items()
-                if n.removesuffix("_2").removesuffix("_scale") in quantized}
+                if n not in source or n in quantized}
         lines, differing, compared = directory.differing_tensors(
             ours, _written(quantized))
-        lines += [f"{n}: {c} bytes" for n, c in differing.items()]
+        stated = 0
+        for tensor, count in differing.items():
+            if fused.group_of(tensor.rsplit(".", 1)[0]):
+                stated += count
+            else:
+                lines.append(f"{tensor}: {count} bytes")
         yield row(name, "nvfp4", "its tensors and ours",
                   compared and not lines, bytes=compared,
-                  differing=sum(differing.values()), lines=lines)
+                  differing=sum(differing.values()) - stated,
+                  because_fused=stated, lines=lines)
+        wrong, compared = fused.differing(
+            models[name], mine, lambda joined: by_comfy.pack(joined, "nvfp4"))
+        yield row(name, "nvfp4", "its bytes of what is fused",
+                  compared and not wrong, differing=wrong, bytes=compared)
         plain = directory.tensors(back(mine, folder))
         values = wrong = 0
         for tensor, weight in quantized.items():

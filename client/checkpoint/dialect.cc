@@ -207,7 +207,8 @@ std::vector<WeightLayout> MakeLayouts() {
        Shape::kBlocks,
        Global::kMultiplier,
        Shape::kScalar,
-       {fp4, scale("F8_E4M3"), second},
+       {fp4, scale("F8_E4M3"), second,
+        StoredPart{S::kLabel, ".comfy_quant", "U8"}},
        /*needs_input_scale=*/false,
        /*high_half_first=*/true,
        /*swizzled=*/true},
@@ -358,6 +359,8 @@ std::vector<int64_t> ShapeOf(const WeightLayout& layout, PartSource source,
     case PartSource::kGlobal:
     case PartSource::kInputScale:
       return scalar(layout.global_shape);
+    case PartSource::kLabel:
+      return {static_cast<int64_t>(kComfyLabel.size())};
   }
   return {};
 }

@@ -51,7 +51,9 @@ enum class PartSource : uint8_t {
   kScales,      // of blocks, rows or the tensor: linear, without padding
   kGlobal,      // of NVFP4, beside the scales of blocks
   kInputScale,  // of the activations, where somebody measured them
+  kLabel,       // ComfyUI's kComfyLabel, by which it knows the layer
 };
+inline constexpr std::string_view kComfyLabel = R"({"format": "nvfp4"})";
 
 // A tensor of a stored weight.
 struct StoredPart {

@@ -45,7 +45,10 @@ std::optional<StoredWeight> Match(const Model& model, const ModelTensor& codes,
     if (part.source == PartSource::kNothing) continue;
     const ModelTensor* found = model.Find(w.module + std::string(part.suffix));
     w.parts[i] = found;
-    if (part.source == PartSource::kInputScale) continue;
+    if (part.source == PartSource::kInputScale ||
+        part.source == PartSource::kLabel) {
+      continue;
+    }
     if (found == nullptr || !IsTypeOf(part, found->stored.dtype)) {
       return std::nullopt;
     }

@@ -84,6 +84,10 @@ absl::Status NotFinite(const Piece& piece) {
       static_cast<int64_t>(i) % w.cols, w.module));
 }
 
+absl::Span<const std::byte> AsBytes(std::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
 // Writes the parts of weights and keeps their hashes.
 class Writer {
  public:
@@ -111,6 +115,9 @@ class Writer {
           break;
         case PartSource::kInputScale:
           s = Number(piece, i, InputScaleOf(w.layout->global, *w.input_amax));
+          break;
+        case PartSource::kLabel:
+          if (piece.row == 0) s = Put(w, i, 0, AsBytes(kComfyLabel));
           break;
         case PartSource::kNothing:
           break;

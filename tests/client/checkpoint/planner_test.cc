@@ -121,8 +121,8 @@ TEST_F(PlannerTest, EveryDialectStoresItsOwnParts) {
       {D::kDeepSeek, W::kFp8Block,
        ".weight F8_E4M3 [256,128]; .weight_scale_inv F32 [2,1]; "},
       {D::kComfy, W::kNvfp4,
-       ".weight U8 [256,64]; .weight_scale F8_E4M3 [256,8]; "
-       ".weight_scale_2 F32 []; "},
+       ".comfy_quant U8 [19]; .weight U8 [256,64]; "
+       ".weight_scale F8_E4M3 [256,8]; .weight_scale_2 F32 []; "},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(fmt::format("{} {}", Name(c.dialect), Name(c.format)));

@@ -189,31 +189,6 @@ TEST_F(Convert, CarriesEverythingElseAndSaysWhatToDoNext) {
   EXPECT_THAT(twice.err, HasSubstr("quantized already"));
 }
 
-// To the key what compressed-tensors 0.20 writes for such a model.
-TEST_F(Convert, TheConfigurationIsTheLibrarysOwn) {
-  WriteLlama(Fresh("m"));
-  ASSERT_EQ(
-      RunServed({"convert", At("m"), Fresh("made"), "--format", "fp8_dynamic"})
-          .code,
-      0);
-  const auto config = ModelJson::parse(ReadFile(At("made/config.json")));
-  EXPECT_EQ(nlohmann::json(config["quantization_config"]),
-            nlohmann::json::parse(R"({
-    "config_groups": {"FP8_DYNAMIC": {
-      "format": "float-quantized",
-      "input_activations": {"dynamic": true, "group_size": null,
-        "num_bits": 8, "strategy": "token", "symmetric": true,
-        "type": "float"},
-      "output_activations": null, "targets": ["Linear"],
-      "weights": {"dynamic": false, "group_size": null, "num_bits": 8,
-        "strategy": "channel", "symmetric": true, "type": "float"}}},
-    "format": "float-quantized", "global_compression_ratio": null,
-    "ignore": ["lm_head"], "kv_cache_scheme": null,
-    "moe_sparsity_config": null, "quant_method": "compressed-tensors",
-    "quantization_status": "compressed", "transform_config": {},
-    "version": "0.20.0"})"));
-}
-
 TEST_F(Convert, ModelOptGetsItsOwnFileAndScalesOfActivations) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(

@@ -75,7 +75,7 @@ tests/client/files: kernels/plan client client/files tests/client tests/testing 
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/repair client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
 tests/client/net: kernels/plan proto/net client client/net client/parts/error_details.h tests/bench/rpc_process.h tests/client tests/testing absl fmt messages
-tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint
+tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
 tests/fuzz: kernels/plan proto tests/proto/raw_message.h absl google gtest
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
 tests/bench: kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI

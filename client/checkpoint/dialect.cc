@@ -384,15 +384,9 @@ float AmaxOf(Global rule, float global) {
 }
 
 float InputScaleOf(Global rule, float amax) {
-  switch (rule) {
-    case Global::kNone:
-      return amax / LimitsOf(DType::kE4M3).max;
-    case Global::kMultiplier:
-      return amax / kNvfp4Range;
-    case Global::kDivisor:
-      break;
-  }
-  return GlobalOf(rule, amax);
+  if (rule == Global::kNone) return amax / LimitsOf(DType::kE4M3).max;
+  return rule == Global::kMultiplier ? amax / kNvfp4Range
+                                     : GlobalOf(rule, amax);
 }
 
 bool IsPlausible(Global rule, float global) {

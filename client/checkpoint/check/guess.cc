@@ -229,6 +229,7 @@ absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
         w.parts[i] = global;
         break;
       case PartSource::kInputScale:
+      case PartSource::kLabel:
         w.parts[i] = model.Find(name);
         break;
       case PartSource::kNothing:

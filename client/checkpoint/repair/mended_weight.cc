@@ -211,7 +211,8 @@ absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
       case PartSource::kGlobal:
         part.bytes = BytesOf(m.new_global ? *m.new_global : *m.global);
         break;
-      case PartSource::kInputScale: {
+      case PartSource::kInputScale:
+      case PartSource::kLabel: {
         auto bytes = ReadAll(model, *w.parts[i]);
         if (!bytes.ok()) return bytes.status();
         part.bytes = *std::move(bytes);

@@ -1,15 +1,14 @@
 #include "client/checkpoint/advise/advise.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
+#include "client/checkpoint/convert/units.h"
 #include "client/checkpoint/planner.h"
 #include "client/checkpoint/weights.h"
 #include "client/files/quantized_file.h"
@@ -92,25 +91,10 @@ class Advisor {
 
   // One group after the other, so that it is read from the disk once.
   absl::Status Measure() {
-    std::atomic<size_t> next = 0;
-    absl::Status status;
-    const auto loop = [&] {
-      AlignedBytes memory(options_.piece_bytes);
-      for (;;) {
-        const size_t i = next++;
-        if (i >= together_.size()) return;
-        const auto s = MeasureOne(&together_[i], memory.span());
-        if (s.ok()) continue;
-        next = together_.size();
-        const std::lock_guard lock(mutex_);
-        status.Update(s);
-      }
-    };
-    std::vector<std::thread> others;
-    for (int i = 1; i < options_.at_once; ++i) others.emplace_back(loop);
-    loop();
-    for (std::thread& t : others) t.join();
-    return status;
+    return DoUnits(together_.size(), options_.at_once, options_.piece_bytes,
+                   [this](size_t i, absl::Span<std::byte> room) {
+                     return MeasureOne(&together_[i], room);
+                   });
   }
 
   std::vector<AdvisedGroup> groups() const {

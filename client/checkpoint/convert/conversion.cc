@@ -1,17 +1,16 @@
 #include "client/checkpoint/convert/conversion.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/convert/content_hash.h"
 #include "client/checkpoint/convert/output_directory.h"
+#include "client/checkpoint/convert/units.h"
 #include "client/checkpoint/convert/weight_decoder.h"
 #include "fmt/format.h"
 
@@ -62,30 +61,13 @@ class Converter {
     const size_t groups = plan_.groups.size();
     const size_t decoded = groups + plan_.decoded.size();
     const size_t units = decoded + plan_.copies.size();
-    std::atomic<size_t> next = 0;
-    absl::Status status;
-    const auto loop = [&] {
-      // One for all units of a thread: pieces that came and went between
-      // results of other sizes would tear the heap.
-      AlignedBytes memory(groups == 0 ? 1 : options_.piece_bytes);
-      const absl::Span<std::byte> room = memory.span();
-      for (;;) {
-        const size_t unit = next++;
-        if (unit >= units) return;
-        const auto s = unit < groups    ? Group(unit, room)
-                       : unit < decoded ? Decode(unit, unit - groups)
-                                        : Copy(*plan_.copies[unit - decoded]);
-        if (s.ok()) continue;
-        next = units;
-        const std::lock_guard lock(mutex_);
-        status.Update(s);
-      }
-    };
-    std::vector<std::thread> others;
-    for (int i = 1; i < options_.at_once; ++i) others.emplace_back(loop);
-    loop();
-    for (std::thread& t : others) t.join();
-    return status;
+    return DoUnits(
+        units, options_.at_once, groups == 0 ? 1 : options_.piece_bytes,
+        [&](size_t unit, absl::Span<std::byte> room) {
+          return unit < groups    ? Group(unit, room)
+                 : unit < decoded ? Decode(unit, unit - groups)
+                                  : Copy(*plan_.copies[unit - decoded]);
+        });
   }
 
   const ConversionResult& result() const { return result_; }

@@ -134,8 +134,8 @@ double ServerProcess::CpuSeconds() const {
   return nanoseconds / 1e9;
 }
 
-uint64_t ServerProcess::Status(const std::string& key) const {
-  std::ifstream file("/proc/" + std::to_string(pid_) + "/status");
+uint64_t StatusOf(pid_t pid, const std::string& key) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
   std::string word;
   while (file >> word) {
     uint64_t kib = 0;

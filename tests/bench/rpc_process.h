@@ -11,6 +11,9 @@
 
 namespace quantd::bench {
 
+// "VmHWM", "VmRSS", in bytes, of a process that is alive; else 0.
+uint64_t StatusOf(pid_t pid, const std::string& key);
+
 class ServerProcess {
  public:
   // Runs `command` with "--port-file FILE" appended and waits until it has
@@ -27,8 +30,9 @@ class ServerProcess {
 
   uint64_t MinorFaults() const;
   double CpuSeconds() const;  // user and system, of the threads alive
-  // "VmHWM", "VmRSS", in bytes.
-  uint64_t Status(const std::string& key) const;
+  uint64_t Status(const std::string& key) const {
+    return StatusOf(pid_, key);
+  }
   std::string Log() const;
 
   void Signal(int number) const;

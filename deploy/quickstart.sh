@@ -48,7 +48,7 @@ mkdir -p "$build"
 cuda=OFF
 if [[ $(nvidia-smi -L 2>/dev/null) == GPU* ]]; then cuda=AUTO; fi
 step "Build (the first takes a few minutes; later ones seconds)"
-cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON \
   -DQUANTD_BUILD_TESTS=OFF -DQUANTD_CUDA=$cuda >"$build/configure.log" 2>&1 \
   || { tail -20 "$build/configure.log" >&2; exit 1; }
 grep "CUDA backend" "$build/configure.log" ||

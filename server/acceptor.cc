@@ -104,14 +104,14 @@ void Acceptor::RunAccepting() {
   while (true) {
     // Turns come whether somebody knocks or not.
     poll(polled.data(), polled.size(),
-         outlaws_.empty()
+         turnstile_.empty()
              ? -1
              : static_cast<int>(absl::ToInt64Milliseconds(kLookInterval)));
     if (polled[0].revents != 0) return;
     for (size_t i = 1; i < polled.size(); ++i) {
       if (polled[i].revents != 0) Accept(polled[i].fd);
     }
-    for (const auto& guest : outlaws_.Next(absl::Now())) HandOver(guest);
+    for (const auto& guest : turnstile_.Next(absl::Now())) HandOver(guest);
   }
 }
 
@@ -172,12 +172,15 @@ void Acceptor::Accept(int listening) {
       entries_.push_back({connection, 0, absl::Now()});
     }
     const Turnstile::Guest guest = {fd, listening};
-    if (!connection->countable() || !ledger_->Outlawed(*connection)) {
+    const bool outlawed = ledger_->Outlawed(*connection);
+    if (!connection->countable() ||
+        (!outlawed && !ledger_->Distrusts(*connection))) {
       HandOver(guest);
       continue;
     }
-    connection->AllowBacklog(Connection::Backlog::kLeast);
-    if (!outlaws_.Enter(connection->host(), guest)) ++dropped_;
+    if (outlawed) connection->AllowBacklog(Connection::Backlog::kLeast);
+    const auto& pace = outlawed ? Turnstile::kOutlawed : Turnstile::kDistrusted;
+    if (!turnstile_.Enter(connection->host(), pace, guest)) ++dropped_;
   }
 }
 

@@ -4,8 +4,9 @@
 // (CVE-2023-4785), takes as many connections as come, and tells nobody about
 // them. So the descriptors are accepted here: no more than a limit, at which
 // one that does nothing makes room, and each remembered, so that a call's
-// connection can be measured and ended. A host of which a connection had to be
-// ended for what it brought gets new ones a few a second.
+// connection can be measured and ended. A host that stalls, or of
+// which a connection had to be ended for what it brought, gets new ones a few a
+// second.
 //
 // Threads: Find, Expel, size and dropped may be called from any thread, the
 // rest from one.
@@ -101,7 +102,7 @@ class Acceptor {
   std::unique_ptr<GrpcAcceptor> to_;
   MemoryLedger* ledger_ = nullptr;
   int stop_ = -1;
-  Turnstile outlaws_;  // of the accepting thread
+  Turnstile turnstile_;  // of the accepting thread
   std::atomic<uint64_t> dropped_ = 0;
   mutable absl::Mutex mutex_;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::string_view kEndOfHead = "\r\n\r\n";
 // After a failed accept, such as one for want of descriptors.
 constexpr std::chrono::milliseconds kAcceptPause{100};
-constexpr int kBacklog = 64;
+constexpr int kMostScrapes = 64;
 
 std::string_view Reason(int status) {
   switch (status) {
@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<HttpListener>> HttpListener::Start(
       !s.ok()) {
     return s;
   }
-  auto sockets = ListenSockets::Open(address, kBacklog);
+  auto sockets = ListenSockets::Open(address, kMostScrapes);
   if (!sockets.ok()) return sockets.status();
   const int stop = eventfd(0, EFD_CLOEXEC);
   if (stop < 0) {

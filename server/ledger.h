@@ -173,6 +173,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // For a while half of each account is kept for others. Of a message of that
   // sender only what has come is charged.
   void Distrust(Sender& sender);
+  // Whether that is held against the sender: not if it is proven.
+  bool Distrusts(const Sender& sender) const;
   // A connection of the sender's host was ended for what it brought: until it
   // is forgotten that host is granted little.
   void Outlaw(Sender& sender);

@@ -57,6 +57,11 @@ void MemoryLedger::Distrust(Sender& sender) {
   HoldAgainst(sender, absl::Now());
 }
 
+bool MemoryLedger::Distrusts(const Sender& sender) const {
+  absl::MutexLock lock(&mutex_);
+  return Suspect(sender, absl::Now());
+}
+
 void MemoryLedger::Outlaw(Sender& sender) {
   absl::MutexLock lock(&mutex_);
   OutlawLocked(sender, absl::Now());

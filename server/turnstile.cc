@@ -4,21 +4,18 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace quantd {
 namespace {
 
-// Who has been promised nothing yet has little to say: the beginning of a
-// connection, or of a handshake.
-constexpr int kMostSaid = 16 << 10;
-
 // Has hung up, or does not wait to be answered.
-bool IsGone(int fd) {
+bool IsGone(int fd, const Turnstile::Pace& pace) {
   pollfd polled = {fd, POLLRDHUP, 0};
   int said = 0;
   return poll(&polled, 1, 0) > 0 ||
-         (ioctl(fd, FIONREAD, &said) == 0 && said > kMostSaid);
+         (ioctl(fd, FIONREAD, &said) == 0 && said > pace.most_said);
 }
 
 }  // namespace
@@ -29,11 +26,12 @@ Turnstile::~Turnstile() {
   }
 }
 
-bool Turnstile::Enter(const std::string& host, Guest guest) {
+bool Turnstile::Enter(const std::string& host, const Pace& pace, Guest guest) {
   Line& line = lines_[host];
+  line.pace = pace;
   if (line.guests.size() >= kMost) {
-    std::erase_if(line.guests, [](const Guest& waiting) {
-      return IsGone(waiting.fd) && close(waiting.fd) == 0;
+    std::erase_if(line.guests, [&](const Guest& waiting) {
+      return IsGone(waiting.fd, pace) && close(waiting.fd) == 0;
     });
   }
   if (line.guests.size() >= kMost) {
@@ -48,19 +46,18 @@ std::vector<Turnstile::Guest> Turnstile::Next(absl::Time now) {
   std::vector<Guest> in;
   absl::erase_if(lines_, [&](auto& entry) {
     Line& line = entry.second;
-    if (now < line.next) return false;
-    while (!line.guests.empty()) {
+    const absl::Duration ahead = line.pace.each * (line.pace.at_once - 1);
+    while (!line.guests.empty() && line.used_until <= now + ahead) {
       const Guest guest = line.guests.front();
       line.guests.pop_front();
-      if (IsGone(guest.fd)) {
+      if (IsGone(guest.fd, line.pace)) {
         close(guest.fd);
         continue;
       }
       in.push_back(guest);
-      line.next = now + kEach;
-      return false;
+      line.used_until = std::max(line.used_until, now) + line.pace.each;
     }
-    return true;
+    return line.guests.empty() && line.used_until <= now;
   });
   return in;
 }

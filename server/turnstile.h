@@ -1,11 +1,10 @@
 // Lets the connections of a host in one by one.
 //
-// A host of which a connection had to be ended may come back at once, and each
-// time what it brings before it is ended again costs others their time. So its
-// new connections wait here, unread, for a turn: the host's first has it at
-// once, then one each kEach. Who hangs up loses its place, and so does who says
-// more than the beginning of a connection before it is answered; beyond kMost
-// of a host the next is hung up on.
+// A host that stalls, or of which a connection had to be ended, may come back
+// at once, and each time what it brings, a handshake at the least, costs others
+// their time. So its new connections wait here, unread, for a turn: some at
+// once, then one each so often. Who hangs up loses its place; beyond kMost of a
+// host the next is hung up on.
 //
 // Threads: of one thread.
 #ifndef QUANTD_SERVER_TURNSTILE_H_
@@ -23,8 +22,19 @@ namespace quantd {
 
 class Turnstile {
  public:
-  static constexpr absl::Duration kEach = absl::Milliseconds(250);
   static constexpr size_t kMost = 64;
+
+  struct Pace {
+    absl::Duration each;  // from one turn to the next
+    int at_once;    // turns that a host that had none for long has at once
+    int most_said;  // who says more before its turn loses its place
+  };
+  // Of a host that is distrusted. Some clients send a window of their first
+  // request before they are answered.
+  static constexpr Pace kDistrusted = {absl::Milliseconds(50), 16, 1 << 20};
+  // Of a host that brought more than is lawful. Who has been promised nothing
+  // has little to say: the beginning of a connection, or of a handshake.
+  static constexpr Pace kOutlawed = {absl::Milliseconds(250), 1, 16 << 10};
 
   struct Guest {
     int fd;         // a connected socket
@@ -35,9 +45,9 @@ class Turnstile {
   Turnstile(const Turnstile&) = delete;
   ~Turnstile();  // closes those who wait
 
-  // Takes the guest's descriptor. False: too many wait already, and it is
-  // closed.
-  bool Enter(const std::string& host, Guest guest);
+  // Takes the guest's descriptor. All who wait of the host go by `pace` from
+  // now on. False: too many wait already, and the descriptor is closed.
+  bool Enter(const std::string& host, const Pace& pace, Guest guest);
   // Those whose turn it is; their descriptors are the caller's.
   std::vector<Guest> Next(absl::Time now);
   bool empty() const { return lines_.empty(); }
@@ -45,9 +55,12 @@ class Turnstile {
  private:
   struct Line {
     std::deque<Guest> guests;
-    absl::Time next = absl::InfinitePast();
+    Pace pace = kOutlawed;
+    // When the turns that were had would have been over, had each come when
+    // the one before it was.
+    absl::Time used_until = absl::InfinitePast();
   };
-  // Of hosts that have somebody waiting, or had a turn less than kEach ago.
+  // Of hosts that have somebody waiting, or turns that are not over.
   absl::flat_hash_map<std::string, Line> lines_;
 };
 

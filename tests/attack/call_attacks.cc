@@ -13,7 +13,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kMiB = 1 << 20;
 constexpr uint32_t kLargestClaim = 0xffffffff;
 
 Metadata Declares(size_t bytes) {
@@ -260,7 +259,7 @@ void TinyFrames(Assault& assault) {
   });
 }
 
-constexpr Attack kRows[] = {
+constexpr Attack kCallAttacks[] = {
     {.name = "never_ending_health",
      .what = "8 x 48 MiB of a Health/Check that never ends",
      .run = NeverEndingHealth,
@@ -379,6 +378,6 @@ constexpr Attack kRows[] = {
 
 }  // namespace
 
-std::span<const Attack> CallAttacks() { return kRows; }
+std::span<const Attack> CallAttacks() { return kCallAttacks; }
 
 }  // namespace quantd::attack

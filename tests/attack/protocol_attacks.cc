@@ -15,8 +15,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kMiB = 1 << 20;
-
 void HoldBare(Assault& assault, Socket& socket) {
   std::string ignored;
   while (!assault.over() && socket.alive()) {
@@ -271,7 +269,7 @@ void CompressedZeros(Assault& assault) {
   });
 }
 
-constexpr Attack kRows[] = {
+constexpr Attack kProtocolAttacks[] = {
     {.name = "connection_flood",
      .what = "200 silent connections, 64 descriptors",
      .run = ConnectionFlood,
@@ -353,6 +351,6 @@ constexpr Attack kRows[] = {
 
 }  // namespace
 
-std::span<const Attack> ProtocolAttacks() { return kRows; }
+std::span<const Attack> ProtocolAttacks() { return kProtocolAttacks; }
 
 }  // namespace quantd::attack

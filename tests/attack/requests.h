@@ -2,10 +2,13 @@
 #ifndef QUANTD_TESTS_ATTACK_REQUESTS_H_
 #define QUANTD_TESTS_ATTACK_REQUESTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 namespace quantd::attack {
+
+inline constexpr size_t kMiB = 1 << 20;
 
 inline constexpr char kQuantize[] = "/quantd.v1.Quantd/Quantize";
 inline constexpr char kDequantize[] = "/quantd.v1.Quantd/Dequantize";

@@ -30,9 +30,7 @@ class ServerProcess {
 
   uint64_t MinorFaults() const;
   double CpuSeconds() const;  // user and system, of the threads alive
-  uint64_t Status(const std::string& key) const {
-    return StatusOf(pid_, key);
-  }
+  uint64_t Status(const std::string& key) const { return StatusOf(pid_, key); }
   std::string Log() const;
 
   void Signal(int number) const;

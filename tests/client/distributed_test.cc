@@ -18,11 +18,6 @@ using bench::ServerProcess;
 
 constexpr int kServers = 3;
 
-std::string FieldOf(const absl::Status& status) {
-  const auto violation = GetFieldViolation(status);
-  return violation ? violation->field : status.ToString();
-}
-
 // rows x cols of fp32, with outliers so that every shard has another amax.
 struct Whole {
   Whole(int64_t rows, int64_t cols) : desc{DType::kF32, {rows, cols}} {

@@ -14,11 +14,6 @@ QuantizeOptions Of(Format format, Usage usage = Usage::kBoth) {
   return o;
 }
 
-std::string FieldOf(const absl::Status& status) {
-  const auto violation = GetFieldViolation(status);
-  return violation ? violation->field : status.ToString();
-}
-
 void ExpectSame(const CopyForm& a, const CopyForm& b) {
   EXPECT_EQ(a.scale_layout, b.scale_layout);
   EXPECT_EQ(a.compact_scales, b.compact_scales);

@@ -11,11 +11,6 @@
 namespace quantd {
 namespace {
 
-std::string FieldOf(const absl::Status& status) {
-  const auto violation = GetFieldViolation(status);
-  return violation ? violation->field : status.ToString();
-}
-
 // As for gradients: the columnwise copy is rotated.
 QuantizerConfig Rotating() {
   QuantizerConfig config;

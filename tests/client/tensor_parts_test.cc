@@ -15,10 +15,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string FieldOf(const absl::Status& status) {
-  const auto violation = GetFieldViolation(status);
-  return violation ? violation->field : status.ToString();
-}
 std::string ExpectedOf(const absl::Status& status) {
   const auto violation = GetFieldViolation(status);
   return violation ? violation->expected : status.ToString();

@@ -26,7 +26,7 @@ build=.gpu/build
 bundle=.gpu/bundle
 limit=$((60 << 20))
 
-cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DQUANTD_CUDA=ON \
+cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON -DQUANTD_CUDA=ON \
   -DQUANTD_STATIC=ON -DCMAKE_CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES:-90a}" \
   -DCMAKE_EXE_LINKER_FLAGS="-static-libstdc++ -static-libgcc"
 cmake --build "$build" --parallel "$jobs" --target "${programs[@]}"

@@ -208,7 +208,15 @@ TEST_F(LedgerTest, StrangersHaveASmallBacklogUntilTheyHaveProvenThemselves) {
   ledger_->Prove(*known);
   EXPECT_EQ(known->backlog, Backlog::kAny);
 
+  const auto stalling = At("stalling");
+  ledger_->Distrust(*stalling);
+  EXPECT_TRUE(ledger_->Distrusts(*At("stalling")));
+  EXPECT_FALSE(ledger_->Outlawed(*At("stalling")));
+  ledger_->Prove(*stalling);
+  EXPECT_TRUE(ledger_->Distrusts(*At("stalling")));
+
   const auto outlaw = At("host");
+  EXPECT_FALSE(ledger_->Distrusts(*outlaw));
   ledger_->Outlaw(*outlaw);
   EXPECT_TRUE(ledger_->Outlawed(*outlaw));
   EXPECT_TRUE(ledger_->Outlawed(*At("host")));

@@ -13,7 +13,9 @@
 namespace quantd {
 namespace {
 
-const absl::Time kStart = absl::UnixEpoch() + absl::Hours(1);
+const absl::Time kOpened = absl::UnixEpoch() + absl::Hours(1);
+constexpr Turnstile::Pace kSlow = Turnstile::kOutlawed;
+constexpr Turnstile::Pace kQuick = Turnstile::kDistrusted;
 
 class TurnstileTest : public testing::Test {
  protected:
@@ -46,28 +48,64 @@ class TurnstileTest : public testing::Test {
 };
 
 TEST_F(TurnstileTest, TheFirstAtOnceThenOneByOne) {
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(turnstile_.Enter("a", Connect()));
-  EXPECT_EQ(Turns(kStart), 1u);
-  EXPECT_EQ(Turns(kStart), 0u);
-  EXPECT_EQ(Turns(kStart + Turnstile::kEach / 2), 0u);
-  EXPECT_EQ(Turns(kStart + Turnstile::kEach), 1u);
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(turnstile_.Enter("a", kSlow, Connect()));
+  EXPECT_EQ(Turns(kOpened), 1u);
+  EXPECT_EQ(Turns(kOpened), 0u);
+  EXPECT_EQ(Turns(kOpened + kSlow.each / 2), 0u);
+  EXPECT_EQ(Turns(kOpened + kSlow.each), 1u);
   // Not two, however late somebody looks.
-  ASSERT_TRUE(turnstile_.Enter("a", Connect()));
-  EXPECT_EQ(Turns(kStart + absl::Seconds(10)), 1u);
-  EXPECT_EQ(Turns(kStart + absl::Seconds(10)), 0u);
+  ASSERT_TRUE(turnstile_.Enter("a", kSlow, Connect()));
+  EXPECT_EQ(Turns(kOpened + absl::Seconds(10)), 1u);
+  EXPECT_EQ(Turns(kOpened + absl::Seconds(10)), 0u);
+}
+
+TEST_F(TurnstileTest, SomeAtOnceThenOneByOne) {
+  for (int i = 0; i < kQuick.at_once + 3; ++i) {
+    ASSERT_TRUE(turnstile_.Enter("a", kQuick, Connect()));
+  }
+  const auto at_once = static_cast<size_t>(kQuick.at_once);
+  EXPECT_EQ(Turns(kOpened), at_once);
+  EXPECT_EQ(Turns(kOpened), 0u);
+  EXPECT_EQ(Turns(kOpened + kQuick.each), 1u);
+  EXPECT_EQ(Turns(kOpened + 3 * kQuick.each), 2u);
+  EXPECT_FALSE(turnstile_.empty());
+  // The turns come back as slowly as they were given.
+  EXPECT_EQ(Turns(kOpened + (kQuick.at_once + 3) * kQuick.each), 0u);
+  EXPECT_TRUE(turnstile_.empty());
+}
+
+TEST_F(TurnstileTest, WhoIsOutlawedMeanwhileWaitsAsOutlawsDo) {
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(turnstile_.Enter("a", kQuick, Connect()));
+  }
+  EXPECT_EQ(Turns(kOpened), static_cast<size_t>(kQuick.at_once));
+  ASSERT_TRUE(turnstile_.Enter("a", kSlow, Connect()));
+  const absl::Time over = kOpened + kQuick.at_once * kQuick.each;
+  EXPECT_EQ(Turns(over - kQuick.each), 0u);
+  EXPECT_EQ(Turns(over), 1u);
+  EXPECT_EQ(Turns(over + kQuick.each), 0u);
+}
+
+TEST_F(TurnstileTest, AClientThatDoesNotWaitKeepsItsPlaceIfOnlyDistrusted) {
+  ASSERT_TRUE(turnstile_.Enter("a", kQuick, Connect()));
+  const std::string window(64 << 10, 'x');
+  ASSERT_GT(send(peers_[0], window.data(), window.size(), 0), 20 << 10);
+  EXPECT_EQ(Turns(kOpened), 1u);
 }
 
 TEST_F(TurnstileTest, HostsDoNotWaitForEachOther) {
-  ASSERT_TRUE(turnstile_.Enter("a", Connect()));
-  ASSERT_TRUE(turnstile_.Enter("b", Connect()));
-  EXPECT_EQ(Turns(kStart), 2u);
+  ASSERT_TRUE(turnstile_.Enter("a", kSlow, Connect()));
+  ASSERT_TRUE(turnstile_.Enter("b", kSlow, Connect()));
+  EXPECT_EQ(Turns(kOpened), 2u);
 }
 
 TEST_F(TurnstileTest, WhoHangsUpTakesNoTurn) {
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(turnstile_.Enter("a", Connect()));
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(turnstile_.Enter("a", kSlow, Connect()));
   HangUp(0);
   HangUp(1);
-  const auto guests = turnstile_.Next(kStart);
+  const auto guests = turnstile_.Next(kOpened);
   ASSERT_EQ(guests.size(), 1u);
   EXPECT_TRUE(IsClosed(0));
   EXPECT_TRUE(IsClosed(1));
@@ -76,12 +114,13 @@ TEST_F(TurnstileTest, WhoHangsUpTakesNoTurn) {
 }
 
 TEST_F(TurnstileTest, WhoDoesNotWaitToBeAnsweredTakesNoTurn) {
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(turnstile_.Enter("a", Connect()));
+  for (int i = 0; i < 2; ++i)
+    ASSERT_TRUE(turnstile_.Enter("a", kSlow, Connect()));
   const std::string much(20 << 10, 'x');
   ASSERT_EQ(send(peers_[0], much.data(), much.size(), 0),
             static_cast<ssize_t>(much.size()));
   ASSERT_EQ(send(peers_[1], much.data(), 1000, 0), 1000);
-  const auto guests = turnstile_.Next(kStart);
+  const auto guests = turnstile_.Next(kOpened);
   ASSERT_EQ(guests.size(), 1u);
   char byte;
   EXPECT_EQ(recv(guests[0].fd, &byte, 1, MSG_DONTWAIT), 1);
@@ -90,32 +129,32 @@ TEST_F(TurnstileTest, WhoDoesNotWaitToBeAnsweredTakesNoTurn) {
 
 TEST_F(TurnstileTest, TheLineHasAnEnd) {
   for (size_t i = 0; i < Turnstile::kMost; ++i) {
-    ASSERT_TRUE(turnstile_.Enter("a", Connect()));
+    ASSERT_TRUE(turnstile_.Enter("a", kSlow, Connect()));
   }
-  EXPECT_FALSE(turnstile_.Enter("a", Connect()));
+  EXPECT_FALSE(turnstile_.Enter("a", kSlow, Connect()));
   EXPECT_TRUE(IsClosed(Turnstile::kMost));
   // Room is made by those who have left.
   HangUp(7);
-  EXPECT_TRUE(turnstile_.Enter("a", Connect()));
+  EXPECT_TRUE(turnstile_.Enter("a", kSlow, Connect()));
   EXPECT_TRUE(IsClosed(7));
-  EXPECT_TRUE(turnstile_.Enter("b", Connect()));
+  EXPECT_TRUE(turnstile_.Enter("b", kSlow, Connect()));
 }
 
 TEST_F(TurnstileTest, ForgetsWhoIsGone) {
   EXPECT_TRUE(turnstile_.empty());
-  ASSERT_TRUE(turnstile_.Enter("a", Connect()));
+  ASSERT_TRUE(turnstile_.Enter("a", kSlow, Connect()));
   EXPECT_FALSE(turnstile_.empty());
-  EXPECT_EQ(Turns(kStart), 1u);
+  EXPECT_EQ(Turns(kOpened), 1u);
   // The last turn is remembered for as long as it keeps others waiting.
   EXPECT_FALSE(turnstile_.empty());
-  EXPECT_EQ(Turns(kStart + Turnstile::kEach), 0u);
+  EXPECT_EQ(Turns(kOpened + kSlow.each), 0u);
   EXPECT_TRUE(turnstile_.empty());
 }
 
 TEST_F(TurnstileTest, ClosesThoseWhoWaitWithIt) {
   {
     Turnstile turnstile;
-    ASSERT_TRUE(turnstile.Enter("a", Connect()));
+    ASSERT_TRUE(turnstile.Enter("a", kSlow, Connect()));
   }
   EXPECT_TRUE(IsClosed(0));
 }

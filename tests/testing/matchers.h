@@ -7,11 +7,13 @@
 
 #include <cstddef>
 #include <cstring>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "fmt/format.h"
+#include "kernels/plan/field_error.h"
 
 namespace quantd {
 
@@ -31,6 +33,12 @@ MATCHER_P(StatusIs, code, "has status " + absl::StatusCodeToString(code)) {
   if (StatusOf(arg).code() == code) return true;
   *result_listener << StatusOf(arg).ToString();
   return false;
+}
+
+// Of a refusal the field that it names; of anything else all that it says.
+inline std::string FieldOf(const absl::Status& status) {
+  const auto violation = GetFieldViolation(status);
+  return violation ? violation->field : status.ToString();
 }
 
 // True for equal bytes; else says where the first difference is and how many

@@ -15,16 +15,11 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-QuantizerConfig Of(Format format, Usage usage = Usage::kBoth) {
+QuantizerConfig ConfigOf(Format format, Usage usage = Usage::kBoth) {
   QuantizerConfig config;
   config.options.format = format;
   config.options.usage = usage;
   return config;
-}
-
-std::string FieldOf(const absl::Status& status) {
-  const auto violation = GetFieldViolation(status);
-  return violation ? violation->field : status.ToString();
 }
 
 class Forms : public testing::Test {
@@ -169,7 +164,7 @@ TEST_F(Forms, ReshapeLeavesTheLastDimension) {
   }
   // A vector is one row; so is what it may become.
   Input vector({64});
-  const auto v = Make(Of(Format::kNvfp4, Usage::kRowwise), vector);
+  const auto v = Make(ConfigOf(Format::kNvfp4, Usage::kRowwise), vector);
   ASSERT_THAT(v, IsOk());
   const auto row = v->Reshape({1, 1, 64});
   ASSERT_THAT(row, IsOk());
@@ -178,7 +173,7 @@ TEST_F(Forms, ReshapeLeavesTheLastDimension) {
   // Split elsewhere: all the dimensions that make up the columns stay.
   Input deep({4, 6, 32});
   deep.desc.flatten_axis = 1;
-  const auto d = Make(Of(Format::kNvfp4, Usage::kRowwise), deep);
+  const auto d = Make(ConfigOf(Format::kNvfp4, Usage::kRowwise), deep);
   ASSERT_THAT(d, IsOk());
   EXPECT_THAT(d->Reshape({2, 2, 6, 32}), IsOk());
   EXPECT_FALSE(d->Reshape({24, 32}).ok());
@@ -196,7 +191,7 @@ TEST_F(Forms, ScaleLayoutsThereAndBack) {
     for (const bool grouped : {false, true}) {
       SCOPED_TRACE(fmt::format("{} {}", Name(format), grouped));
       Input in({200, 224});
-      const Quantizer quantizer(client_, Of(format));
+      const Quantizer quantizer(client_, ConfigOf(format));
       const auto q =
           grouped ? quantizer.QuantizeGroups(in.desc, in.data, {70, 0, 130})
                   : quantizer.Quantize(in.desc, in.data);
@@ -236,12 +231,12 @@ TEST_F(Forms, ScaleLayoutsThereAndBack) {
     }
   }
   Input in({32, 128});
-  QuantizerConfig c = Of(Format::kNvfp4Square);
+  QuantizerConfig c = ConfigOf(Format::kNvfp4Square);
   c.options.form.compact_scales = true;
   const auto compact = Make(c, in);
   ASSERT_THAT(compact, IsOk());
   EXPECT_FALSE(compact->ConvertScaleLayout(Layout::kSwizzled).ok());
-  const auto fp8 = Make(Of(Format::kFp8E4M3), in);
+  const auto fp8 = Make(ConfigOf(Format::kFp8E4M3), in);
   ASSERT_THAT(fp8, IsOk());
   EXPECT_FALSE(fp8->ConvertScaleLayout(Layout::kSwizzled).ok());
   EXPECT_THAT(fp8->ConvertScaleLayout(Layout::kLinear), IsOk());

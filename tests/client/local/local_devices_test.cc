@@ -184,11 +184,6 @@ TEST_F(LocalDevicesTest, AFaultNamesTheDevice) {
   EXPECT_EQ(GetServerError(status)->reason, ErrorReason::kDeviceFault);
 }
 
-std::string FieldOf(const absl::Status& status) {
-  const auto violation = GetFieldViolation(status);
-  return violation ? violation->field : status.ToString();
-}
-
 TEST(LocalClient, KnowsItsNames) {
   for (const char* target : {"local", "local:cpu", "local:cpu:0"}) {
     const auto client = Client::Create(target);

@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kMost = std::numeric_limits<float>::max();
 
 uint32_t ScaleBits(std::vector<float> history, int margin, float element_max,
@@ -29,9 +29,9 @@ TEST(DelayedScalingTest, ScalesOfTheGoldenTable) {
     float amax;
     uint32_t margin0, margin2;
   } kRows[] = {
-      {3.0f, 0x43155555, 0x42155555},   {0.0f, 0x40E00000, 0x40E00000},
-      {kInf, 0x40E00000, 0x40E00000},   {kNan, 0x40E00000, 0x40E00000},
-      {1e-40f, 0x7F7FFFFF, 0x7F7FFFFF}, {447.5f, 0x3F80249D, 0x3E80249D},
+      {3.0f, 0x43155555, 0x42155555},      {0.0f, 0x40E00000, 0x40E00000},
+      {kInfinity, 0x40E00000, 0x40E00000}, {kNan, 0x40E00000, 0x40E00000},
+      {1e-40f, 0x7F7FFFFF, 0x7F7FFFFF},    {447.5f, 0x3F80249D, 0x3E80249D},
       {0.013f, 0x47069D8A, 0x46069D8A},
   };
   for (const auto& row : kRows) {
@@ -60,7 +60,7 @@ TEST(DelayedScalingTest, NanIsDroppedAndInfKeepsTheScale) {
   EXPECT_EQ(ScaleBits({kNan, 4, 2}, 0, 448), std::bit_cast<uint32_t>(112.0f));
   EXPECT_EQ(ScaleBits({4, kNan, 2}, 0, 448), std::bit_cast<uint32_t>(112.0f));
   EXPECT_EQ(ScaleBits({kNan, kNan}, 0, 448), std::bit_cast<uint32_t>(7.0f));
-  EXPECT_EQ(ScaleBits({1, kInf}, 0, 448), std::bit_cast<uint32_t>(7.0f));
+  EXPECT_EQ(ScaleBits({1, kInfinity}, 0, 448), std::bit_cast<uint32_t>(7.0f));
   EXPECT_EQ(ScaleBits({kNan, 4}, 0, 448, HistoryRule::kMostRecent),
             std::bit_cast<uint32_t>(7.0f));
 }

@@ -172,14 +172,18 @@ void Acceptor::Accept(int listening) {
       entries_.push_back({connection, 0, absl::Now()});
     }
     const Turnstile::Guest guest = {fd, listening};
-    const bool outlawed = ledger_->Outlawed(*connection);
-    if (!connection->countable() ||
-        (!outlawed && !ledger_->Distrusts(*connection))) {
+    using Standing = MemoryLedger::Standing;
+    const Standing standing = ledger_->StandingOf(*connection);
+    if (!connection->countable() || standing == Standing::kTrusted) {
       HandOver(guest);
       continue;
     }
+    const bool outlawed = standing == Standing::kOutlawed;
     if (outlawed) connection->AllowBacklog(Connection::Backlog::kLeast);
-    const auto& pace = outlawed ? Turnstile::kOutlawed : Turnstile::kDistrusted;
+    const Turnstile::Pace& pace = outlawed ? Turnstile::kOutlawed
+                                  : standing == Standing::kDistrusted
+                                      ? Turnstile::kDistrusted
+                                      : Turnstile::kUsual;
     if (!turnstile_.Enter(connection->host(), pace, guest)) ++dropped_;
   }
 }

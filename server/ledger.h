@@ -173,14 +173,15 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // For a while half of each account is kept for others. Of a message of that
   // sender only what has come is charged.
   void Distrust(Sender& sender);
-  // Whether that is held against the sender: not if it is proven.
-  bool Distrusts(const Sender& sender) const;
   // A connection of the sender's host was ended for what it brought: until it
   // is forgotten that host is granted little.
   void Outlaw(Sender& sender);
   // Whether that is held against the sender: not if it is proven, and never
   // against trusted hosts.
   bool Outlawed(const Sender& sender) const;
+  enum class Standing { kTrusted, kGood, kDistrusted, kOutlawed };
+  // What is held against the sender. kTrusted: a proxy's, whatever it does.
+  Standing StandingOf(const Sender& sender) const;
   // The sender has taken a whole reply: from now on it answers for itself
   // alone, whatever others of its host do, and a stall of its own costs it no
   // more than its place. Until it is distrusted or stands in the way of others.

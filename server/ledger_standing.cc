@@ -57,11 +57,6 @@ void MemoryLedger::Distrust(Sender& sender) {
   HoldAgainst(sender, absl::Now());
 }
 
-bool MemoryLedger::Distrusts(const Sender& sender) const {
-  absl::MutexLock lock(&mutex_);
-  return Suspect(sender, absl::Now());
-}
-
 void MemoryLedger::Outlaw(Sender& sender) {
   absl::MutexLock lock(&mutex_);
   OutlawLocked(sender, absl::Now());
@@ -70,6 +65,15 @@ void MemoryLedger::Outlaw(Sender& sender) {
 bool MemoryLedger::Outlawed(const Sender& sender) const {
   absl::MutexLock lock(&mutex_);
   return IsOutlaw(sender, absl::Now());
+}
+
+MemoryLedger::Standing MemoryLedger::StandingOf(const Sender& sender) const {
+  if (IsTrusted(sender.host())) return Standing::kTrusted;
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = absl::Now();
+  return IsOutlaw(sender, now)  ? Standing::kOutlawed
+         : Suspect(sender, now) ? Standing::kDistrusted
+                                : Standing::kGood;
 }
 
 void MemoryLedger::Prove(Sender& sender) {

@@ -29,12 +29,12 @@ Turnstile::~Turnstile() {
 bool Turnstile::Enter(const std::string& host, const Pace& pace, Guest guest) {
   Line& line = lines_[host];
   line.pace = pace;
-  if (line.guests.size() >= kMost) {
+  if (line.guests.size() >= pace.most) {
     std::erase_if(line.guests, [&](const Guest& waiting) {
       return IsGone(waiting.fd, pace) && close(waiting.fd) == 0;
     });
   }
-  if (line.guests.size() >= kMost) {
+  if (line.guests.size() >= pace.most) {
     close(guest.fd);
     return false;
   }

@@ -1,10 +1,9 @@
 // Lets the connections of a host in one by one.
 //
-// A host that stalls, or of which a connection had to be ended, may come back
-// at once, and each time what it brings, a handshake at the least, costs others
-// their time. So its new connections wait here, unread, for a turn: some at
-// once, then one each so often. Who hangs up loses its place; beyond kMost of a
-// host the next is hung up on.
+// Every connection costs a handshake, and what it brings before it is judged:
+// of a host that dials without an end, the time of all others. So new
+// connections wait here, unread, for a turn: some of a host at once, then one
+// each so often. Who hangs up loses its place.
 //
 // Threads: of one thread.
 #ifndef QUANTD_SERVER_TURNSTILE_H_
@@ -22,19 +21,19 @@ namespace quantd {
 
 class Turnstile {
  public:
-  static constexpr size_t kMost = 64;
-
   struct Pace {
     absl::Duration each;  // from one turn to the next
-    int at_once;    // turns that a host that had none for long has at once
-    int most_said;  // who says more before its turn loses its place
+    int at_once;          // turns of a host that had none for long
+    size_t most;          // wait at once; the next is hung up on
+    int most_said;        // who says more before its turn loses its place
   };
-  // Of a host that is distrusted. Some clients send a window of their first
-  // request before they are answered.
-  static constexpr Pace kDistrusted = {absl::Milliseconds(50), 16, 1 << 20};
+  // Some clients send a window of their first request before they are answered.
+  static constexpr Pace kUsual = {absl::Milliseconds(20), 128, 256, 1 << 20};
+  // Of a host that is distrusted.
+  static constexpr Pace kDistrusted = {absl::Milliseconds(50), 16, 64, 1 << 20};
   // Of a host that brought more than is lawful. Who has been promised nothing
   // has little to say: the beginning of a connection, or of a handshake.
-  static constexpr Pace kOutlawed = {absl::Milliseconds(250), 1, 16 << 10};
+  static constexpr Pace kOutlawed = {absl::Milliseconds(250), 1, 64, 16 << 10};
 
   struct Guest {
     int fd;         // a connected socket

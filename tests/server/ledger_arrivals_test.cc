@@ -199,6 +199,7 @@ TEST_F(LedgerTest, WhoBroughtTooMuchIsGrantedBytesAtALowRate) {
 TEST_F(LedgerTest, StrangersHaveASmallBacklogUntilTheyHaveProvenThemselves) {
   Make({40 * kMiB});
   using Backlog = Sender::Backlog;
+  using Standing = MemoryLedger::Standing;
   const auto known = At("host");
   MemoryCharge small, large;
   ASSERT_EQ(Receive(known, 1000, &small, &unused_), Outcome::kGranted);
@@ -210,16 +211,15 @@ TEST_F(LedgerTest, StrangersHaveASmallBacklogUntilTheyHaveProvenThemselves) {
 
   const auto stalling = At("stalling");
   ledger_->Distrust(*stalling);
-  EXPECT_TRUE(ledger_->Distrusts(*At("stalling")));
-  EXPECT_FALSE(ledger_->Outlawed(*At("stalling")));
+  EXPECT_EQ(ledger_->StandingOf(*At("stalling")), Standing::kDistrusted);
   ledger_->Prove(*stalling);
-  EXPECT_TRUE(ledger_->Distrusts(*At("stalling")));
+  EXPECT_EQ(ledger_->StandingOf(*At("stalling")), Standing::kDistrusted);
 
   const auto outlaw = At("host");
-  EXPECT_FALSE(ledger_->Distrusts(*outlaw));
+  EXPECT_EQ(ledger_->StandingOf(*outlaw), Standing::kGood);
   ledger_->Outlaw(*outlaw);
   EXPECT_TRUE(ledger_->Outlawed(*outlaw));
-  EXPECT_TRUE(ledger_->Outlawed(*At("host")));
+  EXPECT_EQ(ledger_->StandingOf(*At("host")), Standing::kOutlawed);
   EXPECT_FALSE(ledger_->Outlawed(*At("other")));
   // Who is proven does not answer for its host.
   EXPECT_FALSE(ledger_->Outlawed(*known));
@@ -232,7 +232,7 @@ TEST_F(LedgerTest, StrangersHaveASmallBacklogUntilTheyHaveProvenThemselves) {
 
   const auto proxy = At("proxy");
   ledger_->Outlaw(*proxy);
-  EXPECT_FALSE(ledger_->Outlawed(*proxy));
+  EXPECT_EQ(ledger_->StandingOf(*proxy), Standing::kTrusted);
 }
 
 TEST_F(LedgerTest, OutlawsAreBelievedLess) {

@@ -128,11 +128,11 @@ TEST_F(TurnstileTest, WhoDoesNotWaitToBeAnsweredTakesNoTurn) {
 }
 
 TEST_F(TurnstileTest, TheLineHasAnEnd) {
-  for (size_t i = 0; i < Turnstile::kMost; ++i) {
+  for (size_t i = 0; i < kSlow.most; ++i) {
     ASSERT_TRUE(turnstile_.Enter("a", kSlow, Connect()));
   }
   EXPECT_FALSE(turnstile_.Enter("a", kSlow, Connect()));
-  EXPECT_TRUE(IsClosed(Turnstile::kMost));
+  EXPECT_TRUE(IsClosed(kSlow.most));
   // Room is made by those who have left.
   HangUp(7);
   EXPECT_TRUE(turnstile_.Enter("a", kSlow, Connect()));

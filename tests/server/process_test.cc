@@ -206,7 +206,7 @@ class CrowdTest : public ProcessTest {
   void RunClients(const std::string& address, int clients,
                   std::optional<size_t> declared, absl::Time end,
                   Tally* tally) {
-    static const grpc::Slice message(QuantizeOnes(131072).SerializeAsString());
+    static const grpc::Slice message(QuantizeOnes(65536).SerializeAsString());
     std::vector<std::thread> threads;
     for (int i = 0; i < clients; ++i) {
       threads.emplace_back([&, i] {
@@ -265,12 +265,12 @@ class CrowdTest : public ProcessTest {
 
 TEST_F(CrowdTest, SixtyFourLargeClientsStayWithinTheBound) {
   ServerProcess server(
-      Quantd({"--memory-budget", "2GiB", "--max-wait-ms", "1000",
+      Quantd({"--memory-budget", "1GiB", "--max-wait-ms", "1000",
               "--max-receive-ms", "600000", "--log-format", "json"}));
   ASSERT_TRUE(server.running()) << server.Log();
   Tally tally;
   RunClients(server.address(), 64, std::nullopt,
-             absl::Now() + absl::Seconds(30), &tally);
+             absl::Now() + absl::Seconds(15), &tally);
   std::printf("served %d, busy %d, untyped %d\n", tally.served.load(),
               tally.busy.load(), tally.untyped.load());
   for (const auto& [text, n] : messages_) {
@@ -288,8 +288,8 @@ TEST_F(CrowdTest, SixtyFourLargeClientsStayWithinTheBound) {
 }
 
 TEST_F(CrowdTest, LiarsStayWithinTheBound) {
-  ServerProcess server(
-      Quantd({"--memory-budget", "512MiB", "--log-format", "json"}));
+  ServerProcess server(Quantd({"--memory-budget", "512MiB", "--max-receive-ms",
+                               "8000", "--log-format", "json"}));
   ASSERT_TRUE(server.running()) << server.Log();
   Tally tally;
   RunClients(server.address(), 16, 1000, absl::Now() + absl::Seconds(5),

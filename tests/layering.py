@@ -63,7 +63,7 @@ client/example: client
 tests/oracle:
 tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
 tests/kernels/plan: kernels/plan kernels/plan/profile tests/oracle tests/testing fmt gtest gmock
-tests/kernels/arith: kernels/plan/format.h kernels/arith kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
+tests/kernels/arith: kernels/plan/format.h kernels/arith kernels/arith/profile kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
 tests/kernels/device: kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/client/temp_dir.h tests/testing absl fmt gtest gmock
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
 tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock

@@ -99,18 +99,21 @@ QUANTD_FN typename L::F Nvfp4TargetUnder(const EncodeParams& p, typename L::F g,
   return b;
 }
 
-// The E4M3 scale of such a block.
+// The E4M3 scale that is rounded from it.
 template <typename L>
-QUANTD_FN typename L::U Nvfp4ScaleUnder(const EncodeParams& p, typename L::F g,
-                                        typename L::U max) {
+QUANTD_FN typename L::U Nvfp4ScaleOfTarget(const Numerics& n,
+                                           typename L::F target) {
   using U = typename L::U;
-  const Numerics& n = p.numerics;
-  const typename L::F target = Nvfp4TargetUnder<L>(p, g, max);
   const U zero{};
   const U code = L::Max(EncodeE4M3Positive<L>(target), zero + n.least_scale);
   const auto nothing = (L::Bits(target) == 0u) | (code == 0u);
   const U instead = zero + n.zero_scale;
   return nothing ? instead : code;
+}
+template <typename L>
+QUANTD_FN typename L::U Nvfp4ScaleUnder(const EncodeParams& p, typename L::F g,
+                                        typename L::U max) {
+  return Nvfp4ScaleOfTarget<L>(p.numerics, Nvfp4TargetUnder<L>(p, g, max));
 }
 
 // What elements are multiplied with or divided by, under a scale and g.

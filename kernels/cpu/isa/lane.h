@@ -221,6 +221,27 @@ struct Vec {
     return exponent + (exponent >> 22) + ((22u << 23) - 254u);
   }
 
+  // table[index]. The table, 64-byte aligned, holds eight words twice.
+  template <typename V>
+  static QUANTD_FN V PickOfEight(const uint32_t* table, V index) {
+#ifdef __AVX512F__
+    if constexpr (W == 16) {
+      return reinterpret_cast<V>(_mm512_permutexvar_epi32(
+          reinterpret_cast<__m512i>(index), _mm512_load_si512(table)));
+    }
+#endif
+#ifdef __AVX2__
+    if constexpr (W == 8) {
+      return reinterpret_cast<V>(_mm256_permutevar8x32_epi32(
+          _mm256_load_si256(reinterpret_cast<const __m256i*>(table)),
+          reinterpret_cast<__m256i>(index)));
+    }
+#endif
+    V picked;
+    for (int i = 0; i < W; ++i) picked[i] = table[index[i]];
+    return picked;
+  }
+
   // The low byte of each lane.
   static QUANTD_FN U8 LowBytes(U u) {
     return LowBytesBy(u, std::make_index_sequence<W>());

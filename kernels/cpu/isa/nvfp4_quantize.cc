@@ -1,7 +1,7 @@
 // NVFP4 codes and scales, rowwise and columnwise, plain or rotated. Leaf rule:
 // see tiles.cc.
-#include "kernels/arith/encode.h"
-#include "kernels/cpu/isa/nvfp4.h"
+#include "kernels/cpu/isa/nvfp4_quantize.h"
+
 #include "kernels/cpu/isa/stream.h"
 
 namespace quantd {
@@ -9,30 +9,10 @@ inline namespace QUANTD_ARITH {
 namespace {
 
 using cpu::kTileRows;
-using cpu::Maxima;
 
 constexpr int W = QUANTD_LANES;
-using L = Lane;
-using F = L::F;
-using U = L::U;
 
 constexpr size_t kAhead = 4096;  // bytes
-
-// A copy, with what all its blocks share.
-struct Copy : CopyTask {
-  Nvfp4Encode amax_scale = {};
-  float global = 1;  // of a profile: GlobalScaleOf
-};
-
-Copy CopyOf(const EncodeParams& params, const CopyTask& task) {
-  Copy copy = {task};
-  if (copy.data == nullptr) return copy;
-  copy.amax_scale = MakeNvfp4Encode(*copy.amax, kNvfp4Range448);
-  if (WorksWithGlobal<true>(params.numerics)) {
-    copy.global = GlobalScaleOf<Scalar>(params, *copy.amax);
-  }
-  return copy;
-}
 
 // A group of rows with its copies.
 struct Rows {
@@ -45,129 +25,6 @@ struct Rows {
 // Columns that both copies are made of, one after the other: with kTileRows
 // rows of fp32 they fill half an L2 cache of 1 MiB.
 constexpr int64_t kShared = 1024;
-
-// Encodes W blocks that `load` brings: any values. Out of line, so that the
-// common path keeps its registers; `load` is called again there, to note what
-// the input held before it was rotated.
-template <typename Load>
-__attribute__((noinline)) Nvfp4Block<L> EncodeSpecial(const EncodeParams& p,
-                                                      Load load,
-                                                      const Copy& copy,
-                                                      Maxima* seen) {
-  F v[16];
-  load(v);
-  if (L::Any(MaxMagnitude<L>(v) >= kInfBits)) Note(v, seen);
-  const U max = copy.signs ? RotateToBf16<L>(v, Signs(copy.signs).lanes)
-                           : MaxMagnitude<L>(v);
-  return EncodeNvfp4<L>(v, max, copy.amax_scale, p.propagate);
-}
-
-// A group of W blocks between the two halves of its way.
-struct Group {
-  F v[16];  // rotated, not yet rounded
-  U scale;
-  F m;
-  bool special;  // holds NaN or Inf, or values that must be clamped
-};
-
-// Whose arithmetic a block goes through: how its elements become codes is known
-// to the compiler, all else of a profile is asked for once a group.
-enum class Way { kTe, kTimes, kOver, kOverNegative };
-
-Way WayOf(const Numerics& n) {
-  if (!WorksWithGlobal<true>(n)) return Way::kTe;
-  if (n.operation == Operation::kTimes) return Way::kTimes;
-  return n.sign == SignRule::kNegative ? Way::kOverNegative : Way::kOver;
-}
-
-LineScale<L> LineOf(const Copy& copy) {
-  const F g = L::Broadcast(copy.global);
-  return {g, g, g, g};
-}
-
-// EncodeSpecial of a profile.
-template <typename Load>
-__attribute__((noinline)) Nvfp4Block<L> EncodeSpecialBy(const EncodeParams& p,
-                                                        Load load,
-                                                        const Copy& copy,
-                                                        Maxima* seen) {
-  F v[16];
-  load(v);
-  U max, clean;
-  FindMaxima<L>(v, 16, &max, &clean);
-  if (L::Any(max >= kInfBits)) Note(v, seen);
-  const BlockScale<L> scale =
-      MakeBlockScale<L, true>(p, LineOf(copy), max, clean);
-  U words[4];
-  EncodeSixteen<L, true>(p, v, scale.m, nullptr, words);
-  return {words[0], words[1], scale.stored};
-}
-
-// Prepare of a profile. `m` is what elements are multiplied with or divided by.
-template <typename Load>
-QUANTD_FN void PrepareBy(const EncodeParams& p, Load load, const Copy& copy,
-                         Group* group) {
-  load(group->v);
-  const U max = MaxMagnitude<L>(group->v);
-  const F g = L::Broadcast(copy.global);
-  group->scale = Nvfp4ScaleUnder<L>(p, g, max);
-  group->m = Nvfp4OperandUnder<L>(p.numerics, g, group->scale);
-  const U operand = L::Bits(group->m);
-  group->special =
-      L::Any((max >= kInfBits) | (operand == 0u) | (operand >= kInfBits));
-  asm volatile("" : "+m"(*group));
-}
-
-template <Way kWay, typename Load>
-QUANTD_FN Nvfp4Block<L> EncodeBy(const EncodeParams& p, Load load,
-                                 const Copy& copy, Group* group, Maxima* seen) {
-  Nvfp4Block<L> out;
-  if (__builtin_expect(group->special, false)) {
-    out = EncodeSpecialBy(p, load, copy, seen);
-  } else {
-    constexpr bool kTimes = kWay == Way::kTimes;
-    constexpr bool kNegative = kWay == Way::kOverNegative;
-    out = {PackE2M1By<L, kTimes, kNegative>(group->v, group->m),
-           PackE2M1By<L, kTimes, kNegative>(group->v + 8, group->m),
-           group->scale};
-  }
-  if (kWay == Way::kOver && p.numerics.high_first) {
-    out.low = SwapNibbles<L>(out.low);
-    out.high = SwapNibbles<L>(out.high);
-  }
-  return out;
-}
-
-// First half: values, scale and multiplier. From a block's maximum to its
-// multiplier is one long chain of operations; the second half of the group
-// before fills the time.
-template <bool kRht, bool kExact, typename Load>
-QUANTD_FN void Prepare(Load load, const Copy& copy, const Signs& signs,
-                       Group* group) {
-  load(group->v);
-  if constexpr (kRht) RotateForward<L, kExact>(group->v, signs.lanes);
-  U max = MaxMagnitude<L>(group->v);
-  if constexpr (kRht) max = L::Bits(RoundToBf16<L>(L::Float(max)));
-  // Rotated values are finite only if all that went in is.
-  const F wanted = L::Float(max) * copy.amax_scale.s_inv6;
-  group->special = L::Any(Nvfp4MayReach7<L>(wanted) & (max != 0u));
-  group->scale = Nvfp4Scale<L>(max, copy.amax_scale.s_inv6);
-  group->m = Nvfp4Multiplier<L>(group->scale, copy.amax_scale.s_dec);
-  // In memory from here on: in registers it would crowd out the other group.
-  asm volatile("" : "+m"(*group));
-}
-
-// Second half: the codes. `load` as it was for the first.
-template <bool kRht, typename Load>
-QUANTD_FN Nvfp4Block<L> Encode(const EncodeParams& p, Load load,
-                               const Copy& copy, Group* group, Maxima* seen) {
-  if (__builtin_expect(group->special, false)) {
-    return EncodeSpecial(p, load, copy, seen);
-  }
-  constexpr E2M1Input kInput =
-      kRht ? E2M1Input::kUnroundedBelow7 : E2M1Input::kBelow7;
-  return EncodeNvfp4Under<L, kInput>(group->v, group->scale, group->m);
-}
 
 template <DType D, bool kRht, bool kStream, Way kWay>
 void QuantizeRowwise(const Rows& a, int64_t first, int64_t last, int64_t begin,
@@ -211,7 +68,7 @@ void QuantizeRowwise(const Rows& a, int64_t first, int64_t last, int64_t begin,
       if constexpr (kWay == Way::kTe) {
         Prepare<kRht, kIsHalf<D>>(loader(b), a.row, signs, next);
       } else {
-        PrepareBy(a.params, loader(b), a.row, next);
+        PrepareBy<kWay>(a.params, loader(b), a.row, next);
       }
       if (b > 0) emit(b - W, &groups[(b / W + 1) % 2]);
     }
@@ -322,7 +179,7 @@ void QuantizeColumnwise(const Rows& a, int64_t first, int64_t last,
 // loops' values out of the registers.
 __attribute__((noinline)) void QuantizeRows(const Rows& a, int64_t first,
                                             int64_t last, Maxima* seen) {
-  const Way way = WayOf(a.params.numerics);
+  const Way way = WayOf(a.params.numerics, a.row);
   const bool row_stream =
       a.row.data && MayStream(a.row.data, a.row.data_line, a.x.rows, sizeof(U));
   const bool col_stream =
@@ -346,7 +203,14 @@ __attribute__((noinline)) void QuantizeRows(const Rows& a, int64_t first,
       const int64_t end = Least(row + kTileRows, last);
       for (int64_t col = 0; col < a.x.cols; col += step) {
         const int64_t right = Least(col + step, a.x.cols);
-        if (way == Way::kTimes) {
+        if (IsMultiplied(way)) {
+          if constexpr (D == DType::kBF16) {
+            way == Way::kMultiplied
+                ? by.template operator()<Way::kMultiplied>(row, end, col, right)
+                : by.template operator()<Way::kMultipliedNegative>(row, end,
+                                                                   col, right);
+          }
+        } else if (way == Way::kTimes) {
           by.template operator()<Way::kTimes>(row, end, col, right);
         } else if (way == Way::kOver) {
           by.template operator()<Way::kOver>(row, end, col, right);

@@ -1,0 +1,235 @@
+// NVFP4 by groups of W blocks, a block in each lane: from values to scales,
+// codes and what was seen, by TransformerEngine's arithmetic or a profile's. A
+// group goes its way in two halves, so that two of them can overlap. Included
+// only by nvfp4_quantize.cc.
+#ifndef QUANTD_KERNELS_CPU_ISA_NVFP4_QUANTIZE_H_
+#define QUANTD_KERNELS_CPU_ISA_NVFP4_QUANTIZE_H_
+
+#include "kernels/arith/encode.h"
+#include "kernels/arith/profile/quotient.h"
+#include "kernels/cpu/isa/nvfp4.h"
+
+namespace quantd {
+inline namespace QUANTD_ARITH {
+namespace {
+
+using cpu::Maxima;
+
+using L = Lane;
+using F = L::F;
+using U = L::U;
+
+// What elements are multiplied with under a profile's global scale, by the
+// mantissa of the block's; scales that differ in the exponent alone have
+// multipliers that differ by a power of two.
+struct Multipliers {
+  alignas(64) uint32_t of[16] = {};  // fp32, of scales from 1 to 2, twice
+  bool usable = false;               // else elements are divided one by one
+};
+
+Multipliers MakeMultipliers(const EncodeParams& p, float global) {
+  const Numerics& n = p.numerics;
+  const bool times = n.operation == Operation::kTimes;
+  // Under a larger one the smallest quotients are 0, whose signs differ; and no
+  // product may come near the ends of fp32.
+  const float operand =
+      n.global == GlobalRule::kDivisor ? 1.0f / global : global;
+  if (operand > (times ? 0x1p80f : 0x1p4f) || operand < 0x1p-80f) return {};
+  Multipliers made;
+  for (uint32_t mantissa = 0; mantissa < 8; ++mantissa) {
+    const float d = Nvfp4OperandUnder<Scalar>(n, global, 7u << 3 | mantissa);
+    const float m = times ? d : QuotientMultiplier(d);
+    if (m == 0.0f) return {};
+    made.of[mantissa] = made.of[mantissa + 8] = Scalar::Bits(m);
+  }
+  made.usable = true;
+  return made;
+}
+
+// A copy, with what all its blocks share.
+struct Copy : CopyTask {
+  Nvfp4Encode amax_scale = {};
+  float global = 1;  // of a profile: GlobalScaleOf
+  Multipliers multipliers = {};
+};
+
+Copy CopyOf(const EncodeParams& params, const CopyTask& task) {
+  Copy copy = {task};
+  if (copy.data == nullptr) return copy;
+  copy.amax_scale = MakeNvfp4Encode(*copy.amax, kNvfp4Range448);
+  if (WorksWithGlobal<true>(params.numerics)) {
+    copy.global = GlobalScaleOf<Scalar>(params, *copy.amax);
+    if (params.input == DType::kBF16) {
+      copy.multipliers = MakeMultipliers(params, copy.global);
+    }
+  }
+  return copy;
+}
+
+// Encodes W blocks that `load` brings: any values. Out of line, so that the
+// common path keeps its registers; `load` is called again there, to note what
+// the input held before it was rotated.
+template <typename Load>
+__attribute__((noinline)) Nvfp4Block<Lane> EncodeSpecial(const EncodeParams& p,
+                                                         Load load,
+                                                         const Copy& copy,
+                                                         Maxima* seen) {
+  F v[16];
+  load(v);
+  if (L::Any(MaxMagnitude<L>(v) >= kInfBits)) Note(v, seen);
+  const U max = copy.signs ? RotateToBf16<L>(v, Signs(copy.signs).lanes)
+                           : MaxMagnitude<L>(v);
+  return EncodeNvfp4<L>(v, max, copy.amax_scale, p.propagate);
+}
+
+// A group of W blocks between the two halves of its way.
+struct Group {
+  F v[16];  // rotated, not yet rounded
+  U scale;
+  F m;
+  bool special;  // holds NaN or Inf, or values that must be clamped
+};
+
+// Whose arithmetic a block goes through: how its elements become codes is known
+// to the compiler, all else of a profile is asked for once a group.
+enum class Way {
+  kTe,
+  kTimes,
+  kOver,
+  kOverNegative,
+  kMultiplied,  // by Multipliers
+  kMultipliedNegative,
+};
+
+constexpr bool IsMultiplied(Way way) {
+  return way == Way::kMultiplied || way == Way::kMultipliedNegative;
+}
+
+Way WayOf(const Numerics& n, const Copy& copy) {
+  if (!WorksWithGlobal<true>(n)) return Way::kTe;
+  const bool negative = n.sign == SignRule::kNegative;
+  if (copy.multipliers.usable) {
+    return negative ? Way::kMultipliedNegative : Way::kMultiplied;
+  }
+  if (n.operation == Operation::kTimes) return Way::kTimes;
+  return negative ? Way::kOverNegative : Way::kOver;
+}
+
+LineScale<L> LineOf(const Copy& copy) {
+  const F g = L::Broadcast(copy.global);
+  return {g, g, g, g};
+}
+
+// EncodeSpecial of a profile.
+template <typename Load>
+__attribute__((noinline)) Nvfp4Block<L> EncodeSpecialBy(const EncodeParams& p,
+                                                        Load load,
+                                                        const Copy& copy,
+                                                        Maxima* seen) {
+  F v[16];
+  load(v);
+  U max, clean;
+  FindMaxima<L>(v, 16, &max, &clean);
+  if (L::Any(max >= kInfBits)) Note(v, seen);
+  const BlockScale<L> scale =
+      MakeBlockScale<L, true>(p, LineOf(copy), max, clean);
+  U words[4];
+  EncodeSixteen<L, true>(p, v, scale.m, nullptr, words);
+  return {words[0], words[1], scale.stored};
+}
+
+// Prepare of a profile. `m` is what elements are multiplied with or divided by.
+template <Way kWay, typename Load>
+QUANTD_FN void PrepareBy(const EncodeParams& p, Load load, const Copy& copy,
+                         Group* group) {
+  load(group->v);
+  if constexpr (kWay == Way::kMultipliedNegative) {
+    // -0 has no sign there.
+    for (F& v : group->v) v += F{};
+  }
+  const U max = MaxMagnitude<L>(group->v);
+  const F g = L::Broadcast(copy.global);
+  if constexpr (IsMultiplied(kWay)) {
+    const F wanted = p.numerics.target == ScaleTarget::kGlobalTimesSixth
+                         ? g * SixthInBf16<L>(L::Float(max))
+                         : Nvfp4TargetUnder<L>(p, g, max);
+    group->scale = Nvfp4ScaleOfTarget<L>(p.numerics, wanted);
+    const U m = L::PickOfEight(copy.multipliers.of, group->scale & 7u);
+    group->m = L::Float(m + ((7u - (group->scale >> 3)) << 23));
+    // Of a block of zeros some libraries write no signs.
+    const U unsigned_zeros =
+        U{} + (p.numerics.operation == Operation::kOverOrZero ? ~0u : 0u);
+    const U none = reinterpret_cast<U>(max == 0u);
+    group->special =
+        L::Any((reinterpret_cast<U>(Nvfp4MayReach7<L>(wanted)) & ~none) |
+               (unsigned_zeros & none));
+  } else {
+    group->scale = Nvfp4ScaleUnder<L>(p, g, max);
+    group->m = Nvfp4OperandUnder<L>(p.numerics, g, group->scale);
+    const U operand = L::Bits(group->m);
+    group->special =
+        L::Any((max >= kInfBits) | (operand == 0u) | (operand >= kInfBits));
+  }
+  asm volatile("" : "+m"(*group));
+}
+
+template <Way kWay, typename Load>
+QUANTD_FN Nvfp4Block<L> EncodeBy(const EncodeParams& p, Load load,
+                                 const Copy& copy, Group* group, Maxima* seen) {
+  Nvfp4Block<L> out;
+  if (__builtin_expect(group->special, false)) {
+    out = EncodeSpecialBy(p, load, copy, seen);
+  } else if constexpr (IsMultiplied(kWay)) {
+    out = EncodeNvfp4Under<L, E2M1Input::kBelow7>(group->v, group->scale,
+                                                  group->m);
+  } else {
+    constexpr bool kTimes = kWay == Way::kTimes;
+    constexpr bool kNegative = kWay == Way::kOverNegative;
+    out = {PackE2M1By<L, kTimes, kNegative>(group->v, group->m),
+           PackE2M1By<L, kTimes, kNegative>(group->v + 8, group->m),
+           group->scale};
+  }
+  if ((kWay == Way::kOver || kWay == Way::kMultiplied) &&
+      p.numerics.high_first) {
+    out.low = SwapNibbles<L>(out.low);
+    out.high = SwapNibbles<L>(out.high);
+  }
+  return out;
+}
+
+// First half: values, scale and multiplier. From a block's maximum to its
+// multiplier is one long chain of operations; the second half of the group
+// before fills the time.
+template <bool kRht, bool kExact, typename Load>
+QUANTD_FN void Prepare(Load load, const Copy& copy, const Signs& signs,
+                       Group* group) {
+  load(group->v);
+  if constexpr (kRht) RotateForward<L, kExact>(group->v, signs.lanes);
+  U max = MaxMagnitude<L>(group->v);
+  if constexpr (kRht) max = L::Bits(RoundToBf16<L>(L::Float(max)));
+  // Rotated values are finite only if all that went in is.
+  const F wanted = L::Float(max) * copy.amax_scale.s_inv6;
+  group->special = L::Any(Nvfp4MayReach7<L>(wanted) & (max != 0u));
+  group->scale = Nvfp4Scale<L>(max, copy.amax_scale.s_inv6);
+  group->m = Nvfp4Multiplier<L>(group->scale, copy.amax_scale.s_dec);
+  // In memory from here on: in registers it would crowd out the other group.
+  asm volatile("" : "+m"(*group));
+}
+
+// Second half: the codes. `load` as it was for the first.
+template <bool kRht, typename Load>
+QUANTD_FN Nvfp4Block<L> Encode(const EncodeParams& p, Load load,
+                               const Copy& copy, Group* group, Maxima* seen) {
+  if (__builtin_expect(group->special, false)) {
+    return EncodeSpecial(p, load, copy, seen);
+  }
+  constexpr E2M1Input kInput =
+      kRht ? E2M1Input::kUnroundedBelow7 : E2M1Input::kBelow7;
+  return EncodeNvfp4Under<L, kInput>(group->v, group->scale, group->m);
+}
+
+}  // namespace
+}  // namespace QUANTD_ARITH
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_CPU_ISA_NVFP4_QUANTIZE_H_

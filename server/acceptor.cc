@@ -158,6 +158,7 @@ void Acceptor::Accept(int listening) {
       continue;
     }
     connection->AllowBacklog(Connection::Backlog::kSmall);
+    bool churns = false;
     {
       absl::MutexLock lock(&mutex_);
       if (entries_.size() >= limits_.connections) ForgetClosed();
@@ -170,11 +171,13 @@ void Acceptor::Accept(int listening) {
       // unix sockets all have the same.
       if (connection->countable()) named_[connection->name()] = connection;
       entries_.push_back({connection, 0, absl::Now()});
+      churns = churn_.Churns(connection->host(), absl::Now());
     }
     const Turnstile::Guest guest = {fd, listening};
     using Standing = MemoryLedger::Standing;
     const Standing standing = ledger_->StandingOf(*connection);
-    if (!connection->countable() || standing == Standing::kTrusted) {
+    if (!connection->countable() || standing == Standing::kTrusted ||
+        (standing == Standing::kGood && !churns)) {
       HandOver(guest);
       continue;
     }
@@ -183,7 +186,7 @@ void Acceptor::Accept(int listening) {
     const Turnstile::Pace& pace = outlawed ? Turnstile::kOutlawed
                                   : standing == Standing::kDistrusted
                                       ? Turnstile::kDistrusted
-                                      : Turnstile::kUsual;
+                                      : Turnstile::kChurning;
     if (!turnstile_.Enter(connection->host(), pace, guest)) ++dropped_;
   }
 }
@@ -304,12 +307,15 @@ void Acceptor::EndOutlaws() {
 }
 
 void Acceptor::ForgetClosed() {
+  const absl::Time now = absl::Now();
   std::erase_if(entries_, [&](const Entry& entry) {
     if (entry.connection->Open()) return false;
     const auto it = named_.find(entry.connection->name());
     if (it != named_.end() && it->second == entry.connection) named_.erase(it);
+    if (!entry.connection->known()) churn_.Left(entry.connection->host(), now);
     return true;
   });
+  churn_.Tidy(now);
 }
 
 std::shared_ptr<Connection> Acceptor::Find(std::string_view peer) const {

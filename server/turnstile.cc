@@ -62,4 +62,19 @@ std::vector<Turnstile::Guest> Turnstile::Next(absl::Time now) {
   return in;
 }
 
+void ChurnWatch::Left(const std::string& host, absl::Time now) {
+  absl::Time& until = until_[host];
+  until = std::min(std::max(until, now) + kEach, now + kRemembered);
+}
+
+bool ChurnWatch::Churns(const std::string& host, absl::Time now) const {
+  const auto found = until_.find(host);
+  return found != until_.end() && found->second - now > kMany * kEach;
+}
+
+void ChurnWatch::Tidy(absl::Time now) {
+  absl::erase_if(until_,
+                 [&](const auto& entry) { return entry.second <= now; });
+}
+
 }  // namespace quantd

@@ -1,9 +1,9 @@
 // Lets the connections of a host in one by one.
 //
 // Every connection costs a handshake, and what it brings before it is judged:
-// of a host that dials without an end, the time of all others. So new
-// connections wait here, unread, for a turn: some of a host at once, then one
-// each so often. Who hangs up loses its place.
+// of a host that dials and leaves and dials again, or that stalls, the time of
+// all others. So its new connections wait here, unread, for a turn: some at
+// once, then one each so often. Who hangs up loses its place.
 //
 // Threads: of one thread.
 #ifndef QUANTD_SERVER_TURNSTILE_H_
@@ -27,8 +27,9 @@ class Turnstile {
     size_t most;          // wait at once; the next is hung up on
     int most_said;        // who says more before its turn loses its place
   };
-  // Some clients send a window of their first request before they are answered.
-  static constexpr Pace kUsual = {absl::Milliseconds(20), 128, 256, 1 << 20};
+  // Of a host that churns. Some clients send a window of their first request
+  // before they are answered.
+  static constexpr Pace kChurning = {absl::Milliseconds(20), 16, 256, 1 << 20};
   // Of a host that is distrusted.
   static constexpr Pace kDistrusted = {absl::Milliseconds(50), 16, 64, 1 << 20};
   // Of a host that brought more than is lawful. Who has been promised nothing
@@ -61,6 +62,26 @@ class Turnstile {
   };
   // Of hosts that have somebody waiting, or turns that are not over.
   absl::flat_hash_map<std::string, Line> lines_;
+};
+
+// Which hosts have connections that come and go, and never take a whole reply.
+//
+// Threads: of one at a time.
+class ChurnWatch {
+ public:
+  static constexpr int kMany = 64;  // at once; then one each kEach
+  static constexpr absl::Duration kEach = absl::Milliseconds(100);
+  static constexpr absl::Duration kRemembered = absl::Seconds(10);
+
+  // Such a connection of the host has ended.
+  void Left(const std::string& host, absl::Time now);
+  bool Churns(const std::string& host, absl::Time now) const;
+  // Forgets those of whom nothing is left to be said. To be called at times.
+  void Tidy(absl::Time now);
+
+ private:
+  // When those that left would have, had each waited kEach for the next.
+  absl::flat_hash_map<std::string, absl::Time> until_;
 };
 
 }  // namespace quantd

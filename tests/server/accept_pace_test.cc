@@ -1,4 +1,4 @@
-// A host that dials and dials: its connections wait, and all get their turn.
+// Hosts that dial often: who stays, and who leaves and dials again.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -18,8 +18,11 @@ namespace {
 
 class AcceptPaceTest : public ServerTest {
  protected:
-  ~AcceptPaceTest() override {
+  ~AcceptPaceTest() override { LeaveAll(); }
+
+  void LeaveAll() {
     for (const int fd : sockets_) close(fd);
+    sockets_.clear();
   }
 
   void Connect() {
@@ -46,20 +49,41 @@ class AcceptPaceTest : public ServerTest {
     return count;
   }
 
+  void AwaitAnswers() const {
+    const absl::Time end = absl::Now() + absl::Seconds(30);
+    while (Answered() < sockets_.size() && absl::Now() < end) {
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+  }
+
   std::vector<int> sockets_;
 };
 
-TEST_F(AcceptPaceTest, ManyConnectionsOfAHostComeInOneByOne) {
+TEST_F(AcceptPaceTest, ManyConnectionsThatStayAreServedAtOnce) {
   StartFake();
-  constexpr int kMore = 40;
-  constexpr size_t kAll = Turnstile::kUsual.at_once + kMore;
+  constexpr size_t kAll = 200;
   const absl::Time start = absl::Now();
   for (size_t i = 0; i < kAll; ++i) Connect();
-  while (Answered() < kAll && absl::Now() - start < absl::Seconds(30)) {
-    absl::SleepFor(absl::Milliseconds(5));
-  }
+  AwaitAnswers();
   EXPECT_EQ(Answered(), kAll);
-  EXPECT_GE(absl::Now() - start, Turnstile::kUsual.each * (kMore - 1));
+  // At the pace of one who churns it would have taken this.
+  EXPECT_LT(absl::Now() - start, Turnstile::kChurning.each * (kAll - 20));
+}
+
+TEST_F(AcceptPaceTest, OfAHostThatDialsAndLeavesTheyComeInOneByOne) {
+  StartFake();
+  for (int i = 0; i < 2 * ChurnWatch::kMany; ++i) Connect();
+  AwaitAnswers();
+  LeaveAll();
+  // The sweep sees it within 200 ms.
+  absl::SleepFor(absl::Milliseconds(600));
+  constexpr int kMore = 40;
+  const size_t all = Turnstile::kChurning.at_once + kMore;
+  const absl::Time start = absl::Now();
+  for (size_t i = 0; i < all; ++i) Connect();
+  AwaitAnswers();
+  EXPECT_EQ(Answered(), all);
+  EXPECT_GE(absl::Now() - start, Turnstile::kChurning.each * (kMore - 1));
 }
 
 }  // namespace

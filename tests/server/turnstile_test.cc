@@ -159,5 +159,29 @@ TEST_F(TurnstileTest, ClosesThoseWhoWaitWithIt) {
   EXPECT_TRUE(IsClosed(0));
 }
 
+TEST(ChurnWatchTest, AfterManyThatLeftAndUntilTheyAreForgotten) {
+  ChurnWatch watch;
+  const auto leave = [&](const std::string& host, int times, absl::Time now) {
+    for (int i = 0; i < times; ++i) watch.Left(host, now);
+  };
+  leave("a", ChurnWatch::kMany, kOpened);
+  EXPECT_FALSE(watch.Churns("a", kOpened));
+  leave("a", 1, kOpened);
+  EXPECT_TRUE(watch.Churns("a", kOpened));
+  EXPECT_FALSE(watch.Churns("b", kOpened));
+  EXPECT_FALSE(watch.Churns("a", kOpened + ChurnWatch::kEach));
+  // However many they were.
+  leave("a", 100000, kOpened);
+  const absl::Time over = kOpened + ChurnWatch::kRemembered;
+  EXPECT_TRUE(watch.Churns("a", kOpened + absl::Seconds(3)));
+  EXPECT_FALSE(watch.Churns("a", over - ChurnWatch::kMany * ChurnWatch::kEach));
+  watch.Tidy(over - absl::Seconds(1));
+  leave("a", 1, over - absl::Seconds(1));
+  EXPECT_FALSE(watch.Churns("a", over - absl::Seconds(1)));
+  // As slowly as anybody's health is looked at, for ever.
+  for (int i = 0; i < 1000; ++i) leave("c", 1, kOpened + i * ChurnWatch::kEach);
+  EXPECT_FALSE(watch.Churns("c", kOpened + 1000 * ChurnWatch::kEach));
+}
+
 }  // namespace
 }  // namespace quantd

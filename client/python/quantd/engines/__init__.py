@@ -1,0 +1,61 @@
+"""What carries the calls of a connection, and which of them is taken.
+
+A name is all that the rest of the package knows of an engine.
+"""
+
+import importlib
+
+from quantd.engines.engine import Engine, Settings
+
+__all__ = ["default_engine", "open_engine"]
+
+# Their modules, each with a class Engine that is made of Settings; the one
+# that is to be preferred first.
+_MODULES = {
+  "native": "quantd.engines.native_engine",
+  "grpc": "quantd.engines.grpc_engine",
+}
+
+
+def default_engine() -> str:
+  """The engine that a connection takes if none is named.
+
+  Returns:
+    "native" where the compiled module of the package can be imported, or else
+    "grpc".
+  """
+  for name, module in _MODULES.items():
+    try:
+      importlib.import_module(module)
+    except ImportError:
+      continue
+    return name
+  raise ImportError(
+    "quantd needs its compiled module, or the package grpcio: pip install grpcio"
+  )
+
+
+def open_engine(settings: Settings, name: str | None = None) -> Engine:
+  """Makes an engine, which does not connect before the first call.
+
+  Args:
+    settings: Of the connection.
+    name: "grpc", "native", or None for `default_engine`.
+
+  Returns:
+    The engine.
+
+  Raises:
+    ValueError: There is no engine of that name.
+    ImportError: It cannot be had here.
+    quantd.Invalid: The settings are no good.
+  """
+  name = name or default_engine()
+  if name not in _MODULES:
+    raise ValueError(f"engine: expected grpc, native or None, got {name!r}")
+  try:
+    module = importlib.import_module(_MODULES[name])
+  except ImportError as missing:
+    raise ImportError(f"the engine {name!r} cannot be had: {missing}") from missing
+  engine: Engine = module.Engine(settings)
+  return engine

@@ -1,0 +1,199 @@
+"""The boundary between the package and what carries its calls.
+
+An engine carries messages and bytes, and knows no option: what to ask and what
+the answer means is shared Python above this line. Both engines raise what
+`quantd.errors.from_status` makes of a status, and nothing else of their own.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+# Whatever has the buffer protocol and is C-contiguous. Python 3.11 has no
+# type for it.
+Buffer = Any
+
+# The number of each kind of part is TensorKind of quantd.proto.
+Into = Mapping[int, Buffer]
+
+
+class Reply(NamedTuple):
+  """What a call brought back."""
+
+  # The reply message, serialized, without its payload.
+  header: bytes
+  # The bytes of each of the header's `tensors`, in their order. Those that the
+  # caller gave a buffer for are that buffer.
+  parts: Sequence[memoryview]
+  # Times the call was sent.
+  attempts: int
+
+
+class Cancellation:
+  """A way to stop calls from another thread.
+
+  Once cancelled it stays so, and every later call that carries it fails at
+  once with `quantd.Cancelled`. May be used by any thread, and by many calls.
+
+  Example:
+    >>> stop = Cancellation()
+    >>> stop.cancelled
+    False
+    >>> stop.cancel()
+    >>> stop.cancelled
+    True
+  """
+
+  def __init__(self) -> None:
+    """Makes one that is not cancelled."""
+    self._lock = threading.Lock()
+    self._cancelled = False
+    self._actions: dict[int, Callable[[], object]] = {}
+    self._next = 0
+
+  @property
+  def cancelled(self) -> bool:
+    """Whether `cancel` was called."""
+    return self._cancelled
+
+  def cancel(self) -> None:
+    """Cancels every call that carries this; does not wait for them."""
+    with self._lock:
+      self._cancelled = True
+      actions = list(self._actions.values())
+      self._actions.clear()
+    for action in actions:
+      action()
+
+  def on_cancel(self, action: Callable[[], object]) -> Callable[[], None]:
+    """Runs `action` once when cancelled, at once if it already is.
+
+    Args:
+      action: Runs on the thread that cancels.
+
+    Returns:
+      A function that takes the action back.
+    """
+    with self._lock:
+      if not self._cancelled:
+        key = self._next
+        self._next += 1
+        self._actions[key] = action
+
+        def forget() -> None:
+          with self._lock:
+            self._actions.pop(key, None)
+
+        return forget
+    action()
+    return lambda: None
+
+
+@dataclass(frozen=True)
+class Tls:
+  """How a connection is encrypted; paths are PEM files, read when connecting.
+
+  Attributes:
+    ca: Who signs servers; None: whom the system trusts.
+    cert: Shown to a server that asks for one; together with `key` or not at
+      all.
+    key: The private key of `cert`.
+    server_name: The name that the server's certificate must have; None: the
+      one dialled.
+  """
+
+  ca: str | None = None
+  cert: str | None = None
+  key: str | None = None
+  server_name: str | None = None
+
+
+@dataclass(frozen=True)
+class Retry:
+  """When a failed call is sent again; times are seconds.
+
+  Attributes:
+    max_attempts: Times a call is tried where servers cannot be reached or are
+      draining; 1 switches retries off. A busy server that says when to come
+      back is asked again until the deadline.
+    initial_backoff: The first pause, less up to half of it by chance.
+    max_backoff: The longest pause.
+    multiplier: How much longer than the last one each pause is.
+  """
+
+  max_attempts: int = 4
+  initial_backoff: float = 0.05
+  max_backoff: float = 2.0
+  multiplier: float = 2.0
+
+
+@dataclass(frozen=True)
+class Settings:
+  """All that makes a connection; it pickles as this.
+
+  Attributes:
+    target: "host:port", several with commas between them, "unix:/path", or,
+      of the native engine, "local", "local:cpu", "local:cuda:N".
+    tls: None: plain text.
+    token: A bearer token, or None.
+    token_file: A file of one line with the token, or None; not both.
+    deadline: Seconds that a call may take, retries included, if it brings no
+      timeout of its own.
+    channels: Connections to each server.
+    retry: When a failed call is sent again.
+    dead_peer_timeout: Seconds after which a connection is given up whose other
+      side takes no byte.
+  """
+
+  target: str
+  tls: Tls | None = None
+  token: str | None = field(default=None, repr=False)
+  token_file: str | None = None
+  deadline: float = 30.0
+  channels: int = 2
+  retry: Retry = Retry()
+  dead_peer_timeout: float = 20.0
+
+
+class Engine(Protocol):
+  """What carries calls. Used by any number of threads at once."""
+
+  # "grpc" or "native".
+  name: str
+
+  def call(
+    self,
+    method: str,
+    header: bytes,
+    payload: Sequence[Buffer],
+    into: Into,
+    timeout: float | None,
+    cancel: Cancellation | None,
+  ) -> Reply:
+    """Makes one call, retries included.
+
+    Args:
+      method: "Quantize", "DescribeQuantize", "Dequantize", "RhtAmax",
+        "ApplyRht" or "GetServerInfo".
+      header: The serialized request without its payload.
+      payload: Buffers of bytes that back to back are the payload. Not written
+        to, and not looked at after the call. Where the header has refs
+        (Dequantize) each of them is one of these buffers, in their order.
+      into: Where to write parts: of a kind, its exact size in writable bytes.
+      timeout: Seconds, retries included; None: that of the settings.
+      cancel: Stops the call.
+
+    Returns:
+      The reply. DescribeQuantize and GetServerInfo have no parts.
+
+    Raises:
+      quantd.Error: As `from_status` makes it.
+    """
+    ...
+
+  def close(self) -> None:
+    """Cancels what is under way and lets go of connections. Idempotent."""
+    ...
+
+

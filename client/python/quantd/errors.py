@@ -1,0 +1,249 @@
+"""What can go wrong, as exceptions that a program can tell apart.
+
+Every failed call raises an `Error`. What was wrong with an argument is
+`Invalid`, whether this package or the server found out, and a `ValueError`,
+too.
+"""
+
+__all__ = [
+  "Busy",
+  "Cancelled",
+  "DeadlineExceeded",
+  "DeviceFault",
+  "Draining",
+  "Error",
+  "Forked",
+  "Invalid",
+  "NoDevice",
+  "TooLarge",
+  "Unauthenticated",
+  "Unavailable",
+  "Unimplemented",
+  "from_status",
+]
+
+# Numbers of gRPC's status codes, and their names.
+CODES = (
+  "OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND "
+  "ALREADY_EXISTS PERMISSION_DENIED RESOURCE_EXHAUSTED FAILED_PRECONDITION "
+  "ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS "
+  "UNAUTHENTICATED"
+).split()
+
+
+class Error(Exception):
+  """A call that failed.
+
+  Attributes:
+    code: The name of the status, "UNAVAILABLE".
+    message: What happened, for people.
+    request_id: The call's id in the server's log; "" where it reached none.
+    attempts: How many times it was sent; 0 where it was refused before.
+  """
+
+  code = "UNKNOWN"
+
+  def __init__(
+    self,
+    message: str,
+    *,
+    code: str | None = None,
+    request_id: str = "",
+    attempts: int = 0,
+  ) -> None:
+    """Makes one; `code` None: that of the class."""
+    super().__init__(message)
+    self.message = message
+    self.code = code or type(self).code
+    self.request_id = request_id
+    self.attempts = attempts
+
+  def __str__(self) -> str:
+    """The message, and by what to find the call in the server's log."""
+    more = []
+    if self.request_id:
+      more.append(f"request id {self.request_id}")
+    if self.attempts > 1:
+      more.append(f"sent {self.attempts} times")
+    return f"{self.message} ({', '.join(more)})" if more else self.message
+
+  def __reduce__(self) -> tuple[object, ...]:
+    """Pickles whole, so that a Ray task or an executor can raise it."""
+    return (_restore, (type(self), self.args, dict(self.__dict__)))
+
+
+def _restore(kind: type[Error], args: tuple[str, ...], state: dict[str, object]) -> Error:
+  error = kind.__new__(kind)
+  error.args = args
+  error.__dict__.update(state)
+  return error
+
+
+class Invalid(Error, ValueError):
+  """An argument is no good; the same call will never succeed.
+
+  Attributes:
+    field: Which, as a path in the words of quantd.proto: "rht.sign_mask".
+    expected: What would do.
+    got: What there was.
+  """
+
+  code = "INVALID_ARGUMENT"
+  field = ""
+  expected = ""
+  got = ""
+
+  @classmethod
+  def of(cls, field: str, expected: str, got: str) -> "Invalid":
+    """The error of a field that this package refuses.
+
+    Example:
+      >>> Invalid.of("usage", "rowwise or both", "sideways").field
+      'usage'
+    """
+    error = cls(f"{field}: expected {expected}, got {got}")
+    error.field, error.expected, error.got = field, expected, got
+    return error
+
+
+class TooLarge(Error, ValueError):
+  """The request is larger than the server takes.
+
+  Attributes:
+    limit: Bytes.
+  """
+
+  code = "INVALID_ARGUMENT"
+  limit = 0
+
+
+class Unavailable(Error):
+  """No server could be reached; the call was retried inside its deadline."""
+
+  code = "UNAVAILABLE"
+
+
+class Busy(Error):
+  """The server has no room now; the call was retried inside its deadline.
+
+  Attributes:
+    retry_delay: Seconds after which it makes sense to try again; 0: no word.
+  """
+
+  code = "RESOURCE_EXHAUSTED"
+  retry_delay = 0.0
+
+
+class Draining(Unavailable):
+  """The server shuts down and takes no more calls."""
+
+
+class NoDevice(Unavailable):
+  """The server has no healthy device."""
+
+
+class DeviceFault(Error):
+  """A device failed while it did the work; the server's log says how."""
+
+  code = "INTERNAL"
+
+
+class DeadlineExceeded(Error, TimeoutError):
+  """The call took longer than it was given."""
+
+  code = "DEADLINE_EXCEEDED"
+
+
+class Cancelled(Error):
+  """The call was cancelled by its `Cancellation`, or the connection closed."""
+
+  code = "CANCELLED"
+
+
+class Unauthenticated(Error):
+  """The server wants a token and got none that it knows."""
+
+  code = "UNAUTHENTICATED"
+
+
+class Unimplemented(Error):
+  """The server, or this build, does not have what was asked for."""
+
+  code = "UNIMPLEMENTED"
+
+
+class Forked(Error):
+  """This process was forked from one that had this connection open.
+
+  Threads do not survive a fork, so the native engine cannot go on: connect
+  again in the child, or start processes by "spawn".
+  """
+
+  code = "FAILED_PRECONDITION"
+
+
+_OF_CODE: dict[str, type[Error]] = {
+  kind.code: kind
+  for kind in (
+    Cancelled,
+    Invalid,
+    DeadlineExceeded,
+    Unimplemented,
+    DeviceFault,
+    Unavailable,
+    Unauthenticated,
+  )
+}
+
+
+def from_status(
+  code: int,
+  message: str,
+  detail: bytes | None = None,
+  *,
+  request_id: str = "",
+  attempts: int = 0,
+) -> Error:
+  """The exception for a status.
+
+  Args:
+    code: The number that gRPC has for it.
+    message: For people.
+    detail: The serialized ErrorDetail that came with it, or None.
+    request_id: The call's id in the server's log.
+    attempts: How many times it was sent.
+
+  Returns:
+    An Error of the type that fits best, to be raised.
+
+  Example:
+    >>> from_status(14, "gone")
+    Unavailable('gone')
+  """
+  from quantd import quantd_pb2 as pb
+
+  name = CODES[code] if 0 <= code < len(CODES) else "UNKNOWN"
+  known = pb.ErrorDetail()
+  if detail:
+    known.ParseFromString(detail)
+  kind = _OF_CODE.get(name, Error)
+  if detail:
+    kind = {
+      pb.ErrorDetail.REASON_INVALID_FIELD: Invalid,
+      pb.ErrorDetail.REASON_MALFORMED: Invalid,
+      pb.ErrorDetail.REASON_TOO_LARGE: TooLarge,
+      pb.ErrorDetail.REASON_BUSY: Busy,
+      pb.ErrorDetail.REASON_DRAINING: Draining,
+      pb.ErrorDetail.REASON_NO_DEVICE: NoDevice,
+      pb.ErrorDetail.REASON_DEVICE_FAULT: DeviceFault,
+      pb.ErrorDetail.REASON_DEADLINE: DeadlineExceeded,
+      pb.ErrorDetail.REASON_CANCELLED: Cancelled,
+    }.get(known.reason, kind)
+  error = kind(message, code=name, request_id=request_id, attempts=attempts)
+  if isinstance(error, Invalid):
+    error.field, error.expected, error.got = known.field, known.expected, known.got
+  elif isinstance(error, TooLarge):
+    error.limit = known.limit
+  elif isinstance(error, Busy):
+    error.retry_delay = known.retry_delay_ms / 1000
+  return error

@@ -1,21 +1,614 @@
 """A connection to servers, and the calls that it makes."""
 
-from quantd.engines.engine import Engine, Settings
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from quantd import arrays, geometry, options, words
+from quantd import quantd_pb2 as pb
+from quantd.arrays import Source
+from quantd.engines import open_engine
+from quantd.engines.engine import Cancellation, Engine, Reply, Retry, Settings, Tls
+from quantd.errors import Invalid, Unimplemented
+from quantd.options import QuantizeKeywords
+from quantd.results import Maxima, PartPlan, Plan, ServerInfo
+from quantd.tensor import Part, QuantizedTensor
+from quantd.words import DTYPES, FLOATS, KINDS, USAGES, Word
+
+if TYPE_CHECKING:
+  from typing import Unpack
 
 __all__ = ["Connection", "connect"]
 
 
 class Connection:
-  """A thread-safe, picklable handle on one or several servers."""
+  """Calls on one server or several; made by `quantd.connect`.
+
+  May be used by any number of threads at once, and pickles as its settings:
+  what it becomes elsewhere connects anew. Nothing is connected before the
+  first call.
+
+  Arrays that go in are not copied where they are contiguous, and must not be
+  changed while a call runs: the codes would be of a mixture, and a retry of
+  another one. What comes out of `quantize` is read-only.
+  """
 
   def __init__(self, settings: Settings, engine: str | None = None) -> None:
     """Connects to nothing yet: the first call does."""
-    from quantd.engines import open_engine
-
     self._settings = settings
+    self._engine_name = engine
     self._engine: Engine = open_engine(settings, engine)
 
+  @property
+  def target(self) -> str:
+    """Where its servers are."""
+    return self._settings.target
 
-def connect(target: str, *, engine: str | None = None) -> Connection:
-  """A connection to `target`, by `engine`: "grpc", "native" or the default."""
-  return Connection(Settings(target), engine)
+  @property
+  def engine(self) -> str:
+    """Which engine it has: "grpc" or "native"."""
+    return self._engine.name
+
+  # --- calls ----------------------------------------------------------------
+
+  def quantize(
+    self,
+    x: Any,
+    format: Word = "nvfp4",
+    *,
+    flatten_axis: int = -1,
+    dtype: str | None = None,
+    fused: Sequence[Any] = (),
+    out: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+    cancel: Cancellation | None = None,
+    **keywords: "Unpack[QuantizeKeywords]",
+  ) -> QuantizedTensor:
+    """Quantizes a tensor, or groups of its rows.
+
+    Args:
+      x: f32, f16 or bf16, of 1 to 8 dimensions: an array of numpy, PyTorch (in
+        host memory), JAX, or with `__dlpack__`.
+      format: "nvfp4", "nvfp4_2d", "fp8_e4m3", "fp8_e5m2", "mxfp8_e4m3",
+        "mxfp8_e5m2", "mxfp4", "fp8_block_e4m3", "fp8_block_e5m2",
+        "fp8_block_2d_e4m3", "fp8_block_2d_e5m2" or "fp8_channel_e4m3".
+      flatten_axis: x is worked on as a matrix M x K: M is the product of the
+        dimensions before this axis, K that of those from it on.
+      dtype: The type of x where numpy cannot tell: "bf16" of uint16.
+      fused: Arrays that share one amax with x, as q, k and v of a layer do:
+        stacked below it for the call, cut apart after it. The result's `fused`
+        has them.
+      out: Buffers for parts, by kind: {"rowwise_data": ...}; contiguous, of
+        the exact size. The result views them.
+      timeout: Seconds, retries included; None: the connection's.
+      cancel: Stops the call from another thread.
+      **keywords: Options, as `quantd.options.QuantizeKeywords` lists them.
+
+    Returns:
+      The quantized tensor.
+
+    Raises:
+      quantd.Invalid: An argument is no good.
+      quantd.Error: The call failed.
+
+    Example:
+      >>> t = q.quantize(np.ones((128, 64), np.float32), "nvfp4", usage="both")
+      >>> t.rowwise.codes.shape, t.columnwise.codes.shape
+      ((128, 32), (64, 64))
+    """
+    asked = options.quantize_message(format, keywords)
+    sources = [arrays.read(x, "tensor", dtype)]
+    sources += [
+      arrays.read(y, f"fused[{i}]", sources[0].dtype if dtype else None)
+      for i, y in enumerate(fused)
+    ]
+    tensor = _stacked(sources, flatten_axis)
+    into = _buffers(out, tensor, asked)
+    request = pb.QuantizeRequest(tensor=tensor, options=asked)
+    data = [s.data for s in sources]
+    reply = self._call("Quantize", request, data, into, timeout, cancel)
+    answer = pb.QuantizeReply.FromString(reply.header)
+    _check_echo(asked, answer.options)
+    parts = {
+      KINDS.word(ref.kind): _part(ref, data)
+      for ref, data in zip(answer.tensors, reply.parts, strict=True)
+    }
+    made = QuantizedTensor(
+      answer.tensor,
+      answer.options,
+      parts,
+      report=answer.report,
+      request_id=answer.request_id,
+      connection=self,
+      library=sources[0].library,
+    )
+    return _cut_apart(made, sources, flatten_axis) if fused else made
+
+  def dequantize(
+    self,
+    t: QuantizedTensor,
+    dtype: str | None = None,
+    *,
+    usage: str | None = None,
+    rotated: bool = False,
+    out: Any = None,
+    like: Any = None,
+    timeout: float | None = None,
+    cancel: Cancellation | None = None,
+  ) -> Any:
+    """Decodes a copy of a quantized tensor, undoing its rotation.
+
+    Args:
+      t: The tensor.
+      dtype: "f32", "f16" or "bf16"; None: that of the tensor.
+      usage: "rowwise" or "columnwise"; None: the first of them that is there.
+      rotated: Leave a rotated copy as it is: the result then has the copy's
+        padding, rows rounded up to whole blocks and rotations.
+      out: A contiguous array of M x K elements to write to, and to return.
+      like: "numpy", "torch", "jax", or an array whose library the result is to
+        have; None: numpy.
+      timeout: Seconds, retries included.
+      cancel: Stops the call.
+
+    Returns:
+      The values in the shape of the tensor; of groups that end before its last
+      row, or of a rotated copy, M x K. bf16 is ml_dtypes' bfloat16 where that
+      is installed, else uint16 with its bits.
+
+    Raises:
+      quantd.Error: The call failed.
+
+    Example:
+      >>> t = q.quantize(np.ones((4, 32), np.float32), "mxfp8_e4m3")
+      >>> float(t.dequantize("f32").sum())
+      128.0
+    """
+    side = usage or ("rowwise" if t.rowwise is not None else "columnwise")
+    number = USAGES.parse("usage", side, ("rowwise", "columnwise"))
+    if f"{side}_data" not in t.parts:
+      raise Invalid.of("usage", f"a copy that is there: {t.usage}", side)
+    word = DTYPES.word(DTYPES.parse("output", dtype or t.dtype, FLOATS))
+    message = t.message()
+    decode = options.dequantize_message(
+      t.options, number, DTYPES.parse("output", word, FLOATS)
+    )
+    shape = _decoded_shape(t)
+    if rotated and decode.HasField("inverse_rht"):
+      decode.rotated_dimension = decode.inverse_rht.dimension or 16
+      decode.ClearField("inverse_rht")
+      shape = _rotated_shape(t, side)
+    request = pb.DequantizeRequest(tensor=message, options=decode)
+    kinds = [f"{side}_data", f"{side}_scale"]
+    if t.options.format in (pb.FORMAT_NVFP4, pb.FORMAT_NVFP4_2D):
+      kinds.append(geometry.global_kind(t.options) or f"{side}_amax")
+    payload = [t.parts[kind] for kind in kinds]
+    at = 0
+    for part in payload:
+      _add_ref(request, part, at)
+      at += part.spec.size
+    data = [part.data for part in payload]
+    kind = pb.TENSOR_KIND_DEQUANTIZED
+    return self._values(
+      "Dequantize", request, data, kind, word, shape, out, like, timeout, cancel
+    )
+
+  def amax(
+    self,
+    x: Any,
+    *,
+    rht: bool | Word = False,
+    domain: Word = "tensor",
+    rht_dimension: int = 16,
+    sign_mask: int | str | bytes | None = None,
+    non_finite: Word = "ignore",
+    splits: Sequence[int] | None = None,
+    partial_splits: bool = False,
+    flatten_axis: int = -1,
+    dtype: str | None = None,
+    timeout: float | None = None,
+    cancel: Cancellation | None = None,
+  ) -> Maxima:
+    """The largest magnitudes of a tensor, plain and after rotation.
+
+    Args:
+      x: As for `quantize`.
+      rht: Also those after rotation: "rowwise", "columnwise", or True for
+        both. Blocks of the rowwise rotation lie along K, which must be a
+        multiple of the dimension; those of the columnwise one along M.
+      domain: "tensor", or "row" for one of each row and of each column.
+      rht_dimension: 16, 32, 64 or 128.
+      sign_mask: As for `quantize`.
+      non_finite: "ignore", "propagate" or "reject".
+      splits: Rows of groups, each with maxima of its own.
+      partial_splits: The groups may end before the last row.
+      flatten_axis: As for `quantize`.
+      dtype: As for `quantize`.
+      timeout: Seconds.
+      cancel: Stops the call.
+
+    Returns:
+      fp32 arrays: one number, one a group, or one a row or column.
+
+    Example:
+      >>> float(q.amax(np.array([[1, -3]] * 8, np.float32)).rowwise[0])
+      3.0
+    """
+    source = arrays.read(x, "tensor", dtype)
+    turned = (True, True) if rht is True else options.copies("rht", rht or None)
+    o = pb.RhtAmaxOptions(
+      rowwise=True,
+      columnwise=True,
+      rowwise_rht=turned[0],
+      columnwise_rht=turned[1],
+      non_finite=words.NON_FINITES.parse("non_finite", non_finite),
+      domain=words.AMAX_DOMAINS.parse("domain", domain),
+    )
+    if any(turned):
+      o.rht.CopyFrom(options.rht_message(False, False, rht_dimension, sign_mask))
+    if splits is not None:
+      o.splits.CopyFrom(options.splits_message(splits, partial_splits))
+    request = pb.RhtAmaxRequest(tensor=_tensor(source, flatten_axis), options=o)
+    reply = self._call("RhtAmax", request, [source.data], {}, timeout, cancel)
+    answer = pb.RhtAmaxReply.FromString(reply.header)
+    found = {
+      KINDS.word(ref.kind): _part(ref, data).array()
+      for ref, data in zip(answer.tensors, reply.parts, strict=True)
+    }
+    return Maxima(
+      rowwise=found["rowwise_amax"],
+      columnwise=found["columnwise_amax"],
+      rowwise_rht=found.get("rowwise_rht_amax"),
+      columnwise_rht=found.get("columnwise_rht_amax"),
+      saw_nan=answer.report.saw_nan,
+      saw_inf=answer.report.saw_inf,
+    )
+
+  def apply_rht(
+    self,
+    x: Any,
+    *,
+    inverse: bool = False,
+    output: str | None = None,
+    rht_dimension: int = 16,
+    sign_mask: int | str | bytes | None = None,
+    flatten_axis: int = -1,
+    dtype: str | None = None,
+    out: Any = None,
+    like: Any = None,
+    timeout: float | None = None,
+    cancel: Cancellation | None = None,
+  ) -> Any:
+    """Rotates the rows of a tensor: `quantd.hadamard` does it here.
+
+    Args:
+      x: As for `quantize`; K must be a multiple of the dimension.
+      inverse: Rotate back.
+      output: "f32", "f16" or "bf16"; None: that of x.
+      rht_dimension: 16, 32, 64 or 128.
+      sign_mask: As for `quantize`.
+      flatten_axis: As for `quantize`.
+      dtype: As for `quantize`.
+      out: A contiguous array to write to, and to return.
+      like: As for `dequantize`.
+      timeout: Seconds.
+      cancel: Stops the call.
+
+    Returns:
+      The rotated values in the shape of x.
+
+    Example:
+      >>> x = np.ones((2, 16), np.float32)
+      >>> bool((q.apply_rht(q.apply_rht(x), inverse=True) == x).all())
+      True
+    """
+    source = arrays.read(x, "tensor", dtype)
+    word = DTYPES.word(DTYPES.parse("output", output or source.dtype, FLOATS))
+    request = pb.ApplyRhtRequest(
+      tensor=_tensor(source, flatten_axis),
+      options=pb.ApplyRhtOptions(
+        inverse=inverse,
+        output=DTYPES.parse("output", word),
+        rht=options.rht_message(False, False, rht_dimension, sign_mask),
+      ),
+    )
+    kind = pb.TENSOR_KIND_ROTATED
+    shape = source.shape
+    return self._values(
+      "ApplyRht", request, [source.data], kind, word, shape, out, like, timeout, cancel
+    )
+
+  def plan(
+    self,
+    shape: Sequence[int],
+    format: Word = "nvfp4",
+    *,
+    dtype: str = "bf16",
+    flatten_axis: int = -1,
+    timeout: float | None = None,
+    cancel: Cancellation | None = None,
+    **keywords: "Unpack[QuantizeKeywords]",
+  ) -> Plan:
+    """What `quantize` would give: every part, and the memory. Computes nothing.
+
+    Args:
+      shape: Of the tensor.
+      format: As for `quantize`.
+      dtype: Its type.
+      flatten_axis: As for `quantize`.
+      timeout: Seconds.
+      cancel: Stops the call.
+      **keywords: Options, as for `quantize`.
+
+    Returns:
+      Parts and bytes.
+
+    Example:
+      >>> q.plan((4096, 4096), "nvfp4").parts["rowwise_data"].shape
+      (4096, 2048)
+    """
+    asked = options.quantize_message(format, keywords)
+    request = pb.QuantizeRequest(
+      tensor=_message(DTYPES.parse("dtype", dtype, FLOATS), shape, flatten_axis),
+      options=asked,
+    )
+    reply = self._call("DescribeQuantize", request, [], {}, timeout, cancel)
+    answer = pb.DescribeQuantizeReply.FromString(reply.header)
+    return Plan(
+      parts={KINDS.word(ref.kind): PartPlan.of(ref) for ref in answer.tensors},
+      input_bytes=answer.input_bytes,
+      output_bytes=answer.output_bytes,
+      scratch_bytes=answer.scratch_bytes,
+    )
+
+  def info(
+    self, *, timeout: float | None = None, cancel: Cancellation | None = None
+  ) -> ServerInfo:
+    """What a server is, can do and allows.
+
+    Example:
+      >>> "nvfp4" in q.info().formats
+      True
+    """
+    empty = pb.GetServerInfoRequest()
+    reply = self._call("GetServerInfo", empty, [], {}, timeout, cancel)
+    return ServerInfo.of(pb.GetServerInfoReply.FromString(reply.header))
+
+  # --- what calls have in common --------------------------------------------
+
+  def _call(
+    self,
+    method: str,
+    request: Any,
+    payload: Sequence[Any],
+    into: Mapping[int, Any],
+    timeout: float | None,
+    cancel: Cancellation | None,
+  ) -> Reply:
+    if timeout is not None and not (0 < timeout < math.inf):
+      raise Invalid.of("timeout", "seconds > 0", repr(timeout))
+    header = request.SerializeToString()
+    return self._engine.call(method, header, payload, into, timeout, cancel)
+
+  def _values(
+    self,
+    method: str,
+    request: Any,
+    payload: Sequence[Any],
+    kind: int,
+    word: str,
+    shape: tuple[int, ...],
+    out: Any,
+    like: Any,
+    timeout: float | None,
+    cancel: Cancellation | None,
+  ) -> Any:
+    """A call whose one part is written into an array, which is returned."""
+    library = arrays.library_for(like)
+    if out is None:
+      made = arrays.empty(library, word, shape)
+    else:
+      made = out
+    target = arrays.writable(made, word, shape, "out")
+    self._call(method, request, payload, {kind: target}, timeout, cancel)
+    return arrays.to_jax(made) if library == "jax" and out is None else made
+
+  # --- its life -------------------------------------------------------------
+
+  def close(self) -> None:
+    """Cancels what is under way and lets go of connections. Idempotent."""
+    self._engine.close()
+
+  def __enter__(self) -> "Connection":
+    """Itself; `close` is called at the end."""
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    """Closes it."""
+    self.close()
+
+  def __reduce__(self) -> tuple[Any, ...]:
+    """Pickles as its settings, a token in them included."""
+    return (type(self), (self._settings, self._engine_name))
+
+  def __repr__(self) -> str:
+    """Where it leads."""
+    return f"Connection({self.target!r}, engine={self.engine!r})"
+
+
+def connect(
+  target: str,
+  *,
+  engine: str | None = None,
+  tls: bool | Tls = False,
+  token: str | None = None,
+  token_file: str | None = None,
+  deadline: float = 30.0,
+  channels: int = 2,
+  retry: Retry | None = None,
+  dead_peer_timeout: float = 20.0,
+) -> Connection:
+  """A connection, which connects by its first call.
+
+  Args:
+    target: "host:port", several with commas between them, "unix:/path", or, of
+      the native engine, "local", "local:cpu", "local:cuda:N". A call goes to
+      the server with the fewest bytes under way, and where that one drains, is
+      busy or lost, at once to another one.
+    engine: "grpc", "native"; None: the native one where it is installed.
+    tls: True: encrypt, and trust whom the system trusts; or a `Tls`.
+    token: A bearer token. It does not travel in plain text to another machine.
+    token_file: A file of one line with the token.
+    deadline: Seconds of a call that brings no timeout.
+    channels: Connections to each server.
+    retry: When a failed call is sent again.
+    dead_peer_timeout: Seconds after which a connection is given up whose other
+      side takes no byte.
+
+  Returns:
+    The connection.
+
+  Raises:
+    quantd.Invalid: An argument is no good.
+
+  Example:
+    >>> connect("127.0.0.1:50151", engine="grpc")
+    Connection('127.0.0.1:50151', engine='grpc')
+  """
+  if tls is True:
+    tls = Tls()
+  settings = Settings(
+    target=target,
+    tls=tls or None,
+    token=token,
+    token_file=token_file,
+    deadline=deadline,
+    channels=channels,
+    retry=retry or Retry(),
+    dead_peer_timeout=dead_peer_timeout,
+  )
+  _check_settings(settings)
+  return Connection(settings, engine)
+
+
+def _check_settings(s: Settings) -> None:
+  year = 3600 * 24 * 365.0
+  for field, value, low, high in (
+    ("channels", s.channels, 1, 64),
+    ("deadline", s.deadline, 0.001, year),
+    ("dead_peer_timeout", s.dead_peer_timeout, 0.1, 3600),
+    ("retry.max_attempts", s.retry.max_attempts, 1, 1000),
+    ("retry.initial_backoff", s.retry.initial_backoff, 0.001, 3600),
+    ("retry.max_backoff", s.retry.max_backoff, s.retry.initial_backoff, 3600),
+    ("retry.multiplier", s.retry.multiplier, 1, 100),
+  ):
+    if not (isinstance(value, (int, float)) and low <= value <= high):
+      raise Invalid.of(field, f"{low} to {high}", repr(value))
+
+
+def _message(dtype: Any, shape: Sequence[int], flatten_axis: int) -> pb.Tensor:
+  axis = options.whole("tensor.flatten_axis", flatten_axis, -(2**31), 2**31 - 1)
+  sizes = [options.whole("tensor.shape", d, -(2**63), 2**63 - 1) for d in shape]
+  return pb.Tensor(dtype=dtype, shape=sizes, flatten_axis=axis)
+
+
+def _tensor(source: Source, flatten_axis: int) -> pb.Tensor:
+  return _message(DTYPES.parse("dtype", source.dtype), source.shape, flatten_axis)
+
+
+def _stacked(sources: Sequence[Source], flatten_axis: int) -> pb.Tensor:
+  """The tensor of all sources below each other."""
+  first = sources[0]
+  if len(sources) == 1:
+    return _tensor(first, flatten_axis)
+  rows, cols = 0, geometry.sides(first.shape, flatten_axis)[1]
+  for i, s in enumerate(sources):
+    m, k = geometry.sides(s.shape, flatten_axis)
+    if (k, s.dtype) != (cols, first.dtype):
+      expected, got = f"{cols} columns of {first.dtype}", f"{k} of {s.dtype}"
+      raise Invalid.of(f"fused[{i - 1}]", expected, got)
+    rows += m
+  return _message(DTYPES.parse("dtype", first.dtype), (rows, cols), -1)
+
+
+def _cut_apart(
+  whole: QuantizedTensor, sources: Sequence[Source], flatten_axis: int
+) -> QuantizedTensor:
+  made, at = [], 0
+  for source in sources:
+    rows = geometry.sides(source.shape, flatten_axis)[0]
+    part = whole.rows(at, at + rows)
+    part.shape, part.flatten_axis = source.shape, flatten_axis
+    made.append(part)
+    at += rows
+  made[0].fused = tuple(made[1:])
+  return made[0]
+
+
+def _part(ref: pb.TensorRef, data: memoryview) -> Part:
+  plan = PartPlan.of(ref)
+  spec = geometry.Spec(
+    plan.kind, plan.dtype, plan.shape, ref.layout, tuple(ref.group_offsets)
+  )
+  return Part(spec, np.frombuffer(data, np.uint8))
+
+
+def _add_ref(request: pb.DequantizeRequest, part: Part, at: int) -> None:
+  spec = part.spec
+  request.tensors.add(
+    kind=KINDS.parse("kind", spec.kind),
+    dtype=DTYPES.parse("dtype", spec.dtype),
+    layout=spec.layout,
+    shape=spec.shape,
+    offset=at,
+    size=spec.size,
+    group_offsets=spec.group_offsets,
+  )
+
+
+def _buffers(
+  out: Mapping[str, Any] | None, tensor: pb.Tensor, asked: pb.QuantizeOptions
+) -> dict[int, Any]:
+  """The caller's buffers by the number of their kind."""
+  if not out:
+    return {}
+  try:
+    known = {spec.kind: spec for spec in geometry.specs(tensor, asked)}
+  except (ValueError, IndexError, ZeroDivisionError):
+    known = {}  # the server refuses these options
+  found = {}
+  for kind, buffer in out.items():
+    spec = known.get(kind)
+    if spec is None:
+      raise Invalid.of("out", " or ".join(known) or "legal options", repr(kind))
+    number = KINDS.parse("out", kind)
+    found[number] = arrays.writable(buffer, spec.dtype, spec.shape, f"out[{kind!r}]")
+  return found
+
+
+def _decoded_shape(t: QuantizedTensor) -> tuple[int, ...]:
+  rows = sum(t.options.splits.rows) if t.groups else t.matrix[0]
+  return t.shape if rows == t.matrix[0] else (rows, t.matrix[1])
+
+
+def _rotated_shape(t: QuantizedTensor, side: str) -> tuple[int, int]:
+  rows, cols = t.matrix
+  f = geometry.format_of(t.options, t.dtype)
+  if side == "rowwise":
+    return sum(t.options.splits.rows) if t.groups else rows, cols
+  unit = max(f.block, t.options.rht.dimension or 16)
+  groups = list(t.options.splits.rows) if t.groups else [rows]
+  return sum(geometry.up(m, unit) for m in groups), cols
+
+
+def _check_echo(asked: pb.QuantizeOptions, echo: pb.QuantizeOptions) -> None:
+  """Refuses an answer of a server that dropped an option without a word."""
+  known = {field.name for field, _ in echo.ListFields()}
+  for field, value in asked.ListFields():
+    empty = field.message_type is not None and not value.ListFields()
+    if field.name not in known and not empty:
+      raise Unimplemented(
+        f"the server does not have the option {field.name}: it is of another "
+        "version than this package"
+      )

@@ -1,0 +1,239 @@
+"""Arrays of other libraries, in and out, without a copy where there can be one.
+
+What comes in is seen as raw bytes with a type and a shape. numpy alone is
+needed; ml_dtypes, PyTorch and JAX are used where they are there.
+"""
+
+import functools
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quantd.errors import Invalid
+from quantd.words import FLOATS
+
+Array = npt.NDArray[Any]
+
+_BYTES = {
+  "f32": 4,
+  "f16": 2,
+  "bf16": 2,
+  "e2m1x2": 1,
+  "e4m3": 1,
+  "e5m2": 1,
+  "e8m0": 1,
+}
+# What ml_dtypes calls them, and what stands for them where it is not there.
+_EXTENDED = {
+  "bf16": ("bfloat16", np.uint16),
+  "e4m3": ("float8_e4m3fn", np.uint8),
+  "e5m2": ("float8_e5m2", np.uint8),
+  "e8m0": ("float8_e8m0fnu", np.uint8),
+}
+
+
+@functools.lru_cache(maxsize=None)
+def numpy_dtype(word: str) -> Any:
+  """The numpy type of an element type's word.
+
+  bf16 and the FP8 types are those of ml_dtypes where it is installed, and
+  uint16 and uint8 where it is not. e2m1x2 is uint8: two codes in a byte.
+
+  Example:
+    >>> numpy_dtype("f16")
+    dtype('float16')
+  """
+  if word in _EXTENDED:
+    name, plain = _EXTENDED[word]
+    try:
+      import ml_dtypes
+    except ImportError:
+      return np.dtype(plain)
+    return np.dtype(getattr(ml_dtypes, name, plain))
+  return np.dtype({"f32": "<f4", "f16": "<f2", "e2m1x2": "u1"}[word])
+
+
+def size_of(word: str) -> int:
+  """Bytes of an element."""
+  return _BYTES[word]
+
+
+@dataclass(frozen=True)
+class Source:
+  """A tensor that came in: `data` are its bytes, flat, as uint8."""
+
+  dtype: str
+  shape: tuple[int, ...]
+  data: Array
+  library: str  # "numpy", "torch" or "jax": where it came from
+
+
+def library_of(x: Any) -> str:
+  """Which library an array is of: "numpy", "torch", "jax" or "dlpack"."""
+  if isinstance(x, np.ndarray) or isinstance(x, np.generic):
+    return "numpy"
+  module = type(x).__module__.partition(".")[0]
+  if "torch" in sys.modules and isinstance(x, sys.modules["torch"].Tensor):
+    return "torch"
+  if module in ("jax", "jaxlib"):
+    return "jax"
+  return "dlpack" if hasattr(x, "__dlpack__") else ""
+
+
+def read(x: Any, field: str = "tensor", dtype: str | None = None) -> Source:
+  """A tensor of any library as bytes.
+
+  Shares memory where `x` is contiguous and little endian, and copies it
+  elsewhere.
+
+  Args:
+    x: An array of f32, f16 or bf16: numpy's, PyTorch's on the CPU, JAX's or
+      one with `__dlpack__`.
+    field: What errors call it.
+    dtype: Its type where numpy cannot tell, as of uint16 that holds "bf16".
+
+  Returns:
+    What it is. Its bytes live as long as the Source does.
+
+  Raises:
+    Invalid: It has another type, no dimension, or is on a device whose memory
+      is not shared.
+  """
+  library = library_of(x)
+  if library == "torch":
+    return _read_torch(x, field)
+  if library == "jax":
+    x = np.asarray(x)
+  elif library == "dlpack":
+    from quantd.dlpack import from_dlpack
+
+    x, dtype = from_dlpack(x, field, dtype)
+  elif library == "":
+    raise Invalid.of(
+      field, "an array of numpy, torch, jax or with __dlpack__", type(x).__name__
+    )
+  a = np.asarray(x)
+  word = _word_of(a.dtype, field, dtype)
+  if a.ndim == 0:
+    raise Invalid.of(f"{field}.shape", "1 to 8 dimensions", "none")
+  if a.dtype.byteorder == ">" or (a.dtype.byteorder == "=" and sys.byteorder == "big"):
+    a = a.astype(a.dtype.newbyteorder("<"))
+  data = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
+  return Source(word, a.shape, data, "numpy" if library == "dlpack" else library)
+
+
+def _word_of(dtype: Any, field: str, said: str | None) -> str:
+  if said is not None:
+    if said not in FLOATS or dtype.itemsize != _BYTES[said] or dtype.kind == "O":
+      raise Invalid.of(f"{field}.dtype", f"elements of {said}", str(dtype))
+    return said
+  for word, name in (("f32", "float32"), ("f16", "float16"), ("bf16", "bfloat16")):
+    if dtype.name == name:
+      return word
+  hint = ' (bits of bf16? say dtype="bf16")' if dtype == np.uint16 else ""
+  raise Invalid.of(f"{field}.dtype", "f32, f16 or bf16", f"{dtype}{hint}")
+
+
+def _torch_word(dtype: Any) -> str | None:
+  torch = sys.modules["torch"]
+  return {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}.get(dtype)
+
+
+def _read_torch(x: Any, field: str) -> Source:
+  torch = sys.modules["torch"]
+  word = _torch_word(x.dtype)
+  if word is None:
+    raise Invalid.of(f"{field}.dtype", "f32, f16 or bf16", str(x.dtype))
+  if x.device.type != "cpu":
+    raise Invalid.of(
+      f"{field}.device",
+      "a tensor in host memory; call .cpu() first, for this connection shares "
+      "no GPU memory",
+      str(x.device),
+    )
+  if x.layout != torch.strided:
+    raise Invalid.of(f"{field}.layout", "a dense tensor", str(x.layout))
+  if x.dim() == 0:
+    raise Invalid.of(f"{field}.shape", "1 to 8 dimensions", "none")
+  shape = tuple(x.shape)
+  flat = x.detach().resolve_neg().contiguous().reshape(-1)
+  data = flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8)
+  return Source(word, shape, data, "torch")
+
+
+def writable(x: Any, word: str, shape: tuple[int, ...], field: str) -> Array:
+  """A caller's buffer as flat bytes that may be written.
+
+  Raises:
+    Invalid: It is read-only, not contiguous, or has another size or type.
+  """
+  library = library_of(x)
+  if library == "torch":
+    if x.device.type != "cpu":
+      raise Invalid.of(field, "a tensor in host memory", str(x.device))
+    if not x.is_contiguous():
+      raise Invalid.of(field, "contiguous memory", "strides")
+    torch = sys.modules["torch"]
+    flat = x.detach().reshape(-1).view(torch.uint8).numpy()
+  elif library == "numpy" and isinstance(x, np.ndarray):
+    if not x.flags.c_contiguous:
+      raise Invalid.of(field, "contiguous memory", "strides")
+    if not x.flags.writeable:
+      raise Invalid.of(field, "memory that can be written", "a read-only array")
+    if x.dtype.byteorder == ">" or x.dtype.hasobject:
+      raise Invalid.of(field, f"elements of {word}", str(x.dtype))
+    flat = x.reshape(-1).view(np.uint8)
+  else:
+    try:
+      view = memoryview(x).cast("B")
+    except (TypeError, ValueError):
+      raise Invalid.of(field, "an array or a buffer", type(x).__name__) from None
+    if view.readonly:
+      raise Invalid.of(field, "memory that can be written", "a read-only buffer")
+    flat = np.frombuffer(view, np.uint8)
+  want = math.prod(shape) * _BYTES[word]
+  if flat.size != want:
+    raise Invalid.of(field, f"{want} bytes", f"{flat.size} bytes")
+  itemsize = getattr(getattr(x, "dtype", None), "itemsize", 1)
+  if itemsize not in (1, _BYTES[word]):
+    raise Invalid.of(field, f"elements of {word} or bytes", str(x.dtype))
+  return flat
+
+
+def view(data: Any, word: str, shape: tuple[int, ...]) -> Array:
+  """Bytes as an array of the type's word, without a copy."""
+  flat = np.frombuffer(data, np.uint8)
+  return flat.view(numpy_dtype(word)).reshape(shape)
+
+
+def empty(library: str, word: str, shape: tuple[int, ...]) -> Any:
+  """An array to write a result into, of numpy or torch."""
+  if library == "torch":
+    import torch
+
+    dtypes = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+    return torch.empty(shape, dtype=dtypes[word])
+  return np.empty(shape, numpy_dtype(word))
+
+
+def library_for(like: Any) -> str:
+  """The library that `like=` asks for: its name, or an array of it."""
+  if like is None:
+    return "numpy"
+  if isinstance(like, str):
+    if like in ("numpy", "torch", "jax"):
+      return like
+  elif (found := library_of(like)) in ("numpy", "torch", "jax"):
+    return found
+  raise Invalid.of("like", "numpy, torch, jax or an array of one", repr(like)[:80])
+
+
+def to_jax(a: Array) -> Any:
+  """A numpy array as JAX's, a copy."""
+  import jax.numpy as jnp
+
+  return jnp.asarray(a)

@@ -1,0 +1,180 @@
+"""Where servers are said to be, and what may be shown to them."""
+
+import datetime
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass
+
+from quantd.engines.engine import Settings
+from quantd.errors import Invalid
+
+_SCHEMES = ("unix", "unix-abstract", "ipv4", "ipv6", "vsock", "xds")
+
+
+@dataclass(frozen=True)
+class Address:
+  """One server, as gRPC dials it."""
+
+  target: str
+  authority: str = ""  # the name it was found by, with the port
+
+  @property
+  def is_loopback(self) -> bool:
+    """Whether it is this machine."""
+    return is_loopback(self.target)
+
+
+@dataclass(frozen=True)
+class HostName:
+  """A name that stands for any number of servers."""
+
+  host: str
+  port: str
+
+  def resolve(self) -> list[Address]:
+    """All its addresses; OSError where there are none."""
+    found = []
+    for family, _, _, _, place in socket.getaddrinfo(
+      self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
+    ):
+      host = str(place[0]).replace("%", "%25")
+      kind, text = ("ipv6", f"[{host}]") if family == socket.AF_INET6 else ("ipv4", host)
+      found.append(Address(f"{kind}:{text}:{place[1]}", f"{self.host}:{self.port}"))
+    return found
+
+
+def _refuse(got: str) -> Invalid:
+  expected = (
+    "addresses like 127.0.0.1:50151, NAME:50151 or unix:/PATH with commas between them"
+  )
+  return Invalid.of("target", expected, got or "an empty one")
+
+
+def _parse_one(text: str) -> Address | HostName:
+  scheme, colon, rest = text.partition(":")
+  if colon and scheme in _SCHEMES:
+    if not rest:
+      raise _refuse(text)
+    return Address(text)
+  if scheme == "dns" and rest.startswith("//") and not rest.startswith("///"):
+    return Address(text)
+  plain = rest.removeprefix("///") if scheme == "dns" else text
+  parts = re.fullmatch(r"(\[[^\[\]]+\]|[^:\[\]/\s]+):([0-9a-z-]+)", plain)
+  if parts is None:
+    raise _refuse(text)
+  host, port = parts[1].strip("[]"), parts[2]
+  try:
+    ipaddress.ip_address(host.partition("%")[0])
+  except ValueError:
+    return HostName(host, port)
+  return Address(plain)
+
+
+def parse_target(target: str) -> list[Address | HostName]:
+  """Takes "host:port" or "unix:/path", several with commas between them.
+
+  Example:
+    >>> parse_target("127.0.0.1:50151, gpu-b:50151")[1].host
+    'gpu-b'
+  """
+  if not isinstance(target, str):
+    raise _refuse(repr(target))
+  places = [_parse_one(text.strip(" ")) for text in target.split(",")]
+  return list(dict.fromkeys(places))
+
+
+def is_loopback(target: str) -> bool:
+  """Whether an address cannot leave this machine."""
+  if target.startswith(("unix:", "unix-abstract:")):
+    return True
+  host = re.sub(r"^ipv[46]:", "", target).rpartition(":")[0].strip("[]")
+  try:
+    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+  except ValueError:
+    return host == "localhost"
+
+
+def load_token(settings: Settings) -> str | None:
+  """The token of the settings; Invalid for one that is no good."""
+  token, field = settings.token, "token"
+  if settings.token_file is not None:
+    if token is not None:
+      raise Invalid.of("token", "either it or token_file", "both")
+    field = "token_file"
+    token = _read(field, settings.token_file).decode("utf-8", "replace").rstrip()
+  if token is None:
+    return None
+  if not re.fullmatch(r"[A-Za-z0-9\-._~+/=]+", token):
+    # Not repeated: it may be a secret all the same.
+    raise Invalid.of(field, "letters, digits and -._~+/= on one line", "something else")
+  for place in parse_target(settings.target):
+    here = (
+      place.is_loopback if isinstance(place, Address) else place.host == "localhost"
+    )
+    if settings.tls is None and not here:
+      raise Invalid.of(
+        "tls",
+        "TLS, or else the token would travel in plain text to another machine",
+        f"plain text to {settings.target}",
+      )
+  return token
+
+
+def _read(field: str, path: str) -> bytes:
+  try:
+    with open(path, "rb") as file:
+      return file.read(1 << 20)
+  except OSError as wrong:
+    raise Invalid.of(field, "a good file", f"{path}: {wrong.strerror}") from None
+
+
+def load_tls(
+  settings: Settings,
+) -> tuple[bytes | None, bytes | None, bytes | None] | None:
+  """Authorities, key and certificate as gRPC takes them; None: plain text."""
+  tls = settings.tls
+  if tls is None:
+    return None
+  if (tls.cert is None) != (tls.key is None):
+    missing = "tls.key" if tls.key is None else "tls.cert"
+    raise Invalid.of(missing, "a file, beside the other of the two", "none")
+  pem: list[bytes | None] = []
+  for field, path in (("tls.ca", tls.ca), ("tls.key", tls.key), ("tls.cert", tls.cert)):
+    text = None if path is None else _read(field, path)
+    if text is not None and b"-----BEGIN " not in text:
+      raise Invalid.of(field, "a PEM file", str(path))
+    pem.append(text)
+  if tls.ca is not None:
+    _check_dates("tls.ca", tls.ca)
+  if tls.cert is not None and tls.key is not None:
+    _check_dates("tls.cert", tls.cert)
+    _check_pair(tls.cert, tls.key)
+  return pem[0], pem[1], pem[2]
+
+
+def _check_pair(cert: str, key: str) -> None:
+  import ssl
+
+  context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+  try:
+    context.load_cert_chain(cert, key, password="")
+  except (ssl.SSLError, OSError) as wrong:
+    raise Invalid.of(
+      "tls.cert", "a good certificate and its key", f"{cert}: {wrong}"
+    ) from None
+
+
+def _check_dates(field: str, path: str) -> None:
+  """Refuses a certificate that has expired, before a handshake says less."""
+  import ssl
+
+  context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+  try:
+    context.load_verify_locations(path)
+  except (ssl.SSLError, OSError) as wrong:
+    raise Invalid.of(field, "a good file", f"{path}: {wrong}") from None
+  now = datetime.datetime.now(datetime.timezone.utc).timestamp()
+  for found in context.get_ca_certs():
+    if ssl.cert_time_to_seconds(str(found["notAfter"])) < now:
+      raise Invalid.of(field, "one that is valid", f"{path}: it has expired")

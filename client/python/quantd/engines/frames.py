@@ -1,0 +1,82 @@
+"""A message and its payload: put together with one copy, taken apart with none.
+
+`payload` is field 101 of every message that has one, and always the last, so
+that the rest can be read by protobuf while the bytes stay where they are.
+"""
+
+from collections.abc import Sequence
+
+from quantd.engines.engine import Buffer
+
+# Field 101, of length-delimited bytes.
+_PAYLOAD_TAG = 101 << 3 | 2
+
+
+def varint(value: int) -> bytes:
+  """A number as protobuf writes it.
+
+  Example:
+    >>> varint(300).hex()
+    'ac02'
+  """
+  out = bytearray()
+  while value > 0x7F:
+    out.append(value & 0x7F | 0x80)
+    value >>= 7
+  out.append(value)
+  return bytes(out)
+
+
+def join(header: bytes, payload: Sequence[Buffer]) -> bytes:
+  """The whole message. An empty payload is left out, as proto3 does."""
+  buffers = [memoryview(b).cast("B") for b in payload if memoryview(b).nbytes]
+  size = sum(b.nbytes for b in buffers)
+  if size == 0:
+    return header
+  return b"".join((header, varint(_PAYLOAD_TAG), varint(size), *buffers))
+
+
+def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
+  value = shift = 0
+  while True:
+    byte = data[at]
+    at += 1
+    value |= (byte & 0x7F) << shift
+    if byte < 0x80:
+      return value, at
+    shift += 7
+    if shift > 63:
+      raise ValueError("a number is too long")
+
+
+def split(message: bytes) -> tuple[bytes, memoryview]:
+  """What `join` put together; the payload is a view of `message`.
+
+  Raises:
+    ValueError: It is no message.
+  """
+  data = memoryview(message)
+  at = 0
+  try:
+    while at < len(data):
+      tag, after = _read_varint(data, at)
+      kind = tag & 7
+      if kind == 2:
+        size, after = _read_varint(data, after)
+        if tag == _PAYLOAD_TAG:
+          if after + size != len(data):
+            raise ValueError("the payload is not the end of the message")
+          return bytes(data[:at]), data[after:]
+        after += size
+      elif kind == 0:
+        _, after = _read_varint(data, after)
+      elif kind in (1, 5):
+        after += 8 if kind == 1 else 4
+      else:
+        raise ValueError("a field of an unknown kind")
+      at = after
+  except IndexError:
+    at = len(data) + 1
+  if at != len(data):
+    raise ValueError("the message is cut off")
+  return message, data[:0]

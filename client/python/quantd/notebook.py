@@ -1,0 +1,102 @@
+"""How a tensor shows itself: text, HTML and plots."""
+
+import html as _html
+from typing import Any
+
+import numpy as np
+
+from quantd.tensor import QuantizedTensor
+
+
+def _size(count: int) -> str:
+  amount, unit = float(count), "B"
+  for unit in ("B", "KiB", "MiB", "GiB"):
+    if amount < 1024 or unit == "GiB":
+      break
+    amount /= 1024
+  return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def _facts(t: QuantizedTensor) -> dict[str, str]:
+  shape = " x ".join(str(d) for d in t.shape)
+  share = t.nbytes / t.original_nbytes if t.original_nbytes else 0.0
+  facts = {"format": t.format, "shape": f"{shape} {t.dtype}", "copies": t.usage}
+  if t.profile != "te":
+    facts["profile"] = t.profile
+  if t.groups:
+    facts["groups"] = str(t.groups)
+  rotated = [c.name for c in (t.rowwise, t.columnwise) if c is not None and c.rotated]
+  if rotated:
+    facts["rotated"] = ", ".join(rotated)
+  facts["size"] = f"{_size(t.nbytes)} of {_size(t.original_nbytes)} ({share:.0%})"
+  for copy in (t.rowwise, t.columnwise):
+    if copy is not None and copy.stats is not None:
+      facts[f"SQNR {copy.name}"] = f"{copy.stats.sqnr_db:.2f} dB"
+  return facts
+
+
+def text(t: QuantizedTensor) -> str:
+  """One line: format, shape, copies, bytes, SQNR where it is known."""
+  facts = _facts(t)
+  plain = [facts.pop("format"), facts.pop("shape"), facts.pop("copies")]
+  more = [f"{name} {value}" for name, value in facts.items()]
+  return f"QuantizedTensor({', '.join(plain + more)})"
+
+
+def html(t: QuantizedTensor) -> str:
+  """The same as a small table."""
+  rows = "".join(
+    f"<tr><th style='text-align:left'>{_html.escape(name)}</th>"
+    f"<td style='text-align:left'>{_html.escape(value)}</td></tr>"
+    for name, value in _facts(t).items()
+  )
+  return f"<table><caption>QuantizedTensor</caption>{rows}</table>"
+
+
+_E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+
+
+def code_counts(t: QuantizedTensor, name: str) -> tuple[Any, Any]:
+  """The codes of a copy: their numbers, and how often each is there."""
+  part = t.parts[f"{name}_data"]
+  data = part.data
+  if part.spec.dtype == "e2m1x2":
+    data = np.concatenate([data & 15, data >> 4])
+  counts = np.bincount(data, minlength=16 if part.spec.dtype == "e2m1x2" else 256)
+  return np.arange(len(counts)), counts
+
+
+def plot(t: QuantizedTensor) -> Any:
+  """Histograms of codes and scales of each copy, and of its error by row.
+
+  Returns:
+    A matplotlib Figure.
+
+  Raises:
+    ImportError: matplotlib is not installed.
+  """
+  from matplotlib.figure import Figure
+
+  names = [c.name for c in (t.rowwise, t.columnwise) if c is not None]
+  figure = Figure(figsize=(9, 3.2 * max(1, len(names))), layout="constrained")
+  for at, name in enumerate(names):
+    codes, counts = code_counts(t, name)
+    left = figure.add_subplot(len(names), 2, 2 * at + 1)
+    left.bar(codes, counts, width=1.0)
+    left.set_title(f"{name} codes")
+    left.set_xlabel("code")
+    right = figure.add_subplot(len(names), 2, 2 * at + 2)
+    scales = t.part(f"{name}_scale")
+    if t.parts[f"{name}_scale"].spec.dtype == "f32":
+      values = np.asarray(scales, np.float32).reshape(-1)
+      positive = values[np.isfinite(values) & (values > 0)]
+      right.hist(np.log2(positive) if positive.size else positive, bins=64)
+      right.set_xlabel("log2 of the scale")
+    else:
+      raw = t.parts[f"{name}_scale"].data
+      found = np.bincount(raw, minlength=256)
+      right.bar(np.arange(256), found, width=1.0)
+      right.set_xlabel("code of the scale")
+    right.set_title(f"{name} scales")
+  figure.suptitle(text(t), fontsize=8)
+  return figure

@@ -1,0 +1,319 @@
+"""From keyword arguments to the option messages of quantd.proto.
+
+The only place that knows what an option is called. Which of them go together
+is the server's to say: what it refuses comes back as `quantd.Invalid`.
+"""
+
+import difflib
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, Union
+
+from quantd import quantd_pb2 as pb
+from quantd import words
+from quantd.errors import Invalid
+from quantd.words import Word
+
+# One, or one for each group or line.
+Numbers = Union[float, Sequence[float]]
+
+
+class QuantizeKeywords(TypedDict, total=False):
+  """What `quantize`, `plan` and `Quantizer` take, all of it optional.
+
+  WIRE.md and FORMATS.md say what each does, in the same words.
+
+  Attributes:
+    usage: Copies to make: "rowwise", "columnwise", "both", or "none" but what
+      goes beside them. Without it those that are rotated, or else rowwise.
+    profile: Whose bytes: "te" (the default), "modelopt@0.47" ...
+    rht: Copies to rotate first: "rowwise", "columnwise" or "both".
+    rht_dimension: Elements that are rotated together: 16, 32, 64 or 128.
+    sign_mask: Signs of the rotation, bit i set: sign i is -1. An integer, "0x"
+      text, or bytes in little endian. Without it TransformerEngine's.
+    non_finite: "ignore", "propagate" or "reject" NaN and Inf.
+    given_amax: An amax that replaces the computed one: a number, or one for
+      each group or line, for the rowwise copy (of "columnwise" usage: for that
+      one), or {"rowwise": ..., "columnwise": ...}.
+    amax_estimation_scale: The amax after rotation is that before it, times
+      this.
+    scale_layout: "linear" or "swizzled" (tiles of 128 x 4).
+    compact_scales: NVFP4_2D: one scale for a square.
+    row_scaled: NVFP4: one amax for each line.
+    scale_256: 4over6: largest block scale 256.
+    stochastic: Rounds stochastically by this seed; True draws one, which the
+      result's `seed` tells.
+    seed_offset: Another stream of the same seed.
+    shard: (row_offset, column_offset, total_columns) in the whole tensor.
+    four_over_six: "mae" or "mse": NVFP4 blocks mapped to 4 or to 6.
+    fast_error: 4over6 compares before scaling back.
+    epsilon: FP8: a smaller amax counts as this one.
+    power_of_two: FP8: scales that are powers of two, or not.
+    scale: FP8 delayed scaling: multiply by this, or one for each group.
+    history: FP8 delayed scaling: the amax history to roll.
+    history_rule: "max" or "most_recent".
+    history_margin: The next scale is 2^margin smaller.
+    scale_rule: MX: "up", "floor", "ceil" or "even".
+    splits: Rows of groups, each worked on as if alone.
+    partial_splits: The groups may end before the last row.
+    amax: Also give max |x| before any rotation.
+    dbias: Also give the sums of the columns; of that type where it is a word.
+    statistics: Also tell SQNR, largest error, clipped and flushed values.
+  """
+
+  usage: Word | None
+  profile: Word | None
+  rht: Word | None
+  rht_dimension: int
+  sign_mask: int | str | bytes | None
+  non_finite: Word
+  given_amax: Numbers | Mapping[str, Numbers] | None
+  amax_estimation_scale: float | None
+  scale_layout: Word | None
+  compact_scales: bool
+  row_scaled: bool
+  scale_256: bool
+  stochastic: int | bool | None
+  seed_offset: int
+  shard: tuple[int, int, int] | None
+  four_over_six: Word | None
+  fast_error: bool
+  epsilon: float
+  power_of_two: bool | None
+  scale: Numbers | None
+  history: Sequence[float] | None
+  history_rule: Word
+  history_margin: int
+  scale_rule: Word | None
+  splits: Sequence[int] | None
+  partial_splits: bool
+  amax: bool
+  dbias: bool | str
+  statistics: bool
+
+
+def refuse_unknown(function: str, got: Mapping[str, Any], known: type) -> None:
+  """A TypeError for a keyword that nobody knows, with the one that is like it."""
+  for name in got:
+    if name not in known.__annotations__:
+      near = difflib.get_close_matches(name, known.__annotations__, 1)
+      hint = f"; did you mean {near[0]!r}?" if near else ""
+      raise TypeError(f"{function}() has no option {name!r}{hint}")
+
+
+def copies(field: str, word: Word | None) -> tuple[bool, bool]:
+  """Whether a usage names the rowwise and the columnwise copy."""
+  if word is None or word == "none":
+    return False, False
+  usage = words.USAGES.parse(field, word, ("rowwise", "columnwise", "both"))
+  return bool(usage & pb.USAGE_ROWWISE), bool(usage & pb.USAGE_COLUMNWISE)
+
+
+def sign_mask_bytes(mask: int | str | bytes, dimension: int) -> bytes:
+  """The signs as they travel: dimension / 8 bytes in little endian."""
+  field = "rht.sign_mask"
+  if isinstance(mask, (bytes, bytearray)):
+    return bytes(mask)
+  try:
+    number = int(mask, 16) if isinstance(mask, str) else int(mask)
+    return number.to_bytes(max(dimension, 8) // 8, "little")
+  except (ValueError, OverflowError):
+    raise Invalid.of(
+      field, f"{dimension} bits, like 0xD7E8", f"{mask!r}"
+    ) from None
+
+
+def rht_message(
+  rowwise: bool,
+  columnwise: bool,
+  dimension: int = 16,
+  sign_mask: int | str | bytes | None = None,
+) -> pb.Rht:
+  """The rotation of these copies."""
+  rht = pb.Rht(rowwise=rowwise, columnwise=columnwise)
+  rht.dimension = whole("rht.dimension", dimension, 0, 2**32 - 1)
+  if sign_mask is not None:
+    rht.sign_mask = sign_mask_bytes(sign_mask, dimension)
+  return rht
+
+
+def whole(field: str, value: Any, low: int, high: int) -> int:
+  """An integer in the range of its field, whatever library it is of."""
+  try:
+    number = value.__index__()
+  except AttributeError:
+    number = None
+  if number is None or isinstance(value, bool) or not low <= number <= high:
+    raise Invalid.of(field, f"a whole number from {low} to {high}", repr(value))
+  return int(number)
+
+
+def numbers(field: str, values: Any) -> list[float]:
+  """One number or several of them, as a list; of arrays, too."""
+  try:
+    flat = [values] if hasattr(values, "__float__") and not _lengthy(values) else values
+    found = [float(v) for v in flat]
+    for v in found:
+      if not math.isinf(v) and abs(v) > 3.4028235677973366e38:
+        raise Invalid.of(field, "numbers of fp32", repr(v))
+    return found
+  except (TypeError, ValueError) as wrong:
+    if isinstance(wrong, Invalid):
+      raise
+    raise Invalid.of(field, "a number or several", repr(values)[:80]) from None
+
+
+def _lengthy(values: Any) -> bool:
+  try:
+    return len(values) >= 0
+  except TypeError:
+    return False
+
+
+def splits_message(splits: Sequence[int], partial: bool = False) -> pb.Splits:
+  """Rows of groups."""
+  try:
+    rows = [whole("splits", r, -(2**63), 2**63 - 1) for r in splits]
+  except TypeError:
+    raise Invalid.of("splits", "rows of groups", repr(splits)[:80]) from None
+  return pb.Splits(rows=rows, partial=bool(partial))
+
+
+def _given_amax(given: Any, usage: int) -> pb.GivenAmax:
+  if not isinstance(given, Mapping):
+    given = {"columnwise" if usage == pb.USAGE_COLUMNWISE else "rowwise": given}
+  message = pb.GivenAmax()
+  for side, values in given.items():
+    if side not in ("rowwise", "columnwise"):
+      raise Invalid.of("given_amax", "rowwise and columnwise", repr(side))
+    found = numbers(f"given_amax.{side}", values)
+    if _lengthy(values) and len(found) != 1:
+      getattr(message, f"{side}_values").extend(found)
+    else:
+      setattr(message, side, found[0])
+  return message
+
+
+def _usage(keywords: QuantizeKeywords, rht: tuple[bool, bool]) -> Any:
+  word = keywords.get("usage")
+  if word is not None:
+    return words.USAGES.parse("usage", word)
+  rotated = rht[0] * pb.USAGE_ROWWISE + rht[1] * pb.USAGE_COLUMNWISE
+  return rotated or pb.USAGE_ROWWISE
+
+
+def _fill_scales(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
+  if k.get("given_amax") is not None:
+    o.given_amax.CopyFrom(_given_amax(k["given_amax"], o.usage))
+  estimate = k.get("amax_estimation_scale")
+  if estimate is not None:
+    o.amax_estimation_scale = numbers("amax_estimation_scale", estimate)[0]
+  o.epsilon = numbers("epsilon", k.get("epsilon", 0.0))[0]
+  power = k.get("power_of_two")
+  if power is not None:
+    o.power_of_two = bool(power)
+  if k.get("scale") is not None:
+    o.scale.extend(numbers("scale", k["scale"]))
+  history = k.get("history")
+  if history is not None:
+    o.history.amax.extend(numbers("history.amax", history))
+    o.history.rule = words.HISTORY_RULES.parse(
+      "history.rule", k.get("history_rule", "max")
+    )
+    margin = k.get("history_margin", 0)
+    o.history.margin = whole("history.margin", margin, -(2**31), 2**31 - 1)
+  elif "history_rule" in k or "history_margin" in k:
+    raise Invalid.of("history", "an amax history", "none")
+  rule = k.get("scale_rule")
+  if rule is not None:
+    o.scale_rule = words.SCALE_RULES.parse("scale_rule", rule)
+  if (six := k.get("four_over_six")) is not None:
+    o.four_over_six = words.FOUR_OVER_SIXES.parse("four_over_six", six)
+  o.fast_error = bool(k.get("fast_error", False))
+
+
+def _fill_form(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
+  layout = k.get("scale_layout")
+  if layout is not None:
+    o.form.scale_layout = words.LAYOUTS.parse("form.scale_layout", layout)
+  for flag in ("compact_scales", "row_scaled", "scale_256"):
+    if k.get(flag):
+      setattr(o.form, flag, True)
+
+
+def _fill_rounding(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
+  seed = k.get("stochastic")
+  if seed is not None and seed is not False:
+    o.rounding = pb.ROUNDING_STOCHASTIC
+    # Drawn before the first try, so that a retry rounds as that did.
+    drawn = secrets.randbits(64) if seed is True else seed
+    o.stochastic.seed = whole("stochastic.seed", drawn, 0, 2**64 - 1)
+  if k.get("seed_offset"):
+    offset = k["seed_offset"]
+    o.stochastic.seed_offset = whole("stochastic.seed_offset", offset, 0, 2**64 - 1)
+  shard = k.get("shard")
+  if shard is not None:
+    fields = ("row_offset", "column_offset", "total_columns")
+    if not _lengthy(shard) or len(shard) != 3:
+      raise Invalid.of("shard", ", ".join(fields), repr(shard)[:80])
+    for name, value in zip(fields, shard, strict=True):
+      setattr(o.shard, name, whole(f"shard.{name}", value, -(2**63), 2**63 - 1))
+
+
+def quantize_message(format: Word, keywords: QuantizeKeywords) -> pb.QuantizeOptions:
+  """The options of Quantize.
+
+  Example:
+    >>> o = quantize_message("nvfp4", {"rht": "columnwise"})
+    >>> words.USAGES.word(o.usage)
+    'columnwise'
+  """
+  k = keywords
+  refuse_unknown("quantize", k, QuantizeKeywords)
+  o = pb.QuantizeOptions(format=words.FORMATS.parse("format", format))
+  rht = copies("rht", k.get("rht"))
+  o.usage = _usage(k, rht)
+  if any(rht):
+    dimension = k.get("rht_dimension", 16)
+    o.rht.CopyFrom(rht_message(*rht, dimension, k.get("sign_mask")))
+  elif k.get("sign_mask") is not None or "rht_dimension" in k:
+    raise Invalid.of("rht", "rowwise, columnwise or both", "none")
+  if (profile := k.get("profile")) is not None:
+    o.profile = words.PROFILES.parse("profile", profile)
+  policy = k.get("non_finite", "ignore")
+  o.non_finite = words.NON_FINITES.parse("non_finite", policy)
+  _fill_scales(o, k)
+  _fill_form(o, k)
+  _fill_rounding(o, k)
+  splits = k.get("splits")
+  if splits is not None:
+    o.splits.CopyFrom(splits_message(splits, k.get("partial_splits", False)))
+  elif k.get("partial_splits"):
+    raise Invalid.of("splits", "rows of groups", "none")
+  o.amax = bool(k.get("amax", False))
+  dbias = k.get("dbias", False)
+  o.dbias = bool(dbias)
+  if isinstance(dbias, str):
+    o.dbias_dtype = words.DTYPES.parse("dbias_dtype", dbias, words.FLOATS)
+  o.statistics = bool(k.get("statistics", False))
+  return o
+
+
+def dequantize_message(
+  made: pb.QuantizeOptions, usage: int, output: int
+) -> pb.DequantizeOptions:
+  """The options to decode a copy with that was made with `made`."""
+  o = pb.DequantizeOptions(
+    format=made.format, usage=usage, output=output, profile=made.profile
+  )
+  columnwise = usage == pb.USAGE_COLUMNWISE
+  if made.HasField("rht") and (made.rht.columnwise if columnwise else made.rht.rowwise):
+    o.inverse_rht.dimension = made.rht.dimension
+    if made.rht.HasField("sign_mask"):
+      o.inverse_rht.sign_mask = made.rht.sign_mask
+  if made.HasField("form"):
+    o.form.CopyFrom(made.form)
+  if made.HasField("splits"):
+    o.splits.CopyFrom(made.splits)
+  return o

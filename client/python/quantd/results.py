@@ -1,0 +1,171 @@
+"""What calls bring back beside tensors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from quantd import quantd_pb2 as pb
+from quantd.arrays import Array
+from quantd.words import DTYPES, FORMATS, KINDS, LAYOUTS, USAGES
+
+__all__ = ["Device", "FormatSupport", "Maxima", "PartPlan", "Plan", "ServerInfo"]
+
+
+@dataclass(frozen=True, eq=False)
+class Maxima:
+  """Largest magnitudes of a tensor: fp32 arrays.
+
+  One number each, one for each group, or, with the domain "row", one for each
+  row (rowwise) or column (columnwise).
+
+  Attributes:
+    rowwise: max |x|, of rows.
+    columnwise: max |x|, of columns.
+    rowwise_rht: The same after rotation along K; None where not asked for.
+    columnwise_rht: The same after rotation along M.
+    saw_nan: Whether there was a NaN.
+    saw_inf: Whether there was an Inf.
+  """
+
+  rowwise: Array
+  columnwise: Array
+  rowwise_rht: Array | None
+  columnwise_rht: Array | None
+  saw_nan: bool
+  saw_inf: bool
+
+
+@dataclass(frozen=True)
+class PartPlan:
+  """One part of what `quantize` would give.
+
+  Attributes:
+    kind: Its word, "rowwise_scale".
+    dtype: The word of its elements' type; of "e2m1x2" two share a byte.
+    shape: In stored elements.
+    layout: "linear" or "swizzled".
+    nbytes: Its size.
+  """
+
+  kind: str
+  dtype: str
+  shape: tuple[int, ...]
+  layout: str
+  nbytes: int
+
+  @staticmethod
+  def of(ref: pb.TensorRef) -> "PartPlan":
+    """That of a reply."""
+    return PartPlan(
+      KINDS.word(ref.kind),
+      DTYPES.word(ref.dtype),
+      tuple(ref.shape),
+      LAYOUTS.word(ref.layout),
+      ref.size,
+    )
+
+
+@dataclass(frozen=True)
+class Plan:
+  """What `quantize` would give, and the memory that it takes.
+
+  Attributes:
+    parts: By their words.
+    input_bytes: To send.
+    output_bytes: To come back.
+    scratch_bytes: Memory of the device beside both.
+  """
+
+  parts: Mapping[str, PartPlan]
+  input_bytes: int
+  output_bytes: int
+  scratch_bytes: int
+
+
+@dataclass(frozen=True)
+class Device:
+  """A device of a server; bytes of its memory, and counters since its start."""
+
+  name: str
+  kind: str
+  description: str
+  healthy: bool
+  memory_limit_bytes: int
+  memory_high_water_bytes: int
+  jobs: int
+  rht_cache_hits: int
+  rht_cache_misses: int
+  rht_launches: int
+
+
+@dataclass(frozen=True)
+class FormatSupport:
+  """What a server can do of a format; `options` are the names of WIRE.md."""
+
+  name: str
+  device_kinds: tuple[str, ...]
+  inputs: tuple[str, ...]
+  usages: tuple[str, ...]
+  rht_dimensions: tuple[int, ...]
+  options: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ServerInfo:
+  """What a server is, can do and allows.
+
+  Attributes:
+    version: Of the server.
+    max_request_bytes: The largest request.
+    memory_budget_bytes: Memory for payloads of the whole server.
+    max_rank: Most dimensions of a tensor.
+    amax_estimation_scale: Its default; 0: no estimate.
+    devices: Who does the work.
+    formats: By their words.
+  """
+
+  version: str
+  max_request_bytes: int
+  memory_budget_bytes: int
+  max_rank: int
+  amax_estimation_scale: float
+  devices: tuple[Device, ...]
+  formats: Mapping[str, FormatSupport]
+
+  @staticmethod
+  def of(reply: pb.GetServerInfoReply) -> "ServerInfo":
+    """That of a reply."""
+    devices = tuple(
+      Device(
+        d.name,
+        d.kind,
+        d.description,
+        d.state == pb.Device.STATE_HEALTHY,
+        d.memory_limit_bytes,
+        d.memory_high_water_bytes,
+        d.jobs,
+        d.rht_cache_hits,
+        d.rht_cache_misses,
+        d.rht_launches,
+      )
+      for d in reply.devices
+    )
+    formats = {
+      f.name or FORMATS.word(f.format): FormatSupport(
+        f.name,
+        tuple(f.device_kinds),
+        tuple(DTYPES.word(t) for t in f.inputs),
+        tuple(USAGES.word(u) for u in f.usages),
+        tuple(f.rht_dimensions),
+        tuple(f.options),
+      )
+      for f in reply.formats
+    }
+    return ServerInfo(
+      reply.version,
+      reply.limits.max_request_bytes,
+      reply.limits.memory_budget_bytes,
+      reply.limits.max_rank,
+      reply.limits.amax_estimation_scale,
+      devices,
+      formats,
+    )

@@ -1,0 +1,474 @@
+"""A quantized tensor as a value: codes, scales and amax of its copies."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from quantd import geometry
+from quantd import quantd_pb2 as pb
+from quantd.arrays import Array, size_of, view
+from quantd.errors import Invalid
+from quantd.geometry import Spec
+from quantd.words import DTYPES, FORMATS, LAYOUTS, PROFILES, USAGES
+
+if TYPE_CHECKING:
+  from quantd.connection import Connection
+  from quantd.engines.engine import Cancellation
+
+__all__ = ["Copy", "QuantizedTensor", "Statistics"]
+
+
+@dataclass(frozen=True)
+class Statistics:
+  """How far a copy is from what was quantized. NaN and Inf are in none of it.
+
+  Attributes:
+    elements: Those that were finite before and after.
+    clipped: Those that would have rounded beyond the largest code.
+    flushed: Those that were not zero and decode to zero.
+    max_error: The largest distance.
+    signal: Sum of squares of the values.
+    noise: Sum of squares of the errors.
+    sqnr_db: 10 log10(signal / noise), in dB.
+  """
+
+  elements: int
+  clipped: int
+  flushed: int
+  max_error: float
+  signal: float
+  noise: float
+  sqnr_db: float
+
+  @staticmethod
+  def of(message: pb.ErrorStatistics) -> "Statistics":
+    """Those of a report."""
+    names = Statistics.__dataclass_fields__
+    return Statistics(**{name: getattr(message, name) for name in names})
+
+
+@dataclass(frozen=True)
+class Part:
+  """One part of a tensor: what it is, and its bytes, flat."""
+
+  spec: Spec
+  data: Array = field(repr=False)
+
+  def array(self) -> Array:
+    """Its elements in its shape, without a copy where they are aligned."""
+    data = self.data
+    if data.__array_interface__["data"][0] % size_of(self.spec.dtype):
+      data = data.copy()
+    return view(data, self.spec.dtype, self.spec.shape)
+
+
+class Copy:
+  """The rowwise or the columnwise copy of a tensor; views, to be read.
+
+  Of a tensor in groups the groups follow each other: see
+  `QuantizedTensor.group`. WIRE.md has the shapes of every format.
+  """
+
+  def __init__(self, tensor: "QuantizedTensor", name: str) -> None:
+    """The copy `name`, which is there."""
+    self._tensor = tensor
+    self.name = name
+    options = tensor.options
+    #: Whether it was rotated before it was quantized.
+    self.rotated: bool = options.HasField("rht") and bool(getattr(options.rht, name))
+
+  @property
+  def codes(self) -> Array:
+    """The codes.
+
+    Of E2M1 uint8, two codes in a byte, the even one in the low half: [M, K/2]
+    rowwise and [K, padded M / 2] columnwise. Of FP8 a type of ml_dtypes, or
+    uint8 where that is not installed.
+    """
+    return self._tensor.part(f"{self.name}_data")
+
+  @property
+  def scales(self) -> Array:
+    """The scales with their padding; E4M3, E8M0, fp32 or a profile's type."""
+    return self._tensor.part(f"{self.name}_scale")
+
+  @property
+  def amax(self) -> Array | None:
+    """The amax that the codes were made with, fp32: one, one for each group or
+    one for each line. None for formats without: MX and FP8 block scaling.
+    """
+    return self._tensor.get(f"{self.name}_amax")
+
+  @property
+  def global_scale(self) -> Array | None:
+    """Of NVFP4 under a profile: value = code * scale * this."""
+    return self._tensor.get(f"{self.name}_global_scale")
+
+  @property
+  def global_divisor(self) -> Array | None:
+    """Of NVFP4 under compressed-tensors: value = code * scale / this."""
+    return self._tensor.get(f"{self.name}_global_divisor")
+
+  @property
+  def scale_layout(self) -> str:
+    """ "linear" or "swizzled"."""
+    return LAYOUTS.word(self._tensor.parts[f"{self.name}_scale"].spec.layout)
+
+  @property
+  def stats(self) -> Statistics | None:
+    """How far it is from what was quantized, where `statistics` asked."""
+    report = self._tensor.report
+    if not report.HasField(self.name):
+      return None
+    return Statistics.of(getattr(report, self.name))
+
+  def __repr__(self) -> str:
+    """Its shapes."""
+    codes, scales = self.codes, self.scales
+    turned = ", rotated" if self.rotated else ""
+    return (
+      f"Copy({self.name}{turned}, codes {codes.dtype} {list(codes.shape)}, "
+      f"scales {scales.dtype} {list(scales.shape)})"
+    )
+
+
+class QuantizedTensor:
+  """Codes, scales and amaxes of a tensor, and all that decoding needs.
+
+  Made by `Connection.quantize`, `Quantizer`, `quantd.load` or `from_parts`.
+  Immutable; may be read by many threads, and pickles.
+
+  Attributes:
+    shape: Of the tensor that was quantized.
+    dtype: Its type: "f32", "f16" or "bf16".
+    flatten_axis: M is the product of the dimensions before it.
+    options: How it was made, a quantd_pb2.QuantizeOptions.
+    parts: Everything there is, by the words of TensorKind: "rowwise_data".
+    report: A quantd_pb2.Report: what was found in the input, and who did it.
+    request_id: The call's id in the server's log.
+    fused: The tensors that were quantized together with this one.
+  """
+
+  def __init__(
+    self,
+    tensor: pb.Tensor,
+    options: pb.QuantizeOptions,
+    parts: Mapping[str, Part],
+    *,
+    report: pb.Report | None = None,
+    request_id: str = "",
+    connection: "Connection | None" = None,
+    library: str = "numpy",
+  ) -> None:
+    """For the package itself; see `from_parts`."""
+    self.shape: tuple[int, ...] = tuple(tensor.shape)
+    self.dtype = DTYPES.word(tensor.dtype)
+    self.flatten_axis = geometry.axis_of(tensor)
+    self.options = options
+    self.parts = dict(parts)
+    self.report = report if report is not None else pb.Report()
+    self.request_id = request_id
+    self.fused: tuple[QuantizedTensor, ...] = ()
+    self.connection = connection
+    self.library = library
+
+  # --- what it is -----------------------------------------------------------
+
+  @property
+  def format(self) -> str:
+    """The word of its format: "nvfp4"."""
+    return FORMATS.word(self.options.format)
+
+  @property
+  def profile(self) -> str:
+    """Whose bytes it is: "te", "modelopt@0.47" ..."""
+    return PROFILES.word(self.options.profile)
+
+  @property
+  def usage(self) -> str:
+    """The copies that there are: "rowwise", "columnwise", "both", "none"."""
+    return USAGES.word(self.options.usage)
+
+  @property
+  def seed(self) -> int | None:
+    """The seed of stochastic rounding; None where it rounded to nearest."""
+    if self.options.rounding != pb.ROUNDING_STOCHASTIC:
+      return None
+    return int(self.options.stochastic.seed)
+
+  @property
+  def matrix(self) -> tuple[int, int]:
+    """M and K: what it is as a matrix, split at the flatten axis."""
+    return geometry.sides(self.shape, self.flatten_axis)
+
+  @property
+  def groups(self) -> int:
+    """Groups of rows; 0 for a tensor that is not grouped."""
+    return len(self.options.splits.rows) if self.options.HasField("splits") else 0
+
+  @property
+  def nbytes(self) -> int:
+    """Bytes of all parts together."""
+    return sum(part.spec.size for part in self.parts.values())
+
+  @property
+  def original_nbytes(self) -> int:
+    """Bytes of the tensor that was quantized."""
+    return math.prod(self.shape) * size_of(self.dtype)
+
+  def message(self) -> pb.Tensor:
+    """What was quantized, as requests say it."""
+    return pb.Tensor(
+      dtype=DTYPES.parse("dtype", self.dtype),
+      shape=self.shape,
+      flatten_axis=self.flatten_axis,
+    )
+
+  # --- its parts ------------------------------------------------------------
+
+  @property
+  def rowwise(self) -> Copy | None:
+    """The rowwise copy, or None."""
+    return Copy(self, "rowwise") if "rowwise_data" in self.parts else None
+
+  @property
+  def columnwise(self) -> Copy | None:
+    """The columnwise copy, or None."""
+    return Copy(self, "columnwise") if "columnwise_data" in self.parts else None
+
+  def get(self, kind: str) -> Array | None:
+    """The elements of a part, or None where there is no such part."""
+    part = self.parts.get(kind)
+    return None if part is None else part.array()
+
+  def part(self, kind: str) -> Array:
+    """The elements of a part: "rowwise_data", "dbias", "next_scale" ...
+
+    Raises:
+      KeyError: There is no such part.
+    """
+    return self.parts[kind].array()
+
+  @property
+  def amax(self) -> Array | None:
+    """The largest magnitude, fp32: that before any rotation where `amax` asked
+    for it, or else what the rowwise, or else the columnwise, codes were made
+    with. None for formats without.
+    """
+    for kind in ("amax", "rowwise_amax", "columnwise_amax"):
+      if kind in self.parts:
+        return self.part(kind)
+    return None
+
+  @property
+  def stats(self) -> Statistics | None:
+    """Those of the rowwise, or else of the columnwise copy."""
+    for copy in (self.rowwise, self.columnwise):
+      if copy is not None and copy.stats is not None:
+        return copy.stats
+    return None
+
+  # --- what can be made of it -----------------------------------------------
+
+  def dequantize(
+    self,
+    dtype: str | None = None,
+    *,
+    usage: str | None = None,
+    rotated: bool = False,
+    out: Any = None,
+    like: Any = None,
+    connection: "Connection | None" = None,
+    timeout: float | None = None,
+    cancel: "Cancellation | None" = None,
+  ) -> Any:
+    """Decodes a copy; see `Connection.dequantize`.
+
+    Args:
+      dtype: "f32", "f16" or "bf16"; None: that of the tensor.
+      usage: The copy to decode; None: the rowwise one where there is one.
+      rotated: Leave a rotated copy as it is.
+      out: An array to write to.
+      like: "numpy", "torch", "jax" or an array; None: numpy.
+      connection: By whom; None: the one that made it.
+      timeout: Seconds.
+      cancel: Stops the call.
+
+    Returns:
+      The values, in the shape of the tensor.
+    """
+    connection = connection or self.connection
+    if connection is None:
+      raise Invalid.of(
+        "connection", "one to decode with, for this was loaded or built", "none"
+      )
+    return connection.dequantize(
+      self,
+      dtype,
+      usage=usage,
+      rotated=rotated,
+      out=out,
+      like=like,
+      timeout=timeout,
+      cancel=cancel,
+    )
+
+  def rows(self, start: int, stop: int) -> "QuantizedTensor":
+    """Rows [start, stop) as a tensor of their own, with the whole's amaxes.
+
+    Its copies decode to what the whole's decode to there. Shares the codes
+    where rows lie together. Cuts lie between blocks: of a columnwise copy at
+    multiples of its block and rotation, of square blocks at multiples of
+    these, or at the end.
+
+    Raises:
+      Invalid: The cut is inside a block, or the tensor is in groups.
+    """
+    from quantd import views
+
+    return views.cut_rows(self, start, stop)
+
+  def group(self, i: int) -> "QuantizedTensor":
+    """Group `i` as a tensor of its own, rows x K, which shares the bytes.
+
+    Raises:
+      IndexError: There is no such group.
+    """
+    from quantd import views
+
+    return views.group(self, i)
+
+  def reshape(self, *shape: int) -> "QuantizedTensor":
+    """The same codes under another shape, sharing the bytes.
+
+    The dimensions from the flatten axis on stay; those before it may change as
+    long as their product does not. One of these may be -1.
+
+    Raises:
+      Invalid: Another shape.
+    """
+    from quantd import views
+
+    return views.reshape(self, shape)
+
+  # TransformerEngine's and PyTorch's other word for it.
+  view = reshape
+
+  def with_scale_layout(self, layout: str) -> "QuantizedTensor":
+    """The same codes with "linear" or "swizzled" scales."""
+    from quantd import views
+
+    return views.with_scale_layout(self, layout)
+
+  def save(self, path: Any, name: str = "tensor") -> None:
+    """Writes a safetensors file of it; see `quantd.save`."""
+    from quantd import file
+
+    file.save(path, {name: self})
+
+  def to_modelopt(self, name: str, input_amax: float | None = None) -> dict[str, Any]:
+    """The tensors that ModelOpt stores of a weight; see `quantd.dialects`."""
+    from quantd import dialects
+
+    return dialects.to_modelopt(self, name, input_amax)
+
+  def to_compressed_tensors(
+    self, name: str, input_amax: float | None = None
+  ) -> dict[str, Any]:
+    """The tensors that compressed-tensors stores; see `quantd.dialects`."""
+    from quantd import dialects
+
+    return dialects.to_compressed_tensors(self, name, input_amax)
+
+  def plot(self) -> Any:
+    """Histograms of codes and scales, and the error by block where it can be
+    decoded, as a matplotlib figure.
+
+    Raises:
+      ImportError: matplotlib is not installed.
+    """
+    from quantd import notebook
+
+    return notebook.plot(self)
+
+  def __repr__(self) -> str:
+    """Format, shape, bytes and SQNR."""
+    from quantd import notebook
+
+    return notebook.text(self)
+
+  def _repr_html_(self) -> str:
+    from quantd import notebook
+
+    return notebook.html(self)
+
+  def __reduce__(self) -> tuple[Any, ...]:
+    """Pickles with its bytes and its connection, which connects again."""
+    parts = {k: (p.spec, p.data.tobytes()) for k, p in self.parts.items()}
+    state = (
+      self.message().SerializeToString(),
+      self.options.SerializeToString(),
+      self.report.SerializeToString(),
+    )
+    rest = (self.request_id, self.connection, self.library, self.fused)
+    return (_restore, (state, parts, rest))
+
+  @classmethod
+  def from_parts(
+    cls,
+    shape: Sequence[int],
+    format: str,
+    parts: Mapping[str, Any],
+    *,
+    dtype: str = "bf16",
+    flatten_axis: int = -1,
+    connection: "Connection | None" = None,
+    **options: Any,
+  ) -> "QuantizedTensor":
+    """A tensor of parts that were made elsewhere, as by another library.
+
+    Args:
+      shape: Of the tensor.
+      format: "nvfp4" ...
+      parts: Every part that `quantize` would give for these options, once, by
+        the words of TensorKind; arrays or buffers, which are not copied.
+      dtype: The tensor's nominal type.
+      flatten_axis: As for `quantize`.
+      connection: By whom to decode.
+      **options: As for `quantize`.
+
+    Returns:
+      The tensor.
+
+    Raises:
+      Invalid: A part is missing, too many, of another size or shape, or holds
+        an amax below 0.
+    """
+    from quantd import views
+
+    tensor = pb.Tensor(
+      dtype=DTYPES.parse("dtype", dtype), shape=shape, flatten_axis=flatten_axis
+    )
+    return views.from_parts(cls, tensor, format, parts, connection, options)
+
+
+def _restore(
+  state: tuple[bytes, bytes, bytes],
+  parts: dict[str, tuple[Spec, bytes]],
+  rest: tuple[str, Any, str, tuple[QuantizedTensor, ...]],
+) -> QuantizedTensor:
+  request_id, connection, library, fused = rest
+  made = QuantizedTensor(
+    pb.Tensor.FromString(state[0]),
+    pb.QuantizeOptions.FromString(state[1]),
+    {k: Part(spec, np.frombuffer(data, np.uint8)) for k, (spec, data) in parts.items()},
+    report=pb.Report.FromString(state[2]),
+    request_id=request_id,
+    connection=connection,
+    library=library,
+  )
+  made.fused = fused
+  return made

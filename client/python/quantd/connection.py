@@ -116,8 +116,8 @@ class Connection:
       for ref, data in zip(answer.tensors, reply.parts, strict=True)
     }
     made = QuantizedTensor(
-      answer.tensor,
-      answer.options,
+      tensor,
+      asked,
       parts,
       report=answer.report,
       request_id=answer.request_id,

@@ -145,7 +145,8 @@ class QuantizedTensor:
     shape: Of the tensor that was quantized.
     dtype: Its type: "f32", "f16" or "bf16".
     flatten_axis: M is the product of the dimensions before it.
-    options: How it was made, a quantd_pb2.QuantizeOptions.
+    options: How it was to be made, a quantd_pb2.QuantizeOptions, with a seed
+      that was drawn.
     parts: Everything there is, by the words of TensorKind: "rowwise_data".
     report: A quantd_pb2.Report: what was found in the input, and who did it.
     request_id: The call's id in the server's log.

@@ -1,0 +1,197 @@
+"""A quantized weight as the tensors that libraries store of it.
+
+The bytes are those of the profile that quantized it; ask for the library's own
+(`profile="modelopt@0.47"`, `"compressed-tensors@0.20"`) to write what it
+writes. Profile "te" goes with both: its amax becomes the global that the
+dialect has.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from quantd import geometry, views
+from quantd.arrays import Array
+from quantd.errors import Invalid
+from quantd.tensor import QuantizedTensor
+
+__all__ = ["to_compressed_tensors", "to_modelopt"]
+
+_FLT_MAX = np.float32(3.4028234663852886e38)
+
+
+@dataclass(frozen=True)
+class _Row:
+  """How a dialect stores weights of a format."""
+
+  codes: str  # the suffix
+  scale: str  # "blocks", "scalar", "one" or "column": the shape of scales
+  needs_input: bool = False
+
+
+@dataclass(frozen=True)
+class _Dialect:
+  name: str
+  rows: dict[str, _Row]
+  globals: str  # the suffix of NVFP4's global
+  divisor: bool  # whether it divides
+  shape: tuple[int, ...]  # of the global, and of scales of activations
+  inputs: dict[str, str]  # the suffix of the scale of activations, by format
+
+
+_MODELOPT = _Dialect(
+  "modelopt",
+  {
+    "nvfp4": _Row("weight", "blocks"),
+    "fp8_e4m3": _Row("weight", "scalar", needs_input=True),
+    "mxfp8_e4m3": _Row("weight", "blocks"),
+  },
+  "weight_scale_2",
+  False,
+  (),
+  {"nvfp4": "input_scale", "fp8_e4m3": "input_scale"},
+)
+_COMPRESSED_TENSORS = _Dialect(
+  "compressed-tensors",
+  {
+    "nvfp4": _Row("weight_packed", "blocks"),
+    "fp8_e4m3": _Row("weight", "one"),
+    "fp8_channel_e4m3": _Row("weight", "column"),
+    "fp8_block_2d_e4m3": _Row("weight", "blocks"),
+    "mxfp8_e4m3": _Row("weight", "blocks"),
+    "mxfp4": _Row("weight_packed", "blocks"),
+  },
+  "weight_global_scale",
+  True,
+  (1,),
+  {"nvfp4": "input_global_scale", "fp8_e4m3": "input_scale"},
+)
+
+
+def to_modelopt(
+  t: QuantizedTensor, name: str, input_amax: float | None = None
+) -> dict[str, Any]:
+  """The tensors that ModelOpt stores of a linear layer.
+
+  Args:
+    t: A weight [N, K]: NVFP4, FP8 with one scale, or MXFP8; rowwise, not
+      rotated, not in groups.
+    name: Of the module: "model.layers.0.self_attn.q_proj".
+    input_amax: The largest magnitude of the layer's inputs; FP8 needs it, NVFP4
+      without it is weight-only.
+
+  Returns:
+    numpy arrays by their names: of NVFP4 "<name>.weight" uint8 [N, K/2],
+    ".weight_scale" E4M3 [N, K/16], ".weight_scale_2" fp32 [].
+
+  Raises:
+    quantd.Invalid: ModelOpt has no such weight, or t is of another library.
+  """
+  return _store(_MODELOPT, t, name, input_amax)
+
+
+def to_compressed_tensors(
+  t: QuantizedTensor, name: str, input_amax: float | None = None
+) -> dict[str, Any]:
+  """The tensors that compressed-tensors stores of a linear layer.
+
+  Args:
+    t: A weight [N, K]: NVFP4, FP8 with one scale, by channel or by 128 x 128,
+      MXFP8 or MXFP4; rowwise, not rotated, not in groups.
+    name: Of the module.
+    input_amax: The largest magnitude of the layer's inputs, where they are to
+      be quantized by a fixed scale.
+
+  Returns:
+    numpy arrays by their names: of NVFP4 "<name>.weight_packed" uint8
+    [N, K/2], ".weight_scale" E4M3 [N, K/16], ".weight_global_scale" fp32 [1].
+
+  Raises:
+    quantd.Invalid: compressed-tensors has no such weight, or t is of another
+      library.
+  """
+  return _store(_COMPRESSED_TENSORS, t, name, input_amax)
+
+
+def _store(
+  d: _Dialect, t: QuantizedTensor, name: str, input_amax: float | None
+) -> dict[str, Any]:
+  row = d.rows.get(t.format)
+  if row is None:
+    raise Invalid.of("format", f"{' or '.join(d.rows)} with {d.name}", t.format)
+  copy = t.rowwise
+  if copy is None or copy.rotated or t.groups or len(t.shape) != 2:
+    raise Invalid.of(
+      "tensor", "the rowwise copy of a matrix, not rotated, not in groups", repr(t)
+    )
+  if t.profile.startswith("comfy"):
+    raise Invalid.of("profile", f"one whose codes {d.name} reads", t.profile)
+  codes = copy.codes
+  out: dict[str, Any] = {
+    f"{name}.{row.codes}": codes,
+    f"{name}.weight_scale": _scales(t, row),
+  }
+  if t.format == "nvfp4":
+    out[f"{name}.{d.globals}"] = _global(d, t)
+  if input_amax is not None:
+    if t.format not in d.inputs:
+      raise Invalid.of("input_amax", f"none with {t.format}", repr(input_amax))
+    out[f"{name}.{d.inputs[t.format]}"] = _input_scale(d, t, input_amax)
+  elif row.needs_input:
+    raise Invalid.of(
+      "input_amax", f"that of the layer's inputs, which {t.format} needs", "none"
+    )
+  return out
+
+
+def _scales(t: QuantizedTensor, row: _Row) -> Array:
+  """Linear, without padding, and of the type that checkpoints have."""
+  scales = t.part("rowwise_scale")
+  if row.scale != "blocks":
+    shape = {"scalar": (), "one": (1,), "column": (-1, 1)}[row.scale]
+    return scales.reshape(shape)
+  n, k = t.matrix
+  f = geometry.format_of(t.options, t.dtype)
+  c = geometry.copy_shape(f, t.options, False, n, k)
+  part = t.parts["rowwise_scale"]
+  lines = -(-n // f.block) if f.square else n
+  matrix = views.scale_matrix(c, part.data, part.spec.dtype, lines)
+  plain = np.ascontiguousarray(matrix)
+  # The exponents of MX are bytes there.
+  return plain if part.spec.dtype == "e8m0" else plain.view(scales.dtype)
+
+
+def _scale_for(amax: np.float32, largest: float) -> np.float32:
+  if amax == 0:
+    return np.float32(1)
+  with np.errstate(over="ignore", divide="ignore"):
+    return np.minimum(np.float32(largest) / np.float32(amax), _FLT_MAX)
+
+
+def _global(d: _Dialect, t: QuantizedTensor) -> Array:
+  kind = geometry.global_kind(t.options)
+  if kind is None:
+    amax = t.part("rowwise_amax").reshape(-1)[0]
+    if t.options.form.row_scaled:
+      raise Invalid.of("row_scaled", f"one amax with {d.name}", "one a row")
+    # 256 * 6: what 4over6 leaves room above.
+    scale = _scale_for(amax, 1536.0 if t.options.form.scale_256 else 2688.0)
+    value = scale if d.divisor else np.float32(1) / scale
+  else:
+    if kind.endswith("divisor") != d.divisor:
+      raise Invalid.of("profile", f"te or one that {d.name} reads", t.profile)
+    value = t.part(kind).reshape(-1)[0]
+  return np.array(value, np.float32).reshape(d.shape)
+
+
+def _input_scale(d: _Dialect, t: QuantizedTensor, amax: float) -> Array:
+  if not 0 <= amax < float("inf"):
+    raise Invalid.of("input_amax", "a number >= 0", repr(amax))
+  if t.format != "nvfp4":
+    value = np.float32(amax) / np.float32(448)
+  elif d.divisor:
+    value = _scale_for(np.float32(amax), 2688.0)
+  else:
+    value = np.float32(amax) / np.float32(2688)
+  return np.array(value, np.float32).reshape(d.shape)

@@ -1,0 +1,215 @@
+"""Quantized tensors in safetensors files: the bytes of the C++ library's own.
+
+A part is the tensor "<name>.rowwise_data" and so on, and what decoding needs is
+JSON in the metadata "quantd.tensor.<name>". The state of delayed scaling is
+the training's and not in it.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from quantd import geometry
+from quantd.arrays import Array
+from quantd.description import describe, parse_description
+from quantd.errors import Invalid
+from quantd.geometry import Spec
+from quantd.tensor import Part, QuantizedTensor
+
+if TYPE_CHECKING:
+  from quantd.connection import Connection
+
+__all__ = ["load", "names", "save"]
+
+_VERSIONS = ("1", "2", "3")
+_PREFIX = "quantd.tensor."
+_MOST_HEADER = 100_000_000
+
+_DTYPES = {
+  "e2m1x2": "U8",
+  "f32": "F32",
+  "f16": "F16",
+  "bf16": "BF16",
+  "e4m3": "F8_E4M3",
+  "e5m2": "F8_E5M2",
+  "e8m0": "F8_E8M0",
+}
+
+
+def save(path: Any, tensors: Mapping[str, QuantizedTensor]) -> None:
+  """Writes quantized tensors into one safetensors file.
+
+  The file appears whole or not at all.
+
+  Args:
+    path: Where to; a file that is there is replaced.
+    tensors: By their names.
+
+  Raises:
+    OSError: It cannot be written.
+  """
+  head, parts = _head(tensors)
+  final = os.path.realpath(os.fspath(path))
+  folder = os.path.dirname(final)
+  handle, draft = tempfile.mkstemp(prefix=".quantd.", suffix=".partial", dir=folder)
+  try:
+    with os.fdopen(handle, "wb") as file:
+      file.write(head)
+      for data in parts:
+        file.write(memoryview(data))
+      file.flush()
+      # Before the rename: else a power cut may leave the name and no bytes.
+      os.fsync(file.fileno())
+    os.chmod(draft, _mode_for(final))
+    os.replace(draft, final)
+  except BaseException:
+    if os.path.exists(draft):
+      os.unlink(draft)
+    raise
+
+
+def _mode_for(final: str) -> int:
+  """That of the file that is replaced, or what the umask leaves."""
+  try:
+    return os.stat(final).st_mode & 0o777
+  except OSError:
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _head(tensors: Mapping[str, QuantizedTensor]) -> tuple[bytes, list[Array]]:
+  """What the file begins with, and what follows."""
+  metadata = {"quantd.version": "2"}
+  numerics = {t.profile for t in tensors.values()}
+  entries: dict[str, Any] = {}
+  parts = []
+  at = 0
+  for name, t in tensors.items():
+    if t.profile != "te" or t.format == "fp8_channel_e4m3":
+      metadata["quantd.version"] = "3"
+    metadata["quantd.numerics"] = t.profile if len(numerics) == 1 else "several"
+    metadata[_PREFIX + name] = describe(t)
+    for spec in _kept(geometry.specs(t.message(), t.options)):
+      entry = {
+        "dtype": _DTYPES[spec.dtype],
+        "shape": list(spec.shape),
+        "data_offsets": [at, at + spec.size],
+      }
+      if f"{name}.{spec.kind}" in entries:
+        raise Invalid.of("name", "names that differ", name)
+      entries[f"{name}.{spec.kind}"] = entry
+      parts.append(t.parts[spec.kind].data)
+      at += spec.size
+  header = {"__metadata__": dict(sorted(metadata.items())), **entries}
+  text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+  # The buffer begins at a multiple of 64.
+  text += b" " * (-(8 + len(text)) % 64)
+  return len(text).to_bytes(8, "little") + text, parts
+
+
+def _kept(specs: list[Spec]) -> list[Spec]:
+  return [s for s in specs if s.kind not in ("amax_history", "next_scale")]
+
+
+class _File:
+  """An open file whose header was read; nothing in it is trusted."""
+
+  def __init__(self, file: BinaryIO, path: str) -> None:
+    self._file = file
+    self._path = path
+    size = os.fstat(file.fileno()).st_size
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > min(size - 8, _MOST_HEADER):
+      raise self.bad("not a safetensors file, or cut off")
+    self._begin = 8 + length
+    self._room = size - self._begin
+    try:
+      header = json.loads(file.read(length))
+      self.metadata: dict[str, str] = header.pop("__metadata__", {})
+      self.entries: dict[str, Any] = header
+    except (ValueError, AttributeError):
+      raise self.bad("its header is malformed") from None
+    if not isinstance(self.metadata, dict) or "quantd.version" not in self.metadata:
+      raise self.bad("not a file of quantized tensors")
+    if self.metadata["quantd.version"] not in _VERSIONS:
+      raise self.bad("its layout is newer than this package")
+
+  def bad(self, why: str) -> Invalid:
+    return Invalid.of("file", "a file of quantized tensors", f"{self._path}: {why}")
+
+  def names(self) -> list[str]:
+    return [k[len(_PREFIX) :] for k in self.metadata if k.startswith(_PREFIX)]
+
+  def read(self, name: str, spec: Spec) -> Part:
+    entry = self.entries.get(f"{name}.{spec.kind}")
+    if not isinstance(entry, dict):
+      raise self.bad(f'tensor "{name}": its part {spec.kind} is missing')
+    want = (_DTYPES[spec.dtype], list(spec.shape))
+    try:
+      begin, end = entry["data_offsets"]
+      legal = (entry["dtype"], entry["shape"]) == want
+      legal = legal and 0 <= begin and end - begin == spec.size and end <= self._room
+    except (KeyError, TypeError, ValueError):
+      legal = False
+    if not legal:
+      raise self.bad(
+        f'tensor "{name}": its part {spec.kind} has another type or shape than its '
+        "description demands"
+      )
+    data = np.empty(spec.size, np.uint8)
+    self._file.seek(self._begin + begin)
+    if spec.size and self._file.readinto(memoryview(data)) != spec.size:  # type: ignore[attr-defined]
+      raise self.bad("cut off while it was read")
+    return Part(spec, data)
+
+
+def names(path: Any) -> list[str]:
+  """The names of the quantized tensors of a file."""
+  with open(path, "rb") as file:
+    return _File(file, os.fspath(path)).names()
+
+
+def load(
+  path: Any, name: str | None = None, connection: "Connection | None" = None
+) -> QuantizedTensor:
+  """Reads a quantized tensor of a file that this or quantctl wrote.
+
+  Args:
+    path: Of a safetensors file.
+    name: Which tensor; None: the only one.
+    connection: By whom to decode it.
+
+  Returns:
+    The tensor, in memory. It does not say whether an amax was given or
+    computed; the values are in the copies either way.
+
+  Raises:
+    OSError: It cannot be read.
+    KeyError: There is no tensor of that name.
+    quantd.Invalid: It is malformed.
+  """
+  with open(path, "rb") as opened:
+    file = _File(opened, os.fspath(path))
+    if name is None:
+      found = file.names()
+      if len(found) != 1:
+        raise Invalid.of("name", "that of one tensor", f"{len(found)} in {path}")
+      name = found[0]
+    if _PREFIX + name not in file.metadata:
+      raise KeyError(f'{path}: no quantized tensor "{name}"')
+    described = parse_description(file.metadata[_PREFIX + name])
+    if described is None:
+      raise file.bad(f'tensor "{name}": its description is malformed')
+    tensor, options = described
+    parts = {}
+    for spec in _kept(geometry.specs(tensor, options)):
+      parts[spec.kind] = part = file.read(name, spec)
+      if spec.kind.endswith("amax") and (part.array() < 0).any():
+        raise file.bad(f'tensor "{name}": its amax is negative')
+  made = QuantizedTensor(tensor, options, parts, connection=connection)
+  return made

@@ -1,0 +1,303 @@
+"""A quantizer in the vocabulary of TransformerEngine.
+
+A configuration that is set once and applied to many tensors.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from quantd import arrays, geometry, words
+from quantd.arrays import Array
+from quantd.connection import Connection
+from quantd.errors import Invalid
+from quantd.options import QuantizeKeywords
+from quantd.tensor import QuantizedTensor
+
+if TYPE_CHECKING:
+  from typing import Unpack
+
+__all__ = ["Quantizer"]
+
+# Takes the amaxes of this process, returns the largest of all.
+Reduction = Callable[[Array], Any]
+
+_FP8 = {
+  "e4m3": ("e4m3", "float8_e4m3fn", "kFloat8E4M3"),
+  "e5m2": ("e5m2", "float8_e5m2", "kFloat8E5M2"),
+}
+
+
+class Quantizer:
+  """Quantizes as it was told once.
+
+  Example:
+    >>> quantizer = Quantizer(q, with_rht=True, stochastic_rounding=True, seed=7)
+    >>> t = quantizer(np.ones((64, 64), np.float32))
+    >>> t.columnwise.rotated, t.rowwise.rotated
+    (True, False)
+    >>> quantizer.set_usage(columnwise=False)
+    >>> quantizer(np.ones((64, 64), np.float32)).usage
+    'rowwise'
+  """
+
+  def __init__(
+    self,
+    connection: Connection,
+    format: str = "nvfp4",
+    *,
+    rowwise: bool = True,
+    columnwise: bool = True,
+    block_dims: tuple[int, int] | None = None,
+    fp8_dtype: Any = None,
+    with_rht: bool | str = False,
+    with_random_sign_mask: bool = True,
+    with_2d_quantization: bool = False,
+    stochastic_rounding: bool = False,
+    seed: int | None = None,
+    with_amax_reduction: bool = False,
+    amax_reduction: Any = None,
+    **keywords: "Unpack[QuantizeKeywords]",
+  ) -> None:
+    """Sets what every call asks for.
+
+    Args:
+      connection: By whom.
+      format: As for `Connection.quantize`.
+      rowwise: Make the rowwise copy.
+      columnwise: Make the columnwise copy.
+      block_dims: Rows and columns that share a scale; None: as the format says.
+        Others pick the format of the same family: (1, 16) or (16, 16) of
+        NVFP4, (1, 128) or (128, 128) of FP8 block scaling, (1, 32) of MX.
+      fp8_dtype: "e4m3" or "e5m2", or as PyTorch, JAX and TransformerEngine
+        call them: picks the format of the same family.
+      with_rht: Rotate the columnwise copy, as TransformerEngine does, where
+        True; or "rowwise", "columnwise", "both".
+      with_random_sign_mask: False: all signs of the rotation are +1.
+      with_2d_quantization: The same as square block_dims.
+      stochastic_rounding: Round stochastically. Every call draws a seed of its
+        own, which its tensor tells, but where `seed` is given.
+      seed: Of stochastic rounding.
+      with_amax_reduction: Reduce amaxes over processes before quantizing.
+      amax_reduction: By a function, which gets fp32 amaxes and returns the
+        largest of all processes, or a group of torch.distributed; None: its
+        default group.
+      **keywords: Other options of `quantize`.
+
+    Raises:
+      quantd.Invalid: The format's family has no such blocks or type.
+    """
+    self.connection = connection
+    self.format = _with_blocks(
+      _with_fp8(words.FORMATS.word(words.FORMATS.parse("format", format)), fp8_dtype),
+      block_dims,
+      with_2d_quantization,
+    )
+    self.rowwise_usage = rowwise
+    self.columnwise_usage = columnwise
+    self.with_rht = "columnwise" if with_rht is True else (with_rht or None)
+    self.with_random_sign_mask = with_random_sign_mask
+    self.stochastic_rounding = stochastic_rounding
+    self.seed = seed
+    self.with_amax_reduction = with_amax_reduction or amax_reduction is not None
+    self.amax_reduction = amax_reduction
+    for name in ("usage", "rht", "stochastic", "splits", "given_amax"):
+      if name in keywords:
+        raise Invalid.of(name, "what TransformerEngine calls it", f"{name}=")
+    self.keywords: QuantizeKeywords = keywords
+
+  def set_usage(
+    self, *, rowwise: bool | None = None, columnwise: bool | None = None
+  ) -> None:
+    """Says which copies to make from now on; None leaves one as it is.
+
+    What was said of a copy that is not wanted, as its rotation, waits for the
+    call that wants it again.
+    """
+    if rowwise is not None:
+      self.rowwise_usage = rowwise
+    if columnwise is not None:
+      self.columnwise_usage = columnwise
+
+  def set_delayed_scaling(
+    self, scale: float | Sequence[float], history: Sequence[float] | None = None
+  ) -> None:
+    """FP8: multiplies by this scale from now on, and rolls the history.
+
+    The next ones are the parts "next_scale" and "amax_history" of the result.
+    """
+    self.keywords["scale"] = scale
+    if history is not None:
+      self.keywords["history"] = history
+    else:
+      self.keywords.pop("history", None)
+
+  def _options(self) -> QuantizeKeywords:
+    options = QuantizeKeywords(**self.keywords)
+    sides = (self.rowwise_usage, self.columnwise_usage)
+    names = {(True, True): "both", (True, False): "rowwise", (False, True): "columnwise"}
+    options["usage"] = names.get(sides, "none")
+    beside = options.get("dbias") or options.get("amax")
+    if options["usage"] == "none" and not beside:
+      raise Invalid.of("usage", "rowwise, columnwise or both", "neither")
+    rotated = _rotated(self.with_rht, sides)
+    if rotated is not None:
+      options["rht"] = rotated
+      if not self.with_random_sign_mask:
+        options["sign_mask"] = 0
+    else:
+      for name in ("rht_dimension", "sign_mask", "amax_estimation_scale"):
+        options.pop(name, None)  # type: ignore[misc]
+    if self.stochastic_rounding:
+      options["stochastic"] = secrets.randbits(64) if self.seed is None else self.seed
+    return options
+
+  def quantize(self, x: Any, **call: Any) -> QuantizedTensor:
+    """Quantizes a tensor.
+
+    Args:
+      x: As for `Connection.quantize`.
+      **call: What else that takes of one call: flatten_axis, dtype, out,
+        timeout, cancel.
+
+    Returns:
+      The tensor.
+    """
+    options = self._options()
+    if self.with_amax_reduction:
+      self._reduce(x, options, call)
+    return self.connection.quantize(x, self.format, **call, **options)
+
+  __call__ = quantize
+
+  def quantize_groups(
+    self, x: Any, splits: Sequence[int], **call: Any
+  ) -> QuantizedTensor:
+    """Quantizes groups of rows, each as if it were alone.
+
+    Args:
+      x: As for `Connection.quantize`.
+      splits: Rows of the groups.
+      **call: As for `quantize`.
+
+    Returns:
+      A tensor whose `group(i)` views one of them.
+    """
+    options = self._options()
+    options["splits"] = splits
+    if self.with_amax_reduction:
+      self._reduce(x, options, call)
+    return self.connection.quantize(x, self.format, **call, **options)
+
+  def _reduce(self, x: Any, options: QuantizeKeywords, call: dict[str, Any]) -> None:
+    """Gives the copies the largest amaxes of all processes."""
+    family = geometry.format_of(
+      geometry.pb.QuantizeOptions(format=words.FORMATS.parse("format", self.format)),
+      "f32",
+    )
+    if family.scaling not in ("nvfp4", "tensor", "channel") or options.get("scale"):
+      return
+    lines = family.scaling == "channel" or options.get("row_scaled")
+    asked = {
+      k: call[k] for k in ("flatten_axis", "dtype", "timeout", "cancel") if k in call
+    }
+    found = self.connection.amax(
+      x,
+      rht=options.get("rht") or False,
+      domain="row" if lines else "tensor",
+      rht_dimension=options.get("rht_dimension", 16),
+      sign_mask=options.get("sign_mask"),
+      non_finite=options.get("non_finite", "ignore"),
+      splits=options.get("splits"),
+      **asked,
+    )
+    rotated = options.get("rht")
+    given = {}
+    for side, wanted in (
+      ("rowwise", self.rowwise_usage),
+      ("columnwise", self.columnwise_usage),
+    ):
+      if wanted:
+        turned = rotated in (side, "both")
+        given[side] = getattr(found, f"{side}_rht" if turned else side)
+    if not given:
+      return
+    flat = np.concatenate(list(given.values())).astype(np.float32)
+    reduced = np.asarray(self._reduced(flat), np.float32).reshape(-1)
+    if reduced.size != flat.size:
+      raise Invalid.of("amax_reduction", f"{flat.size} amaxes", f"{reduced.size}")
+    at = 0
+    for side, values in given.items():
+      given[side] = reduced[at : at + values.size]
+      at += values.size
+    options["given_amax"] = given
+
+  def _reduced(self, amaxes: Array) -> Any:
+    if callable(self.amax_reduction):
+      return self.amax_reduction(amaxes)
+    import torch
+    import torch.distributed
+
+    tensor = torch.from_numpy(amaxes.copy())
+    torch.distributed.all_reduce(
+      tensor, torch.distributed.ReduceOp.MAX, self.amax_reduction
+    )
+    return tensor.numpy()
+
+  def copy(self) -> "Quantizer":
+    """Another one that is set like this one."""
+    made = Quantizer.__new__(Quantizer)
+    made.__dict__.update(self.__dict__)
+    made.keywords = QuantizeKeywords(**self.keywords)
+    return made
+
+  def is_quantizable(self, x: Any) -> bool:
+    """Whether the format has rowwise codes of such a shape: whole blocks."""
+    block = geometry._FORMATS[self.format].block
+    cols = geometry.sides(arrays.read(x).shape, -1)[1]
+    return not self.rowwise_usage or block in (0, 128) or cols % block == 0
+
+
+def _rotated(rht: Any, sides: tuple[bool, bool]) -> str | None:
+  """The copies that are both to be rotated and made."""
+  wanted = (rht in ("rowwise", "both"), rht in ("columnwise", "both"))
+  if rht is not None and not any(wanted):
+    raise Invalid.of("with_rht", "True, rowwise, columnwise or both", repr(rht))
+  rowwise, columnwise = (a and b for a, b in zip(wanted, sides, strict=True))
+  if rowwise and columnwise:
+    return "both"
+  return "rowwise" if rowwise else "columnwise" if columnwise else None
+
+
+def _with_fp8(format: str, dtype: Any) -> str:
+  if dtype is None:
+    return format
+  text = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
+  word = next((w for w, names in _FP8.items() if text in names), None)
+  f = geometry._FORMATS[format]
+  legal = [f.scale] if f.scaling == "nvfp4" else [] if f.half else ["e4m3", "e5m2"]
+  found = format if f.half else f"{format.rsplit('_', 1)[0]}_{word}"
+  if word not in legal or found not in geometry._FORMATS:
+    expected = f"{' or '.join(legal) or 'none'} with {format}"
+    raise Invalid.of("fp8_dtype", expected, repr(dtype))
+  return found
+
+
+def _with_blocks(format: str, dims: tuple[int, int] | None, square: bool) -> str:
+  f = geometry._FORMATS[format]
+  if dims is None and not square:
+    return format
+  if square and dims is None:
+    dims = (f.block, f.block)
+  legal = []
+  for name, other in geometry._FORMATS.items():
+    if (other.scaling, other.element) != (f.scaling, f.element) or not other.block:
+      continue
+    has = (other.block if other.square else 1, other.block)
+    if has == tuple(dims or ()):
+      return name
+    legal.append(str(has))
+  expected = f"{' or '.join(legal) or 'none'} with {format}"
+  raise Invalid.of("block_dims", expected, repr(dims))

@@ -11,7 +11,7 @@ import asyncio
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from quantd import connection as _connection
 from quantd.engines.engine import Cancellation
@@ -26,14 +26,18 @@ T = TypeVar("T")
 class Connection:
   """What `quantd.Connection` is, with coroutines; made by `connect`."""
 
-  def __init__(self, connection: _connection.Connection, max_in_flight: int) -> None:
+  def __init__(
+    self, connection: _connection.Connection, max_in_flight: int
+  ) -> None:
     """Wraps a connection; so many calls are under way at once at most."""
     #: The connection underneath, which threads may use meanwhile.
     self.sync = connection
     self._max_in_flight = max_in_flight
     self._threads: ThreadPoolExecutor | None = None
 
-  async def _run(self, call: Callable[..., T], *args: Any, **keywords: Any) -> T:
+  async def _run(
+    self, call: Callable[..., T], *args: Any, **keywords: Any
+  ) -> T:
     if self._threads is None:
       self._threads = ThreadPoolExecutor(self._max_in_flight, "quantd")
     cancel = keywords.get("cancel")
@@ -67,7 +71,9 @@ class Connection:
     """See `quantd.Connection.apply_rht`."""
     return await self._run(self.sync.apply_rht, x, **keywords)
 
-  async def plan(self, shape: Any, format: str = "nvfp4", **keywords: Any) -> Plan:
+  async def plan(
+    self, shape: Any, format: str = "nvfp4", **keywords: Any
+  ) -> Plan:
     """See `quantd.Connection.plan`."""
     return await self._run(self.sync.plan, shape, format, **keywords)
 
@@ -82,7 +88,7 @@ class Connection:
     if threads is not None:
       await asyncio.get_running_loop().run_in_executor(None, threads.shutdown)
 
-  async def __aenter__(self) -> "Connection":
+  async def __aenter__(self) -> Self:
     """Itself; `close` is called at the end."""
     return self
 
@@ -99,7 +105,9 @@ class Connection:
     return f"aio.{self.sync!r}"
 
 
-def connect(target: str, *, max_in_flight: int = 8, **settings: Any) -> Connection:
+def connect(
+  target: str, *, max_in_flight: int = 8, **settings: Any
+) -> Connection:
   """A connection; takes what `quantd.connect` takes.
 
   Args:

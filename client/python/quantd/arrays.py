@@ -36,7 +36,7 @@ _EXTENDED = {
 }
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def numpy_dtype(word: str) -> Any:
   """The numpy type of an element type's word.
 
@@ -74,7 +74,7 @@ class Source:
 
 def library_of(x: Any) -> str:
   """Which library an array is of: "numpy", "torch", "jax" or "dlpack"."""
-  if isinstance(x, np.ndarray) or isinstance(x, np.generic):
+  if isinstance(x, (np.ndarray, np.generic)):
     return "numpy"
   module = type(x).__module__.partition(".")[0]
   if "torch" in sys.modules and isinstance(x, sys.modules["torch"].Tensor):
@@ -114,24 +114,36 @@ def read(x: Any, field: str = "tensor", dtype: str | None = None) -> Source:
     x, dtype = from_dlpack(x, field, dtype)
   elif library == "":
     raise Invalid.of(
-      field, "an array of numpy, torch, jax or with __dlpack__", type(x).__name__
+      field,
+      "an array of numpy, torch, jax or with __dlpack__",
+      type(x).__name__,
     )
   a = np.asarray(x)
   word = _word_of(a.dtype, field, dtype)
   if a.ndim == 0:
     raise Invalid.of(f"{field}.shape", "1 to 8 dimensions", "none")
-  if a.dtype.byteorder == ">" or (a.dtype.byteorder == "=" and sys.byteorder == "big"):
+  if a.dtype.byteorder == ">" or (
+    a.dtype.byteorder == "=" and sys.byteorder == "big"
+  ):
     a = a.astype(a.dtype.newbyteorder("<"))
   data = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
-  return Source(word, a.shape, data, "numpy" if library == "dlpack" else library)
+  return Source(
+    word, a.shape, data, "numpy" if library == "dlpack" else library
+  )
 
 
 def _word_of(dtype: Any, field: str, said: str | None) -> str:
   if said is not None:
-    if said not in FLOATS or dtype.itemsize != _BYTES[said] or dtype.kind == "O":
+    if (
+      said not in FLOATS or dtype.itemsize != _BYTES[said] or dtype.kind == "O"
+    ):
       raise Invalid.of(f"{field}.dtype", f"elements of {said}", str(dtype))
     return said
-  for word, name in (("f32", "float32"), ("f16", "float16"), ("bf16", "bfloat16")):
+  for word, name in (
+    ("f32", "float32"),
+    ("f16", "float16"),
+    ("bf16", "bfloat16"),
+  ):
     if dtype.name == name:
       return word
   hint = ' (bits of bf16? say dtype="bf16")' if dtype == np.uint16 else ""
@@ -140,7 +152,11 @@ def _word_of(dtype: Any, field: str, said: str | None) -> str:
 
 def _torch_word(dtype: Any) -> str | None:
   torch = sys.modules["torch"]
-  return {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}.get(dtype)
+  return {
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+  }.get(dtype)
 
 
 def _read_torch(x: Any, field: str) -> Source:
@@ -161,7 +177,9 @@ def _read_torch(x: Any, field: str) -> Source:
     raise Invalid.of(f"{field}.shape", "1 to 8 dimensions", "none")
   shape = tuple(x.shape)
   flat = x.detach().resolve_neg().contiguous().reshape(-1)
-  data = flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8)
+  data = (
+    flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8)
+  )
   return Source(word, shape, data, "torch")
 
 
@@ -178,7 +196,7 @@ def writable(x: Any, word: str, shape: tuple[int, ...], field: str) -> Array:
     if not x.is_contiguous():
       raise Invalid.of(field, "contiguous memory", "strides")
     torch = sys.modules["torch"]
-    flat = x.detach().reshape(-1).view(torch.uint8).numpy()
+    flat: Array = x.detach().reshape(-1).view(torch.uint8).numpy()
   elif library == "numpy" and isinstance(x, np.ndarray):
     if not x.flags.c_contiguous:
       raise Invalid.of(field, "contiguous memory", "strides")
@@ -191,9 +209,13 @@ def writable(x: Any, word: str, shape: tuple[int, ...], field: str) -> Array:
     try:
       view = memoryview(x).cast("B")
     except (TypeError, ValueError):
-      raise Invalid.of(field, "an array or a buffer", type(x).__name__) from None
+      raise Invalid.of(
+        field, "an array or a buffer", type(x).__name__
+      ) from None
     if view.readonly:
-      raise Invalid.of(field, "memory that can be written", "a read-only buffer")
+      raise Invalid.of(
+        field, "memory that can be written", "a read-only buffer"
+      )
     flat = np.frombuffer(view, np.uint8)
   want = math.prod(shape) * _BYTES[word]
   if flat.size != want:
@@ -206,8 +228,9 @@ def writable(x: Any, word: str, shape: tuple[int, ...], field: str) -> Array:
 
 def view(data: Any, word: str, shape: tuple[int, ...]) -> Array:
   """Bytes as an array of the type's word, without a copy."""
-  flat = np.frombuffer(data, np.uint8)
-  return flat.view(numpy_dtype(word)).reshape(shape)
+  flat: Array = np.frombuffer(data, np.uint8)
+  shaped: Array = flat.view(numpy_dtype(word)).reshape(shape)
+  return shaped
 
 
 def empty(library: str, word: str, shape: tuple[int, ...]) -> Any:
@@ -215,7 +238,11 @@ def empty(library: str, word: str, shape: tuple[int, ...]) -> Any:
   if library == "torch":
     import torch
 
-    dtypes = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+    dtypes = {
+      "f32": torch.float32,
+      "f16": torch.float16,
+      "bf16": torch.bfloat16,
+    }
     return torch.empty(shape, dtype=dtypes[word])
   return np.empty(shape, numpy_dtype(word))
 
@@ -229,7 +256,9 @@ def library_for(like: Any) -> str:
       return like
   elif (found := library_of(like)) in ("numpy", "torch", "jax"):
     return found
-  raise Invalid.of("like", "numpy, torch, jax or an array of one", repr(like)[:80])
+  raise Invalid.of(
+    "like", "numpy, torch, jax or an array of one", repr(like)[:80]
+  )
 
 
 def to_jax(a: Array) -> Any:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -10,7 +10,14 @@ from quantd import arrays, geometry, options, words
 from quantd import quantd_pb2 as pb
 from quantd.arrays import Source
 from quantd.engines import open_engine
-from quantd.engines.engine import Cancellation, Engine, Reply, Retry, Settings, Tls
+from quantd.engines.engine import (
+  Cancellation,
+  Engine,
+  Reply,
+  Retry,
+  Settings,
+  Tls,
+)
 from quantd.errors import Invalid, Unimplemented
 from quantd.options import QuantizeKeywords
 from quantd.results import Maxima, PartPlan, Plan, ServerInfo
@@ -246,7 +253,9 @@ class Connection:
       domain=words.AMAX_DOMAINS.parse("domain", domain),
     )
     if any(turned):
-      o.rht.CopyFrom(options.rht_message(False, False, rht_dimension, sign_mask))
+      o.rht.CopyFrom(
+        options.rht_message(False, False, rht_dimension, sign_mask)
+      )
     if splits is not None:
       o.splits.CopyFrom(options.splits_message(splits, partial_splits))
     request = pb.RhtAmaxRequest(tensor=_tensor(source, flatten_axis), options=o)
@@ -316,7 +325,16 @@ class Connection:
     kind = pb.TENSOR_KIND_ROTATED
     shape = source.shape
     return self._values(
-      "ApplyRht", request, [source.data], kind, word, shape, out, like, timeout, cancel
+      "ApplyRht",
+      request,
+      [source.data],
+      kind,
+      word,
+      shape,
+      out,
+      like,
+      timeout,
+      cancel,
     )
 
   def plan(
@@ -350,7 +368,9 @@ class Connection:
     """
     asked = options.quantize_message(format, keywords)
     request = pb.QuantizeRequest(
-      tensor=_message(DTYPES.parse("dtype", dtype, FLOATS), shape, flatten_axis),
+      tensor=_message(
+        DTYPES.parse("dtype", dtype, FLOATS), shape, flatten_axis
+      ),
       options=asked,
     )
     reply = self._call("DescribeQuantize", request, [], {}, timeout, cancel)
@@ -420,7 +440,7 @@ class Connection:
     """Cancels what is under way and lets go of connections. Idempotent."""
     self._engine.close()
 
-  def __enter__(self) -> "Connection":
+  def __enter__(self) -> Self:
     """Itself; `close` is called at the end."""
     return self
 
@@ -514,7 +534,9 @@ def _message(dtype: Any, shape: Sequence[int], flatten_axis: int) -> pb.Tensor:
 
 
 def _tensor(source: Source, flatten_axis: int) -> pb.Tensor:
-  return _message(DTYPES.parse("dtype", source.dtype), source.shape, flatten_axis)
+  return _message(
+    DTYPES.parse("dtype", source.dtype), source.shape, flatten_axis
+  )
 
 
 def _stacked(sources: Sequence[Source], flatten_axis: int) -> pb.Tensor:
@@ -583,7 +605,9 @@ def _buffers(
     if spec is None:
       raise Invalid.of("out", " or ".join(known) or "legal options", repr(kind))
     number = KINDS.parse("out", kind)
-    found[number] = arrays.writable(buffer, spec.dtype, spec.shape, f"out[{kind!r}]")
+    found[number] = arrays.writable(
+      buffer, spec.dtype, spec.shape, f"out[{kind!r}]"
+    )
   return found
 
 

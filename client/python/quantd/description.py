@@ -41,7 +41,9 @@ def _number(value: float) -> str:
 
 def _text(value: Any) -> str:
   if isinstance(value, dict):
-    inside = ",".join(f"{_text(k)}:{_text(v)}" for k, v in sorted(value.items()))
+    inside = ",".join(
+      f"{_text(k)}:{_text(v)}" for k, v in sorted(value.items())
+    )
     return f"{{{inside}}}"
   if isinstance(value, (list, tuple)):
     return f"[{','.join(map(_text, value))}]"
@@ -52,7 +54,11 @@ def _text(value: Any) -> str:
 
 def _describe_rht(rht: pb.Rht) -> dict[str, Any]:
   dimension = rht.dimension or 16
-  mask = rht.sign_mask if rht.HasField("sign_mask") else b"\xe8\xd7" * (dimension // 16)
+  mask = (
+    rht.sign_mask
+    if rht.HasField("sign_mask")
+    else b"\xe8\xd7" * (dimension // 16)
+  )
   return {
     "rowwise": rht.rowwise,
     "columnwise": rht.columnwise,
@@ -97,7 +103,9 @@ def describe(t: QuantizedTensor) -> str:
     j["epsilon"] = float(o.epsilon)
   if o.HasField("power_of_two"):
     j["power_of_two"] = o.power_of_two
-  if o.HasField("scale_rule") and (o.scale_rule != pb.SCALE_RULE_UP or o.profile):
+  if o.HasField("scale_rule") and (
+    o.scale_rule != pb.SCALE_RULE_UP or o.profile
+  ):
     j["scale_rule"] = SCALE_RULES.word(o.scale_rule)
   if o.profile:
     j["profile"] = t.profile
@@ -142,7 +150,10 @@ def _parse_rht(f: _Fields, o: pb.QuantizeOptions) -> None:
   if rowwise or columnwise:
     o.rht.CopyFrom(
       pb.Rht(
-        rowwise=rowwise, columnwise=columnwise, dimension=dimension, sign_mask=signs
+        rowwise=rowwise,
+        columnwise=columnwise,
+        dimension=dimension,
+        sign_mask=signs,
       )
     )
 
@@ -193,8 +204,16 @@ def parse_description(text: Any) -> tuple[pb.Tensor, pb.QuantizeOptions] | None:
     )
     shape = f.sizes("shape")
     axis = f.get("flatten_axis", int)
-    legal = -len(shape) < axis < len(shape) and axis != 0 or (len(shape), axis) == (1, -1)
-    if not 1 <= len(shape) <= 8 or not legal or np.prod(shape, dtype=float) > 2**48:
+    legal = (
+      -len(shape) < axis < len(shape)
+      and axis != 0
+      or (len(shape), axis) == (1, -1)
+    )
+    if (
+      not 1 <= len(shape) <= 8
+      or not legal
+      or np.prod(shape, dtype=float) > 2**48
+    ):
       return None
     tensor = pb.Tensor(
       dtype=DTYPES.parse("dtype", f.get("dtype", str), FLOATS),
@@ -209,7 +228,11 @@ def parse_description(text: Any) -> tuple[pb.Tensor, pb.QuantizeOptions] | None:
     rows = geometry.sides(shape, axis)[0]
     if o.HasField("splits"):
       total = sum(o.splits.rows)
-      if total > rows or (total < rows and not o.splits.partial) or not o.splits.rows:
+      if (
+        total > rows
+        or (total < rows and not o.splits.partial)
+        or not o.splits.rows
+      ):
         return None
   except (ValueError, TypeError, OverflowError, Invalid, RecursionError):
     return None

@@ -123,7 +123,9 @@ def _store(
   copy = t.rowwise
   if copy is None or copy.rotated or t.groups or len(t.shape) != 2:
     raise Invalid.of(
-      "tensor", "the rowwise copy of a matrix, not rotated, not in groups", repr(t)
+      "tensor",
+      "the rowwise copy of a matrix, not rotated, not in groups",
+      repr(t),
     )
   if t.profile.startswith("comfy"):
     raise Invalid.of("profile", f"one whose codes {d.name} reads", t.profile)
@@ -140,7 +142,9 @@ def _store(
     out[f"{name}.{d.inputs[t.format]}"] = _input_scale(d, t, input_amax)
   elif row.needs_input:
     raise Invalid.of(
-      "input_amax", f"that of the layer's inputs, which {t.format} needs", "none"
+      "input_amax",
+      f"that of the layer's inputs, which {t.format} needs",
+      "none",
     )
   return out
 
@@ -166,7 +170,7 @@ def _scale_for(amax: np.float32, largest: float) -> np.float32:
   if amax == 0:
     return np.float32(1)
   with np.errstate(over="ignore", divide="ignore"):
-    return np.minimum(np.float32(largest) / np.float32(amax), _FLT_MAX)
+    return min(np.float32(largest) / np.float32(amax), _FLT_MAX)
 
 
 def _global(d: _Dialect, t: QuantizedTensor) -> Array:

@@ -40,7 +40,9 @@ class _Tensor(ctypes.Structure):
   )
 
 
-def from_dlpack(x: Any, field: str, dtype: str | None) -> tuple[Array, str | None]:
+def from_dlpack(
+  x: Any, field: str, dtype: str | None
+) -> tuple[Array, str | None]:
   """An array that views the memory of `x`, and its type where numpy has none.
 
   Args:
@@ -64,12 +66,21 @@ def from_dlpack(x: Any, field: str, dtype: str | None) -> tuple[Array, str | Non
     )
   capsule = x.__dlpack__()
   get = ctypes.pythonapi.PyCapsule_GetPointer
-  get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+  get.restype, get.argtypes = (
+    ctypes.c_void_p,
+    [ctypes.py_object, ctypes.c_char_p],
+  )
   t = _Tensor.from_address(get(capsule, b"dltensor"))
   kind = (t.dtype.code, t.dtype.bits, t.dtype.lanes)
-  element = {(_FLOAT, 32, 1): "<f4", (_FLOAT, 16, 1): "<f2", (_BFLOAT, 16, 1): "<u2"}
+  element = {
+    (_FLOAT, 32, 1): "<f4",
+    (_FLOAT, 16, 1): "<f2",
+    (_BFLOAT, 16, 1): "<u2",
+  }
   if kind not in element:
-    raise Invalid.of(f"{field}.dtype", "f32, f16 or bf16", f"DLPack type {kind}")
+    raise Invalid.of(
+      f"{field}.dtype", "f32, f16 or bf16", f"DLPack type {kind}"
+    )
   shape = tuple(t.shape[i] for i in range(t.ndim))
   size = np.dtype(element[kind]).itemsize
   strides = None
@@ -80,12 +91,14 @@ def from_dlpack(x: Any, field: str, dtype: str | None) -> tuple[Array, str | Non
     if length == 0:
       extent = 0
       break
-    step = strides[i] if strides else int(np.prod(shape[i + 1 :], dtype=int)) * size
+    step = (
+      strides[i] if strides else int(np.prod(shape[i + 1 :], dtype=int)) * size
+    )
     if step < 0:
       raise Invalid.of(field, "strides >= 0", str(strides))
     extent += (length - 1) * step
   memory = (ctypes.c_uint8 * extent).from_address((t.data or 0) + t.byte_offset)
   # The capsule frees the memory when it is gone.
   memory.owner = capsule  # type: ignore[attr-defined]
-  a = np.ndarray(shape, element[kind], memory, 0, strides)
+  a: Array = np.ndarray(shape, element[kind], memoryview(memory), 0, strides)
   return a, "bf16" if t.dtype.code == _BFLOAT else dtype

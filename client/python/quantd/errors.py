@@ -23,12 +23,7 @@ __all__ = [
 ]
 
 # Numbers of gRPC's status codes, and their names.
-CODES = (
-  "OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND "
-  "ALREADY_EXISTS PERMISSION_DENIED RESOURCE_EXHAUSTED FAILED_PRECONDITION "
-  "ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS "
-  "UNAUTHENTICATED"
-).split()
+CODES = ["OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"]
 
 
 class Error(Exception):
@@ -72,7 +67,9 @@ class Error(Exception):
     return (_restore, (type(self), self.args, dict(self.__dict__)))
 
 
-def _restore(kind: type[Error], args: tuple[str, ...], state: dict[str, object]) -> Error:
+def _restore(
+  kind: type[Error], args: tuple[str, ...], state: dict[str, object]
+) -> Error:
   error = kind.__new__(kind)
   error.args = args
   error.__dict__.update(state)
@@ -241,7 +238,11 @@ def from_status(
     }.get(known.reason, kind)
   error = kind(message, code=name, request_id=request_id, attempts=attempts)
   if isinstance(error, Invalid):
-    error.field, error.expected, error.got = known.field, known.expected, known.got
+    error.field, error.expected, error.got = (
+      known.field,
+      known.expected,
+      known.got,
+    )
   elif isinstance(error, TooLarge):
     error.limit = known.limit
   elif isinstance(error, Busy):

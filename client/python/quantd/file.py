@@ -9,7 +9,8 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO
+from io import BufferedReader
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -55,12 +56,14 @@ def save(path: Any, tensors: Mapping[str, QuantizedTensor]) -> None:
   head, parts = _head(tensors)
   final = os.path.realpath(os.fspath(path))
   folder = os.path.dirname(final)
-  handle, draft = tempfile.mkstemp(prefix=".quantd.", suffix=".partial", dir=folder)
+  handle, draft = tempfile.mkstemp(
+    prefix=".quantd.", suffix=".partial", dir=folder
+  )
   try:
     with os.fdopen(handle, "wb") as file:
       file.write(head)
       for data in parts:
-        file.write(memoryview(data))
+        file.write(data.data)
       file.flush()
       # Before the rename: else a power cut may leave the name and no bytes.
       os.fsync(file.fileno())
@@ -119,7 +122,7 @@ def _kept(specs: list[Spec]) -> list[Spec]:
 class _File:
   """An open file whose header was read; nothing in it is trusted."""
 
-  def __init__(self, file: BinaryIO, path: str) -> None:
+  def __init__(self, file: BufferedReader, path: str) -> None:
     self._file = file
     self._path = path
     size = os.fstat(file.fileno()).st_size
@@ -134,13 +137,18 @@ class _File:
       self.entries: dict[str, Any] = header
     except (ValueError, AttributeError):
       raise self.bad("its header is malformed") from None
-    if not isinstance(self.metadata, dict) or "quantd.version" not in self.metadata:
+    if (
+      not isinstance(self.metadata, dict)
+      or "quantd.version" not in self.metadata
+    ):
       raise self.bad("not a file of quantized tensors")
     if self.metadata["quantd.version"] not in _VERSIONS:
       raise self.bad("its layout is newer than this package")
 
   def bad(self, why: str) -> Invalid:
-    return Invalid.of("file", "a file of quantized tensors", f"{self._path}: {why}")
+    return Invalid.of(
+      "file", "a file of quantized tensors", f"{self._path}: {why}"
+    )
 
   def names(self) -> list[str]:
     return [k[len(_PREFIX) :] for k in self.metadata if k.startswith(_PREFIX)]
@@ -153,7 +161,9 @@ class _File:
     try:
       begin, end = entry["data_offsets"]
       legal = (entry["dtype"], entry["shape"]) == want
-      legal = legal and 0 <= begin and end - begin == spec.size and end <= self._room
+      legal = (
+        legal and 0 <= begin and end - begin == spec.size and end <= self._room
+      )
     except (KeyError, TypeError, ValueError):
       legal = False
     if not legal:
@@ -163,7 +173,7 @@ class _File:
       )
     data = np.empty(spec.size, np.uint8)
     self._file.seek(self._begin + begin)
-    if spec.size and self._file.readinto(memoryview(data)) != spec.size:  # type: ignore[attr-defined]
+    if spec.size and self._file.readinto(data.data) != spec.size:
       raise self.bad("cut off while it was read")
     return Part(spec, data)
 
@@ -198,7 +208,9 @@ def load(
     if name is None:
       found = file.names()
       if len(found) != 1:
-        raise Invalid.of("name", "that of one tensor", f"{len(found)} in {path}")
+        raise Invalid.of(
+          "name", "that of one tensor", f"{len(found)} in {path}"
+        )
       name = found[0]
     if _PREFIX + name not in file.metadata:
       raise KeyError(f'{path}: no quantized tensor "{name}"')

@@ -30,17 +30,21 @@ class Format:
     return self.element == "e2m1x2"
 
 
-_FORMATS = {
+FORMATS_BY_NAME = {
   "nvfp4": Format("nvfp4", "e2m1x2", "e4m3", 16),
   "nvfp4_2d": Format("nvfp4", "e2m1x2", "e4m3", 16, square=True),
   "mxfp4": Format("mx", "e2m1x2", "e8m0", 32),
   "fp8_channel_e4m3": Format("channel", "e4m3", "f32", 0),
 }
 for _element in ("e4m3", "e5m2"):
-  _FORMATS[f"fp8_{_element}"] = Format("tensor", _element, "f32", 0)
-  _FORMATS[f"mxfp8_{_element}"] = Format("mx", _element, "e8m0", 32, transposed=False)
-  _FORMATS[f"fp8_block_{_element}"] = Format("block", _element, "f32", 128)
-  _FORMATS[f"fp8_block_2d_{_element}"] = Format(
+  FORMATS_BY_NAME[f"fp8_{_element}"] = Format("tensor", _element, "f32", 0)
+  FORMATS_BY_NAME[f"mxfp8_{_element}"] = Format(
+    "mx", _element, "e8m0", 32, transposed=False
+  )
+  FORMATS_BY_NAME[f"fp8_block_{_element}"] = Format(
+    "block", _element, "f32", 128
+  )
+  FORMATS_BY_NAME[f"fp8_block_2d_{_element}"] = Format(
     "block", _element, "f32", 128, square=True
   )
 
@@ -55,7 +59,7 @@ def profile_stores_type(options: pb.QuantizeOptions) -> bool:
 
 def format_of(options: pb.QuantizeOptions, dtype: str) -> Format:
   """The format of these options for an input of that type."""
-  f = _FORMATS[FORMATS.word(options.format)]
+  f = FORMATS_BY_NAME[FORMATS.word(options.format)]
   if f.scale == "f32" and profile_stores_type(options):
     return Format(f.scaling, f.element, dtype, f.block, f.square, f.transposed)
   return f
@@ -96,7 +100,9 @@ def copy_shape(
 ) -> CopyShape:
   """The rowwise or columnwise copy of rows x cols."""
   lines, positions = (cols, rows) if columnwise else (rows, cols)
-  rotated = o.HasField("rht") and (o.rht.columnwise if columnwise else o.rht.rowwise)
+  rotated = o.HasField("rht") and (
+    o.rht.columnwise if columnwise else o.rht.rowwise
+  )
   dimension = (o.rht.dimension or 16) if rotated else 0
   padded = positions
   if f.half or dimension:
@@ -214,7 +220,12 @@ def specs(tensor: pb.Tensor, options: pb.QuantizeOptions) -> list[Spec]:
     add("amax", "f32", [(1,)] * count)
   if options.dbias:
     out = options.dbias_dtype
-    add("dbias", DTYPES.word(out) if out else dtype, [(cols,)] * count, (count, cols))
+    add(
+      "dbias",
+      DTYPES.word(out) if out else dtype,
+      [(cols,)] * count,
+      (count, cols),
+    )
   if options.HasField("history"):
     values = len(options.history.amax) // count
     add("amax_history", "f32", [(values,)] * count, (count, values))

@@ -65,7 +65,9 @@ def sign_vector(dimension: int = 16, mask: Mask = None) -> Any:
     [1, 1, 1, -1, 1]
   """
   bits = _mask(mask, dimension)
-  return np.array([-1 if bits >> i & 1 else 1 for i in range(dimension)], np.int8)
+  return np.array(
+    [-1 if bits >> i & 1 else 1 for i in range(dimension)], np.int8
+  )
 
 
 def sign_mask(vector: Sequence[int]) -> int:
@@ -230,7 +232,11 @@ class _Jax(_Numpy):
     return jnp.where(jnp.isnan(x), jnp.float32(jnp.nan), x).astype(types[dtype])
 
 
-_LIBRARIES: dict[str, type[_Numpy]] = {"numpy": _Numpy, "torch": _Torch, "jax": _Jax}
+_LIBRARIES: dict[str, type[_Numpy]] = {
+  "numpy": _Numpy,
+  "torch": _Torch,
+  "jax": _Jax,
+}
 
 
 def _dtype_of(x: Any, library: str, dtype: str | None) -> str:
@@ -261,7 +267,9 @@ def _rotate(
   library = arrays.library_of(x)
   lib = _LIBRARIES.get(library)
   if lib is None:
-    raise Invalid.of("tensor", "an array of numpy, torch or jax", type(x).__name__)
+    raise Invalid.of(
+      "tensor", "an array of numpy, torch or jax", type(x).__name__
+    )
   word = _dtype_of(x, library, dtype)
   bits = _mask(mask, dimension)
   if len(x.shape) == 0 or x.shape[-1] % dimension:
@@ -341,7 +349,7 @@ def rht_amax(
 
     known = jnp.where(jnp.isnan(magnitude), jnp.float32(0), magnitude)
     return known.max(initial=0)
-  known = magnitude.masked_fill(magnitude != magnitude, 0.0)
+  known = magnitude.nan_to_num(0.0, math.inf)
   return known.max() if known.numel() else known.new_zeros(())
 
 

@@ -25,10 +25,14 @@ def _facts(t: QuantizedTensor) -> dict[str, str]:
     facts["profile"] = t.profile
   if t.groups:
     facts["groups"] = str(t.groups)
-  rotated = [c.name for c in (t.rowwise, t.columnwise) if c is not None and c.rotated]
+  rotated = [
+    c.name for c in (t.rowwise, t.columnwise) if c is not None and c.rotated
+  ]
   if rotated:
     facts["rotated"] = ", ".join(rotated)
-  facts["size"] = f"{_size(t.nbytes)} of {_size(t.original_nbytes)} ({share:.0%})"
+  facts["size"] = (
+    f"{_size(t.nbytes)} of {_size(t.original_nbytes)} ({share:.0%})"
+  )
   for copy in (t.rowwise, t.columnwise):
     if copy is not None and copy.stats is not None:
       facts[f"SQNR {copy.name}"] = f"{copy.stats.sqnr_db:.2f} dB"
@@ -62,7 +66,9 @@ def code_counts(t: QuantizedTensor, name: str) -> tuple[Any, Any]:
   data = part.data
   if part.spec.dtype == "e2m1x2":
     data = np.concatenate([data & 15, data >> 4])
-  counts = np.bincount(data, minlength=16 if part.spec.dtype == "e2m1x2" else 256)
+  counts = np.bincount(
+    data, minlength=16 if part.spec.dtype == "e2m1x2" else 256
+  )
   return np.arange(len(counts)), counts
 
 

@@ -8,7 +8,7 @@ import difflib
 import math
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Union
+from typing import Any, TypedDict
 
 from quantd import quantd_pb2 as pb
 from quantd import words
@@ -16,7 +16,7 @@ from quantd.errors import Invalid
 from quantd.words import Word
 
 # One, or one for each group or line.
-Numbers = Union[float, Sequence[float]]
+Numbers = float | Sequence[float]
 
 
 class QuantizeKeywords(TypedDict, total=False):
@@ -152,7 +152,11 @@ def whole(field: str, value: Any, low: int, high: int) -> int:
 def numbers(field: str, values: Any) -> list[float]:
   """One number or several of them, as a list; of arrays, too."""
   try:
-    flat = [values] if hasattr(values, "__float__") and not _lengthy(values) else values
+    flat = (
+      [values]
+      if hasattr(values, "__float__") and not _lengthy(values)
+      else values
+    )
     found = [float(v) for v in flat]
     for v in found:
       if not math.isinf(v) and abs(v) > 3.4028235677973366e38:
@@ -251,7 +255,9 @@ def _fill_rounding(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
     o.stochastic.seed = whole("stochastic.seed", drawn, 0, 2**64 - 1)
   if k.get("seed_offset"):
     offset = k["seed_offset"]
-    o.stochastic.seed_offset = whole("stochastic.seed_offset", offset, 0, 2**64 - 1)
+    o.stochastic.seed_offset = whole(
+      "stochastic.seed_offset", offset, 0, 2**64 - 1
+    )
   shard = k.get("shard")
   if shard is not None:
     fields = ("row_offset", "column_offset", "total_columns")
@@ -261,7 +267,9 @@ def _fill_rounding(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
       setattr(o.shard, name, whole(f"shard.{name}", value, -(2**63), 2**63 - 1))
 
 
-def quantize_message(format: Word, keywords: QuantizeKeywords) -> pb.QuantizeOptions:
+def quantize_message(
+  format: Word, keywords: QuantizeKeywords
+) -> pb.QuantizeOptions:
   """The options of Quantize.
 
   Example:
@@ -301,14 +309,16 @@ def quantize_message(format: Word, keywords: QuantizeKeywords) -> pb.QuantizeOpt
 
 
 def dequantize_message(
-  made: pb.QuantizeOptions, usage: int, output: int
+  made: pb.QuantizeOptions, usage: Any, output: Any
 ) -> pb.DequantizeOptions:
   """The options to decode a copy with that was made with `made`."""
   o = pb.DequantizeOptions(
     format=made.format, usage=usage, output=output, profile=made.profile
   )
   columnwise = usage == pb.USAGE_COLUMNWISE
-  if made.HasField("rht") and (made.rht.columnwise if columnwise else made.rht.rowwise):
+  if made.HasField("rht") and (
+    made.rht.columnwise if columnwise else made.rht.rowwise
+  ):
     o.inverse_rht.dimension = made.rht.dimension
     if made.rht.HasField("sign_mask"):
       o.inverse_rht.sign_mask = made.rht.sign_mask

@@ -91,7 +91,9 @@ class Quantizer:
     """
     self.connection = connection
     self.format = _with_blocks(
-      _with_fp8(words.FORMATS.word(words.FORMATS.parse("format", format)), fp8_dtype),
+      _with_fp8(
+        words.FORMATS.word(words.FORMATS.parse("format", format)), fp8_dtype
+      ),
       block_dims,
       with_2d_quantization,
     )
@@ -137,7 +139,11 @@ class Quantizer:
   def _options(self) -> QuantizeKeywords:
     options = QuantizeKeywords(**self.keywords)
     sides = (self.rowwise_usage, self.columnwise_usage)
-    names = {(True, True): "both", (True, False): "rowwise", (False, True): "columnwise"}
+    names = {
+      (True, True): "both",
+      (True, False): "rowwise",
+      (False, True): "columnwise",
+    }
     options["usage"] = names.get(sides, "none")
     beside = options.get("dbias") or options.get("amax")
     if options["usage"] == "none" and not beside:
@@ -151,7 +157,9 @@ class Quantizer:
       for name in ("rht_dimension", "sign_mask", "amax_estimation_scale"):
         options.pop(name, None)  # type: ignore[misc]
     if self.stochastic_rounding:
-      options["stochastic"] = secrets.randbits(64) if self.seed is None else self.seed
+      options["stochastic"] = (
+        secrets.randbits(64) if self.seed is None else self.seed
+      )
     return options
 
   def quantize(self, x: Any, **call: Any) -> QuantizedTensor:
@@ -191,17 +199,20 @@ class Quantizer:
       self._reduce(x, options, call)
     return self.connection.quantize(x, self.format, **call, **options)
 
-  def _reduce(self, x: Any, options: QuantizeKeywords, call: dict[str, Any]) -> None:
+  def _reduce(
+    self, x: Any, options: QuantizeKeywords, call: dict[str, Any]
+  ) -> None:
     """Gives the copies the largest amaxes of all processes."""
-    family = geometry.format_of(
-      geometry.pb.QuantizeOptions(format=words.FORMATS.parse("format", self.format)),
-      "f32",
-    )
-    if family.scaling not in ("nvfp4", "tensor", "channel") or options.get("scale"):
+    family = geometry.FORMATS_BY_NAME[self.format]
+    if family.scaling not in ("nvfp4", "tensor", "channel") or options.get(
+      "scale"
+    ):
       return
     lines = family.scaling == "channel" or options.get("row_scaled")
     asked = {
-      k: call[k] for k in ("flatten_axis", "dtype", "timeout", "cancel") if k in call
+      k: call[k]
+      for k in ("flatten_axis", "dtype", "timeout", "cancel")
+      if k in call
     }
     found = self.connection.amax(
       x,
@@ -227,7 +238,9 @@ class Quantizer:
     flat = np.concatenate(list(given.values())).astype(np.float32)
     reduced = np.asarray(self._reduced(flat), np.float32).reshape(-1)
     if reduced.size != flat.size:
-      raise Invalid.of("amax_reduction", f"{flat.size} amaxes", f"{reduced.size}")
+      raise Invalid.of(
+        "amax_reduction", f"{flat.size} amaxes", f"{reduced.size}"
+      )
     at = 0
     for side, values in given.items():
       given[side] = reduced[at : at + values.size]
@@ -255,7 +268,7 @@ class Quantizer:
 
   def is_quantizable(self, x: Any) -> bool:
     """Whether the format has rowwise codes of such a shape: whole blocks."""
-    block = geometry._FORMATS[self.format].block
+    block = geometry.FORMATS_BY_NAME[self.format].block
     cols = geometry.sides(arrays.read(x).shape, -1)[1]
     return not self.rowwise_usage or block in (0, 128) or cols % block == 0
 
@@ -276,24 +289,31 @@ def _with_fp8(format: str, dtype: Any) -> str:
     return format
   text = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
   word = next((w for w, names in _FP8.items() if text in names), None)
-  f = geometry._FORMATS[format]
-  legal = [f.scale] if f.scaling == "nvfp4" else [] if f.half else ["e4m3", "e5m2"]
+  f = geometry.FORMATS_BY_NAME[format]
+  legal = (
+    [f.scale] if f.scaling == "nvfp4" else [] if f.half else ["e4m3", "e5m2"]
+  )
   found = format if f.half else f"{format.rsplit('_', 1)[0]}_{word}"
-  if word not in legal or found not in geometry._FORMATS:
+  if word not in legal or found not in geometry.FORMATS_BY_NAME:
     expected = f"{' or '.join(legal) or 'none'} with {format}"
     raise Invalid.of("fp8_dtype", expected, repr(dtype))
   return found
 
 
-def _with_blocks(format: str, dims: tuple[int, int] | None, square: bool) -> str:
-  f = geometry._FORMATS[format]
+def _with_blocks(
+  format: str, dims: tuple[int, int] | None, square: bool
+) -> str:
+  f = geometry.FORMATS_BY_NAME[format]
   if dims is None and not square:
     return format
   if square and dims is None:
     dims = (f.block, f.block)
   legal = []
-  for name, other in geometry._FORMATS.items():
-    if (other.scaling, other.element) != (f.scaling, f.element) or not other.block:
+  for name, other in geometry.FORMATS_BY_NAME.items():
+    if (other.scaling, other.element) != (
+      f.scaling,
+      f.element,
+    ) or not other.block:
       continue
     has = (other.block if other.square else 1, other.block)
     if has == tuple(dims or ()):

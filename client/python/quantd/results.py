@@ -7,7 +7,14 @@ from quantd import quantd_pb2 as pb
 from quantd.arrays import Array
 from quantd.words import DTYPES, FORMATS, KINDS, LAYOUTS, USAGES
 
-__all__ = ["Device", "FormatSupport", "Maxima", "PartPlan", "Plan", "ServerInfo"]
+__all__ = [
+  "Device",
+  "FormatSupport",
+  "Maxima",
+  "PartPlan",
+  "Plan",
+  "ServerInfo",
+]
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,7 +78,9 @@ class Copy:
     self.name = name
     options = tensor.options
     #: Whether it was rotated before it was quantized.
-    self.rotated: bool = options.HasField("rht") and bool(getattr(options.rht, name))
+    self.rotated: bool = options.HasField("rht") and bool(
+      getattr(options.rht, name)
+    )
 
   @property
   def codes(self) -> Array:
@@ -97,8 +99,10 @@ class Copy:
 
   @property
   def amax(self) -> Array | None:
-    """The amax that the codes were made with, fp32: one, one for each group or
-    one for each line. None for formats without: MX and FP8 block scaling.
+    """The amax that the codes were made with, fp32.
+
+    One, one for each group or one for each line. None for formats without: MX
+    and FP8 block scaling.
     """
     return self._tensor.get(f"{self.name}_amax")
 
@@ -114,7 +118,7 @@ class Copy:
 
   @property
   def scale_layout(self) -> str:
-    """ "linear" or "swizzled"."""
+    """Either "linear" or "swizzled"."""
     return LAYOUTS.word(self._tensor.parts[f"{self.name}_scale"].spec.layout)
 
   @property
@@ -208,7 +212,9 @@ class QuantizedTensor:
   @property
   def groups(self) -> int:
     """Groups of rows; 0 for a tensor that is not grouped."""
-    return len(self.options.splits.rows) if self.options.HasField("splits") else 0
+    return (
+      len(self.options.splits.rows) if self.options.HasField("splits") else 0
+    )
 
   @property
   def nbytes(self) -> int:
@@ -255,9 +261,10 @@ class QuantizedTensor:
 
   @property
   def amax(self) -> Array | None:
-    """The largest magnitude, fp32: that before any rotation where `amax` asked
-    for it, or else what the rowwise, or else the columnwise, codes were made
-    with. None for formats without.
+    """The largest magnitude, fp32, or None for formats without.
+
+    That before any rotation where `amax` asked for it, or else what the
+    rowwise, or else the columnwise, codes were made with.
     """
     for kind in ("amax", "rowwise_amax", "columnwise_amax"):
       if kind in self.parts:
@@ -370,7 +377,9 @@ class QuantizedTensor:
 
     file.save(path, {name: self})
 
-  def to_modelopt(self, name: str, input_amax: float | None = None) -> dict[str, Any]:
+  def to_modelopt(
+    self, name: str, input_amax: float | None = None
+  ) -> dict[str, Any]:
     """The tensors that ModelOpt stores of a weight; see `quantd.dialects`."""
     from quantd import dialects
 
@@ -385,8 +394,10 @@ class QuantizedTensor:
     return dialects.to_compressed_tensors(self, name, input_amax)
 
   def plot(self) -> Any:
-    """Histograms of codes and scales, and the error by block where it can be
-    decoded, as a matplotlib figure.
+    """Histograms of codes and scales, as a matplotlib figure.
+
+    Returns:
+      A matplotlib Figure, which notebooks show.
 
     Raises:
       ImportError: matplotlib is not installed.
@@ -465,7 +476,10 @@ def _restore(
   made = QuantizedTensor(
     pb.Tensor.FromString(state[0]),
     pb.QuantizeOptions.FromString(state[1]),
-    {k: Part(spec, np.frombuffer(data, np.uint8)) for k, (spec, data) in parts.items()},
+    {
+      k: Part(spec, np.frombuffer(data, np.uint8))
+      for k, (spec, data) in parts.items()
+    },
     report=pb.Report.FromString(state[2]),
     request_id=request_id,
     connection=connection,

@@ -53,7 +53,7 @@ def reshape(t: QuantizedTensor, shape: Sequence[Any]) -> QuantizedTensor:
   """See `QuantizedTensor.reshape`; takes one sequence, too."""
   if len(shape) == 1 and not hasattr(shape[0], "__index__"):
     shape = shape[0]
-  rows, cols = t.matrix
+  rows = t.matrix[0]
   rank = len(t.shape)
   axis = t.flatten_axis % rank if rank > 1 else 0
   tail = t.shape[axis:]
@@ -113,7 +113,9 @@ def up_lines(c: CopyShape) -> int:
   return c.scale[1] if c.order == "bl" else c.scale[0]
 
 
-def _scale_lines(c: CopyShape, f: geometry.Format, o: pb.QuantizeOptions) -> int:
+def _scale_lines(
+  c: CopyShape, f: geometry.Format, o: pb.QuantizeOptions
+) -> int:
   squares = f.square and (f.scaling == "block" or o.form.compact_scales)
   return -(-c.lines // f.block) if squares else c.lines
 
@@ -135,7 +137,9 @@ def with_scale_layout(t: QuantizedTensor, layout: str) -> QuantizedTensor:
   number = LAYOUTS.parse("layout", layout)
   f = geometry.format_of(t.options, t.dtype)
   swizzled = number == pb.LAYOUT_SWIZZLED
-  if swizzled and (f.scaling not in ("nvfp4", "mx") or t.options.form.compact_scales):
+  if swizzled and (
+    f.scaling not in ("nvfp4", "mx") or t.options.form.compact_scales
+  ):
     raise Invalid.of("form.scale_layout", f"linear with {t.format}", layout)
   if swizzled == (t.options.form.scale_layout == pb.LAYOUT_SWIZZLED):
     return t
@@ -156,7 +160,9 @@ def with_scale_layout(t: QuantizedTensor, layout: str) -> QuantizedTensor:
       size = int(np.prod(before.scale)) * size_of(spec.dtype)
       lines = _scale_lines(before, f, t.options)
       data = old.data[at : at + size]
-      pieces.append(_place(after, scale_matrix(before, data, spec.dtype, lines)))
+      pieces.append(
+        _place(after, scale_matrix(before, data, spec.dtype, lines))
+      )
       at += size
     parts[spec.kind] = Part(spec, np.concatenate(pieces))
   out = _like(t, t.message(), made, parts)
@@ -227,7 +233,9 @@ def cut_rows(t: QuantizedTensor, start: int, stop: int) -> QuantizedTensor:
     columnwise = spec.kind.startswith("columnwise")
     whole = geometry.copy_shape(f, t.options, columnwise, rows, cols)
     part = geometry.copy_shape(f, made, columnwise, stop - start, cols)
-    parts[spec.kind] = Part(spec, _rows_of(t, spec, data, whole, part, f, start))
+    parts[spec.kind] = Part(
+      spec, _rows_of(t, spec, data, whole, part, f, start)
+    )
   return _like(t, tensor, made, parts)
 
 
@@ -244,8 +252,8 @@ def _rows_of(
   if spec.kind.endswith("_data"):
     if columnwise and f.transposed:
       first = start // 2 if f.half else start
-      lines = data.reshape(whole.data)[:, first : first + part.data[1]]
-      return np.ascontiguousarray(lines).reshape(-1)
+      codes = data.reshape(whole.data)[:, first : first + part.data[1]]
+      return np.ascontiguousarray(codes).reshape(-1)
     first = start * whole.data[1]
     return data[first : first + spec.size]
   if spec.kind.endswith("wise_scale") and f.scaling == "channel":
@@ -257,7 +265,9 @@ def _rows_of(
     if columnwise:
       matrix = matrix[:, start // f.block :][:, : part.blocks]
     else:
-      squares = lines != whole.lines or (f.square and t.options.form.compact_scales)
+      squares = lines != whole.lines or (
+        f.square and t.options.form.compact_scales
+      )
       each = f.block if squares else 1
       matrix = matrix[start // each :][: _scale_lines(part, f, t.options)]
     if not (part.lines and part.positions):
@@ -286,7 +296,9 @@ def from_parts(
   for name, value in parts.items():
     if name not in want:
       expected = " or ".join(want)
-      raise Invalid.of("parts", f"a part that these options give: {expected}", name)
+      raise Invalid.of(
+        "parts", f"a part that these options give: {expected}", name
+      )
     spec = want[name]
     data = _bytes_of(value, f"parts[{name!r}]", spec)
     check_part(f"parts[{name!r}]", spec, data, made)
@@ -311,14 +323,18 @@ def _bytes_of(value: Any, field: str, spec: Spec) -> Array:
     if a.dtype.hasobject or a.dtype.itemsize not in (1, size_of(spec.dtype)):
       raise Invalid.of(field, f"elements of {spec.dtype}", str(a.dtype))
     if a.ndim > 0 and a.itemsize > 1 and a.shape != spec.shape:
-      raise Invalid.of(f"{field}.shape", str(list(spec.shape)), str(list(a.shape)))
+      raise Invalid.of(
+        f"{field}.shape", str(list(spec.shape)), str(list(a.shape))
+      )
     data = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
   if data.size != spec.size:
     raise Invalid.of(field, f"{spec.size} bytes", f"{data.size} bytes")
   return data
 
 
-def check_part(field: str, spec: Spec, data: Array, o: pb.QuantizeOptions) -> None:
+def check_part(
+  field: str, spec: Spec, data: Array, o: pb.QuantizeOptions
+) -> None:
   """Refuses amaxes below 0 and scales of a tensor that are not above it."""
   amax = spec.kind.endswith("amax")
   tensor = o.format in (pb.FORMAT_FP8_E4M3, pb.FORMAT_FP8_E5M2)
@@ -328,10 +344,11 @@ def check_part(field: str, spec: Spec, data: Array, o: pb.QuantizeOptions) -> No
   values = replace_nan(data.view("<f4") if data.size else data.astype("<f4"))
   bad = values[values <= 0] if scale else values[values < 0]
   if bad.size:
-    raise Invalid.of(field, "scales > 0" if scale else "amaxes >= 0", repr(bad[0]))
+    raise Invalid.of(
+      field, "scales > 0" if scale else "amaxes >= 0", repr(bad[0])
+    )
 
 
 def replace_nan(values: Array) -> Array:
   """NaN comes out of quantizing one, and is as good as any number > 0."""
   return np.where(np.isnan(values), np.float32(1), values)
-

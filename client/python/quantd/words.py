@@ -5,13 +5,13 @@ They are those that quantctl and the pages use.
 """
 
 import re
-from typing import Any, Union
+from typing import Any
 
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
 
 # A word, or the number of quantd_pb2.
-Word = Union[str, int]
+Word = str | int
 
 
 def _plain(name: str) -> str:
@@ -24,7 +24,9 @@ def _profile(name: str) -> str:
   assert parts is not None, name
   library = parts[1].lower().replace("_", "-")
   version = parts[2].lstrip("_").replace("_", ".")
-  return library + (f"@{version}" if version else "") + ("+cuda" if parts[3] else "")
+  return (
+    library + (f"@{version}" if version else "") + ("+cuda" if parts[3] else "")
+  )
 
 
 class Words:
@@ -46,9 +48,9 @@ class Words:
 
   def parse(self, field: str, word: Word, only: tuple[str, ...] = ()) -> Any:
     """The number for a word; of `only` these where that is not empty."""
-    number = self._numbers.get(word) if isinstance(word, str) else word
+    number: Any = self._numbers.get(word) if isinstance(word, str) else word
     legal = only or tuple(self._words.values())
-    if isinstance(number, bool) or self._words.get(number) not in legal:  # type: ignore[arg-type]
+    if isinstance(number, bool) or self._words.get(number) not in legal:
       raise Invalid.of(field, " or ".join(legal), repr(word))
     return number
 

@@ -56,6 +56,8 @@ def open_engine(settings: Settings, name: str | None = None) -> Engine:
   try:
     module = importlib.import_module(_MODULES[name])
   except ImportError as missing:
-    raise ImportError(f"the engine {name!r} cannot be had: {missing}") from missing
+    raise ImportError(
+      f"the engine {name!r} cannot be had: {missing}"
+    ) from missing
   engine: Engine = module.Engine(settings)
   return engine

@@ -38,16 +38,19 @@ class HostName:
     for family, _, _, _, place in socket.getaddrinfo(
       self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
     ):
+      # gRPC takes the % before a zone for an escape.
       host = str(place[0]).replace("%", "%25")
-      kind, text = ("ipv6", f"[{host}]") if family == socket.AF_INET6 else ("ipv4", host)
-      found.append(Address(f"{kind}:{text}:{place[1]}", f"{self.host}:{self.port}"))
+      kind, text = (
+        ("ipv6", f"[{host}]") if family == socket.AF_INET6 else ("ipv4", host)
+      )
+      found.append(
+        Address(f"{kind}:{text}:{place[1]!s}", f"{self.host}:{self.port}")
+      )
     return found
 
 
 def _refuse(got: str) -> Invalid:
-  expected = (
-    "addresses like 127.0.0.1:50151, NAME:50151 or unix:/PATH with commas between them"
-  )
+  expected = "addresses like 127.0.0.1:50151, NAME:50151 or unix:/PATH with commas between them"
   return Invalid.of("target", expected, got or "an empty one")
 
 
@@ -102,15 +105,21 @@ def load_token(settings: Settings) -> str | None:
     if token is not None:
       raise Invalid.of("token", "either it or token_file", "both")
     field = "token_file"
-    token = _read(field, settings.token_file).decode("utf-8", "replace").rstrip()
+    token = (
+      _read(field, settings.token_file).decode("utf-8", "replace").rstrip()
+    )
   if token is None:
     return None
   if not re.fullmatch(r"[A-Za-z0-9\-._~+/=]+", token):
     # Not repeated: it may be a secret all the same.
-    raise Invalid.of(field, "letters, digits and -._~+/= on one line", "something else")
+    raise Invalid.of(
+      field, "letters, digits and -._~+/= on one line", "something else"
+    )
   for place in parse_target(settings.target):
     here = (
-      place.is_loopback if isinstance(place, Address) else place.host == "localhost"
+      place.is_loopback
+      if isinstance(place, Address)
+      else place.host == "localhost"
     )
     if settings.tls is None and not here:
       raise Invalid.of(
@@ -126,7 +135,9 @@ def _read(field: str, path: str) -> bytes:
     with open(path, "rb") as file:
       return file.read(1 << 20)
   except OSError as wrong:
-    raise Invalid.of(field, "a good file", f"{path}: {wrong.strerror}") from None
+    raise Invalid.of(
+      field, "a good file", f"{path}: {wrong.strerror}"
+    ) from None
 
 
 def load_tls(
@@ -140,7 +151,11 @@ def load_tls(
     missing = "tls.key" if tls.key is None else "tls.cert"
     raise Invalid.of(missing, "a file, beside the other of the two", "none")
   pem: list[bytes | None] = []
-  for field, path in (("tls.ca", tls.ca), ("tls.key", tls.key), ("tls.cert", tls.cert)):
+  for field, path in (
+    ("tls.ca", tls.ca),
+    ("tls.key", tls.key),
+    ("tls.cert", tls.cert),
+  ):
     text = None if path is None else _read(field, path)
     if text is not None and b"-----BEGIN " not in text:
       raise Invalid.of(field, "a PEM file", str(path))
@@ -174,7 +189,7 @@ def _check_dates(field: str, path: str) -> None:
     context.load_verify_locations(path)
   except (ssl.SSLError, OSError) as wrong:
     raise Invalid.of(field, "a good file", f"{path}: {wrong}") from None
-  now = datetime.datetime.now(datetime.timezone.utc).timestamp()
+  now = datetime.datetime.now(datetime.UTC).timestamp()
   for found in context.get_ca_certs():
     if ssl.cert_time_to_seconds(str(found["notAfter"])) < now:
       raise Invalid.of(field, "one that is valid", f"{path}: it has expired")

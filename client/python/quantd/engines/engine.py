@@ -195,5 +195,3 @@ class Engine(Protocol):
   def close(self) -> None:
     """Cancels what is under way and lets go of connections. Idempotent."""
     ...
-
-

@@ -51,7 +51,9 @@ class Engine:
     """Checks the settings, and connects to nothing."""
     if settings.target.partition(":")[0] == "local":
       raise Invalid.of(
-        "target", "an address: local devices are the native engine's", settings.target
+        "target",
+        "an address: local devices are the native engine's",
+        settings.target,
       )
     parse_target(settings.target)
     load_tls(settings)
@@ -64,7 +66,9 @@ class Engine:
     pid = os.getpid()
     # One step of the interpreter, so that threads need no lock here: one that
     # was held during a fork would never be released in the child.
-    return self._lives.get(pid) or self._lives.setdefault(pid, _Life(self._settings))
+    return self._lives.get(pid) or self._lives.setdefault(
+      pid, _Life(self._settings)
+    )
 
   def call(
     self,
@@ -78,7 +82,9 @@ class Engine:
     """See `quantd.engines.engine.Engine.call`."""
     if timeout is None:
       timeout = self._settings.deadline
-    exchange = _Exchange(self, method, frames.join(header, payload), timeout, cancel)
+    exchange = _Exchange(
+      self, method, frames.join(header, payload), timeout, cancel
+    )
     answer, attempts = exchange.run()
     return _read_reply(method, answer, into, attempts)
 
@@ -211,7 +217,9 @@ class _Exchange:
     text = failure.message
     pool = self._life.pool
     if failure.code == UNAVAILABLE and pool.size > 1:
-      text = f"none of {pool.size} quantd servers takes the call: {pool.account()}"
+      text = (
+        f"none of {pool.size} quantd servers takes the call: {pool.account()}"
+      )
     elif failure.code == UNAVAILABLE and not failure.request_id:
       text = f"cannot reach a quantd server at {self._engine._settings.target}: {text}"
     elif failure.code == DEADLINE and not failure.request_id:
@@ -276,7 +284,9 @@ def _failure_of(error: Any) -> Failure:
   return Failure(code, message, detail, known.reason, request_id, delay)
 
 
-def _read_reply(method: str, message: bytes, into: Into, attempts: int) -> Reply:
+def _read_reply(
+  method: str, message: bytes, into: Into, attempts: int
+) -> Reply:
   from google.protobuf import message as message_module
 
   try:
@@ -296,7 +306,9 @@ def _read_reply(method: str, message: bytes, into: Into, attempts: int) -> Reply
       target = memoryview(into[ref.kind]).cast("B")
       if target.nbytes != part.nbytes:
         raise Invalid.of(
-          "into", f"{part.nbytes} bytes of kind {ref.kind}", f"{target.nbytes} bytes"
+          "into",
+          f"{part.nbytes} bytes of kind {ref.kind}",
+          f"{target.nbytes} bytes",
         )
       target[:] = part
       part = target

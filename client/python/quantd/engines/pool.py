@@ -11,7 +11,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from quantd.engines.address import Address, HostName, load_tls, load_token, parse_target
+from quantd.engines.address import (
+  Address,
+  HostName,
+  load_tls,
+  load_token,
+  parse_target,
+)
 from quantd.engines.engine import Settings
 from quantd.engines.retry import Failure, Standing
 
@@ -24,7 +30,9 @@ _LOST_AGAIN = 1.0
 class Server:
   """One server and its channels, which are opened by its first call."""
 
-  def __init__(self, address: Address, credentials: Any, settings: Settings) -> None:
+  def __init__(
+    self, address: Address, credentials: Any, settings: Settings
+  ) -> None:
     """Opens nothing yet."""
     self.address = address
     self.standing = Standing()
@@ -68,7 +76,10 @@ class Server:
       # Naming a keepalive time is what makes gRPC end a write that the other
       # side never takes.
       ("grpc.keepalive_time_ms", 300_000),
-      ("grpc.keepalive_timeout_ms", int(self._settings.dead_peer_timeout * 1000)),
+      (
+        "grpc.keepalive_timeout_ms",
+        int(self._settings.dead_peer_timeout * 1000),
+      ),
       ("grpc.primary_user_agent", "quantd-python"),
     ]
     if self.address.authority:
@@ -100,7 +111,9 @@ class Pool:
     self._settings = settings
     self._places = parse_target(settings.target)
     token = load_token(settings)
-    self.metadata = [] if token is None else [("authorization", f"Bearer {token}")]
+    self.metadata = (
+      [] if token is None else [("authorization", f"Bearer {token}")]
+    )
     self._lock = threading.Lock()
     self._servers: dict[Address, Server] = {}
     self._credentials: Any = None
@@ -170,7 +183,8 @@ class Pool:
     with self._lock:
       now = time.monotonic()
       return any(
-        s not in tried and s.standing.avoid_until <= now for s in self._servers.values()
+        s not in tried and s.standing.avoid_until <= now
+        for s in self._servers.values()
       )
 
   def account(self) -> str:

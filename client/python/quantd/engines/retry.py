@@ -102,7 +102,9 @@ class Backoff:
 
   def _jittered(self) -> float:
     pause = self._base * random.uniform(0.5, 1.0)
-    self._base = min(self._base * self._policy.multiplier, self._policy.max_backoff)
+    self._base = min(
+      self._base * self._policy.multiplier, self._policy.max_backoff
+    )
     return pause
 
   def _count_unanswered(self) -> bool:

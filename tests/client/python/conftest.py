@@ -1,0 +1,71 @@
+"""What the tests share: a server, and a connection by every engine."""
+
+import importlib.util
+import os
+import signal
+
+import numpy as np
+import pytest
+
+import quantd
+from servers import Process
+
+
+def _engine(name):
+  missing = name == "native" and importlib.util.find_spec("quantd._native") is None
+  skip = pytest.mark.skip(reason="THE NATIVE ENGINE IS NOT BUILT HERE")
+  return pytest.param(name, marks=[skip] if missing else [])
+
+
+@pytest.fixture(scope="session")
+def server():
+  with Process() as process:
+    yield process.address
+
+
+@pytest.fixture(scope="session", params=[_engine("grpc"), _engine("native")])
+def engine(request):
+  return request.param
+
+
+@pytest.fixture(scope="session")
+def q(server, engine):
+  with quantd.connect(server, engine=engine) as connection:
+    yield connection
+
+
+@pytest.fixture(scope="session")
+def connect(engine):
+  """Makes connections by the engine; all of them are closed in the end."""
+  made = []
+
+  def function(target, **settings):
+    made.append(quantd.connect(target, engine=engine, **settings))
+    return made[-1]
+
+  yield function
+  for connection in made:
+    connection.close()
+
+
+@pytest.fixture(autouse=True)
+def limit():
+  """No test hangs: an alarm ends it."""
+  signal.alarm(int(os.environ.get("QUANTD_TEST_SECONDS", "60")))
+  yield
+  signal.alarm(0)
+
+
+@pytest.fixture
+def x():
+  """Bell-shaped fp32 values with outliers and both zeros."""
+  values = np.random.default_rng(7).standard_normal((96, 160))
+  values[::17, ::13] *= 64
+  values[3, :8] = [0.0, -0.0, 1e-30, -1e-30, 448, 6, -6, 0.5]
+  return values.astype(np.float32)
+
+
+def bf16(values):
+  """fp32 cut to bf16: its bits, and the values again."""
+  bits = values.astype(np.float32).view(np.uint32) >> 16
+  return bits.astype(np.uint16), (bits << 16).view(np.float32)

@@ -15,6 +15,7 @@ from quantd import quantd_pb2 as pb
 from quantd.engines import frames
 from quantd.engines.address import load_tls, load_token, parse_target
 from quantd.engines.engine import Buffer, Cancellation, Into, Reply, Settings
+from quantd.engines.forks import Gate
 from quantd.engines.pool import Pool, Server
 from quantd.engines.retry import DEADLINE, UNAVAILABLE, Backoff, Budget, Failure
 from quantd.errors import Error, Invalid, from_status
@@ -41,6 +42,14 @@ class _Life:
     self.lock = threading.Lock()
     self.calls: set[Any] = set()
 
+  def rest(self) -> None:
+    """Cancels what is under way and closes channels; calls open them again."""
+    with self.lock:
+      calls = list(self.calls)
+    for call in calls:
+      call.cancel()
+    self.pool.close()
+
 
 class Engine:
   """See `quantd.engines.engine.Engine`."""
@@ -61,6 +70,12 @@ class Engine:
     self._settings = settings
     self._lives: dict[int, _Life] = {}
     self._closed = False
+    self._gate = Gate(self._rest)
+
+  def _rest(self) -> None:
+    life = self._lives.get(os.getpid())
+    if life is not None:
+      life.rest()
 
   def _life(self) -> _Life:
     pid = os.getpid()
@@ -102,14 +117,7 @@ class Engine:
   def close(self) -> None:
     """See `quantd.engines.engine.Engine.close`."""
     self._closed = True
-    life = self._lives.pop(os.getpid(), None)
-    if life is None:
-      return
-    with life.lock:
-      calls = list(life.calls)
-    for call in calls:
-      call.cancel()
-    life.pool.close()
+    self._rest()
 
 
 class _Exchange:
@@ -144,12 +152,18 @@ class _Exchange:
         failure = Failure(UNAVAILABLE, "no server can be had", delay=0.0)
       else:
         self._attempts += 1
-        answer = self._send(server)
+        with self._engine._gate.inside() as forks:
+          answer = self._send(server)
         pool.put_back(server, len(self._message), answer)
         if isinstance(answer, bytes):
           self._life.budget.refund()
           return answer, self._attempts
         failure = answer
+        if forks != self._engine._gate.forks:
+          # It was cancelled for a fork, which is nobody's failure.
+          self._attempts -= 1
+          tried.clear()
+          continue
       self._check_stopped()
       if pool.has_another(tried) and backoff.may_move(failure):
         continue

@@ -1,0 +1,91 @@
+"""What makes a fork safe for a process that has gRPC in it.
+
+Threads do not survive a fork, and a lock of gRPC's that one of them held would
+never be released in the child. So before a fork everything that uses gRPC here
+is brought to rest: calls that are under way are cancelled, to be sent again
+after it, and channels are closed, by which gRPC ends its threads. Every call is
+a pure function of its request, so that this costs time and does no harm.
+"""
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+
+# Seconds that a fork waits for calls to come to rest.
+_PATIENCE = 5.0
+
+_gates: "weakref.WeakSet[Gate]" = weakref.WeakSet()
+
+
+class Gate:
+  """What calls of one engine pass through, and wait at while a fork is made."""
+
+  def __init__(self, rest: Callable[[], None]) -> None:
+    """Takes a function that cancels calls and closes channels."""
+    self._rest = rest
+    self._renew()
+    _gates.add(self)
+
+  def _renew(self) -> None:
+    self._changed = threading.Condition()
+    self._inside = 0
+    self._shut = False
+    # How many forks there were; a call that was cancelled by one is sent again.
+    self.forks = 0
+
+  @contextlib.contextmanager
+  def inside(self) -> Iterator[int]:
+    """Around whatever uses gRPC; gives the number of forks so far."""
+    with self._changed:
+      while self._shut:
+        self._changed.wait()
+      self._inside += 1
+      forks = self.forks
+    try:
+      yield forks
+    finally:
+      with self._changed:
+        self._inside -= 1
+        self._changed.notify_all()
+
+  def shut(self) -> None:
+    """Lets nobody in, and waits until nobody is inside."""
+    with self._changed:
+      self._shut = True
+      self.forks += 1
+    self._rest()
+    with self._changed:
+      self._changed.wait_for(lambda: self._inside == 0, _PATIENCE)
+    self._rest()
+
+  def open(self) -> None:
+    """In the parent: calls go on."""
+    with self._changed:
+      self._shut = False
+      self._changed.notify_all()
+
+  def begin_anew(self) -> None:
+    """In the child, which has one thread and new locks."""
+    self._renew()
+
+
+def _before() -> None:
+  for gate in list(_gates):
+    gate.shut()
+
+
+def _in_parent() -> None:
+  for gate in list(_gates):
+    gate.open()
+
+
+def _in_child() -> None:
+  for gate in list(_gates):
+    gate.begin_anew()
+
+
+os.register_at_fork(
+  before=_before, after_in_parent=_in_parent, after_in_child=_in_child
+)

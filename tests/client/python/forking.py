@@ -1,0 +1,77 @@
+"""Forks while a connection is open, and uses it in parent and children.
+
+    forking.py ADDRESS ENGINE idle|busy
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+
+import quantd
+
+FORKED = 10
+
+
+def in_child(function):
+  """What a forked child makes of it: its exit code."""
+  child = os.fork()
+  if child == 0:
+    code = 1
+    try:
+      signal.alarm(10)
+      code = function()
+    finally:
+      os._exit(code)
+  return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def main(address, engine, how):
+  x = np.random.default_rng(1).standard_normal((96, 160)).astype(np.float32)
+  big = np.tile(x, (20, 20))
+  q = quantd.connect(address, engine=engine)
+  expected = q.quantize(x, "nvfp4").rowwise.codes.tobytes()
+  big_expected = q.quantize(big, "nvfp4").rowwise.codes.tobytes()
+  stop, wrong, calls = threading.Event(), [], []
+
+  def child():
+    try:
+      return int(q.quantize(x, "nvfp4").rowwise.codes.tobytes() != expected)
+    except quantd.Forked:
+      return FORKED
+
+  def work():
+    while not stop.is_set():
+      try:
+        t = q.quantize(big, "nvfp4")
+        if t.rowwise.codes.tobytes() != big_expected:
+          wrong.append("bytes")
+        calls.append(1)
+      except quantd.Error as error:
+        wrong.append(error)
+
+  threads = [threading.Thread(target=work) for _ in range(2 * (how == "busy"))]
+  for thread in threads:
+    thread.start()
+  want = 0 if engine == "grpc" else FORKED
+  for _ in range(8):
+    time.sleep(0.05)
+    code = in_child(child)
+    if code != want:
+      wrong.append(f"a child gave {code}")
+  stop.set()
+  for thread in threads:
+    thread.join()
+  if child() != 0:
+    wrong.append("the parent")
+  if how == "busy" and len(calls) < 4:
+    wrong.append("no calls were under way")
+  print(wrong)
+  return len(wrong)
+
+
+if __name__ == "__main__":
+  sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,251 @@
+"""What goes wrong on the way: retries, several servers, ends of calls."""
+
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import grpc
+import numpy as np
+import pytest
+import servers
+from servers import busy, detail, fails, info, scripted
+
+import quantd
+from quantd import quantd_pb2 as pb
+
+CODE = grpc.StatusCode
+Reason = pb.ErrorDetail
+FAST = quantd.Retry(initial_backoff=0.01, max_backoff=0.02)
+
+
+def test_a_lost_call_is_sent_again(connect):
+  with scripted(fails(CODE.UNAVAILABLE), info) as server:
+    assert connect(server.address, retry=FAST).info().version == "9.9"
+    assert len(server.calls) == 2
+
+
+def test_attempts_end(connect):
+  with scripted(fails(CODE.UNAVAILABLE, "gone")) as server:
+    with pytest.raises(quantd.Unavailable, match="gone") as caught:
+      connect(server.address, retry=quantd.Retry(3, 0.01, 0.02)).info()
+    assert caught.value.attempts == 3 == len(server.calls)
+    with pytest.raises(quantd.Unavailable):
+      connect(server.address, retry=quantd.Retry(max_attempts=1)).info()
+    assert len(server.calls) == 4
+
+
+def test_busy_is_asked_again_but_not_before_it_said(connect):
+  with scripted(busy(150), busy(150), info) as server:
+    connect(server.address, retry=FAST).info()
+    times = [at for at, _, _ in server.calls]
+    assert len(times) == 3 and min(np.diff(times)) >= 0.15
+
+
+def test_busy_until_the_deadline(connect):
+  with scripted(busy(200)) as server:
+    with pytest.raises(quantd.Busy) as caught:
+      connect(server.address).info(timeout=0.5)
+    assert caught.value.retry_delay == 0.2 and caught.value.attempts >= 2
+
+
+@pytest.mark.parametrize("pushback, calls", [("30", 2), ("never", 1)])
+def test_pushback(connect, pushback, calls):
+  trailer = ("grpc-retry-pushback-ms", pushback)
+  with scripted(fails(CODE.UNAVAILABLE, "x", trailer), info) as server:
+    connection = connect(server.address, retry=FAST)
+    if calls == 2:
+      connection.info()
+    else:
+      with pytest.raises(quantd.Unavailable):
+        connection.info()
+    assert len(server.calls) == calls
+
+
+@pytest.mark.parametrize("code, reason, kind, fields", [
+    (CODE.INVALID_ARGUMENT, Reason.REASON_INVALID_FIELD, quantd.Invalid,
+     {"field": "rht", "expected": "a", "got": "b"}),
+    (CODE.INVALID_ARGUMENT, Reason.REASON_TOO_LARGE, quantd.TooLarge, {"limit": 9}),
+    (CODE.INVALID_ARGUMENT, Reason.REASON_MALFORMED, quantd.Invalid, {}),
+    (CODE.UNAVAILABLE, Reason.REASON_DRAINING, quantd.Draining, {}),
+    (CODE.UNAVAILABLE, Reason.REASON_NO_DEVICE, quantd.NoDevice, {}),
+    (CODE.INTERNAL, Reason.REASON_DEVICE_FAULT, quantd.DeviceFault, {}),
+    (CODE.DEADLINE_EXCEEDED, Reason.REASON_DEADLINE, quantd.DeadlineExceeded, {}),
+    (CODE.CANCELLED, Reason.REASON_CANCELLED, quantd.Cancelled, {}),
+    (CODE.UNAUTHENTICATED, None, quantd.Unauthenticated, {}),
+    (CODE.UNIMPLEMENTED, None, quantd.Unimplemented, {}),
+])
+def test_errors_are_typed(connect, code, reason, kind, fields):
+  trailers = [("quantd-request-id", "id-1")]
+  if reason is not None:
+    trailers.append(detail(reason, **fields))
+  with scripted(fails(code, "why", *trailers)) as server:
+    with pytest.raises(quantd.Error) as caught:
+      connect(server.address, retry=quantd.Retry(1)).info()
+  error = caught.value
+  assert type(error) is kind and error.code == code.name
+  assert error.request_id == "id-1" and error.attempts == 1
+  for name, value in fields.items():
+    assert getattr(error, name) == value
+  again = pickle.loads(pickle.dumps(error))
+  assert type(again) is kind and vars(again) == vars(error)
+  assert isinstance(error, ValueError) == (code == CODE.INVALID_ARGUMENT)
+  assert isinstance(error, TimeoutError) == (code == CODE.DEADLINE_EXCEEDED)
+
+
+def test_one_that_fails_hands_over_at_once(connect):
+  for failing in (fails(CODE.UNAVAILABLE, "drains", detail(Reason.REASON_DRAINING)),
+                  busy(5000),
+                  fails(CODE.INTERNAL, "x", detail(Reason.REASON_DEVICE_FAULT))):
+    with scripted(failing) as bad, scripted(info) as good:
+      connection = connect(f"{bad.address},{good.address}")
+      begin = time.monotonic()
+      for _ in range(8):
+        connection.info()
+      assert time.monotonic() - begin < 1
+      # Once it has failed it is left alone for a while.
+      assert len(good.calls) == 8 and len(bad.calls) <= 1
+
+
+def test_a_server_that_dies_loses_no_call(connect, x):
+  with servers.Process() as first, servers.Process() as second:
+    connection = connect(f"{first.address},{second.address}", retry=FAST)
+    expected = connection.quantize(x, "nvfp4").rowwise.codes.copy()
+    wrong, done = [], []
+
+    def work():
+      for _ in range(60):
+        if not np.array_equal(connection.quantize(x, "nvfp4").rowwise.codes, expected):
+          wrong.append(1)
+        done.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+      thread.start()
+    time.sleep(0.05)
+    first.stop(signal.SIGKILL)
+    for thread in threads:
+      thread.join()
+    assert not wrong and len(done) == 240
+
+
+def test_nobody_there(connect):
+  with pytest.raises(quantd.Unavailable, match="127.0.0.1:1") as caught:
+    connect("127.0.0.1:1", retry=FAST).info(timeout=5)
+  assert caught.value.code == "UNAVAILABLE"
+  with pytest.raises(quantd.Unavailable, match="none of 2"):
+    connect("127.0.0.1:1,127.0.0.1:2", retry=FAST).info(timeout=5)
+
+
+def slow(seconds):
+  def answer(request, context):
+    time.sleep(seconds)
+    return info(request, context)
+  return answer
+
+
+def test_deadline(connect):
+  with scripted(slow(1)) as server:
+    begin = time.monotonic()
+    with pytest.raises(quantd.DeadlineExceeded, match="within 200 ms"):
+      connect(server.address, deadline=0.2).info()
+    assert time.monotonic() - begin < 0.9
+
+
+def test_cancellation(connect):
+  with scripted(slow(2)) as server:
+    connection, stop = connect(server.address), quantd.Cancellation()
+    threading.Timer(0.2, stop.cancel).start()
+    begin = time.monotonic()
+    with pytest.raises(quantd.Cancelled):
+      connection.info(cancel=stop)
+    assert time.monotonic() - begin < 1
+    with pytest.raises(quantd.Cancelled):
+      connection.info(cancel=stop)
+    assert len(server.calls) == 1
+
+
+def test_cancellation_of_a_pause(connect):
+  with scripted(busy(5000)) as server:
+    stop = quantd.Cancellation()
+    threading.Timer(0.2, stop.cancel).start()
+    begin = time.monotonic()
+    with pytest.raises(quantd.Cancelled):
+      connect(server.address).info(cancel=stop)
+    assert time.monotonic() - begin < 2
+
+
+def test_closing_ends_calls(connect):
+  with scripted(slow(2)) as server:
+    connection = connect(server.address)
+    threading.Timer(0.2, connection.close).start()
+    begin = time.monotonic()
+    with pytest.raises(quantd.Cancelled):
+      connection.info()
+    assert time.monotonic() - begin < 1.5
+    connection.close()
+
+
+def test_interrupt_ends_the_call_and_not_the_connection(connect):
+  with scripted(slow(3), info) as server:
+    connection = connect(server.address)
+    main = threading.main_thread().ident
+    threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+      connection.info()
+    assert time.monotonic() - begin < 1.5
+    assert connection.info().version == "9.9"
+
+
+def test_threads_share_a_connection(q, x):
+  expected = q.quantize(x, "mxfp4").rowwise.codes.copy()
+  found = []
+
+  def work():
+    for _ in range(20):
+      found.append(np.array_equal(q.quantize(x, "mxfp4").rowwise.codes, expected))
+
+  threads = [threading.Thread(target=work) for _ in range(8)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  assert found == [True] * 160
+
+
+def test_pickle(q, x, engine):
+  again = pickle.loads(pickle.dumps(q))
+  assert (again.target, again.engine) == (q.target, engine)
+  t = pickle.loads(pickle.dumps(q.quantize(x, "nvfp4", usage="both")))
+  assert np.array_equal(t.dequantize(), q.quantize(x, "nvfp4").dequantize())
+  again.close()
+
+
+def alone(script, *arguments):
+  """Runs a script in a process of its own, which has no other gRPC in it."""
+  path = pathlib.Path(__file__).with_name(script)
+  done = subprocess.run([sys.executable, path, *arguments], timeout=50,
+                        capture_output=True, text=True)
+  assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_fork(server, engine):
+  """The pure engine connects again, the native one says so at once."""
+  alone("forking.py", server, engine, "idle")
+
+
+def test_fork_in_the_middle_of_a_call(server, engine):
+  alone("forking.py", server, engine, "busy")
+
+
+def test_nothing_happens_before_the_first_call(connect):
+  with scripted(info) as server:
+    before = threading.active_count()
+    connection = connect(server.address)
+    pickle.dumps(connection)
+    time.sleep(0.1)
+    assert not server.calls and threading.active_count() == before

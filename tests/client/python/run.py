@@ -54,8 +54,10 @@ def main():
       environment["PYTHONPATH"] = assemble(folder, known.protoc)
     command = [
         sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-        f"--rootdir={HERE}", *(rest or [str(HERE)])
+        f"--rootdir={HERE}", *rest
     ]
+    if not any(pathlib.Path(word.split("::")[0]).exists() for word in rest):
+      command.append(str(HERE))
     return subprocess.run(command, env=environment).returncode
 
 

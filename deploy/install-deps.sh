@@ -31,9 +31,10 @@ libxxhash-dev|hashes by which a conversion is resumed
 libgtest-dev|tests
 libgmock-dev|tests
 python3|the test with stock Python stubs
-python3-grpcio|the test with stock Python stubs
-python3-protobuf|the test with stock Python stubs
-python3-numpy|the test with stock Python stubs
+python3-grpcio|the tests of Python stubs and of the Python package
+python3-protobuf|the tests of Python stubs and of the Python package
+python3-numpy|the tests of Python stubs and of the Python package
+python3-pytest|the tests of the Python package
 '
 
 # Who only builds and runs quantd does without.

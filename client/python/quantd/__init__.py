@@ -13,7 +13,8 @@ is connected or started before it is needed.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from quantd.connection import Connection, connect
+from quantd.connecting import connect
+from quantd.connection import Connection
 from quantd.engines.engine import Cancellation, Retry, Tls
 from quantd.errors import (
   Busy,
@@ -32,9 +33,10 @@ from quantd.errors import (
 )
 
 if TYPE_CHECKING:
+  from quantd.copies import Copy, Statistics
   from quantd.file import load, save
   from quantd.quantizer import Quantizer
-  from quantd.tensor import Copy, QuantizedTensor
+  from quantd.tensor import QuantizedTensor
 
   engine: str
 
@@ -54,6 +56,7 @@ __all__ = [
   "QuantizedTensor",
   "Quantizer",
   "Retry",
+  "Statistics",
   "Tls",
   "TooLarge",
   "Unauthenticated",
@@ -67,8 +70,9 @@ __all__ = [
 
 # Found where they are first asked for, so that importing the package is quick.
 _LATER = {
-  "Copy": "quantd.tensor",
+  "Copy": "quantd.copies",
   "QuantizedTensor": "quantd.tensor",
+  "Statistics": "quantd.copies",
   "Quantizer": "quantd.quantizer",
   "load": "quantd.file",
   "save": "quantd.file",

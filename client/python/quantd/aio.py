@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
+from quantd import connecting
 from quantd import connection as _connection
 from quantd.engines.engine import Cancellation
 from quantd.results import Maxima, Plan, ServerInfo
@@ -118,4 +119,4 @@ def connect(
   Returns:
     The connection, which connects by its first call.
   """
-  return Connection(_connection.connect(target, **settings), max_in_flight)
+  return Connection(connecting.connect(target, **settings), max_in_flight)

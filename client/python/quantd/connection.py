@@ -1,36 +1,25 @@
 """A connection to servers, and the calls that it makes."""
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from quantd import arrays, geometry, options, words
+from quantd import arrays, geometry, options, requests, words
 from quantd import quantd_pb2 as pb
-from quantd.arrays import Source
-from quantd.engines import open_engine
-from quantd.engines.engine import (
-  Cancellation,
-  Engine,
-  Reply,
-  Retry,
-  Settings,
-  Tls,
-)
-from quantd.errors import Invalid, Unimplemented
+from quantd.engines.engine import Cancellation
+from quantd.errors import Invalid
+from quantd.link import Link
 from quantd.options import QuantizeKeywords
 from quantd.results import Maxima, PartPlan, Plan, ServerInfo
-from quantd.tensor import Part, QuantizedTensor
+from quantd.tensor import QuantizedTensor
 from quantd.words import DTYPES, FLOATS, KINDS, USAGES, Word
 
 if TYPE_CHECKING:
   from typing import Unpack
 
-__all__ = ["Connection", "connect"]
+__all__ = ["Connection"]
 
 
-class Connection:
+class Connection(Link):
   """Calls on one server or several; made by `quantd.connect`.
 
   May be used by any number of threads at once, and pickles as its settings:
@@ -41,24 +30,6 @@ class Connection:
   changed while a call runs: the codes would be of a mixture, and a retry of
   another one. What comes out of `quantize` is read-only.
   """
-
-  def __init__(self, settings: Settings, engine: str | None = None) -> None:
-    """Connects to nothing yet: the first call does."""
-    self._settings = settings
-    self._engine_name = engine
-    self._engine: Engine = open_engine(settings, engine)
-
-  @property
-  def target(self) -> str:
-    """Where its servers are."""
-    return self._settings.target
-
-  @property
-  def engine(self) -> str:
-    """Which engine it has: "grpc" or "native"."""
-    return self._engine.name
-
-  # --- calls ----------------------------------------------------------------
 
   def quantize(
     self,
@@ -111,15 +82,15 @@ class Connection:
       arrays.read(y, f"fused[{i}]", sources[0].dtype if dtype else None)
       for i, y in enumerate(fused)
     ]
-    tensor = _stacked(sources, flatten_axis)
-    into = _buffers(out, tensor, asked)
+    tensor = requests.stacked(sources, flatten_axis)
+    into = requests.buffers(out, tensor, asked)
     request = pb.QuantizeRequest(tensor=tensor, options=asked)
     data = [s.data for s in sources]
     reply = self._call("Quantize", request, data, into, timeout, cancel)
     answer = pb.QuantizeReply.FromString(reply.header)
-    _check_echo(asked, answer.options)
+    requests.check_echo(asked, answer.options)
     parts = {
-      KINDS.word(ref.kind): _part(ref, data)
+      KINDS.word(ref.kind): requests.part_of(ref, data)
       for ref, data in zip(answer.tensors, reply.parts, strict=True)
     }
     made = QuantizedTensor(
@@ -131,7 +102,7 @@ class Connection:
       connection=self,
       library=sources[0].library,
     )
-    return _cut_apart(made, sources, flatten_axis) if fused else made
+    return requests.cut_apart(made, sources, flatten_axis) if fused else made
 
   def dequantize(
     self,
@@ -181,11 +152,11 @@ class Connection:
     decode = options.dequantize_message(
       t.options, number, DTYPES.parse("output", word, FLOATS)
     )
-    shape = _decoded_shape(t)
+    shape = requests.decoded_shape(t)
     if rotated and decode.HasField("inverse_rht"):
       decode.rotated_dimension = decode.inverse_rht.dimension or 16
       decode.ClearField("inverse_rht")
-      shape = _rotated_shape(t, side)
+      shape = requests.rotated_shape(t, side)
     request = pb.DequantizeRequest(tensor=message, options=decode)
     kinds = [f"{side}_data", f"{side}_scale"]
     if t.options.format in (pb.FORMAT_NVFP4, pb.FORMAT_NVFP4_2D):
@@ -193,7 +164,7 @@ class Connection:
     payload = [t.parts[kind] for kind in kinds]
     at = 0
     for part in payload:
-      _add_ref(request, part, at)
+      requests.add_ref(request, part, at)
       at += part.spec.size
     data = [part.data for part in payload]
     kind = pb.TENSOR_KIND_DEQUANTIZED
@@ -258,11 +229,13 @@ class Connection:
       )
     if splits is not None:
       o.splits.CopyFrom(options.splits_message(splits, partial_splits))
-    request = pb.RhtAmaxRequest(tensor=_tensor(source, flatten_axis), options=o)
+    request = pb.RhtAmaxRequest(
+      tensor=requests.tensor_of(source, flatten_axis), options=o
+    )
     reply = self._call("RhtAmax", request, [source.data], {}, timeout, cancel)
     answer = pb.RhtAmaxReply.FromString(reply.header)
     found = {
-      KINDS.word(ref.kind): _part(ref, data).array()
+      KINDS.word(ref.kind): requests.part_of(ref, data).array()
       for ref, data in zip(answer.tensors, reply.parts, strict=True)
     }
     return Maxima(
@@ -315,7 +288,7 @@ class Connection:
     source = arrays.read(x, "tensor", dtype)
     word = DTYPES.word(DTYPES.parse("output", output or source.dtype, FLOATS))
     request = pb.ApplyRhtRequest(
-      tensor=_tensor(source, flatten_axis),
+      tensor=requests.tensor_of(source, flatten_axis),
       options=pb.ApplyRhtOptions(
         inverse=inverse,
         output=DTYPES.parse("output", word),
@@ -368,7 +341,7 @@ class Connection:
     """
     asked = options.quantize_message(format, keywords)
     request = pb.QuantizeRequest(
-      tensor=_message(
+      tensor=requests.tensor_message(
         DTYPES.parse("dtype", dtype, FLOATS), shape, flatten_axis
       ),
       options=asked,
@@ -394,245 +367,3 @@ class Connection:
     empty = pb.GetServerInfoRequest()
     reply = self._call("GetServerInfo", empty, [], {}, timeout, cancel)
     return ServerInfo.of(pb.GetServerInfoReply.FromString(reply.header))
-
-  # --- what calls have in common --------------------------------------------
-
-  def _call(
-    self,
-    method: str,
-    request: Any,
-    payload: Sequence[Any],
-    into: Mapping[int, Any],
-    timeout: float | None,
-    cancel: Cancellation | None,
-  ) -> Reply:
-    if timeout is not None and not (0 < timeout < math.inf):
-      raise Invalid.of("timeout", "seconds > 0", repr(timeout))
-    header = request.SerializeToString()
-    return self._engine.call(method, header, payload, into, timeout, cancel)
-
-  def _values(
-    self,
-    method: str,
-    request: Any,
-    payload: Sequence[Any],
-    kind: int,
-    word: str,
-    shape: tuple[int, ...],
-    out: Any,
-    like: Any,
-    timeout: float | None,
-    cancel: Cancellation | None,
-  ) -> Any:
-    """A call whose one part is written into an array, which is returned."""
-    library = arrays.library_for(like)
-    if out is None:
-      made = arrays.empty(library, word, shape)
-    else:
-      made = out
-    target = arrays.writable(made, word, shape, "out")
-    self._call(method, request, payload, {kind: target}, timeout, cancel)
-    return arrays.to_jax(made) if library == "jax" and out is None else made
-
-  # --- its life -------------------------------------------------------------
-
-  def close(self) -> None:
-    """Cancels what is under way and lets go of connections. Idempotent."""
-    self._engine.close()
-
-  def __enter__(self) -> Self:
-    """Itself; `close` is called at the end."""
-    return self
-
-  def __exit__(self, *_: object) -> None:
-    """Closes it."""
-    self.close()
-
-  def __reduce__(self) -> tuple[Any, ...]:
-    """Pickles as its settings, a token in them included."""
-    return (type(self), (self._settings, self._engine_name))
-
-  def __repr__(self) -> str:
-    """Where it leads."""
-    return f"Connection({self.target!r}, engine={self.engine!r})"
-
-
-def connect(
-  target: str,
-  *,
-  engine: str | None = None,
-  tls: bool | Tls = False,
-  token: str | None = None,
-  token_file: str | None = None,
-  deadline: float = 30.0,
-  channels: int = 2,
-  retry: Retry | None = None,
-  dead_peer_timeout: float = 20.0,
-) -> Connection:
-  """A connection, which connects by its first call.
-
-  Args:
-    target: "host:port", several with commas between them, "unix:/path", or, of
-      the native engine, "local", "local:cpu", "local:cuda:N". A call goes to
-      the server with the fewest bytes under way, and where that one drains, is
-      busy or lost, at once to another one.
-    engine: "grpc", "native"; None: the native one where it is installed.
-    tls: True: encrypt, and trust whom the system trusts; or a `Tls`.
-    token: A bearer token. It does not travel in plain text to another machine.
-    token_file: A file of one line with the token.
-    deadline: Seconds of a call that brings no timeout.
-    channels: Connections to each server.
-    retry: When a failed call is sent again.
-    dead_peer_timeout: Seconds after which a connection is given up whose other
-      side takes no byte.
-
-  Returns:
-    The connection.
-
-  Raises:
-    quantd.Invalid: An argument is no good.
-
-  Example:
-    >>> connect("127.0.0.1:50151", engine="grpc")
-    Connection('127.0.0.1:50151', engine='grpc')
-  """
-  if tls is True:
-    tls = Tls()
-  settings = Settings(
-    target=target,
-    tls=tls or None,
-    token=token,
-    token_file=token_file,
-    deadline=deadline,
-    channels=channels,
-    retry=retry or Retry(),
-    dead_peer_timeout=dead_peer_timeout,
-  )
-  _check_settings(settings)
-  return Connection(settings, engine)
-
-
-def _check_settings(s: Settings) -> None:
-  year = 3600 * 24 * 365.0
-  for field, value, low, high in (
-    ("channels", s.channels, 1, 64),
-    ("deadline", s.deadline, 0.001, year),
-    ("dead_peer_timeout", s.dead_peer_timeout, 0.1, 3600),
-    ("retry.max_attempts", s.retry.max_attempts, 1, 1000),
-    ("retry.initial_backoff", s.retry.initial_backoff, 0.001, 3600),
-    ("retry.max_backoff", s.retry.max_backoff, s.retry.initial_backoff, 3600),
-    ("retry.multiplier", s.retry.multiplier, 1, 100),
-  ):
-    if not (isinstance(value, (int, float)) and low <= value <= high):
-      raise Invalid.of(field, f"{low} to {high}", repr(value))
-
-
-def _message(dtype: Any, shape: Sequence[int], flatten_axis: int) -> pb.Tensor:
-  axis = options.whole("tensor.flatten_axis", flatten_axis, -(2**31), 2**31 - 1)
-  sizes = [options.whole("tensor.shape", d, -(2**63), 2**63 - 1) for d in shape]
-  return pb.Tensor(dtype=dtype, shape=sizes, flatten_axis=axis)
-
-
-def _tensor(source: Source, flatten_axis: int) -> pb.Tensor:
-  return _message(
-    DTYPES.parse("dtype", source.dtype), source.shape, flatten_axis
-  )
-
-
-def _stacked(sources: Sequence[Source], flatten_axis: int) -> pb.Tensor:
-  """The tensor of all sources below each other."""
-  first = sources[0]
-  if len(sources) == 1:
-    return _tensor(first, flatten_axis)
-  rows, cols = 0, geometry.sides(first.shape, flatten_axis)[1]
-  for i, s in enumerate(sources):
-    m, k = geometry.sides(s.shape, flatten_axis)
-    if (k, s.dtype) != (cols, first.dtype):
-      expected, got = f"{cols} columns of {first.dtype}", f"{k} of {s.dtype}"
-      raise Invalid.of(f"fused[{i - 1}]", expected, got)
-    rows += m
-  return _message(DTYPES.parse("dtype", first.dtype), (rows, cols), -1)
-
-
-def _cut_apart(
-  whole: QuantizedTensor, sources: Sequence[Source], flatten_axis: int
-) -> QuantizedTensor:
-  made, at = [], 0
-  for source in sources:
-    rows = geometry.sides(source.shape, flatten_axis)[0]
-    part = whole.rows(at, at + rows)
-    part.shape, part.flatten_axis = source.shape, flatten_axis
-    made.append(part)
-    at += rows
-  made[0].fused = tuple(made[1:])
-  return made[0]
-
-
-def _part(ref: pb.TensorRef, data: memoryview) -> Part:
-  plan = PartPlan.of(ref)
-  spec = geometry.Spec(
-    plan.kind, plan.dtype, plan.shape, ref.layout, tuple(ref.group_offsets)
-  )
-  return Part(spec, np.frombuffer(data, np.uint8))
-
-
-def _add_ref(request: pb.DequantizeRequest, part: Part, at: int) -> None:
-  spec = part.spec
-  request.tensors.add(
-    kind=KINDS.parse("kind", spec.kind),
-    dtype=DTYPES.parse("dtype", spec.dtype),
-    layout=spec.layout,
-    shape=spec.shape,
-    offset=at,
-    size=spec.size,
-    group_offsets=spec.group_offsets,
-  )
-
-
-def _buffers(
-  out: Mapping[str, Any] | None, tensor: pb.Tensor, asked: pb.QuantizeOptions
-) -> dict[int, Any]:
-  """The caller's buffers by the number of their kind."""
-  if not out:
-    return {}
-  try:
-    known = {spec.kind: spec for spec in geometry.specs(tensor, asked)}
-  except (ValueError, IndexError, ZeroDivisionError):
-    known = {}  # the server refuses these options
-  found = {}
-  for kind, buffer in out.items():
-    spec = known.get(kind)
-    if spec is None:
-      raise Invalid.of("out", " or ".join(known) or "legal options", repr(kind))
-    number = KINDS.parse("out", kind)
-    found[number] = arrays.writable(
-      buffer, spec.dtype, spec.shape, f"out[{kind!r}]"
-    )
-  return found
-
-
-def _decoded_shape(t: QuantizedTensor) -> tuple[int, ...]:
-  rows = sum(t.options.splits.rows) if t.groups else t.matrix[0]
-  return t.shape if rows == t.matrix[0] else (rows, t.matrix[1])
-
-
-def _rotated_shape(t: QuantizedTensor, side: str) -> tuple[int, int]:
-  rows, cols = t.matrix
-  f = geometry.format_of(t.options, t.dtype)
-  if side == "rowwise":
-    return sum(t.options.splits.rows) if t.groups else rows, cols
-  unit = max(f.block, t.options.rht.dimension or 16)
-  groups = list(t.options.splits.rows) if t.groups else [rows]
-  return sum(geometry.up(m, unit) for m in groups), cols
-
-
-def _check_echo(asked: pb.QuantizeOptions, echo: pb.QuantizeOptions) -> None:
-  """Refuses an answer of a server that dropped an option without a word."""
-  known = {field.name for field, _ in echo.ListFields()}
-  for field, value in asked.ListFields():
-    empty = field.message_type is not None and not value.ListFields()
-    if field.name not in known and not empty:
-      raise Unimplemented(
-        f"the server does not have the option {field.name}: it is of another "
-        "version than this package"
-      )

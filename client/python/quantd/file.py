@@ -16,10 +16,11 @@ import numpy as np
 
 from quantd import geometry
 from quantd.arrays import Array
+from quantd.copies import Part
 from quantd.description import describe, parse_description
 from quantd.errors import Invalid
 from quantd.geometry import Spec
-from quantd.tensor import Part, QuantizedTensor
+from quantd.tensor import QuantizedTensor
 
 if TYPE_CHECKING:
   from quantd.connection import Connection

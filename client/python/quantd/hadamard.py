@@ -141,22 +141,13 @@ class _Numpy:
     return np.asarray(x).astype(np.float32)
 
   @staticmethod
-  def signs(values: Any, x: Any) -> Any:
-    del x
-    return values
-
-  @staticmethod
-  def or_zero(x: Any, product: Any) -> Any:
-    """What fmaf(x, ., +0) is of a product: +0 where x is 0."""
-    return np.where(x == 0, np.float32(0), product)
+  def scaled(x: Any, factors: Any) -> Any:
+    """The bits of fmaf(x, factor, +0): the product, but +0 where x is 0."""
+    return np.where(x == 0, np.float32(0), x * factors)
 
   @staticmethod
   def stack(a: Any, b: Any) -> Any:
     return np.stack((a, b), -2)
-
-  @staticmethod
-  def kept(x: Any) -> Any:
-    return x
 
   @staticmethod
   def rounded(x: Any, dtype: str) -> Any:
@@ -181,12 +172,9 @@ class _Torch(_Numpy):
     return x.float()
 
   @staticmethod
-  def signs(values: Any, x: Any) -> Any:
-    return sys.modules["torch"].from_numpy(values).to(x.device)
-
-  @staticmethod
-  def or_zero(x: Any, product: Any) -> Any:
-    return product.masked_fill(x == 0, 0.0)
+  def scaled(x: Any, factors: Any) -> Any:
+    factors = sys.modules["torch"].from_numpy(factors).to(x.device)
+    return (x * factors).masked_fill(x == 0, 0.0)
 
   @staticmethod
   def stack(a: Any, b: Any) -> Any:
@@ -206,9 +194,14 @@ class _Jax(_Numpy):
     return x.astype("float32")
 
   @staticmethod
-  def or_zero(x: Any, product: Any) -> Any:
+  def scaled(x: Any, factors: Any) -> Any:
     import jax.numpy as jnp
 
+    # XLA contracts a product and the sum after it into one operation. Signs
+    # that alternate, and are taken back by a choice, leave it no product there.
+    odd = np.arange(len(factors)) % 2 == 1
+    product = x * np.where(odd, -factors, factors)
+    product = jnp.where(odd, -product, product)
     return jnp.where(x == 0, jnp.float32(0), product)
 
   @staticmethod
@@ -216,13 +209,6 @@ class _Jax(_Numpy):
     import jax.numpy as jnp
 
     return jnp.stack((a, b), -2)
-
-  @staticmethod
-  def kept(x: Any) -> Any:
-    """Keeps XLA from contracting a product and the sum after it."""
-    import jax
-
-    return jax.lax.optimization_barrier(x)
 
   @staticmethod
   def rounded(x: Any, dtype: str) -> Any:
@@ -281,10 +267,9 @@ def _rotate(
   factor = _factor(dimension)
   before = np.full(dimension, factor) if inverse else signs * factor
   with np.errstate(invalid="ignore", over="ignore"):
-    t = lib.kept(lib.or_zero(values, values * lib.signs(before, values)))
-    t = _stages(lib, t, dimension)
+    t = _stages(lib, lib.scaled(values, before), dimension)
     if inverse:
-      t = lib.or_zero(t, t * lib.signs(signs, t))
+      t = lib.scaled(t, signs)
   return lib, t, word
 
 

@@ -2,141 +2,23 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from quantd import geometry
 from quantd import quantd_pb2 as pb
-from quantd.arrays import Array, size_of, view
+from quantd.arrays import Array, size_of
+from quantd.copies import Copy, Part, Statistics
 from quantd.errors import Invalid
 from quantd.geometry import Spec
-from quantd.words import DTYPES, FORMATS, LAYOUTS, PROFILES, USAGES
+from quantd.words import DTYPES, FORMATS, PROFILES, USAGES
 
 if TYPE_CHECKING:
   from quantd.connection import Connection
   from quantd.engines.engine import Cancellation
 
-__all__ = ["Copy", "QuantizedTensor", "Statistics"]
-
-
-@dataclass(frozen=True)
-class Statistics:
-  """How far a copy is from what was quantized. NaN and Inf are in none of it.
-
-  Attributes:
-    elements: Those that were finite before and after.
-    clipped: Those that would have rounded beyond the largest code.
-    flushed: Those that were not zero and decode to zero.
-    max_error: The largest distance.
-    signal: Sum of squares of the values.
-    noise: Sum of squares of the errors.
-    sqnr_db: 10 log10(signal / noise), in dB.
-  """
-
-  elements: int
-  clipped: int
-  flushed: int
-  max_error: float
-  signal: float
-  noise: float
-  sqnr_db: float
-
-  @staticmethod
-  def of(message: pb.ErrorStatistics) -> "Statistics":
-    """Those of a report."""
-    names = Statistics.__dataclass_fields__
-    return Statistics(**{name: getattr(message, name) for name in names})
-
-
-@dataclass(frozen=True)
-class Part:
-  """One part of a tensor: what it is, and its bytes, flat."""
-
-  spec: Spec
-  data: Array = field(repr=False)
-
-  def array(self) -> Array:
-    """Its elements in its shape, without a copy where they are aligned."""
-    data = self.data
-    if data.__array_interface__["data"][0] % size_of(self.spec.dtype):
-      data = data.copy()
-    return view(data, self.spec.dtype, self.spec.shape)
-
-
-class Copy:
-  """The rowwise or the columnwise copy of a tensor; views, to be read.
-
-  Of a tensor in groups the groups follow each other: see
-  `QuantizedTensor.group`. WIRE.md has the shapes of every format.
-  """
-
-  def __init__(self, tensor: "QuantizedTensor", name: str) -> None:
-    """The copy `name`, which is there."""
-    self._tensor = tensor
-    self.name = name
-    options = tensor.options
-    #: Whether it was rotated before it was quantized.
-    self.rotated: bool = options.HasField("rht") and bool(
-      getattr(options.rht, name)
-    )
-
-  @property
-  def codes(self) -> Array:
-    """The codes.
-
-    Of E2M1 uint8, two codes in a byte, the even one in the low half: [M, K/2]
-    rowwise and [K, padded M / 2] columnwise. Of FP8 a type of ml_dtypes, or
-    uint8 where that is not installed.
-    """
-    return self._tensor.part(f"{self.name}_data")
-
-  @property
-  def scales(self) -> Array:
-    """The scales with their padding; E4M3, E8M0, fp32 or a profile's type."""
-    return self._tensor.part(f"{self.name}_scale")
-
-  @property
-  def amax(self) -> Array | None:
-    """The amax that the codes were made with, fp32.
-
-    One, one for each group or one for each line. None for formats without: MX
-    and FP8 block scaling.
-    """
-    return self._tensor.get(f"{self.name}_amax")
-
-  @property
-  def global_scale(self) -> Array | None:
-    """Of NVFP4 under a profile: value = code * scale * this."""
-    return self._tensor.get(f"{self.name}_global_scale")
-
-  @property
-  def global_divisor(self) -> Array | None:
-    """Of NVFP4 under compressed-tensors: value = code * scale / this."""
-    return self._tensor.get(f"{self.name}_global_divisor")
-
-  @property
-  def scale_layout(self) -> str:
-    """Either "linear" or "swizzled"."""
-    return LAYOUTS.word(self._tensor.parts[f"{self.name}_scale"].spec.layout)
-
-  @property
-  def stats(self) -> Statistics | None:
-    """How far it is from what was quantized, where `statistics` asked."""
-    report = self._tensor.report
-    if not report.HasField(self.name):
-      return None
-    return Statistics.of(getattr(report, self.name))
-
-  def __repr__(self) -> str:
-    """Its shapes."""
-    codes, scales = self.codes, self.scales
-    turned = ", rotated" if self.rotated else ""
-    return (
-      f"Copy({self.name}{turned}, codes {codes.dtype} {list(codes.shape)}, "
-      f"scales {scales.dtype} {list(scales.shape)})"
-    )
+__all__ = ["QuantizedTensor"]
 
 
 class QuantizedTensor:

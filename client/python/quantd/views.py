@@ -12,9 +12,10 @@ import numpy as np
 from quantd import arrays, geometry, options
 from quantd import quantd_pb2 as pb
 from quantd.arrays import Array, size_of
+from quantd.copies import Part
 from quantd.errors import Invalid
 from quantd.geometry import CopyShape, Spec
-from quantd.tensor import Part, QuantizedTensor
+from quantd.tensor import QuantizedTensor
 from quantd.words import DTYPES, LAYOUTS
 
 if TYPE_CHECKING:

@@ -1,0 +1,89 @@
+"""What a connection is before it knows any call: settings and an engine."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from quantd import arrays
+from quantd.engines import open_engine
+from quantd.engines.engine import Cancellation, Engine, Reply, Settings
+from quantd.errors import Invalid
+
+
+class Link:
+  """Carries requests, and lives as a connection does."""
+
+  def __init__(self, settings: Settings, engine: str | None = None) -> None:
+    """Connects to nothing yet: the first call does."""
+    self._settings = settings
+    self._engine_name = engine
+    self._engine: Engine = open_engine(settings, engine)
+
+  @property
+  def target(self) -> str:
+    """Where its servers are."""
+    return self._settings.target
+
+  @property
+  def engine(self) -> str:
+    """Which engine it has: "grpc" or "native"."""
+    return self._engine.name
+
+  def _call(
+    self,
+    method: str,
+    request: Any,
+    payload: Sequence[Any],
+    into: Mapping[int, Any],
+    timeout: float | None,
+    cancel: Cancellation | None,
+  ) -> Reply:
+    if timeout is not None and not (0 < timeout < math.inf):
+      raise Invalid.of("timeout", "seconds > 0", repr(timeout))
+    header = request.SerializeToString()
+    return self._engine.call(method, header, payload, into, timeout, cancel)
+
+  def _values(
+    self,
+    method: str,
+    request: Any,
+    payload: Sequence[Any],
+    kind: int,
+    word: str,
+    shape: tuple[int, ...],
+    out: Any,
+    like: Any,
+    timeout: float | None,
+    cancel: Cancellation | None,
+  ) -> Any:
+    """A call whose one part is written into an array, which is returned."""
+    library = arrays.library_for(like)
+    if out is None:
+      made = arrays.empty(library, word, shape)
+    else:
+      made = out
+    target = arrays.writable(made, word, shape, "out")
+    self._call(method, request, payload, {kind: target}, timeout, cancel)
+    return arrays.to_jax(made) if library == "jax" and out is None else made
+
+  # --- its life -------------------------------------------------------------
+
+  def close(self) -> None:
+    """Cancels what is under way and lets go of connections. Idempotent."""
+    self._engine.close()
+
+  def __enter__(self) -> Self:
+    """Itself; `close` is called at the end."""
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    """Closes it."""
+    self.close()
+
+  def __reduce__(self) -> tuple[Any, ...]:
+    """Pickles as its settings, a token in them included."""
+    return (type(self), (self._settings, self._engine_name))
+
+  def __repr__(self) -> str:
+    """Where it leads."""
+    return f"Connection({self.target!r}, engine={self.engine!r})"

@@ -1,0 +1,135 @@
+"""Requests from sources and options, and tensors from replies."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from quantd import arrays, geometry, options
+from quantd import quantd_pb2 as pb
+from quantd.arrays import Source
+from quantd.copies import Part
+from quantd.errors import Invalid, Unimplemented
+from quantd.results import PartPlan
+from quantd.tensor import QuantizedTensor
+from quantd.words import DTYPES, KINDS
+
+
+def tensor_message(
+  dtype: Any, shape: Sequence[int], flatten_axis: int
+) -> pb.Tensor:
+  """The tensor of a request, its numbers checked."""
+  axis = options.whole("tensor.flatten_axis", flatten_axis, -(2**31), 2**31 - 1)
+  sizes = [options.whole("tensor.shape", d, -(2**63), 2**63 - 1) for d in shape]
+  return pb.Tensor(dtype=dtype, shape=sizes, flatten_axis=axis)
+
+
+def tensor_of(source: Source, flatten_axis: int) -> pb.Tensor:
+  """The tensor of a request for what came in."""
+  return tensor_message(
+    DTYPES.parse("dtype", source.dtype), source.shape, flatten_axis
+  )
+
+
+def stacked(sources: Sequence[Source], flatten_axis: int) -> pb.Tensor:
+  """The tensor of all sources below each other."""
+  first = sources[0]
+  if len(sources) == 1:
+    return tensor_of(first, flatten_axis)
+  rows, cols = 0, geometry.sides(first.shape, flatten_axis)[1]
+  for i, s in enumerate(sources):
+    m, k = geometry.sides(s.shape, flatten_axis)
+    if (k, s.dtype) != (cols, first.dtype):
+      expected, got = f"{cols} columns of {first.dtype}", f"{k} of {s.dtype}"
+      raise Invalid.of(f"fused[{i - 1}]", expected, got)
+    rows += m
+  return tensor_message(DTYPES.parse("dtype", first.dtype), (rows, cols), -1)
+
+
+def cut_apart(
+  whole: QuantizedTensor, sources: Sequence[Source], flatten_axis: int
+) -> QuantizedTensor:
+  """The tensors of `fused` sources, the first of which has the others."""
+  made, at = [], 0
+  for source in sources:
+    rows = geometry.sides(source.shape, flatten_axis)[0]
+    part = whole.rows(at, at + rows)
+    part.shape, part.flatten_axis = source.shape, flatten_axis
+    made.append(part)
+    at += rows
+  made[0].fused = tuple(made[1:])
+  return made[0]
+
+
+def part_of(ref: pb.TensorRef, data: memoryview) -> Part:
+  """A part of a reply."""
+  plan = PartPlan.of(ref)
+  spec = geometry.Spec(
+    plan.kind, plan.dtype, plan.shape, ref.layout, tuple(ref.group_offsets)
+  )
+  return Part(spec, np.frombuffer(data, np.uint8))
+
+
+def add_ref(request: pb.DequantizeRequest, part: Part, at: int) -> None:
+  """Says in a request where a part lies in its payload."""
+  spec = part.spec
+  request.tensors.add(
+    kind=KINDS.parse("kind", spec.kind),
+    dtype=DTYPES.parse("dtype", spec.dtype),
+    layout=spec.layout,
+    shape=spec.shape,
+    offset=at,
+    size=spec.size,
+    group_offsets=spec.group_offsets,
+  )
+
+
+def buffers(
+  out: Mapping[str, Any] | None, tensor: pb.Tensor, asked: pb.QuantizeOptions
+) -> dict[int, Any]:
+  """The caller's buffers by the number of their kind."""
+  if not out:
+    return {}
+  try:
+    known = {spec.kind: spec for spec in geometry.specs(tensor, asked)}
+  except (ValueError, IndexError, ZeroDivisionError):
+    known = {}  # the server refuses these options
+  found = {}
+  for kind, buffer in out.items():
+    spec = known.get(kind)
+    if spec is None:
+      raise Invalid.of("out", " or ".join(known) or "legal options", repr(kind))
+    number = KINDS.parse("out", kind)
+    found[number] = arrays.writable(
+      buffer, spec.dtype, spec.shape, f"out[{kind!r}]"
+    )
+  return found
+
+
+def decoded_shape(t: QuantizedTensor) -> tuple[int, ...]:
+  """The shape of what decoding gives."""
+  rows = sum(t.options.splits.rows) if t.groups else t.matrix[0]
+  return t.shape if rows == t.matrix[0] else (rows, t.matrix[1])
+
+
+def rotated_shape(t: QuantizedTensor, side: str) -> tuple[int, int]:
+  """The same where it stays rotated, with its padding."""
+  rows, cols = t.matrix
+  f = geometry.format_of(t.options, t.dtype)
+  if side == "rowwise":
+    return sum(t.options.splits.rows) if t.groups else rows, cols
+  unit = max(f.block, t.options.rht.dimension or 16)
+  groups = list(t.options.splits.rows) if t.groups else [rows]
+  return sum(geometry.up(m, unit) for m in groups), cols
+
+
+def check_echo(asked: pb.QuantizeOptions, echo: pb.QuantizeOptions) -> None:
+  """Refuses an answer of a server that dropped an option without a word."""
+  known = {field.name for field, _ in echo.ListFields()}
+  for field, value in asked.ListFields():
+    empty = field.message_type is not None and not value.ListFields()
+    if field.name not in known and not empty:
+      raise Unimplemented(
+        f"the server does not have the option {field.name}: it is of another "
+        "version than this package"
+      )

@@ -233,6 +233,16 @@ def view(data: Any, word: str, shape: tuple[int, ...]) -> Array:
   return shaped
 
 
+def floats(source: Source) -> Array:
+  """The values of a source in its shape, as fp32."""
+  if source.dtype == "bf16":
+    bits = source.data.view("<u2").astype(np.uint32) << 16
+    values: Array = bits.view(np.float32)
+  else:
+    values = source.data.view(numpy_dtype(source.dtype)).astype(np.float32)
+  return values.reshape(source.shape)
+
+
 def empty(library: str, word: str, shape: tuple[int, ...]) -> Any:
   """An array to write a result into, of numpy or torch."""
   if library == "torch":

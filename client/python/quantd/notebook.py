@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from quantd import arrays, geometry
 from quantd.tensor import QuantizedTensor
 
 
@@ -72,8 +73,30 @@ def code_counts(t: QuantizedTensor, name: str) -> tuple[Any, Any]:
   return np.arange(len(counts)), counts
 
 
-def plot(t: QuantizedTensor) -> Any:
-  """Histograms of codes and scales of each copy, and of its error by row.
+def block_errors(t: QuantizedTensor, original: Any) -> Any:
+  """The root mean square error of each block of a row: [M, blocks].
+
+  Args:
+    t: A tensor that can be decoded.
+    original: What was quantized.
+
+  Returns:
+    fp32; of formats without blocks those of 128 elements.
+  """
+  rows, cols = t.matrix
+  values = arrays.floats(arrays.read(original, "original"))
+  error = (t.dequantize("f32") - values).reshape(rows, cols)
+  block = geometry.format_of(t.options, t.dtype).block or 128
+  padded = np.pad(error, ((0, 0), (0, -cols % block)))
+  return np.sqrt(np.square(padded).reshape(rows, -1, block).mean(2))
+
+
+def plot(t: QuantizedTensor, original: Any = None) -> Any:
+  """Histograms of codes and scales of each copy, and the error by block.
+
+  Args:
+    t: The tensor.
+    original: What was quantized; without it there is no error to show.
 
   Returns:
     A matplotlib Figure.
@@ -84,14 +107,15 @@ def plot(t: QuantizedTensor) -> Any:
   from matplotlib.figure import Figure
 
   names = [c.name for c in (t.rowwise, t.columnwise) if c is not None]
-  figure = Figure(figsize=(9, 3.2 * max(1, len(names))), layout="constrained")
+  lines = len(names) + (original is not None)
+  figure = Figure(figsize=(9, 3.2 * max(1, lines)), layout="constrained")
   for at, name in enumerate(names):
     codes, counts = code_counts(t, name)
-    left = figure.add_subplot(len(names), 2, 2 * at + 1)
+    left = figure.add_subplot(lines, 2, 2 * at + 1)
     left.bar(codes, counts, width=1.0)
     left.set_title(f"{name} codes")
     left.set_xlabel("code")
-    right = figure.add_subplot(len(names), 2, 2 * at + 2)
+    right = figure.add_subplot(lines, 2, 2 * at + 2)
     scales = t.part(f"{name}_scale")
     if t.parts[f"{name}_scale"].spec.dtype == "f32":
       values = np.asarray(scales, np.float32).reshape(-1)
@@ -104,5 +128,12 @@ def plot(t: QuantizedTensor) -> Any:
       right.bar(np.arange(256), found, width=1.0)
       right.set_xlabel("code of the scale")
     right.set_title(f"{name} scales")
+  if original is not None:
+    errors = figure.add_subplot(lines, 1, lines)
+    shown = errors.imshow(block_errors(t, original), aspect="auto")
+    errors.set_title("error by block (root mean square)")
+    errors.set_xlabel("block")
+    errors.set_ylabel("row")
+    figure.colorbar(shown, ax=errors)
   figure.suptitle(text(t), fontsize=8)
   return figure

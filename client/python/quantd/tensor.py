@@ -275,8 +275,11 @@ class QuantizedTensor:
 
     return dialects.to_compressed_tensors(self, name, input_amax)
 
-  def plot(self) -> Any:
-    """Histograms of codes and scales, as a matplotlib figure.
+  def plot(self, original: Any = None) -> Any:
+    """Histograms of codes and scales, and the error by block.
+
+    Args:
+      original: What was quantized; without it there is no error to show.
 
     Returns:
       A matplotlib Figure, which notebooks show.
@@ -286,7 +289,7 @@ class QuantizedTensor:
     """
     from quantd import notebook
 
-    return notebook.plot(self)
+    return notebook.plot(self, original)
 
   def __repr__(self) -> str:
     """Format, shape, bytes and SQNR."""

@@ -253,3 +253,11 @@ def test_plot(q, x):
     figure = q.quantize(x, name, usage="both").plot()
     assert len(figure.axes) == 4
     assert sum(p.get_height() for p in figure.axes[0].patches) == x.size
+
+
+def test_plot_of_the_error(q, x):
+  pytest.importorskip("matplotlib", reason="MATPLOTLIB IS NOT INSTALLED")
+  t = q.quantize(x, "nvfp4", statistics=True)
+  errors = t.plot(x).axes[2].images[0].get_array()
+  assert errors.shape == (96, 10)
+  assert np.isclose((errors**2).sum() * 16, t.stats.noise, rtol=1e-3)

@@ -29,7 +29,7 @@ def assemble(folder, protoc):
       (package / entry.name).symlink_to(entry)
   subprocess.run([
       protoc, f"--proto_path={ROOT / 'proto'}", f"--python_out={package}",
-      "quantd.proto"
+      f"--pyi_out={package}", "quantd.proto"
   ], check=True)
   return folder
 

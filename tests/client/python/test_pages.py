@@ -1,0 +1,53 @@
+"""The README's example runs as it stands, and types and style are clean."""
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import quantd
+
+PACKAGE = pathlib.Path(__file__).resolve().parents[3] / "client/python"
+
+
+def test_example(server, engine, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(
+      quantd, "connect",
+      lambda target, made=quantd.connect: made(server, engine=engine))
+  _, _, rest = (PACKAGE / "README.md").read_text().partition("```python\n")
+  example = rest.partition("```")[0].replace("4096", "64")
+  names = {}
+  exec(example, names)
+  assert np.abs(names["y"] - names["x"]).mean() < 0.2
+  assert np.array_equal(names["again"].dequantize(), names["t"].dequantize())
+  assert os.path.exists("x.safetensors")
+  names["q"].close()
+
+
+def test_every_name_of_the_tables_is_there():
+  """What the page says that things are called here."""
+  text = (PACKAGE / "README.md").read_text()
+  for name in ("sign_vector", "sign_mask", "rht_matrix", "hadamard_matrix",
+               "apply_rht", "rht_amax"):
+    assert name in text and callable(getattr(quantd.hadamard, name))
+  for name in ("set_usage", "quantize", "is_quantizable", "copy"):
+    assert name in text and callable(getattr(quantd.Quantizer, name))
+  for name in quantd.__all__:
+    assert getattr(quantd, name) is not None
+
+
+@pytest.mark.parametrize("tool, words", [
+    ("mypy", ["--config-file", PACKAGE / "mypy.ini", quantd.__path__[0]]),
+    ("ruff", ["check", "--no-cache", PACKAGE]),
+])
+def test_types_and_style(tool, words):
+  if importlib.util.find_spec(tool) is None:
+    pytest.skip(f"{tool.upper()} IS NOT INSTALLED")
+  done = subprocess.run([sys.executable, "-m", tool, *words], capture_output=True,
+                        text=True, cwd=PACKAGE)
+  assert done.returncode == 0, done.stdout + done.stderr

@@ -1,9 +1,10 @@
 """A connection to servers, and the calls that it makes."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from quantd import arrays, geometry, options, requests, words
+from quantd import arrays, geometry, many, options, requests, words
 from quantd import quantd_pb2 as pb
 from quantd.engines.engine import Cancellation
 from quantd.errors import Invalid
@@ -103,6 +104,33 @@ class Connection(Link):
       library=sources[0].library,
     )
     return requests.cut_apart(made, sources, flatten_axis) if fused else made
+
+  def quantize_all(
+    self,
+    tensors: Mapping[str, Any],
+    format: Word = "nvfp4",
+    *,
+    at_once: int = 4,
+    progress: bool = False,
+    **keywords: Any,
+  ) -> dict[str, QuantizedTensor]:
+    """Quantizes many tensors, several at once.
+
+    Args:
+      tensors: By their names, as a state dict has them.
+      format: As for `quantize`.
+      at_once: Calls under way at a time.
+      progress: Show a bar, where tqdm is installed.
+      **keywords: As for `quantize`.
+
+    Returns:
+      The quantized tensors by the same names.
+
+    Raises:
+      quantd.Error: The first call that failed; the others are cancelled.
+    """
+    one = functools.partial(self.quantize, format=format, **keywords)
+    return many.quantize_all(one, tensors, at_once, progress)
 
   def dequantize(
     self,

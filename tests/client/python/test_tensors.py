@@ -4,6 +4,8 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -233,6 +235,39 @@ def test_dialects_of_te(q, x):
                 q.quantize(x, "nvfp4", profile="compressed-tensors@0.20")):
     with pytest.raises(quantd.Invalid):
       wrong.to_modelopt("m")
+
+
+# --- many of them -------------------------------------------------------------
+
+
+def test_many(q, x, monkeypatch):
+  shown = []
+
+  class Bar:
+    def __init__(self, total, **_):
+      shown.append(total)
+
+    def update(self, count):
+      shown.append(count)
+
+    def close(self):
+      shown.append("closed")
+
+  bars = types.ModuleType("tqdm.auto")
+  bars.tqdm = Bar
+  monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
+  monkeypatch.setitem(sys.modules, "tqdm.auto", bars)
+  weights = {f"w{i}": x * i for i in range(12)}
+  made = q.quantize_all(weights, "nvfp4", progress=True, usage="both")
+  assert list(made) == list(weights)
+  for name, t in made.items():
+    alone = q.quantize(weights[name], "nvfp4", usage="both")
+    assert np.array_equal(t.columnwise.codes, alone.columnwise.codes)
+  assert shown == [12 * x.nbytes] + [x.nbytes] * 12 + ["closed"]
+  with pytest.raises(quantd.Invalid):
+    q.quantize_all({**weights, "bad": x[:, :7]}, "nvfp4")
+  with pytest.raises(quantd.Invalid, match="odd"):
+    q.quantize_all({**weights, "odd": "text"}, "nvfp4")
 
 
 # --- how they show themselves -------------------------------------------------

@@ -1,0 +1,57 @@
+"""Many tensors at once: a state dict, with a bar that shows how far it is."""
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+from quantd import arrays
+from quantd.engines.engine import Cancellation
+from quantd.tensor import QuantizedTensor
+
+
+class _Silent:
+  """What stands for tqdm where it is not installed or not wanted."""
+
+  def update(self, count: int) -> None:
+    """Shows nothing."""
+
+  def close(self) -> None:
+    """Has nothing to close."""
+
+
+def _bar(total: int, wanted: bool) -> Any:
+  if not wanted:
+    return _Silent()
+  try:
+    from tqdm.auto import tqdm
+  except ImportError:
+    return _Silent()
+  return tqdm(total=total, unit="B", unit_scale=True, desc="quantize")
+
+
+def quantize_all(
+  call: Callable[..., QuantizedTensor],
+  tensors: Mapping[str, Any] | Iterable[tuple[str, Any]],
+  at_once: int,
+  progress: bool,
+) -> dict[str, QuantizedTensor]:
+  """See `quantd.Connection.quantize_all`; `call` quantizes one."""
+  named = dict(tensors)
+  sources = {name: arrays.read(x, name) for name, x in named.items()}
+  bar = _bar(sum(s.data.nbytes for s in sources.values()), progress)
+  stop = Cancellation()
+  made: dict[str, QuantizedTensor] = {}
+  with ThreadPoolExecutor(at_once, "quantd") as threads:
+    work = {threads.submit(call, x, cancel=stop): n for n, x in named.items()}
+    try:
+      for done in as_completed(work):
+        made[work[done]] = done.result()
+        bar.update(sources[work[done]].data.nbytes)
+    except BaseException:
+      # The first error ends the others, and a KeyboardInterrupt all of them.
+      stop.cancel()
+      threads.shutdown(wait=False, cancel_futures=True)
+      raise
+    finally:
+      bar.close()
+  return {name: made[name] for name in named}

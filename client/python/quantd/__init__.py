@@ -77,7 +77,7 @@ _LATER = {
   "load": "quantd.file",
   "save": "quantd.file",
 }
-_MODULES = ("aio", "hadamard")
+_MODULES = ("aio", "hadamard", "ray", "spark", "torch")
 
 
 def __getattr__(name: str) -> Any:

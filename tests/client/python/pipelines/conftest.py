@@ -1,0 +1,64 @@
+"""Two servers, records with what quantd makes of each."""
+
+import hashlib
+import os
+import pathlib
+import signal
+import sys
+
+import numpy as np
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [
+    str(HERE), str(HERE.parent), str(HERE.parents[3] / "client/python/examples")]
+
+import quantd  # noqa: E402
+from metered import RECORDS, SHAPE, Metered  # noqa: E402
+from servers import Process  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def limit():
+  """No test hangs: an alarm ends it."""
+  signal.alarm(int(os.environ.get("QUANTD_TEST_SECONDS", "150")))
+  yield
+  signal.alarm(0)
+
+
+@pytest.fixture
+def pair():
+  with Metered() as a, Metered() as b:
+    yield a, b
+
+
+@pytest.fixture(scope="session")
+def server():
+  with Process() as process:
+    yield process.address
+
+
+@pytest.fixture(scope="session")
+def q(server):
+  with quantd.connect(server) as connection:
+    yield connection
+
+
+@pytest.fixture(scope="session")
+def records():
+  """The bits of bf16 tensors, all of them different."""
+  values = np.random.default_rng(15).standard_normal((RECORDS, *SHAPE))
+  bits = (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+  assert len({hashlib.sha256(x).digest() for x in bits}) == RECORDS
+  return bits
+
+
+@pytest.fixture(scope="session")
+def truth(q, records):
+  """Codes, scales and amax of every record, by direct calls."""
+  made = []
+  for x in records:
+    t = q.quantize(x, "nvfp4", dtype="bf16")
+    made.append((t.rowwise.codes.tobytes(),
+                 t.rowwise.scales.tobytes(), t.rowwise.amax.tobytes()))
+  return made

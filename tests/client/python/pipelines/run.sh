@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Runs the Python package's pipelines in real Ray, PySpark and PyTorch.
+#
+#   tests/client/python/pipelines/run.sh [--offline] [ARGUMENT OF PYTEST...]
+#
+# They are installed, in the versions of lock.txt, into a virtual environment
+# below build/pipelines; Spark wants Java 17. What is not there is skipped,
+# loudly. The servers are two of the build's, on loopback. About 3 minutes on
+# two cores.
+#   --offline   install nothing; take the environment as it is
+#   PYTHON      one that has the packages; then none is made
+#   QUANTD, QUANTCTL   the programs; default: those of build/cpu
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../../../.." && pwd)
+made=$root/build/pipelines
+offline=''
+if [ "${1:-}" = --offline ]; then
+  offline=1
+  shift
+fi
+if [ -z "${PYTHON:-}" ]; then
+  PYTHON=$made/bin/python
+  if [ -z "$offline" ] && ! cmp -s "$here/lock.txt" "$made/installed.txt"; then
+    echo "installing $(wc -l < "$here/lock.txt") packages into build/pipelines"
+    rm -rf "$made"
+    python3 -m venv "$made"
+    # Without what PyTorch wants for GPUs, which is gigabytes.
+    "$made/bin/pip" install --quiet --no-deps -r "$here/lock.txt"
+    cp "$here/lock.txt" "$made/installed.txt"
+  fi
+fi
+[ -x "$PYTHON" ] || { echo "SKIPPED: no $PYTHON, and --offline" >&2; exit 77; }
+protoc=$(command -v protoc) || {
+  echo "SKIPPED: no protoc (deploy/install-deps.sh has it)" >&2
+  exit 77
+}
+command -v java > /dev/null || echo "no java: Spark's tests will fail" >&2
+exec "$PYTHON" "$here/../run.py" \
+  --server "${QUANTD:-$root/build/cpu/server/quantd}" \
+  --quantctl "${QUANTCTL:-$root/build/cpu/client/quantctl}" \
+  --protoc "$protoc" --confcutdir="$here" -rs "$@" "$here"

@@ -1,0 +1,174 @@
+"""Weight sync through quantd.torch, with real torch."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="TORCH IS NOT INSTALLED")
+
+import quantd.torch  # noqa: E402
+from quantd.torch import WeightSync  # noqa: E402
+
+import torch_sync  # noqa: E402
+
+
+def bits(tensor):
+  return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def state(seed=3):
+  """No two weights with one amax, but where siblings share it."""
+  tensors = torch_sync.model(seed).state_dict()
+  for i, tensor in enumerate(tensors.values()):
+    tensor.mul_(1 + i / 4)
+  return tensors
+
+
+def sent(sync, tensors):
+  out = {}
+  for bucket in sync.buckets(tensors):
+    assert not out.keys() & bucket.keys()
+    out |= bucket
+  return out
+
+
+CASES = [
+    ("nvfp4", "modelopt"), ("nvfp4", "compressed-tensors"),
+    ("fp8_e4m3", "compressed-tensors"), ("mxfp8_e4m3", "modelopt"),
+    ("mxfp8_e4m3", "compressed-tensors"), ("mxfp4", "compressed-tensors"),
+    ("fp8_channel_e4m3", "compressed-tensors"),
+]
+
+
+@pytest.mark.parametrize("name, dialect", CASES)
+def test_tensors_are_the_dialects(q, name, dialect):
+  """Names, types and bytes are those of direct calls with siblings fused."""
+  tensors = state()
+  out = sent(WeightSync(q, name, dialect=dialect), tensors)
+  profile = {"modelopt": "modelopt@0.47"}.get(dialect, "compressed-tensors@0.20")
+  want = {k: v for k, v in tensors.items() if not quantd.torch.is_linear(k, v)}
+  groups = [["q_proj", "k_proj", "v_proj"], ["o_proj"], ["gate_proj", "up_proj"],
+            ["down_proj"]]
+  fuses = name in ("nvfp4", "fp8_e4m3")
+  for group in groups if fuses else [[n] for g in groups for n in g]:
+    names = [next(k for k in tensors if f".{n}." in k) for n in group]
+    first = q.quantize(tensors[names[0]], name, profile=profile,
+                       fused=[tensors[n] for n in names[1:]])
+    for n, t in zip(names, (first, *first.fused), strict=True):
+      method = t.to_modelopt if dialect == "modelopt" else t.to_compressed_tensors
+      want |= method(n.removesuffix(".weight"))
+  assert set(out) == set(want)
+  for n, x in want.items():
+    shape = tuple(x.shape)
+    data = bits(x) if isinstance(x, torch.Tensor) else x.tobytes()
+    assert (tuple(out[n].shape), bits(out[n])) == (shape, data), n
+
+
+def test_types(q):
+  out = sent(WeightSync(q, "nvfp4", dialect="modelopt"), state())
+  found = {k.rpartition(".")[2]: v.dtype for k, v in out.items() if "q_proj" in k}
+  assert found == {
+      "weight": torch.uint8, "weight_scale": torch.float8_e4m3fn,
+      "weight_scale_2": torch.float32}
+  out = sent(WeightSync(q, "fp8_e4m3"), state())
+  assert all(v.dtype == torch.float8_e4m3fn
+             for k, v in out.items() if k.endswith("_proj.weight"))
+  out = sent(WeightSync(q, "mxfp8_e4m3"), state())
+  assert {v.dtype for k, v in out.items() if k.endswith("_proj.weight_scale")} == {
+      torch.uint8}
+
+
+def test_siblings_share_an_amax(q):
+  out = sent(WeightSync(q, "nvfp4", dialect="modelopt"), state())
+  scale = {k.split(".")[-2]: float(v) for k, v in out.items()
+           if k.endswith("weight_scale_2")}
+  assert scale["q_proj"] == scale["k_proj"] == scale["v_proj"]
+  assert scale["gate_proj"] == scale["up_proj"]
+  assert scale["o_proj"] != scale["q_proj"] and scale["down_proj"] != scale["up_proj"]
+
+
+def test_unchanged_tensors_are_left_out(q):
+  sync, tensors = WeightSync(q, "nvfp4", dialect="modelopt"), state()
+  everything = sent(sync, tensors)
+  assert sent(sync, tensors) == {}
+  # In place, one element of one of three siblings.
+  name = next(k for k in tensors if "k_proj" in k)
+  with torch.no_grad():
+    tensors[name][0, 0] += 1
+  again = sent(sync, tensors)
+  assert {k.split(".")[-2] for k in again} == {"q_proj", "k_proj", "v_proj"}
+  assert len(again) == 9
+  norm = next(k for k in tensors if "norm" in k)
+  tensors[norm] = tensors[norm] + 1
+  assert set(sent(sync, tensors)) == {norm}
+  sync.forget()
+  assert set(sent(sync, tensors)) == set(everything)
+
+
+def test_what_was_not_sent_comes_again(q):
+  """A bucket counts when the next one is asked for."""
+  sync = WeightSync(q, "nvfp4", dialect="modelopt", bucket_bytes=1)
+  stream = sync.buckets(state())
+  first, second = next(stream), next(stream)
+  stream.close()
+  rest = sent(sync, state())
+  assert not first.keys() & rest.keys() and second.keys() <= rest.keys()
+
+
+def test_buckets_are_bounded_and_keep_siblings_together(q):
+  def nbytes(bucket):
+    return sum(t.numel() * t.element_size() for t in bucket.values())
+  limit = 40000
+  buckets = list(WeightSync(q, "nvfp4", dialect="modelopt",
+                            bucket_bytes=limit).buckets(state()))
+  assert len(buckets) > 2
+  for bucket in buckets:
+    modules = {k.rpartition(".")[0] for k in bucket if "_proj" in k}
+    leaves = {m.rpartition(".")[2] for m in modules}
+    assert nbytes(bucket) <= limit or len(modules) <= 3
+    assert len(leaves & {"q_proj", "k_proj", "v_proj"}) in (0, 3)
+    assert len(leaves & {"gate_proj", "up_proj"}) in (0, 2)
+
+
+def test_scales_of_activations(q):
+  names = [k.removesuffix(".weight") for k, v in state().items()
+           if quantd.torch.is_linear(k, v)]
+  amaxes = {n: float(i + 1) for i, n in enumerate(names)}
+  out = sent(WeightSync(q, "nvfp4", dialect="modelopt", input_amax=amaxes), state())
+  inputs = {k.split(".")[-2]: v for k, v in out.items() if k.endswith("input_scale")}
+  assert len(inputs) == len(names)
+  assert inputs["q_proj"] == inputs["k_proj"] == inputs["v_proj"]
+
+
+def test_bad_input(q):
+  with pytest.raises(quantd.Invalid, match="dialect"):
+    WeightSync(q, dialect="gguf")
+  with pytest.raises(quantd.Invalid, match="format"):
+    WeightSync(q, "nvfp5")
+  sync = WeightSync(q, "mxfp4", dialect="modelopt", profile="te")
+  with pytest.raises(quantd.Invalid, match="format"):
+    list(sync.buckets(state()))
+  with pytest.raises(quantd.Invalid):
+    list(WeightSync(q, select=lambda n, t: True).buckets(
+        {"a.weight": torch.ones(4, 64, dtype=torch.int32)}))
+
+
+def test_strided_tensors_and_other_types(q):
+  """A transposed weight is what it shows, whatever its memory."""
+  w = torch.randn(64, 96, generator=torch.Generator().manual_seed(1))
+  tensors = {"a.down_proj.weight": w.t()}
+  out = sent(WeightSync(q), tensors)
+  same = sent(WeightSync(q), {"a.down_proj.weight": w.t().contiguous()})
+  assert set(out) == set(same) and all(bits(out[k]) == bits(same[k]) for k in out)
+
+
+def test_the_example(server):
+  engine = torch_sync.run(server)
+  assert engine.updates == [1, 0, 1]
+
+
+def test_from_numpy_needs_no_ml_dtypes():
+  plain = np.arange(8, dtype=np.uint8).reshape(2, 4)
+  made = quantd.torch.from_numpy(plain, e4m3=True)
+  assert made.dtype == torch.float8_e4m3fn and made.shape == (2, 4)
+  assert quantd.torch.from_numpy(plain).dtype == torch.uint8
+  assert quantd.torch.from_numpy(np.array(2, np.float32)).shape == ()

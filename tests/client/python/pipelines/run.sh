@@ -39,4 +39,4 @@ command -v java > /dev/null || echo "no java: Spark's tests will fail" >&2
 exec "$PYTHON" "$here/../run.py" \
   --server "${QUANTD:-$root/build/cpu/server/quantd}" \
   --quantctl "${QUANTCTL:-$root/build/cpu/client/quantctl}" \
-  --protoc "$protoc" --confcutdir="$here" -rs "$@" "$here"
+  --protoc "$protoc" -rs "$@" "$here"

@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession  # noqa: E402
 
 import quantd.spark  # noqa: E402
 
-import spark_frame  # noqa: E402
+from rig import limit, pair, q, records, server, truth  # noqa: E402, F401
+
+import spark_frame  # noqa: E402  of the examples
 from metered import RECORDS  # noqa: E402
 
 

@@ -1,5 +1,7 @@
 """Weight sync through quantd.torch, with real torch."""
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,9 @@ torch = pytest.importorskip("torch", reason="TORCH IS NOT INSTALLED")
 import quantd.torch  # noqa: E402
 from quantd.torch import WeightSync  # noqa: E402
 
-import torch_sync  # noqa: E402
+from rig import limit, pair, q, server  # noqa: E402, F401
+
+import torch_sync  # noqa: E402  of the examples
 
 
 def bits(tensor):
@@ -61,6 +65,26 @@ def test_tensors_are_the_dialects(q, name, dialect):
     shape = tuple(x.shape)
     data = bits(x) if isinstance(x, torch.Tensor) else x.tobytes()
     assert (tuple(out[n].shape), bits(out[n])) == (shape, data), n
+
+
+def test_a_server_dies(pair, q):
+  """Every tensor comes once and right, though half the servers are lost."""
+  a, b = pair
+  values = np.random.default_rng(2).standard_normal((2000, 32, 64), np.float32)
+  tensors = {f"l.{i}.down_proj.weight": torch.from_numpy(x)
+             for i, x in enumerate(values)}
+  watch = b.kill_after(200, signal.SIGKILL)
+  with quantd.connect(f"{a.address},{b.address}") as two:
+    out = sent(WeightSync(two, dialect="modelopt", bucket_bytes=50000), tensors)
+  watch.join(30)
+  assert b.killed_after is not None and b.killed_after < 1000, (
+      "the server was not killed in the middle")
+  want = {}
+  for name, x in tensors.items():
+    t = q.quantize(x, "nvfp4", profile="modelopt@0.47")
+    want |= t.to_modelopt(name.removesuffix(".weight"))
+  assert {k: bits(v) for k, v in out.items()} == {
+      k: v.tobytes() for k, v in want.items()}
 
 
 def test_types(q):

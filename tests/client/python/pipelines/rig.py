@@ -1,4 +1,7 @@
-"""Two servers, records with what quantd makes of each."""
+"""Two servers, and records with what quantd makes of each.
+
+No conftest.py, for the tests beside this folder import theirs by that name.
+"""
 
 import hashlib
 import os
@@ -10,8 +13,7 @@ import numpy as np
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [
-    str(HERE), str(HERE.parent), str(HERE.parents[3] / "client/python/examples")]
+sys.path.append(str(HERE.parents[3] / "client/python/examples"))
 
 import quantd  # noqa: E402
 from metered import RECORDS, SHAPE, Metered  # noqa: E402

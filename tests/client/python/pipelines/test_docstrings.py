@@ -1,0 +1,22 @@
+"""The examples of the pipelines' docstrings say what happens."""
+
+import doctest
+import importlib
+
+import numpy as np
+import pytest
+
+import quantd
+from rig import limit, q, server  # noqa: F401
+
+# Of each: the package that it needs to be imported.
+MODULES = {"columns": "numpy", "ray": "numpy", "torch": "torch"}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(q, name):
+  pytest.importorskip(MODULES[name], reason=f"{MODULES[name].upper()} IS NOT INSTALLED")
+  module = importlib.import_module(f"quantd.{name}")
+  names = {"q": q, "np": np, "quantd": quantd, **vars(module)}
+  found = doctest.testmod(module, extraglobs=names)
+  assert found.attempted > 0 and found.failed == 0

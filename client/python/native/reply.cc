@@ -116,7 +116,8 @@ Failure FailureOf(const absl::Status& status) {
   failure.code = static_cast<int>(status.code());
   failure.request_id = GetRequestId(status);
   failure.attempts = GetAttempts(status);
-  std::string_view text = status.message();
+  const std::string message(status.message());
+  std::string_view text = message;
   if (failure.attempts > 1) {
     TakeEnding(fmt::format(" (sent {} times)", failure.attempts), &text);
   }

@@ -4,6 +4,9 @@
 #
 #   wheel.sh --server FILE --quantctl FILE [--out DIRECTORY] [PYTHON...]
 #
+# QUANTD_OTHER_ARCHIVES names a directory that client/python/native/archives.sh
+# has filled before; else that takes some minutes here.
+#
 # PYTHON: interpreters, one wheel each; python3.11 and python3.12 by default, as
 # far as they are there. The last one of 3.12 or newer makes the wheel for all
 # from there on. Exits with 77 where there is no index of packages to install
@@ -49,6 +52,7 @@ fail() {
 git clone -q "$root" "$work/clone"
 export CCACHE_BASEDIR=$work/clone CCACHE_NOHASHDIR=1
 package=$work/clone/client/python
+archives=${QUANTD_OTHER_ARCHIVES:-$work/archives}
 
 # test_wheel PYTHON WHEEL ENGINE
 test_wheel() {
@@ -100,7 +104,7 @@ for python in "${pythons[@]}"; do
   [ -z "$first" ] || what=()
   first=''
   "$made/venv/bin/python" -m build -q "${what[@]}" --outdir "$made" "$package" \
-    >"$work/log" 2>&1 || { tail -40 "$work/log"; fail "$python: no build"; }
+    -C cmake.define.QUANTD_OTHER_ARCHIVES="$archives" >"$work/log" 2>&1 || { tail -40 "$work/log"; fail "$python: no build"; }
   check_native "$made"/*-linux_*.whl
   "$work/tools/bin/auditwheel" repair -w "$work/dist" "$made"/*-linux_*.whl \
     >"$work/log" 2>&1 || { cat "$work/log"; fail "auditwheel"; }

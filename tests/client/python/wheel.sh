@@ -50,7 +50,8 @@ fail() {
 }
 
 git clone -q "$root" "$work/clone"
-export CCACHE_BASEDIR=$work/clone CCACHE_NOHASHDIR=1
+# Source distributions are unpacked beside it.
+export CCACHE_BASEDIR=${work%/*} CCACHE_NOHASHDIR=1
 package=$work/clone/client/python
 archives=${QUANTD_OTHER_ARCHIVES:-$work/archives}
 

@@ -104,7 +104,7 @@ for python in "${pythons[@]}"; do
   what=(--wheel)
   [ -z "$first" ] || what=()
   first=''
-  "$made/venv/bin/python" -m build -q "${what[@]}" --outdir "$made" "$package" \
+  QUANTD_NATIVE=1 "$made/venv/bin/python" -m build "${what[@]}" --outdir "$made" "$package" \
     -C cmake.define.QUANTD_OTHER_ARCHIVES="$archives" >"$work/log" 2>&1 || { tail -40 "$work/log"; fail "$python: no build"; }
   check_native "$made"/*-linux_*.whl
   "$work/tools/bin/auditwheel" repair -w "$work/dist" "$made"/*-linux_*.whl \

@@ -107,7 +107,7 @@ for python in "${pythons[@]}"; do
   QUANTD_NATIVE=1 "$made/venv/bin/python" -m build "${what[@]}" --outdir "$made" "$package" \
     -C cmake.define.QUANTD_OTHER_ARCHIVES="$archives" >"$work/log" 2>&1 || { tail -40 "$work/log"; fail "$python: no build"; }
   check_native "$made"/*-linux_*.whl
-  "$work/tools/bin/auditwheel" repair -w "$work/dist" "$made"/*-linux_*.whl \
+  PATH=$work/tools/bin:$PATH auditwheel repair -w "$work/dist" "$made"/*-linux_*.whl \
     >"$work/log" 2>&1 || { cat "$work/log"; fail "auditwheel"; }
 done
 QUANTD_PURE=1 "$made/venv/bin/python" -m build -q --wheel --outdir "$work/dist" \

@@ -94,24 +94,36 @@ check_native() {
   done
 }
 
+# build_wheel PYTHON OUT OPTION...: of the source distribution, as an index has
+# it.
+build_wheel() {
+  local python=$1 made=$2
+  shift 2
+  [ -d "$made/venv" ] || {
+    "$python" -m venv "$made/venv"
+    "$made/venv/bin/pip" install -q build
+  }
+  "$made/venv/bin/python" -m build "$@" --outdir "$made" "$package" \
+    -C cmake.define.QUANTD_OTHER_ARCHIVES="$archives" >"$work/log" 2>&1 ||
+    { tail -40 "$work/log"; fail "$python: no build"; }
+}
+
 mkdir "$work/dist"
-first=yes
+made=$(mktemp -d "$work/made.XXXX")
+build_wheel "${pythons[0]}" "$made" --sdist
+tar -C "$work" -xzf "$made"/quantd-*.tar.gz
+cp "$made"/quantd-*.tar.gz "$work/dist"
+package=$(echo "$work"/quantd-*)
+QUANTD_PURE=1 build_wheel "${pythons[0]}" "$made" --wheel
+cp "$made"/*-py3-none-any.whl "$work/dist"
 for python in "${pythons[@]}"; do
   made=$(mktemp -d "$work/made.XXXX")
-  "$python" -m venv "$made/venv"
-  "$made/venv/bin/pip" install -q build
-  # The first one by way of a source distribution, as an index would have it.
-  what=(--wheel)
-  [ -z "$first" ] || what=()
-  first=''
-  QUANTD_NATIVE=1 "$made/venv/bin/python" -m build "${what[@]}" --outdir "$made" "$package" \
-    -C cmake.define.QUANTD_OTHER_ARCHIVES="$archives" >"$work/log" 2>&1 || { tail -40 "$work/log"; fail "$python: no build"; }
+  QUANTD_NATIVE=1 build_wheel "$python" "$made" --wheel
   check_native "$made"/*-linux_*.whl
-  PATH=$work/tools/bin:$PATH auditwheel repair -w "$work/dist" "$made"/*-linux_*.whl \
-    >"$work/log" 2>&1 || { cat "$work/log"; fail "auditwheel"; }
+  PATH=$work/tools/bin:$PATH auditwheel repair -w "$work/dist" \
+    "$made"/*-linux_*.whl >"$work/log" 2>&1 ||
+    { cat "$work/log"; fail "auditwheel"; }
 done
-QUANTD_PURE=1 "$made/venv/bin/python" -m build -q --wheel --outdir "$work/dist" \
-  "$package" >"$work/log" 2>&1 || { tail -40 "$work/log"; fail "no pure wheel"; }
 
 for python in "${pythons[@]}"; do
   tag=cp$("$python" -c 'import sys; print("%d%d" % sys.version_info[:2])')

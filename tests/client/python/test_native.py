@@ -2,7 +2,6 @@
 
 import gc
 import importlib.util
-import os
 import threading
 import time
 
@@ -95,31 +94,6 @@ def test_large_call_into_buffers_copies_nothing(native):
              for part, kind in zip(reply.parts, (CODES, SCALES, AMAX)))
   assert into[AMAX].view(np.float32)[0] == (x[0, 0] * 0 + np.abs(
       (x.astype(np.uint32) << 16).view(np.float32)).max())
-
-
-def test_small_calls_leak_nothing(native):
-  """Calls that succeed, are refused here and there, or carry a cancellation."""
-  calls = int(os.environ.get("QUANTD_LEAK_CALLS", "10000"))
-  good, refused = header(16, 64), header(16, 63)
-  x, short = bits(16, 64), np.zeros(3, np.uint8)
-  codes = np.empty(16 * 32, np.uint8)
-  stop = Cancellation()
-
-  def some(count):
-    for i in range(count // 5):
-      native.call("Quantize", good, [x], {}, None, None)
-      native.call("Quantize", good, [x], {CODES: codes}, 5.0, stop)
-      native.call("Quantize", good, [x[:8], x[8:]], {}, None, None)
-      for message, payload in ((refused, x), (good, short)):
-        with pytest.raises(quantd.Invalid):
-          native.call("Quantize", message, [payload], {}, None, None)
-
-  some(max(2500, calls // 20))
-  gc.collect()
-  before = resident()
-  some(calls)
-  gc.collect()
-  assert resident() - before < 1.0
 
 
 def test_parts_outlive_all_else(server):

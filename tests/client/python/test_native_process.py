@@ -22,6 +22,8 @@ import quantd
 from quantd import quantd_pb2 as pb
 from quantd.engines.engine import Settings
 from quantd.engines.native_engine import Engine
+# Who starts tests in the background may have it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 def ask(engine, timeout=None):
   reply = engine.call("GetServerInfo", b"", [], {}, timeout, None)
   return pb.GetServerInfoReply.FromString(reply.header).version
@@ -197,6 +199,48 @@ say("end")
 def test_exit_amid_calls_of_daemon_threads():
   with scripted(slow(20)) as server:
     assert Script(DAEMON, server.address).end() == ["end"]
+
+
+LEAK = """
+import numpy as np
+from quantd.engines.engine import Cancellation
+engine, calls = Engine(Settings(sys.argv[1])), int(sys.argv[2])
+def header(cols):
+  return pb.QuantizeRequest(
+      tensor=pb.Tensor(dtype=pb.DTYPE_BF16, shape=[16, cols]),
+      options=pb.QuantizeOptions(format=pb.FORMAT_NVFP4)).SerializeToString()
+good, refused = header(64), header(63)
+x, codes = np.ones((16, 64), np.uint16), np.empty(16 * 32, np.uint8)
+short, stop = x[:1], Cancellation()
+into = {pb.TENSOR_KIND_ROWWISE_DATA: codes}
+def some(count):
+  for _ in range(count // 5):
+    engine.call("Quantize", good, [x], {}, None, None)
+    engine.call("Quantize", good, [x], into, 5.0, stop)
+    engine.call("Quantize", good, [x[:8], x[8:]], {}, None, None)
+    for message, payload in ((refused, x), (good, short)):
+      try:
+        engine.call("Quantize", message, [payload], {}, None, None)
+        say("no error")
+      except quantd.Invalid:
+        pass
+def resident():
+  with open("/proc/self/statm") as memory:
+    return int(memory.read().split()[1]) * os.sysconf("SC_PAGESIZE") >> 10
+some(calls // 4)
+for _ in range(4):
+  some(calls // 4)
+  say(resident())
+"""
+
+
+def test_small_calls_leak_nothing(server):
+  """Calls that succeed, are refused here and there, or carry a cancellation."""
+  calls = int(os.environ.get("QUANTD_LEAK_CALLS", "20000"))
+  kib = [int(line) for line in Script(LEAK, server, str(calls)).end(500)]
+  # The first quarter is where caches fill, even after as many calls before.
+  assert kib[3] - kib[0] < 512, kib
+  print(f"{calls} calls: resident {kib} KiB")
 
 
 NEIGHBOURS = """

@@ -125,11 +125,12 @@ for python in "${pythons[@]}"; do
     { cat "$work/log"; fail "auditwheel"; }
 done
 
+(cd "$work/dist" && du -h ./*)
+[ -z "$out" ] || { mkdir -p "$out" && cp "$work"/dist/* "$out"; }
+
 for python in "${pythons[@]}"; do
   tag=cp$("$python" -c 'import sys; print("%d%d" % sys.version_info[:2])')
   [ "${tag#cp3}" -le 12 ] || tag=cp312
   test_wheel "$python" "$work"/dist/*-"$tag"-*manylinux*.whl native
 done
 test_wheel "${pythons[0]}" "$work"/dist/*-py3-none-any.whl grpc
-(cd "$work/dist" && du -h ./*)
-[ -z "$out" ] || { mkdir -p "$out" && cp "$work"/dist/* "$out"; }

@@ -42,6 +42,8 @@ checks='
 clang-format-14|the format of sources, the same everywhere
 shellcheck|mistakes in scripts
 codespell|mistakes in words
+dpkg-dev|source packages, of which the Python wheel is linked
+python3-venv|the Python wheel
 '
 case "${1:-}" in
   --checks | --list) packages=$packages$checks ;;

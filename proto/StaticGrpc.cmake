@@ -3,6 +3,17 @@
 # listed by hand. Included by proto/CMakeLists.txt.
 find_library(QUANTD_ZLIB_A NAMES libz.a REQUIRED)
 get_filename_component(QUANTD_ARCHIVES ${QUANTD_ZLIB_A} DIRECTORY)
+set(QUANTD_OTHER_ARCHIVES "" CACHE PATH
+  "Archives that stand for the distribution's of the same name")
+
+# The path of an archive, given its name.
+function(quantd_archive variable name)
+  set(archive ${QUANTD_ARCHIVES}/${name})
+  if(EXISTS "${QUANTD_OTHER_ARCHIVES}/${name}")
+    set(archive ${QUANTD_OTHER_ARCHIVES}/${name})
+  endif()
+  set(${variable} ${archive} PARENT_SCOPE)
+endfunction()
 
 # Who links absl::strings must get the archive too, or the program would hold
 # Abseil twice.
@@ -11,7 +22,7 @@ file(STRINGS ${absl_DIR}/abslTargets.cmake lines
 foreach(line ${lines})
   string(REGEX REPLACE "^add_library\\(absl::([a-z0-9_]+) .*" "\\1" name
     "${line}")
-  set(archive ${QUANTD_ARCHIVES}/libabsl_${name}.a)
+  quantd_archive(archive libabsl_${name}.a)
   if(EXISTS ${archive})
     get_target_property(configs absl::${name} IMPORTED_CONFIGURATIONS)
     foreach(config ${configs})
@@ -21,12 +32,19 @@ foreach(line ${lines})
   endif()
 endforeach()
 
-set(archives libgrpc++_reflection.a libgrpc++.a libgrpc.a libgpr.a
-  libaddress_sorting.a libupb.a libre2.a libcares.a libprotobuf.a
-  libssl.a libcrypto.a libz.a)
-list(TRANSFORM archives PREPEND ${QUANTD_ARCHIVES}/)
-file(GLOB absl_archives ${QUANTD_ARCHIVES}/libabsl_*.a)
-list(FILTER absl_archives EXCLUDE REGEX "test_util|scoped_set_env")
+set(archives)
+foreach(name grpc++_reflection grpc++ grpc gpr address_sorting upb re2 cares
+    protobuf ssl crypto z)
+  quantd_archive(archive lib${name}.a)
+  list(APPEND archives ${archive})
+endforeach()
+set(absl_archives)
+file(GLOB names RELATIVE ${QUANTD_ARCHIVES} ${QUANTD_ARCHIVES}/libabsl_*.a)
+list(FILTER names EXCLUDE REGEX "test_util|scoped_set_env")
+foreach(name ${names})
+  quantd_archive(archive ${name})
+  list(APPEND absl_archives ${archive})
+endforeach()
 # One word, or CMake would sort the archives into and out of the group.
 list(JOIN archives "," archives)
 list(JOIN absl_archives "," absl_archives)
@@ -38,8 +56,9 @@ target_compile_options(quantd_grpc INTERFACE -pthread)
 target_link_options(quantd_protobuf INTERFACE
   -static-libstdc++ -static-libgcc
   LINKER:--gc-sections LINKER:--exclude-libs,ALL)
+quantd_archive(archive libprotobuf.a)
 target_link_libraries(quantd_protobuf INTERFACE
-  ${QUANTD_ARCHIVES}/libprotobuf.a ${QUANTD_ZLIB_A} Threads::Threads)
+  ${archive} ${QUANTD_ZLIB_A} Threads::Threads)
 target_link_libraries(quantd_grpc INTERFACE quantd_protobuf
   ${group} Threads::Threads ${CMAKE_DL_LIBS} rt m)
 # Inside the group, which they need; only who calls them gets them.

@@ -60,6 +60,7 @@ client/quantctl/main: client/quantctl/manual client/quantctl/models
 client/quantctl/manual: fmt CLI
 client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/repair client/checkpoint/report client/files client/parts/piece_work.h client/quantctl absl fmt nlohmann CLI
 client/example: client
+client/python/native: kernels/plan kernels/device/backend.h proto client absl fmt messages nanobind
 tests/oracle:
 tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
 tests/kernels/plan: kernels/plan kernels/plan/profile tests/oracle tests/testing fmt gtest gmock
@@ -78,7 +79,7 @@ tests/client/net: kernels/plan proto/net client client/net client/parts/error_de
 tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
 tests/fuzz: kernels/plan proto tests/proto/raw_message.h absl google gtest
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
-tests/bench: kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI
+tests/bench: client kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI
 tests/deploy/load: client
 """
 

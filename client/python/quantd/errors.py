@@ -190,8 +190,8 @@ class Unimplemented(Error):
 class Forked(Error):
   """This process was forked from one that had this connection open.
 
-  Threads do not survive a fork, so the native engine cannot go on: connect
-  again in the child, or start processes by "spawn".
+  Threads do not survive a fork, so the native engine cannot go on: start
+  processes by "spawn", or connect in the child with the engine "grpc".
   """
 
   code = "FAILED_PRECONDITION"

@@ -12,6 +12,7 @@ import argparse
 import importlib.util
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,8 @@ def main():
     if importlib.util.find_spec(module) is None:
       print(f"skipped: no module {module}")
       return 77
+  # Who starts this in the background has it ignored, and so would the tests.
+  signal.signal(signal.SIGINT, signal.SIG_DFL)
   with tempfile.TemporaryDirectory() as folder:
     environment = dict(
         os.environ, QUANTD=str(pathlib.Path(known.server).resolve()),

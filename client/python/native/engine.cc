@@ -1,0 +1,163 @@
+#include "client/python/native/engine.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+
+#include "client/client.h"
+#include "client/python/native/reply.h"
+
+namespace quantd::python {
+namespace {
+
+// The process that first opened an engine; 0: none yet. gRPC lives in that one.
+std::atomic<pid_t> owner{0};
+
+// The fp32 numbers of an input, aligned as such.
+class Floats {
+ public:
+  explicit Floats(Bytes bytes) : values_(bytes.size() / sizeof(float)) {
+    if (!values_.empty()) {
+      std::memcpy(values_.data(), bytes.data(), values_.size() * sizeof(float));
+    }
+  }
+  absl::Span<const float> span() const { return values_; }
+
+ private:
+  std::vector<float> values_;
+};
+
+absl::StatusOr<Result> Ask(Client& client, const Request& request,
+                           const CallOptions& call) {
+  const Plan& plan = *request.plan;
+  const std::vector<Bytes>& in = request.inputs;
+  struct Visitor {
+    Client& client;
+    const TensorDesc& tensor;
+    const std::vector<Bytes>& in;
+    const CallOptions& call;
+    absl::StatusOr<Result> operator()(const QuantizeOptions& o) {
+      return client.Quantize(tensor, in[0], o, call);
+    }
+    absl::StatusOr<Result> operator()(const RhtAmaxOptions& o) {
+      return client.RhtAmax(tensor, in[0], o, call);
+    }
+    absl::StatusOr<Result> operator()(const ApplyRhtOptions& o) {
+      return client.ApplyRht(tensor, in[0], o, call);
+    }
+    absl::StatusOr<Result> operator()(const DequantizeOptions& o) {
+      const Floats whole(in.size() > 2 ? in[2] : Bytes());
+      // Whichever of both the options want is the one that is there.
+      return client.Dequantize(
+          tensor, {in[0], in[1], whole.span(), whole.span()}, o, call);
+    }
+  };
+  return std::visit(Visitor{client, plan.tensor(), in, call}, plan.options());
+}
+
+template <typename Said>
+absl::StatusOr<Answer> Headed(const absl::StatusOr<Said>& said) {
+  if (!said.ok()) return said.status();
+  return Answer{ReplyOf(*said), nullptr};
+}
+
+}  // namespace
+
+struct Engine::State {
+  const pid_t process = getpid();
+  std::unique_ptr<Client> client;
+
+  std::mutex mutex;
+  std::condition_variable idle;
+  std::unordered_set<const Scope*> calls;
+  bool closed = false;
+};
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
+    std::string_view target, const ClientOptions& options) {
+  pid_t none = 0;
+  owner.compare_exchange_strong(none, getpid());
+  auto client = Client::Create(target, options);
+  if (!client.ok()) return client.status();
+  auto state = std::make_unique<State>();
+  state->client = *std::move(client);
+  return std::unique_ptr<Engine>(new Engine(std::move(state)));
+}
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Engine::~Engine() {
+  if (forked()) {
+    // Its threads are not in this process, its locks may be held for ever.
+    (void)state_.release();
+    return;
+  }
+  Close();
+}
+
+bool Engine::forked() const { return state_->process != getpid(); }
+
+bool Engine::Inherited() {
+  const pid_t first = owner;
+  return first != 0 && first != getpid();
+}
+
+Engine::Scope::Scope(Engine* engine, const CancellationToken& stop)
+    : engine_(engine), stop_(stop) {
+  State& state = *engine_->state_;
+  const std::lock_guard lock(state.mutex);
+  state.calls.insert(this);
+}
+
+Engine::Scope::~Scope() {
+  State& state = *engine_->state_;
+  const std::lock_guard lock(state.mutex);
+  state.calls.erase(this);
+  if (state.calls.empty()) state.idle.notify_all();
+}
+
+absl::StatusOr<Answer> Engine::Call(const Scope& scope, wire::Method method,
+                                    std::string_view header,
+                                    absl::Span<const Bytes> payload,
+                                    std::vector<Destination> into,
+                                    std::chrono::milliseconds timeout) {
+  if (closed()) return absl::CancelledError("the connection was closed");
+  Client& client = *state_->client;
+  const CallOptions call{timeout, scope.stop_, std::move(into)};
+  if (method == wire::Method::kGetServerInfo) {
+    return Headed(client.GetServerInfo(call));
+  }
+  const auto request = ReadRequest(method, header, payload);
+  if (!request.ok()) return request.status();
+  if (method == wire::Method::kDescribeQuantize) {
+    return Headed(client.DescribeQuantize(
+        request->plan->tensor(),
+        std::get<QuantizeOptions>(request->plan->options()), call));
+  }
+  auto result = Ask(client, *request, call);
+  if (!result.ok()) return result.status();
+  auto kept = std::make_shared<const Result>(*std::move(result));
+  return Answer{ReplyOf(*request->plan, *kept), kept, kept->attempts()};
+}
+
+bool Engine::closed() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->closed;
+}
+
+void Engine::Close() {
+  std::unique_lock lock(state_->mutex);
+  state_->closed = true;
+  for (const Scope* scope : state_->calls) scope->stop_.Cancel();
+  state_->idle.wait(lock, [&] { return state_->calls.empty(); });
+  const auto client = std::move(state_->client);
+  lock.unlock();
+}
+
+}  // namespace quantd::python

@@ -1,0 +1,81 @@
+// The calls of one connection of the Python package. Knows nothing of Python.
+#ifndef QUANTD_CLIENT_PYTHON_NATIVE_ENGINE_H_
+#define QUANTD_CLIENT_PYTHON_NATIVE_ENGINE_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/call_options.h"
+#include "client/cancellation.h"
+#include "client/python/native/request.h"
+#include "client/result.h"
+#include "proto/methods.h"
+
+namespace quantd::python {
+
+struct Answer {
+  std::string header;  // the serialized reply without its payload
+  // Of the methods that give tensors.
+  std::shared_ptr<const Result> result;
+  int attempts = 1;
+};
+
+// Thread-safe.
+//
+// Of a process that was forked from the one that opened it, nothing here may be
+// used but `forked` and the destructor, which leaves all as it is: the threads
+// of gRPC are gone there, and whoever waited for one would wait for ever.
+class Engine {
+ public:
+  // Errors as from Client::Create.
+  static absl::StatusOr<std::unique_ptr<Engine>> Open(
+      std::string_view target, const ClientOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+
+  bool forked() const;
+  // Whether this process was forked from one that had opened an engine, so that
+  // none can be opened any more.
+  static bool Inherited();
+
+  // A call under way, which Close ends and waits for.
+  class Scope {
+   public:
+    Scope(Engine* engine, const CancellationToken& stop);
+    ~Scope();
+    Scope(const Scope&) = delete;
+
+   private:
+    friend class Engine;
+    Engine* const engine_;
+    const CancellationToken stop_;
+  };
+
+  // Makes a call, retries included. Zero time: that of the options. The memory
+  // of `header`, `payload` and `into` must stay as it is meanwhile.
+  absl::StatusOr<Answer> Call(const Scope& scope, wire::Method method,
+                              std::string_view header,
+                              absl::Span<const Bytes> payload,
+                              std::vector<Destination> into,
+                              std::chrono::milliseconds timeout);
+
+  // Cancels the calls under way, waits for them, and lets go of connections.
+  // Later calls are CANCELLED.
+  void Close();
+  bool closed() const;
+
+ private:
+  struct State;
+  explicit Engine(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace quantd::python
+
+#endif  // QUANTD_CLIENT_PYTHON_NATIVE_ENGINE_H_

@@ -1,0 +1,241 @@
+// quantd._native: the C++ client as an engine of the Python package. What it is
+// for, and all that is to be said to users, is in
+// client/python/quantd/engines/native_engine.py.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "client/allocator.h"
+#include "client/python/native/buffers.h"
+#include "client/python/native/engine.h"
+#include "client/python/native/interrupt.h"
+#include "client/python/native/reply.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace quantd::python {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr char kForked[] =
+    "this process was forked from one that has the native engine in use, and "
+    "threads do not survive a fork: start processes by \"spawn\" or "
+    "\"forkserver\", or connect in the child with engine=\"grpc\"";
+
+[[noreturn]] void Raise(const nb::object& error) {
+  PyErr_SetObject(error.type().ptr(), error.ptr());
+  throw nb::python_error();
+}
+
+[[noreturn]] void Raise(const absl::Status& status) {
+  const Failure failure = FailureOf(status);
+  const nb::object detail =
+      failure.detail.empty()
+          ? nb::none()
+          : nb::object(nb::bytes(failure.detail.data(), failure.detail.size()));
+  Raise(nb::module_::import_("quantd.errors")
+            .attr("from_status")(failure.code, failure.message, detail,
+                                 "request_id"_a = failure.request_id,
+                                 "attempts"_a = failure.attempts));
+}
+
+[[noreturn]] void RaiseForked() {
+  Raise(nb::module_::import_("quantd.errors").attr("Forked")(kForked));
+}
+
+void CheckSignals() {
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+// Where Python runs the handlers of signals.
+bool OnMainThread() {
+  static const unsigned long main = nb::cast<unsigned long>(
+      nb::module_::import_("threading").attr("main_thread")().attr("ident"));
+  return PyThread_get_thread_ident() == main;
+}
+
+milliseconds Milliseconds(double seconds) {
+  // No more than a month, which is for ever; no less than what is not "as the
+  // connection has it".
+  return milliseconds(static_cast<int64_t>(
+      std::clamp(std::ceil(seconds * 1e3), 1.0, 30.0 * 24 * 3600 * 1000)));
+}
+
+// The buffers of one call.
+struct Memory {
+  std::list<Borrowed> borrowed;
+  std::vector<Bytes> payload;
+  std::vector<Destination> into;
+  nb::dict targets;  // by kind
+
+  Memory(const nb::sequence& buffers, const nb::dict& destinations)
+      : targets(destinations) {
+    for (const nb::handle buffer : buffers) {
+      payload.push_back(borrowed.emplace_back(buffer, false).bytes());
+    }
+    for (const auto& [kind, buffer] : destinations) {
+      into.push_back({static_cast<TensorKind>(nb::cast<int32_t>(kind)),
+                      borrowed.emplace_back(buffer, true).bytes()});
+    }
+  }
+};
+
+nb::object View(const nb::object& object) {
+  return nb::steal(PyMemoryView_FromObject(object.ptr()));
+}
+
+// As quantd.engines.engine.Reply has it.
+nb::tuple ToPython(const Answer& answer, const nb::dict& targets) {
+  nb::list parts;
+  if (answer.result != nullptr) {
+    for (const TensorSpec& spec : answer.result->parts()) {
+      const nb::int_ kind(static_cast<int>(spec.kind));
+      if (targets.contains(kind)) {
+        const nb::object view = View(targets[kind]);
+        parts.append(spec.size == 0 ? view : view.attr("cast")("B"));
+      } else {
+        parts.append(View(
+            nb::cast(Part{answer.result, answer.result->bytes(spec.kind)})));
+      }
+    }
+  }
+  return nb::make_tuple(nb::bytes(answer.header.data(), answer.header.size()),
+                        parts, answer.attempts);
+}
+
+// `timeout`: seconds; None: as the connection has it.
+nb::tuple Call(Engine& engine, const std::string& method,
+               const nb::bytes& header, const nb::sequence& payload,
+               const nb::dict& into, std::optional<double> timeout,
+               const CancellationToken* cancel) {
+  if (engine.forked()) RaiseForked();
+  const auto known = MethodByName(method);
+  if (!known) throw nb::value_error("there is no method of that name");
+  const std::string_view head(header.c_str(), header.size());
+  const Memory memory(payload, into);
+  const Clock::time_point start = Clock::now();
+  for (;;) {
+    milliseconds left{0};
+    if (timeout) {
+      const std::chrono::duration<double> spent = Clock::now() - start;
+      if (*timeout - spent.count() <= 0) {
+        Raise(absl::DeadlineExceededError("no time was given to the call"));
+      }
+      left = Milliseconds(*timeout - spent.count());
+    }
+    const CancellationToken stop;
+    std::optional<CancellationToken::Registration> link;
+    if (cancel != nullptr) link.emplace(*cancel, [&] { stop.Cancel(); });
+    std::optional<InterruptWatch> watch;
+    if (OnMainThread()) {
+      watch.emplace(stop);
+      CheckSignals();  // of those that came before the watch
+    }
+    absl::StatusOr<Answer> answer;
+    {
+      const Engine::Scope scope(&engine, stop);
+      const nb::gil_scoped_release release;
+      answer =
+          engine.Call(scope, *known, head, memory.payload, memory.into, left);
+    }
+    const bool interrupted = watch && watch->interrupted();
+    watch.reset();
+    if (interrupted) {
+      CheckSignals();
+      // Its handler let the program go on, and so does the call.
+      if (absl::IsCancelled(answer.status()) && !engine.closed() &&
+          (cancel == nullptr || !cancel->cancelled())) {
+        continue;
+      }
+    }
+    if (!answer.ok()) Raise(answer.status());
+    return ToPython(*answer, memory.targets);
+  }
+}
+
+std::string Optional(const std::optional<std::string>& text) {
+  return text.value_or("");
+}
+
+// quantd.engines.engine.Settings.
+std::unique_ptr<Engine> Open(const nb::object& settings) {
+  if (Engine::Inherited()) RaiseForked();
+  const auto text = [](const nb::object& from, const char* name) {
+    return Optional(
+        nb::cast<std::optional<std::string>>(nb::object(from.attr(name))));
+  };
+  const auto time = [](const nb::object& from, const char* name) {
+    return Milliseconds(nb::cast<double>(nb::object(from.attr(name))));
+  };
+  ClientOptions options;
+  options.channels = nb::cast<int>(nb::object(settings.attr("channels")));
+  options.deadline = time(settings, "deadline");
+  options.dead_peer_timeout = time(settings, "dead_peer_timeout");
+  const nb::object retry = settings.attr("retry");
+  options.retry.max_attempts =
+      nb::cast<int>(nb::object(retry.attr("max_attempts")));
+  options.retry.initial_backoff = time(retry, "initial_backoff");
+  options.retry.max_backoff = time(retry, "max_backoff");
+  options.retry.multiplier =
+      nb::cast<double>(nb::object(retry.attr("multiplier")));
+  Credentials& credentials = options.credentials;
+  credentials.token = text(settings, "token");
+  credentials.token_file = text(settings, "token_file");
+  if (const nb::object tls = settings.attr("tls"); !tls.is_none()) {
+    credentials.tls = true;
+    credentials.ca_file = text(tls, "ca");
+    credentials.certificate_file = text(tls, "cert");
+    credentials.key_file = text(tls, "key");
+    credentials.server_name = text(tls, "server_name");
+  }
+  const auto target =
+      nb::cast<std::string>(nb::object(settings.attr("target")));
+  absl::StatusOr<std::unique_ptr<Engine>> engine;
+  {
+    const nb::gil_scoped_release release;
+    engine = Engine::Open(target, options);
+  }
+  if (!engine.ok()) Raise(engine.status());
+  return *std::move(engine);
+}
+
+void Close(Engine& engine) {
+  if (engine.forked()) return;
+  const nb::gil_scoped_release release;
+  engine.Close();
+}
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+  // What is alive when the interpreter ends is not lost.
+  nb::set_leak_warnings(false);
+  BindPart(module);
+  nb::class_<CancellationToken>(module, "Token", "Stops calls.")
+      .def(nb::init<>())
+      .def("cancel", &CancellationToken::Cancel,
+           nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<Engine>(module, "Engine", "The calls of one connection.")
+      .def(nb::new_(&Open), "settings"_a)
+      .def("call", &Call, "method"_a, "header"_a, "payload"_a, "into"_a,
+           "timeout"_a.none(), "cancel"_a.none())
+      .def("close", &Close);
+  module.def("tune_allocator", &TuneAllocatorForBulkTransfers);
+}
+
+}  // namespace quantd::python

@@ -1,0 +1,32 @@
+// What the client brings back, as the messages of quantd.proto: the Python
+// package reads the answers of both its engines with the same code.
+#ifndef QUANTD_CLIENT_PYTHON_NATIVE_REPLY_H_
+#define QUANTD_CLIENT_PYTHON_NATIVE_REPLY_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "client/result.h"
+#include "client/server_info.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd::python {
+
+// The serialized reply, without its payload. Its options are those of the plan.
+std::string ReplyOf(const Plan& plan, const Result& result);
+std::string ReplyOf(const QuantizeDescription& description);
+std::string ReplyOf(const ServerInfo& info);
+
+// A failed call, as quantd.errors.from_status of the package takes it.
+struct Failure {
+  int code = 0;
+  std::string message;
+  std::string detail;  // a serialized ErrorDetail; empty: none
+  std::string request_id;
+  int attempts = 0;
+};
+Failure FailureOf(const absl::Status& status);
+
+}  // namespace quantd::python
+
+#endif  // QUANTD_CLIENT_PYTHON_NATIVE_REPLY_H_

@@ -1,0 +1,24 @@
+"""The version of the package, which is that of the tree around it."""
+
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_PACKAGE = pathlib.Path(__file__).resolve().parents[1]
+
+
+def dynamic_metadata(
+  settings: Mapping[str, Any], project: Mapping[str, Any]
+) -> dict[str, str]:
+  """As project() in the uppermost CMakeLists.txt has it."""
+  # In a source distribution the tree lies inside the package.
+  for tree in (_PACKAGE / "tree", _PACKAGE.parents[1]):
+    lists = tree / "CMakeLists.txt"
+    if lists.is_file():
+      found = re.search(
+        r"^project\(quantd VERSION ([0-9.]+)", lists.read_text(), re.MULTILINE
+      )
+      if found:
+        return {"version": found[1]}
+  raise RuntimeError("the version of quantd was not found")

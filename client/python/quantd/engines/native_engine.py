@@ -1,0 +1,103 @@
+"""The engine over the C++ library of quantd, which is linked into the package.
+
+It is the faster one: buffers go to the network and come back without a copy in
+Python, and calls run without the interpreter's lock. Beside servers it knows
+the devices of this process: the targets "local", "local:cpu" and
+"local:cuda:N". It has three peculiarities.
+
+A fork: threads do not survive one, and gRPC lives by threads. In a process that
+was forked from one where this engine was in use every call, and every new
+connection, raises `quantd.Forked` at once. Start processes by "spawn" or
+"forkserver", or take the engine "grpc" in the child.
+
+Signals: a call of the main thread ends when SIGINT or SIGTERM arrives and
+Python has a handler for it, and what that raises, KeyboardInterrupt as a rule,
+is raised by the call; the connection lives on. Where the handler raises
+nothing, the call is made again in the time that it has left: it is a pure
+function. Handlers of other signals run when the call is over.
+
+Memory: glibc gives large blocks back to the kernel whenever they are freed, and
+bulk calls then pay for every page of every result again. `tune_allocator` stops
+that, for the whole process, so that nothing here does it unasked.
+"""
+
+import weakref
+from collections.abc import Sequence
+
+from quantd import _native
+from quantd.engines.address import load_tls, load_token, parse_target
+from quantd.engines.engine import Buffer, Cancellation, Into, Reply, Settings
+
+__all__ = ["Engine", "tune_allocator"]
+
+
+def tune_allocator() -> None:
+  """Sets glibc's malloc for programs whose work is bulk transfer.
+
+  It keeps freed memory instead of giving it back to the kernel, and uses one
+  arena. The whole process is changed: more memory stays resident, and many
+  threads that allocate small blocks wait for each other. Call it first of all,
+  before threads start and large arrays are made, or leave it out: results that
+  go into buffers of the caller (`out=`) need it less. Where another allocator
+  stands in for glibc's, it does nothing.
+  """
+  _native.tune_allocator()
+
+
+def _is_local(target: str) -> bool:
+  """Whether it names devices of this process, not a host called "local"."""
+  kind, colon, device = target.partition(":")
+  return kind == "local" and not (colon and device.isdecimal())
+
+
+class Engine:
+  """See `quantd.engines.engine.Engine`."""
+
+  name = "native"
+
+  def __init__(self, settings: Settings) -> None:
+    """Connects to nothing yet; opens devices where the target is local.
+
+    Args:
+      settings: Of the connection.
+
+    Raises:
+      quantd.Invalid: They are no good.
+      quantd.Forked: The process was forked from one that uses this engine.
+    """
+    if not _is_local(settings.target):
+      # So that both engines refuse the same in the same words.
+      parse_target(settings.target)
+      load_tls(settings)
+      load_token(settings)
+    self._native = _native.Engine(settings)
+    # Also when the interpreter ends: a thread that would come back from a call
+    # after that brings the process down.
+    self._finalizer = weakref.finalize(self, self._native.close)
+
+  def call(
+    self,
+    method: str,
+    header: bytes,
+    payload: Sequence[Buffer],
+    into: Into,
+    timeout: float | None,
+    cancel: Cancellation | None,
+  ) -> Reply:
+    """See `quantd.engines.engine.Engine.call`."""
+    if cancel is None:
+      return Reply(
+        *self._native.call(method, header, payload, dict(into), timeout, None)
+      )
+    token = _native.Token()
+    forget = cancel.on_cancel(token.cancel)
+    try:
+      return Reply(
+        *self._native.call(method, header, payload, dict(into), timeout, token)
+      )
+    finally:
+      forget()
+
+  def close(self) -> None:
+    """See `quantd.engines.engine.Engine.close`."""
+    self._finalizer()

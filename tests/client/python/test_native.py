@@ -1,0 +1,274 @@
+"""What is the native engine's alone: memory, locks, and who owns what."""
+
+import gc
+import importlib.util
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import quantd
+from quantd import quantd_pb2 as pb
+from quantd.engines.engine import Cancellation, Settings
+from servers import scripted
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("quantd._native") is None,
+    reason="THE NATIVE ENGINE IS NOT BUILT HERE")
+
+CODES, SCALES, AMAX = (pb.TENSOR_KIND_ROWWISE_DATA, pb.TENSOR_KIND_ROWWISE_SCALE,
+                       pb.TENSOR_KIND_ROWWISE_AMAX)
+
+
+def make(target, **settings):
+  from quantd.engines.native_engine import Engine
+  return Engine(Settings(target, **settings))
+
+
+@pytest.fixture(scope="module")
+def native(server):
+  engine = make(server)
+  yield engine
+  engine.close()
+
+
+def header(rows, cols, **options):
+  return pb.QuantizeRequest(
+      tensor=pb.Tensor(dtype=pb.DTYPE_BF16, shape=[rows, cols]),
+      options=pb.QuantizeOptions(format=pb.FORMAT_NVFP4, **options),
+  ).SerializeToString()
+
+
+def bits(rows, cols, seed=1):
+  """Random bf16 between 1 and 4 of either sign, as bits."""
+  random = np.random.default_rng(seed)
+  values = random.integers(0x3F80, 0x4080, (rows, cols), dtype=np.uint16)
+  return values | random.integers(0, 2, (rows, cols), dtype=np.uint16) << 15
+
+
+def slow(seconds):
+  def answer(request, context):
+    until = time.monotonic() + seconds
+    while context.is_active() and time.monotonic() < until:
+      time.sleep(0.01)
+    return pb.GetServerInfoReply(version="slow").SerializeToString()
+  return answer
+
+
+def ask(engine, timeout=None, cancel=None):
+  return engine.call("GetServerInfo", b"", [], {}, timeout, cancel)
+
+
+def test_large_call_into_buffers(native):
+  rows, cols = 1024, 2048
+  x = bits(rows, cols)
+  into = {
+      CODES: np.ones(rows * cols // 2, np.uint8),
+      SCALES: np.ones(rows * cols // 16, np.uint8),
+      AMAX: np.ones(4, np.uint8),
+  }
+  reply = native.call("Quantize", header(rows, cols), [x], into, None, None)
+  plain = native.call("Quantize", header(rows, cols), [x], {}, None, None)
+  assert all(part.obj is into[kind]
+             for part, kind in zip(reply.parts, (CODES, SCALES, AMAX)))
+  assert [bytes(p) for p in reply.parts] == [bytes(p) for p in plain.parts]
+
+
+def test_parts_outlive_all_else(server):
+  engine = make(server)
+  x = bits(256, 512)
+  reply = engine.call("Quantize", header(256, 512), [x], {}, None, None)
+  codes = np.frombuffer(reply.parts[0], np.uint8)
+  part = reply.parts[1]
+  said = [bytes(p) for p in reply.parts]
+  engine.close()
+  del engine, reply
+  gc.collect()
+  filler = [np.full(64 << 10, i, np.uint8) for i in range(64)]
+  assert bytes(codes) == said[0] and bytes(part) == said[1]
+  assert part.readonly and not codes.flags.writeable
+  del part
+  gc.collect()
+  assert bytes(codes) == said[0]
+  del filler
+
+
+def test_buffers_are_given_back(native):
+  """Whether a call succeeds or fails, what it borrowed is free afterwards."""
+  data = bytearray(bits(16, 64).tobytes())
+  codes = bytearray(16 * 32)
+  native.call("Quantize", header(16, 64), [data], {CODES: codes}, None, None)
+  data.extend(b"ab")
+  codes.extend(b"a")
+  with pytest.raises(quantd.Invalid):
+    native.call("Quantize", header(16, 64), [data], {CODES: codes}, None, None)
+  with pytest.raises(BufferError):
+    native.call("Quantize", header(16, 64), [data], {CODES: b"x"}, None, None)
+  data.extend(b"ab")
+  codes.extend(b"a")
+
+
+def test_what_is_no_buffer_is_refused(native):
+  for wrong in (None, 7, "text"):
+    with pytest.raises(TypeError):
+      native.call("Quantize", header(16, 64), [wrong], {}, None, None)
+  strided = bits(16, 128)[:, ::2]
+  with pytest.raises((BufferError, ValueError)):
+    native.call("Quantize", header(16, 64), [strided], {}, None, None)
+  with pytest.raises(quantd.Invalid) as error:
+    native.call("Quantize", b"\xff\xff", [], {}, None, None)
+  assert error.value.code == "INVALID_ARGUMENT"
+  with pytest.raises(ValueError):
+    native.call("NoSuchMethod", b"", [], {}, None, None)
+  with pytest.raises(quantd.Invalid, match="into"):
+    native.call("Quantize", header(16, 64), [bits(16, 64)],
+                {CODES: bytearray(3)}, None, None)
+
+
+def test_several_buffers_are_one_payload(native):
+  x = bits(64, 512)
+  whole = native.call("Quantize", header(64, 512), [x], {}, None, None)
+  cuts = [x[:1], x[1:1], x[1:60], x[60:]]
+  cut = native.call("Quantize", header(64, 512), cuts, {}, None, None)
+  assert [bytes(p) for p in whole.parts] == [bytes(p) for p in cut.parts]
+
+
+def test_decodes_what_lies_in_one_buffer_or_three(native):
+  x = bits(64, 512)
+  parts = [bytes(p) for p in native.call(
+      "Quantize", header(64, 512), [x], {}, None, None).parts]
+  message = pb.DequantizeRequest(
+      tensor=pb.Tensor(shape=[64, 512]),
+      options=pb.DequantizeOptions(
+          format=pb.FORMAT_NVFP4, usage=pb.USAGE_ROWWISE,
+          output=pb.DTYPE_F32)).SerializeToString()
+  joined = b"".join(parts)
+  cuts = [parts, [joined], [joined[:100], joined[100:]]]
+  read = [native.call("Dequantize", message, c, {}, None, None) for c in cuts]
+  values = [bytes(r.parts[0]) for r in read]
+  assert values[0] == values[1] == values[2]
+  error = np.abs(np.frombuffer(values[0], np.float32).reshape(64, 512) -
+                 (x.astype(np.uint32) << 16).view(np.float32))
+  assert error.max() < 0.7
+
+
+def test_threads_share_an_engine(native):
+  inputs = [bits(128, 256, seed) for seed in range(8)]
+  message = header(128, 256)
+  alone = [[bytes(p) for p in native.call(
+      "Quantize", message, [x], {}, None, None).parts] for x in inputs]
+  wrong = []
+
+  def work(i):
+    for _ in range(40):
+      reply = native.call("Quantize", message, [inputs[i]], {}, None, None)
+      if [bytes(p) for p in reply.parts] != alone[i]:
+        wrong.append(i)
+
+  threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  assert not wrong
+
+
+def test_lock_of_the_interpreter_is_free_during_a_call():
+  with scripted(slow(0.5)) as server:
+    engine = make(server.address)
+    thread = threading.Thread(target=ask, args=(engine,))
+    thread.start()
+    ticks = 0
+    while thread.is_alive():
+      time.sleep(0.01)
+      ticks += 1
+    # Of the 50 that there is time for.
+    assert ticks > 20
+    engine.close()
+
+
+def test_close_ends_calls_of_other_threads():
+  with scripted(slow(20)) as server:
+    engine = make(server.address)
+    caught = []
+
+    def work():
+      try:
+        ask(engine)
+      except quantd.Cancelled as error:
+        caught.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+      thread.start()
+    time.sleep(0.3)
+    start = time.monotonic()
+    engine.close()
+    for thread in threads:
+      thread.join()
+    assert time.monotonic() - start < 5
+    assert len(caught) == 3
+    with pytest.raises(quantd.Cancelled, match="closed"):
+      ask(engine)
+    engine.close()
+
+
+def test_cancellation_and_deadlines():
+  with scripted(slow(20)) as server:
+    engine = make(server.address)
+    stop = Cancellation()
+    threading.Timer(0.2, stop.cancel).start()
+    start = time.monotonic()
+    with pytest.raises(quantd.Cancelled):
+      ask(engine, cancel=stop)
+    with pytest.raises(quantd.Cancelled):
+      ask(engine, cancel=stop)
+    for timeout in (0.2, 0.0, -1.0):
+      with pytest.raises(quantd.DeadlineExceeded):
+        ask(engine, timeout=timeout)
+    assert time.monotonic() - start < 5
+    engine.close()
+
+
+def test_local_devices(native):
+  """No server at all, and the same bytes."""
+  local = make("local")
+  x = bits(128, 256)
+  message = header(128, 256, usage=pb.USAGE_BOTH, statistics=True)
+  here = local.call("Quantize", message, [x], {}, None, None)
+  there = native.call("Quantize", message, [x], {}, None, None)
+  assert [bytes(p) for p in here.parts] == [bytes(p) for p in there.parts]
+  ours = pb.QuantizeReply.FromString(here.header)
+  theirs = pb.QuantizeReply.FromString(there.header)
+  assert ours.tensors == theirs.tensors and ours.options == theirs.options
+  assert ours.tensor == theirs.tensor
+  assert ours.report.rowwise == theirs.report.rowwise
+  info = pb.GetServerInfoReply.FromString(ask(local).header)
+  assert [device.kind for device in info.devices] == ["cpu"]
+  with pytest.raises(quantd.Error) as error:
+    make("local:cuda:77")
+  assert error.value.code in ("NOT_FOUND", "UNIMPLEMENTED")
+  local.close()
+
+
+def test_headers_are_those_of_the_server(server, native):
+  """What is asked in messages is answered in messages, by either engine."""
+  from quantd.engines.grpc_engine import Engine
+  pure = Engine(Settings(server))
+  for method, message, kind, payload in (
+      ("DescribeQuantize", header(64, 64), pb.DescribeQuantizeReply, []),
+      ("GetServerInfo", b"", pb.GetServerInfoReply, []),
+      ("Quantize", header(64, 64), pb.QuantizeReply, [bits(64, 64)])):
+    read = [kind.FromString(engine.call(
+        method, message, payload, {}, None, None).header)
+            for engine in (native, pure)]
+    for reply in read:
+      reply.ClearField("request_id") if hasattr(reply, "request_id") else None
+      for device in getattr(reply, "devices", ()):
+        # Counts that grow with each call.
+        for field in ("jobs", "memory_high_water_bytes", "rht_cache_hits",
+                      "rht_cache_misses", "rht_launches"):
+          device.ClearField(field)
+    assert read[0] == read[1]
+  pure.close()

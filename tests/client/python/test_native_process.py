@@ -1,0 +1,307 @@
+"""The native engine and its process: forks, signals, exits, neighbours."""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from servers import scripted
+from test_native import slow
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("quantd._native") is None,
+    reason="THE NATIVE ENGINE IS NOT BUILT HERE")
+
+START = """
+import os, signal, sys, threading, time
+import quantd
+from quantd import quantd_pb2 as pb
+from quantd.engines.engine import Settings
+from quantd.engines.native_engine import Engine
+# Who starts tests in the background may have it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def ask(engine, timeout=None):
+  reply = engine.call("GetServerInfo", b"", [], {}, timeout, None)
+  return pb.GetServerInfoReply.FromString(reply.header).version
+def say(*words):
+  print(*words, flush=True)
+"""
+
+
+class Script:
+  """A Python of its own, that must end by itself."""
+
+  def __init__(self, text, *arguments, **environment):
+    self.process = subprocess.Popen(
+        [sys.executable, "-c", START + text, *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=dict(os.environ, **environment))
+
+  def line(self):
+    return self.process.stdout.readline().strip()
+
+  def end(self, timeout=20):
+    """What it still said; a program that hangs or fails is an error."""
+    try:
+      out, err = self.process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+      self.process.kill()
+      out, err = self.process.communicate()
+      raise AssertionError(f"it hangs: {out} {err}") from None
+    assert self.process.returncode == 0, (self.process.returncode, out, err)
+    return out.split("\n")[:-1]
+
+
+FORK = """
+server, idle = sys.argv[1:]
+engine, busy = Engine(Settings(idle)), Engine(Settings(server))
+say(ask(engine) != "")
+threading.Thread(target=ask, args=(busy,), daemon=True).start()
+time.sleep(0.3)
+pid = os.fork()
+if pid == 0:
+  start = time.monotonic()
+  for work in (lambda: ask(engine), lambda: ask(busy),
+               lambda: Engine(Settings(idle)), lambda: Engine(Settings("local"))):
+    try:
+      work()
+      say("no error")
+    except quantd.Forked as error:
+      say("Forked", "spawn" in str(error), error.code)
+  pure = quantd.connect(idle, engine="grpc")
+  say(pure.info().version != "")
+  pure.close()
+  engine.close()
+  del busy
+  say("soon", time.monotonic() - start < 5)
+  sys.exit(0)
+say("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+say(ask(engine) != "")
+"""
+
+
+@pytest.mark.parametrize("support", ["0", "1"])
+def test_fork(server, support):
+  """Amid a call, with gRPC's own support of forks and without: the child is
+  told at once and ends as any program, and the parent goes on."""
+  with scripted(slow(10)) as lazy:
+    script = Script(FORK, lazy.address, server,
+                    GRPC_ENABLE_FORK_SUPPORT=support)
+    said = script.end(40)
+  forked = "Forked True FAILED_PRECONDITION"
+  assert said == ["True", *[forked] * 4, "True", "soon True", "child 0", "True"]
+
+
+POOL = """
+import multiprocessing
+q = quantd.connect(sys.argv[1], engine="native")
+def version(_):
+  return q.info().version
+if __name__ == "__main__":
+  say(q.info().version != "")
+  with multiprocessing.get_context("fork").Pool(2) as pool:
+    try:
+      pool.map(version, range(4))
+    except quantd.Forked as error:
+      say(type(error).__name__)
+"""
+
+
+def test_pool_of_forked_processes(server):
+  """The error comes back from a worker, and the pool ends."""
+  assert Script(POOL, server).end() == ["True", "Forked"]
+
+
+INTERRUPT = """
+engine = Engine(Settings(sys.argv[1]))
+say("ready")
+start = time.monotonic()
+try:
+  ask(engine)
+  say("no error")
+except KeyboardInterrupt:
+  say("interrupted", time.monotonic() - start < 4)
+say(ask(engine))
+"""
+
+
+def quick(request, context):
+  return slow(0)(request, context)
+
+
+def test_interrupt_ends_the_call_and_not_the_connection():
+  with scripted(slow(20), quick) as server:
+    script = Script(INTERRUPT, server.address)
+    assert script.line() == "ready"
+    time.sleep(0.7)
+    script.process.send_signal(signal.SIGINT)
+    assert script.end() == ["interrupted True", "slow"]
+
+
+HANDLER = """
+seen = []
+signal.signal(signal.SIGINT, lambda *_: seen.append("seen"))
+engine = Engine(Settings(sys.argv[1]))
+say("ready")
+say(ask(engine), *seen)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+say("ready")
+say(ask(engine), *seen)
+"""
+
+
+def test_interrupt_that_is_handled_or_ignored():
+  """Where the handler raises nothing, the call goes on to its end."""
+  with scripted(slow(2)) as server:
+    script = Script(HANDLER, server.address)
+    for _ in range(2):
+      assert script.line() == "ready"
+      time.sleep(0.7)
+      script.process.send_signal(signal.SIGINT)
+      assert script.line() == "slow seen"
+    assert script.end() == []
+    # The first call was made twice, the second one was left alone.
+    assert len(server.calls) == 3
+
+
+TERMINATE = """
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+engine = Engine(Settings(sys.argv[1]))
+say("ready")
+ask(engine)
+"""
+
+
+def test_terminate_with_a_handler():
+  with scripted(slow(20)) as server:
+    script = Script(TERMINATE, server.address)
+    assert script.line() == "ready"
+    time.sleep(0.7)
+    start = time.monotonic()
+    script.process.send_signal(signal.SIGTERM)
+    script.end()
+    assert time.monotonic() - start < 5
+
+
+DAEMON = """
+engine = Engine(Settings(sys.argv[1]))
+for _ in range(4):
+  threading.Thread(target=ask, args=(engine,), daemon=True).start()
+time.sleep(0.3)
+say("end")
+"""
+
+
+def test_exit_amid_calls_of_daemon_threads():
+  with scripted(slow(20)) as server:
+    assert Script(DAEMON, server.address).end() == ["end"]
+
+
+LEAK = """
+import numpy as np
+from quantd.engines.engine import Cancellation
+engine, calls = Engine(Settings(sys.argv[1])), int(sys.argv[2])
+def header(cols):
+  return pb.QuantizeRequest(
+      tensor=pb.Tensor(dtype=pb.DTYPE_BF16, shape=[16, cols]),
+      options=pb.QuantizeOptions(format=pb.FORMAT_NVFP4)).SerializeToString()
+good, refused = header(64), header(63)
+x, codes = np.ones((16, 64), np.uint16), np.empty(16 * 32, np.uint8)
+short, stop = x[:1], Cancellation()
+into = {pb.TENSOR_KIND_ROWWISE_DATA: codes}
+def some(count):
+  for _ in range(count // 5):
+    engine.call("Quantize", good, [x], {}, None, None)
+    engine.call("Quantize", good, [x], into, 5.0, stop)
+    engine.call("Quantize", good, [x[:8], x[8:]], {}, None, None)
+    for message, payload in ((refused, x), (good, short)):
+      try:
+        engine.call("Quantize", message, [payload], {}, None, None)
+        say("no error")
+      except quantd.Invalid:
+        pass
+def resident():
+  with open("/proc/self/statm") as memory:
+    return int(memory.read().split()[1]) * os.sysconf("SC_PAGESIZE") >> 10
+some(calls // 4)
+for _ in range(4):
+  some(calls // 4)
+  say(resident())
+"""
+
+
+def test_small_calls_leak_nothing(server):
+  """Calls that succeed, are refused here and there, or carry a cancellation."""
+  calls = int(os.environ.get("QUANTD_LEAK_CALLS", "20000"))
+  kib = [int(line) for line in Script(LEAK, server, str(calls)).end(500)]
+  # The first quarter is where caches fill, even after as many calls before.
+  assert kib[3] - kib[0] < 512, kib
+  print(f"{calls} calls: resident {kib} KiB")
+
+
+LARGE = """
+import numpy as np
+engine, rows, cols = Engine(Settings(sys.argv[1])), 8192, 16384
+message = pb.QuantizeRequest(
+    tensor=pb.Tensor(dtype=pb.DTYPE_BF16, shape=[rows, cols]),
+    options=pb.QuantizeOptions(format=pb.FORMAT_NVFP4)).SerializeToString()
+x = np.full((rows, cols), 0x3F80, np.uint16)
+sizes = {pb.TENSOR_KIND_ROWWISE_DATA: x.nbytes // 4,
+         pb.TENSOR_KIND_ROWWISE_SCALE: x.nbytes // 32,
+         pb.TENSOR_KIND_ROWWISE_AMAX: 4}
+into = {kind: np.ones(size, np.uint8) for kind, size in sizes.items()}
+def memory(line):
+  with open("/proc/self/status") as status:
+    return next(int(r.split()[1]) for r in status if r.startswith(line)) >> 10
+for turn in range(3):
+  before = memory("VmRSS")
+  with open("/proc/self/clear_refs", "w") as peaks:
+    peaks.write("5")
+  engine.call("Quantize", message, [x], into, None, None)
+say(memory("VmHWM") - before, memory("VmRSS") - before)
+"""
+
+
+def test_large_call_copies_nothing(server):
+  """256 MiB there and 72 back, in a process of its own: neither is left in
+  memory, and at no time is there a copy of the input."""
+  peak, after = map(int, Script(LARGE, server).end(50)[0].split())
+  # At the peak gRPC holds the reply as it came; malloc may keep some of it.
+  assert peak < 128 and after < 32, (peak, after)
+
+
+NEIGHBOURS = """
+import numpy as np
+x = np.linspace(-4, 4, 64 * 64, dtype=np.float32).reshape(64, 64)
+parts = []
+for _ in range(2):
+  for engine in ("grpc", "native"):
+    with quantd.connect(sys.argv[1], engine=engine) as q:
+      t = q.quantize(x, "nvfp4")
+      parts.append(bytes(t.rowwise.codes))
+      try:
+        q.quantize(x[:, :63], "nvfp4")
+      except quantd.Invalid:
+        parts.append(parts[-1])
+say(len(parts), len(set(parts)))
+"""
+
+
+@pytest.mark.parametrize("order", [
+    ("grpc", "quantd._native"), ("quantd._native", "grpc"),
+    ("torch", "grpc", "quantd._native"), ("quantd._native", "grpc", "torch")],
+    ids="-".join)
+def test_beside_other_copies_of_the_same_libraries(server, order):
+  """grpcio and torch bring gRPC, protobuf and Abseil of their own."""
+  if "torch" in order and importlib.util.find_spec("torch") is None:
+    pytest.skip("TORCH IS NOT INSTALLED HERE")
+  # Of START the engine would be imported first.
+  text = "import sys\n" + "".join(f"import {name}\n" for name in order) + START
+  process = subprocess.run(
+      [sys.executable, "-c", text + NEIGHBOURS, server], text=True,
+      capture_output=True, timeout=50, check=False)
+  assert (process.returncode, process.stdout.split()) == (0, ["8", "1"]), process

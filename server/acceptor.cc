@@ -26,6 +26,7 @@ constexpr absl::Duration kSweepInterval = absl::Milliseconds(200);
 // Of few connections; of many each is looked at less often.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
 constexpr size_t kFew = 256;
+constexpr absl::Duration kTurnInterval = absl::Milliseconds(5);
 // Descriptors that are no connections: files, queues, devices, metrics.
 constexpr size_t kOwnDescriptors = 64;
 // What a connection may bring beside messages: the handshake of TLS, settings,
@@ -106,7 +107,7 @@ void Acceptor::RunAccepting() {
     poll(polled.data(), polled.size(),
          turnstile_.empty()
              ? -1
-             : static_cast<int>(absl::ToInt64Milliseconds(kLookInterval)));
+             : static_cast<int>(absl::ToInt64Milliseconds(kTurnInterval)));
     if (polled[0].revents != 0) return;
     for (size_t i = 1; i < polled.size(); ++i) {
       if (polled[i].revents != 0) Accept(polled[i].fd);
@@ -176,8 +177,7 @@ void Acceptor::Accept(int listening) {
     const Turnstile::Guest guest = {fd, listening};
     using Standing = MemoryLedger::Standing;
     const Standing standing = ledger_->StandingOf(*connection);
-    if (!connection->countable() || standing == Standing::kTrusted ||
-        (standing == Standing::kGood && !churns)) {
+    if (!connection->countable() || standing == Standing::kTrusted) {
       HandOver(guest);
       continue;
     }
@@ -186,7 +186,8 @@ void Acceptor::Accept(int listening) {
     const Turnstile::Pace& pace = outlawed ? Turnstile::kOutlawed
                                   : standing == Standing::kDistrusted
                                       ? Turnstile::kDistrusted
-                                      : Turnstile::kChurning;
+                                  : churns ? Turnstile::kChurning
+                                           : Turnstile::kUsual;
     if (!turnstile_.Enter(connection->host(), pace, guest)) ++dropped_;
   }
 }

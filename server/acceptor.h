@@ -4,8 +4,8 @@
 // (CVE-2023-4785), takes as many connections as come, and tells nobody about
 // them. So the descriptors are accepted here: no more than a limit, at which
 // one that does nothing makes room, and each remembered, so that a call's
-// connection can be measured and ended. Hosts that are not
-// trusted get new ones at a pace (server/turnstile.h).
+// connection can be measured and ended. A host gets new ones
+// at a pace (server/turnstile.h), the slower the less it is trusted.
 //
 // Threads: Find, Expel, size and dropped may be called from any thread, the
 // rest from one.

@@ -27,6 +27,8 @@ class Turnstile {
     size_t most;          // wait at once; the next is hung up on
     int most_said;        // who says more before its turn loses its place
   };
+  // Of any host: six hundred handshakes at once would be felt by all.
+  static constexpr Pace kUsual = {absl::Milliseconds(5), 64, 1024, 1 << 20};
   // Of a host that churns. Some clients send a window of their first request
   // before they are answered.
   static constexpr Pace kChurning = {absl::Milliseconds(20), 16, 256, 1 << 20};

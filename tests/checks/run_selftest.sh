@@ -41,7 +41,7 @@ calls='called: cmake --build
 -LE ^(unit|slow|long|gpu)$
 -L ^slow$ -LE ^(long|gpu)$'
 expect "no GPU" "tests/run.sh: preset cpu, 2 at a time
-about 10 min
+slow: about
 long      not run
 called: cmake --preset cpu
 $calls

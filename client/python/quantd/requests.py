@@ -10,7 +10,6 @@ from quantd import quantd_pb2 as pb
 from quantd.arrays import Source
 from quantd.copies import Part
 from quantd.errors import Invalid, Unimplemented
-from quantd.results import PartPlan
 from quantd.tensor import QuantizedTensor
 from quantd.words import DTYPES, KINDS
 
@@ -63,9 +62,12 @@ def cut_apart(
 
 def part_of(ref: pb.TensorRef, data: memoryview) -> Part:
   """A part of a reply."""
-  plan = PartPlan.of(ref)
   spec = geometry.Spec(
-    plan.kind, plan.dtype, plan.shape, ref.layout, tuple(ref.group_offsets)
+    KINDS.word(ref.kind),
+    DTYPES.word(ref.dtype),
+    tuple(ref.shape),
+    ref.layout,
+    tuple(ref.group_offsets),
   )
   return Part(spec, np.frombuffer(data, np.uint8))
 

@@ -1,9 +1,10 @@
 """Forks while a connection is open, and uses it in parent and children.
 
-    forking.py ADDRESS ENGINE idle|busy
+    forking.py ADDRESS ENGINE idle|busy|apart
 """
 
 import os
+import pathlib
 import signal
 import sys
 import threading
@@ -29,7 +30,43 @@ def in_child(function):
   return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def watched():
+  """How many descriptors the epoll sets of this process watch."""
+  count = 0
+  for info in pathlib.Path("/proc/self/fdinfo").iterdir():
+    try:
+      count += info.read_text().count("tfd:")
+    except OSError:
+      continue  # that of the listing itself
+  return count
+
+
+def apart(address, engine):
+  """Whether what a child opens stays out of the parent's epoll sets."""
+  x = np.ones((16, 16), np.float32)
+  q = quantd.connect(address, engine=engine)
+  q.quantize(x, "nvfp4")
+  (told, tell), (ended, end) = os.pipe(), os.pipe()
+  child = os.fork()
+  if child == 0:
+    signal.alarm(10)
+    q.quantize(x, "nvfp4")
+    os.write(tell, b"x")
+    os.read(ended, 1)
+    os._exit(0)
+  os.close(tell)
+  called = os.read(told, 1)
+  during = watched()
+  os.write(end, b"x")
+  os.waitpid(child, 0)
+  after = watched()
+  print(called, during, after)
+  return int(called != b"x" or during != after)
+
+
 def main(address, engine, how):
+  if how == "apart":
+    return apart(address, engine)
   x = np.random.default_rng(1).standard_normal((96, 160)).astype(np.float32)
   big = np.tile(x, (20, 20))
   q = quantd.connect(address, engine=engine)

@@ -242,6 +242,10 @@ def test_fork_in_the_middle_of_a_call(server, engine):
   alone("forking.py", server, engine, "busy")
 
 
+def test_a_child_is_told_of_its_own_sockets_alone(server):
+  alone("forking.py", server, "grpc", "apart")
+
+
 def test_nothing_happens_before_the_first_call(connect):
   with scripted(info) as server:
     before = threading.active_count()

@@ -15,6 +15,8 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 
+from quantd.engines import epoll_sets
+
 # Seconds that a fork waits for calls to come to rest.
 _PATIENCE = 5.0
 
@@ -117,7 +119,10 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
-  for gate in list(_gates):
+  gates = list(_gates)
+  if gates:
+    epoll_sets.separate()
+  for gate in gates:
     gate.begin_anew()
 
 

@@ -7,8 +7,7 @@ needed; ml_dtypes, PyTorch and JAX are used where they are there.
 import functools
 import math
 import sys
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -62,8 +61,7 @@ def size_of(word: str) -> int:
   return _BYTES[word]
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
   """A tensor that came in: `data` are its bytes, flat, as uint8."""
 
   dtype: str
@@ -139,15 +137,16 @@ def _word_of(dtype: Any, field: str, said: str | None) -> str:
     ):
       raise Invalid.of(f"{field}.dtype", f"elements of {said}", str(dtype))
     return said
-  for word, name in (
-    ("f32", "float32"),
-    ("f16", "float16"),
-    ("bf16", "bfloat16"),
-  ):
-    if dtype.name == name:
-      return word
+  if (word := _float_word(dtype)) is not None:
+    return word
   hint = ' (bits of bf16? say dtype="bf16")' if dtype == np.uint16 else ""
   raise Invalid.of(f"{field}.dtype", "f32, f16 or bf16", f"{dtype}{hint}")
+
+
+@functools.cache
+def _float_word(dtype: Any) -> str | None:
+  names = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+  return names.get(dtype.name)
 
 
 def _torch_word(dtype: Any) -> str | None:

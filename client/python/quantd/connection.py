@@ -77,17 +77,17 @@ class Connection(Link):
       >>> t.rowwise.codes.shape, t.columnwise.codes.shape
       ((128, 32), (64, 64))
     """
-    asked = options.quantize_message(format, keywords)
     sources = [arrays.read(x, "tensor", dtype)]
     sources += [
       arrays.read(y, f"fused[{i}]", sources[0].dtype if dtype else None)
       for i, y in enumerate(fused)
     ]
-    tensor = requests.stacked(sources, flatten_axis)
-    into = requests.buffers(out, tensor, asked)
-    request = pb.QuantizeRequest(tensor=tensor, options=asked)
+    tensor, asked, header = requests.quantize_request(
+      sources, flatten_axis, format, keywords
+    )
+    into = requests.buffers(out, tensor, asked) if out else {}
     data = [s.data for s in sources]
-    reply = self._call("Quantize", request, data, into, timeout, cancel)
+    reply = self._call("Quantize", header, data, into, timeout, cancel)
     answer = pb.QuantizeReply.FromString(reply.header)
     requests.check_echo(asked, answer.options)
     parts = {
@@ -260,7 +260,8 @@ class Connection(Link):
     request = pb.RhtAmaxRequest(
       tensor=requests.tensor_of(source, flatten_axis), options=o
     )
-    reply = self._call("RhtAmax", request, [source.data], {}, timeout, cancel)
+    header = request.SerializeToString()
+    reply = self._call("RhtAmax", header, [source.data], {}, timeout, cancel)
     answer = pb.RhtAmaxReply.FromString(reply.header)
     found = {
       KINDS.word(ref.kind): requests.part_of(ref, data).array()
@@ -374,7 +375,8 @@ class Connection(Link):
       ),
       options=asked,
     )
-    reply = self._call("DescribeQuantize", request, [], {}, timeout, cancel)
+    header = request.SerializeToString()
+    reply = self._call("DescribeQuantize", header, [], {}, timeout, cancel)
     answer = pb.DescribeQuantizeReply.FromString(reply.header)
     return Plan(
       parts={KINDS.word(ref.kind): PartPlan.of(ref) for ref in answer.tensors},
@@ -392,6 +394,5 @@ class Connection(Link):
       >>> "nvfp4" in q.info().formats
       True
     """
-    empty = pb.GetServerInfoRequest()
-    reply = self._call("GetServerInfo", empty, [], {}, timeout, cancel)
+    reply = self._call("GetServerInfo", b"", [], {}, timeout, cancel)
     return ServerInfo.of(pb.GetServerInfoReply.FromString(reply.header))

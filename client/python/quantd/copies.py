@@ -43,9 +43,9 @@ class Statistics:
     return Statistics(**{name: getattr(message, name) for name in names})
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class Part:
-  """One part of a tensor: what it is, and its bytes, flat."""
+  """One part of a tensor: what it is, and its bytes, flat. Immutable."""
 
   spec: Spec
   data: Array = field(repr=False)

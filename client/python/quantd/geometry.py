@@ -7,6 +7,7 @@ for tensors that come from a file or from parts, and for cutting them.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from quantd import quantd_pb2 as pb
 from quantd.arrays import size_of
@@ -132,8 +133,7 @@ def copy_shape(
   return CopyShape(lines, positions, padded, blocks, data, scale, order)
 
 
-@dataclass(frozen=True)
-class Spec:
+class Spec(NamedTuple):
   """A part: what it is and how large."""
 
   kind: str

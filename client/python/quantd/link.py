@@ -32,7 +32,7 @@ class Link:
   def _call(
     self,
     method: str,
-    request: Any,
+    header: bytes,
     payload: Sequence[Any],
     into: Mapping[int, Any],
     timeout: float | None,
@@ -40,7 +40,6 @@ class Link:
   ) -> Reply:
     if timeout is not None and not (0 < timeout < math.inf):
       raise Invalid.of("timeout", "seconds > 0", repr(timeout))
-    header = request.SerializeToString()
     return self._engine.call(method, header, payload, into, timeout, cancel)
 
   def _values(
@@ -63,7 +62,8 @@ class Link:
     else:
       made = out
     target = arrays.writable(made, word, shape, "out")
-    self._call(method, request, payload, {kind: target}, timeout, cancel)
+    header = request.SerializeToString()
+    self._call(method, header, payload, {kind: target}, timeout, cancel)
     return arrays.to_jax(made) if library == "jax" and out is None else made
 
   # --- its life -------------------------------------------------------------

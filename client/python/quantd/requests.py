@@ -1,7 +1,8 @@
 """Requests from sources and options, and tensors from replies."""
 
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,8 +11,12 @@ from quantd import quantd_pb2 as pb
 from quantd.arrays import Source
 from quantd.copies import Part
 from quantd.errors import Invalid, Unimplemented
+from quantd.options import QuantizeKeywords
 from quantd.tensor import QuantizedTensor
-from quantd.words import DTYPES, KINDS
+from quantd.words import DTYPES, KINDS, Word
+
+if TYPE_CHECKING:
+  from typing import Unpack
 
 
 def tensor_message(
@@ -43,6 +48,56 @@ def stacked(sources: Sequence[Source], flatten_axis: int) -> pb.Tensor:
       raise Invalid.of(f"fused[{i - 1}]", expected, got)
     rows += m
   return tensor_message(DTYPES.parse("dtype", first.dtype), (rows, cols), -1)
+
+
+def quantize_request(
+  sources: Sequence[Source],
+  flatten_axis: int,
+  format: Word,
+  keywords: QuantizeKeywords,
+) -> tuple[pb.Tensor, pb.QuantizeOptions, bytes]:
+  """The tensor and the options of Quantize, and both as they travel.
+
+  The options are the caller's own; the tensor is not to be changed.
+  """
+  dtype, shape = sources[0].dtype, sources[0].shape
+  if len(sources) == 1 and _is_plain(flatten_axis, format, keywords):
+    tensor, asked, header = _remembered(
+      dtype, shape, flatten_axis, format, **keywords
+    )
+    return tensor, pb.QuantizeOptions.FromString(asked), header
+  own = options.quantize_message(format, keywords)
+  tensor = stacked(sources, flatten_axis)
+  request = pb.QuantizeRequest(tensor=tensor, options=own)
+  return tensor, own, request.SerializeToString()
+
+
+# Of one type and equal: the same. Not so floats: -0.0 == 0.0.
+_PLAIN = (str, int, bool, type(None))
+
+
+def _is_plain(
+  flatten_axis: int, format: Word, keywords: QuantizeKeywords
+) -> bool:
+  """Whether equal arguments always make an equal request."""
+  values = (flatten_axis, format, *keywords.values())
+  drawn = keywords.get("stochastic") is True
+  return not drawn and all(type(v) in _PLAIN for v in values)
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _remembered(
+  dtype: str,
+  shape: tuple[int, ...],
+  flatten_axis: int,
+  format: Word,
+  **keywords: "Unpack[QuantizeKeywords]",
+) -> tuple[pb.Tensor, bytes, bytes]:
+  """Programs ask the same of one tensor after the other."""
+  asked = options.quantize_message(format, keywords)
+  tensor = tensor_message(DTYPES.parse("dtype", dtype), shape, flatten_axis)
+  request = pb.QuantizeRequest(tensor=tensor, options=asked)
+  return tensor, asked.SerializeToString(), request.SerializeToString()
 
 
 def cut_apart(
@@ -87,11 +142,9 @@ def add_ref(request: pb.DequantizeRequest, part: Part, at: int) -> None:
 
 
 def buffers(
-  out: Mapping[str, Any] | None, tensor: pb.Tensor, asked: pb.QuantizeOptions
+  out: Mapping[str, Any], tensor: pb.Tensor, asked: pb.QuantizeOptions
 ) -> dict[int, Any]:
   """The caller's buffers by the number of their kind."""
-  if not out:
-    return {}
   try:
     known = {spec.kind: spec for spec in geometry.specs(tensor, asked)}
   except (ValueError, IndexError, ZeroDivisionError):

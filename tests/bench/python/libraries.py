@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""The engines of the Python package beside other libraries on the same cores.
+
+    libraries.py --server quantd [--environments build/ecosystem] [--rounds N]
+                 [--json FILE]
+
+Each contender makes NVFP4 of rows of one bf16 tensor in host memory: quantd by
+`Connection.quantize` over loopback, from the package that this Python has
+installed; llm-compressor, ModelOpt and torchao in their own process, with as
+many threads as there are cores, by what tests/ecosystem drives them with. Their
+environments are those that tests/ecosystem/run.sh makes. Rounds go through all
+in turn; the ratio of each round counts, and the median is shown.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+import engines
+
+HERE = pathlib.Path(__file__).resolve().parent
+ECOSYSTEM = HERE.parents[1] / "ecosystem"
+SIZE = 64 << 20  # bytes of input
+COLUMNS = 4096
+LIBRARIES = ["compressed-tensors", "modelopt", "torchao"]
+
+
+def library_worker(name):
+  import importlib
+
+  import torch
+  library = importlib.import_module(f"libraries.by_{name.replace('-', '_')}")
+  for line in sys.stdin:
+    size, _, calls = map(int, line.split())
+    torch.manual_seed(0)
+    weight = torch.randn(size // 2 // COLUMNS, COLUMNS).to(torch.bfloat16)
+    start = time.perf_counter()
+    for _ in range(calls):
+      library.pack({"weight": weight}, "nvfp4")
+    seconds = time.perf_counter() - start
+    print(json.dumps({"seconds": seconds, "microseconds": []}), flush=True)
+
+
+def contenders_of(target, environments):
+  found = [
+      engines.Contender(
+          f"quantd {engine}",
+          [sys.executable, engines.__file__, "--worker", engine, "api", target],
+          **(engines.TUNED if engine == "grpc" else {}))
+      for engine in ("native", "grpc")
+  ]
+  for name in LIBRARIES:
+    python = environments / name / "bin/python"
+    if not python.exists():
+      print(f"SKIPPED: {name} is not there (tests/ecosystem/run.sh installs it)")
+      continue
+    found.append(engines.Contender(
+        name, [python, __file__, "--worker", name],
+        PYTHONPATH=str(ECOSYSTEM), HF_HUB_OFFLINE="1"))
+  return found
+
+
+def measure(contenders, rounds):
+  """GB/s of input: for each contender one a round."""
+  found = {contender.name: [] for contender in contenders}
+  for turn in range(-1, rounds):  # the first one warms up
+    for contender in contenders:
+      calls = 6 if contender.name.startswith("quantd") and turn >= 0 else 1
+      seconds = contender.run(SIZE, 1, calls)["seconds"]
+      if turn >= 0:
+        found[contender.name].append(SIZE * calls / seconds / 1e9)
+  return found
+
+
+def rows_of(found):
+  """How many times as fast as each library the engines are."""
+  for name, own in found.items():
+    row = {"contender": name, "gb_per_s": statistics.median(own), "rounds": own}
+    if not name.startswith("quantd"):
+      for engine in ("native", "grpc"):
+        row[f"{engine}_times"] = statistics.median(
+            ours / theirs for ours, theirs in
+            zip(found[f"quantd {engine}"], own, strict=True))
+    yield row
+
+
+def show(row):
+  times = "".join(f"   {engine} {row[f'{engine}_times']:6.1f} times"
+                  for engine in ("native", "grpc") if f"{engine}_times" in row)
+  print(f"{row['contender']:20} {row['gb_per_s']:8.4f} GB/s{times}")
+
+
+def main():
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--server", required=True)
+  parser.add_argument("--environments", type=pathlib.Path,
+                      default=HERE.parents[2] / "build/ecosystem")
+  parser.add_argument("--rounds", type=int, default=5)
+  parser.add_argument("--device", default="", help="what this machine is")
+  parser.add_argument("--commit", default="")
+  parser.add_argument("--note", default="", help="what else the machine did")
+  parser.add_argument("--json")
+  known = parser.parse_args()
+  with engines.serving(known.server) as target:
+    contenders = contenders_of(target, known.environments.resolve())
+    try:
+      found = measure(contenders, known.rounds)
+    finally:
+      for contender in contenders:
+        contender.stop()
+  rows = list(rows_of(found))
+  for row in rows:
+    show(row)
+  if known.json:
+    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    pathlib.Path(known.json).write_text(json.dumps({
+        "benchmark": "python libraries", "device": known.device,
+        "cores": os.cpu_count(), "date": today, "commit": known.commit,
+        "note": known.note, "bytes": SIZE, "rounds": known.rounds,
+        "rows": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+  if sys.argv[1:2] == ["--worker"]:
+    library_worker(sys.argv[2])
+  else:
+    main()

@@ -1,6 +1,6 @@
-"""Runs the Python of README.md, as it stands there but for the address, with
-stock stubs against a server. Exits with 77 where Python has no gRPC, protobuf
-or numpy.
+"""Runs the stock stubs' Python of README.md, as it stands there but for the
+address, against a server. Exits with 77 where Python has no gRPC, protobuf or
+numpy.
 """
 
 import argparse
@@ -18,9 +18,11 @@ class ReadmeTest(unittest.TestCase):
   stop_server = classmethod(stub_test.PythonStubTest.stop_server.__func__)
 
   def test_example(self):
-    _, _, rest = stub_test.ARGS.readme.read_text().partition("```python\n")
+    # The last one; before it is the package's, which has a test of its own.
+    _, _, rest = stub_test.ARGS.readme.read_text().rpartition("```python\n")
     example, end, _ = rest.partition("```\n")
     self.assertTrue(end, "README.md has no Python")
+    self.assertIn("quantd_pb2_grpc", example)
     self.assertIn('"127.0.0.1:50151"', example)
     folder = tempfile.TemporaryDirectory()
     self.addClassCleanup(folder.cleanup)

@@ -1,5 +1,6 @@
 """The version of the package, which is that of the tree around it."""
 
+import os
 import pathlib
 import re
 from collections.abc import Mapping
@@ -20,5 +21,7 @@ def dynamic_metadata(
         r"^project\(quantd VERSION ([0-9.]+)", lists.read_text(), re.MULTILINE
       )
       if found:
-        return {"version": found[1]}
+        # As PyTorch's wheels say it: one that has CUDA's devices, too.
+        label = "+cu13" if os.environ.get("QUANTD_CUDA") == "1" else ""
+        return {"version": found[1] + label}
   raise RuntimeError("the version of quantd was not found")

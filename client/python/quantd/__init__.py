@@ -13,8 +13,8 @@ is connected or started before it is needed.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from quantd.connecting import connect
-from quantd.connection import Connection
+from quantd.calls.connecting import connect
+from quantd.calls.connection import Connection
 from quantd.engines.engine import Cancellation, Retry, Tls
 from quantd.errors import (
   Busy,
@@ -33,10 +33,10 @@ from quantd.errors import (
 )
 
 if TYPE_CHECKING:
-  from quantd.copies import Copy, Statistics
-  from quantd.file import load, save
   from quantd.quantizer import Quantizer
-  from quantd.tensor import QuantizedTensor
+  from quantd.tensors.copies import Copy, Statistics
+  from quantd.tensors.file import load, save
+  from quantd.tensors.tensor import QuantizedTensor
 
   engine: str
 
@@ -70,12 +70,12 @@ __all__ = [
 
 # Found where they are first asked for, so that importing the package is quick.
 _LATER = {
-  "Copy": "quantd.copies",
-  "QuantizedTensor": "quantd.tensor",
-  "Statistics": "quantd.copies",
+  "Copy": "quantd.tensors.copies",
+  "QuantizedTensor": "quantd.tensors.tensor",
+  "Statistics": "quantd.tensors.copies",
   "Quantizer": "quantd.quantizer",
-  "load": "quantd.file",
-  "save": "quantd.file",
+  "load": "quantd.tensors.file",
+  "save": "quantd.tensors.file",
 }
 _MODULES = ("aio", "hadamard", "ray", "spark", "torch")
 

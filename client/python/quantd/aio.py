@@ -13,11 +13,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
-from quantd import connecting
-from quantd import connection as _connection
+from quantd.calls import connecting
+from quantd.calls import connection as _connection
 from quantd.engines.engine import Cancellation
 from quantd.results import Maxima, Plan, ServerInfo
-from quantd.tensor import QuantizedTensor
+from quantd.tensors.tensor import QuantizedTensor
 
 __all__ = ["Connection", "connect"]
 

@@ -9,12 +9,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from quantd import geometry, options
+from quantd import options
 from quantd import quantd_pb2 as pb
-from quantd.connecting import connect
-from quantd.connection import Connection
+from quantd.calls.connecting import connect
+from quantd.calls.connection import Connection
 from quantd.errors import Error, Invalid
-from quantd.tensor import QuantizedTensor
+from quantd.tensors import geometry
+from quantd.tensors.tensor import QuantizedTensor
 from quantd.words import DTYPES, FLOATS
 
 if TYPE_CHECKING:

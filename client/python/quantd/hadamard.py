@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from quantd import arrays
 from quantd.errors import Invalid
+from quantd.tensors import arrays
 
 __all__ = [
   "apply_rht",

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quantd import arrays, geometry, words
-from quantd.arrays import Array
-from quantd.connection import Connection
+from quantd import words
+from quantd.calls.connection import Connection
 from quantd.errors import Invalid
 from quantd.options import QuantizeKeywords
-from quantd.tensor import QuantizedTensor
+from quantd.tensors import arrays, geometry
+from quantd.tensors.arrays import Array
+from quantd.tensors.tensor import QuantizedTensor
 
 if TYPE_CHECKING:
   from typing import Unpack

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quantd import bands
-from quantd.arrays import Array
 from quantd.bands import joining
 from quantd.columns import Columns, column_of
 from quantd.errors import Invalid
+from quantd.tensors.arrays import Array
 
 if TYPE_CHECKING:
   from typing import Unpack

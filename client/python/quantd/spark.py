@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quantd.arrays import view
 from quantd.columns import Columns, column_of
 from quantd.errors import Invalid
+from quantd.tensors.arrays import view
 from quantd.words import DTYPES, FLOATS
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from quantd.arrays import Array
-from quantd.connection import Connection
+from quantd.calls.connection import Connection
 from quantd.errors import Invalid
-from quantd.geometry import FORMATS_BY_NAME
-from quantd.tensor import QuantizedTensor
+from quantd.tensors.arrays import Array
+from quantd.tensors.geometry import FORMATS_BY_NAME
+from quantd.tensors.tensor import QuantizedTensor
 
 if TYPE_CHECKING:
   from typing import Unpack

@@ -17,7 +17,8 @@ from conftest import bf16
 from servers import info, scripted
 
 import quantd
-from quantd import aio, arrays
+from quantd import aio
+from quantd.tensors import arrays
 from quantd import quantd_pb2 as pb
 
 SKIP = {name: f"{name.upper()} IS NOT INSTALLED" for name in ("torch", "jax", "ml_dtypes")}

@@ -12,7 +12,8 @@ import pytest
 from conftest import bf16
 
 import quantd
-from quantd import geometry, options, words
+from quantd import options, words
+from quantd.tensors import geometry
 from quantd import quantd_pb2 as pb
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden"

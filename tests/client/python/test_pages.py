@@ -1,4 +1,4 @@
-"""The README's example runs as it stands, and types and style are clean."""
+"""The pages' examples run as they stand, and types and style are clean."""
 
 import importlib.util
 import os
@@ -14,15 +14,30 @@ import quantd
 PACKAGE = pathlib.Path(__file__).resolve().parents[3] / "client/python"
 
 
-def test_example(server, engine, tmp_path, monkeypatch):
+@pytest.fixture
+def run_first(server, engine, tmp_path, monkeypatch):
+  """Runs the first Python of a page, whatever server it names."""
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(
       quantd, "connect",
       lambda target, made=quantd.connect: made(server, engine=engine))
-  _, _, rest = (PACKAGE / "README.md").read_text().partition("```python\n")
-  example = rest.partition("```")[0].replace("4096", "64")
-  names = {}
-  exec(example, names)
+
+  def run(page, **names):
+    _, _, rest = page.read_text().partition("```python\n")
+    exec(rest.partition("```")[0].replace("4096", "64"), names)
+    return names
+
+  return run
+
+
+def test_the_example_of_the_front_page(run_first, x):
+  names = run_first(PACKAGE.parents[1] / "README.md", w=x)
+  assert names["t"].columnwise.rotated and not names["t"].rowwise.rotated
+  names["q"].close()
+
+
+def test_example(run_first):
+  names = run_first(PACKAGE / "README.md")
   assert np.abs(names["y"] - names["x"]).mean() < 0.2
   assert np.array_equal(names["again"].dequantize(), names["t"].dequantize())
   assert os.path.exists("x.safetensors")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import quantd
-from quantd import dialects, file
+from quantd.tensors import dialects, file
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden"
 

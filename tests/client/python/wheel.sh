@@ -128,9 +128,29 @@ done
 (cd "$work/dist" && du -h ./*)
 [ -z "$out" ] || { mkdir -p "$out" && cp "$work"/dist/* "$out"; }
 
-for python in "${pythons[@]}"; do
-  tag=cp$("$python" -c 'import sys; print("%d%d" % sys.version_info[:2])')
+# native_wheel PYTHON: the one that it takes; nothing where none was made.
+native_wheel() {
+  local tag
+  tag=cp$("$1" -c 'import sys; print("%d%d" % sys.version_info[:2])')
   [ "${tag#cp3}" -le 12 ] || tag=cp312
-  test_wheel "$python" "$work"/dist/*-"$tag"-*manylinux*.whl native
+  find "$work/dist" -name "*-$tag-*manylinux*.whl"
+}
+
+for python in "${pythons[@]}"; do
+  test_wheel "$python" "$(native_wheel "$python")" native
 done
 test_wheel "${pythons[0]}" "$work"/dist/*-py3-none-any.whl grpc
+
+# With PyTorch and JAX the same tests try their arrays, too, and whether three
+# copies of the same libraries bear each other.
+libraries=$root/build/pipelines/bin/python
+wheel=''
+! "$libraries" -c 'import jax, torch' 2>/dev/null ||
+  wheel=$(native_wheel "$libraries")
+if [ -n "$wheel" ]; then
+  "$libraries" -m zipfile -e "$wheel" "$work/beside"
+  PYTHONPATH=$work/beside "$libraries" "$here/run.py" --installed \
+    --server "$server" --quantctl "$quantctl"
+else
+  echo "SKIPPED: ARRAYS OF PYTORCH AND JAX, which pipelines/run.sh installs"
+fi

@@ -107,7 +107,7 @@ def read(x: Any, field: str = "tensor", dtype: str | None = None) -> Source:
   if library == "jax":
     x = np.asarray(x)
   elif library == "dlpack":
-    from quantd.dlpack import from_dlpack
+    from quantd.tensors.dlpack import from_dlpack
 
     x, dtype = from_dlpack(x, field, dtype)
   elif library == "":

@@ -4,14 +4,16 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from quantd import arrays, geometry, many, options, requests, words
+from quantd import options, words
 from quantd import quantd_pb2 as pb
+from quantd.calls import many, requests
+from quantd.calls.link import Link
 from quantd.engines.engine import Cancellation
 from quantd.errors import Invalid
-from quantd.link import Link
 from quantd.options import QuantizeKeywords
 from quantd.results import Maxima, PartPlan, Plan, ServerInfo
-from quantd.tensor import QuantizedTensor
+from quantd.tensors import arrays, geometry
+from quantd.tensors.tensor import QuantizedTensor
 from quantd.words import DTYPES, FLOATS, KINDS, USAGES, Word
 
 if TYPE_CHECKING:

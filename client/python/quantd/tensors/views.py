@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quantd import arrays, geometry, options
+from quantd import options
 from quantd import quantd_pb2 as pb
-from quantd.arrays import Array, size_of
-from quantd.copies import Part
 from quantd.errors import Invalid
-from quantd.geometry import CopyShape, Spec
-from quantd.tensor import QuantizedTensor
+from quantd.tensors import arrays, geometry
+from quantd.tensors.arrays import Array, size_of
+from quantd.tensors.copies import Part
+from quantd.tensors.geometry import CopyShape, Spec
+from quantd.tensors.tensor import QuantizedTensor
 from quantd.words import DTYPES, LAYOUTS
 
 if TYPE_CHECKING:
-  from quantd.connection import Connection
+  from quantd.calls.connection import Connection
 
 
 def _like(

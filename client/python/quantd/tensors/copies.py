@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from quantd import quantd_pb2 as pb
-from quantd.arrays import Array, size_of, view
-from quantd.geometry import Spec
+from quantd.tensors.arrays import Array, size_of, view
+from quantd.tensors.geometry import Spec
 from quantd.words import LAYOUTS
 
 if TYPE_CHECKING:
-  from quantd.tensor import QuantizedTensor
+  from quantd.tensors.tensor import QuantizedTensor
 
 __all__ = ["Copy", "Part", "Statistics"]
 

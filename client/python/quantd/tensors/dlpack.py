@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from quantd.arrays import Array
 from quantd.errors import Invalid
+from quantd.tensors.arrays import Array
 
 # Devices whose memory a CPU reads: the CPU's own and pinned by CUDA or ROCm.
 _HOST = (1, 3, 11)

@@ -1,6 +1,6 @@
 """How a connection is made."""
 
-from quantd.connection import Connection
+from quantd.calls.connection import Connection
 from quantd.engines.engine import Retry, Settings, Tls
 from quantd.errors import Invalid
 

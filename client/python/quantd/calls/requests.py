@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quantd import arrays, geometry, options
+from quantd import options
 from quantd import quantd_pb2 as pb
-from quantd.arrays import Source
-from quantd.copies import Part
 from quantd.errors import Invalid, Unimplemented
 from quantd.options import QuantizeKeywords
-from quantd.tensor import QuantizedTensor
+from quantd.tensors import arrays, geometry
+from quantd.tensors.arrays import Source
+from quantd.tensors.copies import Part
+from quantd.tensors.tensor import QuantizedTensor
 from quantd.words import DTYPES, KINDS, Word
 
 if TYPE_CHECKING:

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quantd import geometry
 from quantd import quantd_pb2 as pb
-from quantd.arrays import Array, size_of
-from quantd.copies import Copy, Part, Statistics
 from quantd.errors import Invalid
-from quantd.geometry import Spec
+from quantd.tensors import geometry
+from quantd.tensors.arrays import Array, size_of
+from quantd.tensors.copies import Copy, Part, Statistics
+from quantd.tensors.geometry import Spec
 from quantd.words import DTYPES, FORMATS, PROFILES, USAGES
 
 if TYPE_CHECKING:
-  from quantd.connection import Connection
+  from quantd.calls.connection import Connection
   from quantd.engines.engine import Cancellation
 
 __all__ = ["QuantizedTensor"]
@@ -217,7 +217,7 @@ class QuantizedTensor:
     Raises:
       Invalid: The cut is inside a block, or the tensor is in groups.
     """
-    from quantd import views
+    from quantd.tensors import views
 
     return views.cut_rows(self, start, stop)
 
@@ -227,7 +227,7 @@ class QuantizedTensor:
     Raises:
       IndexError: There is no such group.
     """
-    from quantd import views
+    from quantd.tensors import views
 
     return views.group(self, i)
 
@@ -240,7 +240,7 @@ class QuantizedTensor:
     Raises:
       Invalid: Another shape.
     """
-    from quantd import views
+    from quantd.tensors import views
 
     return views.reshape(self, shape)
 
@@ -249,29 +249,29 @@ class QuantizedTensor:
 
   def with_scale_layout(self, layout: str) -> "QuantizedTensor":
     """The same codes with "linear" or "swizzled" scales."""
-    from quantd import views
+    from quantd.tensors import views
 
     return views.with_scale_layout(self, layout)
 
   def save(self, path: Any, name: str = "tensor") -> None:
     """Writes a safetensors file of it; see `quantd.save`."""
-    from quantd import file
+    from quantd.tensors import file
 
     file.save(path, {name: self})
 
   def to_modelopt(
     self, name: str, input_amax: float | None = None
   ) -> dict[str, Any]:
-    """The tensors that ModelOpt stores of a weight; see `quantd.dialects`."""
-    from quantd import dialects
+    """The tensors that ModelOpt stores of a weight; see `quantd.tensors.dialects`."""
+    from quantd.tensors import dialects
 
     return dialects.to_modelopt(self, name, input_amax)
 
   def to_compressed_tensors(
     self, name: str, input_amax: float | None = None
   ) -> dict[str, Any]:
-    """The tensors that compressed-tensors stores; see `quantd.dialects`."""
-    from quantd import dialects
+    """The tensors that compressed-tensors stores; see `quantd.tensors.dialects`."""
+    from quantd.tensors import dialects
 
     return dialects.to_compressed_tensors(self, name, input_amax)
 
@@ -287,18 +287,18 @@ class QuantizedTensor:
     Raises:
       ImportError: matplotlib is not installed.
     """
-    from quantd import notebook
+    from quantd.tensors import notebook
 
     return notebook.plot(self, original)
 
   def __repr__(self) -> str:
     """Format, shape, bytes and SQNR."""
-    from quantd import notebook
+    from quantd.tensors import notebook
 
     return notebook.text(self)
 
   def _repr_html_(self) -> str:
-    from quantd import notebook
+    from quantd.tensors import notebook
 
     return notebook.html(self)
 
@@ -344,7 +344,7 @@ class QuantizedTensor:
       Invalid: A part is missing, too many, of another size or shape, or holds
         an amax below 0.
     """
-    from quantd import views
+    from quantd.tensors import views
 
     tensor = pb.Tensor(
       dtype=DTYPES.parse("dtype", dtype), shape=shape, flatten_axis=flatten_axis

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from quantd import arrays, geometry
-from quantd.tensor import QuantizedTensor
+from quantd.tensors import arrays, geometry
+from quantd.tensors.tensor import QuantizedTensor
 
 
 def _size(count: int) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
-from quantd import arrays
 from quantd.engines.engine import Cancellation
-from quantd.tensor import QuantizedTensor
+from quantd.tensors import arrays
+from quantd.tensors.tensor import QuantizedTensor
 
 
 class _Silent:

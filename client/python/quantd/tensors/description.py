@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from quantd import geometry
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
-from quantd.tensor import QuantizedTensor
+from quantd.tensors import geometry
+from quantd.tensors.tensor import QuantizedTensor
 from quantd.words import (
   DTYPES,
   FLOATS,

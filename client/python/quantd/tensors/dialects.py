@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from quantd import geometry, views
-from quantd.arrays import Array
 from quantd.errors import Invalid
-from quantd.tensor import QuantizedTensor
+from quantd.tensors import geometry, views
+from quantd.tensors.arrays import Array
+from quantd.tensors.tensor import QuantizedTensor
 
 __all__ = ["to_compressed_tensors", "to_modelopt"]
 

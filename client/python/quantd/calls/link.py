@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from quantd import arrays
 from quantd.engines import open_engine
 from quantd.engines.engine import Cancellation, Engine, Reply, Settings
 from quantd.errors import Invalid
+from quantd.tensors import arrays
 
 
 class Link:

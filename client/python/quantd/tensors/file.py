@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quantd import geometry
-from quantd.arrays import Array
-from quantd.copies import Part
-from quantd.description import describe, parse_description
 from quantd.errors import Invalid
-from quantd.geometry import Spec
-from quantd.tensor import QuantizedTensor
+from quantd.tensors import geometry
+from quantd.tensors.arrays import Array
+from quantd.tensors.copies import Part
+from quantd.tensors.description import describe, parse_description
+from quantd.tensors.geometry import Spec
+from quantd.tensors.tensor import QuantizedTensor
 
 if TYPE_CHECKING:
-  from quantd.connection import Connection
+  from quantd.calls.connection import Connection
 
 __all__ = ["load", "names", "save"]
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -42,6 +43,8 @@ class LocalCall final : private Engine::Work {
  private:
   void RunOn(Backend& backend, Engine::SlotLease slot) override;
   absl::Status Compute(Backend& backend);
+  // What the job may use of the caller's input and of the result where it lies.
+  LentMemory Lend(const Backend& backend) const;
   void Gather(absl::Span<std::byte> staging) const;
   // Waits for RunOn, or takes the call back. False: it was taken back.
   bool Await(Engine& engine, int device);
@@ -51,6 +54,7 @@ class LocalCall final : private Engine::Work {
   const absl::Span<const absl::Span<const std::byte>> payload_;
   const CallLimit limit_;
   CallControl& control_;
+  std::vector<absl::Span<std::byte>> outputs_;  // of the result
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -39,6 +39,8 @@ class ResultBuilder {
   // The memory of one part, which the caller fills: it counts as added. Empty
   // when there is no such part or no memory.
   absl::Span<std::byte> Claim(TensorKind kind);
+  // RESOURCE_EXHAUSTED when there was no memory.
+  const absl::Status& status() const { return error_; }
 
   struct Report {
     bool saw_nan = false;

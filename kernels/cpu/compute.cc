@@ -81,8 +81,8 @@ class Computer {
       if (absl::Status s = CheckSeen(); !s.ok()) return s;
     }
     if (choice_.dbias) Dbias(plan_.output(TensorKind::kDbias)->dtype);
-    WriteHistory(plan_, recipe_, bases_.out);
-    report_->replaced_globals = WriteGlobalScales(plan_, bases_.out);
+    WriteHistory(plan_, recipe_, bases_);
+    report_->replaced_globals = WriteGlobalScales(plan_, bases_);
     return absl::OkStatus();
   }
 
@@ -105,7 +105,7 @@ class Computer {
     CountRht(true);
     RotateArgs args = {};
     args.x = Input(0);
-    args.out = bases_.out + plan_.output(TensorKind::kRotated)->offset;
+    args.out = Output(TensorKind::kRotated);
     args.dtype = recipe.output;
     args.signs = bases_.signs;
     args.inverse = recipe.inverse;
@@ -135,9 +135,12 @@ class Computer {
   Matrix Input(size_t group) const {
     const Group& g = plan_.groups()[group];
     const DType dtype = plan_.tensor().dtype;
-    return {
-        bases_.in + static_cast<size_t>(g.row * plan_.cols()) * SizeOf(dtype),
-        dtype, g.rows, plan_.cols()};
+    return {bases_.Input(plan_, plan_.inputs()[0]) +
+                static_cast<size_t>(g.row * plan_.cols()) * SizeOf(dtype),
+            dtype, g.rows, plan_.cols()};
+  }
+  std::byte* Output(TensorKind kind) const {
+    return bases_.Output(plan_, *plan_.output(kind));
   }
 
   void Seen(const Maxima& m, std::mutex* mutex) {
@@ -198,8 +201,7 @@ class Computer {
       uint32_t*& to = amax.columnwise
                           ? (rotated ? args->col_rht_lines : args->col_lines)
                           : (rotated ? args->row_rht_lines : args->row_lines);
-      to = reinterpret_cast<uint32_t*>(bases_.out +
-                                       plan_.output(amax.kind)->offset);
+      to = reinterpret_cast<uint32_t*>(Output(amax.kind));
       to += amax.columnwise
                 ? static_cast<int64_t>(piece.group) * plan_.cols() + piece.col
                 : plan_.groups()[piece.group].row;
@@ -210,16 +212,16 @@ class Computer {
     for (const AmaxOutput& amax : recipe_.amaxes) {
       const TensorSpec& spec = *plan_.output(amax.kind);
       if (amax.lines && spec.size > 0) {
-        std::memset(bases_.out + spec.offset, 0, spec.size);
+        std::memset(Output(amax.kind), 0, spec.size);
       }
     }
     const std::vector<Maxima> found = FindMaxima();
     if (absl::Status s = CheckSeen(); !s.ok()) return s;
     for (const AmaxOutput& amax : recipe_.amaxes) {
       const TensorSpec& spec = *plan_.output(amax.kind);
-      auto* const to = reinterpret_cast<float*>(bases_.out + spec.offset);
+      auto* const to = reinterpret_cast<float*>(Output(amax.kind));
       if (amax.from == AmaxOutput::From::kGiven) {
-        WriteGivenAmax(plan_, amax, bases_.out);
+        WriteGivenAmax(plan_, amax, bases_);
       } else if (amax.lines) {
         for (size_t i = 0; i < spec.size / sizeof(float); ++i) {
           if (std::isnan(to[i])) to[i] = Scalar::Float(kNanBits);

@@ -73,8 +73,12 @@ class CpuBackend : public Backend {
     return s;
   }
 
-  absl::StatusOr<std::unique_ptr<Job>> Begin(
-      std::shared_ptr<const Plan> plan) override {
+  absl::StatusOr<std::unique_ptr<Job>> Begin(std::shared_ptr<const Plan> plan,
+                                             LentMemory lent) override {
+    if (!info_.borrows && !(lent.inputs.empty() && lent.outputs.empty())) {
+      return absl::UnimplementedError(
+          fmt::format("{} works on memory of its own alone", info_.name));
+    }
     if (++device_.live > info_.slots) {
       --device_.live;
       return absl::ResourceExhaustedError(
@@ -82,8 +86,8 @@ class CpuBackend : public Backend {
     }
     JobBlocks blocks;
     const std::pair<size_t, Block*> wanted[] = {
-        {plan->input_bytes(), &blocks.in},
-        {plan->output_bytes(), &blocks.out},
+        {lent.inputs.empty() ? plan->input_bytes() : 0, &blocks.in},
+        {lent.outputs.empty() ? plan->output_bytes() : 0, &blocks.out},
         {plan->scratch_bytes(), &blocks.scratch},
     };
     for (const auto& [bytes, to] : wanted) {
@@ -94,6 +98,7 @@ class CpuBackend : public Backend {
       }
       *to = *std::move(block);
     }
+    blocks.lent = std::move(lent);
     return MakeCpuJob(&device_, std::move(plan), std::move(blocks));
   }
 
@@ -116,6 +121,7 @@ absl::StatusOr<std::unique_ptr<Backend>> Open(std::string name,
                                  threads, threads == 1 ? "" : "s");
   info.slots = options.slots > 0 ? options.slots : std::max(4, threads);
   info.memory_limit = options.memory_limit;
+  info.borrows = true;
   return std::make_unique<CpuBackend>(std::move(info), (*isa)->tiles, threads);
 }
 

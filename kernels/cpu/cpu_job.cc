@@ -29,11 +29,13 @@ class CpuJob : public Job {
     if (device_->tiles == nullptr) {
       Copy();
     } else {
-      WriteZeros();
-      const absl::Status status = Compute(
-          device_, *plan_,
-          {blocks_.in.data(), blocks_.out.data(), blocks_.scratch.data()},
-          &report);
+      JobBases bases;
+      bases.in = blocks_.in.data();
+      bases.out = blocks_.out.data();
+      bases.scratch = blocks_.scratch.data();
+      bases.lent = &blocks_.lent;
+      WriteZeros(bases);
+      const absl::Status status = Compute(device_, *plan_, bases, &report);
       if (!status.ok()) return status;
     }
     blocks_.in = Block();
@@ -61,9 +63,10 @@ class CpuJob : public Job {
     }
   }
 
-  void WriteZeros() {
+  void WriteZeros(const JobBases& bases) {
     for (const ZeroRun& run : PaddingOf(*plan_)) {
-      std::byte* to = blocks_.out.data() + run.offset;
+      std::byte* to = bases.OutputAt(*plan_, run.offset);
+      if (to == nullptr) continue;
       for (size_t i = 0; i < run.count; ++i, to += run.pitch) {
         std::memset(to, 0, run.width);
       }

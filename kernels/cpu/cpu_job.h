@@ -9,11 +9,13 @@
 
 namespace quantd::cpu {
 
-// Blocks of the plan's input_bytes(), output_bytes() and scratch_bytes().
+// Blocks of the plan's input_bytes(), output_bytes() and scratch_bytes(); none
+// for what was lent.
 struct JobBlocks {
   Block in;
   Block out;
   Block scratch;
+  LentMemory lent;
 };
 std::unique_ptr<Job> MakeCpuJob(CpuDevice* device,
                                 std::shared_ptr<const Plan> plan,

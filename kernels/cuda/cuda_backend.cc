@@ -42,8 +42,8 @@ class CudaBackend : public Backend {
     return s;
   }
 
-  absl::StatusOr<std::unique_ptr<Job>> Begin(
-      std::shared_ptr<const Plan> plan) override;
+  absl::StatusOr<std::unique_ptr<Job>> Begin(std::shared_ptr<const Plan> plan,
+                                             LentMemory lent) override;
 
  private:
   friend class CudaJob;
@@ -93,7 +93,7 @@ class CudaJob : public Job {
     ++backend_->jobs_;
     JobReport report;
     if (plan_->rows() == 0 || plan_->cols() == 0) {
-      WriteEmpty(*plan_, work_->recipe, memory_.out.data());
+      WriteEmpty(*plan_, work_->recipe, OnHost());
       Report(ErrorSums{}, ErrorSums{}, &report);
     } else {
       Fed(memory_.in.size());
@@ -115,6 +115,12 @@ class CudaJob : public Job {
   }
 
  private:
+  JobBases OnHost() const {
+    JobBases bases;
+    bases.out = memory_.out.data();
+    return bases;
+  }
+
   absl::Status CopyIn(size_t n) {
     if (absl::Status s = backend_->device_->Enter(); !s.ok()) return s;
     if (fed_ == 0) {
@@ -187,8 +193,8 @@ class CudaJob : public Job {
         !s.ok()) {
       return s;
     }
-    WriteHistory(*plan_, work_->recipe, memory_.out.data());
-    report->replaced_globals = WriteGlobalScales(*plan_, memory_.out.data());
+    WriteHistory(*plan_, work_->recipe, OnHost());
+    report->replaced_globals = WriteGlobalScales(*plan_, OnHost());
     return absl::OkStatus();
   }
 
@@ -216,7 +222,11 @@ class CudaJob : public Job {
 };
 
 absl::StatusOr<std::unique_ptr<Job>> CudaBackend::Begin(
-    std::shared_ptr<const Plan> plan) {
+    std::shared_ptr<const Plan> plan, LentMemory lent) {
+  if (!lent.inputs.empty() || !lent.outputs.empty()) {
+    return absl::UnimplementedError(
+        fmt::format("{} works on memory of its own alone", info_.name));
+  }
   if (absl::Status s = device_->Health(); !s.ok()) return s;
   Device::Lease lease = device_->TakeSlot();
   if (!lease) {

@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -40,6 +42,17 @@ struct JobReport {
   JobTimes times = {};
 };
 
+// Memory of the caller's that a job works on where it lies, in place of blocks
+// of its own. All of it is aligned for its elements, stays where it is until
+// the job is gone, and inputs and outputs do not overlap. Inputs that somebody
+// writes to meanwhile make undefined outputs and no other harm.
+struct LentMemory {
+  // A span for each of plan.inputs(), of its size. None: the job has staging.
+  std::vector<absl::Span<const std::byte>> inputs = {};
+  // A span for each of plan.outputs(), of its size. None: TakeOutput has them.
+  std::vector<absl::Span<std::byte>> outputs = {};
+};
+
 // One plan resident on one device. Not thread-safe; may move between threads.
 // Destruction gives everything back, whatever state the job is in.
 //
@@ -51,8 +64,9 @@ class Job {
   virtual ~Job() = default;
 
   // Staging for plan.input_bytes() bytes, 256-byte aligned, valid until Run
-  // returns. Writing here and then calling Fed is the way in: it lets the
-  // door gather straight from the network into the memory the device reads.
+  // returns; empty where the inputs were lent. Writing here and then calling
+  // Fed is the way in: it lets the door gather straight from the network into
+  // the memory the device reads.
   virtual absl::Span<std::byte> staging() = 0;
 
   // Bytes [0, n) of the staging are final. n never decreases. A device may
@@ -64,8 +78,8 @@ class Job {
   // other error is the device's.
   virtual absl::StatusOr<JobReport> Run() = 0;
 
-  // The plan's output_bytes(), laid out as plan.outputs() says. The block
-  // stays valid after the job is gone.
+  // The plan's output_bytes(), laid out as plan.outputs() says; empty where the
+  // outputs were lent. The block stays valid after the job is gone.
   virtual Block TakeOutput() = 0;
 };
 
@@ -75,6 +89,7 @@ struct BackendInfo {
   std::string description;  // "AVX2, 2 threads", "NVIDIA H200, sm_90"
   int slots = 1;            // jobs that may be alive at once
   size_t memory_limit = 0;  // bytes of payload memory its pool may hold
+  bool borrows = false;     // its jobs take LentMemory
 };
 
 // Counters that only grow, and the device's state. A snapshot, not one instant.
@@ -95,9 +110,13 @@ class Backend {
   virtual BackendStats stats() const = 0;
 
   // The plan is kept alive by the job. RESOURCE_EXHAUSTED when no slot or no
-  // memory is free; never waits.
+  // memory is free, UNIMPLEMENTED for lent memory where info().borrows is
+  // false; never waits.
   virtual absl::StatusOr<std::unique_ptr<Job>> Begin(
-      std::shared_ptr<const Plan> plan) = 0;
+      std::shared_ptr<const Plan> plan, LentMemory lent) = 0;
+  absl::StatusOr<std::unique_ptr<Job>> Begin(std::shared_ptr<const Plan> plan) {
+    return Begin(std::move(plan), LentMemory());
+  }
 };
 
 struct BackendOptions {

@@ -15,16 +15,19 @@ namespace {
 
 // Writes the start of a tensor of floats, as far as the tensor reaches.
 void Put(const Plan& plan, TensorKind kind, absl::Span<const float> values,
-         std::byte* out) {
+         const JobBases& bases) {
   const TensorSpec& spec = *plan.output(kind);
   const size_t bytes = std::min(spec.size, values.size() * sizeof(float));
-  if (bytes > 0) std::memcpy(out + spec.offset, values.data(), bytes);
+  if (bytes > 0) {
+    std::memcpy(bases.Output(plan, spec), values.data(), bytes);
+  }
 }
 
 }  // namespace
 
-void WriteGivenAmax(const Plan& plan, const AmaxOutput& amax, std::byte* out) {
-  Put(plan, amax.kind, amax.source.values(), out);
+void WriteGivenAmax(const Plan& plan, const AmaxOutput& amax,
+                    const JobBases& bases) {
+  Put(plan, amax.kind, amax.source.values(), bases);
 }
 
 void WriteTensorScales(const Plan& plan, const Recipe& recipe,
@@ -48,7 +51,7 @@ void WriteTensorScales(const Plan& plan, const Recipe& recipe,
   }
 }
 
-int64_t WriteGlobalScales(const Plan& plan, std::byte* out) {
+int64_t WriteGlobalScales(const Plan& plan, const JobBases& bases) {
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
   if (o == nullptr) return 0;
   const Numerics numerics = NumericsOf(*o);
@@ -56,7 +59,7 @@ int64_t WriteGlobalScales(const Plan& plan, std::byte* out) {
   const EncodeParams params = MakeEncodeParams(plan);
   std::vector<float> values(plan.groups().size());
   std::memcpy(values.data(),
-              out + plan.output(TensorKind::kRowwiseAmax)->offset,
+              bases.Output(plan, *plan.output(TensorKind::kRowwiseAmax)),
               values.size() * sizeof(float));
   int64_t replaced = 0;
   for (size_t g = 0; g < values.size(); ++g) {
@@ -70,37 +73,39 @@ int64_t WriteGlobalScales(const Plan& plan, std::byte* out) {
       ++replaced;
     }
   }
-  Put(plan, KindOfGlobal(numerics), values, out);
+  Put(plan, KindOfGlobal(numerics), values, bases);
   return replaced;
 }
 
-void WriteHistory(const Plan& plan, const Recipe& recipe, std::byte* out) {
+void WriteHistory(const Plan& plan, const Recipe& recipe,
+                  const JobBases& bases) {
   if (!recipe.history) return;
   const auto& o = std::get<QuantizeOptions>(plan.options());
   std::vector<float> amaxes(plan.groups().size());
-  std::memcpy(amaxes.data(), out + plan.output(TensorKind::kNextScale)->offset,
+  std::memcpy(amaxes.data(),
+              bases.Output(plan, *plan.output(TensorKind::kNextScale)),
               amaxes.size() * sizeof(float));
   const GroupUpdates updates =
       UpdateScales(o.history->amax, amaxes, o.history->rule, o.history->margin,
                    LimitsOf(FindFormat(o.format)->element).max, o.scale);
-  Put(plan, TensorKind::kAmaxHistory, updates.history, out);
-  Put(plan, TensorKind::kNextScale, updates.scales, out);
+  Put(plan, TensorKind::kAmaxHistory, updates.history, bases);
+  Put(plan, TensorKind::kNextScale, updates.scales, bases);
 }
 
-void WriteEmpty(const Plan& plan, const Recipe& recipe, std::byte* out) {
-  std::fill_n(out, plan.output_bytes(), std::byte{0});
+void WriteEmpty(const Plan& plan, const Recipe& recipe, const JobBases& bases) {
+  std::fill_n(bases.out, plan.output_bytes(), std::byte{0});
   if (!std::holds_alternative<QuantizeOptions>(plan.options())) return;
   for (const AmaxOutput& amax : recipe.amaxes) {
-    if (amax.from == AmaxOutput::From::kGiven) WriteGivenAmax(plan, amax, out);
+    if (amax.from == AmaxOutput::From::kGiven)
+      WriteGivenAmax(plan, amax, bases);
   }
   std::vector<std::byte> scratch(plan.scratch_bytes());
-  JobBases bases;
-  bases.in = out;  // Nothing of it is read.
-  bases.out = out;
-  bases.scratch = scratch.data();
-  WriteTensorScales(plan, recipe, MakeQuantizeTask(plan, bases));
-  WriteHistory(plan, recipe, out);
-  WriteGlobalScales(plan, out);
+  JobBases all = bases;
+  all.in = bases.out;  // Nothing of it is read.
+  all.scratch = scratch.data();
+  WriteTensorScales(plan, recipe, MakeQuantizeTask(plan, all));
+  WriteHistory(plan, recipe, bases);
+  WriteGlobalScales(plan, bases);
 }
 
 }  // namespace quantd

@@ -13,7 +13,8 @@
 namespace quantd {
 
 // Writes the values of one amax that was given.
-void WriteGivenAmax(const Plan& plan, const AmaxOutput& amax, std::byte* out);
+void WriteGivenAmax(const Plan& plan, const AmaxOutput& amax,
+                    const JobBases& bases);
 
 // Writes the scale of every FP8 tensor of the task, inverted as the output has
 // it and as it is for the encoder. The amaxes of the task have been written.
@@ -23,15 +24,16 @@ void WriteTensorScales(const Plan& plan, const Recipe& recipe,
 // Writes the global scales or divisors that a profile's library stores, of the
 // amaxes in the output. Returns of how many groups it stores one that makes NaN
 // of their scales: 1 is written for them.
-int64_t WriteGlobalScales(const Plan& plan, std::byte* out);
+int64_t WriteGlobalScales(const Plan& plan, const JobBases& bases);
 
 // Writes the rolled histories and the next scales, where the plan has them. The
 // places of the next scales hold this call's amaxes until then.
-void WriteHistory(const Plan& plan, const Recipe& recipe, std::byte* out);
+void WriteHistory(const Plan& plan, const Recipe& recipe,
+                  const JobBases& bases);
 
 // Writes all of the output of a plan whose tensor is empty: what its groups
 // would have, were they empty ones of a larger tensor.
-void WriteEmpty(const Plan& plan, const Recipe& recipe, std::byte* out);
+void WriteEmpty(const Plan& plan, const Recipe& recipe, const JobBases& bases);
 
 }  // namespace quantd
 

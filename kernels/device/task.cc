@@ -8,16 +8,16 @@
 namespace quantd {
 namespace {
 
-size_t OffsetOf(const TensorSpec& spec, size_t group) {
-  return spec.offset +
-         (spec.group_offsets.empty() ? 0 : spec.group_offsets[group]);
+// Where a group begins in its tensor.
+size_t OffsetIn(const TensorSpec& spec, size_t group) {
+  return spec.group_offsets.empty() ? 0 : spec.group_offsets[group];
 }
 
-// One copy of every group. `base` is where the specs of `find` lie.
-template <typename Find>
+// One copy of every group. `place` tells where the specs of `find` lie.
+template <typename Find, typename Place>
 void AddCopies(const Plan& plan, const FormatSpec& f, bool columnwise,
-               int rotation, const CopyForm& form, std::byte* base,
-               const float* signs, Find find, std::vector<GroupTask>* groups) {
+               int rotation, const CopyForm& form, const float* signs,
+               Find find, Place place, std::vector<GroupTask>* groups) {
   const TensorSpec* data =
       find(columnwise ? TensorKind::kColumnwiseData : TensorKind::kRowwiseData);
   if (data == nullptr) return;
@@ -36,12 +36,12 @@ void AddCopies(const Plan& plan, const FormatSpec& f, bool columnwise,
     static_cast<CopyAddress&>(copy) =
         MakeCopyGeometry(f, columnwise, group.rows, plan.cols(), rotation,
                          form.scale_layout, form.compact_scales);
-    copy.data = base + OffsetOf(*data, g);
-    copy.scale = base + OffsetOf(scale, g);
+    copy.data = place(*data) + OffsetIn(*data, g);
+    copy.scale = place(scale) + OffsetIn(scale, g);
     copy.rotation = rotation;
     copy.signs = rotation > 0 ? signs : nullptr;
     if (amax == nullptr) continue;
-    copy.amax = reinterpret_cast<float*>(base + amax->offset);
+    copy.amax = reinterpret_cast<float*>(place(*amax));
     if (HasAmaxOfLines(f, form)) {
       copy.amax_line = 1;
       copy.amax +=
@@ -65,6 +65,27 @@ std::vector<GroupTask> MakeGroups(const Plan& plan, const std::byte* x,
 }
 
 }  // namespace
+
+const std::byte* JobBases::Input(const Plan& plan,
+                                 const TensorSpec& spec) const {
+  if (lent == nullptr || lent->inputs.empty()) return in + spec.offset;
+  return lent->inputs[static_cast<size_t>(&spec - plan.inputs().data())].data();
+}
+
+std::byte* JobBases::Output(const Plan& plan, const TensorSpec& spec) const {
+  if (lent == nullptr || lent->outputs.empty()) return out + spec.offset;
+  const auto at = static_cast<size_t>(&spec - plan.outputs().data());
+  return lent->outputs[at].data();
+}
+
+std::byte* JobBases::OutputAt(const Plan& plan, size_t offset) const {
+  if (lent == nullptr || lent->outputs.empty()) return out + offset;
+  for (const TensorSpec& spec : plan.outputs()) {
+    if (offset < spec.offset || offset >= spec.offset + spec.size) continue;
+    return Output(plan, spec) + (offset - spec.offset);
+  }
+  return nullptr;
+}
 
 EncodeParams MakeEncodeParams(const Plan& plan) {
   const auto& o = std::get<QuantizeOptions>(plan.options());
@@ -113,12 +134,16 @@ QuantizeTask MakeQuantizeTask(const Plan& plan, const JobBases& bases) {
   const FormatSpec f = FormatUnder(o.profile, o.format, plan.tensor().dtype);
   QuantizeTask task;
   task.params = MakeEncodeParams(plan);
-  task.groups = MakeGroups(plan, bases.in, plan.tensor().dtype);
+  task.groups = MakeGroups(plan, bases.Input(plan, plan.inputs()[0]),
+                           plan.tensor().dtype);
   const auto find = [&](TensorKind kind) { return plan.output(kind); };
+  const auto place = [&](const TensorSpec& spec) {
+    return bases.Output(plan, spec);
+  };
   AddCopies(plan, f, false, o.rht.rowwise ? o.rht.dimension : 0, o.form,
-            bases.out, bases.signs, find, &task.groups);
+            bases.signs, find, place, &task.groups);
   AddCopies(plan, f, true, o.rht.columnwise ? o.rht.dimension : 0, o.form,
-            bases.out, bases.signs, find, &task.groups);
+            bases.signs, find, place, &task.groups);
   const TensorSpec* amax = plan.output(TensorKind::kAmax);
   const TensorSpec* dbias = plan.output(TensorKind::kDbias);
   auto* scratch = reinterpret_cast<float*>(bases.scratch);
@@ -129,12 +154,12 @@ QuantizeTask MakeQuantizeTask(const Plan& plan, const JobBases& bases) {
       group.columnwise.tensor_scale = scratch++;
     }
     if (amax != nullptr) {
-      group.amax = reinterpret_cast<float*>(bases.out + amax->offset) + g;
+      group.amax = reinterpret_cast<float*>(place(*amax)) + g;
     }
     if (dbias == nullptr) continue;
     group.partial = scratch;
     scratch += CeilDiv(group.rows, kChunkRows) * plan.cols();
-    group.dbias = bases.out + dbias->offset +
+    group.dbias = place(*dbias) +
                   g * static_cast<size_t>(plan.cols()) * SizeOf(dbias->dtype);
   }
   return task;
@@ -154,11 +179,15 @@ DequantizeTask MakeDequantizeTask(const Plan& plan, const JobBases& bases) {
                  plan.cols(),
                  HasColumnwise(o.usage),
                  *FindNumerics(o.profile, o.format)};
-  task.groups = MakeGroups(plan, bases.out + out.offset, o.output);
+  task.groups = MakeGroups(plan, bases.Output(plan, out), o.output);
   AddCopies(
       plan, f, task.params.columnwise, o.inverse_rht ? o.rht_dimension : 0,
-      o.form, bases.in, bases.signs,
-      [&](TensorKind kind) { return plan.input(kind); }, &task.groups);
+      o.form, bases.signs, [&](TensorKind kind) { return plan.input(kind); },
+      // A copy that is decoded is only read.
+      [&](const TensorSpec& spec) {
+        return const_cast<std::byte*>(bases.Input(plan, spec));
+      },
+      &task.groups);
   return task;
 }
 
@@ -183,7 +212,7 @@ std::vector<ZeroRun> PaddingOf(const Plan& plan) {
                            rotated ? o->rht.dimension : 0, o->form.scale_layout,
                            o->form.compact_scales);
       for (ZeroRun run : ScalePadding(f, geometry)) {
-        run.offset += OffsetOf(*spec, g);
+        run.offset += spec->offset + OffsetIn(*spec, g);
         runs.push_back(run);
       }
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/arith/encode.h"
+#include "kernels/device/backend.h"
 #include "kernels/device/group_task.h"
 #include "kernels/plan/geometry.h"
 #include "kernels/plan/plan.h"
@@ -17,10 +18,19 @@ namespace quantd {
 
 // Where a job's bytes are, in one address space.
 struct JobBases {
-  std::byte* in = nullptr;       // plan.input_bytes()
-  std::byte* out = nullptr;      // plan.output_bytes()
-  std::byte* scratch = nullptr;  // plan.scratch_bytes()
-  const float* signs = nullptr;  // of the plan's rotation
+  const std::byte* in = nullptr;  // plan.input_bytes()
+  std::byte* out = nullptr;       // plan.output_bytes()
+  std::byte* scratch = nullptr;   // plan.scratch_bytes()
+  const float* signs = nullptr;   // of the plan's rotation
+  // What lies by itself, if anything does, and not in `in` or `out`.
+  const LentMemory* lent = nullptr;
+
+  // One of plan.inputs() and one of plan.outputs().
+  const std::byte* Input(const Plan& plan, const TensorSpec& spec) const;
+  std::byte* Output(const Plan& plan, const TensorSpec& spec) const;
+  // A byte of the plan's output by its offset; nullptr for one between outputs
+  // that were lent.
+  std::byte* OutputAt(const Plan& plan, size_t offset) const;
 };
 
 struct QuantizeTask {

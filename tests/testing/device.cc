@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
@@ -192,61 +193,6 @@ std::vector<Target> Targets() {
   }
   if (targets.size() == cpus) targets.push_back({"cuda", ""});
   return targets;
-}
-
-absl::StatusOr<Reply> RunPlan(Backend& backend, Plan plan,
-                              const std::vector<oracle::Bytes>& inputs) {
-  auto job = backend.Begin(std::make_shared<const Plan>(plan));
-  if (!job.ok()) return job.status();
-  const absl::Span<std::byte> staging = (*job)->staging();
-  if (staging.size() != plan.input_bytes()) {
-    return absl::InternalError(
-        fmt::format("staging of {} bytes, the plan has {}", staging.size(),
-                    plan.input_bytes()));
-  }
-  // What lies between the inputs must not matter.
-  std::fill(staging.begin(), staging.end(), std::byte{0xA5});
-  for (size_t i = 0; i < plan.inputs().size(); ++i) {
-    const TensorSpec& spec = plan.inputs()[i];
-    if (inputs.at(i).size() != spec.size) {
-      return absl::InternalError(
-          fmt::format("{}: the plan has {} bytes, the test {}", Name(spec.kind),
-                      spec.size, inputs[i].size()));
-    }
-    if (spec.size == 0) continue;
-    const size_t half = spec.size / 2;
-    std::byte* to = staging.data() + spec.offset;
-    std::memcpy(to, inputs[i].data(), half);
-    (*job)->Fed(spec.offset + half);
-    std::memcpy(to + half, inputs[i].data() + half, spec.size - half);
-    (*job)->Fed(spec.offset + spec.size);
-  }
-  auto report = (*job)->Run();
-  if (!report.ok()) return report.status();
-  Reply reply{(*job)->TakeOutput(), *report};
-  job->reset();
-  if (reply.payload.size() != plan.output_bytes()) {
-    return absl::InternalError(
-        fmt::format("payload of {} bytes, the plan has {}",
-                    reply.payload.size(), plan.output_bytes()));
-  }
-  size_t end = 0;
-  for (const TensorSpec& spec : plan.outputs()) {
-    for (size_t i = end; i < spec.offset; ++i) {
-      if (reply.payload.data()[i] != std::byte{0}) {
-        return absl::InternalError(
-            fmt::format("byte {} before {} is not zero", i, Name(spec.kind)));
-      }
-    }
-    end = spec.offset + spec.size;
-  }
-  return reply;
-}
-
-oracle::Bytes TensorOf(const Reply& reply, const TensorSpec& spec) {
-  const auto* data = reinterpret_cast<const uint8_t*>(reply.payload.data());
-  if (spec.size == 0) return {};
-  return oracle::Bytes(data + spec.offset, data + spec.offset + spec.size);
 }
 
 absl::StatusOr<Device> Device::Open(const Target& target,

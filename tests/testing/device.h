@@ -13,6 +13,7 @@
 #include "kernels/device/backend.h"
 #include "kernels/plan/plan.h"
 #include "tests/oracle/oracle.h"
+#include "tests/testing/run_plan.h"
 #include "tests/testing/tensors.h"
 
 namespace quantd {
@@ -33,18 +34,6 @@ std::string Identifier(const Target& target);
 // Every instruction set of the CPU, then every CUDA device; where there is
 // none, one "cuda" that stands for the missing device.
 std::vector<Target> Targets();
-
-// One job's reply.
-struct Reply {
-  Block payload;
-  JobReport report;
-};
-// Feeds one tensor for each of the plan's inputs, in several steps, and
-// checks that the gaps between the outputs are zero bytes.
-absl::StatusOr<Reply> RunPlan(Backend& backend, Plan plan,
-                              const std::vector<oracle::Bytes>& inputs);
-// One output of a reply.
-oracle::Bytes TensorOf(const Reply& reply, const TensorSpec& spec);
 
 struct AmaxFlags {
   bool row = true;

@@ -2,6 +2,7 @@
 // do nothing until they are let; and what Client::Create makes of a name.
 #include "client/local/local_devices.h"
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -237,6 +238,51 @@ TEST(LocalClient, ManyThreadsShareASmallBudget) {
   EXPECT_EQ(info->memory_budget_bytes, kLeastBudget);
   EXPECT_LE(info->devices[0].memory_high_water_bytes, kLeastBudget);
   EXPECT_LT(info->max_request_bytes, kLeastBudget);
+}
+
+TEST(LocalClient, TheCpuWorksOnTheCallersMemory) {
+  const auto client = Client::Create("local:cpu");
+  ASSERT_THAT(client, IsOk());
+  const TensorDesc tensor{DType::kF32, {256, 1024}, -1};
+  std::vector<float> values(256 * 1024 + 1);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(static_cast<int>(i * 2654435761 >> 7) % 997);
+  }
+  const auto input = absl::MakeConstSpan(
+      reinterpret_cast<const std::byte*>(values.data()), 256 * 1024 * 4);
+  const auto high_water = [&] {
+    return (*client)->GetServerInfo()->devices[0].memory_high_water_bytes;
+  };
+  const auto turned = (*client)->ApplyRht(tensor, input, {});
+  ASSERT_THAT(turned, IsOk());
+  QuantizeOptions quantize;
+  quantize.format = Format::kNvfp4;
+  const auto codes = (*client)->Quantize(tensor, input, quantize);
+  ASSERT_THAT(codes, IsOk());
+  EXPECT_EQ(high_water(), 0u);
+
+  // What is not aligned for its elements is copied first.
+  std::vector<std::byte> odd(input.size() + 1);
+  std::copy(input.begin(), input.end(), odd.begin() + 1);
+  const auto same = (*client)->Quantize(
+      tensor, absl::MakeConstSpan(odd).subspan(1), quantize);
+  ASSERT_THAT(same, IsOk());
+  EXPECT_TRUE(BytesEq("codes", codes->bytes(TensorKind::kRowwiseData),
+                      same->bytes(TensorKind::kRowwiseData)));
+  EXPECT_GT(high_water(), 0u);
+
+  // So is what the result replaces, whole or in part.
+  for (const size_t shift : {0, 1}) {
+    std::vector<float> mine = values;
+    auto* const bytes = reinterpret_cast<std::byte*>(mine.data());
+    CallOptions call;
+    call.into = {{TensorKind::kRotated,
+                  absl::MakeSpan(bytes + shift * 4, input.size())}};
+    ASSERT_THAT((*client)->ApplyRht(tensor, {bytes, input.size()}, {}, call),
+                IsOk());
+    EXPECT_TRUE(BytesEq("rotated", turned->bytes(TensorKind::kRotated),
+                        call.into[0].bytes));
+  }
 }
 
 TEST(LocalClient, CudaGivesTheBytesOfTheCpu) {

@@ -113,8 +113,8 @@ class FakeBackend : public Backend {
     stats.healthy = control_->healthy_;
     return stats;
   }
-  absl::StatusOr<std::unique_ptr<Job>> Begin(
-      std::shared_ptr<const Plan> plan) override {
+  absl::StatusOr<std::unique_ptr<Job>> Begin(std::shared_ptr<const Plan> plan,
+                                             LentMemory) override {
     absl::StatusOr<Block> in = pool_->Take(plan->input_bytes());
     if (!in.ok()) return in.status();
     absl::StatusOr<Block> out = pool_->Take(plan->output_bytes());

@@ -1,0 +1,34 @@
+// Runs a plan on a backend under test, on every kind of memory that it takes.
+#ifndef QUANTD_TESTS_TESTING_RUN_PLAN_H_
+#define QUANTD_TESTS_TESTING_RUN_PLAN_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/device/backend.h"
+#include "kernels/plan/plan.h"
+#include "tests/oracle/oracle.h"
+
+namespace quantd {
+
+// One job's reply.
+struct Reply {
+  Block payload;
+  JobReport report;
+};
+
+// Feeds one tensor for each of the plan's inputs, in several steps, and checks
+// that the gaps between the outputs are zero bytes.
+//
+// A backend that borrows runs the plan again on lent inputs and outputs and,
+// every other time, on one of both alone: each a span that is aligned for its
+// elements and no better, between bytes that nobody may touch. INTERNAL where a
+// byte, the report or the error is another one then. Thread-safe.
+absl::StatusOr<Reply> RunPlan(Backend& backend, Plan plan,
+                              const std::vector<oracle::Bytes>& inputs);
+// One output of a reply.
+oracle::Bytes TensorOf(const Reply& reply, const TensorSpec& spec);
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_TESTING_RUN_PLAN_H_

@@ -2,8 +2,9 @@
 # Builds the wheels of the Python package from a clean clone of what is committed,
 # and tests each as a user has it: in a fresh virtual environment.
 #
-#   wheel.sh --server FILE --quantctl FILE [--out DIRECTORY] [PYTHON...]
+#   wheel.sh [--server FILE] [--quantctl FILE] [--out DIRECTORY] [PYTHON...]
 #
+# The programs are those of build/cpu unless others are named.
 # QUANTD_OTHER_ARCHIVES names a directory that client/python/native/archives.sh
 # has filled before; else that takes some minutes here.
 #
@@ -15,7 +16,8 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 
-server='' quantctl='' out='' pythons=()
+server=$root/build/cpu/server/quantd quantctl=$root/build/cpu/client/quantctl
+out='' pythons=()
 while [ $# -gt 0 ]; do
   case $1 in
     --server) server=$2; shift 2 ;;
@@ -25,7 +27,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 if [ ! -x "$server" ] || [ ! -x "$quantctl" ]; then
-  echo "wheel.sh: --server and --quantctl name the programs of a build" >&2
+  echo "wheel.sh: no $server or no $quantctl (tests/run.sh builds them)" >&2
   exit 2
 fi
 if [ "${#pythons[@]}" = 0 ]; then

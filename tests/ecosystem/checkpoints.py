@@ -36,6 +36,16 @@ def back(source, folder):
     return target
 
 
+def lint(model, format, theirs, stated):
+    """What is found in a directory that the library wrote itself. `stated` tells
+    of a rule and a place whether it is a fault that the library has."""
+    found = quantd.lint(theirs)
+    lines = [f"{rule}: {where}" for rule, where in found
+             if not stated(rule, where)]
+    return row(model, format, "lint of its own files", not lines,
+               stated=len(found) - len(lines), lines=lines)
+
+
 def row(model, format, check, ok, **numbers):
     made = {"model": model, "format": format, "check": check, "ok": bool(ok),
             **numbers}

@@ -1,5 +1,6 @@
 """quantctl, run as a user runs it, and what its files hold."""
 
+import json
 import os
 import subprocess
 
@@ -21,6 +22,17 @@ def run(*arguments, isa=None):
     if done.returncode != 0:
         raise RuntimeError(f"quantctl {arguments}: {done.stderr or done.stdout}")
     return done.stdout
+
+
+def lint(folder):
+    """What `quantctl lint` finds in a directory: its rules, each with a place."""
+    done = subprocess.run(
+        [os.environ["QUANTCTL"], "lint", folder, "--json"],
+        capture_output=True, text=True)
+    if done.returncode not in (0, 8):
+        raise RuntimeError(f"quantctl lint {folder}: {done.stderr}")
+    return [(found["rule"], found["where"])
+            for found in json.loads(done.stdout)["findings"]]
 
 
 def local(*arguments, isa=None):

@@ -1,13 +1,14 @@
 """ComfyUI: comfy-kitchen's layout writes the same tensors, and loads and
 decodes ours. ComfyUI itself was not run."""
 
+import safetensors.torch
 import torch
 from comfy_kitchen.tensor import QuantizedTensor
 from comfy_kitchen.tensor import TensorCoreNVFP4Layout as Layout
 
 import directory
 import fused
-from checkpoints import back, convert, row
+from checkpoints import back, convert, lint, row
 from libraries import by_comfy
 
 DIALECT = "comfy"
@@ -44,8 +45,8 @@ def checks(models, folder):
         quantized = {n: source[n] for n in source if f"{n}_scale_2" in tensors}
         ours = {n: t for n, t in tensors.items()
                 if n not in source or n in quantized}
-        lines, differing, compared = directory.differing_tensors(
-            ours, _written(quantized))
+        written = _written(quantized)
+        lines, differing, compared = directory.differing_tensors(ours, written)
         stated = 0
         for tensor, count in differing.items():
             if fused.group_of(tensor.rsplit(".", 1)[0]):
@@ -56,6 +57,10 @@ def checks(models, folder):
                   compared and not lines, bytes=compared,
                   differing=sum(differing.values()) - stated,
                   because_fused=stated, lines=lines)
+        theirs = folder / f"{name}-library.safetensors"
+        rest = {n: t for n, t in source.items() if n not in quantized}
+        safetensors.torch.save_file({**rest, **written}, theirs)
+        yield lint(name, "nvfp4", theirs, lambda rule, where: False)
         wrong, compared = fused.differing(
             models[name], mine, lambda joined: by_comfy.pack(joined, "nvfp4"))
         yield row(name, "nvfp4", "its bytes of what is fused",

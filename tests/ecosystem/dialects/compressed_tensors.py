@@ -18,7 +18,7 @@ from loguru import logger
 import directory
 import fused
 import outputs
-from checkpoints import back, convert, row
+from checkpoints import back, convert, lint, row
 from libraries import by_compressed_tensors
 
 logger.remove()
@@ -147,6 +147,7 @@ def checks(models, folder):
                 mine, "config.json")["quantization_config"]["ignore"]
             theirs = _by_the_library(models[name], folder, format, ignored)
             yield _check_files(name, format, mine, theirs)
+            yield lint(name, format, theirs, lambda rule, where: False)
             if format in ("nvfp4", "fp8"):
                 yield _check_fused(name, format, models[name], mine)
             yield _check_outputs(name, format, models[name], mine, theirs)

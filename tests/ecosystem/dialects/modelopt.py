@@ -16,7 +16,7 @@ from modelopt.torch.quantization import qtensor
 
 import directory
 import fused
-from checkpoints import back, convert, row
+from checkpoints import back, convert, lint, row
 from libraries import by_modelopt
 
 transformers.logging.set_verbosity_error()
@@ -134,6 +134,7 @@ def checks(models, folder):
             place.mkdir(exist_ok=True)
             mine = convert(models[name], place, DIALECT, format, *more)
             yield _check_files(name, label, mine, theirs)
+            yield lint(name, label, theirs, lambda rule, where: False)
             if format == "fp8":
                 yield _check_fused(name, label, models[name], mine)
             yield _check_decoder(name, label, format, mine, place)

@@ -85,6 +85,13 @@ def __getattr__(name: str) -> Any:
     from quantd.engines import default_engine
 
     return default_engine()
+  if name == "__version__":
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+      return version("quantd")
+    except PackageNotFoundError:
+      return "unknown: it runs out of a source tree"
   if name in _LATER:
     return getattr(importlib.import_module(_LATER[name]), name)
   if name in _MODULES:

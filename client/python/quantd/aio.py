@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 from quantd.calls import connecting
 from quantd.calls import connection as _connection
 from quantd.engines.engine import Cancellation
+from quantd.options import whole
 from quantd.results import Maxima, Plan, ServerInfo
 from quantd.tensors.tensor import QuantizedTensor
 
@@ -35,6 +36,16 @@ class Connection:
     self.sync = connection
     self._max_in_flight = max_in_flight
     self._threads: ThreadPoolExecutor | None = None
+
+  @property
+  def target(self) -> str:
+    """Where its servers are."""
+    return self.sync.target
+
+  @property
+  def engine(self) -> str:
+    """Which engine it has: "grpc" or "native"."""
+    return self.sync.engine
 
   async def _run(
     self, call: Callable[..., T], *args: Any, **keywords: Any
@@ -57,6 +68,14 @@ class Connection:
   ) -> QuantizedTensor:
     """See `quantd.Connection.quantize`."""
     return await self._run(self.sync.quantize, x, format, **keywords)
+
+  async def quantize_all(
+    self, tensors: Any, format: str = "nvfp4", **keywords: Any
+  ) -> dict[str, QuantizedTensor]:
+    """See `quantd.Connection.quantize_all`."""
+    one = functools.partial(self.sync.quantize_all, tensors, format)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(None, functools.partial(one, **keywords))
 
   async def dequantize(
     self, t: QuantizedTensor, dtype: str | None = None, **keywords: Any
@@ -119,4 +138,5 @@ def connect(
   Returns:
     The connection, which connects by its first call.
   """
-  return Connection(connecting.connect(target, **settings), max_in_flight)
+  most = whole("max_in_flight", max_in_flight, 1, 1024)
+  return Connection(connecting.connect(target, **settings), most)

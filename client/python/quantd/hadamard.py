@@ -44,9 +44,13 @@ def _mask(mask: Mask, dimension: int) -> int:
   _check(dimension)
   if mask is None:
     return sum(DEFAULT_SIGN_MASK << at for at in range(0, dimension, 16))
-  if not 0 <= mask < 1 << dimension:
-    raise Invalid.of("rht.sign_mask", f"{dimension} bits", hex(mask))
-  return mask
+  try:
+    bits = mask.__index__()
+  except AttributeError:
+    raise Invalid.of("mask", f"{dimension} bits", repr(mask)[:80]) from None
+  if not 0 <= bits < 1 << dimension:
+    raise Invalid.of("mask", f"{dimension} bits", hex(bits))
+  return bits
 
 
 def sign_vector(dimension: int = 16, mask: Mask = None) -> Any:
@@ -77,6 +81,7 @@ def sign_mask(vector: Sequence[int]) -> int:
     >>> hex(sign_mask(sign_vector()))
     '0xd7e8'
   """
+  _check(len(vector))
   mask = 0
   for i, sign in enumerate(vector):
     if sign not in (1, -1):

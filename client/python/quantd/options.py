@@ -102,6 +102,13 @@ def refuse_unknown(function: str, got: Mapping[str, Any], known: type) -> None:
       raise TypeError(f"{function}() has no option {name!r}{hint}")
 
 
+def flag(field: str, value: Any) -> bool:
+  """True or False, and nothing that only passes for one."""
+  if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+    return bool(value)
+  raise Invalid.of(field, "True or False", repr(value)[:80])
+
+
 def copies(field: str, word: Word | None) -> tuple[bool, bool]:
   """Whether a usage names the rowwise and the columnwise copy."""
   if word is None or word == "none":
@@ -116,9 +123,9 @@ def sign_mask_bytes(mask: int | str | bytes, dimension: int) -> bytes:
   if isinstance(mask, (bytes, bytearray)):
     return bytes(mask)
   try:
-    number = int(mask, 16) if isinstance(mask, str) else int(mask)
+    number = int(mask, 16) if isinstance(mask, str) else mask.__index__()
     return number.to_bytes(max(dimension, 8) // 8, "little")
-  except (ValueError, OverflowError):
+  except (ValueError, OverflowError, AttributeError):
     raise Invalid.of(
       field, f"{dimension} bits, like 0xD7E8", f"{mask!r}"
     ) from None
@@ -157,15 +164,25 @@ def numbers(field: str, values: Any) -> list[float]:
       if hasattr(values, "__float__") and not _lengthy(values)
       else values
     )
-    found = [float(v) for v in flat]
+    found = [] if isinstance(flat, bytes) else [_number(v) for v in flat]
+    if not found:
+      raise Invalid.of(field, "a number or several", "none")
     for v in found:
       if not math.isinf(v) and abs(v) > 3.4028235677973366e38:
         raise Invalid.of(field, "numbers of fp32", repr(v))
     return found
-  except (TypeError, ValueError) as wrong:
+  except (TypeError, ValueError, OverflowError) as wrong:
     if isinstance(wrong, Invalid):
       raise
-    raise Invalid.of(field, "a number or several", repr(values)[:80]) from None
+    expected = "a number or several, of fp32"
+    raise Invalid.of(field, expected, repr(values)[:80]) from None
+
+
+def _number(value: Any) -> float:
+  """Of an element of an array, too; not of text that reads like one."""
+  if isinstance(value, (str, bytes)):
+    raise TypeError("text")
+  return float(value)
 
 
 def _lengthy(values: Any) -> bool:
@@ -178,15 +195,19 @@ def _lengthy(values: Any) -> bool:
 def splits_message(splits: Sequence[int], partial: bool = False) -> pb.Splits:
   """Rows of groups."""
   try:
+    if isinstance(splits, bytes):
+      raise TypeError("bytes")
     rows = [whole("splits", r, -(2**63), 2**63 - 1) for r in splits]
   except TypeError:
     raise Invalid.of("splits", "rows of groups", repr(splits)[:80]) from None
-  return pb.Splits(rows=rows, partial=bool(partial))
+  return pb.Splits(rows=rows, partial=flag("partial_splits", partial))
 
 
 def _given_amax(given: Any, usage: int) -> pb.GivenAmax:
   if not isinstance(given, Mapping):
     given = {"columnwise" if usage == pb.USAGE_COLUMNWISE else "rowwise": given}
+  if not given:
+    raise Invalid.of("given_amax", "rowwise, columnwise or both", "none")
   message = pb.GivenAmax()
   for side, values in given.items():
     if side not in ("rowwise", "columnwise"):
@@ -216,7 +237,7 @@ def _fill_scales(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
   o.epsilon = numbers("epsilon", k.get("epsilon", 0.0))[0]
   power = k.get("power_of_two")
   if power is not None:
-    o.power_of_two = bool(power)
+    o.power_of_two = flag("power_of_two", power)
   if k.get("scale") is not None:
     o.scale.extend(numbers("scale", k["scale"]))
   history = k.get("history")
@@ -234,16 +255,16 @@ def _fill_scales(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
     o.scale_rule = words.SCALE_RULES.parse("scale_rule", rule)
   if (six := k.get("four_over_six")) is not None:
     o.four_over_six = words.FOUR_OVER_SIXES.parse("four_over_six", six)
-  o.fast_error = bool(k.get("fast_error", False))
+  o.fast_error = flag("fast_error", k.get("fast_error", False))
 
 
 def _fill_form(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
   layout = k.get("scale_layout")
   if layout is not None:
     o.form.scale_layout = words.LAYOUTS.parse("form.scale_layout", layout)
-  for flag in ("compact_scales", "row_scaled", "scale_256"):
-    if k.get(flag):
-      setattr(o.form, flag, True)
+  for name in ("compact_scales", "row_scaled", "scale_256"):
+    if flag(name, k.get(name, False)):
+      setattr(o.form, name, True)
 
 
 def _fill_rounding(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
@@ -253,13 +274,17 @@ def _fill_rounding(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
     # Drawn before the first try, so that a retry rounds as that did.
     drawn = secrets.randbits(64) if seed is True else seed
     o.stochastic.seed = whole("stochastic.seed", drawn, 0, 2**64 - 1)
-  if k.get("seed_offset"):
-    offset = k["seed_offset"]
-    o.stochastic.seed_offset = whole(
-      "stochastic.seed_offset", offset, 0, 2**64 - 1
-    )
+  offset = whole(
+    "stochastic.seed_offset", k.get("seed_offset", 0), 0, 2**64 - 1
+  )
+  if offset:
+    o.stochastic.seed_offset = offset
   shard = k.get("shard")
   if shard is not None:
+    if o.rounding != pb.ROUNDING_STOCHASTIC:
+      raise Invalid.of(
+        "shard", "stochastic beside it, which alone looks at places", "none"
+      )
     fields = ("row_offset", "column_offset", "total_columns")
     if not _lengthy(shard) or len(shard) != 3:
       raise Invalid.of("shard", ", ".join(fields), repr(shard)[:80])
@@ -297,14 +322,16 @@ def quantize_message(
   splits = k.get("splits")
   if splits is not None:
     o.splits.CopyFrom(splits_message(splits, k.get("partial_splits", False)))
-  elif k.get("partial_splits"):
+  elif flag("partial_splits", k.get("partial_splits", False)):
     raise Invalid.of("splits", "rows of groups", "none")
-  o.amax = bool(k.get("amax", False))
+  o.amax = flag("amax", k.get("amax", False))
   dbias = k.get("dbias", False)
-  o.dbias = bool(dbias)
   if isinstance(dbias, str):
+    o.dbias = True
     o.dbias_dtype = words.DTYPES.parse("dbias_dtype", dbias, words.FLOATS)
-  o.statistics = bool(k.get("statistics", False))
+  else:
+    o.dbias = flag("dbias", dbias)
+  o.statistics = flag("statistics", k.get("statistics", False))
   return o
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from quantd import words
 from quantd.calls.connection import Connection
 from quantd.errors import Invalid
-from quantd.options import QuantizeKeywords
+from quantd.options import QuantizeKeywords, refuse_unknown
 from quantd.tensors import arrays, geometry
 from quantd.tensors.arrays import Array
 from quantd.tensors.tensor import QuantizedTensor
@@ -28,6 +28,16 @@ Reduction = Callable[[Array], Any]
 _FP8 = {
   "e4m3": ("e4m3", "float8_e4m3fn", "kFloat8E4M3"),
   "e5m2": ("e5m2", "float8_e5m2", "kFloat8E5M2"),
+}
+
+
+# What is said here as TransformerEngine says it.
+_INSTEAD = {
+  "usage": "rowwise= and columnwise=",
+  "rht": "with_rht=",
+  "stochastic": "stochastic_rounding= and seed=",
+  "splits": "quantize_groups(x, splits)",
+  "given_amax": "amax_reduction=",
 }
 
 
@@ -58,7 +68,7 @@ class Quantizer:
     with_2d_quantization: bool = False,
     stochastic_rounding: bool = False,
     seed: int | None = None,
-    with_amax_reduction: bool = False,
+    with_amax_reduction: bool | None = None,
     amax_reduction: Any = None,
     **keywords: "Unpack[QuantizeKeywords]",
   ) -> None:
@@ -81,7 +91,8 @@ class Quantizer:
       stochastic_rounding: Round stochastically. Every call draws a seed of its
         own, which its tensor tells, but where `seed` is given.
       seed: Of stochastic rounding.
-      with_amax_reduction: Reduce amaxes over processes before quantizing.
+      with_amax_reduction: Reduce amaxes over processes before quantizing; None:
+        where `amax_reduction` is given.
       amax_reduction: By a function, which gets fp32 amaxes and returns the
         largest of all processes, or a group of torch.distributed; None: its
         default group.
@@ -104,11 +115,16 @@ class Quantizer:
     self.with_random_sign_mask = with_random_sign_mask
     self.stochastic_rounding = stochastic_rounding
     self.seed = seed
-    self.with_amax_reduction = with_amax_reduction or amax_reduction is not None
+    self.with_amax_reduction = (
+      amax_reduction is not None
+      if with_amax_reduction is None
+      else with_amax_reduction
+    )
     self.amax_reduction = amax_reduction
-    for name in ("usage", "rht", "stochastic", "splits", "given_amax"):
+    for name, instead in _INSTEAD.items():
       if name in keywords:
-        raise Invalid.of(name, "what TransformerEngine calls it", f"{name}=")
+        raise Invalid.of(name, f"{instead} in its place", f"{name}=")
+    refuse_unknown("Quantizer", keywords, QuantizeKeywords)
     self.keywords: QuantizeKeywords = keywords
 
   def set_usage(
@@ -212,7 +228,7 @@ class Quantizer:
     lines = family.scaling == "channel" or options.get("row_scaled")
     asked = {
       k: call[k]
-      for k in ("flatten_axis", "dtype", "timeout", "cancel")
+      for k in ("flatten_axis", "dtype", "fused", "timeout", "cancel")
       if k in call
     }
     found = self.connection.amax(
@@ -237,28 +253,54 @@ class Quantizer:
     if not given:
       return
     flat = np.concatenate(list(given.values())).astype(np.float32)
-    reduced = np.asarray(self._reduced(flat), np.float32).reshape(-1)
+    returned = self._reduced(flat)
+    try:
+      reduced = np.asarray(returned, np.float32).reshape(-1)
+    except (TypeError, ValueError):
+      reduced = np.empty(0, np.float32)
     if reduced.size != flat.size:
-      raise Invalid.of(
-        "amax_reduction", f"{flat.size} amaxes", f"{reduced.size}"
-      )
+      expected = f"{flat.size} amaxes of a function of {flat.size}"
+      raise Invalid.of("amax_reduction", expected, repr(returned)[:80])
     at = 0
-    for side, values in given.items():
-      given[side] = reduced[at : at + values.size]
+    for side, values in list(given.items()):
+      largest = reduced[at : at + values.size]
       at += values.size
-    options["given_amax"] = given
+      if np.isfinite(largest).all():
+        given[side] = largest
+      elif np.isfinite(values).all():
+        raise Invalid.of(
+          "amax_reduction",
+          "finite amaxes",
+          "one of another process that is not",
+        )
+      else:
+        # An amax that is not finite cannot be given; of this tensor the server
+        # finds the same one again.
+        del given[side]
+    if given:
+      options["given_amax"] = given
 
   def _reduced(self, amaxes: Array) -> Any:
     if callable(self.amax_reduction):
       return self.amax_reduction(amaxes)
-    import torch
-    import torch.distributed
+    try:
+      import torch
+      import torch.distributed
+    except ImportError:
+      raise Invalid.of(
+        "amax_reduction", "a function, where PyTorch is not installed", "none"
+      ) from None
 
     tensor = torch.from_numpy(amaxes.copy())
     torch.distributed.all_reduce(
       tensor, torch.distributed.ReduceOp.MAX, self.amax_reduction
     )
     return tensor.numpy()
+
+  def __repr__(self) -> str:
+    """What it asks for."""
+    options = ", ".join(f"{k}={v!r}" for k, v in self._options().items())
+    return f"Quantizer({self.connection!r}, {self.format!r}, {options})"
 
   def copy(self) -> "Quantizer":
     """Another one that is set like this one."""

@@ -50,7 +50,7 @@ class Words:
     """The number for a word; of `only` these where that is not empty."""
     number: Any = self._numbers.get(word) if isinstance(word, str) else word
     legal = only or tuple(self._words.values())
-    if isinstance(number, bool) or self._words.get(number) not in legal:
+    if type(number) is not int or self._words.get(number) not in legal:
       raise Invalid.of(field, " or ".join(legal), repr(word))
     return number
 

@@ -1,5 +1,8 @@
 """How a connection is made."""
 
+import os
+from typing import Any
+
 from quantd.calls.connection import Connection
 from quantd.engines.engine import Retry, Settings, Tls
 from quantd.errors import Invalid
@@ -46,6 +49,7 @@ def connect(
     >>> connect("127.0.0.1:50151", engine="grpc")
     Connection('127.0.0.1:50151', engine='grpc')
   """
+  _check_types(target, tls, token, token_file, retry)
   if tls is True:
     tls = Tls()
   settings = Settings(
@@ -62,6 +66,21 @@ def connect(
   return Connection(settings, engine)
 
 
+def _check_types(
+  target: Any, tls: Any, token: Any, token_file: Any, retry: Any
+) -> None:
+  for field, value, kinds, expected in (
+    ("target", target, str, "an address or several, as text"),
+    ("tls", tls, (bool, Tls), "True, False or a quantd.Tls"),
+    ("token", token, (str, type(None)), "text"),
+    ("token_file", token_file, (str, os.PathLike, type(None)), "a path"),
+    ("retry", retry, (Retry, type(None)), "a quantd.Retry"),
+  ):
+    if not isinstance(value, kinds):
+      # Never the value: it may be a secret.
+      raise Invalid.of(field, expected, type(value).__name__)
+
+
 def _check_settings(s: Settings) -> None:
   year = 3600 * 24 * 365.0
   for field, value, low, high in (
@@ -73,5 +92,12 @@ def _check_settings(s: Settings) -> None:
     ("retry.max_backoff", s.retry.max_backoff, s.retry.initial_backoff, 3600),
     ("retry.multiplier", s.retry.multiplier, 1, 100),
   ):
-    if not (isinstance(value, (int, float)) and low <= value <= high):
-      raise Invalid.of(field, f"{low} to {high}", repr(value))
+    whole = field in ("channels", "retry.max_attempts")
+    kinds = int if whole else (int, float)
+    if (
+      not isinstance(value, kinds)
+      or isinstance(value, bool)
+      or not low <= value <= high
+    ):
+      expected = f"{low} to {high}" + (", whole" if whole else "")
+      raise Invalid.of(field, expected, repr(value)[:80])

@@ -26,12 +26,11 @@ class Connection(Link):
   """Calls on one server or several; made by `quantd.connect`.
 
   May be used by any number of threads at once, and pickles as its settings:
-  what it becomes elsewhere connects anew. Nothing is connected before the
-  first call.
+  what it becomes elsewhere connects anew, by its first call.
 
   Arrays that go in are not copied where they are contiguous, and must not be
-  changed while a call runs: the codes would be of a mixture, and a retry of
-  another one. What comes out of `quantize` is read-only.
+  changed while a call runs. What comes out of `quantize` is read-only, but for
+  buffers in `out`.
   """
 
   def quantize(
@@ -56,7 +55,7 @@ class Connection(Link):
         "mxfp8_e5m2", "mxfp4", "fp8_block_e4m3", "fp8_block_e5m2",
         "fp8_block_2d_e4m3", "fp8_block_2d_e5m2" or "fp8_channel_e4m3".
       flatten_axis: x is worked on as a matrix M x K: M is the product of the
-        dimensions before this axis, K that of those from it on.
+        dimensions before this axis, K of the others.
       dtype: The type of x where numpy cannot tell: "bf16" of uint16.
       fused: Arrays that share one amax with x, as q, k and v of a layer do:
         stacked below it for the call, cut apart after it. The result's `fused`
@@ -79,15 +78,11 @@ class Connection(Link):
       >>> t.rowwise.codes.shape, t.columnwise.codes.shape
       ((128, 32), (64, 64))
     """
-    sources = [arrays.read(x, "tensor", dtype)]
-    sources += [
-      arrays.read(y, f"fused[{i}]", sources[0].dtype if dtype else None)
-      for i, y in enumerate(fused)
-    ]
+    sources = requests.read_all(x, fused, dtype)
     tensor, asked, header = requests.quantize_request(
       sources, flatten_axis, format, keywords
     )
-    into = requests.buffers(out, tensor, asked) if out else {}
+    into = {} if out is None else requests.buffers(out, tensor, asked)
     data = [s.data for s in sources]
     reply = self._call("Quantize", header, data, into, timeout, cancel)
     answer = pb.QuantizeReply.FromString(reply.header)
@@ -105,7 +100,9 @@ class Connection(Link):
       connection=self,
       library=sources[0].library,
     )
-    return requests.cut_apart(made, sources, flatten_axis) if fused else made
+    if len(sources) == 1:
+      return made
+    return requests.cut_apart(made, sources, flatten_axis)
 
   def quantize_all(
     self,
@@ -173,17 +170,17 @@ class Connection(Link):
       >>> float(t.dequantize("f32").sum())
       128.0
     """
+    if not isinstance(t, QuantizedTensor):
+      raise Invalid.of("t", "a quantd.QuantizedTensor", type(t).__name__)
     side = usage or ("rowwise" if t.rowwise is not None else "columnwise")
     number = USAGES.parse("usage", side, ("rowwise", "columnwise"))
     if f"{side}_data" not in t.parts:
       raise Invalid.of("usage", f"a copy that is there: {t.usage}", side)
-    word = DTYPES.word(DTYPES.parse("output", dtype or t.dtype, FLOATS))
+    output = DTYPES.parse("dtype", dtype or t.dtype, FLOATS)
     message = t.message()
-    decode = options.dequantize_message(
-      t.options, number, DTYPES.parse("output", word, FLOATS)
-    )
+    decode = options.dequantize_message(t.options, number, output)
     shape = requests.decoded_shape(t)
-    if rotated and decode.HasField("inverse_rht"):
+    if options.flag("rotated", rotated) and decode.HasField("inverse_rht"):
       decode.rotated_dimension = decode.inverse_rht.dimension or 16
       decode.ClearField("inverse_rht")
       shape = requests.rotated_shape(t, side)
@@ -197,7 +194,7 @@ class Connection(Link):
       requests.add_ref(request, part, at)
       at += part.spec.size
     data = [part.data for part in payload]
-    kind = pb.TENSOR_KIND_DEQUANTIZED
+    kind, word = pb.TENSOR_KIND_DEQUANTIZED, DTYPES.word(output)
     return self._values(
       "Dequantize", request, data, kind, word, shape, out, like, timeout, cancel
     )
@@ -215,6 +212,7 @@ class Connection(Link):
     partial_splits: bool = False,
     flatten_axis: int = -1,
     dtype: str | None = None,
+    fused: Sequence[Any] = (),
     timeout: float | None = None,
     cancel: Cancellation | None = None,
   ) -> Maxima:
@@ -233,6 +231,7 @@ class Connection(Link):
       partial_splits: The groups may end before the last row.
       flatten_axis: As for `quantize`.
       dtype: As for `quantize`.
+      fused: Arrays below x, as for `quantize`: the maxima are those of all.
       timeout: Seconds.
       cancel: Stops the call.
 
@@ -243,7 +242,7 @@ class Connection(Link):
       >>> float(q.amax(np.array([[1, -3]] * 8, np.float32)).rowwise[0])
       3.0
     """
-    source = arrays.read(x, "tensor", dtype)
+    sources = requests.read_all(x, fused, dtype)
     turned = (True, True) if rht is True else options.copies("rht", rht or None)
     o = pb.RhtAmaxOptions(
       rowwise=True,
@@ -260,14 +259,15 @@ class Connection(Link):
     if splits is not None:
       o.splits.CopyFrom(options.splits_message(splits, partial_splits))
     request = pb.RhtAmaxRequest(
-      tensor=requests.tensor_of(source, flatten_axis), options=o
+      tensor=requests.stacked(sources, flatten_axis), options=o
     )
     header = request.SerializeToString()
-    reply = self._call("RhtAmax", header, [source.data], {}, timeout, cancel)
+    data = [s.data for s in sources]
+    reply = self._call("RhtAmax", header, data, {}, timeout, cancel)
     answer = pb.RhtAmaxReply.FromString(reply.header)
     found = {
-      KINDS.word(ref.kind): requests.part_of(ref, data).array()
-      for ref, data in zip(answer.tensors, reply.parts, strict=True)
+      KINDS.word(ref.kind): requests.part_of(ref, part).array()
+      for ref, part in zip(answer.tensors, reply.parts, strict=True)
     }
     return Maxima(
       rowwise=found["rowwise_amax"],
@@ -321,7 +321,7 @@ class Connection(Link):
     request = pb.ApplyRhtRequest(
       tensor=requests.tensor_of(source, flatten_axis),
       options=pb.ApplyRhtOptions(
-        inverse=inverse,
+        inverse=options.flag("inverse", inverse),
         output=DTYPES.parse("output", word),
         rht=options.rht_message(False, False, rht_dimension, sign_mask),
       ),

@@ -1,13 +1,22 @@
 """What a connection is before it knows any call: settings and an engine."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
+
+import numpy as np
 
 from quantd.engines import open_engine
 from quantd.engines.engine import Cancellation, Engine, Reply, Settings
 from quantd.errors import Invalid
 from quantd.tensors import arrays
+
+_YEAR = 365 * 24 * 3600.0
+
+
+def _is_time(value: Any) -> bool:
+  if not isinstance(value, (int, float, np.number)) or isinstance(value, bool):
+    return False
+  return bool(0 < value <= _YEAR)
 
 
 class Link:
@@ -38,8 +47,12 @@ class Link:
     timeout: float | None,
     cancel: Cancellation | None,
   ) -> Reply:
-    if timeout is not None and not (0 < timeout < math.inf):
-      raise Invalid.of("timeout", "seconds > 0", repr(timeout))
+    if timeout is not None and not _is_time(timeout):
+      raise Invalid.of(
+        "timeout", "seconds above 0, up to a year", repr(timeout)[:80]
+      )
+    if cancel is not None and not isinstance(cancel, Cancellation):
+      raise Invalid.of("cancel", "a quantd.Cancellation", type(cancel).__name__)
     return self._engine.call(method, header, payload, into, timeout, cancel)
 
   def _values(
@@ -57,6 +70,8 @@ class Link:
   ) -> Any:
     """A call whose one part is written into an array, which is returned."""
     library = arrays.library_for(like)
+    if out is not None and like is not None:
+      raise Invalid.of("like", "none beside out=, which is given back", "one")
     if out is None:
       made = arrays.empty(library, word, shape)
     else:

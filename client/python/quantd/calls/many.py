@@ -1,10 +1,13 @@
 """Many tensors at once: a state dict, with a bar that shows how far it is."""
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from quantd.engines.engine import Cancellation
+from quantd.errors import Error, Invalid
+from quantd.options import whole
 from quantd.tensors import arrays
 from quantd.tensors.tensor import QuantizedTensor
 
@@ -25,6 +28,7 @@ def _bar(total: int, wanted: bool) -> Any:
   try:
     from tqdm.auto import tqdm
   except ImportError:
+    warnings.warn("no bar is shown: pip install tqdm", stacklevel=4)
     return _Silent()
   return tqdm(total=total, unit="B", unit_scale=True, desc="quantize")
 
@@ -36,7 +40,12 @@ def quantize_all(
   progress: bool,
 ) -> dict[str, QuantizedTensor]:
   """See `quantd.Connection.quantize_all`; `call` quantizes one."""
-  named = dict(tensors)
+  try:
+    named = dict(tensors)
+  except (TypeError, ValueError):
+    got = type(tensors).__name__
+    raise Invalid.of("tensors", "arrays by their names", got) from None
+  at_once = whole("at_once", at_once, 1, 256)
   sources = {name: arrays.read(x, name) for name, x in named.items()}
   bar = _bar(sum(s.data.nbytes for s in sources.values()), progress)
   stop = Cancellation()
@@ -45,8 +54,13 @@ def quantize_all(
     work = {threads.submit(call, x, cancel=stop): n for n, x in named.items()}
     try:
       for done in as_completed(work):
-        made[work[done]] = done.result()
-        bar.update(sources[work[done]].data.nbytes)
+        name = work[done]
+        try:
+          made[name] = done.result()
+        except Error as error:
+          error.add_note(f"of the tensor {name!r}")
+          raise
+        bar.update(sources[name].data.nbytes)
     except BaseException:
       # The first error ends the others, and a KeyboardInterrupt all of them.
       stop.cancel()

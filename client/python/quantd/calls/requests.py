@@ -1,6 +1,7 @@
 """Requests from sources and options, and tensors from replies."""
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,22 @@ def tensor_message(
 ) -> pb.Tensor:
   """The tensor of a request, its numbers checked."""
   axis = options.whole("tensor.flatten_axis", flatten_axis, -(2**31), 2**31 - 1)
-  sizes = [options.whole("tensor.shape", d, -(2**63), 2**63 - 1) for d in shape]
+  try:
+    sizes = list(shape)
+  except TypeError:
+    raise Invalid.of("tensor.shape", "sizes", repr(shape)[:80]) from None
+  sizes = [options.whole("tensor.shape", d, -(2**63), 2**63 - 1) for d in sizes]
   return pb.Tensor(dtype=dtype, shape=sizes, flatten_axis=axis)
+
+
+def read_all(x: Any, fused: Sequence[Any], dtype: str | None) -> list[Source]:
+  """A tensor and those that are quantized together with it."""
+  if not isinstance(fused, (list, tuple)):
+    raise Invalid.of("fused", "a list of arrays", type(fused).__name__)
+  sources = [arrays.read(x, "tensor", dtype)]
+  known = sources[0].dtype if dtype else None
+  sources += [arrays.read(y, f"fused[{i}]", known) for i, y in enumerate(fused)]
+  return sources
 
 
 def tensor_of(source: Source, flatten_axis: int) -> pb.Tensor:
@@ -105,15 +120,19 @@ def cut_apart(
   whole: QuantizedTensor, sources: Sequence[Source], flatten_axis: int
 ) -> QuantizedTensor:
   """The tensors of `fused` sources, the first of which has the others."""
-  made, at = [], 0
+  made: list[QuantizedTensor] = []
+  at = 0
   for source in sources:
     rows = geometry.sides(source.shape, flatten_axis)[0]
-    part = whole.rows(at, at + rows)
-    part.shape, part.flatten_axis = source.shape, flatten_axis
-    made.append(part)
+    try:
+      part = whole.rows(at, at + rows)
+    except Invalid as wrong:
+      field = f"fused[{len(made) - 1}]" if made else "tensor"
+      expected = f"{wrong.expected}, for they lie below each other"
+      raise Invalid.of(field, expected, f"{rows} rows after {at}") from None
+    made.append(part.replaced(shape=source.shape, flatten_axis=flatten_axis))
     at += rows
-  made[0].fused = tuple(made[1:])
-  return made[0]
+  return made[0].replaced(fused=tuple(made[1:]))
 
 
 def part_of(ref: pb.TensorRef, data: memoryview) -> Part:
@@ -146,6 +165,8 @@ def buffers(
   out: Mapping[str, Any], tensor: pb.Tensor, asked: pb.QuantizeOptions
 ) -> dict[int, Any]:
   """The caller's buffers by the number of their kind."""
+  if not isinstance(out, Mapping):
+    raise Invalid.of("out", "buffers by kind", type(out).__name__)
   try:
     known = {spec.kind: spec for spec in geometry.specs(tensor, asked)}
   except (ValueError, IndexError, ZeroDivisionError):
@@ -159,6 +180,13 @@ def buffers(
     found[number] = arrays.writable(
       buffer, spec.dtype, spec.shape, f"out[{kind!r}]"
     )
+  places = sorted(
+    (part.__array_interface__["data"][0], part.nbytes)
+    for part in found.values()
+  )
+  for (begin, size), (after, _) in itertools.pairwise(places):
+    if begin + size > after:
+      raise Invalid.of("out", "buffers that do not overlap", "two that do")
   return found
 
 

@@ -6,6 +6,7 @@ A name is all that the rest of the package knows of an engine.
 import importlib
 
 from quantd.engines.engine import Engine, Settings
+from quantd.errors import Invalid
 
 __all__ = ["default_engine", "open_engine"]
 
@@ -46,13 +47,12 @@ def open_engine(settings: Settings, name: str | None = None) -> Engine:
     The engine.
 
   Raises:
-    ValueError: There is no engine of that name.
+    quantd.Invalid: There is no engine of that name, or the settings are no good.
     ImportError: It cannot be had here.
-    quantd.Invalid: The settings are no good.
   """
   name = name or default_engine()
-  if name not in _MODULES:
-    raise ValueError(f"engine: expected grpc, native or None, got {name!r}")
+  if not isinstance(name, str) or name not in _MODULES:
+    raise Invalid.of("engine", "grpc, native or None", repr(name)[:80])
   try:
     module = importlib.import_module(_MODULES[name])
   except ImportError as missing:

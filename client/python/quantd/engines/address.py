@@ -35,9 +35,16 @@ class HostName:
   def resolve(self) -> list[Address]:
     """All its addresses; OSError where there are none."""
     found = []
-    for family, _, _, _, place in socket.getaddrinfo(
-      self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
-    ):
+    try:
+      places = socket.getaddrinfo(
+        self.host,
+        self.port,
+        type=socket.SOCK_STREAM,
+        flags=socket.AI_ADDRCONFIG,
+      )
+    except UnicodeError as wrong:
+      raise OSError(0, "no name that can be looked up") from wrong
+    for family, _, _, _, place in places:
       # gRPC takes the % before a zone for an escape.
       host = str(place[0]).replace("%", "%25")
       kind, text = (
@@ -63,8 +70,8 @@ def _parse_one(text: str) -> Address | HostName:
   if scheme == "dns" and rest.startswith("//") and not rest.startswith("///"):
     return Address(text)
   plain = rest.removeprefix("///") if scheme == "dns" else text
-  parts = re.fullmatch(r"(\[[^\[\]]+\]|[^:\[\]/\s]+):([0-9a-z-]+)", plain)
-  if parts is None:
+  parts = re.fullmatch(r"(\[[^\[\]]+\]|[^:\[\]/\s]+):([0-9]{1,5})", plain)
+  if parts is None or not 1 <= int(parts[2]) <= 65535:
     raise _refuse(text)
   host, port = parts[1].strip("[]"), parts[2]
   try:

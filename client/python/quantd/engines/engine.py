@@ -66,6 +66,10 @@ class Cancellation:
     for action in actions:
       action()
 
+  def __repr__(self) -> str:
+    """Whether it was cancelled."""
+    return f"Cancellation(cancelled={self._cancelled})"
+
   def on_cancel(self, action: Callable[[], object]) -> Callable[[], None]:
     """Runs `action` once when cancelled, at once if it already is.
 

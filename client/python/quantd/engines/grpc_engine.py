@@ -149,7 +149,7 @@ class _Exchange:
       self._check_stopped()
       server = pool.pick(len(self._message), tried)
       if server is None:
-        failure = Failure(UNAVAILABLE, "no server can be had", delay=0.0)
+        failure = Failure(UNAVAILABLE, pool.account(), delay=0.0)
       else:
         self._attempts += 1
         with self._engine._gate.inside() as forks:

@@ -31,10 +31,15 @@ class Server:
   """One server and its channels, which are opened by its first call."""
 
   def __init__(
-    self, address: Address, credentials: Any, settings: Settings
+    self,
+    address: Address,
+    credentials: Any,
+    settings: Settings,
+    is_one_of_several: bool,
   ) -> None:
     """Opens nothing yet."""
     self.address = address
+    self._is_one_of_several = is_one_of_several
     self.standing = Standing()
     self._credentials = credentials
     self._settings = settings
@@ -71,7 +76,12 @@ class Server:
       ("grpc.enable_retries", 0),
       ("grpc.service_config_disable_resolution", 1),
       ("grpc.initial_reconnect_backoff_ms", 100),
-      ("grpc.min_reconnect_backoff_ms", 5000),
+      # How long connecting may take. Another server is not waited for longer
+      # than a slow one would need.
+      (
+        "grpc.min_reconnect_backoff_ms",
+        2000 if self._is_one_of_several else 5000,
+      ),
       ("grpc.max_reconnect_backoff_ms", 5000),
       # Naming a keepalive time is what makes gRPC end a write that the other
       # side never takes.
@@ -150,8 +160,10 @@ class Pool:
         # A name that resolves no more keeps the addresses that it had.
         name = f"{place.host}:{place.port}"
         found += [a for a in self._servers if a.authority == name]
+    several = len(set(found)) > 1
     self._servers = {
-      a: self._servers.get(a) or Server(a, self._credentials, self._settings)
+      a: self._servers.get(a)
+      or Server(a, self._credentials, self._settings, several)
       for a in found
     }
 
@@ -194,7 +206,8 @@ class Pool:
         f"{s.address.target}: {s.standing.said or 'nothing is known against it'}"
         for s in list(self._servers.values())[:8]
       ]
-    return "; ".join(lines + [self._unresolved] * bool(self._unresolved))
+    lines += [self._unresolved] * bool(self._unresolved)
+    return "; ".join(lines) or "no server can be had"
 
   def close(self) -> None:
     """Closes every channel."""

@@ -116,6 +116,8 @@ def read(x: Any, field: str = "tensor", dtype: str | None = None) -> Source:
       "an array of numpy, torch, jax or with __dlpack__",
       type(x).__name__,
     )
+  if type(x) is not np.ndarray and isinstance(x, np.ma.MaskedArray):
+    raise Invalid.of(field, "an array without a mask: x.filled(0)", "one with")
   a = np.asarray(x)
   word = _word_of(a.dtype, field, dtype)
   if a.ndim == 0:
@@ -132,9 +134,9 @@ def read(x: Any, field: str = "tensor", dtype: str | None = None) -> Source:
 
 def _word_of(dtype: Any, field: str, said: str | None) -> str:
   if said is not None:
-    if (
-      said not in FLOATS or dtype.itemsize != _BYTES[said] or dtype.kind == "O"
-    ):
+    if said not in FLOATS:
+      raise Invalid.of(f"{field}.dtype", " or ".join(FLOATS), repr(said))
+    if dtype.itemsize != _BYTES[said] or dtype.kind == "O":
       raise Invalid.of(f"{field}.dtype", f"elements of {said}", str(dtype))
     return said
   if (word := _float_word(dtype)) is not None:

@@ -190,7 +190,7 @@ def _global(d: _Dialect, t: QuantizedTensor) -> Array:
 
 
 def _input_scale(d: _Dialect, t: QuantizedTensor, amax: float) -> Array:
-  if not 0 <= amax < float("inf"):
+  if not isinstance(amax, (int, float, np.number)) or not 0 <= amax < np.inf:
     raise Invalid.of("input_amax", "a number >= 0", repr(amax))
   if t.format != "nvfp4":
     value = np.float32(amax) / np.float32(448)

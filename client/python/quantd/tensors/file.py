@@ -89,6 +89,16 @@ def _mode_for(final: str) -> int:
 def _head(tensors: Mapping[str, QuantizedTensor]) -> tuple[bytes, list[Array]]:
   """What the file begins with, and what follows."""
   metadata = {"quantd.version": "2"}
+  if not isinstance(tensors, Mapping) or not tensors:
+    raise Invalid.of(
+      "tensors", "quantized tensors by their names", repr(tensors)[:80]
+    )
+  for name, t in tensors.items():
+    if not isinstance(t, QuantizedTensor) or not isinstance(name, str):
+      got = f"{name!r}: {type(t).__name__}"
+      raise Invalid.of("tensors", "quantized tensors by their names", got)
+    if not name.isprintable() and any("\ud800" <= c <= "\udfff" for c in name):
+      raise Invalid.of("tensors", "names that are Unicode", ascii(name))
   numerics = {t.profile for t in tensors.values()}
   entries: dict[str, Any] = {}
   parts = []
@@ -136,7 +146,7 @@ class _File:
       header = json.loads(file.read(length))
       self.metadata: dict[str, str] = header.pop("__metadata__", {})
       self.entries: dict[str, Any] = header
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
       raise self.bad("its header is malformed") from None
     if (
       not isinstance(self.metadata, dict)
@@ -145,6 +155,25 @@ class _File:
       raise self.bad("not a file of quantized tensors")
     if self.metadata["quantd.version"] not in _VERSIONS:
       raise self.bad("its layout is newer than this package")
+    if not self._is_tiled():
+      raise self.bad("its tensors do not lie one behind the other")
+
+  def _is_tiled(self) -> bool:
+    """Whether the tensors fill the file, without a gap and none twice."""
+    try:
+      places = sorted(
+        tuple(entry["data_offsets"]) for entry in self.entries.values()
+      )
+      at = 0
+      for begin, end in places:
+        if type(begin) is not int or type(end) is not int:
+          return False
+        if begin != at or end < begin:
+          return False
+        at = end
+    except (KeyError, TypeError, ValueError):
+      return False
+    return at == self._room
 
   def bad(self, why: str) -> Invalid:
     return Invalid.of(
@@ -181,8 +210,9 @@ class _File:
 
 def names(path: Any) -> list[str]:
   """The names of the quantized tensors of a file."""
+  path = os.fspath(path)
   with open(path, "rb") as file:
-    return _File(file, os.fspath(path)).names()
+    return _File(file, path).names()
 
 
 def load(
@@ -204,8 +234,9 @@ def load(
     KeyError: There is no tensor of that name.
     quantd.Invalid: It is malformed.
   """
+  path = os.fspath(path)
   with open(path, "rb") as opened:
-    file = _File(opened, os.fspath(path))
+    file = _File(opened, path)
     if name is None:
       found = file.names()
       if len(found) != 1:

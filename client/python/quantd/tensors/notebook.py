@@ -104,7 +104,12 @@ def plot(t: QuantizedTensor, original: Any = None) -> Any:
   Raises:
     ImportError: matplotlib is not installed.
   """
-  from matplotlib.figure import Figure
+  try:
+    from matplotlib.figure import Figure
+  except ImportError:
+    raise ImportError(
+      "plot() draws by matplotlib: pip install matplotlib"
+    ) from None
 
   names = [c.name for c in (t.rowwise, t.columnwise) if c is not None]
   lines = len(names) + (original is not None)

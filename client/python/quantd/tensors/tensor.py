@@ -1,17 +1,15 @@
 """A quantized tensor as a value: codes, scales and amax of its copies."""
 
 import math
+import types
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
 from quantd.tensors import geometry
 from quantd.tensors.arrays import Array, size_of
 from quantd.tensors.copies import Copy, Part, Statistics
-from quantd.tensors.geometry import Spec
 from quantd.words import DTYPES, FORMATS, PROFILES, USAGES
 
 if TYPE_CHECKING:
@@ -25,18 +23,8 @@ class QuantizedTensor:
   """Codes, scales and amaxes of a tensor, and all that decoding needs.
 
   Made by `Connection.quantize`, `Quantizer`, `quantd.load` or `from_parts`.
-  Immutable; may be read by many threads, and pickles.
-
-  Attributes:
-    shape: Of the tensor that was quantized.
-    dtype: Its type: "f32", "f16" or "bf16".
-    flatten_axis: M is the product of the dimensions before it.
-    options: How it was to be made, a quantd_pb2.QuantizeOptions, with a seed
-      that was drawn.
-    parts: Everything there is, by the words of TensorKind: "rowwise_data".
-    report: A quantd_pb2.Report: what was found in the input, and who did it.
-    request_id: The call's id in the server's log.
-    fused: The tensors that were quantized together with this one.
+  Its attributes cannot be set, and its messages are not to be changed; may be
+  read by many threads, and pickles.
   """
 
   def __init__(
@@ -51,16 +39,63 @@ class QuantizedTensor:
     library: str = "numpy",
   ) -> None:
     """For the package itself; see `from_parts`."""
-    self.shape: tuple[int, ...] = tuple(tensor.shape)
-    self.dtype = DTYPES.word(tensor.dtype)
-    self.flatten_axis = geometry.axis_of(tensor)
-    self.options = options
-    self.parts = dict(parts)
-    self.report = report if report is not None else pb.Report()
-    self.request_id = request_id
-    self.fused: tuple[QuantizedTensor, ...] = ()
+    self._shape: tuple[int, ...] = tuple(tensor.shape)
+    self._dtype = DTYPES.word(tensor.dtype)
+    self._flatten_axis = geometry.axis_of(tensor)
+    self._options = options
+    self._parts = types.MappingProxyType(dict(parts))
+    self._report = report if report is not None else pb.Report()
+    self._request_id = request_id
+    self._fused: tuple[QuantizedTensor, ...] = ()
     self.connection = connection
     self.library = library
+
+  @property
+  def shape(self) -> tuple[int, ...]:
+    """Of the tensor that was quantized."""
+    return self._shape
+
+  @property
+  def dtype(self) -> str:
+    """Its type: "f32", "f16" or "bf16"."""
+    return self._dtype
+
+  @property
+  def flatten_axis(self) -> int:
+    """M is the product of the dimensions before it."""
+    return self._flatten_axis
+
+  @property
+  def options(self) -> pb.QuantizeOptions:
+    """How it was to be made, with a seed that was drawn."""
+    return self._options
+
+  @property
+  def parts(self) -> Mapping[str, Part]:
+    """Everything there is, by the words of TensorKind: "rowwise_data"."""
+    return self._parts
+
+  @property
+  def report(self) -> pb.Report:
+    """What was found in the input, and who did it."""
+    return self._report
+
+  @property
+  def request_id(self) -> str:
+    """The call's id in the server's log."""
+    return self._request_id
+
+  @property
+  def fused(self) -> "tuple[QuantizedTensor, ...]":
+    """The tensors that were quantized together with this one."""
+    return self._fused
+
+  def replaced(self, **attributes: Any) -> "QuantizedTensor":
+    """The same but for some attributes; for the package itself."""
+    made = QuantizedTensor.__new__(QuantizedTensor)
+    made.__dict__.update(self.__dict__)
+    made.__dict__.update({f"_{k}": v for k, v in attributes.items()})
+    return made
 
   # --- what it is -----------------------------------------------------------
 
@@ -311,7 +346,9 @@ class QuantizedTensor:
       self.report.SerializeToString(),
     )
     rest = (self.request_id, self.connection, self.library, self.fused)
-    return (_restore, (state, parts, rest))
+    from quantd.tensors import views
+
+    return (views.restore, (state, parts, rest))
 
   @classmethod
   def from_parts(
@@ -350,25 +387,3 @@ class QuantizedTensor:
       dtype=DTYPES.parse("dtype", dtype), shape=shape, flatten_axis=flatten_axis
     )
     return views.from_parts(cls, tensor, format, parts, connection, options)
-
-
-def _restore(
-  state: tuple[bytes, bytes, bytes],
-  parts: dict[str, tuple[Spec, bytes]],
-  rest: tuple[str, Any, str, tuple[QuantizedTensor, ...]],
-) -> QuantizedTensor:
-  request_id, connection, library, fused = rest
-  made = QuantizedTensor(
-    pb.Tensor.FromString(state[0]),
-    pb.QuantizeOptions.FromString(state[1]),
-    {
-      k: Part(spec, np.frombuffer(data, np.uint8))
-      for k, (spec, data) in parts.items()
-    },
-    report=pb.Report.FromString(state[2]),
-    request_id=request_id,
-    connection=connection,
-    library=library,
-  )
-  made.fused = fused
-  return made

@@ -59,7 +59,7 @@ def reshape(t: QuantizedTensor, shape: Sequence[Any]) -> QuantizedTensor:
   rank = len(t.shape)
   axis = t.flatten_axis % rank if rank > 1 else 0
   tail = t.shape[axis:]
-  sizes = [int(d) for d in shape]
+  sizes = [options.whole("shape", d, -1, 2**63 - 1) for d in shape]
   head = sizes[: len(sizes) - len(tail)]
   if head.count(-1) == 1 and rows:
     rest = -int(np.prod(head))
@@ -70,8 +70,7 @@ def reshape(t: QuantizedTensor, shape: Sequence[Any]) -> QuantizedTensor:
     expected = f"{rows} rows before {list(tail)}"
     raise Invalid.of("shape", expected, str(list(sizes)))
   made = _like(t, _message(t, whole, -len(tail)), t.options, t.parts)
-  made.report, made.request_id = t.report, t.request_id
-  return made
+  return made.replaced(report=t.report, request_id=t.request_id)
 
 
 # --- scales as a matrix of lines x blocks -------------------------------------
@@ -168,8 +167,7 @@ def with_scale_layout(t: QuantizedTensor, layout: str) -> QuantizedTensor:
       at += size
     parts[spec.kind] = Part(spec, np.concatenate(pieces))
   out = _like(t, t.message(), made, parts)
-  out.report, out.request_id = t.report, t.request_id
-  return out
+  return out.replaced(report=t.report, request_id=t.request_id)
 
 
 # --- groups and rows ----------------------------------------------------------
@@ -216,6 +214,8 @@ def cut_rows(t: QuantizedTensor, start: int, stop: int) -> QuantizedTensor:
   f = geometry.format_of(t.options, t.dtype)
   if t.groups:
     raise Invalid.of("splits", "none: slice a group", "groups")
+  start = options.whole("rows", start, -(2**63), 2**63 - 1)
+  stop = options.whole("rows", stop, -(2**63), 2**63 - 1)
   got = f"{start} to {stop}"
   if not 0 <= start <= stop <= rows:
     raise Invalid.of("rows", f"inside 0 to {rows}", got)
@@ -294,6 +294,8 @@ def from_parts(
   """See `QuantizedTensor.from_parts`."""
   made = options.quantize_message(format, keywords)  # type: ignore[arg-type]
   want = {spec.kind: spec for spec in geometry.specs(tensor, made)}
+  if not isinstance(parts, Mapping):
+    raise Invalid.of("parts", " and ".join(want), repr(parts)[:80])
   found = {}
   for name, value in parts.items():
     if name not in want:
@@ -354,3 +356,28 @@ def check_part(
 def replace_nan(values: Array) -> Array:
   """NaN comes out of quantizing one, and is as good as any number > 0."""
   return np.where(np.isnan(values), np.float32(1), values)
+
+
+# --- pickles ------------------------------------------------------------------
+
+
+def restore(
+  state: tuple[bytes, bytes, bytes],
+  parts: dict[str, tuple[Spec, bytes]],
+  rest: tuple[str, Any, str, tuple[QuantizedTensor, ...]],
+) -> QuantizedTensor:
+  """What a pickled tensor becomes elsewhere."""
+  request_id, connection, library, fused = rest
+  made = QuantizedTensor(
+    pb.Tensor.FromString(state[0]),
+    pb.QuantizeOptions.FromString(state[1]),
+    {
+      k: Part(spec, np.frombuffer(data, np.uint8))
+      for k, (spec, data) in parts.items()
+    },
+    report=pb.Report.FromString(state[2]),
+    request_id=request_id,
+    connection=connection,
+    library=library,
+  )
+  return made.replaced(fused=fused)

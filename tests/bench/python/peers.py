@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The engines of the Python package beside other libraries on the same cores.
 
-    libraries.py --server quantd [--environments build/ecosystem] [--rounds N]
-                 [--json FILE]
+    peers.py --server quantd [--environments build/ecosystem] [--rounds N]
+             [--json FILE]
 
 Each contender makes NVFP4 of rows of one bf16 tensor in host memory: quantd by
 `Connection.quantize` over loopback, from the package that this Python has
@@ -33,6 +33,9 @@ LIBRARIES = ["compressed-tensors", "modelopt", "torchao"]
 def library_worker(name):
   import importlib
 
+  # Libraries say things on standard output.
+  answers = os.fdopen(os.dup(1), "w")
+  os.dup2(2, 1)
   import torch
   library = importlib.import_module(f"libraries.by_{name.replace('-', '_')}")
   for line in sys.stdin:
@@ -43,7 +46,8 @@ def library_worker(name):
     for _ in range(calls):
       library.pack({"weight": weight}, "nvfp4")
     seconds = time.perf_counter() - start
-    print(json.dumps({"seconds": seconds, "microseconds": []}), flush=True)
+    said = {"seconds": seconds, "microseconds": []}
+    print(json.dumps(said), file=answers, flush=True)
 
 
 def contenders_of(target, environments):
@@ -119,7 +123,7 @@ def main():
   if known.json:
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     pathlib.Path(known.json).write_text(json.dumps({
-        "benchmark": "python libraries", "device": known.device,
+        "benchmark": "python peers", "device": known.device,
         "cores": os.cpu_count(), "date": today, "commit": known.commit,
         "note": known.note, "bytes": SIZE, "rounds": known.rounds,
         "rows": rows}, indent=2) + "\n")

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
   from quantd.tensors.tensor import QuantizedTensor
 
   engine: str
+  __version__: str
 
 __all__ = [
   "Busy",
@@ -86,12 +87,9 @@ def __getattr__(name: str) -> Any:
 
     return default_engine()
   if name == "__version__":
-    from importlib.metadata import PackageNotFoundError, version
+    from quantd.version import version
 
-    try:
-      return version("quantd")
-    except PackageNotFoundError:
-      return "unknown: it runs out of a source tree"
+    return version()
   if name in _LATER:
     return getattr(importlib.import_module(_LATER[name]), name)
   if name in _MODULES:

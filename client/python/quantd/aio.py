@@ -9,16 +9,17 @@ interpreter meanwhile. A task that is cancelled cancels its call.
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
+from quantd import options
 from quantd.calls import connecting
 from quantd.calls import connection as _connection
 from quantd.engines.engine import Cancellation
-from quantd.options import whole
 from quantd.results import Maxima, Plan, ServerInfo
 from quantd.tensors.tensor import QuantizedTensor
+from quantd.words import Word
 
 __all__ = ["Connection", "connect"]
 
@@ -64,18 +65,16 @@ class Connection:
       raise
 
   async def quantize(
-    self, x: Any, format: str = "nvfp4", **keywords: Any
+    self, x: Any, format: Word = "nvfp4", **keywords: Any
   ) -> QuantizedTensor:
     """See `quantd.Connection.quantize`."""
     return await self._run(self.sync.quantize, x, format, **keywords)
 
   async def quantize_all(
-    self, tensors: Any, format: str = "nvfp4", **keywords: Any
+    self, tensors: Mapping[str, Any], format: Word = "nvfp4", **keywords: Any
   ) -> dict[str, QuantizedTensor]:
-    """See `quantd.Connection.quantize_all`."""
-    one = functools.partial(self.sync.quantize_all, tensors, format)
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(None, functools.partial(one, **keywords))
+    """See `quantd.Connection.quantize_all`; it counts as one call here."""
+    return await self._run(self.sync.quantize_all, tensors, format, **keywords)
 
   async def dequantize(
     self, t: QuantizedTensor, dtype: str | None = None, **keywords: Any
@@ -92,7 +91,7 @@ class Connection:
     return await self._run(self.sync.apply_rht, x, **keywords)
 
   async def plan(
-    self, shape: Any, format: str = "nvfp4", **keywords: Any
+    self, shape: Any, format: Word = "nvfp4", **keywords: Any
   ) -> Plan:
     """See `quantd.Connection.plan`."""
     return await self._run(self.sync.plan, shape, format, **keywords)
@@ -137,6 +136,9 @@ def connect(
 
   Returns:
     The connection, which connects by its first call.
+
+  Raises:
+    quantd.Invalid: An argument is no good.
   """
-  most = whole("max_in_flight", max_in_flight, 1, 1024)
+  most = options.whole("max_in_flight", max_in_flight, 1, 1024)
   return Connection(connecting.connect(target, **settings), most)

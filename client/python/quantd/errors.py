@@ -71,6 +71,11 @@ class Error(Exception):
     self.request_id = request_id
     self.attempts = attempts
 
+  def say(self, message: str) -> None:
+    """Puts another message in the place of its own, for the package itself."""
+    self.message = message
+    self.args = (message,)
+
   def __str__(self) -> str:
     """The message, and by what to find the call in the server's log."""
     more = []
@@ -133,7 +138,7 @@ class TooLarge(Error, ValueError):
 
 
 class Unavailable(Error):
-  """No server could be reached; the call was retried inside its deadline."""
+  """No server could be reached, after `Retry.max_attempts` or the deadline."""
 
   code = "UNAVAILABLE"
 

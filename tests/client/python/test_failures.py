@@ -1,8 +1,10 @@
 """What goes wrong on the way: retries, several servers, ends of calls."""
 
+import contextlib
 import pathlib
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -140,6 +142,59 @@ def test_nobody_there(connect):
     connect("127.0.0.1:1,127.0.0.1:2", retry=FAST).info(timeout=5)
 
 
+def test_names_that_nobody_knows(connect):
+  name = "no-such-host.invalid:1"
+  once = quantd.Retry(max_attempts=1)
+  with pytest.raises(quantd.Unavailable) as caught:
+    connect(name, retry=once).info(timeout=5)
+  assert f"quantd server: {name}: the name does not resolve: " in str(caught.value)
+  assert caught.value.attempts == 0
+  with pytest.raises(quantd.Unavailable) as caught:
+    connect(f"{name},a.{name}", retry=once).info(timeout=5)
+  assert str(caught.value).count("the name does not resolve") == 2
+
+
+@contextlib.contextmanager
+def mute():
+  """The address of one that takes connections and never speaks."""
+  with socket.create_server(("127.0.0.1", 0)) as listening:
+    yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_a_mute_server_does_not_keep_the_call(connect, x):
+  """Another one has it; which of the two is asked first changes nothing."""
+  with mute() as hung, servers.Process() as live:
+    for target in (f"{hung},{live.address}", f"{live.address},{hung}"):
+      connection = connect(target)
+      begin = time.monotonic()
+      t = connection.quantize(x, timeout=8)
+      assert time.monotonic() - begin < 3
+      assert t.request_id
+      for _ in range(4):
+        connection.quantize(x, timeout=8)
+      assert time.monotonic() - begin < 4
+
+
+def test_mute_servers_alone(connect):
+  with mute() as hung, mute() as other:
+    with pytest.raises(quantd.DeadlineExceeded, match="within 500 ms"):
+      connect(hung).info(timeout=0.5)
+    begin = time.monotonic()
+    with pytest.raises((quantd.DeadlineExceeded, quantd.Unavailable)):
+      connect(f"{hung},{other}").info(timeout=1)
+    assert time.monotonic() - begin < 2
+
+
+def test_mute_servers_and_cancellations(connect):
+  with mute() as hung, mute() as other:
+    stop = quantd.Cancellation()
+    threading.Timer(0.2, stop.cancel).start()
+    begin = time.monotonic()
+    with pytest.raises(quantd.Cancelled):
+      connect(f"{hung},{other}").info(cancel=stop)
+    assert time.monotonic() - begin < 1
+
+
 def slow(seconds):
   def answer(request, context):
     time.sleep(seconds)
@@ -160,8 +215,9 @@ def test_cancellation(connect):
     connection, stop = connect(server.address), quantd.Cancellation()
     threading.Timer(0.2, stop.cancel).start()
     begin = time.monotonic()
-    with pytest.raises(quantd.Cancelled):
+    with pytest.raises(quantd.Cancelled) as caught:
       connection.info(cancel=stop)
+    assert caught.value.message == "cancelled by the caller"
     assert time.monotonic() - begin < 1
     with pytest.raises(quantd.Cancelled):
       connection.info(cancel=stop)
@@ -183,10 +239,14 @@ def test_closing_ends_calls(connect):
     connection = connect(server.address)
     threading.Timer(0.2, connection.close).start()
     begin = time.monotonic()
-    with pytest.raises(quantd.Cancelled):
+    with pytest.raises(quantd.Cancelled) as caught:
       connection.info()
     assert time.monotonic() - begin < 1.5
+    assert caught.value.message == "the connection was closed"
     connection.close()
+    with pytest.raises(quantd.Cancelled) as caught:
+      connection.info()
+    assert caught.value.message == "the connection was closed"
 
 
 def test_interrupt_ends_the_call_and_not_the_connection(connect):

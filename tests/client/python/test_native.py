@@ -12,6 +12,7 @@ import quantd
 from quantd import quantd_pb2 as pb
 from quantd.engines.engine import Cancellation, Settings
 from servers import scripted
+from test_arguments import over_inputs
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("quantd._native") is None,
@@ -250,6 +251,23 @@ def test_local_devices(native):
     make("local:cuda:77")
   assert error.value.code in ("NOT_FOUND", "UNIMPLEMENTED")
   local.close()
+
+
+def test_local_devices_may_write_over_their_input():
+  with quantd.connect("local:cpu", engine="native") as q:
+    over_inputs(q)
+
+
+def test_an_input_is_kept_for_a_second_try():
+  """A call that a signal interrupts is made again: from what it was given."""
+  from quantd.engines.native_engine import _apart
+  memory = np.arange(64, dtype=np.uint8)
+  x, beside = memory[:32], memory[32:]
+  assert _apart(x, {CODES: beside}) is x
+  assert _apart(memory[:0], {CODES: memory}) is not None
+  kept = _apart(x, {CODES: memory[16:48]})
+  memory[:] = 0
+  assert np.array_equal(kept, np.arange(32))
 
 
 def test_headers_are_those_of_the_server(server, native):

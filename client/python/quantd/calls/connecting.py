@@ -1,5 +1,6 @@
 """How a connection is made."""
 
+import dataclasses
 import os
 from typing import Any
 
@@ -9,6 +10,8 @@ from quantd.errors import Invalid
 
 __all__ = ["connect"]
 
+_YEAR = 3600 * 24 * 365.0
+
 
 def connect(
   target: str,
@@ -16,7 +19,7 @@ def connect(
   engine: str | None = None,
   tls: bool | Tls = False,
   token: str | None = None,
-  token_file: str | None = None,
+  token_file: str | os.PathLike[str] | None = None,
   deadline: float = 30.0,
   channels: int = 2,
   retry: Retry | None = None,
@@ -44,60 +47,81 @@ def connect(
 
   Raises:
     quantd.Invalid: An argument is no good.
+    ImportError: The engine cannot be had here.
 
   Example:
     >>> connect("127.0.0.1:50151", engine="grpc")
     Connection('127.0.0.1:50151', engine='grpc')
   """
-  _check_types(target, tls, token, token_file, retry)
-  if tls is True:
-    tls = Tls()
+  _check("target", isinstance(target, str), "an address, as text", target)
+  # No token is shown.
+  text = token is None or isinstance(token, str)
+  _check("token", text, "text", type(token))
+  retry = Retry() if retry is None else retry
+  _check("retry", isinstance(retry, Retry), "a quantd.Retry", retry)
   settings = Settings(
     target=target,
-    tls=tls or None,
+    tls=_tls(tls),
     token=token,
-    token_file=token_file,
-    deadline=deadline,
-    channels=channels,
-    retry=retry or Retry(),
-    dead_peer_timeout=dead_peer_timeout,
+    token_file=_path("token_file", token_file),
+    deadline=_number("deadline", deadline, 0.001, _YEAR),
+    channels=_number("channels", channels, 1, 64, int),
+    retry=Retry(
+      max_attempts=_number(
+        "retry.max_attempts", retry.max_attempts, 1, 1000, int
+      ),
+      initial_backoff=_number(
+        "retry.initial_backoff", retry.initial_backoff, 0.001, 3600
+      ),
+      max_backoff=_number(
+        "retry.max_backoff", retry.max_backoff, retry.initial_backoff, 3600
+      ),
+      multiplier=_number("retry.multiplier", retry.multiplier, 1, 100),
+    ),
+    dead_peer_timeout=_number(
+      "dead_peer_timeout", dead_peer_timeout, 0.1, 3600
+    ),
   )
-  _check_settings(settings)
   return Connection(settings, engine)
 
 
-def _check_types(
-  target: Any, tls: Any, token: Any, token_file: Any, retry: Any
-) -> None:
-  for field, value, kinds, expected in (
-    ("target", target, str, "an address or several, as text"),
-    ("tls", tls, (bool, Tls), "True, False or a quantd.Tls"),
-    ("token", token, (str, type(None)), "text"),
-    ("token_file", token_file, (str, os.PathLike, type(None)), "a path"),
-    ("retry", retry, (Retry, type(None)), "a quantd.Retry"),
-  ):
-    if not isinstance(value, kinds):
-      # Never the value: it may be a secret.
-      raise Invalid.of(field, expected, type(value).__name__)
+def _check(field: str, good: bool, expected: str, got: Any) -> None:
+  if not good:
+    raise Invalid.of(field, expected, repr(got)[:80])
 
 
-def _check_settings(s: Settings) -> None:
-  year = 3600 * 24 * 365.0
-  for field, value, low, high in (
-    ("channels", s.channels, 1, 64),
-    ("deadline", s.deadline, 0.001, year),
-    ("dead_peer_timeout", s.dead_peer_timeout, 0.1, 3600),
-    ("retry.max_attempts", s.retry.max_attempts, 1, 1000),
-    ("retry.initial_backoff", s.retry.initial_backoff, 0.001, 3600),
-    ("retry.max_backoff", s.retry.max_backoff, s.retry.initial_backoff, 3600),
-    ("retry.multiplier", s.retry.multiplier, 1, 100),
-  ):
-    whole = field in ("channels", "retry.max_attempts")
-    kinds = int if whole else (int, float)
-    if (
-      not isinstance(value, kinds)
-      or isinstance(value, bool)
-      or not low <= value <= high
-    ):
-      expected = f"{low} to {high}" + (", whole" if whole else "")
-      raise Invalid.of(field, expected, repr(value)[:80])
+def _number(
+  field: str, value: Any, low: float, high: float, kind: type = float
+) -> Any:
+  whole = kind is int
+  number = isinstance(value, int if whole else (int, float))
+  good = number and not isinstance(value, bool) and low <= value <= high
+  expected = f"{'a whole number from ' if whole else ''}{low:g} to {high:g}"
+  _check(field, good, expected, value)
+  return value
+
+
+def _path(field: str, path: Any) -> str | None:
+  """A path as text. A number would be a descriptor, which reading closes."""
+  if path is None:
+    return None
+  text = os.fspath(path) if isinstance(path, os.PathLike) else path
+  good = isinstance(text, str) and "\0" not in text
+  _check(field, good, "the path of a file", path)
+  return str(text)
+
+
+def _tls(tls: Any) -> Tls | None:
+  if isinstance(tls, Tls):
+    name = tls.server_name
+    good = name is None or isinstance(name, str)
+    _check("tls.server_name", good, "text", name)
+    return dataclasses.replace(
+      tls,
+      ca=_path("tls.ca", tls.ca),
+      cert=_path("tls.cert", tls.cert),
+      key=_path("tls.key", tls.key),
+    )
+  good = tls is None or isinstance(tls, bool)
+  _check("tls", good, "True, False or a quantd.Tls", tls)
+  return Tls() if tls else None

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from quantd import options, words
 from quantd import quantd_pb2 as pb
-from quantd.calls import many, requests
+from quantd.calls import decoding, many, requests
 from quantd.calls.link import Link
 from quantd.engines.engine import Cancellation
 from quantd.errors import Invalid
 from quantd.options import QuantizeKeywords
 from quantd.results import Maxima, PartPlan, Plan, ServerInfo
-from quantd.tensors import arrays, geometry
+from quantd.tensors import arrays
 from quantd.tensors.tensor import QuantizedTensor
 from quantd.words import DTYPES, FLOATS, KINDS, USAGES, Word
 
@@ -61,7 +61,8 @@ class Connection(Link):
         stacked below it for the call, cut apart after it. The result's `fused`
         has them.
       out: Buffers for parts, by kind: {"rowwise_data": ...}; contiguous, of
-        the exact size. The result views them.
+        the exact size. The result views them. They may lie over an input,
+        which is read before, but not over each other.
       timeout: Seconds, retries included; None: the connection's.
       cancel: Stops the call from another thread.
       **keywords: Options, as `quantd.options.QuantizeKeywords` lists them.
@@ -111,6 +112,8 @@ class Connection(Link):
     *,
     at_once: int = 4,
     progress: bool = False,
+    dtype: str | None = None,
+    cancel: Cancellation | None = None,
     **keywords: Any,
   ) -> dict[str, QuantizedTensor]:
     """Quantizes many tensors, several at once.
@@ -120,16 +123,21 @@ class Connection(Link):
       format: As for `quantize`.
       at_once: Calls under way at a time.
       progress: Show a bar, where tqdm is installed.
-      **keywords: As for `quantize`.
+      dtype: As for `quantize`.
+      cancel: Stops all calls.
+      **keywords: As for `quantize`, but for `out` and `fused`.
 
     Returns:
       The quantized tensors by the same names.
 
     Raises:
-      quantd.Error: The first call that failed; the others are cancelled.
+      quantd.Error: The first call that failed, and of which tensor; the
+        others are cancelled.
     """
-    one = functools.partial(self.quantize, format=format, **keywords)
-    return many.quantize_all(one, tensors, at_once, progress)
+    one = functools.partial(
+      self.quantize, format=format, dtype=dtype, **keywords
+    )
+    return many.quantize_all(one, tensors, at_once, progress, dtype, cancel)
 
   def dequantize(
     self,
@@ -173,27 +181,13 @@ class Connection(Link):
     if not isinstance(t, QuantizedTensor):
       raise Invalid.of("t", "a quantd.QuantizedTensor", type(t).__name__)
     side = usage or ("rowwise" if t.rowwise is not None else "columnwise")
-    number = USAGES.parse("usage", side, ("rowwise", "columnwise"))
+    USAGES.parse("usage", side, ("rowwise", "columnwise"))
     if f"{side}_data" not in t.parts:
       raise Invalid.of("usage", f"a copy that is there: {t.usage}", side)
     output = DTYPES.parse("dtype", dtype or t.dtype, FLOATS)
-    message = t.message()
-    decode = options.dequantize_message(t.options, number, output)
-    shape = requests.decoded_shape(t)
-    if options.flag("rotated", rotated) and decode.HasField("inverse_rht"):
-      decode.rotated_dimension = decode.inverse_rht.dimension or 16
-      decode.ClearField("inverse_rht")
-      shape = requests.rotated_shape(t, side)
-    request = pb.DequantizeRequest(tensor=message, options=decode)
-    kinds = [f"{side}_data", f"{side}_scale"]
-    if t.options.format in (pb.FORMAT_NVFP4, pb.FORMAT_NVFP4_2D):
-      kinds.append(geometry.global_kind(t.options) or f"{side}_amax")
-    payload = [t.parts[kind] for kind in kinds]
-    at = 0
-    for part in payload:
-      requests.add_ref(request, part, at)
-      at += part.spec.size
-    data = [part.data for part in payload]
+    request, data, shape = decoding.request_for(
+      t, side, output, options.flag("rotated", rotated)
+    )
     kind, word = pb.TENSOR_KIND_DEQUANTIZED, DTYPES.word(output)
     return self._values(
       "Dequantize", request, data, kind, word, shape, out, like, timeout, cancel
@@ -258,6 +252,8 @@ class Connection(Link):
       )
     if splits is not None:
       o.splits.CopyFrom(options.splits_message(splits, partial_splits))
+    elif options.flag("partial_splits", partial_splits):
+      raise Invalid.of("splits", "rows of groups", "none")
     request = pb.RhtAmaxRequest(
       tensor=requests.stacked(sources, flatten_axis), options=o
     )
@@ -303,7 +299,7 @@ class Connection(Link):
       sign_mask: As for `quantize`.
       flatten_axis: As for `quantize`.
       dtype: As for `quantize`.
-      out: A contiguous array to write to, and to return.
+      out: A contiguous array to write to, and to return; it may be x itself.
       like: As for `dequantize`.
       timeout: Seconds.
       cancel: Stops the call.

@@ -19,6 +19,12 @@ def _is_time(value: Any) -> bool:
   return bool(0 < value <= _YEAR)
 
 
+def check_cancel(cancel: Any) -> None:
+  """Refuses what is no Cancellation, as an Event of threading."""
+  if cancel is not None and not isinstance(cancel, Cancellation):
+    raise Invalid.of("cancel", "a quantd.Cancellation", type(cancel).__name__)
+
+
 class Link:
   """Carries requests, and lives as a connection does."""
 
@@ -47,12 +53,14 @@ class Link:
     timeout: float | None,
     cancel: Cancellation | None,
   ) -> Reply:
-    if timeout is not None and not _is_time(timeout):
-      raise Invalid.of(
-        "timeout", "seconds above 0, up to a year", repr(timeout)[:80]
-      )
-    if cancel is not None and not isinstance(cancel, Cancellation):
-      raise Invalid.of("cancel", "a quantd.Cancellation", type(cancel).__name__)
+    if timeout is not None:
+      if not _is_time(timeout):
+        raise Invalid.of(
+          "timeout", "seconds above 0, up to a year", repr(timeout)[:80]
+        )
+      # A deadline in numpy's fp32 would be minutes off.
+      timeout = float(timeout)
+    check_cancel(cancel)
     return self._engine.call(method, header, payload, into, timeout, cancel)
 
   def _values(

@@ -1,13 +1,15 @@
 """Many tensors at once: a state dict, with a bar that shows how far it is."""
 
+import contextlib
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
+from quantd import options
+from quantd.calls.link import check_cancel
 from quantd.engines.engine import Cancellation
 from quantd.errors import Error, Invalid
-from quantd.options import whole
 from quantd.tensors import arrays
 from quantd.tensors.tensor import QuantizedTensor
 
@@ -23,14 +25,39 @@ class _Silent:
 
 
 def _bar(total: int, wanted: bool) -> Any:
-  if not wanted:
+  if not options.flag("progress", wanted):
     return _Silent()
   try:
     from tqdm.auto import tqdm
   except ImportError:
-    warnings.warn("no bar is shown: pip install tqdm", stacklevel=4)
+    # At the line that called `Connection.quantize_all`.
+    warnings.warn(
+      "progress=True shows nothing: tqdm is not installed", stacklevel=4
+    )
     return _Silent()
   return tqdm(total=total, unit="B", unit_scale=True, desc="quantize")
+
+
+def _named(tensors: Any) -> dict[str, Any]:
+  try:
+    named = dict(tensors)
+  except (TypeError, ValueError):
+    expected = "tensors by their names, as a state dict has them"
+    raise Invalid.of("tensors", expected, type(tensors).__name__) from None
+  for name in named:
+    if not isinstance(name, str):
+      raise Invalid.of("tensors", "names", repr(name)[:80])
+  return named
+
+
+@contextlib.contextmanager
+def _telling(name: str) -> Iterator[None]:
+  """Around work on one tensor: its errors say which."""
+  try:
+    yield
+  except Error as error:
+    error.say(f"{name}: {error.message}")
+    raise
 
 
 def quantize_all(
@@ -38,29 +65,32 @@ def quantize_all(
   tensors: Mapping[str, Any] | Iterable[tuple[str, Any]],
   at_once: int,
   progress: bool,
+  dtype: str | None,
+  cancel: Cancellation | None,
 ) -> dict[str, QuantizedTensor]:
   """See `quantd.Connection.quantize_all`; `call` quantizes one."""
-  try:
-    named = dict(tensors)
-  except (TypeError, ValueError):
-    got = type(tensors).__name__
-    raise Invalid.of("tensors", "arrays by their names", got) from None
-  at_once = whole("at_once", at_once, 1, 256)
-  sources = {name: arrays.read(x, name) for name, x in named.items()}
-  bar = _bar(sum(s.data.nbytes for s in sources.values()), progress)
+  for name in ("out", "fused"):
+    if name in getattr(call, "keywords", {}):
+      raise Invalid.of(name, "none: quantize such tensors one by one", name)
+  named = _named(tensors)
+  at_once = options.whole("at_once", at_once, 1, 1024)
+  sizes = {}
+  for name, x in named.items():
+    with _telling(name):
+      sizes[name] = arrays.read(x, "tensor", dtype).data.nbytes
   stop = Cancellation()
+  check_cancel(cancel)
+  bar = _bar(sum(sizes.values()), progress)
+  forget = cancel.on_cancel(stop.cancel) if cancel is not None else None
   made: dict[str, QuantizedTensor] = {}
   with ThreadPoolExecutor(at_once, "quantd") as threads:
     work = {threads.submit(call, x, cancel=stop): n for n, x in named.items()}
     try:
       for done in as_completed(work):
         name = work[done]
-        try:
+        with _telling(name):
           made[name] = done.result()
-        except Error as error:
-          error.add_note(f"of the tensor {name!r}")
-          raise
-        bar.update(sources[name].data.nbytes)
+        bar.update(sizes[name])
     except BaseException:
       # The first error ends the others, and a KeyboardInterrupt all of them.
       stop.cancel()
@@ -68,4 +98,6 @@ def quantize_all(
       raise
     finally:
       bar.close()
+      if forget is not None:
+        forget()
   return {name: made[name] for name in named}

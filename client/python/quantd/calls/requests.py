@@ -147,20 +147,6 @@ def part_of(ref: pb.TensorRef, data: memoryview) -> Part:
   return Part(spec, np.frombuffer(data, np.uint8))
 
 
-def add_ref(request: pb.DequantizeRequest, part: Part, at: int) -> None:
-  """Says in a request where a part lies in its payload."""
-  spec = part.spec
-  request.tensors.add(
-    kind=KINDS.parse("kind", spec.kind),
-    dtype=DTYPES.parse("dtype", spec.dtype),
-    layout=spec.layout,
-    shape=spec.shape,
-    offset=at,
-    size=spec.size,
-    group_offsets=spec.group_offsets,
-  )
-
-
 def buffers(
   out: Mapping[str, Any], tensor: pb.Tensor, asked: pb.QuantizeOptions
 ) -> dict[int, Any]:
@@ -188,23 +174,6 @@ def buffers(
     if begin + size > after:
       raise Invalid.of("out", "buffers that do not overlap", "two that do")
   return found
-
-
-def decoded_shape(t: QuantizedTensor) -> tuple[int, ...]:
-  """The shape of what decoding gives."""
-  rows = sum(t.options.splits.rows) if t.groups else t.matrix[0]
-  return t.shape if rows == t.matrix[0] else (rows, t.matrix[1])
-
-
-def rotated_shape(t: QuantizedTensor, side: str) -> tuple[int, int]:
-  """The same where it stays rotated, with its padding."""
-  rows, cols = t.matrix
-  f = geometry.format_of(t.options, t.dtype)
-  if side == "rowwise":
-    return sum(t.options.splits.rows) if t.groups else rows, cols
-  unit = max(f.block, t.options.rht.dimension or 16)
-  groups = list(t.options.splits.rows) if t.groups else [rows]
-  return sum(geometry.up(m, unit) for m in groups), cols
 
 
 def check_echo(asked: pb.QuantizeOptions, echo: pb.QuantizeOptions) -> None:

@@ -47,10 +47,12 @@ def open_engine(settings: Settings, name: str | None = None) -> Engine:
     The engine.
 
   Raises:
-    quantd.Invalid: There is no engine of that name, or the settings are no good.
+    quantd.Invalid: There is no engine of that name, or the settings are no
+      good.
     ImportError: It cannot be had here.
   """
-  name = name or default_engine()
+  if name is None:
+    name = default_engine()
   if not isinstance(name, str) or name not in _MODULES:
     raise Invalid.of("engine", "grpc, native or None", repr(name)[:80])
   try:

@@ -42,8 +42,9 @@ class HostName:
         type=socket.SOCK_STREAM,
         flags=socket.AI_ADDRCONFIG,
       )
-    except UnicodeError as wrong:
-      raise OSError(0, "no name that can be looked up") from wrong
+    except UnicodeError:
+      # Too long, or with an empty part: the resolver's own words for it.
+      raise OSError(0, "Name or service not known") from None
     for family, _, _, _, place in places:
       # gRPC takes the % before a zone for an escape.
       host = str(place[0]).replace("%", "%25")
@@ -58,7 +59,14 @@ class HostName:
 
 def _refuse(got: str) -> Invalid:
   expected = "addresses like 127.0.0.1:50151, NAME:50151 or unix:/PATH with commas between them"
-  return Invalid.of("target", expected, got or "an empty one")
+  short = got if len(got) <= 80 else f"{got[:77]}..."
+  return Invalid.of("target", expected, short or "an empty one")
+
+
+def _check_port(port: str, text: str) -> None:
+  # What is larger would be taken modulo 2^16, by gRPC as by the resolver.
+  if not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
+    raise Invalid.of("target", "a port from 1 to 65535", text[:80])
 
 
 def _parse_one(text: str) -> Address | HostName:
@@ -66,14 +74,21 @@ def _parse_one(text: str) -> Address | HostName:
   if colon and scheme in _SCHEMES:
     if not rest:
       raise _refuse(text)
+    if scheme in ("ipv4", "ipv6"):
+      _check_port(rest.rpartition(":")[2], text)
     return Address(text)
   if scheme == "dns" and rest.startswith("//") and not rest.startswith("///"):
+    # Without a port it is that of the scheme.
+    _, named, port_of_name = rest[2:].partition("/")[2].partition(":")
+    if named:
+      _check_port(port_of_name, text)
     return Address(text)
   plain = rest.removeprefix("///") if scheme == "dns" else text
-  parts = re.fullmatch(r"(\[[^\[\]]+\]|[^:\[\]/\s]+):([0-9]{1,5})", plain)
-  if parts is None or not 1 <= int(parts[2]) <= 65535:
+  parts = re.fullmatch(r"(\[[^\[\]]+\]|[^:\[\]/\s]+):([0-9a-z-]+)", plain)
+  if parts is None:
     raise _refuse(text)
   host, port = parts[1].strip("[]"), parts[2]
+  _check_port(port, text)
   try:
     ipaddress.ip_address(host.partition("%")[0])
   except ValueError:

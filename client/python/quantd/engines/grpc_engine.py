@@ -23,6 +23,9 @@ from quantd.errors import Error, Invalid, from_status
 _CANCELLED = 1
 _INTERNAL = 13
 _SERVICE = "/quantd.v1.Quantd/"
+_HEALTH = "/grpc.health.v1.Health/Check"
+# Seconds that a server has to say that it is there, where there is another.
+_KNOCK = 1.0
 _DETAIL_URL = "type.googleapis.com/quantd.v1.ErrorDetail"
 
 _REPLIES: dict[str, Any] = {
@@ -147,13 +150,13 @@ class _Exchange:
     tried: set[Server] = set()
     while True:
       self._check_stopped()
+      sent = self._attempts
       server = pool.pick(len(self._message), tried)
       if server is None:
-        failure = Failure(UNAVAILABLE, pool.account(), delay=0.0)
+        failure = Failure(UNAVAILABLE, "no server can be had", delay=0.0)
       else:
-        self._attempts += 1
         with self._engine._gate.inside() as forks:
-          answer = self._send(server)
+          answer = self._knock(server, tried) or self._send(server)
         pool.put_back(server, len(self._message), answer)
         if isinstance(answer, bytes):
           self._life.budget.refund()
@@ -161,7 +164,7 @@ class _Exchange:
         failure = answer
         if forks != self._engine._gate.forks:
           # It was cancelled for a fork, which is nobody's failure.
-          self._attempts -= 1
+          self._attempts = sent
           tried.clear()
           continue
       self._check_stopped()
@@ -174,18 +177,46 @@ class _Exchange:
       self._sleep(pause)
       tried.clear()
 
-  def _send(self, server: Server) -> "bytes | Failure":
-    import grpc
+  def _knock(self, server: Server, tried: set[Server]) -> Failure | None:
+    """Asks a server that was not heard of yet for its health; None: send.
 
+    One that takes the connection and never speaks would keep the call until
+    its deadline, while another one could have it.
+    """
+    if server.heard or not self._life.pool.has_untried(tried):
+      return None
+    patience = min(_KNOCK, (self._deadline - time.monotonic()) / 2)
+    answer = self._ask(server, _HEALTH, b"", patience, [])
+    if isinstance(answer, bytes):
+      return None
+    if answer.code == DEADLINE and answer.detail is None:
+      return Failure(UNAVAILABLE, "it does not speak", delay=0.0)
+    # Whatever else it says, it is there: it may have no such service.
+    return answer if answer.code in (UNAVAILABLE, _CANCELLED) else None
+
+  def _send(self, server: Server) -> "bytes | Failure":
+    self._attempts += 1
     left = self._deadline - time.monotonic()
-    if left <= 0:
-      return Failure(DEADLINE, "")
     metadata = [("quantd-request-bytes", str(len(self._message)))]
     metadata += self._life.pool.metadata
+    return self._ask(server, self._method, self._message, left, metadata)
+
+  def _ask(
+    self,
+    server: Server,
+    method: str,
+    message: bytes,
+    timeout: float,
+    metadata: list[tuple[str, str]],
+  ) -> "bytes | Failure":
+    import grpc
+
+    if timeout <= 0:
+      return Failure(DEADLINE, "")
     try:
       with server.connection() as channel:
-        call = channel.unary_unary(self._method).future(
-          self._message, timeout=left, metadata=metadata
+        call = channel.unary_unary(method).future(
+          message, timeout=timeout, metadata=metadata
         )
         with self._engine.under_way(self._life, call):
           return self._wait(call)
@@ -234,11 +265,15 @@ class _Exchange:
       text = (
         f"none of {pool.size} quantd servers takes the call: {pool.account()}"
       )
+    elif failure.code == UNAVAILABLE and self._attempts == 0:
+      text = f"cannot reach a quantd server: {pool.account()}"
     elif failure.code == UNAVAILABLE and not failure.request_id:
       text = f"cannot reach a quantd server at {self._engine._settings.target}: {text}"
     elif failure.code == DEADLINE and not failure.request_id:
       target = self._engine._settings.target
       text = f"no reply from {target} within {self._timeout * 1000:.0f} ms"
+      if pool.size > 1 or self._attempts == 0:
+        text += f": {pool.account()}"
     return from_status(
       failure.code,
       text,

@@ -24,9 +24,12 @@ that, for the whole process, so that nothing here does it unasked.
 import weakref
 from collections.abc import Sequence
 
+import numpy as np
+
 from quantd import _native
 from quantd.engines.address import load_tls, load_token, parse_target
 from quantd.engines.engine import Buffer, Cancellation, Into, Reply, Settings
+from quantd.errors import Cancelled
 
 __all__ = ["Engine", "tune_allocator"]
 
@@ -65,7 +68,9 @@ class Engine:
       quantd.Invalid: They are no good.
       quantd.Forked: The process was forked from one that uses this engine.
     """
-    if not _is_local(settings.target):
+    self._local = _is_local(settings.target)
+    self._closed = False
+    if not self._local:
       # So that both engines refuse the same in the same words.
       parse_target(settings.target)
       load_tls(settings)
@@ -85,19 +90,42 @@ class Engine:
     cancel: Cancellation | None,
   ) -> Reply:
     """See `quantd.engines.engine.Engine.call`."""
-    if cancel is None:
-      return Reply(
-        *self._native.call(method, header, payload, dict(into), timeout, None)
-      )
-    token = _native.Token()
-    forget = cancel.on_cancel(token.cancel)
+    if into and self._local:
+      payload = [_apart(buffer, into) for buffer in payload]
+    token = forget = None
+    if cancel is not None:
+      token = _native.Token()
+      forget = cancel.on_cancel(token.cancel)
     try:
       return Reply(
         *self._native.call(method, header, payload, dict(into), timeout, token)
       )
+    except Cancelled as error:
+      # The module ends a call in one way, whoever wants it ended.
+      if self._closed and not (cancel is not None and cancel.cancelled):
+        error.say("the connection was closed")
+      raise
     finally:
-      forget()
+      if forget is not None:
+        forget()
 
   def close(self) -> None:
     """See `quantd.engines.engine.Engine.close`."""
+    self._closed = True
     self._finalizer()
+
+
+def _apart(buffer: Buffer, into: Into) -> Buffer:
+  """An input, or a copy of one that is to be written over.
+
+  A call that a signal interrupts is made again, and its devices may have
+  written to the caller's memory before.
+  """
+  if memoryview(buffer).nbytes == 0:
+    return buffer
+  here = np.frombuffer(buffer, np.uint8)
+  for other in into.values():
+    size = memoryview(other).nbytes
+    if size and np.may_share_memory(here, np.frombuffer(other, np.uint8)):
+      return here.copy()
+  return buffer

@@ -31,16 +31,13 @@ class Server:
   """One server and its channels, which are opened by its first call."""
 
   def __init__(
-    self,
-    address: Address,
-    credentials: Any,
-    settings: Settings,
-    is_one_of_several: bool,
+    self, address: Address, credentials: Any, settings: Settings
   ) -> None:
     """Opens nothing yet."""
     self.address = address
-    self._is_one_of_several = is_one_of_several
     self.standing = Standing()
+    # Whether it answered the last call, through the channels that are open.
+    self.heard = False
     self._credentials = credentials
     self._settings = settings
     self._lock = threading.Lock()
@@ -76,12 +73,7 @@ class Server:
       ("grpc.enable_retries", 0),
       ("grpc.service_config_disable_resolution", 1),
       ("grpc.initial_reconnect_backoff_ms", 100),
-      # How long connecting may take. Another server is not waited for longer
-      # than a slow one would need.
-      (
-        "grpc.min_reconnect_backoff_ms",
-        2000 if self._is_one_of_several else 5000,
-      ),
+      ("grpc.min_reconnect_backoff_ms", 5000),
       ("grpc.max_reconnect_backoff_ms", 5000),
       # Naming a keepalive time is what makes gRPC end a write that the other
       # side never takes.
@@ -109,8 +101,13 @@ class Server:
     with self._lock:
       channels, self._channels = self._channels, []
       self._calls = []
+      self.heard = False
     for channel in channels:
       channel.close()
+
+
+def _unsaid(server: Server) -> str:
+  return "nothing is known against it" if server.heard else "no connection yet"
 
 
 class Pool:
@@ -128,7 +125,7 @@ class Pool:
     self._servers: dict[Address, Server] = {}
     self._credentials: Any = None
     self._looked_up: float | None = None
-    self._unresolved = ""
+    self._unresolved: list[str] = []
     self._picks = 0
 
   @property
@@ -148,7 +145,7 @@ class Pool:
       self._credentials = grpc.ssl_channel_credentials(*tls)
     self._looked_up = now
     found: list[Address] = []
-    self._unresolved = ""
+    self._unresolved = []
     for place in self._places:
       if isinstance(place, Address):
         found.append(place)
@@ -156,14 +153,14 @@ class Pool:
       try:
         found += place.resolve()
       except OSError as wrong:
-        self._unresolved = f"{place.host}:{place.port}: {wrong.strerror}"
         # A name that resolves no more keeps the addresses that it had.
         name = f"{place.host}:{place.port}"
+        self._unresolved.append(
+          f"{name}: the name does not resolve: {wrong.strerror}"
+        )
         found += [a for a in self._servers if a.authority == name]
-    several = len(set(found)) > 1
     self._servers = {
-      a: self._servers.get(a)
-      or Server(a, self._credentials, self._settings, several)
+      a: self._servers.get(a) or Server(a, self._credentials, self._settings)
       for a in found
     }
 
@@ -187,8 +184,14 @@ class Pool:
     failure = answer if isinstance(answer, Failure) else None
     with self._lock:
       server.standing.bytes_under_way -= size
+      server.heard = failure is None or failure.is_answer
       if server.standing.report(failure, time.monotonic()):
         self._look_up(_LOST_AGAIN)
+
+  def has_untried(self, tried: set[Server]) -> bool:
+    """Whether there is one that was not tried, however it stands."""
+    with self._lock:
+      return any(s not in tried for s in self._servers.values())
 
   def has_another(self, tried: set[Server]) -> bool:
     """Whether there is one that was not tried, with nothing against it."""
@@ -203,11 +206,11 @@ class Pool:
     """What is wrong with each server, for people."""
     with self._lock:
       lines = [
-        f"{s.address.target}: {s.standing.said or 'nothing is known against it'}"
+        f"{s.address.target}: {s.standing.said or _unsaid(s)}"
         for s in list(self._servers.values())[:8]
       ]
-    lines += [self._unresolved] * bool(self._unresolved)
-    return "; ".join(lines) or "no server can be had"
+      lines += self._unresolved[:8]
+    return "; ".join(lines)
 
   def close(self) -> None:
     """Closes every channel."""

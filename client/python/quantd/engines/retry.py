@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from quantd.engines.engine import Retry
 
 UNAVAILABLE, RESOURCE_EXHAUSTED, INTERNAL, DEADLINE = 14, 8, 13, 4
+_CANCELLED = 1
 
 # Seconds for which a server is better avoided.
 _AFTER_LOSS = 1.0
@@ -29,6 +30,12 @@ class Failure:
   request_id: str = ""
   # Seconds before which the server would not see the call again; None: never.
   delay: float | None = None
+
+  @property
+  def is_answer(self) -> bool:
+    """Whether a server said so, rather than gRPC on this side."""
+    on_this_side = (_CANCELLED, DEADLINE, UNAVAILABLE)
+    return self.detail is not None or self.code not in on_this_side
 
 
 class Budget:
@@ -132,6 +139,7 @@ class Standing:
       self.avoid_until, self.said = 0.0, ""
       return False
     pause: float | None = None
+    said = failure.message
     if failure.code == UNAVAILABLE:
       pause = _AFTER_LOSS
     elif failure.code == RESOURCE_EXHAUSTED:
@@ -140,6 +148,8 @@ class Standing:
       failure.code == DEADLINE and failure.detail is None
     ):
       pause = _AFTER_FAULT
+      if failure.code == DEADLINE:
+        said = "it did not answer in time"
     if pause is not None:
-      self.avoid_until, self.said = now + pause, failure.message
+      self.avoid_until, self.said = now + pause, said
     return failure.code == UNAVAILABLE

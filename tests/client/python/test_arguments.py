@@ -1,0 +1,231 @@
+"""What is refused before anything is sent, and in what words."""
+
+import asyncio
+import datetime
+import os
+import pathlib
+import re
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import quantd
+import quantd.aio
+
+TREE = pathlib.Path(__file__).resolve().parents[3]
+
+
+def refused(field, call, *args, **keywords):
+  with pytest.raises(quantd.Invalid) as caught:
+    call(*args, **keywords)
+  error = caught.value
+  assert error.field == field and isinstance(error, ValueError)
+  assert str(error).startswith(f"{field}: expected {error.expected}, got ")
+  return error
+
+
+# --- connections ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [
+    "127.0.0.1:106109", "127.0.0.1:0", "127.0.0.1:abc", "127.0.0.1:-1",
+    "gpu-a:http", "gpu-a:65536", "[::1]:70000", "ipv4:127.0.0.1:99999",
+    "ipv6:[::1]:0", "dns:///gpu-a:0", "dns://127.0.0.1/gpu-a:77777",
+    "127.0.0.1:50151,127.0.0.1:106109"])
+def test_ports(connect, target):
+  """gRPC would take what is larger modulo 2^16, and call somebody else."""
+  error = refused("target", connect, target)
+  assert error.expected == "a port from 1 to 65535"
+  assert error.got == target.split(",")[-1]
+
+
+def test_the_largest_port(connect):
+  connect("127.0.0.1:65535,gpu-a:1,dns://127.0.0.1/gpu-a:65535,ipv4:127.0.0.1:9")
+
+
+@pytest.mark.parametrize("target", [
+    None, 5, ["127.0.0.1:1"], b"127.0.0.1:1", "a" * 5000, "a..b"])
+def test_targets(connect, target):
+  assert len(str(refused("target", connect, target))) < 250
+
+
+@pytest.mark.parametrize("field, settings", [
+    ("tls", {"tls": "yes"}), ("tls", {"tls": 1}), ("token", {"token": 3}),
+    ("tls.ca", {"tls": quantd.Tls(ca=3)}),
+    ("tls.server_name", {"tls": quantd.Tls(server_name=3)}),
+    ("token_file", {"token_file": "a\0b"}), ("token_file", {"token_file": b"a"}),
+    ("retry", {"retry": 3}), ("retry.max_attempts", {"retry": quantd.Retry("a")}),
+    ("retry.max_attempts", {"retry": quantd.Retry(1.5)}),
+    ("retry.max_backoff", {"retry": quantd.Retry(max_backoff=None)}),
+    ("channels", {"channels": 1.5}), ("channels", {"channels": True}),
+    ("deadline", {"deadline": "3"}), ("deadline", {"deadline": float("nan")}),
+    ("dead_peer_timeout", {"dead_peer_timeout": datetime.timedelta(1)})])
+def test_settings(connect, field, settings):
+  refused(field, connect, "127.0.0.1:1", **settings)
+
+
+def test_engines():
+  for engine in ("zz", "", 3):
+    refused("engine", quantd.connect, "127.0.0.1:1", engine=engine)
+
+
+def test_a_secret_is_not_shown(connect):
+  assert "12345" not in str(refused("token", connect, "127.0.0.1:1", token=12345))
+
+
+def test_a_number_is_no_path(connect, tmp_path):
+  """It would be a descriptor of the process, which reading closes."""
+  opened = os.open(tmp_path / "token", os.O_CREAT | os.O_RDWR)
+  os.write(opened, b"abc")
+  refused("token_file", connect, "127.0.0.1:1", token_file=opened)
+  os.fstat(opened)
+  os.close(opened)
+  connect("127.0.0.1:1", token_file=tmp_path / "token")
+
+
+# --- calls -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("timeout", [3600 * 24 * 365, 30, np.float32(30)])
+def test_timeouts(q, timeout):
+  assert q.info(timeout=timeout).version
+  for wrong in (0, -1, float("inf"), [3], 1e10):
+    refused("timeout", q.info, timeout=wrong)
+
+
+def test_cancellations(q):
+  for wrong in (threading.Event(), True, "stop"):
+    error = refused("cancel", q.info, cancel=wrong)
+    assert error.expected == "a quantd.Cancellation"
+  stop = quantd.Cancellation()
+  assert repr(stop) == "Cancellation(cancelled=False)"
+  stop.cancel()
+  assert repr(stop) == "Cancellation(cancelled=True)"
+
+
+def test_arguments_of_quantize(q, x):
+  refused("out", q.quantize, x, out=np.zeros(4096, "u1"))
+  for wrong in (x, None, iter([x])):
+    refused("fused", q.quantize, x, fused=wrong)
+  cut = refused("fused[0]", q.quantize, x[:16], fused=[x[:1], x], usage="both")
+  assert "multiples of 16" in cut.expected and "1 rows after 16" in cut.got
+  assert not q.quantize(x, fused=[]).fused
+
+
+def test_arguments_of_other_calls(q, x):
+  t = q.quantize(x)
+  for wrong in (x, None, "t"):
+    refused("t", q.dequantize, wrong)
+  refused("dtype", t.dequantize, "f8")
+  refused("rotated", t.dequantize, rotated="no")
+  refused("like", t.dequantize, out=np.empty(x.shape, "f4"), like="numpy")
+  refused("inverse", q.apply_rht, x, inverse="no")
+  refused("output", q.apply_rht, x, output="f8")
+  refused("like", q.apply_rht, x, out=x.copy(), like="jax")
+  refused("splits", q.amax, x, partial_splits=True)
+  for shape in (64, None, 1.5):
+    refused("tensor.shape", q.plan, shape)
+
+
+# --- buffers -----------------------------------------------------------------------
+
+
+def test_buffers_that_overlap_each_other(q):
+  x = np.ones((64, 128), np.float32)
+  memory = np.zeros(8192, np.uint8)
+  out = {"rowwise_data": memory[:4096], "rowwise_scale": memory[16:16 + 1024]}
+  error = refused("out", q.quantize, x, out=out)
+  assert "overlap" in error.expected and not memory.any()
+  out["rowwise_scale"] = memory[4096:4096 + 1024]
+  t = q.quantize(x, out=out)
+  assert np.array_equal(t.rowwise.codes, q.quantize(x).rowwise.codes)
+
+
+def over_inputs(q):
+  """Outputs in the place of inputs, against those that are elsewhere."""
+  x = np.random.default_rng(3).standard_normal((64, 128)).astype(np.float32)
+  rotated, place = q.apply_rht(x), x.copy()
+  assert q.apply_rht(place, out=place) is place and np.array_equal(place, rotated)
+  plain, place = q.quantize(x), x.copy()
+  flat = place.reshape(-1).view(np.uint8)
+  size = plain.rowwise.codes.nbytes
+  for at in (0, 2048, flat.size - size):
+    place[:] = x
+    t = q.quantize(place, out={"rowwise_data": flat[at:at + size]})
+    assert np.array_equal(t.rowwise.codes, plain.rowwise.codes)
+    assert np.array_equal(t.rowwise.scales, plain.rowwise.scales)
+
+
+def test_an_output_may_lie_over_the_input(q):
+  """Whoever quantizes in place has what lay there read first."""
+  over_inputs(q)
+
+
+# --- many ------------------------------------------------------------------------------
+
+
+def test_arguments_of_many(q, x):
+  for wrong in ([x], None, 3, {3: x}):
+    refused("tensors", q.quantize_all, wrong)
+  for wrong in (0, -1, 1.5, "2", True):
+    refused("at_once", q.quantize_all, {"a": x}, at_once=wrong)
+  refused("progress", q.quantize_all, {"a": x}, progress="yes")
+  refused("cancel", q.quantize_all, {"a": x}, cancel="stop")
+  for name in ("out", "fused"):
+    refused(name, q.quantize_all, {"a": x}, **{name: ()})
+  assert list(q.quantize_all([("a", x), ("b", x)])) == ["a", "b"]
+
+
+def test_errors_of_many_name_the_tensor(q, x):
+  for bad, field in ((x[:, :7], "tensor.shape"), ("text", "tensor"),
+                     (x.astype("f8"), "tensor.dtype")):
+    with pytest.raises(quantd.Invalid, match=r"^layer\.7: tensor") as caught:
+      q.quantize_all({"layer.6": x, "layer.7": bad})
+    assert caught.value.field == field
+    assert caught.value.message.startswith("layer.7: ")
+
+
+def test_many_of_bits_and_cancelled(q, x):
+  bits = (x.view(np.uint32) >> 16).astype(np.uint16)
+  assert q.quantize_all({"a": bits}, dtype="bf16")["a"].dtype == "bf16"
+  stop = quantd.Cancellation()
+  stop.cancel()
+  with pytest.raises(quantd.Cancelled, match="^a: "):
+    q.quantize_all({"a": x}, cancel=stop)
+
+
+def test_progress_without_tqdm_says_so(q, x, monkeypatch):
+  monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+  with pytest.warns(UserWarning, match="tqdm is not installed") as told:
+    q.quantize_all({"a": x, "b": x}, progress=True)
+  assert [t.filename for t in told] == [__file__]
+
+
+# --- coroutines, and the package ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [0, -1, 1.5, "8", True])
+def test_coroutines_in_flight(server, most):
+  refused("max_in_flight", quantd.aio.connect, server, max_in_flight=most)
+
+
+def test_coroutines_have_the_same_names(server, engine, x):
+  async def main():
+    async with quantd.aio.connect(server, engine=engine) as q:
+      assert (q.engine, q.target) == (engine, server)
+      assert list(await q.quantize_all({"a": x, "b": x})) == ["a", "b"]
+      with pytest.raises(quantd.Invalid, match="Cancellation"):
+        await q.info(cancel=threading.Event())
+    return q
+
+  made = asyncio.run(main())
+  names = {n for n in dir(quantd.Connection) if not n.startswith("_")}
+  assert names <= set(dir(made))
+
+
+def test_version():
+  said = (TREE / "CMakeLists.txt").read_text()
+  expected = re.search(r"^project\(quantd VERSION ([0-9.]+)", said, re.MULTILINE)[1]
+  assert quantd.__version__.partition("+")[0] == expected

@@ -173,6 +173,9 @@ def test_a_mute_server_does_not_keep_the_call(connect, x):
       for _ in range(4):
         connection.quantize(x, timeout=8)
       assert time.monotonic() - begin < 4
+    # Nor one that has little time: half of it is left for the other.
+    for _ in range(2):
+      assert connect(f"{hung},{live.address}").info(timeout=1.5).version
 
 
 def test_mute_servers_alone(connect):

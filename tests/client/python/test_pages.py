@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import quantd
+from quantd.words import FORMATS
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[3] / "client/python"
 
@@ -54,6 +55,29 @@ def test_every_name_of_the_tables_is_there():
     assert name in text and callable(getattr(quantd.Quantizer, name))
   for name in quantd.__all__:
     assert getattr(quantd, name) is not None
+
+
+def test_every_format_is_in_the_front_page():
+  text = (PACKAGE.parents[1] / "README.md").read_text()
+  table = text.partition("## What it makes")[2].partition("\n\nEvery format")[0]
+  shortened = ("fp8_block_2d_", "fp8_block_")
+  for name in FORMATS:
+    prefix = next((p for p in shortened if name.startswith(p)), "")
+    assert f"`{prefix}...`" in table if prefix else f"`{name}`" in table, name
+
+
+def test_the_padding_that_the_page_tells_of(q):
+  text = (PACKAGE / "README.md").read_text()
+  shape = (3, 50, 96)
+  assert str(list(shape)) in text
+  t = q.quantize(np.ones(shape, np.float32), "mxfp8_e4m3", usage="both")
+  rowwise, columnwise = (c.scales.view(np.uint8) for c in (t.rowwise, t.columnwise))
+  for scales, (rows, cols) in ((rowwise, (150, 3)), (columnwise, (5, 96))):
+    assert str(list(scales.shape)) in text and f"[:{rows}, :{cols}]" in text
+    assert scales[:rows, :cols].all()
+    assert not scales[rows:].any() and not scales[:, cols:].any()
+  for copy in (t.rowwise, t.columnwise):
+    assert copy.codes.shape == (150, 96)
 
 
 @pytest.mark.parametrize("tool, words", [

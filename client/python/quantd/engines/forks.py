@@ -5,6 +5,11 @@ never be released in the child. So before a fork everything that uses gRPC here
 is brought to rest: calls that are under way are cancelled, to be sent again
 after it, and channels are closed, by which gRPC ends its threads. Every call is
 a pure function of its request, so that this costs time and does no harm.
+
+A fork takes a few milliseconds then, and a second more where threads remain that
+cannot be told from gRPC's of this engine: those of the native engine, which has a
+gRPC of its own with threads of the same names, or of a connection to a peer that
+does not speak, for as long as gRPC waits for it after the channel was closed.
 """
 
 import contextlib

@@ -1,6 +1,10 @@
 // From a finished plan to the reply that describes it, and back.
-#include <utility>
+#include <google/protobuf/message.h>
 
+#include <utility>
+#include <vector>
+
+#include "fmt/format.h"
 #include "proto/messages.h"
 #include "proto/wire.h"
 
@@ -12,6 +16,31 @@ void WriteOutputs(const Plan& plan, Message* out) {
   for (const TensorSpec& spec : plan.outputs()) {
     *out->add_tensors() = ToProto(spec);
   }
+}
+
+using ProtoMessage = google::protobuf::Message;
+
+// Whether a field of `asked` is in `echo`, too. Empty messages say nothing.
+bool Echoes(const google::protobuf::FieldDescriptor& field,
+            const ProtoMessage& asked, const ProtoMessage& echo) {
+  const google::protobuf::Reflection& in_echo = *echo.GetReflection();
+  if (field.is_repeated()) return in_echo.FieldSize(echo, &field) > 0;
+  if (in_echo.HasField(echo, &field)) return true;
+  return field.message_type() != nullptr &&
+         asked.GetReflection()->GetMessage(asked, &field).ByteSizeLong() == 0;
+}
+
+absl::Status CheckEcho(const ProtoMessage& asked, const ProtoMessage& echo) {
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  asked.GetReflection()->ListFields(asked, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    if (Echoes(*field, asked, echo)) continue;
+    return absl::UnimplementedError(
+        fmt::format("the server does not have the option {}: it is of another "
+                    "version than this client",
+                    field->name()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -42,7 +71,8 @@ std::string ReplyHead(const Plan& plan, const JobReport& report,
       plan.options());
 }
 
-absl::StatusOr<Reply> ParseReply(Method method, Slices message) {
+absl::StatusOr<Reply> ParseReply(Method method, Slices message,
+                                 const Plan* asked) {
   if (!SpecOf(method).tensor) {
     return absl::InternalError("not the reply of a tensor method");
   }
@@ -50,9 +80,15 @@ absl::StatusOr<Reply> ParseReply(Method method, Slices message) {
       SeparatePayload(message, kMaxReplyHeadBytes);
   if (!separated.ok()) return separated.status();
   return WithOptionsOf(method, [&](auto type) -> absl::StatusOr<Reply> {
-    typename TensorRpc<typename decltype(type)::type>::Reply read;
+    using Options = typename decltype(type)::type;
+    typename TensorRpc<Options>::Reply read;
     if (!read.ParseFromString(separated->head)) {
       return Malformed("a field inside it is not valid");
+    }
+    if (asked != nullptr) {
+      const auto& options = std::get<Options>(asked->options());
+      const absl::Status same = CheckEcho(ToProto(options), read.options());
+      if (!same.ok()) return same;
     }
     Reply reply;
     for (const v1::TensorRef& ref : read.tensors()) {

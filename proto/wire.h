@@ -110,8 +110,11 @@ struct Reply {
   std::string request_id;
   Range payload;
 };
-// Malformed for what is no reply of that method.
-absl::StatusOr<Reply> ParseReply(Method method, Slices message);
+// Malformed for what is no reply of that method. With `asked`, whose method it
+// then is, UNIMPLEMENTED where the options that the reply echoes lack one of
+// the plan's: a server of another version dropped it without a word.
+absl::StatusOr<Reply> ParseReply(Method method, Slices message,
+                                 const Plan* asked = nullptr);
 
 // A serialized DescribeQuantizeReply.
 std::string DescribeReply(const Plan& plan, std::string_view request_id);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "client/parts/error_details.h"
 #include "client/parts/result_builder.h"
 #include "proto/messages.h"
 #include "proto/wire.h"
@@ -29,7 +30,11 @@ absl::StatusOr<Result> ReadReply(const Plan& plan,
                                  absl::Span<const std::string_view> slices,
                                  absl::Span<const Destination> into,
                                  int attempts) {
-  auto reply = wire::ParseReply(wire::MethodOf(plan), slices);
+  auto reply = wire::ParseReply(wire::MethodOf(plan), slices, &plan);
+  if (absl::IsUnimplemented(reply.status())) {
+    return Annotate(reply.status(), std::string(reply.status().message()),
+                    attempts);
+  }
   if (!reply.ok()) return NotOurMessage();
   ResultBuilder builder(plan, into);
   for (const TensorSpec& part : reply->tensors) {

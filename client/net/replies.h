@@ -16,7 +16,8 @@ namespace quantd::client {
 
 // The reply to `plan`'s request, in the pieces it arrived in: its parts are
 // copied once, to `into` or to memory of the Result. INTERNAL for a reply
-// that is not what the plan demands.
+// that is not what the plan demands, UNIMPLEMENTED for one of a server that
+// does not know an option of it.
 absl::StatusOr<Result> ReadReply(const Plan& plan,
                                  absl::Span<const std::string_view> slices,
                                  absl::Span<const Destination> into,

@@ -73,9 +73,10 @@ void FillRefs(const Plan& plan, Reply* reply) {
   reply->set_request_id("fake-id");
 }
 
-template <typename Reply>
-void Fill(const Plan& plan, Reply* reply) {
+template <typename Request, typename Reply>
+void Fill(const Plan& plan, const Request& request, Reply* reply) {
   FillRefs(plan, reply);
+  *reply->mutable_options() = request.options();
   std::string payload(plan.output_bytes(), '\0');
   for (size_t i = 0; i < payload.size(); ++i) {
     payload[i] = static_cast<char>(i % 251);
@@ -259,7 +260,7 @@ grpc::Status FakeServer::Quantize(grpc::ServerContext* context,
   const auto plan =
       MakeQuantizePlan(DescOf(request->tensor()), OptionsOf(*request));
   if (!plan.ok()) return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
-  Fill(*plan, reply);
+  Fill(*plan, *request, reply);
   if (std::get<QuantizeOptions>(plan->options()).statistics) {
     v1::ErrorStatistics* s = reply->mutable_report()->mutable_columnwise();
     s->set_elements(7);
@@ -325,7 +326,7 @@ grpc::Status FakeServer::Dequantize(grpc::ServerContext* context,
   if (!plan.ok() || request->payload().size() != size) {
     return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
   }
-  Fill(*plan, reply);
+  Fill(*plan, *request, reply);
   return grpc::Status::OK;
 }
 
@@ -351,7 +352,7 @@ grpc::Status FakeServer::RhtAmax(grpc::ServerContext* context,
   options.partial_splits = asked.splits().partial();
   const auto plan = MakeRhtAmaxPlan(DescOf(request->tensor()), options);
   if (!plan.ok()) return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
-  Fill(*plan, reply);
+  Fill(*plan, *request, reply);
   return grpc::Status::OK;
 }
 

@@ -85,8 +85,8 @@ void ExpectClientAgrees(const Plan& plan, std::string_view input,
       ParseRequest(method, std::vector<std::string_view>{*head, input});
   ASSERT_THAT(again, IsOk());
   EXPECT_EQ(ReplyHead(*again->plan, {}, "cpu:0", "id"), reply_head);
-  const auto read =
-      ParseReply(method, std::vector<std::string_view>{reply_head, payload});
+  const auto read = ParseReply(
+      method, std::vector<std::string_view>{reply_head, payload}, &plan);
   ASSERT_THAT(read, IsOk());
   EXPECT_EQ(read->payload.offset, reply_head.size());
   EXPECT_EQ(read->payload.size, payload.size());
@@ -96,6 +96,27 @@ void ExpectClientAgrees(const Plan& plan, std::string_view input,
   for (size_t i = 0; i < read->tensors.size(); ++i) {
     EXPECT_EQ(ToProto(read->tensors[i]).SerializeAsString(),
               ToProto(plan.outputs()[i]).SerializeAsString());
+  }
+}
+
+// A server of another version that dropped an option is found out, whichever.
+template <typename Reply>
+void ExpectDroppedOptionsAreNamed(const Plan& plan, const Reply& reply) {
+  std::vector<const FieldDescriptor*> fields;
+  const auto* reflection = reply.options().GetReflection();
+  reflection->ListFields(reply.options(), &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->message_type() != nullptr && !field->is_repeated() &&
+        reflection->GetMessage(reply.options(), field).ByteSizeLong() == 0) {
+      continue;
+    }
+    Reply older = reply;
+    reflection->ClearField(older.mutable_options(), field);
+    const std::string message = older.SerializeAsString();
+    const auto read = ParseReply(MethodOf(plan),
+                                 std::vector<std::string_view>{message}, &plan);
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(read.status().message(), testing::HasSubstr(field->name()));
   }
 }
 
@@ -120,6 +141,7 @@ void ExpectEchoes(const std::vector<std::string>& texts,
     ASSERT_TRUE(reply.ParseFromString(head + payload));
     ExpectEcho(request, reply, silent, &seen);
     ExpectClientAgrees(*parsed->plan, request.payload(), head, payload);
+    ExpectDroppedOptionsAreNamed(*parsed->plan, reply);
   }
   std::set<std::string> all;
   AllFields(Req::descriptor(), silent, &all);

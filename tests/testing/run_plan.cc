@@ -13,55 +13,6 @@
 namespace quantd {
 namespace {
 
-absl::StatusOr<Reply> RunOnOwn(Backend& backend, const Plan& plan,
-                               const std::vector<oracle::Bytes>& inputs) {
-  auto job = backend.Begin(std::make_shared<const Plan>(plan));
-  if (!job.ok()) return job.status();
-  const absl::Span<std::byte> staging = (*job)->staging();
-  if (staging.size() != plan.input_bytes()) {
-    return absl::InternalError(
-        fmt::format("staging of {} bytes, the plan has {}", staging.size(),
-                    plan.input_bytes()));
-  }
-  // What lies between the inputs must not matter.
-  std::fill(staging.begin(), staging.end(), std::byte{0xA5});
-  for (size_t i = 0; i < plan.inputs().size(); ++i) {
-    const TensorSpec& spec = plan.inputs()[i];
-    if (inputs.at(i).size() != spec.size) {
-      return absl::InternalError(
-          fmt::format("{}: the plan has {} bytes, the test {}", Name(spec.kind),
-                      spec.size, inputs[i].size()));
-    }
-    if (spec.size == 0) continue;
-    const size_t half = spec.size / 2;
-    std::byte* to = staging.data() + spec.offset;
-    std::memcpy(to, inputs[i].data(), half);
-    (*job)->Fed(spec.offset + half);
-    std::memcpy(to + half, inputs[i].data() + half, spec.size - half);
-    (*job)->Fed(spec.offset + spec.size);
-  }
-  auto report = (*job)->Run();
-  if (!report.ok()) return report.status();
-  Reply reply{(*job)->TakeOutput(), *report};
-  job->reset();
-  if (reply.payload.size() != plan.output_bytes()) {
-    return absl::InternalError(
-        fmt::format("payload of {} bytes, the plan has {}",
-                    reply.payload.size(), plan.output_bytes()));
-  }
-  size_t end = 0;
-  for (const TensorSpec& spec : plan.outputs()) {
-    for (size_t i = end; i < spec.offset; ++i) {
-      if (reply.payload.data()[i] != std::byte{0}) {
-        return absl::InternalError(
-            fmt::format("byte {} before {} is not zero", i, Name(spec.kind)));
-      }
-    }
-    end = spec.offset + spec.size;
-  }
-  return reply;
-}
-
 // A span of its size that is aligned for its elements and no better, with bytes
 // around it that nobody may touch.
 class Guarded {
@@ -158,9 +109,59 @@ absl::Status CompareOnLent(Backend& backend, const Plan& plan,
 
 }  // namespace
 
+absl::StatusOr<Reply> RunPlanOnOwnMemory(
+    Backend& backend, const Plan& plan,
+    const std::vector<oracle::Bytes>& inputs) {
+  auto job = backend.Begin(std::make_shared<const Plan>(plan));
+  if (!job.ok()) return job.status();
+  const absl::Span<std::byte> staging = (*job)->staging();
+  if (staging.size() != plan.input_bytes()) {
+    return absl::InternalError(
+        fmt::format("staging of {} bytes, the plan has {}", staging.size(),
+                    plan.input_bytes()));
+  }
+  // What lies between the inputs must not matter.
+  std::fill(staging.begin(), staging.end(), std::byte{0xA5});
+  for (size_t i = 0; i < plan.inputs().size(); ++i) {
+    const TensorSpec& spec = plan.inputs()[i];
+    if (inputs.at(i).size() != spec.size) {
+      return absl::InternalError(
+          fmt::format("{}: the plan has {} bytes, the test {}", Name(spec.kind),
+                      spec.size, inputs[i].size()));
+    }
+    if (spec.size == 0) continue;
+    const size_t half = spec.size / 2;
+    std::byte* to = staging.data() + spec.offset;
+    std::memcpy(to, inputs[i].data(), half);
+    (*job)->Fed(spec.offset + half);
+    std::memcpy(to + half, inputs[i].data() + half, spec.size - half);
+    (*job)->Fed(spec.offset + spec.size);
+  }
+  auto report = (*job)->Run();
+  if (!report.ok()) return report.status();
+  Reply reply{(*job)->TakeOutput(), *report};
+  job->reset();
+  if (reply.payload.size() != plan.output_bytes()) {
+    return absl::InternalError(
+        fmt::format("payload of {} bytes, the plan has {}",
+                    reply.payload.size(), plan.output_bytes()));
+  }
+  size_t end = 0;
+  for (const TensorSpec& spec : plan.outputs()) {
+    for (size_t i = end; i < spec.offset; ++i) {
+      if (reply.payload.data()[i] != std::byte{0}) {
+        return absl::InternalError(
+            fmt::format("byte {} before {} is not zero", i, Name(spec.kind)));
+      }
+    }
+    end = spec.offset + spec.size;
+  }
+  return reply;
+}
+
 absl::StatusOr<Reply> RunPlan(Backend& backend, Plan plan,
                               const std::vector<oracle::Bytes>& inputs) {
-  absl::StatusOr<Reply> own = RunOnOwn(backend, plan, inputs);
+  absl::StatusOr<Reply> own = RunPlanOnOwnMemory(backend, plan, inputs);
   if (!backend.info().borrows) return own;
   static std::atomic<unsigned> turn{0};
   const unsigned one = turn++ % 4;

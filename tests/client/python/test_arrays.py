@@ -205,9 +205,6 @@ def test_bad_settings(settings, field):
 
 def test_a_server_of_another_version(connect, x, engine):
   """An option that it dropped without a word is not taken for done."""
-  if engine == "native":
-    pytest.skip("THE C++ CLIENT DOES NOT READ THE ECHO OF OPTIONS")
-
   def older(request, context):
     asked = pb.QuantizeRequest.FromString(request)
     asked.options.ClearField("statistics")

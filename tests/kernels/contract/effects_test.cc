@@ -236,7 +236,7 @@ TEST(Estimate, IsTheCheapWay) {
     const auto rotations = [&] {
       const uint64_t before = (*backend)->stats().rht_launches;
       const auto plan = MakeQuantizePlan({DType::kBF16, {kRows, kCols}}, o);
-      const auto reply = RunPlan(**backend, *plan, {Input(false)});
+      const auto reply = RunPlanOnOwnMemory(**backend, *plan, {Input(false)});
       EXPECT_TRUE(reply.ok());
       EXPECT_FALSE(reply->report.rowwise || reply->report.columnwise);
       return (*backend)->stats().rht_launches - before;

@@ -51,11 +51,19 @@ fail() {
   exit 77
 }
 
+# What the native engine is linked of is compiled from the distribution's sources.
+archives=${QUANTD_OTHER_ARCHIVES:-$work/archives}
+"$root/client/python/native/archives.sh" "$archives" >"$work/log" 2>&1 || {
+  tail -3 "$work/log"
+  echo "SKIPPED: THE WHEELS ARE NOT TESTED, the sources of what they link" \
+    "cannot be had here"
+  exit 77
+}
+
 git clone -q "$root" "$work/clone"
 # Source distributions are unpacked beside it.
 export CCACHE_BASEDIR=${work%/*} CCACHE_NOHASHDIR=1
 package=$work/clone/client/python
-archives=${QUANTD_OTHER_ARCHIVES:-$work/archives}
 
 # test_wheel PYTHON WHEEL ENGINE
 test_wheel() {

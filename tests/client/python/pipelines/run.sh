@@ -26,7 +26,12 @@ if [ -z "${PYTHON:-}" ]; then
     rm -rf "$made"
     python3 -m venv "$made"
     # Without what PyTorch wants for GPUs, which is gigabytes.
-    "$made/bin/pip" install --quiet --no-deps -r "$here/lock.txt"
+    "$made/bin/pip" install --quiet --no-deps -r "$here/lock.txt" || {
+      rm -rf "$made"
+      echo "SKIPPED: RAY, SPARK AND PYTORCH ARE NOT TESTED, they cannot be" \
+        "installed here" >&2
+      exit 77
+    }
     cp "$here/lock.txt" "$made/installed.txt"
   fi
 fi
@@ -35,7 +40,7 @@ protoc=$(command -v protoc) || {
   echo "SKIPPED: no protoc (deploy/install-deps.sh has it)" >&2
   exit 77
 }
-command -v java > /dev/null || echo "no java: Spark's tests will fail" >&2
+command -v java > /dev/null || echo "SKIPPED: SPARK IS NOT TESTED, no java" >&2
 exec "$PYTHON" "$here/../run.py" \
   --server "${QUANTD:-$root/build/cpu/server/quantd}" \
   --quantctl "${QUANTCTL:-$root/build/cpu/client/quantctl}" \

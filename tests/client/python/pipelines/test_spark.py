@@ -1,6 +1,7 @@
 """DataFrames through quantd.spark, with real workers; a server dies."""
 
 import os
+import shutil
 import signal
 import sys
 
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("pyspark", reason="PYSPARK IS NOT INSTALLED")
+if shutil.which("java") is None:
+  pytest.skip("NO JAVA, WHICH SPARK RUNS ON", allow_module_level=True)
 
 from pyspark.sql import SparkSession  # noqa: E402
 

@@ -162,11 +162,11 @@ class Quantizer:
 
     The next ones are the parts "next_scale" and "amax_history" of the result.
     """
-    self.keywords["scale"] = numbers("scale", scale)
+    found = QuantizeKeywords(scale=numbers("scale", scale))
     if history is not None:
-      self.keywords["history"] = numbers("history.amax", history)
-    else:
-      self.keywords.pop("history", None)
+      found["history"] = numbers("history.amax", history)
+    self.keywords.pop("history", None)
+    self.keywords.update(found)
 
   def _options(self) -> QuantizeKeywords:
     options = QuantizeKeywords(**self.keywords)

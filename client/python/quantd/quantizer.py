@@ -234,7 +234,7 @@ class Quantizer:
   ) -> QuantizedTensor:
     for name in call:
       if name in options or name in _INSTEAD or name == "format":
-        expected = "what the quantizer was told"
+        expected = _INSTEAD.get(name, "what the quantizer was told")
         raise Invalid.of(name, expected, f"{name}= of one call")
     arguments = {k: v for k, v in call.items() if k in _ARGUMENTS}
     options |= {k: v for k, v in call.items() if k not in _ARGUMENTS}  # type: ignore[typeddict-item]

@@ -4,6 +4,7 @@ A number is no text and no truth value, and a list is nothing that has no order
 or that can be gone through once only.
 """
 
+import contextlib
 import math
 import operator
 from collections.abc import Mapping
@@ -43,12 +44,11 @@ def flag(field: str, value: Any) -> bool:
 
 def whole(field: str, value: Any, low: int, high: int) -> int:
   """An integer in the range of its field, whatever library it is of."""
-  try:
-    number = operator.index(value)
-  except TypeError:
-    number = None
-  truth = isinstance(value, (bool, np.bool_))
-  if number is None or truth or not low <= number <= high:
+  number = None
+  if not isinstance(value, (bool, np.bool_)):
+    with contextlib.suppress(TypeError):
+      number = operator.index(value)
+  if number is None or not low <= number <= high:
     expected = f"a whole number from {low} to {high}"
     raise Invalid.of(field, expected, shown(value))
   return number

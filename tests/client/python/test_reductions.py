@@ -86,6 +86,8 @@ def test_of_one_call(q, x):
     with pytest.raises(quantd.Invalid) as caught:
       quantizer(x, **{name: value})
     assert caught.value.field == name
+  with pytest.raises(quantd.Invalid, match="quantize_groups"):
+    quantizer(x, splits=SPLITS)
 
 
 @pytest.mark.parametrize("returned", [

@@ -18,6 +18,8 @@ import numpy as np
 
 from quantd.errors import Invalid
 from quantd.tensors import arrays
+from quantd.values import flag, is_list, shown, whole
+from quantd.words import DTYPES, FLOATS
 
 __all__ = [
   "apply_rht",
@@ -35,22 +37,26 @@ DEFAULT_SIGN_MASK = 0xD7E8
 Mask = int | None
 
 
-def _check(dimension: int) -> None:
-  if dimension not in DIMENSIONS:
-    raise Invalid.of("rht.dimension", "16, 32, 64 or 128", repr(dimension))
+def _checked(dimension: Any) -> int:
+  if isinstance(dimension, int) and dimension in DIMENSIONS:
+    return dimension
+  field = "rht.dimension"
+  try:
+    found = whole(field, dimension, 16, 128)
+  except Invalid:
+    found = 0
+  if found not in DIMENSIONS:
+    raise Invalid.of(field, "16, 32, 64 or 128", shown(dimension))
+  return found
 
 
 def _mask(mask: Mask, dimension: int) -> int:
-  _check(dimension)
   if mask is None:
     return sum(DEFAULT_SIGN_MASK << at for at in range(0, dimension, 16))
   try:
-    bits = mask.__index__()
-  except AttributeError:
-    raise Invalid.of("mask", f"{dimension} bits", repr(mask)[:80]) from None
-  if not 0 <= bits < 1 << dimension:
-    raise Invalid.of("mask", f"{dimension} bits", hex(bits))
-  return bits
+    return whole("mask", mask, 0, (1 << dimension) - 1)
+  except Invalid as wrong:
+    raise Invalid.of("mask", f"{dimension} bits", wrong.got) from None
 
 
 def sign_vector(dimension: int = 16, mask: Mask = None) -> Any:
@@ -68,6 +74,7 @@ def sign_vector(dimension: int = 16, mask: Mask = None) -> Any:
     >>> sign_vector()[:5].tolist()
     [1, 1, 1, -1, 1]
   """
+  dimension = _checked(dimension)
   bits = _mask(mask, dimension)
   return np.array(
     [-1 if bits >> i & 1 else 1 for i in range(dimension)], np.int8
@@ -81,13 +88,20 @@ def sign_mask(vector: Sequence[int]) -> int:
     >>> hex(sign_mask(sign_vector()))
     '0xd7e8'
   """
-  _check(len(vector))
+  if not is_list(vector):
+    raise Invalid.of("sign_vector", "a list of 1 and -1", shown(vector))
+  _checked(len(vector))
   mask = 0
   for i, sign in enumerate(vector):
-    if sign not in (1, -1):
-      raise Invalid.of("sign_vector", "1 and -1", repr(sign))
+    if isinstance(sign, (bool, np.bool_)) or sign not in (1, -1):
+      raise Invalid.of("sign_vector", "1 and -1", shown(sign))
     mask |= int(sign == -1) << i
   return mask
+
+
+def _float(field: str, word: Any) -> str:
+  """The word of a type that tensors have."""
+  return DTYPES.word(DTYPES.parse(field, word, FLOATS))
 
 
 def _factor(dimension: int) -> np.float32:
@@ -101,7 +115,7 @@ def hadamard_matrix(dimension: int = 16) -> Any:
     >>> int(abs(hadamard_matrix(16) @ hadamard_matrix(16)).max())
     16
   """
-  _check(dimension)
+  dimension = _checked(dimension)
   h = np.ones((1, 1), np.int8)
   while len(h) < dimension:
     h = np.block([[h, h], [h, -h]])
@@ -127,6 +141,8 @@ def rht_matrix(
     -0.25
   """
   library = arrays.library_for(like)
+  dtype = _float("dtype", dtype)
+  dimension = _checked(dimension)
   signs = sign_vector(dimension, mask).astype(np.float32)
   r = signs[:, None] * (hadamard_matrix(dimension) * _factor(dimension))
   rounded = _Numpy.rounded(r, dtype)
@@ -230,13 +246,17 @@ _LIBRARIES: dict[str, type[_Numpy]] = {
 }
 
 
-def _dtype_of(x: Any, library: str, dtype: str | None) -> str:
+def _dtype_of(x: Any, dtype: str | None) -> str:
   text = str(x.dtype).removeprefix("torch.")
   words = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+  if dtype is not None:
+    dtype = _float("tensor.dtype", dtype)
   if dtype == "bf16" and text == "uint16":
     return dtype
-  if text not in words or library == "":
+  if text not in words:
     raise Invalid.of("tensor.dtype", "f32, f16 or bf16", text)
+  if dtype not in (None, words[text]):
+    raise Invalid.of("tensor.dtype", f"elements of {dtype}", text)
   return words[text]
 
 
@@ -261,7 +281,10 @@ def _rotate(
     raise Invalid.of(
       "tensor", "an array of numpy, torch or jax", type(x).__name__
     )
-  word = _dtype_of(x, library, dtype)
+  arrays.refuse_mask(x, "tensor")
+  word = _dtype_of(x, dtype)
+  inverse = flag("inverse", inverse)
+  dimension = _checked(dimension)
   bits = _mask(mask, dimension)
   if len(x.shape) == 0 or x.shape[-1] % dimension:
     got = "none" if len(x.shape) == 0 else str(x.shape[-1])
@@ -310,8 +333,9 @@ def apply_rht(
     >>> bool((apply_rht(apply_rht(x), inverse=True) == x).all())
     True
   """
+  wanted = None if output is None else _float("output", output)
   lib, t, word = _rotate(x, inverse, dimension, mask, dtype)
-  return lib.rounded(t, output or word).reshape(tuple(x.shape))
+  return lib.rounded(t, wanted or word).reshape(tuple(x.shape))
 
 
 def rht_amax(

@@ -5,7 +5,7 @@ is the server's to say: what it refuses comes back as `quantd.Invalid`.
 """
 
 import difflib
-import math
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
@@ -13,7 +13,25 @@ from typing import Any, TypedDict
 from quantd import quantd_pb2 as pb
 from quantd import words
 from quantd.errors import Invalid
+from quantd.values import flag, is_list, number, numbers, shown, whole
 from quantd.words import Word
+
+__all__ = [
+  "Numbers",
+  "QuantizeKeywords",
+  "copies",
+  "dequantize_message",
+  "flag",
+  "quantize_message",
+  "refuse_unknown",
+  "rht_message",
+  "sign_mask_bytes",
+  "splits_message",
+  "whole",
+]
+
+# Bytes of all lists of a request together: kMaxListBytes of proto/limits.h.
+_MOST_LISTS = 4 << 20
 
 # One, or one for each group or line.
 Numbers = float | Sequence[float]
@@ -22,7 +40,9 @@ Numbers = float | Sequence[float]
 class QuantizeKeywords(TypedDict, total=False):
   """What `quantize`, `plan` and `Quantizer` take, all of it optional.
 
-  WIRE.md and FORMATS.md say what each does, in the same words.
+  WIRE.md and FORMATS.md say what each does, in the same words. Where a word is
+  asked for, the number that quantd_pb2 has for it will do. Truth values are
+  True and False alone, and numbers no text.
 
   Attributes:
     usage: Copies to make: "rowwise", "columnwise", "both", or "none" but what
@@ -51,7 +71,8 @@ class QuantizeKeywords(TypedDict, total=False):
     epsilon: FP8: a smaller amax counts as this one.
     power_of_two: FP8: scales that are powers of two, or not.
     scale: FP8 delayed scaling: multiply by this, or one for each group.
-    history: FP8 delayed scaling: the amax history to roll.
+    history: FP8 delayed scaling: the amax history to roll; as WIRE.md says any
+      values, so that one which a NaN got into can be rolled on.
     history_rule: "max" or "most_recent".
     history_margin: The next scale is 2^margin smaller.
     scale_rule: MX: "up", "floor", "ceil" or "even".
@@ -102,16 +123,9 @@ def refuse_unknown(function: str, got: Mapping[str, Any], known: type) -> None:
       raise TypeError(f"{function}() has no option {name!r}{hint}")
 
 
-def flag(field: str, value: Any) -> bool:
-  """True or False, and nothing that only passes for one."""
-  if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
-    return bool(value)
-  raise Invalid.of(field, "True or False", repr(value)[:80])
-
-
 def copies(field: str, word: Word | None) -> tuple[bool, bool]:
   """Whether a usage names the rowwise and the columnwise copy."""
-  if word is None or word == "none":
+  if word is None or (isinstance(word, str) and word == "none"):
     return False, False
   usage = words.USAGES.parse(field, word, ("rowwise", "columnwise", "both"))
   return bool(usage & pb.USAGE_ROWWISE), bool(usage & pb.USAGE_COLUMNWISE)
@@ -122,13 +136,14 @@ def sign_mask_bytes(mask: int | str | bytes, dimension: int) -> bytes:
   field = "rht.sign_mask"
   if isinstance(mask, (bytes, bytearray)):
     return bytes(mask)
-  try:
-    number = int(mask, 16) if isinstance(mask, str) else mask.__index__()
-    return number.to_bytes(max(dimension, 8) // 8, "little")
-  except (ValueError, OverflowError, AttributeError):
-    raise Invalid.of(
-      field, f"{dimension} bits, like 0xD7E8", f"{mask!r}"
-    ) from None
+  # Of a dimension that there is not, which the server refuses, any will do.
+  bits = min(max(dimension, 16), 128)
+  most = (1 << bits) - 1
+  if not isinstance(mask, str):
+    return whole(field, mask, 0, most).to_bytes(bits // 8, "little")
+  if not re.fullmatch(f"(0[xX])?[0-9a-fA-F]{{1,{bits // 4}}}", mask):
+    raise Invalid.of(field, f"{bits} bits, like 0xD7E8", shown(mask))
+  return int(mask, 16).to_bytes(bits // 8, "little")
 
 
 def rht_message(
@@ -145,61 +160,11 @@ def rht_message(
   return rht
 
 
-def whole(field: str, value: Any, low: int, high: int) -> int:
-  """An integer in the range of its field, whatever library it is of."""
-  try:
-    number = value.__index__()
-  except AttributeError:
-    number = None
-  if number is None or isinstance(value, bool) or not low <= number <= high:
-    raise Invalid.of(field, f"a whole number from {low} to {high}", repr(value))
-  return int(number)
-
-
-def numbers(field: str, values: Any) -> list[float]:
-  """One number or several of them, as a list; of arrays, too."""
-  try:
-    flat = (
-      [values]
-      if hasattr(values, "__float__") and not _lengthy(values)
-      else values
-    )
-    found = [] if isinstance(flat, bytes) else [_number(v) for v in flat]
-    if not found:
-      raise Invalid.of(field, "a number or several", "none")
-    for v in found:
-      if not math.isinf(v) and abs(v) > 3.4028235677973366e38:
-        raise Invalid.of(field, "numbers of fp32", repr(v))
-    return found
-  except (TypeError, ValueError, OverflowError) as wrong:
-    if isinstance(wrong, Invalid):
-      raise
-    expected = "a number or several, of fp32"
-    raise Invalid.of(field, expected, repr(values)[:80]) from None
-
-
-def _number(value: Any) -> float:
-  """Of an element of an array, too; not of text that reads like one."""
-  if isinstance(value, (str, bytes)):
-    raise TypeError("text")
-  return float(value)
-
-
-def _lengthy(values: Any) -> bool:
-  try:
-    return len(values) >= 0
-  except TypeError:
-    return False
-
-
 def splits_message(splits: Sequence[int], partial: bool = False) -> pb.Splits:
   """Rows of groups."""
-  try:
-    if isinstance(splits, bytes):
-      raise TypeError("bytes")
-    rows = [whole("splits", r, -(2**63), 2**63 - 1) for r in splits]
-  except TypeError:
-    raise Invalid.of("splits", "rows of groups", repr(splits)[:80]) from None
+  if not is_list(splits):
+    raise Invalid.of("splits", "a list of rows of groups", shown(splits))
+  rows = [whole("splits", r, -(2**63), 2**63 - 1) for r in splits]
   return pb.Splits(rows=rows, partial=flag("partial_splits", partial))
 
 
@@ -211,9 +176,9 @@ def _given_amax(given: Any, usage: int) -> pb.GivenAmax:
   message = pb.GivenAmax()
   for side, values in given.items():
     if side not in ("rowwise", "columnwise"):
-      raise Invalid.of("given_amax", "rowwise and columnwise", repr(side))
+      raise Invalid.of("given_amax", "rowwise and columnwise", shown(side))
     found = numbers(f"given_amax.{side}", values)
-    if _lengthy(values) and len(found) != 1:
+    if len(found) != 1:
       getattr(message, f"{side}_values").extend(found)
     else:
       setattr(message, side, found[0])
@@ -233,8 +198,8 @@ def _fill_scales(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
     o.given_amax.CopyFrom(_given_amax(k["given_amax"], o.usage))
   estimate = k.get("amax_estimation_scale")
   if estimate is not None:
-    o.amax_estimation_scale = numbers("amax_estimation_scale", estimate)[0]
-  o.epsilon = numbers("epsilon", k.get("epsilon", 0.0))[0]
+    o.amax_estimation_scale = number("amax_estimation_scale", estimate)
+  o.epsilon = number("epsilon", k.get("epsilon", 0.0))
   power = k.get("power_of_two")
   if power is not None:
     o.power_of_two = flag("power_of_two", power)
@@ -242,6 +207,8 @@ def _fill_scales(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
     o.scale.extend(numbers("scale", k["scale"]))
   history = k.get("history")
   if history is not None:
+    if not is_list(history):
+      raise Invalid.of("history.amax", "a list of numbers", shown(history))
     o.history.amax.extend(numbers("history.amax", history))
     o.history.rule = words.HISTORY_RULES.parse(
       "history.rule", k.get("history_rule", "max")
@@ -286,8 +253,8 @@ def _fill_rounding(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
         "shard", "stochastic beside it, which alone looks at places", "none"
       )
     fields = ("row_offset", "column_offset", "total_columns")
-    if not _lengthy(shard) or len(shard) != 3:
-      raise Invalid.of("shard", ", ".join(fields), repr(shard)[:80])
+    if not is_list(shard) or len(shard) != 3:
+      raise Invalid.of("shard", ", ".join(fields), shown(shard))
     for name, value in zip(fields, shard, strict=True):
       setattr(o.shard, name, whole(f"shard.{name}", value, -(2**63), 2**63 - 1))
 
@@ -332,7 +299,24 @@ def quantize_message(
   else:
     o.dbias = flag("dbias", dbias)
   o.statistics = flag("statistics", k.get("statistics", False))
+  _refuse_long_lists(o)
   return o
+
+
+def _refuse_long_lists(o: pb.QuantizeOptions) -> None:
+  """More than any request may have: said here of the option, not of it all."""
+  given = o.given_amax
+  sizes = {
+    "given_amax": 4
+    * (len(given.rowwise_values) + len(given.columnwise_values)),
+    "scale": 4 * len(o.scale),
+    "history.amax": 4 * len(o.history.amax),
+    "splits": 8 * len(o.splits.rows),
+  }
+  if sum(sizes.values()) > _MOST_LISTS:
+    longest = max(sizes, key=sizes.__getitem__)
+    expected = f"lists that take at most {_MOST_LISTS} bytes"
+    raise Invalid.of(longest, expected, f"one of {sizes[longest]}")
 
 
 def dequantize_message(

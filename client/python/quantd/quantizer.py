@@ -4,32 +4,34 @@ A configuration that is set once and applied to many tensors.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from quantd import words
+from quantd import reduction, words
 from quantd.calls.connection import Connection
 from quantd.errors import Invalid
-from quantd.options import QuantizeKeywords, refuse_unknown
+from quantd.options import QuantizeKeywords, quantize_message, refuse_unknown
 from quantd.tensors import arrays, geometry
-from quantd.tensors.arrays import Array
 from quantd.tensors.tensor import QuantizedTensor
+from quantd.values import flag, numbers, shown, whole
 
 if TYPE_CHECKING:
   from typing import Unpack
 
 __all__ = ["Quantizer"]
 
-# Takes the amaxes of this process, returns the largest of all.
-Reduction = Callable[[Array], Any]
-
 _FP8 = {
   "e4m3": ("e4m3", "float8_e4m3fn", "kFloat8E4M3"),
   "e5m2": ("e5m2", "float8_e5m2", "kFloat8E5M2"),
 }
 
+# What has to stand beside options for them to be looked at.
+_BESIDE = QuantizeKeywords(
+  rht="both", history=[0.0], stochastic=0, splits=[1], usage="both"
+)
+
+# Of one call, and no options.
+_ARGUMENTS = ("flatten_axis", "dtype", "fused", "out", "timeout", "cancel")
 
 # What is said here as TransformerEngine says it.
 _INSTEAD = {
@@ -91,40 +93,53 @@ class Quantizer:
       stochastic_rounding: Round stochastically. Every call draws a seed of its
         own, which its tensor tells, but where `seed` is given.
       seed: Of stochastic rounding.
-      with_amax_reduction: Reduce amaxes over processes before quantizing; None:
-        where `amax_reduction` is given.
+      with_amax_reduction: Reduce amaxes over processes before quantizing. False:
+        not even where `amax_reduction` is given. None: where it is given.
       amax_reduction: By a function, which gets fp32 amaxes and returns the
         largest of all processes, or a group of torch.distributed; None: its
-        default group.
+        default group. An amax of this process that is NaN or Inf stays as it
+        is, for none can be given; a process where it is finite, while the
+        reduced one is not, gets `quantd.Invalid`.
       **keywords: Other options of `quantize`.
 
     Raises:
-      quantd.Invalid: The format's family has no such blocks or type.
+      quantd.Invalid: A value is no good, or the format's family has no such
+        blocks or type.
+      TypeError: There is no option of that name.
     """
+    if not callable(getattr(connection, "quantize", None)):
+      got = shown(connection)
+      raise Invalid.of("connection", "one that quantd.connect made", got)
     self.connection = connection
     self.format = _with_blocks(
       _with_fp8(
         words.FORMATS.word(words.FORMATS.parse("format", format)), fp8_dtype
       ),
       block_dims,
-      with_2d_quantization,
+      flag("with_2d_quantization", with_2d_quantization),
     )
-    self.rowwise_usage = rowwise
-    self.columnwise_usage = columnwise
-    self.with_rht = "columnwise" if with_rht is True else (with_rht or None)
-    self.with_random_sign_mask = with_random_sign_mask
-    self.stochastic_rounding = stochastic_rounding
-    self.seed = seed
+    self.rowwise_usage = flag("rowwise", rowwise)
+    self.columnwise_usage = flag("columnwise", columnwise)
+    self.with_rht = None if with_rht is False else with_rht
+    if with_rht is True:
+      self.with_rht = "columnwise"
+    _rotated(self.with_rht, (True, True))
+    self.with_random_sign_mask = flag(
+      "with_random_sign_mask", with_random_sign_mask
+    )
+    self.stochastic_rounding = flag("stochastic_rounding", stochastic_rounding)
+    self.seed = None if seed is None else whole("seed", seed, 0, 2**64 - 1)
     self.with_amax_reduction = (
       amax_reduction is not None
       if with_amax_reduction is None
-      else with_amax_reduction
+      else flag("with_amax_reduction", with_amax_reduction)
     )
-    self.amax_reduction = amax_reduction
+    self.amax_reduction = reduction.checked(amax_reduction)
     for name, instead in _INSTEAD.items():
       if name in keywords:
         raise Invalid.of(name, f"{instead} in its place", f"{name}=")
     refuse_unknown("Quantizer", keywords, QuantizeKeywords)
+    quantize_message(self.format, {**_BESIDE, **keywords})
     self.keywords: QuantizeKeywords = keywords
 
   def set_usage(
@@ -136,9 +151,9 @@ class Quantizer:
     call that wants it again.
     """
     if rowwise is not None:
-      self.rowwise_usage = rowwise
+      self.rowwise_usage = flag("rowwise", rowwise)
     if columnwise is not None:
-      self.columnwise_usage = columnwise
+      self.columnwise_usage = flag("columnwise", columnwise)
 
   def set_delayed_scaling(
     self, scale: float | Sequence[float], history: Sequence[float] | None = None
@@ -147,11 +162,11 @@ class Quantizer:
 
     The next ones are the parts "next_scale" and "amax_history" of the result.
     """
-    self.keywords["scale"] = scale
+    found = QuantizeKeywords(scale=numbers("scale", scale))
     if history is not None:
-      self.keywords["history"] = history
-    else:
-      self.keywords.pop("history", None)
+      found["history"] = numbers("history.amax", history)
+    self.keywords.pop("history", None)
+    self.keywords.update(found)
 
   def _options(self) -> QuantizeKeywords:
     options = QuantizeKeywords(**self.keywords)
@@ -184,16 +199,16 @@ class Quantizer:
 
     Args:
       x: As for `Connection.quantize`.
-      **call: What else that takes of one call: flatten_axis, dtype, out,
-        timeout, cancel.
+      **call: What else that takes of one call: flatten_axis, dtype, fused, out,
+        timeout, cancel, and options that were not set before.
 
     Returns:
       The tensor.
+
+    Raises:
+      quantd.Invalid: An option is the quantizer's to say.
     """
-    options = self._options()
-    if self.with_amax_reduction:
-      self._reduce(x, options, call)
-    return self.connection.quantize(x, self.format, **call, **options)
+    return self._quantize(x, self._options(), call)
 
   __call__ = quantize
 
@@ -212,95 +227,53 @@ class Quantizer:
     """
     options = self._options()
     options["splits"] = splits
-    if self.with_amax_reduction:
-      self._reduce(x, options, call)
-    return self.connection.quantize(x, self.format, **call, **options)
+    return self._quantize(x, options, call)
 
-  def _reduce(
+  def _quantize(
     self, x: Any, options: QuantizeKeywords, call: dict[str, Any]
-  ) -> None:
-    """Gives the copies the largest amaxes of all processes."""
-    family = geometry.FORMATS_BY_NAME[self.format]
-    if family.scaling not in ("nvfp4", "tensor", "channel") or options.get(
-      "scale"
-    ):
-      return
-    lines = family.scaling == "channel" or options.get("row_scaled")
-    asked = {
-      k: call[k]
-      for k in ("flatten_axis", "dtype", "fused", "timeout", "cancel")
-      if k in call
-    }
-    found = self.connection.amax(
-      x,
-      rht=options.get("rht") or False,
-      domain="row" if lines else "tensor",
-      rht_dimension=options.get("rht_dimension", 16),
-      sign_mask=options.get("sign_mask"),
-      non_finite=options.get("non_finite", "ignore"),
-      splits=options.get("splits"),
-      **asked,
-    )
-    rotated = options.get("rht")
-    given = {}
-    for side, wanted in (
-      ("rowwise", self.rowwise_usage),
-      ("columnwise", self.columnwise_usage),
-    ):
-      if wanted:
-        turned = rotated in (side, "both")
-        given[side] = getattr(found, f"{side}_rht" if turned else side)
-    if not given:
-      return
-    flat = np.concatenate(list(given.values())).astype(np.float32)
-    returned = self._reduced(flat)
-    try:
-      reduced = np.asarray(returned, np.float32).reshape(-1)
-    except (TypeError, ValueError):
-      reduced = np.empty(0, np.float32)
-    if reduced.size != flat.size:
-      expected = f"{flat.size} amaxes of a function of {flat.size}"
-      raise Invalid.of("amax_reduction", expected, repr(returned)[:80])
-    at = 0
-    for side, values in list(given.items()):
-      largest = reduced[at : at + values.size]
-      at += values.size
-      if np.isfinite(largest).all():
-        given[side] = largest
-      elif np.isfinite(values).all():
-        raise Invalid.of(
-          "amax_reduction",
-          "finite amaxes",
-          "one of another process that is not",
-        )
-      else:
-        # An amax that is not finite cannot be given; of this tensor the server
-        # finds the same one again.
-        del given[side]
-    if given:
-      options["given_amax"] = given
-
-  def _reduced(self, amaxes: Array) -> Any:
-    if callable(self.amax_reduction):
-      return self.amax_reduction(amaxes)
-    try:
-      import torch
-      import torch.distributed
-    except ImportError:
-      raise Invalid.of(
-        "amax_reduction", "a function, where PyTorch is not installed", "none"
-      ) from None
-
-    tensor = torch.from_numpy(amaxes.copy())
-    torch.distributed.all_reduce(
-      tensor, torch.distributed.ReduceOp.MAX, self.amax_reduction
-    )
-    return tensor.numpy()
+  ) -> QuantizedTensor:
+    for name in call:
+      if name in options or name in _INSTEAD or name == "format":
+        expected = _INSTEAD.get(name, "what the quantizer was told")
+        raise Invalid.of(name, expected, f"{name}= of one call")
+    arguments = {k: v for k, v in call.items() if k in _ARGUMENTS}
+    options |= {k: v for k, v in call.items() if k not in _ARGUMENTS}  # type: ignore[typeddict-item]
+    if self.with_amax_reduction and options.get("scale") is None:
+      reduction.give_amaxes(
+        x,
+        self.connection,
+        geometry.FORMATS_BY_NAME[self.format].scaling,
+        options,
+        {k: v for k, v in arguments.items() if k != "out"},
+        self.amax_reduction,
+      )
+    return self.connection.quantize(x, self.format, **arguments, **options)
 
   def __repr__(self) -> str:
-    """What it asks for."""
-    options = ", ".join(f"{k}={v!r}" for k, v in self._options().items())
-    return f"Quantizer({self.connection!r}, {self.format!r}, {options})"
+    """What it was told, in the words of the constructor."""
+    said = {
+      "rowwise": self.rowwise_usage,
+      "columnwise": self.columnwise_usage,
+      "with_rht": self.with_rht,
+      "with_random_sign_mask": self.with_random_sign_mask,
+      "stochastic_rounding": self.stochastic_rounding,
+      "seed": self.seed,
+      "with_amax_reduction": self.with_amax_reduction,
+      **self.keywords,
+    }
+    defaults = {
+      "with_rht": None,
+      "with_random_sign_mask": True,
+      "stochastic_rounding": False,
+      "seed": None,
+      "with_amax_reduction": False,
+    }
+    told = ", ".join(
+      f"{name}={shown(value)}"
+      for name, value in said.items()
+      if name not in defaults or value is not defaults[name]
+    )
+    return f"Quantizer({self.connection!r}, {self.format!r}, {told})"
 
   def copy(self) -> "Quantizer":
     """Another one that is set like this one."""
@@ -318,9 +291,12 @@ class Quantizer:
 
 def _rotated(rht: Any, sides: tuple[bool, bool]) -> str | None:
   """The copies that are both to be rotated and made."""
+  if rht is not None and not (
+    isinstance(rht, str) and rht in ("rowwise", "columnwise", "both")
+  ):
+    expected = "True, False, rowwise, columnwise or both"
+    raise Invalid.of("with_rht", expected, shown(rht))
   wanted = (rht in ("rowwise", "both"), rht in ("columnwise", "both"))
-  if rht is not None and not any(wanted):
-    raise Invalid.of("with_rht", "True, rowwise, columnwise or both", repr(rht))
   rowwise, columnwise = (a and b for a, b in zip(wanted, sides, strict=True))
   if rowwise and columnwise:
     return "both"
@@ -339,7 +315,7 @@ def _with_fp8(format: str, dtype: Any) -> str:
   found = format if f.half else f"{format.rsplit('_', 1)[0]}_{word}"
   if word not in legal or found not in geometry.FORMATS_BY_NAME:
     expected = f"{' or '.join(legal) or 'none'} with {format}"
-    raise Invalid.of("fp8_dtype", expected, repr(dtype))
+    raise Invalid.of("fp8_dtype", expected, shown(dtype))
   return found
 
 
@@ -351,6 +327,7 @@ def _with_blocks(
     return format
   if square and dims is None:
     dims = (f.block, f.block)
+  has_two = isinstance(dims, (tuple, list)) and len(dims) == 2
   legal = []
   for name, other in geometry.FORMATS_BY_NAME.items():
     if (other.scaling, other.element) != (
@@ -359,8 +336,8 @@ def _with_blocks(
     ) or not other.block:
       continue
     has = (other.block if other.square else 1, other.block)
-    if has == tuple(dims or ()):
+    if has_two and has == tuple(dims or ()):
       return name
     legal.append(str(has))
   expected = f"{' or '.join(legal) or 'none'} with {format}"
-  raise Invalid.of("block_dims", expected, repr(dims))
+  raise Invalid.of("block_dims", expected, shown(dims))

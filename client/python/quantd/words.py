@@ -9,6 +9,7 @@ from typing import Any
 
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
+from quantd.values import shown
 
 # A word, or the number of quantd_pb2.
 Word = str | int
@@ -51,7 +52,7 @@ class Words:
     number: Any = self._numbers.get(word) if isinstance(word, str) else word
     legal = only or tuple(self._words.values())
     if type(number) is not int or self._words.get(number) not in legal:
-      raise Invalid.of(field, " or ".join(legal), repr(word))
+      raise Invalid.of(field, " or ".join(legal), shown(word))
     return number
 
   def word(self, number: int) -> str:

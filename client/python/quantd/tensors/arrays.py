@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quantd.errors import Invalid
+from quantd.values import shown
 from quantd.words import FLOATS
 
 Array = npt.NDArray[Any]
@@ -103,7 +104,7 @@ def read(x: Any, field: str = "tensor", dtype: str | None = None) -> Source:
   """
   library = library_of(x)
   if library == "torch":
-    return _read_torch(x, field)
+    return _read_torch(x, field, dtype)
   if library == "jax":
     x = np.asarray(x)
   elif library == "dlpack":
@@ -116,8 +117,7 @@ def read(x: Any, field: str = "tensor", dtype: str | None = None) -> Source:
       "an array of numpy, torch, jax or with __dlpack__",
       type(x).__name__,
     )
-  if type(x) is not np.ndarray and isinstance(x, np.ma.MaskedArray):
-    raise Invalid.of(field, "an array without a mask: x.filled(0)", "one with")
+  refuse_mask(x, field)
   a = np.asarray(x)
   word = _word_of(a.dtype, field, dtype)
   if a.ndim == 0:
@@ -132,10 +132,23 @@ def read(x: Any, field: str = "tensor", dtype: str | None = None) -> Source:
   )
 
 
+def refuse_mask(x: Any, field: str) -> None:
+  """Refuses masked arrays, whose masks would be lost."""
+  if type(x) is not np.ndarray and isinstance(x, np.ma.MaskedArray):
+    raise Invalid.of(field, "an array without a mask: x.filled(0)", "one with")
+
+
+def _check_said(field: str, known: str | None, said: Any) -> None:
+  """Refuses another type than a library itself says."""
+  if not isinstance(said, str) or said not in FLOATS:
+    raise Invalid.of(f"{field}.dtype", " or ".join(FLOATS), shown(said))
+  if known is not None and known != said:
+    raise Invalid.of(f"{field}.dtype", f"elements of {said}", known)
+
+
 def _word_of(dtype: Any, field: str, said: str | None) -> str:
   if said is not None:
-    if said not in FLOATS:
-      raise Invalid.of(f"{field}.dtype", " or ".join(FLOATS), repr(said))
+    _check_said(field, _float_word(dtype), said)
     if dtype.itemsize != _BYTES[said] or dtype.kind == "O":
       raise Invalid.of(f"{field}.dtype", f"elements of {said}", str(dtype))
     return said
@@ -148,7 +161,7 @@ def _word_of(dtype: Any, field: str, said: str | None) -> str:
 @functools.cache
 def _float_word(dtype: Any) -> str | None:
   names = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
-  return names.get(dtype.name)
+  return names.get(getattr(dtype, "name", ""))
 
 
 def _torch_word(dtype: Any) -> str | None:
@@ -160,11 +173,13 @@ def _torch_word(dtype: Any) -> str | None:
   }.get(dtype)
 
 
-def _read_torch(x: Any, field: str) -> Source:
+def _read_torch(x: Any, field: str, said: str | None) -> Source:
   torch = sys.modules["torch"]
   word = _torch_word(x.dtype)
   if word is None:
     raise Invalid.of(f"{field}.dtype", "f32, f16 or bf16", str(x.dtype))
+  if said is not None:
+    _check_said(field, word, said)
   if x.device.type != "cpu":
     raise Invalid.of(
       f"{field}.device",
@@ -190,6 +205,7 @@ def writable(x: Any, word: str, shape: tuple[int, ...], field: str) -> Array:
   Raises:
     Invalid: It is read-only, not contiguous, or has another size or type.
   """
+  refuse_mask(x, field)
   library = library_of(x)
   if library == "torch":
     if x.device.type != "cpu":
@@ -221,8 +237,10 @@ def writable(x: Any, word: str, shape: tuple[int, ...], field: str) -> Array:
   want = math.prod(shape) * _BYTES[word]
   if flat.size != want:
     raise Invalid.of(field, f"{want} bytes", f"{flat.size} bytes")
-  itemsize = getattr(getattr(x, "dtype", None), "itemsize", 1)
-  if itemsize not in (1, _BYTES[word]):
+  dtype = getattr(x, "dtype", None)
+  known = _torch_word(dtype) if library == "torch" else _float_word(dtype)
+  itemsize = getattr(dtype, "itemsize", 1)
+  if itemsize not in (1, _BYTES[word]) or known not in (None, word):
     raise Invalid.of(field, f"elements of {word} or bytes", str(x.dtype))
   return flat
 
@@ -267,9 +285,7 @@ def library_for(like: Any) -> str:
       return like
   elif (found := library_of(like)) in ("numpy", "torch", "jax"):
     return found
-  raise Invalid.of(
-    "like", "numpy, torch, jax or an array of one", repr(like)[:80]
-  )
+  raise Invalid.of("like", "numpy, torch, jax or an array of one", shown(like))
 
 
 def to_jax(a: Array) -> Any:

@@ -45,7 +45,7 @@ class Statistics:
 
 @dataclass(slots=True, eq=False)
 class Part:
-  """One part of a tensor: what it is, and its bytes, flat. Immutable."""
+  """One part of a tensor: what it is, and its bytes, flat. Not to be changed."""
 
   spec: Spec
   data: Array = field(repr=False)
@@ -130,3 +130,8 @@ class Copy:
       f"Copy({self.name}{turned}, codes {codes.dtype} {list(codes.shape)}, "
       f"scales {scales.dtype} {list(scales.shape)})"
     )
+
+  def _repr_html_(self) -> str:
+    from quantd.tensors import notebook
+
+    return notebook.html_of_copy(self)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from quantd import options
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
 from quantd.tensors import geometry
@@ -132,6 +133,8 @@ class _Fields:
       value = float(value)
     if type(value) is not kind:
       raise ValueError(key)
+    if isinstance(value, float) and not abs(value) <= 3.4028234663852886e38:
+      raise ValueError(key)
     return value
 
   def sizes(self, key: str) -> list[int]:
@@ -146,7 +149,7 @@ def _parse_rht(f: _Fields, o: pb.QuantizeOptions) -> None:
   dimension, mask = f.get("dimension", int), f.get("sign_mask", str)
   if dimension not in (16, 32, 64, 128) or len(mask) != 2 + dimension // 4:
     raise ValueError("rht")
-  signs = int(mask, 16).to_bytes(dimension // 8, "little")
+  signs = options.sign_mask_bytes(mask, dimension)
   if rowwise or columnwise:
     o.rht.CopyFrom(
       pb.Rht(

@@ -15,6 +15,7 @@ from quantd.errors import Invalid
 from quantd.tensors import geometry, views
 from quantd.tensors.arrays import Array
 from quantd.tensors.tensor import QuantizedTensor
+from quantd.values import number, shown
 
 __all__ = ["to_compressed_tensors", "to_modelopt"]
 
@@ -117,6 +118,8 @@ def to_compressed_tensors(
 def _store(
   d: _Dialect, t: QuantizedTensor, name: str, input_amax: float | None
 ) -> dict[str, Any]:
+  if not isinstance(name, str):
+    raise Invalid.of("name", "that of a module", shown(name))
   row = d.rows.get(t.format)
   if row is None:
     raise Invalid.of("format", f"{' or '.join(d.rows)} with {d.name}", t.format)
@@ -138,7 +141,7 @@ def _store(
     out[f"{name}.{d.globals}"] = _global(d, t)
   if input_amax is not None:
     if t.format not in d.inputs:
-      raise Invalid.of("input_amax", f"none with {t.format}", repr(input_amax))
+      raise Invalid.of("input_amax", f"none with {t.format}", shown(input_amax))
     out[f"{name}.{d.inputs[t.format]}"] = _input_scale(d, t, input_amax)
   elif row.needs_input:
     raise Invalid.of(
@@ -190,12 +193,13 @@ def _global(d: _Dialect, t: QuantizedTensor) -> Array:
 
 
 def _input_scale(d: _Dialect, t: QuantizedTensor, amax: float) -> Array:
-  if not isinstance(amax, (int, float, np.number)) or not 0 <= amax < np.inf:
-    raise Invalid.of("input_amax", "a number >= 0", repr(amax))
+  largest = number("input_amax", amax)
+  if not 0 <= largest < np.inf:
+    raise Invalid.of("input_amax", "a finite number >= 0", shown(amax))
   if t.format != "nvfp4":
-    value = np.float32(amax) / np.float32(448)
+    value = np.float32(largest) / np.float32(448)
   elif d.divisor:
-    value = _scale_for(np.float32(amax), 2688.0)
+    value = _scale_for(np.float32(largest), 2688.0)
   else:
-    value = np.float32(amax) / np.float32(2688)
+    value = np.float32(largest) / np.float32(2688)
   return np.array(value, np.float32).reshape(d.shape)

@@ -10,6 +10,7 @@ import numpy as np
 
 from quantd.errors import Invalid
 from quantd.tensors.arrays import Array
+from quantd.values import shown
 
 # Devices whose memory a CPU reads: the CPU's own and pinned by CUDA or ROCm.
 _HOST = (1, 3, 11)
@@ -101,4 +102,8 @@ def from_dlpack(
   # The capsule frees the memory when it is gone.
   memory.owner = capsule  # type: ignore[attr-defined]
   a: Array = np.ndarray(shape, element[kind], memoryview(memory), 0, strides)
-  return a, "bf16" if t.dtype.code == _BFLOAT else dtype
+  if t.dtype.code == _BFLOAT and dtype in (None, "bf16"):
+    dtype = "bf16"
+  elif t.dtype.code == _BFLOAT:
+    raise Invalid.of(f"{field}.dtype", "bf16, which it is", shown(dtype))
+  return a, dtype

@@ -21,6 +21,8 @@ from quantd.tensors.copies import Part
 from quantd.tensors.description import describe, parse_description
 from quantd.tensors.geometry import Spec
 from quantd.tensors.tensor import QuantizedTensor
+from quantd.values import shown
+from quantd.words import PROFILES
 
 if TYPE_CHECKING:
   from quantd.calls.connection import Connection
@@ -91,7 +93,7 @@ def _head(tensors: Mapping[str, QuantizedTensor]) -> tuple[bytes, list[Array]]:
   metadata = {"quantd.version": "2"}
   if not isinstance(tensors, Mapping) or not tensors:
     raise Invalid.of(
-      "tensors", "quantized tensors by their names", repr(tensors)[:80]
+      "tensors", "quantized tensors by their names", shown(tensors)
     )
   for name, t in tensors.items():
     if not isinstance(t, QuantizedTensor) or not isinstance(name, str):
@@ -130,6 +132,14 @@ def _kept(specs: list[Spec]) -> list[Spec]:
   return [s for s in specs if s.kind not in ("amax_history", "next_scale")]
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  """An object of JSON in which no name occurs twice."""
+  found = dict(pairs)
+  if len(found) != len(pairs):
+    raise ValueError("a name occurs twice")
+  return found
+
+
 class _File:
   """An open file whose header was read; nothing in it is trusted."""
 
@@ -143,7 +153,7 @@ class _File:
     self._begin = 8 + length
     self._room = size - self._begin
     try:
-      header = json.loads(file.read(length))
+      header = json.loads(file.read(length), object_pairs_hook=_once)
       self.metadata: dict[str, str] = header.pop("__metadata__", {})
       self.entries: dict[str, Any] = header
     except (ValueError, AttributeError, TypeError, RecursionError):
@@ -154,7 +164,18 @@ class _File:
     ):
       raise self.bad("not a file of quantized tensors")
     if self.metadata["quantd.version"] not in _VERSIONS:
-      raise self.bad("its layout is newer than this package")
+      version = str(self.metadata["quantd.version"])[:40]
+      raise self.bad(
+        f'version "{version}" of the layout is newer than this package, which '
+        f"knows {_VERSIONS[-1]}"
+      )
+    said = self.metadata.get("quantd.numerics", "te")
+    if said != "several" and said not in PROFILES:
+      known = ", ".join(PROFILES)
+      raise self.bad(
+        f'numerics "{str(said)[:40]}" are newer than this package, which knows '
+        f"{known}"
+      )
     if not self._is_tiled():
       raise self.bad("its tensors do not lie one behind the other")
 
@@ -187,10 +208,11 @@ class _File:
     entry = self.entries.get(f"{name}.{spec.kind}")
     if not isinstance(entry, dict):
       raise self.bad(f'tensor "{name}": its part {spec.kind} is missing')
-    want = (_DTYPES[spec.dtype], list(spec.shape))
     try:
       begin, end = entry["data_offsets"]
-      legal = (entry["dtype"], entry["shape"]) == want
+      legal = entry["dtype"] == _DTYPES[spec.dtype]
+      # Text, so that neither 96.0 nor true is a size.
+      legal = legal and json.dumps(entry["shape"]) == json.dumps(spec.shape)
       legal = (
         legal and 0 <= begin and end - begin == spec.size and end <= self._room
       )
@@ -205,6 +227,7 @@ class _File:
     self._file.seek(self._begin + begin)
     if spec.size and self._file.readinto(data.data) != spec.size:
       raise self.bad("cut off while it was read")
+    data.flags.writeable = False
     return Part(spec, data)
 
 
@@ -226,8 +249,8 @@ def load(
     connection: By whom to decode it.
 
   Returns:
-    The tensor, in memory. It does not say whether an amax was given or
-    computed; the values are in the copies either way.
+    The tensor, in memory that is read-only. It does not say whether an amax was
+    given or computed; the values are in the copies either way.
 
   Raises:
     OSError: It cannot be read.

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from quantd.errors import Invalid
 from quantd.tensors import arrays, geometry
+from quantd.tensors.copies import Copy
 from quantd.tensors.tensor import QuantizedTensor
 
 
@@ -50,12 +52,30 @@ def text(t: QuantizedTensor) -> str:
 
 def html(t: QuantizedTensor) -> str:
   """The same as a small table."""
+  return _table("QuantizedTensor", _facts(t))
+
+
+def html_of_copy(c: Copy) -> str:
+  """A copy's parts as a small table."""
+  facts = {"rotated": "yes" if c.rotated else "no"}
+  for name in ("codes", "scales", "amax", "global_scale", "global_divisor"):
+    part = getattr(c, name)
+    if part is not None:
+      shape = " x ".join(str(d) for d in part.shape)
+      layout = f", {c.scale_layout}" if name == "scales" else ""
+      facts[name] = f"{shape} {part.dtype}{layout}"
+  if c.stats is not None:
+    facts["SQNR"] = f"{c.stats.sqnr_db:.2f} dB"
+  return _table(f"Copy: {c.name}", facts)
+
+
+def _table(caption: str, facts: dict[str, str]) -> str:
   rows = "".join(
     f"<tr><th style='text-align:left'>{_html.escape(name)}</th>"
     f"<td style='text-align:left'>{_html.escape(value)}</td></tr>"
-    for name, value in _facts(t).items()
+    for name, value in facts.items()
   )
-  return f"<table><caption>QuantizedTensor</caption>{rows}</table>"
+  return f"<table><caption>{caption}</caption>{rows}</table>"
 
 
 _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
@@ -84,7 +104,11 @@ def block_errors(t: QuantizedTensor, original: Any) -> Any:
     fp32; of formats without blocks those of 128 elements.
   """
   rows, cols = t.matrix
-  values = arrays.floats(arrays.read(original, "original"))
+  source = arrays.read(original, "original")
+  if source.shape != t.shape:
+    expected, got = str(list(t.shape)), str(list(source.shape))
+    raise Invalid.of("original.shape", expected, got)
+  values = arrays.floats(source)
   error = (t.dequantize("f32") - values).reshape(rows, cols)
   block = geometry.format_of(t.options, t.dtype).block or 128
   padded = np.pad(error, ((0, 0), (0, -cols % block)))

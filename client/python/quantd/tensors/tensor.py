@@ -23,8 +23,9 @@ class QuantizedTensor:
   """Codes, scales and amaxes of a tensor, and all that decoding needs.
 
   Made by `Connection.quantize`, `Quantizer`, `quantd.load` or `from_parts`.
-  Its attributes cannot be set, and its messages are not to be changed; may be
-  read by many threads, and pickles.
+  A value: what it is cannot be set, and its messages are not to be changed. Only
+  `connection`, by whom it is decoded, may be. May be read by many threads, and
+  pickles.
   """
 
   def __init__(
@@ -48,7 +49,7 @@ class QuantizedTensor:
     self._request_id = request_id
     self._fused: tuple[QuantizedTensor, ...] = ()
     self.connection = connection
-    self.library = library
+    self._library = library
 
   @property
   def shape(self) -> tuple[int, ...]:
@@ -89,6 +90,11 @@ class QuantizedTensor:
   def fused(self) -> "tuple[QuantizedTensor, ...]":
     """The tensors that were quantized together with this one."""
     return self._fused
+
+  @property
+  def library(self) -> str:
+    """Where the input came from: "numpy", "torch" or "jax"."""
+    return self._library
 
   def replaced(self, **attributes: Any) -> "QuantizedTensor":
     """The same but for some attributes; for the package itself."""
@@ -261,6 +267,7 @@ class QuantizedTensor:
 
     Raises:
       IndexError: There is no such group.
+      Invalid: It is no whole number.
     """
     from quantd.tensors import views
 
@@ -346,9 +353,9 @@ class QuantizedTensor:
       self.report.SerializeToString(),
     )
     rest = (self.request_id, self.connection, self.library, self.fused)
-    from quantd.tensors import views
+    from quantd.tensors import assembling
 
-    return (views.restore, (state, parts, rest))
+    return (assembling.restore, (state, parts, rest))
 
   @classmethod
   def from_parts(
@@ -381,9 +388,9 @@ class QuantizedTensor:
       Invalid: A part is missing, too many, of another size or shape, or holds
         an amax below 0.
     """
-    from quantd.tensors import views
+    from quantd.tensors import assembling
 
-    tensor = pb.Tensor(
-      dtype=DTYPES.parse("dtype", dtype), shape=shape, flatten_axis=flatten_axis
+    tensor = assembling.tensor_from_elsewhere(shape, dtype, flatten_axis)
+    return assembling.from_parts(
+      cls, tensor, format, parts, connection, options
     )
-    return views.from_parts(cls, tensor, format, parts, connection, options)

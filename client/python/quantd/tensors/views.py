@@ -1,26 +1,24 @@
 """What can be made of a QuantizedTensor without quantizing again.
 
-Other shapes, rows, single groups, other scale layouts, and the tensor of parts
-that were made elsewhere. Codes are shared where they lie together.
+Other shapes, rows, single groups, other scale layouts. Codes are shared where
+they lie together.
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from quantd import options
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
-from quantd.tensors import arrays, geometry
+from quantd.tensors import geometry
 from quantd.tensors.arrays import Array, size_of
 from quantd.tensors.copies import Part
 from quantd.tensors.geometry import CopyShape, Spec
 from quantd.tensors.tensor import QuantizedTensor
+from quantd.values import is_list, whole
 from quantd.words import DTYPES, LAYOUTS
-
-if TYPE_CHECKING:
-  from quantd.calls.connection import Connection
 
 
 def _like(
@@ -53,24 +51,24 @@ def _copied(o: pb.QuantizeOptions) -> pb.QuantizeOptions:
 
 def reshape(t: QuantizedTensor, shape: Sequence[Any]) -> QuantizedTensor:
   """See `QuantizedTensor.reshape`; takes one sequence, too."""
-  if len(shape) == 1 and not hasattr(shape[0], "__index__"):
+  if len(shape) == 1 and is_list(shape[0]):
     shape = shape[0]
   rows = t.matrix[0]
   rank = len(t.shape)
   axis = t.flatten_axis % rank if rank > 1 else 0
   tail = t.shape[axis:]
-  sizes = [options.whole("shape", d, -1, 2**63 - 1) for d in shape]
+  sizes = [whole("shape", d, -1, 2**63 - 1) for d in shape]
   head = sizes[: len(sizes) - len(tail)]
   if head.count(-1) == 1 and rows:
-    rest = -int(np.prod(head))
+    rest = -math.prod(head)
     head[head.index(-1)] = rows // rest if rest else 0
-  whole = (*head, *tail)
-  legal = tuple(sizes[len(head) :]) == tail and (len(whole) > 1 or rank == 1)
-  if not legal or min(head, default=0) < 0 or int(np.prod(head)) != rows:
+  made = (*head, *tail)
+  legal = tuple(sizes[len(head) :]) == tail and (len(made) > 1 or rank == 1)
+  if not legal or min(head, default=0) < 0 or math.prod(head) != rows:
     expected = f"{rows} rows before {list(tail)}"
     raise Invalid.of("shape", expected, str(list(sizes)))
-  made = _like(t, _message(t, whole, -len(tail)), t.options, t.parts)
-  return made.replaced(report=t.report, request_id=t.request_id)
+  out = _like(t, _message(t, made, -len(tail)), t.options, t.parts)
+  return out.replaced(report=t.report, request_id=t.request_id)
 
 
 # --- scales as a matrix of lines x blocks -------------------------------------
@@ -175,6 +173,7 @@ def with_scale_layout(t: QuantizedTensor, layout: str) -> QuantizedTensor:
 
 def group(t: QuantizedTensor, i: int) -> QuantizedTensor:
   """See `QuantizedTensor.group`."""
+  i = whole("group", i, -(2**63), 2**63 - 1)
   if not 0 <= i < t.groups:
     raise IndexError(f"group {i} of {t.groups}")
   rows = list(t.options.splits.rows)
@@ -190,9 +189,9 @@ def group(t: QuantizedTensor, i: int) -> QuantizedTensor:
     made.shard.row_offset += sum(rows[:i])
   tensor = _message(t, (rows[i], t.matrix[1]), -1)
   parts = {}
-  whole = {s.kind: s for s in geometry.specs(t.message(), t.options)}
+  all_groups = {s.kind: s for s in geometry.specs(t.message(), t.options)}
   for spec in geometry.specs(tensor, made):
-    offsets = whole[spec.kind].group_offsets
+    offsets = all_groups[spec.kind].group_offsets
     parts[spec.kind] = Part(
       spec, t.parts[spec.kind].data[offsets[i] : offsets[i + 1]]
     )
@@ -214,8 +213,8 @@ def cut_rows(t: QuantizedTensor, start: int, stop: int) -> QuantizedTensor:
   f = geometry.format_of(t.options, t.dtype)
   if t.groups:
     raise Invalid.of("splits", "none: slice a group", "groups")
-  start = options.whole("rows", start, -(2**63), 2**63 - 1)
-  stop = options.whole("rows", stop, -(2**63), 2**63 - 1)
+  start = whole("rows", start, -(2**63), 2**63 - 1)
+  stop = whole("rows", stop, -(2**63), 2**63 - 1)
   got = f"{start} to {stop}"
   if not 0 <= start <= stop <= rows:
     raise Invalid.of("rows", f"inside 0 to {rows}", got)
@@ -233,10 +232,10 @@ def cut_rows(t: QuantizedTensor, start: int, stop: int) -> QuantizedTensor:
   for spec in geometry.specs(tensor, made):
     data = t.parts[spec.kind].data
     columnwise = spec.kind.startswith("columnwise")
-    whole = geometry.copy_shape(f, t.options, columnwise, rows, cols)
+    uncut = geometry.copy_shape(f, t.options, columnwise, rows, cols)
     part = geometry.copy_shape(f, made, columnwise, stop - start, cols)
     parts[spec.kind] = Part(
-      spec, _rows_of(t, spec, data, whole, part, f, start)
+      spec, _rows_of(t, spec, data, uncut, part, f, start)
     )
   return _like(t, tensor, made, parts)
 
@@ -245,7 +244,7 @@ def _rows_of(
   t: QuantizedTensor,
   spec: Spec,
   data: Array,
-  whole: CopyShape,
+  uncut: CopyShape,
   part: CopyShape,
   f: geometry.Format,
   start: int,
@@ -254,20 +253,20 @@ def _rows_of(
   if spec.kind.endswith("_data"):
     if columnwise and f.transposed:
       first = start // 2 if f.half else start
-      codes = data.reshape(whole.data)[:, first : first + part.data[1]]
+      codes = data.reshape(uncut.data)[:, first : first + part.data[1]]
       return np.ascontiguousarray(codes).reshape(-1)
-    first = start * whole.data[1]
+    first = start * uncut.data[1]
     return data[first : first + spec.size]
   if spec.kind.endswith("wise_scale") and f.scaling == "channel":
     first = 0 if columnwise else start * size_of(spec.dtype)
     return data[first : first + spec.size]
   if spec.kind.endswith("wise_scale") and f.scaling != "tensor":
-    lines = _scale_lines(whole, f, t.options)
-    matrix = scale_matrix(whole, data, spec.dtype, lines)
+    lines = _scale_lines(uncut, f, t.options)
+    matrix = scale_matrix(uncut, data, spec.dtype, lines)
     if columnwise:
       matrix = matrix[:, start // f.block :][:, : part.blocks]
     else:
-      squares = lines != whole.lines or (
+      squares = lines != uncut.lines or (
         f.square and t.options.form.compact_scales
       )
       each = f.block if squares else 1
@@ -278,106 +277,3 @@ def _rows_of(
   if spec.kind == "rowwise_amax" and geometry.amax_of_lines(f, t.options):
     return data[start * 4 : start * 4 + spec.size]
   return data
-
-
-# --- parts from elsewhere -----------------------------------------------------
-
-
-def from_parts(
-  kind: type[QuantizedTensor],
-  tensor: pb.Tensor,
-  format: str,
-  parts: Mapping[str, Any],
-  connection: "Connection | None",
-  keywords: Mapping[str, Any],
-) -> QuantizedTensor:
-  """See `QuantizedTensor.from_parts`."""
-  made = options.quantize_message(format, keywords)  # type: ignore[arg-type]
-  want = {spec.kind: spec for spec in geometry.specs(tensor, made)}
-  if not isinstance(parts, Mapping):
-    raise Invalid.of("parts", " and ".join(want), repr(parts)[:80])
-  found = {}
-  for name, value in parts.items():
-    if name not in want:
-      expected = " or ".join(want)
-      raise Invalid.of(
-        "parts", f"a part that these options give: {expected}", name
-      )
-    spec = want[name]
-    data = _bytes_of(value, f"parts[{name!r}]", spec)
-    check_part(f"parts[{name!r}]", spec, data, made)
-    found[name] = Part(spec, data)
-  for name in want:
-    if name not in found:
-      raise Invalid.of("parts", f"a {name}", "none")
-  ordered = {name: found[name] for name in want}
-  return kind(tensor, made, ordered, connection=connection)
-
-
-def _bytes_of(value: Any, field: str, spec: Spec) -> Array:
-  if arrays.library_of(value) == "torch":
-    value = value.detach().cpu().contiguous().view(-1)
-    import torch
-
-    data: Array = value.view(torch.uint8).numpy()
-  elif isinstance(value, (bytes, bytearray, memoryview)):
-    data = np.frombuffer(value, np.uint8)
-  else:
-    a = np.asarray(value)
-    if a.dtype.hasobject or a.dtype.itemsize not in (1, size_of(spec.dtype)):
-      raise Invalid.of(field, f"elements of {spec.dtype}", str(a.dtype))
-    if a.ndim > 0 and a.itemsize > 1 and a.shape != spec.shape:
-      raise Invalid.of(
-        f"{field}.shape", str(list(spec.shape)), str(list(a.shape))
-      )
-    data = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
-  if data.size != spec.size:
-    raise Invalid.of(field, f"{spec.size} bytes", f"{data.size} bytes")
-  return data
-
-
-def check_part(
-  field: str, spec: Spec, data: Array, o: pb.QuantizeOptions
-) -> None:
-  """Refuses amaxes below 0 and scales of a tensor that are not above it."""
-  amax = spec.kind.endswith("amax")
-  tensor = o.format in (pb.FORMAT_FP8_E4M3, pb.FORMAT_FP8_E5M2)
-  scale = "global" in spec.kind or (tensor and spec.kind.endswith("scale"))
-  if spec.dtype != "f32" or not (amax or scale):
-    return
-  values = replace_nan(data.view("<f4") if data.size else data.astype("<f4"))
-  bad = values[values <= 0] if scale else values[values < 0]
-  if bad.size:
-    raise Invalid.of(
-      field, "scales > 0" if scale else "amaxes >= 0", repr(bad[0])
-    )
-
-
-def replace_nan(values: Array) -> Array:
-  """NaN comes out of quantizing one, and is as good as any number > 0."""
-  return np.where(np.isnan(values), np.float32(1), values)
-
-
-# --- pickles ------------------------------------------------------------------
-
-
-def restore(
-  state: tuple[bytes, bytes, bytes],
-  parts: dict[str, tuple[Spec, bytes]],
-  rest: tuple[str, Any, str, tuple[QuantizedTensor, ...]],
-) -> QuantizedTensor:
-  """What a pickled tensor becomes elsewhere."""
-  request_id, connection, library, fused = rest
-  made = QuantizedTensor(
-    pb.Tensor.FromString(state[0]),
-    pb.QuantizeOptions.FromString(state[1]),
-    {
-      k: Part(spec, np.frombuffer(data, np.uint8))
-      for k, (spec, data) in parts.items()
-    },
-    report=pb.Report.FromString(state[2]),
-    request_id=request_id,
-    connection=connection,
-    library=library,
-  )
-  return made.replaced(fused=fused)

@@ -1,0 +1,134 @@
+"""Amaxes that are the largest of several processes."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from quantd.errors import Invalid
+from quantd.options import QuantizeKeywords
+from quantd.tensors.arrays import Array
+from quantd.values import shown
+
+if TYPE_CHECKING:
+  from quantd.calls.connection import Connection
+
+
+def checked(reduction: Any) -> Any:
+  """A function, a group of torch.distributed (which has ranks) or None."""
+  group = callable(getattr(reduction, "rank", None))
+  if reduction is None or callable(reduction) or group:
+    return reduction
+  expected = "a function, a group of torch.distributed or None"
+  raise Invalid.of("amax_reduction", expected, shown(reduction))
+
+
+def give_amaxes(
+  x: Any,
+  connection: "Connection",
+  scaling: str,
+  options: QuantizeKeywords,
+  call: dict[str, Any],
+  reduction: Any,
+) -> None:
+  """Gives the copies the largest amaxes of all processes.
+
+  Args:
+    x: The tensor of this process.
+    connection: By whom its amaxes are found.
+    scaling: Of the format.
+    options: Of `quantize`; `given_amax` is put into them.
+    call: What else a call takes.
+    reduction: A function, a group or None.
+  """
+  usage = options["usage"]
+  sides = [s for s in ("rowwise", "columnwise") if usage in (s, "both")]
+  if scaling not in ("nvfp4", "tensor", "channel") or not sides:
+    return
+  lines = scaling == "channel" or options.get("row_scaled")
+  rht = options.get("rht")
+  turned = [side for side in sides if rht in (side, "both")]
+  estimate = np.float32(options.get("amax_estimation_scale") or 0)
+  found = connection.amax(
+    x,
+    rht=False if estimate else rht or False,
+    domain="row" if lines else "tensor",
+    rht_dimension=options.get("rht_dimension", 16),
+    sign_mask=options.get("sign_mask"),
+    non_finite=options.get("non_finite", "ignore"),
+    splits=options.get("splits"),
+    partial_splits=options.get("partial_splits", False),
+    **call,
+  )
+  own = {
+    side: getattr(found, f"{side}_rht")
+    if side in turned and not estimate
+    else getattr(found, side)
+    for side in sides
+  }
+  given = _largest(own, reduction)
+  if estimate and all(side in given for side in turned):
+    for side in turned:
+      # As the server estimates: the product in fp32.
+      given[side] = given[side] * estimate
+    options.pop("amax_estimation_scale")
+  if given:
+    options["given_amax"] = {side: v.tolist() for side, v in given.items()}
+
+
+def _largest(own: dict[str, Array], reduction: Any) -> dict[str, Array]:
+  """Those of all processes, of the copies for which they can be given."""
+  flat = np.concatenate(list(own.values())).astype(np.float32)
+  returned = _reduced(flat.copy(), reduction)
+  try:
+    reduced = np.asarray(returned)
+    if reduced.dtype.kind not in "fiu":
+      raise TypeError("not numbers")
+    reduced = reduced.astype(np.float32).reshape(-1)
+  except (TypeError, ValueError, RuntimeError):
+    reduced = np.empty(0, np.float32)
+  if reduced.size != flat.size:
+    expected = f"{flat.size} amaxes of a function of {flat.size}"
+    raise Invalid.of("amax_reduction", expected, shown(returned))
+  given = {}
+  at = 0
+  for side, values in own.items():
+    largest = reduced[at : at + values.size]
+    at += values.size
+    finite = np.isfinite(largest)
+    if finite.all():
+      given[side] = largest
+    elif np.isfinite(values[~finite]).any():
+      raise Invalid.of(
+        "amax_reduction", "finite amaxes", "one of another process that is not"
+      )
+    elif (largest[finite] != values[finite]).any():
+      # All amaxes of a copy are given, or none.
+      raise Invalid.of(
+        "amax_reduction",
+        "groups or lines whose amaxes are all finite, or are the largest here",
+        "some that are not finite beside larger ones of another process",
+      )
+    # Else none is given: they are the server's own, which it finds again.
+  return given
+
+
+def _reduced(amaxes: Array, reduction: Any) -> Any:
+  if callable(reduction):
+    return reduction(amaxes)
+  try:
+    import torch
+    import torch.distributed
+  except ImportError:
+    raise Invalid.of(
+      "amax_reduction", "a function, where PyTorch is not installed", "none"
+    ) from None
+  distributed = torch.distributed
+  if not distributed.is_available() or not distributed.is_initialized():
+    raise Invalid.of(
+      "amax_reduction",
+      "a function, or torch.distributed after init_process_group",
+      "no processes",
+    )
+  tensor = torch.from_numpy(amaxes)
+  distributed.all_reduce(tensor, distributed.ReduceOp.MAX, reduction)
+  return tensor.numpy()

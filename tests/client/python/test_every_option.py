@@ -1,0 +1,156 @@
+"""Every option with every value that its type does not have: a typed error.
+
+The values are made from the annotations of `QuantizeKeywords`, so that an
+option that is new is looked at without being written down here.
+"""
+
+import collections
+import decimal
+import typing
+
+import numpy as np
+import pytest
+
+import quantd
+from quantd import quantd_pb2 as pb
+from quantd.options import QuantizeKeywords
+
+BEYOND = 10**5000  # which Python refuses to write out
+
+
+class Unwritable:
+  """What has no text, no order and no truth."""
+
+  def __repr__(self):
+    raise RuntimeError("no text")
+
+  def __bool__(self):
+    raise RuntimeError("no truth")
+
+
+# Values by what they are; those that a type has are left out below.
+VALUES = {
+    "nothing": [None],
+    "truth": [True, False, np.True_],
+    "whole": [-1, 3, 2**64, BEYOND, np.int64(-1)],
+    "real": [1.5, float("nan"), float("inf"), 10.0**300, np.float32(1.5),
+             decimal.Decimal("0.5")],
+    "text": ["", "no", "NVFP4 ", "0xZ", "0x_1", "\ud800", np.str_("1")],
+    "bytes": [bytearray(b"1"), memoryview(b"12")],
+    "complex": [1j, np.complex64(1j)],
+    "numbers": [[-1.0], (1.5, 2.5), np.ones(2), collections.deque([1.5])],
+    "wholes": [[-1], (1, 2, 3, 4), np.arange(5)],
+    "table": [np.ones((2, 2)), np.ones((1, 1)), [[1.0]], [[1], [2, 3]]],
+    "mapping": [{"middle": 1}, {1: 2}, {}],
+    "other": [object(), Unwritable(), type, len, {1.0, 2.0}, frozenset({1}),
+              range(0), [], [None], [True], ["1"], [BEYOND], [Unwritable()],
+              np.ma.masked_array([1.0], [True]), np.array(["1"]), np.array([]),
+              np.array([None]), np.array(True), np.array([True]),
+              np.datetime64(1, "s"), np.zeros(3, "V4"), (v for v in (1.0, 2.0))],
+}
+# What of VALUES belongs to a part of an annotation: the server may like it.
+TAKES = {
+    bool: {"truth"}, int: {"whole"}, float: {"whole", "real"}, str: {"text"},
+    bytes: {"bytes"}, type(None): {"nothing"},
+}
+# What has to stand beside an option for it to be looked at.
+BESIDE = {
+    "rht_dimension": {"rht": "rowwise"}, "sign_mask": {"rht": "rowwise"},
+    "seed_offset": {"stochastic": 1}, "shard": {"stochastic": 1},
+    "history_rule": {"history": [1.0]}, "history_margin": {"history": [1.0]},
+    "partial_splits": {"splits": [96]},
+}
+HINTS = typing.get_type_hints(QuantizeKeywords)
+
+
+def taken(hint):
+  """The kinds of values that an annotation has."""
+  origin = typing.get_origin(hint)
+  if hint in TAKES:
+    return TAKES[hint]
+  if origin in (collections.abc.Sequence, tuple):
+    of = typing.get_args(hint)[0]
+    return {"wholes"} if of is int else {"numbers", "wholes"}
+  if origin is collections.abc.Mapping:
+    return {"mapping"}
+  return set().union(*map(taken, typing.get_args(hint)))
+
+
+@pytest.mark.parametrize("option", list(HINTS))
+def test_values_of_another_type(q, x, option):
+  legal = taken(HINTS[option])
+  assert legal, f"{option}: no kind of values is known for {HINTS[option]}"
+  for kind, values in VALUES.items():
+    for at, value in enumerate(values):
+      keywords = {**BESIDE.get(option, {}), option: value}
+      try:
+        q.quantize(x, "nvfp4", **keywords)
+      except quantd.Invalid as error:
+        # Of a value of the right type it may be what does not go together.
+        named = option in error.field.replace(".", "_")
+        assert named or kind in legal, (kind, at, error.field)
+        assert error.expected and error.got, (kind, at)
+      else:
+        assert kind in legal, f"{option} takes {kind} {at}"
+
+
+@pytest.mark.parametrize("option", list(HINTS))
+def test_values_of_another_type_in_a_plan(q, option):
+  """Where nothing is sent but the options, and by `from_parts` not even they."""
+  legal = taken(HINTS[option])
+  for kind in VALUES.keys() - legal:
+    for at, value in enumerate(VALUES[kind]):
+      keywords = {**BESIDE.get(option, {}), option: value}
+      for call in (lambda k: q.plan((96, 160), "nvfp4", **k),
+                   lambda k: quantd.QuantizedTensor.from_parts(
+                       (96, 160), "nvfp4", {}, **k)):
+        with pytest.raises(quantd.Invalid) as caught:
+          call(keywords)
+        assert option in caught.value.field.replace(".", "_"), (kind, at)
+
+
+@pytest.mark.parametrize("option", list(HINTS))
+def test_values_of_another_type_for_a_quantizer(q, option):
+  """It says so when it is made, and not at the first call."""
+  legal = taken(HINTS[option])
+  for kind in VALUES.keys() - legal:
+    for at, value in enumerate(VALUES[kind]):
+      with pytest.raises(quantd.Invalid) as caught:
+        quantd.Quantizer(q, "nvfp4", **{option: value})
+      assert option in caught.value.field.replace(".", "_"), (kind, at)
+
+
+def test_a_name_that_is_no_option(q, x):
+  for call in (lambda: q.quantize(x, "nvfp4", epsilom=1),
+               lambda: q.plan((96, 160), "nvfp4", epsilom=1),
+               lambda: quantd.Quantizer(q, epsilom=1),
+               lambda: quantd.Quantizer(q)(x, epsilom=1)):
+    with pytest.raises(TypeError, match="did you mean 'epsilon'"):
+      call()
+
+
+@pytest.mark.parametrize("option, count, beside", [
+    ("given_amax", 2**20 + 1, {}), ("scale", 2**20 + 1, {}),
+    ("history", 2**20 + 1, {"scale": 1.0}), ("splits", 2**19 + 1, {}),
+])
+def test_lists_that_no_request_may_have(q, x, option, count, beside):
+  values = np.ones(count, np.int64 if option == "splits" else np.float32)
+  with pytest.raises(quantd.Invalid, match="4194304 bytes") as caught:
+    q.quantize(x, "fp8_e4m3", **beside, **{option: values})
+  assert option in caught.value.field
+
+
+def test_numbers_that_are_legal(q, x):
+  """What is strict still takes the numbers of every library."""
+  want = q.quantize(x, "nvfp4", given_amax=2.0).rowwise.codes
+  for amax in (2, np.float64(2), np.array(2.0), [2.0], (2,), np.array([2.0]),
+               np.array([2]), decimal.Decimal(2), {"rowwise": np.float16(2)}):
+    got = q.quantize(x, "nvfp4", given_amax=amax).rowwise.codes
+    assert np.array_equal(want, got), amax
+  number = pb.USAGE_BOTH
+  assert q.quantize(x, "nvfp4", usage=number).usage == "both"
+  with pytest.raises(quantd.Invalid):
+    q.quantize(x, "nvfp4", usage=float(number))
+  signs = [0xD7E8, "0xD7E8", "d7e8", b"\xe8\xd7", np.uint16(0xD7E8)]
+  made = [q.quantize(x, "nvfp4", rht="rowwise", sign_mask=s) for s in signs]
+  assert len({t.rowwise.codes.tobytes() for t in made}) == 1

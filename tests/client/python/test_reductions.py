@@ -1,0 +1,165 @@
+"""Amaxes of several processes, and what a quantizer is told."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import quantd
+
+SPLITS = [32, 64]
+
+
+def same(a, b):
+  assert a.parts.keys() == b.parts.keys()
+  for kind in a.parts:
+    assert np.array_equal(a.parts[kind].data, b.parts[kind].data), kind
+
+
+def poisoned(x, value, row):
+  bad = x.copy()
+  bad[row, 4] = value
+  return bad
+
+
+@pytest.mark.parametrize("policy", ["ignore", "propagate"])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("name", ["nvfp4", "fp8_e4m3", "fp8_channel_e4m3"])
+def test_of_what_is_not_finite(q, x, name, policy, value):
+  """A reduction that finds nothing larger changes no byte."""
+  keywords = {"non_finite": policy}
+  if name == "nvfp4":
+    keywords["with_rht"] = True
+  with_one = quantd.Quantizer(q, name, amax_reduction=lambda a: a, **keywords)
+  without = quantd.Quantizer(q, name, **keywords)
+  bad = poisoned(x, value, 3)
+  same(with_one(bad), without(bad))
+  if name != "fp8_channel_e4m3":
+    same(with_one.quantize_groups(bad, SPLITS), without.quantize_groups(bad, SPLITS))
+
+
+def test_of_groups_of_which_one_is_not_finite(q, x):
+  """The others' larger amaxes are not dropped without a word."""
+  bad = poisoned(x, np.inf, 3)
+  larger = quantd.Quantizer(q, columnwise=False, amax_reduction=lambda a: a * 3)
+  with pytest.raises(quantd.Invalid, match="beside larger ones") as caught:
+    larger.quantize_groups(bad, SPLITS)
+  assert caught.value.field == "amax_reduction"
+  t = larger.quantize_groups(x, SPLITS)
+  assert np.array_equal(t.amax, 3 * np.array(
+      [np.abs(x[:32]).max(), np.abs(x[32:]).max()], np.float32))
+
+
+def test_of_groups_that_end_before_the_rows(q, x):
+  quantizer = quantd.Quantizer(
+      q, columnwise=False, partial_splits=True, amax_reduction=lambda a: a)
+  t = quantizer.quantize_groups(x, [32])
+  assert t.amax == np.abs(x[:32]).max()
+
+
+def test_with_an_estimate(q, x):
+  keywords = {"with_rht": True, "amax_estimation_scale": 1.7}
+  plain = quantd.Quantizer(q, **keywords)(x)
+  same(quantd.Quantizer(q, amax_reduction=lambda a: a, **keywords)(x), plain)
+  t = quantd.Quantizer(q, amax_reduction=lambda a: a * 2, **keywords)(x)
+  assert t.rowwise.amax == 2 * np.abs(x).max()
+  assert t.columnwise.amax == t.rowwise.amax * np.float32(1.7)
+
+
+def test_without_what_a_given_scale_makes_idle(q, x):
+  def never(amaxes):
+    raise AssertionError("a given scale needs no amax")
+
+  quantizer = quantd.Quantizer(q, "fp8_e4m3", columnwise=False, amax_reduction=never)
+  quantizer.set_delayed_scaling(np.array([1, 2], np.float32), np.ones(4))
+  t = quantizer.quantize_groups(x, SPLITS)
+  assert t.part("next_scale").shape == (2,)
+
+
+def test_of_one_call(q, x):
+  """Options of one call are those of its amaxes, too."""
+  bad = poisoned(x, np.nan, 3)
+  quantizer = quantd.Quantizer(q, columnwise=False, amax_reduction=lambda a: a)
+  same(quantizer(bad, non_finite="propagate"),
+       q.quantize(bad, "nvfp4", non_finite="propagate"))
+  for name, value in (("usage", "rowwise"), ("given_amax", 1.0), ("rht", "both")):
+    with pytest.raises(quantd.Invalid) as caught:
+      quantizer(x, **{name: value})
+    assert caught.value.field == name
+  with pytest.raises(quantd.Invalid, match="quantize_groups"):
+    quantizer(x, splits=SPLITS)
+
+
+@pytest.mark.parametrize("returned", [
+    [True], ["3.5"], np.array([1j]), np.array([True]), {1: 2}, 10**5000],
+    ids=["truth", "text", "complex", "truths", "mapping", "beyond"])
+def test_that_return_no_numbers(q, x, returned):
+  quantizer = quantd.Quantizer(q, columnwise=False, amax_reduction=lambda a: returned)
+  with pytest.raises(quantd.Invalid) as caught:
+    quantizer(x)
+  assert caught.value.field == "amax_reduction"
+
+
+def test_by_pytorch_that_is_not_there(q, x, monkeypatch):
+  monkeypatch.setitem(sys.modules, "torch", None)
+  with pytest.raises(quantd.Invalid, match="PyTorch is not installed"):
+    quantd.Quantizer(q, with_amax_reduction=True)(x)
+
+
+def test_by_pytorch_without_processes(q, x):
+  pytest.importorskip("torch", reason="PYTORCH IS NOT INSTALLED")
+  with pytest.raises(quantd.Invalid, match="init_process_group"):
+    quantd.Quantizer(q, with_amax_reduction=True)(x)
+
+
+# --- what a quantizer is told -------------------------------------------------
+
+
+@pytest.mark.parametrize("name, values", [
+    ("rowwise", ["no", 1, None]), ("columnwise", ["no", 0]),
+    ("with_rht", ["sideways", 1, ["rowwise"], ""]),
+    ("with_random_sign_mask", ["no", 1]), ("with_2d_quantization", ["no", 1]),
+    ("stochastic_rounding", ["no", 1, None]), ("seed", ["7", -1, 1.0, True, 2**64]),
+    ("with_amax_reduction", ["no", 1]), ("amax_reduction", [3, "max", [len]]),
+    ("block_dims", [16, (16,), "ab", (1, 16, 16)]), ("fp8_dtype", [["e4m3"], 3]),
+    ("format", [["nvfp4"], None, "nvfp5"]),
+])
+def test_wrong_values_of_the_constructor(q, name, values):
+  for value in values:
+    with pytest.raises(quantd.Invalid) as caught:
+      quantd.Quantizer(q, **{name: value})
+    assert caught.value.field == name
+
+
+def test_wrong_values_later_on(q):
+  quantizer = quantd.Quantizer(q, "fp8_e4m3")
+  for call, field in ((lambda: quantizer.set_usage(rowwise="no"), "rowwise"),
+                      (lambda: quantizer.set_usage(columnwise=1), "columnwise"),
+                      (lambda: quantizer.set_delayed_scaling("1"), "scale"),
+                      (lambda: quantizer.set_delayed_scaling(1.0, "x"),
+                       "history.amax"),
+                      (lambda: quantd.Quantizer(None), "connection")):
+    with pytest.raises(quantd.Invalid) as caught:
+      call()
+    assert caught.value.field == field
+  assert not quantizer.keywords
+
+
+def test_how_a_quantizer_shows_itself(q):
+  quantizer = quantd.Quantizer(q, stochastic_rounding=True, with_rht=True, epsilon=0.0)
+  shown = repr(quantizer)
+  assert shown == repr(quantizer), "it draws a seed to show itself"
+  for words in ("stochastic_rounding=True", "with_rht='columnwise'", "epsilon=0.0"):
+    assert words in shown
+  quantizer.set_usage(rowwise=False, columnwise=False)
+  assert "rowwise=False" in repr(quantizer)
+
+
+def test_a_history_that_a_nan_got_into(q, x):
+  """WIRE.md: any values, for `propagate` puts one there; it can be rolled on."""
+  keywords = {"scale": 1.0, "non_finite": "propagate"}
+  t = q.quantize(poisoned(x, np.nan, 3), "fp8_e4m3", history=[1.0, 2.0], **keywords)
+  history = t.part("amax_history")
+  assert np.isnan(history).any()
+  after = q.quantize(x, "fp8_e4m3", history=history, **keywords)
+  assert np.isfinite(after.part("next_scale")).all()

@@ -1,0 +1,269 @@
+"""Wrong values of what is no option: tensors, files, rotations, arrays."""
+
+import json
+import pickle
+import sys
+
+import numpy as np
+import pytest
+
+import quantd
+from quantd import hadamard
+from quantd.tensors import notebook
+
+BEYOND = 10**5000  # which Python refuses to write out
+
+
+def refused(field, call, *args, **keywords):
+  with pytest.raises(quantd.Invalid) as caught:
+    call(*args, **keywords)
+  assert caught.value.field == field, caught.value
+  return caught.value
+
+
+def test_groups(q, x):
+  t = q.quantize(x, "nvfp4", splits=[32, 64])
+  for i in ("0", 1.0, True, None, [0], BEYOND, np.ones(2)):
+    refused("group", t.group, i)
+  with pytest.raises(IndexError):
+    t.group(2)
+  assert t.group(np.int64(1)).shape == (64, 160)
+
+
+def test_shapes_and_rows(q, x):
+  t = q.quantize(x, "nvfp4")
+  for shape in ((None,), ("ab",), (BEYOND, 160), (96.0, 160), (True, 160), (1.5,),
+                ({4: 1},), (np.ones((2, 2)),), ()):
+    refused("shape", t.reshape, *shape)
+  assert t.reshape(np.array([4, 24, 160])).shape == (4, 24, 160)
+  assert t.reshape([-1, 160]).shape == (96, 160)
+  for start in (np.zeros(2), "0", 1.0, True, BEYOND):
+    refused("rows", t.rows, start, 16)
+
+
+def test_a_shape_whose_product_wraps(q, x):
+  empty = q.quantize(x[:0], "mxfp8_e4m3")
+  refused("shape", empty.reshape, 2**32, 2**32, 160)
+
+
+PARTS = ("rowwise_data", "rowwise_scale", "rowwise_amax")
+
+
+def test_parts_from_elsewhere(q, x):
+  t = q.quantize(x, "nvfp4")
+  parts = {kind: t.part(kind) for kind in PARTS}
+  make = quantd.QuantizedTensor.from_parts
+  for shape in (None, 64, "ab", [1.5, 2], (-4, 16), (True, 16), (), (1,) * 9,
+                (BEYOND, 16), {96: 160}):
+    refused("shape", make, shape, "nvfp4", parts)
+  for axis in ("x", 7, 0, -2, True, None, BEYOND):
+    refused("flatten_axis", make, (96, 160), "nvfp4", parts, flatten_axis=axis)
+  for dtype in ("e4m3", "f8", None, 3.5, ["f32"]):
+    refused("dtype", make, (96, 160), "nvfp4", parts, dtype=dtype)
+  for splits in ([], [9], [96, 1], [-1, 97]):
+    refused("splits", make, (96, 160), "nvfp4", parts, splits=splits)
+  for bad in (memoryview(bytes(96 * 160))[::2], object(), 3,
+              np.ma.masked_array(parts["rowwise_data"], True)):
+    refused("parts['rowwise_data']", make, (96, 160), "nvfp4",
+            {**parts, "rowwise_data": bad})
+  made = make((96, 160), "nvfp4", parts, dtype="f32", connection=q)
+  assert np.array_equal(made.dequantize(), t.dequantize())
+  again = pickle.loads(pickle.dumps(made))
+  assert np.array_equal(again.rowwise.codes, t.rowwise.codes)
+
+
+def test_a_tensor_is_a_value(q, x, tmp_path):
+  t = q.quantize(x, "nvfp4")
+  for name in ("library", "request_id", "format", "matrix"):
+    with pytest.raises(AttributeError):
+      setattr(t, name, None)
+  path = tmp_path / "t.safetensors"
+  t.save(path)
+  loaded = quantd.load(path)
+  loaded.connection = q  # which is said to be possible
+  assert np.array_equal(loaded.dequantize(), t.dequantize())
+  for array in (loaded.rowwise.codes, loaded.rowwise.scales, loaded.amax):
+    with pytest.raises(ValueError, match="read-only"):
+      array[...] = 0
+
+
+def test_weights_for_libraries(q, x):
+  t = q.quantize(x, "nvfp4")
+  for amax in (10**400, BEYOND, True, "z", -1.0, float("nan"), float("inf"), 1j,
+               [1.0]):
+    refused("input_amax", t.to_modelopt, "m", input_amax=amax)
+    refused("input_amax", t.to_compressed_tensors, "m", input_amax=amax)
+  for name in (3, None, b"m", ["m"]):
+    refused("name", t.to_modelopt, name)
+  for amax in (3, np.float32(3), np.array(3.0)):
+    assert t.to_modelopt("m", input_amax=amax)["m.input_scale"] > 0
+
+
+# --- arrays -------------------------------------------------------------------
+
+
+def test_a_type_is_not_said_otherwise(q, x):
+  """`dtype` is for what has no type; it does not change one."""
+  half = x.astype(np.float16)
+  for array, said in ((half, "bf16"), (x, "f16"), (half, "f32")):
+    refused("tensor.dtype", q.quantize, array, "nvfp4", dtype=said)
+  error = refused("tensor.dtype", q.quantize, x, "nvfp4", dtype="f8")
+  assert error.expected == "f32 or f16 or bf16"
+  for said in (["f32"], 3, b"f32"):
+    refused("tensor.dtype", q.quantize, x, "nvfp4", dtype=said)
+  assert q.quantize(half, "nvfp4", dtype="f16").dtype == "f16"
+  bits = (x.view(np.uint32) >> 16).astype(np.uint16)
+  assert q.quantize(bits, "nvfp4", dtype="bf16").dtype == "bf16"
+
+
+def test_a_type_of_pytorch_is_not_said_otherwise(q, x):
+  torch = pytest.importorskip("torch", reason="PYTORCH IS NOT INSTALLED")
+  tensor = torch.from_numpy(x)
+  for said in ("bf16", "f8", "f16"):
+    refused("tensor.dtype", q.quantize, tensor, "nvfp4", dtype=said)
+  assert q.quantize(tensor, "nvfp4", dtype="f32").dtype == "f32"
+
+  class OnlyDlpack:
+    """bf16 of a library that has nothing else."""
+
+    values = tensor.bfloat16()
+
+    def __dlpack__(self):
+      return self.values.__dlpack__()
+
+    def __dlpack_device__(self):
+      return self.values.__dlpack_device__()
+
+  for said in ("f16", "f32", "f8"):
+    refused("tensor.dtype", q.quantize, OnlyDlpack(), "nvfp4", dtype=said)
+  assert q.quantize(OnlyDlpack(), "nvfp4", dtype="bf16").dtype == "bf16"
+  out = torch.zeros(x.shape, dtype=torch.float16)
+  refused("out", q.quantize(x, "nvfp4").dequantize, "bf16", out=out)
+
+
+def test_buffers_of_another_type(q, x):
+  t = q.quantize(x, "nvfp4")
+  refused("out", t.dequantize, "bf16", out=np.zeros(x.shape, np.float16))
+  refused("out", t.dequantize, "f32", out=np.ma.masked_array(np.zeros_like(x), True))
+  bits = t.dequantize("bf16", out=np.zeros(x.shape, np.uint16))
+  assert np.array_equal(bits, t.dequantize("bf16").view(np.uint16))
+
+
+# --- rotations ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", [hadamard.apply_rht, hadamard.rht_amax])
+def test_rotations(x, call):
+  for mask in (True, np.ones(3), "0x1", 1.0, -1, 1 << 16, BEYOND, b"\1\2"):
+    refused("mask", call, x, mask=mask)
+  for dimension in (16.0, "16", 8, True, None, np.array([16, 32]), BEYOND):
+    refused("rht.dimension", call, x, dimension=dimension)
+  for dtype in ("f8", "bf16", "f16", ["f32"]):
+    refused("tensor.dtype", call, x, dtype=dtype)
+  refused("tensor", call, np.ma.masked_array(x, x > 0))
+  assert np.array_equal(call(x, dtype="f32", dimension=np.int64(16)), call(x))
+
+
+def test_results_of_rotations(x):
+  for output in ("f8", "e4m3", ["f32"], ""):
+    refused("output", hadamard.apply_rht, x, output=output)
+    refused("dtype", hadamard.rht_matrix, dtype=output)
+  for inverse in ("no", 1, None):
+    refused("inverse", hadamard.apply_rht, x, inverse)
+  for dimension in (np.array([16]), 16.0, "16", True):
+    refused("rht.dimension", hadamard.hadamard_matrix, dimension)
+    refused("rht.dimension", hadamard.rht_matrix, dimension)
+    refused("rht.dimension", hadamard.sign_vector, dimension)
+  for vector in (None, 5, "x" * 16, np.ones((16, 2)), [0] * 16, [True] * 16,
+                 {1: 1}, [[1]] * 16):
+    refused("sign_vector", hadamard.sign_mask, vector)
+  assert hadamard.sign_mask(hadamard.sign_vector().tolist()) == 0xD7E8
+
+
+# --- files --------------------------------------------------------------------
+
+
+@pytest.fixture
+def rewrite(q, x, tmp_path):
+  """Writes a file whose header was changed by a function, and gives its path."""
+  path = tmp_path / "t.safetensors"
+  q.quantize(x, "nvfp4").save(path)
+  whole = path.read_bytes()
+  length = int.from_bytes(whole[:8], "little")
+
+  def function(change):
+    header = json.loads(whole[8:8 + length])
+    text = change(header)
+    text = (text if isinstance(text, str) else json.dumps(header)).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + whole[8 + length:])
+    return path
+
+  return function
+
+
+def test_files_of_another_version(rewrite):
+  def version(header):
+    header["__metadata__"]["quantd.version"] = "4"
+
+  def numerics(header):
+    header["__metadata__"]["quantd.numerics"] = "future@9"
+
+  # In the words of the C++ library.
+  message = 'version "4" of the layout is newer than this package, which knows 3'
+  assert message in str(refused("file", quantd.load, rewrite(version)))
+  error = refused("file", quantd.load, rewrite(numerics))
+  assert 'numerics "future@9" are newer than this package, which knows te' in str(error)
+  for said in ("te", "several"):
+    path = rewrite(lambda h, said=said: h["__metadata__"].update(
+        {"quantd.numerics": said}))
+    assert quantd.load(path).profile == "te"
+
+
+def test_headers_that_are_nearly_right(rewrite):
+  def floats(header):
+    header["tensor.rowwise_data"]["shape"] = [96.0, 80.0]
+
+  def truth(header):
+    header["tensor.rowwise_amax"]["shape"] = [True]
+
+  def twice(header):
+    text = json.dumps(header)
+    return text[:-1] + ', "tensor.rowwise_amax": ' + json.dumps(
+        header["tensor.rowwise_amax"]) + "}"
+
+  def described(key, value):
+    def change(header):
+      found = json.loads(header["__metadata__"]["quantd.tensor.tensor"])
+      found[key] = value
+      header["__metadata__"]["quantd.tensor.tensor"] = json.dumps(found)
+    return change
+
+  rht = {"rowwise": True, "columnwise": False, "dimension": 16}
+  for change in (floats, truth, twice, described("epsilon", float("nan")),
+                 described("epsilon", 1e300), described("epsilon", 10**400),
+                 described("rht", {**rht, "sign_mask": "0x_7E8"})):
+    refused("file", quantd.load, rewrite(change))
+
+
+# --- notebooks ----------------------------------------------------------------
+
+
+def test_copies_in_a_notebook(q, x):
+  t = q.quantize(x, "nvfp4", usage="both", rht="columnwise", statistics=True)
+  shown = t.columnwise._repr_html_()
+  for words in ("<table>", "columnwise", "160 x 48 uint8", "linear", "dB"):
+    assert words in shown
+  assert "rowwise" in t.rowwise._repr_html_()
+
+
+def test_a_plot_without_matplotlib(q, x, monkeypatch):
+  monkeypatch.setitem(sys.modules, "matplotlib", None)
+  monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+  with pytest.raises(ImportError, match="pip install matplotlib"):
+    q.quantize(x, "nvfp4").plot()
+
+
+def test_errors_of_another_tensor(q, x):
+  t = q.quantize(x, "nvfp4")
+  refused("original.shape", notebook.block_errors, t, x[:3])
+  refused("original", notebook.block_errors, t, "x")

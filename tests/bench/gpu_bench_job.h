@@ -79,7 +79,6 @@ class DeviceJob {
   cudaError_t Poison(int value, cuda::Part part) const;
 
   const Plan& plan() const { return plan_; }
-  std::byte* in() const { return memory_.payload.in; }
   std::byte* out() const { return memory_.payload.out; }
 
  private:

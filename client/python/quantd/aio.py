@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
-from quantd import options
 from quantd.calls import connecting
 from quantd.calls import connection as _connection
 from quantd.engines.engine import Cancellation
 from quantd.results import Maxima, Plan, ServerInfo
 from quantd.tensors.tensor import QuantizedTensor
+from quantd.values import whole
 from quantd.words import Word
 
 __all__ = ["Connection", "connect"]
@@ -140,5 +140,5 @@ def connect(
   Raises:
     quantd.Invalid: An argument is no good.
   """
-  most = options.whole("max_in_flight", max_in_flight, 1, 1024)
+  most = whole("max_in_flight", max_in_flight, 1, 1024)
   return Connection(connecting.connect(target, **settings), most)

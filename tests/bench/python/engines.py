@@ -195,15 +195,42 @@ def show(rows):
       print(f"{name} {row['gb_per_s']:8.3f} GB/s {row['ratio_to_sdk']:7.2f}")
 
 
-def main():
+def parser_of(rounds):
+  """What every comparison is told."""
   parser = argparse.ArgumentParser()
   parser.add_argument("--server", required=True)
-  parser.add_argument("--sdk-bench", required=True)
-  parser.add_argument("--rounds", type=int, default=7)
+  parser.add_argument("--rounds", type=int, default=rounds)
   parser.add_argument("--device", default="", help="what this machine is")
   parser.add_argument("--commit", default="")
   parser.add_argument("--note", default="", help="what else the machine did")
   parser.add_argument("--json")
+  return parser
+
+
+def run(contenders, measured):
+  """What `measured` gives of the contenders, whose processes end with it."""
+  try:
+    return measured(contenders)
+  finally:
+    for contender in contenders:
+      contender.stop()
+
+
+def keep(known, benchmark, rows, **facts):
+  """Writes the rows where --json says, if it does."""
+  if not known.json:
+    return
+  today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+  pathlib.Path(known.json).write_text(json.dumps({
+      "benchmark": benchmark, "device": known.device,
+      "cores": os.cpu_count(), "date": today, "commit": known.commit,
+      "note": known.note, **facts, "rounds": known.rounds,
+      "rows": rows}, indent=2) + "\n")
+
+
+def main():
+  parser = parser_of(7)
+  parser.add_argument("--sdk-bench", required=True)
   known = parser.parse_args()
   with serving(known.server) as target:
     contenders = [Contender("sdk", [known.sdk_bench, target])]
@@ -213,20 +240,10 @@ def main():
             f"{engine} {through}",
             [sys.executable, __file__, "--worker", engine, through, target],
             **(TUNED if engine == "grpc" else {})))
-    try:
-      measure(contenders, known.rounds)
-    finally:
-      for contender in contenders:
-        contender.stop()
+    run(contenders, lambda all: measure(all, known.rounds))
   rows = list(rows_of(contenders))
   show(rows)
-  if known.json:
-    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    pathlib.Path(known.json).write_text(json.dumps({
-        "benchmark": "python engines", "device": known.device,
-        "cores": os.cpu_count(), "date": today, "commit": known.commit,
-        "note": known.note, "python": sys.version.split()[0],
-        "rounds": known.rounds, "rows": rows}, indent=2) + "\n")
+  keep(known, "python engines", rows, python=sys.version.split()[0])
 
 
 if __name__ == "__main__":

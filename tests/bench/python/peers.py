@@ -12,8 +12,6 @@ environments are those that tests/ecosystem/run.sh makes. Rounds go through all
 in turn; the ratio of each round counts, and the median is shown.
 """
 
-import argparse
-import datetime
 import json
 import os
 import pathlib
@@ -100,33 +98,17 @@ def show(row):
 
 
 def main():
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--server", required=True)
+  parser = engines.parser_of(5)
   parser.add_argument("--environments", type=pathlib.Path,
                       default=HERE.parents[2] / "build/ecosystem")
-  parser.add_argument("--rounds", type=int, default=5)
-  parser.add_argument("--device", default="", help="what this machine is")
-  parser.add_argument("--commit", default="")
-  parser.add_argument("--note", default="", help="what else the machine did")
-  parser.add_argument("--json")
   known = parser.parse_args()
   with engines.serving(known.server) as target:
     contenders = contenders_of(target, known.environments.resolve())
-    try:
-      found = measure(contenders, known.rounds)
-    finally:
-      for contender in contenders:
-        contender.stop()
+    found = engines.run(contenders, lambda all: measure(all, known.rounds))
   rows = list(rows_of(found))
   for row in rows:
     show(row)
-  if known.json:
-    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    pathlib.Path(known.json).write_text(json.dumps({
-        "benchmark": "python peers", "device": known.device,
-        "cores": os.cpu_count(), "date": today, "commit": known.commit,
-        "note": known.note, "bytes": SIZE, "rounds": known.rounds,
-        "rows": rows}, indent=2) + "\n")
+  engines.keep(known, "python peers", rows, bytes=SIZE)
 
 
 if __name__ == "__main__":

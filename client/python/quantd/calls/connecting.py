@@ -5,12 +5,12 @@ import os
 from typing import Any
 
 from quantd.calls.connection import Connection
+from quantd.calls.link import YEAR
 from quantd.engines.engine import Retry, Settings, Tls
 from quantd.errors import Invalid
+from quantd.values import shown
 
 __all__ = ["connect"]
-
-_YEAR = 3600 * 24 * 365.0
 
 
 def connect(
@@ -64,7 +64,7 @@ def connect(
     tls=_tls(tls),
     token=token,
     token_file=_path("token_file", token_file),
-    deadline=_number("deadline", deadline, 0.001, _YEAR),
+    deadline=_number("deadline", deadline, 0.001, YEAR),
     channels=_number("channels", channels, 1, 64, int),
     retry=Retry(
       max_attempts=_number(
@@ -87,7 +87,7 @@ def connect(
 
 def _check(field: str, good: bool, expected: str, got: Any) -> None:
   if not good:
-    raise Invalid.of(field, expected, repr(got)[:80])
+    raise Invalid.of(field, expected, shown(got))
 
 
 def _number(

@@ -14,6 +14,7 @@ from quantd.options import QuantizeKeywords
 from quantd.results import Maxima, PartPlan, Plan, ServerInfo
 from quantd.tensors import arrays
 from quantd.tensors.tensor import QuantizedTensor
+from quantd.values import flag
 from quantd.words import DTYPES, FLOATS, KINDS, USAGES, Word
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class Connection(Link):
       raise Invalid.of("usage", f"a copy that is there: {t.usage}", side)
     output = DTYPES.parse("dtype", dtype or t.dtype, FLOATS)
     request, data, shape = decoding.request_for(
-      t, side, output, options.flag("rotated", rotated)
+      t, side, output, flag("rotated", rotated)
     )
     kind, word = pb.TENSOR_KIND_DEQUANTIZED, DTYPES.word(output)
     return self._values(
@@ -252,7 +253,7 @@ class Connection(Link):
       )
     if splits is not None:
       o.splits.CopyFrom(options.splits_message(splits, partial_splits))
-    elif options.flag("partial_splits", partial_splits):
+    elif flag("partial_splits", partial_splits):
       raise Invalid.of("splits", "rows of groups", "none")
     request = pb.RhtAmaxRequest(
       tensor=requests.stacked(sources, flatten_axis), options=o
@@ -317,7 +318,7 @@ class Connection(Link):
     request = pb.ApplyRhtRequest(
       tensor=requests.tensor_of(source, flatten_axis),
       options=pb.ApplyRhtOptions(
-        inverse=options.flag("inverse", inverse),
+        inverse=flag("inverse", inverse),
         output=DTYPES.parse("output", word),
         rht=options.rht_message(False, False, rht_dimension, sign_mask),
       ),

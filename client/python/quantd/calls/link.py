@@ -9,14 +9,16 @@ from quantd.engines import open_engine
 from quantd.engines.engine import Cancellation, Engine, Reply, Settings
 from quantd.errors import Invalid
 from quantd.tensors import arrays
+from quantd.values import shown
 
-_YEAR = 365 * 24 * 3600.0
+# Seconds: no call takes longer.
+YEAR = 365 * 24 * 3600.0
 
 
 def _is_time(value: Any) -> bool:
   if not isinstance(value, (int, float, np.number)) or isinstance(value, bool):
     return False
-  return bool(0 < value <= _YEAR)
+  return bool(0 < value <= YEAR)
 
 
 def check_cancel(cancel: Any) -> None:
@@ -56,7 +58,7 @@ class Link:
     if timeout is not None:
       if not _is_time(timeout):
         raise Invalid.of(
-          "timeout", "seconds above 0, up to a year", repr(timeout)[:80]
+          "timeout", "seconds above 0, up to a year", shown(timeout)
         )
       # A deadline in numpy's fp32 would be minutes off.
       timeout = float(timeout)

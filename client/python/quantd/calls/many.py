@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
-from quantd import options
 from quantd.calls.link import check_cancel
 from quantd.engines.engine import Cancellation
 from quantd.errors import Error, Invalid
 from quantd.tensors import arrays
 from quantd.tensors.tensor import QuantizedTensor
+from quantd.values import flag, shown, whole
 
 
 class _Silent:
@@ -25,7 +25,7 @@ class _Silent:
 
 
 def _bar(total: int, wanted: bool) -> Any:
-  if not options.flag("progress", wanted):
+  if not flag("progress", wanted):
     return _Silent()
   try:
     from tqdm.auto import tqdm
@@ -46,7 +46,7 @@ def _named(tensors: Any) -> dict[str, Any]:
     raise Invalid.of("tensors", expected, type(tensors).__name__) from None
   for name in named:
     if not isinstance(name, str):
-      raise Invalid.of("tensors", "names", repr(name)[:80])
+      raise Invalid.of("tensors", "names", shown(name))
   return named
 
 
@@ -73,7 +73,7 @@ def quantize_all(
     if name in getattr(call, "keywords", {}):
       raise Invalid.of(name, "none: quantize such tensors one by one", name)
   named = _named(tensors)
-  at_once = options.whole("at_once", at_once, 1, 1024)
+  at_once = whole("at_once", at_once, 1, 1024)
   sizes = {}
   for name, x in named.items():
     with _telling(name):

@@ -15,6 +15,7 @@ from quantd.tensors import arrays, geometry
 from quantd.tensors.arrays import Source
 from quantd.tensors.copies import Part
 from quantd.tensors.tensor import QuantizedTensor
+from quantd.values import shown, whole
 from quantd.words import DTYPES, KINDS, Word
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ def tensor_message(
   dtype: Any, shape: Sequence[int], flatten_axis: int
 ) -> pb.Tensor:
   """The tensor of a request, its numbers checked."""
-  axis = options.whole("tensor.flatten_axis", flatten_axis, -(2**31), 2**31 - 1)
+  axis = whole("tensor.flatten_axis", flatten_axis, -(2**31), 2**31 - 1)
   try:
     sizes = list(shape)
   except TypeError:
-    raise Invalid.of("tensor.shape", "sizes", repr(shape)[:80]) from None
-  sizes = [options.whole("tensor.shape", d, -(2**63), 2**63 - 1) for d in sizes]
+    raise Invalid.of("tensor.shape", "sizes", shown(shape)) from None
+  sizes = [whole("tensor.shape", d, -(2**63), 2**63 - 1) for d in sizes]
   return pb.Tensor(dtype=dtype, shape=sizes, flatten_axis=axis)
 
 
@@ -117,7 +118,7 @@ def _remembered(
 
 
 def cut_apart(
-  whole: QuantizedTensor, sources: Sequence[Source], flatten_axis: int
+  joined: QuantizedTensor, sources: Sequence[Source], flatten_axis: int
 ) -> QuantizedTensor:
   """The tensors of `fused` sources, the first of which has the others."""
   made: list[QuantizedTensor] = []
@@ -125,7 +126,7 @@ def cut_apart(
   for source in sources:
     rows = geometry.sides(source.shape, flatten_axis)[0]
     try:
-      part = whole.rows(at, at + rows)
+      part = joined.rows(at, at + rows)
     except Invalid as wrong:
       field = f"fused[{len(made) - 1}]" if made else "tensor"
       expected = f"{wrong.expected}, for they lie below each other"

@@ -7,6 +7,7 @@ import importlib
 
 from quantd.engines.engine import Engine, Settings
 from quantd.errors import Invalid
+from quantd.values import shown
 
 __all__ = ["default_engine", "open_engine"]
 
@@ -54,7 +55,7 @@ def open_engine(settings: Settings, name: str | None = None) -> Engine:
   if name is None:
     name = default_engine()
   if not isinstance(name, str) or name not in _MODULES:
-    raise Invalid.of("engine", "grpc, native or None", repr(name)[:80])
+    raise Invalid.of("engine", "grpc, native or None", shown(name))
   try:
     module = importlib.import_module(_MODULES[name])
   except ImportError as missing:

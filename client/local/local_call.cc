@@ -1,7 +1,5 @@
 #include "client/local/local_call.h"
 
-#include <cstdint>
-#include <cstring>
 #include <utility>
 
 #include "client/parts/error_details.h"
@@ -25,15 +23,6 @@ absl::Status FromJob(const absl::Status& status, const std::string& device) {
     SetServerError(&result, {ErrorReason::kDeviceFault});
   }
   return Annotate(result, std::string(result.message()), 1);
-}
-
-uintptr_t AddressOf(absl::Span<const std::byte> bytes) {
-  return reinterpret_cast<uintptr_t>(bytes.data());
-}
-
-bool Overlap(absl::Span<const std::byte> a, absl::Span<const std::byte> b) {
-  return AddressOf(a) < AddressOf(b) + b.size() &&
-         AddressOf(b) < AddressOf(a) + a.size();
 }
 
 }  // namespace
@@ -86,12 +75,6 @@ absl::StatusOr<Result> LocalCall::Run(Engine& engine, int device,
     if (!Await(engine, device)) return WhyStopped(target_, limit_, control_);
   }
   if (!status_.ok()) return status_;
-  // By the caller's thread, so that the worker takes the next job meanwhile.
-  for (size_t i = 0; i < outputs_.size() && output_.size() > 0; ++i) {
-    if (outputs_[i].empty()) continue;
-    std::memcpy(outputs_[i].data(), output_.data() + plan_.outputs()[i].offset,
-                outputs_[i].size());
-  }
   return builder.Take({report_.saw_nan, report_.saw_inf, report_.rowwise,
                        report_.columnwise, device_, "", 1,
                        report_.replaced_globals});
@@ -129,53 +112,18 @@ absl::Status LocalCall::Compute(Backend& backend) {
   const auto stopped = [&] { return Stopped(target_, limit_, control_); };
   if (auto s = stopped(); !s.ok()) return s;
   // The caller keeps the plan until the job is gone.
-  LentMemory lent = Lend(backend);
-  const bool gathers = lent.inputs.empty();
+  LentMemory lent;
+  lent.inputs.assign(payload_.begin(), payload_.end());
+  lent.outputs = outputs_;
   auto job = backend.Begin(
       std::shared_ptr<const Plan>(std::shared_ptr<const Plan>(), &plan_),
       std::move(lent));
   if (!job.ok()) return FromJob(job.status(), device_);
-  if (gathers) {
-    Gather((*job)->staging());
-    (*job)->Fed(plan_.input_bytes());
-    if (auto s = stopped(); !s.ok()) return s;
-  }
   auto report = (*job)->Run();
   if (!report.ok()) return FromJob(report.status(), device_);
   if (auto s = stopped(); !s.ok()) return s;
   report_ = *std::move(report);
-  output_ = (*job)->TakeOutput();
   return absl::OkStatus();
-}
-
-LentMemory LocalCall::Lend(const Backend& backend) const {
-  LentMemory lent;
-  if (!backend.info().borrows) return lent;
-  lent.outputs = outputs_;
-  bool fits = true;
-  for (size_t i = 0; i < payload_.size(); ++i) {
-    const DType dtype = plan_.inputs()[i].dtype;
-    fits = fits && AddressOf(payload_[i]) % SizeOf(dtype) == 0;
-    // The caller may want a tensor replaced by what is made of it.
-    for (const auto& output : outputs_) {
-      fits = fits && !Overlap(payload_[i], output);
-    }
-  }
-  if (fits) lent.inputs.assign(payload_.begin(), payload_.end());
-  return lent;
-}
-
-void LocalCall::Gather(absl::Span<std::byte> staging) const {
-  size_t end = 0;
-  for (size_t i = 0; i < payload_.size(); ++i) {
-    const size_t offset = plan_.inputs()[i].offset;
-    std::memset(staging.data() + end, 0, offset - end);
-    if (!payload_[i].empty()) {
-      std::memcpy(staging.data() + offset, payload_[i].data(),
-                  payload_[i].size());
-    }
-    end = offset + payload_[i].size();
-  }
 }
 
 }  // namespace quantd::client

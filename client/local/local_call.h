@@ -43,9 +43,6 @@ class LocalCall final : private Engine::Work {
  private:
   void RunOn(Backend& backend, Engine::SlotLease slot) override;
   absl::Status Compute(Backend& backend);
-  // What the job may use of the caller's input and of the result where it lies.
-  LentMemory Lend(const Backend& backend) const;
-  void Gather(absl::Span<std::byte> staging) const;
   // Waits for RunOn, or takes the call back. False: it was taken back.
   bool Await(Engine& engine, int device);
 
@@ -64,7 +61,6 @@ class LocalCall final : private Engine::Work {
   absl::Status status_;
   std::string device_;
   JobReport report_;
-  Block output_;
 };
 
 }  // namespace quantd::client

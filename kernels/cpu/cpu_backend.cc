@@ -10,6 +10,7 @@
 #include "kernels/cpu/cpu_job.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tiles.h"
+#include "kernels/device/lent_memory.h"
 
 namespace quantd::cpu {
 namespace {
@@ -85,8 +86,10 @@ class CpuBackend : public Backend {
           fmt::format("all {} slots of {} are taken", info_.slots, info_.name));
     }
     JobBlocks blocks;
+    blocks.copies_inputs = !InputsCanStay(*plan, lent);
+    const bool stages = lent.inputs.empty() || blocks.copies_inputs;
     const std::pair<size_t, Block*> wanted[] = {
-        {lent.inputs.empty() ? plan->input_bytes() : 0, &blocks.in},
+        {stages ? plan->input_bytes() : 0, &blocks.in},
         {lent.outputs.empty() ? plan->output_bytes() : 0, &blocks.out},
         {plan->scratch_bytes(), &blocks.scratch},
     };

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/cpu/compute.h"
+#include "kernels/device/lent_memory.h"
 #include "kernels/device/task.h"
 #include "kernels/plan/field_error.h"
 
@@ -19,7 +20,10 @@ class CpuJob : public Job {
       : device_(device), plan_(std::move(plan)), blocks_(std::move(blocks)) {}
   ~CpuJob() override { --device_->live; }
 
-  absl::Span<std::byte> staging() override { return blocks_.in.bytes(); }
+  absl::Span<std::byte> staging() override {
+    if (!blocks_.lent.inputs.empty()) return {};
+    return blocks_.in.bytes();
+  }
   void Fed(size_t) override {}
 
   absl::StatusOr<JobReport> Run() override {
@@ -29,6 +33,11 @@ class CpuJob : public Job {
     if (device_->tiles == nullptr) {
       Copy();
     } else {
+      if (blocks_.copies_inputs) {
+        GatherInputs(*plan_, blocks_.lent, 0, plan_->input_bytes(),
+                     blocks_.in.data());
+        blocks_.lent.inputs.clear();
+      }
       JobBases bases;
       bases.in = blocks_.in.data();
       bases.out = blocks_.out.data();
@@ -64,9 +73,13 @@ class CpuJob : public Job {
   }
 
   void WriteZeros(const JobBases& bases) {
+    if (blocks_.lent.outputs.empty()) {
+      for (const ZeroRun& gap : GapsOf(*plan_)) {
+        std::memset(bases.out + gap.offset, 0, gap.width);
+      }
+    }
     for (const ZeroRun& run : PaddingOf(*plan_)) {
       std::byte* to = bases.OutputAt(*plan_, run.offset);
-      if (to == nullptr) continue;
       for (size_t i = 0; i < run.count; ++i, to += run.pitch) {
         std::memset(to, 0, run.width);
       }

@@ -154,8 +154,14 @@ struct DbiasArgs {
 // Zeros in runs, which a list on the device describes.
 struct ZeroRunsArgs {
   static constexpr int64_t kPiece = 4096;  // bytes that a CTA writes at a time
-  std::byte* to;
-  const ZeroRun* runs;
+  // `count` times `width` bytes, `pitch` bytes from one to the next.
+  struct Run {
+    std::byte* to;
+    size_t pitch;
+    size_t width;
+    size_t count;
+  };
+  const Run* runs;
   const int64_t* pieces;  // [r]: pieces of the runs before r; [count]: all
   int64_t count;
   int64_t piece_count;

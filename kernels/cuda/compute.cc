@@ -17,7 +17,6 @@ class Worker {
         memory_(memory),
         queue_(queue),
         tables_(tables),
-        out_(memory.payload.out),
         found_(plan_.grouped() ? tables.found() : &memory.findings->found) {}
 
   cudaError_t Upload() {
@@ -30,14 +29,16 @@ class Worker {
   // Queues zeros for what is added to and for what no kernel writes: gaps
   // between tensors and the padding of scales.
   cudaError_t Prepare() {
-    QUANTD_CUDA_TRY(Zero(memory_.findings, FindingsBytes(recipe_)));
+    if (!memory_.findings_hold) {
+      QUANTD_CUDA_TRY(Zero(memory_.findings, FindingsBytes(recipe_)));
+    }
     if (plan_.grouped()) {
       QUANTD_CUDA_TRY(Zero(found_, plan_.groups().size() * sizeof(Found)));
-      const ZeroRunsArgs runs = tables_.zero_runs(out_);
+      const ZeroRunsArgs runs = tables_.zero_runs();
       return runs.piece_count > 0 ? LaunchZeroRuns(runs, queue_) : cudaSuccess;
     }
-    for (const ZeroRun& run : tables_.padding()) {
-      std::byte* to = out_ + run.offset;
+    for (const ZeroRunsArgs::Run& run : tables_.runs()) {
+      std::byte* to = run.to;
       QUANTD_CUDA_TRY(run.count == 1
                           ? Zero(to, run.width)
                           : cudaMemset2DAsync(to, run.pitch, 0, run.width,
@@ -72,11 +73,11 @@ class Worker {
  private:
   std::byte* Out(TensorKind kind) {
     const TensorSpec* spec = plan_.output(kind);
-    return spec ? out_ + spec->offset : nullptr;
+    return spec ? memory_.payload.Output(plan_, *spec) : nullptr;
   }
   Matrix Input() const {
-    return {memory_.payload.in, plan_.tensor().dtype, plan_.rows(),
-            plan_.cols()};
+    return {memory_.payload.Input(plan_, plan_.inputs().front()),
+            plan_.tensor().dtype, plan_.rows(), plan_.cols()};
   }
   const float* Signs(bool wanted) const {
     return wanted ? memory_.payload.signs : nullptr;
@@ -225,7 +226,6 @@ class Worker {
   const JobMemory& memory_;
   const Queue& queue_;
   const Tables& tables_;
-  std::byte* const out_;
   Found* const found_;
 };
 

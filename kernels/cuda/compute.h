@@ -17,6 +17,8 @@ namespace quantd::cuda {
 struct JobMemory {
   JobBases payload;    // without scratch
   Findings* findings;  // zeroed here
+  // They hold those of other rows of the tensor, and are added to.
+  bool findings_hold = false;
 };
 
 // Queues all that turns the input into every byte of the output, but for what

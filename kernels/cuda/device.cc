@@ -58,8 +58,12 @@ BlockSource PinnedSource() { return {AllocatePinned, ReleasePinned}; }
 BlockSource DeviceSource() { return {AllocateDevice, ReleaseDevice}; }
 
 absl::Status Slot::Create() {
-  QUANTD_CUDA_RETURN(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-                     "create a stream");
+  for (cudaStream_t* made : {&stream, &in, &out}) {
+    QUANTD_CUDA_RETURN(cudaStreamCreateWithFlags(made, cudaStreamNonBlocking),
+                       "create a stream");
+  }
+  QUANTD_CUDA_RETURN(cudaEventCreateWithFlags(&passed, cudaEventDisableTiming),
+                     "create an event");
   for (cudaEvent_t& mark : marks) {
     // Long waits block instead of spinning on a core.
     QUANTD_CUDA_RETURN(cudaEventCreateWithFlags(&mark, cudaEventBlockingSync),
@@ -79,7 +83,10 @@ Slot::~Slot() {
   for (cudaEvent_t mark : marks) {
     if (mark != nullptr) cudaEventDestroy(mark);
   }
-  if (stream != nullptr) cudaStreamDestroy(stream);
+  if (passed != nullptr) cudaEventDestroy(passed);
+  for (cudaStream_t made : {stream, in, out}) {
+    if (made != nullptr) cudaStreamDestroy(made);
+  }
   if (findings != nullptr) cudaFree(findings);
   if (findings_host != nullptr) cudaFreeHost(findings_host);
   cudaGetLastError();
@@ -89,7 +96,9 @@ Device::Lease::~Lease() {
   if (slot_ == nullptr) return;
   // An error is the next user's to see, and a sticky one is seen by all.
   if (device_->Enter().ok()) {
-    cudaStreamSynchronize(slot_->stream);
+    for (cudaStream_t stream : {slot_->in, slot_->stream, slot_->out}) {
+      cudaStreamSynchronize(stream);
+    }
     cudaGetLastError();
   }
   absl::MutexLock lock(&device_->mutex_);

@@ -38,11 +38,15 @@ struct CachedRht {
   const void* matrix = nullptr;  // n x n row-major, in the key's dtype
 };
 
-// A stream with what belongs to one job at a time. Made once.
+// Streams with what belongs to one job at a time. Made once.
 struct Slot {
   enum Mark { kStart, kFed, kComputed, kDone, kMarks };
 
   cudaStream_t stream = nullptr;
+  // Copies of jobs that take in, compute and give out at the same time.
+  cudaStream_t in = nullptr;
+  cudaStream_t out = nullptr;
+  cudaEvent_t passed = nullptr;  // what one stream waits for on another
   std::array<cudaEvent_t, kMarks> marks = {};
   Findings* findings = nullptr;       // device
   Findings* findings_host = nullptr;  // pinned

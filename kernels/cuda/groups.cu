@@ -102,12 +102,12 @@ __global__ void __launch_bounds__(kThreads) SumGroups(GroupList list) {
 __global__ void __launch_bounds__(kThreads) ZeroRuns(ZeroRunsArgs a) {
   for (int64_t i = blockIdx.x; i < a.piece_count; i += gridDim.x) {
     const int64_t r = FindEntry(a.pieces, a.count, i);
-    const ZeroRun run = a.runs[r];
+    const ZeroRunsArgs::Run run = a.runs[r];
     const int64_t width = static_cast<int64_t>(run.width);
     const int64_t bytes = width * static_cast<int64_t>(run.count);
     const int64_t first = (i - a.pieces[r]) * ZeroRunsArgs::kPiece;
     const int64_t end = first + ZeroRunsArgs::kPiece;
-    std::byte* const to = a.to + run.offset;
+    std::byte* const to = run.to;
     for (int64_t b = first + threadIdx.x; b < end && b < bytes; b += kThreads) {
       const int64_t row = run.count > 1 ? b / width : 0;
       to[row * static_cast<int64_t>(run.pitch) + (b - row * width)] =

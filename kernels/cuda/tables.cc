@@ -6,8 +6,9 @@
 
 namespace quantd::cuda {
 
-Tables::Tables(const Work& work)
+Tables::Tables(const Work& work, bool gaps)
     : plan_(work.plan), recipe_(work.recipe), padding_(PaddingOf(plan_)) {
+  if (gaps) gaps_ = GapsOf(plan_);
   const size_t count = plan_.groups().size();
   if (work.choice.reads_groups()) {
     chunks_.push_back(0);
@@ -20,13 +21,17 @@ Tables::Tables(const Work& work)
     chunks_part_ = Add(chunks_.size() * sizeof(int64_t));
     strips_part_ = Add(strips_.size() * sizeof(int64_t));
   }
-  if (plan_.grouped() && !padding_.empty()) {
+  const size_t runs = gaps_.size() + padding_.size();
+  if (plan_.grouped() && runs > 0) {
     pieces_.push_back(0);
-    for (const ZeroRun& run : padding_) {
-      const auto bytes = static_cast<int64_t>(run.width * run.count);
-      pieces_.push_back(pieces_.back() + CeilDiv(bytes, ZeroRunsArgs::kPiece));
+    for (const auto* list : {&gaps_, &padding_}) {
+      for (const ZeroRun& run : *list) {
+        const auto bytes = static_cast<int64_t>(run.width * run.count);
+        pieces_.push_back(pieces_.back() +
+                          CeilDiv(bytes, ZeroRunsArgs::kPiece));
+      }
     }
-    runs_part_ = Add(padding_.size() * sizeof(ZeroRun));
+    runs_part_ = Add(runs * sizeof(ZeroRunsArgs::Run));
     pieces_part_ = Add(pieces_.size() * sizeof(int64_t));
   }
   if (const auto* o = std::get_if<QuantizeOptions>(&plan_.options())) {
@@ -75,7 +80,8 @@ std::vector<GroupTask> Tables::MakeGroups(const JobBases& bases) {
       static_cast<size_t>(plan_.cols()) * SizeOf(plan_.tensor().dtype);
   for (const Group& g : plan_.groups()) {
     GroupTask task;
-    task.x = bases.in + static_cast<size_t>(g.row) * row;
+    task.x = bases.Input(plan_, plan_.inputs().front()) +
+             static_cast<size_t>(g.row) * row;
     task.row = g.row;
     task.rows = g.rows;
     groups.push_back(task);
@@ -91,7 +97,15 @@ void Tables::Fill(const JobBases& payload) {
   Write<GroupTask>(groups_part_, groups);
   Write<int64_t>(chunks_part_, chunks_);
   Write<int64_t>(strips_part_, strips_);
-  Write<ZeroRun>(runs_part_, padding_);
+  runs_.clear();
+  for (const ZeroRun& gap : gaps_) {
+    runs_.push_back({payload.out + gap.offset, gap.pitch, gap.width, 1});
+  }
+  for (const ZeroRun& run : padding_) {
+    runs_.push_back(
+        {payload.OutputAt(plan_, run.offset), run.pitch, run.width, run.count});
+  }
+  Write<ZeroRunsArgs::Run>(runs_part_, runs_);
   Write<int64_t>(pieces_part_, pieces_);
   const auto* o = std::get_if<QuantizeOptions>(&plan_.options());
   if (o == nullptr) return;
@@ -119,12 +133,11 @@ const float* Tables::scales() const {
   return OnDevice<const float>(scales_part_);
 }
 
-ZeroRunsArgs Tables::zero_runs(std::byte* out) const {
+ZeroRunsArgs Tables::zero_runs() const {
   ZeroRunsArgs args = {};
-  args.to = out;
-  args.runs = OnDevice<const ZeroRun>(runs_part_);
+  args.runs = OnDevice<const ZeroRunsArgs::Run>(runs_part_);
   args.pieces = OnDevice<const int64_t>(pieces_part_);
-  args.count = static_cast<int64_t>(padding_.size());
+  args.count = static_cast<int64_t>(gaps_.size() + padding_.size());
   args.piece_count = pieces_.empty() ? 0 : pieces_.back();
   return args;
 }

@@ -19,8 +19,9 @@ namespace quantd::cuda {
 
 class Tables {
  public:
-  // The work, and so its plan, must outlive the tables.
-  explicit Tables(const Work& work);
+  // The work, and so its plan, must outlive the tables. `gaps`: the outputs lie
+  // in one block, which has gaps between them.
+  explicit Tables(const Work& work, bool gaps = true);
 
   // Memory wanted: of the host, page-locked; and of the device, which starts
   // with an image of it. Either may be 0.
@@ -47,15 +48,15 @@ class Tables {
   const EncodeParams& encode_params() const { return encode_params_; }
   const DequantizeParams& decode_params() const { return decode_params_; }
   const float* scales() const;  // nullptr: none given
-  ZeroRunsArgs zero_runs(std::byte* out) const;
+  ZeroRunsArgs zero_runs() const;
   Found* found() const;  // one for each group, where they are grouped
 
   // On the host: the given amaxes of one copy, where it has several or there
   // are several groups.
   const float* given_amax(bool columnwise) const;
 
-  // What is not to be written by kernels.
-  const std::vector<ZeroRun>& padding() const { return padding_; }
+  // What no kernel writes, to be zeroed first.
+  const std::vector<ZeroRunsArgs::Run>& runs() const { return runs_; }
 
  private:
   // A table's place in both blocks.
@@ -77,7 +78,9 @@ class Tables {
 
   const Plan& plan_;
   const Recipe& recipe_;
+  std::vector<ZeroRun> gaps_;
   std::vector<ZeroRun> padding_;
+  std::vector<ZeroRunsArgs::Run> runs_;  // of both
   std::vector<int64_t> chunks_;  // see GroupList
   std::vector<int64_t> strips_;
   std::vector<int64_t> pieces_;  // see ZeroRunsArgs

@@ -42,10 +42,14 @@ struct JobReport {
   JobTimes times = {};
 };
 
-// Memory of the caller's that a job works on where it lies, in place of blocks
-// of its own. All of it is aligned for its elements, stays where it is until
-// the job is gone, and inputs and outputs do not overlap. Inputs that somebody
-// writes to meanwhile make undefined outputs and no other harm.
+// Memory of the caller's that a job works on in place of blocks of its own:
+// where it lies if the device can, else by copies. It stays where it is until
+// the job is gone. Outputs are aligned for their elements and do not overlap
+// each other; an input may lie anywhere. Inputs that somebody writes to
+// meanwhile make undefined outputs and no other harm.
+//
+// A device that is no CPU takes its own memory too: what the caller's work has
+// to do with that has ended.
 struct LentMemory {
   // A span for each of plan.inputs(), of its size. None: the job has staging.
   std::vector<absl::Span<const std::byte>> inputs = {};
@@ -64,7 +68,7 @@ class Job {
   virtual ~Job() = default;
 
   // Staging for plan.input_bytes() bytes, 256-byte aligned, valid until Run
-  // returns; empty where the inputs were lent. Writing here and then calling
+  // returns; empty where inputs were lent. Writing here and then calling
   // Fed is the way in: it lets the door gather straight from the network into
   // the memory the device reads.
   virtual absl::Span<std::byte> staging() = 0;

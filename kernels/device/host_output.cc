@@ -25,6 +25,12 @@ void Put(const Plan& plan, TensorKind kind, absl::Span<const float> values,
 
 }  // namespace
 
+bool HostWrites(const Plan& plan, const Recipe& recipe) {
+  if (plan.rows() == 0 || plan.cols() == 0 || recipe.history) return true;
+  const auto* o = std::get_if<QuantizeOptions>(&plan.options());
+  return o != nullptr && NumericsOf(*o).stored != GlobalStored::kNothing;
+}
+
 void WriteGivenAmax(const Plan& plan, const AmaxOutput& amax,
                     const JobBases& bases) {
   Put(plan, amax.kind, amax.source.values(), bases);
@@ -93,7 +99,9 @@ void WriteHistory(const Plan& plan, const Recipe& recipe,
 }
 
 void WriteEmpty(const Plan& plan, const Recipe& recipe, const JobBases& bases) {
-  std::fill_n(bases.out, plan.output_bytes(), std::byte{0});
+  for (const TensorSpec& spec : plan.outputs()) {
+    std::fill_n(bases.Output(plan, spec), spec.size, std::byte{0});
+  }
   if (!std::holds_alternative<QuantizeOptions>(plan.options())) return;
   for (const AmaxOutput& amax : recipe.amaxes) {
     if (amax.from == AmaxOutput::From::kGiven)
@@ -101,7 +109,6 @@ void WriteEmpty(const Plan& plan, const Recipe& recipe, const JobBases& bases) {
   }
   std::vector<std::byte> scratch(plan.scratch_bytes());
   JobBases all = bases;
-  all.in = bases.out;  // Nothing of it is read.
   all.scratch = scratch.data();
   WriteTensorScales(plan, recipe, MakeQuantizeTask(plan, all));
   WriteHistory(plan, recipe, bases);

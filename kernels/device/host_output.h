@@ -12,6 +12,10 @@
 
 namespace quantd {
 
+// Whether a host adds to an output of kernels, by WriteGlobalScales or
+// WriteHistory, or writes all of it, by WriteEmpty.
+bool HostWrites(const Plan& plan, const Recipe& recipe);
+
 // Writes the values of one amax that was given.
 void WriteGivenAmax(const Plan& plan, const AmaxOutput& amax,
                     const JobBases& bases);
@@ -31,8 +35,8 @@ int64_t WriteGlobalScales(const Plan& plan, const JobBases& bases);
 void WriteHistory(const Plan& plan, const Recipe& recipe,
                   const JobBases& bases);
 
-// Writes all of the output of a plan whose tensor is empty: what its groups
-// would have, were they empty ones of a larger tensor.
+// Writes every output of a plan whose tensor is empty: what its groups would
+// have, were they empty ones of a larger tensor.
 void WriteEmpty(const Plan& plan, const Recipe& recipe, const JobBases& bases);
 
 }  // namespace quantd

@@ -79,12 +79,11 @@ std::byte* JobBases::Output(const Plan& plan, const TensorSpec& spec) const {
 }
 
 std::byte* JobBases::OutputAt(const Plan& plan, size_t offset) const {
-  if (lent == nullptr || lent->outputs.empty()) return out + offset;
+  const TensorSpec* found = &plan.outputs().front();
   for (const TensorSpec& spec : plan.outputs()) {
-    if (offset < spec.offset || offset >= spec.offset + spec.size) continue;
-    return Output(plan, spec) + (offset - spec.offset);
+    if (spec.offset <= offset) found = &spec;
   }
-  return nullptr;
+  return Output(plan, *found) + (offset - found->offset);
 }
 
 EncodeParams MakeEncodeParams(const Plan& plan) {
@@ -191,13 +190,18 @@ DequantizeTask MakeDequantizeTask(const Plan& plan, const JobBases& bases) {
   return task;
 }
 
-std::vector<ZeroRun> PaddingOf(const Plan& plan) {
+std::vector<ZeroRun> GapsOf(const Plan& plan) {
   std::vector<ZeroRun> runs;
   size_t end = 0;
   for (const TensorSpec& spec : plan.outputs()) {
     if (spec.offset > end) runs.push_back({end, 0, spec.offset - end, 1});
     end = spec.offset + spec.size;
   }
+  return runs;
+}
+
+std::vector<ZeroRun> PaddingOf(const Plan& plan) {
+  std::vector<ZeroRun> runs;
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
   if (o == nullptr) return runs;
   const FormatSpec f = FormatUnder(o->profile, o->format, plan.tensor().dtype);

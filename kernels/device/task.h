@@ -28,8 +28,7 @@ struct JobBases {
   // One of plan.inputs() and one of plan.outputs().
   const std::byte* Input(const Plan& plan, const TensorSpec& spec) const;
   std::byte* Output(const Plan& plan, const TensorSpec& spec) const;
-  // A byte of the plan's output by its offset; nullptr for one between outputs
-  // that were lent.
+  // A byte of an output by its offset in the plan's.
   std::byte* OutputAt(const Plan& plan, size_t offset) const;
 };
 
@@ -48,9 +47,10 @@ struct DequantizeTask {
 };
 DequantizeTask MakeDequantizeTask(const Plan& plan, const JobBases& bases);
 
-// Bytes of the output that no kernel writes: gaps between tensors and the
-// padding of scales. To be zeroed first.
+// Bytes of the output that no kernel writes, to be zeroed first: the padding of
+// scales; and, where outputs lie in one block, the gaps between them.
 std::vector<ZeroRun> PaddingOf(const Plan& plan);
+std::vector<ZeroRun> GapsOf(const Plan& plan);
 
 }  // namespace quantd
 

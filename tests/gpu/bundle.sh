@@ -21,7 +21,7 @@ while getopts j: option; do
 done
 
 programs=(quantd quantctl golden_test contract_test gpu_contract_test gpu_bench
-  rpc_bench cpu_bench)
+  lent_bench rpc_bench cpu_bench)
 build=.gpu/build
 bundle=.gpu/bundle
 limit=$((60 << 20))

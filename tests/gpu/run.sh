@@ -4,7 +4,7 @@
 #
 #   run.sh RESULTS_DIR [PART...]
 #
-# Parts, all of them by default: contract agreement service bench rpc cpu.
+# Parts, all of them by default: contract agreement service bench lent rpc cpu.
 # QUANTD_GPU_ELEMENTS: elements of the agreement with the CPU (4e9).
 #
 # Never changes clocks or modes of the GPU. Exits with 0 when all passed, with
@@ -14,7 +14,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 results=${1:?where to write the results}
 shift
 parts=("$@")
-((${#parts[@]})) || parts=(contract agreement service bench rpc cpu)
+((${#parts[@]})) || parts=(contract agreement service bench lent rpc cpu)
 mkdir -p "$results"
 results=$(cd "$results" && pwd)
 commit=$(cat "$here/COMMIT")
@@ -157,6 +157,11 @@ bench() {
   step gpu_bench "$here/gpu_bench" "$results/gpu_bench.json" "$commit" "$date"
 }
 
+lent() {
+  step lent_bench "$here/lent_bench" "$results/lent_bench.json" "$commit" \
+    "$date"
+}
+
 rpc() {
   step rpc_bench "$here/rpc_bench" --quantd "$here/quantd" \
     --device cuda:0 --json "$results/rpc_bench_cuda.json"
@@ -171,7 +176,7 @@ cpu() {
 
 for part in "${parts[@]}"; do
   case $part in
-    contract | agreement | service | bench | rpc | cpu) "$part" ;;
+    contract | agreement | service | bench | lent | rpc | cpu) "$part" ;;
     *)
       echo "run.sh: no part '$part'" >&2
       exit 2

@@ -6,36 +6,14 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "fmt/format.h"
+#include "tests/testing/lendable.h"
 
 namespace quantd {
 namespace {
-
-// A span of its size that is aligned for its elements and no better, with bytes
-// around it that nobody may touch.
-class Guarded {
- public:
-  explicit Guarded(const TensorSpec& spec)
-      : size_(spec.size),
-        begin_(kGuard + SizeOf(spec.dtype)),
-        bytes_(begin_ + size_ + kGuard, kUntouched) {}
-
-  absl::Span<std::byte> span() { return {bytes_.data() + begin_, size_}; }
-  bool intact() const {
-    const auto is_guard = [](std::byte b) { return b == kUntouched; };
-    return std::all_of(bytes_.begin(), bytes_.begin() + begin_, is_guard) &&
-           std::all_of(bytes_.end() - kGuard, bytes_.end(), is_guard);
-  }
-
- private:
-  static constexpr std::byte kUntouched{0xA5};
-  static constexpr ptrdiff_t kGuard = 64;
-  size_t size_;
-  ptrdiff_t begin_;
-  std::vector<std::byte> bytes_;
-};
 
 bool SameReport(const JobReport& a, const JobReport& b) {
   const auto same = [](const std::optional<ErrorStatistics>& x,
@@ -53,21 +31,24 @@ bool SameReport(const JobReport& a, const JobReport& b) {
 
 absl::Status CompareOnLent(Backend& backend, const Plan& plan,
                            const std::vector<oracle::Bytes>& inputs,
-                           bool lend_inputs, bool lend_outputs,
+                           LendableKind kind, bool lend_inputs,
+                           bool lend_outputs,
                            const absl::StatusOr<Reply>& own) {
-  std::vector<Guarded> in, out;
+  std::vector<Lendable> in, out;
   LentMemory lent;
+  const auto where = [&](std::string_view what) {
+    return absl::InternalError(
+        fmt::format("on lent {} memory: {}", Name(kind), what));
+  };
   for (size_t i = 0; i < plan.inputs().size() && lend_inputs; ++i) {
-    in.emplace_back(plan.inputs()[i]);
-    if (!inputs[i].empty()) {
-      std::memcpy(in.back().span().data(), inputs[i].data(), inputs[i].size());
-    }
+    in.emplace_back(kind, plan.inputs()[i]);
+    in.back().Fill(inputs[i]);
   }
   for (size_t i = 0; i < plan.outputs().size() && lend_outputs; ++i) {
-    out.emplace_back(plan.outputs()[i]);
+    out.emplace_back(kind, plan.outputs()[i]);
   }
-  for (Guarded& g : in) lent.inputs.push_back(g.span());
-  for (Guarded& g : out) lent.outputs.push_back(g.span());
+  for (const Lendable& m : in) lent.inputs.push_back(m.span());
+  for (const Lendable& m : out) lent.outputs.push_back(m.span());
   auto job = backend.Begin(std::make_shared<const Plan>(plan), lent);
   if (!job.ok()) return job.status();
   for (size_t i = 0; i < plan.inputs().size() && !lend_inputs; ++i) {
@@ -78,30 +59,30 @@ absl::Status CompareOnLent(Backend& backend, const Plan& plan,
   }
   const auto report = (*job)->Run();
   if (report.status() != own.status()) {
-    return absl::InternalError(
-        fmt::format("on lent memory: {}", report.status().ToString()));
+    return where(report.status().ToString());
   }
-  const auto intact = [](const Guarded& g) { return g.intact(); };
+  const auto intact = [](const Lendable& m) { return m.intact(); };
   if (!std::all_of(in.begin(), in.end(), intact) ||
       !std::all_of(out.begin(), out.end(), intact)) {
-    return absl::InternalError("bytes around lent memory were written to");
+    return where("bytes around it were written to");
   }
   if (!own.ok()) return absl::OkStatus();
   if (!SameReport(*report, own->report)) {
-    return absl::InternalError("on lent memory: another report");
+    return where("another report");
   }
   const Block block = (*job)->TakeOutput();
   if (block.size() != (lend_outputs ? 0 : plan.output_bytes())) {
-    return absl::InternalError("a block beside lent outputs, or none");
+    return where("a block beside lent outputs, or none");
   }
   for (size_t i = 0; i < plan.outputs().size(); ++i) {
     const TensorSpec& spec = plan.outputs()[i];
+    const std::vector<std::byte> lent_bytes =
+        lend_outputs ? out[i].Bytes() : std::vector<std::byte>();
     const std::byte* made =
-        lend_outputs ? out[i].span().data() : block.data() + spec.offset;
+        lend_outputs ? lent_bytes.data() : block.data() + spec.offset;
     if (spec.size > 0 &&
         std::memcmp(made, own->payload.data() + spec.offset, spec.size) != 0) {
-      return absl::InternalError(
-          fmt::format("on lent memory: another {}", Name(spec.kind)));
+      return where(fmt::format("another {}", Name(spec.kind)));
     }
   }
   return absl::OkStatus();
@@ -162,16 +143,20 @@ absl::StatusOr<Reply> RunPlanOnOwnMemory(
 absl::StatusOr<Reply> RunPlan(Backend& backend, Plan plan,
                               const std::vector<oracle::Bytes>& inputs) {
   absl::StatusOr<Reply> own = RunPlanOnOwnMemory(backend, plan, inputs);
-  if (!backend.info().borrows) return own;
-  static std::atomic<unsigned> turn{0};
-  const unsigned one = turn++ % 4;
-  const std::pair<bool, bool> kinds[] = {{true, true}, {one == 0, one == 1}};
-  for (const auto& [lend_inputs, lend_outputs] : kinds) {
-    if (!lend_inputs && !lend_outputs) continue;
-    const absl::Status same =
-        CompareOnLent(backend, plan, inputs, lend_inputs, lend_outputs, own);
-    if (!same.ok()) return same;
+  // Both of one kind, and one of both alone of another.
+  const std::vector<LendableKind> kinds = LendableKinds(backend);
+  if (kinds.empty()) return own;
+  static std::atomic<unsigned> turns{0};
+  const unsigned turn = turns++;
+  const LendableKind one = kinds[turn % kinds.size()];
+  const LendableKind other = kinds[turn / 4 % kinds.size()];
+  const unsigned alone = turn % 4;
+  auto same = CompareOnLent(backend, plan, inputs, one, true, true, own);
+  if (same.ok() && alone < 2) {
+    same = CompareOnLent(backend, plan, inputs, other, alone == 0, alone == 1,
+                         own);
   }
+  if (!same.ok()) return same;
   return own;
 }
 

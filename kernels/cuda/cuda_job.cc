@@ -1,0 +1,368 @@
+#include "kernels/cuda/cuda_job.h"
+
+#include <cuda_runtime_api.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/choice.h"
+#include "kernels/cuda/compute.h"
+#include "kernels/cuda/findings.h"
+#include "kernels/cuda/staging.h"
+#include "kernels/cuda/tables.h"
+#include "kernels/device/host_output.h"
+#include "kernels/device/recipe.h"
+#include "kernels/device/slabs.h"
+
+namespace quantd::cuda {
+namespace {
+
+// Fed bytes are copied in steps of at least this: a copy has a fixed cost.
+constexpr size_t kCopyStep = size_t{1} << 20;
+// Above it waiting for the device blocks; below, spinning answers sooner.
+constexpr size_t kSpinBytes = size_t{1} << 20;
+// What is lent comes in, is computed and goes out in slabs of so many bytes:
+// the first and the last are waited for, and each costs some launches.
+constexpr size_t kSlabBytes = size_t{8} << 20;
+
+// Signs of a plan's rotation, or none.
+using Rht = std::shared_ptr<const CachedRht>;
+
+// A plan's kernels with what they look up on the device: a job's whole plan, or
+// a slab of it.
+class Kernels {
+ public:
+  // The plan must outlive it. `gaps`: the outputs lie in one block.
+  Kernels(const Plan& plan, bool gaps) : work_(plan), tables_(work_, gaps) {}
+
+  absl::Status Take(Device& device) {
+    absl::StatusOr<Block> host =
+        device.table_pinned().Take(tables_.host_bytes());
+    if (!host.ok()) return host.status();
+    absl::StatusOr<Block> resident =
+        device.table_memory().Take(tables_.device_bytes());
+    if (!resident.ok()) return resident.status();
+    host_ = *std::move(host);
+    resident_ = *std::move(resident);
+    return absl::OkStatus();
+  }
+
+  absl::Status Queue(const JobMemory& memory, const cuda::Queue& queue,
+                     JobCounts* counts) {
+    tables_.Place(host_.data(), resident_.data());
+    int rht_launches = 0;
+    QUANTD_CUDA_RETURN(QueueWork(work_, memory, queue, &tables_, &rht_launches),
+                       "launch");
+    counts->rht_launches += rht_launches;
+    return absl::OkStatus();
+  }
+
+  const Recipe& recipe() const { return work_.recipe; }
+
+ private:
+  const Work work_;
+  Tables tables_;
+  Block host_;  // pinned
+  Block resident_;
+};
+
+// A part of the plan's rows.
+struct SlabOfJob {
+  explicit SlabOfJob(Slab s)
+      : slab(std::move(s)), kernels(slab.plan, /*gaps=*/false) {}
+  SlabOfJob(const SlabOfJob&) = delete;
+  SlabOfJob& operator=(const SlabOfJob&) = delete;
+  // The result does not matter: an event that is not used any more.
+  ~SlabOfJob() {
+    if (out != nullptr) cudaEventDestroy(out);
+  }
+
+  absl::Status Take(Device& device) {
+    QUANTD_CUDA_RETURN(
+        cudaEventCreateWithFlags(
+            &out, cudaEventBlockingSync | cudaEventDisableTiming),
+        "create an event");
+    return kernels.Take(device);
+  }
+
+  const Slab slab;
+  Kernels kernels;
+  cudaEvent_t out = nullptr;  // It has gone out.
+};
+
+class CudaJob : public Job {
+ public:
+  CudaJob(Device* device, JobCounts* counts, std::shared_ptr<const Plan> plan,
+          std::unique_ptr<Kernels> whole, Staging staging, Rht rht,
+          Device::Lease lease)
+      : device_(*device),
+        counts_(*counts),
+        plan_(std::move(plan)),
+        whole_(std::move(whole)),
+        staging_(std::move(staging)),
+        rht_(std::move(rht)),
+        lease_(std::move(lease)),
+        queue_{lease_->stream, device_.properties().multiprocessors} {}
+
+  // Cuts the job into slabs where they let it take in and give out at once, and
+  // takes what the kernels need.
+  absl::Status Prepare() {
+    std::vector<Slab> slabs;
+    if (staging_.lent_inputs() && staging_.copies_in()) {
+      slabs = CutIntoSlabs(*plan_, whole_->recipe(), kSlabBytes);
+    }
+    for (Slab& slab : slabs) {
+      slabs_.push_back(std::make_unique<SlabOfJob>(std::move(slab)));
+      if (auto s = slabs_.back()->Take(device_); !s.ok()) return s;
+    }
+    return slabs_.empty() ? whole_->Take(device_) : absl::OkStatus();
+  }
+
+  absl::Span<std::byte> staging() override { return staging_.pinned_in(); }
+
+  void Fed(size_t n) override {
+    const bool all = n == staging_.pinned_in().size();
+    if (!status_.ok() || n == fed_ || (!all && n - fed_ < kCopyStep)) return;
+    status_ = CopyFed(n);
+  }
+
+  absl::StatusOr<JobReport> Run() override {
+    ++counts_.jobs;
+    JobReport report;
+    absl::Status status = plan_->rows() == 0 || plan_->cols() == 0
+                              ? FinishEmpty(&report)
+                              : Execute(&report);
+    status = device_.HealthAfter(std::move(status), lease_);
+    if (!status.ok()) return status;
+    // Only the output is wanted now; others may use the rest.
+    lease_ = Device::Lease();
+    output_ = staging_.Finish();
+    whole_.reset();
+    slabs_.clear();
+    return report;
+  }
+
+  Block TakeOutput() override { return std::move(output_); }
+
+  // Of a job that is not to be run.
+  Device::Lease TakeLease() { return std::move(lease_); }
+
+ private:
+  absl::Status Mark(Slot::Mark mark, cudaStream_t stream) {
+    return CudaStatus(cudaEventRecord(lease_->marks[mark], stream),
+                      "record an event");
+  }
+
+  // What is queued on `after` from now on waits for what is on `before`.
+  absl::Status Follow(cudaStream_t before, cudaStream_t after) {
+    QUANTD_CUDA_RETURN(cudaEventRecord(lease_->passed, before),
+                       "record an event");
+    return CudaStatus(cudaStreamWaitEvent(after, lease_->passed),
+                      "wait for an event");
+  }
+
+  absl::Status CopyFed(size_t n) {
+    if (absl::Status s = device_.Enter(); !s.ok()) return s;
+    if (fed_ == 0) {
+      if (auto s = Mark(Slot::kStart, lease_->stream); !s.ok()) return s;
+    }
+    const size_t first = std::exchange(fed_, n);
+    return staging_.CopyFed(first, n, lease_->stream);
+  }
+
+  JobMemory MemoryOnDevice() const {
+    JobMemory memory;
+    memory.payload = staging_.OnDevice();
+    memory.payload.signs = rht_ ? rht_->signs : nullptr;
+    memory.findings = lease_->findings;
+    return memory;
+  }
+
+  // Queues everything, waits once.
+  absl::Status Execute(JobReport* report) {
+    if (absl::Status s = device_.Enter(); !s.ok()) return s;
+    const cudaStream_t last = slabs_.empty() ? lease_->stream : lease_->out;
+    absl::Status queued = slabs_.empty() ? QueueWhole() : QueueSlabs();
+    if (!queued.ok()) return queued;
+    if (auto s = DeliverSlabs(); !s.ok()) return s;
+    if (auto s = staging_.MirrorToHost(last); !s.ok()) return s;
+    QUANTD_CUDA_RETURN(cudaMemcpyAsync(lease_->findings_host, lease_->findings,
+                                       FindingsBytes(whole_->recipe()),
+                                       cudaMemcpyDeviceToHost, last),
+                       "copy out");
+    if (auto s = Mark(Slot::kDone, last); !s.ok()) return s;
+    QUANTD_CUDA_RETURN(staging_.copied_bytes() > kSpinBytes
+                           ? cudaEventSynchronize(lease_->marks[Slot::kDone])
+                           : cudaStreamSynchronize(last),
+                       "compute");
+    return Finish(report);
+  }
+
+  absl::Status QueueWhole() {
+    const cudaStream_t stream = lease_->stream;
+    if (staging_.lent_inputs()) {
+      if (auto s = Mark(Slot::kStart, stream); !s.ok()) return s;
+      if (auto s = staging_.CopyIn(stream); !s.ok()) return s;
+    } else {
+      Fed(staging_.pinned_in().size());
+      if (!status_.ok()) return status_;
+    }
+    if (auto s = Mark(Slot::kFed, stream); !s.ok()) return s;
+    if (auto s = whole_->Queue(MemoryOnDevice(), queue_, &counts_); !s.ok()) {
+      return s;
+    }
+    if (auto s = Mark(Slot::kComputed, stream); !s.ok()) return s;
+    return staging_.CopyOut(stream);
+  }
+
+  // While one slab is computed the next comes in and the last goes out.
+  absl::Status QueueSlabs() {
+    if (auto s = Mark(Slot::kStart, lease_->in); !s.ok()) return s;
+    for (const auto& slab : slabs_) {
+      if (auto s = QueueSlab(*slab); !s.ok()) return s;
+    }
+    if (auto s = Mark(Slot::kFed, lease_->in); !s.ok()) return s;
+    return Mark(Slot::kComputed, lease_->stream);
+  }
+
+  absl::Status QueueSlab(SlabOfJob& part) {
+    const std::vector<TensorSpec>& inputs = part.slab.plan.inputs();
+    const std::vector<TensorSpec>& outputs = part.slab.plan.outputs();
+    JobMemory memory = MemoryOnDevice();
+    memory.findings_hold = &part != slabs_.front().get();
+    LentMemory parts;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const size_t first = part.slab.inputs[i];
+      const size_t size = inputs[i].size;
+      absl::Status in = staging_.CopyIn(i, first, size, lease_->in);
+      if (!in.ok()) return in;
+      parts.inputs.push_back(
+          memory.payload.lent->inputs[i].subspan(first, size));
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      parts.outputs.push_back(memory.payload.lent->outputs[i].subspan(
+          part.slab.outputs[i], outputs[i].size));
+    }
+    memory.payload.lent = &parts;
+    if (auto s = Follow(lease_->in, lease_->stream); !s.ok()) return s;
+    if (auto s = part.kernels.Queue(memory, queue_, &counts_); !s.ok())
+      return s;
+    if (auto s = Follow(lease_->stream, lease_->out); !s.ok()) return s;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      absl::Status out = staging_.CopyOut(i, part.slab.outputs[i],
+                                          outputs[i].size, lease_->out);
+      if (!out.ok()) return out;
+    }
+    return CudaStatus(cudaEventRecord(part.out, lease_->out),
+                      "record an event");
+  }
+
+  // Passes on what goes to pageable memory, slab by slab as it comes.
+  absl::Status DeliverSlabs() {
+    if (!staging_.delivers()) return absl::OkStatus();
+    for (const auto& part : slabs_) {
+      QUANTD_CUDA_RETURN(cudaEventSynchronize(part->out), "compute");
+      for (size_t i = 0; i < part->slab.outputs.size(); ++i) {
+        staging_.DeliverBulk(i, part->slab.outputs[i],
+                             part->slab.plan.outputs()[i].size);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status FinishEmpty(JobReport* report) {
+    if (absl::Status s = device_.Enter(); !s.ok()) return s;
+    staging_.ZeroOutputs();
+    WriteEmpty(*plan_, whole_->recipe(), staging_.OnHost());
+    Report(ErrorSums{}, ErrorSums{}, report);
+    staging_.DeliverAll();
+    return staging_.MirrorToDevice(/*all=*/true, lease_->stream);
+  }
+
+  // What is left when the device has done its part.
+  absl::Status Finish(JobReport* report) {
+    const Recipe& recipe = whole_->recipe();
+    const Findings& findings = *lease_->findings_host;
+    report->saw_nan = (findings.found.seen & kSeenNan) != 0;
+    report->saw_inf = (findings.found.seen & kSeenInf) != 0;
+    Report(findings.sums[0], findings.sums[1], report);
+    JobTimes& times = report->times;
+    int64_t* const stages[] = {&times.copy_in_ns, &times.compute_ns,
+                               &times.copy_out_ns};
+    for (int i = 0; i < 3; ++i) {
+      float ms = 0;
+      QUANTD_CUDA_RETURN(
+          cudaEventElapsedTime(&ms, lease_->marks[i], lease_->marks[i + 1]),
+          "read a time");
+      *stages[i] = static_cast<int64_t>(ms * 1e6);
+    }
+    if (auto s = CheckFinite(recipe, report->saw_nan, report->saw_inf);
+        !s.ok()) {
+      return s;
+    }
+    WriteHistory(*plan_, recipe, staging_.OnHost());
+    report->replaced_globals = WriteGlobalScales(*plan_, staging_.OnHost());
+    if (slabs_.empty()) {
+      staging_.DeliverAll();
+    } else {
+      staging_.DeliverSmall();
+    }
+    return staging_.MirrorToDevice(/*all=*/false, lease_->stream);
+  }
+
+  // Statistics, where they are wanted.
+  void Report(const ErrorSums& rowwise, const ErrorSums& columnwise,
+              JobReport* report) const {
+    const Recipe& recipe = whole_->recipe();
+    if (!recipe.statistics) return;
+    if (recipe.copies[0].wanted) report->rowwise = rowwise.Finish();
+    if (recipe.copies[1].wanted) report->columnwise = columnwise.Finish();
+  }
+
+  Device& device_;
+  JobCounts& counts_;
+  const std::shared_ptr<const Plan> plan_;
+  std::unique_ptr<Kernels> whole_;
+  std::vector<std::unique_ptr<SlabOfJob>> slabs_;  // in place of the whole
+  Staging staging_;
+  const Rht rht_;
+  // After what its streams use: the lease waits, then the memory goes.
+  Device::Lease lease_;
+  const cuda::Queue queue_;
+  absl::Status status_;  // of what was fed
+  size_t fed_ = 0;
+  Block output_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Job>> MakeCudaJob(
+    Device* device, JobCounts* counts, std::shared_ptr<const Plan> plan,
+    LentMemory lent, Device::Lease* lease) {
+  if (absl::Status s = device->Enter(); !s.ok()) return s;
+  auto whole = std::make_unique<Kernels>(*plan, lent.outputs.empty());
+  const Recipe& recipe = whole->recipe();
+  absl::StatusOr<Staging> staging =
+      Staging::Make(*device, *plan, std::move(lent), HostWrites(*plan, recipe));
+  if (!staging.ok()) return staging.status();
+  Rht rht;
+  if (const std::optional<Rotation>& use = recipe.rotation) {
+    auto cached = device->GetRht(use->mask, use->dimension, use->dtype, *lease);
+    if (!cached.ok()) return cached.status();
+    rht = *std::move(cached);
+  }
+  auto job = std::make_unique<CudaJob>(device, counts, std::move(plan),
+                                       std::move(whole), *std::move(staging),
+                                       std::move(rht), std::move(*lease));
+  if (absl::Status s = job->Prepare(); !s.ok()) {
+    // The caller finds out whether the device still works.
+    *lease = job->TakeLease();
+    return s;
+  }
+  return job;
+}
+
+}  // namespace quantd::cuda

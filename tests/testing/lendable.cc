@@ -1,0 +1,160 @@
+#include "tests/testing/lendable.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#ifdef QUANTD_HAVE_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
+namespace quantd {
+namespace {
+
+constexpr std::byte kUntouched{0xA5};
+constexpr size_t kGuard = 64;
+
+bool OnDevice(LendableKind kind) {
+  return kind == LendableKind::kDevice || kind == LendableKind::kDeviceOdd;
+}
+
+#ifdef QUANTD_HAVE_CUDA
+void Check(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "lendable memory: %s\n", cudaGetErrorString(error));
+  std::abort();
+}
+#endif
+
+void Copy(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+#ifdef QUANTD_HAVE_CUDA
+  Check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
+using Piece = absl::Span<std::byte>;
+
+// Page-locked and device memory takes long to come by: it is kept, a thread's
+// own.
+class Kept {
+ public:
+  ~Kept() {
+#ifdef QUANTD_HAVE_CUDA
+    for (auto& [device, pieces] : free_) {
+      for (const Piece& piece : pieces) {
+        // The driver may have gone before.
+        device ? cudaFree(piece.data()) : cudaFreeHost(piece.data());
+      }
+    }
+#endif
+  }
+  Piece Take(bool device, size_t bytes) {
+    std::vector<Piece>& pieces = free_[device];
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      if (pieces[i].size() < bytes) continue;
+      const Piece found = pieces[i];
+      pieces.erase(pieces.begin() + static_cast<ptrdiff_t>(i));
+      return found;
+    }
+    bytes = std::max<size_t>(2 * bytes, 1 << 16);
+    void* made = nullptr;
+#ifdef QUANTD_HAVE_CUDA
+    Check(device ? cudaMalloc(&made, bytes) : cudaMallocHost(&made, bytes));
+#endif
+    return {static_cast<std::byte*>(made), bytes};
+  }
+  void Give(bool device, Piece piece) { free_[device].push_back(piece); }
+
+ private:
+  std::map<bool, std::vector<Piece>> free_;
+};
+
+Kept& OfThread() {
+  thread_local Kept kept;
+  return kept;
+}
+
+}  // namespace
+
+struct Lendable::Store {
+  LendableKind kind;
+  std::vector<std::byte> pageable;
+  Piece piece;
+  std::byte* begin = nullptr;  // of all of it, with the guards
+  size_t bytes = 0;
+};
+
+std::vector<LendableKind> LendableKinds(const Backend& backend) {
+  if (!backend.info().borrows) return {};
+  if (backend.info().kind != "cuda") return {LendableKind::kPageable};
+  return {LendableKind::kPageable, LendableKind::kPageLocked,
+          LendableKind::kDevice, LendableKind::kDeviceOdd};
+}
+
+const char* Name(LendableKind kind) {
+  switch (kind) {
+    case LendableKind::kPageable:
+      return "pageable";
+    case LendableKind::kPageLocked:
+      return "page-locked";
+    case LendableKind::kDevice:
+      return "device";
+    case LendableKind::kDeviceOdd:
+      break;
+  }
+  return "unaligned device";
+}
+
+Lendable::Lendable(LendableKind kind, const TensorSpec& spec)
+    : store_(std::make_unique<Store>()), size_(spec.size) {
+  const size_t odd = kind == LendableKind::kDevice ? 0 : SizeOf(spec.dtype);
+  store_->kind = kind;
+  store_->bytes = kGuard + odd + size_ + kGuard;
+  if (kind == LendableKind::kPageable) {
+    store_->pageable.resize(store_->bytes);
+    store_->begin = store_->pageable.data();
+  } else {
+    store_->piece = OfThread().Take(OnDevice(kind), store_->bytes);
+    store_->begin = store_->piece.data();
+  }
+  data_ = store_->begin + kGuard + odd;
+  const std::vector<std::byte> untouched(store_->bytes, kUntouched);
+  Copy(store_->begin, untouched.data(), untouched.size());
+}
+
+Lendable::Lendable(Lendable&&) noexcept = default;
+Lendable& Lendable::operator=(Lendable&&) noexcept = default;
+
+Lendable::~Lendable() {
+  if (store_ == nullptr || store_->kind == LendableKind::kPageable) return;
+  OfThread().Give(OnDevice(store_->kind), store_->piece);
+}
+
+void Lendable::Fill(absl::Span<const uint8_t> bytes) {
+  Copy(data_, bytes.data(), bytes.size());
+}
+
+std::vector<std::byte> Lendable::Bytes() const {
+  std::vector<std::byte> bytes(size_);
+  Copy(bytes.data(), data_, size_);
+  return bytes;
+}
+
+bool Lendable::intact() const {
+  std::vector<std::byte> all(store_->bytes);
+  Copy(all.data(), store_->begin, all.size());
+  const auto is_guard = [](std::byte b) { return b == kUntouched; };
+  return std::all_of(all.begin(), all.begin() + (data_ - store_->begin),
+                     is_guard) &&
+         std::all_of(all.begin() + (data_ - store_->begin) +
+                         static_cast<ptrdiff_t>(size_),
+                     all.end(), is_guard);
+}
+
+}  // namespace quantd

@@ -1,0 +1,52 @@
+// Memory of every kind that a caller may lend to a backend.
+#ifndef QUANTD_TESTS_TESTING_LENDABLE_H_
+#define QUANTD_TESTS_TESTING_LENDABLE_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "kernels/device/backend.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd {
+
+enum class LendableKind {
+  kPageable,    // aligned for its elements and no better
+  kPageLocked,  // the same, page-locked by CUDA
+  kDevice,      // of the backend's device, aligned as payloads are
+  kDeviceOdd,   // of the device, aligned for its elements and no better
+};
+
+// Those that the backend takes.
+std::vector<LendableKind> LendableKinds(const Backend& backend);
+const char* Name(LendableKind kind);
+
+// Memory for one tensor, between bytes that nobody may touch.
+class Lendable {
+ public:
+  Lendable(LendableKind kind, const TensorSpec& spec);
+  Lendable(Lendable&&) noexcept;
+  Lendable& operator=(Lendable&&) noexcept;
+  ~Lendable();
+
+  // What is lent; only of pageable and of page-locked memory may the host read
+  // and write it.
+  absl::Span<std::byte> span() const { return {data_, size_}; }
+  // From the host, of the tensor's size.
+  void Fill(absl::Span<const uint8_t> bytes);
+  // To the host.
+  std::vector<std::byte> Bytes() const;
+  bool intact() const;
+
+ private:
+  struct Store;
+  std::unique_ptr<Store> store_;
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_TESTING_LENDABLE_H_

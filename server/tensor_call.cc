@@ -185,7 +185,7 @@ void TensorCall::Claim() {
 
 void TensorCall::Queue() {
   const int device = charge_.device();
-  if (env_->engine->RunsInline(device, request_.plan->input_bytes())) {
+  if (Engine::RunsInline(request_.plan->input_bytes())) {
     if (auto slot = env_->engine->TrySlot(device)) {
       call_->Ref();
       return RunOn(env_->engine->backend(device), std::move(slot));

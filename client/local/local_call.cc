@@ -65,7 +65,7 @@ absl::StatusOr<Result> LocalCall::Run(Engine& engine, int device,
                     1);
   }
   Engine::SlotLease slot;
-  if (engine.RunsInline(device, plan_.input_bytes())) {
+  if (Engine::RunsInline(plan_.input_bytes())) {
     slot = engine.TrySlot(device);
   }
   if (slot) {

@@ -158,10 +158,9 @@ class Worker {
       if (amax.from == From::kGiven) {
         // (One row of all groups together has one amax, too.)
         if (source.given.size() > 1 || plan_.groups().size() > 1) {
-          QUANTD_CUDA_TRY(
-              cudaMemcpyAsync(to, tables_.given_amax(amax.columnwise),
-                              plan_.output(amax.kind)->size,
-                              cudaMemcpyHostToDevice, queue_.stream));
+          QUANTD_CUDA_TRY(cudaMemcpyAsync(
+              to, tables_.given_amax(amax.columnwise),
+              plan_.output(amax.kind)->size, cudaMemcpyDefault, queue_.stream));
           args.follows = false;
           continue;
         }

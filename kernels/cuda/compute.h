@@ -15,9 +15,10 @@ namespace quantd::cuda {
 
 // What a job has on the device.
 struct JobMemory {
-  JobBases payload;    // without scratch
-  Findings* findings;  // zeroed here
-  // They hold those of other rows of the tensor, and are added to.
+  JobBases payload;  // without scratch
+  Findings* findings;
+  // They are added to: they are those of other rows of the tensor, or zeros.
+  // Otherwise they are zeroed first.
   bool findings_hold = false;
 };
 

@@ -2,17 +2,18 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "kernels/cuda/check.h"
-#include "kernels/cuda/choice.h"
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/findings.h"
+#include "kernels/cuda/job_kernels.h"
 #include "kernels/cuda/staging.h"
-#include "kernels/cuda/tables.h"
 #include "kernels/device/host_output.h"
 #include "kernels/device/recipe.h"
 #include "kernels/device/slabs.h"
@@ -22,76 +23,19 @@ namespace {
 
 // Fed bytes are copied in steps of at least this: a copy has a fixed cost.
 constexpr size_t kCopyStep = size_t{1} << 20;
-// Above it waiting for the device blocks; below, spinning answers sooner.
-constexpr size_t kSpinBytes = size_t{1} << 20;
+// Waiting for copies of more spares the core: a thread sleeps for as long as
+// the fastest link takes at least, looks again and again for a while, and
+// blocks if that was not enough. One that blocks from the start is woken a
+// third of a millisecond late on some machines.
+constexpr size_t kSleepBytes = size_t{1} << 20;
+constexpr size_t kLinkBytesPerMicrosecond = 64 << 10;
+constexpr std::chrono::microseconds kLook{500};
 // What is lent comes in, is computed and goes out in slabs of so many bytes:
 // the first and the last are waited for, and each costs some launches.
 constexpr size_t kSlabBytes = size_t{8} << 20;
 
 // Signs of a plan's rotation, or none.
 using Rht = std::shared_ptr<const CachedRht>;
-
-// A plan's kernels with what they look up on the device: a job's whole plan, or
-// a slab of it.
-class Kernels {
- public:
-  // The plan must outlive it. `gaps`: the outputs lie in one block.
-  Kernels(const Plan& plan, bool gaps) : work_(plan), tables_(work_, gaps) {}
-
-  absl::Status Take(Device& device) {
-    absl::StatusOr<Block> host =
-        device.table_pinned().Take(tables_.host_bytes());
-    if (!host.ok()) return host.status();
-    absl::StatusOr<Block> resident =
-        device.table_memory().Take(tables_.device_bytes());
-    if (!resident.ok()) return resident.status();
-    host_ = *std::move(host);
-    resident_ = *std::move(resident);
-    return absl::OkStatus();
-  }
-
-  absl::Status Queue(const JobMemory& memory, const cuda::Queue& queue,
-                     JobCounts* counts) {
-    tables_.Place(host_.data(), resident_.data());
-    int rht_launches = 0;
-    QUANTD_CUDA_RETURN(QueueWork(work_, memory, queue, &tables_, &rht_launches),
-                       "launch");
-    counts->rht_launches += rht_launches;
-    return absl::OkStatus();
-  }
-
-  const Recipe& recipe() const { return work_.recipe; }
-
- private:
-  const Work work_;
-  Tables tables_;
-  Block host_;  // pinned
-  Block resident_;
-};
-
-// A part of the plan's rows.
-struct SlabOfJob {
-  explicit SlabOfJob(Slab s)
-      : slab(std::move(s)), kernels(slab.plan, /*gaps=*/false) {}
-  SlabOfJob(const SlabOfJob&) = delete;
-  SlabOfJob& operator=(const SlabOfJob&) = delete;
-  // The result does not matter: an event that is not used any more.
-  ~SlabOfJob() {
-    if (out != nullptr) cudaEventDestroy(out);
-  }
-
-  absl::Status Take(Device& device) {
-    QUANTD_CUDA_RETURN(
-        cudaEventCreateWithFlags(
-            &out, cudaEventBlockingSync | cudaEventDisableTiming),
-        "create an event");
-    return kernels.Take(device);
-  }
-
-  const Slab slab;
-  Kernels kernels;
-  cudaEvent_t out = nullptr;  // It has gone out.
-};
 
 class CudaJob : public Job {
  public:
@@ -177,7 +121,9 @@ class CudaJob : public Job {
     JobMemory memory;
     memory.payload = staging_.OnDevice();
     memory.payload.signs = rht_ ? rht_->signs : nullptr;
-    memory.findings = lease_->findings;
+    memory.findings =
+        FindingsOnHost() ? lease_->findings_host : lease_->findings;
+    memory.findings_hold = FindingsOnHost();
     return memory;
   }
 
@@ -189,16 +135,38 @@ class CudaJob : public Job {
     if (!queued.ok()) return queued;
     if (auto s = DeliverSlabs(); !s.ok()) return s;
     if (auto s = staging_.MirrorToHost(last); !s.ok()) return s;
-    QUANTD_CUDA_RETURN(cudaMemcpyAsync(lease_->findings_host, lease_->findings,
-                                       FindingsBytes(whole_->recipe()),
-                                       cudaMemcpyDeviceToHost, last),
-                       "copy out");
+    if (!FindingsOnHost()) {
+      QUANTD_CUDA_RETURN(
+          cudaMemcpyAsync(lease_->findings_host, lease_->findings,
+                          FindingsBytes(whole_->recipe()),
+                          cudaMemcpyDeviceToHost, last),
+          "copy out");
+    }
     if (auto s = Mark(Slot::kDone, last); !s.ok()) return s;
-    QUANTD_CUDA_RETURN(staging_.copied_bytes() > kSpinBytes
-                           ? cudaEventSynchronize(lease_->marks[Slot::kDone])
-                           : cudaStreamSynchronize(last),
-                       "compute");
+    QUANTD_CUDA_RETURN(Await(last), "compute");
     return Finish(report);
+  }
+
+  cudaError_t Await(cudaStream_t last) {
+    const size_t bytes = staging_.copied_bytes();
+    if (bytes <= kSleepBytes) return cudaStreamSynchronize(last);
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(bytes / kLinkBytesPerMicrosecond));
+    const auto end = std::chrono::steady_clock::now() + kLook;
+    const cudaEvent_t done = lease_->marks[Slot::kDone];
+    cudaError_t state = cudaEventQuery(done);
+    while (state == cudaErrorNotReady &&
+           std::chrono::steady_clock::now() < end) {
+      state = cudaEventQuery(done);
+    }
+    return state == cudaErrorNotReady ? cudaEventSynchronize(done) : state;
+  }
+
+  // Whether kernels report to the host's memory. Only rare findings may be
+  // added to there.
+  bool FindingsOnHost() const {
+    const Recipe& recipe = whole_->recipe();
+    return staging_.direct() && !recipe.search.any() && !recipe.statistics;
   }
 
   absl::Status QueueWhole() {
@@ -211,7 +179,9 @@ class CudaJob : public Job {
       if (!status_.ok()) return status_;
     }
     if (auto s = Mark(Slot::kFed, stream); !s.ok()) return s;
-    if (auto s = whole_->Queue(MemoryOnDevice(), queue_, &counts_); !s.ok()) {
+    if (FindingsOnHost()) *lease_->findings_host = {};
+    if (auto s = whole_->Queue(MemoryOnDevice(), queue_, &counts_.rht_launches);
+        !s.ok()) {
       return s;
     }
     if (auto s = Mark(Slot::kComputed, stream); !s.ok()) return s;
@@ -248,7 +218,8 @@ class CudaJob : public Job {
     }
     memory.payload.lent = &parts;
     if (auto s = Follow(lease_->in, lease_->stream); !s.ok()) return s;
-    if (auto s = part.kernels.Queue(memory, queue_, &counts_); !s.ok())
+    if (auto s = part.kernels.Queue(memory, queue_, &counts_.rht_launches);
+        !s.ok())
       return s;
     if (auto s = Follow(lease_->stream, lease_->out); !s.ok()) return s;
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -346,7 +317,8 @@ absl::StatusOr<std::unique_ptr<Job>> MakeCudaJob(
   auto whole = std::make_unique<Kernels>(*plan, lent.outputs.empty());
   const Recipe& recipe = whole->recipe();
   absl::StatusOr<Staging> staging =
-      Staging::Make(*device, *plan, std::move(lent), HostWrites(*plan, recipe));
+      Staging::Make(*device, *plan, std::move(lent),
+                    {HostWrites(*plan, recipe), recipe.search.lines});
   if (!staging.ok()) return staging.status();
   Rht rht;
   if (const std::optional<Rotation>& use = recipe.rotation) {

@@ -1,5 +1,5 @@
-// One job on a GPU: copies in, kernels and copies out, queued at once and waited
-// for once.
+// One job on a GPU: copies in, kernels and copies out, queued at once and
+// waited for once.
 #ifndef QUANTD_KERNELS_CUDA_CUDA_JOB_H_
 #define QUANTD_KERNELS_CUDA_CUDA_JOB_H_
 
@@ -20,8 +20,8 @@ struct JobCounts {
   std::atomic<uint64_t> rht_launches = 0;
 };
 
-// Takes the memory of a job. Device and counts outlive it. The lease goes to the
-// job; where there is none, it stays with the caller. RESOURCE_EXHAUSTED.
+// Takes the memory of a job. Device and counts outlive it. The lease goes to
+// the job; where there is none, it stays with the caller. RESOURCE_EXHAUSTED.
 absl::StatusOr<std::unique_ptr<Job>> MakeCudaJob(
     Device* device, JobCounts* counts, std::shared_ptr<const Plan> plan,
     LentMemory lent, Device::Lease* lease);

@@ -14,6 +14,8 @@ namespace {
 // What is pageable goes through page-locked memory in pieces, so that the one
 // copy works on a piece while the other makes the next.
 constexpr size_t kPiece = size_t{2} << 20;
+// Up to so many bytes, in and out, kernels work on the host's memory.
+constexpr size_t kDirectBytes = size_t{64} << 10;
 
 absl::Status Copy(std::byte* to, const std::byte* from, size_t size,
                   cudaStream_t stream, const char* step) {
@@ -61,7 +63,7 @@ absl::StatusOr<Staging::Kept> Staging::KindOf(absl::Span<const std::byte> span,
   }
 }
 
-absl::Status Staging::Sort(const Device& device, bool host_writes) {
+absl::Status Staging::Sort(const Device& device, const Needs& needs) {
   const bool overlap = InputsOverlapOutputs(lent_);
   const auto sort = [&](const std::vector<TensorSpec>& specs, const auto& lent,
                         bool input, std::vector<Tensor>* tensors) {
@@ -87,6 +89,21 @@ absl::Status Staging::Sort(const Device& device, bool host_writes) {
       !s.ok()) {
     return s;
   }
+  const auto on_host = [](const Tensor& t) {
+    return t.kept != Kept::kHere && t.kept != Kept::kDevice;
+  };
+  direct_ = !needs.atomics &&
+            plan_->input_bytes() + plan_->output_bytes() <= kDirectBytes &&
+            std::all_of(inputs_.begin(), inputs_.end(), on_host) &&
+            std::all_of(outputs_.begin(), outputs_.end(), on_host);
+  if (direct_) {
+    for (std::vector<Tensor>* tensors : {&inputs_, &outputs_}) {
+      for (Tensor& t : *tensors) {
+        // The job's own blocks are aligned as kernels want it.
+        if (t.kept == Kept::kPinned) t.kept = Kept::kPageable;
+      }
+    }
+  }
   const auto is = [](Kept kept) {
     return [kept](const Tensor& t) { return t.kept == kept; };
   };
@@ -96,7 +113,7 @@ absl::Status Staging::Sort(const Device& device, bool host_writes) {
              std::all_of(inputs_.begin(), inputs_.end(), is(Kept::kPageable));
   delivers_ =
       std::any_of(outputs_.begin(), outputs_.end(), is(Kept::kPageable));
-  mirrors_ = host_writes &&
+  mirrors_ = needs.host_writes &&
              std::any_of(outputs_.begin(), outputs_.end(), [](const Tensor& t) {
                return t.kept == Kept::kHere || t.kept == Kept::kDevice;
              });
@@ -105,7 +122,7 @@ absl::Status Staging::Sort(const Device& device, bool host_writes) {
 
 absl::Status Staging::Take(Device& device) {
   const auto through_host = [](const Tensor& t) {
-    return t.kept == Kept::kOwn || t.kept == Kept::kPageable;
+    return t.kept == Kept::kJob || t.kept == Kept::kPageable;
   };
   const bool host_in =
       std::any_of(inputs_.begin(), inputs_.end(), through_host);
@@ -119,8 +136,10 @@ absl::Status Staging::Take(Device& device) {
   } blocks[] = {
       {host_in, device.pinned(), plan_->input_bytes(), &in_},
       {host_out, device.pinned(), plan_->output_bytes(), &out_},
-      {copies_in_, device.memory(), plan_->input_bytes(), &device_in_},
-      {copies_out_, device.memory(), plan_->output_bytes(), &device_out_},
+      {copies_in_ && !direct_, device.memory(), plan_->input_bytes(),
+       &device_in_},
+      {copies_out_ && !direct_, device.memory(), plan_->output_bytes(),
+       &device_out_},
   };
   for (const auto& b : blocks) {
     if (!b.wanted) continue;
@@ -130,35 +149,39 @@ absl::Status Staging::Take(Device& device) {
     Tensor& t = inputs_[i];
     const size_t offset = plan_->inputs()[i].offset;
     t.host = t.kept == Kept::kPinned ? t.lent : in_.data() + offset;
-    t.device = t.kept == Kept::kHere ? t.lent : device_in_.data() + offset;
+    t.device = t.kept == Kept::kHere ? t.lent
+               : direct_             ? t.host
+                                     : device_in_.data() + offset;
     on_device_.inputs.push_back({t.device, t.size});
-    if (t.kept != Kept::kHere) copied_bytes_ += t.size;
+    if (t.device != t.lent && !direct_) bytes_in_ += t.size;
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
     Tensor& t = outputs_[i];
     const size_t offset = plan_->outputs()[i].offset;
     t.host = t.kept == Kept::kPinned ? t.lent : out_.data() + offset;
-    t.device = t.kept == Kept::kHere ? t.lent : device_out_.data() + offset;
+    t.device = t.kept == Kept::kHere ? t.lent
+               : direct_             ? t.host
+                                     : device_out_.data() + offset;
     on_device_.outputs.push_back({t.device, t.size});
     on_host_.outputs.push_back({t.host, t.size});
-    if (t.kept != Kept::kHere) copied_bytes_ += t.size;
+    if (t.device != t.lent && !direct_) bytes_out_ += t.size;
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<Staging> Staging::Make(Device& device, const Plan& plan,
-                                      LentMemory lent, bool host_writes) {
+                                      LentMemory lent, const Needs& needs) {
   Staging staging(plan);
   staging.lent_ = std::move(lent);
-  if (auto s = staging.Sort(device, host_writes); !s.ok()) return s;
+  if (auto s = staging.Sort(device, needs); !s.ok()) return s;
   if (auto s = staging.Take(device); !s.ok()) return s;
   return staging;
 }
 
 JobBases Staging::OnDevice() const {
   JobBases bases;
-  bases.in = device_in_.data();
-  bases.out = device_out_.data();
+  bases.in = direct_ ? in_.data() : device_in_.data();
+  bases.out = direct_ ? out_.data() : device_out_.data();
   bases.lent = &on_device_;
   return bases;
 }
@@ -175,6 +198,7 @@ void Staging::ZeroOutputs() const {
 }
 
 absl::Status Staging::CopyFed(size_t first, size_t end, cudaStream_t stream) {
+  if (direct_) return absl::OkStatus();
   return Copy(device_in_.data() + first, in_.data() + first, end - first,
               stream, "copy in");
 }
@@ -201,7 +225,7 @@ absl::Status Staging::CopyIn(size_t input, size_t first, size_t size,
   const Tensor& t = inputs_[input];
   if (t.kept == Kept::kHere) return absl::OkStatus();
   if (t.kept != Kept::kPageable) {
-    const std::byte* from = t.kept == Kept::kOwn ? t.host : t.lent;
+    const std::byte* from = t.kept == Kept::kJob ? t.host : t.lent;
     return Copy(t.device + first, from + first, size, stream, "copy in");
   }
   for (const size_t end = first + size; first < end;) {
@@ -217,8 +241,9 @@ absl::Status Staging::CopyIn(size_t input, size_t first, size_t size,
 }
 
 absl::Status Staging::CopyOut(cudaStream_t stream) {
+  if (direct_) return absl::OkStatus();
   const auto through_block = [](const Tensor& t) {
-    return t.kept == Kept::kOwn || t.kept == Kept::kPageable;
+    return t.kept == Kept::kJob || t.kept == Kept::kPageable;
   };
   if (std::all_of(outputs_.begin(), outputs_.end(), through_block)) {
     return Copy(out_.data(), device_out_.data(), out_.size(), stream,

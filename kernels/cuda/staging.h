@@ -3,12 +3,14 @@
 //
 // Of what was lent, device memory is used where it lies and page-locked memory
 // is what the copy engines read and write; only pageable memory goes through
-// page-locked blocks of the job's own.
+// page-locked blocks of the job's own. Of little, kernels read and write those
+// blocks themselves: a copy takes longer to start than that.
 #ifndef QUANTD_KERNELS_CUDA_STAGING_H_
 #define QUANTD_KERNELS_CUDA_STAGING_H_
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -24,11 +26,14 @@ namespace quantd::cuda {
 
 class Staging {
  public:
+  struct Needs {
+    bool host_writes = false;  // The host adds to the outputs, by OnHost.
+    bool atomics = false;      // Kernels add to the outputs.
+  };
   // Takes the blocks for what was not lent or cannot be used where it lies. The
-  // device is current. `host_writes`: the host adds to the outputs, by OnHost.
-  // RESOURCE_EXHAUSTED.
+  // device is current. RESOURCE_EXHAUSTED.
   static absl::StatusOr<Staging> Make(Device& device, const Plan& plan,
-                                      LentMemory lent, bool host_writes);
+                                      LentMemory lent, const Needs& needs);
 
   // For the inputs; empty where they were lent.
   absl::Span<std::byte> pinned_in() const {
@@ -40,8 +45,10 @@ class Staging {
   bool copies_in() const { return copies_in_; }
   // Whether an output goes through the job's own memory to pageable memory.
   bool delivers() const { return delivers_; }
-  // Bytes that are copied between the host and the device.
-  size_t copied_bytes() const { return copied_bytes_; }
+  // Whether kernels read and write the host's memory, and nothing is copied.
+  bool direct() const { return direct_; }
+  // Bytes that are copied to the device, or from it, whichever is more.
+  size_t copied_bytes() const { return std::max(bytes_in_, bytes_out_); }
 
   // The payload on the device, without scratch and signs. Valid while the
   // staging stays where it is.
@@ -80,14 +87,14 @@ class Staging {
 
  private:
   enum class Kept {
-    kOwn,       // in a block of the job's
+    kJob,       // in a block of the job's
     kPageable,  // lent, of the host
     kPinned,    // lent, page-locked
     kHere,      // lent, of this device, and aligned as kernels want it
     kDevice,    // lent, of any device
   };
   struct Tensor {
-    Kept kept = Kept::kOwn;
+    Kept kept = Kept::kJob;
     std::byte* lent = nullptr;
     std::byte* host = nullptr;    // page-locked, or nullptr
     std::byte* device = nullptr;  // where kernels look for it
@@ -97,7 +104,7 @@ class Staging {
   explicit Staging(const Plan& plan) : plan_(&plan) {}
   static absl::StatusOr<Kept> KindOf(absl::Span<const std::byte> span,
                                      int device);
-  absl::Status Sort(const Device& device, bool host_writes);
+  absl::Status Sort(const Device& device, const Needs& needs);
   absl::Status Take(Device& device);
   void Deliver(size_t output, size_t first, size_t size) const;
   bool IsBulk(size_t output) const;
@@ -114,7 +121,9 @@ class Staging {
   bool delivers_ = false;
   bool gathers_ = false;  // every lent input is pageable
   bool mirrors_ = false;
-  size_t copied_bytes_ = 0;
+  bool direct_ = false;
+  size_t bytes_in_ = 0;
+  size_t bytes_out_ = 0;
   Block in_;  // pinned
   Block out_;
   Block device_in_;

@@ -81,7 +81,7 @@ class Tables {
   std::vector<ZeroRun> gaps_;
   std::vector<ZeroRun> padding_;
   std::vector<ZeroRunsArgs::Run> runs_;  // of both
-  std::vector<int64_t> chunks_;  // see GroupList
+  std::vector<int64_t> chunks_;          // see GroupList
   std::vector<int64_t> strips_;
   std::vector<int64_t> pieces_;  // see ZeroRunsArgs
   EncodeParams encode_params_ = {};

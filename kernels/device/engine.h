@@ -63,7 +63,7 @@ class Engine {
   // A slot that is free now and that nobody waits for, else an empty lease.
   SlotLease TrySlot(int device);
   // Whether a job of that many input bytes is worth no hand-off to a worker.
-  bool RunsInline(int device, size_t input_bytes) const;
+  static bool RunsInline(size_t input_bytes);
 
   struct Load {
     int slots = 0;
@@ -80,7 +80,6 @@ class Engine {
   struct Device {
     std::unique_ptr<Backend> backend;
     int slots = 0;
-    bool inline_small = false;
     absl::Mutex mutex;
     absl::CondVar changed;
     std::deque<Work*> queue ABSL_GUARDED_BY(mutex);

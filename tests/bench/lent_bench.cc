@@ -56,7 +56,7 @@ double Microseconds(const Work& work) {
       .count();
 }
 
-enum class Kind { kOwn, kPageable, kPageLocked, kDevice };
+enum class Kind { kJob, kPageable, kPageLocked, kDevice };
 constexpr const char* kNames[] = {"own", "pageable", "page-locked", "device"};
 
 // Memory of a kind, with the same values in all.
@@ -145,7 +145,7 @@ class Case {
 
   void Run() {
     LentMemory lent;
-    if (kind_ != Kind::kOwn) {
+    if (kind_ != Kind::kJob) {
       for (const TensorSpec& t : plan_->inputs()) {
         lent.inputs.push_back(in_.span(t.offset, t.size));
       }
@@ -157,7 +157,7 @@ class Case {
     us.push_back(Microseconds([&] {
       auto job = backend_.Begin(plan_, std::move(lent));
       Check(job.status());
-      if (kind_ == Kind::kOwn) {
+      if (kind_ == Kind::kJob) {
         std::copy_n(static_cast<const std::byte*>(in_.data()),
                     plan_->input_bytes(), (*job)->staging().data());
       }
@@ -194,7 +194,7 @@ void Measure(Backend& backend, size_t bytes, bool given, Json* rows) {
   std::vector<double> bare_us;
   std::vector<std::unique_ptr<Case>> cases;
   for (const Kind kind :
-       {Kind::kOwn, Kind::kPageable, Kind::kPageLocked, Kind::kDevice}) {
+       {Kind::kJob, Kind::kPageable, Kind::kPageLocked, Kind::kDevice}) {
     cases.push_back(std::make_unique<Case>(backend, plan, kind));
   }
   const int rounds = bytes >= size_t{64} << 20 ? 11 : 101;

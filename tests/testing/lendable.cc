@@ -147,14 +147,17 @@ std::vector<std::byte> Lendable::Bytes() const {
 }
 
 bool Lendable::intact() const {
-  std::vector<std::byte> all(store_->bytes);
-  Copy(all.data(), store_->begin, all.size());
-  const auto is_guard = [](std::byte b) { return b == kUntouched; };
-  return std::all_of(all.begin(), all.begin() + (data_ - store_->begin),
-                     is_guard) &&
-         std::all_of(all.begin() + (data_ - store_->begin) +
-                         static_cast<ptrdiff_t>(size_),
-                     all.end(), is_guard);
+  const std::byte* const end = data_ + size_;
+  const std::pair<const std::byte*, size_t> guards[] = {
+      {store_->begin, static_cast<size_t>(data_ - store_->begin)},
+      {end, static_cast<size_t>(store_->begin + store_->bytes - end)}};
+  return std::all_of(
+      std::begin(guards), std::end(guards), [](const auto& guard) {
+        std::vector<std::byte> bytes(guard.second);
+        Copy(bytes.data(), guard.first, bytes.size());
+        return std::all_of(bytes.begin(), bytes.end(),
+                           [](std::byte b) { return b == kUntouched; });
+      });
 }
 
 }  // namespace quantd

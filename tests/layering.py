@@ -31,6 +31,8 @@ kernels/device/devices: kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h
 kernels/cpu: kernels/plan kernels/arith kernels/device absl fmt
 kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/arith/profile kernels/cpu/tiles.h
 kernels/cuda: kernels/plan kernels/plan/profile kernels/arith kernels/device absl fmt cuda
+kernels/cuda/cuda_backend: kernels/cuda/job
+kernels/cuda/job: kernels/cuda kernels/device kernels/plan absl cuda
 kernels/cuda/groups: kernels/cuda/tile kernels/cuda/ptx
 kernels/cuda/rotate: kernels/cuda/tile
 kernels/cuda/ptx: kernels/plan/format.h kernels/arith/codec.h kernels/cuda/queue.h cuda
@@ -62,7 +64,7 @@ client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint
 client/example: client
 client/python/native: kernels/plan kernels/device/backend.h proto client absl fmt messages nanobind
 tests/oracle:
-tests/testing: kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
+tests/testing: cuda kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
 tests/kernels/plan: kernels/plan kernels/plan/profile tests/oracle tests/testing fmt gtest gmock
 tests/kernels/arith: kernels/plan/format.h kernels/arith kernels/arith/profile kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
 tests/kernels/device: kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/client/temp_dir.h tests/testing absl fmt gtest gmock

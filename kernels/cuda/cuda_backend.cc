@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
-#include "kernels/cuda/cuda_job.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/job/cuda_job.h"
 
 namespace quantd::cuda {
 namespace {

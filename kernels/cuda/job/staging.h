@@ -5,8 +5,8 @@
 // is what the copy engines read and write; only pageable memory goes through
 // page-locked blocks of the job's own. Of little, kernels read and write those
 // blocks themselves: a copy takes longer to start than that.
-#ifndef QUANTD_KERNELS_CUDA_STAGING_H_
-#define QUANTD_KERNELS_CUDA_STAGING_H_
+#ifndef QUANTD_KERNELS_CUDA_JOB_STAGING_H_
+#define QUANTD_KERNELS_CUDA_JOB_STAGING_H_
 
 #include <cuda_runtime_api.h>
 
@@ -132,4 +132,4 @@ class Staging {
 
 }  // namespace quantd::cuda
 
-#endif  // QUANTD_KERNELS_CUDA_STAGING_H_
+#endif  // QUANTD_KERNELS_CUDA_JOB_STAGING_H_

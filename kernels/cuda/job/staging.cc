@@ -1,4 +1,4 @@
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/job/staging.h"
 
 #include <algorithm>
 #include <cstdint>

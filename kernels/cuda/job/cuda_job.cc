@@ -1,4 +1,4 @@
-#include "kernels/cuda/cuda_job.h"
+#include "kernels/cuda/job/cuda_job.h"
 
 #include <cuda_runtime_api.h>
 
@@ -12,8 +12,8 @@
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/findings.h"
-#include "kernels/cuda/job_kernels.h"
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/job/job_kernels.h"
+#include "kernels/cuda/job/staging.h"
 #include "kernels/device/host_output.h"
 #include "kernels/device/recipe.h"
 #include "kernels/device/slabs.h"

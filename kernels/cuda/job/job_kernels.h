@@ -1,7 +1,7 @@
 // The kernels of a job, for its whole plan or for slabs of it, and what they
 // look up on the device.
-#ifndef QUANTD_KERNELS_CUDA_JOB_KERNELS_H_
-#define QUANTD_KERNELS_CUDA_JOB_KERNELS_H_
+#ifndef QUANTD_KERNELS_CUDA_JOB_JOB_KERNELS_H_
+#define QUANTD_KERNELS_CUDA_JOB_JOB_KERNELS_H_
 
 #include <cuda_runtime_api.h>
 
@@ -41,10 +41,10 @@ class Kernels {
   absl::Status Queue(const JobMemory& memory, const cuda::Queue& queue,
                      std::atomic<uint64_t>* rht_launches) {
     tables_.Place(host_.data(), resident_.data());
-    int rht_launches = 0;
-    QUANTD_CUDA_RETURN(QueueWork(work_, memory, queue, &tables_, &rht_launches),
+    int launches = 0;
+    QUANTD_CUDA_RETURN(QueueWork(work_, memory, queue, &tables_, &launches),
                        "launch");
-    counts->rht_launches += rht_launches;
+    *rht_launches += launches;
     return absl::OkStatus();
   }
 
@@ -83,4 +83,4 @@ struct SlabOfJob {
 
 }  // namespace quantd::cuda
 
-#endif  // QUANTD_KERNELS_CUDA_JOB_KERNELS_H_
+#endif  // QUANTD_KERNELS_CUDA_JOB_JOB_KERNELS_H_

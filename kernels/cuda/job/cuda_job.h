@@ -1,7 +1,7 @@
 // One job on a GPU: copies in, kernels and copies out, queued at once and
 // waited for once.
-#ifndef QUANTD_KERNELS_CUDA_CUDA_JOB_H_
-#define QUANTD_KERNELS_CUDA_CUDA_JOB_H_
+#ifndef QUANTD_KERNELS_CUDA_JOB_CUDA_JOB_H_
+#define QUANTD_KERNELS_CUDA_JOB_CUDA_JOB_H_
 
 #include <atomic>
 #include <cstdint>
@@ -28,4 +28,4 @@ absl::StatusOr<std::unique_ptr<Job>> MakeCudaJob(
 
 }  // namespace quantd::cuda
 
-#endif  // QUANTD_KERNELS_CUDA_CUDA_JOB_H_
+#endif  // QUANTD_KERNELS_CUDA_JOB_CUDA_JOB_H_

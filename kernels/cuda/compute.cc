@@ -156,6 +156,7 @@ class Worker {
       if (amax.from == From::kRotatedRows) entry.source = FoundAmax::kRowRht;
       if (amax.from == From::kRotatedColumns) entry.source = FoundAmax::kColRht;
       if (amax.from == From::kGiven) {
+        if (memory_.has_given_amaxes) continue;
         // (One row of all groups together has one amax, too.)
         if (source.given.size() > 1 || plan_.groups().size() > 1) {
           QUANTD_CUDA_TRY(cudaMemcpyAsync(

@@ -20,6 +20,8 @@ struct JobMemory {
   // They are added to: they are those of other rows of the tensor, or zeros.
   // Otherwise they are zeroed first.
   bool findings_hold = false;
+  // The amaxes that were given are in the output.
+  bool has_given_amaxes = false;
 };
 
 // Queues all that turns the input into every byte of the output, but for what

@@ -60,9 +60,13 @@ step() {
   shift
   echo "=== $name"
   "$@" >"$work/$name.log" 2>&1 || rc=$?
-  tail -25 "$work/$name.log"
   local state=passed
-  ((rc == 0)) || { state="failed ($rc)"; failed=1; }
+  if ((rc != 0)); then
+    state="failed ($rc)"
+    failed=1
+    grep -A8 -m 20 ': Failure$' "$work/$name.log"
+  fi
+  tail -25 "$work/$name.log"
   # A test that skipped itself has shown nothing.
   if grep -q '^\[  SKIPPED \]' "$work/$name.log"; then
     state=skipped

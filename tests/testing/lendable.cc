@@ -33,6 +33,8 @@ void Copy(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
 #ifdef QUANTD_HAVE_CUDA
   Check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
+  // A copy from pageable memory may still be on its way to the device.
+  Check(cudaStreamSynchronize(cudaStreamLegacy));
 #else
   std::memcpy(to, from, bytes);
 #endif

@@ -96,6 +96,10 @@ class CudaJob : public Job {
 
  private:
   absl::Status Mark(Slot::Mark mark, cudaStream_t stream) {
+    // Where nothing is copied there is but one stage to be timed.
+    if (staging_.direct() && mark != Slot::kStart && mark != Slot::kDone) {
+      return absl::OkStatus();
+    }
     return CudaStatus(cudaEventRecord(lease_->marks[mark], stream),
                       "record an event");
   }
@@ -124,6 +128,7 @@ class CudaJob : public Job {
     memory.findings =
         FindingsOnHost() ? lease_->findings_host : lease_->findings;
     memory.findings_hold = FindingsOnHost();
+    memory.has_given_amaxes = staging_.direct();
     return memory;
   }
 
@@ -180,6 +185,12 @@ class CudaJob : public Job {
     }
     if (auto s = Mark(Slot::kFed, stream); !s.ok()) return s;
     if (FindingsOnHost()) *lease_->findings_host = {};
+    if (staging_.direct()) {
+      for (const AmaxOutput& amax : whole_->recipe().amaxes) {
+        if (amax.from != AmaxOutput::From::kGiven || amax.lines) continue;
+        WriteGivenAmax(*plan_, amax, staging_.OnHost());
+      }
+    }
     if (auto s = whole_->Queue(MemoryOnDevice(), queue_, &counts_.rht_launches);
         !s.ok()) {
       return s;
@@ -260,16 +271,7 @@ class CudaJob : public Job {
     report->saw_nan = (findings.found.seen & kSeenNan) != 0;
     report->saw_inf = (findings.found.seen & kSeenInf) != 0;
     Report(findings.sums[0], findings.sums[1], report);
-    JobTimes& times = report->times;
-    int64_t* const stages[] = {&times.copy_in_ns, &times.compute_ns,
-                               &times.copy_out_ns};
-    for (int i = 0; i < 3; ++i) {
-      float ms = 0;
-      QUANTD_CUDA_RETURN(
-          cudaEventElapsedTime(&ms, lease_->marks[i], lease_->marks[i + 1]),
-          "read a time");
-      *stages[i] = static_cast<int64_t>(ms * 1e6);
-    }
+    if (auto s = ReadTimes(&report->times); !s.ok()) return s;
     if (auto s = CheckFinite(recipe, report->saw_nan, report->saw_inf);
         !s.ok()) {
       return s;
@@ -282,6 +284,23 @@ class CudaJob : public Job {
       staging_.DeliverSmall();
     }
     return staging_.MirrorToDevice(/*all=*/false, lease_->stream);
+  }
+
+  absl::Status ReadTimes(JobTimes* times) {
+    const auto between = [&](Slot::Mark a, Slot::Mark b, int64_t* ns) {
+      float ms = 0;
+      const cudaError_t error =
+          cudaEventElapsedTime(&ms, lease_->marks[a], lease_->marks[b]);
+      *ns = static_cast<int64_t>(ms * 1e6);
+      return CudaStatus(error, "read a time");
+    };
+    if (staging_.direct()) {
+      return between(Slot::kStart, Slot::kDone, &times->compute_ns);
+    }
+    absl::Status status = between(Slot::kStart, Slot::kFed, &times->copy_in_ns);
+    status.Update(between(Slot::kFed, Slot::kComputed, &times->compute_ns));
+    status.Update(between(Slot::kComputed, Slot::kDone, &times->copy_out_ns));
+    return status;
   }
 
   // Statistics, where they are wanted.

@@ -94,6 +94,11 @@ class QuantizedTensor {
   // does not change. INVALID_ARGUMENT for a format or an option that has none.
   absl::StatusOr<QuantizedTensor> ConvertScaleLayout(Layout layout) const;
 
+  // The same codes, to be decoded as another library decodes its own. Shares
+  // the bytes. INVALID_ARGUMENT (field "profile") where that library has no
+  // such format or keeps other parts, as a divisor in place of a scale.
+  absl::StatusOr<QuantizedTensor> ReadAs(Profile profile) const;
+
   // Rows [first, first + count) as a tensor of their own, count x K, with the
   // amaxes and scales of the whole: its copies decode to what the whole's
   // decode to there. Shares the codes where rows lie together (all but the

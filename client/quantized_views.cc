@@ -80,6 +80,28 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Reshape(
   return out;
 }
 
+absl::StatusOr<QuantizedTensor> QuantizedTensor::ReadAs(Profile profile) const {
+  QuantizedTensor out = *this;
+  out.options_.profile = profile;
+  const auto refuse = [&](const std::string& why) {
+    return FieldError(
+        "profile",
+        fmt::format("a library that reads what {} writes as {}",
+                    Name(options_.profile), Name(options_.format)),
+        fmt::format("{}: {}", Name(profile), why));
+  };
+  const auto plan = MakeQuantizePlan(desc_, out.options_);
+  if (!plan.ok()) return refuse(std::string(plan.status().message()));
+  for (const TensorSpec& wanted : plan->outputs()) {
+    const TensorSpec* there = part(wanted.kind);
+    if (there == nullptr || there->dtype != wanted.dtype ||
+        there->size != wanted.size) {
+      return refuse(fmt::format("it wants {}", Name(wanted.kind)));
+    }
+  }
+  return out;
+}
+
 absl::StatusOr<QuantizedTensor> QuantizedTensor::ConvertScaleLayout(
     Layout layout) const {
   if (layout == options_.form.scale_layout) return *this;

@@ -56,6 +56,7 @@ struct Options {
   AmaxDomain domain = AmaxDomain::kTensor;
   DType dtype = DType::kUnspecified;         // of what is decoded
   Usage decode_usage = Usage::kUnspecified;  // the copy to decode
+  std::optional<Profile> decode_profile;     // whose decoding, if another's
   std::vector<int64_t> shape;                // of `plan` without a file
   std::string plan_server;                   // empty: planned here
   int64_t sample_rows = 1024;

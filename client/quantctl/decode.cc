@@ -163,8 +163,12 @@ int RunDequantize(const Options& options) {
   report.server = options.server;
   report.input = options.input;
   for (size_t i = 0; i < names.size(); ++i) {
-    const auto q = file->Load(names[i]);
+    auto q = file->Load(names[i]);
     if (!q.ok()) return Fail(options, kBadInput, q.status());
+    if (options.decode_profile) {
+      q = q->ReadAs(*options.decode_profile);
+      if (!q.ok()) return Fail(options, kUsage, q.status());
+    }
     Record r;
     r.name = names[i];
     r.dtype = Name(dtypes[i]);

@@ -18,6 +18,7 @@
 #include "client/quantctl/signals.h"
 #include "client/quantctl/usage.h"
 #include "fmt/format.h"
+#include "kernels/plan/profile/profile.h"
 
 namespace quantd::quantctl {
 namespace {
@@ -101,6 +102,10 @@ int Main(int argc, char** argv) {
         return one ? usage : std::nullopt;
       },
       [&o](Usage u) { o.decode_usage = u; });
+  Named(dequantize, "--profile", "LIBRARY",
+        "Decode as this library does (default: the one whose bytes they are)",
+        ProfileNames(), ParseProfile,
+        [&o](Profile p) { o.decode_profile = p; });
 
   CLI::App* amax = command(
       "amax", "Show the largest magnitudes of tensors, plain and after RHT",

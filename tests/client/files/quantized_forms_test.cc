@@ -137,6 +137,27 @@ TEST_F(Forms, SeedsAreDrawnBeforeTheFirstTry) {
   EXPECT_EQ(Quantizer(client_).options()->stochastic.seed, 0u);
 }
 
+// modelopt multiplies a scale by the global one in fp32; compressed-tensors
+// divides it by a divisor that is kept in place of that.
+TEST_F(Forms, ReadAsAnotherLibraryThatKeepsTheSameParts) {
+  Input in({4, 6, 32});
+  QuantizerConfig c;
+  c.options.usage = Usage::kRowwise;
+  c.options.profile = Profile::kModelopt047;
+  const auto q = Make(c, in);
+  ASSERT_THAT(q, IsOk());
+  const auto other = q->ReadAs(Profile::kComfy0240);
+  ASSERT_THAT(other, IsOk());
+  EXPECT_EQ(other->rowwise()->data.data(), q->rowwise()->data.data());
+  EXPECT_THAT(other->Dequantize(*client_), IsOk());
+  // The amax, of which te makes its global scale, is there beside.
+  EXPECT_THAT(q->ReadAs(Profile::kTe), IsOk());
+  for (const Profile refused :
+       {Profile::kCompressedTensors020, Profile::kDeepgemm}) {
+    EXPECT_EQ(FieldOf(q->ReadAs(refused).status()), "profile");
+  }
+}
+
 TEST_F(Forms, ReshapeLeavesTheLastDimension) {
   Input in({4, 6, 32});
   QuantizerConfig c;

@@ -290,10 +290,10 @@ absl::Status Model::CheckIndex() {
     }
   }
   if (index_.size() < tensors_.size()) {
+    unlisted_ = tensors_.size() - index_.size();
     notes_.push_back(
-        fmt::format("{} tensors are not in {} and are kept all "
-                    "the same",
-                    tensors_.size() - index_.size(), index_name_));
+        fmt::format("{} tensors are not in {} and are kept all the same",
+                    unlisted_, index_name_));
   }
   return absl::OkStatus();
 }

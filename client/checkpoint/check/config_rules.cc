@@ -1,103 +1,260 @@
 #include <algorithm>
-#include <cmath>
-#include <set>
+#include <initializer_list>
 #include <string>
 
-#include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/check/rules.h"
-#include "client/checkpoint/stacked.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
 namespace {
 
+constexpr char kConfig[] = "config.json";
+
+// JSON types of members that engines read, as bits.
+enum Kinds : unsigned {
+  kText = 1,
+  kInteger = 2,
+  kTruth = 4,
+  kObject = 8,
+  kNames = 16,     // a list of texts
+  kIntegers = 32,  // a list of them
+  kNull = 64,
+};
+
+struct TypedKey {
+  std::string_view key;
+  unsigned kinds;
+};
+constexpr TypedKey kOfModel[] = {
+    {"model_type", kText},
+    {"architectures", kNames | kNull},
+    {"hidden_size", kInteger | kNull},
+    {"num_hidden_layers", kInteger | kNull},
+    {"num_attention_heads", kInteger | kNull | kIntegers},
+    {"num_key_value_heads", kInteger | kNull | kIntegers},
+    {"vocab_size", kInteger | kNull},
+    {"tie_word_embeddings", kTruth | kNull},
+};
+constexpr TypedKey kOfQuantization[] = {
+    {"quant_method", kText},
+    {"config_groups", kObject},
+    {"format", kText},
+    {"ignore", kNames},
+    {"ignored_layers", kNames | kNull},
+    {"modules_to_not_convert", kNames | kNull},
+    {"exclude_modules", kNames | kNull},
+    {"quantization_status", kText},
+    {"kv_cache_scheme", kObject | kNull},
+    {"transform_config", kObject | kNull},
+    {"sparsity_config", kObject | kNull},
+    {"activation_scheme", kText},
+    {"fmt", kText},
+    {"weight_block_size", kIntegers | kNull},
+    {"quant_algo", kText | kNull},
+    {"kv_cache_quant_algo", kText | kNull},
+    {"group_size", kInteger | kNull},
+    {"quantized_layers", kObject | kNull},
+};
+constexpr TypedKey kOfGroup[] = {
+    {"targets", kNames},
+    {"weights", kObject},
+    {"input_activations", kObject | kNull},
+    {"output_activations", kObject | kNull},
+    {"format", kText | kNull},
+};
+constexpr TypedKey kOfScheme[] = {
+    {"num_bits", kInteger},
+    {"type", kText},
+    {"symmetric", kTruth},
+    {"strategy", kText | kNull},
+    {"group_size", kInteger | kNull},
+    {"block_structure", kIntegers | kText | kNull},
+    {"actorder", kText | kTruth | kNull},
+    {"scale_dtype", kText | kNull},
+};
+
+bool IsListOf(const Json& json, bool (Json::*is)() const) {
+  return json.is_array() &&
+         std::all_of(json.begin(), json.end(),
+                     [&](const Json& item) { return (item.*is)(); });
+}
+
+bool IsOf(const Json& json, unsigned kinds) {
+  return ((kinds & kText) != 0 && json.is_string()) ||
+         ((kinds & kInteger) != 0 && json.is_number_integer()) ||
+         ((kinds & kTruth) != 0 && json.is_boolean()) ||
+         ((kinds & kObject) != 0 && json.is_object()) ||
+         ((kinds & kNames) != 0 && IsListOf(json, &Json::is_string)) ||
+         ((kinds & kIntegers) != 0 &&
+          IsListOf(json, &Json::is_number_integer)) ||
+         ((kinds & kNull) != 0 && json.is_null());
+}
+
+std::string Describe(unsigned kinds) {
+  for (const auto& [kind, words] :
+       {std::pair{kText, "a text"}, std::pair{kInteger, "an integer"},
+        std::pair{kTruth, "true or false"}, std::pair{kObject, "an object"},
+        std::pair{kNames, "a list of texts"},
+        std::pair{kIntegers, "a list of integers"}}) {
+    if ((kinds & kind) != 0) return words;
+  }
+  return "null";
+}
+
 class ConfigRules {
  public:
   ConfigRules(const LintedModel& linted, Findings* findings)
-      : model_(linted.model),
-        stored_(linted.stored),
-        architecture_(linted.architecture),
-        findings_(*findings) {}
+      : linted_(linted), findings_(*findings) {}
 
-  const Json* Quantization() const {
-    const auto found = model_.config().find("quantization_config");
-    return found == model_.config().end() || !found->is_object() ? nullptr
-                                                                 : &*found;
+  void CheckTypes() {
+    CheckKeys(kConfig, "", &linted_.model.config(), kOfModel);
+    const Json* q = Member(&linted_.model.config(), "quantization_config");
+    if (q != nullptr && !q->is_object() && !q->is_null()) {
+      Find("config-type", kConfig,
+           fmt::format("\"quantization_config\" is {}, and an object was "
+                       "expected",
+                       Shown(q)),
+           "quantization_config");
+    }
+    CheckKeys(kConfig, "", q, kOfQuantization);
+    CheckKeys(kModelOptFile, "", linted_.declared.own(), kOfQuantization);
+    const Json* groups = Member(q, "config_groups");
+    if (groups == nullptr || !groups->is_object()) return;
+    for (const auto& [name, group] : groups->items()) {
+      const std::string path = "config_groups." + name + ".";
+      if (!group.is_object()) {
+        Find("config-type", kConfig,
+             fmt::format("\"config_groups.{}\" is {}, and an object was "
+                         "expected",
+                         name, Shown(&group)),
+             path);
+        continue;
+      }
+      CheckKeys(kConfig, path, &group, kOfGroup);
+      for (const char* key : {"weights", "input_activations"}) {
+        const Json* scheme = Member(&group, key);
+        const std::string inner = path + key + ".";
+        CheckKeys(kConfig, inner, scheme, kOfScheme);
+        const Json* dynamic = Member(scheme, "dynamic");
+        if (dynamic != nullptr && !dynamic->is_boolean() &&
+            *dynamic != "local") {
+          Find("config-type", kConfig,
+               fmt::format("\"{}dynamic\" is {}, and true, false or \"local\" "
+                           "was expected",
+                           inner, Shown(dynamic)),
+               inner);
+        }
+      }
+    }
   }
 
-  void CheckConfig() {
-    if (stored_.weights.empty() || model_.single_file()) return;
-    const StoredWeight& first = stored_.weights.front();
-    const Dialect configured = ConfiguredDialect(model_.config());
-    for (const StoredWeight& w : stored_.weights) {
+  void CheckKnown() {
+    if (linted_.stored.weights.empty() || linted_.model.single_file()) return;
+    const StoredWeight& first = linted_.stored.weights.front();
+    const Dialect configured = linted_.declared.dialect();
+    for (const StoredWeight& w : linted_.stored.weights) {
       if (!IsOfAnother(w, configured)) continue;
       Find("dialect", w.module,
            fmt::format("named as {} does, and config.json is for {}",
                        Name(w.layout->dialect), Name(configured)));
     }
     const Dialect dialect = first.layout->dialect;
-    const Json* q = Quantization();
     if (dialect == Dialect::kComfy) return;
+    const Json* q = linted_.declared.quantization();
     if (q == nullptr) {
-      Find("config", "config.json",
+      const Json* there =
+          Member(&linted_.model.config(), "quantization_config");
+      if (there != nullptr && !there->is_null()) return;  // told with its type
+      Find("config", kConfig,
            "no quantization_config: engines take the codes for weights");
       return;
     }
-    const auto needs = [&](const Json& json, const char* file,
-                           std::initializer_list<const char*> keys) {
-      for (const char* key : keys) {
-        if (!json.contains(key)) {
-          Find("config", file, fmt::format("no \"{}\"", key));
-        }
+    if (configured == Dialect::kNone) {
+      const auto method = TextOf(Member(q, "quant_method"));
+      if (!method) {
+        Needs(q, kConfig, {"quant_method"});
+      } else if (dialect != Dialect::kCompressedTensors ||
+                 method->find("compressed") != std::string::npos) {
+        Find("dialect", kConfig,
+             fmt::format("quant_method \"{}\", and the tensors are as {} has "
+                         "them",
+                         *method, Name(dialect)));
       }
-    };
-    const auto measured = std::any_of(
-        stored_.weights.begin(), stored_.weights.end(), [](const auto& w) {
-          return w.part(PartSource::kInputScale) != nullptr;
-        });
-    const auto no_scale = [&](const std::string& label) {
-      if (measured) return;
-      Find("no-input-scale", first.module,
-           fmt::format("labelled {}, and no weight has a scale of activations",
-                       label));
-    };
+      return;
+    }
+    CheckKeysOf(configured, first, *q);
+  }
+
+ private:
+  template <size_t kCount>
+  void CheckKeys(const char* file, const std::string& path, const Json* json,
+                 const TypedKey (&keys)[kCount]) {
+    for (const TypedKey& k : keys) {
+      const Json* value = Member(json, k.key);
+      if (value == nullptr || IsOf(*value, k.kinds)) continue;
+      Find("config-type", file,
+           fmt::format("\"{}{}\" is {}, and {} was expected", path, k.key,
+                       Shown(value), Describe(k.kinds)),
+           path + std::string(k.key));
+    }
+  }
+
+  void Needs(const Json* json, const char* file,
+             std::initializer_list<const char*> keys) {
+    for (const char* key : keys) {
+      if (Member(json, key) != nullptr) continue;
+      Find("config", file, fmt::format("no \"{}\"", key), key);
+    }
+  }
+
+  void CheckKeysOf(Dialect dialect, const StoredWeight& first, const Json& q) {
     switch (dialect) {
       case Dialect::kModelOpt: {
-        const auto own =
-            ReadJsonObject(model_.path() + "/hf_quant_config.json");
-        if (!own.ok()) {
-          Find("config", "hf_quant_config.json", "missing or no JSON");
+        const Json* own = linted_.declared.own();
+        if (own == nullptr || !own->is_object()) {
+          const absl::Status& s = linted_.declared.own_status();
+          Find("config", kModelOptFile,
+               absl::IsNotFound(s) ? "missing: TensorRT-LLM and older engines "
+                                     "read nothing else"
+               : s.ok()            ? std::string("no \"quantization\"")
+                                   : std::string(s.message()));
           return;
         }
-        const Json quantization = own->value("quantization", Json::object());
-        needs(quantization, "hf_quant_config.json",
+        Needs(own, kModelOptFile,
               {"quant_algo", "kv_cache_quant_algo", "exclude_modules"});
-        const Json algo = quantization.value("quant_algo", Json());
-        if (first.layout->format == WeightFormat::kNvfp4) {
-          needs(quantization, "hf_quant_config.json", {"group_size"});
-        }
-        if (algo == "NVFP4" || algo == "FP8") {
-          no_scale(algo.get<std::string>());
+        const bool mixed =
+            TextOf(Member(own, "quant_algo")) == "MIXED_PRECISION";
+        if (mixed) {
+          Needs(own, kModelOptFile, {"quantized_layers"});
+        } else if (first.layout->format == WeightFormat::kNvfp4) {
+          Needs(own, kModelOptFile, {"group_size"});
         }
         break;
       }
       case Dialect::kCompressedTensors: {
-        needs(*q, "config.json", {"config_groups", "format", "ignore"});
-        const Json groups = q->value("config_groups", Json::object());
-        for (const auto& [name, group] : groups.items()) {
-          const Json inputs = group.is_object()
-                                  ? group.value("input_activations", Json())
-                                  : Json();
-          if (inputs.is_object() &&
-              inputs.value("dynamic", Json(false)) != true) {
-            no_scale(name);
+        Needs(&q, kConfig,
+              {"config_groups", "format", "ignore", "quantization_status"});
+        const Json* groups = Member(&q, "config_groups");
+        if (groups != nullptr && groups->empty()) {
+          Find("config", kConfig, "\"config_groups\" is empty");
+        }
+        for (const DeclaredGroup& g : linted_.declared.groups()) {
+          for (const char* key : {"targets", "weights"}) {
+            if (!g.json->is_object() || Member(g.json, key) != nullptr) {
+              continue;
+            }
+            Find("config", kConfig, fmt::format("no \"{}.{}\"", g.name, key),
+                 g.name + key);
           }
         }
         break;
       }
       case Dialect::kDeepSeek:
-        needs(*q, "config.json", {"fmt", "weight_block_size"});
+        if (first.layout->format != WeightFormat::kFp8) {
+          Needs(&q, kConfig, {"fmt", "weight_block_size"});
+        }
+        Needs(&q, kConfig, {"activation_scheme"});
         break;
       case Dialect::kGptOss:
       case Dialect::kComfy:
@@ -106,60 +263,12 @@ class ConfigRules {
     }
   }
 
-  // Modules that the configuration says to be as they were.
-  std::set<std::string> Ignored() const {
-    std::set<std::string> names;
-    const Json* q = Quantization();
-    if (q == nullptr) return names;
-    for (const char* key : {"ignore", "modules_to_not_convert"}) {
-      const auto list = q->find(key);
-      if (list == q->end() || !list->is_array()) continue;
-      for (const Json& name : *list) {
-        if (name.is_string()) names.insert(name.get<std::string>());
-      }
-    }
-    return names;
-  }
-
-  void CheckModules() {
-    if (stored_.weights.empty()) return;
-    const std::set<std::string> ignored = Ignored();
-    for (const StoredWeight& w : stored_.weights) {
-      if (ignored.count(w.module) > 0) {
-        Find("ignore-list", w.module,
-             "quantized, and on the list of those "
-             "that are not");
-      }
-    }
-    const StoredWeight& first = stored_.weights.front();
-    for (const ModelTensor& t : model_.tensors()) {
-      if (IsStacked(t) && safetensors::BitsOf(t.stored.dtype) >= 16 &&
-          ignored.count(std::string(ModuleOf(t.name()))) == 0) {
-        Find("stacked-experts", t.name(),
-             fmt::format("{} experts are {}", t.stored.shape[0],
-                         t.stored.dtype));
-      }
-      // Engines expect every linear layer quantized that is on no list.
-      const std::string module(ModuleOf(t.name()));
-      if (first.layout->dialect == Dialect::kCompressedTensors &&
-          t.stored.shape.size() == 2 && t.name().ends_with(".weight") &&
-          safetensors::BitsOf(t.stored.dtype) >= 16 && Quantization() &&
-          ignored.empty() && architecture_.RoleOf(module) == Role::kLinear) {
-        Find("ignore-list", module,
-             "not quantized, and the list of those that are not is empty");
-      }
-    }
-  }
-
- private:
   void Find(std::string_view rule, const std::string& where,
-            const std::string& text) {
-    findings_.Add(rule, where, text);
+            const std::string& text, std::string_view kind = "") {
+    findings_.Add(rule, where, text, kind);
   }
 
-  const Model& model_;
-  const StoredModel& stored_;
-  const Architecture& architecture_;
+  const LintedModel& linted_;
   Findings& findings_;
 };
 
@@ -167,8 +276,8 @@ class ConfigRules {
 
 void LintConfig(const LintedModel& linted, Findings* findings) {
   ConfigRules rules(linted, findings);
-  rules.CheckConfig();
-  rules.CheckModules();
+  rules.CheckTypes();
+  rules.CheckKnown();
 }
 
 }  // namespace quantd::checkpoint

@@ -17,22 +17,42 @@ struct Finding {
   size_t count = 1;
 };
 
-// One for a rule that many weights break.
+// One for a rule that many weights break, so that a model of ten thousand
+// faulty modules is told in a line.
 class Findings {
  public:
+  // `kind`: sets faults of a rule apart that are a line each, like two keys of
+  // a file. Of more kinds than a person reads the last one counts the rest.
   void Add(std::string_view rule, const std::string& where,
-           const std::string& text) {
-    for (Finding& f : findings_) {
-      if (f.rule != rule) continue;
-      ++f.count;
+           const std::string& text, std::string_view kind = "") {
+    constexpr size_t kMostKinds = 12;
+    size_t kinds = 0;
+    Entry* last = nullptr;
+    for (Entry& e : entries_) {
+      if (e.finding.rule != rule) continue;
+      last = &e;
+      if (e.kind == kind) break;
+      ++kinds;
+    }
+    if (last != nullptr && (last->kind == kind || kinds >= kMostKinds)) {
+      ++last->finding.count;
       return;
     }
-    findings_.push_back({rule, where, text});
+    entries_.push_back({{rule, where, text}, std::string(kind)});
   }
-  std::vector<Finding> Take() { return std::move(findings_); }
+  std::vector<Finding> Take() {
+    std::vector<Finding> findings;
+    for (Entry& e : entries_) findings.push_back(std::move(e.finding));
+    entries_.clear();
+    return findings;
+  }
 
  private:
-  std::vector<Finding> findings_;
+  struct Entry {
+    Finding finding;
+    std::string kind;
+  };
+  std::vector<Entry> entries_;
 };
 
 }  // namespace quantd::checkpoint

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,27 +29,82 @@ class ScaleRules {
         if (part == nullptr) continue;
         const auto numbers = ReadNumbers(model_, *part);
         if (!numbers.ok()) return numbers.status();
-        // A block of zeros has a scale of zero.
-        const bool zero_is_bad = source != PartSource::kScales ||
-                                 w.layout->scale_shape != ScaleShape::kBlocks;
-        bool all_zero = !numbers->empty();
-        for (const float x : *numbers) {
-          all_zero &= x == 0;
-          if (std::isfinite(x) && x >= 0 && (x > 0 || !zero_is_bad)) continue;
-          Find("bad-scale", w.module,
-               fmt::format("{} holds {}", part->name(), x));
-          break;
-        }
-        if (all_zero && !zero_is_bad) {
-          Find("bad-scale", w.module,
-               fmt::format("{} holds nothing but zeros", part->name()));
-        }
+        CheckNumbers(w, source, *part, *numbers);
         if (source == PartSource::kGlobal && numbers->size() == 1) {
           CheckGlobal(w, (*numbers)[0]);
         }
+        if (source == PartSource::kScales) CheckRange(w, *part, *numbers);
       }
     }
     return absl::OkStatus();
+  }
+
+  void CheckNumbers(const StoredWeight& w, PartSource source,
+                    const ModelTensor& part,
+                    const std::vector<float>& numbers) {
+    // A block of zeros has a scale of zero.
+    const bool zero_is_bad = source != PartSource::kScales ||
+                             w.layout->scale_shape != ScaleShape::kBlocks;
+    bool all_zero = !numbers.empty();
+    for (const float x : numbers) {
+      all_zero &= x == 0;
+      if (std::isfinite(x) && x >= 0 && (x > 0 || !zero_is_bad)) continue;
+      Find("bad-scale", w.module,
+           fmt::format("{} holds {}", part.name(),
+                       std::isnan(x) ? "NaN" : fmt::format("{:.4g}", x)));
+      break;
+    }
+    if (all_zero && !zero_is_bad) {
+      Find("bad-scale", w.module,
+           fmt::format("{} holds nothing but zeros", part.name()));
+    }
+  }
+
+  // Scales of weights that are none, or that nobody filled in.
+  void CheckRange(const StoredWeight& w, const ModelTensor& part,
+                  const std::vector<float>& numbers) {
+    float least = std::numeric_limits<float>::infinity();
+    float most = 0;
+    for (const float x : numbers) {
+      if (!std::isfinite(x)) continue;
+      least = std::min(least, x);
+      most = std::max(most, x);
+    }
+    if (!(least <= most)) return;
+    const FormatSpec& format = *FindFormat(w.layout->codes);
+    const float largest = LimitsOf(format.element).max;
+    // A power of two may be nearly twice what the weight needs.
+    if (w.layout->global == Global::kNone && most > 2 * kMostAmax / largest) {
+      Find("implausible-scale", w.module,
+           fmt::format("{} holds {:.4g}, which would mean weights as large as "
+                       "{:.3g}",
+                       part.name(), most, most * largest));
+    }
+    // Those of a power of two may be one and the same.
+    int exponent = 0;
+    const bool power = std::frexp(most, &exponent) == 0.5f;
+    if (numbers.size() >= kManyScales && least == most && most > 0 &&
+        (most == 1 || !power)) {
+      Find("placeholder-scale", w.module,
+           fmt::format("all {} of {} are {:.4g}", numbers.size(), part.name(),
+                       most));
+    }
+    if (w.layout->global != Global::kNone && most > 0) {
+      float& group = most_[GroupOf(w)];
+      group = std::max(group, most);
+    }
+  }
+
+  // Block scales of NVFP4 have 448 for the largest block of all that share the
+  // global scale, or 256: what uses little of that rounds to few numbers.
+  void CheckUse() {
+    for (const StoredWeight& w : stored_.weights) {
+      const auto found = most_.find(GroupOf(w));
+      if (found == most_.end() || found->second >= kLeastScale) continue;
+      Find("unused-range", w.module,
+           fmt::format("its largest block scale is {:.3g}, of 448",
+                       found->second));
+    }
   }
 
   void CheckGlobal(const StoredWeight& w, float global) {
@@ -104,6 +160,15 @@ class ScaleRules {
   }
 
  private:
+  static constexpr float kMostAmax = 2688;
+  static constexpr float kLeastScale = 3.5f;
+  static constexpr size_t kManyScales = 64;
+
+  std::string GroupOf(const StoredWeight& w) const {
+    const auto key = architecture_.FusionKey(w.module, w.cols);
+    return key.empty() ? w.module : key;
+  }
+
   void Find(std::string_view rule, const std::string& where,
             const std::string& text) {
     findings_.Add(rule, where, text);
@@ -114,6 +179,7 @@ class ScaleRules {
   const Architecture& architecture_;
   Findings& findings_;
   std::map<std::string, float> globals_;
+  std::map<std::string, float> most_;  // block scale of what shares a global
 };
 
 }  // namespace
@@ -122,6 +188,7 @@ absl::Status LintScales(const LintedModel& linted, Findings* findings) {
   ScaleRules rules(linted, findings);
   if (auto s = rules.CheckScales(); !s.ok()) return s;
   rules.CheckFused();
+  rules.CheckUse();
   return absl::OkStatus();
 }
 

@@ -179,6 +179,7 @@ absl::Status Model::OpenDirectory() {
     }
     for (const std::string& name : found) {
       if (listed.count(name) > 0) continue;
+      strays_.push_back(name);
       notes_.push_back(
           fmt::format("{} is not in {} and is left out", name, index_name_));
     }

@@ -3,8 +3,10 @@
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_FINDING_H_
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,11 +23,13 @@ struct Finding {
 // faulty modules is told in a line.
 class Findings {
  public:
-  // `kind`: sets faults of a rule apart that are a line each, like two keys of
-  // a file. Of more kinds than a person reads the last one counts the rest.
+  // Once for a rule and a place. `kind`: sets faults of a rule apart that are a
+  // line each, like two keys of a file. Of more kinds than a person reads the
+  // last one counts the rest.
   void Add(std::string_view rule, const std::string& where,
            const std::string& text, std::string_view kind = "") {
     constexpr size_t kMostKinds = 12;
+    if (!told_.emplace(rule, where, kind).second) return;
     size_t kinds = 0;
     Entry* last = nullptr;
     for (Entry& e : entries_) {
@@ -53,6 +57,7 @@ class Findings {
     std::string kind;
   };
   std::vector<Entry> entries_;
+  std::set<std::tuple<std::string_view, std::string, std::string>> told_;
 };
 
 }  // namespace quantd::checkpoint

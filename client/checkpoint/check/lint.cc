@@ -25,6 +25,9 @@ constexpr LintRule kRules[] = {
      "auto-round#2386"},
     {"index", "the index leaves tensors out, which loaders that go by it miss",
      "vmlx-swift#388"},
+    {"stray-file",
+     "a file beside those of the index has tensors of the same names",
+     "mlx-vlm#1464"},
     {"wrapped-names",
      "names have what a wrapper of training put before them, and engines look "
      "for them without",
@@ -210,7 +213,11 @@ std::optional<Linted> LintUnopened(const std::string& path,
     return std::nullopt;
   }
   Linted out;
-  out.findings.push_back({"unreadable", path, std::string(status.message())});
+  std::string text(status.message());
+  // What is wrong is there, and the path is said already.
+  const std::string before = path + ": ";
+  if (text.starts_with(before)) text.erase(0, before.size());
+  out.findings.push_back({"unreadable", path, text});
   return out;
 }
 

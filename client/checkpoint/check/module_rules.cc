@@ -15,6 +15,16 @@
 namespace quantd::checkpoint {
 namespace {
 
+// What belongs to the codes of a module, and is looked at with them.
+bool IsOfCodes(std::string_view name) {
+  for (const std::string_view end :
+       {"_scale", "_scale_inv", "_scale_2", "_scales", "_zero_point", ".g_idx",
+        "_g_idx", "_packed", "_shape", ".comfy_quant"}) {
+    if (name.ends_with(end)) return true;
+  }
+  return false;
+}
+
 class ModuleRules {
  public:
   ModuleRules(const LintedModel& linted, Findings* findings)
@@ -31,7 +41,7 @@ class ModuleRules {
       Put(u.module + ".weight", {});
     }
     for (const ModelTensor& t : linted.model.tensors()) {
-      if (linted.parts.count(&t) > 0) continue;
+      if (linted.parts.count(&t) > 0 || IsOfCodes(t.name())) continue;
       if (IsStacked(t))
         stacks_[std::string(ModuleOf(t.name()))] = t.stored.shape[0];
       Put(t.name(), t.stored.shape);
@@ -173,6 +183,22 @@ class ModuleRules {
                     "it is another matrix");
     }
     return absl::OkStatus();
+  }
+
+  // Loaders that take all files of a directory take one of the two.
+  void CheckStrays() {
+    for (const std::string& name : linted_.model.strays()) {
+      const auto file =
+          safetensors::File::Open(linted_.model.path() + "/" + name);
+      if (!file.ok()) continue;
+      for (const safetensors::Tensor& t : file->tensors()) {
+        if (linted_.model.Find(t.name) == nullptr) continue;
+        findings_.Add("stray-file", name,
+                      fmt::format("not in {}, and it has a {} of its own",
+                                  linted_.model.index_name(), t.name));
+        break;
+      }
+    }
   }
 
   void CheckNames() {
@@ -345,6 +371,7 @@ class ModuleRules {
 absl::Status LintModules(const LintedModel& linted, Findings* findings) {
   ModuleRules rules(linted, findings);
   rules.CheckNames();
+  rules.CheckStrays();
   rules.CheckLayers();
   rules.CheckExperts();
   rules.CheckShapes();

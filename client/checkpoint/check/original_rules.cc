@@ -18,7 +18,7 @@ constexpr double kMostRatio = 0.01;
 std::string RatioText(double ratio) {
   if (std::isnan(ratio)) return "NaN";
   if (ratio > 100) return "more than 100 times the weights";
-  return fmt::format("{:.2g} % of the weights", 100 * ratio);
+  return fmt::format("{:.0f} % of the weights", 100 * ratio);
 }
 
 bool IsPlain(const ModelTensor& t) {

@@ -80,6 +80,10 @@ class ScaleRules {
                        "{:.3g}",
                        part.name(), most, most * largest));
     }
+    if (numbers.size() == 1) {
+      ++singles_;
+      ones_ += most == 1;
+    }
     // Those of a power of two may be one and the same.
     int exponent = 0;
     const bool power = std::frexp(most, &exponent) == 0.5f;
@@ -93,6 +97,12 @@ class ScaleRules {
       float& group = most_[GroupOf(w)];
       group = std::max(group, most);
     }
+  }
+
+  void CheckOnes() {
+    if (singles_ < kManySingles || ones_ < singles_) return;
+    Find("placeholder-scale", stored_.weights.front().module,
+         fmt::format("the scales of all {} weights are 1", singles_));
   }
 
   // Block scales of NVFP4 have 448 for the largest block of all that share the
@@ -163,6 +173,7 @@ class ScaleRules {
   static constexpr float kMostAmax = 2688;
   static constexpr float kLeastScale = 3.5f;
   static constexpr size_t kManyScales = 64;
+  static constexpr size_t kManySingles = 4;
 
   std::string GroupOf(const StoredWeight& w) const {
     const auto key = architecture_.FusionKey(w.module, w.cols);
@@ -178,6 +189,8 @@ class ScaleRules {
   const StoredModel& stored_;
   const Architecture& architecture_;
   Findings& findings_;
+  size_t singles_ = 0;  // weights with one scale, and those where it is 1
+  size_t ones_ = 0;
   std::map<std::string, float> globals_;
   std::map<std::string, float> most_;  // block scale of what shares a global
 };
@@ -189,6 +202,7 @@ absl::Status LintScales(const LintedModel& linted, Findings* findings) {
   if (auto s = rules.CheckScales(); !s.ok()) return s;
   rules.CheckFused();
   rules.CheckUse();
+  rules.CheckOnes();
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "client/checkpoint/check/rules.h"
+#include "client/checkpoint/check/scheme_table.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -12,72 +13,6 @@ namespace quantd::checkpoint {
 namespace {
 
 constexpr char kConfig[] = "config.json";
-
-// How compressed-tensors and ModelOpt describe weights of a format.
-struct SchemeRow {
-  WeightFormat format;
-  int bits;
-  std::string_view strategy;
-  int group_size;  // 0: none
-  std::string_view scale_type;
-  std::vector<std::string_view> file_formats;
-  std::vector<std::string_view> algorithms;
-};
-const std::vector<SchemeRow>& Schemes() {
-  static const auto* const rows = new std::vector<SchemeRow>{
-      {WeightFormat::kNvfp4,
-       4,
-       "tensor_group",
-       16,
-       "torch.float8_e4m3fn",
-       {"nvfp4-pack-quantized"},
-       {"NVFP4", "W4A16_NVFP4", "NVFP4_AWQ", "W4A8_NVFP4_FP8", "NVFP4_SVD",
-        "NVFP4_SVDQUANT"}},
-      {WeightFormat::kFp8,
-       8,
-       "tensor",
-       0,
-       "",
-       {"float-quantized", "naive-quantized"},
-       {"FP8"}},
-      {WeightFormat::kFp8Dynamic,
-       8,
-       "channel",
-       0,
-       "",
-       {"float-quantized", "naive-quantized"},
-       {"FP8_PER_CHANNEL_PER_TOKEN"}},
-      {WeightFormat::kFp8Block,
-       8,
-       "block",
-       0,
-       "",
-       {"float-quantized", "naive-quantized"},
-       {"FP8_PB_WO", "FP8_BLOCK_SCALES"}},
-      {WeightFormat::kMxfp8,
-       8,
-       "group",
-       32,
-       "torch.uint8",
-       {"mxfp8-quantized", "float-quantized"},
-       {"MXFP8"}},
-      {WeightFormat::kMxfp4,
-       4,
-       "group",
-       32,
-       "torch.uint8",
-       {"mxfp4-pack-quantized"},
-       {"MXFP4", "W4A16_MXFP4"}},
-  };
-  return *rows;
-}
-
-const SchemeRow* RowOf(WeightFormat format) {
-  for (const SchemeRow& row : Schemes()) {
-    if (row.format == format) return &row;
-  }
-  return nullptr;
-}
 
 template <typename List>
 bool Has(const List& list, std::string_view word) {
@@ -113,6 +48,7 @@ class SchemeRules {
                        Name(declared_.dialect())),
            "own");
     }
+    CheckType();
     const Json* old = Member(&linted_.model.config(), "compression_config");
     const Json* q = declared_.quantization();
     if (old != nullptr && q != nullptr) {
@@ -131,12 +67,30 @@ class SchemeRules {
   }
 
  private:
+  // Numbers of bf16 may be too large for fp16, and nothing says so.
+  void CheckType() {
+    const Json& config = linted_.model.config();
+    const Json* type = Member(&config, "dtype");
+    if (type == nullptr) type = Member(&config, "torch_dtype");
+    if (TextOf(type) != "float16") return;
+    const auto has = [&](const char* dtype) {
+      return std::any_of(
+          linted_.model.tensors().begin(), linted_.model.tensors().end(),
+          [&](const ModelTensor& t) {
+            return t.stored.shape.size() > 1 && t.stored.dtype == dtype;
+          });
+    };
+    if (!has("BF16") || has("F16")) return;
+    Find(kConfig, "the model's type is float16, and its tensors are bf16",
+         "dtype");
+  }
+
   void CheckCompressedTensors() {
     const Json* q = declared_.quantization();
     const auto overall = TextOf(Member(q, "format"));
     const bool mixed = overall == "mixed-precision";
     for (const StoredWeight& w : linted_.stored.weights) {
-      const SchemeRow* row = RowOf(w.layout->format);
+      const SchemeRow* row = FindScheme(w.layout->format);
       if (row == nullptr) continue;
       const DeclaredGroup* group = declared_.GroupOf(w.module);
       if (group == nullptr) {
@@ -251,7 +205,7 @@ class SchemeRules {
       const auto all = TextOf(Member(json, "quant_algo"));
       const auto size = IntegerOf(Member(json, "group_size"));
       for (const StoredWeight& w : linted_.stored.weights) {
-        const SchemeRow* row = RowOf(w.layout->format);
+        const SchemeRow* row = FindScheme(w.layout->format);
         if (row == nullptr || !all) continue;
         std::string algorithm = *all;
         const Json* layer = nullptr;
@@ -391,8 +345,9 @@ class SchemeRules {
     const std::string path =
         place == "top" ? std::string(key) : fmt::format("{}: {}", place, key);
     Find(w.module,
-         fmt::format("\"{}\" is {}, and the tensors are {}, which is {}", path,
-                     Shown(there), Name(w.layout->format), want),
+         fmt::format("\"{}\" is {}, and for the {} of the tensors it would be "
+                     "{}",
+                     path, Shown(there), Name(w.layout->format), want),
          path);
   }
 

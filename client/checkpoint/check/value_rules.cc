@@ -28,6 +28,8 @@ constexpr int64_t kColumns = 16;
 // block of sixteen or thirty-two has one that comes near the largest.
 constexpr double kMostClippedFp8 = 0.05;
 constexpr double kMostClippedFp4 = 1.0 / 3;
+constexpr uint64_t kHeap = 8;
+constexpr uint64_t kFewCodes = 64;
 // Of codes of FP8, whose largest is 448 by the arithmetic of every library.
 constexpr double kLeastCode = 3.5;
 // Too few tell nothing.
@@ -197,15 +199,7 @@ class ValueRules {
            fmt::format("{} of {} codes are NaN", nan, s.count));
     }
     if (s.count < kFewNumbers) return;
-    const double clipped =
-        static_cast<double>(fp8 ? s.codes[0x7E] + s.codes[0xFE]
-                                : Halves(s, 0x7)) /
-        static_cast<double>(s.count);
-    if (clipped > (fp8 ? kMostClippedFp8 : kMostClippedFp4)) {
-      Find("clipped", where,
-           fmt::format("{:.0f} % of its codes are the largest that there is",
-                       100 * clipped));
-    }
+    CheckClipped(w, where, s, fp8);
     double largest = 0;
     for (uint8_t code = 0; fp8 && code < 0x7F; ++code) {
       if (s.codes[code] + s.codes[code | 0x80] == 0) continue;
@@ -216,6 +210,26 @@ class ValueRules {
       Find("unused-range", where,
            fmt::format("its largest code is {:.3g}, of 448", largest));
     }
+  }
+
+  void CheckClipped(const StoredWeight& w, const std::string& where,
+                    const Statistics& s, bool fp8) {
+    const uint64_t most = fp8 ? s.codes[0x7E] + s.codes[0xFE] : Halves(s, 0x7);
+    const double share =
+        static_cast<double>(most) / static_cast<double>(s.count);
+    // What is cut off lies in a heap at the end of a slope. The largest of
+    // every block lies there, too.
+    const BlockShape block = BlockOf(*w.layout);
+    const uint64_t wide = block.cols > 0   ? static_cast<uint64_t>(block.cols)
+                          : block.rows > 0 ? static_cast<uint64_t>(w.cols)
+                                           : s.count;
+    const uint64_t own = 2 * (s.count / std::max<uint64_t>(1, wide));
+    const uint64_t next = s.codes[0x7D] + s.codes[0xFD];
+    const bool heap = fp8 && most > own + kHeap * next + kFewCodes;
+    if (!heap && share <= (fp8 ? kMostClippedFp8 : kMostClippedFp4)) return;
+    Find("clipped", where,
+         fmt::format("{:.2g} % of its codes are the largest that there is",
+                     100 * share));
   }
 
   // Of E2M1: codes of this magnitude, in both halves of bytes.

@@ -186,8 +186,8 @@ int TellLint(const Options& options, const CheckOptions& check,
     fmt::print("{}: nothing found in {}{}\n", check.model, looked,
                has_original ? "" : "; --original MODEL finds more");
   } else {
-    fmt::print("{}: {} findings in {}\n", check.model, linted.findings.size(),
-               looked);
+    fmt::print("{}: {} finding{} in {}\n", check.model, linted.findings.size(),
+               linted.findings.size() == 1 ? "" : "s", looked);
   }
   return code;
 }

@@ -30,7 +30,7 @@ class CheckTest : public testing::Test {
     EXPECT_THAT(found, IsOk());
     if (!found.ok()) return std::string(found.status().message());
     std::string text;
-    for (const Finding& f : *found) {
+    for (const Finding& f : found->findings) {
       text += fmt::format("{} {}: {} ({}); ", f.rule, f.where, f.text, f.count);
     }
     return text;

@@ -46,7 +46,7 @@ class RepairTest : public testing::Test {
     EXPECT_THAT(mended, IsOk());
     auto left = Lint(*mended, original);
     EXPECT_THAT(left, IsOk());
-    out.left = *std::move(left);
+    out.left = left->findings;
     return out;
   }
   // Of "mended", against what the clean model stands for.
@@ -148,7 +148,7 @@ TEST_F(RepairTest, WhatCanBeMendedWithoutLossIs) {
     const Model* truth = c.with_original ? &original : nullptr;
     const auto before = Lint(faulty, truth);
     ASSERT_THAT(before, IsOk());
-    ASSERT_FALSE(before->empty());
+    ASSERT_FALSE(before->findings.empty());
     const Outcome out = Mended(faulty, truth);
     ASSERT_FALSE(out.plan.repairs.empty());
     EXPECT_EQ(out.plan.repairs.front().rule, c.rule);
@@ -174,8 +174,8 @@ TEST_F(RepairTest, FittingScalesCostsWhatItSays) {
     const Model faulty = WritePlanted(At("q"), p);
     const auto before = Lint(faulty);
     ASSERT_THAT(before, IsOk());
-    ASSERT_EQ(before->size(), 1u);
-    EXPECT_EQ(before->front().rule, "fused-scales");
+    ASSERT_EQ(before->findings.size(), 1u);
+    EXPECT_EQ(before->findings.front().rule, "fused-scales");
     const Outcome out = Mended(faulty);
     EXPECT_THAT(out.left, IsEmpty());
     ASSERT_THAT(out.fitted, SizeIs(2));

@@ -42,7 +42,11 @@ class Findings {
       ++last->finding.count;
       return;
     }
-    entries_.push_back({{rule, where, text}, std::string(kind)});
+    Entry& e = entries_.emplace_back();
+    e.finding.rule = rule;
+    e.finding.where = where;
+    e.finding.text = text;
+    e.kind = kind;
   }
   std::vector<Finding> Take() {
     std::vector<Finding> findings;

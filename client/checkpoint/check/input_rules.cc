@@ -19,7 +19,7 @@ constexpr double kMostInput = 1e6;
 constexpr double kLeastInput = 1e-6;
 // Most modules come after a norm, so that half of them are far below this.
 constexpr double kMostMedian = 4096;
-constexpr size_t kSome = 4;
+constexpr size_t kSome = 3;
 // A cache of larger keys is none.
 constexpr double kMostCacheScale = 1000;
 constexpr double kLeastCacheScale = 1e-8;

@@ -190,18 +190,22 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   for (const UnclearWeight& u : stored->unclear) {
     LintUnclear(model, u, &findings);
   }
-  for (const auto rules : {LintScales, LintInputs, LintParts, LintValues,
-                           LintModules, LintSchemes}) {
+  for (const auto rules :
+       {LintScales, LintInputs, LintParts, LintModules, LintSchemes}) {
     if (auto s = rules(linted, &findings); !s.ok()) return s;
   }
   LintConfig(linted, &findings);
   LintLists(linted, &findings);
+  absl::StatusOr<ComparedWeights> compared = ComparedWeights();
   if (original != nullptr) {
-    const auto compared = LintAgainst(*original, linted, &findings);
+    compared = LintAgainst(*original, linted, &findings);
     if (!compared.ok()) return compared.status();
-    out.compared = compared->quantized;
-    out.compared_others = compared->others;
   }
+  if (auto s = LintValues(linted, compared->proven, &findings); !s.ok()) {
+    return s;
+  }
+  out.compared = compared->quantized;
+  out.compared_others = compared->others;
   out.share = sample.share();
   out.findings = findings.Take();
   return out;

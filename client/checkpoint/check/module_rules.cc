@@ -36,12 +36,17 @@ class ModuleRules {
       Put(w.module + ".weight", {w.rows, w.cols});
       if (w.experts > 1) stacks_[w.module] = w.experts;
     }
-    // What is told otherwise is not missing.
+    // What is told otherwise is neither missing nor of a wrong shape.
+    std::set<std::string> unclear;
     for (const UnclearWeight& u : linted.stored.unclear) {
       Put(u.module + ".weight", {});
+      unclear.insert(u.module);
     }
     for (const ModelTensor& t : linted.model.tensors()) {
-      if (linted.parts.count(&t) > 0 || IsOfCodes(t.name())) continue;
+      if (linted.parts.count(&t) > 0 || IsOfCodes(t.name()) ||
+          unclear.count(std::string(ModuleOf(t.name()))) > 0) {
+        continue;
+      }
       if (IsStacked(t))
         stacks_[std::string(ModuleOf(t.name()))] = t.stored.shape[0];
       Put(t.name(), t.stored.shape);

@@ -48,6 +48,9 @@ class OriginalRules {
                                found->compared, w.experts));
       }
       if (found->compared > 0) Tell(w, *found);
+      if (found->compared == static_cast<size_t>(w.experts) && found->right) {
+        compared_.proven.insert(w.module);
+      }
     }
     return absl::OkStatus();
   }

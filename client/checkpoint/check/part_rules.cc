@@ -2,6 +2,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "client/checkpoint/check/rules.h"
 #include "fmt/format.h"
@@ -99,13 +100,20 @@ class PartRules {
       if (!s.ok()) return s;
       CheckLabel(module, text);
     }
+    std::vector<std::string> modules;
     for (const StoredWeight& w : linted_.stored.weights) {
-      if (any &&
-          linted_.model.Find(w.module + std::string(kLabel)) == nullptr) {
-        findings_.Add("label", w.module,
-                      "it has no comfy_quant, as others have: ComfyUI takes "
-                      "its codes for weights");
+      modules.push_back(w.module);
+    }
+    for (const UnclearWeight& u : linted_.stored.unclear) {
+      modules.push_back(u.module);
+    }
+    for (const std::string& module : modules) {
+      if (!any || linted_.model.Find(module + std::string(kLabel)) != nullptr) {
+        continue;
       }
+      findings_.Add("label", module,
+                    "it has no comfy_quant, as others have: ComfyUI takes its "
+                    "codes for weights");
     }
     return absl::OkStatus();
   }

@@ -2,9 +2,12 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_RULES_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_RULES_H_
 
+#include <cstddef>
 #include <set>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/declared.h"
 #include "client/checkpoint/check/finding.h"
@@ -30,6 +33,9 @@ struct ComparedWeights {
   size_t quantized = 0;  // experts of a stack are one each
   size_t of = 0;         // that there are
   size_t others = 0;     // tensors that are not quantized
+  // Modules that are the original's: what is odd about their numbers is so in
+  // the original.
+  std::set<std::string> proven;
 };
 
 // The numbers of scales, and those that fused weights share.
@@ -38,8 +44,11 @@ absl::Status LintScales(const LintedModel& linted, Findings* findings);
 absl::Status LintInputs(const LintedModel& linted, Findings* findings);
 // Tensors beside a quantized weight that no engine expects there, and labels.
 absl::Status LintParts(const LintedModel& linted, Findings* findings);
-// The numbers of weights, quantized and not.
-absl::Status LintValues(const LintedModel& linted, Findings* findings);
+// The numbers of weights, quantized and not. `proven`: those that the original
+// has, too.
+absl::Status LintValues(const LintedModel& linted,
+                        const std::set<std::string>& proven,
+                        Findings* findings);
 // Whether all is there, in the shapes that config.json says.
 absl::Status LintModules(const LintedModel& linted, Findings* findings);
 // config.json and ModelOpt's own file by themselves.

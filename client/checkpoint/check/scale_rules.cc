@@ -173,7 +173,7 @@ class ScaleRules {
   static constexpr float kMostAmax = 2688;
   static constexpr float kLeastScale = 3.5f;
   static constexpr size_t kManyScales = 64;
-  static constexpr size_t kManySingles = 4;
+  static constexpr size_t kManySingles = 3;
 
   std::string GroupOf(const StoredWeight& w) const {
     const auto key = architecture_.FusionKey(w.module, w.cols);

@@ -16,6 +16,7 @@
 
 namespace quantd::checkpoint {
 
+inline constexpr char kConfigFile[] = "config.json";
 inline constexpr char kModelOptFile[] = "hf_quant_config.json";
 
 // nullptr where there is no such member, or no object to have one.

@@ -6,7 +6,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-constexpr std::string_view kRegular = "re:";
+constexpr std::string_view kRegularStart = "re:";
 
 // Look-around and references, which the library that is used here leaves out.
 bool IsForeign(std::string_view text) {
@@ -45,7 +45,7 @@ ModuleList::ModuleList(const Json* list, Rule rule) : rule_(rule) {
     if (!json.is_string()) continue;
     Entry entry = {json.get<std::string>(), std::nullopt, false};
     const bool regular =
-        rule == Rule::kExactOrRegular && entry.text.starts_with(kRegular);
+        rule == Rule::kExactOrRegular && entry.text.starts_with(kRegularStart);
     const bool glob = rule != Rule::kExactOrRegular &&
                       entry.text.find('*') != std::string::npos;
     if (regular || glob) {
@@ -84,7 +84,9 @@ bool ModuleList::MayName(std::string_view module) const {
     const std::string_view layer = Layer(module);
     if (!layer.empty() && layer == Layer(e.text)) return true;
     if (rule_ == Rule::kExactOrRegular) {
-      return e.text == "Linear" || e.text.ends_with("." + std::string(module));
+      const bool longer = e.text.size() > module.size() &&
+                          e.text[e.text.size() - module.size() - 1] == '.';
+      return e.text == "Linear" || (longer && e.text.ends_with(module));
     }
     return !e.text.empty() && module.find(e.text) != std::string_view::npos;
   });

@@ -11,7 +11,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-std::string NameOf(const std::string& module, bool stacked, int64_t expert) {
+std::string KeyOf(const std::string& module, bool stacked, int64_t expert) {
   return stacked ? fmt::format("{}#{}", module, expert) : module;
 }
 
@@ -25,7 +25,7 @@ absl::StatusOr<Originals> Originals::Of(const Model& model) {
   out.stored_ = *std::move(stored);
   for (const StoredWeight& w : out.stored_.weights) {
     for (int64_t e = 0; e < w.experts; ++e) {
-      out.weights_[NameOf(w.module, w.layout->stacked, e)] = {
+      out.weights_[KeyOf(w.module, w.layout->stacked, e)] = {
           &w, e, {}, w.rows, w.cols};
     }
   }
@@ -38,7 +38,7 @@ absl::StatusOr<Originals> Originals::Of(const Model& model) {
       if (!weights.ok()) continue;
       int64_t expert = 0;
       for (Weight& w : *weights) {
-        const std::string name = NameOf(w.module, whole, expert++);
+        const std::string name = KeyOf(w.module, whole, expert++);
         const int64_t rows = w.rows;
         const int64_t cols = w.cols;
         out.weights_[name] = {nullptr, 0, std::move(w), rows, cols};
@@ -50,7 +50,7 @@ absl::StatusOr<Originals> Originals::Of(const Model& model) {
 
 const OriginalWeight* Originals::Find(const StoredWeight& w,
                                       int64_t expert) const {
-  const auto found = weights_.find(NameOf(w.module, w.layout->stacked, expert));
+  const auto found = weights_.find(KeyOf(w.module, w.layout->stacked, expert));
   if (found == weights_.end() || found->second.rows != w.rows ||
       found->second.cols != w.cols) {
     return nullptr;

@@ -7,10 +7,10 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/guess.h"
-#include "client/checkpoint/check/lint.h"
 #include "client/checkpoint/check/originals.h"
 #include "client/checkpoint/check/reading.h"
 #include "client/checkpoint/check/row_sample.h"
+#include "client/checkpoint/lint/lint.h"
 #include "client/checkpoint/repair/repair.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/lint.h"
+#include "client/checkpoint/lint/lint.h"
 #include "client/checkpoint/made_with.h"
 #include "client/checkpoint/report/cause.h"
 #include "client/checkpoint/report/place.h"

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "client/checkpoint/check/compare.h"
-#include "client/checkpoint/check/lint.h"
 #include "client/checkpoint/check/verify.h"
 #include "client/checkpoint/inventory.h"
+#include "client/checkpoint/lint/lint.h"
 #include "client/checkpoint/made_with.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/stored.h"

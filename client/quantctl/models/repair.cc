@@ -5,8 +5,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "client/checkpoint/check/lint.h"
 #include "client/checkpoint/convert/output_directory.h"
+#include "client/checkpoint/lint/lint.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/models/plan_text.h"
 #include "fmt/format.h"

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "client/checkpoint/check/compare.h"
-#include "client/checkpoint/check/lint.h"
+#include "client/checkpoint/lint/lint.h"
 #include "tests/client/checkpoint/planted.h"
 
 namespace quantd::checkpoint {

@@ -3,8 +3,8 @@
 #include <set>
 #include <string>
 
-#include "client/checkpoint/check/rules.h"
-#include "client/checkpoint/check/scheme_table.h"
+#include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/lint/scheme_table.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -12,10 +12,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-constexpr char kConfig[] = "config.json";
-
 template <typename List>
-bool Has(const List& list, std::string_view word) {
+bool Includes(const List& list, std::string_view word) {
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
@@ -56,7 +54,7 @@ class SchemeRules {
         const Json* a = Member(old, key);
         const Json* b = Member(q, key);
         if (a == nullptr || b == nullptr || *a == *b) continue;
-        Find(kConfig,
+        Find(kConfigFile,
              fmt::format("\"compression_config\" and \"quantization_config\" "
                          "have different \"{}\"",
                          key),
@@ -81,7 +79,7 @@ class SchemeRules {
           });
     };
     if (!has("BF16") || has("F16")) return;
-    Find(kConfig, "the model's type is float16, and its tensors are bf16",
+    Find(kConfigFile, "the model's type is float16, and its tensors are bf16",
          "dtype");
   }
 
@@ -105,12 +103,12 @@ class SchemeRules {
       const std::string_view place =
           own && own->is_string() ? std::string_view(group->name) : "top";
       if (format && !(mixed && format == overall) &&
-          !Has(row->file_formats, *format)) {
+          !Includes(row->file_formats, *format)) {
         Mismatch(w, place, "format", Member(own ? group->json : q, "format"),
                  fmt::format("\"{}\"", row->file_formats.front()));
       }
       if (own != nullptr && overall && !mixed &&
-          !Has(row->file_formats, *overall) && format != overall) {
+          !Includes(row->file_formats, *overall) && format != overall) {
         Mismatch(w, "top", "format", Member(q, "format"),
                  fmt::format("\"{}\"", row->file_formats.front()));
       }
@@ -162,7 +160,7 @@ class SchemeRules {
   void CheckExtras(const Json& q) {
     const auto status = TextOf(Member(&q, "quantization_status"));
     if (status && *status != "compressed") {
-      Find(kConfig,
+      Find(kConfigFile,
            fmt::format("\"quantization_status\" is \"{}\", and the weights are "
                        "compressed",
                        *status),
@@ -178,7 +176,7 @@ class SchemeRules {
               return t.name().find(name + "_") != std::string::npos;
             });
         if (there) continue;
-        Find(kConfig,
+        Find(kConfigFile,
              fmt::format("\"transform_config\" has {}, and no tensor is of it",
                          name),
              "transform_config");
@@ -190,7 +188,7 @@ class SchemeRules {
         linted_.model.tensors().begin(), linted_.model.tensors().end(),
         [](const auto& t) { return t.name().ends_with(".bitmask"); });
     if (sparsity && *sparsity != "dense" && !masks) {
-      Find(kConfig,
+      Find(kConfigFile,
            fmt::format("\"sparsity_config\" says {}, and the weights are dense",
                        *sparsity),
            "sparsity_config");
@@ -201,7 +199,7 @@ class SchemeRules {
     const Json* own = declared_.own();
     const Json* q = declared_.quantization();
     for (const auto& [file, json] :
-         {std::pair{kModelOptFile, own}, std::pair{kConfig, q}}) {
+         {std::pair{kModelOptFile, own}, std::pair{kConfigFile, q}}) {
       const auto all = TextOf(Member(json, "quant_algo"));
       const auto size = IntegerOf(Member(json, "group_size"));
       for (const StoredWeight& w : linted_.stored.weights) {
@@ -221,7 +219,7 @@ class SchemeRules {
             continue;
           }
         }
-        if (!Has(row->algorithms, algorithm)) {
+        if (!Includes(row->algorithms, algorithm)) {
           Mismatch(w, file, "quant_algo",
                    Member(layer ? layer : json, "quant_algo"),
                    fmt::format("\"{}\"", row->algorithms.front()));
@@ -286,7 +284,7 @@ class SchemeRules {
       const Json* a = Member(own, key);
       const Json* b = Member(q, key);
       if (a == nullptr || b == nullptr || *a == *b) continue;
-      Find(kConfig,
+      Find(kConfigFile,
            fmt::format("\"{}\" is {}, and {} in {}", key, Shown(b), Shown(a),
                        kModelOptFile),
            key);

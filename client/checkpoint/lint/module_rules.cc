@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "client/checkpoint/check/layer_names.h"
-#include "client/checkpoint/check/rules.h"
-#include "client/checkpoint/check/shape_table.h"
+#include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/lint/shape_table.h"
 #include "client/checkpoint/stacked.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"

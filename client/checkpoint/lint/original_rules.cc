@@ -4,7 +4,7 @@
 
 #include "client/checkpoint/check/originals.h"
 #include "client/checkpoint/check/reading.h"
-#include "client/checkpoint/check/rules.h"
+#include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/stacked.h"
 #include "client/files/quantized_file.h"
 #include "fmt/format.h"
@@ -13,7 +13,7 @@ namespace quantd::checkpoint {
 namespace {
 
 // Rounding to bf16 and back is far below, for a tensor that nobody quantized.
-constexpr double kMostRatio = 0.01;
+constexpr double kMostPlainRatio = 0.01;
 
 std::string RatioText(double ratio) {
   if (std::isnan(ratio)) return "NaN";
@@ -71,7 +71,7 @@ class OriginalRules {
           Compare(linted_.model, t, originals_.model(), *truth, linted_.sample);
       if (!d.ok()) return d.status();
       ++compared_.others;
-      if (d->ratio() <= kMostRatio) continue;
+      if (d->ratio() <= kMostPlainRatio) continue;
       Find("not-the-original", t.name(),
            fmt::format("it is not quantized, and the error is {}",
                        RatioText(d->ratio())));

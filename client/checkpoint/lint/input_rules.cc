@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "client/checkpoint/check/layer_names.h"
-#include "client/checkpoint/check/rules.h"
+#include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 

@@ -3,13 +3,11 @@
 #include <string>
 
 #include "client/checkpoint/check/guess.h"
-#include "client/checkpoint/check/rules.h"
+#include "client/checkpoint/lint/rules.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
 namespace {
-
-constexpr char kConfig[] = "config.json";
 
 // JSON types of members that engines read, as bits.
 enum Kinds : unsigned {
@@ -108,38 +106,38 @@ class ConfigRules {
       : linted_(linted), findings_(*findings) {}
 
   void CheckTypes() {
-    CheckKeys(kConfig, "", &linted_.model.config(), kOfModel);
+    CheckKeys(kConfigFile, "", &linted_.model.config(), kOfModel);
     const Json* q = Member(&linted_.model.config(), "quantization_config");
     if (q != nullptr && !q->is_object() && !q->is_null()) {
-      Find("config-type", kConfig,
+      Find("config-type", kConfigFile,
            fmt::format("\"quantization_config\" is {}, and an object was "
                        "expected",
                        Shown(q)),
            "quantization_config");
     }
-    CheckKeys(kConfig, "", q, kOfQuantization);
+    CheckKeys(kConfigFile, "", q, kOfQuantization);
     CheckKeys(kModelOptFile, "", linted_.declared.own(), kOfQuantization);
     const Json* groups = Member(q, "config_groups");
     if (groups == nullptr || !groups->is_object()) return;
     for (const auto& [name, group] : groups->items()) {
       const std::string path = "config_groups." + name + ".";
       if (!group.is_object()) {
-        Find("config-type", kConfig,
+        Find("config-type", kConfigFile,
              fmt::format("\"config_groups.{}\" is {}, and an object was "
                          "expected",
                          name, Shown(&group)),
              path);
         continue;
       }
-      CheckKeys(kConfig, path, &group, kOfGroup);
+      CheckKeys(kConfigFile, path, &group, kOfGroup);
       for (const char* key : {"weights", "input_activations"}) {
         const Json* scheme = Member(&group, key);
         const std::string inner = path + key + ".";
-        CheckKeys(kConfig, inner, scheme, kOfScheme);
+        CheckKeys(kConfigFile, inner, scheme, kOfScheme);
         const Json* dynamic = Member(scheme, "dynamic");
         if (dynamic != nullptr && !dynamic->is_boolean() &&
             *dynamic != "local") {
-          Find("config-type", kConfig,
+          Find("config-type", kConfigFile,
                fmt::format("\"{}dynamic\" is {}, and true, false or \"local\" "
                            "was expected",
                            inner, Shown(dynamic)),
@@ -166,17 +164,17 @@ class ConfigRules {
       const Json* there =
           Member(&linted_.model.config(), "quantization_config");
       if (there != nullptr && !there->is_null()) return;  // told with its type
-      Find("config", kConfig,
+      Find("config", kConfigFile,
            "no quantization_config: engines take the codes for weights");
       return;
     }
     if (configured == Dialect::kNone) {
       const auto method = TextOf(Member(q, "quant_method"));
       if (!method) {
-        Needs(q, kConfig, {"quant_method"});
+        Needs(q, kConfigFile, {"quant_method"});
       } else if (dialect != Dialect::kCompressedTensors ||
                  method->find("compressed") != std::string::npos) {
-        Find("dialect", kConfig,
+        Find("dialect", kConfigFile,
              fmt::format("quant_method \"{}\", and the tensors are as {} has "
                          "them",
                          *method, Name(dialect)));
@@ -233,28 +231,28 @@ class ConfigRules {
         break;
       }
       case Dialect::kCompressedTensors: {
-        Needs(&q, kConfig,
+        Needs(&q, kConfigFile,
               {"config_groups", "format", "ignore", "quantization_status"});
         const Json* groups = Member(&q, "config_groups");
         if (groups != nullptr && groups->empty()) {
-          Find("config", kConfig, "\"config_groups\" is empty");
+          Find("config", kConfigFile, "\"config_groups\" is empty");
         }
         for (const DeclaredGroup& g : linted_.declared.groups()) {
           for (const char* key : {"targets", "weights"}) {
             if (!g.json->is_object() || Member(g.json, key) != nullptr) {
               continue;
             }
-            Find("config", kConfig, fmt::format("no \"{}.{}\"", g.name, key),
-                 g.name + key);
+            Find("config", kConfigFile,
+                 fmt::format("no \"{}.{}\"", g.name, key), g.name + key);
           }
         }
         break;
       }
       case Dialect::kDeepSeek:
         if (first.layout->format != WeightFormat::kFp8) {
-          Needs(&q, kConfig, {"fmt", "weight_block_size"});
+          Needs(&q, kConfigFile, {"fmt", "weight_block_size"});
         }
-        Needs(&q, kConfig, {"activation_scheme"});
+        Needs(&q, kConfigFile, {"activation_scheme"});
         break;
       case Dialect::kGptOss:
       case Dialect::kComfy:

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/rules.h"
+#include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 

@@ -1,7 +1,7 @@
 // The shapes that config.json says tensors to have, of model types whose code
 // somebody looked at: those of others are anything.
-#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_SHAPE_TABLE_H_
-#define QUANTD_CLIENT_CHECKPOINT_CHECK_SHAPE_TABLE_H_
+#ifndef QUANTD_CLIENT_CHECKPOINT_LINT_SHAPE_TABLE_H_
+#define QUANTD_CLIENT_CHECKPOINT_LINT_SHAPE_TABLE_H_
 
 #include <cstdint>
 #include <optional>
@@ -44,4 +44,4 @@ class ShapeTable {
 
 }  // namespace quantd::checkpoint
 
-#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_SHAPE_TABLE_H_
+#endif  // QUANTD_CLIENT_CHECKPOINT_LINT_SHAPE_TABLE_H_

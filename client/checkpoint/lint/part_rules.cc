@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "client/checkpoint/check/rules.h"
+#include "client/checkpoint/lint/rules.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {

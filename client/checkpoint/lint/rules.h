@@ -1,6 +1,6 @@
 // The rules of lint, by what they look at. Each adds what it finds.
-#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_RULES_H_
-#define QUANTD_CLIENT_CHECKPOINT_CHECK_RULES_H_
+#ifndef QUANTD_CLIENT_CHECKPOINT_LINT_RULES_H_
+#define QUANTD_CLIENT_CHECKPOINT_LINT_RULES_H_
 
 #include <cstddef>
 #include <set>
@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/declared.h"
-#include "client/checkpoint/check/finding.h"
 #include "client/checkpoint/check/row_sample.h"
+#include "client/checkpoint/lint/finding.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/stored.h"
 
@@ -64,4 +64,4 @@ absl::StatusOr<ComparedWeights> LintAgainst(const Model& original,
 
 }  // namespace quantd::checkpoint
 
-#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_RULES_H_
+#endif  // QUANTD_CLIENT_CHECKPOINT_LINT_RULES_H_

@@ -1,4 +1,4 @@
-#include "client/checkpoint/check/lint.h"
+#include "client/checkpoint/lint/lint.h"
 
 #include <optional>
 #include <set>
@@ -7,7 +7,7 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/guess.h"
-#include "client/checkpoint/check/rules.h"
+#include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/stored.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"

@@ -6,7 +6,7 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/layer_names.h"
-#include "client/checkpoint/check/rules.h"
+#include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/stacked.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -25,7 +25,7 @@ class ListRules {
 
   void CheckPatterns() {
     for (const auto& [file, list] :
-         {std::pair{"config.json", &declared_.ignored()},
+         {std::pair{kConfigFile, &declared_.ignored()},
           std::pair{kModelOptFile, &declared_.excluded()}}) {
       for (const std::string& text : list->broken()) {
         findings_.Add("bad-pattern", file, text, text);
@@ -33,7 +33,7 @@ class ListRules {
     }
     for (const DeclaredGroup& g : declared_.groups()) {
       for (const std::string& text : g.targets.broken()) {
-        findings_.Add("bad-pattern", "config.json", text, text);
+        findings_.Add("bad-pattern", kConfigFile, text, text);
       }
     }
   }

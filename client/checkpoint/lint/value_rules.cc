@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "client/checkpoint/check/layer_names.h"
-#include "client/checkpoint/check/rules.h"
+#include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/weight_values.h"
 #include "client/files/quantized_file.h"
 #include "fmt/format.h"
@@ -21,7 +21,7 @@ constexpr double kMostAmax = 2688;
 constexpr double kMostRms = 32;
 constexpr double kLeastAmax = 1e-8;
 // Of two weights of one name in different layers.
-constexpr double kMostRatio = 1000;
+constexpr double kMostPeerRatio = 1000;
 // Rows, or blocks of columns, that are nothing but zeros; a few are padding.
 constexpr double kMostDead = 1.0 / 20;
 constexpr int64_t kColumns = 16;
@@ -170,7 +170,7 @@ class ValueRules {
       const double median = sorted[sorted.size() / 2];
       for (const auto& [rms, where] : all) {
         if (rms == 0 ||
-            (rms < kMostRatio * median && rms > median / kMostRatio)) {
+            (rms < kMostPeerRatio * median && rms > median / kMostPeerRatio)) {
           continue;
         }
         Find("implausible-scale", where,

@@ -1,6 +1,6 @@
 // What lint finds.
-#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_FINDING_H_
-#define QUANTD_CLIENT_CHECKPOINT_CHECK_FINDING_H_
+#ifndef QUANTD_CLIENT_CHECKPOINT_LINT_FINDING_H_
+#define QUANTD_CLIENT_CHECKPOINT_LINT_FINDING_H_
 
 #include <cstddef>
 #include <set>
@@ -66,4 +66,4 @@ class Findings {
 
 }  // namespace quantd::checkpoint
 
-#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_FINDING_H_
+#endif  // QUANTD_CLIENT_CHECKPOINT_LINT_FINDING_H_

@@ -1,10 +1,10 @@
 // What lint looks at, how much of it, and what it tells of much.
-#include "client/checkpoint/check/lint.h"
+#include "client/checkpoint/lint/lint.h"
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/finding.h"
 #include "client/checkpoint/check/module_list.h"
 #include "client/checkpoint/check/row_sample.h"
+#include "client/checkpoint/lint/finding.h"
 #include "tests/client/checkpoint/planted.h"
 
 namespace quantd::checkpoint {

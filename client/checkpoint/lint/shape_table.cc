@@ -1,4 +1,4 @@
-#include "client/checkpoint/check/shape_table.h"
+#include "client/checkpoint/lint/shape_table.h"
 
 #include <algorithm>
 
@@ -23,7 +23,7 @@ constexpr std::string_view kBiases[] = {"llama", "qwen3", "qwen3_moe",
 constexpr std::string_view kOtherNorms[] = {"olmo2", "cohere"};
 
 template <size_t kCount>
-bool Has(const std::string_view (&list)[kCount], std::string_view word) {
+bool IsOneOf(const std::string_view (&list)[kCount], std::string_view word) {
   return std::find(std::begin(list), std::end(list), word) != std::end(list);
 }
 
@@ -44,9 +44,9 @@ std::optional<std::vector<int64_t>> One(Number n) {
 
 }  // namespace
 
-bool IsPlainDecoder(std::string_view type) { return Has(kPlain, type); }
-bool HasUniformLayers(std::string_view type) { return !Has(kMixed, type); }
-bool SaysBiases(std::string_view type) { return Has(kBiases, type); }
+bool IsPlainDecoder(std::string_view type) { return IsOneOf(kPlain, type); }
+bool HasUniformLayers(std::string_view type) { return !IsOneOf(kMixed, type); }
+bool SaysBiases(std::string_view type) { return IsOneOf(kBiases, type); }
 
 std::optional<int64_t> ExpertsOf(const Json& config) {
   for (const char* key :
@@ -70,7 +70,7 @@ ShapeTable::ShapeTable(const Json& config, std::string_view type)
   if (!head_ && hidden_ && heads && *heads > 0) head_ = *hidden_ / *heads;
   queries_ = Times(heads, head_);
   keys_ = Times(groups, head_);
-  own_attention_ = Has(kOtherNorms, type);
+  own_attention_ = IsOneOf(kOtherNorms, type);
 }
 
 std::optional<std::vector<int64_t>> ShapeTable::Of(

@@ -1,7 +1,7 @@
 // Faults of quantized checkpoints that engines load without a word, or refuse
 // with one that nobody understands.
-#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_LINT_H_
-#define QUANTD_CLIENT_CHECKPOINT_CHECK_LINT_H_
+#ifndef QUANTD_CLIENT_CHECKPOINT_LINT_LINT_H_
+#define QUANTD_CLIENT_CHECKPOINT_LINT_LINT_H_
 
 #include <cstddef>
 #include <optional>
@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/checkpoint/check/finding.h"
+#include "client/checkpoint/lint/finding.h"
 #include "client/checkpoint/model.h"
 
 namespace quantd::checkpoint {
@@ -49,4 +49,4 @@ std::optional<Linted> LintUnopened(const std::string& path,
 
 }  // namespace quantd::checkpoint
 
-#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_LINT_H_
+#endif  // QUANTD_CLIENT_CHECKPOINT_LINT_LINT_H_

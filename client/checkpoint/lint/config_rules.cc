@@ -147,6 +147,23 @@ class ConfigRules {
     }
   }
 
+  // A configuration that was left, or weights that were put in place of others.
+  void CheckAny() {
+    const bool any =
+        !linted_.stored.weights.empty() || !linted_.stored.unclear.empty();
+    const bool narrow =
+        std::any_of(linted_.model.tensors().begin(),
+                    linted_.model.tensors().end(), [](const ModelTensor& t) {
+                      return safetensors::BitsOf(t.stored.dtype) < 16 ||
+                             t.stored.dtype == "I32";
+                    });
+    if (any || narrow || linted_.declared.dialect() == Dialect::kNone) return;
+    Find("config-mismatch", kConfigFile,
+         fmt::format("it says that {} quantized the weights, and none is",
+                     Name(linted_.declared.dialect())),
+         "none");
+  }
+
   void CheckKnown() {
     if (linted_.stored.weights.empty() || linted_.model.single_file()) return;
     const StoredWeight& first = linted_.stored.weights.front();
@@ -275,6 +292,7 @@ class ConfigRules {
 void LintConfig(const LintedModel& linted, Findings* findings) {
   ConfigRules rules(linted, findings);
   rules.CheckTypes();
+  rules.CheckAny();
   rules.CheckKnown();
 }
 

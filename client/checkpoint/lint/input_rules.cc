@@ -68,6 +68,17 @@ class InputRules {
       if (!numbers.ok()) return numbers.status();
       if (numbers->empty()) continue;
       const float scale = numbers->front();
+      if (numbers->size() > 1) {
+        Find("input-scale", w.module,
+             fmt::format("{} holds {} numbers, and engines take one",
+                         tensor->name(), numbers->size()));
+      }
+      if (!needs && IsListed()) {
+        findings_.Add("config-mismatch", w.module,
+                      "it has a scale of activations, which the configuration "
+                      "says to stay as they are or to find theirs at run time",
+                      "input scales");
+      }
       inputs_.push_back(
           {&w, tensor, scale, InputAmax(*tensor, w.layout->global, scale)});
     }
@@ -121,6 +132,13 @@ class InputRules {
   }
 
  private:
+  // Whether the configuration tells how activations are quantized.
+  bool IsListed() const {
+    const Dialect d = linted_.declared.dialect();
+    return d == Dialect::kCompressedTensors || d == Dialect::kModelOpt ||
+           d == Dialect::kDeepSeek;
+  }
+
   void TellMissing(size_t missing, size_t needing) {
     const bool none = missing == needing;
     std::set<const StoredWeight*> there;

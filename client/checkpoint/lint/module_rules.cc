@@ -215,6 +215,12 @@ class ModuleRules {
                       fmt::format("its name begins with \"{}\"", wrapper));
         break;
       }
+      for (const std::string_view adapter : {".lora_", ".base_layer."}) {
+        if (t.name().find(adapter) == std::string::npos) continue;
+        findings_.Add("wrapped-names", t.name(),
+                      "it is of an adapter that was not merged", "adapter");
+        break;
+      }
     }
     if (linted_.model.unlisted() > 0) {
       findings_.Add("index", linted_.model.index_name(),

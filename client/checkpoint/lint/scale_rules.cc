@@ -80,6 +80,19 @@ class ScaleRules {
                        "{:.3g}",
                        part.name(), most, most * largest));
     }
+    // One that is far above all others of its weight.
+    if (w.layout->global == Global::kNone && numbers.size() >= kSomeScales) {
+      std::vector<float> sorted = numbers;
+      const auto middle =
+          sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
+      std::nth_element(sorted.begin(), middle, sorted.end());
+      if (*middle > 0 && most > kMostAbove * *middle) {
+        Find("implausible-scale", w.module,
+             fmt::format("{} holds {:.4g}, and half of its scales are below "
+                         "{:.4g}",
+                         part.name(), most, *middle));
+      }
+    }
     if (numbers.size() == 1) {
       ++singles_;
       ones_ += most == 1;
@@ -172,6 +185,8 @@ class ScaleRules {
  private:
   static constexpr float kMostAmax = 2688;
   static constexpr float kLeastScale = 3.5f;
+  static constexpr size_t kSomeScales = 8;
+  static constexpr float kMostAbove = 1000;
   static constexpr size_t kManyScales = 64;
   static constexpr size_t kManySingles = 3;
 

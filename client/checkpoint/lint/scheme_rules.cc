@@ -148,6 +148,17 @@ class SchemeRules {
         want("block_structure", Json{block.rows, block.cols}, true);
       }
     }
+    const Json* inputs = Member(group.json, "input_activations");
+    const Json* input_type = Member(inputs, "type");
+    if (input_type != nullptr && *input_type != "float") {
+      Mismatch(w, group.name + ".input_activations", "type", input_type,
+               "\"float\"");
+    }
+    const auto input_bits = IntegerOf(Member(inputs, "num_bits"));
+    if (input_bits && *input_bits != row.bits && *input_bits != 8) {
+      Mismatch(w, group.name + ".input_activations", "num_bits",
+               Member(inputs, "num_bits"), fmt::format("{}", row.bits));
+    }
     const Json* order = Member(scheme, "actorder");
     if (order != nullptr && !order->is_null() && *order != false &&
         *order != "static" && *order != "weight" &&

@@ -9,6 +9,7 @@
 
 #include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/lint/shape_table.h"
 #include "client/checkpoint/weight_values.h"
 #include "client/files/quantized_file.h"
 #include "fmt/format.h"
@@ -147,7 +148,11 @@ class ValueRules {
              fmt::format("{} of {} numbers are NaN or infinite", s.not_finite,
                          s.count));
       }
-      if (t.stored.shape.size() >= 2 && s.dead_rows == s.rows) {
+      // Some types add one to a norm; those of Llama multiply by it.
+      const bool factor = IsPlainDecoder(linted_.model.model_type()) &&
+                          !linted_.model.model_type().starts_with("gemma") &&
+                          t.name().ends_with("norm.weight");
+      if ((t.stored.shape.size() >= 2 || factor) && s.dead_rows == s.rows) {
         Find("dead-weight", t.name(), "nothing but zeros");
       }
       if (s.amax > 1e6) {

@@ -59,6 +59,22 @@ std::vector<Fault> ConfigFaults() {
       {"config-mismatch", mo,
        Own([](ModelJson& q) { q["quant_algo"] = "FP8"; }),
        "quant_algo\" is \"FP8\""},
+      {"config-mismatch", mo,
+       [](Planted& p) {
+         Inputs({0.001f, 0.001f, 0.001f})(p);
+         p.own["quantization"]["quant_algo"] = "W4A16_NVFP4";
+       },
+       "it has a scale of activations, which"},
+      {"config-mismatch", ct, Group([](ModelJson& g) {
+         g["input_activations"] = {
+             {"num_bits", 8}, {"type", "int"}, {"dynamic", true}};
+       }),
+       "input_activations: type\" is \"int\""},
+      {"config-mismatch", ct,
+       [](Planted& p) {
+         for (const std::string& module : {kQ, kK, kV}) Plain(module)(p);
+       },
+       "quantized the weights, and none is"},
       {"config-mismatch", Base::kDeepSeek, Config([](ModelJson& q) {
          q["weight_block_size"] = {64, 64};
        }),

@@ -38,6 +38,13 @@ std::vector<Fault> LayoutFaults() {
       {"missing-scale", ct, Erase(kQ + ".weight_scale"), "scales are missing"},
       {"missing-scale", mo, Erase(kQ + ".weight_scale_2"),
        "global scale is missing"},
+      {"missing-scale", ct,
+       [](Planted& p) {
+         const std::string name = "model.layers.0.mlp.experts.down_proj_blocks";
+         p.tensors[name] = {
+             name, "U8", {1, 2, 1, 16}, std::vector<std::byte>(32)};
+       },
+       "experts.down_proj: its scales are missing"},
       {"unclear-layout", ct,
        [](Planted& p) {
          Rename(&p, kQ + ".weight_scale", kQ + ".weight_scale_inv");

@@ -27,6 +27,15 @@ std::vector<Fault> ScaleFaults() {
        Set(kQ + ".weight_scale_inv", 1e30f), "holds 1e+30"},
       {"implausible-scale", Base::kFp8, Set(kQ + ".weight_scale", 1e-20f),
        "as large as"},
+      {"implausible-scale", Base::kFp8,
+       [](Planted& p) {
+         std::vector<float> scales(32, 0.5f / 448);
+         scales[7] = 2;
+         WrittenTensor& t = p.part(kQ + ".weight_scale");
+         t.shape = {32, 1};
+         t.bytes = FloatBytes(scales);
+       },
+       "half of its scales are below"},
       {"placeholder-scale", Base::kFp8, SetAll(".weight_scale", 1),
        "the scales of all 3 weights are 1"},
       {"placeholder-scale", ct, Fill(kQ + ".weight_scale", 0x38), "are 1"},
@@ -58,6 +67,14 @@ std::vector<Fault> ScaleFaults() {
       {"input-scale", mo, Inputs({2, 2, 2}), "may be the reciprocals"},
       {"input-scale", mo, Inputs({700, 700, 700}), "inputs as large as"},
       {"input-scale", mo, Inputs({1e-12f, 1e-12f, 1e-12f}), "2.69e-09"},
+      {"input-scale", mo,
+       [](Planted& p) {
+         Inputs({0.001f, 0.001f, 0.001f})(p);
+         WrittenTensor& t = p.part(kQ + ".input_scale");
+         t.shape = {2};
+         t.bytes = FloatBytes({0.001f, 0.001f});
+       },
+       "holds 2 numbers, and engines take one"},
       {"fused-input-scales", mo, Inputs({0.001f, 0.004f, 0.001f}),
        "for the same inputs"},
       {"cache-scale", ct, Cache({}), "no scales of the cache"},

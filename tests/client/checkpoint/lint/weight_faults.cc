@@ -22,6 +22,7 @@ std::vector<Fault> WeightFaults() {
        "16 of 32 rows are nothing but zeros"},
       {"dead-weight", ct, Fill("model.embed_tokens.weight", 0),
        "nothing but zeros"},
+      {"dead-weight", ct, Fill("model.norm.weight", 0), "nothing but zeros"},
       {"clipped", ct, Fill(kQ + ".weight_packed", 0xF7, 256),
        "are the largest that there is"},
       {"clipped", Base::kFp8, Fill(kQ + ".weight", 0xFE, 1900),
@@ -50,6 +51,8 @@ std::vector<Fault> WeightFaults() {
        Model_([](ModelJson& c) { c["num_key_value_heads"] = 2; }),
        "[32, 64], and it would be [64, 64] by config.json"},
       {"wrong-shape", ct, Put(kQ + ".bias", {16}), "by its weight"},
+      {"missing-weight", ct, Erase(kQ + ".weight_packed"),
+       "nothing that it is the scale of"},
       {"tied-head", ct,
        Model_([](ModelJson& c) { c["tie_word_embeddings"] = true; }),
        "another matrix"},
@@ -58,6 +61,8 @@ std::vector<Fault> WeightFaults() {
          Rename(&p, "model.norm.weight", "module.model.norm.weight");
        },
        "begins with \"module.\""},
+      {"wrapped-names", ct, Put(kQ + ".lora_A.weight", {8, 64}),
+       "an adapter that was not merged"},
   };
 }
 

@@ -1,8 +1,9 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/checkpoint/architecture.h"
@@ -12,6 +13,58 @@
 
 namespace quantd::checkpoint {
 namespace {
+
+// How often which number is there. Of bytes there are few, however many scales
+// a model has.
+struct Tally {
+  uint64_t count = 0;
+  uint64_t not_numbers = 0;
+  std::vector<std::pair<float, uint64_t>> values;  // from the least on
+
+  static absl::StatusOr<Tally> Of(const Model& model, const ModelTensor& t) {
+    Tally tally;
+    std::map<float, uint64_t> values;
+    const auto add = [&](float x, uint64_t times) {
+      tally.count += times;
+      if (std::isnan(x)) {
+        tally.not_numbers += times;
+      } else {
+        values[x] += times;
+      }
+    };
+    if (safetensors::BitsOf(t.stored.dtype) != 8) {
+      const auto numbers = ReadNumbers(model, t);
+      if (!numbers.ok()) return numbers.status();
+      for (const float x : *numbers) add(x, 1);
+    } else {
+      constexpr size_t kSome = size_t{1} << 20;
+      std::array<uint64_t, 256> bytes = {};
+      std::vector<std::byte> some(std::min(kSome, t.stored.size));
+      for (size_t at = 0; at < t.stored.size; at += kSome) {
+        const auto span =
+            absl::MakeSpan(some).first(std::min(kSome, t.stored.size - at));
+        if (auto s = model.Read(t, at, span); !s.ok()) return s;
+        for (const std::byte b : span) ++bytes[static_cast<uint8_t>(b)];
+      }
+      for (size_t i = 0; i < bytes.size(); ++i) {
+        const auto byte = static_cast<std::byte>(i);
+        if (bytes[i] > 0)
+          add(NumberAt(t.stored.dtype, {&byte, 1}, 0), bytes[i]);
+      }
+    }
+    tally.values.assign(values.begin(), values.end());
+    return tally;
+  }
+
+  float middle() const {
+    uint64_t seen = 0;
+    for (const auto& [x, times] : values) {
+      seen += times;
+      if (2 * seen >= count) return x;
+    }
+    return 0;
+  }
+};
 
 class ScaleRules {
  public:
@@ -27,34 +80,34 @@ class ScaleRules {
                                       PartSource::kInputScale}) {
         const ModelTensor* part = w.part(source);
         if (part == nullptr) continue;
-        const auto numbers = ReadNumbers(model_, *part);
-        if (!numbers.ok()) return numbers.status();
-        CheckNumbers(w, source, *part, *numbers);
-        if (source == PartSource::kGlobal && numbers->size() == 1) {
-          CheckGlobal(w, (*numbers)[0]);
+        const auto tally = Tally::Of(model_, *part);
+        if (!tally.ok()) return tally.status();
+        CheckNumbers(w, source, *part, *tally);
+        if (source == PartSource::kGlobal && tally->count == 1 &&
+            tally->not_numbers == 0) {
+          CheckGlobal(w, tally->values.front().first);
         }
-        if (source == PartSource::kScales) CheckRange(w, *part, *numbers);
+        if (source == PartSource::kScales) CheckRange(w, *part, *tally);
       }
     }
     return absl::OkStatus();
   }
 
   void CheckNumbers(const StoredWeight& w, PartSource source,
-                    const ModelTensor& part,
-                    const std::vector<float>& numbers) {
+                    const ModelTensor& part, const Tally& tally) {
     // A block of zeros has a scale of zero.
     const bool zero_is_bad = source != PartSource::kScales ||
                              w.layout->scale_shape != ScaleShape::kBlocks;
-    bool all_zero = !numbers.empty();
-    for (const float x : numbers) {
-      all_zero &= x == 0;
+    if (tally.not_numbers > 0) {
+      Find("bad-scale", w.module, fmt::format("{} holds NaN", part.name()));
+    }
+    for (const auto& [x, times] : tally.values) {
       if (std::isfinite(x) && x >= 0 && (x > 0 || !zero_is_bad)) continue;
       Find("bad-scale", w.module,
-           fmt::format("{} holds {}", part.name(),
-                       std::isnan(x) ? "NaN" : fmt::format("{:.4g}", x)));
-      break;
+           fmt::format("{} holds {:.4g}", part.name(), x));
     }
-    if (all_zero && !zero_is_bad) {
+    if (!zero_is_bad && tally.values.size() == 1 &&
+        tally.values.front().first == 0) {
       Find("bad-scale", w.module,
            fmt::format("{} holds nothing but zeros", part.name()));
     }
@@ -62,15 +115,13 @@ class ScaleRules {
 
   // Scales of weights that are none, or that nobody filled in.
   void CheckRange(const StoredWeight& w, const ModelTensor& part,
-                  const std::vector<float>& numbers) {
-    float least = std::numeric_limits<float>::infinity();
+                  const Tally& tally) {
     float most = 0;
-    for (const float x : numbers) {
-      if (!std::isfinite(x)) continue;
-      least = std::min(least, x);
-      most = std::max(most, x);
+    for (const auto& [x, times] : tally.values) {
+      if (std::isfinite(x)) most = std::max(most, x);
     }
-    if (!(least <= most)) return;
+    if (tally.values.empty()) return;
+    const float least = tally.values.front().first;
     const FormatSpec& format = *FindFormat(w.layout->codes);
     const float largest = LimitsOf(format.element).max;
     // A power of two may be nearly twice what the weight needs.
@@ -81,29 +132,25 @@ class ScaleRules {
                        part.name(), most, most * largest));
     }
     // One that is far above all others of its weight.
-    if (w.layout->global == Global::kNone && numbers.size() >= kSomeScales) {
-      std::vector<float> sorted = numbers;
-      const auto middle =
-          sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
-      std::nth_element(sorted.begin(), middle, sorted.end());
-      if (*middle > 0 && most > kMostAbove * *middle) {
-        Find("implausible-scale", w.module,
-             fmt::format("{} holds {:.4g}, and half of its scales are below "
-                         "{:.4g}",
-                         part.name(), most, *middle));
-      }
+    const float middle = tally.middle();
+    if (w.layout->global == Global::kNone && tally.count >= kSomeScales &&
+        middle > 0 && most > kMostAbove * middle) {
+      Find("implausible-scale", w.module,
+           fmt::format("{} holds {:.4g}, and half of its scales are no larger "
+                       "than {:.4g}",
+                       part.name(), most, middle));
     }
-    if (numbers.size() == 1) {
+    if (tally.count == 1) {
       ++singles_;
       ones_ += most == 1;
     }
     // Those of a power of two may be one and the same.
     int exponent = 0;
     const bool power = std::frexp(most, &exponent) == 0.5f;
-    if (numbers.size() >= kManyScales && least == most && most > 0 &&
+    if (tally.count >= kManyScales && least == most && most > 0 &&
         (most == 1 || !power)) {
       Find("placeholder-scale", w.module,
-           fmt::format("all {} of {} are {:.4g}", numbers.size(), part.name(),
+           fmt::format("all {} of {} are {:.4g}", tally.count, part.name(),
                        most));
     }
     if (w.layout->global != Global::kNone && most > 0) {

@@ -35,7 +35,7 @@ std::vector<Fault> ScaleFaults() {
          t.shape = {32, 1};
          t.bytes = FloatBytes(scales);
        },
-       "half of its scales are below"},
+       "half of its scales are no larger"},
       {"placeholder-scale", Base::kFp8, SetAll(".weight_scale", 1),
        "the scales of all 3 weights are 1"},
       {"placeholder-scale", ct, Fill(kQ + ".weight_scale", 0x38), "are 1"},

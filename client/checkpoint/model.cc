@@ -179,6 +179,7 @@ absl::Status Model::OpenDirectory() {
     }
     for (const std::string& name : found) {
       if (listed.count(name) > 0) continue;
+      strays_.push_back(name);
       notes_.push_back(
           fmt::format("{} is not in {} and is left out", name, index_name_));
     }
@@ -290,10 +291,10 @@ absl::Status Model::CheckIndex() {
     }
   }
   if (index_.size() < tensors_.size()) {
+    unlisted_ = tensors_.size() - index_.size();
     notes_.push_back(
-        fmt::format("{} tensors are not in {} and are kept all "
-                    "the same",
-                    tensors_.size() - index_.size(), index_name_));
+        fmt::format("{} tensors are not in {} and are kept all the same",
+                    unlisted_, index_name_));
   }
   return absl::OkStatus();
 }

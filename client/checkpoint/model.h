@@ -69,6 +69,10 @@ class Model {
   // Files beside shards, index and config: tokenizers, licences. Relative, and
   // those of one level of folders below.
   const std::vector<std::string>& others() const { return others_; }
+  // Shards beside those of the index, which are left out.
+  const std::vector<std::string>& strays() const { return strays_; }
+  // Tensors of the shards that the index does not list.
+  size_t unlisted() const { return unlisted_; }
   // What is odd and no error, a sentence each.
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -88,6 +92,8 @@ class Model {
   std::map<std::string, size_t, std::less<>> by_name_;
   std::string index_name_;
   std::map<std::string, std::string> index_;  // the shard of a tensor
+  std::vector<std::string> strays_;
+  size_t unlisted_ = 0;
   bool has_config_ = false;
   Json config_ = Json::object();
   std::vector<std::string> others_;

@@ -66,7 +66,8 @@ constexpr float kE2M1[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
 
 float Bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-// Numbers one after the other, without a look at their type for each.
+}  // namespace
+
 void Decode(std::string_view dtype, absl::Span<const std::byte> bytes,
             absl::Span<float> out) {
   if (dtype == "BF16") {
@@ -84,8 +85,6 @@ void Decode(std::string_view dtype, absl::Span<const std::byte> bytes,
     for (size_t i = 0; i < out.size(); ++i) out[i] = NumberAt(dtype, bytes, i);
   }
 }
-
-}  // namespace
 
 uint16_t ToBf16(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
@@ -114,11 +113,23 @@ float NumberAt(std::string_view dtype, absl::Span<const std::byte> bytes,
 
 absl::StatusOr<std::vector<float>> ReadNumbers(const Model& model,
                                                const ModelTensor& tensor) {
-  std::vector<std::byte> bytes(tensor.stored.size);
-  if (auto s = model.Read(tensor, 0, absl::MakeSpan(bytes)); !s.ok()) return s;
   const auto element =
       static_cast<size_t>(safetensors::BitsOf(tensor.stored.dtype) / 8);
-  std::vector<float> numbers(element == 0 ? 0 : bytes.size() / element);
+  return ReadNumbers(model, tensor, 0,
+                     element == 0 ? 0 : tensor.stored.size / element);
+}
+
+absl::StatusOr<std::vector<float>> ReadNumbers(const Model& model,
+                                               const ModelTensor& tensor,
+                                               size_t first, size_t count) {
+  const auto element =
+      static_cast<size_t>(safetensors::BitsOf(tensor.stored.dtype) / 8);
+  std::vector<std::byte> bytes(count * element);
+  if (auto s = model.Read(tensor, first * element, absl::MakeSpan(bytes));
+      !s.ok()) {
+    return s;
+  }
+  std::vector<float> numbers(count);
   Decode(tensor.stored.dtype, bytes, absl::MakeSpan(numbers));
   return numbers;
 }
@@ -151,8 +162,6 @@ absl::Status WeightValues::ReadScales() {
   const auto rounded = [this](float x) {
     return rounded_ ? Bf16(ToBf16(x)) : x;
   };
-  auto scales = ReadNumbers(model_, *weight_->part(PartSource::kScales));
-  if (!scales.ok()) return scales.status();
   float number = 1;
   if (layout.global != Global::kNone) {
     const auto global =
@@ -168,12 +177,20 @@ absl::Status WeightValues::ReadScales() {
   const int64_t down = block.rows == 0 ? 1 : CeilDiv(rows_, block.rows);
   across_ = block.cols == 0 ? 1 : CeilDiv(cols_, block.cols);
   scales_.resize(static_cast<size_t>(down * across_));
-  const auto first = static_cast<size_t>(expert_ * down * across_);
+  // Those of other experts are none of it.
+  const ModelTensor& part = *weight_->part(PartSource::kScales);
+  const auto scales =
+      weight_->experts > 1
+          ? ReadNumbers(model_, part,
+                        static_cast<size_t>(expert_) * scales_.size(),
+                        scales_.size())
+          : ReadNumbers(model_, part);
+  if (!scales.ok()) return scales.status();
   for (int64_t i = 0; i < down; ++i) {
     for (int64_t j = 0; j < across_; ++j) {
       const int64_t at =
           swizzled_ ? SwizzledIndex(i, j, across_) : i * across_ + j;
-      const size_t from = first + static_cast<size_t>(at);
+      const auto from = static_cast<size_t>(at);
       if (from >= scales->size()) {
         return absl::InvalidArgumentError(
             fmt::format("{}: too few scales", weight_->module));
@@ -213,7 +230,8 @@ absl::Status WeightValues::Read(int64_t row, int64_t count,
   const size_t line = static_cast<size_t>(cols_) *
                       static_cast<size_t>(safetensors::BitsOf(dtype)) / 8 /
                       (half ? 2 : 1);
-  std::vector<std::byte> bytes(static_cast<size_t>(count) * line);
+  std::vector<std::byte>& bytes = codes_;
+  bytes.resize(static_cast<size_t>(count) * line);
   const auto from = static_cast<size_t>(expert_ * rows_ + row) * line;
   if (auto s = model_.Read(*codes, from, absl::MakeSpan(bytes)); !s.ok()) {
     return s;

@@ -19,11 +19,18 @@ namespace quantd::checkpoint {
 // BF16, F8_E4M3, F8_E5M2, F8_E8M0, and U8 as E8M0. NaN for another type.
 float NumberAt(std::string_view dtype, absl::Span<const std::byte> bytes,
                size_t i);
+// As many of them as `out` has room for, without a look at their type for each.
+void Decode(std::string_view dtype, absl::Span<const std::byte> bytes,
+            absl::Span<float> out);
 // The nearest bf16; a NaN stays one.
 uint16_t ToBf16(float x);
 // All numbers of a small tensor.
 absl::StatusOr<std::vector<float>> ReadNumbers(const Model& model,
                                                const ModelTensor& tensor);
+// `count` of them, from the one at `first` on.
+absl::StatusOr<std::vector<float>> ReadNumbers(const Model& model,
+                                               const ModelTensor& tensor,
+                                               size_t first, size_t count);
 
 class WeightValues {
  public:
@@ -48,6 +55,8 @@ class WeightValues {
 
   // Rows [row, row + count): count * K numbers.
   absl::Status Read(int64_t row, int64_t count, std::vector<float>* out);
+  // What the file has for the rows that were read last.
+  absl::Span<const std::byte> codes() const { return codes_; }
 
  private:
   absl::Status ReadScales();
@@ -63,6 +72,7 @@ class WeightValues {
   bool rounded_ = false;
   bool swizzled_ = false;
   bool ready_ = false;
+  std::vector<std::byte> codes_;
   std::vector<float> scales_;  // of blocks, times the global one
   int64_t across_ = 1;         // scales of a line
 };

@@ -40,24 +40,6 @@ bool IsOfAnother(const StoredWeight& weight, Dialect configured);
 absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
                                   Dialect dialect);
 
-// How the bytes of a weight lie.
-struct Reading {
-  bool halves_swapped = false;  // of E2M1, against what the dialect says
-  bool order_swapped = false;   // scales are swizzled, or not, against it
-  double noise = 0;             // squared, in squared weights
-};
-
-struct Readings {
-  // That by which the weight is the original's: the dialect's own, if it is.
-  std::optional<Reading> right;
-  double noise =
-      -1;  // of the dialect's own; -1: the original has no such weight
-};
-// Of some rows.
-absl::StatusOr<Readings> FindReading(const Model& model,
-                                     const StoredWeight& weight,
-                                     const Model& original);
-
 }  // namespace quantd::checkpoint
 
 #endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_GUESS_H_

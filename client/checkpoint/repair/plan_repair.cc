@@ -6,7 +6,11 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/lint.h"
+#include "client/checkpoint/check/guess.h"
+#include "client/checkpoint/check/originals.h"
+#include "client/checkpoint/check/reading.h"
+#include "client/checkpoint/check/row_sample.h"
+#include "client/checkpoint/lint/lint.h"
 #include "client/checkpoint/repair/repair.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
@@ -26,6 +30,11 @@ class Planner {
     const auto stored = FindStored(model_);
     if (!stored.ok()) return stored.status();
     SettleDialect(*stored);
+    if (original_ != nullptr) {
+      auto originals = Originals::Of(*original_);
+      if (!originals.ok()) return originals.status();
+      originals_ = *std::move(originals);
+    }
     for (const StoredWeight& w : stored->weights) {
       if (IsOfAnother(w, plan_.dialect)) {
         Guess(w.module, "dialect");
@@ -112,7 +121,7 @@ class Planner {
 
   absl::Status LookAtReading(Candidate* c) {
     const StoredWeight& w = c->mended.weight;
-    const auto found = FindReading(model_, w, *original_);
+    const auto found = FindReading(model_, w, originals_, RowSample(model_));
     if (!found.ok()) return found.status();
     if (!found->right) return absl::OkStatus();
     if (found->right->halves_swapped) {
@@ -205,9 +214,10 @@ class Planner {
     }
     const auto findings = Lint(model_, nullptr);
     if (!findings.ok()) return findings.status();
-    for (const Finding& f : *findings) {
-      if (f.rule != "config" && f.rule != "no-input-scale" &&
-          f.rule != "ignore-list") {
+    for (const Finding& f : findings->findings) {
+      if (f.rule != "config" && f.rule != "config-type" &&
+          f.rule != "config-mismatch" && f.rule != "bad-pattern" &&
+          f.rule != "no-input-scale" && f.rule != "ignore-list") {
         continue;
       }
       plan_.config = true;
@@ -222,6 +232,7 @@ class Planner {
 
   const Model& model_;
   const Model* original_;
+  Originals originals_;
   RepairPlan plan_;
   std::vector<Candidate> candidates_;
 };

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/lint.h"
+#include "client/checkpoint/lint/lint.h"
 #include "client/checkpoint/made_with.h"
 #include "client/checkpoint/report/cause.h"
 #include "client/checkpoint/report/place.h"
@@ -223,7 +223,7 @@ absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
   }
   const auto findings = Lint(b, stored_a->weights.empty() ? &a : nullptr);
   if (!findings.ok()) return findings.status();
-  for (const Finding& f : *findings) {
+  for (const Finding& f : findings->findings) {
     report.warnings.push_back(
         fmt::format("lint: {}: {}: {}{}", f.rule, f.where, f.text,
                     f.count > 1 ? fmt::format(", and {} more", f.count - 1)

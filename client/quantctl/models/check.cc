@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "client/checkpoint/check/compare.h"
-#include "client/checkpoint/check/lint.h"
 #include "client/checkpoint/check/verify.h"
 #include "client/checkpoint/inventory.h"
+#include "client/checkpoint/lint/lint.h"
 #include "client/checkpoint/made_with.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/stored.h"
@@ -123,19 +123,39 @@ int RunInspect(const Options& options, const CheckOptions& check) {
   return kOk;
 }
 
-int RunLint(const Options& options, const CheckOptions& check) {
-  const auto model = Model::Open(check.model);
-  if (!model.ok()) return Fail(options, kBadInput, model.status());
-  absl::StatusOr<Model> original = Model();
-  if (!check.original.empty()) original = Model::Open(check.original);
-  if (!original.ok()) return Fail(options, kBadInput, original.status());
-  const auto findings =
-      Lint(*model, check.original.empty() ? nullptr : &*original);
-  if (!findings.ok()) return Fail(options, kBadInput, findings.status());
-  const int code = findings->empty() ? kOk : kFindings;
-  Json json = {{"command", "lint"}, {"model", check.model}};
+namespace {
+
+// What was looked at, for the last line.
+std::string LookedAt(const checkpoint::Linted& linted, bool has_original) {
+  std::string text = fmt::format("{} quantized weights", linted.weights);
+  if (has_original) {
+    text += fmt::format(
+        ", {} of them and {} other tensors compared with the "
+        "original",
+        linted.compared, linted.compared_others);
+  }
+  if (linted.share < 1) {
+    text += fmt::format(", about {:.2g} % of their rows",
+                        std::max(0.01, 100 * linted.share));
+  }
+  return text;
+}
+
+int TellLint(const Options& options, const CheckOptions& check,
+             const checkpoint::Linted& linted) {
+  const bool has_original = !check.original.empty();
+  const int code = linted.findings.empty() ? kOk : kFindings;
+  Json json = {{"command", "lint"},
+               {"model", check.model},
+               {"weights", linted.weights},
+               {"rows_looked_at", linted.share}};
+  if (has_original) {
+    json["original"] = check.original;
+    json["compared"] = {{"weights", linted.compared},
+                        {"others", linted.compared_others}};
+  }
   json["findings"] = Json::array();
-  for (const auto& f : *findings) {
+  for (const auto& f : linted.findings) {
     std::string_view what;
     std::string_view thread;
     for (const auto& rule : checkpoint::LintRules()) {
@@ -159,11 +179,35 @@ int RunLint(const Options& options, const CheckOptions& check) {
   if (options.json) {
     json["exit_code"] = code;
     Put(json);
-  } else if (findings->empty()) {
-    fmt::print("{}: nothing found{}\n", check.model,
-               check.original.empty() ? "; --original MODEL finds more" : "");
+    return code;
+  }
+  const std::string looked = LookedAt(linted, has_original);
+  if (linted.findings.empty()) {
+    fmt::print("{}: nothing found in {}{}\n", check.model, looked,
+               has_original ? "" : "; --original MODEL finds more");
+  } else {
+    fmt::print("{}: {} finding{} in {}\n", check.model, linted.findings.size(),
+               linted.findings.size() == 1 ? "" : "s", looked);
   }
   return code;
+}
+
+}  // namespace
+
+int RunLint(const Options& options, const CheckOptions& check) {
+  const auto model = Model::Open(check.model);
+  if (!model.ok()) {
+    const auto unopened = checkpoint::LintUnopened(check.model, model.status());
+    return unopened ? TellLint(options, check, *unopened)
+                    : Fail(options, kBadInput, model.status());
+  }
+  absl::StatusOr<Model> original = Model();
+  if (!check.original.empty()) original = Model::Open(check.original);
+  if (!original.ok()) return Fail(options, kBadInput, original.status());
+  const auto linted =
+      Lint(*model, check.original.empty() ? nullptr : &*original);
+  if (!linted.ok()) return Fail(options, kBadInput, linted.status());
+  return TellLint(options, check, *linted);
 }
 
 int RunVerify(const Options& options, const CheckOptions& check) {

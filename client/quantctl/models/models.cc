@@ -75,7 +75,8 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
       "no server",
       RunLint);
   lint->add_option("--original", lint_options->original,
-                   "The model that it was made from, by which more is found")
+                   "The model that it was made from: every weight is held "
+                   "against it, of large models some rows of each")
       ->type_name("MODEL");
   const auto [repair, repair_options] = command(
       "repair",

@@ -5,8 +5,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "client/checkpoint/check/lint.h"
 #include "client/checkpoint/convert/output_directory.h"
+#include "client/checkpoint/lint/lint.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/models/plan_text.h"
 #include "fmt/format.h"
@@ -70,7 +70,7 @@ int RunRepair(const Options& options, const CheckOptions& check) {
   if (!mended.ok()) return Fail(options, kCannotWrite, mended.status());
   const auto left = Lint(*mended, truth);
   if (!left.ok()) return Fail(options, kBadInput, left.status());
-  const int code = left->empty() ? kOk : kFindings;
+  const int code = left->findings.empty() ? kOk : kFindings;
   if (options.json) {
     Json json = {{"command", "repair"},
                  {"model", check.model},
@@ -90,7 +90,7 @@ int RunRepair(const Options& options, const CheckOptions& check) {
            {"sqnr_db", std::isfinite(db) ? Json(db) : Json(nullptr)}});
     }
     json["left"] = Json::array();
-    for (const auto& f : *left) {
+    for (const auto& f : left->findings) {
       json["left"].push_back({{"rule", f.rule},
                               {"where", f.where},
                               {"text", f.text},
@@ -107,11 +107,11 @@ int RunRepair(const Options& options, const CheckOptions& check) {
     for (const FittedWeight& w : fitted) fmt::print("{}\n", LossText(w));
     fmt::print("wrote {}\n", check.other);
   }
-  for (const auto& f : *left) {
+  for (const auto& f : left->findings) {
     fmt::print("left: {}: {}: {}{}\n", f.rule, f.where, f.text,
                f.count > 1 ? fmt::format(", and {} more", f.count - 1) : "");
   }
-  if (!left->empty() && !has_original) {
+  if (!left->findings.empty() && !has_original) {
     fmt::print(
         "--original MODEL may tell more; convert the original again to "
         "be rid of all\n");

@@ -14,10 +14,22 @@ namespace quantd::checkpoint {
 
 inline constexpr char kAttention[] = "model.layers.0.self_attn.";
 
+// Of one layer with nothing but an attention.
+inline ModelJson PlantedConfig() {
+  ModelJson config = LlamaConfig();
+  config["hidden_size"] = 64;
+  config["num_hidden_layers"] = 1;
+  config["num_attention_heads"] = 1;
+  config["num_key_value_heads"] = 1;
+  config["head_dim"] = 32;
+  config["vocab_size"] = 16;
+  return config;
+}
+
 // What a fault is planted in.
 struct Planted {
   Nvfp4Names names = Nvfp4Names::kCompressedTensors;
-  ModelJson config = LlamaConfig();
+  ModelJson config = PlantedConfig();
   ModelJson own = {{"quantization",
                     {{"quant_algo", "W4A16_NVFP4"},
                      {"kv_cache_quant_algo", nullptr},
@@ -69,7 +81,8 @@ inline Planted Clean(Nvfp4Names names) {
     p.original.push_back(made.plain);
   }
   for (const WrittenTensor& t :
-       {Bf16("lm_head.weight", {16, 64}), Bf16("model.norm.weight", {64})}) {
+       {Bf16("lm_head.weight", {16, 64}), Bf16("model.norm.weight", {64}),
+        Bf16("model.embed_tokens.weight", {16, 64})}) {
     p.tensors[t.name] = t;
     p.original.push_back(t);
   }
@@ -88,7 +101,9 @@ inline Model WritePlanted(const std::string& path, const Planted& p) {
 }
 inline Model WritePlantedOriginal(const std::string& path, const Planted& p) {
   std::filesystem::remove_all(path);
-  WriteModel(path, LlamaConfig(), {p.original});
+  ModelJson config = p.config;
+  config.erase("quantization_config");
+  WriteModel(path, config, {p.original});
   return *Model::Open(path);
 }
 

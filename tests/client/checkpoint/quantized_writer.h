@@ -66,11 +66,25 @@ inline MadeNvfp4 MakeNvfp4(const std::string& module, int64_t rows,
   return made;
 }
 
+// As compressed-tensors writes it for weights of NVFP4.
 inline ModelJson CompressedTensorsJson() {
+  const ModelJson weights = {{"num_bits", 4},
+                             {"type", "float"},
+                             {"symmetric", true},
+                             {"strategy", "tensor_group"},
+                             {"dynamic", false},
+                             {"group_size", 16},
+                             {"scale_dtype", "torch.float8_e4m3fn"}};
   return {{"quant_method", "compressed-tensors"},
           {"format", "nvfp4-pack-quantized"},
           {"ignore", {"lm_head"}},
-          {"config_groups", {{"group_0", {{"input_activations", nullptr}}}}}};
+          {"quantization_status", "compressed"},
+          {"config_groups",
+           {{"group_0",
+             {{"format", "nvfp4-pack-quantized"},
+              {"input_activations", nullptr},
+              {"targets", {"Linear"}},
+              {"weights", weights}}}}}};
 }
 
 }  // namespace quantd

@@ -14,6 +14,7 @@ namespace quantd::checkpoint {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -92,8 +93,8 @@ TEST_F(ReportTest, SaysWhatBecameOfAModelAndWhy) {
   EXPECT_EQ(r.groups[0].modules.size(), 3u);
   ASSERT_TRUE(r.groups[0].global);
   EXPECT_EQ(*r.groups[0].global, 2688 / 0.5f);
-  EXPECT_THAT(r.warnings,
-              ElementsAre("a note", HasSubstr("lint: not-the-original")));
+  EXPECT_THAT(r.warnings, Contains("a note"));
+  EXPECT_THAT(r.warnings, Contains(HasSubstr("lint: not-the-original")));
   // The codes of three matrices, their scales and their global ones.
   EXPECT_EQ(r.bytes_b, 128u + 3 * (32 * 64 / 2 + 32 * 64 / 16 + 4));
 

@@ -81,6 +81,37 @@ TEST_F(ModelTools, RepairTellsTheLossAndLintIsClean) {
   EXPECT_EQ(Run({"repair", At("made"), At("made")}).code, 7);
 }
 
+TEST_F(ModelTools, LintTellsWhatItComparedAndWhatItCannotOpen) {
+  WriteLlama(Fresh("m"));
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made")}).code, 0);
+  const Outcome clean = Run({"lint", At("made"), "--original", At("m")});
+  EXPECT_EQ(clean.code, 0) << clean.out;
+  EXPECT_THAT(clean.out,
+              HasSubstr("nothing found in 14 quantized weights, 14 of them and "
+                        "7 other tensors compared with the original"));
+  const Outcome told =
+      Run({"lint", At("made"), "--original", At("m"), "--json"});
+  const auto json = ModelJson::parse(told.out);
+  EXPECT_EQ(json["weights"], 14);
+  EXPECT_EQ(json["compared"]["weights"], 14);
+  EXPECT_EQ(json["compared"]["others"], 7);
+  EXPECT_EQ(json["rows_looked_at"], 1.0);
+  // Of another model nothing is compared, and that is a finding.
+  WriteModel(Fresh("other"), LlamaConfig(),
+             {{Bf16("transformer.x.weight", {64, 64})}});
+  const Outcome other = Run({"lint", At("made"), "--original", At("other")});
+  EXPECT_EQ(other.code, 8);
+  EXPECT_THAT(other.out, HasSubstr("no-counterpart: model.layers.0"));
+  EXPECT_THAT(other.out, HasSubstr("0 of them and 0 other tensors compared"));
+  // A damaged file is a finding, and none at all is an error.
+  WriteFile(At("made/config.json"), "[]");
+  const Outcome damaged = Run({"lint", At("made")});
+  EXPECT_EQ(damaged.code, 8);
+  EXPECT_THAT(damaged.out, HasSubstr("unreadable: "));
+  EXPECT_THAT(damaged.out, HasSubstr("a JSON object was expected, got array"));
+  EXPECT_EQ(Run({"lint", At("nowhere")}).code, 3);
+}
+
 TEST_F(ModelTools, AutoChoosesTheCheapestThatMeetsTheTarget) {
   WriteLlama(Fresh("m"));
   std::filesystem::remove(At("made.rules"));

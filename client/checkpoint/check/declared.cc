@@ -1,0 +1,162 @@
+#include "client/checkpoint/check/declared.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+ModuleList::Rule ListRuleOf(Dialect dialect) {
+  switch (dialect) {
+    case Dialect::kCompressedTensors:
+      return ModuleList::Rule::kExactOrRegular;
+    case Dialect::kModelOpt:
+      return ModuleList::Rule::kGlobs;
+    default:
+      return ModuleList::Rule::kPrefixes;
+  }
+}
+
+const Json* FirstMember(const Json* object,
+                        std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    if (const Json* found = Member(object, key)) return found;
+  }
+  return nullptr;
+}
+
+bool NamesLinear(const Json* targets) {
+  if (targets == nullptr || !targets->is_array()) return false;
+  return std::any_of(targets->begin(), targets->end(), [](const Json& t) {
+    const auto text = TextOf(&t);
+    return text && text->find('.') == std::string::npos &&
+           text->ends_with("Linear");
+  });
+}
+
+}  // namespace
+
+const Json* Member(const Json* object, std::string_view key) {
+  if (object == nullptr || !object->is_object()) return nullptr;
+  const auto found = object->find(std::string(key));
+  return found == object->end() ? nullptr : &*found;
+}
+
+std::optional<std::string> TextOf(const Json* value) {
+  if (value == nullptr || !value->is_string()) return std::nullopt;
+  return value->get<std::string>();
+}
+
+std::optional<int64_t> IntegerOf(const Json* value) {
+  if (value == nullptr || !value->is_number_integer()) return std::nullopt;
+  return value->get<int64_t>();
+}
+
+std::optional<int64_t> ModelNumber(const Json& config, std::string_view key) {
+  if (const auto own = IntegerOf(Member(&config, key))) return own;
+  return IntegerOf(Member(Member(&config, "text_config"), key));
+}
+
+std::string Shown(const Json* value) {
+  constexpr size_t kMost = 60;
+  if (value == nullptr) return "nothing";
+  std::string text =
+      value->dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+  return text;
+}
+
+Declared::Declared(const Model& model)
+    : config_(&model.config()), dialect_(ConfiguredDialect(model.config())) {
+  auto own = model.single_file()
+                 ? absl::StatusOr<Json>(absl::NotFoundError("a single file"))
+                 : ReadJsonObject(model.path() + "/" + kModelOptFile);
+  own_status_ = own.status();
+  if (own.ok()) own_ = *std::move(own);
+  const Json* q = quantization();
+  const ModuleList::Rule rule = ListRuleOf(dialect_);
+  ignored_ = ModuleList(FirstMember(q, {"ignore", "modules_to_not_convert",
+                                        "ignored_layers", "exclude_modules"}),
+                        rule);
+  excluded_ = ModuleList(Member(this->own(), "exclude_modules"),
+                         ModuleList::Rule::kGlobs);
+  const Json* groups = Member(q, "config_groups");
+  if (dialect_ != Dialect::kCompressedTensors || groups == nullptr ||
+      !groups->is_object()) {
+    return;
+  }
+  for (const auto& [name, group] : groups->items()) {
+    const Json* targets = Member(&group, "targets");
+    groups_.push_back({"config_groups." + name, &group,
+                       ModuleList(targets, rule), NamesLinear(targets)});
+  }
+}
+
+const Json* Declared::quantization() const {
+  const Json* q = Member(config_, "quantization_config");
+  return q != nullptr && q->is_object() ? q : nullptr;
+}
+
+const DeclaredGroup* Declared::GroupOf(std::string_view module) const {
+  for (const DeclaredGroup& g : groups_) {
+    if (g.targets.Names(module)) return &g;
+  }
+  for (const DeclaredGroup& g : groups_) {
+    if (g.all_linear) return &g;
+  }
+  for (const DeclaredGroup& g : groups_) {
+    if (g.targets.MayName(module)) return &g;
+  }
+  return nullptr;
+}
+
+std::string Declared::AlgorithmOf(std::string_view module) const {
+  for (const Json* place : {own(), quantization()}) {
+    const std::string all =
+        TextOf(Member(place, "quant_algo")).value_or(std::string());
+    if (all == "MIXED_PRECISION") {
+      return TextOf(Member(Member(Member(place, "quantized_layers"), module),
+                           "quant_algo"))
+          .value_or(std::string());
+    }
+    if (!all.empty()) return all;
+  }
+  return "";
+}
+
+bool Declared::NeedsInputScale(const StoredWeight& w) const {
+  switch (dialect_) {
+    case Dialect::kCompressedTensors: {
+      const DeclaredGroup* group = GroupOf(w.module);
+      const Json* inputs =
+          group ? Member(group->json, "input_activations") : nullptr;
+      if (inputs == nullptr || !inputs->is_object()) return false;
+      const Json* dynamic = Member(inputs, "dynamic");
+      return dynamic == nullptr || *dynamic != true;
+    }
+    case Dialect::kModelOpt: {
+      const std::string algorithm = AlgorithmOf(w.module);
+      const Json* scheme = Member(own(), "activation_scheme");
+      return (algorithm == "NVFP4" || algorithm == "FP8" ||
+              algorithm == "NVFP4_AWQ") &&
+             TextOf(scheme) != "dynamic";
+    }
+    case Dialect::kDeepSeek:
+      return TextOf(Member(quantization(), "activation_scheme")) == "static";
+    default:
+      return false;
+  }
+}
+
+bool Declared::HasCacheScales() const {
+  const Json* scheme = Member(quantization(), "kv_cache_scheme");
+  if (scheme != nullptr && scheme->is_object()) {
+    const Json* dynamic = Member(scheme, "dynamic");
+    return dynamic == nullptr || *dynamic != true;
+  }
+  const auto algorithm = TextOf(Member(own(), "kv_cache_quant_algo"));
+  return algorithm && !algorithm->empty() && dialect_ == Dialect::kModelOpt;
+}
+
+}  // namespace quantd::checkpoint

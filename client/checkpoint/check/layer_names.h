@@ -1,0 +1,35 @@
+// Names of tensors, taken apart at the numbers of layers and experts.
+#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_LAYER_NAMES_H_
+#define QUANTD_CLIENT_CHECKPOINT_CHECK_LAYER_NAMES_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace quantd::checkpoint {
+
+// "model.layers", 3 and "mlp.down_proj.weight".
+struct LayerName {
+  std::string stack;  // "": it is of no layer
+  int64_t number = -1;
+  std::string rest;
+
+  static LayerName Of(std::string_view name);
+};
+
+// "mlp.experts", 7 and "down_proj.weight" of what is below a layer.
+struct ExpertName {
+  std::string parent;
+  int64_t number = -1;  // it is of no expert
+  std::string rest;
+
+  static ExpertName Of(std::string_view name);
+};
+
+// "model.layers.#.mlp.down_proj": what is of one name in all layers.
+std::string ClassOf(std::string_view name);
+bool IsExperts(std::string_view name);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_LAYER_NAMES_H_

@@ -1,0 +1,103 @@
+#include "client/checkpoint/check/module_list.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace quantd::checkpoint {
+namespace {
+
+constexpr std::string_view kRegularStart = "re:";
+
+// Look-around and references, which the library that is used here leaves out.
+bool IsForeign(std::string_view text) {
+  for (const std::string_view word :
+       {"(?=", "(?!", "(?<=", "(?<!", "(?>", "(?P=", "(?(", "\\Z", "*+", "++",
+        "?+", "}+"}) {
+    if (text.find(word) != std::string_view::npos) return true;
+  }
+  for (size_t i = 0; i + 1 < text.size(); ++i) {
+    if (text[i] == '\\' &&
+        std::isdigit(static_cast<unsigned char>(text[i + 1])) != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool IsBelow(std::string_view module, std::string_view parent) {
+  return module.size() > parent.size() && module.starts_with(parent) &&
+         module[parent.size()] == '.';
+}
+
+// "0.mlp.gate" of "model.layers.0.mlp.gate", with something before the layers.
+std::string_view Layer(std::string_view name) {
+  constexpr std::string_view kLayers = ".layers.";
+  const size_t at = name.rfind(kLayers);
+  return at == std::string_view::npos ? std::string_view()
+                                      : name.substr(at + kLayers.size());
+}
+
+}  // namespace
+
+ModuleList::ModuleList(const Json* list, Rule rule) : rule_(rule) {
+  if (list == nullptr || !list->is_array()) return;
+  for (const Json& json : *list) {
+    if (!json.is_string()) continue;
+    Entry entry = {json.get<std::string>(), std::nullopt, false};
+    const bool regular =
+        rule == Rule::kExactOrRegular && entry.text.starts_with(kRegularStart);
+    const bool glob = rule != Rule::kExactOrRegular &&
+                      entry.text.find('*') != std::string::npos;
+    if (regular || glob) {
+      auto pattern = Pattern::Parse(entry.text);
+      if (pattern.ok()) {
+        entry.pattern = *std::move(pattern);
+      } else if (IsForeign(entry.text)) {
+        entry.foreign = true;
+      } else {
+        broken_.emplace_back(pattern.status().message());
+        continue;
+      }
+    }
+    entries_.push_back(std::move(entry));
+  }
+}
+
+bool ModuleList::Names(std::string_view module) const {
+  return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+    if (e.pattern) return e.pattern->Matches(module);
+    if (e.foreign) return false;
+    return e.text == module ||
+           (rule_ == Rule::kPrefixes && IsBelow(module, e.text));
+  });
+}
+
+bool ModuleList::MayName(std::string_view module) const {
+  if (Names(module)) return true;
+  return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+    if (e.foreign) return true;
+    if (e.pattern) {
+      // A prefix with * in it names all below, too.
+      return rule_ != Rule::kExactOrRegular &&
+             Pattern::Parse(e.text + ".*")->Matches(module);
+    }
+    const std::string_view layer = Layer(module);
+    if (!layer.empty() && layer == Layer(e.text)) return true;
+    if (rule_ == Rule::kExactOrRegular) {
+      const bool longer = e.text.size() > module.size() &&
+                          e.text[e.text.size() - module.size() - 1] == '.';
+      return e.text == "Linear" || (longer && e.text.ends_with(module));
+    }
+    return !e.text.empty() && module.find(e.text) != std::string_view::npos;
+  });
+}
+
+std::vector<std::string> ModuleList::texts() const {
+  std::vector<std::string> texts;
+  for (const Entry& e : entries_) texts.push_back(e.text);
+  std::sort(texts.begin(), texts.end());
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+  return texts;
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,203 @@
+#include "client/checkpoint/check/reading.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+
+#include "client/checkpoint/weight_values.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// The coarsest format is at 15 dB and better: a thirtieth.
+constexpr double kMostNoise = 0.1;
+// Numbers that share a fate: a piece of a row that is noise is found among
+// many that are not.
+constexpr size_t kPiece = 128;
+constexpr double kMostPieceNoise = 0.5;
+// Of the mean piece: smaller ones vanish in scales that are too coarse.
+constexpr double kFaint = 0.01;
+// Four bits that are cut off at the top make numbers smaller by less.
+constexpr double kMostGain = 0.06;
+
+using ReadNumbersOf =
+    std::function<absl::Status(int64_t, int64_t, std::vector<float>*)>;
+
+class Differences {
+ public:
+  explicit Differences(int64_t cols) : cols_(static_cast<size_t>(cols)) {}
+
+  void Add(const std::vector<float>& truth, const std::vector<float>& numbers) {
+    for (size_t row = 0; row < truth.size(); row += cols_) {
+      for (size_t j = 0; j < cols_; j += kPiece) {
+        const size_t end = std::min(cols_, j + kPiece);
+        Piece p = {rows_};
+        for (size_t k = row + j; k < row + end; ++k) {
+          const double x = truth[k];
+          const double y = numbers[k];
+          p.signal += x * x;
+          p.noise += (x - y) * (x - y);
+          sum_.product += x * y;
+        }
+        sum_.signal += p.signal;
+        sum_.noise += p.noise;
+        ++sum_.pieces;
+        if (!(p.noise <= kMostPieceNoise * p.signal)) odd_.push_back(p);
+      }
+      ++rows_;
+    }
+  }
+
+  Difference Take() {
+    sum_.rows = rows_;
+    const double mean =
+        sum_.pieces == 0 ? 0 : sum_.signal / static_cast<double>(sum_.pieces);
+    int64_t last = -1;
+    for (const Piece& p : odd_) {
+      // Both of them: what is faint in the original, and here.
+      if (p.noise <= kFaint * mean) continue;
+      ++sum_.wrong;
+      sum_.wrong_rows += p.row != last;
+      last = p.row;
+    }
+    return sum_;
+  }
+
+ private:
+  struct Piece {
+    int64_t row = 0;
+    double signal = 0;
+    double noise = 0;
+  };
+  size_t cols_;
+  int64_t rows_ = 0;
+  Difference sum_;
+  std::vector<Piece> odd_;
+};
+
+absl::StatusOr<Difference> DifferenceOf(const std::vector<RowSample::Run>& runs,
+                                        int64_t cols,
+                                        const ReadNumbersOf& truth,
+                                        const ReadNumbersOf& numbers) {
+  Differences out(std::max<int64_t>(1, cols));
+  std::vector<float> x;
+  std::vector<float> y;
+  for (const RowSample::Run& run : runs) {
+    if (auto s = truth(run.begin, run.count, &x); !s.ok()) return s;
+    if (auto s = numbers(run.begin, run.count, &y); !s.ok()) return s;
+    out.Add(x, y);
+  }
+  return out.Take();
+}
+
+// Of one expert, read so.
+absl::StatusOr<Difference> DifferenceBy(const Model& model,
+                                        const StoredWeight& w, int64_t expert,
+                                        const Originals& originals,
+                                        const OriginalWeight& original,
+                                        const RowSample& sample,
+                                        const Reading& reading) {
+  WeightValues values(model, w, expert);
+  if (reading.halves_swapped) values.SwapHalves();
+  if (reading.order_swapped) values.SwapOrder();
+  // Of rows that lie across, some come with one look at the file.
+  constexpr int64_t kAcross = 32;
+  const auto runs =
+      sample.Of(w.rows, w.cols, original.plain.transposed ? kAcross : 1);
+  std::unique_ptr<WeightValues> quantized;
+  if (original.stored != nullptr) {
+    quantized = std::make_unique<WeightValues>(
+        originals.model(), *original.stored, original.expert);
+  }
+  return DifferenceOf(
+      runs, w.cols,
+      [&](int64_t row, int64_t count, std::vector<float>* out) {
+        return quantized ? quantized->Read(row, count, out)
+                         : originals.Read(original, row, count, out);
+      },
+      [&](int64_t row, int64_t count, std::vector<float>* out) {
+        return values.Read(row, count, out);
+      });
+}
+
+// What of all experts is least like the original.
+bool IsWorse(const Difference& a, const Difference& b) {
+  if (a.is_the_original() != b.is_the_original()) return !a.is_the_original();
+  return !(a.ratio() <= b.ratio());
+}
+
+}  // namespace
+
+double Difference::ratio() const {
+  if (signal == 0) return noise == 0 ? 0 : 1;
+  return std::sqrt(noise / signal);
+}
+
+bool Difference::is_the_original() const {
+  return noise <= kMostNoise * signal && wrong == 0 &&
+         std::abs(gain() - 1) <= kMostGain;
+}
+
+absl::StatusOr<Readings> FindReading(const Model& model, const StoredWeight& w,
+                                     const Originals& originals,
+                                     const RowSample& sample) {
+  Readings out;
+  const bool four = FindFormat(w.layout->codes)->element == DType::kE2M1x2;
+  const BlockShape block = BlockOf(*w.layout);
+  // Of other shapes one order has more bytes than the other.
+  const bool orders = w.experts == 1 && block.rows == 1 && block.cols > 0 &&
+                      w.rows % 128 == 0 && w.cols / block.cols % 4 == 0;
+  for (const bool order : {false, true}) {
+    for (const bool halves : {false, true}) {
+      if ((order && !orders) || (halves && !four)) continue;
+      Reading reading = {halves, order, {}};
+      std::string worst;
+      size_t compared = 0;
+      for (int64_t e = 0; e < w.experts; ++e) {
+        const OriginalWeight* original = originals.Find(w, e);
+        if (original == nullptr) continue;
+        const auto d =
+            DifferenceBy(model, w, e, originals, *original, sample, reading);
+        if (!d.ok()) return d.status();
+        if (compared++ == 0 || IsWorse(*d, reading.difference)) {
+          reading.difference = *d;
+          worst = w.experts == 1 ? w.module : fmt::format("{}.{}", w.module, e);
+        }
+        // One that is not is enough to see that it is read otherwise.
+        if ((order || halves) && !d->is_the_original()) break;
+      }
+      if (compared == 0) return out;
+      if (!order && !halves) {
+        out.own = reading.difference;
+        out.compared = compared;
+        out.wrong = worst;
+      }
+      if (!reading.difference.is_the_original()) continue;
+      out.right = reading;
+      return out;
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<Difference> Compare(const Model& model,
+                                   const ModelTensor& tensor,
+                                   const Model& original,
+                                   const ModelTensor& truth,
+                                   const RowSample& sample) {
+  WeightValues values(model, tensor);
+  WeightValues originals(original, truth);
+  return DifferenceOf(
+      sample.Of(values.rows(), values.cols()), values.cols(),
+      [&](int64_t row, int64_t count, std::vector<float>* out) {
+        return originals.Read(row, count, out);
+      },
+      [&](int64_t row, int64_t count, std::vector<float>* out) {
+        return values.Read(row, count, out);
+      });
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,65 @@
+// Whether a weight is the original's, and how its bytes lie if it is.
+#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_READING_H_
+#define QUANTD_CLIENT_CHECKPOINT_CHECK_READING_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/checkpoint/check/originals.h"
+#include "client/checkpoint/check/row_sample.h"
+#include "client/checkpoint/model.h"
+#include "client/checkpoint/stored.h"
+
+namespace quantd::checkpoint {
+
+// How far numbers are from those of the original.
+struct Difference {
+  double signal = 0;  // squared
+  double noise = 0;
+  double product = 0;      // of both
+  int64_t pieces = 0;      // of rows that were looked at
+  int64_t wrong = 0;       // those of them that are noise
+  int64_t wrong_rows = 0;  // that have such a piece
+  int64_t rows = 0;
+
+  // Of the root of the mean square: 0.1 is a tenth. NaN where numbers are.
+  double ratio() const;
+  // By what all numbers are multiplied.
+  double gain() const { return signal == 0 ? 1 : product / signal; }
+  bool is_the_original() const;
+};
+
+// How the bytes of a weight lie.
+struct Reading {
+  bool halves_swapped = false;  // of E2M1, against what the dialect says
+  bool order_swapped = false;   // scales are swizzled, or not, against it
+  Difference difference;
+};
+
+struct Readings {
+  // That by which the weight is the original's: the dialect's own, if it is.
+  std::optional<Reading> right;
+  Difference own;       // by the dialect's own
+  size_t compared = 0;  // experts of it; 0: the original has no such weight
+  std::string wrong;    // the expert that is least like the original's
+};
+
+// Of the rows of the sample.
+absl::StatusOr<Readings> FindReading(const Model& model,
+                                     const StoredWeight& weight,
+                                     const Originals& originals,
+                                     const RowSample& sample);
+
+// Of a tensor that both have, whatever its type.
+absl::StatusOr<Difference> Compare(const Model& model,
+                                   const ModelTensor& tensor,
+                                   const Model& original,
+                                   const ModelTensor& truth,
+                                   const RowSample& sample);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_READING_H_

@@ -1,0 +1,66 @@
+// Which rows of weights are looked at: all of a small model, and of a large one
+// as many of every weight as a stated bound allows, evenly spread.
+#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_ROW_SAMPLE_H_
+#define QUANTD_CLIENT_CHECKPOINT_CHECK_ROW_SAMPLE_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "client/checkpoint/model.h"
+
+namespace quantd::checkpoint {
+
+class RowSample {
+ public:
+  // Numbers that are looked at, seconds of work, and rows that every weight has
+  // looked at whatever it costs.
+  static constexpr double kMostNumbers = 1 << 30;
+  static constexpr int64_t kLeastRows = 16;
+
+  explicit RowSample(const Model& model) {
+    double bytes = 0;
+    for (const ModelTensor& t : model.tensors()) {
+      bytes += static_cast<double>(t.stored.size);
+    }
+    share_ = bytes > kMostNumbers ? kMostNumbers / bytes : 1;
+  }
+
+  double share() const { return share_; }
+
+  struct Run {
+    int64_t begin = 0;
+    int64_t count = 0;
+  };
+  // Of a weight of so many rows, in pieces of `together` rows or of as many as
+  // are read at once.
+  std::vector<Run> Of(int64_t rows, int64_t cols, int64_t together = 1) const {
+    std::vector<Run> runs;
+    const int64_t most =
+        std::max(together, (1 << 20) / std::max<int64_t>(1, cols));
+    const auto wanted = std::max(
+        kLeastRows,
+        static_cast<int64_t>(std::ceil(share_ * static_cast<double>(rows))));
+    if (wanted >= rows) {
+      for (int64_t row = 0; row < rows; row += most) {
+        runs.push_back({row, std::min(most, rows - row)});
+      }
+      return runs;
+    }
+    const int64_t count = std::max<int64_t>(2, wanted / together);
+    const int64_t last = std::max<int64_t>(0, rows - together);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t begin = last * i / (count - 1);
+      runs.push_back({begin, std::min(together, rows - begin)});
+    }
+    return runs;
+  }
+
+ private:
+  double share_ = 1;
+};
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_ROW_SAMPLE_H_

@@ -1,0 +1,299 @@
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+
+#include "client/checkpoint/check/guess.h"
+#include "client/checkpoint/lint/rules.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// JSON types of members that engines read, as bits.
+enum Kinds : unsigned {
+  kText = 1,
+  kInteger = 2,
+  kTruth = 4,
+  kObject = 8,
+  kNames = 16,     // a list of texts
+  kIntegers = 32,  // a list of them
+  kNull = 64,
+};
+
+struct TypedKey {
+  std::string_view key;
+  unsigned kinds;
+};
+constexpr TypedKey kOfModel[] = {
+    {"model_type", kText},
+    {"architectures", kNames | kNull},
+    {"hidden_size", kInteger | kNull},
+    {"num_hidden_layers", kInteger | kNull},
+    {"num_attention_heads", kInteger | kNull | kIntegers},
+    {"num_key_value_heads", kInteger | kNull | kIntegers},
+    {"vocab_size", kInteger | kNull},
+    {"tie_word_embeddings", kTruth | kNull},
+};
+constexpr TypedKey kOfQuantization[] = {
+    {"quant_method", kText},
+    {"config_groups", kObject},
+    {"format", kText},
+    {"ignore", kNames},
+    {"ignored_layers", kNames | kNull},
+    {"modules_to_not_convert", kNames | kNull},
+    {"exclude_modules", kNames | kNull},
+    {"quantization_status", kText},
+    {"kv_cache_scheme", kObject | kNull},
+    {"transform_config", kObject | kNull},
+    {"sparsity_config", kObject | kNull},
+    {"activation_scheme", kText},
+    {"fmt", kText},
+    {"weight_block_size", kIntegers | kNull},
+    {"quant_algo", kText | kNull},
+    {"kv_cache_quant_algo", kText | kNull},
+    {"group_size", kInteger | kNull},
+    {"quantized_layers", kObject | kNull},
+};
+constexpr TypedKey kOfGroup[] = {
+    {"targets", kNames},
+    {"weights", kObject},
+    {"input_activations", kObject | kNull},
+    {"output_activations", kObject | kNull},
+    {"format", kText | kNull},
+};
+constexpr TypedKey kOfScheme[] = {
+    {"num_bits", kInteger},
+    {"type", kText},
+    {"symmetric", kTruth},
+    {"strategy", kText | kNull},
+    {"group_size", kInteger | kNull},
+    {"block_structure", kIntegers | kText | kNull},
+    {"actorder", kText | kTruth | kNull},
+    {"scale_dtype", kText | kNull},
+};
+
+bool IsListOf(const Json& json, bool (Json::*is)() const) {
+  return json.is_array() &&
+         std::all_of(json.begin(), json.end(),
+                     [&](const Json& item) { return (item.*is)(); });
+}
+
+bool IsOf(const Json& json, unsigned kinds) {
+  return ((kinds & kText) != 0 && json.is_string()) ||
+         ((kinds & kInteger) != 0 && json.is_number_integer()) ||
+         ((kinds & kTruth) != 0 && json.is_boolean()) ||
+         ((kinds & kObject) != 0 && json.is_object()) ||
+         ((kinds & kNames) != 0 && IsListOf(json, &Json::is_string)) ||
+         ((kinds & kIntegers) != 0 &&
+          IsListOf(json, &Json::is_number_integer)) ||
+         ((kinds & kNull) != 0 && json.is_null());
+}
+
+std::string Describe(unsigned kinds) {
+  for (const auto& [kind, words] :
+       {std::pair{kText, "a text"}, std::pair{kInteger, "an integer"},
+        std::pair{kTruth, "true or false"}, std::pair{kObject, "an object"},
+        std::pair{kNames, "a list of texts"},
+        std::pair{kIntegers, "a list of integers"}}) {
+    if ((kinds & kind) != 0) return words;
+  }
+  return "null";
+}
+
+class ConfigRules {
+ public:
+  ConfigRules(const LintedModel& linted, Findings* findings)
+      : linted_(linted), findings_(*findings) {}
+
+  void CheckTypes() {
+    CheckKeys(kConfigFile, "", &linted_.model.config(), kOfModel);
+    const Json* q = Member(&linted_.model.config(), "quantization_config");
+    if (q != nullptr && !q->is_object() && !q->is_null()) {
+      Find("config-type", kConfigFile,
+           fmt::format("\"quantization_config\" is {}, and an object was "
+                       "expected",
+                       Shown(q)),
+           "quantization_config");
+    }
+    CheckKeys(kConfigFile, "", q, kOfQuantization);
+    CheckKeys(kModelOptFile, "", linted_.declared.own(), kOfQuantization);
+    const Json* groups = Member(q, "config_groups");
+    if (groups == nullptr || !groups->is_object()) return;
+    for (const auto& [name, group] : groups->items()) {
+      const std::string path = "config_groups." + name + ".";
+      if (!group.is_object()) {
+        Find("config-type", kConfigFile,
+             fmt::format("\"config_groups.{}\" is {}, and an object was "
+                         "expected",
+                         name, Shown(&group)),
+             path);
+        continue;
+      }
+      CheckKeys(kConfigFile, path, &group, kOfGroup);
+      for (const char* key : {"weights", "input_activations"}) {
+        const Json* scheme = Member(&group, key);
+        const std::string inner = path + key + ".";
+        CheckKeys(kConfigFile, inner, scheme, kOfScheme);
+        const Json* dynamic = Member(scheme, "dynamic");
+        if (dynamic != nullptr && !dynamic->is_boolean() &&
+            *dynamic != "local") {
+          Find("config-type", kConfigFile,
+               fmt::format("\"{}dynamic\" is {}, and true, false or \"local\" "
+                           "was expected",
+                           inner, Shown(dynamic)),
+               inner);
+        }
+      }
+    }
+  }
+
+  // A configuration that was left, or weights that were put in place of others.
+  void CheckAny() {
+    const bool any =
+        !linted_.stored.weights.empty() || !linted_.stored.unclear.empty();
+    const bool narrow =
+        std::any_of(linted_.model.tensors().begin(),
+                    linted_.model.tensors().end(), [](const ModelTensor& t) {
+                      return safetensors::BitsOf(t.stored.dtype) < 16 ||
+                             t.stored.dtype == "I32";
+                    });
+    if (any || narrow || linted_.declared.dialect() == Dialect::kNone) return;
+    Find("config-mismatch", kConfigFile,
+         fmt::format("it says that {} quantized the weights, and none is",
+                     Name(linted_.declared.dialect())),
+         "none");
+  }
+
+  void CheckKnown() {
+    if (linted_.stored.weights.empty() || linted_.model.single_file()) return;
+    const StoredWeight& first = linted_.stored.weights.front();
+    const Dialect configured = linted_.declared.dialect();
+    for (const StoredWeight& w : linted_.stored.weights) {
+      if (!IsOfAnother(w, configured)) continue;
+      Find("dialect", w.module,
+           fmt::format("named as {} does, and config.json is for {}",
+                       Name(w.layout->dialect), Name(configured)));
+    }
+    const Dialect dialect = first.layout->dialect;
+    if (dialect == Dialect::kComfy) return;
+    const Json* q = linted_.declared.quantization();
+    if (q == nullptr) {
+      const Json* there =
+          Member(&linted_.model.config(), "quantization_config");
+      if (there != nullptr && !there->is_null()) return;  // told with its type
+      Find("config", kConfigFile,
+           "no quantization_config: engines take the codes for weights");
+      return;
+    }
+    if (configured == Dialect::kNone) {
+      const auto method = TextOf(Member(q, "quant_method"));
+      if (!method) {
+        Needs(q, kConfigFile, {"quant_method"});
+      } else if (dialect != Dialect::kCompressedTensors ||
+                 method->find("compressed") != std::string::npos) {
+        Find("dialect", kConfigFile,
+             fmt::format("quant_method \"{}\", and the tensors are as {} has "
+                         "them",
+                         *method, Name(dialect)));
+      }
+      return;
+    }
+    CheckKeysOf(configured, first, *q);
+  }
+
+ private:
+  template <size_t kCount>
+  void CheckKeys(const char* file, const std::string& path, const Json* json,
+                 const TypedKey (&keys)[kCount]) {
+    for (const TypedKey& k : keys) {
+      const Json* value = Member(json, k.key);
+      if (value == nullptr || IsOf(*value, k.kinds)) continue;
+      Find("config-type", file,
+           fmt::format("\"{}{}\" is {}, and {} was expected", path, k.key,
+                       Shown(value), Describe(k.kinds)),
+           path + std::string(k.key));
+    }
+  }
+
+  void Needs(const Json* json, const char* file,
+             std::initializer_list<const char*> keys) {
+    for (const char* key : keys) {
+      if (Member(json, key) != nullptr) continue;
+      Find("config", file, fmt::format("no \"{}\"", key), key);
+    }
+  }
+
+  void CheckKeysOf(Dialect dialect, const StoredWeight& first, const Json& q) {
+    switch (dialect) {
+      case Dialect::kModelOpt: {
+        const Json* own = linted_.declared.own();
+        if (own == nullptr || !own->is_object()) {
+          const absl::Status& s = linted_.declared.own_status();
+          Find("config", kModelOptFile,
+               absl::IsNotFound(s) ? "missing: TensorRT-LLM and older engines "
+                                     "read nothing else"
+               : s.ok()            ? std::string("no \"quantization\"")
+                                   : std::string(s.message()));
+          return;
+        }
+        Needs(own, kModelOptFile,
+              {"quant_algo", "kv_cache_quant_algo", "exclude_modules"});
+        const bool mixed =
+            TextOf(Member(own, "quant_algo")) == "MIXED_PRECISION";
+        if (mixed) {
+          Needs(own, kModelOptFile, {"quantized_layers"});
+        } else if (first.layout->format == WeightFormat::kNvfp4) {
+          Needs(own, kModelOptFile, {"group_size"});
+        }
+        break;
+      }
+      case Dialect::kCompressedTensors: {
+        Needs(&q, kConfigFile,
+              {"config_groups", "format", "ignore", "quantization_status"});
+        const Json* groups = Member(&q, "config_groups");
+        if (groups != nullptr && groups->empty()) {
+          Find("config", kConfigFile, "\"config_groups\" is empty");
+        }
+        for (const DeclaredGroup& g : linted_.declared.groups()) {
+          for (const char* key : {"targets", "weights"}) {
+            if (!g.json->is_object() || Member(g.json, key) != nullptr) {
+              continue;
+            }
+            Find("config", kConfigFile,
+                 fmt::format("no \"{}.{}\"", g.name, key), g.name + key);
+          }
+        }
+        break;
+      }
+      case Dialect::kDeepSeek:
+        if (first.layout->format != WeightFormat::kFp8) {
+          Needs(&q, kConfigFile, {"fmt", "weight_block_size"});
+        }
+        Needs(&q, kConfigFile, {"activation_scheme"});
+        break;
+      case Dialect::kGptOss:
+      case Dialect::kComfy:
+      case Dialect::kNone:
+        break;
+    }
+  }
+
+  void Find(std::string_view rule, const std::string& where,
+            const std::string& text, std::string_view kind = "") {
+    findings_.Add(rule, where, text, kind);
+  }
+
+  const LintedModel& linted_;
+  Findings& findings_;
+};
+
+}  // namespace
+
+void LintConfig(const LintedModel& linted, Findings* findings) {
+  ConfigRules rules(linted, findings);
+  rules.CheckTypes();
+  rules.CheckAny();
+  rules.CheckKnown();
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,69 @@
+// What lint finds.
+#ifndef QUANTD_CLIENT_CHECKPOINT_LINT_FINDING_H_
+#define QUANTD_CLIENT_CHECKPOINT_LINT_FINDING_H_
+
+#include <cstddef>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace quantd::checkpoint {
+
+struct Finding {
+  std::string_view rule;
+  std::string where;  // a module or a file; the first of `count`
+  std::string text;
+  size_t count = 1;
+};
+
+// One for a rule that many weights break, so that a model of ten thousand
+// faulty modules is told in a line.
+class Findings {
+ public:
+  // Once for a rule and a place. `kind`: sets faults of a rule apart that are a
+  // line each, like two keys of a file. Of more kinds than a person reads the
+  // last one counts the rest.
+  void Add(std::string_view rule, const std::string& where,
+           const std::string& text, std::string_view kind = "") {
+    constexpr size_t kMostKinds = 12;
+    if (!told_.emplace(rule, where, kind).second) return;
+    size_t kinds = 0;
+    Entry* last = nullptr;
+    for (Entry& e : entries_) {
+      if (e.finding.rule != rule) continue;
+      last = &e;
+      if (e.kind == kind) break;
+      ++kinds;
+    }
+    if (last != nullptr && (last->kind == kind || kinds >= kMostKinds)) {
+      ++last->finding.count;
+      return;
+    }
+    Entry& e = entries_.emplace_back();
+    e.finding.rule = rule;
+    e.finding.where = where;
+    e.finding.text = text;
+    e.kind = kind;
+  }
+  std::vector<Finding> Take() {
+    std::vector<Finding> findings;
+    for (Entry& e : entries_) findings.push_back(std::move(e.finding));
+    entries_.clear();
+    return findings;
+  }
+
+ private:
+  struct Entry {
+    Finding finding;
+    std::string kind;
+  };
+  std::vector<Entry> entries_;
+  std::set<std::tuple<std::string_view, std::string, std::string>> told_;
+};
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_LINT_FINDING_H_

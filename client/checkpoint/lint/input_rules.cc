@@ -1,0 +1,262 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/weight_values.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// Inputs of modules are no larger, massive ones included, and no smaller.
+constexpr double kMostInput = 1e6;
+constexpr double kLeastInput = 1e-6;
+// Most modules come after a norm, so that half of them are far below this.
+constexpr double kMostMedian = 4096;
+constexpr size_t kSome = 3;
+// A cache of larger keys is none.
+constexpr double kMostCacheScale = 1000;
+constexpr double kLeastCacheScale = 1e-8;
+
+struct Input {
+  const StoredWeight* weight = nullptr;
+  const ModelTensor* tensor = nullptr;
+  float scale = 0;
+  double amax = 0;  // that it stands for
+};
+
+// What stands in the file for the largest of 448, or of 6 times 448.
+double InputAmax(const ModelTensor& t, Global rule, float scale) {
+  if (t.name().ends_with("_global_scale")) rule = Global::kDivisor;
+  return rule == Global::kNone ? 448.0 * scale : AmaxOf(rule, scale);
+}
+
+// "model.layers.0" of "model.layers.0.self_attn.k_proj".
+std::string LayerOf(std::string_view name) {
+  const LayerName layer = LayerName::Of(name);
+  return layer.stack.empty() ? ""
+                             : fmt::format("{}.{}", layer.stack, layer.number);
+}
+
+class InputRules {
+ public:
+  InputRules(const LintedModel& linted, Findings* findings)
+      : linted_(linted), findings_(*findings) {}
+
+  absl::Status CheckInputs() {
+    size_t missing = 0;
+    size_t needing = 0;
+    for (const StoredWeight& w : linted_.stored.weights) {
+      const ModelTensor* tensor = nullptr;
+      for (const char* suffix : {".input_scale", ".input_global_scale"}) {
+        const auto* found = linted_.model.Find(w.module + suffix);
+        if (found != nullptr) tensor = found;
+      }
+      const bool needs = linted_.declared.NeedsInputScale(w);
+      needing += needs;
+      if (tensor == nullptr) {
+        missing += needs;
+        continue;
+      }
+      const auto numbers = ReadNumbers(linted_.model, *tensor);
+      if (!numbers.ok()) return numbers.status();
+      if (numbers->empty()) continue;
+      const float scale = numbers->front();
+      if (numbers->size() > 1) {
+        Find("input-scale", w.module,
+             fmt::format("{} holds {} numbers, and engines take one",
+                         tensor->name(), numbers->size()));
+      }
+      if (!needs && IsListed()) {
+        findings_.Add("config-mismatch", w.module,
+                      "it has a scale of activations, which the configuration "
+                      "says to stay as they are or to find theirs at run time",
+                      "input scales");
+      }
+      inputs_.push_back(
+          {&w, tensor, scale, InputAmax(*tensor, w.layout->global, scale)});
+    }
+    if (missing > 0) TellMissing(missing, needing);
+    for (const Input& i : inputs_) CheckOne(i);
+    CheckAll();
+    CheckFused();
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckCache() {
+    std::map<std::string, std::set<char>> scaled;  // layers
+    for (const ModelTensor& t : linted_.model.tensors()) {
+      const std::string& name = t.name();
+      const bool key = name.ends_with(".k_scale");
+      const bool value = name.ends_with(".v_scale");
+      const bool both = name.ends_with(".kv_scale");
+      if (!key && !value && !both) continue;
+      if (key || both) scaled[LayerOf(name)].insert('k');
+      if (value || both) scaled[LayerOf(name)].insert('v');
+      const auto numbers = ReadNumbers(linted_.model, t);
+      if (!numbers.ok()) return numbers.status();
+      for (const float x : *numbers) {
+        if (std::isfinite(x) && x >= kLeastCacheScale && x <= kMostCacheScale) {
+          continue;
+        }
+        Find("cache-scale", name,
+             std::isnan(x)
+                 ? "it holds NaN"
+                 : fmt::format("it holds {:.4g}, which no keys or values have",
+                               x));
+        break;
+      }
+    }
+    const bool declared = linted_.declared.HasCacheScales();
+    if (!declared && scaled.empty()) return absl::OkStatus();
+    for (const std::string& layer : AttentionLayers()) {
+      const std::set<char>& there = scaled[layer];
+      if (there.size() == 2) continue;
+      const char* what = there.empty()           ? "no scales"
+                         : there.count('k') == 0 ? "no scale of keys"
+                                                 : "no scale of values";
+      Find(
+          "cache-scale", layer,
+          fmt::format("{} of the cache, {}", what,
+                      declared ? "which the configuration says to be quantized "
+                                 "with scales from the file"
+                               : "and other layers have them"));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Whether the configuration tells how activations are quantized.
+  bool IsListed() const {
+    const Dialect d = linted_.declared.dialect();
+    return d == Dialect::kCompressedTensors || d == Dialect::kModelOpt ||
+           d == Dialect::kDeepSeek;
+  }
+
+  void TellMissing(size_t missing, size_t needing) {
+    const bool none = missing == needing;
+    std::set<const StoredWeight*> there;
+    for (const Input& i : inputs_) there.insert(i.weight);
+    for (const StoredWeight& w : linted_.stored.weights) {
+      if (there.count(&w) > 0 || !linted_.declared.NeedsInputScale(w)) continue;
+      const std::string label = Label(w);
+      Find("no-input-scale", w.module,
+           none ? fmt::format(
+                      "labelled {}, and no weight has a scale of activations",
+                      label)
+                : fmt::format("labelled {}, and it has no scale of "
+                              "activations, as others have",
+                              label));
+      if (none) return;
+    }
+  }
+
+  std::string Label(const StoredWeight& w) const {
+    if (linted_.declared.dialect() == Dialect::kDeepSeek) return "static";
+    const std::string algorithm = linted_.declared.AlgorithmOf(w.module);
+    if (!algorithm.empty()) return algorithm;
+    const DeclaredGroup* group = linted_.declared.GroupOf(w.module);
+    constexpr std::string_view kGroups = "config_groups.";
+    return group ? group->name.substr(kGroups.size()) : "static";
+  }
+
+  void CheckOne(const Input& i) {
+    if (!(i.scale > 0) || !std::isfinite(i.scale)) {
+      // Those that a layout has are looked at with its other scales.
+      if (i.weight->part(PartSource::kInputScale) == nullptr) {
+        Find("bad-scale", i.weight->module,
+             fmt::format("{} is no positive number", i.tensor->name()));
+      }
+      return;
+    }
+    if (i.amax <= kMostInput && i.amax >= kLeastInput) return;
+    Find("input-scale", i.weight->module,
+         fmt::format("{} of {:.4g} would mean inputs as large as {:.3g}",
+                     i.tensor->name(), i.scale, i.amax));
+  }
+
+  void CheckAll() {
+    if (inputs_.size() < kSome) return;
+    std::vector<double> amaxes;
+    bool ones = true;
+    for (const Input& i : inputs_) {
+      amaxes.push_back(i.amax);
+      ones &= i.scale == 1;
+    }
+    std::sort(amaxes.begin(), amaxes.end());
+    const double median = amaxes[amaxes.size() / 2];
+    const std::string& first = inputs_.front().weight->module;
+    if (ones) {
+      Find("input-scale", first,
+           fmt::format("all {} scales of activations are 1, as if nothing had "
+                       "been measured",
+                       inputs_.size()));
+    } else if (median > kMostMedian && median <= kMostInput) {
+      Find("input-scale", first,
+           fmt::format("half of all scales would mean inputs larger than "
+                       "{:.3g}: they may be the reciprocals",
+                       median));
+    }
+  }
+
+  void CheckFused() {
+    if (!linted_.architecture.known()) return;
+    std::map<std::string, const Input*> first;
+    for (const Input& i : inputs_) {
+      const auto key =
+          linted_.architecture.FusionKey(i.weight->module, i.weight->cols);
+      if (key.empty()) continue;
+      const auto [place, fresh] = first.emplace(key, &i);
+      const Input& other = *place->second;
+      if (fresh ||
+          std::abs(i.scale - other.scale) <= 1e-3 * std::abs(other.scale)) {
+        continue;
+      }
+      Find("fused-input-scales", i.weight->module,
+           fmt::format("{} has {:.4g} and {} has {:.4g} for the same inputs",
+                       other.weight->module, other.scale, i.weight->module,
+                       i.scale));
+    }
+  }
+
+  std::set<std::string> AttentionLayers() const {
+    std::set<std::string> layers;
+    for (const ModelTensor& t : linted_.model.tensors()) {
+      for (const char* leaf :
+           {".k_proj.", ".qkv_proj.", ".query_key_value.", ".kv_b_proj."}) {
+        const std::string layer =
+            t.name().find(leaf) == std::string::npos ? "" : LayerOf(t.name());
+        if (!layer.empty() &&
+            linted_.architecture.RoleOf(t.name()) != Role::kVision) {
+          layers.insert(layer);
+        }
+      }
+    }
+    return layers;
+  }
+
+  void Find(std::string_view rule, const std::string& where,
+            const std::string& text) {
+    findings_.Add(rule, where, text);
+  }
+
+  const LintedModel& linted_;
+  Findings& findings_;
+  std::vector<Input> inputs_;
+};
+
+}  // namespace
+
+absl::Status LintInputs(const LintedModel& linted, Findings* findings) {
+  InputRules rules(linted, findings);
+  if (auto s = rules.CheckInputs(); !s.ok()) return s;
+  return rules.CheckCache();
+}
+
+}  // namespace quantd::checkpoint

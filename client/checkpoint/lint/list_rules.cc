@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "client/checkpoint/architecture.h"
+#include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/stacked.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+bool IsWide(const ModelTensor& t) {
+  return safetensors::BitsOf(t.stored.dtype) >= 16;
+}
+
+class ListRules {
+ public:
+  ListRules(const LintedModel& linted, Findings* findings)
+      : linted_(linted), declared_(linted.declared), findings_(*findings) {}
+
+  void CheckPatterns() {
+    for (const auto& [file, list] :
+         {std::pair{kConfigFile, &declared_.ignored()},
+          std::pair{kModelOptFile, &declared_.excluded()}}) {
+      for (const std::string& text : list->broken()) {
+        findings_.Add("bad-pattern", file, text, text);
+      }
+    }
+    for (const DeclaredGroup& g : declared_.groups()) {
+      for (const std::string& text : g.targets.broken()) {
+        findings_.Add("bad-pattern", kConfigFile, text, text);
+      }
+    }
+  }
+
+  void CheckQuantized() {
+    for (const StoredWeight& w : linted_.stored.weights) {
+      if (declared_.ignored().Names(w.module) ||
+          declared_.excluded().Names(w.module)) {
+        Find(w.module, "quantized, and on the list of those that are not",
+             "named");
+      }
+    }
+  }
+
+  void CheckLeft() {
+    if (linted_.stored.weights.empty()) return;
+    const Dialect dialect = declared_.dialect();
+    const bool listed = dialect == Dialect::kCompressedTensors ||
+                        dialect == Dialect::kModelOpt ||
+                        dialect == Dialect::kGptOss;
+    std::set<std::string> classes;
+    for (const StoredWeight& w : linted_.stored.weights) {
+      classes.insert(ClassOf(w.module));
+    }
+    for (const ModelTensor& t : linted_.model.tensors()) {
+      const std::string module(ModuleOf(t.name()));
+      if (!IsWide(t) || MayStay(module)) continue;
+      if (IsStacked(t)) {
+        findings_.Add("stacked-experts", t.name(),
+                      fmt::format("{} experts are {}", t.stored.shape[0],
+                                  t.stored.dtype));
+      }
+      if (t.stored.shape.size() != 2 || !t.name().ends_with(".weight") ||
+          declared_.quantization() == nullptr) {
+        continue;
+      }
+      // What is quantized in other layers is so in all, as engines see it.
+      const bool elsewhere = classes.count(ClassOf(module)) > 0;
+      const Role role = linted_.architecture.RoleOf(module);
+      const bool expected =
+          listed && ((role == Role::kLinear && linted_.architecture.known()) ||
+                     (role == Role::kLinear && declared_.ignored().empty()) ||
+                     (role == Role::kHead && IsHead(module)));
+      if (!elsewhere && !expected) continue;
+      Find(module,
+           fmt::format("not quantized, and {}",
+                       declared_.ignored().empty()
+                           ? "the list of those that are not is empty"
+                           : "not on the list of those that are not"),
+           "left");
+    }
+  }
+
+  void CheckTargets() {
+    for (const DeclaredGroup& g : declared_.groups()) {
+      const Json* targets = Member(g.json, "targets");
+      if (targets == nullptr || !targets->is_array()) continue;
+      for (const Json& target : *targets) {
+        if (target != "Embedding") continue;
+        for (const ModelTensor& t : linted_.model.tensors()) {
+          if (IsWide(t) && t.name().ends_with("embed_tokens.weight")) {
+            Find(std::string(ModuleOf(t.name())),
+                 "not quantized, and a target by its class", "targets");
+          }
+        }
+      }
+    }
+  }
+
+  void CheckAgreement() {
+    if (declared_.dialect() != Dialect::kModelOpt ||
+        declared_.own() == nullptr ||
+        Member(declared_.quantization(), "ignore") == nullptr ||
+        Member(declared_.own(), "exclude_modules") == nullptr) {
+      return;
+    }
+    const auto here = declared_.ignored().texts();
+    const auto there = declared_.excluded().texts();
+    std::vector<std::string> differing;
+    std::set_symmetric_difference(here.begin(), here.end(), there.begin(),
+                                  there.end(), std::back_inserter(differing));
+    if (differing.empty()) return;
+    constexpr size_t kShown = 3;
+    const size_t shown = std::min(differing.size(), kShown);
+    Find(kModelOptFile,
+         fmt::format(
+             "its exclude_modules and config.json's ignore differ in "
+             "{}{}",
+             fmt::join(differing.begin(),
+                       differing.begin() + static_cast<ptrdiff_t>(shown), ", "),
+             differing.size() > shown ? " and others" : ""),
+         "files");
+  }
+
+ private:
+  bool MayStay(const std::string& module) const {
+    return declared_.ignored().MayName(module) ||
+           declared_.excluded().MayName(module);
+  }
+
+  // The output head has a matrix of its own that loaders of all linear layers
+  // look for.
+  bool IsHead(const std::string& module) const {
+    const Json* tied = Member(&linted_.model.config(), "tie_word_embeddings");
+    return module == "lm_head" && linted_.architecture.known() &&
+           (tied == nullptr || *tied != true);
+  }
+
+  void Find(const std::string& where, const std::string& text,
+            std::string_view kind) {
+    findings_.Add("ignore-list", where, text, kind);
+  }
+
+  const LintedModel& linted_;
+  const Declared& declared_;
+  Findings& findings_;
+};
+
+}  // namespace
+
+void LintLists(const LintedModel& linted, Findings* findings) {
+  ListRules rules(linted, findings);
+  rules.CheckPatterns();
+  rules.CheckQuantized();
+  rules.CheckLeft();
+  rules.CheckTargets();
+  rules.CheckAgreement();
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,393 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/lint/shape_table.h"
+#include "client/checkpoint/stacked.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// What belongs to the codes of a module, and is looked at with them.
+bool IsOfCodes(std::string_view name) {
+  for (const std::string_view end :
+       {"_scale", "_scale_inv", "_scale_2", "_scales", "_zero_point", ".g_idx",
+        "_g_idx", "_packed", "_shape", ".comfy_quant"}) {
+    if (name.ends_with(end)) return true;
+  }
+  return false;
+}
+
+class ModuleRules {
+ public:
+  ModuleRules(const LintedModel& linted, Findings* findings)
+      : linted_(linted),
+        config_(linted.model.config()),
+        type_(linted.model.model_type()),
+        findings_(*findings) {
+    for (const StoredWeight& w : linted.stored.weights) {
+      Put(w.module + ".weight", {w.rows, w.cols});
+      if (w.experts > 1) stacks_[w.module] = w.experts;
+    }
+    // What is told otherwise is neither missing nor of a wrong shape.
+    std::set<std::string> unclear;
+    for (const UnclearWeight& u : linted.stored.unclear) {
+      Put(u.module + ".weight", {});
+      unclear.insert(u.module);
+    }
+    for (const ModelTensor& t : linted.model.tensors()) {
+      if (linted.parts.count(&t) > 0 || IsOfCodes(t.name()) ||
+          unclear.count(std::string(ModuleOf(t.name()))) > 0) {
+        continue;
+      }
+      if (IsStacked(t))
+        stacks_[std::string(ModuleOf(t.name()))] = t.stored.shape[0];
+      Put(t.name(), t.stored.shape);
+    }
+  }
+
+  void CheckLayers() {
+    for (const auto& [stack, layers] : layers_) {
+      if (!linted_.architecture.known() || IsSide(stack)) continue;
+      CheckNumbers(stack, layers);
+      if (HasUniformLayers(type_)) CheckAlike(stack, layers);
+    }
+  }
+
+  // Experts of one layer have the same parts, and as many of them as
+  // config.json says.
+  void CheckExperts() {
+    const auto declared = ExpertsOf(config_);
+    for (const auto& [parent, experts] : experts_) {
+      std::set<std::string> all;
+      for (const auto& [number, parts] : experts) {
+        for (const auto& [part, shape] : parts) all.insert(part);
+      }
+      for (const auto& [number, parts] : experts) {
+        for (const std::string& part : all) {
+          if (parts.count(part) > 0) continue;
+          Missing(fmt::format("{}.{}.{}", parent, number, part),
+                  "other experts of the layer have it");
+        }
+        for (const auto& [part, shape] : parts) {
+          const auto& other = experts.begin()->second;
+          const auto found = other.find(part);
+          if (found == other.end() || found->second == shape || shape.empty() ||
+              found->second.empty()) {
+            continue;
+          }
+          Shape(fmt::format("{}.{}.{}", parent, number, part), shape,
+                found->second, "in other experts");
+        }
+      }
+      const auto count = static_cast<int64_t>(experts.size());
+      const int64_t last = experts.rbegin()->first + 1;
+      if (count != last || (declared && *declared != count)) {
+        findings_.Add(
+            "missing-weight", parent,
+            fmt::format("{} experts, numbered up to {}, and "
+                        "config.json says {}",
+                        count, last - 1,
+                        declared ? fmt::to_string(*declared) : "nothing"));
+      }
+    }
+    for (const auto& [module, count] : stacks_) {
+      if (declared && *declared != count) {
+        findings_.Add("wrong-shape", module,
+                      fmt::format("a stack of {} experts, and config.json says "
+                                  "{}",
+                                  count, *declared));
+      }
+    }
+  }
+
+  void CheckShapes() {
+    const ShapeTable table(config_, type_);
+    for (const auto& [name, shape] : all_) {
+      if (shape.empty()) continue;
+      const std::string module(ModuleOf(name));
+      if (name.ends_with(".bias")) {
+        const std::string owner = name.substr(0, name.size() - 5);
+        const auto weight = all_.find(owner + ".weight");
+        const bool turned = linted_.architecture.IsTurned(owner);
+        if (weight != all_.end() && weight->second.size() == 2 &&
+            shape.size() == 1 && !turned && shape[0] != weight->second[0]) {
+          Shape(name, shape, {weight->second[0]}, "by its weight");
+        }
+      }
+      if (linted_.architecture.RoleOf(module) == Role::kVision ||
+          linted_.architecture.RoleOf(module) == Role::kMultiToken) {
+        continue;
+      }
+      const auto want = table.Of(name);
+      if (want && *want != shape) {
+        Shape(name, shape, *want, "by config.json");
+      }
+    }
+  }
+
+  void CheckEnds() {
+    if (!IsPlainDecoder(type_)) return;
+    for (const auto& [stack, layers] : layers_) {
+      constexpr std::string_view kLayers = "layers";
+      if (IsSide(stack) || !stack.ends_with("model.layers")) continue;
+      const std::string base = stack.substr(0, stack.size() - kLayers.size());
+      for (const char* end : {"embed_tokens.weight", "norm.weight"}) {
+        if (all_.count(base + end) == 0) {
+          Missing(base + end, "every model of this type has it");
+        }
+      }
+    }
+    const Json* tied = Member(&config_, "tie_word_embeddings");
+    const bool head = std::any_of(all_.begin(), all_.end(), [](const auto& t) {
+      return t.first.ends_with("lm_head.weight");
+    });
+    if (tied != nullptr && *tied == false && !head && !layers_.empty() &&
+        IsCausal()) {
+      Missing("lm_head.weight",
+              "config.json says that it is not tied to the embeddings");
+    }
+    CheckBiases();
+  }
+
+  absl::Status CheckTied() {
+    const Json* tied = Member(&config_, "tie_word_embeddings");
+    const ModelTensor* head = linted_.model.Find("lm_head.weight");
+    const ModelTensor* embeddings =
+        linted_.model.Find("model.embed_tokens.weight");
+    if (tied == nullptr || *tied != true || head == nullptr ||
+        embeddings == nullptr) {
+      return absl::OkStatus();
+    }
+    bool same = head->stored.size == embeddings->stored.size;
+    constexpr size_t kSome = size_t{1} << 16;
+    constexpr size_t kPlaces = 64;
+    std::vector<std::byte> a(std::min(kSome, head->stored.size));
+    std::vector<std::byte> b(a.size());
+    for (size_t i = 0; same && i < kPlaces; ++i) {
+      const size_t at = (head->stored.size - a.size()) / kPlaces * i;
+      if (auto s = linted_.model.Read(*head, at, absl::MakeSpan(a)); !s.ok()) {
+        return s;
+      }
+      if (auto s = linted_.model.Read(*embeddings, at, absl::MakeSpan(b));
+          !s.ok()) {
+        return s;
+      }
+      same = a == b;
+    }
+    if (!same) {
+      findings_.Add("tied-head", "lm_head",
+                    "config.json says that it is tied to the embeddings, and "
+                    "it is another matrix");
+    }
+    return absl::OkStatus();
+  }
+
+  // Loaders that take all files of a directory take one of the two.
+  void CheckStrays() {
+    for (const std::string& name : linted_.model.strays()) {
+      const auto file =
+          safetensors::File::Open(linted_.model.path() + "/" + name);
+      if (!file.ok()) continue;
+      for (const safetensors::Tensor& t : file->tensors()) {
+        if (linted_.model.Find(t.name) == nullptr) continue;
+        findings_.Add("stray-file", name,
+                      fmt::format("not in {}, and it has a {} of its own",
+                                  linted_.model.index_name(), t.name));
+        break;
+      }
+    }
+  }
+
+  void CheckNames() {
+    for (const ModelTensor& t : linted_.model.tensors()) {
+      for (const std::string_view wrapper :
+           {"module.", "_orig_mod.", "model.module.", "model._orig_mod."}) {
+        if (!t.name().starts_with(wrapper)) continue;
+        findings_.Add("wrapped-names", t.name(),
+                      fmt::format("its name begins with \"{}\"", wrapper));
+        break;
+      }
+      for (const std::string_view adapter : {".lora_", ".base_layer."}) {
+        if (t.name().find(adapter) == std::string::npos) continue;
+        findings_.Add("wrapped-names", t.name(),
+                      "it is of an adapter that was not merged", "adapter");
+        break;
+      }
+    }
+    if (linted_.model.unlisted() > 0) {
+      findings_.Add("index", linted_.model.index_name(),
+                    fmt::format("{} tensors of its shards are not in it",
+                                linted_.model.unlisted()));
+    }
+  }
+
+ private:
+  using Shapes = std::map<std::string, std::vector<int64_t>>;
+
+  void Put(const std::string& name, std::vector<int64_t> shape) {
+    all_[name] = shape;
+    const LayerName layer = LayerName::Of(name);
+    if (layer.stack.empty()) return;
+    const ExpertName expert = ExpertName::Of(layer.rest);
+    if (expert.number < 0) {
+      layers_[layer.stack][layer.number].insert(
+          // A stack has its name with and without the ending.
+          IsExperts(layer.rest) ? std::string(ModuleOf(layer.rest))
+                                : layer.rest);
+      return;
+    }
+    layers_[layer.stack][layer.number].insert(expert.parent + ".#");
+    experts_[fmt::format("{}.{}.{}", layer.stack, layer.number, expert.parent)]
+            [expert.number][expert.rest] = std::move(shape);
+  }
+
+  bool IsSide(const std::string& stack) const {
+    const Role role = linted_.architecture.RoleOf(stack + ".0.linear");
+    return role == Role::kVision || role == Role::kMultiToken;
+  }
+
+  bool IsCausal() const {
+    const Json* names = Member(&config_, "architectures");
+    return names != nullptr && names->is_array() && !names->empty() &&
+           TextOf(&names->front()).value_or("").ends_with("ForCausalLM");
+  }
+
+  using Layers = std::map<int64_t, std::set<std::string>>;
+
+  void CheckNumbers(const std::string& stack, const Layers& layers) {
+    const auto count = ModelNumber(config_, "num_hidden_layers");
+    if (!count || (!stack.ends_with("layers") && !stack.ends_with(".h") &&
+                   !stack.ends_with("layer"))) {
+      return;
+    }
+    for (int64_t i = 0; i < std::min<int64_t>(*count, 1 << 16); ++i) {
+      if (layers.count(i) > 0) continue;
+      findings_.Add("missing-weight", fmt::format("{}.{}", stack, i),
+                    fmt::format("nothing of this layer is there, and "
+                                "config.json says {} layers",
+                                *count),
+                    "layer");
+    }
+    const int64_t last = layers.rbegin()->first;
+    const bool predicts =
+        config_.dump(-1, ' ', false, Json::error_handler_t::replace)
+            .find("nextn") != std::string::npos;
+    const bool head = std::any_of(
+        layers.at(last).begin(), layers.at(last).end(), [](const auto& part) {
+          return part.find("eh_proj") != std::string::npos;
+        });
+    if (last >= *count && !predicts && !head) {
+      findings_.Add("missing-weight", fmt::format("{}.{}", stack, last),
+                    fmt::format("a layer more than the {} that config.json "
+                                "says: engines leave it out",
+                                *count),
+                    "more");
+    }
+  }
+
+  // Layers with experts are alike, and so are those without.
+  void CheckAlike(const std::string& stack, const Layers& layers) {
+    const auto count = ModelNumber(config_, "num_hidden_layers");
+    for (const bool sparse : {false, true}) {
+      std::map<std::string, size_t> have;
+      std::vector<int64_t> kind;
+      for (const auto& [number, parts] : layers) {
+        if (HasExperts(parts) != sparse || (count && number >= *count)) {
+          continue;
+        }
+        kind.push_back(number);
+        for (const std::string& part : parts) ++have[part];
+      }
+      for (const auto& [part, times] : have) {
+        if (times + 1 != kind.size()) continue;
+        for (const int64_t number : kind) {
+          if (layers.at(number).count(part) > 0) continue;
+          Missing(fmt::format("{}.{}.{}", stack, number, part),
+                  "every other layer has it");
+        }
+      }
+    }
+  }
+
+  static bool HasExperts(const std::set<std::string>& parts) {
+    return std::any_of(parts.begin(), parts.end(),
+                       [](const std::string& p) { return IsExperts(p); });
+  }
+
+  void CheckBiases() {
+    struct Row {
+      const char* key;
+      const char* leaf;
+    };
+    for (const Row& row :
+         {Row{"attention_bias", ".q_proj"}, Row{"mlp_bias", ".down_proj"}}) {
+      const Json* said = Member(&config_, row.key);
+      if (said == nullptr || !said->is_boolean() || !SaysBiases(type_)) {
+        continue;
+      }
+      for (const auto& [name, shape] : all_) {
+        const std::string leaf = std::string(row.leaf) + ".weight";
+        if (!name.ends_with(leaf) || IsExperts(name) ||
+            linted_.architecture.RoleOf(ModuleOf(name)) != Role::kLinear) {
+          continue;
+        }
+        const std::string bias = std::string(ModuleOf(name)) + ".bias";
+        const bool there = all_.count(bias) > 0;
+        if (*said == true && !there) {
+          Missing(bias, fmt::format("config.json says {}", row.key));
+        } else if (*said == false && there) {
+          findings_.Add("missing-weight", bias,
+                        fmt::format("it is there, and config.json says that "
+                                    "there is no {}: engines leave it out",
+                                    row.key),
+                        "bias");
+        }
+      }
+    }
+  }
+
+  void Missing(const std::string& where, const std::string& why) {
+    findings_.Add("missing-weight", where,
+                  fmt::format("it is missing, and {}", why));
+  }
+
+  void Shape(const std::string& where, const std::vector<int64_t>& there,
+             const std::vector<int64_t>& want, const char* why) {
+    findings_.Add(
+        "wrong-shape", where,
+        fmt::format("[{}], and it would be [{}] {}", fmt::join(there, ", "),
+                    fmt::join(want, ", "), why));
+  }
+
+  const LintedModel& linted_;
+  const Json& config_;
+  const std::string type_;
+  Findings& findings_;
+  Shapes all_;
+  std::map<std::string, Layers> layers_;
+  std::map<std::string, std::map<int64_t, Shapes>> experts_;
+  std::map<std::string, int64_t> stacks_;
+};
+
+}  // namespace
+
+absl::Status LintModules(const LintedModel& linted, Findings* findings) {
+  ModuleRules rules(linted, findings);
+  rules.CheckNames();
+  rules.CheckStrays();
+  rules.CheckLayers();
+  rules.CheckExperts();
+  rules.CheckShapes();
+  rules.CheckEnds();
+  return rules.CheckTied();
+}
+
+}  // namespace quantd::checkpoint

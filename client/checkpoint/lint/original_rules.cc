@@ -1,0 +1,201 @@
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "client/checkpoint/check/originals.h"
+#include "client/checkpoint/check/reading.h"
+#include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/stacked.h"
+#include "client/files/quantized_file.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// Rounding to bf16 and back is far below, for a tensor that nobody quantized.
+constexpr double kMostPlainRatio = 0.01;
+
+std::string RatioText(double ratio) {
+  if (std::isnan(ratio)) return "NaN";
+  if (ratio > 100) return "more than 100 times the weights";
+  return fmt::format("{:.0f} % of the weights", 100 * ratio);
+}
+
+bool IsPlain(const ModelTensor& t) {
+  const DType type = FromSafetensorsName(t.stored.dtype);
+  return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
+}
+
+class OriginalRules {
+ public:
+  OriginalRules(const Originals& originals, const LintedModel& linted,
+                Findings* findings)
+      : originals_(originals), linted_(linted), findings_(*findings) {}
+
+  absl::Status CheckQuantized() {
+    for (const StoredWeight& w : linted_.stored.weights) {
+      const auto found =
+          FindReading(linted_.model, w, originals_, linted_.sample);
+      if (!found.ok()) return found.status();
+      compared_.of += static_cast<size_t>(w.experts);
+      compared_.quantized += found->compared;
+      if (found->compared < static_cast<size_t>(w.experts)) {
+        Find("no-counterpart", w.module,
+             found->compared == 0
+                 ? fmt::format("the original has no such weight of {} x {}",
+                               w.rows, w.cols)
+                 : fmt::format("the original has {} of its {} experts",
+                               found->compared, w.experts));
+      }
+      if (found->compared > 0) Tell(w, *found);
+      if (found->compared == static_cast<size_t>(w.experts) && found->right) {
+        compared_.proven.insert(w.module);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckPlain() {
+    for (const ModelTensor& t : linted_.model.tensors()) {
+      if (linted_.parts.count(&t) > 0 || !IsPlain(t) || IsScale(t.name())) {
+        continue;
+      }
+      const ModelTensor* truth = originals_.model().Find(t.name());
+      if (truth == nullptr || !IsPlain(*truth)) continue;
+      if (truth->stored.shape != t.stored.shape) {
+        Find("not-the-original", t.name(),
+             "its shape is another than that of the original's");
+        continue;
+      }
+      const auto d =
+          Compare(linted_.model, t, originals_.model(), *truth, linted_.sample);
+      if (!d.ok()) return d.status();
+      ++compared_.others;
+      if (d->ratio() <= kMostPlainRatio) continue;
+      Find("not-the-original", t.name(),
+           fmt::format("it is not quantized, and the error is {}",
+                       RatioText(d->ratio())));
+    }
+    return absl::OkStatus();
+  }
+
+  // What the original has, and the model in no form.
+  void CheckMissing() {
+    std::set<std::string> there;
+    for (const StoredWeight& w : linted_.stored.weights) {
+      there.insert(w.module);
+    }
+    for (const UnclearWeight& u : linted_.stored.unclear) {
+      there.insert(u.module);
+    }
+    for (const ModelTensor& t : linted_.model.tensors()) {
+      there.insert(std::string(ModuleOf(t.name())));
+    }
+    std::set<const ModelTensor*> parts;
+    for (const StoredWeight& w : originals_.stored().weights) {
+      parts.insert(w.parts.begin(), w.parts.end());
+      if (there.count(w.module) == 0) Missing(w.module);
+    }
+    for (const ModelTensor& t : originals_.model().tensors()) {
+      const std::string module(ModuleOf(t.name()));
+      if (parts.count(&t) > 0 || there.count(module) > 0 || !IsPlain(t) ||
+          IsScale(t.name()) || IsLeftOut(t.name()) || IsSplit(t, there)) {
+        continue;
+      }
+      Missing(t.name());
+    }
+  }
+
+  const ComparedWeights& compared() const { return compared_; }
+
+ private:
+  static bool IsScale(const std::string& name) {
+    return name.ends_with("_scale") || name.ends_with("_scale_inv") ||
+           name.ends_with("_scale_2");
+  }
+
+  // What libraries leave out of the files that they write.
+  bool IsLeftOut(const std::string& name) const {
+    const Json* tied = Member(&linted_.model.config(), "tie_word_embeddings");
+    const bool is_tied = tied == nullptr || *tied == true;
+    return name.find("inv_freq") != std::string::npos ||
+           name.find("masked_bias") != std::string::npos ||
+           (is_tied && name.ends_with("lm_head.weight")) ||
+           linted_.architecture.RoleOf(ModuleOf(name)) == Role::kMultiToken;
+  }
+
+  // Whether a stack of experts became a weight for each.
+  bool IsSplit(const ModelTensor& t, const std::set<std::string>& there) const {
+    if (!IsStacked(t)) return false;
+    const auto weights = Unstack(originals_.model(), t, /*whole=*/false);
+    return weights.ok() && !weights->empty() &&
+           there.count(weights->front().module) > 0;
+  }
+
+  void Tell(const StoredWeight& w, const Readings& found) {
+    if (!found.right) {
+      const Difference& d = found.own;
+      std::string text = fmt::format("the error is {}", RatioText(d.ratio()));
+      if (d.wrong > 0 && d.wrong_rows < d.rows) {
+        text += fmt::format(
+            ", all of it or most in {} of the {} rows that "
+            "were looked at",
+            d.wrong_rows, d.rows);
+      } else if (d.wrong == 0) {
+        text += fmt::format("; they are {:.3g} times as large", d.gain());
+      } else {
+        text +=
+            "; if they are its own, the scales are of another kind than "
+            "the names say";
+      }
+      Find("not-the-original", found.wrong, text);
+      return;
+    }
+    const Reading& r = *found.right;
+    const std::string before = RatioText(found.own.ratio());
+    const std::string after = RatioText(r.difference.ratio());
+    if (r.halves_swapped) {
+      Find("nibble-order", w.module,
+           fmt::format("the error is {}, and {} with the halves of bytes "
+                       "swapped",
+                       before, after));
+    }
+    if (r.order_swapped) {
+      Find(w.layout->swizzled ? "unclear-layout" : "swizzled-scales", w.module,
+           fmt::format("the error is {}, and {} with the scales {}", before,
+                       after,
+                       w.layout->swizzled ? "as they lie" : "unswizzled"));
+    }
+  }
+
+  void Missing(const std::string& name) {
+    findings_.Add("no-counterpart", name,
+                  "the original has it, and the model does not", "missing");
+  }
+
+  void Find(std::string_view rule, const std::string& where,
+            const std::string& text) {
+    findings_.Add(rule, where, text);
+  }
+
+  const Originals& originals_;
+  const LintedModel& linted_;
+  Findings& findings_;
+  ComparedWeights compared_;
+};
+
+}  // namespace
+
+absl::StatusOr<ComparedWeights> LintAgainst(const Model& original,
+                                            const LintedModel& linted,
+                                            Findings* findings) {
+  const auto originals = Originals::Of(original);
+  if (!originals.ok()) return originals.status();
+  OriginalRules rules(*originals, linted, findings);
+  if (auto s = rules.CheckQuantized(); !s.ok()) return s;
+  if (auto s = rules.CheckPlain(); !s.ok()) return s;
+  rules.CheckMissing();
+  return rules.compared();
+}
+
+}  // namespace quantd::checkpoint

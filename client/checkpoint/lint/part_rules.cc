@@ -1,0 +1,223 @@
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/checkpoint/lint/rules.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// What libraries have beside a quantized weight and engines know.
+constexpr std::string_view kKnownParts[] = {"weight",
+                                            "weight_packed",
+                                            "weight_scale",
+                                            "weight_scale_inv",
+                                            "weight_scale_2",
+                                            "weight_global_scale",
+                                            "weight_shape",
+                                            "input_scale",
+                                            "input_global_scale",
+                                            "output_scale",
+                                            "bias",
+                                            "comfy_quant",
+                                            "k_scale",
+                                            "v_scale",
+                                            "q_scale",
+                                            "kv_scale",
+                                            "e_score_correction_bias"};
+
+constexpr std::string_view kScaleEnds[] = {
+    ".weight_scale",        ".weight_scale_inv", ".weight_scale_2",
+    ".weight_global_scale", ".input_scale",      ".input_global_scale"};
+
+// Whether the configuration says that there are such parts.
+bool IsAnnounced(const LintedModel& linted, const std::string& module,
+                 std::string_view part) {
+  const Declared& d = linted.declared;
+  if (part == "pre_quant_scale") {
+    return d.AlgorithmOf(module).find("AWQ") != std::string::npos ||
+           d.AlgorithmOf(module).find("SVD") != std::string::npos;
+  }
+  const DeclaredGroup* group = d.GroupOf(module);
+  const Json* weights = group ? Member(group->json, "weights") : nullptr;
+  const Json* inputs =
+      group ? Member(group->json, "input_activations") : nullptr;
+  const auto asymmetric = [](const Json* scheme) {
+    const Json* symmetric = Member(scheme, "symmetric");
+    return symmetric != nullptr && *symmetric == false;
+  };
+  if (part == "weight_g_idx")
+    return Member(weights, "actorder") != nullptr &&
+           !Member(weights, "actorder")->is_null();
+  if (part == "weight_zero_point") return asymmetric(weights);
+  if (part == "input_zero_point") return asymmetric(inputs);
+  // compressed-tensors keeps what it turns weights by beside them.
+  const Json* transforms = Member(d.quantization(), "transform_config");
+  return transforms != nullptr && transforms->is_object() &&
+         !transforms->empty();
+}
+
+class PartRules {
+ public:
+  PartRules(const LintedModel& linted, Findings* findings)
+      : linted_(linted), findings_(*findings) {
+    for (const StoredWeight& w : linted.stored.weights) {
+      weights_[w.module] = &w;
+    }
+  }
+
+  void CheckParts() {
+    for (const ModelTensor& t : linted_.model.tensors()) {
+      const auto [module, part] = SplitModule(t.name());
+      const auto found = weights_.find(module);
+      if (found == weights_.end() || linted_.parts.count(&t) > 0 ||
+          std::find(std::begin(kKnownParts), std::end(kKnownParts), part) !=
+              std::end(kKnownParts) ||
+          IsAnnounced(linted_, found->first, part)) {
+        continue;
+      }
+      findings_.Add("unknown-part", found->first,
+                    fmt::format("{} is beside its codes, and the "
+                                "configuration says nothing of it",
+                                part),
+                    part);
+    }
+  }
+
+  // Scales of nothing, and codes of a stack without theirs.
+  void CheckOrphans() {
+    const auto has = [&](const std::string& name) {
+      return linted_.model.Find(name) != nullptr;
+    };
+    for (const ModelTensor& t : linted_.model.tensors()) {
+      if (linted_.parts.count(&t) > 0) continue;
+      for (const std::string_view end : kScaleEnds) {
+        if (!t.name().ends_with(end)) continue;
+        const std::string module =
+            t.name().substr(0, t.name().size() - end.size());
+        if (!has(module + ".weight") && !has(module + ".weight_packed") &&
+            !has(module + ".weight.rowwise_data")) {
+          findings_.Add("missing-weight", module,
+                        fmt::format("there is {}, and nothing that it is the "
+                                    "scale of",
+                                    t.name()),
+                        "orphan");
+        }
+        break;
+      }
+      const size_t cut = t.name().rfind('_');
+      if (t.stored.dtype != "U8" || cut == std::string::npos) continue;
+      const std::string stack = t.name().substr(0, cut);
+      if (t.name().ends_with("_blocks") && !has(stack + "_scales")) {
+        findings_.Add("missing-scale", stack, "its scales are missing");
+      } else if (t.name().ends_with("_scales") && !has(stack + "_blocks")) {
+        findings_.Add("missing-weight", stack,
+                      "there are its scales, and not its codes", "orphan");
+      }
+    }
+  }
+
+  absl::Status CheckLabels() {
+    constexpr std::string_view kLabel = ".comfy_quant";
+    constexpr size_t kMost = 1 << 16;
+    bool any = false;
+    for (const ModelTensor& t : linted_.model.tensors()) {
+      if (!t.name().ends_with(kLabel)) continue;
+      any = true;
+      const std::string module =
+          t.name().substr(0, t.name().size() - kLabel.size());
+      std::string text(std::min(t.stored.size, kMost), '\0');
+      const auto s = linted_.model.Read(
+          t, 0,
+          absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()),
+                         text.size()));
+      if (!s.ok()) return s;
+      CheckLabel(module, text);
+    }
+    std::vector<std::string> modules;
+    for (const StoredWeight& w : linted_.stored.weights) {
+      modules.push_back(w.module);
+    }
+    for (const UnclearWeight& u : linted_.stored.unclear) {
+      modules.push_back(u.module);
+    }
+    for (const std::string& module : modules) {
+      if (!any || linted_.model.Find(module + std::string(kLabel)) != nullptr) {
+        continue;
+      }
+      findings_.Add("label", module,
+                    "it has no comfy_quant, as others have: ComfyUI takes its "
+                    "codes for weights");
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static std::string_view LabelOf(WeightFormat format) {
+    switch (format) {
+      case WeightFormat::kNvfp4:
+        return "nvfp4";
+      case WeightFormat::kFp8:
+        return "float8_e4m3fn";
+      case WeightFormat::kMxfp8:
+        return "mxfp8";
+      default:
+        return "";
+    }
+  }
+
+  void CheckLabel(const std::string& module, const std::string& text) {
+    const auto find = [&](const std::string& what) {
+      findings_.Add("label", module, what);
+    };
+    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) {
+      find(json.is_discarded()
+               ? "its comfy_quant is no JSON"
+               : fmt::format("its comfy_quant is {} and no JSON object",
+                             Shown(&json)));
+      return;
+    }
+    const auto format = TextOf(Member(&json, "format"));
+    if (!format) {
+      find(fmt::format("its comfy_quant has no \"format\": {}", Shown(&json)));
+      return;
+    }
+    const auto found = weights_.find(module);
+    if (found == weights_.end()) {
+      if (linted_.model.Find(module + ".weight") == nullptr) {
+        find("a comfy_quant beside no weight");
+      }
+      return;
+    }
+    const StoredWeight& w = *found->second;
+    const std::string_view want = LabelOf(w.layout->format);
+    if (!want.empty() && *format != want) {
+      find(fmt::format("its comfy_quant says {}, and it is {}", *format,
+                       Name(w.layout->format)));
+    }
+    const Json* shape = Member(&json, "orig_shape");
+    if (shape != nullptr && *shape != Json{w.rows, w.cols}) {
+      find(fmt::format("its comfy_quant says orig_shape {}, and it is {} x {}",
+                       Shown(shape), w.rows, w.cols));
+    }
+  }
+
+  const LintedModel& linted_;
+  Findings& findings_;
+  std::map<std::string, const StoredWeight*, std::less<>> weights_;
+};
+
+}  // namespace
+
+absl::Status LintParts(const LintedModel& linted, Findings* findings) {
+  PartRules rules(linted, findings);
+  rules.CheckParts();
+  rules.CheckOrphans();
+  return rules.CheckLabels();
+}
+
+}  // namespace quantd::checkpoint

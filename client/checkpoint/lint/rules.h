@@ -1,0 +1,67 @@
+// The rules of lint, by what they look at. Each adds what it finds.
+#ifndef QUANTD_CLIENT_CHECKPOINT_LINT_RULES_H_
+#define QUANTD_CLIENT_CHECKPOINT_LINT_RULES_H_
+
+#include <cstddef>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/checkpoint/architecture.h"
+#include "client/checkpoint/check/declared.h"
+#include "client/checkpoint/check/row_sample.h"
+#include "client/checkpoint/lint/finding.h"
+#include "client/checkpoint/model.h"
+#include "client/checkpoint/stored.h"
+
+namespace quantd::checkpoint {
+
+// What is looked at.
+struct LintedModel {
+  const Model& model;
+  const StoredModel& stored;
+  const Architecture& architecture;
+  const Declared& declared;
+  const RowSample& sample;
+  // Tensors that are parts of quantized weights.
+  const std::set<const ModelTensor*>& parts;
+};
+
+// How much was held against the original.
+struct ComparedWeights {
+  size_t quantized = 0;  // experts of a stack are one each
+  size_t of = 0;         // that there are
+  size_t others = 0;     // tensors that are not quantized
+  // Modules that are the original's: what is odd about their numbers is so in
+  // the original.
+  std::set<std::string> proven;
+};
+
+// The numbers of scales, and those that fused weights share.
+absl::Status LintScales(const LintedModel& linted, Findings* findings);
+// Scales of activations and of the cache.
+absl::Status LintInputs(const LintedModel& linted, Findings* findings);
+// Tensors beside a quantized weight that no engine expects there, and labels.
+absl::Status LintParts(const LintedModel& linted, Findings* findings);
+// The numbers of weights, quantized and not. `proven`: those that the original
+// has, too.
+absl::Status LintValues(const LintedModel& linted,
+                        const std::set<std::string>& proven,
+                        Findings* findings);
+// Whether all is there, in the shapes that config.json says.
+absl::Status LintModules(const LintedModel& linted, Findings* findings);
+// config.json and ModelOpt's own file by themselves.
+void LintConfig(const LintedModel& linted, Findings* findings);
+// Whether they describe the tensors.
+absl::Status LintSchemes(const LintedModel& linted, Findings* findings);
+// Whether they say rightly what is quantized.
+void LintLists(const LintedModel& linted, Findings* findings);
+// What was quantized, and how it is read.
+absl::StatusOr<ComparedWeights> LintAgainst(const Model& original,
+                                            const LintedModel& linted,
+                                            Findings* findings);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_LINT_RULES_H_

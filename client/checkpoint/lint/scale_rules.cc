@@ -1,0 +1,271 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/checkpoint/architecture.h"
+#include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/weight_values.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// How often which number is there. Of bytes there are few, however many scales
+// a model has.
+struct Tally {
+  uint64_t count = 0;
+  uint64_t not_numbers = 0;
+  std::vector<std::pair<float, uint64_t>> values;  // from the least on
+
+  static absl::StatusOr<Tally> Of(const Model& model, const ModelTensor& t) {
+    Tally tally;
+    std::map<float, uint64_t> values;
+    const auto add = [&](float x, uint64_t times) {
+      tally.count += times;
+      if (std::isnan(x)) {
+        tally.not_numbers += times;
+      } else {
+        values[x] += times;
+      }
+    };
+    if (safetensors::BitsOf(t.stored.dtype) != 8) {
+      const auto numbers = ReadNumbers(model, t);
+      if (!numbers.ok()) return numbers.status();
+      for (const float x : *numbers) add(x, 1);
+    } else {
+      constexpr size_t kSome = size_t{1} << 20;
+      std::array<uint64_t, 256> bytes = {};
+      std::vector<std::byte> some(std::min(kSome, t.stored.size));
+      for (size_t at = 0; at < t.stored.size; at += kSome) {
+        const auto span =
+            absl::MakeSpan(some).first(std::min(kSome, t.stored.size - at));
+        if (auto s = model.Read(t, at, span); !s.ok()) return s;
+        for (const std::byte b : span) ++bytes[static_cast<uint8_t>(b)];
+      }
+      for (size_t i = 0; i < bytes.size(); ++i) {
+        const auto byte = static_cast<std::byte>(i);
+        if (bytes[i] > 0)
+          add(NumberAt(t.stored.dtype, {&byte, 1}, 0), bytes[i]);
+      }
+    }
+    tally.values.assign(values.begin(), values.end());
+    return tally;
+  }
+
+  float middle() const {
+    uint64_t seen = 0;
+    for (const auto& [x, times] : values) {
+      seen += times;
+      if (2 * seen >= count) return x;
+    }
+    return 0;
+  }
+};
+
+class ScaleRules {
+ public:
+  ScaleRules(const LintedModel& linted, Findings* findings)
+      : model_(linted.model),
+        stored_(linted.stored),
+        architecture_(linted.architecture),
+        findings_(*findings) {}
+
+  absl::Status CheckScales() {
+    for (const StoredWeight& w : stored_.weights) {
+      for (const PartSource source : {PartSource::kScales, PartSource::kGlobal,
+                                      PartSource::kInputScale}) {
+        const ModelTensor* part = w.part(source);
+        if (part == nullptr) continue;
+        const auto tally = Tally::Of(model_, *part);
+        if (!tally.ok()) return tally.status();
+        CheckNumbers(w, source, *part, *tally);
+        if (source == PartSource::kGlobal && tally->count == 1 &&
+            tally->not_numbers == 0) {
+          CheckGlobal(w, tally->values.front().first);
+        }
+        if (source == PartSource::kScales) CheckRange(w, *part, *tally);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void CheckNumbers(const StoredWeight& w, PartSource source,
+                    const ModelTensor& part, const Tally& tally) {
+    // A block of zeros has a scale of zero.
+    const bool zero_is_bad = source != PartSource::kScales ||
+                             w.layout->scale_shape != ScaleShape::kBlocks;
+    if (tally.not_numbers > 0) {
+      Find("bad-scale", w.module, fmt::format("{} holds NaN", part.name()));
+    }
+    for (const auto& [x, times] : tally.values) {
+      if (std::isfinite(x) && x >= 0 && (x > 0 || !zero_is_bad)) continue;
+      Find("bad-scale", w.module,
+           fmt::format("{} holds {:.4g}", part.name(), x));
+    }
+    if (!zero_is_bad && tally.values.size() == 1 &&
+        tally.values.front().first == 0) {
+      Find("bad-scale", w.module,
+           fmt::format("{} holds nothing but zeros", part.name()));
+    }
+  }
+
+  // Scales of weights that are none, or that nobody filled in.
+  void CheckRange(const StoredWeight& w, const ModelTensor& part,
+                  const Tally& tally) {
+    float most = 0;
+    for (const auto& [x, times] : tally.values) {
+      if (std::isfinite(x)) most = std::max(most, x);
+    }
+    if (tally.values.empty()) return;
+    const float least = tally.values.front().first;
+    const FormatSpec& format = *FindFormat(w.layout->codes);
+    const float largest = LimitsOf(format.element).max;
+    // A power of two may be nearly twice what the weight needs.
+    if (w.layout->global == Global::kNone && most > 2 * kMostAmax / largest) {
+      Find("implausible-scale", w.module,
+           fmt::format("{} holds {:.4g}, which would mean weights as large as "
+                       "{:.3g}",
+                       part.name(), most, most * largest));
+    }
+    // One that is far above all others of its weight.
+    const float middle = tally.middle();
+    if (w.layout->global == Global::kNone && tally.count >= kSomeScales &&
+        middle > 0 && most > kMostAbove * middle) {
+      Find("implausible-scale", w.module,
+           fmt::format("{} holds {:.4g}, and half of its scales are no larger "
+                       "than {:.4g}",
+                       part.name(), most, middle));
+    }
+    if (tally.count == 1) {
+      ++singles_;
+      ones_ += most == 1;
+    }
+    // Those of a power of two may be one and the same.
+    int exponent = 0;
+    const bool power = std::frexp(most, &exponent) == 0.5f;
+    if (tally.count >= kManyScales && least == most && most > 0 &&
+        (most == 1 || !power)) {
+      Find("placeholder-scale", w.module,
+           fmt::format("all {} of {} are {:.4g}", tally.count, part.name(),
+                       most));
+    }
+    if (w.layout->global != Global::kNone && most > 0) {
+      float& group = most_[GroupOf(w)];
+      group = std::max(group, most);
+    }
+  }
+
+  void CheckOnes() {
+    if (singles_ < kManySingles || ones_ < singles_) return;
+    Find("placeholder-scale", stored_.weights.front().module,
+         fmt::format("the scales of all {} weights are 1", singles_));
+  }
+
+  // Block scales of NVFP4 have 448 for the largest block of all that share the
+  // global scale, or 256: what uses little of that rounds to few numbers.
+  void CheckUse() {
+    for (const StoredWeight& w : stored_.weights) {
+      const auto found = most_.find(GroupOf(w));
+      if (found == most_.end() || found->second >= kLeastScale) continue;
+      Find("unused-range", w.module,
+           fmt::format("its largest block scale is {:.3g}, of 448",
+                       found->second));
+    }
+  }
+
+  void CheckGlobal(const StoredWeight& w, float global) {
+    globals_[w.module] = global;
+    if (!(global > 0) || !std::isfinite(global)) return;
+    if (!IsPlausible(w.layout->global, global)) {
+      Find("divisor", w.module,
+           fmt::format("{} of {} would mean weights as large as {:.3g}",
+                       w.layout->global == Global::kDivisor ? "a divisor"
+                                                            : "a multiplier",
+                       global, AmaxOf(w.layout->global, global)));
+    }
+  }
+
+  void CheckFused() {
+    std::map<std::string, std::vector<const StoredWeight*>> fused;
+    std::map<std::string, std::string> plain;
+    for (const StoredWeight& w : stored_.weights) {
+      const auto key = architecture_.FusionKey(w.module, w.cols);
+      if (!key.empty()) fused[key].push_back(&w);
+    }
+    for (const ModelTensor& t : model_.tensors()) {
+      if (t.stored.shape.size() != 2 || !t.name().ends_with(".weight") ||
+          safetensors::BitsOf(t.stored.dtype) < 16) {
+        continue;
+      }
+      const std::string module(ModuleOf(t.name()));
+      const auto key = architecture_.FusionKey(module, t.stored.shape[1]);
+      if (!key.empty() && architecture_.known()) plain.emplace(key, module);
+    }
+    for (const auto& [key, weights] : fused) {
+      if (const auto found = plain.find(key); found != plain.end()) {
+        Find("fused-in-part", found->second,
+             fmt::format("{} is quantized and {} is not",
+                         weights.front()->module, found->second));
+      }
+      for (const StoredWeight* w : weights) {
+        const StoredWeight& first = *weights.front();
+        if (w->layout != first.layout) {
+          Find("fused-in-part", w->module,
+               fmt::format("{} is {} and {} is {}", first.module,
+                           Name(first.layout->format), w->module,
+                           Name(w->layout->format)));
+        } else if (globals_.count(w->module) > 0 && architecture_.known() &&
+                   globals_[w->module] != globals_[first.module]) {
+          Find("fused-scales", w->module,
+               fmt::format("{} has {} and {} has {}", first.module,
+                           globals_[first.module], w->module,
+                           globals_[w->module]));
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr float kMostAmax = 2688;
+  static constexpr float kLeastScale = 3.5f;
+  static constexpr size_t kSomeScales = 8;
+  static constexpr float kMostAbove = 1000;
+  static constexpr size_t kManyScales = 64;
+  static constexpr size_t kManySingles = 3;
+
+  std::string GroupOf(const StoredWeight& w) const {
+    const auto key = architecture_.FusionKey(w.module, w.cols);
+    return key.empty() ? w.module : key;
+  }
+
+  void Find(std::string_view rule, const std::string& where,
+            const std::string& text) {
+    findings_.Add(rule, where, text);
+  }
+
+  const Model& model_;
+  const StoredModel& stored_;
+  const Architecture& architecture_;
+  Findings& findings_;
+  size_t singles_ = 0;  // weights with one scale, and those where it is 1
+  size_t ones_ = 0;
+  std::map<std::string, float> globals_;
+  std::map<std::string, float> most_;  // block scale of what shares a global
+};
+
+}  // namespace
+
+absl::Status LintScales(const LintedModel& linted, Findings* findings) {
+  ScaleRules rules(linted, findings);
+  if (auto s = rules.CheckScales(); !s.ok()) return s;
+  rules.CheckFused();
+  rules.CheckUse();
+  rules.CheckOnes();
+  return absl::OkStatus();
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,29 @@
+// How the configurations of compressed-tensors and ModelOpt describe weights of
+// a format.
+#ifndef QUANTD_CLIENT_CHECKPOINT_LINT_SCHEME_TABLE_H_
+#define QUANTD_CLIENT_CHECKPOINT_LINT_SCHEME_TABLE_H_
+
+#include <string_view>
+#include <vector>
+
+#include "client/checkpoint/dialect.h"
+
+namespace quantd::checkpoint {
+
+struct SchemeRow {
+  WeightFormat format;
+  int bits = 0;
+  std::string_view strategy;
+  int group_size = 0;  // 0: none
+  std::string_view scale_type;
+  // Of compressed-tensors, and ModelOpt's quant_algo; those written today
+  // first.
+  std::vector<std::string_view> file_formats;
+  std::vector<std::string_view> algorithms;
+};
+// nullptr for a format that neither has.
+const SchemeRow* FindScheme(WeightFormat format);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_LINT_SCHEME_TABLE_H_

@@ -1,0 +1,105 @@
+#include "client/checkpoint/lint/shape_table.h"
+
+#include <algorithm>
+
+#include "client/checkpoint/architecture.h"
+#include "client/checkpoint/check/declared.h"
+#include "client/checkpoint/check/layer_names.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+constexpr std::string_view kPlain[] = {
+    "llama",   "mistral",  "ministral", "mixtral",   "qwen2", "qwen3",
+    "smollm3", "seed_oss", "qwen3_moe", "qwen2_moe", "gemma", "gemma2",
+    "granite", "gpt_oss",  "olmo2",     "cohere",    "arcee"};
+// Of the architectures that are known, those whose layers are of two kinds
+// beside experts: recurrent ones, or a first one that has more.
+constexpr std::string_view kMixed[] = {"qwen3_next",  "minimax", "llama4",
+                                       "llama4_text", "t5",      "gemma3n"};
+constexpr std::string_view kBiases[] = {"llama", "qwen3", "qwen3_moe",
+                                        "gpt_oss"};
+// Those with one more matrix, or none of that name.
+constexpr std::string_view kOtherNorms[] = {"olmo2", "cohere"};
+
+template <size_t kCount>
+bool IsOneOf(const std::string_view (&list)[kCount], std::string_view word) {
+  return std::find(std::begin(list), std::end(list), word) != std::end(list);
+}
+
+using Number = std::optional<int64_t>;
+
+Number Times(Number a, Number b) {
+  return a && b ? Number(*a * *b) : std::nullopt;
+}
+
+std::optional<std::vector<int64_t>> Both(Number rows, Number cols) {
+  if (!rows || !cols) return std::nullopt;
+  return std::vector<int64_t>{*rows, *cols};
+}
+std::optional<std::vector<int64_t>> One(Number n) {
+  if (!n) return std::nullopt;
+  return std::vector<int64_t>{*n};
+}
+
+}  // namespace
+
+bool IsPlainDecoder(std::string_view type) { return IsOneOf(kPlain, type); }
+bool HasUniformLayers(std::string_view type) { return !IsOneOf(kMixed, type); }
+bool SaysBiases(std::string_view type) { return IsOneOf(kBiases, type); }
+
+std::optional<int64_t> ExpertsOf(const Json& config) {
+  for (const char* key :
+       {"num_local_experts", "n_routed_experts", "num_experts"}) {
+    if (const auto n = ModelNumber(config, key)) return n;
+  }
+  return std::nullopt;
+}
+
+ShapeTable::ShapeTable(const Json& config, std::string_view type)
+    : known_(IsPlainDecoder(type)) {
+  hidden_ = ModelNumber(config, "hidden_size");
+  words_ = ModelNumber(config, "vocab_size");
+  wide_ = ModelNumber(config, "intermediate_size");
+  expert_ = ModelNumber(config, "moe_intermediate_size");
+  if (!expert_) expert_ = wide_;
+  const Number heads = ModelNumber(config, "num_attention_heads");
+  Number groups = ModelNumber(config, "num_key_value_heads");
+  if (!groups) groups = heads;
+  head_ = ModelNumber(config, "head_dim");
+  if (!head_ && hidden_ && heads && *heads > 0) head_ = *hidden_ / *heads;
+  queries_ = Times(heads, head_);
+  keys_ = Times(groups, head_);
+  own_attention_ = IsOneOf(kOtherNorms, type);
+}
+
+std::optional<std::vector<int64_t>> ShapeTable::Of(
+    std::string_view tensor) const {
+  constexpr std::string_view kWeight = ".weight";
+  if (!known_ || !tensor.ends_with(kWeight)) return std::nullopt;
+  const std::string_view leaf = SplitModule(ModuleOf(tensor)).leaf;
+  const bool shared = tensor.find("shared_expert") != std::string_view::npos;
+  if (shared) return std::nullopt;
+  if (leaf == "embed_tokens" || leaf == "lm_head") return Both(words_, hidden_);
+  if (leaf == "q_proj") return Both(queries_, hidden_);
+  if (leaf == "k_proj" || leaf == "v_proj") return Both(keys_, hidden_);
+  if (leaf == "o_proj") return Both(hidden_, queries_);
+  if (leaf == "input_layernorm" || leaf == "post_attention_layernorm" ||
+      tensor == "model.norm.weight") {
+    return One(hidden_);
+  }
+  if ((leaf == "q_norm" || leaf == "k_norm") && !own_attention_) {
+    return One(head_);
+  }
+  const bool stack = IsExperts(tensor) && ExpertName::Of(tensor).number < 0;
+  if (stack) return std::nullopt;
+  const Number wide = IsExperts(tensor) ? expert_ : wide_;
+  if (leaf == "gate_proj" || leaf == "up_proj" || leaf == "w1" ||
+      leaf == "w3") {
+    return Both(wide, hidden_);
+  }
+  if (leaf == "down_proj" || leaf == "w2") return Both(hidden_, wide);
+  return std::nullopt;
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,306 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/lint/shape_table.h"
+#include "client/checkpoint/weight_values.h"
+#include "client/files/quantized_file.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// Beyond what weights of models are: 2688 is where NVFP4 ends, too.
+constexpr double kMostAmax = 2688;
+constexpr double kMostRms = 32;
+constexpr double kLeastAmax = 1e-8;
+// Of two weights of one name in different layers.
+constexpr double kMostPeerRatio = 1000;
+// Rows, or blocks of columns, that are nothing but zeros; a few are padding.
+constexpr double kMostDead = 1.0 / 20;
+constexpr int64_t kColumns = 16;
+// Of codes that are the largest one. Four bits have seven magnitudes, and a
+// block of sixteen or thirty-two has one that comes near the largest.
+constexpr double kMostClippedFp8 = 0.05;
+constexpr double kMostClippedFp4 = 1.0 / 3;
+constexpr uint64_t kHeap = 8;
+constexpr uint64_t kFewCodes = 64;
+// Of codes of FP8, whose largest is 448 by the arithmetic of every library.
+constexpr double kLeastCode = 3.5;
+// Too few tell nothing.
+constexpr uint64_t kFewNumbers = 1024;
+
+struct Statistics {
+  uint64_t count = 0;
+  uint64_t not_finite = 0;
+  uint64_t rows = 0;
+  uint64_t dead_rows = 0;
+  double squares = 0;
+  double amax = 0;
+  std::vector<bool> live_columns;        // blocks of them
+  std::array<uint64_t, 256> codes = {};  // bytes
+
+  double rms() const {
+    return count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
+  }
+  double dead_columns() const {
+    const auto dead =
+        std::count(live_columns.begin(), live_columns.end(), false);
+    return live_columns.empty() ? 0
+                                : static_cast<double>(dead) /
+                                      static_cast<double>(live_columns.size());
+  }
+  double dead_row_share() const {
+    return rows == 0
+               ? 0
+               : static_cast<double>(dead_rows) / static_cast<double>(rows);
+  }
+
+  void AddRows(const std::vector<float>& numbers, int64_t cols) {
+    live_columns.resize(static_cast<size_t>((cols + kColumns - 1) / kColumns));
+    for (size_t begin = 0; begin < numbers.size();
+         begin += static_cast<size_t>(cols)) {
+      bool live = false;
+      for (size_t j = 0; j < static_cast<size_t>(cols); j += kColumns) {
+        const size_t end = std::min(static_cast<size_t>(cols), j + kColumns);
+        float most = 0;
+        float sum = 0;
+        for (size_t k = begin + j; k < begin + end; ++k) {
+          most = std::max(most, std::abs(numbers[k]));
+          sum += numbers[k] * numbers[k];
+        }
+        // Squares that are too large for the type are none of NaN.
+        if (!std::isfinite(sum)) AddOdd(numbers, begin + j, begin + end);
+        if (std::isfinite(sum)) squares += sum;
+        if (std::isfinite(most)) amax = std::max<double>(amax, most);
+        if (most == 0 && sum == 0) continue;
+        live = true;
+        live_columns[j / kColumns] = true;
+      }
+      ++rows;
+      dead_rows += !live;
+    }
+    count += numbers.size();
+  }
+
+  void AddCodes(absl::Span<const std::byte> bytes) {
+    for (const std::byte b : bytes) ++codes[static_cast<uint8_t>(b)];
+  }
+
+ private:
+  void AddOdd(const std::vector<float>& numbers, size_t begin, size_t end) {
+    for (size_t k = begin; k < end; ++k) {
+      if (!std::isfinite(numbers[k])) {
+        ++not_finite;
+      } else {
+        squares += static_cast<double>(numbers[k]) * numbers[k];
+      }
+    }
+  }
+};
+
+class ValueRules {
+ public:
+  ValueRules(const LintedModel& linted, const std::set<std::string>& proven,
+             Findings* findings)
+      : linted_(linted), proven_(proven), findings_(*findings) {}
+
+  absl::Status CheckQuantized() {
+    for (const StoredWeight& w : linted_.stored.weights) {
+      if (proven_.count(w.module) > 0) continue;
+      for (int64_t e = 0; e < w.experts; ++e) {
+        WeightValues values(linted_.model, w, e);
+        Statistics s;
+        if (auto status = Read(&values, true, &s); !status.ok()) return status;
+        const std::string where =
+            w.experts == 1 ? w.module : fmt::format("{}.{}", w.module, e);
+        CheckCodes(w, where, s);
+        CheckDead(where, s);
+        CheckMagnitude(where, s);
+        magnitudes_[ClassOf(w.module)].emplace_back(s.rms(), where);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckPlain() {
+    for (const ModelTensor& t : linted_.model.tensors()) {
+      const DType type = FromSafetensorsName(t.stored.dtype);
+      if (linted_.parts.count(&t) > 0 || t.stored.size == 0 ||
+          (type != DType::kF32 && type != DType::kF16 &&
+           type != DType::kBF16) ||
+          t.name().ends_with("_scale") || t.name().ends_with("_scale_inv") ||
+          t.name().ends_with("_scale_2")) {
+        continue;
+      }
+      WeightValues values(linted_.model, t);
+      Statistics s;
+      if (auto status = Read(&values, false, &s); !status.ok()) return status;
+      if (s.not_finite > 0) {
+        Find("not-a-number", t.name(),
+             fmt::format("{} of {} numbers are NaN or infinite", s.not_finite,
+                         s.count));
+      }
+      // Some types add one to a norm; those of Llama multiply by it.
+      const bool factor = IsPlainDecoder(linted_.model.model_type()) &&
+                          !linted_.model.model_type().starts_with("gemma") &&
+                          t.name().ends_with("norm.weight");
+      if ((t.stored.shape.size() >= 2 || factor) && s.dead_rows == s.rows) {
+        Find("dead-weight", t.name(), "nothing but zeros");
+      }
+      if (s.amax > 1e6) {
+        Find("implausible-scale", t.name(),
+             fmt::format("it holds {:.3g}", s.amax));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // A scale that is off by much is seen beside those of other layers.
+  void CheckPeers() {
+    for (auto& [name, all] : magnitudes_) {
+      std::vector<double> sorted;
+      for (const auto& [rms, where] : all) {
+        if (rms > 0) sorted.push_back(rms);
+      }
+      if (sorted.size() < 3) continue;
+      std::sort(sorted.begin(), sorted.end());
+      const double median = sorted[sorted.size() / 2];
+      for (const auto& [rms, where] : all) {
+        if (rms == 0 ||
+            (rms < kMostPeerRatio * median && rms > median / kMostPeerRatio)) {
+          continue;
+        }
+        Find("implausible-scale", where,
+             fmt::format("its weights are {:.3g} in the mean, and {:.3g} in "
+                         "other layers",
+                         rms, median));
+      }
+    }
+  }
+
+ private:
+  absl::Status Read(WeightValues* values, bool codes, Statistics* s) {
+    std::vector<float> numbers;
+    for (const auto& run : linted_.sample.Of(values->rows(), values->cols())) {
+      const auto status = values->Read(run.begin, run.count, &numbers);
+      if (!status.ok()) return status;
+      if (values->cols() > 0) s->AddRows(numbers, values->cols());
+      if (codes) s->AddCodes(values->codes());
+    }
+    return absl::OkStatus();
+  }
+
+  void CheckCodes(const StoredWeight& w, const std::string& where,
+                  const Statistics& s) {
+    const bool fp8 = FindFormat(w.layout->codes)->element == DType::kE4M3;
+    const uint64_t nan = fp8 ? s.codes[0x7F] + s.codes[0xFF] : 0;
+    if (nan > 0) {
+      Find("not-a-number", where,
+           fmt::format("{} of {} codes are NaN", nan, s.count));
+    }
+    if (s.count < kFewNumbers) return;
+    CheckClipped(w, where, s, fp8);
+    double largest = 0;
+    for (uint8_t code = 0; fp8 && code < 0x7F; ++code) {
+      if (s.codes[code] + s.codes[code | 0x80] == 0) continue;
+      const auto byte = static_cast<std::byte>(code);
+      largest = NumberAt("F8_E4M3", {&byte, 1}, 0);
+    }
+    if (fp8 && largest > 0 && largest < kLeastCode) {
+      Find("unused-range", where,
+           fmt::format("its largest code is {:.3g}, of 448", largest));
+    }
+  }
+
+  void CheckClipped(const StoredWeight& w, const std::string& where,
+                    const Statistics& s, bool fp8) {
+    const uint64_t most = fp8 ? s.codes[0x7E] + s.codes[0xFE] : Halves(s, 0x7);
+    const double share =
+        static_cast<double>(most) / static_cast<double>(s.count);
+    // What is cut off lies in a heap at the end of a slope. The largest of
+    // every block lies there, too.
+    const BlockShape block = BlockOf(*w.layout);
+    const uint64_t wide = block.cols > 0   ? static_cast<uint64_t>(block.cols)
+                          : block.rows > 0 ? static_cast<uint64_t>(w.cols)
+                                           : s.count;
+    const uint64_t own = 2 * (s.count / std::max<uint64_t>(1, wide));
+    const uint64_t next = s.codes[0x7D] + s.codes[0xFD];
+    const bool heap = fp8 && most > own + kHeap * next + kFewCodes;
+    if (!heap && share <= (fp8 ? kMostClippedFp8 : kMostClippedFp4)) return;
+    Find("clipped", where,
+         fmt::format("{:.2g} % of its codes are the largest that there is",
+                     100 * share));
+  }
+
+  // Of E2M1: codes of this magnitude, in both halves of bytes.
+  static uint64_t Halves(const Statistics& s, unsigned magnitude) {
+    uint64_t count = 0;
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      const unsigned both = ((byte & 7) == magnitude ? 1u : 0u) +
+                            ((byte >> 4 & 7) == magnitude ? 1u : 0u);
+      count += both * s.codes[byte];
+    }
+    return count;
+  }
+
+  void CheckDead(const std::string& where, const Statistics& s) {
+    if (s.rows == 0 || s.not_finite == s.count) return;
+    if (s.dead_rows == s.rows) {
+      Find("dead-weight", where, "nothing but zeros");
+    } else if (s.dead_rows >= 8 && s.dead_row_share() > kMostDead) {
+      Find("dead-weight", where,
+           fmt::format("{} of {} rows are nothing but zeros", s.dead_rows,
+                       s.rows));
+    } else if (s.rows >= kColumns && s.live_columns.size() >= 2 &&
+               s.dead_columns() > kMostDead) {
+      Find("dead-weight", where,
+           fmt::format("{:.0f} % of its columns are nothing but zeros",
+                       100 * s.dead_columns()));
+    }
+  }
+
+  void CheckMagnitude(const std::string& where, const Statistics& s) {
+    const bool large = s.amax > kMostAmax || s.rms() > kMostRms;
+    const bool small = s.amax > 0 && s.amax < kLeastAmax;
+    const bool endless = s.amax == 0 && s.not_finite > 0;
+    if (!large && !small && !endless) return;
+    Find("implausible-scale", where,
+         endless ? "its weights would be NaN or infinite"
+                 : fmt::format("its weights would be as large as {:.3g}, and "
+                               "{:.3g} in the mean",
+                               s.amax, s.rms()));
+  }
+
+  void Find(std::string_view rule, const std::string& where,
+            const std::string& text) {
+    findings_.Add(rule, where, text);
+  }
+
+  const LintedModel& linted_;
+  const std::set<std::string>& proven_;
+  Findings& findings_;
+  std::map<std::string, std::vector<std::pair<double, std::string>>>
+      magnitudes_;
+};
+
+}  // namespace
+
+absl::Status LintValues(const LintedModel& linted,
+                        const std::set<std::string>& proven,
+                        Findings* findings) {
+  ValueRules rules(linted, proven, findings);
+  if (auto s = rules.CheckQuantized(); !s.ok()) return s;
+  if (auto s = rules.CheckPlain(); !s.ok()) return s;
+  rules.CheckPeers();
+  return absl::OkStatus();
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,122 @@
+#include "tests/client/checkpoint/lint/fault.h"
+
+namespace quantd::checkpoint {
+
+std::vector<Fault> ConfigFaults() {
+  const Base ct = Base::kCompressedTensors;
+  const Base mo = Base::kModelOpt;
+  return {
+      {"config", mo, Own([](ModelJson& q) { q.erase("group_size"); }),
+       "no \"group_size\""},
+      {"config", mo, Own([](ModelJson& q) { q.erase("exclude_modules"); }),
+       "no \"exclude_modules\""},
+      {"config", ct,
+       Model_([](ModelJson& c) { c.erase("quantization_config"); }),
+       "no quantization_config"},
+      {"config", ct, Config([](ModelJson& q) { q.erase("ignore"); }),
+       "no \"ignore\""},
+      {"config", ct, Config([](ModelJson& q) { q.erase("quant_method"); }),
+       "no \"quant_method\""},
+      {"config-type", ct, Model_([](ModelJson& c) {
+         c["quantization_config"] = {1, 2};
+       }),
+       "\"quantization_config\" is [1,2]"},
+      {"config-type", ct, Config([](ModelJson& q) { q["ignore"] = "lm_head"; }),
+       "\"ignore\" is \"lm_head\", and a list of texts"},
+      {"config-type", ct,
+       Group([](ModelJson& g) { g["weights"]["dynamic"] = "false"; }),
+       "weights.dynamic\" is \"false\""},
+      {"config-type", ct, Group([](ModelJson& g) { g["weights"] = nullptr; }),
+       "weights\" is null"},
+      {"config-mismatch", ct,
+       Group([](ModelJson& g) { g["weights"]["num_bits"] = 8; }),
+       "num_bits\" is 8, and for the nvfp4"},
+      {"config-mismatch", ct,
+       Group([](ModelJson& g) { g["weights"]["type"] = "int"; }),
+       "type\" is \"int\""},
+      {"config-mismatch", ct,
+       Group([](ModelJson& g) { g["weights"]["group_size"] = 32; }),
+       "group_size\" is 32"},
+      {"config-mismatch", ct,
+       Group([](ModelJson& g) { g["weights"]["strategy"] = "channel"; }),
+       "strategy\" is \"channel\""},
+      {"config-mismatch", ct,
+       Group([](ModelJson& g) { g["format"] = "pack-quantized"; }),
+       "format\" is \"pack-quantized\""},
+      {"config-mismatch", ct,
+       Config([](ModelJson& q) { q["format"] = "pack-quantized"; }),
+       "\"format\" is \"pack-quantized\""},
+      {"config-mismatch", ct,
+       Group([](ModelJson& g) { g["targets"] = {"re:.*mlp.*"}; }),
+       "no group has it as a target"},
+      {"config-mismatch", ct, Config([](ModelJson& q) {
+         q["transform_config"] = {{"config_groups", {{"R1", {1}}}}};
+       }),
+       "\"transform_config\" has R1"},
+      {"config-mismatch", ct,
+       Config([](ModelJson& q) { q["quantization_status"] = "frozen"; }),
+       "is \"frozen\""},
+      {"config-mismatch", mo,
+       Own([](ModelJson& q) { q["quant_algo"] = "FP8"; }),
+       "quant_algo\" is \"FP8\""},
+      {"config-mismatch", mo,
+       [](Planted& p) {
+         Inputs({0.001f, 0.001f, 0.001f})(p);
+         p.own["quantization"]["quant_algo"] = "W4A16_NVFP4";
+       },
+       "it has a scale of activations, which"},
+      {"config-mismatch", ct, Group([](ModelJson& g) {
+         g["input_activations"] = {
+             {"num_bits", 8}, {"type", "int"}, {"dynamic", true}};
+       }),
+       "input_activations: type\" is \"int\""},
+      {"config-mismatch", ct,
+       [](Planted& p) {
+         for (const std::string& module : {kQ, kK, kV}) Plain(module)(p);
+       },
+       "quantized the weights, and none is"},
+      {"config-mismatch", Base::kDeepSeek, Config([](ModelJson& q) {
+         q["weight_block_size"] = {64, 64};
+       }),
+       "is [64,64]"},
+      {"config-mismatch", Base::kDeepSeek,
+       Config([](ModelJson& q) { q["scale_fmt"] = "ue8m0"; }),
+       "no power of two"},
+      {"ignore-list", ct,
+       Config([](ModelJson& q) { q["ignore"].push_back(kQ); }), "q_proj"},
+      {"ignore-list", ct,
+       Config([](ModelJson& q) { q["ignore"].push_back("re:.*self_attn.*"); }),
+       "quantized, and on the list"},
+      {"ignore-list", mo, Own([](ModelJson& q) {
+         q["exclude_modules"].push_back("model.layers.0*");
+       }),
+       "quantized, and on the list"},
+      {"ignore-list", Base::kDeepSeek, Config([](ModelJson& q) {
+         q["modules_to_not_convert"].push_back("model.layers.0.self_attn");
+       }),
+       "quantized, and on the list"},
+      {"ignore-list", ct,
+       Put("model.layers.0.self_attn.o_proj.weight", {64, 32}),
+       "not on the list"},
+      // Names are whole, and expressions begin where they do.
+      {"ignore-list", ct,
+       [](Planted& p) {
+         const std::string name = "model.layers.0.self_attn.o_proj.weight";
+         p.tensors[name] = Bf16(name, {64, 32});
+         for (const char* entry :
+              {"layers.0.self_attn.o_proj", "model.layers.0.self_attn.o*",
+               "re:o_proj"}) {
+           p.config["quantization_config"]["ignore"].push_back(entry);
+         }
+       },
+       "not on the list"},
+      {"ignore-list", mo,
+       Config([](ModelJson& q) { q["ignore"].push_back("model.layers.9*"); }),
+       "differ in model.layers.9*"},
+      {"bad-pattern", ct,
+       Config([](ModelJson& q) { q["ignore"].push_back("re:*lm_head("); }),
+       "re:*lm_head("},
+  };
+}
+
+}  // namespace quantd::checkpoint

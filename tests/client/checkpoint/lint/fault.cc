@@ -1,0 +1,166 @@
+#include "tests/client/checkpoint/lint/fault.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+namespace quantd::checkpoint {
+namespace {
+
+constexpr char kExperts[] = "model.layers.0.mlp.experts";
+
+std::vector<std::byte> Fp8Codes(const std::string& name, size_t count) {
+  std::mt19937 random(static_cast<uint32_t>(std::hash<std::string>()(name)));
+  std::vector<std::byte> codes(count);
+  for (std::byte& b : codes) {
+    const auto code = static_cast<uint8_t>(random());
+    b = static_cast<std::byte>((code & 0x7F) == 0x7F ? code & 0x80 : code);
+  }
+  return codes;
+}
+
+Planted CleanFp8(bool blocks) {
+  Planted p = Clean(Nvfp4Names::kCompressedTensors);
+  p.original.clear();
+  for (const std::string& module : {kQ, kK, kV}) {
+    for (const char* end : {"_packed", "_scale", "_global_scale"}) {
+      p.tensors.erase(module + ".weight" + end);
+    }
+    const std::string codes = module + ".weight";
+    const std::string scale = codes + (blocks ? "_scale_inv" : "_scale");
+    p.tensors[codes] = {codes, "F8_E4M3", {32, 64}, Fp8Codes(codes, 32 * 64)};
+    p.tensors[scale] = {
+        scale, "F32",
+        blocks ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{1},
+        FloatBytes({0.5f / 448})};
+  }
+  ModelJson& q = p.config["quantization_config"];
+  if (blocks) {
+    q = {{"quant_method", "fp8"},
+         {"fmt", "e4m3"},
+         {"activation_scheme", "dynamic"},
+         {"weight_block_size", {128, 128}},
+         {"modules_to_not_convert", {"lm_head"}}};
+    return p;
+  }
+  q["format"] = "float-quantized";
+  ModelJson& group = q["config_groups"]["group_0"];
+  group["format"] = "float-quantized";
+  group["weights"] = {{"num_bits", 8},     {"type", "float"},
+                      {"symmetric", true}, {"strategy", "tensor"},
+                      {"dynamic", false},  {"group_size", nullptr}};
+  return p;
+}
+
+Planted CleanComfy() {
+  Planted p = Clean(Nvfp4Names::kModelOpt);
+  p.names = Nvfp4Names::kCompressedTensors;  // no file of ModelOpt's
+  p.config.erase("quantization_config");
+  for (const std::string& module : {kQ, kK, kV}) {
+    Pad(&p.part(module + ".weight_scale"), true);
+    const std::string label = R"({"format": "nvfp4"})";
+    const std::string name = module + ".comfy_quant";
+    std::vector<std::byte> bytes(label.size());
+    std::memcpy(bytes.data(), label.data(), label.size());
+    p.tensors[name] = {name, "U8", {static_cast<int64_t>(label.size())}, bytes};
+  }
+  return p;
+}
+
+}  // namespace
+
+Planted CleanOf(Base base) {
+  switch (base) {
+    case Base::kCompressedTensors:
+      return Clean(Nvfp4Names::kCompressedTensors);
+    case Base::kModelOpt:
+      return Clean(Nvfp4Names::kModelOpt);
+    case Base::kFp8:
+    case Base::kDeepSeek:
+      return CleanFp8(base == Base::kDeepSeek);
+    case Base::kComfy:
+      return CleanComfy();
+  }
+  return {};
+}
+
+Plant Set(const std::string& name, float value) {
+  return [=](Planted& p) { p.part(name).bytes = FloatBytes({value}); };
+}
+Plant SetAll(const std::string& end, float value) {
+  return [=](Planted& p) {
+    for (const std::string& module : {kQ, kK, kV}) {
+      p.part(module + end).bytes = FloatBytes({value});
+    }
+  };
+}
+Plant Fill(const std::string& name, uint8_t byte, size_t from) {
+  return [=](Planted& p) {
+    auto& bytes = p.part(name).bytes;
+    std::fill(bytes.begin() + static_cast<ptrdiff_t>(from), bytes.end(),
+              std::byte{byte});
+  };
+}
+Plant Put(const std::string& name, std::vector<int64_t> shape) {
+  return [=](Planted& p) { p.tensors[name] = Bf16(name, shape); };
+}
+Plant Erase(const std::string& name) {
+  return [=](Planted& p) { p.tensors.erase(name); };
+}
+Plant Inputs(std::vector<float> scales) {
+  return [=](Planted& p) {
+    p.own["quantization"]["quant_algo"] = "NVFP4";
+    size_t i = 0;
+    for (const std::string& module : {kQ, kK, kV}) {
+      if (i == scales.size()) break;
+      const std::string name = module + ".input_scale";
+      p.tensors[name] = {name, "F32", {}, FloatBytes({scales[i++]})};
+    }
+  };
+}
+Plant Cache(const std::vector<std::pair<const char*, float>>& scales) {
+  return [=](Planted& p) {
+    p.config["quantization_config"]["kv_cache_scheme"] = {
+        {"num_bits", 8}, {"type", "float"}, {"dynamic", false}};
+    for (const auto& [leaf, value] : scales) {
+      const std::string name = std::string(kAttention) + leaf;
+      p.tensors[name] = {name, "F32", {1}, FloatBytes({value})};
+    }
+  };
+}
+Plant Config(Edit edit) {
+  return [=](Planted& p) { edit(p.config["quantization_config"]); };
+}
+Plant Group(Edit edit) {
+  return Config([=](ModelJson& q) { edit(q["config_groups"]["group_0"]); });
+}
+Plant Own(Edit edit) {
+  return [=](Planted& p) { edit(p.own["quantization"]); };
+}
+Plant Model_(Edit edit) {
+  return [=](Planted& p) { edit(p.config); };
+}
+Plant Plain(const std::string& module) {
+  return [=](Planted& p) {
+    for (const char* end : {"_packed", "_scale", "_global_scale"}) {
+      p.tensors.erase(module + ".weight" + end);
+    }
+    p.tensors[module + ".weight"] = Bf16(module + ".weight", {32, 64});
+  };
+}
+Plant Expert(int expert, std::vector<int64_t> shape) {
+  return [=](Planted& p) {
+    for (int e = 0; e < 2; ++e) {
+      const std::string name =
+          fmt::format("{}.{}.down_proj.weight", kExperts, e);
+      if (e == expert && shape.empty()) continue;
+      p.tensors[name] =
+          Bf16(name, e == expert ? shape : std::vector<int64_t>{64, 32});
+    }
+    p.config["quantization_config"]["ignore"].push_back("re:.*experts.*");
+    p.config["intermediate_size"] = 32;
+    p.config["num_local_experts"] = 2;
+  };
+}
+
+}  // namespace quantd::checkpoint

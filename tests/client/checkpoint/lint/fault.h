@@ -1,0 +1,66 @@
+// Faults that are planted for the rules of lint, and what they are planted in.
+#ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_LINT_FAULT_H_
+#define QUANTD_TESTS_CLIENT_CHECKPOINT_LINT_FAULT_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/client/checkpoint/planted.h"
+
+namespace quantd::checkpoint {
+
+inline const std::string kQ = std::string(kAttention) + "q_proj";
+inline const std::string kK = std::string(kAttention) + "k_proj";
+inline const std::string kV = std::string(kAttention) + "v_proj";
+
+enum class Base {
+  kCompressedTensors,
+  kModelOpt,
+  kFp8,       // compressed-tensors with one scale a weight
+  kDeepSeek,  // 128 x 128 blocks
+  kComfy,
+};
+Planted CleanOf(Base base);
+
+using Plant = std::function<void(Planted&)>;
+using Edit = std::function<void(ModelJson&)>;
+
+struct Fault {
+  const char* rule;
+  Base base;
+  Plant plant;
+  const char* says;
+  bool with_original = false;
+  // What is done to the files, behind the back of the writer.
+  std::function<void(const std::string& directory)> spoil = {};
+};
+
+std::vector<Fault> ScaleFaults();
+std::vector<Fault> LayoutFaults();
+std::vector<Fault> WeightFaults();
+std::vector<Fault> ConfigFaults();
+std::vector<Fault> FileFaults();
+std::vector<Fault> OriginalFaults();
+
+Plant Set(const std::string& name, float value);
+Plant SetAll(const std::string& end, float value);
+Plant Fill(const std::string& name, uint8_t byte, size_t from = 0);
+Plant Put(const std::string& name, std::vector<int64_t> shape);
+Plant Erase(const std::string& name);
+// With the scale of inputs that stands for `amax`, one for each.
+Plant Inputs(std::vector<float> scales);
+Plant Cache(const std::vector<std::pair<const char*, float>>& scales);
+// Of the quantization_config.
+Plant Config(Edit edit);
+Plant Group(Edit edit);
+Plant Own(Edit edit);
+Plant Model_(Edit edit);
+Plant Plain(const std::string& module);
+Plant Expert(int expert, std::vector<int64_t> shape);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_TESTS_CLIENT_CHECKPOINT_LINT_FAULT_H_

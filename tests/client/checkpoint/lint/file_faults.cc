@@ -1,0 +1,116 @@
+#include <cstring>
+#include <filesystem>
+
+#include "tests/client/checkpoint/lint/fault.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+void Label(Planted* p, const std::string& text) {
+  WrittenTensor& t = p->part(kQ + ".comfy_quant");
+  t.shape = {static_cast<int64_t>(text.size())};
+  t.bytes.resize(text.size());
+  std::memcpy(t.bytes.data(), text.data(), text.size());
+}
+
+}  // namespace
+
+std::vector<Fault> LayoutFaults() {
+  const Base ct = Base::kCompressedTensors;
+  const Base mo = Base::kModelOpt;
+  return {
+      {"padded-scales", ct,
+       [](Planted& p) { Pad(&p.part(kQ + ".weight_scale"), false); },
+       "scales are padded"},
+      {"swizzled-scales", mo,
+       [](Planted& p) { Pad(&p.part(kQ + ".weight_scale"), true); },
+       "scales are swizzled"},
+      {"dialect", mo,
+       [](Planted& p) {
+         Rename(&p, kQ + ".weight", kQ + ".weight_packed");
+         Rename(&p, kQ + ".weight_scale_2", kQ + ".weight_global_scale");
+         p.part(kQ + ".weight_global_scale").shape = {1};
+       },
+       "named as compressed-tensors does"},
+      {"dialect", ct,
+       Config([](ModelJson& q) { q["quant_method"] = "compressed_tensors"; }),
+       "quant_method \"compressed_tensors\""},
+      {"missing-scale", ct, Erase(kQ + ".weight_scale"), "scales are missing"},
+      {"missing-scale", mo, Erase(kQ + ".weight_scale_2"),
+       "global scale is missing"},
+      {"missing-scale", ct,
+       [](Planted& p) {
+         const std::string name = "model.layers.0.mlp.experts.down_proj_blocks";
+         p.tensors[name] = {
+             name, "U8", {1, 2, 1, 16}, std::vector<std::byte>(32)};
+       },
+       "experts.down_proj: its scales are missing"},
+      {"unclear-layout", ct,
+       [](Planted& p) {
+         Rename(&p, kQ + ".weight_scale", kQ + ".weight_scale_inv");
+       },
+       "weight_scale_inv would be"},
+      {"unclear-layout", mo,
+       [](Planted& p) { p.part(kQ + ".weight_scale").dtype = "U8"; },
+       "fit no dialect"},
+      {"unknown-part", mo, Put(kQ + ".pre_quant_scale", {64}),
+       "pre_quant_scale is beside its codes"},
+      {"unknown-part", ct, Put(kQ + ".weight_zero_point", {32, 4}),
+       "weight_zero_point"},
+      {"unknown-part", ct, Put(kQ + ".weight_g_idx", {64}), "weight_g_idx"},
+      {"label", Base::kComfy, Erase(kQ + ".comfy_quant"), "no comfy_quant"},
+      {"label", Base::kComfy, [](Planted& p) { Label(&p, "{\"format\": "); },
+       "is no JSON"},
+      {"label", Base::kComfy, [](Planted& p) { Label(&p, "[1]"); },
+       "no JSON object"},
+      {"label", Base::kComfy,
+       [](Planted& p) { Label(&p, R"({"format": "float8_e4m3fn"})"); },
+       "says float8_e4m3fn, and it is nvfp4"},
+      {"stacked-experts", ct,
+       Put("model.layers.0.mlp.experts.gate_up_proj", {4, 32, 128}),
+       "4 experts are BF16"},
+  };
+}
+
+std::vector<Fault> FileFaults() {
+  const Base ct = Base::kCompressedTensors;
+  const Plant none = [](Planted&) {};
+  return {
+      {"unreadable", ct, none, "no JSON", false,
+       [](const std::string& at) { WriteFile(at + "/config.json", "{\"a\""); }},
+      {"unreadable", ct, none, "model.safetensors", false,
+       [](const std::string& at) {
+         const std::string path = at + "/model.safetensors";
+         std::filesystem::resize_file(path,
+                                      std::filesystem::file_size(path) - 8);
+       }},
+      {"stored-twice", ct, Put(kQ + ".weight", {32, 64}),
+       "in two dialects at once"},
+      {"index", ct, none, "1 tensors of its shards are not in it", false,
+       [](const std::string& at) {
+         ModelJson map;
+         const auto model = Model::Open(at);
+         for (const auto& t : model->tensors()) {
+           if (t.name() != "lm_head.weight") {
+             map[t.name()] = "model.safetensors";
+           }
+         }
+         WriteFile(at + "/model.safetensors.index.json",
+                   ModelJson{{"weight_map", map}}.dump());
+       }},
+      {"stray-file", ct, none, "it has a lm_head.weight of its own", false,
+       [](const std::string& at) {
+         ModelJson map;
+         const auto model = Model::Open(at);
+         for (const auto& t : model->tensors()) {
+           map[t.name()] = "model.safetensors";
+         }
+         WriteFile(at + "/model.safetensors.index.json",
+                   ModelJson{{"weight_map", map}}.dump());
+         WriteSafetensors(at + "/old.safetensors",
+                          {Bf16("lm_head.weight", {16, 64})});
+       }},
+  };
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,77 @@
+// Every rule of lint finds the faults that are planted for it, and nothing in
+// what they were planted in.
+#include <set>
+
+#include "client/checkpoint/lint/lint.h"
+#include "tests/client/checkpoint/lint/fault.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using testing::HasSubstr;
+
+class LintRulesTest : public testing::Test {
+ protected:
+  std::string At(std::string_view name) const { return dir_ / name; }
+
+  // The rules that are broken, with where and why.
+  std::string Lints(const Fault& c) {
+    Planted p = CleanOf(c.base);
+    if (c.plant) c.plant(p);
+    WritePlanted(At("q"), p);
+    if (c.spoil) c.spoil(At("q"));
+    Planted clean = CleanOf(c.base);
+    const Model original = WritePlantedOriginal(At("o"), clean);
+    const auto model = Model::Open(At("q"));
+    std::vector<Finding> findings;
+    if (model.ok()) {
+      const auto linted = Lint(*model, c.with_original ? &original : nullptr);
+      EXPECT_THAT(linted, IsOk());
+      if (linted.ok()) findings = linted->findings;
+    } else if (auto unopened = LintUnopened(At("q"), model.status())) {
+      findings = unopened->findings;
+    }
+    std::string text;
+    for (const Finding& f : findings) {
+      text += fmt::format("{} {}: {} ({}); ", f.rule, f.where, f.text, f.count);
+    }
+    return text;
+  }
+  TempDir dir_;
+};
+
+TEST_F(LintRulesTest, NothingIsFoundInCleanModels) {
+  for (const Base base : {Base::kCompressedTensors, Base::kModelOpt, Base::kFp8,
+                          Base::kDeepSeek, Base::kComfy}) {
+    EXPECT_EQ(Lints({"", base, {}, ""}), "");
+  }
+  for (const Base base : {Base::kCompressedTensors, Base::kModelOpt}) {
+    EXPECT_EQ(Lints({"", base, {}, "", /*with_original=*/true}), "");
+  }
+}
+
+TEST_F(LintRulesTest, EveryRuleFindsItsFaults) {
+  std::set<std::string_view> seen;
+  for (const auto& faults : {ScaleFaults(), LayoutFaults(), WeightFaults(),
+                             ConfigFaults(), FileFaults(), OriginalFaults()}) {
+    for (const Fault& c : faults) {
+      SCOPED_TRACE(fmt::format("{}: {}", c.rule, c.says));
+      const std::string found = Lints(c);
+      EXPECT_THAT(found, HasSubstr(std::string(c.rule) + " "));
+      EXPECT_THAT(found, HasSubstr(c.says));
+      seen.insert(c.rule);
+    }
+  }
+  std::set<std::string_view> rules;
+  for (const LintRule& rule : LintRules()) {
+    EXPECT_TRUE(rules.insert(rule.id).second) << rule.id << " is there twice";
+    EXPECT_EQ(seen.count(rule.id), 1u) << rule.id << " has no planted fault";
+    EXPECT_THAT(std::string(rule.thread), HasSubstr("#"));
+  }
+  for (const std::string_view rule : seen) {
+    EXPECT_EQ(rules.count(rule), 1u) << rule << " is in no table";
+  }
+}
+
+}  // namespace
+}  // namespace quantd::checkpoint

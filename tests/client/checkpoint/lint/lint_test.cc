@@ -1,0 +1,219 @@
+// What lint looks at, how much of it, and what it tells of much.
+#include "client/checkpoint/lint/lint.h"
+
+#include "client/checkpoint/architecture.h"
+#include "client/checkpoint/check/module_list.h"
+#include "client/checkpoint/check/row_sample.h"
+#include "client/checkpoint/lint/finding.h"
+#include "tests/client/checkpoint/planted.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class LintTest : public testing::Test {
+ protected:
+  std::string At(std::string_view name) const { return dir_ / name; }
+  TempDir dir_;
+};
+
+TEST_F(LintTest, ManyFaultsOfARuleAreOneFinding) {
+  Findings findings;
+  for (int i = 0; i < 10000; ++i) {
+    findings.Add("bad-scale", fmt::format("model.layers.{}.x", i), "it is 0");
+    // Two rules may see the same of a module.
+    findings.Add("bad-scale", fmt::format("model.layers.{}.x", i), "again");
+    findings.Add("config", "config.json", "a key", fmt::format("{}", i));
+  }
+  const std::vector<Finding> all = findings.Take();
+  EXPECT_LT(all.size(), 20u);
+  EXPECT_EQ(all.front().count, 10000u);
+  size_t keys = 0;
+  for (const Finding& f : all) keys += f.rule == "config" ? f.count : 0;
+  EXPECT_EQ(keys, 10000u);
+}
+
+TEST_F(LintTest, TellsHowMuchWasComparedWithTheOriginal) {
+  const Planted p = Clean(Nvfp4Names::kCompressedTensors);
+  const Model model = WritePlanted(At("q"), p);
+  const Model original = WritePlantedOriginal(At("o"), p);
+  const auto linted = Lint(model, &original);
+  ASSERT_THAT(linted, IsOk());
+  EXPECT_THAT(linted->findings, IsEmpty());
+  EXPECT_EQ(linted->weights, 3u);
+  EXPECT_EQ(linted->compared, 3u);
+  EXPECT_EQ(linted->compared_others, 3u);
+  EXPECT_EQ(linted->share, 1);
+}
+
+// MXFP4 as gpt-oss stacks it, of experts that the original stacks as K x N.
+TEST_F(LintTest, StackedExpertsAreComparedOneByOne) {
+  constexpr int64_t kCount = 3;
+  constexpr int64_t kSide = 64;
+  const std::string name = "model.layers.0.mlp.experts.down_proj";
+  std::vector<std::byte> blocks(kCount * kSide * kSide / 2);
+  std::vector<std::byte> scales(kCount * kSide * kSide / 32, std::byte{121});
+  std::mt19937 random(5);
+  for (std::byte& b : blocks) b = static_cast<std::byte>(random());
+  std::vector<float> values(kCount * kSide * kSide);
+  for (int64_t i = 0; i < kCount * kSide * kSide; ++i) {
+    const auto pair = static_cast<uint8_t>(blocks[i / 2]);
+    const auto code = static_cast<uint8_t>(i % 2 == 0 ? pair & 0xF : pair >> 4);
+    const int64_t expert = i / (kSide * kSide);
+    const int64_t row = i / kSide % kSide;
+    const int64_t col = i % kSide;
+    values[(expert * kSide + col) * kSide + row] = oracle::E2m1Value(code) / 64;
+  }
+  const auto bf16 = oracle::FromValues(oracle::Element::kBF16, values);
+  std::vector<std::byte> plain(bf16.size());
+  std::memcpy(plain.data(), bf16.data(), bf16.size());
+  ModelJson config = {{"model_type", "gpt_oss"},
+                      {"hidden_size", kSide},
+                      {"num_local_experts", kCount}};
+  WriteModel(At("o"), config,
+             {{{name, "BF16", {kCount, kSide, kSide}, plain}}});
+  config["quantization_config"] = {{"quant_method", "mxfp4"},
+                                   {"modules_to_not_convert", {"lm_head"}}};
+  const auto write = [&] {
+    WriteModel(At("q"), config,
+               {{{name + "_blocks", "U8", {kCount, kSide, 2, 16}, blocks},
+                 {name + "_scales", "U8", {kCount, kSide, 2}, scales}}});
+    return *Model::Open(At("q"));
+  };
+  const Model original = *Model::Open(At("o"));
+  const auto clean = Lint(write(), &original);
+  ASSERT_THAT(clean, IsOk());
+  EXPECT_EQ(clean->weights, 3u);
+  EXPECT_EQ(clean->compared, 3u);
+  for (const Finding& f : clean->findings) {
+    EXPECT_NE(f.rule, "not-the-original") << f.text;
+    EXPECT_NE(f.rule, "no-counterpart") << f.text;
+  }
+  // A row of the last one.
+  for (size_t i = blocks.size() - 32; i < blocks.size(); ++i) {
+    blocks[i] ^= std::byte{0x88};
+  }
+  const auto faulty = Lint(write(), &original);
+  ASSERT_THAT(faulty, IsOk());
+  bool found = false;
+  for (const Finding& f : faulty->findings) {
+    if (f.rule != "not-the-original") continue;
+    found = true;
+    EXPECT_EQ(f.where, name + ".2");
+    EXPECT_THAT(f.text, HasSubstr("in 1 of the 64 rows"));
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST_F(LintTest, AllRowsOfSmallModelsAreLookedAtAndABoundedShareOfLargeOnes) {
+  WriteLlama(At("m"));
+  const RowSample all(*Model::Open(At("m")));
+  EXPECT_EQ(all.share(), 1);
+  int64_t rows = 0;
+  for (const auto& run : all.Of(5000, 4096)) {
+    EXPECT_EQ(run.begin, rows);
+    rows += run.count;
+  }
+  EXPECT_EQ(rows, 5000);
+  // A file of 16 GiB, all of it a hole.
+  const std::string path = At("large.safetensors");
+  const std::string header =
+      R"({"x.weight":{"dtype":"U8","shape":[17179869184],)"
+      R"("data_offsets":[0,17179869184]}})";
+  const auto size = static_cast<uint64_t>(header.size());
+  WriteFile(path,
+            std::string(reinterpret_cast<const char*>(&size), 8) + header);
+  std::filesystem::resize_file(path, 8 + header.size() + (uint64_t{16} << 30));
+  const RowSample some(*Model::Open(path));
+  EXPECT_EQ(some.share(), 1.0 / 16);
+  const auto runs = some.Of(4096, 4096);
+  EXPECT_EQ(runs.size(), 256u);
+  EXPECT_EQ(runs.front().begin, 0);
+  EXPECT_EQ(runs.back().begin, 4095);
+  // A few of every weight, however many there are.
+  EXPECT_EQ(some.Of(128, 4096).size(),
+            static_cast<size_t>(RowSample::kLeastRows));
+  for (const auto& run : some.Of(4096, 4096, 32)) EXPECT_EQ(run.count, 32);
+}
+
+TEST_F(LintTest, ListsAreReadAsEnginesReadThem) {
+  using Rule = ModuleList::Rule;
+  const std::string down = "model.layers.1.mlp.down_proj";
+  struct Case {
+    Rule rule;
+    const char* entry;
+    bool names;
+    bool may_name;
+  };
+  for (const Case& c : {
+           Case{Rule::kExactOrRegular, "model.layers.1.mlp.down_proj", true,
+                true},
+           Case{Rule::kExactOrRegular, "re:.*down_proj$", true, true},
+           Case{Rule::kExactOrRegular, "re:down_proj", false, false},
+           Case{Rule::kExactOrRegular, "re:.*layers.1.*", true, true},
+           Case{Rule::kExactOrRegular, "layers.1.mlp.down_proj", false, false},
+           Case{Rule::kExactOrRegular, "model.layers.1.mlp", false, false},
+           Case{Rule::kExactOrRegular, "model.layers.1.*", false, false},
+           Case{Rule::kExactOrRegular, "re:(?!.*up_proj).*", false, true},
+           Case{Rule::kExactOrRegular,
+                "language_model.model.layers.1.mlp.down_proj", false, true},
+           Case{Rule::kGlobs, "model.layers.1*", true, true},
+           Case{Rule::kGlobs, "*down_proj", true, true},
+           Case{Rule::kGlobs, "model.layers.1.mlp", false, true},
+           Case{Rule::kGlobs, "model.layers.2*", false, false},
+           Case{Rule::kPrefixes, "model.layers.1.mlp", true, true},
+           Case{Rule::kPrefixes, "model.layers.*.mlp", false, true},
+           Case{Rule::kPrefixes, "model.layers.1.mlp.down", false, true},
+           Case{Rule::kPrefixes, "model.layers.11.mlp", false, false},
+       }) {
+    const Json list = {c.entry};
+    const ModuleList modules(&list, c.rule);
+    EXPECT_EQ(modules.Names(down), c.names) << c.entry;
+    EXPECT_EQ(modules.MayName(down), c.may_name) << c.entry;
+    EXPECT_THAT(modules.broken(), IsEmpty()) << c.entry;
+  }
+  const Json broken = {"re:(", 7, nullptr, "lm_head"};
+  const ModuleList modules(&broken, Rule::kExactOrRegular);
+  EXPECT_EQ(modules.broken().size(), 1u);
+  EXPECT_TRUE(modules.Names("lm_head"));
+  const Json text = "lm_head";
+  EXPECT_TRUE(ModuleList(&text, Rule::kGlobs).empty());
+}
+
+// Layers that differ by design are no fault.
+TEST_F(LintTest, DenseLayersBeforeSparseOnesAreClean) {
+  std::vector<WrittenTensor> tensors = {
+      Bf16("model.embed_tokens.weight", {16, 64}),
+      Bf16("model.norm.weight", {64}), Bf16("lm_head.weight", {16, 64})};
+  for (int layer = 0; layer < 4; ++layer) {
+    const std::string at = fmt::format("model.layers.{}.", layer);
+    tensors.push_back(Bf16(at + "input_layernorm.weight", {64}));
+    tensors.push_back(Bf16(at + "self_attn.kv_b_proj.weight", {64, 64}));
+    if (layer == 3) tensors.push_back(Bf16(at + "eh_proj.weight", {64, 128}));
+    if (layer == 0) {
+      tensors.push_back(Bf16(at + "mlp.down_proj.weight", {64, 128}));
+      continue;
+    }
+    tensors.push_back(Bf16(at + "mlp.gate.weight", {2, 64}));
+    for (int e = 0; e < 2; ++e) {
+      tensors.push_back(Bf16(
+          fmt::format("{}mlp.experts.{}.down_proj.weight", at, e), {64, 32}));
+    }
+  }
+  const ModelJson config = {
+      {"model_type", "deepseek_v3"}, {"hidden_size", 64},
+      {"num_hidden_layers", 3},      {"num_nextn_predict_layers", 1},
+      {"first_k_dense_replace", 1},  {"n_routed_experts", 2},
+      {"tie_word_embeddings", false}};
+  WriteModel(At("m"), config, {tensors});
+  const auto linted = Lint(*Model::Open(At("m")));
+  ASSERT_THAT(linted, IsOk());
+  for (const Finding& f : linted->findings) {
+    ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
+  }
+}
+
+}  // namespace
+}  // namespace quantd::checkpoint

@@ -1,0 +1,91 @@
+#include <cmath>
+
+#include "tests/client/checkpoint/lint/fault.h"
+
+namespace quantd::checkpoint {
+
+std::vector<Fault> ScaleFaults() {
+  const Base ct = Base::kCompressedTensors;
+  const Base mo = Base::kModelOpt;
+  return {
+      {"fused-scales", ct, Set(kK + ".weight_global_scale", 5000), "5000"},
+      {"fused-scales", mo, Set(kK + ".weight_scale_2", 1e-4f), "k_proj has"},
+      {"fused-in-part", ct, Plain(kK), "k_proj is not"},
+      {"bad-scale", ct, Set(kQ + ".weight_global_scale", 0), "holds 0"},
+      {"bad-scale", mo, Set(kQ + ".weight_scale_2", NAN), "holds NaN"},
+      {"bad-scale", mo,
+       [](Planted& p) {
+         p.part(kQ + ".weight_scale").bytes[7] = std::byte{0xFF};
+       },
+       "holds NaN"},
+      {"bad-scale", mo, Fill(kQ + ".weight_scale", 0), "nothing but zeros"},
+      {"divisor", ct, Set(kQ + ".weight_global_scale", 0.5f / 2688), "divisor"},
+      {"divisor", mo, Set(kQ + ".weight_scale_2", 2688 / 0.5f), "multiplier"},
+      {"implausible-scale", Base::kFp8, Set(kQ + ".weight_scale", 448 / 0.5f),
+       "as large as 4.01e+05"},
+      {"implausible-scale", Base::kDeepSeek,
+       Set(kQ + ".weight_scale_inv", 1e30f), "holds 1e+30"},
+      {"implausible-scale", Base::kFp8, Set(kQ + ".weight_scale", 1e-20f),
+       "as large as"},
+      {"implausible-scale", Base::kFp8,
+       [](Planted& p) {
+         std::vector<float> scales(32, 0.5f / 448);
+         scales[7] = 2;
+         WrittenTensor& t = p.part(kQ + ".weight_scale");
+         t.shape = {32, 1};
+         t.bytes = FloatBytes(scales);
+       },
+       "half of its scales are no larger"},
+      {"placeholder-scale", Base::kFp8, SetAll(".weight_scale", 1),
+       "the scales of all 3 weights are 1"},
+      {"placeholder-scale", ct, Fill(kQ + ".weight_scale", 0x38), "are 1"},
+      {"unused-range", ct,
+       [](Planted& p) {
+         for (const std::string& module : {kQ, kK, kV}) {
+           for (std::byte& b : p.part(module + ".weight_scale").bytes) {
+             b = static_cast<std::byte>(static_cast<int>(b) - 0x3F);
+           }
+         }
+       },
+       "its largest block scale is"},
+      {"unused-range", Base::kFp8,
+       [](Planted& p) {
+         for (std::byte& b : p.part(kQ + ".weight").bytes) b &= std::byte{0x9F};
+       },
+       "its largest code is"},
+      {"no-input-scale", mo,
+       Own([](ModelJson& q) { q["quant_algo"] = "NVFP4"; }), "labelled NVFP4"},
+      {"no-input-scale", ct, Group([](ModelJson& g) {
+         g["input_activations"] = {{"dynamic", "local"}};
+       }),
+       "labelled group_0"},
+      {"no-input-scale", mo, Inputs({0.001f, 0.001f}), "as others have"},
+      {"no-input-scale", Base::kDeepSeek,
+       Config([](ModelJson& q) { q["activation_scheme"] = "static"; }),
+       "labelled static"},
+      {"input-scale", mo, Inputs({1, 1, 1}), "are 1, as if nothing"},
+      {"input-scale", mo, Inputs({2, 2, 2}), "may be the reciprocals"},
+      {"input-scale", mo, Inputs({700, 700, 700}), "inputs as large as"},
+      {"input-scale", mo, Inputs({1e-12f, 1e-12f, 1e-12f}), "2.69e-09"},
+      {"input-scale", mo,
+       [](Planted& p) {
+         Inputs({0.001f, 0.001f, 0.001f})(p);
+         WrittenTensor& t = p.part(kQ + ".input_scale");
+         t.shape = {2};
+         t.bytes = FloatBytes({0.001f, 0.001f});
+       },
+       "holds 2 numbers, and engines take one"},
+      {"fused-input-scales", mo, Inputs({0.001f, 0.004f, 0.001f}),
+       "for the same inputs"},
+      {"cache-scale", ct, Cache({}), "no scales of the cache"},
+      {"cache-scale", ct, Cache({{"k_scale", 0.1f}}), "no scale of values"},
+      {"cache-scale", ct, Cache({{"k_scale", 0}, {"v_scale", 0.1f}}),
+       "it holds 0"},
+      {"cache-scale", ct, Cache({{"k_scale", NAN}, {"v_scale", 0.1f}}),
+       "it holds NaN"},
+      {"cache-scale", ct, Cache({{"k_scale", 15000}, {"v_scale", 0.1f}}),
+       "which no keys or values have"},
+  };
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,111 @@
+#include <algorithm>
+
+#include "tests/client/checkpoint/lint/fault.h"
+
+namespace quantd::checkpoint {
+
+std::vector<Fault> WeightFaults() {
+  const Base ct = Base::kCompressedTensors;
+  return {
+      {"not-a-number", Base::kFp8,
+       [](Planted& p) { p.part(kQ + ".weight").bytes[99] = std::byte{0xFF}; },
+       "1 of 2048 codes are NaN"},
+      {"not-a-number", ct,
+       [](Planted& p) {
+         auto& bytes = p.part("model.norm.weight").bytes;
+         bytes[20] = std::byte{0x80};
+         bytes[21] = std::byte{0x7F};
+       },
+       "1 of 64 numbers are NaN or infinite"},
+      {"dead-weight", ct, Fill(kQ + ".weight_packed", 0), "nothing but zeros"},
+      {"dead-weight", ct, Fill(kQ + ".weight_packed", 0, 512),
+       "16 of 32 rows are nothing but zeros"},
+      {"dead-weight", ct, Fill("model.embed_tokens.weight", 0),
+       "nothing but zeros"},
+      {"dead-weight", ct, Fill("model.norm.weight", 0), "nothing but zeros"},
+      {"clipped", ct, Fill(kQ + ".weight_packed", 0xF7, 256),
+       "are the largest that there is"},
+      {"clipped", Base::kFp8, Fill(kQ + ".weight", 0xFE, 1900),
+       "are the largest that there is"},
+      {"missing-weight", ct, Erase("model.norm.weight"), "every model"},
+      {"missing-weight", ct, Erase("lm_head.weight"), "not tied"},
+      {"missing-weight", ct,
+       Model_([](ModelJson& c) { c["num_hidden_layers"] = 2; }),
+       "nothing of this layer"},
+      {"missing-weight", ct,
+       [](Planted& p) {
+         p.config["num_hidden_layers"] = 2;
+         for (const char* leaf : {"k_norm", "q_norm"}) {
+           const std::string name =
+               fmt::format("model.layers.1.self_attn.{}.weight", leaf);
+           p.tensors[name] = Bf16(name, {32});
+         }
+       },
+       "every other layer has it"},
+      {"missing-weight", ct,
+       Model_([](ModelJson& c) { c["attention_bias"] = true; }),
+       "config.json says attention_bias"},
+      {"missing-weight", ct, Expert(0, {}), "1 experts, numbered up to 1"},
+      {"wrong-shape", ct, Expert(1, {64, 16}), "[64, 16]"},
+      {"wrong-shape", ct,
+       Model_([](ModelJson& c) { c["num_key_value_heads"] = 2; }),
+       "[32, 64], and it would be [64, 64] by config.json"},
+      {"wrong-shape", ct, Put(kQ + ".bias", {16}), "by its weight"},
+      {"missing-weight", ct, Erase(kQ + ".weight_packed"),
+       "nothing that it is the scale of"},
+      {"tied-head", ct,
+       Model_([](ModelJson& c) { c["tie_word_embeddings"] = true; }),
+       "another matrix"},
+      {"wrapped-names", ct,
+       [](Planted& p) {
+         Rename(&p, "model.norm.weight", "module.model.norm.weight");
+       },
+       "begins with \"module.\""},
+      {"wrapped-names", ct, Put(kQ + ".lora_A.weight", {8, 64}),
+       "an adapter that was not merged"},
+  };
+}
+
+std::vector<Fault> OriginalFaults() {
+  const Base ct = Base::kCompressedTensors;
+  const Base mo = Base::kModelOpt;
+  return {
+      {"nibble-order", mo,
+       [](Planted& p) {
+         for (std::byte& b : p.part(kQ + ".weight").bytes) b = b >> 4 | b << 4;
+       },
+       "with the halves of bytes swapped", true},
+      {"not-the-original", ct,
+       [](Planted& p) {
+         auto& scales = p.part(kQ + ".weight_scale").bytes;
+         std::rotate(scales.begin(), scales.begin() + 37, scales.end());
+       },
+       "q_proj: the error is", true},
+      // One row among many.
+      {"not-the-original", ct,
+       [](Planted& p) {
+         auto& codes = p.part(kQ + ".weight_packed").bytes;
+         for (size_t i = 30 * 32; i < 31 * 32; ++i) codes[i] ^= std::byte{0x88};
+       },
+       "in 1 of the 32 rows", true},
+      {"not-the-original", ct, Set(kQ + ".weight_global_scale", 2688 / 0.55f),
+       "1.1 times as large", true},
+      {"not-the-original", ct,
+       [](Planted& p) {
+         p.tensors["model.norm.weight"] = Bf16("model.norm.weight", {64}, 1);
+       },
+       "it is not quantized, and the error is", true},
+      {"no-counterpart", ct,
+       [](Planted& p) {
+         for (const char* end : {"_packed", "_scale", "_global_scale"}) {
+           Rename(&p, kV + ".weight" + end,
+                  std::string(kAttention) + "w_proj.weight" + end);
+         }
+       },
+       "the original has no such weight of 32 x 64", true},
+      {"no-counterpart", ct, Erase("model.embed_tokens.weight"),
+       "the model does not", true},
+  };
+}
+
+}  // namespace quantd::checkpoint

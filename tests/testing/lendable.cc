@@ -92,9 +92,9 @@ struct Lendable::Store {
   size_t bytes = 0;
 };
 
-std::vector<LendableKind> LendableKinds(const Backend& backend) {
-  if (!backend.info().borrows) return {};
-  if (backend.info().kind != "cuda") return {LendableKind::kPageable};
+std::vector<LendableKind> LendableKinds(std::string_view device) {
+  if (device == "cpu") return {LendableKind::kPageable};
+  if (device != "cuda") return {};
   return {LendableKind::kPageable, LendableKind::kPageLocked,
           LendableKind::kDevice, LendableKind::kDeviceOdd};
 }

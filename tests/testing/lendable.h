@@ -4,10 +4,10 @@
 
 #include <cstddef>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/device/backend.h"
 #include "kernels/plan/plan.h"
 
 namespace quantd {
@@ -19,8 +19,8 @@ enum class LendableKind {
   kDeviceOdd,   // of the device, aligned for its elements and no better
 };
 
-// Those that the backend takes.
-std::vector<LendableKind> LendableKinds(const Backend& backend);
+// Those that a device of that kind takes: "cpu" or "cuda", else none.
+std::vector<LendableKind> LendableKinds(std::string_view device);
 const char* Name(LendableKind kind);
 
 // Memory for one tensor, between bytes that nobody may touch.

@@ -144,8 +144,8 @@ absl::StatusOr<Reply> RunPlan(Backend& backend, Plan plan,
                               const std::vector<oracle::Bytes>& inputs) {
   absl::StatusOr<Reply> own = RunPlanOnOwnMemory(backend, plan, inputs);
   // Both lent; or, in turns with the kinds, one of both alone.
-  const std::vector<LendableKind> kinds = LendableKinds(backend);
-  if (kinds.empty()) return own;
+  if (!backend.info().borrows) return own;
+  const std::vector<LendableKind> kinds = LendableKinds(backend.info().kind);
   static std::atomic<unsigned> turns{0};
   const unsigned turn = turns++;
   const LendableKind kind = kinds[turn % kinds.size()];

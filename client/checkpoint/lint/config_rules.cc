@@ -2,6 +2,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/lint/rules.h"
 #include "fmt/format.h"
@@ -176,6 +177,11 @@ class ConfigRules {
     }
     const Dialect dialect = first.layout->dialect;
     if (dialect == Dialect::kComfy) return;
+    const Json& config = linted_.model.config();
+    if (linted_.model.has_config() &&
+        Member(&config, "_class_name") == nullptr) {
+      Needs(&config, kConfigFile, {"model_type"});
+    }
     const Json* q = linted_.declared.quantization();
     if (q == nullptr) {
       const Json* there =
@@ -190,7 +196,8 @@ class ConfigRules {
       if (!method) {
         Needs(q, kConfigFile, {"quant_method"});
       } else if (dialect != Dialect::kCompressedTensors ||
-                 method->find("compressed") != std::string::npos) {
+                 absl::AsciiStrToLower(*method).find("compressed") !=
+                     std::string::npos) {
         Find("dialect", kConfigFile,
              fmt::format("quant_method \"{}\", and the tensors are as {} has "
                          "them",

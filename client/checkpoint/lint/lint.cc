@@ -190,6 +190,7 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   for (const UnclearWeight& u : stored->unclear) {
     LintUnclear(model, u, &findings);
   }
+  LintFiles(linted, &findings);
   for (const auto rules :
        {LintScales, LintInputs, LintParts, LintModules, LintSchemes}) {
     if (auto s = rules(linted, &findings); !s.ok()) return s;

@@ -58,6 +58,7 @@ class ModuleRules {
       if (!linted_.architecture.known() || IsSide(stack)) continue;
       CheckNumbers(stack, layers);
       if (HasUniformLayers(type_)) CheckAlike(stack, layers);
+      CheckWhole(stack, layers);
     }
   }
 
@@ -95,7 +96,8 @@ class ModuleRules {
             fmt::format("{} experts, numbered up to {}, and "
                         "config.json says {}",
                         count, last - 1,
-                        declared ? fmt::to_string(*declared) : "nothing"));
+                        declared ? fmt::to_string(*declared) : "nothing"),
+            "experts");
       }
     }
     for (const auto& [module, count] : stacks_) {
@@ -190,45 +192,6 @@ class ModuleRules {
     return absl::OkStatus();
   }
 
-  // Loaders that take all files of a directory take one of the two.
-  void CheckStrays() {
-    for (const std::string& name : linted_.model.strays()) {
-      const auto file =
-          safetensors::File::Open(linted_.model.path() + "/" + name);
-      if (!file.ok()) continue;
-      for (const safetensors::Tensor& t : file->tensors()) {
-        if (linted_.model.Find(t.name) == nullptr) continue;
-        findings_.Add("stray-file", name,
-                      fmt::format("not in {}, and it has a {} of its own",
-                                  linted_.model.index_name(), t.name));
-        break;
-      }
-    }
-  }
-
-  void CheckNames() {
-    for (const ModelTensor& t : linted_.model.tensors()) {
-      for (const std::string_view wrapper :
-           {"module.", "_orig_mod.", "model.module.", "model._orig_mod."}) {
-        if (!t.name().starts_with(wrapper)) continue;
-        findings_.Add("wrapped-names", t.name(),
-                      fmt::format("its name begins with \"{}\"", wrapper));
-        break;
-      }
-      for (const std::string_view adapter : {".lora_", ".base_layer."}) {
-        if (t.name().find(adapter) == std::string::npos) continue;
-        findings_.Add("wrapped-names", t.name(),
-                      "it is of an adapter that was not merged", "adapter");
-        break;
-      }
-    }
-    if (linted_.model.unlisted() > 0) {
-      findings_.Add("index", linted_.model.index_name(),
-                    fmt::format("{} tensors of its shards are not in it",
-                                linted_.model.unlisted()));
-    }
-  }
-
  private:
   using Shapes = std::map<std::string, std::vector<int64_t>>;
 
@@ -317,6 +280,20 @@ class ModuleRules {
     }
   }
 
+  // What every layer of such a type has, were it missing in all of them.
+  void CheckWhole(const std::string& stack, const Layers& layers) {
+    for (const auto& [number, parts] : layers) {
+      const bool whole = std::any_of(
+          parts.begin(), parts.end(),
+          [](const std::string& p) { return p.starts_with("mlp."); });
+      for (const std::string_view part : PartsOfLayers(type_)) {
+        if (!whole || parts.count(std::string(part)) > 0) continue;
+        Missing(fmt::format("{}.{}.{}", stack, number, part),
+                "every model of this type has it");
+      }
+    }
+  }
+
   static bool HasExperts(const std::set<std::string>& parts) {
     return std::any_of(parts.begin(), parts.end(),
                        [](const std::string& p) { return IsExperts(p); });
@@ -381,8 +358,6 @@ class ModuleRules {
 
 absl::Status LintModules(const LintedModel& linted, Findings* findings) {
   ModuleRules rules(linted, findings);
-  rules.CheckNames();
-  rules.CheckStrays();
   rules.CheckLayers();
   rules.CheckExperts();
   rules.CheckShapes();

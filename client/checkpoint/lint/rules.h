@@ -38,6 +38,8 @@ struct ComparedWeights {
   std::set<std::string> proven;
 };
 
+// The names of tensors, and files beside those of the model.
+void LintFiles(const LintedModel& linted, Findings* findings);
 // The numbers of scales, and those that fused weights share.
 absl::Status LintScales(const LintedModel& linted, Findings* findings);
 // Scales of activations and of the cache.

@@ -155,7 +155,14 @@ class SchemeRules {
                "\"float\"");
     }
     const auto input_bits = IntegerOf(Member(inputs, "num_bits"));
-    if (input_bits && *input_bits != row.bits && *input_bits != 8) {
+    const bool blocks = TextOf(Member(inputs, "strategy")) == "tensor_group";
+    const Json* input_size = Member(inputs, "group_size");
+    if (blocks && row.group_size > 0 &&
+        IntegerOf(input_size) != row.group_size) {
+      Mismatch(w, group.name + ".input_activations", "group_size", input_size,
+               fmt::format("{}", row.group_size));
+    }
+    if (input_bits && *input_bits != row.bits && (blocks || *input_bits != 8)) {
       Mismatch(w, group.name + ".input_activations", "num_bits",
                Member(inputs, "num_bits"), fmt::format("{}", row.bits));
     }
@@ -271,6 +278,10 @@ class SchemeRules {
     const Json* scheme = Member(&*groups->begin(), "weights");
     const auto bits = IntegerOf(Member(scheme, "num_bits"));
     const auto size = IntegerOf(Member(scheme, "group_size"));
+    const Json* type = Member(scheme, "type");
+    if (type != nullptr && *type != "float") {
+      Mismatch(w, file, "type", type, "\"float\"");
+    }
     if (bits && *bits != row.bits) {
       Mismatch(w, file, "num_bits", Member(scheme, "num_bits"),
                fmt::format("{}", row.bits));

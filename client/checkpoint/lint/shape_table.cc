@@ -17,6 +17,13 @@ constexpr std::string_view kPlain[] = {
 // beside experts: recurrent ones, or a first one that has more.
 constexpr std::string_view kMixed[] = {"qwen3_next",  "minimax", "llama4",
                                        "llama4_text", "t5",      "gemma3n"};
+// Those with Llama's names for all of a layer.
+constexpr std::string_view kLlamaLike[] = {"llama", "mistral",   "qwen2",
+                                           "qwen3", "qwen3_moe", "gpt_oss"};
+constexpr std::string_view kLlamaParts[] = {
+    "input_layernorm.weight",  "post_attention_layernorm.weight",
+    "self_attn.q_proj.weight", "self_attn.k_proj.weight",
+    "self_attn.v_proj.weight", "self_attn.o_proj.weight"};
 constexpr std::string_view kBiases[] = {"llama", "qwen3", "qwen3_moe",
                                         "gpt_oss"};
 // Those with one more matrix, or none of that name.
@@ -46,6 +53,10 @@ std::optional<std::vector<int64_t>> One(Number n) {
 
 bool IsPlainDecoder(std::string_view type) { return IsOneOf(kPlain, type); }
 bool HasUniformLayers(std::string_view type) { return !IsOneOf(kMixed, type); }
+absl::Span<const std::string_view> PartsOfLayers(std::string_view type) {
+  if (!IsOneOf(kLlamaLike, type)) return {};
+  return kLlamaParts;
+}
 bool SaysBiases(std::string_view type) { return IsOneOf(kBiases, type); }
 
 std::optional<int64_t> ExpertsOf(const Json& config) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "client/checkpoint/model.h"
 
 namespace quantd::checkpoint {
@@ -17,6 +18,9 @@ namespace quantd::checkpoint {
 bool IsPlainDecoder(std::string_view type);
 // Those whose layers all have the same parts, but for experts.
 bool HasUniformLayers(std::string_view type);
+// What all of their layers have; nothing for a type whose code nobody looked
+// at.
+absl::Span<const std::string_view> PartsOfLayers(std::string_view type);
 // Those that have biases just where config.json's attention_bias and mlp_bias
 // say so.
 bool SaysBiases(std::string_view type);

@@ -42,6 +42,7 @@ struct Statistics {
   uint64_t not_finite = 0;
   uint64_t rows = 0;
   uint64_t dead_rows = 0;
+  uint64_t silenced = 0;  // that a scale of zero makes zeros
   double squares = 0;
   double amax = 0;
   std::vector<bool> live_columns;        // blocks of them
@@ -88,6 +89,15 @@ struct Statistics {
       dead_rows += !live;
     }
     count += numbers.size();
+  }
+
+  // Of codes of FP8 and what they stand for.
+  void AddSilenced(absl::Span<const std::byte> bytes,
+                   const std::vector<float>& numbers) {
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      silenced +=
+          numbers[i] == 0 && (bytes[i] & std::byte{0x7F}) != std::byte{};
+    }
   }
 
   void AddCodes(absl::Span<const std::byte> bytes) {
@@ -194,6 +204,9 @@ class ValueRules {
       if (!status.ok()) return status;
       if (values->cols() > 0) s->AddRows(numbers, values->cols());
       if (codes) s->AddCodes(values->codes());
+      if (codes && values->codes().size() == numbers.size()) {
+        s->AddSilenced(values->codes(), numbers);
+      }
     }
     return absl::OkStatus();
   }
@@ -205,6 +218,11 @@ class ValueRules {
     if (nan > 0) {
       Find("not-a-number", where,
            fmt::format("{} of {} codes are NaN", nan, s.count));
+    }
+    if (s.silenced > 0 && s.silenced < s.count) {
+      Find("bad-scale", where,
+           fmt::format("scales of zero make {} of {} codes zeros that are none",
+                       s.silenced, s.count));
     }
     if (s.count < kFewNumbers) return;
     CheckClipped(w, where, s, fp8);

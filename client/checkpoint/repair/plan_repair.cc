@@ -22,7 +22,7 @@ namespace {
 class Planner {
  public:
   Planner(const Model& model, const Model* original, Dialect dialect)
-      : model_(model), original_(original) {
+      : model_(model), original_(original), sample_(model) {
     plan_.dialect = dialect;
   }
 
@@ -121,7 +121,7 @@ class Planner {
 
   absl::Status LookAtReading(Candidate* c) {
     const StoredWeight& w = c->mended.weight;
-    const auto found = FindReading(model_, w, originals_, RowSample(model_));
+    const auto found = FindReading(model_, w, originals_, sample_);
     if (!found.ok()) return found.status();
     if (!found->right) return absl::OkStatus();
     if (found->right->halves_swapped) {
@@ -232,6 +232,7 @@ class Planner {
 
   const Model& model_;
   const Model* original_;
+  const RowSample sample_;
   Originals originals_;
   RepairPlan plan_;
   std::vector<Candidate> candidates_;

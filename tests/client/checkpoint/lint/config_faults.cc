@@ -13,6 +13,8 @@ std::vector<Fault> ConfigFaults() {
       {"config", ct,
        Model_([](ModelJson& c) { c.erase("quantization_config"); }),
        "no quantization_config"},
+      {"config", ct, Model_([](ModelJson& c) { c.erase("model_type"); }),
+       "no \"model_type\""},
       {"config", ct, Config([](ModelJson& q) { q.erase("ignore"); }),
        "no \"ignore\""},
       {"config", ct, Config([](ModelJson& q) { q.erase("quant_method"); }),
@@ -65,6 +67,14 @@ std::vector<Fault> ConfigFaults() {
          p.own["quantization"]["quant_algo"] = "W4A16_NVFP4";
        },
        "it has a scale of activations, which"},
+      {"config-mismatch", ct, Group([](ModelJson& g) {
+         g["input_activations"] = {{"num_bits", 8},
+                                   {"type", "float"},
+                                   {"strategy", "tensor_group"},
+                                   {"group_size", 32},
+                                   {"dynamic", true}};
+       }),
+       "input_activations: group_size\" is 32"},
       {"config-mismatch", ct, Group([](ModelJson& g) {
          g["input_activations"] = {
              {"num_bits", 8}, {"type", "int"}, {"dynamic", true}};

@@ -19,6 +19,15 @@ std::vector<Fault> ScaleFaults() {
        },
        "holds NaN"},
       {"bad-scale", mo, Fill(kQ + ".weight_scale", 0), "nothing but zeros"},
+      {"bad-scale", Base::kDeepSeek,
+       [](Planted& p) {
+         p.part(kQ + ".weight").shape = {32, 256};
+         p.part(kQ + ".weight_scale_inv").shape = {1, 2};
+         auto& codes = p.part(kQ + ".weight").bytes;
+         codes.resize(32 * 256, std::byte{0x70});
+         p.part(kQ + ".weight_scale_inv").bytes = FloatBytes({0.5f / 448, 0});
+       },
+       "scales of zero make"},
       {"divisor", ct, Set(kQ + ".weight_global_scale", 0.5f / 2688), "divisor"},
       {"divisor", mo, Set(kQ + ".weight_scale_2", 2688 / 0.5f), "multiplier"},
       {"implausible-scale", Base::kFp8, Set(kQ + ".weight_scale", 448 / 0.5f),

@@ -45,6 +45,13 @@ std::vector<Fault> WeightFaults() {
       {"missing-weight", ct,
        Model_([](ModelJson& c) { c["attention_bias"] = true; }),
        "config.json says attention_bias"},
+      {"missing-weight", ct,
+       [](Planted& p) {
+         p.config["intermediate_size"] = 32;
+         p.config["quantization_config"]["ignore"].push_back("re:.*mlp.*");
+         Put("model.layers.0.mlp.down_proj.weight", {64, 32})(p);
+       },
+       "it is missing, and every model of this type has it"},
       {"missing-weight", ct, Expert(0, {}), "1 experts, numbered up to 1"},
       {"wrong-shape", ct, Expert(1, {64, 16}), "[64, 16]"},
       {"wrong-shape", ct,

@@ -1,0 +1,67 @@
+#include <string_view>
+
+#include "client/checkpoint/lint/rules.h"
+#include "client/files/safetensors.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+class FileRules {
+ public:
+  FileRules(const LintedModel& linted, Findings* findings)
+      : linted_(linted), findings_(*findings) {}
+
+  // Loaders that take all files of a directory take one of the two.
+  void CheckStrays() {
+    for (const std::string& name : linted_.model.strays()) {
+      const auto file =
+          safetensors::File::Open(linted_.model.path() + "/" + name);
+      if (!file.ok()) continue;
+      for (const safetensors::Tensor& t : file->tensors()) {
+        if (linted_.model.Find(t.name) == nullptr) continue;
+        findings_.Add("stray-file", name,
+                      fmt::format("not in {}, and it has a {} of its own",
+                                  linted_.model.index_name(), t.name));
+        break;
+      }
+    }
+  }
+
+  void CheckNames() {
+    for (const ModelTensor& t : linted_.model.tensors()) {
+      for (const std::string_view wrapper :
+           {"module.", "_orig_mod.", "model.module.", "model._orig_mod."}) {
+        if (!t.name().starts_with(wrapper)) continue;
+        findings_.Add("wrapped-names", t.name(),
+                      fmt::format("its name begins with \"{}\"", wrapper));
+        break;
+      }
+      for (const std::string_view adapter : {".lora_", ".base_layer."}) {
+        if (t.name().find(adapter) == std::string::npos) continue;
+        findings_.Add("wrapped-names", t.name(),
+                      "it is of an adapter that was not merged", "adapter");
+        break;
+      }
+    }
+    if (linted_.model.unlisted() > 0) {
+      findings_.Add("index", linted_.model.index_name(),
+                    fmt::format("{} tensors of its shards are not in it",
+                                linted_.model.unlisted()));
+    }
+  }
+
+ private:
+  const LintedModel& linted_;
+  Findings& findings_;
+};
+
+}  // namespace
+
+void LintFiles(const LintedModel& linted, Findings* findings) {
+  FileRules rules(linted, findings);
+  rules.CheckNames();
+  rules.CheckStrays();
+}
+
+}  // namespace quantd::checkpoint

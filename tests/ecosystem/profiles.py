@@ -1,10 +1,12 @@
 """Holds quantd's bytes under a profile against those of the profile's library.
 
-python profiles.py LIBRARY RESULTS.json
+python profiles.py LIBRARY RESULTS.json [--device cuda] [--minilm FILE]
 
 Every format that the library has, from every type that it takes, with every
 instruction set of this machine; and what each of the two decodes of its bytes.
-Ends with 1 if a byte differs.
+With --device cuda the library computes on this machine's GPU, and quantd both
+there and on the CPU, under the profile's "+cuda" where it has one. Ends with 1
+if a byte differs.
 """
 
 import argparse
@@ -31,13 +33,20 @@ def _divisible(weights, format):
     return {n: w for n, w in weights.items() if w.shape[1] % width == 0}
 
 
-class Case:
-    """A format, from a type, with an instruction set."""
+def _profile(library, format, device):
+    """The name under which quantd writes what the library does on a device."""
+    if device == "cuda" and format in library.DIFFERS_ON_CUDA:
+        return f"{library.PROFILE}+cuda"
+    return library.PROFILE
 
-    def __init__(self, library, format, dtype, isa):
+
+class Case:
+    """A format, from a type, by a device or one of its instruction sets."""
+
+    def __init__(self, profile, format, dtype, backend):
         self.row = {
-            "profile": library.PROFILE, "format": format, "dtype": dtype,
-            "isa": isa, "weights": 0,
+            "profile": profile, "format": format, "dtype": dtype,
+            "isa": backend.name, "weights": 0,
             "compared": dict.fromkeys(PARTS, 0),
             "differing": dict.fromkeys(PARTS, 0),
             "where": {}, "replaced": [],
@@ -90,19 +99,23 @@ def _decoded(packed):
     return {to: packed.decode(to) for to in packed.decodes_to}
 
 
-def _compare(library, format, dtype, isa, weights, packed, values, folder):
-    case = Case(library, format, dtype, isa)
-    source, target = folder / "in.safetensors", folder / "out.safetensors"
-    quantd.local(
-        "quantize", source, "-o", target, "--format", format, "--profile",
-        library.PROFILE, "--scale-layout", library.SCALE_LAYOUT, isa=isa)
-    mine = quantd.quantized(
-        target, {name: weights[name] for name in packed}, format,
-        library.SCALE_LAYOUT == "swizzled")
+def _quantized(library, profile, format, backend, weights, folder):
+    target = folder / "out.safetensors"
+    backend.run(
+        "quantize", folder / "in.safetensors", "-o", target, "--format", format,
+        "--profile", profile, "--scale-layout", library.SCALE_LAYOUT)
+    return quantd.quantized(
+        target, weights, format, library.SCALE_LAYOUT == "swizzled")
+
+
+def _compare(library, case, weights, packed, values, backend, folder):
+    profile, format = case.row["profile"], case.row["format"]
+    mine = _quantized(library, profile, format, backend, weights, folder)
     decoded = {}
     for to, to_dtype in TORCH_DTYPES.items():
         path = folder / f"decoded_{to}.safetensors"
-        quantd.local("dequantize", target, "-o", path, "--dtype", to, isa=isa)
+        backend.run("dequantize", folder / "out.safetensors", "-o", path,
+                    "--dtype", to)
         decoded[to_dtype] = safetensors.torch.load_file(path)
     for name, theirs in packed.items():
         codes, scales, stored = mine[name]
@@ -120,22 +133,44 @@ def _compare(library, format, dtype, isa, weights, packed, values, folder):
     return case.row
 
 
-def _rows(library, formats, dtypes):
-    isas = quantd.instruction_sets()
-    for dtype in dtypes:
-        every = inputs.tensors(dtype)
-        for format in formats:
-            weights = _divisible(every, format)
-            packed = library.pack(weights, format)
+def _told_apart(library, format, weights, packed, values, folder):
+    """Bytes of codes and scales that would differ under the profile of the
+    library's CPU: how much the inputs tell of the other one."""
+    cpu = _quantized(library, library.PROFILE, format, quantd.Backend("cpu"),
+                     weights, folder)
+    return sum(quantd.differing(cpu[name][0], packed[name].codes) +
+               quantd.differing(cpu[name][1], packed[name].scales)
+               for name in values)
+
+
+def _packed(library, weights, format, device):
+    packed = library.pack({n: w.to(device) for n, w in weights.items()}, format)
+    return {name: made.on_cpu() for name, made in packed.items()}
+
+
+def _rows(library, options):
+    backends = quantd.backends(options.device)
+    for dtype in options.dtype or library.DTYPES:
+        every = inputs.tensors(dtype, options.minilm)
+        for format in options.format or library.FORMATS:
+            packed = _packed(library, _divisible(every, format), format,
+                             options.device)
+            weights = {name: every[name] for name in packed}
             values = {name: _decoded(p) for name, p in packed.items()
                       if not _spoilt(p)}
+            profile = _profile(library, format, options.device)
             with tempfile.TemporaryDirectory() as folder:
                 folder = pathlib.Path(folder)
-                safetensors.torch.save_file(
-                    {n: weights[n] for n in packed}, folder / "in.safetensors")
-                for isa in isas:
-                    yield _compare(library, format, dtype, isa, weights,
-                                   packed, values, folder)
+                safetensors.torch.save_file(weights, folder / "in.safetensors")
+                apart = {}
+                if profile != library.PROFILE:
+                    apart["differing_from_cpu"] = _told_apart(
+                        library, format, weights, packed, values, folder)
+                for backend in backends:
+                    case = Case(profile, format, dtype, backend)
+                    case.row.update(apart)
+                    yield _compare(library, case, weights, packed, values,
+                                   backend, folder)
 
 
 def _print(row):
@@ -145,7 +180,9 @@ def _print(row):
               f"{part} {differing[part]} of {compared[part]}"
               for part in PARTS if compared[part]) +
           (f"  (spoilt by the library: {len(row['replaced'])})"
-           if row["replaced"] else ""), flush=True)
+           if row["replaced"] else "") +
+          (f"  (other bytes than on its CPU: {row['differing_from_cpu']})"
+           if "differing_from_cpu" in row else ""), flush=True)
     for place, count in row["where"].items():
         print(f"    {place}: {count}", flush=True)
 
@@ -154,14 +191,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("library")
     parser.add_argument("results", type=pathlib.Path)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--minilm", type=pathlib.Path)
     parser.add_argument("--format", action="append")
     parser.add_argument("--dtype", action="append")
     options = parser.parse_args()
     library = importlib.import_module(f"libraries.by_{options.library}")
     rows = []
     with torch.no_grad():
-        for row in _rows(library, options.format or library.FORMATS,
-                         options.dtype or library.DTYPES):
+        for row in _rows(library, options):
             _print(row)
             rows.append(row)
     versions = {p: importlib.metadata.version(p) for p in library.PACKAGES}

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from typing import NamedTuple
 
 import safetensors.torch
 import torch
@@ -35,8 +36,28 @@ def lint(folder):
             for found in json.loads(done.stdout)["findings"]]
 
 
+class Backend(NamedTuple):
+    """A device of this machine; of a CPU, with one of its instruction sets or
+    with the one that quantctl picks."""
+
+    name: str
+    server: str = "local:cpu"
+    isa: str | None = None
+
+    def run(self, *arguments):
+        return run(*arguments, "--server", self.server, "--deadline", 600,
+                   isa=self.isa)
+
+
 def local(*arguments, isa=None):
-    return run(*arguments, "--server", "local:cpu", "--deadline", 600, isa=isa)
+    return Backend("cpu", isa=isa).run(*arguments)
+
+
+def backends(device):
+    """Those whose bytes are held against a library's on that device."""
+    if device == "cpu":
+        return [Backend(isa, isa=isa) for isa in instruction_sets()]
+    return [Backend("cuda", "local:cuda:0"), Backend("cpu")]
 
 
 def instruction_sets():

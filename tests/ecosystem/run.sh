@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Holds quantd against the libraries whose bytes and checkpoints it writes.
 #
-#   tests/ecosystem/run.sh [--offline] [--record] [LIBRARY...]
+#   tests/ecosystem/run.sh [--offline] [--record] [--cuda] [LIBRARY...]
 #
 # LIBRARY: compressed-tensors, modelopt, torchao or comfy; all of them if none
 # is named. Each has a virtual environment below build/ecosystem/, made from the
@@ -10,21 +10,24 @@
 # CI runs this.
 #   --offline   install nothing; skip what is not there
 #   --record    keep the results as tests/ecosystem/results.json
+#   --cuda      only profiles.py, with the libraries on this machine's GPU;
+#               QUANTCTL names a binary built with CUDA
 #   QUANTCTL    the binary to test; default: built here with the preset cpu
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 work=$root/build/ecosystem
-offline='' record=''
+offline='' record='' cuda=''
 libraries=()
 for argument in "$@"; do
   case $argument in
     --offline) offline=1 ;;
     --record) record=1 ;;
+    --cuda) cuda=1 ;;
     compressed-tensors | modelopt | torchao | comfy)
       libraries+=("$argument") ;;
     *)
-      sed -n '2,16s/^# \{0,1\}//p' "$0"
+      sed -n '2,18s/^# \{0,1\}//p' "$0"
       exit 2 ;;
   esac
 done
@@ -52,6 +55,10 @@ print(sysconfig.get_paths()["purelib"])')/base.pth"
   cp "$lock" "$made/installed.txt"
 }
 
+if [ -n "$cuda" ] && [ -z "${QUANTCTL:-}" ]; then
+  echo "--cuda needs QUANTCTL" >&2
+  exit 2
+fi
 if [ -z "${QUANTCTL:-}" ]; then
   (cd "$root" && cmake --preset cpu > /dev/null &&
     cmake --build --preset cpu --target quantctl > /dev/null) || exit 1
@@ -78,6 +85,16 @@ check() {
     tail -n 5 "$log"
   }
 }
+# check_cuda LIBRARY NAME
+check_cuda() {
+  local log=$work/results/profiles-$2-cuda.log
+  ran+=("profiles $2 on CUDA")
+  "$work/$1/bin/python" "$here/profiles.py" "$2" \
+    "$work/results/profiles-$2-cuda.json" --device cuda 2> "$log" || {
+    failed+=("profiles $2 on CUDA")
+    tail -n 5 "$log"
+  }
+}
 for library in "${libraries[@]}"; do
   if ! environment "$library"; then
     echo "SKIPPED: $library is not there" >&2
@@ -85,6 +102,13 @@ for library in "${libraries[@]}"; do
     continue
   fi
   name=${library//-/_}
+  if [ -n "$cuda" ]; then
+    check_cuda "$library" "$name"
+    if [ "$library" = compressed-tensors ]; then
+      check_cuda "$library" compressed_tensors_eager
+    fi
+    continue
+  fi
   check "$library" profiles "$name"
   case $library in
     compressed-tensors)

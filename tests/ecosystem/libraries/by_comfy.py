@@ -1,4 +1,5 @@
-"""comfy-kitchen 0.2.40: the layout of tensors that ComfyUI saves, eager."""
+"""comfy-kitchen 0.2.40: the layout of tensors that ComfyUI saves, by its backend
+"eager", on a GPU too, where it has kernels of its own."""
 
 import comfy_kitchen
 from comfy_kitchen.tensor import TensorCoreNVFP4Layout as Layout
@@ -10,6 +11,7 @@ PACKAGES = ["comfy-kitchen", "torch"]
 DTYPES = ["bf16", "f16", "f32"]
 SCALE_LAYOUT = "swizzled"
 FORMATS = ["nvfp4"]
+DIFFERS_ON_CUDA = ["nvfp4"]
 
 
 def _pack(weight):
@@ -17,8 +19,9 @@ def _pack(weight):
     rows, columns = weight.shape
 
     def decode(dtype):
-        return comfy_kitchen.dequantize_nvfp4(
-            codes, made.scale, made.block_scale, dtype)[:rows, :columns]
+        with comfy_kitchen.use_backend("eager"):
+            return comfy_kitchen.dequantize_nvfp4(
+                codes, made.scale, made.block_scale, dtype)[:rows, :columns]
 
     return Packed(codes[:rows, :columns // 2], made.block_scale, made.scale,
                   decode)

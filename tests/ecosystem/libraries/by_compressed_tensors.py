@@ -1,5 +1,6 @@
 """compressed-tensors 0.20, driven as llm-compressor's model_free_ptq does: a
-linear layer is calibrated by its observer and compressed."""
+linear layer is calibrated by its observer and compressed. On a GPU it takes its
+Triton kernels by itself."""
 
 import copy
 
@@ -26,6 +27,7 @@ SCHEMES = {
     "mxfp4": "MXFP4A16",
 }
 FORMATS = list(SCHEMES)
+DIFFERS_ON_CUDA = ["fp8_e4m3", "fp8_channel_e4m3", "fp8_block_2d_e4m3"]
 # What these decode to is always bf16; what others do is of the scales' type.
 PACKED = ["nvfp4", "mxfp8_e4m3", "mxfp4"]
 
@@ -40,7 +42,8 @@ def pack(weights, format):
     packed = {}
     for name, weight in weights.items():
         scheme = preset_name_to_scheme(SCHEMES[format], ["Linear"])
-        module = initialize_quantized_linear(weight, scheme, "cpu")
+        module = initialize_quantized_linear(
+            weight, scheme, weight.device)
         calibrate_weight(module)
         compress_module(module)
         state = module.state_dict()

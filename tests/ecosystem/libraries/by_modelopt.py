@@ -28,6 +28,8 @@ CONFIGS = {
     "mxfp4": mtq.MXFP4_DEFAULT_CFG,
 }
 FORMATS = list(CONFIGS)
+DIFFERS_ON_CUDA = ["nvfp4", "fp8_e4m3", "fp8_channel_e4m3",
+                   "fp8_block_2d_e4m3"]
 
 
 def _decoder(format, weight, codes, scale, scale_2):

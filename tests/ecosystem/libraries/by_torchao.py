@@ -19,6 +19,7 @@ PACKAGES = ["torchao", "torch"]
 DTYPES = ["bf16", "f32"]
 SCALE_LAYOUT = "linear"
 FORMATS = ["nvfp4", "mxfp8_e4m3", "mxfp4"]
+DIFFERS_ON_CUDA = ["nvfp4"]
 ELEMENTS = {
     "mxfp8_e4m3": torch.float8_e4m3fn,
     "mxfp4": torch.float4_e2m1fn_x2,

@@ -33,6 +33,12 @@
 // waits for memory or for a slot; while its job runs, when that is done. What
 // does not fit beside others waits in order of arrival until the deadline, and
 // nobody is told "busy". No call is logged, so that none has a request id.
+// Devices work on the caller's input, and on CallOptions::into, where they lie.
+// With "local:cuda:N" both may be memory of that GPU or of another one, which
+// work on other streams has come to an end with; or host memory, of which what
+// CUDA has page-locked goes by the copy engines and the rest through memory of
+// the client's own, at the speed of a memcpy. An output may overlap the input,
+// where there is no server.
 //
 // Several servers: a client of many addresses keeps off those that are dead or
 // drain, sends a call to the one with the fewest bytes under way, and where

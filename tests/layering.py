@@ -42,9 +42,11 @@ kernels/cuda/decode: kernels/arith kernels/arith/profile kernels/cuda/launch.h k
 kernels/cuda/encode/generic: kernels/plan/error_statistics.h kernels/arith kernels/cuda/launch.h kernels/cuda/tile
 kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
-proto: kernels/plan kernels/device/backend.h absl fmt google messages
+proto: kernels/plan kernels/device/backend.h proto/memory absl fmt google messages
+proto/memory: kernels/plan absl fmt messages
 proto/net: absl fmt grpcpp openssl
-server: kernels/plan kernels/device proto proto/net absl fmt google grpc grpcpp messages openssl spdlog CLI
+server: kernels/plan kernels/device proto proto/net server/memory absl fmt google grpc grpcpp messages openssl spdlog CLI
+server/memory: kernels/plan proto proto/memory server/listen_socket.h absl fmt
 client: kernels/plan client/net client/parts absl fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
 client/parts: kernels/plan client/call_options.h client/distributed.h client/error.h client/piece_options.h client/result.h client/server_info.h absl fmt kernels/plan/profile
@@ -74,6 +76,7 @@ tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/o
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
 tests/proto: kernels/plan kernels/device proto tests/testing google grpcpp stubs gtest gmock
 tests/server: kernels/plan kernels/device proto/net server tests/bench/rpc_process.h tests/client/loopback_listener.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
+tests/server/memory: proto/memory server/memory tests/client/temp_dir.h tests/server tests/testing gtest
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -51,6 +52,10 @@ struct ClientOptions {
   std::chrono::milliseconds dead_peer_timeout{20'000};
   // TLS and a token; neither by default.
   Credentials credentials = {};
+  // Of a server on this host, its --memory-socket: memory of
+  // Client::AllocateHost and RegisterHost is shared with it. Only with a target
+  // of one address. Empty: none is shared.
+  std::string memory_socket = {};
   LocalOptions local = {};
 };
 

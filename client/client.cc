@@ -31,6 +31,7 @@ class Client::Impl {
   ~Impl();
 
   const std::string& target() const { return endpoint_->target(); }
+  Endpoint& endpoint() { return *endpoint_; }
   Time DeadlineOf(const CallOptions& call) const;
 
   absl::StatusOr<Result> RunOnInput(const absl::StatusOr<Plan>& plan,
@@ -223,6 +224,17 @@ absl::StatusOr<Result> Client::Impl::Dequantize(
     }
   }
   return Run(*plan, payload, call, deadline);
+}
+
+absl::StatusOr<HostMemory> Client::AllocateHost(size_t bytes) {
+  if (bytes == 0) return FieldError("bytes", "at least 1", "0");
+  return impl_->endpoint().AllocateHost(bytes);
+}
+
+absl::StatusOr<HostMemory> Client::RegisterHost(int memfd,
+                                                absl::Span<std::byte> mapping,
+                                                HostUse use) {
+  return impl_->endpoint().RegisterHost(memfd, mapping, use);
 }
 
 absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& call) {

@@ -57,6 +57,7 @@
 #include "absl/types/span.h"
 #include "client/call_options.h"
 #include "client/error.h"
+#include "client/host_memory.h"
 #include "client/result.h"
 #include "client/server_info.h"
 #include "kernels/plan/plan.h"
@@ -139,6 +140,28 @@ class Client {
                                   const CallOptions& call = {}) {
     return Run(MakeApplyRhtPlan(tensor, options), input, call);
   }
+
+  // Memory whose parts calls take as input, and as places of
+  // CallOptions::into, where they lie: shared with the server of
+  // ClientOptions::memory_socket, or, without one and in process, ordinary
+  // memory. Zeros. UNAVAILABLE where nobody listens there, RESOURCE_EXHAUSTED
+  // for more than the server shares or this machine has, PERMISSION_DENIED for
+  // a user whom the server does not know.
+  //
+  // A connection keeps it shared. When that is lost, as by a restart, calls
+  // share it again, and copy where they cannot: Result::transport() says so.
+  // What a call is given in it must not be used by another that writes there; a
+  // call that is ended early returns when the server has let go of it, or after
+  // ClientOptions::dead_peer_timeout: then it is shared no more, but a server
+  // that merely stood still may yet write its results.
+  absl::StatusOr<HostMemory> AllocateHost(size_t bytes);
+  // The same for a memfd that the caller has mapped as a whole, of whole pages,
+  // with F_SEAL_SHRINK and F_SEAL_GROW and no page missing, else
+  // INVALID_ARGUMENT. The mapping must stay until the HostMemory is gone, which
+  // does not own it; the descriptor may be closed.
+  absl::StatusOr<HostMemory> RegisterHost(int memfd,
+                                          absl::Span<std::byte> mapping,
+                                          HostUse use = HostUse::kReadWrite);
 
   absl::StatusOr<ServerInfo> GetServerInfo(const CallOptions& call = {});
 

@@ -11,6 +11,22 @@ constexpr std::align_val_t kAlignment{64};
 
 }  // namespace
 
+std::string_view Name(Transport transport) {
+  switch (transport) {
+    case Transport::kTcp:
+      return "tcp";
+    case Transport::kUnix:
+      return "unix";
+    case Transport::kShared:
+      return "shared";
+    case Transport::kCuda:
+      return "cuda";
+    case Transport::kLocal:
+      return "local";
+  }
+  return "";
+}
+
 AlignedBytes::AlignedBytes(size_t size)
     : bytes_(static_cast<std::byte*>(
           ::operator new[](size, kAlignment, std::nothrow))),

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -16,6 +17,17 @@
 #include "kernels/plan/plan.h"
 
 namespace quantd {
+
+// How a call came to its device and back.
+enum class Transport {
+  kTcp,
+  kUnix,    // a unix socket
+  kShared,  // input, or parts in CallOptions::into, in memory shared with the
+            // server; by a message only what they are, and what is not there
+  kCuda,    // reserved: device memory
+  kLocal,   // in this process
+};
+std::string_view Name(Transport transport);  // "tcp", "unix" and so on
 
 // Uninitialised bytes, 64-byte aligned. Move-only.
 class AlignedBytes {
@@ -87,6 +99,8 @@ class Result {
   const std::string& request_id() const { return request_id_; }
   // Times the call was sent.
   int attempts() const { return attempts_; }
+  // Which way it took.
+  Transport transport() const { return transport_; }
 
  private:
   friend class ResultBuilder;
@@ -101,6 +115,7 @@ class Result {
   std::string device_;
   std::string request_id_;
   int attempts_ = 0;
+  Transport transport_ = Transport::kTcp;
 };
 
 }  // namespace quantd

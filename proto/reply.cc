@@ -12,9 +12,13 @@ namespace quantd::wire {
 namespace {
 
 template <typename Message>
-void WriteOutputs(const Plan& plan, Message* out) {
-  for (const TensorSpec& spec : plan.outputs()) {
-    *out->add_tensors() = ToProto(spec);
+void WriteOutputs(const Plan& plan, const std::vector<MemoryRange>& lent,
+                  const PayloadLayout& layout, Message* out) {
+  for (size_t i = 0; i < plan.outputs().size(); ++i) {
+    v1::TensorRef* const ref = out->add_tensors();
+    *ref = ToProto(plan.outputs()[i]);
+    ref->set_offset(layout.offsets[i]);
+    if (!lent.empty() && lent[i]) Write(lent[i], ref->mutable_memory());
   }
 }
 
@@ -54,18 +58,22 @@ Method MethodOf(const Plan& plan) {
 }
 
 std::string ReplyHead(const Plan& plan, const JobReport& report,
-                      std::string_view device, std::string_view request_id) {
+                      std::string_view device, std::string_view request_id,
+                      const std::vector<MemoryRange>& outputs) {
+  const PayloadLayout layout = LayOutPayload(plan, outputs);
   return std::visit(
       [&](const auto& options) {
         using Options = std::decay_t<decltype(options)>;
         typename TensorRpc<Options>::Reply reply;
-        WriteOutputs(plan, &reply);
+        WriteOutputs(plan, outputs, layout, &reply);
         *reply.mutable_tensor() = TensorOf(plan);
         *reply.mutable_options() = ToProto(options);
         *reply.mutable_report() = ToProto(report, device);
         reply.set_request_id(std::string(request_id));
         std::string head = reply.SerializeAsString();
-        AppendPayloadPrefix(plan.output_bytes(), &head);
+        if (outputs.empty() || layout.size > 0) {
+          AppendPayloadPrefix(layout.size, &head);
+        }
         return head;
       },
       plan.options());
@@ -93,6 +101,7 @@ absl::StatusOr<Reply> ParseReply(Method method, Slices message,
     Reply reply;
     for (const v1::TensorRef& ref : read.tensors()) {
       reply.tensors.push_back(FromProto(ref));
+      reply.lent.push_back(FromProto(ref.memory()));
     }
     reply.report = FromProto(read.report());
     reply.device = read.report().device();
@@ -104,7 +113,7 @@ absl::StatusOr<Reply> ParseReply(Method method, Slices message,
 
 std::string DescribeReply(const Plan& plan, std::string_view request_id) {
   v1::DescribeQuantizeReply reply;
-  WriteOutputs(plan, &reply);
+  WriteOutputs(plan, {}, LayOutPayload(plan, {}), &reply);
   reply.set_input_bytes(plan.input_bytes());
   reply.set_output_bytes(plan.output_bytes());
   reply.set_scratch_bytes(plan.scratch_bytes());

@@ -18,14 +18,18 @@ absl::Status Adopt(const TensorDesc& tensor, const Options& options,
                    Request* request) {
   absl::StatusOr<Plan> plan = TensorRpc<Options>::kMakePlan(tensor, options);
   if (!plan.ok()) return plan.status();
-  if (plan->output_bytes() > kMaxReplyPayloadBytes) {
-    return FieldError(
-        "tensor.shape",
-        fmt::format("a reply of at most {} bytes", kMaxReplyPayloadBytes),
-        fmt::format("{} bytes", plan->output_bytes()));
-  }
   request->plan = std::make_shared<const Plan>(*std::move(plan));
   return absl::OkStatus();
+}
+
+absl::Status CheckReply(const Request& request) {
+  const size_t payload =
+      LayOutPayload(*request.plan, request.lent.outputs).size;
+  if (payload <= kMaxReplyPayloadBytes) return absl::OkStatus();
+  return FieldError(
+      "tensor.shape",
+      fmt::format("a reply of at most {} bytes", kMaxReplyPayloadBytes),
+      fmt::format("{} bytes", payload));
 }
 
 // An error of the plan's, its field called as `options` call it.
@@ -77,6 +81,26 @@ absl::Status ReadPlan(const typename TensorRpc<Options>::Request& message,
   return absl::OkStatus();
 }
 
+// Where the inputs lie, and where the outputs shall.
+template <typename Message>
+absl::Status Place(const Message& message, const Range& payload,
+                   Request* request) {
+  const v1::LentMemory& memory = message.memory();
+  if (memory.inputs().empty()) {
+    QUANTD_RETURN_IF_ERROR(Locate(message, payload, request));
+  } else {
+    if (payload.size != 0) {
+      return PayloadSize("none beside memory.inputs", payload.size);
+    }
+    QUANTD_RETURN_IF_ERROR(LocateElsewhere(message, request));
+  }
+  std::vector<bool> in_fields;
+  for (const Request::Source& source : request->sources) {
+    in_fields.push_back(!source.literal.empty());
+  }
+  return ReadLent(memory, *request->plan, in_fields, &request->lent);
+}
+
 // The request that `read` makes of the head as a Message.
 template <typename Message, typename ReadMessage>
 absl::StatusOr<Request> Parse(const SeparatedMessage& separated,
@@ -112,7 +136,13 @@ absl::StatusOr<Request> ParseRequest(Method method, Slices message,
     return Parse<Message>(
         *separated, [&](const Message& read, Request* request) -> absl::Status {
           QUANTD_RETURN_IF_ERROR(ReadPlan<Options>(read, defaults, request));
-          return Locate(read, separated->payload, request);
+          // Where nothing goes elsewhere, a shape that is too large is told
+          // before a payload that does not fit it.
+          if (read.memory().outputs().empty()) {
+            QUANTD_RETURN_IF_ERROR(CheckReply(*request));
+          }
+          QUANTD_RETURN_IF_ERROR(Place(read, separated->payload, request));
+          return CheckReply(*request);
         });
   });
 }
@@ -128,19 +158,29 @@ absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
   }
   absl::StatusOr<Request> request = Parse<v1::QuantizeRequest>(
       *separated, [&](const v1::QuantizeRequest& quantize, Request* made) {
-        return ReadPlan<QuantizeOptions>(quantize, defaults, made);
+        QUANTD_RETURN_IF_ERROR(
+            ReadPlan<QuantizeOptions>(quantize, defaults, made));
+        return CheckReply(*made);
       });
   if (!request.ok()) return request.status();
   return std::move(request->plan);
 }
 
-absl::StatusOr<std::string> RequestHead(const Plan& plan, size_t payload) {
+absl::StatusOr<std::string> RequestHead(const Plan& plan, size_t payload,
+                                        const LentRanges& lent,
+                                        std::optional<float> amax) {
   std::string head = std::visit(
       [&](const auto& options) {
         using Options = std::decay_t<decltype(options)>;
         typename TensorRpc<Options>::Request request;
         *request.mutable_tensor() = TensorOf(plan);
         *request.mutable_options() = ToProto(options);
+        if (!lent.inputs.empty() || !lent.outputs.empty()) {
+          WriteLent(lent, plan, request.mutable_memory());
+        }
+        if constexpr (std::is_same_v<Options, DequantizeOptions>) {
+          if (amax) request.set_amax(*amax);
+        }
         return request.SerializeAsString();
       },
       plan.options());

@@ -180,4 +180,15 @@ absl::Status Locate(const v1::DequantizeRequest& message, const Range& payload,
                                     : ReadBackToBack(payload, request);
 }
 
+absl::Status LocateElsewhere(const v1::DequantizeRequest& message,
+                             Request* request) {
+  if (message.tensors_size() > 0) {
+    return FieldError("tensors", "none beside memory.inputs",
+                      fmt::to_string(message.tensors_size()));
+  }
+  request->sources.resize(request->plan->inputs().size());
+  return message.has_amax() ? ReadAmax(message.amax(), request)
+                            : absl::OkStatus();
+}
+
 }  // namespace quantd::wire

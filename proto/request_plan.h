@@ -28,6 +28,15 @@ absl::Status Locate(const Message&, const Range& payload, Request* request) {
 absl::Status Locate(const v1::DequantizeRequest& message, const Range& payload,
                     Request* request);
 
+// The same where the payload is empty since what it would hold lies elsewhere.
+template <typename Message>
+absl::Status LocateElsewhere(const Message&, Request* request) {
+  request->sources.resize(request->plan->inputs().size());
+  return absl::OkStatus();
+}
+absl::Status LocateElsewhere(const v1::DequantizeRequest& message,
+                             Request* request);
+
 }  // namespace quantd::wire
 
 #endif  // QUANTD_PROTO_REQUEST_PLAN_H_

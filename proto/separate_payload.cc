@@ -21,6 +21,8 @@ namespace {
 // protobuf's: so deep groups nest.
 constexpr int kMaxDepth = 100;
 
+constexpr uint32_t kLentTag = v1::QuantizeRequest::kMemoryFieldNumber << 3 | 2;
+
 enum class Skipped { kOk, kMalformed, kTooLong };
 
 // Skips what follows `tag`. Gives up on a group once it is over `limit`
@@ -274,6 +276,23 @@ absl::StatusOr<SeparatedMessage> Separate(Slices message, size_t max_head,
 absl::StatusOr<SeparatedMessage> SeparatePayload(Slices message,
                                                  size_t max_head) {
   return Separate(message, max_head, {});
+}
+
+bool HasShortHead(Slices message) {
+  constexpr size_t kShort = 128;
+  // A range takes some 30 bytes here, and twice as many in memory.
+  constexpr size_t kShortRanges = 1 << 10;
+  const auto separated = SeparatePayload(message, kShort + kShortRanges);
+  if (!separated.ok()) return false;
+  const std::string_view head = separated->head;
+  size_t ranges = 0;
+  for (Cursor in({&head, 1}); in.remaining() > 0;) {
+    const size_t start = in.position();
+    const uint32_t tag = in.Tag();
+    if (SkipField(tag, head.size(), in) != Skipped::kOk) return false;
+    if (tag == kLentTag) ranges += in.position() - start;
+  }
+  return head.size() - ranges <= kShort && ranges <= kShortRanges;
 }
 
 absl::StatusOr<SeparatedMessage> SeparateRequest(Method method,

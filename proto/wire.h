@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "kernels/device/backend.h"
 #include "kernels/plan/plan.h"
 #include "proto/limits.h"
+#include "proto/memory/ranges.h"
 #include "proto/methods.h"
 
 namespace quantd::wire {
@@ -54,6 +56,10 @@ absl::StatusOr<SeparatedMessage> SeparatePayload(
 // The same of a request, with the caps for fields and lists.
 absl::StatusOr<SeparatedMessage> SeparateRequest(Method method, Slices message);
 
+// Whether a message is one whose head has no lists worth counting, and little
+// else that could become much. Ranges of lent memory are not held against it.
+bool HasShortHead(Slices message);
+
 // More beside the payload than a request may have: TooLarge of field "message".
 absl::Status HeadTooLarge(size_t limit);
 
@@ -67,6 +73,8 @@ struct Request {
     std::string literal;
   };
   std::vector<Source> sources;
+  // Inputs that lie elsewhere than in the message, and outputs that shall.
+  LentRanges lent;
 };
 // What a server makes of requests that leave it open.
 struct RequestDefaults {
@@ -88,10 +96,11 @@ void Gather(const Request& request, Slices message,
             absl::Span<std::byte> staging);
 
 // The reply but for the payload's bytes: serialized fields, then the tag and
-// length of the payload, so that head + plan.output_bytes() bytes is a
-// serialized reply message.
+// length of the payload, so that head + LayOutPayload().size bytes, which is
+// plan.output_bytes() where nothing is lent, is a serialized reply message.
 std::string ReplyHead(const Plan& plan, const JobReport& report,
-                      std::string_view device, std::string_view request_id);
+                      std::string_view device, std::string_view request_id,
+                      const std::vector<MemoryRange>& outputs = {});
 
 // The method that a plan's request asks for.
 Method MethodOf(const Plan& plan);
@@ -99,12 +108,16 @@ Method MethodOf(const Plan& plan);
 // A request for `plan` but for the payload's bytes: serialized fields, then,
 // unless it is empty, the tag and length of the payload. FieldError ("payload")
 // when head and payload together are larger than one message can be, and
-// ("message") when the head is larger than a server reads.
-absl::StatusOr<std::string> RequestHead(const Plan& plan, size_t payload);
+// ("message") when the head is larger than a server reads. `amax`: of a
+// Dequantize that has it as a field.
+absl::StatusOr<std::string> RequestHead(
+    const Plan& plan, size_t payload, const LentRanges& lent = {},
+    std::optional<float> amax = std::nullopt);
 
 // One reply, understood. Nothing in it has been judged.
 struct Reply {
   std::vector<TensorSpec> tensors;  // places in the payload
+  std::vector<MemoryRange> lent;    // or where they lie instead; of each tensor
   JobReport report;
   std::string device;
   std::string request_id;

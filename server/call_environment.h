@@ -22,6 +22,7 @@ class MemoryLedger;
 class Metrics;
 class PlanningThreads;
 class RefusalPace;
+class Regions;
 class RequestIds;
 class ServerCredentials;
 class ServerInfo;
@@ -34,6 +35,9 @@ struct CallEnvironment {
   CallRegistry* registry = nullptr;
   MemoryLedger* ledger = nullptr;
   Engine* engine = nullptr;
+  // Every device of it works on lent memory where it lies.
+  bool works_in_place = false;
+  const Regions* regions = nullptr;  // null: no memory is shared
   PlanningThreads* planning = nullptr;
   RefusalPace* pace = nullptr;
   ServerCredentials* credentials = nullptr;

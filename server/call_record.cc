@@ -91,6 +91,8 @@ void LogCall(const CallRecord& record, std::string_view shape) {
               {"device", record.device},
               {"request_bytes", record.request_bytes},
               {"reply_bytes", record.reply_bytes},
+              {"shared_input_bytes", record.shared_input_bytes},
+              {"shared_output_bytes", record.shared_output_bytes},
               {"wait_us", microseconds(CallStage::kWait)},
               {"receive_us", microseconds(CallStage::kReceive)},
               {"queue_us", microseconds(CallStage::kQueue)},

@@ -48,6 +48,9 @@ struct CallRecord {
   std::string device;
   size_t request_bytes = 0;
   size_t reply_bytes = 0;
+  // Read and written in memory that a client shares; of replies that were OK.
+  size_t shared_input_bytes = 0;
+  size_t shared_output_bytes = 0;
   JobTimes device_times;
 
   // When a step was over. The epoch: it was not reached.

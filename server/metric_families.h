@@ -40,6 +40,10 @@ inline constexpr MetricFamily kRequestBytes = {
 inline constexpr MetricFamily kReplyBytes = {
     "quantd_reply_bytes_total", MetricFamily::kCounter, "method",
     "Bytes of reply messages of calls that ended with OK"};
+inline constexpr MetricFamily kSharedBytes = {
+    "quantd_shared_bytes_total", MetricFamily::kCounter, "method, direction",
+    "Bytes that calls that ended with OK read (in) and wrote (out) in memory "
+    "that clients share; they are in no message"};
 inline constexpr MetricFamily kRequestDuration = {
     "quantd_request_duration_seconds", MetricFamily::kHistogram, "method",
     "From the arrival of a call to its end, however it ended"};
@@ -70,6 +74,20 @@ inline constexpr MetricFamily kMemoryLimit = {
 inline constexpr MetricFamily kMemoryWaiting = {"quantd_memory_waiting_calls",
                                                 MetricFamily::kGauge, "",
                                                 "Calls that wait for memory"};
+
+inline constexpr MetricFamily kSharedRegions = {
+    "quantd_shared_regions", MetricFamily::kGauge, "",
+    "Regions of memory that clients share and the server has mapped "
+    "(--memory-socket)"};
+inline constexpr MetricFamily kSharedMemory = {
+    "quantd_shared_memory_bytes", MetricFamily::kGauge, "",
+    "Their bytes; they are in no account of memory"};
+inline constexpr MetricFamily kSharedMemoryLimit = {
+    "quantd_shared_memory_limit_bytes", MetricFamily::kGauge, "",
+    "The most of them (--shared-memory-limit); 0: no memory is shared"};
+inline constexpr MetricFamily kSharedRefusals = {
+    "quantd_shared_refusals_total", MetricFamily::kCounter, "",
+    "Regions and connections that the door for shared memory refused"};
 
 inline constexpr MetricFamily kDeviceInfo = {
     "quantd_device_info", MetricFamily::kGauge, "device, kind, description",
@@ -138,23 +156,25 @@ inline constexpr MetricFamily kMaxFds = {
 
 // In the order in which they are exported.
 inline constexpr const MetricFamily* kMetricFamilies[] = {
-    &metric::kBuildInfo,       &metric::kServing,
-    &metric::kRequests,        &metric::kErrors,
-    &metric::kRequestBytes,    &metric::kReplyBytes,
-    &metric::kRequestDuration, &metric::kStageDuration,
-    &metric::kActiveCalls,     &metric::kUnauthenticated,
-    &metric::kMemoryBudget,    &metric::kMemoryBound,
-    &metric::kMemoryUsed,      &metric::kMemoryLimit,
-    &metric::kMemoryWaiting,   &metric::kDeviceInfo,
-    &metric::kDeviceState,     &metric::kDeviceSlots,
-    &metric::kDeviceSlotsBusy, &metric::kDeviceQueued,
-    &metric::kDeviceJobs,      &metric::kPoolLimit,
-    &metric::kPoolHighWater,   &metric::kRhtHits,
-    &metric::kRhtMisses,       &metric::kRhtLaunches,
-    &metric::kLogLinesDropped, &metric::kStartTime,
-    &metric::kCpuSeconds,      &metric::kResidentMemory,
-    &metric::kVirtualMemory,   &metric::kOpenFds,
-    &metric::kMaxFds};
+    &metric::kBuildInfo,         &metric::kServing,
+    &metric::kRequests,          &metric::kErrors,
+    &metric::kRequestBytes,      &metric::kReplyBytes,
+    &metric::kSharedBytes,       &metric::kRequestDuration,
+    &metric::kStageDuration,     &metric::kActiveCalls,
+    &metric::kUnauthenticated,   &metric::kMemoryBudget,
+    &metric::kMemoryBound,       &metric::kMemoryUsed,
+    &metric::kMemoryLimit,       &metric::kMemoryWaiting,
+    &metric::kSharedRegions,     &metric::kSharedMemory,
+    &metric::kSharedMemoryLimit, &metric::kSharedRefusals,
+    &metric::kDeviceInfo,        &metric::kDeviceState,
+    &metric::kDeviceSlots,       &metric::kDeviceSlotsBusy,
+    &metric::kDeviceQueued,      &metric::kDeviceJobs,
+    &metric::kPoolLimit,         &metric::kPoolHighWater,
+    &metric::kRhtHits,           &metric::kRhtMisses,
+    &metric::kRhtLaunches,       &metric::kLogLinesDropped,
+    &metric::kStartTime,         &metric::kCpuSeconds,
+    &metric::kResidentMemory,    &metric::kVirtualMemory,
+    &metric::kOpenFds,           &metric::kMaxFds};
 
 std::string_view Name(MetricFamily::Type type);  // "counter"
 // The table as Markdown.

@@ -37,6 +37,8 @@ void Metrics::Record(const CallRecord& record) {
   Add(method.request_bytes, record.request_bytes);
   if (record.code == grpc::StatusCode::OK) {
     Add(method.reply_bytes, record.reply_bytes);
+    Add(method.shared_input_bytes, record.shared_input_bytes);
+    Add(method.shared_output_bytes, record.shared_output_bytes);
   } else {
     Add(method.errors[record.code][record.reason], 1);
   }
@@ -54,7 +56,9 @@ void Metrics::Record(const CallRecord& record) {
 
 Metrics::Snapshot Metrics::Read(wire::Method method) const {
   const PerMethod& from = methods_[wire::Index(method)];
-  return {Load(from.request_bytes), Load(from.reply_bytes), from.total.Read()};
+  return {Load(from.request_bytes), Load(from.reply_bytes),
+          Load(from.shared_input_bytes), Load(from.shared_output_bytes),
+          from.total.Read()};
 }
 
 Histogram::Snapshot Metrics::Read(wire::Method method, CallStage stage) const {

@@ -52,6 +52,8 @@ class Metrics {
   struct Snapshot {
     uint64_t request_bytes = 0;
     uint64_t reply_bytes = 0;  // of replies that were OK
+    uint64_t shared_input_bytes = 0;
+    uint64_t shared_output_bytes = 0;
     Histogram::Snapshot total;
   };
 
@@ -71,6 +73,8 @@ class Metrics {
   struct alignas(64) PerMethod {
     std::atomic<uint64_t> request_bytes = 0;
     std::atomic<uint64_t> reply_bytes = 0;
+    std::atomic<uint64_t> shared_input_bytes = 0;
+    std::atomic<uint64_t> shared_output_bytes = 0;
     Histogram total;
     std::array<std::array<std::atomic<uint64_t>, kReasons>, kCodes> errors = {};
   };

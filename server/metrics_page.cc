@@ -134,6 +134,14 @@ void WriteCalls(const MetricsSources& from, PageWriter* page) {
     page->Sample({{"method", wire::Name(row.method)}},
                  metrics.Read(row.method).reply_bytes);
   }
+  page->Begin(metric::kSharedBytes);
+  for (const wire::MethodSpec& row : wire::kTensorMethods) {
+    const Metrics::Snapshot calls = metrics.Read(row.method);
+    page->Sample({{"method", wire::Name(row.method)}, {"direction", "in"}},
+                 calls.shared_input_bytes);
+    page->Sample({{"method", wire::Name(row.method)}, {"direction", "out"}},
+                 calls.shared_output_bytes);
+  }
   page->Begin(metric::kRequestDuration);
   for (const wire::MethodSpec& row : wire::kMethods) {
     page->Buckets({{"method", wire::Name(row.method)}},
@@ -176,6 +184,14 @@ void WriteMemory(const MetricsSources& from, PageWriter* page) {
                  ledger.limits().payload[i]);
   }
   page->Only(metric::kMemoryWaiting, ledger.waiting());
+}
+
+void WriteSharedMemory(const MemoryDoor* door, PageWriter* page) {
+  const bool shut = door == nullptr;
+  page->Only(metric::kSharedRegions, shut ? 0 : door->use().regions.load());
+  page->Only(metric::kSharedMemory, shut ? 0 : door->use().bytes.load());
+  page->Only(metric::kSharedMemoryLimit, shut ? 0 : door->limits().bytes);
+  page->Only(metric::kSharedRefusals, shut ? 0 : door->refusals());
 }
 
 void WriteDevices(const Engine& engine, PageWriter* page) {
@@ -248,6 +264,7 @@ std::string MetricsPage(const MetricsSources& sources) {
   page.Only(metric::kServing, sources.health->serving() ? 1 : 0);
   WriteCalls(sources, &page);
   WriteMemory(sources, &page);
+  WriteSharedMemory(sources.door, &page);
   WriteDevices(*sources.engine, &page);
   WriteProcess(&page);
   return page.Finish();

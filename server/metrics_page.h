@@ -9,6 +9,7 @@
 #include "server/credentials.h"
 #include "server/health.h"
 #include "server/ledger.h"
+#include "server/memory/door.h"
 #include "server/metrics.h"
 #include "server/sizing.h"
 
@@ -23,6 +24,7 @@ struct MetricsSources {
   const HealthService* health = nullptr;
   MemoryShares shares;
   const ServerCredentials* credentials = nullptr;
+  const MemoryDoor* door = nullptr;  // null: no memory is shared
 };
 
 inline constexpr char kMetricsPageType[] =

@@ -1,7 +1,6 @@
 #include "server/options.h"
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
@@ -9,9 +8,6 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "kernels/device/budget.h"
-#include "proto/net/address.h"
-#include "server/sizing.h"
 
 namespace quantd {
 namespace {
@@ -53,80 +49,7 @@ std::vector<std::string> SplitList(std::string_view list) {
   }
 }
 
-absl::Status ValidateSecurity(const ServerOptions& options) {
-  const TlsFiles& tls = options.tls;
-  const auto refuse = [](const std::string& text) {
-    return absl::InvalidArgumentError(text);
-  };
-  for (const auto& [flag, value] : {std::pair{"--tls-key", tls.key},
-                                    {"--token-file", options.token_file}}) {
-    if (LooksLikeSecret(value)) {
-      return refuse(fmt::format(
-          "{} takes the name of a file; what was given looks like the secret "
-          "itself (not repeated here)",
-          flag));
-    }
-  }
-  if (tls.certificate.empty() != tls.key.empty()) {
-    return refuse(
-        fmt::format("--tls-cert and --tls-key belong together: {} is missing",
-                    tls.key.empty() ? "--tls-key" : "--tls-cert"));
-  }
-  if (!tls.client_ca.empty() && !tls.used()) {
-    return refuse("--tls-client-ca needs --tls-cert and --tls-key");
-  }
-  if (tls.used() && options.insecure) {
-    return refuse(
-        "--insecure asks for plain text and --tls-cert for TLS: leave one out");
-  }
-  if (security::IsLoopback(options.listen) || tls.used()) {
-    return absl::OkStatus();
-  }
-  if (!options.token_file.empty()) {
-    return refuse(fmt::format(
-        "--token-file: on {}, which other machines can reach, tokens would "
-        "travel in clear; they need --tls-cert and --tls-key",
-        options.listen));
-  }
-  if (!options.insecure) {
-    return refuse(fmt::format(
-        "--listen {} can be reached from other machines: give --tls-cert and "
-        "--tls-key, listen on 127.0.0.1 or unix:PATH, or say --insecure if "
-        "everybody on the network may read, change and send anything",
-        options.listen));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
-
-absl::Status Validate(const ServerOptions& options) {
-  if (auto s = security::CheckListenAddress("--listen", options.listen);
-      !s.ok()) {
-    return s;
-  }
-  if (auto s = ValidateSecurity(options); !s.ok()) return s;
-  if (!options.metrics_address.empty()) {
-    if (auto s = security::CheckTcpAddress("--metrics-address",
-                                           options.metrics_address);
-        !s.ok()) {
-      return s;
-    }
-  }
-  if (!std::isfinite(options.estimate)) {
-    return absl::InvalidArgumentError("--estimate: expected a finite number");
-  }
-  if (options.max_request_bytes > wire::kMaxMessageBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("--max-request-bytes: gRPC allows at most {} bytes",
-                    wire::kMaxMessageBytes));
-  }
-  if (options.memory_budget != 0 && options.memory_budget < kLeastBudget) {
-    return absl::InvalidArgumentError(
-        "--memory-budget: expected at least 16MiB");
-  }
-  return absl::OkStatus();
-}
 
 int ParseCommandLine(int argc, char** argv, CommandLine* command) {
   ServerOptions& o = command->options;
@@ -140,6 +63,7 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
   int64_t max_receive = absl::ToInt64Milliseconds(o.max_receive);
   int64_t max_send = absl::ToInt64Milliseconds(o.max_send);
   std::string trusted;
+  std::string peers;
   int64_t drain_delay = absl::ToInt64Milliseconds(o.drain_delay);
   int64_t drain_timeout = absl::ToInt64Seconds(o.drain_timeout);
   int64_t reload_interval = absl::ToInt64Milliseconds(o.reload_interval);
@@ -166,6 +90,7 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
       ->group(kActions);
   uint64_t budget = o.memory_budget;
   uint64_t max_request = o.max_request_bytes;
+  uint64_t shared = o.shared_memory_limit;
 
   constexpr char kAddress[] = "Address";
   app.add_option("--listen", o.listen,
@@ -306,6 +231,24 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
       ->capture_default_str()
       ->group(kMemory);
 
+  constexpr char kShared[] = "Shared memory, with clients of this host";
+  app.add_option("--memory-socket", o.memory_socket,
+                 "Unix socket where clients hand in memory that calls then "
+                 "work in; none unless given")
+      ->type_name("PATH")
+      ->group(kShared);
+  app.add_option("--shared-memory-limit", shared,
+                 "Most of it that is mapped at once; a connection may have "
+                 "half")
+      ->transform(size)
+      ->capture_default_str()
+      ->group(kShared);
+  app.add_option("--memory-peers", peers,
+                 "Users (names or numbers, separated by commas) who may; the "
+                 "server's own unless given")
+      ->type_name("USERS")
+      ->group(kShared);
+
   constexpr char kShutdown[] = "Shutdown (SIGTERM or SIGINT; twice: at once)";
   app.add_option("--drain-delay-ms", drain_delay,
                  "Time between health NOT_SERVING and refusing new calls")
@@ -362,6 +305,9 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
   o.max_send = absl::Milliseconds(max_send);
   o.trusted_proxies.clear();
   if (!trusted.empty()) o.trusted_proxies = SplitList(trusted);
+  o.shared_memory_limit = shared;
+  o.memory_peers.clear();
+  if (!peers.empty()) o.memory_peers = SplitList(peers);
   o.drain_delay = absl::Milliseconds(drain_delay);
   o.drain_timeout = absl::Seconds(drain_timeout);
   o.devices.clear();

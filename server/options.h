@@ -62,6 +62,12 @@ struct ServerOptions {
   // Addresses of proxies, which speak for many.
   std::vector<std::string> trusted_proxies;
 
+  // A unix socket where clients of this host hand in memory to share. Empty:
+  // none.
+  std::string memory_socket;
+  size_t shared_memory_limit = size_t{1} << 30;
+  std::vector<std::string> memory_peers;  // users; empty: the server's own
+
   absl::Duration drain_delay = absl::Milliseconds(500);
   absl::Duration drain_timeout = absl::Seconds(30);
 

@@ -13,6 +13,7 @@
 #include "kernels/device/devices.h"
 #include "server/incoming_call.h"
 #include "server/log.h"
+#include "server/memory/peers.h"
 #include "server/metrics_page.h"
 
 namespace quantd {
@@ -101,10 +102,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::StartWith(
   const int cuda = std::count_if(
       backends.begin(), backends.end(),
       [](const auto& backend) { return IsCuda(backend->info().kind); });
-  const MemoryShares shares =
-      DivideBudget(BudgetOf(options), backends.size(), cuda);
+  MemoryShares shares = DivideBudget(BudgetOf(options), backends.size(), cuda);
+  // Clients pay for these pages, but they are resident here, too.
+  if (!options.memory_socket.empty()) {
+    shares.bound += options.shared_memory_limit;
+  }
   auto server = std::unique_ptr<Server>(new Server(
       options, std::move(backends), shares, *std::move(credentials)));
+  if (absl::Status s = server->ListenForMemory(); !s.ok()) return s;
   if (absl::Status s = server->ListenForMetrics(); !s.ok()) return s;
   if (absl::Status s = server->Listen(); !s.ok()) return s;
   return server;
@@ -138,6 +143,12 @@ Server::Server(const ServerOptions& options,
   environment_.registry = &registry_;
   environment_.ledger = ledger_.get();
   environment_.engine = &engine_;
+  environment_.works_in_place = true;
+  for (size_t i = 0; i < engine_.size(); ++i) {
+    // A GPU has blocks of its own for what the driver has not been told of.
+    const BackendInfo& info = engine_.backend(i).info();
+    environment_.works_in_place &= info.borrows && info.kind == "cpu";
+  }
   environment_.planning = &planning_;
   environment_.pace = &pace_;
   environment_.credentials = credentials_.get();
@@ -233,6 +244,25 @@ absl::Status Server::Listen() {
   return absl::OkStatus();
 }
 
+absl::Status Server::ListenForMemory() {
+  if (options_.memory_socket.empty()) return absl::OkStatus();
+  auto peers = FindMemoryPeers(options_.memory_peers);
+  if (!peers.ok()) return peers.status();
+  DoorLimits limits;
+  limits.bytes = options_.shared_memory_limit;
+  limits.connection_bytes = limits.bytes / 2;
+  auto door = MemoryDoor::Open(options_.memory_socket, *std::move(peers),
+                               limits, &regions_);
+  if (!door.ok()) {
+    return absl::Status(
+        door.status().code(),
+        absl::StrCat("--memory-socket: ", door.status().message()));
+  }
+  door_ = *std::move(door);
+  environment_.regions = &regions_;
+  return absl::OkStatus();
+}
+
 absl::Status Server::ListenForMetrics() {
   if (options_.metrics_address.empty()) return absl::OkStatus();
   auto http = HttpListener::Start(
@@ -251,7 +281,7 @@ HttpReply Server::AnswerHttp(std::string_view path) const {
   if (path == "/metrics") {
     return {200,
             MetricsPage({&metrics_, &engine_, ledger_.get(), &registry_,
-                         &health_, shares_, credentials_.get()}),
+                         &health_, shares_, credentials_.get(), door_.get()}),
             kMetricsPageType};
   }
   if (path == "/healthz") return {200, "alive\n"};

@@ -23,6 +23,8 @@
 #include "server/health.h"
 #include "server/http_listener.h"
 #include "server/ledger.h"
+#include "server/memory/door.h"
+#include "server/memory/regions.h"
 #include "server/metrics.h"
 #include "server/options.h"
 #include "server/planning_threads.h"
@@ -63,6 +65,8 @@ class Server {
   const MemoryLedger& ledger() const { return *ledger_; }
   const CallRegistry& calls() const { return registry_; }
   const Acceptor& connections() const { return *acceptor_; }
+  // Null without options.memory_socket.
+  const MemoryDoor* memory_door() const { return door_.get(); }
 
   // Health says NOT_SERVING, then after `delay` new calls are refused, then
   // accepted calls finish (options.drain_timeout at most; then they are
@@ -76,6 +80,7 @@ class Server {
          std::unique_ptr<ServerCredentials> credentials);
   absl::Status Listen();
   absl::Status ListenForMetrics();
+  absl::Status ListenForMemory();
   HttpReply AnswerHttp(std::string_view path) const;
   void RunQueue(grpc::ServerCompletionQueue* queue);
 
@@ -92,6 +97,7 @@ class Server {
   RequestIds ids_;
   Metrics metrics_;
   HealthService health_;
+  Regions regions_;
   std::unique_ptr<ServerInfo> info_;
   std::unique_ptr<Acceptor> acceptor_;
   CallEnvironment environment_;
@@ -102,6 +108,7 @@ class Server {
   std::vector<std::thread> threads_;
   bool drained_ = false;
   bool drained_well_ = false;
+  std::unique_ptr<MemoryDoor> door_;
   // Last: it goes first, since it looks at all the rest.
   std::unique_ptr<HttpListener> http_;
 };

@@ -17,13 +17,9 @@
 namespace quantd {
 namespace {
 
-// Up to here a copy into the reply costs less than lending the block.
-constexpr size_t kCopiedOutput = 16 << 10;
 // A message that is understood on the network's own thread, if its head is
 // short: one longer than this may have come in very many pieces.
 constexpr size_t kPlannedAtOnce = 4 << 20;
-// A head this short has no lists worth counting.
-constexpr size_t kShortHead = 128;
 // A message that nobody declared counts as this until more of it has come.
 constexpr size_t kFirstBytes = 48 << 10;
 
@@ -131,8 +127,7 @@ void TensorCall::OnRead(bool ok) {
                                               declared_bytes_));
   }
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
-  const bool is_short =
-      wire::SeparatePayload(message_.Pieces(), kShortHead).ok();
+  const bool is_short = wire::HasShortHead(message_.Pieces());
   if (is_short && message_.size() <= kPlannedAtOnce) return PlanRequest();
   if (is_short) {
     call_->Plan([this] { PlanRequest(); }, false);
@@ -162,9 +157,13 @@ void TensorCall::PlanRequest() {
   auto request = wire::ParseRequest(method_, message_.Pieces(), env_->defaults);
   if (!request.ok()) return Fail(Failure::BadRequest(request.status()));
   request_ = *std::move(request);
+  auto places = Places::Find(request_, env_->regions);
+  if (!places.ok()) return Fail(Failure::BadRequest(places.status()));
+  places_ = *std::move(places);
   const auto& limits = env_->ledger->limits().payload;
-  const absl::Status fits = CheckPayload(
-      *request_.plan, *std::max_element(limits.begin(), limits.end()));
+  const absl::Status fits =
+      CheckPayload(PayloadNeed(request_, places_, env_->works_in_place),
+                   *std::max_element(limits.begin(), limits.end()));
   if (!fits.ok()) return Fail(Failure::BadRequest(fits));
   Claim();
 }
@@ -173,7 +172,8 @@ void TensorCall::Claim() {
   stage_ = Stage::kClaiming;
   call_->Ref();  // for OnMemory
   const auto outcome = env_->ledger->AdmitPayload(
-      PayloadNeed(*request_.plan), call_->deadline(), this, &charge_);
+      PayloadNeed(request_, places_, env_->works_in_place), call_->deadline(),
+      this, &charge_);
   if (outcome == MemoryLedger::Outcome::kWaiting) return Waits();
   if (outcome == MemoryLedger::Outcome::kGranted) {
     Queue();
@@ -219,39 +219,40 @@ std::optional<Failure> TensorCall::Compute(Backend& backend,
     return Failure::FromJob(status, record_.device, env_->ledger->RetryDelay());
   };
   // After the slot: the job ends before the slot is free.
-  absl::StatusOr<std::unique_ptr<Job>> job = backend.Begin(request_.plan);
-  if (!job.ok()) return from_job(job.status());
-  wire::Gather(request_, message_.Pieces(), (*job)->staging());
-  (*job)->Fed(request_.plan->input_bytes());
+  TensorJob job(request_, places_);
+  if (auto s = job.Begin(backend, message_.Pieces()); !s.ok()) {
+    return from_job(s);
+  }
   message_.Clear();
   charge_.ShrinkReceive(ReceiveNeed(0));
   record_.gathered = Clock::now();
   if (auto failure = Stopped("before the job ran")) return failure;
-  const absl::StatusOr<JobReport> report = (*job)->Run();
+  const absl::StatusOr<JobReport> report = job.Run();
   record_.computed = Clock::now();
   if (!report.ok()) return from_job(report.status());
   record_.device_times = report->times;
   if (auto failure = Stopped("while the job ran")) return failure;
-  Block output = (*job)->TakeOutput();
-  job->reset();
-  charge_.ShrinkPayload(BlockPool::Charge(request_.plan->output_bytes()));
+  JobOutput output = job.Finish();
+  charge_.ShrinkPayload(BlockPool::Charge(output.block.size()));
   slot.Reset();
-  Reply(record_.device, *report, std::move(output));
+  Reply(*report, std::move(output));
   return std::nullopt;
 }
 
-void TensorCall::Reply(std::string_view device, const JobReport& report,
-                       Block output) {
-  const size_t size = request_.plan->output_bytes();
-  std::string head =
-      wire::ReplyHead(*request_.plan, report, device, record_.id);
+void TensorCall::Reply(const JobReport& report, JobOutput output) {
+  const size_t size = output.size;
+  std::string head = wire::ReplyHead(*request_.plan, report, record_.device,
+                                     record_.id, request_.lent.outputs);
   if (!call_->ClaimAnswer()) return;
+  record_.shared_input_bytes = places_.input_bytes();
+  record_.shared_output_bytes = places_.output_bytes();
   record_.reply_bytes = head.size() + size;
   record_.code = grpc::StatusCode::OK;
   record_.answered = Clock::now();
   // Of many groups the plan is as large as a payload, and a reply may stay
   // unread for long.
   if (WouldLog(record_)) shape_ = Shape();
+  places_ = {};
   request_ = {};
   charge_.ShrinkHead(head.size());
   grpc::ByteBuffer reply;
@@ -260,7 +261,7 @@ void TensorCall::Reply(std::string_view device, const JobReport& report,
     if (size != 0) {
       head.append(reinterpret_cast<const char*>(output.data()), size);
     }
-    output = Block();
+    output = {};
     charge_.ShrinkPayload(0);
     const grpc::Slice whole(head);
     reply = grpc::ByteBuffer(&whole, 1);
@@ -269,8 +270,8 @@ void TensorCall::Reply(std::string_view device, const JobReport& report,
     copied_ = true;
   } else {
     charge_.ShrinkReceive(0);
-    reply =
-        MakeReply(head, std::move(output), size, std::move(charge_), progress_);
+    reply = MakeReply(head, std::move(output.block), size, std::move(charge_),
+                      progress_);
   }
   stage_ = Stage::kReplying;
   call_->WriteAndFinish(reply, record_.id);
@@ -345,6 +346,7 @@ void TensorCall::Fail(const Failure& failure) {
 
 void TensorCall::LetGo() {
   message_.Clear();
+  places_ = {};
   charge_.Reset();
 }
 

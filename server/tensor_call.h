@@ -25,7 +25,9 @@
 #include "server/failure.h"
 #include "server/incoming_call.h"
 #include "server/ledger.h"
+#include "server/memory/places.h"
 #include "server/reply_pieces.h"
+#include "server/tensor_job.h"
 
 namespace quantd {
 
@@ -67,7 +69,7 @@ class TensorCall final : public CallHandler,
   void Queue();
   void RunOn(Backend& backend, Engine::SlotLease slot) override;
   std::optional<Failure> Compute(Backend& backend, Engine::SlotLease slot);
-  void Reply(std::string_view device, const JobReport& report, Block output);
+  void Reply(const JobReport& report, JobOutput output);
 
   void Waits();
   void LeaveQueues();
@@ -97,6 +99,7 @@ class TensorCall final : public CallHandler,
   size_t declared_bytes_ = 0;  // or the largest legal size
   ReceivedMessage message_;
   wire::Request request_;
+  Places places_;  // of the request
 
   // Of the reply on its way.
   std::shared_ptr<ReplyProgress> progress_;

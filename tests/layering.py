@@ -42,12 +42,15 @@ kernels/cuda/decode: kernels/arith kernels/arith/profile kernels/cuda/launch.h k
 kernels/cuda/encode/generic: kernels/plan/error_statistics.h kernels/arith kernels/cuda/launch.h kernels/cuda/tile
 kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
-proto: kernels/plan kernels/device/backend.h absl fmt google messages
+proto: kernels/plan kernels/device/backend.h proto/memory absl fmt google messages
+proto/memory: kernels/plan absl fmt messages
 proto/net: absl fmt grpcpp openssl
-server: kernels/plan kernels/device proto proto/net absl fmt google grpc grpcpp messages openssl spdlog CLI
+server: kernels/plan kernels/device proto proto/net server/memory absl fmt google grpc grpcpp messages openssl spdlog CLI
+server/memory: kernels/plan proto proto/memory server/listen_socket.h absl fmt
 client: kernels/plan client/net client/parts absl fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
-client/parts: kernels/plan client/call_options.h client/distributed.h client/error.h client/piece_options.h client/result.h client/server_info.h absl fmt kernels/plan/profile
+client/memory: kernels/plan proto/memory client/call_options.h client/host_memory.h absl fmt
+client/parts: kernels/plan client/call_options.h client/distributed.h client/error.h client/host_memory.h client/piece_options.h client/result.h client/server_info.h absl fmt kernels/plan/profile
 client/files: kernels/plan client/quantized_tensor.h client/result.h absl fmt nlohmann
 client/checkpoint: kernels/plan kernels/plan/profile kernels/arith/copy_address.h client/files absl fmt nlohmann re2
 client/checkpoint/advise: client/checkpoint client/checkpoint/convert client/files absl fmt
@@ -57,7 +60,7 @@ client/checkpoint/lint: client/checkpoint client/checkpoint/check client/files a
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/lint absl fmt
 client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check client/checkpoint/lint absl fmt
 client/local: kernels/plan kernels/device proto/methods.h client/call_options.h client/piece_options.h client/result.h client/parts absl fmt
-client/net: kernels/plan proto proto/net client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/parts absl fmt google grpcpp messages
+client/net: kernels/plan proto proto/memory proto/net client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/memory client/parts absl fmt google grpcpp messages
 client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
 client/quantctl/main: client/quantctl/manual client/quantctl/models
 client/quantctl/manual: fmt CLI
@@ -74,10 +77,12 @@ tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/o
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
 tests/proto: kernels/plan kernels/device proto tests/testing google grpcpp stubs gtest gmock
 tests/server: kernels/plan kernels/device proto/net server tests/bench/rpc_process.h tests/client/loopback_listener.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
+tests/server/memory: proto/memory server/memory tests/client/temp_dir.h tests/server tests/testing gtest
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
+tests/client/memory: client tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/plan_rows.h tests/testing
 tests/client/net: kernels/plan proto/net client client/net client/parts/error_details.h tests/bench/rpc_process.h tests/client tests/testing absl fmt messages
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint
 tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock

@@ -77,7 +77,7 @@ absl::StatusOr<Result> LocalCall::Run(Engine& engine, int device,
   if (!status_.ok()) return status_;
   return builder.Take({report_.saw_nan, report_.saw_inf, report_.rowwise,
                        report_.columnwise, device_, "", 1,
-                       report_.replaced_globals});
+                       report_.replaced_globals, Transport::kLocal});
 }
 
 bool LocalCall::Await(Engine& engine, int device) {

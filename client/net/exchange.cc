@@ -30,17 +30,19 @@ Exchange::Exchange(std::string target, const RetryPolicy& retry,
 
 absl::Status Exchange::Run(const Message& message, const CallLimit& limit,
                            CallControl& control, ReceivedMessage* reply,
-                           int* attempts) {
+                           Trip* trip) {
   const size_t size = message.size();
   Sender sender(message, credentials_);
   Backoff backoff(retry_, &budget_, seed_++);
   Servers::Tried tried;
-  *attempts = 0;
+  *trip = {};
   for (;;) {
     absl::Status status;
     if (auto lease = servers_->Pick(size, limit.deadline, control, &tried)) {
-      ++*attempts;
+      ++trip->attempts;
+      trip->by_unix = lease->by_unix();
       status = sender.Send(lease->stub(), limit.deadline, control, reply);
+      trip->unsure |= !status.ok() && GetRequestId(status).empty();
       if (!control.cancelled()) servers_->Report(*lease, status);
     } else {
       status = Clock::now() < limit.deadline
@@ -53,14 +55,14 @@ absl::Status Exchange::Run(const Message& message, const CallLimit& limit,
     }
     if (control.cancelled()) {
       return Explain(absl::CancelledError("cancelled by the caller"), limit,
-                     *attempts);
+                     trip->attempts);
     }
     if (servers_->HasAnother(tried) && backoff.MayMove(status)) continue;
     const auto delay = backoff.Next(status);
     const Time next = Clock::now() + delay.value_or(milliseconds(0));
     // The last word of the server tells more than "deadline exceeded" would.
     if (!delay || next >= limit.deadline) {
-      return Explain(status, limit, *attempts);
+      return Explain(status, limit, trip->attempts);
     }
     control.SleepUntil(next);
     tried.clear();

@@ -20,6 +20,15 @@
 
 namespace quantd::client {
 
+// How a message got to its answer.
+struct Trip {
+  int attempts = 0;      // how often it was sent
+  bool by_unix = false;  // the last time, by a unix socket
+  // It was sent to a server that did not say what became of it, and that may
+  // be at work on it yet.
+  bool unsure = false;
+};
+
 // Thread-safe.
 class Exchange {
  public:
@@ -28,10 +37,10 @@ class Exchange {
            const ChannelCredentials& credentials, Servers* servers);
 
   // Returns when gRPC holds no piece of the message any more. `reply` is
-  // empty at first; `attempts` is how often the message was sent. An
-  // error says in words what every server that could not be had said.
+  // empty at first. An error says in words what every server that could not be
+  // had said.
   absl::Status Run(const Message& message, const CallLimit& limit,
-                   CallControl& control, ReceivedMessage* reply, int* attempts);
+                   CallControl& control, ReceivedMessage* reply, Trip* trip);
 
   const std::string& target() const { return target_; }
 

@@ -1,9 +1,14 @@
 #include "client/net/remote.h"
 
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "client/memory/lending.h"
 #include "client/net/address.h"
 #include "client/net/channel.h"
 #include "client/net/channel_credentials.h"
@@ -11,6 +16,7 @@
 #include "client/net/replies.h"
 #include "client/net/requests.h"
 #include "client/net/servers.h"
+#include "kernels/plan/field_error.h"
 
 namespace quantd::client {
 namespace {
@@ -19,7 +25,8 @@ class Remote : public Endpoint {
  public:
   Remote(std::string target, std::vector<Place> places,
          const ClientOptions& options, const ChannelCredentials& credentials)
-      : servers_(std::move(places), ChannelFactory(options, credentials),
+      : door_{options.memory_socket, options.dead_peer_timeout},
+        servers_(std::move(places), ChannelFactory(options, credentials),
                  options.channels),
         exchange_(std::move(target), options.retry, credentials, &servers_) {}
 
@@ -29,46 +36,96 @@ class Remote : public Endpoint {
       const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
       absl::Span<const Destination> into, const CallLimit& limit,
       CallControl& control) override {
-    return Ask<Result>(RequestOf(plan, {payload.begin(), payload.end()}), limit,
-                       control, [&](Slices reply, int attempts) {
-                         return ReadReply(plan, reply, into, attempts);
-                       });
+    // Memory that the server does not know any more is shared again, once; what
+    // cannot be is sent.
+    for (int loss = 0;; ++loss) {
+      Lending lending;
+      if (loss < 2) {
+        lending = regions_.Lend(
+            plan, payload, into,
+            std::chrono::ceil<std::chrono::milliseconds>(
+                limit.deadline - std::chrono::system_clock::now()));
+      } else {
+        lending.payload.assign(payload.begin(), payload.end());
+      }
+      auto result = RunLending(plan, lending, into, limit, control);
+      if (!lending.any() || !wire::IsUnknownRegion(result.status())) {
+        return result;
+      }
+      lending.Lose();
+    }
   }
 
   absl::StatusOr<QuantizeDescription> Describe(const Plan& plan,
                                                const CallLimit& limit,
                                                CallControl& control) override {
-    return Ask<QuantizeDescription>(
-        DescribeRequestOf(plan), limit, control,
-        [](Slices reply, int) { return ReadDescription(reply); });
+    Trip trip;
+    return Ask<QuantizeDescription>(DescribeRequestOf(plan), limit, control,
+                                    &trip, ReadDescription);
   }
 
   absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
                                      CallControl& control) override {
-    return Ask<ServerInfo>(
-        ServerInfoRequest(), limit, control,
-        [](Slices reply, int) { return ReadServerInfo(reply); });
+    Trip trip;
+    return Ask<ServerInfo>(ServerInfoRequest(), limit, control, &trip,
+                           ReadServerInfo);
+  }
+
+  absl::StatusOr<HostMemory> AllocateHost(size_t bytes) override {
+    if (door_.path.empty()) return Endpoint::AllocateHost(bytes);
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+    if (bytes > SIZE_MAX - page) {
+      return absl::ResourceExhaustedError("no machine has so much memory");
+    }
+    return Known(HostRegion::Allocate((bytes + page - 1) / page * page, door_),
+                 bytes);
+  }
+
+  absl::StatusOr<HostMemory> RegisterHost(int memfd,
+                                          absl::Span<std::byte> mapping,
+                                          HostUse use) override {
+    if (door_.path.empty()) return Endpoint::RegisterHost(memfd, mapping, use);
+    return Known(HostRegion::Adopt(memfd, mapping, use, door_), mapping.size());
   }
 
  private:
   using Slices = absl::Span<const std::string_view>;
 
-  // Sends a message until it is answered. What `read` makes of the answer and
-  // of how often the message was sent.
+  absl::StatusOr<Result> RunLending(const Plan& plan, const Lending& lending,
+                                    absl::Span<const Destination> into,
+                                    const CallLimit& limit,
+                                    CallControl& control) {
+    Trip trip;
+    auto result = Ask<Result>(
+        RequestOf(plan, lending), limit, control, &trip, [&](Slices reply) {
+          return ReadReply(plan, reply, into, lending.ranges, trip);
+        });
+    if (trip.unsure) lending.Settle();
+    return result;
+  }
+
+  absl::StatusOr<HostMemory> Known(const HostRegion::Made& made, size_t bytes) {
+    if (!made.ok()) return made.status();
+    regions_.Add(*made);
+    return HostMemory((*made)->bytes().first(bytes), *made, true);
+  }
+
+  // Sends a message until it is answered. What `read` makes of the answer.
   template <typename Answer, typename Read>
   absl::StatusOr<Answer> Ask(const absl::StatusOr<Message>& message,
                              const CallLimit& limit, CallControl& control,
-                             Read read) {
+                             Trip* trip, Read read) {
     if (!message.ok()) return message.status();
     ReceivedMessage reply;
-    int attempts = 0;
-    if (auto s = exchange_.Run(*message, limit, control, &reply, &attempts);
+    if (auto s = exchange_.Run(*message, limit, control, &reply, trip);
         !s.ok()) {
       return s;
     }
-    return read(reply.Pieces(), attempts);
+    return read(reply.Pieces());
   }
 
+  const DoorAddress door_;  // without a path: none
+  HostRegions regions_;
   Servers servers_;
   Exchange exchange_;
 };
@@ -79,6 +136,10 @@ absl::StatusOr<std::unique_ptr<Endpoint>> OpenRemote(
     std::string_view target, const ClientOptions& options) {
   auto places = ParseTarget(target);
   if (!places.ok()) return places.status();
+  if (!options.memory_socket.empty() && places->size() != 1) {
+    return FieldError("memory_socket", "a target of one address",
+                      std::string(target));
+  }
   const auto credentials = LoadCredentials(target, options.credentials);
   if (!credentials.ok()) return credentials.status();
   return std::make_unique<Remote>(std::string(target), *std::move(places),

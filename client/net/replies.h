@@ -8,20 +8,23 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/call_options.h"
+#include "client/net/exchange.h"
 #include "client/result.h"
 #include "client/server_info.h"
 #include "kernels/plan/plan.h"
+#include "proto/memory/ranges.h"
 
 namespace quantd::client {
 
 // The reply to `plan`'s request, in the pieces it arrived in: its parts are
 // copied once, to `into` or to memory of the Result. INTERNAL for a reply
 // that is not what the plan demands, UNIMPLEMENTED for one of a server that
-// does not know an option of it.
+// does not know an option of it. What was `lent` may lie there already.
 absl::StatusOr<Result> ReadReply(const Plan& plan,
                                  absl::Span<const std::string_view> slices,
                                  absl::Span<const Destination> into,
-                                 int attempts);
+                                 const wire::LentRanges& lent,
+                                 const Trip& trip);
 
 absl::StatusOr<QuantizeDescription> ReadDescription(
     absl::Span<const std::string_view> slices);

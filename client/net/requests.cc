@@ -6,14 +6,13 @@
 
 namespace quantd::client {
 
-absl::StatusOr<Message> RequestOf(
-    const Plan& plan, std::vector<absl::Span<const std::byte>> payload) {
+absl::StatusOr<Message> RequestOf(const Plan& plan, const Lending& lending) {
   size_t size = 0;
-  for (const auto& piece : payload) size += piece.size();
-  auto head = wire::RequestHead(plan, size);
+  for (const auto& piece : lending.payload) size += piece.size();
+  auto head = wire::RequestHead(plan, size, lending.ranges, lending.amax);
   if (!head.ok()) return head.status();
   return Message{wire::SpecOf(wire::MethodOf(plan)).path, *std::move(head),
-                 std::move(payload)};
+                 lending.payload};
 }
 
 absl::StatusOr<Message> DescribeRequestOf(const Plan& plan) {

@@ -78,6 +78,10 @@ grpc::GenericStub& Servers::Lease::stub() const {
   return taken_->connection->stub;
 }
 
+bool Servers::Lease::by_unix() const {
+  return taken_->server->address.target.starts_with("unix");
+}
+
 Servers::Servers(std::vector<Place> places, ChannelFactory channels,
                  int connections, Resolver resolver)
     : channels_(std::move(channels)),

@@ -58,6 +58,7 @@ class Servers {
     Lease(Lease&&) = default;
     ~Lease();
     grpc::GenericStub& stub() const;
+    bool by_unix() const;
 
    private:
     friend class Servers;

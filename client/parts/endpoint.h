@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/call_options.h"
+#include "client/host_memory.h"
 #include "client/parts/call_control.h"
 #include "client/result.h"
 #include "client/server_info.h"
@@ -38,6 +39,12 @@ class Endpoint {
       const Plan& plan, const CallLimit& limit, CallControl& control) = 0;
   virtual absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
                                              CallControl& control) = 0;
+
+  // As Client's. These make memory that is shared with nobody.
+  virtual absl::StatusOr<HostMemory> AllocateHost(size_t bytes);
+  virtual absl::StatusOr<HostMemory> RegisterHost(int memfd,
+                                                  absl::Span<std::byte> mapping,
+                                                  HostUse use);
 };
 
 // Opens the devices of this process. `target` is all of "local:cuda:0", and

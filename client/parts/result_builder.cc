@@ -30,6 +30,11 @@ void CopyRange(absl::Span<const std::string_view> slices, size_t offset,
   }
 }
 
+absl::Status NotAsDemanded(TensorKind kind) {
+  return absl::InternalError(fmt::format(
+      "the reply's {} is not what the request demands", Name(kind)));
+}
+
 }  // namespace
 
 absl::Status CheckDestinations(const Plan& plan,
@@ -101,6 +106,25 @@ ResultBuilder::ResultBuilder(const Plan& plan,
   }
 }
 
+absl::Status ResultBuilder::CheckSame(const TensorSpec& source,
+                                      const TensorSpec& spec) {
+  const bool same =
+      source.dtype == spec.dtype && source.layout == spec.layout &&
+      source.shape == spec.shape &&
+      source.group_offsets == spec.group_offsets && source.size == spec.size;
+  return same ? absl::OkStatus() : NotAsDemanded(source.kind);
+}
+
+absl::Status ResultBuilder::AddInPlace(const TensorSpec& source) {
+  if (!error_.ok()) return error_;
+  for (size_t i = 0; i < result_.parts_.size(); ++i) {
+    if (plan_.outputs()[i].kind != source.kind) continue;
+    if (auto s = CheckSame(source, plan_.outputs()[i]); !s.ok()) return s;
+    filled_[i] = true;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ResultBuilder::Add(const TensorSpec& source,
                                 absl::Span<const std::string_view> slices,
                                 size_t payload_offset, size_t payload_size) {
@@ -108,13 +132,10 @@ absl::Status ResultBuilder::Add(const TensorSpec& source,
   for (size_t i = 0; i < result_.parts_.size(); ++i) {
     const TensorSpec& spec = plan_.outputs()[i];
     if (spec.kind != source.kind) continue;
-    if (source.dtype != spec.dtype || source.layout != spec.layout ||
-        source.shape != spec.shape ||
-        source.group_offsets != spec.group_offsets ||
-        source.size != spec.size || source.offset > payload_size ||
+    if (auto s = CheckSame(source, spec); !s.ok()) return s;
+    if (source.offset > payload_size ||
         source.size > payload_size - source.offset) {
-      return absl::InternalError(fmt::format(
-          "the reply's {} is not what the request demands", Name(source.kind)));
+      return NotAsDemanded(source.kind);
     }
     CopyRange(slices, payload_offset + source.offset, targets_[i]);
     filled_[i] = true;
@@ -148,6 +169,7 @@ absl::StatusOr<Result> ResultBuilder::Take(Report report) {
   result_.request_id_ = std::move(report.request_id);
   result_.attempts_ = report.attempts;
   result_.replaced_globals_ = report.replaced_globals;
+  result_.transport_ = report.transport;
   return std::move(result_);
 }
 

@@ -36,6 +36,9 @@ class ResultBuilder {
                    absl::Span<const std::string_view> slices,
                    size_t payload_offset, size_t payload_size);
 
+  // The same of a part whose bytes are in its place already.
+  absl::Status AddInPlace(const TensorSpec& source);
+
   // The memory of one part, which the caller fills: it counts as added. Empty
   // when there is no such part or no memory.
   absl::Span<std::byte> Claim(TensorKind kind);
@@ -51,12 +54,16 @@ class ResultBuilder {
     std::string request_id;
     int attempts = 0;
     int64_t replaced_globals = 0;
+    Transport transport = Transport::kTcp;
   };
   // INTERNAL when a part is missing, RESOURCE_EXHAUSTED when there was no
   // memory. The builder is spent.
   absl::StatusOr<Result> Take(Report report);
 
  private:
+  static absl::Status CheckSame(const TensorSpec& source,
+                                const TensorSpec& spec);
+
   const Plan& plan_;
   Result result_;
   std::vector<absl::Span<std::byte>> targets_;  // parallel to the parts

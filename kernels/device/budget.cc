@@ -36,7 +36,10 @@ size_t PayloadNeed(const Plan& plan) {
 }
 
 absl::Status CheckPayload(const Plan& plan, size_t most) {
-  const size_t need = PayloadNeed(plan);
+  return CheckPayload(PayloadNeed(plan), most);
+}
+
+absl::Status CheckPayload(size_t need, size_t most) {
   if (need <= most) return absl::OkStatus();
   return TooLargeError(
       "memory for input, output and scratch",

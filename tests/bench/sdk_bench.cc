@@ -2,7 +2,11 @@
 // long it took. tests/bench/python/engines.py runs it beside the engines of the
 // Python package, which answer the same lines.
 //
-//   sdk_bench TARGET
+//   sdk_bench TARGET [--memory-socket PATH] [--in-place] [--given-amax]
+//
+// With --memory-socket, which means --in-place, tensors and results lie in
+// memory that is shared with the server; with --in-place alone, for a target
+// like "local", results are written to the caller's memory.
 //
 // A line of input, "BYTES THREADS CALLS", has that many threads make that many
 // calls each, with bf16 tensors of that many bytes; the answer is a line of
@@ -10,13 +14,17 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <latch>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "client/allocator.h"
 #include "client/client.h"
 
@@ -27,36 +35,52 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kColumns = 1024;
 
+struct Flags {
+  std::string target;
+  std::string memory_socket;
+  bool in_place = false;
+  bool given_amax = false;
+};
+
 // Values between 1 and 4 of either sign.
-std::vector<uint16_t> MakeInput(size_t bytes, uint32_t seed) {
-  std::vector<uint16_t> values(bytes / sizeof(uint16_t));
+void MakeInput(absl::Span<uint16_t> values, uint32_t seed) {
   for (uint16_t& value : values) {
     seed = seed * 1664525 + 1013904223;
     value =
         static_cast<uint16_t>(0x3f80 + (seed >> 8 & 0xff) + (seed >> 31 << 15));
   }
-  return values;
 }
 
 class Worker {
  public:
-  Worker(Client& client, size_t bytes, int calls, int number)
-      : client_(client),
-        calls_(calls),
-        input_(MakeInput(bytes, static_cast<uint32_t>(number))) {}
+  Worker(Client& client, const Flags& flags, size_t bytes, int calls,
+         int number)
+      : client_(client), calls_(calls) {
+    options_.format = Format::kNvfp4;
+    if (flags.given_amax) options_.rowwise_amax = {5.0f};
+    tensor_ = {DType::kBF16,
+               {static_cast<int64_t>(bytes) / (2 * kColumns), kColumns}};
+    Allocate(bytes, &memory_);
+    input_ = memory_.bytes();
+    MakeInput(
+        absl::MakeSpan(reinterpret_cast<uint16_t*>(memory_.bytes().data()),
+                       bytes / sizeof(uint16_t)),
+        static_cast<uint32_t>(number));
+    if (!flags.in_place) return;
+    const auto plan = MakeQuantizePlan(tensor_, options_);
+    if (!plan.ok()) return;
+    Allocate(plan->output_bytes(), &output_);
+    for (const TensorSpec& part : plan->outputs()) {
+      call_.into.push_back(
+          {part.kind, output_.bytes().subspan(part.offset, part.size)});
+    }
+  }
 
   // Appends the microseconds of each call; false when one failed.
   bool Run() {
-    const int64_t rows = static_cast<int64_t>(input_.size()) / kColumns;
-    const TensorDesc tensor{DType::kBF16, {rows, kColumns}};
-    QuantizeOptions options;
-    options.format = Format::kNvfp4;
-    const absl::Span<const std::byte> bytes(
-        reinterpret_cast<const std::byte*>(input_.data()),
-        input_.size() * sizeof(uint16_t));
     for (int i = 0; i < calls_; ++i) {
       const auto start = Clock::now();
-      const auto result = client_.Quantize(tensor, bytes, options);
+      const auto result = client_.Quantize(tensor_, input_, options_, call_);
       if (!result.ok()) {
         std::cerr << result.status() << '\n';
         return false;
@@ -64,23 +88,41 @@ class Worker {
       microseconds.push_back(
           std::chrono::duration<double, std::micro>(Clock::now() - start)
               .count());
+      transport = Name(result->transport());
     }
     return true;
   }
 
   std::vector<double> microseconds;
+  std::string_view transport;
 
  private:
+  void Allocate(size_t bytes, HostMemory* memory) {
+    auto made = client_.AllocateHost(bytes);
+    if (made.ok()) {
+      *memory = *std::move(made);
+    } else {
+      std::cerr << made.status() << '\n';
+      std::exit(1);
+    }
+  }
+
   Client& client_;
   const int calls_;
-  const std::vector<uint16_t> input_;
+  TensorDesc tensor_;
+  QuantizeOptions options_;
+  CallOptions call_;
+  HostMemory memory_;
+  HostMemory output_;
+  absl::Span<const std::byte> input_;
 };
 
 // One line's work.
-bool Answer(Client& client, size_t bytes, int threads, int calls) {
+bool Answer(Client& client, const Flags& flags, size_t bytes, int threads,
+            int calls) {
   std::vector<Worker> workers;
   for (int i = 0; i < threads; ++i) {
-    workers.emplace_back(client, bytes, calls, i);
+    workers.emplace_back(client, flags, bytes, calls, i);
   }
   std::vector<char> good(threads);
   std::latch begin(threads + 1);
@@ -102,13 +144,17 @@ bool Answer(Client& client, size_t bytes, int threads, int calls) {
     all.insert(all.end(), workers[i].microseconds.begin(),
                workers[i].microseconds.end());
   }
-  std::cout << nlohmann::json{{"seconds", seconds}, {"microseconds", all}}
+  std::cout << nlohmann::json{{"seconds", seconds},
+                              {"microseconds", all},
+                              {"transport", workers[0].transport}}
             << std::endl;
   return true;
 }
 
-int Run(const std::string& target) {
-  auto client = Client::Create(target);
+int Run(const Flags& flags) {
+  ClientOptions options;
+  options.memory_socket = flags.memory_socket;
+  auto client = Client::Create(flags.target, options);
   if (!client.ok()) {
     std::cerr << client.status() << '\n';
     return 1;
@@ -117,7 +163,7 @@ int Run(const std::string& target) {
   int threads = 0;
   int calls = 0;
   while (std::cin >> bytes >> threads >> calls) {
-    if (!Answer(**client, bytes, threads, calls)) return 1;
+    if (!Answer(**client, flags, bytes, threads, calls)) return 1;
   }
   return 0;
 }
@@ -126,10 +172,17 @@ int Run(const std::string& target) {
 }  // namespace quantd::bench
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::cerr << "sdk_bench TARGET\n";
-    return 2;
-  }
+  quantd::bench::Flags flags;
+  CLI::App app("The C++ client, as its input says");
+  app.add_option("target", flags.target, "As Client::Create takes it")
+      ->required();
+  app.add_option("--memory-socket", flags.memory_socket,
+                 "Of the server, to share memory");
+  app.add_flag("--in-place", flags.in_place,
+               "Results are written to the caller's memory");
+  app.add_flag("--given-amax", flags.given_amax, "Not computed");
+  CLI11_PARSE(app, argc, argv);
+  flags.in_place |= !flags.memory_socket.empty();
   quantd::TuneAllocatorForBulkTransfers();
-  return quantd::bench::Run(argv[1]);
+  return quantd::bench::Run(flags);
 }

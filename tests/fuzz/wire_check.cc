@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "kernels/plan/field_error.h"
@@ -34,7 +36,10 @@ std::string CompareSeparated(const SeparatedMessage& separated,
 
 // A request with everything that follows from it, as bytes.
 std::string Fingerprint(const Request& request) {
-  std::string out = ReplyHead(*request.plan, {}, "", "");
+  std::string out = ReplyHead(*request.plan, {}, "", "", request.lent.outputs);
+  for (const MemoryRange& range : request.lent.inputs) {
+    out.append(range.region).append(std::to_string(range.offset));
+  }
   for (size_t i = 0; i < request.sources.size(); ++i) {
     const Request::Source& source = request.sources[i];
     for (size_t number : {request.plan->inputs()[i].offset, source.range.offset,
@@ -46,10 +51,32 @@ std::string Fingerprint(const Request& request) {
   return out;
 }
 
+// What lies elsewhere is of the plan's sizes, aligned, and named.
+std::string CheckLent(const std::vector<MemoryRange>& ranges,
+                      const std::vector<TensorSpec>& specs) {
+  if (!ranges.empty() && ranges.size() != specs.size()) return "ranges missing";
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    if (!ranges[i]) continue;
+    if (ranges[i].size != specs[i].size ||
+        ranges[i].offset % SizeOf(specs[i].dtype) != 0) {
+      return "a range that does not fit";
+    }
+  }
+  return "";
+}
+
 std::string CompareGather(const Request& request, const std::string& flat,
                           Slices slices) {
   const Plan& plan = *request.plan;
   if (request.sources.size() != plan.inputs().size()) return "sources missing";
+  for (const auto& [ranges, specs] :
+       {std::pair(request.lent.inputs, plan.inputs()),
+        std::pair(request.lent.outputs, plan.outputs())}) {
+    if (const std::string wrong = CheckLent(ranges, specs); !wrong.empty()) {
+      return wrong;
+    }
+  }
+  if (!request.lent.inputs.empty()) return "";
   std::string expected(plan.input_bytes(), '\0');
   for (size_t i = 0; i < plan.inputs().size(); ++i) {
     const Request::Source& source = request.sources[i];

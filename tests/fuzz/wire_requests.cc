@@ -2,6 +2,8 @@
 // beside the others.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include "kernels/plan/plan.h"
 #include "proto/messages.h"
@@ -37,6 +39,29 @@ void FillTensor(v1::Tensor* tensor, Random& random) {
   if (random.OneIn(30)) tensor->add_shape(Awkward(random));
   if (random.OneIn(4)) {
     tensor->set_flatten_axis(static_cast<int>(random.Below(7)) - 3);
+  }
+}
+
+// The payload elsewhere instead, and some outputs.
+template <typename Message>
+void MayLend(const std::vector<uint64_t>& inputs, Message* m, Random& random) {
+  if (!random.OneIn(12)) return;
+  const auto fill = [&](v1::MemoryRange* range, uint64_t size) {
+    range->set_region(
+        RandomBytes(random.OneIn(30) ? random.Below(20) : 16, random));
+    range->set_offset(random.OneIn(30) ? Awkward(random)
+                                       : 64 * random.Below(9));
+    range->set_size(random.OneIn(30) ? Awkward(random) : size);
+  };
+  v1::LentMemory& memory = *m->mutable_memory();
+  if (!random.OneIn(5)) {
+    for (const uint64_t size : inputs) fill(memory.add_inputs(), size);
+    if (!random.OneIn(20)) m->clear_payload();
+  }
+  for (uint64_t i = random.OneIn(3) ? random.Below(3) : 0; i > 0; --i) {
+    v1::LentOutput* const output = memory.add_outputs();
+    output->set_kind(AnyEnum<v1::TensorKind>(16, random));
+    fill(output->mutable_range(), 4 * random.Below(3));
   }
 }
 
@@ -194,6 +219,7 @@ std::string QuantizeBytes(Random& random) {
     o.set_dbias_dtype(AnyEnum<v1::DType>(8, random));
   o.set_statistics(random.OneIn(3));
   m.set_payload(RandomBytes(TensorBytes(m.tensor(), random), random));
+  MayLend({m.payload().size()}, &m, random);
   return Serialized(m);
 }
 
@@ -267,6 +293,11 @@ std::string DequantizeBytes(Random& random) {
     bytes -= sizeof(float);
   }
   m.set_payload(RandomBytes(bytes, random));
+  std::vector<uint64_t> inputs;
+  for (const TensorSpec& input : plan->inputs()) inputs.push_back(input.size);
+  if (m.has_amax() && inputs.size() > 2) inputs.pop_back();
+  MayLend(inputs, &m, random);
+  if (m.memory().inputs_size() > 0 && !random.OneIn(9)) m.clear_tensors();
   return Serialized(m);
 }
 
@@ -285,6 +316,7 @@ std::string RhtAmaxBytes(Random& random) {
   o.set_domain(AnyEnum<v1::AmaxDomain>(2, random));
   if (random.OneIn(3)) FillSplits(m.tensor(), o.mutable_splits(), random);
   m.set_payload(RandomBytes(TensorBytes(m.tensor(), random), random));
+  MayLend({m.payload().size()}, &m, random);
   return Serialized(m);
 }
 
@@ -296,6 +328,7 @@ std::string ApplyRhtBytes(Random& random) {
   o.set_output(AnyEnum<v1::DType>(4, random));
   if (random.OneIn(2)) FillRht(o.mutable_rht(), random);
   m.set_payload(RandomBytes(TensorBytes(m.tensor(), random), random));
+  MayLend({m.payload().size()}, &m, random);
   return Serialized(m);
 }
 

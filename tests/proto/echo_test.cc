@@ -185,7 +185,7 @@ TEST(Echo, OfQuantize) {
           tensor + R"(options {
             format: FORMAT_NVFP4 profile: PROFILE_COMPRESSED_TENSORS_0_20})",
       },
-      {"payload"});
+      {"payload", "memory"});
 }
 
 TEST(Echo, OfTheOthers) {
@@ -216,19 +216,21 @@ TEST(Echo, OfTheOthers) {
             options {format: FORMAT_NVFP4 usage: USAGE_ROWWISE output: DTYPE_BF16
             profile: PROFILE_COMFY_0_2_40_CUDA})",
       },
-      {"payload", "tensors", "amax", "dtype", "quantd.v1.Rht.rowwise",
+      {"payload", "memory", "tensors", "amax", "dtype", "quantd.v1.Rht.rowwise",
        "quantd.v1.Rht.columnwise"});
   ExpectEchoes<v1::RhtAmaxRequest, v1::RhtAmaxReply>(
       {tensor + R"(options {
         rowwise: true rowwise_rht: true columnwise: true columnwise_rht: true
         rht {dimension: 32 sign_mask: "abcd"} domain: AMAX_DOMAIN_ROW
         non_finite: NON_FINITE_PROPAGATE splits {rows: 8 partial: true}})"},
-      {"payload", "quantd.v1.Rht.rowwise", "quantd.v1.Rht.columnwise"});
+      {"payload", "memory", "quantd.v1.Rht.rowwise",
+       "quantd.v1.Rht.columnwise"});
   ExpectEchoes<v1::ApplyRhtRequest, v1::ApplyRhtReply>(
       {tensor + R"(options {
         inverse: true output: DTYPE_F32
         rht {dimension: 32 sign_mask: "abcd"}})"},
-      {"payload", "quantd.v1.Rht.rowwise", "quantd.v1.Rht.columnwise"});
+      {"payload", "memory", "quantd.v1.Rht.rowwise",
+       "quantd.v1.Rht.columnwise"});
 }
 
 // The plan of a legal message.

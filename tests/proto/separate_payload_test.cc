@@ -291,5 +291,21 @@ TEST(SeparatePayload, PayloadDoesNotCountAsHead) {
   EXPECT_EQ(separated->head.size(), 2u);
 }
 
+TEST(SeparatePayload, RangesOfLentMemoryLeaveAHeadShort) {
+  const auto is_short = [](const std::string& bytes) {
+    return HasShortHead(Cut(bytes, {3, 40}));
+  };
+  const std::string fields = Delimited(1, std::string(126, 'x'));
+  const std::string ranges = Delimited(100, std::string(900, 'r'));
+  EXPECT_TRUE(is_short(fields));
+  EXPECT_TRUE(is_short(fields + Payload(std::string(5000, 'p'))));
+  EXPECT_FALSE(is_short(Delimited(1, std::string(127, 'x'))));
+  EXPECT_TRUE(is_short(ranges + fields));
+  EXPECT_TRUE(is_short(fields + ranges + Payload("p")));
+  EXPECT_FALSE(is_short(ranges + fields + Delimited(1, "")));
+  EXPECT_FALSE(is_short(ranges + ranges));
+  EXPECT_FALSE(is_short(fields + Tag(1, 6)));
+}
+
 }  // namespace
 }  // namespace quantd::wire

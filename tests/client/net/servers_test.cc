@@ -267,10 +267,10 @@ class Named {
   absl::Status Call(milliseconds limit = milliseconds(10'000)) {
     client::CallControl control;
     ReceivedMessage reply;
-    int attempts = 0;
+    client::Trip trip;
     return exchange_.Run(client::ServerInfoRequest(),
                          {limit, std::chrono::system_clock::now() + limit},
-                         control, &reply, &attempts);
+                         control, &reply, &trip);
   }
 
  private:

@@ -1,0 +1,52 @@
+// Memory of this host that calls work in where it lies, without a copy and
+// without the network: made by Client::AllocateHost, or made known to a client
+// by Client::RegisterHost.
+#ifndef QUANTD_CLIENT_HOST_MEMORY_H_
+#define QUANTD_CLIENT_HOST_MEMORY_H_
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "absl/types/span.h"
+
+namespace quantd {
+
+// What a server may do with memory that is registered.
+enum class HostUse {
+  kReadWrite,
+  kRead,  // it is mapped for reading alone: inputs
+};
+
+// Owns the memory, or of registered memory its being known. Move-only. It may
+// outlive its client; calls that use it must be over when it goes.
+class HostMemory {
+ public:
+  HostMemory() = default;
+  // For the library.
+  HostMemory(absl::Span<std::byte> bytes, std::shared_ptr<const void> owner,
+             bool shared)
+      : bytes_(bytes), owner_(std::move(owner)), shared_(shared) {}
+  HostMemory(HostMemory&& other) noexcept { *this = std::move(other); }
+  HostMemory& operator=(HostMemory&& other) noexcept {
+    bytes_ = std::exchange(other.bytes_, {});
+    owner_ = std::exchange(other.owner_, nullptr);
+    shared_ = std::exchange(other.shared_, false);
+    return *this;
+  }
+
+  // Begins at a page. Any part of it may be a call's input or a place of
+  // CallOptions::into, of calls from any thread: it is known by its address.
+  absl::Span<std::byte> bytes() const { return bytes_; }
+  // Whether it was shared with a server. False: calls use it as any memory.
+  bool shared() const { return shared_; }
+
+ private:
+  absl::Span<std::byte> bytes_;
+  std::shared_ptr<const void> owner_;
+  bool shared_ = false;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_CLIENT_HOST_MEMORY_H_

@@ -1,0 +1,51 @@
+// A region of memory as one server knows it: a connection to that server's door
+// (proto/memory/offer.h). The region is shared as long as the connection lives.
+#ifndef QUANTD_CLIENT_MEMORY_DOOR_CONNECTION_H_
+#define QUANTD_CLIENT_MEMORY_DOOR_CONNECTION_H_
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+
+namespace quantd::client {
+
+struct DoorAddress {
+  std::string path;  // of a unix socket
+  // How long the server may take for anything.
+  std::chrono::milliseconds patience{20'000};
+};
+
+// Thread-safe.
+class DoorConnection {
+ public:
+  // Hands in a memfd of `size` bytes. UNAVAILABLE where nobody answers,
+  // RESOURCE_EXHAUSTED for what is more than the server shares,
+  // PERMISSION_DENIED for a user who may not, INVALID_ARGUMENT for memory that
+  // is refused.
+  static absl::StatusOr<std::shared_ptr<DoorConnection>> Share(
+      const DoorAddress& door, int memfd, size_t size, bool read_only);
+  ~DoorConnection();
+  DoorConnection(const DoorConnection&) = delete;
+
+  // The region's, for requests.
+  const std::string& name() const { return name_; }
+
+  // Gives the region back, for good, and waits until the server has ended all
+  // that uses it. False: it did not in that time.
+  bool End(std::chrono::milliseconds patience);
+
+ private:
+  DoorConnection(int socket, std::string name)
+      : socket_(socket), name_(std::move(name)) {}
+
+  const int socket_;
+  const std::string name_;
+};
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_MEMORY_DOOR_CONNECTION_H_

@@ -1,0 +1,73 @@
+// What passes through the door for shared memory, both ways: a client offers a
+// descriptor with a message of fixed size, and gets one of the same size back.
+// WIRE.md, Shared memory, has the bytes. Nothing here opens or looks at a
+// descriptor.
+#ifndef QUANTD_PROTO_MEMORY_OFFER_H_
+#define QUANTD_PROTO_MEMORY_OFFER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/types/span.h"
+
+namespace quantd::wire {
+
+// Of either message.
+inline constexpr size_t kOfferBytes = 128;
+using OfferBytes = std::array<std::byte, kOfferBytes>;
+
+inline constexpr size_t kRegionNameBytes = 16;
+
+// What the descriptor is. Numbers are never reused.
+enum class RegionKind : uint32_t {
+  kUnspecified = 0,
+  kMemfd = 1,  // memory of this host
+};
+
+struct Offer {
+  RegionKind kind = RegionKind::kMemfd;
+  bool read_only = false;  // the server maps it for reading alone
+  uint64_t size = 0;       // of the whole
+};
+
+// Why a region is not taken. Numbers are never reused.
+enum class OfferAnswer : uint32_t {
+  kTaken = 0,
+  kMalformed = 1,     // not the message of an offer
+  kDescriptors = 2,   // not exactly one
+  kKind = 3,          // no kind of memory that this server knows
+  kNotMemfd = 4,      // the descriptor is something else
+  kNotSealed = 5,     // its size could change
+  kSize = 6,          // none, not of whole pages, or not as offered
+  kNotPopulated = 7,  // pages of it are missing
+  kNotMapped = 8,     // the system does not let the server map it
+  kTooMuch = 9,       // of this connection, or of all: bytes or regions
+  kPeer = 10,         // of a user who may not
+  kConnections = 11,  // too many
+};
+
+struct OfferReply {
+  OfferAnswer answer = OfferAnswer::kTaken;
+  std::string region;  // its name, once taken
+  std::string text;    // why not, for people; 103 bytes of it travel
+};
+
+inline OfferReply Refuse(OfferAnswer answer, std::string text) {
+  return {answer, "", std::move(text)};
+}
+
+OfferBytes Write(const Offer& offer);
+OfferBytes Write(const OfferReply& reply);
+// nullopt: it is none. `bytes` may be of any size. Kinds and answers that are
+// not known pass through.
+std::optional<Offer> ReadOffer(absl::Span<const std::byte> bytes);
+std::optional<OfferReply> ReadOfferReply(absl::Span<const std::byte> bytes);
+
+}  // namespace quantd::wire
+
+#endif  // QUANTD_PROTO_MEMORY_OFFER_H_

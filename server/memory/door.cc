@@ -1,0 +1,298 @@
+#include "server/memory/door.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "absl/time/clock.h"
+#include "fmt/format.h"
+
+namespace quantd {
+namespace {
+
+using wire::OfferAnswer;
+using wire::OfferReply;
+using wire::Refuse;
+
+// As many as may come with one message of the kernel's.
+constexpr size_t kMostDescriptors = 253;
+constexpr int kBacklog = 64;
+constexpr int kEvents = 32;
+// After a failed accept, such as one for want of descriptors.
+constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
+
+std::optional<uid_t> UserOf(int socket) {
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    return std::nullopt;
+  }
+  return peer.uid;
+}
+
+// Reads at most `room` bytes, and takes whatever descriptors come with them: no
+// one of them stays open by accident. As recvmsg; -2: there were more than fit.
+ssize_t ReceiveWith(int socket, std::byte* to, size_t room,
+                    std::vector<Descriptor>* descriptors) {
+  iovec bytes = {to, room};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMostDescriptors)>
+      control;
+  msghdr message = {};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (n < 0) return -1;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(fd));
+      descriptors->emplace_back(fd);
+    }
+  }
+  return (message.msg_flags & MSG_CTRUNC) != 0 ? -2 : n;
+}
+
+}  // namespace
+
+struct MemoryDoor::Connection {
+  // Shared with the regions that it brought.
+  std::shared_ptr<const Descriptor> socket;
+  std::optional<absl::Time> until;  // while it has brought nothing
+  // The offer that arrives.
+  wire::OfferBytes offer;
+  size_t received = 0;
+  std::vector<Descriptor> descriptors;
+
+  std::vector<std::string> regions;
+  size_t bytes = 0;
+  std::list<Connection>::iterator place;
+};
+
+absl::StatusOr<std::unique_ptr<MemoryDoor>> MemoryDoor::Open(
+    const std::string& path, std::vector<uid_t> peers, const DoorLimits& limits,
+    Regions* regions) {
+  auto sockets = ListenSockets::Open("unix:" + path, kBacklog);
+  if (!sockets.ok()) return sockets.status();
+  // Others than the owner get past the socket's own permissions where they are
+  // named; who they are is asked for each.
+  const bool others = std::any_of(peers.begin(), peers.end(),
+                                  [](uid_t user) { return user != geteuid(); });
+  if (chmod(path.c_str(), others ? 0666 : 0600) != 0) {
+    return absl::UnavailableError(fmt::format(
+        "cannot set permissions of {}: {}", path, std::strerror(errno)));
+  }
+  auto door = std::unique_ptr<MemoryDoor>(
+      new MemoryDoor(*std::move(sockets), std::move(peers), limits, regions));
+  if (!door->Prepare()) {
+    return absl::UnavailableError(
+        fmt::format("cannot wait for events: {}", std::strerror(errno)));
+  }
+  door->thread_ = std::thread([self = door.get()] { self->Run(); });
+  return door;
+}
+
+MemoryDoor::MemoryDoor(ListenSockets sockets, std::vector<uid_t> peers,
+                       const DoorLimits& limits, Regions* regions)
+    : sockets_(std::move(sockets)),
+      peers_(std::move(peers)),
+      limits_(limits),
+      regions_(regions),
+      stop_(eventfd(0, EFD_CLOEXEC)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
+
+bool MemoryDoor::Prepare() {
+  epoll_event stop = {EPOLLIN, {.ptr = &stop_}};
+  epoll_event listening = {EPOLLIN, {.ptr = &sockets_}};
+  return stop_.get() >= 0 && epoll_.get() >= 0 &&
+         epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stop_.get(), &stop) == 0 &&
+         epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, sockets_.descriptors().front(),
+                   &listening) == 0;
+}
+
+MemoryDoor::~MemoryDoor() {
+  if (!thread_.joinable()) return;
+  const uint64_t one = 1;
+  // An eventfd of our own takes one number at any time.
+  [[maybe_unused]] const ssize_t n = write(stop_.get(), &one, sizeof(one));
+  thread_.join();
+}
+
+void MemoryDoor::Run() {
+  std::array<epoll_event, kEvents> events;
+  while (true) {
+    const int n = epoll_wait(epoll_.get(), events.data(), kEvents, Timeout());
+    // Descriptors may be there again by now.
+    if (!accepting_) {
+      accepting_ = true;
+      Accept();
+    }
+    for (int i = 0; i < n; ++i) {
+      void* const what = events[i].data.ptr;
+      if (what == &stop_) {
+        while (!connections_.empty()) Drop(connections_.begin());
+        return;
+      }
+      if (what == &sockets_) {
+        Accept();
+        continue;
+      }
+      auto& connection = *static_cast<Connection*>(what);
+      if (!Receive(connection)) Drop(connection.place);
+    }
+    const absl::Time now = absl::Now();
+    for (auto it = connections_.begin(); it != connections_.end();) {
+      const auto connection = it++;
+      if (connection->until && now >= *connection->until) Drop(connection);
+    }
+  }
+}
+
+int MemoryDoor::Timeout() const {
+  absl::Time first = absl::InfiniteFuture();
+  if (!accepting_) first = absl::Now() + kAcceptPause;
+  for (const Connection& connection : connections_) {
+    if (connection.until) first = std::min(first, *connection.until);
+  }
+  if (first == absl::InfiniteFuture()) return -1;
+  // Rounded up, or the last millisecond would be spent spinning.
+  const absl::Duration wait =
+      std::clamp(first - absl::Now(), absl::ZeroDuration(), absl::Minutes(1));
+  return static_cast<int>(absl::ToInt64Milliseconds(wait) + 1);
+}
+
+void MemoryDoor::Accept() {
+  const int listening = sockets_.descriptors().front();
+  const int fd =
+      accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  const bool wait =
+      fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
+  // Those who wait would wake the loop again at once, for nothing.
+  epoll_event event = {wait ? 0u : uint32_t{EPOLLIN}, {.ptr = &sockets_}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listening, &event);
+  accepting_ = !wait;
+  if (fd < 0) return;
+  auto socket = std::make_shared<const Descriptor>(fd);
+  Connection& connection = connections_.emplace_back();
+  connection.place = std::prev(connections_.end());
+  connection.socket = std::move(socket);
+  connection.until = absl::Now() + limits_.patience;
+  const auto user = UserOf(fd);
+  if (!user || std::find(peers_.begin(), peers_.end(), *user) == peers_.end()) {
+    Send(connection,
+         Refuse(OfferAnswer::kPeer,
+                "expected a process of a user named by --memory-peers"));
+    return Drop(connection.place);
+  }
+  if (connections_.size() > limits_.connections) {
+    Send(connection, Refuse(OfferAnswer::kConnections,
+                            fmt::format("expected at most {} connections",
+                                        limits_.connections)));
+    return Drop(connection.place);
+  }
+  epoll_event added = {EPOLLIN, {.ptr = &connection}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &added) != 0) {
+    Drop(connection.place);
+  }
+}
+
+bool MemoryDoor::Receive(Connection& c) {
+  const ssize_t n = ReceiveWith(c.socket->get(), c.offer.data() + c.received,
+                                c.offer.size() - c.received, &c.descriptors);
+  if (n == -1) return errno == EAGAIN || errno == EINTR;
+  // Who sends more than one is answered once, whatever else he sends.
+  if (n == -2 || c.descriptors.size() > 1) {
+    Send(c, Refuse(OfferAnswer::kDescriptors,
+                   "expected exactly one descriptor, got more"));
+    return false;
+  }
+  if (n == 0) return false;
+  c.received += static_cast<size_t>(n);
+  return c.received < c.offer.size() || Answer(c);
+}
+
+bool MemoryDoor::Answer(Connection& c) {
+  const OfferReply reply = Take(c);
+  c.received = 0;
+  c.descriptors.clear();
+  const bool sent = Send(c, reply);
+  // What follows a message that is none cannot be told apart.
+  return sent && reply.answer != OfferAnswer::kMalformed;
+}
+
+OfferReply MemoryDoor::Take(Connection& c) {
+  const auto offer = wire::ReadOffer(c.offer);
+  if (!offer) {
+    return Refuse(OfferAnswer::kMalformed, "expected the message of an offer");
+  }
+  if (c.descriptors.empty()) {
+    return Refuse(OfferAnswer::kDescriptors,
+                  "expected exactly one descriptor, got none");
+  }
+  if (offer->kind != wire::RegionKind::kMemfd) {
+    return Refuse(OfferAnswer::kKind, "expected a memfd, got another kind");
+  }
+  // By subtraction: the size is the client's word.
+  const size_t used = std::min(use_->bytes.load(), limits_.bytes);
+  const size_t all = limits_.bytes - used;
+  const size_t own =
+      limits_.connection_bytes - std::min(c.bytes, limits_.connection_bytes);
+  if (offer->size > std::min(all, own)) {
+    return Refuse(OfferAnswer::kTooMuch,
+                  fmt::format("expected at most {} bytes more ({} in all), got "
+                              "{}",
+                              std::min(all, own), limits_.bytes, offer->size));
+  }
+  if (c.regions.size() >= limits_.connection_regions ||
+      use_->regions >= limits_.regions) {
+    return Refuse(OfferAnswer::kTooMuch,
+                  fmt::format("expected at most {} regions of a connection, {} "
+                              "in all",
+                              limits_.connection_regions, limits_.regions));
+  }
+  auto made = Region::Map(*offer, c.descriptors.front(), use_, c.socket);
+  if (auto* refusal = std::get_if<OfferReply>(&made)) return *refusal;
+  std::string name =
+      regions_->Add(std::get<std::shared_ptr<const Region>>(std::move(made)));
+  if (name.empty()) {
+    return Refuse(OfferAnswer::kNotMapped, "no random numbers for a name");
+  }
+  c.regions.push_back(name);
+  c.bytes += offer->size;
+  c.until.reset();
+  return {OfferAnswer::kTaken, std::move(name), ""};
+}
+
+bool MemoryDoor::Send(const Connection& c, const OfferReply& reply) {
+  if (reply.answer != OfferAnswer::kTaken) ++refusals_;
+  const wire::OfferBytes bytes = wire::Write(reply);
+  // Who lets replies pile up is not served any more.
+  return send(c.socket->get(), bytes.data(), bytes.size(),
+              MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
+void MemoryDoor::Drop(std::list<Connection>::iterator connection) {
+  // Regions in use keep the socket open, but nobody listens to it any more.
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->socket->get(), nullptr);
+  for (const std::string& name : connection->regions) regions_->Remove(name);
+  connections_.erase(connection);
+}
+
+}  // namespace quantd

@@ -1,0 +1,85 @@
+// The door for descriptors: a unix socket at which clients of this host hand in
+// memory to share, and get a name for it. It expects hostile clients, and
+// speaks no gRPC.
+//
+// Threads: one of its own runs everything. Open and the destructor block; the
+// rest may be used from any thread.
+#ifndef QUANTD_SERVER_MEMORY_DOOR_H_
+#define QUANTD_SERVER_MEMORY_DOOR_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/listen_socket.h"
+#include "server/memory/regions.h"
+
+namespace quantd {
+
+struct DoorLimits {
+  size_t bytes = 0;             // of all regions that are mapped
+  size_t connection_bytes = 0;  // of those that one connection brought
+  size_t regions = 1024;
+  size_t connection_regions = 64;
+  size_t connections = 256;
+  // A connection that has brought nothing yet has so long.
+  absl::Duration patience = absl::Seconds(5);
+};
+
+class MemoryDoor {
+ public:
+  // Listens at `path` when it returns, for processes of those users alone.
+  // UNAVAILABLE for a path that cannot be had. `regions` must outlive it.
+  static absl::StatusOr<std::unique_ptr<MemoryDoor>> Open(
+      const std::string& path, std::vector<uid_t> peers,
+      const DoorLimits& limits, Regions* regions);
+  // Closes every connection: their regions have no names any more.
+  ~MemoryDoor();
+  MemoryDoor(const MemoryDoor&) = delete;
+
+  const RegionUse& use() const { return *use_; }
+  uint64_t refusals() const { return refusals_; }
+  const DoorLimits& limits() const { return limits_; }
+
+ private:
+  struct Connection;
+
+  MemoryDoor(ListenSockets sockets, std::vector<uid_t> peers,
+             const DoorLimits& limits, Regions* regions);
+  bool Prepare();
+  void Run();
+  int Timeout() const;
+  void Accept();
+  // False: the connection is over.
+  bool Receive(Connection& connection);
+  bool Answer(Connection& connection);
+  wire::OfferReply Take(Connection& connection);
+  bool Send(const Connection& connection, const wire::OfferReply& reply);
+  void Drop(std::list<Connection>::iterator connection);
+
+  ListenSockets sockets_;
+  const std::vector<uid_t> peers_;
+  const DoorLimits limits_;
+  Regions* const regions_;
+  const std::shared_ptr<RegionUse> use_ = std::make_shared<RegionUse>();
+  std::atomic<uint64_t> refusals_ = 0;
+  Descriptor stop_;  // an eventfd: readable once the thread shall end
+  Descriptor epoll_;
+  // The thread's alone.
+  bool accepting_ = true;
+  std::list<Connection> connections_;
+  std::thread thread_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_MEMORY_DOOR_H_

@@ -1,0 +1,68 @@
+#include "server/memory/places.h"
+
+#include <string>
+
+#include "fmt/format.h"
+#include "kernels/plan/field_error.h"
+#include "server/memory/regions.h"
+
+namespace quantd {
+namespace {
+
+absl::StatusOr<std::shared_ptr<const Region>> FindRegion(
+    const std::string& field, const wire::MemoryRange& range,
+    const Regions* regions) {
+  auto region = regions == nullptr ? nullptr : regions->Find(range.region);
+  if (region == nullptr) return wire::UnknownRegion(field);
+  // By subtraction: offset + size may wrap.
+  if (range.size > region->size() ||
+      range.offset > region->size() - range.size) {
+    return FieldError(fmt::format("{}.offset", field),
+                      fmt::format("{} bytes inside a region of {}", range.size,
+                                  region->size()),
+                      fmt::format("offset {}", range.offset));
+  }
+  return region;
+}
+
+}  // namespace
+
+absl::StatusOr<Places> Places::Find(const wire::Request& request,
+                                    const Regions* regions) {
+  Places places;
+  const wire::LentRanges& lent = request.lent;
+  for (size_t i = 0; i < lent.inputs.size(); ++i) {
+    const wire::MemoryRange& range = lent.inputs[i];
+    if (!range) {
+      const std::string& literal = request.sources[i].literal;
+      places.inputs_.emplace_back(
+          reinterpret_cast<const std::byte*>(literal.data()), literal.size());
+      continue;
+    }
+    auto region = FindRegion(wire::FieldOf("inputs", range), range, regions);
+    if (!region.ok()) return region.status();
+    places.inputs_.emplace_back((*region)->data() + range.offset, range.size);
+    places.input_bytes_ += range.size;
+    places.regions_.push_back(*std::move(region));
+  }
+  for (const wire::MemoryRange& range : lent.outputs) {
+    if (!range) {
+      places.outputs_.emplace_back();
+      continue;
+    }
+    const std::string field = wire::FieldOf("outputs", range);
+    auto region = FindRegion(field, range, regions);
+    if (!region.ok()) return region.status();
+    if (!(*region)->writable()) {
+      return FieldError(fmt::format("{}.region", field),
+                        "a region that the server may write to",
+                        "one that is read-only");
+    }
+    places.outputs_.emplace_back((*region)->data() + range.offset, range.size);
+    places.output_bytes_ += range.size;
+    places.regions_.push_back(*std::move(region));
+  }
+  return places;
+}
+
+}  // namespace quantd

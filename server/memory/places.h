@@ -1,0 +1,51 @@
+// Where the tensors of a call lie that are not in its message, nor in its
+// reply: in regions, which stay mapped as long as this lives.
+#ifndef QUANTD_SERVER_MEMORY_PLACES_H_
+#define QUANTD_SERVER_MEMORY_PLACES_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/wire.h"
+#include "server/memory/region.h"
+
+namespace quantd {
+
+class Regions;
+
+class Places {
+ public:
+  Places() = default;
+
+  // FieldError for what the regions do not have. `regions` may be null: there
+  // are none. The request must outlive it.
+  static absl::StatusOr<Places> Find(const wire::Request& request,
+                                     const Regions* regions);
+
+  // Whether inputs lie elsewhere than in the message: then all of them.
+  bool lends_inputs() const { return !inputs_.empty(); }
+  bool lends_outputs() const { return !outputs_.empty(); }
+  // For each of plan.inputs(); of one that is a field of the request, that.
+  const std::vector<absl::Span<const std::byte>>& inputs() const {
+    return inputs_;
+  }
+  // For each of plan.outputs(); null: it travels.
+  const std::vector<absl::Span<std::byte>>& outputs() const { return outputs_; }
+  // Bytes that are in regions.
+  size_t input_bytes() const { return input_bytes_; }
+  size_t output_bytes() const { return output_bytes_; }
+
+ private:
+  std::vector<std::shared_ptr<const Region>> regions_;
+  std::vector<absl::Span<const std::byte>> inputs_;
+  std::vector<absl::Span<std::byte>> outputs_;
+  size_t input_bytes_ = 0;
+  size_t output_bytes_ = 0;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_MEMORY_PLACES_H_

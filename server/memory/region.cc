@@ -1,0 +1,112 @@
+#include "server/memory/region.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace quantd {
+namespace {
+
+using wire::OfferAnswer;
+using wire::OfferReply;
+using wire::Refuse;
+
+// F_SEAL_FUTURE_WRITE, which older headers lack.
+constexpr int kSealFutureWrite = 0x0010;
+
+// What speaks against mapping it.
+std::optional<OfferReply> Judge(const wire::Offer& offer, int fd, int seals) {
+  struct stat status = {};
+  struct statfs system = {};
+  // Of huge pages a missing one would be no error but a signal, so that they
+  // are not taken: the file system must be the one of ordinary memfds.
+  if (seals < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
+      fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) {
+    return Refuse(OfferAnswer::kNotMemfd,
+                  "expected a memfd of ordinary pages, got another descriptor");
+  }
+  constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW;
+  if ((seals & kNeeded) != kNeeded) {
+    return Refuse(OfferAnswer::kNotSealed,
+                  "expected the seals F_SEAL_SHRINK and F_SEAL_GROW");
+  }
+  const auto size = static_cast<uint64_t>(status.st_size);
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+  if (size == 0 || size % page != 0 || size != offer.size) {
+    return Refuse(
+        OfferAnswer::kSize,
+        fmt::format("expected {} bytes as offered, in pages of {}, got {}",
+                    offer.size, page, size));
+  }
+  // In units of 512 bytes, whatever st_blksize says.
+  if (static_cast<uint64_t>(status.st_blocks) < size / 512) {
+    return Refuse(OfferAnswer::kNotPopulated,
+                  fmt::format("expected {} bytes of pages, got {}", size,
+                              status.st_blocks * 512));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Region::Made Region::Map(const wire::Offer& offer, const Descriptor& descriptor,
+                         std::shared_ptr<RegionUse> use,
+                         std::shared_ptr<const Descriptor> connection) {
+  const int fd = descriptor.get();
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (auto refusal = Judge(offer, fd, seals)) return *std::move(refusal);
+  const bool writable =
+      !offer.read_only && (seals & (F_SEAL_WRITE | kSealFutureWrite)) == 0;
+  void* const data =
+      mmap(nullptr, offer.size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+           MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (data == MAP_FAILED) {
+    return Refuse(OfferAnswer::kNotMapped,
+                  fmt::format("cannot map it: {}", std::strerror(errno)));
+  }
+  // Where its pages are large ones.
+  madvise(data, offer.size, MADV_HUGEPAGE);
+  return std::shared_ptr<const Region>(
+      new Region(static_cast<std::byte*>(data), offer.size, writable,
+                 std::move(use), std::move(connection)));
+}
+
+Region::Region(std::byte* data, size_t size, bool writable,
+               std::shared_ptr<RegionUse> use,
+               std::shared_ptr<const Descriptor> connection)
+    : connection_(std::move(connection)),
+      use_(std::move(use)),
+      data_(data),
+      size_(size),
+      writable_(writable) {
+  ++use_->regions;
+  use_->bytes += size_;
+}
+
+Region::~Region() {
+  munmap(data_, size_);
+  --use_->regions;
+  use_->bytes -= size_;
+}
+
+}  // namespace quantd

@@ -1,0 +1,73 @@
+// Memory of a client's that the server works in, too.
+//
+// It is mapped once, when it is taken, and unmapped when its connection is over
+// and no call uses it any more. Its size cannot change meanwhile: seals forbid
+// it, so that no access can fault. What is in it may change at any time, and is
+// never asked for a size, an index or a decision.
+#ifndef QUANTD_SERVER_MEMORY_REGION_H_
+#define QUANTD_SERVER_MEMORY_REGION_H_
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <variant>
+
+#include "absl/types/span.h"
+#include "proto/memory/offer.h"
+
+namespace quantd {
+
+// What is mapped, in all. Regions may outlive who counts on it.
+struct RegionUse {
+  std::atomic<size_t> regions = 0;
+  std::atomic<size_t> bytes = 0;
+};
+
+// A descriptor, or -1; closed on destruction. Move-only.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// Immutable; any thread. Other kinds of memory than the host's will be read by
+// other means than a span.
+class Region {
+ public:
+  // Maps what was offered, which must be sealed and populated. The connection
+  // is kept open until it is unmapped: to whoever waits at the other end, its
+  // end says that nobody reads or writes here any more.
+  using Made = std::variant<std::shared_ptr<const Region>, wire::OfferReply>;
+  static Made Map(const wire::Offer& offer, const Descriptor& descriptor,
+                  std::shared_ptr<RegionUse> use,
+                  std::shared_ptr<const Descriptor> connection);
+  ~Region();
+  Region(const Region&) = delete;
+
+  size_t size() const { return size_; }
+  bool writable() const { return writable_; }
+  // Only within the region's size, and only where writable() to be written.
+  std::byte* data() const { return data_; }
+
+ private:
+  Region(std::byte* data, size_t size, bool writable,
+         std::shared_ptr<RegionUse> use,
+         std::shared_ptr<const Descriptor> connection);
+
+  // First, so that it goes last.
+  const std::shared_ptr<const Descriptor> connection_;
+  const std::shared_ptr<RegionUse> use_;
+  std::byte* const data_;
+  const size_t size_;
+  const bool writable_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_MEMORY_REGION_H_

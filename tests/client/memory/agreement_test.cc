@@ -1,0 +1,181 @@
+// Calls by shared memory against calls by messages, between two processes: not
+// one byte differs.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "tests/bench/rpc_process.h"
+#include "tests/client/temp_dir.h"
+#include "tests/kernels/device/plan_rows.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/tensors.h"
+
+namespace quantd {
+namespace {
+
+using Bytes = absl::Span<const std::byte>;
+
+// Parts of one block, one after the other, each as far from a page as a tensor
+// may begin.
+class Arena {
+ public:
+  explicit Arena(absl::Span<std::byte> bytes) : bytes_(bytes) {}
+  absl::Span<std::byte> Take(size_t size, size_t element) {
+    const size_t start = (used_ + 63) / 64 * 64 + element;
+    used_ = start + size;
+    return bytes_.subspan(start, size);
+  }
+
+ private:
+  const absl::Span<std::byte> bytes_;
+  size_t used_ = 0;
+};
+
+class SharedAgreement : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    directory_ = new TempDir;
+    const std::string socket = *directory_ / "memory";
+    process_ = new bench::ServerProcess({bench::FindQuantd(), "--listen",
+                                         "unix:" + (*directory_ / "calls"),
+                                         "--device", "cpu:0", "--memory-budget",
+                                         "64MiB", "--memory-socket", socket});
+    ASSERT_TRUE(process_->running()) << process_->Log();
+    auto plain = Client::Create(process_->address());
+    ASSERT_THAT(plain, IsOk());
+    plain_ = *std::move(plain);
+    auto client =
+        Client::Create(process_->address(), {.memory_socket = socket});
+    ASSERT_THAT(client, IsOk());
+    client_ = *std::move(client);
+    auto memory = client_->AllocateHost(size_t{32} << 20);
+    ASSERT_THAT(memory, IsOk());
+    memory_ = *std::move(memory);
+  }
+  static void TearDownTestSuite() {
+    memory_ = HostMemory();
+    client_.reset();
+    plain_.reset();
+    delete process_;
+    delete directory_;
+  }
+
+  // The inputs of a plan, by themselves and in shared memory.
+  static std::vector<oracle::Bytes> InputsOf(const Plan& plan, uint64_t seed) {
+    std::vector<oracle::Bytes> inputs;
+    for (const TensorSpec& input : plan.inputs()) {
+      inputs.push_back(RandomBytes(static_cast<int64_t>(input.size), seed));
+    }
+    return inputs;
+  }
+
+  static absl::StatusOr<Result> Run(Client& client, const Plan& plan,
+                                    const std::vector<Bytes>& in,
+                                    const CallOptions& call) {
+    const Plan::Options& options = plan.options();
+    if (const auto* o = std::get_if<QuantizeOptions>(&options)) {
+      return client.Quantize(plan.tensor(), in[0], *o, call);
+    }
+    if (const auto* o = std::get_if<RhtAmaxOptions>(&options)) {
+      return client.RhtAmax(plan.tensor(), in[0], *o, call);
+    }
+    if (const auto* o = std::get_if<ApplyRhtOptions>(&options)) {
+      return client.ApplyRht(plan.tensor(), in[0], *o, call);
+    }
+    QuantizedBytes codes = {.data = in[0], .scale = in[1], .amax = {}};
+    if (in.size() > 2) {
+      codes.amax = codes.global = {reinterpret_cast<const float*>(in[2].data()),
+                                   in[2].size() / sizeof(float)};
+    }
+    return client.Dequantize(plan.tensor(), codes,
+                             std::get<DequantizeOptions>(options), call);
+  }
+
+  static void ExpectSame(const Plan& plan) {
+    // Shapes that only a plan is made of.
+    if (plan.input_bytes() + plan.output_bytes() > memory_.bytes().size() / 2) {
+      return;
+    }
+    const std::vector<oracle::Bytes> inputs = InputsOf(plan, calls_);
+    std::vector<Bytes> theirs;
+    std::vector<Bytes> shared;
+    Arena arena(memory_.bytes());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      theirs.push_back({reinterpret_cast<const std::byte*>(inputs[i].data()),
+                        inputs[i].size()});
+      const auto to =
+          arena.Take(inputs[i].size(), SizeOf(plan.inputs()[i].dtype));
+      std::copy(theirs[i].begin(), theirs[i].end(), to.begin());
+      shared.push_back(to);
+    }
+    const auto expected = Run(*plain_, plan, theirs, {});
+    // All outputs, all but a small or a large one, or none.
+    CallOptions call;
+    const size_t turn = calls_++ % 4;
+    for (size_t i = 0; i < plan.outputs().size(); ++i) {
+      const TensorSpec& spec = plan.outputs()[i];
+      if (turn == 3 || turn == i + 1) continue;
+      const auto to = arena.Take(spec.size, SizeOf(spec.dtype));
+      std::fill(to.begin(), to.end(), std::byte{0xa5});
+      call.into.push_back({spec.kind, to});
+    }
+    const auto got = Run(*client_, plan, shared, call);
+    ASSERT_EQ(got.status().code(), expected.status().code()) << got.status();
+    if (!expected.ok()) return;
+    EXPECT_EQ(expected->transport(), Transport::kUnix);
+    EXPECT_EQ(got->transport(), plan.input_bytes() == 0 && call.into.empty()
+                                    ? Transport::kUnix
+                                    : Transport::kShared);
+    for (const TensorSpec& part : expected->parts()) {
+      EXPECT_TRUE(BytesEq(Name(part.kind), expected->bytes(part.kind),
+                          got->bytes(part.kind)));
+    }
+    EXPECT_EQ(got->saw_nan(), expected->saw_nan());
+    // Input by a message, output in shared memory.
+    if (turn != 0) return;
+    const auto half = Run(*client_, plan, theirs, call);
+    ASSERT_THAT(half, IsOk());
+    EXPECT_EQ(half->transport(), Transport::kShared);
+    for (const TensorSpec& part : expected->parts()) {
+      EXPECT_TRUE(BytesEq(Name(part.kind), expected->bytes(part.kind),
+                          half->bytes(part.kind)));
+    }
+  }
+
+  static inline TempDir* directory_ = nullptr;
+  static inline bench::ServerProcess* process_ = nullptr;
+  static inline std::unique_ptr<Client> plain_;
+  static inline std::unique_ptr<Client> client_;
+  static inline HostMemory memory_;
+  static inline size_t calls_ = 0;
+};
+
+TEST_F(SharedAgreement, Quantize) {
+  ForQuantizeRows(1, [](const QuantizeRow& row) {
+    SCOPED_TRACE(row.format.name);
+    SCOPED_TRACE(row.settings);
+    if (!HasFatalFailure()) ExpectSame(row.plan);
+  });
+  EXPECT_GT(calls_, 500u);
+}
+
+TEST_F(SharedAgreement, Dequantize) {
+  ForDequantizeRows([](const PlanRow& row) {
+    SCOPED_TRACE(row.format);
+    SCOPED_TRACE(row.settings);
+    if (!HasFatalFailure()) ExpectSame(row.plan);
+  });
+}
+
+TEST_F(SharedAgreement, Rotations) {
+  const auto each = [](const PlanRow& row) {
+    SCOPED_TRACE(row.settings);
+    if (!HasFatalFailure()) ExpectSame(row.plan);
+  };
+  ForRhtAmaxRows(each);
+  ForApplyRhtRows(each);
+}
+
+}  // namespace
+}  // namespace quantd

@@ -1,0 +1,216 @@
+// What becomes of shared memory when the server, a call or a client ends early.
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/client/memory/sharing_fixture.h"
+
+namespace quantd {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+TEST_F(Sharing, AServerThatStartsAgainIsSharedWithAgain) {
+  Start();
+  auto client = Open();
+  const HostMemory memory = Allocate(*client, 1 << 20);
+  const Places places(memory, 128);
+  Fill(places.input, 5);
+  ASSERT_THAT(places.Quantize(*client), IsOk());
+  const std::vector<std::byte> codes(places.codes.begin(), places.codes.end());
+  for (const bool with_door : {true, false, true}) {
+    process_->Signal(SIGKILL);
+    process_->WaitForExit(10);
+    Start(with_door);
+    std::fill(places.codes.begin(), places.codes.end(), std::byte{0});
+    // What is tried once a second has been tried.
+    std::this_thread::sleep_for(milliseconds(1100));
+    const auto result = places.Quantize(*client);
+    ASSERT_THAT(result, IsOk());
+    EXPECT_EQ(result->transport(),
+              with_door ? Transport::kShared : Transport::kUnix);
+    EXPECT_TRUE(BytesEq("codes", codes, places.codes));
+  }
+}
+
+TEST_F(Sharing, NothingIsWrittenAfterACallWasCancelled) {
+  Start();
+  auto client = Open();
+  constexpr int64_t kRows = 16 << 10;  // 32 MiB
+  const HostMemory memory = Allocate(*client, kRows * (2048 + 512 + 64));
+  const Places places(memory, kRows);
+  Fill(places.input, 6);
+  // The first one is slower than all others.
+  ASSERT_THAT(places.Quantize(*client, {}, true), IsOk());
+  const auto start = Clock::now();
+  ASSERT_THAT(places.Quantize(*client, {}, true), IsOk());
+  const auto whole = std::chrono::duration_cast<std::chrono::microseconds>(
+      Clock::now() - start);
+  std::mt19937 random(7);
+  int cancelled = 0;
+  for (int i = 0; i < 30; ++i) {
+    CallOptions call;
+    call.cancel.emplace();
+    std::thread canceller([&] {
+      std::this_thread::sleep_for(whole * (random() % 100) / 100);
+      call.cancel->Cancel();
+    });
+    const auto result = places.Quantize(*client, call, true);
+    canceller.join();
+    if (result.ok()) continue;
+    ++cancelled;
+    // What the job would have written last.
+    const auto end = places.codes.last(4096);
+    std::fill(end.begin(), end.end(), std::byte{0xee});
+    std::this_thread::sleep_for(2 * whole);
+    ASSERT_EQ(std::count(end.begin(), end.end(), std::byte{0xee}), 4096) << i;
+  }
+  EXPECT_GT(cancelled, 0);
+  const auto result = places.Quantize(*client);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_TRUE(Eventually([&] {
+    return places.Quantize(*client)->transport() == Transport::kShared;
+  }));
+}
+
+TEST_F(Sharing, ADoorThatDoesNotAnswerHoldsACallToItsDeadline) {
+  Start();
+  auto client = Open();
+  const HostMemory memory = Allocate(*client, 1 << 20);
+  const Places places(memory, 128);
+  ASSERT_THAT(places.Quantize(*client), IsOk());
+  process_->Signal(SIGKILL);
+  process_->WaitForExit(10);
+  Start();
+  process_->Signal(SIGSTOP);
+  ASSERT_TRUE(Eventually([&] { return Stands(); }));
+  CallOptions call;
+  call.deadline = milliseconds(500);
+  // The first finds that its memory is not shared any more, and the second
+  // that nobody answers at the door.
+  for (int i = 0; i < 2; ++i) {
+    const auto start = Clock::now();
+    EXPECT_THAT(places.Quantize(*client, call),
+                StatusIs(absl::StatusCode::kDeadlineExceeded));
+    EXPECT_LT(Clock::now() - start, std::chrono::seconds(15));
+  }
+  process_->Signal(SIGCONT);
+}
+
+TEST_F(Sharing, AServerThatStandsStillHoldsNobodyForEver) {
+  Start();
+  auto client = Open(milliseconds(300));
+  const HostMemory memory = Allocate(*client, 1 << 20);
+  const Places places(memory, 128);
+  Fill(places.input, 8);
+  ASSERT_THAT(places.Quantize(*client), IsOk());
+  process_->Signal(SIGSTOP);
+  ASSERT_TRUE(Eventually([&] { return Stands(); }));
+  const auto start = Clock::now();
+  CallOptions call;
+  call.deadline = milliseconds(200);
+  EXPECT_THAT(places.Quantize(*client, call),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(15));
+  process_->Signal(SIGCONT);
+  // Whatever it may yet write: it is not lent again.
+  std::this_thread::sleep_for(milliseconds(1100));
+  const auto result = places.Quantize(*client);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->transport(), Transport::kUnix);
+}
+
+// Not a test: a process that makes calls until it is killed.
+TEST_F(Sharing, DISABLED_Victim) {
+  const char* const target = std::getenv("QUANTD_VICTIM_TARGET");
+  const char* const socket = std::getenv("QUANTD_VICTIM_SOCKET");
+  ASSERT_TRUE(target != nullptr && socket != nullptr);
+  auto client = Client::Create(target, {.memory_socket = socket});
+  ASSERT_THAT(client, IsOk());
+  const HostMemory memory = Allocate(**client, size_t{6} << 20);
+  const Places places(memory, 2048);
+  Fill(places.input, 9);
+  ASSERT_EQ(places.Quantize(**client)->transport(), Transport::kShared);
+  ASSERT_EQ(write(3, "!", 1), 1);
+  while (places.Quantize(**client).ok()) {
+  }
+}
+
+TEST_F(Sharing, ClientsThatAreKilledHurtNobody) {
+  Start();
+  auto client = Open();
+  const HostMemory memory = Allocate(*client, 1 << 20);
+  const Places places(memory, 256);
+  Fill(places.input, 10);
+  ASSERT_THAT(places.Quantize(*client), IsOk());
+  const std::vector<std::byte> codes(places.codes.begin(), places.codes.end());
+  ASSERT_TRUE(Eventually([&] { return Mapped() == 1; }));
+  const size_t descriptors = Descriptors();
+
+  std::atomic<bool> stop = false;
+  std::atomic<int> good = 0;
+  std::thread other([&] {
+    while (!stop) {
+      std::fill(places.codes.begin(), places.codes.end(), std::byte{0});
+      const auto result = places.Quantize(*client);
+      EXPECT_THAT(result, IsOk());
+      EXPECT_EQ(result->transport(), Transport::kShared);
+      EXPECT_TRUE(BytesEq("codes", codes, places.codes));
+      ++good;
+    }
+  });
+  const std::string self = bench::SelfPath();
+  const std::string target = "QUANTD_VICTIM_TARGET=" + Calls();
+  const std::string socket = "QUANTD_VICTIM_SOCKET=" + Socket();
+  const char* const arguments[] = {
+      self.c_str(), "--gtest_also_run_disabled_tests",
+      "--gtest_filter=Sharing.DISABLED_Victim", nullptr};
+  const char* const environment[] = {target.c_str(), socket.c_str(), nullptr};
+  std::mt19937 random(11);
+  for (int i = 0; i < 50; ++i) {
+    int ready[2];
+    ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, ready[1], 3);
+    pid_t victim = -1;
+    ASSERT_EQ(posix_spawn(&victim, self.c_str(), &actions, nullptr,
+                          const_cast<char**>(arguments),
+                          const_cast<char**>(environment)),
+              0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ready[1]);
+    char byte = 0;
+    EXPECT_EQ(read(ready[0], &byte, 1), 1);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
+    kill(victim, SIGKILL);
+    waitpid(victim, nullptr, 0);
+    close(ready[0]);
+  }
+  stop = true;
+  other.join();
+  EXPECT_GT(good, 50);
+  EXPECT_TRUE(Eventually([&] { return Mapped() == 1; })) << Mapped();
+  EXPECT_TRUE(Eventually([&] { return Descriptors() <= descriptors; }))
+      << descriptors << " and now " << Descriptors();
+  // It ends well only if all memory came back.
+  client.reset();
+  process_->Signal(SIGTERM);
+  EXPECT_EQ(process_->WaitForExit(30), 0) << process_->Log();
+}
+
+}  // namespace
+}  // namespace quantd

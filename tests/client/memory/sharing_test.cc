@@ -1,0 +1,165 @@
+// How a client gets memory that it shares, and which way its calls then go.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/client/memory/sharing_fixture.h"
+
+namespace quantd {
+namespace {
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+
+TEST_F(Sharing, MemoryIsSharedFromItsAllocationToItsEnd) {
+  Start();
+  auto client = Open();
+  HostMemory memory = Allocate(*client, 100'000);
+  EXPECT_TRUE(memory.shared());
+  EXPECT_EQ(memory.bytes().size(), 100'000u);
+  EXPECT_EQ(memory.bytes().front(), std::byte{0});
+  EXPECT_EQ(Mapped(), 1u);
+  // Parts of it are known by their address, on any thread, and moving the owner
+  // moves nothing.
+  const HostMemory owner = std::move(memory);
+  EXPECT_TRUE(memory.bytes().empty());
+  const Places places(owner, 32);
+  Fill(places.input, 1);
+  std::thread([&] {
+    const auto result = places.Quantize(*client);
+    ASSERT_THAT(result, IsOk());
+    EXPECT_EQ(result->transport(), Transport::kShared);
+    EXPECT_EQ(Name(result->transport()), "shared");
+    EXPECT_EQ(result->bytes(TensorKind::kRowwiseData).data(),
+              places.codes.data());
+  }).join();
+  // Other memory goes the ordinary way.
+  const std::vector<std::byte> copy(places.input.begin(), places.input.end());
+  const auto result = client->Quantize(places.tensor, copy, Nvfp4());
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->transport(), Transport::kUnix);
+  EXPECT_TRUE(
+      BytesEq("codes", places.codes, result->bytes(TensorKind::kRowwiseData)));
+}
+
+TEST_F(Sharing, MemoryThatIsGivenUpIsUnmapped) {
+  Start();
+  const size_t before = Descriptors();
+  auto client = Open();
+  for (int i = 0; i < 20; ++i) {
+    // Half of what there is: the ones before must have gone.
+    ASSERT_TRUE(Eventually([&] { return Mapped() == 0; }));
+    Allocate(*client, size_t{64} << 20);
+  }
+  client.reset();
+  EXPECT_TRUE(Eventually([&] { return Mapped() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return Descriptors() == before; }))
+      << before << " and now " << Descriptors();
+}
+
+TEST_F(Sharing, InPlaceGoesTheOrdinaryWay) {
+  Start();
+  auto client = Open();
+  const HostMemory memory = Allocate(*client, 1 << 20);
+  const absl::Span<std::byte> input = memory.bytes().first(64 * 2048);
+  Fill(input, 2);
+  const std::vector<std::byte> copy(input.begin(), input.end());
+  const auto expected = client->Quantize(Rows(64), copy, Nvfp4());
+  const CallOptions call = {
+      .into = {{TensorKind::kRowwiseData, input.first(input.size() / 4)}}};
+  const auto got = client->Quantize(Rows(64), input, Nvfp4(), call);
+  ASSERT_THAT(expected, IsOk());
+  ASSERT_THAT(got, IsOk());
+  // The input is lent, and what is written over it is not.
+  EXPECT_EQ(got->transport(), Transport::kShared);
+  EXPECT_TRUE(BytesEq("codes", expected->bytes(TensorKind::kRowwiseData),
+                      got->bytes(TensorKind::kRowwiseData)));
+}
+
+TEST_F(Sharing, WhatCannotBeSharedIsRefused) {
+  auto client = Open();
+  EXPECT_THAT(client->AllocateHost(4096),
+              StatusIs(absl::StatusCode::kUnavailable));
+  Start();
+  EXPECT_THAT(client->AllocateHost(0), StatusIs(kInvalid));
+  EXPECT_THAT(client->AllocateHost(size_t{65} << 20),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(client->AllocateHost(SIZE_MAX),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(Mapped(), 0u);
+  const auto two = Client::Create(Calls() + "," + Calls() + "2",
+                                  {.memory_socket = Socket()});
+  EXPECT_THAT(two, StatusIs(kInvalid));
+  EXPECT_EQ(FieldOf(two.status()), "memory_socket");
+}
+
+TEST_F(Sharing, MemoryOfTheCallers) {
+  Start();
+  auto client = Open();
+  constexpr size_t kSize = 1 << 20;
+  const int memfd = memfd_create("theirs", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_EQ(ftruncate(memfd, kSize), 0);
+  auto* const data = static_cast<std::byte*>(
+      mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0));
+  ASSERT_NE(data, MAP_FAILED);
+  const absl::Span<std::byte> mapping(data, kSize);
+  EXPECT_THAT(client->RegisterHost(memfd, mapping), StatusIs(kInvalid));
+  EXPECT_THAT(client->RegisterHost(-1, mapping), StatusIs(kInvalid));
+  ASSERT_EQ(fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  // Sealed, but no page is there yet.
+  EXPECT_THAT(client->RegisterHost(memfd, mapping), StatusIs(kInvalid));
+  Fill(mapping, 3);
+  EXPECT_THAT(client->RegisterHost(memfd, mapping.first(4096)),
+              StatusIs(kInvalid));
+  auto memory = client->RegisterHost(memfd, mapping);
+  ASSERT_THAT(memory, IsOk());
+  EXPECT_EQ(Places(*memory, 128).Quantize(*client)->transport(),
+            Transport::kShared);
+  *memory = HostMemory();
+  EXPECT_EQ(Places(HostMemory(mapping, nullptr, false), 128)
+                .Quantize(*client)
+                ->transport(),
+            Transport::kUnix);
+  // To be read alone: the output comes by a message.
+  memory = client->RegisterHost(memfd, mapping, HostUse::kRead);
+  close(memfd);
+  ASSERT_THAT(memory, IsOk());
+  const Places places(*memory, 128);
+  const auto result = places.Quantize(*client);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->transport(), Transport::kShared);
+  EXPECT_NE(ReadFile("/proc/" + std::to_string(process_->pid()) + "/maps")
+                .find("r--s"),
+            std::string::npos);
+  *memory = HostMemory();
+  munmap(data, kSize);
+}
+
+TEST_F(Sharing, InProcessMemoryIsOrdinary) {
+  auto client = Client::Create("local:cpu");
+  ASSERT_THAT(client, IsOk());
+  const HostMemory memory = Allocate(**client, 1 << 20);
+  EXPECT_FALSE(memory.shared());
+  const Places places(memory, 128);
+  Fill(places.input, 4);
+  const auto result = places.Quantize(**client);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->transport(), Transport::kLocal);
+}
+
+TEST_F(Sharing, WithoutADoorCallsCopy) {
+  Start(false);
+  auto client = Client::Create(Calls());
+  ASSERT_THAT(client, IsOk());
+  const HostMemory memory = Allocate(**client, 1 << 20);
+  EXPECT_FALSE(memory.shared());
+  EXPECT_EQ(Places(memory, 128).Quantize(**client)->transport(),
+            Transport::kUnix);
+}
+
+}  // namespace
+}  // namespace quantd

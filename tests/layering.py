@@ -46,7 +46,7 @@ proto: kernels/plan kernels/device/backend.h proto/memory absl fmt google messag
 proto/memory: kernels/plan absl fmt messages
 proto/net: absl fmt grpcpp openssl
 server: kernels/plan kernels/device proto proto/net server/memory absl fmt google grpc grpcpp messages openssl spdlog CLI
-server/memory: kernels/plan proto proto/memory server/listen_socket.h absl fmt
+server/memory: kernels/plan proto proto/memory server/listen_socket.h absl fmt kernels/device/devices.h
 client: kernels/plan client/net client/parts absl fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
 client/memory: kernels/plan proto/memory client/call_options.h client/host_memory.h absl fmt

@@ -1,5 +1,8 @@
 #include "kernels/cuda/cuda_backend.h"
 
+#include <cuda_runtime_api.h>
+
+#include <atomic>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -11,6 +14,10 @@ namespace quantd::cuda {
 namespace {
 
 constexpr int kDefaultSlots = 4;
+
+// The first device that was opened, or -1: to ask the driver through another
+// would take memory there.
+std::atomic<int> first_opened = -1;
 
 class CudaBackend : public Backend {
  public:
@@ -66,6 +73,8 @@ absl::StatusOr<std::unique_ptr<Backend>> Open(int ordinal,
   info.slots = slots;
   info.memory_limit = options.memory_limit;
   info.borrows = true;
+  int none = -1;
+  first_opened.compare_exchange_strong(none, ordinal);
   return std::make_unique<CudaBackend>(std::move(info), *std::move(device));
 }
 
@@ -75,6 +84,22 @@ int DeviceCount() {
   int count = 0;
   if (!UnavailableReason().empty()) return 0;
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+bool PageLock(void* memory, size_t bytes, bool writable) {
+  const int device = first_opened;
+  if (device < 0 || cudaSetDevice(device) != cudaSuccess) return false;
+  unsigned flags = cudaHostRegisterPortable;
+  if (!writable) flags |= cudaHostRegisterReadOnly;
+  const cudaError_t error = cudaHostRegister(memory, bytes, flags);
+  // It is in our hands: nobody else is to find it.
+  if (error != cudaSuccess) cudaGetLastError();
+  return error == cudaSuccess;
+}
+
+void PageUnlock(void* memory) {
+  // The driver may be on its way out, and the memory's locks with it.
+  if (cudaHostUnregister(memory) != cudaSuccess) cudaGetLastError();
 }
 
 }  // namespace quantd::cuda

@@ -2,6 +2,7 @@
 #ifndef QUANTD_KERNELS_CUDA_CUDA_BACKEND_H_
 #define QUANTD_KERNELS_CUDA_CUDA_BACKEND_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -23,6 +24,12 @@ int DeviceCount();
 
 // Why there is no usable device; empty when there is one.
 std::string UnavailableReason();
+
+// Page-locks memory of this process for all devices: what lies in it is copied
+// without a detour. False where no device has been opened, or where the driver
+// will not; then nothing has changed.
+bool PageLock(void* memory, size_t bytes, bool writable);
+void PageUnlock(void* memory);
 
 }  // namespace quantd::cuda
 

@@ -72,4 +72,19 @@ std::string CudaUnavailableReason() {
 #endif
 }
 
+PageLock::PageLock([[maybe_unused]] absl::Span<std::byte> memory,
+                   [[maybe_unused]] bool writable) {
+#ifdef QUANTD_HAVE_CUDA
+  if (cuda::PageLock(memory.data(), memory.size(), writable)) {
+    memory_ = memory.data();
+  }
+#endif
+}
+
+PageLock::~PageLock() {
+#ifdef QUANTD_HAVE_CUDA
+  if (memory_ != nullptr) cuda::PageUnlock(memory_);
+#endif
+}
+
 }  // namespace quantd

@@ -2,12 +2,14 @@
 #ifndef QUANTD_KERNELS_DEVICE_DEVICES_H_
 #define QUANTD_KERNELS_DEVICE_DEVICES_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kernels/device/backend.h"
 
 namespace quantd {
@@ -30,6 +32,22 @@ std::vector<std::string> ListCpuIsas();
 
 // Why there is no CUDA backend; empty when there is one.
 std::string CudaUnavailableReason();
+
+// Memory of this process that devices which copy from the host may copy from,
+// and where it may be written to, without a detour: page-locked for them, until
+// destruction. Where there is no such device nothing is done.
+class PageLock {
+ public:
+  // The memory must outlive it.
+  PageLock(absl::Span<std::byte> memory, bool writable);
+  ~PageLock();
+  PageLock(const PageLock&) = delete;
+  PageLock& operator=(const PageLock&) = delete;
+  bool held() const { return memory_ != nullptr; }
+
+ private:
+  void* memory_ = nullptr;
+};
 
 }  // namespace quantd
 

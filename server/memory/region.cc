@@ -99,11 +99,13 @@ Region::Region(std::byte* data, size_t size, bool writable,
       data_(data),
       size_(size),
       writable_(writable) {
+  locked_.emplace(absl::MakeSpan(data, size), writable);
   ++use_->regions;
   use_->bytes += size_;
 }
 
 Region::~Region() {
+  locked_.reset();
   munmap(data_, size_);
   --use_->regions;
   use_->bytes -= size_;

@@ -1,18 +1,20 @@
 // Memory of a client's that the server works in, too.
 //
-// It is mapped once, when it is taken, and unmapped when its connection is over
-// and no call uses it any more. Its size cannot change meanwhile: seals forbid
-// it, so that no access can fault. What is in it may change at any time, and is
-// never asked for a size, an index or a decision.
+// It is mapped once, and page-locked for GPUs, when it is taken; that ends when
+// its connection is over and no call uses it any more. Its size cannot change
+// meanwhile: seals forbid it, so that no access can fault. What is in it may
+// change at any time, and is never asked for a size, an index or a decision.
 #ifndef QUANTD_SERVER_MEMORY_REGION_H_
 #define QUANTD_SERVER_MEMORY_REGION_H_
 
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <variant>
 
 #include "absl/types/span.h"
+#include "kernels/device/devices.h"
 #include "proto/memory/offer.h"
 
 namespace quantd {
@@ -66,6 +68,7 @@ class Region {
   std::byte* const data_;
   const size_t size_;
   const bool writable_;
+  std::optional<PageLock> locked_;
 };
 
 }  // namespace quantd

@@ -3,6 +3,7 @@
 // Python package, which answer the same lines.
 //
 //   sdk_bench TARGET [--memory-socket PATH] [--in-place] [--given-amax]
+//             [--rht]
 //
 // With --memory-socket, which means --in-place, tensors and results lie in
 // memory that is shared with the server; with --in-place alone, for a target
@@ -40,6 +41,7 @@ struct Flags {
   std::string memory_socket;
   bool in_place = false;
   bool given_amax = false;
+  bool rotated = false;
 };
 
 // Values between 1 and 4 of either sign.
@@ -58,6 +60,7 @@ class Worker {
       : client_(client), calls_(calls) {
     options_.format = Format::kNvfp4;
     if (flags.given_amax) options_.rowwise_amax = {5.0f};
+    options_.rht.rowwise = flags.rotated;
     tensor_ = {DType::kBF16,
                {static_cast<int64_t>(bytes) / (2 * kColumns), kColumns}};
     Allocate(bytes, &memory_);
@@ -181,6 +184,7 @@ int main(int argc, char** argv) {
   app.add_flag("--in-place", flags.in_place,
                "Results are written to the caller's memory");
   app.add_flag("--given-amax", flags.given_amax, "Not computed");
+  app.add_flag("--rht", flags.rotated, "Rows are rotated");
   CLI11_PARSE(app, argc, argv);
   flags.in_place |= !flags.memory_socket.empty();
   quantd::TuneAllocatorForBulkTransfers();

@@ -20,7 +20,7 @@ while getopts j: option; do
   esac
 done
 
-programs=(quantd quantctl golden_test contract_test gpu_contract_test
+programs=(quantd quantctl sdk_bench golden_test contract_test gpu_contract_test
   local_memory_test gpu_bench lent_bench rpc_bench cpu_bench)
 build=.gpu/build
 bundle=.gpu/bundle

@@ -16,6 +16,9 @@ namespace {
 
 constexpr std::byte kUntouched{0xA5};
 constexpr size_t kGuard = 64;
+// What is not written shows in less than that; of more only the guards are
+// filled, which is much less work.
+constexpr size_t kFilled = size_t{1} << 20;
 
 bool OnDevice(LendableKind kind) {
   return kind == LendableKind::kDevice || kind == LendableKind::kDeviceOdd;
@@ -126,8 +129,10 @@ Lendable::Lendable(LendableKind kind, const TensorSpec& spec)
     store_->begin = store_->piece.data();
   }
   data_ = store_->begin + kGuard + odd;
-  const std::vector<std::byte> untouched(store_->bytes, kUntouched);
+  const std::vector<std::byte> untouched(
+      size_ < kFilled ? store_->bytes : kGuard + odd, kUntouched);
   Copy(store_->begin, untouched.data(), untouched.size());
+  Copy(data_ + size_, untouched.data(), kGuard);
 }
 
 Lendable::Lendable(Lendable&&) noexcept = default;

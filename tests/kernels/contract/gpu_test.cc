@@ -293,7 +293,7 @@ class GpuContractTest : public testing::Test {
     SCOPED_TRACE(c.name);
     ASSERT_THAT(c.plan, IsOk());
     const std::vector<Bytes> inputs = MakeInputs(*c.plan, cases_++);
-    const auto want = RunPlan(cpu_->backend(), *c.plan, inputs);
+    const auto want = RunPlanOnOwnMemory(cpu_->backend(), *c.plan, inputs);
     const auto got = RunPlan(gpu_->backend(), *c.plan, inputs);
     ASSERT_THAT(want, IsOk());
     ASSERT_THAT(got, IsOk());

@@ -132,6 +132,35 @@ def service():
                ["---", "---:", "---"] + ["---:"] * len(SIZES), lines)
 
 
+def memory():
+  lent, shared = read("h200/lent_bench.json"), read("h200/shared_memory.json")
+  sizes = SIZES + ((256 << 20, "256 MiB"),)
+  lines = []
+  for words, rows, wanted in (
+      ("bare copies, in and out at once", lent["rows"],
+       {"memory": "page-locked", "amax": "given"}),
+      ("job on page-locked memory", lent["rows"],
+       {"memory": "page-locked", "amax": "given"}),
+      ("job on pageable memory", lent["rows"],
+       {"memory": "pageable", "amax": "given"}),
+      ("job on memory of the GPU", lent["rows"],
+       {"memory": "device", "amax": "given"}),
+      ("call, shared memory, cuda:0", shared["rows"],
+       {"transport": "shared", "device": "cuda:0", "amax": "given"}),
+      ("call, unix socket, cuda:0", shared["rows"],
+       {"transport": "unix", "amax": "given"}),
+      ("call, shared memory, cpu:0", shared["rows"],
+       {"transport": "shared", "device": "cpu", "amax": "given"}),
+      ("call in process, cpu", shared["rows"],
+       {"transport": "local", "device": "cpu", "amax": "given"})):
+    key = "ceiling_us" if words.startswith("bare") else "us"
+    lines.append([words] + [time(find(rows, bytes=size, **wanted), key)
+                            for size, _ in sizes])
+  return (f"{source(lent)}; calls {source(shared)}.\n\n" +
+          table(["us"] + [text for _, text in sizes],
+                ["---"] + ["---:"] * len(sizes), lines))
+
+
 def figures():
   """The ones that matter, for the front page."""
   bench, state = read("h200/gpu_bench.json"), read("h200/gpu.json")
@@ -170,7 +199,8 @@ def figures():
 
 SECTIONS = ((HERE / "../../../README.md", "figures", figures),
             (HERE / "README.md", "GPU", gpu), (HERE / "README.md", "CPU", cpu),
-            (HERE / "README.md", "service", service))
+            (HERE / "README.md", "service", service),
+            (HERE / "README.md", "memory", memory))
 
 
 def main():

@@ -1,6 +1,5 @@
 // What the door for descriptors refuses, and in which words.
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 #include <random>
 #include <string>
@@ -155,7 +154,7 @@ TEST_F(Door, ReadsAnyBytes) {
   EXPECT_TRUE(wire::ReadOffer(good)->read_only);
   for (size_t size = 0; size < 300; ++size) {
     std::vector<std::byte> bytes(size);
-    std::memcpy(bytes.data(), good.data(), std::min(size, good.size()));
+    std::copy_n(good.begin(), std::min(size, good.size()), bytes.begin());
     EXPECT_EQ(wire::ReadOffer(bytes).has_value(), size == good.size());
     EXPECT_EQ(wire::ReadOfferReply(bytes).has_value(), size == good.size());
   }

@@ -233,7 +233,8 @@ class ScaleRules {
   static constexpr float kMostAmax = 2688;
   static constexpr float kLeastScale = 3.5f;
   static constexpr size_t kSomeScales = 8;
-  static constexpr float kMostAbove = 1000;
+  // An outlier that is 300 times the rest makes 1,024, of powers of two.
+  static constexpr float kMostAbove = 2000;
   static constexpr size_t kManyScales = 64;
   static constexpr size_t kManySingles = 3;
 

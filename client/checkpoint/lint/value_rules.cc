@@ -162,7 +162,10 @@ class ValueRules {
       const bool factor = IsPlainDecoder(linted_.model.model_type()) &&
                           !linted_.model.model_type().starts_with("gemma") &&
                           t.name().ends_with("norm.weight");
-      if ((t.stored.shape.size() >= 2 || factor) && s.dead_rows == s.rows) {
+      // Biases begin as zeros, those of stacked experts, too.
+      const bool weight =
+          t.stored.shape.size() >= 2 && !t.name().ends_with("bias");
+      if ((weight || factor) && s.dead_rows == s.rows) {
         Find("dead-weight", t.name(), "nothing but zeros");
       }
       if (s.amax > 1e6) {

@@ -39,7 +39,7 @@ std::vector<Fault> ScaleFaults() {
       {"implausible-scale", Base::kFp8,
        [](Planted& p) {
          std::vector<float> scales(32, 0.5f / 448);
-         scales[7] = 2;
+         scales[7] = 4;
          WrittenTensor& t = p.part(kQ + ".weight_scale");
          t.shape = {32, 1};
          t.bytes = FloatBytes(scales);

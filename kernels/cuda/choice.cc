@@ -1,5 +1,6 @@
 #include "kernels/cuda/choice.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <limits>
@@ -53,7 +54,37 @@ bool RotatesBySixteen(const Recipe& r) {
   return !r.copies_rotate() || r.rotation->dimension == kRhtSize;
 }
 
-// NVFP4 of bf16; kSpans where there is no kernel of its own.
+// Whether sixteen positions of every copy that are a multiple of sixteen from
+// its beginning have the random bytes of one counter.
+bool DrawsWhole(const Plan& plan, const QuantizeOptions& o) {
+  if (HasRowwise(o.usage) && o.shard.column_offset % kBlock != 0) return false;
+  if (!HasColumnwise(o.usage)) return true;
+  return std::all_of(plan.groups().begin(), plan.groups().end(),
+                     [&](const Group& g) {
+                       return (o.shard.row_offset + g.row) % kBlock == 0;
+                     });
+}
+
+// What has no kernel of its own: the frame, or kSpans where that does not
+// reach.
+EncodeKernel ChooseOther(const Plan& plan, const Recipe& r,
+                         const QuantizeOptions& o) {
+  const FormatSpec& format = *FindFormat(o.format);
+  const auto row_bytes =
+      static_cast<uint64_t>(plan.cols()) * SizeOf(plan.tensor().dtype);
+  const bool in_place = r.copies[1].wanted && !format.transposed;
+  if (o.statistics || row_bytes % 16 != 0 ||
+      plan.rows() > std::numeric_limits<int32_t>::max() ||
+      ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max() ||
+      (o.rounding == Rounding::kStochastic && !DrawsWhole(plan, o)) ||
+      (o.four_over_six != FourOverSix::kOff && o.form.row_scaled) ||
+      (in_place && o.rht.columnwise && r.rotation->dimension > format.block)) {
+    return EncodeKernel::kSpans;
+  }
+  return EncodeKernel::kFrame;
+}
+
+// NVFP4 of bf16.
 EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
                          const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
@@ -64,13 +95,13 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
       !RotatesBySixteen(r) ||
       plan.rows() > std::numeric_limits<int32_t>::max() ||
       ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max()) {
-    return EncodeKernel::kSpans;
+    return ChooseOther(plan, r, o);
   }
   if (!EncodesAsTe(NumericsOf(o))) return EncodeKernel::kNvfp4UnderGlobal;
   if ((used & (kOptStochastic | kOptFourOverSix)) != 0) {
     // A block's random bytes must be those of one counter.
     if (columnwise || format.square || o.shard.column_offset % kBlock != 0) {
-      return EncodeKernel::kSpans;
+      return ChooseOther(plan, r, o);
     }
     return used & kOptStochastic ? EncodeKernel::kNvfp4Stochastic
                                  : EncodeKernel::kNvfp4FourOverSix;
@@ -80,7 +111,7 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
                                : EncodeKernel::kNvfp4Rows;
 }
 
-// FP8 and MXFP8 of bf16; likewise.
+// FP8 and MXFP8 of bf16.
 EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
                        const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
@@ -88,7 +119,7 @@ EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
   const uint32_t used = UsedOptions(o) & ~(runs ? uint32_t{kOptProfile} : 0);
   if ((used & ~kFp8Knows) != 0 || format.square || plan.cols() % 8 != 0 ||
       ColumnsOfChunks(plan) >= std::numeric_limits<int32_t>::max()) {
-    return EncodeKernel::kSpans;
+    return ChooseOther(plan, r, o);
   }
   if (!r.copies[1].wanted && !o.dbias) {
     return runs ? EncodeKernel::kFp8Runs : EncodeKernel::kFp8Rows;
@@ -104,16 +135,17 @@ EncodeKernel ChooseEncode(const Plan& plan, const Recipe& r,
                           const QuantizeOptions& o) {
   if (!r.copies_wanted()) return EncodeKernel::kNone;
   const FormatSpec& format = *FindFormat(o.format);
-  if (format.scaling == Scaling::kChannel) return EncodeKernel::kSpans;
-  if (plan.tensor().dtype != DType::kBF16) {
-    const bool te = EncodesAsTe(NumericsOf(o));
-    if (!r.plain_nvfp4 || !te || plan.grouped()) return EncodeKernel::kSpans;
-    return r.copies[1].wanted ? EncodeKernel::kQuantizeTiles
-                              : EncodeKernel::kQuantizeRows;
+  if (plan.tensor().dtype == DType::kF32 && r.plain_nvfp4 &&
+      !r.copies[1].wanted && !plan.grouped() && EncodesAsTe(NumericsOf(o))) {
+    return EncodeKernel::kQuantizeRows;
+  }
+  if (plan.tensor().dtype != DType::kBF16 ||
+      format.scaling == Scaling::kChannel) {
+    return ChooseOther(plan, r, o);
   }
   if (format.scaling == Scaling::kNvfp4) return ChooseNvfp4(plan, r, o);
   if (format.element != DType::kE2M1x2) return ChooseFp8(plan, r, o);
-  return EncodeKernel::kSpans;
+  return ChooseOther(plan, r, o);
 }
 
 bool SumsChunks(EncodeKernel kernel) {
@@ -148,9 +180,8 @@ DecodeKernel ChooseDecode(const Recipe& r, const DequantizeOptions& o) {
 }  // namespace
 
 bool KernelChoice::reads_groups() const {
-  const bool one_tensor = encode == EncodeKernel::kNone ||
-                          encode == EncodeKernel::kQuantizeRows ||
-                          encode == EncodeKernel::kQuantizeTiles;
+  const bool one_tensor =
+      encode == EncodeKernel::kNone || encode == EncodeKernel::kQuantizeRows;
   return amax == AmaxKernel::kSpans || !one_tensor ||
          decode != DecodeKernel::kNone || dbias != DbiasKernel::kNone;
 }
@@ -184,7 +215,6 @@ std::string_view Name(AmaxKernel kernel) {
 std::string_view Name(EncodeKernel kernel) {
   static constexpr std::string_view kNames[] = {"-",
                                                 "QuantizeRows",
-                                                "QuantizeTiles",
                                                 "EncodeNvfp4Rows",
                                                 "EncodeNvfp4Tiles",
                                                 "EncodeNvfp4Squares",
@@ -195,6 +225,7 @@ std::string_view Name(EncodeKernel kernel) {
                                                 "EncodeRows",
                                                 "EncodeTiles",
                                                 "EncodeTiles (strips)",
+                                                "EncodeFrame",
                                                 "EncodeSpans"};
   return NameIn(kNames, kernel);
 }

@@ -27,9 +27,8 @@ enum class AmaxKernel {
 // Makes codes and scales.
 enum class EncodeKernel {
   kNone,
-  // NVFP4 of fp32 and fp16, one tensor: rowwise copy alone, or both.
+  // NVFP4 of one fp32 tensor, the rowwise copy alone.
   kQuantizeRows,
-  kQuantizeTiles,
   // NVFP4 of bf16: kernels/cuda/encode/nvfp4/NOTES.md.
   kNvfp4Rows,
   kNvfp4Tiles,
@@ -42,6 +41,7 @@ enum class EncodeKernel {
   kFp8Rows,
   kFp8Tiles,
   kFp8Strips,
+  kFrame,  // most of the rest: kernels/cuda/encode/frame/NOTES.md
   kSpans,  // every format, option and dtype
 };
 

@@ -27,11 +27,7 @@ cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& a,
   const Scaling scaling = a.params.scaling;
   switch (kernel) {
     case EncodeKernel::kQuantizeRows:
-      return input == DType::kF32 ? LaunchQuantizeRows<DType::kF32>(a, q)
-                                  : LaunchQuantizeRows<DType::kF16>(a, q);
-    case EncodeKernel::kQuantizeTiles:
-      return input == DType::kF32 ? LaunchQuantizeTiles<DType::kF32>(a, q)
-                                  : LaunchQuantizeTiles<DType::kF16>(a, q);
+      return LaunchQuantizeRows(a, q);
     case EncodeKernel::kNvfp4Rows:
       return LaunchEncodeNvfp4Rows(a, q);
     case EncodeKernel::kNvfp4Tiles:
@@ -56,6 +52,11 @@ cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& a,
                                        : LaunchFp8Tiles<Scaling::kBlock>(a, q);
     case EncodeKernel::kFp8Strips:
       return LaunchFp8Strips(a, q);
+    case EncodeKernel::kFrame:
+      return a.params.square              ? LaunchSquaresFrame(a, q)
+             : scaling == Scaling::kNvfp4 ? LaunchNvfp4Frame(a, q)
+             : scaling == Scaling::kMx    ? LaunchMxFrame(a, q)
+                                          : LaunchFp8Frame(a, q);
     case EncodeKernel::kSpans:
       return input == DType::kF32   ? LaunchEncodeSpans<DType::kF32>(a, q)
              : input == DType::kF16 ? LaunchEncodeSpans<DType::kF16>(a, q)

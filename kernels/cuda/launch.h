@@ -28,12 +28,8 @@ cudaError_t LaunchWriteAmax(const WriteAmaxArgs& args, const Queue& queue);
 
 // --- encode: kernels/cuda/encode --------------------------------------------
 
-// NVFP4 of fp32 and fp16, one translation unit for each: `first` is the only
-// group.
-template <DType D>
+// NVFP4 of fp32, the rowwise copy alone: `first` is the only group.
 cudaError_t LaunchQuantizeRows(const EncodeArgs& args, const Queue& queue);
-template <DType D>
-cudaError_t LaunchQuantizeTiles(const EncodeArgs& args, const Queue& queue);
 
 // NVFP4 of bf16. Rows: the rowwise copy alone. Tiles: the columnwise copy, both
 // or the rowwise one with dbias. Squares: either copy or both.
@@ -60,6 +56,13 @@ cudaError_t LaunchFp8Rows(const EncodeArgs& args, const Queue& queue);
 template <Scaling S>
 cudaError_t LaunchFp8Tiles(const EncodeArgs& args, const Queue& queue);
 cudaError_t LaunchFp8Strips(const EncodeArgs& args, const Queue& queue);
+
+// Tiles through shared memory, for whatever has no kernel above
+// (kernels/cuda/encode/frame).
+cudaError_t LaunchNvfp4Frame(const EncodeArgs& args, const Queue& queue);
+cudaError_t LaunchSquaresFrame(const EncodeArgs& args, const Queue& queue);
+cudaError_t LaunchFp8Frame(const EncodeArgs& args, const Queue& queue);
+cudaError_t LaunchMxFrame(const EncodeArgs& args, const Queue& queue);
 
 // Every format, option and list of groups, one translation unit for each dtype.
 template <DType D>

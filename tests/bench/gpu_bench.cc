@@ -15,16 +15,19 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "kernels/cuda/device.h"
 #include "kernels/device/devices.h"
+#include "kernels/plan/support.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/gpu_bench_latency.h"
 #include "tests/bench/gpu_bench_rows.h"
 #include "tests/bench/gpu_bench_shape.h"
+#include "tests/bench/matrix/matrix_bench.h"
 
 namespace quantd::bench {
 namespace {
@@ -74,6 +77,8 @@ struct Options {
                                      "16384x16384", "32768x32768"};
   std::vector<std::string> rows;
   int rounds = 21;
+  std::string matrix;
+  int every = 1;
 };
 
 int Run(const Options& options, const std::vector<Shape>& shapes) {
@@ -102,17 +107,42 @@ int Run(const Options& options, const std::vector<Shape>& shapes) {
   int wrong = 0;
   std::printf("%-29s %-11s %-4s %9s %6s %11s %6s %6s\n", "row", "shape", "type",
               "us", "TB/s", "ceiling", "ratio", "mix");
-  const auto place_of = [&](DType dtype) -> Place {
-    // (It stays in the device's cache.)
-    const auto rht = (*device)->GetRht(kDefaultSignMask, 16, dtype, lease);
-    if (!rht.ok()) {
-      std::fprintf(stderr, "%s\n", rht.status().ToString().c_str());
-      std::exit(1);
+  const auto place_of = [&](DType dtype) {
+    Place place = {
+        {lease->stream, properties.multiProcessorCount}, {}, lease->findings};
+    for (size_t i = 0; i < std::size(kRhtDimensions); ++i) {
+      const int n = kRhtDimensions[i];
+      // (They stay in the device's cache.)
+      const auto rht = (*device)->GetRht(DefaultSignMask(n), n, dtype, lease);
+      if (!rht.ok()) {
+        std::fprintf(stderr, "%s\n", rht.status().ToString().c_str());
+        std::exit(1);
+      }
+      place.signs[i] = (*rht)->signs;
     }
-    return {{lease->stream, properties.multiProcessorCount},
-            (*rht)->signs,
-            lease->findings};
+    return place;
   };
+  const Json made = {{"benchmark", "gpu_bench"},
+                     {"device", properties.name},
+                     {"multiprocessors", properties.multiProcessorCount},
+                     {"l2_bytes", properties.l2CacheSize},
+                     {"driver", driver},
+                     {"cuda", runtime},
+                     {"commit", options.commit},
+                     {"date", options.date},
+                     {"rounds", options.rounds}};
+  if (!options.matrix.empty()) {
+    MatrixBench bench({shapes.front().rows, shapes.front().cols, options.rounds,
+                       options.every, options.rows},
+                      properties.l2CacheSize, **cpu);
+    bool written = true;
+    for (const DType dtype : kInputTypes) {
+      bench.Measure(dtype, place_of(dtype));
+      written = written && bench.Write(options.matrix, made);
+    }
+    std::printf("%s", bench.Text().c_str());
+    return written && bench.wrong() == 0 ? 0 : 1;
+  }
   const auto measure = [&](const Shape& shape, DType dtype,
                            std::vector<RowSpec> list) {
     if (list.empty()) return;
@@ -140,17 +170,9 @@ int Run(const Options& options, const std::vector<Shape>& shapes) {
                                       properties.l2CacheSize, options.rounds);
   std::printf("%s\n", latency.dump().c_str());
   if (!options.json.empty()) {
-    const Json json = {{"benchmark", "gpu_bench"},
-                       {"device", properties.name},
-                       {"multiprocessors", properties.multiProcessorCount},
-                       {"l2_bytes", properties.l2CacheSize},
-                       {"driver", driver},
-                       {"cuda", runtime},
-                       {"commit", options.commit},
-                       {"date", options.date},
-                       {"rounds", options.rounds},
-                       {"rows", rows},
-                       {"latency", latency}};
+    Json json = made;
+    json["rows"] = rows;
+    json["latency"] = latency;
     std::ofstream out(options.json);
     out << json.dump(1) << "\n";
     if (!out.flush()) return 1;
@@ -179,6 +201,12 @@ int Main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds, "rounds that medians are of")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  app.add_option("--matrix", options.matrix,
+                 "measure every cell of the support table instead, at the "
+                 "first of --shapes, and write FILE.json, .txt and .svg");
+  app.add_option("--every", options.every,
+                 "of the matrix, one cell in so many: a short form")
+      ->check(CLI::Range(1, 1000));
   CLI11_PARSE(app, argc, argv);
   std::vector<Shape> shapes;
   for (const std::string& text : options.shapes) {

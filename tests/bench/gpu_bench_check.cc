@@ -1,6 +1,7 @@
 #include "tests/bench/gpu_bench_check.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "kernels/arith/codec.h"
 #include "tests/bench/gpu_ceiling.h"
 
 namespace quantd::bench {
@@ -154,7 +156,7 @@ bool SameOnDevice(const DeviceJob& a, const DeviceJob& b, cudaStream_t stream) {
 
 }  // namespace
 
-Content MakeContent(DType dtype, int64_t rows, int64_t cols) {
+Content MakeContent(DType dtype, int64_t rows, int64_t cols, int64_t most) {
   static const std::vector<float> normals = [] {
     std::vector<float> v(kPeriodElements);
     std::mt19937 rng(1);
@@ -162,18 +164,20 @@ Content MakeContent(DType dtype, int64_t rows, int64_t cols) {
     for (float& x : v) x = normal(rng);
     return v;
   }();
-  Content content = {dtype, rows, cols, 2048, {}};
+  Content content = {dtype, rows, cols, std::min<int64_t>(most, rows), {}};
   while (content.period * cols > kPeriodElements && content.period > 128) {
     content.period /= 2;
   }
   const int64_t count = content.period * cols;
   const size_t size = SizeOf(dtype);
   content.rows_of_period.resize(static_cast<size_t>(count) * size);
-  // The upper half of an fp32 is a bf16.
   for (int64_t i = 0; i < count; ++i) {
     const float& x = normals[static_cast<size_t>(i) % normals.size()];
-    std::memcpy(&content.rows_of_period[static_cast<size_t>(i) * size],
-                reinterpret_cast<const char*>(&x) + sizeof(x) - size, size);
+    // The upper half of an fp32 is a bf16.
+    uint32_t bits = std::bit_cast<uint32_t>(x) >> (32 - 8 * size);
+    if (dtype == DType::kF16) bits = EncodeF16<Scalar>(x);
+    std::memcpy(&content.rows_of_period[static_cast<size_t>(i) * size], &bits,
+                size);
   }
   return content;
 }

@@ -18,7 +18,7 @@ namespace quantd::bench {
 
 // A tensor of normally distributed values that repeats itself: every period of
 // rows is the same, so that a small tensor's codes say what a large one's are.
-// Rows are a multiple of 2048, columns of 128.
+// Rows are a multiple of 2048 or of a period, columns of 128.
 struct Content {
   DType dtype;
   int64_t rows;
@@ -33,7 +33,9 @@ struct Content {
     return std::to_string(rows) + "x" + std::to_string(cols);
   }
 };
-Content MakeContent(DType dtype, int64_t rows, int64_t cols);
+// `most`: rows of a period at most.
+Content MakeContent(DType dtype, int64_t rows, int64_t cols,
+                    int64_t most = 2048);
 
 struct Verdict {
   bool passed;

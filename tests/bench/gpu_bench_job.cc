@@ -39,7 +39,11 @@ DeviceJob::DeviceJob(const Plan& plan, const Place& place, std::byte* in,
       device_tables_(tables_.device_bytes()) {
   memory_.payload.in = in;
   memory_.payload.out = out;
-  memory_.payload.signs = place.signs;
+  const int dimension =
+      work_.recipe.rotation ? work_.recipe.rotation->dimension : 16;
+  const auto* const of = std::find(std::begin(kRhtDimensions),
+                                   std::end(kRhtDimensions), dimension);
+  memory_.payload.signs = place.signs[of - std::begin(kRhtDimensions)];
   memory_.findings = place.findings;
   tables_.Place(host_tables_.data(), device_tables_.data());
   size_t small = 0;
@@ -51,8 +55,9 @@ DeviceJob::DeviceJob(const Plan& plan, const Place& place, std::byte* in,
 
 // One number for each group at most.
 bool DeviceJob::IsSmall(const TensorSpec& spec) {
-  return spec.dtype == DType::kF32 && spec.shape.size() == 1 &&
-         spec.kind != TensorKind::kDbias;
+  // (Some libraries store an FP8 tensor's scale in 16 bits.)
+  return (spec.dtype == DType::kF32 || spec.size <= sizeof(float)) &&
+         spec.shape.size() == 1 && spec.kind != TensorKind::kDbias;
 }
 
 cudaError_t DeviceJob::QueueWhole() {

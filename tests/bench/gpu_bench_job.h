@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "kernels/cuda/findings.h"
 #include "kernels/cuda/tables.h"
 #include "kernels/plan/plan.h"
+#include "kernels/plan/sign_mask.h"
 
 namespace quantd::bench {
 
@@ -47,14 +49,17 @@ class Memory {
 // What jobs share.
 struct Place {
   cuda::Queue queue;
-  const float* signs;        // of the default rotation of 16
+  // Of the default rotation of each dimension, as kRhtDimensions has them.
+  const float* signs[std::size(kRhtDimensions)];
   cuda::Findings* findings;  // jobs follow each other on one stream
 };
 
 // Whether the host writes this when everything else has come back.
 inline bool IsOfHost(const TensorSpec& spec) {
   return spec.kind == TensorKind::kRowwiseGlobalScale ||
-         spec.kind == TensorKind::kRowwiseGlobalDivisor;
+         spec.kind == TensorKind::kRowwiseGlobalDivisor ||
+         spec.kind == TensorKind::kAmaxHistory ||
+         spec.kind == TensorKind::kNextScale;
 }
 
 // Not thread-safe. `plan` outlives it, and so does the payload, plan's

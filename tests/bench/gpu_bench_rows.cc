@@ -16,21 +16,6 @@ namespace {
 constexpr float kAmax = 5.0f;
 constexpr int64_t kGroups = 64;
 
-// Quantizes with everything given that can be.
-QuantizeOptions Quantize(Format format, Usage usage) {
-  QuantizeOptions o;
-  o.format = format;
-  o.usage = usage;
-  const Scaling scaling = FindFormat(format)->scaling;
-  if (scaling == Scaling::kNvfp4) {
-    if (HasRowwise(usage)) o.rowwise_amax = {kAmax};
-    if (HasColumnwise(usage)) o.columnwise_amax = {kAmax};
-  } else if (scaling == Scaling::kTensor) {
-    o.scale = {64.0f};
-  }
-  return o;
-}
-
 QuantizeOptions Nvfp4(Usage usage, bool row_rht, bool col_rht) {
   QuantizeOptions o = Quantize(Format::kNvfp4, usage);
   o.rht.rowwise = row_rht;
@@ -253,6 +238,20 @@ const char* Name(Ceiling c) {
       break;
   }
   return "mix";
+}
+
+QuantizeOptions Quantize(Format format, Usage usage) {
+  QuantizeOptions o;
+  o.format = format;
+  o.usage = usage;
+  const Scaling scaling = FindFormat(format)->scaling;
+  if (scaling == Scaling::kNvfp4) {
+    if (HasRowwise(usage)) o.rowwise_amax = {kAmax};
+    if (HasColumnwise(usage)) o.columnwise_amax = {kAmax};
+  } else if (scaling == Scaling::kTensor) {
+    o.scale = {64.0f};
+  }
+  return o;
 }
 
 const std::vector<RowSpec>& Rows() {

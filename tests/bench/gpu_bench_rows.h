@@ -37,6 +37,9 @@ struct RowSpec {
 };
 const std::vector<RowSpec>& Rows();
 
+// Quantizes with everything given that can be.
+QuantizeOptions Quantize(Format format, Usage usage);
+
 // The rows whose name one of the globs matches (all, where there are none) and
 // those that they are variants of, in the table's order.
 std::vector<RowSpec> SelectRows(const std::vector<std::string>& globs);

@@ -245,6 +245,18 @@ nlohmann::json ShapeBench::Run(int rounds) {
   return list;
 }
 
+std::vector<std::string> ShapeBench::FindFaults() {
+  Allocate();
+  std::vector<std::string> faults;
+  for (const auto& row : rows_) {
+    const int before = wrong_;
+    Prepare(row.get());
+    if (wrong_ > before) faults.push_back(row->spec.name + ": " + row->checked);
+    row->jobs.clear();
+  }
+  return faults;
+}
+
 double ShapeBench::Best(const Row& row, Ceiling ceiling) const {
   double best = 0;
   for (const Key& key : Ceilings(row, ceiling)) {

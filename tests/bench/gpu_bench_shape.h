@@ -62,6 +62,8 @@ class ShapeBench {
   // Checks and measures every row; one JSON object each. Rows whose bytes are
   // wrong say so in "checked" and are counted.
   nlohmann::json Run(int rounds);
+  // Checks alone: what is wrong, a line each.
+  std::vector<std::string> FindFaults();
   int wrong() const { return wrong_; }
 
  private:

@@ -1,8 +1,8 @@
-// Tiles of 128 x 128 bf16 on their way into shared memory: one warp of a CTA
-// sends them, by the tensor copy engine (sm_90 and later) or by asynchronous
-// copies of 16 bytes, and teams of eight warps receive them in turn. Only the
-// ring of tiles ties them together: a warp that is done with its part of a tile
-// goes on to the next.
+// Tiles of 128 x 128 elements on their way into shared memory: one warp of a
+// CTA sends them, by the tensor copy engine (sm_90 and later) or by
+// asynchronous copies of 16 bytes, and teams of eight warps receive them in
+// turn. Only the ring of tiles ties them together: a warp that is done with its
+// part of a tile goes on to the next.
 #ifndef QUANTD_KERNELS_CUDA_TILE_STREAM_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_STREAM_CUH_
 
@@ -43,11 +43,16 @@ struct alignas(16) Place {
 };
 
 // The tiles of a list, for a CTA's teams by turns: a ring of kStages, in the
-// order of TileOrder<kUnit>.
-template <int kTeamCount, int kStages, uint32_t kUnit>
+// order of TileOrder<kUnit>. Elements have kElementBytes. kTeamRegisters: what
+// a thread of a team has when the sender has left its own to them; 0: what all
+// start with.
+template <int kTeamCount, int kStages, uint32_t kUnit, int kElementBytes = 2,
+          int kTeamRegisters = kTeamCount == 3 ? 80 : 0>
 class TileStream {
  public:
   static constexpr int kTeams = kTeamCount;
+  static constexpr int kBytes = kElementBytes;
+  using Tile = StagedTileOf<kBytes>;
   // The threads of a CTA. The first of the last four warps sends: a warpgroup
   // can leave registers to others, and three teams need more than the 72 that
   // all start with.
@@ -57,7 +62,7 @@ class TileStream {
   static constexpr int kFull = std::lcm(kTeams, kStages);
 
   // Shared memory.
-  using Tiles = StagedTile[kStages];
+  using Tiles = Tile[kStages];
   struct Control {
     // A barrier is always one team's: it is never waited for two phases ahead.
     uint64_t full[kFull];
@@ -87,12 +92,13 @@ class TileStream {
   }
 
   // The sending threads call this: it returns when all has been sent. `first`
-  // is group 0, `map` of the whole payload, whose columns are a multiple of 16.
+  // is group 0, `map` of the whole payload, whose rows are a multiple of 16
+  // bytes.
   __device__ __forceinline__ void Send(const GroupList& list,
                                        const GroupTask& first,
                                        const TensorMap& map) {
 #ifdef QUANTD_MOVES_REGISTERS
-    if constexpr (kTeams == 3) {
+    if constexpr (kTeamRegisters > 0) {
       asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     }
 #endif
@@ -131,8 +137,8 @@ class TileStream {
   // A team's warps call the rest, and this first: for more registers.
   __device__ __forceinline__ void Begin() {
 #ifdef QUANTD_MOVES_REGISTERS
-    if constexpr (kTeams == 3) {
-      asm volatile("setmaxnreg.inc.sync.aligned.u32 80;");
+    if constexpr (kTeamRegisters > 0) {
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kTeamRegisters));
     }
 #endif
   }
@@ -161,9 +167,7 @@ class TileStream {
   __device__ __forceinline__ const Place& place() const {
     return control_->places[stage_];
   }
-  __device__ __forceinline__ const StagedTile& tile() const {
-    return tiles_[stage_];
-  }
+  __device__ __forceinline__ const Tile& tile() const { return tiles_[stage_]; }
   // This warp is done with tile and place.
   __device__ __forceinline__ void Release() {
     __syncwarp();
@@ -171,6 +175,9 @@ class TileStream {
   }
 
  private:
+  // Pieces of 16 bytes of a row of a tile, and the elements of one.
+  static constexpr int kPieces = 8 * kBytes;
+  static constexpr int kPiece = 16 / kBytes;
 #if __CUDA_ARCH__ >= 900
   static constexpr uint32_t kSenders = 1;
 #else
@@ -236,13 +243,14 @@ class TileStream {
       return;
     }
     // What lies beyond the payload counts, too: it comes as zeros.
-    ArriveExpecting<sizeof(StagedTile)>(full);
-    for (uint32_t box = 0; box < 2; ++box) {
+    ArriveExpecting<sizeof(Tile)>(full);
+    QUANTD_UNROLL
+    for (uint32_t box = 0; box < kBytes; ++box) {
       asm volatile(
           "cp.async.bulk.tensor.2d.shared::cluster.global.tile"
           ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
               to + box * kTileBox),
-          "l"(&map), "r"(mine.at.col + box * 64), "r"(mine.row),
+          "l"(&map), "r"(mine.at.col + box * (128 / kBytes)), "r"(mine.row),
           "r"(SharedAddress(full))
           : "memory");
     }
@@ -255,15 +263,16 @@ class TileStream {
     if (rows > 0) {
       const auto cols = static_cast<int>(of(mine.at.cols));
       const std::byte* const from =
-          first.x + (int64_t{of(mine.row)} * list.cols + of(mine.at.col)) * 2;
-      const int piece = static_cast<int>(threadIdx.x % 16);
-      for (int r = static_cast<int>(threadIdx.x % kWarp / 16); r < kTileSide;
-           r += 2) {
-        const bool there = r < rows && piece * 8 < cols;
+          first.x +
+          (int64_t{of(mine.row)} * list.cols + of(mine.at.col)) * kBytes;
+      const int piece = static_cast<int>(threadIdx.x % kPieces);
+      for (int r = static_cast<int>(threadIdx.x % kWarp / kPieces);
+           r < kTileSide; r += kWarp / kPieces) {
+        const bool there = r < rows && piece * kPiece < cols;
         asm volatile(
             "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                to + TileOffset(r, piece * 8)),
-            "l"(there ? from + r * list.cols * 2 + piece * 16 : first.x),
+                to + TileOffset<kBytes>(r, piece * kPiece)),
+            "l"(there ? from + r * list.cols * kBytes + piece * 16 : first.x),
             "r"(there ? 16 : 0)
             : "memory");
       }
@@ -280,11 +289,10 @@ class TileStream {
   __device__ __forceinline__ void ZeroRest(int rows) {
 #if __CUDA_ARCH__ >= 900
     std::byte* const bytes = tiles_[stage_].bytes;
-    constexpr int kPieces = kTileSide / 8;
     for (int i = rows * kPieces + static_cast<int>(Team::thread());
          i < kTileSide * kPieces; i += kThreads) {
-      *reinterpret_cast<uint4*>(bytes +
-                                TileOffset(i / kPieces, i % kPieces * 8)) =
+      *reinterpret_cast<uint4*>(
+          bytes + TileOffset<kBytes>(i / kPieces, i % kPieces * kPiece)) =
           make_uint4(0, 0, 0, 0);
     }
     // Before the copy engine writes here again.
@@ -340,8 +348,8 @@ cudaError_t LaunchTileStream(void (*kernel)(Args, TensorMap), const Args& a,
                            static_cast<int>(sizeof(Shared)));
   if (error != cudaSuccess) return error;
   TensorMap map;
-  error =
-      MakeTensorMap(a.first.x, a.list.rows, a.list.cols, kTileSide, 64, &map);
+  error = MakeTensorMap(a.first.x, Shared::Stream::kBytes, a.list.rows,
+                        a.list.cols, kTileSide, &map);
   if (error != cudaSuccess) return error;
   kernel<<<GridFor(TileCount(a.list), 1, queue), Shared::Stream::kCtaThreads,
            sizeof(Shared), queue.stream>>>(a, map);

@@ -1,5 +1,5 @@
-// Teams of eight warps, and the tiles of 128 x 128 bf16 in shared memory that
-// they work on.
+// Teams of eight warps, and the tiles of 128 x 128 elements in shared memory
+// that they work on.
 #ifndef QUANTD_KERNELS_CUDA_TILE_TEAM_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_TEAM_CUH_
 
@@ -11,18 +11,24 @@
 
 namespace quantd::cuda {
 
-// A tile as the copy engine leaves it. It must be aligned to 1024 bytes, which
-// the first thing in shared memory is.
-struct StagedTile {
-  alignas(128) std::byte bytes[kTileSide * kTileSide * 2];
+// A tile of elements of so many bytes, 2 or 4, as the copy engine leaves it. It
+// must be aligned to 1024 bytes, which the first thing in shared memory is.
+template <int kBytes>
+struct StagedTileOf {
+  alignas(128) std::byte bytes[kTileSide * kTileSide * kBytes];
 };
-// The offset of an element in bytes. Tiles are two boxes of 64 columns,
-// whose rows' pieces of 16 bytes are exchanged, for the banks.
+using StagedTile = StagedTileOf<2>;
+
+// The offset of an element in bytes. Tiles are kBytes boxes of 128 bytes of
+// each row, whose pieces of 16 bytes are exchanged, for the banks.
 inline constexpr int kTileBox = kTileSide * 128;
+template <int kBytes = 2>
 __device__ __forceinline__ int TileOffset(int row, int col) {
-  const int piece = col % 64 / 8;
-  return col / 64 * kTileBox + row * 128 + ((piece ^ (row % 8)) * 16) +
-         col % 8 * 2;
+  constexpr int kAcross = 128 / kBytes;
+  constexpr int kPiece = 16 / kBytes;
+  const int piece = col % kAcross / kPiece;
+  return col / kAcross * kTileBox + row * 128 + ((piece ^ (row % 8)) * 16) +
+         col % kPiece * kBytes;
 }
 
 inline constexpr int kSquares = kTileSide / kBlock;  // blocks of a tile

@@ -20,22 +20,26 @@ Encode FindEncode() {
 
 }  // namespace
 
-cudaError_t MakeTensorMap(const std::byte* data, int64_t rows, int64_t cols,
-                          int box_rows, int box_cols, TensorMap* map) {
+cudaError_t MakeTensorMap(const std::byte* data, int element_bytes,
+                          int64_t rows, int64_t cols, int box_rows,
+                          TensorMap* map) {
   static const Encode encode = FindEncode();
   *map = {};
   if (encode == nullptr) return cudaSuccess;
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(cols),
                               static_cast<cuuint64_t>(rows)};
-  const cuuint64_t pitch[] = {static_cast<cuuint64_t>(cols) * 2};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_cols),
+  const cuuint64_t pitch[] = {static_cast<cuuint64_t>(cols) *
+                              static_cast<cuuint64_t>(element_bytes)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(128 / element_bytes),
                             static_cast<cuuint32_t>(box_rows)};
   const cuuint32_t steps[] = {1, 1};
   const CUresult result = encode(
-      map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<std::byte*>(data),
-      sizes, pitch, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      map,
+      element_bytes == 4 ? CU_TENSOR_MAP_DATA_TYPE_UINT32
+                         : CU_TENSOR_MAP_DATA_TYPE_UINT16,
+      2, const_cast<std::byte*>(data), sizes, pitch, box, steps,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -65,6 +67,27 @@ TEST(ChoiceTest, EveryOptionOfEveryFormatHasRows) {
   EXPECT_GT(rows, 1000u);
 }
 
+// Encoders that are better than the frame where they know a plan.
+constexpr EncodeKernel kBetter[] = {
+    EncodeKernel::kQuantizeRows,     EncodeKernel::kNvfp4Rows,
+    EncodeKernel::kNvfp4Tiles,       EncodeKernel::kNvfp4Squares,
+    EncodeKernel::kNvfp4Stochastic,  EncodeKernel::kNvfp4FourOverSix,
+    EncodeKernel::kNvfp4UnderGlobal, EncodeKernel::kFp8Runs,
+    EncodeKernel::kFp8Rows,          EncodeKernel::kFp8Tiles,
+    EncodeKernel::kFp8Strips};
+
+// Whether sixteen positions never have the random bytes of two counters.
+bool DrawsWhole(const QuantizeRow& row) {
+  const QuantizeOptions& o = OptionsOf(row.plan);
+  const bool rows =
+      row.usage == Usage::kColumnwise || o.shard.column_offset % 16 == 0;
+  bool columns = true;
+  for (const Group& g : row.plan.groups()) {
+    columns = columns && (o.shard.row_offset + g.row) % 16 == 0;
+  }
+  return rows && (columns || row.usage == Usage::kRowwise);
+}
+
 // What each encoder knows, as its source says it.
 bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
   const QuantizeOptions& o = OptionsOf(row.plan);
@@ -85,10 +108,9 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
                           row.plan.rows() < int64_t{1} << 31 &&
                           columns < (int64_t{1} << 32) - 1;
   const bool nearest = !has(kOptStochastic | kOptFourOverSix);
-  // fp32 and fp16, one tensor.
+  // fp32, one tensor.
   const bool one = nvfp4 && te && !row.format.square && nearest &&
-                   row.dtype != DType::kBF16 &&
-                   !has(kOptGrouped | kOptSwizzled);
+                   row.dtype == DType::kF32 && !has(kOptGrouped | kOptSwizzled);
   const bool fp8 = row.format.element != DType::kE2M1x2 && !row.format.square &&
                    row.dtype == DType::kBF16 && row.plan.cols() % 8 == 0 &&
                    columns < (int64_t{1} << 31) - 1 &&
@@ -100,12 +122,6 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
       return row.usage == Usage::kNone;
     case EncodeKernel::kQuantizeRows:
       return one && rowwise_alone;
-    case EncodeKernel::kQuantizeTiles:
-      // (K may be anything where no row has codes of its own.)
-      return row.usage != Usage::kNone && !rowwise_alone && sixteen &&
-             row.format.format == Format::kNvfp4 && nearest &&
-             row.dtype != DType::kBF16 && te &&
-             !has(kOptRowScaled | kOptStatistics | kOptGrouped | kOptSwizzled);
     case EncodeKernel::kNvfp4Rows:
       return nvfp4_bf16 && te && !row.format.square && nearest &&
              rowwise_alone && !has(kOptDbias);
@@ -132,6 +148,21 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
     case EncodeKernel::kFp8Tiles:
       return fp8 && (!rowwise_alone || has(kOptDbias)) &&
              !Knows(EncodeKernel::kFp8Strips, row);
+    case EncodeKernel::kFrame: {
+      // Rows for the copy engine; errors that are not counted; a table of two
+      // scales for a group, not for a line; whole rotations of 32 rows.
+      const bool reaches =
+          row.plan.cols() * static_cast<int64_t>(SizeOf(row.dtype)) % 16 == 0 &&
+          row.plan.rows() < int64_t{1} << 31 &&
+          columns < (int64_t{1} << 32) - 1 && !has(kOptStatistics) &&
+          (!has(kOptStochastic) || DrawsWhole(row)) &&
+          !(has(kOptFourOverSix) && has(kOptRowScaled)) &&
+          !(o.rht.columnwise && !row.format.transposed && o.rht.dimension > 32);
+      return row.usage != Usage::kNone && reaches &&
+             std::none_of(
+                 std::begin(kBetter), std::end(kBetter),
+                 [&](EncodeKernel better) { return Knows(better, row); });
+    }
     case EncodeKernel::kSpans:
       return row.usage != Usage::kNone;
   }
@@ -139,13 +170,6 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
 }
 
 TEST(ChoiceTest, CudaEncodesByTheOneKernelThatKnowsThePlan) {
-  constexpr EncodeKernel kBetter[] = {
-      EncodeKernel::kQuantizeRows,     EncodeKernel::kQuantizeTiles,
-      EncodeKernel::kNvfp4Rows,        EncodeKernel::kNvfp4Tiles,
-      EncodeKernel::kNvfp4Squares,     EncodeKernel::kNvfp4Stochastic,
-      EncodeKernel::kNvfp4FourOverSix, EncodeKernel::kNvfp4UnderGlobal,
-      EncodeKernel::kFp8Runs,          EncodeKernel::kFp8Rows,
-      EncodeKernel::kFp8Tiles,         EncodeKernel::kFp8Strips};
   std::map<EncodeKernel, size_t> taken;
   size_t rows = 0;
   ForQuantizeRows(3, [&](const QuantizeRow& row) {
@@ -155,6 +179,7 @@ TEST(ChoiceTest, CudaEncodesByTheOneKernelThatKnowsThePlan) {
     EncodeKernel wanted =
         row.usage == Usage::kNone ? EncodeKernel::kNone : EncodeKernel::kSpans;
     int know = 0;
+    if (Knows(EncodeKernel::kFrame, row)) wanted = EncodeKernel::kFrame;
     for (const EncodeKernel kernel : kBetter) {
       if (row.usage == Usage::kNone || !Knows(kernel, row)) continue;
       wanted = kernel;
@@ -164,7 +189,7 @@ TEST(ChoiceTest, CudaEncodesByTheOneKernelThatKnowsThePlan) {
     EXPECT_EQ(got, wanted) << Label(row) << ": " << cuda::Name(got) << ", not "
                            << cuda::Name(wanted);
   });
-  EXPECT_EQ(taken.size(), std::size(kBetter) + 2) << "a kernel is never taken";
+  EXPECT_EQ(taken.size(), std::size(kBetter) + 3) << "a kernel is never taken";
   RecordProperty("rows", static_cast<int>(rows));
   fmt::print("{} rows\n", rows);
 }
@@ -219,8 +244,7 @@ TEST(ChoiceTest, OnlyKernelsOfOneTensorGoWithoutTheListOfGroups) {
     const cuda::KernelChoice c = OnCuda(row.plan);
     const bool one = c.amax != AmaxKernel::kSpans &&
                      (c.encode == EncodeKernel::kNone ||
-                      c.encode == EncodeKernel::kQuantizeRows ||
-                      c.encode == EncodeKernel::kQuantizeTiles) &&
+                      c.encode == EncodeKernel::kQuantizeRows) &&
                      c.dbias == DbiasKernel::kNone;
     EXPECT_EQ(c.reads_groups(), !one) << Label(row) << ": " << ToString(c);
     EXPECT_GE(c.reads_groups(), row.plan.grouped()) << Label(row);

@@ -13,7 +13,8 @@ struct Coder {
   ErrorTable* errors;
 
   __device__ __forceinline__ void Settle() {
-    errors->Fill(*group->task.rowwise.amax, a.params.range, kFast);
+    errors->Fill(threadIdx.x, kThreads, *group->task.rowwise.amax,
+                 a.params.range, kFast);
     __syncthreads();
   }
   __device__ __forceinline__ void Begin(int64_t /*row*/, int64_t /*b*/) {}

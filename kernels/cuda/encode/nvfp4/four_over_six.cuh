@@ -35,10 +35,12 @@ struct ErrorTable {
   float s;
   bool ordinary;
 
-  // All threads must call; the caller synchronizes before and after.
-  __device__ __forceinline__ void Fill(float amax, float range, bool fast) {
+  // All of so many threads must call; the caller synchronizes them before and
+  // after.
+  __device__ __forceinline__ void Fill(unsigned thread, unsigned threads,
+                                       float amax, float range, bool fast) {
     const float encode = Nvfp4EncodeScale<Scalar>(amax, range);
-    for (unsigned i = threadIdx.x; i < 128; i += blockDim.x) {
+    for (unsigned i = thread; i < 128; i += threads) {
       const float scale = DecodeE4M3<Scalar>(i);
       const float one = scale * amax / range;
       const float more = 1.5f * scale * amax / range;
@@ -46,7 +48,7 @@ struct ErrorTable {
       of[i] = {Nvfp4Multiplier<Scalar>(i, 1.0f / encode) * 0x1p-6f,
                fast ? scale * 64.0f : ratio, one * 64.0f - ratio, 0.0f};
     }
-    if (threadIdx.x == 0) {
+    if (thread == 0) {
       s = encode;
       ordinary = IsOrdinary(amax);
     }

@@ -1,0 +1,160 @@
+// What the warps of a team share: the group that they are at, what its amaxes
+// decide, and places for codes and squares.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_TEAM_GROUP_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_TEAM_GROUP_CUH_
+
+#include "kernels/cuda/encode/frame/lines.cuh"
+#include "kernels/cuda/encode/nvfp4/four_over_six.cuh"
+#include "kernels/cuda/encode/nvfp4/tile_units.cuh"
+
+namespace quantd::cuda {
+
+// One copy of the group.
+template <typename C>
+struct FrameCopyOf {
+  CopyTask task;
+  LineTask lines;
+  LineScale<Scalar> line;  // where all lines have one amax
+  std::conditional_t<C::kPicks, ErrorTable, int> errors;
+};
+
+template <typename C>
+class FrameGroup {
+ public:
+  using FrameCopy = FrameCopyOf<C>;
+  struct Tables {
+    FrameCopy copies[2];
+    int64_t row;  // in the payload
+    uint32_t group;
+    bool same;  // both copies have one amax
+  };
+
+  // All threads of the team call this.
+  __device__ __forceinline__ FrameGroup(const EncodeArgs& a,
+                                        const EncodeParams& p, Tables* tables)
+      : args_(a), params_(p), tables_(tables) {
+    if (alone()) {
+      Fill(0);
+    } else {
+      if (Team::thread() == 0) tables->group = ~0u;
+      Team::Sync();
+    }
+  }
+  // All threads of the team call this with the group of their next tile.
+  __device__ __forceinline__ void Enter(uint32_t group) {
+    if (alone() || group == tables_->group) return;
+    Team::Sync();  // the tables are not in use any longer
+    Fill(group);
+  }
+
+  __device__ __forceinline__ const FrameCopy& copy(bool columnwise) const {
+    return tables_->copies[columnwise];
+  }
+  // All groups have the same copies.
+  __device__ __forceinline__ bool wants(bool columnwise) const {
+    return (columnwise ? args_.first.columnwise : args_.first.rowwise).data !=
+           nullptr;
+  }
+  __device__ __forceinline__ bool same_amax() const { return tables_->same; }
+
+  // The random words of sixteen positions, which begin where those of a
+  // counter do.
+  __device__ __forceinline__ void Draw(const EncodeParams& p, bool columnwise,
+                                       int64_t line, int64_t position,
+                                       uint32_t (&words)[4]) const {
+    const int64_t row = p.row_offset + tables_->row;
+    const auto across = static_cast<uint64_t>(p.total_columns);
+    uint64_t counter;
+    if (columnwise) {
+      counter = static_cast<uint64_t>(row + position) / kBlock * across +
+                static_cast<uint64_t>(p.column_offset + line);
+    } else {
+      counter = static_cast<uint64_t>(row + line) * ((across + 15) / 16) +
+                static_cast<uint64_t>(p.column_offset + position) / kBlock;
+    }
+    Philox<Scalar>(CountBy<Scalar>(counter, 0),
+                   p.subsequence + (columnwise ? 1 : 0), p.seed, words);
+  }
+
+ private:
+  __device__ __forceinline__ bool alone() const {
+    return args_.list.count == 1;
+  }
+  __device__ __forceinline__ void Fill(uint32_t group) {
+    const GroupTask& task = alone() ? args_.first : args_.list.groups[group];
+    FillCopy(task.rowwise, 0, &tables_->copies[0]);
+    FillCopy(task.columnwise, kWarp, &tables_->copies[1]);
+    if (Team::thread() == 0) {
+      const float* const row = task.rowwise.amax;
+      const float* const column = task.columnwise.amax;
+      tables_->row = task.row;
+      tables_->group = group;
+      tables_->same = row != nullptr && column != nullptr &&
+                      __float_as_uint(*row) == __float_as_uint(*column);
+    }
+    Team::Sync();
+  }
+  __device__ __forceinline__ void FillCopy(const CopyTask& task,
+                                           unsigned thread, FrameCopy* copy) {
+    if (task.data == nullptr) return;
+    const bool one = task.amax != nullptr && task.amax_line == 0;
+    const float amax = one ? *task.amax : 0.0f;
+    if constexpr (C::kPicks) {
+      copy->errors.Fill(Team::thread(), kThreads, amax, params_.range,
+                        params_.fast_error);
+    }
+    if (Team::thread() != thread) return;
+    copy->task = task;
+    copy->lines = LineTask(task);
+    copy->line =
+        C::LineOf(params_, amax,
+                  task.tensor_scale != nullptr ? *task.tensor_scale : 1.0f);
+  }
+
+  const EncodeArgs& args_;
+  const EncodeParams& params_;
+  Tables* tables_;
+};
+
+// A team's shared memory.
+template <typename C, int kBytes>
+struct FrameState {
+  LineCodes::Storage codes[Team::kWarps];
+  // fp32 is read as columns where it lies.
+  Exchange::Storage exchange[kBytes == 2 ? Team::kWarps : 1];
+  typename FrameGroup<C>::Tables group;
+  // Scales of squares of 16, and maxima of the warps' lines. Two of each: those
+  // of the tile before are still read.
+  alignas(8) uint8_t squares[2][2][kSquares][kSquares];
+  uint32_t tile_max[2][Team::kWarps];
+  uint32_t tile_clean[2][Team::kWarps];
+
+  // Of a row of squares, four from 4 * half on.
+  __device__ __forceinline__ void SetSquares(int buffer, uint32_t row,
+                                             uint32_t half, uint32_t of_rows,
+                                             uint32_t of_columns) {
+    *reinterpret_cast<uint32_t*>(&squares[buffer][0][row][half * 4]) = of_rows;
+    *reinterpret_cast<uint32_t*>(&squares[buffer][1][row][half * 4]) =
+        of_columns;
+  }
+  // The four of this lane's half of a warp's lines.
+  template <bool kColumns>
+  __device__ __forceinline__ uint32_t SquaresOf(int buffer) const {
+    const uint32_t half = threadIdx.x % kWarp / kBlock;
+    const uint32_t warp = Team::warp();
+    if constexpr (!kColumns) {
+      return *reinterpret_cast<const uint32_t*>(
+          &squares[buffer][0][warp][half * 4]);
+    }
+    uint32_t word = 0;
+    QUANTD_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) {
+      word |= uint32_t{squares[buffer][1][half * 4 + i][warp]} << (8 * i);
+    }
+    return word;
+  }
+};
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_TEAM_GROUP_CUH_

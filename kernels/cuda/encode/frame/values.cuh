@@ -1,0 +1,194 @@
+// From a staged tile to values in registers: a warp takes sixteen lines of a
+// tile, a lane half of one, sixteen values at a time. Which way a line runs and
+// what its elements are ends here.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_VALUES_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_VALUES_CUH_
+
+#include "kernels/cuda/encode/nvfp4/tile_units.cuh"
+
+namespace quantd::cuda {
+
+__device__ __forceinline__ void UnpackF16(uint32_t word, float* low,
+                                          float* high) {
+  asm("{ .reg .f16 low, high; mov.b32 {low, high}, %2;"
+      " cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+      : "=f"(*low), "=f"(*high)
+      : "r"(word));
+}
+
+// The lines of a warp, of elements of two bytes. `number` i of a lane is the
+// sixteen positions from 64 * (lane / 16) + 16 * i on of line lane % 16.
+template <int kBytes, bool kColumns>
+class LaneValues {
+ public:
+  static constexpr uint32_t kExchange =
+      kColumns ? sizeof(Exchange::Storage) : 0;
+
+  __device__ __forceinline__ LaneValues(const StagedTileOf<kBytes>& tile,
+                                        Exchange::Storage* exchange)
+      : lines_(tile), exchange_(exchange) {}
+
+  __device__ __forceinline__ void Load(int i, DType type,
+                                       float (&v)[kBlock]) const {
+    WarpLines<kColumns> lines = lines_;
+    lines.number = static_cast<uint32_t>(i);
+    Words x;
+    if constexpr (kColumns) {
+      Gather(lines, exchange_);
+      x = BlockAt(exchange_.own());
+    } else {
+      x = BlockAt(lines.own_row());
+    }
+    if (type == DType::kBF16) {
+      Unpack(x, v);
+      return;
+    }
+    QUANTD_UNROLL
+    for (int k = 0; k < kBlock / 2; ++k) {
+      UnpackF16(x.w[k], &v[2 * k], &v[2 * k + 1]);
+    }
+  }
+
+ private:
+  const WarpLines<kColumns> lines_;
+  const Exchange exchange_;
+};
+
+// Likewise of fp32.
+template <bool kColumns>
+class LaneValues<4, kColumns> {
+ public:
+  __device__ __forceinline__ LaneValues(const StagedTileOf<4>& tile,
+                                        Exchange::Storage* /*exchange*/) {
+    const int lane = static_cast<int>(threadIdx.x % kWarp);
+    const int line = static_cast<int>(Team::warp()) * kBlock + lane % kBlock;
+    const int first = lane / kBlock * (kTileSide / 2);
+    at_ = Kept(SharedAddress(tile.bytes) +
+               static_cast<uint32_t>(kColumns ? TileOffset<4>(first, line)
+                                              : TileOffset<4>(line, first)));
+  }
+
+  __device__ __forceinline__ void Load(int i, DType /*type*/,
+                                       float (&v)[kBlock]) const {
+    if constexpr (kColumns) {
+      const uint32_t at = at_ + static_cast<uint32_t>(i) * kBlock * 128;
+      QUANTD_UNROLL
+      for (uint32_t k = 0; k < kBlock; ++k) {
+        v[k] = __uint_as_float(LoadShared((at ^ k % 8 * 16) + k * 128));
+      }
+    } else {
+      const uint32_t at = at_ + static_cast<uint32_t>(i / 2 * kTileBox);
+      QUANTD_UNROLL
+      for (uint32_t k = 0; k < 4; ++k) {
+        const uint4 w =
+            LoadShared4(at ^ (static_cast<uint32_t>(i) % 2 * 64 + k * 16));
+        v[4 * k] = __uint_as_float(w.x);
+        v[4 * k + 1] = __uint_as_float(w.y);
+        v[4 * k + 2] = __uint_as_float(w.z);
+        v[4 * k + 3] = __uint_as_float(w.w);
+      }
+    }
+  }
+
+ private:
+  uint32_t at_;
+};
+
+// The larger magnitude: NaN is larger than everything.
+__device__ __forceinline__ float LargerMagnitude(float max, float v) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(max), "f"(fabsf(v)));
+  return larger;
+}
+// fp32 bits of the largest magnitude of n values; of NaN, a NaN's.
+template <int N>
+__device__ __forceinline__ uint32_t LargestMagnitude(const float (&v)[N],
+                                                     int first, int n) {
+  // Four chains: one would wait for itself.
+  float max[4] = {};
+  QUANTD_UNROLL
+  for (int i = 0; i < n; ++i) {
+    max[i % 4] = LargerMagnitude(max[i % 4], v[first + i]);
+  }
+  return __float_as_uint(LargerMagnitude(LargerMagnitude(max[0], max[1]),
+                                         LargerMagnitude(max[2], max[3])));
+}
+// Likewise with NaN dropped.
+template <int N>
+__device__ __forceinline__ uint32_t LargestNumber(const float (&v)[N],
+                                                  int first, int n) {
+  float max = 0.0f;
+  QUANTD_UNROLL
+  for (int i = 0; i < n; ++i) max = fmaxf(max, fabsf(v[first + i]));
+  return __float_as_uint(max);
+}
+
+// Rotated values: bf16, two to a word.
+template <int N>
+struct Rotated {
+  uint32_t words[N / 2];
+
+  __device__ __forceinline__ explicit Rotated(const float (&v)[N]) {
+    QUANTD_UNROLL
+    for (int i = 0; i < N / 2; ++i) {
+      // (Else the compiler would keep both forms.)
+      words[i] = Kept(PackBf16(v[2 * i], v[2 * i + 1]));
+    }
+  }
+  __device__ __forceinline__ float operator[](int i) const {
+    return i % 2 == 0 ? LowOf(words[i / 2]) : HighOf(words[i / 2]);
+  }
+};
+
+// A stage of the butterfly.
+template <int N>
+__device__ __forceinline__ void AddPairs(int stride, float (&v)[N]) {
+  QUANTD_UNROLL
+  for (int i = 0; i < N; ++i) {
+    if ((i & stride) != 0) continue;
+    const float a = v[i];
+    const float b = v[i + stride];
+    v[i] = a + b;
+    v[i + stride] = a - b;
+  }
+}
+// RotateForwardOf for blocks of 16, 32 or, where N is 64, 64 values.
+template <int N>
+__device__ __forceinline__ void RotateValues(float (&v)[N], int dimension,
+                                             const float* signs) {
+  const auto* from = reinterpret_cast<const float4*>(signs);
+  QUANTD_UNROLL
+  for (int i = 0; i < N / 4; ++i) {
+    const float4 s = from[i];
+    v[4 * i] = __fmaf_rn(v[4 * i], s.x, 0.0f);
+    v[4 * i + 1] = __fmaf_rn(v[4 * i + 1], s.y, 0.0f);
+    v[4 * i + 2] = __fmaf_rn(v[4 * i + 2], s.z, 0.0f);
+    v[4 * i + 3] = __fmaf_rn(v[4 * i + 3], s.w, 0.0f);
+  }
+  AddPairs(1, v);
+  AddPairs(2, v);
+  AddPairs(4, v);
+  AddPairs(8, v);
+  if (dimension > 16) AddPairs(16, v);
+  if constexpr (N == 64) {
+    if (dimension > 32) AddPairs(32, v);
+  }
+}
+
+// Likewise for a lane's half of a line, whose other half the lane sixteen
+// further has. `signs` are 128, repeated where the dimension is less.
+__device__ __forceinline__ void RotateHalfLine(float (&v)[64], int dimension,
+                                               const float* signs) {
+  const bool second = (threadIdx.x & 16) != 0;
+  RotateValues(v, dimension, signs + (second ? 64 : 0));
+  if (dimension <= 64) return;
+  QUANTD_UNROLL
+  for (int i = 0; i < 64; ++i) {
+    const float other = __shfl_xor_sync(0xFFFFFFFFu, v[i], 16);
+    v[i] = second ? other - v[i] : v[i] + other;
+  }
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_VALUES_CUH_

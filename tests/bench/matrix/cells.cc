@@ -1,0 +1,260 @@
+#include "tests/bench/matrix/cells.h"
+
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "kernels/plan/profile/profile.h"
+#include "kernels/plan/support.h"
+
+namespace quantd::bench {
+namespace {
+
+constexpr Usage kCopies[] = {Usage::kRowwise, Usage::kColumnwise, Usage::kBoth};
+constexpr int64_t kMatrixGroups = 8;
+
+// One thing that a request may ask for beside its format. `set` changes a row
+// whose copies are chosen.
+struct Setting {
+  std::string name;
+  std::function<void(RowSpec&, QuantizeOptions&)> set;
+};
+
+void FindAmax(RowSpec& row, QuantizeOptions& o) {
+  o.rowwise_amax.clear();
+  o.columnwise_amax.clear();
+  o.scale.clear();
+  row.whole = true;
+  row.reads = 2;
+}
+
+void Rotate(QuantizeOptions& o, int dimension) {
+  o.rht.rowwise = HasRowwise(o.usage);
+  o.rht.columnwise = HasColumnwise(o.usage);
+  o.rht.dimension = dimension;
+}
+
+// What decides how codes come about: every combination of these is a cell.
+std::vector<Setting> ArithmeticOf(const FormatSpec& format) {
+  std::vector<Setting> list = {{"", [](RowSpec&, QuantizeOptions&) {}}};
+  const auto stochastic = [](RowSpec&, QuantizeOptions& o) {
+    o.rounding = Rounding::kStochastic;
+  };
+  if (format.options & kOptStochastic) list.push_back({"sr", stochastic});
+  if (format.options & kOptRht) {
+    for (const int dimension : kRhtDimensions) {
+      const std::string name = "rht " + std::to_string(dimension);
+      list.push_back(
+          {name, [=](RowSpec&, QuantizeOptions& o) { Rotate(o, dimension); }});
+      if ((format.options & kOptStochastic) == 0) continue;
+      list.push_back({name + " sr", [=](RowSpec& row, QuantizeOptions& o) {
+                        Rotate(o, dimension);
+                        stochastic(row, o);
+                      }});
+    }
+  }
+  if (format.options & kOptFourOverSix) {
+    for (const FourOverSix metric : {FourOverSix::kMae, FourOverSix::kMse}) {
+      list.push_back(
+          {"4over6 " + std::string(Name(metric)),
+           [=](RowSpec&, QuantizeOptions& o) { o.four_over_six = metric; }});
+    }
+  }
+  if (format.scaling == Scaling::kTensor) {
+    // The scale, which the others are given, comes of it.
+    list.push_back({"amax given", [](RowSpec&, QuantizeOptions& o) {
+                      o.scale.clear();
+                      if (HasRowwise(o.usage)) o.rowwise_amax = {5.0f};
+                      if (HasColumnwise(o.usage)) o.columnwise_amax = {5.0f};
+                    }});
+  }
+  if (format.options & kOptRowScaled) {
+    list.push_back({"row scaled", [](RowSpec& row, QuantizeOptions& o) {
+                      FindAmax(row, o);
+                      o.form.row_scaled = true;
+                    }});
+  }
+  for (const ProfileSpec& profile : Profiles()) {
+    if (profile.profile == Profile::kTe) continue;
+    if (FindNumerics(profile.profile, format.format) == nullptr) continue;
+    list.push_back({std::string(profile.name),
+                    [p = profile.profile](RowSpec&, QuantizeOptions& o) {
+                      o.profile = p;
+                      if (FindFormat(o.format)->scaling == Scaling::kTensor) {
+                        o.rowwise_amax = {5.0f};
+                        o.scale.clear();
+                      }
+                    }});
+  }
+  return list;
+}
+
+// The others. An option that is part of every cell stands here with its
+// opposite.
+std::optional<Setting> OtherOf(const FormatSpec& format,
+                               const OptionSpec& option) {
+  const std::string name(option.name);
+  switch (option.option) {
+    case kOptSwizzled:
+      return Setting{name, [](RowSpec&, QuantizeOptions& o) {
+                       o.form.scale_layout = Layout::kSwizzled;
+                     }};
+    case kOptCompact:
+      return Setting{name, [](RowSpec&, QuantizeOptions& o) {
+                       o.form.compact_scales = true;
+                     }};
+    case kOptGivenAmax:
+      return Setting{"amax found", FindAmax};
+    case kOptEstimation:
+      return Setting{name, [](RowSpec& row, QuantizeOptions& o) {
+                       FindAmax(row, o);
+                       Rotate(o, 16);
+                       o.amax_estimation_scale = 2.0f;
+                     }};
+    case kOptEpsilon:
+      return Setting{name, [](RowSpec& row, QuantizeOptions& o) {
+                       if (!o.scale.empty()) FindAmax(row, o);
+                       o.epsilon = 0.01f;
+                     }};
+    case kOptPowerOfTwo:
+      return Setting{name, [block = format.scaling == Scaling::kBlock](
+                               RowSpec& row, QuantizeOptions& o) {
+                       if (!o.scale.empty()) FindAmax(row, o);
+                       o.power_of_two = !block;
+                     }};
+    case kOptHistory:
+      return Setting{name, [](RowSpec& row, QuantizeOptions& o) {
+                       row.whole = true;
+                       row.reads = 2;
+                       o.history.emplace();
+                       o.history->amax = {1.0f, 2.0f};
+                     }};
+    case kOptScaleRule:
+      return Setting{"floor", [](RowSpec&, QuantizeOptions& o) {
+                       o.scale_rule = ScaleRule::kFloor;
+                     }};
+    case kOptGrouped:
+      return Setting{name, [](RowSpec& row, QuantizeOptions&) {
+                       row.groups = kMatrixGroups;
+                     }};
+    case kOptDbias:
+      return Setting{name,
+                     [](RowSpec&, QuantizeOptions& o) { o.dbias = true; }};
+    case kOptStatistics:
+      return Setting{name,
+                     [](RowSpec&, QuantizeOptions& o) { o.statistics = true; }};
+    case kOptRht:
+    case kOptStochastic:
+    case kOptRowScaled:
+    case kOptFourOverSix:
+    case kOptGivenScale:
+    case kOptProfile:
+    case kOptAlways:
+      break;  // ArithmeticOf's, and what every cell of a tensor's scale has
+  }
+  return std::nullopt;
+}
+
+class Matrix {
+ public:
+  explicit Matrix(DType dtype) : dtype_(dtype) {}
+
+  void AddFormat(const FormatSpec& format) {
+    for (const Setting& way : ArithmeticOf(format)) {
+      for (const Usage usage : kCopies) Add(format, usage, {&way});
+    }
+    std::vector<Setting> others;
+    for (const OptionSpec& option : quantd::Options()) {
+      if ((format.options & option.option) == 0) continue;
+      if (auto other = OtherOf(format, option)) {
+        others.push_back(*std::move(other));
+      }
+    }
+    for (const Setting& other : others) Add(format, Usage::kBoth, {&other});
+    for (size_t i = 0; i < others.size(); ++i) {
+      for (size_t j = i + 1; j < others.size(); ++j) {
+        // The types share the pairs.
+        const size_t turn = turn_++;
+        if (kInputTypes[turn % std::size(kInputTypes)] != dtype_) continue;
+        Add(format, kCopies[turn / 3 % 3], {&others[i], &others[j]});
+      }
+    }
+  }
+
+  void AddDecoding(const FormatSpec& format) {
+    for (const bool rotated : {false, true}) {
+      if (rotated && (format.options & kOptRht) == 0) continue;
+      for (const Usage usage : {Usage::kRowwise, Usage::kColumnwise}) {
+        const QuantizeOptions source = [&] {
+          QuantizeOptions o = Given(format, usage);
+          if (rotated) Rotate(o, 16);
+          return o;
+        }();
+        DequantizeOptions o;
+        o.format = format.format;
+        o.usage = usage;
+        o.inverse_rht = rotated;
+        RowSpec row = {"", o};
+        row.source = source;
+        row.ceiling = Ceiling::kMix;
+        Put(std::string(format.name) + " decode" + (rotated ? " rht 16" : ""),
+            usage, std::move(row));
+      }
+    }
+  }
+
+  std::vector<Cell> Take() { return std::move(cells_); }
+
+ private:
+  static QuantizeOptions Given(const FormatSpec& format, Usage usage) {
+    return Quantize(format.format, usage);
+  }
+
+  // A cell, where that is legal.
+  void Add(const FormatSpec& format, Usage usage,
+           const std::vector<const Setting*>& settings) {
+    RowSpec row = {"", Given(format, usage)};
+    // An amax of each line is found.
+    QuantizeOptions o = std::get<QuantizeOptions>(row.options);
+    if (format.scaling == Scaling::kChannel) FindAmax(row, o);
+    std::string line(format.name);
+    for (const Setting* setting : settings) {
+      setting->set(row, o);
+      if (!setting->name.empty()) line += " " + setting->name;
+    }
+    row.options = o;
+    if (row.groups > 0) {
+      o.splits = std::vector<int64_t>(kMatrixGroups, 128);
+      for (std::vector<float>* given :
+           {&o.rowwise_amax, &o.columnwise_amax, &o.scale}) {
+        if (!given->empty()) given->resize(kMatrixGroups, given->front());
+      }
+    }
+    const TensorDesc tensor = {dtype_, {kMatrixGroups * 128, 2048}, -1};
+    if (!MakeQuantizePlan(tensor, o).ok()) return;
+    Put(line, usage, std::move(row));
+  }
+
+  void Put(const std::string& line, Usage usage, RowSpec row) {
+    row.name = line + ", " + std::string(Name(usage));
+    cells_.push_back({std::move(row), line, usage});
+  }
+
+  const DType dtype_;
+  size_t turn_ = 0;
+  std::vector<Cell> cells_;
+};
+
+}  // namespace
+
+std::vector<Cell> MatrixOf(DType dtype) {
+  Matrix matrix(dtype);
+  for (const FormatSpec& format : kFormats) {
+    matrix.AddFormat(format);
+    matrix.AddDecoding(format);
+  }
+  return matrix.Take();
+}
+
+}  // namespace quantd::bench

@@ -1,0 +1,29 @@
+// The matrix: a cell for everything that the support table lets a request ask
+// for, so that no option is left out of what is measured.
+#ifndef QUANTD_TESTS_BENCH_MATRIX_CELLS_H_
+#define QUANTD_TESTS_BENCH_MATRIX_CELLS_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/bench/gpu_bench_rows.h"
+
+namespace quantd::bench {
+
+struct Cell {
+  RowSpec row;       // its name is that of line and usage
+  std::string line;  // of the heat map: "nvfp4 rht 32 stochastic"
+  Usage usage;
+};
+
+// Of one input type, in the order of the format table:
+//   - every rotation, rounding, 4over6, row scaling and profile of every format
+//     and usage, with linear scales and a given amax;
+//   - every other option of a format alone, of both copies;
+//   - and every pair of those others, of one usage by turns.
+// Decoding: every format and copy, rotated ones too.
+std::vector<Cell> MatrixOf(DType dtype);
+
+}  // namespace quantd::bench
+
+#endif  // QUANTD_TESTS_BENCH_MATRIX_CELLS_H_

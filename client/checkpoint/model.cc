@@ -50,6 +50,13 @@ std::string Some(const std::vector<std::string>& names) {
   return text;
 }
 
+constexpr std::string_view kOne = "model.safetensors";
+// Whether engines know that this one is no shard of the model.
+bool IsBeside(std::string_view name) {
+  return name == kOne || name.starts_with("consolidated") ||
+         name.starts_with("adapter");
+}
+
 bool IsCarried(std::string_view name) {
   if (name.front() == '.') return false;
   for (const std::string_view end : kOtherWeights) {
@@ -60,6 +67,13 @@ bool IsCarried(std::string_view name) {
   }
   return !name.ends_with(kShardEnding) && name != "config.json" &&
          name != kQuantization;
+}
+
+// What a clone without Git LFS has in place of large files.
+bool IsPointer(const std::string& path) {
+  constexpr size_t kMost = 1024;
+  const auto text = ReadText(path, kMost);
+  return text.ok() && text->starts_with("version https://git-lfs");
 }
 
 // `T`: where keys keep their order, or where finding one among very many is
@@ -128,6 +142,7 @@ absl::Status Model::OpenDirectory() {
   std::vector<std::string> found;
   std::vector<std::string> indexes;
   std::vector<std::string> foreign;
+  bool interrupted = false;
   std::error_code error;
   const auto sort_out = [&](const fs::path& folder, const std::string& prefix) {
     for (fs::directory_iterator i(folder, error), end; !error && i != end;
@@ -141,6 +156,8 @@ absl::Status Model::OpenDirectory() {
         found.push_back(name);
       } else if (IsCarried(name)) {
         others_.push_back(prefix + name);
+      } else if (prefix.empty() && name.ends_with(kOwnFiles[1])) {
+        interrupted = true;
       } else if (name.ends_with(".bin") || name.ends_with(".pth")) {
         foreign.push_back(prefix + name);
       }
@@ -183,13 +200,25 @@ absl::Status Model::OpenDirectory() {
       notes_.push_back(
           fmt::format("{} is not in {} and is left out", name, index_name_));
     }
+  } else if (const bool one = std::count(found.begin(), found.end(), kOne) > 0;
+             one && std::all_of(found.begin(), found.end(), IsBeside)) {
+    // Adapters, and the weights in the form of another program.
+    names = {std::string(kOne)};
+    for (const std::string& name : found) {
+      if (name == kOne) continue;
+      strays_.push_back(name);
+      notes_.push_back(fmt::format("{} is left out, beside {}", name, kOne));
+    }
   } else if (found.size() > 1) {
     return Bad(path_, fmt::format("{} .safetensors files and no index that "
                                   "says which belong together: {}",
                                   found.size(), Some(found)));
   } else if (found.empty()) {
-    return Bad(path_, foreign.empty()
-                          ? "holds no .safetensors file"
+    return Bad(path_, interrupted
+                          ? "an unfinished conversion: run the same convert "
+                            "again, and it goes on from there"
+                      : foreign.empty()
+                          ? std::string("holds no .safetensors file")
                           : fmt::format("holds {} but no .safetensors file; "
                                         "save the model as safetensors first",
                                         Some(foreign)));
@@ -253,7 +282,12 @@ absl::Status Model::OpenShards(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const std::string path = path_ + "/" + name;
     auto file = safetensors::File::Open(path);
-    if (!file.ok()) return file.status();
+    if (!file.ok()) {
+      return IsPointer(path) ? Bad(path,
+                                   "a pointer of Git LFS in place of the file: "
+                                   "\"git lfs pull\" fetches it")
+                             : file.status();
+    }
     for (const ModelShard& shard : shards_) {
       if (shard.file.identity() == file->identity()) {
         return Bad(path, fmt::format("the same file as {}", shard.name));

@@ -14,6 +14,7 @@
 namespace quantd::checkpoint {
 namespace {
 
+constexpr char kStacks[] = "stacks of experts";
 constexpr std::string_view kWeight = ".weight";
 
 class Planner {
@@ -67,7 +68,7 @@ class Planner {
       found = *std::move(weights);
     } else {
       plan_.left_out.push_back({std::string(ModuleOf(tensor.name())),
-                                Role::kLinear, "stacks of experts",
+                                Role::kLinear, kStacks,
                                 std::string(weights.status().message())});
     }
     // One tensor is taken as a whole or not at all.
@@ -165,8 +166,33 @@ class Planner {
         count, first->name(), Name(plan_.dialect)));
   }
 
+  // Most of such a model.
+  void NoteStacks() {
+    uint64_t bytes = 0;
+    const LeftOut* first = nullptr;
+    for (const LeftOut& left : plan_.left_out) {
+      const ModelTensor* t = model_.Find(left.module);
+      if (left.kind != kStacks || t == nullptr) continue;
+      bytes += t->stored.size;
+      if (first == nullptr) first = &left;
+    }
+    if (first == nullptr) return;
+    plan_.notes.push_back(fmt::format(
+        "stacks of experts stay as they are, {:.0f} % of the model ({}: {})",
+        100 * static_cast<double>(bytes) /
+            static_cast<double>(std::max<uint64_t>(1, BytesOfModel())),
+        first->module, first->reason));
+  }
+
+  uint64_t BytesOfModel() const {
+    uint64_t bytes = 0;
+    for (const ModelTensor& t : model_.tensors()) bytes += t.stored.size;
+    return bytes;
+  }
+
   void NoteWhatIsOdd() {
     NoteCacheScales();
+    NoteStacks();
     if (!selector_.architecture().known()) {
       const std::string type = model_.model_type();
       plan_.notes.push_back(fmt::format(
@@ -223,7 +249,9 @@ class Planner {
       if (weights == of.end()) {
         out.tensors.push_back(tensor.stored);
       } else if (weights->second.front()->layout->stacked) {
-        LayOutStack(weights->second, &out);
+        for (safetensors::Tensor& part : PartsOfStack(weights->second)) {
+          out.tensors.push_back(std::move(part));
+        }
       } else {
         for (Weight* w : weights->second) {
           if (w->profile != selector_.ProfileOf(selector_.layout()) ||
@@ -247,26 +275,6 @@ class Planner {
       }
     }
     return absl::OkStatus();
-  }
-
-  // [E, N, K / 32, 16] and [E, N, K / 32].
-  static void LayOutStack(const std::vector<Weight*>& weights,
-                          OutputShard* shard) {
-    const Weight& first = *weights.front();
-    const auto experts = static_cast<int64_t>(weights.size());
-    for (const StoredPart& part : first.layout->parts) {
-      if (part.source == PartSource::kNothing) continue;
-      const int64_t block = BlockOf(*first.layout).cols;
-      std::vector<int64_t> shape = {experts, first.rows, first.cols / block};
-      if (part.source == PartSource::kCodes) shape.push_back(block / 2);
-      const std::string name = first.module + std::string(part.suffix);
-      const size_t size = SizeOfShape(part.dtype, shape);
-      const size_t each = size / weights.size();
-      for (size_t e = 0; e < weights.size(); ++e) {
-        weights[e]->outputs.push_back({part.source, name, e * each, each});
-      }
-      shard->tensors.push_back({name, std::string(part.dtype), shape, 0, size});
-    }
   }
 
   const Model& model_;

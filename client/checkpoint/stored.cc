@@ -111,6 +111,10 @@ const ModelTensor* StoredWeight::part(PartSource source) const {
   return nullptr;
 }
 
+std::string StoredWeight::name_of(int64_t expert) const {
+  return layout->stacked ? fmt::format("{}.{}", module, expert) : module;
+}
+
 Dialect ConfiguredDialect(const Json& config) {
   const auto quantization = config.find("quantization_config");
   if (quantization == config.end() || !quantization->is_object()) {
@@ -132,6 +136,9 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
   StoredModel out;
   const Dialect configured = ConfiguredDialect(model.config());
   std::map<std::string, const ModelTensor*> seen;  // modules, by their codes
+  const bool labelled = std::any_of(
+      model.tensors().begin(), model.tensors().end(),
+      [](const auto& t) { return t.name().ends_with(".comfy_quant"); });
   for (const ModelTensor& tensor : model.tensors()) {
     std::optional<StoredWeight> best;
     for (const WeightLayout& layout : AllLayouts()) {
@@ -141,9 +148,8 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
       // The same tensors may be of two dialects: ComfyUI's differ in the order
       // of bytes only, and come without a config.json.
       const bool comfy =
-          model.Find(match->module + ".comfy_quant") != nullptr ||
-          (layout.dialect == Dialect::kComfy && configured == Dialect::kNone &&
-           !model.has_config());
+          labelled || (layout.dialect == Dialect::kComfy &&
+                       configured == Dialect::kNone && !model.has_config());
       const bool better = !best || layout.dialect == configured ||
                           (layout.dialect == Dialect::kComfy && comfy);
       if (better && (layout.dialect != Dialect::kComfy || comfy)) best = match;

@@ -23,6 +23,8 @@ struct StoredWeight {
   std::array<const ModelTensor*, 4> parts = {};
 
   const ModelTensor* part(PartSource source) const;
+  // The module's name, or that of one expert of a stack: "experts.w2.3".
+  std::string name_of(int64_t expert) const;
 };
 
 // Something quantized that fits no layout.

@@ -172,8 +172,10 @@ absl::Status WeightValues::ReadScales() {
           fmt::format("{}: one global scale was expected", weight_->module));
     }
     number = rounded((*global)[0]);
+    global_ = layout.global == Global::kDivisor ? 1 / number : number;
   }
   const BlockShape block = BlockOf(layout);
+  height_ = block.rows;
   const int64_t down = block.rows == 0 ? 1 : CeilDiv(rows_, block.rows);
   across_ = block.cols == 0 ? 1 : CeilDiv(cols_, block.cols);
   scales_.resize(static_cast<size_t>(down * across_));
@@ -209,15 +211,27 @@ void WeightValues::Scale(int64_t row, int64_t count,
   const BlockShape block = BlockOf(*weight_->layout);
   const int64_t width = block.cols == 0 ? cols_ : block.cols;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t line = block.rows == 0 ? 0 : (row + i) / block.rows;
     for (int64_t begin = 0; begin < cols_; begin += width) {
-      const float scale =
-          scales_[static_cast<size_t>(line * across_ + begin / width)];
+      const float factor = scale(row + i, begin / width);
       const int64_t end = std::min(cols_, begin + width);
       for (int64_t j = begin; j < end; ++j) {
-        (*out)[static_cast<size_t>(i * cols_ + j)] *= scale;
+        (*out)[static_cast<size_t>(i * cols_ + j)] *= factor;
       }
     }
+  }
+}
+
+void WeightValues::ExpandCodes(std::vector<uint8_t>* out) const {
+  const bool half = weight_->part(PartSource::kCodes)->stored.dtype == "U8";
+  out->resize(codes_.size() * (half ? 2 : 1));
+  for (size_t i = 0; i < codes_.size(); ++i) {
+    const auto code = static_cast<uint8_t>(codes_[i]);
+    if (!half) {
+      (*out)[i] = code;
+      continue;
+    }
+    (*out)[2 * i + (swapped_ ? 1 : 0)] = code & 0xF;
+    (*out)[2 * i + (swapped_ ? 0 : 1)] = code >> 4;
   }
 }
 

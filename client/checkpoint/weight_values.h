@@ -58,6 +58,18 @@ class WeightValues {
   // What the file has for the rows that were read last.
   absl::Span<const std::byte> codes() const { return codes_; }
 
+  // Of a quantized weight that was read.
+  const StoredWeight& weight() const { return *weight_; }
+  // The same codes, one a byte.
+  void ExpandCodes(std::vector<uint8_t>* out) const;
+  // What the codes of a row are multiplied by, those of that block of it.
+  float scale(int64_t row, int64_t block) const {
+    const int64_t line = height_ == 0 ? 0 : row / height_;
+    return scales_[static_cast<size_t>(line * across_ + block)];
+  }
+  // The global scale's part of that; 0: it has none.
+  float global() const { return global_; }
+
  private:
   absl::Status ReadScales();
   void Scale(int64_t row, int64_t count, std::vector<float>* out) const;
@@ -75,6 +87,8 @@ class WeightValues {
   std::vector<std::byte> codes_;
   std::vector<float> scales_;  // of blocks, times the global one
   int64_t across_ = 1;         // scales of a line
+  int64_t height_ = 0;         // rows of a block; 0: all
+  float global_ = 0;
 };
 
 }  // namespace quantd::checkpoint

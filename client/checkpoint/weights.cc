@@ -78,4 +78,26 @@ std::vector<safetensors::Tensor> PartsOf(Weight* w) {
   return tensors;
 }
 
+// [E, N, K / 32, 16] and [E, N, K / 32].
+std::vector<safetensors::Tensor> PartsOfStack(
+    const std::vector<Weight*>& experts) {
+  std::vector<safetensors::Tensor> tensors;
+  const Weight& first = *experts.front();
+  for (const StoredPart& part : first.layout->parts) {
+    if (part.source == PartSource::kNothing) continue;
+    const int64_t block = BlockOf(*first.layout).cols;
+    std::vector<int64_t> shape = {static_cast<int64_t>(experts.size()),
+                                  first.rows, first.cols / block};
+    if (part.source == PartSource::kCodes) shape.push_back(block / 2);
+    const std::string name = first.module + std::string(part.suffix);
+    const size_t size = SizeOfShape(part.dtype, shape);
+    const size_t each = size / experts.size();
+    for (size_t e = 0; e < experts.size(); ++e) {
+      experts[e]->outputs.push_back({part.source, name, e * each, each});
+    }
+    tensors.push_back({name, std::string(part.dtype), shape, 0, size});
+  }
+  return tensors;
+}
+
 }  // namespace quantd::checkpoint

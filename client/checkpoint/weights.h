@@ -28,6 +28,9 @@ std::vector<FusedWeights> FuseWeights(std::vector<Weight> weights,
 // The tensors that a weight becomes which is no expert of a stack that stays
 // one. Sets its outputs.
 std::vector<safetensors::Tensor> PartsOf(Weight* weight);
+// The same of all experts of a stack that stays one, in their order.
+std::vector<safetensors::Tensor> PartsOfStack(
+    const std::vector<Weight*>& experts);
 
 }  // namespace quantd::checkpoint
 

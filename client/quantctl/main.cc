@@ -33,7 +33,16 @@ constexpr char kFooter[] =
   5  the server refused the request
   6  some tensors failed: the others are reported, and no file is written
   7  the output cannot be written
-  8  lint or verify found something, or repair left something
+  8  lint or verify found something, repair left something, or compare found
+     nothing to compare
+
+Which way bytes go (--json says it of each tensor; --transport fails rather than
+take another):
+  tcp     --server HOST:PORT
+  unix    --server unix:/PATH
+  shared  the same, with the server's --memory-socket: files are read into memory
+          that it maps, and nothing is sent
+  local   --server local
 
 Without a server: --server local works in this process, on its GPUs or else
 on the CPU. So does a command for which no server is named, where none answers
@@ -206,9 +215,17 @@ int Main(int argc, char** argv) {
     const CLI::Option* dry_run = sub->get_option_no_throw("--dry-run");
     const CLI::Option* target = sub->get_option_no_throw("--target");
     const bool measures = target != nullptr && *target;
+    // The way back to plain weights computes here whoever is there.
+    const CLI::Option* dialect = sub->get_option_no_throw("--dialect");
+    const bool back =
+        dialect != nullptr && *dialect && dialect->as<std::string>() == "none";
     const bool computes =
-        server != nullptr && (measures || !(dry_run && *dry_run));
+        server != nullptr && !back && (measures || !(dry_run && *dry_run));
     if (computes && server->empty()) SettleServer(&o);
+  }
+  if (const auto s = CheckTransport(o); !s.ok()) {
+    fmt::print(stderr, "{}\n", std::string(s.message()));
+    return kUsage;
   }
   return run(o);
 }

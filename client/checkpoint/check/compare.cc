@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
+#include "client/checkpoint/check/originals.h"
 #include "client/checkpoint/stored.h"
 #include "client/checkpoint/weight_values.h"
 #include "client/files/quantized_file.h"
@@ -20,38 +21,95 @@ namespace {
 // A tensor of numbers under the name that both models have for it.
 struct Entry {
   std::string kind;
-  const ModelTensor* tensor = nullptr;   // as it is
-  const StoredWeight* weight = nullptr;  // or quantized
-  int64_t expert = 0;
+  const ModelTensor* tensor = nullptr;     // as it is
+  const OriginalWeight* weight = nullptr;  // or quantized, or one of a stack
 
-  WeightValues Values(const Model& model) const {
-    return weight ? WeightValues(model, *weight, expert)
-                  : WeightValues(model, *tensor);
+  const StoredWeight* stored() const {
+    return weight != nullptr ? weight->stored : nullptr;
   }
 };
 
-std::map<std::string, Entry> EntriesOf(const Model& model,
-                                       const StoredModel& stored) {
-  std::map<std::string, Entry> entries;
+using Entries = std::map<std::string, Entry>;
+
+struct Side {
+  const Model& model;
+  Originals weights;
+  Entries entries;
+  // Neither numbers nor parts of them, or of no format that is known.
+  std::map<std::string, const ModelTensor*> others;
+};
+
+absl::StatusOr<Side> SideOf(const Model& model) {
+  auto weights = Originals::Of(model);
+  if (!weights.ok()) return weights.status();
+  Side side = {model, *std::move(weights), {}, {}};
   std::set<const ModelTensor*> parts;
-  for (const StoredWeight& w : stored.weights) {
+  for (const StoredWeight& w : side.weights.stored().weights) {
     parts.insert(w.parts.begin(), w.parts.end());
     for (int64_t e = 0; e < w.experts; ++e) {
-      const std::string name =
-          w.experts == 1 ? w.module : fmt::format("{}.{}", w.module, e);
-      entries[name] = {fmt::format("{} by {}", Name(w.layout->format),
-                                   Name(w.layout->dialect)),
-                       nullptr, &w, e};
+      const std::string name = w.name_of(e);
+      side.entries[name] = {fmt::format("{} by {}", Name(w.layout->format),
+                                        Name(w.layout->dialect)),
+                            nullptr, side.weights.Find(name)};
     }
   }
   for (const ModelTensor& t : model.tensors()) {
+    if (parts.count(&t) > 0) continue;
     const DType type = FromSafetensorsName(t.stored.dtype);
-    if (parts.count(&t) > 0 || !IsFloat(type)) continue;
-    entries[std::string(ModuleOf(t.name()))] = {std::string(Name(type)), &t,
-                                                nullptr, 0};
+    if (IsFloat(type)) {
+      side.entries[std::string(ModuleOf(t.name()))] = {std::string(Name(type)),
+                                                       &t, nullptr};
+    } else {
+      side.others[t.name()] = &t;
+    }
   }
-  return entries;
+  return side;
 }
+
+// Experts of one tensor become an entry each where the other model has them so.
+void Unstack(const Side& other, Side* side) {
+  for (const Originals::Stack& stack : side->weights.stacks()) {
+    const std::string module(ModuleOf(stack.tensor->name()));
+    if (other.entries.count(module) > 0) continue;
+    for (const auto* names : {&stack.whole, &stack.split}) {
+      if (names->empty() || other.entries.count(names->front()) == 0) continue;
+      const std::string kind = side->entries[module].kind;
+      side->entries.erase(module);
+      for (const std::string& name : *names) {
+        side->entries[name] = {kind, nullptr, side->weights.Find(name)};
+      }
+      break;
+    }
+  }
+}
+
+// Reads the rows of an entry.
+class EntryValues {
+ public:
+  EntryValues(const Model& model, const Entry& entry) {
+    if (entry.tensor != nullptr) {
+      tensor_.emplace(model, *entry.tensor);
+      rows_ = tensor_->rows();
+      cols_ = tensor_->cols();
+    } else {
+      weight_.emplace(model, *entry.weight);
+      rows_ = entry.weight->rows;
+      cols_ = entry.weight->cols;
+    }
+  }
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+  absl::Status Read(int64_t row, int64_t count, std::vector<float>* out) {
+    return tensor_ ? tensor_->Read(row, count, out)
+                   : weight_->Read(row, count, out);
+  }
+
+ private:
+  std::optional<WeightValues> tensor_;
+  std::optional<OriginalValues> weight_;
+  int64_t rows_ = 0;
+  int64_t cols_ = 0;
+};
 
 class Sums {
  public:
@@ -125,14 +183,16 @@ absl::StatusOr<uint64_t> Differing(const Model& a, const ModelTensor& ta,
 
 absl::Status CompareBytes(const Model& a, const Entry& ea, const Model& b,
                           const Entry& eb, TensorDifference* d) {
-  if (!ea.weight || !eb.weight || ea.expert > 0 ||
-      ea.weight->layout != eb.weight->layout) {
+  const StoredWeight* wa = ea.stored();
+  const StoredWeight* wb = eb.stored();
+  // Those of all experts of a stack are told with the first.
+  if (!wa || !wb || ea.weight->expert > 0 || wa->layout != wb->layout) {
     return absl::OkStatus();
   }
   d->same_layout = true;
   for (const PartSource source : {PartSource::kCodes, PartSource::kScales}) {
-    const ModelTensor& ta = *ea.weight->part(source);
-    const ModelTensor& tb = *eb.weight->part(source);
+    const ModelTensor& ta = *wa->part(source);
+    const ModelTensor& tb = *wb->part(source);
     const bool codes = source == PartSource::kCodes;
     const auto size =
         static_cast<size_t>(safetensors::BitsOf(ta.stored.dtype) / 8);
@@ -157,16 +217,11 @@ absl::StatusOr<TensorDifference> CompareOne(const std::string& name,
   d.name = name;
   d.kind_a = ea.kind;
   d.kind_b = eb.kind;
-  d.quantized_b = eb.weight != nullptr;
-  WeightValues va = ea.Values(a);
-  WeightValues vb = eb.Values(b);
+  d.quantized_b = eb.stored() != nullptr;
+  EntryValues va(a, ea);
+  EntryValues vb(b, eb);
   d.rows = va.rows();
   d.cols = va.cols();
-  if (va.rows() != vb.rows() || va.cols() != vb.cols()) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: {} x {} in the one, {} x {} in the other", name,
-                    va.rows(), va.cols(), vb.rows(), vb.cols()));
-  }
   Sums sums;
   std::vector<float> x;
   std::vector<float> y;
@@ -183,22 +238,60 @@ absl::StatusOr<TensorDifference> CompareOne(const std::string& name,
   return d;
 }
 
+// Of integers, and of codes whose format nobody knows, nothing can be said but
+// that they are equal.
+absl::Status CompareOther(const Model& a, const ModelTensor& ta, const Model& b,
+                          const ModelTensor& tb, ModelDifference* out) {
+  const bool alike =
+      ta.stored.dtype == tb.stored.dtype && ta.stored.shape == tb.stored.shape;
+  absl::StatusOr<uint64_t> differing = 0;
+  if (alike) differing = Differing(a, ta, b, tb, 1);
+  if (!differing.ok()) return differing.status();
+  if (alike && *differing == 0) {
+    TensorDifference d;
+    d.name = ta.name();
+    d.kind_a = d.kind_b = ta.stored.dtype;
+    d.sqnr_db = std::numeric_limits<double>::infinity();
+    d.cosine = 1;
+    out->tensors.push_back(std::move(d));
+    return absl::OkStatus();
+  }
+  out->not_compared.push_back(
+      {ta.name(),
+       alike ? fmt::format("{} of {} bytes differ, and {} is no type of "
+                           "numbers that are weights",
+                           *differing, ta.stored.size, ta.stored.dtype)
+             : fmt::format("{} in the one, {} in the other, or of other shapes",
+                           ta.stored.dtype, tb.stored.dtype)});
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ModelDifference> CompareModels(
     const Model& a, const Model& b,
     const std::function<void(const TensorDifference&)>& tell) {
-  const auto stored_a = FindStored(a);
-  if (!stored_a.ok()) return stored_a.status();
-  const auto stored_b = FindStored(b);
-  if (!stored_b.ok()) return stored_b.status();
-  const auto in_a = EntriesOf(a, *stored_a);
-  const auto in_b = EntriesOf(b, *stored_b);
+  auto side_a = SideOf(a);
+  if (!side_a.ok()) return side_a.status();
+  auto side_b = SideOf(b);
+  if (!side_b.ok()) return side_b.status();
+  Unstack(*side_b, &*side_a);
+  Unstack(*side_a, &*side_b);
+  const Entries& in_a = side_a->entries;
+  const Entries& in_b = side_b->entries;
   ModelDifference out;
   for (const auto& [name, entry] : in_a) {
     const auto found = in_b.find(name);
     if (found == in_b.end()) {
       out.only_a.push_back(name);
+      continue;
+    }
+    const EntryValues va(a, entry);
+    const EntryValues vb(b, found->second);
+    if (va.rows() != vb.rows() || va.cols() != vb.cols()) {
+      out.not_compared.push_back(
+          {name, fmt::format("{} x {} in the one, {} x {} in the other",
+                             va.rows(), va.cols(), vb.rows(), vb.cols())});
       continue;
     }
     auto one = CompareOne(name, a, entry, b, found->second);
@@ -209,6 +302,20 @@ absl::StatusOr<ModelDifference> CompareModels(
   for (const auto& [name, entry] : in_b) {
     if (in_a.count(name) == 0) out.only_b.push_back(name);
   }
+  for (const auto& [name, tensor] : side_a->others) {
+    const auto found = side_b->others.find(name);
+    if (found == side_b->others.end()) {
+      out.only_a.push_back(name);
+    } else if (auto s = CompareOther(a, *tensor, b, *found->second, &out);
+               !s.ok()) {
+      return s;
+    }
+  }
+  for (const auto& [name, tensor] : side_b->others) {
+    if (side_a->others.count(name) == 0) out.only_b.push_back(name);
+  }
+  std::sort(out.tensors.begin(), out.tensors.end(),
+            [](const auto& x, const auto& y) { return x.name < y.name; });
   return out;
 }
 

@@ -39,10 +39,17 @@ struct TensorDifference {
   uint64_t differing_scales = 0;
 };
 
+// What both have and nothing was said about.
+struct NotCompared {
+  std::string name;
+  std::string why;
+};
+
 struct ModelDifference {
   std::vector<TensorDifference> tensors;  // sorted by name
   std::vector<std::string> only_a;
   std::vector<std::string> only_b;
+  std::vector<NotCompared> not_compared;
 };
 
 // Tells every tensor when it was compared.

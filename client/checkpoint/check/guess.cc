@@ -198,7 +198,12 @@ absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
   if (scales->stored.dtype == "F8_E4M3" && global == nullptr) {
     return absl::NotFoundError("its global scale is missing");
   }
-  const auto format = FormatOf(*codes, *scales, global != nullptr);
+  auto format = FormatOf(*codes, *scales, global != nullptr);
+  // A small weight is one block.
+  if (format == WeightFormat::kFp8 && dialect == Dialect::kDeepSeek &&
+      scales->stored.shape.size() == 2) {
+    format = WeightFormat::kFp8Block;
+  }
   if (!format) {
     return absl::InvalidArgumentError(
         fmt::format("codes in {} with scales in {} are no format known here",

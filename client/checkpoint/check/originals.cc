@@ -4,67 +4,75 @@
 
 #include "client/checkpoint/convert/weight_reader.h"
 #include "client/checkpoint/stacked.h"
-#include "client/checkpoint/weight_values.h"
 #include "client/checkpoint/weights.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
-namespace {
-
-std::string KeyOf(const std::string& module, bool stacked, int64_t expert) {
-  return stacked ? fmt::format("{}#{}", module, expert) : module;
-}
-
-}  // namespace
 
 absl::StatusOr<Originals> Originals::Of(const Model& model) {
   Originals out;
   out.model_ = &model;
   auto stored = FindStored(model);
   if (!stored.ok()) return stored.status();
-  out.stored_ = *std::move(stored);
-  for (const StoredWeight& w : out.stored_.weights) {
+  // Weights point into it, wherever this goes.
+  out.stored_ = std::make_shared<const StoredModel>(*std::move(stored));
+  for (const StoredWeight& w : out.stored_->weights) {
     for (int64_t e = 0; e < w.experts; ++e) {
-      out.weights_[KeyOf(w.module, w.layout->stacked, e)] = {
-          &w, e, {}, w.rows, w.cols};
+      out.weights_[w.name_of(e)] = {&w, e, {}, w.rows, w.cols};
     }
   }
   for (const ModelTensor& t : model.tensors()) {
+    Stack stack = {&t, {}, {}};
     // Experts of one tensor, together and each by itself.
     for (const bool whole : {false, true}) {
-      const bool stacked = IsStacked(t);
-      if (whole && !stacked) break;
+      if (whole && !IsStacked(t)) break;
       auto weights = WeightsOf(model, t, whole);
       if (!weights.ok()) continue;
       int64_t expert = 0;
       for (Weight& w : *weights) {
-        const std::string name = KeyOf(w.module, whole, expert++);
+        const std::string name =
+            whole ? fmt::format("{}.{}", w.module, expert++) : w.module;
+        (whole ? stack.whole : stack.split).push_back(name);
         const int64_t rows = w.rows;
         const int64_t cols = w.cols;
         out.weights_[name] = {nullptr, 0, std::move(w), rows, cols};
       }
     }
+    if (IsStacked(t)) out.stacks_.push_back(std::move(stack));
   }
   return out;
 }
 
-const OriginalWeight* Originals::Find(const StoredWeight& w,
-                                      int64_t expert) const {
-  const auto found = weights_.find(KeyOf(w.module, w.layout->stacked, expert));
-  if (found == weights_.end() || found->second.rows != w.rows ||
-      found->second.cols != w.cols) {
-    return nullptr;
-  }
-  return &found->second;
+const OriginalWeight* Originals::Find(const std::string& name) const {
+  const auto found = weights_.find(name);
+  return found == weights_.end() ? nullptr : &found->second;
 }
 
-absl::Status Originals::Read(const OriginalWeight& w, int64_t row,
-                             int64_t count, std::vector<float>* out) const {
-  const std::string& dtype = w.plain.source->stored.dtype;
+const OriginalWeight* Originals::Find(const StoredWeight& w,
+                                      int64_t expert) const {
+  const OriginalWeight* found = Find(w.name_of(expert));
+  const bool same =
+      found != nullptr && found->rows == w.rows && found->cols == w.cols;
+  return same ? found : nullptr;
+}
+
+OriginalValues::OriginalValues(const Model& model, const OriginalWeight& weight)
+    : model_(model), weight_(weight) {
+  if (weight.stored != nullptr) {
+    quantized_ =
+        std::make_unique<WeightValues>(model, *weight.stored, weight.expert);
+  }
+}
+
+absl::Status OriginalValues::Read(int64_t row, int64_t count,
+                                  std::vector<float>* out) {
+  if (quantized_) return quantized_->Read(row, count, out);
+  const Weight& w = weight_.plain;
+  const std::string& dtype = w.source->stored.dtype;
   const auto size = static_cast<size_t>(count * w.cols);
   std::vector<std::byte> bytes(
       size * static_cast<size_t>(safetensors::BitsOf(dtype) / 8));
-  if (auto s = ReadRows(*model_, w.plain, row, count, absl::MakeSpan(bytes));
+  if (auto s = ReadRows(model_, w, row, count, absl::MakeSpan(bytes));
       !s.ok()) {
     return s;
   }

@@ -1,9 +1,11 @@
-// The weights of an original model, by the names that quantized ones have.
+// The weights of a model, by the names that another model of the same weights
+// may have for them: what pairs an original with what was made of it.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_ORIGINALS_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_ORIGINALS_H_
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/plan.h"
 #include "client/checkpoint/stored.h"
+#include "client/checkpoint/weight_values.h"
 
 namespace quantd::checkpoint {
 
@@ -28,18 +31,40 @@ class Originals {
   static absl::StatusOr<Originals> Of(const Model& model);
 
   const Model& model() const { return *model_; }
-  const StoredModel& stored() const { return stored_; }
+  const StoredModel& stored() const { return *stored_; }
+  // nullptr: there is none under the name.
+  const OriginalWeight* Find(const std::string& name) const;
   // nullptr: there is none of that shape under the name. `expert`: of a stack.
   const OriginalWeight* Find(const StoredWeight& weight, int64_t expert) const;
 
-  // Some rows of one that is not quantized.
-  absl::Status Read(const OriginalWeight& weight, int64_t row, int64_t count,
-                    std::vector<float>* out) const;
+  // Experts in one tensor, not quantized, and the names that each of them has
+  // where they are apart: as the tensor has them, and with gate and up apart.
+  struct Stack {
+    const ModelTensor* tensor = nullptr;
+    std::vector<std::string> whole;
+    std::vector<std::string> split;
+  };
+  const std::vector<Stack>& stacks() const { return stacks_; }
 
  private:
   const Model* model_ = nullptr;
-  StoredModel stored_;
+  std::shared_ptr<const StoredModel> stored_;
   std::map<std::string, OriginalWeight> weights_;
+  std::vector<Stack> stacks_;
+};
+
+// The numbers of one of them.
+class OriginalValues {
+ public:
+  OriginalValues(const Model& model, const OriginalWeight& weight);
+
+  // Rows [row, row + count): count * K numbers.
+  absl::Status Read(int64_t row, int64_t count, std::vector<float>* out);
+
+ private:
+  const Model& model_;
+  const OriginalWeight& weight_;
+  std::unique_ptr<WeightValues> quantized_;
 };
 
 }  // namespace quantd::checkpoint

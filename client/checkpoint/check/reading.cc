@@ -23,18 +23,17 @@ constexpr double kFaint = 0.01;
 // Four bits that are cut off at the top make numbers smaller by less.
 constexpr double kMostGain = 0.06;
 
-using ReadNumbersOf =
-    std::function<absl::Status(int64_t, int64_t, std::vector<float>*)>;
-
 class Differences {
  public:
   explicit Differences(int64_t cols) : cols_(static_cast<size_t>(cols)) {}
 
-  void Add(const std::vector<float>& truth, const std::vector<float>& numbers) {
+  // Rows from `first` on.
+  void Add(int64_t first, const std::vector<float>& truth,
+           const std::vector<float>& numbers) {
     for (size_t row = 0; row < truth.size(); row += cols_) {
       for (size_t j = 0; j < cols_; j += kPiece) {
         const size_t end = std::min(cols_, j + kPiece);
-        Piece p = {rows_};
+        Piece p = {first};
         for (size_t k = row + j; k < row + end; ++k) {
           const double x = truth[k];
           const double y = numbers[k];
@@ -47,6 +46,7 @@ class Differences {
         ++sum_.pieces;
         if (!(p.noise <= kMostPieceNoise * p.signal)) odd_.push_back(p);
       }
+      ++first;
       ++rows_;
     }
   }
@@ -61,6 +61,7 @@ class Differences {
       if (p.noise <= kFaint * mean) continue;
       ++sum_.wrong;
       sum_.wrong_rows += p.row != last;
+      if (last < 0) sum_.first_wrong_row = p.row;
       last = p.row;
     }
     return sum_;
@@ -78,21 +79,6 @@ class Differences {
   std::vector<Piece> odd_;
 };
 
-absl::StatusOr<Difference> DifferenceOf(const std::vector<RowSample::Run>& runs,
-                                        int64_t cols,
-                                        const ReadNumbersOf& truth,
-                                        const ReadNumbersOf& numbers) {
-  Differences out(std::max<int64_t>(1, cols));
-  std::vector<float> x;
-  std::vector<float> y;
-  for (const RowSample::Run& run : runs) {
-    if (auto s = truth(run.begin, run.count, &x); !s.ok()) return s;
-    if (auto s = numbers(run.begin, run.count, &y); !s.ok()) return s;
-    out.Add(x, y);
-  }
-  return out.Take();
-}
-
 // Of one expert, read so.
 absl::StatusOr<Difference> DifferenceBy(const Model& model,
                                         const StoredWeight& w, int64_t expert,
@@ -107,24 +93,29 @@ absl::StatusOr<Difference> DifferenceBy(const Model& model,
   constexpr int64_t kAcross = 32;
   const auto runs =
       sample.Of(w.rows, w.cols, original.plain.transposed ? kAcross : 1);
-  std::unique_ptr<WeightValues> quantized;
-  if (original.stored != nullptr) {
-    quantized = std::make_unique<WeightValues>(
-        originals.model(), *original.stored, original.expert);
+  OriginalValues truth(originals.model(), original);
+  Rounding rounding(values);
+  Differences out(std::max<int64_t>(1, w.cols));
+  std::vector<float> x;
+  std::vector<float> y;
+  for (const RowSample::Run& run : runs) {
+    if (auto s = truth.Read(run.begin, run.count, &x); !s.ok()) return s;
+    if (auto s = values.Read(run.begin, run.count, &y); !s.ok()) return s;
+    out.Add(run.begin, x, y);
+    rounding.Add(run.begin, run.count, x);
   }
-  return DifferenceOf(
-      runs, w.cols,
-      [&](int64_t row, int64_t count, std::vector<float>* out) {
-        return quantized ? quantized->Read(row, count, out)
-                         : originals.Read(original, row, count, out);
-      },
-      [&](int64_t row, int64_t count, std::vector<float>* out) {
-        return values.Read(row, count, out);
-      });
+  Difference d = out.Take();
+  d.rounding = rounding.Judge();
+  return d;
 }
 
 // What of all experts is least like the original.
 bool IsWorse(const Difference& a, const Difference& b) {
+  const bool wrong = !a.rounding->wrong.empty();
+  if (a.is_the_original() && b.is_the_original() &&
+      wrong != !b.rounding->wrong.empty()) {
+    return wrong;
+  }
   if (a.is_the_original() != b.is_the_original()) return !a.is_the_original();
   return !(a.ratio() <= b.ratio());
 }
@@ -137,8 +128,10 @@ double Difference::ratio() const {
 }
 
 bool Difference::is_the_original() const {
+  // One large number alone may make the gain, rightly rounded.
   return noise <= kMostNoise * signal && wrong == 0 &&
-         std::abs(gain() - 1) <= kMostGain;
+         (std::abs(gain() - 1) <= kMostGain ||
+          (rounding && rounding->in_cells));
 }
 
 absl::StatusOr<Readings> FindReading(const Model& model, const StoredWeight& w,
@@ -162,9 +155,13 @@ absl::StatusOr<Readings> FindReading(const Model& model, const StoredWeight& w,
         const auto d =
             DifferenceBy(model, w, e, originals, *original, sample, reading);
         if (!d.ok()) return d.status();
+        if (!order && !halves &&
+            (!d->is_the_original() || !d->rounding->wrong.empty())) {
+          ++out.wrongs;
+        }
         if (compared++ == 0 || IsWorse(*d, reading.difference)) {
           reading.difference = *d;
-          worst = w.experts == 1 ? w.module : fmt::format("{}.{}", w.module, e);
+          worst = w.name_of(e);
         }
         // One that is not is enough to see that it is read otherwise.
         if ((order || halves) && !d->is_the_original()) break;
@@ -190,14 +187,15 @@ absl::StatusOr<Difference> Compare(const Model& model,
                                    const RowSample& sample) {
   WeightValues values(model, tensor);
   WeightValues originals(original, truth);
-  return DifferenceOf(
-      sample.Of(values.rows(), values.cols()), values.cols(),
-      [&](int64_t row, int64_t count, std::vector<float>* out) {
-        return originals.Read(row, count, out);
-      },
-      [&](int64_t row, int64_t count, std::vector<float>* out) {
-        return values.Read(row, count, out);
-      });
+  Differences out(std::max<int64_t>(1, values.cols()));
+  std::vector<float> x;
+  std::vector<float> y;
+  for (const RowSample::Run& run : sample.Of(values.rows(), values.cols())) {
+    if (auto s = originals.Read(run.begin, run.count, &x); !s.ok()) return s;
+    if (auto s = values.Read(run.begin, run.count, &y); !s.ok()) return s;
+    out.Add(run.begin, x, y);
+  }
+  return out.Take();
 }
 
 }  // namespace quantd::checkpoint

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/checkpoint/check/originals.h"
+#include "client/checkpoint/check/rounding.h"
 #include "client/checkpoint/check/row_sample.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/stored.h"
@@ -24,6 +25,9 @@ struct Difference {
   int64_t wrong = 0;       // those of them that are noise
   int64_t wrong_rows = 0;  // that have such a piece
   int64_t rows = 0;
+  int64_t first_wrong_row = -1;
+  // Of a quantized weight.
+  std::optional<Rounding::Verdict> rounding = {};
 
   // Of the root of the mean square: 0.1 is a tenth. NaN where numbers are.
   double ratio() const;
@@ -45,6 +49,7 @@ struct Readings {
   Difference own;       // by the dialect's own
   size_t compared = 0;  // experts of it; 0: the original has no such weight
   std::string wrong;    // the expert that is least like the original's
+  size_t wrongs = 0;    // experts that are not the original's
 };
 
 // Of the rows of the sample.

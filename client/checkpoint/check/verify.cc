@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
+#include "client/checkpoint/check/originals.h"
 #include "client/checkpoint/dialect.h"
 #include "client/checkpoint/made_with.h"
 #include "client/checkpoint/stored.h"
@@ -14,14 +15,36 @@
 namespace quantd::checkpoint {
 namespace {
 
-std::map<std::string, Weight> WeightsByModule(const Model& model) {
-  std::map<std::string, Weight> weights;
-  for (const ModelTensor& t : model.tensors()) {
-    auto found = WeightsOf(model, t, /*whole=*/false);
-    if (!found.ok()) continue;
-    for (Weight& w : *found) weights[w.module] = std::move(w);
+// What is quantized anew to hold `stored` against it: its experts, or itself.
+// Empty: the original has no such weight, for the reason that is told.
+std::vector<Weight> PlainOf(const Originals& originals, const StoredWeight& s,
+                            std::string* why) {
+  std::vector<Weight> weights;
+  for (int64_t e = 0; e < s.experts; ++e) {
+    const OriginalWeight* found = originals.Find(s, e);
+    if (found == nullptr || found->stored != nullptr) {
+      *why = found == nullptr
+                 ? fmt::format("{}: the original has no such weight of {} x {}",
+                               s.name_of(e), s.rows, s.cols)
+                 : fmt::format(
+                       "{}: the original is quantized itself, as {} "
+                       "by {}",
+                       s.name_of(e), Name(found->stored->layout->format),
+                       Name(found->stored->layout->dialect));
+      return {};
+    }
+    weights.push_back(found->plain);
   }
   return weights;
+}
+
+// The tensors that the weights become.
+std::vector<safetensors::Tensor> PartsOfAll(std::vector<Weight>* weights,
+                                            bool stacked) {
+  if (!stacked) return PartsOf(&weights->front());
+  std::vector<Weight*> experts;
+  for (Weight& w : *weights) experts.push_back(&w);
+  return PartsOfStack(experts);
 }
 
 }  // namespace
@@ -53,7 +76,8 @@ absl::StatusOr<Verification> VerifyModel(const Model& original,
   const auto architecture = Architecture::Of(original, {});
   if (!architecture.ok()) return architecture.status();
   Verification out;
-  auto plain = WeightsByModule(original);
+  const auto originals = Originals::Of(original);
+  if (!originals.ok()) return originals.status();
   std::vector<Weight> weights;
   std::map<std::string, VerifiedPart> parts;
   for (const StoredWeight& s : stored->weights) {
@@ -63,27 +87,26 @@ absl::StatusOr<Verification> VerifyModel(const Model& original,
       out.profile +=
           fmt::format("{}{}", out.profile.empty() ? "" : ", ", Name(used));
     }
-    const auto found = plain.find(s.module);
-    if (found == plain.end() || found->second.rows != s.rows ||
-        found->second.cols != s.cols || s.layout->stacked) {
-      out.unmatched.push_back(
-          fmt::format("{}: the original has no such weight of {} x {}",
-                      s.module, s.rows, s.cols));
+    std::string why;
+    std::vector<Weight> experts = PlainOf(*originals, s, &why);
+    if (experts.empty()) {
+      out.unmatched.push_back(why);
       continue;
     }
     if (auto bad = CheckProfileOf(*made.layout, used); !bad.ok()) return bad;
-    Weight w = std::move(found->second);
-    plain.erase(found);
-    w.layout = made.layout;
-    w.profile = used;
-    for (const safetensors::Tensor& part : PartsOf(&w)) {
+    for (Weight& w : experts) {
+      w.layout = made.layout;
+      w.profile = used;
+    }
+    for (const safetensors::Tensor& part :
+         PartsOfAll(&experts, s.layout->stacked)) {
       const ModelTensor* there = quantized.Find(part.name);
       VerifiedPart& p = parts[part.name];
       p = {part.name, part.size, 0};
       // Another size: another layout or type, nothing of it is right.
       if (there->stored.size != part.size) p.differing = part.size;
     }
-    weights.push_back(std::move(w));
+    for (Weight& w : experts) weights.push_back(std::move(w));
   }
   AlignedBytes memory(piece_bytes);
   const absl::Span<std::byte> room = memory.span();

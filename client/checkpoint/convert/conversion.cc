@@ -67,7 +67,8 @@ class Converter {
           return unit < groups    ? Group(unit, room)
                  : unit < decoded ? Decode(unit, unit - groups)
                                   : Copy(*plan_.copies[unit - decoded]);
-        });
+        },
+        options_.allocate);
   }
 
   const ConversionResult& result() const { return result_; }

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/checkpoint/convert/units.h"
 #include "client/checkpoint/convert/weight_encoder.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/plan.h"
@@ -33,6 +34,8 @@ struct ConversionOptions {
   int at_once = 3;
   // The devices are of this process, whose memory is theirs, too.
   bool in_process = false;
+  // Memory that the devices take where it lies; ordinary memory without.
+  AllocateMemory allocate = {};
   // Bytes of the input that are done, those of earlier processes too. Called
   // by one thread at a time, as is `done`.
   std::function<void(size_t bytes)> progress = {};

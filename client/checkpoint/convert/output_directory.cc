@@ -160,8 +160,8 @@ absl::Status CheckOutput(const Model& in, const std::string& out) {
   }
   if (empty || interrupted) return absl::OkStatus();
   return refuse(
-      "it is not empty, and holds no conversion to go on with; one that ended "
-      "is whole");
+      "it is not empty, and what is there is no unfinished conversion: name "
+      "another directory, or remove this one");
 }
 
 absl::StatusOr<std::unique_ptr<OutputDirectory>> OutputDirectory::Open(

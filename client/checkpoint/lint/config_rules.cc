@@ -101,6 +101,13 @@ std::string Describe(unsigned kinds) {
   return "null";
 }
 
+// The name of the file is said already.
+std::string WithoutFile(std::string message) {
+  const std::string file = std::string(kModelOptFile) + ": ";
+  const size_t at = message.find(file);
+  return at == std::string::npos ? message : message.substr(at + file.size());
+}
+
 class ConfigRules {
  public:
   ConfigRules(const LintedModel& linted, Findings* findings)
@@ -181,6 +188,15 @@ class ConfigRules {
     if (linted_.model.has_config() &&
         Member(&config, "_class_name") == nullptr) {
       Needs(&config, kConfigFile, {"model_type"});
+      // Engines choose the model's code by it.
+      if (linted_.architecture.known()) {
+        Needs(&config, kConfigFile, {"architectures"});
+      }
+    }
+    if (!linted_.model.has_config()) {
+      Find("config", kConfigFile,
+           "missing: nothing says what model it is, and that it is quantized");
+      return;
     }
     const Json* q = linted_.declared.quantization();
     if (q == nullptr) {
@@ -214,6 +230,14 @@ class ConfigRules {
                  const TypedKey (&keys)[kCount]) {
     for (const TypedKey& k : keys) {
       const Json* value = Member(json, k.key);
+      const bool count = value != nullptr && json == &linted_.model.config() &&
+                         value->is_number_integer() && *value <= 0;
+      if (count) {
+        Find("config-type", file,
+             fmt::format("\"{}\" is {}, and more than 0 was expected", k.key,
+                         Shown(value)),
+             path + std::string(k.key));
+      }
       if (value == nullptr || IsOf(*value, k.kinds)) continue;
       Find("config-type", file,
            fmt::format("\"{}{}\" is {}, and {} was expected", path, k.key,
@@ -240,7 +264,7 @@ class ConfigRules {
                absl::IsNotFound(s) ? "missing: TensorRT-LLM and older engines "
                                      "read nothing else"
                : s.ok()            ? std::string("no \"quantization\"")
-                                   : std::string(s.message()));
+                                   : WithoutFile(std::string(s.message())));
           return;
         }
         Needs(own, kModelOptFile,

@@ -17,6 +17,7 @@ struct Finding {
   std::string where;  // a module or a file; the first of `count`
   std::string text;
   size_t count = 1;
+  std::string kind = {};  // of several of the rule: a key of a file
 };
 
 // One for a rule that many weights break, so that a model of ten thousand
@@ -31,36 +32,23 @@ class Findings {
     constexpr size_t kMostKinds = 12;
     if (!told_.emplace(rule, where, kind).second) return;
     size_t kinds = 0;
-    Entry* last = nullptr;
-    for (Entry& e : entries_) {
-      if (e.finding.rule != rule) continue;
-      last = &e;
-      if (e.kind == kind) break;
+    Finding* last = nullptr;
+    for (Finding& f : findings_) {
+      if (f.rule != rule) continue;
+      last = &f;
+      if (f.kind == kind) break;
       ++kinds;
     }
     if (last != nullptr && (last->kind == kind || kinds >= kMostKinds)) {
-      ++last->finding.count;
+      ++last->count;
       return;
     }
-    Entry& e = entries_.emplace_back();
-    e.finding.rule = rule;
-    e.finding.where = where;
-    e.finding.text = text;
-    e.kind = kind;
+    findings_.push_back({rule, where, text, 1, std::string(kind)});
   }
-  std::vector<Finding> Take() {
-    std::vector<Finding> findings;
-    for (Entry& e : entries_) findings.push_back(std::move(e.finding));
-    entries_.clear();
-    return findings;
-  }
+  std::vector<Finding> Take() { return std::exchange(findings_, {}); }
 
  private:
-  struct Entry {
-    Finding finding;
-    std::string kind;
-  };
-  std::vector<Entry> entries_;
+  std::vector<Finding> findings_;
   std::set<std::tuple<std::string_view, std::string, std::string>> told_;
 };
 

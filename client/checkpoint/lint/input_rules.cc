@@ -115,6 +115,7 @@ class InputRules {
     }
     const bool declared = linted_.declared.HasCacheScales();
     if (!declared && scaled.empty()) return absl::OkStatus();
+    CheckDeclared(declared);
     for (const std::string& layer : AttentionLayers()) {
       const std::set<char>& there = scaled[layer];
       if (there.size() == 2) continue;
@@ -132,6 +133,21 @@ class InputRules {
   }
 
  private:
+  // Scales where engines look for those of a cache that is not quantized.
+  void CheckDeclared(bool declared) {
+    const Dialect dialect = linted_.declared.dialect();
+    const std::string_view end =
+        dialect == Dialect::kModelOpt            ? ".k_proj.k_scale"
+        : dialect == Dialect::kCompressedTensors ? "attn.k_scale"
+                                                 : "";
+    if (declared || end.empty()) return;
+    for (const ModelTensor& t : linted_.model.tensors()) {
+      if (!t.name().ends_with(end)) continue;
+      Find("cache-scale", t.name(),
+           "the configuration says nothing of a quantized cache");
+    }
+  }
+
   // Whether the configuration tells how activations are quantized.
   bool IsListed() const {
     const Dialect d = linted_.declared.dialect();
@@ -185,9 +201,18 @@ class InputRules {
     if (inputs_.size() < kSome) return;
     std::vector<double> amaxes;
     bool ones = true;
+    std::vector<const Input*> single;
     for (const Input& i : inputs_) {
       amaxes.push_back(i.amax);
       ones &= i.scale == 1;
+      if (i.scale == 1) single.push_back(&i);
+    }
+    for (const Input* i : single) {
+      if (ones) break;
+      Find("input-scale", i->weight->module,
+           fmt::format("{} is 1, as if nothing had been measured, and those of "
+                       "others are not",
+                       i->tensor->name()));
     }
     std::sort(amaxes.begin(), amaxes.end());
     const double median = amaxes[amaxes.size() / 2];

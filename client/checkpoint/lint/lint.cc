@@ -100,6 +100,8 @@ constexpr LintRule kRules[] = {
      "BitNet#608"},
     {"clipped", "scales are so small that the largest weights are cut off",
      "mlx#4353"},
+    {"one-sign", "no number of a weight is negative, or none is positive",
+     "1bit-MONSTER#451"},
     {"missing-weight",
      "what the type of the model or its other layers have is missing, or more "
      "is there",
@@ -133,7 +135,19 @@ constexpr LintRule kRules[] = {
      "of the model and its original one has a weight that the other lacks, or "
      "that has another name there",
      "transformers#47410"},
+    {"config-original",
+     "config.json says other than the original's of what quantizing does not "
+     "change",
+     "MarinFold#198"},
 };
+
+// What is wrong is there, and the path is said already.
+std::string WithoutPath(const std::string& path, std::string text) {
+  for (const std::string& before : {path + ": ", path + "/"}) {
+    if (text.starts_with(before)) text.erase(0, before.size());
+  }
+  return text;
+}
 
 void LintUnclear(const Model& model, const UnclearWeight& u,
                  Findings* findings) {
@@ -171,8 +185,9 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   const auto stored = FindStored(model);
   if (!stored.ok()) {
     if (!absl::IsInvalidArgument(stored.status())) return stored.status();
-    findings.Add("stored-twice", model.path(),
-                 std::string(stored.status().message()));
+    findings.Add(
+        "stored-twice", model.path(),
+        WithoutPath(model.path(), std::string(stored.status().message())));
     out.findings = findings.Take();
     return out;
   }
@@ -185,30 +200,34 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
     parts.insert(w.parts.begin(), w.parts.end());
     out.weights += static_cast<size_t>(w.experts);
   }
-  const LintedModel linted = {model,    *stored, *architecture,
-                              declared, sample,  parts};
+  ComparedWeights compared;
+  const LintedModel linted = {model,  *stored, *architecture, declared,
+                              sample, parts,   compared};
+  // What the original shows comes first, and is told last.
+  Findings against;
+  if (original != nullptr) {
+    auto found = LintAgainst(*original, linted, &against);
+    if (!found.ok()) return found.status();
+    compared = *std::move(found);
+    LintConfigAgainst(*original, linted, &against);
+  }
   for (const UnclearWeight& u : stored->unclear) {
     LintUnclear(model, u, &findings);
   }
   LintFiles(linted, &findings);
-  for (const auto rules :
-       {LintScales, LintInputs, LintParts, LintModules, LintSchemes}) {
+  LintNames(linted, &findings);
+  for (const auto rules : {LintScales, LintInputs, LintParts, LintModules,
+                           LintSchemes, LintValues}) {
     if (auto s = rules(linted, &findings); !s.ok()) return s;
   }
   LintConfig(linted, &findings);
   LintLists(linted, &findings);
-  absl::StatusOr<ComparedWeights> compared = ComparedWeights();
-  if (original != nullptr) {
-    compared = LintAgainst(*original, linted, &findings);
-    if (!compared.ok()) return compared.status();
-  }
-  if (auto s = LintValues(linted, compared->proven, &findings); !s.ok()) {
-    return s;
-  }
-  out.compared = compared->quantized;
-  out.compared_others = compared->others;
+  out.compared = compared.quantized;
+  out.compared_others = compared.others;
+  out.not_nearest = compared.not_nearest;
   out.share = sample.share();
   out.findings = findings.Take();
+  for (Finding& f : against.Take()) out.findings.push_back(std::move(f));
   return out;
 }
 
@@ -218,11 +237,8 @@ std::optional<Linted> LintUnopened(const std::string& path,
     return std::nullopt;
   }
   Linted out;
-  std::string text(status.message());
-  // What is wrong is there, and the path is said already.
-  const std::string before = path + ": ";
-  if (text.starts_with(before)) text.erase(0, before.size());
-  out.findings.push_back({"unreadable", path, text});
+  out.findings.push_back(
+      {"unreadable", path, WithoutPath(path, std::string(status.message()))});
   return out;
 }
 

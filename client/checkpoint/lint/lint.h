@@ -32,6 +32,8 @@ struct Linted {
   // are not quantized.
   size_t compared = 0;
   size_t compared_others = 0;
+  // Of those weights, rounded otherwise than to the nearest, as GPTQ does.
+  size_t not_nearest = 0;
   double share = 1;  // of the rows of weights, RowSample's
 };
 

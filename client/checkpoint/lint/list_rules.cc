@@ -61,7 +61,10 @@ class ListRules {
     for (const ModelTensor& t : linted_.model.tensors()) {
       const std::string module(ModuleOf(t.name()));
       if (!IsWide(t) || MayStay(module)) continue;
-      if (IsStacked(t)) {
+      // ComfyUI takes layers as they are.
+      const bool takes_any =
+          linted_.stored.weights.front().layout->dialect == Dialect::kComfy;
+      if (IsStacked(t) && !takes_any) {
         findings_.Add("stacked-experts", t.name(),
                       fmt::format("{} experts are {}", t.stored.shape[0],
                                   t.stored.dtype));

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/check/shape_table.h"
 #include "client/checkpoint/lint/rules.h"
-#include "client/checkpoint/lint/shape_table.h"
 #include "client/checkpoint/stacked.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -283,9 +283,10 @@ class ModuleRules {
   // What every layer of such a type has, were it missing in all of them.
   void CheckWhole(const std::string& stack, const Layers& layers) {
     for (const auto& [number, parts] : layers) {
-      const bool whole = std::any_of(
-          parts.begin(), parts.end(),
-          [](const std::string& p) { return p.starts_with("mlp."); });
+      const bool whole =
+          std::any_of(parts.begin(), parts.end(), [](const std::string& p) {
+            return p.starts_with("mlp.") || p.starts_with("block_sparse_moe.");
+          });
       for (const std::string_view part : PartsOfLayers(type_)) {
         if (!whole || parts.count(std::string(part)) > 0) continue;
         Missing(fmt::format("{}.{}.{}", stack, number, part),

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>
@@ -12,8 +13,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Rounding to bf16 and back is far below, for a tensor that nobody quantized.
-constexpr double kMostPlainRatio = 0.01;
+// For a tensor that nobody quantized: rounding to bf16 is at a thousandth.
+constexpr double kMostPlainRatio = 0.004;
 
 std::string RatioText(double ratio) {
   if (std::isnan(ratio)) return "NaN";
@@ -48,9 +49,13 @@ class OriginalRules {
                                found->compared, w.experts));
       }
       if (found->compared > 0) Tell(w, *found);
-      if (found->compared == static_cast<size_t>(w.experts) && found->right) {
-        compared_.proven.insert(w.module);
-      }
+      const bool whole = found->compared == static_cast<size_t>(w.experts);
+      if (!whole || !found->right) continue;
+      const Difference& d = found->right->difference;
+      compared_.not_nearest += !d.rounding->to_nearest;
+      if (!d.rounding->wrong.empty()) continue;
+      compared_.proven.insert(w.module);
+      if (d.signal == 0 && d.noise == 0) compared_.zeros.insert(w.module);
     }
     return absl::OkStatus();
   }
@@ -61,6 +66,7 @@ class OriginalRules {
         continue;
       }
       const ModelTensor* truth = originals_.model().Find(t.name());
+      if (truth == nullptr) CheckMore(t);
       if (truth == nullptr || !IsPlain(*truth)) continue;
       if (truth->stored.shape != t.stored.shape) {
         Find("not-the-original", t.name(),
@@ -114,6 +120,22 @@ class OriginalRules {
            name.ends_with("_scale_2");
   }
 
+  // A tensor that came from somewhere else.
+  void CheckMore(const ModelTensor& t) {
+    const std::string module(ModuleOf(t.name()));
+    // A head that was tied to the embeddings, and what was quantized there.
+    if (module == "lm_head" || originals_.Find(module) != nullptr ||
+        originals_.Find(module + ".0") != nullptr) {
+      return;
+    }
+    const bool quantized = std::any_of(
+        linted_.stored.weights.begin(), linted_.stored.weights.end(),
+        [&](const StoredWeight& w) { return t.name().starts_with(w.module); });
+    if (quantized) return;
+    findings_.Add("no-counterpart", t.name(), "the original has no such tensor",
+                  "more");
+  }
+
   // What libraries leave out of the files that they write.
   bool IsLeftOut(const std::string& name) const {
     const Json* tied = Member(&linted_.model.config(), "tie_word_embeddings");
@@ -138,9 +160,10 @@ class OriginalRules {
       std::string text = fmt::format("the error is {}", RatioText(d.ratio()));
       if (d.wrong > 0 && d.wrong_rows < d.rows) {
         text += fmt::format(
-            ", all of it or most in {} of the {} rows that "
-            "were looked at",
-            d.wrong_rows, d.rows);
+            ", and in {} of the {} rows that were looked at it is most of "
+            "what is there ({}row {})",
+            d.wrong_rows, d.rows, d.wrong_rows > 1 ? "the first is " : "",
+            d.first_wrong_row);
       } else if (d.wrong == 0) {
         text += fmt::format("; they are {:.3g} times as large", d.gain());
       } else {
@@ -148,10 +171,14 @@ class OriginalRules {
             "; if they are its own, the scales are of another kind than "
             "the names say";
       }
-      Find("not-the-original", found.wrong, text);
+      Find("not-the-original", found.wrong, text + Others(w, found));
       return;
     }
     const Reading& r = *found.right;
+    if (const std::string& wrong = r.difference.rounding->wrong;
+        !wrong.empty()) {
+      Find("not-the-original", found.wrong, wrong + Others(w, found));
+    }
     const std::string before = RatioText(found.own.ratio());
     const std::string after = RatioText(r.difference.ratio());
     if (r.halves_swapped) {
@@ -166,6 +193,13 @@ class OriginalRules {
                        after,
                        w.layout->swizzled ? "as they lie" : "unswizzled"));
     }
+  }
+
+  // Of a stack one expert is shown.
+  static std::string Others(const StoredWeight& w, const Readings& found) {
+    return found.wrongs < 2 ? ""
+                            : fmt::format("; {} of its {} experts are wrong",
+                                          found.wrongs, w.experts);
   }
 
   void Missing(const std::string& name) {

@@ -17,6 +17,18 @@
 
 namespace quantd::checkpoint {
 
+// How much was held against the original.
+struct ComparedWeights {
+  size_t quantized = 0;    // experts of a stack are one each
+  size_t of = 0;           // that there are
+  size_t others = 0;       // tensors that are not quantized
+  size_t not_nearest = 0;  // quantized ones that are rounded otherwise
+  // Modules that are the original's: what is odd about their numbers is so in
+  // the original.
+  std::set<std::string> proven;
+  std::set<std::string> zeros;  // those of them that are nothing but zeros
+};
+
 // What is looked at.
 struct LintedModel {
   const Model& model;
@@ -26,31 +38,21 @@ struct LintedModel {
   const RowSample& sample;
   // Tensors that are parts of quantized weights.
   const std::set<const ModelTensor*>& parts;
-};
-
-// How much was held against the original.
-struct ComparedWeights {
-  size_t quantized = 0;  // experts of a stack are one each
-  size_t of = 0;         // that there are
-  size_t others = 0;     // tensors that are not quantized
-  // Modules that are the original's: what is odd about their numbers is so in
-  // the original.
-  std::set<std::string> proven;
+  const ComparedWeights& compared;
 };
 
 // The names of tensors, and files beside those of the model.
 void LintFiles(const LintedModel& linted, Findings* findings);
+// The names that the type of the model has.
+void LintNames(const LintedModel& linted, Findings* findings);
 // The numbers of scales, and those that fused weights share.
 absl::Status LintScales(const LintedModel& linted, Findings* findings);
 // Scales of activations and of the cache.
 absl::Status LintInputs(const LintedModel& linted, Findings* findings);
 // Tensors beside a quantized weight that no engine expects there, and labels.
 absl::Status LintParts(const LintedModel& linted, Findings* findings);
-// The numbers of weights, quantized and not. `proven`: those that the original
-// has, too.
-absl::Status LintValues(const LintedModel& linted,
-                        const std::set<std::string>& proven,
-                        Findings* findings);
+// The numbers of weights, quantized and not.
+absl::Status LintValues(const LintedModel& linted, Findings* findings);
 // Whether all is there, in the shapes that config.json says.
 absl::Status LintModules(const LintedModel& linted, Findings* findings);
 // config.json and ModelOpt's own file by themselves.
@@ -59,6 +61,9 @@ void LintConfig(const LintedModel& linted, Findings* findings);
 absl::Status LintSchemes(const LintedModel& linted, Findings* findings);
 // Whether they say rightly what is quantized.
 void LintLists(const LintedModel& linted, Findings* findings);
+// Both configurations, in all that quantizing does not change.
+void LintConfigAgainst(const Model& original, const LintedModel& linted,
+                       Findings* findings);
 // What was quantized, and how it is read.
 absl::StatusOr<ComparedWeights> LintAgainst(const Model& original,
                                             const LintedModel& linted,

@@ -69,7 +69,8 @@ struct Tally {
 class ScaleRules {
  public:
   ScaleRules(const LintedModel& linted, Findings* findings)
-      : model_(linted.model),
+      : linted_(linted),
+        model_(linted.model),
         stored_(linted.stored),
         architecture_(linted.architecture),
         findings_(*findings) {}
@@ -82,6 +83,8 @@ class ScaleRules {
         if (part == nullptr) continue;
         const auto tally = Tally::Of(model_, *part);
         if (!tally.ok()) return tally.status();
+        // A weight of zeros has whatever scales it has.
+        if (linted_.compared.zeros.count(w.module) > 0) continue;
         CheckNumbers(w, source, *part, *tally);
         if (source == PartSource::kGlobal && tally->count == 1 &&
             tally->not_numbers == 0) {
@@ -133,8 +136,10 @@ class ScaleRules {
     }
     // One that is far above all others of its weight.
     const float middle = tally.middle();
-    if (w.layout->global == Global::kNone && tally.count >= kSomeScales &&
-        middle > 0 && most > kMostAbove * middle) {
+    const bool proven = linted_.compared.proven.count(w.module) > 0;
+    if (!proven && w.layout->global == Global::kNone &&
+        tally.count >= kSomeScales && middle > 0 &&
+        most > kMostAbove * middle) {
       Find("implausible-scale", w.module,
            fmt::format("{} holds {:.4g}, and half of its scales are no larger "
                        "than {:.4g}",
@@ -206,7 +211,9 @@ class ScaleRules {
       if (!key.empty() && architecture_.known()) plain.emplace(key, module);
     }
     for (const auto& [key, weights] : fused) {
-      if (const auto found = plain.find(key); found != plain.end()) {
+      // ComfyUI fuses nothing.
+      const bool fuses = weights.front()->layout->dialect != Dialect::kComfy;
+      if (const auto found = plain.find(key); fuses && found != plain.end()) {
         Find("fused-in-part", found->second,
              fmt::format("{} is quantized and {} is not",
                          weights.front()->module, found->second));
@@ -248,6 +255,7 @@ class ScaleRules {
     findings_.Add(rule, where, text);
   }
 
+  const LintedModel& linted_;
   const Model& model_;
   const StoredModel& stored_;
   const Architecture& architecture_;

@@ -3,8 +3,8 @@
 #include <set>
 #include <string>
 
+#include "client/checkpoint/check/scheme_table.h"
 #include "client/checkpoint/lint/rules.h"
-#include "client/checkpoint/lint/scheme_table.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/check/shape_table.h"
 #include "client/checkpoint/lint/rules.h"
-#include "client/checkpoint/lint/shape_table.h"
 #include "client/checkpoint/weight_values.h"
 #include "client/files/quantized_file.h"
 #include "fmt/format.h"
@@ -118,19 +118,21 @@ struct Statistics {
 
 class ValueRules {
  public:
-  ValueRules(const LintedModel& linted, const std::set<std::string>& proven,
-             Findings* findings)
-      : linted_(linted), proven_(proven), findings_(*findings) {}
+  ValueRules(const LintedModel& linted, Findings* findings)
+      : linted_(linted), findings_(*findings) {}
 
   absl::Status CheckQuantized() {
     for (const StoredWeight& w : linted_.stored.weights) {
-      if (proven_.count(w.module) > 0) continue;
+      const bool proven = linted_.compared.proven.count(w.module) > 0;
+      const bool four = FindFormat(w.layout->codes)->element == DType::kE2M1x2;
+      if (proven && four) continue;
       for (int64_t e = 0; e < w.experts; ++e) {
         WeightValues values(linted_.model, w, e);
         Statistics s;
         if (auto status = Read(&values, true, &s); !status.ok()) return status;
-        const std::string where =
-            w.experts == 1 ? w.module : fmt::format("{}.{}", w.module, e);
+        const std::string where = w.name_of(e);
+        CheckUse(w, where, s);
+        if (proven) continue;
         CheckCodes(w, where, s);
         CheckDead(where, s);
         CheckMagnitude(where, s);
@@ -228,14 +230,45 @@ class ValueRules {
                        s.silenced, s.count));
     }
     if (s.count < kFewNumbers) return;
+    CheckSigns(w, where, s);
     CheckClipped(w, where, s, fp8);
+  }
+
+  // Of as many there is none of one sign alone but where signs were lost.
+  void CheckSigns(const StoredWeight& w, const std::string& where,
+                  const Statistics& s) {
+    const bool four = FindFormat(w.layout->codes)->element == DType::kE2M1x2;
+    uint64_t less = 0;
+    uint64_t more = 0;
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      const auto add = [&](unsigned magnitude, bool negative) {
+        if (magnitude != 0) (negative ? less : more) += s.codes[byte];
+      };
+      if (four) {
+        add(byte & 0x7, (byte & 0x8) != 0);
+        add(byte >> 4 & 0x7, (byte & 0x80) != 0);
+      } else {
+        add(byte & 0x7F, (byte & 0x80) != 0);
+      }
+    }
+    if (less + more < kFewNumbers || (less > 0 && more > 0)) return;
+    Find("one-sign", where,
+         fmt::format("none of its {} codes is {}", s.count,
+                     less == 0 ? "negative" : "positive"));
+  }
+
+  // Codes of FP8 with a scale that is far too large.
+  void CheckUse(const StoredWeight& w, const std::string& where,
+                const Statistics& s) {
+    const bool fp8 = FindFormat(w.layout->codes)->element == DType::kE4M3;
+    if (!fp8 || s.count < kFewNumbers) return;
     double largest = 0;
-    for (uint8_t code = 0; fp8 && code < 0x7F; ++code) {
+    for (uint8_t code = 0; code < 0x7F; ++code) {
       if (s.codes[code] + s.codes[code | 0x80] == 0) continue;
       const auto byte = static_cast<std::byte>(code);
       largest = NumberAt("F8_E4M3", {&byte, 1}, 0);
     }
-    if (fp8 && largest > 0 && largest < kLeastCode) {
+    if (largest > 0 && largest < kLeastCode) {
       Find("unused-range", where,
            fmt::format("its largest code is {:.3g}, of 448", largest));
     }
@@ -306,7 +339,6 @@ class ValueRules {
   }
 
   const LintedModel& linted_;
-  const std::set<std::string>& proven_;
   Findings& findings_;
   std::map<std::string, std::vector<std::pair<double, std::string>>>
       magnitudes_;
@@ -314,10 +346,8 @@ class ValueRules {
 
 }  // namespace
 
-absl::Status LintValues(const LintedModel& linted,
-                        const std::set<std::string>& proven,
-                        Findings* findings) {
-  ValueRules rules(linted, proven, findings);
+absl::Status LintValues(const LintedModel& linted, Findings* findings) {
+  ValueRules rules(linted, findings);
   if (auto s = rules.CheckQuantized(); !s.ok()) return s;
   if (auto s = rules.CheckPlain(); !s.ok()) return s;
   rules.CheckPeers();

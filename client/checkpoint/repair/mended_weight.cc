@@ -149,6 +149,13 @@ void Fit(const MendedWeight& m, absl::Span<const std::byte> codes,
   }
 }
 
+// Of the weight that is made.
+bool IsThere(const MendedWeight& m, size_t part) {
+  return m.weight.parts[part] != nullptr ||
+         (m.add_label &&
+          m.weight.layout->parts[part].source == PartSource::kLabel);
+}
+
 std::vector<std::byte> BytesOf(float number) {
   std::vector<std::byte> bytes(sizeof(number));
   std::memcpy(bytes.data(), &number, sizeof(number));
@@ -167,9 +174,10 @@ std::vector<safetensors::Tensor> TensorsOf(const MendedWeight& m) {
   std::vector<safetensors::Tensor> out;
   for (size_t i = 0; i < w.parts.size(); ++i) {
     const StoredPart& part = w.layout->parts[i];
-    if (w.parts[i] == nullptr) continue;
+    if (!IsThere(m, i)) continue;
     const auto shape = ShapeOf(*w.layout, part.source, w.rows, w.cols);
-    const std::string dtype = TypeOf(part, *w.parts[i]);
+    const std::string dtype = w.parts[i] != nullptr ? TypeOf(part, *w.parts[i])
+                                                    : std::string(part.dtype);
     out.push_back({w.module + std::string(part.suffix), dtype, shape, 0,
                    SizeOfShape(dtype, shape)});
   }
@@ -192,7 +200,7 @@ absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
   }
   size_t next = 0;
   for (size_t i = 0; i < w.parts.size(); ++i) {
-    if (w.parts[i] == nullptr) continue;
+    if (!IsThere(m, i)) continue;
     MendedPart& part = out[next++];
     switch (w.layout->parts[i].source) {
       case PartSource::kCodes:
@@ -213,6 +221,12 @@ absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
         break;
       case PartSource::kInputScale:
       case PartSource::kLabel: {
+        if (w.parts[i] == nullptr) {
+          const auto* label =
+              reinterpret_cast<const std::byte*>(kComfyLabel.data());
+          part.bytes.assign(label, label + kComfyLabel.size());
+          break;
+        }
         auto bytes = ReadAll(model, *w.parts[i]);
         if (!bytes.ok()) return bytes.status();
         part.bytes = *std::move(bytes);

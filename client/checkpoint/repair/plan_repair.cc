@@ -38,6 +38,10 @@ class Planner {
     for (const StoredWeight& w : stored->weights) {
       if (IsOfAnother(w, plan_.dialect)) {
         Guess(w.module, "dialect");
+      } else if (plan_.dialect == Dialect::kDeepSeek &&
+                 w.layout->format == WeightFormat::kFp8Block &&
+                 w.layout->dialect != Dialect::kDeepSeek) {
+        Guess(w.module, "config-mismatch");
       } else if (auto s = LookAt(w); !s.ok()) {
         return s;
       }
@@ -45,10 +49,10 @@ class Planner {
     for (const UnclearWeight& u : stored->unclear)
       Guess(u.module, "unclear-layout");
     if (auto s = Share(); !s.ok()) return s;
+    if (auto s = LookAtFiles(); !s.ok()) return s;
     for (Candidate& c : candidates_) {
       if (c.changed) plan_.weights.push_back(std::move(c.mended));
     }
-    if (auto s = LookAtConfig(); !s.ok()) return s;
     return std::move(plan_);
   }
 
@@ -80,6 +84,11 @@ class Planner {
     }
     if (original_ != nullptr) {
       if (auto s = LookAtReading(&c); !s.ok()) return s;
+    }
+    if (w.layout->dialect == Dialect::kComfy &&
+        w.part(PartSource::kLabel) == nullptr) {
+      c.mended.add_label = c.changed = true;
+      Add("label", w.module, "it gets the comfy_quant that it lacks");
     }
     candidates_.push_back(std::move(c));
     return absl::OkStatus();
@@ -207,19 +216,39 @@ class Planner {
     return absl::OkStatus();
   }
 
-  absl::Status LookAtConfig() {
-    if (model_.single_file() || !model_.has_config() ||
-        plan_.dialect == Dialect::kComfy || plan_.dialect == Dialect::kNone) {
-      return absl::OkStatus();
-    }
+  // What is mended by writing files anew, names and configuration.
+  absl::Status LookAtFiles() {
     const auto findings = Lint(model_, nullptr);
     if (!findings.ok()) return findings.status();
     for (const Finding& f : findings->findings) {
-      if (f.rule != "config" && f.rule != "config-type" &&
-          f.rule != "config-mismatch" && f.rule != "bad-pattern" &&
-          f.rule != "no-input-scale" && f.rule != "ignore-list") {
-        continue;
+      if (f.rule == "index" || f.rule == "stray-file") {
+        Add(f.rule, f.where,
+            f.rule == "index" ? "the index names all tensors"
+                              : "it is left out");
       }
+    }
+    for (const std::string_view prefix : {"_orig_mod.", "module."}) {
+      const bool all = std::all_of(
+          model_.tensors().begin(), model_.tensors().end(),
+          [&](const auto& t) { return t.name().starts_with(prefix); });
+      if (!all) continue;
+      plan_.prefix = prefix;
+      Add("wrapped-names", model_.tensors().front().name(),
+          fmt::format("all names lose their \"{}\"", prefix));
+      // By names that are no longer there nothing is said of modules.
+      return absl::OkStatus();
+    }
+    LookAtConfig(findings->findings);
+    return absl::OkStatus();
+  }
+
+  void LookAtConfig(const std::vector<Finding>& findings) {
+    if (model_.single_file() || !model_.has_config() ||
+        plan_.dialect == Dialect::kComfy || plan_.dialect == Dialect::kNone) {
+      return;
+    }
+    for (const Finding& f : findings) {
+      if (!IsOfQuantization(f)) continue;
       plan_.config = true;
       Add(f.rule, f.where, f.text);
     }
@@ -227,7 +256,26 @@ class Planner {
       plan_.config = true;
       Add("config", "config.json", "it names no dialect or another one");
     }
-    return absl::OkStatus();
+  }
+
+  // What the tensors tell how to write: all of a quantization_config, and of
+  // the model nothing but its type.
+  bool IsOfQuantization(const Finding& f) const {
+    if (f.rule == "no-input-scale") {
+      return std::none_of(
+          candidates_.begin(), candidates_.end(), [](const Candidate& c) {
+            return c.mended.weight.part(PartSource::kInputScale) != nullptr;
+          });
+    }
+    // Names of parts are mended with their weights.
+    if (f.rule == "config-mismatch") return f.kind != "names";
+    const Json& config = model_.config();
+    const bool of_model =
+        f.kind == "model_type" || f.kind == "architectures" ||
+        (f.kind != "quantization_config" && config.contains(f.kind));
+    return (f.rule == "config" || f.rule == "config-type" ||
+            f.rule == "bad-pattern" || f.rule == "ignore-list") &&
+           !of_model;
   }
 
   const Model& model_;

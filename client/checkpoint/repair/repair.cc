@@ -17,6 +17,10 @@
 namespace quantd::checkpoint {
 namespace {
 
+std::string Renamed(const RepairPlan& plan, const std::string& name) {
+  return name.starts_with(plan.prefix) ? name.substr(plan.prefix.size()) : name;
+}
+
 // As a conversion has it, for what writes shards and configurations.
 class Layout {
  public:
@@ -54,7 +58,7 @@ class Layout {
  private:
   void AddWeight(const StoredWeight& w) {
     Weight weight;
-    weight.module = w.module;
+    weight.module = Renamed(repair_, w.module);
     weight.layout = w.layout;
     weight.rows = w.rows;
     weight.cols = w.cols;
@@ -68,11 +72,13 @@ class Layout {
     if (const auto found = first_.find(&t); found != first_.end()) {
       for (safetensors::Tensor& part : TensorsOf(*found->second)) {
         tensors.push_back(std::move(part));
+        tensors.back().name = Renamed(repair_, tensors.back().name);
       }
     } else if (gone_.count(&t) == 0) {
       tensors.push_back(t.stored);
+      tensors.back().name = Renamed(repair_, t.name());
       plan_.copies.push_back(&t);
-      const std::string module(ModuleOf(t.name()));
+      const std::string module(ModuleOf(tensors.back().name));
       const bool matrix =
           t.stored.shape.size() == 2 && t.name().ends_with(".weight");
       if (parts_.count(&t) == 0 && (matrix || IsStacked(t))) {
@@ -94,8 +100,25 @@ class Layout {
 void KeepWhatIsKnown(const Json& old, Json* fresh) {
   if (!old.is_object() || !fresh->is_object()) return;
   for (const auto& [key, value] : old.items()) {
-    if (key == "ignore" || key == "modules_to_not_convert") continue;
+    // How scales are stored is seen in them.
+    if (key == "ignore" || key == "modules_to_not_convert" ||
+        key == "scale_fmt") {
+      continue;
+    }
     if (!fresh->contains(key) || (*fresh)[key].is_null()) (*fresh)[key] = value;
+  }
+}
+
+// Numbers of bf16 may be too large for the type that the file names.
+void SettleType(const Model& model, Json* config) {
+  const bool bf16 = std::any_of(
+      model.tensors().begin(), model.tensors().end(), [](const auto& t) {
+        return t.stored.shape.size() > 1 && t.stored.dtype == "BF16";
+      });
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    if (bf16 && config->contains(key) && (*config)[key] == "float16") {
+      (*config)[key] = "bfloat16";
+    }
   }
 }
 
@@ -116,6 +139,7 @@ absl::StatusOr<std::vector<TextFile>> FilesOf(const Model& model,
       continue;
     }
     Json fresh = Json::parse(file.text);
+    SettleType(model, &fresh);
     const Json before = Json::parse(*old, nullptr, /*allow_exceptions=*/false);
     const char* place =
         file.name == own ? "quantization" : "quantization_config";
@@ -129,13 +153,13 @@ absl::StatusOr<std::vector<TextFile>> FilesOf(const Model& model,
 }
 
 absl::Status Copy(const Model& model, const ModelTensor& t,
-                  OutputDirectory* out) {
+                  const std::string& name, OutputDirectory* out) {
   std::vector<std::byte> buffer(std::min(t.stored.size, size_t{8} << 20));
   for (size_t done = 0; done < t.stored.size;) {
     const auto bytes = absl::MakeSpan(buffer).first(
         std::min(buffer.size(), t.stored.size - done));
     if (auto s = model.Read(t, done, bytes); !s.ok()) return s;
-    if (auto s = out->Write(t.name(), done, bytes); !s.ok()) return s;
+    if (auto s = out->Write(name, done, bytes); !s.ok()) return s;
     done += bytes.size();
   }
   return absl::OkStatus();
@@ -149,6 +173,19 @@ std::string FingerprintOf(const RepairPlan& plan) {
 }
 
 }  // namespace
+
+std::vector<Repaired> Mended(const RepairPlan& plan,
+                             const std::vector<Finding>& left) {
+  std::vector<Repaired> mended;
+  for (const Repaired& r : plan.repairs) {
+    const bool again =
+        std::any_of(left.begin(), left.end(), [&](const Finding& f) {
+          return f.rule == r.rule && (f.where == r.where || f.text == r.text);
+        });
+    if (!again) mended.push_back(r);
+  }
+  return mended;
+}
 
 absl::StatusOr<std::vector<FittedWeight>> Repair(const Model& model,
                                                  const RepairPlan& repair,
@@ -164,13 +201,15 @@ absl::StatusOr<std::vector<FittedWeight>> Repair(const Model& model,
     const auto parts = Mend(model, m, &loss);
     if (!parts.ok()) return parts.status();
     for (const MendedPart& part : *parts) {
-      const auto s = (*directory)->Write(part.tensor.name, 0, part.bytes);
+      const auto s =
+          (*directory)->Write(Renamed(repair, part.tensor.name), 0, part.bytes);
       if (!s.ok()) return s;
     }
     if (loss.scales > 0) fitted.push_back({m.weight.module, loss});
   }
   for (const ModelTensor* t : plan->copies) {
-    if (auto s = Copy(model, *t, directory->get()); !s.ok()) return s;
+    const std::string name = Renamed(repair, t->name());
+    if (auto s = Copy(model, *t, name, directory->get()); !s.ok()) return s;
   }
   const auto files = FilesOf(model, repair, *plan);
   if (!files.ok()) return files.status();

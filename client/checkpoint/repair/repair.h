@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/checkpoint/dialect.h"
+#include "client/checkpoint/lint/finding.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/repair/mended_weight.h"
 
@@ -26,6 +27,7 @@ struct RepairPlan {
   Dialect dialect = Dialect::kNone;
   std::vector<MendedWeight> weights;  // those that change
   bool config = false;                // so does the configuration
+  std::string prefix;                 // that all names lose: "_orig_mod."
   std::vector<Repaired> repairs;
 };
 
@@ -33,6 +35,10 @@ struct RepairPlan {
 // of scales. `dialect`: to whose names, where config.json names none.
 absl::StatusOr<RepairPlan> PlanRepair(const Model& model, const Model* original,
                                       Dialect dialect);
+
+// Those of them that a lint of the result does not find again.
+std::vector<Repaired> Mended(const RepairPlan& plan,
+                             const std::vector<Finding>& left);
 
 // What fitting the scales of a weight cost.
 struct FittedWeight {

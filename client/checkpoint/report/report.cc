@@ -221,6 +221,10 @@ absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
     report.warnings.push_back(fmt::format("only in {}: {} tensors, like {}",
                                           *path, only->size(), only->front()));
   }
+  for (const NotCompared& n : difference.not_compared) {
+    report.warnings.push_back(
+        fmt::format("not compared: {}: {}", n.name, n.why));
+  }
   const auto findings = Lint(b, stored_a->weights.empty() ? &a : nullptr);
   if (!findings.ok()) return findings.status();
   for (const Finding& f : findings->findings) {

@@ -106,7 +106,9 @@ int RunInspect(const Options& options, const CheckOptions& check) {
                                static_cast<double>(kind.parameters))});
   }
   PrintColumns(rows);
-  if (const std::string profile = ProfileSaid(*model); !profile.empty()) {
+  const std::string profile =
+      stored->weights.empty() ? std::string() : ProfileSaid(*model);
+  if (!profile.empty()) {
     fmt::print("made with the bytes of {}, it says; verify finds out\n",
                profile);
   }
@@ -134,6 +136,12 @@ std::string LookedAt(const checkpoint::Linted& linted, bool has_original) {
         "original",
         linted.compared, linted.compared_others);
   }
+  if (linted.not_nearest > 0) {
+    text += fmt::format(
+        ", {} of the weights rounded otherwise than to the nearest, as GPTQ "
+        "does, and looked at less closely",
+        linted.not_nearest);
+  }
   if (linted.share < 1) {
     text += fmt::format(", about {:.2g} % of their rows",
                         std::max(0.01, 100 * linted.share));
@@ -152,7 +160,8 @@ int TellLint(const Options& options, const CheckOptions& check,
   if (has_original) {
     json["original"] = check.original;
     json["compared"] = {{"weights", linted.compared},
-                        {"others", linted.compared_others}};
+                        {"others", linted.compared_others},
+                        {"not_to_nearest", linted.not_nearest}};
   }
   json["findings"] = Json::array();
   for (const auto& f : linted.findings) {
@@ -299,6 +308,8 @@ int RunCompare(const Options& options, const CheckOptions& check) {
     sum += d.sqnr_db;
     if (worst == nullptr || d.sqnr_db < worst->sqnr_db) worst = &d;
   }
+  // Models that have nothing in common were not compared.
+  const int code = result->tensors.empty() ? kFindings : kOk;
   if (options.json) {
     Json json = {
         {"command", "compare"}, {"a", check.model}, {"b", check.other}};
@@ -323,9 +334,13 @@ int RunCompare(const Options& options, const CheckOptions& check) {
     }
     json["only_a"] = result->only_a;
     json["only_b"] = result->only_b;
-    json["exit_code"] = 0;
+    json["not_compared"] = Json::array();
+    for (const auto& n : result->not_compared) {
+      json["not_compared"].push_back({{"name", n.name}, {"why", n.why}});
+    }
+    json["exit_code"] = code;
     Put(json);
-    return kOk;
+    return code;
   }
   std::vector<std::vector<std::string>> rows = {
       {"tensor", check.model, check.other, "SQNR dB", "cosine", "max error",
@@ -344,7 +359,14 @@ int RunCompare(const Options& options, const CheckOptions& check) {
     fmt::print("only in {}: {} tensors, like {}\n", *name, only->size(),
                only->front());
   }
+  for (const auto& n : result->not_compared) {
+    fmt::print("not compared: {}: {}\n", n.name, n.why);
+    if (!options.verbose) break;
+  }
   fmt::print("total: {} tensors equal, {} differ", equal, differing);
+  const size_t alone = result->only_a.size() + result->only_b.size() +
+                       result->not_compared.size();
+  if (alone > 0) fmt::print(", {} not compared", alone);
   if (worst != nullptr) {
     fmt::print("; SQNR {:.2f} dB in the mean, {:.2f} at least ({})",
                sum / static_cast<double>(differing), worst->sqnr_db,
@@ -352,7 +374,7 @@ int RunCompare(const Options& options, const CheckOptions& check) {
   }
   fmt::print("\n");
   if (!check.report.empty()) fmt::print("wrote {}/report.html\n", check.report);
-  return kOk;
+  return code;
 }
 
 }  // namespace quantd::quantctl

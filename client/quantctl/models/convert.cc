@@ -165,11 +165,16 @@ int CodeOfConversion(const absl::Status& status, const absl::Status& call) {
 // Every failure of a call is noted.
 checkpoint::QuantizeCall CallTo(Client* client, const Options& options,
                                 FirstFailure* failure) {
-  return [client, failure, call = CallOf(options)](
+  return [client, failure, call = CallOf(options), way = options.transport](
              const TensorDesc& tensor, absl::Span<const std::byte> bytes,
              const QuantizeOptions& o) {
     auto made = client->Quantize(tensor, bytes, o, call);
-    if (!made.ok()) failure->Note(made.status());
+    if (!made.ok()) {
+      failure->Note(made.status());
+    } else if (way && made->transport() != *way) {
+      return absl::StatusOr<Result>(
+          OtherWay(*way, std::string(Name(made->transport()))));
+    }
     return made;
   };
 }
@@ -180,7 +185,7 @@ int TakeAdvice(const Options& options, const ConvertOptions& convert,
   const auto target = checkpoint::ParseTarget(convert.target);
   if (!target.ok()) return Fail(options, kUsage, target.status());
   const auto client = Connect(options);
-  if (!client.ok()) return Fail(options, kUsage, client.status());
+  if (!client.ok()) return FailToConnect(options, client.status());
   uint64_t bytes = 0;
   for (const auto& t : model.tensors()) bytes += t.stored.size;
   auto progress = std::make_unique<Progress>(bytes);
@@ -261,7 +266,7 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
     }
   }
   const auto client = Connect(options);
-  if (!client.ok()) return Fail(options, kUsage, client.status());
+  if (!client.ok()) return FailToConnect(options, client.status());
   auto progress = std::make_unique<Progress>(plan->bytes_in);
   // The way back needs no server.
   if (!plan->groups.empty()) {
@@ -272,6 +277,9 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
     how = HowTo(options, convert, client::Room(*pieces),
                 WorkersOf(options, client->get()));
   }
+  how.allocate = [&](size_t bytes) {
+    return client::Allocate(**client, bytes);
+  };
   how.progress = [&](size_t bytes) { progress->Add(bytes); };
   Quality quality;
   how.done = [&](const GroupDone& done) {
@@ -312,7 +320,7 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
                  {"seconds", seconds},
                  {"bytes_in_per_second", rate},
                  {"report", convert.report},
-                 {"next", NextStep(*plan, convert.out)},
+                 {"next", NextStep(*model, *plan, convert.out)},
                  {"exit_code", 0}};
     if (quality.least) {
       done["mean_sqnr_db"] = quality.sum / static_cast<double>(quality.count);
@@ -339,7 +347,7 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
   if (!convert.report.empty()) {
     fmt::print("wrote {}/report.html\n", convert.report);
   }
-  fmt::print("next: {}\n", NextStep(*plan, convert.out));
+  fmt::print("next: {}\n", NextStep(*model, *plan, convert.out));
   return kOk;
 }
 

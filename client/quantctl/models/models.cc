@@ -6,6 +6,7 @@
 
 #include "client/checkpoint/dialect.h"
 #include "client/quantctl/flags.h"
+#include "client/quantctl/server_choice.h"
 #include "kernels/plan/profile/profile.h"
 
 namespace quantd::quantctl {

@@ -137,7 +137,31 @@ void PrintPlanEvent(const Model& model, const ConversionPlan& plan,
        {"estimated_seconds", static_cast<double>(plan.bytes_in) / kUsualRate}});
 }
 
-std::string NextStep(const ConversionPlan& plan, const std::string& out) {
+namespace {
+
+bool IsOfText(const Model& model) {
+  const auto names = model.config().find("architectures");
+  if (names == model.config().end() || !names->is_array() || names->empty() ||
+      !names->front().is_string()) {
+    return false;
+  }
+  const std::string name = names->front();
+  return name.ends_with("ForCausalLM") ||
+         name.ends_with("ForConditionalGeneration");
+}
+
+}  // namespace
+
+std::string NextStep(const Model& model, const ConversionPlan& plan,
+                     const std::string& out) {
+  const bool alone = model.single_file() && plan.dialect != Dialect::kComfy &&
+                     plan.dialect != Dialect::kNone;
+  if (alone) {
+    return fmt::format(
+        "engines load directories with a config.json, which {} does not have: "
+        "convert the model's directory, or write one",
+        out);
+  }
   switch (plan.dialect) {
     case Dialect::kCompressedTensors:
       return fmt::format(
@@ -151,6 +175,14 @@ std::string NextStep(const ConversionPlan& plan, const std::string& out) {
       return fmt::format(
           "vllm serve {0}, or python -m sglang.launch_server --model {0}", out);
     case Dialect::kComfy:
+      if (IsOfText(model)) {
+        return fmt::format(
+            "ComfyUI takes {} as a text encoder "
+            "(ComfyUI/models/text_encoders); "
+            "to serve it as a language model convert with --dialect "
+            "compressed-tensors",
+            out);
+      }
       return fmt::format("move {} below ComfyUI/models/diffusion_models", out);
     case Dialect::kNone:
       break;

@@ -24,7 +24,8 @@ void PrintPlanEvent(const checkpoint::Model& model,
 std::string FormatsText(const checkpoint::ConversionPlan& plan);
 double Ratio(uint64_t out, uint64_t in);
 // What to do with a directory in the plan's dialect.
-std::string NextStep(const checkpoint::ConversionPlan& plan,
+std::string NextStep(const checkpoint::Model& model,
+                     const checkpoint::ConversionPlan& plan,
                      const std::string& out);
 
 }  // namespace quantd::quantctl

@@ -71,12 +71,13 @@ int RunRepair(const Options& options, const CheckOptions& check) {
   const auto left = Lint(*mended, truth);
   if (!left.ok()) return Fail(options, kBadInput, left.status());
   const int code = left->findings.empty() ? kOk : kFindings;
+  const std::vector<Repaired> repairs = Mended(*plan, left->findings);
   if (options.json) {
     Json json = {{"command", "repair"},
                  {"model", check.model},
                  {"output", nothing ? "" : check.other}};
     json["repairs"] = Json::array();
-    for (const Repaired& r : plan->repairs) {
+    for (const Repaired& r : repairs) {
       json["repairs"].push_back(
           {{"rule", r.rule}, {"where", r.where}, {"text", r.text}});
     }
@@ -101,9 +102,15 @@ int RunRepair(const Options& options, const CheckOptions& check) {
     return code;
   }
   if (nothing) {
-    fmt::print("{}: nothing to mend\n", check.model);
+    fmt::print("{}: nothing {}, and {} is not written\n", check.model,
+               left->findings.empty() ? "to mend" : "that can be mended",
+               check.other);
   } else {
-    PrintRepairs(plan->repairs, options.verbose);
+    PrintRepairs(repairs, options.verbose);
+    if (repairs.empty()) {
+      fmt::print("nothing could be mended: {} has the faults of {}\n",
+                 check.other, check.model);
+    }
     for (const FittedWeight& w : fitted) fmt::print("{}\n", LossText(w));
     fmt::print("wrote {}\n", check.other);
   }

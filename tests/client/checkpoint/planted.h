@@ -23,6 +23,8 @@ inline ModelJson PlantedConfig() {
   config["num_key_value_heads"] = 1;
   config["head_dim"] = 32;
   config["vocab_size"] = 16;
+  config["rope_theta"] = 10000.0;
+  config["num_experts_per_tok"] = 2;
   return config;
 }
 

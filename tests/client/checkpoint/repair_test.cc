@@ -8,6 +8,7 @@
 
 #include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/lint/lint.h"
+#include "tests/client/checkpoint/fault.h"
 #include "tests/client/checkpoint/planted.h"
 
 namespace quantd::checkpoint {
@@ -18,8 +19,6 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using testing::UnorderedElementsAre;
 
-const std::string kQ = std::string(kAttention) + "q_proj";
-const std::string kK = std::string(kAttention) + "k_proj";
 constexpr auto kCt = Nvfp4Names::kCompressedTensors;
 constexpr auto kMo = Nvfp4Names::kModelOpt;
 
@@ -138,6 +137,14 @@ TEST_F(RepairTest, WhatCanBeMendedWithoutLossIs) {
        [](Planted& p) {
          p.config["quantization_config"]["ignore"].push_back(kQ);
        }},
+      {"config-mismatch", kCt,
+       [](Planted& p) { p.config["torch_dtype"] = "float16"; }},
+      {"wrapped-names", kCt,
+       [](Planted& p) {
+         std::vector<std::string> names;
+         for (const auto& [name, t] : p.tensors) names.push_back(name);
+         for (const std::string& n : names) Rename(&p, n, "_orig_mod." + n);
+       }},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.rule);
@@ -225,6 +232,64 @@ TEST_F(RepairTest, WeightsOfZerosThatBecameNaNAreZeroAgain) {
       IsOk());
   EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(),
                           [](std::byte b) { return b == std::byte{0}; }));
+}
+
+// Of FP8 and ComfyUI, whose names, keys and labels are others.
+TEST_F(RepairTest, NamesKeysAndLabelsOfOtherDialectsAreMended) {
+  struct Case {
+    const char* rule;
+    Base base;
+    Plant plant;
+  };
+  const Case cases[] = {
+      {"config-mismatch", Base::kDeepSeek,
+       [](Planted& p) {
+         for (const char* leaf : {"q_proj", "k_proj", "v_proj"}) {
+           const std::string scale =
+               std::string(kAttention) + leaf + ".weight_scale";
+           Rename(&p, scale + "_inv", scale);
+         }
+       }},
+      {"config-mismatch", Base::kDeepSeek,
+       Config([](ModelJson& q) { q["scale_fmt"] = "ue8m0"; })},
+      {"label", Base::kComfy, Erase(kQ + ".comfy_quant")},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.rule);
+    Planted p = CleanOf(c.base);
+    WritePlanted(At("clean"), p);
+    c.plant(p);
+    const Outcome out = Mended(WritePlanted(At("q"), p));
+    ASSERT_FALSE(out.plan.repairs.empty());
+    EXPECT_EQ(out.plan.repairs.front().rule, c.rule);
+    for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
+    EXPECT_GT(LeastDb(At("clean")), 130);
+    // No configuration of another library's.
+    EXPECT_FALSE(std::filesystem::exists(At("mended/hf_quant_config.json")));
+  }
+}
+
+// What was tried and is found again was not mended.
+TEST_F(RepairTest, ClaimsOnlyWhatALintNoLongerFinds) {
+  Planted p = Clean(kCt);
+  Plain(kQ)(p);
+  const Outcome out = Mended(WritePlanted(At("q"), p));
+  ASSERT_THAT(out.left, SizeIs(1));
+  EXPECT_EQ(out.left.front().rule, "fused-in-part");
+  const auto mended = checkpoint::Mended(out.plan, out.left);
+  ASSERT_THAT(mended, SizeIs(1));
+  EXPECT_EQ(mended.front().rule, "ignore-list");
+  EXPECT_THAT(
+      checkpoint::Mended(out.plan, {{"ignore-list", mended.front().where, ""}}),
+      IsEmpty());
+  // One scale of inputs cannot be made up, and the model's keys are its own.
+  Planted inputs = Clean(kMo);
+  Inputs({0.001f, 0.001f})(inputs);
+  inputs.config.erase("model_type");
+  const auto plan =
+      PlanRepair(WritePlanted(At("q"), inputs), nullptr, Dialect::kNone);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(plan->repairs, IsEmpty());
 }
 
 TEST_F(RepairTest, KeepsWhatTheConfigurationKnewBeside) {

@@ -56,6 +56,81 @@ TEST_F(Convert, ComfyIsLabelledAndReadAsWhatItIs) {
   const Outcome compared = Run({"compare", At("m"), At("c"), "--json"});
   EXPECT_EQ(compared.code, 0) << compared.err;
   EXPECT_THAT(compared.out, HasSubstr("comfy"));
+  // A language model is no diffusion model.
+  const Outcome run =
+      RunServed({"convert", At("m"), Fresh("again"), "--dialect", "comfy"});
+  EXPECT_THAT(run.out, HasSubstr("as a text encoder"));
+}
+
+// The way back computes here, and whoever is there is not asked.
+TEST_F(Convert, TheWayBackSpeaksOfNoServerAndOfNoVerify) {
+  WriteLlama(Fresh("m"));
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("c")}).code, 0);
+  const Outcome back = Run({"convert", At("c"), Fresh("back"), "--dialect",
+                            "none", "--format", "bf16"});
+  ASSERT_EQ(back.code, 0) << back.err;
+  EXPECT_THAT(back.err, testing::Not(HasSubstr("no server at")));
+  const Outcome inspected = Run({"inspect", At("back")});
+  EXPECT_EQ(inspected.code, 0);
+  EXPECT_THAT(inspected.out, testing::Not(HasSubstr("verify finds out")));
+  const Outcome over =
+      Run({"convert", At("m"), At("back"), "--server", "local:cpu"});
+  EXPECT_EQ(over.code, 7);
+  EXPECT_THAT(over.err, HasSubstr("name another directory, or remove this"));
+}
+
+// Stacked experts are held against the stack that they were made of, K x N, and
+// so are experts that became weights of their own.
+TEST_F(Convert, StackedExpertsAreVerifiedAndCompared) {
+  const std::string experts = "model.layers.0.mlp.experts.";
+  const ModelJson config = {{"model_type", "gpt_oss"},
+                            {"hidden_size", 64},
+                            {"num_hidden_layers", 1},
+                            {"num_local_experts", 3}};
+  const auto write = [&](const char* type) {
+    ModelJson c = config;
+    c["model_type"] = type;
+    WriteModel(Fresh("m"), c,
+               {{Bf16(experts + "gate_up_proj", {3, 64, 256}),
+                 Bf16(experts + "down_proj", {3, 128, 64})}});
+  };
+  write("gpt_oss");
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("c"), "--dialect", "gpt-oss",
+                       "--format", "mxfp4"})
+                .code,
+            0);
+  const std::vector<std::string> verify = {"verify", At("c"),    "--original",
+                                           At("m"),  "--server", "local:cpu"};
+  const Outcome verified = Run(verify);
+  EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
+  EXPECT_THAT(verified.out, HasSubstr("total: 0 of 39168 bytes differ"));
+  const Outcome compared = Run({"compare", At("m"), At("c")});
+  EXPECT_EQ(compared.code, 0) << compared.err;
+  EXPECT_THAT(compared.out, HasSubstr(experts + "gate_up_proj.2"));
+  EXPECT_THAT(compared.out, HasSubstr("total: 0 tensors equal, 6 differ; "));
+  write("qwen3_vl_moe");
+  ASSERT_EQ(
+      RunServed({"convert", At("m"), Fresh("c"), "--format", "nvfp4"}).code, 0);
+  EXPECT_EQ(Run(verify).code, 0);
+  const Outcome split = Run({"compare", At("m"), At("c")});
+  EXPECT_THAT(split.out, HasSubstr(experts + "2.up_proj"));
+  EXPECT_THAT(split.out, HasSubstr("total: 0 tensors equal, 9 differ; "));
+  // What stays as it is is most of the model, and that is said.
+  write("gpt_oss");
+  WriteSafetensors(At("m/model.safetensors"),
+                   {Bf16(experts + "gate_up_proj", {3, 64, 256}),
+                    Bf16(experts + "gate_up_proj_bias", {3, 256}),
+                    Bf16("model.layers.0.self_attn.o_proj.weight", {64, 64})});
+  const Outcome noted = Run({"convert", At("m"), Fresh("n"), "--dry-run"});
+  EXPECT_EQ(noted.code, 0) << noted.err;
+  EXPECT_THAT(noted.out, HasSubstr("note: stacks of experts stay as they are, "
+                                   "91 % of the model"));
+  EXPECT_THAT(noted.out, HasSubstr("--dialect gpt-oss keeps it one"));
+  // What has no counterpart is told, and nothing in common is a finding.
+  WriteModel(Fresh("other"), config, {{Bf16("x.weight", {64, 64})}});
+  const Outcome other = Run({"compare", At("other"), At("c")});
+  EXPECT_EQ(other.code, 8);
+  EXPECT_THAT(other.out, HasSubstr("0 differ, 10 not compared"));
 }
 
 }  // namespace

@@ -57,6 +57,15 @@ TEST_F(Convert, OneFileBecomesAFileOrADirectory) {
   ASSERT_THAT(model, IsOk());
   EXPECT_NE(model->Find("blocks.0.to_q.weight_scale_2"), nullptr);
   EXPECT_FALSE(std::filesystem::exists(At("two.safetensors.quantd-journal")));
+  // Of one file no configuration can be made, which engines want.
+  std::filesystem::create_directories(At("in"));
+  std::filesystem::copy_file(one, At("in/one.safetensors"));
+  const Outcome alone =
+      RunServed({"convert", At("in/one.safetensors"), Fresh("alone")});
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  EXPECT_THAT(alone.out, HasSubstr("next: engines load directories with a "
+                                   "config.json, which " +
+                                   At("alone") + " does not have"));
   EXPECT_EQ(RunServed({"convert", one, one}).code, 7);
   EXPECT_EQ(RunServed({"convert", one, At("two.safetensors")}).code, 7);
 }

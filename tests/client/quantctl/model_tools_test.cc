@@ -52,7 +52,10 @@ TEST_F(ModelTools, RepairTellsTheLossAndLintIsClean) {
                        "modelopt", "--fuse", "none,nobody"})
                 .code,
             0);
-  EXPECT_EQ(Run({"repair", At("made"), Fresh("mended")}).code, 0);
+  const Outcome clean = Run({"repair", At("made"), Fresh("mended")});
+  EXPECT_EQ(clean.code, 0);
+  EXPECT_THAT(clean.out, HasSubstr("nothing to mend, and " + At("mended") +
+                                   " is not written"));
   EXPECT_FALSE(std::filesystem::exists(At("mended")));
   const std::string shard = At("made/model-00001-of-00002.safetensors");
   {

@@ -1,4 +1,4 @@
-#include "tests/client/checkpoint/lint/fault.h"
+#include "tests/client/checkpoint/fault.h"
 
 namespace quantd::checkpoint {
 
@@ -15,6 +15,20 @@ std::vector<Fault> ConfigFaults() {
        "no quantization_config"},
       {"config", ct, Model_([](ModelJson& c) { c.erase("model_type"); }),
        "no \"model_type\""},
+      {"config", ct, Model_([](ModelJson& c) { c.erase("architectures"); }),
+       "no \"architectures\""},
+      {"config-type", ct, Model_([](ModelJson& c) { c["hidden_size"] = -1; }),
+       "\"hidden_size\" is -1, and more than 0"},
+      {"config-original", ct, Model_([](ModelJson& c) {
+         c["rope_parameters"] = {{"rope_theta", 500000}};
+       }),
+       "\"rope_theta\" is 500000, and 10000.0 in the original's", true},
+      {"config-original", ct,
+       Model_([](ModelJson& c) { c["num_experts_per_tok"] = 1; }),
+       "\"num_experts_per_tok\" is 1, and 2 in the original's", true},
+      {"config-original", ct,
+       Model_([](ModelJson& c) { c.erase("model_type"); }),
+       "no \"model_type\", which is \"llama\"", true},
       {"config", ct, Config([](ModelJson& q) { q.erase("ignore"); }),
        "no \"ignore\""},
       {"config", ct, Config([](ModelJson& q) { q.erase("quant_method"); }),

@@ -1,7 +1,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "tests/client/checkpoint/lint/fault.h"
+#include "tests/client/checkpoint/fault.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -58,6 +58,9 @@ std::vector<Fault> LayoutFaults() {
       {"unknown-part", ct, Put(kQ + ".weight_zero_point", {32, 4}),
        "weight_zero_point"},
       {"unknown-part", ct, Put(kQ + ".weight_g_idx", {64}), "weight_g_idx"},
+      {"unknown-part", mo,
+       Put("model.layers.0.mlp.up_proj.weight_quantizer._amax", {1}),
+       "it is of ModelOpt's calibration"},
       {"label", Base::kComfy, Erase(kQ + ".comfy_quant"), "no comfy_quant"},
       {"label", Base::kComfy, [](Planted& p) { Label(&p, "{\"format\": "); },
        "is no JSON"},
@@ -83,6 +86,32 @@ std::vector<Fault> FileFaults() {
          const std::string path = at + "/model.safetensors";
          std::filesystem::resize_file(path,
                                       std::filesystem::file_size(path) - 8);
+       }},
+      {"unreadable", ct, none,
+       "model.safetensors: a pointer of Git LFS in place of the file", false,
+       [](const std::string& at) {
+         WriteFile(at + "/model.safetensors",
+                   "version https://git-lfs.github.com/spec/v1\n"
+                   "oid sha256:ab\nsize 99\n");
+       }},
+      {"unreadable", ct, none, "an unfinished conversion: run the same convert",
+       false,
+       [](const std::string& at) {
+         std::filesystem::rename(at + "/model.safetensors",
+                                 at + "/model.safetensors.partial");
+         WriteFile(at + "/.quantd-journal", "");
+       }},
+      {"config", ct, none, "missing: nothing says what model it is", false,
+       [](const std::string& at) {
+         std::filesystem::remove(at + "/config.json");
+       }},
+      {"stray-file", ct, none,
+       "consolidated.safetensors: not in model.safetensors, and it has a "
+       "lm_head.weight",
+       false,
+       [](const std::string& at) {
+         WriteSafetensors(at + "/consolidated.safetensors",
+                          {Bf16("lm_head.weight", {16, 64})});
        }},
       {"stored-twice", ct, Put(kQ + ".weight", {32, 64}),
        "in two dialects at once"},

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "client/checkpoint/lint/lint.h"
-#include "tests/client/checkpoint/lint/fault.h"
+#include "tests/client/checkpoint/fault.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -45,7 +45,8 @@ TEST_F(LintRulesTest, NothingIsFoundInCleanModels) {
                           Base::kDeepSeek, Base::kComfy}) {
     EXPECT_EQ(Lints({"", base, {}, ""}), "");
   }
-  for (const Base base : {Base::kCompressedTensors, Base::kModelOpt}) {
+  for (const Base base : {Base::kCompressedTensors, Base::kModelOpt, Base::kFp8,
+                          Base::kDeepSeek, Base::kComfy}) {
     EXPECT_EQ(Lints({"", base, {}, "", /*with_original=*/true}), "");
   }
 }

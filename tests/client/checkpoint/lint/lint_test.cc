@@ -5,6 +5,7 @@
 #include "client/checkpoint/check/module_list.h"
 #include "client/checkpoint/check/row_sample.h"
 #include "client/checkpoint/lint/finding.h"
+#include "tests/client/checkpoint/fault.h"
 #include "tests/client/checkpoint/planted.h"
 
 namespace quantd::checkpoint {
@@ -12,6 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 class LintTest : public testing::Test {
  protected:
@@ -107,8 +109,19 @@ TEST_F(LintTest, StackedExpertsAreComparedOneByOne) {
     found = true;
     EXPECT_EQ(f.where, name + ".2");
     EXPECT_THAT(f.text, HasSubstr("in 1 of the 64 rows"));
+    EXPECT_THAT(f.text, Not(HasSubstr("experts")));
   }
   EXPECT_TRUE(found);
+  // Of several the worst is shown.
+  for (size_t i = 0; i < 32; ++i) blocks[i] ^= std::byte{0x88};
+  const auto several = Lint(write(), &original);
+  ASSERT_THAT(several, IsOk());
+  EXPECT_EQ(
+      std::count_if(several->findings.begin(), several->findings.end(),
+                    [](const Finding& f) {
+                      return f.text.ends_with("; 2 of its 3 experts are wrong");
+                    }),
+      1);
 }
 
 TEST_F(LintTest, AllRowsOfSmallModelsAreLookedAtAndABoundedShareOfLargeOnes) {
@@ -184,6 +197,106 @@ TEST_F(LintTest, ListsAreReadAsEnginesReadThem) {
   EXPECT_TRUE(modules.Names("lm_head"));
   const Json text = "lm_head";
   EXPECT_TRUE(ModuleList(&text, Rule::kGlobs).empty());
+}
+
+// What the original has, too, is no fault of who quantized it.
+TEST_F(LintTest, WeightsOfZerosAreNoFaultBesideTheirOriginal) {
+  for (const Nvfp4Names names :
+       {Nvfp4Names::kCompressedTensors, Nvfp4Names::kModelOpt}) {
+    Planted p = Clean(names);
+    const bool ct = names == Nvfp4Names::kCompressedTensors;
+    const std::string v = std::string(kAttention) + "v_proj.weight";
+    for (std::byte& b : p.part(v + (ct ? "_packed" : "")).bytes) b = {};
+    // As compressed-tensors has them, and as ModelOpt.
+    for (std::byte& b : p.part(v + "_scale").bytes) {
+      b = ct ? std::byte{0x08} : std::byte{0x38};
+    }
+    for (WrittenTensor& t : p.original) {
+      if (t.name != v) continue;
+      for (std::byte& b : t.bytes) b = {};
+    }
+    const Model model = WritePlanted(At("q"), p);
+    const Model original = WritePlantedOriginal(At("o"), p);
+    const auto alone = Lint(model);
+    ASSERT_THAT(alone, IsOk());
+    EXPECT_THAT(alone->findings, Not(IsEmpty()));
+    const auto linted = Lint(model, &original);
+    ASSERT_THAT(linted, IsOk());
+    for (const Finding& f : linted->findings) {
+      ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
+    }
+  }
+}
+
+TEST_F(LintTest, FilesOfOtherProgramsBesideAModelAreNoFault) {
+  WritePlanted(At("q"), Clean(Nvfp4Names::kCompressedTensors));
+  WriteSafetensors(At("q/adapter_model.safetensors"),
+                   {Bf16("base.lora_A.weight", {2, 64})});
+  const auto model = Model::Open(At("q"));
+  ASSERT_THAT(model, IsOk());
+  EXPECT_EQ(model->shards().size(), 1u);
+  EXPECT_THAT(model->notes().front(), HasSubstr("adapter_model.safetensors"));
+  const auto linted = Lint(*model);
+  ASSERT_THAT(linted, IsOk());
+  EXPECT_THAT(linted->findings, IsEmpty());
+}
+
+// ComfyUI fuses nothing and takes experts as they are.
+TEST_F(LintTest, WhatComfyLeavesAsItIsIsNoFault) {
+  Planted p = CleanOf(Base::kComfy);
+  for (const char* end :
+       {"weight", "weight_scale", "weight_scale_2", "comfy_quant"}) {
+    p.tensors.erase(std::string(kAttention) + "v_proj." + end);
+  }
+  for (const WrittenTensor& t :
+       {Bf16(std::string(kAttention) + "v_proj.weight", {32, 64}),
+        Bf16("model.layers.0.mlp.experts.gate_up_proj", {2, 32, 64})}) {
+    p.tensors[t.name] = t;
+  }
+  const auto linted = Lint(WritePlanted(At("q"), p));
+  ASSERT_THAT(linted, IsOk());
+  for (const Finding& f : linted->findings) {
+    EXPECT_NE(f.rule, "fused-in-part") << f.text;
+    EXPECT_NE(f.rule, "stacked-experts") << f.text;
+  }
+}
+
+// A label that is missing is that and nothing else.
+TEST_F(LintTest, AMissingLabelHasNoConsequences) {
+  Planted p = CleanOf(Base::kComfy);
+  p.tensors.erase(std::string(kAttention) + "q_proj.comfy_quant");
+  const Model original = WritePlantedOriginal(At("o"), p);
+  const auto linted = Lint(WritePlanted(At("q"), p), &original);
+  ASSERT_THAT(linted, IsOk());
+  ASSERT_EQ(linted->findings.size(), 1u);
+  EXPECT_EQ(linted->findings.front().rule, "label");
+}
+
+// Codes that are chosen otherwise than to the nearest are legitimate, and told.
+TEST_F(LintTest, CodesOfErrorFeedbackAreToldAndNoFault) {
+  Planted p = Clean(Nvfp4Names::kCompressedTensors);
+  std::mt19937 random(3);
+  for (WrittenTensor& t : p.original) {
+    if (!t.name.ends_with("_proj.weight")) continue;
+    for (size_t i = 0; i + 1 < t.bytes.size(); i += 2) {
+      // By up to a step of four bits, a third of the number.
+      uint16_t bits = 0;
+      std::memcpy(&bits, t.bytes.data() + i, 2);
+      const float x = oracle::ElementValue(oracle::Element::kBF16, bits);
+      const float factor =
+          1 + 0.35f * (static_cast<float>(random() % 201) / 100 - 1);
+      const auto moved =
+          oracle::FromValues(oracle::Element::kBF16, {x * factor});
+      std::memcpy(t.bytes.data() + i, moved.data(), 2);
+    }
+  }
+  const Model original = WritePlantedOriginal(At("o"), p);
+  const auto linted = Lint(WritePlanted(At("q"), p), &original);
+  ASSERT_THAT(linted, IsOk());
+  for (const Finding& f : linted->findings) {
+    ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
+  }
+  EXPECT_EQ(linted->not_nearest, 3u);
 }
 
 // Layers that differ by design are no fault.

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "tests/client/checkpoint/lint/fault.h"
+#include "tests/client/checkpoint/fault.h"
 
 namespace quantd::checkpoint {
 
@@ -73,6 +73,9 @@ std::vector<Fault> ScaleFaults() {
        Config([](ModelJson& q) { q["activation_scheme"] = "static"; }),
        "labelled static"},
       {"input-scale", mo, Inputs({1, 1, 1}), "are 1, as if nothing"},
+      {"input-scale", mo, Inputs({0.001f, 0.001f, 1}),
+       "input_scale is 1, as if nothing had been measured, and those of "
+       "others"},
       {"input-scale", mo, Inputs({2, 2, 2}), "may be the reciprocals"},
       {"input-scale", mo, Inputs({700, 700, 700}), "inputs as large as"},
       {"input-scale", mo, Inputs({1e-12f, 1e-12f, 1e-12f}), "2.69e-09"},
@@ -88,6 +91,12 @@ std::vector<Fault> ScaleFaults() {
        "for the same inputs"},
       {"cache-scale", ct, Cache({}), "no scales of the cache"},
       {"cache-scale", ct, Cache({{"k_scale", 0.1f}}), "no scale of values"},
+      {"cache-scale", ct,
+       [](Planted& p) {
+         Cache({{"k_scale", 0.1f}, {"v_scale", 0.1f}})(p);
+         p.config["quantization_config"].erase("kv_cache_scheme");
+       },
+       "the configuration says nothing of a quantized cache"},
       {"cache-scale", ct, Cache({{"k_scale", 0}, {"v_scale", 0.1f}}),
        "it holds 0"},
       {"cache-scale", ct, Cache({{"k_scale", NAN}, {"v_scale", 0.1f}}),

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "tests/client/checkpoint/lint/fault.h"
+#include "tests/client/checkpoint/fault.h"
 
 namespace quantd::checkpoint {
 
@@ -52,6 +52,41 @@ std::vector<Fault> WeightFaults() {
          Put("model.layers.0.mlp.down_proj.weight", {64, 32})(p);
        },
        "it is missing, and every model of this type has it"},
+      {"missing-weight", ct,
+       [](Planted& p) {
+         p.config["intermediate_size"] = 32;
+         p.config["quantization_config"]["ignore"].push_back("re:.*mlp.*");
+         p.config["quantization_config"]["ignore"].push_back("re:.*o_proj");
+         const std::string layer = "model.layers.0.";
+         Put(layer + "mlp.down_proj.weight", {64, 32})(p);
+         Put(layer + "mlp.gate_proj.weight", {32, 64})(p);
+         Put(layer + "self_attn.o_proj.weight", {64, 32})(p);
+         Put(layer + "input_layernorm.weight", {64})(p);
+         Put(layer + "post_attention_layernorm.weight", {64})(p);
+       },
+       "missing-weight model.layers.0.mlp.up_proj.weight: it is missing, and "
+       "every model of this type has it (1)"},
+      {"missing-weight", ct,
+       Put("model.layers.0.block_sparse_moe.gate.weight", {2, 64}),
+       "layers of a llama have no block_sparse_moe"},
+      {"one-sign", ct,
+       [](Planted& p) {
+         for (std::byte& b : p.part(kQ + ".weight_packed").bytes) {
+           b &= std::byte{0x77};
+         }
+       },
+       "none of its 2048 codes is negative"},
+      {"wrapped-names", ct,
+       [](Planted& p) {
+         for (const char* leaf : {"q_proj", "k_proj", "v_proj"}) {
+           for (const char* end : {"_packed", "_scale", "_global_scale"}) {
+             const std::string name =
+                 fmt::format("layers.0.self_attn.{}.weight{}", leaf, end);
+             Rename(&p, "model." + name, name);
+           }
+         }
+       },
+       "engines look for what is of a llama below \"model.\""},
       {"missing-weight", ct, Expert(0, {}), "1 experts, numbered up to 1"},
       {"wrong-shape", ct, Expert(1, {64, 16}), "[64, 16]"},
       {"wrong-shape", ct,
@@ -94,7 +129,32 @@ std::vector<Fault> OriginalFaults() {
          auto& codes = p.part(kQ + ".weight_packed").bytes;
          for (size_t i = 30 * 32; i < 31 * 32; ++i) codes[i] ^= std::byte{0x88};
        },
-       "in 1 of the 32 rows", true},
+       "in 1 of the 32 rows that were looked at it is most of what is there "
+       "(row 30)",
+       true},
+      // Scales that are off by less than the noise of four bits.
+      {"not-the-original", ct, Set(kQ + ".weight_global_scale", 2688 / 0.525f),
+       "its numbers are 1.05 times as large", true},
+      {"not-the-original", Base::kFp8,
+       Set(kQ + ".weight_scale", 1.03f * 0.5f / 448),
+       "its numbers are 1.03 times as large", true},
+      {"not-the-original", Base::kDeepSeek,
+       Set(kQ + ".weight_scale_inv", 0.97f * 0.5f / 448),
+       "its numbers are 0.97 times as large", true},
+      {"not-the-original", ct,
+       [](Planted& p) {
+         p.part(kQ + ".weight_scale").bytes[17 * 4 + 3] ^= std::byte{0x08};
+       },
+       "1 of the 128 scales that were looked at (of row 17, columns 48 to 63)",
+       true},
+      // Codes of another rounding: of four bits, by the scales of eight.
+      {"not-the-original", Base::kFp8,
+       [](Planted& p) {
+         for (std::byte& b : p.part(kQ + ".weight").bytes) {
+           b = (b & std::byte{0xFC}) | std::byte{0x02};
+         }
+       },
+       "and rounding by its scales cannot be worse than", true},
       {"not-the-original", ct, Set(kQ + ".weight_global_scale", 2688 / 0.55f),
        "1.1 times as large", true},
       {"not-the-original", ct,
@@ -110,6 +170,15 @@ std::vector<Fault> OriginalFaults() {
          }
        },
        "the original has no such weight of 32 x 64", true},
+      {"no-counterpart", ct,
+       Put("model.layers.0.self_attn.rotary_emb.inv_freq", {16}),
+       "the original has no such tensor", true},
+      {"not-the-original", ct,
+       [](Planted& p) {
+         auto& bytes = p.part("model.norm.weight").bytes;
+         for (size_t i = 0; i < bytes.size(); i += 2) bytes[i] ^= std::byte{1};
+       },
+       "it is not quantized, and the error is", true},
       {"no-counterpart", ct, Erase("model.embed_tokens.weight"),
        "the model does not", true},
   };

@@ -1,6 +1,7 @@
-#include "client/checkpoint/lint/shape_table.h"
+#include "client/checkpoint/check/shape_table.h"
 
 #include <algorithm>
+#include <array>
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/declared.h"
@@ -18,12 +19,35 @@ constexpr std::string_view kPlain[] = {
 constexpr std::string_view kMixed[] = {"qwen3_next",  "minimax", "llama4",
                                        "llama4_text", "t5",      "gemma3n"};
 // Those with Llama's names for all of a layer.
-constexpr std::string_view kLlamaLike[] = {"llama", "mistral",   "qwen2",
-                                           "qwen3", "qwen3_moe", "gpt_oss"};
+constexpr std::string_view kLlamaLike[] = {
+    "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gpt_oss"};
 constexpr std::string_view kLlamaParts[] = {
     "input_layernorm.weight",  "post_attention_layernorm.weight",
     "self_attn.q_proj.weight", "self_attn.k_proj.weight",
     "self_attn.v_proj.weight", "self_attn.o_proj.weight"};
+constexpr std::string_view kLlamaModules[] = {
+    "self_attn", "mlp", "input_layernorm", "post_attention_layernorm"};
+// Newer files of Mixtral have one of the two names.
+constexpr std::string_view kMixtralModules[] = {
+    "self_attn", "mlp", "block_sparse_moe", "input_layernorm",
+    "post_attention_layernorm"};
+// Of those without experts.
+constexpr std::string_view kDense[] = {"llama", "mistral", "qwen2", "qwen3"};
+constexpr std::string_view kDenseParts[] = {
+    "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"};
+// What one type has more.
+struct MoreParts {
+  std::string_view type;
+  std::array<std::string_view, 3> parts;
+};
+constexpr MoreParts kMoreParts[] = {
+    {"qwen2",
+     {"self_attn.q_proj.bias", "self_attn.k_proj.bias",
+      "self_attn.v_proj.bias"}},
+    {"qwen3", {"self_attn.q_norm.weight", "self_attn.k_norm.weight"}},
+    {"qwen3_moe", {"self_attn.q_norm.weight", "self_attn.k_norm.weight"}},
+    {"gpt_oss", {"self_attn.sinks", "mlp.router.weight", "mlp.router.bias"}},
+};
 constexpr std::string_view kBiases[] = {"llama", "qwen3", "qwen3_moe",
                                         "gpt_oss"};
 // Those with one more matrix, or none of that name.
@@ -40,6 +64,12 @@ Number Times(Number a, Number b) {
   return a && b ? Number(*a * *b) : std::nullopt;
 }
 
+// What is none is told otherwise.
+Number CountIn(const Json& config, std::string_view key) {
+  const Number n = ModelNumber(config, key);
+  return n && *n > 0 ? n : std::nullopt;
+}
+
 std::optional<std::vector<int64_t>> Both(Number rows, Number cols) {
   if (!rows || !cols) return std::nullopt;
   return std::vector<int64_t>{*rows, *cols};
@@ -53,9 +83,25 @@ std::optional<std::vector<int64_t>> One(Number n) {
 
 bool IsPlainDecoder(std::string_view type) { return IsOneOf(kPlain, type); }
 bool HasUniformLayers(std::string_view type) { return !IsOneOf(kMixed, type); }
-absl::Span<const std::string_view> PartsOfLayers(std::string_view type) {
+std::vector<std::string_view> PartsOfLayers(std::string_view type) {
+  std::vector<std::string_view> parts;
+  if (!IsOneOf(kLlamaLike, type)) return parts;
+  parts.assign(std::begin(kLlamaParts), std::end(kLlamaParts));
+  if (IsOneOf(kDense, type)) {
+    parts.insert(parts.end(), std::begin(kDenseParts), std::end(kDenseParts));
+  }
+  for (const MoreParts& more : kMoreParts) {
+    if (more.type != type) continue;
+    for (const std::string_view part : more.parts) {
+      if (!part.empty()) parts.push_back(part);
+    }
+  }
+  return parts;
+}
+absl::Span<const std::string_view> ModulesOfLayers(std::string_view type) {
   if (!IsOneOf(kLlamaLike, type)) return {};
-  return kLlamaParts;
+  if (type == "mixtral") return kMixtralModules;
+  return kLlamaModules;
 }
 bool SaysBiases(std::string_view type) { return IsOneOf(kBiases, type); }
 
@@ -69,15 +115,15 @@ std::optional<int64_t> ExpertsOf(const Json& config) {
 
 ShapeTable::ShapeTable(const Json& config, std::string_view type)
     : known_(IsPlainDecoder(type)) {
-  hidden_ = ModelNumber(config, "hidden_size");
-  words_ = ModelNumber(config, "vocab_size");
-  wide_ = ModelNumber(config, "intermediate_size");
-  expert_ = ModelNumber(config, "moe_intermediate_size");
+  hidden_ = CountIn(config, "hidden_size");
+  words_ = CountIn(config, "vocab_size");
+  wide_ = CountIn(config, "intermediate_size");
+  expert_ = CountIn(config, "moe_intermediate_size");
   if (!expert_) expert_ = wide_;
-  const Number heads = ModelNumber(config, "num_attention_heads");
-  Number groups = ModelNumber(config, "num_key_value_heads");
+  const Number heads = CountIn(config, "num_attention_heads");
+  Number groups = CountIn(config, "num_key_value_heads");
   if (!groups) groups = heads;
-  head_ = ModelNumber(config, "head_dim");
+  head_ = CountIn(config, "head_dim");
   if (!head_ && hidden_ && heads && *heads > 0) head_ = *hidden_ / *heads;
   queries_ = Times(heads, head_);
   keys_ = Times(groups, head_);

@@ -1,6 +1,6 @@
 // Faults that are planted for the rules of lint, and what they are planted in.
-#ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_LINT_FAULT_H_
-#define QUANTD_TESTS_CLIENT_CHECKPOINT_LINT_FAULT_H_
+#ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_FAULT_H_
+#define QUANTD_TESTS_CLIENT_CHECKPOINT_FAULT_H_
 
 #include <cstdint>
 #include <functional>
@@ -63,4 +63,4 @@ Plant Expert(int expert, std::vector<int64_t> shape);
 
 }  // namespace quantd::checkpoint
 
-#endif  // QUANTD_TESTS_CLIENT_CHECKPOINT_LINT_FAULT_H_
+#endif  // QUANTD_TESTS_CLIENT_CHECKPOINT_FAULT_H_

@@ -1,4 +1,4 @@
-#include "client/checkpoint/lint/scheme_table.h"
+#include "client/checkpoint/check/scheme_table.h"
 
 namespace quantd::checkpoint {
 namespace {

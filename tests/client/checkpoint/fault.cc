@@ -1,4 +1,4 @@
-#include "tests/client/checkpoint/lint/fault.h"
+#include "tests/client/checkpoint/fault.h"
 
 #include <algorithm>
 #include <cstring>
@@ -21,7 +21,9 @@ std::vector<std::byte> Fp8Codes(const std::string& name, size_t count) {
 
 Planted CleanFp8(bool blocks) {
   Planted p = Clean(Nvfp4Names::kCompressedTensors);
-  p.original.clear();
+  std::erase_if(p.original, [](const WrittenTensor& t) {
+    return t.name.find("self_attn") != std::string::npos;
+  });
   for (const std::string& module : {kQ, kK, kV}) {
     for (const char* end : {"_packed", "_scale", "_global_scale"}) {
       p.tensors.erase(module + ".weight" + end);
@@ -29,6 +31,14 @@ Planted CleanFp8(bool blocks) {
     const std::string codes = module + ".weight";
     const std::string scale = codes + (blocks ? "_scale_inv" : "_scale");
     p.tensors[codes] = {codes, "F8_E4M3", {32, 64}, Fp8Codes(codes, 32 * 64)};
+    std::vector<float> values;
+    for (const std::byte b : p.part(codes).bytes) {
+      values.push_back(oracle::E4m3Value(static_cast<uint8_t>(b)) * 0.5f / 448);
+    }
+    const auto bf16 = oracle::FromValues(oracle::Element::kBF16, values);
+    std::vector<std::byte> plain(bf16.size());
+    std::memcpy(plain.data(), bf16.data(), bf16.size());
+    p.original.push_back({codes, "BF16", {32, 64}, plain});
     p.tensors[scale] = {
         scale, "F32",
         blocks ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{1},
@@ -58,6 +68,7 @@ Planted CleanComfy() {
   p.config.erase("quantization_config");
   for (const std::string& module : {kQ, kK, kV}) {
     Pad(&p.part(module + ".weight_scale"), true);
+    for (std::byte& b : p.part(module + ".weight").bytes) b = b >> 4 | b << 4;
     const std::string label = R"({"format": "nvfp4"})";
     const std::string name = module + ".comfy_quant";
     std::vector<std::byte> bytes(label.size());

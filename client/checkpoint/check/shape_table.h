@@ -1,7 +1,7 @@
 // The shapes that config.json says tensors to have, of model types whose code
 // somebody looked at: those of others are anything.
-#ifndef QUANTD_CLIENT_CHECKPOINT_LINT_SHAPE_TABLE_H_
-#define QUANTD_CLIENT_CHECKPOINT_LINT_SHAPE_TABLE_H_
+#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_SHAPE_TABLE_H_
+#define QUANTD_CLIENT_CHECKPOINT_CHECK_SHAPE_TABLE_H_
 
 #include <cstdint>
 #include <optional>
@@ -20,7 +20,9 @@ bool IsPlainDecoder(std::string_view type);
 bool HasUniformLayers(std::string_view type);
 // What all of their layers have; nothing for a type whose code nobody looked
 // at.
-absl::Span<const std::string_view> PartsOfLayers(std::string_view type);
+std::vector<std::string_view> PartsOfLayers(std::string_view type);
+// The modules that their layers are made of; nothing for such a type.
+absl::Span<const std::string_view> ModulesOfLayers(std::string_view type);
 // Those that have biases just where config.json's attention_bias and mlp_bias
 // say so.
 bool SaysBiases(std::string_view type);
@@ -48,4 +50,4 @@ class ShapeTable {
 
 }  // namespace quantd::checkpoint
 
-#endif  // QUANTD_CLIENT_CHECKPOINT_LINT_SHAPE_TABLE_H_
+#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_SHAPE_TABLE_H_

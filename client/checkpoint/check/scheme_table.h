@@ -1,7 +1,7 @@
 // How the configurations of compressed-tensors and ModelOpt describe weights of
 // a format.
-#ifndef QUANTD_CLIENT_CHECKPOINT_LINT_SCHEME_TABLE_H_
-#define QUANTD_CLIENT_CHECKPOINT_LINT_SCHEME_TABLE_H_
+#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_SCHEME_TABLE_H_
+#define QUANTD_CLIENT_CHECKPOINT_CHECK_SCHEME_TABLE_H_
 
 #include <string_view>
 #include <vector>
@@ -26,4 +26,4 @@ const SchemeRow* FindScheme(WeightFormat format);
 
 }  // namespace quantd::checkpoint
 
-#endif  // QUANTD_CLIENT_CHECKPOINT_LINT_SCHEME_TABLE_H_
+#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_SCHEME_TABLE_H_

@@ -1,0 +1,216 @@
+#include "client/checkpoint/check/rounding.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// Libraries divide in the type of the weight and store scales in it: two
+// roundings to bf16 are less.
+constexpr float kSlack = 0.01f;
+// Of numbers beyond their cells. An encoder that rounds to the nearest has
+// none; a scale that is off by three percent makes more.
+constexpr double kMostBeyond = 0.01;
+constexpr double kMostOfNearest = 0.03;
+constexpr double kMostOfBlock = 0.05;
+constexpr uint64_t kLeastBeyond = 3;
+constexpr uint64_t kLargeBlock = 128;
+// Beyond one end of the cells: of those beyond the other there are as few.
+constexpr uint64_t kOneSided = 8;
+// Of small blocks in which three numbers or more are beyond: by chance one in
+// four is one-sided.
+constexpr double kMostOneSided = 0.6;
+constexpr uint64_t kManyBlocks = 20;
+// Of the noise if every number were at the far end of its cell, which rounding
+// to the nearest cannot exceed. Four bits are so few that encoders look for
+// something better than that.
+// By what all numbers may be multiplied that are rounded to the nearest. Those
+// near zero, of which four bits make many zeros, weigh as much as others here.
+constexpr double kMostFactor = 1.025;
+constexpr double kLeastFactorFp8 = 0.975;
+constexpr double kLeastFactorFp4 = 0.94;
+constexpr double kMostNoiseFp8 = 1;
+constexpr double kMostNoiseFp4 = 2;
+
+}  // namespace
+
+double Rounding::Block::share() const {
+  return count == 0
+             ? 0
+             : static_cast<double>(beyond()) / static_cast<double>(count);
+}
+
+bool Rounding::Block::one_sided() const {
+  return std::max(above, below) >= kOneSided * std::min(above, below);
+}
+
+bool Rounding::Block::is_wrong() const {
+  return beyond() >= kLeastBeyond && share() > kMostOfBlock;
+}
+
+std::array<Rounding::Cell, 256> Rounding::CellsOf(bool four_bits) {
+  constexpr float kE2M1[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  std::array<Cell, 256> cells;  // NaN has an empty one
+  const unsigned magnitudes = four_bits ? 8 : 127;
+  const auto value = [&](unsigned code) {
+    const auto byte = static_cast<std::byte>(code);
+    return four_bits ? kE2M1[code] : NumberAt("F8_E4M3", {&byte, 1}, 0);
+  };
+  for (unsigned code = 0; code < magnitudes; ++code) {
+    Cell c;
+    c.value = value(code);
+    c.top = code + 1 == magnitudes;
+    c.low = code == 0 ? 0 : (value(code - 1) + c.value) / 2;
+    c.high = c.top ? c.value : (c.value + value(code + 1)) / 2;
+    c.reach = std::max(c.high - c.value, c.value - c.low);
+    cells[code] = c;
+    c.negative = code > 0;
+    cells[code | (four_bits ? 8u : 128u)] = c;
+  }
+  return cells;
+}
+
+Rounding::Rounding(const WeightValues& values)
+    : values_(values),
+      four_bits_(FindFormat(values.weight().layout->codes)->element ==
+                 DType::kE2M1x2),
+      cells_(CellsOf(four_bits_)) {
+  const BlockShape block = BlockOf(*values.weight().layout);
+  height_ = block.rows > 0 ? block.rows : values.rows();
+  width_ = block.cols > 0 ? block.cols : values.cols();
+  across_ = (values.cols() + width_ - 1) / std::max<int64_t>(1, width_);
+  if (height_ > 1) {
+    const int64_t down = (values.rows() + height_ - 1) / height_;
+    blocks_.resize(static_cast<size_t>(down * across_));
+  }
+}
+
+void Rounding::Add(int64_t row, int64_t count, absl::Span<const float> truth) {
+  values_.ExpandCodes(&codes_);
+  const absl::Span<const uint8_t> codes = codes_;
+  const int64_t cols = values_.cols();
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t b = 0; b < across_; ++b) {
+      const auto at = static_cast<size_t>(i * cols + b * width_);
+      const auto some =
+          static_cast<size_t>(std::min(width_, cols - b * width_));
+      const Block run =
+          AddRun(values_.scale(row + i, b), truth.subspan(at, some),
+                 codes.subspan(at, some));
+      for (Block* sum :
+           {&all_, height_ > 1 ? &blocks_[static_cast<size_t>(
+                                     (row + i) / height_ * across_ + b)]
+                               : nullptr}) {
+        if (sum == nullptr) continue;
+        sum->count += run.count;
+        sum->above += run.above;
+        sum->below += run.below;
+      }
+      if (height_ == 1) Count(run, row + i, b * width_, &lines_);
+    }
+  }
+}
+
+Rounding::Block Rounding::AddRun(float scale, absl::Span<const float> truth,
+                                 absl::Span<const uint8_t> codes) {
+  // Block scales begin at a 512th, below half of which they are zero.
+  constexpr float kLeastScale = 1.0f / 1024;
+  constexpr float kLargest = 6;
+  const float faint =
+      scale == 0 ? kLargest * kLeastScale * values_.global() : 0.0f;
+  Block block;
+  block.count = truth.size();
+  for (size_t k = 0; k < truth.size(); ++k) {
+    const Cell& c = cells_[codes[k]];
+    // Zero has two signs, and what is not zero has that of the number.
+    const float m = c.low == 0   ? std::abs(truth[k])
+                    : c.negative ? -truth[k]
+                                 : truth[k];
+    const float value = c.value * scale;
+    block.above += !c.top && m > std::max(c.high * scale, faint) * (1 + kSlack);
+    block.below += !(m >= c.low * scale * (1 - kSlack));
+    // What is cut off at the top is as far as it is.
+    const float reach = c.reach * scale;
+    const float most = c.top ? std::max(reach, m - value) : reach;
+    noise_ += static_cast<double>(m - value) * (m - value);
+    bound_ += static_cast<double>(most) * most;
+    signal_ += static_cast<double>(m) * m;
+    if (most == 0) continue;
+    level_ += static_cast<double>(m / most) * (m / most);
+    product_ += static_cast<double>(m / most) * (value / most);
+  }
+  return block;
+}
+
+void Rounding::Count(const Block& block, int64_t row, int64_t col,
+                     Tally* tally) const {
+  ++tally->blocks;
+  if (!block.is_wrong()) return;
+  if (tally->wrong++ == 0) {
+    tally->row = row;
+    tally->col = col;
+  }
+  if (!block.one_sided()) return;
+  ++tally->one_sided;
+  tally->large += block.count >= kLargeBlock;
+}
+
+std::string Rounding::Describe(const Tally& tally) const {
+  std::string place = fmt::format("row {}", tally.row);
+  if (height_ > 1) {
+    place = fmt::format("rows {} to {}", tally.row,
+                        std::min(tally.row + height_, values_.rows()) - 1);
+  }
+  if (across_ > 1) {
+    place += fmt::format(", columns {} to {}", tally.col,
+                         std::min(tally.col + width_, values_.cols()) - 1);
+  }
+  return fmt::format(
+      "{} of the {} scales that were looked at ({}{}) are not those by which "
+      "its codes were made",
+      tally.wrong, tally.blocks, tally.wrong > 1 ? "the first of " : "of ",
+      place);
+}
+
+Rounding::Verdict Rounding::Judge() const {
+  Verdict v;
+  Tally tally = lines_;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (blocks_[i].count == 0) continue;
+    const auto at = static_cast<int64_t>(i);
+    Count(blocks_[i], at / across_ * height_, at % across_ * width_, &tally);
+  }
+  v.in_cells = all_.share() <= kMostBeyond;
+  v.to_nearest = all_.share() <= kMostOfNearest;
+  const double most = (four_bits_ ? kMostNoiseFp4 : kMostNoiseFp8) * bound_;
+  const double factor = level_ == 0 ? 1 : product_ / level_;
+  const double least = four_bits_ ? kLeastFactorFp4 : kLeastFactorFp8;
+  const auto db = [&](double noise) {
+    return 10 * std::log10(signal_ / noise);
+  };
+  if (!(noise_ <= most)) {
+    v.wrong = fmt::format(
+        "it is at {:.1f} dB, and rounding by its scales cannot be worse than "
+        "{:.1f} dB",
+        db(noise_), db(most));
+  } else if (!v.in_cells && all_.one_sided()) {
+    v.wrong = fmt::format(
+        "its scales are too {}: {:.0f} % of the numbers would have {} codes",
+        all_.above > all_.below ? "small" : "large", 100 * all_.share(),
+        all_.above > all_.below ? "larger" : "smaller");
+  } else if (v.in_cells && (factor > kMostFactor || factor < least)) {
+    v.wrong = fmt::format("its numbers are {:.3g} times as large", factor);
+  } else if (tally.wrong > 0 && (v.to_nearest || tally.large > 0)) {
+    v.wrong = Describe(tally);
+  } else if (tally.wrong >= kManyBlocks &&
+             static_cast<double>(tally.one_sided) >
+                 kMostOneSided * static_cast<double>(tally.wrong)) {
+    v.wrong = Describe(tally);
+  }
+  return v;
+}
+
+}  // namespace quantd::checkpoint

@@ -231,10 +231,24 @@ absl::StatusOr<HostMemory> Client::AllocateHost(size_t bytes) {
   return impl_->endpoint().AllocateHost(bytes);
 }
 
+absl::StatusOr<HostMemory> Client::TakeHost(size_t bytes) {
+  if (bytes == 0) return FieldError("bytes", "at least 1", "0");
+  return impl_->endpoint().TakeHost(bytes);
+}
+
 absl::StatusOr<HostMemory> Client::RegisterHost(int memfd,
                                                 absl::Span<std::byte> mapping,
                                                 HostUse use) {
   return impl_->endpoint().RegisterHost(memfd, mapping, use);
+}
+
+absl::StatusOr<DeviceMemory> Client::AllocateDevice(int ordinal, size_t bytes) {
+  if (bytes == 0) return FieldError("bytes", "at least 1", "0");
+  return impl_->endpoint().AllocateDevice(ordinal, bytes);
+}
+
+absl::StatusOr<DeviceMemory> Client::RegisterDevice(const void* address) {
+  return impl_->endpoint().RegisterDevice(address);
 }
 
 absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& call) {

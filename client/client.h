@@ -32,13 +32,13 @@
 // In process: with "local" a call that is ended early returns at once while it
 // waits for memory or for a slot; while its job runs, when that is done. What
 // does not fit beside others waits in order of arrival until the deadline, and
-// nobody is told "busy". No call is logged, so that none has a request id.
-// Devices work on the caller's input, and on CallOptions::into, where they lie.
-// With "local:cuda:N" both may be memory of that GPU or of another one, which
-// work on other streams has come to an end with; or host memory, of which what
-// CUDA has page-locked goes by the copy engines and the rest through memory of
-// the client's own, at the speed of a memcpy. An output may overlap the input,
-// where there is no server.
+// nobody is told "busy"; what a device works on where it lies takes no room. No
+// call is logged, so that none has a request id. Devices work on the caller's
+// input, and on CallOptions::into, where they lie. With "local:cuda:N" both may
+// be memory of that GPU or of another one, which work on other streams has come
+// to an end with; or host memory, of which what CUDA has page-locked goes by
+// the copy engines and the rest through memory of the client's own, at the
+// speed of a memcpy. An output may overlap the input, where there is no server.
 //
 // Several servers: a client of many addresses keeps off those that are dead or
 // drain, sends a call to the one with the fewest bytes under way, and where
@@ -55,9 +55,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/buffers.h"
 #include "client/call_options.h"
 #include "client/error.h"
-#include "client/host_memory.h"
 #include "client/result.h"
 #include "client/server_info.h"
 #include "kernels/plan/plan.h"
@@ -143,25 +143,52 @@ class Client {
 
   // Memory whose parts calls take as input, and as places of
   // CallOptions::into, where they lie: shared with the server of
-  // ClientOptions::memory_socket, or, without one and in process, ordinary
-  // memory. Zeros. UNAVAILABLE where nobody listens there, RESOURCE_EXHAUSTED
-  // for more than the server shares or this machine has, PERMISSION_DENIED for
-  // a user whom the server does not know.
+  // ClientOptions::memory_socket; without one ordinary memory; in process what
+  // CUDA has page-locked, where there is a GPU. Zeros. UNAVAILABLE where nobody
+  // listens there, RESOURCE_EXHAUSTED for more than the server shares or this
+  // machine has, PERMISSION_DENIED for a user whom the server does not know.
   //
-  // A connection keeps it shared. When that is lost, as by a restart, calls
+  // Results of an input in shared memory come back in such memory, too, of the
+  // client's own, up to 1 GiB at a time.
+  //
+  // A connection keeps memory shared. When that is lost, as by a restart, calls
   // share it again, and copy where they cannot: Result::transport() says so.
   // What a call is given in it must not be used by another that writes there; a
   // call that is ended early returns when the server has let go of it, or after
   // ClientOptions::dead_peer_timeout: then it is shared no more, but a server
   // that merely stood still may yet write its results.
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes);
-  // The same for a memfd that the caller has mapped as a whole, of whole pages,
-  // with F_SEAL_SHRINK and F_SEAL_GROW and no page missing, else
+  // The same of memory that was used before, where there is some: its content
+  // is what that left. What is let go is kept, up to 1 GiB, until it is taken
+  // again or the client is gone.
+  absl::StatusOr<HostMemory> TakeHost(size_t bytes);
+  // As AllocateHost, for a memfd that the caller has mapped as a whole, of
+  // whole pages, with F_SEAL_SHRINK and F_SEAL_GROW and no page missing, else
   // INVALID_ARGUMENT. The mapping must stay until the HostMemory is gone, which
   // does not own it; the descriptor may be closed.
   absl::StatusOr<HostMemory> RegisterHost(int memfd,
                                           absl::Span<std::byte> mapping,
                                           HostUse use = HostUse::kReadWrite);
+
+  // Memory of a GPU whose parts calls take as input, and as places of
+  // CallOptions::into, where they lie; the server of
+  // ClientOptions::memory_socket opens it in its own process, if it works with
+  // that GPU. `ordinal`: as CUDA counts the GPUs of this process. UNIMPLEMENTED
+  // where this machine has no GPU, NOT_FOUND where it has no such one,
+  // RESOURCE_EXHAUSTED for more memory than there is, INVALID_ARGUMENT where
+  // the server does not work with it; else errors as of AllocateHost.
+  //
+  // What is shared cannot be sent: a call on it that cannot be lent fails,
+  // INVALID_ARGUMENT, and where the server does not know it any more,
+  // UNAVAILABLE. Whatever work this process has queued on it must have ended
+  // before a call; when the call returns, its own work on it has.
+  absl::StatusOr<DeviceMemory> AllocateDevice(int ordinal, size_t bytes);
+  // The same for the allocation that has this address, as of cudaMalloc or of a
+  // tensor of PyTorch's, or made by cuMemCreate with a descriptor to export. It
+  // must not be freed before the DeviceMemory is gone, which does not own it;
+  // what has been freed all the same is not used. INVALID_ARGUMENT for other
+  // memory, as of CUDA's pools.
+  absl::StatusOr<DeviceMemory> RegisterDevice(const void* address);
 
   absl::StatusOr<ServerInfo> GetServerInfo(const CallOptions& call = {});
 

@@ -50,7 +50,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quantdConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/quantdConfigVersion.cmake
   DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
 install(FILES allocator.h call_options.h cancellation.h client.h credentials.h
-    distributed.h error.h host_memory.h piece_options.h pieces.h quantized_tensor.h quantizer.h
+    buffers.h distributed.h error.h piece_options.h pieces.h quantized_tensor.h quantizer.h
     result.h server_info.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/client COMPONENT sdk)
 install(FILES ${PROJECT_SOURCE_DIR}/kernels/arith/copy_address.h

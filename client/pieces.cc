@@ -105,9 +105,9 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
   const auto plan = MakeQuantizePlan(tensor, options);
   if (!plan.ok()) return plan.status();
   if (plan->input_bytes() <= Room(pieces)) {
-    const auto bytes = Read(input, plan->input_bytes());
+    const auto bytes = Read(client, input, plan->input_bytes());
     if (!bytes.ok()) return bytes.status();
-    auto result = client.Quantize(tensor, bytes->span(), options, call);
+    auto result = client.Quantize(tensor, bytes->bytes(), options, call);
     Tell(pieces, plan->input_bytes());
     return result;
   }
@@ -127,9 +127,9 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
   const bool given = !SourceOfAmax(used, /*columnwise=*/false).computed() &&
                      !SourceOfAmax(used, /*columnwise=*/true).computed();
   std::mutex mutex;
-  const auto load = [&](Shard* piece) -> absl::StatusOr<AlignedBytes> {
-    auto bytes = Read(input, plan->cols(), element, *piece);
-    if (bytes.ok()) piece->input = bytes->span();
+  const auto load = [&](Shard* piece) -> absl::StatusOr<HostMemory> {
+    auto bytes = Read(client, input, plan->cols(), element, *piece);
+    if (bytes.ok()) piece->input = bytes->bytes();
     return bytes;
   };
   // Half of the way, where the amax has to be found first.
@@ -182,9 +182,9 @@ absl::StatusOr<Result> RhtAmaxInPieces(Client& client, const TensorDesc& tensor,
   const auto plan = MakeRhtAmaxPlan(tensor, options);
   if (!plan.ok()) return plan.status();
   if (plan->input_bytes() <= Room(pieces)) {
-    const auto bytes = Read(input, plan->input_bytes());
+    const auto bytes = Read(client, input, plan->input_bytes());
     if (!bytes.ok()) return bytes.status();
-    auto result = client.RhtAmax(tensor, bytes->span(), options, call);
+    auto result = client.RhtAmax(tensor, bytes->bytes(), options, call);
     Tell(pieces, plan->input_bytes());
     return result;
   }
@@ -200,13 +200,13 @@ absl::StatusOr<Result> RhtAmaxInPieces(Client& client, const TensorDesc& tensor,
   if (auto s = join.Begin(); !s.ok()) return s;
   std::mutex mutex;
   const auto status = ForEach(*cut, pieces.at_once, [&](const Shard& piece) {
-    const auto bytes = Read(input, plan->cols(), element, piece);
+    const auto bytes = Read(client, input, plan->cols(), element, piece);
     if (!bytes.ok()) return bytes.status();
     const auto part = client.RhtAmax({tensor.dtype, {piece.rows, piece.cols}},
-                                     bytes->span(), options, call);
+                                     bytes->bytes(), options, call);
     if (!part.ok()) return part.status();
     const std::lock_guard lock(mutex);
-    Tell(pieces, bytes->span().size());
+    Tell(pieces, bytes->bytes().size());
     join.Add(piece, *part);
     return absl::OkStatus();
   });
@@ -257,17 +257,17 @@ absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
   return ForEach(*cut, pieces.at_once, [&](const Shard& piece) -> absl::Status {
     const client::CopyWindow window(made, columnwise, rows, cols,
                                     tensor.dtype(), piece);
-    auto codes = Allocate(window.piece().data_bytes);
+    auto codes = Allocate(client, window.piece().data_bytes);
     if (!codes.ok()) return codes.status();
-    auto scales = Allocate(window.piece().scale_bytes);
+    auto scales = Allocate(client, window.piece().scale_bytes);
     if (!scales.ok()) return scales.status();
-    std::fill(scales->span().begin(), scales->span().end(), std::byte{0});
+    std::fill(scales->bytes().begin(), scales->bytes().end(), std::byte{0});
     window.Codes([&](size_t whole, size_t part, size_t bytes) {
-      std::memcpy(codes->span().data() + part, copy->data.data() + whole,
+      std::memcpy(codes->bytes().data() + part, copy->data.data() + whole,
                   bytes);
     });
     window.Scales([&](size_t whole, size_t part, size_t bytes) {
-      std::memcpy(scales->span().data() + part, copy->scale.data() + whole,
+      std::memcpy(scales->bytes().data() + part, copy->scale.data() + whole,
                   bytes);
     });
     const std::vector<float> own =
@@ -275,10 +275,10 @@ absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
               columnwise ? piece.cols : piece.rows);
     const auto result = client.Dequantize(
         {of, {piece.rows, piece.cols}},
-        {codes->span(), scales->span(), own, copy->global}, options, call);
+        {codes->bytes(), scales->bytes(), own, copy->global}, options, call);
     if (!result.ok()) return result.status();
     const std::lock_guard lock(mutex);
-    Tell(pieces, codes->span().size() + scales->span().size());
+    Tell(pieces, codes->bytes().size() + scales->bytes().size());
     return sink(piece, *result);
   });
 }

@@ -24,7 +24,7 @@ enum class Transport {
   kUnix,    // a unix socket
   kShared,  // input, or parts in CallOptions::into, in memory shared with the
             // server; by a message only what they are, and what is not there
-  kCuda,    // reserved: device memory
+  kCuda,    // the same, some of it a GPU's memory
   kLocal,   // in this process
 };
 std::string_view Name(Transport transport);  // "tcp", "unix" and so on
@@ -107,6 +107,7 @@ class Result {
   std::vector<TensorSpec> parts_;
   std::vector<absl::Span<const std::byte>> spans_;
   AlignedBytes owned_;
+  std::shared_ptr<const void> kept_;  // of parts in memory of the client's
   bool saw_nan_ = false;
   bool saw_inf_ = false;
   int64_t replaced_globals_ = 0;

@@ -123,6 +123,7 @@ int MemoryLedger::DeviceWithRoom(const Waiting& w, absl::Time now) {
   int best = -1;
   for (size_t k = 0; k < n; ++k) {
     const size_t i = (next_device_ + k) % n;
+    if (w.device >= 0 && i != static_cast<size_t>(w.device)) continue;
     const size_t limit = limits_.payload[i];
     if (w.need > limit - payload_[i]) continue;
     if (distrusted && payload_[i] != 0 && payload_[i] + w.need > limit / 2) {
@@ -259,23 +260,23 @@ MemoryCharge MemoryLedger::Track(const ReceiveAsk& ask, Waiter* waiter) {
                       std::max(ask.need, ask.most), absl::Now());
 }
 
-MemoryLedger::Outcome MemoryLedger::AdmitPayload(size_t need,
+MemoryLedger::Outcome MemoryLedger::AdmitPayload(size_t need, int device,
                                                  absl::Time deadline,
                                                  Waiter* waiter,
                                                  MemoryCharge* charge) {
   absl::MutexLock lock(&mutex_);
-  return AdmitMore(for_payload_, need, deadline, waiter, charge);
+  return AdmitMore(for_payload_, need, device, deadline, waiter, charge);
 }
 
 MemoryLedger::Outcome MemoryLedger::AdmitHead(size_t need, absl::Time deadline,
                                               Waiter* waiter,
                                               MemoryCharge* charge) {
   absl::MutexLock lock(&mutex_);
-  return AdmitMore(for_head_, need, deadline, waiter, charge);
+  return AdmitMore(for_head_, need, -1, deadline, waiter, charge);
 }
 
 MemoryLedger::Outcome MemoryLedger::AdmitMore(Queue& queue, size_t need,
-                                              absl::Time deadline,
+                                              int device, absl::Time deadline,
                                               Waiter* waiter,
                                               MemoryCharge* charge) {
   const absl::Time now = absl::Now();
@@ -283,7 +284,7 @@ MemoryLedger::Outcome MemoryLedger::AdmitMore(Queue& queue, size_t need,
   return Enter(
       queue,
       {waiter, need, need, now, std::min(deadline, now + limits_.max_wait),
-       std::move(sender), std::move(*charge)},
+       std::move(sender), std::move(*charge), device},
       charge);
 }
 

@@ -144,8 +144,9 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   MemoryCharge Track(const ReceiveAsk& ask, Waiter* waiter);
   // More for a call whose message is here. If it must wait the charge goes with
   // it and comes back with OnMemory, whatever the outcome.
-  Outcome AdmitPayload(size_t need, absl::Time deadline, Waiter* waiter,
-                       MemoryCharge* charge);
+  // `device`: on that one; -1: on the one with the most room.
+  Outcome AdmitPayload(size_t need, int device, absl::Time deadline,
+                       Waiter* waiter, MemoryCharge* charge);
   Outcome AdmitHead(size_t need, absl::Time deadline, Waiter* waiter,
                     MemoryCharge* charge);
 
@@ -215,6 +216,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
     absl::Time until;
     std::shared_ptr<Sender> sender;
     MemoryCharge charge;
+    int device = -1;       // the only one that will do; -1: any
     size_t overtaken = 0;  // bytes that were granted to later ones
   };
   using Queue = std::list<Waiting>;
@@ -293,7 +295,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // Grants what can be granted of those who wait.
   void Serve(Queue& queue, absl::Time now, std::vector<Decided>* decided)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Outcome AdmitMore(Queue& queue, size_t need, absl::Time deadline,
+  Outcome AdmitMore(Queue& queue, size_t need, int device, absl::Time deadline,
                     Waiter* waiter, MemoryCharge* charge);
   // Messages of those who are distrusted and unproven that are here and wait
   // for more take a quarter of the receive account; the next is turned away.

@@ -233,8 +233,10 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
 
   constexpr char kShared[] = "Shared memory, with clients of this host";
   app.add_option("--memory-socket", o.memory_socket,
-                 "Unix socket where clients hand in memory that calls then "
-                 "work in; none unless given")
+                 "Unix socket where clients of this machine hand in memory, "
+                 "the host's or a GPU's, that calls then work in, so that "
+                 "nothing is sent (quantctl --transport shared); none unless "
+                 "given")
       ->type_name("PATH")
       ->group(kShared);
   app.add_option("--shared-memory-limit", shared,

@@ -22,6 +22,8 @@ namespace {
 constexpr size_t kPlannedAtOnce = 4 << 20;
 // A message that nobody declared counts as this until more of it has come.
 constexpr size_t kFirstBytes = 48 << 10;
+// Of what lies in a GPU's memory: a job's half millisecond there.
+constexpr size_t kInlineOnDevice = size_t{1} << 30;
 
 }  // namespace
 
@@ -160,6 +162,7 @@ void TensorCall::PlanRequest() {
   auto places = Places::Find(request_, env_->regions);
   if (!places.ok()) return Fail(Failure::BadRequest(places.status()));
   places_ = *std::move(places);
+  device_ = env_->engine->Find(places_.device());
   const auto& limits = env_->ledger->limits().payload;
   const absl::Status fits =
       CheckPayload(PayloadNeed(request_, places_, env_->works_in_place),
@@ -172,8 +175,8 @@ void TensorCall::Claim() {
   stage_ = Stage::kClaiming;
   call_->Ref();  // for OnMemory
   const auto outcome = env_->ledger->AdmitPayload(
-      PayloadNeed(request_, places_, env_->works_in_place), call_->deadline(),
-      this, &charge_);
+      PayloadNeed(request_, places_, env_->works_in_place), device_,
+      call_->deadline(), this, &charge_);
   if (outcome == MemoryLedger::Outcome::kWaiting) return Waits();
   if (outcome == MemoryLedger::Outcome::kGranted) {
     Queue();
@@ -185,7 +188,10 @@ void TensorCall::Claim() {
 
 void TensorCall::Queue() {
   const int device = charge_.device();
-  if (Engine::RunsInline(request_.plan->input_bytes())) {
+  const size_t bytes = request_.plan->input_bytes();
+  // Of a GPU's memory little time is spent here.
+  if (Engine::RunsInline(bytes) ||
+      (places_.inputs_on_device() && bytes <= kInlineOnDevice)) {
     if (auto slot = env_->engine->TrySlot(device)) {
       call_->Ref();
       return RunOn(env_->engine->backend(device), std::move(slot));

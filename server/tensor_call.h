@@ -99,7 +99,8 @@ class TensorCall final : public CallHandler,
   size_t declared_bytes_ = 0;  // or the largest legal size
   ReceivedMessage message_;
   wire::Request request_;
-  Places places_;  // of the request
+  Places places_;    // of the request
+  int device_ = -1;  // the one in whose memory it works; -1: any
 
   // Of the reply on its way.
   std::shared_ptr<ReplyProgress> progress_;

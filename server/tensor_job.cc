@@ -13,9 +13,11 @@ namespace {
 // A little that travels, an amax above all, has a place of its own. With more
 // the job has a block, and what is lent is copied.
 bool WritesInPlace(const wire::Request& request, const Places& places) {
-  return places.lends_outputs() &&
-         wire::LayOutPayload(*request.plan, request.lent.outputs).size <=
-             kCopiedOutput;
+  if (!places.lends_outputs()) return false;
+  // The host cannot write there.
+  if (places.outputs_on_device()) return true;
+  return wire::LayOutPayload(*request.plan, request.lent.outputs).size <=
+         kCopiedOutput;
 }
 
 }  // namespace
@@ -24,7 +26,7 @@ size_t PayloadNeed(const wire::Request& request, const Places& places,
                    bool in_place) {
   const Plan& plan = *request.plan;
   size_t need = PayloadNeed(plan);
-  if (in_place && places.lends_inputs()) {
+  if (places.lends_inputs() && (in_place || places.inputs_on_device())) {
     need -= BlockPool::Charge(plan.input_bytes());
   }
   if (in_place && WritesInPlace(request, places)) {
@@ -33,7 +35,7 @@ size_t PayloadNeed(const wire::Request& request, const Places& places,
   return need;
 }
 
-LentMemory TensorJob::Lend(const Backend& backend) {
+absl::StatusOr<LentMemory> TensorJob::Lend(const Backend& backend) {
   LentMemory lent;
   if (!backend.info().borrows) return lent;
   if (places_.lends_inputs()) lent.inputs = places_.inputs();
@@ -42,20 +44,32 @@ LentMemory TensorJob::Lend(const Backend& backend) {
   const Plan& plan = *request_.plan;
   const wire::PayloadLayout layout =
       wire::LayOutPayload(plan, request_.lent.outputs);
-  rest_.resize(layout.size);
+  absl::Span<std::byte> rest;
+  if (layout.size <= kCopiedOutput) {
+    rest_.resize(layout.size);
+    rest = absl::MakeSpan(rest_);
+  } else {
+    // Fresh pages: the gaps in it are zero. It was admitted as output.
+    auto block =
+        BlockPool::Create(PageableSource(), BlockPool::Charge(layout.size))
+            ->Take(layout.size);
+    if (!block.ok()) return block.status();
+    large_rest_ = *std::move(block);
+    rest = large_rest_.bytes();
+  }
   lent.outputs = places_.outputs();
   for (size_t i = 0; i < plan.outputs().size(); ++i) {
     if (request_.lent.outputs[i]) continue;
-    lent.outputs[i] = absl::MakeSpan(rest_).subspan(layout.offsets[i],
-                                                    plan.outputs()[i].size);
+    lent.outputs[i] = rest.subspan(layout.offsets[i], plan.outputs()[i].size);
   }
   return lent;
 }
 
 absl::Status TensorJob::Begin(Backend& backend, wire::Slices message) {
-  LentMemory lent = Lend(backend);
-  const bool gathers = lent.inputs.empty();
-  auto job = backend.Begin(request_.plan, std::move(lent));
+  auto lent = Lend(backend);
+  if (!lent.ok()) return lent.status();
+  const bool gathers = lent->inputs.empty();
+  auto job = backend.Begin(request_.plan, *std::move(lent));
   if (!job.ok()) return job.status();
   job_ = *std::move(job);
   if (!gathers) return absl::OkStatus();
@@ -78,6 +92,7 @@ JobOutput TensorJob::Finish() {
   output.rest = std::move(rest_);
   output.block = job_->TakeOutput();
   job_.reset();
+  if (large_rest_.size() > 0) output.block = std::move(large_rest_);
   if (!places_.lends_outputs() || lends_outputs_) return output;
   // What travels moves together, to the front.
   size_t end = 0;

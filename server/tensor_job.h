@@ -48,12 +48,14 @@ class TensorJob {
   JobOutput Finish();
 
  private:
-  LentMemory Lend(const Backend& backend);
+  absl::StatusOr<LentMemory> Lend(const Backend& backend);
 
   const wire::Request& request_;
   const Places& places_;
   std::unique_ptr<Job> job_;
-  std::vector<std::byte> rest_;  // of the output, where that is borrowed
+  // What travels of an output that is lent: a little of it, or much.
+  std::vector<std::byte> rest_;
+  Block large_rest_;
   bool lends_outputs_ = false;
 };
 

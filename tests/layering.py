@@ -27,7 +27,7 @@ kernels/plan/profile: kernels/plan absl fmt
 kernels/arith: kernels/plan/format.h kernels/plan/profile/numerics.h kernels/plan/error_statistics.h kernels/arith/profile
 kernels/arith/profile: kernels/plan/format.h kernels/plan/profile/numerics.h kernels/arith
 kernels/device: kernels/plan kernels/plan/profile kernels/arith absl fmt
-kernels/device/devices: kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h
+kernels/device/devices: kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h kernels/cuda/device_mapping.h
 kernels/cpu: kernels/plan kernels/arith kernels/device absl fmt
 kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/arith/profile kernels/cpu/tiles.h
 kernels/cuda: kernels/plan kernels/plan/profile kernels/arith kernels/device absl fmt cuda
@@ -40,22 +40,24 @@ kernels/cuda/tile: kernels/plan/format.h kernels/arith kernels/cuda/args.h kerne
 kernels/cuda/amax: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/decode: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile cuda
 kernels/cuda/encode/generic: kernels/plan/error_statistics.h kernels/arith kernels/cuda/launch.h kernels/cuda/tile
+kernels/cuda/encode/frame: kernels/arith kernels/cuda/encode/generic kernels/cuda/encode/nvfp4 kernels/cuda/launch.h
 kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 proto: kernels/plan kernels/device/backend.h proto/memory absl fmt google messages
 proto/memory: kernels/plan absl fmt messages
 proto/net: absl fmt grpcpp openssl
 server: kernels/plan kernels/device proto proto/net server/memory absl fmt google grpc grpcpp messages openssl spdlog CLI
-server/memory: kernels/plan proto proto/memory server/listen_socket.h absl fmt kernels/device/devices.h
+server/memory: kernels/plan proto proto/memory server/listen_socket.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
 client: kernels/plan client/net client/parts absl fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
-client/memory: kernels/plan proto/memory client/call_options.h client/host_memory.h absl fmt
-client/parts: kernels/plan client/call_options.h client/distributed.h client/error.h client/host_memory.h client/piece_options.h client/result.h client/server_info.h absl fmt kernels/plan/profile
-client/files: kernels/plan client/quantized_tensor.h client/result.h absl fmt nlohmann
+client/memory: kernels/plan proto/memory client/call_options.h client/buffers.h absl fmt
+client/parts: kernels/plan client/call_options.h client/memory/cuda_driver.h client/distributed.h client/error.h client/buffers.h client/piece_options.h client/result.h client/server_info.h absl fmt kernels/plan/profile
+client/parts/piece_work: client/client.h
+client/files: kernels/plan client/buffers.h client/quantized_tensor.h absl fmt nlohmann
 client/checkpoint: kernels/plan kernels/plan/profile kernels/arith/copy_address.h client/files absl fmt nlohmann re2
 client/checkpoint/advise: client/checkpoint client/checkpoint/convert client/files absl fmt
 client/checkpoint/check: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/convert client/files absl fmt
-client/checkpoint/convert: kernels/plan kernels/plan/profile client/result.h client/checkpoint client/files absl fmt
+client/checkpoint/convert: kernels/plan kernels/plan/profile client/buffers.h client/result.h client/checkpoint client/files absl fmt
 client/checkpoint/lint: client/checkpoint client/checkpoint/check client/files absl fmt
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/lint absl fmt
 client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check client/checkpoint/lint absl fmt
@@ -66,7 +68,7 @@ client/quantctl/main: client/quantctl/manual client/quantctl/models
 client/quantctl/manual: fmt CLI
 client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files client/parts/piece_work.h client/quantctl absl fmt nlohmann CLI
 client/example: client
-client/python/native: kernels/plan kernels/device/backend.h proto client absl fmt messages nanobind
+client/python/native: kernels/plan kernels/device/backend.h proto client client/memory/cuda_driver.h absl fmt messages nanobind
 tests/oracle:
 tests/testing: cuda kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
 tests/kernels/plan: kernels/plan kernels/plan/profile tests/oracle tests/testing fmt gtest gmock
@@ -82,13 +84,15 @@ tests/client: kernels/plan kernels/device proto client client/files tests/bench/
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
-tests/client/memory: client tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/plan_rows.h tests/testing
+tests/client/memory: client client/memory kernels/device proto/memory tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/plan_rows.h tests/testing
 tests/client/net: kernels/plan proto/net client client/net client/parts/error_details.h tests/bench/rpc_process.h tests/client tests/testing absl fmt messages
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint
 tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
 tests/fuzz: kernels/plan proto tests/proto/raw_message.h absl google gtest
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
-tests/bench: client kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI
+tests/bench: client kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI
+tests/bench/gpu_bench: tests/bench/matrix
+tests/bench/matrix: kernels/plan kernels/plan/profile kernels/device tests/bench fmt nlohmann gtest
 tests/deploy/load: client
 """
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "client/files/quantized_description.h"
-#include "client/result.h"
 #include "fmt/format.h"
 
 namespace quantd {
@@ -145,21 +144,27 @@ absl::StatusOr<QuantizedFile::Description> QuantizedFile::Describe(
 }
 
 absl::StatusOr<QuantizedTensor> QuantizedFile::Load(
-    std::string_view name) const {
+    std::string_view name, const AllocateMemory& allocate) const {
   auto located = Locate(name);
   if (!located.ok()) return located.status();
   QuantizedTensor& out = located->tensor;
-  const auto buffers = std::make_shared<std::vector<AlignedBytes>>();
+  size_t total = 0;
+  std::vector<size_t> places;
   for (const safetensors::Tensor* part : located->parts) {
-    AlignedBytes& buffer = buffers->emplace_back(part->size);
-    if (buffer.span().size() != part->size) {
-      return absl::ResourceExhaustedError(
-          fmt::format("no memory for {} bytes of {}", part->size, path_));
-    }
-    if (auto s = file_->Read(*part, 0, buffer.span()); !s.ok()) return s;
-    out.spans_.push_back(buffer.span());
+    places.push_back(total);
+    total += (part->size + kPayloadAlignment - 1) / kPayloadAlignment *
+             kPayloadAlignment;
   }
-  out.owner_ = buffers;
+  auto made = allocate ? allocate(total) : HostMemory::Ordinary(total);
+  if (!made.ok()) return made.status();
+  const auto memory = std::make_shared<const HostMemory>(*std::move(made));
+  for (size_t i = 0; i < places.size(); ++i) {
+    const safetensors::Tensor& part = *located->parts[i];
+    const auto bytes = memory->bytes().subspan(places[i], part.size);
+    if (auto s = file_->Read(part, 0, bytes); !s.ok()) return s;
+    out.spans_.push_back(bytes);
+  }
+  out.owner_ = memory;
   for (const TensorSpec& spec : out.parts_) {
     if (!IsAmax(spec.kind)) continue;
     for (const float amax : out.as<float>(spec.kind)) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/buffers.h"
 #include "client/files/quantized_description.h"
 #include "client/files/safetensors.h"
 #include "client/quantized_tensor.h"
@@ -30,8 +31,10 @@ class QuantizedFile {
   // demand; NOT_FOUND for a name that is not there. Reads none of the parts.
   absl::StatusOr<Description> Describe(std::string_view name) const;
   // The same with its parts, read into memory: DATA_LOSS when the file was
-  // truncated or written to since it was opened.
-  absl::StatusOr<QuantizedTensor> Load(std::string_view name) const;
+  // truncated or written to since it was opened. `allocate`: makes the memory,
+  // all of it at once; without, it is ordinary memory.
+  absl::StatusOr<QuantizedTensor> Load(
+      std::string_view name, const AllocateMemory& allocate = {}) const;
   FileIdentity identity() const { return file_->identity(); }
 
   // The tensors to announce to a Writer for one quantized tensor; its

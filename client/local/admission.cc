@@ -1,5 +1,7 @@
 #include "client/local/admission.h"
 
+#include <algorithm>
+
 namespace quantd::client {
 
 Admission::Admission(size_t devices, size_t per_device)
@@ -13,16 +15,21 @@ Admission::Room::~Room() {
   if (!waiting.empty()) waiting.front()->Wake();
 }
 
-std::optional<Admission::Room> Admission::Enter(size_t bytes, Time deadline,
+std::optional<Admission::Room> Admission::Enter(absl::Span<const size_t> needs,
+                                                Time deadline,
                                                 CallControl& control) {
+  const size_t bytes = *std::min_element(needs.begin(), needs.end());
   std::unique_lock lock(mutex_);
   const auto place = waiting_.insert(waiting_.end(), &control);
   std::optional<Room> room;
   while (true) {
     if (place == waiting_.begin()) {
-      size_t best = next_ % used_.size();
-      for (size_t i = 0; i < used_.size(); ++i) {
-        if (used_[i] < used_[best]) best = i;
+      // The next one in turn, unless another has more room.
+      size_t best = used_.size();
+      for (size_t k = 0; k < used_.size(); ++k) {
+        const size_t i = (next_ + k) % used_.size();
+        if (needs[i] != bytes) continue;
+        if (best == used_.size() || used_[i] < used_[best]) best = i;
       }
       if (bytes <= per_device_ - used_[best]) {
         used_[best] += bytes;

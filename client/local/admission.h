@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "client/parts/call_control.h"
 
 namespace quantd::client {
@@ -42,10 +43,12 @@ class Admission {
     size_t bytes_;
   };
 
-  // Room for `bytes`, which are per_device() at most, on the device that has
-  // the most. Waits in order of arrival; nullopt: until the deadline, or until
+  // Room on the device that needs the fewest bytes for it, `needs` of each, of
+  // which the least is per_device() at most; of several on the one that has the
+  // most room. Waits in order of arrival; nullopt: until the deadline, or until
   // the call was cancelled.
-  std::optional<Room> Enter(size_t bytes, Time deadline, CallControl& control);
+  std::optional<Room> Enter(absl::Span<const size_t> needs, Time deadline,
+                            CallControl& control);
 
   size_t per_device() const { return per_device_; }
 

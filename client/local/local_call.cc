@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "client/parts/error_details.h"
-#include "client/parts/result_builder.h"
 #include "fmt/format.h"
 
 namespace quantd::client {
@@ -47,35 +46,35 @@ absl::Status Stopped(const std::string& target, const CallLimit& limit,
 
 LocalCall::LocalCall(const std::string& target, const Plan& plan,
                      absl::Span<const absl::Span<const std::byte>> payload,
-                     const CallLimit& limit, CallControl& control)
+                     absl::Span<const Destination> into, const CallLimit& limit,
+                     CallControl& control)
     : target_(target),
       plan_(plan),
       payload_(payload),
       limit_(limit),
-      control_(control) {}
+      control_(control),
+      result_(plan, into) {}
 
-absl::StatusOr<Result> LocalCall::Run(Engine& engine, int device,
-                                      absl::Span<const Destination> into) {
-  ResultBuilder builder(plan_, into);
+absl::StatusOr<LentMemory> LocalCall::Lend() {
+  lent_.inputs.assign(payload_.begin(), payload_.end());
   for (const TensorSpec& part : plan_.outputs()) {
-    outputs_.push_back(builder.Claim(part.kind));
+    lent_.outputs.push_back(result_.Claim(part.kind));
   }
-  if (!builder.status().ok()) {
-    return Annotate(builder.status(), std::string(builder.status().message()),
-                    1);
-  }
-  Engine::SlotLease slot;
-  if (Engine::RunsInline(plan_.input_bytes())) {
-    slot = engine.TrySlot(device);
-  }
-  if (slot) {
+  const absl::Status& status = result_.status();
+  if (!status.ok()) return Annotate(status, std::string(status.message()), 1);
+  return lent_;
+}
+
+absl::StatusOr<Result> LocalCall::Run(Engine& engine, int device) {
+  // This thread would only wait for another.
+  if (Engine::SlotLease slot = engine.TrySlot(device)) {
     RunOn(engine.backend(device), std::move(slot));
   } else {
     engine.Submit(device, this);
     if (!Await(engine, device)) return WhyStopped(target_, limit_, control_);
   }
   if (!status_.ok()) return status_;
-  return builder.Take({report_.saw_nan, report_.saw_inf, report_.rowwise,
+  return result_.Take({report_.saw_nan, report_.saw_inf, report_.rowwise,
                        report_.columnwise, device_, "", 1,
                        report_.replaced_globals, Transport::kLocal});
 }
@@ -112,12 +111,9 @@ absl::Status LocalCall::Compute(Backend& backend) {
   const auto stopped = [&] { return Stopped(target_, limit_, control_); };
   if (auto s = stopped(); !s.ok()) return s;
   // The caller keeps the plan until the job is gone.
-  LentMemory lent;
-  lent.inputs.assign(payload_.begin(), payload_.end());
-  lent.outputs = outputs_;
   auto job = backend.Begin(
       std::shared_ptr<const Plan>(std::shared_ptr<const Plan>(), &plan_),
-      std::move(lent));
+      std::move(lent_));
   if (!job.ok()) return FromJob(job.status(), device_);
   auto report = (*job)->Run();
   if (!report.ok()) return FromJob(report.status(), device_);

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "client/call_options.h"
 #include "client/parts/call_control.h"
+#include "client/parts/result_builder.h"
 #include "client/result.h"
 #include "kernels/device/backend.h"
 #include "kernels/device/engine.h"
@@ -33,12 +34,15 @@ class LocalCall final : private Engine::Work {
   // All must outlive it. The payload has a piece for each input of the plan.
   LocalCall(const std::string& target, const Plan& plan,
             absl::Span<const absl::Span<const std::byte>> payload,
-            const CallLimit& limit, CallControl& control);
+            absl::Span<const Destination> into, const CallLimit& limit,
+            CallControl& control);
+
+  // What it lends to the device. RESOURCE_EXHAUSTED: no memory for the result.
+  absl::StatusOr<LentMemory> Lend();
 
   // Computes the plan on that device, which has room for it, when a slot is
-  // free. Once. Nothing of the call is under way when it returns.
-  absl::StatusOr<Result> Run(Engine& engine, int device,
-                             absl::Span<const Destination> into);
+  // free. Once, after Lend. Nothing of the call is under way when it returns.
+  absl::StatusOr<Result> Run(Engine& engine, int device);
 
  private:
   void RunOn(Backend& backend, Engine::SlotLease slot) override;
@@ -51,7 +55,8 @@ class LocalCall final : private Engine::Work {
   const absl::Span<const absl::Span<const std::byte>> payload_;
   const CallLimit limit_;
   CallControl& control_;
-  std::vector<absl::Span<std::byte>> outputs_;  // of the result
+  ResultBuilder result_;
+  LentMemory lent_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

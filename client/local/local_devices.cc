@@ -1,9 +1,12 @@
 #include "client/local/local_devices.h"
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "client/local/local_call.h"
 #include "client/parts/error_details.h"
+#include "client/parts/result_builder.h"
 #include "client/piece_options.h"
 #include "fmt/format.h"
 #include "kernels/device/budget.h"
@@ -26,15 +29,39 @@ absl::StatusOr<Result> LocalDevices::Run(
     const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
     absl::Span<const Destination> into, const CallLimit& limit,
     CallControl& control) {
-  if (auto s = CheckPayload(plan, admission_.per_device()); !s.ok()) {
+  if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
+  std::vector<Destination> places(into.begin(), into.end());
+  HostMemory own;
+  if (has_gpu()) own = PlaceResults(plan, &places);
+  LocalCall call(target_, plan, payload, places, limit, control);
+  const auto lent = call.Lend();
+  if (!lent.ok()) return lent.status();
+  std::vector<size_t> needs;
+  for (size_t i = 0; i < engine_.size(); ++i) {
+    needs.push_back(engine_.backend(i).PoolBytes(plan, *lent));
+  }
+  const size_t least = *std::min_element(needs.begin(), needs.end());
+  if (auto s = CheckPayload(least, admission_.per_device()); !s.ok()) {
     return Annotate(s, std::string(s.message()), 1);
   }
-  if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
-  const auto room =
-      admission_.Enter(PayloadNeed(plan), limit.deadline, control);
+  const auto room = admission_.Enter(needs, limit.deadline, control);
   if (!room) return WhyStopped(target_, limit, control);
-  LocalCall call(target_, plan, payload, limit, control);
-  return call.Run(engine_, room->device(), into);
+  auto result = call.Run(engine_, room->device());
+  if (result.ok()) ResultBuilder::Keep(std::move(own), &*result);
+  return result;
+}
+
+absl::StatusOr<HostMemory> LocalDevices::AllocateHost(size_t bytes) {
+  auto memory = Endpoint::AllocateHost(bytes);
+  if (!memory.ok() || !has_gpu()) return memory;
+  // The lock goes before the memory does.
+  struct Locked {
+    Locked(HostMemory m) : memory(std::move(m)), lock(memory.bytes(), true) {}
+    HostMemory memory;
+    PageLock lock;
+  };
+  const auto locked = std::make_shared<Locked>(*std::move(memory));
+  return HostMemory(locked->memory.bytes(), locked, false);
 }
 
 absl::StatusOr<QuantizeDescription> LocalDevices::Describe(

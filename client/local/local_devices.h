@@ -31,8 +31,12 @@ class LocalDevices final : public Endpoint {
                                                CallControl& control) override;
   absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
                                      CallControl& control) override;
+  // Page-locked where there is a GPU.
+  absl::StatusOr<HostMemory> AllocateHost(size_t bytes) override;
 
  private:
+  bool has_gpu() { return engine_.backend(0).info().kind == "cuda"; }
+
   const std::string target_;
   const size_t budget_;
   Admission admission_;

@@ -15,7 +15,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "fmt/format.h"
-#include "proto/memory/offer.h"
 
 namespace quantd::client {
 namespace {
@@ -54,20 +53,22 @@ int Connect(const DoorAddress& door) {
   return -1;
 }
 
-bool SendOffer(int socket, const wire::Offer& offer, int memfd) {
+bool SendOffer(int socket, const wire::Offer& offer, int descriptor) {
   wire::OfferBytes bytes = wire::Write(offer);
   iovec whole = {bytes.data(), bytes.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};
   msghdr message = {};
   message.msg_iov = &whole;
   message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* const part = CMSG_FIRSTHDR(&message);
-  part->cmsg_level = SOL_SOCKET;
-  part->cmsg_type = SCM_RIGHTS;
-  part->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(part), &memfd, sizeof(memfd));
+  if (descriptor >= 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const part = CMSG_FIRSTHDR(&message);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(part), &descriptor, sizeof(descriptor));
+  }
   return sendmsg(socket, &message, MSG_NOSIGNAL) ==
          static_cast<ssize_t>(bytes.size());
 }
@@ -89,13 +90,12 @@ absl::Status Refusal(const wire::OfferReply& reply) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<DoorConnection>> DoorConnection::Share(
-    const DoorAddress& door, int memfd, size_t size, bool read_only) {
+    const DoorAddress& door, const wire::Offer& offer, int descriptor) {
   const int socket = Connect(door);
   if (socket < 0) return Unavailable(door.path, std::strerror(errno));
   absl::Cleanup close_socket = [socket] { close(socket); };
   // A door that refuses at once may not read the offer, but its word is there.
-  const bool sent =
-      SendOffer(socket, {wire::RegionKind::kMemfd, read_only, size}, memfd);
+  const bool sent = SendOffer(socket, offer, descriptor);
   const int why = errno;
   wire::OfferBytes bytes;
   const ssize_t n = recv(socket, bytes.data(), bytes.size(), MSG_WAITALL);

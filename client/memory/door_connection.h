@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "proto/memory/offer.h"
 
 namespace quantd::client {
 
@@ -22,12 +23,12 @@ struct DoorAddress {
 // Thread-safe.
 class DoorConnection {
  public:
-  // Hands in a memfd of `size` bytes. UNAVAILABLE where nobody answers,
-  // RESOURCE_EXHAUSTED for what is more than the server shares,
-  // PERMISSION_DENIED for a user who may not, INVALID_ARGUMENT for memory that
-  // is refused.
+  // Hands in memory; `descriptor` is -1 for an offer that brings none.
+  // UNAVAILABLE where nobody answers, RESOURCE_EXHAUSTED for what is more than
+  // the server shares, PERMISSION_DENIED for a user who may not,
+  // INVALID_ARGUMENT for memory that is refused.
   static absl::StatusOr<std::shared_ptr<DoorConnection>> Share(
-      const DoorAddress& door, int memfd, size_t size, bool read_only);
+      const DoorAddress& door, const wire::Offer& offer, int descriptor);
   ~DoorConnection();
   DoorConnection(const DoorConnection&) = delete;
 

@@ -5,7 +5,11 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <variant>
+
+#include "fmt/format.h"
+#include "kernels/plan/field_error.h"
 
 namespace quantd::client {
 namespace {
@@ -39,7 +43,7 @@ std::optional<float> AsField(const Plan& plan, size_t input, Bytes bytes) {
 
 }  // namespace
 
-struct HostRegions::Found {
+struct SharedRegions::Found {
   Lending::Use use;
   wire::MemoryRange range;
 };
@@ -52,37 +56,91 @@ void Lending::Settle() const {
   for (const Use& use : uses) use.region->Settle(use.connection);
 }
 
-void HostRegions::Add(const std::shared_ptr<HostRegion>& region) {
+void SharedRegions::Add(const std::shared_ptr<SharedRegion>& region) {
   std::lock_guard lock(mutex_);
   // What is gone may lie where the new one is.
   std::erase_if(regions_, [](const auto& r) { return r.second.expired(); });
   regions_[AddressOf(region->bytes())] = region;
 }
 
-std::optional<HostRegions::Found> HostRegions::Find(
-    Bytes bytes, std::chrono::milliseconds patience) {
-  std::shared_ptr<HostRegion> region;
+std::shared_ptr<SharedRegion> SharedRegions::RegionOf(Bytes bytes) {
+  std::shared_ptr<SharedRegion> region;
   {
     std::lock_guard lock(mutex_);
     auto next = regions_.upper_bound(AddressOf(bytes));
-    if (next == regions_.begin()) return std::nullopt;
+    if (next == regions_.begin()) return nullptr;
     region = std::prev(next)->second.lock();
   }
+  if (region == nullptr) return nullptr;
+  const size_t offset = AddressOf(bytes) - AddressOf(region->bytes());
+  const bool inside = offset <= region->bytes().size() &&
+                      bytes.size() <= region->bytes().size() - offset;
+  return inside ? region : nullptr;
+}
+
+bool SharedRegions::Holds(Bytes bytes) { return RegionOf(bytes) != nullptr; }
+
+bool SharedRegions::Settled(Bytes bytes) {
+  const auto region = RegionOf(bytes);
+  return region == nullptr || !region->given_up();
+}
+
+std::optional<SharedRegions::Found> SharedRegions::Find(
+    Bytes bytes, std::chrono::milliseconds patience) {
+  std::shared_ptr<SharedRegion> region = RegionOf(bytes);
   if (region == nullptr) return std::nullopt;
   const size_t offset = AddressOf(bytes) - AddressOf(region->bytes());
-  if (offset > region->bytes().size() ||
-      bytes.size() > region->bytes().size() - offset) {
-    return std::nullopt;
-  }
   auto connection = region->Connection(patience);
   if (connection == nullptr) return std::nullopt;
   const std::string& name = connection->name();
   return Found{{std::move(region), connection}, {name, offset, bytes.size()}};
 }
 
-Lending HostRegions::Lend(const Plan& plan, absl::Span<const Bytes> payload,
-                          absl::Span<const Destination> into,
-                          std::chrono::milliseconds patience) {
+// What lies in a GPU's memory and is not lent. Neither side of a message could
+// read or write it.
+absl::Status SharedRegions::CheckDevice(const Plan& plan,
+                                        absl::Span<const Bytes> payload,
+                                        absl::Span<const Destination> into,
+                                        const Lending& lending) {
+  const auto on_device = [&](Bytes bytes) {
+    const auto region = bytes.empty() ? nullptr : RegionOf(bytes);
+    return region != nullptr && !region->on_host();
+  };
+  constexpr std::string_view kWhy =
+      "memory of a GPU that is shared with the server, aligned for its "
+      "elements, overlapped by no output, and beside no input of the host's";
+  for (size_t i = 0; i < payload.size(); ++i) {
+    if (!lending.ranges.inputs.empty() || !on_device(payload[i])) continue;
+    return FieldError(Name(plan.inputs()[i].kind), std::string(kWhy),
+                      "some that cannot be lent");
+  }
+  for (size_t i = 0; i < into.size(); ++i) {
+    if (!on_device(into[i].bytes)) continue;
+    const TensorSpec* const part = plan.output(into[i].kind);
+    const auto at = static_cast<size_t>(part - plan.outputs().data());
+    const auto& outputs = lending.ranges.outputs;
+    if (!outputs.empty() && outputs[at]) continue;
+    return FieldError(fmt::format("into[{}]", i), std::string(kWhy),
+                      "some that cannot be lent");
+  }
+  return absl::OkStatus();
+}
+
+Lending SharedRegions::Lend(const Plan& plan, absl::Span<const Bytes> payload,
+                            absl::Span<const Destination> into,
+                            std::chrono::milliseconds patience) {
+  Lending lending = LendAll(plan, payload, into, patience);
+  lending.status = CheckDevice(plan, payload, into, lending);
+  for (const Lending::Use& use : lending.uses) {
+    lending.of_device |= !use.region->on_host();
+  }
+  return lending;
+}
+
+Lending SharedRegions::LendAll(const Plan& plan,
+                               absl::Span<const Bytes> payload,
+                               absl::Span<const Destination> into,
+                               std::chrono::milliseconds patience) {
   Lending lending;
   lending.payload.assign(payload.begin(), payload.end());
   for (const Destination& destination : into) {

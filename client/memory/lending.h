@@ -13,9 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "client/call_options.h"
-#include "client/memory/host_region.h"
+#include "client/memory/shared_region.h"
 #include "kernels/plan/plan.h"
 #include "proto/memory/ranges.h"
 
@@ -29,10 +30,14 @@ struct Lending {
   std::vector<absl::Span<const std::byte>> payload;
 
   struct Use {
-    std::shared_ptr<HostRegion> region;
+    std::shared_ptr<SharedRegion> region;
     std::shared_ptr<DoorConnection> connection;
   };
   std::vector<Use> uses;
+  // Some of it is a GPU's: it cannot travel.
+  bool of_device = false;
+  // Why a call cannot be made: what cannot travel cannot be lent, either.
+  absl::Status status;
 
   bool any() const { return !uses.empty(); }
   // The server knows none of it any more.
@@ -42,9 +47,14 @@ struct Lending {
 };
 
 // The regions of one client, by address. Thread-safe.
-class HostRegions {
+class SharedRegions {
  public:
-  void Add(const std::shared_ptr<HostRegion>& region);
+  void Add(const std::shared_ptr<SharedRegion>& region);
+
+  // Whether it lies in a region.
+  bool Holds(absl::Span<const std::byte> bytes);
+  // Whether no server that was lost sight of may still write there.
+  bool Settled(absl::Span<const std::byte> bytes);
 
   // What lies in regions as a whole and aligned; inputs all or none. `patience`
   // is what there is for sharing one again.
@@ -55,11 +65,19 @@ class HostRegions {
 
  private:
   struct Found;
+  Lending LendAll(const Plan& plan,
+                  absl::Span<const absl::Span<const std::byte>> payload,
+                  absl::Span<const Destination> into,
+                  std::chrono::milliseconds patience);
+  absl::Status CheckDevice(
+      const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
+      absl::Span<const Destination> into, const Lending& lending);
+  std::shared_ptr<SharedRegion> RegionOf(absl::Span<const std::byte> bytes);
   std::optional<Found> Find(absl::Span<const std::byte> bytes,
                             std::chrono::milliseconds patience);
 
   std::mutex mutex_;
-  std::map<uintptr_t, std::weak_ptr<HostRegion>> regions_;
+  std::map<uintptr_t, std::weak_ptr<SharedRegion>> regions_;
 };
 
 }  // namespace quantd::client

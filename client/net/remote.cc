@@ -16,6 +16,7 @@
 #include "client/net/replies.h"
 #include "client/net/requests.h"
 #include "client/net/servers.h"
+#include "client/parts/result_builder.h"
 #include "kernels/plan/field_error.h"
 
 namespace quantd::client {
@@ -36,23 +37,38 @@ class Remote : public Endpoint {
       const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
       absl::Span<const Destination> into, const CallLimit& limit,
       CallControl& control) override {
+    // What comes from shared memory goes there.
+    std::vector<Destination> places(into.begin(), into.end());
+    HostMemory own;
+    if (!payload.empty() && regions_.Holds(payload[0]) &&
+        regions_.Settled(payload[0])) {
+      own = PlaceResults(plan, &places);
+    }
     // Memory that the server does not know any more is shared again, once; what
     // cannot be is sent.
+    Lending last;
     for (int loss = 0;; ++loss) {
       Lending lending;
       if (loss < 2) {
         lending = regions_.Lend(
-            plan, payload, into,
+            plan, payload, places,
             std::chrono::ceil<std::chrono::milliseconds>(
                 limit.deadline - std::chrono::system_clock::now()));
       } else {
         lending.payload.assign(payload.begin(), payload.end());
+        lending.status = last.of_device ? Lost() : absl::OkStatus();
       }
-      auto result = RunLending(plan, lending, into, limit, control);
+      if (!lending.status.ok()) {
+        return Annotate(lending.status, std::string(lending.status.message()),
+                        1);
+      }
+      auto result = RunLending(plan, lending, places, limit, control);
       if (!lending.any() || !wire::IsUnknownRegion(result.status())) {
+        if (result.ok()) ResultBuilder::Keep(std::move(own), &*result);
         return result;
       }
       lending.Lose();
+      last = std::move(lending);
     }
   }
 
@@ -77,18 +93,46 @@ class Remote : public Endpoint {
     if (bytes > SIZE_MAX - page) {
       return absl::ResourceExhaustedError("no machine has so much memory");
     }
-    return Known(HostRegion::Allocate((bytes + page - 1) / page * page, door_),
-                 bytes);
+    return Known(
+        SharedRegion::Allocate((bytes + page - 1) / page * page, door_), bytes);
   }
 
   absl::StatusOr<HostMemory> RegisterHost(int memfd,
                                           absl::Span<std::byte> mapping,
                                           HostUse use) override {
     if (door_.path.empty()) return Endpoint::RegisterHost(memfd, mapping, use);
-    return Known(HostRegion::Adopt(memfd, mapping, use, door_), mapping.size());
+    return Known(SharedRegion::Adopt(memfd, mapping, use, door_),
+                 mapping.size());
+  }
+
+ protected:
+  bool Sound(const HostMemory& memory) override {
+    return regions_.Settled(memory.bytes());
+  }
+
+  absl::StatusOr<DeviceMemory> AllocateDevice(int ordinal,
+                                              size_t bytes) override {
+    if (door_.path.empty()) return Endpoint::AllocateDevice(ordinal, bytes);
+    const auto made = SharedRegion::AllocateDevice(ordinal, bytes, door_);
+    if (!made.ok()) return made.status();
+    regions_.Add(*made);
+    return DeviceMemory((*made)->bytes().first(bytes), *made);
+  }
+
+  absl::StatusOr<DeviceMemory> RegisterDevice(const void* address) override {
+    if (door_.path.empty()) return Endpoint::RegisterDevice(address);
+    const auto made = SharedRegion::AdoptDevice(address, door_);
+    if (!made.ok()) return made.status();
+    regions_.Add(*made);
+    return DeviceMemory((*made)->bytes(), *made);
   }
 
  private:
+  static absl::Status Lost() {
+    return absl::UnavailableError(
+        "memory of a GPU is not shared with the server any more");
+  }
+
   using Slices = absl::Span<const std::string_view>;
 
   absl::StatusOr<Result> RunLending(const Plan& plan, const Lending& lending,
@@ -98,13 +142,16 @@ class Remote : public Endpoint {
     Trip trip;
     auto result = Ask<Result>(
         RequestOf(plan, lending), limit, control, &trip, [&](Slices reply) {
-          return ReadReply(plan, reply, into, lending.ranges, trip);
+          return ReadReply(
+              plan, reply, into, lending.ranges,
+              lending.of_device ? Transport::kCuda : Transport::kShared, trip);
         });
     if (trip.unsure) lending.Settle();
     return result;
   }
 
-  absl::StatusOr<HostMemory> Known(const HostRegion::Made& made, size_t bytes) {
+  absl::StatusOr<HostMemory> Known(const SharedRegion::Made& made,
+                                   size_t bytes) {
     if (!made.ok()) return made.status();
     regions_.Add(*made);
     return HostMemory((*made)->bytes().first(bytes), *made, true);
@@ -125,7 +172,7 @@ class Remote : public Endpoint {
   }
 
   const DoorAddress door_;  // without a path: none
-  HostRegions regions_;
+  SharedRegions regions_;
   Servers servers_;
   Exchange exchange_;
 };

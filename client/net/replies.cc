@@ -39,7 +39,7 @@ absl::StatusOr<Result> ReadReply(const Plan& plan,
                                  absl::Span<const std::string_view> slices,
                                  absl::Span<const Destination> into,
                                  const wire::LentRanges& lent,
-                                 const Trip& trip) {
+                                 Transport by_loan, const Trip& trip) {
   auto reply = wire::ParseReply(wire::MethodOf(plan), slices, &plan);
   if (absl::IsUnimplemented(reply.status())) {
     return Annotate(reply.status(), std::string(reply.status().message()),
@@ -63,7 +63,7 @@ absl::StatusOr<Result> ReadReply(const Plan& plan,
                        report.columnwise, std::move(reply->device),
                        std::move(reply->request_id), trip.attempts,
                        report.replaced_globals,
-                       shared         ? Transport::kShared
+                       shared         ? by_loan
                        : trip.by_unix ? Transport::kUnix
                                       : Transport::kTcp});
 }

@@ -19,12 +19,13 @@ namespace quantd::client {
 // The reply to `plan`'s request, in the pieces it arrived in: its parts are
 // copied once, to `into` or to memory of the Result. INTERNAL for a reply
 // that is not what the plan demands, UNIMPLEMENTED for one of a server that
-// does not know an option of it. What was `lent` may lie there already.
+// does not know an option of it. What was `lent` may lie there already, and
+// then `by_loan` is the way that the call took.
 absl::StatusOr<Result> ReadReply(const Plan& plan,
                                  absl::Span<const std::string_view> slices,
                                  absl::Span<const Destination> into,
                                  const wire::LentRanges& lent,
-                                 const Trip& trip);
+                                 Transport by_loan, const Trip& trip);
 
 absl::StatusOr<QuantizeDescription> ReadDescription(
     absl::Span<const std::string_view> slices);

@@ -2,9 +2,52 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
+#include "client/memory/cuda_driver.h"
 #include "fmt/format.h"
 
 namespace quantd::client {
+namespace {
+
+// What results and buffers may keep of memory that is dear.
+constexpr size_t kPooled = size_t{1} << 30;
+// An amax beside places of the caller's is not worth memory of its own.
+constexpr size_t kWorthPlacing = 64;
+
+}  // namespace
+
+Endpoint::Endpoint()
+    : pool_(HostPool::Create(
+          {[this](size_t bytes) { return AllocateHost(bytes); },
+           [this](const HostMemory& memory) { return Sound(memory); }},
+          kPooled)) {}
+
+absl::StatusOr<HostMemory> Endpoint::TakeHost(size_t bytes) {
+  return pool_->Take(bytes);
+}
+
+HostMemory Endpoint::PlaceResults(const Plan& plan,
+                                  std::vector<Destination>* into) {
+  std::vector<const TensorSpec*> parts;
+  size_t bytes = 0;
+  for (const TensorSpec& part : plan.outputs()) {
+    const bool given =
+        std::any_of(into->begin(), into->end(),
+                    [&](const Destination& d) { return d.kind == part.kind; });
+    if (given) continue;
+    parts.push_back(&part);
+    bytes += part.size;
+  }
+  if (bytes < kWorthPlacing) return {};
+  HostMemory memory = pool_->TakeWithin(plan.output_bytes());
+  if (memory.bytes().empty()) return {};
+  for (const TensorSpec* part : parts) {
+    into->push_back(
+        {part->kind, memory.bytes().subspan(part->offset, part->size)});
+  }
+  return memory;
+}
 
 absl::StatusOr<HostMemory> Endpoint::AllocateHost(size_t bytes) {
   void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -25,6 +68,26 @@ absl::StatusOr<HostMemory> Endpoint::RegisterHost(int,
                                                   absl::Span<std::byte> mapping,
                                                   HostUse) {
   return HostMemory(mapping, nullptr, false);
+}
+
+absl::StatusOr<DeviceMemory> Endpoint::AllocateDevice(int ordinal,
+                                                      size_t bytes) {
+  const auto driver = CudaDriver::Get();
+  if (!driver.ok()) return driver.status();
+  const auto made = (*driver)->Allocate(ordinal, bytes);
+  if (!made.ok()) return made.status();
+  std::shared_ptr<const void> owner(
+      made->bytes.data(),
+      [made = *made, driver = *driver](const void*) { driver->Free(made); });
+  return DeviceMemory(made->bytes.first(bytes), std::move(owner));
+}
+
+absl::StatusOr<DeviceMemory> Endpoint::RegisterDevice(const void* address) {
+  const auto driver = CudaDriver::Get();
+  if (!driver.ok()) return driver.status();
+  const auto found = (*driver)->Find(address);
+  if (!found.ok()) return found.status();
+  return DeviceMemory(found->bytes, nullptr);
 }
 
 }  // namespace quantd::client

@@ -7,13 +7,15 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/buffers.h"
 #include "client/call_options.h"
-#include "client/host_memory.h"
 #include "client/parts/call_control.h"
+#include "client/parts/host_pool.h"
 #include "client/result.h"
 #include "client/server_info.h"
 #include "kernels/plan/plan.h"
@@ -45,6 +47,24 @@ class Endpoint {
   virtual absl::StatusOr<HostMemory> RegisterHost(int memfd,
                                                   absl::Span<std::byte> mapping,
                                                   HostUse use);
+  absl::StatusOr<HostMemory> TakeHost(size_t bytes);
+  // These share it with nobody: with "local" it is known as it is.
+  virtual absl::StatusOr<DeviceMemory> AllocateDevice(int ordinal,
+                                                      size_t bytes);
+  virtual absl::StatusOr<DeviceMemory> RegisterDevice(const void* address);
+
+ protected:
+  Endpoint();
+  // Of memory that AllocateHost made: whether it can be used for something
+  // else.
+  virtual bool Sound(const HostMemory&) { return true; }
+  // Places in memory of AllocateHost for what `into` leaves out of a plan's
+  // results; nothing where there is no memory for them. The memory is where
+  // they lie.
+  HostMemory PlaceResults(const Plan& plan, std::vector<Destination>* into);
+
+ private:
+  const std::shared_ptr<HostPool> pool_;
 };
 
 // Opens the devices of this process. `target` is all of "local:cuda:0", and

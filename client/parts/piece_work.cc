@@ -82,36 +82,37 @@ absl::Status ForEach(const std::vector<Shard>& cut, int at_once,
   return status;
 }
 
-absl::StatusOr<AlignedBytes> Allocate(size_t size) {
-  AlignedBytes bytes(size);
-  if (bytes.span().size() == size) return bytes;
-  return absl::ResourceExhaustedError(
-      fmt::format("no memory for {} bytes", size));
+absl::StatusOr<HostMemory> Allocate(Client& client, size_t size) {
+  // Whatever the server has against it, the call can go by a message.
+  auto memory = client.TakeHost(size);
+  return memory.ok() ? std::move(memory) : HostMemory::Ordinary(size);
 }
 
-absl::StatusOr<AlignedBytes> Read(const TensorReader& input, int64_t cols,
-                                  size_t element, const Shard& piece) {
+absl::StatusOr<HostMemory> Read(Client& client, const TensorReader& input,
+                                int64_t cols, size_t element,
+                                const Shard& piece) {
   const auto bytes = [&](int64_t elements) {
     return static_cast<size_t>(elements) * element;
   };
-  auto buffer = Allocate(bytes(piece.rows * piece.cols));
+  auto buffer = Allocate(client, bytes(piece.rows * piece.cols));
   if (!buffer.ok()) return buffer.status();
   const bool together = piece.cols == cols;
   const int64_t runs = together ? 1 : piece.rows;
-  const size_t run = buffer->span().size() / static_cast<size_t>(runs);
+  const size_t run = buffer->bytes().size() / static_cast<size_t>(runs);
   for (int64_t i = 0; i < runs; ++i) {
     const auto s =
         input(bytes((piece.row + i) * cols + piece.column),
-              buffer->span().subspan(static_cast<size_t>(i) * run, run));
+              buffer->bytes().subspan(static_cast<size_t>(i) * run, run));
     if (!s.ok()) return s;
   }
   return buffer;
 }
 
-absl::StatusOr<AlignedBytes> Read(const TensorReader& input, size_t size) {
-  auto buffer = Allocate(size);
+absl::StatusOr<HostMemory> Read(Client& client, const TensorReader& input,
+                                size_t size) {
+  auto buffer = Allocate(client, size);
   if (!buffer.ok()) return buffer.status();
-  if (auto s = input(0, buffer->span()); !s.ok()) return s;
+  if (auto s = input(0, buffer->bytes()); !s.ok()) return s;
   return buffer;
 }
 

@@ -9,6 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/buffers.h"
+#include "client/client.h"
 #include "client/distributed.h"
 #include "client/piece_options.h"
 #include "client/result.h"
@@ -31,13 +33,16 @@ absl::StatusOr<std::vector<Shard>> Cut(const Plan& whole, size_t element,
 absl::Status ForEach(const std::vector<Shard>& cut, int at_once,
                      const std::function<absl::Status(const Shard&)>& work);
 
-// RESOURCE_EXHAUSTED when there is no memory.
-absl::StatusOr<AlignedBytes> Allocate(size_t size);
+// Memory that calls of the client take where it lies, if there is any: its
+// server's, or page-locked. RESOURCE_EXHAUSTED when there is no memory at all.
+absl::StatusOr<HostMemory> Allocate(Client& client, size_t size);
 // All of a tensor.
-absl::StatusOr<AlignedBytes> Read(const TensorReader& input, size_t size);
+absl::StatusOr<HostMemory> Read(Client& client, const TensorReader& input,
+                                size_t size);
 // The elements of a piece of a matrix with `cols` columns, without gaps.
-absl::StatusOr<AlignedBytes> Read(const TensorReader& input, int64_t cols,
-                                  size_t element, const Shard& piece);
+absl::StatusOr<HostMemory> Read(Client& client, const TensorReader& input,
+                                int64_t cols, size_t element,
+                                const Shard& piece);
 
 }  // namespace quantd::client
 

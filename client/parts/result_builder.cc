@@ -106,6 +106,11 @@ ResultBuilder::ResultBuilder(const Plan& plan,
   }
 }
 
+void ResultBuilder::Keep(HostMemory memory, Result* result) {
+  if (memory.bytes().empty()) return;
+  result->kept_ = std::make_shared<HostMemory>(std::move(memory));
+}
+
 absl::Status ResultBuilder::CheckSame(const TensorSpec& source,
                                       const TensorSpec& spec) {
   const bool same =

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/buffers.h"
 #include "client/call_options.h"
 #include "client/result.h"
 #include "kernels/plan/plan.h"
@@ -59,6 +60,9 @@ class ResultBuilder {
   // INTERNAL when a part is missing, RESOURCE_EXHAUSTED when there was no
   // memory. The builder is spent.
   absl::StatusOr<Result> Take(Report report);
+
+  // Where parts went to places that are not the caller's: what keeps those.
+  static void Keep(HostMemory memory, Result* result);
 
  private:
   static absl::Status CheckSame(const TensorSpec& source,

@@ -10,6 +10,7 @@
 #include "kernels/cpu/cpu_job.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tiles.h"
+#include "kernels/device/budget.h"
 #include "kernels/device/lent_memory.h"
 
 namespace quantd::cpu {
@@ -55,6 +56,19 @@ absl::StatusOr<const Isa*> ChooseIsa(std::string wanted) {
                   wanted, fmt::join(ListIsas(), ", ")));
 }
 
+// Of the blocks of a job's own, beside what was lent to it.
+struct BlockSizes {
+  BlockSizes(const Plan& plan, const LentMemory& lent)
+      : copies_inputs(!InputsCanStay(plan, lent)),
+        in(lent.inputs.empty() || copies_inputs ? plan.input_bytes() : 0),
+        out(lent.outputs.empty() ? plan.output_bytes() : 0),
+        scratch(plan.scratch_bytes()) {}
+  bool copies_inputs;
+  size_t in;
+  size_t out;
+  size_t scratch;
+};
+
 class CpuBackend : public Backend {
  public:
   CpuBackend(BackendInfo info, const TileKernels* tiles, int threads)
@@ -86,12 +100,12 @@ class CpuBackend : public Backend {
           fmt::format("all {} slots of {} are taken", info_.slots, info_.name));
     }
     JobBlocks blocks;
-    blocks.copies_inputs = !InputsCanStay(*plan, lent);
-    const bool stages = lent.inputs.empty() || blocks.copies_inputs;
+    const BlockSizes sizes(*plan, lent);
+    blocks.copies_inputs = sizes.copies_inputs;
     const std::pair<size_t, Block*> wanted[] = {
-        {stages ? plan->input_bytes() : 0, &blocks.in},
-        {lent.outputs.empty() ? plan->output_bytes() : 0, &blocks.out},
-        {plan->scratch_bytes(), &blocks.scratch},
+        {sizes.in, &blocks.in},
+        {sizes.out, &blocks.out},
+        {sizes.scratch, &blocks.scratch},
     };
     for (const auto& [bytes, to] : wanted) {
       absl::StatusOr<Block> block = device_.pool->Take(bytes);
@@ -103,6 +117,13 @@ class CpuBackend : public Backend {
     }
     blocks.lent = std::move(lent);
     return MakeCpuJob(&device_, std::move(plan), std::move(blocks));
+  }
+
+  size_t PoolBytes(const Plan& plan, const LentMemory& lent) const override {
+    if (!info_.borrows) return PayloadNeed(plan);
+    const BlockSizes sizes(plan, lent);
+    return BlockPool::Charge(sizes.in) + BlockPool::Charge(sizes.out) +
+           BlockPool::Charge(sizes.scratch);
   }
 
  private:

@@ -8,7 +8,9 @@
 #include "absl/status/status.h"
 #include "fmt/format.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/device_mapping.h"
 #include "kernels/cuda/job/cuda_job.h"
+#include "kernels/cuda/job/staging.h"
 
 namespace quantd::cuda {
 namespace {
@@ -51,6 +53,10 @@ class CudaBackend : public Backend {
     return job;
   }
 
+  size_t PoolBytes(const Plan& plan, const LentMemory& lent) const override {
+    return Staging::PoolBytes(device_->ordinal(), plan, lent);
+  }
+
  private:
   const BackendInfo info_;
   const std::unique_ptr<Device> device_;
@@ -75,6 +81,7 @@ absl::StatusOr<std::unique_ptr<Backend>> Open(int ordinal,
   info.borrows = true;
   int none = -1;
   first_opened.compare_exchange_strong(none, ordinal);
+  Serve(ordinal);
   return std::make_unique<CudaBackend>(std::move(info), *std::move(device));
 }
 

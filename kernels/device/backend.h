@@ -121,6 +121,10 @@ class Backend {
   absl::StatusOr<std::unique_ptr<Job>> Begin(std::shared_ptr<const Plan> plan) {
     return Begin(std::move(plan), LentMemory());
   }
+
+  // What its pools lend a job on that memory, at most: nothing but scratch
+  // where the device works on all of it where it lies.
+  virtual size_t PoolBytes(const Plan& plan, const LentMemory& lent) const;
 };
 
 struct BackendOptions {

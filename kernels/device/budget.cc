@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "kernels/device/backend.h"
 #include "kernels/device/memory.h"
 #include "kernels/device/memory_limit.h"
 #include "kernels/plan/field_error.h"
@@ -33,6 +34,10 @@ size_t PayloadNeed(const Plan& plan) {
   return BlockPool::Charge(plan.input_bytes()) +
          BlockPool::Charge(plan.output_bytes()) +
          BlockPool::Charge(plan.scratch_bytes());
+}
+
+size_t Backend::PoolBytes(const Plan& plan, const LentMemory&) const {
+  return PayloadNeed(plan);
 }
 
 absl::Status CheckPayload(const Plan& plan, size_t most) {

@@ -5,8 +5,10 @@
 #include "absl/strings/numbers.h"
 #include "fmt/format.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/device/device_memory.h"
 #ifdef QUANTD_HAVE_CUDA
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/device_mapping.h"
 #endif
 
 namespace quantd {
@@ -69,6 +71,17 @@ std::string CudaUnavailableReason() {
 #else
   return "no CUDA device: this build has no CUDA backend (nvcc 13 or newer "
          "was not found, or QUANTD_CUDA=OFF)";
+#endif
+}
+
+absl::StatusOr<std::unique_ptr<DeviceMapping>> DeviceMapping::Open(
+    [[maybe_unused]] const DeviceHandle& handle, [[maybe_unused]] size_t size) {
+#ifdef QUANTD_HAVE_CUDA
+  return cuda::OpenMapping(handle, size);
+#else
+  return absl::NotFoundError(
+      "memory of a GPU: expected memory of the host, for this server works "
+      "with no GPU");
 #endif
 }
 

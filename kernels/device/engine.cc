@@ -43,6 +43,15 @@ Engine::Engine(std::vector<std::unique_ptr<Backend>> backends) {
   }
 }
 
+int Engine::Find(std::string_view name) const {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (backend(static_cast<int>(i)).info().name == name) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
 Engine::~Engine() {
   for (auto& device : devices_) {
     absl::MutexLock lock(&device->mutex);

@@ -10,6 +10,7 @@
 
 #include <deque>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -55,6 +56,8 @@ class Engine {
   ~Engine();
 
   size_t size() const { return devices_.size(); }
+  // The backend of that name; -1: there is none.
+  int Find(std::string_view name) const;
   Backend& backend(int device) { return *devices_[device]->backend; }
   const Backend& backend(int device) const {
     return *devices_[device]->backend;

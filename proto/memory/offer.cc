@@ -20,9 +20,18 @@ struct OfferLayout {
   uint32_t kind;
   uint32_t flags;
   uint64_t size;
-  char handle[104];  // of kinds to come; of kMemfd zero
+  // Of a GPU's memory, or zero.
+  std::array<std::byte, 16> uuid;
+  std::array<std::byte, 64> ipc;
+  std::array<std::byte, 24> reserved;
 };
 static_assert(sizeof(OfferLayout) == kOfferBytes);
+
+template <typename Bytes>
+bool IsZero(const Bytes& bytes) {
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [](std::byte b) { return b == std::byte{0}; });
+}
 
 struct ReplyLayout {
   uint32_t answer;
@@ -40,6 +49,8 @@ OfferBytes Write(const Offer& offer) {
   layout.kind = static_cast<uint32_t>(offer.kind);
   layout.flags = offer.read_only ? kReadOnly : 0;
   layout.size = offer.size;
+  layout.uuid = offer.uuid;
+  layout.ipc = offer.ipc;
   return std::bit_cast<OfferBytes>(layout);
 }
 
@@ -47,16 +58,19 @@ std::optional<Offer> ReadOffer(absl::Span<const std::byte> bytes) {
   if (bytes.size() != kOfferBytes) return std::nullopt;
   OfferLayout layout;
   std::memcpy(&layout, bytes.data(), sizeof(layout));
-  const bool zeros =
-      std::all_of(std::begin(layout.handle), std::end(layout.handle),
-                  [](char byte) { return byte == 0; });
   if (std::memcmp(layout.magic, kOfferMagic, sizeof(kOfferMagic)) != 0 ||
       (layout.flags & ~kReadOnly) != 0) {
     return std::nullopt;
   }
   const auto kind = static_cast<RegionKind>(layout.kind);
-  if (kind == RegionKind::kMemfd && !zeros) return std::nullopt;
-  return Offer{kind, (layout.flags & kReadOnly) != 0, layout.size};
+  const bool known = kind == RegionKind::kMemfd || IsOfDevice(kind);
+  if (known && (!IsZero(layout.reserved) ||
+                (kind != RegionKind::kCudaIpc && !IsZero(layout.ipc)) ||
+                (!IsOfDevice(kind) && !IsZero(layout.uuid)))) {
+    return std::nullopt;
+  }
+  return Offer{kind, (layout.flags & kReadOnly) != 0, layout.size, layout.uuid,
+               layout.ipc};
 }
 
 OfferBytes Write(const OfferReply& reply) {

@@ -26,20 +26,33 @@ inline constexpr size_t kRegionNameBytes = 16;
 // What the descriptor is. Numbers are never reused.
 enum class RegionKind : uint32_t {
   kUnspecified = 0,
-  kMemfd = 1,  // memory of this host
+  kMemfd = 1,           // memory of this host
+  kCudaIpc = 2,         // no descriptor: memory of a GPU, by its CUDA handle
+  kCudaDescriptor = 3,  // memory of a GPU, exported
 };
+
+// Whether a descriptor comes with an offer of that kind.
+inline bool BringsDescriptor(RegionKind kind) {
+  return kind != RegionKind::kCudaIpc;
+}
+inline bool IsOfDevice(RegionKind kind) {
+  return kind == RegionKind::kCudaIpc || kind == RegionKind::kCudaDescriptor;
+}
 
 struct Offer {
   RegionKind kind = RegionKind::kMemfd;
   bool read_only = false;  // the server maps it for reading alone
   uint64_t size = 0;       // of the whole
+  // Of a GPU's memory; else zero.
+  std::array<std::byte, 16> uuid = {};  // the GPU's
+  std::array<std::byte, 64> ipc = {};   // of kCudaIpc, its cudaIpcMemHandle_t
 };
 
 // Why a region is not taken. Numbers are never reused.
 enum class OfferAnswer : uint32_t {
   kTaken = 0,
   kMalformed = 1,     // not the message of an offer
-  kDescriptors = 2,   // not exactly one
+  kDescriptors = 2,   // not exactly one, or one where there is none
   kKind = 3,          // no kind of memory that this server knows
   kNotMemfd = 4,      // the descriptor is something else
   kNotSealed = 5,     // its size could change
@@ -49,6 +62,8 @@ enum class OfferAnswer : uint32_t {
   kTooMuch = 9,       // of this connection, or of all: bytes or regions
   kPeer = 10,         // of a user who may not
   kConnections = 11,  // too many
+  kDevice = 12,       // of a GPU that the server does not work with
+  kHandle = 13,       // a handle that the driver does not open
 };
 
 struct OfferReply {

@@ -241,19 +241,24 @@ OfferReply MemoryDoor::Take(Connection& c) {
   if (!offer) {
     return Refuse(OfferAnswer::kMalformed, "expected the message of an offer");
   }
-  if (c.descriptors.empty()) {
-    return Refuse(OfferAnswer::kDescriptors,
-                  "expected exactly one descriptor, got none");
+  const bool on_device = wire::IsOfDevice(offer->kind);
+  if (!on_device && offer->kind != wire::RegionKind::kMemfd) {
+    return Refuse(OfferAnswer::kKind,
+                  "expected a memfd or CUDA memory, got another kind");
   }
-  if (offer->kind != wire::RegionKind::kMemfd) {
-    return Refuse(OfferAnswer::kKind, "expected a memfd, got another kind");
+  if (c.descriptors.empty() == wire::BringsDescriptor(offer->kind)) {
+    return Refuse(OfferAnswer::kDescriptors,
+                  c.descriptors.empty()
+                      ? "expected exactly one descriptor, got none"
+                      : "expected no descriptor, got one");
   }
   // By subtraction: the size is the client's word.
   const size_t used = std::min(use_->bytes.load(), limits_.bytes);
   const size_t all = limits_.bytes - used;
   const size_t own =
       limits_.connection_bytes - std::min(c.bytes, limits_.connection_bytes);
-  if (offer->size > std::min(all, own)) {
+  // A GPU's memory takes none of the host's.
+  if (!on_device && offer->size > std::min(all, own)) {
     return Refuse(OfferAnswer::kTooMuch,
                   fmt::format("expected at most {} bytes more ({} in all), got "
                               "{}",
@@ -266,7 +271,10 @@ OfferReply MemoryDoor::Take(Connection& c) {
                               "in all",
                               limits_.connection_regions, limits_.regions));
   }
-  auto made = Region::Map(*offer, c.descriptors.front(), use_, c.socket);
+  const Descriptor none;
+  auto made =
+      Region::Map(*offer, c.descriptors.empty() ? none : c.descriptors.front(),
+                  use_, c.socket);
   if (auto* refusal = std::get_if<OfferReply>(&made)) return *refusal;
   std::string name =
       regions_->Add(std::get<std::shared_ptr<const Region>>(std::move(made)));
@@ -274,7 +282,7 @@ OfferReply MemoryDoor::Take(Connection& c) {
     return Refuse(OfferAnswer::kNotMapped, "no random numbers for a name");
   }
   c.regions.push_back(name);
-  c.bytes += offer->size;
+  if (!on_device) c.bytes += offer->size;
   c.until.reset();
   return {OfferAnswer::kTaken, std::move(name), ""};
 }

@@ -1,5 +1,6 @@
 #include "server/memory/places.h"
 
+#include <cstdint>
 #include <string>
 
 #include "fmt/format.h"
@@ -31,6 +32,7 @@ absl::StatusOr<Places> Places::Find(const wire::Request& request,
                                     const Regions* regions) {
   Places places;
   const wire::LentRanges& lent = request.lent;
+  size_t on_device = 0;
   for (size_t i = 0; i < lent.inputs.size(); ++i) {
     const wire::MemoryRange& range = lent.inputs[i];
     if (!range) {
@@ -43,8 +45,15 @@ absl::StatusOr<Places> Places::Find(const wire::Request& request,
     if (!region.ok()) return region.status();
     places.inputs_.emplace_back((*region)->data() + range.offset, range.size);
     places.input_bytes_ += range.size;
+    if (!(*region)->device().empty()) {
+      places.device_ = (*region)->device();
+      on_device += reinterpret_cast<uintptr_t>(places.inputs_.back().data()) %
+                       kPayloadAlignment ==
+                   0;
+    }
     places.regions_.push_back(*std::move(region));
   }
+  places.inputs_on_device_ = on_device > 0 && on_device == lent.inputs.size();
   for (const wire::MemoryRange& range : lent.outputs) {
     if (!range) {
       places.outputs_.emplace_back();
@@ -60,6 +69,10 @@ absl::StatusOr<Places> Places::Find(const wire::Request& request,
     }
     places.outputs_.emplace_back((*region)->data() + range.offset, range.size);
     places.output_bytes_ += range.size;
+    if (!(*region)->device().empty()) {
+      places.outputs_on_device_ = true;
+      if (places.device_.empty()) places.device_ = (*region)->device();
+    }
     places.regions_.push_back(*std::move(region));
   }
   return places;

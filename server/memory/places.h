@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -34,6 +35,13 @@ class Places {
   }
   // For each of plan.outputs(); null: it travels.
   const std::vector<absl::Span<std::byte>>& outputs() const { return outputs_; }
+  // The GPU in whose memory they lie, an input's before an output's; empty:
+  // the host's.
+  const std::string& device() const { return device_; }
+  // Whether kernels read all inputs where they lie in that memory.
+  bool inputs_on_device() const { return inputs_on_device_; }
+  // Whether any output does.
+  bool outputs_on_device() const { return outputs_on_device_; }
   // Bytes that are in regions.
   size_t input_bytes() const { return input_bytes_; }
   size_t output_bytes() const { return output_bytes_; }
@@ -42,6 +50,9 @@ class Places {
   std::vector<std::shared_ptr<const Region>> regions_;
   std::vector<absl::Span<const std::byte>> inputs_;
   std::vector<absl::Span<std::byte>> outputs_;
+  std::string device_;
+  bool inputs_on_device_ = false;
+  bool outputs_on_device_ = false;
   size_t input_bytes_ = 0;
   size_t output_bytes_ = 0;
 };

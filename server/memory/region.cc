@@ -72,7 +72,32 @@ Descriptor::~Descriptor() {
 Region::Made Region::Map(const wire::Offer& offer, const Descriptor& descriptor,
                          std::shared_ptr<RegionUse> use,
                          std::shared_ptr<const Descriptor> connection) {
-  const int fd = descriptor.get();
+  return wire::IsOfDevice(offer.kind)
+             ? MapDevice(offer, descriptor.get(), std::move(use),
+                         std::move(connection))
+             : MapHost(offer, descriptor.get(), std::move(use),
+                       std::move(connection));
+}
+
+Region::Made Region::MapDevice(const wire::Offer& offer, int fd,
+                               std::shared_ptr<RegionUse> use,
+                               std::shared_ptr<const Descriptor> connection) {
+  auto mapping = DeviceMapping::Open({offer.uuid, offer.ipc, fd}, offer.size);
+  if (!mapping.ok()) {
+    const absl::Status& status = mapping.status();
+    return Refuse(absl::IsNotFound(status)     ? OfferAnswer::kDevice
+                  : absl::IsOutOfRange(status) ? OfferAnswer::kSize
+                                               : OfferAnswer::kHandle,
+                  std::string(status.message()));
+  }
+  return std::shared_ptr<const Region>(
+      new Region(*std::move(mapping), !offer.read_only, std::move(use),
+                 std::move(connection)));
+}
+
+Region::Made Region::MapHost(const wire::Offer& offer, int fd,
+                             std::shared_ptr<RegionUse> use,
+                             std::shared_ptr<const Descriptor> connection) {
   const int seals = fcntl(fd, F_GET_SEALS);
   if (auto refusal = Judge(offer, fd, seals)) return *std::move(refusal);
   const bool writable =
@@ -104,10 +129,28 @@ Region::Region(std::byte* data, size_t size, bool writable,
   use_->bytes += size_;
 }
 
+Region::Region(std::unique_ptr<DeviceMapping> mapping, bool writable,
+               std::shared_ptr<RegionUse> use,
+               std::shared_ptr<const Descriptor> connection)
+    : connection_(std::move(connection)),
+      use_(std::move(use)),
+      data_(mapping->data()),
+      size_(mapping->size()),
+      writable_(writable),
+      device_(mapping->device()),
+      mapping_(std::move(mapping)) {
+  ++use_->regions;
+  use_->device_bytes += size_;
+}
+
 Region::~Region() {
+  --use_->regions;
+  if (mapping_ != nullptr) {
+    use_->device_bytes -= size_;
+    return;
+  }
   locked_.reset();
   munmap(data_, size_);
-  --use_->regions;
   use_->bytes -= size_;
 }
 

@@ -11,9 +11,11 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <variant>
 
 #include "absl/types/span.h"
+#include "kernels/device/device_memory.h"
 #include "kernels/device/devices.h"
 #include "proto/memory/offer.h"
 
@@ -22,7 +24,8 @@ namespace quantd {
 // What is mapped, in all. Regions may outlive who counts on it.
 struct RegionUse {
   std::atomic<size_t> regions = 0;
-  std::atomic<size_t> bytes = 0;
+  std::atomic<size_t> bytes = 0;  // of the host's memory
+  std::atomic<size_t> device_bytes = 0;
 };
 
 // A descriptor, or -1; closed on destruction. Move-only.
@@ -38,11 +41,11 @@ class Descriptor {
   int fd_;
 };
 
-// Immutable; any thread. Other kinds of memory than the host's will be read by
-// other means than a span.
+// Immutable; any thread.
 class Region {
  public:
-  // Maps what was offered, which must be sealed and populated. The connection
+  // Maps what was offered: memory of the host, which must be sealed and
+  // populated, or a GPU's, for which `descriptor` may be none. The connection
   // is kept open until it is unmapped: to whoever waits at the other end, its
   // end says that nobody reads or writes here any more.
   using Made = std::variant<std::shared_ptr<const Region>, wire::OfferReply>;
@@ -54,13 +57,25 @@ class Region {
 
   size_t size() const { return size_; }
   bool writable() const { return writable_; }
-  // Only within the region's size, and only where writable() to be written.
+  // Only within the region's size, and only where writable() to be written. Of
+  // a GPU's memory it is the GPU's address, which the host must not read.
   std::byte* data() const { return data_; }
+  // The GPU whose memory it is, as "cuda:1"; empty: the host's.
+  const std::string& device() const { return device_; }
 
  private:
   Region(std::byte* data, size_t size, bool writable,
          std::shared_ptr<RegionUse> use,
          std::shared_ptr<const Descriptor> connection);
+  Region(std::unique_ptr<DeviceMapping> mapping, bool writable,
+         std::shared_ptr<RegionUse> use,
+         std::shared_ptr<const Descriptor> connection);
+  static Made MapHost(const wire::Offer& offer, int fd,
+                      std::shared_ptr<RegionUse> use,
+                      std::shared_ptr<const Descriptor> connection);
+  static Made MapDevice(const wire::Offer& offer, int fd,
+                        std::shared_ptr<RegionUse> use,
+                        std::shared_ptr<const Descriptor> connection);
 
   // First, so that it goes last.
   const std::shared_ptr<const Descriptor> connection_;
@@ -68,7 +83,9 @@ class Region {
   std::byte* const data_;
   const size_t size_;
   const bool writable_;
-  std::optional<PageLock> locked_;
+  const std::string device_;
+  std::optional<PageLock> locked_;          // of the host's memory
+  std::unique_ptr<DeviceMapping> mapping_;  // of a GPU's
 };
 
 }  // namespace quantd

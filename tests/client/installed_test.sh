@@ -78,6 +78,9 @@ check() {
   [ -s "$work/w.safetensors" ]
 }
 check "$work/example/build/quantize_tensor" local
+"$work/example/build/every_way" local | tee "$work/log"
+grep -q 'a vector: by local' "$work/log"
+grep -q 'AllocateHost: by local' "$work/log"
 
 # Without the kernels it is a client of servers, and says so.
 cp -r "$source/client/example" "$work/remote"
@@ -93,6 +96,7 @@ fi
 ls -l "$work"/{example,remote}/build/quantize_tensor
 
 "$quantd" --listen 127.0.0.1:0 --port-file "$work/port" \
+  --memory-socket "$work/memory" \
   >"$work/server.log" 2>&1 &
 server=$!
 for _ in $(seq 300); do
@@ -102,3 +106,7 @@ for _ in $(seq 300); do
 done
 check "$work/remote/build/quantize_tensor" "$(cat "$work/port")"
 check "$work/example/build/quantize_tensor" "$(cat "$work/port")"
+"$work/example/build/every_way" "$(cat "$work/port")" "$work/memory" |
+  tee "$work/log"
+grep -q 'a vector: by tcp' "$work/log"
+grep -q 'AllocateHost: by shared' "$work/log"

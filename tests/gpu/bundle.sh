@@ -21,7 +21,7 @@ while getopts j: option; do
 done
 
 programs=(quantd quantctl sdk_bench golden_test contract_test gpu_contract_test
-  local_memory_test gpu_bench lent_bench rpc_bench cpu_bench)
+  local_memory_test cuda_memory_test gpu_bench lent_bench rpc_bench cpu_bench)
 build=.gpu/build
 bundle=.gpu/bundle
 limit=$((60 << 20))

@@ -92,6 +92,7 @@ contract() {
   step golden "$here/golden_test" --gtest_filter='*cuda*'
   step contract shards
   step local_memory "$here/local_memory_test"
+  step cuda_memory "$here/cuda_memory_test"
 }
 # The contract on every device of the machine, by several processes.
 shards() {

@@ -85,7 +85,7 @@ class LedgerTest : public testing::Test {
   }
   Outcome Pay(size_t need, MemoryCharge* charge, MemoryLedger::Waiter* waiter,
               absl::Time deadline = absl::InfiniteFuture()) {
-    return ledger_->AdmitPayload(need, deadline, waiter, charge);
+    return ledger_->AdmitPayload(need, -1, deadline, waiter, charge);
   }
   // As if `after` had gone by.
   void SweepAfter(absl::Duration after) { ledger_->Sweep(absl::Now() + after); }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #ifdef QUANTD_HAVE_CUDA
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #endif
 
@@ -114,6 +115,85 @@ const char* Name(LendableKind kind) {
       break;
   }
   return "unaligned device";
+}
+
+void CopyAnywhere(void* to, const void* from, size_t bytes) {
+  Copy(to, from, bytes);
+}
+
+void* AllocateOnDevice([[maybe_unused]] size_t bytes) {
+  void* made = nullptr;
+#ifdef QUANTD_HAVE_CUDA
+  Check(cudaMalloc(&made, bytes));
+#endif
+  return made;
+}
+
+void FreeOnDevice([[maybe_unused]] void* memory) {
+#ifdef QUANTD_HAVE_CUDA
+  Check(cudaFree(memory));
+#endif
+}
+
+size_t FreeDeviceMemory() {
+  size_t free = 0;
+#ifdef QUANTD_HAVE_CUDA
+  size_t total = 0;
+  Check(cudaMemGetInfo(&free, &total));
+#endif
+  return free;
+}
+
+#ifdef QUANTD_HAVE_CUDA
+namespace {
+
+template <typename Function>
+Function Driver(const char* name) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  Check(cudaGetDriverEntryPointByVersion(name, &function, 12000,
+                                         cudaEnableDefault, &found));
+  return reinterpret_cast<Function>(function);
+}
+
+}  // namespace
+#endif
+
+absl::Span<std::byte> CreateExportable([[maybe_unused]] size_t bytes) {
+#ifdef QUANTD_HAVE_CUDA
+  Check(cudaFree(nullptr));
+  bytes = (bytes + (size_t{2} << 20) - 1) >> 21 << 21;
+  CUmemAllocationProp what = {};
+  what.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  what.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  what.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  CUmemGenericAllocationHandle memory = 0;
+  CUdeviceptr address = 0;
+  CUmemAccessDesc access = {what.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  if (Driver<decltype(&cuMemCreate)>("cuMemCreate")(&memory, bytes, &what, 0) !=
+          CUDA_SUCCESS ||
+      Driver<decltype(&cuMemAddressReserve)>("cuMemAddressReserve")(
+          &address, bytes, 0, 0, 0) != CUDA_SUCCESS ||
+      Driver<decltype(&cuMemMap)>("cuMemMap")(address, bytes, 0, memory, 0) !=
+          CUDA_SUCCESS ||
+      Driver<decltype(&cuMemSetAccess)>("cuMemSetAccess")(
+          address, bytes, &access, 1) != CUDA_SUCCESS) {
+    return {};
+  }
+  return {reinterpret_cast<std::byte*>(address), bytes};
+#else
+  return {};
+#endif
+}
+
+bool IsPageLocked([[maybe_unused]] absl::Span<const std::byte> memory) {
+#ifdef QUANTD_HAVE_CUDA
+  cudaPointerAttributes of;
+  return cudaPointerGetAttributes(&of, memory.data()) == cudaSuccess &&
+         of.type == cudaMemoryTypeHost;
+#else
+  return false;
+#endif
 }
 
 Lendable::Lendable(LendableKind kind, const TensorSpec& spec)

@@ -23,6 +23,21 @@ enum class LendableKind {
 std::vector<LendableKind> LendableKinds(std::string_view device);
 const char* Name(LendableKind kind);
 
+// Whether CUDA has page-locked it; false where there is no CUDA.
+bool IsPageLocked(absl::Span<const std::byte> memory);
+
+// Between the host's memory and the device's, either way; it is there when this
+// returns. Without CUDA of the host's alone.
+void CopyAnywhere(void* to, const void* from, size_t bytes);
+
+// Memory of device 0, which only tests that CUDA is there for ask for.
+void* AllocateOnDevice(size_t bytes);
+void FreeOnDevice(void* memory);
+size_t FreeDeviceMemory();
+// The same by cuMemCreate, with a descriptor to export; never freed. Empty:
+// the driver has no such.
+absl::Span<std::byte> CreateExportable(size_t bytes);
+
 // Memory for one tensor, between bytes that nobody may touch.
 class Lendable {
  public:

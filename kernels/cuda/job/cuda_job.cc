@@ -24,12 +24,14 @@ namespace {
 // Fed bytes are copied in steps of at least this: a copy has a fixed cost.
 constexpr size_t kCopyStep = size_t{1} << 20;
 // Waiting for copies of more spares the core: a thread sleeps for as long as
-// the fastest link takes at least, looks again and again for a while, and
-// blocks if that was not enough. One that blocks from the start is woken a
-// third of a millisecond late on some machines.
+// the fastest link takes at least, looks again and again for a while, then
+// between naps, and blocks if all that was not enough. One that blocks from the
+// start is woken a third of a millisecond late on some machines.
 constexpr size_t kSleepBytes = size_t{1} << 20;
 constexpr size_t kLinkBytesPerMicrosecond = 64 << 10;
 constexpr std::chrono::microseconds kLook{500};
+constexpr std::chrono::microseconds kNap{20};
+constexpr int kNaps = 1000;
 // What is lent comes in, is computed and goes out in slabs of so many bytes:
 // the first and the last are waited for, and each costs some launches.
 constexpr size_t kSlabBytes = size_t{8} << 20;
@@ -162,6 +164,10 @@ class CudaJob : public Job {
     cudaError_t state = cudaEventQuery(done);
     while (state == cudaErrorNotReady &&
            std::chrono::steady_clock::now() < end) {
+      state = cudaEventQuery(done);
+    }
+    for (int i = 0; i < kNaps && state == cudaErrorNotReady; ++i) {
+      std::this_thread::sleep_for(kNap);
       state = cudaEventQuery(done);
     }
     return state == cudaErrorNotReady ? cudaEventSynchronize(done) : state;

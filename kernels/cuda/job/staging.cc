@@ -63,6 +63,24 @@ absl::StatusOr<Staging::Kept> Staging::KindOf(absl::Span<const std::byte> span,
   }
 }
 
+size_t Staging::PoolBytes(int device, const Plan& plan,
+                          const LentMemory& lent) {
+  const auto here = [&](const auto& spans) {
+    return !spans.empty() &&
+           std::all_of(spans.begin(), spans.end(), [&](auto span) {
+             if (span.empty()) return true;
+             const absl::StatusOr<Kept> kept = KindOf(span, device);
+             return kept.ok() && *kept == Kept::kHere;
+           });
+  };
+  size_t bytes = BlockPool::Charge(plan.scratch_bytes());
+  if (!here(lent.inputs) || InputsOverlapOutputs(lent)) {
+    bytes += BlockPool::Charge(plan.input_bytes());
+  }
+  if (!here(lent.outputs)) bytes += BlockPool::Charge(plan.output_bytes());
+  return bytes;
+}
+
 absl::Status Staging::Sort(const Device& device, const Needs& needs) {
   const bool overlap = InputsOverlapOutputs(lent_);
   const auto sort = [&](const std::vector<TensorSpec>& specs, const auto& lent,

@@ -35,6 +35,9 @@ class Staging {
   static absl::StatusOr<Staging> Make(Device& device, const Plan& plan,
                                       LentMemory lent, const Needs& needs);
 
+  // What Make takes of a pool of the device of that number, at most.
+  static size_t PoolBytes(int device, const Plan& plan, const LentMemory& lent);
+
   // For the inputs; empty where they were lent.
   absl::Span<std::byte> pinned_in() const {
     return lent_.inputs.empty() ? in_.bytes() : absl::Span<std::byte>();

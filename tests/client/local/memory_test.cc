@@ -1,10 +1,12 @@
 // A client in this process works on its caller's memory, of every kind that its
 // device takes: the bytes are those of any other call.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "client/client.h"
+#include "client/error.h"
 #include "kernels/device/devices.h"
 #include "tests/testing/lendable.h"
 #include "tests/testing/matchers.h"
@@ -128,6 +130,63 @@ TEST_P(LocalMemory, OutputsOverTheInput) {
       }
     }
   }
+}
+
+// What a device works on where it lies takes nothing of the budget.
+TEST_P(LocalMemory, LargerThanTheBudget) {
+  ClientOptions small;
+  small.local.memory_budget = 16 << 20;
+  const auto client = Client::Create(
+      GetParam() == "cuda" ? "local:cuda:0" : "local:cpu", small);
+  ASSERT_THAT(client, IsOk());
+  const TensorDesc tensor = Tensor(true);
+  const Bytes x = Values(true);
+  const QuantizeOptions options = Options()[0];
+  const auto plan = MakeQuantizePlan(tensor, options);
+  ASSERT_THAT(plan, IsOk());
+  ASSERT_GT(plan->input_bytes(), small.local.memory_budget);
+  const LendableKind kind =
+      GetParam() == "cuda" ? LendableKind::kDevice : LendableKind::kPageable;
+  Lendable input(kind, plan->inputs()[0]);
+  input.Fill(x);
+  std::vector<Lendable> outputs;
+  CallOptions call;
+  for (const TensorSpec& spec : plan->outputs()) {
+    outputs.emplace_back(kind, spec);
+    call.into.push_back({spec.kind, outputs.back().span()});
+  }
+  ASSERT_THAT((*client)->Quantize(tensor, input.span(), options, call), IsOk());
+  const Result want = Reference(tensor, x, options);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const TensorKind part = plan->outputs()[i].kind;
+    EXPECT_TRUE(BytesEq(Name(part), want.bytes(part),
+                        absl::MakeConstSpan(outputs[i].Bytes())));
+  }
+  // What has to be copied does.
+  call.into = {
+      {plan->outputs()[0].kind, input.span().first(plan->outputs()[0].size)}};
+  EXPECT_EQ(
+      GetServerError(
+          (*client)->Quantize(tensor, input.span(), options, call).status())
+          ->reason,
+      ErrorReason::kTooLarge);
+}
+
+// Memory for the copy engines, where there are any.
+TEST_P(LocalMemory, Allocated) {
+  auto memory = client_->AllocateHost(size_t{1} << 20);
+  ASSERT_THAT(memory, IsOk());
+  EXPECT_FALSE(memory->shared());
+  EXPECT_EQ(IsPageLocked(memory->bytes()), GetParam() == "cuda");
+  const TensorDesc tensor = Tensor(false);
+  const Bytes x = Values(false);
+  std::copy_n(AsBytes(x).begin(), x.size(), memory->bytes().begin());
+  const auto got =
+      client_->Quantize(tensor, memory->bytes().first(x.size()), Options()[0]);
+  ASSERT_THAT(got, IsOk());
+  const TensorKind codes = TensorKind::kRowwiseData;
+  EXPECT_TRUE(BytesEq("codes", Reference(tensor, x, Options()[0]).bytes(codes),
+                      got->bytes(codes)));
 }
 
 TEST_P(LocalMemory, OfDequantize) {

@@ -46,6 +46,88 @@ TEST_F(Sharing, MemoryIsSharedFromItsAllocationToItsEnd) {
       BytesEq("codes", places.codes, result->bytes(TensorKind::kRowwiseData)));
 }
 
+// Results of what lies in shared memory come back in it, without a copy.
+TEST_F(Sharing, ResultsOfSharedMemoryAreShared) {
+  Start();
+  auto client = Open();
+  const HostMemory memory = Allocate(*client, 4 << 20);
+  const TensorDesc tensor = Rows(1024);
+  const auto input = memory.bytes().first(2 << 20);
+  Fill(input, 21);
+  const std::vector<std::byte> copy(input.begin(), input.end());
+  const auto plain = client->Quantize(tensor, copy, Nvfp4());
+  ASSERT_THAT(plain, IsOk());
+  EXPECT_EQ(plain->transport(), Transport::kUnix);
+  const auto same = [&](const Result& result) {
+    for (const TensorSpec& part : plain->parts()) {
+      EXPECT_TRUE(BytesEq(Name(part.kind), plain->bytes(part.kind),
+                          result.bytes(part.kind)));
+    }
+  };
+  // Several at a time have places of their own, which are used again.
+  for (int round = 0; round < 5; ++round) {
+    std::vector<Result> held;
+    for (int i = 0; i < 4; ++i) {
+      auto result = client->Quantize(tensor, input, Nvfp4());
+      ASSERT_THAT(result, IsOk());
+      EXPECT_EQ(result->transport(), Transport::kShared);
+      held.push_back(*std::move(result));
+    }
+    for (const Result& result : held) same(result);
+    EXPECT_EQ(Mapped(), 5u);
+  }
+  // One part to a place of the caller's, the others to the client's.
+  CallOptions call;
+  const auto codes = memory.bytes().subspan(2 << 20, 1 << 19);
+  call.into = {{TensorKind::kRowwiseData, codes}};
+  auto result = client->Quantize(tensor, input, Nvfp4(), call);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->bytes(TensorKind::kRowwiseData).data(), codes.data());
+  same(*result);
+  // More than is shared: the rest comes by messages.
+  std::vector<Result> many;
+  for (int i = 0; i < 300; ++i) {
+    auto one = client->Quantize(tensor, input, Nvfp4());
+    ASSERT_THAT(one, IsOk());
+    EXPECT_EQ(one->transport(), Transport::kShared);
+    many.push_back(*std::move(one));
+  }
+  same(many.back());
+  // They may outlive the client.
+  client.reset();
+  same(*result);
+  same(many.front());
+}
+
+TEST_F(Sharing, MemoryThatIsTakenIsUsedAgain) {
+  Start();
+  auto client = Open();
+  const std::byte* first = nullptr;
+  for (int i = 0; i < 20; ++i) {
+    const auto memory = client->TakeHost(3'000'000 + i);
+    ASSERT_THAT(memory, IsOk());
+    EXPECT_TRUE(memory->shared());
+    EXPECT_EQ(memory->bytes().size(), 3'000'000u + i);
+    if (i == 0) first = memory->bytes().data();
+    EXPECT_EQ(memory->bytes().data(), first);
+    memory->bytes().back() = std::byte{1};
+  }
+  EXPECT_EQ(Mapped(), 1u);
+  // What is kept gives way to what is wanted: 128 MiB are there in all.
+  std::vector<HostMemory> most;
+  for (size_t mib = 20; mib < 25; ++mib) {
+    auto memory = client->TakeHost(mib << 20);
+    ASSERT_THAT(memory, IsOk());
+    most.push_back(*std::move(memory));
+  }
+  most.clear();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(client->TakeHost((60 + i) << 20), IsOk());
+  }
+  EXPECT_THAT(client->TakeHost(200 << 20),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
 TEST_F(Sharing, MemoryThatIsGivenUpIsUnmapped) {
   Start();
   const size_t before = Descriptors();

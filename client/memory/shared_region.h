@@ -1,24 +1,27 @@
-// A piece of this process's memory that is shared with a server, as often as it
-// must be shared again.
-#ifndef QUANTD_CLIENT_MEMORY_HOST_REGION_H_
-#define QUANTD_CLIENT_MEMORY_HOST_REGION_H_
+// A piece of memory, of this process's or of a GPU's, that is shared with a
+// server, as often as it must be shared again.
+#ifndef QUANTD_CLIENT_MEMORY_SHARED_REGION_H_
+#define QUANTD_CLIENT_MEMORY_SHARED_REGION_H_
 
 #include <chrono>
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/host_memory.h"
+#include "client/buffers.h"
+#include "client/memory/cuda_driver.h"
 #include "client/memory/door_connection.h"
+#include "proto/memory/offer.h"
 
 namespace quantd::client {
 
 // Thread-safe.
-class HostRegion {
+class SharedRegion {
  public:
-  using Made = absl::StatusOr<std::shared_ptr<HostRegion>>;
+  using Made = absl::StatusOr<std::shared_ptr<SharedRegion>>;
   // New memory, populated by this process. RESOURCE_EXHAUSTED where there is
   // none; errors of DoorConnection::Share.
   static Made Allocate(size_t bytes, const DoorAddress& door);
@@ -26,11 +29,23 @@ class HostRegion {
   // descriptor is not needed any more when it returns, the mapping is.
   static Made Adopt(int memfd, absl::Span<std::byte> mapping, HostUse use,
                     const DoorAddress& door);
-  ~HostRegion();
-  HostRegion(const HostRegion&) = delete;
+  // New memory of a GPU; and the allocation of one that has this address, which
+  // must stay until the region is gone. Errors besides: CudaDriver's.
+  static Made AllocateDevice(int ordinal, size_t bytes,
+                             const DoorAddress& door);
+  static Made AdoptDevice(const void* address, const DoorAddress& door);
+  ~SharedRegion();
+  SharedRegion(const SharedRegion&) = delete;
 
   absl::Span<std::byte> bytes() const { return bytes_; }
-  bool writable() const { return use_ == HostUse::kReadWrite; }
+  bool writable() const { return !offer_.read_only; }
+  // Whether the host can read it.
+  bool on_host() const { return !device_; }
+  // Whether a server that did not answer may still write to it.
+  bool given_up() const {
+    const std::lock_guard lock(mutex_);
+    return given_up_;
+  }
 
   // The connection by which it is shared now; a new one where the last was
   // lost, which is tried once a second, by one thread, for so long. nullptr: it
@@ -45,24 +60,29 @@ class HostRegion {
 
  private:
   using Clock = std::chrono::steady_clock;
-  HostRegion(int memfd, absl::Span<std::byte> bytes, bool owns_mapping,
-             HostUse use, const DoorAddress& door)
-      : memfd_(memfd),
+  // Owns the descriptor, and where `owns` the memory.
+  SharedRegion(const wire::Offer& offer, int descriptor,
+               absl::Span<std::byte> bytes, bool owns, const DoorAddress& door)
+      : offer_(offer),
+        descriptor_(descriptor),
         bytes_(bytes),
-        owns_mapping_(owns_mapping),
-        use_(use),
+        owns_(owns),
         door_(door) {}
+  static Made ShareDevice(const CudaDriver& driver,
+                          const CudaAllocation& allocation, bool owns,
+                          const DoorAddress& door);
   absl::StatusOr<std::shared_ptr<DoorConnection>> Share(
       std::chrono::milliseconds patience) const;
-  absl::Status ShareFirst();
+  static Made Shared(std::shared_ptr<SharedRegion> region);
 
-  const int memfd_;
+  const wire::Offer offer_;
+  const int descriptor_;  // or -1
   const absl::Span<std::byte> bytes_;
-  const bool owns_mapping_;
-  const HostUse use_;
+  const bool owns_;
   const DoorAddress door_;
+  std::optional<CudaAllocation> device_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::shared_ptr<DoorConnection> connection_;
   bool sharing_ = false;  // a thread is about to make one
   Clock::time_point next_try_;
@@ -72,4 +92,4 @@ class HostRegion {
 
 }  // namespace quantd::client
 
-#endif  // QUANTD_CLIENT_MEMORY_HOST_REGION_H_
+#endif  // QUANTD_CLIENT_MEMORY_SHARED_REGION_H_

@@ -1,0 +1,229 @@
+#include "client/memory/cuda_driver.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/status/status.h"
+#include "fmt/format.h"
+
+namespace quantd::client {
+
+// The driver's types and numbers, as its ABI has them: to build this, CUDA is
+// not needed.
+namespace cu {
+
+using Result = int;
+using Device = int;
+using Address = unsigned long long;
+using Context = struct ContextOf*;
+using Memory = unsigned long long;  // of cuMemCreate
+
+constexpr Result kSuccess = 0;
+constexpr Result kOutOfMemory = 2;
+enum Attribute {
+  kContext = 1,
+  kMemoryType = 2,
+  kBufferId = 7,
+  kIsManaged = 8,
+  kDeviceOrdinal = 9,
+  kIsIpcCapable = 10,
+  kRangeStart = 11,
+  kRangeSize = 12,
+  kHandleTypes = 14,
+};
+constexpr unsigned kOfDevice = 2;    // a memory type
+constexpr int kPosixDescriptor = 1;  // a handle type
+
+struct IpcHandle {
+  std::array<std::byte, 64> bytes;
+};
+struct Uuid {
+  std::array<std::byte, 16> bytes;
+};
+
+}  // namespace cu
+
+struct CudaDriver::Functions {
+  cu::Result (*init)(unsigned);
+  cu::Result (*count)(int*);
+  cu::Result (*device)(cu::Device*, int);
+  cu::Result (*uuid)(cu::Uuid*, cu::Device);
+  cu::Result (*retain)(cu::Context*, cu::Device);
+  cu::Result (*push)(cu::Context);
+  cu::Result (*pop)(cu::Context*);
+  cu::Result (*attribute)(void*, cu::Attribute, cu::Address);
+  cu::Result (*allocate)(cu::Address*, size_t);
+  cu::Result (*free)(cu::Address);
+  cu::Result (*ipc)(cu::IpcHandle*, cu::Address);
+  cu::Result (*retain_memory)(cu::Memory*, void*);
+  cu::Result (*export_memory)(void*, cu::Memory, int, unsigned long long);
+  cu::Result (*release_memory)(cu::Memory);
+
+  template <typename T>
+  bool Ask(cu::Attribute what, const void* address, T* answer) const {
+    return attribute(answer, what, reinterpret_cast<cu::Address>(address)) ==
+           cu::kSuccess;
+  }
+};
+
+absl::StatusOr<const CudaDriver*> CudaDriver::Get() {
+  static const auto driver = Load();
+  return driver;
+}
+
+absl::StatusOr<const CudaDriver*> CudaDriver::Load() {
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return absl::UnimplementedError("memory of a GPU: no CUDA driver here");
+  }
+  static Functions f;
+  bool all = true;
+  const auto find = [&](const char* name, auto* function) {
+    void* const found = dlsym(library, name);
+    all &= found != nullptr;
+    *function =
+        reinterpret_cast<std::remove_pointer_t<decltype(function)>>(found);
+  };
+  find("cuInit", &f.init);
+  find("cuDeviceGetCount", &f.count);
+  find("cuDeviceGet", &f.device);
+  find("cuDeviceGetUuid_v2", &f.uuid);
+  find("cuDevicePrimaryCtxRetain", &f.retain);
+  find("cuCtxPushCurrent_v2", &f.push);
+  find("cuCtxPopCurrent_v2", &f.pop);
+  find("cuPointerGetAttribute", &f.attribute);
+  find("cuMemAlloc_v2", &f.allocate);
+  find("cuMemFree_v2", &f.free);
+  find("cuIpcGetMemHandle", &f.ipc);
+  find("cuMemRetainAllocationHandle", &f.retain_memory);
+  find("cuMemExportToShareableHandle", &f.export_memory);
+  find("cuMemRelease", &f.release_memory);
+  if (!all) {
+    return absl::UnimplementedError("memory of a GPU: the driver is too old");
+  }
+  int devices = 0;
+  if (f.init(0) != cu::kSuccess || f.count(&devices) != cu::kSuccess ||
+      devices == 0) {
+    return absl::UnimplementedError("memory of a GPU: no GPU here");
+  }
+  return new CudaDriver(&f);
+}
+
+absl::StatusOr<CudaAllocation> CudaDriver::Find(const void* address) const {
+  unsigned type = 0;
+  unsigned managed = 0;
+  cu::Address start = 0;
+  CudaAllocation found;
+  size_t size = 0;
+  if (!f_->Ask(cu::kMemoryType, address, &type) || type != cu::kOfDevice ||
+      (f_->Ask(cu::kIsManaged, address, &managed) && managed != 0) ||
+      !f_->Ask(cu::kRangeStart, address, &start) ||
+      !f_->Ask(cu::kRangeSize, address, &size) ||
+      !f_->Ask(cu::kBufferId, address, &found.id)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "pointer: expected memory of a GPU, got {}", fmt::ptr(address)));
+  }
+  found.bytes = {reinterpret_cast<std::byte*>(start), size};
+  return found;
+}
+
+bool CudaDriver::IsThere(const CudaAllocation& allocation) const {
+  uint64_t id = 0;
+  return f_->Ask(cu::kBufferId, allocation.bytes.data(), &id) &&
+         id == allocation.id;
+}
+
+absl::StatusOr<CudaDriver::Exported> CudaDriver::Export(
+    const CudaAllocation& allocation) const {
+  const void* const data = allocation.bytes.data();
+  const auto failed = [](std::string_view why) {
+    return absl::InvalidArgumentError(
+        fmt::format("pointer: expected memory that CUDA lends to other "
+                    "processes, got {}",
+                    why));
+  };
+  int ordinal = 0;
+  cu::Device device = 0;
+  cu::Uuid uuid;
+  if (!f_->Ask(cu::kDeviceOrdinal, data, &ordinal) ||
+      f_->device(&device, ordinal) != cu::kSuccess ||
+      f_->uuid(&uuid, device) != cu::kSuccess) {
+    return failed("some whose GPU is not known");
+  }
+  Exported made;
+  made.offer.size = allocation.bytes.size();
+  made.offer.uuid = uuid.bytes;
+  unsigned ipc_capable = 0;
+  unsigned handle_types = 0;
+  f_->Ask(cu::kIsIpcCapable, data, &ipc_capable);
+  f_->Ask(cu::kHandleTypes, data, &handle_types);
+  if (ipc_capable == 0 && (handle_types & cu::kPosixDescriptor) != 0) {
+    cu::Memory memory = 0;
+    if (f_->retain_memory(&memory, allocation.bytes.data()) != cu::kSuccess) {
+      return failed("some that is not exported as a whole");
+    }
+    const cu::Result result =
+        f_->export_memory(&made.descriptor, memory, cu::kPosixDescriptor, 0);
+    f_->release_memory(memory);
+    if (result != cu::kSuccess) return failed("some that is not exported");
+    made.offer.kind = wire::RegionKind::kCudaDescriptor;
+    return made;
+  }
+  cu::Context context = nullptr;
+  if (!f_->Ask(cu::kContext, data, &context) ||
+      f_->push(context) != cu::kSuccess) {
+    return failed("some without a context, as of a pool");
+  }
+  cu::IpcHandle handle;
+  const cu::Result result =
+      f_->ipc(&handle, reinterpret_cast<cu::Address>(data));
+  f_->pop(&context);
+  if (result != cu::kSuccess) return failed("some of a pool");
+  made.offer.kind = wire::RegionKind::kCudaIpc;
+  made.offer.ipc = handle.bytes;
+  return made;
+}
+
+absl::StatusOr<CudaAllocation> CudaDriver::Allocate(int ordinal,
+                                                    size_t bytes) const {
+  cu::Device device = 0;
+  cu::Context context = nullptr;
+  if (f_->device(&device, ordinal) != cu::kSuccess) {
+    return absl::NotFoundError(fmt::format("there is no GPU {}", ordinal));
+  }
+  // Never released: other libraries of the process use it, too.
+  if (f_->retain(&context, device) != cu::kSuccess ||
+      f_->push(context) != cu::kSuccess) {
+    return absl::ResourceExhaustedError(
+        fmt::format("GPU {} cannot be used", ordinal));
+  }
+  cu::Address address = 0;
+  const cu::Result result = f_->allocate(&address, bytes);
+  f_->pop(&context);
+  if (result != cu::kSuccess) {
+    return absl::ResourceExhaustedError(
+        result == cu::kOutOfMemory
+            ? fmt::format("no memory of {} bytes on GPU {}", bytes, ordinal)
+            : fmt::format("GPU {} gives no memory", ordinal));
+  }
+  return Find(reinterpret_cast<const void*>(address));
+}
+
+void CudaDriver::Free(const CudaAllocation& allocation) const {
+  const void* const data = allocation.bytes.data();
+  cu::Context context = nullptr;
+  if (!IsThere(allocation) || !f_->Ask(cu::kContext, data, &context) ||
+      f_->push(context) != cu::kSuccess) {
+    return;
+  }
+  f_->free(reinterpret_cast<cu::Address>(data));
+  f_->pop(&context);
+}
+
+}  // namespace quantd::client

@@ -1,0 +1,52 @@
+// Host memory that is used again and again: to share it with a server or to
+// page-lock it takes longer than a call.
+#ifndef QUANTD_CLIENT_PARTS_HOST_POOL_H_
+#define QUANTD_CLIENT_PARTS_HOST_POOL_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/buffers.h"
+
+namespace quantd::client {
+
+// Thread-safe. What was taken may outlive the pool.
+class HostPool : public std::enable_shared_from_this<HostPool> {
+ public:
+  struct Source {
+    std::function<absl::StatusOr<HostMemory>(size_t bytes)> allocate;
+    // Whether memory that was let go may be used by others.
+    std::function<bool(const HostMemory&)> sound;
+  };
+  // Holds `most` bytes, but for what was asked for beyond them.
+  static std::shared_ptr<HostPool> Create(Source source, size_t most);
+
+  // Memory of that size whose content is whatever it was used for last, or new
+  // memory. Errors of Source::allocate.
+  absl::StatusOr<HostMemory> Take(size_t bytes);
+  // The same, none where the pool would hold more than `most`, or where there
+  // is none.
+  HostMemory TakeWithin(size_t bytes);
+
+ private:
+  HostPool(Source source, size_t most)
+      : source_(std::move(source)), most_(most) {}
+  // `held_` has the memory's size already.
+  HostMemory Lend(HostMemory memory, size_t bytes);
+  HostMemory FindKept(size_t size);
+  void Return(HostMemory memory);
+
+  const Source source_;
+  const size_t most_;
+  std::mutex mutex_;
+  std::vector<HostMemory> kept_;
+  size_t held_ = 0;  // lent and kept
+};
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_PARTS_HOST_POOL_H_

@@ -1,0 +1,21 @@
+// Memory of other processes on the GPUs of this one: DeviceMapping::Open.
+#ifndef QUANTD_KERNELS_CUDA_DEVICE_MAPPING_H_
+#define QUANTD_KERNELS_CUDA_DEVICE_MAPPING_H_
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/device/device_memory.h"
+
+namespace quantd::cuda {
+
+// Memory of that device may be opened from now on.
+void Serve(int ordinal);
+
+absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenMapping(
+    const DeviceHandle& handle, size_t size);
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_DEVICE_MAPPING_H_

@@ -12,8 +12,9 @@
 
 namespace quantd::python {
 
-// The bytes of an object that has the buffer protocol and is C-contiguous. The
-// object lends them while this lives. Made and destroyed with the GIL held.
+// The bytes of an object that has the buffer protocol and is C-contiguous, or
+// those of a GPU that a tuple names: (address, number). The object lends them
+// while this lives. Made and destroyed with the GIL held.
 class Borrowed {
  public:
   // Throws Python's own error for what has no such bytes.
@@ -21,13 +22,16 @@ class Borrowed {
   ~Borrowed();
   Borrowed(const Borrowed&) = delete;
 
-  absl::Span<std::byte> bytes() const {
-    return {static_cast<std::byte*>(view_.buf), static_cast<size_t>(view_.len)};
-  }
+  absl::Span<std::byte> bytes() const { return bytes_; }
+  bool on_device() const { return view_.obj == nullptr; }
 
  private:
-  Py_buffer view_;
+  Py_buffer view_ = {};
+  absl::Span<std::byte> bytes_;
 };
+
+// Memory of the host that calls take where it lies: bytes that may be written.
+void BindMemory(nanobind::module_& module);
 
 // One part of a result: read-only bytes for whoever wants a buffer. The result
 // lives as long as any of them, or what was made of it.

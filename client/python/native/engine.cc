@@ -2,15 +2,19 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <cstring>
+#include <list>
 #include <mutex>
 #include <unordered_set>
 #include <utility>
 #include <variant>
 
 #include "client/client.h"
+#include "client/memory/cuda_driver.h"
 #include "client/python/native/reply.h"
 
 namespace quantd::python {
@@ -19,18 +23,28 @@ namespace {
 // The process that first opened an engine; 0: none yet. gRPC lives in that one.
 std::atomic<pid_t> owner{0};
 
-// The fp32 numbers of an input, aligned as such.
+// A server lets a process have so many connections to its door, and more.
+constexpr size_t kKnown = 32;
+
+// The fp32 numbers of an input, where they lie if they are aligned as such:
+// that may be a GPU's memory.
 class Floats {
  public:
-  explicit Floats(Bytes bytes) : values_(bytes.size() / sizeof(float)) {
-    if (!values_.empty()) {
-      std::memcpy(values_.data(), bytes.data(), values_.size() * sizeof(float));
+  explicit Floats(Bytes bytes) {
+    const size_t count = bytes.size() / sizeof(float);
+    if (reinterpret_cast<uintptr_t>(bytes.data()) % alignof(float) == 0) {
+      span_ = {reinterpret_cast<const float*>(bytes.data()), count};
+      return;
     }
+    copy_.resize(count);
+    std::memcpy(copy_.data(), bytes.data(), count * sizeof(float));
+    span_ = copy_;
   }
-  absl::Span<const float> span() const { return values_; }
+  absl::Span<const float> span() const { return span_; }
 
  private:
-  std::vector<float> values_;
+  std::vector<float> copy_;
+  absl::Span<const float> span_;
 };
 
 absl::StatusOr<Result> Ask(Client& client, const Request& request,
@@ -72,6 +86,14 @@ absl::StatusOr<Answer> Headed(const absl::StatusOr<Said>& said) {
 struct Engine::State {
   const pid_t process = getpid();
   std::unique_ptr<Client> client;
+  bool local = false;
+  bool takes_device = false;
+  struct Known {
+    DeviceMemory memory;
+    uint64_t id;
+  };
+  std::mutex known_mutex;
+  std::list<Known> known;  // of GPUs
 
   std::mutex mutex;
   std::condition_variable idle;
@@ -87,6 +109,16 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
   if (!client.ok()) return client.status();
   auto state = std::make_unique<State>();
   state->client = *std::move(client);
+  state->local = target == "local" || target.starts_with("local:c");
+  if (state->local) {
+    // It is no question to anybody else.
+    const auto info = state->client->GetServerInfo();
+    state->takes_device =
+        info.ok() && !info->devices.empty() && info->devices[0].kind == "cuda";
+  } else {
+    state->takes_device =
+        !options.memory_socket.empty() && client::CudaDriver::Get().ok();
+  }
   return std::unique_ptr<Engine>(new Engine(std::move(state)));
 }
 
@@ -146,6 +178,45 @@ absl::StatusOr<Answer> Engine::Call(const Scope& scope, wire::Method method,
   return Answer{ReplyOf(*request->plan, *kept), kept, kept->attempts()};
 }
 
+absl::StatusOr<HostMemory> Engine::TakeHost(size_t bytes) {
+  const Scope scope(this, CancellationToken());
+  if (closed()) return absl::CancelledError("the connection was closed");
+  return state_->client->TakeHost(bytes);
+}
+
+bool Engine::takes_device() const { return state_->takes_device; }
+
+absl::Status Engine::Know(const std::byte* address) {
+  if (state_->local) return absl::OkStatus();
+  const auto driver = client::CudaDriver::Get();
+  if (!driver.ok()) return driver.status();
+  const auto allocation = (*driver)->Find(address);
+  if (!allocation.ok()) return allocation.status();
+  std::vector<DeviceMemory> forgotten;  // without the lock
+  const std::lock_guard lock(state_->known_mutex);
+  auto& known = state_->known;
+  const auto found = std::find_if(known.begin(), known.end(), [&](auto& k) {
+    return k.memory.bytes().data() == allocation->bytes.data();
+  });
+  if (found != known.end()) {
+    // The one most used is found first.
+    if (found->id == allocation->id) {
+      known.splice(known.begin(), known, found);
+      return absl::OkStatus();
+    }
+    forgotten.push_back(std::move(found->memory));
+    known.erase(found);
+  }
+  auto memory = state_->client->RegisterDevice(address);
+  if (!memory.ok()) return memory.status();
+  known.push_front({*std::move(memory), allocation->id});
+  if (known.size() > kKnown) {
+    forgotten.push_back(std::move(known.back().memory));
+    known.pop_back();
+  }
+  return absl::OkStatus();
+}
+
 bool Engine::closed() const {
   const std::lock_guard lock(state_->mutex);
   return state_->closed;
@@ -157,6 +228,7 @@ void Engine::Close() {
   for (const Scope* scope : state_->calls) scope->stop_.Cancel();
   state_->idle.wait(lock, [&] { return state_->calls.empty(); });
   const auto client = std::move(state_->client);
+  const auto known = std::move(state_->known);
   lock.unlock();
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/buffers.h"
 #include "client/call_options.h"
 #include "client/cancellation.h"
 #include "client/python/native/request.h"
@@ -63,6 +64,15 @@ class Engine {
                               absl::Span<const Bytes> payload,
                               std::vector<Destination> into,
                               std::chrono::milliseconds timeout);
+
+  // As Client::TakeHost; CANCELLED once closed.
+  absl::StatusOr<HostMemory> TakeHost(size_t bytes);
+  // Whether calls take memory of a GPU.
+  bool takes_device() const;
+  // Lets the server know the allocation of a GPU's that has this address, which
+  // a call will use. What it knows it keeps knowing, up to 32 of them, as long
+  // as they are not freed.
+  absl::Status Know(const std::byte* address);
 
   // Cancels the calls under way, waits for them, and lets go of connections.
   // Later calls are CANCELLED.

@@ -99,13 +99,17 @@ nb::object View(const nb::object& object) {
   return nb::steal(PyMemoryView_FromObject(object.ptr()));
 }
 
-// As quantd.engines.engine.Reply has it.
+// As quantd.engines.engine.Reply has it, but for parts in a GPU's memory, of
+// which it has the kind.
 nb::tuple ToPython(const Answer& answer, const nb::dict& targets) {
   nb::list parts;
   if (answer.result != nullptr) {
     for (const TensorSpec& spec : answer.result->parts()) {
       const nb::int_ kind(static_cast<int>(spec.kind));
-      if (targets.contains(kind)) {
+      const bool placed = targets.contains(kind);
+      if (placed && nb::isinstance<nb::tuple>(nb::object(targets[kind]))) {
+        parts.append(kind);
+      } else if (placed) {
         const nb::object view = View(targets[kind]);
         parts.append(spec.size == 0 ? view : view.attr("cast")("B"));
       } else {
@@ -114,8 +118,11 @@ nb::tuple ToPython(const Answer& answer, const nb::dict& targets) {
       }
     }
   }
+  const std::string way = answer.result == nullptr
+                              ? ""
+                              : std::string(Name(answer.result->transport()));
   return nb::make_tuple(nb::bytes(answer.header.data(), answer.header.size()),
-                        parts, answer.attempts);
+                        parts, answer.attempts, way);
 }
 
 // `timeout`: seconds; None: as the connection has it.
@@ -150,8 +157,14 @@ nb::tuple Call(Engine& engine, const std::string& method,
     {
       const Engine::Scope scope(&engine, stop);
       const nb::gil_scoped_release release;
-      answer =
-          engine.Call(scope, *known, head, memory.payload, memory.into, left);
+      absl::Status lent;
+      for (const Borrowed& b : memory.borrowed) {
+        if (!b.on_device() || b.bytes().empty()) continue;
+        lent.Update(engine.Know(b.bytes().data()));
+      }
+      answer = lent.ok() ? engine.Call(scope, *known, head, memory.payload,
+                                       memory.into, left)
+                         : absl::StatusOr<Answer>(lent);
     }
     const bool interrupted = watch && watch->interrupted();
     watch.reset();
@@ -194,6 +207,7 @@ std::unique_ptr<Engine> Open(const nb::object& settings) {
   options.retry.multiplier =
       nb::cast<double>(nb::object(retry.attr("multiplier")));
   Credentials& credentials = options.credentials;
+  options.memory_socket = text(settings, "memory_socket");
   credentials.token = text(settings, "token");
   credentials.token_file = text(settings, "token_file");
   if (const nb::object tls = settings.attr("tls"); !tls.is_none()) {
@@ -214,6 +228,17 @@ std::unique_ptr<Engine> Open(const nb::object& settings) {
   return *std::move(engine);
 }
 
+HostMemory TakeHost(Engine& engine, size_t bytes) {
+  if (engine.forked()) RaiseForked();
+  absl::StatusOr<HostMemory> memory;
+  {
+    const nb::gil_scoped_release release;
+    memory = engine.TakeHost(bytes);
+  }
+  if (!memory.ok()) Raise(memory.status());
+  return *std::move(memory);
+}
+
 void Close(Engine& engine) {
   if (engine.forked()) return;
   const nb::gil_scoped_release release;
@@ -226,6 +251,7 @@ NB_MODULE(_native, module) {
   // What is alive when the interpreter ends is not lost.
   nb::set_leak_warnings(false);
   BindPart(module);
+  BindMemory(module);
   nb::class_<CancellationToken>(module, "Token", "Stops calls.")
       .def(nb::init<>())
       .def("cancel", &CancellationToken::Cancel,
@@ -234,6 +260,8 @@ NB_MODULE(_native, module) {
       .def(nb::new_(&Open), "settings"_a)
       .def("call", &Call, "method"_a, "header"_a, "payload"_a, "into"_a,
            "timeout"_a.none(), "cancel"_a.none())
+      .def("memory", &TakeHost, "bytes"_a)
+      .def_prop_ro("takes_device", &Engine::takes_device)
       .def("close", &Close);
   module.def("tune_allocator", &TuneAllocatorForBulkTransfers);
 }

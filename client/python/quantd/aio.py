@@ -64,6 +64,17 @@ class Connection:
       cancel.cancel()
       raise
 
+  @property
+  def takes_device(self) -> bool:
+    """See `quantd.Connection.takes_device`."""
+    return self.sync.takes_device
+
+  async def empty(
+    self, shape: Any, dtype: str = "bf16", *, like: Any = None
+  ) -> Any:
+    """See `quantd.Connection.empty`."""
+    return self.sync.empty(shape, dtype, like=like)
+
   async def quantize(
     self, x: Any, format: Word = "nvfp4", **keywords: Any
   ) -> QuantizedTensor:

@@ -24,6 +24,7 @@ def connect(
   channels: int = 2,
   retry: Retry | None = None,
   dead_peer_timeout: float = 20.0,
+  memory_socket: str | os.PathLike[str] | None = None,
 ) -> Connection:
   """A connection, which connects by its first call.
 
@@ -41,6 +42,9 @@ def connect(
     retry: When a failed call is sent again.
     dead_peer_timeout: Seconds after which a connection is given up whose other
       side takes no byte.
+    memory_socket: Of a server on this machine, its --memory-socket: arrays of
+      `Connection.empty` then lie in memory that it shares, and neither they nor
+      what is made of them is sent. Of the native engine.
 
   Returns:
     The connection.
@@ -81,6 +85,7 @@ def connect(
     dead_peer_timeout=_number(
       "dead_peer_timeout", dead_peer_timeout, 0.1, 3600
     ),
+    memory_socket=_path("memory_socket", memory_socket),
   )
   return Connection(settings, engine)
 

@@ -50,8 +50,9 @@ class Connection(Link):
     """Quantizes a tensor, or groups of its rows.
 
     Args:
-      x: f32, f16 or bf16, of 1 to 8 dimensions: an array of numpy, PyTorch (in
-        host memory), JAX, or with `__dlpack__`.
+      x: f32, f16 or bf16, of 1 to 8 dimensions: an array of numpy, PyTorch,
+        CuPy, JAX, or with `__dlpack__`. Where `takes_device` holds, one in a
+        GPU's memory is worked on there, and the parts lie there, too.
       format: "nvfp4", "nvfp4_2d", "fp8_e4m3", "fp8_e5m2", "mxfp8_e4m3",
         "mxfp8_e5m2", "mxfp4", "fp8_block_e4m3", "fp8_block_e5m2",
         "fp8_block_2d_e4m3", "fp8_block_2d_e5m2" or "fp8_channel_e4m3".
@@ -80,12 +81,14 @@ class Connection(Link):
       >>> t.rowwise.codes.shape, t.columnwise.codes.shape
       ((128, 32), (64, 64))
     """
-    sources = requests.read_all(x, fused, dtype)
+    sources = requests.read_all(x, fused, dtype, self.takes_device)
     tensor, asked, header = requests.quantize_request(
       sources, flatten_axis, format, keywords
     )
-    into = {} if out is None else requests.buffers(out, tensor, asked)
-    data = [s.data for s in sources]
+    into = requests.buffers(out, tensor, asked, self.takes_device)
+    if (near := sources[0].device) is not None:
+      into = requests.places(near, into, tensor, asked)
+    data = [s.payload for s in sources]
     reply = self._call("Quantize", header, data, into, timeout, cancel)
     answer = pb.QuantizeReply.FromString(reply.header)
     requests.check_echo(asked, answer.options)
@@ -101,6 +104,7 @@ class Connection(Link):
       request_id=answer.request_id,
       connection=self,
       library=sources[0].library,
+      transport=reply.transport,
     )
     if len(sources) == 1:
       return made
@@ -237,7 +241,7 @@ class Connection(Link):
       >>> float(q.amax(np.array([[1, -3]] * 8, np.float32)).rowwise[0])
       3.0
     """
-    sources = requests.read_all(x, fused, dtype)
+    sources = requests.read_all(x, fused, dtype, self.takes_device)
     turned = (True, True) if rht is True else options.copies("rht", rht or None)
     o = pb.RhtAmaxOptions(
       rowwise=True,
@@ -259,7 +263,7 @@ class Connection(Link):
       tensor=requests.stacked(sources, flatten_axis), options=o
     )
     header = request.SerializeToString()
-    data = [s.data for s in sources]
+    data = [s.payload for s in sources]
     reply = self._call("RhtAmax", header, data, {}, timeout, cancel)
     answer = pb.RhtAmaxReply.FromString(reply.header)
     found = {
@@ -313,7 +317,7 @@ class Connection(Link):
       >>> bool((q.apply_rht(q.apply_rht(x), inverse=True) == x).all())
       True
     """
-    source = arrays.read(x, "tensor", dtype)
+    source = arrays.read(x, "tensor", dtype, self.takes_device)
     word = DTYPES.word(DTYPES.parse("output", output or source.dtype, FLOATS))
     request = pb.ApplyRhtRequest(
       tensor=requests.tensor_of(source, flatten_axis),
@@ -323,15 +327,14 @@ class Connection(Link):
         rht=options.rht_message(False, False, rht_dimension, sign_mask),
       ),
     )
-    kind = pb.TENSOR_KIND_ROTATED
-    shape = source.shape
+    kind, data = pb.TENSOR_KIND_ROTATED, [source.payload]
     return self._values(
       "ApplyRht",
       request,
-      [source.data],
+      data,
       kind,
       word,
-      shape,
+      source.shape,
       out,
       like,
       timeout,

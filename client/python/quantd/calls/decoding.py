@@ -7,13 +7,14 @@ from quantd import quantd_pb2 as pb
 from quantd.tensors import geometry
 from quantd.tensors.arrays import Array
 from quantd.tensors.copies import Part
+from quantd.tensors.device import DeviceBytes
 from quantd.tensors.tensor import QuantizedTensor
 from quantd.words import DTYPES, KINDS, USAGES
 
 
 def request_for(
   t: QuantizedTensor, side: str, output: Any, rotated: bool
-) -> tuple[pb.DequantizeRequest, list[Array], tuple[int, ...]]:
+) -> tuple[pb.DequantizeRequest, list[Array | DeviceBytes], tuple[int, ...]]:
   """The request for a copy that is there, its payload, the shape it gives."""
   decode = options.dequantize_message(
     t.options, USAGES.parse("usage", side), output
@@ -32,7 +33,7 @@ def request_for(
   for part in payload:
     _add_ref(request, part, at)
     at += part.spec.size
-  return request, [part.data for part in payload], shape
+  return request, [part.payload for part in payload], shape
 
 
 def _add_ref(request: pb.DequantizeRequest, part: Part, at: int) -> None:

@@ -1,5 +1,6 @@
 """What a connection is before it knows any call: settings and an engine."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -8,8 +9,10 @@ import numpy as np
 from quantd.engines import open_engine
 from quantd.engines.engine import Cancellation, Engine, Reply, Settings
 from quantd.errors import Invalid
-from quantd.tensors import arrays
-from quantd.values import shown
+from quantd.tensors import arrays, device
+from quantd.tensors.device import DeviceBytes, settle
+from quantd.values import is_list, shown, whole
+from quantd.words import DTYPES, FLOATS
 
 # Seconds: no call takes longer.
 YEAR = 365 * 24 * 3600.0
@@ -46,6 +49,55 @@ class Link:
     """Which engine it has: "grpc" or "native"."""
     return self._engine.name
 
+  @property
+  def takes_device(self) -> bool:
+    """Whether calls take arrays in a GPU's memory, and leave theirs there."""
+    return self._engine.takes_device
+
+  def empty(
+    self, shape: Sequence[int], dtype: str = "bf16", *, like: Any = None
+  ) -> Any:
+    """An array in memory that calls take where it lies, without a copy.
+
+    That is memory which the server of `memory_socket` shares, in process what
+    CUDA has page-locked, and elsewhere ordinary memory. Its content is whatever
+    that memory was used for last. It is known by its address: any part of it
+    may be a call's input or a buffer of `out=`, of any thread. It may outlive
+    the connection.
+
+    Args:
+      shape: Of the array.
+      dtype: "f32", "f16" or "bf16"; bf16 is ml_dtypes' bfloat16 in numpy where
+        that is installed, else uint16 for its bits.
+      like: "numpy", "torch", or an array of either; None: numpy.
+
+    Returns:
+      The array.
+
+    Raises:
+      quantd.Unavailable: Nobody listens at `memory_socket`.
+      quantd.Error: The server shares no more memory.
+
+    Example:
+      >>> x = q.empty((4, 32), "f32")
+      >>> x[:] = 1.0
+      >>> float(q.quantize(x, "mxfp8_e4m3").dequantize("f32").sum())
+      128.0
+    """
+    word = DTYPES.word(DTYPES.parse("dtype", dtype, FLOATS))
+    library = arrays.library_for(like)
+    if library == "jax":
+      raise Invalid.of(
+        "like", "numpy or torch, whose arrays can be written", "jax"
+      )
+    if not is_list(shape):
+      raise Invalid.of("shape", "sizes", shown(shape))
+    sizes = tuple(whole("shape", d, 0, 2**48) for d in shape)
+    nbytes = math.prod(sizes) * arrays.size_of(word)
+    if nbytes == 0:
+      return arrays.empty(library, word, sizes)
+    return arrays.over(self._engine.memory(nbytes), library, word, sizes)
+
   def _call(
     self,
     method: str,
@@ -63,6 +115,8 @@ class Link:
       # A deadline in numpy's fp32 would be minutes off.
       timeout = float(timeout)
     check_cancel(cancel)
+    if self._engine.takes_device:
+      settle((*payload, *into.values()))
     return self._engine.call(method, header, payload, into, timeout, cancel)
 
   def _values(
@@ -79,15 +133,18 @@ class Link:
     cancel: Cancellation | None,
   ) -> Any:
     """A call whose one part is written into an array, which is returned."""
-    library = arrays.library_for(like)
     if out is not None and like is not None:
       raise Invalid.of("like", "none beside out=, which is given back", "one")
-    if out is None:
-      made = arrays.empty(library, word, shape)
-    else:
-      made = out
-    target = arrays.writable(made, word, shape, "out")
     header = request.SerializeToString()
+    near = payload[0] if payload else None
+    if isinstance(near, DeviceBytes) and out is None and like is None:
+      size = math.prod(shape) * arrays.size_of(word)
+      (there,) = device.empty(near, [size])
+      self._call(method, header, payload, {kind: there}, timeout, cancel)
+      return there.view(word, shape)
+    library = arrays.library_for(like)
+    made = arrays.empty(library, word, shape) if out is None else out
+    target = arrays.writable(made, word, shape, "out", self.takes_device)
     self._call(method, header, payload, {kind: target}, timeout, cancel)
     return arrays.to_jax(made) if library == "jax" and out is None else made
 

@@ -11,9 +11,10 @@ from quantd import options
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid, Unimplemented
 from quantd.options import QuantizeKeywords
-from quantd.tensors import arrays, geometry
+from quantd.tensors import arrays, device, geometry
 from quantd.tensors.arrays import Source
 from quantd.tensors.copies import Part
+from quantd.tensors.device import DeviceBytes
 from quantd.tensors.tensor import QuantizedTensor
 from quantd.values import shown, whole
 from quantd.words import DTYPES, KINDS, Word
@@ -35,10 +36,15 @@ def tensor_message(
   return pb.Tensor(dtype=dtype, shape=sizes, flatten_axis=axis)
 
 
-def read_all(x: Any, fused: Sequence[Any], dtype: str | None) -> list[Source]:
+def read_all(
+  x: Any, fused: Sequence[Any], dtype: str | None, on_device: bool
+) -> list[Source]:
   """A tensor and those that are quantized together with it."""
   if not isinstance(fused, (list, tuple)):
     raise Invalid.of("fused", "a list of arrays", type(fused).__name__)
+  if not fused:
+    return [arrays.read(x, "tensor", dtype, on_device)]
+  # They travel below each other, and GPU memory does not travel.
   sources = [arrays.read(x, "tensor", dtype)]
   known = sources[0].dtype if dtype else None
   sources += [arrays.read(y, f"fused[{i}]", known) for i, y in enumerate(fused)]
@@ -136,7 +142,7 @@ def cut_apart(
   return made[0].replaced(fused=tuple(made[1:]))
 
 
-def part_of(ref: pb.TensorRef, data: memoryview) -> Part:
+def part_of(ref: pb.TensorRef, data: memoryview | DeviceBytes) -> Part:
   """A part of a reply."""
   spec = geometry.Spec(
     KINDS.word(ref.kind),
@@ -145,13 +151,46 @@ def part_of(ref: pb.TensorRef, data: memoryview) -> Part:
     ref.layout,
     tuple(ref.group_offsets),
   )
+  if isinstance(data, DeviceBytes):
+    return Part(spec, np.empty(0, np.uint8), data)
   return Part(spec, np.frombuffer(data, np.uint8))
 
 
+def places(
+  near: DeviceBytes,
+  into: dict[int, Any],
+  tensor: pb.Tensor,
+  asked: pb.QuantizeOptions,
+) -> dict[int, Any]:
+  """Buffers for all parts: those of the caller, and new ones beside `near`."""
+  sizes = _sizes(tensor.SerializeToString(), asked.SerializeToString())
+  missing = [(kind, size) for kind, size in sizes if kind not in into]
+  made = device.empty(near, [size for _, size in missing])
+  into.update(zip((kind for kind, _ in missing), made, strict=True))
+  return into
+
+
+@functools.lru_cache(maxsize=256)
+def _sizes(tensor: bytes, asked: bytes) -> list[tuple[int, int]]:
+  """Number and bytes of every part that is not empty."""
+  try:
+    specs = geometry.specs(
+      pb.Tensor.FromString(tensor), pb.QuantizeOptions.FromString(asked)
+    )
+  except (ValueError, IndexError, ZeroDivisionError):
+    return []  # the options are refused
+  return [(KINDS.parse("out", s.kind), s.size) for s in specs if s.size]
+
+
 def buffers(
-  out: Mapping[str, Any], tensor: pb.Tensor, asked: pb.QuantizeOptions
+  out: Mapping[str, Any] | None,
+  tensor: pb.Tensor,
+  asked: pb.QuantizeOptions,
+  on_device: bool,
 ) -> dict[int, Any]:
   """The caller's buffers by the number of their kind."""
+  if out is None:
+    return {}
   if not isinstance(out, Mapping):
     raise Invalid.of("out", "buffers by kind", type(out).__name__)
   try:
@@ -165,13 +204,19 @@ def buffers(
       raise Invalid.of("out", " or ".join(known) or "legal options", repr(kind))
     number = KINDS.parse("out", kind)
     found[number] = arrays.writable(
-      buffer, spec.dtype, spec.shape, f"out[{kind!r}]"
+      buffer, spec.dtype, spec.shape, f"out[{kind!r}]", on_device
     )
-  places = sorted(
-    (part.__array_interface__["data"][0], part.nbytes)
+  # One GPU's addresses are nobody else's.
+  ordered = sorted(
+    (
+      part.pointer
+      if isinstance(part, DeviceBytes)
+      else part.__array_interface__["data"][0],
+      part.nbytes,
+    )
     for part in found.values()
   )
-  for (begin, size), (after, _) in itertools.pairwise(places):
+  for (begin, size), (after, _) in itertools.pairwise(ordered):
     if begin + size > after:
       raise Invalid.of("out", "buffers that do not overlap", "two that do")
   return found

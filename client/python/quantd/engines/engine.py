@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-# Whatever has the buffer protocol and is C-contiguous. Python 3.11 has no
-# type for it.
+# Whatever has the buffer protocol and is C-contiguous, for which Python 3.11
+# has no type; or, of an engine that takes them, quantd.tensors.device's bytes.
 Buffer = Any
 
 # The number of each kind of part is TensorKind of quantd.proto.
@@ -28,6 +28,8 @@ class Reply(NamedTuple):
   parts: Sequence[memoryview]
   # Times the call was sent.
   attempts: int
+  # Which way it went: "tcp", "unix", "shared", "cuda" or "local".
+  transport: str
 
 
 class Cancellation:
@@ -148,6 +150,8 @@ class Settings:
     retry: When a failed call is sent again.
     dead_peer_timeout: Seconds after which a connection is given up whose other
       side takes no byte.
+    memory_socket: Of a server on this machine, its --memory-socket; None: no
+      memory is shared. Of the native engine.
   """
 
   target: str
@@ -158,6 +162,7 @@ class Settings:
   channels: int = 2
   retry: Retry = Retry()
   dead_peer_timeout: float = 20.0
+  memory_socket: str | None = None
 
 
 class Engine(Protocol):
@@ -165,6 +170,8 @@ class Engine(Protocol):
 
   # "grpc" or "native".
   name: str
+  # Whether it takes bytes in a GPU's memory.
+  takes_device: bool
 
   def call(
     self,
@@ -193,6 +200,16 @@ class Engine(Protocol):
 
     Raises:
       quantd.Error: As `from_status` makes it.
+    """
+    ...
+
+  def memory(self, nbytes: int) -> Buffer:
+    """Bytes of the host, writable, that calls take where they lie if they can.
+
+    Their content is what they were used for last.
+
+    Raises:
+      quantd.Error: The server shares no more, or nobody listens there.
     """
     ...
 

@@ -58,6 +58,7 @@ class Engine:
   """See `quantd.engines.engine.Engine`."""
 
   name = "grpc"
+  takes_device = False
 
   def __init__(self, settings: Settings) -> None:
     """Checks the settings, and connects to nothing."""
@@ -66,6 +67,12 @@ class Engine:
         "target",
         "an address: local devices are the native engine's",
         settings.target,
+      )
+    if settings.memory_socket is not None:
+      raise Invalid.of(
+        "memory_socket",
+        "none: shared memory is the native engine's",
+        settings.memory_socket,
       )
     parse_target(settings.target)
     load_tls(settings)
@@ -104,7 +111,11 @@ class Engine:
       self, method, frames.join(header, payload), timeout, cancel
     )
     answer, attempts = exchange.run()
-    return _read_reply(method, answer, into, attempts)
+    return _read_reply(method, answer, into, attempts, self._settings.target)
+
+  def memory(self, nbytes: int) -> Buffer:
+    """See `quantd.engines.engine.Engine.memory`: ordinary memory."""
+    return bytearray(nbytes)
 
   @contextlib.contextmanager
   def under_way(self, life: _Life, call: Any) -> Iterator[None]:
@@ -334,7 +345,7 @@ def _failure_of(error: Any) -> Failure:
 
 
 def _read_reply(
-  method: str, message: bytes, into: Into, attempts: int
+  method: str, message: bytes, into: Into, attempts: int, server: str
 ) -> Reply:
   from google.protobuf import message as message_module
 
@@ -362,4 +373,5 @@ def _read_reply(
       target[:] = part
       part = target
     parts.append(part)
-  return Reply(header, parts, attempts)
+  way = "unix" if server.startswith("unix:") else "tcp"
+  return Reply(header, parts, attempts, way)

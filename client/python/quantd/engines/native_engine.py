@@ -30,6 +30,7 @@ from quantd import _native
 from quantd.engines.address import load_tls, load_token, parse_target
 from quantd.engines.engine import Buffer, Cancellation, Into, Reply, Settings
 from quantd.errors import Cancelled
+from quantd.tensors.device import DeviceBytes
 
 __all__ = ["Engine", "tune_allocator"]
 
@@ -76,6 +77,7 @@ class Engine:
       load_tls(settings)
       load_token(settings)
     self._native = _native.Engine(settings)
+    self.takes_device = bool(self._native.takes_device)
     # Also when the interpreter ends: a thread that would come back from a call
     # after that brings the process down.
     self._finalizer = weakref.finalize(self, self._native.close)
@@ -90,16 +92,33 @@ class Engine:
     cancel: Cancellation | None,
   ) -> Reply:
     """See `quantd.engines.engine.Engine.call`."""
-    if into and self._local:
-      payload = [_apart(buffer, into) for buffer in payload]
+    if into:
+      # Of the host's memory a message is made, unless there is no server.
+      payload = [
+        _apart(buffer, into)
+        if self._local or isinstance(buffer, DeviceBytes)
+        else buffer
+        for buffer in payload
+      ]
+    # The module knows bytes of a GPU by their address, and keeps nothing: they
+    # live in `payload` and `there`.
+    sent, targets = payload, into
+    there: dict[int, DeviceBytes] = {}
+    if self.takes_device:
+      sent = [_address(buffer) for buffer in payload]
+      there = {k: b for k, b in into.items() if isinstance(b, DeviceBytes)}
+      targets = {k: _address(buffer) for k, buffer in into.items()}
     token = forget = None
     if cancel is not None:
       token = _native.Token()
       forget = cancel.on_cancel(token.cancel)
     try:
-      return Reply(
-        *self._native.call(method, header, payload, dict(into), timeout, token)
+      head, parts, attempts, transport = self._native.call(
+        method, header, sent, dict(targets), timeout, token
       )
+      # Of those it gives the number of their kind.
+      parts = [there[p] if isinstance(p, int) else p for p in parts]
+      return Reply(head, parts, attempts, transport)
     except Cancelled as error:
       # The module ends a call in one way, whoever wants it ended.
       if self._closed and not (cancel is not None and cancel.cancelled):
@@ -108,6 +127,10 @@ class Engine:
     finally:
       if forget is not None:
         forget()
+
+  def memory(self, nbytes: int) -> Buffer:
+    """See `quantd.engines.engine.Engine.memory`."""
+    return self._native.memory(nbytes)
 
   def close(self) -> None:
     """See `quantd.engines.engine.Engine.close`."""
@@ -119,13 +142,25 @@ def _apart(buffer: Buffer, into: Into) -> Buffer:
   """An input, or a copy of one that is to be written over.
 
   A call that a signal interrupts is made again, and its devices may have
-  written to the caller's memory before.
+  written to the caller's memory before; and a server writes to no input.
   """
+  if isinstance(buffer, DeviceBytes):
+    others = (b for b in into.values() if isinstance(b, DeviceBytes))
+    return buffer.copy() if any(buffer.overlaps(b) for b in others) else buffer
   if memoryview(buffer).nbytes == 0:
     return buffer
   here = np.frombuffer(buffer, np.uint8)
   for other in into.values():
+    if isinstance(other, DeviceBytes):
+      continue
     size = memoryview(other).nbytes
     if size and np.may_share_memory(here, np.frombuffer(other, np.uint8)):
       return here.copy()
+  return buffer
+
+
+def _address(buffer: Buffer) -> Buffer:
+  """Bytes of a GPU as their address and their number."""
+  if isinstance(buffer, DeviceBytes):
+    return (buffer.pointer, buffer.nbytes)
   return buffer

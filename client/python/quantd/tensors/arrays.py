@@ -7,7 +7,7 @@ needed; ml_dtypes, PyTorch and JAX are used where they are there.
 import functools
 import math
 import sys
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ import numpy.typing as npt
 from quantd.errors import Invalid
 from quantd.values import shown
 from quantd.words import FLOATS
+
+if TYPE_CHECKING:
+  from quantd.tensors.device import DeviceBytes
 
 Array = npt.NDArray[Any]
 
@@ -68,11 +71,18 @@ class Source(NamedTuple):
   dtype: str
   shape: tuple[int, ...]
   data: Array
-  library: str  # "numpy", "torch" or "jax": where it came from
+  library: str  # "numpy", "torch", "cupy" or "jax": where it came from
+  # Its bytes where they lie in a GPU's memory; `data` has none then.
+  device: "DeviceBytes | None" = None
+
+  @property
+  def payload(self) -> "Array | DeviceBytes":
+    """Its bytes, wherever they lie."""
+    return self.data if self.device is None else self.device
 
 
 def library_of(x: Any) -> str:
-  """Which library an array is of: "numpy", "torch", "jax" or "dlpack"."""
+  """Which library an array is of; "dlpack" of any other with that."""
   if isinstance(x, (np.ndarray, np.generic)):
     return "numpy"
   module = type(x).__module__.partition(".")[0]
@@ -80,10 +90,17 @@ def library_of(x: Any) -> str:
     return "torch"
   if module in ("jax", "jaxlib"):
     return "jax"
+  if module == "cupy":
+    return "cupy"
   return "dlpack" if hasattr(x, "__dlpack__") else ""
 
 
-def read(x: Any, field: str = "tensor", dtype: str | None = None) -> Source:
+def read(
+  x: Any,
+  field: str = "tensor",
+  dtype: str | None = None,
+  on_device: bool = False,
+) -> Source:
   """A tensor of any library as bytes.
 
   Shares memory where `x` is contiguous and little endian, and copies it
@@ -94,6 +111,7 @@ def read(x: Any, field: str = "tensor", dtype: str | None = None) -> Source:
       one with `__dlpack__`.
     field: What errors call it.
     dtype: Its type where numpy cannot tell, as of uint16 that holds "bf16".
+    on_device: Whether it may lie in a GPU's memory, to stay there.
 
   Returns:
     What it is. Its bytes live as long as the Source does.
@@ -103,11 +121,17 @@ def read(x: Any, field: str = "tensor", dtype: str | None = None) -> Source:
       is not shared.
   """
   library = library_of(x)
+  if on_device and library in ("torch", "jax", "cupy"):
+    from quantd.tensors import device
+
+    if device.is_on_device(x):
+      word, shape, there = device.read(x, library, field, dtype)
+      return Source(word, shape, np.empty(0, np.uint8), library, there)
   if library == "torch":
     return _read_torch(x, field, dtype)
   if library == "jax":
     x = np.asarray(x)
-  elif library == "dlpack":
+  elif library in ("dlpack", "cupy"):
     from quantd.tensors.dlpack import from_dlpack
 
     x, dtype = from_dlpack(x, field, dtype)
@@ -128,7 +152,10 @@ def read(x: Any, field: str = "tensor", dtype: str | None = None) -> Source:
     a = a.astype(a.dtype.newbyteorder("<"))
   data = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
   return Source(
-    word, a.shape, data, "numpy" if library == "dlpack" else library
+    word,
+    a.shape,
+    data,
+    library if library in ("torch", "jax") else "numpy",
   )
 
 
@@ -199,7 +226,13 @@ def _read_torch(x: Any, field: str, said: str | None) -> Source:
   return Source(word, shape, data, "torch")
 
 
-def writable(x: Any, word: str, shape: tuple[int, ...], field: str) -> Array:
+def writable(
+  x: Any,
+  word: str,
+  shape: tuple[int, ...],
+  field: str,
+  on_device: bool = False,
+) -> "Array | DeviceBytes":
   """A caller's buffer as flat bytes that may be written.
 
   Raises:
@@ -207,6 +240,11 @@ def writable(x: Any, word: str, shape: tuple[int, ...], field: str) -> Array:
   """
   refuse_mask(x, field)
   library = library_of(x)
+  if on_device and library in ("torch", "jax", "cupy"):
+    from quantd.tensors import device
+
+    if device.is_on_device(x):
+      return device.writable(x, library, word, shape, field)
   if library == "torch":
     if x.device.type != "cpu":
       raise Invalid.of(field, "a tensor in host memory", str(x.device))
@@ -274,6 +312,17 @@ def empty(library: str, word: str, shape: tuple[int, ...]) -> Any:
     }
     return torch.empty(shape, dtype=dtypes[word])
   return np.empty(shape, numpy_dtype(word))
+
+
+def over(buffer: Any, library: str, word: str, shape: tuple[int, ...]) -> Any:
+  """Bytes that may be written, as an array of numpy or torch over them."""
+  if library == "numpy":
+    return view(buffer, word, shape)
+  import torch
+
+  names = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+  flat = torch.frombuffer(buffer, dtype=getattr(torch, names[word]))
+  return flat.reshape(shape)
 
 
 def library_for(like: Any) -> str:

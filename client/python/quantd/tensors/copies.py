@@ -1,10 +1,12 @@
 """The parts of a quantized tensor, and its two copies."""
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from quantd import quantd_pb2 as pb
+from quantd.errors import Invalid
 from quantd.tensors.arrays import Array, size_of, view
+from quantd.tensors.device import DeviceBytes
 from quantd.tensors.geometry import Spec
 from quantd.words import LAYOUTS
 
@@ -43,19 +45,55 @@ class Statistics:
     return Statistics(**{name: getattr(message, name) for name in names})
 
 
-@dataclass(slots=True, eq=False)
 class Part:
   """One part of a tensor: what it is, and its bytes, flat. Not to be changed."""
 
-  spec: Spec
-  data: Array = field(repr=False)
+  __slots__ = ("_data", "device", "spec")
 
-  def array(self) -> Array:
+  def __init__(
+    self, spec: Spec, data: Array, device: DeviceBytes | None = None
+  ) -> None:
+    """Of bytes in the host's memory, or of those in a GPU's."""
+    self.spec = spec
+    self.device = device
+    self._data = data
+
+  @property
+  def data(self) -> Array:
+    """Its bytes in the host's memory.
+
+    Raises:
+      Invalid: They lie in a GPU's.
+    """
+    if self.device is not None:
+      raise Invalid.of(
+        "tensor",
+        "one in the host's memory: t.cpu()",
+        f"one on {self.device.place}",
+      )
+    return self._data
+
+  @property
+  def payload(self) -> Array | DeviceBytes:
+    """Its bytes, wherever they lie."""
+    return self._data if self.device is None else self.device
+
+  def array(self) -> Any:
     """Its elements in its shape, without a copy where they are aligned."""
-    data = self.data
+    if self.device is not None:
+      return self.device.view(self.spec.dtype, self.spec.shape)
+    data = self._data
     if data.__array_interface__["data"][0] % size_of(self.spec.dtype):
       data = data.copy()
     return view(data, self.spec.dtype, self.spec.shape)
+
+  def host(self) -> "Part":
+    """The same in the host's memory."""
+    return self if self.device is None else Part(self.spec, self.device.host())
+
+  def __repr__(self) -> str:
+    """What it is."""
+    return f"Part({self.spec!r})"
 
 
 class Copy:

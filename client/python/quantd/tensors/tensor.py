@@ -1,16 +1,12 @@
 """A quantized tensor as a value: codes, scales and amax of its copies."""
 
-import math
-import types
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
-from quantd.tensors import geometry
-from quantd.tensors.arrays import Array, size_of
-from quantd.tensors.copies import Copy, Part, Statistics
-from quantd.words import DTYPES, FORMATS, PROFILES, USAGES
+from quantd.tensors.arrays import Array
+from quantd.tensors.copies import Copy, Statistics
+from quantd.tensors.described import Described
 
 if TYPE_CHECKING:
   from quantd.calls.connection import Connection
@@ -19,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["QuantizedTensor"]
 
 
-class QuantizedTensor:
+class QuantizedTensor(Described):
   """Codes, scales and amaxes of a tensor, and all that decoding needs.
 
   Made by `Connection.quantize`, `Quantizer`, `quantd.load` or `from_parts`.
@@ -27,135 +23,6 @@ class QuantizedTensor:
   `connection`, by whom it is decoded, may be. May be read by many threads, and
   pickles.
   """
-
-  def __init__(
-    self,
-    tensor: pb.Tensor,
-    options: pb.QuantizeOptions,
-    parts: Mapping[str, Part],
-    *,
-    report: pb.Report | None = None,
-    request_id: str = "",
-    connection: "Connection | None" = None,
-    library: str = "numpy",
-  ) -> None:
-    """For the package itself; see `from_parts`."""
-    self._shape: tuple[int, ...] = tuple(tensor.shape)
-    self._dtype = DTYPES.word(tensor.dtype)
-    self._flatten_axis = geometry.axis_of(tensor)
-    self._options = options
-    self._parts = types.MappingProxyType(dict(parts))
-    self._report = report if report is not None else pb.Report()
-    self._request_id = request_id
-    self._fused: tuple[QuantizedTensor, ...] = ()
-    self.connection = connection
-    self._library = library
-
-  @property
-  def shape(self) -> tuple[int, ...]:
-    """Of the tensor that was quantized."""
-    return self._shape
-
-  @property
-  def dtype(self) -> str:
-    """Its type: "f32", "f16" or "bf16"."""
-    return self._dtype
-
-  @property
-  def flatten_axis(self) -> int:
-    """M is the product of the dimensions before it."""
-    return self._flatten_axis
-
-  @property
-  def options(self) -> pb.QuantizeOptions:
-    """How it was to be made, with a seed that was drawn."""
-    return self._options
-
-  @property
-  def parts(self) -> Mapping[str, Part]:
-    """Everything there is, by the words of TensorKind: "rowwise_data"."""
-    return self._parts
-
-  @property
-  def report(self) -> pb.Report:
-    """What was found in the input, and who did it."""
-    return self._report
-
-  @property
-  def request_id(self) -> str:
-    """The call's id in the server's log."""
-    return self._request_id
-
-  @property
-  def fused(self) -> "tuple[QuantizedTensor, ...]":
-    """The tensors that were quantized together with this one."""
-    return self._fused
-
-  @property
-  def library(self) -> str:
-    """Where the input came from: "numpy", "torch" or "jax"."""
-    return self._library
-
-  def replaced(self, **attributes: Any) -> "QuantizedTensor":
-    """The same but for some attributes; for the package itself."""
-    made = QuantizedTensor.__new__(QuantizedTensor)
-    made.__dict__.update(self.__dict__)
-    made.__dict__.update({f"_{k}": v for k, v in attributes.items()})
-    return made
-
-  # --- what it is -----------------------------------------------------------
-
-  @property
-  def format(self) -> str:
-    """The word of its format: "nvfp4"."""
-    return FORMATS.word(self.options.format)
-
-  @property
-  def profile(self) -> str:
-    """Whose bytes it is: "te", "modelopt@0.47" ..."""
-    return PROFILES.word(self.options.profile)
-
-  @property
-  def usage(self) -> str:
-    """The copies that there are: "rowwise", "columnwise", "both", "none"."""
-    return USAGES.word(self.options.usage)
-
-  @property
-  def seed(self) -> int | None:
-    """The seed of stochastic rounding; None where it rounded to nearest."""
-    if self.options.rounding != pb.ROUNDING_STOCHASTIC:
-      return None
-    return int(self.options.stochastic.seed)
-
-  @property
-  def matrix(self) -> tuple[int, int]:
-    """M and K: what it is as a matrix, split at the flatten axis."""
-    return geometry.sides(self.shape, self.flatten_axis)
-
-  @property
-  def groups(self) -> int:
-    """Groups of rows; 0 for a tensor that is not grouped."""
-    return (
-      len(self.options.splits.rows) if self.options.HasField("splits") else 0
-    )
-
-  @property
-  def nbytes(self) -> int:
-    """Bytes of all parts together."""
-    return sum(part.spec.size for part in self.parts.values())
-
-  @property
-  def original_nbytes(self) -> int:
-    """Bytes of the tensor that was quantized."""
-    return math.prod(self.shape) * size_of(self.dtype)
-
-  def message(self) -> pb.Tensor:
-    """What was quantized, as requests say it."""
-    return pb.Tensor(
-      dtype=DTYPES.parse("dtype", self.dtype),
-      shape=self.shape,
-      flatten_axis=self.flatten_axis,
-    )
 
   # --- its parts ------------------------------------------------------------
 
@@ -180,7 +47,8 @@ class QuantizedTensor:
     Raises:
       KeyError: There is no such part.
     """
-    return self.parts[kind].array()
+    made: Array = self.parts[kind].array()
+    return made
 
   @property
   def amax(self) -> Array | None:
@@ -346,7 +214,9 @@ class QuantizedTensor:
 
   def __reduce__(self) -> tuple[Any, ...]:
     """Pickles with its bytes and its connection, which connects again."""
-    parts = {k: (p.spec, p.data.tobytes()) for k, p in self.parts.items()}
+    parts = {
+      k: (p.spec, p.host().data.tobytes()) for k, p in self.parts.items()
+    }
     state = (
       self.message().SerializeToString(),
       self.options.SerializeToString(),

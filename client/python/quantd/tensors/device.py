@@ -1,0 +1,229 @@
+"""Arrays in a GPU's memory: PyTorch's, CuPy's and JAX's.
+
+Only connections that work in that memory take them. Before a call the work
+that their library has queued on its current stream is waited for; when the call
+returns its own work is done, so that any stream may use the results.
+"""
+
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from quantd.errors import Invalid
+from quantd.tensors.arrays import Array, library_of, numpy_dtype, size_of
+from quantd.values import shown
+
+__all__ = ["DeviceBytes"]
+
+# Of parts, so that kernels work on them where they lie.
+_ALIGNMENT = 256
+
+
+class DeviceBytes:
+  """Contiguous bytes of an array in a GPU's memory, which they keep alive."""
+
+  __slots__ = ("array", "library", "nbytes", "pointer")
+
+  def __init__(self, array: Any, library: str, pointer: int, nbytes: int):
+    """Of `array`, of one of the libraries, whose elements begin there."""
+    self.array = array
+    self.library = library
+    self.pointer = pointer
+    self.nbytes = nbytes
+
+  @property
+  def place(self) -> str:
+    """Where they lie: "cuda:0"."""
+    return f"cuda:{_ordinal(self.array, self.library)}"
+
+  def overlaps(self, other: "DeviceBytes") -> bool:
+    """Whether they share a byte."""
+    return (
+      self.pointer < other.pointer + other.nbytes
+      and other.pointer < self.pointer + self.nbytes
+    )
+
+  def copy(self) -> "DeviceBytes":
+    """The same bytes elsewhere on the GPU."""
+    array = self.array.clone() if self.library == "torch" else self.array.copy()
+    return DeviceBytes(
+      array, self.library, _pointer(array, self.library), self.nbytes
+    )
+
+  def host(self) -> Array:
+    """A copy in the host's memory."""
+    flat = self.array
+    if self.library == "torch":
+      flat = flat.reshape(-1).view(sys.modules["torch"].uint8).cpu().numpy()
+    elif self.library == "cupy":
+      flat = flat.reshape(-1).view(np.uint8).get()
+    else:
+      flat = np.asarray(flat).reshape(-1).view(np.uint8)
+    made: Array = flat
+    return made
+
+  def view(self, word: str, shape: tuple[int, ...]) -> Any:
+    """The bytes as elements of a word, in their library's array."""
+    if self.library == "torch":
+      torch = sys.modules["torch"]
+      names = {
+        "f32": "float32",
+        "f16": "float16",
+        "bf16": "bfloat16",
+        "e4m3": "float8_e4m3fn",
+        "e5m2": "float8_e5m2",
+        "e8m0": "float8_e8m0fnu",
+      }
+      dtype = getattr(torch, names.get(word, "uint8"), torch.uint8)
+      return self.array.reshape(-1).view(dtype).reshape(shape)
+    if self.library == "cupy":
+      return self.array.reshape(-1).view(numpy_dtype(word)).reshape(shape)
+    import jax
+
+    dtype, size = numpy_dtype(word), size_of(word)
+    rows = self.array.reshape((-1, size) if size > 1 else (-1,))
+    return jax.lax.bitcast_convert_type(rows, dtype).reshape(shape)
+
+
+def is_on_device(x: Any) -> bool:
+  """Whether an array of one of the libraries lies in one GPU's memory."""
+  library = library_of(x)
+  if library == "cupy":
+    return True
+  if library == "torch":
+    return bool(x.device.type == "cuda")
+  if library != "jax":
+    return False
+  try:
+    devices = x.devices()
+  except AttributeError:
+    return False
+  return len(devices) == 1 and next(iter(devices)).platform == "gpu"
+
+
+def _word(x: Any) -> str | None:
+  name = str(x.dtype).rpartition(".")[2]
+  return {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}.get(name)
+
+
+def _ordinal(x: Any, library: str) -> int:
+  if library == "torch":
+    return int(x.device.index)
+  if library == "cupy":
+    return int(x.device.id)
+  return int(next(iter(x.devices())).local_hardware_id)
+
+
+def _pointer(x: Any, library: str) -> int:
+  if library == "torch":
+    return int(x.data_ptr())
+  if library == "cupy":
+    return int(x.data.ptr)
+  return int(x.addressable_data(0).unsafe_buffer_pointer())
+
+
+def settle(buffers: Iterable[Any]) -> None:
+  """Waits for the work that libraries have queued on those in GPU memory."""
+  seen = set()
+  for b in buffers:
+    if not isinstance(b, DeviceBytes):
+      continue
+    if b.library == "jax":
+      b.array.block_until_ready()
+      continue
+    where = (b.library, _ordinal(b.array, b.library))
+    if where in seen:
+      continue
+    seen.add(where)
+    if b.library == "torch":
+      sys.modules["torch"].cuda.current_stream(where[1]).synchronize()
+    else:
+      cupy = sys.modules["cupy"]
+      with cupy.cuda.Device(where[1]):
+        cupy.cuda.get_current_stream().synchronize()
+
+
+def read(
+  x: Any, library: str, field: str, said: str | None
+) -> tuple[str, tuple[int, ...], DeviceBytes]:
+  """Type, shape and bytes of an array that came in.
+
+  Raises:
+    Invalid: It has another type, or no dimension.
+  """
+  word = _word(x)
+  if said is not None and said != word:
+    raise Invalid.of(
+      f"{field}.dtype", f"elements of {shown(said)}", str(x.dtype)
+    )
+  if word is None:
+    raise Invalid.of(f"{field}.dtype", "f32, f16 or bf16", str(x.dtype))
+  if x.ndim == 0:
+    raise Invalid.of(f"{field}.shape", "1 to 8 dimensions", "none")
+  if library == "torch":
+    if x.layout != sys.modules["torch"].strided:
+      raise Invalid.of(f"{field}.layout", "a dense tensor", str(x.layout))
+    x = x.detach().resolve_neg().contiguous()
+  elif library == "cupy":
+    x = sys.modules["cupy"].ascontiguousarray(x)
+  shape = tuple(int(d) for d in x.shape)
+  nbytes = math.prod(shape) * size_of(word)
+  return word, shape, DeviceBytes(x, library, _pointer(x, library), nbytes)
+
+
+def writable(
+  x: Any, library: str, word: str, shape: tuple[int, ...], field: str
+) -> DeviceBytes:
+  """A caller's array as bytes that may be written.
+
+  Raises:
+    Invalid: It cannot be written, is not contiguous, or has another size or
+      type.
+  """
+  if library == "jax":
+    raise Invalid.of(field, "an array that can be written", "one of JAX")
+  contiguous = x.is_contiguous() if library == "torch" else x.flags.c_contiguous
+  if not contiguous:
+    raise Invalid.of(field, "contiguous memory", "strides")
+  want, got = math.prod(shape) * size_of(word), int(x.nbytes)
+  if got != want:
+    raise Invalid.of(field, f"{want} bytes", f"{got} bytes")
+  known, size = _word(x), int(x.dtype.itemsize)
+  if size not in (1, size_of(word)) or known not in (None, word):
+    raise Invalid.of(field, f"elements of {word} or bytes", str(x.dtype))
+  return DeviceBytes(x, library, _pointer(x, library), want)
+
+
+def empty(near: DeviceBytes, sizes: Sequence[int]) -> list[DeviceBytes]:
+  """New bytes on the same GPU, of the same library, cut out of one array."""
+  places, total = [], 0
+  for size in sizes:
+    places.append(total)
+    total += -(-size // _ALIGNMENT) * _ALIGNMENT
+  library = near.library
+  if library == "torch":
+    torch = sys.modules["torch"]
+    whole = torch.empty(total, dtype=torch.uint8, device=near.array.device)
+  elif library == "cupy":
+    with near.array.device:
+      whole = sys.modules["cupy"].empty(total, np.uint8)
+  else:
+    # JAX cuts by copies, and never writes to an array: these are nobody's yet.
+    return [_of_jax(near, size) for size in sizes]
+  base = _pointer(whole, library)
+  return [
+    DeviceBytes(whole[at : at + size], library, base + at, size)
+    for at, size in zip(places, sizes, strict=True)
+  ]
+
+
+def _of_jax(near: DeviceBytes, nbytes: int) -> DeviceBytes:
+  import jax
+  import jax.numpy as jnp
+
+  with jax.default_device(next(iter(near.array.devices()))):
+    made = jnp.empty(nbytes, jnp.uint8)
+  return DeviceBytes(made, "jax", _pointer(made, "jax"), nbytes)

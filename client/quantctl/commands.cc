@@ -80,7 +80,7 @@ int RunQuantize(const Options& options) {
   const auto input = OpenToQuantize(options);
   if (!input.ok()) return Fail(options, kBadInput, input.status());
   const auto client = Connect(options);
-  if (!client.ok()) return Fail(options, kUsage, client.status());
+  if (!client.ok()) return FailToConnect(options, client.status());
   std::map<std::string, QuantizedFile::Description> descriptions;
   std::vector<safetensors::Tensor> planned;
   const auto tensors = Eligible(*input);
@@ -128,7 +128,7 @@ int RunAmax(const Options& options) {
   });
   if (!input.ok()) return Fail(options, kBadInput, input.status());
   const auto client = Connect(options);
-  if (!client.ok()) return Fail(options, kUsage, client.status());
+  if (!client.ok()) return FailToConnect(options, client.status());
   Report report = ReportOf("amax", options, *input);
   report.resizes = false;
   const auto tensors = Eligible(*input);

@@ -32,7 +32,7 @@ enum ExitCode : int {
   kRefused = 5,      // the server (or the rules) refused the request
   kPartly = 6,       // some tensors failed; no file is written then
   kCannotWrite = 7,
-  kFindings = 8,  // lint or verify found something
+  kFindings = 8,  // of lint, verify, repair and compare
 };
 
 inline constexpr char kDefaultServer[] = "127.0.0.1:50151";
@@ -40,6 +40,8 @@ inline constexpr uint16_t kDefaultPort = 50151;
 
 struct Options {
   std::string server = kDefaultServer;
+  std::string memory_socket;           // empty: no memory is shared
+  std::optional<Transport> transport;  // the only one that will do
   Credentials credentials;
   double deadline_seconds = 30;
   bool json = false;
@@ -80,6 +82,9 @@ CallOptions CallOf(const Options& options);
 absl::StatusOr<PieceOptions> PiecesOf(Client& client, const Options& options,
                                       Progress* progress);
 
+// Why a call does not count that did not go the way that --transport names.
+absl::Status OtherWay(Transport wanted, const std::string& taken);
+
 // The exit code for a failed call.
 int CodeOf(const absl::Status& status);
 // Says on stderr what is wrong and, where `code` says that a server had a part
@@ -87,6 +92,9 @@ int CodeOf(const absl::Status& status);
 void Explain(const Options& options, int code, const absl::Status& status);
 // The same, with --json on stdout too. Returns `code`.
 int Fail(const Options& options, int code, const absl::Status& status);
+
+// The same where Connect failed: for a bad option, or for what is not there.
+int FailToConnect(const Options& options, const absl::Status& status);
 
 // Opens options.input and marks what cannot be worked on; kBadInput when
 // nothing is left. `judge` says what is wrong with a tensor of legal type.

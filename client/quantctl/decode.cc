@@ -9,6 +9,7 @@
 #include "client/files/npy.h"
 #include "client/files/quantized_file.h"
 #include "client/files/safetensors.h"
+#include "client/parts/piece_work.h"
 #include "client/quantctl/commands.h"
 #include "fmt/format.h"
 
@@ -147,7 +148,7 @@ int RunDequantize(const Options& options) {
     cols.push_back(plan->cols());
   }
   const auto client = Connect(options);
-  if (!client.ok()) return Fail(options, kUsage, client.status());
+  if (!client.ok()) return FailToConnect(options, client.status());
   auto target = OpenOutput(options, file->identity());
   if (!target.ok()) return Fail(options, kCannotWrite, target.status());
   auto progress = std::make_unique<Progress>(total);
@@ -163,7 +164,9 @@ int RunDequantize(const Options& options) {
   report.server = options.server;
   report.input = options.input;
   for (size_t i = 0; i < names.size(); ++i) {
-    auto q = file->Load(names[i]);
+    auto q = file->Load(names[i], [&](size_t bytes) {
+      return client::Allocate(**client, bytes);
+    });
     if (!q.ok()) return Fail(options, kBadInput, q.status());
     if (options.decode_profile) {
       q = q->ReadAs(*options.decode_profile);

@@ -16,7 +16,6 @@
 namespace quantd::quantctl {
 namespace {
 
-constexpr char kSecurity[] = "TLS and token";
 constexpr char kRotation[] = "Rotation";
 constexpr char kAmax[] = "Amax and scales";
 constexpr char kForm[] = "Form of the scales";
@@ -240,54 +239,6 @@ absl::Status SettleUsage(Options* o) {
 }
 
 }  // namespace
-
-void AddServer(CLI::App* app, Options* o) {
-  app->add_option("--server", o->server,
-                  "Address of the server, or several with commas between; or "
-                  "local, local:cpu or local:cuda:N: no server, this process")
-      ->type_name("ADDRESS,...")
-      ->envname("QUANTD_SERVER")
-      ->capture_default_str();
-  AddCredentials(app, o);
-  AddDeadline(app, o);
-}
-
-void AddCredentials(CLI::App* app, Options* o) {
-  Credentials& c = o->credentials;
-  const auto file = [&](const char* flag, std::string* path, const char* help,
-                        const char* variable) {
-    app->add_option(flag, *path, help)
-        ->envname(variable)
-        ->type_name("FILE")
-        ->group(kSecurity);
-  };
-  app->add_flag("--tls", c.tls,
-                "Encrypt, and trust the servers that the system trusts")
-      ->envname("QUANTCTL_TLS")
-      ->group(kSecurity);
-  file("--tls-ca", &c.ca_file, "Encrypt, and trust servers signed by these",
-       "QUANTCTL_TLS_CA");
-  file("--tls-cert", &c.certificate_file,
-       "Certificate to show to a server that asks for one",
-       "QUANTCTL_TLS_CERT");
-  file("--tls-key", &c.key_file, "Its private key", "QUANTCTL_TLS_KEY");
-  app->add_option("--tls-name", c.server_name,
-                  "Name that the server's certificate must have (default: the "
-                  "one in --server)")
-      ->envname("QUANTCTL_TLS_NAME")
-      ->type_name("NAME")
-      ->group(kSecurity);
-  file("--token-file", &c.token_file,
-       "Bearer token to send; without it QUANTCTL_TOKEN, the token itself",
-       "QUANTCTL_TOKEN_FILE");
-}
-
-void AddDeadline(CLI::App* app, Options* o) {
-  app->add_option("--deadline", o->deadline_seconds,
-                  "Seconds a call may take, retries included")
-      ->check(CLI::Range(0.001, 86400.0))
-      ->capture_default_str();
-}
 
 void AddJson(CLI::App* app, Options* o) {
   app->add_flag("--json", o->json, "Print one JSON object instead of a table");

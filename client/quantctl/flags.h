@@ -31,10 +31,6 @@ CLI::Option* Named(CLI::App* app, const char* name, const char* type,
       ->type_name(type);
 }
 
-void AddServer(CLI::App* app, Options* o);
-// TLS and the token. Part of AddServer.
-void AddCredentials(CLI::App* app, Options* o);
-void AddDeadline(CLI::App* app, Options* o);
 void AddJson(CLI::App* app, Options* o);
 void AddInput(CLI::App* app, Options* o, const char* what);
 // Where the dimensions split.

@@ -87,7 +87,7 @@ void PrintInfo(const std::string& server, const ServerInfo& info, bool json) {
 
 int RunInfo(const Options& options) {
   const auto client = Connect(options);
-  if (!client.ok()) return Fail(options, kUsage, client.status());
+  if (!client.ok()) return FailToConnect(options, client.status());
   const auto info = (*client)->GetServerInfo(CallOf(options));
   if (!info.ok()) return Fail(options, CodeOf(info.status()), info.status());
   PrintInfo(options.server, *info, options.json);

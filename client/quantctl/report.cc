@@ -109,6 +109,7 @@ Json RecordJson(const Record& r) {
   json["copies"] = std::move(copies);
   json["seconds"] = r.seconds;
   json["device"] = r.device;
+  json["transport"] = TransportsText(r.transports);
   json["request_id"] = r.request_id;
   json["saw_nan"] = r.saw_nan;
   json["saw_inf"] = r.saw_inf;
@@ -165,6 +166,12 @@ Json TotalsJson(const Report& report, const Totals& t) {
 }
 
 }  // namespace
+
+std::string TransportsText(const std::set<Transport>& transports) {
+  std::vector<std::string_view> names;
+  for (const Transport t : transports) names.push_back(Name(t));
+  return fmt::format("{}", fmt::join(names, " and "));
+}
 
 Totals TotalsOf(const Report& report) {
   Totals t;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,7 @@ struct Record {
   double seconds = 0;
   std::string device;
   std::string request_id;
+  std::set<Transport> transports;  // of its calls
   bool saw_nan = false;
   int64_t replaced_globals = 0;
   bool saw_inf = false;
@@ -50,6 +52,9 @@ struct Skipped {
   std::string kind;  // what those like it are: "scalars"
   std::string reason;
 };
+
+// "shared", or "shared and unix".
+std::string TransportsText(const std::set<Transport>& transports);
 
 // Stopwatch.
 class Timer {

@@ -49,10 +49,10 @@ absl::StatusOr<double> SqnrOf(const Trip& trip, const QuantizedTensor& q,
       trip.client, q, copy, to,
       [&](const Shard& place, const Result& decoded) -> absl::Status {
         Credit(decoded, r);
-        const auto original =
-            client::Read(trip.tensor.read, plan->cols(), SizeOf(from), place);
+        const auto original = client::Read(trip.client, trip.tensor.read,
+                                           plan->cols(), SizeOf(from), place);
         if (!original.ok()) return original.status();
-        sums.Add(from, original->span(), to,
+        sums.Add(from, original->bytes(), to,
                  decoded.bytes(TensorKind::kDequantized));
         return absl::OkStatus();
       },
@@ -190,7 +190,7 @@ int RunRoundtrip(const Options& options) {
   const auto input = OpenToQuantize(options);
   if (!input.ok()) return Fail(options, kBadInput, input.status());
   const auto client = Connect(options);
-  if (!client.ok()) return Fail(options, kUsage, client.status());
+  if (!client.ok()) return FailToConnect(options, client.status());
   Report report = ReportOf("roundtrip", options, *input);
   const auto tensors = Eligible(*input);
   auto progress = std::make_unique<Progress>(BytesOf(tensors));

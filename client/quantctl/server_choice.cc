@@ -6,10 +6,84 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
+#include <string_view>
 
+#include "client/quantctl/flags.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
+namespace {
+
+constexpr char kSecurity[] = "TLS and token";
+
+// Files are read into the host's memory: none goes the way of device memory.
+std::optional<Transport> ParseTransport(std::string_view text) {
+  for (const Transport t : {Transport::kTcp, Transport::kUnix,
+                            Transport::kShared, Transport::kLocal}) {
+    if (text == Name(t)) return t;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void AddServer(CLI::App* app, Options* o) {
+  app->add_option("--server", o->server,
+                  "Address of the server, or several with commas between; or "
+                  "local, local:cpu or local:cuda:N: no server, this process")
+      ->type_name("ADDRESS,...")
+      ->envname("QUANTD_SERVER")
+      ->capture_default_str();
+  app->add_option("--memory-socket", o->memory_socket,
+                  "Its --memory-socket, if it runs on this machine: tensors "
+                  "are read into memory that it shares, and not sent")
+      ->type_name("PATH")
+      ->envname("QUANTD_MEMORY_SOCKET");
+  Named(app, "--transport", "WAY",
+        "Fail rather than go another way than this one",
+        "tcp, unix, shared or local", ParseTransport,
+        [o](Transport t) { o->transport = t; });
+  AddCredentials(app, o);
+  AddDeadline(app, o);
+}
+
+void AddCredentials(CLI::App* app, Options* o) {
+  Credentials& c = o->credentials;
+  const auto file = [&](const char* flag, std::string* path, const char* help,
+                        const char* variable) {
+    app->add_option(flag, *path, help)
+        ->envname(variable)
+        ->type_name("FILE")
+        ->group(kSecurity);
+  };
+  app->add_flag("--tls", c.tls,
+                "Encrypt, and trust the servers that the system trusts")
+      ->envname("QUANTCTL_TLS")
+      ->group(kSecurity);
+  file("--tls-ca", &c.ca_file, "Encrypt, and trust servers signed by these",
+       "QUANTCTL_TLS_CA");
+  file("--tls-cert", &c.certificate_file,
+       "Certificate to show to a server that asks for one",
+       "QUANTCTL_TLS_CERT");
+  file("--tls-key", &c.key_file, "Its private key", "QUANTCTL_TLS_KEY");
+  app->add_option("--tls-name", c.server_name,
+                  "Name that the server's certificate must have (default: the "
+                  "one in --server)")
+      ->envname("QUANTCTL_TLS_NAME")
+      ->type_name("NAME")
+      ->group(kSecurity);
+  file("--token-file", &c.token_file,
+       "Bearer token to send; without it QUANTCTL_TOKEN, the token itself",
+       "QUANTCTL_TOKEN_FILE");
+}
+
+void AddDeadline(CLI::App* app, Options* o) {
+  app->add_option("--deadline", o->deadline_seconds,
+                  "Seconds a call may take, retries included")
+      ->check(CLI::Range(0.001, 86400.0))
+      ->capture_default_str();
+}
 
 bool Refuses(uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -27,12 +101,42 @@ bool Refuses(uint16_t port) {
 }
 
 void SettleServer(Options* o) {
-  if (!Refuses(kDefaultPort)) return;
+  if (o->transport == Transport::kLocal) {
+    o->server = "local";
+    return;
+  }
+  if (o->transport || !Refuses(kDefaultPort)) return;
   o->server = "local";
   fmt::print(stderr,
              "quantctl: no server at {}: working in this process (as with "
              "--server local)\n",
              kDefaultServer);
+}
+
+absl::Status CheckTransport(const Options& o) {
+  if (!o.transport) return absl::OkStatus();
+  const bool local = o.server == "local" || o.server.starts_with("local:c");
+  const bool unix_socket = o.server.starts_with("unix:");
+  const auto expected = [&](const char* what) {
+    return absl::InvalidArgumentError(
+        fmt::format("--transport {}: expected {}", Name(*o.transport), what));
+  };
+  switch (*o.transport) {
+    case Transport::kTcp:
+      if (local || unix_socket) return expected("--server HOST:PORT");
+      break;
+    case Transport::kUnix:
+      if (!unix_socket) return expected("--server unix:/PATH");
+      break;
+    case Transport::kLocal:
+      if (!local) return expected("--server local, or none");
+      break;
+    default:
+      if (local || o.memory_socket.empty()) {
+        return expected("--memory-socket, and a server that has it");
+      }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace quantd::quantctl

@@ -29,6 +29,16 @@ std::vector<Skipped> SkippedOf(const TensorInput& input) {
   return skipped;
 }
 
+void RefuseOtherWays(Transport wanted, Report* report) {
+  for (Record& r : report->tensors) {
+    if (!r.error.ok() || r.bytes_in == 0 ||
+        r.transports == std::set<Transport>{wanted}) {
+      continue;
+    }
+    r.error = OtherWay(wanted, TransportsText(r.transports));
+  }
+}
+
 // What to try where a connection came about and then failed; nullptr: it did
 // not come about. gRPC has only words for the difference.
 const char* TlsHint(const Credentials& credentials,
@@ -60,7 +70,13 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options) {
   client.deadline = CallOf(options).deadline;
   client.max_in_flight = 2;
   client.credentials = options.credentials;
-  return Client::Create(options.server, client);
+  client.memory_socket = options.memory_socket;
+  auto made = Client::Create(options.server, client);
+  if (!made.ok() || options.transport != Transport::kShared) return made;
+  // What cannot be shared would go by messages.
+  const auto memory = (*made)->TakeHost(1);
+  if (!memory.ok()) return memory.status();
+  return made;
 }
 
 CallOptions CallOf(const Options& options) {
@@ -80,6 +96,13 @@ absl::StatusOr<PieceOptions> PiecesOf(Client& client, const Options& options,
   }
   pieces.progress = [progress](size_t bytes) { progress->Add(bytes); };
   return pieces;
+}
+
+absl::Status OtherWay(Transport wanted, const std::string& taken) {
+  return absl::FailedPreconditionError(fmt::format(
+      "--transport {}: bytes went by {} (the server may share less memory than "
+      "it takes: --shared-memory-limit)",
+      Name(wanted), taken));
 }
 
 int CodeOf(const absl::Status& status) {
@@ -106,6 +129,13 @@ void Explain(const Options& options, int code, const absl::Status& status) {
                  "server must have its SHA-256 in its --token-file.\n");
       break;
     case absl::StatusCode::kUnavailable:
+      if (options.transport == Transport::kShared) {
+        fmt::print(stderr,
+                   "  Start the server of this machine with --memory-socket, "
+                   "and name the same path here; without --transport what "
+                   "cannot be shared is sent.\n");
+        break;
+      }
       if (const char* hint = TlsHint(options.credentials, status)) {
         fmt::print(stderr, "  {}\n", hint);
         break;
@@ -135,6 +165,12 @@ int Fail(const Options& options, int code, const absl::Status& status) {
   Explain(options, code, status);
   if (options.json) PrintJsonError(status, code);
   return code;
+}
+
+int FailToConnect(const Options& options, const absl::Status& status) {
+  const bool usage = absl::IsInvalidArgument(status) ||
+                     absl::IsNotFound(status) || absl::IsUnimplemented(status);
+  return Fail(options, usage ? kUsage : CodeOf(status), status);
 }
 
 absl::StatusOr<TensorInput> OpenToQuantize(const Options& options) {
@@ -228,6 +264,7 @@ Record RecordOf(const InputTensor& tensor) {
 }
 
 void Credit(const Result& result, Record* record) {
+  record->transports.insert(result.transport());
   record->device = result.device();
   record->request_id = result.request_id();
   record->saw_nan |= result.saw_nan();
@@ -271,6 +308,7 @@ absl::StatusOr<OutputFile> OpenOutput(const Options& options,
 
 int Finish(const Options& options, Report* report) {
   report->seconds = report->timer.seconds();
+  if (options.transport) RefuseOtherWays(*options.transport, report);
   const std::vector<Record>& all = report->tensors;
   const auto first = std::find_if(all.begin(), all.end(), Failed);
   int code = kOk;
@@ -286,6 +324,7 @@ int Finish(const Options& options, Report* report) {
 
 int FinishFile(const Options& options, Report* report,
                const std::function<absl::Status()>& commit) {
+  if (options.transport) RefuseOtherWays(*options.transport, report);
   const std::vector<Record>& all = report->tensors;
   const auto failed = std::count_if(all.begin(), all.end(), Failed);
   if (failed > 0) {

@@ -5,10 +5,13 @@
 //   lent_bench [RESULTS.json COMMIT DATE]
 //
 // NVFP4 rows with RHT from bf16. The ceiling of page-locked memory is a bare
-// copy in of as many bytes with the copy out beside it where the amax is given,
-// after it where it is found; of device memory, the kernels' own time. Exits
+// copy in of as many bytes, from and to memory of the same kind, with the copy
+// out beside it where the amax is given, after it where it is found; of device
+// memory, the kernels' own time. Exits
 // with 77 where there is no GPU.
 #include <cuda_runtime_api.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -56,17 +59,31 @@ double Microseconds(const Work& work) {
       .count();
 }
 
-enum class Kind { kJob, kPageable, kPageLocked, kDevice };
-constexpr const char* kNames[] = {"own", "pageable", "page-locked", "device"};
+enum class Kind { kJob, kPageable, kPageLocked, kRegistered, kDevice };
+constexpr const char* kNames[] = {"own", "pageable", "page-locked",
+                                  "registered", "device"};
 
 // Memory of a kind, with the same values in all.
 class Memory {
  public:
-  Memory(Kind kind, size_t bytes) : kind_(kind) {
+  Memory(Kind kind, size_t bytes) : kind_(kind), bytes_(bytes) {
     if (kind == Kind::kDevice) {
       Check(cudaMalloc(&p_, bytes));
     } else if (kind == Kind::kPageLocked) {
       Check(cudaMallocHost(&p_, bytes));
+    } else if (kind == Kind::kRegistered) {
+      // As the server has what clients share with it.
+      const int fd = memfd_create("lent_bench", MFD_CLOEXEC);
+      if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+        std::perror("memfd");
+        std::exit(1);
+      }
+      p_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_POPULATE, fd, 0);
+      close(fd);
+      if (p_ == MAP_FAILED) std::exit(1);
+      madvise(p_, bytes, MADV_HUGEPAGE);
+      Check(cudaHostRegister(p_, bytes, cudaHostRegisterPortable));
     } else {
       p_ = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     }
@@ -86,6 +103,9 @@ class Memory {
       cudaFree(p_);
     } else if (kind_ == Kind::kPageLocked) {
       cudaFreeHost(p_);
+    } else if (kind_ == Kind::kRegistered) {
+      cudaHostUnregister(p_);
+      munmap(p_, bytes_);
     } else {
       std::free(p_);
     }
@@ -97,18 +117,19 @@ class Memory {
 
  private:
   const Kind kind_;
+  const size_t bytes_;
   void* p_ = nullptr;
 };
 
 // As many bytes in and out as a plan has, by the copy engines alone.
 class Copies {
  public:
-  Copies(size_t in, size_t out, bool at_once)
+  Copies(Kind host, size_t in, size_t out, bool at_once)
       : in_(in),
         out_(out),
         at_once_(at_once),
-        host_in_(Kind::kPageLocked, in),
-        host_out_(Kind::kPageLocked, out),
+        host_in_(host, in),
+        host_out_(host, out),
         device_in_(Kind::kDevice, in),
         device_out_(Kind::kDevice, out) {
     for (cudaStream_t& s : streams_) {
@@ -190,23 +211,29 @@ void Measure(Backend& backend, size_t bytes, bool given, Json* rows) {
   auto made = MakeQuantizePlan(tensor, o);
   Check(made.status());
   const auto plan = std::make_shared<const Plan>(*std::move(made));
-  const Copies bare(plan->input_bytes(), plan->output_bytes(), given);
+  const Copies bare(Kind::kPageLocked, plan->input_bytes(),
+                    plan->output_bytes(), given);
+  const Copies registered(Kind::kRegistered, plan->input_bytes(),
+                          plan->output_bytes(), given);
   std::vector<double> bare_us;
+  std::vector<double> registered_us;
   std::vector<std::unique_ptr<Case>> cases;
-  for (const Kind kind :
-       {Kind::kJob, Kind::kPageable, Kind::kPageLocked, Kind::kDevice}) {
+  for (const Kind kind : {Kind::kJob, Kind::kPageable, Kind::kPageLocked,
+                          Kind::kRegistered, Kind::kDevice}) {
     cases.push_back(std::make_unique<Case>(backend, plan, kind));
   }
   const int rounds = bytes >= size_t{64} << 20 ? 11 : 101;
   for (int i = 0; i < rounds; ++i) {
     bare_us.push_back(Microseconds([&] { bare.Run(); }));
+    registered_us.push_back(Microseconds([&] { registered.Run(); }));
     for (const auto& c : cases) c->Run();
   }
   for (size_t k = 0; k < cases.size(); ++k) {
     const double us = Median(cases[k]->us);
     const bool device = static_cast<Kind>(k) == Kind::kDevice;
-    const double ceiling =
-        device ? Median(cases[k]->kernel_us) : Median(bare_us);
+    const bool own = static_cast<Kind>(k) == Kind::kRegistered;
+    const double ceiling = device ? Median(cases[k]->kernel_us)
+                                  : Median(own ? registered_us : bare_us);
     std::printf(
         "%-12s %9zu KiB amax %-6s %10.1f us %8.2f GB/s %10.1f us %s "
         "%6.3f, %7.1f us over it\n",

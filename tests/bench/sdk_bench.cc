@@ -2,12 +2,13 @@
 // long it took. tests/bench/python/engines.py runs it beside the engines of the
 // Python package, which answer the same lines.
 //
-//   sdk_bench TARGET [--memory-socket PATH] [--in-place] [--given-amax]
-//             [--rht]
+//   sdk_bench TARGET [--memory-socket PATH] [--in-place] [--gpu-memory]
+//             [--given-amax] [--rht]
 //
 // With --memory-socket, which means --in-place, tensors and results lie in
 // memory that is shared with the server; with --in-place alone, for a target
-// like "local", results are written to the caller's memory.
+// like "local", results are written to the caller's memory; with --gpu-memory
+// both lie in that of GPU 0.
 //
 // A line of input, "BYTES THREADS CALLS", has that many threads make that many
 // calls each, with bf16 tensors of that many bytes; the answer is a line of
@@ -40,6 +41,7 @@ struct Flags {
   std::string target;
   std::string memory_socket;
   bool in_place = false;
+  bool gpu_memory = false;
   bool given_amax = false;
   bool rotated = false;
 };
@@ -59,23 +61,29 @@ class Worker {
          int number)
       : client_(client), calls_(calls) {
     options_.format = Format::kNvfp4;
-    if (flags.given_amax) options_.rowwise_amax = {5.0f};
+    if (flags.given_amax) options_.rowwise_amax = {16.0f};
     options_.rht.rowwise = flags.rotated;
     tensor_ = {DType::kBF16,
                {static_cast<int64_t>(bytes) / (2 * kColumns), kColumns}};
     Allocate(bytes, &memory_);
-    input_ = memory_.bytes();
     MakeInput(
         absl::MakeSpan(reinterpret_cast<uint16_t*>(memory_.bytes().data()),
                        bytes / sizeof(uint16_t)),
         static_cast<uint32_t>(number));
+    input_ = memory_.bytes();
+    if (flags.gpu_memory) MoveInput();
     if (!flags.in_place) return;
     const auto plan = MakeQuantizePlan(tensor_, options_);
     if (!plan.ok()) return;
-    Allocate(plan->output_bytes(), &output_);
+    absl::Span<std::byte> output;
+    if (flags.gpu_memory) {
+      output = AllocateOnGpu(plan->output_bytes());
+    } else {
+      Allocate(plan->output_bytes(), &output_);
+      output = output_.bytes();
+    }
     for (const TensorSpec& part : plan->outputs()) {
-      call_.into.push_back(
-          {part.kind, output_.bytes().subspan(part.offset, part.size)});
+      call_.into.push_back({part.kind, output.subspan(part.offset, part.size)});
     }
   }
 
@@ -100,6 +108,26 @@ class Worker {
   std::string_view transport;
 
  private:
+  absl::Span<std::byte> AllocateOnGpu(size_t bytes) {
+    auto made = client_.AllocateDevice(0, bytes);
+    if (!made.ok()) {
+      std::cerr << made.status() << '\n';
+      std::exit(1);
+    }
+    return on_gpu_.emplace_back(*std::move(made)).bytes();
+  }
+  // Rotated on its way: nothing else writes elements to the GPU.
+  void MoveInput() {
+    const auto there = AllocateOnGpu(input_.size());
+    CallOptions into;
+    into.into = {{TensorKind::kRotated, there}};
+    const auto moved = client_.ApplyRht(tensor_, input_, {}, into);
+    if (!moved.ok()) {
+      std::cerr << moved.status() << '\n';
+      std::exit(1);
+    }
+    input_ = there;
+  }
   void Allocate(size_t bytes, HostMemory* memory) {
     auto made = client_.AllocateHost(bytes);
     if (made.ok()) {
@@ -117,6 +145,7 @@ class Worker {
   CallOptions call_;
   HostMemory memory_;
   HostMemory output_;
+  std::vector<DeviceMemory> on_gpu_;
   absl::Span<const std::byte> input_;
 };
 
@@ -183,10 +212,12 @@ int main(int argc, char** argv) {
                  "Of the server, to share memory");
   app.add_flag("--in-place", flags.in_place,
                "Results are written to the caller's memory");
+  app.add_flag("--gpu-memory", flags.gpu_memory,
+               "Tensors and results lie in the memory of GPU 0");
   app.add_flag("--given-amax", flags.given_amax, "Not computed");
   app.add_flag("--rht", flags.rotated, "Rows are rotated");
   CLI11_PARSE(app, argc, argv);
-  flags.in_place |= !flags.memory_socket.empty();
+  flags.in_place |= !flags.memory_socket.empty() || flags.gpu_memory;
   quantd::TuneAllocatorForBulkTransfers();
   return quantd::bench::Run(flags);
 }

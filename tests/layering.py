@@ -72,7 +72,7 @@ client/python/native: kernels/plan kernels/device/backend.h proto client client/
 tests/oracle:
 tests/testing: cuda kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
 tests/kernels/plan: kernels/plan kernels/plan/profile tests/oracle tests/testing fmt gtest gmock
-tests/kernels/arith: kernels/plan/format.h kernels/arith kernels/arith/profile kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
+tests/kernels/arith: kernels/plan/format.h kernels/plan/profile kernels/arith kernels/arith/profile kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
 tests/kernels/device: kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/client/temp_dir.h tests/testing absl fmt gtest gmock
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
 tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock

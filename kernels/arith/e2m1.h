@@ -16,7 +16,11 @@ enum class E2M1Input {
   kAny,              // saturate at 6
   kBelow7,           // |v * m| < 7 for sure: rounding alone gives 6
   kUnroundedBelow7,  // the same, and v is to be rounded to bf16 first
+  kBf16Below7,       // the same, v are bf16, and -0 shall have no sign
 };
+
+// Which nibble of a byte holds the even element.
+enum class E2M1Order { kLowFirst, kHighFirst };
 
 // The E2M1 code of y >= 0 in the three low bits; the bits from 3 to 22 are zero
 // and those above are not for use. NaN gives 7 where y is clamped.
@@ -34,14 +38,15 @@ QUANTD_FN typename L::U EncodeE2M1Magnitude(typename L::F y) {
   return L::Bits(L::Float(magnitude) + L::Float(magic));
 }
 
-// Eight E2M1 codes of v * m, m > 0, in a word, v[0] in the low nibble; bit 3 of
-// a nibble is the sign. NaN gives 7 with the sign of the NaN, which the caller
+// Eight E2M1 codes of v * m, m > 0, in a word from the low byte up; bit 3 of a
+// nibble is the sign. NaN gives 7 with the sign of the NaN, which the caller
 // clears.
-template <typename L, E2M1Input kInput>
+template <typename L, E2M1Input kInput, E2M1Order kOrder = E2M1Order::kLowFirst>
 QUANTD_FN typename L::U PackE2M1(const typename L::F* v, typename L::F m) {
   using U = typename L::U;
   U half[2] = {U{}, U{}};
   U signs{};
+  constexpr int kFlip = kOrder == E2M1Order::kHighFirst ? 1 : 0;
   QUANTD_UNROLL
   for (int i = 0; i < 8; ++i) {
     const U bits = L::Bits(v[i]);
@@ -52,12 +57,17 @@ QUANTD_FN typename L::U PackE2M1(const typename L::F* v, typename L::F m) {
     const U code = EncodeE2M1Magnitude<L, kInput == E2M1Input::kAny>(
         L::Float(magnitude) * m);
     // What lies above bit 22 of a sum never reaches the low 16 bits.
-    half[i / 4] |= code << (4 * (i % 4));
+    half[i / 4] |= code << (4 * (i % 4 ^ kFlip));
   }
   // Two signs at a time: elements i and i + 4 in the halves of a word.
   QUANTD_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    const U pair = L::JoinHighHalves(L::Bits(v[i]), L::Bits(v[i + 4]));
+  for (int j = 0; j < 4; ++j) {
+    const int i = j ^ kFlip;
+    U pair = L::JoinHighHalves(L::Bits(v[i]), L::Bits(v[i + 4]));
+    // Without a last place -0 has no sign, and all that is less keeps it.
+    if constexpr (kInput == E2M1Input::kBf16Below7) {
+      pair = L::LessALastPlace16(pair);
+    }
     signs = (signs >> 4) | (pair & 0x80008000u);
   }
   return (half[0] & 0xFFFFu) | (half[1] << 16) | signs;

@@ -135,10 +135,11 @@ struct Nvfp4Block {
 
 // Codes of a block under a given scale, whose Nvfp4Multiplier is `m`. NaN: see
 // PackE2M1.
-template <typename L, E2M1Input kInput>
+template <typename L, E2M1Input kInput, E2M1Order kOrder = E2M1Order::kLowFirst>
 QUANTD_FN Nvfp4Block<L> EncodeNvfp4Under(const typename L::F (&v)[kBlock],
                                          typename L::U scale, typename L::F m) {
-  return {PackE2M1<L, kInput>(v, m), PackE2M1<L, kInput>(v + 8, m), scale};
+  return {PackE2M1<L, kInput, kOrder>(v, m),
+          PackE2M1<L, kInput, kOrder>(v + 8, m), scale};
 }
 
 // Encodes a block whose MaxMagnitude is `max`. A NaN in the block is dropped

@@ -91,10 +91,12 @@ class Advisor {
 
   // One group after the other, so that it is read from the disk once.
   absl::Status Measure() {
-    return DoUnits(together_.size(), options_.at_once, options_.piece_bytes,
-                   [this](size_t i, absl::Span<std::byte> room) {
-                     return MeasureOne(&together_[i], room);
-                   });
+    return DoUnits(
+        together_.size(), options_.at_once, options_.piece_bytes,
+        [this](size_t i, absl::Span<std::byte> room) {
+          return MeasureOne(&together_[i], room);
+        },
+        options_.allocate);
   }
 
   std::vector<AdvisedGroup> groups() const {

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/checkpoint/advise/target.h"
+#include "client/checkpoint/convert/units.h"
 #include "client/checkpoint/convert/weight_encoder.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/plan.h"
@@ -42,6 +43,8 @@ struct Advice {
 struct AdviseOptions {
   size_t piece_bytes = size_t{64} << 20;
   int at_once = 3;
+  // Of what pieces are read into, `at_once` times; without one, ordinary.
+  AllocateMemory allocate = {};
   // Of the input, for every candidate again. By one thread at a time.
   std::function<void(size_t bytes)> progress = {};
 };

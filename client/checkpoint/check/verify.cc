@@ -64,7 +64,7 @@ uint64_t Verification::differing() const {
 absl::StatusOr<Verification> VerifyModel(const Model& original,
                                          const Model& quantized,
                                          std::optional<Profile> profile,
-                                         size_t piece_bytes,
+                                         absl::Span<std::byte> room,
                                          const EncodeOptions& options,
                                          const QuantizeCall& quantize) {
   const auto stored = FindStored(quantized);
@@ -108,8 +108,6 @@ absl::StatusOr<Verification> VerifyModel(const Model& original,
     }
     for (Weight& w : experts) weights.push_back(std::move(w));
   }
-  AlignedBytes memory(piece_bytes);
-  const absl::Span<std::byte> room = memory.span();
   std::vector<std::byte> buffer;
   const auto sink = [&](std::string_view name, size_t offset,
                         absl::Span<const std::byte> bytes) -> absl::Status {

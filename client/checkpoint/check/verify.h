@@ -3,6 +3,7 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_VERIFY_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_VERIFY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "client/checkpoint/convert/weight_encoder.h"
 #include "client/checkpoint/model.h"
 #include "kernels/plan/format.h"
@@ -33,12 +35,12 @@ struct Verification {
 };
 
 // `profile`: none: the one that the file names, else that of the dialect's
-// library. `piece_bytes`: of the original, held at once. INVALID_ARGUMENT for a
-// model that is not quantized.
+// library. The original is read into `room`, a piece after the other.
+// INVALID_ARGUMENT for a model that is not quantized.
 absl::StatusOr<Verification> VerifyModel(const Model& original,
                                          const Model& quantized,
                                          std::optional<Profile> profile,
-                                         size_t piece_bytes,
+                                         absl::Span<std::byte> room,
                                          const EncodeOptions& options,
                                          const QuantizeCall& quantize);
 

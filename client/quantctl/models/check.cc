@@ -15,6 +15,7 @@
 #include "client/parts/piece_work.h"
 #include "client/quantctl/models/model_report.h"
 #include "client/quantctl/models/models.h"
+#include "client/quantctl/models/quantize_call.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
@@ -236,19 +237,16 @@ int RunVerify(const Options& options, const CheckOptions& check) {
   checkpoint::EncodeOptions encode;
   const size_t piece_bytes = std::min(size_t{64} << 20, client::Room(*pieces));
   encode.progress = pieces->progress;
-  absl::Status failed;
-  const auto result = VerifyModel(
-      *original, *model, check.profile, piece_bytes, encode,
-      [&](const TensorDesc& tensor, absl::Span<const std::byte> bytes,
-          const QuantizeOptions& o) {
-        auto made = (*client)->Quantize(tensor, bytes, o, CallOf(options));
-        failed.Update(made.status());
-        return made;
-      });
+  const auto room = client::Allocate(**client, piece_bytes);
+  if (!room.ok()) return Fail(options, CodeOf(room.status()), room.status());
+  FirstFailure failure;
+  const auto result =
+      VerifyModel(*original, *model, check.profile, room->bytes(), encode,
+                  CallTo(client->get(), options, &failure));
   progress.reset();
   if (!result.ok()) {
-    return Fail(options, failed.ok() ? kBadInput : CodeOf(failed),
-                result.status());
+    const absl::Status call = failure.status();
+    return Fail(options, call.ok() ? kBadInput : CodeOf(call), result.status());
   }
   const int code =
       result->differing() == 0 && result->unmatched.empty() ? kOk : kFindings;

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -18,6 +17,7 @@
 #include "client/quantctl/models/model_report.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/models/plan_text.h"
+#include "client/quantctl/models/quantize_call.h"
 #include "client/quantctl/signals.h"
 #include "fmt/format.h"
 
@@ -126,23 +126,6 @@ size_t WorkersOf(const Options& options, Client* client) {
   return workers;
 }
 
-// The first call that failed; OK: none did.
-class FirstFailure {
- public:
-  void Note(const absl::Status& status) {
-    const std::lock_guard lock(mutex_);
-    status_.Update(status);
-  }
-  absl::Status status() const {
-    const std::lock_guard lock(mutex_);
-    return status_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  absl::Status status_;
-};
-
 // Reads what was written, and not what was meant to be.
 absl::Status ReportOn(const ConvertOptions& convert, const Model& model,
                       const std::vector<std::string>& notes) {
@@ -160,23 +143,6 @@ int CodeOfConversion(const absl::Status& status, const absl::Status& call) {
   const bool source = status.code() == absl::StatusCode::kDataLoss ||
                       status.code() == absl::StatusCode::kInvalidArgument;
   return source ? kBadInput : kCannotWrite;
-}
-
-// Every failure of a call is noted.
-checkpoint::QuantizeCall CallTo(Client* client, const Options& options,
-                                FirstFailure* failure) {
-  return [client, failure, call = CallOf(options), way = options.transport](
-             const TensorDesc& tensor, absl::Span<const std::byte> bytes,
-             const QuantizeOptions& o) {
-    auto made = client->Quantize(tensor, bytes, o, call);
-    if (!made.ok()) {
-      failure->Note(made.status());
-    } else if (way && made->transport() != *way) {
-      return absl::StatusOr<Result>(
-          OtherWay(*way, std::string(Name(made->transport()))));
-    }
-    return made;
-  };
 }
 
 // Lets the model be measured, and puts what is chosen into the selection.
@@ -198,6 +164,9 @@ int TakeAdvice(const Options& options, const ConvertOptions& convert,
   checkpoint::AdviseOptions advise;
   advise.piece_bytes = how.piece_bytes;
   advise.at_once = how.at_once;
+  advise.allocate = [&](size_t bytes) {
+    return client::Allocate(**client, bytes);
+  };
   advise.progress = [&](size_t some) { progress->Add(some); };
   FirstFailure failure;
   const auto advice = Advise(model, *selection, *target, advise,

@@ -5,6 +5,7 @@
 #include "kernels/arith/codec.h"
 #include "kernels/arith/lanes.h"
 #include "kernels/arith/nvfp4.h"
+#include "kernels/arith/profile/numerics.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
@@ -40,6 +41,41 @@ inline float QuotientMultiplier(float d) {
     for (int i = 0; i < 7; ++i) {
       good &= passes(Scalar::Float(first[i] << 16) * m, i) &&
               !passes(Scalar::Float((first[i] - 1) << 16) * m, i);
+    }
+    if (good) return m;
+  }
+  return 0.0f;
+}
+
+// A number m such that b * m is rounded to the same E4M3 scale as what a
+// profile wants under g, for every bf16 b whose scale is a normal number; 0:
+// none of those tried. g is within [2^-80, 2^80].
+//
+// Both are proportional to b's power of two, so that one binade tells all.
+template <typename L>
+QUANTD_FN float ScaleMultiplier(const EncodeParams& p, float g) {
+  using U = typename L::U;
+  using F = typename L::F;
+  const auto target = [&](float b) {
+    return Nvfp4TargetUnder<Scalar>(p, g, Scalar::Bits(b));
+  };
+  // From here on what is wanted is 1 to 4.
+  const uint32_t first = (254u - (Scalar::Bits(target(1.0f)) >> 23)) << 23;
+  const uint32_t nearest =
+      Scalar::Bits(target(Scalar::Float(first)) / Scalar::Float(first));
+  constexpr int kBeside[] = {0, 1, -1, 2, -2};
+  for (const int beside : kBeside) {
+    const float m = Scalar::Float(nearest + static_cast<uint32_t>(beside));
+    bool good = true;
+    for (uint32_t i = 0; i < 128 && good; i += L::kWidth) {
+      U b = U{} + (first + (i << 16));
+      if constexpr (L::kWidth > 1) {
+        U beyond;
+        L::Progression(first + (i << 16), 1u << 16, &b, &beyond);
+      }
+      const F wanted = Nvfp4TargetUnder<L>(p, L::Broadcast(g), b);
+      good = !L::Any(EncodeE4M3Positive<L>(wanted) ^
+                     EncodeE4M3Positive<L>(L::Float(b) * m));
     }
     if (good) return m;
   }

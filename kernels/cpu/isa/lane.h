@@ -197,6 +197,26 @@ struct Vec {
     return (a >> 16) | (b & 0xFFFF0000u);
   }
 
+  // Each half of a word less 1; 0 stays.
+  static QUANTD_FN U LessALastPlace16(U u) {
+#ifdef __AVX512BW__
+    if constexpr (W == 16) {
+      return reinterpret_cast<U>(_mm512_subs_epu16(reinterpret_cast<__m512i>(u),
+                                                   _mm512_set1_epi16(1)));
+    }
+#endif
+#ifdef __AVX2__
+    if constexpr (W == 8) {
+      return reinterpret_cast<U>(_mm256_subs_epu16(reinterpret_cast<__m256i>(u),
+                                                   _mm256_set1_epi16(1)));
+    }
+#endif
+    if constexpr (W == 4) {
+      return reinterpret_cast<U>(
+          _mm_subs_epu16(reinterpret_cast<__m128i>(u), _mm_set1_epi16(1)));
+    }
+  }
+
   // Three magic numbers, picked by the low bits of the exponent: a table in a
   // register beats Scalar's arithmetic where there is one.
   static QUANTD_FN U E2M1Magic(U one_or_more) {

@@ -207,8 +207,11 @@ __attribute__((noinline)) void QuantizeRows(const Rows& a, int64_t first,
           if constexpr (D == DType::kBF16) {
             way == Way::kMultiplied
                 ? by.template operator()<Way::kMultiplied>(row, end, col, right)
-                : by.template operator()<Way::kMultipliedNegative>(row, end,
-                                                                   col, right);
+            : way == Way::kMultipliedNegative
+                ? by.template operator()<Way::kMultipliedNegative>(row, end,
+                                                                   col, right)
+                : by.template operator()<Way::kMultipliedHighFirst>(row, end,
+                                                                    col, right);
           }
         } else if (way == Way::kTimes) {
           by.template operator()<Way::kTimes>(row, end, col, right);

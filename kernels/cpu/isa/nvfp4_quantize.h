@@ -24,7 +24,8 @@ using U = L::U;
 // multipliers that differ by a power of two.
 struct Multipliers {
   alignas(64) uint32_t of[16] = {};  // fp32, of scales from 1 to 2, twice
-  bool usable = false;               // else elements are divided one by one
+  float scale = 0;  // of blocks' maxima: see ScaleMultiplier; 0: there is none
+  bool usable = false;  // else elements are divided one by one
 };
 
 Multipliers MakeMultipliers(const EncodeParams& p, float global) {
@@ -42,6 +43,7 @@ Multipliers MakeMultipliers(const EncodeParams& p, float global) {
     if (m == 0.0f) return {};
     made.of[mantissa] = made.of[mantissa + 8] = Scalar::Bits(m);
   }
+  made.scale = ScaleMultiplier<L>(p, global);
   made.usable = true;
   return made;
 }
@@ -99,17 +101,21 @@ enum class Way {
   kOverNegative,
   kMultiplied,  // by Multipliers
   kMultipliedNegative,
+  kMultipliedHighFirst,
 };
 
 constexpr bool IsMultiplied(Way way) {
-  return way == Way::kMultiplied || way == Way::kMultipliedNegative;
+  return way == Way::kMultiplied || way == Way::kMultipliedNegative ||
+         way == Way::kMultipliedHighFirst;
 }
 
 Way WayOf(const Numerics& n, const Copy& copy) {
   if (!WorksWithGlobal<true>(n)) return Way::kTe;
   const bool negative = n.sign == SignRule::kNegative;
-  if (copy.multipliers.usable) {
-    return negative ? Way::kMultipliedNegative : Way::kMultiplied;
+  if (copy.multipliers.usable && !(negative && n.high_first)) {
+    return negative       ? Way::kMultipliedNegative
+           : n.high_first ? Way::kMultipliedHighFirst
+                          : Way::kMultiplied;
   }
   if (n.operation == Operation::kTimes) return Way::kTimes;
   return negative ? Way::kOverNegative : Way::kOver;
@@ -143,14 +149,12 @@ template <Way kWay, typename Load>
 QUANTD_FN void PrepareBy(const EncodeParams& p, Load load, const Copy& copy,
                          Group* group) {
   load(group->v);
-  if constexpr (kWay == Way::kMultipliedNegative) {
-    // -0 has no sign there.
-    for (F& v : group->v) v += F{};
-  }
   const U max = MaxMagnitude<L>(group->v);
   const F g = L::Broadcast(copy.global);
   if constexpr (IsMultiplied(kWay)) {
-    const F wanted = p.numerics.target == ScaleTarget::kGlobalTimesSixth
+    const F wanted = copy.multipliers.scale != 0.0f
+                         ? L::Float(max) * copy.multipliers.scale
+                     : p.numerics.target == ScaleTarget::kGlobalTimesSixth
                          ? g * SixthInBf16<L>(L::Float(max))
                          : Nvfp4TargetUnder<L>(p, g, max);
     group->scale = Nvfp4ScaleOfTarget<L>(p.numerics, wanted);
@@ -176,12 +180,21 @@ QUANTD_FN void PrepareBy(const EncodeParams& p, Load load, const Copy& copy,
 template <Way kWay, typename Load>
 QUANTD_FN Nvfp4Block<L> EncodeBy(const EncodeParams& p, Load load,
                                  const Copy& copy, Group* group, Maxima* seen) {
+  if constexpr (IsMultiplied(kWay)) {
+    if (__builtin_expect(!group->special, true)) {
+      constexpr E2M1Input kInput = kWay == Way::kMultipliedNegative
+                                       ? E2M1Input::kBf16Below7
+                                       : E2M1Input::kBelow7;
+      constexpr E2M1Order kOrder = kWay == Way::kMultipliedHighFirst
+                                       ? E2M1Order::kHighFirst
+                                       : E2M1Order::kLowFirst;
+      return EncodeNvfp4Under<L, kInput, kOrder>(group->v, group->scale,
+                                                 group->m);
+    }
+  }
   Nvfp4Block<L> out;
-  if (__builtin_expect(group->special, false)) {
+  if (IsMultiplied(kWay) || __builtin_expect(group->special, false)) {
     out = EncodeSpecialBy(p, load, copy, seen);
-  } else if constexpr (IsMultiplied(kWay)) {
-    out = EncodeNvfp4Under<L, E2M1Input::kBelow7>(group->v, group->scale,
-                                                  group->m);
   } else {
     constexpr bool kTimes = kWay == Way::kTimes;
     constexpr bool kNegative = kWay == Way::kOverNegative;
@@ -189,8 +202,7 @@ QUANTD_FN Nvfp4Block<L> EncodeBy(const EncodeParams& p, Load load,
            PackE2M1By<L, kTimes, kNegative>(group->v + 8, group->m),
            group->scale};
   }
-  if ((kWay == Way::kOver || kWay == Way::kMultiplied) &&
-      p.numerics.high_first) {
+  if (p.numerics.high_first) {
     out.low = SwapNibbles<L>(out.low);
     out.high = SwapNibbles<L>(out.high);
   }

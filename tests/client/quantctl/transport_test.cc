@@ -1,6 +1,7 @@
 // quantctl by every way that there is to a server, and those that do not lead
 // there. The files are the same.
 #include "tests/bench/rpc_process.h"
+#include "tests/client/checkpoint/model_writer.h"
 #include "tests/client/quantctl/cli_fixture.h"
 
 namespace quantd {
@@ -10,14 +11,16 @@ using testing::HasSubstr;
 
 class Ways : public Cli {
  protected:
-  void SetUp() override {
+  void SetUp() override { Start("16MiB"); }
+  void Start(const std::string& limit) {
+    process_.reset();
     std::vector<std::string> command = {std::getenv("QUANTD"),
                                         "--listen",
                                         Calls(),
                                         "--memory-socket",
                                         At("memory"),
                                         "--shared-memory-limit",
-                                        "16MiB",
+                                        limit,
                                         "--drain-delay-ms",
                                         "0"};
     process_ = std::make_unique<bench::ServerProcess>(command);
@@ -59,6 +62,21 @@ TEST_F(Ways, AllOfThemWriteTheSameFiles) {
     EXPECT_EQ(back.code, 0) << back.err;
     EXPECT_EQ(Go({"roundtrip", At("x.npy")}, way).code, 0);
     EXPECT_EQ(Go({"amax", At("x.npy")}, way).code, 0);
+  }
+}
+
+TEST_F(Ways, ModelsGoByAllOfThem) {
+  Start("1GiB");
+  WriteLlama(At("m"));
+  for (const std::string way : {"tcp", "unix", "shared", "local"}) {
+    SCOPED_TRACE(way);
+    const std::string made = At("made-" + way);
+    const Outcome converted = Go({"convert", At("m"), made, "--format", "auto",
+                                  "--target", "25dB", "--dialect", "modelopt"},
+                                 way);
+    EXPECT_EQ(converted.code, 0) << converted.err;
+    const Outcome verified = Go({"verify", made, "--original", At("m")}, way);
+    EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
   }
 }
 
@@ -117,6 +135,18 @@ TEST_F(Ways, MemoryThatIsNotSharedIsSaidSo) {
   const Outcome only = Run(words);
   EXPECT_NE(only.code, 0);
   EXPECT_THAT(only.err, HasSubstr("--shared-memory-limit"));
+}
+
+TEST_F(Ways, AModelIsNotVerifiedByAnotherWay) {
+  WriteLlama(At("n"));
+  ASSERT_EQ(Run({"convert", At("n"), At("quantized"), "--format", "nvfp4",
+                 "--dialect", "modelopt", "--server", "local:cpu"})
+                .code,
+            0);
+  const Outcome verified =
+      Go({"verify", At("quantized"), "--original", At("n")}, "shared");
+  EXPECT_EQ(verified.code, 5) << verified.err;
+  EXPECT_THAT(verified.err, HasSubstr("--shared-memory-limit"));
 }
 
 }  // namespace

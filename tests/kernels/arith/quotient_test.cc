@@ -8,6 +8,8 @@
 #include <random>
 
 #include "kernels/arith/e2m1.h"
+#include "kernels/arith/encode.h"
+#include "kernels/plan/profile/profile.h"
 
 namespace quantd {
 namespace {
@@ -37,6 +39,42 @@ TEST(Quotient, CodesOfEveryBf16AreThoseOfTheDivision) {
   }
   // Without one elements are divided: right, and slower.
   EXPECT_GE(found, kDivisors * 95 / 100);
+}
+
+TEST(Quotient, ScalesOfEveryBf16AreThoseThatAreWanted) {
+  std::mt19937 random(2);
+  for (const ProfileSpec& profile : Profiles()) {
+    const Numerics* n = FindNumerics(profile.profile, Format::kNvfp4);
+    if (n == nullptr || !WorksWithGlobal<true>(*n)) continue;
+    SCOPED_TRACE(Name(profile.profile));
+    EncodeParams params = {};
+    params.input = DType::kBF16;
+    params.numerics = *n;
+    int found = 0;
+    constexpr int kGlobals = 400;
+    for (int i = 0; i < kGlobals; ++i) {
+      const float g =
+          std::ldexp(Scalar::Float(0x3F800000u | (random() & 0x7FFFFFu)),
+                     static_cast<int>(random() % 161) - 80);
+      const float m = ScaleMultiplier<Scalar>(params, g);
+      if (m == 0.0f) continue;
+      ++found;
+      for (uint32_t bits = 0; bits < 0x7F80u; ++bits) {
+        const float b = Scalar::Float(bits << 16);
+        const float wanted =
+            Nvfp4TargetUnder<Scalar>(params, g, Scalar::Bits(b));
+        // Scales that are no normal numbers, and what may saturate.
+        if (!(wanted >= 0x1p-6f && wanted < 464.0f)) continue;
+        ASSERT_EQ(EncodeE4M3Positive<Scalar>(b * m),
+                  EncodeE4M3Positive<Scalar>(wanted))
+            << b << " under " << g;
+      }
+    }
+    // Where sixths are rounded on the way, few globals have one.
+    if (n->target != ScaleTarget::kGlobalTimesSixth) {
+      EXPECT_GE(found, kGlobals * 95 / 100);
+    }
+  }
 }
 
 TEST(Quotient, SixthsOfEveryBf16) {

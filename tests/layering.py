@@ -92,7 +92,8 @@ tests/fuzz: kernels/plan proto tests/proto/raw_message.h absl google gtest
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
 tests/bench: client kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI
 tests/bench/gpu_bench: tests/bench/matrix
-tests/bench/matrix: kernels/plan kernels/plan/profile kernels/device tests/bench fmt nlohmann gtest
+tests/bench/cpu_bench: tests/bench/matrix
+tests/bench/matrix: kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/arith/codec.h tests/bench fmt nlohmann gtest
 tests/deploy/load: client
 """
 

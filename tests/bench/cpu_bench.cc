@@ -6,7 +6,11 @@
 //   cpu_bench [--mib 64] [--runs 11] [--threads 1,0] [--isa baseline,avx2]
 //             [--only NAME,NAME] [--json FILE] [--host NAME] [--commit ID]
 //             [--date DATE] [--dump FOLDER]
+//   cpu_bench --matrix PATH [--only GLOB,GLOB] [--every N] [--mib] [--runs] ...
 //
+// --matrix measures every cell of the support table instead of the rows that
+// are named here, by the last of the threads and instruction sets, and writes
+// PATH.json, PATH.txt and PATH.svg. Exit code 1: bytes differ.
 // 0 threads: all cores. No --isa: all that the machine has; "best": the last.
 #include <algorithm>
 #include <chrono>
@@ -26,6 +30,7 @@
 #include "kernels/device/memory.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/cpu_runs.h"
+#include "tests/bench/matrix/cpu_matrix.h"
 
 namespace {
 
@@ -132,20 +137,6 @@ struct Row {
   std::vector<double> seconds = {};
 };
 
-// A copy of `chunk` bytes at a time by whoever is free; 0: a share for each.
-double TimeCopy(quantd::cpu::ThreadPool& threads, const quantd::Block& from,
-                const quantd::Block& to, size_t chunk) {
-  const size_t n = from.size();
-  if (chunk == 0) chunk = (n / threads.threads() + 63) / 64 * 64;
-  const auto start = Clock::now();
-  threads.ParallelFor(
-      static_cast<int64_t>((n + chunk - 1) / chunk), [&](int64_t i) {
-        const size_t at = chunk * i;
-        std::memcpy(to.data() + at, from.data() + at, std::min(chunk, n - at));
-      });
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 struct Flags {
   size_t mib = 64;
   int runs = 11;
@@ -157,12 +148,34 @@ struct Flags {
   std::string commit;
   std::string date;
   std::string dump;
+  std::string matrix;
+  int every = 1;
 };
 
 void Write(const std::string& path, const std::byte* data, size_t size) {
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(data),
              static_cast<std::streamsize>(size));
+}
+
+int RunMatrix(const Flags& flags, int64_t rows, int64_t cols) {
+  int wrong = 0;
+  const auto results =
+      quantd::bench::MeasureOnCpu({rows, cols, flags.runs, flags.threads.back(),
+                                   flags.isas.back(), flags.every, flags.only},
+                                  &wrong);
+  std::printf("%s", results.Text().c_str());
+  const std::string shape = std::to_string(rows) + "x" + std::to_string(cols);
+  const bool written = results.Write(flags.matrix, shape,
+                                     {{"device", flags.host},
+                                      {"isa", flags.isas.back()},
+                                      {"threads", flags.threads.back()},
+                                      {"runs", flags.runs},
+                                      {"wrong", wrong},
+                                      {"commit", flags.commit},
+                                      {"date", flags.date}});
+  if (!written) std::fprintf(stderr, "cannot write %s\n", flags.matrix.c_str());
+  return written && wrong == 0 ? 0 : 1;
 }
 
 }  // namespace
@@ -187,6 +200,12 @@ int main(int argc, char** argv) {
   app.add_option("--date", flags.date, "When");
   app.add_option("--dump", flags.dump,
                  "Where to write the input and the tensors made of it");
+  app.add_option("--matrix", flags.matrix,
+                 "Measure the whole support table, and write PATH.json, "
+                 "PATH.txt and PATH.svg");
+  app.add_option("--every", flags.every,
+                 "Of the matrix, one cell in so many: a short form")
+      ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
 
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -195,6 +214,7 @@ int main(int argc, char** argv) {
     if (isa == "best") isa = quantd::ListCpuIsas().back();
   }
   const int64_t rows = static_cast<int64_t>(flags.mib << 20) / (2 * cols);
+  if (!flags.matrix.empty()) return RunMatrix(flags, rows, cols);
   const std::vector<std::byte> x = quantd::Gaussian(rows * cols * 2);
   const auto pool =
       quantd::BlockPool::Create(quantd::PageableSource(), 3 * x.size());
@@ -210,7 +230,7 @@ int main(int argc, char** argv) {
     pools.push_back(std::make_unique<quantd::cpu::ThreadPool>(threads));
     const auto copy = [&from, &to, pool = pools.back().get()](size_t chunk) {
       return [&from, &to, pool, chunk] {
-        return TimeCopy(*pool, from, to, chunk);
+        return quantd::TimeCopy(*pool, from, to, chunk);
       };
     };
     table.push_back({"memcpy", "libc", threads, copy(0)});

@@ -65,6 +65,19 @@ Block OutputOf(Backend& backend, std::shared_ptr<const Plan> plan,
   return job->TakeOutput();
 }
 
+double TimeCopy(cpu::ThreadPool& threads, const Block& from, const Block& to,
+                size_t chunk) {
+  const size_t n = from.size();
+  if (chunk == 0) chunk = (n / threads.threads() + 63) / 64 * 64;
+  const double start = Now(CLOCK_MONOTONIC);
+  threads.ParallelFor(
+      static_cast<int64_t>((n + chunk - 1) / chunk), [&](int64_t i) {
+        const size_t at = chunk * i;
+        std::memcpy(to.data() + at, from.data() + at, std::min(chunk, n - at));
+      });
+  return Now(CLOCK_MONOTONIC) - start;
+}
+
 std::unique_ptr<Backend> OpenCpu(const std::string& isa, int threads) {
   BackendOptions options;
   options.threads = threads;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/device/backend.h"
 #include "kernels/plan/plan.h"
 
@@ -28,6 +29,11 @@ Seconds RunOnce(Backend& backend, std::shared_ptr<const Plan> plan,
 // What it makes. Aborts on errors.
 Block OutputOf(Backend& backend, std::shared_ptr<const Plan> plan,
                const std::vector<std::byte>& x);
+
+// Seconds of a copy, `chunk` bytes at a time by whoever is free; 0: a share for
+// each.
+double TimeCopy(cpu::ThreadPool& threads, const Block& from, const Block& to,
+                size_t chunk);
 
 std::unique_ptr<Backend> OpenCpu(const std::string& isa, int threads);
 std::shared_ptr<const Plan> PlanFor(int64_t rows, int64_t cols,

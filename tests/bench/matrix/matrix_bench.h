@@ -10,7 +10,7 @@
 #include "kernels/device/backend.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/gpu_bench_job.h"
-#include "tests/bench/matrix/heat_map.h"
+#include "tests/bench/matrix/results.h"
 
 namespace quantd::bench {
 
@@ -30,7 +30,7 @@ class MatrixBench {
   void Measure(DType dtype, const Place& place);
 
   int wrong() const { return wrong_; }
-  std::string Text() const { return HeatMap(cells_).Text(); }
+  std::string Text() const { return results_.Text(); }
   // Writes what there is so far as `path`.json, .txt and .svg; `made` says on
   // what and when. Returns false where that fails.
   bool Write(const std::string& path, nlohmann::json made) const;
@@ -40,8 +40,7 @@ class MatrixBench {
   const size_t l2_bytes_;
   Backend& cpu_;
   int wrong_ = 0;
-  nlohmann::json rows_ = nlohmann::json::array();
-  std::vector<HeatCell> cells_;
+  MatrixResults results_;
 };
 
 }  // namespace quantd::bench

@@ -1,0 +1,119 @@
+#include "tests/bench/matrix/cpu_matrix.h"
+
+#include <bit>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <utility>
+
+#include "kernels/arith/codec.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/plan/support.h"
+#include "tests/bench/cpu_runs.h"
+
+namespace quantd::bench {
+namespace {
+
+// A shape of whole tiles for which bytes are compared.
+constexpr int64_t kCheckedRows = 1024;
+constexpr int64_t kCheckedCols = 512;
+
+std::vector<std::byte> InputOf(DType dtype, size_t elements) {
+  const size_t size = SizeOf(dtype);
+  std::vector<std::byte> x(elements * size);
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (size_t i = 0; i < elements; ++i) {
+    const float f = normal(random);
+    // The upper half of an fp32 is a bf16.
+    uint32_t bits = std::bit_cast<uint32_t>(f) >> (32 - 8 * size);
+    if (dtype == DType::kF16) bits = EncodeF16<Scalar>(f);
+    std::memcpy(&x[i * size], &bits, size);
+  }
+  return x;
+}
+
+// A cell of so many rows and columns, with its input.
+struct Task {
+  std::shared_ptr<const Plan> plan;
+  std::vector<std::byte> made = {};  // of a Dequantize, its input
+};
+
+Task TaskOf(const Cell& cell, DType dtype, int64_t rows, int64_t cols,
+            Backend& backend, const std::vector<std::byte>& x) {
+  Task task = {std::make_shared<const Plan>(
+      PlanOf(cell.row, dtype, rows, cols, cell.row.groups))};
+  if (!cell.row.source) return task;
+  const auto source =
+      std::make_shared<const Plan>(SourceOf(cell.row, dtype, rows, cols));
+  const Block codes = OutputOf(backend, source, x);
+  task.made.resize(task.plan->input_bytes());
+  for (const TensorSpec& spec : task.plan->inputs()) {
+    std::memcpy(&task.made[spec.offset],
+                codes.data() + source->output(spec.kind)->offset, spec.size);
+  }
+  return task;
+}
+
+// Whether both make the same of it, to the last byte of every tensor.
+bool Agree(const Cell& cell, DType dtype, Backend& a, Backend& b) {
+  const auto x = InputOf(dtype, kCheckedRows * kCheckedCols);
+  const Task task = TaskOf(cell, dtype, kCheckedRows, kCheckedCols, b, x);
+  const auto& input = cell.row.source ? task.made : x;
+  const Block ours = OutputOf(a, task.plan, input);
+  const Block theirs = OutputOf(b, task.plan, input);
+  for (const TensorSpec& spec : task.plan->outputs()) {
+    if (std::memcmp(ours.data() + spec.offset, theirs.data() + spec.offset,
+                    spec.size) != 0) {
+      std::printf("%s of %s: %s\n", cell.row.name.c_str(),
+                  std::string(Name(dtype)).c_str(),
+                  std::string(Name(spec.kind)).c_str());
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+MatrixResults MeasureOnCpu(const CpuMatrix& what, int* wrong) {
+  const auto backend = OpenCpu(what.isa, what.threads);
+  const auto baseline = OpenCpu("baseline", what.threads);
+  cpu::ThreadPool threads(what.threads);
+  MatrixResults results;
+  for (const DType dtype : kInputTypes) {
+    const auto x = InputOf(dtype, static_cast<size_t>(what.rows * what.cols));
+    const auto pool = BlockPool::Create(PageableSource(), 3 * x.size());
+    const Block from = *pool->Take(x.size());
+    const Block to = *pool->Take(x.size());
+    std::memcpy(from.data(), x.data(), x.size());
+    for (const Cell& cell : SelectCells(dtype, what.globs, what.every)) {
+      const bool agree = Agree(cell, dtype, *backend, *baseline);
+      *wrong += agree ? 0 : 1;
+      const Task task = TaskOf(cell, dtype, what.rows, what.cols, *backend, x);
+      std::vector<double> ours, copies;
+      for (int i = -1; i < what.runs; ++i) {  // the first is a warm-up
+        const double copy = TimeCopy(threads, from, to, size_t{4} << 20);
+        const double one =
+            RunOnce(*backend, task.plan, cell.row.source ? task.made : x).wall;
+        if (i < 0) continue;
+        copies.push_back(copy);
+        ours.push_back(one);
+      }
+      const double seconds = Median(ours);
+      const double ratio = Median(copies) / seconds;
+      const double gbps = static_cast<double>(x.size()) * 1e-9 / seconds;
+      results.Add(cell, dtype, ratio, !agree,
+                  {{"name", cell.row.name},
+                   {"dtype", Name(dtype)},
+                   {"gbps", gbps},
+                   {"ratio", ratio},
+                   {"checked", agree ? "baseline" : "differs"}});
+    }
+  }
+  return results;
+}
+
+}  // namespace quantd::bench

@@ -49,6 +49,7 @@ QUANTD_FN typename L::U EncodeBf16(typename L::F x) {
 template <typename L>
 QUANTD_FN typename L::F DecodeF16(typename L::U code) {
   using U = typename L::U;
+  if constexpr (L::kConvertsHalves) return L::DecodeHalves(L::LowHalves(code));
   const U sign = (code & 0x8000u) << 16;
   const U magnitude = (code & 0x7FFFu) << 13;
   // Rebiases the exponent by an exact multiplication, subnormals included.
@@ -63,6 +64,10 @@ QUANTD_FN typename L::U EncodeF16(typename L::F x) {
   using U = typename L::U;
   const U bits = L::Bits(x);
   const U magnitude = bits & kAbsMask;
+  if constexpr (L::kConvertsHalves) {
+    const U nan = U{} + 0x7E00u;
+    return magnitude > kInfBits ? nan : L::WidenHalves(L::EncodeHalves(x));
+  }
   // Below 2^-14 one addition leaves the subnormal code in the low bits.
   const F shifted = L::Float(magnitude) + 0.5f;
   const U subnormal = L::Bits(shifted) - 0x3F000000u;

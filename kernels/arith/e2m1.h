@@ -38,6 +38,19 @@ QUANTD_FN typename L::U EncodeE2M1Magnitude(typename L::F y) {
   return L::Bits(L::Float(magnitude) + L::Float(magic));
 }
 
+// The E2M1 number nearest to y >= 0, 6 at most: the addition that rounds, taken
+// back. NaN gives 6.
+template <typename L>
+QUANTD_FN typename L::F RoundToE2M1Magnitude(typename L::F y) {
+  using F = typename L::F;
+  using U = typename L::U;
+  const U six = U{} + 0x40C00000u;
+  const U one = U{} + 0x3F800000u;
+  const U magnitude = L::Min(L::Bits(y), six);
+  const F magic = L::Float(L::E2M1Magic(L::Max(magnitude, one)));
+  return (L::Float(magnitude) + magic) - magic;
+}
+
 // Eight E2M1 codes of v * m, m > 0, in a word from the low byte up; bit 3 of a
 // nibble is the sign. NaN gives 7 with the sign of the NaN, which the caller
 // clears.

@@ -25,6 +25,22 @@ QUANTD_FN typename L::F FourOverSixError(const EncodeParams& p,
   const F sf = DecodeE4M3<L>(code);
   const F m = Nvfp4Multiplier<L>(code, line.s_dec);
   F sum{};
+  if constexpr (L::kWidth > 1) {
+    // A code's number has the sign of what it stands for: magnitudes do.
+    const typename L::F s = line.s;
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) {
+      const F magnitude = L::Float(L::Bits(v[i]) & kAbsMask);
+      const F scaled = RoundToE2M1Magnitude<L>(magnitude * m) * sf;
+      const F d = p.fast_error ? scaled - magnitude * s
+                               : (scaled * line.amax) / L::Broadcast(p.range) -
+                                     magnitude;
+      sum = sum + (p.four_over_six == FourOverSix::kMse
+                       ? d * d
+                       : L::Float(L::Bits(d) & kAbsMask));
+    }
+    return sum;
+  }
   for (int i = 0; i < kBlock; ++i) {
     const F q = DecodeE2M1<L>(EncodeE2M1<L>(v[i] * m));
     const F scaled = q * sf;

@@ -66,6 +66,49 @@ QUANTD_FN void RotateInverse(typename L::F (&t)[kRhtSize],
   }
 }
 
+// Strides 16 .. n / 2 of n = 16 * kParts values, which were rotated by
+// sixteens.
+template <typename L, int kParts>
+QUANTD_FN void JoinSixteens(typename L::F* t) {
+  for (int j = 0; j < kRhtSize; ++j) {
+    typename L::F part[kParts];
+    QUANTD_UNROLL
+    for (int i = 0; i < kParts; ++i) part[i] = t[j + i * kRhtSize];
+    QUANTD_UNROLL
+    for (int stride = 1; stride < kParts; stride *= 2) {
+      QUANTD_UNROLL
+      for (int i = 0; i < kParts; ++i) {
+        if ((i & stride) != 0) continue;
+        const typename L::F a = part[i];
+        const typename L::F b = part[i + stride];
+        part[i] = a + b;
+        part[i + stride] = a - b;
+      }
+    }
+    QUANTD_UNROLL
+    for (int i = 0; i < kParts; ++i) t[j + i * kRhtSize] = part[i];
+  }
+}
+
+// RotateForwardOf for vectors of many lanes: the same additions in the same
+// order, sixteen values in registers at a time.
+template <typename L>
+QUANTD_FN void RotateBySixteens(typename L::F* t, int n, const float* signs) {
+  for (int i = 0; i < n; i += kRhtSize) {
+    typename L::F sixteen[kRhtSize];
+    QUANTD_UNROLL
+    for (int j = 0; j < kRhtSize; ++j) {
+      sixteen[j] = L::MulPlusZero(t[i + j], L::Broadcast(signs[i + j]));
+    }
+    Butterfly16<L>(sixteen);
+    QUANTD_UNROLL
+    for (int j = 0; j < kRhtSize; ++j) t[i + j] = sixteen[j];
+  }
+  if (n == 32) JoinSixteens<L, 2>(t);
+  if (n == 64) JoinSixteens<L, 4>(t);
+  if (n == 128) JoinSixteens<L, 8>(t);
+}
+
 // The way for n = 16, 32, 64 or 128, with values in memory and scalar signs.
 template <typename L>
 QUANTD_FN void ButterflyOf(typename L::F* t, int n) {
@@ -82,6 +125,7 @@ QUANTD_FN void ButterflyOf(typename L::F* t, int n) {
 }
 template <typename L>
 QUANTD_FN void RotateForwardOf(typename L::F* t, int n, const float* signs) {
+  if constexpr (L::kWidth > 1) return RotateBySixteens<L>(t, n, signs);
   for (int i = 0; i < n; ++i) {
     t[i] = L::MulPlusZero(t[i], L::Broadcast(signs[i]));
   }

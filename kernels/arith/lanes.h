@@ -21,6 +21,8 @@
 //                 product is exact, so that fused and unfused are one
 //   JoinHighHalves(U a, U b)  a's high half in the low one, b's in the high
 //   E2M1Magic(U)  see kernels/arith/codec.h
+//   kConvertsHalves  whether there are DecodeHalves and EncodeHalves: fp16
+//                 by the hardware
 //
 // Whoever compiles these headers must keep float arithmetic exact as written:
 // no contraction, no fast math, no flush to zero (CMake target quantd_arith).
@@ -53,6 +55,7 @@ struct Scalar {
   using F = float;
   using U = uint32_t;
   static constexpr int kWidth = 1;
+  static constexpr bool kConvertsHalves = false;
 
   static QUANTD_FN F Float(U u) {
 #ifdef __CUDA_ARCH__

@@ -50,6 +50,15 @@ QUANTD_FN typename L::U MaxNumber(const typename L::F (&v)[kBlock]) {
   return max;
 }
 
+// Whether there is no NaN among 16 values.
+template <typename L>
+QUANTD_FN bool AreNumbers(const typename L::F* v) {
+  typename L::U max{};
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) max = L::Max(MagnitudeOf<L>(v[i]), max);
+  return !L::Any(max > kInfBits);
+}
+
 // Both of n values: with NaN above Inf, and with NaN dropped.
 template <typename L>
 QUANTD_FN void FindMaxima(const typename L::F* v, int n, typename L::U* max,
@@ -57,6 +66,25 @@ QUANTD_FN void FindMaxima(const typename L::F* v, int n, typename L::U* max,
   using U = typename L::U;
   U all{};
   U numbers{};
+  if constexpr (L::kWidth > 1) {
+    // A NaN is rare, and many lanes at a time know that there is none.
+    int i = 0;
+    for (; i + 8 <= n; i += 8) {
+      U four[4];
+      QUANTD_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        four[j] =
+            L::Max(MagnitudeOf<L>(v[i + j]), MagnitudeOf<L>(v[i + j + 4]));
+      }
+      all = L::Max(all,
+                   L::Max(L::Max(four[0], four[1]), L::Max(four[2], four[3])));
+    }
+    for (; i < n; ++i) all = L::Max(MagnitudeOf<L>(v[i]), all);
+    if (!L::Any(all > kInfBits)) {
+      *max = *clean = all;
+      return;
+    }
+  }
   for (int i = 0; i < n; ++i) {
     const U magnitude = MagnitudeOf<L>(v[i]);
     all = L::Max(magnitude, all);

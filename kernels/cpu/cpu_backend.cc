@@ -27,7 +27,8 @@ const Isa kIsas[] = {
     {"baseline", "baseline SIMD", &kBaselineTiles, [] { return true; }},
     {"avx2", "AVX2", &kAvx2Tiles,
      [] {
-       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+              __builtin_cpu_supports("f16c");
      }},
     {"avx512", "AVX-512", &kAvx512Tiles,
      [] {
@@ -35,7 +36,7 @@ const Isa kIsas[] = {
               __builtin_cpu_supports("avx512bw") &&
               __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl") &&
-              __builtin_cpu_supports("fma");
+              __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
      }},
 };
 

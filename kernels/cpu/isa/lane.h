@@ -241,6 +241,76 @@ struct Vec {
     return exponent + (exponent >> 22) + ((22u << 23) - 254u);
   }
 
+  // fp16 codes in the low halves of lanes from and to fp32, by the hardware
+  // where it does that; a NaN becomes some NaN. See kernels/arith/codec.h.
+#ifdef __F16C__
+  static constexpr bool kConvertsHalves = W > 4;
+  static QUANTD_FN F DecodeHalves(U16 codes) {
+#ifdef __AVX512F__
+    if constexpr (W == 16) {
+      return reinterpret_cast<F>(
+          _mm512_cvtph_ps(reinterpret_cast<__m256i>(codes)));
+    }
+#endif
+    if constexpr (W == 8) {
+      return reinterpret_cast<F>(
+          _mm256_cvtph_ps(reinterpret_cast<__m128i>(codes)));
+    }
+  }
+  static QUANTD_FN U16 EncodeHalves(F x) {
+#ifdef __AVX512F__
+    if constexpr (W == 16) {
+      return reinterpret_cast<U16>(_mm512_cvtps_ph(reinterpret_cast<__m512>(x),
+                                                   _MM_FROUND_TO_NEAREST_INT));
+    }
+#endif
+    if constexpr (W == 8) {
+      return reinterpret_cast<U16>(_mm256_cvtps_ph(reinterpret_cast<__m256>(x),
+                                                   _MM_FROUND_TO_NEAREST_INT));
+    }
+  }
+#else
+  static constexpr bool kConvertsHalves = false;
+#endif
+
+  // The low half of each lane, and back. Templates as MulHigh is.
+  template <typename V>
+  static QUANTD_FN U16 LowHalves(V u) {
+#ifdef __AVX512F__
+    if constexpr (W == 16) {
+      return reinterpret_cast<U16>(
+          _mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(u)));
+    }
+#endif
+#ifdef __AVX2__
+    if constexpr (W == 8) {
+      const __m256i evens =
+          _mm256_set_epi64x(-1, 0x0D0C090805040100, -1, 0x0D0C090805040100);
+      const __m256i low =
+          _mm256_shuffle_epi8(reinterpret_cast<__m256i>(u), evens);
+      return reinterpret_cast<U16>(
+          _mm256_castsi256_si128(_mm256_permute4x64_epi64(low, 0x08)));
+    }
+#endif
+    if constexpr (W == 4) return __builtin_convertvector(u & 0xFFFFu, U16);
+  }
+  template <typename V>
+  static QUANTD_FN U WidenHalves(V halves) {
+#ifdef __AVX512F__
+    if constexpr (W == 16) {
+      return reinterpret_cast<U>(
+          _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(halves)));
+    }
+#endif
+#ifdef __AVX2__
+    if constexpr (W == 8) {
+      return reinterpret_cast<U>(
+          _mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(halves)));
+    }
+#endif
+    if constexpr (W == 4) return __builtin_convertvector(halves, U);
+  }
+
   // table[index]. The table, 64-byte aligned, holds eight words twice.
   template <typename V>
   static QUANTD_FN V PickOfEight(const uint32_t* table, V index) {

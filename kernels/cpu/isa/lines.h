@@ -114,8 +114,15 @@ QUANTD_FN void RotateSpan(Lane::F* v, int n, int rotation, const float* signs) {
   for (int b = 0; b < n; b += rotation) {
     RotateForwardOf<Lane>(v + b, rotation, signs);
   }
-  for (int i = 0; i < n; ++i) {
-    v[i] = Lane::Float(EncodeBf16<Lane>(v[i]) << 16);
+  for (int i = 0; i < n; i += kBlock) {
+    if (!AreNumbers<Lane>(v + i)) {
+      for (int j = i; j < i + kBlock; ++j) {
+        v[j] = Lane::Float(EncodeBf16<Lane>(v[j]) << 16);
+      }
+      continue;
+    }
+    QUANTD_UNROLL
+    for (int j = 0; j < kBlock; ++j) v[i + j] = RoundToBf16<Lane>(v[i + j]);
   }
 }
 

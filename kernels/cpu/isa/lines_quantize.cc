@@ -94,6 +94,18 @@ QUANTD_FN void StoreScales(const EncodeParams& params, const CopyTask& copy,
   if (copy.scale == nullptr) return;  // Another slice of the line writes it.
   const size_t size = SizeOf(params.scale);
   if (size == 2) stored = ScaleInType<L>(params.scale, stored);
+  if (size == 1 && !copy.swizzled && copy.scale_lines == 1) {
+    const L::U8 codes = L::LowBytes(stored);
+    std::byte* to = copy.scale + ScaleIndex(copy, line, block);
+    if (copy.scale_line == 1) {
+      __builtin_memcpy(to, &codes, lanes);
+      return;
+    }
+    for (int64_t i = 0; i < lanes; ++i, to += copy.scale_line) {
+      *to = static_cast<std::byte>(codes[i]);
+    }
+    return;
+  }
   for (int64_t i = 0; i < lanes; ++i) {
     const int64_t at = ScaleIndex(copy, line + i, block);
     const uint32_t value = stored[i];

@@ -35,14 +35,41 @@ __attribute__((noinline)) void NoteLanes(F v, cpu::Maxima* seen) {
   }
 }
 
+// Notes NaN and Inf of a tile's row. It is called only where there is one.
+__attribute__((noinline)) void NoteRow(const float* row, cpu::Maxima* seen) {
+  for (int64_t c = 0; c < kTile; c += W) {
+    F v;
+    __builtin_memcpy(&v, row + c, sizeof(v));
+    NoteLanes(v, seen);
+  }
+}
+
 template <DType D>
 void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, Tile* tile,
                 cpu::Maxima* seen) {
   const int64_t rows = Least(kTile, x.rows - row);
   const int64_t cols = Least(kTile, x.cols - col);
+  // The next tile is that beside this one, or the first below.
+  const bool beside = col + kTile < x.cols;
+  const std::byte* const next =
+      x.data +
+      ((beside ? row : row + kTile) * x.cols + (beside ? col + kTile : 0)) *
+          SizeOf(D);
   for (int64_t r = 0; r < rows; ++r) {
     const std::byte* from = x.data + ((row + r) * x.cols + col) * SizeOf(D);
     float* to = tile->at(r, 0);
+    Prefetch<kTile * SizeOf(D)>(next + r * x.cols * SizeOf(D));
+    if (cols == kTile) {
+      U max{};
+      QUANTD_UNROLL
+      for (int64_t c = 0; c < kTile; c += W) {
+        const F v = LoadLanes<D, W>(from + c * SizeOf(D));
+        max = L::Max(MagnitudeOf<L>(v), max);
+        __builtin_memcpy(to + c, &v, sizeof(v));
+      }
+      if (L::Any(max >= kInfBits)) NoteRow(to, seen);
+      continue;
+    }
     for (int64_t c = 0; c < kTile; c += W) {
       F v{};
       if (c < cols) v = LoadSome<D>(from + c * SizeOf(D), cols - c);

@@ -208,7 +208,10 @@ QUANTD_FN typename Vec<W>::F LoadLanes(const std::byte* p) {
   } else {
     typename L::U16 codes;
     __builtin_memcpy(&codes, p, sizeof(codes));
-    return Decode16<L, D>(__builtin_convertvector(codes, typename L::U));
+    if constexpr (D == DType::kF16 && L::kConvertsHalves) {
+      return L::DecodeHalves(codes);
+    }
+    return Decode16<L, D>(L::WidenHalves(codes));
   }
 }
 template <DType D, int W>
@@ -218,8 +221,7 @@ QUANTD_FN void StoreLanes(typename Vec<W>::F f, std::byte* p) {
     const typename L::U u = Encode32<L>(f);
     __builtin_memcpy(p, &u, sizeof(u));
   } else {
-    const auto codes =
-        __builtin_convertvector(Encode16<L, D>(f), typename L::U16);
+    const typename L::U16 codes = L::LowHalves(Encode16<L, D>(f));
     __builtin_memcpy(p, &codes, sizeof(codes));
   }
 }

@@ -311,6 +311,25 @@ struct Vec {
     if constexpr (W == 4) return __builtin_convertvector(halves, U);
   }
 
+  template <typename V>
+  static QUANTD_FN U WidenBytes(V bytes) {
+#ifdef __AVX512F__
+    if constexpr (W == 16) {
+      return reinterpret_cast<U>(
+          _mm512_cvtepu8_epi32(reinterpret_cast<__m128i>(bytes)));
+    }
+#endif
+#ifdef __AVX2__
+    if constexpr (W == 8) {
+      int64_t eight;
+      __builtin_memcpy(&eight, &bytes, 8);
+      return reinterpret_cast<U>(
+          _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(eight)));
+    }
+#endif
+    if constexpr (W == 4) return __builtin_convertvector(bytes, U);
+  }
+
   // table[index]. The table, 64-byte aligned, holds eight words twice.
   template <typename V>
   static QUANTD_FN V PickOfEight(const uint32_t* table, V index) {

@@ -13,8 +13,8 @@ using U = L::U;
 
 // Sixteen codes of each of `lanes` lines from position `p` on, zeros after the
 // copy's end.
-void LoadCodes(const CopyTask& copy, bool half, int64_t line, int64_t p,
-               int64_t lanes, U* words) {
+void LoadSomeCodes(const CopyTask& copy, bool half, int64_t line, int64_t p,
+                   int64_t lanes, U* words) {
   const int64_t count = Least(16, copy.padded - p);
   uint32_t w[4][W] = {};
   if (copy.data_position != 1) {
@@ -35,6 +35,42 @@ void LoadCodes(const CopyTask& copy, bool half, int64_t line, int64_t p,
     }
   }
   __builtin_memcpy(words, w, sizeof(w));
+}
+
+// The same where W lines have all sixteen.
+QUANTD_FN void LoadCodes(const CopyTask& copy, bool half, int64_t line,
+                         int64_t p, U (&words)[4]) {
+  if (copy.data_position != 1) {
+    const std::byte* from = copy.data + p * copy.data_position + line;
+    QUANTD_UNROLL
+    for (int w = 0; w < 4; ++w) {
+      words[w] = U{};
+      QUANTD_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        L::U8 codes;
+        __builtin_memcpy(&codes, from, W);
+        words[w] |= L::WidenBytes(codes) << (8 * i);
+        from += copy.data_position;
+      }
+    }
+    return;
+  }
+  const std::byte* from =
+      copy.data + line * copy.data_line + (half ? p / 2 : p);
+  if (!half) {
+    LoadWords<W>(from, static_cast<size_t>(copy.data_line), 0, words);
+    return;
+  }
+  typedef uint64_t Wide __attribute__((vector_size(4 * W)));
+  Wide pairs[2];  // of the lower lanes, and of the upper ones
+  QUANTD_UNROLL
+  for (int l = 0; l < W; ++l) {
+    uint64_t eight;
+    __builtin_memcpy(&eight, from + l * copy.data_line, 8);
+    pairs[l / (W / 2)][l % (W / 2)] = eight;
+  }
+  SplitPairs<W>(reinterpret_cast<U>(pairs[0]), reinterpret_cast<U>(pairs[1]),
+                &words[0], &words[1]);
 }
 
 // Codes, or the bits of fp32.
@@ -61,9 +97,10 @@ void RoundTo(DType dtype, F* v, int n) {
 }
 
 // W lines from `line` on, over the positions of the tile at `origin`.
+template <DType kElement>
 void DecodeLines(const DequantizeParams& d, const CopyTask& copy, int64_t line,
                  int64_t lanes, int64_t origin, int64_t local, Tile* tile) {
-  const bool half = d.element == DType::kE2M1x2;
+  constexpr bool half = kElement == DType::kE2M1x2;
   float amaxes[W] = {};
   if (copy.amax) {
     for (int64_t i = 0; i < lanes; ++i) {
@@ -77,17 +114,28 @@ void DecodeLines(const DequantizeParams& d, const CopyTask& copy, int64_t line,
   const int n = block > copy.rotation ? block : copy.rotation;
   const int64_t end = Least(origin + kTile, copy.padded);
   for (int64_t p = origin; p < end; p += n) {
-    F v[128] = {};
-    for (int i = 0; i < n && p + i < end; i += 16) {
-      const U stored = LoadScales(copy, d.scale, line,
-                                  d.block > 0 ? (p + i) / block : 0, lanes);
-      const F factor = factors.Of(stored);
+    F v[128];
+    F factor{};
+    for (int i = 0; i < n; i += 16) {
+      if (p + i >= end) {
+        for (int k = 0; k < 16; ++k) v[i + k] = F{};
+        continue;
+      }
+      if (i % block == 0) {
+        const int64_t at = d.block > 0 ? (p + i) / block : 0;
+        factor = factors.Of(LoadScales(copy, d.scale, line, at, lanes));
+      }
       U words[4];
-      LoadCodes(copy, half, line, p + i, lanes, words);
+      if (lanes == W && p + i + 16 <= copy.padded) {
+        LoadCodes(copy, half, line, p + i, words);
+      } else {
+        LoadSomeCodes(copy, half, line, p + i, lanes, words);
+      }
       if (d.numerics.high_first) {
         for (int w = 0; w < 2; ++w) words[w] = SwapNibbles<L>(words[w]);
       }
-      DecodeSixteen<L>(d.element, words, v + i);
+      DecodeSixteen<L>(kElement, words, v + i);
+      QUANTD_UNROLL
       for (int k = 0; k < 16; ++k) v[i + k] = v[i + k] * factor;
     }
     if (copy.rotation > 0) {
@@ -107,14 +155,17 @@ void DequantizeLines(const DequantizeParams& d, const GroupTask& group,
   const CopyTask& copy = d.columnwise ? group.columnwise : group.rowwise;
   // The rows of a group are its output here.
   std::byte* out = const_cast<std::byte*>(group.x);
+  const auto decode = d.element == DType::kE2M1x2 ? DecodeLines<DType::kE2M1x2>
+                      : d.element == DType::kE4M3 ? DecodeLines<DType::kE4M3>
+                                                  : DecodeLines<DType::kE5M2>;
   Tile tile;
   for (int64_t row = first; row < last; row += kTile) {
     for (int64_t col = 0; col < d.cols; col += kTile) {
       const int64_t begin = d.columnwise ? col : row;
       const int64_t end = Least(begin + kTile, copy.lines);
       for (int64_t line = begin; line < end; line += W) {
-        DecodeLines(d, copy, line, Least(W, end - line),
-                    d.columnwise ? row : col, line - begin, &tile);
+        decode(d, copy, line, Least(W, end - line), d.columnwise ? row : col,
+               line - begin, &tile);
       }
       StoreTile(
           tile, Least(kTile, last - row), Least(kTile, d.cols - col), d.output,

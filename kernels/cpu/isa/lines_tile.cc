@@ -84,6 +84,27 @@ void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, Tile* tile,
   tile->filled = rows;
 }
 
+// Stores a row of a tile if it holds no NaN, which is stored in one way.
+template <DType D>
+QUANTD_FN bool StoreNumbers(const float* row, std::byte* to) {
+  U max{};
+  QUANTD_UNROLL
+  for (int64_t c = 0; c < kTile; c += W) {
+    F v;
+    __builtin_memcpy(&v, row + c, sizeof(v));
+    max = L::Max(MagnitudeOf<L>(v), max);
+    if constexpr (D == DType::kF32) {
+      __builtin_memcpy(to + c * 4, &v, sizeof(v));
+    } else if constexpr (D == DType::kF16) {
+      StoreLanes<D, W>(v, to + c * 2);
+    } else {
+      const L::U16 codes = L::LowHalves(L::Bits(RoundToBf16<L>(v)) >> 16);
+      __builtin_memcpy(to + c * 2, &codes, sizeof(codes));
+    }
+  }
+  return !L::Any(max > kInfBits);
+}
+
 // Maxima of the lines of a tile in one direction, plain or rotated, into
 // `line_max` (if any) and the total.
 struct Direction {
@@ -143,6 +164,7 @@ void StoreTile(Tile& tile, int64_t rows, int64_t cols, DType dtype,
   ForDType(dtype, [&]<DType D>() {
     for (int64_t r = 0; r < rows; ++r) {
       std::byte* to = out + r * stride * SizeOf(D);
+      if (cols == kTile && StoreNumbers<D>(tile.at(r, 0), to)) continue;
       for (int64_t c = 0; c < cols; c += W) {
         F v;
         __builtin_memcpy(&v, tile.at(r, c), sizeof(v));

@@ -168,19 +168,24 @@ QUANTD_FN void StoreBlocks(typename Vec<W>::F (&v)[16], std::byte* p) {
   }
 }
 
-// Loads the words 2i and 2i + 1 at `p` into lane i of `even` and `odd`.
+// The even words of a and then of b, and the odd ones.
 template <int W, size_t... I>
-QUANTD_FN void LoadPairsBy(const std::byte* p, U32<W>* even, U32<W>* odd,
-                           std::index_sequence<I...>) {
-  U32<W> a, b;
-  __builtin_memcpy(&a, p, sizeof(a));
-  __builtin_memcpy(&b, p + sizeof(a), sizeof(b));
+QUANTD_FN void SplitPairsBy(U32<W> a, U32<W> b, U32<W>* even, U32<W>* odd,
+                            std::index_sequence<I...>) {
   *even = __builtin_shufflevector(a, b, (2 * I)...);
   *odd = __builtin_shufflevector(a, b, (2 * I + 1)...);
 }
 template <int W>
+QUANTD_FN void SplitPairs(U32<W> a, U32<W> b, U32<W>* even, U32<W>* odd) {
+  SplitPairsBy<W>(a, b, even, odd, std::make_index_sequence<W>());
+}
+// Loads the words 2i and 2i + 1 at `p` into lane i of `even` and `odd`.
+template <int W>
 QUANTD_FN void LoadPairs(const std::byte* p, U32<W>* even, U32<W>* odd) {
-  LoadPairsBy<W>(p, even, odd, std::make_index_sequence<W>());
+  U32<W> a, b;
+  __builtin_memcpy(&a, p, sizeof(a));
+  __builtin_memcpy(&b, p + sizeof(a), sizeof(b));
+  SplitPairs<W>(a, b, even, odd);
 }
 template <int W, bool kStream, size_t... I>
 QUANTD_FN void StorePairsBy(U32<W> even, U32<W> odd, std::byte* p,

@@ -296,11 +296,13 @@ absl::Status CheckProfileOf(const WeightLayout& layout, Profile profile) {
                       Name(profile));
   }
   const Numerics* numerics = FindNumerics(profile, layout.codes);
+  const Numerics* own = FindNumerics(layout.profile, layout.codes);
+  const bool halves = own != nullptr && own->high_first;  // the other way round
   const TensorKind kind = numerics == nullptr || profile == Profile::kTe
                               ? TensorKind::kUnspecified
                               : KindOfGlobal(*numerics);
   const bool divisor = kind == TensorKind::kRowwiseGlobalDivisor;
-  if (numerics != nullptr &&
+  if (numerics != nullptr && numerics->high_first == halves &&
       (kind == TensorKind::kUnspecified || layout.global == Global::kNone ||
        divisor == (layout.global == Global::kDivisor))) {
     return absl::OkStatus();

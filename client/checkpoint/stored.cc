@@ -146,13 +146,10 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
       auto match = Match(model, tensor, layout);
       if (!match) continue;
       // The same tensors may be of two dialects: ComfyUI's differ in the order
-      // of bytes only, and come without a config.json.
-      const bool comfy =
-          labelled || (layout.dialect == Dialect::kComfy &&
-                       configured == Dialect::kNone && !model.has_config());
-      const bool better = !best || layout.dialect == configured ||
-                          (layout.dialect == Dialect::kComfy && comfy);
-      if (better && (layout.dialect != Dialect::kComfy || comfy)) best = match;
+      // of bytes only, and it takes what has no label for plain numbers.
+      const bool comfy = layout.dialect == Dialect::kComfy;
+      if (comfy && !labelled) continue;
+      if (!best || comfy || layout.dialect == configured) best = match;
     }
     std::string module = best ? best->module : "";
     if (!best && LooksQuantized(model, tensor, &module)) {

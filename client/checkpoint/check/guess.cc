@@ -108,6 +108,13 @@ absl::Status GuessScales(const Model& model, Guess* guess) {
   size_t count = 1;
   for (const int64_t d : want) count *= static_cast<size_t>(d);
   if (scales.stored.size == count * element) {
+    const std::vector<int64_t> turned(want.rbegin(), want.rend());
+    if (want != turned && scales.stored.shape == turned) {
+      return absl::InvalidArgumentError(
+          fmt::format("{} are as many as they should be, in columns where rows "
+                      "should be",
+                      scales.name()));
+    }
     if (w.layout->swizzled) guess->order = ScaleOrder::kSwizzled;
     return absl::OkStatus();
   }

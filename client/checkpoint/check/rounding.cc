@@ -30,6 +30,7 @@ constexpr uint64_t kManyBlocks = 20;
 // By what all numbers may be multiplied that are rounded to the nearest. Those
 // near zero, of which four bits make many zeros, weigh as much as others here.
 constexpr double kMostFactor = 1.025;
+constexpr size_t kSpread = 6;  // codes
 constexpr double kLeastFactorFp8 = 0.975;
 constexpr double kLeastFactorFp4 = 0.94;
 constexpr double kMostNoiseFp8 = 1;
@@ -125,6 +126,7 @@ Rounding::Block Rounding::AddRun(float scale, absl::Span<const float> truth,
   block.count = truth.size();
   for (size_t k = 0; k < truth.size(); ++k) {
     const Cell& c = cells_[codes[k]];
+    used_.set(codes[k]);
     // Zero has two signs, and what is not zero has that of the number.
     const float m = c.low == 0   ? std::abs(truth[k])
                     : c.negative ? -truth[k]
@@ -187,11 +189,14 @@ Rounding::Verdict Rounding::Judge() const {
   v.to_nearest = all_.share() <= kMostOfNearest;
   const double most = (four_bits_ ? kMostNoiseFp4 : kMostNoiseFp8) * bound_;
   const double factor = level_ == 0 ? 1 : product_ / level_;
+  // Of numbers that are few the errors do not cancel out.
+  const bool spread = used_.count() >= kSpread;
   const double least = four_bits_ ? kLeastFactorFp4 : kLeastFactorFp8;
   const auto db = [&](double noise) {
     return 10 * std::log10(signal_ / noise);
   };
-  if (!(noise_ <= most)) {
+  // What lies in its cell is rounded right, however much that is.
+  if (!(noise_ <= most) && (all_.beyond() > 0 || std::isnan(noise_))) {
     v.wrong = fmt::format(
         "it is at {:.1f} dB, and rounding by its scales cannot be worse than "
         "{:.1f} dB",
@@ -201,7 +206,7 @@ Rounding::Verdict Rounding::Judge() const {
         "its scales are too {}: {:.0f} % of the numbers would have {} codes",
         all_.above > all_.below ? "small" : "large", 100 * all_.share(),
         all_.above > all_.below ? "larger" : "smaller");
-  } else if (v.in_cells && (factor > kMostFactor || factor < least)) {
+  } else if (v.in_cells && spread && (factor > kMostFactor || factor < least)) {
     v.wrong = fmt::format("its numbers are {:.3g} times as large", factor);
   } else if (tally.wrong > 0 && (v.to_nearest || tally.large > 0)) {
     v.wrong = Describe(tally);

@@ -4,6 +4,7 @@
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_ROUNDING_H_
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -92,6 +93,7 @@ class Rounding {
   // is no more than any other.
   double level_ = 0;
   double product_ = 0;
+  std::bitset<256> used_;  // codes
 };
 
 }  // namespace quantd::checkpoint

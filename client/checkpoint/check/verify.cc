@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
@@ -45,6 +47,28 @@ std::vector<safetensors::Tensor> PartsOfAll(std::vector<Weight>* weights,
   std::vector<Weight*> experts;
   for (Weight& w : *weights) experts.push_back(&w);
   return PartsOfStack(experts);
+}
+
+// Linear weights of the original of which there is nothing.
+void AddMissing(const Model& original, const Model& quantized,
+                const StoredModel& stored, const std::vector<Weight>& weights,
+                std::vector<std::string>* unmatched) {
+  std::set<const ModelTensor*> sources;
+  for (const Weight& w : weights) sources.insert(w.source);
+  std::set<std::string> modules;
+  for (const StoredWeight& w : stored.weights) modules.insert(w.module);
+  for (const UnclearWeight& u : stored.unclear) modules.insert(u.module);
+  for (const ModelTensor& t : original.tensors()) {
+    constexpr std::string_view kSuffix = ".weight";
+    const std::string& name = t.name();
+    if (!name.ends_with(kSuffix) || t.stored.shape.size() != 2 ||
+        sources.count(&t) > 0 || quantized.Find(name) != nullptr ||
+        modules.count(name.substr(0, name.size() - kSuffix.size())) > 0 ||
+        name == "lm_head.weight") {
+      continue;
+    }
+    unmatched->push_back(name + ": the quantized model has nothing of it");
+  }
 }
 
 }  // namespace
@@ -103,11 +127,17 @@ absl::StatusOr<Verification> VerifyModel(const Model& original,
       const ModelTensor* there = quantized.Find(part.name);
       VerifiedPart& p = parts[part.name];
       p = {part.name, part.size, 0};
-      // Another size: another layout or type, nothing of it is right.
-      if (there->stored.size != part.size) p.differing = part.size;
+      // Not there, or of another layout or type: nothing of it is right.
+      if (there == nullptr || there->stored.size != part.size) {
+        p.differing = part.size;
+      }
     }
     for (Weight& w : experts) weights.push_back(std::move(w));
   }
+  for (const UnclearWeight& u : stored->unclear) {
+    out.unmatched.push_back(fmt::format("{}: {}", u.module, u.why));
+  }
+  AddMissing(original, quantized, *stored, weights, &out.unmatched);
   std::vector<std::byte> buffer;
   const auto sink = [&](std::string_view name, size_t offset,
                         absl::Span<const std::byte> bytes) -> absl::Status {

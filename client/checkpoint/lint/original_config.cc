@@ -29,8 +29,30 @@ constexpr std::string_view kFree[] = {"quantization_config",
                                       "output_router_logits",
                                       "router_aux_loss_coef",
                                       "pretraining_tp"};
-// Those without which nobody knows what model it is.
-constexpr std::string_view kNeeded[] = {"model_type", "architectures"};
+// Those without which nobody knows what model it is, or without which it
+// computes something else: libraries take a default.
+constexpr std::string_view kNeeded[] = {"model_type",
+                                        "architectures",
+                                        "rope_theta",
+                                        "rope_type",
+                                        "factor",
+                                        "partial_rotary_factor",
+                                        "rms_norm_eps",
+                                        "layer_norm_eps",
+                                        "layer_norm_epsilon",
+                                        "norm_eps",
+                                        "norm_epsilon",
+                                        "hidden_act",
+                                        "hidden_activation",
+                                        "head_dim",
+                                        "num_key_value_heads",
+                                        "num_experts_per_tok",
+                                        "norm_topk_prob",
+                                        "routed_scaling_factor",
+                                        "sliding_window",
+                                        "attn_logit_softcapping",
+                                        "final_logit_softcapping",
+                                        "query_pre_attn_scalar"};
 // Newer files have together what older ones have apart.
 constexpr std::string_view kRope[] = {"rope_parameters", "rope_scaling"};
 
@@ -73,7 +95,9 @@ void LintConfigAgainst(const Model& original, const LintedModel& linted,
   for (const auto& [key, value] : there) {
     const auto found = here.find(key);
     if (found == here.end()) {
-      if (!Has(kNeeded, key)) continue;
+      const std::string_view word =
+          std::string_view(key).substr(key.rfind('.') + 1);
+      if (!Has(kNeeded, word) || value == "default") continue;
       findings->Add("config-original", kConfigFile,
                     fmt::format("no \"{}\", which is {} in the original's", key,
                                 Shown(&value)),
@@ -88,6 +112,17 @@ void LintConfigAgainst(const Model& original, const LintedModel& linted,
     findings->Add("config-original", kConfigFile,
                   fmt::format("\"{}\" is {}, and {} in the original's", key,
                               Shown(&found->second), Shown(&value)),
+                  key);
+  }
+  // Positions that are scaled where they were not.
+  for (const auto& [key, value] : here) {
+    if (there.count(key) > 0 || !key.ends_with("rope_type") ||
+        value == "default") {
+      continue;
+    }
+    findings->Add("config-original", kConfigFile,
+                  fmt::format("\"{}\" is {}, and the original has none", key,
+                              Shown(&value)),
                   key);
   }
 }

@@ -77,6 +77,7 @@ class OriginalRules {
           Compare(linted_.model, t, originals_.model(), *truth, linted_.sample);
       if (!d.ok()) return d.status();
       ++compared_.others;
+      if (d->signal == 0 && d->noise == 0) compared_.zeros.insert(t.name());
       if (d->ratio() <= kMostPlainRatio) continue;
       Find("not-the-original", t.name(),
            fmt::format("it is not quantized, and the error is {}",

@@ -167,7 +167,8 @@ class ValueRules {
       // Biases begin as zeros, those of stacked experts, too.
       const bool weight =
           t.stored.shape.size() >= 2 && !t.name().ends_with("bias");
-      if ((weight || factor) && s.dead_rows == s.rows) {
+      if ((weight || factor) && s.dead_rows == s.rows &&
+          linted_.compared.zeros.count(t.name()) == 0) {
         Find("dead-weight", t.name(), "nothing but zeros");
       }
       if (s.amax > 1e6) {

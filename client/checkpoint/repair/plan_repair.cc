@@ -19,6 +19,10 @@
 namespace quantd::checkpoint {
 namespace {
 
+// A tensor's largest block has a scale of 448, those that share its global
+// scale with a larger one somewhat less.
+constexpr float kLargeScale = 32;
+
 class Planner {
  public:
   Planner(const Model& model, const Model* original, Dialect dialect)
@@ -104,10 +108,21 @@ class Planner {
     c->mended.global = number;
     if (!std::isfinite(number) || number <= 0) return LookAtZeros(c);
     if (IsPlausible(rule, number)) return absl::OkStatus();
-    c->mended.global = 1.0f / number;
+    // The other way round it must make sense, under scales that use their
+    // range as they do where an encoder chose the number.
+    const float inverse = 1.0f / number;
+    const auto scales = ReadNumbers(model_, *w.part(PartSource::kScales));
+    if (!scales.ok()) return scales.status();
+    const bool used = std::any_of(scales->begin(), scales->end(), [](float x) {
+      return x >= kLargeScale && x <= 448;
+    });
+    if (!std::isfinite(inverse) || !IsPlausible(rule, inverse) || !used) {
+      return absl::OkStatus();
+    }
+    c->mended.global = inverse;
     c->changed = true;
     Add("divisor", w.module,
-        fmt::format("the global scale {} becomes {}", number, 1.0f / number));
+        fmt::format("the global scale {} becomes {}", number, inverse));
     return absl::OkStatus();
   }
 
@@ -202,7 +217,9 @@ class Planner {
       if (largest == nullptr) continue;
       for (Candidate* c : members) {
         if (c->mended.global == largest->mended.global) continue;
-        const bool readable = c->mended.is_zero || *c->mended.global > 0;
+        const bool readable =
+            c->mended.is_zero ||
+            (*c->mended.global > 0 && IsPlausible(rule, *c->mended.global));
         if (!readable) continue;
         c->mended.new_global = largest->mended.global;
         c->changed = true;

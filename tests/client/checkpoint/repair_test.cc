@@ -16,6 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 using testing::UnorderedElementsAre;
 
@@ -312,6 +313,28 @@ TEST_F(RepairTest, WhatCannotBeMendedIsLeftAndFound) {
   EXPECT_THAT(out.plan.repairs, IsEmpty());
   ASSERT_THAT(out.left, SizeIs(1));
   EXPECT_EQ(out.left.front().rule, "missing-scale");
+}
+
+TEST_F(RepairTest, ScalesThatAreTurnedAreNotTakenAsTheyLie) {
+  Planted p = Clean(kCt);
+  WrittenTensor& scales = p.tensors[kQ + ".weight_scale"];
+  std::swap(scales.shape[0], scales.shape[1]);
+  const Outcome out = Mended(WritePlanted(At("q"), p));
+  EXPECT_THAT(out.plan.weights, IsEmpty());
+  EXPECT_THAT(out.left, Not(IsEmpty()));
+}
+
+TEST_F(RepairTest, AScaleIsInvertedOnlyIfThatMakesSense) {
+  // Its inverse is infinite.
+  Planted p = Clean(kCt);
+  SetAll(".weight_global_scale", 7e-41f)(p);
+  EXPECT_THAT(Mended(WritePlanted(At("q"), p)).plan.weights, IsEmpty());
+  // Under scales as small as these another number would be as wrong.
+  p = Clean(kCt);
+  SetAll(".weight_global_scale", 0.5f)(p);
+  Fill(kQ + ".weight_scale", 0x01)(p);
+  const Outcome out = Mended(WritePlanted(At("q"), p));
+  for (const auto& repair : out.plan.repairs) EXPECT_NE(repair.where, kQ);
 }
 
 }  // namespace

@@ -133,5 +133,58 @@ TEST_F(Convert, StackedExpertsAreVerifiedAndCompared) {
   EXPECT_THAT(other.out, HasSubstr("0 differ, 10 not compared"));
 }
 
+// Halves of bytes in the other order would be other weights.
+TEST_F(Convert, AProfileThatOrdersHalvesOtherwiseIsRefused) {
+  WriteLlama(Fresh("m"));
+  for (const auto& [dialect, profile] :
+       {std::pair("modelopt", "comfy@0.2.40"), std::pair("comfy", "te"),
+        std::pair("comfy", "modelopt@0.47"), std::pair("comfy", "miles")}) {
+    const Outcome run =
+        RunServed({"convert", At("m"), Fresh("x"), "--dialect", dialect,
+                   "--format", "nvfp4", "--profile", profile});
+    EXPECT_NE(run.code, 0) << dialect << " " << profile;
+    EXPECT_THAT(run.err, HasSubstr("--profile"));
+  }
+}
+
+TEST_F(Convert, WhatIsNotVerifiedIsSaid) {
+  WriteLlama(Fresh("m"));
+  ASSERT_EQ(
+      RunServed({"convert", At("m"), Fresh("c"), "--dialect", "comfy"}).code,
+      0);
+  // Without one of its labels, and without one of its weights.
+  const auto files = [&](std::string_view out) {
+    std::vector<WrittenTensor> tensors;
+    const auto model = Model::Open(At("c"));
+    EXPECT_THAT(model, IsOk());
+    for (const auto& t : model->tensors()) {
+      if (t.name().starts_with(out)) continue;
+      tensors.push_back(
+          {t.name(), t.stored.dtype, t.stored.shape, BytesOf(*model, &t)});
+    }
+    WriteModel(Fresh("d"), LlamaConfig(), {tensors});
+  };
+  const std::string down = "model.layers.0.mlp.down_proj";
+  files(down + ".comfy_quant");
+  const std::vector<std::string> verify = {"verify", At("d"),    "--original",
+                                           At("m"),  "--server", "local:cpu"};
+  const Outcome label = Run(verify);
+  EXPECT_EQ(label.code, 8) << label.err;
+  EXPECT_THAT(label.out, HasSubstr(down + ".comfy_quant"));
+  files(down + ".");
+  const Outcome weight = Run(verify);
+  EXPECT_EQ(weight.code, 8) << weight.err;
+  EXPECT_THAT(weight.out, HasSubstr(down + ".weight: the quantized model has "
+                                           "nothing of it"));
+}
+
+TEST_F(Convert, NamesThatWouldDriveATerminalAreRefused) {
+  WriteModel(Fresh("m"), LlamaConfig(), {{Bf16("a\x1b[2Jb.weight", {64, 64})}});
+  const Outcome run = Run({"inspect", At("m")});
+  EXPECT_EQ(run.code, 3);
+  EXPECT_THAT(run.err, HasSubstr("control characters"));
+  EXPECT_THAT(run.err, testing::Not(HasSubstr("\x1b")));
+}
+
 }  // namespace
 }  // namespace quantd

@@ -27,6 +27,13 @@ std::vector<Fault> ConfigFaults() {
        Model_([](ModelJson& c) { c["num_experts_per_tok"] = 1; }),
        "\"num_experts_per_tok\" is 1, and 2 in the original's", true},
       {"config-original", ct,
+       Model_([](ModelJson& c) { c.erase("num_experts_per_tok"); }),
+       "no \"num_experts_per_tok\", which is 2", true},
+      {"config-original", ct, Model_([](ModelJson& c) {
+         c["rope_scaling"] = {{"rope_type", "yarn"}};
+       }),
+       "\"rope_type\" is \"yarn\", and the original has none", true},
+      {"config-original", ct,
        Model_([](ModelJson& c) { c.erase("model_type"); }),
        "no \"model_type\", which is \"llama\"", true},
       {"config", ct, Config([](ModelJson& q) { q.erase("ignore"); }),

@@ -12,6 +12,10 @@ std::string KeyOf(const std::string& module) {
   return fmt::format("{}.{}", kKey, module);
 }
 
+std::string FittedKeyOf(const std::string& module) {
+  return "quantd.fitted." + module;
+}
+
 }  // namespace
 
 void SayMadeWith(Profile profile, safetensors::Metadata* metadata) {
@@ -49,6 +53,16 @@ MadeWith MadeWithOf(const Model& model, const StoredWeight& w) {
   made.profile = *profile;
   made.layout = FindLayout(w.layout->dialect, *format);
   return made;
+}
+
+void SayFitted(const std::string& module, safetensors::Metadata* metadata) {
+  (*metadata)[FittedKeyOf(module)] = "scales";
+}
+
+bool IsFitted(const Model& model, const StoredWeight& w) {
+  const auto& metadata =
+      model.shards()[w.part(PartSource::kCodes)->shard].file.metadata();
+  return metadata.find(FittedKeyOf(w.module)) != metadata.end();
 }
 
 }  // namespace quantd::checkpoint

@@ -27,6 +27,11 @@ std::string ProfileSaid(const Model& model);
 // What it says of this one; else its layout and that one's library.
 MadeWith MadeWithOf(const Model& model, const StoredWeight& weight);
 
+// That the scales of a module's blocks were fitted to another global scale, so
+// that they are not quite those by which its codes were made.
+void SayFitted(const std::string& module, safetensors::Metadata* metadata);
+bool IsFitted(const Model& model, const StoredWeight& w);
+
 }  // namespace quantd::checkpoint
 
 #endif  // QUANTD_CLIENT_CHECKPOINT_MADE_WITH_H_

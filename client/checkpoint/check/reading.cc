@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 
+#include "client/checkpoint/made_with.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 
@@ -105,7 +106,9 @@ absl::StatusOr<Difference> DifferenceBy(const Model& model,
     rounding.Add(run.begin, run.count, x);
   }
   Difference d = out.Take();
-  d.rounding = rounding.Judge();
+  // Scales that were fitted are not those by which codes were made.
+  d.rounding = IsFitted(model, w) ? Rounding::Verdict{false, false, ""}
+                                  : rounding.Judge();
   return d;
 }
 

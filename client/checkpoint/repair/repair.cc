@@ -10,6 +10,7 @@
 #include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/convert/content_hash.h"
 #include "client/checkpoint/convert/output_directory.h"
+#include "client/checkpoint/made_with.h"
 #include "client/checkpoint/plan.h"
 #include "client/checkpoint/stacked.h"
 #include "fmt/format.h"
@@ -70,6 +71,11 @@ class Layout {
   void Place(const ModelTensor& t, const Architecture& architecture) {
     std::vector<safetensors::Tensor>& tensors = plan_.shards[t.shard].tensors;
     if (const auto found = first_.find(&t); found != first_.end()) {
+      const MendedWeight& m = *found->second;
+      if (m.new_global && !m.is_zero) {
+        SayFitted(Renamed(repair_, m.weight.module),
+                  &plan_.shards[t.shard].metadata);
+      }
       for (safetensors::Tensor& part : TensorsOf(*found->second)) {
         tensors.push_back(std::move(part));
         tensors.back().name = Renamed(repair_, tensors.back().name);

@@ -3,7 +3,9 @@
 #include "client/checkpoint/repair/repair.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <functional>
 
 #include "client/checkpoint/check/compare.h"
@@ -211,6 +213,31 @@ TEST_F(RepairTest, FittingScalesCostsWhatItSays) {
       }
     }
   }
+}
+
+// The scales are then no longer those by which the codes were made, and that
+// is known of them.
+TEST_F(RepairTest, FittedScalesAreThoseOfTheOriginal) {
+  Planted p = Clean(kCt);
+  const std::string v = std::string(kAttention) + "v_proj";
+  p.part(v + ".weight_global_scale").bytes = FloatBytes({2688 / (0.5f / 3)});
+  for (WrittenTensor& t : p.original) {
+    if (t.name != v + ".weight") continue;
+    for (size_t i = 0; i < t.bytes.size(); i += 2) {
+      uint16_t half;
+      std::memcpy(&half, &t.bytes[i], 2);
+      const float third =
+          std::bit_cast<float>(static_cast<uint32_t>(half) << 16) / 3;
+      half = static_cast<uint16_t>((std::bit_cast<uint32_t>(third) + 0x8000u) >>
+                                   16);
+      std::memcpy(&t.bytes[i], &half, 2);
+    }
+  }
+  const Model original = WritePlantedOriginal(At("plain"), p);
+  const Outcome out = Mended(WritePlanted(At("q"), p), &original);
+  ASSERT_THAT(out.fitted, SizeIs(1));
+  EXPECT_GT(out.fitted.front().loss.rounded, 0u);
+  EXPECT_THAT(out.left, IsEmpty());
 }
 
 TEST_F(RepairTest, WeightsOfZerosThatBecameNaNAreZeroAgain) {

@@ -27,7 +27,8 @@ kernels/plan/profile: kernels/plan absl fmt
 kernels/arith: kernels/plan/format.h kernels/plan/profile/numerics.h kernels/plan/error_statistics.h kernels/arith/profile
 kernels/arith/profile: kernels/plan/format.h kernels/plan/profile/numerics.h kernels/arith
 kernels/device: kernels/plan kernels/plan/profile kernels/arith absl fmt
-kernels/device/devices: kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h kernels/cuda/device_mapping.h
+kernels/device/health: kernels/plan kernels/device absl fmt
+kernels/device/devices: kernels/device/health/fault_backend.h kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h kernels/cuda/device_mapping.h
 kernels/cpu: kernels/plan kernels/arith kernels/device absl fmt
 kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/arith/profile kernels/cpu/tiles.h
 kernels/cuda: kernels/plan kernels/plan/profile kernels/arith kernels/device absl fmt cuda
@@ -74,6 +75,7 @@ tests/testing: cuda kernels/plan kernels/device tests/oracle absl fmt nlohmann g
 tests/kernels/plan: kernels/plan kernels/plan/profile tests/oracle tests/testing fmt gtest gmock
 tests/kernels/arith: kernels/plan/format.h kernels/plan/profile kernels/arith kernels/arith/profile kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
 tests/kernels/device: kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/client/temp_dir.h tests/testing absl fmt gtest gmock
+tests/kernels/device/health: kernels/plan kernels/device kernels/device/health fmt absl gtest
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
 tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock

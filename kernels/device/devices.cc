@@ -6,7 +6,7 @@
 #include "fmt/format.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/device/device_memory.h"
-#include "kernels/device/fault_backend.h"
+#include "kernels/device/health/fault_backend.h"
 #ifdef QUANTD_HAVE_CUDA
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_mapping.h"

@@ -12,8 +12,8 @@
 // tested.
 //
 // Threads: everything here may be used from any thread; state() takes no lock.
-#ifndef QUANTD_KERNELS_DEVICE_DEVICE_HEALTH_H_
-#define QUANTD_KERNELS_DEVICE_DEVICE_HEALTH_H_
+#ifndef QUANTD_KERNELS_DEVICE_HEALTH_DEVICE_HEALTH_H_
+#define QUANTD_KERNELS_DEVICE_HEALTH_DEVICE_HEALTH_H_
 
 #include <array>
 #include <atomic>
@@ -89,4 +89,4 @@ class DeviceHealth {
 
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_DEVICE_DEVICE_HEALTH_H_
+#endif  // QUANTD_KERNELS_DEVICE_HEALTH_DEVICE_HEALTH_H_

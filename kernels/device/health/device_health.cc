@@ -1,4 +1,4 @@
-#include "kernels/device/device_health.h"
+#include "kernels/device/health/device_health.h"
 
 #include "kernels/device/out_of_memory.h"
 

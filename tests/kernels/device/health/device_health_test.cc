@@ -1,4 +1,4 @@
-#include "kernels/device/device_health.h"
+#include "kernels/device/health/device_health.h"
 
 #include <gtest/gtest.h>
 

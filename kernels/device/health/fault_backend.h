@@ -1,7 +1,7 @@
 // A device that fails on purpose, for tests and drills: another device's jobs,
 // of which some go wrong as a broken GPU's would.
-#ifndef QUANTD_KERNELS_DEVICE_FAULT_BACKEND_H_
-#define QUANTD_KERNELS_DEVICE_FAULT_BACKEND_H_
+#ifndef QUANTD_KERNELS_DEVICE_HEALTH_FAULT_BACKEND_H_
+#define QUANTD_KERNELS_DEVICE_HEALTH_FAULT_BACKEND_H_
 
 #include <cstdint>
 #include <memory>
@@ -91,4 +91,4 @@ absl::StatusOr<FaultDevice> ParseFaultDevice(std::string_view text);
 
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_DEVICE_FAULT_BACKEND_H_
+#endif  // QUANTD_KERNELS_DEVICE_HEALTH_FAULT_BACKEND_H_

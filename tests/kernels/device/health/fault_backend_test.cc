@@ -1,4 +1,4 @@
-#include "kernels/device/fault_backend.h"
+#include "kernels/device/health/fault_backend.h"
 
 #include <gtest/gtest.h>
 

@@ -33,7 +33,9 @@ std::optional<int> Ordinal(std::string_view name, std::string_view kind) {
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(
     std::string_view name, const BackendOptions& options) {
   if (const auto n = Ordinal(name, "cpu")) {
-    return cpu::Open(fmt::format("cpu:{}", *n), options);
+    return cpu::Open(
+        options.name.empty() ? fmt::format("cpu:{}", *n) : options.name,
+        options);
   }
   if (name == "memcpy") return cpu::OpenMemcpy(options);
   if (const auto n = Ordinal(name, "cuda")) {

@@ -52,6 +52,7 @@ FaultControl::Verdict FaultControl::BeginJob() {
     if (fault.job != jobs_) continue;
     switch (fault.kind) {
       case InjectedFault::kSticky:
+        verdict.fails = true;
         sticky_until_ = now + fault.length;
         break;
       case InjectedFault::kOnce:
@@ -62,16 +63,18 @@ FaultControl::Verdict FaultControl::BeginJob() {
         verdict.hang = fault.length;
         break;
       case InjectedFault::kOutOfMemory:
+        verdict.out_of_memory = true;
         empty_until_ = now + fault.length;
         break;
       case InjectedFault::kWrong:
+        verdict.wrong = true;
         wrong_until_ = now + fault.length;
         break;
     }
   }
   verdict.fails |= now < sticky_until_;
-  verdict.out_of_memory = now < empty_until_;
-  verdict.wrong = now < wrong_until_;
+  verdict.out_of_memory |= now < empty_until_;
+  verdict.wrong |= now < wrong_until_;
   return verdict;
 }
 

@@ -131,6 +131,10 @@ absl::StatusOr<std::vector<KnownAnswer>> RunKnownJobs(Backend& backend) {
 }
 
 absl::Status SelfTest(Backend& backend) {
+  if (!backend.stats().healthy) {
+    return absl::UnavailableError(backend.info().name +
+                                  " says that it has faulted");
+  }
   if (!backend.info().computes) return absl::OkStatus();
   const auto answers = RunKnownJobs(backend);
   if (!answers.ok()) return answers.status();

@@ -29,7 +29,8 @@ absl::Span<const KnownAnswer> KnownAnswers();
 absl::StatusOr<std::vector<KnownAnswer>> RunKnownJobs(Backend& backend);
 
 // OK; DATA_LOSS with the name of the first job whose bytes are not the known
-// ones; or the device's own error. Of a device that does not compute: OK.
+// ones; or the device's own error. Of a device that does not compute: OK unless
+// it says that it has faulted.
 absl::Status SelfTest(Backend& backend);
 
 }  // namespace quantd

@@ -133,7 +133,7 @@ struct BackendOptions {
   size_t memory_limit = size_t{1} << 30;  // payload memory, in and out
   int slots = 0;                          // 0: the device's own choice
   int threads = 0;                        // CPU only; 0: one per core
-  std::string name = {};  // CPU only: instead of "cpu:N"
+  std::string name = {};                  // CPU only: instead of "cpu:N"
   // CPU only: "auto", "baseline", "avx2" or "avx512". The environment
   // variable QUANTD_CPU_ISA overrides "auto".
   std::string isa = "auto";

@@ -96,6 +96,7 @@ void TensorCall::Admit() {
 
 void TensorCall::OnMemory(MemoryLedger::Outcome outcome, MemoryCharge charge) {
   charge_ = std::move(charge);
+  on_network_ = false;
   if (outcome != MemoryLedger::Outcome::kGranted) {
     Fail(Refusal(outcome));
   } else if (stage_ == Stage::kClaiming) {

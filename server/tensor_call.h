@@ -78,8 +78,9 @@ class TensorCall final : public CallHandler,
   // Nothing: it replied, or the job is to be run again (`again`).
   std::optional<Failure> Compute(Backend& backend, Engine::SlotLease slot,
                                  bool* again);
-  // Nothing: it hung, and is answered.
-  std::optional<absl::StatusOr<JobReport>> RunWatched(TensorJob& job);
+  void BeginWatch();
+  // False: the job was found to hang, and the call is answered.
+  bool EndWatch();
   // What is made of a job's error.
   std::optional<Failure> FromJob(const absl::Status& status, bool* again);
   void Reply(const JobReport& report, JobOutput output);

@@ -34,7 +34,12 @@ void TensorCall::RunOn(Backend& backend, Engine::SlotLease slot) {
   if (again) {
     slot.Reset();
   } else {
+    BeginWatch();
     failure = Compute(backend, std::move(slot), &again);
+    if (!EndWatch()) {
+      LetGo();
+      return call_->Unref();
+    }
   }
   if (failure) Fail(*failure);
   if (again) RunElsewhere();
@@ -63,12 +68,7 @@ std::optional<Failure> TensorCall::Compute(Backend& backend,
   if (!has_input_) drop_message();
   record_.gathered = Clock::now();
   if (auto failure = Stopped("before the job ran")) return failure;
-  const auto watched = RunWatched(job);
-  if (!watched) {
-    LetGo();
-    return std::nullopt;
-  }
-  const absl::StatusOr<JobReport>& report = *watched;
+  const absl::StatusOr<JobReport> report = job.Run();
   record_.computed = Clock::now();
   if (!report.ok()) return FromJob(report.status(), again);
   if (has_input_) drop_message();
@@ -119,8 +119,9 @@ std::optional<Failure> TensorCall::FromJob(const absl::Status& status,
   return Failure::FromJob(status, record_.device, env_->ledger->RetryDelay());
 }
 
-std::optional<absl::StatusOr<JobReport>> TensorCall::RunWatched(
-    TensorJob& job) {
+// From before a job takes memory until it has given it back: a device may hang
+// in any of it.
+void TensorCall::BeginWatch() {
   job_.device = charge_.device();
   job_.writes_to_lent = places_.lends_outputs();
   job_.relief = job_.kNot;
@@ -128,15 +129,15 @@ std::optional<absl::StatusOr<JobReport>> TensorCall::RunWatched(
   job_.limit =
       absl::ToChronoNanoseconds(JobLimit(env_->max_job, *request_.plan));
   watched_ = Watched::kJobRuns;
-  auto report = job.Run();
+}
+
+bool TensorCall::EndWatch() {
   if (job_.relief.exchange(job_.kEnded) == job_.kRelieved) {
     thread_is_relieved = true;
   }
-  if (watched_.exchange(Watched::kNoJob) == Watched::kJobHangs) {
-    env_->monitor->HungJobEnded(job_.device);
-    return std::nullopt;
-  }
-  return report;
+  if (watched_.exchange(Watched::kNoJob) != Watched::kJobHangs) return true;
+  env_->monitor->HungJobEnded(job_.device);
+  return false;
 }
 
 void TensorCall::WatchJob() {

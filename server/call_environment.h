@@ -4,18 +4,21 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 
 #include "absl/time/time.h"
 #include "proto/wire.h"
 
 namespace grpc {
 class AsyncGenericService;
-}
+class ServerCompletionQueue;
+}  // namespace grpc
 
 namespace quantd {
 
 class Acceptor;
 class CallRegistry;
+class DeviceMonitor;
 class Engine;
 class HealthService;
 class MemoryLedger;
@@ -35,6 +38,7 @@ struct CallEnvironment {
   CallRegistry* registry = nullptr;
   MemoryLedger* ledger = nullptr;
   Engine* engine = nullptr;
+  DeviceMonitor* monitor = nullptr;
   // Every device of it works on lent memory where it lies.
   bool works_in_place = false;
   const Regions* regions = nullptr;  // null: no memory is shared
@@ -48,6 +52,9 @@ struct CallEnvironment {
   // Of tensor methods, by wire::Index.
   size_t request_limit[wire::kTensorMethods.size()] = {};
   wire::RequestDefaults defaults;
+  absl::Duration max_job = absl::Seconds(10);
+  // Gives a queue whose thread does not come back another one.
+  std::function<void(grpc::ServerCompletionQueue* queue)> relieve;
   absl::Duration max_receive = absl::Minutes(1);
   absl::Duration max_send = absl::Minutes(1);
   int max_streams = 256;  // calls at once on one connection

@@ -11,6 +11,10 @@ struct CompletionTag {
   std::function<void(bool ok)> deliver;
 };
 
+// Set on a thread of a queue that was so long at one tag that another thread
+// has taken its place.
+inline thread_local bool thread_is_relieved = false;
+
 }  // namespace quantd
 
 #endif  // QUANTD_SERVER_COMPLETION_TAG_H_

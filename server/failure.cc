@@ -99,6 +99,17 @@ Failure Failure::Draining() {
               "the server is shutting down");
 }
 
+Failure Failure::NoDevice(absl::Duration retry_delay) {
+  const int64_t delay = absl::ToInt64Milliseconds(retry_delay);
+  Failure failure =
+      Make(StatusCode::UNAVAILABLE, ErrorDetail::REASON_NO_DEVICE,
+           fmt::format("no device that could do this works at present: try "
+                       "another server, or this one in {} ms",
+                       delay));
+  failure.detail.set_retry_delay_ms(static_cast<uint32_t>(delay));
+  return failure;
+}
+
 Failure Failure::Deadline(std::string_view what) {
   return Make(StatusCode::DEADLINE_EXCEEDED, ErrorDetail::REASON_DEADLINE,
               fmt::format("deadline exceeded {}", what));
@@ -145,6 +156,7 @@ bool IsUsual(StatusCode code, ErrorDetail::Reason reason) {
     case ErrorDetail::REASON_BUSY:
       return code == StatusCode::RESOURCE_EXHAUSTED;
     case ErrorDetail::REASON_DRAINING:
+    case ErrorDetail::REASON_NO_DEVICE:
       return code == StatusCode::UNAVAILABLE;
     case ErrorDetail::REASON_DEVICE_FAULT:
       return code == StatusCode::INTERNAL;

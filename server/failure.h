@@ -23,9 +23,10 @@ struct Failure {
   // `status` came from the wire or the plan: INVALID_ARGUMENT with the field's
   // parts when it has them, else "malformed".
   static Failure BadRequest(const absl::Status& status);
-  // `status` came from a job. INVALID_ARGUMENT is the request's fault,
-  // RESOURCE_EXHAUSTED means busy; of anything else the client learns only
-  // which device failed, since a device's text is for the log.
+  // `status` came from a job, and no other device shall try. INVALID_ARGUMENT
+  // is the request's fault, RESOURCE_EXHAUSTED means busy; of anything else the
+  // client learns only which device failed, since a device's text is for the
+  // log.
   static Failure FromJob(const absl::Status& status, std::string_view device,
                          absl::Duration retry_delay);
   // `what` is what has so many bytes: "request".
@@ -34,6 +35,9 @@ struct Failure {
   static Failure NoMessage();
   static Failure Busy(absl::Duration retry_delay);
   static Failure Draining();
+  // No device takes the work; none of this server, or not the one whose memory
+  // the call lends.
+  static Failure NoDevice(absl::Duration retry_delay);
   // `what` completes "deadline exceeded ...", such as "while receiving".
   static Failure Deadline(std::string_view what);
   static Failure Cancelled();

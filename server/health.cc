@@ -159,7 +159,7 @@ class HealthService::Watcher final : public CallHandler,
 
 bool HealthService::serving() const {
   absl::MutexLock lock(&mutex_);
-  return serving_;
+  return serving_ && has_device_;
 }
 
 void HealthService::SetServing(bool serving) {
@@ -168,12 +168,18 @@ void HealthService::SetServing(bool serving) {
   for (Watcher* watcher : watchers_) watcher->Tell();
 }
 
+void HealthService::SetDevices(bool any) {
+  absl::MutexLock lock(&mutex_);
+  has_device_ = any;
+  for (Watcher* watcher : watchers_) watcher->Tell();
+}
+
 HealthService::Status HealthService::StatusOf(
     const std::string& service) const {
   if (!service.empty() && service != "quantd.v1.Quantd") {
     return kServiceUnknown;
   }
-  return serving_ ? kServing : kNotServing;
+  return serving_ && has_device_ ? kServing : kNotServing;
 }
 
 SmallMethod HealthService::Check() {

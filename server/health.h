@@ -21,8 +21,10 @@ namespace quantd {
 
 class HealthService {
  public:
-  // SERVING or NOT_SERVING; not serving from the start.
+  // SERVING or NOT_SERVING; not serving from the start, nor while no device
+  // takes work.
   void SetServing(bool serving);
+  void SetDevices(bool any);
   bool serving() const;
 
   SmallMethod Check();
@@ -37,6 +39,7 @@ class HealthService {
 
   mutable absl::Mutex mutex_;
   bool serving_ ABSL_GUARDED_BY(mutex_) = false;
+  bool has_device_ ABSL_GUARDED_BY(mutex_) = true;
   std::set<Watcher*> watchers_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -153,7 +153,7 @@ void IncomingCall::FinishWith(const Failure& failure,
   if (!request_id.empty()) {
     context_.AddTrailingMetadata(wire::kRequestIdKey, std::string(request_id));
   }
-  if (failure.detail.reason() == v1::ErrorDetail::REASON_BUSY) {
+  if (failure.detail.retry_delay_ms() != 0) {
     context_.AddTrailingMetadata(
         wire::kPushbackKey, fmt::to_string(failure.detail.retry_delay_ms()));
   }

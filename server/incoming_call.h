@@ -67,6 +67,7 @@ class IncomingCall final : public WatchedCall {
   // "/package.Service/Method".
   std::string path() const;
   grpc::ServerContext& context() { return context_; }
+  grpc::ServerCompletionQueue* queue() const { return queue_; }
   const std::shared_ptr<Connection>& connection() const { return connection_; }
   absl::Time deadline() const { return deadline_; }
   bool cancelled() const { return cancelled_; }

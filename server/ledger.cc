@@ -16,92 +16,14 @@ constexpr size_t kSmallAsk = 256 << 10;
 
 }  // namespace
 
-MemoryCharge::MemoryCharge() = default;
-MemoryCharge::MemoryCharge(MemoryCharge&& other) noexcept {
-  *this = std::move(other);
-}
-MemoryCharge::~MemoryCharge() { Reset(); }
-
-MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept {
-  if (this == &other) return *this;
-  Reset();
-  ledger_ = std::move(other.ledger_);
-  sender_ = std::move(other.sender_);
-  arrival_ = std::move(other.arrival_);
-  receive_ = std::exchange(other.receive_, 0);
-  head_ = std::exchange(other.head_, 0);
-  payload_ = std::exchange(other.payload_, 0);
-  device_ = other.device_;
-  return *this;
-}
-
-void MemoryCharge::Arrived(size_t bytes, size_t receive) noexcept {
-  if (arrival_ == nullptr) return;
-  absl::MutexLock lock(&ledger_->mutex_);
-  ledger_->EndArrival(*sender_, *arrival_, bytes);
-  arrival_.reset();
-  receive_ = receive;
-  ledger_->arrived_ += receive;
-  ledger_->Hold(*sender_, receive, 0);
-  ledger_->changed_.Signal();
-}
-
-void MemoryCharge::GrowReceive(size_t receive) noexcept {
-  if (ledger_ == nullptr || receive <= receive_) return;
-  absl::MutexLock lock(&ledger_->mutex_);
-  const size_t more = receive - std::exchange(receive_, receive);
-  ledger_->arrived_ += more;
-  ledger_->Hold(*sender_, more, 0);
-}
-
-void MemoryCharge::ShrinkReceive(size_t receive) noexcept {
-  if (receive_ <= receive) return;
-  absl::MutexLock lock(&ledger_->mutex_);
-  const size_t less = std::exchange(receive_, receive) - receive;
-  ledger_->arrived_ -= less;
-  ledger_->Hold(*sender_, 0, less);
-  ledger_->changed_.Signal();
-}
-
-void MemoryCharge::ShrinkHead(size_t head) noexcept {
-  if (head_ <= head) return;
-  absl::MutexLock lock(&ledger_->mutex_);
-  const size_t less = std::exchange(head_, head) - head;
-  ledger_->heads_ -= less;
-  ledger_->Hold(*sender_, 0, less);
-  ledger_->changed_.Signal();
-}
-
-void MemoryCharge::ShrinkPayload(size_t payload) noexcept {
-  if (payload_ <= payload) return;
-  absl::MutexLock lock(&ledger_->mutex_);
-  const size_t less = std::exchange(payload_, payload) - payload;
-  ledger_->payload_[device_] -= less;
-  ledger_->Hold(*sender_, 0, less);
-  ledger_->changed_.Signal();
-}
-
-void MemoryCharge::Reset() noexcept {
-  if (ledger_ == nullptr) return;
-  if (arrival_ != nullptr) {
-    absl::MutexLock lock(&ledger_->mutex_);
-    ledger_->EndArrival(*sender_, *arrival_, std::nullopt);
-    ledger_->changed_.Signal();
-  }
-  arrival_.reset();
-  ShrinkReceive(0);
-  ShrinkHead(0);
-  ShrinkPayload(0);
-  sender_.reset();
-  ledger_.reset();
-}
-
 std::shared_ptr<MemoryLedger> MemoryLedger::Create(Limits limits) {
   return std::shared_ptr<MemoryLedger>(new MemoryLedger(std::move(limits)));
 }
 
 MemoryLedger::MemoryLedger(Limits limits)
-    : limits_(std::move(limits)), payload_(limits_.payload.size(), 0) {
+    : limits_(std::move(limits)),
+      payload_(limits_.payload.size(), 0),
+      available_(limits_.payload.size(), Availability::kTakesWork) {
   thread_ = std::thread([this] { RunThread(); });
 }
 
@@ -117,6 +39,18 @@ void MemoryLedger::Hold(Sender& sender, size_t more, size_t less) {
   }
 }
 
+void MemoryLedger::SetAvailable(std::vector<Availability> devices) {
+  absl::MutexLock lock(&mutex_);
+  available_ = std::move(devices);
+  changed_.Signal();
+}
+
+bool MemoryLedger::HasDevice(const Waiting& w) const {
+  if (w.device >= 0) return available_[w.device] != Availability::kLost;
+  return std::any_of(available_.begin(), available_.end(),
+                     [](Availability a) { return a != Availability::kLost; });
+}
+
 int MemoryLedger::DeviceWithRoom(const Waiting& w, absl::Time now) {
   const bool distrusted = Distrusted(*w.sender, now);
   const size_t n = payload_.size();
@@ -124,6 +58,7 @@ int MemoryLedger::DeviceWithRoom(const Waiting& w, absl::Time now) {
   for (size_t k = 0; k < n; ++k) {
     const size_t i = (next_device_ + k) % n;
     if (w.device >= 0 && i != static_cast<size_t>(w.device)) continue;
+    if (available_[i] != Availability::kTakesWork) continue;
     const size_t limit = limits_.payload[i];
     if (w.need > limit - payload_[i]) continue;
     if (distrusted && payload_[i] != 0 && payload_[i] + w.need > limit / 2) {
@@ -225,6 +160,10 @@ MemoryLedger::Outcome MemoryLedger::Enter(Queue& queue, Waiting w,
     *charge = std::move(w.charge);
     return Outcome::kStopped;
   }
+  if (&queue == &for_payload_ && !HasDevice(w)) {
+    *charge = std::move(w.charge);
+    return Outcome::kNoDevice;
+  }
   // The thread will serve those who wait, this one among them, if it does not
   // fit at once.
   const bool alone = queue.empty();
@@ -312,9 +251,12 @@ void MemoryLedger::RunThread() {
     absl::Time wake = absl::InfiniteFuture();
     for (Queue* queue : {&to_receive_, &for_head_, &for_payload_}) {
       for (auto it = queue->begin(); it != queue->end();) {
-        if (stopped_ || it->until <= now) {
+        const bool lost = queue == &for_payload_ && !HasDevice(*it);
+        if (stopped_ || lost || it->until <= now) {
           decided.push_back({it->waiter,
-                             stopped_ ? Outcome::kStopped : Outcome::kTimedOut,
+                             stopped_ ? Outcome::kStopped
+                             : lost   ? Outcome::kNoDevice
+                                      : Outcome::kTimedOut,
                              std::move(it->charge)});
           it = queue->erase(it);
         } else {

@@ -105,6 +105,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
     kWaiting,   // only from an ask: the waiter will be told
     kFull,      // only from an ask: too many wait already
     kTimedOut,  // only to a waiter: its time or the ledger's limit is over
+    kNoDevice,  // of payload: no device takes work, or not the one asked for
     kStopped,   // the ledger was stopped
   };
 
@@ -149,6 +150,11 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
                        Waiter* waiter, MemoryCharge* charge);
   Outcome AdmitHead(size_t need, absl::Time deadline, Waiter* waiter,
                     MemoryCharge* charge);
+
+  // Payload is granted on devices that take work; who could have none but one
+  // that may take it soon waits. All do, at first.
+  enum class Availability : char { kTakesWork, kSoon, kLost };
+  void SetAvailable(std::vector<Availability> devices);
 
   // True: the waiter was waiting, and will not be told any more; its charge,
   // if it had given one, is destroyed.
@@ -287,6 +293,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // memory. Small messages wait for nobody and are not among them.
   uint64_t ExpectedOfDistrusted(absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a device that would do takes work, or may soon.
+  bool HasDevice(const Waiting& w) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Index of the device that has room now, or -1.
   int DeviceWithRoom(const Waiting& w, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -316,6 +324,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
       ABSL_GUARDED_BY(mutex_);  // on their way
   size_t heads_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<size_t> payload_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Availability> available_ ABSL_GUARDED_BY(mutex_);  // by device
   absl::flat_hash_map<std::string, Host> hosts_ ABSL_GUARDED_BY(mutex_);
   Queue to_receive_ ABSL_GUARDED_BY(mutex_);
   Queue for_head_ ABSL_GUARDED_BY(mutex_);

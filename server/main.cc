@@ -30,6 +30,7 @@ namespace {
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitUnclean = 3;  // calls were cancelled, or memory was lost
+constexpr int kExitRestart = 4;  // no device works; a new process may help
 constexpr int kExitAtOnce = 130;
 
 // How long the end waits for somebody to read the log.
@@ -127,7 +128,9 @@ int main(int argc, char** argv) {
       code >= 0) {
     return code == 0 ? 0 : kExitUsage;
   }
-  const quantd::ServerOptions& options = command.options;
+  quantd::ServerOptions& options = command.options;
+  // As if somebody had said so: calls are answered first.
+  options.on_hopeless = [] { kill(getpid(), SIGTERM); };
   if (command.action == quantd::Action::kCheckConfiguration) {
     return CheckConfiguration(command);
   }
@@ -205,6 +208,14 @@ int main(int argc, char** argv) {
   for (const std::string& path : {metrics_file, options.port_file}) {
     if (!path.empty()) unlink(path.c_str());
   }
+  const int code = (*server)->wants_restart() ? kExitRestart
+                   : clean                    ? 0
+                                              : kExitUnclean;
+  if ((*server)->stuck()) {
+    // What hangs holds threads that nobody can end but the system.
+    quantd::FlushLog(kLogPatience);
+    _exit(code);
+  }
   server->reset();
-  return clean ? 0 : kExitUnclean;
+  return code;
 }

@@ -25,7 +25,8 @@ inline constexpr MetricFamily kBuildInfo = {
     "1; the server's version and that of gRPC"};
 inline constexpr MetricFamily kServing = {
     "quantd_serving", MetricFamily::kGauge, "",
-    "1 while the health service says SERVING, 0 from the start of a drain"};
+    "1 while the health service says SERVING, 0 from the start of a drain and "
+    "while no device takes work"};
 
 inline constexpr MetricFamily kRequests = {
     "quantd_requests_total", MetricFamily::kCounter, "method",
@@ -94,8 +95,16 @@ inline constexpr MetricFamily kDeviceInfo = {
     "1; what a device is"};
 inline constexpr MetricFamily kDeviceState = {
     "quantd_device_state", MetricFamily::kGauge, "device, state",
-    "1 for the state that the device is in (healthy or quarantined), 0 for "
-    "the other"};
+    "1 for the state that the device is in (healthy, suspect, probing or "
+    "quarantined), 0 for the others; only one that is healthy takes work"};
+inline constexpr MetricFamily kDeviceFaults = {
+    "quantd_device_faults_total", MetricFamily::kCounter, "device, fault",
+    "Faults of the device: jobs that ended with an error of its own or found "
+    "no memory on it (out_of_memory), jobs that did not end in time (hang), "
+    "self-tests with a wrong_answer"};
+inline constexpr MetricFamily kSelfTests = {
+    "quantd_device_self_tests_total", MetricFamily::kCounter, "device, result",
+    "Self-tests of the device that are over: passed or failed"};
 inline constexpr MetricFamily kDeviceSlots = {"quantd_device_slots",
                                               MetricFamily::kGauge, "device",
                                               "Jobs that may be alive at once"};
@@ -105,9 +114,9 @@ inline constexpr MetricFamily kDeviceSlotsBusy = {
 inline constexpr MetricFamily kDeviceQueued = {"quantd_device_queued_calls",
                                                MetricFamily::kGauge, "device",
                                                "Calls that wait for a slot"};
-inline constexpr MetricFamily kDeviceJobs = {"quantd_device_jobs_total",
-                                             MetricFamily::kCounter, "device",
-                                             "Jobs that were run"};
+inline constexpr MetricFamily kDeviceJobs = {
+    "quantd_device_jobs_total", MetricFamily::kCounter, "device",
+    "Jobs that were run, those of self-tests, too"};
 inline constexpr MetricFamily kPoolLimit = {
     "quantd_pool_limit_bytes", MetricFamily::kGauge, "device",
     "The most payload memory that the device's pool may hold (pinned, on CUDA "
@@ -167,6 +176,7 @@ inline constexpr const MetricFamily* kMetricFamilies[] = {
     &metric::kSharedRegions,     &metric::kSharedMemory,
     &metric::kSharedMemoryLimit, &metric::kSharedRefusals,
     &metric::kDeviceInfo,        &metric::kDeviceState,
+    &metric::kDeviceFaults,      &metric::kSelfTests,
     &metric::kDeviceSlots,       &metric::kDeviceSlotsBusy,
     &metric::kDeviceQueued,      &metric::kDeviceJobs,
     &metric::kPoolLimit,         &metric::kPoolHighWater,

@@ -199,11 +199,13 @@ void WriteDevices(const Engine& engine, PageWriter* page) {
     const BackendInfo* info;
     BackendStats stats;
     Engine::Load load;
+    const DeviceHealth* health;
   };
   std::vector<Device> devices;
   for (size_t i = 0; i < engine.size(); ++i) {
     const Backend& backend = engine.backend(i);
-    devices.push_back({&backend.info(), backend.stats(), engine.load(i)});
+    devices.push_back(
+        {&backend.info(), backend.stats(), engine.load(i), &engine.health(i)});
   }
   page->Begin(metric::kDeviceInfo);
   for (const Device& d : devices) {
@@ -214,10 +216,24 @@ void WriteDevices(const Engine& engine, PageWriter* page) {
   }
   page->Begin(metric::kDeviceState);
   for (const Device& d : devices) {
-    page->Sample({{"device", d.info->name}, {"state", "healthy"}},
-                 d.stats.healthy ? 1 : 0);
-    page->Sample({{"device", d.info->name}, {"state", "quarantined"}},
-                 d.stats.healthy ? 0 : 1);
+    for (const DeviceState state : kDeviceStates) {
+      page->Sample({{"device", d.info->name}, {"state", Name(state)}},
+                   d.health->state() == state ? 1 : 0);
+    }
+  }
+  page->Begin(metric::kDeviceFaults);
+  for (const Device& d : devices) {
+    for (const DeviceFault fault : kDeviceFaults) {
+      page->Sample({{"device", d.info->name}, {"fault", Name(fault)}},
+                   d.health->faults(fault));
+    }
+  }
+  page->Begin(metric::kSelfTests);
+  for (const Device& d : devices) {
+    page->Sample({{"device", d.info->name}, {"result", "passed"}},
+                 d.health->tests_passed());
+    page->Sample({{"device", d.info->name}, {"result", "failed"}},
+                 d.health->tests_failed());
   }
   const auto each = [&](const MetricFamily& family, auto value) {
     page->Begin(family);

@@ -29,7 +29,7 @@ constexpr char kDescription[] =
 constexpr char kFooter[] =
     R"help(Exit codes: 0 stopped, all accepted calls answered; 1 it could not start
 (address in use, no device); 2 wrong usage or configuration; 3 stopped, but
-calls were cancelled; 130 stopped at once by a second signal.
+calls were cancelled; 4 no device works, and a new start may help; 130 stopped at once by a second signal.
 
 A token, and its line in the token file:
   openssl rand -hex 32 > token
@@ -71,6 +71,10 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
   std::string log_level = "info";
   std::string log_format = "text";
   std::string file;
+  std::string fallback = "none";
+  int64_t self_test = absl::ToInt64Seconds(o.self_test_interval);
+  int64_t max_job = absl::ToInt64Milliseconds(o.max_job);
+  int64_t most_without = absl::ToInt64Seconds(o.most_without);
   bool check = false;
   bool probe = false;
 
@@ -168,6 +172,35 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
       ->group(kDevices);
   app.add_option("--cpu-isa", o.cpu_isa, "auto, baseline, avx2 or avx512")
       ->check(CLI::IsMember({"auto", "baseline", "avx2", "avx512"}))
+      ->capture_default_str()
+      ->group(kDevices);
+
+  app.add_option("--self-test-interval", self_test,
+                 "Seconds between two tests of each device, whose answers are "
+                 "known to the byte; one is made at the start and after a "
+                 "fault in any case (0: no others)")
+      ->check(CLI::Range(int64_t{0}, int64_t{86400}))
+      ->type_name("SECONDS")
+      ->capture_default_str()
+      ->group(kDevices);
+  app.add_option("--max-job-ms", max_job,
+                 "Longest time a job may take on a device, and a second more "
+                 "for each 16MiB of its input and output: then the caller is "
+                 "answered and the device gets no work until the job ends")
+      ->check(CLI::Range(int64_t{1}, int64_t{86400000}))
+      ->capture_default_str()
+      ->group(kDevices);
+  app.add_option("--fallback", fallback,
+                 "none, or cpu: calls run on the CPU while no other device "
+                 "works, and their replies name cpu:fallback; its memory is "
+                 "beside the budget")
+      ->check(CLI::IsMember({"none", "cpu"}))
+      ->capture_default_str()
+      ->group(kDevices);
+  app.add_option("--max-no-device-s", most_without,
+                 "Longest time without a device that works: then the server "
+                 "stops with exit code 4, to be started anew (0: never)")
+      ->check(CLI::Range(int64_t{0}, int64_t{86400}))
       ->capture_default_str()
       ->group(kDevices);
 
@@ -310,6 +343,12 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
   o.shared_memory_limit = shared;
   o.memory_peers.clear();
   if (!peers.empty()) o.memory_peers = SplitList(peers);
+  o.fallback = fallback == "cpu";
+  o.self_test_interval =
+      self_test == 0 ? absl::InfiniteDuration() : absl::Seconds(self_test);
+  o.max_job = absl::Milliseconds(max_job);
+  o.most_without = most_without == 0 ? absl::InfiniteDuration()
+                                     : absl::Seconds(most_without);
   o.drain_delay = absl::Milliseconds(drain_delay);
   o.drain_timeout = absl::Seconds(drain_timeout);
   o.devices.clear();

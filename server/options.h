@@ -3,6 +3,7 @@
 #define QUANTD_SERVER_OPTIONS_H_
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,18 @@ struct ServerOptions {
   int slots = 0;        // jobs at once on each device; 0: the device's choice
   int cpu_threads = 0;  // of each CPU device; 0: one per core
   std::string cpu_isa = "auto";
+
+  // The CPU takes the work while no other device does.
+  bool fallback = false;
+  // How often devices that work are tested; infinite: at the start alone.
+  absl::Duration self_test_interval = absl::Minutes(5);
+  // How long a job may take on a device, and a second for each 16 MiB of its
+  // input and output more, before the device is taken out of service.
+  absl::Duration max_job = absl::Seconds(10);
+  // Without a device for so long the server asks to be started anew.
+  absl::Duration most_without = absl::Seconds(60);
+  // Called then, once, on a thread of the server's.
+  std::function<void()> on_hopeless = {};
 
   // Where a request rotates a copy and leaves it open: what the amax of the
   // unrotated tensor is multiplied with for that of the copy. 0: none.

@@ -11,6 +11,8 @@
 #include "fmt/format.h"
 #include "kernels/device/budget.h"
 #include "kernels/device/devices.h"
+#include "kernels/device/health/self_test.h"
+#include "server/completion_tag.h"
 #include "server/incoming_call.h"
 #include "server/log.h"
 #include "server/memory/peers.h"
@@ -25,9 +27,6 @@ constexpr int kArmedCalls = 4;
 constexpr int kMaxMetadataBytes = 8 << 10;
 // Fewer and larger frames cost less; gRPC's own choice, 16 KiB, a tenth more.
 constexpr int kMaxFrame = 1 << 20;
-
-constexpr absl::Duration kQuietTime = absl::Milliseconds(200);
-constexpr absl::Duration kLongestNoise = absl::Seconds(2);
 
 int QueueCount(const ServerOptions& options) {
   if (options.queues > 0) return options.queues;
@@ -65,6 +64,17 @@ size_t BudgetOf(const ServerOptions& options) {
   return options.memory_budget != 0 ? options.memory_budget : DefaultBudget();
 }
 
+BackendOptions OptionsOfBackends(const ServerOptions& options,
+                                 const MemoryShares& shares) {
+  BackendOptions each;
+  // Self-tests need no admission.
+  each.memory_limit = shares.per_device + kSelfTestBytes;
+  each.slots = options.slots;
+  each.threads = options.cpu_threads;
+  each.isa = options.cpu_isa;
+  return each;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
@@ -77,12 +87,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     if (!why.empty()) Log(LogLevel::kInfo, "no_cuda", {{"reason", why}});
   }
   const int cuda = std::count_if(names.begin(), names.end(), IsCuda);
-  BackendOptions backend_options;
-  backend_options.memory_limit =
-      DivideBudget(BudgetOf(options), names.size(), cuda).per_device;
-  backend_options.slots = options.slots;
-  backend_options.threads = options.cpu_threads;
-  backend_options.isa = options.cpu_isa;
+  const BackendOptions backend_options = OptionsOfBackends(
+      options, DivideBudget(BudgetOf(options), names.size(), cuda));
   std::vector<std::unique_ptr<Backend>> backends;
   for (const std::string& name : names) {
     auto backend = OpenBackend(name, backend_options);
@@ -107,8 +113,21 @@ absl::StatusOr<std::unique_ptr<Server>> Server::StartWith(
   if (!options.memory_socket.empty()) {
     shares.bound += options.shared_memory_limit;
   }
+  int fallback = -1;
+  if (options.fallback) {
+    // Beside the budget, of which the others need their shares when they work.
+    BackendOptions cpu = OptionsOfBackends(options, shares);
+    cpu.name = "cpu:fallback";
+    auto backend = OpenBackend("cpu", cpu);
+    if (!backend.ok()) return backend.status();
+    fallback = static_cast<int>(backends.size());
+    backends.push_back(*std::move(backend));
+    shares.bound += shares.per_device;
+  }
+  shares.bound += backends.size() * kSelfTestBytes;
   auto server = std::unique_ptr<Server>(new Server(
-      options, std::move(backends), shares, *std::move(credentials)));
+      options, std::move(backends), shares, fallback, *std::move(credentials)));
+  server->monitor_->Start();
   if (absl::Status s = server->ListenForMemory(); !s.ok()) return s;
   if (absl::Status s = server->ListenForMetrics(); !s.ok()) return s;
   if (absl::Status s = server->Listen(); !s.ok()) return s;
@@ -117,7 +136,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::StartWith(
 
 Server::Server(const ServerOptions& options,
                std::vector<std::unique_ptr<Backend>> backends,
-               MemoryShares shares,
+               MemoryShares shares, int fallback,
                std::unique_ptr<ServerCredentials> credentials)
     : options_(options),
       shares_(shares),
@@ -149,6 +168,21 @@ Server::Server(const ServerOptions& options,
     const BackendInfo& info = engine_.backend(i).info();
     environment_.works_in_place &= info.borrows && info.kind == "cpu";
   }
+  DeviceMonitor::Settings watch;
+  watch.self_test_interval = options_.self_test_interval;
+  watch.most_without = options_.most_without;
+  watch.on_hopeless = [this] {
+    wants_restart_ = true;
+    if (options_.on_hopeless) options_.on_hopeless();
+  };
+  watch.fallback = fallback;
+  monitor_ = std::make_unique<DeviceMonitor>(&engine_, ledger_.get(), &health_,
+                                             std::move(watch));
+  environment_.monitor = monitor_.get();
+  environment_.max_job = options_.max_job;
+  environment_.relieve = [this](grpc::ServerCompletionQueue* queue) {
+    AddQueueThread(queue);
+  };
   environment_.planning = &planning_;
   environment_.pace = &pace_;
   environment_.credentials = credentials_.get();
@@ -236,9 +270,7 @@ absl::Status Server::Listen() {
       }
     }
   }
-  for (auto& queue : queues_) {
-    threads_.emplace_back([this, &queue] { RunQueue(queue.get()); });
-  }
+  for (auto& queue : queues_) AddQueueThread(queue.get());
   acceptor_->Start(std::move(connections), ledger_.get());
   health_.SetServing(true);
   return absl::OkStatus();
@@ -295,7 +327,15 @@ HttpReply Server::AnswerHttp(std::string_view path) const {
 void Server::RunQueue(grpc::ServerCompletionQueue* queue) {
   void* tag = nullptr;
   bool ok = false;
-  while (queue->Next(&tag, &ok)) static_cast<CompletionTag*>(tag)->deliver(ok);
+  while (queue->Next(&tag, &ok)) {
+    static_cast<CompletionTag*>(tag)->deliver(ok);
+    if (std::exchange(thread_is_relieved, false)) return;
+  }
+}
+
+void Server::AddQueueThread(grpc::ServerCompletionQueue* queue) {
+  absl::MutexLock lock(&threads_mutex_);
+  threads_.emplace_back([this, queue] { RunQueue(queue); });
 }
 
 void Server::LogDevices() const {
@@ -306,47 +346,6 @@ void Server::LogDevices() const {
          {"description", info.description},
          {"slots", info.slots}});
   }
-}
-
-bool Server::Drain(absl::Duration delay) {
-  if (drained_ || threads_.empty()) return drained_well_;
-  drained_ = true;
-  health_.SetServing(false);
-  Log(LogLevel::kInfo, "drain",
-      {{"accepted", registry_.accepted()},
-       {"delay_ms", absl::ToInt64Milliseconds(delay)}});
-  absl::SleepFor(delay);
-  registry_.StartDraining();
-  acceptor_->EndOutlaws();
-  const bool finished =
-      registry_.WaitUntilNoneAccepted(absl::Now() + options_.drain_timeout);
-  // From Shutdown on gRPC itself turns calls away, as CANCELLED and without a
-  // reason: first tell those who still come that they must go elsewhere.
-  registry_.WaitUntilQuiet(kQuietTime, absl::Now() + kLongestNoise);
-  acceptor_->Stop();
-  acceptor_->EndOutlaws();
-  // Nothing of ours is left to wait for; health watchers would stay for ever.
-  grpc_->Shutdown(absl::ToChronoTime(absl::Now() + absl::Milliseconds(100)));
-  ledger_->Stop();
-  registry_.WaitUntilNoneExists(absl::InfiniteFuture());
-  for (auto& queue : queues_) queue->Shutdown();
-  for (std::thread& thread : threads_) thread.join();
-  grpc_.reset();
-  // Replies may leave gRPC's buffers a moment after their calls are over.
-  const absl::Time patience = absl::Now() + absl::Seconds(2);
-  while (ledger_->used() != 0 && absl::Now() < patience) {
-    absl::SleepFor(absl::Milliseconds(1));
-  }
-  const size_t left = ledger_->used();
-  Log(left == 0 ? LogLevel::kInfo : LogLevel::kError, "stopped",
-      {{"finished", finished ? "all" : "cancelled"}, {"ledger_bytes", left}});
-  drained_well_ = finished && left == 0;
-  return drained_well_;
-}
-
-Server::~Server() {
-  Drain(absl::ZeroDuration());
-  ledger_->Stop();
 }
 
 }  // namespace quantd

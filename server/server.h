@@ -20,6 +20,7 @@
 #include "server/call_environment.h"
 #include "server/call_registry.h"
 #include "server/credentials.h"
+#include "server/device/device_monitor.h"
 #include "server/health.h"
 #include "server/http_listener.h"
 #include "server/ledger.h"
@@ -71,18 +72,28 @@ class Server {
   // Health says NOT_SERVING, then after `delay` new calls are refused, then
   // accepted calls finish (options.drain_timeout at most; then they are
   // cancelled), then the server is down. True: no accepted call was cancelled
-  // and all memory came back.
+  // and all memory came back. A device that does not end its jobs is not waited
+  // for: then this is `stuck`.
   bool Drain(absl::Duration delay);
+  // After Drain: a job or a self-test hangs, for which the destructor would
+  // wait. The process can only be ended as it is.
+  bool stuck() const { return stuck_; }
+  // Whether the server has been without a device for options.most_without, so
+  // that the process should be started anew.
+  bool wants_restart() const { return wants_restart_; }
 
  private:
   Server(const ServerOptions& options,
          std::vector<std::unique_ptr<Backend>> backends, MemoryShares shares,
-         std::unique_ptr<ServerCredentials> credentials);
+         int fallback, std::unique_ptr<ServerCredentials> credentials);
   absl::Status Listen();
   absl::Status ListenForMetrics();
   absl::Status ListenForMemory();
   HttpReply AnswerHttp(std::string_view path) const;
   void RunQueue(grpc::ServerCompletionQueue* queue);
+  void AddQueueThread(grpc::ServerCompletionQueue* queue);
+  bool AwaitCalls();
+  void FinishDrain(bool finished);
 
   const ServerOptions options_;
   const MemoryShares shares_;
@@ -97,6 +108,8 @@ class Server {
   RequestIds ids_;
   Metrics metrics_;
   HealthService health_;
+  std::atomic<bool> wants_restart_{false};
+  std::unique_ptr<DeviceMonitor> monitor_;
   Regions regions_;
   std::unique_ptr<ServerInfo> info_;
   std::unique_ptr<Acceptor> acceptor_;
@@ -105,9 +118,11 @@ class Server {
   grpc::AsyncGenericService others_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
   std::unique_ptr<grpc::Server> grpc_;
-  std::vector<std::thread> threads_;
+  absl::Mutex threads_mutex_;
+  std::vector<std::thread> threads_ ABSL_GUARDED_BY(threads_mutex_);
   bool drained_ = false;
   bool drained_well_ = false;
+  bool stuck_ = false;
   std::unique_ptr<MemoryDoor> door_;
   // Last: it goes first, since it looks at all the rest.
   std::unique_ptr<HttpListener> http_;

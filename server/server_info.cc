@@ -40,8 +40,9 @@ v1::GetServerInfoReply ServerInfo::Describe() const {
     device->set_name(info.name);
     device->set_kind(info.kind);
     device->set_description(info.description);
-    device->set_state(stats.healthy ? v1::Device::STATE_HEALTHY
-                                    : v1::Device::STATE_QUARANTINED);
+    device->set_state(engine_->health(i).healthy()
+                          ? v1::Device::STATE_HEALTHY
+                          : v1::Device::STATE_QUARANTINED);
     device->set_memory_limit_bytes(info.memory_limit);
     device->set_memory_high_water_bytes(stats.pool_high_water);
     device->set_jobs(stats.jobs);

@@ -10,6 +10,7 @@
 #include "kernels/device/budget.h"
 #include "kernels/plan/field_error.h"
 #include "server/call_registry.h"
+#include "server/device/device_monitor.h"
 #include "server/metrics.h"
 #include "server/request_ids.h"
 #include "server/sizing.h"
@@ -38,7 +39,11 @@ TensorCall::TensorCall(CallEnvironment* env, IncomingCall* call,
 TensorCall::~TensorCall() {
   LetGo();
   RecordEnd();
-  if (accepted_) env_->registry->Release();
+  Release();
+}
+
+void TensorCall::Release() {
+  if (accepted_.exchange(false)) env_->registry->Release();
 }
 
 void TensorCall::Begin() {
@@ -67,6 +72,10 @@ void TensorCall::Admit() {
     declared_bytes_ = bytes;
   }
   if (auto failure = Stopped("on arrival")) return Fail(*failure);
+  if (!env_->monitor->takes_work()) {
+    env_->ledger->Excuse(*call_->connection());
+    return Fail(Failure::NoDevice(env_->monitor->RetryDelay()));
+  }
   // Where nobody counts what comes, all that may come must be counted on.
   const bool counted = call_->connection()->countable();
   const MemoryLedger::ReceiveAsk ask = {
@@ -87,6 +96,7 @@ void TensorCall::Admit() {
 
 void TensorCall::OnMemory(MemoryLedger::Outcome outcome, MemoryCharge charge) {
   charge_ = std::move(charge);
+  on_network_ = false;
   if (outcome != MemoryLedger::Outcome::kGranted) {
     Fail(Refusal(outcome));
   } else if (stage_ == Stage::kClaiming) {
@@ -130,7 +140,10 @@ void TensorCall::OnRead(bool ok) {
   }
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
   const bool is_short = wire::HasShortHead(message_.Pieces());
-  if (is_short && message_.size() <= kPlannedAtOnce) return PlanRequest();
+  if (is_short && message_.size() <= kPlannedAtOnce) {
+    on_network_ = true;
+    return PlanRequest();
+  }
   if (is_short) {
     call_->Plan([this] { PlanRequest(); }, false);
   } else {
@@ -189,14 +202,19 @@ void TensorCall::Claim() {
 void TensorCall::Queue() {
   const int device = charge_.device();
   const size_t bytes = request_.plan->input_bytes();
-  // Of a GPU's memory little time is spent here.
-  if (Engine::RunsInline(bytes) ||
-      (places_.inputs_on_device() && bytes <= kInlineOnDevice)) {
+  // Of a GPU's memory little time is spent here. A thread of which there is but
+  // one, the ledger's above all, must not be where a job hangs.
+  if (std::exchange(on_network_, false) &&
+      (Engine::RunsInline(bytes) ||
+       (places_.inputs_on_device() && bytes <= kInlineOnDevice))) {
     if (auto slot = env_->engine->TrySlot(device)) {
+      job_.is_inline = true;
       call_->Ref();
       return RunOn(env_->engine->backend(device), std::move(slot));
     }
   }
+  job_.is_inline = false;
+  queued_on_ = device;
   stage_ = Stage::kQueued;
   call_->Ref();  // for RunOn
   env_->engine->Submit(device, this);
@@ -206,43 +224,6 @@ void TensorCall::Queue() {
 void TensorCall::Waits() {
   // A cancellation that came just before the wait looked in vain for it.
   if (call_->cancelled()) LeaveQueues();
-}
-
-void TensorCall::RunOn(Backend& backend, Engine::SlotLease slot) {
-  stage_ = Stage::kRunning;
-  record_.device = backend.info().name;
-  if (auto failure = Compute(backend, std::move(slot))) Fail(*failure);
-  call_->Unref();
-}
-
-std::optional<Failure> TensorCall::Compute(Backend& backend,
-                                           Engine::SlotLease slot) {
-  record_.started = Clock::now();
-  if (auto failure = Stopped("before the job began")) return failure;
-  const auto from_job = [&](const absl::Status& status) {
-    if (!absl::IsInvalidArgument(status))
-      record_.error = std::string(status.message());
-    return Failure::FromJob(status, record_.device, env_->ledger->RetryDelay());
-  };
-  // After the slot: the job ends before the slot is free.
-  TensorJob job(request_, places_);
-  if (auto s = job.Begin(backend, message_.Pieces()); !s.ok()) {
-    return from_job(s);
-  }
-  message_.Clear();
-  charge_.ShrinkReceive(ReceiveNeed(0));
-  record_.gathered = Clock::now();
-  if (auto failure = Stopped("before the job ran")) return failure;
-  const absl::StatusOr<JobReport> report = job.Run();
-  record_.computed = Clock::now();
-  if (!report.ok()) return from_job(report.status());
-  record_.device_times = report->times;
-  if (auto failure = Stopped("while the job ran")) return failure;
-  JobOutput output = job.Finish();
-  charge_.ShrinkPayload(BlockPool::Charge(output.block.size()));
-  slot.Reset();
-  Reply(*report, std::move(output));
-  return std::nullopt;
 }
 
 void TensorCall::Reply(const JobReport& report, JobOutput output) {
@@ -286,6 +267,7 @@ void TensorCall::Reply(const JobReport& report, JobOutput output) {
 void TensorCall::OnWatch(absl::Time now) {
   const Stage stage = stage_;
   if (stage == Stage::kReceiving) WatchReceiving(now);
+  if (stage == Stage::kRunning) WatchJob();
   if (stage == Stage::kReplying) WatchSending(now);
 }
 
@@ -337,6 +319,9 @@ std::optional<Failure> TensorCall::Stopped(std::string_view where) const {
 Failure TensorCall::Refusal(MemoryLedger::Outcome outcome) const {
   if (stage_ == Stage::kAdmitting) env_->ledger->Excuse(*call_->connection());
   if (outcome == MemoryLedger::Outcome::kStopped) return Failure::Draining();
+  if (outcome == MemoryLedger::Outcome::kNoDevice) {
+    return Failure::NoDevice(env_->monitor->RetryDelay());
+  }
   if (auto failure = Stopped("while waiting for memory")) return *failure;
   return Failure::Busy(env_->ledger->RetryDelay());
 }
@@ -371,7 +356,7 @@ void TensorCall::LeaveQueues() {
     Fail(Refusal(MemoryLedger::Outcome::kTimedOut));
     call_->Unref();
   } else if (stage_ == Stage::kQueued &&
-             env_->engine->Withdraw(charge_.device(), this)) {
+             env_->engine->Withdraw(queued_on_, this)) {
     Fail(*Stopped("while waiting for a device"));
     call_->Unref();
   }

@@ -45,6 +45,8 @@ class TensorCall final : public CallHandler,
   void OnWatch(absl::Time now) override;
 
  private:
+  enum class Watched : char { kNoJob, kJobRuns, kJobHangs };
+
   enum class Stage {
     kAdmitting,
     kReceiving,
@@ -62,18 +64,31 @@ class TensorCall final : public CallHandler,
   void Admit();
   void OnMemory(MemoryLedger::Outcome outcome, MemoryCharge charge) override;
   void Revoke(MemoryLedger::Revocation why) override;
+  // Whether a job that failed may be run again, by another device above all.
+  bool MayRunAgain() const;
   void Receive();
   void CountLists();
   void PlanRequest();
   void Claim();
   void Queue();
   void RunOn(Backend& backend, Engine::SlotLease slot) override;
-  std::optional<Failure> Compute(Backend& backend, Engine::SlotLease slot);
+  bool LeavesLostDevice() const override { return true; }
+  void OnDeviceLost() override;
+  void RunElsewhere();
+  // Nothing: it replied, or the job is to be run again (`again`).
+  std::optional<Failure> Compute(Backend& backend, Engine::SlotLease slot,
+                                 bool* again);
+  void BeginWatch();
+  // False: the job was found to hang, and the call is answered.
+  bool EndWatch();
+  // What is made of a job's error.
+  std::optional<Failure> FromJob(const absl::Status& status, bool* again);
   void Reply(const JobReport& report, JobOutput output);
 
   void Waits();
   void LeaveQueues();
   void WatchReceiving(absl::Time now);
+  void WatchJob();
   void WatchSending(absl::Time now);
 
   // A reason to stop, looked for before each step that costs something.
@@ -82,6 +97,7 @@ class TensorCall final : public CallHandler,
   // Answers with an error and lets go of all memory.
   void Fail(const Failure& failure);
   void LetGo();
+  void Release();
   void RecordEnd();
   std::string Shape() const;  // "4096x4096"; of no plan: empty
 
@@ -89,7 +105,7 @@ class TensorCall final : public CallHandler,
   IncomingCall* const call_;
   const wire::Method method_;
   std::atomic<Stage> stage_{Stage::kAdmitting};
-  bool accepted_ = false;  // the registry counts it
+  std::atomic<bool> accepted_{false};  // the registry counts it
   absl::Time receive_since_ = absl::InfinitePast();
   enum Revoked : char { kNot, kOthersWait, kTooLong };
   std::atomic<Revoked> revoked_{kNot};
@@ -101,6 +117,24 @@ class TensorCall final : public CallHandler,
   wire::Request request_;
   Places places_;    // of the request
   int device_ = -1;  // the one in whose memory it works; -1: any
+
+  int runs_ = 0;            // jobs of it that were begun
+  bool has_input_ = false;  // it still has all of it
+  // On the network's own thread.
+  bool on_network_ = false;
+  std::atomic<int> queued_on_{-1};
+  // Of the job that runs, for OnWatch: written before `watched_`.
+  std::atomic<Watched> watched_{Watched::kNoJob};
+  struct {
+    int device = -1;
+    bool is_inline = false;
+    bool writes_to_lent = false;
+    // Of the network thread that it runs on. Once it has ended nobody is.
+    enum Relief : char { kNot, kRelieved, kEnded };
+    std::atomic<Relief> relief{kNot};
+    Clock::time_point began;
+    Clock::duration limit;
+  } job_;
 
   // Of the reply on its way.
   std::shared_ptr<ReplyProgress> progress_;

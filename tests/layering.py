@@ -27,7 +27,9 @@ kernels/plan/profile: kernels/plan absl fmt
 kernels/arith: kernels/plan/format.h kernels/plan/profile/numerics.h kernels/plan/error_statistics.h kernels/arith/profile
 kernels/arith/profile: kernels/plan/format.h kernels/plan/profile/numerics.h kernels/arith
 kernels/device: kernels/plan kernels/plan/profile kernels/arith absl fmt
-kernels/device/devices: kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h kernels/cuda/device_mapping.h
+kernels/device/health: kernels/plan kernels/device absl fmt
+kernels/device/engine: kernels/device/health/device_health.h
+kernels/device/devices: kernels/device/health/fault_backend.h kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h kernels/cuda/device_mapping.h
 kernels/cpu: kernels/plan kernels/arith kernels/device absl fmt
 kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/arith/profile kernels/cpu/tiles.h
 kernels/cuda: kernels/plan kernels/plan/profile kernels/arith kernels/device absl fmt cuda
@@ -46,7 +48,8 @@ kernels/cuda/encode/nvfp4: kernels/arith kernels/arith/profile kernels/cuda/laun
 proto: kernels/plan kernels/device/backend.h proto/memory absl fmt google messages
 proto/memory: kernels/plan absl fmt messages
 proto/net: absl fmt grpcpp openssl
-server: kernels/plan kernels/device proto proto/net server/memory absl fmt google grpc grpcpp messages openssl spdlog CLI
+server: kernels/plan kernels/device kernels/device/health proto proto/net server/device server/memory absl fmt google grpc grpcpp messages openssl spdlog CLI
+server/device: kernels/device kernels/device/health server/health.h server/ledger.h server/log.h absl
 server/memory: kernels/plan proto proto/memory server/listen_socket.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
 client: kernels/plan client/net client/parts absl fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
@@ -74,12 +77,13 @@ tests/testing: cuda kernels/plan kernels/device tests/oracle absl fmt nlohmann g
 tests/kernels/plan: kernels/plan kernels/plan/profile tests/oracle tests/testing fmt gtest gmock
 tests/kernels/arith: kernels/plan/format.h kernels/plan/profile kernels/arith kernels/arith/profile kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
 tests/kernels/device: kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/client/temp_dir.h tests/testing absl fmt gtest gmock
+tests/kernels/device/health: kernels/plan kernels/device kernels/device/health fmt absl gtest
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
 tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
 tests/proto: kernels/plan kernels/device proto tests/testing google grpcpp stubs gtest gmock
-tests/server: kernels/plan kernels/device proto/net server tests/bench/rpc_process.h tests/client/loopback_listener.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
-tests/server/memory: proto/memory server/memory tests/client/temp_dir.h tests/server tests/testing gtest
+tests/server: kernels/plan kernels/device kernels/device/health proto/net server tests/bench/rpc_process.h tests/client/loopback_listener.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
+tests/server/memory: kernels/device/health/self_test.h proto/memory server/memory tests/client/temp_dir.h tests/server tests/testing gtest
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann

@@ -156,6 +156,7 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenMemcpy(
   info.name = "memcpy";
   info.kind = "memcpy";
   info.description = "copies instead of computing, for benchmarks";
+  info.computes = false;
   info.slots = options.slots > 0 ? options.slots : std::max(4, UsableCores());
   info.memory_limit = options.memory_limit;
   return std::make_unique<CpuBackend>(std::move(info), nullptr, 1);

@@ -9,17 +9,18 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
+#include "kernels/device/out_of_memory.h"
 
 namespace quantd::cuda {
 
-// OK, or an error that names the step: RESOURCE_EXHAUSTED for lack of device
+// OK, or an error that names the step: OutOfMemoryError for lack of device
 // memory, else INTERNAL. Clears an error that does not stick.
 inline absl::Status CudaStatus(cudaError_t error, std::string_view step) {
   if (error == cudaSuccess) return absl::OkStatus();
   cudaGetLastError();  // the error is in our hands now
   const std::string text =
       fmt::format("CUDA: {}: {}", step, cudaGetErrorString(error));
-  return error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(text)
+  return error == cudaErrorMemoryAllocation ? OutOfMemoryError(text)
                                             : absl::InternalError(text);
 }
 

@@ -94,6 +94,7 @@ struct BackendInfo {
   int slots = 1;            // jobs that may be alive at once
   size_t memory_limit = 0;  // bytes of payload memory its pool may hold
   bool borrows = false;     // its jobs take LentMemory
+  bool computes = true;     // false: it only pretends, for benchmarks and tests
 };
 
 // Counters that only grow, and the device's state. A snapshot, not one instant.
@@ -114,7 +115,8 @@ class Backend {
   virtual BackendStats stats() const = 0;
 
   // The plan is kept alive by the job. RESOURCE_EXHAUSTED when no slot or no
-  // memory is free, UNIMPLEMENTED for lent memory where info().borrows is
+  // memory is free, OutOfMemoryError when the device itself has none (see
+  // out_of_memory.h), UNIMPLEMENTED for lent memory where info().borrows is
   // false; never waits.
   virtual absl::StatusOr<std::unique_ptr<Job>> Begin(
       std::shared_ptr<const Plan> plan, LentMemory lent) = 0;
@@ -131,6 +133,7 @@ struct BackendOptions {
   size_t memory_limit = size_t{1} << 30;  // payload memory, in and out
   int slots = 0;                          // 0: the device's own choice
   int threads = 0;                        // CPU only; 0: one per core
+  std::string name = {};                  // CPU only: instead of "cpu:N"
   // CPU only: "auto", "baseline", "avx2" or "avx512". The environment
   // variable QUANTD_CPU_ISA overrides "auto".
   std::string isa = "auto";

@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/device/device_memory.h"
+#include "kernels/device/health/fault_backend.h"
 #ifdef QUANTD_HAVE_CUDA
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_mapping.h"
@@ -32,7 +33,9 @@ std::optional<int> Ordinal(std::string_view name, std::string_view kind) {
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(
     std::string_view name, const BackendOptions& options) {
   if (const auto n = Ordinal(name, "cpu")) {
-    return cpu::Open(fmt::format("cpu:{}", *n), options);
+    return cpu::Open(
+        options.name.empty() ? fmt::format("cpu:{}", *n) : options.name,
+        options);
   }
   if (name == "memcpy") return cpu::OpenMemcpy(options);
   if (const auto n = Ordinal(name, "cuda")) {
@@ -41,6 +44,16 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(
 #else
     return absl::NotFoundError(CudaUnavailableReason());
 #endif
+  }
+  if (name.starts_with("fault:")) {
+    const auto device = ParseFaultDevice(name);
+    if (!device.ok()) return device.status();
+    auto inner = OpenBackend(device->inner, options);
+    if (!inner.ok()) return inner.status();
+    auto control = std::make_shared<FaultControl>();
+    control->Arrange(device->faults);
+    return MakeFaultBackend(device->name, *std::move(inner),
+                            std::move(control));
   }
   return absl::InvalidArgumentError(
       fmt::format("device '{}': expected cpu, cpu:N, cuda or cuda:N", name));

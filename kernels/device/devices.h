@@ -15,7 +15,9 @@
 namespace quantd {
 
 // `name` is "cpu", "cpu:N", "cuda", "cuda:N" or, for benchmarks, "memcpy": a
-// CPU device that copies input bytes to the output instead of computing.
+// CPU device that copies input bytes to the output instead of computing; or,
+// for tests and drills, "fault:cpu:N..." (ParseFaultDevice). The last two are
+// in no list, and opened for nobody who does not name them.
 // NOT_FOUND when there is no such device, INVALID_ARGUMENT for another name.
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(
     std::string_view name, const BackendOptions& options = {});

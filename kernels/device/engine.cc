@@ -97,6 +97,20 @@ bool Engine::Withdraw(int device, Work* work) {
   return true;
 }
 
+void Engine::Abandon(int device) {
+  Device& d = *devices_[device];
+  std::vector<Work*> leaving;
+  {
+    absl::MutexLock lock(&d.mutex);
+    const auto stays = std::stable_partition(
+        d.queue.begin(), d.queue.end(),
+        [](const Work* work) { return work->LeavesLostDevice(); });
+    leaving.assign(d.queue.begin(), stays);
+    d.queue.erase(d.queue.begin(), stays);
+  }
+  for (Work* work : leaving) work->OnDeviceLost();
+}
+
 void Engine::RunWorker(Device* device) {
   while (true) {
     Work* work = nullptr;

@@ -18,6 +18,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "kernels/device/backend.h"
+#include "kernels/device/health/device_health.h"
 
 namespace quantd {
 
@@ -48,6 +49,10 @@ class Engine {
    public:
     virtual ~Work() = default;
     virtual void RunOn(Backend& backend, SlotLease slot) = 0;
+    // In its place, where the device is given up while the work is queued. Who
+    // knows of no other device may leave it where it is.
+    virtual bool LeavesLostDevice() const { return false; }
+    virtual void OnDeviceLost() {}
   };
 
   // At least one backend.
@@ -61,6 +66,11 @@ class Engine {
   Backend& backend(int device) { return *devices_[device]->backend; }
   const Backend& backend(int device) const {
     return *devices_[device]->backend;
+  }
+  // For those who choose a device: jobs run on any that they are given.
+  DeviceHealth& health(int device) { return devices_[device]->health; }
+  const DeviceHealth& health(int device) const {
+    return devices_[device]->health;
   }
 
   // A slot that is free now and that nobody waits for, else an empty lease.
@@ -78,10 +88,13 @@ class Engine {
   void Submit(int device, Work* work);
   // True: the work was queued, and will not be run.
   bool Withdraw(int device, Work* work);
+  // Withdraws all that leaves a lost device and tells it.
+  void Abandon(int device);
 
  private:
   struct Device {
     std::unique_ptr<Backend> backend;
+    DeviceHealth health;
     int slots = 0;
     absl::Mutex mutex;
     absl::CondVar changed;

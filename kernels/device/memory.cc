@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/device/out_of_memory.h"
 
 namespace quantd {
 namespace {
@@ -118,7 +119,7 @@ absl::StatusOr<Block> BlockPool::Take(size_t bytes) {
       std::lock_guard lock(state_->mutex);
       state_->lent -= capacity;
       state_->held -= capacity;
-      return absl::ResourceExhaustedError(
+      return OutOfMemoryError(
           absl::StrCat("no memory for ", capacity, " bytes of payload"));
     }
   }

@@ -51,7 +51,8 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   static std::shared_ptr<BlockPool> Create(BlockSource source, size_t limit);
   ~BlockPool();
 
-  // RESOURCE_EXHAUSTED when the limit is reached or the source has no more.
+  // RESOURCE_EXHAUSTED when the limit is reached; OutOfMemoryError when the
+  // source has no more.
   // A block of 0 bytes is legal and has no memory.
   absl::StatusOr<Block> Take(size_t bytes);
 

@@ -54,6 +54,43 @@ TEST_F(LedgerTest, PicksTheDeviceWithLeastLentAndTakesTurns) {
   EXPECT_EQ(c.device(), b.device());
 }
 
+TEST_F(LedgerTest, GrantsNothingOnADeviceThatTakesNoWork) {
+  using enum MemoryLedger::Availability;
+  Make({4 * kMiB, 4 * kMiB});
+  ledger_->SetAvailable({kLost, kTakesWork});
+  MemoryCharge a = Arrived(At("a"));
+  ASSERT_EQ(Pay(kMiB, &a, &unused_), Outcome::kGranted);
+  EXPECT_EQ(a.device(), 1);
+  // Though the first has more room.
+  MemoryCharge b = Arrived(At("b"));
+  ASSERT_EQ(Pay(kMiB, &b, &unused_), Outcome::kGranted);
+  EXPECT_EQ(b.device(), 1);
+  // One whose memory lies on the lost one.
+  MemoryCharge c = Arrived(At("c"));
+  EXPECT_EQ(
+      ledger_->AdmitPayload(kMiB, 0, absl::InfiniteFuture(), &unused_, &c),
+      Outcome::kNoDevice);
+  EXPECT_GT(c.receive(), 0u);  // its message is still its own
+
+  // Who waits is told when the last is lost, and served when one comes back.
+  MemoryCharge d = Arrived(At("d"));
+  TestWaiter waits;
+  ASSERT_EQ(Pay(4 * kMiB, &d, &waits), Outcome::kWaiting);
+  ledger_->SetAvailable({kSoon, kLost});
+  EXPECT_FALSE(
+      waits.told.WaitForNotificationWithTimeout(absl::Milliseconds(20)));
+  ledger_->SetAvailable({kTakesWork, kLost});
+  ASSERT_TRUE(waits.Told());
+  EXPECT_EQ(waits.outcome, Outcome::kGranted);
+  EXPECT_EQ(waits.charge.device(), 0);
+  MemoryCharge e = Arrived(At("e"));
+  TestWaiter last;
+  ASSERT_EQ(Pay(kMiB, &e, &last), Outcome::kWaiting);
+  ledger_->SetAvailable({kLost, kLost});
+  ASSERT_TRUE(last.Told());
+  EXPECT_EQ(last.outcome, Outcome::kNoDevice);
+}
+
 TEST_F(LedgerTest, ServesEqualsInOrder) {
   Make({1000});
   MemoryCharge first = Arrived(At("a"));

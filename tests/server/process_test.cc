@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "kernels/device/health/self_test.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/server/rpc_client.h"
 
@@ -165,6 +166,45 @@ TEST_F(ProcessTest, SecondSignalEndsAtOnce) {
   EXPECT_EQ(server.WaitForExit(0.3), -1000);
   server.Signal(SIGTERM);
   EXPECT_EQ(server.WaitForExit(60), 130);
+}
+
+// The first job after those of the self-test at the start.
+std::string FirstCall(const std::string& fault) {
+  return "fault:cpu:0:" + fault + "@" +
+         std::to_string(KnownAnswers().size() + 1);
+}
+
+TEST_F(ProcessTest, WithoutADeviceItEndsToBeStartedAnew) {
+  ServerProcess server(
+      Quantd({"--memory-budget", "64MiB", "--device", FirstCall("sticky"),
+              "--max-no-device-s", "1", "--drain-delay-ms", "0"}));
+  ASSERT_TRUE(server.running()) << server.Log();
+  const RpcResult result =
+      Call(Dial(server.address()), QuantizeOnes(64).SerializeAsString());
+  ASSERT_TRUE(result.detail.has_value()) << result.status.error_message();
+  EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_NO_DEVICE);
+  EXPECT_EQ(server.WaitForExit(60), 4) << server.Log();
+  EXPECT_NE(server.Log().find("device_lost"), std::string::npos);
+}
+
+TEST_F(ProcessTest, AHangDoesNotOutliveADrain) {
+  ServerProcess server(
+      Quantd({"--memory-budget", "64MiB", "--device", FirstCall("hang"),
+              "--max-job-ms", "300", "--drain-delay-ms", "0"}));
+  ASSERT_TRUE(server.running()) << server.Log();
+  const absl::Time start = absl::Now();
+  const auto channel = Dial(server.address());
+  std::thread caller([&] {
+    const RpcResult result =
+        Call(channel, QuantizeOnes(64).SerializeAsString());
+    EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE);
+  });
+  absl::SleepFor(absl::Milliseconds(100));
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.WaitForExit(60), 3) << server.Log();
+  caller.join();
+  std::printf("ended beside a hang in %.1f s\n",
+              absl::ToDoubleSeconds(absl::Now() - start));
 }
 
 TEST_F(ProcessTest, SteadyTrafficTouchesNoFreshPages) {

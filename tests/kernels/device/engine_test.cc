@@ -94,5 +94,32 @@ TEST_F(EngineTest, WithdrawnWorkIsNotRun) {
   EXPECT_FALSE(queued.started.HasBeenNotified());
 }
 
+TEST_F(EngineTest, WorkLeavesALostDeviceUnlessItStays) {
+  struct Leaving : TestWork {
+    bool LeavesLostDevice() const override { return true; }
+    void OnDeviceLost() override { left = true; }
+    bool left = false;
+  };
+  Make(1, 1);
+  TestWork running, staying;
+  Leaving leaving, second;
+  engine_->Submit(0, &running);
+  ASSERT_TRUE(running.Started());
+  engine_->Submit(0, &leaving);
+  engine_->Submit(0, &staying);
+  engine_->Submit(0, &second);
+  engine_->Abandon(0);
+  EXPECT_TRUE(leaving.left);
+  EXPECT_TRUE(second.left);
+  EXPECT_EQ(engine_->load(0).queued, 1u);
+  staying.release.Notify();
+  running.release.Notify();
+  ASSERT_TRUE(staying.Started());
+  staying.done.WaitForNotification();
+  running.done.WaitForNotification();
+  engine_.reset();
+  EXPECT_FALSE(leaving.started.HasBeenNotified());
+}
+
 }  // namespace
 }  // namespace quantd

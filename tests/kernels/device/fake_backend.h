@@ -100,6 +100,7 @@ class FakeBackend : public Backend {
         pool_(BlockPool::Create(PageableSource(), memory_limit)) {
     info_.name = std::move(name);
     info_.kind = "fake";
+    info_.computes = false;
     info_.slots = slots;
     info_.memory_limit = memory_limit;
   }

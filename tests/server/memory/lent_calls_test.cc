@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "kernels/device/health/self_test.h"
 #include "tests/server/http_client.h"
 #include "tests/server/memory/ranges_fixture.h"
 
@@ -54,6 +55,43 @@ TEST_F(Ranges, TheReplySaysWhereTheOutputsLie) {
   EXPECT_TRUE(got.payload().empty());
   EXPECT_TRUE(bytes(got, 2) == bytes(expected, 2));
   EXPECT_LT(nothing.reply.size(), 400u);
+}
+
+// A device whose first job after those of its self-test goes wrong.
+std::string Failing(const std::string& fault, const std::string& length = "") {
+  return "fault:cpu:0:" + fault + "@" +
+         std::to_string(KnownAnswers().size() + 1) + length;
+}
+
+TEST_F(Ranges, AJobThatFailsIsRunAgainOnTheSameMemory) {
+  StartReal({Failing("once")});
+  const Shared shared = Share();
+  const v1::QuantizeRequest ones = QuantizeOnes(kRows);
+  std::memcpy(shared.data, ones.payload().data(), kInput);
+  const RpcResult result =
+      Call(channel_, Lent(shared.name).SerializeAsString());
+  EXPECT_TRUE(result.status.ok()) << result.status.error_message();
+  const std::string codes(reinterpret_cast<char*>(shared.data) + kInput,
+                          kCodes);
+  v1::QuantizeReply plain;
+  ASSERT_TRUE(
+      plain.ParseFromString(Call(channel_, ones.SerializeAsString()).reply));
+  EXPECT_TRUE(codes == plain.payload().substr(0, kCodes));
+}
+
+TEST_F(Ranges, AJobThatHangsMayStillWriteAndIsToldAsADeadline) {
+  options_.max_job = absl::Milliseconds(200);
+  StartReal({Failing("hang", "/1500")});
+  const Shared shared = Share();
+  const RpcResult result =
+      Call(channel_, Lent(shared.name).SerializeAsString());
+  EXPECT_EQ(result.status.error_code(), StatusCode::DEADLINE_EXCEEDED);
+  ASSERT_TRUE(result.detail.has_value());
+  EXPECT_EQ(result.detail->reason(), v1::ErrorDetail::REASON_DEADLINE);
+  // It ends after all, and the device works again.
+  EXPECT_TRUE(Eventually([&] {
+    return Call(channel_, Lent(shared.name).SerializeAsString()).status.ok();
+  }));
 }
 
 TEST_F(Ranges, DequantizeHasItsAmaxAsAFieldOrARange) {

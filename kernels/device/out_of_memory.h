@@ -1,0 +1,28 @@
+// A device that has no memory left, apart from one that may lend no more: both
+// are RESOURCE_EXHAUSTED, but only the first is a fault of the device.
+#ifndef QUANTD_KERNELS_DEVICE_OUT_OF_MEMORY_H_
+#define QUANTD_KERNELS_DEVICE_OUT_OF_MEMORY_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+
+namespace quantd {
+
+inline constexpr char kOutOfMemoryUrl[] = "quantd/out_of_memory";
+
+inline absl::Status OutOfMemoryError(const std::string& message) {
+  absl::Status status = absl::ResourceExhaustedError(message);
+  status.SetPayload(kOutOfMemoryUrl, absl::Cord());
+  return status;
+}
+
+inline bool IsOutOfMemory(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) &&
+         status.GetPayload(kOutOfMemoryUrl).has_value();
+}
+
+}  // namespace quantd
+
+#endif  // QUANTD_KERNELS_DEVICE_OUT_OF_MEMORY_H_

@@ -1,0 +1,287 @@
+#include "server/device/device_monitor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "kernels/device/health/self_test.h"
+#include "server/health.h"
+#include "server/ledger.h"
+#include "server/log.h"
+
+namespace quantd {
+namespace {
+
+// Between the probes of a device that fails them: doubled each time.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+constexpr absl::Duration kLongestPause = absl::Seconds(10);
+constexpr absl::Duration kLeastRetry = absl::Milliseconds(50);
+constexpr absl::Duration kMostRetry = absl::Seconds(5);
+
+DeviceFault CauseOf(const absl::Status& status) {
+  if (absl::IsDataLoss(status)) return DeviceFault::kWrongAnswer;
+  return FaultOf(status).value_or(DeviceFault::kError);
+}
+
+}  // namespace
+
+// The self-test as work for the device's own workers. What it holds is guarded
+// by the monitor's lock.
+class DeviceMonitor::Test : public Engine::Work {
+ public:
+  enum class Stage { kIdle, kQueued, kRunning, kDone };
+
+  explicit Test(DeviceMonitor* monitor) : monitor_(monitor) {}
+
+  void RunOn(Backend& backend, Engine::SlotLease slot) override {
+    {
+      absl::MutexLock lock(&monitor_->mutex_);
+      stage = Stage::kRunning;
+      since = absl::Now();
+      monitor_->changed_.SignalAll();
+    }
+    absl::Status result = SelfTest(backend);
+    slot.Reset();
+    absl::MutexLock lock(&monitor_->mutex_);
+    status = std::move(result);
+    stage = Stage::kDone;
+    monitor_->changed_.SignalAll();
+  }
+
+  Stage stage = Stage::kIdle;
+  bool hung = false;  // and reported
+  bool first = true;  // none has been done yet
+  absl::Time since;   // it runs
+  absl::Status status;
+
+ private:
+  DeviceMonitor* const monitor_;
+};
+
+DeviceMonitor::DeviceMonitor(Engine* engine, MemoryLedger* ledger,
+                             HealthService* health, Settings settings)
+    : engine_(engine),
+      ledger_(ledger),
+      health_(health),
+      settings_(std::move(settings)),
+      devices_(engine->size()) {
+  for (Watched& device : devices_) device.test = std::make_unique<Test>(this);
+}
+
+DeviceMonitor::~DeviceMonitor() = default;
+
+void DeviceMonitor::Start() {
+  absl::MutexLock lock(&mutex_);
+  Tell();
+  thread_ = std::thread([this] { Run(); });
+  const auto tested = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return std::none_of(devices_.begin(), devices_.end(), [](const Watched& d) {
+      return d.test->first && !d.test->hung;
+    });
+  };
+  mutex_.Await(absl::Condition(&tested));
+}
+
+bool DeviceMonitor::Stop(absl::Duration patience) {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    changed_.SignalAll();
+  }
+  if (thread_.joinable()) thread_.join();
+  absl::MutexLock lock(&mutex_);
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    Test& test = *devices_[i].test;
+    if (test.stage == Test::Stage::kQueued && engine_->Withdraw(i, &test)) {
+      test.stage = Test::Stage::kIdle;
+    }
+  }
+  const auto over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return std::all_of(devices_.begin(), devices_.end(), [](const Watched& d) {
+      return d.test->stage == Test::Stage::kIdle ||
+             d.test->stage == Test::Stage::kDone;
+    });
+  };
+  return mutex_.AwaitWithTimeout(absl::Condition(&over), patience);
+}
+
+void DeviceMonitor::Report(int device, DeviceFault fault,
+                           std::string_view detail,
+                           std::string_view request_id) {
+  absl::MutexLock lock(&mutex_);
+  if (engine_->health(device).Report(fault)) {
+    Lost(device, fault, detail, request_id);
+  } else if (fault == DeviceFault::kHang &&
+             std::exchange(devices_[device].doubted, false)) {
+    Tell();
+  }
+}
+
+void DeviceMonitor::HungJobEnded(int device) {
+  engine_->health(device).HungJobEnded();
+  absl::MutexLock lock(&mutex_);
+  // What held it up is gone.
+  devices_[device].next_test = absl::InfinitePast();
+  changed_.SignalAll();
+}
+
+void DeviceMonitor::Lost(int device, DeviceFault fault, std::string_view detail,
+                         std::string_view request_id) {
+  Watched& d = devices_[device];
+  d.abandon = true;
+  d.doubted = engine_->health(device).state() != DeviceState::kQuarantined;
+  d.lost_at = absl::Now();
+  d.next_test = absl::InfinitePast();
+  d.pause = kFirstPause;
+  Log(LogLevel::kError, "device_lost",
+      {{"device", engine_->backend(device).info().name},
+       {"fault", Name(fault)},
+       {"state", Name(engine_->health(device).state())},
+       {"detail", detail},
+       {"request_id", request_id}});
+  Tell();
+  changed_.SignalAll();
+}
+
+void DeviceMonitor::Tell() {
+  using Availability = MemoryLedger::Availability;
+  std::vector<Availability> available(devices_.size(), Availability::kLost);
+  bool any = false;
+  bool soon = false;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (static_cast<int>(i) == settings_.fallback) continue;
+    if (engine_->health(i).healthy()) {
+      available[i] = Availability::kTakesWork;
+      any = true;
+    } else if (devices_[i].doubted) {
+      available[i] = Availability::kSoon;
+      soon = true;
+    }
+  }
+  if (settings_.fallback >= 0 && !any &&
+      engine_->health(settings_.fallback).healthy()) {
+    available[settings_.fallback] = Availability::kTakesWork;
+    any = true;
+  }
+  any |= soon;
+  none_since_ =
+      any ? absl::InfiniteFuture() : std::min(none_since_, absl::Now());
+  takes_work_ = any;
+  ledger_->SetAvailable(std::move(available));
+  health_->SetDevices(any);
+}
+
+int DeviceMonitor::hanging() const {
+  int jobs = 0;
+  for (size_t i = 0; i < engine_->size(); ++i) {
+    jobs += engine_->health(i).hanging();
+  }
+  return jobs;
+}
+
+absl::Duration DeviceMonitor::RetryDelay() const {
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = absl::Now();
+  absl::Duration least = kMostRetry;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (engine_->health(i).hanging() != 0) continue;
+    least = std::min(least, devices_[i].next_test - now);
+  }
+  return std::max(least, kLeastRetry);
+}
+
+void DeviceMonitor::Judge(int device, absl::Time now) {
+  Watched& d = devices_[device];
+  Test& test = *d.test;
+  DeviceHealth& health = engine_->health(device);
+  test.stage = Test::Stage::kIdle;
+  test.first = false;
+  if (std::exchange(test.hung, false)) health.HungJobEnded();
+  const std::string& name = engine_->backend(device).info().name;
+  if (test.status.ok()) {
+    d.next_test = now + settings_.self_test_interval;
+    d.doubted = false;
+    if (!health.TestPassed()) return;
+    Log(LogLevel::kInfo, "device_recovered",
+        {{"device", name},
+         {"lost_ms", absl::ToInt64Milliseconds(now - d.lost_at)}});
+    Tell();
+    return;
+  }
+  const std::string detail(test.status.message());
+  const DeviceFault cause = CauseOf(test.status);
+  if (health.TestFailed(cause)) {
+    Lost(device, cause, detail, "");
+  } else if (std::exchange(d.doubted, false)) {
+    Tell();
+  }
+  d.next_test = now + d.pause;
+  d.pause = std::min(2 * d.pause, kLongestPause);
+  Log(LogLevel::kWarn, "self_test_failed",
+      {{"device", name},
+       {"detail", detail},
+       {"next_ms", absl::ToInt64Milliseconds(d.next_test - now)}});
+}
+
+void DeviceMonitor::Look(int device, absl::Time now) {
+  Watched& d = devices_[device];
+  Test& test = *d.test;
+  DeviceHealth& health = engine_->health(device);
+  if (test.stage == Test::Stage::kDone) Judge(device, now);
+  if (test.stage == Test::Stage::kRunning && !test.hung &&
+      now - test.since >= settings_.test_limit) {
+    test.hung = true;
+    if (health.Report(DeviceFault::kHang)) {
+      Lost(device, DeviceFault::kHang, "its self-test does not end", "");
+    } else if (std::exchange(d.doubted, false)) {
+      Tell();
+    }
+  }
+  if (test.stage != Test::Stage::kIdle || now < d.next_test) return;
+  if (!health.healthy() && !health.BeginProbe()) return;
+  test.stage = Test::Stage::kQueued;
+  engine_->Submit(device, &test);
+}
+
+void DeviceMonitor::Abandon() {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (!std::exchange(devices_[i].abandon, false)) continue;
+    // They ask the ledger, and perhaps this, for another device.
+    mutex_.Unlock();
+    engine_->Abandon(i);
+    mutex_.Lock();
+  }
+}
+
+void DeviceMonitor::Run() {
+  mutex_.Lock();
+  while (!stopping_) {
+    Abandon();
+    const absl::Time now = absl::Now();
+    absl::Time wake = hopeless_ ? absl::InfiniteFuture()
+                                : none_since_ + settings_.most_without;
+    if (wake <= now) {
+      hopeless_ = true;
+      wake = absl::InfiniteFuture();
+      Log(LogLevel::kError, "no_device_left", {});
+      if (settings_.on_hopeless) settings_.on_hopeless();
+    }
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      Look(i, now);
+      const Watched& d = devices_[i];
+      if (d.abandon) wake = now;
+      if (d.test->stage == Test::Stage::kRunning && !d.test->hung) {
+        wake = std::min(wake, d.test->since + settings_.test_limit);
+      }
+      if (d.test->stage == Test::Stage::kIdle &&
+          engine_->health(i).hanging() == 0) {
+        wake = std::min(wake, d.next_test);
+      }
+    }
+    if (stopping_) break;
+    changed_.WaitWithDeadline(&mutex_, wake);
+  }
+  mutex_.Unlock();
+}
+
+}  // namespace quantd

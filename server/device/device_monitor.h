@@ -1,0 +1,110 @@
+// Keeps the devices under watch: takes one that has a fault out of choice at
+// once, tests it until it works again, and tests those that work from time to
+// time.
+//
+// A device takes work while it is healthy; the fallback while no other does.
+// The ledger grants payload on no other, what is queued for a lost device is
+// told, and health follows. Until a test has confirmed a fault, some
+// milliseconds, calls wait for the device where there is no other, and health
+// says SERVING.
+//
+// Threads: everything here may be used from any thread.
+#ifndef QUANTD_SERVER_DEVICE_DEVICE_MONITOR_H_
+#define QUANTD_SERVER_DEVICE_DEVICE_MONITOR_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "kernels/device/engine.h"
+
+namespace quantd {
+
+class HealthService;
+class MemoryLedger;
+
+class DeviceMonitor {
+ public:
+  struct Settings {
+    // Between two tests of a healthy device; infinite: none but the first.
+    absl::Duration self_test_interval = absl::Minutes(5);
+    // How long a test may take before it counts as a hang.
+    absl::Duration test_limit = absl::Seconds(30);
+    // The device that takes work only while no other does; -1: none.
+    int fallback = -1;
+    // Without a device for so long `on_hopeless` is called, once.
+    absl::Duration most_without = absl::InfiniteDuration();
+    std::function<void()> on_hopeless = {};
+  };
+
+  DeviceMonitor(Engine* engine, MemoryLedger* ledger, HealthService* health,
+                Settings settings);
+  // Stop must have been called, and come true.
+  ~DeviceMonitor();
+
+  // Tests every device, and returns when that is done.
+  void Start();
+  // False: a test hangs, and its device with it.
+  bool Stop(absl::Duration patience);
+
+  // A job failed for the device's sake, or hangs. `detail` is for the log.
+  void Report(int device, DeviceFault fault, std::string_view detail,
+              std::string_view request_id);
+  // A job that a hang was reported of.
+  void HungJobEnded(int device);
+
+  // Whether any device does, or may soon.
+  bool takes_work() const { return takes_work_; }
+  // Whether a job that failed may find another device.
+  bool HasAlternative() const { return engine_->size() > 1; }
+  // Jobs that hang, on all devices.
+  int hanging() const;
+  // When the next device may work again.
+  absl::Duration RetryDelay() const;
+
+ private:
+  class Test;
+  struct Watched {
+    std::unique_ptr<Test> test;
+    bool doubted = false;  // for a fault that no test has confirmed yet
+    bool abandon = false;  // what is queued for it is to be told
+    absl::Time lost_at = absl::InfinitePast();
+    absl::Time next_test = absl::InfinitePast();
+    absl::Duration pause = absl::ZeroDuration();  // before the next probe
+  };
+
+  void Run();
+  void Abandon() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Look(int device, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Judge(int device, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Lost(int device, DeviceFault fault, std::string_view detail,
+            std::string_view request_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Passes on which devices take work.
+  void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Engine* const engine_;
+  MemoryLedger* const ledger_;
+  HealthService* const health_;
+  const Settings settings_;
+
+  mutable absl::Mutex mutex_;
+  absl::CondVar changed_;
+  std::vector<Watched> devices_ ABSL_GUARDED_BY(mutex_);
+  absl::Time none_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  bool hopeless_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> takes_work_{true};
+  std::thread thread_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_DEVICE_DEVICE_MONITOR_H_

@@ -1,0 +1,88 @@
+// What one call holds of the ledger's accounts.
+#include <utility>
+
+#include "server/ledger.h"
+
+namespace quantd {
+
+MemoryCharge::MemoryCharge() = default;
+MemoryCharge::MemoryCharge(MemoryCharge&& other) noexcept {
+  *this = std::move(other);
+}
+MemoryCharge::~MemoryCharge() { Reset(); }
+
+MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept {
+  if (this == &other) return *this;
+  Reset();
+  ledger_ = std::move(other.ledger_);
+  sender_ = std::move(other.sender_);
+  arrival_ = std::move(other.arrival_);
+  receive_ = std::exchange(other.receive_, 0);
+  head_ = std::exchange(other.head_, 0);
+  payload_ = std::exchange(other.payload_, 0);
+  device_ = other.device_;
+  return *this;
+}
+
+void MemoryCharge::Arrived(size_t bytes, size_t receive) noexcept {
+  if (arrival_ == nullptr) return;
+  absl::MutexLock lock(&ledger_->mutex_);
+  ledger_->EndArrival(*sender_, *arrival_, bytes);
+  arrival_.reset();
+  receive_ = receive;
+  ledger_->arrived_ += receive;
+  ledger_->Hold(*sender_, receive, 0);
+  ledger_->changed_.Signal();
+}
+
+void MemoryCharge::GrowReceive(size_t receive) noexcept {
+  if (ledger_ == nullptr || receive <= receive_) return;
+  absl::MutexLock lock(&ledger_->mutex_);
+  const size_t more = receive - std::exchange(receive_, receive);
+  ledger_->arrived_ += more;
+  ledger_->Hold(*sender_, more, 0);
+}
+
+void MemoryCharge::ShrinkReceive(size_t receive) noexcept {
+  if (receive_ <= receive) return;
+  absl::MutexLock lock(&ledger_->mutex_);
+  const size_t less = std::exchange(receive_, receive) - receive;
+  ledger_->arrived_ -= less;
+  ledger_->Hold(*sender_, 0, less);
+  ledger_->changed_.Signal();
+}
+
+void MemoryCharge::ShrinkHead(size_t head) noexcept {
+  if (head_ <= head) return;
+  absl::MutexLock lock(&ledger_->mutex_);
+  const size_t less = std::exchange(head_, head) - head;
+  ledger_->heads_ -= less;
+  ledger_->Hold(*sender_, 0, less);
+  ledger_->changed_.Signal();
+}
+
+void MemoryCharge::ShrinkPayload(size_t payload) noexcept {
+  if (payload_ <= payload) return;
+  absl::MutexLock lock(&ledger_->mutex_);
+  const size_t less = std::exchange(payload_, payload) - payload;
+  ledger_->payload_[device_] -= less;
+  ledger_->Hold(*sender_, 0, less);
+  ledger_->changed_.Signal();
+}
+
+void MemoryCharge::Reset() noexcept {
+  if (ledger_ == nullptr) return;
+  if (arrival_ != nullptr) {
+    absl::MutexLock lock(&ledger_->mutex_);
+    ledger_->EndArrival(*sender_, *arrival_, std::nullopt);
+    ledger_->changed_.Signal();
+  }
+  arrival_.reset();
+  ShrinkReceive(0);
+  ShrinkHead(0);
+  ShrinkPayload(0);
+  sender_.reset();
+  ledger_.reset();
+}
+
+}  // namespace quantd

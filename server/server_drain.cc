@@ -1,0 +1,89 @@
+// How a server ends.
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "server/log.h"
+#include "server/server.h"
+
+namespace quantd {
+namespace {
+
+constexpr absl::Duration kQuietTime = absl::Milliseconds(200);
+constexpr absl::Duration kLongestNoise = absl::Seconds(2);
+// For jobs that hang, once all other calls are over.
+constexpr absl::Duration kHangPatience = absl::Seconds(2);
+
+}  // namespace
+
+bool Server::Drain(absl::Duration delay) {
+  if (drained_ || grpc_ == nullptr) return drained_well_;
+  drained_ = true;
+  health_.SetServing(false);
+  Log(LogLevel::kInfo, "drain",
+      {{"accepted", registry_.accepted()},
+       {"delay_ms", absl::ToInt64Milliseconds(delay)}});
+  absl::SleepFor(delay);
+  registry_.StartDraining();
+  acceptor_->EndOutlaws();
+  const bool finished =
+      registry_.WaitUntilNoneAccepted(absl::Now() + options_.drain_timeout);
+  // From Shutdown on gRPC itself turns calls away, as CANCELLED and without a
+  // reason: first tell those who still come that they must go elsewhere.
+  registry_.WaitUntilQuiet(kQuietTime, absl::Now() + kLongestNoise);
+  acceptor_->Stop();
+  acceptor_->EndOutlaws();
+  // Nothing of ours is left to wait for; health watchers would stay for ever.
+  grpc_->Shutdown(absl::ToChronoTime(absl::Now() + absl::Milliseconds(100)));
+  ledger_->Stop();
+  if (!AwaitCalls() || !monitor_->Stop(kHangPatience)) {
+    stuck_ = true;
+    Log(LogLevel::kError, "stuck", {{"hanging_jobs", monitor_->hanging()}});
+    return false;
+  }
+  FinishDrain(finished);
+  return drained_well_;
+}
+
+// Jobs end, or turn out to hang.
+bool Server::AwaitCalls() {
+  absl::Time hang_since = absl::InfiniteFuture();
+  while (!registry_.WaitUntilNoneExists(absl::Now() + absl::Milliseconds(50))) {
+    const absl::Time now = absl::Now();
+    hang_since = monitor_->hanging() == 0 ? absl::InfiniteFuture()
+                                          : std::min(hang_since, now);
+    if (now - hang_since > kHangPatience) return false;
+  }
+  return true;
+}
+
+void Server::FinishDrain(bool finished) {
+  for (auto& queue : queues_) queue->Shutdown();
+  std::vector<std::thread> threads;
+  {
+    absl::MutexLock lock(&threads_mutex_);
+    threads.swap(threads_);
+  }
+  for (std::thread& thread : threads) thread.join();
+  grpc_.reset();
+  // Replies may leave gRPC's buffers a moment after their calls are over.
+  const absl::Time patience = absl::Now() + absl::Seconds(2);
+  while (ledger_->used() != 0 && absl::Now() < patience) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  const size_t left = ledger_->used();
+  Log(left == 0 ? LogLevel::kInfo : LogLevel::kError, "stopped",
+      {{"finished", finished ? "all" : "cancelled"}, {"ledger_bytes", left}});
+  drained_well_ = finished && left == 0;
+}
+
+Server::~Server() {
+  Drain(absl::ZeroDuration());
+  ledger_->Stop();
+  monitor_->Stop(absl::InfiniteDuration());
+  if (!stuck_) return;
+  registry_.WaitUntilNoneExists(absl::InfiniteFuture());
+  FinishDrain(false);
+}
+
+}  // namespace quantd

@@ -5,6 +5,7 @@
 #include "kernels/device/health/device_health.h"
 #include "server/completion_tag.h"
 #include "server/device/device_monitor.h"
+#include "server/sizing.h"
 #include "server/tensor_call.h"
 
 namespace quantd {

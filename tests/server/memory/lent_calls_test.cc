@@ -192,9 +192,11 @@ TEST_F(Ranges, ARegionInUseOutlivesItsConnection) {
   ASSERT_TRUE(control_.AwaitRunning(1));
   const std::string name = shared->name;
   shutdown(shared->socket(), SHUT_WR);
-  // Its name is gone, its memory is not.
+  // Its name is gone, its memory is not. A call that comes before the door has
+  // seen the end waits for the device.
   ASSERT_TRUE(Eventually([&] {
-    const auto refused = Call(channel_, Lent(name).SerializeAsString());
+    const auto refused = Call(channel_, Lent(name).SerializeAsString(),
+                              {.deadline = absl::Milliseconds(200)});
     return refused.detail &&
            refused.detail->field() == "memory.inputs[0].region";
   }));

@@ -136,9 +136,16 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
   StoredModel out;
   const Dialect configured = ConfiguredDialect(model.config());
   std::map<std::string, const ModelTensor*> seen;  // modules, by their codes
-  const bool labelled = std::any_of(
-      model.tensors().begin(), model.tensors().end(),
-      [](const auto& t) { return t.name().ends_with(".comfy_quant"); });
+  // One label for each weight, or one text for all.
+  const bool labelled =
+      std::any_of(
+          model.tensors().begin(), model.tensors().end(),
+          [](const auto& t) { return t.name().ends_with(".comfy_quant"); }) ||
+      std::any_of(
+          model.shards().begin(), model.shards().end(),
+          [](const ModelShard& shard) {
+            return shard.file.metadata().count("_quantization_metadata") > 0;
+          });
   for (const ModelTensor& tensor : model.tensors()) {
     std::optional<StoredWeight> best;
     for (const WeightLayout& layout : AllLayouts()) {

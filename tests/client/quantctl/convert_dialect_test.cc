@@ -178,6 +178,28 @@ TEST_F(Convert, WhatIsNotVerifiedIsSaid) {
                                            "nothing of it"));
 }
 
+// Without a word of ComfyUI the same tensors are ModelOpt's.
+TEST_F(Convert, ComfyIsKnownByItsLabelsOrItsMetadata) {
+  WriteLlama(Fresh("m"));
+  ASSERT_EQ(
+      RunServed({"convert", At("m"), Fresh("c"), "--dialect", "comfy"}).code,
+      0);
+  const auto model = Model::Open(At("c"));
+  ASSERT_THAT(model, IsOk());
+  std::vector<WrittenTensor> tensors;
+  for (const auto& t : model->tensors()) {
+    if (t.name().ends_with(".comfy_quant")) continue;
+    tensors.push_back(
+        {t.name(), t.stored.dtype, t.stored.shape, BytesOf(*model, &t)});
+  }
+  WriteSafetensors(At("bare.safetensors"), tensors);
+  WriteSafetensors(At("told.safetensors"), tensors,
+                   {{"_quantization_metadata", "{}"}});
+  EXPECT_THAT(Run({"inspect", At("bare.safetensors")}).out,
+              testing::Not(HasSubstr("comfy")));
+  EXPECT_THAT(Run({"inspect", At("told.safetensors")}).out, HasSubstr("comfy"));
+}
+
 TEST_F(Convert, NamesThatWouldDriveATerminalAreRefused) {
   WriteModel(Fresh("m"), LlamaConfig(), {{Bf16("a\x1b[2Jb.weight", {64, 64})}});
   const Outcome run = Run({"inspect", At("m")});

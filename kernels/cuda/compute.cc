@@ -1,5 +1,7 @@
 #include "kernels/cuda/compute.h"
 
+#include <optional>
+
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/launch.h"
@@ -186,7 +188,19 @@ class Worker {
     args.dbias = choice_.dbias == DbiasKernel::kEncoder;
     FillSigns(args.signs);
     Count(recipe_.copies_rotate());
-    return LaunchEncode(choice_.encode, args, queue_);
+    return LaunchEncode(choice_.encode, args, KnownAmax(), queue_);
+  }
+
+  // The rowwise copy's one amax, where it was given.
+  std::optional<float> KnownAmax() const {
+    if (plan_.grouped()) return std::nullopt;
+    for (const AmaxOutput& amax : recipe_.amaxes) {
+      if (!amax.columnwise && !amax.lines &&
+          amax.from == AmaxOutput::From::kGiven) {
+        return amax.source.values()[0];
+      }
+    }
+    return std::nullopt;
   }
 
   cudaError_t SumColumns() {

@@ -1,8 +1,23 @@
 #include "kernels/cuda/dispatch.h"
 
+#include "kernels/arith/profile/global_multipliers.h"
+#include "kernels/cuda/encode/nvfp4/under_global.h"
 #include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
+namespace {
+
+cudaError_t LaunchUnderGlobal(const EncodeArgs& a, std::optional<float> amax,
+                              const Queue& q) {
+  if (amax) {
+    const GlobalMultipliers known = MakeGlobalMultipliers<Scalar>(
+        a.params, GlobalScaleOf<Scalar>(a.params, *amax));
+    if (known.usable) return LaunchEncodeNvfp4UnderKnown(a, known, q);
+  }
+  return LaunchEncodeNvfp4UnderGlobal(a, q);
+}
+
+}  // namespace
 
 cudaError_t LaunchAmax(AmaxKernel kernel, const AmaxArgs& a, const Queue& q) {
   switch (kernel) {
@@ -22,7 +37,7 @@ cudaError_t LaunchAmax(AmaxKernel kernel, const AmaxArgs& a, const Queue& q) {
 }
 
 cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& a,
-                         const Queue& q) {
+                         std::optional<float> amax, const Queue& q) {
   const DType input = a.params.input;
   const Scaling scaling = a.params.scaling;
   switch (kernel) {
@@ -39,7 +54,7 @@ cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& a,
     case EncodeKernel::kNvfp4FourOverSix:
       return LaunchEncodeNvfp4FourOverSix(a, q);
     case EncodeKernel::kNvfp4UnderGlobal:
-      return LaunchEncodeNvfp4UnderGlobal(a, q);
+      return LaunchUnderGlobal(a, amax, q);
     case EncodeKernel::kFp8Runs:
       return LaunchFp8Runs(a, q);
     case EncodeKernel::kFp8Rows:

@@ -6,6 +6,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <optional>
+
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/choice.h"
 #include "kernels/cuda/queue.h"
@@ -14,8 +16,9 @@ namespace quantd::cuda {
 
 cudaError_t LaunchAmax(AmaxKernel kernel, const AmaxArgs& args,
                        const Queue& queue);
+// `amax`: the rowwise copy's, where there is one and the host knows it.
 cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& args,
-                         const Queue& queue);
+                         std::optional<float> amax, const Queue& queue);
 cudaError_t LaunchDecode(DecodeKernel kernel, const DecodeArgs& args,
                          const Queue& queue);
 cudaError_t LaunchRotate(RotateKernel kernel, const RotateArgs& args,

@@ -6,7 +6,7 @@
 #define QUANTD_KERNELS_CPU_ISA_NVFP4_QUANTIZE_H_
 
 #include "kernels/arith/encode.h"
-#include "kernels/arith/profile/quotient.h"
+#include "kernels/arith/profile/global_multipliers.h"
 #include "kernels/cpu/isa/nvfp4.h"
 
 namespace quantd {
@@ -19,32 +19,19 @@ using L = Lane;
 using F = L::F;
 using U = L::U;
 
-// What elements are multiplied with under a profile's global scale, by the
-// mantissa of the block's; scales that differ in the exponent alone have
-// multipliers that differ by a power of two.
+// GlobalMultipliers in the lanes' form.
 struct Multipliers {
-  alignas(64) uint32_t of[16] = {};  // fp32, of scales from 1 to 2, twice
-  float scale = 0;  // of blocks' maxima: see ScaleMultiplier; 0: there is none
-  bool usable = false;  // else elements are divided one by one
+  alignas(64) uint32_t of[16] = {};  // twice the eight
+  float scale = 0;
+  bool usable = false;
 };
 
-Multipliers MakeMultipliers(const EncodeParams& p, float global) {
-  const Numerics& n = p.numerics;
-  const bool times = n.operation == Operation::kTimes;
-  // Under a larger one the smallest quotients are 0, whose signs differ; and no
-  // product may come near the ends of fp32.
-  const float operand =
-      n.global == GlobalRule::kDivisor ? 1.0f / global : global;
-  if (operand > (times ? 0x1p80f : 0x1p4f) || operand < 0x1p-80f) return {};
+Multipliers MultipliersOf(const EncodeParams& p, float global) {
+  const GlobalMultipliers all = MakeGlobalMultipliers<L>(p, global);
   Multipliers made;
-  for (uint32_t mantissa = 0; mantissa < 8; ++mantissa) {
-    const float d = Nvfp4OperandUnder<Scalar>(n, global, 7u << 3 | mantissa);
-    const float m = times ? d : QuotientMultiplier(d);
-    if (m == 0.0f) return {};
-    made.of[mantissa] = made.of[mantissa + 8] = Scalar::Bits(m);
-  }
-  made.scale = ScaleMultiplier<L>(p, global);
-  made.usable = true;
+  for (int i = 0; i < 16; ++i) made.of[i] = Scalar::Bits(all.of[i % 8]);
+  made.scale = all.scale;
+  made.usable = all.usable;
   return made;
 }
 
@@ -62,7 +49,7 @@ Copy CopyOf(const EncodeParams& params, const CopyTask& task) {
   if (WorksWithGlobal<true>(params.numerics)) {
     copy.global = GlobalScaleOf<Scalar>(params, *copy.amax);
     if (params.input == DType::kBF16) {
-      copy.multipliers = MakeMultipliers(params, copy.global);
+      copy.multipliers = MultipliersOf(params, copy.global);
     }
   }
   return copy;

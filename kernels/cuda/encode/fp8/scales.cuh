@@ -9,7 +9,9 @@
 namespace quantd::cuda {
 
 // Makes the scale of a block whose largest magnitude is `max`, as bf16 bits.
-// Its element i is at `p` + i * `step`.
+// Its element i is at `p` + i * `step`. MX takes the rules of profiles, too:
+// elements are multiplied with a power of two under all of them, which rounds
+// nothing that has a code.
 template <Scaling S>
 __device__ __forceinline__ BlockScale<Scalar> SettleBlock(
     const EncodeParams& params, uint32_t max, const std::byte* p, int64_t step,
@@ -18,6 +20,9 @@ __device__ __forceinline__ BlockScale<Scalar> SettleBlock(
   known.scaling = S;
   uint32_t clean = max << 16;
   if (max > kBf16Inf) clean = CleanMax(p, step, count);
+  if (S == Scaling::kMx && params.numerics.other) {
+    return MakeBlockScale<Scalar, true>(known, {}, max << 16, clean);
+  }
   return MakeBlockScale<Scalar>(known, {}, max << 16, clean);
 }
 

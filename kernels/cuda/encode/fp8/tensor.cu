@@ -1,4 +1,5 @@
 #include "kernels/cuda/encode/fp8/encode.cuh"
+#include "kernels/cuda/encode/quotient.cuh"
 #include "kernels/cuda/tile/packed.cuh"
 
 namespace quantd::cuda {
@@ -31,47 +32,33 @@ struct Products {
 template <DType E, bool kInType>
 struct Quotients {
   float d;
-  float inverse;
-  bool ordinary;  // nothing below comes near the ends of fp32
+  Quotient over;
 
   __device__ __forceinline__ Quotients(const EncodeParams& p, float scale)
-      : d(Fp8OperandOf<Scalar>(p, scale)),
-        inverse(1.0f / d),
-        ordinary(d >= 0x1p-60f && d <= 0x1p60f) {}
+      : d(Fp8OperandOf<Scalar>(p, scale)), over(d) {}
   __device__ __forceinline__ uint2 Codes(uint4 r) const {
     const uint32_t most =
         MaxOfWords(MaxOfWords(r.x, r.y), MaxOfWords(r.z, r.w));
-    constexpr uint32_t kLarge = 0x5D80;  // 2^60
-    if (!ordinary || (most & 0x7FFFu) >= kLarge ||
-        (most & 0x7FFF0000u) >= kLarge << 16) {
+    if (!Quotient::Safe(d, LargerHalf(most & 0x7FFF7FFFu))) {
       return make_uint2(CodesOfRare(r.x, r.y), CodesOfRare(r.z, r.w));
     }
     return make_uint2(CodesOfFour(r.x, r.y), CodesOfFour(r.z, r.w));
   }
 
  private:
-  // v / d: two steps from an estimate give the nearest number, as a division
-  // does, which would look for the inverse again for every element. Of what is
-  // so small that the steps lose bits the code is 0, which loses its sign.
-  __device__ __forceinline__ float Over(float v) const {
-    float q = v * inverse;
-    QUANTD_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      q = __fmaf_rn(__fmaf_rn(-q, d, v), inverse, q);
-    }
-    return q;
-  }
+  // (What has the code 0 loses its sign on the way.)
   __device__ __forceinline__ uint32_t CodesOfFour(uint32_t a,
                                                   uint32_t b) const {
-    const uint32_t codes = CodesOfQuotients(Over(LowOf(a)), Over(HighOf(a)),
-                                            Over(LowOf(b)), Over(HighOf(b)));
+    const uint32_t codes =
+        CodesOfQuotients(over.Of(LowOf(a)), over.Of(HighOf(a)),
+                         over.Of(LowOf(b)), over.Of(HighOf(b)));
     return codes | (__byte_perm(a, b, 0xFDB9) & 0x80808080u);
   }
   // Any numbers, and none.
   __device__ __noinline__ uint32_t CodesOfRare(uint32_t a, uint32_t b) const {
-    const auto over = [&](float v) { return v == 0.0f ? v : v / d; };
-    return CodesOfQuotients(over(LowOf(a)), over(HighOf(a)), over(LowOf(b)),
-                            over(HighOf(b)));
+    const auto divide = [&](float v) { return v == 0.0f ? v : v / d; };
+    return CodesOfQuotients(divide(LowOf(a)), divide(HighOf(a)),
+                            divide(LowOf(b)), divide(HighOf(b)));
   }
   static __device__ __forceinline__ uint32_t CodesOfQuotients(float a, float b,
                                                               float c,

@@ -7,6 +7,7 @@
 #include "kernels/cuda/encode/frame/cell.cuh"
 #include "kernels/cuda/encode/nvfp4/nearest.cuh"
 #include "kernels/cuda/encode/nvfp4/stochastic.cuh"
+#include "kernels/cuda/encode/quotient.cuh"
 
 namespace quantd::cuda {
 
@@ -28,31 +29,6 @@ static __device__ __noinline__ Sixteen EncodeSixteenRare(
                                 codes.words);
   return codes;
 }
-
-// v / d, in two steps from an estimate, which give the nearest number as a
-// division does; `d` is Safe.
-class Quotient {
- public:
-  __device__ __forceinline__ explicit Quotient(float d)
-      : d_(d), inverse_(1.0f / d) {}
-  // Whether no step comes near the ends of fp32, for magnitudes up to `max`.
-  // What is so small that the steps lose bits has the code 0.
-  static __device__ __forceinline__ bool Safe(float d, uint32_t max) {
-    return d >= 0x1p-60f && d <= 0x1p60f && max < 0x5D800000u;  // 2^60
-  }
-  __device__ __forceinline__ float Of(float v) const {
-    float q = v * inverse_;
-    QUANTD_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      q = __fmaf_rn(__fmaf_rn(-q, d_, v), inverse_, q);
-    }
-    return q;
-  }
-
- private:
-  float d_;
-  float inverse_;
-};
 
 // Two numbers rounded to a type.
 __device__ __forceinline__ void RoundPair(DType type, float* a, float* b) {
@@ -90,11 +66,53 @@ __device__ __forceinline__ Sixteen Fp8Words(DType element,
   return codes;
 }
 
-// `max`: of the values' magnitudes, or more.
+// Where y lies among the numbers at which codes change, those of subnormals
+// too: multiples of a sixteenth of its power of two, or none.
+__device__ __forceinline__ uint32_t PlaceAmongCodes(float y) {
+  const uint32_t bits = __float_as_uint(y);
+  return bits >> 19 << 1 | ((bits & 0x7FFFFu) != 0 ? 1u : 0u);
+}
+
+// A number that bf16 can be multiplied with instead of being divided by `d`,
+// for the same codes; 0: there is none beside 1 / d, or they are no bf16. All
+// lanes of the warp must call this with the same d, which is Safe.
+__device__ __forceinline__ float Fp8Multiplier(const EncodeParams& p, float d) {
+  if (p.input != DType::kBF16) return 0.0f;
+  // Powers of two change nothing but the exponent: a lane takes 4 of 128.
+  const Quotient over(d);
+  const uint32_t nearest = __float_as_uint(1.0f / d);
+  constexpr int kBeside[] = {0, 1, -1};
+  bool good[3] = {true, true, true};
+  QUANTD_UNROLL
+  for (uint32_t k = 0; k < 4; ++k) {
+    const float v =
+        __uint_as_float((127u << 7 | threadIdx.x % kWarp * 4 | k) << 16);
+    const float wanted = over.Of(v);
+    QUANTD_UNROLL
+    for (int i = 0; i < 3; ++i) {
+      const float y =
+          v * __uint_as_float(nearest + static_cast<uint32_t>(kBeside[i]));
+      good[i] =
+          good[i] &&
+          (p.numerics.in_type ? PackBf16(y, 0.0f) == PackBf16(wanted, 0.0f)
+                              : PlaceAmongCodes(y) == PlaceAmongCodes(wanted));
+    }
+  }
+  float m = 0.0f;
+  QUANTD_UNROLL
+  for (int i = 2; i >= 0; --i) {
+    if (!__all_sync(0xFFFFFFFFu, good[i])) continue;
+    m = __uint_as_float(nearest + static_cast<uint32_t>(kBeside[i]));
+  }
+  return m;
+}
+
+// `max`: of the values' magnitudes, or more. `multiplier`: what Fp8Multiplier
+// gave for the operand `m`, or 0.
 __device__ __forceinline__ Sixteen EncodeFp8(const EncodeParams& p,
                                              const EncodeParams& kept,
                                              const float (&v)[kBlock], float m,
-                                             uint32_t max) {
+                                             float multiplier, uint32_t max) {
   float y[kBlock];
   if (!p.numerics.other) {
     QUANTD_UNROLL
@@ -109,9 +127,10 @@ __device__ __forceinline__ Sixteen EncodeFp8(const EncodeParams& p,
     for (int i = 0; i < kBlock; ++i) copy[i] = v[i];
     return EncodeSixteenRare<true>(kept, copy, m, nullptr);
   }
-  if (times) {
+  if (times || multiplier != 0.0f) {
+    const float by = times ? m : multiplier;
     QUANTD_UNROLL
-    for (int i = 0; i < kBlock; ++i) y[i] = v[i] * m;
+    for (int i = 0; i < kBlock; ++i) y[i] = v[i] * by;
   } else {
     const Quotient over(m);
     QUANTD_UNROLL
@@ -248,6 +267,34 @@ __device__ __forceinline__ Sixteen OtherCodes(const EncodeParams& p,
   return E2M1Words(q);
 }
 
+// The same in MX, where the operand is a power of two, from 1 on: nothing is
+// rounded, nor is anything lost for signs.
+__device__ __forceinline__ bool IsOrdinaryForOtherMx(const EncodeParams& p,
+                                                     float m, uint32_t max) {
+  // (Of fp32 the number next to a tie is taken for one.)
+  const bool ties = !p.numerics.ties_to_zero || p.input != DType::kF32;
+  return ties && m >= 1.0f && m < 0x1p127f && max < kInfBits;
+}
+__device__ __forceinline__ Sixteen OtherMxCodes(const EncodeParams& p,
+                                                const float (&v)[kBlock],
+                                                float m) {
+  const Numerics& n = p.numerics;
+  // What lies on a tie gets just below it.
+  const float m64 = m * (n.ties_to_zero ? 0x1.FFFFFEp-7f : 0x1p-6f);
+  // Which elements get a sign: -0 stays or becomes 0, whose bits less 1 have
+  // one again.
+  const float zero = n.sign == SignRule::kSignBit ? -0.0f : 0.0f;
+  const uint32_t less = n.sign == SignRule::kNotPositive ? 1 : 0;
+  float q[kBlock];
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) {
+    const float sign =
+        __uint_as_float(__float_as_uint(__fadd_rn(v[i], zero)) - less);
+    q[i] = NearestOf(v[i] * m64, sign);
+  }
+  return E2M1Words(q);
+}
+
 // Codes of an E2M1 cell. `kept` are the parameters as they lie in memory;
 // `random` is nullptr for rounding to nearest.
 template <typename C>
@@ -255,6 +302,9 @@ __device__ __forceinline__ Sixteen EncodeE2M1Values(
     const EncodeParams& p, const EncodeParams& kept, const float (&v)[kBlock],
     float m, uint32_t max, const uint32_t (*random)[4]) {
   bool ordinary;
+  if constexpr (C::kOther && C::kMx) {
+    if (IsOrdinaryForOtherMx(p, m, max)) return OtherMxCodes(p, v, m);
+  }
   if constexpr (C::kOther) {
     ordinary = IsOrdinaryForOthers(p.numerics, v, m, max);
   } else {

@@ -108,6 +108,7 @@ __device__ __forceinline__ uint32_t EncodeLines(const Turn<C, kBytes>& t) {
 
   // One scale for all of the lane's values: of the line, or of 128.
   BlockScale<Scalar> whole = {};
+  float multiplier = 0.0f;  // see Fp8Multiplier
   uint32_t max = kInfBits - 1;
   if constexpr (C::kLength == 0) {
     whole = C::Under(p, of_line, 0);
@@ -131,6 +132,11 @@ __device__ __forceinline__ uint32_t EncodeLines(const Turn<C, kBytes>& t) {
     }
     whole = C::ScaleOf(p, of_line, largest.max, largest.clean);
     max = largest.max;
+    if (C::kSquare && p.numerics.other &&
+        p.numerics.operation != Operation::kTimes &&
+        Quotient::Safe(whole.m, max)) {
+      multiplier = Fp8Multiplier(p, whole.m);
+    }
     if (lane < kBlock && static_cast<int>(lane) < lines &&
         position < copy.padded) {
       StoreScale(p, copy, line, position / 128, C::Stored(p, whole.stored));
@@ -187,7 +193,8 @@ __device__ __forceinline__ uint32_t EncodeLines(const Turn<C, kBytes>& t) {
       }
       seen_max = max > seen_max ? max : seen_max;
       if constexpr (C::kFp8) {
-        const Sixteen w = EncodeFp8(p, t.a.params, v[j], scale.m, max);
+        const Sixteen w =
+            EncodeFp8(p, t.a.params, v[j], scale.m, multiplier, max);
         bytes.Set(static_cast<uint32_t>(j % 2), w);
         if (j % 2 == 1) {
           bytes.Store(p, copy, whole_lines, first_line, position, (s + j) / 2);

@@ -4,6 +4,7 @@
 // gives the same codes.
 #include "kernels/arith/profile/numerics.h"
 #include "kernels/cuda/encode/nvfp4/nearest.cuh"
+#include "kernels/cuda/encode/nvfp4/under_global.h"
 #include "kernels/cuda/encode/nvfp4/walk.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -23,6 +24,16 @@ struct QuotientTable {
   float g;
   bool usable;  // no product comes near the ends of fp32
 
+  // Of what the host found. All threads must call it; the caller synchronizes
+  // after.
+  __device__ __forceinline__ void Fill(const GlobalMultipliers& known) {
+    const uint32_t code = threadIdx.x;
+    if (code >= 128) return;
+    of[code] = code == 0  ? 0x1p-6f  // of a block of zeros
+               : code < 8 ? 0.0f     // subnormal
+                          : Of(static_cast<int>(code >> 3), known.of[code & 7]);
+  }
+
   // All threads of eight warps must call; the caller synchronizes before and
   // after.
   __device__ __noinline__ void Fill(float amax, const EncodeParams& p) {
@@ -30,17 +41,11 @@ struct QuotientTable {
     const float global = GlobalScaleOf<Scalar>(p, amax);
     if (threadIdx.x == 0) {
       g = global;
-      // Under a larger one the smallest quotients are 0, whose signs differ.
-      const float most = n.operation == Operation::kTimes ? 0x1p80f : 0x1p4f;
-      const float inverse = 1.0f / global;
-      const float most_operand =
-          n.global == GlobalRule::kDivisor ? inverse : global;
-      usable = most_operand <= most && most_operand >= 0x1p-80f;
+      usable = HasGlobalMultipliers(n, global);
       of[0] = 0x1p-6f;  // of a block of zeros
     }
     const int lane = static_cast<int>(threadIdx.x % 32);
     const uint32_t mantissa = threadIdx.x / 32;
-    constexpr uint32_t kOne = 7;  // E4M3's exponent field of 1
     const float d = Nvfp4OperandUnder<Scalar>(n, global, kOne << 3 | mantissa);
     float m = d;
     if (n.operation != Operation::kTimes) {
@@ -69,14 +74,19 @@ struct QuotientTable {
     }
     // Subnormal scales are not set.
     if (lane == 0 || lane >= 16) return;
-    // (The bounds on g leave all of these normal.)
-    constexpr int k64th = 6;
-    const int exponent = static_cast<int>(kOne) - lane - k64th;
-    of[lane << 3 | mantissa] =
-        m * __uint_as_float(static_cast<uint32_t>(127 + exponent) << 23);
+    of[lane << 3 | mantissa] = Of(lane, m);
   }
 
  private:
+  static constexpr uint32_t kOne = 7;  // E4M3's exponent field of 1
+
+  // Of a scale with this exponent field, from that with 1's. (The bounds on g
+  // leave all of these normal.)
+  static __device__ __forceinline__ float Of(int field, float m) {
+    constexpr int k64th = 6;
+    const int exponent = static_cast<int>(kOne) - field - k64th;
+    return m * __uint_as_float(static_cast<uint32_t>(127 + exponent) << 23);
+  }
   // Where codes change, and whether y is beyond: ties go to the even code.
   static __device__ __forceinline__ float ThresholdOf(int i) {
     return i == 6 ? 5.0f : i < 4 ? 0.25f + 0.5f * i : i - 1.5f;
@@ -116,26 +126,42 @@ __device__ __forceinline__ uint32_t WithoutNegativeZeros(uint32_t word) {
   return clean;
 }
 
+// How a kernel gets from a block's maximum to what its scale is rounded from.
+// Code that is not there need not be fetched: where CTAs are short, that
+// counts.
+enum class Way {
+  kFind,     // by the formula, under what the kernel finds itself
+  kProduct,  // by one multiplication; the host has found all
+  kSixth,    // by a sixth in bf16; likewise
+};
+
 // kNegative: the sign of what is below 0 alone.
-template <bool kNegative>
+template <Way kWay, bool kNegative>
 struct Coder {
   const EncodeArgs& a;
+  const GlobalMultipliers& known;
   QuotientGroup* group;
   float g = 0.0f;
-  bool usable = false;
+  bool usable = true;
 
   __device__ __forceinline__ void Settle() {
-    group->row.Fill(*group->task.rowwise.amax, a.params);
+    if constexpr (kWay == Way::kFind) {
+      group->row.Fill(*group->task.rowwise.amax, a.params);
+    } else {
+      group->row.Fill(known);
+    }
     __syncthreads();
   }
   __device__ __forceinline__ void Begin(int64_t /*row*/, int64_t /*b*/) {
-    g = group->row.g;
-    usable = group->row.usable;
+    if constexpr (kWay == Way::kFind) {
+      g = group->row.g;
+      usable = group->row.usable;
+    }
   }
   __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
     const Numerics& n = a.params.numerics;
     const uint32_t max = LargerHalf(LargestOfSigned(x));
-    const float wanted = Nvfp4TargetUnder<Scalar>(a.params, g, max);
+    const float wanted = Wanted(max);
     unit->scale = max == 0 ? n.zero_scale : E4M3Of(wanted);
     const float m = group->row.of[unit->scale];
     uint32_t words[2];
@@ -163,7 +189,8 @@ struct Coder {
       words[1] = SwapNibbles<Scalar>(words[1]);
     }
     unit->codes = make_uint2(words[0], words[1]);
-    return !IsRare(max, wanted) && usable && m != 0.0f;
+    const bool ordinary = kWay != Way::kFind || (usable && m != 0.0f);
+    return !IsRare(max, wanted) && ordinary;
   }
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
                                              int64_t /*b*/) const {
@@ -174,22 +201,37 @@ struct Coder {
     }
     return unit;
   }
+
+ private:
+  __device__ __forceinline__ float Wanted(uint32_t max) const {
+    const float b = __uint_as_float(max);
+    if constexpr (kWay == Way::kProduct) return b * known.scale;
+    // (Where the sixth is no normal number the block is rare.)
+    if constexpr (kWay == Way::kSixth) {
+      return SixthInBf16<Scalar>(b) * known.global;
+    }
+    return Nvfp4TargetUnder<Scalar>(a.params, g, max);
+  }
 };
 
-template <bool kNegative>
+template <Way kWay, bool kNegative>
 __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
     EncodeNvfp4UnderGlobal(const __grid_constant__ EncodeArgs a,
-                           const __grid_constant__ RowWalk walk) {
+                           const __grid_constant__ RowWalk walk,
+                           const __grid_constant__ GlobalMultipliers known) {
   __shared__ QuotientGroup group;
-  Coder<kNegative> coder = {a, &group};
+  Coder<kWay, kNegative> coder = {a, known, &group};
   WalkRows<false>(a, walk, &coder);
 }
 
-template <bool kNegative>
-cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
+template <Way kWay>
+cudaError_t Launch(const EncodeArgs& a, const GlobalMultipliers& known,
+                   const Queue& queue) {
   const RowWalk walk(a, queue);
-  EncodeNvfp4UnderGlobal<kNegative>
-      <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk);
+  const auto kernel = a.params.numerics.sign == SignRule::kNegative
+                          ? &EncodeNvfp4UnderGlobal<kWay, true>
+                          : &EncodeNvfp4UnderGlobal<kWay, false>;
+  kernel<<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk, known);
   return cudaGetLastError();
 }
 
@@ -197,9 +239,18 @@ cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
 
 cudaError_t LaunchEncodeNvfp4UnderGlobal(const EncodeArgs& a,
                                          const Queue& queue) {
-  return a.params.numerics.sign == SignRule::kNegative
-             ? Launch<true>(a, queue)
-             : Launch<false>(a, queue);
+  return Launch<Way::kFind>(a, {}, queue);
+}
+
+cudaError_t LaunchEncodeNvfp4UnderKnown(const EncodeArgs& a,
+                                        const GlobalMultipliers& known,
+                                        const Queue& queue) {
+  if (!ScalesByProduct(a.params.numerics)) {
+    return Launch<Way::kSixth>(a, known, queue);
+  }
+  // A few global scales have no multiplier for those of blocks.
+  return known.scale != 0.0f ? Launch<Way::kProduct>(a, known, queue)
+                             : Launch<Way::kFind>(a, known, queue);
 }
 
 }  // namespace quantd::cuda

@@ -1,0 +1,35 @@
+// Division of many numbers by one, without a division for each.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_QUOTIENT_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_QUOTIENT_CUH_
+
+#include <cstdint>
+
+namespace quantd::cuda {
+
+// v / d, in one step from an estimate within a unit of the last place, which
+// gives the nearest number as a division does; `d` is Safe.
+class Quotient {
+ public:
+  __device__ __forceinline__ explicit Quotient(float d)
+      : d_(d), inverse_(1.0f / d) {
+    rest_ = __fmaf_rn(-inverse_, d, 1.0f) * inverse_;
+  }
+  // Whether no step comes near the ends of fp32, for magnitudes up to `max`
+  // (fp32 bits). What is so small that the steps lose bits has the code 0.
+  static __device__ __forceinline__ bool Safe(float d, uint32_t max) {
+    return d >= 0x1p-60f && d <= 0x1p60f && max < 0x5D800000u;  // 2^60
+  }
+  __device__ __forceinline__ float Of(float v) const {
+    const float q = __fmaf_rn(v, inverse_, v * rest_);
+    return __fmaf_rn(__fmaf_rn(-q, d_, v), inverse_, q);
+  }
+
+ private:
+  float d_;
+  float inverse_;
+  float rest_;  // what 1 / d has beyond it
+};
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_QUOTIENT_CUH_

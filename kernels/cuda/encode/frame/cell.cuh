@@ -12,19 +12,23 @@ namespace quantd::cuda {
 
 // How values become codes.
 enum class Coding {
-  kFp8,          // E4M3 or E5M2, of any library
+  kFp8,          // E4M3 or E5M2
   kE2M1,         // to nearest or stochastically
   kFourOverSix,  // E2M1 under the better of two scales
-  kE2M1Other,    // other libraries' E2M1
+  // Other libraries', whose copies are rowwise.
+  kFp8Other,
+  kE2M1Other,
 };
 
 template <Coding kCoding, Scaling kScaling, int kBlockLength, bool kShared,
           bool kRotates>
 struct Cell {
   static constexpr Coding kCodes = kCoding;
-  static constexpr bool kFp8 = kCoding == Coding::kFp8;
+  static constexpr bool kFp8 =
+      kCoding == Coding::kFp8 || kCoding == Coding::kFp8Other;
   static constexpr bool kPicks = kCoding == Coding::kFourOverSix;
-  static constexpr bool kOther = kCoding == Coding::kE2M1Other;
+  static constexpr bool kOther =
+      kCoding == Coding::kFp8Other || kCoding == Coding::kE2M1Other;
   // kTensor stands for kChannel, too.
   static constexpr Scaling kScales = kScaling;
   static constexpr int kLength = kBlockLength;  // 0: a scale for all of a line
@@ -39,10 +43,8 @@ struct Cell {
     if constexpr (kScaling != Scaling::kTensor) p.scaling = kScaling;
     p.block = kLength;
     p.square = kSquare;
-    if constexpr (!kFp8) {
-      p.element = DType::kE2M1x2;
-      p.numerics.other = kOther;
-    }
+    p.numerics.other = kOther;
+    if constexpr (!kFp8) p.element = DType::kE2M1x2;
     if constexpr (!kPicks) p.four_over_six = FourOverSix::kOff;
     if constexpr (kPicks || kOther) p.stochastic = false;
     if constexpr (kScaling == Scaling::kNvfp4) p.scale = DType::kE4M3;
@@ -50,44 +52,22 @@ struct Cell {
     return p;
   }
 
-  // Calls `f` with whether the arithmetic is another library's, as a constant.
-  template <typename F>
-  static __device__ __forceinline__ auto ForNumerics(const EncodeParams& p,
-                                                     const F& f) {
-    if constexpr (kFp8) {
-      if (p.numerics.other) return f(std::true_type{});
-      return f(std::false_type{});
-    } else {
-      return f(std::bool_constant<kOther>{});
-    }
-  }
-
   static __device__ __forceinline__ LineScale<Scalar> LineOf(
       const EncodeParams& p, float amax, float tensor_scale) {
-    return ForNumerics(p, [&](auto other) {
-      return MakeLineScale<Scalar, decltype(other)::value>(p, amax,
-                                                           tensor_scale);
-    });
+    return MakeLineScale<Scalar, kOther>(p, amax, tensor_scale);
   }
   static __device__ __forceinline__ BlockScale<Scalar> ScaleOf(
       const EncodeParams& p, const LineScale<Scalar>& line, uint32_t max,
       uint32_t clean) {
-    return ForNumerics(p, [&](auto other) {
-      return MakeBlockScale<Scalar, decltype(other)::value>(p, line, max,
-                                                            clean);
-    });
+    return MakeBlockScale<Scalar, kOther>(p, line, max, clean);
   }
   static __device__ __forceinline__ BlockScale<Scalar> Under(
       const EncodeParams& p, const LineScale<Scalar>& line, uint32_t stored) {
-    return ForNumerics(p, [&](auto other) {
-      return UnderScale<Scalar, decltype(other)::value>(p, line, stored);
-    });
+    return UnderScale<Scalar, kOther>(p, line, stored);
   }
   static __device__ __forceinline__ uint32_t Stored(const EncodeParams& p,
                                                     uint32_t stored) {
-    return ForNumerics(p, [&](auto other) {
-      return StoredScale<Scalar, decltype(other)::value>(p, stored);
-    });
+    return StoredScale<Scalar, kOther>(p, stored);
   }
 };
 

@@ -47,8 +47,8 @@ __device__ __forceinline__ void RoundPair(DType type, float* a, float* b) {
 }
 
 __device__ __forceinline__ float WithSignOf(float magnitude, float v) {
-  return __uint_as_float(__float_as_uint(magnitude) |
-                         (__float_as_uint(v) & 0x80000000u));
+  return __uint_as_float((__float_as_uint(magnitude) & kAbsMask) |
+                         (__float_as_uint(v) & ~kAbsMask));
 }
 
 // --- FP8 --------------------------------------------------------------------
@@ -107,18 +107,13 @@ __device__ __forceinline__ float Fp8Multiplier(const EncodeParams& p, float d) {
   return m;
 }
 
-// `max`: of the values' magnitudes, or more. `multiplier`: what Fp8Multiplier
-// gave for the operand `m`, or 0.
-__device__ __forceinline__ Sixteen EncodeFp8(const EncodeParams& p,
-                                             const EncodeParams& kept,
-                                             const float (&v)[kBlock], float m,
-                                             float multiplier, uint32_t max) {
-  float y[kBlock];
-  if (!p.numerics.other) {
-    QUANTD_UNROLL
-    for (int i = 0; i < kBlock; ++i) y[i] = v[i] * m;
-    return Fp8Words(p.element, y);
-  }
+// Other libraries' codes. `max`: of the values' magnitudes, or more.
+// `multiplier`: what Fp8Multiplier gave for the operand `m`, or 0.
+__device__ __forceinline__ Sixteen EncodeOtherFp8(const EncodeParams& p,
+                                                  const EncodeParams& kept,
+                                                  const float (&v)[kBlock],
+                                                  float m, float multiplier,
+                                                  uint32_t max) {
   const Numerics& n = p.numerics;
   const bool times = n.operation == Operation::kTimes;
   if (times ? max >= kInfBits || !(m < 0x1p127f) : !Quotient::Safe(m, max)) {
@@ -127,6 +122,7 @@ __device__ __forceinline__ Sixteen EncodeFp8(const EncodeParams& p,
     for (int i = 0; i < kBlock; ++i) copy[i] = v[i];
     return EncodeSixteenRare<true>(kept, copy, m, nullptr);
   }
+  float y[kBlock];
   if (times || multiplier != 0.0f) {
     const float by = times ? m : multiplier;
     QUANTD_UNROLL
@@ -134,15 +130,28 @@ __device__ __forceinline__ Sixteen EncodeFp8(const EncodeParams& p,
   } else {
     const Quotient over(m);
     QUANTD_UNROLL
-    for (int i = 0; i < kBlock; ++i) {
-      y[i] = WithSignOf(fabsf(over.Of(v[i])), v[i]);
-    }
+    for (int i = 0; i < kBlock; ++i) y[i] = WithSignOf(over.Of(v[i]), v[i]);
   }
   if (n.in_type) {
     QUANTD_UNROLL
     for (int i = 0; i < kBlock; i += 2) RoundPair(p.input, &y[i], &y[i + 1]);
   }
   return Fp8Words(p.element, y);
+}
+
+template <typename C>
+__device__ __forceinline__ Sixteen EncodeFp8(const EncodeParams& p,
+                                             const EncodeParams& kept,
+                                             const float (&v)[kBlock], float m,
+                                             float multiplier, uint32_t max) {
+  if constexpr (C::kOther) {
+    return EncodeOtherFp8(p, kept, v, m, multiplier, max);
+  } else {
+    float y[kBlock];
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) y[i] = v[i] * m;
+    return Fp8Words(p.element, y);
+  }
 }
 
 // --- E2M1 -------------------------------------------------------------------
@@ -283,14 +292,18 @@ __device__ __forceinline__ Sixteen OtherMxCodes(const EncodeParams& p,
   const float m64 = m * (n.ties_to_zero ? 0x1.FFFFFEp-7f : 0x1p-6f);
   // Which elements get a sign: -0 stays or becomes 0, whose bits less 1 have
   // one again.
-  const float zero = n.sign == SignRule::kSignBit ? -0.0f : 0.0f;
-  const uint32_t less = n.sign == SignRule::kNotPositive ? 1 : 0;
   float q[kBlock];
-  QUANTD_UNROLL
-  for (int i = 0; i < kBlock; ++i) {
-    const float sign =
-        __uint_as_float(__float_as_uint(__fadd_rn(v[i], zero)) - less);
-    q[i] = NearestOf(v[i] * m64, sign);
+  if (n.sign == SignRule::kSignBit) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) q[i] = NearestOf(v[i] * m64, v[i]);
+  } else {
+    const uint32_t less = n.sign == SignRule::kNotPositive ? 1 : 0;
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) {
+      const float sign =
+          __uint_as_float(__float_as_uint(__fadd_rn(v[i], 0.0f)) - less);
+      q[i] = NearestOf(v[i] * m64, sign);
+    }
   }
   return E2M1Words(q);
 }

@@ -132,8 +132,7 @@ __device__ __forceinline__ uint32_t EncodeLines(const Turn<C, kBytes>& t) {
     }
     whole = C::ScaleOf(p, of_line, largest.max, largest.clean);
     max = largest.max;
-    if (C::kSquare && p.numerics.other &&
-        p.numerics.operation != Operation::kTimes &&
+    if (C::kSquare && C::kOther && p.numerics.operation != Operation::kTimes &&
         Quotient::Safe(whole.m, max)) {
       multiplier = Fp8Multiplier(p, whole.m);
     }
@@ -194,7 +193,7 @@ __device__ __forceinline__ uint32_t EncodeLines(const Turn<C, kBytes>& t) {
       seen_max = max > seen_max ? max : seen_max;
       if constexpr (C::kFp8) {
         const Sixteen w =
-            EncodeFp8(p, t.a.params, v[j], scale.m, multiplier, max);
+            EncodeFp8<C>(p, t.a.params, v[j], scale.m, multiplier, max);
         bytes.Set(static_cast<uint32_t>(j % 2), w);
         if (j % 2 == 1) {
           bytes.Store(p, copy, whole_lines, first_line, position, (s + j) / 2);
@@ -357,7 +356,9 @@ __global__ void __launch_bounds__(FrameStream<C, kBytes, kSize>::kCtaThreads, 1)
                                     group, &team, shared.signs,  k % 2};
       if constexpr (C::kSquare) SettleSquares(turn);
       if (group.wants(false)) seen |= EncodeCopy<C, kBytes, false>(turn);
-      if (group.wants(true)) seen |= EncodeCopy<C, kBytes, true>(turn);
+      if constexpr (!C::kOther) {
+        if (group.wants(true)) seen |= EncodeCopy<C, kBytes, true>(turn);
+      }
       stream.Release();
     }
     Report(seen, a.seen);

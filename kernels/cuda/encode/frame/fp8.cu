@@ -6,14 +6,18 @@
 namespace quantd::cuda {
 namespace {
 
-using Lines = Cell<Coding::kFp8, Scaling::kTensor, 0, false, false>;
+template <Coding kCoding>
+using Lines = Cell<kCoding, Scaling::kTensor, 0, false, false>;
 using Blocks = Cell<Coding::kFp8, Scaling::kBlock, 128, false, false>;
 
 }  // namespace
 
 cudaError_t LaunchFp8Frame(const EncodeArgs& a, const Queue& queue) {
-  return a.params.scaling == Scaling::kBlock ? LaunchFrameOf<Blocks>(a, queue)
-                                             : LaunchFrameOf<Lines>(a, queue);
+  if (a.params.scaling == Scaling::kBlock)
+    return LaunchFrameOf<Blocks>(a, queue);
+  return a.params.numerics.other
+             ? LaunchFrameOf<Lines<Coding::kFp8Other>>(a, queue)
+             : LaunchFrameOf<Lines<Coding::kFp8>>(a, queue);
 }
 
 }  // namespace quantd::cuda

@@ -12,11 +12,13 @@ using Blocks = Cell<kCoding, Scaling::kMx, 32, false, kRotates>;
 
 cudaError_t LaunchMxFrame(const EncodeArgs& a, const Queue& queue) {
   const bool rotated = a.rotation > 0;
+  const bool other = a.params.numerics.other;
   if (a.params.element != DType::kE2M1x2) {
+    if (other) return LaunchFrameOf<Blocks<Coding::kFp8Other, false>>(a, queue);
     return rotated ? LaunchFrameOf<Blocks<Coding::kFp8, true>>(a, queue)
                    : LaunchFrameOf<Blocks<Coding::kFp8, false>>(a, queue);
   }
-  if (a.params.numerics.other) {
+  if (other) {
     return LaunchFrameOf<Blocks<Coding::kE2M1Other, false>>(a, queue);
   }
   return rotated ? LaunchFrameOf<Blocks<Coding::kE2M1, true>>(a, queue)

@@ -7,13 +7,16 @@ namespace {
 
 template <Coding kCoding>
 using Small = Cell<kCoding, Scaling::kNvfp4, 16, true, false>;
-using Large = Cell<Coding::kFp8, Scaling::kBlock, 128, true, false>;
+template <Coding kCoding>
+using Large = Cell<kCoding, Scaling::kBlock, 128, true, false>;
 
 }  // namespace
 
 cudaError_t LaunchSquaresFrame(const EncodeArgs& a, const Queue& queue) {
   if (a.params.scaling == Scaling::kBlock) {
-    return LaunchFrameOf<Large>(a, queue);
+    return a.params.numerics.other
+               ? LaunchFrameOf<Large<Coding::kFp8Other>>(a, queue)
+               : LaunchFrameOf<Large<Coding::kFp8>>(a, queue);
   }
   return TriesTwoScales(a.params)
              ? LaunchFrameOf<Small<Coding::kFourOverSix>>(a, queue)

@@ -164,6 +164,42 @@ struct Coder {
     const float wanted = Wanted(max);
     unit->scale = max == 0 ? n.zero_scale : E4M3Of(wanted);
     const float m = group->row.of[unit->scale];
+    unit->codes = Codes<false>(x, m);
+    if (n.operation == Operation::kOverOrZero && max == 0) {
+      unit->codes = make_uint2(0, 0);
+    }
+    const bool ordinary = kWay != Way::kFind || (usable && m != 0.0f);
+    return !IsRare(max, wanted) && ordinary;
+  }
+  __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
+                                             int64_t /*b*/) const {
+    const uint32_t max = LargerHalf(LargestOfSigned(x));
+    if (usable && group->row.of[kLargestScale] != 0.0f && max < kInfBits &&
+        Wanted(max) >= 448.0f) {
+      // Larger than its amax lets it be, but no more: where the amax that was
+      // given is not the tensor's, that is not rare.
+      return {Codes<true>(x, group->row.of[kLargestScale]), kLargestScale};
+    }
+    Unit unit = EncodeRareUnder(a.params, x, *group->task.rowwise.amax, a.seen);
+    unit.codes = InOrder(unit.codes);
+    return unit;
+  }
+
+ private:
+  static constexpr uint32_t kLargestScale = 0x7E;
+
+  __device__ __forceinline__ uint2 InOrder(uint2 codes) const {
+    if (!a.params.numerics.high_first) return codes;
+    return make_uint2(SwapNibbles<Scalar>(codes.x),
+                      SwapNibbles<Scalar>(codes.y));
+  }
+  // kClamped: of any finite numbers, else of those that m brings below 7.
+  template <bool kClamped>
+  __device__ __forceinline__ uint2 Codes(const Words& x, float m) const {
+    const auto nearest = [&](float v) {
+      const float y = fabsf(v) * m;
+      return NearestE2M1(kClamped ? fminf(y, 6.0f * 0x1p-6f) : y);
+    };
     uint32_t words[2];
     QUANTD_UNROLL
     for (int h = 0; h < 2; ++h) {
@@ -173,36 +209,16 @@ struct Coder {
       for (int i = 0; i < 4; ++i) {
         w[i] =
             kNegative ? WithoutNegativeZeros(x.w[4 * h + i]) : x.w[4 * h + i];
-        f[2 * i] = NearestE2M1(fabsf(LowOf(w[i])) * m);
-        f[2 * i + 1] = NearestE2M1(fabsf(HighOf(w[i])) * m);
+        f[2 * i] = nearest(LowOf(w[i]));
+        f[2 * i + 1] = nearest(HighOf(w[i]));
       }
       const uint32_t even = CodesOf<DType::kE4M3>(f[0], f[2], f[4], f[6]);
       const uint32_t odd = CodesOf<DType::kE4M3>(f[1], f[3], f[5], f[7]);
       words[h] = CodesOfBytes(even, odd) |
                  (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
     }
-    if (n.operation == Operation::kOverOrZero && max == 0) {
-      words[0] = words[1] = 0;
-    }
-    if (n.high_first) {
-      words[0] = SwapNibbles<Scalar>(words[0]);
-      words[1] = SwapNibbles<Scalar>(words[1]);
-    }
-    unit->codes = make_uint2(words[0], words[1]);
-    const bool ordinary = kWay != Way::kFind || (usable && m != 0.0f);
-    return !IsRare(max, wanted) && ordinary;
+    return InOrder(make_uint2(words[0], words[1]));
   }
-  __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
-                                             int64_t /*b*/) const {
-    Unit unit = EncodeRareUnder(a.params, x, *group->task.rowwise.amax, a.seen);
-    if (a.params.numerics.high_first) {
-      unit.codes.x = SwapNibbles<Scalar>(unit.codes.x);
-      unit.codes.y = SwapNibbles<Scalar>(unit.codes.y);
-    }
-    return unit;
-  }
-
- private:
   __device__ __forceinline__ float Wanted(uint32_t max) const {
     const float b = __uint_as_float(max);
     if constexpr (kWay == Way::kProduct) return b * known.scale;

@@ -32,7 +32,7 @@ kernels/device/engine: kernels/device/health/device_health.h
 kernels/device/devices: kernels/device/health/fault_backend.h kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h kernels/cuda/device_mapping.h
 kernels/cpu: kernels/plan kernels/arith kernels/device absl fmt
 kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/arith/profile kernels/cpu/tiles.h
-kernels/cuda: kernels/plan kernels/plan/profile kernels/arith kernels/device absl fmt cuda
+kernels/cuda: kernels/plan kernels/plan/profile kernels/arith kernels/arith/profile kernels/device absl fmt cuda
 kernels/cuda/cuda_backend: kernels/cuda/job
 kernels/cuda/job: kernels/cuda kernels/device kernels/plan absl cuda
 kernels/cuda/groups: kernels/cuda/tile kernels/cuda/ptx
@@ -42,7 +42,7 @@ kernels/cuda/tile: kernels/plan/format.h kernels/arith kernels/cuda/args.h kerne
 kernels/cuda/amax: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/decode: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile cuda
 kernels/cuda/encode/generic: kernels/plan/error_statistics.h kernels/arith kernels/cuda/launch.h kernels/cuda/tile
-kernels/cuda/encode/frame: kernels/arith kernels/cuda/encode/generic kernels/cuda/encode/nvfp4 kernels/cuda/launch.h
+kernels/cuda/encode/frame: kernels/arith kernels/cuda/encode/generic kernels/cuda/encode/nvfp4 kernels/cuda/launch.h kernels/cuda/tile
 kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 proto: kernels/plan kernels/device/backend.h proto/memory absl fmt google messages
@@ -95,6 +95,7 @@ tests/client/quantctl: kernels/plan client client/files client/quantctl tests/be
 tests/fuzz: kernels/plan proto tests/proto/raw_message.h absl google gtest
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
 tests/bench: client kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI
+tests/emulation: cuda
 tests/bench/gpu_bench: tests/bench/matrix
 tests/bench/cpu_bench: tests/bench/matrix
 tests/bench/matrix: kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/arith/codec.h tests/bench fmt nlohmann gtest

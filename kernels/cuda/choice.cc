@@ -116,7 +116,9 @@ EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
                        const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
   const bool runs = format.scaling == Scaling::kTensor;
-  const bool profiles = runs || format.scaling == Scaling::kMx;
+  // (Under a scale that is NaN a profile's zeros stay zeros.)
+  const bool profiles =
+      runs || (format.scaling == Scaling::kMx && !r.propagate);
   const uint32_t used =
       UsedOptions(o) & ~(profiles ? uint32_t{kOptProfile} : 0);
   if ((used & ~kFp8Knows) != 0 || format.square || plan.cols() % 8 != 0 ||

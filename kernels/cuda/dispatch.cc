@@ -1,7 +1,5 @@
 #include "kernels/cuda/dispatch.h"
 
-#include "kernels/arith/profile/global_multipliers.h"
-#include "kernels/cuda/encode/nvfp4/under_global.h"
 #include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {

@@ -7,6 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "kernels/arith/profile/global_multipliers.h"
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/plan/format.h"
@@ -40,6 +41,11 @@ cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& args,
 // The rowwise copy alone, whose blocks work with a global scale.
 cudaError_t LaunchEncodeNvfp4UnderGlobal(const EncodeArgs& args,
                                          const Queue& queue);
+// The same of one group, where `known` is what its amax decides, usable: CTAs
+// need not wait for it.
+cudaError_t LaunchEncodeNvfp4UnderKnown(const EncodeArgs& args,
+                                        const GlobalMultipliers& known,
+                                        const Queue& queue);
 // The rowwise copy alone, rounded stochastically or made by 4over6.
 cudaError_t LaunchEncodeNvfp4Stochastic(const EncodeArgs& args,
                                         const Queue& queue);

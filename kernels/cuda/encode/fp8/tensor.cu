@@ -1,6 +1,6 @@
 #include "kernels/cuda/encode/fp8/encode.cuh"
-#include "kernels/cuda/encode/quotient.cuh"
 #include "kernels/cuda/tile/packed.cuh"
+#include "kernels/cuda/tile/quotient.cuh"
 
 namespace quantd::cuda {
 namespace {

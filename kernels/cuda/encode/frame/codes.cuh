@@ -7,7 +7,7 @@
 #include "kernels/cuda/encode/frame/cell.cuh"
 #include "kernels/cuda/encode/nvfp4/nearest.cuh"
 #include "kernels/cuda/encode/nvfp4/stochastic.cuh"
-#include "kernels/cuda/encode/quotient.cuh"
+#include "kernels/cuda/tile/quotient.cuh"
 
 namespace quantd::cuda {
 

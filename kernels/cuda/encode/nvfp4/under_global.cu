@@ -4,7 +4,6 @@
 // gives the same codes.
 #include "kernels/arith/profile/numerics.h"
 #include "kernels/cuda/encode/nvfp4/nearest.cuh"
-#include "kernels/cuda/encode/nvfp4/under_global.h"
 #include "kernels/cuda/encode/nvfp4/walk.cuh"
 #include "kernels/cuda/launch.h"
 

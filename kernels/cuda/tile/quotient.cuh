@@ -1,6 +1,6 @@
 // Division of many numbers by one, without a division for each.
-#ifndef QUANTD_KERNELS_CUDA_ENCODE_QUOTIENT_CUH_
-#define QUANTD_KERNELS_CUDA_ENCODE_QUOTIENT_CUH_
+#ifndef QUANTD_KERNELS_CUDA_TILE_QUOTIENT_CUH_
+#define QUANTD_KERNELS_CUDA_TILE_QUOTIENT_CUH_
 
 #include <cstdint>
 
@@ -32,4 +32,4 @@ class Quotient {
 
 }  // namespace quantd::cuda
 
-#endif  // QUANTD_KERNELS_CUDA_ENCODE_QUOTIENT_CUH_
+#endif  // QUANTD_KERNELS_CUDA_TILE_QUOTIENT_CUH_

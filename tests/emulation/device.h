@@ -1,0 +1,253 @@
+// CUDA's device side as C++: what the preprocessor and the compiler need of it
+// before our sources. Included first, by the compiler's -include.
+#ifndef QUANTD_TESTS_EMULATION_DEVICE_H_
+#define QUANTD_TESTS_EMULATION_DEVICE_H_
+
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/emulation/ptx.h"
+#include "tests/emulation/threads.h"
+
+// From here on this is device code, of the architecture that the build names.
+#define __CUDA_ARCH__ QUANTD_EMULATED_ARCH
+#undef __shared__
+#undef __device__
+#undef __global__
+#undef __host__
+#undef __forceinline__
+#undef __noinline__
+#undef __launch_bounds__
+#undef __grid_constant__
+#undef __align__
+#define __device__
+#define __global__
+#define __host__
+#define __forceinline__ inline
+#define __noinline__
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __align__(n) alignas(n)
+// CTAs run one after the other.
+#define __shared__ static
+
+#define __builtin_assume(x) ((void)(x))
+inline bool __isGlobal(const void*) { return true; }
+
+inline uint32_t __float_as_uint(float v) { return std::bit_cast<uint32_t>(v); }
+inline int __float_as_int(float v) { return std::bit_cast<int>(v); }
+inline float __uint_as_float(uint32_t v) { return std::bit_cast<float>(v); }
+inline float __int_as_float(int v) { return std::bit_cast<float>(v); }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+// Towards zero: the sum that fp64 has, cut. (Its own rounding is far below.)
+inline float __fmaf_rz(float a, float b, float c) {
+  const double exact =
+      std::fma(static_cast<double>(a), b, static_cast<double>(c));
+  const auto rounded = static_cast<float>(exact);
+  return std::fabs(static_cast<double>(rounded)) > std::fabs(exact)
+             ? std::nextafter(rounded, 0.0f)
+             : rounded;
+}
+
+// A NaN of either kind is dropped; the C library's would keep a signalling one.
+inline float EmulatedLarger(float a, float b) {
+  return std::isnan(a) ? b : std::isnan(b) || a > b ? a : b;
+}
+inline float EmulatedSmaller(float a, float b) {
+  return std::isnan(a) ? b : std::isnan(b) || a < b ? a : b;
+}
+#define fmaxf EmulatedLarger
+#define fminf EmulatedSmaller
+
+inline int __popc(unsigned v) { return std::popcount(v); }
+inline int __ffs(int v) { return __builtin_ffs(v); }
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  return static_cast<unsigned>((uint64_t{high} << 32 | low) >> (shift & 31));
+}
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+  const uint64_t bytes = a | uint64_t{b} << 32;
+  unsigned word = 0;
+  for (int i = 0; i < 4; ++i) {
+    const unsigned which = selector >> (4 * i) & 0xF;
+    unsigned byte = static_cast<unsigned>(bytes >> (8 * (which & 7))) & 0xFF;
+    if (which & 8) byte = byte & 0x80 ? 0xFF : 0;
+    word |= byte << (8 * i);
+  }
+  return word;
+}
+template <typename F>
+unsigned OfHalves(unsigned a, unsigned b, const F& f) {
+  const auto low = static_cast<uint16_t>(
+      f(static_cast<uint16_t>(a), static_cast<uint16_t>(b)));
+  const auto high = static_cast<uint16_t>(
+      f(static_cast<uint16_t>(a >> 16), static_cast<uint16_t>(b >> 16)));
+  return low | unsigned{high} << 16;
+}
+inline unsigned __vminu2(unsigned a, unsigned b) {
+  return OfHalves(a, b, [](uint16_t x, uint16_t y) { return std::min(x, y); });
+}
+inline unsigned __vmaxu2(unsigned a, unsigned b) {
+  return OfHalves(a, b, [](uint16_t x, uint16_t y) { return std::max(x, y); });
+}
+inline unsigned __vimin3_u16x2(unsigned a, unsigned b, unsigned c) {
+  return __vminu2(__vminu2(a, b), c);
+}
+inline int __vimin3_s32(int a, int b, int c) { return std::min({a, b, c}); }
+inline unsigned __viaddmin_u16x2(unsigned a, unsigned b, unsigned c) {
+  const unsigned sum =
+      OfHalves(a, b, [](uint16_t x, uint16_t y) { return x + y; });
+  return __vminu2(sum, c);
+}
+using std::max;
+using std::min;
+inline int64_t min(int64_t a, int b) { return std::min<int64_t>(a, b); }
+inline uint32_t min(uint32_t a, int b) {
+  return std::min<uint32_t>(a, static_cast<uint32_t>(b));
+}
+
+template <typename T>
+T __ldg(const T* p) {
+  return *p;
+}
+inline size_t __cvta_generic_to_shared(const void* p) {
+  return ::emulation::ToShared(p);
+}
+[[noreturn]] inline void __trap() { std::abort(); }
+
+// --- the host's side, by the kernel's type ----------------------------------
+
+template <typename... Formal>
+cudaError_t cudaFuncSetAttribute(void (*)(Formal...), cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+template <typename... Formal>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
+                                  void (*)(Formal...)) {
+  *attributes = {};
+  return cudaSuccess;
+}
+#define cudaLaunchKernelEx EmulatedLaunchKernelEx
+template <typename... Formal, typename... Actual>
+cudaError_t EmulatedLaunchKernelEx(const cudaLaunchConfig_t* c,
+                                   void (*kernel)(Formal...),
+                                   const Actual&... arguments) {
+  ::emulation::Launch(c->gridDim, c->blockDim, c->dynamicSmemBytes, c->stream,
+                      kernel, arguments...);
+  return cudaSuccess;
+}
+
+// --- lanes ------------------------------------------------------------------
+
+namespace emulation {
+template <typename T, typename F>
+T OfLanes(unsigned mask, T own, const F& f) {
+  T all[32];
+  std::memcpy(all, Exchange(mask, &own, sizeof(T)), sizeof(all));
+  return f(all);
+}
+inline unsigned Lane() { return current->linear % 32; }
+}  // namespace emulation
+
+template <typename T>
+T __shfl_sync(unsigned mask, T v, int from) {
+  return ::emulation::OfLanes(mask, v,
+                              [&](const T* all) { return all[from & 31]; });
+}
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T v, int bits) {
+  const unsigned lane = ::emulation::Lane() ^ static_cast<unsigned>(bits);
+  return ::emulation::OfLanes(mask, v,
+                              [&](const T* all) { return all[lane & 31]; });
+}
+inline unsigned __ballot_sync(unsigned mask, bool v) {
+  return ::emulation::OfLanes<unsigned>(mask, v ? 1 : 0,
+                                        [&](const unsigned* all) {
+                                          unsigned word = 0;
+                                          for (unsigned i = 0; i < 32; ++i) {
+                                            if (mask >> i & 1 && all[i] != 0)
+                                              word |= 1u << i;
+                                          }
+                                          return word;
+                                        });
+}
+inline bool __any_sync(unsigned mask, bool v) {
+  return __ballot_sync(mask, v) != 0;
+}
+inline bool __all_sync(unsigned mask, bool v) {
+  return __ballot_sync(mask, v) == mask;
+}
+template <typename T>
+T __reduce_max_sync(unsigned mask, T v) {
+  return ::emulation::OfLanes(mask, v, [&](const T* all) {
+    T most = v;
+    for (unsigned i = 0; i < 32; ++i) {
+      if (mask >> i & 1) most = std::max(most, all[i]);
+    }
+    return most;
+  });
+}
+template <typename T>
+T __reduce_add_sync(unsigned mask, T v) {
+  return ::emulation::OfLanes(mask, v, [&](const T* all) {
+    T sum = 0;
+    for (unsigned i = 0; i < 32; ++i) {
+      if (mask >> i & 1) sum += all[i];
+    }
+    return sum;
+  });
+}
+// Lanes may meet in smaller parts than they could: each is alone here.
+inline unsigned __activemask() { return 1u << ::emulation::Lane(); }
+template <typename T>
+unsigned __match_any_sync(unsigned mask, T v) {
+  return ::emulation::OfLanes<uint64_t>(
+      mask, static_cast<uint64_t>(v), [&](const uint64_t* all) {
+        uint64_t same = 0;
+        for (unsigned i = 0; i < 32; ++i) {
+          if (mask >> i & 1 && all[i] == static_cast<uint64_t>(v))
+            same |= 1u << i;
+        }
+        return same;
+      });
+}
+inline void __syncwarp(unsigned mask = 0xFFFFFFFFu) {
+  (void)__ballot_sync(mask, true);
+}
+inline void __syncthreads() {
+  const dim3& size = ::emulation::current->block_size;
+  ::emulation::Barrier(0, size.x * size.y * size.z, true);
+}
+
+// --- atomics ----------------------------------------------------------------
+
+template <typename T>
+T atomicMax(T* p, T v) {
+  const T before = *p;
+  *p = std::max(before, v);
+  return before;
+}
+template <typename T>
+T atomicOr(T* p, T v) {
+  const T before = *p;
+  *p = before | v;
+  return before;
+}
+template <typename T, typename V>
+T atomicAdd(T* p, V v) {
+  const T before = *p;
+  *p = before + static_cast<T>(v);
+  return before;
+}
+
+#endif  // QUANTD_TESTS_EMULATION_DEVICE_H_

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Plants faults into CUDA's sources and sees that the emulation finds them.
+
+    faults.py BUILD
+
+BUILD is a build folder of the preset "emulated" with contract_test in it. Each
+fault is a change of one line; what it is in is compiled anew, linked with the
+rest, and a part of the contract must fail that run.sh has seen pass.
+"""
+
+import dataclasses
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HERE = ROOT / "tests/emulation"
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    name: str
+    file: str  # in kernels/cuda, as what follows
+    before: str
+    after: str
+    source: str
+    tests: str
+    seed: int = 0  # of the order of threads: see threads.cc
+
+
+NVFP4 = "FormatsContract.EveryCombination/nvfp4"
+FAULTS = [
+    Fault(
+        "a missing barrier",
+        "encode/nvfp4/squares.cu",
+        "Team::Sync();  // they are complete",
+        "// they are complete",
+        "encode/nvfp4/squares.cu",
+        NVFP4 + "_2d",
+        seed=1,
+    ),
+    Fault(
+        "a copy that nobody waits for",
+        "encode/nvfp4/walk.cuh",
+        "Arrived<kAhead>();",
+        "Arrived<kAhead + 1>();",
+        "encode/nvfp4/rows.cu",
+        NVFP4,
+    ),
+    Fault(
+        "a wrong phase",
+        "tile/stream.cuh",
+        "WaitFor(&control_->full[full_], parity_);",
+        "WaitFor(&control_->full[full_], parity_ ^ 1);",
+        "encode/nvfp4/tiles.cu",
+        NVFP4,
+    ),
+    Fault(
+        "a race in shared memory",
+        "encode/nvfp4/tile_lines.cuh",
+        "  __syncwarp();\n",
+        "",
+        "encode/nvfp4/tiles.cu",
+        NVFP4,
+        seed=1,
+    ),
+    Fault(
+        "a tile out of range",
+        "tile/order.cuh",
+        "return tile->chunk < chunks();",
+        "return true;",
+        "encode/nvfp4/tiles.cu",
+        NVFP4,
+    ),
+    Fault(
+        "a wrong fragment",
+        "ptx/fragments.cuh",
+        '"r"(b0), "r"(b1));',
+        '"r"(b1), "r"(b0));',
+        "encode/nvfp4/tiles.cu",
+        NVFP4,
+    ),
+]
+
+
+def output_of(command: list[str], cwd: pathlib.Path) -> str:
+    return subprocess.run(
+        command, cwd=cwd, check=True, capture_output=True, text=True
+    ).stdout
+
+
+class Builder:
+    """Links contract_test with another object for one source."""
+
+    def __init__(self, build: pathlib.Path, folder: pathlib.Path):
+        self.build = build
+        self.folder = folder
+        database = output_of(["ninja", "-t", "commands", "contract_test"], build)
+        self.commands = database.splitlines()
+
+    def _compile(self, source: str, overlay: pathlib.Path) -> pathlib.Path:
+        """The object of a source under the overlay's headers."""
+        end = f"kernels/cuda/{source}"
+        translated = self.folder / "kernel.cc"
+        for command in self.commands:
+            if f"{ROOT}/{end} " in command and " -E " in command:
+                own = overlay / "kernels/cuda" / source
+                command = command.replace(f"-I{ROOT} ", f"-I{overlay} -I{ROOT} ")
+                if own.exists():
+                    command = command.replace(f"{ROOT}/{end} ", f"{own} ")
+                out = re.search(r"-o (\S+)\.ii", command)
+                assert out, command
+                command = command.replace(out.group(1), str(translated))
+                subprocess.run(command, shell=True, check=True, cwd=self.build)
+        for command in self.commands:
+            if f"{end}.cc.o " in command and " -c " in command:
+                made = self.folder / "kernel.o"
+                command = re.sub(r" -o \S+", f" -o {made}", command)
+                command = re.sub(r" -c \S+", f" -c {translated}", command)
+                subprocess.run(command, shell=True, check=True, cwd=self.build)
+                return made
+        sys.exit(f"faults.py: nothing compiles {source}")
+
+    def link(self, fault: Fault, overlay: pathlib.Path) -> pathlib.Path:
+        made = self._compile(fault.source, overlay)
+        link = self.commands[-1]
+        archive = re.search(r"\S*libquantd_kernels\.a", link)
+        assert archive, link
+        # What an object has is not taken from the archive behind it.
+        link = link.replace(archive.group(), f"{made} {archive.group()}")
+        program = self.folder / "contract_test"
+        link = link.replace("-o tests/kernels/contract_test", f"-o {program}")
+        subprocess.run(link, shell=True, check=True, cwd=self.build)
+        return program
+
+
+def passes(program: pathlib.Path, fault: Fault) -> bool:
+    environment = {
+        **os.environ,
+        "QUANTD_CONTRACT_STRIDE": "5",
+        "QUANTD_EMULATION_SEED": str(fault.seed),
+    }
+    try:
+        done = subprocess.run(
+            [str(program), f"--gtest_filter={fault.tests}"],
+            env=environment, capture_output=True, timeout=120, check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def main() -> int:
+    build = pathlib.Path(sys.argv[1]).resolve()
+    missed = 0
+    for fault in FAULTS:
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            text = (ROOT / "kernels/cuda" / fault.file).read_text()
+            assert fault.before in text, f"{fault.file}: no {fault.before!r}"
+            changed = folder / "overlay/kernels/cuda" / fault.file
+            changed.parent.mkdir(parents=True)
+            changed.write_text(text.replace(fault.before, fault.after))
+            program = Builder(build, folder).link(fault, folder / "overlay")
+            found = not passes(program, fault)
+        print(f"{fault.name}: {'found' if found else 'NOT FOUND'}", flush=True)
+        missed += not found
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

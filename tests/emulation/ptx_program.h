@@ -1,0 +1,34 @@
+// A parsed piece of PTX, for ptx.cc and the instructions.
+#ifndef QUANTD_TESTS_EMULATION_PTX_PROGRAM_H_
+#define QUANTD_TESTS_EMULATION_PTX_PROGRAM_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/emulation/ptx_values.h"
+
+namespace emulation {
+
+struct Instruction;
+using Handler = void (*)(Frame&, const Instruction&);
+
+struct Instruction {
+  Handler run;
+  std::string name;
+  int guard = -1;  // a predicate's register
+  std::vector<Argument> arguments;
+};
+
+// Instructions of whole warps.
+void LoadMatrices(Frame& f, const Instruction& i);
+void LoadMatricesTransposed(Frame& f, const Instruction& i);
+void MultiplyBf16(Frame& f, const Instruction& i);
+void MultiplyHalf(Frame& f, const Instruction& i);
+
+// What an instruction does; ends the program where there is none of that name.
+Handler FindInstruction(const std::string& name);
+
+}  // namespace emulation
+
+#endif  // QUANTD_TESTS_EMULATION_PTX_PROGRAM_H_

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# CUDA's kernels without a GPU: builds the preset "emulated", holds its device
+# cuda:0 to the golden vectors and to a part of the contract, with threads in
+# two orders, and sees that planted faults are found.
+#
+#   tests/emulation/run.sh [STRIDE]   one combination in so many (default 97)
+#
+# Exits with 77 where the CUDA toolkit's headers are not.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+stride=${1:-97}
+
+if ! ls "${CUDA_HOME:-/usr/local/cuda}/include/cuda_runtime_api.h" \
+  /usr/include/cuda_runtime_api.h >/dev/null 2>&1 &&
+  [ ! -e /usr/local/cuda/include/cuda_runtime_api.h ]; then
+  echo "SKIPPED: the CUDA toolkit's headers are not here" >&2
+  exit 77
+fi
+cmake --preset emulated >/dev/null
+cmake --build --preset emulated -j "$(nproc)" --target golden_test contract_test
+tests=build/emulated/tests/kernels
+"$tests/golden_test" --gtest_brief=1 --gtest_filter='*cuda*'
+for seed in 0 1; do
+  echo "the contract, one combination in $stride, order of threads $seed"
+  QUANTD_CONTRACT_STRIDE=$stride QUANTD_EMULATION_SEED=$seed \
+    "$tests/contract_test" --gtest_brief=1 \
+    --gtest_filter='FormatsContract.*:ProfilesContract.*:ShardsContract.*-*Large*:*LongRow*:*AroundPowers*'
+done
+tests/emulation/faults.py build/emulated

@@ -1,0 +1,232 @@
+#include "tests/emulation/threads.h"
+
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace emulation {
+namespace {
+
+constexpr size_t kStack = size_t{256} << 10;
+constexpr size_t kMaxThreads = 1024;
+constexpr size_t kMaxShared = size_t{227} << 10;
+
+struct Fiber {
+  Thread thread;
+  jmp_buf at;
+  bool started = false;
+  bool done = false;
+  uint64_t exchanges = 0;
+};
+
+// A meeting of the lanes of a mask: two rounds of values, since those of one
+// are read while the next begins.
+struct Meeting {
+  unsigned mask = 0;
+  unsigned here[2] = {};
+  uint64_t round = 0;
+  std::byte values[2][32][64];
+  size_t size = 0;
+};
+
+struct CtaBarrier {
+  unsigned here = 0;
+  uint64_t phase = 0;
+};
+
+struct Cta {
+  std::vector<Fiber> fibers;
+  std::vector<unsigned> order;
+  unsigned running = 0;  // place in the order
+  unsigned left = 0;
+  uint64_t idle = 0;  // turns since somebody got on
+  // By warp and mask.
+  std::map<std::pair<unsigned, unsigned>, std::unique_ptr<Meeting>> meetings;
+  std::map<std::pair<unsigned, unsigned>, uint64_t> rounds;  // by thread, mask
+  CtaBarrier barriers[16];
+  const std::function<void()>* kernel = nullptr;
+};
+
+Cta* cta = nullptr;
+jmp_buf scheduler;
+std::byte* stacks = nullptr;
+std::mutex one_launch;
+void (*at_end)() = nullptr;
+
+[[noreturn]] void Die(const char* why) {
+  std::fprintf(stderr, "emulation: %s (thread %u of CTA %u,%u)\n", why,
+               current->linear, current->block.x, current->block.y);
+  std::abort();
+}
+
+void Begin() {
+  (*cta->kernel)();
+  Fiber& self = cta->fibers[cta->order[cta->running]];
+  self.done = true;
+  --cta->left;
+  GotOn();
+  _longjmp(scheduler, 1);
+}
+
+void Start(Fiber& fiber) {
+  fiber.started = true;
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = stacks + kStack * fiber.thread.linear;
+  context.uc_stack.ss_size = kStack;
+  context.uc_link = nullptr;
+  makecontext(&context, Begin, 0);
+  setcontext(&context);
+}
+
+void RunCta(Cta& made) {
+  cta = &made;
+  while (made.left > 0) {
+    for (unsigned i = 0; i < made.order.size(); ++i) {
+      Fiber& fiber = made.fibers[made.order[i]];
+      if (fiber.done) continue;
+      made.running = i;
+      current = &fiber.thread;
+      if (_setjmp(scheduler) == 0) {
+        if (fiber.started) _longjmp(fiber.at, 1);
+        Start(fiber);
+      }
+    }
+    if (made.left > 0 && ++made.idle > 100000) Die("nobody gets on");
+  }
+  cta = nullptr;
+}
+
+// QUANTD_EMULATION_SEED: 0 for threads by their numbers, else a permutation.
+std::vector<unsigned> OrderOf(unsigned threads, uint64_t launch) {
+  static const char* const seed = std::getenv("QUANTD_EMULATION_SEED");
+  std::vector<unsigned> order(threads);
+  std::iota(order.begin(), order.end(), 0u);
+  if (seed != nullptr && std::atoi(seed) != 0) {
+    std::mt19937_64 random(static_cast<uint64_t>(std::atoi(seed)) * 1000003 +
+                           launch);
+    std::shuffle(order.begin(), order.end(), random);
+  }
+  return order;
+}
+
+}  // namespace
+
+Thread* current = nullptr;
+alignas(1024) static std::byte shared_memory[kMaxShared];
+std::byte* dynamic_shared = shared_memory;
+
+void Yield() {
+  Fiber& self = cta->fibers[cta->order[cta->running]];
+  if (_setjmp(self.at) == 0) _longjmp(scheduler, 1);
+}
+void GotOn() { cta->idle = 0; }
+void AtEndOfCta(void (*check)()) { at_end = check; }
+
+const std::byte* Exchange(unsigned mask, const void* mine, size_t size) {
+  const unsigned warp = current->linear / 32;
+  const unsigned lane = current->linear % 32;
+  if ((mask >> lane & 1) == 0) Die("a lane is not in its own mask");
+  if (size > 64) Die("too much to exchange");
+  auto& place = cta->meetings[{warp, mask}];
+  if (!place) {
+    place = std::make_unique<Meeting>();
+    place->mask = mask;
+  }
+  Meeting& m = *place;
+  uint64_t& round = cta->rounds[{current->linear, mask}];
+  const unsigned side = round % 2;
+  std::memcpy(m.values[side][lane], mine, size);
+  m.here[side] |= 1u << lane;
+  ++round;
+  if (m.here[side] == mask) {
+    m.here[side] = 0;
+    m.round = round;
+    GotOn();
+  }
+  while (m.round < round) Yield();
+  // Packed, so that callers index by lane.
+  static std::byte packed[32][64];
+  static std::byte out[32 * 64];
+  std::memcpy(packed, m.values[side], sizeof(packed));
+  for (unsigned i = 0; i < 32; ++i)
+    std::memcpy(out + i * size, packed[i], size);
+  return out;
+}
+
+void Barrier(unsigned number, unsigned threads, bool waits) {
+  CtaBarrier& b = cta->barriers[number];
+  const uint64_t phase = b.phase;
+  if (++b.here == threads) {
+    b.here = 0;
+    ++b.phase;
+    GotOn();
+  }
+  while (waits && b.phase == phase) Yield();
+}
+
+uint32_t ToShared(const void* p) {
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(p));
+}
+// (All static memory of the program is within 2 GiB of this.)
+std::byte* FromShared(uint32_t address) {
+  const auto near = reinterpret_cast<uintptr_t>(shared_memory);
+  const auto away = static_cast<int32_t>(address - static_cast<uint32_t>(near));
+  return reinterpret_cast<std::byte*>(near + static_cast<intptr_t>(away));
+}
+
+void Run(dim3 grid, dim3 block, size_t shared,
+         const std::function<void()>& kernel) {
+  const std::lock_guard lock(one_launch);
+  static uint64_t launches = 0;
+  ++launches;
+  const unsigned threads = block.x * block.y * block.z;
+  if (threads > kMaxThreads || shared > kMaxShared) {
+    std::fprintf(stderr, "emulation: %u threads, %zu bytes\n", threads, shared);
+    std::abort();
+  }
+  if (stacks == nullptr) {
+    stacks = static_cast<std::byte*>(
+        mmap(nullptr, kStack * kMaxThreads, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (stacks == MAP_FAILED) std::abort();
+  }
+  const std::vector<unsigned> order = OrderOf(threads, launches);
+  for (unsigned z = 0; z < grid.z; ++z) {
+    for (unsigned y = 0; y < grid.y; ++y) {
+      for (unsigned x = 0; x < grid.x; ++x) {
+        Cta made;
+        made.fibers.resize(threads);
+        made.order = order;
+        made.left = threads;
+        made.kernel = &kernel;
+        for (unsigned i = 0; i < threads; ++i) {
+          Thread& t = made.fibers[i].thread;
+          t.thread = {i % block.x, i / block.x % block.y,
+                      i / block.x / block.y};
+          t.block = {x, y, z};
+          t.block_size = block;
+          t.grid_size = grid;
+          t.linear = i;
+        }
+        // What a CTA does not write is not what the one before left.
+        std::memset(shared_memory, 0xA5, shared);
+        RunCta(made);
+        if (at_end != nullptr) at_end();
+      }
+    }
+  }
+}
+
+}  // namespace emulation

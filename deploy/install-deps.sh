@@ -40,6 +40,8 @@ python3-pytest|the tests of the Python package
 # Who only builds and runs quantd does without.
 checks='
 clang-format-14|the format of sources, the same everywhere
+clang|the fuzzer of what comes from outside, libFuzzer
+llvm|which lines the fuzzer reached
 shellcheck|mistakes in scripts
 codespell|mistakes in words
 dpkg-dev|source packages, of which the Python wheel is linked

@@ -46,6 +46,8 @@ shellcheck|mistakes in scripts
 codespell|mistakes in words
 dpkg-dev|source packages, of which the Python wheel is linked
 python3-venv|the Python wheel
+haproxy|the edge, and the test of it
+curl|calls that no gRPC client would make
 '
 case "${1:-}" in
   --checks | --list) packages=$packages$checks ;;

@@ -52,30 +52,30 @@ bool IsOfKubernetes(std::string_view name) {
          absl::ascii_isdigit(name[port + 6]);
 }
 
-// The first line with a # in quotes, from 1 on; 0: there is none. CLI11 takes
-// what follows it for a comment all the same, and half a value for the whole.
-int LineOfQuotedHash(std::string_view text) {
+// The first line, from 1 on, with a # in quotes or a quote without its end; 0:
+// there is none. CLI11 takes what follows a # for a comment wherever it is, and
+// half a value for the whole.
+int LineOfBadQuotes(std::string_view text) {
   int line = 1;
   char quote = 0;
   bool in_comment = false;
   for (const char c : text) {
     if (c == '\n') {
+      if (quote != 0) return line;
       ++line;
-      quote = 0;
       in_comment = false;
     } else if (in_comment) {
       continue;
-    } else if (quote == 0 && c == '#') {
-      in_comment = true;
     } else if (c == '#') {
-      return line;
+      if (quote != 0) return line;
+      in_comment = true;
     } else if (quote == 0 && (c == '"' || c == '\'')) {
       quote = c;
     } else if (c == quote) {
       quote = 0;
     }
   }
-  return 0;
+  return quote != 0 ? line : 0;
 }
 
 std::string Quoted(const Setting& setting) {
@@ -151,10 +151,11 @@ absl::Status Configuration::ReadFile(const std::string& path) {
     return absl::InvalidArgumentError(
         fmt::format("{}: {}: {}", what, key, why));
   };
-  if (const int line = LineOfQuotedHash(*text); line > 0) {
+  if (const int line = LineOfBadQuotes(*text); line > 0) {
     return refuse(fmt::format("line {}", line),
-                  "a value with a # cannot be read from a file; name the file "
-                  "that it is without one, or use the flag or the variable");
+                  "a quote without its end, or with a # in it, which cannot be "
+                  "read from a file; use the flag or the variable for such a "
+                  "value");
   }
   std::vector<CLI::ConfigItem> items;
   try {

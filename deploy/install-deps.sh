@@ -40,10 +40,14 @@ python3-pytest|the tests of the Python package
 # Who only builds and runs quantd does without.
 checks='
 clang-format-14|the format of sources, the same everywhere
+clang|the fuzzer of what comes from outside, libFuzzer
+llvm|which lines the fuzzer reached
 shellcheck|mistakes in scripts
 codespell|mistakes in words
 dpkg-dev|source packages, of which the Python wheel is linked
 python3-venv|the Python wheel
+haproxy|the edge, and the test of it
+curl|calls that no gRPC client would make
 '
 case "${1:-}" in
   --checks | --list) packages=$packages$checks ;;

@@ -52,6 +52,32 @@ bool IsOfKubernetes(std::string_view name) {
          absl::ascii_isdigit(name[port + 6]);
 }
 
+// The first line, from 1 on, with a # in quotes or a quote without its end; 0:
+// there is none. CLI11 takes what follows a # for a comment wherever it is, and
+// half a value for the whole.
+int LineOfBadQuotes(std::string_view text) {
+  int line = 1;
+  char quote = 0;
+  bool in_comment = false;
+  for (const char c : text) {
+    if (c == '\n') {
+      if (quote != 0) return line;
+      ++line;
+      in_comment = false;
+    } else if (in_comment) {
+      continue;
+    } else if (c == '#') {
+      if (quote != 0) return line;
+      in_comment = true;
+    } else if (quote == 0 && (c == '"' || c == '\'')) {
+      quote = c;
+    } else if (c == quote) {
+      quote = 0;
+    }
+  }
+  return quote != 0 ? line : 0;
+}
+
 std::string Quoted(const Setting& setting) {
   const std::string& v = setting.value;
   const bool number = v.find_first_not_of("0123456789") == std::string::npos;
@@ -125,6 +151,12 @@ absl::Status Configuration::ReadFile(const std::string& path) {
     return absl::InvalidArgumentError(
         fmt::format("{}: {}: {}", what, key, why));
   };
+  if (const int line = LineOfBadQuotes(*text); line > 0) {
+    return refuse(fmt::format("line {}", line),
+                  "a quote without its end, or with a # in it, which cannot be "
+                  "read from a file; use the flag or the variable for such a "
+                  "value");
+  }
   std::vector<CLI::ConfigItem> items;
   try {
     std::istringstream stream(*text);

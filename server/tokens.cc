@@ -27,6 +27,17 @@ std::string_view Stripped(std::string_view text) {
 
 }  // namespace
 
+std::optional<TokenHashes::Hash> TokenHashes::HashOf(std::string_view token) {
+  Hash hash;
+  unsigned int size = 0;
+  if (EVP_Digest(token.data(), token.size(), hash.data(), &size, EVP_sha256(),
+                 nullptr) != 1 ||
+      size != hash.size()) {
+    return std::nullopt;
+  }
+  return hash;
+}
+
 absl::StatusOr<TokenHashes> TokenHashes::Load(const std::string& path) {
   const std::string what = fmt::format("--token-file {}", path);
   const auto text = security::ReadSmallFile(what, path);
@@ -52,6 +63,13 @@ absl::StatusOr<TokenHashes> TokenHashes::Load(const std::string& path) {
           "SHA-256; make one with: printf %s \"$TOKEN\" | sha256sum",
           what, number));
     }
+    // No call brings such a token, and whoever made the line meant another.
+    if (hash == HashOf("")) {
+      return absl::FailedPreconditionError(fmt::format(
+          "{}: line {} is the SHA-256 of nothing: the variable was empty when "
+          "the line was made; make it anew: printf %s \"$TOKEN\" | sha256sum",
+          what, number));
+    }
     if (tokens.hashes_.size() == kMostTokens) {
       return absl::FailedPreconditionError(
           fmt::format("{}: more than {} tokens", what, kMostTokens));
@@ -68,16 +86,11 @@ absl::StatusOr<TokenHashes> TokenHashes::Load(const std::string& path) {
 }
 
 bool TokenHashes::Knows(std::string_view token) const {
-  Hash hash;
-  unsigned int size = 0;
-  if (EVP_Digest(token.data(), token.size(), hash.data(), &size, EVP_sha256(),
-                 nullptr) != 1 ||
-      size != hash.size()) {
-    return false;
-  }
+  const std::optional<Hash> hash = HashOf(token);
+  if (!hash) return false;
   bool known = false;
   for (const Hash& one : hashes_) {
-    known |= CRYPTO_memcmp(one.data(), hash.data(), hash.size()) == 0;
+    known |= CRYPTO_memcmp(one.data(), hash->data(), hash->size()) == 0;
   }
   return known;
 }

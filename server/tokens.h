@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,7 @@ namespace quantd {
 class TokenHashes {
  public:
   // Reads --token-file. FAILED_PRECONDITION, with words for the operator, for
-  // a file that cannot be read, is malformed or names no token.
+  // a file that cannot be read, is malformed, names no token or an empty one.
   static absl::StatusOr<TokenHashes> Load(const std::string& path);
 
   // In a time that does not tell how near a wrong token comes.
@@ -30,6 +31,9 @@ class TokenHashes {
 
  private:
   using Hash = std::array<uint8_t, 32>;
+  // nullopt: this OpenSSL has no SHA-256.
+  static std::optional<Hash> HashOf(std::string_view token);
+
   std::vector<Hash> hashes_;
 };
 

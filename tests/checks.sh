@@ -49,7 +49,7 @@ done | sort -u)
 # listed REGEX: those whose path matches.
 listed() { printf '%s\n' "${files[@]}" | grep -E "$1"; }
 # What people wrote, not machines or lawyers.
-prose() { listed '' | grep -vE '^LICENSE$|\.(json|pem|safetensors)$'; }
+prose() { listed '' | grep -vE '^LICENSE$|\.(json|pem|safetensors|zip)$'; }
 
 missing() { echo "$1 is not here"; return 77; }
 

@@ -92,7 +92,8 @@ tests/client/memory: client client/memory kernels/device proto/memory tests/benc
 tests/client/net: kernels/plan proto/net client client/net client/parts/error_details.h tests/bench/rpc_process.h tests/client tests/testing absl fmt messages
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint
 tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
-tests/fuzz: kernels/plan proto tests/proto/raw_message.h absl google gtest
+tests/fuzz: kernels/device kernels/plan proto tests/fuzz/targets client tests/proto/raw_message.h absl google gtest
+tests/fuzz/targets: kernels/plan proto/memory client client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server server/memory tests/fuzz absl fmt google nlohmann
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
 tests/bench: client kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI
 tests/emulation: cuda

@@ -82,6 +82,11 @@ template <typename T>
 absl::StatusOr<T> ReadObject(const std::string& path, size_t most) {
   const auto text = ReadText(path, most);
   if (!text.ok()) return text.status();
+  if (NestsTooDeep(*text)) {
+    return Bad(path, fmt::format("JSON of more than {} objects and lists "
+                                 "within each other",
+                                 kMostNested));
+  }
   try {
     T json = T::parse(*text);
     if (!json.is_object()) {
@@ -97,6 +102,23 @@ absl::StatusOr<T> ReadObject(const std::string& path, size_t most) {
 }
 
 }  // namespace
+
+bool NestsTooDeep(std::string_view json) {
+  int depth = 0;
+  bool in_text = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (c == '"') in_text = !in_text;
+    if (in_text) {
+      if (c == '\\') ++i;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMostNested) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
 
 absl::StatusOr<std::string> ReadText(const std::string& path, size_t most) {
   const auto file = InputFile::Open(path);

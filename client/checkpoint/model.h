@@ -23,6 +23,12 @@ using Json = nlohmann::ordered_json;
 
 inline constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
+// Objects and lists within each other; real files have ten. What copies,
+// compares or writes JSON calls itself for each, and a file of brackets alone
+// would take all of the stack.
+inline constexpr int kMostNested = 200;
+bool NestsTooDeep(std::string_view json);
+
 // Whole: a file of at most `most` bytes as text.
 absl::StatusOr<std::string> ReadText(const std::string& path, size_t most);
 // INVALID_ARGUMENT names the path and says what is no JSON object about it.

@@ -117,6 +117,13 @@ TEST(TokenTest, FilesAreRead) {
     EXPECT_EQ(refused.status().message().find("clear"), std::string::npos);
   }
   EXPECT_FALSE(TokenHashes::Load(dir / "absent").ok());
+  // What "printf %s $TOKEN | sha256sum" makes where there is no such variable.
+  const auto empty = load(
+      "# ours\n"
+      "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(empty.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(empty.status().message()),
+              testing::HasSubstr("line 2 is the SHA-256 of nothing"));
 }
 
 }  // namespace

@@ -95,6 +95,12 @@ TEST_F(ConfigurationTest, BadFilesAreRefusedByKey) {
   ExpectRefused(Check("max-wait-ms = \"soon\"\n"), {"max-wait-ms", "soon"});
   ExpectRefused(Check("max-wait-ms = -1\n"), {"max-wait-ms"});
   ExpectRefused(Check("[server]\nlisten = \"127.0.0.1:0\"\n"), {"sections"});
+  // It was read as "/a, quote and all. In comments it is a letter like others.
+  ExpectRefused(Check("# it's #1\nlisten = \"127.0.0.1:0\"  # \"#\"\n"
+                      "port-file = \"/a#b\"\n"),
+                {"line 3", "with a # in it"});
+  ExpectRefused(Check("port-file = \"/a\n#b\"\n"),
+                {"line 1", "a quote without its end"});
   ExpectRefused(Check("max-waiting = 1\nmax-waiting = 2\n"),
                 {"more than once"});
   ExpectRefused(Check("max-waiting = 1\nslots = 1\nmax-waiting = 2\n"),

@@ -173,6 +173,12 @@ class PartRules {
     const auto find = [&](const std::string& what) {
       findings_.Add("label", module, what);
     };
+    if (NestsTooDeep(text)) {
+      return find(
+          fmt::format("its comfy_quant has more than {} objects and lists "
+                      "within each other",
+                      kMostNested));
+    }
     const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) {
       find(json.is_discarded()

@@ -140,6 +140,22 @@ TEST_F(ModelTest, AConfigThatIsNoJsonIsNamed) {
   EXPECT_THAT(Refusal(), HasSubstr("more than such a file may have"));
 }
 
+// Copying such a tree, or writing it, took all of the stack.
+TEST_F(ModelTest, AConfigOfBracketsAloneIsRefused) {
+  const auto nested = [](size_t depth) {
+    return "{\"x\": " + std::string(depth, '[') + std::string(depth, ']') + "}";
+  };
+  WriteFile(At("m/config.json"), nested(2'000'000));
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("config.json"),
+                               HasSubstr("more than 200 objects and lists")));
+  // Brackets in texts are none.
+  WriteFile(At("m/config.json"),
+            "{\"x\": \"\\\"" + std::string(300, '[') + "\"}");
+  EXPECT_THAT(Model::Open(At("m")), IsOk());
+  WriteFile(At("m/config.json"), nested(199));
+  EXPECT_THAT(Model::Open(At("m")), IsOk());
+}
+
 TEST_F(ModelTest, ManyFilesNeedAnIndex) {
   std::filesystem::remove(At("m/model.safetensors.index.json"));
   EXPECT_THAT(Refusal(), HasSubstr("2 .safetensors files and no index"));

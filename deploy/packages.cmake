@@ -1,0 +1,59 @@
+# Debian packages: `cpack -G DEB` in a build folder, where everything but the
+# tests has been built. quantd is the server with its unit, quantctl the tool
+# with its manual, libquantd-dev the SDK: archives, headers and quantd.proto.
+include(GNUInstallDirs)
+# Making packages builds nothing: the tests would be built, too.
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
+
+# Where systemd looks, whatever the libraries' folder is called.
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/systemd/quantd.service
+  DESTINATION lib/systemd/system COMPONENT server)
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/systemd/sysusers.conf
+  DESTINATION lib/sysusers.d RENAME quantd.conf COMPONENT server)
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/systemd/cuda.conf
+    ${CMAKE_CURRENT_LIST_DIR}/README.md
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/quantd COMPONENT server)
+foreach(pair "server quantd" "tools quantctl" "sdk libquantd-dev")
+  separate_arguments(pair)
+  list(GET pair 0 component)
+  list(GET pair 1 package)
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} RENAME copyright
+    COMPONENT ${component})
+endforeach()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_VENDOR quantd)
+set(CPACK_PACKAGE_CONTACT "the maintainers of quantd <root@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "quantization of tensors")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
+set(CPACK_COMPONENTS_ALL server tools manual sdk)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+# What the programs are linked with, at the versions that they need.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+
+set(CPACK_DEBIAN_SERVER_PACKAGE_NAME quantd)
+set(CPACK_DEBIAN_SERVER_DESCRIPTION
+  "server that quantizes tensors for gRPC clients, on GPUs or the CPU")
+set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_EXTRA
+  ${CMAKE_CURRENT_LIST_DIR}/systemd/postinst
+  ${CMAKE_CURRENT_LIST_DIR}/systemd/prerm)
+set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME quantctl)
+set(CPACK_DEBIAN_TOOLS_DESCRIPTION
+  "quantizes tensors and whole models from a shell, with quantd or without it")
+set(CPACK_DEBIAN_SDK_PACKAGE_NAME libquantd-dev)
+set(CPACK_DEBIAN_SDK_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_SDK_DESCRIPTION "C++ client of quantd: archives and headers")
+# What find_package(quantd) finds by itself.
+set(CPACK_DEBIAN_SDK_PACKAGE_DEPENDS
+  "libabsl-dev, libfmt-dev, libgrpc++-dev, libprotobuf-dev, libssl-dev")
+include(CPack)
+cpack_add_component(server GROUP server)
+cpack_add_component(tools GROUP tools)
+cpack_add_component(manual GROUP tools)
+cpack_add_component(sdk GROUP sdk)

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Connections that an edge should end.
+
+    edge_check.py PORT MOST     at most so many of an address at once
+    edge_check.py PORT idle     those that say nothing, or half a header
+"""
+
+import socket
+import ssl
+import sys
+import time
+
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+
+
+def connect(port):
+    plain = socket.create_connection(("127.0.0.1", port), 5)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    return context.wrap_socket(plain)
+
+
+def ended(connection, seconds):
+    """Whether the peer closes it within that time."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        connection.settimeout(max(0.01, until - time.monotonic()))
+        try:
+            if not connection.recv(4096):
+                return True
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+    return False
+
+
+def most(port, limit):
+    held, refused = [], 0
+    for _ in range(limit + 8):
+        try:
+            connection = connect(port)
+            connection.sendall(HTTP2)
+            held.append(connection)
+        except OSError:
+            refused += 1
+    for connection in held:
+        connection.close()
+    # Those that were closed a moment ago may still count.
+    if not 8 <= refused <= 12:
+        sys.exit(f"of {limit + 8} connections {refused} were refused, not 8")
+    print(f"   more than {limit} connections: as it should")
+
+
+def idle(port):
+    for what, said in (("nothing", b""), ("a preface", HTTP2),
+                       ("half a header", HTTP2 + b"\0\0\x40\1\0\0\0\0\1")):
+        connection = connect(port)
+        connection.sendall(said)
+        if not ended(connection, 8):
+            sys.exit(f"a connection that says {what} stays for 8 s")
+    print("   connections that say nothing, or half of it: ended")
+
+
+if __name__ == "__main__":
+    if sys.argv[2] == "idle":
+        idle(int(sys.argv[1]))
+    else:
+        most(int(sys.argv[1]), int(sys.argv[2]))

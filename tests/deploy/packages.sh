@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# The Debian packages: made, installed by dpkg and used.
+#
+#   tests/deploy/packages.sh BUILD
+#
+# As root they are installed in a copy of this machine's root, an overlay that
+# is gone afterwards, in a mount namespace of its own: with dependencies, the
+# user of the server, and a call that the server answers as that user. Where that
+# cannot be had they are unpacked, and what was unpacked serves; said so.
+set -euo pipefail
+build=$(realpath "${1:?BUILD}")
+source=$(cd "$(dirname "$0")/../.." && pwd)
+
+if ! command -v dpkg-shlibdeps >/dev/null || ! command -v cpack >/dev/null; then
+  echo "SKIPPED: no dpkg-shlibdeps: no packages were made"
+  exit 77
+fi
+
+# What follows is the part in the namespace: a root, and how to run in it.
+if [ "${2:-}" = inside ]; then
+  work=$3
+  mount -t tmpfs tmpfs "$work/layers"
+  mkdir -p "$work"/layers/{upper,work,root}
+  mount -t overlay overlay -o "lowerdir=/,upperdir=$work/layers/upper,workdir=$work/layers/work" \
+    "$work/layers/root" || exit 77
+  root=$work/layers/root
+  for folder in proc dev; do mount --rbind "/$folder" "$root/$folder"; done
+  mount -t tmpfs tmpfs "$root/run"
+  mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+  cp "$work"/*.deb "$source/tests/deploy/packages_use.sh" "$root/tmp"
+  cp -r "$source/client/example" "$root/tmp/example"
+  chroot "$root" /bin/bash /tmp/packages_use.sh /tmp
+  exit
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/layers"
+(cd "$build" && cpack -G DEB -B "$work/cpack" >"$work/log" 2>&1) ||
+  { cat "$work/log"; exit 1; }
+cp "$work"/cpack/*.deb "$work"
+for package in quantd quantctl libquantd-dev; do
+  deb=("$work/${package}"_*.deb)
+  [ -f "${deb[0]}" ] || { echo "no package $package"; exit 1; }
+  depends=$(dpkg-deb -f "${deb[0]}" Depends)
+  echo "$package: $(stat -c %s "${deb[0]}") bytes, depends on $depends"
+  grep -q grpc <<<"$depends" || { echo "and not on gRPC?"; exit 1; }
+done
+# Each file in one package, and none where a machine's administrator has his.
+files=$(for deb in "$work"/*.deb; do dpkg-deb --fsys-tarfile "$deb" |
+  tar -t | grep -v '/$'; done | sort)
+[ -z "$(uniq -d <<<"$files")" ] ||
+  { echo "in two packages:"; uniq -d <<<"$files"; exit 1; }
+! grep -vE '^\./usr/' <<<"$files" || { echo "beside /usr"; exit 1; }
+grep -qx './usr/lib/systemd/system/quantd.service' <<<"$files"
+
+if [ "$(id -u)" = 0 ] &&
+  unshare --mount --propagation private true 2>/dev/null; then
+  status=0
+  unshare --mount --propagation private "$0" "$build" inside "$work" ||
+    status=$?
+  [ "$status" = 77 ] || exit "$status"
+fi
+echo "No overlay here: the packages are unpacked and NOT installed by dpkg"
+for deb in "$work"/*.deb; do dpkg-deb -x "$deb" "$work/root"; done
+"$source/tests/deploy/packages_use.sh" "$work" "$work/root"

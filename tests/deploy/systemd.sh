@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# The unit: systemd understands it, and what it leaves open of the machine is
+# little. Nothing is started: the files alone are judged, in a root of their own.
+#
+#   tests/deploy/systemd.sh
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+if ! systemd-analyze security --help 2>/dev/null | grep -q -- --offline; then
+  echo "SKIPPED: no systemd-analyze that judges files: the unit was NOT checked"
+  exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+units=$work/root/usr/lib/systemd/system
+mkdir -p "$units" "$work/root/usr/bin" "$work/root/bin"
+cp deploy/systemd/quantd.service "$units"
+# What it starts has to be there.
+for program in usr/bin/quantd bin/kill; do
+  install -m 0755 /bin/true "$work/root/$program"
+done
+# The targets that it names are the machine's.
+for target in basic network multi-user shutdown sysinit; do
+  printf '[Unit]\nDescription=%s\n' "$target" >"$units/$target.target"
+done
+
+# verified: systemd finds no mistake and no setting that it does not know.
+verified() {
+  local said
+  said=$(systemd-analyze verify --root="$work/root" --man=no \
+    quantd.service 2>&1) || { echo "$said"; return 1; }
+  ! grep -E 'quantd\.service|cuda\.conf|Unknown|Failed' <<<"$said"
+}
+# exposure: 0 is nothing, 10 everything; of the unit as it is now, times ten.
+exposure() {
+  systemd-analyze security --offline=true --no-pager --root="$work/root" \
+    quantd.service >"$work/said" 2>&1 || true
+  sed -n 's/.*Overall exposure level for quantd.service: \([0-9]*\)\.\([0-9]\).*/\1\2/p' \
+    "$work/said"
+}
+# judged WHAT MOST
+judged() {
+  verified
+  local level
+  level=$(exposure)
+  [ -n "$level" ] || { cat "$work/said"; return 1; }
+  echo "$1: exposure $((level / 10)).$((level % 10)), at most" \
+    "$(($2 / 10)).$(($2 % 10))"
+  ((10#$level <= $2)) || { grep '✗' "$work/said"; return 1; }
+}
+judged "the unit" 19
+mkdir -p "$units/quantd.service.d"
+cp deploy/systemd/cuda.conf "$units/quantd.service.d"
+judged "the unit with the drop-in for GPUs" 25
+
+# That this can fail: without its sandbox the unit is told from ours.
+rm -r "$units/quantd.service.d"
+sed -i '/^\(Protect\|Private\|Restrict\|SystemCall\|Capability\)/d' \
+  "$units/quantd.service"
+(($(exposure) > 50)) || { echo "a unit without a sandbox passes"; exit 1; }
+printf '[Service]\nProtectSytem=strict\n' >>"$units/quantd.service"
+! verified >/dev/null || { echo "a setting that nobody knows passes"; exit 1; }

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Searches for inputs that break a parser: libFuzzer, with the address and
+# undefined behaviour sanitizers, over every byte that comes from outside.
+#
+#   tests/fuzz/run.sh [OPTION...] SECONDS [TARGET...]
+#
+#   SECONDS        for each target; targets run beside each other, one a core
+#   --result FILE  then writes what was done as JSON, with the line coverage of
+#                  the parsers by all inputs; a second build, for this alone
+#   --keep         then makes the corpus in the tree anew: the fewest inputs
+#                  that reach what all of them reach
+#
+# Exit codes: 0 nothing was found, 1 something was, and where the input lies, 77
+# there is no clang. New inputs stay in build/fuzz/found, and the next run begins
+# with them. An hour of every target on two cores: tests/fuzz/run.sh 720.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+here=tests/fuzz out=build/fuzz/found
+
+usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; }
+result='' keep='' seconds='' targets=()
+while (($#)); do
+  case $1 in
+    --result) result=${2:?--result needs a file}; shift ;;
+    --keep) keep=1 ;;
+    --help | -h) usage; exit 0 ;;
+    -*) echo "run.sh: unknown option $1 (try --help)" >&2; exit 2 ;;
+    *) if [ -z "$seconds" ]; then seconds=$1; else targets+=("$1"); fi ;;
+  esac
+  shift
+done
+[[ $seconds =~ ^[1-9][0-9]*$ ]] ||
+  { echo "run.sh: expected seconds (try --help)" >&2; exit 2; }
+mapfile -t known < <(cd $here/targets &&
+  grep -l '^extern "C" int LLVMFuzzerTestOneInput' ./*.cc |
+  sed 's|^\./||;s|\.cc$||')
+((${#targets[@]})) || targets=("${known[@]}")
+for target in "${targets[@]}"; do
+  [[ " ${known[*]} " == *" $target "* ]] ||
+    { echo "run.sh: no target '$target': ${known[*]}" >&2; exit 2; }
+done
+
+runtime=$(clang++ -print-file-name=libclang_rt.fuzzer-x86_64.a 2>/dev/null ||
+  true)
+if [ ! -e "$runtime" ]; then
+  echo "SKIPPED: no clang++ with libFuzzer here: nothing was fuzzed" \
+    "(deploy/install-deps.sh --checks installs it)"
+  exit 77
+fi
+
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+jobs=$(nproc)
+cmake --preset fuzz >/dev/null
+cmake --build --preset fuzz -j "$jobs" --target "${targets[@]/#/fuzz_}"
+built=$SECONDS
+mkdir -p "$out"
+
+# One target, for the time; libFuzzer's words go to a file beside its inputs.
+fuzz() {
+  local target=$1 corpus=build/fuzz/tests/fuzz/corpus/$1
+  mkdir -p "$out/$target" "$corpus"
+  # What a server would tell its operator, of every input.
+  local quiet=0
+  [ "$target" != configuration ] || quiet=3
+  build/fuzz/tests/fuzz/fuzz_"$target" -max_total_time="$seconds" \
+    -dict="$here/dictionaries/$target.dict" -max_len=4096 -len_control=20 \
+    -timeout=20 -rss_limit_mb=2048 -close_fd_mask=$quiet -print_final_stats=1 \
+    -artifact_prefix="$out/finding-$target-" "$out/$target" "$corpus" \
+    >"$out/$target.log" 2>&1 </dev/null || echo $? >"$out/$target.failed"
+}
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1
+rm -f "$out"/*.failed "$out"/*.log
+start=$SECONDS
+running=0
+for target in "${targets[@]}"; do
+  if ((running == jobs)); then wait -n; running=$((running - 1)); fi
+  fuzz "$target" &
+  running=$((running + 1))
+done
+wait
+took=$((SECONDS - start))
+
+stat() { sed -n "s/^stat::$2: *//p" "$out/$1.log" | tail -1; }
+total=0 failed=0
+printf '%-14s %14s %10s %8s\n' target executions per_second inputs
+for target in "${targets[@]}"; do
+  runs=$(stat "$target" number_of_executed_units)
+  total=$((total + ${runs:-0}))
+  printf '%-14s %14s %10s %8s\n' "$target" "${runs:-?}" \
+    "$(stat "$target" average_exec_per_sec)" \
+    "$(find "$out/$target" -type f | wc -l)"
+  if [ -e "$out/$target.failed" ]; then
+    failed=1
+    echo "FOUND by $target; the end of $out/$target.log:"
+    grep -aE 'ERROR|FINDING|SUMMARY|Test unit written|runtime error' \
+      "$out/$target.log" | tail -5
+    echo "again: build/fuzz/tests/fuzz/fuzz_$target $out/finding-$target-..."
+  fi
+done
+echo "$total executions on $jobs cores in $took s, after a build of $built s"
+
+((failed)) && exit 1
+[ -z "$keep" ] || $here/corpus.py "$out" "${targets[@]}"
+[ -z "$result" ] || $here/coverage.py --executions "$total" --seconds "$took" \
+  --seconds-each "$seconds" "$out" "$result" "${targets[@]}"

@@ -1,0 +1,91 @@
+// The port of metrics and health. The first byte says how the client behaves,
+// those behind it in which pieces it sends.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <charconv>
+#include <memory>
+#include <string>
+
+#include "server/http_listener.h"
+#include "tests/fuzz/targets/loopback.h"
+#include "tests/fuzz/targets/target.h"
+
+namespace quantd {
+namespace {
+
+using fuzz::Check;
+
+HttpReply Answer(std::string_view path) {
+  Check(path.starts_with('/'), "a path without a slash");
+  for (const char c : path) {
+    Check(c > 0x20 && c < 0x7f && c != '?', "a path that is none");
+  }
+  if (path == "/metrics") return {200, std::string(20'000, 'm')};
+  if (path == "/healthz") return {200, "alive\n"};
+  if (path == "/readyz") return {503, "not serving\n"};
+  return {404, "here are /metrics, /healthz and /readyz\n"};
+}
+
+// Nothing, or one whole reply. A client that sends more than it should may lose
+// the end of it.
+void Judge(const std::string& reply, bool may_be_cut) {
+  if (reply.empty()) return;
+  Check(reply.starts_with("HTTP/1.1 "), "no HTTP");
+  const size_t end = reply.find("\r\n\r\n");
+  if (end == std::string::npos) return Check(may_be_cut, "half a head");
+  constexpr std::string_view kLength = "\r\nContent-Length: ";
+  const size_t at = reply.find(kLength);
+  Check(at < end, "no length");
+  size_t length = 0;
+  std::from_chars(reply.data() + at + kLength.size(), reply.data() + end,
+                  length);
+  const size_t body = reply.size() - end - 4;
+  Check(body == length || body == 0 || (may_be_cut && body < length),
+        "a body of another length");
+}
+
+// Limits so short that an input may break each of them.
+const HttpListener& Listener() {
+  static const auto listener = [] {
+    HttpLimits limits;
+    limits.connections = 2;
+    limits.request_bytes = 256;
+    limits.receive = std::chrono::milliseconds(3);
+    limits.linger = std::chrono::milliseconds(3);
+    auto started = HttpListener::Start("127.0.0.1:0", &Answer, limits);
+    Check(started.ok(), started.status().ToString());
+    return *std::move(started);
+  }();
+  return *listener;
+}
+
+sockaddr_in Address() {
+  const std::string& text = Listener().address();
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port =
+      htons(static_cast<uint16_t>(std::stoi(text.substr(text.rfind(':') + 1))));
+  return address;
+}
+
+}  // namespace
+}  // namespace quantd
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  quantd::fuzz::Input input(data, size);
+  const uint8_t mode = input.Byte();
+  const auto pieces = input.Pieces();
+  static const sockaddr_in address = quantd::Address();
+  const quantd::fuzz::Socket socket(
+      ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+      reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  for (const std::string_view piece : pieces) socket.Send(piece);
+  // Most say that they have said all; one in 16 waits to be told that it is
+  // late, and one goes without having heard anything.
+  if (mode % 16 == 1) return 0;
+  if (mode % 16 != 0) shutdown(socket.fd(), SHUT_WR);
+  quantd::Judge(socket.Receive(size_t{1} << 20), true);
+  return 0;
+}

@@ -1,0 +1,24 @@
+// Requests, and the reply that has strings, against protobuf. The first byte
+// chooses the message, those behind it where it is cut.
+#include <string>
+
+#include "google/protobuf/stubs/logging.h"
+#include "tests/fuzz/targets/target.h"
+#include "tests/fuzz/wire_check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using quantd::fuzz::Check;
+  // protobuf writes a line for every string that is no UTF-8.
+  static const google::protobuf::LogSilencer quiet;
+  quantd::fuzz::Input input(data, size);
+  const int type = input.Byte() % quantd::wire::kMessageTypes;
+  const auto slices = input.Pieces();
+  std::string message;
+  for (const std::string_view slice : slices) message += slice;
+  // No cap of ours may speak.
+  if (message.size() > quantd::wire::kMaxHeadBytes) return 0;
+  const quantd::wire::Verdict verdict =
+      quantd::wire::CheckMessage(type, message, slices);
+  Check(verdict.difference.empty(), verdict.difference);
+  return 0;
+}

@@ -1,0 +1,88 @@
+// Headers of safetensors files, and the metadata of quantized ones.
+#include "client/files/safetensors.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "client/files/quantized_file.h"
+#include "tests/fuzz/targets/memory_file.h"
+#include "tests/fuzz/targets/target.h"
+
+namespace quantd {
+namespace {
+
+using fuzz::Check;
+using nlohmann::json;
+
+// What was accepted, against another parser that builds a tree.
+void Compare(std::string_view text, const safetensors::Header& header) {
+  const json tree = json::parse(text, nullptr, false);
+  Check(tree.is_object(), "accepted what is no JSON object");
+  size_t others = 0;
+  if (const auto metadata = tree.find("__metadata__"); metadata != tree.end()) {
+    ++others;
+    Check(*metadata == json(header.metadata), "other metadata");
+  }
+  Check(tree.size() == header.tensors.size() + others, "another number");
+  size_t end = 0;
+  for (const safetensors::Tensor& t : header.tensors) {
+    const auto found = tree.find(t.name);
+    Check(found != tree.end(), "a tensor that is not there");
+    Check(found->at("dtype") == t.dtype, "another type");
+    Check(found->at("shape") == json(t.shape), "another shape");
+    Check(found->at("data_offsets") == json({t.offset, t.offset + t.size}),
+          "another place");
+    Check(t.offset == end, "a hole, or bytes that are two tensors'");
+    end = t.offset + t.size;
+  }
+}
+
+// Written and read again it is the same.
+void RoundTrip(safetensors::Header header) {
+  const auto head = safetensors::MakeHead(&header.tensors, header.metadata);
+  Check(head.ok(), "cannot be written again: " + head.status().ToString());
+  size_t bytes = 0;
+  for (const auto& t : header.tensors) bytes += t.size;
+  const auto again =
+      safetensors::ParseHeader(std::string_view(*head).substr(8), bytes);
+  Check(again.ok(), "cannot be read again: " + again.status().ToString());
+  Check(again->tensors.size() == header.tensors.size() &&
+            again->metadata == header.metadata,
+        "another header");
+}
+
+void ReadFile(std::string_view bytes) {
+  static fuzz::MemoryFile file;
+  file.Write(bytes);
+  const auto opened = QuantizedFile::Open(file.path());
+  if (!opened.ok()) {
+    return fuzz::CheckRefusal(opened.status(),
+                              {absl::StatusCode::kInvalidArgument});
+  }
+  for (const std::string& name : opened->names()) {
+    if (opened->Describe(name).ok()) opened->Load(name).status().IgnoreError();
+  }
+}
+
+}  // namespace
+}  // namespace quantd
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  quantd::fuzz::Input input(data, size);
+  if (input.Byte() % 4 == 0) {
+    quantd::ReadFile(input.Rest());
+    return 0;
+  }
+  // Two bytes say how long the buffer is; no byte of it is looked at.
+  const size_t buffer = input.Byte() * size_t{256} + input.Byte();
+  const std::string_view text = input.Rest();
+  auto header = quantd::safetensors::ParseHeader(text, buffer);
+  if (!header.ok()) {
+    quantd::fuzz::CheckRefusal(header.status(),
+                               {absl::StatusCode::kInvalidArgument});
+    return 0;
+  }
+  quantd::Compare(text, *header);
+  quantd::RoundTrip(*std::move(header));
+  return 0;
+}

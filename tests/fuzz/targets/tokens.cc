@@ -1,0 +1,36 @@
+// The file of tokens, and what calls bring.
+#include "server/tokens.h"
+
+#include <string>
+
+#include "tests/fuzz/targets/memory_file.h"
+#include "tests/fuzz/targets/target.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using quantd::fuzz::Check;
+  static quantd::fuzz::MemoryFile file;
+  quantd::fuzz::Input input(data, size);
+  const std::string_view header = input.Bytes(input.Byte() % 64);
+  const std::string_view token = quantd::BearerToken(header);
+  Check(header.find(token) != std::string_view::npos, "a token from elsewhere");
+  const std::string text(input.Rest());
+  file.Write(text);
+  const auto tokens = quantd::TokenHashes::Load(file.path());
+  if (!tokens.ok()) {
+    quantd::fuzz::CheckRefusal(tokens.status(),
+                               {absl::StatusCode::kFailedPrecondition});
+    // A line that is no hash may be a token in clear. What every error says is
+    // no secret.
+    file.Write("x");
+    const auto usual = quantd::TokenHashes::Load(file.path());
+    Check(text.size() < 16 || text.find('\n') != std::string::npos ||
+              usual.status().message().find(text) != std::string::npos ||
+              tokens.status().message().find(text) == std::string::npos,
+          "a token in an error");
+    return 0;
+  }
+  Check(tokens->size() > 0 && tokens->size() <= 1024, "too many tokens");
+  Check(!tokens->Knows(""), "no token is one");
+  tokens->Knows(token);
+  return 0;
+}

@@ -6,7 +6,8 @@
 // account. `heads` is what long lists of a request become: a plan of thousands
 // of groups, and the head of its reply; there is one account. `payload` is what
 // a device's block pool lends for staging and output; there is one account for
-// each device.
+// each device. A stream holds room for one chunk in `receive` from its first
+// message until its last.
 //
 // A call asks in this order: for room to receive its message; for its lists, if
 // it has long ones; for payload, when its plan says how much. Who holds one of
@@ -143,6 +144,9 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // The same without a wait or a refusal, for messages that are small by law:
   // who looks at a server's health must get an answer when all memory is lent.
   MemoryCharge Track(const ReceiveAsk& ask, Waiter* waiter);
+  // The next message of a stream: what its charge holds to receive counts as
+  // on its way until it has Arrived, and more if more comes, `most` in the end.
+  void ExpectNext(size_t most, Waiter* waiter, MemoryCharge* charge);
   // More for a call whose message is here. If it must wait the charge goes with
   // it and comes back with OnMemory, whatever the outcome.
   // `device`: on that one; -1: on the one with the most room.

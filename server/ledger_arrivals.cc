@@ -95,6 +95,16 @@ MemoryCharge MemoryLedger::BeginArrival(const std::shared_ptr<Sender>& sender,
   return charge;
 }
 
+void MemoryLedger::ExpectNext(size_t most, Waiter* waiter,
+                              MemoryCharge* charge) {
+  absl::MutexLock lock(&mutex_);
+  const size_t need = std::exchange(charge->receive_, 0);
+  arrived_ -= need;
+  Hold(*charge->sender_, 0, need);
+  charge->arrival_ =
+      BeginArrival(charge->sender_, waiter, need, most, absl::Now()).arrival_;
+}
+
 void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival,
                               std::optional<size_t> bytes) {
   const absl::Time now = absl::Now();

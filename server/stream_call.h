@@ -88,6 +88,7 @@ class StreamCall final : public CallHandler,
   bool EndWatch();
   void WatchReceiving(absl::Time now);
   std::optional<Failure> WhyNotReceiving(absl::Time now);
+  bool IsInTheWay(absl::Time now, uint64_t came);
   void WatchJob();
   void WatchSending(absl::Time now);
 
@@ -123,8 +124,11 @@ class StreamCall final : public CallHandler,
   std::atomic<uint64_t> came_{0};          // bytes of messages
   struct {
     uint64_t came = 0;
-    uint64_t received = 0;  // by the connection
     absl::Time moved = absl::InfinitePast();
+    // When the last step of some size was over.
+    uint64_t step_came = 0;
+    uint64_t step_received = 0;  // by the connection
+    absl::Time stepped = absl::InfinitePast();
   } seen_;  // for OnWatch alone
   // Of the job that a device works on, for OnWatch.
   enum class Watched : char { kNoJob, kJobRuns, kJobHangs };

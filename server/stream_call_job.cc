@@ -134,6 +134,22 @@ void StreamCall::OnWatch(absl::Time now) {
   }
 }
 
+// It holds staging that others wait for, and does not fill it.
+bool StreamCall::IsInTheWay(absl::Time now, uint64_t came) {
+  const Connection& connection = *call_->connection();
+  const uint64_t received = connection.Received().value_or(came);
+  if (came >= seen_.step_came + kStep ||
+      (connection.calls() == 1 && received >= seen_.step_received + kStep) ||
+      connection.HasUnread() || seen_.stepped == absl::InfinitePast()) {
+    seen_.step_came = came;
+    seen_.step_received = received;
+    seen_.stepped = now;
+    return false;
+  }
+  return now - seen_.stepped > kPatience &&
+         env_->ledger->ReplyAwaitedSince(now - kPatience);
+}
+
 std::optional<Failure> StreamCall::WhyNotReceiving(absl::Time now) {
   if (revoked_ == kOthersWait) {
     return Failure::Busy(env_->ledger->RetryDelay());
@@ -149,6 +165,10 @@ std::optional<Failure> StreamCall::WhyNotReceiving(absl::Time now) {
   if (came != seen_.came || seen_.moved < since) {
     seen_.moved = now;
     seen_.came = came;
+  }
+  if (!is_start && IsInTheWay(now, came)) {
+    env_->ledger->Distrust(*call_->connection());
+    return Failure::Busy(env_->ledger->RetryDelay());
   }
   const absl::Duration whole =
       env_->max_receive + (is_start ? absl::ZeroDuration()

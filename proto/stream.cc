@@ -120,8 +120,7 @@ size_t StreamGather::settled() const {
     if (!source.literal.empty()) continue;
     const Range& range = source.range;
     if (came_ >= range.offset + range.size) continue;
-    return inputs[i].offset +
-           (came_ > range.offset ? came_ - range.offset : 0);
+    return inputs[i].offset + (came_ > range.offset ? came_ - range.offset : 0);
   }
   return staging_.size();
 }

@@ -58,9 +58,9 @@ void StreamCall::Begin() {
   if (!env_->monitor->takes_work()) {
     return Fail(Failure::NoDevice(env_->monitor->RetryDelay()));
   }
-  const MemoryLedger::ReceiveAsk ask = {
-      call_->connection(), RoomForChunk(),
-      ReceiveNeed(wire::kMaxRequestHeadBytes), call_->deadline()};
+  const MemoryLedger::ReceiveAsk ask = {call_->connection(), RoomForChunk(),
+                                        ReceiveNeed(wire::kMaxRequestHeadBytes),
+                                        call_->deadline()};
   call_->Ref();  // for OnMemory
   const auto outcome = env_->ledger->AdmitReceive(ask, this, &charge_);
   if (outcome == MemoryLedger::Outcome::kWaiting) return Waits();
@@ -117,8 +117,7 @@ void StreamCall::OnStart() {
   record_.request_bytes = size;
   charge_.Arrived(size, std::max(ReceiveNeed(size), RoomForChunk()));
   if (size > wire::kMaxRequestHeadBytes) {
-    return Fail(
-        Failure::TooLarge("request", size, wire::kMaxRequestHeadBytes));
+    return Fail(Failure::TooLarge("request", size, wire::kMaxRequestHeadBytes));
   }
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
   if (size <= kShortStart) return PlanRequest();

@@ -1,8 +1,8 @@
-// What rpc Stream does with a call: a tensor call whose payload comes, and whose
-// reply goes, in chunks.
+// What rpc Stream does with a call: a tensor call whose payload comes, and
+// whose reply goes, in chunks.
 //
-//   admitting -> receiving -> (counting ->) planning -> claiming -> beginning ->
-//   feeding -> queued -> running -> replying
+//   admitting -> receiving -> (counting ->) planning -> claiming -> beginning
+//   -> feeding -> queued -> running -> replying
 //
 // The same ledger, devices and jobs as of unary calls. Room for one chunk is
 // held from the first message to the last; staging and output are admitted, and

@@ -71,17 +71,17 @@ absl::Status StreamedReply::Take(absl::Span<const std::string_view> message) {
 
 absl::StatusOr<Result> StreamedReply::Finish(const Trip& trip) {
   const JobReport& report = last_->report;
-  return builder_.Take({report.saw_nan, report.saw_inf, report.rowwise,
-                        report.columnwise, std::move(last_->device),
-                        std::move(last_->request_id), trip.attempts,
-                        report.replaced_globals,
-                        trip.by_unix ? Transport::kUnix : Transport::kTcp,
-                        true});
+  return builder_.Take(
+      {report.saw_nan, report.saw_inf, report.rowwise, report.columnwise,
+       std::move(last_->device), std::move(last_->request_id), trip.attempts,
+       report.replaced_globals,
+       trip.by_unix ? Transport::kUnix : Transport::kTcp, true});
 }
 
-StreamSender::StreamSender(const std::string& head,
-                           absl::Span<const absl::Span<const std::byte>> payload,
-                           const ChannelCredentials& credentials)
+StreamSender::StreamSender(
+    const std::string& head,
+    absl::Span<const absl::Span<const std::byte>> payload,
+    const ChannelCredentials& credentials)
     : head_(head),
       payload_(payload),
       credentials_(credentials),
@@ -99,7 +99,8 @@ grpc::ByteBuffer StreamSender::Chunk(size_t begin, size_t size) const {
     const size_t from = std::max(at, begin);
     const size_t to = std::min(at + piece.size(), end);
     if (from < to) {
-      slices.push_back(Pins::Borrow(piece.subspan(from - at, to - from), pins_));
+      slices.push_back(
+          Pins::Borrow(piece.subspan(from - at, to - from), pins_));
     }
     at += piece.size();
   }

@@ -130,8 +130,7 @@ TEST_F(StreamEndsTest, HoldsWhatItDeclaredAndNoSlot) {
   EXPECT_GE(used, 3 * size_t{kFew} * 2048);
   EXPECT_LE(server_->ledger().used() - used, 4 * kChunk);
   // Others pass.
-  EXPECT_TRUE(
-      Call(channel_, QuantizeOnes(64).SerializeAsString()).status.ok());
+  EXPECT_TRUE(Call(channel_, QuantizeOnes(64).SerializeAsString()).status.ok());
   EXPECT_EQ(payload(), used);
   // No place is left for a fifth: FakeBackend has four.
   slow.push_back(Open(1, kFew));
@@ -150,8 +149,8 @@ TEST_F(StreamEndsTest, OneThatStallsMakesWayForOthers) {
   auto stalled = Open(1);
   ASSERT_TRUE(Eventually([&] { return control_.begun() == 1; }));
   // There is no room for both.
-  const RpcResult good = Call(Dial(server_->address()),
-                              QuantizeOnes(kRows).SerializeAsString());
+  const RpcResult good =
+      Call(Dial(server_->address()), QuantizeOnes(kRows).SerializeAsString());
   EXPECT_TRUE(good.status.ok()) << good.status.error_message();
   ExpectEnd(stalled.get(), grpc::RESOURCE_EXHAUSTED, ErrorDetail::REASON_BUSY);
 }

@@ -61,8 +61,8 @@ StreamResult Drain(RpcCall* call) {
 
 // Sends `payload` cut as `sizes` say, again and again.
 StreamResult SendCut(const std::shared_ptr<grpc::Channel>& channel,
-                 const v1::StreamRequest& start, const std::string& payload,
-                 const std::vector<size_t>& sizes) {
+                     const v1::StreamRequest& start, const std::string& payload,
+                     const std::vector<size_t>& sizes) {
   RpcCall call(channel, Stream());
   EXPECT_TRUE(call.Send(start.SerializeAsString()));
   size_t turn = 0;
@@ -266,9 +266,7 @@ TEST_F(StreamTest, CountsAsACallOfItsMethod) {
       SendCut(channel_, ones.start, ones.payload, {1000}).rpc.status.ok());
   EXPECT_EQ(Refusal({}).status.error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);
-  const auto page = [&] {
-    return Get(server_->metrics_address(), "/metrics");
-  };
+  const auto page = [&] { return Get(server_->metrics_address(), "/metrics"); };
   EXPECT_TRUE(Eventually([&] {
     const std::string text = page();
     return text.find("quantd_requests_total{method=\"Quantize\"} 1\n") !=

@@ -79,8 +79,8 @@ class StreamedCalls : public testing::Test {
       if (calls_ % 2 == 0) break;
       places.emplace_back(spec.size / sizeof(double) + 1);
       call.into.push_back(
-          {spec.kind, {reinterpret_cast<std::byte*>(places.back().data()),
-                       spec.size}});
+          {spec.kind,
+           {reinterpret_cast<std::byte*>(places.back().data()), spec.size}});
     }
     ++calls_;
     const auto got = Ask(*streaming_, plan, in, call);
@@ -172,8 +172,8 @@ TEST_F(StreamedCalls, WhatTheServerTakesNotAsOneMessageComesByItself) {
     EXPECT_EQ(large->attempts(), 1);
   }
   const TensorDesc small = {DType::kBF16, {16, 1024}};
-  const auto one = plain_->Quantize(
-      small, Bytes(zeros).first(32 << 10), options);
+  const auto one =
+      plain_->Quantize(small, Bytes(zeros).first(32 << 10), options);
   ASSERT_THAT(one, IsOk());
   EXPECT_FALSE(one->streamed());
   // What it has no memory for stays refused, before it is sent.

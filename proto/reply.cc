@@ -6,7 +6,7 @@
 
 #include "fmt/format.h"
 #include "proto/messages.h"
-#include "proto/stream.h"
+#include "proto/stream/chunks.h"
 #include "proto/wire.h"
 
 namespace quantd::wire {

@@ -8,7 +8,7 @@
 #include "kernels/plan/shard_cut.h"
 #include "proto/option_fields.h"
 #include "proto/request_plan.h"
-#include "proto/stream.h"
+#include "proto/stream/chunks.h"
 
 namespace quantd::wire {
 namespace {

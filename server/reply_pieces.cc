@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/stream.h"
+#include "proto/stream/chunks.h"
 
 namespace quantd {
 namespace {

@@ -22,7 +22,7 @@
 
 #include "kernels/device/engine.h"
 #include "proto/net/received_message.h"
-#include "proto/stream.h"
+#include "proto/stream/chunks.h"
 #include "server/call_environment.h"
 #include "server/call_record.h"
 #include "server/failure.h"

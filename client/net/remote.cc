@@ -18,7 +18,7 @@
 #include "client/net/replies.h"
 #include "client/net/requests.h"
 #include "client/net/servers.h"
-#include "client/net/stream.h"
+#include "client/net/stream/stream_sender.h"
 #include "client/parts/error_details.h"
 #include "client/parts/result_builder.h"
 #include "kernels/plan/field_error.h"

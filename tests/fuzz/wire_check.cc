@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "kernels/plan/field_error.h"
 #include "proto/messages.h"
-#include "proto/stream.h"
+#include "proto/stream/chunks.h"
 
 namespace quantd::wire {
 namespace {

@@ -1,7 +1,5 @@
 // A payload that comes in chunks is gathered as one that comes at once,
 // whatever the request and the cuts.
-#include "proto/stream.h"
-
 #include <algorithm>
 #include <random>
 #include <string>
@@ -9,6 +7,7 @@
 
 #include "kernels/plan/field_error.h"
 #include "proto/messages.h"
+#include "proto/stream/chunks.h"
 #include "tests/kernels/device/plan_rows.h"
 #include "tests/testing/matchers.h"
 

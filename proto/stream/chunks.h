@@ -1,7 +1,7 @@
 // The messages of rpc Stream: a request whose payload comes, and a reply whose
 // payload goes, in chunks.
-#ifndef QUANTD_PROTO_STREAM_H_
-#define QUANTD_PROTO_STREAM_H_
+#ifndef QUANTD_PROTO_STREAM_CHUNKS_H_
+#define QUANTD_PROTO_STREAM_CHUNKS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -83,4 +83,4 @@ absl::StatusOr<StreamReplyPart> ParseStreamReply(Slices message,
 
 }  // namespace quantd::wire
 
-#endif  // QUANTD_PROTO_STREAM_H_
+#endif  // QUANTD_PROTO_STREAM_CHUNKS_H_

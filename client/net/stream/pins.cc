@@ -1,4 +1,4 @@
-#include "client/net/pins.h"
+#include "client/net/stream/pins.h"
 
 namespace quantd::client {
 

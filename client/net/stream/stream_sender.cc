@@ -1,4 +1,4 @@
-#include "client/net/stream.h"
+#include "client/net/stream/stream_sender.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // Chunks of streams, and where their bytes go.
-#include "proto/stream.h"
+#include "proto/stream/chunks.h"
 
 #include <algorithm>
 #include <cstring>

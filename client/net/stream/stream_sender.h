@@ -1,7 +1,7 @@
 // Sends one call as a stream, as often as it takes: its payload in chunks out
 // of the caller's memory, its reply in chunks to where the parts belong.
-#ifndef QUANTD_CLIENT_NET_STREAM_H_
-#define QUANTD_CLIENT_NET_STREAM_H_
+#ifndef QUANTD_CLIENT_NET_STREAM_STREAM_SENDER_H_
+#define QUANTD_CLIENT_NET_STREAM_STREAM_SENDER_H_
 
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -20,12 +20,12 @@
 #include "client/call_options.h"
 #include "client/net/channel_credentials.h"
 #include "client/net/exchange.h"
-#include "client/net/pins.h"
+#include "client/net/stream/pins.h"
 #include "client/parts/call_control.h"
 #include "client/parts/result_builder.h"
 #include "client/result.h"
 #include "kernels/plan/plan.h"
-#include "proto/stream.h"
+#include "proto/stream/chunks.h"
 
 namespace quantd::client {
 
@@ -86,4 +86,4 @@ class StreamSender {
 
 }  // namespace quantd::client
 
-#endif  // QUANTD_CLIENT_NET_STREAM_H_
+#endif  // QUANTD_CLIENT_NET_STREAM_STREAM_SENDER_H_

@@ -1,6 +1,6 @@
 // Lends the caller's memory to gRPC, and knows when gRPC has let go of it.
-#ifndef QUANTD_CLIENT_NET_PINS_H_
-#define QUANTD_CLIENT_NET_PINS_H_
+#ifndef QUANTD_CLIENT_NET_STREAM_PINS_H_
+#define QUANTD_CLIENT_NET_STREAM_PINS_H_
 
 #include <grpcpp/support/slice.h>
 
@@ -34,4 +34,4 @@ class Pins {
 
 }  // namespace quantd::client
 
-#endif  // QUANTD_CLIENT_NET_PINS_H_
+#endif  // QUANTD_CLIENT_NET_STREAM_PINS_H_

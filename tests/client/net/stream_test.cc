@@ -1,6 +1,7 @@
 // Calls in chunks against calls by one message: not one byte differs, whatever
 // is asked and however the chunks fall.
 #include <chrono>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <string>
@@ -38,6 +39,17 @@ absl::StatusOr<Result> Ask(Client& client, const Plan& plan,
   }
   return client.Dequantize(plan.tensor(), codes,
                            std::get<DequantizeOptions>(options), call);
+}
+
+// Of the machine, as the kernel sees it.
+size_t FreeMemory() {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  while (file >> word) {
+    size_t kibibytes = 0;
+    if (word == "MemAvailable:" && file >> kibibytes) return kibibytes << 10;
+  }
+  return 0;
 }
 
 class StreamedCalls : public testing::Test {
@@ -182,6 +194,45 @@ TEST_F(StreamedCalls, WhatTheServerTakesNotAsOneMessageComesByItself) {
   const auto refused = plain_->Quantize(huge, much, options);
   ASSERT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_EQ(GetServerError(refused.status())->reason, ErrorReason::kTooLarge);
+}
+
+// More than one message can hold, beside the two halves of it.
+TEST_F(StreamedCalls, TensorsOfMoreThanTwoGibibytes) {
+  constexpr int64_t kRows = 1152 << 10;
+  constexpr size_t kBytes = size_t{kRows} * 2048;  // 2.25 GiB
+  if (FreeMemory() < 5 * kBytes) {
+    GTEST_SKIP() << "needs 12 GiB of memory";
+  }
+  Start({"--memory-budget", "5GiB", "--max-request-bytes", "1280MiB"});
+  std::vector<uint16_t> values(kBytes / 2);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<uint16_t>(0x3e00 + i * 2654435761u % 0x180);
+  }
+  const Bytes input(reinterpret_cast<const std::byte*>(values.data()), kBytes);
+  QuantizeOptions options;
+  options.format = Format::kNvfp4;
+  options.rowwise_amax = {4.0f};
+  CallOptions call;
+  call.deadline = std::chrono::minutes(5);
+  const TensorDesc desc = {DType::kBF16, {kRows, 1024}};
+  const auto whole = plain_->Quantize(desc, input, options, call);
+  ASSERT_THAT(whole, IsOk());
+  EXPECT_TRUE(whole->streamed());
+  const TensorDesc half = {DType::kBF16, {kRows / 2, 1024}};
+  for (const bool second : {false, true}) {
+    const auto part = plain_->Quantize(
+        half, input.subspan(second ? kBytes / 2 : 0, kBytes / 2), options,
+        call);
+    ASSERT_THAT(part, IsOk());
+    EXPECT_FALSE(part->streamed());
+    for (const TensorKind kind :
+         {TensorKind::kRowwiseData, TensorKind::kRowwiseScale}) {
+      const Bytes mine = part->bytes(kind);
+      EXPECT_TRUE(BytesEq(
+          Name(kind), mine,
+          whole->bytes(kind).subspan(second ? mine.size() : 0, mine.size())));
+    }
+  }
 }
 
 TEST_F(StreamedCalls, ErrorsSayTheSame) {

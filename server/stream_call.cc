@@ -21,8 +21,8 @@ namespace {
 constexpr size_t kShortStart = 512;
 // What a message with a chunk has beside it.
 constexpr size_t kBesideChunk = 8 << 10;
-
-size_t RoomForChunk() { return ReceiveNeed(wire::kChunkBytes); }
+// What one counts as until more of it has come.
+constexpr uint64_t kFirstOfChunk = 256 << 10;
 
 // A payload that is larger than any device's memory, whatever of it is used.
 absl::Status CheckPayloadBytes(uint64_t bytes, size_t most) {
@@ -58,9 +58,9 @@ void StreamCall::Begin() {
   if (!env_->monitor->takes_work()) {
     return Fail(Failure::NoDevice(env_->monitor->RetryDelay()));
   }
-  const MemoryLedger::ReceiveAsk ask = {call_->connection(), RoomForChunk(),
-                                        ReceiveNeed(wire::kMaxRequestHeadBytes),
-                                        call_->deadline()};
+  const MemoryLedger::ReceiveAsk ask = {
+      call_->connection(), ReceiveNeed(env_->window),
+      ReceiveNeed(wire::kMaxRequestHeadBytes), call_->deadline()};
   call_->Ref();  // for OnMemory
   const auto outcome = env_->ledger->AdmitReceive(ask, this, &charge_);
   if (outcome == MemoryLedger::Outcome::kWaiting) return Waits();
@@ -115,11 +115,13 @@ void StreamCall::OnRead(bool ok) {
 void StreamCall::OnStart() {
   const size_t size = message_.size();
   record_.request_bytes = size;
-  charge_.Arrived(size, std::max(ReceiveNeed(size), RoomForChunk()));
+  // Chunks that nobody reads yet fill the window.
+  charge_.Arrived(size, ReceiveNeed(size + env_->window));
   if (size > wire::kMaxRequestHeadBytes) {
     return Fail(Failure::TooLarge("request", size, wire::kMaxRequestHeadBytes));
   }
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
+  env_->ledger->AllowUnread(env_->window, &charge_);
   if (size <= kShortStart) return PlanRequest();
   call_->Plan([this] { CountLists(); }, true);
 }
@@ -154,7 +156,7 @@ void StreamCall::PlanRequest() {
   if (fits.ok()) fits = CheckPayloadBytes(payload_bytes_, most);
   if (!fits.ok()) return Fail(Failure::BadRequest(fits));
   message_.Clear();
-  charge_.ShrinkReceive(RoomForChunk());
+  charge_.ShrinkReceive(ReceiveNeed(env_->window));
   Claim();
 }
 
@@ -192,7 +194,9 @@ void StreamCall::Waits() {
 
 void StreamCall::ReceiveChunk() {
   message_.Clear();
-  env_->ledger->ExpectNext(ReceiveNeed(wire::kMaxChunkBytes + kBesideChunk),
+  const uint64_t left = payload_bytes_ - gather_->came();
+  env_->ledger->ExpectNext(ReceiveNeed(std::min(left, kFirstOfChunk)),
+                           ReceiveNeed(wire::kMaxChunkBytes + kBesideChunk),
                            this, &charge_);
   stage_ = Stage::kFeeding;
   call_->Read(message_.buffer());
@@ -201,7 +205,7 @@ void StreamCall::ReceiveChunk() {
 void StreamCall::OnChunk(bool ok) {
   if (call_->answered()) return LetGo();
   const size_t size = message_.size();
-  charge_.Arrived(size, RoomForChunk());
+  charge_.Arrived(size, ReceiveNeed(size));
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
   if (!ok) {
     const absl::Status whole =

@@ -4,10 +4,10 @@
 //   admitting -> receiving -> (counting ->) planning -> claiming -> beginning
 //   -> feeding -> queued -> running -> replying
 //
-// The same ledger, devices and jobs as of unary calls. Room for one chunk is
-// held from the first message to the last; staging and output are admitted, and
-// the job begun, before the first chunk is read. While chunks come the job has
-// a place beside the device's slots: a slow sender takes none.
+// The same ledger, devices and jobs as of unary calls. Staging and output are
+// admitted, and the job begun, before the first chunk is read; chunks are
+// charged as they come, and one at a time. Meanwhile the job has a place beside
+// the device's slots: a slow sender takes none.
 //
 // At most one thread moves a call forward at any time.
 #ifndef QUANTD_SERVER_STREAM_CALL_H_

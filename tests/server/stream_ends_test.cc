@@ -2,6 +2,8 @@
 // slow one is in nobody's way.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -121,7 +123,7 @@ TEST_F(StreamEndsTest, OneThatStallsIsEnded) {
 
 TEST_F(StreamEndsTest, HoldsWhatItDeclaredAndNoSlot) {
   StartFake(1);
-  // More of them than slots; each holds its memory, and one chunk's room.
+  // More of them than slots; each holds its memory, and what a chunk counts as.
   std::vector<std::unique_ptr<RpcCall>> slow;
   constexpr int64_t kFew = 1024;  // 2 MiB
   for (int i = 0; i < 3; ++i) slow.push_back(Open(1, kFew));
@@ -153,6 +155,52 @@ TEST_F(StreamEndsTest, OneThatStallsMakesWayForOthers) {
       Call(Dial(server_->address()), QuantizeOnes(kRows).SerializeAsString());
   EXPECT_TRUE(good.status.ok()) << good.status.error_message();
   ExpectEnd(stalled.get(), grpc::RESOURCE_EXHAUSTED, ErrorDetail::REASON_BUSY);
+}
+
+// Many that declare as much as they may, send a little and stop.
+TEST_F(StreamEndsTest, ACrowdThatStallsHoldsNoMoreThanThereIs) {
+  options_.max_wait = absl::Seconds(3);
+  options_.max_receive = absl::Seconds(3);
+  StartReal({"cpu:0"});
+  // One that has taken a reply answers for itself, whatever its host does.
+  const auto good = channel_;
+  ASSERT_TRUE(Call(good, QuantizeOnes(64).SerializeAsString()).status.ok());
+  std::atomic<bool> over{false};
+  std::atomic<size_t> most{0};
+  std::thread watcher([&] {
+    while (!over) {
+      most = std::max(most.load(), server_->ledger().used());
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  });
+  std::vector<std::unique_ptr<RpcCall>> crowd;
+  for (int i = 0; i < 60; ++i) {
+    if (i % 15 == 0) channel_ = Dial(server_->address());
+    auto call = std::make_unique<RpcCall>(channel_, Stream());
+    if (call->Send(Start(kRows))) call->Send(Chunk(20 << 10));
+    crowd.push_back(std::move(call));
+  }
+  int served = 0;
+  for (int i = 0; i < 20; ++i) {
+    served += Call(good, QuantizeOnes(64).SerializeAsString()).status.ok();
+  }
+  EXPECT_GE(served, 15);
+  int typed = 0;
+  for (auto& call : crowd) {
+    while (call->Receive()) {
+    }
+    const RpcResult result = call->Finish();
+    const auto code = result.status.error_code();
+    EXPECT_TRUE(code == grpc::RESOURCE_EXHAUSTED ||
+                code == grpc::DEADLINE_EXCEEDED || code == grpc::UNAVAILABLE)
+        << result.status.error_message();
+    typed += result.detail.has_value();
+  }
+  EXPECT_EQ(typed, 60);
+  over = true;
+  watcher.join();
+  EXPECT_LE(most, options_.memory_budget);
+  EXPECT_TRUE(UsedBecomes(0));
 }
 
 TEST_F(StreamEndsTest, OneThatNeverReadsIsEnded) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,6 +57,10 @@ struct ClientOptions {
   // Client::AllocateHost and RegisterHost is shared with it. Only with a target
   // of one address. Empty: none is shared.
   std::string memory_socket = {};
+  // Calls whose request would have so many bytes travel in chunks (rpc Stream),
+  // 0: all of them. What is larger than one message or than the server takes as
+  // one always does, up to the server's memory. Not what lies in shared memory.
+  size_t stream_from = SIZE_MAX;
   LocalOptions local = {};
 };
 

@@ -101,6 +101,8 @@ class Result {
   int attempts() const { return attempts_; }
   // Which way it took.
   Transport transport() const { return transport_; }
+  // Whether it went there in chunks (ClientOptions::stream_from).
+  bool streamed() const { return streamed_; }
 
  private:
   friend class ResultBuilder;
@@ -117,6 +119,7 @@ class Result {
   std::string request_id_;
   int attempts_ = 0;
   Transport transport_ = Transport::kTcp;
+  bool streamed_ = false;
 };
 
 }  // namespace quantd

@@ -31,6 +31,11 @@ inline constexpr int kMaxShapeEntries = kMaxRank;
 inline constexpr size_t kMaxReplyPayloadBytes =
     (size_t{1} << 31) - kMaxReplyHeadBytes;
 
+// The most that one chunk of a stream may hold, and what one of ours does:
+// larger ones are no faster.
+inline constexpr size_t kMaxChunkBytes = size_t{16} << 20;
+inline constexpr size_t kChunkBytes = size_t{1} << 20;
+
 // What a request whose head has so many bytes on the wire may take in memory at
 // most, from its parsing until its reply's head is made: messages, copies of
 // the lists, the plan and its groups. Measured (head_memory_test), with room:

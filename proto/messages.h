@@ -23,7 +23,8 @@
 
 namespace quantd::wire {
 
-// What belongs to a tensor method, by the options that its plans have.
+// What belongs to a tensor method, by the options that its plans have; also the
+// places of its messages in those of a stream.
 template <typename Options>
 struct TensorRpc;
 template <>
@@ -32,6 +33,10 @@ struct TensorRpc<QuantizeOptions> {
   static constexpr auto kMakePlan = &MakeQuantizePlan;
   using Request = v1::QuantizeRequest;
   using Reply = v1::QuantizeReply;
+  static constexpr auto kAsked = &v1::StreamRequest::quantize;
+  static constexpr auto kAsk = &v1::StreamRequest::mutable_quantize;
+  static constexpr auto kAnswered = &v1::StreamReply::quantize;
+  static constexpr auto kAnswer = &v1::StreamReply::mutable_quantize;
 };
 template <>
 struct TensorRpc<DequantizeOptions> {
@@ -39,6 +44,10 @@ struct TensorRpc<DequantizeOptions> {
   static constexpr auto kMakePlan = &MakeDequantizePlan;
   using Request = v1::DequantizeRequest;
   using Reply = v1::DequantizeReply;
+  static constexpr auto kAsked = &v1::StreamRequest::dequantize;
+  static constexpr auto kAsk = &v1::StreamRequest::mutable_dequantize;
+  static constexpr auto kAnswered = &v1::StreamReply::dequantize;
+  static constexpr auto kAnswer = &v1::StreamReply::mutable_dequantize;
 };
 template <>
 struct TensorRpc<RhtAmaxOptions> {
@@ -46,6 +55,10 @@ struct TensorRpc<RhtAmaxOptions> {
   static constexpr auto kMakePlan = &MakeRhtAmaxPlan;
   using Request = v1::RhtAmaxRequest;
   using Reply = v1::RhtAmaxReply;
+  static constexpr auto kAsked = &v1::StreamRequest::rht_amax;
+  static constexpr auto kAsk = &v1::StreamRequest::mutable_rht_amax;
+  static constexpr auto kAnswered = &v1::StreamReply::rht_amax;
+  static constexpr auto kAnswer = &v1::StreamReply::mutable_rht_amax;
 };
 template <>
 struct TensorRpc<ApplyRhtOptions> {
@@ -53,6 +66,10 @@ struct TensorRpc<ApplyRhtOptions> {
   static constexpr auto kMakePlan = &MakeApplyRhtPlan;
   using Request = v1::ApplyRhtRequest;
   using Reply = v1::ApplyRhtReply;
+  static constexpr auto kAsked = &v1::StreamRequest::apply_rht;
+  static constexpr auto kAsk = &v1::StreamRequest::mutable_apply_rht;
+  static constexpr auto kAnswered = &v1::StreamReply::apply_rht;
+  static constexpr auto kAnswer = &v1::StreamReply::mutable_apply_rht;
 };
 
 // What f(std::type_identity<Options>()) gives for the Options of `method`, a

@@ -20,6 +20,7 @@ enum class Method {
   kDequantize,
   kRhtAmax,
   kApplyRht,
+  kStream,
   kDescribeQuantize,
   kGetServerInfo,
 };
@@ -47,6 +48,10 @@ inline constexpr MethodSpec kMethods[] = {
     {Method::kRhtAmax, "/quantd.v1.Quantd/RhtAmax", true, 0},
     // 16-bit elements become fp32.
     {Method::kApplyRht, "/quantd.v1.Quantd/ApplyRht", true, 32},
+    // Carries any of those above, as which its calls count. The largest first
+    // message.
+    {Method::kStream, "/quantd.v1.Quantd/Stream", false, 0,
+     kMaxRequestHeadBytes},
     {Method::kDescribeQuantize, "/quantd.v1.Quantd/DescribeQuantize", false, 0,
      kMaxRequestHeadBytes},
     {Method::kGetServerInfo, "/quantd.v1.Quantd/GetServerInfo", false, 0,
@@ -59,6 +64,11 @@ inline constexpr std::span<const MethodSpec> kTensorMethods = [] {
   while (count < std::size(kMethods) && kMethods[count].tensor) ++count;
   return std::span(kMethods).first(count);
 }();
+
+// The rows of methods that work with payloads: those, and Stream.
+inline constexpr std::span<const MethodSpec> kPayloadMethods =
+    std::span(kMethods).first(kTensorMethods.size() + 1);
+static_assert(kPayloadMethods.back().method == Method::kStream);
 
 // The place of a method's row, for tables that have an entry for each.
 constexpr size_t Index(Method method) { return static_cast<size_t>(method); }

@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 #include "proto/messages.h"
+#include "proto/stream/chunks.h"
 #include "proto/wire.h"
 
 namespace quantd::wire {
@@ -47,6 +48,35 @@ absl::Status CheckEcho(const ProtoMessage& asked, const ProtoMessage& echo) {
   return absl::OkStatus();
 }
 
+template <typename Options, typename Message>
+void WriteReply(const Plan& plan, const Options& options,
+                const JobReport& report, std::string_view device,
+                std::string_view request_id, Message* reply) {
+  *reply->mutable_tensor() = TensorOf(plan);
+  *reply->mutable_options() = ToProto(options);
+  *reply->mutable_report() = ToProto(report, device);
+  reply->set_request_id(std::string(request_id));
+}
+
+// All but the payload.
+template <typename Options, typename Message>
+absl::StatusOr<Reply> ReadReply(const Message& read, const Plan* asked) {
+  if (asked != nullptr) {
+    const auto& options = std::get<Options>(asked->options());
+    const absl::Status same = CheckEcho(ToProto(options), read.options());
+    if (!same.ok()) return same;
+  }
+  Reply reply;
+  for (const v1::TensorRef& ref : read.tensors()) {
+    reply.tensors.push_back(FromProto(ref));
+    reply.lent.push_back(FromProto(ref.memory()));
+  }
+  reply.report = FromProto(read.report());
+  reply.device = read.report().device();
+  reply.request_id = read.request_id();
+  return reply;
+}
+
 }  // namespace
 
 Method MethodOf(const Plan& plan) {
@@ -66,10 +96,7 @@ std::string ReplyHead(const Plan& plan, const JobReport& report,
         using Options = std::decay_t<decltype(options)>;
         typename TensorRpc<Options>::Reply reply;
         WriteOutputs(plan, outputs, layout, &reply);
-        *reply.mutable_tensor() = TensorOf(plan);
-        *reply.mutable_options() = ToProto(options);
-        *reply.mutable_report() = ToProto(report, device);
-        reply.set_request_id(std::string(request_id));
+        WriteReply(plan, options, report, device, request_id, &reply);
         std::string head = reply.SerializeAsString();
         if (outputs.empty() || layout.size > 0) {
           AppendPayloadPrefix(layout.size, &head);
@@ -93,22 +120,51 @@ absl::StatusOr<Reply> ParseReply(Method method, Slices message,
     if (!read.ParseFromString(separated->head)) {
       return Malformed("a field inside it is not valid");
     }
-    if (asked != nullptr) {
-      const auto& options = std::get<Options>(asked->options());
-      const absl::Status same = CheckEcho(ToProto(options), read.options());
-      if (!same.ok()) return same;
-    }
-    Reply reply;
-    for (const v1::TensorRef& ref : read.tensors()) {
-      reply.tensors.push_back(FromProto(ref));
-      reply.lent.push_back(FromProto(ref.memory()));
-    }
-    reply.report = FromProto(read.report());
-    reply.device = read.report().device();
-    reply.request_id = read.request_id();
-    reply.payload = separated->payload;
+    auto reply = ReadReply<Options>(read, asked);
+    if (reply.ok()) reply->payload = separated->payload;
     return reply;
   });
+}
+
+std::string StreamReplyHead(const Plan& plan, const JobReport& report,
+                            std::string_view device,
+                            std::string_view request_id) {
+  v1::StreamReply last;
+  std::visit(
+      [&](const auto& options) {
+        auto* const reply =
+            (last.*TensorRpc<std::decay_t<decltype(options)>>::kAnswer)();
+        WriteOutputs(plan, {}, LayOutPayload(plan, {}), reply);
+        WriteReply(plan, options, report, device, request_id, reply);
+      },
+      plan.options());
+  return last.SerializeAsString();
+}
+
+absl::StatusOr<StreamReplyPart> ParseStreamReply(Slices message,
+                                                 const Plan& asked) {
+  const absl::StatusOr<SeparatedMessage> separated =
+      SeparatePayload(message, kMaxReplyHeadBytes);
+  if (!separated.ok()) return separated.status();
+  StreamReplyPart part;
+  part.chunk = separated->payload;
+  if (separated->head.empty()) return part;
+  v1::StreamReply read;
+  if (!read.ParseFromString(separated->head)) {
+    return Malformed("a field inside it is not valid");
+  }
+  if (read.reply_case() == v1::StreamReply::REPLY_NOT_SET) return part;
+  auto reply = std::visit(
+      [&](const auto& options) -> absl::StatusOr<Reply> {
+        using Options = std::decay_t<decltype(options)>;
+        // Of another method it is empty, and lacks what was asked.
+        return ReadReply<Options>((read.*TensorRpc<Options>::kAnswered)(),
+                                  &asked);
+      },
+      asked.options());
+  if (!reply.ok()) return reply.status();
+  part.reply = *std::move(reply);
+  return part;
 }
 
 std::string DescribeReply(const Plan& plan, std::string_view request_id) {

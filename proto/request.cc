@@ -8,6 +8,7 @@
 #include "kernels/plan/shard_cut.h"
 #include "proto/option_fields.h"
 #include "proto/request_plan.h"
+#include "proto/stream/chunks.h"
 
 namespace quantd::wire {
 namespace {
@@ -147,6 +148,62 @@ absl::StatusOr<Request> ParseRequest(Method method, Slices message,
   });
 }
 
+namespace {
+
+template <typename Options>
+absl::Status ReadStart(const v1::StreamRequest& start,
+                       const RequestDefaults& defaults, Request* request) {
+  const auto& asked = (start.*TensorRpc<Options>::kAsked)();
+  QUANTD_RETURN_IF_ERROR(ReadPlan<Options>(asked, defaults, request));
+  if (!asked.memory().inputs().empty() || !asked.memory().outputs().empty()) {
+    return FieldError("memory", "none in a stream", "some");
+  }
+  if (!asked.payload().empty()) {
+    return PayloadSize("none in a stream's first message",
+                       asked.payload().size());
+  }
+  return RenameField(Locate(asked, {0, start.payload_bytes()}, request),
+                     "payload", "payload_bytes");
+}
+
+}  // namespace
+
+absl::StatusOr<StreamStart> ParseStreamStart(Slices message,
+                                             const RequestDefaults& defaults) {
+  const absl::StatusOr<SeparatedMessage> separated =
+      SeparateRequest(Method::kStream, message);
+  if (!separated.ok()) return separated.status();
+  StreamStart out;
+  auto request = Parse<v1::StreamRequest>(
+      *separated,
+      [&](const v1::StreamRequest& start, Request* made) -> absl::Status {
+        if (separated->payload.size != 0) {
+          return FieldError("chunk", "none in a stream's first message",
+                            fmt::format("{} bytes", separated->payload.size));
+        }
+        out.payload_bytes = start.payload_bytes();
+        switch (start.request_case()) {
+          case v1::StreamRequest::kQuantize:
+            return ReadStart<QuantizeOptions>(start, defaults, made);
+          case v1::StreamRequest::kDequantize:
+            return ReadStart<DequantizeOptions>(start, defaults, made);
+          case v1::StreamRequest::kRhtAmax:
+            return ReadStart<RhtAmaxOptions>(start, defaults, made);
+          case v1::StreamRequest::kApplyRht:
+            return ReadStart<ApplyRhtOptions>(start, defaults, made);
+          case v1::StreamRequest::REQUEST_NOT_SET:
+            break;
+        }
+        return FieldError("request",
+                          "quantize, dequantize, rht_amax or apply_rht in a "
+                          "stream's first message",
+                          "none");
+      });
+  if (!request.ok()) return request.status();
+  out.request = *std::move(request);
+  return out;
+}
+
 absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
     Slices message, const RequestDefaults& defaults) {
   const absl::StatusOr<SeparatedMessage> separated =
@@ -166,6 +223,41 @@ absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
   return std::move(request->plan);
 }
 
+namespace {
+
+template <typename Options, typename Message>
+void WriteRequest(const Plan& plan, const Options& options,
+                  std::optional<float> amax, Message* request) {
+  *request->mutable_tensor() = TensorOf(plan);
+  *request->mutable_options() = ToProto(options);
+  if constexpr (std::is_same_v<Options, DequantizeOptions>) {
+    if (amax) request->set_amax(*amax);
+  }
+}
+
+// Lists of groups and of amaxes may be long: as the server will count them.
+absl::Status CheckHead(Method method, std::string_view head) {
+  if (head.size() <= kMaxHeadBytes) return absl::OkStatus();
+  return SeparateRequest(method, {&head, 1}).status();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> StreamHead(const Plan& plan, size_t payload_bytes,
+                                       std::optional<float> amax) {
+  v1::StreamRequest start;
+  std::visit(
+      [&](const auto& options) {
+        using Rpc = TensorRpc<std::decay_t<decltype(options)>>;
+        WriteRequest(plan, options, amax, (start.*Rpc::kAsk)());
+      },
+      plan.options());
+  start.set_payload_bytes(payload_bytes);
+  std::string head = start.SerializeAsString();
+  QUANTD_RETURN_IF_ERROR(CheckHead(Method::kStream, head));
+  return head;
+}
+
 absl::StatusOr<std::string> RequestHead(const Plan& plan, size_t payload,
                                         const LentRanges& lent,
                                         std::optional<float> amax) {
@@ -173,23 +265,14 @@ absl::StatusOr<std::string> RequestHead(const Plan& plan, size_t payload,
       [&](const auto& options) {
         using Options = std::decay_t<decltype(options)>;
         typename TensorRpc<Options>::Request request;
-        *request.mutable_tensor() = TensorOf(plan);
-        *request.mutable_options() = ToProto(options);
+        WriteRequest(plan, options, amax, &request);
         if (!lent.inputs.empty() || !lent.outputs.empty()) {
           WriteLent(lent, plan, request.mutable_memory());
-        }
-        if constexpr (std::is_same_v<Options, DequantizeOptions>) {
-          if (amax) request.set_amax(*amax);
         }
         return request.SerializeAsString();
       },
       plan.options());
-  // Lists of groups and of amaxes may be long: as the server will count them.
-  if (head.size() > kMaxHeadBytes) {
-    const std::string_view whole = head;
-    const auto separated = SeparateRequest(MethodOf(plan), {&whole, 1});
-    if (!separated.ok()) return separated.status();
-  }
+  QUANTD_RETURN_IF_ERROR(CheckHead(MethodOf(plan), head));
   if (payload > kMaxMessageBytes - head.size() - 16) {
     return FieldError("payload",
                       fmt::format("at most {} bytes in one call; split the "

@@ -70,7 +70,7 @@ Skipped SkipField(uint32_t tag, size_t limit, Cursor& in) {
 // Where a request has a list of numbers: the fields that lead to it, from the
 // top of the message.
 struct ListPlace {
-  std::array<uint32_t, 3> path;  // 0: it ends before
+  std::array<uint32_t, 4> path;  // 0: it ends before
   bool fixed;  // 4 bytes each; else varints, 8 bytes each in memory
 };
 constexpr uint32_t kQuantize = v1::QuantizeRequest::kOptionsFieldNumber;
@@ -103,8 +103,33 @@ constexpr ListPlace kRhtAmaxLists[] = {
      false},
 };
 
+// The same lists where the request is a field of a stream's first message.
+constexpr ListPlace Within(uint32_t field, const ListPlace& place) {
+  const auto& path = place.path;
+  return {{field, path[0], path[1], path[2]}, place.fixed};
+}
+constexpr auto kStreamLists = [] {
+  std::array<ListPlace, std::size(kQuantizeLists) +
+                            std::size(kDequantizeLists) +
+                            std::size(kRhtAmaxLists)>
+      all = {};
+  size_t n = 0;
+  for (const ListPlace& place : kQuantizeLists) {
+    all[n++] = Within(v1::StreamRequest::kQuantizeFieldNumber, place);
+  }
+  for (const ListPlace& place : kDequantizeLists) {
+    all[n++] = Within(v1::StreamRequest::kDequantizeFieldNumber, place);
+  }
+  for (const ListPlace& place : kRhtAmaxLists) {
+    all[n++] = Within(v1::StreamRequest::kRhtAmaxFieldNumber, place);
+  }
+  return all;
+}();
+
 absl::Span<const ListPlace> ListsOf(Method method) {
   switch (method) {
+    case Method::kStream:
+      return kStreamLists;
     case Method::kQuantize:
       return kQuantizeLists;
     case Method::kDequantize:

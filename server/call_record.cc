@@ -85,6 +85,7 @@ void LogCall(const CallRecord& record, std::string_view shape) {
   LogSampled(LevelOf(record), "call", kind,
              {{"id", record.id},
               {"method", wire::Name(record.method)},
+              {"streamed", record.streamed},
               {"code", Name(record.code)},
               {"error", record.error},
               {"shape", shape},

@@ -46,6 +46,7 @@ struct CallRecord {
   v1::ErrorDetail::Reason reason = v1::ErrorDetail::REASON_UNSPECIFIED;
   std::string error;  // may say more than the client is told
   std::string device;
+  bool streamed = false;  // it came by rpc Stream
   size_t request_bytes = 0;
   size_t reply_bytes = 0;
   // Read and written in memory that a client shares; of replies that were OK.

@@ -12,6 +12,7 @@
 #include "server/refusal.h"
 #include "server/server_info.h"
 #include "server/small_call.h"
+#include "server/stream_call.h"
 #include "server/tensor_call.h"
 
 namespace quantd {
@@ -33,7 +34,10 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
     return std::make_unique<Refusal>(
         call, Failure::Of(grpc::StatusCode::UNAUTHENTICATED, why));
   }
-  if (const auto method = call->tensor_method()) {
+  if (const auto method = call->payload_method()) {
+    if (*method == wire::Method::kStream) {
+      return std::make_unique<StreamCall>(env, call);
+    }
     return std::make_unique<TensorCall>(env, call, *method);
   }
   const auto small = [&](SmallMethod method) {
@@ -45,7 +49,7 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
         return small(env->info->GetServerInfo());
       case wire::Method::kDescribeQuantize:
         return small(env->info->DescribeQuantize());
-      default:  // tensor methods, which arrive as such
+      default:  // those with payloads, which arrive as such
         break;
     }
   }

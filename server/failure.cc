@@ -60,8 +60,8 @@ Failure Failure::FromJob(const absl::Status& status, std::string_view device,
 Failure Failure::TooLarge(std::string_view what, size_t bytes, size_t limit) {
   Failure failure =
       Make(StatusCode::INVALID_ARGUMENT, ErrorDetail::REASON_TOO_LARGE,
-           fmt::format("{}: at most {} bytes, got {}; split the tensor or "
-                       "raise the server's limits",
+           fmt::format("{}: at most {} bytes, got {}; split the tensor, send "
+                       "it by rpc Stream or raise the server's limits",
                        what, limit, bytes));
   failure.detail.set_field(std::string(what));
   failure.detail.set_limit(limit);

@@ -57,13 +57,13 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
 
 class IncomingCall final : public WatchedCall {
  public:
-  // Waits on `queue` for one call of a tensor method, or, without one, of any
-  // other method. Owns itself. A call that arrives arms its successor.
+  // Waits on `queue` for one call of a method with payloads, or, without one,
+  // of any other method. Owns itself. A call that arrives arms its successor.
   static void Arm(CallEnvironment* env, std::optional<wire::Method> method,
                   grpc::ServerCompletionQueue* queue);
   IncomingCall(const IncomingCall&) = delete;
 
-  std::optional<wire::Method> tensor_method() const { return method_; }
+  std::optional<wire::Method> payload_method() const { return method_; }
   // "/package.Service/Method".
   std::string path() const;
   grpc::ServerContext& context() { return context_; }

@@ -81,6 +81,7 @@ class MemoryCharge {
   size_t receive_ = 0;
   size_t head_ = 0;
   size_t payload_ = 0;
+  uint64_t unread_ = 0;  // bytes that may come before they are asked for
   int device_ = 0;
 };
 
@@ -143,6 +144,15 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // The same without a wait or a refusal, for messages that are small by law:
   // who looks at a server's health must get an answer when all memory is lent.
   MemoryCharge Track(const ReceiveAsk& ask, Waiter* waiter);
+  // Until the charge is given back its sender may bring so many bytes that
+  // nobody has asked for: more of a stream whose first message is here.
+  void AllowUnread(uint64_t bytes, MemoryCharge* charge);
+  // The next message of a stream, in place of what its charge holds to receive:
+  // `need` counts as on its way until it has Arrived, and more if more comes,
+  // `most` in the end. Never waits, or who holds payload would wait for those
+  // who wait for it.
+  void ExpectNext(size_t need, size_t most, Waiter* waiter,
+                  MemoryCharge* charge);
   // More for a call whose message is here. If it must wait the charge goes with
   // it and comes back with OnMemory, whatever the outcome.
   // `device`: on that one; -1: on the one with the most room.

@@ -95,6 +95,22 @@ MemoryCharge MemoryLedger::BeginArrival(const std::shared_ptr<Sender>& sender,
   return charge;
 }
 
+void MemoryLedger::AllowUnread(uint64_t bytes, MemoryCharge* charge) {
+  absl::MutexLock lock(&mutex_);
+  charge->unread_ += bytes;
+  charge->sender_->unread_ += bytes;
+}
+
+void MemoryLedger::ExpectNext(size_t need, size_t most, Waiter* waiter,
+                              MemoryCharge* charge) {
+  absl::MutexLock lock(&mutex_);
+  const size_t held = std::exchange(charge->receive_, 0);
+  arrived_ -= held;
+  Hold(*charge->sender_, 0, held);
+  charge->arrival_ =
+      BeginArrival(charge->sender_, waiter, need, most, absl::Now()).arrival_;
+}
+
 void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival,
                               std::optional<size_t> bytes) {
   const absl::Time now = absl::Now();
@@ -232,7 +248,7 @@ void MemoryLedger::RevokeAll(Sender& sender, Revocation why) {
 }
 
 uint64_t MemoryLedger::Lawful(const Sender& sender) {
-  uint64_t lawful = 0;
+  uint64_t lawful = sender.unread_;
   for (const Arrival* a : sender.arrivals_) lawful += a->most + a->most / 128;
   return lawful;
 }

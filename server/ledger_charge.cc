@@ -20,6 +20,7 @@ MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept {
   receive_ = std::exchange(other.receive_, 0);
   head_ = std::exchange(other.head_, 0);
   payload_ = std::exchange(other.payload_, 0);
+  unread_ = std::exchange(other.unread_, 0);
   device_ = other.device_;
   return *this;
 }
@@ -78,6 +79,10 @@ void MemoryCharge::Reset() noexcept {
     ledger_->changed_.Signal();
   }
   arrival_.reset();
+  if (unread_ != 0) {
+    absl::MutexLock lock(&ledger_->mutex_);
+    sender_->unread_ -= std::exchange(unread_, 0);
+  }
   ShrinkReceive(0);
   ShrinkHead(0);
   ShrinkPayload(0);

@@ -30,7 +30,8 @@ inline constexpr MetricFamily kServing = {
 
 inline constexpr MetricFamily kRequests = {
     "quantd_requests_total", MetricFamily::kCounter, "method",
-    "Calls that are over, however they ended"};
+    "Calls that are over, however they ended; one by Stream counts as of its "
+    "method, and as Stream if its first message was none"};
 inline constexpr MetricFamily kErrors = {
     "quantd_errors_total", MetricFamily::kCounter, "method, code, reason",
     "Calls that did not end with OK: the gRPC code and the reason of "

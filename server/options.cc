@@ -220,7 +220,8 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
       ->capture_default_str()
       ->group(kMemory);
   app.add_option("--max-request-bytes", max_request,
-                 "Largest request, made smaller to fit the budget")
+                 "Largest request in one message, made smaller to fit the "
+                 "budget; streams are held by the budget alone")
       ->transform(size)
       ->capture_default_str()
       ->group(kMemory);
@@ -234,7 +235,8 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
       ->capture_default_str()
       ->group(kMemory);
   app.add_option("--max-receive-ms", max_receive,
-                 "Longest time a request may take to arrive")
+                 "Longest time a request may take to arrive, and between "
+                 "chunks of a stream")
       ->check(CLI::Range(int64_t{1}, int64_t{86400000}))
       ->capture_default_str()
       ->group(kMemory);

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "proto/stream/chunks.h"
+
 namespace quantd {
 namespace {
 
@@ -42,6 +44,42 @@ grpc::ByteBuffer MakeReply(std::string_view head, Block output, size_t size,
   for (size_t at = 0; at < size; at += kPiece) {
     slices.emplace_back(data + at, std::min(kPiece, size - at), ReturnPiece,
                         lent);
+  }
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+// Members are destroyed last to first, as above.
+struct ReplyChunks::Lent {
+  std::shared_ptr<ReplyProgress> progress;
+  MemoryCharge charge;
+  Block block;
+};
+
+ReplyChunks::ReplyChunks(Block output, size_t size, MemoryCharge charge,
+                         std::shared_ptr<ReplyProgress> progress)
+    : lent_(std::make_shared<Lent>(
+          Lent{std::move(progress), std::move(charge), std::move(output)})),
+      size_(size) {
+  static_assert(wire::kChunkBytes % kPiece == 0);
+  lent_->progress->pieces = (size + kPiece - 1) / kPiece + 1;
+}
+
+std::optional<grpc::ByteBuffer> ReplyChunks::Next() {
+  if (given_ == size_) return std::nullopt;
+  const size_t end = std::min(size_, given_ + wire::kChunkBytes);
+  std::vector<grpc::Slice> slices = {
+      grpc::Slice(wire::ChunkPrefix(end - given_))};
+  while (given_ < end) {
+    const size_t n = std::min(kPiece, end - given_);
+    slices.emplace_back(
+        lent_->block.data() + given_, n,
+        [](void* held) {
+          const std::unique_ptr<std::shared_ptr<Lent>> lent(
+              static_cast<std::shared_ptr<Lent>*>(held));
+          (*lent)->progress->left.fetch_add(1, std::memory_order_acq_rel);
+        },
+        new std::shared_ptr<Lent>(lent_));
+    given_ += n;
   }
   return grpc::ByteBuffer(slices.data(), slices.size());
 }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "absl/time/time.h"
@@ -28,6 +29,22 @@ struct ReplyProgress {
 grpc::ByteBuffer MakeReply(std::string_view head, Block output, size_t size,
                            MemoryCharge charge,
                            std::shared_ptr<ReplyProgress> progress);
+
+// The same in chunks of a stream, one after the other; the progress counts one
+// piece more, for what follows the last of them.
+class ReplyChunks {
+ public:
+  ReplyChunks(Block output, size_t size, MemoryCharge charge,
+              std::shared_ptr<ReplyProgress> progress);
+  // The next message; nothing when there is none.
+  std::optional<grpc::ByteBuffer> Next();
+
+ private:
+  struct Lent;
+  const std::shared_ptr<Lent> lent_;
+  const size_t size_;
+  size_t given_ = 0;
+};
 
 // Whether a reply leaves. One thread.
 class SendWatch {

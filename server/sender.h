@@ -48,6 +48,7 @@ class Sender {
   std::vector<Arrival*> arrivals_;  // messages that are on their way
   size_t declared_ = 0;             // of them
   size_t counted_ = 0;              // what the ledger counts them as
+  uint64_t unread_ = 0;             // windows of streams that are not read yet
   uint64_t received_ = 0;           // when last measured
   uint64_t explained_ = 0;  // bytes received that belong to ended messages
   uint64_t mark_ = 0;       // bytes received at `moved_`

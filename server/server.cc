@@ -265,7 +265,7 @@ absl::Status Server::Listen() {
         IncomingCall::Arm(&environment_, std::nullopt, queue.get());
         continue;
       }
-      for (const wire::MethodSpec& row : wire::kTensorMethods) {
+      for (const wire::MethodSpec& row : wire::kPayloadMethods) {
         IncomingCall::Arm(&environment_, row.method, queue.get());
       }
     }

@@ -1,4 +1,4 @@
-// The tensor methods as gRPC matches them.
+// The methods with payloads as gRPC matches them.
 //
 // They have completion queues of their own. Everything else arrives through a
 // generic service on another queue and thread, so that health, information and

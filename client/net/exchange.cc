@@ -31,17 +31,27 @@ Exchange::Exchange(std::string target, const RetryPolicy& retry,
 absl::Status Exchange::Run(const Message& message, const CallLimit& limit,
                            CallControl& control, ReceivedMessage* reply,
                            Trip* trip) {
-  const size_t size = message.size();
   Sender sender(message, credentials_);
+  return Run(
+      message.size(),
+      [&](grpc::GenericStub& stub) {
+        return sender.Send(stub, limit.deadline, control, reply);
+      },
+      limit, control, trip);
+}
+
+absl::Status Exchange::Run(size_t bytes, Attempt attempt,
+                           const CallLimit& limit, CallControl& control,
+                           Trip* trip) {
   Backoff backoff(retry_, &budget_, seed_++);
   Servers::Tried tried;
   *trip = {};
   for (;;) {
     absl::Status status;
-    if (auto lease = servers_->Pick(size, limit.deadline, control, &tried)) {
+    if (auto lease = servers_->Pick(bytes, limit.deadline, control, &tried)) {
       ++trip->attempts;
       trip->by_unix = lease->by_unix();
-      status = sender.Send(lease->stub(), limit.deadline, control, reply);
+      status = attempt(lease->stub());
       trip->unsure |= !status.ok() && GetRequestId(status).empty();
       if (!control.cancelled()) servers_->Report(*lease, status);
     } else {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "client/call_options.h"
 #include "client/net/channel_credentials.h"
@@ -41,6 +42,10 @@ class Exchange {
   // had said.
   absl::Status Run(const Message& message, const CallLimit& limit,
                    CallControl& control, ReceivedMessage* reply, Trip* trip);
+  // The same of whatever else sends so many bytes: each attempt is one.
+  using Attempt = absl::FunctionRef<absl::Status(grpc::GenericStub& stub)>;
+  absl::Status Run(size_t bytes, Attempt attempt, const CallLimit& limit,
+                   CallControl& control, Trip* trip);
 
   const std::string& target() const { return target_; }
 

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -16,6 +18,7 @@
 #include "client/net/replies.h"
 #include "client/net/requests.h"
 #include "client/net/servers.h"
+#include "client/net/stream/stream_sender.h"
 #include "client/parts/error_details.h"
 #include "client/parts/result_builder.h"
 #include "kernels/plan/field_error.h"
@@ -28,9 +31,13 @@ class Remote : public Endpoint {
   Remote(std::string target, std::vector<Place> places,
          const ClientOptions& options, const ChannelCredentials& credentials)
       : door_{options.memory_socket, options.dead_peer_timeout},
+        credentials_(credentials),
+        stream_from_(options.stream_from),
         servers_(std::move(places), ChannelFactory(options, credentials),
                  options.channels),
-        exchange_(std::move(target), options.retry, credentials, &servers_) {}
+        exchange_(std::move(target), options.retry, credentials, &servers_) {
+    for (auto& bytes : largest_) bytes = kLargestPayload;
+  }
 
   const std::string& target() const override { return exchange_.target(); }
 
@@ -136,10 +143,32 @@ class Remote : public Endpoint {
 
   using Slices = absl::Span<const std::string_view>;
 
+  static size_t BytesOf(const Lending& lending) {
+    size_t bytes = 0;
+    for (const auto& piece : lending.payload) bytes += piece.size();
+    return bytes;
+  }
+
+  // Whether a server refused it for the size of its message.
+  static bool IsTooLarge(const absl::Status& status) {
+    const auto error = GetServerError(status);
+    const auto violation = GetFieldViolation(status);
+    return error && error->reason == ErrorReason::kTooLarge && violation &&
+           violation->field == "request";
+  }
+
   absl::StatusOr<Result> RunLending(const Plan& plan, const Lending& lending,
                                     absl::Span<const Destination> into,
                                     const CallLimit& limit,
                                     CallControl& control) {
+    const size_t bytes = BytesOf(lending);
+    std::atomic<size_t>& limit_of_server =
+        largest_[wire::Index(wire::MethodOf(plan))];
+    if (!lending.any() &&
+        (bytes >= stream_from_ || bytes > limit_of_server ||
+         wire::LayOutPayload(plan, {}).size > wire::kMaxReplyPayloadBytes)) {
+      return RunStream(plan, lending, into, limit, control);
+    }
     Trip trip;
     auto result = Ask<Result>(
         RequestOf(plan, lending), limit, control, &trip, [&](Slices reply) {
@@ -148,7 +177,37 @@ class Remote : public Endpoint {
               lending.of_device ? Transport::kCuda : Transport::kShared, trip);
         });
     if (trip.unsure) lending.Settle();
-    return result;
+    if (lending.any() || bytes == 0 || !IsTooLarge(result.status())) {
+      return result;
+    }
+    // The payload was not sent. The next one goes straight that way.
+    limit_of_server = bytes - 1;
+    auto streamed = RunStream(plan, lending, into, limit, control);
+    // A server that has no streams says what the message was refused for.
+    const bool knows_none = absl::IsUnimplemented(streamed.status());
+    return knows_none ? std::move(result) : std::move(streamed);
+  }
+
+  absl::StatusOr<Result> RunStream(const Plan& plan, const Lending& lending,
+                                   absl::Span<const Destination> into,
+                                   const CallLimit& limit,
+                                   CallControl& control) {
+    const auto head = wire::StreamHead(plan, BytesOf(lending));
+    if (!head.ok()) return head.status();
+    StreamedReply reply(plan, into);
+    if (!reply.status().ok()) return reply.status();
+    Trip trip;
+    {
+      StreamSender sender(*head, lending.payload, credentials_);
+      const absl::Status sent = exchange_.Run(
+          sender.size(),
+          [&](grpc::GenericStub& stub) {
+            return sender.Send(stub, limit.deadline, control, &reply);
+          },
+          limit, control, &trip);
+      if (!sent.ok()) return sent;
+    }
+    return reply.Finish(trip);
   }
 
   absl::StatusOr<HostMemory> Known(const SharedRegion::Made& made,
@@ -172,7 +231,15 @@ class Remote : public Endpoint {
     return read(reply.Pieces());
   }
 
+  // Of one message.
+  static constexpr size_t kLargestPayload =
+      wire::kMaxMessageBytes - wire::kMaxRequestHeadBytes;
+
   const DoorAddress door_;  // without a path: none
+  const ChannelCredentials credentials_;
+  const size_t stream_from_;
+  // Payloads of one message that no server has refused for their size.
+  std::array<std::atomic<size_t>, wire::kTensorMethods.size()> largest_;
   SharedRegions regions_;
   Servers servers_;
   Exchange exchange_;

@@ -9,11 +9,12 @@
 #include "quantd.pb.h"
 
 namespace quantd::client {
-namespace {
 
 absl::Status NotOurMessage() {
   return absl::InternalError("the reply is not a message of quantd.v1");
 }
+
+namespace {
 
 template <typename Reply>
 absl::StatusOr<Reply> Parse(absl::Span<const std::string_view> slices) {

@@ -16,6 +16,9 @@
 
 namespace quantd::client {
 
+// INTERNAL: what came is none of ours.
+absl::Status NotOurMessage();
+
 // The reply to `plan`'s request, in the pieces it arrived in: its parts are
 // copied once, to `into` or to memory of the Result. INTERNAL for a reply
 // that is not what the plan demands, UNIMPLEMENTED for one of a server that

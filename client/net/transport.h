@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "client/net/channel_credentials.h"
+#include "client/net/stream/pins.h"
 #include "client/parts/call_control.h"
 #include "proto/net/received_message.h"
 
@@ -42,7 +43,6 @@ class Sender {
                     CallControl& control, ReceivedMessage* reply);
 
  private:
-  class Pins;
   grpc::ByteBuffer Assemble() const;
 
   const Message& message_;

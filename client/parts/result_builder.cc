@@ -175,6 +175,7 @@ absl::StatusOr<Result> ResultBuilder::Take(Report report) {
   result_.attempts_ = report.attempts;
   result_.replaced_globals_ = report.replaced_globals;
   result_.transport_ = report.transport;
+  result_.streamed_ = report.streamed;
   return std::move(result_);
 }
 

@@ -56,6 +56,7 @@ class ResultBuilder {
     int attempts = 0;
     int64_t replaced_globals = 0;
     Transport transport = Transport::kTcp;
+    bool streamed = false;
   };
   // INTERNAL when a part is missing, RESOURCE_EXHAUSTED when there was no
   // memory. The builder is spent.

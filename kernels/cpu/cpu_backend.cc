@@ -95,7 +95,7 @@ class CpuBackend : public Backend {
       return absl::UnimplementedError(
           fmt::format("{} works on memory of its own alone", info_.name));
     }
-    if (++device_.live > info_.slots) {
+    if (++device_.live > info_.slots + info_.feeding) {
       --device_.live;
       return absl::ResourceExhaustedError(
           fmt::format("all {} slots of {} are taken", info_.slots, info_.name));
@@ -145,6 +145,7 @@ absl::StatusOr<std::unique_ptr<Backend>> Open(std::string name,
   info.description = fmt::format("{}, {} thread{}", (*isa)->description,
                                  threads, threads == 1 ? "" : "s");
   info.slots = options.slots > 0 ? options.slots : std::max(4, threads);
+  info.feeding = kFeedingJobs;
   info.memory_limit = options.memory_limit;
   info.borrows = true;
   return std::make_unique<CpuBackend>(std::move(info), (*isa)->tiles, threads);
@@ -158,6 +159,7 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenMemcpy(
   info.description = "copies instead of computing, for benchmarks";
   info.computes = false;
   info.slots = options.slots > 0 ? options.slots : std::max(4, UsableCores());
+  info.feeding = kFeedingJobs;
   info.memory_limit = options.memory_limit;
   return std::make_unique<CpuBackend>(std::move(info), nullptr, 1);
 }

@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Backend>> Open(int ordinal,
                                               const BackendOptions& options) {
   const int slots = options.slots > 0 ? options.slots : kDefaultSlots;
   absl::StatusOr<std::unique_ptr<Device>> device =
-      Device::Open(ordinal, slots, options.memory_limit);
+      Device::Open(ordinal, slots + kFeedingJobs, options.memory_limit);
   if (!device.ok()) return device.status();
   const Device::Properties& p = (*device)->properties();
   BackendInfo info;
@@ -77,6 +77,7 @@ absl::StatusOr<std::unique_ptr<Backend>> Open(int ordinal,
   info.kind = "cuda";
   info.description = fmt::format("{}, sm_{}{}", p.name, p.major, p.minor);
   info.slots = slots;
+  info.feeding = kFeedingJobs;
   info.memory_limit = options.memory_limit;
   info.borrows = true;
   int none = -1;

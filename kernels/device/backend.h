@@ -92,6 +92,9 @@ struct BackendInfo {
   std::string kind;         // "cpu", "cuda", "memcpy"
   std::string description;  // "AVX2, 2 threads", "NVIDIA H200, sm_90"
   int slots = 1;            // jobs that may be alive at once
+  // Jobs that may be alive beside these while their input comes. Before such a
+  // one runs it takes a slot.
+  int feeding = 0;
   size_t memory_limit = 0;  // bytes of payload memory its pool may hold
   bool borrows = false;     // its jobs take LentMemory
   bool computes = true;     // false: it only pretends, for benchmarks and tests
@@ -128,6 +131,9 @@ class Backend {
   // where the device works on all of it where it lies.
   virtual size_t PoolBytes(const Plan& plan, const LentMemory& lent) const;
 };
+
+// As many as that where the operator does not decide.
+inline constexpr int kFeedingJobs = 32;
 
 struct BackendOptions {
   size_t memory_limit = size_t{1} << 30;  // payload memory, in and out

@@ -15,13 +15,14 @@ Engine::SlotLease& Engine::SlotLease::operator=(SlotLease&& other) noexcept {
   if (this == &other) return *this;
   Reset();
   device_ = std::exchange(other.device_, nullptr);
+  feeding_ = other.feeding_;
   return *this;
 }
 
 void Engine::SlotLease::Reset() {
   if (device_ == nullptr) return;
   absl::MutexLock lock(&device_->mutex);
-  ++device_->free_slots;
+  ++(feeding_ ? device_->free_feeding : device_->free_slots);
   if (!device_->queue.empty()) device_->changed.Signal();
   device_ = nullptr;
 }
@@ -35,6 +36,7 @@ Engine::Engine(std::vector<std::unique_ptr<Backend>> backends) {
     {
       absl::MutexLock lock(&device->mutex);
       device->free_slots = slots;
+      device->free_feeding = device->backend->info().feeding;
     }
     for (int i = 0; i < slots; ++i) {
       device->workers.emplace_back(RunWorker, device.get());
@@ -69,6 +71,14 @@ Engine::SlotLease Engine::TrySlot(int device) {
   if (d.free_slots == 0 || !d.queue.empty()) return SlotLease();
   --d.free_slots;
   return SlotLease(&d);
+}
+
+Engine::SlotLease Engine::TryFeeding(int device) {
+  Device& d = *devices_[device];
+  absl::MutexLock lock(&d.mutex);
+  if (d.free_feeding == 0) return SlotLease();
+  --d.free_feeding;
+  return SlotLease(&d, true);
 }
 
 bool Engine::RunsInline(size_t input_bytes) {

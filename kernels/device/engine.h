@@ -2,7 +2,9 @@
 //
 // A slot is the right to have one job alive on a device. Each device has as
 // many workers as slots and one queue, first come first served. A short job
-// may also take a free slot and run on the caller's own thread.
+// may also take a free slot and run on the caller's own thread. A job whose
+// input is on its way waits in a place beside the slots, so that a slow sender
+// takes none.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_KERNELS_DEVICE_ENGINE_H_
@@ -27,12 +29,14 @@ class Engine {
   struct Device;
 
  public:
-  // Owns one slot; gives it back on destruction. Move-only.
+  // Owns one slot, or one place to be fed in; gives it back on destruction.
+  // Move-only.
   class SlotLease {
    public:
     SlotLease() = default;
     SlotLease(SlotLease&& other) noexcept
-        : device_(std::exchange(other.device_, nullptr)) {}
+        : device_(std::exchange(other.device_, nullptr)),
+          feeding_(other.feeding_) {}
     SlotLease& operator=(SlotLease&& other) noexcept;
     ~SlotLease() { Reset(); }
     explicit operator bool() const { return device_ != nullptr; }
@@ -40,8 +44,10 @@ class Engine {
 
    private:
     friend class Engine;
-    explicit SlotLease(Device* device) : device_(device) {}
+    explicit SlotLease(Device* device, bool feeding = false)
+        : device_(device), feeding_(feeding) {}
     Device* device_ = nullptr;
+    bool feeding_ = false;
   };
 
   // What a worker runs, once, unless Withdraw said true.
@@ -75,6 +81,9 @@ class Engine {
 
   // A slot that is free now and that nobody waits for, else an empty lease.
   SlotLease TrySlot(int device);
+  // A place for a job that is fed, if one is free. To be kept until the job is
+  // gone, also while it has a slot.
+  SlotLease TryFeeding(int device);
   // Whether a job of that many input bytes is worth no hand-off to a worker.
   static bool RunsInline(size_t input_bytes);
 
@@ -100,6 +109,7 @@ class Engine {
     absl::CondVar changed;
     std::deque<Work*> queue ABSL_GUARDED_BY(mutex);
     int free_slots ABSL_GUARDED_BY(mutex) = 0;
+    int free_feeding ABSL_GUARDED_BY(mutex) = 0;
     bool stopping ABSL_GUARDED_BY(mutex) = false;
     std::vector<std::thread> workers;
   };

@@ -9,9 +9,24 @@
 #include "absl/types/span.h"
 #include "kernels/plan/field_error.h"
 #include "proto/messages.h"
+#include "proto/stream/chunks.h"
 
 namespace quantd::wire {
 namespace {
+
+// Field 101, which has two names.
+template <typename Message>
+const std::string& PayloadOf(const Message& message) {
+  return message.payload();
+}
+const std::string& PayloadOf(const v1::StreamRequest& message) {
+  return message.chunk();
+}
+template <typename Message>
+void ClearPayload(Message* message) {
+  message->clear_payload();
+}
+void ClearPayload(v1::StreamRequest* message) { message->clear_chunk(); }
 
 // Fields, unknown ones too, and payload of the slices against `expected`.
 template <typename Message>
@@ -22,11 +37,11 @@ std::string CompareSeparated(const SeparatedMessage& separated,
       separated.payload.size > flat.size() - separated.payload.offset) {
     return "the payload lies outside the message";
   }
-  if (!head->payload().empty()) return "the head has a payload";
+  if (!PayloadOf(*head).empty()) return "the head has a payload";
   const std::string_view payload = std::string_view(flat).substr(
       separated.payload.offset, separated.payload.size);
-  if (payload != expected->payload()) return "payloads differ";
-  expected->clear_payload();
+  if (payload != PayloadOf(*expected)) return "payloads differ";
+  ClearPayload(expected);
   if (head->SerializeAsString() != expected->SerializeAsString()) {
     return "fields differ:\n" + head->DebugString() + "---\n" +
            expected->DebugString();
@@ -125,6 +140,83 @@ std::string CompareRequests(Method method, const std::string& flat,
   return CompareGather(*cut, flat, slices);
 }
 
+// What is said of a message that is refused.
+std::string CompareRefusals(const absl::Status& one, const absl::Status& cut,
+                            bool legal) {
+  if (one != cut) return "a cut changes the error";
+  if (IsMalformed(one)) return legal ? "called " + one.ToString() : "";
+  return GetFieldViolation(one) ? ""
+                                : "an error without a field: " + one.ToString();
+}
+
+// The payload that a first message promises, brought in chunks that end where
+// the slices of the message did, against copies.
+std::string CompareStreamGather(const StreamStart& start, Slices slices) {
+  const Plan& plan = *start.request.plan;
+  std::string payload(start.payload_bytes, '\0');
+  for (size_t i = 0; i < payload.size(); ++i) {
+    payload[i] = static_cast<char>(i * 37 + i / 256);
+  }
+  const auto bytes = [](std::string& text) {
+    return absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()),
+                          text.size());
+  };
+  std::string expected(plan.input_bytes(), '\0');
+  const std::string_view whole = payload;
+  Gather(start.request, absl::MakeSpan(&whole, 1), bytes(expected));
+  std::string staging(plan.input_bytes(), '\xAA');
+  StreamGather gather(start.request, bytes(staging));
+  for (size_t i = 0; gather.came() < payload.size(); ++i) {
+    const size_t wanted = slices.empty() ? 7 : slices[i % slices.size()].size();
+    const size_t n = std::min<size_t>(payload.size() - gather.came(),
+                                      std::max<size_t>(wanted, 1));
+    const std::string_view chunk = whole.substr(gather.came(), n);
+    gather.Add(absl::MakeSpan(&chunk, 1), {0, n});
+  }
+  if (gather.settled() != staging.size()) return "not all is settled";
+  return staging == expected ? "" : "bytes gathered from chunks differ";
+}
+
+std::string CompareStreams(const std::string& flat, Slices slices,
+                           Verdict* verdict) {
+  const std::string_view whole = flat;
+  const auto one = ParseStreamStart(absl::MakeSpan(&whole, 1));
+  const auto cut = ParseStreamStart(slices);
+  if (one.ok() != cut.ok()) return "a cut changes whether a stream begins";
+  if (!one.ok()) {
+    const std::string wrong =
+        CompareRefusals(one.status(), cut.status(), verdict->legal);
+    if (!wrong.empty()) return wrong;
+  } else {
+    if (!verdict->legal) return "a plan for a message that is none";
+    verdict->planned = true;
+    if (Fingerprint(one->request) != Fingerprint(cut->request) ||
+        one->payload_bytes != cut->payload_bytes) {
+      return "a cut changes the plan";
+    }
+    // Places may leave gaps of any size.
+    if (cut->payload_bytes < (size_t{1} << 20)) {
+      const std::string wrong = CompareStreamGather(*cut, slices);
+      if (!wrong.empty()) return wrong;
+    }
+  }
+  const auto chunk = ParseChunk(absl::MakeSpan(&whole, 1));
+  const auto pieces = ParseChunk(slices);
+  if (chunk.ok() != pieces.ok()) return "a cut changes whether it is a chunk";
+  if (!chunk.ok()) {
+    return CompareRefusals(chunk.status(), pieces.status(), verdict->legal);
+  }
+  if (!verdict->legal) return "a chunk of a message that is none";
+  v1::StreamRequest expected;
+  expected.ParseFromString(flat);
+  if (chunk->offset != pieces->offset || chunk->size != pieces->size) {
+    return "a cut changes the chunk";
+  }
+  return whole.substr(chunk->offset, chunk->size) == expected.chunk()
+             ? ""
+             : "chunks differ";
+}
+
 // `method`: of a request.
 template <typename Message>
 std::string Compare(const std::string& flat, Slices slices, Verdict* verdict,
@@ -168,6 +260,13 @@ Verdict CheckMessage(int type, const std::string& message, Slices slices) {
       verdict.difference = Compare<v1::ApplyRhtRequest>(
           message, slices, &verdict, Method::kApplyRht);
       break;
+    case kStreamType:
+      verdict.difference = Compare<v1::StreamRequest>(message, slices, &verdict,
+                                                      Method::kStream);
+      if (verdict.difference.empty()) {
+        verdict.difference = CompareStreams(message, slices, &verdict);
+      }
+      return verdict;
     default:
       verdict.difference =
           Compare<v1::QuantizeReply>(message, slices, &verdict, std::nullopt);

@@ -10,9 +10,11 @@
 
 namespace quantd::wire {
 
-// The four requests, in the order of kTensorMethods, and QuantizeReply, which
-// has strings and is what a client splits.
-inline constexpr int kMessageTypes = 5;
+// The four requests, in the order of kTensorMethods; QuantizeReply, which has
+// strings and is what a client splits; and StreamRequest.
+inline constexpr int kMessageTypes = 6;
+inline constexpr int kReplyType = 4;
+inline constexpr int kStreamType = 5;
 
 struct Verdict {
   std::string difference;  // empty: both agree
@@ -22,7 +24,8 @@ struct Verdict {
 
 // `message` is what `slices` hold, and is at most kMaxHeadBytes long, so that
 // no cap of ours may speak. For a request also: ParseRequest says the same of
-// the slices as of the flat bytes, and Gather brings the same bytes.
+// the slices as of the flat bytes, and Gather brings the same bytes. For one of
+// a stream the same as a first message and as a chunk.
 Verdict CheckMessage(int type, const std::string& message, Slices slices);
 
 }  // namespace quantd::wire

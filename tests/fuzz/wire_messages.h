@@ -36,6 +36,9 @@ uint64_t Awkward(Random& random);
 // one that a plan can be made of.
 std::string LegalMessage(int type, Random& random);
 
+// One of a stream.
+std::string StreamMessage(Random& random);
+
 // Fields that no message has or that are of the wrong type, one after the
 // other; mostly well-formed.
 std::string RawFields(int depth, Random& random);

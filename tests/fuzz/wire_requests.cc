@@ -7,6 +7,7 @@
 
 #include "kernels/plan/plan.h"
 #include "proto/messages.h"
+#include "tests/fuzz/wire_check.h"
 #include "tests/fuzz/wire_messages.h"
 
 namespace quantd::wire {
@@ -366,6 +367,8 @@ std::string LegalMessage(int type, Random& random) {
       return RhtAmaxBytes(random);
     case 3:
       return ApplyRhtBytes(random);
+    case kStreamType:
+      return StreamMessage(random);
     default:
       return ReplyBytes(random);
   }

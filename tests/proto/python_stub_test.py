@@ -187,6 +187,28 @@ class PythonStubTest(unittest.TestCase):
       error = np.abs(values - self.values).mean() / np.abs(self.values).mean()
       self.assertLess(error, 0.15, name)
 
+  def test_streams_bring_the_same_bytes(self):
+    request = self.quantize_request()
+    request.ClearField("payload")
+
+    def messages():
+      yield self.pb.StreamRequest(quantize=request,
+                                  payload_bytes=len(self.input))
+      for at in range(0, len(self.input), 9999):
+        yield self.pb.StreamRequest(chunk=self.input[at:at + 9999])
+
+    replies = list(self.stub.Stream(messages(), timeout=60))
+    self.check_bytes("quantize", b"".join(r.chunk for r in replies))
+    last = replies[-1]
+    self.assertEqual((last.WhichOneof("reply"), last.chunk), ("quantize", b""))
+    unary = self.stub.Quantize(self.quantize_request(), timeout=60)
+    self.assertEqual(last.quantize.tensors, unary.tensors)
+    self.assertEqual(last.quantize.options, unary.options)
+    short = [next(messages())]
+    detail = self.refused(
+        lambda: list(self.stub.Stream(iter(short), timeout=60)))
+    self.assertEqual(detail.field, "payload")
+
   def test_describe_quantize(self):
     request = self.quantize_request()
     reply = self.stub.Quantize(request, timeout=60)

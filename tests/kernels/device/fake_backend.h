@@ -102,6 +102,7 @@ class FakeBackend : public Backend {
     info_.kind = "fake";
     info_.computes = false;
     info_.slots = slots;
+    info_.feeding = 4;
     info_.memory_limit = memory_limit;
   }
 

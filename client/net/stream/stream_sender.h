@@ -1,0 +1,89 @@
+// Sends one call as a stream, as often as it takes: its payload in chunks out
+// of the caller's memory, its reply in chunks to where the parts belong.
+#ifndef QUANTD_CLIENT_NET_STREAM_STREAM_SENDER_H_
+#define QUANTD_CLIENT_NET_STREAM_STREAM_SENDER_H_
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/call_options.h"
+#include "client/net/channel_credentials.h"
+#include "client/net/exchange.h"
+#include "client/net/stream/pins.h"
+#include "client/parts/call_control.h"
+#include "client/parts/result_builder.h"
+#include "client/result.h"
+#include "kernels/plan/plan.h"
+#include "proto/stream/chunks.h"
+
+namespace quantd::client {
+
+// What a stream brings back. Nothing in it is trusted.
+class StreamedReply {
+ public:
+  // As of ResultBuilder.
+  StreamedReply(const Plan& plan, absl::Span<const Destination> into);
+
+  // RESOURCE_EXHAUSTED when there is no memory for the result.
+  const absl::Status& status() const { return builder_.status(); }
+  // Forgets what came of an attempt that failed.
+  void Restart();
+  // One message. INTERNAL for what is not the plan's reply, UNIMPLEMENTED for
+  // one of a server that does not know an option of it.
+  absl::Status Take(absl::Span<const std::string_view> message);
+  bool whole() const { return last_.has_value(); }
+  // Once it is whole, once.
+  absl::StatusOr<Result> Finish(const Trip& trip);
+
+ private:
+  void Place(std::string_view bytes);
+
+  const Plan& plan_;
+  const wire::PayloadLayout layout_;
+  ResultBuilder builder_;
+  std::vector<absl::Span<std::byte>> targets_;  // of the plan's outputs
+  size_t came_ = 0;
+  std::optional<wire::Reply> last_;
+};
+
+class StreamSender {
+ public:
+  // `head`: the first message. What is referred to must outlive this.
+  StreamSender(const std::string& head,
+               absl::Span<const absl::Span<const std::byte>> payload,
+               const ChannelCredentials& credentials);
+  // Waits until gRPC holds no piece of the payload any more.
+  ~StreamSender();
+  StreamSender(const StreamSender&) = delete;
+
+  size_t size() const { return head_.size() + payload_bytes_; }
+  // Waits for the end of the call.
+  absl::Status Send(grpc::GenericStub& stub, Time deadline,
+                    CallControl& control, StreamedReply* reply);
+
+ private:
+  class Call;
+  // The message with bytes [begin, begin + size) of the payload.
+  grpc::ByteBuffer Chunk(size_t begin, size_t size) const;
+
+  const std::string& head_;
+  const absl::Span<const absl::Span<const std::byte>> payload_;
+  const ChannelCredentials& credentials_;
+  size_t payload_bytes_ = 0;
+  const std::shared_ptr<Pins> pins_;
+};
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_NET_STREAM_STREAM_SENDER_H_

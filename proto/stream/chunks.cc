@@ -1,0 +1,134 @@
+// Chunks of streams, and where their bytes go.
+#include "proto/stream/chunks.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fmt/format.h"
+#include "kernels/plan/field_error.h"
+#include "proto/cursor.h"
+#include "proto/messages.h"
+
+namespace quantd::wire {
+namespace {
+
+// What a message with a chunk may hold beside it: fields that a server does not
+// know.
+constexpr size_t kMaxBesideChunk = 4 << 10;
+
+}  // namespace
+
+absl::StatusOr<Range> ParseChunk(Slices message) {
+  static_assert(v1::StreamRequest::kChunkFieldNumber << 3 == (kPayloadTag & ~7),
+                "a chunk is found as a payload is");
+  const auto separated = SeparatePayload(message, kMaxBesideChunk);
+  if (!separated.ok()) return separated.status();
+  if (!separated->head.empty()) {
+    v1::StreamRequest rest;
+    if (!rest.ParseFromString(separated->head)) {
+      return Malformed("a field inside it is not valid");
+    }
+    if (rest.request_case() != v1::StreamRequest::REQUEST_NOT_SET ||
+        rest.payload_bytes() != 0) {
+      return FieldError("request",
+                        "nothing but a chunk after a stream's first message",
+                        "a request or payload_bytes");
+    }
+  }
+  const size_t size = separated->payload.size;
+  if (size > kMaxChunkBytes) {
+    return TooLargeError("chunk",
+                         fmt::format("at most {} bytes", kMaxChunkBytes),
+                         fmt::format("{} bytes", size), kMaxChunkBytes);
+  }
+  if (size == 0) {
+    return FieldError("chunk", "1 byte or more; end the stream after the last",
+                      "none");
+  }
+  return separated->payload;
+}
+
+absl::Status CheckChunk(uint64_t begin, size_t size, uint64_t payload_bytes) {
+  if (begin <= payload_bytes && size <= payload_bytes - begin) {
+    return absl::OkStatus();
+  }
+  return FieldError("chunk",
+                    fmt::format("at most {} bytes more, to the {} of "
+                                "payload_bytes",
+                                payload_bytes - std::min(begin, payload_bytes),
+                                payload_bytes),
+                    fmt::format("{} bytes", size));
+}
+
+absl::Status CheckWhole(uint64_t came, uint64_t payload_bytes) {
+  if (came == payload_bytes) return absl::OkStatus();
+  return FieldError("payload",
+                    fmt::format("{} bytes, as payload_bytes says, before the "
+                                "end of the stream",
+                                payload_bytes),
+                    fmt::format("{} bytes", came));
+}
+
+StreamGather::StreamGather(const Request& request,
+                           absl::Span<std::byte> staging)
+    : request_(request), staging_(staging) {
+  const std::vector<TensorSpec>& inputs = request_.plan->inputs();
+  size_t written = 0;
+  const auto fill_to = [&](size_t end) {
+    if (end > written) {
+      std::memset(staging_.data() + written, 0, end - written);
+    }
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    fill_to(inputs[i].offset);
+    written = inputs[i].offset + inputs[i].size;
+    const std::string& literal = request_.sources[i].literal;
+    if (!literal.empty()) {
+      std::memcpy(staging_.data() + inputs[i].offset, literal.data(),
+                  literal.size());
+    }
+  }
+  fill_to(staging_.size());
+}
+
+void StreamGather::Put(std::string_view piece) {
+  const std::vector<TensorSpec>& inputs = request_.plan->inputs();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Request::Source& source = request_.sources[i];
+    if (!source.literal.empty()) continue;
+    const uint64_t begin = std::max<uint64_t>(came_, source.range.offset);
+    const uint64_t end = std::min<uint64_t>(
+        came_ + piece.size(), source.range.offset + source.range.size);
+    if (begin >= end) continue;
+    std::memcpy(
+        staging_.data() + inputs[i].offset + (begin - source.range.offset),
+        piece.data() + (begin - came_), end - begin);
+  }
+  came_ += piece.size();
+}
+
+void StreamGather::Add(Slices message, const Range& chunk) {
+  Cursor in(message);
+  in.Skip(chunk.offset);
+  in.Walk(chunk.size, [&](std::string_view piece) { Put(piece); });
+}
+
+size_t StreamGather::settled() const {
+  const std::vector<TensorSpec>& inputs = request_.plan->inputs();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Request::Source& source = request_.sources[i];
+    if (!source.literal.empty()) continue;
+    const Range& range = source.range;
+    if (came_ >= range.offset + range.size) continue;
+    return inputs[i].offset + (came_ > range.offset ? came_ - range.offset : 0);
+  }
+  return staging_.size();
+}
+
+std::string ChunkPrefix(size_t size) {
+  std::string prefix;
+  AppendPayloadPrefix(size, &prefix);
+  return prefix;
+}
+
+}  // namespace quantd::wire

@@ -1,0 +1,152 @@
+// What rpc Stream does with a call: a tensor call whose payload comes, and
+// whose reply goes, in chunks.
+//
+//   admitting -> receiving -> (counting ->) planning -> claiming -> beginning
+//   -> feeding -> queued -> running -> replying
+//
+// The same ledger, devices and jobs as of unary calls. Staging and output are
+// admitted, and the job begun, before the first chunk is read; chunks are
+// charged as they come, and one at a time. Meanwhile the job has a place beside
+// the device's slots: a slow sender takes none.
+//
+// At most one thread moves a call forward at any time.
+#ifndef QUANTD_SERVER_STREAM_CALL_H_
+#define QUANTD_SERVER_STREAM_CALL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kernels/device/engine.h"
+#include "proto/net/received_message.h"
+#include "proto/stream/chunks.h"
+#include "server/call_environment.h"
+#include "server/call_record.h"
+#include "server/failure.h"
+#include "server/incoming_call.h"
+#include "server/ledger.h"
+#include "server/reply_pieces.h"
+
+namespace quantd {
+
+class StreamCall final : public CallHandler,
+                         private MemoryLedger::Waiter,
+                         private Engine::Work {
+ public:
+  StreamCall(CallEnvironment* env, IncomingCall* call);
+  ~StreamCall() override;
+
+  void Begin() override;
+  void OnRead(bool ok) override;
+  void OnWritten(bool ok) override;
+  void OnFinished(bool ok) override;
+  void OnCancelled() override;
+  void OnWatch(absl::Time now) override;
+
+ private:
+  enum class Stage {
+    kAdmitting,
+    kReceiving,
+    kPlanning,
+    kCounting,
+    kClaiming,
+    kBeginning,
+    kFeeding,
+    kQueued,
+    kRunning,
+    kReplying,
+    kClosing,
+  };
+  enum Revoked : char { kNot, kOthersWait, kTooLong };
+  using Clock = CallRecord::Clock;
+
+  // The steps.
+  void OnMemory(MemoryLedger::Outcome outcome, MemoryCharge charge) override;
+  void Revoke(MemoryLedger::Revocation why) override;
+  void ReceiveStart();
+  void OnStart();
+  void CountLists();
+  void PlanRequest();
+  void Claim();
+  void Submit(Stage stage);
+  void RunOn(Backend& backend, Engine::SlotLease slot) override;
+  bool LeavesLostDevice() const override { return true; }
+  void OnDeviceLost() override;
+  std::optional<Failure> BeginJob(Backend& backend);
+  void ReceiveChunk();
+  void OnChunk(bool ok);
+  std::optional<Failure> RunJob(Engine::SlotLease slot);
+  void WriteNext();
+
+  void Waits();
+  void LeaveQueues();
+  void BeginWatch();
+  // False: the device was found to hang, and the call is answered.
+  bool EndWatch();
+  void WatchReceiving(absl::Time now);
+  std::optional<Failure> WhyNotReceiving(absl::Time now);
+  bool IsInTheWay(absl::Time now, uint64_t came);
+  void WatchJob();
+  void WatchSending(absl::Time now);
+
+  // A reason to stop, looked for before each step that costs something.
+  std::optional<Failure> Stopped(std::string_view where) const;
+  Failure Refusal(MemoryLedger::Outcome outcome) const;
+  Failure FromJob(const absl::Status& status);
+  // Answers with an error and lets go of all memory.
+  void Fail(const Failure& failure);
+  void LetGo();
+  void Release();
+  void RecordEnd();
+  std::string Shape() const;
+
+  CallEnvironment* const env_;
+  IncomingCall* const call_;
+  std::atomic<Stage> stage_{Stage::kAdmitting};
+  std::atomic<bool> accepted_{false};  // the registry counts it
+  std::atomic<Revoked> revoked_{kNot};
+
+  // In the order in which they must not go before what follows.
+  MemoryCharge charge_;
+  ReceivedMessage message_;
+  wire::Request request_;
+  uint64_t payload_bytes_ = 0;
+  Engine::SlotLease place_;
+  std::unique_ptr<Job> job_;
+  std::optional<wire::StreamGather> gather_;
+  bool ended_early_ = false;
+
+  // Of what comes, for OnWatch.
+  std::atomic<int64_t> receive_since_{0};  // Unix time in ns
+  std::atomic<uint64_t> came_{0};          // bytes of messages
+  struct {
+    uint64_t came = 0;
+    absl::Time moved = absl::InfinitePast();
+    // When the last step of some size was over.
+    uint64_t step_came = 0;
+    uint64_t step_received = 0;  // by the connection
+    absl::Time stepped = absl::InfinitePast();
+  } seen_;  // for OnWatch alone
+  // Of the job that a device works on, for OnWatch.
+  enum class Watched : char { kNoJob, kJobRuns, kJobHangs };
+  std::atomic<Watched> watched_{Watched::kNoJob};
+  Clock::time_point job_began_;
+  Clock::duration job_limit_{};
+
+  // Of the reply on its way.
+  std::string head_;
+  std::optional<ReplyChunks> chunks_;
+  std::shared_ptr<ReplyProgress> progress_;
+  bool sends_last_ = false;
+  SendWatch send_watch_;  // for OnWatch alone
+  std::string shape_;     // once the plan is gone
+
+  CallRecord record_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_STREAM_CALL_H_

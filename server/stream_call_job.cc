@@ -1,0 +1,232 @@
+// A stream and the device that computes it, and what takes too long.
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "kernels/device/health/device_health.h"
+#include "server/device/device_monitor.h"
+#include "server/sizing.h"
+#include "server/stream_call.h"
+
+namespace quantd {
+namespace {
+
+// What a stream must bring, or a job get done, in a second beside what is
+// allowed for any.
+constexpr uint64_t kSlowest = uint64_t{1} << 20;
+constexpr size_t kSlowestJob = size_t{16} << 20;
+// Others wait for memory, and so much has not come for so long.
+constexpr uint64_t kStep = 256 << 10;
+constexpr absl::Duration kPatience = absl::Seconds(1);
+
+}  // namespace
+
+void StreamCall::RunOn(Backend& backend, Engine::SlotLease slot) {
+  const bool begins = stage_ == Stage::kBeginning;
+  std::optional<Failure> failure = Stopped("while waiting for a device");
+  if (!failure && !env_->engine->health(charge_.device()).healthy()) {
+    failure = Failure::NoDevice(env_->monitor->RetryDelay());
+  }
+  if (failure) {
+    slot.Reset();
+    Fail(*failure);
+    return call_->Unref();
+  }
+  BeginWatch();
+  failure = begins ? BeginJob(backend) : RunJob(std::move(slot));
+  if (!EndWatch()) {
+    LetGo();
+    return call_->Unref();
+  }
+  slot.Reset();
+  if (failure) {
+    Fail(*failure);
+  } else if (begins) {
+    receive_since_ = absl::ToUnixNanos(absl::Now());
+    ReceiveChunk();
+  } else {
+    stage_ = Stage::kReplying;
+    WriteNext();
+  }
+  call_->Unref();
+}
+
+void StreamCall::OnDeviceLost() {
+  Fail(Failure::NoDevice(env_->monitor->RetryDelay()));
+  call_->Unref();
+}
+
+std::optional<Failure> StreamCall::BeginJob(Backend& backend) {
+  record_.device = backend.info().name;
+  auto job = backend.Begin(request_.plan);
+  if (!job.ok()) return FromJob(job.status());
+  job_ = *std::move(job);
+  gather_.emplace(request_, job_->staging());
+  return std::nullopt;
+}
+
+std::optional<Failure> StreamCall::RunJob(Engine::SlotLease slot) {
+  record_.started = record_.gathered = Clock::now();
+  const absl::StatusOr<JobReport> report = job_->Run();
+  record_.computed = Clock::now();
+  if (!report.ok()) return FromJob(report.status());
+  record_.device_times = report->times;
+  if (auto failure = Stopped("while the job ran")) return failure;
+  Block output = job_->TakeOutput();
+  gather_.reset();
+  job_.reset();
+  slot.Reset();
+  place_.Reset();
+  const size_t size = output.size();
+  head_ = wire::StreamReplyHead(*request_.plan, *report, record_.device,
+                                record_.id);
+  record_.reply_bytes = head_.size() + size;
+  if (WouldLog(record_)) shape_ = Shape();
+  request_ = {};
+  charge_.ShrinkHead(head_.size());
+  charge_.ShrinkReceive(0);
+  charge_.ShrinkPayload(BlockPool::Charge(size));
+  progress_ = std::make_shared<ReplyProgress>();
+  chunks_.emplace(std::move(output), size, std::move(charge_), progress_);
+  record_.answered = Clock::now();
+  return std::nullopt;
+}
+
+Failure StreamCall::FromJob(const absl::Status& status) {
+  if (!absl::IsInvalidArgument(status)) {
+    record_.error = std::string(status.message());
+  }
+  // What came of the payload was the device's alone: the client sends again.
+  if (const std::optional<DeviceFault> fault = FaultOf(status)) {
+    env_->monitor->Report(charge_.device(), *fault, record_.error, record_.id);
+    return Failure::NoDevice(env_->monitor->RetryDelay());
+  }
+  return Failure::FromJob(status, record_.device, env_->ledger->RetryDelay());
+}
+
+void StreamCall::BeginWatch() {
+  const Plan& plan = *request_.plan;
+  const size_t bytes = plan.input_bytes() + plan.output_bytes();
+  job_began_ = Clock::now();
+  job_limit_ = absl::ToChronoNanoseconds(
+      env_->max_job + absl::Seconds(static_cast<double>(bytes) / kSlowestJob));
+  stage_ = Stage::kRunning;
+  watched_ = Watched::kJobRuns;
+}
+
+bool StreamCall::EndWatch() {
+  if (watched_.exchange(Watched::kNoJob) != Watched::kJobHangs) return true;
+  env_->monitor->HungJobEnded(charge_.device());
+  return false;
+}
+
+void StreamCall::OnWatch(absl::Time now) {
+  switch (stage_) {
+    case Stage::kReceiving:
+    case Stage::kFeeding:
+      return WatchReceiving(now);
+    case Stage::kRunning:
+      return WatchJob();
+    case Stage::kReplying:
+      return WatchSending(now);
+    default:
+      return;
+  }
+}
+
+// It holds staging that others wait for, and does not fill it.
+bool StreamCall::IsInTheWay(absl::Time now, uint64_t came) {
+  const Connection& connection = *call_->connection();
+  const uint64_t received = connection.Received().value_or(came);
+  if (came >= seen_.step_came + kStep ||
+      (connection.calls() == 1 && received >= seen_.step_received + kStep) ||
+      connection.HasUnread() || seen_.stepped == absl::InfinitePast()) {
+    seen_.step_came = came;
+    seen_.step_received = received;
+    seen_.stepped = now;
+    return false;
+  }
+  return now - seen_.stepped > kPatience &&
+         env_->ledger->ReplyAwaitedSince(now - kPatience);
+}
+
+std::optional<Failure> StreamCall::WhyNotReceiving(absl::Time now) {
+  if (revoked_ == kOthersWait) {
+    return Failure::Busy(env_->ledger->RetryDelay());
+  }
+  const bool is_start = stage_ == Stage::kReceiving;
+  if (revoked_ == kTooLong) {
+    const size_t most =
+        is_start ? wire::kMaxRequestHeadBytes : wire::kMaxChunkBytes;
+    return Failure::TooLarge(is_start ? "request" : "chunk", most + 1, most);
+  }
+  const absl::Time since = absl::FromUnixNanos(receive_since_);
+  const uint64_t came = came_;
+  if (came != seen_.came || seen_.moved < since) {
+    seen_.moved = now;
+    seen_.came = came;
+  }
+  if (!is_start && IsInTheWay(now, came)) {
+    env_->ledger->Distrust(*call_->connection());
+    return Failure::Busy(env_->ledger->RetryDelay());
+  }
+  const absl::Duration whole =
+      env_->max_receive + (is_start ? absl::ZeroDuration()
+                                    : absl::Seconds(payload_bytes_ / kSlowest));
+  if (now - seen_.moved > env_->max_receive || now - since > whole) {
+    return Failure::Deadline(
+        is_start ? "for receiving: the request did not arrive within the "
+                   "server's limit"
+                 : "for receiving: the stream's chunks do not come within the "
+                   "server's limit");
+  }
+  return std::nullopt;
+}
+
+void StreamCall::WatchReceiving(absl::Time now) {
+  std::optional<Failure> failure = WhyNotReceiving(now);
+  // The memory goes back when the read, which this ends, comes back.
+  if (!failure || !call_->ClaimAnswer()) return;
+  env_->ledger->Excuse(*call_->connection());
+  Stage stage = stage_;
+  if (stage == Stage::kReceiving || stage == Stage::kFeeding) {
+    stage_.compare_exchange_strong(stage, Stage::kClosing);
+  }
+  record_.Fail(*failure);
+  record_.error = failure->message;
+  call_->FinishWith(*failure, record_.id);
+}
+
+void StreamCall::WatchJob() {
+  if (watched_ != Watched::kJobRuns ||
+      Clock::now() - job_began_ <= job_limit_) {
+    return;
+  }
+  Watched running = Watched::kJobRuns;
+  if (!watched_.compare_exchange_strong(running, Watched::kJobHangs)) return;
+  env_->monitor->Report(charge_.device(), DeviceFault::kHang,
+                        "a job does not end within its limit", record_.id);
+  if (!call_->ClaimAnswer()) return;
+  const Failure failure = Failure::NoDevice(env_->monitor->RetryDelay());
+  record_.Fail(failure);
+  call_->FinishWith(failure, record_.id);
+  // A shutdown need not wait for what has its answer.
+  Release();
+}
+
+void StreamCall::WatchSending(absl::Time now) {
+  const bool awaited =
+      env_->ledger->ReplyAwaitedSince(now - absl::Milliseconds(50));
+  const auto verdict = send_watch_.Look(*progress_, *call_->connection(),
+                                        env_->max_send, awaited, now);
+  if (verdict == SendWatch::Verdict::kGood) return;
+  stage_ = Stage::kClosing;
+  env_->ledger->Distrust(*call_->connection());
+  if (verdict == SendWatch::Verdict::kStuck) {
+    call_->connection()->Shut();
+  } else {
+    call_->Cancel();
+  }
+}
+
+}  // namespace quantd

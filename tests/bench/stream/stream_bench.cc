@@ -1,0 +1,214 @@
+// One call of many megabytes: in chunks, by one message, and a raw gRPC echo
+// of the same bytes, in turn.
+//
+// The client of both ways is the SDK, with the amax given and results in the
+// caller's memory. Rounds go through all contenders, so that a slow minute of
+// the machine is a slow minute of all; the ratios of medians are what counts.
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "proto/net/allocator.h"
+#include "tests/bench/rpc_echo.h"
+#include "tests/bench/rpc_process.h"
+
+namespace quantd::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kColumns = 1024;
+
+// The input of all, and where results go.
+class Memory {
+ public:
+  explicit Memory(size_t bytes)
+      : input_(bytes), output_(EchoBytes(bytes) + (size_t{1} << 20)) {
+    auto* const values = reinterpret_cast<uint16_t*>(input_.data());
+    for (size_t i = 0; i < bytes / 2; ++i) {
+      values[i] = static_cast<uint16_t>(0x3e00 + i * 2654435761u % 0x180);
+    }
+  }
+  absl::Span<const std::byte> input() const { return input_; }
+  absl::Span<std::byte> output() { return absl::MakeSpan(output_); }
+
+ private:
+  std::vector<std::byte> input_;
+  std::vector<std::byte> output_;
+};
+
+// One unary call of raw bytes. False: it failed.
+bool CallEcho(grpc::GenericStub& stub, Memory& memory) {
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto input = memory.input();
+  grpc::Slice slice(const_cast<std::byte*>(input.data()), input.size(),
+                    grpc::Slice::STATIC_SLICE);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer reply;
+  grpc::Status status;
+  const auto call = stub.PrepareUnaryCall(
+      &context, "/quantd.v1.Quantd/Quantize", request, &queue);
+  call->StartCall();
+  call->Finish(&reply, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  // As the SDK does: to the caller's memory.
+  std::vector<grpc::Slice> slices;
+  if (!status.ok() || !reply.Dump(&slices).ok()) return false;
+  auto* to = memory.output().data();
+  for (const grpc::Slice& piece : slices) {
+    to = std::copy_n(reinterpret_cast<const std::byte*>(piece.begin()),
+                     piece.size(), to);
+  }
+  return true;
+}
+
+bool CallQuantd(Client& client, Memory& memory, bool streamed) {
+  const TensorDesc desc = {
+      DType::kBF16,
+      {static_cast<int64_t>(memory.input().size()) / (2 * kColumns), kColumns}};
+  QuantizeOptions options;
+  options.format = Format::kNvfp4;
+  options.rowwise_amax = {4.0f};
+  const auto plan = MakeQuantizePlan(desc, options);
+  CallOptions call;
+  call.deadline = std::chrono::minutes(2);
+  for (const TensorSpec& part : plan->outputs()) {
+    call.into.push_back(
+        {part.kind, memory.output().subspan(part.offset, part.size)});
+  }
+  const auto result = client.Quantize(desc, memory.input(), options, call);
+  if (!result.ok() || result->streamed() != streamed) {
+    std::fprintf(stderr, "%s\n", result.status().ToString().c_str());
+    return false;
+  }
+  return true;
+}
+
+struct Contender {
+  std::string name;
+  std::function<bool(Memory&)> call;
+  std::vector<double> gbps;  // of input, one each round
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+int Run(int argc, char** argv) {
+  CLI::App app("One large call: chunks, one message, a raw echo.",
+               "stream_bench");
+  int rounds = 5;
+  std::vector<size_t> sizes = {64, 512};
+  std::string json_path;
+  std::string port_file;
+  bool echo_role = false;
+  app.add_option("--rounds", rounds, "Interleaved rounds")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  app.add_option("--mib", sizes, "Sizes of the input")->capture_default_str();
+  app.add_option("--json", json_path, "File to write the result to");
+  app.add_flag("--echo", echo_role, "Be the echo server")->group("");
+  app.add_option("--port-file", port_file)->group("");
+  CLI11_PARSE(app, argc, argv);
+  if (echo_role) return RunEcho(port_file);
+
+  const auto server = [](const std::string& device) {
+    return std::make_unique<ServerProcess>(std::vector<std::string>{
+        FindQuantd(), "--listen", "127.0.0.1:0", "--device", device,
+        "--memory-budget", "3GiB", "--max-request-bytes", "1GiB"});
+  };
+  ServerProcess echo({SelfPath(), "--echo"});
+  const auto memcpy_server = server("memcpy");
+  const auto cpu = server("cpu");
+  if (!echo.running() || !memcpy_server->running() || !cpu->running()) {
+    std::fprintf(stderr, "a server did not start\n");
+    return 1;
+  }
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  grpc::GenericStub stub(grpc::CreateCustomChannel(
+      echo.address(), grpc::InsecureChannelCredentials(), arguments));
+  std::vector<Contender> contenders = {
+      {"echo", [&](Memory& memory) { return CallEcho(stub, memory); }, {}}};
+  std::vector<std::unique_ptr<Client>> clients;
+  for (const auto* process : {memcpy_server.get(), cpu.get()}) {
+    for (const bool streamed : {false, true}) {
+      ClientOptions options;
+      options.stream_from = streamed ? 0 : SIZE_MAX;
+      auto client = Client::Create(process->address(), options);
+      if (!client.ok()) return 1;
+      clients.push_back(*std::move(client));
+      const std::string device = process == cpu.get() ? "cpu" : "memcpy";
+      contenders.push_back(
+          {device + (streamed ? " streamed" : " unary"),
+           [one = clients.back().get(), streamed](Memory& memory) {
+             return CallQuantd(*one, memory, streamed);
+           },
+           {}});
+    }
+  }
+
+  nlohmann::json rows = nlohmann::json::array();
+  for (const size_t mib : sizes) {
+    Memory memory(mib << 20);
+    const int calls = static_cast<int>(std::max<size_t>(1, 512 / mib));
+    for (Contender& c : contenders) c.gbps.clear();
+    for (int round = -1; round < rounds; ++round) {  // the first warms up
+      for (size_t i = 0; i < contenders.size(); ++i) {
+        // Each goes first as often as the others.
+        Contender& c = contenders[(i + std::max(round, 0)) % contenders.size()];
+        const auto start = Clock::now();
+        for (int k = 0; k < calls; ++k) {
+          if (!c.call(memory)) return 1;
+        }
+        const std::chrono::duration<double> took = Clock::now() - start;
+        if (round < 0) continue;
+        c.gbps.push_back(static_cast<double>(mib << 20) * calls / 1e9 /
+                         took.count());
+      }
+    }
+    const double best = Median(contenders[0].gbps);
+    for (const Contender& c : contenders) {
+      std::printf("%4zu MiB  %-16s %6.2f GB/s of input, %.2f of the echo\n",
+                  mib, c.name.c_str(), Median(c.gbps), Median(c.gbps) / best);
+      rows.push_back({{"mib", mib},
+                      {"contender", c.name},
+                      {"gb_per_s", Median(c.gbps)},
+                      {"gb_per_s_rounds", c.gbps},
+                      {"ratio_to_echo", Median(c.gbps) / best}});
+    }
+  }
+  if (json_path.empty()) return 0;
+  std::ofstream file(json_path);
+  file << nlohmann::json{{"benchmark", "stream"},
+                         {"rounds", rounds},
+                         {"rows", rows}}
+              .dump(2)
+       << '\n';
+  return file.flush() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace quantd::bench
+
+int main(int argc, char** argv) {
+  quantd::TuneAllocator();
+  return quantd::bench::Run(argc, argv);
+}

@@ -1,0 +1,269 @@
+// Streams that stop half way, whoever stops them: every byte returns, and a
+// slow one is in nobody's way.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "tests/server/server_fixture.h"
+
+namespace quantd {
+namespace {
+
+using v1::ErrorDetail;
+
+constexpr int64_t kRows = 4096;  // 8 MiB
+constexpr size_t kChunk = 1 << 20;
+
+std::string Start(int64_t rows) {
+  v1::QuantizeRequest request = QuantizeOnes(0);
+  request.mutable_tensor()->set_shape(0, rows);
+  v1::StreamRequest start;
+  *start.mutable_quantize() = request;
+  start.set_payload_bytes(rows * 2048);
+  return start.SerializeAsString();
+}
+
+std::string Chunk(size_t bytes = kChunk) {
+  v1::StreamRequest message;
+  message.set_chunk(std::string(bytes, '\x3f'));
+  return message.SerializeAsString();
+}
+
+RpcOptions Stream(absl::Duration deadline = absl::Minutes(2)) {
+  RpcOptions options;
+  options.method = "Stream";
+  options.deadline = deadline;
+  return options;
+}
+
+class StreamEndsTest : public ServerTest {
+ protected:
+  // Opens a stream of `rows` rows and sends so many chunks of it.
+  std::unique_ptr<RpcCall> Open(int chunks, int64_t rows = kRows,
+                                absl::Duration deadline = absl::Minutes(2)) {
+    auto call = std::make_unique<RpcCall>(channel_, Stream(deadline));
+    EXPECT_TRUE(call->Send(Start(rows)));
+    for (int i = 0; i < chunks; ++i) EXPECT_TRUE(call->Send(Chunk()));
+    return call;
+  }
+  bool UsedBecomes(size_t bytes) {
+    return Eventually([&] { return server_->ledger().used() == bytes; });
+  }
+  size_t payload() { return server_->ledger().payload_used(0); }
+  void ExpectEnd(RpcCall* call, grpc::StatusCode code,
+                 ErrorDetail::Reason reason) {
+    while (call->Receive()) {
+    }
+    const RpcResult result = call->Finish();
+    EXPECT_EQ(result.status.error_code(), code)
+        << result.status.error_message();
+    ASSERT_TRUE(result.detail.has_value()) << result.status.error_message();
+    EXPECT_EQ(result.detail->reason(), reason);
+  }
+};
+
+TEST_F(StreamEndsTest, CancelledAtEveryMessage) {
+  StartFake();
+  for (int chunks = 0; chunks <= 8; ++chunks) {
+    const int begun = control_.begun();
+    auto call = Open(chunks);
+    if (chunks % 2 == 0) {
+      ASSERT_TRUE(Eventually([&] { return control_.begun() > begun; }));
+    }
+    call->Cancel();
+    EXPECT_EQ(call->Finish().status.error_code(), grpc::CANCELLED);
+    EXPECT_TRUE(UsedBecomes(0)) << chunks;
+  }
+  // A connection that goes away with the call.
+  auto call = Open(3);
+  ASSERT_TRUE(Eventually([&] { return payload() > 0; }));
+  call.reset();
+  channel_.reset();
+  EXPECT_TRUE(UsedBecomes(0));
+}
+
+TEST_F(StreamEndsTest, DeadlinesHoldAtEveryChunk) {
+  StartFake();
+  for (const int chunks : {0, 3, 8}) {
+    auto call = Open(chunks, kRows, absl::Milliseconds(400));
+    EXPECT_EQ(call->Finish().status.error_code(), grpc::DEADLINE_EXCEEDED);
+    EXPECT_TRUE(UsedBecomes(0)) << chunks;
+  }
+}
+
+TEST_F(StreamEndsTest, OneThatStallsIsEnded) {
+  options_.max_receive = absl::Milliseconds(300);
+  StartFake();
+  // Before its first message, between chunks, and after the last.
+  RpcCall silent(channel_, Stream());
+  ExpectEnd(&silent, grpc::DEADLINE_EXCEEDED, ErrorDetail::REASON_DEADLINE);
+  for (const int chunks : {0, 3, 8}) {
+    auto call = Open(chunks);
+    ExpectEnd(call.get(), grpc::DEADLINE_EXCEEDED,
+              ErrorDetail::REASON_DEADLINE);
+    EXPECT_TRUE(UsedBecomes(0)) << chunks;
+  }
+  // One that goes on, however slowly at first, is not.
+  auto call = Open(0);
+  for (int i = 0; i < 8; ++i) {
+    absl::SleepFor(absl::Milliseconds(100));
+    ASSERT_TRUE(call->Send(Chunk()));
+  }
+  call->HalfClose();
+  while (call->Receive()) {
+  }
+  EXPECT_TRUE(call->Finish().status.ok());
+}
+
+TEST_F(StreamEndsTest, HoldsWhatItDeclaredAndNoSlot) {
+  StartFake(1);
+  // More of them than slots; each holds its memory, and what a chunk counts as.
+  std::vector<std::unique_ptr<RpcCall>> slow;
+  constexpr int64_t kFew = 1024;  // 2 MiB
+  for (int i = 0; i < 3; ++i) slow.push_back(Open(1, kFew));
+  ASSERT_TRUE(Eventually([&] { return control_.begun() == 3; }));
+  const size_t used = payload();
+  EXPECT_GE(used, 3 * size_t{kFew} * 2048);
+  EXPECT_LE(server_->ledger().used() - used, 4 * kChunk);
+  // Others pass.
+  EXPECT_TRUE(Call(channel_, QuantizeOnes(64).SerializeAsString()).status.ok());
+  EXPECT_TRUE(Eventually([&] { return payload() == used; }));
+  // No place is left for a fifth: FakeBackend has four.
+  slow.push_back(Open(1, kFew));
+  ASSERT_TRUE(Eventually([&] { return control_.begun() == 5; }));
+  RpcCall fifth(channel_, Stream());
+  ASSERT_TRUE(fifth.Send(Start(64)));
+  ExpectEnd(&fifth, grpc::RESOURCE_EXHAUSTED, ErrorDetail::REASON_BUSY);
+  for (auto& call : slow) call->Cancel();
+  EXPECT_TRUE(UsedBecomes(0));
+}
+
+TEST_F(StreamEndsTest, OneThatStallsMakesWayForOthers) {
+  options_.memory_budget = 28 << 20;
+  options_.max_wait = absl::Seconds(30);
+  StartFake();
+  auto stalled = Open(1);
+  ASSERT_TRUE(Eventually([&] { return control_.begun() == 1; }));
+  // There is no room for both.
+  const RpcResult good =
+      Call(Dial(server_->address()), QuantizeOnes(kRows).SerializeAsString());
+  EXPECT_TRUE(good.status.ok()) << good.status.error_message();
+  ExpectEnd(stalled.get(), grpc::RESOURCE_EXHAUSTED, ErrorDetail::REASON_BUSY);
+}
+
+// Many that declare as much as they may, send a little and stop.
+TEST_F(StreamEndsTest, ACrowdThatStallsHoldsNoMoreThanThereIs) {
+  options_.max_wait = absl::Seconds(3);
+  options_.max_receive = absl::Seconds(3);
+  StartReal({"cpu:0"});
+  // One that has taken a reply answers for itself, whatever its host does.
+  const auto good = channel_;
+  ASSERT_TRUE(Call(good, QuantizeOnes(64).SerializeAsString()).status.ok());
+  std::atomic<bool> over{false};
+  std::atomic<size_t> most{0};
+  std::thread watcher([&] {
+    while (!over) {
+      most = std::max(most.load(), server_->ledger().used());
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  });
+  std::vector<std::unique_ptr<RpcCall>> crowd;
+  for (int i = 0; i < 60; ++i) {
+    if (i % 15 == 0) channel_ = Dial(server_->address());
+    auto call = std::make_unique<RpcCall>(channel_, Stream());
+    if (call->Send(Start(kRows))) call->Send(Chunk(20 << 10));
+    crowd.push_back(std::move(call));
+  }
+  int served = 0;
+  for (int i = 0; i < 20; ++i) {
+    served += Call(good, QuantizeOnes(64).SerializeAsString()).status.ok();
+  }
+  EXPECT_GE(served, 15);
+  int typed = 0;
+  for (auto& call : crowd) {
+    while (call->Receive()) {
+    }
+    const RpcResult result = call->Finish();
+    const auto code = result.status.error_code();
+    EXPECT_TRUE(code == grpc::RESOURCE_EXHAUSTED ||
+                code == grpc::DEADLINE_EXCEEDED || code == grpc::UNAVAILABLE)
+        << result.status.error_message();
+    typed += result.detail.has_value();
+  }
+  EXPECT_EQ(typed, 60);
+  over = true;
+  watcher.join();
+  EXPECT_LE(most, options_.memory_budget);
+  EXPECT_TRUE(UsedBecomes(0));
+}
+
+TEST_F(StreamEndsTest, OneThatNeverReadsIsEnded) {
+  options_.max_send = absl::Milliseconds(300);
+  options_.memory_budget = 96 << 20;
+  StartReal({"cpu:0"});
+  v1::StreamRequest start;
+  v1::ApplyRhtRequest* const rotate = start.mutable_apply_rht();
+  rotate->mutable_tensor()->set_dtype(v1::DTYPE_BF16);
+  rotate->mutable_tensor()->add_shape(8 << 10);
+  rotate->mutable_tensor()->add_shape(1 << 10);
+  rotate->mutable_options()->set_output(v1::DTYPE_F32);
+  start.set_payload_bytes(16 << 20);
+  RpcCall call(channel_, Stream());
+  ASSERT_TRUE(call.Send(start.SerializeAsString()));
+  for (int i = 0; i < 16; ++i) ASSERT_TRUE(call.Send(Chunk()));
+  call.HalfClose();
+  ASSERT_TRUE(Eventually([&] { return payload() > 0; }));
+  EXPECT_TRUE(UsedBecomes(0));
+  call.Cancel();
+  EXPECT_FALSE(call.Finish().status.ok());
+}
+
+TEST_F(StreamEndsTest, ADrainLetsItFinish) {
+  StartFake();
+  auto call = Open(4);
+  ASSERT_TRUE(Eventually([&] { return control_.begun() == 1; }));
+  std::thread drain([&] { EXPECT_TRUE(server_->Drain(absl::ZeroDuration())); });
+  EXPECT_TRUE(Eventually([&] { return server_->calls().draining(); }));
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(call->Send(Chunk()));
+  call->HalfClose();
+  EXPECT_TRUE(call->Receive().has_value());
+  while (call->Receive()) {
+  }
+  EXPECT_TRUE(call->Finish().status.ok());
+  drain.join();
+}
+
+TEST_F(StreamEndsTest, ADrainsLimitHoldsForIt) {
+  options_.drain_timeout = absl::Milliseconds(200);
+  StartFake();
+  auto call = Open(4);
+  ASSERT_TRUE(Eventually([&] { return control_.begun() == 1; }));
+  EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
+  EXPECT_FALSE(call->Finish().status.ok());
+  server_.reset();
+}
+
+TEST_F(StreamEndsTest, ADeviceThatFailsIsNotTheClientsFault) {
+  StartFake();
+  control_.Fail(absl::InternalError("broken"));
+  auto call = Open(8);
+  call->HalfClose();
+  while (call->Receive()) {
+  }
+  const RpcResult result = call->Finish();
+  EXPECT_TRUE(result.status.error_code() == grpc::UNAVAILABLE ||
+              result.status.error_code() == grpc::INTERNAL)
+      << result.status.error_message();
+  EXPECT_FALSE(result.request_id.empty());
+  EXPECT_TRUE(UsedBecomes(0));
+  control_.Fail(absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace quantd

@@ -141,7 +141,10 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
     case EncodeKernel::kFp8Runs:
       return fp8 && tensor && rowwise_alone && !has(kOptDbias);
     case EncodeKernel::kFp8Rows:
-      return fp8 && te && !tensor && rowwise_alone && !has(kOptDbias);
+      // (Profiles of MX multiply, too; but under NaN a zero is one.)
+      return fp8 && !tensor && rowwise_alone && !has(kOptDbias) &&
+             (te || (row.format.scaling == Scaling::kMx &&
+                     o.non_finite != NonFinite::kPropagate));
     case EncodeKernel::kFp8Strips:
       return fp8 && row.format.scaling == Scaling::kMx && !rowwise_alone &&
              !has(kOptDbias | kOptSwizzled);

@@ -29,6 +29,12 @@ bool IsBelow(std::string_view module, std::string_view parent) {
          module[parent.size()] == '.';
 }
 
+// "self_attn.q_proj" of "model.layers.0.self_attn.q_proj".
+bool EndsWith(std::string_view module, std::string_view end) {
+  return !end.empty() && module.size() > end.size() && module.ends_with(end) &&
+         module[module.size() - end.size() - 1] == '.';
+}
+
 // "0.mlp.gate" of "model.layers.0.mlp.gate", with something before the layers.
 std::string_view Layer(std::string_view name) {
   constexpr std::string_view kLayers = ".layers.";
@@ -68,7 +74,8 @@ bool ModuleList::Names(std::string_view module) const {
     if (e.pattern) return e.pattern->Matches(module);
     if (e.foreign) return false;
     return e.text == module ||
-           (rule_ == Rule::kPrefixes && IsBelow(module, e.text));
+           (rule_ == Rule::kPrefixes &&
+            (IsBelow(module, e.text) || EndsWith(module, e.text)));
   });
 }
 

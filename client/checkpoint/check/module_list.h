@@ -17,7 +17,8 @@ class ModuleList {
   enum class Rule {
     kExactOrRegular,  // compressed-tensors: names, and "re:" from the start
     kGlobs,           // ModelOpt: * stands for anything
-    kPrefixes,        // transformers' FP8 and MXFP4: all below the module
+    kPrefixes,        // transformers' FP8 and MXFP4: all below the module, and
+                      // modules whose names end so
   };
 
   ModuleList() = default;

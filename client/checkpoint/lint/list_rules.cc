@@ -2,6 +2,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client/checkpoint/architecture.h"
@@ -79,7 +80,8 @@ class ListRules {
       const bool expected =
           listed && ((role == Role::kLinear && linted_.architecture.known()) ||
                      (role == Role::kLinear && declared_.ignored().empty()) ||
-                     (role == Role::kHead && IsHead(module)));
+                     (role == Role::kHead && IsHead(module)) ||
+                     IsLinearBeside(t, role, dialect));
       if (!elsewhere && !expected) continue;
       Find(module,
            fmt::format("not quantized, and {}",
@@ -104,6 +106,23 @@ class ListRules {
         }
       }
     }
+  }
+
+  // Engines read one file or the other.
+  void CheckCacheAgreement() {
+    if (declared_.dialect() != Dialect::kModelOpt ||
+        declared_.own() == nullptr) {
+      return;
+    }
+    const Json* scheme = Member(declared_.quantization(), "kv_cache_scheme");
+    const Json* algorithm = Member(declared_.own(), "kv_cache_quant_algo");
+    if (scheme == nullptr || !scheme->is_object() ||
+        (algorithm != nullptr && !algorithm->is_null())) {
+      return;
+    }
+    findings_.Add("cache-scale", kModelOptFile,
+                  "it names no kv_cache_quant_algo, and config.json has a "
+                  "kv_cache_scheme");
   }
 
   void CheckAgreement() {
@@ -137,6 +156,18 @@ class ListRules {
            declared_.excluded().MayName(module);
   }
 
+  // Towers and routers are linear layers to an engine that is told "Linear".
+  bool IsLinearBeside(const ModelTensor& t, Role role, Dialect dialect) const {
+    return (role == Role::kVision || role == Role::kRouter) &&
+           linted_.architecture.known() && dialect != Dialect::kGptOss &&
+           t.stored.shape[0] > 1 && !IsTable(t.name());
+  }
+  // What is looked up, not multiplied with.
+  static bool IsTable(std::string_view name) {
+    return name.find("embed") != std::string_view::npos ||
+           name.find("position") != std::string_view::npos;
+  }
+
   // The output head has a matrix of its own that loaders of all linear layers
   // look for.
   bool IsHead(const std::string& module) const {
@@ -164,6 +195,7 @@ void LintLists(const LintedModel& linted, Findings* findings) {
   rules.CheckLeft();
   rules.CheckTargets();
   rules.CheckAgreement();
+  rules.CheckCacheAgreement();
 }
 
 }  // namespace quantd::checkpoint

@@ -198,6 +198,9 @@ int TellLint(const Options& options, const CheckOptions& check,
   } else {
     fmt::print("{}: {} finding{} in {}\n", check.model, linted.findings.size(),
                linted.findings.size() == 1 ? "" : "s", looked);
+    fmt::print("next: quantctl repair {0} {0}-repaired{1}\n", check.model,
+               has_original ? fmt::format(" --original {}", check.original)
+                            : "; with --original MODEL it mends more");
   }
   return code;
 }

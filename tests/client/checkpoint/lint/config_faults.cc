@@ -126,8 +126,16 @@ std::vector<Fault> ConfigFaults() {
          q["modules_to_not_convert"].push_back("model.layers.0.self_attn");
        }),
        "quantized, and on the list"},
+      {"ignore-list", Base::kDeepSeek, Config([](ModelJson& q) {
+         q["modules_to_not_convert"].push_back("self_attn.q_proj");
+       }),
+       "quantized, and on the list"},
       {"ignore-list", ct,
        Put("model.layers.0.self_attn.o_proj.weight", {64, 32}),
+       "not on the list"},
+      {"ignore-list", ct, Put("model.layers.0.mlp.gate.weight", {8, 32}),
+       "not on the list"},
+      {"ignore-list", ct, Put("visual.blocks.0.attn.qkv.weight", {96, 32}),
        "not on the list"},
       // Names are whole, and expressions begin where they do.
       {"ignore-list", ct,

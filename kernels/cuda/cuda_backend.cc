@@ -42,14 +42,15 @@ class CudaBackend : public Backend {
   absl::StatusOr<std::unique_ptr<Job>> Begin(std::shared_ptr<const Plan> plan,
                                              LentMemory lent) override {
     if (absl::Status s = device_->Health(); !s.ok()) return s;
-    Device::Lease lease = device_->TakeSlot();
-    if (!lease) {
+    absl::StatusOr<Device::Lease> lease = device_->TakeSlot();
+    if (!lease.ok()) return lease.status();
+    if (!*lease) {
       return absl::ResourceExhaustedError(
           fmt::format("all {} slots of {} are taken", info_.slots, info_.name));
     }
     absl::StatusOr<std::unique_ptr<Job>> job = MakeCudaJob(
-        device_.get(), &counts_, std::move(plan), std::move(lent), &lease);
-    if (!job.ok()) return device_->HealthAfter(job.status(), lease);
+        device_.get(), &counts_, std::move(plan), std::move(lent), &*lease);
+    if (!job.ok()) return device_->HealthAfter(job.status(), *lease);
     return job;
   }
 

@@ -131,7 +131,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, int slots,
   if (std::string reason = WhyNot(ordinal); !reason.empty()) {
     return absl::NotFoundError(reason);
   }
-  auto device = std::unique_ptr<Device>(new Device(ordinal));
+  auto device = std::unique_ptr<Device>(new Device(ordinal, slots));
   if (absl::Status s = device->Enter(); !s.ok()) return s;
   cudaDeviceProp prop;
   QUANTD_CUDA_RETURN(cudaGetDeviceProperties(&prop, ordinal),
@@ -143,12 +143,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, int slots,
   device->table_pinned_ = BlockPool::Create(PinnedSource(), memory_limit);
   device->table_memory_ = BlockPool::Create(DeviceSource(), memory_limit);
   device->rht_memory_ = BlockPool::Create(DeviceSource(), kRhtBytes);
-  absl::MutexLock lock(&device->mutex_);
-  for (int i = 0; i < slots; ++i) {
-    device->slots_.push_back(std::make_unique<Slot>());
-    if (absl::Status s = device->slots_.back()->Create(); !s.ok()) return s;
-    device->free_.push_back(device->slots_.back().get());
-  }
+  if (absl::Status s = device->TakeSlot().status(); !s.ok()) return s;
   return device;
 }
 
@@ -156,10 +151,17 @@ absl::Status Device::Enter() const {
   return CudaStatus(cudaSetDevice(ordinal_), "select the device");
 }
 
-Device::Lease Device::TakeSlot() {
+absl::StatusOr<Device::Lease> Device::TakeSlot() {
   Lease lease;
   absl::MutexLock lock(&mutex_);
-  if (free_.empty()) return lease;
+  if (free_.empty()) {
+    if (slots_.size() >= static_cast<size_t>(most_slots_)) return lease;
+    if (absl::Status s = Enter(); !s.ok()) return s;
+    auto slot = std::make_unique<Slot>();
+    if (absl::Status s = slot->Create(); !s.ok()) return s;
+    free_.push_back(slot.get());
+    slots_.push_back(std::move(slot));
+  }
   lease.device_ = this;
   lease.slot_ = free_.back();
   free_.pop_back();

@@ -92,16 +92,17 @@ class Device {
   // when it can be opened.
   static std::string WhyNot(int ordinal);
 
-  // NOT_FOUND with WhyNot. `memory_limit` bounds pinned and device memory each,
-  // and once more what jobs have there beside payloads.
+  // NOT_FOUND with WhyNot. `slots`: at most; one is made now, others when they
+  // are first needed. `memory_limit` bounds pinned and device memory each, and
+  // once more what jobs have there beside payloads.
   static absl::StatusOr<std::unique_ptr<Device>> Open(int ordinal, int slots,
                                                       size_t memory_limit);
 
   // Makes the device current on this thread: before any other call here.
   absl::Status Enter() const;
 
-  // Empty when every slot is taken.
-  Lease TakeSlot();
+  // Empty when every slot is taken. An error is that of making one.
+  absl::StatusOr<Lease> TakeSlot();
   BlockPool& pinned() { return *pinned_; }
   BlockPool& memory() { return *memory_; }
   // For tables and scratch. Payloads are admitted by what their pools hold, so
@@ -134,24 +135,26 @@ class Device {
   static constexpr size_t kMaxRhts = 1024;
   static constexpr size_t kRhtBytes = size_t{32} << 20;
 
-  explicit Device(int ordinal) : ordinal_(ordinal) {}
+  Device(int ordinal, int slots) : ordinal_(ordinal), most_slots_(slots) {}
   absl::StatusOr<std::shared_ptr<const CachedRht>> MakeRht(const SignMask& mask,
                                                            int dimension,
                                                            DType dtype,
                                                            const Lease& lease);
 
   const int ordinal_;
+  const int most_slots_;
   Properties properties_;
   std::shared_ptr<BlockPool> pinned_;
   std::shared_ptr<BlockPool> memory_;
   std::shared_ptr<BlockPool> table_pinned_;
   std::shared_ptr<BlockPool> table_memory_;
   std::shared_ptr<BlockPool> rht_memory_;
-  std::vector<std::unique_ptr<Slot>> slots_;
   std::atomic<uint64_t> rht_hits_ = 0;
   std::atomic<uint64_t> rht_misses_ = 0;
 
   mutable absl::Mutex mutex_;
+  // Only as many as were in use at once: fed jobs may need many, and rarely do.
+  std::vector<std::unique_ptr<Slot>> slots_ ABSL_GUARDED_BY(mutex_);
   std::vector<Slot*> free_ ABSL_GUARDED_BY(mutex_);
   absl::Status fault_ ABSL_GUARDED_BY(mutex_);
   absl::Mutex rht_mutex_;

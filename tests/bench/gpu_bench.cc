@@ -101,7 +101,12 @@ int Run(const Options& options, const std::vector<Shape>& shapes) {
   Check(cudaGetDeviceProperties(&properties, 0), "properties");
   Check(cudaDriverGetVersion(&driver), "driver");
   Check(cudaRuntimeGetVersion(&runtime), "runtime");
-  cuda::Device::Lease lease = (*device)->TakeSlot();
+  absl::StatusOr<cuda::Device::Lease> slot = (*device)->TakeSlot();
+  if (!slot.ok()) {
+    std::fprintf(stderr, "%s\n", slot.status().ToString().c_str());
+    return 1;
+  }
+  const cuda::Device::Lease lease = *std::move(slot);
 
   Json rows = Json::array();
   int wrong = 0;

@@ -44,13 +44,13 @@ uint16_t FusedBf16(uint16_t a, uint16_t b, uint16_t c) {
   return ToBf16(std::fma(FromBf16(a), FromBf16(b), FromBf16(c)));
 }
 
-constexpr uint16_t kNanBf16 = 0x7FFF;
-template <bool kLarger, bool kNan, bool kXorSign>
+constexpr uint16_t kNan16 = 0x7FFF;
+template <bool kLarger, bool kNan, bool kXorSign, auto kFrom = FromBf16>
 uint16_t Pick(uint16_t a, uint16_t b) {
-  const float x = FromBf16(kXorSign ? a & 0x7FFF : a);
-  const float y = FromBf16(kXorSign ? b & 0x7FFF : b);
+  const float x = kFrom(kXorSign ? a & 0x7FFF : a);
+  const float y = kFrom(kXorSign ? b & 0x7FFF : b);
   if (std::isnan(x) || std::isnan(y)) {
-    if (kNan || (std::isnan(x) && std::isnan(y))) return kNanBf16;
+    if (kNan || (std::isnan(x) && std::isnan(y))) return kNan16;
     return std::isnan(x) ? b : a;
   }
   const bool first = kLarger ? x > y || (x == y && !std::signbit(x))
@@ -253,6 +253,9 @@ Handler FindInstruction(const std::string& name) {
       {"mov.b32", Move},
       {"max.NaN.xorsign.abs.bf16x2", TwoHalves<Pick<true, true, true>>},
       {"max.NaN.bf16x2", TwoHalves<Pick<true, true, false>>},
+      {"max.NaN.xorsign.abs.f16x2",
+       TwoHalves<Pick<true, true, true, FromHalf>>},
+      {"max.NaN.f16x2", TwoHalves<Pick<true, true, false, FromHalf>>},
       {"min.xorsign.abs.bf16x2", TwoHalves<Pick<false, false, true>>},
       {"min.bf16x2", TwoHalves<Pick<false, false, false>>},
       {"max.NaN.f32", MaxNan},

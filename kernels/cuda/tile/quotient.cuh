@@ -16,8 +16,9 @@ class Quotient {
   }
   // Whether no step comes near the ends of fp32, for magnitudes up to `max`
   // (fp32 bits). What is so small that the steps lose bits has the code 0.
+  static constexpr uint32_t kEnd = 0x5D800000u;  // 2^60
   static __device__ __forceinline__ bool Safe(float d, uint32_t max) {
-    return d >= 0x1p-60f && d <= 0x1p60f && max < 0x5D800000u;  // 2^60
+    return d >= 0x1p-60f && d <= 0x1p60f && max < kEnd;
   }
   __device__ __forceinline__ float Of(float v) const {
     const float q = __fmaf_rn(v, inverse_, v * rest_);

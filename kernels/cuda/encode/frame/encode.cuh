@@ -5,6 +5,7 @@
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_ENCODE_CUH_
 
 #include "kernels/cuda/encode/frame/in_place.cuh"
+#include "kernels/cuda/encode/frame/largest.cuh"
 #include "kernels/cuda/encode/frame/pick.cuh"
 #include "kernels/cuda/encode/frame/team_group.cuh"
 
@@ -24,61 +25,6 @@ struct Turn {
   const float* signs;
   int buffer;  // of the squares: teams take turns with two
 };
-
-// Reports NaN and Inf of a lane's values as they were read. Seldom needed.
-template <int kBytes, bool kColumns>
-__device__ __noinline__ uint32_t
-SeenInHalfLine(LaneValues<kBytes, kColumns> values, DType type) {
-  uint32_t seen = 0;
-  for (int i = 0; i < kTileSide / 2 / kBlock; ++i) {
-    float v[kBlock];
-    values.Load(i, type, v);
-    for (int k = 0; k < kBlock; ++k) {
-      const uint32_t magnitude = MagnitudeOf<Scalar>(v[k]);
-      seen |= magnitude > kInfBits ? kSeenNan : 0u;
-      seen |= magnitude == kInfBits ? kSeenInf : 0u;
-    }
-  }
-  return seen;
-}
-
-// The largest magnitudes of a lane's values, or of all that share a scale:
-// with NaN above Inf, and with NaN dropped.
-struct Largest {
-  uint32_t max = 0;
-  uint32_t clean = 0;
-
-  template <int N>
-  __device__ __forceinline__ void Add(const float (&v)[N], int first, int n) {
-    const uint32_t m = LargestMagnitude(v, first, n);
-    const uint32_t number = m > kInfBits ? LargestNumber(v, first, n) : m;
-    max = m > max ? m : max;
-    clean = number > clean ? number : clean;
-  }
-  // Over lanes that differ in these bits of their numbers.
-  __device__ __forceinline__ void Reduce(int from, int to) {
-    for (int lanes = from; lanes >= to; lanes /= 2) {
-      const uint32_t m = __shfl_xor_sync(0xFFFFFFFFu, max, lanes);
-      const uint32_t c = __shfl_xor_sync(0xFFFFFFFFu, clean, lanes);
-      max = m > max ? m : max;
-      clean = c > clean ? c : clean;
-    }
-  }
-};
-
-// Of all of a lane's values.
-template <int kBytes, bool kColumns>
-__device__ __forceinline__ Largest
-LargestOfHalfLine(const LaneValues<kBytes, kColumns>& values, DType type) {
-  Largest largest;
-#pragma unroll 1
-  for (int i = 0; i < kTileSide / 2 / kBlock; ++i) {
-    float v[kBlock];
-    values.Load(i, type, v);
-    largest.Add(v, 0, kBlock);
-  }
-  return largest;
-}
 
 // --- one copy of a warp's lines ---------------------------------------------
 
@@ -108,10 +54,11 @@ __device__ __forceinline__ uint32_t EncodeLines(const Turn<C, kBytes>& t) {
 
   // One scale for all of the lane's values: of the line, or of 128.
   BlockScale<Scalar> whole = {};
-  float multiplier = 0.0f;  // see Fp8Multiplier
+  OtherFp8 other;
   uint32_t max = kInfBits - 1;
   if constexpr (C::kLength == 0) {
     whole = C::Under(p, of_line, 0);
+    if constexpr (C::kOther) other = HowToFp8(p, whole.m);
     if (p.scaling == Scaling::kChannel && position == 0 && lane < kBlock &&
         static_cast<int>(lane) < lines) {
       StoreScale(p, copy, line, 0, C::Stored(p, Scalar::Bits(of_line.scale)));
@@ -132,9 +79,8 @@ __device__ __forceinline__ uint32_t EncodeLines(const Turn<C, kBytes>& t) {
     }
     whole = C::ScaleOf(p, of_line, largest.max, largest.clean);
     max = largest.max;
-    if (C::kSquare && C::kOther && p.numerics.operation != Operation::kTimes &&
-        Quotient::Safe(whole.m, max)) {
-      multiplier = Fp8Multiplier(p, whole.m);
+    if constexpr (C::kOther) {
+      other = C::kSquare ? HowToManyFp8(p, whole.m) : HowToFp8(p, whole.m);
     }
     if (lane < kBlock && static_cast<int>(lane) < lines &&
         position < copy.padded) {
@@ -154,18 +100,31 @@ __device__ __forceinline__ uint32_t EncodeLines(const Turn<C, kBytes>& t) {
   uint32_t scales = 0;
   uint32_t seen_max = 0;
   constexpr int kSpan = kRotated ? 4 : 2;  // sixteens at a time
+  // Maxima of two elements at once, where that leaves registers enough.
+  constexpr bool kFindsEarly = !kRotated && !(C::kFp8 && C::kMx);
 #pragma unroll 1
   for (int s = 0; s < 4; s += kSpan) {
     float v[kSpan][kBlock];
     auto& flat = reinterpret_cast<float(&)[kSpan * kBlock]>(v);
+    uint32_t found[kSpan] = {};  // of values as they come
     QUANTD_UNROLL
-    for (int j = 0; j < kSpan; ++j) values.Load(s + j, p.input, v[j]);
+    for (int j = 0; j < kSpan; ++j) {
+      if constexpr (!kFindsEarly) {
+        values.Load(s + j, p.input, v[j]);
+      } else {
+        found[j] = values.LoadAndFindMax(s + j, p.input, v[j]);
+      }
+    }
     if constexpr (kRotated) {
       RotateHalfLine(flat, copy.rotation, t.signs);
       const Rotated<kSpan * kBlock> rotated(flat);
       QUANTD_UNROLL
       for (int i = 0; i < kSpan * kBlock; ++i) flat[i] = rotated[i];
     }
+    const auto largest_of = [&](int j) {
+      if constexpr (!kFindsEarly) return LargestMagnitude(v[j], 0, kBlock);
+      return found[j];
+    };
     BlockScale<Scalar> scale = whole;
     QUANTD_UNROLL
     for (int j = 0; j < kSpan; ++j) {
@@ -173,9 +132,13 @@ __device__ __forceinline__ uint32_t EncodeLines(const Turn<C, kBytes>& t) {
       if constexpr (C::kLength == 16 || C::kLength == 32) {
         constexpr int kSixteens = C::kLength / kBlock;
         if (j % kSixteens == 0) {
+          max = largest_of(j);
+          if constexpr (kSixteens == 2) {
+            const uint32_t second = largest_of(j + 1);
+            max = second > max ? second : max;
+          }
           Largest largest;
-          largest.Add(flat, j * kBlock, C::kLength);
-          max = largest.max;
+          largest.Add(flat, j * kBlock, C::kLength, max);
           if constexpr (C::kSquare) {
             scale = C::Under(p, of_line, squares & 0xFFu);
             squares >>= 8;
@@ -187,13 +150,18 @@ __device__ __forceinline__ uint32_t EncodeLines(const Turn<C, kBytes>& t) {
           }
           scales = scales >> 8 | scale.stored << 24;
         }
-      } else {
-        max = LargestMagnitude(v[j], 0, kBlock);
+        if constexpr (C::kFp8 && C::kOther) other = HowToFp8(p, scale.m);
+      } else if constexpr (C::kLength == 0) {
+        max = largest_of(j);
       }
       seen_max = max > seen_max ? max : seen_max;
       if constexpr (C::kFp8) {
-        const Sixteen w =
-            EncodeFp8<C>(p, t.a.params, v[j], scale.m, multiplier, max);
+        Sixteen w;
+        if constexpr (C::kOther) {
+          w = EncodeOtherFp8(p, t.a.params, v[j], other, max);
+        } else {
+          w = EncodeFp8(p, v[j], scale.m);
+        }
         bytes.Set(static_cast<uint32_t>(j % 2), w);
         if (j % 2 == 1) {
           bytes.Store(p, copy, whole_lines, first_line, position, (s + j) / 2);
@@ -276,9 +244,9 @@ __device__ __forceinline__ void SettleSquares(const Turn<C, kBytes>& t) {
 #pragma unroll 1
     for (int i = 0; i < 4; ++i) {
       float v[kBlock];
-      values.Load(i, t.p.input, v);
+      const uint32_t m = values.LoadAndFindMax(i, t.p.input, v);
       Largest largest;
-      largest.Add(v, 0, kBlock);
+      largest.Add(v, 0, kBlock, m);
       largest.Reduce(8, 1);
       const auto settled = [&](const FrameCopy<C>& copy) {
         if constexpr (C::kPicks) {

@@ -8,12 +8,70 @@
 
 namespace quantd::cuda {
 
+// The larger magnitude: NaN is larger than everything.
+__device__ __forceinline__ float LargerMagnitude(float max, float v) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(max), "f"(fabsf(v)));
+  return larger;
+}
+// fp32 bits of the largest magnitude of n values; of NaN, a NaN's.
+template <int N>
+__device__ __forceinline__ uint32_t LargestMagnitude(const float (&v)[N],
+                                                     int first, int n) {
+  // Four chains: one would wait for itself.
+  float max[4] = {};
+  QUANTD_UNROLL
+  for (int i = 0; i < n; ++i) {
+    max[i % 4] = LargerMagnitude(max[i % 4], v[first + i]);
+  }
+  return __float_as_uint(LargerMagnitude(LargerMagnitude(max[0], max[1]),
+                                         LargerMagnitude(max[2], max[3])));
+}
+// Likewise with NaN dropped.
+template <int N>
+__device__ __forceinline__ uint32_t LargestNumber(const float (&v)[N],
+                                                  int first, int n) {
+  float max = 0.0f;
+  QUANTD_UNROLL
+  for (int i = 0; i < n; ++i) max = fmaxf(max, fabsf(v[first + i]));
+  return __float_as_uint(max);
+}
+
 __device__ __forceinline__ void UnpackF16(uint32_t word, float* low,
                                           float* high) {
   asm("{ .reg .f16 low, high; mov.b32 {low, high}, %2;"
       " cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
       : "=f"(*low), "=f"(*high)
       : "r"(word));
+}
+
+// As MaxOfWords, of fp16.
+__device__ __forceinline__ uint32_t MaxOfF16Words(uint32_t a, uint32_t b) {
+  uint32_t max;
+#if __CUDA_ARCH__ >= 860
+  asm("max.NaN.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(max) : "r"(a), "r"(b));
+#else
+  asm("max.NaN.f16x2 %0, %1, %2;"
+      : "=r"(max)
+      : "r"(a & 0x7FFF7FFFu), "r"(b & 0x7FFF7FFFu));
+#endif
+  return max;
+}
+// fp32 bits of the largest magnitude among a block's elements of a type of two
+// bytes; of NaN, a NaN's.
+__device__ __forceinline__ uint32_t LargestOfWords(const Words& x, DType type) {
+  const auto largest = [&](const auto& max) {
+    const uint32_t two = max(max(max(x.w[0], x.w[1]), max(x.w[2], x.w[3])),
+                             max(max(x.w[4], x.w[5]), max(x.w[6], x.w[7])));
+    return max(two, two >> 16);
+  };
+  if (type == DType::kBF16) {
+    return largest(MaxOfWords) << 16 & kAbsMask;
+  }
+  float max;
+  float other;
+  UnpackF16(largest(MaxOfF16Words), &max, &other);
+  return __float_as_uint(max) & kAbsMask;
 }
 
 // The lines of a warp, of elements of two bytes. `number` i of a lane is the
@@ -30,15 +88,32 @@ class LaneValues {
 
   __device__ __forceinline__ void Load(int i, DType type,
                                        float (&v)[kBlock]) const {
+    UnpackAll(Take(i), type, v);
+  }
+  // Also finds fp32 bits of the largest magnitude; of NaN, a NaN's.
+  __device__ __forceinline__ uint32_t LoadAndFindMax(int i, DType type,
+                                                     float (&v)[kBlock]) const {
+    const Words x = Take(i);
+    UnpackAll(x, type, v);
+    return LargestOfWords(x, type);
+  }
+  __device__ __forceinline__ uint32_t FindMax(int i, DType type) const {
+    return LargestOfWords(Take(i), type);
+  }
+
+ private:
+  __device__ __forceinline__ Words Take(int i) const {
     WarpLines<kColumns> lines = lines_;
     lines.number = static_cast<uint32_t>(i);
-    Words x;
     if constexpr (kColumns) {
       Gather(lines, exchange_);
-      x = BlockAt(exchange_.own());
+      return BlockAt(exchange_.own());
     } else {
-      x = BlockAt(lines.own_row());
+      return BlockAt(lines.own_row());
     }
+  }
+  static __device__ __forceinline__ void UnpackAll(const Words& x, DType type,
+                                                   float (&v)[kBlock]) {
     if (type == DType::kBF16) {
       Unpack(x, v);
       return;
@@ -49,7 +124,6 @@ class LaneValues {
     }
   }
 
- private:
   const WarpLines<kColumns> lines_;
   const Exchange exchange_;
 };
@@ -89,39 +163,19 @@ class LaneValues<4, kColumns> {
       }
     }
   }
+  __device__ __forceinline__ uint32_t LoadAndFindMax(int i, DType type,
+                                                     float (&v)[kBlock]) const {
+    Load(i, type, v);
+    return LargestMagnitude(v, 0, kBlock);
+  }
+  __device__ __forceinline__ uint32_t FindMax(int i, DType type) const {
+    float v[kBlock];
+    return LoadAndFindMax(i, type, v);
+  }
 
  private:
   uint32_t at_;
 };
-
-// The larger magnitude: NaN is larger than everything.
-__device__ __forceinline__ float LargerMagnitude(float max, float v) {
-  float larger;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(max), "f"(fabsf(v)));
-  return larger;
-}
-// fp32 bits of the largest magnitude of n values; of NaN, a NaN's.
-template <int N>
-__device__ __forceinline__ uint32_t LargestMagnitude(const float (&v)[N],
-                                                     int first, int n) {
-  // Four chains: one would wait for itself.
-  float max[4] = {};
-  QUANTD_UNROLL
-  for (int i = 0; i < n; ++i) {
-    max[i % 4] = LargerMagnitude(max[i % 4], v[first + i]);
-  }
-  return __float_as_uint(LargerMagnitude(LargerMagnitude(max[0], max[1]),
-                                         LargerMagnitude(max[2], max[3])));
-}
-// Likewise with NaN dropped.
-template <int N>
-__device__ __forceinline__ uint32_t LargestNumber(const float (&v)[N],
-                                                  int first, int n) {
-  float max = 0.0f;
-  QUANTD_UNROLL
-  for (int i = 0; i < n; ++i) max = fmaxf(max, fabsf(v[first + i]));
-  return __float_as_uint(max);
-}
 
 // Rotated values: bf16, two to a word.
 template <int N>

@@ -1,0 +1,238 @@
+// Other libraries' codes: values times an operand or over it, which some round
+// to the input's type before they round to a code, with signs of their own for
+// what is zero.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_OTHERS_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_OTHERS_CUH_
+
+#include "kernels/cuda/encode/frame/words.cuh"
+#include "kernels/cuda/tile/quotient.cuh"
+
+namespace quantd::cuda {
+
+// --- FP8 --------------------------------------------------------------------
+
+// What may be multiplied with instead of dividing by d, which is Safe, for the
+// same FP8 codes of all numbers of the input's type. Codes change at certain
+// numbers t, and v times something beside 1 / d is within a few last places of
+// v / d: only where a number of the type is that near to t * d must it be seen
+// on which side of t the product comes out.
+class Inverse {
+ public:
+  static constexpr uint32_t kAll = 7;  // candidates, a bit each
+
+  __device__ __forceinline__ Inverse(const EncodeParams& p, float d)
+      : type_(p.input),
+        rounds_(p.numerics.in_type),
+        d_(d),
+        over_(d),
+        nearest_(1.0f / d) {}
+
+  // Every fp32 is a number of its type; those of fp16 lose bits at the ends.
+  static __device__ __forceinline__ bool Applies(const EncodeParams& p) {
+    return p.input == DType::kBF16 ||
+           (p.input == DType::kF16 &&
+            !(p.numerics.in_type && p.element == DType::kE5M2));
+  }
+  __device__ __forceinline__ float candidate(uint32_t i) const {
+    const uint32_t nearest = __float_as_uint(nearest_);
+    return __uint_as_float(i == 2 ? nearest - 1 : nearest + i);
+  }
+
+  // Codes change at t and powers of two from there, for k below 32: multiples
+  // of a sixteenth, or, of what is rounded to the type first, half its last
+  // place before or behind one.
+  __device__ __forceinline__ float Threshold(uint32_t k) const {
+    const float t = 1.0f + static_cast<float>(k % 16) * 0x1p-4f;
+    if (!rounds_) return t;
+    const float half = type_ == DType::kBF16 ? 0x1p-8f : 0x1p-11f;
+    return k < 16 ? t + half : t - (k == 16 ? half * 0.5f : half);
+  }
+  __device__ __forceinline__ bool IsNear(float t) const {
+    const uint32_t beyond = type_ == DType::kBF16 ? 0xFFFFu : 0x1FFFu;
+    return ((__float_as_uint(t * d_) + 8u) & beyond) <= 16u;
+  }
+  // Which candidates will do where a number is near to t * d.
+  __device__ __forceinline__ uint32_t GoodNear(float t) const {
+    float v = t * d_;
+    float none = 0.0f;
+    RoundPair(type_, &v, &none);
+    const float wanted = over_.Of(v);
+    uint32_t good = 0;
+    QUANTD_UNROLL
+    for (uint32_t i = 0; i < 3; ++i) {
+      const float y = v * candidate(i);
+      good |= (y < t) == (wanted < t) && (y > t) == (wanted > t) ? 1u << i : 0;
+    }
+    return good;
+  }
+
+ private:
+  const DType type_;
+  const bool rounds_;
+  const float d_;
+  const Quotient over_;
+  const float nearest_;
+};
+
+// Which candidates will do everywhere: each lane looks at one threshold.
+__device__ __forceinline__ uint32_t GoodForAll(const Inverse& inverse) {
+  const float t = inverse.Threshold(threadIdx.x % kWarp);
+  const uint32_t good = inverse.IsNear(t) ? inverse.GoodNear(t) : Inverse::kAll;
+  uint32_t all = 0;
+  QUANTD_UNROLL
+  for (uint32_t i = 0; i < 3; ++i) {
+    if (__all_sync(0xFFFFFFFFu, (good >> i & 1) != 0)) all |= 1u << i;
+  }
+  return all;
+}
+// How values become codes of FP8 under an operand.
+struct OtherFp8 {
+  float m = 0.0f;      // the operand
+  float by = 0.0f;     // what values are multiplied with; 0: they are divided
+  uint32_t limit = 0;  // magnitudes from here on are for the generic functions
+};
+
+__device__ __forceinline__ OtherFp8 HowToFp8(const EncodeParams& p, float m) {
+  if (p.numerics.operation == Operation::kTimes) {
+    return {m, m, m < 0x1p127f ? kInfBits : 0u};
+  }
+  return {m, 0.0f, Quotient::Safe(m, 0) ? Quotient::kEnd : 0u};
+}
+// Likewise for many values of all lanes of the warp under one operand: by a
+// multiplication each, where that will do. All lanes call this.
+__device__ __forceinline__ OtherFp8 HowToManyFp8(const EncodeParams& p,
+                                                 float m) {
+  OtherFp8 how = HowToFp8(p, m);
+  if (how.by != 0.0f || how.limit == 0 || !Inverse::Applies(p)) return how;
+  const Inverse inverse(p, m);
+  const uint32_t good = GoodForAll(inverse);
+  if (good != 0) how.by = inverse.candidate(good & 1 ? 0 : good & 2 ? 1 : 2);
+  return how;
+}
+
+// `max`: of the values' magnitudes, or more.
+__device__ __forceinline__ Sixteen EncodeOtherFp8(const EncodeParams& p,
+                                                  const EncodeParams& kept,
+                                                  const float (&v)[kBlock],
+                                                  const OtherFp8& how,
+                                                  uint32_t max) {
+  if (max >= how.limit) {
+    float copy[kBlock];
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) copy[i] = v[i];
+    return EncodeSixteenRare<true>(kept, copy, how.m, nullptr);
+  }
+  float y[kBlock];
+  if (how.by != 0.0f) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) y[i] = v[i] * how.by;
+  } else {
+    const Quotient over(how.m);
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) y[i] = WithSignOf(over.Of(v[i]), v[i]);
+  }
+  if (p.numerics.in_type) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; i += 2) RoundPair(p.input, &y[i], &y[i + 1]);
+  }
+  return Fp8Words(p.element, y);
+}
+
+// --- E2M1 -------------------------------------------------------------------
+
+// Codes of values times 64 * m64, of which none but zeros comes to zero. Signs
+// (see SignRule) cost nothing: what is added makes zeros positive, or leaves
+// them.
+__device__ __forceinline__ Sixteen CodesOfProducts(SignRule sign,
+                                                   const float (&v)[kBlock],
+                                                   float m64) {
+  // Zeros get one where all signs are turned at the end.
+  const bool turned = sign == SignRule::kNotPositive;
+  const float by = turned ? -m64 : m64;
+  const float zero = sign == SignRule::kSignBit ? -0.0f : 0.0f;
+  float q[kBlock];
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) {
+    const float y = __fmaf_rn(v[i], by, zero);
+    q[i] = NearestOf(y, y);
+  }
+  Sixteen codes = E2M1Words(q);
+  const uint32_t turn = turned ? 0x88888888u : 0u;
+  codes.words[0] ^= turn;
+  codes.words[1] ^= turn;
+  return codes;
+}
+
+// Whether NVFP4's codes are those of products with m.
+__device__ __forceinline__ bool AreProducts(const EncodeParams& p, float m,
+                                            uint32_t max) {
+  const Numerics& n = p.numerics;
+  // (By less than 2 small numbers may come to zero, which has another sign.)
+  return n.operation == Operation::kTimes && !n.in_type && !n.ties_to_zero &&
+         Quotient::Safe(m, max) && (n.sign == SignRule::kSignBit || m >= 2.0f);
+}
+
+// Whether OtherCodes gives what the generic functions do.
+__device__ __forceinline__ bool IsOrdinaryForOthers(const Numerics& n,
+                                                    const float (&v)[kBlock],
+                                                    float d, uint32_t max) {
+  if (n.ties_to_zero || !Quotient::Safe(d, max)) return false;
+  if (n.sign == SignRule::kSignBit || d <= 0.5f) return true;
+  // A quotient that is 0 has another sign than the smallest number.
+  uint32_t least = ~0u;
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) {
+    // (Zeros come out on top.)
+    const uint32_t magnitude = __float_as_uint(v[i]) * 2 - 1;
+    least = magnitude < least ? magnitude : least;
+  }
+  constexpr uint32_t kTiny = (127u - 60u) << 24;  // 2^-60
+  return least >= kTiny - 1;
+}
+
+// Other libraries' codes of values over, or times, an operand.
+__device__ __forceinline__ Sixteen OtherCodes(const EncodeParams& p,
+                                              const float (&v)[kBlock],
+                                              float d) {
+  const Numerics& n = p.numerics;
+  float q[kBlock];
+  if (n.operation == Operation::kTimes) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) q[i] = v[i] * d;
+  } else {
+    const Quotient over(d);
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) q[i] = over.Of(v[i]);
+  }
+  if (n.in_type) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; i += 2) RoundPair(p.input, &q[i], &q[i + 1]);
+  }
+  if (n.sign == SignRule::kSignBit) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) q[i] = NearestOf(q[i] * 0x1p-6f, v[i]);
+    return E2M1Words(q);
+  }
+  return CodesOfProducts(n.sign, q, 0x1p-6f);
+}
+
+// The same in MX, where the operand is a power of two, from 1 on: nothing is
+// rounded, nor is anything lost for signs.
+__device__ __forceinline__ bool IsOrdinaryForOtherMx(const EncodeParams& p,
+                                                     float m, uint32_t max) {
+  // (Of fp32 the number next to a tie is taken for one.)
+  const bool ties = !p.numerics.ties_to_zero || p.input != DType::kF32;
+  return ties && m >= 1.0f && m < 0x1p127f && max < kInfBits;
+}
+__device__ __forceinline__ Sixteen OtherMxCodes(const EncodeParams& p,
+                                                const float (&v)[kBlock],
+                                                float m) {
+  const Numerics& n = p.numerics;
+  // What lies on a tie gets just below it.
+  return CodesOfProducts(n.sign, v,
+                         m * (n.ties_to_zero ? 0x1.FFFFFEp-7f : 0x1p-6f));
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_OTHERS_CUH_

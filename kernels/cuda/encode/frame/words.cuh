@@ -1,0 +1,85 @@
+// What ways to codes in the frame share: sixteen of them, the generic functions
+// for what is rare, and the machine's conversions.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_WORDS_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_WORDS_CUH_
+
+#include "kernels/cuda/encode/frame/cell.cuh"
+#include "kernels/cuda/encode/nvfp4/nearest.cuh"
+
+namespace quantd::cuda {
+
+// Up to four words, as EncodeSixteen has them.
+struct Sixteen {
+  uint32_t words[4];
+};
+
+// For what is rare, or not worth more.
+template <bool kOther>
+static __device__ __noinline__ Sixteen EncodeSixteenRare(
+    const EncodeParams& p, const float* v, float m, const uint32_t* random) {
+  Sixteen codes = {};
+  RandomBytes<Scalar> bytes = {};
+  if (random != nullptr) {
+    for (int i = 0; i < 4; ++i) bytes.words[i] = random[i];
+  }
+  EncodeSixteen<Scalar, kOther>(p, v, m, random != nullptr ? &bytes : nullptr,
+                                codes.words);
+  return codes;
+}
+
+// Two numbers rounded to a type.
+__device__ __forceinline__ void RoundPair(DType type, float* a, float* b) {
+  if (type == DType::kBF16) {
+    const uint32_t word = PackBf16(*a, *b);
+    *a = LowOf(word);
+    *b = HighOf(word);
+  } else if (type == DType::kF16) {
+    uint32_t word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(*b), "f"(*a));
+    asm("{ .reg .f16 low, high; mov.b32 {low, high}, %2;"
+        " cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+        : "=f"(*a), "=f"(*b)
+        : "r"(word));
+  }
+}
+
+__device__ __forceinline__ float WithSignOf(float magnitude, float v) {
+  return __uint_as_float((__float_as_uint(magnitude) & kAbsMask) |
+                         (__float_as_uint(v) & ~kAbsMask));
+}
+
+__device__ __forceinline__ Sixteen Fp8Words(DType element,
+                                            const float (&y)[kBlock]) {
+  Sixteen codes;
+  QUANTD_UNROLL
+  for (int w = 0; w < 4; ++w) {
+    const float* f = y + 4 * w;
+    codes.words[w] = element == DType::kE4M3
+                         ? CodesOf<DType::kE4M3>(f[0], f[1], f[2], f[3])
+                         : CodesOf<DType::kE5M2>(f[0], f[1], f[2], f[3]);
+  }
+  return codes;
+}
+
+// Sixteen codes with signs from E2M1 values / 64 with signs.
+__device__ __forceinline__ Sixteen E2M1Words(const float (&q)[kBlock]) {
+  Sixteen codes = {};
+  QUANTD_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    const float* f = q + 8 * h;
+    const uint32_t even = CodesOf<DType::kE4M3>(f[0], f[2], f[4], f[6]);
+    const uint32_t odd = CodesOf<DType::kE4M3>(f[1], f[3], f[5], f[7]);
+    codes.words[h] = CodesOfBytes(even, odd) | (even >> 4 & 0x08080808u) |
+                     (odd & 0x80808080u);
+  }
+  return codes;
+}
+
+// y to nearest, all |y| brought to 6 at most.
+__device__ __forceinline__ float NearestOf(float y64, float sign) {
+  return WithSignOf(NearestE2M1(fminf(fabsf(y64), 6.0f * 0x1p-6f)), sign);
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_WORDS_CUH_

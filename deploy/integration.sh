@@ -150,6 +150,7 @@ image_content() {
   docker export "$name-content" | tar -t >"$work/content"
   docker rm "$name-content" >/dev/null
   grep -q '^usr/bin/quantd$' "$work/content" || return 1
+  grep -q '^usr/share/doc/quantd/sbom.spdx.json$' "$work/content" || return 1
   ! grep -E '\.(cc|cu|cuh|proto|o|a)$|bin/([a-z0-9_-]*-)?(gcc|g\+\+|c\+\+|cc|clang|ld|as|make|ninja|cmake|nvcc)(-[0-9]+)?$' \
     "$work/content"
 }
@@ -196,7 +197,7 @@ refuses_plain_text() {
   grep -q -- --insecure <<<"$said"
 }
 expect image_size "beyond its base, below 150 MB" image_size
-expect image_content "no compiler, no source" image_content
+expect image_content "no compiler, no source; an SBOM" image_content
 expect image_settings "user, signal, health check and labels" image_settings
 expect serving_soon "read-only, no capability, user 65532, below 2 s" serving_soon
 expect refuses_plain_text "a network in plain text only when told to" \

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Packs a commit's sources, the same bytes wherever and whenever that is done:
+#
+#   deploy/archive.sh OUT.tar.xz [COMMIT]
+#
+# Files have the commit's time, no owner and no umask's rights. (Another version
+# of xz may pack otherwise: what is compared is then the tar within.)
+set -eu
+out=${1:?OUT.tar.xz}
+commit=${2:-HEAD}
+cd "$(dirname "$0")/.."
+version=$(git show "$commit:CMakeLists.txt" |
+  sed -n 's/^project(quantd VERSION \([0-9.]*\).*/\1/p')
+git -c tar.umask=0022 archive --format=tar --prefix="quantd-$version/" \
+  "$commit" | xz -6 -T1 >"$out.partial"
+mv "$out.partial" "$out"

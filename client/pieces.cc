@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "client/parts/amax_request.h"
 #include "client/parts/copy_window.h"
 #include "client/parts/piece_join.h"
 #include "client/parts/piece_work.h"

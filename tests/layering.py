@@ -88,7 +88,7 @@ tests/proto: kernels/plan kernels/device proto proto/stream tests/kernels/device
 tests/server: kernels/plan kernels/device kernels/device/health proto/limits.h proto/net server tests/bench/rpc_process.h tests/client/loopback_listener.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/server/memory: kernels/device/health/self_test.h proto/memory server/memory tests/client/temp_dir.h tests/server tests/testing gtest
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
-tests/client/bands: client/bands client/parts tests/kernels/device/plan_rows.h tests/testing fmt
+tests/client/bands: client client/bands client/parts tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing

@@ -91,7 +91,7 @@ struct CallOptions {
   // Parts to be written into the caller's memory; the Result views them there
   // and owns the others. After an error their content is unspecified.
   std::vector<Destination> into = {};
-  // Must not call the client.
+  // Must not call the client, and must be quick: bands wait for it.
   CallProgress progress = {};
 };
 

@@ -221,7 +221,10 @@ absl::StatusOr<Result> QuantizeShard(Client& client, const TensorDesc& whole,
 absl::StatusOr<std::vector<Result>> QuantizeShards(
     const TensorDesc& whole, absl::Span<const PlacedShard> shards,
     const QuantizeOptions& options, const AmaxReduction& reduction,
-    const CallOptions& call) {
+    const CallOptions& call_of_all) {
+  // Told of nothing: it would hear of all shards at once.
+  CallOptions call = call_of_all;
+  call.progress = nullptr;
   const auto grid = GridOf(whole, options);
   if (!grid.ok()) return grid.status();
   for (const PlacedShard& p : shards) {

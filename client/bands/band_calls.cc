@@ -90,6 +90,7 @@ absl::Status ForEachBand(const WholeCall& call, const std::vector<Band>& bands,
   };
   const CallControl::Stage stage(&call.control, stop);
   std::vector<std::thread> others;
+  others.reserve(threads);
   try {
     for (size_t i = 1; i < threads; ++i) {
       others.emplace_back(loop, std::ref(controls[i]));

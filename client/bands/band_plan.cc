@@ -56,10 +56,10 @@ std::string_view WhyWholeOf(const Plan& plan, const RhtAmaxOptions&) {
 
 std::string_view WhyWholeOf(const Plan&, const ApplyRhtOptions&) { return {}; }
 
-// The most rows whose list of amaxes may stand in a request.
+// The most rows of a band, whose list of amaxes may stand in its request.
 int64_t MostRows(const Plan& plan) {
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
-  const bool listed = o != nullptr && OfLines(*o) && !o->rowwise_amax.empty();
+  const bool listed = o != nullptr && OfLines(*o) && HasRowwise(o->usage);
   return listed ? kMostListed : std::numeric_limits<int64_t>::max();
 }
 

@@ -252,6 +252,12 @@ TEST(BandPlan, CutsWhereItSays) {
     next += band.rows;
   }
   EXPECT_EQ(next, 2049);
+  // Rows whose amaxes a request lists.
+  QuantizeOptions o;
+  o.format = Format::kFp8ChannelE4M3;
+  const auto narrow = MakeQuantizePlan({DType::kBF16, {1 << 20, 16}}, o);
+  ASSERT_THAT(narrow, IsOk());
+  EXPECT_EQ(CutIntoBands(*narrow, 16 * kMiB).size(), 64u);
   // Not smaller than a legal cut.
   EXPECT_EQ(CutIntoBands(plan_of({384, 1 << 20}), kMiB).size(), 3u);
 }

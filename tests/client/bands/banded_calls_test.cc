@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/client/bands/banded.h"
@@ -140,6 +141,30 @@ TEST(BandedCalls, AreNotWhatLiesInSharedMemory) {
   ASSERT_THAT(sent, IsOk());
   EXPECT_EQ(sent->bands(), 9);
   ExpectSame(*shared, *sent);
+}
+
+TEST(BandedCalls, ManyAtOnceShareTheConnections) {
+  const auto a = Start({});
+  const auto b = Start({});
+  const auto client =
+      Connect(a->address() + "," + b->address(), InBands(256 << 10));
+  const Tensor x;
+  const auto expected =
+      Connect(a->address())->Quantize(x.desc, x.bytes(), Nvfp4(Usage::kBoth));
+  ASSERT_THAT(expected, IsOk());
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&] {
+      for (int k = 0; k < 3; ++k) {
+        const auto got =
+            client->Quantize(x.desc, x.bytes(), Nvfp4(Usage::kBoth));
+        ASSERT_THAT(got, IsOk());
+        EXPECT_EQ(got->bands(), 33);
+        ExpectSame(*expected, *got);
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
 }
 
 TEST(BandedCalls, FitWhereTheWholeDoesNot) {

@@ -109,6 +109,8 @@ std::vector<Band> CutIntoBands(const Plan& plan, size_t band_bytes) {
   for (int64_t row = 0; row < rows; row += height) {
     bands.push_back({row, std::min(height, rows - row)});
   }
+  // A position that is as large as it may be has none below it.
+  if (!PlanOfBand(plan, bands.back()).ok()) return {};
   return bands;
 }
 

@@ -258,6 +258,16 @@ TEST(BandPlan, CutsWhereItSays) {
   const auto narrow = MakeQuantizePlan({DType::kBF16, {1 << 20, 16}}, o);
   ASSERT_THAT(narrow, IsOk());
   EXPECT_EQ(CutIntoBands(*narrow, 16 * kMiB).size(), 64u);
+  // A position that may be no larger.
+  o = {};
+  o.format = Format::kNvfp4;
+  o.rounding = Rounding::kStochastic;
+  for (const bool last : {false, true}) {
+    o.shard.row_offset = last ? kMaxElements : 0;
+    const auto far = MakeQuantizePlan({DType::kBF16, {8192, 1024}}, o);
+    ASSERT_THAT(far, IsOk());
+    EXPECT_EQ(CutIntoBands(*far, kMiB).empty(), last);
+  }
   // Not smaller than a legal cut.
   EXPECT_EQ(CutIntoBands(plan_of({384, 1 << 20}), kMiB).size(), 3u);
 }

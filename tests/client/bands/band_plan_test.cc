@@ -198,7 +198,7 @@ TEST_F(BandPlans, QuantizeAsInOneCall) {
   for (const size_t settings : {1, 2}) {
     size_t rows = 0;
     ForQuantizeRows(settings, [&](const QuantizeRow& row) {
-      if (HasFailure() || (settings == 2 && ++rows % 13 != 0)) return;
+      if (HasFailure() || (settings == 2 && ++rows % 37 != 0)) return;
       SCOPED_TRACE(fmt::format("{} {} {} {}", row.format.name, Name(row.usage),
                                Name(row.dtype), row.settings));
       ExpectSame(row.plan);
@@ -223,11 +223,14 @@ TEST_F(BandPlans, AllElseAsInOneCall) {
   };
   ForDequantizeRows(each);
   const int decoded = banded_;
-  ForRhtAmaxRows(each);
+  size_t rows = 0;
+  ForRhtAmaxRows([&](const PlanRow& row) {
+    if (++rows % 5 == 0) each(row);
+  });
   const int maxima = banded_;
   ForApplyRhtRows(each);
   EXPECT_GT(decoded, 100);
-  EXPECT_GT(maxima, decoded + 100);
+  EXPECT_GT(maxima, decoded + 50);
   EXPECT_GT(banded_, maxima);
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,6 +62,14 @@ struct ClientOptions {
   // 0: all of them. What is larger than one message or than the server takes as
   // one always does, up to the server's memory. Not what lies in shared memory.
   size_t stream_from = SIZE_MAX;
+  // Calls that carry more than this, and than 4 MiB, each way are cut into
+  // bands of rows of about so many bytes, which are calls of their own over all
+  // connections to all servers, one on each at a time. The bytes are those of
+  // one call. 0: no call is cut; else at least 256 KiB. Not cut is what lies in
+  // shared memory, fewer than 256 rows, groups, and Quantize with dbias,
+  // statistics or a history. An amax that is computed has every band sent
+  // twice: give it where it is known.
+  size_t band_bytes = 0;
   LocalOptions local = {};
 };
 
@@ -70,6 +79,10 @@ struct Destination {
   absl::Span<std::byte> bytes = {};
 };
 
+// Told how many of the input's bytes are done; of a call that ends well in the
+// end all of them. By one thread at a time, not always that of the caller.
+using CallProgress = std::function<void(size_t done, size_t all)>;
+
 struct CallOptions {
   // From the call on, retries included; for asynchronous forms from the
   // moment the call is made. Zero: ClientOptions::deadline.
@@ -78,6 +91,8 @@ struct CallOptions {
   // Parts to be written into the caller's memory; the Result views them there
   // and owns the others. After an error their content is unspecified.
   std::vector<Destination> into = {};
+  // Must not call the client, and must be quick: bands wait for it.
+  CallProgress progress = {};
 };
 
 }  // namespace quantd

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "client/bands/band_calls.h"
 #include "client/net/client_options.h"
 #include "client/net/remote.h"
 #include "client/net/worker_pool.h"
@@ -118,7 +119,9 @@ absl::StatusOr<Result> Client::Impl::Run(
   return Call(
       call, deadline,
       [&](Endpoint& endpoint, const CallLimit& limit, CallControl& control) {
-        return endpoint.Run(plan, in, call.into, limit, control);
+        return client::RunCall(
+            {endpoint, plan, in, call.into, limit, control, call.progress},
+            options_.band_bytes);
       });
 }
 

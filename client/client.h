@@ -40,6 +40,14 @@
 // the copy engines and the rest through memory of the client's own, at the
 // speed of a memcpy. An output may overlap the input, where there is no server.
 //
+// Bands: with ClientOptions::band_bytes a large call is cut into calls for
+// bands of its rows, over all connections to all servers; the bytes are those
+// of one call. A band is tried again, here and elsewhere, as any call is; one
+// that fails for good ends the others and the whole, with its rows in the
+// message. The deadline and the cancellation are those of the whole. What lies
+// in columns (transposed codes, their scales) is copied once more, with memory
+// for as many bands as there are connections.
+//
 // Several servers: a client of many addresses keeps off those that are dead or
 // drain, sends a call to the one with the fewest bytes under way, and where
 // that one fails, drains or is busy, at once to another one.

@@ -1,12 +1,11 @@
 #include "client/distributed.h"
 
-#include <algorithm>
-#include <cmath>
 #include <future>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "client/parts/amax_request.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/field_error.h"
@@ -73,39 +72,6 @@ bool Agrees(const QuantizeOptions& o) {
   return HasAmax(format) && o.scale.empty() && o.usage != Usage::kNone;
 }
 
-// The kinds of RhtAmax that are the copies' amax; an estimate is made of the
-// plain one.
-TensorKind KindOf(const QuantizeOptions& o, bool columnwise) {
-  const bool rotated =
-      (columnwise ? o.rht.columnwise : o.rht.rowwise) && !Estimates(o);
-  if (columnwise) {
-    return rotated ? TensorKind::kColumnwiseRhtAmax
-                   : TensorKind::kColumnwiseAmax;
-  }
-  return rotated ? TensorKind::kRowwiseRhtAmax : TensorKind::kRowwiseAmax;
-}
-
-RhtAmaxOptions AmaxOptionsOf(const QuantizeOptions& o) {
-  RhtAmaxOptions amax;
-  for (const bool columnwise : {false, true}) {
-    if (!(columnwise ? HasColumnwise(o.usage) : HasRowwise(o.usage))) continue;
-    const TensorKind kind = KindOf(o, columnwise);
-    amax.rowwise |= kind == TensorKind::kRowwiseAmax;
-    amax.rowwise_rht |= kind == TensorKind::kRowwiseRhtAmax;
-    amax.columnwise |= kind == TensorKind::kColumnwiseAmax;
-    amax.columnwise_rht |= kind == TensorKind::kColumnwiseRhtAmax;
-  }
-  if (amax.rowwise_rht || amax.columnwise_rht) {
-    amax.rht_dimension = o.rht.dimension;
-    amax.sign_mask = o.rht.sign_mask;
-  }
-  amax.non_finite = o.non_finite;
-  amax.domain = HasAmaxOfLines(*FindFormat(o.format), o.form)
-                    ? AmaxDomain::kRow
-                    : AmaxDomain::kTensor;
-  return amax;
-}
-
 // What no elements add.
 CopyAmax Zeros(const QuantizeOptions& o, const Shard& shard) {
   const bool own = HasAmaxOfLines(*FindFormat(o.format), o.form);
@@ -121,7 +87,7 @@ CopyAmax Zeros(const QuantizeOptions& o, const Shard& shard) {
 CopyAmax AmaxOf(const QuantizeOptions& o, const Result& result) {
   const auto values = [&](bool wanted, bool columnwise) {
     if (!wanted) return std::vector<float>();
-    const auto all = result.amaxes(KindOf(o, columnwise));
+    const auto all = result.amaxes(client::AmaxKindOf(o, columnwise));
     return std::vector<float>(all.begin(), all.end());
   };
   return {values(HasRowwise(o.usage), false),
@@ -221,11 +187,7 @@ absl::StatusOr<std::vector<Result>> WaitForAll(
 
 float LargestAmax(absl::Span<const float> amaxes) {
   float largest = 0;
-  for (const float a : amaxes) {
-    // NaN must not vanish.
-    if (std::isnan(a)) return a;
-    largest = std::max(largest, a);
-  }
+  for (const float a : amaxes) largest = client::LargerAmax(largest, a);
   return largest;
 }
 
@@ -239,7 +201,7 @@ absl::StatusOr<CopyAmax> ShardAmax(Client& client, const TensorDesc& whole,
   if (!Agrees(options)) return CopyAmax();
   if (Empty(shard)) return Zeros(options, shard);
   const auto result = client.RhtAmax(DescOf(whole, shard), shard.input,
-                                     AmaxOptionsOf(options), call);
+                                     client::AmaxOptionsOf(options), call);
   if (!result.ok()) return result.status();
   return AmaxOf(options, *result);
 }
@@ -259,7 +221,10 @@ absl::StatusOr<Result> QuantizeShard(Client& client, const TensorDesc& whole,
 absl::StatusOr<std::vector<Result>> QuantizeShards(
     const TensorDesc& whole, absl::Span<const PlacedShard> shards,
     const QuantizeOptions& options, const AmaxReduction& reduction,
-    const CallOptions& call) {
+    const CallOptions& call_of_all) {
+  // Told of nothing: it would hear of all shards at once.
+  CallOptions call = call_of_all;
+  call.progress = nullptr;
   const auto grid = GridOf(whole, options);
   if (!grid.ok()) return grid.status();
   for (const PlacedShard& p : shards) {
@@ -275,7 +240,7 @@ absl::StatusOr<std::vector<Result>> QuantizeShards(
       asked.push_back(i);
       futures.push_back(shards[i].client->RhtAmaxAsync(
           DescOf(whole, shards[i].shard), shards[i].shard.input,
-          AmaxOptionsOf(options), call));
+          client::AmaxOptionsOf(options), call));
     }
     const auto results = WaitForAll(std::move(futures));
     if (!results.ok()) return results.status();

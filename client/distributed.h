@@ -105,7 +105,7 @@ struct PlacedShard {
 };
 
 // All shards at once, one Result each in their order. Fails as a whole, and
-// only after every call has come back.
+// only after every call has come back. CallOptions::progress is not told.
 absl::StatusOr<std::vector<Result>> QuantizeShards(
     const TensorDesc& whole, absl::Span<const PlacedShard> shards,
     const QuantizeOptions& options,

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "client/parts/amax_request.h"
 #include "client/parts/copy_window.h"
 #include "client/parts/piece_join.h"
 #include "client/parts/piece_work.h"
@@ -28,6 +29,30 @@ using client::Room;
 
 void Tell(const PieceOptions& pieces, size_t bytes) {
   if (pieces.progress) pieces.progress(bytes);
+}
+
+// What `run` gives, one call for all `bytes`, of which is told as of pieces.
+template <typename Run>
+absl::StatusOr<Result> InOneCall(const PieceOptions& pieces,
+                                 const CallOptions& call, size_t bytes,
+                                 Run run) {
+  size_t told = 0;
+  CallOptions one = call;
+  one.progress = [&](size_t done, size_t all) {
+    if (call.progress) call.progress(done, all);
+    const size_t more = std::min(done, bytes) - told;
+    told += more;
+    Tell(pieces, more);
+  };
+  auto result = run(one);
+  Tell(pieces, bytes - told);
+  return result;
+}
+
+// The pieces have their own word on how far they are.
+CallOptions OfPiece(CallOptions call) {
+  call.progress = nullptr;
+  return call;
 }
 
 // What a tensor in pieces cannot have.
@@ -107,13 +132,15 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
   if (plan->input_bytes() <= Room(pieces)) {
     const auto bytes = Read(client, input, plan->input_bytes());
     if (!bytes.ok()) return bytes.status();
-    auto result = client.Quantize(tensor, bytes->bytes(), options, call);
-    Tell(pieces, plan->input_bytes());
-    return result;
+    return InOneCall(
+        pieces, call, plan->input_bytes(), [&](const CallOptions& one) {
+          return client.Quantize(tensor, bytes->bytes(), options, one);
+        });
   }
   const auto& used = std::get<QuantizeOptions>(plan->options());
   const size_t limit = pieces.request_bytes;
   if (auto s = CheckOptions(used, call, limit); !s.ok()) return s;
+  const CallOptions each = OfPiece(call);
   const size_t element = SizeOf(tensor.dtype);
   const auto cut = Cut(*plan, element, pieces,
                        HasAmaxOfLines(*FindFormat(used.format), used.form));
@@ -146,7 +173,7 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
                               const auto bytes = load(&piece);
                               if (!bytes.ok()) return bytes.status();
                               auto found =
-                                  ShardAmax(client, tensor, piece, open, call);
+                                  ShardAmax(client, tensor, piece, open, each);
                               tell(piece, /*first=*/true);
                               return found;
                             });
@@ -163,7 +190,7 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
     if (!bytes.ok()) return bytes.status();
     const CopyAmax own = {Slice(amax.rowwise, piece.row, piece.rows),
                           Slice(amax.columnwise, piece.column, piece.cols)};
-    const auto part = QuantizeShard(client, tensor, piece, settled, own, call);
+    const auto part = QuantizeShard(client, tensor, piece, settled, own, each);
     if (!part.ok()) return part.status();
     tell(piece, /*first=*/false);
     const std::lock_guard lock(mutex);
@@ -184,9 +211,10 @@ absl::StatusOr<Result> RhtAmaxInPieces(Client& client, const TensorDesc& tensor,
   if (plan->input_bytes() <= Room(pieces)) {
     const auto bytes = Read(client, input, plan->input_bytes());
     if (!bytes.ok()) return bytes.status();
-    auto result = client.RhtAmax(tensor, bytes->bytes(), options, call);
-    Tell(pieces, plan->input_bytes());
-    return result;
+    return InOneCall(
+        pieces, call, plan->input_bytes(), [&](const CallOptions& one) {
+          return client.RhtAmax(tensor, bytes->bytes(), options, one);
+        });
   }
   QuantizeOptions grouped;
   grouped.splits = options.splits;
@@ -203,7 +231,7 @@ absl::StatusOr<Result> RhtAmaxInPieces(Client& client, const TensorDesc& tensor,
     const auto bytes = Read(client, input, plan->cols(), element, piece);
     if (!bytes.ok()) return bytes.status();
     const auto part = client.RhtAmax({tensor.dtype, {piece.rows, piece.cols}},
-                                     bytes->bytes(), options, call);
+                                     bytes->bytes(), options, OfPiece(call));
     if (!part.ok()) return part.status();
     const std::lock_guard lock(mutex);
     Tell(pieces, bytes->bytes().size());
@@ -231,9 +259,11 @@ absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
   const size_t encoded = copy ? copy->data.size() + copy->scale.size() : 0;
   if (!copy || tensor.groups() > 0 ||
       std::max(encoded, decoded) <= Room(pieces)) {
-    const auto result = tensor.DequantizeCopy(client, which, output, call);
+    const auto result =
+        InOneCall(pieces, call, encoded, [&](const CallOptions& one) {
+          return tensor.DequantizeCopy(client, which, output, one);
+        });
     if (!result.ok()) return result.status();
-    Tell(pieces, encoded);
     return sink({0, 0, rows, cols, {}}, *result);
   }
   const QuantizeOptions& made = tensor.options();
@@ -273,9 +303,10 @@ absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
     const std::vector<float> own =
         Slice(amax, columnwise ? piece.column : piece.row,
               columnwise ? piece.cols : piece.rows);
-    const auto result = client.Dequantize(
-        {of, {piece.rows, piece.cols}},
-        {codes->bytes(), scales->bytes(), own, copy->global}, options, call);
+    const auto result =
+        client.Dequantize({of, {piece.rows, piece.cols}},
+                          {codes->bytes(), scales->bytes(), own, copy->global},
+                          options, OfPiece(call));
     if (!result.ok()) return result.status();
     const std::lock_guard lock(mutex);
     Tell(pieces, codes->bytes().size() + scales->bytes().size());

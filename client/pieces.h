@@ -23,7 +23,8 @@
 namespace quantd {
 
 // As Client::Quantize. CallOptions::into must be empty, and its deadline is
-// that of each call.
+// that of each call; of several, PieceOptions::progress is told, and not that
+// of the call.
 absl::StatusOr<Result> QuantizeInPieces(Client& client,
                                         const TensorDesc& tensor,
                                         const TensorReader& input,

@@ -97,12 +97,16 @@ class Result {
   const std::string& device() const { return device_; }
   // The id under which the server logged the call; empty in process.
   const std::string& request_id() const { return request_id_; }
-  // Times the call was sent.
+  // Times the call was sent; of one in bands, all calls that its bands were.
   int attempts() const { return attempts_; }
   // Which way it took.
   Transport transport() const { return transport_; }
   // Whether it went there in chunks (ClientOptions::stream_from).
   bool streamed() const { return streamed_; }
+  // In how many bands it went (ClientOptions::band_bytes); 1: as one call. The
+  // request id is then that of one of them, and device() names all that worked
+  // on them: "cpu:0, cuda:1".
+  int bands() const { return bands_; }
 
  private:
   friend class ResultBuilder;
@@ -120,6 +124,7 @@ class Result {
   int attempts_ = 0;
   Transport transport_ = Transport::kTcp;
   bool streamed_ = false;
+  int bands_ = 1;
 };
 
 }  // namespace quantd

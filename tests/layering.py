@@ -52,8 +52,9 @@ proto/net: absl fmt grpcpp openssl
 server: kernels/plan kernels/device kernels/device/health proto proto/net proto/stream server/device server/memory absl fmt google grpc grpcpp messages openssl spdlog CLI
 server/device: kernels/device kernels/device/health server/health.h server/ledger.h server/log.h absl
 server/memory: kernels/plan proto proto/memory server/listen_socket.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
-client: kernels/plan client/net client/parts absl fmt kernels/plan/profile
+client: kernels/plan client/bands client/net client/parts absl fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
+client/bands: kernels/plan kernels/plan/profile client/call_options.h client/result.h client/parts absl fmt
 client/memory: kernels/plan proto/memory client/call_options.h client/buffers.h absl fmt
 client/parts: kernels/plan client/call_options.h client/memory/cuda_driver.h client/distributed.h client/error.h client/buffers.h client/piece_options.h client/result.h client/server_info.h absl fmt kernels/plan/profile
 client/parts/piece_work: client/client.h
@@ -66,7 +67,7 @@ client/checkpoint/lint: client/checkpoint client/checkpoint/check client/files a
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/lint absl fmt
 client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check client/checkpoint/lint absl fmt
 client/local: kernels/plan kernels/device proto/methods.h client/call_options.h client/piece_options.h client/result.h client/parts absl fmt
-client/net: kernels/plan proto proto/memory proto/net client/net/stream client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/memory client/parts absl fmt google grpcpp messages
+client/net: kernels/plan client/bands/band_plan.h proto proto/memory proto/net client/net/stream client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/memory client/parts absl fmt google grpcpp messages
 client/net/stream: kernels/plan proto/net proto/stream client/call_options.h client/result.h client/net client/parts absl grpcpp
 client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
 client/quantctl/main: client/quantctl/manual client/quantctl/models
@@ -87,6 +88,7 @@ tests/proto: kernels/plan kernels/device proto proto/stream tests/kernels/device
 tests/server: kernels/plan kernels/device kernels/device/health proto/limits.h proto/net server tests/bench/rpc_process.h tests/client/loopback_listener.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/server/memory: kernels/device/health/self_test.h proto/memory server/memory tests/client/temp_dir.h tests/server tests/testing gtest
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
+tests/client/bands: client client/bands client/parts tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing

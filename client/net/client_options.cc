@@ -1,5 +1,6 @@
 #include "client/net/client_options.h"
 
+#include "client/bands/band_plan.h"
 #include "fmt/format.h"
 #include "kernels/plan/field_error.h"
 
@@ -26,6 +27,11 @@ absl::Status CheckOptions(const ClientOptions& options) {
   if (!in_range(options.dead_peer_timeout.count(), 100, 3'600'000)) {
     return refuse("dead_peer_timeout", "100 ms to an hour",
                   options.dead_peer_timeout.count());
+  }
+  if (options.band_bytes != 0 && options.band_bytes < kLeastBandBytes) {
+    return FieldError("band_bytes",
+                      fmt::format("0 or at least {} bytes", kLeastBandBytes),
+                      fmt::to_string(options.band_bytes));
   }
   const RetryPolicy& retry = options.retry;
   if (!in_range(retry.max_attempts, 1, 1000)) {

@@ -33,6 +33,7 @@ class Remote : public Endpoint {
       : door_{options.memory_socket, options.dead_peer_timeout},
         credentials_(credentials),
         stream_from_(options.stream_from),
+        channels_(options.channels),
         servers_(std::move(places), ChannelFactory(options, credentials),
                  options.channels),
         exchange_(std::move(target), options.retry, credentials, &servers_) {
@@ -78,6 +79,17 @@ class Remote : public Endpoint {
       lending.Lose();
       last = std::move(lending);
     }
+  }
+
+  int Connections(absl::Span<const absl::Span<const std::byte>> payload,
+                  absl::Span<const Destination> into) override {
+    for (const auto& piece : payload) {
+      if (regions_.Holds(piece)) return 0;
+    }
+    for (const Destination& place : into) {
+      if (regions_.Holds(place.bytes)) return 0;
+    }
+    return channels_ * static_cast<int>(servers_.size());
   }
 
   absl::StatusOr<QuantizeDescription> Describe(const Plan& plan,
@@ -238,6 +250,7 @@ class Remote : public Endpoint {
   const DoorAddress door_;  // without a path: none
   const ChannelCredentials credentials_;
   const size_t stream_from_;
+  const int channels_;
   // Payloads of one message that no server has refused for their size.
   std::array<std::atomic<size_t>, wire::kTensorMethods.size()> largest_;
   SharedRegions regions_;

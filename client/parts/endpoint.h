@@ -36,6 +36,12 @@ class Endpoint {
       const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
       absl::Span<const Destination> into, const CallLimit& limit,
       CallControl& control) = 0;
+  // Over how many connections a call of this memory may be spread; 0: it does
+  // not travel.
+  virtual int Connections(absl::Span<const absl::Span<const std::byte>>,
+                          absl::Span<const Destination>) {
+    return 0;
+  }
   // `plan` is one of a Quantize.
   virtual absl::StatusOr<QuantizeDescription> Describe(
       const Plan& plan, const CallLimit& limit, CallControl& control) = 0;

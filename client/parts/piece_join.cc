@@ -5,6 +5,7 @@
 #include <optional>
 #include <variant>
 
+#include "client/parts/amax_request.h"
 #include "client/parts/copy_window.h"
 
 namespace quantd::client {
@@ -28,15 +29,6 @@ void AddStatistics(const std::optional<ErrorStatistics>& more,
 }
 
 }  // namespace
-
-void Raise(absl::Span<float> whole, int64_t line,
-           absl::Span<const float> values) {
-  const size_t first = whole.size() == 1 ? 0 : static_cast<size_t>(line);
-  for (size_t i = 0; i < values.size() && first + i < whole.size(); ++i) {
-    float& a = whole[first + i];
-    a = LargestAmax({a, values[i]});
-  }
-}
 
 // Where no piece writes there are zeros.
 absl::Status Join::Begin() {

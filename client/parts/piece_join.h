@@ -13,11 +13,6 @@
 
 namespace quantd::client {
 
-// Raises `whole`, one amax or one for each line, to what the lines from `line`
-// on add to it.
-void Raise(absl::Span<float> whole, int64_t line,
-           absl::Span<const float> values);
-
 // The Result of a Quantize or RhtAmax plan without groups. Not thread-safe.
 class Join {
  public:

@@ -176,6 +176,7 @@ absl::StatusOr<Result> ResultBuilder::Take(Report report) {
   result_.replaced_globals_ = report.replaced_globals;
   result_.transport_ = report.transport;
   result_.streamed_ = report.streamed;
+  result_.bands_ = report.bands;
   return std::move(result_);
 }
 

@@ -57,6 +57,7 @@ class ResultBuilder {
     int64_t replaced_globals = 0;
     Transport transport = Transport::kTcp;
     bool streamed = false;
+    int bands = 1;
   };
   // INTERNAL when a part is missing, RESOURCE_EXHAUSTED when there was no
   // memory. The builder is spent.

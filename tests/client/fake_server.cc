@@ -346,7 +346,9 @@ grpc::Status FakeServer::RhtAmax(grpc::ServerContext* context,
   options.rowwise_rht = asked.rowwise_rht();
   options.columnwise = asked.columnwise();
   options.columnwise_rht = asked.columnwise_rht();
-  options.rht_dimension = static_cast<int>(asked.rht().dimension());
+  if (asked.rht().dimension() != 0) {
+    options.rht_dimension = static_cast<int>(asked.rht().dimension());
+  }
   options.domain = static_cast<AmaxDomain>(asked.domain());
   options.splits = SplitsOf(asked.has_splits(), asked.splits());
   options.partial_splits = asked.splits().partial();

@@ -218,6 +218,28 @@ TEST_P(Pieces, StatisticsAddUp) {
   EXPECT_NEAR(a->sqnr_db(), b->sqnr_db(), 1e-4);
 }
 
+TEST_P(Pieces, AreToldHowFarOneCallInBandsIs) {
+  const Whole whole({2048, 1024});
+  ClientOptions options;
+  options.band_bytes = 1 << 20;
+  const auto client = Connect(client_->target(), options);
+  PieceOptions pieces;
+  size_t told = 0;
+  int times = 0;
+  pieces.progress = [&](size_t bytes) {
+    told += bytes;
+    times += bytes > 0;
+  };
+  QuantizeOptions o = Of(Format::kMxfp8E4M3);
+  const auto result =
+      QuantizeInPieces(*client, whole.desc, whole.reader(), o, pieces);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(told, whole.bytes().size());
+  // In this process nothing is cut.
+  EXPECT_EQ(times, result->bands());
+  EXPECT_EQ(result->bands(), client_->target() == "local:cpu" ? 1 : 8);
+}
+
 TEST_P(Pieces, Maxima) {
   const Whole whole({600, 512});
   for (const AmaxDomain domain : {AmaxDomain::kTensor, AmaxDomain::kRow}) {

@@ -1,9 +1,10 @@
-// One call of many megabytes: in chunks, by one message, and a raw gRPC echo
-// of the same bytes, in turn.
+// One call of many megabytes: in chunks, by one message, in bands over several
+// connections, and a raw gRPC echo of the same bytes, in turn.
 //
-// The client of both ways is the SDK, with the amax given and results in the
-// caller's memory. Rounds go through all contenders, so that a slow minute of
-// the machine is a slow minute of all; the ratios of medians are what counts.
+// The client of all ways is the SDK, with the amax given, unless --computed,
+// and results in the caller's memory. Rounds go through all contenders, so that
+// a slow minute of the machine is a slow minute of all; the ratios of medians
+// are what counts.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
@@ -35,7 +36,7 @@ constexpr int64_t kColumns = 1024;
 class Memory {
  public:
   explicit Memory(size_t bytes)
-      : input_(bytes), output_(EchoBytes(bytes) + (size_t{1} << 20)) {
+      : input_(bytes), output_(2 * EchoBytes(bytes) + (size_t{1} << 20)) {
     auto* const values = reinterpret_cast<uint16_t*>(input_.data());
     for (size_t i = 0; i < bytes / 2; ++i) {
       values[i] = static_cast<uint16_t>(0x3e00 + i * 2654435761u % 0x180);
@@ -77,13 +78,21 @@ bool CallEcho(grpc::GenericStub& stub, Memory& memory) {
   return true;
 }
 
-bool CallQuantd(Client& client, Memory& memory, bool streamed) {
+// What is asked.
+struct Ask {
+  bool computed = false;  // the amax
+  bool both = false;      // copies
+};
+
+bool CallQuantd(Client& client, Memory& memory, const Ask& ask, bool streamed,
+                bool banded) {
   const TensorDesc desc = {
       DType::kBF16,
       {static_cast<int64_t>(memory.input().size()) / (2 * kColumns), kColumns}};
   QuantizeOptions options;
   options.format = Format::kNvfp4;
-  options.rowwise_amax = {4.0f};
+  options.usage = ask.both ? Usage::kBoth : Usage::kRowwise;
+  if (!ask.computed) options.rowwise_amax = {4.0f};
   const auto plan = MakeQuantizePlan(desc, options);
   CallOptions call;
   call.deadline = std::chrono::minutes(2);
@@ -92,7 +101,8 @@ bool CallQuantd(Client& client, Memory& memory, bool streamed) {
         {part.kind, memory.output().subspan(part.offset, part.size)});
   }
   const auto result = client.Quantize(desc, memory.input(), options, call);
-  if (!result.ok() || result->streamed() != streamed) {
+  if (!result.ok() || result->streamed() != streamed ||
+      (result->bands() > 1) != banded) {
     std::fprintf(stderr, "%s\n", result.status().ToString().c_str());
     return false;
   }
@@ -115,6 +125,10 @@ int Run(int argc, char** argv) {
                "stream_bench");
   int rounds = 5;
   std::vector<size_t> sizes = {64, 512};
+  std::vector<int> connections = {1, 2, 4};
+  std::vector<size_t> bands = {4};
+  std::vector<std::string> devices = {"memcpy", "cpu"};
+  Ask ask;
   std::string json_path;
   std::string port_file;
   bool echo_role = false;
@@ -122,6 +136,12 @@ int Run(int argc, char** argv) {
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
   app.add_option("--mib", sizes, "Sizes of the input")->capture_default_str();
+  app.add_option("--connections", connections, "Of calls in bands")
+      ->capture_default_str();
+  app.add_option("--band-mib", bands, "Sizes of bands")->capture_default_str();
+  app.add_option("--device", devices)->capture_default_str();
+  app.add_flag("--computed", ask.computed, "The amax is not given");
+  app.add_flag("--both", ask.both, "A columnwise copy, too");
   app.add_option("--json", json_path, "File to write the result to");
   app.add_flag("--echo", echo_role, "Be the echo server")->group("");
   app.add_option("--port-file", port_file)->group("");
@@ -134,9 +154,12 @@ int Run(int argc, char** argv) {
         "--memory-budget", "3GiB", "--max-request-bytes", "1GiB"});
   };
   ServerProcess echo({SelfPath(), "--echo"});
-  const auto memcpy_server = server("memcpy");
-  const auto cpu = server("cpu");
-  if (!echo.running() || !memcpy_server->running() || !cpu->running()) {
+  std::vector<std::unique_ptr<ServerProcess>> servers;
+  for (const std::string& device : devices) servers.push_back(server(device));
+  const bool all =
+      std::all_of(servers.begin(), servers.end(),
+                  [](const auto& process) { return process->running(); });
+  if (!echo.running() || !all) {
     std::fprintf(stderr, "a server did not start\n");
     return 1;
   }
@@ -148,21 +171,38 @@ int Run(int argc, char** argv) {
   std::vector<Contender> contenders = {
       {"echo", [&](Memory& memory) { return CallEcho(stub, memory); }, {}}};
   std::vector<std::unique_ptr<Client>> clients;
-  for (const auto* process : {memcpy_server.get(), cpu.get()}) {
-    for (const bool streamed : {false, true}) {
-      ClientOptions options;
-      options.stream_from = streamed ? 0 : SIZE_MAX;
-      auto client = Client::Create(process->address(), options);
-      if (!client.ok()) return 1;
-      clients.push_back(*std::move(client));
-      const std::string device = process == cpu.get() ? "cpu" : "memcpy";
-      contenders.push_back(
-          {device + (streamed ? " streamed" : " unary"),
-           [one = clients.back().get(), streamed](Memory& memory) {
-             return CallQuantd(*one, memory, streamed);
-           },
-           {}});
+  const auto add = [&](const ServerProcess& process, const std::string& name,
+                       const ClientOptions& options) {
+    auto client = Client::Create(process.address(), options);
+    if (!client.ok()) return false;
+    clients.push_back(*std::move(client));
+    const bool streamed = options.stream_from == 0;
+    const bool banded = options.band_bytes > 0;
+    contenders.push_back(
+        {name,
+         [one = clients.back().get(), ask, streamed, banded](Memory& memory) {
+           return CallQuantd(*one, memory, ask, streamed, banded);
+         },
+         {}});
+    return true;
+  };
+  for (size_t i = 0; i < devices.size(); ++i) {
+    ClientOptions options;
+    bool made = add(*servers[i], devices[i] + " unary", options);
+    options.stream_from = 0;
+    made &= add(*servers[i], devices[i] + " streamed", options);
+    for (const size_t band : bands) {
+      for (const int channels : connections) {
+        options = {};
+        options.band_bytes = band << 20;
+        options.channels = channels;
+        made &= add(*servers[i],
+                    devices[i] + " bands of " + std::to_string(band) +
+                        " MiB over " + std::to_string(channels),
+                    options);
+      }
     }
+    if (!made) return 1;
   }
 
   nlohmann::json rows = nlohmann::json::array();
@@ -186,7 +226,7 @@ int Run(int argc, char** argv) {
     }
     const double best = Median(contenders[0].gbps);
     for (const Contender& c : contenders) {
-      std::printf("%4zu MiB  %-16s %6.2f GB/s of input, %.2f of the echo\n",
+      std::printf("%4zu MiB  %-30s %6.2f GB/s of input, %.2f of the echo\n",
                   mib, c.name.c_str(), Median(c.gbps), Median(c.gbps) / best);
       rows.push_back({{"mib", mib},
                       {"contender", c.name},
@@ -199,6 +239,8 @@ int Run(int argc, char** argv) {
   std::ofstream file(json_path);
   file << nlohmann::json{{"benchmark", "stream"},
                          {"rounds", rounds},
+                         {"amax", ask.computed ? "computed" : "given"},
+                         {"copies", ask.both ? "both" : "rowwise"},
                          {"rows", rows}}
               .dump(2)
        << '\n';

@@ -1,0 +1,243 @@
+#include "client/bands/band_calls.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "client/bands/band_join.h"
+#include "client/bands/band_place.h"
+#include "client/parts/amax_request.h"
+#include "client/parts/error_details.h"
+#include "fmt/format.h"
+
+namespace quantd::client {
+namespace {
+
+using Bytes = absl::Span<const std::byte>;
+
+// Beyond so many threads nothing is won.
+constexpr int kMostAtOnce = 64;
+
+absl::Status WithRows(const absl::Status& status, const Band& band) {
+  if (absl::IsCancelled(status)) return status;
+  return Annotate(
+      status,
+      fmt::format("rows {} to {}: {}", band.row, band.row + band.rows - 1,
+                  std::string(status.message())),
+      GetAttempts(status));
+}
+
+// Tells how much is done, of rows that are gone through once or twice.
+class Teller {
+ public:
+  Teller(const WholeCall& call, int passes)
+      : progress_(call.progress), rows_(call.plan.rows() * passes) {
+    for (const Bytes& piece : call.payload) all_ += piece.size();
+  }
+  void Add(const Band& band) {
+    if (!progress_) return;
+    const std::lock_guard lock(mutex_);
+    done_ += band.rows;
+    const double part = static_cast<double>(done_) / static_cast<double>(rows_);
+    progress_(done_ == rows_
+                  ? all_
+                  : static_cast<size_t>(part * static_cast<double>(all_)),
+              all_);
+  }
+
+ private:
+  const CallProgress& progress_;
+  const int64_t rows_;
+  size_t all_ = 0;
+  std::mutex mutex_;
+  int64_t done_ = 0;
+};
+
+using Work = std::function<absl::Status(const Band&, CallControl&)>;
+
+// Works on all bands; the first error ends the others.
+absl::Status ForEachBand(const WholeCall& call, const std::vector<Band>& bands,
+                         int at_once, const Work& work) {
+  const auto threads = static_cast<size_t>(std::min<int64_t>(
+      std::clamp(at_once, 1, kMostAtOnce), static_cast<int64_t>(bands.size())));
+  // One for each thread: a control stops one thing at a time.
+  std::deque<CallControl> controls(threads);
+  const auto stop = [&] {
+    for (CallControl& control : controls) control.Cancel();
+  };
+  std::mutex mutex;
+  absl::Status first;
+  std::atomic<size_t> next = 0;
+  const auto loop = [&](CallControl& control) {
+    for (;;) {
+      const size_t i = next++;
+      if (i >= bands.size()) return;
+      const absl::Status status = work(bands[i], control);
+      if (status.ok()) continue;
+      next = bands.size();
+      {
+        const std::lock_guard lock(mutex);
+        if (!first.ok()) return;
+        first = WithRows(status, bands[i]);
+      }
+      return stop();
+    }
+  };
+  const CallControl::Stage stage(&call.control, stop);
+  std::vector<std::thread> others;
+  others.reserve(threads);
+  try {
+    for (size_t i = 1; i < threads; ++i) {
+      others.emplace_back(loop, std::ref(controls[i]));
+    }
+  } catch (const std::system_error&) {
+    // The machine has no more threads: fewer do.
+  }
+  loop(controls[0]);
+  for (std::thread& thread : others) thread.join();
+  return first;
+}
+
+// The payload of one band: the caller's memory where it lies together there.
+class BandPayload {
+ public:
+  // RESOURCE_EXHAUSTED where there is no memory.
+  absl::Status Fill(const WholeCall& call, const BandPlaces& places,
+                    const Band& band, const Plan& plan) {
+    for (size_t i = 0; i < call.payload.size(); ++i) {
+      const TensorSpec& spec = call.plan.inputs()[i];
+      if (places.PartOf(spec) != Part::kStrip) {
+        pieces_.push_back(call.payload[i]);
+        continue;
+      }
+      const Strip strip = places.StripOf(spec, band);
+      const size_t size = plan.inputs()[i].size;
+      if (strip.count == 1 && strip.bytes == size) {
+        pieces_.push_back(call.payload[i].subspan(strip.at, size));
+        continue;
+      }
+      AlignedBytes own(size);
+      if (own.span().size() != size) {
+        return absl::ResourceExhaustedError(
+            fmt::format("no memory for {} bytes of a band", size));
+      }
+      std::fill(own.span().begin(), own.span().end(), std::byte{0});
+      Gather(strip, call.payload[i], own.span());
+      pieces_.push_back(own.span());
+      owned_.push_back(std::move(own));
+    }
+    return absl::OkStatus();
+  }
+  absl::Span<const Bytes> pieces() const { return pieces_; }
+
+ private:
+  std::vector<Bytes> pieces_;
+  std::vector<AlignedBytes> owned_;
+};
+
+// Finds the amax of the whole. `sent`: how many calls it took.
+absl::StatusOr<AmaxOfCopies> FindAmax(const WholeCall& call,
+                                      const BandPlaces& places,
+                                      const std::vector<Band>& bands,
+                                      int at_once, Teller* teller, int* sent) {
+  const auto& options = std::get<QuantizeOptions>(call.plan.options());
+  AmaxOfCopies whole = NoAmax(call.plan);
+  std::mutex mutex;
+  const auto status = ForEachBand(
+      call, bands, at_once,
+      [&](const Band& band, CallControl& control) -> absl::Status {
+        const auto plan = AmaxPlanOf(call.plan, band);
+        if (!plan.ok()) return plan.status();
+        BandPayload payload;
+        if (auto s = payload.Fill(call, places, band, *plan); !s.ok()) return s;
+        const auto found =
+            call.endpoint.Run(*plan, payload.pieces(), {}, call.limit, control);
+        if (!found.ok()) return found.status();
+        {
+          const std::lock_guard lock(mutex);
+          *sent += found->attempts();
+          if (HasRowwise(options.usage)) {
+            Raise(absl::MakeSpan(whole.rowwise), band.row,
+                  found->amaxes(AmaxKindOf(options, false)));
+          }
+          if (HasColumnwise(options.usage)) {
+            Raise(absl::MakeSpan(whole.columnwise), 0,
+                  found->amaxes(AmaxKindOf(options, true)));
+          }
+        }
+        teller->Add(band);
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  Settle(call.plan, &whole);
+  return whole;
+}
+
+bool IsFinite(const AmaxOfCopies& amax) {
+  const auto finite = [](float a) { return std::isfinite(a); };
+  return std::all_of(amax.rowwise.begin(), amax.rowwise.end(), finite) &&
+         std::all_of(amax.columnwise.begin(), amax.columnwise.end(), finite);
+}
+
+absl::StatusOr<Result> RunWhole(const WholeCall& call) {
+  auto result = call.endpoint.Run(call.plan, call.payload, call.into,
+                                  call.limit, call.control);
+  if (result.ok() && call.progress) {
+    size_t all = 0;
+    for (const Bytes& piece : call.payload) all += piece.size();
+    call.progress(all, all);
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<Result> RunCall(const WholeCall& call, size_t band_bytes) {
+  const std::vector<Band> bands = CutIntoBands(call.plan, band_bytes);
+  if (bands.empty()) return RunWhole(call);
+  const int connections = call.endpoint.Connections(call.payload, call.into);
+  if (connections == 0) return RunWhole(call);
+  return RunInBands(call, bands, connections);
+}
+
+absl::StatusOr<Result> RunInBands(const WholeCall& call,
+                                  const std::vector<Band>& bands, int at_once) {
+  const BandPlaces places(call.plan);
+  const bool needs_amax = NeedsAmax(call.plan);
+  Teller teller(call, needs_amax ? 2 : 1);
+  AmaxOfCopies amax;
+  int sent = 0;
+  if (needs_amax) {
+    auto found = FindAmax(call, places, bands, at_once, &teller, &sent);
+    if (!found.ok()) return found.status();
+    if (!IsFinite(*found)) return RunWhole(call);
+    amax = *std::move(found);
+  }
+  BandJoin join(call.plan, places, call.into);
+  if (auto s = join.Begin(); !s.ok()) return s;
+  const auto status = ForEachBand(
+      call, bands, at_once,
+      [&](const Band& band, CallControl& control) -> absl::Status {
+        const auto plan =
+            PlanOfBand(call.plan, band, needs_amax ? &amax : nullptr);
+        if (!plan.ok()) return plan.status();
+        BandPayload payload;
+        if (auto s = payload.Fill(call, places, band, *plan); !s.ok()) return s;
+        const auto into = join.PlacesOf(band, *plan);
+        const auto result = call.endpoint.Run(*plan, payload.pieces(), into,
+                                              call.limit, control);
+        if (!result.ok()) return result.status();
+        if (auto s = join.Add(band, *plan, *result); !s.ok()) return s;
+        teller.Add(band);
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  return join.Take(sent);
+}
+
+}  // namespace quantd::client

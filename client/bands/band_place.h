@@ -1,0 +1,70 @@
+// Where the tensors of a band lie in those of the whole.
+#ifndef QUANTD_CLIENT_BANDS_BAND_PLACE_H_
+#define QUANTD_CLIENT_BANDS_BAND_PLACE_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "client/bands/band_plan.h"
+#include "kernels/plan/geometry.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd::client {
+
+// `count` runs of `bytes` bytes. The first one lies at `at` of the whole's
+// tensor and at 0 of the band's, the others so many bytes apart.
+struct Strip {
+  size_t at = 0;
+  size_t count = 1;
+  size_t bytes = 0;
+  size_t whole_pitch = 0;
+  size_t band_pitch = 0;
+};
+
+// What a tensor of a band is to that of the whole.
+enum class Part {
+  kStrip,   // it lies there, and nothing of another band does
+  kSame,    // every band has the same bytes: those of the whole
+  kMaxima,  // fp32, and the whole has the largest of each
+};
+
+// Of a plan that may be cut. The plan must outlive it. Thread-safe.
+class BandPlaces {
+ public:
+  explicit BandPlaces(const Plan& whole);
+
+  // Inputs and outputs, by what they are in the plan.
+  Part PartOf(const TensorSpec& spec) const;
+  // Of kStrip.
+  Strip StripOf(const TensorSpec& spec, const Band& band) const;
+  // Of kMaxima: the first value of the whole that the band's own stand for.
+  int64_t FirstOf(const TensorSpec& spec, const Band& band) const;
+  // Bytes of the whole that no strip covers, all zero, to be written before.
+  std::vector<ZeroRun> GapsOf(const TensorSpec& spec) const;
+
+ private:
+  struct Copy {
+    FormatSpec format;
+    bool columnwise;
+    int rotation;
+    CopyForm form;
+  };
+  // The copy that codes and scales belong to.
+  Copy CopyOf(TensorKind kind) const;
+  CopyGeometry GeometryOf(const Copy& copy, int64_t rows) const;
+  Strip CodesOf(const Copy& copy, const Band& band) const;
+  Strip ScalesOf(const Copy& copy, const Band& band) const;
+
+  const Plan& plan_;
+};
+
+// Bytes of a band to the whole, and back.
+void Scatter(const Strip& strip, absl::Span<const std::byte> band,
+             absl::Span<std::byte> whole);
+void Gather(const Strip& strip, absl::Span<const std::byte> whole,
+            absl::Span<std::byte> band);
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_BANDS_BAND_PLACE_H_

@@ -1,0 +1,167 @@
+#include "client/bands/band_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <variant>
+
+#include "client/parts/amax_request.h"
+#include "kernels/plan/amax_source.h"
+
+namespace quantd::client {
+namespace {
+
+// An amax for each line makes a request's head longer.
+constexpr int64_t kMostListed = 16384;
+
+TensorDesc DescOf(const Plan& plan, const Band& band) {
+  return {plan.tensor().dtype, {band.rows, plan.cols()}};
+}
+
+bool OfLines(const QuantizeOptions& o) {
+  return HasAmaxOfLines(*FindFormat(o.format), o.form);
+}
+
+// Whether the amax of a copy is of more than one band and not known. A row is
+// all in one band.
+bool Spans(const QuantizeOptions& o, bool columnwise) {
+  const AmaxSource source = SourceOfAmax(o, columnwise);
+  return source.computed() &&
+         (columnwise || source.kind != AmaxSource::Kind::kLines);
+}
+
+std::string_view WhyWholeOf(const Plan& plan, const QuantizeOptions& o) {
+  if (plan.grouped()) return "groups";
+  if (o.history) return "a history, to which all rows belong";
+  if (o.dbias) return "dbias, whose sums have an order";
+  if (o.statistics) return "statistics, whose sums have an order";
+  if (HasColumnwise(o.usage) && OfLines(o) && plan.cols() > kMostListed) {
+    return "an amax for each of many columns";
+  }
+  return {};
+}
+
+std::string_view WhyWholeOf(const Plan& plan, const DequantizeOptions& o) {
+  if (plan.grouped()) return "groups";
+  if (o.rotated_dimension != 0) return "a rotated operand with its padding";
+  if (HasColumnwise(o.usage) && HasAmaxOfLines(*FindFormat(o.format), o.form) &&
+      plan.cols() > kMostListed) {
+    return "an amax for each of many columns";
+  }
+  return {};
+}
+
+std::string_view WhyWholeOf(const Plan& plan, const RhtAmaxOptions&) {
+  return plan.grouped() ? "groups" : "";
+}
+
+std::string_view WhyWholeOf(const Plan&, const ApplyRhtOptions&) { return {}; }
+
+// The most rows of a band, whose list of amaxes may stand in its request.
+int64_t MostRows(const Plan& plan) {
+  const auto* o = std::get_if<QuantizeOptions>(&plan.options());
+  const bool listed = o != nullptr && OfLines(*o) && HasRowwise(o->usage);
+  return listed ? kMostListed : std::numeric_limits<int64_t>::max();
+}
+
+QuantizeOptions BandOptions(const Plan& plan, QuantizeOptions o,
+                            const Band& band, const AmaxOfCopies* amax) {
+  if (amax != nullptr) {
+    o.rowwise_amax = amax->rowwise;
+    o.columnwise_amax = amax->columnwise;
+    o.amax_estimation_scale.reset();
+  }
+  if (OfLines(o) && !o.rowwise_amax.empty()) {
+    const auto first = o.rowwise_amax.begin() + band.row;
+    o.rowwise_amax = std::vector<float>(first, first + band.rows);
+  }
+  if (o.rounding == Rounding::kStochastic) {
+    // The whole may itself be a part of something.
+    if (o.shard.total_columns == 0) {
+      o.shard.total_columns = o.shard.column_offset + plan.cols();
+    }
+    o.shard.row_offset += band.row;
+  }
+  return o;
+}
+
+}  // namespace
+
+std::string_view WhyWhole(const Plan& plan) {
+  return std::visit([&](const auto& o) { return WhyWholeOf(plan, o); },
+                    plan.options());
+}
+
+std::vector<Band> CutIntoBands(const Plan& plan, size_t band_bytes) {
+  const size_t carried = std::max(plan.input_bytes(), plan.output_bytes());
+  const int64_t rows = plan.rows();
+  if (band_bytes == 0 || carried <= std::max(kNeverCut, band_bytes) ||
+      rows <= kBandRows || !WhyWhole(plan).empty()) {
+    return {};
+  }
+  const double of_row =
+      static_cast<double>(carried) / static_cast<double>(rows);
+  const auto fit =
+      static_cast<int64_t>(static_cast<double>(band_bytes) / of_row);
+  const int64_t height = std::max(
+      kBandRows, std::min(fit, MostRows(plan)) / kBandRows * kBandRows);
+  if (height >= rows) return {};
+  std::vector<Band> bands;
+  for (int64_t row = 0; row < rows; row += height) {
+    bands.push_back({row, std::min(height, rows - row)});
+  }
+  // A position that is as large as it may be has none below it.
+  if (!PlanOfBand(plan, bands.back()).ok()) return {};
+  return bands;
+}
+
+bool NeedsAmax(const Plan& plan) {
+  const auto* o = std::get_if<QuantizeOptions>(&plan.options());
+  // A given scale needs none.
+  return o != nullptr && o->scale.empty() &&
+         (Spans(*o, false) || Spans(*o, true));
+}
+
+absl::StatusOr<Plan> AmaxPlanOf(const Plan& plan, const Band& band) {
+  RhtAmaxOptions all = AmaxOptionsOf(std::get<QuantizeOptions>(plan.options()));
+  return MakeRhtAmaxPlan(DescOf(plan, band), all);
+}
+
+AmaxOfCopies NoAmax(const Plan& plan) {
+  const auto& o = std::get<QuantizeOptions>(plan.options());
+  const auto zeros = [&](bool wanted, int64_t lines) {
+    return std::vector<float>(
+        wanted ? static_cast<size_t>(OfLines(o) ? lines : 1) : 0);
+  };
+  return {zeros(HasRowwise(o.usage), plan.rows()),
+          zeros(HasColumnwise(o.usage), plan.cols())};
+}
+
+void Settle(const Plan& plan, AmaxOfCopies* amax) {
+  const auto& o = std::get<QuantizeOptions>(plan.options());
+  for (const bool columnwise : {false, true}) {
+    const AmaxSource source = SourceOfAmax(o, columnwise);
+    auto& values = columnwise ? amax->columnwise : amax->rowwise;
+    if (source.kind == AmaxSource::Kind::kGiven) values = source.values();
+    if (!source.computed()) continue;
+    for (float& a : values) a *= source.factor;
+  }
+}
+
+absl::StatusOr<Plan> PlanOfBand(const Plan& plan, const Band& band,
+                                const AmaxOfCopies* amax) {
+  const TensorDesc desc = DescOf(plan, band);
+  const Plan::Options& options = plan.options();
+  if (const auto* o = std::get_if<DequantizeOptions>(&options)) {
+    return MakeDequantizePlan(desc, *o);
+  }
+  if (const auto* o = std::get_if<RhtAmaxOptions>(&options)) {
+    return MakeRhtAmaxPlan(desc, *o);
+  }
+  if (const auto* o = std::get_if<ApplyRhtOptions>(&options)) {
+    return MakeApplyRhtPlan(desc, *o);
+  }
+  return MakeQuantizePlan(
+      desc, BandOptions(plan, std::get<QuantizeOptions>(options), band, amax));
+}
+
+}  // namespace quantd::client

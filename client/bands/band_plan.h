@@ -1,0 +1,69 @@
+// Whether one call is cut into bands, and where.
+//
+// A band is a run of whole rows of the M x K matrix, worked on by a call of its
+// own. What comes of the bands, put together, is byte for byte what one call
+// gives: the one table of what can be cut so is WhyWhole.
+//
+// Pure functions of plans that are legal: no network, no devices.
+#ifndef QUANTD_CLIENT_BANDS_BAND_PLAN_H_
+#define QUANTD_CLIENT_BANDS_BAND_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd::client {
+
+// Rows of every band but the last are a multiple of this, which every block,
+// rotation and tile of scales divides.
+inline constexpr int64_t kBandRows = 128;
+// Calls that carry no more than this each way are never cut.
+inline constexpr size_t kNeverCut = size_t{4} << 20;
+// The least that ClientOptions::band_bytes may be, but for 0.
+inline constexpr size_t kLeastBandBytes = size_t{256} << 10;
+
+// Rows [row, row + rows).
+struct Band {
+  int64_t row = 0;
+  int64_t rows = 0;
+};
+
+// Why a call is never cut: "statistics". Empty: it may be, at multiples of
+// kBandRows.
+std::string_view WhyWhole(const Plan& plan);
+
+// The bands of a call: as many rows as carry `band_bytes` the way that carries
+// more, kBandRows at least. Empty: it is not cut, because it may not be, is
+// small, or would be one band. `band_bytes` 0: no call is cut.
+std::vector<Band> CutIntoBands(const Plan& plan, size_t band_bytes);
+
+// Whether the bands of a Quantize need an amax of the whole that is not given,
+// so that it has to be found before.
+bool NeedsAmax(const Plan& plan);
+
+// Asks a band what it adds to that amax; of a plan that needs it.
+absl::StatusOr<Plan> AmaxPlanOf(const Plan& plan, const Band& band);
+
+// The amax of the copies: one value or one for each line, empty where there is
+// no such copy.
+struct AmaxOfCopies {
+  std::vector<float> rowwise;
+  std::vector<float> columnwise;
+};
+// Zeros for all that NeedsAmax is about.
+AmaxOfCopies NoAmax(const Plan& plan);
+// From what the bands add up to, to what is given in options: estimates are
+// made, and what the caller gave is filled in. Values may be Inf or NaN.
+void Settle(const Plan& plan, AmaxOfCopies* amax);
+
+// The call for one band. `amax`, where NeedsAmax says so: what was settled.
+absl::StatusOr<Plan> PlanOfBand(const Plan& plan, const Band& band,
+                                const AmaxOfCopies* amax = nullptr);
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_BANDS_BAND_PLAN_H_

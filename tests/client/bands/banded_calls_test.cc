@@ -1,0 +1,226 @@
+// Calls in bands over the wire: the bytes of one call.
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/client/bands/banded.h"
+#include "tests/client/calls.h"
+#include "tests/client/temp_dir.h"
+
+namespace quantd {
+namespace {
+
+using testing::HasSubstr;
+using Bytes = absl::Span<const std::byte>;
+
+TEST(BandedCalls, GiveTheBytesOfOneCall) {
+  const auto server = Start({});
+  const auto one = Connect(server->address());
+  const Tensor x;
+  for (const int channels : {1, 4}) {
+    ClientOptions some = InBands();
+    some.channels = channels;
+    const auto many = Connect(server->address(), some);
+    QuantizeOptions o = Nvfp4(Usage::kBoth);
+    o.rht = {false, true, 64, {}};
+    o.rounding = Rounding::kStochastic;
+    o.stochastic.seed = 77;
+    const auto expected = one->Quantize(x.desc, x.bytes(), o);
+    ASSERT_THAT(expected, IsOk());
+    size_t done = 0;
+    CallOptions call;
+    call.progress = [&](size_t some_bytes, size_t all) {
+      EXPECT_GT(some_bytes, done);
+      EXPECT_EQ(all, x.bytes().size());
+      done = some_bytes;
+    };
+    const auto got = many->Quantize(x.desc, x.bytes(), o, call);
+    ASSERT_THAT(got, IsOk());
+    EXPECT_EQ(got->bands(), 9);
+    EXPECT_EQ(got->attempts(), 18) << "the amax first, then the codes";
+    EXPECT_EQ(done, x.bytes().size());
+    EXPECT_EQ(got->device(), "cpu:0");
+    EXPECT_NE(got->request_id(), "");
+    EXPECT_EQ(got->transport(), Transport::kTcp);
+    ExpectSame(*expected, *got);
+
+    // Known, it is sent once; the thread is the client's own.
+    o.rowwise_amax = {300.0f};
+    o.columnwise_amax = {400.0f};
+    const auto known = many->QuantizeAsync(x.desc, x.bytes(), o).get();
+    ASSERT_THAT(known, IsOk());
+    EXPECT_EQ(known->attempts(), 9);
+    ExpectSame(*one->Quantize(x.desc, x.bytes(), o), *known);
+
+    DequantizeOptions back;
+    back.format = Format::kNvfp4;
+    back.output = DType::kF32;
+    for (const Usage usage : {Usage::kRowwise, Usage::kColumnwise}) {
+      const bool rows = usage == Usage::kRowwise;
+      back.usage = usage;
+      back.inverse_rht = !rows;
+      back.rht_dimension = rows ? 16 : 64;
+      const QuantizedBytes codes = {
+          got->bytes(rows ? TensorKind::kRowwiseData
+                          : TensorKind::kColumnwiseData),
+          got->bytes(rows ? TensorKind::kRowwiseScale
+                          : TensorKind::kColumnwiseScale),
+          got->amaxes(rows ? TensorKind::kRowwiseAmax
+                           : TensorKind::kColumnwiseAmax)};
+      const auto decoded = many->Dequantize(x.desc, codes, back);
+      ASSERT_THAT(decoded, IsOk());
+      EXPECT_EQ(decoded->bands(), 17) << "by what comes back";
+      ExpectSame(*one->Dequantize(x.desc, codes, back), *decoded);
+    }
+    RhtAmaxOptions maxima;
+    maxima.rowwise = maxima.rowwise_rht = maxima.columnwise = true;
+    const auto amax = many->RhtAmax(x.desc, x.bytes(), maxima);
+    ASSERT_THAT(amax, IsOk());
+    EXPECT_EQ(amax->bands(), 9);
+    ExpectSame(*one->RhtAmax(x.desc, x.bytes(), maxima), *amax);
+    std::vector<std::byte> place(x.bytes().size());
+    call = {};
+    call.into = {{TensorKind::kRotated, absl::MakeSpan(place)}};
+    const auto rotated = many->ApplyRht(x.desc, x.bytes(), {}, call);
+    ASSERT_THAT(rotated, IsOk());
+    EXPECT_EQ(rotated->bands(), 9);
+    EXPECT_EQ(rotated->bytes(TensorKind::kRotated).data(), place.data());
+    ExpectSame(*one->ApplyRht(x.desc, x.bytes(), {}), *rotated);
+  }
+}
+
+TEST(BandedCalls, LeaveAloneWhatIsSmallOrCannotBeCut) {
+  const auto server = Start({});
+  const auto client = Connect(server->address(), InBands());
+  const auto expect_one = [&](const TensorDesc& desc, Bytes bytes,
+                              const QuantizeOptions& o) {
+    size_t done = 0;
+    CallOptions call;
+    call.progress = [&](size_t some, size_t all) {
+      EXPECT_EQ(some, all);
+      done = some;
+    };
+    const auto result = client->Quantize(desc, bytes, o, call);
+    ASSERT_THAT(result, IsOk());
+    EXPECT_EQ(result->bands(), 1);
+    EXPECT_EQ(result->attempts(), 1);
+    EXPECT_EQ(done, bytes.size());
+  };
+  const Tensor small(2048, 1024);
+  expect_one(small.desc, small.bytes(), Nvfp4());
+  const Tensor row(1, 4 << 20);
+  expect_one(row.desc, row.bytes(), Nvfp4());
+  expect_one({DType::kBF16, {0, 1024}}, {}, Nvfp4());
+  const Tensor x;
+  QuantizeOptions o = Nvfp4();
+  o.statistics = true;
+  expect_one(x.desc, x.bytes(), o);
+  o = Nvfp4();
+  o.splits = {4097};
+  expect_one(x.desc, x.bytes(), o);
+}
+
+TEST(BandedCalls, AreNotWhatLiesInSharedMemory) {
+  const TempDir folder;
+  const std::string door = folder / "door";
+  const auto server = Start({"--memory-socket", door});
+  ClientOptions options = InBands();
+  options.memory_socket = door;
+  const auto client = Connect(server->address(), options);
+  const Tensor x;
+  const auto memory = client->AllocateHost(x.bytes().size());
+  ASSERT_THAT(memory, IsOk());
+  std::memcpy(memory->bytes().data(), x.bytes().data(), x.bytes().size());
+  const auto shared = client->Quantize(x.desc, memory->bytes(), Nvfp4());
+  ASSERT_THAT(shared, IsOk());
+  EXPECT_EQ(shared->transport(), Transport::kShared);
+  EXPECT_EQ(shared->bands(), 1);
+  const auto sent = client->Quantize(x.desc, x.bytes(), Nvfp4());
+  ASSERT_THAT(sent, IsOk());
+  EXPECT_EQ(sent->bands(), 9);
+  ExpectSame(*shared, *sent);
+}
+
+TEST(BandedCalls, ManyAtOnceShareTheConnections) {
+  const auto a = Start({});
+  const auto b = Start({});
+  const auto client =
+      Connect(a->address() + "," + b->address(), InBands(256 << 10));
+  const Tensor x;
+  const auto expected =
+      Connect(a->address())->Quantize(x.desc, x.bytes(), Nvfp4(Usage::kBoth));
+  ASSERT_THAT(expected, IsOk());
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&] {
+      for (int k = 0; k < 3; ++k) {
+        const auto got =
+            client->Quantize(x.desc, x.bytes(), Nvfp4(Usage::kBoth));
+        ASSERT_THAT(got, IsOk());
+        EXPECT_EQ(got->bands(), 33);
+        ExpectSame(*expected, *got);
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+}
+
+TEST(BandedCalls, FitWhereTheWholeDoesNot) {
+  const auto server = Start({"--memory-budget", "64MiB"});
+  const Tensor x(48 << 10, 1024);
+  ASSERT_EQ(x.bytes().size(), 96 * kMiB);
+  const auto refused =
+      Connect(server->address())->Quantize(x.desc, x.bytes(), Nvfp4());
+  ASSERT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(GetServerError(refused.status())->reason, ErrorReason::kTooLarge);
+  const auto got = Connect(server->address(), InBands(4 * kMiB))
+                       ->Quantize(x.desc, x.bytes(), Nvfp4());
+  ASSERT_THAT(got, IsOk());
+  EXPECT_EQ(got->bands(), 24);
+}
+
+TEST(BandedCalls, NanAndInf) {
+  const auto server = Start({});
+  const auto one = Connect(server->address());
+  const auto many = Connect(server->address(), InBands());
+  Tensor x;
+  x.values[3000 * 1024 + 5] = 0x7FC0;  // NaN, in the sixth band
+  QuantizeOptions o = Nvfp4();
+  auto got = many->Quantize(x.desc, x.bytes(), o);
+  ASSERT_THAT(got, IsOk());
+  EXPECT_EQ(got->bands(), 9) << "NaN is dropped from maxima";
+  EXPECT_TRUE(got->saw_nan());
+  ExpectSame(*one->Quantize(x.desc, x.bytes(), o), *got);
+
+  // An amax that no request can give.
+  o.non_finite = NonFinite::kPropagate;
+  got = many->Quantize(x.desc, x.bytes(), o);
+  ASSERT_THAT(got, IsOk());
+  EXPECT_EQ(got->bands(), 1);
+  EXPECT_TRUE(std::isnan(*got->amax(TensorKind::kRowwiseAmax)));
+  ExpectSame(*one->Quantize(x.desc, x.bytes(), o), *got);
+
+  o.non_finite = NonFinite::kReject;
+  const auto expected = one->Quantize(x.desc, x.bytes(), o).status();
+  for (const bool given : {false, true}) {
+    if (given) o.rowwise_amax = {100.0f};
+    const auto refused = many->Quantize(x.desc, x.bytes(), o).status();
+    ASSERT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_EQ(GetFieldViolation(refused)->field,
+              GetFieldViolation(expected)->field);
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("rows 2560 to 3071: "));
+    EXPECT_NE(GetRequestId(refused), "");
+  }
+}
+
+TEST(BandedCalls, OptionsAreChecked) {
+  const auto client = Client::Create("127.0.0.1:1", InBands(1000));
+  ASSERT_THAT(client, StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(GetFieldViolation(client.status())->field, "band_bytes");
+}
+
+}  // namespace
+}  // namespace quantd

@@ -45,6 +45,14 @@ class ListRules {
           declared_.excluded().Names(w.module)) {
         Find(w.module, "quantized, and on the list of those that are not",
              "named");
+      } else if (const auto part = declared_.ignored().PartOf(w.module);
+                 !part.empty()) {
+        Find(w.module,
+             fmt::format("quantized, and \"{}\" of the list of those that are "
+                         "not is a part of its name, which is enough for "
+                         "transformers",
+                         part),
+             "part");
       }
     }
   }

@@ -60,6 +60,8 @@ Plant Own(Edit edit);
 Plant Model_(Edit edit);
 Plant Plain(const std::string& module);
 Plant Expert(int expert, std::vector<int64_t> shape);
+// ComfyUI's text about all layers in place of the labels of each.
+void PutComfyMetadata(const std::string& directory, const std::string& text);
 
 }  // namespace quantd::checkpoint
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
+#include "client/checkpoint/check/comfy_metadata.h"
 #include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/check/originals.h"
 #include "client/checkpoint/check/reading.h"
@@ -23,6 +24,12 @@ namespace {
 // scale with a larger one somewhat less.
 constexpr float kLargeScale = 32;
 
+// Not to be taken for a repair of what was lost.
+constexpr char kWeightsOnly[] =
+    "; the scales cannot be had from the weights, so that the label becomes "
+    "that of weights alone: activations are no longer quantized, W4A4 becomes "
+    "W4A16. To have them, convert the original with --input-amax";
+
 class Planner {
  public:
   Planner(const Model& model, const Model* original, Dialect dialect)
@@ -34,10 +41,12 @@ class Planner {
     const auto stored = FindStored(model_);
     if (!stored.ok()) return stored.status();
     SettleDialect(*stored);
+    if (auto s = LookAtLabels(*stored); !s.ok()) return s;
     if (original_ != nullptr) {
       auto originals = Originals::Of(*original_);
       if (!originals.ok()) return originals.status();
       originals_ = *std::move(originals);
+      is_the_original_ = true;
     }
     for (const StoredWeight& w : stored->weights) {
       if (IsOfAnother(w, plan_.dialect)) {
@@ -90,11 +99,37 @@ class Planner {
       if (auto s = LookAtReading(&c); !s.ok()) return s;
     }
     if (w.layout->dialect == Dialect::kComfy &&
-        w.part(PartSource::kLabel) == nullptr) {
+        w.part(PartSource::kLabel) == nullptr && !IsNamed(w)) {
       c.mended.add_label = c.changed = true;
       Add("label", w.module, "it gets the comfy_quant that it lacks");
     }
     candidates_.push_back(std::move(c));
+    return absl::OkStatus();
+  }
+
+  // By ComfyUI's text for all layers, unless that goes.
+  bool IsNamed(const StoredWeight& w) const {
+    return !plan_.drops_labels && labels_.Find(w.module) != nullptr;
+  }
+
+  // A text that is wrong gives way to a label for each weight, where all have
+  // one.
+  absl::Status LookAtLabels(const StoredModel& stored) {
+    labels_ = ComfyMetadata::Of(model_);
+    if (labels_.shard.empty()) return absl::OkStatus();
+    for (const StoredWeight& w : stored.weights) {
+      if (w.layout->dialect != Dialect::kComfy) return absl::OkStatus();
+    }
+    const auto findings = Lint(model_, nullptr);
+    if (!findings.ok()) return findings.status();
+    for (const Finding& f : findings->findings) {
+      if (f.rule != "label") continue;
+      plan_.drops_labels = true;
+      Add(f.rule, f.where,
+          fmt::format("{} goes, and each quantized weight has a comfy_quant",
+                      kComfyMetadata));
+      return absl::OkStatus();
+    }
     return absl::OkStatus();
   }
 
@@ -147,6 +182,7 @@ class Planner {
     const StoredWeight& w = c->mended.weight;
     const auto found = FindReading(model_, w, originals_, sample_);
     if (!found.ok()) return found.status();
+    is_the_original_ &= found->right.has_value();
     if (!found->right) return absl::OkStatus();
     if (found->right->halves_swapped) {
       c->mended.swap_halves = c->changed = true;
@@ -267,7 +303,9 @@ class Planner {
     for (const Finding& f : findings) {
       if (!IsOfQuantization(f)) continue;
       plan_.config = true;
-      Add(f.rule, f.where, f.text);
+      plan_.drops_transforms |= f.kind == kTransforms;
+      Add(f.rule, f.where,
+          f.rule == "no-input-scale" ? f.text + kWeightsOnly : f.text);
     }
     if (!plan_.config && ConfiguredDialect(model_.config()) != plan_.dialect) {
       plan_.config = true;
@@ -284,11 +322,16 @@ class Planner {
             return c.mended.weight.part(PartSource::kInputScale) != nullptr;
           });
     }
+    // Whether weights are turned is not seen in them, but in the original.
+    if (f.rule == "config-mismatch" && f.kind == kTransforms) {
+      return is_the_original_;
+    }
     // Names of parts are mended with their weights.
     if (f.rule == "config-mismatch") return f.kind != "names";
     const Json& config = model_.config();
     const bool of_model =
         f.kind == "model_type" || f.kind == "architectures" ||
+        f.kind == kNotANumber ||
         (f.kind != "quantization_config" && config.contains(f.kind));
     return (f.rule == "config" || f.rule == "config-type" ||
             f.rule == "bad-pattern" || f.rule == "ignore-list") &&
@@ -300,7 +343,9 @@ class Planner {
   const RowSample sample_;
   Originals originals_;
   RepairPlan plan_;
+  ComfyMetadata labels_;
   std::vector<Candidate> candidates_;
+  bool is_the_original_ = false;  // all that was held against it
 };
 
 }  // namespace

@@ -27,6 +27,8 @@ struct RepairPlan {
   Dialect dialect = Dialect::kNone;
   std::vector<MendedWeight> weights;  // those that change
   bool config = false;                // so does the configuration
+  bool drops_labels = false;          // ComfyUI's text for all layers
+  bool drops_transforms = false;      // which weights do not have
   std::string prefix;                 // that all names lose: "_orig_mod."
   std::vector<Repaired> repairs;
 };
@@ -37,7 +39,7 @@ absl::StatusOr<RepairPlan> PlanRepair(const Model& model, const Model* original,
                                       Dialect dialect);
 
 // Those of them that a lint of the result does not find again.
-std::vector<Repaired> Mended(const RepairPlan& plan,
+std::vector<Repaired> Mended(const std::vector<Repaired>& repairs,
                              const std::vector<Finding>& left);
 
 // What fitting the scales of a weight cost.

@@ -182,11 +182,20 @@ class ConfigRules {
                       return safetensors::BitsOf(t.stored.dtype) < 16 ||
                              t.stored.dtype == "I32";
                     });
-    if (any || narrow || linted_.declared.dialect() == Dialect::kNone) return;
+    if (any || narrow) return;
+    if (const auto algorithm =
+            TextOf(Member(linted_.declared.own(), "quant_algo"))) {
+      Find("config-mismatch", kModelOptFile,
+           fmt::format("it says that the weights are {}, and none is "
+                       "quantized",
+                       *algorithm),
+           kUnquantized);
+    }
+    if (linted_.declared.dialect() == Dialect::kNone) return;
     Find("config-mismatch", kConfigFile,
          fmt::format("it says that {} quantized the weights, and none is",
                      Name(linted_.declared.dialect())),
-         "none");
+         kUnquantized);
   }
 
   void CheckKnown() {
@@ -200,7 +209,9 @@ class ConfigRules {
                        Name(w.layout->dialect), Name(configured)));
     }
     const Dialect dialect = first.layout->dialect;
-    if (dialect == Dialect::kComfy) return;
+    if (dialect == Dialect::kComfy || linted_.dialect == Dialect::kComfy) {
+      return;
+    }
     const Json& config = linted_.model.config();
     if (linted_.model.has_config() &&
         Member(&config, "_class_name") == nullptr) {

@@ -16,6 +16,8 @@ namespace quantd::checkpoint {
 inline constexpr std::string_view kAbsent = "absent";
 inline constexpr std::string_view kNotANumber = "not a number";
 inline constexpr std::string_view kTransforms = "transform_config";
+inline constexpr std::string_view kSparsity = "sparsity_config";
+inline constexpr std::string_view kUnquantized = "unquantized";
 
 struct Finding {
   std::string_view rule;

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <iterator>
 #include <map>
 #include <set>
@@ -272,12 +274,39 @@ class InputRules {
            fmt::format("all {} scales of activations are 1, as if nothing had "
                        "been measured",
                        inputs_.size()));
+    } else if (AreAmaxes()) {
+      Find("input-scale", first,
+           fmt::format("all {} scales of activations are numbers of bf16, as "
+                       "largest inputs are and 2688 divided by them is not: "
+                       "they seem to be the largest inputs themselves",
+                       inputs_.size()));
     } else if (median > kMostMedian && median <= kMostInput) {
       Find("input-scale", first,
            fmt::format("half of all scales would mean inputs larger than "
                        "{:.3g}: they may be the reciprocals",
                        median));
     }
+  }
+
+  // Divisors that are none: a largest input is a number of bf16, and what
+  // divides 2688 into it hardly ever.
+  bool AreAmaxes() const {
+    constexpr size_t kDistinct = 5;
+    std::set<float> scales;
+    size_t exact = 0;
+    for (const Input& i : inputs_) {
+      if (!i.tensor->name().ends_with("_global_scale") ||
+          i.tensor->stored.dtype != "F32" || !IsBf16(i.scale)) {
+        return false;
+      }
+      if (scales.insert(i.scale).second) {
+        exact += IsBf16(static_cast<float>(i.amax));
+      }
+    }
+    return scales.size() >= kDistinct && 2 * exact < scales.size();
+  }
+  static bool IsBf16(float x) {
+    return (std::bit_cast<uint32_t>(x) & 0xFFFF) == 0;
   }
 
   void CheckFused() {

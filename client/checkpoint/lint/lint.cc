@@ -29,6 +29,10 @@ constexpr LintRule kRules[] = {
     {"stray-file",
      "a file beside those of the index has tensors of the same names",
      "mlx-vlm#1464", Remedy::kRepair},
+    {"file-format",
+     "the metadata of a file says that it is of no library that transformers "
+     "knows, which raises",
+     "mlx#743", Remedy::kRepair},
     {"wrapped-names",
      "names have what a wrapper of training put before them, and engines look "
      "for them without",
@@ -183,10 +187,9 @@ std::string MadeAs(const StoredModel& stored) {
       one_format ? fmt::format(" --format {}", Name(first.format)) : "");
 }
 
-void LintUnclear(const Model& model, const UnclearWeight& u,
+void LintUnclear(const LintedModel& linted, const UnclearWeight& u,
                  Findings* findings) {
-  const auto guess =
-      GuessWeight(model, u.module, ConfiguredDialect(model.config()));
+  const auto guess = GuessWeight(linted.model, u.module, linted.dialect);
   if (!guess.ok()) {
     findings->Add(
         absl::IsNotFound(guess.status()) ? "missing-scale" : "unclear-layout",
@@ -242,8 +245,9 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
     out.weights += static_cast<size_t>(w.experts);
   }
   ComparedWeights compared;
-  const LintedModel linted = {model,  *stored, *architecture, declared,
-                              sample, parts,   compared};
+  const Dialect dialect = LikelyDialect(model, *stored);
+  const LintedModel linted = {model,   *stored, *architecture, declared,
+                              dialect, sample,  parts,         compared};
   // What the original shows comes first, and is told last.
   Findings against;
   if (original != nullptr) {
@@ -253,7 +257,7 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
     LintConfigAgainst(*original, linted, &against);
   }
   for (const UnclearWeight& u : stored->unclear) {
-    LintUnclear(model, u, &findings);
+    LintUnclear(linted, u, &findings);
   }
   LintFiles(linted, &findings);
   LintNames(linted, &findings);

@@ -71,8 +71,7 @@ class ListRules {
       const std::string module(ModuleOf(t.name()));
       if (!IsWide(t) || MayStay(module)) continue;
       // ComfyUI takes layers as they are.
-      const bool takes_any =
-          linted_.stored.weights.front().layout->dialect == Dialect::kComfy;
+      const bool takes_any = linted_.dialect == Dialect::kComfy;
       if (IsStacked(t) && !takes_any) {
         findings_.Add("stacked-experts", t.name(),
                       fmt::format("{} experts are {}", t.stored.shape[0],

@@ -12,13 +12,9 @@
 namespace quantd::checkpoint {
 namespace {
 
-// What libraries have beside a quantized weight and engines know.
+// What libraries have beside the parts of a quantized weight and engines know.
 constexpr std::string_view kKnownParts[] = {"weight",
                                             "weight_packed",
-                                            "weight_scale",
-                                            "weight_scale_inv",
-                                            "weight_scale_2",
-                                            "weight_global_scale",
                                             "weight_shape",
                                             "input_scale",
                                             "input_global_scale",
@@ -126,8 +122,8 @@ class PartRules {
     constexpr std::string_view kLabel = ".comfy_quant";
     constexpr size_t kMost = 1 << 16;
     const ComfyMetadata metadata = ComfyMetadata::Of(linted_.model);
-    bool any = !metadata.shard.empty();
-    if (any) CheckMetadata(metadata);
+    bool any = linted_.dialect == Dialect::kComfy;
+    if (!metadata.shard.empty()) CheckMetadata(metadata);
     // A fault of the text is told once.
     if (!metadata.fault.empty()) return absl::OkStatus();
     for (const ModelTensor& t : linted_.model.tensors()) {

@@ -220,7 +220,7 @@ class ScaleRules {
     }
     for (const auto& [key, weights] : fused) {
       // ComfyUI fuses nothing.
-      const bool fuses = weights.front()->layout->dialect != Dialect::kComfy;
+      const bool fuses = linted_.dialect != Dialect::kComfy;
       if (const auto found = plain.find(key); fuses && found != plain.end()) {
         Find("fused-in-part", found->second,
              fmt::format("{} is quantized and {} is not",
@@ -229,6 +229,7 @@ class ScaleRules {
       for (const StoredWeight* w : weights) {
         const StoredWeight& first = *weights.front();
         if (w->layout != first.layout) {
+          if (!fuses) continue;
           Find("fused-in-part", w->module,
                fmt::format("{} is {} and {} is {}", first.module,
                            Name(first.layout->format), w->module,

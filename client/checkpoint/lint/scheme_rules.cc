@@ -211,7 +211,7 @@ class SchemeRules {
       Find(kConfigFile,
            fmt::format("\"sparsity_config\" says {}, and the weights are dense",
                        *sparsity),
-           "sparsity_config");
+           std::string(kSparsity));
     }
   }
 

@@ -107,6 +107,16 @@ std::vector<Fault> ConfigFaults() {
          for (const std::string& module : {kQ, kK, kV}) Plain(module)(p);
        },
        "quantized the weights, and none is"},
+      {"config-mismatch", ct,
+       [](Planted& p) {
+         for (const std::string& module : {kQ, kK, kV}) Plain(module)(p);
+         p.config.erase("quantization_config");
+       },
+       "it says that the weights are NVFP4, and none is quantized", false,
+       [](const std::string& at) {
+         WriteFile(at + "/hf_quant_config.json",
+                   R"({"quantization": {"quant_algo": "NVFP4"}})");
+       }},
       {"config-mismatch", Base::kDeepSeek, Config([](ModelJson& q) {
          q["weight_block_size"] = {64, 64};
        }),

@@ -70,6 +70,12 @@ std::vector<Fault> LayoutFaults() {
       {"unclear-layout", mo,
        [](Planted& p) { p.part(kQ + ".weight_scale").dtype = "U8"; },
        "fit no dialect"},
+      {"unknown-part", ct,
+       [](Planted& p) {
+         const std::string name = kQ + ".weight_scale_2";
+         p.tensors[name] = {name, "F32", {}, FloatBytes({1e-4f})};
+       },
+       "weight_scale_2 is beside its codes"},
       {"unknown-part", mo, Put(kQ + ".pre_quant_scale", {64}),
        "pre_quant_scale is beside its codes"},
       {"unknown-part", ct, Put(kQ + ".weight_zero_point", {32, 4}),
@@ -79,6 +85,17 @@ std::vector<Fault> LayoutFaults() {
        Put("model.layers.0.mlp.up_proj.weight_quantizer._amax", {1}),
        "it is of ModelOpt's calibration"},
       {"label", Base::kComfy, Erase(kQ + ".comfy_quant"), "no comfy_quant"},
+      // By scales that only ComfyUI's files have as they are.
+      {"label", Base::kComfy,
+       [](Planted& p) {
+         for (const std::string& module : {kQ, kK, kV}) {
+           p.tensors.erase(module + ".comfy_quant");
+         }
+       },
+       "no comfy_quant", false,
+       [](const std::string& at) {
+         std::filesystem::remove(at + "/config.json");
+       }},
       {"label", Base::kComfy, [](Planted& p) { Label(&p, "{\"format\": "); },
        "is no JSON"},
       {"label", Base::kComfy, [](Planted& p) { Label(&p, "[1]"); },
@@ -163,6 +180,14 @@ std::vector<Fault> FileFaults() {
        [](const std::string& at) {
          WriteSafetensors(at + "/consolidated.safetensors",
                           {Bf16("lm_head.weight", {16, 64})});
+       }},
+      {"file-format", ct, none, "has the \"format\" \"np\", and pt, tf", false,
+       [](const std::string& at) {
+         PutMetadata(at, {{"format", "np"}});
+       }},
+      {"file-format", ct, none, "its metadata has no \"format\"", false,
+       [](const std::string& at) {
+         PutMetadata(at, {{"made", "by hand"}});
        }},
       {"stored-twice", ct, Put(kQ + ".weight", {32, 64}),
        "in two dialects at once"},

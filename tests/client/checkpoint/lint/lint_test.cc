@@ -202,6 +202,44 @@ TEST_F(LintTest, ComfysTextForAllLayersStandsForLabels) {
   EXPECT_EQ(linted->weights, 3u);
 }
 
+// Of a file alone, with FP8 beside NVFP4.
+TEST_F(LintTest, WhatComfyLabelsNeedsNoConfiguration) {
+  Planted p = CleanOf(Base::kComfy);
+  const std::string fp8 = kV + ".weight";
+  p.tensors = CleanOf(Base::kFp8).tensors;
+  for (const auto& [name, t] : CleanOf(Base::kComfy).tensors) {
+    if (!name.starts_with(kV)) p.tensors[name] = t;
+  }
+  const std::string label = R"({"format": "float8_e4m3fn"})";
+  std::vector<std::byte> bytes(label.size());
+  std::memcpy(bytes.data(), label.data(), label.size());
+  p.tensors[kV + ".comfy_quant"] = {
+      kV + ".comfy_quant", "U8", {static_cast<int64_t>(label.size())}, bytes};
+  WritePlanted(At("q"), p);
+  std::filesystem::remove(At("q/config.json"));
+  const auto linted = Lint(*Model::Open(At("q")));
+  ASSERT_THAT(linted, IsOk());
+  for (const Finding& f : linted->findings) {
+    ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
+  }
+  EXPECT_EQ(linted->weights, 3u);
+}
+
+TEST_F(LintTest, AHeadThatWasQuantizedMayBeTheEmbeddings) {
+  Planted p = Clean(Nvfp4Names::kCompressedTensors);
+  p.config["tie_word_embeddings"] = true;
+  p.tensors.erase("lm_head.weight");
+  const MadeNvfp4 made = MakeNvfp4("lm_head", 16, 64, p.names);
+  for (const WrittenTensor& t : made.parts) p.tensors[t.name] = t;
+  p.part("model.embed_tokens.weight").bytes = made.plain.bytes;
+  p.config["quantization_config"]["ignore"] = ModelJson::array();
+  const auto linted = Lint(WritePlanted(At("q"), p));
+  ASSERT_THAT(linted, IsOk());
+  for (const Finding& f : linted->findings) {
+    ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
+  }
+}
+
 // What the original has, too, is no fault of who quantized it.
 TEST_F(LintTest, WeightsOfZerosAreNoFaultBesideTheirOriginal) {
   for (const Nvfp4Names names :

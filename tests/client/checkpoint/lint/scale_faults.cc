@@ -94,6 +94,23 @@ std::vector<Fault> ScaleFaults() {
          t.bytes = FloatBytes({0.001f, 0.001f});
        },
        "holds 2 numbers, and engines take one"},
+      // 2688 over none of them is what a bf16 could be.
+      {"input-scale", ct,
+       [](Planted& p) {
+         float amax = 4.5f;
+         for (const char* leaf : {"self_attn.q_proj", "mlp.gate_proj",
+                                  "mlp.up_proj", "mlp.x_proj", "mlp.y_proj"}) {
+           const std::string module = fmt::format("model.layers.0.{}", leaf);
+           for (const WrittenTensor& t :
+                MakeNvfp4(module, 32, 64, p.names).parts) {
+             p.tensors[t.name] = t;
+           }
+           const std::string name = module + ".input_global_scale";
+           p.tensors[name] = {name, "F32", {1}, FloatBytes({amax})};
+           amax += 0.625f;
+         }
+       },
+       "they seem to be the largest inputs themselves"},
       {"fused-input-scales", mo, Inputs({0.001f, 0.004f, 0.001f}),
        "for the same inputs"},
       {"cache-scale", ct, Cache({}), "no scales of the cache"},

@@ -98,6 +98,16 @@ std::vector<Fault> WeightFaults() {
       {"tied-head", ct,
        Model_([](ModelJson& c) { c["tie_word_embeddings"] = true; }),
        "another matrix"},
+      {"tied-head", ct,
+       [](Planted& p) {
+         p.config["tie_word_embeddings"] = true;
+         p.tensors.erase("lm_head.weight");
+         for (const WrittenTensor& t :
+              MakeNvfp4("lm_head", 16, 64, p.names).parts) {
+           p.tensors[t.name] = t;
+         }
+       },
+       "another matrix"},
       {"wrapped-names", ct,
        [](Planted& p) {
          Rename(&p, "model.norm.weight", "module.model.norm.weight");

@@ -92,4 +92,12 @@ absl::StatusOr<RepairOutcome> RepairInPasses(const Model& model,
   return outcome;
 }
 
+absl::Status RemoveOutput(const std::string& out) {
+  std::error_code error;
+  fs::remove_all(out, error);
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(error.value(),
+                             fmt::format("cannot remove {}", out));
+}
+
 }  // namespace quantd::checkpoint

@@ -26,6 +26,9 @@ absl::StatusOr<RepairOutcome> RepairInPasses(const Model& model,
                                              const RepairPlan& first,
                                              const std::string& out);
 
+// What a repair wrote, whose faults are still there.
+absl::Status RemoveOutput(const std::string& out);
+
 }  // namespace quantd::checkpoint
 
 #endif  // QUANTD_CLIENT_CHECKPOINT_REPAIR_PASSES_H_

@@ -12,6 +12,7 @@
 #include "client/checkpoint/check/reading.h"
 #include "client/checkpoint/check/row_sample.h"
 #include "client/checkpoint/lint/lint.h"
+#include "client/checkpoint/repair/global_scale.h"
 #include "client/checkpoint/repair/repair.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
@@ -48,8 +49,13 @@ class Planner {
       originals_ = *std::move(originals);
       is_the_original_ = true;
     }
+    const auto amaxes = AreAmaxes(model_, *stored);
+    if (!amaxes.ok()) return amaxes.status();
+    are_amaxes_ = *amaxes;
     for (const StoredWeight& w : stored->weights) {
-      if (IsOfAnother(w, plan_.dialect)) {
+      const bool of_comfy = plan_.dialect == Dialect::kComfy &&
+                            w.layout->dialect != Dialect::kComfy;
+      if (of_comfy || IsOfAnother(w, plan_.dialect)) {
         Guess(w.module, "dialect");
       } else if (plan_.dialect == Dialect::kDeepSeek &&
                  w.layout->format == WeightFormat::kFp8Block &&
@@ -77,7 +83,7 @@ class Planner {
 
   void SettleDialect(const StoredModel& stored) {
     if (plan_.dialect != Dialect::kNone) return;
-    plan_.dialect = ConfiguredDialect(model_.config());
+    plan_.dialect = LikelyDialect(model_, stored);
     if (plan_.dialect != Dialect::kNone || stored.weights.empty()) return;
     plan_.dialect = stored.weights.front().layout->dialect;
   }
@@ -142,22 +148,24 @@ class Planner {
     const Global rule = w.layout->global;
     c->mended.global = number;
     if (!std::isfinite(number) || number <= 0) return LookAtZeros(c);
-    if (IsPlausible(rule, number)) return absl::OkStatus();
-    // The other way round it must make sense, under scales that use their
-    // range as they do where an encoder chose the number.
-    const float inverse = 1.0f / number;
+    if (!are_amaxes_ && IsPlausible(rule, number)) return absl::OkStatus();
+    // Another number must make sense, under scales that use their range as they
+    // do where an encoder chose the number.
+    const float other = are_amaxes_ ? GlobalOf(rule, number) : 1.0f / number;
     const auto scales = ReadNumbers(model_, *w.part(PartSource::kScales));
     if (!scales.ok()) return scales.status();
     const bool used = std::any_of(scales->begin(), scales->end(), [](float x) {
       return x >= kLargeScale && x <= 448;
     });
-    if (!std::isfinite(inverse) || !IsPlausible(rule, inverse) || !used) {
+    if (!std::isfinite(other) || !IsPlausible(rule, other) || !used) {
       return absl::OkStatus();
     }
-    c->mended.global = inverse;
+    c->mended.global = other;
     c->changed = true;
     Add("divisor", w.module,
-        fmt::format("the global scale {} becomes {}", number, inverse));
+        fmt::format("the global scale {}{} becomes {}", number,
+                    are_amaxes_ ? ", which is the largest weight," : "",
+                    other));
     return absl::OkStatus();
   }
 
@@ -211,6 +219,12 @@ class Planner {
     c.mended.weight = guess->weight;
     c.mended.order = guess->order;
     c.mended.global = guess->global;
+    if (guess->weight.layout->dialect == Dialect::kComfy &&
+        guess->weight.part(PartSource::kLabel) == nullptr &&
+        !IsNamed(guess->weight)) {
+      c.mended.add_label = true;
+      Add("label", module, "it gets the comfy_quant that it lacks");
+    }
     const bool padded =
         guess->order != ScaleOrder::kLinear && !guess->weight.layout->swizzled;
     Add(!padded                               ? rule
@@ -274,6 +288,10 @@ class Planner {
     const auto findings = Lint(model_, nullptr);
     if (!findings.ok()) return findings.status();
     for (const Finding& f : findings->findings) {
+      if (f.rule == "file-format") {
+        plan_.sets_format = true;
+        Add(f.rule, f.where, "its \"format\" becomes pt");
+      }
       if (f.rule == "index" || f.rule == "stray-file") {
         Add(f.rule, f.where,
             f.rule == "index" ? "the index names all tensors"
@@ -296,6 +314,13 @@ class Planner {
   }
 
   void LookAtConfig(const std::vector<Finding>& findings) {
+    for (const Finding& f : findings) {
+      if (f.kind != kUnquantized) continue;
+      plan_.dialect = Dialect::kNone;
+      plan_.config = plan_.drops_quantization = true;
+      Add(f.rule, f.where, f.text + ": what says so goes");
+      return;
+    }
     if (model_.single_file() || !model_.has_config() ||
         plan_.dialect == Dialect::kComfy || plan_.dialect == Dialect::kNone) {
       return;
@@ -303,7 +328,9 @@ class Planner {
     for (const Finding& f : findings) {
       if (!IsOfQuantization(f)) continue;
       plan_.config = true;
-      plan_.drops_transforms |= f.kind == kTransforms;
+      if (f.kind == kTransforms || f.kind == kSparsity) {
+        plan_.dropped.insert(f.kind);
+      }
       Add(f.rule, f.where,
           f.rule == "no-input-scale" ? f.text + kWeightsOnly : f.text);
     }
@@ -346,6 +373,7 @@ class Planner {
   ComfyMetadata labels_;
   std::vector<Candidate> candidates_;
   bool is_the_original_ = false;  // all that was held against it
+  bool are_amaxes_ = false;       // the global scales
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <utility>
@@ -51,6 +52,7 @@ class Layout {
     for (const ModelShard& shard : model_.shards()) {
       plan_.shards.push_back({shard.name, {}, shard.file.metadata()});
       plan_.shards.back().metadata.emplace("format", "pt");
+      if (repair_.sets_format) plan_.shards.back().metadata["format"] = "pt";
       if (repair_.drops_labels) {
         plan_.shards.back().metadata.erase(kComfyMetadata);
       }
@@ -110,10 +112,8 @@ class Layout {
 void KeepWhatIsKnown(const RepairPlan& repair, const Json& old, Json* fresh) {
   if (!old.is_object() || !fresh->is_object()) return;
   for (const auto& [key, value] : old.items()) {
-    if (key == "transform_config" && value.is_object() &&
-        !repair.drops_transforms) {
-      (*fresh)[key] = value;
-    }
+    if (repair.dropped.count(key) > 0) continue;
+    if (key == kTransforms && value.is_object()) (*fresh)[key] = value;
     // How scales are stored is seen in them.
     if (key == "ignore" || key == "modules_to_not_convert" ||
         key == "scale_fmt") {
@@ -157,7 +157,7 @@ absl::StatusOr<std::vector<TextFile>> FilesOf(const Model& model,
     const auto before = ReadConfig(model.path() + "/" + file.name);
     const char* place =
         file.name == own ? "quantization" : "quantization_config";
-    if (before.ok() && before->contains(place)) {
+    if (before.ok() && before->contains(place) && !repair.drops_quantization) {
       KeepWhatIsKnown(repair, (*before)[place], &fresh[place]);
     }
     file.text = PythonJsonText(fresh, 2) + "\n";
@@ -227,6 +227,15 @@ absl::StatusOr<std::vector<FittedWeight>> Repair(const Model& model,
   const auto files = FilesOf(model, repair, *plan);
   if (!files.ok()) return files.status();
   if (auto s = (*directory)->Finish(*files); !s.ok()) return s;
+  if (repair.drops_quantization) {
+    std::error_code error;
+    std::filesystem::remove(fmt::format("{}/{}", out, kModelOptConfig), error);
+    if (error) {
+      return absl::ErrnoToStatus(
+          error.value(),
+          fmt::format("cannot remove {} from {}", kModelOptConfig, out));
+    }
+  }
   return fitted;
 }
 

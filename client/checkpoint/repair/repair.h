@@ -4,6 +4,7 @@
 #define QUANTD_CLIENT_CHECKPOINT_REPAIR_REPAIR_H_
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,12 @@ struct RepairPlan {
   Dialect dialect = Dialect::kNone;
   std::vector<MendedWeight> weights;  // those that change
   bool config = false;                // so does the configuration
+  bool sets_format = false;           // of all files
   bool drops_labels = false;          // ComfyUI's text for all layers
-  bool drops_transforms = false;      // which weights do not have
-  std::string prefix;                 // that all names lose: "_orig_mod."
+  // Members of quantization_config that describe what weights do not have.
+  std::set<std::string> dropped;
+  bool drops_quantization = false;  // all of it: none is quantized
+  std::string prefix;               // that all names lose: "_orig_mod."
   std::vector<Repaired> repairs;
 };
 

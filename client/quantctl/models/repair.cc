@@ -54,7 +54,7 @@ int RunRepair(const Options& options, const CheckOptions& check) {
   const Model* truth = has_original ? &*original : nullptr;
   const auto plan = PlanRepair(*model, truth, check.dialect);
   if (!plan.ok()) return Fail(options, kBadInput, plan.status());
-  const bool nothing = plan->repairs.empty();
+  bool nothing = plan->repairs.empty();
   checkpoint::RepairOutcome outcome;
   if (!nothing) {
     if (const auto s = CheckOutput(*model, check.other); !s.ok()) {
@@ -71,6 +71,13 @@ int RunRepair(const Options& options, const CheckOptions& check) {
   if (!left.ok()) return Fail(options, kBadInput, left.status());
   const int code = left->findings.empty() ? kOk : kFindings;
   const std::vector<Repaired> repairs = Mended(outcome.repairs, left->findings);
+  // What was tried in vain makes no other model.
+  if (!nothing && repairs.empty()) {
+    if (const auto s = checkpoint::RemoveOutput(check.other); !s.ok()) {
+      return Fail(options, kCannotWrite, s);
+    }
+    nothing = true;
+  }
   if (options.json) {
     Json json = {{"command", "repair"},
                  {"model", check.model},
@@ -106,12 +113,9 @@ int RunRepair(const Options& options, const CheckOptions& check) {
                check.other);
   } else {
     PrintRepairs(repairs, options.verbose);
-    if (repairs.empty()) {
-      fmt::print("nothing could be mended: {} has the faults of {}\n",
-                 check.other, check.model);
-    }
-    for (const FittedWeight& w : outcome.fitted)
+    for (const FittedWeight& w : outcome.fitted) {
       fmt::print("{}\n", LossText(w));
+    }
     fmt::print("wrote {}\n", check.other);
   }
   for (const auto& f : left->findings) {

@@ -160,5 +160,86 @@ TEST_F(RepairPassesTest, ComfysTextThatIsWrongBecomesLabels) {
   }
 }
 
+TEST_F(RepairPassesTest, WhatNoWeightHasGoesFromTheConfiguration) {
+  Planted p = Clean(kCt);
+  p.config["quantization_config"]["sparsity_config"] = {
+      {"format", "sparse-24-bitmask"}};
+  Outcome out = Mended(WritePlanted(At("q"), p));
+  EXPECT_THAT(out.left, IsEmpty());
+  auto mended = Model::Open(At("mended"));
+  ASSERT_THAT(mended, IsOk());
+  EXPECT_FALSE(
+      mended->config()["quantization_config"].contains("sparsity_config"));
+  // All of it, where no weight is quantized.
+  for (const std::string& module : {kQ, kK, kV}) Plain(module)(p);
+  WritePlanted(At("q"), p);
+  WriteFile(At("q/hf_quant_config.json"),
+            R"({"quantization": {"quant_algo": "NVFP4"}})");
+  out = Mended(*Model::Open(At("q")));
+  for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
+  mended = Model::Open(At("mended"));
+  ASSERT_THAT(mended, IsOk());
+  EXPECT_FALSE(mended->config().contains("quantization_config"));
+  EXPECT_EQ(mended->config()["hidden_size"], 64);
+  EXPECT_FALSE(std::filesystem::exists(At("mended/hf_quant_config.json")));
+  EXPECT_TRUE(std::filesystem::exists(At("mended/tokenizer.json")));
+}
+
+TEST_F(RepairPassesTest, GlobalScalesThatAreTheLargestWeightsAreNotInverted) {
+  for (const Nvfp4Names names : {kCt, kMo}) {
+    Planted p = Clean(names);
+    WritePlanted(At("clean"), p);
+    const Model original = WritePlantedOriginal(At("o"), p);
+    SetAll(names == kCt ? ".weight_global_scale" : ".weight_scale_2", 0.5f)(p);
+    const Outcome out = Mended(WritePlanted(At("q"), p), &original);
+    for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
+    EXPECT_GT(LeastDb(At("clean")), 130);
+  }
+}
+
+TEST_F(RepairPassesTest, StacksHaveTheMethodOfGptOss) {
+  MadeStack stack;
+  stack.Write(At("q"));
+  ModelJson config = ModelJson::parse(ReadFile(At("q/config.json")));
+  config["quantization_config"]["quant_method"] = "fp8";
+  WriteFile(At("q/config.json"), config.dump());
+  const Outcome out = Mended(*Model::Open(At("q")));
+  const auto mended = Model::Open(At("mended"));
+  ASSERT_THAT(mended, IsOk());
+  EXPECT_EQ(mended->config()["quantization_config"]["quant_method"], "mxfp4");
+  for (const Finding& f : out.left) {
+    EXPECT_NE(f.rule, "config-mismatch") << f.text;
+  }
+}
+
+TEST_F(RepairPassesTest, FilesAreSaidToBePyTorchs) {
+  WritePlanted(At("q"), Clean(kCt));
+  PutMetadata(At("q"), {{"format", "np"}, {"made", "by hand"}});
+  const Outcome out = Mended(*Model::Open(At("q")));
+  EXPECT_THAT(out.left, IsEmpty());
+  const auto mended = Model::Open(At("mended"));
+  ASSERT_THAT(mended, IsOk());
+  const auto& metadata = mended->shards().front().file.metadata();
+  EXPECT_EQ(metadata.at("format"), "pt");
+  EXPECT_EQ(metadata.at("made"), "by hand");
+}
+
+// Known by their scales, where no configuration is and no label is left.
+TEST_F(RepairPassesTest, LabelsOfAllLayersComeBack) {
+  Planted p = CleanOf(Base::kComfy);
+  WritePlanted(At("clean"), p);
+  const Model original = WritePlantedOriginal(At("o"), p);
+  for (const std::string& module : {kQ, kK, kV}) {
+    p.tensors.erase(module + ".comfy_quant");
+  }
+  WritePlanted(At("q"), p);
+  std::filesystem::remove(At("q/config.json"));
+  for (const Model* truth : {static_cast<const Model*>(nullptr), &original}) {
+    const Outcome out = Mended(*Model::Open(At("q")), truth);
+    for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
+    EXPECT_GT(LeastDb(At("clean")), 130);
+  }
+}
+
 }  // namespace
 }  // namespace quantd::checkpoint

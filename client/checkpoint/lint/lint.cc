@@ -93,14 +93,14 @@ constexpr LintRule kRules[] = {
      "none",
      "vllm#45320", Remedy::kRepair},
     {"input-scale", "scales of activations are those of no model",
-     "auto-round#1390", Remedy::kConvert},
+     "auto-round#1390", Remedy::kMeasure},
     {"fused-input-scales",
      "weights that engines fuse have scales of activations of their own for "
      "the same inputs",
-     "TensorRT-LLM#15762", Remedy::kConvert},
+     "TensorRT-LLM#15762", Remedy::kMeasure},
     {"cache-scale",
      "scales of the KV cache are missing, or are those of no cache",
-     "llm-compressor#1928", Remedy::kConvert},
+     "llm-compressor#1928", Remedy::kMeasure},
     // Weights.
     {"not-a-number", "a weight holds NaN or an infinity", "slime#2256",
      Remedy::kFetch},

@@ -21,6 +21,7 @@ namespace quantd::checkpoint {
 enum class Remedy {
   kRepair,   // `quantctl repair`, sometimes by the original alone
   kConvert,  // the original, converted again
+  kMeasure,  // the same with what is measured by running it
   kFetch,    // the files, got again from where they came
   kConfig,   // the values of the original's config.json
 };

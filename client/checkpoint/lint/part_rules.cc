@@ -122,13 +122,13 @@ class PartRules {
     constexpr std::string_view kLabel = ".comfy_quant";
     constexpr size_t kMost = 1 << 16;
     const ComfyMetadata metadata = ComfyMetadata::Of(linted_.model);
-    bool any = linted_.dialect == Dialect::kComfy;
+    bool others = false;
     if (!metadata.shard.empty()) CheckMetadata(metadata);
     // A fault of the text is told once.
     if (!metadata.fault.empty()) return absl::OkStatus();
     for (const ModelTensor& t : linted_.model.tensors()) {
       if (!t.name().ends_with(kLabel)) continue;
-      any = true;
+      others = true;
       const std::string module =
           t.name().substr(0, t.name().size() - kLabel.size());
       std::string text(std::min(t.stored.size, kMost), '\0');
@@ -139,6 +139,10 @@ class PartRules {
       if (!s.ok()) return s;
       CheckLabel(module, text);
     }
+    if (linted_.dialect != Dialect::kComfy && !others &&
+        metadata.shard.empty()) {
+      return absl::OkStatus();
+    }
     std::vector<std::string> modules;
     for (const StoredWeight& w : linted_.stored.weights) {
       modules.push_back(w.module);
@@ -147,17 +151,19 @@ class PartRules {
       modules.push_back(u.module);
     }
     for (const std::string& module : modules) {
-      if (!any || linted_.model.Find(module + std::string(kLabel)) != nullptr ||
+      if (linted_.model.Find(module + std::string(kLabel)) != nullptr ||
           metadata.Find(module) != nullptr) {
         continue;
       }
-      findings_.Add("label", module,
-                    fmt::format("it has no comfy_quant{}, as others have: "
-                                "ComfyUI takes its codes for weights",
-                                metadata.shard.empty()
-                                    ? ""
-                                    : fmt::format(", and {} does not name it",
-                                                  kComfyMetadata)));
+      findings_.Add(
+          "label", module,
+          fmt::format(
+              "it has no comfy_quant{}: ComfyUI takes its codes for "
+              "weights",
+              !metadata.shard.empty()
+                  ? fmt::format(", and {} does not name it", kComfyMetadata)
+              : others ? ", as others have"
+                       : ""));
     }
     return absl::OkStatus();
   }

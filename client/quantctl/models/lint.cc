@@ -83,12 +83,16 @@ std::vector<std::string> NextSteps(const CheckOptions& check,
                   has_original ? " --original " + check.original : ""));
   add(Remedy::kConfig,
       "write the values of the original's config.json into that of the model");
-  add(Remedy::kConvert,
-      fmt::format("only the original has what is lost: quantctl convert {} "
-                  "{}{}{}",
-                  has_original ? check.original : "ORIGINAL",
-                  Beside(check.model, "converted"),
-                  linted.made_as.empty() ? "" : " ", linted.made_as));
+  const std::string convert = fmt::format(
+      "quantctl convert {} {}{}{}", has_original ? check.original : "ORIGINAL",
+      Beside(check.model, "converted"), linted.made_as.empty() ? "" : " ",
+      linted.made_as);
+  add(Remedy::kMeasure,
+      "such scales are measured by running the model; those of a cache the "
+      "library that made it can measure again, and with the largest inputs in "
+      "FILE: " +
+          convert + " --input-amax FILE");
+  add(Remedy::kConvert, "only the original has what is lost: " + convert);
   return steps;
 }
 

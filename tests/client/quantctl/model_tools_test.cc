@@ -126,20 +126,26 @@ TEST_F(ModelTools, LintTellsWhatItComparedAndWhatItCannotOpen) {
 // ModelOpt has no FP8 of weights alone, so that no label would be right.
 TEST_F(ModelTools, WhatCannotBeMendedIsNotWritten) {
   WriteLlama(Fresh("m"));
-  ModelJson amax;
-  for (const auto& shard : LlamaShards()) {
-    for (const WrittenTensor& t : shard) {
-      const std::string end = "_proj.weight";
-      if (!t.name.ends_with(end)) continue;
-      amax[t.name.substr(0, t.name.size() - 7)] = 4;
+  const auto convert = [&](double largest_input) {
+    ModelJson amax;
+    for (const auto& shard : LlamaShards()) {
+      for (const WrittenTensor& t : shard) {
+        if (!t.name.ends_with("_proj.weight")) continue;
+        amax[t.name.substr(0, t.name.rfind('.'))] = largest_input;
+      }
     }
-  }
-  WriteFile(At("amax.json"), amax.dump());
-  ASSERT_EQ(
-      RunServed({"convert", At("m"), Fresh("made"), "--dialect", "modelopt",
-                 "--format", "fp8", "--input-amax", At("amax.json")})
-          .code,
-      0);
+    WriteFile(At("amax.json"), amax.dump());
+    return RunServed({"convert", At("m"), Fresh("made"), "--dialect",
+                      "modelopt", "--format", "fp8", "--input-amax",
+                      At("amax.json")})
+        .code;
+  };
+  ASSERT_EQ(convert(4e7), 0);
+  EXPECT_THAT(
+      Run({"lint", At("made"), "--original", At("m")}).out,
+      HasSubstr("quantctl convert " + At("m") + " " + At("made-converted") +
+                " --dialect modelopt --format fp8 --input-amax FILE"));
+  ASSERT_EQ(convert(4), 0);
   {
     const auto model = checkpoint::Model::Open(At("made"));
     ASSERT_THAT(model, IsOk());

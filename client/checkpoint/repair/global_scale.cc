@@ -20,8 +20,7 @@ absl::StatusOr<bool> AreAmaxes(const Model& model, const StoredModel& stored) {
     all += numbers->size();
     amaxes += static_cast<size_t>(
         std::count_if(numbers->begin(), numbers->end(), [&](float x) {
-          return x > 1 / kLargeAmax && x < kLargeAmax &&
-                 AmaxOf(rule, x) > kLargeAmax &&
+          return x > 1 / kLargeAmax && x < 1 && AmaxOf(rule, x) > kLargeAmax &&
                  AmaxOf(rule, 1 / x) > kLargeAmax;
         }));
   }

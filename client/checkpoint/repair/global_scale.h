@@ -9,7 +9,9 @@
 namespace quantd::checkpoint {
 
 // Whether half of them, and half of their inverses, would mean weights as large
-// as no model's, and be the largest weights of a model as they are.
+// as no model's, and be the largest weights of a model as they are: below 1,
+// for larger ones may be 6 over a largest weight, and those that are 1 may be
+// nothing.
 absl::StatusOr<bool> AreAmaxes(const Model& model, const StoredModel& stored);
 
 }  // namespace quantd::checkpoint

@@ -195,6 +195,14 @@ TEST_F(RepairPassesTest, GlobalScalesThatAreTheLargestWeightsAreNotInverted) {
     for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
     EXPECT_GT(LeastDb(At("clean")), 130);
   }
+  // 1 is nothing, and 12 is what 6 over the largest weight would be.
+  for (const float global : {1.0f, 12.0f}) {
+    Planted p = Clean(kCt);
+    SetAll(".weight_global_scale", global)(p);
+    for (const Repaired& r : Mended(WritePlanted(At("q"), p)).repairs) {
+      EXPECT_THAT(r.text, Not(HasSubstr("largest weight"))) << global;
+    }
+  }
 }
 
 TEST_F(RepairPassesTest, StacksHaveTheMethodOfGptOss) {

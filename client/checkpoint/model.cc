@@ -76,10 +76,16 @@ bool IsPointer(const std::string& path) {
   return text.ok() && text->starts_with("version https://git-lfs");
 }
 
+template <typename T>
+T Parse(std::string_view text) {
+  return T::parse(text);
+}
+
 // `T`: where keys keep their order, or where finding one among very many is
 // quick.
 template <typename T>
-absl::StatusOr<T> ReadObject(const std::string& path, size_t most) {
+absl::StatusOr<T> ReadObject(const std::string& path, size_t most,
+                             T (*parse)(std::string_view)) {
   const auto text = ReadText(path, most);
   if (!text.ok()) return text.status();
   if (NestsTooDeep(*text)) {
@@ -88,7 +94,7 @@ absl::StatusOr<T> ReadObject(const std::string& path, size_t most) {
                                  kMostNested));
   }
   try {
-    T json = T::parse(*text);
+    T json = parse(*text);
     if (!json.is_object()) {
       return Bad(path, fmt::format("a JSON object was expected, got {}",
                                    json.type_name()));
@@ -136,7 +142,11 @@ absl::StatusOr<std::string> ReadText(const std::string& path, size_t most) {
 }
 
 absl::StatusOr<Json> ReadJsonObject(const std::string& path, size_t most) {
-  return ReadObject<Json>(path, most);
+  return ReadObject<Json>(path, most, &Parse<Json>);
+}
+
+absl::StatusOr<Json> ReadConfig(const std::string& path) {
+  return ReadObject<Json>(path, kMaxConfigBytes, &ParsePythonJson);
 }
 
 absl::StatusOr<Model> Model::Open(const std::string& path) {
@@ -246,7 +256,7 @@ absl::Status Model::OpenDirectory() {
                                         Some(foreign)));
   }
   if (const std::string config = path_ + "/config.json"; fs::exists(config)) {
-    auto json = ReadJsonObject(config, kMaxConfigBytes);
+    auto json = ReadConfig(config);
     if (!json.ok()) return json.status();
     config_ = *std::move(json);
     has_config_ = true;
@@ -276,8 +286,8 @@ absl::Status Model::OpenDirectory() {
 
 absl::Status Model::ReadIndex() {
   const std::string path = path_ + "/" + index_name_;
-  const auto json =
-      ReadObject<nlohmann::json>(path, safetensors::kMaxHeaderBytes);
+  const auto json = ReadObject<nlohmann::json>(
+      path, safetensors::kMaxHeaderBytes, &Parse<nlohmann::json>);
   if (!json.ok()) return json.status();
   const auto map = json->find("weight_map");
   if (map == json->end() || !map->is_object() || map->empty()) {

@@ -14,12 +14,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/checkpoint/python_json.h"
 #include "client/files/file.h"
 #include "client/files/safetensors.h"
 
 namespace quantd::checkpoint {
-
-using Json = nlohmann::ordered_json;
 
 inline constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
@@ -34,6 +33,8 @@ absl::StatusOr<std::string> ReadText(const std::string& path, size_t most);
 // INVALID_ARGUMENT names the path and says what is no JSON object about it.
 absl::StatusOr<Json> ReadJsonObject(const std::string& path,
                                     size_t most = kMaxConfigBytes);
+// The same of a file that transformers reads: NaN and infinities are numbers.
+absl::StatusOr<Json> ReadConfig(const std::string& path);
 
 struct ModelShard {
   std::string name;  // of the file, without a directory

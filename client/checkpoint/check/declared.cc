@@ -61,8 +61,7 @@ std::optional<int64_t> ModelNumber(const Json& config, std::string_view key) {
 std::string Shown(const Json* value) {
   constexpr size_t kMost = 60;
   if (value == nullptr) return "nothing";
-  std::string text =
-      value->dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = PythonJsonText(*value, -1);
   if (text.size() > kMost) text = text.substr(0, kMost) + "...";
   return text;
 }
@@ -71,7 +70,7 @@ Declared::Declared(const Model& model)
     : config_(&model.config()), dialect_(ConfiguredDialect(model.config())) {
   auto own = model.single_file()
                  ? absl::StatusOr<Json>(absl::NotFoundError("a single file"))
-                 : ReadJsonObject(model.path() + "/" + kModelOptFile);
+                 : ReadConfig(model.path() + "/" + kModelOptFile);
   own_status_ = own.status();
   if (own.ok()) own_ = *std::move(own);
   const Json* q = quantization();

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "client/checkpoint/check/comfy_metadata.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 #include "kernels/arith/copy_address.h"
@@ -183,6 +184,34 @@ bool IsOfAnother(const StoredWeight& w, Dialect configured) {
     }
   }
   return false;
+}
+
+Dialect LikelyDialect(const Model& model, const StoredModel& stored) {
+  const bool stacks =
+      !stored.weights.empty() &&
+      std::all_of(stored.weights.begin(), stored.weights.end(),
+                  [](const StoredWeight& w) {
+                    return w.layout->dialect == Dialect::kGptOss;
+                  });
+  if (stacks) return Dialect::kGptOss;
+  const Dialect configured = ConfiguredDialect(model.config());
+  if (configured != Dialect::kNone) return configured;
+  const bool labelled = !ComfyMetadata::Of(model).shard.empty() ||
+                        std::any_of(model.tensors().begin(),
+                                    model.tensors().end(), [](const auto& t) {
+                                      return t.name().ends_with(".comfy_quant");
+                                    });
+  if (labelled) return Dialect::kComfy;
+  // Others have a configuration, and leave it to engines to swizzle.
+  const bool swizzled =
+      !model.has_config() &&
+      std::any_of(stored.unclear.begin(), stored.unclear.end(),
+                  [&](const UnclearWeight& u) {
+                    const auto guess =
+                        GuessWeight(model, u.module, Dialect::kNone);
+                    return guess.ok() && guess->order == ScaleOrder::kSwizzled;
+                  });
+  return swizzled ? Dialect::kComfy : Dialect::kNone;
 }
 
 absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,

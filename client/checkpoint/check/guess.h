@@ -34,6 +34,10 @@ struct Guess {
 // configurations say all that they have: compressed-tensors and ModelOpt.
 bool IsOfAnother(const StoredWeight& weight, Dialect configured);
 
+// The dialect that config.json names, but for tensors that no other has; where
+// it names none, ComfyUI's if the tensors are as only ComfyUI has them.
+Dialect LikelyDialect(const Model& model, const StoredModel& stored);
+
 // `dialect`: whose names it is to have; kNone: whoever has the format.
 // NOT_FOUND where a scale is missing, INVALID_ARGUMENT says why else nothing
 // can be told.

@@ -79,6 +79,16 @@ bool ModuleList::Names(std::string_view module) const {
   });
 }
 
+std::string_view ModuleList::PartOf(std::string_view module) const {
+  for (const Entry& e : entries_) {
+    if (rule_ == Rule::kPrefixes && !e.pattern && !e.foreign &&
+        !e.text.empty() && module.find(e.text) != std::string_view::npos) {
+      return e.text;
+    }
+  }
+  return "";
+}
+
 bool ModuleList::MayName(std::string_view module) const {
   if (Names(module)) return true;
   return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {

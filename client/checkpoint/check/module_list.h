@@ -28,6 +28,9 @@ class ModuleList {
   bool empty() const { return entries_.empty(); }
   // As every engine reads it.
   bool Names(std::string_view module) const;
+  // A name of the list that is somewhere in the module's, "": none.
+  // transformers before 5 takes that for enough, where names are prefixes.
+  std::string_view PartOf(std::string_view module) const;
   // As some engine might: parts of names, other names of the same layer, and
   // expressions that only Python's library understands.
   bool MayName(std::string_view module) const;

@@ -17,6 +17,8 @@ constexpr double kMostBeyond = 0.01;
 constexpr double kMostOfNearest = 0.03;
 constexpr double kMostOfBlock = 0.05;
 constexpr uint64_t kLeastBeyond = 3;
+// Of a code from its number where no rounding put it, in halves of its cell.
+constexpr float kFar = 4;
 constexpr uint64_t kLargeBlock = 128;
 // Beyond one end of the cells: of those beyond the other there are as few.
 constexpr uint64_t kOneSided = 8;
@@ -101,6 +103,11 @@ void Rounding::Add(int64_t row, int64_t count, absl::Span<const float> truth) {
       const Block run =
           AddRun(values_.scale(row + i, b), truth.subspan(at, some),
                  codes.subspan(at, some));
+      if (run.far > 0 && all_.far == 0) {
+        far_row_ = row + i;
+        far_col_ = b * width_ + static_cast<int64_t>(run.first_far);
+      }
+      all_.far += run.far;
       for (Block* sum :
            {&all_, height_ > 1 ? &blocks_[static_cast<size_t>(
                                      (row + i) / height_ * across_ + b)]
@@ -134,8 +141,13 @@ Rounding::Block Rounding::AddRun(float scale, absl::Span<const float> truth,
     const float value = c.value * scale;
     block.above += !c.top && m > std::max(c.high * scale, faint) * (1 + kSlack);
     block.below += !(m >= c.low * scale * (1 - kSlack));
-    // What is cut off at the top is as far as it is.
     const float reach = c.reach * scale;
+    const bool cut_off = c.top && m > value;
+    if (!cut_off && scale > 0 && std::abs(m - value) > kFar * reach &&
+        block.far++ == 0) {
+      block.first_far = k;
+    }
+    // What is cut off at the top is as far as it is.
     const float most = c.top ? std::max(reach, m - value) : reach;
     noise_ += static_cast<double>(m - value) * (m - value);
     bound_ += static_cast<double>(most) * most;
@@ -210,6 +222,13 @@ Rounding::Verdict Rounding::Judge() const {
     v.wrong = fmt::format("its numbers are {:.3g} times as large", factor);
   } else if (tally.wrong > 0 && (v.to_nearest || tally.large > 0)) {
     v.wrong = Describe(tally);
+  } else if (v.in_cells && all_.far > 0) {
+    v.wrong = fmt::format(
+        "{} of the {} codes that were looked at ({}row {}, column {}) stand "
+        "for other numbers than rounding makes: bits of the file are not those "
+        "that were written",
+        all_.far, all_.count, all_.far > 1 ? "the first in " : "in ", far_row_,
+        far_col_);
   } else if (tally.wrong >= kManyBlocks &&
              static_cast<double>(tally.one_sided) >
                  kMostOneSided * static_cast<double>(tally.wrong)) {

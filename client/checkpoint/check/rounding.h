@@ -44,6 +44,8 @@ class Rounding {
     uint64_t count = 0;
     uint64_t above = 0;  // their cells
     uint64_t below = 0;
+    uint64_t far = 0;  // of both, beyond the neighbours' cells, too
+    size_t first_far = 0;
 
     uint64_t beyond() const { return above + below; }
     double share() const;
@@ -86,6 +88,8 @@ class Rounding {
   Tally lines_;                // of others
   std::vector<uint8_t> codes_;
   Block all_;
+  int64_t far_row_ = 0;  // the first
+  int64_t far_col_ = 0;
   double noise_ = 0;
   double bound_ = 0;
   double signal_ = 0;

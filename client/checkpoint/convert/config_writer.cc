@@ -20,6 +20,14 @@ bool HasInputScales(const ConversionPlan& plan) {
          plan.groups.front().weights.front().input_amax.has_value();
 }
 
+// What is looked up, and no layer that makes an embedding of something:
+// "time_embed.linear_1".
+bool IsTable(std::string_view module) {
+  const std::string_view leaf = SplitModule(module).leaf;
+  return leaf.find("emb") != std::string_view::npos || leaf == "wte" ||
+         leaf == "wpe" || leaf == "shared" || leaf == "relative_attention_bias";
+}
+
 // Linear modules that stay as they are; embeddings and norms are none.
 std::vector<std::string> IgnoredModules(const Model& model,
                                         const ConversionPlan& plan,
@@ -27,7 +35,9 @@ std::vector<std::string> IgnoredModules(const Model& model,
   std::vector<std::string> names;
   for (const LeftOut& left : plan.left_out) {
     if (left.role == Role::kNorm) continue;
-    if (left.role == Role::kEmbedding && !embeddings) continue;
+    if (left.role == Role::kEmbedding && !embeddings && IsTable(left.module)) {
+      continue;
+    }
     names.push_back(left.module);
   }
   // One that is tied to the embeddings is in no file, but in the engine.
@@ -273,9 +283,7 @@ Json QuantizationConfig(const Model& model, const ConversionPlan& plan) {
   return nullptr;
 }
 
-std::string TextOf(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string TextOf(const Json& json) { return PythonJsonText(json, 2) + "\n"; }
 
 // Sorted by name, as the Hub's own.
 std::string IndexText(const ConversionPlan& plan) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <string>
 
@@ -113,6 +114,22 @@ class ConfigRules {
   ConfigRules(const LintedModel& linted, Findings* findings)
       : linted_(linted), findings_(*findings) {}
 
+  // Python's library raises on such a start, and others read over it.
+  void CheckMarks() {
+    constexpr std::string_view kMark = "\xEF\xBB\xBF";
+    if (linted_.model.single_file()) return;
+    for (const char* name : {kConfigFile, kModelOptFile}) {
+      const auto text =
+          ReadText(linted_.model.path() + "/" + name, kMaxConfigBytes);
+      if (!text.ok() || !text->starts_with(kMark)) continue;
+      Find("config", name,
+           "it begins with a byte order mark, on which transformers raises",
+           "byte order mark");
+    }
+  }
+
+  void CheckNumbers() { CheckNumbers("", linted_.model.config()); }
+
   void CheckTypes() {
     CheckKeys(kConfigFile, "", &linted_.model.config(), kOfModel);
     const Json* q = Member(&linted_.model.config(), "quantization_config");
@@ -165,11 +182,20 @@ class ConfigRules {
                       return safetensors::BitsOf(t.stored.dtype) < 16 ||
                              t.stored.dtype == "I32";
                     });
-    if (any || narrow || linted_.declared.dialect() == Dialect::kNone) return;
+    if (any || narrow) return;
+    if (const auto algorithm =
+            TextOf(Member(linted_.declared.own(), "quant_algo"))) {
+      Find("config-mismatch", kModelOptFile,
+           fmt::format("it says that the weights are {}, and none is "
+                       "quantized",
+                       *algorithm),
+           kUnquantized);
+    }
+    if (linted_.declared.dialect() == Dialect::kNone) return;
     Find("config-mismatch", kConfigFile,
          fmt::format("it says that {} quantized the weights, and none is",
                      Name(linted_.declared.dialect())),
-         "none");
+         kUnquantized);
   }
 
   void CheckKnown() {
@@ -183,7 +209,9 @@ class ConfigRules {
                        Name(w.layout->dialect), Name(configured)));
     }
     const Dialect dialect = first.layout->dialect;
-    if (dialect == Dialect::kComfy) return;
+    if (dialect == Dialect::kComfy || linted_.dialect == Dialect::kComfy) {
+      return;
+    }
     const Json& config = linted_.model.config();
     if (linted_.model.has_config() &&
         Member(&config, "_class_name") == nullptr) {
@@ -195,7 +223,8 @@ class ConfigRules {
     }
     if (!linted_.model.has_config()) {
       Find("config", kConfigFile,
-           "missing: nothing says what model it is, and that it is quantized");
+           "missing: nothing says what model it is, and that it is quantized",
+           kAbsent);
       return;
     }
     const Json* q = linted_.declared.quantization();
@@ -225,6 +254,19 @@ class ConfigRules {
   }
 
  private:
+  // Infinities are numbers that models are told, and NaN is none.
+  void CheckNumbers(const std::string& path, const Json& json) {
+    if (json.is_number_float() && std::isnan(json.get<double>())) {
+      Find("config-type", kConfigFile,
+           fmt::format("\"{}\" is NaN, and a number was expected", path),
+           kNotANumber);
+    }
+    if (!json.is_structured()) return;
+    for (const auto& [key, value] : json.items()) {
+      CheckNumbers(path.empty() ? key : path + "." + key, value);
+    }
+  }
+
   template <size_t kCount>
   void CheckKeys(const char* file, const std::string& path, const Json* json,
                  const TypedKey (&keys)[kCount]) {
@@ -322,6 +364,8 @@ class ConfigRules {
 
 void LintConfig(const LintedModel& linted, Findings* findings) {
   ConfigRules rules(linted, findings);
+  rules.CheckMarks();
+  rules.CheckNumbers();
   rules.CheckTypes();
   rules.CheckAny();
   rules.CheckKnown();

@@ -1,11 +1,22 @@
+#include <algorithm>
+#include <iterator>
+#include <string>
 #include <string_view>
 
 #include "client/checkpoint/lint/rules.h"
 #include "client/files/safetensors.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 
 namespace quantd::checkpoint {
 namespace {
+
+constexpr std::string_view kFormats[] = {"pt", "tf", "flax", "mlx"};
+
+std::string Shown(const std::string& text) {
+  const Json json = text;
+  return checkpoint::Shown(&json);
+}
 
 class FileRules {
  public:
@@ -30,6 +41,30 @@ class FileRules {
                                   t.name));
         break;
       }
+    }
+  }
+
+  // transformers loads a file with metadata only if it says of whom it is.
+  void CheckFormats() {
+    if (linted_.model.single_file() || linted_.dialect == Dialect::kComfy) {
+      return;
+    }
+    for (const ModelShard& shard : linted_.model.shards()) {
+      const safetensors::Metadata& metadata = shard.file.metadata();
+      const auto format = metadata.find("format");
+      if (metadata.empty() ||
+          (format != metadata.end() &&
+           std::find(std::begin(kFormats), std::end(kFormats),
+                     format->second) != std::end(kFormats))) {
+        continue;
+      }
+      findings_.Add(
+          "file-format", shard.name,
+          format == metadata.end()
+              ? "its metadata has no \"format\""
+              : fmt::format("its metadata has the \"format\" {}, and {} are "
+                            "known",
+                            Shown(format->second), fmt::join(kFormats, ", ")));
     }
   }
 
@@ -65,6 +100,7 @@ class FileRules {
 
 void LintFiles(const LintedModel& linted, Findings* findings) {
   FileRules rules(linted, findings);
+  rules.CheckFormats();
   rules.CheckNames();
   rules.CheckStrays();
 }

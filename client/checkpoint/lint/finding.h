@@ -12,6 +12,13 @@
 
 namespace quantd::checkpoint {
 
+// Kinds that what is told of mending asks for, too.
+inline constexpr std::string_view kAbsent = "absent";
+inline constexpr std::string_view kNotANumber = "not a number";
+inline constexpr std::string_view kTransforms = "transform_config";
+inline constexpr std::string_view kSparsity = "sparsity_config";
+inline constexpr std::string_view kUnquantized = "unquantized";
+
 struct Finding {
   std::string_view rule;
   std::string where;  // a module or a file; the first of `count`

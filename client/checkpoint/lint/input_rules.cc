@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include "client/checkpoint/check/layer_names.h"
@@ -23,12 +26,34 @@ constexpr size_t kSome = 3;
 // A cache of larger keys is none.
 constexpr double kMostCacheScale = 1000;
 constexpr double kLeastCacheScale = 1e-8;
+// Of half of all layers. Keys may be as large as inputs where biases are large;
+// values come from what a norm left small.
+constexpr double kMostMedianKeyScale = kMostMedian / 448;
+constexpr double kMostMedianValueScale = 2;
 
 struct Input {
   const StoredWeight* weight = nullptr;
   const ModelTensor* tensor = nullptr;
   float scale = 0;
   double amax = 0;  // that it stands for
+};
+
+struct CacheScales {
+  std::string_view what;
+  double most_median = 0;
+  std::string first = {};  // the tensor of the first
+  std::vector<float> finite = {};
+
+  void Add(const std::string& name, const std::vector<float>& numbers) {
+    if (first.empty()) first = name;
+    std::copy_if(numbers.begin(), numbers.end(), std::back_inserter(finite),
+                 [](float x) { return std::isfinite(x); });
+  }
+  double Median() const {
+    std::vector<float> sorted = finite;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted.empty() ? 0 : sorted[sorted.size() / 2];
+  }
 };
 
 // What stands in the file for the largest of 448, or of 6 times 448.
@@ -91,6 +116,11 @@ class InputRules {
 
   absl::Status CheckCache() {
     std::map<std::string, std::set<char>> scaled;  // layers
+    CacheScales keys = {"keys", kMostMedianKeyScale};
+    CacheScales values = {"values", kMostMedianValueScale};
+    const Json* strategy = Member(
+        Member(linted_.declared.quantization(), "kv_cache_scheme"), "strategy");
+    const bool one = strategy == nullptr || *strategy == "tensor";
     for (const ModelTensor& t : linted_.model.tensors()) {
       const std::string& name = t.name();
       const bool key = name.ends_with(".k_scale");
@@ -101,6 +131,13 @@ class InputRules {
       if (value || both) scaled[LayerOf(name)].insert('v');
       const auto numbers = ReadNumbers(linted_.model, t);
       if (!numbers.ok()) return numbers.status();
+      if (one && numbers->size() > 1) {
+        findings_.Add("cache-scale", name,
+                      fmt::format("it holds {} numbers, and engines take one",
+                                  numbers->size()),
+                      "numbers");
+      }
+      (value ? values : keys).Add(name, *numbers);
       for (const float x : *numbers) {
         if (std::isfinite(x) && x >= kLeastCacheScale && x <= kMostCacheScale) {
           continue;
@@ -113,6 +150,8 @@ class InputRules {
         break;
       }
     }
+    CheckMedian(keys);
+    CheckMedian(values);
     const bool declared = linted_.declared.HasCacheScales();
     if (!declared && scaled.empty()) return absl::OkStatus();
     CheckDeclared(declared);
@@ -133,6 +172,19 @@ class InputRules {
   }
 
  private:
+  void CheckMedian(const CacheScales& scales) {
+    const double median = scales.Median();
+    if (median <= scales.most_median || median > kMostCacheScale) return;
+    findings_.Add(
+        "cache-scale", scales.first,
+        fmt::format("half of all scales of {} are {:.4g} or more, which would "
+                    "mean {} as large as {:.3g}: they may be the reciprocals, "
+                    "or largest {} that nobody divided by 448",
+                    scales.what, median, scales.what, 448 * median,
+                    scales.what),
+        scales.what);
+  }
+
   // Scales where engines look for those of a cache that is not quantized.
   void CheckDeclared(bool declared) {
     const Dialect dialect = linted_.declared.dialect();
@@ -222,12 +274,39 @@ class InputRules {
            fmt::format("all {} scales of activations are 1, as if nothing had "
                        "been measured",
                        inputs_.size()));
+    } else if (AreAmaxes()) {
+      Find("input-scale", first,
+           fmt::format("all {} scales of activations are numbers of bf16, as "
+                       "largest inputs are and 2688 divided by them is not: "
+                       "they seem to be the largest inputs themselves",
+                       inputs_.size()));
     } else if (median > kMostMedian && median <= kMostInput) {
       Find("input-scale", first,
            fmt::format("half of all scales would mean inputs larger than "
                        "{:.3g}: they may be the reciprocals",
                        median));
     }
+  }
+
+  // Divisors that are none: a largest input is a number of bf16, and what
+  // divides 2688 into it hardly ever.
+  bool AreAmaxes() const {
+    constexpr size_t kDistinct = 5;
+    std::set<float> scales;
+    size_t exact = 0;
+    for (const Input& i : inputs_) {
+      if (!i.tensor->name().ends_with("_global_scale") ||
+          i.tensor->stored.dtype != "F32" || !IsBf16(i.scale)) {
+        return false;
+      }
+      if (scales.insert(i.scale).second) {
+        exact += IsBf16(static_cast<float>(i.amax));
+      }
+    }
+    return scales.size() >= kDistinct && 2 * exact < scales.size();
+  }
+  static bool IsBf16(float x) {
+    return (std::bit_cast<uint32_t>(x) & 0xFFFF) == 0;
   }
 
   void CheckFused() {

@@ -1,5 +1,6 @@
 #include "client/checkpoint/lint/lint.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -18,127 +19,134 @@ namespace {
 constexpr LintRule kRules[] = {
     // Files.
     {"unreadable", "the files are damaged, or do not belong together",
-     "ComfyUI#6744"},
+     "ComfyUI#6744", Remedy::kFetch},
     {"stored-twice",
      "a weight is there in two forms, of which engines take "
      "one",
-     "auto-round#2386"},
+     "auto-round#2386", Remedy::kFetch},
     {"index", "the index leaves tensors out, which loaders that go by it miss",
-     "vmlx-swift#388"},
+     "vmlx-swift#388", Remedy::kRepair},
     {"stray-file",
      "a file beside those of the index has tensors of the same names",
-     "mlx-vlm#1464"},
+     "mlx-vlm#1464", Remedy::kRepair},
+    {"file-format",
+     "the metadata of a file says that it is of no library that transformers "
+     "knows, which raises",
+     "mlx#743", Remedy::kRepair},
     {"wrapped-names",
      "names have what a wrapper of training put before them, and engines look "
      "for them without",
-     "pytorch#94575"},
+     "pytorch#94575", Remedy::kRepair},
     // Layouts.
     {"dialect",
      "parts are named as another library names them than the one that the "
      "configuration is for",
-     "transformers#48372"},
-    {"missing-scale", "codes without the scales that they need", "vllm#54444"},
+     "transformers#48372", Remedy::kRepair},
+    {"missing-scale", "codes without the scales that they need", "vllm#54444",
+     Remedy::kConvert},
     {"padded-scales",
      "scales are padded to whole tiles, where engines want them as they are",
-     "vime#133"},
+     "vime#133", Remedy::kRepair},
     {"swizzled-scales",
      "scales are in the order of Tensor Cores, where engines swizzle them "
      "themselves",
-     "vime#133"},
+     "vime#133", Remedy::kRepair},
     {"unclear-layout",
      "quantized, but names, types and shapes are those of no dialect",
-     "modular#6699"},
+     "modular#6699", Remedy::kRepair},
     {"unknown-part",
      "a tensor beside the codes that engines leave out without a word, or "
      "raise on",
-     "transformers#29421"},
+     "transformers#29421", Remedy::kConvert},
     {"label",
-     "comfy_quant, by which ComfyUI knows a quantized layer, is missing, "
-     "damaged or wrong",
-     "ComfyUI#15567"},
+     "comfy_quant or _quantization_metadata, by which ComfyUI knows a "
+     "quantized layer, is missing, damaged or wrong",
+     "ComfyUI#15567", Remedy::kRepair},
     {"nibble-order", "the halves of bytes are in the order of another dialect",
-     "sglang#23625"},
+     "sglang#23625", Remedy::kRepair},
     // Scales.
     {"fused-scales",
      "weights that engines fuse have global scales of their own, of which "
      "engines take one for all",
-     "vllm#54974"},
+     "vllm#54974", Remedy::kRepair},
     {"fused-in-part",
      "of weights that engines fuse some are quantized and some are not",
-     "vllm#56095"},
-    {"bad-scale", "a scale is zero, negative, NaN or infinite", "vllm#45212"},
+     "vllm#56095", Remedy::kConvert},
+    {"bad-scale", "a scale is zero, negative, NaN or infinite", "vllm#45212",
+     Remedy::kRepair},
     {"divisor",
      "a global scale is a multiplier where the dialect has a divisor, or the "
      "other way round",
-     "modular#6600"},
+     "modular#6600", Remedy::kRepair},
     {"implausible-scale",
      "scales make weights larger or smaller than those of models are: they "
      "are reciprocals, lack a factor or were never filled in",
-     "stable-diffusion.cpp#1898"},
+     "stable-diffusion.cpp#1898", Remedy::kConvert},
     {"placeholder-scale",
      "all scales are one number, as if nobody had filled them in",
-     "optimum-quanto#155"},
+     "optimum-quanto#155", Remedy::kConvert},
     {"unused-range",
      "scales are so much too large that codes have few numbers left",
-     "vllm#34577"},
+     "vllm#34577", Remedy::kConvert},
     {"no-input-scale",
      "labelled as quantizing activations with scales from the file, which has "
      "none",
-     "vllm#45320"},
+     "vllm#45320", Remedy::kRepair},
     {"input-scale", "scales of activations are those of no model",
-     "auto-round#1390"},
+     "auto-round#1390", Remedy::kMeasure},
     {"fused-input-scales",
      "weights that engines fuse have scales of activations of their own for "
      "the same inputs",
-     "TensorRT-LLM#15762"},
+     "TensorRT-LLM#15762", Remedy::kMeasure},
     {"cache-scale",
      "scales of the KV cache are missing, or are those of no cache",
-     "llm-compressor#1928"},
+     "llm-compressor#1928", Remedy::kMeasure},
     // Weights.
-    {"not-a-number", "a weight holds NaN or an infinity", "slime#2256"},
+    {"not-a-number", "a weight holds NaN or an infinity", "slime#2256",
+     Remedy::kFetch},
     {"dead-weight", "a weight, or much of it, is nothing but zeros",
-     "BitNet#608"},
+     "BitNet#608", Remedy::kFetch},
     {"clipped", "scales are so small that the largest weights are cut off",
-     "mlx#4353"},
+     "mlx#4353", Remedy::kConvert},
     {"one-sign", "no number of a weight is negative, or none is positive",
-     "1bit-MONSTER#451"},
+     "1bit-MONSTER#451", Remedy::kConvert},
     {"missing-weight",
      "what the type of the model or its other layers have is missing, or more "
      "is there",
-     "vllm#41811"},
+     "vllm#41811", Remedy::kFetch},
     {"wrong-shape",
      "a tensor has another shape than the model by its config.json",
-     "convert_to_quant#48"},
+     "convert_to_quant#48", Remedy::kFetch},
     {"tied-head",
      "the output head is not the embeddings that config.json ties it to",
-     "vllm#51665"},
+     "vllm#51665", Remedy::kFetch},
     {"stacked-experts", "experts in one tensor were left unquantized",
-     "Model-Optimizer#1173"},
+     "Model-Optimizer#1173", Remedy::kConvert},
     // Configuration.
     {"config", "the configuration lacks what engines raise on",
-     "Model-Optimizer#2011"},
+     "Model-Optimizer#2011", Remedy::kRepair},
     {"config-type",
      "a member of the configuration has another type than engines read",
-     "llm-compressor#865"},
+     "llm-compressor#865", Remedy::kRepair},
     {"config-mismatch",
      "the configuration describes other tensors than those in the files",
-     "vllm-omni#6531"},
+     "vllm-omni#6531", Remedy::kRepair},
     {"ignore-list",
      "the configuration and the tensors do not agree on what is quantized",
-     "compressed-tensors#672"},
+     "compressed-tensors#672", Remedy::kRepair},
     {"bad-pattern", "an expression in a list of modules is none",
-     "llm-compressor#1428"},
+     "llm-compressor#1428", Remedy::kRepair},
     // The original.
     {"not-the-original", "the weights are not those of the original model",
-     "ComfyUI#11822"},
+     "ComfyUI#11822", Remedy::kConvert},
     {"no-counterpart",
      "of the model and its original one has a weight that the other lacks, or "
      "that has another name there",
-     "transformers#47410"},
+     "transformers#47410", Remedy::kFetch},
     {"config-original",
      "config.json says other than the original's of what quantizing does not "
      "change",
-     "MarinFold#198"},
+     "MarinFold#198", Remedy::kConfig},
 };
 
 // What is wrong is there, and the path is said already.
@@ -149,10 +157,39 @@ std::string WithoutPath(const std::string& path, std::string text) {
   return text;
 }
 
-void LintUnclear(const Model& model, const UnclearWeight& u,
+// What people quantize who know their engine, and few engines take.
+std::vector<std::string> NotesOf(const LintedModel& linted) {
+  std::vector<std::string> notes;
+  for (const Role role : {Role::kRouter, Role::kVision, Role::kMultiToken}) {
+    size_t count = 0;
+    std::string first;
+    for (const StoredWeight& w : linted.stored.weights) {
+      if (linted.architecture.RoleOf(w.module) != role) continue;
+      if (count++ == 0) first = w.module;
+    }
+    if (count == 0) continue;
+    notes.push_back(fmt::format(
+        "{} {} are quantized ({}{}), which many engines raise on, or read as "
+        "if they were not",
+        count, Describe(role), first, count > 1 ? " and others" : ""));
+  }
+  return notes;
+}
+
+std::string MadeAs(const StoredModel& stored) {
+  if (stored.weights.empty()) return "";
+  const WeightLayout& first = *stored.weights.front().layout;
+  const bool one_format = std::all_of(
+      stored.weights.begin(), stored.weights.end(),
+      [&](const auto& w) { return w.layout->format == first.format; });
+  return fmt::format(
+      "--dialect {}{}", Name(first.dialect),
+      one_format ? fmt::format(" --format {}", Name(first.format)) : "");
+}
+
+void LintUnclear(const LintedModel& linted, const UnclearWeight& u,
                  Findings* findings) {
-  const auto guess =
-      GuessWeight(model, u.module, ConfiguredDialect(model.config()));
+  const auto guess = GuessWeight(linted.model, u.module, linted.dialect);
   if (!guess.ok()) {
     findings->Add(
         absl::IsNotFound(guess.status()) ? "missing-scale" : "unclear-layout",
@@ -179,6 +216,13 @@ void LintUnclear(const Model& model, const UnclearWeight& u,
 
 absl::Span<const LintRule> LintRules() { return kRules; }
 
+const LintRule* FindLintRule(std::string_view id) {
+  for (const LintRule& rule : kRules) {
+    if (rule.id == id) return &rule;
+  }
+  return nullptr;
+}
+
 absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   Findings findings;
   Linted out;
@@ -201,8 +245,9 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
     out.weights += static_cast<size_t>(w.experts);
   }
   ComparedWeights compared;
-  const LintedModel linted = {model,  *stored, *architecture, declared,
-                              sample, parts,   compared};
+  const Dialect dialect = LikelyDialect(model, *stored);
+  const LintedModel linted = {model,   *stored, *architecture, declared,
+                              dialect, sample,  parts,         compared};
   // What the original shows comes first, and is told last.
   Findings against;
   if (original != nullptr) {
@@ -212,7 +257,7 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
     LintConfigAgainst(*original, linted, &against);
   }
   for (const UnclearWeight& u : stored->unclear) {
-    LintUnclear(model, u, &findings);
+    LintUnclear(linted, u, &findings);
   }
   LintFiles(linted, &findings);
   LintNames(linted, &findings);
@@ -226,6 +271,8 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   out.compared_others = compared.others;
   out.not_nearest = compared.not_nearest;
   out.share = sample.share();
+  out.notes = NotesOf(linted);
+  out.made_as = MadeAs(*stored);
   out.findings = findings.Take();
   for (Finding& f : against.Take()) out.findings.push_back(std::move(f));
   return out;

@@ -17,12 +17,23 @@
 
 namespace quantd::checkpoint {
 
+// What mends it, or may.
+enum class Remedy {
+  kRepair,   // `quantctl repair`, sometimes by the original alone
+  kConvert,  // the original, converted again
+  kMeasure,  // the same with what is measured by running it
+  kFetch,    // the files, got again from where they came
+  kConfig,   // the values of the original's config.json
+};
+
 struct LintRule {
   std::string_view id;      // "fused-scales"
   std::string_view what;    // what is wrong with it, in a sentence
   std::string_view thread;  // a public one that reported it
+  Remedy remedy;
 };
 absl::Span<const LintRule> LintRules();
+const LintRule* FindLintRule(std::string_view id);
 
 // What is wrong with a model, and how much of it was looked at.
 struct Linted {
@@ -35,6 +46,10 @@ struct Linted {
   // Of those weights, rounded otherwise than to the nearest, as GPTQ does.
   size_t not_nearest = 0;
   double share = 1;  // of the rows of weights, RowSample's
+  // What is odd and no fault everywhere, a sentence each.
+  std::vector<std::string> notes;
+  // What tells `quantctl convert` to make the like of it; "": nothing does.
+  std::string made_as;
 };
 
 // `original`, where there is one, shows what the files alone do not: halves of

@@ -45,6 +45,14 @@ class ListRules {
           declared_.excluded().Names(w.module)) {
         Find(w.module, "quantized, and on the list of those that are not",
              "named");
+      } else if (const auto part = declared_.ignored().PartOf(w.module);
+                 !part.empty()) {
+        Find(w.module,
+             fmt::format("quantized, and \"{}\" of the list of those that are "
+                         "not is a part of its name, which is enough for "
+                         "transformers",
+                         part),
+             "part");
       }
     }
   }
@@ -63,8 +71,7 @@ class ListRules {
       const std::string module(ModuleOf(t.name()));
       if (!IsWide(t) || MayStay(module)) continue;
       // ComfyUI takes layers as they are.
-      const bool takes_any =
-          linted_.stored.weights.front().layout->dialect == Dialect::kComfy;
+      const bool takes_any = linted_.dialect == Dialect::kComfy;
       if (IsStacked(t) && !takes_any) {
         findings_.Add("stacked-experts", t.name(),
                       fmt::format("{} experts are {}", t.stored.shape[0],

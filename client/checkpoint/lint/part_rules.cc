@@ -1,22 +1,20 @@
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "client/checkpoint/check/comfy_metadata.h"
 #include "client/checkpoint/lint/rules.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
 namespace {
 
-// What libraries have beside a quantized weight and engines know.
+// What libraries have beside the parts of a quantized weight and engines know.
 constexpr std::string_view kKnownParts[] = {"weight",
                                             "weight_packed",
-                                            "weight_scale",
-                                            "weight_scale_inv",
-                                            "weight_scale_2",
-                                            "weight_global_scale",
                                             "weight_shape",
                                             "input_scale",
                                             "input_global_scale",
@@ -123,10 +121,14 @@ class PartRules {
   absl::Status CheckLabels() {
     constexpr std::string_view kLabel = ".comfy_quant";
     constexpr size_t kMost = 1 << 16;
-    bool any = false;
+    const ComfyMetadata metadata = ComfyMetadata::Of(linted_.model);
+    bool others = false;
+    if (!metadata.shard.empty()) CheckMetadata(metadata);
+    // A fault of the text is told once.
+    if (!metadata.fault.empty()) return absl::OkStatus();
     for (const ModelTensor& t : linted_.model.tensors()) {
       if (!t.name().ends_with(kLabel)) continue;
-      any = true;
+      others = true;
       const std::string module =
           t.name().substr(0, t.name().size() - kLabel.size());
       std::string text(std::min(t.stored.size, kMost), '\0');
@@ -137,6 +139,10 @@ class PartRules {
       if (!s.ok()) return s;
       CheckLabel(module, text);
     }
+    if (linted_.dialect != Dialect::kComfy && !others &&
+        metadata.shard.empty()) {
+      return absl::OkStatus();
+    }
     std::vector<std::string> modules;
     for (const StoredWeight& w : linted_.stored.weights) {
       modules.push_back(w.module);
@@ -145,12 +151,19 @@ class PartRules {
       modules.push_back(u.module);
     }
     for (const std::string& module : modules) {
-      if (!any || linted_.model.Find(module + std::string(kLabel)) != nullptr) {
+      if (linted_.model.Find(module + std::string(kLabel)) != nullptr ||
+          metadata.Find(module) != nullptr) {
         continue;
       }
-      findings_.Add("label", module,
-                    "it has no comfy_quant, as others have: ComfyUI takes its "
-                    "codes for weights");
+      findings_.Add(
+          "label", module,
+          fmt::format(
+              "it has no comfy_quant{}: ComfyUI takes its codes for "
+              "weights",
+              !metadata.shard.empty()
+                  ? fmt::format(", and {} does not name it", kComfyMetadata)
+              : others ? ", as others have"
+                       : ""));
     }
     return absl::OkStatus();
   }
@@ -167,6 +180,52 @@ class PartRules {
       default:
         return "";
     }
+  }
+
+  void CheckMetadata(const ComfyMetadata& metadata) {
+    if (!metadata.fault.empty()) {
+      findings_.Add("label", metadata.shard,
+                    fmt::format("its {} {}", kComfyMetadata, metadata.fault),
+                    "metadata");
+    }
+    std::set<const Json*> weights;
+    for (const auto& [module, weight] : weights_) {
+      const Json* layer = metadata.Find(module);
+      if (layer == nullptr) continue;
+      weights.insert(layer);
+      const auto format = TextOf(Member(layer, "format"));
+      const std::string_view want = LabelOf(weight->layout->format);
+      if (!format) {
+        FindSaid(metadata, module,
+                 fmt::format("has no \"format\" for it: {}", Shown(layer)));
+      } else if (!want.empty() && *format != want) {
+        FindSaid(metadata, module,
+                 fmt::format("says {}, and it is {}", *format,
+                             Name(weight->layout->format)));
+      }
+    }
+    for (const auto& [module, layer] : metadata.layers) {
+      if (weights.count(&layer) > 0) continue;
+      const ModelTensor* t = nullptr;
+      for (const std::string_view prefix : {"", kComfyPrefix}) {
+        const auto* found =
+            linted_.model.Find(fmt::format("{}{}.weight", prefix, module));
+        if (found != nullptr) t = found;
+      }
+      // Those of formats that are not known here are not judged.
+      if (t != nullptr && safetensors::BitsOf(t->stored.dtype) < 16) continue;
+      FindSaid(metadata, module,
+               t == nullptr ? "names it, and there is no such weight"
+                            : "names it, and it is not quantized");
+    }
+  }
+
+  void FindSaid(const ComfyMetadata& metadata, const std::string& module,
+                const std::string& what) {
+    findings_.Add(
+        "label", module,
+        fmt::format("{} of {} {}", kComfyMetadata, metadata.shard, what),
+        "metadata");
   }
 
   void CheckLabel(const std::string& module, const std::string& text) {

@@ -35,6 +35,7 @@ struct LintedModel {
   const StoredModel& stored;
   const Architecture& architecture;
   const Declared& declared;
+  Dialect dialect = Dialect::kNone;  // LikelyDialect
   const RowSample& sample;
   // Tensors that are parts of quantized weights.
   const std::set<const ModelTensor*>& parts;

@@ -56,6 +56,11 @@ struct Tally {
     return tally;
   }
 
+  // For a sentence: how many of how many.
+  static std::string Share(uint64_t some, uint64_t all) {
+    return all == 1 ? "" : fmt::format(" in {} of {} places", some, all);
+  }
+
   float middle() const {
     uint64_t seen = 0;
     for (const auto& [x, times] : values) {
@@ -102,12 +107,15 @@ class ScaleRules {
     const bool zero_is_bad = source != PartSource::kScales ||
                              w.layout->scale_shape != ScaleShape::kBlocks;
     if (tally.not_numbers > 0) {
-      Find("bad-scale", w.module, fmt::format("{} holds NaN", part.name()));
+      Find("bad-scale", w.module,
+           fmt::format("{} holds NaN{}", part.name(),
+                       Tally::Share(tally.not_numbers, tally.count)));
     }
     for (const auto& [x, times] : tally.values) {
       if (std::isfinite(x) && x >= 0 && (x > 0 || !zero_is_bad)) continue;
       Find("bad-scale", w.module,
-           fmt::format("{} holds {:.4g}", part.name(), x));
+           fmt::format("{} holds {:.4g}{}", part.name(), x,
+                       Tally::Share(times, tally.count)));
     }
     if (!zero_is_bad && tally.values.size() == 1 &&
         tally.values.front().first == 0) {
@@ -212,7 +220,7 @@ class ScaleRules {
     }
     for (const auto& [key, weights] : fused) {
       // ComfyUI fuses nothing.
-      const bool fuses = weights.front()->layout->dialect != Dialect::kComfy;
+      const bool fuses = linted_.dialect != Dialect::kComfy;
       if (const auto found = plain.find(key); fuses && found != plain.end()) {
         Find("fused-in-part", found->second,
              fmt::format("{} is quantized and {} is not",
@@ -221,6 +229,7 @@ class ScaleRules {
       for (const StoredWeight* w : weights) {
         const StoredWeight& first = *weights.front();
         if (w->layout != first.layout) {
+          if (!fuses) continue;
           Find("fused-in-part", w->module,
                fmt::format("{} is {} and {} is {}", first.module,
                            Name(first.layout->format), w->module,

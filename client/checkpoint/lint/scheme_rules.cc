@@ -195,9 +195,11 @@ class SchemeRules {
             });
         if (there) continue;
         Find(kConfigFile,
-             fmt::format("\"transform_config\" has {}, and no tensor is of it",
+             fmt::format("\"transform_config\" has {}, and no tensor is of it: "
+                         "needed where the weights are turned, and wrong where "
+                         "they are not, as the original shows",
                          name),
-             "transform_config");
+             std::string(kTransforms));
       }
     }
     const auto sparsity =
@@ -209,7 +211,7 @@ class SchemeRules {
       Find(kConfigFile,
            fmt::format("\"sparsity_config\" says {}, and the weights are dense",
                        *sparsity),
-           "sparsity_config");
+           std::string(kSparsity));
     }
   }
 

@@ -291,7 +291,7 @@ class ValueRules {
     const bool heap = fp8 && most > own + kHeap * next + kFewCodes;
     if (!heap && share <= (fp8 ? kMostClippedFp8 : kMostClippedFp4)) return;
     Find("clipped", where,
-         fmt::format("{:.2g} % of its codes are the largest that there is",
+         fmt::format("{:.3g} % of its codes are the largest that there is",
                      100 * share));
   }
 

@@ -175,7 +175,10 @@ std::vector<safetensors::Tensor> TensorsOf(const MendedWeight& m) {
   for (size_t i = 0; i < w.parts.size(); ++i) {
     const StoredPart& part = w.layout->parts[i];
     if (!IsThere(m, i)) continue;
-    const auto shape = ShapeOf(*w.layout, part.source, w.rows, w.cols);
+    // A stack stays one, whose parts are those that there are.
+    const auto shape = w.layout->stacked
+                           ? w.parts[i]->stored.shape
+                           : ShapeOf(*w.layout, part.source, w.rows, w.cols);
     const std::string dtype = w.parts[i] != nullptr ? TypeOf(part, *w.parts[i])
                                                     : std::string(part.dtype);
     out.push_back({w.module + std::string(part.suffix), dtype, shape, 0,

@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
+#include "client/checkpoint/check/comfy_metadata.h"
 #include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/check/originals.h"
 #include "client/checkpoint/check/reading.h"
 #include "client/checkpoint/check/row_sample.h"
 #include "client/checkpoint/lint/lint.h"
+#include "client/checkpoint/repair/global_scale.h"
 #include "client/checkpoint/repair/repair.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
@@ -23,6 +25,12 @@ namespace {
 // scale with a larger one somewhat less.
 constexpr float kLargeScale = 32;
 
+// Not to be taken for a repair of what was lost.
+constexpr char kWeightsOnly[] =
+    "; the scales cannot be had from the weights, so that the label becomes "
+    "that of weights alone: activations are no longer quantized, W4A4 becomes "
+    "W4A16. To have them, convert the original with --input-amax";
+
 class Planner {
  public:
   Planner(const Model& model, const Model* original, Dialect dialect)
@@ -34,13 +42,20 @@ class Planner {
     const auto stored = FindStored(model_);
     if (!stored.ok()) return stored.status();
     SettleDialect(*stored);
+    if (auto s = LookAtLabels(*stored); !s.ok()) return s;
     if (original_ != nullptr) {
       auto originals = Originals::Of(*original_);
       if (!originals.ok()) return originals.status();
       originals_ = *std::move(originals);
+      is_the_original_ = true;
     }
+    const auto amaxes = AreAmaxes(model_, *stored);
+    if (!amaxes.ok()) return amaxes.status();
+    are_amaxes_ = *amaxes;
     for (const StoredWeight& w : stored->weights) {
-      if (IsOfAnother(w, plan_.dialect)) {
+      const bool of_comfy = plan_.dialect == Dialect::kComfy &&
+                            w.layout->dialect != Dialect::kComfy;
+      if (of_comfy || IsOfAnother(w, plan_.dialect)) {
         Guess(w.module, "dialect");
       } else if (plan_.dialect == Dialect::kDeepSeek &&
                  w.layout->format == WeightFormat::kFp8Block &&
@@ -68,7 +83,7 @@ class Planner {
 
   void SettleDialect(const StoredModel& stored) {
     if (plan_.dialect != Dialect::kNone) return;
-    plan_.dialect = ConfiguredDialect(model_.config());
+    plan_.dialect = LikelyDialect(model_, stored);
     if (plan_.dialect != Dialect::kNone || stored.weights.empty()) return;
     plan_.dialect = stored.weights.front().layout->dialect;
   }
@@ -90,11 +105,37 @@ class Planner {
       if (auto s = LookAtReading(&c); !s.ok()) return s;
     }
     if (w.layout->dialect == Dialect::kComfy &&
-        w.part(PartSource::kLabel) == nullptr) {
+        w.part(PartSource::kLabel) == nullptr && !IsNamed(w)) {
       c.mended.add_label = c.changed = true;
       Add("label", w.module, "it gets the comfy_quant that it lacks");
     }
     candidates_.push_back(std::move(c));
+    return absl::OkStatus();
+  }
+
+  // By ComfyUI's text for all layers, unless that goes.
+  bool IsNamed(const StoredWeight& w) const {
+    return !plan_.drops_labels && labels_.Find(w.module) != nullptr;
+  }
+
+  // A text that is wrong gives way to a label for each weight, where all have
+  // one.
+  absl::Status LookAtLabels(const StoredModel& stored) {
+    labels_ = ComfyMetadata::Of(model_);
+    if (labels_.shard.empty()) return absl::OkStatus();
+    for (const StoredWeight& w : stored.weights) {
+      if (w.layout->dialect != Dialect::kComfy) return absl::OkStatus();
+    }
+    const auto findings = Lint(model_, nullptr);
+    if (!findings.ok()) return findings.status();
+    for (const Finding& f : findings->findings) {
+      if (f.rule != "label") continue;
+      plan_.drops_labels = true;
+      Add(f.rule, f.where,
+          fmt::format("{} goes, and each quantized weight has a comfy_quant",
+                      kComfyMetadata));
+      return absl::OkStatus();
+    }
     return absl::OkStatus();
   }
 
@@ -107,22 +148,24 @@ class Planner {
     const Global rule = w.layout->global;
     c->mended.global = number;
     if (!std::isfinite(number) || number <= 0) return LookAtZeros(c);
-    if (IsPlausible(rule, number)) return absl::OkStatus();
-    // The other way round it must make sense, under scales that use their
-    // range as they do where an encoder chose the number.
-    const float inverse = 1.0f / number;
+    if (!are_amaxes_ && IsPlausible(rule, number)) return absl::OkStatus();
+    // Another number must make sense, under scales that use their range as they
+    // do where an encoder chose the number.
+    const float other = are_amaxes_ ? GlobalOf(rule, number) : 1.0f / number;
     const auto scales = ReadNumbers(model_, *w.part(PartSource::kScales));
     if (!scales.ok()) return scales.status();
     const bool used = std::any_of(scales->begin(), scales->end(), [](float x) {
       return x >= kLargeScale && x <= 448;
     });
-    if (!std::isfinite(inverse) || !IsPlausible(rule, inverse) || !used) {
+    if (!std::isfinite(other) || !IsPlausible(rule, other) || !used) {
       return absl::OkStatus();
     }
-    c->mended.global = inverse;
+    c->mended.global = other;
     c->changed = true;
     Add("divisor", w.module,
-        fmt::format("the global scale {} becomes {}", number, inverse));
+        fmt::format("the global scale {}{} becomes {}", number,
+                    are_amaxes_ ? ", which is the largest weight," : "",
+                    other));
     return absl::OkStatus();
   }
 
@@ -147,6 +190,7 @@ class Planner {
     const StoredWeight& w = c->mended.weight;
     const auto found = FindReading(model_, w, originals_, sample_);
     if (!found.ok()) return found.status();
+    is_the_original_ &= found->right.has_value();
     if (!found->right) return absl::OkStatus();
     if (found->right->halves_swapped) {
       c->mended.swap_halves = c->changed = true;
@@ -175,6 +219,12 @@ class Planner {
     c.mended.weight = guess->weight;
     c.mended.order = guess->order;
     c.mended.global = guess->global;
+    if (guess->weight.layout->dialect == Dialect::kComfy &&
+        guess->weight.part(PartSource::kLabel) == nullptr &&
+        !IsNamed(guess->weight)) {
+      c.mended.add_label = true;
+      Add("label", module, "it gets the comfy_quant that it lacks");
+    }
     const bool padded =
         guess->order != ScaleOrder::kLinear && !guess->weight.layout->swizzled;
     Add(!padded                               ? rule
@@ -238,6 +288,10 @@ class Planner {
     const auto findings = Lint(model_, nullptr);
     if (!findings.ok()) return findings.status();
     for (const Finding& f : findings->findings) {
+      if (f.rule == "file-format") {
+        plan_.sets_format = true;
+        Add(f.rule, f.where, "its \"format\" becomes pt");
+      }
       if (f.rule == "index" || f.rule == "stray-file") {
         Add(f.rule, f.where,
             f.rule == "index" ? "the index names all tensors"
@@ -260,6 +314,13 @@ class Planner {
   }
 
   void LookAtConfig(const std::vector<Finding>& findings) {
+    for (const Finding& f : findings) {
+      if (f.kind != kUnquantized) continue;
+      plan_.dialect = Dialect::kNone;
+      plan_.config = plan_.drops_quantization = true;
+      Add(f.rule, f.where, f.text + ": what says so goes");
+      return;
+    }
     if (model_.single_file() || !model_.has_config() ||
         plan_.dialect == Dialect::kComfy || plan_.dialect == Dialect::kNone) {
       return;
@@ -267,7 +328,11 @@ class Planner {
     for (const Finding& f : findings) {
       if (!IsOfQuantization(f)) continue;
       plan_.config = true;
-      Add(f.rule, f.where, f.text);
+      if (f.kind == kTransforms || f.kind == kSparsity) {
+        plan_.dropped.insert(f.kind);
+      }
+      Add(f.rule, f.where,
+          f.rule == "no-input-scale" ? f.text + kWeightsOnly : f.text);
     }
     if (!plan_.config && ConfiguredDialect(model_.config()) != plan_.dialect) {
       plan_.config = true;
@@ -284,11 +349,16 @@ class Planner {
             return c.mended.weight.part(PartSource::kInputScale) != nullptr;
           });
     }
+    // Whether weights are turned is not seen in them, but in the original.
+    if (f.rule == "config-mismatch" && f.kind == kTransforms) {
+      return is_the_original_;
+    }
     // Names of parts are mended with their weights.
     if (f.rule == "config-mismatch") return f.kind != "names";
     const Json& config = model_.config();
     const bool of_model =
         f.kind == "model_type" || f.kind == "architectures" ||
+        f.kind == kNotANumber ||
         (f.kind != "quantization_config" && config.contains(f.kind));
     return (f.rule == "config" || f.rule == "config-type" ||
             f.rule == "bad-pattern" || f.rule == "ignore-list") &&
@@ -300,7 +370,10 @@ class Planner {
   const RowSample sample_;
   Originals originals_;
   RepairPlan plan_;
+  ComfyMetadata labels_;
   std::vector<Candidate> candidates_;
+  bool is_the_original_ = false;  // all that was held against it
+  bool are_amaxes_ = false;       // the global scales
 };
 
 }  // namespace

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
+#include "client/checkpoint/check/comfy_metadata.h"
 #include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/convert/content_hash.h"
 #include "client/checkpoint/convert/output_directory.h"
@@ -50,6 +52,10 @@ class Layout {
     for (const ModelShard& shard : model_.shards()) {
       plan_.shards.push_back({shard.name, {}, shard.file.metadata()});
       plan_.shards.back().metadata.emplace("format", "pt");
+      if (repair_.sets_format) plan_.shards.back().metadata["format"] = "pt";
+      if (repair_.drops_labels) {
+        plan_.shards.back().metadata.erase(kComfyMetadata);
+      }
     }
     for (const ModelTensor& t : model_.tensors()) Place(t, *architecture);
     Arrange(&plan_);
@@ -102,10 +108,12 @@ class Layout {
 };
 
 // What the old configuration says and the new one does not know of: caches,
-// for example.
-void KeepWhatIsKnown(const Json& old, Json* fresh) {
+// for example, and how weights were turned.
+void KeepWhatIsKnown(const RepairPlan& repair, const Json& old, Json* fresh) {
   if (!old.is_object() || !fresh->is_object()) return;
   for (const auto& [key, value] : old.items()) {
+    if (repair.dropped.count(key) > 0) continue;
+    if (key == kTransforms && value.is_object()) (*fresh)[key] = value;
     // How scales are stored is seen in them.
     if (key == "ignore" || key == "modules_to_not_convert" ||
         key == "scale_fmt") {
@@ -144,16 +152,15 @@ absl::StatusOr<std::vector<TextFile>> FilesOf(const Model& model,
       file.text = *old;
       continue;
     }
-    Json fresh = Json::parse(file.text);
+    Json fresh = ParsePythonJson(file.text);
     SettleType(model, &fresh);
-    const Json before = Json::parse(*old, nullptr, /*allow_exceptions=*/false);
+    const auto before = ReadConfig(model.path() + "/" + file.name);
     const char* place =
         file.name == own ? "quantization" : "quantization_config";
-    if (before.is_object() && before.contains(place)) {
-      KeepWhatIsKnown(before[place], &fresh[place]);
+    if (before.ok() && before->contains(place) && !repair.drops_quantization) {
+      KeepWhatIsKnown(repair, (*before)[place], &fresh[place]);
     }
-    file.text =
-        fresh.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    file.text = PythonJsonText(fresh, 2) + "\n";
   }
   return files;
 }
@@ -180,10 +187,10 @@ std::string FingerprintOf(const RepairPlan& plan) {
 
 }  // namespace
 
-std::vector<Repaired> Mended(const RepairPlan& plan,
+std::vector<Repaired> Mended(const std::vector<Repaired>& repairs,
                              const std::vector<Finding>& left) {
   std::vector<Repaired> mended;
-  for (const Repaired& r : plan.repairs) {
+  for (const Repaired& r : repairs) {
     const bool again =
         std::any_of(left.begin(), left.end(), [&](const Finding& f) {
           return f.rule == r.rule && (f.where == r.where || f.text == r.text);
@@ -220,6 +227,15 @@ absl::StatusOr<std::vector<FittedWeight>> Repair(const Model& model,
   const auto files = FilesOf(model, repair, *plan);
   if (!files.ok()) return files.status();
   if (auto s = (*directory)->Finish(*files); !s.ok()) return s;
+  if (repair.drops_quantization) {
+    std::error_code error;
+    std::filesystem::remove(fmt::format("{}/{}", out, kModelOptConfig), error);
+    if (error) {
+      return absl::ErrnoToStatus(
+          error.value(),
+          fmt::format("cannot remove {} from {}", kModelOptConfig, out));
+    }
+  }
   return fitted;
 }
 

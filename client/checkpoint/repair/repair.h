@@ -4,6 +4,7 @@
 #define QUANTD_CLIENT_CHECKPOINT_REPAIR_REPAIR_H_
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,12 @@ struct RepairPlan {
   Dialect dialect = Dialect::kNone;
   std::vector<MendedWeight> weights;  // those that change
   bool config = false;                // so does the configuration
-  std::string prefix;                 // that all names lose: "_orig_mod."
+  bool sets_format = false;           // of all files
+  bool drops_labels = false;          // ComfyUI's text for all layers
+  // Members of quantization_config that describe what weights do not have.
+  std::set<std::string> dropped;
+  bool drops_quantization = false;  // all of it: none is quantized
+  std::string prefix;               // that all names lose: "_orig_mod."
   std::vector<Repaired> repairs;
 };
 
@@ -37,7 +43,7 @@ absl::StatusOr<RepairPlan> PlanRepair(const Model& model, const Model* original,
                                       Dialect dialect);
 
 // Those of them that a lint of the result does not find again.
-std::vector<Repaired> Mended(const RepairPlan& plan,
+std::vector<Repaired> Mended(const std::vector<Repaired>& repairs,
                              const std::vector<Finding>& left);
 
 // What fitting the scales of a weight cost.

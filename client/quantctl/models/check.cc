@@ -1,5 +1,5 @@
-// `quantctl inspect`, `lint`, `compare` and `verify`: models looked at, all but
-// the last without a server.
+// `quantctl inspect`, `compare` and `verify`: models looked at, all but the
+// last without a server.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -8,7 +8,6 @@
 #include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/check/verify.h"
 #include "client/checkpoint/inventory.h"
-#include "client/checkpoint/lint/lint.h"
 #include "client/checkpoint/made_with.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/stored.h"
@@ -124,103 +123,6 @@ int RunInspect(const Options& options, const CheckOptions& check) {
   }
   for (const std::string& note : model->notes()) fmt::print("note: {}\n", note);
   return kOk;
-}
-
-namespace {
-
-// What was looked at, for the last line.
-std::string LookedAt(const checkpoint::Linted& linted, bool has_original) {
-  std::string text = fmt::format("{} quantized weights", linted.weights);
-  if (has_original) {
-    text += fmt::format(
-        ", {} of them and {} other tensors compared with the "
-        "original",
-        linted.compared, linted.compared_others);
-  }
-  if (linted.not_nearest > 0) {
-    text += fmt::format(
-        ", {} of the weights rounded otherwise than to the nearest, as GPTQ "
-        "does, and looked at less closely",
-        linted.not_nearest);
-  }
-  if (linted.share < 1) {
-    text += fmt::format(", about {:.2g} % of their rows",
-                        std::max(0.01, 100 * linted.share));
-  }
-  return text;
-}
-
-int TellLint(const Options& options, const CheckOptions& check,
-             const checkpoint::Linted& linted) {
-  const bool has_original = !check.original.empty();
-  const int code = linted.findings.empty() ? kOk : kFindings;
-  Json json = {{"command", "lint"},
-               {"model", check.model},
-               {"weights", linted.weights},
-               {"rows_looked_at", linted.share}};
-  if (has_original) {
-    json["original"] = check.original;
-    json["compared"] = {{"weights", linted.compared},
-                        {"others", linted.compared_others},
-                        {"not_to_nearest", linted.not_nearest}};
-  }
-  json["findings"] = Json::array();
-  for (const auto& f : linted.findings) {
-    std::string_view what;
-    std::string_view thread;
-    for (const auto& rule : checkpoint::LintRules()) {
-      if (rule.id != f.rule) continue;
-      what = rule.what;
-      thread = rule.thread;
-    }
-    if (options.json) {
-      json["findings"].push_back({{"rule", f.rule},
-                                  {"what", what},
-                                  {"thread", thread},
-                                  {"where", f.where},
-                                  {"text", f.text},
-                                  {"count", f.count}});
-      continue;
-    }
-    fmt::print("{}: {}: {}{}\n  {} ({})\n", f.rule, f.where, f.text,
-               f.count > 1 ? fmt::format(", and {} more", f.count - 1) : "",
-               what, thread);
-  }
-  if (options.json) {
-    json["exit_code"] = code;
-    Put(json);
-    return code;
-  }
-  const std::string looked = LookedAt(linted, has_original);
-  if (linted.findings.empty()) {
-    fmt::print("{}: nothing found in {}{}\n", check.model, looked,
-               has_original ? "" : "; --original MODEL finds more");
-  } else {
-    fmt::print("{}: {} finding{} in {}\n", check.model, linted.findings.size(),
-               linted.findings.size() == 1 ? "" : "s", looked);
-    fmt::print("next: quantctl repair {0} {0}-repaired{1}\n", check.model,
-               has_original ? fmt::format(" --original {}", check.original)
-                            : "; with --original MODEL it mends more");
-  }
-  return code;
-}
-
-}  // namespace
-
-int RunLint(const Options& options, const CheckOptions& check) {
-  const auto model = Model::Open(check.model);
-  if (!model.ok()) {
-    const auto unopened = checkpoint::LintUnopened(check.model, model.status());
-    return unopened ? TellLint(options, check, *unopened)
-                    : Fail(options, kBadInput, model.status());
-  }
-  absl::StatusOr<Model> original = Model();
-  if (!check.original.empty()) original = Model::Open(check.original);
-  if (!original.ok()) return Fail(options, kBadInput, original.status());
-  const auto linted =
-      Lint(*model, check.original.empty() ? nullptr : &*original);
-  if (!linted.ok()) return Fail(options, kBadInput, linted.status());
-  return TellLint(options, check, *linted);
 }
 
 int RunVerify(const Options& options, const CheckOptions& check) {

@@ -162,6 +162,14 @@ std::string NextStep(const Model& model, const ConversionPlan& plan,
         "convert the model's directory, or write one",
         out);
   }
+  const bool told = plan.dialect == Dialect::kComfy ||
+                    plan.dialect == Dialect::kNone || model.has_config();
+  if (!told) {
+    return fmt::format(
+        "get the config.json of the model, put it into {} and convert again: "
+        "without one no engine knows what {} is, or that it is quantized",
+        model.path(), out);
+  }
   switch (plan.dialect) {
     case Dialect::kCompressedTensors:
       return fmt::format(

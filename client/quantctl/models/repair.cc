@@ -1,12 +1,11 @@
 // `quantctl repair`.
-#include "client/checkpoint/repair/repair.h"
-
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "client/checkpoint/convert/output_directory.h"
 #include "client/checkpoint/lint/lint.h"
+#include "client/checkpoint/repair/passes.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/models/plan_text.h"
 #include "fmt/format.h"
@@ -55,15 +54,15 @@ int RunRepair(const Options& options, const CheckOptions& check) {
   const Model* truth = has_original ? &*original : nullptr;
   const auto plan = PlanRepair(*model, truth, check.dialect);
   if (!plan.ok()) return Fail(options, kBadInput, plan.status());
-  const bool nothing = plan->repairs.empty();
-  std::vector<FittedWeight> fitted;
+  bool nothing = plan->repairs.empty();
+  checkpoint::RepairOutcome outcome;
   if (!nothing) {
     if (const auto s = CheckOutput(*model, check.other); !s.ok()) {
       return Fail(options, kCannotWrite, s);
     }
-    auto made = Repair(*model, *plan, check.other);
+    auto made = RepairInPasses(*model, truth, *plan, check.other);
     if (!made.ok()) return Fail(options, kCannotWrite, made.status());
-    fitted = *std::move(made);
+    outcome = *std::move(made);
   }
   // What is written is looked at, not what was meant.
   const auto mended = Model::Open(nothing ? check.model : check.other);
@@ -71,7 +70,14 @@ int RunRepair(const Options& options, const CheckOptions& check) {
   const auto left = Lint(*mended, truth);
   if (!left.ok()) return Fail(options, kBadInput, left.status());
   const int code = left->findings.empty() ? kOk : kFindings;
-  const std::vector<Repaired> repairs = Mended(*plan, left->findings);
+  const std::vector<Repaired> repairs = Mended(outcome.repairs, left->findings);
+  // What was tried in vain makes no other model.
+  if (!nothing && repairs.empty()) {
+    if (const auto s = checkpoint::RemoveOutput(check.other); !s.ok()) {
+      return Fail(options, kCannotWrite, s);
+    }
+    nothing = true;
+  }
   if (options.json) {
     Json json = {{"command", "repair"},
                  {"model", check.model},
@@ -82,7 +88,7 @@ int RunRepair(const Options& options, const CheckOptions& check) {
           {{"rule", r.rule}, {"where", r.where}, {"text", r.text}});
     }
     json["fitted"] = Json::array();
-    for (const FittedWeight& w : fitted) {
+    for (const FittedWeight& w : outcome.fitted) {
       const double db = w.loss.sqnr_db();
       json["fitted"].push_back(
           {{"module", w.module},
@@ -107,11 +113,9 @@ int RunRepair(const Options& options, const CheckOptions& check) {
                check.other);
   } else {
     PrintRepairs(repairs, options.verbose);
-    if (repairs.empty()) {
-      fmt::print("nothing could be mended: {} has the faults of {}\n",
-                 check.other, check.model);
+    for (const FittedWeight& w : outcome.fitted) {
+      fmt::print("{}\n", LossText(w));
     }
-    for (const FittedWeight& w : fitted) fmt::print("{}\n", LossText(w));
     fmt::print("wrote {}\n", check.other);
   }
   for (const auto& f : left->findings) {

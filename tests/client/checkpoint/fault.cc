@@ -174,4 +174,33 @@ Plant Expert(int expert, std::vector<int64_t> shape) {
   };
 }
 
+namespace {
+
+void Rewrite(const std::string& directory,
+             const safetensors::Metadata& metadata, std::string_view without) {
+  const auto model = Model::Open(directory);
+  ASSERT_THAT(model, IsOk());
+  std::vector<WrittenTensor> tensors;
+  for (const ModelTensor& t : model->tensors()) {
+    if (t.name().ends_with(without)) continue;
+    std::vector<std::byte> bytes(t.stored.size);
+    ASSERT_THAT(model->Read(t, 0, absl::MakeSpan(bytes)), IsOk());
+    tensors.push_back({t.name(), t.stored.dtype, t.stored.shape, bytes});
+  }
+  const std::string path = directory + "/model.safetensors";
+  std::filesystem::remove(path);
+  WriteSafetensors(path, tensors, metadata);
+}
+
+}  // namespace
+
+void PutMetadata(const std::string& directory,
+                 const safetensors::Metadata& metadata) {
+  Rewrite(directory, metadata, "nothing");
+}
+void PutComfyMetadata(const std::string& directory, const std::string& text) {
+  Rewrite(directory, {{"format", "pt"}, {"_quantization_metadata", text}},
+          ".comfy_quant");
+}
+
 }  // namespace quantd::checkpoint

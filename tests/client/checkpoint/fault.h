@@ -60,6 +60,11 @@ Plant Own(Edit edit);
 Plant Model_(Edit edit);
 Plant Plain(const std::string& module);
 Plant Expert(int expert, std::vector<int64_t> shape);
+// That of a model's file.
+void PutMetadata(const std::string& directory,
+                 const safetensors::Metadata& metadata);
+// ComfyUI's text about all layers in place of the labels of each.
+void PutComfyMetadata(const std::string& directory, const std::string& text);
 
 }  // namespace quantd::checkpoint
 

@@ -74,7 +74,12 @@ TEST_F(ModelTools, RepairTellsTheLossAndLintIsClean) {
                 &third, sizeof(third));
     WriteFile(shard, bytes);
   }
-  EXPECT_EQ(Run({"lint", At("made")}).code, 8);
+  const Outcome faulty = Run({"lint", At("made")});
+  EXPECT_EQ(faulty.code, 8);
+  EXPECT_THAT(faulty.out,
+              HasSubstr("next: fused-scales: with --original MODEL more is "
+                        "mended: quantctl repair " +
+                        At("made") + " " + At("made-repaired") + "\n"));
   const Outcome mended = Run({"repair", At("made"), Fresh("mended")});
   EXPECT_EQ(mended.code, 0) << mended.err;
   EXPECT_THAT(mended.out, HasSubstr("fused-scales: model.layers.0.self_attn"));
@@ -106,13 +111,63 @@ TEST_F(ModelTools, LintTellsWhatItComparedAndWhatItCannotOpen) {
   EXPECT_EQ(other.code, 8);
   EXPECT_THAT(other.out, HasSubstr("no-counterpart: model.layers.0"));
   EXPECT_THAT(other.out, HasSubstr("0 of them and 0 other tensors compared"));
+  EXPECT_THAT(other.out, HasSubstr("next: no-counterpart: get the files again "
+                                   "from where they came"));
   // A damaged file is a finding, and none at all is an error.
   WriteFile(At("made/config.json"), "[]");
   const Outcome damaged = Run({"lint", At("made")});
   EXPECT_EQ(damaged.code, 8);
   EXPECT_THAT(damaged.out, HasSubstr("unreadable: "));
   EXPECT_THAT(damaged.out, HasSubstr("a JSON object was expected, got array"));
+  EXPECT_THAT(damaged.out, HasSubstr("next: unreadable: get the files again"));
   EXPECT_EQ(Run({"lint", At("nowhere")}).code, 3);
+}
+
+// ModelOpt has no FP8 of weights alone, so that no label would be right.
+TEST_F(ModelTools, WhatCannotBeMendedIsNotWritten) {
+  WriteLlama(Fresh("m"));
+  const auto convert = [&](double largest_input) {
+    ModelJson amax;
+    for (const auto& shard : LlamaShards()) {
+      for (const WrittenTensor& t : shard) {
+        if (!t.name.ends_with("_proj.weight")) continue;
+        amax[t.name.substr(0, t.name.rfind('.'))] = largest_input;
+      }
+    }
+    WriteFile(At("amax.json"), amax.dump());
+    return RunServed({"convert", At("m"), Fresh("made"), "--dialect",
+                      "modelopt", "--format", "fp8", "--input-amax",
+                      At("amax.json")})
+        .code;
+  };
+  ASSERT_EQ(convert(4e7), 0);
+  EXPECT_THAT(
+      Run({"lint", At("made"), "--original", At("m")}).out,
+      HasSubstr("quantctl convert " + At("m") + " " + At("made-converted") +
+                " --dialect modelopt --format fp8 --input-amax FILE"));
+  ASSERT_EQ(convert(4), 0);
+  {
+    const auto model = checkpoint::Model::Open(At("made"));
+    ASSERT_THAT(model, IsOk());
+    std::vector<WrittenTensor> tensors;
+    for (const auto& t : model->tensors()) {
+      if (t.name().ends_with(".input_scale")) continue;
+      std::vector<std::byte> bytes(t.stored.size);
+      ASSERT_THAT(model->Read(t, 0, absl::MakeSpan(bytes)), IsOk());
+      tensors.push_back({t.name(), t.stored.dtype, t.stored.shape, bytes});
+    }
+    for (const auto& shard : model->shards()) {
+      std::filesystem::remove(At("made/" + shard.name));
+    }
+    std::filesystem::remove(At("made/model.safetensors.index.json"));
+    WriteSafetensors(At("made/model.safetensors"), tensors, {{"format", "pt"}});
+  }
+  const Outcome run = Run({"repair", At("made"), Fresh("mended")});
+  EXPECT_EQ(run.code, 8);
+  EXPECT_THAT(run.out, HasSubstr("nothing that can be mended, and " +
+                                 At("mended") + " is not written"));
+  EXPECT_THAT(run.out, HasSubstr("left: no-input-scale"));
+  EXPECT_FALSE(std::filesystem::exists(At("mended")));
 }
 
 TEST_F(ModelTools, AutoChoosesTheCheapestThatMeetsTheTarget) {

@@ -75,7 +75,8 @@ std::vector<Fault> ConfigFaults() {
       {"config-mismatch", ct, Config([](ModelJson& q) {
          q["transform_config"] = {{"config_groups", {{"R1", {1}}}}};
        }),
-       "\"transform_config\" has R1"},
+       "\"transform_config\" has R1, and no tensor is of it: needed where the "
+       "weights are turned"},
       {"config-mismatch", ct,
        Config([](ModelJson& q) { q["quantization_status"] = "frozen"; }),
        "is \"frozen\""},
@@ -106,6 +107,16 @@ std::vector<Fault> ConfigFaults() {
          for (const std::string& module : {kQ, kK, kV}) Plain(module)(p);
        },
        "quantized the weights, and none is"},
+      {"config-mismatch", ct,
+       [](Planted& p) {
+         for (const std::string& module : {kQ, kK, kV}) Plain(module)(p);
+         p.config.erase("quantization_config");
+       },
+       "it says that the weights are NVFP4, and none is quantized", false,
+       [](const std::string& at) {
+         WriteFile(at + "/hf_quant_config.json",
+                   R"({"quantization": {"quant_algo": "NVFP4"}})");
+       }},
       {"config-mismatch", Base::kDeepSeek, Config([](ModelJson& q) {
          q["weight_block_size"] = {64, 64};
        }),
@@ -130,6 +141,11 @@ std::vector<Fault> ConfigFaults() {
          q["modules_to_not_convert"].push_back("self_attn.q_proj");
        }),
        "quantized, and on the list"},
+      {"ignore-list", Base::kDeepSeek, Config([](ModelJson& q) {
+         q["modules_to_not_convert"].push_back("attn.q");
+       }),
+       "quantized, and \"attn.q\" of the list of those that are not is a part "
+       "of its name"},
       {"ignore-list", ct,
        Put("model.layers.0.self_attn.o_proj.weight", {64, 32}),
        "not on the list"},

@@ -1,5 +1,6 @@
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "tests/client/checkpoint/fault.h"
 
@@ -11,6 +12,22 @@ void Label(Planted* p, const std::string& text) {
   t.shape = {static_cast<int64_t>(text.size())};
   t.bytes.resize(text.size());
   std::memcpy(t.bytes.data(), text.data(), text.size());
+}
+
+// Of ComfyUI's text: the formats of modules.
+Fault SaidFault(const std::vector<std::pair<std::string, const char*>>& layers,
+                const char* says) {
+  ModelJson text = {{"format_version", "1.0"}, {"layers", ModelJson::object()}};
+  for (const auto& [module, format] : layers) {
+    text["layers"][module] = {{"format", format}};
+  }
+  const std::string said = text.dump();
+  return {"label",
+          Base::kComfy,
+          [](Planted&) {},
+          says,
+          false,
+          [said](const std::string& at) { PutComfyMetadata(at, said); }};
 }
 
 }  // namespace
@@ -53,6 +70,12 @@ std::vector<Fault> LayoutFaults() {
       {"unclear-layout", mo,
        [](Planted& p) { p.part(kQ + ".weight_scale").dtype = "U8"; },
        "fit no dialect"},
+      {"unknown-part", ct,
+       [](Planted& p) {
+         const std::string name = kQ + ".weight_scale_2";
+         p.tensors[name] = {name, "F32", {}, FloatBytes({1e-4f})};
+       },
+       "weight_scale_2 is beside its codes"},
       {"unknown-part", mo, Put(kQ + ".pre_quant_scale", {64}),
        "pre_quant_scale is beside its codes"},
       {"unknown-part", ct, Put(kQ + ".weight_zero_point", {32, 4}),
@@ -62,6 +85,17 @@ std::vector<Fault> LayoutFaults() {
        Put("model.layers.0.mlp.up_proj.weight_quantizer._amax", {1}),
        "it is of ModelOpt's calibration"},
       {"label", Base::kComfy, Erase(kQ + ".comfy_quant"), "no comfy_quant"},
+      // By scales that only ComfyUI's files have as they are.
+      {"label", Base::kComfy,
+       [](Planted& p) {
+         for (const std::string& module : {kQ, kK, kV}) {
+           p.tensors.erase(module + ".comfy_quant");
+         }
+       },
+       "no comfy_quant", false,
+       [](const std::string& at) {
+         std::filesystem::remove(at + "/config.json");
+       }},
       {"label", Base::kComfy, [](Planted& p) { Label(&p, "{\"format\": "); },
        "is no JSON"},
       {"label", Base::kComfy, [](Planted& p) { Label(&p, "[1]"); },
@@ -69,6 +103,27 @@ std::vector<Fault> LayoutFaults() {
       {"label", Base::kComfy,
        [](Planted& p) { Label(&p, R"({"format": "float8_e4m3fn"})"); },
        "says float8_e4m3fn, and it is nvfp4"},
+      SaidFault({{kQ, "nvfp4"}, {kK, "nvfp4"}},
+                "v_proj: it has no comfy_quant, and _quantization_metadata "
+                "does not name it"),
+      SaidFault({{kQ, "nvfp4"}, {kK, "float8_e4m3fn"}, {kV, "nvfp4"}},
+                "says float8_e4m3fn, and it is nvfp4"),
+      SaidFault({{kQ, "nvfp4"}, {kK, "nvfp4"}, {kV, "nvfp4"}, {"x", "nvfp4"}},
+                "names it, and there is no such weight"),
+      SaidFault(
+          {{kQ, "nvfp4"}, {kK, "nvfp4"}, {kV, "nvfp4"}, {"lm_head", "nvfp4"}},
+          "names it, and it is not quantized"),
+      {"label", Base::kComfy, [](Planted&) {},
+       "its _quantization_metadata is no JSON", false,
+       [](const std::string& at) { PutComfyMetadata(at, "{\"layers\":"); }},
+      {"label", Base::kComfy, [](Planted&) {},
+       "its _quantization_metadata has no object \"layers\": [1]", false,
+       [](const std::string& at) { PutComfyMetadata(at, "[1]"); }},
+      {"label", Base::kComfy, [](Planted&) {},
+       "objects and lists within each other", false,
+       [](const std::string& at) {
+         PutComfyMetadata(at, std::string(100000, '['));
+       }},
       {"stacked-experts", ct,
        Put("model.layers.0.mlp.experts.gate_up_proj", {4, 32, 128}),
        "4 experts are BF16"},
@@ -101,6 +156,19 @@ std::vector<Fault> FileFaults() {
                                  at + "/model.safetensors.partial");
          WriteFile(at + "/.quantd-journal", "");
        }},
+      {"config", ct, none,
+       "begins with a byte order mark, on which transformers raises", false,
+       [](const std::string& at) {
+         const std::string path = at + "/config.json";
+         WriteFile(path, "\xEF\xBB\xBF" + ReadFile(path));
+       }},
+      {"config-type", ct, none,
+       "\"rope_scaling.factor\" is NaN, and a number was expected", false,
+       [](const std::string& at) {
+         const std::string path = at + "/config.json";
+         WriteFile(path, R"({"rope_scaling": {"factor": NaN},)" +
+                             ReadFile(path).substr(1));
+       }},
       {"config", ct, none, "missing: nothing says what model it is", false,
        [](const std::string& at) {
          std::filesystem::remove(at + "/config.json");
@@ -112,6 +180,14 @@ std::vector<Fault> FileFaults() {
        [](const std::string& at) {
          WriteSafetensors(at + "/consolidated.safetensors",
                           {Bf16("lm_head.weight", {16, 64})});
+       }},
+      {"file-format", ct, none, "has the \"format\" \"np\", and pt, tf", false,
+       [](const std::string& at) {
+         PutMetadata(at, {{"format", "np"}});
+       }},
+      {"file-format", ct, none, "its metadata has no \"format\"", false,
+       [](const std::string& at) {
+         PutMetadata(at, {{"made", "by hand"}});
        }},
       {"stored-twice", ct, Put(kQ + ".weight", {32, 64}),
        "in two dialects at once"},

@@ -7,6 +7,7 @@
 #include "client/checkpoint/lint/finding.h"
 #include "tests/client/checkpoint/fault.h"
 #include "tests/client/checkpoint/planted.h"
+#include "tests/client/checkpoint/stacked_writer.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -50,41 +51,13 @@ TEST_F(LintTest, TellsHowMuchWasComparedWithTheOriginal) {
   EXPECT_EQ(linted->share, 1);
 }
 
-// MXFP4 as gpt-oss stacks it, of experts that the original stacks as K x N.
 TEST_F(LintTest, StackedExpertsAreComparedOneByOne) {
-  constexpr int64_t kCount = 3;
-  constexpr int64_t kSide = 64;
-  const std::string name = "model.layers.0.mlp.experts.down_proj";
-  std::vector<std::byte> blocks(kCount * kSide * kSide / 2);
-  std::vector<std::byte> scales(kCount * kSide * kSide / 32, std::byte{121});
-  std::mt19937 random(5);
-  for (std::byte& b : blocks) b = static_cast<std::byte>(random());
-  std::vector<float> values(kCount * kSide * kSide);
-  for (int64_t i = 0; i < kCount * kSide * kSide; ++i) {
-    const auto pair = static_cast<uint8_t>(blocks[i / 2]);
-    const auto code = static_cast<uint8_t>(i % 2 == 0 ? pair & 0xF : pair >> 4);
-    const int64_t expert = i / (kSide * kSide);
-    const int64_t row = i / kSide % kSide;
-    const int64_t col = i % kSide;
-    values[(expert * kSide + col) * kSide + row] = oracle::E2m1Value(code) / 64;
-  }
-  const auto bf16 = oracle::FromValues(oracle::Element::kBF16, values);
-  const std::vector<std::byte> no_bias(kCount * kSide * 2);
-  std::vector<std::byte> plain(bf16.size());
-  std::memcpy(plain.data(), bf16.data(), bf16.size());
-  ModelJson config = {{"model_type", "gpt_oss"},
-                      {"hidden_size", kSide},
-                      {"num_local_experts", kCount}};
-  WriteModel(At("o"), config,
-             {{{name, "BF16", {kCount, kSide, kSide}, plain},
-               {name + "_bias", "BF16", {kCount, kSide}, no_bias}}});
-  config["quantization_config"] = {{"quant_method", "mxfp4"},
-                                   {"modules_to_not_convert", {"lm_head"}}};
+  MadeStack stack;
+  const std::string name = MadeStack::kName;
+  std::vector<std::byte>& blocks = stack.blocks;
+  stack.WriteOriginal(At("o"));
   const auto write = [&] {
-    WriteModel(At("q"), config,
-               {{{name + "_blocks", "U8", {kCount, kSide, 2, 16}, blocks},
-                 {name + "_scales", "U8", {kCount, kSide, 2}, scales},
-                 {name + "_bias", "BF16", {kCount, kSide}, no_bias}}});
+    stack.Write(At("q"));
     return *Model::Open(At("q"));
   };
   const Model original = *Model::Open(At("o"));
@@ -197,6 +170,74 @@ TEST_F(LintTest, ListsAreReadAsEnginesReadThem) {
   EXPECT_TRUE(modules.Names("lm_head"));
   const Json text = "lm_head";
   EXPECT_TRUE(ModuleList(&text, Rule::kGlobs).empty());
+}
+
+// As Python writes them, and transformers reads them.
+TEST_F(LintTest, InfinitiesOfAConfigurationAreNoFault) {
+  WritePlanted(At("q"), Clean(Nvfp4Names::kCompressedTensors));
+  const std::string path = At("q/config.json");
+  WriteFile(path,
+            R"({"time_step_limit": [0.0, Infinity], "least": -Infinity,)" +
+                ReadFile(path).substr(1));
+  const auto model = Model::Open(At("q"));
+  ASSERT_THAT(model, IsOk());
+  EXPECT_EQ(model->config()["time_step_limit"][1], INFINITY);
+  const auto linted = Lint(*model);
+  ASSERT_THAT(linted, IsOk());
+  EXPECT_THAT(linted->findings, IsEmpty());
+}
+
+TEST_F(LintTest, ComfysTextForAllLayersStandsForLabels) {
+  WritePlanted(At("q"), CleanOf(Base::kComfy));
+  ModelJson text = {{"layers", ModelJson::object()}};
+  for (const std::string& module : {kQ, kK, kV}) {
+    text["layers"][module] = {{"format", "nvfp4"}};
+  }
+  PutComfyMetadata(At("q"), text.dump());
+  const auto linted = Lint(*Model::Open(At("q")));
+  ASSERT_THAT(linted, IsOk());
+  for (const Finding& f : linted->findings) {
+    ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
+  }
+  EXPECT_EQ(linted->weights, 3u);
+}
+
+// Of a file alone, with FP8 beside NVFP4.
+TEST_F(LintTest, WhatComfyLabelsNeedsNoConfiguration) {
+  Planted p = CleanOf(Base::kComfy);
+  const std::string fp8 = kV + ".weight";
+  p.tensors = CleanOf(Base::kFp8).tensors;
+  for (const auto& [name, t] : CleanOf(Base::kComfy).tensors) {
+    if (!name.starts_with(kV)) p.tensors[name] = t;
+  }
+  const std::string label = R"({"format": "float8_e4m3fn"})";
+  std::vector<std::byte> bytes(label.size());
+  std::memcpy(bytes.data(), label.data(), label.size());
+  p.tensors[kV + ".comfy_quant"] = {
+      kV + ".comfy_quant", "U8", {static_cast<int64_t>(label.size())}, bytes};
+  WritePlanted(At("q"), p);
+  std::filesystem::remove(At("q/config.json"));
+  const auto linted = Lint(*Model::Open(At("q")));
+  ASSERT_THAT(linted, IsOk());
+  for (const Finding& f : linted->findings) {
+    ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
+  }
+  EXPECT_EQ(linted->weights, 3u);
+}
+
+TEST_F(LintTest, AHeadThatWasQuantizedMayBeTheEmbeddings) {
+  Planted p = Clean(Nvfp4Names::kCompressedTensors);
+  p.config["tie_word_embeddings"] = true;
+  p.tensors.erase("lm_head.weight");
+  const MadeNvfp4 made = MakeNvfp4("lm_head", 16, 64, p.names);
+  for (const WrittenTensor& t : made.parts) p.tensors[t.name] = t;
+  p.part("model.embed_tokens.weight").bytes = made.plain.bytes;
+  p.config["quantization_config"]["ignore"] = ModelJson::array();
+  const auto linted = Lint(WritePlanted(At("q"), p));
+  ASSERT_THAT(linted, IsOk());
+  for (const Finding& f : linted->findings) {
+    ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
+  }
 }
 
 // What the original has, too, is no fault of who quantized it.

@@ -17,7 +17,14 @@ std::vector<Fault> ScaleFaults() {
        [](Planted& p) {
          p.part(kQ + ".weight_scale").bytes[7] = std::byte{0xFF};
        },
-       "holds NaN"},
+       "holds NaN in 1 of 128 places"},
+      {"bad-scale", mo,
+       [](Planted& p) {
+         for (size_t i = 5; i < 8; ++i) {
+           p.part(kQ + ".weight_scale").bytes[i] = std::byte{0xB8};
+         }
+       },
+       "holds -1 in 3 of 128 places"},
       {"bad-scale", mo, Fill(kQ + ".weight_scale", 0), "nothing but zeros"},
       {"bad-scale", Base::kDeepSeek,
        [](Planted& p) {
@@ -87,6 +94,23 @@ std::vector<Fault> ScaleFaults() {
          t.bytes = FloatBytes({0.001f, 0.001f});
        },
        "holds 2 numbers, and engines take one"},
+      // 2688 over none of them is what a bf16 could be.
+      {"input-scale", ct,
+       [](Planted& p) {
+         float amax = 4.5f;
+         for (const char* leaf : {"self_attn.q_proj", "mlp.gate_proj",
+                                  "mlp.up_proj", "mlp.x_proj", "mlp.y_proj"}) {
+           const std::string module = fmt::format("model.layers.0.{}", leaf);
+           for (const WrittenTensor& t :
+                MakeNvfp4(module, 32, 64, p.names).parts) {
+             p.tensors[t.name] = t;
+           }
+           const std::string name = module + ".input_global_scale";
+           p.tensors[name] = {name, "F32", {1}, FloatBytes({amax})};
+           amax += 0.625f;
+         }
+       },
+       "they seem to be the largest inputs themselves"},
       {"fused-input-scales", mo, Inputs({0.001f, 0.004f, 0.001f}),
        "for the same inputs"},
       {"cache-scale", ct, Cache({}), "no scales of the cache"},
@@ -103,6 +127,19 @@ std::vector<Fault> ScaleFaults() {
        "it holds NaN"},
       {"cache-scale", ct, Cache({{"k_scale", 15000}, {"v_scale", 0.1f}}),
        "which no keys or values have"},
+      {"cache-scale", ct, Cache({{"k_scale", 1 / 0.03f}, {"v_scale", 0.05f}}),
+       "k_scale: half of all scales of keys are 33.33 or more, which would "
+       "mean keys as large as 1.49e+04: they may be the reciprocals"},
+      {"cache-scale", ct, Cache({{"k_scale", 0.1f}, {"v_scale", 1 / 0.2f}}),
+       "v_scale: half of all scales of values are 5 or more"},
+      {"cache-scale", ct,
+       [](Planted& p) {
+         Cache({{"k_scale", 0.1f}, {"v_scale", 0.1f}})(p);
+         WrittenTensor& t = p.part(std::string(kAttention) + "k_scale");
+         t.shape = {2};
+         t.bytes = FloatBytes({0.1f, 0.1f});
+       },
+       "k_scale: it holds 2 numbers, and engines take one"},
   };
 }
 

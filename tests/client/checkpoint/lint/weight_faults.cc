@@ -98,6 +98,16 @@ std::vector<Fault> WeightFaults() {
       {"tied-head", ct,
        Model_([](ModelJson& c) { c["tie_word_embeddings"] = true; }),
        "another matrix"},
+      {"tied-head", ct,
+       [](Planted& p) {
+         p.config["tie_word_embeddings"] = true;
+         p.tensors.erase("lm_head.weight");
+         for (const WrittenTensor& t :
+              MakeNvfp4("lm_head", 16, 64, p.names).parts) {
+           p.tensors[t.name] = t;
+         }
+       },
+       "another matrix"},
       {"wrapped-names", ct,
        [](Planted& p) {
          Rename(&p, "model.norm.weight", "module.model.norm.weight");
@@ -146,6 +156,25 @@ std::vector<Fault> OriginalFaults() {
          p.part(kQ + ".weight_scale").bytes[17 * 4 + 3] ^= std::byte{0x08};
        },
        "1 of the 128 scales that were looked at (of row 17, columns 48 to 63)",
+       true},
+      // Single bits.
+      {"not-the-original", ct,
+       [](Planted& p) {
+         // The first 2 becomes -2, or the other way round.
+         for (std::byte& b : p.part(kQ + ".weight_packed").bytes) {
+           if ((b & std::byte{7}) != std::byte{4}) continue;
+           b ^= std::byte{8};
+           break;
+         }
+       },
+       "1 of the 2048 codes that were looked at (in row 0, column", true},
+      {"not-the-original", Base::kFp8,
+       [](Planted& p) {
+         auto& codes = p.part(kQ + ".weight").bytes;
+         codes[3 * 64 + 5] = std::byte{0x58};
+         codes[3 * 64 + 6] = std::byte{0x58};
+       },
+       "2 of the 2048 codes that were looked at (the first in row 3, column 5)",
        true},
       // Codes of another rounding: of four bits, by the scales of eight.
       {"not-the-original", Base::kFp8,

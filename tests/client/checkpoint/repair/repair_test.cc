@@ -1,17 +1,13 @@
 // Models mended: what lint found is gone, the numbers are those that there
 // were, and what fitting scales costs is what comparing finds.
-#include "client/checkpoint/repair/repair.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
 
-#include "client/checkpoint/check/compare.h"
-#include "client/checkpoint/lint/lint.h"
 #include "tests/client/checkpoint/fault.h"
-#include "tests/client/checkpoint/planted.h"
+#include "tests/client/checkpoint/repair/fixture.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -21,54 +17,6 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 using testing::UnorderedElementsAre;
-
-constexpr auto kCt = Nvfp4Names::kCompressedTensors;
-constexpr auto kMo = Nvfp4Names::kModelOpt;
-
-class RepairTest : public testing::Test {
- protected:
-  std::string At(std::string_view name) const { return dir_ / name; }
-
-  struct Outcome {
-    RepairPlan plan;
-    std::vector<FittedWeight> fitted;
-    std::vector<Finding> left;
-  };
-  // Into "mended".
-  Outcome Mended(const Model& model, const Model* original = nullptr,
-                 Dialect dialect = Dialect::kNone) {
-    std::filesystem::remove_all(At("mended"));
-    Outcome out;
-    auto plan = PlanRepair(model, original, dialect);
-    EXPECT_THAT(plan, IsOk());
-    out.plan = *std::move(plan);
-    auto fitted = Repair(model, out.plan, At("mended"));
-    EXPECT_THAT(fitted, IsOk());
-    out.fitted = *std::move(fitted);
-    const auto mended = Model::Open(At("mended"));
-    EXPECT_THAT(mended, IsOk());
-    auto left = Lint(*mended, original);
-    EXPECT_THAT(left, IsOk());
-    out.left = left->findings;
-    return out;
-  }
-  // Of "mended", against what the clean model stands for.
-  double LeastDb(const std::string& clean) const {
-    const auto a = Model::Open(clean);
-    const auto b = Model::Open(At("mended"));
-    EXPECT_THAT(a, IsOk());
-    EXPECT_THAT(b, IsOk());
-    const auto result = CompareModels(*a, *b);
-    EXPECT_THAT(result, IsOk());
-    EXPECT_THAT(result->only_a, IsEmpty());
-    EXPECT_THAT(result->only_b, IsEmpty());
-    EXPECT_THAT(result->tensors, SizeIs(6));
-    double least = INFINITY;
-    for (const auto& d : result->tensors) least = std::min(least, d.sqnr_db);
-    return least;
-  }
-  TempDir dir_;
-};
 
 TEST_F(RepairTest, NothingIsDoneToAModelWithoutFaults) {
   for (const Nvfp4Names names : {kCt, kMo}) {
@@ -304,12 +252,12 @@ TEST_F(RepairTest, ClaimsOnlyWhatALintNoLongerFinds) {
   const Outcome out = Mended(WritePlanted(At("q"), p));
   ASSERT_THAT(out.left, SizeIs(1));
   EXPECT_EQ(out.left.front().rule, "fused-in-part");
-  const auto mended = checkpoint::Mended(out.plan, out.left);
+  const auto mended = checkpoint::Mended(out.plan.repairs, out.left);
   ASSERT_THAT(mended, SizeIs(1));
   EXPECT_EQ(mended.front().rule, "ignore-list");
-  EXPECT_THAT(
-      checkpoint::Mended(out.plan, {{"ignore-list", mended.front().where, ""}}),
-      IsEmpty());
+  EXPECT_THAT(checkpoint::Mended(out.plan.repairs,
+                                 {{"ignore-list", mended.front().where, ""}}),
+              IsEmpty());
   // One scale of inputs cannot be made up, and the model's keys are its own.
   Planted inputs = Clean(kMo);
   Inputs({0.001f, 0.001f})(inputs);

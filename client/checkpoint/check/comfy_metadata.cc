@@ -1,0 +1,50 @@
+#include "client/checkpoint/check/comfy_metadata.h"
+
+#include "client/checkpoint/check/declared.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+std::string FaultOf(const std::string& text, Json* json) {
+  if (NestsTooDeep(text)) {
+    return fmt::format("has more than {} objects and lists within each other",
+                       kMostNested);
+  }
+  *json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json->is_discarded()) return "is no JSON";
+  const Json* layers = Member(json, "layers");
+  if (layers == nullptr || !layers->is_object()) {
+    return fmt::format("has no object \"layers\": {}", Shown(json));
+  }
+  return "";
+}
+
+}  // namespace
+
+ComfyMetadata ComfyMetadata::Of(const Model& model) {
+  ComfyMetadata out;
+  for (const ModelShard& shard : model.shards()) {
+    const auto found = shard.file.metadata().find(kComfyMetadata);
+    if (found == shard.file.metadata().end()) continue;
+    out.shard = shard.name;
+    Json json;
+    out.fault = FaultOf(found->second, &json);
+    if (!out.fault.empty()) return out;
+    for (const auto& [module, layer] : json["layers"].items()) {
+      out.layers.emplace(module, layer);
+    }
+  }
+  return out;
+}
+
+const Json* ComfyMetadata::Find(std::string_view module) const {
+  auto found = layers.find(module);
+  const std::string_view prefix = kComfyPrefix;
+  if (found == layers.end() && module.starts_with(prefix)) {
+    found = layers.find(module.substr(prefix.size()));
+  }
+  return found == layers.end() ? nullptr : &found->second;
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,130 @@
+#include "client/checkpoint/python_json.h"
+
+#include <cmath>
+#include <limits>
+
+namespace quantd::checkpoint {
+namespace {
+
+// In place of such a number stands a text that no file has: its first
+// character is zero.
+struct Word {
+  std::string_view text;
+  double value;
+};
+constexpr Word kWords[] = {
+    {"-Infinity", -std::numeric_limits<double>::infinity()},
+    {"Infinity", std::numeric_limits<double>::infinity()},
+    {"NaN", std::numeric_limits<double>::quiet_NaN()},
+};
+constexpr std::string_view kMarkInFile = "\\u0000";
+
+std::string Quoted(std::string_view word) {
+  std::string text = "\"";
+  text.append(kMarkInFile).append(word).append("\"");
+  return text;
+}
+
+// By what comes after a word.
+bool IsKey(std::string_view rest) {
+  const size_t at = rest.find_first_not_of(" \t\r\n");
+  return at != std::string_view::npos && rest[at] == ':';
+}
+
+std::string WithTexts(std::string_view json) {
+  std::string out;
+  out.reserve(json.size());
+  bool in_text = false;
+  for (size_t i = 0; i < json.size();) {
+    const Word* found = nullptr;
+    for (const Word& word : kWords) {
+      if (!in_text && found == nullptr &&
+          json.substr(i, word.text.size()) == word.text) {
+        found = &word;
+      }
+    }
+    if (found != nullptr && !IsKey(json.substr(i + found->text.size()))) {
+      out += Quoted(found->text);
+      i += found->text.size();
+      continue;
+    }
+    if (json[i] == '"') in_text = !in_text;
+    if (in_text && json[i] == '\\' && i + 1 < json.size()) out += json[i++];
+    out += json[i++];
+  }
+  return out;
+}
+
+// In one pass, for a file may be nothing but such numbers. Keys stay as they
+// are.
+std::string WithoutQuotes(std::string_view text) {
+  const std::string start = Quoted("").substr(0, 1 + kMarkInFile.size());
+  std::string out;
+  for (;;) {
+    const size_t at = text.find(start);
+    out.append(text.substr(0, at));
+    if (at == std::string_view::npos) return out;
+    text.remove_prefix(at);
+    size_t taken = 1;
+    for (const Word& word : kWords) {
+      const std::string quoted = Quoted(word.text);
+      if (!text.starts_with(quoted) ||
+          text.substr(quoted.size()).starts_with(':')) {
+        continue;
+      }
+      out.append(word.text);
+      taken = quoted.size();
+      break;
+    }
+    if (taken == 1) out += text.front();
+    text.remove_prefix(taken);
+  }
+}
+
+template <typename Change>
+void ForEachLeaf(Json* json, const Change& change) {
+  if (!json->is_structured()) return change(json);
+  for (Json& item : *json) ForEachLeaf(&item, change);
+}
+
+void ToNumber(Json* leaf) {
+  if (!leaf->is_string()) return;
+  const std::string_view text = leaf->get_ref<const std::string&>();
+  if (text.empty() || text.front() != '\0') return;
+  for (const Word& word : kWords) {
+    if (text.substr(1) == word.text) {
+      *leaf = word.value;
+      return;
+    }
+  }
+}
+
+void ToText(Json* leaf) {
+  if (!leaf->is_number_float()) return;
+  const double x = leaf->get<double>();
+  if (std::isfinite(x)) return;
+  const Word& word = kWords[std::isnan(x) ? 2 : x > 0 ? 1 : 0];
+  *leaf = std::string(1, '\0').append(word.text);
+}
+
+}  // namespace
+
+Json ParsePythonJson(std::string_view text) {
+  if (text.find("NaN") == std::string_view::npos &&
+      text.find("Infinity") == std::string_view::npos) {
+    return Json::parse(text);
+  }
+  Json json = Json::parse(WithTexts(text));
+  ForEachLeaf(&json, ToNumber);
+  return json;
+}
+
+std::string PythonJsonText(const Json& json, int indent) {
+  Json with_texts = json;
+  ForEachLeaf(&with_texts, ToText);
+  const std::string text =
+      with_texts.dump(indent, ' ', false, Json::error_handler_t::replace);
+  return WithoutQuotes(text);
+}
+
+}  // namespace quantd::checkpoint

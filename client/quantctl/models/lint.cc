@@ -1,0 +1,171 @@
+// `quantctl lint`.
+#include "client/checkpoint/lint/lint.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "client/checkpoint/model.h"
+#include "client/quantctl/models/models.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace quantd::quantctl {
+namespace {
+
+using checkpoint::Json;
+using checkpoint::Linted;
+using checkpoint::Model;
+using checkpoint::Remedy;
+
+// What was looked at, for the last line.
+std::string LookedAt(const Linted& linted, bool has_original) {
+  std::string text = fmt::format("{} quantized weights", linted.weights);
+  if (has_original) {
+    text += fmt::format(
+        ", {} of them and {} other tensors compared with the "
+        "original",
+        linted.compared, linted.compared_others);
+  }
+  if (linted.not_nearest > 0) {
+    text += fmt::format(
+        ", {} of the weights rounded otherwise than to the nearest, by GPTQ, "
+        "say, or weights of a fine-tune that is 2 to 5 % away from the "
+        "original, and looked at less closely",
+        linted.not_nearest);
+  }
+  if (linted.share < 1) {
+    text += fmt::format(", about {:.2g} % of their rows",
+                        std::max(0.01, 100 * linted.share));
+  }
+  return text;
+}
+
+// "model-repaired", "model-repaired.safetensors".
+std::string Beside(std::string path, std::string_view what) {
+  constexpr std::string_view kEnding = ".safetensors";
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  const bool file = path.ends_with(kEnding);
+  if (file) path.resize(path.size() - kEnding.size());
+  return fmt::format("{}-{}{}", path, what, file ? kEnding : "");
+}
+
+// What to do, what is sure first, with the rules that ask for it before the
+// command, which can be copied to the end of the line.
+std::vector<std::string> NextSteps(const CheckOptions& check,
+                                   const Linted& linted) {
+  std::map<Remedy, std::vector<std::string_view>> rules;
+  for (const auto& f : linted.findings) {
+    const auto* rule = checkpoint::FindLintRule(f.rule);
+    if (rule == nullptr) continue;
+    auto& list =
+        rules[f.kind == checkpoint::kAbsent ? Remedy::kFetch : rule->remedy];
+    if (std::find(list.begin(), list.end(), rule->id) == list.end()) {
+      list.push_back(rule->id);
+    }
+  }
+  std::vector<std::string> steps;
+  const auto add = [&](Remedy remedy, const std::string& what) {
+    if (rules[remedy].empty()) return;
+    steps.push_back(
+        fmt::format("{}: {}", fmt::join(rules[remedy], ", "), what));
+  };
+  const bool has_original = !check.original.empty();
+  add(Remedy::kFetch,
+      "get the files again from where they came; if they are the same, the "
+      "fault was published, or is the original's");
+  add(Remedy::kRepair,
+      fmt::format("{}quantctl repair {} {}{}",
+                  has_original ? "" : "with --original MODEL more is mended: ",
+                  check.model, Beside(check.model, "repaired"),
+                  has_original ? " --original " + check.original : ""));
+  add(Remedy::kConfig,
+      "write the values of the original's config.json into that of the model");
+  const std::string convert = fmt::format(
+      "quantctl convert {} {}{}{}", has_original ? check.original : "ORIGINAL",
+      Beside(check.model, "converted"), linted.made_as.empty() ? "" : " ",
+      linted.made_as);
+  add(Remedy::kMeasure,
+      "such scales are measured by running the model; those of a cache the "
+      "library that made it can measure again, and with the largest inputs in "
+      "FILE: " +
+          convert + " --input-amax FILE");
+  add(Remedy::kConvert, "only the original has what is lost: " + convert);
+  return steps;
+}
+
+Json JsonOf(const checkpoint::Finding& f) {
+  const auto* rule = checkpoint::FindLintRule(f.rule);
+  return {{"rule", f.rule},
+          {"what", rule ? rule->what : ""},
+          {"thread", rule ? rule->thread : ""},
+          {"where", f.where},
+          {"text", f.text},
+          {"count", f.count}};
+}
+
+int TellLint(const Options& options, const CheckOptions& check,
+             const Linted& linted) {
+  const bool has_original = !check.original.empty();
+  const int code = linted.findings.empty() ? kOk : kFindings;
+  const auto steps = NextSteps(check, linted);
+  if (options.json) {
+    Json json = {{"command", "lint"},
+                 {"model", check.model},
+                 {"weights", linted.weights},
+                 {"rows_looked_at", linted.share}};
+    if (has_original) {
+      json["original"] = check.original;
+      json["compared"] = {{"weights", linted.compared},
+                          {"others", linted.compared_others},
+                          {"not_to_nearest", linted.not_nearest}};
+    }
+    json["findings"] = Json::array();
+    for (const auto& f : linted.findings) json["findings"].push_back(JsonOf(f));
+    json["notes"] = linted.notes;
+    json["next"] = steps;
+    json["exit_code"] = code;
+    fmt::print("{}\n",
+               json.dump(2, ' ', false, Json::error_handler_t::replace));
+    return code;
+  }
+  for (const auto& f : linted.findings) {
+    const auto* rule = checkpoint::FindLintRule(f.rule);
+    fmt::print("{}: {}: {}{}\n  {} ({})\n", f.rule, f.where, f.text,
+               f.count > 1 ? fmt::format(", and {} more", f.count - 1) : "",
+               rule ? rule->what : "", rule ? rule->thread : "");
+  }
+  for (const std::string& note : linted.notes) fmt::print("note: {}\n", note);
+  const std::string looked = LookedAt(linted, has_original);
+  if (linted.findings.empty()) {
+    fmt::print("{}: nothing found in {}{}\n", check.model, looked,
+               has_original ? "" : "; --original MODEL finds more");
+  } else {
+    fmt::print("{}: {} finding{} in {}\n", check.model, linted.findings.size(),
+               linted.findings.size() == 1 ? "" : "s", looked);
+  }
+  for (const std::string& step : steps) fmt::print("next: {}\n", step);
+  return code;
+}
+
+}  // namespace
+
+int RunLint(const Options& options, const CheckOptions& check) {
+  const auto model = Model::Open(check.model);
+  if (!model.ok()) {
+    const auto unopened = checkpoint::LintUnopened(check.model, model.status());
+    return unopened ? TellLint(options, check, *unopened)
+                    : Fail(options, kBadInput, model.status());
+  }
+  absl::StatusOr<Model> original = Model();
+  if (!check.original.empty()) original = Model::Open(check.original);
+  if (!original.ok()) return Fail(options, kBadInput, original.status());
+  const auto linted =
+      Lint(*model, check.original.empty() ? nullptr : &*original);
+  if (!linted.ok()) return Fail(options, kBadInput, linted.status());
+  return TellLint(options, check, *linted);
+}
+
+}  // namespace quantd::quantctl

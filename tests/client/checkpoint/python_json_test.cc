@@ -1,0 +1,53 @@
+// The numbers that Python's JSON has and others' have not.
+#include "client/checkpoint/python_json.h"
+
+#include <chrono>
+#include <cmath>
+#include <string>
+
+#include "tests/testing/matchers.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+TEST(PythonJson, NumbersThatAreNoneAreReadAndWritten) {
+  const Json json = ParsePythonJson(
+      R"({"a": NaN, "b": [Infinity, -Infinity, -1.5], "c": "NaN, Infinity"})");
+  EXPECT_TRUE(std::isnan(json["a"].get<double>()));
+  EXPECT_EQ(json["b"][0], INFINITY);
+  EXPECT_EQ(json["b"][1], -INFINITY);
+  EXPECT_EQ(json["b"][2], -1.5);
+  EXPECT_EQ(json["c"], "NaN, Infinity");
+  EXPECT_EQ(PythonJsonText(json, -1),
+            R"({"a":NaN,"b":[Infinity,-Infinity,-1.5],"c":"NaN, Infinity"})");
+  EXPECT_EQ(PythonJsonText(ParsePythonJson(PythonJsonText(json, 2)), 2),
+            PythonJsonText(json, 2));
+}
+
+TEST(PythonJson, WordsInTextsAndKeysStayWhatTheyAre) {
+  for (const char* text :
+       {R"({"NaN":"Infinity"})", R"({"a\"NaN":NaN})", R"({"\\":Infinity})",
+        R"({"\u0000NaN":NaN})", R"({"a":"\\\"","b":-Infinity})"}) {
+    EXPECT_EQ(PythonJsonText(ParsePythonJson(text), -1), text);
+  }
+}
+
+TEST(PythonJson, WhatPythonDoesNotReadIsNoJson) {
+  for (const char* text : {"{NaN: 1}", "[nan]", "[+Infinity]", "[-Inf]",
+                           "[NaNNaN]", "[1NaN]", "[- Infinity]", "\"NaN"}) {
+    EXPECT_THROW(ParsePythonJson(text), Json::exception) << text;
+  }
+}
+
+// Time is not spent by the square of them.
+TEST(PythonJson, AFileOfNothingElseIsReadAndWritten) {
+  std::string text = "[";
+  for (int i = 0; i < 300000; ++i) text += "NaN,";
+  text.back() = ']';
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(PythonJsonText(ParsePythonJson(text), -1), text);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
+}  // namespace
+}  // namespace quantd::checkpoint

@@ -1,0 +1,253 @@
+// Faults that hide others, and those whose repair must not be taken for more
+// than it is.
+#include <algorithm>
+
+#include "tests/client/checkpoint/fault.h"
+#include "tests/client/checkpoint/repair/fixture.h"
+#include "tests/client/checkpoint/stacked_writer.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class RepairPassesTest : public RepairTest {
+ protected:
+  void Rotate(Planted* p) {
+    for (WrittenTensor& t : p->original) {
+      if (!t.name.ends_with("_proj.weight")) continue;
+      std::rotate(t.bytes.begin(), t.bytes.begin() + 2, t.bytes.end());
+    }
+  }
+};
+
+void Wrap(Planted* p) {
+  std::vector<std::string> names;
+  for (const auto& [name, t] : p->tensors) names.push_back(name);
+  for (const std::string& n : names) Rename(p, n, "_orig_mod." + n);
+}
+void SwapHalves(Planted* p) {
+  for (const std::string& module : {kQ, kK, kV}) {
+    for (std::byte& b : p->part(module + ".weight_packed").bytes) {
+      b = b >> 4 | b << 4;
+    }
+  }
+}
+
+TEST_F(RepairPassesTest, WhatOtherFaultsHidIsMendedInTheSameRun) {
+  Planted p = Clean(kCt);
+  WritePlanted(At("clean"), p);
+  const Model original = WritePlantedOriginal(At("o"), p);
+  SwapHalves(&p);
+  for (const std::string& module : {kQ, kK, kV}) {
+    Pad(&p.part(module + ".weight_scale"), true);
+  }
+  p.config["quantization_config"].erase("ignore");
+  Wrap(&p);
+  const Outcome out = Mended(WritePlanted(At("q"), p), &original);
+  for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
+  EXPECT_GT(LeastDb(At("clean")), 130);
+  std::set<std::string> rules;
+  for (const Repaired& r : out.repairs) rules.insert(r.rule);
+  EXPECT_THAT(rules, ElementsAre("config", "ignore-list", "nibble-order",
+                                 "swizzled-scales", "wrapped-names"));
+  // Without the original, too, there is nothing to find.
+  const auto alone = Lint(*Model::Open(At("mended")));
+  ASSERT_THAT(alone, IsOk());
+  EXPECT_THAT(alone->findings, IsEmpty());
+  for (const char* name : {"mended.next", "mended.previous"}) {
+    EXPECT_FALSE(std::filesystem::exists(At(name))) << name;
+  }
+}
+
+TEST_F(RepairPassesTest, WhatLiesWhereAPassWritesIsLeftAlone) {
+  Planted p = Clean(kCt);
+  const Model original = WritePlantedOriginal(At("o"), p);
+  SwapHalves(&p);
+  Wrap(&p);
+  const Model model = WritePlanted(At("q"), p);
+  const auto plan = PlanRepair(model, &original, Dialect::kNone);
+  ASSERT_THAT(plan, IsOk());
+  std::filesystem::create_directories(At("mended.next"));
+  WriteFile(At("mended.next/mine"), "x");
+  const auto outcome = RepairInPasses(model, &original, *plan, At("mended"));
+  EXPECT_FALSE(outcome.ok());
+  EXPECT_THAT(std::string(outcome.status().message()),
+              HasSubstr("mended.next: it is not empty"));
+  EXPECT_EQ(ReadFile(At("mended.next/mine")), "x");
+  EXPECT_THAT(Model::Open(At("mended")), IsOk());
+}
+
+TEST_F(RepairPassesTest, SaysWhenActivationsAreNoLongerQuantized) {
+  Planted p = Clean(kMo);
+  p.own["quantization"]["quant_algo"] = "NVFP4";
+  const Outcome out = Mended(WritePlanted(At("q"), p));
+  EXPECT_THAT(out.left, IsEmpty());
+  ASSERT_THAT(out.repairs, testing::SizeIs(1));
+  EXPECT_THAT(out.repairs.front().text, HasSubstr("W4A4 becomes W4A16"));
+  EXPECT_THAT(out.repairs.front().text, HasSubstr("--input-amax"));
+}
+
+// Whether weights are turned only the original shows.
+TEST_F(RepairPassesTest, TransformsGoOnlyWhereTheOriginalShowsThatNoneAre) {
+  Planted p = Clean(kCt);
+  Planted turned = Clean(kCt);
+  Rotate(&turned);
+  const Model original = WritePlantedOriginal(At("o"), p);
+  const Model another = WritePlantedOriginal(At("turned"), turned);
+  p.config["quantization_config"].erase("ignore");
+  p.config["quantization_config"]["transform_config"] = {
+      {"config_groups", {{"R4", {1}}}}};
+  const Model model = WritePlanted(At("q"), p);
+  const std::vector<const Model*> truths = {nullptr, &another, &original};
+  for (const Model* truth : truths) {
+    const Outcome out = Mended(model, truth);
+    const auto mended = Model::Open(At("mended"));
+    ASSERT_THAT(mended, IsOk());
+    const Json& q = mended->config()["quantization_config"];
+    EXPECT_EQ(q["ignore"], Json({"lm_head"}));
+    EXPECT_EQ(q["transform_config"].empty(), truth == &original);
+    EXPECT_EQ(out.left.empty(), truth == &original);
+  }
+}
+
+TEST_F(RepairPassesTest, HalvesOfStackedExpertsAreSwapped) {
+  MadeStack stack;
+  stack.WriteOriginal(At("o"));
+  const auto clean = stack.blocks;
+  for (std::byte& b : stack.blocks) b = b >> 4 | b << 4;
+  stack.Write(At("q"));
+  const Model original = *Model::Open(At("o"));
+  const Outcome out = Mended(*Model::Open(At("q")), &original);
+  ASSERT_FALSE(out.repairs.empty());
+  EXPECT_EQ(out.repairs.front().rule, "nibble-order");
+  EXPECT_THAT(out.left, Each(Field(&Finding::rule, Not("nibble-order"))));
+  const auto mended = Model::Open(At("mended"));
+  ASSERT_THAT(mended, IsOk());
+  const auto* t = mended->Find(std::string(MadeStack::kName) + "_blocks");
+  ASSERT_NE(t, nullptr);
+  EXPECT_THAT(t->stored.shape, ElementsAre(3, 64, 2, 16));
+  std::vector<std::byte> bytes(t->stored.size);
+  ASSERT_THAT(mended->Read(*t, 0, absl::MakeSpan(bytes)), IsOk());
+  EXPECT_TRUE(bytes == clean);
+}
+
+// A text about all layers that is wrong gives way to a label of each.
+TEST_F(RepairPassesTest, ComfysTextThatIsWrongBecomesLabels) {
+  for (const char* text : {"{", R"({"layers": {}})",
+                           R"({"layers": {"x": {"format": "nvfp4"}}})"}) {
+    Planted p = CleanOf(Base::kComfy);
+    const Model original = WritePlantedOriginal(At("o"), p);
+    WritePlanted(At("clean"), p);
+    WritePlanted(At("q"), p);
+    PutComfyMetadata(At("q"), text);
+    const Outcome out = Mended(*Model::Open(At("q")), &original);
+    for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
+    EXPECT_GT(LeastDb(At("clean")), 130);
+    const auto mended = Model::Open(At("mended"));
+    ASSERT_THAT(mended, IsOk());
+    EXPECT_EQ(mended->shards().front().file.metadata().count(
+                  "_quantization_metadata"),
+              0u);
+    for (const std::string& module : {kQ, kK, kV}) {
+      EXPECT_NE(mended->Find(module + ".comfy_quant"), nullptr) << module;
+    }
+  }
+}
+
+TEST_F(RepairPassesTest, WhatNoWeightHasGoesFromTheConfiguration) {
+  Planted p = Clean(kCt);
+  p.config["quantization_config"]["sparsity_config"] = {
+      {"format", "sparse-24-bitmask"}};
+  Outcome out = Mended(WritePlanted(At("q"), p));
+  EXPECT_THAT(out.left, IsEmpty());
+  auto mended = Model::Open(At("mended"));
+  ASSERT_THAT(mended, IsOk());
+  EXPECT_FALSE(
+      mended->config()["quantization_config"].contains("sparsity_config"));
+  // All of it, where no weight is quantized.
+  for (const std::string& module : {kQ, kK, kV}) Plain(module)(p);
+  WritePlanted(At("q"), p);
+  WriteFile(At("q/hf_quant_config.json"),
+            R"({"quantization": {"quant_algo": "NVFP4"}})");
+  out = Mended(*Model::Open(At("q")));
+  for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
+  mended = Model::Open(At("mended"));
+  ASSERT_THAT(mended, IsOk());
+  EXPECT_FALSE(mended->config().contains("quantization_config"));
+  EXPECT_EQ(mended->config()["hidden_size"], 64);
+  EXPECT_FALSE(std::filesystem::exists(At("mended/hf_quant_config.json")));
+  EXPECT_TRUE(std::filesystem::exists(At("mended/tokenizer.json")));
+}
+
+TEST_F(RepairPassesTest, GlobalScalesThatAreTheLargestWeightsAreNotInverted) {
+  for (const Nvfp4Names names : {kCt, kMo}) {
+    Planted p = Clean(names);
+    WritePlanted(At("clean"), p);
+    const Model original = WritePlantedOriginal(At("o"), p);
+    SetAll(names == kCt ? ".weight_global_scale" : ".weight_scale_2", 0.5f)(p);
+    const Outcome out = Mended(WritePlanted(At("q"), p), &original);
+    for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
+    EXPECT_GT(LeastDb(At("clean")), 130);
+  }
+  // 1 is nothing, and 12 is what 6 over the largest weight would be.
+  for (const float global : {1.0f, 12.0f}) {
+    Planted p = Clean(kCt);
+    SetAll(".weight_global_scale", global)(p);
+    for (const Repaired& r : Mended(WritePlanted(At("q"), p)).repairs) {
+      EXPECT_THAT(r.text, Not(HasSubstr("largest weight"))) << global;
+    }
+  }
+}
+
+TEST_F(RepairPassesTest, StacksHaveTheMethodOfGptOss) {
+  MadeStack stack;
+  stack.Write(At("q"));
+  ModelJson config = ModelJson::parse(ReadFile(At("q/config.json")));
+  config["quantization_config"]["quant_method"] = "fp8";
+  WriteFile(At("q/config.json"), config.dump());
+  const Outcome out = Mended(*Model::Open(At("q")));
+  const auto mended = Model::Open(At("mended"));
+  ASSERT_THAT(mended, IsOk());
+  EXPECT_EQ(mended->config()["quantization_config"]["quant_method"], "mxfp4");
+  for (const Finding& f : out.left) {
+    EXPECT_NE(f.rule, "config-mismatch") << f.text;
+  }
+}
+
+TEST_F(RepairPassesTest, FilesAreSaidToBePyTorchs) {
+  WritePlanted(At("q"), Clean(kCt));
+  PutMetadata(At("q"), {{"format", "np"}, {"made", "by hand"}});
+  const Outcome out = Mended(*Model::Open(At("q")));
+  EXPECT_THAT(out.left, IsEmpty());
+  const auto mended = Model::Open(At("mended"));
+  ASSERT_THAT(mended, IsOk());
+  const auto& metadata = mended->shards().front().file.metadata();
+  EXPECT_EQ(metadata.at("format"), "pt");
+  EXPECT_EQ(metadata.at("made"), "by hand");
+}
+
+// Known by their scales, where no configuration is and no label is left.
+TEST_F(RepairPassesTest, LabelsOfAllLayersComeBack) {
+  Planted p = CleanOf(Base::kComfy);
+  WritePlanted(At("clean"), p);
+  const Model original = WritePlantedOriginal(At("o"), p);
+  for (const std::string& module : {kQ, kK, kV}) {
+    p.tensors.erase(module + ".comfy_quant");
+  }
+  WritePlanted(At("q"), p);
+  std::filesystem::remove(At("q/config.json"));
+  for (const Model* truth : {static_cast<const Model*>(nullptr), &original}) {
+    const Outcome out = Mended(*Model::Open(At("q")), truth);
+    for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
+    EXPECT_GT(LeastDb(At("clean")), 130);
+  }
+}
+
+}  // namespace
+}  // namespace quantd::checkpoint

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "client/allocator.h"
+#include "client/quantctl/bench/bench.h"
 #include "client/quantctl/commands.h"
 #include "client/quantctl/flags.h"
 #include "client/quantctl/manual/manual.h"
@@ -160,6 +161,7 @@ int Main(int argc, char** argv) {
   AddQuantize(plan, &o);
 
   AddModelCommands(&app, &o, &run);
+  AddBench(&app, &o, &run);
 
   CLI::App* sample = command(
       "sample",
@@ -207,10 +209,10 @@ int Main(int argc, char** argv) {
     fmt::print(stderr, "{}\n", std::string(s.message()));
     return kUsage;
   }
-  // What computes can do without a server; `info` asks about one, and `plan`
-  // only where one is named.
+  // What computes can do without a server; `info` asks about one, `bench`
+  // measures one, and `plan` asks only where one is named.
   for (const CLI::App* sub : app.get_subcommands()) {
-    if (sub == info || sub == plan) continue;
+    if (sub == info || sub == plan || sub->get_name() == "bench") continue;
     const CLI::Option* server = sub->get_option_no_throw("--server");
     const CLI::Option* dry_run = sub->get_option_no_throw("--dry-run");
     const CLI::Option* target = sub->get_option_no_throw("--target");

@@ -23,10 +23,16 @@ Farewell& TheFarewell() {
   return *farewell;
 }
 
+std::atomic<std::atomic<int>*> to_stop = nullptr;
+
 // A thread that waits, and no handler, which could neither lock nor free.
 void WaitAndEnd(sigset_t signals) {
   int signal = 0;
   if (sigwait(&signals, &signal) != 0) return;
+  if (std::atomic<int>* const stop = to_stop.exchange(nullptr)) {
+    *stop = signal;
+    if (sigwait(&signals, &signal) != 0) return;
+  }
   OutputFile::AbandonAll();
   // Over the progress bar. Nothing can be done where that fails.
   if (isatty(STDERR_FILENO) == 1) {
@@ -58,6 +64,8 @@ void SayOnSignals(const std::string& text) {
   const std::lock_guard lock(farewell.mutex);
   farewell.text = text;
 }
+
+void StopOnSignal(std::atomic<int>* stop) { to_stop = stop; }
 
 void RemoveDraftsOnSignals() {
   ::signal(SIGXFSZ, SIG_IGN);

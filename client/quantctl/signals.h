@@ -2,6 +2,7 @@
 #ifndef QUANTD_CLIENT_QUANTCTL_SIGNALS_H_
 #define QUANTD_CLIENT_QUANTCTL_SIGNALS_H_
 
+#include <atomic>
 #include <string>
 
 namespace quantd::quantctl {
@@ -16,6 +17,10 @@ void RemoveDraftsOnSignals();
 // What such a signal makes the program say on stderr before it ends; "":
 // nothing.
 void SayOnSignals(const std::string& text);
+
+// The first such signal from now on only leaves its number there, for a command
+// that ends early with what it has; the next one ends the process.
+void StopOnSignal(std::atomic<int>* stop);
 
 }  // namespace quantd::quantctl
 

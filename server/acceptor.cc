@@ -200,6 +200,8 @@ void Acceptor::HandOver(Turnstile::Guest guest) {
 }
 
 void Acceptor::Expel(Connection& connection, std::string_view why) {
+  // Calls that a flood left behind come by the ten thousand.
+  if (connection.countable() && !connection.BeginExpulsion()) return;
   LogSampled(LogLevel::kInfo, "connection_expelled", "",
              {{"peer", connection.name()}, {"reason", why}});
   ledger_->Outlaw(connection);

@@ -183,12 +183,20 @@ absl::Status Configuration::ReadFile(const std::string& path) {
     if (item.inputs.empty() || item.inputs.front().empty()) {
       return refuse(item.name, "has no value");
     }
+    // An array goes on over lines, their comments and all, to the file's end
+    // if need be.
+    const std::string value = Joined(item.inputs);
+    if (value.find('#') != std::string::npos ||
+        std::ranges::any_of(value, absl::ascii_iscntrl)) {
+      return refuse(item.name,
+                    "a # or a control character in its value; an array must "
+                    "end in its own line");
+    }
     // What stands in the file must be right, even where it does not count.
     const bool counts = option->count() == 0;
     const std::vector<std::string> above = option->results();
     option->clear();
-    if (auto s = Set(option, Joined(item.inputs),
-                     fmt::format("{}: {}", what, item.name));
+    if (auto s = Set(option, value, fmt::format("{}: {}", what, item.name));
         !s.ok()) {
       return s;
     }

@@ -65,6 +65,10 @@ class Connection : public Sender {
   std::optional<Sending> Sent() const;
   // Ends the connection, as if the peer had hung up.
   void Shut() const;
+  // True for the first caller alone: it is about to be expelled.
+  bool BeginExpulsion() { return !expelled_.exchange(true); }
+  // Nothing that still comes of it is worth any work.
+  bool expelled() const { return expelled_; }
 
   // Calls of every kind that are open on it.
   void CallBegins() {
@@ -92,6 +96,7 @@ class Connection : public Sender {
   const std::string name_ = "unix:";
   std::atomic<int> calls_ = 0;
   std::atomic<bool> used_ = false;
+  std::atomic<bool> expelled_ = false;
   std::atomic<int64_t> resets_paid_until_ = 0;  // Unix time in ns
   std::atomic<int64_t> idle_since_{absl::ToUnixNanos(absl::Now())};
   std::atomic<Backlog> backlog_{Backlog::kAny};  // as the kernel has it

@@ -100,11 +100,18 @@ void IncomingCall::OnArrived(bool ok) {
   }
   connection_ = env_->acceptor->Find(context_.peer());
   connection_->CallBegins();
+  // gRPC ends it without us, as soon as it sees that nobody is there.
+  if (connection_->expelled()) {
+    Unref();
+    return;
+  }
   env_->ledger->Explain(*connection_, HeaderBytes(context_));
   handler_ = MakeHandler(env_, this);
   env_->registry->Watch(this);
   watched_ = true;
   handler_->Begin();
+  // Its end may have been delivered first, by another thread.
+  if (cancelled_) handler_->OnCancelled();
   Unref();
 }
 
@@ -112,7 +119,7 @@ void IncomingCall::OnDone(bool) {
   if (context_.IsCancelled()) {
     cancelled_ = true;
     // It may never have arrived.
-    if (connection_ != nullptr &&
+    if (connection_ != nullptr && !connection_->expelled() &&
         absl::Now() < std::min(deadline_, arrived_ + kAtOnce) &&
         connection_->CallReset()) {
       env_->acceptor->Expel(*connection_, "resets");

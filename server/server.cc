@@ -12,7 +12,6 @@
 #include "kernels/device/budget.h"
 #include "kernels/device/devices.h"
 #include "kernels/device/health/self_test.h"
-#include "server/completion_tag.h"
 #include "server/incoming_call.h"
 #include "server/log.h"
 #include "server/memory/peers.h"
@@ -181,7 +180,7 @@ Server::Server(const ServerOptions& options,
   environment_.monitor = monitor_.get();
   environment_.max_job = options_.max_job;
   environment_.relieve = [this](grpc::ServerCompletionQueue* queue) {
-    AddQueueThread(queue);
+    queue_threads_.Add(queue);
   };
   environment_.planning = &planning_;
   environment_.pace = &pace_;
@@ -270,7 +269,7 @@ absl::Status Server::Listen() {
       }
     }
   }
-  for (auto& queue : queues_) AddQueueThread(queue.get());
+  for (auto& queue : queues_) queue_threads_.Add(queue.get());
   acceptor_->Start(std::move(connections), ledger_.get());
   health_.SetServing(true);
   return absl::OkStatus();
@@ -322,20 +321,6 @@ HttpReply Server::AnswerHttp(std::string_view path) const {
                              : HttpReply{503, "not serving\n"};
   }
   return {404, "here are /metrics, /healthz and /readyz\n"};
-}
-
-void Server::RunQueue(grpc::ServerCompletionQueue* queue) {
-  void* tag = nullptr;
-  bool ok = false;
-  while (queue->Next(&tag, &ok)) {
-    static_cast<CompletionTag*>(tag)->deliver(ok);
-    if (std::exchange(thread_is_relieved, false)) return;
-  }
-}
-
-void Server::AddQueueThread(grpc::ServerCompletionQueue* queue) {
-  absl::MutexLock lock(&threads_mutex_);
-  threads_.emplace_back([this, queue] { RunQueue(queue); });
 }
 
 void Server::LogDevices() const {

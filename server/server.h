@@ -10,7 +10,6 @@
 
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,6 +28,7 @@
 #include "server/metrics.h"
 #include "server/options.h"
 #include "server/planning_threads.h"
+#include "server/queue_threads.h"
 #include "server/refusal_pace.h"
 #include "server/request_ids.h"
 #include "server/server_info.h"
@@ -90,8 +90,6 @@ class Server {
   absl::Status ListenForMetrics();
   absl::Status ListenForMemory();
   HttpReply AnswerHttp(std::string_view path) const;
-  void RunQueue(grpc::ServerCompletionQueue* queue);
-  void AddQueueThread(grpc::ServerCompletionQueue* queue);
   bool AwaitCalls();
   void FinishDrain(bool finished);
 
@@ -118,8 +116,7 @@ class Server {
   grpc::AsyncGenericService others_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
   std::unique_ptr<grpc::Server> grpc_;
-  absl::Mutex threads_mutex_;
-  std::vector<std::thread> threads_ ABSL_GUARDED_BY(threads_mutex_);
+  QueueThreads queue_threads_;
   bool drained_ = false;
   bool drained_well_ = false;
   bool stuck_ = false;

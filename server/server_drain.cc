@@ -1,6 +1,5 @@
 // How a server ends.
 #include <algorithm>
-#include <utility>
 
 #include "absl/time/clock.h"
 #include "server/log.h"
@@ -58,13 +57,9 @@ bool Server::AwaitCalls() {
 }
 
 void Server::FinishDrain(bool finished) {
+  queue_threads_.StopRelief();
   for (auto& queue : queues_) queue->Shutdown();
-  std::vector<std::thread> threads;
-  {
-    absl::MutexLock lock(&threads_mutex_);
-    threads.swap(threads_);
-  }
-  for (std::thread& thread : threads) thread.join();
+  queue_threads_.Join();
   grpc_.reset();
   // Replies may leave gRPC's buffers a moment after their calls are over.
   const absl::Time patience = absl::Now() + absl::Seconds(2);

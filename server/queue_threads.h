@@ -1,0 +1,53 @@
+// The threads that deliver what gRPC's completion queues bring.
+//
+// A thread asks its queue for the next event, and gRPC has it read sockets
+// until there is one. It comes back only when the sockets have no more, and a
+// peer that sends faster than gRPC parses always has: ends of calls and
+// arrivals of others, a flood's own too, are left lying, and what would end the
+// flood is never found out. So one more thread looks for threads that are
+// caught like this, and delivers in their place. It reads no sockets itself.
+//
+// Threads: everything here may be used from any thread.
+#ifndef QUANTD_SERVER_QUEUE_THREADS_H_
+#define QUANTD_SERVER_QUEUE_THREADS_H_
+
+#include <grpcpp/server_builder.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+
+namespace quantd {
+
+class QueueThreads {
+ public:
+  QueueThreads();
+  ~QueueThreads();
+
+  // Gives a queue a thread, or another one if its own does not come back from
+  // what it delivered.
+  void Add(grpc::ServerCompletionQueue* queue);
+  // Must come before the queues are shut down.
+  void StopRelief();
+  // Waits for all threads, which end with their queues.
+  void Join();
+
+ private:
+  struct Seat;
+  static void Run(Seat* seat);
+  static void Relieve(Seat& seat);
+  void RunRelief();
+
+  absl::Mutex mutex_;
+  std::vector<std::unique_ptr<Seat>> seats_ ABSL_GUARDED_BY(mutex_);
+  absl::Notification stop_;
+  std::thread relief_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_QUEUE_THREADS_H_

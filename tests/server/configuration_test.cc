@@ -101,6 +101,10 @@ TEST_F(ConfigurationTest, BadFilesAreRefusedByKey) {
                 {"line 3", "with a # in it"});
   ExpectRefused(Check("port-file = \"/a\n#b\"\n"),
                 {"line 1", "a quote without its end"});
+  ExpectRefused(Check("device = [\"cpu\"\nslots = 1  # of each\n"),
+                {"device", "an array must end in its own line"});
+  ExpectRefused(Check("port-file = \"/a\tb\"\n"),
+                {"port-file", "control character"});
   ExpectRefused(Check("max-waiting = 1\nmax-waiting = 2\n"),
                 {"more than once"});
   ExpectRefused(Check("max-waiting = 1\nslots = 1\nmax-waiting = 2\n"),

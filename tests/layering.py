@@ -98,8 +98,8 @@ tests/client/net: kernels/plan proto/net client client/net client/parts/error_de
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint
 tests/client/checkpoint/repair: client/checkpoint/check client/checkpoint/lint client/checkpoint/repair tests/client/checkpoint
 tests/client/quantctl: kernels/plan client client/files client/quantctl client/quantctl/bench tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
-tests/fuzz: kernels/device kernels/plan proto proto/stream tests/fuzz/targets client tests/proto/raw_message.h absl google gtest
-tests/fuzz/targets: kernels/plan proto/memory client client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server server/memory tests/fuzz absl fmt google nlohmann
+tests/fuzz: kernels/device kernels/plan proto proto/stream tests/fuzz/targets client tests/proto/raw_message.h absl fmt google gtest
+tests/fuzz/targets: kernels/plan proto proto/memory proto/stream client client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server server/memory tests/fuzz absl fmt google nlohmann
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
 tests/bench: client kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI
 tests/emulation: cuda

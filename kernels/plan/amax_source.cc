@@ -43,7 +43,9 @@ AmaxSource SourceOfAmax(const QuantizeOptions& o, bool columnwise) {
 }
 
 bool MayEstimate(const QuantizeOptions& o) {
-  if (!(FindFormat(o.format)->options & kOptEstimation)) return false;
+  // Asked before a plan has judged the options: the format may be none.
+  const FormatSpec* const format = FindFormat(o.format);
+  if (format == nullptr || !(format->options & kOptEstimation)) return false;
   for (const bool columnwise : {false, true}) {
     const Direction copy(o, columnwise);
     if (copy.wanted && copy.rotated && copy.given.empty()) return true;

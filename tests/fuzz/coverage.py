@@ -1,13 +1,9 @@
 #!/usr/bin/env python3
-"""Says which lines of the parsers the fuzzer's inputs reach, and writes the
-result of a run.
+"""Counts the lines of the parsers that inputs reach: what coverage.sh and the
+results of run.sh are made of. Use those; --help lists what this one takes.
 
-    tests/fuzz/coverage.py --executions N --seconds S --seconds-each S \\
-        FOUND RESULT TARGET...
-
-Builds the programs once more with clang's coverage and without sanitizers, in
-build/fuzz-coverage, and runs every input of FOUND and of the corpora. What is
-counted are the functions that read, and not those beside them that write.
+What is counted are the functions that read, and not those beside them that
+write. FOUND are inputs beside those of the corpora in the tree.
 """
 
 import argparse
@@ -49,6 +45,7 @@ PARSERS = {
 WRITERS = re.compile(
     r"::Writer::|QuantizedFile::(Parts|Metadata|Append)|npy::Write$"
     r"|WriteLent|wire::Write$|DescribeReply|ReplyHead|MakeHead"
+    r"|RequestHead|StreamHead|Write(Request|Reply|Outputs)|CheckHead"
     r"|npy::MakeHeader|ReadEnvironment"
     r"|UnknownEnvironment|IsOfKubernetes|ToLine|LooksLikeSecret")
 
@@ -71,18 +68,25 @@ def lines_of(target, found):
     program = BUILD / f"tests/fuzz/fuzz_{target}"
     profile = BUILD / f"{target}.profraw"
     merged = BUILD / f"{target}.profdata"
-    inputs = [found / target, BUILD / "tests/fuzz/corpus" / target]
+    inputs = [BUILD / "tests/fuzz/corpus" / target]
+    if found:
+        inputs.append(found / target)
     with open(BUILD / f"{target}.log", "w", encoding="utf-8") as log:
         subprocess.run(
             [program, "-runs=0", "-max_len=4096", "-close_fd_mask=3",
              *(d for d in inputs if d.is_dir())],
             check=True, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log,
             stderr=log, env={**os.environ, "LLVM_PROFILE_FILE": str(profile)})
-    run(["llvm-profdata-14", "merge", "-o", merged, profile])
-    sources = [str(ROOT / s) for s in PARSERS[target]]
-    report = run(["llvm-cov-14", "export", "-format=lcov",
-                  f"-instr-profile={merged}", program, *sources])
-    return parse_lcov(report, PARSERS[target])
+    run(["llvm-profdata", "merge", "-o", merged, profile])
+    # Of all files: with a compiler cache a source is named by more than one
+    # path, and llvm-cov would say nothing of those that it does not know.
+    report = run(["llvm-cov", "export", "-format=lcov",
+                  f"-instr-profile={merged}", program])
+    files = parse_lcov(report, PARSERS[target])
+    absent = set(PARSERS[target]) - set(files)
+    if absent:
+        sys.exit(f"coverage.py: {target} has no lines of {sorted(absent)}")
+    return files
 
 
 def parse_lcov(report, wanted):
@@ -122,53 +126,81 @@ def keep(starts, lines):
     return kept
 
 
-def main():
-    options = argparse.ArgumentParser()
-    options.add_argument("--executions", type=int, required=True)
-    options.add_argument("--seconds", type=int, required=True)
-    options.add_argument("--seconds-each", type=int, required=True)
-    options.add_argument("--missing", action="store_true",
-                         help="name the lines that nothing reached")
-    options.add_argument("found", type=pathlib.Path)
-    options.add_argument("result", type=pathlib.Path)
-    options.add_argument("targets", nargs="+")
-    o = options.parse_args()
-    build(o.targets)
+def count(targets, found, missing):
+    """Prints the table; {file: target, lines, reached} and both sums."""
     parsers, all_lines, all_reached = {}, 0, 0
-    for target in o.targets:
-        for name, lines in sorted(lines_of(target, o.found.resolve()).items()):
+    row = "{:<42} {:>6} {:>8} {:>6}"
+    print(row.format("parser", "lines", "covered", "%"))
+    for target in targets:
+        for name, lines in sorted(lines_of(target, found).items()):
             reached = sum(lines.values())
             parsers[name] = {"target": target, "lines": len(lines),
                              "reached": reached}
             all_lines += len(lines)
             all_reached += reached
-            print(f"{name}: {reached} of {len(lines)} lines")
-            if o.missing:
+            print(row.format(name, len(lines), reached,
+                             percent(reached, len(lines))), flush=True)
+            if missing and reached < len(lines):
                 print("  not reached:",
                       *sorted(n for n, hit in lines.items() if not hit))
-    share = round(100 * all_reached / max(all_lines, 1), 1)
-    print(f"{share} % of {all_lines} lines of the parsers")
+    print(row.format("all", all_lines, all_reached,
+                     percent(all_reached, all_lines)))
+    return parsers, all_lines, all_reached
+
+
+def percent(part, whole):
+    # Rounded down: 94.96 % is not 95.
+    return 1000 * part // max(whole, 1) / 10
+
+
+def write(o, parsers, share):
     cpu = re.search(r"model name\s*: (.*)",
                     pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     commit = run(["git", "rev-parse", "--short", "HEAD"]).strip()
+    targets = executions(o)
     o.result.write_text(json.dumps({
         "what": "tests/fuzz/run.sh",
         "date": datetime.date.today().isoformat(), "commit": commit,
-        "cpu": cpu.group(1) if cpu else "", "cores": os.cpu_count(),
-        "executions": o.executions, "seconds": o.seconds,
-        "seconds_each": o.seconds_each, "targets": executions(o),
+        "cpu": cpu.group(1) if cpu else "", "cores": o.cores,
+        "executions": sum(targets.values()), "seconds": o.seconds,
+        "targets": targets,
         "line_coverage_percent": share, "parsers": parsers}, indent=1) + "\n",
         encoding="utf-8")
 
 
 def executions(o):
-    rows = {}
-    for target in o.targets:
-        log = o.found / f"{target}.log"
-        text = log.read_text(errors="replace") if log.exists() else ""
-        match = re.findall(r"number_of_executed_units: (\d+)", text)
-        rows[target] = int(match[-1]) if match else 0
-    return rows
+    """Of each target, over all rounds: the number that run.sh keeps."""
+    return {target: int((o.found / f"{target}.executions").read_text())
+            for target in o.targets}
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("--bar", type=float, default=0,
+                         help="exit code 1 below so many percent")
+    options.add_argument("--missing", action="store_true",
+                         help="name the lines that nothing reached")
+    options.add_argument("--found", type=pathlib.Path,
+                         help="a folder of inputs for each target")
+    options.add_argument("--result", type=pathlib.Path,
+                         help="write what a run did, with --found")
+    options.add_argument("--seconds", type=int, help="of that run")
+    options.add_argument("--cores", type=int, help="of that run")
+    options.add_argument("targets", nargs="*")
+    o = options.parse_args()
+    o.targets = o.targets or list(PARSERS)
+    unknown = [t for t in o.targets if t not in PARSERS]
+    if unknown:
+        options.error(f"no target {unknown[0]}: {' '.join(PARSERS)}")
+    found = o.found.resolve() if o.found else None
+    build(o.targets)
+    parsers, lines, reached = count(o.targets, found, o.missing)
+    if o.result:
+        write(o, parsers, percent(reached, lines))
+    if percent(reached, lines) < o.bar:
+        print(f"fewer than {o.bar:g} % of the lines")
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

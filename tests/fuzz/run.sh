@@ -5,6 +5,9 @@
 #   tests/fuzz/run.sh [OPTION...] SECONDS [TARGET...]
 #
 #   SECONDS        for each target; targets run beside each other, one a core
+#   --cores N      so many beside each other; without it, as there are cores
+#   --executions N begins again with the first target, with what was found so
+#                  far, until all of them together ran N inputs
 #   --result FILE  then writes what was done as JSON, with the line coverage of
 #                  the parsers by all inputs; a second build, for this alone
 #   --keep         then makes the corpus in the tree anew: the fewest inputs
@@ -12,17 +15,20 @@
 #
 # Exit codes: 0 nothing was found, 1 something was, and where the input lies, 77
 # there is no clang. New inputs stay in build/fuzz/found, and the next run begins
-# with them. An hour of every target on two cores: tests/fuzz/run.sh 720.
+# with them. An hour of every target on two cores: tests/fuzz/run.sh 720. Ten
+# million executions in one go: tests/fuzz/run.sh --executions 10000000 60.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=tests/fuzz out=build/fuzz/found
 
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; }
-result='' keep='' seconds='' targets=()
+result='' keep='' seconds='' targets=() jobs=$(nproc) executions=0
 while (($#)); do
   case $1 in
     --result) result=${2:?--result needs a file}; shift ;;
     --keep) keep=1 ;;
+    --cores) jobs=${2:?--cores needs a number}; shift ;;
+    --executions) executions=${2:?--executions needs a number}; shift ;;
     --help | -h) usage; exit 0 ;;
     -*) echo "run.sh: unknown option $1 (try --help)" >&2; exit 2 ;;
     *) if [ -z "$seconds" ]; then seconds=$1; else targets+=("$1"); fi ;;
@@ -31,6 +37,8 @@ while (($#)); do
 done
 [[ $seconds =~ ^[1-9][0-9]*$ ]] ||
   { echo "run.sh: expected seconds (try --help)" >&2; exit 2; }
+[[ $jobs =~ ^[1-9][0-9]*$ && $executions =~ ^[0-9]+$ ]] ||
+  { echo "run.sh: expected a number (try --help)" >&2; exit 2; }
 mapfile -t known < <(cd $here/targets &&
   grep -l '^extern "C" int LLVMFuzzerTestOneInput' ./*.cc |
   sed 's|^\./||;s|\.cc$||')
@@ -49,7 +57,6 @@ if [ ! -e "$runtime" ]; then
 fi
 
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-jobs=$(nproc)
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz -j "$jobs" --target "${targets[@]/#/fuzz_}"
 built=$SECONDS
@@ -69,28 +76,37 @@ fuzz() {
     >"$out/$target.log" 2>&1 </dev/null || echo $? >"$out/$target.failed"
 }
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1
-rm -f "$out"/*.failed "$out"/*.log
+rm -f "$out"/*.failed "$out"/*.log "$out"/*.executions
+stat() { sed -n "s/^stat::$2: *//p" "$out/$1.log" | tail -1; }
+
+# Every target once, and what each has run in all rounds.
+go_round() {
+  local target running=0 before runs
+  for target in "${targets[@]}"; do
+    if ((running == jobs)); then wait -n; running=$((running - 1)); fi
+    fuzz "$target" &
+    running=$((running + 1))
+  done
+  wait
+  for target in "${targets[@]}"; do
+    before=$(cat "$out/$target.executions" 2>/dev/null || echo 0)
+    runs=$(stat "$target" number_of_executed_units)
+    echo $((before + ${runs:-0})) >"$out/$target.executions"
+    total=$((total + ${runs:-0}))
+    [ ! -e "$out/$target.failed" ] || failed=1
+  done
+}
 start=$SECONDS
-running=0
-for target in "${targets[@]}"; do
-  if ((running == jobs)); then wait -n; running=$((running - 1)); fi
-  fuzz "$target" &
-  running=$((running + 1))
-done
-wait
+total=0 failed=0
+go_round
+while ((total > 0 && total < executions && !failed)); do go_round; done
 took=$((SECONDS - start))
 
-stat() { sed -n "s/^stat::$2: *//p" "$out/$1.log" | tail -1; }
-total=0 failed=0
-printf '%-14s %14s %10s %8s\n' target executions per_second inputs
+printf '%-14s %14s %8s\n' target executions inputs
 for target in "${targets[@]}"; do
-  runs=$(stat "$target" number_of_executed_units)
-  total=$((total + ${runs:-0}))
-  printf '%-14s %14s %10s %8s\n' "$target" "${runs:-?}" \
-    "$(stat "$target" average_exec_per_sec)" \
+  printf '%-14s %14s %8s\n' "$target" "$(cat "$out/$target.executions")" \
     "$(find "$out/$target" -type f | wc -l)"
   if [ -e "$out/$target.failed" ]; then
-    failed=1
     echo "FOUND by $target; the end of $out/$target.log:"
     grep -aE 'ERROR|FINDING|SUMMARY|Test unit written|runtime error' \
       "$out/$target.log" | tail -5
@@ -101,5 +117,5 @@ echo "$total executions on $jobs cores in $took s, after a build of $built s"
 
 ((failed)) && exit 1
 [ -z "$keep" ] || $here/corpus.py "$out" "${targets[@]}"
-[ -z "$result" ] || $here/coverage.py --executions "$total" --seconds "$took" \
-  --seconds-each "$seconds" "$out" "$result" "${targets[@]}"
+[ -z "$result" ] || $here/coverage.py --seconds "$took" --cores "$jobs" \
+  --found "$out" --result "$result" "${targets[@]}"

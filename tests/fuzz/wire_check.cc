@@ -117,12 +117,62 @@ std::string CompareGather(const Request& request, const std::string& flat,
   return staging == expected ? "" : "gathered bytes differ";
 }
 
+// What is said of a message that is refused.
+std::string CompareRefusals(const absl::Status& one, const absl::Status& cut,
+                            bool legal) {
+  if (one != cut) return "a cut changes the error";
+  if (IsMalformed(one)) return legal ? "called " + one.ToString() : "";
+  return GetFieldViolation(one) ? ""
+                                : "an error without a field: " + one.ToString();
+}
+
+// The same bytes where only their plan is asked for.
+std::string CompareDescriptions(const std::string& flat, Slices slices,
+                                bool legal, const absl::StatusOr<Request>& of) {
+  const std::string_view whole = flat;
+  // What a server may add to a request makes none illegal.
+  const RequestDefaults defaults = {.amax_estimation_scale = 0.5f};
+  const auto one = ParseDescribeRequest(absl::MakeSpan(&whole, 1), defaults);
+  const auto cut = ParseDescribeRequest(slices, defaults);
+  if (one.ok() != cut.ok()) return "a cut changes whether it is described";
+  if (!one.ok()) {
+    // With every output elsewhere, a reply may be larger than a message.
+    if (of.ok() && of->lent.outputs.empty()) {
+      return "computed, not described: " + one.status().ToString();
+    }
+    return CompareRefusals(one.status(), cut.status(), legal);
+  }
+  if (!legal) return "a description of a message that is none";
+  return !of.ok() || (*one)->output_bytes() == of->plan->output_bytes()
+             ? ""
+             : "described otherwise than computed";
+}
+
+// A head that is called short, or too long for a cap, is so however it is cut.
+std::string CompareHeads(const std::string& flat, Slices slices) {
+  constexpr size_t kCap = 48;
+  const std::string_view whole = flat;
+  const Slices one = absl::MakeSpan(&whole, 1);
+  if (HasShortHead(one) != HasShortHead(slices)) {
+    return "a cut changes whether a head is short";
+  }
+  return SeparatePayload(one, kCap).status() ==
+                 SeparatePayload(slices, kCap).status()
+             ? ""
+             : "a cut changes what a cap says";
+}
+
 std::string CompareRequests(Method method, const std::string& flat,
                             Slices slices, Verdict* verdict) {
   const std::string_view whole = flat;
   const auto one = ParseRequest(method, absl::MakeSpan(&whole, 1));
   const auto cut = ParseRequest(method, slices);
   if (one.ok() != cut.ok()) return "a cut changes whether a plan is made";
+  if (method == Method::kQuantize) {
+    const std::string wrong =
+        CompareDescriptions(flat, slices, verdict->legal, one);
+    if (!wrong.empty()) return wrong;
+  }
   if (!one.ok()) {
     if (one.status() != cut.status()) return "a cut changes the error";
     const bool malformed = IsMalformed(one.status());
@@ -138,15 +188,6 @@ std::string CompareRequests(Method method, const std::string& flat,
   verdict->planned = true;
   if (Fingerprint(*one) != Fingerprint(*cut)) return "a cut changes the plan";
   return CompareGather(*cut, flat, slices);
-}
-
-// What is said of a message that is refused.
-std::string CompareRefusals(const absl::Status& one, const absl::Status& cut,
-                            bool legal) {
-  if (one != cut) return "a cut changes the error";
-  if (IsMalformed(one)) return legal ? "called " + one.ToString() : "";
-  return GetFieldViolation(one) ? ""
-                                : "an error without a field: " + one.ToString();
 }
 
 // The payload that a first message promises, brought in chunks that end where
@@ -225,6 +266,9 @@ std::string Compare(const std::string& flat, Slices slices, Verdict* verdict,
   verdict->legal = expected.ParseFromString(flat);
   const auto separated =
       method ? SeparateRequest(*method, slices) : SeparatePayload(slices);
+  if (std::string wrong = CompareHeads(flat, slices); !wrong.empty()) {
+    return wrong;
+  }
   if (separated.ok() && separated->list_bytes > separated->head.size()) {
     return "lists that are longer than the head";
   }

@@ -234,6 +234,7 @@ void FillRefs(const Plan& plan, size_t bytes, v1::DequantizeRequest* m,
     if (random.OneIn(2)) ref->set_dtype(ToProto(input.dtype));
     if (random.OneIn(2)) ref->set_layout(ToProto(input.layout));
     if (random.OneIn(20)) ref->set_layout(AnyEnum<v1::Layout>(3, random));
+    if (random.OneIn(40)) ref->set_dtype(AnyEnum<v1::DType>(8, random));
     for (int64_t d : input.shape) ref->add_shape(d);
     ref->set_offset(random.Below(bytes - input.size + 1));
     ref->set_size(input.size);
@@ -243,6 +244,7 @@ void FillRefs(const Plan& plan, size_t bytes, v1::DequantizeRequest* m,
     if (random.OneIn(20)) ref->add_group_offsets(Awkward(random));
     if (random.OneIn(20)) ref->set_offset(Awkward(random));
     if (random.OneIn(20)) ref->set_size(Awkward(random));
+    if (random.OneIn(40)) *m->add_tensors() = v1::TensorRef(*ref);
   }
   std::reverse(m->mutable_tensors()->begin(), m->mutable_tensors()->end());
 }

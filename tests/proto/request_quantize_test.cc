@@ -161,6 +161,22 @@ TEST(ReadQuantize, ADefaultEstimate) {
   EXPECT_FALSE(options(mx).amax_estimation_scale.has_value());
 }
 
+// It looked at a format that is none, which ended the process.
+TEST(ReadQuantize, ADefaultEstimateBesideNoFormat) {
+  for (const int format : {0, 99, -1}) {
+    const std::string bytes =
+        Of(static_cast<v1::Format>(format)).SerializeAsString();
+    const std::string_view whole = bytes;
+    const Slices slices = absl::MakeSpan(&whole, 1);
+    const auto request = ParseRequest(Method::kQuantize, slices, {1.5f});
+    EXPECT_EQ(request.status().code(), absl::StatusCode::kInvalidArgument);
+    const auto violation = GetFieldViolation(request.status());
+    ASSERT_TRUE(violation.has_value());
+    EXPECT_EQ(violation->field, "format");
+    EXPECT_EQ(ParseDescribeRequest(slices, {1.5f}).status(), request.status());
+  }
+}
+
 TEST(ReadQuantize, ARotationOfNoCopy) {
   EXPECT_WRONG(Quantize(), o.mutable_rht(), "rht",
                "rowwise or columnwise, the copy to rotate", "neither");

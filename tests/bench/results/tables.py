@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the tables of figures in README.md and in this folder's README.md out
-of the results beside this file; whatever is written between the marks of a
-section is replaced.
+"""Writes the tables of figures in README.md, in this folder's README.md and in
+that of tests/fuzz out of the results beside this file; whatever is written
+between the marks of a section is replaced.
 
-  tables.py            brings both pages up to date
+  tables.py            brings the pages up to date
   tables.py --check    changes nothing; exit code 1 if a page is stale
 """
 
@@ -197,7 +197,24 @@ def figures():
   return table(["what", "measured"], ["---", "---"], lines)
 
 
-SECTIONS = ((HERE / "../../../README.md", "figures", figures),
+def fuzz():
+  """Every committed run of tests/fuzz/run.sh, and their sum."""
+  lines, executions, seconds = [], 0, 0
+  for file in sorted((HERE / "fuzz").glob("*.json")):
+    run = json.loads(file.read_text())
+    executions += run["executions"]
+    seconds += run["seconds"]
+    lines.append([run["date"], f"`{run['commit']}`", f"{run['executions']:,}",
+                  str(run["seconds"]), str(run["cores"]),
+                  f"{run['line_coverage_percent']} %", run.get("note", "")])
+  lines.append(["all", "", f"{executions:,}", str(seconds), "", "", ""])
+  return table(["date", "commit", "executions", "seconds", "cores",
+                "lines reached", "note"],
+               ["---", "---", "---:", "---:", "---:", "---:", "---"], lines)
+
+
+SECTIONS = ((HERE / "../../fuzz/README.md", "runs", fuzz),
+            (HERE / "../../../README.md", "figures", figures),
             (HERE / "README.md", "GPU", gpu), (HERE / "README.md", "CPU", cpu),
             (HERE / "README.md", "service", service),
             (HERE / "README.md", "memory", memory))

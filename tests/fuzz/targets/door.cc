@@ -10,6 +10,7 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,22 +71,31 @@ struct Served {
         MemoryDoor::Open(folder + "/door", {geteuid()}, limits, &regions);
     Check(opened.ok(), opened.status().ToString());
     door = *std::move(opened);
+    auto closed =
+        MemoryDoor::Open(folder + "/closed", {geteuid() + 1}, limits, &regions);
+    Check(closed.ok(), closed.status().ToString());
+    stranger = *std::move(closed);
+    Check(!MemoryDoor::Open(folder + "/none/door", {}, limits, &regions).ok(),
+          "a door in no folder");
   }
   ~Served() {
     door.reset();
+    stranger.reset();
     std::error_code ignored;
     std::filesystem::remove_all(folder, ignored);
   }
-  sockaddr_un Address() const {
+  sockaddr_un Address(const std::string& name) const {
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
-    (folder + "/door").copy(address.sun_path, sizeof(address.sun_path) - 1);
+    (folder + "/" + name).copy(address.sun_path, sizeof(address.sun_path) - 1);
     return address;
   }
 
   std::string folder;
   Regions regions;
   std::unique_ptr<MemoryDoor> door;
+  // Of another user, who may not be told more than that.
+  std::unique_ptr<MemoryDoor> stranger;
 };
 
 void SendWith(int fd, std::string_view bytes, const std::vector<int>& fds) {
@@ -148,7 +158,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           "another offer");
   }
   quantd::fuzz::Input input(data, size);
-  static const sockaddr_un address = served.Address();
+  static const sockaddr_un ours = served.Address("door");
+  static const sockaddr_un another = served.Address("closed");
+  // One size in 32 comes to the door of somebody else, one when all places may
+  // be taken.
+  const sockaddr_un& address = size % 32 == 30 ? another : ours;
+  std::list<quantd::fuzz::Socket> others;
+  for (int i = 0; i < (size % 32 == 31 ? 4 : 0); ++i) {
+    others.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                        reinterpret_cast<const sockaddr*>(&address),
+                        sizeof(address));
+  }
   const quantd::fuzz::Socket socket(
       ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
       reinterpret_cast<const sockaddr*>(&address), sizeof(address));

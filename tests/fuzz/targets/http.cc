@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 
 #include <charconv>
+#include <list>
 #include <memory>
 #include <string>
 
@@ -78,6 +79,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint8_t mode = input.Byte();
   const auto pieces = input.Pieces();
   static const sockaddr_in address = quantd::Address();
+  // One in 16 comes when all places are taken.
+  std::list<quantd::fuzz::Socket> others;
+  for (int i = 0; i < (mode % 16 == 2 ? 2 : 0); ++i) {
+    others.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                        reinterpret_cast<const sockaddr*>(&address),
+                        sizeof(address));
+  }
   const quantd::fuzz::Socket socket(
       ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
       reinterpret_cast<const sockaddr*>(&address), sizeof(address));

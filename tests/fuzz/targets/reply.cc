@@ -10,6 +10,8 @@
 #include "client/net/server_status.h"
 #include "google/protobuf/stubs/logging.h"
 #include "kernels/plan/plan.h"
+#include "proto/stream/chunks.h"
+#include "tests/fuzz/targets/reply_plans.h"
 #include "tests/fuzz/targets/target.h"
 
 namespace quantd::client {
@@ -17,57 +19,29 @@ namespace {
 
 using fuzz::Check;
 
-std::vector<Plan> Plans() {
-  const TensorDesc tensor{DType::kF32, {4, 32}};
-  std::vector<QuantizeOptions> quantize(5);
-  quantize[0].format = Format::kNvfp4;
-  quantize[0].usage = Usage::kBoth;
-  quantize[1].format = Format::kMxfp8E4M3;
-  quantize[1].statistics = true;
-  quantize[2].format = Format::kFp8E4M3;
-  quantize[2].want_amax = true;
-  quantize[2].dbias = true;
-  quantize[3].format = Format::kNvfp4;
-  quantize[3].rht.rowwise = true;
-  quantize[3].rounding = Rounding::kStochastic;
-  quantize[4].format = Format::kNvfp4;
-  quantize[4].splits = {1, 3};
-  std::vector<Plan> plans;
-  for (const QuantizeOptions& options : quantize) {
-    auto plan = MakeQuantizePlan(tensor, options);
-    Check(plan.ok(), plan.status().ToString());
-    plans.push_back(*std::move(plan));
-  }
-  DequantizeOptions decode;
-  decode.format = Format::kNvfp4;
-  decode.output = DType::kBF16;
-  RhtAmaxOptions amax;
-  amax.rowwise = amax.columnwise_rht = true;
-  for (auto& plan :
-       {MakeDequantizePlan(tensor, decode), MakeRhtAmaxPlan(tensor, amax),
-        MakeApplyRhtPlan(tensor, {})}) {
-    Check(plan.ok(), plan.status().ToString());
-    plans.push_back(*plan);
-  }
-  return plans;
-}
-
-// What is lent of a plan: everything, one region behind the other.
-wire::LentRanges AllLent(const Plan& plan) {
-  wire::LentRanges lent;
-  uint64_t offset = 0;
-  for (const TensorSpec& output : plan.outputs()) {
-    lent.outputs.push_back({std::string(16, 'r'), offset, output.size});
-    offset += (output.size + 255) / 256 * 256;
-  }
-  return lent;
+// The last message of a stream, or a chunk: a cut changes nothing.
+void ReadStream(const Plan& plan, absl::Span<const std::string_view> slices) {
+  std::string flat;
+  for (const std::string_view slice : slices) flat += slice;
+  const std::string_view whole = flat;
+  const auto one = wire::ParseStreamReply(absl::MakeSpan(&whole, 1), plan);
+  const auto cut = wire::ParseStreamReply(slices, plan);
+  Check(one.status() == cut.status(), "a cut changes the error");
+  if (!one.ok()) return Check(!one.status().message().empty(), "no words");
+  Check(one->chunk.offset == cut->chunk.offset &&
+            one->chunk.size == cut->chunk.size &&
+            one->chunk.offset <= flat.size() &&
+            one->chunk.size <= flat.size() - one->chunk.offset,
+        "a chunk outside the message");
+  Check(one->reply.has_value() == cut->reply.has_value(), "an end, and none");
 }
 
 void Read(uint8_t choice, absl::Span<const std::string_view> slices) {
-  static const std::vector<Plan> plans = Plans();
+  static const std::vector<Plan> plans = fuzz::Plans();
   const Plan& plan = plans[choice % plans.size()];
   const bool lends = choice / 16 % 4 == 1;
   const bool into = choice / 16 % 4 == 2;
+  if (choice / 16 % 4 == 3) return ReadStream(plan, slices);
   // Sizes as the plan says: a reply that brings more would be seen by the
   // address sanitizer.
   std::vector<std::vector<std::byte>> memory;
@@ -77,9 +51,9 @@ void Read(uint8_t choice, absl::Span<const std::string_view> slices) {
     memory.emplace_back(output.size);
     places.push_back({output.kind, absl::MakeSpan(memory.back())});
   }
-  const auto result = ReadReply(plan, slices, places,
-                                lends ? AllLent(plan) : wire::LentRanges{},
-                                Transport::kShared, {.attempts = 1});
+  const auto result = ReadReply(
+      plan, slices, places, lends ? fuzz::AllLent(plan) : wire::LentRanges{},
+      Transport::kShared, {.attempts = 1});
   if (!result.ok()) {
     return fuzz::CheckRefusal(
         result.status(),

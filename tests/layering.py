@@ -70,8 +70,9 @@ client/local: kernels/plan kernels/device proto/methods.h client/call_options.h 
 client/net: kernels/plan client/bands/band_plan.h proto proto/memory proto/net client/net/stream client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/memory client/parts absl fmt google grpcpp messages
 client/net/stream: kernels/plan proto/net proto/stream client/call_options.h client/result.h client/net client/parts absl grpcpp
 client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
-client/quantctl/main: client/quantctl/manual client/quantctl/models client/quantctl/bench
-client/quantctl/bench: client/quantctl absl fmt nlohmann CLI
+client/quantctl/main: client/quantctl/manual client/quantctl/models client/quantctl/bench client/quantctl/echo
+client/quantctl/bench: client/files/file.h client/quantctl client/quantctl/echo proto/net absl fmt nlohmann CLI
+client/quantctl/echo: proto/net client/call_options.h client/files/file.h client/net client/net/stream client/quantctl absl fmt grpcpp CLI
 client/quantctl/manual: fmt CLI
 client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files client/parts/piece_work.h client/quantctl absl fmt nlohmann CLI
 client/example: client
@@ -97,7 +98,8 @@ tests/client/memory: client client/memory kernels/device proto/memory tests/benc
 tests/client/net: kernels/plan proto/net client client/net client/parts/error_details.h tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing absl fmt messages
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint
 tests/client/checkpoint/repair: client/checkpoint/check client/checkpoint/lint client/checkpoint/repair tests/client/checkpoint
-tests/client/quantctl: kernels/plan client client/files client/quantctl client/quantctl/bench tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
+tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
+tests/client/quantctl/bench: client/quantctl/bench client/quantctl/echo tests/bench/rpc_process.h tests/client/quantctl grpcpp
 tests/fuzz: kernels/device kernels/plan proto proto/stream tests/fuzz/targets client tests/proto/raw_message.h absl fmt google gtest
 tests/fuzz/targets: kernels/plan proto proto/memory proto/stream client client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server server/memory tests/fuzz absl fmt google nlohmann
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest

@@ -12,6 +12,7 @@
 #include "client/allocator.h"
 #include "client/quantctl/bench/bench.h"
 #include "client/quantctl/commands.h"
+#include "client/quantctl/echo/echo_command.h"
 #include "client/quantctl/flags.h"
 #include "client/quantctl/manual/manual.h"
 #include "client/quantctl/models/models.h"
@@ -162,6 +163,7 @@ int Main(int argc, char** argv) {
 
   AddModelCommands(&app, &o, &run);
   AddBench(&app, &o, &run);
+  AddEchoServer(&app, &run);
 
   CLI::App* sample = command(
       "sample",

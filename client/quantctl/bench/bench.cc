@@ -7,9 +7,17 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "client/quantctl/bench/load.h"
+#include "client/files/file.h"
+#include "client/quantctl/bench/cell.h"
+#include "client/quantctl/bench/echo_side.h"
+#include "client/quantctl/bench/findings.h"
+#include "client/quantctl/bench/rate_plot.h"
+#include "client/quantctl/bench/rounds.h"
 #include "client/quantctl/flags.h"
 #include "client/quantctl/server_choice.h"
 #include "client/quantctl/signals.h"
@@ -30,24 +38,12 @@ struct BenchOptions {
   double seconds = 5;
   uint64_t calls = 100'000;
   int connections = 2;
+  uint64_t band_bytes = 0;
+  std::string echo;  // empty: none
+  int rounds = 5;    // with an echo
+  std::string svg;   // empty: no picture
   bool no_check = false;
 };
-
-struct Cell {
-  uint64_t bytes = 0;
-  Load load;
-  Outcome outcome;
-
-  double calls_per_s() const {
-    return static_cast<double>(outcome.good) / outcome.seconds;
-  }
-  double gb_per_s() const {
-    return calls_per_s() * static_cast<double>(bytes) / 1e9;
-  }
-};
-
-constexpr std::pair<const char*, double> kQuantiles[] = {
-    {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}};
 
 // Normally distributed values; a sample of 2 MiB, again and again: what is
 // computed of a block does not depend on whether another is like it.
@@ -77,66 +73,19 @@ absl::Status Compare(const Result& there, const Result& here) {
   return {};
 }
 
-std::string Milliseconds(uint64_t nanoseconds) {
-  return fmt::format("{:.3f}", static_cast<double>(nanoseconds) / 1e6);
-}
-
-void PrintCells(const std::vector<Cell>& cells) {
-  std::vector<std::vector<std::string>> rows = {
-      {"size", "callers", "rate", "calls/s", "GB/s"}};
-  for (const auto& [name, q] : kQuantiles) {
-    rows[0].push_back(fmt::format("{} ms", name));
-  }
-  for (const char* name : {"max ms", "calls", "refused", "failed", "unsent"}) {
-    rows[0].emplace_back(name);
-  }
-  for (const Cell& c : cells) {
-    const Outcome& x = c.outcome;
-    std::vector<std::string> row = {
-        BytesText(c.bytes), fmt::to_string(c.load.callers),
-        c.load.rate > 0 ? fmt::format("{:g}", c.load.rate) : "-",
-        fmt::format("{:.1f}", c.calls_per_s()),
-        fmt::format("{:.3f}", c.gb_per_s())};
-    for (const auto& [name, q] : kQuantiles) {
-      row.push_back(Milliseconds(x.nanoseconds.Quantile(q)));
-    }
-    row.push_back(Milliseconds(x.nanoseconds.max()));
-    for (const uint64_t n : {x.good, x.refused, x.failed, x.unsent}) {
-      row.push_back(fmt::to_string(n));
-    }
-    rows.push_back(std::move(row));
-  }
-  PrintColumns(rows);
-}
-
 void PrintJson(const Options& o, const BenchOptions& b,
                const std::vector<Cell>& cells, bool interrupted, int code) {
-  Json out = {
-      {"command", "bench"},           {"version", QUANTD_VERSION},
-      {"server", o.server},           {"format", Name(o.quantize.format)},
-      {"connections", b.connections}, {"checked", !b.no_check},
-      {"interrupted", interrupted},   {"cells", Json::array()}};
-  for (const Cell& c : cells) {
-    const Outcome& x = c.outcome;
-    Json latency;
-    for (const auto& [name, q] : kQuantiles) {
-      latency[name] = x.nanoseconds.Quantile(q);
-    }
-    latency["max"] = x.nanoseconds.max();
-    out["cells"].push_back(
-        {{"bytes", c.bytes},
-         {"callers", c.load.callers},
-         {"rate", c.load.rate > 0 ? Json(c.load.rate) : Json(nullptr)},
-         {"seconds", x.seconds},
-         {"calls", x.good},
-         {"refused", x.refused},
-         {"failed", x.failed},
-         {"unsent", x.unsent},
-         {"calls_per_s", c.calls_per_s()},
-         {"input_gb_per_s", c.gb_per_s()},
-         {"latency_ns", std::move(latency)}});
-  }
-  out["exit_code"] = code;
+  const Json out = {{"command", "bench"},
+                    {"version", QUANTD_VERSION},
+                    {"server", o.server},
+                    {"format", Name(o.quantize.format)},
+                    {"connections", b.connections},
+                    {"band_bytes", b.band_bytes},
+                    {"echo", b.echo.empty() ? Json(nullptr) : Json(b.echo)},
+                    {"checked", !b.no_check},
+                    {"interrupted", interrupted},
+                    {"cells", JsonOf(cells)},
+                    {"exit_code", code}};
   fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -151,20 +100,135 @@ std::vector<Load> LoadsOf(const BenchOptions& b) {
   return loads;
 }
 
-// The first call of a size: it warms up, and tells whether bytes are right.
-absl::Status FirstCall(Client& client, const TensorDesc& tensor,
-                       absl::Span<const std::byte> input, const Options& o,
-                       bool check) {
+// The first call of a size: it warms up, and tells whether bytes are right and
+// how many come back.
+absl::StatusOr<uint64_t> FirstCall(Client& client, const TensorDesc& tensor,
+                                   absl::Span<const std::byte> input,
+                                   const Options& o, bool check) {
   const auto there = client.Quantize(tensor, input, o.quantize, CallOf(o));
   if (!there.ok()) return there.status();
   if (o.transport && there->transport() != *o.transport) {
     return OtherWay(*o.transport, std::string(Name(there->transport())));
   }
-  if (!check) return {};
+  uint64_t bytes = 0;
+  for (const TensorSpec& part : there->parts()) bytes += part.size;
+  if (!check) return bytes;
   const auto cpu = Client::Create("local:cpu");
   if (!cpu.ok()) return cpu.status();
   const auto here = (*cpu)->Quantize(tensor, input, o.quantize, CallOf(o));
-  return here.ok() ? Compare(*there, *here) : here.status();
+  if (!here.ok()) return here.status();
+  if (const auto s = Compare(*there, *here); !s.ok()) return s;
+  return bytes;
+}
+
+absl::StatusOr<std::vector<TensorDesc>> TensorsOf(const Options& o,
+                                                  const BenchOptions& b) {
+  std::vector<TensorDesc> tensors;
+  for (const uint64_t bytes : b.sizes) {
+    if (bytes == 0 || bytes % kRowBytes != 0) {
+      return absl::InvalidArgumentError(fmt::format(
+          "--sizes: {} bytes are no whole rows of {}", bytes, kRowBytes));
+    }
+    tensors.push_back(
+        {DType::kBF16, {static_cast<int64_t>(bytes / kRowBytes), 1024}});
+    const auto plan = MakeQuantizePlan(tensors.back(), o.quantize);
+    if (!plan.ok()) return plan.status();
+  }
+  return tensors;
+}
+
+// What is measured, and with what.
+struct Setup {
+  const Options& options;
+  const BenchOptions& bench;
+  Client& client;
+  EchoSide* echo;  // null: none
+  const std::atomic<int>& stop;
+};
+
+struct Failure {
+  absl::Status status;
+  bool of_echo = false;
+};
+
+Cell MadeOf(const TensorDesc& tensor, uint64_t reply_bytes, const Load& load,
+            std::vector<Contender> contenders) {
+  const uint64_t bytes = static_cast<uint64_t>(tensor.shape[0]) * kRowBytes;
+  const auto gb_per_s = [bytes](std::vector<double> rates) {
+    for (double& rate : rates) rate *= static_cast<double>(bytes) / 1e9;
+    return rates;
+  };
+  Cell cell{bytes,
+            reply_bytes,
+            load,
+            std::move(contenders[0].outcome),
+            gb_per_s(contenders[0].calls_per_s),
+            {}};
+  const auto pieces = EchoSide::PiecesFor(bytes, reply_bytes);
+  for (size_t i = 1; i < contenders.size(); ++i) {
+    cell.echoes.push_back({pieces[i - 1], gb_per_s(contenders[i].calls_per_s)});
+  }
+  return cell;
+}
+
+// All loads of one size.
+Failure MeasureSize(const Setup& setup, const TensorDesc& tensor,
+                    std::vector<Cell>* cells) {
+  const auto& [o, b, client, echo, stop] = setup;
+  const uint64_t bytes = static_cast<uint64_t>(tensor.shape[0]) * kRowBytes;
+  const auto memory = client.AllocateHost(bytes);
+  if (!memory.ok()) return {memory.status()};
+  Fill(memory->bytes());
+  const auto reply_bytes =
+      FirstCall(client, tensor, memory->bytes(), o, !b.no_check);
+  if (!reply_bytes.ok()) return {reply_bytes.status()};
+  if (echo != nullptr) {
+    const auto s = echo->FirstCall(memory->bytes(), *reply_bytes);
+    if (!s.ok()) return {s, true};
+  }
+  for (const Load& load : LoadsOf(b)) {
+    if (stop != 0) break;
+    if (isatty(STDERR_FILENO) == 1) {
+      fmt::print(stderr, "\r\x1b[K{}, {} callers", BytesText(bytes),
+                 load.callers);
+    }
+    std::vector<Contender> contenders = {{[&] {
+      return client.Quantize(tensor, memory->bytes(), o.quantize, CallOf(o))
+          .status();
+    }}};
+    if (echo != nullptr) {
+      for (Contender& c : echo->ContendersFor(memory->bytes(), *reply_bytes)) {
+        contenders.push_back(std::move(c));
+      }
+    }
+    const auto s =
+        RunRounds(load, echo == nullptr ? 1 : b.rounds, &contenders, stop);
+    if (!s.ok()) return {s, true};
+    cells->push_back(MadeOf(tensor, *reply_bytes, load, std::move(contenders)));
+    // Others go on: a server that is too busy for some is a finding.
+    const absl::Status& error = cells->back().outcome.error;
+    if (absl::IsUnavailable(error)) return {error};
+  }
+  return {};
+}
+
+// An echo's error says by itself what to do next.
+void ExplainFailure(const Options& o, int code, const Failure& failure) {
+  if (!failure.of_echo) return Explain(o, code, failure.status);
+  fmt::print(stderr, "quantctl: {}\n", std::string(failure.status.message()));
+}
+
+absl::Status WritePlot(OutputFile* file, const Options& o,
+                       const BenchOptions& b, const std::vector<Cell>& cells) {
+  const std::string svg =
+      RatePlot(fmt::format("quantctl {} bench: {}, {} connection{}",
+                           QUANTD_VERSION, Name(o.quantize.format),
+                           b.connections, b.connections == 1 ? "" : "s"),
+               cells);
+  const absl::Span<const std::byte> bytes(
+      reinterpret_cast<const std::byte*>(svg.data()), svg.size());
+  if (const auto s = file->WriteAt(0, bytes); !s.ok()) return s;
+  return file->Commit();
 }
 
 int RunBench(const Options& o, const BenchOptions& b) {
@@ -174,61 +238,51 @@ int RunBench(const Options& o, const BenchOptions& b) {
   how.retry.max_attempts = 1;  // a refusal is counted, not waited out
   how.credentials = o.credentials;
   how.memory_socket = o.memory_socket;
+  how.band_bytes = b.band_bytes;
   const auto client = Client::Create(o.server, how);
   if (!client.ok()) return FailToConnect(o, client.status());
-  std::vector<TensorDesc> tensors;
-  for (const uint64_t bytes : b.sizes) {
-    if (bytes == 0 || bytes % kRowBytes != 0) {
-      return Fail(
-          o, kUsage,
-          absl::InvalidArgumentError(fmt::format(
-              "--sizes: {} bytes are no whole rows of {}", bytes, kRowBytes)));
+  const auto tensors = TensorsOf(o, b);
+  if (!tensors.ok()) return Fail(o, kUsage, tensors.status());
+  std::unique_ptr<EchoSide> echo;
+  if (!b.echo.empty()) {
+    auto made = EchoSide::Create(b.echo, o, b.connections);
+    if (!made.ok()) {
+      const bool usage = absl::IsInvalidArgument(made.status());
+      return Fail(o, usage ? kUsage : kInternal, made.status());
     }
-    tensors.push_back(
-        {DType::kBF16, {static_cast<int64_t>(bytes / kRowBytes), 1024}});
-    const auto plan = MakeQuantizePlan(tensors.back(), o.quantize);
-    if (!plan.ok()) return Fail(o, kUsage, plan.status());
+    echo = *std::move(made);
+  }
+  std::optional<OutputFile> svg;
+  if (!b.svg.empty()) {
+    auto file = OutputFile::Create(b.svg);
+    if (!file.ok()) return Fail(o, kCannotWrite, file.status());
+    svg = *std::move(file);
   }
 
   static std::atomic<int> stop = 0;
   StopOnSignal(&stop);
-  const bool terminal = isatty(STDERR_FILENO) == 1;
+  const Setup setup = {o, b, **client, echo.get(), stop};
   std::vector<Cell> cells;
-  absl::Status error;
-  for (const TensorDesc& tensor : tensors) {
-    const uint64_t bytes = static_cast<uint64_t>(tensor.shape[0]) * kRowBytes;
-    auto memory = (*client)->AllocateHost(bytes);
-    if (!memory.ok()) {
-      error = memory.status();
-      break;
-    }
-    Fill(memory->bytes());
-    error = FirstCall(**client, tensor, memory->bytes(), o, !b.no_check);
-    for (const Load& load : LoadsOf(b)) {
-      if (stop != 0 || !error.ok()) break;
-      if (terminal) {
-        fmt::print(stderr, "\r\x1b[K{}, {} callers", BytesText(bytes),
-                   load.callers);
-      }
-      const auto call = [&] {
-        return (*client)
-            ->Quantize(tensor, memory->bytes(), o.quantize, CallOf(o))
-            .status();
-      };
-      cells.push_back({bytes, load, RunLoad(load, call, stop)});
-      // Others go on: a server that is too busy for some is a finding.
-      if (absl::IsUnavailable(cells.back().outcome.error)) {
-        error = cells.back().outcome.error;
-      }
-    }
-    if (stop != 0 || !error.ok()) break;
+  Failure failure;
+  for (const TensorDesc& tensor : *tensors) {
+    failure = MeasureSize(setup, tensor, &cells);
+    if (stop != 0 || !failure.status.ok()) break;
   }
-  if (terminal) fmt::print(stderr, "\r\x1b[K");
+  if (isatty(STDERR_FILENO) == 1) fmt::print(stderr, "\r\x1b[K");
   int code = stop != 0 ? 128 + stop : kOk;
-  if (!error.ok()) {
+  if (const absl::Status& error = failure.status; !error.ok()) {
     code = absl::IsInternal(error) ? kInternal : CodeOf(error);
-    if (cells.empty()) return Fail(o, code, error);
-    Explain(o, code, error);
+    ExplainFailure(o, code, failure);
+    if (cells.empty()) {
+      if (o.json) PrintJsonError(error, code);
+      return code;
+    }
+  }
+  if (svg && !cells.empty()) {
+    if (const auto s = WritePlot(&*svg, o, b, cells); !s.ok()) {
+      code = kCannotWrite;
+      Explain(o, code, s);
+    }
   }
   o.json ? PrintJson(o, b, cells, stop != 0, code) : PrintCells(cells);
   return code;
@@ -252,23 +306,31 @@ void AddBench(CLI::App* app, Options* o,
       ->allow_extra_args(false)
       ->transform(CLI::AsSizeValue(true))
       ->type_name("SIZE,...");
+  sub->add_option("--band-bytes", b->band_bytes,
+                  "Cut each call into bands of about so many bytes, over all "
+                  "connections; 0: one call")
+      ->transform(CLI::AsSizeValue(true))
+      ->type_name("SIZE");
   sub->add_option("--callers", b->callers,
                   "Calls at a time; several: one after the other (default 1)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::Range(1, 1024))
       ->type_name("N,...");
-  sub->add_option("--rate", b->rates,
-                  "Calls a second that are due, and whose latency counts from "
-                  "when they were (default: each caller's next call follows "
-                  "its last)")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(CLI::Range(0.001, 1e5))
-      ->type_name("CALLS,...");
-  sub->add_option("--seconds", b->seconds,
-                  "Time in which the calls of a row "
-                  "of the table start")
+  CLI::Option* const rate =
+      sub->add_option(
+             "--rate", b->rates,
+             "Calls a second that are due, and whose latency counts from "
+             "when they were (default: each caller's next call follows "
+             "its last)")
+          ->delimiter(',')
+          ->allow_extra_args(false)
+          ->check(CLI::Range(0.001, 1e5))
+          ->type_name("CALLS,...");
+  sub->add_option(
+         "--seconds", b->seconds,
+         "Time in which the calls of a row of the table start; as much "
+         "again for each arrangement of an echo")
       ->check(CLI::Range(0.01, 600.0))
       ->capture_default_str();
   sub->add_option("--calls", b->calls, "At most so many of them")
@@ -277,6 +339,21 @@ void AddBench(CLI::App* app, Options* o,
   sub->add_option("--connections", b->connections, "To each server")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  CLI::Option* const echo =
+      sub->add_option("--echo", b->echo,
+                      "Measure in turn a raw gRPC echo of the same bytes and "
+                      "say what part of it the server reaches: self, in this "
+                      "process, or where a quantctl echo-server is")
+          ->type_name("ADDRESS")
+          ->excludes(rate);
+  sub->add_option("--rounds", b->rounds,
+                  "With --echo: into so many are the seconds of each divided, "
+                  "and medians count")
+      ->check(CLI::Range(1, 100))
+      ->needs(echo)
+      ->capture_default_str();
+  sub->add_option("--svg", b->svg, "Draw GB/s by size there")
+      ->type_name("FILE");
   sub->add_flag("--no-check", b->no_check,
                 "Do not compare the first answer with what is computed here");
   AddQuantize(sub, o);

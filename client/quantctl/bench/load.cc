@@ -33,6 +33,16 @@ void SleepUntil(Clock::time_point due, const std::atomic<int>& stop) {
 
 }  // namespace
 
+void Outcome::Merge(const Outcome& later) {
+  nanoseconds.Merge(later.nanoseconds);
+  good += later.good;
+  refused += later.refused;
+  failed += later.failed;
+  unsent += later.unsent;
+  seconds += later.seconds;
+  error.Update(later.error);
+}
+
 Outcome RunLoad(const Load& load, const std::function<absl::Status()>& call,
                 const std::atomic<int>& stop) {
   uint64_t calls = load.calls;
@@ -71,11 +81,7 @@ Outcome RunLoad(const Load& load, const std::function<absl::Status()>& call,
       if (absl::IsUnavailable(status)) break;
     }
     const std::lock_guard lock(mutex);
-    all.nanoseconds.Merge(mine.nanoseconds);
-    all.good += mine.good;
-    all.refused += mine.refused;
-    all.failed += mine.failed;
-    if (all.error.ok()) all.error = mine.error;
+    all.Merge(mine);
   };
   std::vector<std::thread> callers;
   for (int i = 0; i < load.callers; ++i) callers.emplace_back(work);

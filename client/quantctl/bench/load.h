@@ -26,6 +26,8 @@ struct Outcome {
   uint64_t unsent = 0;   // were due, and no caller got round to them
   double seconds = 0;    // until the last call was back
   absl::Status error;    // the first
+
+  void Merge(const Outcome& later);
 };
 
 // Has `callers` threads call until the time or the calls are used up or `stop`

@@ -32,7 +32,7 @@ offers() { grep -x -e "$1" >/dev/null; }
 # In a page, dashes are \-.
 sed 's/\\-/-/g' "$work/man" >"$work/page"
 commands=$("$quantctl" --help | sed -n '/^Subcommands:/,/^$/p' |
-  sed -n 's/^  \([a-z]\+\) .*/\1/p')
+  sed -n 's/^  \([a-z-]\+\) .*/\1/p')
 (($(wc -w <<<"$commands") >= 14)) || fail "few commands: $commands"
 count=0
 for command in $commands; do

@@ -8,8 +8,10 @@
 #include <random>
 #include <thread>
 
+#include "client/quantctl/bench/cell.h"
 #include "client/quantctl/bench/histogram.h"
-#include "client/quantctl/bench/load.h"
+#include "client/quantctl/bench/rate_plot.h"
+#include "client/quantctl/bench/rounds.h"
 #include "tests/client/quantctl/cli_fixture.h"
 
 namespace quantd {
@@ -167,6 +169,159 @@ TEST(Load, StopsWhenTold) {
                 {}, [] { return absl::OkStatus(); }, stop)
                 .good,
             0);
+}
+
+TEST(Rounds, EachGoesFirstAndSharesTheLoad) {
+  std::string order;
+  std::vector<quantctl::Contender> contenders;
+  for (const char name : {'a', 'b', 'c'}) {
+    contenders.push_back({[&order, name] {
+      order += name;
+      return absl::OkStatus();
+    }});
+  }
+  Load load;
+  load.calls = 6;
+  const std::atomic<int> stop = 0;
+  ASSERT_THAT(quantctl::RunRounds(load, 3, &contenders, stop), IsOk());
+  EXPECT_EQ(order, "aabbccbbccaaccaabb");
+  for (const auto& c : contenders) {
+    EXPECT_EQ(c.outcome.good, 6);
+    EXPECT_EQ(c.calls_per_s.size(), 3);
+  }
+  // No more rounds than calls.
+  load.calls = 2;
+  order.clear();
+  ASSERT_THAT(quantctl::RunRounds(load, 5, &contenders, stop), IsOk());
+  EXPECT_EQ(order, "abcbca");
+}
+
+TEST(Rounds, OnlyTheFirstMayFail) {
+  std::vector<quantctl::Contender> contenders = {
+      {[] { return absl::ResourceExhaustedError("busy"); }},
+      {[] { return absl::OkStatus(); }}};
+  Load load;
+  load.calls = 10;
+  const std::atomic<int> stop = 0;
+  EXPECT_THAT(quantctl::RunRounds(load, 5, &contenders, stop), IsOk());
+  EXPECT_EQ(contenders[0].outcome.refused, 10);
+  std::swap(contenders[0], contenders[1]);
+  EXPECT_THAT(quantctl::RunRounds(load, 5, &contenders, stop),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+quantctl::Cell CellOf(uint64_t bytes, double rate, double echo) {
+  quantctl::Cell cell;
+  cell.bytes = bytes;
+  cell.gb_per_s = {rate, 100, rate, 0, rate};
+  cell.echoes = {{0, {echo / 2, echo, echo / 2}}, {1 << 20, {1, echo, 50}}};
+  return cell;
+}
+
+TEST(BenchCell, IsComparedWithTheBestMedian) {
+  const auto cell = CellOf(4096, 3, 4);
+  ASSERT_NE(cell.best_echo(), nullptr);
+  EXPECT_EQ(cell.best_echo()->piece_bytes, 1 << 20);
+  EXPECT_DOUBLE_EQ(cell.of_echo(), 0.75);
+  EXPECT_DOUBLE_EQ(cell.calls_per_s(), 3e9 / 4096);
+  EXPECT_EQ(quantctl::Cell().of_echo(), 0);
+}
+
+// Every element is closed, and by its own name.
+bool IsWellFormed(const std::string& xml) {
+  std::vector<std::string> open;
+  size_t at = 0;
+  while ((at = xml.find('<', at)) != std::string::npos) {
+    const size_t end = xml.find('>', at);
+    if (end == std::string::npos) return false;
+    const std::string tag = xml.substr(at + 1, end - at - 1);
+    if (tag.find('<') != std::string::npos ||
+        std::count(tag.begin(), tag.end(), '"') % 2 != 0) {
+      return false;
+    }
+    const std::string name = tag.substr(0, tag.find_first_of(" /", 1));
+    if (tag[0] == '/') {
+      if (open.empty() || "/" + open.back() != tag) return false;
+      open.pop_back();
+    } else if (!tag.ends_with('/')) {
+      open.push_back(name);
+    }
+    at = end;
+  }
+  return open.empty() && xml.starts_with("<svg ");
+}
+
+TEST(RatePlot, HasALineForEachAndItsEcho) {
+  ASSERT_FALSE(IsWellFormed("<svg ><a></svg>"));
+  ASSERT_FALSE(IsWellFormed("<svg ><a b=\"></a></svg>"));
+  std::vector<quantctl::Cell> cells = {CellOf(4096, 1, 2),
+                                       CellOf(1 << 20, 3, 4)};
+  cells.push_back(cells[1]);
+  cells.back().load.callers = 8;
+  const std::string svg = quantctl::RatePlot("title", cells);
+  EXPECT_TRUE(IsWellFormed(svg)) << svg;
+  for (const char* text :
+       {">title<", ">4.00 KiB<", ">1.00 MiB<", ">quantize, 1 caller<",
+        ">echo, 1 caller<", ">quantize, 8 callers<", ">echo, 8 callers<"}) {
+    EXPECT_THAT(svg, HasSubstr(text));
+  }
+  // The top of 5 GB/s is 260 px above 0, which is at 300.
+  EXPECT_THAT(svg, HasSubstr("cy=\"144.0\""));  // 3
+  EXPECT_THAT(svg, HasSubstr("cy=\"92.0\""));   // 4
+  for (quantctl::Cell& c : cells) c.echoes.clear();
+  const std::string alone = quantctl::RatePlot("title", cells);
+  EXPECT_TRUE(IsWellFormed(alone));
+  EXPECT_EQ(alone.find("echo"), std::string::npos);
+  EXPECT_TRUE(IsWellFormed(quantctl::RatePlot("nothing", {quantctl::Cell()})));
+}
+
+TEST_F(Cli, BenchComparesWithAnEcho) {
+  const Outcome run =
+      RunServed({"bench", "--sizes", "4KiB,8MiB", "--seconds", "0.2",
+                 "--rounds", "2", "--rowwise-amax", "4", "--echo", "self",
+                 "--band-bytes", "1MiB", "--svg", At("rates.svg"), "--json"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  const auto json = run.Json();
+  EXPECT_EQ(json["echo"], "self");
+  EXPECT_EQ(json["band_bytes"], 1 << 20);
+  ASSERT_EQ(json["cells"].size(), 2);
+  for (const auto& cell : json["cells"]) {
+    const auto& echo = cell["echo"];
+    EXPECT_EQ(cell["rounds"].size(), 2);
+    EXPECT_GT(echo["input_gb_per_s"], 0);
+    EXPECT_NEAR(echo["of_echo"].get<double>(),
+                cell["input_gb_per_s"].get<double>() /
+                    echo["input_gb_per_s"].get<double>(),
+                1e-6);
+    for (const auto& way : echo["arrangements"]) {
+      EXPECT_EQ(way["rounds"].size(), 2);
+      EXPECT_LE(way["input_gb_per_s"], echo["input_gb_per_s"]);
+    }
+  }
+  // Of NVFP4: half a byte and a scale for each 16, and the amax.
+  EXPECT_GE(json["cells"][1]["reply_bytes"], (8 << 20) / 32 * 9);
+  EXPECT_LT(json["cells"][1]["reply_bytes"], (8 << 20) / 32 * 9 + 1024);
+  EXPECT_EQ(json["cells"][0]["echo"]["arrangements"].size(), 1);
+  const auto& ways = json["cells"][1]["echo"]["arrangements"];
+  ASSERT_EQ(ways.size(), 3);
+  EXPECT_EQ(ways[0]["piece_bytes"], 0);
+  EXPECT_EQ(ways[1]["piece_bytes"], 1 << 20);
+  EXPECT_EQ(ways[2]["piece_bytes"], 4 << 20);
+  EXPECT_TRUE(IsWellFormed(ReadFile(At("rates.svg"))));
+
+  const Outcome table = RunServed(
+      {"bench", "--sizes", "4KiB", "--seconds", "0.05", "--echo", "self"});
+  EXPECT_THAT(table.out, HasSubstr("of echo"));
+  const Outcome alone =
+      RunServed({"bench", "--sizes", "4KiB", "--seconds", "0.05", "--json"});
+  EXPECT_EQ(alone.Json()["cells"][0]["echo"], nullptr);
+}
+
+TEST_F(Cli, BenchSaysSoonWhereItCannotDraw) {
+  const Outcome run =
+      RunServed({"bench", "--sizes", "4KiB", "--svg", At("no/such/file.svg")});
+  EXPECT_EQ(run.code, 7);
+  EXPECT_EQ(run.out, "");
 }
 
 TEST_F(Cli, BenchMeasuresBothLoops) {

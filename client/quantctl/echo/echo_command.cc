@@ -1,0 +1,96 @@
+#include "client/quantctl/echo/echo_command.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <thread>
+
+#include "client/files/file.h"
+#include "client/quantctl/echo/echo_server.h"
+#include "client/quantctl/signals.h"
+#include "fmt/format.h"
+#include "proto/net/address.h"
+
+namespace quantd::quantctl {
+namespace {
+
+// Whole or not at all, for who waits for it.
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  auto file = OutputFile::Create(path);
+  if (!file.ok()) return file.status();
+  const absl::Span<const std::byte> bytes(
+      reinterpret_cast<const std::byte*>(text.data()), text.size());
+  if (const auto s = file->WriteAt(0, bytes); !s.ok()) return s;
+  return file->Commit();
+}
+
+int RunEchoServer(const Options& o, const EchoOptions& echo,
+                  const std::string& port_file) {
+  static std::atomic<int> stop = 0;
+  StopOnSignal(&stop);
+  const auto server = EchoServer::Start(echo);
+  if (!server.ok()) {
+    return Fail(o,
+                absl::IsInvalidArgument(server.status()) ? kUsage : kInternal,
+                server.status());
+  }
+  if (!security::IsLoopback((*server)->address())) {
+    fmt::print(
+        stderr,
+        "quantctl: whoever reaches {} can use it up: there is no TLS and "
+        "no token\n",
+        (*server)->address());
+  }
+  if (!port_file.empty()) {
+    if (const auto s = WriteFile(port_file, (*server)->address() + "\n");
+        !s.ok()) {
+      return Fail(o, kCannotWrite, s);
+    }
+  }
+  fmt::print(
+      "echo at {}: at most {} calls at a time, messages of at most {}; "
+      "measure with 'quantctl bench --echo {}'\n",
+      (*server)->address(), (*server)->calls(), BytesText(echo.max_bytes),
+      (*server)->address());
+  std::fflush(stdout);
+  while (stop == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  if (!port_file.empty()) std::remove(port_file.c_str());
+  return kOk;
+}
+
+}  // namespace
+
+void AddEchoServer(CLI::App* app, std::function<int(const Options&)>* run) {
+  struct Flags {
+    EchoOptions echo;
+    std::string port_file;
+  };
+  const auto flags = std::make_shared<Flags>();
+  flags->echo.listen = "127.0.0.1:50152";
+  CLI::App* sub = app->add_subcommand(
+      "echo-server",
+      "Answer calls with bytes and no arithmetic, for 'bench --echo'");
+  sub->callback([run, flags] {
+    *run = [flags](const Options& o) {
+      return RunEchoServer(o, flags->echo, flags->port_file);
+    };
+  });
+  sub->add_option("--listen", flags->echo.listen,
+                  "Where: HOST:PORT (port 0: a free one) or unix:/PATH")
+      ->type_name("ADDRESS")
+      ->capture_default_str();
+  sub->add_option("--max-bytes", flags->echo.max_bytes,
+                  "Of a message, each way (default 256MiB)")
+      ->transform(CLI::AsSizeValue(true))
+      ->type_name("SIZE");
+  sub->add_option("--threads", flags->echo.threads,
+                  "That answer; 0: one for each eight cores, as quantd has")
+      ->check(CLI::Range(0, 64))
+      ->capture_default_str();
+  sub->add_option("--port-file", flags->port_file,
+                  "Write the address there once it listens")
+      ->type_name("FILE");
+}
+
+}  // namespace quantd::quantctl

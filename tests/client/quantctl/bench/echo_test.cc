@@ -1,0 +1,348 @@
+// quantctl echo-server and its client: sizes, what it refuses, how it ends.
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <signal.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "client/quantctl/echo/echo_client.h"
+#include "client/quantctl/echo/echo_server.h"
+#include "tests/bench/rpc_process.h"
+#include "tests/client/quantctl/cli_fixture.h"
+
+namespace quantd {
+namespace {
+
+using quantctl::EchoClient;
+using quantctl::EchoOptions;
+using quantctl::EchoServer;
+using quantctl::kEchoMethod;
+using quantctl::kEchoReplyBytes;
+using testing::HasSubstr;
+
+constexpr size_t kMiB = 1 << 20;
+
+std::vector<std::byte> Bytes(size_t size) {
+  std::mt19937_64 random(size);
+  std::vector<std::byte> bytes(size);
+  for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+  return bytes;
+}
+
+std::unique_ptr<EchoServer> Served(EchoOptions options = {}) {
+  auto server = EchoServer::Start(options);
+  EXPECT_THAT(server, IsOk());
+  return server.ok() ? *std::move(server) : nullptr;
+}
+
+std::unique_ptr<EchoClient> Dial(const std::string& address,
+                                 int connections = 1) {
+  auto client =
+      EchoClient::Create(address, connections, std::chrono::seconds(20));
+  EXPECT_THAT(client, IsOk());
+  return client.ok() ? *std::move(client) : nullptr;
+}
+
+TEST(Echo, AnswersAsManyBytesAsAreAskedFor) {
+  const auto server = Served();
+  const auto client = Dial(server->address());
+  // Long before short ones: what is left of them must not come back.
+  for (const auto& [in, out] : {std::pair(3 * kMiB, kMiB),
+                                {kMiB, 3 * kMiB + 1},
+                                {4096, 1152},
+                                {1, 1},
+                                {7, 0},
+                                {100, 5000}}) {
+    const auto input = Bytes(in);
+    std::vector<std::byte> output(out, std::byte{0xee});
+    ASSERT_THAT(client->Exchange(input, absl::MakeSpan(output), 0), IsOk());
+    std::vector<std::byte> expected = input;
+    expected.resize(out);
+    EXPECT_TRUE(output == expected) << in << " for " << out;
+  }
+}
+
+TEST(Echo, PiecesCarryTheSameBytesEach) {
+  const auto server = Served();
+  const auto client = Dial(server->address(), 3);
+  const auto input = Bytes(5 * kMiB + 3);
+  std::vector<std::byte> output(kMiB + 5);
+  ASSERT_THAT(client->Exchange(input, absl::MakeSpan(output), kMiB), IsOk());
+  for (size_t i = 0; i < 6; ++i) {
+    const size_t from = output.size() * i / 6;
+    const size_t size = output.size() * (i + 1) / 6 - from;
+    // The last piece has three bytes, and zeros behind them.
+    std::vector<std::byte> expected(
+        input.begin() + static_cast<std::ptrdiff_t>(i * kMiB), input.end());
+    expected.resize(size);
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(),
+                           output.begin() + static_cast<std::ptrdiff_t>(from)))
+        << i;
+  }
+}
+
+// A call by hand.
+struct Asked {
+  std::string method = kEchoMethod;
+  std::optional<std::string> reply_bytes = "10";
+  size_t message = 10;
+  bool deadline = true;
+};
+
+grpc::Status Ask(const std::string& address, const Asked& asked) {
+  grpc::GenericStub stub(
+      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  if (asked.deadline) {
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::seconds(20));
+  }
+  if (asked.reply_bytes) {
+    context.AddMetadata(kEchoReplyBytes, *asked.reply_bytes);
+  }
+  const std::string text(asked.message, 'x');
+  const grpc::Slice slice(text);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer reply;
+  grpc::Status status;
+  grpc::CompletionQueue queue;
+  const auto call =
+      stub.PrepareUnaryCall(&context, asked.method, request, &queue);
+  call->StartCall();
+  call->Finish(&reply, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  return status;
+}
+
+TEST(Echo, RefusesWhatItDoesNotKnowAndGoesOn) {
+  EchoOptions options;
+  options.max_bytes = 1000;
+  const auto server = Served(options);
+  const auto ask = [&](const Asked& asked) {
+    return Ask(server->address(), asked);
+  };
+  for (const auto& text : {"-1", "", "12x", "1001", "18446744073709551616"}) {
+    const auto status = ask({.reply_bytes = text});
+    EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT) << text;
+    EXPECT_THAT(status.error_message(), HasSubstr("--max-bytes")) << text;
+  }
+  EXPECT_EQ(ask({.reply_bytes = std::nullopt}).error_code(),
+            grpc::INVALID_ARGUMENT);
+  const auto other = ask({.method = "/quantd.v1.Quantd/Quantize"});
+  EXPECT_EQ(other.error_code(), grpc::UNIMPLEMENTED);
+  EXPECT_THAT(other.error_message(), HasSubstr("no quantd"));
+  const auto endless = ask({.deadline = false});
+  EXPECT_EQ(endless.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(endless.error_message(), HasSubstr("deadline"));
+  EXPECT_EQ(ask({.message = 1001}).error_code(), grpc::RESOURCE_EXHAUSTED);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(ask({.message = 1000}).ok());
+}
+
+// One that opens and sends nothing more.
+struct Silent {
+  explicit Silent(const std::string& address)
+      : stub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())) {
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::seconds(60));
+    context.AddMetadata(kEchoReplyBytes, "10");
+    call = stub.PrepareCall(&context, kEchoMethod, &queue);
+    call->StartCall(nullptr);
+    Next();
+  }
+  bool Next() {
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    return ok;
+  }
+  grpc::Status Finish() {
+    grpc::Status status;
+    call->Finish(&status, nullptr);
+    Next();
+    return status;
+  }
+
+  grpc::GenericStub stub;
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call;
+};
+
+TEST(Echo, ACallWithoutAMessageIsRefused) {
+  const auto server = Served();
+  Silent silent(server->address());
+  silent.call->WritesDone(nullptr);
+  ASSERT_TRUE(silent.Next());
+  const auto status = silent.Finish();
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("got none"));
+}
+
+TEST(Echo, EndsWithCallsUnderWay) {
+  auto server = Served();
+  std::vector<std::unique_ptr<Silent>> silent;
+  for (int i = 0; i < server->calls() + 3; ++i) {
+    silent.push_back(std::make_unique<Silent>(server->address()));
+  }
+  auto ended = std::async(std::launch::async, [&] { server.reset(); });
+  EXPECT_EQ(ended.wait_for(std::chrono::seconds(20)),
+            std::future_status::ready);
+  for (const auto& one : silent) EXPECT_FALSE(one->Finish().ok());
+}
+
+TEST(Echo, ListensWhereNobodyElseDoes) {
+  const auto server = Served();
+  EchoOptions taken;
+  taken.listen = server->address();
+  const auto second = EchoServer::Start(taken);
+  EXPECT_THAT(second.status(), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr("--listen"));
+  const TempDir dir;
+  const std::string path = dir / "socket";
+  std::ofstream(path) << "a file";
+  EchoOptions options;
+  for (const std::string& listen :
+       {"unix:" + path, std::string("nowhere"), std::string("127.0.0.1:x")}) {
+    options.listen = listen;
+    EXPECT_THAT(EchoServer::Start(options).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument))
+        << listen;
+  }
+  EXPECT_EQ(ReadFile(path), "a file");
+  for (const uint64_t bytes : {uint64_t{0}, (uint64_t{1} << 30) + 1}) {
+    options = {};
+    options.max_bytes = bytes;
+    EXPECT_THAT(EchoServer::Start(options).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+}
+
+TEST(Echo, BySocketsOfThisMachine) {
+  const TempDir dir;
+  for (const std::string& listen :
+       {"unix:" + (dir / "socket"),
+        "unix-abstract:quantd-echo-test-" + std::to_string(getpid())}) {
+    EchoOptions options;
+    options.listen = listen;
+    const auto server = Served(options);
+    ASSERT_NE(server, nullptr);
+    std::vector<std::byte> output(20);
+    EXPECT_THAT(
+        Dial(server->address())->Exchange(Bytes(30), absl::MakeSpan(output), 0),
+        IsOk())
+        << listen;
+  }
+}
+
+// Answers a byte more than it was asked for.
+class Generous : public grpc::CallbackGenericService {
+ public:
+  Generous() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port);
+    builder.RegisterCallbackGenericService(this);
+    server_ = builder.BuildAndStart();
+    address_ = "127.0.0.1:" + std::to_string(port);
+  }
+  ~Generous() override { server_->Shutdown(); }
+  const std::string& address() const { return address_; }
+
+ private:
+  class Reactor : public grpc::ServerGenericBidiReactor {
+   public:
+    explicit Reactor(size_t bytes) : text_(bytes, 'x') { StartRead(&message_); }
+    void OnReadDone(bool ok) override {
+      const grpc::Slice slice(text_);
+      reply_ = grpc::ByteBuffer(&slice, 1);
+      if (ok) StartWriteAndFinish(&reply_, {}, grpc::Status::OK);
+    }
+    void OnDone() override { delete this; }
+
+   private:
+    const std::string text_;
+    grpc::ByteBuffer message_;
+    grpc::ByteBuffer reply_;
+  };
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    const auto found = context->client_metadata().find(kEchoReplyBytes);
+    const std::string bytes(found->second.data(), found->second.size());
+    return new Reactor(std::stoul(bytes) + 1);
+  }
+
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+TEST(Echo, AnAnswerOfAnotherSizeIsNoEcho) {
+  const Generous server;
+  std::vector<std::byte> output(20);
+  const auto s =
+      Dial(server.address())->Exchange(Bytes(30), absl::MakeSpan(output), 0);
+  EXPECT_THAT(s, StatusIs(absl::StatusCode::kInternal));
+  EXPECT_THAT(std::string(s.message()),
+              HasSubstr("answered 21 bytes where 20 were asked for"));
+}
+
+TEST_F(Cli, EchoServerServesABenchAndEnds) {
+  bench::ServerProcess echo({std::getenv("QUANTCTL"), "echo-server", "--listen",
+                             "127.0.0.1:0", "--max-bytes", "2MiB"});
+  ASSERT_TRUE(echo.running()) << echo.Log();
+  const std::vector<std::string> words = {"bench",    "--seconds",   "0.05",
+                                          "--rounds", "1",           "--json",
+                                          "--echo",   echo.address()};
+  auto small = words;
+  small.insert(small.end(), {"--sizes", "1MiB"});
+  const Outcome run = RunServed(small);
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_GT(run.Json()["cells"][0]["echo"]["input_gb_per_s"], 0);
+  auto large = words;
+  large.insert(large.end(), {"--sizes", "3MiB"});
+  const Outcome refused = RunServed(large);
+  EXPECT_EQ(refused.code, 4);
+  EXPECT_THAT(refused.err, HasSubstr("larger --max-bytes"));
+  echo.Signal(SIGTERM);
+  EXPECT_EQ(echo.WaitForExit(20), 0);
+}
+
+TEST_F(Cli, EchoServerSaysWhyItDoesNotStart) {
+  const Outcome name = Run({"echo-server", "--listen", "nowhere"});
+  EXPECT_EQ(name.code, 2);
+  EXPECT_THAT(name.err, HasSubstr("--listen"));
+  const Outcome large = Run({"echo-server", "--max-bytes", "2GiB"});
+  EXPECT_EQ(large.code, 2);
+  EXPECT_THAT(large.err, HasSubstr("--max-bytes: expected 1 to 1073741824"));
+  EXPECT_EQ(Run({"echo-server", "--listen", address_}).code, 1);
+}
+
+TEST_F(Cli, BenchRefusesAnEchoThatIsNoCeiling) {
+  const auto refused = [](std::vector<std::string> words, const char* why,
+                          int code = 2) {
+    words.insert(words.begin(), {"bench", "--sizes", "4KiB"});
+    const Outcome run = Run(words);
+    EXPECT_EQ(run.code, code) << why;
+    EXPECT_THAT(run.err, HasSubstr(why));
+  };
+  refused({"--server", "local", "--echo", "self"}, "nothing is sent");
+  refused({"--server", "192.0.2.1:50151", "--echo", "self"},
+          "echo-server --listen HOST:50152");
+  refused({"--server", address_, "--echo", "self", "--rate", "5"}, "--rate");
+  refused({"--server", address_, "--rounds", "3"}, "--echo");
+  refused({"--server", address_, "--echo", "a:1,b:2"}, "expected self");
+  refused({"--server", address_, "--tls", "--echo", "self"},
+          "does not encrypt");
+  refused({"--server", address_, "--echo", "127.0.0.1:1", "--deadline", "2"},
+          "quantctl echo-server --listen 127.0.0.1:1", 4);
+  // A quantd is none.
+  refused({"--server", address_, "--echo", address_}, "that is no echo", 5);
+}
+
+}  // namespace
+}  // namespace quantd

@@ -10,10 +10,12 @@ trap 'rm -rf "$work"' EXIT
 # The smallest tree that the checks say nothing against.
 good() {
   rm -rf "$work/tree"
-  mkdir -p "$work/tree/tests/bench" "$work/tree/deploy" "$work/tree/kernels/plan"
+  mkdir -p "$work/tree/tests/bench" "$work/tree/tests/fuzz" "$work/tree/deploy" \
+    "$work/tree/kernels/plan"
   cd "$work/tree"
   cp -r "$root/tests/checks" "$root/tests/checks.sh" tests/
   cp -r "$root/tests/bench/results" tests/bench/
+  cp "$root/tests/fuzz/README.md" tests/fuzz/
   cp "$root/deploy/version.sh" deploy/
   cp "$root/.clang-format" .
   echo 'project(quantd VERSION 1.2.3 LANGUAGES CXX)' >CMakeLists.txt

@@ -342,8 +342,8 @@ void AddBench(CLI::App* app, Options* o,
   CLI::Option* const echo =
       sub->add_option("--echo", b->echo,
                       "Measure in turn a raw gRPC echo of the same bytes and "
-                      "say what part of it the server reaches: self, in this "
-                      "process, or where a quantctl echo-server is")
+                      "say what part of it the server reaches: self, started "
+                      "here, or where a quantctl echo-server is")
           ->type_name("ADDRESS")
           ->excludes(rate);
   sub->add_option("--rounds", b->rounds,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/quantctl/echo/echo_server.h"
 #include "fmt/format.h"
 #include "proto/net/address.h"
 
@@ -48,15 +49,14 @@ absl::StatusOr<std::unique_ptr<EchoSide>> EchoSide::Create(
   std::unique_ptr<EchoSide> side(new EchoSide);
   std::string address = echo;
   if (echo == "self") {
-    EchoOptions own;
-    // Goes with the process, and leaves no file.
-    if (options.server.starts_with("unix")) {
-      own.listen = fmt::format("unix-abstract:quantctl-echo-{}", getpid());
-    }
-    auto server = EchoServer::Start(own);
-    if (!server.ok()) return server.status();
-    side->server_ = *std::move(server);
-    address = side->server_->address();
+    // As the server is reached; by what leaves no file.
+    auto process = EchoProcess::Start(
+        options.server.starts_with("unix")
+            ? fmt::format("unix-abstract:quantctl-echo-{}", getpid())
+            : "127.0.0.1:0");
+    if (!process.ok()) return process.status();
+    side->process_ = *std::move(process);
+    address = side->process_->address();
   }
   auto client =
       EchoClient::Create(address, connections, CallOf(options).deadline);

@@ -15,14 +15,15 @@
 #include "client/quantctl/bench/rounds.h"
 #include "client/quantctl/commands.h"
 #include "client/quantctl/echo/echo_client.h"
-#include "client/quantctl/echo/echo_server.h"
+#include "client/quantctl/echo/echo_process.h"
 
 namespace quantd::quantctl {
 
 class EchoSide {
  public:
-  // `echo` is an address or "self", an echo of this process that is reached as
-  // the server is. INVALID_ARGUMENT where it would not be the server's ceiling.
+  // `echo` is an address or "self", an echo that is started here and is
+  // reached as the server is. INVALID_ARGUMENT where it would not be the
+  // server's ceiling.
   static absl::StatusOr<std::unique_ptr<EchoSide>> Create(
       const std::string& echo, const Options& options, int connections);
 
@@ -41,7 +42,7 @@ class EchoSide {
   absl::Status Call(absl::Span<const std::byte> input, uint64_t reply_bytes,
                     size_t piece_bytes);
 
-  std::unique_ptr<EchoServer> server_;
+  std::unique_ptr<EchoProcess> process_;  // null: not ours
   std::unique_ptr<EchoClient> client_;
   // Where replies go, one for each call under way.
   std::mutex mutex_;

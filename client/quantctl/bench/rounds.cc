@@ -18,11 +18,11 @@ absl::Status RunRounds(const Load& load, int rounds,
       Contender& c = (*contenders)[(i + round) % size];
       const Outcome outcome = RunLoad(one, c.call, stop);
       c.outcome.Merge(outcome);
+      // An interrupted one may have lasted for no time at all.
+      if (stop != 0 && size > 1) return {};
       if (&c != &contenders->front() && !outcome.error.ok()) {
         return outcome.error;
       }
-      // An interrupted one may have lasted for no time at all.
-      if (stop != 0 && size > 1) return {};
       c.calls_per_s.push_back(outcome.seconds > 0
                                   ? static_cast<double>(outcome.good) /
                                         outcome.seconds

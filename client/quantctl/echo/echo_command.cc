@@ -1,10 +1,11 @@
 #include "client/quantctl/echo/echo_command.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <memory>
-#include <thread>
 
 #include "client/files/file.h"
 #include "client/quantctl/echo/echo_server.h"
@@ -25,8 +26,21 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   return file->Commit();
 }
 
-int RunEchoServer(const Options& o, const EchoOptions& echo,
-                  const std::string& port_file) {
+struct Flags {
+  EchoOptions echo;
+  std::string port_file;
+  bool for_parent = false;
+};
+
+// Until a signal or, with a parent, until that one's end of the pipe is gone.
+void WaitForTheEnd(const std::atomic<int>& stop, bool for_parent) {
+  pollfd parent = {for_parent ? STDIN_FILENO : -1, POLLIN, 0};
+  while (stop == 0 && poll(&parent, 1, 50) <= 0) {
+  }
+}
+
+int RunEchoServer(const Options& o, const Flags& flags) {
+  const auto& [echo, port_file, for_parent] = flags;
   static std::atomic<int> stop = 0;
   StopOnSignal(&stop);
   const auto server = EchoServer::Start(echo);
@@ -48,13 +62,17 @@ int RunEchoServer(const Options& o, const EchoOptions& echo,
       return Fail(o, kCannotWrite, s);
     }
   }
-  fmt::print(
-      "echo at {}: at most {} calls at a time, messages of at most {}; "
-      "measure with 'quantctl bench --echo {}'\n",
-      (*server)->address(), (*server)->calls(), BytesText(echo.max_bytes),
-      (*server)->address());
+  if (for_parent) {
+    fmt::print("{}\n", (*server)->address());
+  } else {
+    fmt::print(
+        "echo at {}: at most {} calls at a time, messages of at most {}; "
+        "measure with 'quantctl bench --echo {}'\n",
+        (*server)->address(), (*server)->calls(), BytesText(echo.max_bytes),
+        (*server)->address());
+  }
   std::fflush(stdout);
-  while (stop == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  WaitForTheEnd(stop, for_parent);
   if (!port_file.empty()) std::remove(port_file.c_str());
   return kOk;
 }
@@ -62,19 +80,13 @@ int RunEchoServer(const Options& o, const EchoOptions& echo,
 }  // namespace
 
 void AddEchoServer(CLI::App* app, std::function<int(const Options&)>* run) {
-  struct Flags {
-    EchoOptions echo;
-    std::string port_file;
-  };
   const auto flags = std::make_shared<Flags>();
   flags->echo.listen = "127.0.0.1:50152";
   CLI::App* sub = app->add_subcommand(
       "echo-server",
       "Answer calls with bytes and no arithmetic, for 'bench --echo'");
   sub->callback([run, flags] {
-    *run = [flags](const Options& o) {
-      return RunEchoServer(o, flags->echo, flags->port_file);
-    };
+    *run = [flags](const Options& o) { return RunEchoServer(o, *flags); };
   });
   sub->add_option("--listen", flags->echo.listen,
                   "Where: HOST:PORT (port 0: a free one) or unix:/PATH")
@@ -91,6 +103,8 @@ void AddEchoServer(CLI::App* app, std::function<int(const Options&)>* run) {
   sub->add_option("--port-file", flags->port_file,
                   "Write the address there once it listens")
       ->type_name("FILE");
+  // Of EchoProcess.
+  sub->add_flag("--for-parent", flags->for_parent)->group("");
 }
 
 }  // namespace quantd::quantctl

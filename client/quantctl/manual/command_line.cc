@@ -21,8 +21,10 @@ std::vector<const CLI::App*> CommandsOf(const CLI::App& app) {
 }
 
 std::vector<const CLI::Option*> FlagsOf(const CLI::App& app) {
-  return app.get_options(
-      [](const CLI::Option* o) { return !o->get_positional(); });
+  // One without a group is hidden from --help, too.
+  return app.get_options([](const CLI::Option* o) {
+    return !o->get_positional() && !o->get_group().empty();
+  });
 }
 
 std::vector<const CLI::Option*> PositionalsOf(const CLI::App& app) {

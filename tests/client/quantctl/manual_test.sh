@@ -54,6 +54,10 @@ for command in $commands; do
     grep -qE "'\*?$flag\[" "$work/arm" || fail "zsh lacks $command $flag"
   done
 done
+# What --help hides, they hide.
+if grep -l -- '--for-parent' "$work/page" "$work/bash" "$work/zsh"; then
+  fail "a hidden flag is named"
+fi
 ((count >= 100)) || fail "only $count flags were seen"
 
 # Words and files.

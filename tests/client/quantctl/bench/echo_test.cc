@@ -312,6 +312,41 @@ TEST_F(Cli, EchoServerServesABenchAndEnds) {
   EXPECT_EQ(echo.WaitForExit(20), 0);
 }
 
+// Of a process that may be nobody's child any more, and waits for whoever
+// collects those.
+bool Lives(pid_t pid) {
+  const std::string stat = ReadFile("/proc/" + std::to_string(pid) + "/stat");
+  const size_t state = stat.rfind(") ");
+  return state != std::string::npos && stat[state + 2] != 'Z';
+}
+
+TEST_F(Cli, TheEchoEndsWithItsBench) {
+  for (const int number : {SIGINT, SIGKILL}) {
+    const pid_t bench = Start({"bench", "--sizes", "4KiB", "--seconds", "60",
+                               "--echo", "self", "--server", address_});
+    ASSERT_GT(bench, 0);
+    const std::string task = std::to_string(bench);
+    pid_t echo = 0;
+    for (int i = 0; i < 400 && echo == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      std::ifstream("/proc/" + task + "/task/" + task + "/children") >> echo;
+    }
+    ASSERT_GT(echo, 0);
+    EXPECT_TRUE(Lives(echo));
+    // It is the bench's to end it.
+    EXPECT_NE(getpgid(echo), getpgid(bench));
+    // Once calls are under way.
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    kill(bench, number);
+    const Outcome run = Wait(bench);
+    EXPECT_EQ(run.code, 128 + number) << run.err;
+    for (int i = 0; i < 400 && Lives(echo); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    EXPECT_FALSE(Lives(echo)) << number;
+  }
+}
+
 TEST_F(Cli, EchoServerSaysWhyItDoesNotStart) {
   const Outcome name = Run({"echo-server", "--listen", "nowhere"});
   EXPECT_EQ(name.code, 2);

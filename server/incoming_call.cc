@@ -119,7 +119,7 @@ void IncomingCall::OnDone(bool) {
   if (context_.IsCancelled()) {
     cancelled_ = true;
     // It may never have arrived.
-    if (connection_ != nullptr && !connection_->expelled() &&
+    if (connection_ != nullptr &&
         absl::Now() < std::min(deadline_, arrived_ + kAtOnce) &&
         connection_->CallReset()) {
       env_->acceptor->Expel(*connection_, "resets");

@@ -32,13 +32,19 @@ absl::Status WithRows(const absl::Status& status, const Band& band) {
       GetAttempts(status));
 }
 
+size_t PayloadBytes(const WholeCall& call) {
+  size_t all = 0;
+  for (const Bytes& piece : call.payload) all += piece.size();
+  return all;
+}
+
 // Tells how much is done, of rows that are gone through once or twice.
 class Teller {
  public:
   Teller(const WholeCall& call, int passes)
-      : progress_(call.progress), rows_(call.plan.rows() * passes) {
-    for (const Bytes& piece : call.payload) all_ += piece.size();
-  }
+      : progress_(call.progress),
+        rows_(call.plan.rows() * passes),
+        all_(PayloadBytes(call)) {}
   void Add(const Band& band) {
     if (!progress_) return;
     const std::lock_guard lock(mutex_);
@@ -53,7 +59,7 @@ class Teller {
  private:
   const CallProgress& progress_;
   const int64_t rows_;
-  size_t all_ = 0;
+  const size_t all_;
   std::mutex mutex_;
   int64_t done_ = 0;
 };
@@ -188,8 +194,7 @@ absl::StatusOr<Result> RunWhole(const WholeCall& call) {
   auto result = call.endpoint.Run(call.plan, call.payload, call.into,
                                   call.limit, call.control);
   if (result.ok() && call.progress) {
-    size_t all = 0;
-    for (const Bytes& piece : call.payload) all += piece.size();
+    const size_t all = PayloadBytes(call);
     call.progress(all, all);
   }
   return result;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -88,6 +89,8 @@ class OutputFile {
   absl::Status Reserve(size_t bytes);
   absl::Status WriteAt(size_t offset, absl::Span<const std::byte> bytes);
   absl::Status Commit();
+  // All that the file shall hold, and Commit.
+  absl::Status CommitText(std::string_view text);
 
  private:
   absl::Status Settle();
@@ -108,6 +111,9 @@ class OutputFile {
   bool replaces_ = false;
   std::optional<FileIdentity> source_;
 };
+
+// A file of that text, whole or not at all.
+absl::Status WriteTextFile(const std::string& path, std::string_view text);
 
 }  // namespace quantd
 

@@ -322,12 +322,9 @@ absl::Status OutputDirectory::Finish(const std::vector<TextFile>& files) {
     }
   }
   for (const TextFile& file : files) {
-    auto out = OutputFile::Create(path_ + "/" + file.name);
-    if (!out.ok()) return out.status();
-    const absl::Span<const std::byte> bytes(
-        reinterpret_cast<const std::byte*>(file.text.data()), file.text.size());
-    if (auto s = out->WriteAt(0, bytes); !s.ok()) return s;
-    if (auto s = out->Commit(); !s.ok()) return s;
+    if (auto s = WriteTextFile(path_ + "/" + file.name, file.text); !s.ok()) {
+      return s;
+    }
   }
   SyncFolder(path_);
   return journal_->Remove();

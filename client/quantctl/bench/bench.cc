@@ -220,15 +220,11 @@ void ExplainFailure(const Options& o, int code, const Failure& failure) {
 
 absl::Status WritePlot(OutputFile* file, const Options& o,
                        const BenchOptions& b, const std::vector<Cell>& cells) {
-  const std::string svg =
+  return file->CommitText(
       RatePlot(fmt::format("quantctl {} bench: {}, {} connection{}",
                            QUANTD_VERSION, Name(o.quantize.format),
                            b.connections, b.connections == 1 ? "" : "s"),
-               cells);
-  const absl::Span<const std::byte> bytes(
-      reinterpret_cast<const std::byte*>(svg.data()), svg.size());
-  if (const auto s = file->WriteAt(0, bytes); !s.ok()) return s;
-  return file->Commit();
+               cells));
 }
 
 int RunBench(const Options& o, const BenchOptions& b) {

@@ -16,16 +16,6 @@
 namespace quantd::quantctl {
 namespace {
 
-// Whole or not at all, for who waits for it.
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  auto file = OutputFile::Create(path);
-  if (!file.ok()) return file.status();
-  const absl::Span<const std::byte> bytes(
-      reinterpret_cast<const std::byte*>(text.data()), text.size());
-  if (const auto s = file->WriteAt(0, bytes); !s.ok()) return s;
-  return file->Commit();
-}
-
 struct Flags {
   EchoOptions echo;
   std::string port_file;
@@ -57,7 +47,7 @@ int RunEchoServer(const Options& o, const Flags& flags) {
         (*server)->address());
   }
   if (!port_file.empty()) {
-    if (const auto s = WriteFile(port_file, (*server)->address() + "\n");
+    if (const auto s = WriteTextFile(port_file, (*server)->address() + "\n");
         !s.ok()) {
       return Fail(o, kCannotWrite, s);
     }

@@ -115,11 +115,7 @@ absl::Status WriteRules(const std::string& path, const ConvertOptions& convert,
       convert.in, convert.target, advice.bytes_in, advice.bytes_out, convert.in,
       Name(convert.selection.dialect), path);
   for (const std::string& rule : advice.rules) text += rule + "\n";
-  auto file = OutputFile::Create(path);
-  if (!file.ok()) return file.status();
-  const auto s = file->WriteAt(
-      0, {reinterpret_cast<const std::byte*>(text.data()), text.size()});
-  return s.ok() ? file->Commit() : s;
+  return WriteTextFile(path, text);
 }
 
 std::string RulesPathFor(const ConvertOptions& convert) {

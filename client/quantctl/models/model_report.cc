@@ -12,18 +12,6 @@
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
-namespace {
-
-absl::Status WriteText(const std::string& path, const std::string& text) {
-  auto file = OutputFile::Create(path);
-  if (!file.ok()) return file.status();
-  const auto s = file->WriteAt(
-      0, {reinterpret_cast<const std::byte*>(text.data()), text.size()});
-  return s.ok() ? file->Commit() : s;
-}
-
-}  // namespace
-
 absl::Status PrepareReport(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
@@ -43,9 +31,9 @@ absl::Status WriteReport(const std::string& directory,
   const auto report = MakeReport(a, b, std::move(difference), notes);
   if (!report.ok()) return report.status();
   const auto s =
-      WriteText(directory + "/report.html", checkpoint::PageOf(*report));
+      WriteTextFile(directory + "/report.html", checkpoint::PageOf(*report));
   if (!s.ok()) return s;
-  return WriteText(
+  return WriteTextFile(
       directory + "/report.json",
       JsonOf(*report).dump(2, ' ', false,
                            checkpoint::Json::error_handler_t::replace) +

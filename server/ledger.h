@@ -147,11 +147,13 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // Until the charge is given back its sender may bring so many bytes that
   // nobody has asked for: more of a stream whose first message is here.
   void AllowUnread(uint64_t bytes, MemoryCharge* charge);
-  // The next message of a stream, in place of what its charge holds to receive:
-  // `need` counts as on its way until it has Arrived, and more if more comes,
-  // `most` in the end. Never waits, or who holds payload would wait for those
-  // who wait for it.
-  void ExpectNext(size_t need, size_t most, Waiter* waiter,
+  // The next message of a stream, in place of what its charge holds to receive
+  // or of the one before, which is here, `came` bytes of it. Between the two
+  // there is no moment without one: gRPC has let the sender go on. `need`
+  // counts as on its way until it has Arrived, and more if more comes, `most`
+  // in the end. Never waits, or who holds payload would wait for those who wait
+  // for it.
+  void ExpectNext(size_t came, size_t need, size_t most, Waiter* waiter,
                   MemoryCharge* charge);
   // More for a call whose message is here. If it must wait the charge goes with
   // it and comes back with OnMemory, whatever the outcome.

@@ -101,9 +101,12 @@ void MemoryLedger::AllowUnread(uint64_t bytes, MemoryCharge* charge) {
   charge->sender_->unread_ += bytes;
 }
 
-void MemoryLedger::ExpectNext(size_t need, size_t most, Waiter* waiter,
-                              MemoryCharge* charge) {
+void MemoryLedger::ExpectNext(size_t came, size_t need, size_t most,
+                              Waiter* waiter, MemoryCharge* charge) {
   absl::MutexLock lock(&mutex_);
+  if (const auto before = std::move(charge->arrival_)) {
+    EndArrival(*charge->sender_, *before, came);
+  }
   const size_t held = std::exchange(charge->receive_, 0);
   arrived_ -= held;
   Hold(*charge->sender_, 0, held);

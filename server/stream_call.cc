@@ -193,9 +193,10 @@ void StreamCall::Waits() {
 }
 
 void StreamCall::ReceiveChunk() {
+  const size_t came = message_.size();
   message_.Clear();
   const uint64_t left = payload_bytes_ - gather_->came();
-  env_->ledger->ExpectNext(ReceiveNeed(std::min(left, kFirstOfChunk)),
+  env_->ledger->ExpectNext(came, ReceiveNeed(std::min(left, kFirstOfChunk)),
                            ReceiveNeed(wire::kMaxChunkBytes + kBesideChunk),
                            this, &charge_);
   stage_ = Stage::kFeeding;
@@ -205,9 +206,9 @@ void StreamCall::ReceiveChunk() {
 void StreamCall::OnChunk(bool ok) {
   if (call_->answered()) return LetGo();
   const size_t size = message_.size();
-  charge_.Arrived(size, ReceiveNeed(size));
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
   if (!ok) {
+    charge_.Arrived(size, ReceiveNeed(size));
     const absl::Status whole =
         wire::CheckWhole(gather_->came(), payload_bytes_);
     ended_early_ = !whole.ok();

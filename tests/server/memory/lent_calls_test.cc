@@ -194,9 +194,10 @@ TEST_F(Ranges, ARegionInUseOutlivesItsConnection) {
   shutdown(shared->socket(), SHUT_WR);
   // Its name is gone, its memory is not. A call that comes before the door has
   // seen the end waits for the device.
+  RpcOptions soon;
+  soon.deadline = absl::Milliseconds(200);
   ASSERT_TRUE(Eventually([&] {
-    const auto refused = Call(channel_, Lent(name).SerializeAsString(),
-                              {.deadline = absl::Milliseconds(200)});
+    const auto refused = Call(channel_, Lent(name).SerializeAsString(), soon);
     return refused.detail &&
            refused.detail->field() == "memory.inputs[0].region";
   }));

@@ -100,6 +100,7 @@ int main(int argc, char** argv) {
       {"seconds",
        std::chrono::duration<double>(Assault::Clock::now() - start).count()}};
   std::cout << done.dump() << std::endl;
+  Socket::ResetAll();
   // The threads of the attack may still be at it.
   _exit(0);
 }

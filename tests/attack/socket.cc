@@ -22,6 +22,12 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLongestWait{60'000};
 
 std::atomic<uint64_t> sent_by_all = 0;
+std::atomic<bool> all_reset = false;
+
+void Reset(int fd) {
+  const linger at_once = {.l_onoff = 1, .l_linger = 0};
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+}
 
 int ConnectUnix(const std::string& path) {
   sockaddr_un to = {};
@@ -48,6 +54,7 @@ int ConnectTcp(const Target& target, milliseconds most) {
   if (fd < 0) return -1;
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (all_reset) Reset(fd);
   sockaddr_in from = {};
   from.sin_family = AF_INET;
   bool ok = target.source.empty() ||
@@ -96,6 +103,12 @@ Socket::~Socket() {
 }
 
 uint64_t Socket::SentByAll() { return sent_by_all; }
+
+void Socket::ResetAll() {
+  all_reset = true;
+  const auto most = static_cast<int>(sysconf(_SC_OPEN_MAX));
+  for (int fd = STDERR_FILENO + 1; fd < most; ++fd) Reset(fd);
+}
 
 bool Socket::Handshake() {
   static constexpr unsigned char kH2[] = {2, 'h', '2'};

@@ -40,6 +40,11 @@ class Socket {
   // Bytes that all sockets of this process have sent, before TLS.
   static uint64_t SentByAll();
 
+  // The connections of this process, those to come too, end with a reset. Else
+  // the kernel goes on sending what sockets of a process that has gone hold:
+  // MiB to a server that takes little at a time, an attack that is not over.
+  static void ResetAll();
+
   // All of it, or false: the connection or its time is over.
   bool Send(std::string_view bytes);
   // Appends what there is, waiting at most that long for the first byte.

@@ -158,6 +158,13 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
       if (comfy && !labelled) continue;
       if (!best || comfy || layout.dialect == configured) best = match;
     }
+    // What ComfyUI knows by its label is of ComfyUI or of nobody.
+    if (best && best->layout->dialect != Dialect::kComfy &&
+        configured == Dialect::kNone &&
+        FindLayout(Dialect::kComfy, best->layout->format) != nullptr &&
+        model.Find(best->module + ".comfy_quant") != nullptr) {
+      best.reset();
+    }
     std::string module = best ? best->module : "";
     if (!best && LooksQuantized(model, tensor, &module)) {
       out.unclear.push_back(

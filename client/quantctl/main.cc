@@ -35,8 +35,8 @@ constexpr char kFooter[] =
   5  the server refused the request
   6  some tensors failed: the others are reported, and no file is written
   7  the output cannot be written
-  8  lint or verify found something, repair left something, or compare found
-     nothing to compare
+  8  lint or verify found something (to lint, files that cannot be read are a
+     finding), repair left something, or compare found nothing to compare
 
 Which way bytes go (--json says it of each tensor; --transport fails rather than
 take another):

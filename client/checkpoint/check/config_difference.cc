@@ -1,9 +1,12 @@
+#include "client/checkpoint/check/config_difference.h"
+
 #include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
 
-#include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/check/declared.h"
+#include "client/checkpoint/check/tied_head.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -61,70 +64,153 @@ bool Has(const std::string_view (&list)[kCount], std::string_view word) {
   return std::find(std::begin(list), std::end(list), word) != std::end(list);
 }
 
-using Values = std::map<std::string, Json>;
+struct ConfigValue {
+  Json value;
+  Json::json_pointer place;
+};
+using ConfigValues = std::map<std::string, ConfigValue>;
 
-void Flatten(const Json& object, const std::string& path, Values* values) {
+// Positions may lie in an object of their own, by one name or another.
+void Flatten(const Json& object, const std::string& path,
+             const Json::json_pointer& place, ConfigValues* values) {
   for (const auto& [key, value] : object.items()) {
     if (Has(kFree, key) || value.is_null()) continue;
     if (value.is_object()) {
-      Flatten(value, Has(kRope, key) ? path : path + key + ".", values);
+      Flatten(value, Has(kRope, key) ? path : path + key + ".", place / key,
+              values);
     } else {
       // The older word for the same.
       const bool type = key == "type" && !object.contains("rope_type");
-      (*values)[path + (type ? "rope_type" : key)] = value;
+      (*values)[path + (type ? "rope_type" : key)] = {value, place / key};
     }
   }
 }
 
 // One of a list is that one.
-bool IsSame(const Json& a, const Json& b) {
+bool IsSameValue(const Json& a, const Json& b) {
   if (a == b) return true;
   if (a.is_array() && a.size() == 1 && !b.is_array()) return a[0] == b;
   return b.is_array() && b.size() == 1 && !a.is_array() && b[0] == a;
 }
 
+class Comparison {
+ public:
+  Comparison(const Model& original, const Model& model)
+      : original_(original), model_(model) {
+    Flatten(original.config(), "", Json::json_pointer(), &there_);
+    Flatten(model.config(), "", Json::json_pointer(), &here_);
+  }
+
+  std::vector<ConfigDifference> Make() {
+    for (const auto& [key, one] : there_) {
+      if (key == kTiedHead) continue;
+      const auto found = here_.find(key);
+      if (found == here_.end()) {
+        const std::string_view word =
+            std::string_view(key).substr(key.rfind('.') + 1);
+        if (Has(kNeeded, word) && one.value != "default") Lacks(key, one);
+      } else if (!IsSameValue(one.value, found->second.value)) {
+        Differs(key, one, found->second);
+      }
+    }
+    // Positions that are scaled where they were not.
+    for (const auto& [key, one] : here_) {
+      if (there_.count(key) == 0 && key.ends_with("rope_type") &&
+          one.value != "default") {
+        HasMore(key, one);
+      }
+    }
+    CompareHeads();
+    return std::move(found_);
+  }
+
+ private:
+  void Lacks(const std::string& key, const ConfigValue& one) {
+    found_.push_back({key,
+                      fmt::format("no \"{}\", which is {} in the original's",
+                                  key, Shown(&one.value)),
+                      PlaceFor(one.place), one.value});
+  }
+
+  void Differs(const std::string& key, const ConfigValue& there,
+               const ConfigValue& here) {
+    found_.push_back({key,
+                      fmt::format("\"{}\" is {}, and {} in the original's", key,
+                                  Shown(&here.value), Shown(&there.value)),
+                      here.place, there.value});
+  }
+
+  void HasMore(const std::string& key, const ConfigValue& one) {
+    Json::json_pointer place = one.place;
+    if (Has(kRope, place.parent_pointer().empty()
+                       ? ""
+                       : place.parent_pointer().back()) &&
+        !original_.config().contains(place.parent_pointer())) {
+      place.pop_back();
+    }
+    found_.push_back({key,
+                      fmt::format("\"{}\" is {}, and the original has none",
+                                  key, Shown(&one.value)),
+                      place, std::nullopt});
+  }
+
+  // Where the model's file has what the original's has there.
+  Json::json_pointer PlaceFor(const Json::json_pointer& place) const {
+    const Json::json_pointer parent = place.parent_pointer();
+    if (parent.empty() || !Has(kRope, parent.back())) return place;
+    for (const std::string_view other : kRope) {
+      const auto own = parent.parent_pointer() / std::string(other);
+      if (model_.config().contains(own) && model_.config()[own].is_object()) {
+        return own / place.back();
+      }
+    }
+    return place;
+  }
+
+  // Files leave out what goes without saying for a type.
+  void CompareHeads() {
+    const auto there = there_.find(kTiedHead);
+    const auto here = here_.find(kTiedHead);
+    const auto tied = IsHeadTied(model_.config(), model_.model_type());
+    if (there != there_.end() && here == here_.end()) {
+      const bool said = there->second.value == true;
+      if (tied != said) Lacks(kTiedHead, there->second);
+      return;
+    }
+    if (here == here_.end()) return;
+    const bool own = here->second.value == true;
+    // A head that was quantized is no longer that of the embeddings.
+    if (!own && model_.Find("lm_head.weight") != nullptr) return;
+    if (there != there_.end()) {
+      if (!IsSameValue(there->second.value, here->second.value)) {
+        Differs(kTiedHead, there->second, here->second);
+      }
+      return;
+    }
+    const auto was = IsHeadTied(original_.config(), original_.model_type());
+    if (was && *was != own) {
+      found_.push_back(
+          {kTiedHead,
+           fmt::format("\"{}\" is {}, and {} in the original's, which need not "
+                       "say so",
+                       kTiedHead, own, *was),
+           here->second.place, *was});
+    }
+  }
+
+  const Model& original_;
+  const Model& model_;
+  ConfigValues there_;
+  ConfigValues here_;
+  std::vector<ConfigDifference> found_;
+};
+
 }  // namespace
 
-void LintConfigAgainst(const Model& original, const LintedModel& linted,
-                       Findings* findings) {
-  if (!original.has_config() || !linted.model.has_config()) return;
-  Values there;
-  Values here;
-  Flatten(original.config(), "", &there);
-  Flatten(linted.model.config(), "", &here);
-  for (const auto& [key, value] : there) {
-    const auto found = here.find(key);
-    if (found == here.end()) {
-      const std::string_view word =
-          std::string_view(key).substr(key.rfind('.') + 1);
-      if (!Has(kNeeded, word) || value == "default") continue;
-      findings->Add("config-original", kConfigFile,
-                    fmt::format("no \"{}\", which is {} in the original's", key,
-                                Shown(&value)),
-                    key);
-      continue;
-    }
-    // A head that was quantized is no longer that of the embeddings.
-    const bool untied = key == "tie_word_embeddings" &&
-                        found->second == false &&
-                        linted.model.Find("lm_head.weight") != nullptr;
-    if (untied || IsSame(value, found->second)) continue;
-    findings->Add("config-original", kConfigFile,
-                  fmt::format("\"{}\" is {}, and {} in the original's", key,
-                              Shown(&found->second), Shown(&value)),
-                  key);
-  }
-  // Positions that are scaled where they were not.
-  for (const auto& [key, value] : here) {
-    if (there.count(key) > 0 || !key.ends_with("rope_type") ||
-        value == "default") {
-      continue;
-    }
-    findings->Add("config-original", kConfigFile,
-                  fmt::format("\"{}\" is {}, and the original has none", key,
-                              Shown(&value)),
-                  key);
-  }
+std::vector<ConfigDifference> DifferencesOf(const Model& original,
+                                            const Model& model) {
+  if (!original.has_config() || !model.has_config()) return {};
+  return Comparison(original, model).Make();
 }
 
 }  // namespace quantd::checkpoint

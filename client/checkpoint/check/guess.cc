@@ -50,6 +50,11 @@ std::optional<WeightFormat> FormatOf(const ModelTensor& codes,
   if (scales.stored.dtype == "F8_E4M3") {
     return !fp8 && global ? std::optional(WeightFormat::kNvfp4) : std::nullopt;
   }
+  // Bytes beside a global scale are those of NVFP4, by a type of no meaning.
+  if (global && !fp8 && scales.stored.dtype != "F8_E8M0" &&
+      IsByte(scales.stored.dtype)) {
+    return WeightFormat::kNvfp4;
+  }
   if (IsByte(scales.stored.dtype)) {
     return fp8 ? WeightFormat::kMxfp8 : WeightFormat::kMxfp4;
   }
@@ -116,12 +121,23 @@ absl::Status GuessScales(const Model& model, Guess* guess) {
                       "should be",
                       scales.name()));
     }
-    if (w.layout->swizzled) guess->order = ScaleOrder::kSwizzled;
+    const auto order = OrderOfScales(model, w);
+    if (!order.ok()) return order.status();
+    guess->order = *order;
     return absl::OkStatus();
   }
   const BlockShape block = BlockOf(*w.layout);
   const bool one_byte = element == 1 && block.cols > 0 && block.rows == 1;
   const int64_t across = one_byte ? CeilDiv(w.cols, block.cols) : 0;
+  if (one_byte && w.layout->swizzled &&
+      static_cast<int64_t>(scales.stored.size) == w.rows * across) {
+    guess->order = ScaleOrder::kLinear;
+    guess->oddities.push_back(fmt::format(
+        "its scales are {} and lie row by row, not {} in the order of Tensor "
+        "Cores",
+        scales.stored.size, count));
+    return absl::OkStatus();
+  }
   if (!one_byte || static_cast<int64_t>(scales.stored.size) !=
                        RoundUp(w.rows, 128) * RoundUp(across, 4)) {
     return absl::InvalidArgumentError(
@@ -166,6 +182,31 @@ absl::Status GuessGlobal(const Model& model, const ModelTensor& t, Global rule,
 }
 
 }  // namespace
+
+std::string_view RuleOfOrder(const Guess& guess, std::string_view otherwise) {
+  const bool swizzled = guess.weight.layout->swizzled;
+  switch (guess.order) {
+    case ScaleOrder::kPadded:
+      return swizzled ? "swizzled-scales" : "padded-scales";
+    case ScaleOrder::kSwizzled:
+      return swizzled ? otherwise : "swizzled-scales";
+    case ScaleOrder::kLinear:
+      return swizzled ? "swizzled-scales" : otherwise;
+  }
+  return otherwise;
+}
+
+absl::StatusOr<ScaleOrder> OrderOfScales(const Model& model,
+                                         const StoredWeight& w) {
+  if (!w.layout->swizzled) return ScaleOrder::kLinear;
+  const int64_t across = CeilDiv(w.cols, BlockOf(*w.layout).cols);
+  if (w.rows % 128 == 0 && across % 4 == 0) return ScaleOrder::kSwizzled;
+  const auto order =
+      OrderOf(model, *w.part(PartSource::kScales), w.rows, across);
+  // Nothing tells.
+  if (absl::IsInvalidArgument(order.status())) return ScaleOrder::kSwizzled;
+  return order;
+}
 
 bool IsOfAnother(const StoredWeight& w, Dialect configured) {
   if (w.layout->dialect == configured ||

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -37,6 +38,15 @@ bool IsOfAnother(const StoredWeight& weight, Dialect configured);
 // The dialect that config.json names, but for tensors that no other has; where
 // it names none, ComfyUI's if the tensors are as only ComfyUI has them.
 Dialect LikelyDialect(const Model& model, const StoredModel& stored);
+
+// The rule of lint that its scales break; `otherwise` where they lie as they
+// should.
+std::string_view RuleOfOrder(const Guess& guess, std::string_view otherwise);
+
+// How the scales of a weight lie that has the shapes of a swizzled layout: as
+// they should, unless padding shows that they lie row by row.
+absl::StatusOr<ScaleOrder> OrderOfScales(const Model& model,
+                                         const StoredWeight& weight);
 
 // `dialect`: whose names it is to have; kNone: whoever has the format.
 // NOT_FOUND where a scale is missing, INVALID_ARGUMENT says why else nothing

@@ -41,6 +41,7 @@ class Differences {
           p.signal += x * x;
           p.noise += (x - y) * (x - y);
           sum_.product += x * y;
+          sum_.power += y * y;
         }
         sum_.signal += p.signal;
         sum_.noise += p.noise;
@@ -128,6 +129,11 @@ bool IsWorse(const Difference& a, const Difference& b) {
 double Difference::ratio() const {
   if (signal == 0) return noise == 0 ? 0 : 1;
   return std::sqrt(noise / signal);
+}
+
+bool Difference::is_multiple() const {
+  return signal > 0 && power > 0 &&
+         product * product >= (1 - kMostNoise / 2) * signal * power;
 }
 
 bool Difference::is_the_original() const {

@@ -21,6 +21,7 @@ struct Difference {
   double signal = 0;  // squared
   double noise = 0;
   double product = 0;      // of both
+  double power = 0;        // of what is there, squared
   int64_t pieces = 0;      // of rows that were looked at
   int64_t wrong = 0;       // those of them that are noise
   int64_t wrong_rows = 0;  // that have such a piece
@@ -33,6 +34,8 @@ struct Difference {
   double ratio() const;
   // By what all numbers are multiplied.
   double gain() const { return signal == 0 ? 1 : product / signal; }
+  // It is the original times gain(), as far as its format is exact.
+  bool is_multiple() const;
   bool is_the_original() const;
 };
 

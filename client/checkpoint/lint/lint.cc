@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
+#include "client/checkpoint/check/config_difference.h"
 #include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/stored.h"
@@ -48,8 +49,8 @@ constexpr LintRule kRules[] = {
      "scales are padded to whole tiles, where engines want them as they are",
      "vime#133", Remedy::kRepair},
     {"swizzled-scales",
-     "scales are in the order of Tensor Cores, where engines swizzle them "
-     "themselves",
+     "scales are in the order of Tensor Cores where engines swizzle them "
+     "themselves, or lie row by row where engines take them as they are",
      "vime#133", Remedy::kRepair},
     {"unclear-layout",
      "quantized, but names, types and shapes are those of no dialect",
@@ -146,7 +147,7 @@ constexpr LintRule kRules[] = {
     {"config-original",
      "config.json says other than the original's of what quantizing does not "
      "change",
-     "MarinFold#198", Remedy::kConfig},
+     "MarinFold#198", Remedy::kRepair},
 };
 
 // What is wrong is there, and the path is said already.
@@ -197,13 +198,8 @@ void LintUnclear(const LintedModel& linted, const UnclearWeight& u,
         fmt::format("{}; {}", std::string(guess.status().message()), u.why));
     return;
   }
-  const auto rule =
-      guess->order == ScaleOrder::kPadded ? "padded-scales"
-      : guess->order == ScaleOrder::kSwizzled && !guess->weight.layout->swizzled
-          ? "swizzled-scales"
-          : "unclear-layout";
   findings->Add(
-      rule, u.module,
+      RuleOfOrder(*guess, "unclear-layout"), u.module,
       fmt::format("it would be {} by {}, but {}",
                   Name(guess->weight.layout->format),
                   Name(guess->weight.layout->dialect),
@@ -254,15 +250,18 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
     auto found = LintAgainst(*original, linted, &against);
     if (!found.ok()) return found.status();
     compared = *std::move(found);
-    LintConfigAgainst(*original, linted, &against);
+    for (const ConfigDifference& d : DifferencesOf(*original, model)) {
+      against.Add("config-original", kConfigFile, d.text, d.key);
+    }
   }
   for (const UnclearWeight& u : stored->unclear) {
     LintUnclear(linted, u, &findings);
   }
   LintFiles(linted, &findings);
   LintNames(linted, &findings);
-  for (const auto rules : {LintScales, LintInputs, LintParts, LintModules,
-                           LintSchemes, LintValues}) {
+  LintModules(linted, &findings);
+  for (const auto rules :
+       {LintScales, LintInputs, LintParts, LintHead, LintSchemes, LintValues}) {
     if (auto s = rules(linted, &findings); !s.ok()) return s;
   }
   LintConfig(linted, &findings);

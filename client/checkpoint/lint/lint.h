@@ -23,7 +23,6 @@ enum class Remedy {
   kConvert,  // the original, converted again
   kMeasure,  // the same with what is measured by running it
   kFetch,    // the files, got again from where they came
-  kConfig,   // the values of the original's config.json
 };
 
 struct LintRule {

@@ -7,6 +7,7 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/check/tied_head.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/stacked.h"
 #include "fmt/format.h"
@@ -178,9 +179,9 @@ class ListRules {
   // The output head has a matrix of its own that loaders of all linear layers
   // look for.
   bool IsHead(const std::string& module) const {
-    const Json* tied = Member(&linted_.model.config(), "tie_word_embeddings");
     return module == "lm_head" && linted_.architecture.known() &&
-           (tied == nullptr || *tied != true);
+           IsHeadTied(linted_.model.config(), linted_.model.model_type()) !=
+               true;
   }
 
   void Find(const std::string& where, const std::string& text,

@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -11,7 +9,6 @@
 #include "client/checkpoint/check/shape_table.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/stacked.h"
-#include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -26,12 +23,6 @@ bool IsOfCodes(std::string_view name) {
     if (name.ends_with(end)) return true;
   }
   return false;
-}
-
-bool IsMatrix(const ModelTensor& t) {
-  const std::string& type = t.stored.dtype;
-  return t.stored.shape.size() == 2 &&
-         (type == "BF16" || type == "F16" || type == "F32");
 }
 
 class ModuleRules {
@@ -156,60 +147,7 @@ class ModuleRules {
         }
       }
     }
-    const Json* tied = Member(&config_, "tie_word_embeddings");
-    const bool head = std::any_of(all_.begin(), all_.end(), [](const auto& t) {
-      return t.first.ends_with("lm_head.weight");
-    });
-    if (tied != nullptr && *tied == false && !head && !layers_.empty() &&
-        IsCausal()) {
-      Missing("lm_head.weight",
-              "config.json says that it is not tied to the embeddings");
-    }
     CheckBiases();
-  }
-
-  // As it is, or quantized: no format makes as much noise as half of it.
-  absl::Status CheckTied() {
-    const Json* tied = Member(&config_, "tie_word_embeddings");
-    const ModelTensor* plain = linted_.model.Find("lm_head.weight");
-    const ModelTensor* tensor = linted_.model.Find("model.embed_tokens.weight");
-    if (tied == nullptr || *tied != true || tensor == nullptr ||
-        !IsMatrix(*tensor)) {
-      return absl::OkStatus();
-    }
-    std::optional<WeightValues> head;
-    double most_noise = 0.25;
-    for (const StoredWeight& w : linted_.stored.weights) {
-      if (w.module == "lm_head") head.emplace(linted_.model, w);
-    }
-    if (!head && plain != nullptr && IsMatrix(*plain)) {
-      head.emplace(linted_.model, *plain);
-      most_noise = 0;
-    }
-    if (!head) return absl::OkStatus();
-    WeightValues embeddings(linted_.model, *tensor);
-    bool same =
-        head->rows() == embeddings.rows() && head->cols() == embeddings.cols();
-    std::vector<float> x;
-    std::vector<float> y;
-    for (const auto& run : linted_.sample.Of(head->rows(), head->cols())) {
-      if (!same) break;
-      if (auto s = head->Read(run.begin, run.count, &x); !s.ok()) return s;
-      if (auto s = embeddings.Read(run.begin, run.count, &y); !s.ok()) return s;
-      double signal = 0;
-      double noise = 0;
-      for (size_t i = 0; i < x.size(); ++i) {
-        signal += static_cast<double>(y[i]) * y[i];
-        noise += (static_cast<double>(x[i]) - y[i]) * (x[i] - y[i]);
-      }
-      same = noise <= most_noise * signal || !std::isfinite(noise);
-    }
-    if (!same) {
-      findings_.Add("tied-head", "lm_head",
-                    "config.json says that it is tied to the embeddings, and "
-                    "it is another matrix");
-    }
-    return absl::OkStatus();
   }
 
  private:
@@ -235,12 +173,6 @@ class ModuleRules {
   bool IsSide(const std::string& stack) const {
     const Role role = linted_.architecture.RoleOf(stack + ".0.linear");
     return role == Role::kVision || role == Role::kMultiToken;
-  }
-
-  bool IsCausal() const {
-    const Json* names = Member(&config_, "architectures");
-    return names != nullptr && names->is_array() && !names->empty() &&
-           TextOf(&names->front()).value_or("").ends_with("ForCausalLM");
   }
 
   using Layers = std::map<int64_t, std::set<std::string>>;
@@ -377,13 +309,12 @@ class ModuleRules {
 
 }  // namespace
 
-absl::Status LintModules(const LintedModel& linted, Findings* findings) {
+void LintModules(const LintedModel& linted, Findings* findings) {
   ModuleRules rules(linted, findings);
   rules.CheckLayers();
   rules.CheckExperts();
   rules.CheckShapes();
   rules.CheckEnds();
-  return rules.CheckTied();
 }
 
 }  // namespace quantd::checkpoint

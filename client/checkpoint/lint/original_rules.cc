@@ -22,6 +22,9 @@ std::string RatioText(double ratio) {
   return fmt::format("{:.0f} % of the weights", 100 * ratio);
 }
 
+// Of a gain.
+constexpr double kNearTwo = 0.02;
+
 bool IsPlain(const ModelTensor& t) {
   const DType type = FromSafetensorsName(t.stored.dtype);
   return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
@@ -87,7 +90,10 @@ class OriginalRules {
   }
 
   // What the original has, and the model in no form.
-  void CheckMissing() {
+  absl::Status CheckMissing() {
+    const auto head = IsHeadNeeded(originals_.model(), linted_.model.config(),
+                                   linted_.model.model_type(), linted_.sample);
+    if (!head.ok()) return head.status();
     std::set<std::string> there;
     for (const StoredWeight& w : linted_.stored.weights) {
       there.insert(w.module);
@@ -106,11 +112,13 @@ class OriginalRules {
     for (const ModelTensor& t : originals_.model().tensors()) {
       const std::string module(ModuleOf(t.name()));
       if (parts.count(&t) > 0 || there.count(module) > 0 || !IsPlain(t) ||
-          IsScale(t.name()) || IsLeftOut(t.name()) || IsSplit(t, there)) {
+          IsScale(t.name()) || IsLeftOut(t.name()) || IsSplit(t, there) ||
+          (!*head && t.name().ends_with("lm_head.weight"))) {
         continue;
       }
       Missing(t.name());
     }
+    return absl::OkStatus();
   }
 
   const ComparedWeights& compared() const { return compared_; }
@@ -139,11 +147,8 @@ class OriginalRules {
 
   // What libraries leave out of the files that they write.
   bool IsLeftOut(const std::string& name) const {
-    const Json* tied = Member(&linted_.model.config(), "tie_word_embeddings");
-    const bool is_tied = tied == nullptr || *tied == true;
     return name.find("inv_freq") != std::string::npos ||
            name.find("masked_bias") != std::string::npos ||
-           (is_tied && name.ends_with("lm_head.weight")) ||
            linted_.architecture.RoleOf(ModuleOf(name)) == Role::kMultiToken;
   }
 
@@ -165,12 +170,16 @@ class OriginalRules {
             "what is there ({}row {})",
             d.wrong_rows, d.rows, d.wrong_rows > 1 ? "the first is " : "",
             d.first_wrong_row);
-      } else if (d.wrong == 0) {
+      } else if (d.wrong == 0 || d.is_multiple()) {
         text += fmt::format("; they are {:.3g} times as large", d.gain());
+        if (FindFormat(w.layout->codes)->element == DType::kE4M3 &&
+            std::abs(d.gain() - 2) < kNearTwo) {
+          text += ", as codes of e4m3fnuz are that are read as e4m3";
+        }
       } else {
         text +=
-            "; if they are its own, the scales are of another kind than "
-            "the names say";
+            "; if they are its own, codes or scales are in another order than "
+            "the names say, or of another kind";
       }
       Find("not-the-original", found.wrong, text + Others(w, found));
       return;
@@ -189,10 +198,10 @@ class OriginalRules {
                        before, after));
     }
     if (r.order_swapped) {
-      Find(w.layout->swizzled ? "unclear-layout" : "swizzled-scales", w.module,
+      Find("swizzled-scales", w.module,
            fmt::format("the error is {}, and {} with the scales {}", before,
                        after,
-                       w.layout->swizzled ? "as they lie" : "unswizzled"));
+                       w.layout->swizzled ? "read row by row" : "unswizzled"));
     }
   }
 
@@ -229,7 +238,7 @@ absl::StatusOr<ComparedWeights> LintAgainst(const Model& original,
   OriginalRules rules(*originals, linted, findings);
   if (auto s = rules.CheckQuantized(); !s.ok()) return s;
   if (auto s = rules.CheckPlain(); !s.ok()) return s;
-  rules.CheckMissing();
+  if (auto s = rules.CheckMissing(); !s.ok()) return s;
   return rules.compared();
 }
 

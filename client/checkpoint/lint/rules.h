@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -55,16 +56,20 @@ absl::Status LintParts(const LintedModel& linted, Findings* findings);
 // The numbers of weights, quantized and not.
 absl::Status LintValues(const LintedModel& linted, Findings* findings);
 // Whether all is there, in the shapes that config.json says.
-absl::Status LintModules(const LintedModel& linted, Findings* findings);
+void LintModules(const LintedModel& linted, Findings* findings);
+// The output head: whether one is there, and is what config.json says.
+absl::Status LintHead(const LintedModel& linted, Findings* findings);
+// Whether a model of that config.json has to have the head that its original
+// has: not if it is tied to the embeddings, or the same.
+absl::StatusOr<bool> IsHeadNeeded(const Model& original, const Json& config,
+                                  std::string_view type,
+                                  const RowSample& sample);
 // config.json and ModelOpt's own file by themselves.
 void LintConfig(const LintedModel& linted, Findings* findings);
 // Whether they describe the tensors.
 absl::Status LintSchemes(const LintedModel& linted, Findings* findings);
 // Whether they say rightly what is quantized.
 void LintLists(const LintedModel& linted, Findings* findings);
-// Both configurations, in all that quantizing does not change.
-void LintConfigAgainst(const Model& original, const LintedModel& linted,
-                       Findings* findings);
 // What was quantized, and how it is read.
 absl::StatusOr<ComparedWeights> LintAgainst(const Model& original,
                                             const LintedModel& linted,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/checkpoint/architecture.h"
+#include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
@@ -82,6 +83,16 @@ class ScaleRules {
 
   absl::Status CheckScales() {
     for (const StoredWeight& w : stored_.weights) {
+      const auto order = OrderOfScales(model_, w);
+      if (!order.ok()) return order.status();
+      if (*order == ScaleOrder::kPadded) {
+        Find("swizzled-scales", w.module,
+             fmt::format("its scales lie row by row, as what is padding there "
+                         "shows, and {} takes them in the order of Tensor "
+                         "Cores; where there is no padding only the original "
+                         "shows it",
+                         Name(w.layout->dialect)));
+      }
       for (const PartSource source : {PartSource::kScales, PartSource::kGlobal,
                                       PartSource::kInputScale}) {
         const ModelTensor* part = w.part(source);

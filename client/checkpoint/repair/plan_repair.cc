@@ -7,6 +7,7 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/comfy_metadata.h"
+#include "client/checkpoint/check/declared.h"
 #include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/check/originals.h"
 #include "client/checkpoint/check/reading.h"
@@ -30,6 +31,9 @@ constexpr char kWeightsOnly[] =
     "; the scales cannot be had from the weights, so that the label becomes "
     "that of weights alone: activations are no longer quantized, W4A4 becomes "
     "W4A16. To have them, convert the original with --input-amax";
+
+constexpr char kGetsSwizzled[] =
+    "its scales lie row by row, and get the order of Tensor Cores";
 
 class Planner {
  public:
@@ -97,7 +101,13 @@ class Planner {
   absl::Status LookAt(const StoredWeight& w) {
     Candidate c;
     c.mended.weight = w;
-    if (w.layout->swizzled) c.mended.order = ScaleOrder::kSwizzled;
+    const auto order = OrderOfScales(model_, w);
+    if (!order.ok()) return order.status();
+    c.mended.order = *order;
+    if (*order == ScaleOrder::kPadded) {
+      c.changed = true;
+      Add("swizzled-scales", w.module, kGetsSwizzled);
+    }
     if (w.part(PartSource::kGlobal) != nullptr && w.experts == 1) {
       if (auto s = LookAtGlobal(&c); !s.ok()) return s;
     }
@@ -201,8 +211,8 @@ class Planner {
           w.layout->swizzled ? ScaleOrder::kLinear : ScaleOrder::kSwizzled;
       c->changed = true;
       Add("swizzled-scales", w.module,
-          w.layout->swizzled ? "its scales are swizzled"
-                             : "its scales are unswizzled");
+          w.layout->swizzled ? kGetsSwizzled
+                             : "its scales get the order of rows");
     }
     return absl::OkStatus();
   }
@@ -225,12 +235,7 @@ class Planner {
       c.mended.add_label = true;
       Add("label", module, "it gets the comfy_quant that it lacks");
     }
-    const bool padded =
-        guess->order != ScaleOrder::kLinear && !guess->weight.layout->swizzled;
-    Add(!padded                               ? rule
-        : guess->order == ScaleOrder::kPadded ? "padded-scales"
-                                              : "swizzled-scales",
-        module,
+    Add(RuleOfOrder(*guess, rule), module,
         guess->oddities.empty()
             ? "its parts get the shapes of the dialect"
             : fmt::format("{}", fmt::join(guess->oddities, ", ")));
@@ -310,6 +315,12 @@ class Planner {
       return absl::OkStatus();
     }
     LookAtConfig(findings->findings);
+    // Not those of a model that it was not made of.
+    if (is_the_original_) plan_.keys = DifferencesOf(*original_, model_);
+    for (const ConfigDifference& d : plan_.keys) {
+      Add("config-original", kConfigFile,
+          d.text + (d.value ? ": it becomes that" : ": it goes"));
+    }
     return absl::OkStatus();
   }
 
@@ -332,7 +343,10 @@ class Planner {
         plan_.dropped.insert(f.kind);
       }
       Add(f.rule, f.where,
-          f.rule == "no-input-scale" ? f.text + kWeightsOnly : f.text);
+          f.text + (f.rule == "no-input-scale" ? kWeightsOnly
+                    : f.rule == "ignore-list"
+                        ? ": the list is written anew"
+                        : ": it is written anew, as the tensors are"));
     }
     if (!plan_.config && ConfiguredDialect(model_.config()) != plan_.dialect) {
       plan_.config = true;

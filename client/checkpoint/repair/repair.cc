@@ -9,6 +9,7 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/comfy_metadata.h"
+#include "client/checkpoint/check/declared.h"
 #include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/convert/content_hash.h"
 #include "client/checkpoint/convert/output_directory.h"
@@ -136,6 +137,25 @@ void SettleType(const Model& model, Json* config) {
   }
 }
 
+// Whatever stands where objects belong gives way.
+void Put(const Json::json_pointer& place, const Json& value, Json* config) {
+  if (place.empty()) return;
+  const Json::json_pointer parent = place.parent_pointer();
+  if (!config->contains(parent)) Put(parent, Json::object(), config);
+  if (!config->at(parent).is_object()) (*config)[parent] = Json::object();
+  config->at(parent)[place.back()] = value;
+}
+
+void TakeKeys(const RepairPlan& repair, Json* config) {
+  for (const ConfigDifference& d : repair.keys) {
+    if (d.value) {
+      Put(d.place, *d.value, config);
+    } else if (config->contains(d.place)) {
+      config->at(d.place.parent_pointer()).erase(d.place.back());
+    }
+  }
+}
+
 absl::StatusOr<std::vector<TextFile>> FilesOf(const Model& model,
                                               const RepairPlan& repair,
                                               const ConversionPlan& plan) {
@@ -148,11 +168,17 @@ absl::StatusOr<std::vector<TextFile>> FilesOf(const Model& model,
     if (file.name == model.index_name()) continue;
     const auto old = text_of(file.name);
     if (!old.ok()) continue;
-    if (!repair.config) {
+    const bool keys = !repair.keys.empty() && file.name == kConfigFile;
+    if (!repair.config && !keys) {
       file.text = *old;
       continue;
     }
-    Json fresh = ParsePythonJson(file.text);
+    Json fresh = ParsePythonJson(repair.config ? file.text : *old);
+    if (keys) TakeKeys(repair, &fresh);
+    if (!repair.config) {
+      file.text = PythonJsonText(fresh, 2) + "\n";
+      continue;
+    }
     SettleType(model, &fresh);
     const auto before = ReadConfig(model.path() + "/" + file.name);
     const char* place =

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/checkpoint/check/config_difference.h"
 #include "client/checkpoint/dialect.h"
 #include "client/checkpoint/lint/finding.h"
 #include "client/checkpoint/model.h"
@@ -32,8 +33,9 @@ struct RepairPlan {
   bool drops_labels = false;          // ComfyUI's text for all layers
   // Members of quantization_config that describe what weights do not have.
   std::set<std::string> dropped;
-  bool drops_quantization = false;  // all of it: none is quantized
-  std::string prefix;               // that all names lose: "_orig_mod."
+  bool drops_quantization = false;     // all of it: none is quantized
+  std::vector<ConfigDifference> keys;  // that become the original's
+  std::string prefix;                  // that all names lose: "_orig_mod."
   std::vector<Repaired> repairs;
 };
 

@@ -31,9 +31,10 @@ std::string LookedAt(const Linted& linted, bool has_original) {
   }
   if (linted.not_nearest > 0) {
     text += fmt::format(
-        ", {} of the weights rounded otherwise than to the nearest, by GPTQ, "
-        "say, or weights of a fine-tune that is 2 to 5 % away from the "
-        "original, and looked at less closely",
+        ", {} of the weights rounded otherwise than to the nearest (by GPTQ, "
+        "say, by scales that were fitted to another global one, or as those of "
+        "a fine-tune that is 2 to 5 % away from the original) and looked at "
+        "less closely",
         linted.not_nearest);
   }
   if (linted.share < 1) {
@@ -78,11 +79,11 @@ std::vector<std::string> NextSteps(const CheckOptions& check,
       "fault was published, or is the original's");
   add(Remedy::kRepair,
       fmt::format("{}quantctl repair {} {}{}",
-                  has_original ? "" : "with --original MODEL more is mended: ",
+                  has_original ? ""
+                               : "with --original MODEL, if you have it, more "
+                                 "is seen: ",
                   check.model, Beside(check.model, "repaired"),
                   has_original ? " --original " + check.original : ""));
-  add(Remedy::kConfig,
-      "write the values of the original's config.json into that of the model");
   const std::string convert = fmt::format(
       "quantctl convert {} {}{}{}", has_original ? check.original : "ORIGINAL",
       Beside(check.model, "converted"), linted.made_as.empty() ? "" : " ",
@@ -92,7 +93,11 @@ std::vector<std::string> NextSteps(const CheckOptions& check,
       "library that made it can measure again, and with the largest inputs in "
       "FILE: " +
           convert + " --input-amax FILE");
-  add(Remedy::kConvert, "only the original has what is lost: " + convert);
+  add(Remedy::kConvert,
+      (rules[Remedy::kRepair].empty() ? "convert the original again: "
+                                      : "what a repair leaves needs the "
+                                        "original, converted again: ") +
+          convert);
   return steps;
 }
 

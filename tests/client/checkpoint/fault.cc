@@ -112,6 +112,23 @@ Plant Fill(const std::string& name, uint8_t byte, size_t from) {
               std::byte{byte});
   };
 }
+Plant RowByRow(const std::vector<std::string>& modules, bool padded) {
+  return [=](Planted& p) {
+    for (const std::string& module : modules) {
+      WrittenTensor& scales = p.part(module + ".weight_scale");
+      const std::vector<std::byte> swizzled = scales.bytes;
+      const int64_t rows = p.part(module + ".weight").shape[0];
+      scales.shape = {rows, scales.shape[1]};
+      scales.bytes.clear();
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < 4; ++j) {
+          scales.bytes.push_back(swizzled[i % 32 * 16 + i / 32 * 4 + j]);
+        }
+      }
+      if (padded) Pad(&scales, /*swizzled=*/false);
+    }
+  };
+}
 Plant Put(const std::string& name, std::vector<int64_t> shape) {
   return [=](Planted& p) { p.tensors[name] = Bf16(name, shape); };
 }

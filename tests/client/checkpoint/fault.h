@@ -50,6 +50,8 @@ Plant SetAll(const std::string& end, float value);
 Plant Fill(const std::string& name, uint8_t byte, size_t from = 0);
 Plant Put(const std::string& name, std::vector<int64_t> shape);
 Plant Erase(const std::string& name);
+// ComfyUI's scales of those modules, padded or not.
+Plant RowByRow(const std::vector<std::string>& modules, bool padded);
 // With the scale of inputs that stands for `amax`, one for each.
 Plant Inputs(std::vector<float> scales);
 Plant Cache(const std::vector<std::pair<const char*, float>>& scales);

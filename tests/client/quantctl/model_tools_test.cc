@@ -77,8 +77,8 @@ TEST_F(ModelTools, RepairTellsTheLossAndLintIsClean) {
   const Outcome faulty = Run({"lint", At("made")});
   EXPECT_EQ(faulty.code, 8);
   EXPECT_THAT(faulty.out,
-              HasSubstr("next: fused-scales: with --original MODEL more is "
-                        "mended: quantctl repair " +
+              HasSubstr("next: fused-scales: with --original MODEL, if you "
+                        "have it, more is seen: quantctl repair " +
                         At("made") + " " + At("made-repaired") + "\n"));
   const Outcome mended = Run({"repair", At("made"), Fresh("mended")});
   EXPECT_EQ(mended.code, 0) << mended.err;

@@ -69,7 +69,15 @@ std::vector<Fault> LayoutFaults() {
        "weight_scale_inv would be"},
       {"unclear-layout", mo,
        [](Planted& p) { p.part(kQ + ".weight_scale").dtype = "U8"; },
-       "fit no dialect"},
+       "it would be nvfp4 by modelopt, but model.layers.0.self_attn.q_proj."
+       "weight_scale is U8 and not F8_E4M3"},
+      {"unclear-layout", mo,
+       [](Planted& p) { p.part(kQ + ".weight").dtype = "F8_E5M2"; },
+       "are no format known here"},
+      {"swizzled-scales", Base::kComfy, RowByRow({kQ}, /*padded=*/true),
+       "its scales lie row by row, as what is padding there shows"},
+      {"swizzled-scales", Base::kComfy, RowByRow({kQ}, /*padded=*/false),
+       "its scales are 128 and lie row by row, not 512"},
       {"unknown-part", ct,
        [](Planted& p) {
          const std::string name = kQ + ".weight_scale_2";

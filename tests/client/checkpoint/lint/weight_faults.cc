@@ -95,6 +95,20 @@ std::vector<Fault> WeightFaults() {
       {"wrong-shape", ct, Put(kQ + ".bias", {16}), "by its weight"},
       {"missing-weight", ct, Erase(kQ + ".weight_packed"),
        "nothing that it is the scale of"},
+      {"missing-weight", ct, Erase("lm_head.weight"),
+       "config.json says that it is not tied to the embeddings"},
+      {"missing-weight", ct,
+       [](Planted& p) {
+         p.tensors.erase("lm_head.weight");
+         p.config["model_type"] = "made_up";
+       },
+       "config.json says that it is not tied to the embeddings"},
+      {"missing-weight", ct,
+       [](Planted& p) {
+         p.tensors.erase("lm_head.weight");
+         p.config.erase("tie_word_embeddings");
+       },
+       "it is missing, and in a model of this type it is not tied"},
       {"tied-head", ct,
        Model_([](ModelJson& c) { c["tie_word_embeddings"] = true; }),
        "another matrix"},
@@ -208,6 +222,20 @@ std::vector<Fault> OriginalFaults() {
          for (size_t i = 0; i < bytes.size(); i += 2) bytes[i] ^= std::byte{1};
        },
        "it is not quantized, and the error is", true},
+      // Nothing says whether it is tied.
+      {"no-counterpart", ct,
+       [](Planted& p) {
+         p.tensors.erase("lm_head.weight");
+         p.config["model_type"] = "made_up";
+         p.config.erase("tie_word_embeddings");
+       },
+       "lm_head.weight: the original has it, and the model does not", true},
+      {"config-original", ct,
+       [](Planted& p) {
+         p.config["model_type"] = "made_up";
+         p.config.erase("tie_word_embeddings");
+       },
+       "no \"tie_word_embeddings\", which is false in the original's", true},
       {"no-counterpart", ct, Erase("model.embed_tokens.weight"),
        "the model does not", true},
   };

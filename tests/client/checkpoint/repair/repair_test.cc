@@ -229,6 +229,12 @@ TEST_F(RepairTest, NamesKeysAndLabelsOfOtherDialectsAreMended) {
       {"config-mismatch", Base::kDeepSeek,
        Config([](ModelJson& q) { q["scale_fmt"] = "ue8m0"; })},
       {"label", Base::kComfy, Erase(kQ + ".comfy_quant")},
+      {"swizzled-scales", Base::kComfy,
+       RowByRow({kQ, kK, kV}, /*padded=*/true)},
+      {"swizzled-scales", Base::kComfy,
+       RowByRow({kQ, kK, kV}, /*padded=*/false)},
+      {"unclear-layout", Base::kCompressedTensors,
+       [](Planted& p) { p.part(kQ + ".weight_scale").dtype = "U8"; }},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.rule);
@@ -279,6 +285,48 @@ TEST_F(RepairTest, KeepsWhatTheConfigurationKnewBeside) {
   EXPECT_EQ(q["kv_cache_scheme"]["num_bits"], 8);
   EXPECT_EQ(q["ignore"], Json({"lm_head"}));
   EXPECT_EQ(mended->config()["hidden_size"], 64);
+}
+
+// Whatever stands where the original's file has an object, too.
+TEST_F(RepairTest, TakesTheKeysOfTheOriginal) {
+  Planted p = Clean(kCt);
+  p.config["rope_scaling"] = {{"rope_type", "llama3"}, {"factor", 8.0}};
+  const Model original = WritePlantedOriginal(At("o"), p);
+  p.config.erase("rope_theta");
+  p.config["rope_scaling"] = "none";
+  p.config["num_experts_per_tok"] = 3;
+  p.config["tie_word_embeddings"] = true;
+  const Model model = WritePlanted(At("q"), p);
+  const Outcome out = Mended(model, &original);
+  for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
+  const auto mended = Model::Open(At("mended"));
+  ASSERT_THAT(mended, IsOk());
+  const Json& config = mended->config();
+  EXPECT_EQ(config["rope_theta"], 10000.0);
+  EXPECT_EQ(config["rope_scaling"]["factor"], 8.0);
+  EXPECT_EQ(config["num_experts_per_tok"], 2);
+  EXPECT_EQ(config["tie_word_embeddings"], false);
+  EXPECT_EQ(config["quantization_config"],
+            model.config()["quantization_config"]);
+  // Not those of a model that it was not made of.
+  Planted other = p;
+  for (std::byte& b : other.part(kQ + ".weight_packed").bytes) {
+    b ^= std::byte{0x11};
+  }
+  const auto plan =
+      PlanRepair(WritePlanted(At("q"), other), &original, Dialect::kNone);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(plan->keys, IsEmpty());
+}
+
+// Newer files have positions in an object of another name.
+TEST_F(RepairTest, PutsKeysWhereTheModelsFileHasTheirKind) {
+  Planted p = Clean(kCt);
+  const Model original = WritePlantedOriginal(At("o"), p);
+  p.config.erase("rope_theta");
+  p.config["rope_parameters"] = {{"rope_type", "yarn"}, {"rope_theta", 5.0}};
+  const Outcome out = Mended(WritePlanted(At("q"), p), &original);
+  for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
 }
 
 TEST_F(RepairTest, WhatCannotBeMendedIsLeftAndFound) {

@@ -1,0 +1,143 @@
+// The output head of a language model.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/check/tied_head.h"
+#include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/weight_values.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+constexpr char kHead[] = "lm_head";
+constexpr char kHeadWeight[] = "lm_head.weight";
+
+bool IsPlainMatrix(const ModelTensor& t) {
+  const std::string& type = t.stored.dtype;
+  return t.stored.shape.size() == 2 &&
+         (type == "BF16" || type == "F16" || type == "F32");
+}
+
+// Names of tensors that are of the head, as one type or another calls it.
+bool IsOfHead(const Architecture& architecture, std::string_view name) {
+  const std::string_view module = ModuleOf(name);
+  const std::string_view leaf = SplitModule(module).leaf;
+  return architecture.RoleOf(module) == Role::kHead || leaf == "embed_out" ||
+         leaf == "proj_out" || leaf == "output";
+}
+
+bool IsLanguageModel(const Json& config) {
+  const Json* names = Member(&config, "architectures");
+  if (names == nullptr || !names->is_array() || names->empty()) return false;
+  const std::string name = TextOf(&names->front()).value_or("");
+  return name.ends_with("ForCausalLM") ||
+         (name.ends_with("ForConditionalGeneration") &&
+          Member(&config, "text_config") != nullptr);
+}
+
+void FindMissingHead(const LintedModel& linted, Findings* findings) {
+  const Json& config = linted.model.config();
+  if (!IsLanguageModel(config) ||
+      IsHeadTied(config, linted.model.model_type()) != false) {
+    return;
+  }
+  bool layers = false;
+  for (const ModelTensor& t : linted.model.tensors()) {
+    if (!LayerName::Of(t.name()).stack.empty()) {
+      layers = true;
+    } else if (IsOfHead(linted.architecture, t.name())) {
+      return;
+    }
+  }
+  if (!layers) return;
+  findings->Add("missing-weight", kHeadWeight,
+                Member(&config, kTiedHead) != nullptr
+                    ? "it is missing, and config.json says that it is not tied "
+                      "to the embeddings"
+                    : "it is missing, and in a model of this type it is not "
+                      "tied to the embeddings unless config.json says so");
+}
+
+// Whether it is the matrix of the embeddings, as it is or quantized: no format
+// makes as much noise as half of it.
+absl::StatusOr<bool> IsSameMatrix(const RowSample& sample, WeightValues head,
+                                  WeightValues embeddings, double most_noise) {
+  if (head.rows() != embeddings.rows() || head.cols() != embeddings.cols()) {
+    return false;
+  }
+  std::vector<float> x;
+  std::vector<float> y;
+  for (const auto& run : sample.Of(head.rows(), head.cols())) {
+    if (auto s = head.Read(run.begin, run.count, &x); !s.ok()) return s;
+    if (auto s = embeddings.Read(run.begin, run.count, &y); !s.ok()) return s;
+    double signal = 0;
+    double noise = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      signal += static_cast<double>(y[i]) * y[i];
+      noise += (static_cast<double>(x[i]) - y[i]) * (x[i] - y[i]);
+    }
+    if (noise > most_noise * signal && std::isfinite(noise)) return false;
+  }
+  return true;
+}
+
+absl::Status CheckTiedHead(const LintedModel& linted, Findings* findings) {
+  const Json& config = linted.model.config();
+  const ModelTensor* plain = linted.model.Find(kHeadWeight);
+  const ModelTensor* embeddings =
+      linted.model.Find("model.embed_tokens.weight");
+  if (IsHeadTied(config, linted.model.model_type()) != true ||
+      embeddings == nullptr || !IsPlainMatrix(*embeddings)) {
+    return absl::OkStatus();
+  }
+  std::optional<WeightValues> head;
+  double most_noise = 0.25;
+  for (const StoredWeight& w : linted.stored.weights) {
+    if (w.module == kHead) head.emplace(linted.model, w);
+  }
+  if (!head && plain != nullptr && IsPlainMatrix(*plain)) {
+    head.emplace(linted.model, *plain);
+    most_noise = 0;
+  }
+  if (!head) return absl::OkStatus();
+  const auto same =
+      IsSameMatrix(linted.sample, *head,
+                   WeightValues(linted.model, *embeddings), most_noise);
+  if (!same.ok()) return same.status();
+  if (!*same) {
+    findings->Add("tied-head", kHead,
+                  "config.json says that it is tied to the embeddings, and it "
+                  "is another matrix");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status LintHead(const LintedModel& linted, Findings* findings) {
+  FindMissingHead(linted, findings);
+  return CheckTiedHead(linted, findings);
+}
+
+absl::StatusOr<bool> IsHeadNeeded(const Model& original, const Json& config,
+                                  std::string_view type,
+                                  const RowSample& sample) {
+  if (const auto tied = IsHeadTied(config, type)) return !*tied;
+  const ModelTensor* head = original.Find(kHeadWeight);
+  const ModelTensor* embeddings = original.Find("model.embed_tokens.weight");
+  if (head == nullptr || !IsPlainMatrix(*head) || embeddings == nullptr ||
+      !IsPlainMatrix(*embeddings)) {
+    return false;
+  }
+  const auto same = IsSameMatrix(sample, WeightValues(original, *head),
+                                 WeightValues(original, *embeddings), 0);
+  if (!same.ok()) return same.status();
+  return !*same;
+}
+
+}  // namespace quantd::checkpoint

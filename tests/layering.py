@@ -97,7 +97,7 @@ tests/client/local: kernels/device client client/local tests/bench/rpc_process.h
 tests/client/memory: client client/memory kernels/device proto/memory tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/plan_rows.h tests/testing
 tests/client/net: kernels/plan proto/net client client/net client/parts/error_details.h tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing absl fmt messages
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint
-tests/client/checkpoint/repair: client/checkpoint/check client/checkpoint/lint client/checkpoint/repair tests/client/checkpoint
+tests/client/checkpoint/repair: client/checkpoint client/checkpoint/check client/checkpoint/lint client/checkpoint/repair tests/client/checkpoint
 tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
 tests/client/quantctl/bench: client/quantctl/bench client/quantctl/echo tests/bench/rpc_process.h tests/client/quantctl grpcpp
 tests/fuzz: kernels/device kernels/plan proto proto/stream tests/fuzz/targets client tests/proto/raw_message.h absl fmt google gtest

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "client/checkpoint/check/declared.h"
-#include "client/checkpoint/check/tied_head.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {

@@ -1,4 +1,4 @@
-// What config.json and ModelOpt's own file say of a model's quantization.
+// What config.json and ModelOpt's own file say of a model and its quantization.
 // Nothing that they say is trusted, its JSON type included.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_DECLARED_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_DECLARED_H_
@@ -27,6 +27,13 @@ std::optional<int64_t> IntegerOf(const Json* value);
 std::optional<int64_t> ModelNumber(const Json& config, std::string_view key);
 // For a sentence, and short.
 std::string Shown(const Json* value);
+
+inline constexpr char kTiedHead[] = "tie_word_embeddings";
+
+// Whether the head of a language model is the matrix of its embeddings, as
+// libraries take it: what config.json says, else what the type of the model
+// means. Nothing where neither does, or where it says both.
+std::optional<bool> IsHeadTied(const Json& config, std::string_view type);
 
 struct DeclaredGroup {
   std::string name;  // "config_groups.NVFP4"

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "client/checkpoint/check/layer_names.h"
-#include "client/checkpoint/check/tied_head.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/weight_values.h"
 

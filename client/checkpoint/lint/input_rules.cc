@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/checkpoint/check/input_scale.h"
 #include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/weight_values.h"
@@ -17,18 +18,13 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Inputs of modules are no larger, massive ones included, and no smaller.
-constexpr double kMostInput = 1e6;
-constexpr double kLeastInput = 1e-6;
-// Most modules come after a norm, so that half of them are far below this.
-constexpr double kMostMedian = 4096;
 constexpr size_t kSome = 3;
 // A cache of larger keys is none.
 constexpr double kMostCacheScale = 1000;
 constexpr double kLeastCacheScale = 1e-8;
 // Of half of all layers. Keys may be as large as inputs where biases are large;
 // values come from what a norm left small.
-constexpr double kMostMedianKeyScale = kMostMedian / 448;
+constexpr double kMostMedianKeyScale = kMostMedianInput / 448;
 constexpr double kMostMedianValueScale = 2;
 
 struct Input {
@@ -55,12 +51,6 @@ struct CacheScales {
     return sorted.empty() ? 0 : sorted[sorted.size() / 2];
   }
 };
-
-// What stands in the file for the largest of 448, or of 6 times 448.
-double InputAmax(const ModelTensor& t, Global rule, float scale) {
-  if (t.name().ends_with("_global_scale")) rule = Global::kDivisor;
-  return rule == Global::kNone ? 448.0 * scale : AmaxOf(rule, scale);
-}
 
 // "model.layers.0" of "model.layers.0.self_attn.k_proj".
 std::string LayerOf(std::string_view name) {
@@ -108,9 +98,15 @@ class InputRules {
           {&w, tensor, scale, InputAmax(*tensor, w.layout->global, scale)});
     }
     if (missing > 0) TellMissing(missing, needing);
+    CheckFused();
+    const auto reciprocals = AreReciprocals(linted_.model, linted_.stored);
+    if (!reciprocals.ok()) return reciprocals.status();
+    if (*reciprocals) {
+      TellReciprocals();
+      return absl::OkStatus();
+    }
     for (const Input& i : inputs_) CheckOne(i);
     CheckAll();
-    CheckFused();
     return absl::OkStatus();
   }
 
@@ -234,6 +230,22 @@ class InputRules {
     return group ? group->name.substr(kGroups.size()) : "static";
   }
 
+  void TellReciprocals() {
+    const Input& most = *std::max_element(
+        inputs_.begin(), inputs_.end(),
+        [](const Input& a, const Input& b) { return a.amax < b.amax; });
+    findings_.Add(
+        "input-scale", most.weight->module,
+        fmt::format("{} of {:.4g} would mean inputs as large as {:.3g}, and "
+                    "its reciprocal {:.3g}; so it is with most of the {}: they "
+                    "seem to be the reciprocals",
+                    most.tensor->name(), most.scale, most.amax,
+                    InputAmax(*most.tensor, most.weight->layout->global,
+                              1 / most.scale),
+                    inputs_.size()),
+        kReciprocals);
+  }
+
   void CheckOne(const Input& i) {
     if (!(i.scale > 0) || !std::isfinite(i.scale)) {
       // Those that a layout has are looked at with its other scales.
@@ -280,7 +292,7 @@ class InputRules {
                        "largest inputs are and 2688 divided by them is not: "
                        "they seem to be the largest inputs themselves",
                        inputs_.size()));
-    } else if (median > kMostMedian && median <= kMostInput) {
+    } else if (median > kMostMedianInput && median <= kMostInput) {
       Find("input-scale", first,
            fmt::format("half of all scales would mean inputs larger than "
                        "{:.3g}: they may be the reciprocals",

@@ -7,7 +7,6 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/layer_names.h"
-#include "client/checkpoint/check/tied_head.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/stacked.h"
 #include "fmt/format.h"

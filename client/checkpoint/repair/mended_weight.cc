@@ -156,6 +156,17 @@ bool IsThere(const MendedWeight& m, size_t part) {
           m.weight.layout->parts[part].source == PartSource::kLabel);
 }
 
+// Numbers of fp32.
+void Invert(std::vector<std::byte>* bytes) {
+  for (size_t at = 0; at + sizeof(float) <= bytes->size();
+       at += sizeof(float)) {
+    float x = 0;
+    std::memcpy(&x, bytes->data() + at, sizeof(x));
+    x = 1 / x;
+    std::memcpy(bytes->data() + at, &x, sizeof(x));
+  }
+}
+
 std::vector<std::byte> BytesOf(float number) {
   std::vector<std::byte> bytes(sizeof(number));
   std::memcpy(bytes.data(), &number, sizeof(number));
@@ -233,6 +244,10 @@ absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
         auto bytes = ReadAll(model, *w.parts[i]);
         if (!bytes.ok()) return bytes.status();
         part.bytes = *std::move(bytes);
+        if (m.inverts_input &&
+            w.layout->parts[i].source == PartSource::kInputScale) {
+          Invert(&part.bytes);
+        }
         break;
       }
       case PartSource::kNothing:

@@ -23,7 +23,8 @@ struct MendedWeight {
   bool swap_halves = false;
   // Codes and scales of zeros instead: what stands there means nothing else.
   bool is_zero = false;
-  bool add_label = false;  // by which ComfyUI knows it
+  bool add_label = false;      // by which ComfyUI knows it
+  bool inverts_input = false;  // its scale of activations
   // As the layout stores them: the number by which the weight is read, and the
   // one that it gets, to which its block scales are fitted.
   std::optional<float> global = {};

@@ -7,13 +7,14 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/comfy_metadata.h"
-#include "client/checkpoint/check/declared.h"
 #include "client/checkpoint/check/guess.h"
+#include "client/checkpoint/check/input_scale.h"
 #include "client/checkpoint/check/originals.h"
 #include "client/checkpoint/check/reading.h"
 #include "client/checkpoint/check/row_sample.h"
 #include "client/checkpoint/lint/lint.h"
 #include "client/checkpoint/repair/global_scale.h"
+#include "client/checkpoint/repair/plan_files.h"
 #include "client/checkpoint/repair/repair.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
@@ -25,12 +26,6 @@ namespace {
 // A tensor's largest block has a scale of 448, those that share its global
 // scale with a larger one somewhat less.
 constexpr float kLargeScale = 32;
-
-// Not to be taken for a repair of what was lost.
-constexpr char kWeightsOnly[] =
-    "; the scales cannot be had from the weights, so that the label becomes "
-    "that of weights alone: activations are no longer quantized, W4A4 becomes "
-    "W4A16. To have them, convert the original with --input-amax";
 
 constexpr char kGetsSwizzled[] =
     "its scales lie row by row, and get the order of Tensor Cores";
@@ -56,6 +51,9 @@ class Planner {
     const auto amaxes = AreAmaxes(model_, *stored);
     if (!amaxes.ok()) return amaxes.status();
     are_amaxes_ = *amaxes;
+    const auto reciprocals = AreReciprocals(model_, *stored);
+    if (!reciprocals.ok()) return reciprocals.status();
+    are_reciprocals_ = *reciprocals;
     for (const StoredWeight& w : stored->weights) {
       const bool of_comfy = plan_.dialect == Dialect::kComfy &&
                             w.layout->dialect != Dialect::kComfy;
@@ -72,7 +70,12 @@ class Planner {
     for (const UnclearWeight& u : stored->unclear)
       Guess(u.module, "unclear-layout");
     if (auto s = Share(); !s.ok()) return s;
-    if (auto s = LookAtFiles(); !s.ok()) return s;
+    WeightFacts facts = {is_the_original_};
+    for (const Candidate& c : candidates_) {
+      facts.have_input_scales |=
+          c.mended.weight.part(PartSource::kInputScale) != nullptr;
+    }
+    if (auto s = PlanFiles(model_, original_, facts, &plan_); !s.ok()) return s;
     for (Candidate& c : candidates_) {
       if (c.changed) plan_.weights.push_back(std::move(c.mended));
     }
@@ -113,6 +116,11 @@ class Planner {
     }
     if (original_ != nullptr) {
       if (auto s = LookAtReading(&c); !s.ok()) return s;
+    }
+    if (are_reciprocals_ && w.part(PartSource::kInputScale) != nullptr) {
+      c.mended.inverts_input = c.changed = true;
+      Add("input-scale", w.module,
+          "its scale of activations becomes its reciprocal");
     }
     if (w.layout->dialect == Dialect::kComfy &&
         w.part(PartSource::kLabel) == nullptr && !IsNamed(w)) {
@@ -288,97 +296,6 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // What is mended by writing files anew, names and configuration.
-  absl::Status LookAtFiles() {
-    const auto findings = Lint(model_, nullptr);
-    if (!findings.ok()) return findings.status();
-    for (const Finding& f : findings->findings) {
-      if (f.rule == "file-format") {
-        plan_.sets_format = true;
-        Add(f.rule, f.where, "its \"format\" becomes pt");
-      }
-      if (f.rule == "index" || f.rule == "stray-file") {
-        Add(f.rule, f.where,
-            f.rule == "index" ? "the index names all tensors"
-                              : "it is left out");
-      }
-    }
-    for (const std::string_view prefix : {"_orig_mod.", "module."}) {
-      const bool all = std::all_of(
-          model_.tensors().begin(), model_.tensors().end(),
-          [&](const auto& t) { return t.name().starts_with(prefix); });
-      if (!all) continue;
-      plan_.prefix = prefix;
-      Add("wrapped-names", model_.tensors().front().name(),
-          fmt::format("all names lose their \"{}\"", prefix));
-      // By names that are no longer there nothing is said of modules.
-      return absl::OkStatus();
-    }
-    LookAtConfig(findings->findings);
-    // Not those of a model that it was not made of.
-    if (is_the_original_) plan_.keys = DifferencesOf(*original_, model_);
-    for (const ConfigDifference& d : plan_.keys) {
-      Add("config-original", kConfigFile,
-          d.text + (d.value ? ": it becomes that" : ": it goes"));
-    }
-    return absl::OkStatus();
-  }
-
-  void LookAtConfig(const std::vector<Finding>& findings) {
-    for (const Finding& f : findings) {
-      if (f.kind != kUnquantized) continue;
-      plan_.dialect = Dialect::kNone;
-      plan_.config = plan_.drops_quantization = true;
-      Add(f.rule, f.where, f.text + ": what says so goes");
-      return;
-    }
-    if (model_.single_file() || !model_.has_config() ||
-        plan_.dialect == Dialect::kComfy || plan_.dialect == Dialect::kNone) {
-      return;
-    }
-    for (const Finding& f : findings) {
-      if (!IsOfQuantization(f)) continue;
-      plan_.config = true;
-      if (f.kind == kTransforms || f.kind == kSparsity) {
-        plan_.dropped.insert(f.kind);
-      }
-      Add(f.rule, f.where,
-          f.text + (f.rule == "no-input-scale" ? kWeightsOnly
-                    : f.rule == "ignore-list"
-                        ? ": the list is written anew"
-                        : ": it is written anew, as the tensors are"));
-    }
-    if (!plan_.config && ConfiguredDialect(model_.config()) != plan_.dialect) {
-      plan_.config = true;
-      Add("config", "config.json", "it names no dialect or another one");
-    }
-  }
-
-  // What the tensors tell how to write: all of a quantization_config, and of
-  // the model nothing but its type.
-  bool IsOfQuantization(const Finding& f) const {
-    if (f.rule == "no-input-scale") {
-      return std::none_of(
-          candidates_.begin(), candidates_.end(), [](const Candidate& c) {
-            return c.mended.weight.part(PartSource::kInputScale) != nullptr;
-          });
-    }
-    // Whether weights are turned is not seen in them, but in the original.
-    if (f.rule == "config-mismatch" && f.kind == kTransforms) {
-      return is_the_original_;
-    }
-    // Names of parts are mended with their weights.
-    if (f.rule == "config-mismatch") return f.kind != "names";
-    const Json& config = model_.config();
-    const bool of_model =
-        f.kind == "model_type" || f.kind == "architectures" ||
-        f.kind == kNotANumber ||
-        (f.kind != "quantization_config" && config.contains(f.kind));
-    return (f.rule == "config" || f.rule == "config-type" ||
-            f.rule == "bad-pattern" || f.rule == "ignore-list") &&
-           !of_model;
-  }
-
   const Model& model_;
   const Model* original_;
   const RowSample sample_;
@@ -388,6 +305,7 @@ class Planner {
   std::vector<Candidate> candidates_;
   bool is_the_original_ = false;  // all that was held against it
   bool are_amaxes_ = false;       // the global scales
+  bool are_reciprocals_ = false;  // the scales of activations
 };
 
 }  // namespace

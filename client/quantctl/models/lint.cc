@@ -61,8 +61,9 @@ std::vector<std::string> NextSteps(const CheckOptions& check,
   for (const auto& f : linted.findings) {
     const auto* rule = checkpoint::FindLintRule(f.rule);
     if (rule == nullptr) continue;
-    auto& list =
-        rules[f.kind == checkpoint::kAbsent ? Remedy::kFetch : rule->remedy];
+    auto& list = rules[f.kind == checkpoint::kAbsent        ? Remedy::kFetch
+                       : f.kind == checkpoint::kReciprocals ? Remedy::kRepair
+                                                            : rule->remedy];
     if (std::find(list.begin(), list.end(), rule->id) == list.end()) {
       list.push_back(rule->id);
     }

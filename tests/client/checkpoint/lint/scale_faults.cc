@@ -83,7 +83,10 @@ std::vector<Fault> ScaleFaults() {
       {"input-scale", mo, Inputs({0.001f, 0.001f, 1}),
        "input_scale is 1, as if nothing had been measured, and those of "
        "others"},
-      {"input-scale", mo, Inputs({2, 2, 2}), "may be the reciprocals"},
+      {"input-scale", mo, Inputs({2, 2, 2}),
+       "input_scale of 2 would mean inputs as large as 5.38e+03, and its "
+       "reciprocal 1.34e+03; so it is with most of the 3: they seem to be the "
+       "reciprocals"},
       {"input-scale", mo, Inputs({700, 700, 700}), "inputs as large as"},
       {"input-scale", mo, Inputs({1e-12f, 1e-12f, 1e-12f}), "2.69e-09"},
       {"input-scale", mo,

@@ -6,12 +6,14 @@
 #include <cstring>
 #include <functional>
 
+#include "client/checkpoint/weight_values.h"
 #include "tests/client/checkpoint/fault.h"
 #include "tests/client/checkpoint/repair/fixture.h"
 
 namespace quantd::checkpoint {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -317,6 +319,19 @@ TEST_F(RepairTest, TakesTheKeysOfTheOriginal) {
       PlanRepair(WritePlanted(At("q"), other), &original, Dialect::kNone);
   ASSERT_THAT(plan, IsOk());
   EXPECT_THAT(plan->keys, IsEmpty());
+}
+
+TEST_F(RepairTest, InvertsScalesOfActivationsThatAreReciprocals) {
+  Planted p = Clean(kMo);
+  Inputs({500, 500, 500})(p);
+  p.config["quantization_config"].erase("quant_algo");
+  const Outcome out = Mended(WritePlanted(At("q"), p));
+  for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
+  const auto mended = Model::Open(At("mended"));
+  ASSERT_THAT(mended, IsOk());
+  const auto numbers = ReadNumbers(*mended, *mended->Find(kV + ".input_scale"));
+  ASSERT_THAT(numbers, IsOk());
+  EXPECT_THAT(*numbers, ElementsAre(1 / 500.0f));
 }
 
 // Newer files have positions in an object of another name.

@@ -1,0 +1,38 @@
+#include "client/checkpoint/check/input_scale.h"
+
+#include <cmath>
+#include <cstddef>
+
+#include "client/checkpoint/weight_values.h"
+
+namespace quantd::checkpoint {
+
+// What stands in the file for the largest of 448, or of 6 times 448.
+double InputAmax(const ModelTensor& tensor, Global rule, float scale) {
+  if (tensor.name().ends_with("_global_scale")) rule = Global::kDivisor;
+  return rule == Global::kNone ? 448.0 * scale : AmaxOf(rule, scale);
+}
+
+absl::StatusOr<bool> AreReciprocals(const Model& model,
+                                    const StoredModel& stored) {
+  size_t all = 0;
+  size_t large = 0;
+  size_t small = 0;  // reciprocals
+  for (const StoredWeight& w : stored.weights) {
+    const ModelTensor* t = w.part(PartSource::kInputScale);
+    if (t == nullptr || t->stored.dtype != "F32") continue;
+    const auto numbers = ReadNumbers(model, *t);
+    if (!numbers.ok()) return numbers.status();
+    for (const float x : *numbers) {
+      if (!(x > 0) || !std::isfinite(x) || !std::isfinite(1 / x)) return false;
+      const double amax = InputAmax(*t, w.layout->global, 1 / x);
+      if (amax > kMostInput || amax < kLeastInput) return false;
+      ++all;
+      large += InputAmax(*t, w.layout->global, x) > kMostMedianInput;
+      small += amax <= kMostMedianInput;
+    }
+  }
+  return all > 0 && 2 * large > all && 2 * small > all;
+}
+
+}  // namespace quantd::checkpoint

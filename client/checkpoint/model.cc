@@ -150,6 +150,9 @@ absl::StatusOr<Json> ReadConfig(const std::string& path) {
 }
 
 absl::StatusOr<Model> Model::Open(const std::string& path) {
+  if (path == "-") {
+    return Bad(path, "a model is a directory and does not come as a stream");
+  }
   Model model;
   model.path_ = path;
   struct stat info = {};

@@ -55,7 +55,9 @@ std::string Suggestion(const CLI::App& app, int argc, char** argv) {
     if (command == nullptr) {
       if (word.empty() || word.front() == '-') continue;
       if (std::find(commands.begin(), commands.end(), word) == commands.end()) {
-        return Question(Closest(word, commands));
+        const std::string question = Question(Closest(word, commands));
+        return fmt::format("There is no command '{}'.{}{}", word,
+                           question.empty() ? "" : " ", question);
       }
       command = app.get_subcommand(word);
       continue;

@@ -14,8 +14,8 @@ namespace quantd::quantctl {
 std::string Closest(std::string_view word,
                     const std::vector<std::string>& candidates);
 
-// "Did you mean 'quantize'?" for the first unknown command or flag; empty:
-// nothing is near.
+// "Did you mean '--format'?" for the first unknown command or flag; of a
+// command also that there is none. Empty: there is nothing to say.
 std::string Suggestion(const CLI::App& app, int argc, char** argv);
 
 }  // namespace quantd::quantctl

@@ -56,6 +56,8 @@ ExpertName ExpertName::Of(std::string_view name) {
   return {std::string(cut.before), cut.number, std::string(cut.after)};
 }
 
+bool IsOfHead(std::string_view name) { return name.starts_with("lm_head."); }
+
 std::string ClassOf(std::string_view name) {
   std::string out;
   for (const char c : name) {

@@ -26,6 +26,10 @@ struct ExpertName {
   static ExpertName Of(std::string_view name);
 };
 
+// Below which decoders have all that is not of the head.
+inline constexpr char kModelPrefix[] = "model.";
+bool IsOfHead(std::string_view name);
+
 // "model.layers.#.mlp.down_proj": what is of one name in all layers.
 std::string ClassOf(std::string_view name);
 bool IsExperts(std::string_view name);

@@ -35,7 +35,12 @@ constexpr TypedKey kOfModel[] = {
     {"num_key_value_heads", kInteger | kNull | kIntegers},
     {"vocab_size", kInteger | kNull},
     {"tie_word_embeddings", kTruth | kNull},
+    {"torch_dtype", kText | kNull},
+    {"dtype", kText | kNull},
 };
+// In which the rest of the model is computed.
+constexpr std::string_view kTypes[] = {"float32",  "float",   "float16", "half",
+                                       "bfloat16", "float64", "auto"};
 constexpr TypedKey kOfQuantization[] = {
     {"quant_method", kText},
     {"config_groups", kObject},
@@ -132,6 +137,20 @@ class ConfigRules {
 
   void CheckTypes() {
     CheckKeys(kConfigFile, "", &linted_.model.config(), kOfModel);
+    for (const char* key : {"torch_dtype", "dtype"}) {
+      const Json* value = Member(&linted_.model.config(), key);
+      std::string type = TextOf(value).value_or(std::string(kTypes[0]));
+      if (type.starts_with("torch.")) type.erase(0, 6);
+      if (std::find(std::begin(kTypes), std::end(kTypes), type) !=
+          std::end(kTypes)) {
+        continue;
+      }
+      Find("config-type", kConfigFile,
+           fmt::format("\"{}\" is {}, and float32, float16 or bfloat16 was "
+                       "expected",
+                       key, Shown(value)),
+           key);
+    }
     const Json* q = Member(&linted_.model.config(), "quantization_config");
     if (q != nullptr && !q->is_object() && !q->is_null()) {
       Find("config-type", kConfigFile,

@@ -18,6 +18,7 @@ inline constexpr std::string_view kNotANumber = "not a number";
 inline constexpr std::string_view kTransforms = "transform_config";
 inline constexpr std::string_view kSparsity = "sparsity_config";
 inline constexpr std::string_view kUnquantized = "unquantized";
+inline constexpr std::string_view kMisplaced = "place";
 inline constexpr std::string_view kReciprocals = "reciprocals";
 
 struct Finding {

@@ -35,9 +35,16 @@ constexpr LintRule kRules[] = {
      "knows, which raises",
      "mlx#743", Remedy::kRepair},
     {"wrapped-names",
-     "names have what a wrapper of training put before them, and engines look "
-     "for them without",
+     "names have what a wrapper of training put before them, or lack what "
+     "engines look for there",
      "pytorch#94575", Remedy::kRepair},
+    {"companion-file",
+     "a file that engines read beside the weights is damaged or missing",
+     "auto-round#725", Remedy::kFetch},
+    {"tokenizer",
+     "a number of a word is beyond the embeddings, where engines read what is "
+     "not there, or never stop",
+     "transformers#12763", Remedy::kFetch},
     // Layouts.
     {"dialect",
      "parts are named as another library names them than the one that the "
@@ -71,7 +78,8 @@ constexpr LintRule kRules[] = {
      "engines take one for all",
      "vllm#54974", Remedy::kRepair},
     {"fused-in-part",
-     "of weights that engines fuse some are quantized and some are not",
+     "of weights that engines fuse, or of the experts of a layer, some are "
+     "quantized and some are not",
      "vllm#56095", Remedy::kConvert},
     {"bad-scale", "a scale is zero, negative, NaN or infinite", "vllm#45212",
      Remedy::kRepair},
@@ -174,6 +182,12 @@ std::vector<std::string> NotesOf(const LintedModel& linted) {
         "if they were not",
         count, Describe(role), first, count > 1 ? " and others" : ""));
   }
+  if (HasAdapter(linted.model)) {
+    notes.push_back(
+        "adapter_config.json is there: transformers puts that adapter over the "
+        "weights, and older ones load another model in their place "
+        "(transformers#43746)");
+  }
   return notes;
 }
 
@@ -253,11 +267,13 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
     for (const ConfigDifference& d : DifferencesOf(*original, model)) {
       against.Add("config-original", kConfigFile, d.text, d.key);
     }
+    LintCompanionsAgainst(*original, model, &against);
   }
   for (const UnclearWeight& u : stored->unclear) {
     LintUnclear(linted, u, &findings);
   }
   LintFiles(linted, &findings);
+  LintCompanions(linted, &findings);
   LintNames(linted, &findings);
   LintModules(linted, &findings);
   for (const auto rules :

@@ -124,6 +124,7 @@ class ModuleRules {
           Shape(name, shape, {weight->second[0]}, "by its weight");
         }
       }
+      if (name.ends_with("_bias")) CheckStackedBias(name, shape);
       if (linted_.architecture.RoleOf(module) == Role::kVision ||
           linted_.architecture.RoleOf(module) == Role::kMultiToken) {
         continue;
@@ -168,6 +169,20 @@ class ModuleRules {
     layers_[layer.stack][layer.number].insert(expert.parent + ".#");
     experts_[fmt::format("{}.{}.{}", layer.stack, layer.number, expert.parent)]
             [expert.number][expert.rest] = std::move(shape);
+  }
+
+  // A quantized stack of experts lies as its rows do.
+  void CheckStackedBias(const std::string& name,
+                        const std::vector<int64_t>& shape) {
+    const std::string stack = name.substr(0, name.size() - 5);
+    const auto experts = stacks_.find(stack);
+    const auto weight = all_.find(stack + ".weight");
+    if (experts == stacks_.end() || weight == all_.end() ||
+        weight->second.size() != 2) {
+      return;
+    }
+    const std::vector<int64_t> want = {experts->second, weight->second[0]};
+    if (shape != want) Shape(name, shape, want, "by its weight");
   }
 
   bool IsSide(const std::string& stack) const {

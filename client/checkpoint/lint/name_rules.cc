@@ -42,7 +42,7 @@ class NameRules {
                     fmt::format("engines look for what is of a {} below "
                                 "\"model.\"",
                                 linted_.model.model_type()),
-                    "place");
+                    kMisplaced);
     }
   }
 

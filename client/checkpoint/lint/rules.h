@@ -45,6 +45,13 @@ struct LintedModel {
 
 // The names of tensors, and files beside those of the model.
 void LintFiles(const LintedModel& linted, Findings* findings);
+// Tokenizers, generation and code: whether they can be read, and are of this
+// model.
+void LintCompanions(const LintedModel& linted, Findings* findings);
+void LintCompanionsAgainst(const Model& original, const Model& model,
+                           Findings* findings);
+// Whether there is one that transformers puts over the weights by itself.
+bool HasAdapter(const Model& model);
 // The names that the type of the model has.
 void LintNames(const LintedModel& linted, Findings* findings);
 // The numbers of scales, and those that fused weights share.

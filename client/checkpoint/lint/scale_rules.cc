@@ -8,6 +8,7 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/guess.h"
+#include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
@@ -256,6 +257,34 @@ class ScaleRules {
     }
   }
 
+  // Engines take one scheme for all experts of a layer.
+  void CheckExperts() {
+    if (linted_.dialect == Dialect::kComfy) return;
+    std::map<std::string, const StoredWeight*> firsts;
+    for (const StoredWeight& w : stored_.weights) {
+      const std::string key = ExpertKeyOf(w.module);
+      if (key.empty()) continue;
+      const StoredWeight& first = *firsts.emplace(key, &w).first->second;
+      if (w.layout == first.layout) continue;
+      Find("fused-in-part", w.module,
+           fmt::format("{} is {} and {} is {}", first.module,
+                       Name(first.layout->format), w.module,
+                       Name(w.layout->format)));
+    }
+    for (const ModelTensor& t : model_.tensors()) {
+      if (t.stored.shape.size() != 2 || !t.name().ends_with(".weight") ||
+          safetensors::BitsOf(t.stored.dtype) < 16) {
+        continue;
+      }
+      const std::string module(ModuleOf(t.name()));
+      const auto first = firsts.find(ExpertKeyOf(module));
+      if (first == firsts.end()) continue;
+      Find("fused-in-part", module,
+           fmt::format("{} is quantized and {} is not", first->second->module,
+                       module));
+    }
+  }
+
  private:
   static constexpr float kMostAmax = 2688;
   static constexpr float kLeastScale = 3.5f;
@@ -268,6 +297,15 @@ class ScaleRules {
   std::string GroupOf(const StoredWeight& w) const {
     const auto key = architecture_.FusionKey(w.module, w.cols);
     return key.empty() ? w.module : key;
+  }
+
+  // "model.layers.3.mlp.experts.#.up_proj"; "": of no single expert.
+  static std::string ExpertKeyOf(const std::string& module) {
+    const LayerName layer = LayerName::Of(module);
+    const ExpertName expert = ExpertName::Of(layer.rest);
+    if (expert.number < 0) return "";
+    return fmt::format("{}.{}.{}.#.{}", layer.stack, layer.number,
+                       expert.parent, expert.rest);
   }
 
   void Find(std::string_view rule, const std::string& where,
@@ -292,6 +330,7 @@ absl::Status LintScales(const LintedModel& linted, Findings* findings) {
   ScaleRules rules(linted, findings);
   if (auto s = rules.CheckScales(); !s.ok()) return s;
   rules.CheckFused();
+  rules.CheckExperts();
   rules.CheckUse();
   rules.CheckOnes();
   return absl::OkStatus();

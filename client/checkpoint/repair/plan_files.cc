@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/checkpoint/check/declared.h"
+#include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/lint.h"
 #include "fmt/format.h"
 
@@ -49,6 +50,14 @@ class FilesPlanner {
       // By names that are no longer there nothing is said of modules.
       return absl::OkStatus();
     }
+    for (const Finding& f : findings->findings) {
+      if (f.kind != kMisplaced || !LacksPrefix()) continue;
+      plan_->new_prefix = kModelPrefix;
+      Add(f.rule, f.where,
+          fmt::format("all names but those of the head get \"{}\"",
+                      kModelPrefix));
+      return absl::OkStatus();
+    }
     LookAtConfig(findings->findings);
     // Not those of a model that it was not made of.
     if (facts_.are_the_originals) {
@@ -65,6 +74,16 @@ class FilesPlanner {
   void Add(std::string_view rule, const std::string& where,
            const std::string& text) {
     plan_->repairs.push_back({std::string(rule), where, text});
+  }
+
+  // Whether the names are those of a whole decoder without its prefix.
+  bool LacksPrefix() const {
+    return std::all_of(
+        model_.tensors().begin(), model_.tensors().end(), [](const auto& t) {
+          return IsOfHead(t.name()) || t.name().starts_with("layers.") ||
+                 t.name().starts_with("embed_tokens.") ||
+                 t.name().starts_with("norm.");
+        });
   }
 
   void LookAtConfig(const std::vector<Finding>& findings) {

@@ -10,6 +10,7 @@
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/comfy_metadata.h"
 #include "client/checkpoint/check/declared.h"
+#include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/convert/content_hash.h"
 #include "client/checkpoint/convert/output_directory.h"
@@ -22,6 +23,9 @@ namespace quantd::checkpoint {
 namespace {
 
 std::string Renamed(const RepairPlan& plan, const std::string& name) {
+  if (!plan.new_prefix.empty()) {
+    return IsOfHead(name) ? name : plan.new_prefix + name;
+  }
   return name.starts_with(plan.prefix) ? name.substr(plan.prefix.size()) : name;
 }
 

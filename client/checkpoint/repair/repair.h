@@ -36,6 +36,7 @@ struct RepairPlan {
   bool drops_quantization = false;     // all of it: none is quantized
   std::vector<ConfigDifference> keys;  // that become the original's
   std::string prefix;                  // that all names lose: "_orig_mod."
+  std::string new_prefix;              // that all but the head's get: "model."
   std::vector<Repaired> repairs;
 };
 

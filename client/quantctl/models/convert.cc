@@ -317,6 +317,10 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
     fmt::print("wrote {}/report.html\n", convert.report);
   }
   fmt::print("next: {}\n", NextStep(*model, *plan, convert.out));
+  if (!plan->groups.empty()) {
+    fmt::print("check: quantctl lint {} --original {}\n", convert.out,
+               convert.in);
+  }
   return kOk;
 }
 

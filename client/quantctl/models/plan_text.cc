@@ -4,7 +4,10 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <string>
+#include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "client/checkpoint/convert/config_writer.h"
 #include "fmt/format.h"
 
@@ -53,7 +56,8 @@ double Ratio(uint64_t out, uint64_t in) {
 void PrintPlan(const Options& options, const Model& model,
                const ConversionPlan& plan, uint64_t memory) {
   const std::string type = model.model_type();
-  fmt::print("{}: {}, {} tensors in {} file{}, {}\n", model.path(),
+  fmt::print("{}: {}, {} tensors in {} file{}, {}\n",
+             model.single_file() ? model.shards().front().path : model.path(),
              type.empty() ? "a model" : type, model.tensors().size(),
              model.shards().size(), model.shards().size() == 1 ? "" : "s",
              BytesText(plan.bytes_in));
@@ -139,15 +143,36 @@ void PrintPlanEvent(const Model& model, const ConversionPlan& plan,
 
 namespace {
 
-bool IsOfText(const Model& model) {
+// "LlamaForCausalLM"; "": config.json does not say, or not the name of a class.
+std::string ClassOf(const Model& model) {
   const auto names = model.config().find("architectures");
   if (names == model.config().end() || !names->is_array() || names->empty() ||
       !names->front().is_string()) {
-    return false;
+    return "";
   }
   const std::string name = names->front();
+  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_isalnum(c) || c == '_';
+  });
+  return plain ? name : "";
+}
+
+bool IsOfText(const Model& model) {
+  const std::string name = ClassOf(model);
   return name.ends_with("ForCausalLM") ||
          name.ends_with("ForConditionalGeneration");
+}
+
+// Of transformers' classes the one that loads it.
+std::string LoaderOf(const Model& model) {
+  const std::string name = ClassOf(model);
+  return name.empty() || name.ends_with("ForCausalLM") ? "AutoModelForCausalLM"
+                                                       : name;
+}
+
+// What has no words to say is served for its embeddings.
+std::string_view RunnerOf(const Model& model) {
+  return ClassOf(model).empty() || IsOfText(model) ? "" : " --runner pooling";
 }
 
 }  // namespace
@@ -173,9 +198,9 @@ std::string NextStep(const Model& model, const ConversionPlan& plan,
   switch (plan.dialect) {
     case Dialect::kCompressedTensors:
       return fmt::format(
-          "vllm serve {0}, or AutoModelForCausalLM.from_pretrained(\"{0}\") "
-          "with the package compressed-tensors",
-          out);
+          "vllm serve {0}{1}, or {2}.from_pretrained(\"{0}\") with the package "
+          "compressed-tensors",
+          out, RunnerOf(model), LoaderOf(model));
     case Dialect::kModelOpt:
       return fmt::format("vllm serve {0}, or trtllm-serve {0}", out);
     case Dialect::kDeepSeek:

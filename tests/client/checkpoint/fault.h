@@ -43,6 +43,7 @@ std::vector<Fault> LayoutFaults();
 std::vector<Fault> WeightFaults();
 std::vector<Fault> ConfigFaults();
 std::vector<Fault> FileFaults();
+std::vector<Fault> CompanionFaults();
 std::vector<Fault> OriginalFaults();
 
 Plant Set(const std::string& name, float value);

@@ -14,6 +14,7 @@ namespace quantd {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -56,10 +57,13 @@ TEST_F(CliReport, AnEstimateThatClipsIsNotTheRotationsFault) {
 TEST_F(CliReport, GuessesMisspeltWords) {
   const Outcome run = RunServed({"quantise", At("x.npy")});
   EXPECT_EQ(run.code, 2);
-  EXPECT_THAT(run.err, HasSubstr("Did you mean 'quantize'?"));
+  EXPECT_THAT(run.err, HasSubstr("There is no command 'quantise'. Did you mean "
+                                 "'quantize'?"));
   EXPECT_THAT(RunServed({"roundtrip", At("x.npy"), "--formt", "nvfp4"}).err,
               HasSubstr("Did you mean '--format'?"));
-  EXPECT_THAT(Run({"frobnicate"}).err, Not(HasSubstr("Did you mean")));
+  EXPECT_THAT(Run({"frobnicate"}).err,
+              AllOf(HasSubstr("There is no command 'frobnicate'.\n"),
+                    Not(HasSubstr("Did you mean"))));
   // Where nothing is misspelt nothing is guessed.
   EXPECT_THAT(Run({"quantize"}).err, Not(HasSubstr("Did you mean")));
   using quantctl::Closest;

@@ -53,8 +53,9 @@ TEST_F(LintRulesTest, NothingIsFoundInCleanModels) {
 
 TEST_F(LintRulesTest, EveryRuleFindsItsFaults) {
   std::set<std::string_view> seen;
-  for (const auto& faults : {ScaleFaults(), LayoutFaults(), WeightFaults(),
-                             ConfigFaults(), FileFaults(), OriginalFaults()}) {
+  for (const auto& faults :
+       {ScaleFaults(), LayoutFaults(), WeightFaults(), ConfigFaults(),
+        FileFaults(), CompanionFaults(), OriginalFaults()}) {
     for (const Fault& c : faults) {
       SCOPED_TRACE(fmt::format("{}: {}", c.rule, c.says));
       const std::string found = Lints(c);

@@ -98,6 +98,14 @@ TEST_F(RepairTest, WhatCanBeMendedWithoutLossIs) {
          for (const auto& [name, t] : p.tensors) names.push_back(name);
          for (const std::string& n : names) Rename(&p, n, "_orig_mod." + n);
        }},
+      {"wrapped-names", kCt,
+       [](Planted& p) {
+         std::vector<std::string> names;
+         for (const auto& [name, t] : p.tensors) names.push_back(name);
+         for (const std::string& n : names) {
+           if (n.starts_with("model.")) Rename(&p, n, n.substr(6));
+         }
+       }},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.rule);

@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
 # From a clone to a quantized tensor: installs what is missing, builds, starts
 # the server on a free loopback port, sends a real tensor file through it, prints
-# the report and stops the server.
+# the report and stops the server. Or to a whole model in NVFP4, which vLLM and
+# transformers load: that needs no server.
 #
 #   ./deploy/quickstart.sh [FILE.safetensors | FILE.npy] [options]
+#   ./deploy/quickstart.sh MODEL OUT [options]
 #
+#   MODEL         a directory of weights with its config.json
+#   OUT           the directory to write
 #   --json        the report as JSON on standard output, all else on standard error
 #   --no-install  refuse to install packages; say what is missing and stop
 #   --jobs N      compile N files at a time (default: one per core)
@@ -12,7 +16,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-file='' json='' install=1 jobs=$(nproc)
+file='' out='' json='' install=1 jobs=$(nproc)
 while [ $# -gt 0 ]; do
   case $1 in
     --json) json=--json ;;
@@ -20,12 +24,20 @@ while [ $# -gt 0 ]; do
     --jobs) jobs=${2:?--jobs needs a number}; shift ;;
     --help|-h) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     -*) echo "quickstart: unknown option $1 (try --help)" >&2; exit 2 ;;
-    *) file=$1 ;;
+    *) if [ -z "$file" ]; then file=$1; else out=$1; fi ;;
   esac
   shift
 done
 if [ -n "$file" ] && [ ! -r "$file" ]; then
   echo "quickstart: cannot read $file" >&2
+  exit 2
+fi
+if [ -d "$file" ] && [ -z "$out" ]; then
+  echo "quickstart: $file is a directory: name the one to write, too" >&2
+  exit 2
+fi
+if [ -n "$out" ] && [ ! -d "$file" ]; then
+  echo "quickstart: $out is for a model, and $file is no directory" >&2
   exit 2
 fi
 
@@ -55,6 +67,12 @@ grep "CUDA backend" "$build/configure.log" ||
   echo "CUDA backend: off, nvidia-smi shows no GPU; CPU backend only"
 cmake --build "$build" -j "$jobs" --target quantd quantctl
 bin=$build
+
+if [ -d "$file" ]; then
+  step "Convert"
+  "$bin/client/quantctl" convert "$file" "$out" --server local $json >&3
+  exit
+fi
 
 step "Server"
 work=$(mktemp -d)
@@ -103,3 +121,4 @@ fi
 step "Done"
 echo "Start a server of your own:  $bin/server/quantd --help"
 echo "Send it your tensors:        $bin/client/quantctl --help"
+echo "Convert a whole model:       $bin/client/quantctl convert MODEL OUT"

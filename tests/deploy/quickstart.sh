@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# deploy/quickstart.sh asks for CUDA only where a GPU answers. A cmake that
-# notes its arguments and fails stands in for the build, so this takes no time.
+# deploy/quickstart.sh asks for CUDA only where a GPU answers, and converts a
+# model where it is given a directory. A cmake that notes its arguments and
+# fails, or succeeds, stands in for the build, so this takes no time.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -46,4 +47,35 @@ smi "No devices were found" 0
 expect OFF "no device"
 smi "GPU 0: NVIDIA H200 (UUID: GPU-0)" 0
 expect AUTO "a GPU"
+
+# start ARGUMENTS...: says with which code it ended.
+start() {
+  local code=0
+  PATH=$work/bin "$work/tree/deploy/quickstart.sh" "$@" >"$work/log" 2>&1 ||
+    code=$?
+  echo "$code"
+}
+# ends WANT WHAT GOT
+ends() {
+  [ "$3" = "$1" ] || {
+    echo "$2: expected exit code $1, got $3"
+    cat "$work/log"
+    failed=1
+  }
+}
+mkdir -p "$work/model" "$work/tree/build/quickstart/client"
+touch "$work/file.npy"
+ends 2 "a directory alone" "$(start "$work/model")"
+ends 2 "a file and what to write" "$(start "$work/file.npy" "$work/made")"
+printf '#!/bin/sh\necho "CUDA backend: off"\n' >"$work/bin/cmake"
+quantctl=$work/tree/build/quickstart/client/quantctl
+printf '#!/bin/sh\nshift\necho "converted: $*"\nexit 3\n' >"$quantctl"
+chmod +x "$quantctl"
+# Its end is that of quantctl.
+ends 3 "a model" "$(start "$work/model" "$work/made")"
+grep -q "^converted: $work/model $work/made --server local" "$work/log" || {
+  echo "a model: not converted"
+  cat "$work/log"
+  failed=1
+}
 exit $failed

@@ -161,6 +161,24 @@ def memory():
                 ["---"] + ["---:"] * len(sizes), lines))
 
 
+def profiles():
+  """Each library's cell beside TransformerEngine's."""
+  results = read("h200/profiles.json")
+  shapes = ("16384x16384", "8192x8192", "2048x4096")
+  cells = {}
+  for row in results["rows"]:
+    if "of" not in row:
+      continue
+    profile = row["name"].removeprefix(row["of"] + "_")
+    cells.setdefault((row["of"], profile), {})[row["shape"]] = row
+  lines = [[f"`{of}`", f"`{profile}`"] +
+           [number(by_shape[shape], "time_ratio") for shape in shapes]
+           for (of, profile), by_shape in sorted(cells.items())]
+  return (f"{source(results)}, bf16.\n\n" +
+          table(["TransformerEngine's cell", "profile", *shapes],
+                ["---", "---"] + ["---:"] * len(shapes), lines))
+
+
 def figures():
   """The ones that matter, for the front page."""
   bench, state = read("h200/gpu_bench.json"), read("h200/gpu.json")
@@ -215,7 +233,9 @@ def fuzz():
 
 SECTIONS = ((HERE / "../../fuzz/README.md", "runs", fuzz),
             (HERE / "../../../README.md", "figures", figures),
-            (HERE / "README.md", "GPU", gpu), (HERE / "README.md", "CPU", cpu),
+            (HERE / "README.md", "GPU", gpu),
+            (HERE / "README.md", "profiles", profiles),
+            (HERE / "README.md", "CPU", cpu),
             (HERE / "README.md", "service", service),
             (HERE / "README.md", "memory", memory))
 

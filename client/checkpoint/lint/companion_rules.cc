@@ -24,14 +24,15 @@ constexpr std::string_view kObjects[] = {
 constexpr std::string_view kTokenizers[] = {
     kTokenizer, "tokenizer.model", "vocab.json", "vocab.txt", "tiktoken.model"};
 
-bool Has(const Model& model, std::string_view file) {
+bool HasFile(const Model& model, std::string_view file) {
   const auto& others = model.others();
   return std::find(others.begin(), others.end(), file) != others.end();
 }
 
 bool HasTokenizer(const Model& model) {
-  return std::any_of(std::begin(kTokenizers), std::end(kTokenizers),
-                     [&](std::string_view file) { return Has(model, file); });
+  return std::any_of(
+      std::begin(kTokenizers), std::end(kTokenizers),
+      [&](std::string_view file) { return HasFile(model, file); });
 }
 
 // How many words the model knows; nullopt: its embeddings have no name that is
@@ -57,7 +58,7 @@ class CompanionRules {
         words_(WordsOf(linted.model)) {}
 
   void CheckTokenizer() {
-    if (!Has(model_, kTokenizer)) return;
+    if (!HasFile(model_, kTokenizer)) return;
     const auto largest = LargestTokenId(PathOf(kTokenizer));
     if (!largest.ok()) {
       Damaged(kTokenizer, largest.status());
@@ -68,7 +69,7 @@ class CompanionRules {
 
   void CheckObjects() {
     for (const std::string_view file : kObjects) {
-      if (!Has(model_, file)) continue;
+      if (!HasFile(model_, file)) continue;
       const auto json = ReadConfig(PathOf(file));
       if (!json.ok()) {
         Damaged(file, json.status());
@@ -122,7 +123,7 @@ class CompanionRules {
         const size_t dot = text->rfind('.');
         if (dot == std::string::npos) continue;
         const std::string code = text->substr(0, dot) + ".py";
-        if (Has(model_, code)) continue;
+        if (HasFile(model_, code)) continue;
         Add("companion-file", file,
             fmt::format("its \"auto_map\" is for {}, which is missing",
                         Shown(code)));
@@ -170,7 +171,7 @@ void LintCompanionsAgainst(const Model& original, const Model& model,
 }
 
 bool HasAdapter(const Model& model) {
-  return !model.single_file() && Has(model, kAdapter);
+  return !model.single_file() && HasFile(model, kAdapter);
 }
 
 }  // namespace quantd::checkpoint

@@ -37,6 +37,7 @@ def join(header: bytes, payload: Sequence[Buffer]) -> bytes:
 
 
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:
+  """The number that lies there, and where it ends."""
   value = shift = 0
   while True:
     byte = data[at]

@@ -42,14 +42,14 @@ _ALIGNED = 64
 class Place(NamedTuple):
   """A part in the payload of a reply."""
 
-  kind: int
+  kind: Any  # its number
   spec: Spec
   offset: int
 
 
-def number_of(kind: str) -> int:
+def number_of(kind: str) -> Any:
   """That of a kind's word."""
-  return int(KINDS.parse("kind", kind))
+  return KINDS.parse("kind", kind)
 
 
 def laid_out(specs: list[Spec]) -> list[Place]:
@@ -73,7 +73,7 @@ def refs_of(places: list[Place]) -> list[pb.TensorRef]:
     pb.TensorRef(
       kind=place.kind,
       dtype=DTYPES.parse("dtype", place.spec.dtype),
-      layout=place.spec.layout,
+      layout=pb.Layout.Name(place.spec.layout),
       shape=place.spec.shape,
       offset=place.offset,
       size=place.spec.size,

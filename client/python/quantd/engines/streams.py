@@ -53,7 +53,7 @@ def _targets(places: Sequence[Place], into: Into) -> list[memoryview]:
   return [
     writable(at.kind, at.spec.size, into)
     if at.kind in into
-    else memoryview(np.empty(at.spec.size, np.uint8))
+    else np.empty(at.spec.size, np.uint8).data
     for at in places
   ]
 

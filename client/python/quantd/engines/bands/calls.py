@@ -72,7 +72,7 @@ def run(
   join = Join(whole)
 
   def work(band: Band, stop: Cancellation) -> None:
-    request, _ = cutting.message_for(whole, band, found)
+    request = cutting.message_for(whole, band, found)
     asked = Asked(
       whole.asked.method,
       request.SerializeToString(),

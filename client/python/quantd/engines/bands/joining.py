@@ -46,7 +46,7 @@ class Join:
       if kind in into:
         target = writable(kind, spec.size, into)
       else:
-        target = memoryview(np.empty(spec.size, np.uint8))
+        target = np.empty(spec.size, np.uint8).data
       if spec.kind.endswith("_scale") or self._part(spec) == "maxima":
         # Padding that no band has, and what is raised.
         np.frombuffer(target, np.uint8)[:] = 0
@@ -70,7 +70,7 @@ class Join:
       slab = self._slab(spec, band)
       if slab.together:
         number = outputs.number_of(spec.kind)
-        found[number] = memoryview(slab.in_whole(target).reshape(-1))
+        found[number] = slab.in_whole(target).reshape(-1).data
     return found
 
   def add(self, band: Band, request: Any, reply: Reply) -> None:

@@ -48,7 +48,7 @@ class Slab:
       copy = np.zeros(self.band_shape, np.uint8)
       copy[self.band_at] = found
       found = copy
-    return memoryview(found.reshape(-1))
+    return found.reshape(-1).data
 
 
 def _bytes(buffer: memoryview) -> Array:

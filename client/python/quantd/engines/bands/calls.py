@@ -10,7 +10,7 @@ from quantd import quantd_pb2 as pb
 from quantd.engines import outputs
 from quantd.engines.bands import amaxes, cutting
 from quantd.engines.bands.cutting import Band, Banded
-from quantd.engines.bands.joining import Join
+from quantd.engines.bands.joining import Join, parts_of
 from quantd.engines.engine import Cancellation, Progress, Reply
 from quantd.engines.messages import Asked
 from quantd.errors import Cancelled, Error
@@ -110,10 +110,7 @@ def _find_amax(
     )
     reply = one(asked, stop)
     answer = pb.RhtAmaxReply.FromString(reply.header)
-    parts = {
-      ref.kind: part
-      for ref, part in zip(answer.tensors, reply.parts, strict=True)
-    }
+    parts = parts_of(request, answer, reply)
     with lock:
       sent += reply.attempts
       for side in found.values:

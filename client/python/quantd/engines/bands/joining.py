@@ -11,10 +11,35 @@ from quantd.engines.bands.amaxes import raise_to
 from quantd.engines.bands.cutting import Band, Banded
 from quantd.engines.bands.places import Slab, part_of, slab_of
 from quantd.engines.engine import Into, Reply
-from quantd.engines.messages import writable
+from quantd.engines.messages import INTERNAL, writable
+from quantd.errors import from_status
 from quantd.options import check_echo
 from quantd.tensors.geometry import Spec
 from quantd.words import DTYPES
+
+
+def parts_of(
+  request: Any, answer: Any, reply: Reply
+) -> dict[int, memoryview]:
+  """The parts of a band by the numbers of their kinds.
+
+  Raises:
+    quantd.Error: They are not those that were asked for.
+  """
+  found = {
+    ref.kind: part
+    for ref, part in zip(answer.tensors, reply.parts, strict=True)
+  }
+  expected = {
+    outputs.number_of(spec.kind): spec.size
+    for spec in outputs.specs_of(request) or ()
+  }
+  if {kind: part.nbytes for kind, part in found.items()} != expected:
+    text = "the reply does not have the parts that were asked for"
+    raise from_status(
+      INTERNAL, text, request_id=answer.request_id, attempts=reply.attempts
+    )
+  return found
 
 
 class Join:
@@ -78,14 +103,12 @@ class Join:
 
     Raises:
       quantd.Unimplemented: By a server that does not know an option of it.
+      quantd.Error: It is not what was asked for.
     """
     answer = outputs.REPLIES[self._whole.asked.method].FromString(reply.header)
     if isinstance(request, pb.QuantizeRequest):
       check_echo(request.options, answer.options)
-    parts = {
-      ref.kind: part
-      for ref, part in zip(answer.tensors, reply.parts, strict=True)
-    }
+    parts = parts_of(request, answer, reply)
     raised = []
     for spec, target in zip(self._whole.outputs, self._targets, strict=True):
       part = parts[outputs.number_of(spec.kind)]

@@ -149,6 +149,7 @@ def test_interrupt_ends_all_bands(connect, large):
 
 def test_threads_share_a_connection_in_bands(connect, server, large, expected):
   q = connect(server, **BANDS)
+  same(q.quantize(large, "nvfp4", usage="both"), expected)
   found = []
 
   def work():

@@ -196,6 +196,26 @@ def test_what_a_server_takes_not_as_one_message_streams(engine, large):
       assert q.dequantize(q.quantize(large[:64], "fp8_e4m3")).shape == (64, COLS)
 
 
+def test_what_no_message_can_hold_streams(server, x, monkeypatch):
+  """By the pure engine's own limits, lowered; the C++ client has tests of its."""
+  from quantd import quantd_pb2 as pb
+  from quantd.engines import grpc_engine
+  from quantd.engines.engine import Settings
+  header = pb.ApplyRhtRequest(
+      tensor=pb.Tensor(dtype=pb.DTYPE_BF16, shape=(96, 320)),
+      options=pb.ApplyRhtOptions(output=pb.DTYPE_F32, rht=pb.Rht())).SerializeToString()
+  ask = ("ApplyRht", header, [x.view(np.uint16)], {}, None, None)
+  expected = grpc_engine.Engine(Settings(server)).call(*ask)
+  assert not expected.streamed and expected.parts[0].nbytes == 2 * x.nbytes
+  for name, size in (("_LARGEST_REPLY", 2 * x.nbytes), ("_LARGEST_PAYLOAD", x.nbytes)):
+    for less in (0, 1):
+      monkeypatch.setattr(grpc_engine, name, size - less)
+      got = grpc_engine.Engine(Settings(server)).call(*ask)
+      assert got.streamed == bool(less)
+      assert got.parts[0] == expected.parts[0]
+    monkeypatch.undo()
+
+
 def test_fused_weights_and_places_in_bands(connect, server, plain, large):
   q = connect(server, band_bytes=1 << 20)
   parts = [large[:256], large[256:384] * 3, large[384:]]

@@ -3,7 +3,7 @@
 // Python package, which answer the same lines.
 //
 //   sdk_bench TARGET [--memory-socket PATH] [--in-place] [--gpu-memory]
-//             [--given-amax] [--rht]
+//             [--given-amax] [--rht] [--band-bytes N] [--channels N]
 //
 // With --memory-socket, which means --in-place, tensors and results lie in
 // memory that is shared with the server; with --in-place alone, for a target
@@ -44,6 +44,8 @@ struct Flags {
   bool gpu_memory = false;
   bool given_amax = false;
   bool rotated = false;
+  size_t band_bytes = 0;
+  int channels = 2;
 };
 
 // Values between 1 and 4 of either sign.
@@ -186,6 +188,8 @@ bool Answer(Client& client, const Flags& flags, size_t bytes, int threads,
 int Run(const Flags& flags) {
   ClientOptions options;
   options.memory_socket = flags.memory_socket;
+  options.band_bytes = flags.band_bytes;
+  options.channels = flags.channels;
   auto client = Client::Create(flags.target, options);
   if (!client.ok()) {
     std::cerr << client.status() << '\n';
@@ -216,6 +220,8 @@ int main(int argc, char** argv) {
                "Tensors and results lie in the memory of GPU 0");
   app.add_flag("--given-amax", flags.given_amax, "Not computed");
   app.add_flag("--rht", flags.rotated, "Rows are rotated");
+  app.add_option("--band-bytes", flags.band_bytes, "Calls are cut into bands");
+  app.add_option("--channels", flags.channels, "Connections");
   CLI11_PARSE(app, argc, argv);
   flags.in_place |= !flags.memory_socket.empty() || flags.gpu_memory;
   quantd::TuneAllocatorForBulkTransfers();

@@ -158,10 +158,11 @@ absl::StatusOr<Answer> Engine::Call(const Scope& scope, wire::Method method,
                                     std::string_view header,
                                     absl::Span<const Bytes> payload,
                                     std::vector<Destination> into,
-                                    std::chrono::milliseconds timeout) {
+                                    std::chrono::milliseconds timeout,
+                                    const CallProgress& progress) {
   if (closed()) return absl::CancelledError("the connection was closed");
   Client& client = *state_->client;
-  const CallOptions call{timeout, scope.stop_, std::move(into)};
+  const CallOptions call{timeout, scope.stop_, std::move(into), progress};
   if (method == wire::Method::kGetServerInfo) {
     return Headed(client.GetServerInfo(call));
   }

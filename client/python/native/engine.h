@@ -63,7 +63,8 @@ class Engine {
                               std::string_view header,
                               absl::Span<const Bytes> payload,
                               std::vector<Destination> into,
-                              std::chrono::milliseconds timeout);
+                              std::chrono::milliseconds timeout,
+                              const CallProgress& progress = {});
 
   // As Client::TakeHost; CANCELLED once closed.
   absl::StatusOr<HostMemory> TakeHost(size_t bytes);

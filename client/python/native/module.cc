@@ -121,20 +121,52 @@ nb::tuple ToPython(const Answer& answer, const nb::dict& targets) {
   const std::string way = answer.result == nullptr
                               ? ""
                               : std::string(Name(answer.result->transport()));
+  const int bands = answer.result == nullptr ? 1 : answer.result->bands();
+  const bool streamed = answer.result != nullptr && answer.result->streamed();
   return nb::make_tuple(nb::bytes(answer.header.data(), answer.header.size()),
-                        parts, answer.attempts, way);
+                        parts, answer.attempts, way, bands, streamed);
 }
+
+// A function of Python's that is told how far a call is, by whichever thread
+// of the client's that finds out. What it raises ends the call. Made, asked and
+// destroyed with the GIL held.
+class Teller {
+ public:
+  explicit Teller(nb::object function) : function_(std::move(function)) {}
+
+  CallProgress OrNone(const CancellationToken& stop) {
+    if (function_.is_none()) return {};
+    return [this, stop](size_t done, size_t all) {
+      const nb::gil_scoped_acquire hold;
+      if (raised_) return;
+      try {
+        function_(done, all);
+      } catch (nb::python_error& error) {
+        raised_ = std::make_unique<nb::python_error>(error);
+        stop.Cancel();
+      }
+    };
+  }
+  void Raise() {
+    if (raised_) throw nb::python_error(*raised_);
+  }
+
+ private:
+  const nb::object function_;
+  std::unique_ptr<nb::python_error> raised_;
+};
 
 // `timeout`: seconds; None: as the connection has it.
 nb::tuple Call(Engine& engine, const std::string& method,
                const nb::bytes& header, const nb::sequence& payload,
                const nb::dict& into, std::optional<double> timeout,
-               const CancellationToken* cancel) {
+               const CancellationToken* cancel, const nb::object& progress) {
   if (engine.forked()) RaiseForked();
   const auto known = MethodByName(method);
   if (!known) throw nb::value_error("there is no method of that name");
   const std::string_view head(header.c_str(), header.size());
   const Memory memory(payload, into);
+  Teller teller(progress);
   const Clock::time_point start = Clock::now();
   for (;;) {
     milliseconds left{0};
@@ -154,6 +186,7 @@ nb::tuple Call(Engine& engine, const std::string& method,
       CheckSignals();  // of those that came before the watch
     }
     absl::StatusOr<Answer> answer;
+    const CallProgress tell = teller.OrNone(stop);
     {
       const Engine::Scope scope(&engine, stop);
       const nb::gil_scoped_release release;
@@ -163,11 +196,12 @@ nb::tuple Call(Engine& engine, const std::string& method,
         lent.Update(engine.Know(b.bytes().data()));
       }
       answer = lent.ok() ? engine.Call(scope, *known, head, memory.payload,
-                                       memory.into, left)
+                                       memory.into, left, tell)
                          : absl::StatusOr<Answer>(lent);
     }
     const bool interrupted = watch && watch->interrupted();
     watch.reset();
+    teller.Raise();
     if (interrupted) {
       CheckSignals();
       // Its handler let the program go on, and so does the call.
@@ -197,6 +231,11 @@ std::unique_ptr<Engine> Open(const nb::object& settings) {
   };
   ClientOptions options;
   options.channels = nb::cast<int>(nb::object(settings.attr("channels")));
+  options.band_bytes =
+      nb::cast<size_t>(nb::object(settings.attr("band_bytes")));
+  options.stream_from =
+      nb::cast<std::optional<size_t>>(nb::object(settings.attr("stream_from")))
+          .value_or(options.stream_from);
   options.deadline = time(settings, "deadline");
   options.dead_peer_timeout = time(settings, "dead_peer_timeout");
   const nb::object retry = settings.attr("retry");
@@ -259,7 +298,8 @@ NB_MODULE(_native, module) {
   nb::class_<Engine>(module, "Engine", "The calls of one connection.")
       .def(nb::new_(&Open), "settings"_a)
       .def("call", &Call, "method"_a, "header"_a, "payload"_a, "into"_a,
-           "timeout"_a.none(), "cancel"_a.none())
+           "timeout"_a.none(), "cancel"_a.none(),
+           "progress"_a.none() = nb::none())
       .def("memory", &TakeHost, "bytes"_a)
       .def_prop_ro("takes_device", &Engine::takes_device)
       .def("close", &Close);

@@ -4,7 +4,8 @@
     t = await q.quantize(x, "nvfp4")
 
 Calls run on threads, which wait for the network and hold no lock of the
-interpreter meanwhile. A task that is cancelled cancels its call.
+interpreter meanwhile. A task that is cancelled cancels its call. A function in
+`progress=` is called by these threads, not by the loop.
 """
 
 import asyncio

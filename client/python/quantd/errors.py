@@ -131,10 +131,12 @@ class TooLarge(Error, ValueError):
 
   Attributes:
     limit: Bytes.
+    field: What of it, as a path: "request" is all of it.
   """
 
   code = "INVALID_ARGUMENT"
   limit = 0
+  field = ""
 
 
 class Unavailable(Error):
@@ -267,7 +269,7 @@ def from_status(
       known.got,
     )
   elif isinstance(error, TooLarge):
-    error.limit = known.limit
+    error.limit, error.field = known.limit, known.field
   elif isinstance(error, Busy):
     error.retry_delay = known.retry_delay_ms / 1000
   return error

@@ -12,13 +12,14 @@ from typing import Any, TypedDict
 
 from quantd import quantd_pb2 as pb
 from quantd import words
-from quantd.errors import Invalid
+from quantd.errors import Invalid, Unimplemented
 from quantd.values import flag, is_list, number, numbers, shown, whole
 from quantd.words import Word
 
 __all__ = [
   "Numbers",
   "QuantizeKeywords",
+  "check_echo",
   "copies",
   "dequantize_message",
   "flag",
@@ -338,3 +339,17 @@ def dequantize_message(
   if made.HasField("splits"):
     o.splits.CopyFrom(made.splits)
   return o
+
+
+def check_echo(asked: pb.QuantizeOptions, echo: pb.QuantizeOptions) -> None:
+  """Refuses an answer of a server that dropped an option without a word."""
+  if asked == echo:
+    return
+  known = {field.name for field, _ in echo.ListFields()}
+  for field, value in asked.ListFields():
+    empty = field.message_type is not None and not value.ListFields()
+    if field.name not in known and not empty:
+      raise Unimplemented(
+        f"the server does not have the option {field.name}: it is of another "
+        "version than this package"
+      )

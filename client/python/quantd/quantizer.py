@@ -31,7 +31,15 @@ _BESIDE = QuantizeKeywords(
 )
 
 # Of one call, and no options.
-_ARGUMENTS = ("flatten_axis", "dtype", "fused", "out", "timeout", "cancel")
+_ARGUMENTS = (
+  "flatten_axis",
+  "dtype",
+  "fused",
+  "out",
+  "timeout",
+  "cancel",
+  "progress",
+)
 
 # What is said here as TransformerEngine says it.
 _INSTEAD = {
@@ -200,7 +208,7 @@ class Quantizer:
     Args:
       x: As for `Connection.quantize`.
       **call: What else that takes of one call: flatten_axis, dtype, fused, out,
-        timeout, cancel, and options that were not set before.
+        timeout, cancel, progress, and options that were not set before.
 
     Returns:
       The tensor.

@@ -131,12 +131,13 @@ class Contender:
 
 
 @contextlib.contextmanager
-def serving(binary):
+def serving(command):
   with tempfile.TemporaryDirectory() as folder:
     port = pathlib.Path(folder) / "port"
     with open(pathlib.Path(folder) / "log", "wb") as log:
       process = subprocess.Popen(
-          [binary, "--listen", "127.0.0.1:0", "--port-file", port], stderr=log)
+          [*command, "--listen", "127.0.0.1:0", "--port-file", port],
+          stdout=log, stderr=log)
     try:
       while not port.exists() or not port.read_text().strip():
         if process.poll() is not None:
@@ -195,10 +196,10 @@ def show(rows):
       print(f"{name} {row['gb_per_s']:8.3f} GB/s {row['ratio_to_sdk']:7.2f}")
 
 
-def parser_of(rounds):
+def parser_of(rounds, server_required=True):
   """What every comparison is told."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--server", required=True)
+  parser.add_argument("--server", required=server_required)
   parser.add_argument("--rounds", type=int, default=rounds)
   parser.add_argument("--device", default="", help="what this machine is")
   parser.add_argument("--commit", default="")
@@ -232,7 +233,7 @@ def main():
   parser = parser_of(7)
   parser.add_argument("--sdk-bench", required=True)
   known = parser.parse_args()
-  with serving(known.server) as target:
+  with serving([known.server]) as target:
     contenders = [Contender("sdk", [known.sdk_bench, target])]
     for engine in ("native", "grpc"):
       for through in ("api", "boundary"):

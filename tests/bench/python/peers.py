@@ -102,7 +102,7 @@ def main():
   parser.add_argument("--environments", type=pathlib.Path,
                       default=HERE.parents[2] / "build/ecosystem")
   known = parser.parse_args()
-  with engines.serving(known.server) as target:
+  with engines.serving([known.server]) as target:
     contenders = contenders_of(target, known.environments.resolve())
     found = engines.run(contenders, lambda all: measure(all, known.rounds))
   rows = list(rows_of(found))

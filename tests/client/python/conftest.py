@@ -10,6 +10,9 @@ import pytest
 import quantd
 from servers import Process
 
+# Of `large`: no multiple of anything.
+ROWS, COLS = 1153, 1024
+
 
 def _engine(name):
   missing = name == "native" and importlib.util.find_spec("quantd._native") is None
@@ -63,6 +66,21 @@ def x():
   values[::17, ::13] *= 64
   values[3, :8] = [0.0, -0.0, 1e-30, -1e-30, 448, 6, -6, 0.5]
   return values.astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def large():
+  """The same kind of values, of more bytes than is never cut into bands."""
+  values = np.random.default_rng(11).standard_normal((ROWS, COLS))
+  values[::17, ::13] *= 64
+  values[3, :8] = [0.0, -0.0, 1e-30, -1e-30, 448, 6, -6, 0.5]
+  return values.astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def plain(connect, server):
+  """A connection that cuts nothing, of a lifetime with those of `connect`."""
+  return connect(server)
 
 
 def bf16(values):

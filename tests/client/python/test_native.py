@@ -260,12 +260,12 @@ def test_local_devices_may_write_over_their_input():
 
 def test_an_input_is_kept_for_a_second_try():
   """A call that a signal interrupts is made again: from what it was given."""
-  from quantd.engines.native_engine import _apart
+  from quantd.engines.overlap import apart
   memory = np.arange(64, dtype=np.uint8)
   x, beside = memory[:32], memory[32:]
-  assert _apart(x, {CODES: beside}) is x
-  assert _apart(memory[:0], {CODES: memory}) is not None
-  kept = _apart(x, {CODES: memory[16:48]})
+  assert apart(x, {CODES: beside}) is x
+  assert apart(memory[:0], {CODES: memory}) is not None
+  kept = apart(x, {CODES: memory[16:48]})
   memory[:] = 0
   assert np.array_equal(kept, np.arange(32))
 

@@ -6,11 +6,14 @@ from typing import Any
 
 from quantd.calls.connection import Connection
 from quantd.calls.link import YEAR
-from quantd.engines.engine import Retry, Settings, Tls
+from quantd.engines.engine import LEAST_BAND, Retry, Settings, Tls
 from quantd.errors import Invalid
 from quantd.values import shown
 
 __all__ = ["connect"]
+
+# Bytes: no machine has more.
+_MOST = 2**63 - 1
 
 
 def connect(
@@ -25,6 +28,8 @@ def connect(
   retry: Retry | None = None,
   dead_peer_timeout: float = 20.0,
   memory_socket: str | os.PathLike[str] | None = None,
+  band_bytes: int = 0,
+  stream_from: int | None = None,
 ) -> Connection:
   """A connection, which connects by its first call.
 
@@ -45,6 +50,16 @@ def connect(
     memory_socket: Of a server on this machine, its --memory-socket: arrays of
       `Connection.empty` then lie in memory that it shares, and neither they nor
       what is made of them is sent. Of the native engine.
+    band_bytes: Calls that carry more than this each way, and than 4 MiB, are
+      cut into bands of rows of about so many bytes, which are calls of their
+      own over all connections to all servers, one on each at a time. The bytes
+      are those of one call. 0: none is cut; else at least 262144. Not cut are
+      groups, fewer than 256 rows, and `quantize` with `dbias`, `statistics` or
+      a `history`. An amax that is computed has every band sent twice: give it
+      where it is known.
+    stream_from: Calls whose tensor has so many bytes travel in chunks, 0: all
+      of them. What is larger than one message, or than the server takes as
+      one, always does, up to the server's memory.
 
   Returns:
     The connection.
@@ -86,6 +101,10 @@ def connect(
       "dead_peer_timeout", dead_peer_timeout, 0.1, 3600
     ),
     memory_socket=_path("memory_socket", memory_socket),
+    band_bytes=_band_bytes(band_bytes),
+    stream_from=None
+    if stream_from is None
+    else _number("stream_from", stream_from, 0, _MOST, int),
   )
   return Connection(settings, engine)
 
@@ -104,6 +123,13 @@ def _number(
   expected = f"{'a whole number from ' if whole else ''}{low:g} to {high:g}"
   _check(field, good, expected, value)
   return value
+
+
+def _band_bytes(value: Any) -> int:
+  whole = isinstance(value, int) and not isinstance(value, bool)
+  good = whole and (value == 0 or LEAST_BAND <= value <= _MOST)
+  _check("band_bytes", good, f"0 or at least {LEAST_BAND} bytes", value)
+  return int(value)
 
 
 def _path(field: str, path: Any) -> str | None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from quantd import options, words
 from quantd import quantd_pb2 as pb
 from quantd.calls import decoding, many, requests
-from quantd.calls.link import Link
+from quantd.calls.progress import Wanted
+from quantd.calls.questions import Questions
 from quantd.engines.engine import Cancellation
 from quantd.errors import Invalid
 from quantd.options import QuantizeKeywords
-from quantd.results import Maxima, PartPlan, Plan, ServerInfo
+from quantd.results import Maxima
 from quantd.tensors import arrays
 from quantd.tensors.tensor import QuantizedTensor
 from quantd.values import flag
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Connection"]
 
 
-class Connection(Link):
+class Connection(Questions):
   """Calls on one server or several; made by `quantd.connect`.
 
   May be used by any number of threads at once, and pickles as its settings:
@@ -45,6 +46,7 @@ class Connection(Link):
     out: Mapping[str, Any] | None = None,
     timeout: float | None = None,
     cancel: Cancellation | None = None,
+    progress: Wanted = False,
     **keywords: "Unpack[QuantizeKeywords]",
   ) -> QuantizedTensor:
     """Quantizes a tensor, or groups of its rows.
@@ -67,6 +69,9 @@ class Connection(Link):
         which is read before, but not over each other.
       timeout: Seconds, retries included; None: the connection's.
       cancel: Stops the call from another thread.
+      progress: True: show a bar, where tqdm is installed. Or a function of the
+        bytes of the input that are done and of all of them: threads call it,
+        one at a time, and wait for it; what it raises ends the call.
       **keywords: Options, as `quantd.options.QuantizeKeywords` lists them.
 
     Returns:
@@ -89,9 +94,11 @@ class Connection(Link):
     if (near := sources[0].device) is not None:
       into = requests.places(near, into, tensor, asked)
     data = [s.payload for s in sources]
-    reply = self._call("Quantize", header, data, into, timeout, cancel)
+    reply = self._call(
+      "Quantize", header, data, into, timeout, cancel, progress
+    )
     answer = pb.QuantizeReply.FromString(reply.header)
-    requests.check_echo(asked, answer.options)
+    options.check_echo(asked, answer.options)
     parts = {
       KINDS.word(ref.kind): requests.part_of(ref, data)
       for ref, data in zip(answer.tensors, reply.parts, strict=True)
@@ -105,6 +112,8 @@ class Connection(Link):
       connection=self,
       library=sources[0].library,
       transport=reply.transport,
+      bands=reply.bands,
+      streamed=reply.streamed,
     )
     if len(sources) == 1:
       return made
@@ -116,7 +125,7 @@ class Connection(Link):
     format: Word = "nvfp4",
     *,
     at_once: int = 4,
-    progress: bool = False,
+    progress: Wanted = False,
     dtype: str | None = None,
     cancel: Cancellation | None = None,
     **keywords: Any,
@@ -127,7 +136,7 @@ class Connection(Link):
       tensors: By their names, as a state dict has them.
       format: As for `quantize`.
       at_once: Calls under way at a time.
-      progress: Show a bar, where tqdm is installed.
+      progress: As for `quantize`, of all tensors together.
       dtype: As for `quantize`.
       cancel: Stops all calls.
       **keywords: As for `quantize`, but for `out` and `fused`.
@@ -155,6 +164,7 @@ class Connection(Link):
     like: Any = None,
     timeout: float | None = None,
     cancel: Cancellation | None = None,
+    progress: Wanted = False,
   ) -> Any:
     """Decodes a copy of a quantized tensor, undoing its rotation.
 
@@ -169,6 +179,7 @@ class Connection(Link):
         have; None: numpy.
       timeout: Seconds, retries included.
       cancel: Stops the call.
+      progress: As for `quantize`.
 
     Returns:
       The values in the shape of the tensor; of groups that end before its last
@@ -195,7 +206,17 @@ class Connection(Link):
     )
     kind, word = pb.TENSOR_KIND_DEQUANTIZED, DTYPES.word(output)
     return self._values(
-      "Dequantize", request, data, kind, word, shape, out, like, timeout, cancel
+      "Dequantize",
+      request,
+      data,
+      kind,
+      word,
+      shape,
+      out,
+      like,
+      timeout,
+      cancel,
+      progress,
     )
 
   def amax(
@@ -214,6 +235,7 @@ class Connection(Link):
     fused: Sequence[Any] = (),
     timeout: float | None = None,
     cancel: Cancellation | None = None,
+    progress: Wanted = False,
   ) -> Maxima:
     """The largest magnitudes of a tensor, plain and after rotation.
 
@@ -233,6 +255,7 @@ class Connection(Link):
       fused: Arrays below x, as for `quantize`: the maxima are those of all.
       timeout: Seconds.
       cancel: Stops the call.
+      progress: As for `quantize`.
 
     Returns:
       fp32 arrays: one number, one a group, or one a row or column.
@@ -264,7 +287,7 @@ class Connection(Link):
     )
     header = request.SerializeToString()
     data = [s.payload for s in sources]
-    reply = self._call("RhtAmax", header, data, {}, timeout, cancel)
+    reply = self._call("RhtAmax", header, data, {}, timeout, cancel, progress)
     answer = pb.RhtAmaxReply.FromString(reply.header)
     found = {
       KINDS.word(ref.kind): requests.part_of(ref, part).array()
@@ -293,6 +316,7 @@ class Connection(Link):
     like: Any = None,
     timeout: float | None = None,
     cancel: Cancellation | None = None,
+    progress: Wanted = False,
   ) -> Any:
     """Rotates the rows of a tensor: `quantd.hadamard` does it here.
 
@@ -308,6 +332,7 @@ class Connection(Link):
       like: As for `dequantize`.
       timeout: Seconds.
       cancel: Stops the call.
+      progress: As for `quantize`.
 
     Returns:
       The rotated values in the shape of x.
@@ -339,62 +364,5 @@ class Connection(Link):
       like,
       timeout,
       cancel,
+      progress,
     )
-
-  def plan(
-    self,
-    shape: Sequence[int],
-    format: Word = "nvfp4",
-    *,
-    dtype: str = "bf16",
-    flatten_axis: int = -1,
-    timeout: float | None = None,
-    cancel: Cancellation | None = None,
-    **keywords: "Unpack[QuantizeKeywords]",
-  ) -> Plan:
-    """What `quantize` would give: every part, and the memory. Computes nothing.
-
-    Args:
-      shape: Of the tensor.
-      format: As for `quantize`.
-      dtype: Its type.
-      flatten_axis: As for `quantize`.
-      timeout: Seconds.
-      cancel: Stops the call.
-      **keywords: Options, as for `quantize`.
-
-    Returns:
-      Parts and bytes.
-
-    Example:
-      >>> q.plan((4096, 4096), "nvfp4").parts["rowwise_data"].shape
-      (4096, 2048)
-    """
-    asked = options.quantize_message(format, keywords)
-    request = pb.QuantizeRequest(
-      tensor=requests.tensor_message(
-        DTYPES.parse("dtype", dtype, FLOATS), shape, flatten_axis
-      ),
-      options=asked,
-    )
-    header = request.SerializeToString()
-    reply = self._call("DescribeQuantize", header, [], {}, timeout, cancel)
-    answer = pb.DescribeQuantizeReply.FromString(reply.header)
-    return Plan(
-      parts={KINDS.word(ref.kind): PartPlan.of(ref) for ref in answer.tensors},
-      input_bytes=answer.input_bytes,
-      output_bytes=answer.output_bytes,
-      scratch_bytes=answer.scratch_bytes,
-    )
-
-  def info(
-    self, *, timeout: float | None = None, cancel: Cancellation | None = None
-  ) -> ServerInfo:
-    """What a server is, can do and allows.
-
-    Example:
-      >>> "nvfp4" in q.info().formats
-      True
-    """
-    reply = self._call("GetServerInfo", b"", [], {}, timeout, cancel)
-    return ServerInfo.of(pb.GetServerInfoReply.FromString(reply.header))

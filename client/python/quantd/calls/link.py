@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from quantd.calls.progress import inside, telling
 from quantd.engines import open_engine
 from quantd.engines.engine import Cancellation, Engine, Reply, Settings
 from quantd.errors import Invalid
@@ -106,6 +107,7 @@ class Link:
     into: Mapping[int, Any],
     timeout: float | None,
     cancel: Cancellation | None,
+    progress: Any = False,
   ) -> Reply:
     if timeout is not None:
       if not _is_time(timeout):
@@ -117,7 +119,11 @@ class Link:
     check_cancel(cancel)
     if self._engine.takes_device:
       settle((*payload, *into.values()))
-    return self._engine.call(method, header, payload, into, timeout, cancel)
+    total = sum(buffer.nbytes for buffer in payload)
+    with telling(progress, total, method.lower(), cancel) as (tell, stop):
+      return self._engine.call(
+        method, header, payload, into, timeout, stop, tell
+      )
 
   def _values(
     self,
@@ -131,27 +137,37 @@ class Link:
     like: Any,
     timeout: float | None,
     cancel: Cancellation | None,
+    progress: Any,
   ) -> Any:
     """A call whose one part is written into an array, which is returned."""
     if out is not None and like is not None:
       raise Invalid.of("like", "none beside out=, which is given back", "one")
     header = request.SerializeToString()
+    rest = (timeout, cancel, progress)
     near = payload[0] if payload else None
     if isinstance(near, DeviceBytes) and out is None and like is None:
       size = math.prod(shape) * arrays.size_of(word)
       (there,) = device.empty(near, [size])
-      self._call(method, header, payload, {kind: there}, timeout, cancel)
+      self._call(method, header, payload, {kind: there}, *rest)
       return there.view(word, shape)
     library = arrays.library_for(like)
     made = arrays.empty(library, word, shape) if out is None else out
     target = arrays.writable(made, word, shape, "out", self.takes_device)
-    self._call(method, header, payload, {kind: target}, timeout, cancel)
+    self._call(method, header, payload, {kind: target}, *rest)
     return arrays.to_jax(made) if library == "jax" and out is None else made
 
   # --- its life -------------------------------------------------------------
 
   def close(self) -> None:
-    """Cancels what is under way and lets go of connections. Idempotent."""
+    """Cancels what is under way and lets go of connections. Idempotent.
+
+    Raises:
+      quantd.Invalid: By a function that is told how far a call is: that call
+        would be waited for.
+    """
+    if inside():
+      expected = "a function that raises, or cancels, to stop the call"
+      raise Invalid.of("progress", expected, "one that closes a connection")
     self._engine.close()
 
   def __enter__(self) -> Self:

@@ -1,41 +1,18 @@
 """Many tensors at once: a state dict, with a bar that shows how far it is."""
 
 import contextlib
-import warnings
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
+from quantd.calls import progress
 from quantd.calls.link import check_cancel
-from quantd.engines.engine import Cancellation
+from quantd.engines.engine import Cancellation, Progress
 from quantd.errors import Error, Invalid
 from quantd.tensors import arrays
 from quantd.tensors.tensor import QuantizedTensor
-from quantd.values import flag, shown, whole
-
-
-class _Silent:
-  """What stands for tqdm where it is not installed or not wanted."""
-
-  def update(self, count: int) -> None:
-    """Shows nothing."""
-
-  def close(self) -> None:
-    """Has nothing to close."""
-
-
-def _bar(total: int, wanted: bool) -> Any:
-  if not flag("progress", wanted):
-    return _Silent()
-  try:
-    from tqdm.auto import tqdm
-  except ImportError:
-    # At the line that called `Connection.quantize_all`.
-    warnings.warn(
-      "progress=True shows nothing: tqdm is not installed", stacklevel=4
-    )
-    return _Silent()
-  return tqdm(total=total, unit="B", unit_scale=True, desc="quantize")
+from quantd.values import shown, whole
 
 
 def _named(tensors: Any) -> dict[str, Any]:
@@ -60,11 +37,34 @@ def _telling(name: str) -> Iterator[None]:
     raise
 
 
+class _Sum:
+  """Tells of many tensors as of one."""
+
+  def __init__(self, function: Progress, total: int) -> None:
+    self._function = function
+    self._total = total
+    self._lock = threading.Lock()
+    self._done = 0
+
+  def part(self) -> Progress:
+    """What one of them is to tell."""
+    last = 0
+
+    def tell(done: int, total: int) -> None:
+      nonlocal last
+      with self._lock:
+        self._done += done - last
+        last = done
+        self._function(self._done, self._total)
+
+    return tell
+
+
 def quantize_all(
   call: Callable[..., QuantizedTensor],
   tensors: Mapping[str, Any] | Iterable[tuple[str, Any]],
   at_once: int,
-  progress: bool,
+  wanted: progress.Wanted,
   dtype: str | None,
   cancel: Cancellation | None,
 ) -> dict[str, QuantizedTensor]:
@@ -80,24 +80,30 @@ def quantize_all(
       sizes[name] = arrays.read(x, "tensor", dtype).data.nbytes
   stop = Cancellation()
   check_cancel(cancel)
-  bar = _bar(sum(sizes.values()), progress)
+  total = sum(sizes.values())
+  tell, close = progress.function_of(wanted, total, "quantize")
+  told = _Sum(tell, total) if tell is not None else None
+
+  def one(x: Any) -> QuantizedTensor:
+    how = told.part() if told is not None else False
+    return call(x, cancel=stop, progress=how)
+
   forget = cancel.on_cancel(stop.cancel) if cancel is not None else None
   made: dict[str, QuantizedTensor] = {}
   with ThreadPoolExecutor(at_once, "quantd") as threads:
-    work = {threads.submit(call, x, cancel=stop): n for n, x in named.items()}
+    work = {threads.submit(one, x): n for n, x in named.items()}
     try:
       for done in as_completed(work):
         name = work[done]
         with _telling(name):
           made[name] = done.result()
-        bar.update(sizes[name])
     except BaseException:
       # The first error ends the others, and a KeyboardInterrupt all of them.
       stop.cancel()
       threads.shutdown(wait=False, cancel_futures=True)
       raise
     finally:
-      bar.close()
+      close()
       if forget is not None:
         forget()
   return {name: made[name] for name in named}

@@ -9,7 +9,7 @@ import numpy as np
 
 from quantd import options
 from quantd import quantd_pb2 as pb
-from quantd.errors import Invalid, Unimplemented
+from quantd.errors import Invalid
 from quantd.options import QuantizeKeywords
 from quantd.tensors import arrays, device, geometry
 from quantd.tensors.arrays import Source
@@ -220,17 +220,3 @@ def buffers(
     if begin + size > after:
       raise Invalid.of("out", "buffers that do not overlap", "two that do")
   return found
-
-
-def check_echo(asked: pb.QuantizeOptions, echo: pb.QuantizeOptions) -> None:
-  """Refuses an answer of a server that dropped an option without a word."""
-  if asked == echo:
-    return
-  known = {field.name for field, _ in echo.ListFields()}
-  for field, value in asked.ListFields():
-    empty = field.message_type is not None and not value.ListFields()
-    if field.name not in known and not empty:
-      raise Unimplemented(
-        f"the server does not have the option {field.name}: it is of another "
-        "version than this package"
-      )

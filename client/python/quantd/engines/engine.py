@@ -17,6 +17,13 @@ Buffer = Any
 # The number of each kind of part is TensorKind of quantd.proto.
 Into = Mapping[int, Buffer]
 
+# The least that Settings.band_bytes may be, but for 0.
+LEAST_BAND = 256 << 10
+
+# Told how many bytes of the input are done, of how many; of a call that ends
+# well in the end all of them. By one thread at a time, not always the caller's.
+Progress = Callable[[int, int], object]
+
 
 class Reply(NamedTuple):
   """What a call brought back."""
@@ -26,10 +33,14 @@ class Reply(NamedTuple):
   # The bytes of each of the header's `tensors`, in their order. Those that the
   # caller gave a buffer for are that buffer.
   parts: Sequence[memoryview]
-  # Times the call was sent.
+  # Times the call was sent; of one in bands, all calls that its bands were.
   attempts: int
   # Which way it went: "tcp", "unix", "shared", "cuda" or "local".
   transport: str
+  # In how many bands it went; 1: as one call.
+  bands: int = 1
+  # Whether it, or any of its bands, went in chunks.
+  streamed: bool = False
 
 
 class Cancellation:
@@ -152,6 +163,10 @@ class Settings:
       side takes no byte.
     memory_socket: Of a server on this machine, its --memory-socket; None: no
       memory is shared. Of the native engine.
+    band_bytes: Calls that carry more than this each way, and than 4 MiB, are
+      cut into bands of rows of about so many bytes; 0: none is.
+    stream_from: Payloads of so many bytes travel in chunks; None: only what is
+      larger than one message, or than the server takes as one.
   """
 
   target: str
@@ -163,6 +178,8 @@ class Settings:
   retry: Retry = Retry()
   dead_peer_timeout: float = 20.0
   memory_socket: str | None = None
+  band_bytes: int = 0
+  stream_from: int | None = None
 
 
 class Engine(Protocol):
@@ -181,8 +198,9 @@ class Engine(Protocol):
     into: Into,
     timeout: float | None,
     cancel: Cancellation | None,
+    progress: Progress | None = None,
   ) -> Reply:
-    """Makes one call, retries included.
+    """Makes one call, retries included; in bands where the settings say so.
 
     Args:
       method: "Quantize", "DescribeQuantize", "Dequantize", "RhtAmax",
@@ -192,8 +210,11 @@ class Engine(Protocol):
         to, and not looked at after the call. Where the header has refs
         (Dequantize) each of them is one of these buffers, in their order.
       into: Where to write parts: of a kind, its exact size in writable bytes.
+        They may lie over the payload. After an error their content is anything.
       timeout: Seconds, retries included; None: that of the settings.
       cancel: Stops the call.
+      progress: Told how far it is. Must not raise, and must not close the
+        engine, which would wait for the call.
 
     Returns:
       The reply. DescribeQuantize and GetServerInfo have no parts.

@@ -36,7 +36,8 @@ def join(header: bytes, payload: Sequence[Buffer]) -> bytes:
   return b"".join((header, varint(_PAYLOAD_TAG), varint(size), *buffers))
 
 
-def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
+def read_varint(data: memoryview, at: int) -> tuple[int, int]:
+  """The number that lies there, and where it ends."""
   value = shift = 0
   while True:
     byte = data[at]
@@ -59,17 +60,17 @@ def split(message: bytes) -> tuple[bytes, memoryview]:
   at = 0
   try:
     while at < len(data):
-      tag, after = _read_varint(data, at)
+      tag, after = read_varint(data, at)
       kind = tag & 7
       if kind == 2:
-        size, after = _read_varint(data, after)
+        size, after = read_varint(data, after)
         if tag == _PAYLOAD_TAG:
           if after + size != len(data):
             raise ValueError("the payload is not the end of the message")
           return bytes(data[:at]), data[after:]
         after += size
       elif kind == 0:
-        _, after = _read_varint(data, after)
+        _, after = read_varint(data, after)
       elif kind in (1, 5):
         after += 8 if kind == 1 else 4
       else:

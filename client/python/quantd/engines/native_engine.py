@@ -24,11 +24,17 @@ that, for the whole process, so that nothing here does it unasked.
 import weakref
 from collections.abc import Sequence
 
-import numpy as np
-
 from quantd import _native
 from quantd.engines.address import load_tls, load_token, parse_target
-from quantd.engines.engine import Buffer, Cancellation, Into, Reply, Settings
+from quantd.engines.engine import (
+  Buffer,
+  Cancellation,
+  Into,
+  Progress,
+  Reply,
+  Settings,
+)
+from quantd.engines.overlap import apart
 from quantd.errors import Cancelled
 from quantd.tensors.device import DeviceBytes
 
@@ -71,6 +77,11 @@ class Engine:
     """
     self._local = _is_local(settings.target)
     self._closed = False
+    # Whether some of the results may be written before all of the input was
+    # read for the last time: by devices, of a call that a signal interrupts; of
+    # a stream that broke; of another band.
+    cuts = settings.band_bytes > 0 or settings.stream_from is not None
+    self._rereads = self._local or cuts or settings.memory_socket is None
     if not self._local:
       # So that both engines refuse the same in the same words.
       parse_target(settings.target)
@@ -90,13 +101,13 @@ class Engine:
     into: Into,
     timeout: float | None,
     cancel: Cancellation | None,
+    progress: Progress | None = None,
   ) -> Reply:
     """See `quantd.engines.engine.Engine.call`."""
     if into:
-      # Of the host's memory a message is made, unless there is no server.
       payload = [
-        _apart(buffer, into)
-        if self._local or isinstance(buffer, DeviceBytes)
+        apart(buffer, into)
+        if self._rereads or isinstance(buffer, DeviceBytes)
         else buffer
         for buffer in payload
       ]
@@ -113,12 +124,12 @@ class Engine:
       token = _native.Token()
       forget = cancel.on_cancel(token.cancel)
     try:
-      head, parts, attempts, transport = self._native.call(
-        method, header, sent, dict(targets), timeout, token
+      head, parts, *how = self._native.call(
+        method, header, sent, dict(targets), timeout, token, progress
       )
       # Of those it gives the number of their kind.
       parts = [there[p] if isinstance(p, int) else p for p in parts]
-      return Reply(head, parts, attempts, transport)
+      return Reply(head, parts, *how)
     except Cancelled as error:
       # The module ends a call in one way, whoever wants it ended.
       if self._closed and not (cancel is not None and cancel.cancelled):
@@ -136,27 +147,6 @@ class Engine:
     """See `quantd.engines.engine.Engine.close`."""
     self._closed = True
     self._finalizer()
-
-
-def _apart(buffer: Buffer, into: Into) -> Buffer:
-  """An input, or a copy of one that is to be written over.
-
-  A call that a signal interrupts is made again, and its devices may have
-  written to the caller's memory before; and a server writes to no input.
-  """
-  if isinstance(buffer, DeviceBytes):
-    others = (b for b in into.values() if isinstance(b, DeviceBytes))
-    return buffer.copy() if any(buffer.overlaps(b) for b in others) else buffer
-  if memoryview(buffer).nbytes == 0:
-    return buffer
-  here = np.frombuffer(buffer, np.uint8)
-  for other in into.values():
-    if isinstance(other, DeviceBytes):
-      continue
-    size = memoryview(other).nbytes
-    if size and np.may_share_memory(here, np.frombuffer(other, np.uint8)):
-      return here.copy()
-  return buffer
 
 
 def _address(buffer: Buffer) -> Buffer:

@@ -188,6 +188,11 @@ class Pool:
       if server.standing.report(failure, time.monotonic()):
         self._look_up(_LOST_AGAIN)
 
+  def abandon(self, server: Server, size: int) -> None:
+    """Ends it without a word of how the server did, as on a KeyboardInterrupt."""
+    with self._lock:
+      server.standing.bytes_under_way -= size
+
   def has_untried(self, tried: set[Server]) -> bool:
     """Whether there is one that was not tried, however it stands."""
     with self._lock:

@@ -29,6 +29,8 @@ class Described:
     connection: "Connection | None" = None,
     library: str = "numpy",
     transport: str = "",
+    bands: int = 1,
+    streamed: bool = False,
   ) -> None:
     """For the package itself; see `from_parts`."""
     self._shape: tuple[int, ...] = tuple(tensor.shape)
@@ -42,6 +44,8 @@ class Described:
     self.connection = connection
     self._library = library
     self._transport = transport
+    self._bands = bands
+    self._streamed = streamed
 
   @property
   def shape(self) -> tuple[int, ...]:
@@ -107,6 +111,16 @@ class Described:
   def transport(self) -> str:
     """Which way the call went that made it: "tcp", "shared" ...; "": none."""
     return self._transport
+
+  @property
+  def bands(self) -> int:
+    """In how many bands of rows that call went; 1: as one."""
+    return self._bands
+
+  @property
+  def streamed(self) -> bool:
+    """Whether that call, or any of its bands, went in chunks."""
+    return self._streamed
 
   def replaced(self, **attributes: Any) -> Self:
     """The same but for some attributes; for the package itself."""

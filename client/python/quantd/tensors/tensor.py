@@ -10,6 +10,7 @@ from quantd.tensors.described import Described
 
 if TYPE_CHECKING:
   from quantd.calls.connection import Connection
+  from quantd.calls.progress import Wanted
   from quantd.engines.engine import Cancellation
 
 __all__ = ["QuantizedTensor"]
@@ -83,6 +84,7 @@ class QuantizedTensor(Described):
     connection: "Connection | None" = None,
     timeout: float | None = None,
     cancel: "Cancellation | None" = None,
+    progress: "Wanted" = False,
   ) -> Any:
     """Decodes a copy; see `Connection.dequantize`.
 
@@ -95,6 +97,7 @@ class QuantizedTensor(Described):
       connection: By whom; None: the one that made it.
       timeout: Seconds.
       cancel: Stops the call.
+      progress: A bar, or a function to be told; see `Connection.quantize`.
 
     Returns:
       The values, in the shape of the tensor.
@@ -113,6 +116,7 @@ class QuantizedTensor(Described):
       like=like,
       timeout=timeout,
       cancel=cancel,
+      progress=progress,
     )
 
   def rows(self, start: int, stop: int) -> "QuantizedTensor":

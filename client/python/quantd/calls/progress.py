@@ -1,0 +1,132 @@
+"""How far a call is, told to a function or shown by tqdm's bar."""
+
+import contextlib
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from quantd.engines.engine import Cancellation, Progress
+from quantd.errors import Invalid
+from quantd.values import shown
+
+# True: a bar, where tqdm is installed. A function: of the bytes of the input
+# that are done, and of all of them.
+Wanted = bool | Callable[[int, int], object]
+
+_telling = threading.local()
+
+
+def inside() -> bool:
+  """Whether this thread is in a function that is told how far a call is."""
+  return getattr(_telling, "depth", 0) > 0
+
+
+def function_of(
+  wanted: Any, total: int, title: str
+) -> tuple[Progress | None, Callable[[], object]]:
+  """What is to be told, and what closes it.
+
+  Raises:
+    quantd.Invalid: It is neither a function nor True or False.
+  """
+  if isinstance(wanted, (bool, np.bool_)):
+    return _bar(total, title) if wanted else (None, _nothing)
+  if callable(wanted):
+    return wanted, _nothing
+  expected = "True, False or a function of the bytes done and of all"
+  raise Invalid.of("progress", expected, shown(wanted))
+
+
+def _nothing() -> None:
+  """Closes what needs no closing."""
+
+
+def _bar(
+  total: int, title: str
+) -> tuple[Progress | None, Callable[[], object]]:
+  try:
+    from tqdm.auto import tqdm
+  except ImportError:
+    warnings.warn(
+      "progress=True shows nothing: tqdm is not installed",
+      stacklevel=_frames_of_package() + 1,
+    )
+    return None, _nothing
+  bar = tqdm(total=total, unit="B", unit_scale=True, desc=title)
+
+  last = 0
+
+  def tell(done: int, total: int) -> None:
+    nonlocal last
+    bar.update(done - last)
+    last = done
+
+  return tell, bar.close
+
+
+def _frames_of_package() -> int:
+  """How many frames there are below the line that called the package."""
+  count, frame = 0, sys._getframe(1)
+  while frame.f_back is not None:
+    name = frame.f_globals.get("__name__", "")
+    if not name.startswith(("quantd.", "contextlib")):
+      break
+    count, frame = count + 1, frame.f_back
+  return count
+
+
+class _Report:
+  """Tells of one call: never less than before, and not after a failure."""
+
+  def __init__(self, function: Progress, stop: Cancellation) -> None:
+    self._function = function
+    self._stop = stop
+    self._last = -1
+    self.raised: BaseException | None = None
+
+  def __call__(self, done: int, total: int) -> None:
+    # What is made again, as after a signal, begins anew.
+    if self.raised is not None or done <= self._last:
+      return
+    self._last = done
+    _telling.depth = getattr(_telling, "depth", 0) + 1
+    try:
+      self._function(done, total)
+    except BaseException as error:  # noqa: BLE001 Raised by the caller's thread.
+      self.raised = error
+      self._stop.cancel()
+    finally:
+      _telling.depth -= 1
+
+
+@contextlib.contextmanager
+def telling(
+  wanted: Any, total: int, title: str, cancel: Cancellation | None
+) -> Iterator[tuple[Progress | None, Cancellation | None]]:
+  """Around a call of an engine: what it is to tell, and what stops it.
+
+  What the function raises ends the call, and is raised in its place.
+  """
+  function, close = function_of(wanted, total, title)
+  if function is None:
+    yield None, cancel
+    return
+  stop = Cancellation()
+  forget = cancel.on_cancel(stop.cancel) if cancel is not None else None
+  report = _Report(function, stop)
+  try:
+    try:
+      yield report, stop
+    except Exception:
+      if report.raised is None:
+        raise
+    if report.raised is not None:
+      raise report.raised
+  finally:
+    if forget is not None:
+      forget()
+    close()

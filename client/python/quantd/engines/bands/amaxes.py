@@ -1,0 +1,161 @@
+"""The amax that all bands of a tensor share: where it comes from."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from quantd import quantd_pb2 as pb
+from quantd.tensors import geometry
+from quantd.tensors.arrays import Array
+from quantd.words import FORMATS
+
+_OF_USAGE = {"rowwise": pb.USAGE_ROWWISE, "columnwise": pb.USAGE_COLUMNWISE}
+SIDES = tuple(_OF_USAGE)
+
+
+def has_copy(o: pb.QuantizeOptions, side: str) -> bool:
+  """Whether that copy is made."""
+  # USAGE_NONE has neither bit.
+  return bool(o.usage & _OF_USAGE[side])
+
+
+def format_of(o: pb.QuantizeOptions) -> geometry.Format:
+  """That of the options; KeyError where there is none."""
+  return geometry.FORMATS_BY_NAME[FORMATS.word(o.format)]
+
+
+def of_lines(o: pb.QuantizeOptions) -> bool:
+  """Whether a copy has an amax for each of its lines."""
+  return geometry.amax_of_lines(format_of(o), o)
+
+
+def rotated(o: pb.QuantizeOptions, side: str) -> bool:
+  """Whether that copy is rotated first."""
+  return o.HasField("rht") and bool(getattr(o.rht, side))
+
+
+def estimates(o: pb.QuantizeOptions) -> bool:
+  """Whether the amax of rotated copies is estimated."""
+  return o.amax_estimation_scale != 0
+
+
+def given(o: pb.QuantizeOptions, side: str) -> list[float]:
+  """What the options give; empty: nothing."""
+  message = o.given_amax
+  if message.HasField(side):
+    return [getattr(message, side)]
+  return list(getattr(message, f"{side}_values"))
+
+
+def give(o: pb.QuantizeOptions, side: str, values: list[float]) -> None:
+  """Puts them there in the place of what there was."""
+  o.given_amax.ClearField(side)
+  o.given_amax.ClearField(f"{side}_values")
+  if len(values) == 1:
+    setattr(o.given_amax, side, values[0])
+  else:
+    getattr(o.given_amax, f"{side}_values").extend(values)
+
+
+class Source(NamedTuple):
+  """Where the amax of a copy comes from."""
+
+  # "none", "given", "plain", "rotated" or "lines".
+  kind: str
+  given: list[float]
+  factor: float = 1.0  # of an estimate
+
+  @property
+  def computed(self) -> bool:
+    """Whether it is found in the tensor."""
+    return self.kind not in ("none", "given")
+
+
+def source_of(o: pb.QuantizeOptions, side: str) -> Source:
+  """That of one copy of legal options."""
+  f = format_of(o)
+  other = SIDES[1 - SIDES.index(side)]
+  if not has_copy(o, side) or f.scaling not in ("nvfp4", "tensor", "channel"):
+    return Source("none", [])
+  if own := given(o, side):
+    return Source("given", own)
+  if of_lines(o):
+    return Source("lines", [])
+  if rotated(o, side) and not estimates(o):
+    return Source("rotated", [])
+  factor = o.amax_estimation_scale if rotated(o, side) else 1.0
+  # What was given for a direction that is not rotated is max |x|.
+  if not rotated(o, other) and (others := given(o, other)):
+    return Source("given", others, factor)
+  return Source("plain", [], factor)
+
+
+def needed(o: pb.QuantizeOptions) -> bool:
+  """Whether bands need an amax that is not given and not of one band alone."""
+  if o.scale:
+    return False
+  for side in SIDES:
+    source = source_of(o, side)
+    # A row is all in one band.
+    if source.computed and (side == "columnwise" or source.kind != "lines"):
+      return True
+  return False
+
+
+def kind_of(o: pb.QuantizeOptions, side: str) -> str:
+  """The kind of RhtAmax that is the amax of a copy, or what it is made of."""
+  turned = rotated(o, side) and not estimates(o)
+  return f"{side}_rht_amax" if turned else f"{side}_amax"
+
+
+def question(o: pb.QuantizeOptions) -> pb.RhtAmaxOptions:
+  """Asks for those of all copies."""
+  asked = pb.RhtAmaxOptions(non_finite=o.non_finite)
+  for side in SIDES:
+    if has_copy(o, side):
+      setattr(asked, kind_of(o, side).removesuffix("_amax"), True)
+  if asked.rowwise_rht or asked.columnwise_rht:
+    asked.rht.dimension = o.rht.dimension
+    if o.rht.HasField("sign_mask"):
+      asked.rht.sign_mask = o.rht.sign_mask
+  asked.domain = pb.AMAX_DOMAIN_ROW if of_lines(o) else pb.AMAX_DOMAIN_TENSOR
+  return asked
+
+
+class Found:
+  """The amaxes of a whole tensor, raised by what its bands add."""
+
+  def __init__(self, o: pb.QuantizeOptions, rows: int, cols: int) -> None:
+    """Begins with zeros."""
+    self._options = o
+    lines = {"rowwise": rows, "columnwise": cols}
+    self.values: dict[str, Array] = {
+      side: np.zeros(lines[side] if of_lines(o) else 1, np.float32)
+      for side in SIDES
+      if has_copy(o, side)
+    }
+
+  def add(self, side: str, row: int, values: Array) -> None:
+    """Takes those of a band that begins at this row."""
+    whole = self.values[side]
+    first = row if side == "rowwise" and whole.size > 1 else 0
+    raise_to(whole, first, values)
+
+  def settle(self) -> None:
+    """Makes of them what is given: estimates, and what the caller gave."""
+    for side, values in self.values.items():
+      source = source_of(self._options, side)
+      if source.kind == "given":
+        values = np.array(source.given, np.float32)
+      self.values[side] = values * np.float32(source.factor)
+
+  @property
+  def finite(self) -> bool:
+    """Whether a request can give them."""
+    return all(bool(np.isfinite(v).all()) for v in self.values.values())
+
+
+def raise_to(whole: Array, first: int, values: Array) -> None:
+  """Raises what lies there; NaN does not vanish."""
+  place = whole[first : first + values.size]
+  np.maximum(place, values[: place.size], out=place)

@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""What a service of a few lines does: a plain Python gRPC server around torchao,
+and quantd beside it on the same machine.
+
+    torchao_server.py [--mib 64] [--clients 1] [--rounds 5] [--torch-device cuda]
+                      [--compile] [--server quantd --sdk-bench sdk_bench
+                      [--quantd-flag=FLAG...] [--channels 8]] [--json FILE]
+
+The server takes rows of bf16 as raw bytes, makes torchao's NVFP4 of them (amax,
+then codes and scales in blocks of 16) on the device named, by default a GPU
+where torch has one, and sends codes, scales and the global scale back. It has
+no protobuf, no options, no errors and no bound on memory, all of which would
+cost it time. A client of the same kind, in a process of its own, sends one
+tensor after the other.
+
+With --server and --sdk-bench a quantd is started beside it, with the flags of
+--quantd-flag (--quantd-flag=--device --quantd-flag=cuda:0), and the C++ client
+quantizes tensors of the same size, as one call and in bands. Rounds go through
+all contenders in turn; the ratio of each round counts, and the median is shown.
+
+Needs torch, torchao, grpcio and numpy.
+"""
+
+import concurrent.futures
+import contextlib
+import json
+import pathlib
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import engines
+
+COLUMNS = 1024
+METHOD = "/torchao.Quantizer/Quantize"
+# Rows and columns, before the elements.
+HEAD = struct.Struct("<qq")
+UNBOUNDED = [("grpc.max_receive_message_length", -1),
+             ("grpc.max_send_message_length", -1)]
+BAND = 4 << 20
+
+
+# --- the server ---------------------------------------------------------------
+
+
+def quantizer(device, compiled):
+  """A function from a tensor on the device to codes, scales, global scale."""
+  import torch
+  from torchao.prototype.mx_formats.nvfp4_tensor import (
+      NVFP4Tensor, per_tensor_amax_to_scale)
+
+  def quantize(x):
+    scale = per_tensor_amax_to_scale(x.abs().max())
+    made = NVFP4Tensor.to_nvfp4(x, per_tensor_scale=scale)
+    return made.qdata, made.scale, scale
+
+  return torch.compile(quantize) if compiled else quantize
+
+
+def answer(quantize, device, request):
+  import torch
+  rows, columns = HEAD.unpack_from(request)
+  # It is read only, of which torch warns; nobody writes to it.
+  values = torch.frombuffer(request, dtype=torch.bfloat16, offset=HEAD.size)
+  parts = quantize(values.view(rows, columns).to(device))
+  return b"".join(
+      part.contiguous().view(torch.uint8).cpu().numpy().tobytes()
+      for part in (p.reshape(-1) for p in parts))
+
+
+def serve(device, compiled, port_file):
+  import warnings
+
+  import grpc
+  warnings.filterwarnings("ignore", message="The given buffer is not writable")
+  quantize = quantizer(device, compiled)
+
+  class Service(grpc.GenericRpcHandler):
+    def service(self, call):
+      if call.method != METHOD:
+        return None
+      return grpc.unary_unary_rpc_method_handler(
+          lambda request, context: answer(quantize, device, request))
+
+  server = grpc.server(
+      concurrent.futures.ThreadPoolExecutor(8), options=UNBOUNDED)
+  server.add_generic_rpc_handlers((Service(),))
+  port = server.add_insecure_port("127.0.0.1:0")
+  server.start()
+  draft = pathlib.Path(port_file + ".draft")
+  draft.write_text(f"127.0.0.1:{port}\n")
+  draft.replace(port_file)
+  stop = threading.Event()
+  signal.signal(signal.SIGTERM, lambda *_: stop.set())
+  stop.wait()
+  server.stop(1).wait()
+
+
+@contextlib.contextmanager
+def serving(device, compiled):
+  """Its address; it ends with the context."""
+  with tempfile.TemporaryDirectory() as folder:
+    port = pathlib.Path(folder) / "port"
+    process = subprocess.Popen(
+        [sys.executable, __file__, "--serve", device, str(int(compiled)), port])
+    try:
+      # Importing torch takes its time.
+      deadline = time.monotonic() + 300
+      while not port.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+          raise RuntimeError("the torchao server did not start")
+        time.sleep(0.05)
+      yield port.read_text().strip()
+    finally:
+      process.terminate()
+      process.wait(timeout=60)
+
+
+# --- its client ---------------------------------------------------------------
+
+
+def client(target):
+  """Answers the lines that `engines.Contender` writes."""
+  import grpc
+  import numpy as np
+  channel = grpc.insecure_channel(target, UNBOUNDED)
+  call = channel.unary_unary(METHOD)
+  for line in sys.stdin:
+    size, threads, calls = map(int, line.split())
+    rows = size // 2 // COLUMNS
+    random = np.random.default_rng(0)
+    tensor = random.integers(0x3F80, 0x4080, rows * COLUMNS, dtype=np.uint16)
+    expected = rows * COLUMNS // 2 + rows * COLUMNS // 16 + 4
+
+    def work():
+      for _ in range(calls):
+        request = HEAD.pack(rows, COLUMNS) + tensor.tobytes()
+        reply = call(request, timeout=600)
+        if len(reply) != expected:
+          raise RuntimeError(f"{len(reply)} bytes, not {expected}")
+
+    start = time.perf_counter()
+    with concurrent.futures.ThreadPoolExecutor(threads) as running:
+      for done in [running.submit(work) for _ in range(threads)]:
+        done.result()
+    print(json.dumps({"seconds": time.perf_counter() - start}), flush=True)
+
+
+# --- the comparison -----------------------------------------------------------
+
+
+def measure(contenders, rounds, size, clients):
+  """MB/s of input: for each contender one a round."""
+  found = {contender.name: [] for contender in contenders}
+  for turn in range(-1, rounds):  # the first one warms up
+    for contender in contenders:
+      calls = 8 if contender.name.startswith("quantd") and turn >= 0 else 2
+      seconds = contender.run(size, clients, calls)["seconds"]
+      if turn >= 0:
+        found[contender.name].append(size * clients * calls / seconds / 1e6)
+  return found
+
+
+def rows_of(found):
+  for name, own in found.items():
+    row = {"contender": name, "mb_per_s": statistics.median(own), "rounds": own}
+    if name != "torchao":
+      row["times_torchao"] = statistics.median(
+          a / b for a, b in zip(own, found["torchao"], strict=True))
+    yield row
+
+
+def default_device():
+  import torch
+  return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def main():
+  parser = engines.parser_of(5, server_required=False)
+  parser.add_argument("--sdk-bench")
+  parser.add_argument("--quantd-flag", action="append", default=[])
+  parser.add_argument("--channels", type=int, default=8)
+  parser.add_argument("--mib", type=int, default=64)
+  parser.add_argument("--clients", type=int, default=1)
+  parser.add_argument("--torch-device", default="")
+  parser.add_argument("--compile", action="store_true")
+  known = parser.parse_args()
+  if bool(known.server) != bool(known.sdk_bench):
+    parser.error("--server and --sdk-bench belong together")
+  device = known.torch_device or default_device()
+  with contextlib.ExitStack() as stack:
+    target = stack.enter_context(serving(device, known.compile))
+    contenders = [engines.Contender(
+        "torchao", [sys.executable, __file__, "--client", target])]
+    if known.server:
+      quantd = stack.enter_context(
+          engines.serving([known.server, *known.quantd_flag]))
+      line = [known.sdk_bench, quantd, "--in-place"]
+      bands = ["--given-amax", "--band-bytes", str(BAND), "--channels",
+               str(known.channels)]
+      contenders += [
+          engines.Contender("quantd one call", line),
+          engines.Contender("quantd in bands", [*line, *bands])]
+    found = engines.run(contenders, lambda all: measure(
+        all, known.rounds, known.mib << 20, known.clients))
+  rows = list(rows_of(found))
+  for row in rows:
+    times = f"   {row['times_torchao']:7.1f} times torchao" \
+        if "times_torchao" in row else ""
+    print(f"{row['contender']:16} {row['mb_per_s']:10.1f} MB/s{times}")
+  engines.keep(known, "torchao server", rows, bytes=known.mib << 20,
+               clients=known.clients, torch_device=device,
+               compiled=known.compile)
+
+
+if __name__ == "__main__":
+  if sys.argv[1:2] == ["--serve"]:
+    serve(sys.argv[2], sys.argv[3] == "1", sys.argv[4])
+  elif sys.argv[1:2] == ["--client"]:
+    client(sys.argv[2])
+  else:
+    main()

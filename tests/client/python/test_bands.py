@@ -1,0 +1,316 @@
+"""Calls in bands and in chunks: the bytes of one call, by both engines."""
+
+import random
+
+import numpy as np
+import pytest
+from conftest import COLS, ROWS, bf16
+from test_bytes import FORMATS, cases
+
+import quantd
+
+# What no call is cut for.
+WHOLE = {"splits", "dbias", "statistics", "history"}
+
+
+def fitted(keywords):
+  """What a case of a small tensor is of this one."""
+  found = dict(keywords)
+  if "splits" in found:
+    found["splits"] = [512, 0, ROWS - 512]
+  if "shard" in found:
+    found["shard"] = (128, 0, 2 * COLS)
+  return found
+
+
+def same(got, expected):
+  assert set(got.parts) == set(expected.parts)
+  for kind, part in expected.parts.items():
+    assert got.parts[kind].spec == part.spec, kind
+    assert np.array_equal(got.parts[kind].data, part.data), kind
+  ours, theirs = got.report, expected.report
+  assert (ours.saw_nan, ours.saw_inf) == (theirs.saw_nan, theirs.saw_inf)
+  assert ours.replaced_globals == theirs.replaced_globals
+  assert ours.device == theirs.device
+  assert got.options == expected.options
+  assert bool(got.request_id) == bool(expected.request_id)
+
+
+def sampled(q, share, seed):
+  chosen = random.Random(seed)
+  todo = list(cases(q))
+  assert len(todo) > 120
+  for name, keywords, _ in todo:
+    # What lies in strips, always; of the rest a part.
+    if keywords.get("usage") == "columnwise" or chosen.random() < share:
+      yield name, fitted(keywords), chosen
+
+
+def test_bands_of_every_option(plain, connect, server, large):
+  cut = 0
+  for name, keywords, chosen in sampled(plain, 0.4, 5):
+    size = chosen.randrange(1 << 18, 1 << 21)
+    streams = chosen.choice([None, None, 0])
+    q = connect(server, channels=3, band_bytes=size, stream_from=streams)
+    rows = chosen.choice([ROWS, ROWS - 1, 1024 + chosen.randrange(1, 128)])
+    if "splits" in keywords:
+      rows = ROWS
+    x = large[:rows]
+    if rows * COLS * 4 < 4 << 20:
+      continue
+    got = q.quantize(x, name, **keywords)
+    same(got, plain.quantize(x, name, **keywords))
+    if WHOLE.isdisjoint(keywords):
+      height = max(128, int(size / (COLS * 4)) // 128 * 128)
+      assert got.bands == -(-rows // height), (name, keywords)
+      assert got.streamed == (streams == 0)
+      cut += 1
+    else:
+      assert got.bands == 1, (name, keywords)
+    q.close()
+  assert cut > 50
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_bands_of_halves(plain, connect, server, large, dtype):
+  both = np.concatenate([large, large[::-1]])
+  values = bf16(both)[0] if dtype == "bf16" else both.astype(np.float16)
+  q = connect(server, band_bytes=600_000)
+  for name in FORMATS:
+    got = q.quantize(values, name, usage="both", dtype=dtype)
+    same(got, plain.quantize(values, name, usage="both", dtype=dtype))
+    assert got.bands > 3
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_decoding_in_bands(plain, connect, server, large, name):
+  q = connect(server, band_bytes=1 << 20)
+  for usage, extra in (("rowwise", {}), ("columnwise", {}), ("both", {"rht": 1})):
+    if extra and name not in ("nvfp4", "mxfp4", "mxfp8_e4m3"):
+      continue
+    extra = {"rht": "both"} if extra else {}
+    t = plain.quantize(large, name, usage=usage, **extra)
+    for side in ("rowwise", "columnwise"):
+      if usage not in (side, "both"):
+        continue
+      for dtype in ("f32", "bf16"):
+        expected = plain.dequantize(t, dtype, usage=side)
+        got = q.dequantize(t, dtype, usage=side)
+        assert np.array_equal(got.view(np.uint8), expected.view(np.uint8))
+
+
+@pytest.mark.parametrize("form", [
+    {"row_scaled": True}, {"scale_layout": "swizzled", "usage": "both"},
+    {"profile": "modelopt@0.47"}, {"profile": "compressed-tensors@0.20"}])
+def test_decoding_other_forms_in_bands(plain, connect, server, large, form):
+  q = connect(server, band_bytes=1 << 20)
+  t = plain.quantize(large, "nvfp4", **form)
+  assert np.array_equal(q.dequantize(t), plain.dequantize(t))
+  if "both" in form.values():
+    got, expected = (c.dequantize(t, usage="columnwise") for c in (q, plain))
+    assert np.array_equal(got, expected)
+
+
+def test_compact_squares_in_bands(plain, connect, server, large):
+  q = connect(server, band_bytes=1 << 20)
+  x = large[:1152]
+  t = plain.quantize(x, "nvfp4_2d", usage="both", compact_scales=True)
+  same(q.quantize(x, "nvfp4_2d", usage="both", compact_scales=True), t)
+  for side in ("rowwise", "columnwise"):
+    got, expected = (c.dequantize(t, usage=side) for c in (q, plain))
+    assert np.array_equal(got, expected)
+
+
+@pytest.mark.parametrize("settings", [
+    {"band_bytes": 1 << 20}, {"stream_from": 0},
+    {"band_bytes": 1 << 20, "stream_from": 0}])
+def test_maxima_and_rotations(plain, connect, server, large, settings):
+  q = connect(server, channels=4, **settings)
+  for domain in ("tensor", "row"):
+    for rht in (False, "rowwise", "columnwise", True):
+      got, expected = (c.amax(large, rht=rht, domain=domain) for c in (q, plain))
+      for field in ("rowwise", "columnwise", "rowwise_rht", "columnwise_rht"):
+        ours, theirs = getattr(got, field), getattr(expected, field)
+        assert (ours is None) == (theirs is None)
+        assert ours is None or np.array_equal(ours, theirs), (domain, field)
+  grouped = dict(splits=[512, 0, 600], partial_splits=True, domain="row")
+  got, expected = (c.amax(large, rht=True, **grouped) for c in (q, plain))
+  assert np.array_equal(got.columnwise_rht, expected.columnwise_rht)
+  assert np.array_equal(got.rowwise, expected.rowwise)
+  for inverse in (False, True):
+    got, expected = (
+        c.apply_rht(large, inverse=inverse, rht_dimension=64) for c in (q, plain))
+    assert np.array_equal(got, expected)
+
+
+def test_streams_of_every_option(plain, connect, server, x, monkeypatch):
+  """In chunks that no part begins or ends with; of groups and sums, too."""
+  q = connect(server, stream_from=0)
+  seen = 0
+  for name, keywords, _ in cases(plain):
+    if q.engine == "grpc":
+      from quantd.engines import streams
+      size = random.Random(seen).choice([1, 61, 9999, 1 << 20])
+      monkeypatch.setattr(streams, "CHUNK", max(size, x.nbytes // 50))
+    got = q.quantize(x, name, **keywords)
+    expected = plain.quantize(x, name, **keywords)
+    same(got, expected)
+    assert got.streamed and not expected.streamed
+    if keywords.get("statistics"):
+      assert got.stats == expected.stats
+    for side in ("rowwise", "columnwise"):
+      if f"{side}_data" in got.parts:
+        ours, theirs = (c.dequantize(expected, usage=side) for c in (q, plain))
+        assert np.array_equal(ours, theirs), (name, keywords)
+    seen += 1
+  assert seen > 120
+  t = plain.quantize(x[:50], "nvfp4", rht="columnwise")
+  assert np.array_equal(q.dequantize(t, rotated=True), plain.dequantize(t, rotated=True))
+
+
+def test_chunks_cut_anywhere(connect, server, x, monkeypatch):
+  q = connect(server, stream_from=0)
+  if q.engine != "grpc":
+    pytest.skip("the C++ client cuts as it does")
+  from quantd.engines import streams
+  expected = None
+  for size in (1, 7, 4096, 1 << 24):
+    monkeypatch.setattr(streams, "CHUNK", size)
+    rows = x[:2] if size < 100 else x
+    got = q.quantize(rows, "nvfp4", given_amax=8.0)
+    if rows is x:
+      expected = expected or got
+      same(got, expected)
+    else:
+      assert np.array_equal(got.rowwise.codes, q.quantize(
+          x, "nvfp4", given_amax=8.0).rowwise.codes[:2])
+
+
+def test_what_a_server_takes_not_as_one_message_streams(engine, large):
+  import servers
+  with servers.Process("--max-request-bytes", "64KiB") as small:
+    with quantd.connect(small.address, engine=engine) as q:
+      for _ in range(2):
+        assert q.quantize(large[:64], "nvfp4").streamed
+      assert not q.quantize(large[:8], "nvfp4").streamed
+      assert q.dequantize(q.quantize(large[:64], "fp8_e4m3")).shape == (64, COLS)
+
+
+def test_what_no_message_can_hold_streams(server, x, monkeypatch):
+  """By the pure engine's own limits, lowered; the C++ client has tests of its."""
+  from quantd import quantd_pb2 as pb
+  from quantd.engines import grpc_engine
+  from quantd.engines.engine import Settings
+  header = pb.ApplyRhtRequest(
+      tensor=pb.Tensor(dtype=pb.DTYPE_BF16, shape=(96, 320)),
+      options=pb.ApplyRhtOptions(output=pb.DTYPE_F32, rht=pb.Rht())).SerializeToString()
+  ask = ("ApplyRht", header, [x.view(np.uint16)], {}, None, None)
+  expected = grpc_engine.Engine(Settings(server)).call(*ask)
+  assert not expected.streamed and expected.parts[0].nbytes == 2 * x.nbytes
+  for name, size in (("_LARGEST_REPLY", 2 * x.nbytes), ("_LARGEST_PAYLOAD", x.nbytes)):
+    for less in (0, 1):
+      monkeypatch.setattr(grpc_engine, name, size - less)
+      got = grpc_engine.Engine(Settings(server)).call(*ask)
+      assert got.streamed == bool(less)
+      assert got.parts[0] == expected.parts[0]
+    monkeypatch.undo()
+
+
+def test_fused_weights_and_places_in_bands(connect, server, plain, large):
+  q = connect(server, band_bytes=1 << 20)
+  parts = [large[:256], large[256:384] * 3, large[384:]]
+  options = dict(fused=parts[1:], profile="modelopt@0.47")
+  got = q.quantize(parts[0], "nvfp4", **options)
+  expected = plain.quantize(parts[0], "nvfp4", **options)
+  for ours, theirs in zip((got, *got.fused), (expected, *expected.fused), strict=True):
+    same(ours, theirs)
+  out = {kind: np.full(p.data.size, 7, np.uint8).view(p.array().dtype).reshape(p.spec.shape)
+         for kind, p in plain.quantize(large, "nvfp4", usage="both").parts.items()}
+  made = q.quantize(large, "nvfp4", usage="both", out=out)
+  same(made, plain.quantize(large, "nvfp4", usage="both"))
+  assert made.bands > 1
+  assert all(np.shares_memory(made.part(kind), buffer) for kind, buffer in out.items())
+
+
+@pytest.mark.parametrize("settings", [
+    {"band_bytes": 1 << 20, "channels": 4}, {"stream_from": 0}])
+def test_results_over_the_input(connect, server, plain, large, settings):
+  """A band that is written changes nothing of one that is to be read."""
+  q = connect(server, **settings)
+  for inverse in (False, True):
+    x = large.copy()
+    expected = plain.apply_rht(x, inverse=inverse)
+    assert q.apply_rht(x, inverse=inverse, out=x) is x
+    assert np.array_equal(x, expected)
+  x = large.copy()
+  codes = x.reshape(-1).view(np.uint8)[-ROWS * COLS // 2:].reshape(ROWS, COLS // 2)
+  expected = plain.quantize(large, "nvfp4", given_amax=300.0)
+  q.quantize(x, "nvfp4", given_amax=300.0, out={"rowwise_data": codes})
+  assert np.array_equal(codes, expected.rowwise.codes)
+
+
+def test_arrays_of_torch_in_bands(connect, server, plain, large):
+  torch = pytest.importorskip("torch", reason="PYTORCH IS NOT INSTALLED")
+  q = connect(server, band_bytes=1 << 20)
+  x = torch.from_numpy(np.concatenate([large, large])).to(torch.bfloat16)
+  got, expected = (c.quantize(x, "nvfp4", usage="both") for c in (q, plain))
+  same(got, expected)
+  assert got.bands > 1 and got.library == "torch"
+  ours, theirs = (c.dequantize(expected, "bf16", like="torch") for c in (q, plain))
+  assert torch.equal(ours, theirs)
+  assert torch.equal(q.apply_rht(x, like=x), plain.apply_rht(x, like=x))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_an_amax_that_no_request_can_give(connect, server, plain, large, value):
+  """The call is made as one, and its bytes are those of one."""
+  x = large.copy()
+  x[700, 5] = value
+  q = connect(server, band_bytes=1 << 20)
+  for name, keywords in (("nvfp4", {"usage": "both"}), ("fp8_e4m3", {}),
+                         ("mxfp8_e4m3", {}), ("nvfp4", {"given_amax": 9.0})):
+    keywords = {**keywords, "non_finite": "propagate"}
+    told = []
+    got = q.quantize(x, name, progress=lambda *at: told.append(at), **keywords)
+    same(got, plain.quantize(x, name, **keywords))
+    assert (got.bands > 1) == (name == "mxfp8_e4m3" or "given_amax" in keywords)
+    assert told[-1] == (x.nbytes, x.nbytes)
+  with pytest.raises(quantd.Invalid, match="^rows 512 to 767: ") as caught:
+    q.quantize(x, "mxfp8_e4m3", non_finite="reject")
+  with pytest.raises(quantd.Invalid) as alone:
+    plain.quantize(x, "mxfp8_e4m3", non_finite="reject")
+  assert caught.value.field == alone.value.field
+
+
+def test_what_is_refused_is_refused_of_bands(connect, server, plain, large):
+  q = connect(server, band_bytes=1 << 20)
+  for keywords in ({"epsilon": 1.0}, {"scale_rule": "floor"},
+                   {"rht": "rowwise", "four_over_six": "mse"},
+                   {"usage": "both", "compact_scales": True},
+                   {"given_amax": -1.0}, {"given_amax": [1.0, 2.0]}):
+    with pytest.raises(quantd.Invalid) as alone:
+      plain.quantize(large, "nvfp4", **keywords)
+    with pytest.raises(quantd.Invalid) as caught:
+      q.quantize(large, "nvfp4", **keywords)
+    for name in ("field", "expected", "got"):
+      assert getattr(caught.value, name) == getattr(alone.value, name)
+  with pytest.raises(quantd.Invalid):
+    q.quantize(large[:, :1000], "nvfp4")
+  with pytest.raises(quantd.Invalid):
+    q.apply_rht(large[:, :1000], rht_dimension=64)
+
+
+# --- bad values ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings, field", [
+    ({"band_bytes": v}, "band_bytes")
+    for v in (1, 262143, -1, 1.5, "4MiB", True, None, 2**63, 10**5000)
+] + [
+    ({"stream_from": v}, "stream_from")
+    for v in (-1, 1.5, "0", True, 2**63, 10**5000)
+])
+def test_settings_of_bands(server, engine, settings, field):
+  with pytest.raises(quantd.Invalid) as caught:
+    quantd.connect(server, engine=engine, **settings)
+  assert caught.value.field == field and caught.value.expected

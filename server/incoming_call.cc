@@ -96,7 +96,10 @@ void IncomingCall::OnArrived(bool ok) {
   arrived_ = absl::Now();
   const auto deadline = context_.deadline();
   if (deadline != std::chrono::system_clock::time_point::max()) {
-    deadline_ = absl::FromChrono(deadline);
+    // As what is left: after a step of the wall clock gRPC and absl differ
+    // about the time for up to two seconds.
+    deadline_ = arrived_ +
+                absl::FromChrono(deadline - std::chrono::system_clock::now());
   }
   connection_ = env_->acceptor->Find(context_.peer());
   connection_->CallBegins();

@@ -1,5 +1,7 @@
 #include "client/net/exchange.h"
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -17,6 +19,19 @@ absl::Status NoServer() {
   absl::Status status = absl::UnavailableError("no server can be had");
   SetRetryHint(&status, milliseconds(0));
   return status;
+}
+
+// Sleeps, and has a connection that was lost made again meanwhile. gRPC works
+// on one only while somebody waits in a queue that it is part of, or else every
+// five seconds: a server that is back would not be found for up to 20 s.
+void SleepUntil(Time until, grpc::Channel* channel, CallControl& control) {
+  constexpr milliseconds kLook{20};  // whether the call is still wanted
+  while (channel != nullptr && !control.cancelled() && Clock::now() < until) {
+    const auto state = channel->GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY) break;
+    channel->WaitForStateChange(state, std::min(until, Clock::now() + kLook));
+  }
+  control.SleepUntil(until);
 }
 
 }  // namespace
@@ -48,9 +63,11 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
   *trip = {};
   for (;;) {
     absl::Status status;
+    std::shared_ptr<grpc::Channel> channel;
     if (auto lease = servers_->Pick(bytes, limit.deadline, control, &tried)) {
       ++trip->attempts;
       trip->by_unix = lease->by_unix();
+      channel = lease->channel();
       status = attempt(lease->stub());
       trip->unsure |= !status.ok() && GetRequestId(status).empty();
       if (!control.cancelled()) servers_->Report(*lease, status);
@@ -74,7 +91,7 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
     if (!delay || next >= limit.deadline) {
       return Explain(status, limit, trip->attempts);
     }
-    control.SleepUntil(next);
+    SleepUntil(next, channel.get(), control);
     tried.clear();
   }
 }

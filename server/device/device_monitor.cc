@@ -184,6 +184,9 @@ absl::Duration DeviceMonitor::RetryDelay() const {
   const absl::Time now = absl::Now();
   absl::Duration least = kMostRetry;
   for (size_t i = 0; i < devices_.size(); ++i) {
+    // One that is well again since a call was refused: not when it is tested
+    // next, which is minutes away.
+    if (engine_->health(i).healthy()) return kLeastRetry;
     if (engine_->health(i).hanging() != 0) continue;
     least = std::min(least, devices_[i].next_test - now);
   }

@@ -50,8 +50,8 @@ proto/memory: kernels/plan absl fmt messages
 proto/stream: kernels/plan proto absl fmt
 proto/net: absl fmt grpcpp openssl
 server: kernels/plan kernels/device kernels/device/health proto proto/net proto/stream server/device server/memory absl fmt google grpc grpcpp messages openssl spdlog CLI
-server/device: kernels/device kernels/device/health server/health.h server/ledger.h server/log.h absl
-server/memory: kernels/plan proto proto/memory server/listen_socket.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
+server/device: kernels/device kernels/device/health server/health.h server/ledger.h server/log.h server/steady_time.h absl
+server/memory: kernels/plan proto proto/memory server/listen_socket.h server/steady_time.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
 client: kernels/plan client/bands client/net client/parts absl fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
 client/bands: kernels/plan kernels/plan/profile client/call_options.h client/result.h client/parts absl fmt

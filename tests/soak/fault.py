@@ -17,6 +17,7 @@ import pathlib
 import platform
 import signal
 import sys
+import threading
 import time
 import tomllib
 
@@ -81,6 +82,25 @@ class Sign:
         raise ValueError(self.text)
 
 
+class Looking:
+    """Looks for a sign while something else is done."""
+
+    def __init__(self, sign, since):
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._look, args=(sign, since))
+
+    def _look(self, sign, since):
+        while not sign.look(since) and not self.over.wait(POLL):
+            pass
+
+    def __enter__(self):
+        self.thread.start()
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+
 def wait_for(signs, since, patience):
     end = time.monotonic() + patience
     while time.monotonic() < end:
@@ -126,8 +146,18 @@ def measure(scene):
     injected = scene.at_start if at_start else time.monotonic()
     if by_call and "quiet" not in scene.has:
         scene.add_callers("good")
+    prepared = "now" not in fault.get("inject", [])
     for line in fault.get("inject", []):
-        inject(scene, line)
+        if line == "now":
+            prepared = True
+            injected = time.monotonic()
+            sign = Sign(scene, fault["sign"])
+        elif not prepared:
+            inject(scene, line)
+        else:
+            with Looking(sign, injected):
+                inject(scene, line)
+    done = time.monotonic()
     lasts = fault.get("lasts_s", 0)
     over_by = injected + lasts
     # Where nothing ends it but time or this program, it is waited for; where
@@ -142,7 +172,8 @@ def measure(scene):
         scene.wait_calls(1)
         injected = min(c[0] for c in scene.calls())
     time.sleep(max(0, over_by - time.monotonic()))
-    over = time.monotonic() if fault.get("over") else injected + lasts
+    over = time.monotonic() if fault.get("over") else \
+        max(injected + lasts, done)
     for line in fault.get("over", []):
         inject(scene, line)
 

@@ -173,6 +173,7 @@ def certificate(scene, verb):
     elif verb == "expire":
         make_certificates(folder, days=0)
     elif verb == "expire-other":
+        make_certificates(scene.folder / "other")
         make_certificates(scene.folder / "other", days=0)
     elif verb == "half":
         key = (folder / "server.key").read_bytes()

@@ -3,7 +3,7 @@
 # what it leaves behind: README.md.
 #
 #   tests/soak/run.sh HOURS [--build FOLDER] [--device NAME] [--results FOLDER]
-#                     [--seed N]
+#                     [--seed N] [--pace FACTOR] [--without FAULT]
 #
 # HOURS may be a fraction. Ends by itself, with 0 where every answer was right,
 # counts agree and nothing grew.

@@ -31,15 +31,15 @@ class Soak:
     and tokens, with shared memory; `unix`, whose clock is stepped; and a pair
     that is killed and stopped."""
 
-    def __init__(self, build, seconds, device, seed, without):
+    def __init__(self, build, seconds, device, pace):
         self.build, self.seconds, self.device = build, seconds, device
+        self.pace = pace
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="quantd_soak."))
         self.disk = self.step = self.relay = self.sink = None
         self.callers, self.victims, self.retired = {}, [], []
         self.samples, self.quiet, self.said = [], [], []
         self.begun = time.monotonic()
-        self.servers = {}
-        self.chaos = Chaos(self, seed, without)
+        self.servers, self.chaos = {}, None
 
     def prepare(self):
         make_certificates(self.folder / "certs")
@@ -73,9 +73,10 @@ class Soak:
         return ["--tls-ca", str(self.folder / "certs/ca.pem"), "--token-file",
                 str(self.folder / "good.token")]
 
-    def call(self, name, target, kinds, *flags):
+    def call(self, name, target, kinds, pace_ms, *flags):
         caller = Caller(self.build, self.folder, name, target, kinds,
-                        "--seconds", str(int(self.seconds) + 600), *flags)
+                        "--seconds", str(int(self.seconds) + 600), "--pace-ms",
+                        str(round(pace_ms * self.pace)), *flags)
         self.callers[name] = caller
         return caller
 
@@ -85,25 +86,22 @@ class Soak:
         # One attempt each: what a client counts is what its server counts.
         self.call("main", main.address,
                   "quantize:1,dequantize:1,stream:1,bands:1,shared:1,invalid:1",
-                  "--attempts", "1", "--reconnect-every", "150", "--pace-ms",
-                  "40", "--memory-socket", str(self.folder / "memory"),
+                  40, "--attempts", "1", "--reconnect-every", "150",
+                  "--memory-socket", str(self.folder / "memory"),
                   *self.secure())
-        self.call("impatient", main.address, "cancelled:1,expired:1",
-                  "--attempts", "1", "--pace-ms", "20", *self.secure())
-        self.call("far", self.relay.address, "amax:2", "--pace-ms", "20",
-                  "--attempts", "50", "--dead-peer-ms", "1500", *self.secure())
+        self.call("impatient", main.address, "cancelled:1,expired:1", 20,
+                  "--attempts", "1", *self.secure())
+        self.call("far", self.relay.address, "amax:2", 20, "--attempts", "50",
+                  "--dead-peer-ms", "1500", *self.secure())
         self.call("unix", unix.address,
                   "quantize:1,dequantize:1,amax:1,rotate:1,stream:1,invalid:1",
-                  "--attempts", "1", "--pace-ms", "40", "--reconnect-every",
-                  "500")
-        self.call("pair", pair, "quantize:1,dequantize:1", "--attempts", "50",
-                  "--pace-ms", "20", "--dead-peer-ms", "1500",
-                  "--deadline-ms", "60000")
-        self.call("local", "local:cpu", "quantize:1,dequantize:1,rotate:1",
-                  "--pace-ms", "60")
+                  40, "--attempts", "1", "--reconnect-every", "500")
+        self.call("pair", pair, "quantize:1,dequantize:1", 20, "--attempts",
+                  "50", "--dead-peer-ms", "1500", "--deadline-ms", "60000")
+        self.call("local", "local:cpu", "quantize:1,dequantize:1,rotate:1", 60)
         if self.device and self.device.startswith("cuda"):
             self.call("gpu", f"local:{self.device.split(',')[0]}",
-                      "quantize:1,dequantize:1,amax:1", "--pace-ms", "40")
+                      "quantize:1,dequantize:1,amax:1", 40)
 
     def add_victim(self):
         number = len(self.retired) + len(self.victims)
@@ -275,6 +273,9 @@ def main():
     parser.add_argument("--results", type=pathlib.Path,
                         help="a folder for soak.json, SOAK.md and plots")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pace", type=float, default=1,
+                        help="pauses between calls are times that; 1: about "
+                        "one core is busy")
     parser.add_argument("--without", action="append", default=[],
                         choices=sorted(FAULTS), help="what is not to happen")
     arguments = parser.parse_args()
@@ -282,7 +283,8 @@ def main():
         parser.error(f"hours: expected up to {MOST_HOURS}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     soak = Soak(Build(arguments.build), arguments.hours * 3600,
-                arguments.device, arguments.seed, arguments.without)
+                arguments.device, arguments.pace)
+    soak.chaos = Chaos(soak, arguments.seed, arguments.without)
     try:
         result = soak.run()
     finally:

@@ -21,17 +21,17 @@ absl::Status NoServer() {
   return status;
 }
 
-// Sleeps, and has a connection that was lost made again meanwhile. gRPC works
-// on one only while somebody waits in a queue that it is part of, or else every
-// five seconds: a server that is back would not be found for up to 20 s.
-void SleepUntil(Time until, grpc::Channel* channel, CallControl& control) {
-  constexpr milliseconds kLook{20};  // whether the call is still wanted
+// Has a connection that was lost made again, until `until` at the latest. gRPC
+// works on one only while somebody waits in a queue that it is part of, or else
+// every five seconds: a server that is back would not be found for up to 20 s.
+constexpr milliseconds kLook{20};
+void Reconnect(Time until, grpc::Channel* channel, CallControl& control) {
   while (channel != nullptr && !control.cancelled() && Clock::now() < until) {
     const auto state = channel->GetState(/*try_to_connect=*/true);
-    if (state == GRPC_CHANNEL_READY) break;
+    if (state == GRPC_CHANNEL_READY) return;
+    // No longer, to see whether the call is still wanted.
     channel->WaitForStateChange(state, std::min(until, Clock::now() + kLook));
   }
-  control.SleepUntil(until);
 }
 
 }  // namespace
@@ -89,9 +89,13 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
     const Time next = Clock::now() + delay.value_or(milliseconds(0));
     // The last word of the server tells more than "deadline exceeded" would.
     if (!delay || next >= limit.deadline) {
+      // Who calls once each finds the server again, too.
+      Reconnect(std::min(limit.deadline, Clock::now() + kLook), channel.get(),
+                control);
       return Explain(status, limit, trip->attempts);
     }
-    SleepUntil(next, channel.get(), control);
+    Reconnect(next, channel.get(), control);
+    control.SleepUntil(next);
     tried.clear();
   }
 }

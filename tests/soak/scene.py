@@ -120,7 +120,7 @@ class Scene:
     def _word(self, flag):
         if "fault:" in flag:
             first = first_job(self.build)
-            many = "+".join(f"once@{first + 20 * i}" for i in range(10))
+            many = "+".join(f"once@{first + 40 * i}" for i in range(5))
             # Of a job, and of the first of each of four self-tests after it.
             series = "+".join(f"once@{first + i}" for i in range(5))
             flag = flag.replace("FIRST", str(first)).replace("MANY", many)

@@ -21,6 +21,7 @@ class Chaos:
         self.faults = [name for name in FAULTS if name not in without]
         self.endings = []  # time, what to do
         self.deck = []
+        self.pair_is_down = False
         self.next = time.monotonic() + 2
 
     def step(self):
@@ -65,18 +66,19 @@ class Chaos:
     def _down(self, number):
         """The pair's server that goes down, if the other one is up."""
         names = ("pair0", "pair1")
-        servers = [self.soak.servers[n] for n in names]
-        if not all(s.alive() for s in servers):
+        if self.pair_is_down:
             return
-        server = self.random.choice(servers)
+        self.pair_is_down = True
+        server = self.soak.servers[self.random.choice(names)]
         server.signal(number)
-        if number == signal.SIGSTOP:
-            self.later(2, lambda: server.signal(signal.SIGCONT))
-            return
 
         def again():
-            server.wait(60)
-            server.start()
+            if number == signal.SIGSTOP:
+                server.signal(signal.SIGCONT)
+            else:
+                server.wait(60)
+                server.start()
+            self.pair_is_down = False
         self.later(self.random.uniform(0.5, 2), again)
 
     def kill_server(self):

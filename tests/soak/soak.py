@@ -33,7 +33,7 @@ class Soak:
 
     def __init__(self, build, seconds, device, pace):
         self.build, self.seconds, self.device = build, seconds, device
-        self.pace = pace
+        self.pace, self.commit = pace, pages.commit()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="quantd_soak."))
         self.disk = self.step = self.relay = self.sink = None
         self.callers, self.victims, self.retired = {}, [], []
@@ -221,8 +221,12 @@ class Soak:
                 if count["wrong"]:
                     self.said.append(f"{name}: {count['wrong']} wrong answers "
                                      f"of {kind}")
+                # A server that says that it is busy has not failed; it is
+                # counted as any other answer.
+                busy = count["told"].get("RESOURCE_EXHAUSTED", 0)
                 codes = {c: n for c, n in count["failed"].items()
-                         if kind != "invalid" or c != "INVALID_ARGUMENT"}
+                         if not (kind == "invalid" and c == "INVALID_ARGUMENT")
+                         and not (c == "RESOURCE_EXHAUSTED" and n == busy)}
                 if codes and not allowed:
                     self.said.append(f"{name}: {kind} failed: {codes}")
             if not any(c["right"] + sum(c["failed"].values())
@@ -243,7 +247,7 @@ class Soak:
         return {
             "date": datetime.date.today().isoformat(),
             "machine": pages.machine(), "kernel": platform.release(),
-            "commit": pages.commit(), "device": self.device or "cpu:0",
+            "commit": self.commit, "device": self.device or "cpu:0",
             "seconds": round(time.monotonic() - self.begun),
             "seed": self.chaos.seed, "faults": self.chaos.done,
             "not_here": self.chaos.missing, "growth_kib": grown,

@@ -210,7 +210,12 @@ class Soak:
                 self.said.append(f"client {name} ended with {code}")
         for name, server in self.servers.items():
             server.signal(signal.SIGTERM)
-            code = server.wait(60)
+            try:
+                code = server.wait(60)
+            except subprocess.TimeoutExpired:
+                # The books are written all the same.
+                server.kill()
+                code = f"no end in 60 s, {server.log()[-1000:]}"
             if code != 0:
                 self.said.append(f"server {name} ended with {code}")
         clients = {n: read_counts(c.counts_path)

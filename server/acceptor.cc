@@ -17,6 +17,7 @@
 
 #include "absl/time/clock.h"
 #include "server/log.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -112,7 +113,7 @@ void Acceptor::RunAccepting() {
     for (size_t i = 1; i < polled.size(); ++i) {
       if (polled[i].revents != 0) Accept(polled[i].fd);
     }
-    for (const auto& guest : turnstile_.Next(absl::Now())) HandOver(guest);
+    for (const auto& guest : turnstile_.Next(SteadyNow())) HandOver(guest);
   }
 }
 
@@ -123,7 +124,7 @@ void Acceptor::RunWatching() {
   while (poll(&stop, 1,
               static_cast<int>(absl::ToInt64Milliseconds(kLookInterval))) <=
          0) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (now - looked >= kLookInterval * (1 + size() / kFew)) {
       EndOverflowing();
       looked = now;
@@ -146,7 +147,7 @@ void Acceptor::Accept(int listening) {
       // then the kernel keeps the connection.
       LogSampled(LogLevel::kWarn, "accept_failed", "",
                  {{"error", std::strerror(errno)}});
-      Sweep(absl::Now());
+      Sweep(SteadyNow());
       absl::SleepFor(absl::Milliseconds(50));
       return;
     }
@@ -171,8 +172,8 @@ void Acceptor::Accept(int listening) {
       // The name may still be that of one which gRPC has closed meanwhile. Over
       // unix sockets all have the same.
       if (connection->countable()) named_[connection->name()] = connection;
-      entries_.push_back({connection, 0, absl::Now()});
-      churns = churn_.Churns(connection->host(), absl::Now());
+      entries_.push_back({connection, 0, SteadyNow()});
+      churns = churn_.Churns(connection->host(), SteadyNow());
     }
     const Turnstile::Guest guest = {fd, listening};
     using Standing = MemoryLedger::Standing;
@@ -211,7 +212,7 @@ void Acceptor::Expel(Connection& connection, std::string_view why) {
 bool Acceptor::MakeRoom() {
   absl::flat_hash_map<std::string_view, size_t> by_host;
   for (const Entry& entry : entries_) ++by_host[entry.connection->host()];
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   const Connection* victim = nullptr;
   // Those that never had a call first, then those of the host that has most,
   // then whoever has been idle longest.
@@ -260,7 +261,7 @@ void Acceptor::EndOverflowing() {
     absl::MutexLock lock(&mutex_);
     for (const Entry& entry : entries_) all.push_back(entry.connection);
   }
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   std::vector<std::pair<uint64_t, Connection*>> found;
   uint64_t sum = 0;
   for (const auto& connection : all) {
@@ -310,7 +311,7 @@ void Acceptor::EndOutlaws() {
 }
 
 void Acceptor::ForgetClosed() {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   std::erase_if(entries_, [&](const Entry& entry) {
     if (entry.connection->Open()) return false;
     const auto it = named_.find(entry.connection->name());

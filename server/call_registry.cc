@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -21,6 +22,7 @@ CallRegistry::~CallRegistry() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
+    stopped_.SignalAll();
   }
   watcher_.join();
 }
@@ -32,7 +34,7 @@ void CallRegistry::Created() {
 
 void CallRegistry::Destroyed() {
   absl::MutexLock lock(&mutex_);
-  --existing_;
+  if (--existing_ == 0) fewer_.SignalAll();
 }
 
 void CallRegistry::Watch(WatchedCall* call) {
@@ -48,7 +50,7 @@ void CallRegistry::Leave(WatchedCall* call) {
 bool CallRegistry::Accept() {
   absl::MutexLock lock(&mutex_);
   if (draining_) {
-    last_refused_ = absl::Now();
+    last_refused_ = SteadyNow();
     return false;
   }
   ++accepted_;
@@ -57,12 +59,12 @@ bool CallRegistry::Accept() {
 
 void CallRegistry::Release() {
   absl::MutexLock lock(&mutex_);
-  --accepted_;
+  if (--accepted_ == 0) fewer_.SignalAll();
 }
 
 bool CallRegistry::Refuses() {
   absl::MutexLock lock(&mutex_);
-  if (draining_) last_refused_ = absl::Now();
+  if (draining_) last_refused_ = SteadyNow();
   return draining_;
 }
 
@@ -78,18 +80,20 @@ bool CallRegistry::draining() const {
 
 bool CallRegistry::WaitUntilNoneAccepted(absl::Time deadline) {
   absl::MutexLock lock(&mutex_);
-  return mutex_.AwaitWithDeadline(
-      absl::Condition(this, &CallRegistry::NoneAccepted), deadline);
+  return fewer_.WaitUntil(&mutex_, deadline,
+                          [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                            return accepted_ == 0;
+                          });
 }
 
 bool CallRegistry::WaitUntilQuiet(absl::Duration quiet, absl::Time deadline) {
-  absl::Time since = absl::Now();
+  absl::Time since = SteadyNow();
   while (true) {
     {
       absl::MutexLock lock(&mutex_);
       since = std::max(since, last_refused_);
     }
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (now >= since + quiet) return true;
     if (now >= deadline) return false;
     absl::SleepFor(std::min(since + quiet, deadline) - now);
@@ -98,8 +102,10 @@ bool CallRegistry::WaitUntilQuiet(absl::Duration quiet, absl::Time deadline) {
 
 bool CallRegistry::WaitUntilNoneExists(absl::Time deadline) {
   absl::MutexLock lock(&mutex_);
-  return mutex_.AwaitWithDeadline(
-      absl::Condition(this, &CallRegistry::NoneExists), deadline);
+  return fewer_.WaitUntil(&mutex_, deadline,
+                          [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                            return existing_ == 0;
+                          });
 }
 
 size_t CallRegistry::accepted() const {
@@ -111,12 +117,15 @@ void CallRegistry::RunWatch() {
   const auto wake = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || !calls_.empty();
   };
+  const auto stopping = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_;
+  };
   std::vector<WatchedCall*> watched;
   mutex_.Lock();
   while (true) {
     // Nothing runs while there is nothing to look at.
     mutex_.Await(absl::Condition(&wake));
-    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kWatchInterval)) {
+    if (stopped_.WaitUntil(&mutex_, SteadyNow() + kWatchInterval, stopping)) {
       break;
     }
     // A call leaves under this lock before it is freed. One that is about to
@@ -125,7 +134,7 @@ void CallRegistry::RunWatch() {
       if (call->TryRef()) watched.push_back(call);
     }
     mutex_.Unlock();
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (sweep_) sweep_(now);
     for (WatchedCall* call : watched) {
       call->Watch(now);

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 
@@ -63,15 +64,11 @@ class CallRegistry {
 
  private:
   void RunWatch();
-  bool NoneAccepted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return accepted_ == 0;
-  }
-  bool NoneExists() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return existing_ == 0;
-  }
 
   const std::function<void(absl::Time now)> sweep_;
   mutable absl::Mutex mutex_;
+  SteadyCondVar fewer_;  // calls, or accepted ones
+  SteadyCondVar stopped_;
   absl::flat_hash_set<WatchedCall*> calls_ ABSL_GUARDED_BY(mutex_);
   size_t accepted_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t existing_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -17,8 +17,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/time/clock.h"
 #include "fmt/format.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -161,7 +161,7 @@ void Connection::AllowBacklog(Backlog backlog) {
 
 void Connection::Pause(bool paused) {
   if (paused == (paused_since_ != absl::InfiniteFuture())) return;
-  paused_since_ = paused ? absl::Now() : absl::InfiniteFuture();
+  paused_since_ = paused ? SteadyNow() : absl::InfiniteFuture();
   // Of a segment with payload nothing, any other in full. The kernel shows the
   // filter what follows the IP header.
   constexpr uint32_t kHeaderWords = 12;  // in the upper half of this byte
@@ -204,7 +204,7 @@ void Connection::Shut() const {
 }
 
 void Connection::CallEnds() {
-  idle_since_ = absl::ToUnixNanos(absl::Now());
+  idle_since_ = absl::ToUnixNanos(SteadyNow());
   calls_.fetch_sub(1, std::memory_order_relaxed);
 }
 

@@ -18,9 +18,9 @@
 #include <string_view>
 
 #include "absl/functional/function_ref.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "server/sender.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 
@@ -98,7 +98,7 @@ class Connection : public Sender {
   std::atomic<bool> used_ = false;
   std::atomic<bool> expelled_ = false;
   std::atomic<int64_t> resets_paid_until_ = 0;  // Unix time in ns
-  std::atomic<int64_t> idle_since_{absl::ToUnixNanos(absl::Now())};
+  std::atomic<int64_t> idle_since_{absl::ToUnixNanos(SteadyNow())};
   std::atomic<Backlog> backlog_{Backlog::kAny};  // as the kernel has it
   absl::Time paused_since_ = absl::InfiniteFuture();
   // As the last look found them.

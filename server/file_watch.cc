@@ -39,6 +39,7 @@ FileWatch::~FileWatch() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
+    wanted_.SignalAll();
   }
   if (thread_.joinable()) thread_.join();
 }
@@ -46,6 +47,7 @@ FileWatch::~FileWatch() {
 void FileWatch::CallNow() {
   absl::MutexLock lock(&mutex_);
   call_now_ = true;
+  wanted_.SignalAll();
 }
 
 void FileWatch::Run(absl::Duration interval) {
@@ -58,8 +60,10 @@ void FileWatch::Run(absl::Duration interval) {
     bool at_once = false;
     {
       absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(this, &FileWatch::Wanted),
-                              interval);
+      wanted_.WaitUntil(&mutex_, SteadyNow() + interval,
+                        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                          return stopping_ || call_now_;
+                        });
       if (stopping_) return;
       std::swap(at_once, call_now_);
     }

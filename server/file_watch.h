@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 
@@ -41,9 +42,7 @@ class FileWatch {
 
   const std::vector<WatchedFiles> groups_;
   absl::Mutex mutex_;
-  bool Wanted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || call_now_;
-  }
+  SteadyCondVar wanted_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool call_now_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

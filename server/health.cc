@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -79,7 +79,7 @@ class HealthService::Watcher final : public CallHandler,
                                   this);
     {
       absl::MutexLock lock(&service_->mutex_);
-      since_ = absl::Now();
+      since_ = SteadyNow();
     }
     call_->Read(message_.buffer());
   }

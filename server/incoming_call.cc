@@ -5,13 +5,13 @@
 #include <string>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "fmt/format.h"
 #include "server/acceptor.h"
 #include "server/call_environment.h"
 #include "server/ledger.h"
 #include "server/planning_threads.h"
 #include "server/refusal_pace.h"
+#include "server/steady_time.h"
 #include "server/tensor_service.h"
 
 namespace quantd {
@@ -93,10 +93,13 @@ void IncomingCall::OnArrived(bool ok) {
     return;
   }
   Arm(env_, method_, queue_);
-  arrived_ = absl::Now();
+  arrived_ = SteadyNow();
   const auto deadline = context_.deadline();
   if (deadline != std::chrono::system_clock::time_point::max()) {
-    deadline_ = absl::FromChrono(deadline);
+    // As what is left: after a step of the wall clock gRPC and absl differ
+    // about the time for up to two seconds.
+    deadline_ = arrived_ +
+                absl::FromChrono(deadline - std::chrono::system_clock::now());
   }
   connection_ = env_->acceptor->Find(context_.peer());
   connection_->CallBegins();
@@ -120,7 +123,7 @@ void IncomingCall::OnDone(bool) {
     cancelled_ = true;
     // It may never have arrived.
     if (connection_ != nullptr &&
-        absl::Now() < std::min(deadline_, arrived_ + kAtOnce) &&
+        SteadyNow() < std::min(deadline_, arrived_ + kAtOnce) &&
         connection_->CallReset()) {
       env_->acceptor->Expel(*connection_, "resets");
     }
@@ -165,7 +168,7 @@ void IncomingCall::FinishWith(const Failure& failure,
         wire::kPushbackKey, fmt::to_string(failure.detail.retry_delay_ms()));
   }
   if (failure.IsCallersFault()) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     const absl::Time until = env_->pace->Next(connection_->host(), now);
     if (until > now) {
       Ref();  // for Watch

@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -185,7 +185,7 @@ MemoryLedger::Outcome MemoryLedger::AdmitReceive(const ReceiveAsk& ask,
                                                  Waiter* waiter,
                                                  MemoryCharge* charge) {
   absl::MutexLock lock(&mutex_);
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   return Enter(to_receive_,
                {waiter, ask.need, std::max(ask.need, ask.most), now,
                 std::min(ask.deadline, now + limits_.max_wait), ask.sender,
@@ -196,7 +196,7 @@ MemoryLedger::Outcome MemoryLedger::AdmitReceive(const ReceiveAsk& ask,
 MemoryCharge MemoryLedger::Track(const ReceiveAsk& ask, Waiter* waiter) {
   absl::MutexLock lock(&mutex_);
   return BeginArrival(ask.sender, waiter, ask.need,
-                      std::max(ask.need, ask.most), absl::Now());
+                      std::max(ask.need, ask.most), SteadyNow());
 }
 
 MemoryLedger::Outcome MemoryLedger::AdmitPayload(size_t need, int device,
@@ -218,7 +218,7 @@ MemoryLedger::Outcome MemoryLedger::AdmitMore(Queue& queue, size_t need,
                                               int device, absl::Time deadline,
                                               Waiter* waiter,
                                               MemoryCharge* charge) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   std::shared_ptr<Sender> sender = charge->sender_;
   return Enter(
       queue,
@@ -247,7 +247,7 @@ void MemoryLedger::RunThread() {
   std::vector<Decided> decided;
   mutex_.Lock();
   while (true) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     absl::Time wake = absl::InfiniteFuture();
     for (Queue* queue : {&to_receive_, &for_head_, &for_payload_}) {
       for (auto it = queue->begin(); it != queue->end();) {
@@ -268,7 +268,7 @@ void MemoryLedger::RunThread() {
     }
     if (decided.empty()) {
       if (stopped_) break;
-      changed_.WaitWithDeadline(&mutex_, wake);
+      changed_.WaitUntil(&mutex_, wake);
       continue;
     }
     mutex_.Unlock();
@@ -292,7 +292,7 @@ void MemoryLedger::Stop() {
 
 absl::Duration MemoryLedger::RetryDelay() const {
   absl::MutexLock lock(&mutex_);
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   absl::Duration age = absl::ZeroDuration();
   for (const Queue* queue : {&to_receive_, &for_head_, &for_payload_}) {
     if (!queue->empty()) age = std::max(age, now - queue->front().since);

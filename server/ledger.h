@@ -43,6 +43,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/sender.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 
@@ -329,7 +330,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
 
   const Limits limits_;
   mutable absl::Mutex mutex_;
-  absl::CondVar changed_;
+  SteadyCondVar changed_;
   size_t arrived_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t arriving_ ABSL_GUARDED_BY(mutex_) = 0;  // as counted
   absl::flat_hash_set<Sender*> senders_

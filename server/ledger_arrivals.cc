@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "server/ledger.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -111,12 +111,12 @@ void MemoryLedger::ExpectNext(size_t came, size_t need, size_t most,
   arrived_ -= held;
   Hold(*charge->sender_, 0, held);
   charge->arrival_ =
-      BeginArrival(charge->sender_, waiter, need, most, absl::Now()).arrival_;
+      BeginArrival(charge->sender_, waiter, need, most, SteadyNow()).arrival_;
 }
 
 void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival,
                               std::optional<size_t> bytes) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   if (bytes) {
     // Frames are a little more.
     sender.explained_ += *bytes + *bytes / 128 + 64;
@@ -257,9 +257,9 @@ uint64_t MemoryLedger::Lawful(const Sender& sender) {
 }
 
 void MemoryLedger::RevokeTooLong(Sender& sender) {
-  if (sender.measured_ && absl::Now() >= sender.excused_until_ &&
+  if (sender.measured_ && SteadyNow() >= sender.excused_until_ &&
       Come(sender) > Lawful(sender) + limits_.window + kFraming) {
-    OutlawLocked(sender, absl::Now());
+    OutlawLocked(sender, SteadyNow());
     RevokeAll(sender, Revocation::kTooLong);
   }
 }
@@ -284,19 +284,19 @@ void MemoryLedger::Guess(Sender& sender, uint64_t bytes, absl::Time now) const {
 
 void MemoryLedger::Explain(Sender& sender, uint64_t bytes) {
   absl::MutexLock lock(&mutex_);
-  Guess(sender, bytes, absl::Now());
+  Guess(sender, bytes, SteadyNow());
 }
 
 void MemoryLedger::Excuse(Sender& sender) {
   absl::MutexLock lock(&mutex_);
-  sender.excused_until_ = absl::Now() + kExcuse;
+  sender.excused_until_ = SteadyNow() + kExcuse;
 }
 
 uint64_t MemoryLedger::Unexplained(Sender& sender) {
   absl::MutexLock lock(&mutex_);
   Measure(sender);
   if (!sender.measured_) return 0;
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   // What little comes beside messages in the course of days is forgiven.
   Guess(sender, kForgiven, now);
   const uint64_t unexplained =

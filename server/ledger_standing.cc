@@ -1,8 +1,8 @@
 // What the ledger thinks of senders and their hosts.
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "server/ledger.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -54,23 +54,23 @@ MemoryLedger::Host& MemoryLedger::HoldAgainst(Sender& sender, absl::Time now) {
 void MemoryLedger::Distrust(Sender& sender) {
   absl::MutexLock lock(&mutex_);
   sender.proven_ = false;
-  HoldAgainst(sender, absl::Now());
+  HoldAgainst(sender, SteadyNow());
 }
 
 void MemoryLedger::Outlaw(Sender& sender) {
   absl::MutexLock lock(&mutex_);
-  OutlawLocked(sender, absl::Now());
+  OutlawLocked(sender, SteadyNow());
 }
 
 bool MemoryLedger::Outlawed(const Sender& sender) const {
   absl::MutexLock lock(&mutex_);
-  return IsOutlaw(sender, absl::Now());
+  return IsOutlaw(sender, SteadyNow());
 }
 
 MemoryLedger::Standing MemoryLedger::StandingOf(const Sender& sender) const {
   if (IsTrusted(sender.host())) return Standing::kTrusted;
   absl::MutexLock lock(&mutex_);
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   return IsOutlaw(sender, now)  ? Standing::kOutlawed
          : Suspect(sender, now) ? Standing::kDistrusted
                                 : Standing::kGood;
@@ -79,7 +79,7 @@ MemoryLedger::Standing MemoryLedger::StandingOf(const Sender& sender) const {
 void MemoryLedger::Prove(Sender& sender) {
   absl::MutexLock lock(&mutex_);
   const bool first = !std::exchange(sender.proven_, true);
-  if (OutlawedHost(sender, absl::Now()) == nullptr) {
+  if (OutlawedHost(sender, SteadyNow()) == nullptr) {
     sender.AllowBacklog(Sender::Backlog::kAny);
   } else if (first) {
     sender.AllowBacklog(Sender::Backlog::kSmall);

@@ -17,10 +17,10 @@
 #include <mutex>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "server/log_sampler.h"
 #include "server/log_text.h"
 #include "server/log_writer.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -98,7 +98,7 @@ struct Logging {
             return sink->Format(LogLevel::kWarn,
                                 MessageOf("log_dropped", {{"lines", lines}}));
           },
-          [] { TellOfRepeats(absl::Now()); }});
+          [] { TellOfRepeats(SteadyNow()); }});
   spdlog::logger logger{"quantd", sink};
 
   Logging() {
@@ -193,7 +193,7 @@ void LogSampled(LogLevel level, std::string_view event, std::string_view kind,
                 std::initializer_list<LogField> fields) {
   if (level == LogLevel::kOff || !LogEnabled(level)) return;
   if (level != LogLevel::kError && !LogEnabled(LogLevel::kDebug) &&
-      !TheLog().sampler.Admit(level, event, kind, absl::Now())) {
+      !TheLog().sampler.Admit(level, event, kind, SteadyNow())) {
     return;
   }
   Log(level, event, fields);

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 
@@ -40,7 +40,7 @@ void LogWriter::CountDropped(uint64_t lines) {
 }
 
 void LogWriter::Run() {
-  absl::Time next_tick = absl::Now() + kTick;
+  absl::Time next_tick = SteadyNow() + kTick;
   while (true) {
     std::string text;
     uint64_t untold = 0;
@@ -48,7 +48,7 @@ void LogWriter::Run() {
       absl::MutexLock lock(&mutex_);
       writing_ = false;
       mutex_.AwaitWithDeadline(absl::Condition(this, &LogWriter::HasText),
-                               next_tick);
+                               absl::Now() + (next_tick - SteadyNow()));
       // What was dropped came after all that waits.
       text.swap(waiting_);
       std::swap(untold, untold_);
@@ -63,9 +63,9 @@ void LogWriter::Run() {
       CountDropped(lost);
       if (!told) untold_ += untold;
     }
-    if (absl::Now() >= next_tick) {
+    if (SteadyNow() >= next_tick) {
       callbacks_.tick();
-      next_tick = absl::Now() + kTick;
+      next_tick = SteadyNow() + kTick;
     }
   }
 }

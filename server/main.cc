@@ -121,7 +121,10 @@ int main(int argc, char** argv) {
     sigaddset(&signals, number);
   }
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  for (const int number : {SIGPIPE, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
+  // Of a file that must not grow, too: a log that is full ends nothing.
+  for (const int number : {SIGPIPE, SIGUSR1, SIGUSR2, SIGXFSZ}) {
+    signal(number, SIG_IGN);
+  }
 
   quantd::CommandLine command;
   if (const int code = quantd::ParseCommandLine(argc, argv, &command);

@@ -71,7 +71,11 @@ void QueueThreads::Add(grpc::ServerCompletionQueue* queue) {
 
 void QueueThreads::StopRelief() {
   if (!relief_.joinable()) return;
-  stop_.Notify();
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    stop_.SignalAll();
+  }
   relief_.join();
 }
 
@@ -119,10 +123,16 @@ void QueueThreads::Relieve(Seat& seat) {
 }
 
 void QueueThreads::RunRelief() {
-  while (!stop_.WaitForNotificationWithTimeout(kLookInterval)) {
+  const auto stopping = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_;
+  };
+  while (true) {
     std::vector<Seat*> caught;
     {
       absl::MutexLock lock(&mutex_);
+      if (stop_.WaitUntil(&mutex_, SteadyNow() + kLookInterval, stopping)) {
+        return;
+      }
       for (const auto& seat : seats_) {
         const uint64_t answers = seat->answers.load(std::memory_order_relaxed);
         const int64_t used = UsedBy(seat->clock);

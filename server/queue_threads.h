@@ -19,7 +19,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 
@@ -44,7 +44,8 @@ class QueueThreads {
 
   absl::Mutex mutex_;
   std::vector<std::unique_ptr<Seat>> seats_ ABSL_GUARDED_BY(mutex_);
-  absl::Notification stop_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  SteadyCondVar stop_;
   std::thread relief_;
 };
 

@@ -8,11 +8,11 @@
 #include <set>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "proto/net/received_message.h"
 #include "quantd.pb.h"
 #include "server/ledger.h"
 #include "server/sizing.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -99,7 +99,7 @@ class ReflectionHandler final : public CallHandler,
       return Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                                  "not a ServerReflectionRequest"));
     }
-    since_ = absl::ToUnixNanos(absl::Now());
+    since_ = absl::ToUnixNanos(SteadyNow());
     charge_.GrowReceive(ReceiveNeed(answer.size()));
     const grpc::Slice slice(answer);
     call_->Write(grpc::ByteBuffer(&slice, 1));
@@ -126,7 +126,7 @@ class ReflectionHandler final : public CallHandler,
         env_->ledger->Track({call_->connection(), ReceiveNeed(0),
                              ReceiveNeed(kLongestRequest), call_->deadline()},
                             this);
-    since_ = absl::ToUnixNanos(absl::Now());
+    since_ = absl::ToUnixNanos(SteadyNow());
     call_->Read(message_.buffer());
   }
   void Finish(const grpc::Status& status) {
@@ -140,7 +140,7 @@ class ReflectionHandler final : public CallHandler,
   IncomingCall* const call_;
   std::atomic<bool> revoked_{false};
   std::atomic<bool> ended_{false};
-  std::atomic<int64_t> since_{absl::ToUnixNanos(absl::Now())};
+  std::atomic<int64_t> since_{absl::ToUnixNanos(SteadyNow())};
   MemoryCharge charge_;
   ReceivedMessage message_;
 };

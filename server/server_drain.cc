@@ -4,6 +4,7 @@
 #include "absl/time/clock.h"
 #include "server/log.h"
 #include "server/server.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -26,10 +27,10 @@ bool Server::Drain(absl::Duration delay) {
   registry_.StartDraining();
   acceptor_->EndOutlaws();
   const bool finished =
-      registry_.WaitUntilNoneAccepted(absl::Now() + options_.drain_timeout);
+      registry_.WaitUntilNoneAccepted(SteadyNow() + options_.drain_timeout);
   // From Shutdown on gRPC itself turns calls away, as CANCELLED and without a
   // reason: first tell those who still come that they must go elsewhere.
-  registry_.WaitUntilQuiet(kQuietTime, absl::Now() + kLongestNoise);
+  registry_.WaitUntilQuiet(kQuietTime, SteadyNow() + kLongestNoise);
   acceptor_->Stop();
   acceptor_->EndOutlaws();
   // Nothing of ours is left to wait for; health watchers would stay for ever.
@@ -47,8 +48,8 @@ bool Server::Drain(absl::Duration delay) {
 // Jobs end, or turn out to hang.
 bool Server::AwaitCalls() {
   absl::Time hang_since = absl::InfiniteFuture();
-  while (!registry_.WaitUntilNoneExists(absl::Now() + absl::Milliseconds(50))) {
-    const absl::Time now = absl::Now();
+  while (!registry_.WaitUntilNoneExists(SteadyNow() + absl::Milliseconds(50))) {
+    const absl::Time now = SteadyNow();
     hang_since = monitor_->hanging() == 0 ? absl::InfiniteFuture()
                                           : std::min(hang_since, now);
     if (now - hang_since > kHangPatience) return false;
@@ -62,8 +63,8 @@ void Server::FinishDrain(bool finished) {
   queue_threads_.Join();
   grpc_.reset();
   // Replies may leave gRPC's buffers a moment after their calls are over.
-  const absl::Time patience = absl::Now() + absl::Seconds(2);
-  while (ledger_->used() != 0 && absl::Now() < patience) {
+  const absl::Time patience = SteadyNow() + absl::Seconds(2);
+  while (ledger_->used() != 0 && SteadyNow() < patience) {
     absl::SleepFor(absl::Milliseconds(1));
   }
   const size_t left = ledger_->used();

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "server/call_registry.h"
 #include "server/metrics.h"
 #include "server/request_ids.h"
 #include "server/sizing.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -44,7 +44,7 @@ void SmallCall::Begin() {
       env_->ledger->Track({call_->connection(), ReceiveNeed(0),
                            ReceiveNeed(method_.max_request), call_->deadline()},
                           this);
-  since_ = absl::ToUnixNanos(absl::Now());
+  since_ = absl::ToUnixNanos(SteadyNow());
   waits_ = true;
   call_->Read(message_.buffer());
 }
@@ -72,7 +72,7 @@ void SmallCall::Answer() {
   record_.reply_bytes = answer.reply.size();
   charge_.ShrinkReceive(ReceiveNeed(answer.reply.size()));
   charge_.GrowReceive(ReceiveNeed(answer.reply.size()));
-  since_ = absl::ToUnixNanos(absl::Now());
+  since_ = absl::ToUnixNanos(SteadyNow());
   waits_ = true;
   const grpc::Slice slice(answer.reply);
   call_->WriteAndFinish(grpc::ByteBuffer(&slice, 1), record_.id);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/device/budget.h"
@@ -13,6 +12,7 @@
 #include "server/metrics.h"
 #include "server/request_ids.h"
 #include "server/sizing.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -95,7 +95,7 @@ void StreamCall::ReceiveStart() {
   if (auto failure = Stopped("while waiting for memory")) {
     return Fail(*failure);
   }
-  receive_since_ = absl::ToUnixNanos(absl::Now());
+  receive_since_ = absl::ToUnixNanos(SteadyNow());
   stage_ = Stage::kReceiving;
   call_->Read(message_.buffer());
 }
@@ -269,7 +269,7 @@ void StreamCall::LeaveQueues() {
 }
 
 std::optional<Failure> StreamCall::Stopped(std::string_view where) const {
-  if (absl::Now() >= call_->deadline()) return Failure::Deadline(where);
+  if (SteadyNow() >= call_->deadline()) return Failure::Deadline(where);
   if (call_->cancelled() || call_->answered()) return Failure::Cancelled();
   return std::nullopt;
 }

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "kernels/device/health/device_health.h"
 #include "server/device/device_monitor.h"
 #include "server/sizing.h"
+#include "server/steady_time.h"
 #include "server/stream_call.h"
 
 namespace quantd {
@@ -42,7 +42,7 @@ void StreamCall::RunOn(Backend& backend, Engine::SlotLease slot) {
   if (failure) {
     Fail(*failure);
   } else if (begins) {
-    receive_since_ = absl::ToUnixNanos(absl::Now());
+    receive_since_ = absl::ToUnixNanos(SteadyNow());
     ReceiveChunk();
   } else {
     stage_ = Stage::kReplying;

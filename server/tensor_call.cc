@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/time/clock.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/device/budget.h"
@@ -14,6 +13,7 @@
 #include "server/metrics.h"
 #include "server/request_ids.h"
 #include "server/sizing.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -118,7 +118,7 @@ void TensorCall::Receive() {
   if (auto failure = Stopped("while waiting for memory")) {
     return Fail(*failure);
   }
-  receive_since_ = absl::Now();
+  receive_since_ = SteadyNow();
   stage_ = Stage::kReceiving;
   call_->Read(message_.buffer());
 }
@@ -311,7 +311,7 @@ void TensorCall::WatchSending(absl::Time now) {
 }
 
 std::optional<Failure> TensorCall::Stopped(std::string_view where) const {
-  if (absl::Now() >= call_->deadline()) return Failure::Deadline(where);
+  if (SteadyNow() >= call_->deadline()) return Failure::Deadline(where);
   if (call_->cancelled() || call_->answered()) return Failure::Cancelled();
   return std::nullopt;
 }

@@ -50,8 +50,8 @@ proto/memory: kernels/plan absl fmt messages
 proto/stream: kernels/plan proto absl fmt
 proto/net: absl fmt grpcpp openssl
 server: kernels/plan kernels/device kernels/device/health proto proto/net proto/stream server/device server/memory absl fmt google grpc grpcpp messages openssl spdlog CLI
-server/device: kernels/device kernels/device/health server/health.h server/ledger.h server/log.h absl
-server/memory: kernels/plan proto proto/memory server/listen_socket.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
+server/device: kernels/device kernels/device/health server/health.h server/ledger.h server/log.h server/steady_time.h absl
+server/memory: kernels/plan proto proto/memory server/listen_socket.h server/steady_time.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
 client: kernels/plan client/bands client/net client/parts absl fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
 client/bands: kernels/plan kernels/plan/profile client/call_options.h client/result.h client/parts absl fmt
@@ -87,7 +87,7 @@ tests/kernels/cpu: kernels/device tests/testing fmt gtest
 tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
 tests/proto: kernels/plan kernels/device proto proto/stream tests/kernels/device/plan_rows.h tests/testing google grpcpp stubs gtest gmock
-tests/server: kernels/plan kernels/device kernels/device/health proto/limits.h proto/net server tests/bench/rpc_process.h tests/client/loopback_listener.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
+tests/server: kernels/plan kernels/device kernels/device/health proto/limits.h proto/net server server/device tests/bench/rpc_process.h tests/client/loopback_listener.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/server/memory: kernels/device/health/self_test.h proto/memory server/memory tests/client/temp_dir.h tests/server tests/testing gtest
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/bands: client client/bands client/parts tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
@@ -102,6 +102,7 @@ tests/client/quantctl: kernels/plan client client/files client/quantctl tests/be
 tests/client/quantctl/bench: client/quantctl/bench client/quantctl/echo tests/bench/rpc_process.h tests/client/quantctl grpcpp
 tests/fuzz: kernels/device kernels/plan proto proto/stream tests/fuzz/targets client tests/proto/raw_message.h absl fmt google gtest
 tests/fuzz/targets: kernels/plan proto proto/memory proto/stream client client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server server/memory tests/fuzz absl fmt google nlohmann
+tests/soak: client client/net/address.h client/net/channel.h client/net/channel_credentials.h absl grpcpp messages CLI
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
 tests/bench: client kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI
 tests/emulation: cuda

@@ -1,5 +1,7 @@
 #include "client/net/exchange.h"
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -17,6 +19,19 @@ absl::Status NoServer() {
   absl::Status status = absl::UnavailableError("no server can be had");
   SetRetryHint(&status, milliseconds(0));
   return status;
+}
+
+// Has a connection that was lost made again, until `until` at the latest. gRPC
+// works on one only while somebody waits in a queue that it is part of, or else
+// every five seconds: a server that is back would not be found for up to 20 s.
+constexpr milliseconds kLook{20};
+void Reconnect(Time until, grpc::Channel* channel, CallControl& control) {
+  while (channel != nullptr && !control.cancelled() && Clock::now() < until) {
+    const auto state = channel->GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY) return;
+    // No longer, to see whether the call is still wanted.
+    channel->WaitForStateChange(state, std::min(until, Clock::now() + kLook));
+  }
 }
 
 }  // namespace
@@ -48,9 +63,11 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
   *trip = {};
   for (;;) {
     absl::Status status;
+    std::shared_ptr<grpc::Channel> channel;
     if (auto lease = servers_->Pick(bytes, limit.deadline, control, &tried)) {
       ++trip->attempts;
       trip->by_unix = lease->by_unix();
+      channel = lease->channel();
       status = attempt(lease->stub());
       trip->unsure |= !status.ok() && GetRequestId(status).empty();
       if (!control.cancelled()) servers_->Report(*lease, status);
@@ -72,8 +89,12 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
     const Time next = Clock::now() + delay.value_or(milliseconds(0));
     // The last word of the server tells more than "deadline exceeded" would.
     if (!delay || next >= limit.deadline) {
+      // Who calls once each finds the server again, too.
+      Reconnect(std::min(limit.deadline, Clock::now() + kLook), channel.get(),
+                control);
       return Explain(status, limit, trip->attempts);
     }
+    Reconnect(next, channel.get(), control);
     control.SleepUntil(next);
     tried.clear();
   }

@@ -82,6 +82,10 @@ bool Servers::Lease::by_unix() const {
   return taken_->server->address.target.starts_with("unix");
 }
 
+std::shared_ptr<grpc::Channel> Servers::Lease::channel() const {
+  return taken_->connection->channel;
+}
+
 Servers::Servers(std::vector<Place> places, ChannelFactory channels,
                  int connections, Resolver resolver)
     : channels_(std::move(channels)),

@@ -59,6 +59,7 @@ class Servers {
     ~Lease();
     grpc::GenericStub& stub() const;
     bool by_unix() const;
+    std::shared_ptr<grpc::Channel> channel() const;
 
    private:
     friend class Servers;

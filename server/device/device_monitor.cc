@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "kernels/device/health/self_test.h"
 #include "server/health.h"
 #include "server/ledger.h"
 #include "server/log.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -37,7 +37,7 @@ class DeviceMonitor::Test : public Engine::Work {
     {
       absl::MutexLock lock(&monitor_->mutex_);
       stage = Stage::kRunning;
-      since = absl::Now();
+      since = SteadyNow();
       monitor_->changed_.SignalAll();
     }
     absl::Status result = SelfTest(backend);
@@ -102,7 +102,7 @@ bool DeviceMonitor::Stop(absl::Duration patience) {
              d.test->stage == Test::Stage::kDone;
     });
   };
-  return mutex_.AwaitWithTimeout(absl::Condition(&over), patience);
+  return changed_.WaitUntil(&mutex_, SteadyNow() + patience, over);
 }
 
 void DeviceMonitor::Report(int device, DeviceFault fault,
@@ -130,7 +130,7 @@ void DeviceMonitor::Lost(int device, DeviceFault fault, std::string_view detail,
   Watched& d = devices_[device];
   d.abandon = true;
   d.doubted = engine_->health(device).state() != DeviceState::kQuarantined;
-  d.lost_at = absl::Now();
+  d.lost_at = SteadyNow();
   d.next_test = absl::InfinitePast();
   d.pause = kFirstPause;
   Log(LogLevel::kError, "device_lost",
@@ -165,7 +165,7 @@ void DeviceMonitor::Tell() {
   }
   any |= soon;
   none_since_ =
-      any ? absl::InfiniteFuture() : std::min(none_since_, absl::Now());
+      any ? absl::InfiniteFuture() : std::min(none_since_, SteadyNow());
   takes_work_ = any;
   ledger_->SetAvailable(std::move(available));
   health_->SetDevices(any);
@@ -181,9 +181,12 @@ int DeviceMonitor::hanging() const {
 
 absl::Duration DeviceMonitor::RetryDelay() const {
   absl::MutexLock lock(&mutex_);
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   absl::Duration least = kMostRetry;
   for (size_t i = 0; i < devices_.size(); ++i) {
+    // One that is well again since a call was refused: not when it is tested
+    // next, which is minutes away.
+    if (engine_->health(i).healthy()) return kLeastRetry;
     if (engine_->health(i).hanging() != 0) continue;
     least = std::min(least, devices_[i].next_test - now);
   }
@@ -257,7 +260,7 @@ void DeviceMonitor::Run() {
   mutex_.Lock();
   while (!stopping_) {
     Abandon();
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     absl::Time wake = hopeless_ ? absl::InfiniteFuture()
                                 : none_since_ + settings_.most_without;
     if (wake <= now) {
@@ -279,7 +282,7 @@ void DeviceMonitor::Run() {
       }
     }
     if (stopping_) break;
-    changed_.WaitWithDeadline(&mutex_, wake);
+    changed_.WaitUntil(&mutex_, wake);
   }
   mutex_.Unlock();
 }

@@ -25,6 +25,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "kernels/device/engine.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 
@@ -96,7 +97,7 @@ class DeviceMonitor {
   const Settings settings_;
 
   mutable absl::Mutex mutex_;
-  absl::CondVar changed_;
+  SteadyCondVar changed_;
   std::vector<Watched> devices_ ABSL_GUARDED_BY(mutex_);
   absl::Time none_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   bool hopeless_ ABSL_GUARDED_BY(mutex_) = false;

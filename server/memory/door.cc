@@ -14,8 +14,8 @@
 #include <utility>
 #include <variant>
 
-#include "absl/time/clock.h"
 #include "fmt/format.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -156,7 +156,7 @@ void MemoryDoor::Run() {
       auto& connection = *static_cast<Connection*>(what);
       if (!Receive(connection)) Drop(connection.place);
     }
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     for (auto it = connections_.begin(); it != connections_.end();) {
       const auto connection = it++;
       if (connection->until && now >= *connection->until) Drop(connection);
@@ -166,14 +166,14 @@ void MemoryDoor::Run() {
 
 int MemoryDoor::Timeout() const {
   absl::Time first = absl::InfiniteFuture();
-  if (!accepting_) first = absl::Now() + kAcceptPause;
+  if (!accepting_) first = SteadyNow() + kAcceptPause;
   for (const Connection& connection : connections_) {
     if (connection.until) first = std::min(first, *connection.until);
   }
   if (first == absl::InfiniteFuture()) return -1;
   // Rounded up, or the last millisecond would be spent spinning.
   const absl::Duration wait =
-      std::clamp(first - absl::Now(), absl::ZeroDuration(), absl::Minutes(1));
+      std::clamp(first - SteadyNow(), absl::ZeroDuration(), absl::Minutes(1));
   return static_cast<int>(absl::ToInt64Milliseconds(wait) + 1);
 }
 
@@ -192,7 +192,7 @@ void MemoryDoor::Accept() {
   Connection& connection = connections_.emplace_back();
   connection.place = std::prev(connections_.end());
   connection.socket = std::move(socket);
-  connection.until = absl::Now() + limits_.patience;
+  connection.until = SteadyNow() + limits_.patience;
   const auto user = UserOf(fd);
   if (!user || std::find(peers_.begin(), peers_.end(), *user) == peers_.end()) {
     Send(connection,

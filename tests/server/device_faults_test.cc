@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "kernels/device/devices.h"
 #include "kernels/device/health/fault_backend.h"
+#include "server/device/device_monitor.h"
 #include "tests/server/http_client.h"
 #include "tests/server/server_fixture.h"
 
@@ -333,6 +334,25 @@ TEST_F(DeviceFaultsTest, WithoutADeviceForLongItAsksToBeStartedAnew) {
   EXPECT_TRUE(server_->wants_restart());
   absl::SleepFor(absl::Milliseconds(300));
   EXPECT_EQ(asked, 1);
+}
+
+// A call that finds no device asks when one may work; if that is so since a
+// moment ago, the answer is not when it will be tested the next time.
+TEST(RetryDelayTest, OfADeviceThatIsWellAgainIsShort) {
+  std::vector<std::unique_ptr<Backend>> backends;
+  auto cpu = OpenBackend("cpu", {.slots = 1, .threads = 1});
+  ASSERT_THAT(cpu, IsOk());
+  backends.push_back(*std::move(cpu));
+  Engine engine(std::move(backends));
+  MemoryLedger::Limits limits;
+  limits.receive = limits.arriving = limits.heads = 1 << 20;
+  limits.payload = {1 << 20};
+  const auto ledger = MemoryLedger::Create(limits);
+  HealthService health;
+  DeviceMonitor monitor(&engine, ledger.get(), &health, {});
+  monitor.Start();
+  EXPECT_LE(monitor.RetryDelay(), absl::Milliseconds(50));
+  EXPECT_TRUE(monitor.Stop(absl::Minutes(1)));
 }
 
 }  // namespace

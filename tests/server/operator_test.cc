@@ -222,6 +222,7 @@ TEST_F(OperatorTest, SighupReadsTheFilesAgainAndNoOtherKills) {
   EXPECT_EQ(CallWith(server, "Bearer secret"), grpc::OK);
   server.Signal(SIGUSR1);
   server.Signal(SIGUSR2);
+  server.Signal(SIGXFSZ);
   WriteFile(At("tokens"), kOtherHash);
   absl::SleepFor(absl::Milliseconds(100));
   EXPECT_EQ(CallWith(server, "Bearer secret"), grpc::OK);

@@ -226,5 +226,46 @@ TEST(Replicas, StoppedUnderLoadNoCallIsLostAndNoneIsWrong) {
   EXPECT_GE(tally.calls, least_calls);
 }
 
+// A server alone is killed and back a moment later: its clients must not sit
+// out what gRPC gives a connection that nobody works on. With one attempt each
+// it is call after call that fails meanwhile.
+class Alone : public testing::TestWithParam<int> {};
+
+TEST_P(Alone, AServerThatComesBackIsFoundSoon) {
+  auto server = Start("127.0.0.1:0");
+  ASSERT_TRUE(server->running()) << server->Log();
+  const std::string address = server->address();
+  ClientOptions options;
+  options.retry = {.max_attempts = GetParam(),
+                   .initial_backoff = milliseconds(50),
+                   .max_backoff = milliseconds(200)};
+  const auto client = Client::Create(address, options);
+  ASSERT_THAT(client, IsOk());
+  const Case one(16, 64, Format::kNvfp4, false);
+  ASSERT_THAT(one.Ask(**client), IsOk());
+  server->Signal(SIGKILL);
+  server->WaitForExit(30);
+  std::atomic<bool> served = false;
+  std::thread caller([&] {
+    const auto end = steady_clock::now() + std::chrono::seconds(60);
+    while (!served && steady_clock::now() < end) {
+      const auto result = one.Ask(**client);
+      EXPECT_TRUE(result.ok() || GetParam() == 1) << result.status();
+      served = result.ok();
+      if (!served) std::this_thread::sleep_for(milliseconds(5));
+    }
+    EXPECT_TRUE(served);
+  });
+  std::this_thread::sleep_for(milliseconds(1000));
+  EXPECT_FALSE(served);
+  server = Start(address);
+  EXPECT_TRUE(server->running()) << server->Log();
+  const auto back = steady_clock::now();
+  caller.join();
+  EXPECT_LT(steady_clock::now() - back, milliseconds(2500));
+}
+
+INSTANTIATE_TEST_SUITE_P(Attempts, Alone, testing::Values(1, 1000));
+
 }  // namespace
 }  // namespace quantd

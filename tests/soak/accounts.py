@@ -1,0 +1,122 @@
+"""Whether the books of clients and servers agree, and what has grown."""
+
+import re
+import statistics
+
+from callers import KINDS, METHODS
+
+ERROR = re.compile(r'quantd_errors_total\{method="(\w+)",code="(\w+)"')
+
+
+def server_counts(page):
+    """Method to the calls that are over and to errors by code."""
+    calls, errors = {}, {}
+    for name, value in page.items():
+        found = re.fullmatch(r'quantd_requests_total\{method="(\w+)"\}', name)
+        if found:
+            calls[found.group(1)] = int(value)
+        found = ERROR.match(name)
+        if found and value:
+            method, code = found.groups()
+            codes = errors.setdefault(method, {})
+            codes[code] = codes.get(code, 0) + int(value)
+    return calls, errors
+
+
+def client_counts(clients):
+    """Method to served calls, errors that a server told, and calls begun."""
+    served, told, begun = {}, {}, {}
+    for counts in clients:
+        for kind in KINDS:
+            count, method = counts[kind], METHODS[kind]
+            each = count["bands"] if kind == "bands" else \
+                count["right"] + count["wrong"]
+            served[method] = served.get(method, 0) + each
+            begun[method] = begun.get(method, 0) + count["started"]
+            for code, n in count["told"].items():
+                codes = told.setdefault(method, {})
+                codes[code] = codes.get(code, 0) + n
+    return served, told, begun
+
+
+def disagreements(page, exact, unsure):
+    """Of the metrics of one server and the counts of its clients. `exact` make
+    one attempt at each call and see how it ends; `unsure` ones are killed, cut
+    off, or give up: their methods are others, and only bounds are held."""
+    if not page:
+        return ["no metrics"]
+    said = []
+    calls, errors = server_counts(page)
+    served, told, begun = client_counts(exact)
+    for method in sorted(m for m, n in begun.items() if n):
+        failed = errors.get(method, {})
+        at_server = calls.get(method, 0) - sum(failed.values())
+        if at_server != served.get(method, 0):
+            said.append(f"{method}: the server counts {at_server} served "
+                        f"calls, clients {served.get(method, 0)}")
+        if failed != told.get(method, {}):
+            said.append(f"{method}: the server counts errors {failed}, "
+                        f"clients {told.get(method, {})}")
+    some, told, begun_unsure = client_counts(unsure)
+    for method in sorted(m for m, n in begun_unsure.items() if n):
+        if begun.get(method):
+            raise ValueError(f"{method} is counted both ways")
+        at_server = calls.get(method, 0) - \
+            sum(errors.get(method, {}).values())
+        if at_server < some[method]:
+            said.append(f"{method}: the server counts {at_server} served "
+                        f"calls, clients have seen {some[method]}")
+        for code, n in told.get(method, {}).items():
+            if errors.get(method, {}).get(code, 0) < n:
+                said.append(f"{method}: clients were told {code} {n} times, "
+                            "the server counts fewer")
+    for name, value in page.items():
+        if value and name.startswith(("quantd_memory_used_bytes",
+                                      "quantd_active_calls",
+                                      "quantd_memory_waiting_calls",
+                                      "quantd_device_slots_busy",
+                                      "quantd_device_queued_calls")):
+            said.append(f"{name} is {value:.0f} while nobody calls")
+    return said
+
+
+def series(points, name, field):
+    return [p[name][field] for p in points if p.get(name)]
+
+
+def watched(points):
+    return [n for n in points[0] if n not in ("at", "served")] if points else []
+
+
+def second_half(values):
+    """The medians of its first and of its last third."""
+    half = values[len(values) // 2:]
+    third = max(1, len(half) // 3)
+    return statistics.median(half[:third]), statistics.median(half[-third:])
+
+
+def growth(points):
+    """KiB of anonymous memory by which each process grew over the second half,
+    beyond its pools, from what it held when nobody called."""
+    grown = {}
+    for name in watched(points):
+        values = [p[name]["anonymous_kib"] - p[name].get("pools_kib", 0)
+                  for p in points if p.get(name)]
+        if len(values) >= 2:
+            first, last = second_half(values)
+            grown[name] = round(last - first)
+    return grown
+
+
+def uneven(points):
+    """Descriptors and threads that became more over the second half."""
+    said = []
+    for name in watched(points):
+        for field in ("descriptors", "threads"):
+            values = series(points, name, field)
+            if len(values) < 4:
+                continue
+            first, last = second_half(values)
+            if last > first + 3:
+                said.append(f"{name}: {field} rose from {first} to {last}")
+    return said

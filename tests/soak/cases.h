@@ -1,0 +1,39 @@
+// Calls with the bytes that must come back: computed in this process, before
+// any server is asked.
+#ifndef QUANTD_TESTS_SOAK_CASES_H_
+#define QUANTD_TESTS_SOAK_CASES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/client.h"
+#include "tests/soak/counts.h"
+
+namespace quantd::soak {
+
+// What one call asks for.
+struct Case {
+  TensorDesc tensor;
+  Plan::Options options;
+  // The tensor; of Dequantize the codes.
+  std::vector<std::byte> input;
+  std::vector<std::byte> scale = {};
+  std::vector<float> amax = {};
+  // Every part of the result, in its order.
+  std::vector<std::vector<std::byte>> expected = {};
+};
+
+// The call, with `input` (of the case, or elsewhere with the same bytes).
+absl::StatusOr<Result> Ask(Client& client, const Case& one,
+                           absl::Span<const std::byte> input,
+                           const CallOptions& call = {});
+
+bool IsRight(const Case& one, const Result& result);
+
+// The cases of a kind of call, in various formats, shapes and sizes.
+absl::StatusOr<std::vector<Case>> MakeCases(Kind kind);
+
+}  // namespace quantd::soak
+
+#endif  // QUANTD_TESTS_SOAK_CASES_H_

@@ -1,0 +1,15 @@
+#!/bin/sh
+# The short form, with every build: under a minute of the soak, or one fault of
+# each class.
+#
+#   check.sh soak|faults BUILD
+set -eu
+here=$(dirname "$0")
+case $1 in
+  soak) exec "$here/run.sh" 0.0125 --build "$2" ;;
+  faults) exec "$here/fault.sh" --build "$2" server-killed-one-of-two \
+    device-lost-alone device-hangs-one-of-two network-cut \
+    memory-region-taken-away disk-log-reader-gone clock-forward clock-back-under-device-fault \
+    certificate-half-replaced client-killed ;;
+  *) echo "check.sh: expected soak or faults" >&2; exit 2 ;;
+esac

@@ -1,0 +1,42 @@
+// Requests that no server accepts, which the client's own library would not
+// send.
+#ifndef QUANTD_TESTS_SOAK_INVALID_CALLS_H_
+#define QUANTD_TESTS_SOAK_INVALID_CALLS_H_
+
+#include <grpcpp/generic/generic_stub.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/call_options.h"
+#include "client/net/channel_credentials.h"
+
+namespace quantd::soak {
+
+class InvalidCalls {
+ public:
+  // One connection to the first address of `target`.
+  static absl::StatusOr<std::unique_ptr<InvalidCalls>> Create(
+      const std::string& target, const ClientOptions& options);
+
+  struct Answer {
+    absl::StatusCode code = absl::StatusCode::kUnknown;
+    bool told = false;  // in the server's own words
+  };
+  // Makes the `number`th call, by one attempt.
+  Answer Call(uint64_t number);
+
+ private:
+  InvalidCalls(client::ChannelCredentials credentials,
+               std::shared_ptr<grpc::Channel> channel,
+               std::chrono::milliseconds deadline);
+
+  const client::ChannelCredentials credentials_;
+  const std::chrono::milliseconds deadline_;
+  grpc::GenericStub stub_;
+};
+
+}  // namespace quantd::soak
+
+#endif  // QUANTD_TESTS_SOAK_INVALID_CALLS_H_

@@ -1,0 +1,183 @@
+"""Results as pages."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+from servers import ROOT
+
+
+def machine():
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    model = re.search(r"model name\s*: (.*)", text)
+    return f"{model.group(1) if model else 'unknown'}, {os.cpu_count()} cores"
+
+
+def commit():
+    done = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=12",
+                           "HEAD"], capture_output=True, check=False)
+    return done.stdout.decode().strip() or "unknown"
+
+
+def seconds(value):
+    return "-" if value is None else f"{value:.2f} s"
+
+
+def line_of(row):
+    text = f"{row['result']:8} {row['name']:34}"
+    if "calls" in row:
+        text += (f" detected {seconds(row['detected_s']):>8}"
+                 f" recovered {seconds(row['recovered_s']):>8}"
+                 f" calls {row['calls']:5} failed {row['failed']}"
+                 f" wrong {row['wrong']}")
+    return text
+
+
+def fault_page(result):
+    """The table of faults, a section for each class."""
+    rows = result["faults"]
+    done = [r for r in rows if r["result"] != "skipped"]
+    lines = [
+        "# Faults", "",
+        "`tests/soak/fault.sh NAME` makes one happen; `tests/soak/fault.sh "
+        "--all --json tests/soak/results/faults.json --page "
+        "tests/soak/results/FAULTS.md` wrote this page. "
+        "[faults.toml](../faults.toml) says what is done and what is "
+        "accepted.", "",
+        f"{result['machine']}, Linux {result['kernel']}, commit "
+        f"{result['commit']}, {result['date']}; the failing device is "
+        f"{result['device']}.", "",
+        f"{len(done)} of {len(rows)} faults happened here: "
+        f"{sum(r['calls'] for r in done)} calls, "
+        f"{sum(r['failed'] for r in done)} failed, "
+        f"{sum(r['wrong'] for r in done)} wrong answers. Times are from the "
+        "fault until something says so (a log line, a metric, health, an exit "
+        "code, or the first call that had to wait for more than 0.3 s and is "
+        "through), and from its end until calls are served as before; a dash "
+        "in the first column is a fault that nobody is to notice. Slowest is "
+        "the longest that a call of the SDK took, its own retries included.",
+        ""]
+    for kind in dict.fromkeys(r["class"] for r in rows):
+        lines += [f"## {kind.capitalize()}", "",
+                  "| fault | detected | recovered | slowest | calls | failed | "
+                  "wrong |", "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+        for row in rows:
+            if row["class"] != kind:
+                continue
+            name = f"`{row['name']}`: {row['what']}"
+            if row["result"] == "skipped":
+                lines.append(f"| {name} | not here: {row['complaints'][0]} "
+                             "| | | | | |")
+                continue
+            failed = str(row["failed"])
+            if row["codes"]:
+                failed += f" ({', '.join(row['codes'])})"
+            if row["result"] == "failed":
+                failed += " **not accepted**"
+            lines.append(f"| {name} | {seconds(row['detected_s'])} | "
+                         f"{seconds(row['recovered_s'])} | "
+                         f"{seconds(row['slowest_s'])} | {row['calls']} | "
+                         f"{failed} | {row['wrong']} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def compact(result):
+    """JSON with a line for each sample, of which some are enough."""
+    every = -(-len(result["samples"]) // 150)
+    result = {**result, "samples": result["samples"][::every]}
+    big = ("samples", "quiet")
+    head = json.dumps({k: v for k, v in result.items() if k not in big},
+                      indent=1)
+    parts = [",\n".join(f'  {json.dumps(p, separators=(",", ":"))}'
+                        for p in result[name]) for name in big]
+    tail = ",\n".join(f' "{name}": [\n{part}\n ]'
+                      for name, part in zip(big, parts))
+    return head.removesuffix("\n}") + ",\n" + tail + "\n}\n"
+
+
+def soak_sums(result):
+    calls = right = wrong = refused = failed = 0
+    for counts in result["clients"].values():
+        for kind, count in counts.items():
+            calls += count["started"]
+            right += count["right"]
+            wrong += count["wrong"]
+            bad = sum(count["failed"].values())
+            if kind in ("invalid", "cancelled", "expired"):
+                refused += bad
+            else:
+                failed += bad
+    return calls, right, wrong, refused, failed
+
+
+def soak_summary(result):
+    calls, right, wrong, refused, failed = soak_sums(result)
+    lines = [f"{result['seconds']} s, {sum(result['faults'].values())} faults, "
+             f"{calls} calls: {right} right, {wrong} wrong, {refused} refused "
+             f"or given up as meant, {failed} failed",
+             "growth in the second half, KiB: " + ", ".join(
+                 f"{n} {k}" for n, k in result["growth_kib"].items())]
+    if result["not_here"]:
+        lines.append("left out: " + ", ".join(result["not_here"]))
+    lines += [f"NOT ACCEPTED: {text}" for text in result["complaints"]]
+    return "\n".join(lines)
+
+
+def soak_page(result):
+    calls, right, wrong, refused, failed = soak_sums(result)
+    quiet = result["quiet"]
+    lines = [
+        "# A soak", "",
+        f"`tests/soak/run.sh {result['seconds'] / 3600:.2g}` wrote this page "
+        f"and [soak.json](soak.json). {result['machine']}, which other work "
+        f"shared; Linux {result['kernel']}, commit {result['commit']}, "
+        f"{result['date']}; devices: {result['device']}.", "",
+        f"In {result['seconds'] / 60:.0f} minutes "
+        f"{sum(result['faults'].values())} faults and {calls} calls: {right} "
+        f"answered with the bytes that were computed in process, {wrong} with "
+        f"others, {refused} refused or given up as they were meant to be, "
+        f"{failed} failed. At each of {len(quiet)} pauses the ledgers were "
+        "empty and the servers' metrics " +
+        ("did not all agree with" if
+         any("counts" in text for text in result["complaints"]) else
+         "agreed to the last call with") + " the counts of the clients.", "",
+        "| client | kind | calls | right | wrong | failed, by code |",
+        "| --- | --- | ---: | ---: | ---: | --- |"]
+    for name, counts in result["clients"].items():
+        for kind, count in counts.items():
+            if count["started"]:
+                codes = ", ".join(f"{n} {c}" for c, n in
+                                  count["failed"].items())
+                lines.append(f"| {name} | {kind} | {count['started']} | "
+                             f"{count['right']} | {count['wrong']} | {codes} |")
+    lines += ["", "| went wrong | times |", "| --- | ---: |"]
+    lines += [f"| {name} | {n} |" for name, n in
+              sorted(result["faults"].items())]
+    lines += [f"| {name} | left out |"
+              for name in result["not_here"]]
+    lines += ["", "Memory, descriptors and threads while nobody called, at the "
+              "first pause, in the middle, and at the last; growth is of the "
+              "second half, medians of its first and of its last third, "
+              f"without what pools hold; {result['most_growth_kib']} KiB are "
+              "accepted.", "",
+              "| process | MiB | growth, KiB | descriptors | threads |",
+              "| --- | --- | ---: | --- | --- |"]
+    for name, grown in result["growth_kib"].items():
+        some = [p[name] for p in (quiet[0], quiet[len(quiet) // 2], quiet[-1])
+                if p.get(name)]
+        mib = ", ".join(f"{p['anonymous_kib'] / 1024:.1f}" for p in some)
+        lines.append(f"| {name} | {mib} | {grown} | " + " | ".join(
+            ", ".join(str(p[field]) for p in some)
+            for field in ("descriptors", "threads")) + " |")
+    lines += [""]
+    for file in ("memory_servers", "memory_clients", "descriptors", "threads",
+                 "calls"):
+        lines.append(f"![{file.replace('_', ' of ')}]({file}.svg)")
+        lines.append("")
+    if result["complaints"]:
+        lines += ["Not accepted:", ""]
+        lines += [f"- {text}" for text in result["complaints"]] + [""]
+    return "\n".join(lines)

@@ -1,0 +1,256 @@
+"""What a fault happens to: servers, the network before them, clients that
+measure, clients that are victims."""
+
+import functools
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+
+from callers import Caller
+from injections import (SmallDisk, StepFile, make_certificates, write_tokens)
+from relay import Relay
+from servers import Server, stop_all
+
+# A network of two namespaces: both ends are this program's own.
+NEAR, FAR = "10.231.0.1", "10.231.0.2"
+SLOW = 0.3  # seconds that no call takes where all is well
+
+
+class Skip(Exception):
+    """This machine cannot do it."""
+
+
+@functools.cache
+def first_job(build):
+    """The number of the first job after the self-tests of a start."""
+    folder = tempfile.mkdtemp(prefix="quantd_soak.")
+    server = Server(build, folder, 0, ["--device", "fault:cpu:0"])
+    try:
+        server.start()
+        return 1 + int(server.metrics()[
+            'quantd_device_jobs_total{device="fault:cpu:0"}'])
+    finally:
+        stop_all([server.process])
+        shutil.rmtree(folder)
+
+
+class Scene:
+    def __init__(self, build, fault, device=None):
+        self.build, self.fault = build, fault
+        self.device = device  # what "fault:cpu:0" is to be instead
+        self.has = set(fault.get("with", []))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="quantd_soak."))
+        self.servers, self.callers, self.victims = [], [], []
+        self.processes, self.relay, self.pipe = [], None, None
+        self.disk, self.step, self.said = None, None, ""
+        self.namespace = self.gpu = None
+        self.at_start = None
+
+    def __enter__(self):
+        try:
+            self._prepare()
+            self.at_start = time.monotonic()
+            for number, server in enumerate(self.servers):
+                server.start()
+                if number == 0 and "pipe" in self.has:
+                    os.close(server.stderr)
+            if "relay" in self.has:
+                self.relay = Relay(self.servers[0].address)
+            return self
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _prepare(self):
+        if ("full" in self.has or "root" in self.has) and os.geteuid() != 0:
+            raise Skip("needs root: a mount or a network namespace")
+        if "gpu" in self.has and not shutil.which("nvidia-smi"):
+            raise Skip("no GPU here")
+        if "netem" in self.has:
+            done = subprocess.run(["tc", "qdisc", "add", "dev", "lo", "root",
+                                   "netem", "delay", "0"], check=False,
+                                  capture_output=True)
+            if done.returncode != 0:
+                raise Skip("this kernel has no netem")
+            subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"],
+                           check=True)
+        common, options = [], {}
+        self.environment = {}
+        if "tls" in self.has:
+            make_certificates(self.folder / "certs")
+            certs = self.folder / "certs"
+            common += ["--tls-cert", str(certs / "server.pem"), "--tls-key",
+                       str(certs / "server.key"), "--reload-interval-ms", "200"]
+        if "tokens" in self.has:
+            write_tokens(self.folder, ["good", "victim"])
+            common += ["--token-file", str(self.folder / "tokens")]
+        if "memory" in self.has:
+            common += ["--memory-socket", str(self.folder / "memory")]
+        if "clock" in self.has:
+            self.step = StepFile(self.folder / "step")
+            options["env"] = self.step.environment(self.build)
+        if "gpu" in self.has:
+            self.gpu = self.folder / "gpu"
+            self.gpu.write_text("")
+        if "few-descriptors" in self.has:
+            options["before"] = ["prlimit", "--nofile=64:64"]
+        if "full" in self.has:
+            self.disk = SmallDisk(self.folder / "full")
+            options["stderr"] = open(self.disk.path / "log", "wb")
+            options["port_file"] = self.disk.path / "port"
+        if "pipe" in self.has:
+            self.pipe, options["stderr"] = os.pipe()
+        if "namespace" in self.has:
+            self._make_namespace(options, common)
+        for number, flags in enumerate(self.fault.get("servers", [[]])):
+            server = Server(self.build, self.folder, number,
+                            common + [self._word(f) for f in flags], **options)
+            if "gpu" in self.has and number == 0:
+                server.env.update(LD_PRELOAD=str(self.build.cuda_fault),
+                                  QUANTD_CUDA_FAULT=str(self.gpu))
+            if self.namespace:
+                server.address = server.address.replace("127.0.0.1", FAR)
+                server.metrics_address = server.metrics_address.replace(
+                    "127.0.0.1", FAR)
+            self.servers.append(server)
+
+    def _word(self, flag):
+        if "fault:" in flag:
+            first = first_job(self.build)
+            many = "+".join(f"once@{first + 40 * i}" for i in range(5))
+            # Of a job, and of the first of each of four self-tests after it.
+            series = "+".join(f"once@{first + i}" for i in range(5))
+            flag = flag.replace("FIRST", str(first)).replace("MANY", many)
+            flag = flag.replace("SERIES", series)
+            if self.device:
+                flag = flag.replace("fault:cpu:0", f"fault:{self.device}")
+        return flag.replace("FOLDER", str(self.folder))
+
+    def _make_namespace(self, options, common):
+        """This process is in a namespace of its own already (fault.sh)."""
+        self.namespace = subprocess.Popen(["unshare", "-n", "sleep", "600"])
+        self.processes.append(self.namespace)
+        time.sleep(0.2)
+        pid = str(self.namespace.pid)
+        inside = ["nsenter", "-t", pid, "-n"]
+        for command in (
+                ["ip", "link", "add", "name", "quantd0", "type", "veth",
+                 "peer", "name", "quantd1"],
+                ["ip", "link", "set", "quantd1", "netns", pid],
+                ["ip", "address", "add", f"{NEAR}/24", "dev", "quantd0"],
+                ["ip", "link", "set", "quantd0", "up"],
+                [*inside, "ip", "address", "add", f"{FAR}/24", "dev",
+                 "quantd1"],
+                [*inside, "ip", "link", "set", "quantd1", "up"],
+                [*inside, "ip", "link", "set", "lo", "up"]):
+            done = subprocess.run(command, capture_output=True, check=False)
+            if done.returncode != 0:
+                raise Skip("no virtual links here: " + done.stderr.decode())
+        options["before"] = inside
+        common.append("--insecure")
+
+    # Clients.
+    def target(self):
+        if self.relay:
+            return self.relay.address
+        return ",".join(s.address for s in self.servers)
+
+    def _flags(self, token, **settings):
+        chosen = {"pace_ms": 5, "attempts": 8, "deadline_ms": 30000,
+                  **{k: v for k, v in self.fault.get("callers", {}).items()
+                     if k != "kinds"}, **settings}
+        flags = []
+        for name, value in chosen.items():
+            flags += [f"--{name.replace('_', '-')}", str(value)]
+        if "tls" in self.has:
+            flags += ["--tls-ca", str(self.folder / "certs/ca.pem")]
+        if "tokens" in self.has:
+            flags += ["--token-file", str(self.folder / f"{token}.token")]
+        if "memory" in self.has:
+            flags += ["--memory-socket", str(self.folder / "memory")]
+        return flags
+
+    def add_callers(self, name, kinds=None, **settings):
+        kinds = kinds or self.fault.get("callers", {}).get(
+            "kinds", "quantize:2,dequantize:1")
+        caller = Caller(self.build, self.folder, name, self.target(), kinds,
+                        *self._flags("good", **settings), calls=True)
+        self.callers.append(caller)
+        return caller
+
+    def add_victim(self, kinds):
+        victim = Caller(self.build, self.folder, f"victim{len(self.victims)}",
+                        self.servers[0].address, kinds,
+                        *self._flags("victim", pace_ms=0))
+        self.victims.append(victim)
+        return victim
+
+    def step_clock(self, seconds):
+        self.step.set(seconds)
+
+    def cuda_fault(self, verb, *words):
+        self.gpu.write_text(" ".join([verb, *words]) + "\n")
+
+    # What is seen.
+    def calls(self):
+        return sorted(call for caller in self.callers
+                      for call in caller.calls())
+
+    def wait_calls(self, number, patience=60):
+        end = time.monotonic() + patience
+        while time.monotonic() < end:
+            if len(self.calls()) >= number:
+                return
+            time.sleep(0.02)
+        raise RuntimeError("clients make no calls: " + self.complaints())
+
+    def complaints(self):
+        return " ".join(path.read_text(errors="replace")[:500]
+                        for path in self.folder.glob("*.log")
+                        if not path.name.startswith("server"))
+
+    def events(self, name):
+        return sum(1 for s in self.servers for e in s.events()
+                   if e.get("event") == name)
+
+    def wrong(self):
+        return sum(kind["wrong"] for caller in self.callers + self.victims
+                   for kind in caller.counts().values())
+
+    def left(self):
+        """What servers hold when nobody calls; waited for."""
+        end = time.monotonic() + 10
+        while True:
+            held = {}
+            for server in self.servers:
+                if not server.alive() or "pipe" in self.has:
+                    continue
+                page = server.metrics()
+                if not page:
+                    held[f"server {server.number}"] = "silent"
+                for name, value in page.items():
+                    if value and name.startswith(("quantd_memory_used_bytes",
+                                                  "quantd_active_calls",
+                                                  "quantd_device_slots_busy",
+                                                  "quantd_shared_regions")):
+                        held[name] = value
+            if not held or time.monotonic() > end:
+                return held
+            time.sleep(0.05)
+
+    def __exit__(self, *_):
+        for victim in self.victims:
+            victim.kill()
+        stop_all([c.process for c in self.callers])
+        if self.relay:
+            self.relay.close()
+        stop_all([s.process for s in self.servers])
+        stop_all(self.processes)
+        if self.pipe is not None:
+            os.close(self.pipe)
+        if self.disk:
+            self.disk.close()
+        shutil.rmtree(self.folder, ignore_errors=True)

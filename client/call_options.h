@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "client/buffers.h"
 #include "client/cancellation.h"
 #include "client/credentials.h"
 #include "kernels/plan/format.h"
@@ -79,6 +80,20 @@ struct Destination {
   absl::Span<std::byte> bytes = {};
 };
 
+// Events by which a call on a GPU's memory and the caller's own work there come
+// one after the other, without the host waiting for either.
+struct CallEvents {
+  // What the caller queued before it last recorded this one has been done
+  // before the call reads an input; until then the call waits. Not to be
+  // recorded again before the call has ended.
+  const DeviceEvent* wait = nullptr;
+  // Recorded by a call that ends well, once its outputs are there: what is
+  // queued behind this one after the call has returned comes after them.
+  const DeviceEvent* record = nullptr;
+
+  bool any() const { return wait != nullptr || record != nullptr; }
+};
+
 // Told how many of the input's bytes are done; of a call that ends well in the
 // end all of them. By one thread at a time, not always that of the caller.
 using CallProgress = std::function<void(size_t done, size_t all)>;
@@ -91,6 +106,9 @@ struct CallOptions {
   // Parts to be written into the caller's memory; the Result views them there
   // and owns the others. After an error their content is unspecified.
   std::vector<Destination> into = {};
+  // Only of a call that works in memory of AllocateDevice or RegisterDevice,
+  // and of its GPU.
+  CallEvents events = {};
   // Must not call the client, and must be quick: bands wait for it.
   CallProgress progress = {};
 };

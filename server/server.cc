@@ -182,6 +182,7 @@ Server::Server(const ServerOptions& options,
   environment_.relieve = [this](grpc::ServerCompletionQueue* queue) {
     queue_threads_.Add(queue);
   };
+  environment_.events = &events_;
   environment_.planning = &planning_;
   environment_.pace = &pace_;
   environment_.credentials = credentials_.get();

@@ -181,7 +181,8 @@ void TensorCall::PlanRequest() {
       CheckPayload(PayloadNeed(request_, places_, env_->works_in_place),
                    *std::max_element(limits.begin(), limits.end()));
   if (!fits.ok()) return Fail(Failure::BadRequest(fits));
-  Claim();
+  if (places_.wait_event() == nullptr) return Claim();
+  AwaitEvent();
 }
 
 void TensorCall::Claim() {

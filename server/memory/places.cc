@@ -47,9 +47,8 @@ absl::StatusOr<Places> Places::Find(const wire::Request& request,
     places.input_bytes_ += range.size;
     if (!(*region)->device().empty()) {
       places.device_ = (*region)->device();
-      on_device += reinterpret_cast<uintptr_t>(places.inputs_.back().data()) %
-                       kPayloadAlignment ==
-                   0;
+      const auto at = reinterpret_cast<uintptr_t>(places.inputs_.back().data());
+      on_device += !(*region)->of_peer() && at % kPayloadAlignment == 0;
     }
     places.regions_.push_back(*std::move(region));
   }
@@ -75,7 +74,27 @@ absl::StatusOr<Places> Places::Find(const wire::Request& request,
     }
     places.regions_.push_back(*std::move(region));
   }
+  if (auto s = places.FindEvents(lent, regions); !s.ok()) return s;
   return places;
+}
+
+absl::Status Places::FindEvents(const wire::LentRanges& lent,
+                                const Regions* regions) {
+  const auto find = [&](std::string_view field, const std::string& name,
+                        std::shared_ptr<const SharedEvent>* event) {
+    if (name.empty()) return absl::OkStatus();
+    *event = regions == nullptr ? nullptr : regions->FindEvent(name);
+    if (*event == nullptr) return wire::UnknownEvent(field);
+    if ((*event)->device() == device_) return absl::OkStatus();
+    return FieldError(field,
+                      device_.empty() ? "none of a call on the host's memory"
+                                      : "an event of " + device_,
+                      "one of " + (*event)->device());
+  };
+  if (auto s = find(wire::kWaitEvent, lent.wait_event, &wait_event_); !s.ok()) {
+    return s;
+  }
+  return find(wire::kRecordEvent, lent.record_event, &record_event_);
 }
 
 }  // namespace quantd

@@ -92,7 +92,10 @@ contract() {
   step golden "$here/golden_test" --gtest_filter='*cuda*'
   step contract shards
   step local_memory "$here/local_memory_test"
-  step cuda_memory "$here/cuda_memory_test"
+  step cuda_memory "$here/cuda_memory_test" --gtest_filter=-*OfAnotherGpu*
+  if (($(grep -c '^GPU' "$work/gpus") > 1)); then
+    step cuda_peers "$here/cuda_memory_test" --gtest_filter=*OfAnotherGpu*
+  fi
 }
 # The contract on every device of the machine, by several processes.
 shards() {

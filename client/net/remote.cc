@@ -36,7 +36,7 @@ class Remote : public Endpoint {
         channels_(options.channels),
         servers_(std::move(places), ChannelFactory(options, credentials),
                  options.channels),
-        exchange_(std::move(target), options.retry, credentials, &servers_) {
+        exchange_(std::move(target), options, credentials, &servers_) {
     for (auto& bytes : largest_) bytes = kLargestPayload;
   }
 

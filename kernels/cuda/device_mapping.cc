@@ -18,8 +18,8 @@
 namespace quantd::cuda {
 namespace {
 
-// Devices that backends have opened: no other is worked on, for to open one
-// takes memory there.
+// Devices that backends have opened, once each: no other is worked on, for to
+// open one takes memory there.
 std::mutex served_mutex;
 std::vector<int> served;
 
@@ -245,9 +245,14 @@ class IpcEvent : public EventMapping {
 
 }  // namespace
 
-void Serve(int ordinal) {
+Served::Served(int ordinal) : ordinal_(ordinal) {
   const std::lock_guard lock(served_mutex);
   served.push_back(ordinal);
+}
+
+Served::~Served() {
+  const std::lock_guard lock(served_mutex);
+  served.erase(std::find(served.begin(), served.end(), ordinal_));
 }
 
 absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenMapping(

@@ -11,8 +11,16 @@
 
 namespace quantd::cuda {
 
-// Memory and events of that device may be opened from now on.
-void Serve(int ordinal);
+// While it lives, memory and events of that device may be opened.
+class Served {
+ public:
+  explicit Served(int ordinal);
+  ~Served();
+  Served(const Served&) = delete;
+
+ private:
+  const int ordinal_;
+};
 
 absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenMapping(
     const DeviceHandle& handle, size_t size);

@@ -3,7 +3,7 @@
 // Python package, which answer the same lines.
 //
 //   sdk_bench TARGET [--memory-socket PATH] [--in-place] [--gpu-memory]
-//             [--given-amax] [--rht]
+//             [--given-amax] [--rht] [--busy-poll-us N]
 //
 // With --memory-socket, which means --in-place, tensors and results lie in
 // memory that is shared with the server; with --in-place alone, for a target
@@ -44,6 +44,7 @@ struct Flags {
   bool gpu_memory = false;
   bool given_amax = false;
   bool rotated = false;
+  int busy_poll_us = 0;
 };
 
 // Values between 1 and 4 of either sign.
@@ -186,6 +187,7 @@ bool Answer(Client& client, const Flags& flags, size_t bytes, int threads,
 int Run(const Flags& flags) {
   ClientOptions options;
   options.memory_socket = flags.memory_socket;
+  options.busy_poll = std::chrono::microseconds(flags.busy_poll_us);
   auto client = Client::Create(flags.target, options);
   if (!client.ok()) {
     std::cerr << client.status() << '\n';
@@ -215,6 +217,8 @@ int main(int argc, char** argv) {
   app.add_flag("--gpu-memory", flags.gpu_memory,
                "Tensors and results lie in the memory of GPU 0");
   app.add_flag("--given-amax", flags.given_amax, "Not computed");
+  app.add_option("--busy-poll-us", flags.busy_poll_us,
+                 "ClientOptions::busy_poll");
   app.add_flag("--rht", flags.rotated, "Rows are rotated");
   CLI11_PARSE(app, argc, argv);
   flags.in_place |= !flags.memory_socket.empty() || flags.gpu_memory;

@@ -25,7 +25,7 @@ constexpr size_t kMemory = size_t{8} << 30;
 
 std::atomic<int> devices = 1;
 std::atomic<bool> peers = true;
-thread_local int current = 0;
+thread_local int device_of_thread = 0;
 
 // What was allocated, by its first byte.
 struct Allocation {
@@ -46,7 +46,7 @@ cudaError_t Allocate(void** p, size_t bytes, cudaMemoryType type) {
   // What nobody wrote is not what anybody expects.
   if (type == cudaMemoryTypeDevice) std::memset(made, 0x5B, bytes);
   const std::lock_guard lock(mutex);
-  allocations[static_cast<std::byte*>(made)] = {bytes, type, current};
+  allocations[static_cast<std::byte*>(made)] = {bytes, type, device_of_thread};
   *p = made;
   return cudaSuccess;
 }
@@ -173,12 +173,12 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
-  *device = emulation::current;
+  *device = emulation::device_of_thread;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= emulation::devices) return cudaErrorInvalidDevice;
-  emulation::current = device;
+  emulation::device_of_thread = device;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceCanAccessPeer(int* may, int device, int peer) {
@@ -259,7 +259,7 @@ cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t handle,
   const auto* const found = emulation::Find(*p);
   if (found == nullptr) return cudaErrorInvalidValue;
   const bool reaches =
-      found->second.device == emulation::current || emulation::peers;
+      found->second.device == emulation::device_of_thread || emulation::peers;
   return reaches ? cudaSuccess : cudaErrorMapBufferObjectFailed;
 }
 cudaError_t cudaIpcCloseMemHandle(void*) { return cudaSuccess; }

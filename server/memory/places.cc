@@ -33,6 +33,7 @@ absl::StatusOr<Places> Places::Find(const wire::Request& request,
   Places places;
   const wire::LentRanges& lent = request.lent;
   size_t on_device = 0;
+  size_t page_locked = 0;
   for (size_t i = 0; i < lent.inputs.size(); ++i) {
     const wire::MemoryRange& range = lent.inputs[i];
     if (!range) {
@@ -45,6 +46,7 @@ absl::StatusOr<Places> Places::Find(const wire::Request& request,
     if (!region.ok()) return region.status();
     places.inputs_.emplace_back((*region)->data() + range.offset, range.size);
     places.input_bytes_ += range.size;
+    page_locked += (*region)->page_locked();
     if (!(*region)->device().empty()) {
       places.device_ = (*region)->device();
       const auto at = reinterpret_cast<uintptr_t>(places.inputs_.back().data());
@@ -53,6 +55,8 @@ absl::StatusOr<Places> Places::Find(const wire::Request& request,
     places.regions_.push_back(*std::move(region));
   }
   places.inputs_on_device_ = on_device > 0 && on_device == lent.inputs.size();
+  places.inputs_page_locked_ =
+      page_locked > 0 && page_locked == lent.inputs.size();
   for (const wire::MemoryRange& range : lent.outputs) {
     if (!range) {
       places.outputs_.emplace_back();

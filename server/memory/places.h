@@ -42,7 +42,9 @@ class Places {
   const std::string& device() const { return device_; }
   // Whether kernels read all inputs where they lie in that memory.
   bool inputs_on_device() const { return inputs_on_device_; }
-  // Whether any output does.
+  // Whether a GPU copies all inputs by itself from where they lie.
+  bool inputs_page_locked() const { return inputs_page_locked_; }
+  // Whether any output lies in a GPU's memory.
   bool outputs_on_device() const { return outputs_on_device_; }
   // Before an input is read, and after the outputs are there; or null. Of the
   // GPU in whose memory they lie.
@@ -62,6 +64,7 @@ class Places {
   std::vector<absl::Span<std::byte>> outputs_;
   std::string device_;
   bool inputs_on_device_ = false;
+  bool inputs_page_locked_ = false;
   bool outputs_on_device_ = false;
   size_t input_bytes_ = 0;
   size_t output_bytes_ = 0;

@@ -63,6 +63,8 @@ class Region {
   std::byte* data() const { return data_; }
   // The GPU that works on it, as "cuda:1"; empty: it is the host's.
   const std::string& device() const { return device_; }
+  // Whether GPUs copy from it by themselves: it is page-locked for them.
+  bool page_locked() const { return locked_ && locked_->held(); }
   // Whether that GPU's jobs copy it, for it is memory of another one.
   bool of_peer() const { return mapping_ != nullptr && mapping_->of_peer(); }
 

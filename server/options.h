@@ -2,6 +2,7 @@
 #ifndef QUANTD_SERVER_OPTIONS_H_
 #define QUANTD_SERVER_OPTIONS_H_
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <string>

@@ -78,6 +78,23 @@ class DeviceMemory {
   std::shared_ptr<const void> owner_;
 };
 
+// An event of CUDA's that a server knows, made known by Client::RegisterEvent.
+// Owns its being known, not the event. Move-only. It may outlive its client;
+// calls that use it must be over when it goes.
+class DeviceEvent {
+ public:
+  DeviceEvent() = default;
+  // For the library.
+  explicit DeviceEvent(std::shared_ptr<void> owner)
+      : owner_(std::move(owner)) {}
+  DeviceEvent(DeviceEvent&&) = default;
+  DeviceEvent& operator=(DeviceEvent&&) = default;
+  const std::shared_ptr<void>& owner() const { return owner_; }
+
+ private:
+  std::shared_ptr<void> owner_;
+};
+
 // Where memory comes from: Client::TakeHost, for example.
 using AllocateMemory = std::function<absl::StatusOr<HostMemory>(size_t bytes)>;
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "client/buffers.h"
 #include "client/cancellation.h"
 #include "client/credentials.h"
 #include "kernels/plan/format.h"
@@ -70,6 +71,10 @@ struct ClientOptions {
   // statistics or a history. An amax that is computed has every band sent
   // twice: give it where it is known.
   size_t band_bytes = 0;
+  // How long the thread of a call looks for its answer, on a core of its own,
+  // before it sleeps: to be woken takes an idle core 20 to 200 us. At most
+  // 100 ms. Not of calls in chunks.
+  std::chrono::microseconds busy_poll{0};
   LocalOptions local = {};
 };
 
@@ -77,6 +82,20 @@ struct ClientOptions {
 struct Destination {
   TensorKind kind = TensorKind::kUnspecified;
   absl::Span<std::byte> bytes = {};
+};
+
+// Events by which a call on a GPU's memory and the caller's own work there come
+// one after the other, without the host waiting for either.
+struct CallEvents {
+  // What the caller queued before it last recorded this one has been done
+  // before the call reads an input; until then the call waits. Not to be
+  // recorded again before the call has ended.
+  const DeviceEvent* wait = nullptr;
+  // Recorded by a call that ends well, once its outputs are there: what is
+  // queued behind this one after the call has returned comes after them.
+  const DeviceEvent* record = nullptr;
+
+  bool any() const { return wait != nullptr || record != nullptr; }
 };
 
 // Told how many of the input's bytes are done; of a call that ends well in the
@@ -91,6 +110,9 @@ struct CallOptions {
   // Parts to be written into the caller's memory; the Result views them there
   // and owns the others. After an error their content is unspecified.
   std::vector<Destination> into = {};
+  // Only of a call that works in memory of AllocateDevice or RegisterDevice,
+  // and of its GPU.
+  CallEvents events = {};
   // Must not call the client, and must be quick: bands wait for it.
   CallProgress progress = {};
 };

@@ -119,9 +119,9 @@ absl::StatusOr<Result> Client::Impl::Run(
   return Call(
       call, deadline,
       [&](Endpoint& endpoint, const CallLimit& limit, CallControl& control) {
-        return client::RunCall(
-            {endpoint, plan, in, call.into, limit, control, call.progress},
-            options_.band_bytes);
+        return client::RunCall({endpoint, plan, in, call.into, call.events,
+                                limit, control, call.progress},
+                               options_.band_bytes);
       });
 }
 
@@ -252,6 +252,10 @@ absl::StatusOr<DeviceMemory> Client::AllocateDevice(int ordinal, size_t bytes) {
 
 absl::StatusOr<DeviceMemory> Client::RegisterDevice(const void* address) {
   return impl_->endpoint().RegisterDevice(address);
+}
+
+absl::StatusOr<DeviceEvent> Client::RegisterEvent(int ordinal, void* event) {
+  return impl_->endpoint().RegisterEvent(ordinal, event);
 }
 
 absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& call) {

@@ -189,7 +189,8 @@ class Client {
   // What is shared cannot be sent: a call on it that cannot be lent fails,
   // INVALID_ARGUMENT, and where the server does not know it any more,
   // UNAVAILABLE. Whatever work this process has queued on it must have ended
-  // before a call; when the call returns, its own work on it has.
+  // before a call, or CallOptions::events says what to wait for; when the call
+  // returns, its own work on it has.
   absl::StatusOr<DeviceMemory> AllocateDevice(int ordinal, size_t bytes);
   // The same for the allocation that has this address, as of cudaMalloc or of a
   // tensor of PyTorch's, or made by cuMemCreate with a descriptor to export. It
@@ -197,6 +198,14 @@ class Client {
   // what has been freed all the same is not used. INVALID_ARGUMENT for other
   // memory, as of CUDA's pools.
   absl::StatusOr<DeviceMemory> RegisterDevice(const void* address);
+
+  // Makes an event known to the server of ClientOptions::memory_socket, for
+  // CallOptions::events. `event`: a cudaEvent_t of that GPU, made with
+  // cudaEventInterprocess | cudaEventDisableTiming, else INVALID_ARGUMENT; it
+  // must not be destroyed before the DeviceEvent is gone. Other errors as of
+  // AllocateDevice, and UNIMPLEMENTED in process, where work on other streams
+  // is to be waited for by the caller.
+  absl::StatusOr<DeviceEvent> RegisterEvent(int ordinal, void* event);
 
   absl::StatusOr<ServerInfo> GetServerInfo(const CallOptions& call = {});
 

@@ -155,7 +155,9 @@ absl::Status ReadStart(const v1::StreamRequest& start,
                        const RequestDefaults& defaults, Request* request) {
   const auto& asked = (start.*TensorRpc<Options>::kAsked)();
   QUANTD_RETURN_IF_ERROR(ReadPlan<Options>(asked, defaults, request));
-  if (!asked.memory().inputs().empty() || !asked.memory().outputs().empty()) {
+  const v1::LentMemory& memory = asked.memory();
+  if (!memory.inputs().empty() || !memory.outputs().empty() ||
+      !memory.wait_event().empty() || !memory.record_event().empty()) {
     return FieldError("memory", "none in a stream", "some");
   }
   if (!asked.payload().empty()) {
@@ -266,7 +268,7 @@ absl::StatusOr<std::string> RequestHead(const Plan& plan, size_t payload,
         using Options = std::decay_t<decltype(options)>;
         typename TensorRpc<Options>::Request request;
         WriteRequest(plan, options, amax, &request);
-        if (!lent.inputs.empty() || !lent.outputs.empty()) {
+        if (lent.any()) {
           WriteLent(lent, plan, request.mutable_memory());
         }
         return request.SerializeAsString();

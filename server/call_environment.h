@@ -20,6 +20,7 @@ class Acceptor;
 class CallRegistry;
 class DeviceMonitor;
 class Engine;
+class EventWaits;
 class HealthService;
 class MemoryLedger;
 class Metrics;
@@ -42,6 +43,7 @@ struct CallEnvironment {
   // Every device of it works on lent memory where it lies.
   bool works_in_place = false;
   const Regions* regions = nullptr;  // null: no memory is shared
+  EventWaits* events = nullptr;
   PlanningThreads* planning = nullptr;
   RefusalPace* pace = nullptr;
   ServerCredentials* credentials = nullptr;

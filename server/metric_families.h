@@ -79,8 +79,8 @@ inline constexpr MetricFamily kMemoryWaiting = {"quantd_memory_waiting_calls",
 
 inline constexpr MetricFamily kSharedRegions = {
     "quantd_shared_regions", MetricFamily::kGauge, "",
-    "Regions of memory that clients share and the server has mapped "
-    "(--memory-socket)"};
+    "Regions of memory that clients share and the server has mapped, and "
+    "their events (--memory-socket)"};
 inline constexpr MetricFamily kSharedMemory = {
     "quantd_shared_memory_bytes", MetricFamily::kGauge, "",
     "Their bytes; they are in no account of memory"};

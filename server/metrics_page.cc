@@ -188,7 +188,8 @@ void WriteMemory(const MetricsSources& from, PageWriter* page) {
 
 void WriteSharedMemory(const MemoryDoor* door, PageWriter* page) {
   const bool shut = door == nullptr;
-  page->Only(metric::kSharedRegions, shut ? 0 : door->use().regions.load());
+  page->Only(metric::kSharedRegions,
+             shut ? 0 : door->use().regions + door->use().events);
   page->Only(metric::kSharedMemory, shut ? 0 : door->use().bytes.load());
   page->Only(metric::kSharedMemoryLimit, shut ? 0 : door->limits().bytes);
   page->Only(metric::kSharedRefusals, shut ? 0 : door->refusals());

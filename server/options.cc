@@ -62,6 +62,7 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
   int64_t max_wait = absl::ToInt64Milliseconds(o.max_wait);
   int64_t max_receive = absl::ToInt64Milliseconds(o.max_receive);
   int64_t max_send = absl::ToInt64Milliseconds(o.max_send);
+  int64_t busy_poll = o.busy_poll.count();
   std::string trusted;
   std::string peers;
   int64_t drain_delay = absl::ToInt64Milliseconds(o.drain_delay);
@@ -266,6 +267,14 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
       ->capture_default_str()
       ->group(kMemory);
 
+  app.add_option("--busy-poll-us", busy_poll,
+                 "How long threads look for more work, on a core each, before "
+                 "they sleep: where cores are idle a call that follows another "
+                 "is not woken for (0: they sleep at once)")
+      ->check(CLI::Range(0, 10000))
+      ->capture_default_str()
+      ->group(kMemory);
+
   constexpr char kShared[] = "Shared memory, with clients of this host";
   app.add_option("--memory-socket", o.memory_socket,
                  "Unix socket where clients of this machine hand in memory, "
@@ -340,6 +349,7 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
   o.max_wait = absl::Milliseconds(max_wait);
   o.max_receive = absl::Milliseconds(max_receive);
   o.max_send = absl::Milliseconds(max_send);
+  o.busy_poll = std::chrono::microseconds(busy_poll);
   o.trusted_proxies.clear();
   if (!trusted.empty()) o.trusted_proxies = SplitList(trusted);
   o.shared_memory_limit = shared;

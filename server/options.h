@@ -2,6 +2,7 @@
 #ifndef QUANTD_SERVER_OPTIONS_H_
 #define QUANTD_SERVER_OPTIONS_H_
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -70,6 +71,8 @@ struct ServerOptions {
   absl::Duration max_receive = absl::Minutes(1);
   absl::Duration max_send = absl::Minutes(1);
   int queues = 0;  // completion queues, one thread each; 0: one per 8 cores
+  // How long threads look for more before they sleep.
+  std::chrono::microseconds busy_poll{0};
   int max_streams = 256;       // calls at once on one connection
   size_t max_connections = 0;  // 0: as many as descriptors allow
   // Addresses of proxies, which speak for many.

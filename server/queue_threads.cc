@@ -19,6 +19,8 @@ namespace {
 // for nothing.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
 constexpr int64_t kBusyNs = 1'000'000;
+// A deadline that has passed: nothing is waited for.
+constexpr std::chrono::system_clock::time_point kNow;
 
 std::chrono::system_clock::time_point Now() {
   return std::chrono::system_clock::now();
@@ -53,7 +55,8 @@ struct QueueThreads::Seat {
   int64_t used_then = 0;
 };
 
-QueueThreads::QueueThreads() : relief_([this] { RunRelief(); }) {}
+QueueThreads::QueueThreads(std::chrono::microseconds busy_poll)
+    : busy_poll_(busy_poll), relief_([this] { RunRelief(); }) {}
 
 QueueThreads::~QueueThreads() {
   StopRelief();
@@ -63,7 +66,7 @@ QueueThreads::~QueueThreads() {
 void QueueThreads::Add(grpc::ServerCompletionQueue* queue) {
   absl::MutexLock lock(&mutex_);
   Seat* const seat = seats_.emplace_back(std::make_unique<Seat>(queue)).get();
-  seat->thread = std::thread([seat] { Run(seat); });
+  seat->thread = std::thread([seat, p = busy_poll_] { Run(seat, p); });
   if (pthread_getcpuclockid(seat->thread.native_handle(), &seat->clock) != 0) {
     seat->clock = CLOCK_MONOTONIC;  // what waits seems busy: no harm
   }
@@ -88,15 +91,34 @@ void QueueThreads::Join() {
   for (const auto& seat : seats) seat->thread.join();
 }
 
-void QueueThreads::Run(Seat* seat) {
-  void* tag = nullptr;
-  bool ok = false;
-  while (true) {
+// As Next. An answer that there is nothing is one, too: the thread is not
+// caught.
+bool QueueThreads::Ask(Seat* seat, std::chrono::microseconds busy_poll,
+                       void** tag, bool* ok) {
+  using Clock = std::chrono::steady_clock;
+  const auto asked = [&](auto ask) {
     seat->asks = true;
-    const bool more = seat->queue->Next(&tag, &ok);
+    const auto answer = ask();
     seat->asks = false;
     seat->answers.fetch_add(1, std::memory_order_relaxed);
-    if (!more) return;
+    return answer;
+  };
+  if (busy_poll.count() > 0) {
+    for (const auto end = Clock::now() + busy_poll; Clock::now() < end;) {
+      const auto answer =
+          asked([&] { return seat->queue->AsyncNext(tag, ok, kNow); });
+      if (answer != grpc::CompletionQueue::TIMEOUT) {
+        return answer == grpc::CompletionQueue::GOT_EVENT;
+      }
+    }
+  }
+  return asked([&] { return seat->queue->Next(tag, ok); });
+}
+
+void QueueThreads::Run(Seat* seat, std::chrono::microseconds busy_poll) {
+  void* tag = nullptr;
+  bool ok = false;
+  while (Ask(seat, busy_poll, &tag, &ok)) {
     absl::MutexLock lock(&seat->turn);
     static_cast<CompletionTag*>(tag)->deliver(ok);
     if (std::exchange(thread_is_relieved, false)) return;

@@ -7,12 +7,17 @@
 // flood is never found out. So one more thread looks for threads that are
 // caught like this, and delivers in their place. It reads no sockets itself.
 //
+// Sockets are read by whichever thread is asking, an event's own thread is
+// woken for it, and an idle core takes its time: with `busy_poll` a thread asks
+// again and again for so long after an event, before it sleeps.
+//
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_QUEUE_THREADS_H_
 #define QUANTD_SERVER_QUEUE_THREADS_H_
 
 #include <grpcpp/server_builder.h>
 
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -25,7 +30,7 @@ namespace quantd {
 
 class QueueThreads {
  public:
-  QueueThreads();
+  explicit QueueThreads(std::chrono::microseconds busy_poll = {});
   ~QueueThreads();
 
   // Gives a queue a thread, or another one if its own does not come back from
@@ -38,10 +43,13 @@ class QueueThreads {
 
  private:
   struct Seat;
-  static void Run(Seat* seat);
+  static void Run(Seat* seat, std::chrono::microseconds busy_poll);
+  static bool Ask(Seat* seat, std::chrono::microseconds busy_poll, void** tag,
+                  bool* ok);
   static void Relieve(Seat& seat);
   void RunRelief();
 
+  const std::chrono::microseconds busy_poll_;
   absl::Mutex mutex_;
   std::vector<std::unique_ptr<Seat>> seats_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -142,9 +142,10 @@ Server::Server(const ServerOptions& options,
       credentials_(std::move(credentials)),
       ledger_(
           MemoryLedger::Create(LedgerLimits(options, shares, backends.size()))),
-      engine_(std::move(backends)),
+      engine_(std::move(backends), options.busy_poll),
       pace_(TrustedHosts(options)),
-      registry_([this](absl::Time now) { ledger_->Sweep(now); }) {
+      registry_([this](absl::Time now) { ledger_->Sweep(now); }),
+      queue_threads_(options.busy_poll) {
   v1::Limits limits;
   limits.set_memory_budget_bytes(shares_.budget);
   limits.set_max_rank(kMaxRank);
@@ -182,6 +183,7 @@ Server::Server(const ServerOptions& options,
   environment_.relieve = [this](grpc::ServerCompletionQueue* queue) {
     queue_threads_.Add(queue);
   };
+  environment_.events = &events_;
   environment_.planning = &planning_;
   environment_.pace = &pace_;
   environment_.credentials = credentials_.get();

@@ -24,6 +24,7 @@
 #include "server/http_listener.h"
 #include "server/ledger.h"
 #include "server/memory/door.h"
+#include "server/memory/event_waits.h"
 #include "server/memory/regions.h"
 #include "server/metrics.h"
 #include "server/options.h"
@@ -101,6 +102,7 @@ class Server {
   std::shared_ptr<MemoryLedger> ledger_;
   Engine engine_;
   PlanningThreads planning_;
+  EventWaits events_;
   RefusalPace pace_;
   CallRegistry registry_;
   RequestIds ids_;

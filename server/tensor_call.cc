@@ -23,8 +23,10 @@ namespace {
 constexpr size_t kPlannedAtOnce = 4 << 20;
 // A message that nobody declared counts as this until more of it has come.
 constexpr size_t kFirstBytes = 48 << 10;
-// Of what lies in a GPU's memory: a job's half millisecond there.
+// A GPU's half millisecond: of what lies in its memory, and of what it copies
+// by itself from the host's.
 constexpr size_t kInlineOnDevice = size_t{1} << 30;
+constexpr size_t kInlineCopied = size_t{16} << 20;
 
 }  // namespace
 
@@ -181,7 +183,8 @@ void TensorCall::PlanRequest() {
       CheckPayload(PayloadNeed(request_, places_, env_->works_in_place),
                    *std::max_element(limits.begin(), limits.end()));
   if (!fits.ok()) return Fail(Failure::BadRequest(fits));
-  Claim();
+  if (places_.wait_event() == nullptr) return Claim();
+  AwaitEvent();
 }
 
 void TensorCall::Claim() {
@@ -199,14 +202,20 @@ void TensorCall::Claim() {
   call_->Unref();
 }
 
+// Whether to hand the job to a worker would take longer than to do it here.
+bool TensorCall::IsQuick(int device) const {
+  const size_t bytes = request_.plan->input_bytes();
+  if (Engine::RunsInline(bytes)) return true;
+  if (places_.inputs_on_device()) return bytes <= kInlineOnDevice;
+  return places_.inputs_page_locked() && bytes <= kInlineCopied &&
+         env_->engine->backend(device).info().kind == "cuda";
+}
+
 void TensorCall::Queue() {
   const int device = charge_.device();
-  const size_t bytes = request_.plan->input_bytes();
-  // Of a GPU's memory little time is spent here. A thread of which there is but
-  // one, the ledger's above all, must not be where a job hangs.
-  if (std::exchange(on_network_, false) &&
-      (Engine::RunsInline(bytes) ||
-       (places_.inputs_on_device() && bytes <= kInlineOnDevice))) {
+  // A thread of which there is but one, the ledger's above all, must not be
+  // where a job hangs.
+  if (std::exchange(on_network_, false) && IsQuick(device)) {
     if (auto slot = env_->engine->TrySlot(device)) {
       job_.is_inline = true;
       call_->Ref();

@@ -1,13 +1,13 @@
 // What a tensor method does with a call:
 //
-//   admitting -> receiving -> (counting ->) planning -> claiming -> queued ->
-//   running -> replying
+//   admitting -> receiving -> (counting ->) planning -> (waiting ->) claiming
+//   -> queued -> running -> replying
 //
 // Memory is admitted before it is used: to receive, before the message is read;
 // for long lists, before they are parsed; for staging and output, once the plan
 // says how much. At most one thread moves
 // a call forward at any time: its completion queue's, the ledger's, the
-// PlanningThreads' or a worker's.
+// PlanningThreads', the EventWaits' or a worker's.
 #ifndef QUANTD_SERVER_TENSOR_CALL_H_
 #define QUANTD_SERVER_TENSOR_CALL_H_
 
@@ -25,6 +25,7 @@
 #include "server/failure.h"
 #include "server/incoming_call.h"
 #include "server/ledger.h"
+#include "server/memory/event_waits.h"
 #include "server/memory/places.h"
 #include "server/reply_pieces.h"
 #include "server/tensor_job.h"
@@ -33,6 +34,7 @@ namespace quantd {
 
 class TensorCall final : public CallHandler,
                          private MemoryLedger::Waiter,
+                         private EventWaits::Waiter,
                          private Engine::Work {
  public:
   TensorCall(CallEnvironment* env, IncomingCall* call, wire::Method method);
@@ -52,6 +54,7 @@ class TensorCall final : public CallHandler,
     kReceiving,
     kPlanning,
     kCounting,
+    kWaiting,
     kClaiming,
     kQueued,
     kRunning,
@@ -69,7 +72,11 @@ class TensorCall final : public CallHandler,
   void Receive();
   void CountLists();
   void PlanRequest();
+  void AwaitEvent();
+  bool WaitIsOver() override;
+  void OnWaitOver() override;
   void Claim();
+  bool IsQuick(int device) const;
   void Queue();
   void RunOn(Backend& backend, Engine::SlotLease slot) override;
   bool LeavesLostDevice() const override { return true; }
@@ -107,6 +114,9 @@ class TensorCall final : public CallHandler,
   std::atomic<Stage> stage_{Stage::kAdmitting};
   std::atomic<bool> accepted_{false};  // the registry counts it
   absl::Time receive_since_ = absl::InfinitePast();
+  // Of an event that it waits for.
+  absl::Time wait_until_ = absl::InfinitePast();
+  bool event_passed_ = false;
   enum Revoked : char { kNot, kOthersWait, kTooLong };
   std::atomic<Revoked> revoked_{kNot};
 

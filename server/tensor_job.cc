@@ -39,6 +39,9 @@ absl::StatusOr<LentMemory> TensorJob::Lend(const Backend& backend) {
   LentMemory lent;
   if (!backend.info().borrows) return lent;
   if (places_.lends_inputs()) lent.inputs = places_.inputs();
+  if (const SharedEvent* const event = places_.record_event()) {
+    lent.record = &event->mapping();
+  }
   if (!WritesInPlace(request_, places_)) return lent;
   lends_outputs_ = true;
   const Plan& plan = *request_.plan;

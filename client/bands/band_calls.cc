@@ -161,8 +161,8 @@ absl::StatusOr<AmaxOfCopies> FindAmax(const WholeCall& call,
         if (!plan.ok()) return plan.status();
         BandPayload payload;
         if (auto s = payload.Fill(call, places, band, *plan); !s.ok()) return s;
-        const auto found =
-            call.endpoint.Run(*plan, payload.pieces(), {}, call.limit, control);
+        const auto found = call.endpoint.Run(*plan, payload.pieces(), {}, {},
+                                             call.limit, control);
         if (!found.ok()) return found.status();
         {
           const std::lock_guard lock(mutex);
@@ -192,7 +192,7 @@ bool IsFinite(const AmaxOfCopies& amax) {
 
 absl::StatusOr<Result> RunWhole(const WholeCall& call) {
   auto result = call.endpoint.Run(call.plan, call.payload, call.into,
-                                  call.limit, call.control);
+                                  call.events, call.limit, call.control);
   if (result.ok() && call.progress) {
     const size_t all = PayloadBytes(call);
     call.progress(all, all);
@@ -204,7 +204,7 @@ absl::StatusOr<Result> RunWhole(const WholeCall& call) {
 
 absl::StatusOr<Result> RunCall(const WholeCall& call, size_t band_bytes) {
   const std::vector<Band> bands = CutIntoBands(call.plan, band_bytes);
-  if (bands.empty()) return RunWhole(call);
+  if (bands.empty() || call.events.any()) return RunWhole(call);
   const int connections = call.endpoint.Connections(call.payload, call.into);
   if (connections == 0) return RunWhole(call);
   return RunInBands(call, bands, connections);
@@ -234,7 +234,7 @@ absl::StatusOr<Result> RunInBands(const WholeCall& call,
         BandPayload payload;
         if (auto s = payload.Fill(call, places, band, *plan); !s.ok()) return s;
         const auto into = join.PlacesOf(band, *plan);
-        const auto result = call.endpoint.Run(*plan, payload.pieces(), into,
+        const auto result = call.endpoint.Run(*plan, payload.pieces(), into, {},
                                               call.limit, control);
         if (!result.ok()) return result.status();
         if (auto s = join.Add(band, *plan, *result); !s.ok()) return s;

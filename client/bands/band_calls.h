@@ -24,6 +24,7 @@ struct WholeCall {
   absl::Span<const absl::Span<const std::byte>> payload;
   // Has passed CheckDestinations.
   absl::Span<const Destination> into;
+  const CallEvents& events;
   const CallLimit& limit;
   CallControl& control;
   const CallProgress& progress;

@@ -27,9 +27,13 @@ LocalDevices::LocalDevices(std::string target,
 
 absl::StatusOr<Result> LocalDevices::Run(
     const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
-    absl::Span<const Destination> into, const CallLimit& limit,
-    CallControl& control) {
+    absl::Span<const Destination> into, const CallEvents& events,
+    const CallLimit& limit, CallControl& control) {
   if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
+  if (events.any()) {
+    const absl::Status s = FieldError("events", "none in process", "some");
+    return Annotate(s, std::string(s.message()), 1);
+  }
   std::vector<Destination> places(into.begin(), into.end());
   HostMemory own;
   if (has_gpu()) own = PlaceResults(plan, &places);

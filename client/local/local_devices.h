@@ -24,8 +24,8 @@ class LocalDevices final : public Endpoint {
   const std::string& target() const override { return target_; }
   absl::StatusOr<Result> Run(
       const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
-      absl::Span<const Destination> into, const CallLimit& limit,
-      CallControl& control) override;
+      absl::Span<const Destination> into, const CallEvents& events,
+      const CallLimit& limit, CallControl& control) override;
   absl::StatusOr<QuantizeDescription> Describe(const Plan& plan,
                                                const CallLimit& limit,
                                                CallControl& control) override;

@@ -23,8 +23,10 @@ using Device = int;
 using Address = unsigned long long;
 using Context = struct ContextOf*;
 using Memory = unsigned long long;  // of cuMemCreate
+using Event = struct EventOf*;
 
 constexpr Result kSuccess = 0;
+constexpr Result kInvalidValue = 1;
 constexpr Result kOutOfMemory = 2;
 enum Attribute {
   kContext = 1,
@@ -49,6 +51,14 @@ struct Uuid {
 
 }  // namespace cu
 
+namespace {
+
+absl::Status NoGpu(int ordinal) {
+  return absl::NotFoundError(fmt::format("there is no GPU {}", ordinal));
+}
+
+}  // namespace
+
 struct CudaDriver::Functions {
   cu::Result (*init)(unsigned);
   cu::Result (*count)(int*);
@@ -61,6 +71,7 @@ struct CudaDriver::Functions {
   cu::Result (*allocate)(cu::Address*, size_t);
   cu::Result (*free)(cu::Address);
   cu::Result (*ipc)(cu::IpcHandle*, cu::Address);
+  cu::Result (*event_ipc)(cu::IpcHandle*, cu::Event);
   cu::Result (*retain_memory)(cu::Memory*, void*);
   cu::Result (*export_memory)(void*, cu::Memory, int, unsigned long long);
   cu::Result (*release_memory)(cu::Memory);
@@ -69,6 +80,19 @@ struct CudaDriver::Functions {
   bool Ask(cu::Attribute what, const void* address, T* answer) const {
     return attribute(answer, what, reinterpret_cast<cu::Address>(address)) ==
            cu::kSuccess;
+  }
+  // Makes a GPU's own context the thread's until it is popped.
+  absl::Status Enter(int ordinal) const {
+    cu::Device gpu = 0;
+    cu::Context context = nullptr;
+    if (device(&gpu, ordinal) != cu::kSuccess) return NoGpu(ordinal);
+    // Never released: other libraries of the process use it, too.
+    if (retain(&context, gpu) == cu::kSuccess &&
+        push(context) == cu::kSuccess) {
+      return absl::OkStatus();
+    }
+    return absl::ResourceExhaustedError(
+        fmt::format("GPU {} cannot be used", ordinal));
   }
 };
 
@@ -101,6 +125,7 @@ absl::StatusOr<const CudaDriver*> CudaDriver::Load() {
   find("cuMemAlloc_v2", &f.allocate);
   find("cuMemFree_v2", &f.free);
   find("cuIpcGetMemHandle", &f.ipc);
+  find("cuIpcGetEventHandle", &f.event_ipc);
   find("cuMemRetainAllocationHandle", &f.retain_memory);
   find("cuMemExportToShareableHandle", &f.export_memory);
   find("cuMemRelease", &f.release_memory);
@@ -190,19 +215,37 @@ absl::StatusOr<CudaDriver::Exported> CudaDriver::Export(
   return made;
 }
 
+absl::StatusOr<wire::Offer> CudaDriver::ExportEvent(int ordinal,
+                                                    void* event) const {
+  wire::Offer offer;
+  offer.kind = wire::RegionKind::kCudaEvent;
+  cu::Device device = 0;
+  cu::Uuid uuid;
+  if (f_->device(&device, ordinal) != cu::kSuccess ||
+      f_->uuid(&uuid, device) != cu::kSuccess) {
+    return NoGpu(ordinal);
+  }
+  if (absl::Status s = f_->Enter(ordinal); !s.ok()) return s;
+  cu::IpcHandle handle;
+  const cu::Result result =
+      event == nullptr ? cu::kInvalidValue
+                       : f_->event_ipc(&handle, static_cast<cu::Event>(event));
+  cu::Context context = nullptr;
+  f_->pop(&context);
+  if (result != cu::kSuccess) {
+    return absl::InvalidArgumentError(
+        "event: expected one of CUDA's that was made with "
+        "cudaEventInterprocess, got another one");
+  }
+  offer.uuid = uuid.bytes;
+  offer.ipc = handle.bytes;
+  return offer;
+}
+
 absl::StatusOr<CudaAllocation> CudaDriver::Allocate(int ordinal,
                                                     size_t bytes) const {
-  cu::Device device = 0;
+  if (absl::Status s = f_->Enter(ordinal); !s.ok()) return s;
   cu::Context context = nullptr;
-  if (f_->device(&device, ordinal) != cu::kSuccess) {
-    return absl::NotFoundError(fmt::format("there is no GPU {}", ordinal));
-  }
-  // Never released: other libraries of the process use it, too.
-  if (f_->retain(&context, device) != cu::kSuccess ||
-      f_->push(context) != cu::kSuccess) {
-    return absl::ResourceExhaustedError(
-        fmt::format("GPU {} cannot be used", ordinal));
-  }
   cu::Address address = 0;
   const cu::Result result = f_->allocate(&address, bytes);
   f_->pop(&context);

@@ -1,6 +1,6 @@
 // What a client asks of CUDA's driver: to allocate memory of a GPU and to lend
-// it to other processes. The driver is looked for when it is first asked, so
-// that neither CUDA nor a GPU is needed for anything else.
+// it, and events, to other processes. The driver is looked for when it is first
+// asked, so that neither CUDA nor a GPU is needed for anything else.
 #ifndef QUANTD_CLIENT_MEMORY_CUDA_DRIVER_H_
 #define QUANTD_CLIENT_MEMORY_CUDA_DRIVER_H_
 
@@ -38,6 +38,10 @@ class CudaDriver {
     int descriptor = -1;
   };
   absl::StatusOr<Exported> Export(const CudaAllocation& allocation) const;
+
+  // An offer of an event of that GPU, a cudaEvent_t. INVALID_ARGUMENT for one
+  // that was not made for other processes, NOT_FOUND for another GPU.
+  absl::StatusOr<wire::Offer> ExportEvent(int ordinal, void* event) const;
 
   // RESOURCE_EXHAUSTED where there is none, NOT_FOUND for another GPU.
   absl::StatusOr<CudaAllocation> Allocate(int ordinal, size_t bytes) const;

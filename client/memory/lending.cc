@@ -128,13 +128,43 @@ absl::Status SharedRegions::CheckDevice(const Plan& plan,
 
 Lending SharedRegions::Lend(const Plan& plan, absl::Span<const Bytes> payload,
                             absl::Span<const Destination> into,
+                            const CallEvents& events,
                             std::chrono::milliseconds patience) {
   Lending lending = LendAll(plan, payload, into, patience);
   lending.status = CheckDevice(plan, payload, into, lending);
   for (const Lending::Use& use : lending.uses) {
     lending.of_device |= !use.region->on_host();
   }
+  if (lending.status.ok()) {
+    lending.status = LendEvents(events, patience, &lending);
+  }
   return lending;
+}
+
+absl::Status SharedRegions::LendEvents(const CallEvents& events,
+                                       std::chrono::milliseconds patience,
+                                       Lending* lending) {
+  const std::pair<const DeviceEvent*, std::string*> both[] = {
+      {events.wait, &lending->ranges.wait_event},
+      {events.record, &lending->ranges.record_event}};
+  for (const auto& [event, name] : both) {
+    if (event == nullptr) continue;
+    auto known = std::static_pointer_cast<SharedRegion>(event->owner());
+    if (known == nullptr || !lending->of_device) {
+      return FieldError("events",
+                        "those of RegisterEvent, of a call on a GPU's memory",
+                        known == nullptr ? "one that is not registered"
+                                         : "a call on the host's memory");
+    }
+    auto connection = known->Connection(patience);
+    if (connection == nullptr) {
+      return absl::UnavailableError(
+          "an event of a GPU is not shared with the server any more");
+    }
+    *name = connection->name();
+    lending->uses.push_back({std::move(known), std::move(connection)});
+  }
+  return absl::OkStatus();
 }
 
 Lending SharedRegions::LendAll(const Plan& plan,

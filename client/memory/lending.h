@@ -57,10 +57,10 @@ class SharedRegions {
   bool Settled(absl::Span<const std::byte> bytes);
 
   // What lies in regions as a whole and aligned; inputs all or none. `patience`
-  // is what there is for sharing one again.
+  // is what there is for sharing one again, or an event.
   Lending Lend(const Plan& plan,
                absl::Span<const absl::Span<const std::byte>> payload,
-               absl::Span<const Destination> into,
+               absl::Span<const Destination> into, const CallEvents& events,
                std::chrono::milliseconds patience);
 
  private:
@@ -72,6 +72,9 @@ class SharedRegions {
   absl::Status CheckDevice(
       const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
       absl::Span<const Destination> into, const Lending& lending);
+  static absl::Status LendEvents(const CallEvents& events,
+                                 std::chrono::milliseconds patience,
+                                 Lending* lending);
   std::shared_ptr<SharedRegion> RegionOf(absl::Span<const std::byte> bytes);
   std::optional<Found> Find(absl::Span<const std::byte> bytes,
                             std::chrono::milliseconds patience);

@@ -89,6 +89,16 @@ SharedRegion::Made SharedRegion::AdoptDevice(const void* address,
   return ShareDevice(**driver, *allocation, false, door);
 }
 
+SharedRegion::Made SharedRegion::AdoptEvent(int ordinal, void* event,
+                                            const DoorAddress& door) {
+  const auto driver = CudaDriver::Get();
+  if (!driver.ok()) return driver.status();
+  const auto offer = (*driver)->ExportEvent(ordinal, event);
+  if (!offer.ok()) return offer.status();
+  return Shared(std::shared_ptr<SharedRegion>(
+      new SharedRegion(*offer, -1, {}, false, door)));
+}
+
 SharedRegion::Made SharedRegion::ShareDevice(const CudaDriver& driver,
                                              const CudaAllocation& allocation,
                                              bool owns,

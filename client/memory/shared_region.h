@@ -1,5 +1,5 @@
-// A piece of memory, of this process's or of a GPU's, that is shared with a
-// server, as often as it must be shared again.
+// A piece of memory, of this process's or of a GPU's, or an event of a GPU,
+// that is shared with a server, as often as it must be shared again.
 #ifndef QUANTD_CLIENT_MEMORY_SHARED_REGION_H_
 #define QUANTD_CLIENT_MEMORY_SHARED_REGION_H_
 
@@ -34,6 +34,8 @@ class SharedRegion {
   static Made AllocateDevice(int ordinal, size_t bytes,
                              const DoorAddress& door);
   static Made AdoptDevice(const void* address, const DoorAddress& door);
+  // No memory: an event of a GPU, which must stay until the region is gone.
+  static Made AdoptEvent(int ordinal, void* event, const DoorAddress& door);
   ~SharedRegion();
   SharedRegion(const SharedRegion&) = delete;
 

@@ -28,6 +28,9 @@ absl::Status CheckOptions(const ClientOptions& options) {
     return refuse("dead_peer_timeout", "100 ms to an hour",
                   options.dead_peer_timeout.count());
   }
+  if (!in_range(options.busy_poll.count(), 0, 100'000)) {
+    return refuse("busy_poll", "0 to 100 ms", options.busy_poll.count());
+  }
   if (options.band_bytes != 0 && options.band_bytes < kLeastBandBytes) {
     return FieldError("band_bytes",
                       fmt::format("0 or at least {} bytes", kLeastBandBytes),

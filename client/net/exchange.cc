@@ -36,17 +36,18 @@ void Reconnect(Time until, grpc::Channel* channel, CallControl& control) {
 
 }  // namespace
 
-Exchange::Exchange(std::string target, const RetryPolicy& retry,
+Exchange::Exchange(std::string target, const ClientOptions& options,
                    const ChannelCredentials& credentials, Servers* servers)
     : target_(std::move(target)),
-      retry_(retry),
+      retry_(options.retry),
+      busy_poll_(options.busy_poll),
       credentials_(credentials),
       servers_(servers) {}
 
 absl::Status Exchange::Run(const Message& message, const CallLimit& limit,
                            CallControl& control, ReceivedMessage* reply,
                            Trip* trip) {
-  Sender sender(message, credentials_);
+  Sender sender(message, credentials_, busy_poll_);
   return Run(
       message.size(),
       [&](grpc::GenericStub& stub) {

@@ -34,7 +34,7 @@ struct Trip {
 class Exchange {
  public:
   // `target`: for messages. `servers` must outlive this.
-  Exchange(std::string target, const RetryPolicy& retry,
+  Exchange(std::string target, const ClientOptions& options,
            const ChannelCredentials& credentials, Servers* servers);
 
   // Returns when gRPC holds no piece of the message any more. `reply` is
@@ -55,6 +55,7 @@ class Exchange {
 
   const std::string target_;
   const RetryPolicy retry_;
+  const std::chrono::microseconds busy_poll_;
   const ChannelCredentials credentials_;
   Servers* const servers_;
   RetryBudget budget_;

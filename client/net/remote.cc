@@ -36,7 +36,7 @@ class Remote : public Endpoint {
         channels_(options.channels),
         servers_(std::move(places), ChannelFactory(options, credentials),
                  options.channels),
-        exchange_(std::move(target), options.retry, credentials, &servers_) {
+        exchange_(std::move(target), options, credentials, &servers_) {
     for (auto& bytes : largest_) bytes = kLargestPayload;
   }
 
@@ -44,8 +44,8 @@ class Remote : public Endpoint {
 
   absl::StatusOr<Result> Run(
       const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
-      absl::Span<const Destination> into, const CallLimit& limit,
-      CallControl& control) override {
+      absl::Span<const Destination> into, const CallEvents& events,
+      const CallLimit& limit, CallControl& control) override {
     // What comes from shared memory goes there.
     std::vector<Destination> places(into.begin(), into.end());
     HostMemory own;
@@ -60,7 +60,7 @@ class Remote : public Endpoint {
       Lending lending;
       if (loss < 2) {
         lending = regions_.Lend(
-            plan, payload, places,
+            plan, payload, places, events,
             std::chrono::ceil<std::chrono::milliseconds>(
                 limit.deadline - std::chrono::system_clock::now()));
       } else {
@@ -72,7 +72,7 @@ class Remote : public Endpoint {
                         1);
       }
       auto result = RunLending(plan, lending, places, limit, control);
-      if (!lending.any() || !wire::IsUnknownRegion(result.status())) {
+      if (!lending.any() || !wire::IsUnknownName(result.status())) {
         if (result.ok()) ResultBuilder::Keep(std::move(own), &*result);
         return result;
       }
@@ -145,6 +145,13 @@ class Remote : public Endpoint {
     if (!made.ok()) return made.status();
     regions_.Add(*made);
     return DeviceMemory((*made)->bytes(), *made);
+  }
+
+  absl::StatusOr<DeviceEvent> RegisterEvent(int ordinal, void* event) override {
+    if (door_.path.empty()) return Endpoint::RegisterEvent(ordinal, event);
+    auto made = SharedRegion::AdoptEvent(ordinal, event, door_);
+    if (!made.ok()) return made.status();
+    return DeviceEvent(*std::move(made));
   }
 
  private:

@@ -14,6 +14,24 @@ namespace {
 // cheaper than the bookkeeping of borrowed memory.
 constexpr size_t kCopyBelow = 16 << 10;
 
+// Waits for the one event that comes.
+void AwaitEvent(grpc::CompletionQueue& queue,
+                std::chrono::microseconds busy_poll) {
+  using Clock = std::chrono::steady_clock;
+  // A deadline that has passed: nothing is waited for.
+  constexpr std::chrono::system_clock::time_point kNow;
+  void* tag = nullptr;
+  bool ok = false;
+  if (busy_poll.count() > 0) {
+    for (const auto end = Clock::now() + busy_poll; Clock::now() < end;) {
+      if (queue.AsyncNext(&tag, &ok, kNow) != grpc::CompletionQueue::TIMEOUT) {
+        return;
+      }
+    }
+  }
+  queue.Next(&tag, &ok);
+}
+
 }  // namespace
 
 size_t Message::size() const {
@@ -22,9 +40,11 @@ size_t Message::size() const {
   return total;
 }
 
-Sender::Sender(const Message& message, const ChannelCredentials& credentials)
+Sender::Sender(const Message& message, const ChannelCredentials& credentials,
+               std::chrono::microseconds busy_poll)
     : message_(message),
       credentials_(credentials),
+      busy_poll_(busy_poll),
       size_(message.size()),
       pins_(std::make_shared<Pins>()) {}
 
@@ -65,9 +85,7 @@ absl::Status Sender::Send(grpc::GenericStub& stub, Time deadline,
         stub.PrepareUnaryCall(&context, message_.method, request, &queue);
     call->StartCall();
     call->Finish(reply->buffer(), &status, nullptr);
-    void* tag = nullptr;
-    bool ok = false;
-    queue.Next(&tag, &ok);
+    AwaitEvent(queue, busy_poll_);
   }
   queue.Shutdown();
   for (void* tag = nullptr;;) {

@@ -5,6 +5,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -32,8 +33,9 @@ struct Message {
 // Lends the message to gRPC, once for every attempt and never copied.
 class Sender {
  public:
-  // Both must outlive this.
-  Sender(const Message& message, const ChannelCredentials& credentials);
+  // Both must outlive this. `busy_poll`: as of ClientOptions.
+  Sender(const Message& message, const ChannelCredentials& credentials,
+         std::chrono::microseconds busy_poll);
   // Waits until gRPC holds no piece of the payload any more.
   ~Sender();
   Sender(const Sender&) = delete;
@@ -47,6 +49,7 @@ class Sender {
 
   const Message& message_;
   const ChannelCredentials& credentials_;
+  const std::chrono::microseconds busy_poll_;
   const size_t size_;
   const std::shared_ptr<Pins> pins_;
 };

@@ -32,10 +32,11 @@ class Endpoint {
 
   // Computes `plan`. The payload, a piece for each of its inputs, is no longer
   // looked at when this returns. `into` has passed CheckDestinations.
+  // FieldError for events beside memory that they are not for.
   virtual absl::StatusOr<Result> Run(
       const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
-      absl::Span<const Destination> into, const CallLimit& limit,
-      CallControl& control) = 0;
+      absl::Span<const Destination> into, const CallEvents& events,
+      const CallLimit& limit, CallControl& control) = 0;
   // Over how many connections a call of this memory may be spread; 0: it does
   // not travel.
   virtual int Connections(absl::Span<const absl::Span<const std::byte>>,
@@ -58,6 +59,7 @@ class Endpoint {
   virtual absl::StatusOr<DeviceMemory> AllocateDevice(int ordinal,
                                                       size_t bytes);
   virtual absl::StatusOr<DeviceMemory> RegisterDevice(const void* address);
+  virtual absl::StatusOr<DeviceEvent> RegisterEvent(int ordinal, void* event);
 
  protected:
   Endpoint();

@@ -61,6 +61,7 @@ class CudaBackend : public Backend {
  private:
   const BackendInfo info_;
   const std::unique_ptr<Device> device_;
+  const Served served_{device_->ordinal()};
   JobCounts counts_;
 };
 
@@ -83,7 +84,6 @@ absl::StatusOr<std::unique_ptr<Backend>> Open(int ordinal,
   info.borrows = true;
   int none = -1;
   first_opened.compare_exchange_strong(none, ordinal);
-  Serve(ordinal);
   return std::make_unique<CudaBackend>(std::move(info), *std::move(device));
 }
 

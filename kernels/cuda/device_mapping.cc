@@ -1,12 +1,15 @@
-// CUDA memory of other processes: DeviceMapping.
+// CUDA memory and events of other processes: DeviceMapping and EventMapping.
 #include "kernels/cuda/device_mapping.h"
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "fmt/format.h"
@@ -15,10 +18,62 @@
 namespace quantd::cuda {
 namespace {
 
-// Devices that backends have opened: no other is touched, for to open one takes
-// memory there.
+// Devices that backends have opened, once each: no other is worked on, for to
+// open one takes memory there.
 std::mutex served_mutex;
 std::vector<int> served;
+
+// A device that backends have opened, and whether it is another one than that
+// whose memory it is to work on.
+struct Place {
+  int ordinal = -1;
+  bool of_peer = false;
+  std::string name() const { return fmt::format("cuda:{}", ordinal); }
+};
+
+using Uuid = std::array<std::byte, 16>;
+
+// -1: there is none here.
+int FindGpu(const Uuid& uuid) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
+  int found = -1;
+  for (int i = 0; i < count && found < 0; ++i) {
+    cudaDeviceProp properties;
+    static_assert(sizeof(properties.uuid) == sizeof(uuid));
+    if (cudaGetDeviceProperties(&properties, i) == cudaSuccess &&
+        std::memcmp(&properties.uuid, uuid.data(), sizeof(uuid)) == 0) {
+      found = i;
+    }
+  }
+  cudaGetLastError();  // an answer, not a fault
+  return found;
+}
+
+std::optional<Place> FindServed(const Uuid& uuid) {
+  const int gpu = FindGpu(uuid);
+  const std::lock_guard lock(served_mutex);
+  if (gpu < 0 || std::find(served.begin(), served.end(), gpu) == served.end()) {
+    return std::nullopt;
+  }
+  return Place{gpu, false};
+}
+
+// Of a GPU that no backend has opened: one that may access its memory.
+std::optional<Place> FindPeer(const Uuid& uuid) {
+  const int gpu = FindGpu(uuid);
+  if (gpu < 0) return std::nullopt;
+  const std::lock_guard lock(served_mutex);
+  for (const int candidate : served) {
+    int may = 0;
+    if (cudaDeviceCanAccessPeer(&may, candidate, gpu) != cudaSuccess) {
+      cudaGetLastError();
+    } else if (may != 0) {
+      return Place{candidate, true};
+    }
+  }
+  return std::nullopt;
+}
 
 // The driver's functions: the runtime has none of its own, and linking with the
 // driver would tie the program to machines that have one.
@@ -49,9 +104,9 @@ absl::Status OtherSize(size_t offered, size_t size) {
 
 class IpcMapping : public DeviceMapping {
  public:
-  IpcMapping(std::byte* data, size_t size, int ordinal)
-      : DeviceMapping(data, size, fmt::format("cuda:{}", ordinal)),
-        ordinal_(ordinal) {}
+  IpcMapping(std::byte* data, size_t size, const Place& place)
+      : DeviceMapping(data, size, place.name(), place.of_peer),
+        ordinal_(place.ordinal) {}
   ~IpcMapping() override {
     // The driver may be on its way out, and the mapping with it.
     if (cudaSetDevice(ordinal_) != cudaSuccess ||
@@ -65,7 +120,7 @@ class IpcMapping : public DeviceMapping {
 };
 
 absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenIpc(
-    const DeviceHandle& handle, size_t size, int ordinal) {
+    const DeviceHandle& handle, size_t size, const Place& place) {
   cudaIpcMemHandle_t ipc;
   static_assert(sizeof(ipc) == sizeof(handle.ipc));
   std::memcpy(&ipc, handle.ipc.data(), sizeof(ipc));
@@ -76,8 +131,8 @@ absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenIpc(
     cudaGetLastError();  // the client's, and told to it
     return NotOpened(cudaGetErrorString(error));
   }
-  auto mapping = std::make_unique<IpcMapping>(static_cast<std::byte*>(data),
-                                              size, ordinal);
+  auto mapping =
+      std::make_unique<IpcMapping>(static_cast<std::byte*>(data), size, place);
   static const auto range = QUANTD_DRIVER(cuMemGetAddressRange);
   CUdeviceptr base = 0;
   size_t whole = 0;
@@ -95,10 +150,10 @@ absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenIpc(
 // Memory of cuMemCreate, at an address of its own.
 class ImportedMapping : public DeviceMapping {
  public:
-  ImportedMapping(CUdeviceptr data, size_t size, int ordinal)
-      : DeviceMapping(reinterpret_cast<std::byte*>(data), size,
-                      fmt::format("cuda:{}", ordinal)),
-        ordinal_(ordinal) {}
+  ImportedMapping(CUdeviceptr data, size_t size, const Place& place)
+      : DeviceMapping(reinterpret_cast<std::byte*>(data), size, place.name(),
+                      place.of_peer),
+        ordinal_(place.ordinal) {}
   ~ImportedMapping() override {
     static const auto unmap = QUANTD_DRIVER(cuMemUnmap);
     static const auto release = QUANTD_DRIVER(cuMemAddressFree);
@@ -112,7 +167,7 @@ class ImportedMapping : public DeviceMapping {
 };
 
 absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenImported(
-    const DeviceHandle& handle, size_t size, int ordinal) {
+    const DeviceHandle& handle, size_t size, const Place& place) {
   static const auto import = QUANTD_DRIVER(cuMemImportFromShareableHandle);
   static const auto reserve = QUANTD_DRIVER(cuMemAddressReserve);
   static const auto map = QUANTD_DRIVER(cuMemMap);
@@ -150,49 +205,90 @@ absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenImported(
     return OtherSize(size, 0);
   }
   CUmemAccessDesc how = {};
-  how.location = {CU_MEM_LOCATION_TYPE_DEVICE, {ordinal}};
+  how.location = {CU_MEM_LOCATION_TYPE_DEVICE, {place.ordinal}};
   how.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   if (access(address, size, &how, 1) != CUDA_SUCCESS) {
     unmap(address, size);
     free(address, size);
     return NotOpened("the GPU has no access to it");
   }
-  return std::make_unique<ImportedMapping>(address, size, ordinal);
+  return std::make_unique<ImportedMapping>(address, size, place);
 }
+
+class IpcEvent : public EventMapping {
+ public:
+  IpcEvent(cudaEvent_t event, const Place& place)
+      : EventMapping(place.name()), event_(event), ordinal_(place.ordinal) {}
+  ~IpcEvent() override {
+    // The driver may be on its way out, and the event with it.
+    if (cudaSetDevice(ordinal_) != cudaSuccess ||
+        cudaEventDestroy(event_) != cudaSuccess) {
+      cudaGetLastError();
+    }
+  }
+
+  bool Passed() const override {
+    // So that no other device is opened for a thread that is new to CUDA.
+    cudaSetDevice(ordinal_);
+    const cudaError_t state = cudaEventQuery(event_);
+    if (state == cudaErrorNotReady) return false;
+    // An error of the device's is the job's to find, too.
+    if (state != cudaSuccess) cudaGetLastError();
+    return true;
+  }
+  void* native() const override { return event_; }
+
+ private:
+  const cudaEvent_t event_;
+  const int ordinal_;
+};
 
 }  // namespace
 
-void Serve(int ordinal) {
+Served::Served(int ordinal) : ordinal_(ordinal) {
   const std::lock_guard lock(served_mutex);
   served.push_back(ordinal);
 }
 
+Served::~Served() {
+  const std::lock_guard lock(served_mutex);
+  served.erase(std::find(served.begin(), served.end(), ordinal_));
+}
+
 absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenMapping(
     const DeviceHandle& handle, size_t size) {
-  int ordinal = -1;
-  {
-    const std::lock_guard lock(served_mutex);
-    for (const int candidate : served) {
-      cudaDeviceProp properties;
-      if (cudaGetDeviceProperties(&properties, candidate) != cudaSuccess) {
-        cudaGetLastError();
-        continue;
-      }
-      static_assert(sizeof(properties.uuid) == sizeof(handle.uuid));
-      if (std::memcmp(&properties.uuid, handle.uuid.data(),
-                      sizeof(handle.uuid)) == 0) {
-        ordinal = candidate;
-      }
-    }
-  }
-  if (ordinal < 0) {
+  auto place = FindServed(handle.uuid);
+  if (!place) place = FindPeer(handle.uuid);
+  if (!place) {
     return absl::NotFoundError(
-        "memory of a GPU: expected one that this server works with, got "
+        "memory of a GPU: expected one that this server works with, or a peer "
+        "of it, got another one's");
+  }
+  QUANTD_CUDA_RETURN(cudaSetDevice(place->ordinal), "open memory");
+  return handle.descriptor >= 0 ? OpenImported(handle, size, *place)
+                                : OpenIpc(handle, size, *place);
+}
+
+absl::StatusOr<std::unique_ptr<EventMapping>> OpenEvent(
+    const DeviceHandle& handle) {
+  const auto place = FindServed(handle.uuid);
+  if (!place) {
+    return absl::NotFoundError(
+        "an event of a GPU: expected one that this server works with, got "
         "another one's");
   }
-  QUANTD_CUDA_RETURN(cudaSetDevice(ordinal), "open memory");
-  return handle.descriptor >= 0 ? OpenImported(handle, size, ordinal)
-                                : OpenIpc(handle, size, ordinal);
+  QUANTD_CUDA_RETURN(cudaSetDevice(place->ordinal), "open an event");
+  cudaIpcEventHandle_t ipc;
+  static_assert(sizeof(ipc) == sizeof(handle.ipc));
+  std::memcpy(&ipc, handle.ipc.data(), sizeof(ipc));
+  cudaEvent_t event = nullptr;
+  if (const cudaError_t error = cudaIpcOpenEventHandle(&event, ipc);
+      error != cudaSuccess) {
+    cudaGetLastError();  // the client's, and told to it
+    return absl::InvalidArgumentError(fmt::format(
+        "an event of a GPU: cannot open it: {}", cudaGetErrorString(error)));
+  }
+  return std::make_unique<IpcEvent>(event, *place);
 }
 
 }  // namespace quantd::cuda

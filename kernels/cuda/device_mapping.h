@@ -1,4 +1,5 @@
-// Memory of other processes on the GPUs of this one: DeviceMapping::Open.
+// Memory and events of other processes on the GPUs of this one:
+// DeviceMapping::Open and EventMapping::Open.
 #ifndef QUANTD_KERNELS_CUDA_DEVICE_MAPPING_H_
 #define QUANTD_KERNELS_CUDA_DEVICE_MAPPING_H_
 
@@ -10,11 +11,21 @@
 
 namespace quantd::cuda {
 
-// Memory of that device may be opened from now on.
-void Serve(int ordinal);
+// While it lives, memory and events of that device may be opened.
+class Served {
+ public:
+  explicit Served(int ordinal);
+  ~Served();
+  Served(const Served&) = delete;
+
+ private:
+  const int ordinal_;
+};
 
 absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenMapping(
     const DeviceHandle& handle, size_t size);
+absl::StatusOr<std::unique_ptr<EventMapping>> OpenEvent(
+    const DeviceHandle& handle);
 
 }  // namespace quantd::cuda
 

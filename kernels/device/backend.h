@@ -20,6 +20,8 @@
 
 namespace quantd {
 
+class EventMapping;
+
 // How long the stages of a run took, in nanoseconds; 0 where the device has no
 // such stage or the run did nothing. A device with streams times them between
 // its own events, the CPU by the clock.
@@ -55,6 +57,9 @@ struct LentMemory {
   std::vector<absl::Span<const std::byte>> inputs = {};
   // A span for each of plan.outputs(), of its size. None: TakeOutput has them.
   std::vector<absl::Span<std::byte>> outputs = {};
+  // An event of the backend's device, or null: recorded by a job that ends well
+  // when its outputs are where they belong.
+  const EventMapping* record = nullptr;
 };
 
 // One plan resident on one device. Not thread-safe; may move between threads.

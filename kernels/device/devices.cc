@@ -98,6 +98,16 @@ absl::StatusOr<std::unique_ptr<DeviceMapping>> DeviceMapping::Open(
 #endif
 }
 
+absl::StatusOr<std::unique_ptr<EventMapping>> EventMapping::Open(
+    [[maybe_unused]] const DeviceHandle& handle) {
+#ifdef QUANTD_HAVE_CUDA
+  return cuda::OpenEvent(handle);
+#else
+  return absl::NotFoundError(
+      "an event of a GPU: expected none, for this server works with no GPU");
+#endif
+}
+
 PageLock::PageLock([[maybe_unused]] absl::Span<std::byte> memory,
                    [[maybe_unused]] bool writable) {
 #ifdef QUANTD_HAVE_CUDA

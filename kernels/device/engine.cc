@@ -27,7 +27,8 @@ void Engine::SlotLease::Reset() {
   device_ = nullptr;
 }
 
-Engine::Engine(std::vector<std::unique_ptr<Backend>> backends) {
+Engine::Engine(std::vector<std::unique_ptr<Backend>> backends,
+               std::chrono::microseconds busy_poll) {
   for (auto& backend : backends) {
     auto device = std::make_unique<Device>();
     const int slots = std::max(1, backend->info().slots);
@@ -39,7 +40,7 @@ Engine::Engine(std::vector<std::unique_ptr<Backend>> backends) {
       device->free_feeding = device->backend->info().feeding;
     }
     for (int i = 0; i < slots; ++i) {
-      device->workers.emplace_back(RunWorker, device.get());
+      device->workers.emplace_back(RunWorker, device.get(), busy_poll);
     }
     devices_.push_back(std::move(device));
   }
@@ -95,7 +96,8 @@ void Engine::Submit(int device, Work* work) {
   Device& d = *devices_[device];
   absl::MutexLock lock(&d.mutex);
   d.queue.push_back(work);
-  d.changed.Signal();
+  d.has_queued = true;
+  if (d.queue.size() > d.looking) d.changed.Signal();
 }
 
 bool Engine::Withdraw(int device, Work* work) {
@@ -104,6 +106,7 @@ bool Engine::Withdraw(int device, Work* work) {
   const auto it = std::find(d.queue.begin(), d.queue.end(), work);
   if (it == d.queue.end()) return false;
   d.queue.erase(it);
+  d.has_queued = !d.queue.empty();
   return true;
 }
 
@@ -117,12 +120,28 @@ void Engine::Abandon(int device) {
         [](const Work* work) { return work->LeavesLostDevice(); });
     leaving.assign(d.queue.begin(), stays);
     d.queue.erase(d.queue.begin(), stays);
+    d.has_queued = !d.queue.empty();
   }
   for (Work* work : leaving) work->OnDeviceLost();
 }
 
-void Engine::RunWorker(Device* device) {
+void Engine::LookForWork(Device* device, std::chrono::microseconds busy_poll) {
+  {
+    absl::MutexLock lock(&device->mutex);
+    ++device->looking;
+  }
+  using Clock = std::chrono::steady_clock;
+  for (const auto end = Clock::now() + busy_poll;
+       !device->has_queued && Clock::now() < end;) {
+  }
+  // What was queued meanwhile is seen by who looks under the lock next.
+  absl::MutexLock lock(&device->mutex);
+  --device->looking;
+}
+
+void Engine::RunWorker(Device* device, std::chrono::microseconds busy_poll) {
   while (true) {
+    if (busy_poll.count() > 0) LookForWork(device, busy_poll);
     Work* work = nullptr;
     {
       absl::MutexLock lock(&device->mutex);
@@ -133,6 +152,7 @@ void Engine::RunWorker(Device* device) {
       if (device->stopping) return;
       work = device->queue.front();
       device->queue.pop_front();
+      device->has_queued = !device->queue.empty();
       --device->free_slots;
     }
     work->RunOn(*device->backend, SlotLease(device));

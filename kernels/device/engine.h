@@ -10,6 +10,8 @@
 #ifndef QUANTD_KERNELS_DEVICE_ENGINE_H_
 #define QUANTD_KERNELS_DEVICE_ENGINE_H_
 
+#include <atomic>
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <string_view>
@@ -61,8 +63,11 @@ class Engine {
     virtual void OnDeviceLost() {}
   };
 
-  // At least one backend.
-  explicit Engine(std::vector<std::unique_ptr<Backend>> backends);
+  // At least one backend. A worker that has done its work looks for more, again
+  // and again, for `busy_poll` before it sleeps: to be woken takes an idle core
+  // longer than many a job.
+  explicit Engine(std::vector<std::unique_ptr<Backend>> backends,
+                  std::chrono::microseconds busy_poll = {});
   // Waits for running work. Nothing may be queued.
   ~Engine();
 
@@ -108,13 +113,18 @@ class Engine {
     absl::Mutex mutex;
     absl::CondVar changed;
     std::deque<Work*> queue ABSL_GUARDED_BY(mutex);
+    // Workers that look for work, and need not be woken for it.
+    size_t looking ABSL_GUARDED_BY(mutex) = 0;
+    // Whether the queue has something, as who holds no lock may see it.
+    std::atomic<bool> has_queued = false;
     int free_slots ABSL_GUARDED_BY(mutex) = 0;
     int free_feeding ABSL_GUARDED_BY(mutex) = 0;
     bool stopping ABSL_GUARDED_BY(mutex) = false;
     std::vector<std::thread> workers;
   };
 
-  static void RunWorker(Device* device);
+  static void RunWorker(Device* device, std::chrono::microseconds busy_poll);
+  static void LookForWork(Device* device, std::chrono::microseconds busy_poll);
 
   std::vector<std::unique_ptr<Device>> devices_;
 };

@@ -20,7 +20,7 @@ struct OfferLayout {
   uint32_t kind;
   uint32_t flags;
   uint64_t size;
-  // Of a GPU's memory, or zero.
+  // Of what is a GPU's, or zero.
   std::array<std::byte, 16> uuid;
   std::array<std::byte, 64> ipc;
   std::array<std::byte, 24> reserved;
@@ -64,9 +64,14 @@ std::optional<Offer> ReadOffer(absl::Span<const std::byte> bytes) {
   }
   const auto kind = static_cast<RegionKind>(layout.kind);
   const bool known = kind == RegionKind::kMemfd || IsOfDevice(kind);
-  if (known && (!IsZero(layout.reserved) ||
-                (kind != RegionKind::kCudaIpc && !IsZero(layout.ipc)) ||
-                (!IsOfDevice(kind) && !IsZero(layout.uuid)))) {
+  const bool has_handle = IsOfDevice(kind) && !BringsDescriptor(kind);
+  if (known &&
+      (!IsZero(layout.reserved) || (!has_handle && !IsZero(layout.ipc)) ||
+       (!IsOfDevice(kind) && !IsZero(layout.uuid)))) {
+    return std::nullopt;
+  }
+  if (kind == RegionKind::kCudaEvent &&
+      (layout.flags != 0 || layout.size != 0)) {
     return std::nullopt;
   }
   return Offer{kind, (layout.flags & kReadOnly) != 0, layout.size, layout.uuid,

@@ -29,23 +29,26 @@ enum class RegionKind : uint32_t {
   kMemfd = 1,           // memory of this host
   kCudaIpc = 2,         // no descriptor: memory of a GPU, by its CUDA handle
   kCudaDescriptor = 3,  // memory of a GPU, exported
+  kCudaEvent = 4,       // no memory and no descriptor: an event of a GPU
 };
 
 // Whether a descriptor comes with an offer of that kind.
 inline bool BringsDescriptor(RegionKind kind) {
-  return kind != RegionKind::kCudaIpc;
+  return kind != RegionKind::kCudaIpc && kind != RegionKind::kCudaEvent;
 }
 inline bool IsOfDevice(RegionKind kind) {
-  return kind == RegionKind::kCudaIpc || kind == RegionKind::kCudaDescriptor;
+  return kind == RegionKind::kCudaIpc || kind == RegionKind::kCudaDescriptor ||
+         kind == RegionKind::kCudaEvent;
 }
 
 struct Offer {
   RegionKind kind = RegionKind::kMemfd;
   bool read_only = false;  // the server maps it for reading alone
-  uint64_t size = 0;       // of the whole
-  // Of a GPU's memory; else zero.
+  uint64_t size = 0;       // of the whole; of an event 0
+  // Of what is a GPU's; else zero.
   std::array<std::byte, 16> uuid = {};  // the GPU's
-  std::array<std::byte, 64> ipc = {};   // of kCudaIpc, its cudaIpcMemHandle_t
+  // Of kCudaIpc its cudaIpcMemHandle_t, of kCudaEvent its cudaIpcEventHandle_t.
+  std::array<std::byte, 64> ipc = {};
 };
 
 // Why a region is not taken. Numbers are never reused.

@@ -113,10 +113,17 @@ absl::Status UnknownRegion(std::string_view field) {
                     kUnknown);
 }
 
-bool IsUnknownRegion(const absl::Status& status) {
+absl::Status UnknownEvent(std::string_view field) {
+  return FieldError(
+      field, "the name of an event that is shared with this server", kUnknown);
+}
+
+bool IsUnknownName(const absl::Status& status) {
   const auto violation = GetFieldViolation(status);
-  return violation && violation->field.starts_with("memory.") &&
-         violation->field.ends_with(".region") && violation->got == kUnknown;
+  if (!violation || violation->got != kUnknown) return false;
+  return violation->field == kWaitEvent || violation->field == kRecordEvent ||
+         (violation->field.starts_with("memory.") &&
+          violation->field.ends_with(".region"));
 }
 
 MemoryRange FromProto(const v1::MemoryRange& message) {
@@ -137,6 +144,12 @@ absl::Status ReadLent(const v1::LentMemory& message, const Plan& plan,
     QUANTD_RETURN_IF_ERROR(CheckApart("inputs", lent->inputs, output));
     QUANTD_RETURN_IF_ERROR(CheckApart("outputs", lent->outputs, output));
   }
+  lent->wait_event = message.wait_event();
+  lent->record_event = message.record_event();
+  if (lent->any() && lent->inputs.empty() && lent->outputs.empty()) {
+    return FieldError(lent->wait_event.empty() ? kRecordEvent : kWaitEvent,
+                      "none beside no memory that is lent", "one");
+  }
   return absl::OkStatus();
 }
 
@@ -151,6 +164,8 @@ void WriteLent(const LentRanges& lent, const Plan& plan,
     output->set_kind(static_cast<v1::TensorKind>(plan.outputs()[i].kind));
     Write(lent.outputs[i], output->mutable_range());
   }
+  message->set_wait_event(lent.wait_event);
+  message->set_record_event(lent.record_event);
 }
 
 PayloadLayout LayOutPayload(const Plan& plan,

@@ -36,19 +36,35 @@ struct LentRanges {
   std::vector<MemoryRange> inputs;
   // Empty, or one for each of plan.outputs(), none for what travels.
   std::vector<MemoryRange> outputs;
+  // Names of events; empty: none.
+  std::string wait_event;
+  std::string record_event;
+
+  bool any() const {
+    return !inputs.empty() || !outputs.empty() || !wait_event.empty() ||
+           !record_event.empty();
+  }
 };
+
+// Fields of events, for errors.
+inline constexpr std::string_view kWaitEvent = "memory.wait_event";
+inline constexpr std::string_view kRecordEvent = "memory.record_event";
 
 // "memory.inputs[0]", for errors.
 std::string FieldOf(std::string_view list, const MemoryRange& range);
 // Of a name that is no region's, or not any more, or no name at all: who may
 // not know a region learns nothing.
 absl::Status UnknownRegion(std::string_view field);
-bool IsUnknownRegion(const absl::Status& status);
+// The same of an event's name, which is the whole field.
+absl::Status UnknownEvent(std::string_view field);
+// Whether it is either.
+bool IsUnknownName(const absl::Status& status);
 
 // What `message` lends to a call on `plan`; `in_fields` are the inputs that the
 // request has as fields. FieldError for ranges that are not of the plan's
 // sizes, not aligned for their elements, too many or too few, or that overlap
-// where something is written, and for one that has no name.
+// where something is written, for one that has no name, and for events beside
+// no range.
 absl::Status ReadLent(const v1::LentMemory& message, const Plan& plan,
                       const std::vector<bool>& in_fields, LentRanges* lent);
 void WriteLent(const LentRanges& lent, const Plan& plan,

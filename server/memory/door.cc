@@ -31,6 +31,10 @@ constexpr int kEvents = 32;
 // After a failed accept, such as one for want of descriptors.
 constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
 
+OfferReply Nameless() {
+  return Refuse(OfferAnswer::kNotMapped, "no random numbers for a name");
+}
+
 std::optional<uid_t> UserOf(int socket) {
   ucred peer = {};
   socklen_t size = sizeof(peer);
@@ -80,7 +84,7 @@ struct MemoryDoor::Connection {
   size_t received = 0;
   std::vector<Descriptor> descriptors;
 
-  std::vector<std::string> regions;
+  std::vector<std::string> names;  // of its regions and events
   size_t bytes = 0;
   std::list<Connection>::iterator place;
 };
@@ -241,10 +245,11 @@ OfferReply MemoryDoor::Take(Connection& c) {
   if (!offer) {
     return Refuse(OfferAnswer::kMalformed, "expected the message of an offer");
   }
-  const bool on_device = wire::IsOfDevice(offer->kind);
-  if (!on_device && offer->kind != wire::RegionKind::kMemfd) {
+  if (!wire::IsOfDevice(offer->kind) &&
+      offer->kind != wire::RegionKind::kMemfd) {
     return Refuse(OfferAnswer::kKind,
-                  "expected a memfd or CUDA memory, got another kind");
+                  "expected a memfd, CUDA memory or an event of a GPU, got "
+                  "another kind");
   }
   if (c.descriptors.empty() == wire::BringsDescriptor(offer->kind)) {
     return Refuse(OfferAnswer::kDescriptors,
@@ -252,38 +257,55 @@ OfferReply MemoryDoor::Take(Connection& c) {
                       ? "expected exactly one descriptor, got none"
                       : "expected no descriptor, got one");
   }
+  if (c.names.size() >= limits_.connection_regions ||
+      use_->regions + use_->events >= limits_.regions) {
+    return Refuse(OfferAnswer::kTooMuch,
+                  fmt::format("expected at most {} regions and events of a "
+                              "connection, {} in all",
+                              limits_.connection_regions, limits_.regions));
+  }
+  OfferReply reply = offer->kind == wire::RegionKind::kCudaEvent
+                         ? TakeEvent(c, *offer)
+                         : TakeMemory(c, *offer);
+  if (reply.answer == OfferAnswer::kTaken) {
+    c.names.push_back(reply.region);
+    c.until.reset();
+  }
+  return reply;
+}
+
+OfferReply MemoryDoor::TakeMemory(Connection& c, const wire::Offer& offer) {
+  const bool on_device = wire::IsOfDevice(offer.kind);
   // By subtraction: the size is the client's word.
   const size_t used = std::min(use_->bytes.load(), limits_.bytes);
   const size_t all = limits_.bytes - used;
   const size_t own =
       limits_.connection_bytes - std::min(c.bytes, limits_.connection_bytes);
   // A GPU's memory takes none of the host's.
-  if (!on_device && offer->size > std::min(all, own)) {
+  if (!on_device && offer.size > std::min(all, own)) {
     return Refuse(OfferAnswer::kTooMuch,
                   fmt::format("expected at most {} bytes more ({} in all), got "
                               "{}",
-                              std::min(all, own), limits_.bytes, offer->size));
-  }
-  if (c.regions.size() >= limits_.connection_regions ||
-      use_->regions >= limits_.regions) {
-    return Refuse(OfferAnswer::kTooMuch,
-                  fmt::format("expected at most {} regions of a connection, {} "
-                              "in all",
-                              limits_.connection_regions, limits_.regions));
+                              std::min(all, own), limits_.bytes, offer.size));
   }
   const Descriptor none;
   auto made =
-      Region::Map(*offer, c.descriptors.empty() ? none : c.descriptors.front(),
+      Region::Map(offer, c.descriptors.empty() ? none : c.descriptors.front(),
                   use_, c.socket);
   if (auto* refusal = std::get_if<OfferReply>(&made)) return *refusal;
   std::string name =
       regions_->Add(std::get<std::shared_ptr<const Region>>(std::move(made)));
-  if (name.empty()) {
-    return Refuse(OfferAnswer::kNotMapped, "no random numbers for a name");
-  }
-  c.regions.push_back(name);
-  if (!on_device) c.bytes += offer->size;
-  c.until.reset();
+  if (name.empty()) return Nameless();
+  if (!on_device) c.bytes += offer.size;
+  return {OfferAnswer::kTaken, std::move(name), ""};
+}
+
+OfferReply MemoryDoor::TakeEvent(Connection& c, const wire::Offer& offer) {
+  auto made = SharedEvent::Open(offer, use_, c.socket);
+  if (auto* refusal = std::get_if<OfferReply>(&made)) return *refusal;
+  std::string name = regions_->Add(
+      std::get<std::shared_ptr<const SharedEvent>>(std::move(made)));
+  if (name.empty()) return Nameless();
   return {OfferAnswer::kTaken, std::move(name), ""};
 }
 
@@ -299,7 +321,7 @@ bool MemoryDoor::Send(const Connection& c, const OfferReply& reply) {
 void MemoryDoor::Drop(std::list<Connection>::iterator connection) {
   // Regions in use keep the socket open, but nobody listens to it any more.
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->socket->get(), nullptr);
-  for (const std::string& name : connection->regions) regions_->Remove(name);
+  for (const std::string& name : connection->names) regions_->Remove(name);
   connections_.erase(connection);
 }
 

@@ -28,7 +28,7 @@ namespace quantd {
 struct DoorLimits {
   size_t bytes = 0;             // of all regions that are mapped
   size_t connection_bytes = 0;  // of those that one connection brought
-  size_t regions = 1024;
+  size_t regions = 1024;        // and events
   size_t connection_regions = 64;
   size_t connections = 256;
   // A connection that has brought nothing yet has so long.
@@ -63,6 +63,8 @@ class MemoryDoor {
   bool Receive(Connection& connection);
   bool Answer(Connection& connection);
   wire::OfferReply Take(Connection& connection);
+  wire::OfferReply TakeMemory(Connection& connection, const wire::Offer& offer);
+  wire::OfferReply TakeEvent(Connection& connection, const wire::Offer& offer);
   bool Send(const Connection& connection, const wire::OfferReply& reply);
   void Drop(std::list<Connection>::iterator connection);
 

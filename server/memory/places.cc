@@ -33,6 +33,7 @@ absl::StatusOr<Places> Places::Find(const wire::Request& request,
   Places places;
   const wire::LentRanges& lent = request.lent;
   size_t on_device = 0;
+  size_t page_locked = 0;
   for (size_t i = 0; i < lent.inputs.size(); ++i) {
     const wire::MemoryRange& range = lent.inputs[i];
     if (!range) {
@@ -45,15 +46,17 @@ absl::StatusOr<Places> Places::Find(const wire::Request& request,
     if (!region.ok()) return region.status();
     places.inputs_.emplace_back((*region)->data() + range.offset, range.size);
     places.input_bytes_ += range.size;
+    page_locked += (*region)->page_locked();
     if (!(*region)->device().empty()) {
       places.device_ = (*region)->device();
-      on_device += reinterpret_cast<uintptr_t>(places.inputs_.back().data()) %
-                       kPayloadAlignment ==
-                   0;
+      const auto at = reinterpret_cast<uintptr_t>(places.inputs_.back().data());
+      on_device += !(*region)->of_peer() && at % kPayloadAlignment == 0;
     }
     places.regions_.push_back(*std::move(region));
   }
   places.inputs_on_device_ = on_device > 0 && on_device == lent.inputs.size();
+  places.inputs_page_locked_ =
+      page_locked > 0 && page_locked == lent.inputs.size();
   for (const wire::MemoryRange& range : lent.outputs) {
     if (!range) {
       places.outputs_.emplace_back();
@@ -75,7 +78,27 @@ absl::StatusOr<Places> Places::Find(const wire::Request& request,
     }
     places.regions_.push_back(*std::move(region));
   }
+  if (auto s = places.FindEvents(lent, regions); !s.ok()) return s;
   return places;
+}
+
+absl::Status Places::FindEvents(const wire::LentRanges& lent,
+                                const Regions* regions) {
+  const auto find = [&](std::string_view field, const std::string& name,
+                        std::shared_ptr<const SharedEvent>* event) {
+    if (name.empty()) return absl::OkStatus();
+    *event = regions == nullptr ? nullptr : regions->FindEvent(name);
+    if (*event == nullptr) return wire::UnknownEvent(field);
+    if ((*event)->device() == device_) return absl::OkStatus();
+    return FieldError(field,
+                      device_.empty() ? "none of a call on the host's memory"
+                                      : "an event of " + device_,
+                      "one of " + (*event)->device());
+  };
+  if (auto s = find(wire::kWaitEvent, lent.wait_event, &wait_event_); !s.ok()) {
+    return s;
+  }
+  return find(wire::kRecordEvent, lent.record_event, &record_event_);
 }
 
 }  // namespace quantd

@@ -1,5 +1,6 @@
 // Where the tensors of a call lie that are not in its message, nor in its
-// reply: in regions, which stay mapped as long as this lives.
+// reply: in regions, which stay mapped as long as this lives. And the events of
+// the client's between which the call is done.
 #ifndef QUANTD_SERVER_MEMORY_PLACES_H_
 #define QUANTD_SERVER_MEMORY_PLACES_H_
 
@@ -12,6 +13,7 @@
 #include "absl/types/span.h"
 #include "proto/wire.h"
 #include "server/memory/region.h"
+#include "server/memory/shared_event.h"
 
 namespace quantd {
 
@@ -40,18 +42,29 @@ class Places {
   const std::string& device() const { return device_; }
   // Whether kernels read all inputs where they lie in that memory.
   bool inputs_on_device() const { return inputs_on_device_; }
-  // Whether any output does.
+  // Whether a GPU copies all inputs by itself from where they lie.
+  bool inputs_page_locked() const { return inputs_page_locked_; }
+  // Whether any output lies in a GPU's memory.
   bool outputs_on_device() const { return outputs_on_device_; }
+  // Before an input is read, and after the outputs are there; or null. Of the
+  // GPU in whose memory they lie.
+  const SharedEvent* wait_event() const { return wait_event_.get(); }
+  const SharedEvent* record_event() const { return record_event_.get(); }
   // Bytes that are in regions.
   size_t input_bytes() const { return input_bytes_; }
   size_t output_bytes() const { return output_bytes_; }
 
  private:
+  absl::Status FindEvents(const wire::LentRanges& lent, const Regions* regions);
+
   std::vector<std::shared_ptr<const Region>> regions_;
+  std::shared_ptr<const SharedEvent> wait_event_;
+  std::shared_ptr<const SharedEvent> record_event_;
   std::vector<absl::Span<const std::byte>> inputs_;
   std::vector<absl::Span<std::byte>> outputs_;
   std::string device_;
   bool inputs_on_device_ = false;
+  bool inputs_page_locked_ = false;
   bool outputs_on_device_ = false;
   size_t input_bytes_ = 0;
   size_t output_bytes_ = 0;

@@ -21,9 +21,10 @@
 
 namespace quantd {
 
-// What is mapped, in all. Regions may outlive who counts on it.
+// What is mapped and opened, in all. Regions may outlive who counts on it.
 struct RegionUse {
   std::atomic<size_t> regions = 0;
+  std::atomic<size_t> events = 0;
   std::atomic<size_t> bytes = 0;  // of the host's memory
   std::atomic<size_t> device_bytes = 0;
 };
@@ -60,8 +61,12 @@ class Region {
   // Only within the region's size, and only where writable() to be written. Of
   // a GPU's memory it is the GPU's address, which the host must not read.
   std::byte* data() const { return data_; }
-  // The GPU whose memory it is, as "cuda:1"; empty: the host's.
+  // The GPU that works on it, as "cuda:1"; empty: it is the host's.
   const std::string& device() const { return device_; }
+  // Whether GPUs copy from it by themselves: it is page-locked for them.
+  bool page_locked() const { return locked_ && locked_->held(); }
+  // Whether that GPU's jobs copy it, for it is memory of another one.
+  bool of_peer() const { return mapping_ != nullptr && mapping_->of_peer(); }
 
  private:
   Region(std::byte* data, size_t size, bool writable,

@@ -1,5 +1,5 @@
-// The regions that are shared with the server, by name. A name is a capability:
-// 128 random bits that only their door's client was told.
+// The regions and events that are shared with the server, by name. A name is a
+// capability: 128 random bits that only their door's client was told.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_MEMORY_REGIONS_H_
@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "server/memory/region.h"
+#include "server/memory/shared_event.h"
 
 namespace quantd {
 
@@ -19,15 +20,22 @@ class Regions {
  public:
   // Its name from now on. Empty: the system has no random numbers.
   std::string Add(std::shared_ptr<const Region> region);
+  std::string Add(std::shared_ptr<const SharedEvent> event);
   // Calls that have found it keep it.
   void Remove(const std::string& name);
-  // nullptr: there is none of that name, or not any more.
+  // nullptr: there is none of that name, or not any more. A region's name is no
+  // event's.
   std::shared_ptr<const Region> Find(const std::string& name) const;
+  std::shared_ptr<const SharedEvent> FindEvent(const std::string& name) const;
 
  private:
+  using RegionMap =
+      absl::flat_hash_map<std::string, std::shared_ptr<const Region>>;
+  using EventMap =
+      absl::flat_hash_map<std::string, std::shared_ptr<const SharedEvent>>;
   mutable absl::Mutex mutex_;
-  absl::flat_hash_map<std::string, std::shared_ptr<const Region>> regions_
-      ABSL_GUARDED_BY(mutex_);
+  RegionMap regions_ ABSL_GUARDED_BY(mutex_);
+  EventMap events_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace quantd

@@ -4,6 +4,7 @@
 //
 //   sdk_bench TARGET [--memory-socket PATH] [--in-place] [--gpu-memory]
 //             [--given-amax] [--rht] [--band-bytes N] [--channels N]
+//             [--busy-poll-us N]
 //
 // With --memory-socket, which means --in-place, tensors and results lie in
 // memory that is shared with the server; with --in-place alone, for a target
@@ -13,6 +14,7 @@
 // A line of input, "BYTES THREADS CALLS", has that many threads make that many
 // calls each, with bf16 tensors of that many bytes; the answer is a line of
 // JSON. Ends with its input.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -46,6 +48,7 @@ struct Flags {
   bool rotated = false;
   size_t band_bytes = 0;
   int channels = 2;
+  int busy_poll_us = 0;
 };
 
 // Values between 1 and 4 of either sign.
@@ -178,7 +181,10 @@ bool Answer(Client& client, const Flags& flags, size_t bytes, int threads,
     all.insert(all.end(), workers[i].microseconds.begin(),
                workers[i].microseconds.end());
   }
+  std::vector<double> sorted = all;
+  std::sort(sorted.begin(), sorted.end());
   std::cout << nlohmann::json{{"seconds", seconds},
+                              {"median_us", sorted[sorted.size() / 2]},
                               {"microseconds", all},
                               {"transport", workers[0].transport}}
             << std::endl;
@@ -190,6 +196,7 @@ int Run(const Flags& flags) {
   options.memory_socket = flags.memory_socket;
   options.band_bytes = flags.band_bytes;
   options.channels = flags.channels;
+  options.busy_poll = std::chrono::microseconds(flags.busy_poll_us);
   auto client = Client::Create(flags.target, options);
   if (!client.ok()) {
     std::cerr << client.status() << '\n';
@@ -219,6 +226,8 @@ int main(int argc, char** argv) {
   app.add_flag("--gpu-memory", flags.gpu_memory,
                "Tensors and results lie in the memory of GPU 0");
   app.add_flag("--given-amax", flags.given_amax, "Not computed");
+  app.add_option("--busy-poll-us", flags.busy_poll_us,
+                 "ClientOptions::busy_poll");
   app.add_flag("--rht", flags.rotated, "Rows are rotated");
   app.add_option("--band-bytes", flags.band_bytes, "Calls are cut into bands");
   app.add_option("--channels", flags.channels, "Connections");

@@ -29,6 +29,8 @@ TEST(Create, RefusesBadOptions) {
   EXPECT_EQ(refused([](auto& o) { o.deadline = milliseconds(0); }), "deadline");
   EXPECT_EQ(refused([](auto& o) { o.dead_peer_timeout = milliseconds(1); }),
             "dead_peer_timeout");
+  EXPECT_EQ(refused([](auto& o) { o.busy_poll = milliseconds(101); }),
+            "busy_poll");
   EXPECT_EQ(refused([](auto& o) { o.retry.max_attempts = 0; }),
             "retry.max_attempts");
   EXPECT_EQ(refused([](auto& o) { o.retry.max_backoff = milliseconds(1); }),

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # CUDA's kernels without a GPU: builds the preset "emulated", holds its device
 # cuda:0 to the golden vectors and to a part of the contract, with threads in
-# two orders.
+# two orders; and lends a server memory and events of emulated GPUs.
 #
 #   tests/emulation/run.sh [STRIDE [faults]]
 #
@@ -20,8 +20,10 @@ if ! ls "${CUDA_HOME:-/usr/local/cuda}/include/cuda_runtime_api.h" \
   exit 77
 fi
 cmake --preset emulated >/dev/null
-cmake --build --preset emulated -j "$(nproc)" --target golden_test contract_test
+cmake --build --preset emulated -j "$(nproc)" --target golden_test contract_test \
+  gpu_door_test
 tests=build/emulated/tests/kernels
+build/emulated/tests/server/gpu_door_test --gtest_brief=1
 "$tests/golden_test" --gtest_brief=1 --gtest_filter='*cuda*'
 for seed in 0 1; do
   echo "the contract, one combination in $stride, order of threads $seed"

@@ -1,13 +1,19 @@
-// CUDA's runtime for one emulated device, whose memory is the host's. All that
-// is queued is done at once.
+// CUDA's runtime for emulated devices, whose memory is the host's. All that is
+// queued is done at once. Handles for other processes are good in this one.
+#include "tests/emulation/runtime.h"
+
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "tests/emulation/copies.h"
 
@@ -17,10 +23,15 @@ namespace {
 constexpr size_t kAlignment = 256;
 constexpr size_t kMemory = size_t{8} << 30;
 
+std::atomic<int> devices = 1;
+std::atomic<bool> peers = true;
+thread_local int device_of_thread = 0;
+
 // What was allocated, by its first byte.
 struct Allocation {
   size_t bytes;
   cudaMemoryType type;
+  int device;
 };
 std::mutex mutex;
 std::map<const std::byte*, Allocation> allocations;
@@ -35,7 +46,7 @@ cudaError_t Allocate(void** p, size_t bytes, cudaMemoryType type) {
   // What nobody wrote is not what anybody expects.
   if (type == cudaMemoryTypeDevice) std::memset(made, 0x5B, bytes);
   const std::lock_guard lock(mutex);
-  allocations[static_cast<std::byte*>(made)] = {bytes, type};
+  allocations[static_cast<std::byte*>(made)] = {bytes, type, device_of_thread};
   *p = made;
   return cudaSuccess;
 }
@@ -51,9 +62,63 @@ cudaError_t Free(void* p) {
   return cudaSuccess;
 }
 
-struct Event {
-  std::chrono::steady_clock::time_point at = {};
+// The allocation that an address lies in.
+const std::pair<const std::byte* const, Allocation>* Find(const void* p) {
+  auto at = allocations.upper_bound(static_cast<const std::byte*>(p));
+  if (at == allocations.begin()) return nullptr;
+  --at;
+  const bool inside =
+      static_cast<const std::byte*>(p) < at->first + at->second.bytes;
+  return inside ? &*at : nullptr;
+}
+
+// What an event is for every process that knows it.
+struct EventState {
+  std::atomic<std::chrono::steady_clock::time_point> at = {};
+  std::atomic<bool> held = false;
+  std::atomic<int> records = 0;
+  unsigned flags = 0;
 };
+std::atomic<int> events = 0;
+struct Event {
+  explicit Event(std::shared_ptr<EventState> of) : state(std::move(of)) {
+    ++events;
+  }
+  ~Event() { --events; }
+  const std::shared_ptr<EventState> state;
+};
+EventState& StateOf(cudaEvent_t event) {
+  return *reinterpret_cast<Event*>(event)->state;
+}
+
+// A handle says what it is of, and where that lies in this process.
+constexpr char kOfMemory[8] = "memory";
+constexpr char kOfEvent[8] = "event";
+template <typename Handle>
+void FillHandle(const char (&kind)[8], const void* of, Handle* handle) {
+  std::memset(handle, 0, sizeof(*handle));
+  std::memcpy(handle->reserved, kind, sizeof(kind));
+  std::memcpy(handle->reserved + sizeof(kind), &of, sizeof(of));
+}
+template <typename Handle>
+void* ReadHandle(const char (&kind)[8], const Handle& handle) {
+  void* of = nullptr;
+  if (std::memcmp(handle.reserved, kind, sizeof(kind)) == 0) {
+    std::memcpy(&of, handle.reserved + sizeof(kind), sizeof(of));
+  }
+  return of;
+}
+// States of events that have handles.
+std::vector<std::shared_ptr<EventState>> exported;
+
+CUresult AddressRange(CUdeviceptr* base, size_t* bytes, CUdeviceptr p) {
+  const std::lock_guard lock(mutex);
+  const auto* const found = Find(reinterpret_cast<const void*>(p));
+  if (found == nullptr) return CUDA_ERROR_NOT_FOUND;
+  *base = reinterpret_cast<CUdeviceptr>(found->first);
+  *bytes = found->second.bytes;
+  return CUDA_SUCCESS;
+}
 
 CUresult EncodeTensorMap(CUtensorMap* map, CUtensorMapDataType type,
                          cuuint32_t rank, void* data, const cuuint64_t* sizes,
@@ -80,6 +145,15 @@ CUresult EncodeTensorMap(CUtensorMap* map, CUtensorMapDataType type,
 }
 
 }  // namespace
+
+void SetDevices(int count, bool may) {
+  devices = count;
+  peers = may;
+}
+void Hold(cudaEvent_t event, bool held) { StateOf(event).held = held; }
+int Records(cudaEvent_t event) { return StateOf(event).records; }
+int Events() { return events; }
+
 }  // namespace emulation
 
 extern "C" {
@@ -95,19 +169,28 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = emulation::devices;
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = emulation::device_of_thread;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+  if (device < 0 || device >= emulation::devices) return cudaErrorInvalidDevice;
+  emulation::device_of_thread = device;
+  return cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+cudaError_t cudaDeviceCanAccessPeer(int* may, int device, int peer) {
+  *may = device != peer && emulation::peers ? 1 : 0;
+  return std::max(device, peer) < emulation::devices ? cudaSuccess
+                                                     : cudaErrorInvalidDevice;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   *p = {};
   std::strcpy(p->name, "emulated device");
+  p->uuid.bytes[0] = 'e';
+  p->uuid.bytes[15] = static_cast<char>(device);
   p->major = QUANTD_EMULATED_ARCH / 100;
   p->minor = QUANTD_EMULATED_ARCH / 10 % 10;
   p->multiProcessorCount = 4;
@@ -161,24 +244,49 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
   a->type = cudaMemoryTypeUnregistered;
   a->hostPointer = const_cast<void*>(p);
   const std::lock_guard lock(emulation::mutex);
-  auto at =
-      emulation::allocations.upper_bound(static_cast<const std::byte*>(p));
-  if (at == emulation::allocations.begin()) return cudaSuccess;
-  --at;
-  if (static_cast<const std::byte*>(p) >= at->first + at->second.bytes) {
-    return cudaSuccess;
-  }
-  a->type = at->second.type;
+  const auto* const found = emulation::Find(p);
+  if (found == nullptr) return cudaSuccess;
+  a->type = found->second.type;
+  a->device = found->second.device;
   a->devicePointer = const_cast<void*>(p);
   if (a->type == cudaMemoryTypeDevice) a->hostPointer = nullptr;
   return cudaSuccess;
 }
-cudaError_t cudaIpcOpenMemHandle(void**, cudaIpcMemHandle_t, unsigned) {
-  return cudaErrorNotSupported;
+cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t handle,
+                                 unsigned) {
+  *p = emulation::ReadHandle(emulation::kOfMemory, handle);
+  const std::lock_guard lock(emulation::mutex);
+  const auto* const found = emulation::Find(*p);
+  if (found == nullptr) return cudaErrorInvalidValue;
+  const bool reaches =
+      found->second.device == emulation::device_of_thread || emulation::peers;
+  return reaches ? cudaSuccess : cudaErrorMapBufferObjectFailed;
 }
-cudaError_t cudaIpcCloseMemHandle(void*) { return cudaErrorNotSupported; }
-cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t*, void*) {
-  return cudaErrorNotSupported;
+cudaError_t cudaIpcCloseMemHandle(void*) { return cudaSuccess; }
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* p) {
+  emulation::FillHandle(emulation::kOfMemory, p, handle);
+  return cudaSuccess;
+}
+cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle,
+                                  cudaEvent_t event) {
+  const auto& state = reinterpret_cast<emulation::Event*>(event)->state;
+  constexpr unsigned kNeeded = cudaEventInterprocess | cudaEventDisableTiming;
+  if ((state->flags & kNeeded) != kNeeded) return cudaErrorInvalidValue;
+  const std::lock_guard lock(emulation::mutex);
+  emulation::exported.push_back(state);
+  emulation::FillHandle(emulation::kOfEvent, state.get(), handle);
+  return cudaSuccess;
+}
+cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event,
+                                   cudaIpcEventHandle_t handle) {
+  const void* const of = emulation::ReadHandle(emulation::kOfEvent, handle);
+  const std::lock_guard lock(emulation::mutex);
+  for (const auto& state : emulation::exported) {
+    if (state.get() != of) continue;
+    *event = reinterpret_cast<cudaEvent_t>(new emulation::Event(state));
+    return cudaSuccess;
+  }
+  return cudaErrorInvalidValue;
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
@@ -216,13 +324,20 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function,
+                               void* data) {
+  function(data);
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) {
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = reinterpret_cast<cudaEvent_t>(new emulation::Event);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  auto state = std::make_shared<emulation::EventState>();
+  state->flags = flags;
+  *event = reinterpret_cast<cudaEvent_t>(new emulation::Event(state));
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -230,16 +345,18 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  reinterpret_cast<emulation::Event*>(event)->at =
-      std::chrono::steady_clock::now();
+  emulation::EventState& state = emulation::StateOf(event);
+  state.at = std::chrono::steady_clock::now();
+  ++state.records;
   return cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return emulation::StateOf(event).held ? cudaErrorNotReady : cudaSuccess;
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
   const std::chrono::duration<float, std::milli> took =
-      reinterpret_cast<emulation::Event*>(to)->at -
-      reinterpret_cast<emulation::Event*>(from)->at;
+      emulation::StateOf(to).at.load() - emulation::StateOf(from).at.load();
   *ms = took.count();
   return cudaSuccess;
 }
@@ -247,10 +364,14 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
 cudaError_t cudaGetDriverEntryPointByVersion(
     const char* name, void** function, unsigned, unsigned long long,
     cudaDriverEntryPointQueryResult* found) {
-  const bool known = std::strcmp(name, "cuTensorMapEncodeTiled") == 0 &&
-                     QUANTD_EMULATED_ARCH >= 900;
-  *function =
-      known ? reinterpret_cast<void*>(&emulation::EncodeTensorMap) : nullptr;
+  *function = nullptr;
+  if (std::strcmp(name, "cuTensorMapEncodeTiled") == 0 &&
+      QUANTD_EMULATED_ARCH >= 900) {
+    *function = reinterpret_cast<void*>(&emulation::EncodeTensorMap);
+  } else if (std::strcmp(name, "cuMemGetAddressRange") == 0) {
+    *function = reinterpret_cast<void*>(&emulation::AddressRange);
+  }
+  const bool known = *function != nullptr;
   *found =
       known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;

@@ -10,6 +10,11 @@ absl::StatusOr<std::unique_ptr<DeviceMapping>> DeviceMapping::Open(
   return absl::NotFoundError("memory of a GPU: there is none here");
 }
 
+absl::StatusOr<std::unique_ptr<EventMapping>> EventMapping::Open(
+    const DeviceHandle&) {
+  return absl::NotFoundError("an event of a GPU: there is none here");
+}
+
 PageLock::PageLock(absl::Span<std::byte>, bool) {}
 PageLock::~PageLock() = default;
 

@@ -64,6 +64,10 @@ void MayLend(const std::vector<uint64_t>& inputs, Message* m, Random& random) {
     output->set_kind(AnyEnum<v1::TensorKind>(16, random));
     fill(output->mutable_range(), 4 * random.Below(3));
   }
+  if (random.OneIn(4)) memory.set_wait_event(RandomBytes(16, random));
+  if (random.OneIn(4)) {
+    memory.set_record_event(RandomBytes(random.Below(20), random));
+  }
 }
 
 void FillRht(v1::Rht* rht, Random& random) {

@@ -36,7 +36,7 @@ for name in "${programs[@]}"; do
   built=$(find "$build" -type f -name "$name" -perm -u+x)
   strip -s -o "$bundle/$name" "$built"
 done
-cp tests/gpu/run.sh "$bundle/"
+cp tests/gpu/run.sh tests/gpu/ways.sh "$bundle/"
 git describe --always --abbrev=12 --dirty >"$bundle/COMMIT"
 
 fail() {

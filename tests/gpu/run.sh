@@ -4,7 +4,8 @@
 #
 #   run.sh RESULTS_DIR [PART...]
 #
-# Parts, all of them by default: contract agreement service bench lent rpc cpu.
+# Parts, all of them by default: contract agreement service bench lent ways rpc
+# cpu.
 # QUANTD_GPU_ELEMENTS: elements of the agreement with the CPU (4e9).
 #
 # Never changes clocks or modes of the GPU. Exits with 0 when all passed, with
@@ -14,7 +15,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 results=${1:?where to write the results}
 shift
 parts=("$@")
-((${#parts[@]})) || parts=(contract agreement service bench lent rpc cpu)
+((${#parts[@]})) || parts=(contract agreement service bench lent ways rpc cpu)
 mkdir -p "$results"
 results=$(cd "$results" && pwd)
 commit=$(cat "$here/COMMIT")
@@ -92,7 +93,10 @@ contract() {
   step golden "$here/golden_test" --gtest_filter='*cuda*'
   step contract shards
   step local_memory "$here/local_memory_test"
-  step cuda_memory "$here/cuda_memory_test"
+  step cuda_memory "$here/cuda_memory_test" --gtest_filter=-*OfAnotherGpu*
+  if (($(grep -c '^GPU' "$work/gpus") > 1)); then
+    step cuda_peers "$here/cuda_memory_test" --gtest_filter=*OfAnotherGpu*
+  fi
 }
 # The contract on every device of the machine, by several processes.
 shards() {
@@ -168,6 +172,10 @@ lent() {
     "$date"
 }
 
+ways() {
+  step ways "$here/ways.sh" "$results/ways.json" "$commit" "$date"
+}
+
 rpc() {
   step rpc_bench "$here/rpc_bench" --quantd "$here/quantd" \
     --device cuda:0 --json "$results/rpc_bench_cuda.json"
@@ -182,7 +190,7 @@ cpu() {
 
 for part in "${parts[@]}"; do
   case $part in
-    contract | agreement | service | bench | lent | rpc | cpu) "$part" ;;
+    contract | agreement | service | bench | lent | ways | rpc | cpu) "$part" ;;
     *)
       echo "run.sh: no part '$part'" >&2
       exit 2

@@ -14,9 +14,11 @@
 #include "kernels/cuda/findings.h"
 #include "kernels/cuda/job/job_kernels.h"
 #include "kernels/cuda/job/staging.h"
+#include "kernels/device/device_memory.h"
 #include "kernels/device/host_output.h"
 #include "kernels/device/recipe.h"
 #include "kernels/device/slabs.h"
+#include "kernels/plan/field_error.h"
 
 namespace quantd::cuda {
 namespace {
@@ -42,13 +44,14 @@ using Rht = std::shared_ptr<const CachedRht>;
 class CudaJob : public Job {
  public:
   CudaJob(Device* device, JobCounts* counts, std::shared_ptr<const Plan> plan,
-          std::unique_ptr<Kernels> whole, Staging staging, Rht rht,
-          Device::Lease lease)
+          std::unique_ptr<Kernels> whole, Staging staging,
+          const EventMapping* record, Rht rht, Device::Lease lease)
       : device_(*device),
         counts_(*counts),
         plan_(std::move(plan)),
         whole_(std::move(whole)),
         staging_(std::move(staging)),
+        record_(record),
         rht_(std::move(rht)),
         lease_(std::move(lease)),
         queue_{lease_->stream, device_.properties().multiprocessors} {}
@@ -81,6 +84,7 @@ class CudaJob : public Job {
     absl::Status status = plan_->rows() == 0 || plan_->cols() == 0
                               ? FinishEmpty(&report)
                               : Execute(&report);
+    if (status.ok()) status = Record();
     status = device_.HealthAfter(std::move(status), lease_);
     if (!status.ok()) return status;
     // Only the output is wanted now; others may use the rest.
@@ -261,6 +265,18 @@ class CudaJob : public Job {
     return absl::OkStatus();
   }
 
+  // Tells whoever waits for the event that was lent. That it cannot be recorded
+  // is the lender's fault; a fault of the device's shows in the next job.
+  absl::Status Record() {
+    if (record_ == nullptr) return absl::OkStatus();
+    const cudaError_t error = cudaEventRecord(
+        static_cast<cudaEvent_t>(record_->native()), lease_->stream);
+    if (error == cudaSuccess) return absl::OkStatus();
+    cudaGetLastError();
+    return FieldError("memory.record_event", "an event that can be recorded",
+                      cudaGetErrorString(error));
+  }
+
   absl::Status FinishEmpty(JobReport* report) {
     if (absl::Status s = device_.Enter(); !s.ok()) return s;
     staging_.ZeroOutputs();
@@ -324,6 +340,7 @@ class CudaJob : public Job {
   std::unique_ptr<Kernels> whole_;
   std::vector<std::unique_ptr<SlabOfJob>> slabs_;  // in place of the whole
   Staging staging_;
+  const EventMapping* const record_;
   const Rht rht_;
   // After what its streams use: the lease waits, then the memory goes.
   Device::Lease lease_;
@@ -341,6 +358,7 @@ absl::StatusOr<std::unique_ptr<Job>> MakeCudaJob(
   if (absl::Status s = device->Enter(); !s.ok()) return s;
   auto whole = std::make_unique<Kernels>(*plan, lent.outputs.empty());
   const Recipe& recipe = whole->recipe();
+  const EventMapping* const record = lent.record;
   absl::StatusOr<Staging> staging =
       Staging::Make(*device, *plan, std::move(lent),
                     {HostWrites(*plan, recipe), recipe.search.lines});
@@ -351,9 +369,9 @@ absl::StatusOr<std::unique_ptr<Job>> MakeCudaJob(
     if (!cached.ok()) return cached.status();
     rht = *std::move(cached);
   }
-  auto job = std::make_unique<CudaJob>(device, counts, std::move(plan),
-                                       std::move(whole), *std::move(staging),
-                                       std::move(rht), std::move(*lease));
+  auto job = std::make_unique<CudaJob>(
+      device, counts, std::move(plan), std::move(whole), *std::move(staging),
+      record, std::move(rht), std::move(*lease));
   if (absl::Status s = job->Prepare(); !s.ok()) {
     // The caller finds out whether the device still works.
     *lease = job->TakeLease();

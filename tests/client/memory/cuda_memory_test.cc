@@ -1,12 +1,8 @@
 // CUDA memory of this process, worked on by a server of another one.
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <thread>
@@ -15,73 +11,14 @@
 #include "client/error.h"
 #include "client/memory/cuda_driver.h"
 #include "client/memory/door_connection.h"
-#include "kernels/device/devices.h"
 #include "proto/memory/offer.h"
-#include "tests/client/memory/sharing_fixture.h"
-#include "tests/testing/lendable.h"
+#include "tests/client/memory/cuda_memory_fixture.h"
+#include "tests/client/memory/gpu_stream.h"
 
 namespace quantd {
 namespace {
 
 using client::DoorConnection;
-using Buffer = std::vector<std::byte>;
-
-constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
-constexpr int64_t kRows = 512;
-constexpr size_t kInput = kRows * 2048;
-
-class CudaMemory : public Sharing {
- protected:
-  void SetUp() override {
-    if (const std::string why = CudaUnavailableReason(); !why.empty()) {
-      GTEST_SKIP() << "CUDA MEMORY IS NOT TESTED: " << why;
-    }
-  }
-  void Serve(const std::string& device = "cuda:0") {
-    process_ = std::make_unique<bench::ServerProcess>(std::vector<std::string>{
-        bench::FindQuantd(), "--listen", Calls(), "--device", device,
-        "--drain-delay-ms", "0", "--memory-socket", Socket()});
-    ASSERT_TRUE(process_->running()) << process_->Log();
-  }
-  static Buffer Input(uint32_t seed) {
-    Buffer bytes(kInput);
-    Fill(absl::MakeSpan(bytes), seed);
-    return bytes;
-  }
-  static Result Reference(const Buffer& x, const QuantizeOptions& options) {
-    static const std::unique_ptr<Client> cpu = *Client::Create("local:cpu");
-    return *cpu->Quantize(Rows(kRows), x, options);
-  }
-  // A call on memory of the GPU whose codes go there, too; and whether they are
-  // right.
-  static testing::AssertionResult Works(Client& client,
-                                        const DeviceMemory& memory,
-                                        uint32_t seed) {
-    const Buffer x = Input(seed);
-    CopyAnywhere(memory.bytes().data(), x.data(), x.size());
-    CallOptions call;
-    const auto codes = memory.bytes().subspan(kInput, kInput / 4);
-    call.into = {{TensorKind::kRowwiseData, codes}};
-    const auto result = client.Quantize(
-        Rows(kRows), memory.bytes().first(kInput), Nvfp4(), call);
-    if (!result.ok()) return testing::AssertionFailure() << result.status();
-    if (result->transport() != Transport::kCuda) {
-      return testing::AssertionFailure() << Name(result->transport());
-    }
-    Buffer made(codes.size());
-    CopyAnywhere(made.data(), codes.data(), made.size());
-    const Result want = Reference(x, Nvfp4());
-    if (const auto same =
-            BytesEq("scales", want.bytes(TensorKind::kRowwiseScale),
-                    result->bytes(TensorKind::kRowwiseScale));
-        !same) {
-      return same;
-    }
-    return BytesEq("codes", want.bytes(TensorKind::kRowwiseData),
-                   absl::MakeConstSpan(made));
-  }
-};
-
 TEST_F(CudaMemory, IsWorkedOnWhereItLies) {
   Serve();
   const auto client = Open();
@@ -202,6 +139,27 @@ TEST_F(CudaMemory, AServerWithoutThatGpuTakesNone) {
               testing::HasSubstr("GPU"));
 }
 
+// The server works with GPU 0 alone.
+TEST_F(CudaMemory, OfAnotherGpuIsCopiedByAPeerOrRefused) {
+  if (GpuCount() < 2) {
+    GTEST_SKIP() << "PEER ACCESS IS NOT TESTED: there is one GPU here";
+  }
+  Serve();
+  const auto client = Open();
+  const auto memory = client->AllocateDevice(1, kInput * 2);
+  if (memory.ok()) {
+    EXPECT_TRUE(Works(*client, *memory, 21));
+  } else {
+    EXPECT_THAT(memory, StatusIs(kInvalid));
+    EXPECT_THAT(std::string(memory.status().message()),
+                testing::HasSubstr("peer"));
+  }
+  // Events of that GPU are of no use to GPU 0.
+  GpuStream stream;
+  EXPECT_THAT(client->RegisterEvent(99, stream.MakeEvent()),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
 // What an honest client would not offer.
 TEST_F(CudaMemory, OffersThatLie) {
   Serve();
@@ -306,19 +264,16 @@ TEST_F(CudaMemory, AServerThatStartsAgainIsSharedWithAgain) {
 
 // Not a test: a process that makes calls until it is killed.
 TEST_F(CudaMemory, DISABLED_Victim) {
-  const char* const target = std::getenv("QUANTD_VICTIM_TARGET");
-  const char* const socket = std::getenv("QUANTD_VICTIM_SOCKET");
-  ASSERT_TRUE(target != nullptr && socket != nullptr);
-  const auto client = Client::Create(target, {.memory_socket = socket});
-  ASSERT_THAT(client, IsOk());
-  const auto memory = (*client)->AllocateDevice(0, size_t{256} << 20);
+  const auto client = OpenAsVictim();
+  ASSERT_NE(client, nullptr);
+  const auto memory = client->AllocateDevice(0, size_t{256} << 20);
   ASSERT_THAT(memory, IsOk());
   ASSERT_EQ(write(3, "!", 1), 1);
   const TensorDesc tensor = Rows(100'000);
   CallOptions call;
   call.into = {{TensorKind::kRowwiseData,
                 memory->bytes().subspan(100'000 * 2048, 100'000 * 512)}};
-  while ((*client)
+  while (client
              ->Quantize(tensor, memory->bytes().first(100'000 * 2048), Nvfp4(),
                         call)
              .ok()) {
@@ -333,38 +288,8 @@ TEST_F(CudaMemory, ClientsThatAreKilledHurtNobody) {
   ASSERT_TRUE(Works(*client, *memory, 13));
   const size_t descriptors = Descriptors();
   const size_t before = FreeDeviceMemory();
-  const std::string self = bench::SelfPath();
-  const std::string target = "QUANTD_VICTIM_TARGET=" + Calls();
-  const std::string socket = "QUANTD_VICTIM_SOCKET=" + Socket();
-  const char* const arguments[] = {
-      self.c_str(), "--gtest_also_run_disabled_tests",
-      "--gtest_filter=CudaMemory.DISABLED_Victim", nullptr};
-  std::vector<const char*> environment = {target.c_str(), socket.c_str()};
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    environment.push_back(*entry);
-  }
-  environment.push_back(nullptr);
-  std::mt19937 random(11);
   for (int i = 0; i < 30; ++i) {
-    int ready[2];
-    ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, ready[1], 3);
-    pid_t victim = -1;
-    ASSERT_EQ(posix_spawn(&victim, self.c_str(), &actions, nullptr,
-                          const_cast<char**>(arguments),
-                          const_cast<char**>(environment.data())),
-              0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ready[1]);
-    char byte = 0;
-    EXPECT_EQ(read(ready[0], &byte, 1), 1);
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
-    kill(victim, SIGKILL);
-    waitpid(victim, nullptr, 0);
-    close(ready[0]);
+    ASSERT_NO_FATAL_FAILURE(KillOne("DISABLED_Victim"));
     ASSERT_TRUE(Works(*client, *memory, 14 + static_cast<uint32_t>(i)));
   }
   EXPECT_TRUE(Eventually([&] { return Descriptors() <= descriptors; }));

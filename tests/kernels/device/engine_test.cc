@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+#include <vector>
+
 #include "absl/synchronization/notification.h"
 #include "tests/kernels/device/fake_backend.h"
 
@@ -28,13 +32,13 @@ struct TestWork : Engine::Work {
 
 class EngineTest : public testing::Test {
  protected:
-  void Make(int devices, int slots) {
+  void Make(int devices, int slots, std::chrono::microseconds busy_poll = {}) {
     std::vector<std::unique_ptr<Backend>> backends;
     for (int i = 0; i < devices; ++i) {
       backends.push_back(std::make_unique<FakeBackend>(
           &control_, "fake:" + std::to_string(i), slots, 1 << 20));
     }
-    engine_ = std::make_unique<Engine>(std::move(backends));
+    engine_ = std::make_unique<Engine>(std::move(backends), busy_poll);
   }
   FakeControl control_;
   std::unique_ptr<Engine> engine_;
@@ -119,6 +123,30 @@ TEST_F(EngineTest, WorkLeavesALostDeviceUnlessItStays) {
   running.done.WaitForNotification();
   engine_.reset();
   EXPECT_FALSE(leaving.started.HasBeenNotified());
+}
+
+// What is queued while workers look for work, fall asleep or sleep is run.
+TEST_F(EngineTest, WorkersThatLookBeforeTheySleepMissNothing) {
+  constexpr std::chrono::microseconds kLook{200};
+  for (const int slots : {1, 3}) {
+    Make(1, slots, kLook);
+    std::vector<std::thread> callers;
+    for (int c = 0; c < 4; ++c) {
+      callers.emplace_back([&] {
+        for (int i = 0; i < 300; ++i) {
+          TestWork work;
+          work.release.Notify();
+          engine_->Submit(0, &work);
+          if (i % 7 == 0 && engine_->Withdraw(0, &work)) continue;
+          ASSERT_TRUE(work.Started());
+          work.done.WaitForNotification();
+          std::this_thread::sleep_for(kLook / 2 * (i % 5));
+        }
+      });
+    }
+    for (std::thread& caller : callers) caller.join();
+    engine_.reset();
+  }
 }
 
 }  // namespace

@@ -147,6 +147,27 @@ TEST_F(Door, MessagesThatAreNoOffers) {
   EXPECT_EQ(slow.Receive()->answer, OfferAnswer::kTaken);
 }
 
+TEST_F(Door, WithoutAGpuTakesNothingOfOne) {
+  Open();
+  const Descriptor memfd = Memfd(kPage, kPage);
+  Offer offer = {RegionKind::kCudaIpc, false, kPage};
+  offer.uuid[0] = offer.ipc[0] = std::byte{1};
+  EXPECT_EQ(Peer(path_).Ask(offer, {}), OfferAnswer::kDevice);
+  EXPECT_EQ(Peer(path_).Ask(offer, {memfd.get()}), OfferAnswer::kDescriptors);
+  offer.kind = RegionKind::kCudaEvent;
+  offer.size = 0;
+  EXPECT_EQ(Peer(path_).Ask(offer, {}), OfferAnswer::kDevice);
+  EXPECT_EQ(Peer(path_).Ask(offer, {memfd.get()}), OfferAnswer::kDescriptors);
+  offer.size = kPage;
+  EXPECT_EQ(Peer(path_).Ask(offer, {}), OfferAnswer::kMalformed);
+  offer.size = 0;
+  offer.read_only = true;
+  EXPECT_EQ(Peer(path_).Ask(offer, {}), OfferAnswer::kMalformed);
+  offer = {RegionKind::kCudaDescriptor, false, kPage};
+  EXPECT_EQ(Peer(path_).Ask(offer, {}), OfferAnswer::kDescriptors);
+  EXPECT_EQ(Peer(path_).Ask(offer, {memfd.get()}), OfferAnswer::kDevice);
+}
+
 TEST_F(Door, ReadsAnyBytes) {
   std::mt19937 random(3);
   const OfferBytes good = wire::Write(Offer{RegionKind::kMemfd, true, 12345});

@@ -98,6 +98,13 @@ class Ranges : public ServerTest {
                   "another one");
   }
 
+  void ExpectUnknownEvent(const v1::QuantizeRequest& request,
+                          const std::string& field) {
+    ExpectRefused(request, field,
+                  "the name of an event that is shared with this server",
+                  "another one");
+  }
+
   const TempDir directory_;
 };
 

@@ -137,6 +137,28 @@ TEST_F(Ranges, ReadOnlyRegionsAreNotWrittenTo) {
   EXPECT_TRUE(Call(channel_, request.SerializeAsString()).status.ok());
 }
 
+TEST_F(Ranges, EventsThatNobodyBrought) {
+  StartReal({"cpu:0"});
+  const Shared shared = Share();
+  for (const std::string& name :
+       {std::string(16, 'x'), shared.name, std::string("x")}) {
+    v1::QuantizeRequest request = Lent(shared.name);
+    request.mutable_memory()->set_wait_event(name);
+    ExpectUnknownEvent(request, "memory.wait_event");
+    request = Lent(shared.name);
+    request.mutable_memory()->set_record_event(name);
+    ExpectUnknownEvent(request, "memory.record_event");
+    // They are of memory that is lent.
+    request = QuantizeOnes(kRows);
+    request.mutable_memory()->set_record_event(name);
+    ExpectRefused(request, "memory.record_event",
+                  "none beside no memory that is lent", "one");
+    request.mutable_memory()->set_wait_event(name);
+    ExpectRefused(request, "memory.wait_event",
+                  "none beside no memory that is lent", "one");
+  }
+}
+
 TEST_F(Ranges, NotBesideAPayload) {
   StartReal({"cpu:0"});
   const Shared shared = Share();

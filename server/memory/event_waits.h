@@ -1,0 +1,50 @@
+// Calls that wait for an event of their client's.
+//
+// The server looks at events from time to time; no stream of a GPU waits for
+// one. A stream could not be made to stop, and an event may never pass: that of
+// a process that was killed, or of one that wants the stream to stand still. So
+// who waits here holds no slot and no memory, and leaves when its call is over.
+//
+// Threads: everything here may be used from any thread.
+#ifndef QUANTD_SERVER_MEMORY_EVENT_WAITS_H_
+#define QUANTD_SERVER_MEMORY_EVENT_WAITS_H_
+
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace quantd {
+
+class EventWaits {
+ public:
+  class Waiter {
+   public:
+    virtual ~Waiter() = default;
+    // Whether there is nothing to wait for any more. Asked some thousand times
+    // a second, so that it must be quick.
+    virtual bool WaitIsOver() = 0;
+    // Once, after that; it must not take long.
+    virtual void OnWaitOver() = 0;
+  };
+
+  EventWaits() = default;
+  // Nobody may wait.
+  ~EventWaits();
+
+  // Until WaitIsOver.
+  void Add(Waiter* waiter);
+
+ private:
+  void Run();
+
+  absl::Mutex mutex_;
+  std::vector<Waiter*> added_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_{[this] { Run(); }};
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_MEMORY_EVENT_WAITS_H_

@@ -84,6 +84,8 @@ void LogCall(const CallRecord& record, std::string_view shape) {
                   v1::ErrorDetail::Reason_Name(record.reason));
   LogSampled(LevelOf(record), "call", kind,
              {{"id", record.id},
+              {"trace_id", record.trace ? record.trace->trace() : ""},
+              {"parent_id", record.trace ? record.trace->span() : ""},
               {"method", wire::Name(record.method)},
               {"streamed", record.streamed},
               {"code", Name(record.code)},

@@ -14,6 +14,7 @@
 
 #include "kernels/device/backend.h"
 #include "proto/methods.h"
+#include "proto/net/trace_context.h"
 #include "quantd.pb.h"
 #include "server/failure.h"
 
@@ -42,6 +43,7 @@ struct CallRecord {
 
   wire::Method method = wire::Method::kQuantize;
   std::string id;
+  std::optional<wire::TraceContext> trace;  // that the caller named
   grpc::StatusCode code = grpc::StatusCode::UNKNOWN;
   v1::ErrorDetail::Reason reason = v1::ErrorDetail::REASON_UNSPECIFIED;
   std::string error;  // may say more than the client is told

@@ -23,6 +23,7 @@
 
 #include "absl/time/time.h"
 #include "proto/methods.h"
+#include "proto/net/trace_context.h"
 #include "server/call_registry.h"
 #include "server/completion_tag.h"
 #include "server/connection.h"
@@ -67,6 +68,11 @@ class IncomingCall final : public WatchedCall {
   // "/package.Service/Method".
   std::string path() const;
   grpc::ServerContext& context() { return context_; }
+  // The metadata of that key; nothing where it came more than once, so that
+  // nobody takes the one and somebody else the other.
+  std::optional<std::string_view> Metadata(const char* key) const;
+  // The trace that the caller says it belongs to.
+  std::optional<wire::TraceContext> trace() const;
   grpc::ServerCompletionQueue* queue() const { return queue_; }
   const std::shared_ptr<Connection>& connection() const { return connection_; }
   absl::Time deadline() const { return deadline_; }

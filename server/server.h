@@ -89,7 +89,7 @@ class Server {
   absl::Status Listen();
   absl::Status ListenForMetrics();
   absl::Status ListenForMemory();
-  HttpReply AnswerHttp(std::string_view path) const;
+  HttpReply AnswerHttp(const HttpRequest& request) const;
   bool AwaitCalls();
   void FinishDrain(bool finished);
 

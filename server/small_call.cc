@@ -24,6 +24,7 @@ SmallCall::SmallCall(CallEnvironment* env, IncomingCall* call,
   if (!method_.method) return;
   record_.method = *method_.method;
   record_.id = env_->ids->Next();
+  record_.trace = call_->trace();
 }
 
 SmallCall::~SmallCall() {

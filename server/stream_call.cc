@@ -39,6 +39,7 @@ StreamCall::StreamCall(CallEnvironment* env, IncomingCall* call)
   record_.streamed = true;
   record_.arrived = Clock::now();
   record_.id = env_->ids->Next();
+  record_.trace = call_->trace();
 }
 
 StreamCall::~StreamCall() {

@@ -34,6 +34,7 @@ TensorCall::TensorCall(CallEnvironment* env, IncomingCall* call,
   record_.method = method;
   record_.arrived = Clock::now();
   record_.id = env_->ids->Next();
+  record_.trace = call_->trace();
 }
 
 TensorCall::~TensorCall() {

@@ -24,6 +24,7 @@ class HealthService;
 class MemoryLedger;
 class Metrics;
 class PlanningThreads;
+class Quotas;
 class RefusalPace;
 class Regions;
 class RequestIds;
@@ -44,6 +45,7 @@ struct CallEnvironment {
   const Regions* regions = nullptr;  // null: no memory is shared
   PlanningThreads* planning = nullptr;
   RefusalPace* pace = nullptr;
+  Quotas* quotas = nullptr;
   ServerCredentials* credentials = nullptr;
   HealthService* health = nullptr;
   const ServerInfo* info = nullptr;

@@ -38,6 +38,8 @@ inline constexpr CallStage kCallStages[] = {
     CallStage::kCopyOut, CallStage::kSend};
 std::string_view Name(CallStage stage);  // "copy_in"
 
+class IncomingCall;
+
 struct CallRecord {
   using Clock = std::chrono::steady_clock;
 
@@ -80,7 +82,8 @@ struct CallRecord {
 // Whether the record would be logged: as debug, or above for an error.
 bool WouldLog(const CallRecord& record);
 // `shape` is the tensor's, "4096x4096", or empty.
-void LogCall(const CallRecord& record, std::string_view shape);
+void LogCall(const CallRecord& record, const IncomingCall& call,
+             std::string_view shape);
 
 }  // namespace quantd
 

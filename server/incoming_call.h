@@ -20,11 +20,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "proto/methods.h"
 #include "proto/net/trace_context.h"
 #include "server/call_registry.h"
+#include "server/caller.h"
 #include "server/completion_tag.h"
 #include "server/connection.h"
 #include "server/failure.h"
@@ -71,6 +73,11 @@ class IncomingCall final : public WatchedCall {
   // The metadata of that key; nothing where it came more than once, so that
   // nobody takes the one and somebody else the other.
   std::optional<std::string_view> Metadata(const char* key) const;
+  // Null: nobody is known by name.
+  const std::shared_ptr<const Caller>& caller() const { return caller_; }
+  void SetCaller(std::shared_ptr<const Caller> caller) {
+    caller_ = std::move(caller);
+  }
   // The trace that the caller says it belongs to.
   std::optional<wire::TraceContext> trace() const;
   grpc::ServerCompletionQueue* queue() const { return queue_; }
@@ -142,6 +149,7 @@ class IncomingCall final : public WatchedCall {
   absl::Time arrived_ = absl::InfinitePast();
   absl::Time deadline_ = absl::InfiniteFuture();
   std::shared_ptr<Connection> connection_;
+  std::shared_ptr<const Caller> caller_;
   std::unique_ptr<CallHandler> handler_;
 };
 

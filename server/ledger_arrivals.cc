@@ -78,7 +78,7 @@ MemoryCharge MemoryLedger::BeginArrival(const std::shared_ptr<Sender>& sender,
   MemoryCharge charge;
   charge.ledger_ = shared_from_this();
   charge.sender_ = sender;
-  charge.arrival_ = std::make_unique<Arrival>(Arrival{waiter, need, most});
+  charge.arrival_ = std::make_unique<Arrival>(Arrival{waiter, need, most, now});
   if (sender->arrivals_.empty()) {
     Measure(*sender);
     sender->mark_ = sender->received_;
@@ -109,7 +109,7 @@ void MemoryLedger::ExpectNext(size_t came, size_t need, size_t most,
   }
   const size_t held = std::exchange(charge->receive_, 0);
   arrived_ -= held;
-  Hold(*charge->sender_, 0, held);
+  Hold(*charge->sender_, charge->caller_.get(), 0, held);
   charge->arrival_ =
       BeginArrival(charge->sender_, waiter, need, most, absl::Now()).arrival_;
 }

@@ -185,6 +185,8 @@ void WriteCalls(const MetricsSources& from, PageWriter* page) {
                from.credentials->refused(TokenFault::kMissing));
   page->Sample({{"reason", "unknown"}},
                from.credentials->refused(TokenFault::kUnknown));
+  page->Sample({{"reason", "forbidden"}},
+               from.credentials->refused(TokenFault::kForbidden));
 }
 
 void WriteMemory(const MetricsSources& from, PageWriter* page) {

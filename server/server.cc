@@ -184,6 +184,7 @@ Server::Server(const ServerOptions& options,
   };
   environment_.planning = &planning_;
   environment_.pace = &pace_;
+  environment_.quotas = &quotas_;
   environment_.credentials = credentials_.get();
   environment_.health = &health_;
   environment_.info = info_.get();

@@ -29,6 +29,7 @@
 #include "server/options.h"
 #include "server/planning_threads.h"
 #include "server/queue_threads.h"
+#include "server/quotas.h"
 #include "server/refusal_pace.h"
 #include "server/request_ids.h"
 #include "server/server_info.h"
@@ -102,6 +103,7 @@ class Server {
   Engine engine_;
   PlanningThreads planning_;
   RefusalPace pace_;
+  Quotas quotas_;
   CallRegistry registry_;
   RequestIds ids_;
   Metrics metrics_;

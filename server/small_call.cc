@@ -34,7 +34,7 @@ SmallCall::~SmallCall() {
     record_.Fail(Failure::Cancelled());
   }
   env_->metrics->Record(record_);
-  if (WouldLog(record_)) LogCall(record_, shape_);
+  if (WouldLog(record_)) LogCall(record_, *call_, shape_);
 }
 
 void SmallCall::Begin() {

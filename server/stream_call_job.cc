@@ -83,6 +83,7 @@ std::optional<Failure> StreamCall::RunJob(Engine::SlotLease slot) {
   record_.reply_bytes = head_.size() + size;
   if (WouldLog(record_)) shape_ = Shape();
   request_ = {};
+  charge_.Served();
   charge_.ShrinkHead(head_.size());
   charge_.ShrinkReceive(0);
   charge_.ShrinkPayload(BlockPool::Charge(size));

@@ -103,7 +103,7 @@ tests/client/checkpoint/repair: client/checkpoint client/checkpoint/check client
 tests/client/quantctl: kernels/plan client client/files client/quantctl client/quantctl/top tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
 tests/client/quantctl/bench: client/quantctl/bench client/quantctl/echo tests/bench/rpc_process.h tests/client/quantctl grpcpp
 tests/fuzz: kernels/device kernels/plan proto proto/stream tests/fuzz/targets client tests/proto/raw_message.h absl fmt google gtest
-tests/fuzz/targets: kernels/plan proto proto/memory proto/stream client client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server server/memory tests/fuzz absl fmt google nlohmann
+tests/fuzz/targets: kernels/plan proto proto/memory proto/net proto/stream client client/quantctl/top client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server server/memory tests/fuzz absl fmt google nlohmann
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
 tests/bench: client kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI
 tests/emulation: cuda
@@ -111,6 +111,7 @@ tests/bench/gpu_bench: tests/bench/matrix
 tests/bench/cpu_bench: tests/bench/matrix
 tests/bench/matrix: kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/arith/codec.h tests/bench fmt nlohmann gtest
 tests/bench/stream: client proto/net/allocator.h tests/bench grpcpp nlohmann CLI
+tests/bench/overload: client tests/bench/rpc_process.h nlohmann CLI
 tests/deploy/load: client
 """
 

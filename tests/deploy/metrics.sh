@@ -84,9 +84,9 @@ sum() { grep "^$1{" "$work/after.txt" | awk '{n += $2} END {print n}'; }
 self_test=$(($(sum quantd_device_jobs_total) -
   $(number 'quantd_requests_total{method="Quantize"}') -
   $(number 'quantd_requests_total{method="Dequantize"}')))
+# It takes its port file away as it ends.
 kill "$server" && wait "$server"
 # One roundtrip is served, which is four jobs; then the device is lost.
-rm "$work/port"
 serve "fault:cpu:0:sticky@$((self_test + 5))/600000"
 call 30 && page "$work/before.txt"
 if call 2; then echo "no fault was injected" >&2; exit 1; fi

@@ -152,7 +152,7 @@ std::vector<std::string> TopTable(const std::vector<ServerRow>& rows) {
   for (const ServerRow& row : rows) {
     if (!row.error.ok()) {
       lines.push_back(fmt::format("{:<18.18} {}", Text(row.address),
-                                  Text(row.error.message())));
+                                  Text(std::string(row.error.message()))));
       continue;
     }
     lines.push_back(RowOf(row));

@@ -1,0 +1,209 @@
+// Whose turn it is by identity and priority, who is refused for his deadline,
+// and when those who were refused shall come again.
+#include "server/forecast.h"
+#include "tests/server/ledger_fixture.h"
+
+namespace quantd {
+namespace {
+
+class TurnsTest : public LedgerTest {
+ protected:
+  static std::shared_ptr<const Caller> Named(const std::string& identity) {
+    return std::make_shared<const Caller>(Caller{.identity = identity});
+  }
+  MemoryLedger::ReceiveAsk Ask(const std::string& host,
+                               Priority priority = Priority::kNormal,
+                               std::shared_ptr<const Caller> caller = nullptr,
+                               size_t need = 1,
+                               absl::Time deadline = absl::InfiniteFuture()) {
+    return {At(host), need, need, deadline, std::move(caller), priority};
+  }
+  MemoryCharge ArrivedOf(const MemoryLedger::ReceiveAsk& ask) {
+    MemoryCharge charge;
+    EXPECT_EQ(ledger_->AdmitReceive(ask, &unused_, &charge), Outcome::kGranted);
+    charge.Arrived(ask.need, ask.need);
+    return charge;
+  }
+  // 1 MiB each 10 ms, until that is known: 100 MiB a second.
+  void Learn() {
+    for (int i = 0; i < 30; ++i) {
+      MemoryCharge charge =
+          ArrivedOf(Ask("past", Priority::kNormal, nullptr,
+                        kMiB - static_cast<size_t>(Forecast::kOfCall)));
+      charge.Begins(charge.receive());
+      absl::SleepFor(absl::Milliseconds(10));
+      charge.Served();
+    }
+  }
+};
+
+TEST_F(TurnsTest, PrioritiesGoInOrder) {
+  Make({1000});
+  MemoryCharge first = Arrived(At("a"));
+  ASSERT_EQ(Pay(900, &first, &unused_), Outcome::kGranted);
+  TestWaiter low, normal, high;
+  MemoryCharge of_low = ArrivedOf(Ask("b", Priority::kLow));
+  MemoryCharge of_normal = ArrivedOf(Ask("c", Priority::kNormal));
+  MemoryCharge of_high = ArrivedOf(Ask("d", Priority::kHigh));
+  ASSERT_EQ(Pay(600, &of_low, &low), Outcome::kWaiting);
+  ASSERT_EQ(Pay(600, &of_normal, &normal), Outcome::kWaiting);
+  ASSERT_EQ(Pay(600, &of_high, &high), Outcome::kWaiting);
+  first.Reset();
+  ASSERT_TRUE(high.Told());
+  EXPECT_FALSE(normal.told.HasBeenNotified());
+  high.charge.Reset();
+  ASSERT_TRUE(normal.Told());
+  EXPECT_FALSE(low.told.HasBeenNotified());
+  normal.charge.Reset();
+  EXPECT_TRUE(low.Told());
+}
+
+TEST_F(TurnsTest, LowPriorityIsNotStarved) {
+  Make({1000});
+  MemoryCharge first = Arrived(At("a"));
+  ASSERT_EQ(Pay(900, &first, &unused_), Outcome::kGranted);
+  TestWaiter low, high;
+  MemoryCharge of_low = ArrivedOf(Ask("b", Priority::kLow));
+  ASSERT_EQ(Pay(600, &of_low, &low), Outcome::kWaiting);
+  absl::SleepFor(absl::Milliseconds(4100));
+  MemoryCharge of_high = ArrivedOf(Ask("c", Priority::kHigh));
+  ASSERT_EQ(Pay(600, &of_high, &high), Outcome::kWaiting);
+  first.Reset();
+  ASSERT_TRUE(low.Told());
+  EXPECT_FALSE(high.told.HasBeenNotified());
+  low.charge.Reset();
+  EXPECT_TRUE(high.Told());
+}
+
+TEST_F(TurnsTest, AnIdentityHasOneShareWhereverItCallsFrom) {
+  Make({1000});
+  const auto busy = Named("token:busy");
+  // From two hosts, through a proxy even.
+  MemoryCharge first = ArrivedOf(Ask("a", Priority::kNormal, busy));
+  MemoryCharge again = ArrivedOf(Ask("proxy", Priority::kNormal, busy));
+  MemoryCharge other =
+      ArrivedOf(Ask("proxy", Priority::kNormal, Named("token:other")));
+  ASSERT_EQ(Pay(900, &first, &unused_), Outcome::kGranted);
+  TestWaiter of_busy, of_other;
+  ASSERT_EQ(Pay(500, &again, &of_busy), Outcome::kWaiting);
+  ASSERT_EQ(Pay(600, &other, &of_other), Outcome::kWaiting);
+  first.ShrinkPayload(300);
+  ASSERT_TRUE(of_other.Told());
+  EXPECT_FALSE(of_busy.told.HasBeenNotified());
+  of_other.charge.Reset();
+  EXPECT_TRUE(of_busy.Told());
+}
+
+TEST_F(TurnsTest, WhoCannotBeInTimeIsRefusedAtOnce) {
+  Make({size_t{64} << 20}, 8);
+  const auto in = [&](absl::Duration time, Priority p = Priority::kNormal) {
+    return Ask("late", p, nullptr, 2 * kMiB, absl::Now() + time);
+  };
+  // Nothing is known of the server: it tries.
+  MemoryCharge charge;
+  EXPECT_EQ(ledger_->AdmitReceive(in(absl::Milliseconds(1)), &unused_, &charge),
+            Outcome::kGranted);
+  charge.Reset();
+  Learn();
+  // Nothing is to be done: it tries, too.
+  EXPECT_EQ(ledger_->AdmitReceive(in(absl::Milliseconds(1)), &unused_, &charge),
+            Outcome::kGranted);
+  charge.Reset();
+  // 20 MiB are, of which each takes 10 ms or a little more.
+  MemoryCharge ahead =
+      ArrivedOf(Ask("ahead", Priority::kNormal, nullptr, 20 * kMiB));
+  ahead.Begins(20 * kMiB);
+  const MemoryLedger::ReceiveAsk late = in(absl::Milliseconds(50));
+  EXPECT_EQ(ledger_->AdmitReceive(late, &unused_, &charge), Outcome::kTooLate);
+  const absl::Duration delay = ledger_->RetryDelay(late);
+  EXPECT_GE(delay, absl::Milliseconds(100));
+  EXPECT_LE(delay, absl::Seconds(2));
+  // The next comes after it, and one of another share does not.
+  EXPECT_GT(ledger_->RetryDelay(late), delay + absl::Milliseconds(15));
+  MemoryLedger::ReceiveAsk other = late;
+  other.caller = Named("token:other");
+  EXPECT_LT(ledger_->RetryDelay(other), delay + absl::Milliseconds(15));
+  // Who has time waits, and so does what is small.
+  EXPECT_EQ(ledger_->AdmitReceive(in(absl::Minutes(1)), &unused_, &charge),
+            Outcome::kGranted);
+  charge.Reset();
+  EXPECT_EQ(ledger_->AdmitReceive(Ask("small", Priority::kNormal, nullptr, 1000,
+                                      absl::Now() + absl::Milliseconds(1)),
+                                  &unused_, &charge),
+            Outcome::kGranted);
+  charge.Reset();
+  // The work is over: he may come.
+  ahead.Reset();
+  EXPECT_EQ(
+      ledger_->AdmitReceive(in(absl::Milliseconds(50)), &unused_, &charge),
+      Outcome::kGranted);
+}
+
+TEST(ForecastTest, LearnsWhatIsDoneASecond) {
+  Forecast forecast;
+  absl::Time now = absl::UnixEpoch();
+  EXPECT_FALSE(forecast.known());
+  EXPECT_EQ(forecast.TimeFor(1e9), absl::ZeroDuration());
+  for (int i = 0; i < 100; ++i) {
+    forecast.Begins(1e6, now);
+    now += absl::Milliseconds(10);
+    forecast.Ends(1e6, true, now);
+    // What is idle between says nothing.
+    now += absl::Seconds(1);
+  }
+  EXPECT_NEAR(forecast.rate(), 1e8, 1e6);
+  EXPECT_EQ(forecast.backlog(), 0);
+  // What fails is no work that was done.
+  for (int i = 0; i < 100; ++i) {
+    forecast.Begins(1e9, now);
+    now += absl::Milliseconds(1);
+    forecast.Ends(1e9, false, now);
+  }
+  EXPECT_LE(forecast.rate(), 1.01e8);
+}
+
+TEST(ForecastTest, PromisesAreKeptForThoseWhoComeAndExpire) {
+  Forecast forecast;
+  absl::Time now = absl::UnixEpoch();
+  for (int i = 0; i < 30; ++i) {
+    forecast.Begins(1e6, now);
+    now += absl::Milliseconds(10);
+    forecast.Ends(1e6, true, now);
+  }
+  // Each so much later as the work takes, and a little more.
+  const absl::Duration first =
+      forecast.Promise("a", 1e6, absl::Milliseconds(40), now);
+  const absl::Duration second =
+      forecast.Promise("a", 1e6, absl::Milliseconds(40), now);
+  EXPECT_EQ(first, absl::Milliseconds(40));
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(second - first), 10 / 0.9, 0.1);
+  EXPECT_EQ(forecast.Promise("b", 1e6, absl::Milliseconds(40), now),
+            absl::Milliseconds(40));
+  EXPECT_GT(forecast.Expected(now, now + absl::Seconds(1)), 0);
+  EXPECT_EQ(forecast.Expected(now, now + absl::Milliseconds(39)), 0);
+  // Not before its time, nor by another, and once.
+  EXPECT_FALSE(forecast.Redeem("a", now));
+  EXPECT_FALSE(forecast.Redeem("c", now + first));
+  EXPECT_TRUE(forecast.Redeem("a", now + first));
+  EXPECT_TRUE(forecast.Redeem("a", now + second));
+  EXPECT_FALSE(forecast.Redeem("a", now + second));
+  const double kept = forecast.kept();
+  EXPECT_FALSE(forecast.Redeem("b", now + absl::Seconds(2)));
+  EXPECT_LT(forecast.kept(), kept);
+  EXPECT_EQ(forecast.promises(), 0u);
+  // Nobody can fill the book: neither memory nor others' times.
+  for (size_t i = 0; i < 2 * Forecast::kMostPromises; ++i) {
+    forecast.Promise("flood", 1e6, absl::ZeroDuration(), now);
+  }
+  EXPECT_LE(forecast.promises(), Forecast::kMostPromises);
+  EXPECT_EQ(forecast.Promise("b", 1e6, absl::Milliseconds(40), now),
+            absl::Milliseconds(40));
+  // Those of whom nobody came cost those who come anew less and less.
+  const double before = forecast.Expected(now, now + absl::Seconds(40));
+  now += absl::Seconds(20);
+  forecast.Redeem("b", now);
+  EXPECT_LT(forecast.Expected(now, now + absl::Seconds(40)), before / 20);
+}
+
+}  // namespace
+}  // namespace quantd

@@ -8,8 +8,11 @@
 namespace quantd {
 namespace {
 
-// What is smaller costs nobody anything while it is waited for.
-constexpr size_t kSmallAsk = 256 << 10;
+// What is smaller overtakes others, and is not judged by what is before it.
+constexpr size_t kOvertakes = 256 << 10;
+// Work may take so many times what it took lately: a caller who is served late
+// has cost what another lacks.
+constexpr double kMargin = 1.5;
 // A message on its way is work that is ahead of others for as long as it would
 // take to come at several times the rate at which work is done. After that its
 // sender is what is slow.
@@ -21,7 +24,6 @@ constexpr double kSlowTimes = 4;
 double MemoryLedger::WorkBefore(const ReceiveAsk& ask, absl::Time now) const {
   double work = forecast_.backlog();
   for (const Sender* sender : senders_) {
-    if (sender->stalled_) continue;
     for (const Arrival* a : sender->arrivals_) {
       const auto need = static_cast<double>(a->need);
       if (now - a->since <=
@@ -39,7 +41,7 @@ double MemoryLedger::WorkBefore(const ReceiveAsk& ask, absl::Time now) const {
 bool MemoryLedger::InTime(const ReceiveAsk& ask, absl::Time now) {
   const bool returns =
       forecast_.Redeem(ShareOf(*ask.sender, ask.caller.get()), now);
-  if (ask.need <= kSmallAsk || !forecast_.known() ||
+  if (ask.need <= kOvertakes || !forecast_.known() ||
       ask.deadline == absl::InfiniteFuture()) {
     return true;
   }
@@ -49,7 +51,7 @@ bool MemoryLedger::InTime(const ReceiveAsk& ask, absl::Time now) {
   if (work == 0) return true;
   if (!returns) work += forecast_.Expected(now, ask.deadline);
   work += static_cast<double>(ask.need) + Forecast::kOfCall;
-  return now + forecast_.TimeFor(work) <= ask.deadline;
+  return now + kMargin * forecast_.TimeFor(work) <= ask.deadline;
 }
 
 absl::Duration MemoryLedger::RetryDelay(const ReceiveAsk& ask) {

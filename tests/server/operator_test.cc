@@ -146,8 +146,7 @@ TEST_F(OperatorTest, ALogThatNobodyReadsStopsNothing) {
 
 TEST_F(OperatorTest, TheLogLevelIsReadAgain) {
   WriteFile(At("config"), "log-level = \"error\"\nmax-waiting = 7\n");
-  ServerProcess server(
-      Quantd({"--config", At("config"), "--memory-budget", "64MiB"}));
+  ServerProcess server(Quantd({"--config", At("config")}));
   ASSERT_TRUE(server.running()) << server.Log();
   EXPECT_EQ(CallWith(server, ""), grpc::OK);
   WriteFile(At("config"), "log-level = \"debug\"\nmax-waiting = 8\n");

@@ -5,15 +5,18 @@
 //   overload_bench [--server FLAG...] [--times 5] [--seconds 4]
 //                  [--sizes 1,16,128] [--output FILE]
 //
-// For each size (MiB of bf16, into NVFP4) a server of its own on loopback:
+// For each size (MiB of bf16, into both copies of NVFP4, rotated) a server of
+// its own on loopback:
 //
 // 1. alone: one caller. The deadline of what follows is twice its p99.
 // 2. best: as many callers as give the most calls a second of 1, 2, 4 and 8.
 // 3. overload: an open loop at `times` that rate, retries beside it. All calls
 //    have the deadline, so that one that is accepted and late has failed.
 //
-// Callers and server share the machine's cores: what callers spend the server
-// lacks, in 3 far more than in 2.
+// Callers and server share the machine's cores, and what callers spend on calls
+// that are refused the server lacks. So its device has one thread and one slot,
+// unless --server says otherwise: then the device is what there is too little
+// of, and not the time to send.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -66,6 +69,8 @@ class Calls {
                  kColumns}},
         input_(mebibytes << 20, std::byte{0x3f}) {
     options_.format = Format::kNvfp4;
+    options_.usage = Usage::kBoth;
+    options_.rht.rowwise = options_.rht.columnwise = true;
     ClientOptions options;
     options.channels = 8;
     options.retry.max_attempts = 1;
@@ -281,7 +286,7 @@ Json Measure(const std::vector<std::string>& flags, size_t mebibytes,
 }
 
 int Main(int argc, char** argv) {
-  std::vector<std::string> flags;
+  std::vector<std::string> flags = {"--cpu-threads", "1", "--slots", "1"};
   std::vector<size_t> sizes = {1, 16, 128};
   double times = 5;
   double seconds = 4;

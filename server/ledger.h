@@ -228,9 +228,9 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // How long a refused caller should stay away: about as long as the first in
   // the queue has waited, within 50 ms and 5 s.
   absl::Duration RetryDelay() const;
-  // The same of an ask that was refused: when it will be granted if it comes
-  // again, as far as can be foreseen.
-  absl::Duration RetryDelay(const ReceiveAsk& ask);
+  // The same of an ask that was refused: until what is before it is done so far
+  // that it would have time, by what was done lately.
+  absl::Duration RetryDelay(const ReceiveAsk& ask) const;
 
   // Tells every waiter kStopped and refuses from then on. Blocks until no
   // callback runs. Charges may still come back later.
@@ -350,7 +350,10 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   static const std::string& ShareOf(const Sender& sender, const Caller* caller);
   bool IsExempt(const Sender& sender, const Caller* caller) const;
   // Whether the ask's deadline will be met by all that can be foreseen.
-  bool InTime(const ReceiveAsk& ask, absl::Time now)
+  bool InTime(const ReceiveAsk& ask, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The ask's own, behind all that is before it.
+  absl::Duration TimeFor(const ReceiveAsk& ask, double before) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Duration OldestWait(absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,5 +1,5 @@
-// Whose turn it is by identity and priority, who is refused for his deadline,
-// and when those who were refused shall come again.
+// Whose turn it is by identity and priority, and who is refused for his
+// deadline.
 #include "server/forecast.h"
 #include "tests/server/ledger_fixture.h"
 
@@ -118,11 +118,6 @@ TEST_F(TurnsTest, WhoCannotBeInTimeIsRefusedAtOnce) {
   const absl::Duration delay = ledger_->RetryDelay(late);
   EXPECT_GE(delay, absl::Milliseconds(100));
   EXPECT_LE(delay, absl::Seconds(2));
-  // The next comes after it, and one of another share does not.
-  EXPECT_GT(ledger_->RetryDelay(late), delay + absl::Milliseconds(15));
-  MemoryLedger::ReceiveAsk other = late;
-  other.caller = Named("token:other");
-  EXPECT_LT(ledger_->RetryDelay(other), delay + absl::Milliseconds(15));
   // Who has time waits, and so does what is small.
   EXPECT_EQ(ledger_->AdmitReceive(in(absl::Minutes(1)), &unused_, &charge),
             Outcome::kGranted);
@@ -160,49 +155,6 @@ TEST(ForecastTest, LearnsWhatIsDoneASecond) {
     forecast.Ends(1e9, false, now);
   }
   EXPECT_LE(forecast.rate(), 1.01e8);
-}
-
-TEST(ForecastTest, PromisesAreKeptForThoseWhoComeAndExpire) {
-  Forecast forecast;
-  absl::Time now = absl::UnixEpoch();
-  for (int i = 0; i < 30; ++i) {
-    forecast.Begins(1e6, now);
-    now += absl::Milliseconds(10);
-    forecast.Ends(1e6, true, now);
-  }
-  // Each so much later as the work takes, and a little more.
-  const absl::Duration first =
-      forecast.Promise("a", 1e6, absl::Milliseconds(40), now);
-  const absl::Duration second =
-      forecast.Promise("a", 1e6, absl::Milliseconds(40), now);
-  EXPECT_EQ(first, absl::Milliseconds(40));
-  EXPECT_NEAR(absl::ToDoubleMilliseconds(second - first), 10 / 0.9, 0.1);
-  EXPECT_EQ(forecast.Promise("b", 1e6, absl::Milliseconds(40), now),
-            absl::Milliseconds(40));
-  EXPECT_GT(forecast.Expected(now, now + absl::Seconds(1)), 0);
-  EXPECT_EQ(forecast.Expected(now, now + absl::Milliseconds(39)), 0);
-  // Not before its time, nor by another, and once.
-  EXPECT_FALSE(forecast.Redeem("a", now));
-  EXPECT_FALSE(forecast.Redeem("c", now + first));
-  EXPECT_TRUE(forecast.Redeem("a", now + first));
-  EXPECT_TRUE(forecast.Redeem("a", now + second));
-  EXPECT_FALSE(forecast.Redeem("a", now + second));
-  const double kept = forecast.kept();
-  EXPECT_FALSE(forecast.Redeem("b", now + absl::Seconds(2)));
-  EXPECT_LT(forecast.kept(), kept);
-  EXPECT_EQ(forecast.promises(), 0u);
-  // Nobody can fill the book: neither memory nor others' times.
-  for (size_t i = 0; i < 2 * Forecast::kMostPromises; ++i) {
-    forecast.Promise("flood", 1e6, absl::ZeroDuration(), now);
-  }
-  EXPECT_LE(forecast.promises(), Forecast::kMostPromises);
-  EXPECT_EQ(forecast.Promise("b", 1e6, absl::Milliseconds(40), now),
-            absl::Milliseconds(40));
-  // Those of whom nobody came cost those who come anew less and less.
-  const double before = forecast.Expected(now, now + absl::Seconds(40));
-  now += absl::Seconds(20);
-  forecast.Redeem("b", now);
-  EXPECT_LT(forecast.Expected(now, now + absl::Seconds(40)), before / 20);
 }
 
 }  // namespace

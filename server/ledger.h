@@ -352,13 +352,10 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // Whether the ask's deadline will be met by all that can be foreseen.
   bool InTime(const ReceiveAsk& ask, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The ask's own, behind all that is before it.
-  absl::Duration TimeFor(const ReceiveAsk& ask, double before) const
+  // Until it is done, behind the work that is here.
+  absl::Duration TimeFor(const ReceiveAsk& ask) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Duration OldestWait(absl::Time now) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What is to be done before the ask is.
-  double WorkBefore(const ReceiveAsk& ask, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Hold(Sender& sender, const Caller* caller, size_t more, size_t less)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -388,7 +385,6 @@ struct Sender::Arrival {
   MemoryLedger::Waiter* waiter;
   size_t need;
   size_t most;
-  absl::Time since;
   bool revoked = false;
 };
 

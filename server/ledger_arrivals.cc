@@ -78,7 +78,7 @@ MemoryCharge MemoryLedger::BeginArrival(const std::shared_ptr<Sender>& sender,
   MemoryCharge charge;
   charge.ledger_ = shared_from_this();
   charge.sender_ = sender;
-  charge.arrival_ = std::make_unique<Arrival>(Arrival{waiter, need, most, now});
+  charge.arrival_ = std::make_unique<Arrival>(Arrival{waiter, need, most});
   if (sender->arrivals_.empty()) {
     Measure(*sender);
     sender->mark_ = sender->received_;

@@ -13,45 +13,22 @@ constexpr size_t kOvertakes = 256 << 10;
 // When who is refused may come again.
 constexpr absl::Duration kSoonest = absl::Milliseconds(50);
 constexpr absl::Duration kLatest = absl::Seconds(5);
-// A message on its way is work that is ahead of others for as long as it would
-// take to come at several times the rate at which work is done. After that its
-// sender is what is slow.
-constexpr absl::Duration kSlowSender = absl::Milliseconds(100);
-constexpr double kSlowTimes = 4;
 
 }  // namespace
-
-double MemoryLedger::WorkBefore(const ReceiveAsk& ask, absl::Time now) const {
-  double work = forecast_.backlog();
-  for (const Sender* sender : senders_) {
-    for (const Arrival* a : sender->arrivals_) {
-      const auto need = static_cast<double>(a->need);
-      if (now - a->since <=
-          kSlowSender + kSlowTimes * forecast_.TimeFor(need)) {
-        work += need;
-      }
-    }
-  }
-  for (const Waiting& w : to_receive_) {
-    if (w.priority <= ask.priority) work += static_cast<double>(w.need);
-  }
-  return work;
-}
 
 bool MemoryLedger::InTime(const ReceiveAsk& ask, absl::Time now) const {
   if (ask.need <= kOvertakes || !forecast_.known() ||
       ask.deadline == absl::InfiniteFuture()) {
     return true;
   }
-  const double before = WorkBefore(ask, now);
-  // Whoever comes to a server that has nothing to do is served, even if that
-  // was slow lately: or nobody would ever find out.
-  return before == 0 || now + TimeFor(ask, before) <= ask.deadline;
+  // Only what is here is before it: what others declare costs them nothing, and
+  // must not turn anybody away. Whoever comes to a server that has nothing to
+  // do is served, even if that was slow lately: or nobody would ever find out.
+  return forecast_.backlog() == 0 || now + TimeFor(ask) <= ask.deadline;
 }
 
-absl::Duration MemoryLedger::TimeFor(const ReceiveAsk& ask,
-                                     double before) const {
-  return forecast_.TimeFor(before + static_cast<double>(ask.need) +
+absl::Duration MemoryLedger::TimeFor(const ReceiveAsk& ask) const {
+  return forecast_.TimeFor(forecast_.backlog() + static_cast<double>(ask.need) +
                            Forecast::kOfCall);
 }
 
@@ -61,8 +38,7 @@ absl::Duration MemoryLedger::RetryDelay(const ReceiveAsk& ask) const {
   if (!forecast_.known()) return OldestWait(now);
   const absl::Duration patience = std::min(
       std::max(ask.deadline - now, absl::ZeroDuration()), limits_.max_wait);
-  return std::clamp(TimeFor(ask, WorkBefore(ask, now)) - patience, kSoonest,
-                    kLatest);
+  return std::clamp(TimeFor(ask) - patience, kSoonest, kLatest);
 }
 
 absl::Duration MemoryLedger::RetryDelay() const {

@@ -134,6 +134,30 @@ TEST_F(TurnsTest, WhoCannotBeInTimeIsRefusedAtOnce) {
       Outcome::kGranted);
 }
 
+TEST_F(TurnsTest, WhatIsOnlyDeclaredTurnsNobodyAway) {
+  Make({size_t{64} << 20}, 100);
+  Learn();
+  MemoryCharge ahead =
+      ArrivedOf(Ask("ahead", Priority::kNormal, nullptr, kMiB));
+  ahead.Begins(kMiB);
+  std::vector<std::unique_ptr<TestWaiter>> liars;
+  std::vector<MemoryCharge> charges(64);
+  for (MemoryCharge& charge : charges) {
+    liars.push_back(std::make_unique<TestWaiter>());
+    ledger_->AdmitReceive(Ask("liar", Priority::kNormal, nullptr, 20 * kMiB),
+                          liars.back().get(), &charge);
+  }
+  TestWaiter honest;
+  MemoryCharge charge;
+  EXPECT_NE(
+      ledger_->AdmitReceive(Ask("honest", Priority::kNormal, nullptr, kMiB,
+                                absl::Now() + absl::Milliseconds(500)),
+                            &honest, &charge),
+      Outcome::kTooLate);
+  ledger_->Forget(&honest);
+  for (const auto& liar : liars) ledger_->Forget(liar.get());
+}
+
 TEST(ForecastTest, LearnsWhatIsDoneASecond) {
   Forecast forecast;
   absl::Time now = absl::UnixEpoch();

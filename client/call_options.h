@@ -102,6 +102,10 @@ struct CallEvents {
 // end all of them. By one thread at a time, not always that of the caller.
 using CallProgress = std::function<void(size_t done, size_t all)>;
 
+// Who goes first where calls wait for a server's memory. kHigh needs a token
+// that may, or is as kNormal; kLow waits for all others, though not for ever.
+enum class CallPriority { kNormal, kHigh, kLow };
+
 struct CallOptions {
   // From the call on, retries included; for asynchronous forms from the
   // moment the call is made. Zero: ClientOptions::deadline.
@@ -115,6 +119,10 @@ struct CallOptions {
   CallEvents events = {};
   // Must not call the client, and must be quick: bands wait for it.
   CallProgress progress = {};
+  // The trace that the call belongs to, as W3C Trace Context writes it
+  // ("00-...-...-01"): servers log its ids with the call's own. Empty: none.
+  std::string traceparent = {};
+  CallPriority priority = CallPriority::kNormal;
 };
 
 }  // namespace quantd

@@ -16,6 +16,7 @@
 #include "client/parts/result_builder.h"
 #include "fmt/format.h"
 #include "kernels/plan/field_error.h"
+#include "proto/net/trace_context.h"
 
 namespace quantd {
 
@@ -24,6 +25,17 @@ using client::CallLimit;
 using client::Endpoint;
 using client::Time;
 using std::chrono::milliseconds;
+
+namespace {
+
+absl::Status CheckTrace(const std::string& traceparent) {
+  if (traceparent.empty() || wire::ParseTraceparent(traceparent)) {
+    return absl::OkStatus();
+  }
+  return FieldError("traceparent", "one of W3C Trace Context", traceparent);
+}
+
+}  // namespace
 
 class Client::Impl {
  public:
@@ -52,11 +64,16 @@ class Client::Impl {
   // caller's token stops.
   template <typename Work>
   auto Call(const CallOptions& call, Time deadline, Work work) {
+    using Answer = decltype(work(*endpoint_, CallLimit(), *calls_.front()));
+    if (auto s = CheckTrace(call.traceparent); !s.ok()) return Answer(s);
     CallControl control;
     const Scope scope(this, &control);
     std::optional<CancellationToken::Registration> stop;
     if (call.cancel) stop.emplace(*call.cancel, [&] { control.Cancel(); });
-    return work(*endpoint_, CallLimit{LimitOf(call), deadline}, control);
+    return work(
+        *endpoint_,
+        CallLimit{LimitOf(call), deadline, call.traceparent, call.priority},
+        control);
   }
 
   // Runs `work` on a thread of this client.

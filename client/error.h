@@ -38,7 +38,7 @@ enum class ErrorReason : int32_t {
 struct ServerError {
   ErrorReason reason = ErrorReason::kUnspecified;
   uint64_t limit = 0;                        // bytes, with kTooLarge
-  std::chrono::milliseconds retry_delay{0};  // with kBusy
+  std::chrono::milliseconds retry_delay{0};  // with kBusy, kDeadline
 };
 std::optional<ServerError> GetServerError(const absl::Status& status);
 

@@ -104,6 +104,8 @@ static_assert(
 
 // Keys of metadata. A client may declare its request's size in bytes.
 inline constexpr char kRequestBytesKey[] = "quantd-request-bytes";
+// Who goes first where calls wait: "high", "normal" or "low".
+inline constexpr char kPriorityKey[] = "quantd-priority";
 // The server says the call's id in its log, and when to try again.
 inline constexpr char kRequestIdKey[] = "quantd-request-id";
 inline constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";

@@ -25,6 +25,7 @@ class HealthService;
 class MemoryLedger;
 class Metrics;
 class PlanningThreads;
+class Quotas;
 class RefusalPace;
 class Regions;
 class RequestIds;
@@ -46,6 +47,7 @@ struct CallEnvironment {
   EventWaits* events = nullptr;
   PlanningThreads* planning = nullptr;
   RefusalPace* pace = nullptr;
+  Quotas* quotas = nullptr;
   ServerCredentials* credentials = nullptr;
   HealthService* health = nullptr;
   const ServerInfo* info = nullptr;

@@ -1,6 +1,7 @@
 #include "server/call_record.h"
 
 #include "fmt/format.h"
+#include "server/incoming_call.h"
 #include "server/log.h"
 
 namespace quantd {
@@ -75,7 +76,8 @@ std::optional<int64_t> CallRecord::Duration(CallStage stage) const {
 
 bool WouldLog(const CallRecord& record) { return LogEnabled(LevelOf(record)); }
 
-void LogCall(const CallRecord& record, std::string_view shape) {
+void LogCall(const CallRecord& record, const IncomingCall& call,
+             std::string_view shape) {
   const auto microseconds = [&](CallStage stage) {
     return record.Duration(stage).value_or(0) / 1000;
   };
@@ -84,6 +86,10 @@ void LogCall(const CallRecord& record, std::string_view shape) {
                   v1::ErrorDetail::Reason_Name(record.reason));
   LogSampled(LevelOf(record), "call", kind,
              {{"id", record.id},
+              {"trace_id", record.trace ? record.trace->trace() : ""},
+              {"parent_id", record.trace ? record.trace->span() : ""},
+              {"peer", call.connection()->name()},
+              {"caller", call.caller() ? call.caller()->identity : ""},
               {"method", wire::Name(record.method)},
               {"streamed", record.streamed},
               {"code", Name(record.code)},

@@ -14,6 +14,7 @@
 
 #include "kernels/device/backend.h"
 #include "proto/methods.h"
+#include "proto/net/trace_context.h"
 #include "quantd.pb.h"
 #include "server/failure.h"
 
@@ -37,11 +38,14 @@ inline constexpr CallStage kCallStages[] = {
     CallStage::kCopyOut, CallStage::kSend};
 std::string_view Name(CallStage stage);  // "copy_in"
 
+class IncomingCall;
+
 struct CallRecord {
   using Clock = std::chrono::steady_clock;
 
   wire::Method method = wire::Method::kQuantize;
   std::string id;
+  std::optional<wire::TraceContext> trace;  // that the caller named
   grpc::StatusCode code = grpc::StatusCode::UNKNOWN;
   v1::ErrorDetail::Reason reason = v1::ErrorDetail::REASON_UNSPECIFIED;
   std::string error;  // may say more than the client is told
@@ -78,7 +82,8 @@ struct CallRecord {
 // Whether the record would be logged: as debug, or above for an error.
 bool WouldLog(const CallRecord& record);
 // `shape` is the tensor's, "4096x4096", or empty.
-void LogCall(const CallRecord& record, std::string_view shape);
+void LogCall(const CallRecord& record, const IncomingCall& call,
+             std::string_view shape);
 
 }  // namespace quantd
 

@@ -19,6 +19,27 @@ namespace {
 constexpr absl::Duration kExpiresSoon = absl::Hours(24 * 14);
 constexpr std::string_view kHealth = "/grpc.health.v1.Health/";
 
+// Who showed a certificate that was asked for.
+std::shared_ptr<const Caller> CertificateOf(
+    const TlsFiles& files, const grpc::ServerContext& context) {
+  constexpr size_t kMostOfName = 256;
+  if (files.client_ca.empty()) return nullptr;
+  const auto peer = context.auth_context();
+  if (peer == nullptr) return nullptr;
+  for (const char* property :
+       {GRPC_X509_SUBJECT_PROPERTY_NAME, GRPC_X509_CN_PROPERTY_NAME}) {
+    const auto values = peer->FindPropertyValues(property);
+    if (values.empty()) continue;
+    auto caller = std::make_shared<Caller>();
+    caller->identity = fmt::format(
+        "certificate:{}",
+        std::string_view(values.front().data(),
+                         std::min(values.front().size(), kMostOfName)));
+    return caller;
+  }
+  return nullptr;
+}
+
 void WarnOfExpiry(const TlsIdentity& tls) {
   const absl::Duration left = tls.expires - absl::Now();
   if (left > kExpiresSoon) return;
@@ -142,10 +163,12 @@ absl::StatusOr<std::unique_ptr<ServerCredentials>> ServerCredentials::Load(
   return made;
 }
 
-const char* ServerCredentials::Refuse(std::string_view path,
-                                      const grpc::ServerContext& context) {
+Verdict ServerCredentials::Judge(std::string_view path,
+                                 const grpc::ServerContext& context,
+                                 std::string_view peer) {
   const auto tokens = token_hashes();
-  if (tokens == nullptr || path.starts_with(kHealth)) return nullptr;
+  if (path.starts_with(kHealth)) return {};
+  if (tokens == nullptr) return {CertificateOf(files_, context), std::nullopt};
   const auto [first, last] =
       context.client_metadata().equal_range("authorization");
   // Of several the last, as anywhere in HTTP where there should be one.
@@ -153,17 +176,47 @@ const char* ServerCredentials::Refuse(std::string_view path,
   for (auto it = first; it != last; ++it) {
     token = BearerToken({it->second.data(), it->second.size()});
   }
-  if (!token.empty() && tokens->Knows(token)) return nullptr;
-  const TokenFault fault =
-      token.empty() ? TokenFault::kMissing : TokenFault::kUnknown;
-  const char* const why =
-      token.empty() ? "this server wants a bearer token: send the metadata "
-                      "\"authorization: Bearer TOKEN\""
-                    : "this server does not know the bearer token";
+  const Caller* const caller = token.empty() ? nullptr : tokens->Find(token);
+  if (caller == nullptr) {
+    return {nullptr,
+            Refuse(token.empty() ? TokenFault::kMissing : TokenFault::kUnknown,
+                   path, "", peer)};
+  }
+  const wire::MethodSpec* const ours = wire::FindMethod(path);
+  // What a stream carries is known by its first message.
+  const bool may = ours == nullptr || ours->method == wire::Method::kStream ||
+                   caller->May(ours->method);
+  if (!may) {
+    return {nullptr,
+            Refuse(TokenFault::kForbidden, path, caller->identity, peer)};
+  }
+  return {std::shared_ptr<const Caller>(tokens, caller), std::nullopt};
+}
+
+Failure ServerCredentials::Forbid(wire::Method method, const Caller& caller,
+                                  std::string_view peer) {
+  return Refuse(TokenFault::kForbidden, wire::SpecOf(method).path,
+                caller.identity, peer);
+}
+
+Failure ServerCredentials::Refuse(TokenFault fault, std::string_view path,
+                                  std::string_view who, std::string_view peer) {
   ++refused_[static_cast<size_t>(fault)];
-  LogSampled(LogLevel::kInfo, "unauthenticated", why,
-             {{"path", path.substr(0, 64)}, {"error", why}});
-  return why;
+  const bool forbidden = fault == TokenFault::kForbidden;
+  const char* const why =
+      forbidden ? "the token may not call this method"
+      : fault == TokenFault::kMissing
+          ? "this server wants a bearer token: send the metadata "
+            "\"authorization: Bearer TOKEN\""
+          : "this server does not know the bearer token";
+  LogSampled(LogLevel::kInfo, forbidden ? "forbidden" : "unauthenticated", why,
+             {{"path", path.substr(0, 64)},
+              {"peer", peer},
+              {"caller", who},
+              {"error", why}});
+  return Failure::Of(forbidden ? grpc::StatusCode::PERMISSION_DENIED
+                               : grpc::StatusCode::UNAUTHENTICATED,
+                     why);
 }
 
 void ServerCredentials::ReloadTls() {

@@ -28,6 +28,8 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/caller.h"
+#include "server/failure.h"
 #include "server/file_watch.h"
 #include "server/options.h"
 #include "server/tokens.h"
@@ -47,7 +49,13 @@ struct TlsIdentity {
 };
 
 // What is wrong with the token of a call that needs one.
-enum class TokenFault { kMissing, kUnknown };
+enum class TokenFault { kMissing, kUnknown, kForbidden };
+
+// Who calls, or why the call must be turned away.
+struct Verdict {
+  std::shared_ptr<const Caller> caller;  // null: nobody is known by name
+  std::optional<Failure> failure;
+};
 
 // Must outlive the server that uses it.
 class ServerCredentials {
@@ -60,14 +68,18 @@ class ServerCredentials {
   // For one port; stays this object's.
   std::shared_ptr<grpc::ServerCredentials> ForPort();
 
-  // Why a call must be turned away, for the client; null: it may go on. Every
-  // method needs a token if there is a token file, but for health
+  // Every method needs a token if there is a token file, but for health
   // (grpc.health.v1), by which orchestrators look at a server that they have no
-  // token for.
+  // token for. Who has no token is known by his certificate, if he has one.
   //
   // gRPC's own hook for this writes out all metadata for it, and aborts at some
   // (CVE-2023-1428).
-  const char* Refuse(std::string_view path, const grpc::ServerContext& context);
+  Verdict Judge(std::string_view path, const grpc::ServerContext& context,
+                std::string_view peer);
+
+  // Why the caller of a stream may not have what it carries.
+  Failure Forbid(wire::Method method, const Caller& caller,
+                 std::string_view peer);
 
   // Reads the files again now, whether they changed or not.
   void Reload() { watch_->CallNow(); }
@@ -83,6 +95,8 @@ class ServerCredentials {
  private:
   friend class PortCredentials;
   explicit ServerCredentials(const ServerOptions& options);
+  Failure Refuse(TokenFault fault, std::string_view path, std::string_view who,
+                 std::string_view peer);
   void ReloadTls();
   void ReloadTokens();
   std::shared_ptr<const TlsIdentity> tls() const;
@@ -97,7 +111,7 @@ class ServerCredentials {
   // gRPC comes back to them at each handshake, but does not keep them.
   std::vector<std::shared_ptr<grpc::ServerCredentials>> ports_
       ABSL_GUARDED_BY(mutex_);
-  std::array<std::atomic<uint64_t>, 2> refused_ = {};  // by TokenFault
+  std::array<std::atomic<uint64_t>, 3> refused_ = {};  // by TokenFault
   // The last member: its thread uses all of the above.
   std::optional<FileWatch> watch_;
 };

@@ -30,10 +30,12 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
                                      Failure::Busy(env->ledger->RetryDelay()));
   }
   const std::string path = call->path();
-  if (const char* why = env->credentials->Refuse(path, call->context())) {
-    return std::make_unique<Refusal>(
-        call, Failure::Of(grpc::StatusCode::UNAUTHENTICATED, why));
+  Verdict verdict =
+      env->credentials->Judge(path, call->context(), connection.name());
+  if (verdict.failure) {
+    return std::make_unique<Refusal>(call, *std::move(verdict.failure));
   }
+  call->SetCaller(std::move(verdict.caller));
   if (const auto method = call->payload_method()) {
     if (*method == wire::Method::kStream) {
       return std::make_unique<StreamCall>(env, call);

@@ -3,6 +3,7 @@
 #include <google/protobuf/any.pb.h>
 #include <google/protobuf/unknown_field_set.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "fmt/format.h"
@@ -29,6 +30,17 @@ Failure Field(const FieldViolation& violation, std::string message) {
   failure.detail.set_field(violation.field);
   failure.detail.set_expected(violation.expected);
   failure.detail.set_got(violation.got);
+  return failure;
+}
+
+// RESOURCE_EXHAUSTED, with the time when it may be otherwise.
+Failure Later(ErrorDetail::Reason reason, std::string_view why,
+              absl::Duration retry_delay) {
+  const int64_t delay =
+      std::max<int64_t>(1, absl::ToInt64Milliseconds(retry_delay));
+  Failure failure = Make(StatusCode::RESOURCE_EXHAUSTED, reason,
+                         fmt::format("{}: try again in {} ms", why, delay));
+  failure.detail.set_retry_delay_ms(static_cast<uint32_t>(delay));
   return failure;
 }
 
@@ -85,13 +97,19 @@ Failure Failure::NoMessage() {
 }
 
 Failure Failure::Busy(absl::Duration retry_delay) {
-  Failure failure =
-      Make(StatusCode::RESOURCE_EXHAUSTED, ErrorDetail::REASON_BUSY,
-           fmt::format("busy: try again in {} ms",
-                       absl::ToInt64Milliseconds(retry_delay)));
-  failure.detail.set_retry_delay_ms(
-      static_cast<uint32_t>(absl::ToInt64Milliseconds(retry_delay)));
-  return failure;
+  return Later(ErrorDetail::REASON_BUSY, "busy", retry_delay);
+}
+
+Failure Failure::TooLate(absl::Duration retry_delay) {
+  return Later(ErrorDetail::REASON_DEADLINE,
+               "so busy that the call's deadline would be over first",
+               retry_delay);
+}
+
+Failure Failure::OverQuota(std::string_view what, absl::Duration retry_delay) {
+  return Later(ErrorDetail::REASON_BUSY,
+               fmt::format("the token's quota of {} is used up", what),
+               retry_delay);
 }
 
 Failure Failure::Draining() {
@@ -127,6 +145,7 @@ Failure Failure::Of(StatusCode code, std::string message) {
 bool Failure::IsCallersFault() const {
   return code == grpc::StatusCode::INVALID_ARGUMENT ||
          code == grpc::StatusCode::UNAUTHENTICATED ||
+         code == grpc::StatusCode::PERMISSION_DENIED ||
          code == grpc::StatusCode::UNIMPLEMENTED;
 }
 
@@ -161,7 +180,8 @@ bool IsUsual(StatusCode code, ErrorDetail::Reason reason) {
     case ErrorDetail::REASON_DEVICE_FAULT:
       return code == StatusCode::INTERNAL;
     case ErrorDetail::REASON_DEADLINE:
-      return code == StatusCode::DEADLINE_EXCEEDED;
+      return code == StatusCode::DEADLINE_EXCEEDED ||
+             code == StatusCode::RESOURCE_EXHAUSTED;
     case ErrorDetail::REASON_CANCELLED:
       return code == StatusCode::CANCELLED;
     default:

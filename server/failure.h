@@ -34,6 +34,10 @@ struct Failure {
   static Failure LongerThanDeclared(size_t bytes, size_t declared);
   static Failure NoMessage();
   static Failure Busy(absl::Duration retry_delay);
+  // So busy that the deadline would be over first.
+  static Failure TooLate(absl::Duration retry_delay);
+  // `what` the caller's token grants no more of: "calls in flight".
+  static Failure OverQuota(std::string_view what, absl::Duration retry_delay);
   static Failure Draining();
   // No device takes the work; none of this server, or not the one whose memory
   // the call lends.

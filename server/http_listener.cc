@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "fmt/format.h"
 #include "proto/net/address.h"
 
@@ -55,6 +56,21 @@ HttpReply BadRequest(std::string_view why) {
 // a TLS handshake, an HTTP/2 preface would wait for an answer in vain.
 bool LooksLikeHttp(std::string_view head) {
   return head.empty() || (head.front() >= 'A' && head.front() <= 'Z');
+}
+
+// The value of the first header of that name, which is in small letters and
+// ends with its colon; empty: there is none.
+std::string_view HeaderOf(std::string_view head, std::string_view name) {
+  for (size_t at = head.find("\r\n"); at != std::string_view::npos;
+       at = head.find("\r\n", at)) {
+    at += 2;
+    const std::string_view line = head.substr(at, head.find("\r\n", at) - at);
+    if (absl::StartsWithIgnoreCase({line.data(), line.size()},
+                                   {name.data(), name.size()})) {
+      return line.substr(name.size());
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -224,7 +240,10 @@ void HttpListener::Answer(Connection& c) {
   if (!target.starts_with('/') || !printable) {
     return Reply(c, BadRequest("expected: GET /PATH HTTP/1.1"), false);
   }
-  Reply(c, handler_(target.substr(0, target.find('?'))), head);
+  Reply(
+      c,
+      handler_({target.substr(0, target.find('?')), HeaderOf(c.in, "accept:")}),
+      head);
 }
 
 void HttpListener::Reply(Connection& c, const HttpReply& reply,

@@ -24,6 +24,11 @@
 
 namespace quantd {
 
+struct HttpRequest {
+  std::string_view path;    // starts with '/' and has no query
+  std::string_view accept;  // what the client says it reads; empty: nothing
+};
+
 struct HttpReply {
   int status = 200;
   std::string body;
@@ -44,8 +49,8 @@ struct HttpLimits {
 
 class HttpListener {
  public:
-  // `path` starts with '/' and has no query. Status 404 for one it lacks.
-  using Handler = std::function<HttpReply(std::string_view path)>;
+  // Status 404 for a path it lacks.
+  using Handler = std::function<HttpReply(const HttpRequest& request)>;
 
   // Listens when it returns; port 0 takes a free one. INVALID_ARGUMENT for what
   // security::CheckTcpAddress refuses, UNAVAILABLE for an address that cannot

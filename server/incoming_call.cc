@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -65,6 +66,17 @@ IncomingCall::~IncomingCall() {
 
 std::string IncomingCall::path() const {
   return method_ ? wire::SpecOf(*method_).path : context_.method();
+}
+
+std::optional<std::string_view> IncomingCall::Metadata(const char* key) const {
+  const auto [first, last] = context_.client_metadata().equal_range(key);
+  if (first == last || std::next(first) != last) return std::nullopt;
+  return std::string_view(first->second.data(), first->second.size());
+}
+
+std::optional<wire::TraceContext> IncomingCall::trace() const {
+  const auto text = Metadata(wire::kTraceparentKey);
+  return text ? wire::ParseTraceparent(*text) : std::nullopt;
 }
 
 bool IncomingCall::TryRef() {

@@ -20,10 +20,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "proto/methods.h"
+#include "proto/net/trace_context.h"
 #include "server/call_registry.h"
+#include "server/caller.h"
 #include "server/completion_tag.h"
 #include "server/connection.h"
 #include "server/failure.h"
@@ -67,6 +70,16 @@ class IncomingCall final : public WatchedCall {
   // "/package.Service/Method".
   std::string path() const;
   grpc::ServerContext& context() { return context_; }
+  // The metadata of that key; nothing where it came more than once, so that
+  // nobody takes the one and somebody else the other.
+  std::optional<std::string_view> Metadata(const char* key) const;
+  // Null: nobody is known by name.
+  const std::shared_ptr<const Caller>& caller() const { return caller_; }
+  void SetCaller(std::shared_ptr<const Caller> caller) {
+    caller_ = std::move(caller);
+  }
+  // The trace that the caller says it belongs to.
+  std::optional<wire::TraceContext> trace() const;
   grpc::ServerCompletionQueue* queue() const { return queue_; }
   const std::shared_ptr<Connection>& connection() const { return connection_; }
   absl::Time deadline() const { return deadline_; }
@@ -136,6 +149,7 @@ class IncomingCall final : public WatchedCall {
   absl::Time arrived_ = absl::InfinitePast();
   absl::Time deadline_ = absl::InfiniteFuture();
   std::shared_ptr<Connection> connection_;
+  std::shared_ptr<const Caller> caller_;
   std::unique_ptr<CallHandler> handler_;
 };
 

@@ -11,6 +11,7 @@ namespace {
 
 // Whoever has waited for so long goes before all others.
 constexpr absl::Duration kPatience = absl::Seconds(1);
+constexpr absl::Duration kPatienceOfLow = absl::Seconds(4);
 // An ask that may overtake larger ones.
 constexpr size_t kSmallAsk = 256 << 10;
 
@@ -29,13 +30,25 @@ MemoryLedger::MemoryLedger(Limits limits)
 
 MemoryLedger::~MemoryLedger() { Stop(); }
 
-void MemoryLedger::Hold(Sender& sender, size_t more, size_t less) {
-  Host& host = hosts_[sender.host()];
+const std::string& MemoryLedger::ShareOf(const Sender& sender,
+                                         const Caller* caller) {
+  return caller == nullptr ? sender.host() : caller->identity;
+}
+
+// Whoever is known by name has his share wherever he comes from.
+bool MemoryLedger::IsExempt(const Sender& sender, const Caller* caller) const {
+  return caller == nullptr && IsTrusted(sender.host());
+}
+
+void MemoryLedger::Hold(Sender& sender, const Caller* caller, size_t more,
+                        size_t less) {
+  const std::string& share = ShareOf(sender, caller);
+  Host& host = hosts_[share];
   sender.held_ += more - less;
   host.held += more - less;
   // Nothing to remember of it.
   if (host.held == 0 && host.distrusted_until == absl::InfinitePast()) {
-    hosts_.erase(sender.host());
+    hosts_.erase(share);
   }
 }
 
@@ -74,13 +87,15 @@ bool MemoryLedger::TryGrant(Queue& queue, Waiting& w, absl::Time now) {
     if (!HasRoomToReceive(w, now)) return false;
     Pay(w, now);
     w.charge = BeginArrival(w.sender, w.waiter, w.need, w.most, now);
+    w.charge.caller_ = w.caller;
+    w.charge.priority_ = w.priority;
     return true;
   }
   if (&queue == &for_head_) {
     if (w.need > limits_.heads - heads_) return false;
     heads_ += w.need;
     w.charge.head_ = w.need;
-    Hold(*w.sender, w.need, 0);
+    Hold(*w.sender, w.caller.get(), w.need, 0);
     return true;
   }
   const int device = DeviceWithRoom(w, now);
@@ -89,7 +104,7 @@ bool MemoryLedger::TryGrant(Queue& queue, Waiting& w, absl::Time now) {
   payload_[device] += w.need;
   w.charge.payload_ = w.need;
   w.charge.device_ = device;
-  Hold(*w.sender, w.need, 0);
+  Hold(*w.sender, w.caller.get(), w.need, 0);
   return true;
 }
 
@@ -100,29 +115,32 @@ void MemoryLedger::Serve(Queue& queue, absl::Time now,
     Queue::iterator at;
     bool patient;  // waits no longer than it must
     bool distrusted;
-    size_t host_held;
+    Priority priority;
+    size_t share_held;
     size_t sender_held;
   };
   std::vector<Place> places;
   for (auto it = queue.begin(); it != queue.end(); ++it) {
     const Sender& sender = *it->sender;
-    const bool trusted = IsTrusted(sender.host());
-    const auto host = hosts_.find(sender.host());
+    const bool exempt = IsExempt(sender, it->caller.get());
+    const auto share = hosts_.find(ShareOf(sender, it->caller.get()));
     const bool distrusted = Distrusted(sender, now);
-    places.push_back({it, distrusted || now - it->since <= kPatience,
-                      distrusted,
-                      trusted || host == hosts_.end() ? 0 : host->second.held,
-                      trusted ? 0 : sender.held_});
+    const absl::Duration patience =
+        it->priority == Priority::kLow ? kPatienceOfLow : kPatience;
+    places.push_back({it, distrusted || now - it->since <= patience, distrusted,
+                      it->priority,
+                      exempt || share == hosts_.end() ? 0 : share->second.held,
+                      exempt ? 0 : sender.held_});
   }
   // The queue is in order of arrival, and stays so among equals. Places are
   // those of now: what is granted here changes them for the next time.
-  std::stable_sort(places.begin(), places.end(),
-                   [](const Place& a, const Place& b) {
-                     if (a.patient != b.patient) return b.patient;
-                     if (!a.patient) return false;  // both: as they came
-                     return std::tie(a.distrusted, a.host_held, a.sender_held) <
-                            std::tie(b.distrusted, b.host_held, b.sender_held);
-                   });
+  std::stable_sort(
+      places.begin(), places.end(), [](const Place& a, const Place& b) {
+        if (a.patient != b.patient) return b.patient;
+        if (!a.patient) return false;  // both: as they came
+        return std::tie(a.distrusted, a.priority, a.share_held, a.sender_held) <
+               std::tie(b.distrusted, b.priority, b.share_held, b.sender_held);
+      });
   Waiting* first_left = nullptr;
   for (const Place& place : places) {
     Waiting& w = *place.at;
@@ -186,10 +204,11 @@ MemoryLedger::Outcome MemoryLedger::AdmitReceive(const ReceiveAsk& ask,
                                                  MemoryCharge* charge) {
   absl::MutexLock lock(&mutex_);
   const absl::Time now = SteadyNow();
+  if (!InTime(ask, now)) return Outcome::kTooLate;
   return Enter(to_receive_,
                {waiter, ask.need, std::max(ask.need, ask.most), now,
                 std::min(ask.deadline, now + limits_.max_wait), ask.sender,
-                MemoryCharge()},
+                ask.caller, ask.priority, MemoryCharge()},
                charge);
 }
 
@@ -220,11 +239,13 @@ MemoryLedger::Outcome MemoryLedger::AdmitMore(Queue& queue, size_t need,
                                               MemoryCharge* charge) {
   const absl::Time now = SteadyNow();
   std::shared_ptr<Sender> sender = charge->sender_;
-  return Enter(
-      queue,
-      {waiter, need, need, now, std::min(deadline, now + limits_.max_wait),
-       std::move(sender), std::move(*charge), device},
-      charge);
+  std::shared_ptr<const Caller> caller = charge->caller_;
+  const Priority priority = charge->priority_;
+  return Enter(queue,
+               {waiter, need, need, now,
+                std::min(deadline, now + limits_.max_wait), std::move(sender),
+                std::move(caller), priority, std::move(*charge), device},
+               charge);
 }
 
 bool MemoryLedger::Forget(Waiter* waiter) {
@@ -288,16 +309,6 @@ void MemoryLedger::Stop() {
     changed_.Signal();
   }
   if (thread_.joinable()) thread_.join();
-}
-
-absl::Duration MemoryLedger::RetryDelay() const {
-  absl::MutexLock lock(&mutex_);
-  const absl::Time now = SteadyNow();
-  absl::Duration age = absl::ZeroDuration();
-  for (const Queue* queue : {&to_receive_, &for_head_, &for_payload_}) {
-    if (!queue->empty()) age = std::max(age, now - queue->front().since);
-  }
-  return std::clamp(age, absl::Milliseconds(50), absl::Seconds(5));
 }
 
 bool MemoryLedger::ReplyAwaitedSince(absl::Time time) const {

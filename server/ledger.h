@@ -17,10 +17,13 @@
 // nobody keeps holds nothing for long. What is on its way may take
 // Limits::arriving of the receive account, so that messages can be finished.
 //
-// Who waits is served by what his host and his connection hold, least first,
-// and in order of arrival among equals, who is distrusted last; whoever else
-// has waited for kPatience goes before all others. Small asks overtake large
-// ones by a quarter of what those ask for, no more.
+// Who waits is served by his priority, then by what his share (the caller's
+// identity, or else his host) and his connection hold, least first, and in
+// order of arrival among equals, who is distrusted last; whoever else has
+// waited for kPatience, or several times that at low priority, goes before all
+// others. Small asks overtake large ones by a quarter of what those ask for, no
+// more. Who could not be done before his deadline, by what was done lately
+// (server/forecast.h), is refused at once.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_LEDGER_H_
@@ -42,6 +45,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/caller.h"
+#include "server/forecast.h"
 #include "server/sender.h"
 #include "server/steady_time.h"
 
@@ -71,18 +76,27 @@ class MemoryCharge {
   void ShrinkReceive(size_t receive) noexcept;
   void ShrinkHead(size_t head) noexcept;
   void ShrinkPayload(size_t payload) noexcept;
+  // All of the call is here, so many bytes, and is work from now on, until its
+  // job is over and its reply may go.
+  void Begins(size_t bytes) noexcept;
+  void Served() noexcept;
   void Reset() noexcept;
 
  private:
   friend class MemoryLedger;
+  void EndWork(bool served) noexcept;
+
   std::shared_ptr<MemoryLedger> ledger_;
   std::shared_ptr<Sender> sender_;
+  std::shared_ptr<const Caller> caller_;
+  Priority priority_ = Priority::kNormal;
   // The message on its way; null once it is here.
   std::unique_ptr<Sender::Arrival> arrival_;
   size_t receive_ = 0;
   size_t head_ = 0;
   size_t payload_ = 0;
   uint64_t unread_ = 0;  // bytes that may come before they are asked for
+  double work_ = 0;      // that it has begun, see Forecast
   int device_ = 0;
 };
 
@@ -106,6 +120,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
     kGranted,
     kWaiting,   // only from an ask: the waiter will be told
     kFull,      // only from an ask: too many wait already
+    kTooLate,   // only from an ask: its deadline would be over first
     kTimedOut,  // only to a waiter: its time or the ledger's limit is over
     kNoDevice,  // of payload: no device takes work, or not the one asked for
     kStopped,   // the ledger was stopped
@@ -135,6 +150,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
     // The most it may need, in the end.
     size_t most = 0;
     absl::Time deadline = absl::InfiniteFuture();
+    std::shared_ptr<const Caller> caller = nullptr;  // null: not known
+    Priority priority = Priority::kNormal;
   };
 
   static std::shared_ptr<MemoryLedger> Create(Limits limits);
@@ -212,6 +229,9 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // How long a refused caller should stay away: about as long as the first in
   // the queue has waited, within 50 ms and 5 s.
   absl::Duration RetryDelay() const;
+  // The same of an ask that was refused: until what is before it is done so far
+  // that it would have time, by what was done lately.
+  absl::Duration RetryDelay(const ReceiveAsk& ask) const;
 
   // Tells every waiter kStopped and refuses from then on. Blocks until no
   // callback runs. Charges may still come back later.
@@ -234,11 +254,14 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
     absl::Time since;
     absl::Time until;
     std::shared_ptr<Sender> sender;
+    std::shared_ptr<const Caller> caller;
+    Priority priority;
     MemoryCharge charge;
     int device = -1;       // the only one that will do; -1: any
     size_t overtaken = 0;  // bytes that were granted to later ones
   };
   using Queue = std::list<Waiting>;
+  // And of an identity, which has no standing.
   struct Host {
     size_t held = 0;
     absl::Time distrusted_until = absl::InfinitePast();
@@ -324,7 +347,18 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Outcome Enter(Queue& queue, Waiting w, MemoryCharge* charge)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Hold(Sender& sender, size_t more, size_t less)
+  // Under which name he has his share.
+  static const std::string& ShareOf(const Sender& sender, const Caller* caller);
+  bool IsExempt(const Sender& sender, const Caller* caller) const;
+  // Whether the ask's deadline will be met by all that can be foreseen.
+  bool InTime(const ReceiveAsk& ask, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Until it is done, behind the work that is here.
+  absl::Duration TimeFor(const ReceiveAsk& ask) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Duration OldestWait(absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Hold(Sender& sender, const Caller* caller, size_t more, size_t less)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunThread();
 
@@ -339,6 +373,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   std::vector<size_t> payload_ ABSL_GUARDED_BY(mutex_);
   std::vector<Availability> available_ ABSL_GUARDED_BY(mutex_);  // by device
   absl::flat_hash_map<std::string, Host> hosts_ ABSL_GUARDED_BY(mutex_);
+  Forecast forecast_ ABSL_GUARDED_BY(mutex_);
   Queue to_receive_ ABSL_GUARDED_BY(mutex_);
   Queue for_head_ ABSL_GUARDED_BY(mutex_);
   Queue for_payload_ ABSL_GUARDED_BY(mutex_);

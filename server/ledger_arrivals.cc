@@ -109,7 +109,7 @@ void MemoryLedger::ExpectNext(size_t came, size_t need, size_t most,
   }
   const size_t held = std::exchange(charge->receive_, 0);
   arrived_ -= held;
-  Hold(*charge->sender_, 0, held);
+  Hold(*charge->sender_, charge->caller_.get(), 0, held);
   charge->arrival_ =
       BeginArrival(charge->sender_, waiter, need, most, SteadyNow()).arrival_;
 }

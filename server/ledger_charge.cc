@@ -1,7 +1,9 @@
 // What one call holds of the ledger's accounts.
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "server/ledger.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 
@@ -16,11 +18,14 @@ MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept {
   Reset();
   ledger_ = std::move(other.ledger_);
   sender_ = std::move(other.sender_);
+  caller_ = std::move(other.caller_);
+  priority_ = other.priority_;
   arrival_ = std::move(other.arrival_);
   receive_ = std::exchange(other.receive_, 0);
   head_ = std::exchange(other.head_, 0);
   payload_ = std::exchange(other.payload_, 0);
   unread_ = std::exchange(other.unread_, 0);
+  work_ = std::exchange(other.work_, 0);
   device_ = other.device_;
   return *this;
 }
@@ -32,7 +37,7 @@ void MemoryCharge::Arrived(size_t bytes, size_t receive) noexcept {
   arrival_.reset();
   receive_ = receive;
   ledger_->arrived_ += receive;
-  ledger_->Hold(*sender_, receive, 0);
+  ledger_->Hold(*sender_, caller_.get(), receive, 0);
   ledger_->changed_.Signal();
 }
 
@@ -41,7 +46,7 @@ void MemoryCharge::GrowReceive(size_t receive) noexcept {
   absl::MutexLock lock(&ledger_->mutex_);
   const size_t more = receive - std::exchange(receive_, receive);
   ledger_->arrived_ += more;
-  ledger_->Hold(*sender_, more, 0);
+  ledger_->Hold(*sender_, caller_.get(), more, 0);
 }
 
 void MemoryCharge::ShrinkReceive(size_t receive) noexcept {
@@ -49,7 +54,7 @@ void MemoryCharge::ShrinkReceive(size_t receive) noexcept {
   absl::MutexLock lock(&ledger_->mutex_);
   const size_t less = std::exchange(receive_, receive) - receive;
   ledger_->arrived_ -= less;
-  ledger_->Hold(*sender_, 0, less);
+  ledger_->Hold(*sender_, caller_.get(), 0, less);
   ledger_->changed_.Signal();
 }
 
@@ -58,7 +63,7 @@ void MemoryCharge::ShrinkHead(size_t head) noexcept {
   absl::MutexLock lock(&ledger_->mutex_);
   const size_t less = std::exchange(head_, head) - head;
   ledger_->heads_ -= less;
-  ledger_->Hold(*sender_, 0, less);
+  ledger_->Hold(*sender_, caller_.get(), 0, less);
   ledger_->changed_.Signal();
 }
 
@@ -67,12 +72,28 @@ void MemoryCharge::ShrinkPayload(size_t payload) noexcept {
   absl::MutexLock lock(&ledger_->mutex_);
   const size_t less = std::exchange(payload_, payload) - payload;
   ledger_->payload_[device_] -= less;
-  ledger_->Hold(*sender_, 0, less);
+  ledger_->Hold(*sender_, caller_.get(), 0, less);
   ledger_->changed_.Signal();
+}
+
+void MemoryCharge::Begins(size_t bytes) noexcept {
+  if (ledger_ == nullptr || work_ != 0) return;
+  absl::MutexLock lock(&ledger_->mutex_);
+  work_ = static_cast<double>(bytes) + Forecast::kOfCall;
+  ledger_->forecast_.Begins(work_, SteadyNow());
+}
+
+void MemoryCharge::Served() noexcept { EndWork(true); }
+
+void MemoryCharge::EndWork(bool served) noexcept {
+  if (work_ == 0) return;
+  absl::MutexLock lock(&ledger_->mutex_);
+  ledger_->forecast_.Ends(std::exchange(work_, 0), served, SteadyNow());
 }
 
 void MemoryCharge::Reset() noexcept {
   if (ledger_ == nullptr) return;
+  EndWork(false);
   if (arrival_ != nullptr) {
     absl::MutexLock lock(&ledger_->mutex_);
     ledger_->EndArrival(*sender_, *arrival_, std::nullopt);
@@ -87,6 +108,7 @@ void MemoryCharge::Reset() noexcept {
   ShrinkHead(0);
   ShrinkPayload(0);
   sender_.reset();
+  caller_.reset();
   ledger_.reset();
 }
 

@@ -178,6 +178,8 @@ void ConfigureLog(LogLevel level, LogFormat format) {
   SetPattern(*TheLog().sink, format);
 }
 
+void SetLogLevel(LogLevel level) { TheLog().logger.set_level(ToSpdlog(level)); }
+
 bool LogEnabled(LogLevel level) {
   return TheLog().logger.should_log(ToSpdlog(level));
 }

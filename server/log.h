@@ -24,6 +24,8 @@ enum class LogFormat { kText, kJson };
 
 // Until this is called: kInfo, kText.
 void ConfigureLog(LogLevel level, LogFormat format);
+// From now on.
+void SetLogLevel(LogLevel level);
 // For callers that would spend time to make the fields.
 bool LogEnabled(LogLevel level);
 

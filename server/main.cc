@@ -66,8 +66,32 @@ int End(int code, const std::string& message) {
   return code;
 }
 
+// Reads the configuration file again, of which the log level takes effect.
+void ReloadSettings(int argc, char** argv, quantd::CommandLine& command) {
+  using quantd::Log;
+  using quantd::LogLevel;
+  quantd::CommandLine fresh;
+  const absl::Status status = quantd::ReadSettingsAgain(argc, argv, &fresh);
+  if (!status.ok()) {
+    return Log(LogLevel::kWarn, "settings_kept",
+               {{"error", std::string(status.message())}});
+  }
+  for (size_t i = 0; i < fresh.settings.size(); ++i) {
+    const quantd::Setting& now = fresh.settings[i];
+    quantd::Setting& before = command.settings[i];
+    if (now.value == before.value) continue;
+    const bool taken = now.name == "log-level";
+    Log(taken ? LogLevel::kInfo : LogLevel::kWarn,
+        taken ? "setting_changed" : "setting_needs_restart",
+        {{"name", now.name}, {"from", before.value}, {"to", now.value}});
+    if (taken) before = now;
+  }
+  quantd::SetLogLevel(fresh.options.log_level);
+}
+
 // Returns when the server is told to stop. What else it is told is done here.
-void AwaitStop(const sigset_t& signals, quantd::Server& server) {
+void AwaitStop(const sigset_t& signals, int argc, char** argv,
+               quantd::CommandLine& command, quantd::Server& server) {
   while (true) {
     int number = 0;
     sigwait(&signals, &number);
@@ -75,6 +99,7 @@ void AwaitStop(const sigset_t& signals, quantd::Server& server) {
     quantd::Log(quantd::LogLevel::kInfo, "reload",
                 {{"transport", server.credentials().transport()},
                  {"tokens", server.credentials().tokens()}});
+    ReloadSettings(argc, argv, command);
     server.Reload();
   }
 }
@@ -200,7 +225,7 @@ int main(int argc, char** argv) {
                            path, std::strerror(error), geteuid()));
   }
 
-  AwaitStop(signals, **server);
+  AwaitStop(signals, argc, argv, command, **server);
   std::thread([&signals] {
     int number = SIGHUP;
     // Nobody connects any more for whom files would have to be read again.

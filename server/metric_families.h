@@ -137,8 +137,8 @@ inline constexpr MetricFamily kRhtLaunches = {"quantd_rht_launches_total",
 
 inline constexpr MetricFamily kUnauthenticated = {
     "quantd_unauthenticated_total", MetricFamily::kCounter, "reason",
-    "Calls that were refused for their token, which was missing or unknown; "
-    "they are in no other metric of calls"};
+    "Calls that were refused for their token, which was missing, unknown or "
+    "not for that method (forbidden); they are in no other metric of calls"};
 inline constexpr MetricFamily kLogLinesDropped = {
     "quantd_log_lines_dropped_total", MetricFamily::kCounter, "reason",
     "Log lines that were not written: unread (standard error takes no more), "

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/time/clock.h"
+
 namespace quantd {
 namespace {
 
@@ -15,11 +17,31 @@ uint64_t Load(const std::atomic<uint64_t>& from) {
 
 }  // namespace
 
+size_t Histogram::BucketOf(int64_t nanoseconds) {
+  return std::lower_bound(std::begin(kBounds), std::end(kBounds), nanoseconds) -
+         kBounds;
+}
+
 void Histogram::Observe(int64_t nanoseconds) {
-  const auto* bound =
-      std::lower_bound(std::begin(kBounds), std::end(kBounds), nanoseconds);
   Add(sum_ns_, nanoseconds);
-  Add(buckets_[bound - kBounds], 1);
+  Add(buckets_[BucketOf(nanoseconds)], 1);
+}
+
+void Exemplars::Offer(const wire::TraceContext& trace, int64_t nanoseconds) {
+  Place& place = places_[Histogram::BucketOf(nanoseconds)];
+  if (place.taken.test_and_set(std::memory_order_acquire)) return;
+  place.used = true;
+  place.exemplar = {trace, nanoseconds, absl::ToUnixMillis(absl::Now())};
+  place.taken.clear(std::memory_order_release);
+}
+
+std::optional<Exemplars::Exemplar> Exemplars::Read(size_t bucket) const {
+  const Place& place = places_[bucket];
+  if (place.taken.test_and_set(std::memory_order_acquire)) return std::nullopt;
+  std::optional<Exemplar> exemplar;
+  if (place.used) exemplar = place.exemplar;
+  place.taken.clear(std::memory_order_release);
+  return exemplar;
 }
 
 Histogram::Snapshot Histogram::Read() const {
@@ -49,6 +71,9 @@ void Metrics::Record(const CallRecord& record) {
             *duration);
       }
     }
+  }
+  if (record.trace && record.trace->sampled) {
+    method.exemplars.Offer(*record.trace, record.Total());
   }
   // Last: of a call that is counted, all the rest has been.
   method.total.Observe(record.Total());

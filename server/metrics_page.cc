@@ -22,9 +22,17 @@ class PageWriter {
   using Label = std::pair<std::string_view, std::string_view>;
   using Labels = std::initializer_list<Label>;
 
+  explicit PageWriter(PageFormat format) : format_(format) {}
+
   void Begin(const MetricFamily& family) {
     name_ = family.name;
-    Append("# HELP {} {}\n# TYPE {} {}\n", name_, family.meaning, name_,
+    std::string_view name = name_;
+    // There a counter's samples have this behind the family's name.
+    constexpr std::string_view kTotal = "_total";
+    if (open() && family.type == MetricFamily::kCounter) {
+      name.remove_suffix(kTotal.size());
+    }
+    Append("# HELP {} {}\n# TYPE {} {}\n", name, family.meaning, name,
            Name(family.type));
   }
   template <typename Number>
@@ -39,7 +47,8 @@ class PageWriter {
     Begin(family);
     Sample({}, value);
   }
-  void Buckets(Labels labels, const Histogram::Snapshot& snapshot) {
+  void Buckets(Labels labels, const Histogram::Snapshot& snapshot,
+               const Exemplars* exemplars = nullptr) {
     uint64_t below = 0;
     for (size_t i = 0; i < Histogram::kBuckets; ++i) {
       below += snapshot.buckets[i];
@@ -48,7 +57,16 @@ class PageWriter {
                   i + 1 == Histogram::kBuckets
                       ? "+Inf"
                       : fmt::format("{}", Seconds(Histogram::kBounds[i])));
-      Append(" {}\n", below);
+      Append(" {}", below);
+      if (const auto exemplar = open() && exemplars != nullptr
+                                    ? exemplars->Read(i)
+                                    : std::nullopt) {
+        Append(" # {{trace_id=\"{}\",span_id=\"{}\"}} {} {:.3f}",
+               exemplar->trace.trace(), exemplar->trace.span(),
+               Seconds(exemplar->nanoseconds),
+               static_cast<double>(exemplar->unix_ms) / 1e3);
+      }
+      page_ += '\n';
     }
     Append("{}_sum", name_);
     WriteLabels(labels, "");
@@ -56,9 +74,13 @@ class PageWriter {
     WriteLabels(labels, "");
     Append(" {}\n", snapshot.count);
   }
-  std::string Finish() { return std::move(page_); }
+  std::string Finish() {
+    if (open()) page_ += "# EOF\n";
+    return std::move(page_);
+  }
 
  private:
+  bool open() const { return format_ == PageFormat::kOpenMetrics; }
   static double Seconds(uint64_t nanoseconds) {
     return static_cast<double>(nanoseconds) / 1e9;
   }
@@ -83,6 +105,7 @@ class PageWriter {
     if (before == ',') page_ += '}';
   }
 
+  const PageFormat format_;
   std::string page_;
   std::string_view name_;
 };
@@ -145,7 +168,8 @@ void WriteCalls(const MetricsSources& from, PageWriter* page) {
   page->Begin(metric::kRequestDuration);
   for (const wire::MethodSpec& row : wire::kMethods) {
     page->Buckets({{"method", wire::Name(row.method)}},
-                  metrics.Read(row.method).total);
+                  metrics.Read(row.method).total,
+                  &metrics.exemplars(row.method));
   }
   page->Begin(metric::kStageDuration);
   for (const wire::MethodSpec& row : wire::kTensorMethods) {
@@ -161,6 +185,8 @@ void WriteCalls(const MetricsSources& from, PageWriter* page) {
                from.credentials->refused(TokenFault::kMissing));
   page->Sample({{"reason", "unknown"}},
                from.credentials->refused(TokenFault::kUnknown));
+  page->Sample({{"reason", "forbidden"}},
+               from.credentials->refused(TokenFault::kForbidden));
 }
 
 void WriteMemory(const MetricsSources& from, PageWriter* page) {
@@ -274,8 +300,20 @@ void WriteProcess(PageWriter* page) {
 
 }  // namespace
 
-std::string MetricsPage(const MetricsSources& sources) {
-  PageWriter page;
+PageFormat ChooseFormat(std::string_view accept) {
+  return accept.find("application/openmetrics-text") != std::string_view::npos
+             ? PageFormat::kOpenMetrics
+             : PageFormat::kText;
+}
+
+const char* MetricsPageType(PageFormat format) {
+  return format == PageFormat::kOpenMetrics
+             ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+             : "text/plain; version=0.0.4; charset=utf-8";
+}
+
+std::string MetricsPage(const MetricsSources& sources, PageFormat format) {
+  PageWriter page(format);
   page.Begin(metric::kBuildInfo);
   page.Sample({{"version", QUANTD_VERSION}, {"grpc", grpc::Version()}}, 1);
   page.Only(metric::kServing, sources.health->serving() ? 1 : 0);

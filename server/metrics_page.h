@@ -1,8 +1,10 @@
-// The page that Prometheus reads: text format 0.0.4.
+// The page that Prometheus reads, in one of two formats: text 0.0.4, which
+// every reader knows, or OpenMetrics 1.0, which alone has exemplars.
 #ifndef QUANTD_SERVER_METRICS_PAGE_H_
 #define QUANTD_SERVER_METRICS_PAGE_H_
 
 #include <string>
+#include <string_view>
 
 #include "kernels/device/engine.h"
 #include "server/call_registry.h"
@@ -27,11 +29,15 @@ struct MetricsSources {
   const MemoryDoor* door = nullptr;  // null: no memory is shared
 };
 
-inline constexpr char kMetricsPageType[] =
-    "text/plain; version=0.0.4; charset=utf-8";
+enum class PageFormat { kText, kOpenMetrics };
+
+// What the value of a header Accept asks for: OpenMetrics if it is named.
+PageFormat ChooseFormat(std::string_view accept);
+// For the header Content-Type.
+const char* MetricsPageType(PageFormat format);
 
 // Takes short locks of the ledger, the registry and each device.
-std::string MetricsPage(const MetricsSources& sources);
+std::string MetricsPage(const MetricsSources& sources, PageFormat format);
 
 }  // namespace quantd
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "fmt/format.h"
 
 namespace quantd {
@@ -49,9 +50,8 @@ std::vector<std::string> SplitList(std::string_view list) {
   }
 }
 
-}  // namespace
-
-int ParseCommandLine(int argc, char** argv, CommandLine* command) {
+// As ParseCommandLine, but for what is wrong with the layers below the flags.
+absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
   ServerOptions& o = command->options;
   CLI::App app(kDescription, "quantd");
   app.footer(kFooter);
@@ -331,10 +331,7 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e);
   }
-  if (absl::Status s = configuration.ReadLayers("--config"); !s.ok()) {
-    fmt::print(stderr, "quantd: {}\n", std::string(s.message()));
-    return kExitBadConfiguration;
-  }
+  if (absl::Status s = configuration.ReadLayers("--config"); !s.ok()) return s;
   command->settings = configuration.Settings();
   command->unknown_environment = configuration.UnknownEnvironment();
   command->action = probe   ? Action::kProbe
@@ -366,6 +363,20 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
   o.devices.clear();
   if (device != "auto") o.devices = SplitList(device);
   return -1;
+}
+
+}  // namespace
+
+int ParseCommandLine(int argc, char** argv, CommandLine* command) {
+  const absl::StatusOr<int> code = Parse(argc, argv, command);
+  if (code.ok()) return *code;
+  fmt::print(stderr, "quantd: {}\n", std::string(code.status().message()));
+  return kExitBadConfiguration;
+}
+
+absl::Status ReadSettingsAgain(int argc, char** argv, CommandLine* command) {
+  // The flags themselves were good once.
+  return Parse(argc, argv, command).status();
 }
 
 }  // namespace quantd

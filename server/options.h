@@ -113,6 +113,10 @@ struct CommandLine {
 // --help, --version or a mistake, already told.
 int ParseCommandLine(int argc, char** argv, CommandLine* command);
 
+// The same once more, for a file that may have changed since. INVALID_ARGUMENT,
+// with words for the operator, for one that is no good.
+absl::Status ReadSettingsAgain(int argc, char** argv, CommandLine* command);
+
 // INVALID_ARGUMENT, with words for the operator, when the options are no good
 // by themselves or together: a network address in plain text without
 // `insecure`, for example. Opens no file.

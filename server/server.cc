@@ -186,6 +186,7 @@ Server::Server(const ServerOptions& options,
   environment_.events = &events_;
   environment_.planning = &planning_;
   environment_.pace = &pace_;
+  environment_.quotas = &quotas_;
   environment_.credentials = credentials_.get();
   environment_.health = &health_;
   environment_.info = info_.get();
@@ -300,7 +301,7 @@ absl::Status Server::ListenForMetrics() {
   if (options_.metrics_address.empty()) return absl::OkStatus();
   auto http = HttpListener::Start(
       options_.metrics_address,
-      [this](std::string_view path) { return AnswerHttp(path); });
+      [this](const HttpRequest& request) { return AnswerHttp(request); });
   if (!http.ok()) {
     return absl::Status(
         http.status().code(),
@@ -310,12 +311,15 @@ absl::Status Server::ListenForMetrics() {
   return absl::OkStatus();
 }
 
-HttpReply Server::AnswerHttp(std::string_view path) const {
+HttpReply Server::AnswerHttp(const HttpRequest& request) const {
+  const std::string_view path = request.path;
   if (path == "/metrics") {
+    const PageFormat format = ChooseFormat(request.accept);
     return {200,
             MetricsPage({&metrics_, &engine_, ledger_.get(), &registry_,
-                         &health_, shares_, credentials_.get(), door_.get()}),
-            kMetricsPageType};
+                         &health_, shares_, credentials_.get(), door_.get()},
+                        format),
+            MetricsPageType(format)};
   }
   if (path == "/healthz") return {200, "alive\n"};
   if (path == "/readyz") {

@@ -30,6 +30,7 @@
 #include "server/options.h"
 #include "server/planning_threads.h"
 #include "server/queue_threads.h"
+#include "server/quotas.h"
 #include "server/refusal_pace.h"
 #include "server/request_ids.h"
 #include "server/server_info.h"
@@ -90,7 +91,7 @@ class Server {
   absl::Status Listen();
   absl::Status ListenForMetrics();
   absl::Status ListenForMemory();
-  HttpReply AnswerHttp(std::string_view path) const;
+  HttpReply AnswerHttp(const HttpRequest& request) const;
   bool AwaitCalls();
   void FinishDrain(bool finished);
 
@@ -104,6 +105,7 @@ class Server {
   PlanningThreads planning_;
   EventWaits events_;
   RefusalPace pace_;
+  Quotas quotas_;
   CallRegistry registry_;
   RequestIds ids_;
   Metrics metrics_;

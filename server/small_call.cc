@@ -24,6 +24,7 @@ SmallCall::SmallCall(CallEnvironment* env, IncomingCall* call,
   if (!method_.method) return;
   record_.method = *method_.method;
   record_.id = env_->ids->Next();
+  record_.trace = call_->trace();
 }
 
 SmallCall::~SmallCall() {
@@ -33,7 +34,7 @@ SmallCall::~SmallCall() {
     record_.Fail(Failure::Cancelled());
   }
   env_->metrics->Record(record_);
-  if (WouldLog(record_)) LogCall(record_, shape_);
+  if (WouldLog(record_)) LogCall(record_, *call_, shape_);
 }
 
 void SmallCall::Begin() {

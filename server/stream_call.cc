@@ -7,7 +7,9 @@
 #include "fmt/ranges.h"
 #include "kernels/device/budget.h"
 #include "kernels/plan/field_error.h"
+#include "server/admission.h"
 #include "server/call_registry.h"
+#include "server/credentials.h"
 #include "server/device/device_monitor.h"
 #include "server/metrics.h"
 #include "server/request_ids.h"
@@ -39,6 +41,7 @@ StreamCall::StreamCall(CallEnvironment* env, IncomingCall* call)
   record_.streamed = true;
   record_.arrived = Clock::now();
   record_.id = env_->ids->Next();
+  record_.trace = call_->trace();
 }
 
 StreamCall::~StreamCall() {
@@ -58,11 +61,13 @@ void StreamCall::Begin() {
   if (!env_->monitor->takes_work()) {
     return Fail(Failure::NoDevice(env_->monitor->RetryDelay()));
   }
-  const MemoryLedger::ReceiveAsk ask = {
-      call_->connection(), ReceiveNeed(env_->window),
-      ReceiveNeed(wire::kMaxRequestHeadBytes), call_->deadline()};
+  ask_ = {call_->connection(), ReceiveNeed(env_->window),
+          ReceiveNeed(wire::kMaxRequestHeadBytes), call_->deadline()};
+  if (auto failure = Admit(*env_->quotas, *call_, 0, &ask_, &quota_)) {
+    return Fail(*failure);
+  }
   call_->Ref();  // for OnMemory
-  const auto outcome = env_->ledger->AdmitReceive(ask, this, &charge_);
+  const auto outcome = env_->ledger->AdmitReceive(ask_, this, &charge_);
   if (outcome == MemoryLedger::Outcome::kWaiting) return Waits();
   if (outcome == MemoryLedger::Outcome::kGranted) {
     ReceiveStart();
@@ -150,6 +155,11 @@ void StreamCall::PlanRequest() {
   request_ = std::move(start->request);
   payload_bytes_ = start->payload_bytes;
   record_.method = wire::MethodOf(*request_.plan);
+  const auto& caller = call_->caller();
+  if (caller != nullptr && !caller->May(record_.method)) {
+    return Fail(env_->credentials->Forbid(record_.method, *caller,
+                                          call_->connection()->name()));
+  }
   const auto& limits = env_->ledger->limits().payload;
   const size_t most = *std::max_element(limits.begin(), limits.end());
   absl::Status fits = CheckPayload(*request_.plan, most);
@@ -214,9 +224,11 @@ void StreamCall::OnChunk(bool ok) {
     ended_early_ = !whole.ok();
     if (ended_early_) return Fail(Failure::BadRequest(whole));
     record_.received = Clock::now();
+    charge_.Begins(payload_bytes_);
     return Submit(Stage::kQueued);
   }
   record_.request_bytes += size;
+  quota_.Pay(size, SteadyNow());
   auto chunk = wire::ParseChunk(message_.Pieces());
   if (!chunk.ok()) return Fail(Failure::BadRequest(chunk.status()));
   const absl::Status fits =
@@ -280,7 +292,9 @@ Failure StreamCall::Refusal(MemoryLedger::Outcome outcome) const {
     return Failure::NoDevice(env_->monitor->RetryDelay());
   }
   if (auto failure = Stopped("while waiting for memory")) return *failure;
-  return Failure::Busy(env_->ledger->RetryDelay());
+  return stage_ == Stage::kAdmitting
+             ? NotNow(*env_->ledger, outcome, ask_)
+             : Failure::Busy(env_->ledger->RetryDelay());
 }
 
 void StreamCall::Fail(const Failure& failure) {
@@ -315,7 +329,7 @@ void StreamCall::RecordEnd() {
   }
   env_->metrics->Record(record_);
   if (!WouldLog(record_)) return;
-  LogCall(record_, shape_.empty() ? Shape() : shape_);
+  LogCall(record_, *call_, shape_.empty() ? Shape() : shape_);
 }
 
 std::string StreamCall::Shape() const {

@@ -28,6 +28,7 @@
 #include "server/failure.h"
 #include "server/incoming_call.h"
 #include "server/ledger.h"
+#include "server/quotas.h"
 #include "server/reply_pieces.h"
 
 namespace quantd {
@@ -110,6 +111,8 @@ class StreamCall final : public CallHandler,
   std::atomic<Revoked> revoked_{kNot};
 
   // In the order in which they must not go before what follows.
+  MemoryLedger::ReceiveAsk ask_;  // as it was first made
+  Quotas::Lease quota_;
   MemoryCharge charge_;
   ReceivedMessage message_;
   wire::Request request_;

@@ -17,7 +17,7 @@ constexpr uint64_t kSlowest = uint64_t{1} << 20;
 constexpr size_t kSlowestJob = size_t{16} << 20;
 // Others wait for memory, and so much has not come for so long.
 constexpr uint64_t kStep = 256 << 10;
-constexpr absl::Duration kPatience = absl::Seconds(1);
+constexpr absl::Duration kSenderPatience = absl::Seconds(1);
 
 }  // namespace
 
@@ -83,6 +83,7 @@ std::optional<Failure> StreamCall::RunJob(Engine::SlotLease slot) {
   record_.reply_bytes = head_.size() + size;
   if (WouldLog(record_)) shape_ = Shape();
   request_ = {};
+  charge_.Served();
   charge_.ShrinkHead(head_.size());
   charge_.ShrinkReceive(0);
   charge_.ShrinkPayload(BlockPool::Charge(size));
@@ -146,8 +147,8 @@ bool StreamCall::IsInTheWay(absl::Time now, uint64_t came) {
     seen_.stepped = now;
     return false;
   }
-  return now - seen_.stepped > kPatience &&
-         env_->ledger->ReplyAwaitedSince(now - kPatience);
+  return now - seen_.stepped > kSenderPatience &&
+         env_->ledger->ReplyAwaitedSince(now - kSenderPatience);
 }
 
 std::optional<Failure> StreamCall::WhyNotReceiving(absl::Time now) {

@@ -8,6 +8,7 @@
 #include "fmt/ranges.h"
 #include "kernels/device/budget.h"
 #include "kernels/plan/field_error.h"
+#include "server/admission.h"
 #include "server/call_registry.h"
 #include "server/device/device_monitor.h"
 #include "server/metrics.h"
@@ -36,6 +37,7 @@ TensorCall::TensorCall(CallEnvironment* env, IncomingCall* call,
   record_.method = method;
   record_.arrived = Clock::now();
   record_.id = env_->ids->Next();
+  record_.trace = call_->trace();
 }
 
 TensorCall::~TensorCall() {
@@ -80,13 +82,18 @@ void TensorCall::Admit() {
   }
   // Where nobody counts what comes, all that may come must be counted on.
   const bool counted = call_->connection()->countable();
-  const MemoryLedger::ReceiveAsk ask = {
-      call_->connection(),
-      ReceiveNeed(declared_ || !counted ? declared_bytes_
-                                        : std::min(kFirstBytes, limit)),
-      ReceiveNeed(declared_bytes_), call_->deadline()};
+  ask_ = {call_->connection(),
+          ReceiveNeed(declared_ || !counted ? declared_bytes_
+                                            : std::min(kFirstBytes, limit)),
+          ReceiveNeed(declared_bytes_), call_->deadline()};
+  if (auto failure =
+          quantd::Admit(*env_->quotas, *call_, declared_ ? declared_bytes_ : 0,
+                        &ask_, &quota_)) {
+    env_->ledger->Excuse(*call_->connection());
+    return Fail(*failure);
+  }
   call_->Ref();  // for OnMemory
-  const auto outcome = env_->ledger->AdmitReceive(ask, this, &charge_);
+  const auto outcome = env_->ledger->AdmitReceive(ask_, this, &charge_);
   if (outcome == MemoryLedger::Outcome::kWaiting) return Waits();
   if (outcome == MemoryLedger::Outcome::kGranted) {
     Receive();
@@ -134,6 +141,7 @@ void TensorCall::OnRead(bool ok) {
   record_.received = Clock::now();
   record_.request_bytes = message_.size();
   charge_.Arrived(message_.size(), ReceiveNeed(message_.size()));
+  if (!declared_) quota_.Pay(message_.size(), SteadyNow());
   if (record_.request_bytes > declared_bytes_) {
     return Fail(declared_ ? Failure::LongerThanDeclared(record_.request_bytes,
                                                         declared_bytes_)
@@ -141,6 +149,7 @@ void TensorCall::OnRead(bool ok) {
                                               declared_bytes_));
   }
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
+  charge_.Begins(message_.size());
   const bool is_short = wire::HasShortHead(message_.Pieces());
   if (is_short && message_.size() <= kPlannedAtOnce) {
     on_network_ = true;
@@ -250,6 +259,7 @@ void TensorCall::Reply(const JobReport& report, JobOutput output) {
   if (WouldLog(record_)) shape_ = Shape();
   places_ = {};
   request_ = {};
+  charge_.Served();
   charge_.ShrinkHead(head.size());
   grpc::ByteBuffer reply;
   progress_ = std::make_shared<ReplyProgress>();
@@ -332,7 +342,9 @@ Failure TensorCall::Refusal(MemoryLedger::Outcome outcome) const {
     return Failure::NoDevice(env_->monitor->RetryDelay());
   }
   if (auto failure = Stopped("while waiting for memory")) return *failure;
-  return Failure::Busy(env_->ledger->RetryDelay());
+  return stage_ == Stage::kAdmitting
+             ? NotNow(*env_->ledger, outcome, ask_)
+             : Failure::Busy(env_->ledger->RetryDelay());
 }
 
 void TensorCall::Fail(const Failure& failure) {
@@ -383,7 +395,7 @@ void TensorCall::RecordEnd() {
   }
   env_->metrics->Record(record_);
   if (!WouldLog(record_)) return;
-  LogCall(record_, shape_.empty() ? Shape() : shape_);
+  LogCall(record_, *call_, shape_.empty() ? Shape() : shape_);
 }
 
 std::string TensorCall::Shape() const {

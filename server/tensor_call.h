@@ -27,6 +27,7 @@
 #include "server/ledger.h"
 #include "server/memory/event_waits.h"
 #include "server/memory/places.h"
+#include "server/quotas.h"
 #include "server/reply_pieces.h"
 #include "server/tensor_job.h"
 
@@ -120,6 +121,8 @@ class TensorCall final : public CallHandler,
   enum Revoked : char { kNot, kOthersWait, kTooLong };
   std::atomic<Revoked> revoked_{kNot};
 
+  MemoryLedger::ReceiveAsk ask_;  // as it was first made
+  Quotas::Lease quota_;
   MemoryCharge charge_;
   bool declared_ = false;
   size_t declared_bytes_ = 0;  // or the largest legal size

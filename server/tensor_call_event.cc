@@ -1,5 +1,6 @@
 // A tensor call that waits for an event of its client's.
 #include "absl/time/clock.h"
+#include "server/steady_time.h"
 #include "server/tensor_call.h"
 
 namespace quantd {
@@ -20,14 +21,14 @@ void TensorCall::AwaitEvent() {
     if (places_.wait_event()->Passed()) return Claim();
   } while (Clock::now() < end);
   on_network_ = false;
-  wait_until_ = absl::Now() + env_->max_receive;
+  wait_until_ = SteadyNow() + env_->max_receive;
   call_->Ref();  // for OnWaitOver
   env_->events->Add(this);
 }
 
 bool TensorCall::WaitIsOver() {
   event_passed_ = places_.wait_event()->Passed();
-  return event_passed_ || Stopped("") || absl::Now() >= wait_until_;
+  return event_passed_ || Stopped("") || SteadyNow() >= wait_until_;
 }
 
 void TensorCall::OnWaitOver() {

@@ -2,7 +2,13 @@
 //
 // The file has one token on a line: 64 hexadecimal digits and, if one likes, a
 // name behind them, as sha256sum prints them. Empty lines and lines that begin
-// with # are for the reader.
+// with # are for the reader. Behind the name there may be what the token may:
+//
+//   <64 digits>  training  methods=Quantize,GetServerInfo priority=high
+//   <64 digits>  batch     bytes-per-second=200MiB calls-in-flight=8
+//
+// Tokens of one name are one caller: they share their part of memory and their
+// quotas, so that a token can be replaced by another.
 #ifndef QUANTD_SERVER_TOKENS_H_
 #define QUANTD_SERVER_TOKENS_H_
 
@@ -14,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/caller.h"
 
 namespace quantd {
 
@@ -24,8 +31,9 @@ class TokenHashes {
   // a file that cannot be read, is malformed, names no token or an empty one.
   static absl::StatusOr<TokenHashes> Load(const std::string& path);
 
-  // In a time that does not tell how near a wrong token comes.
-  bool Knows(std::string_view token) const;
+  // Whose token it is, or null. In a time that does not tell how near a wrong
+  // token comes. The caller is part of this.
+  const Caller* Find(std::string_view token) const;
   size_t size() const { return hashes_.size(); }
   bool operator==(const TokenHashes&) const = default;
 
@@ -35,6 +43,7 @@ class TokenHashes {
   static std::optional<Hash> HashOf(std::string_view token);
 
   std::vector<Hash> hashes_;
+  std::vector<Caller> callers_;  // of each
 };
 
 // The token of "Bearer TOKEN"; empty: it is none.

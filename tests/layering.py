@@ -54,6 +54,7 @@ server/device: kernels/device kernels/device/health server/health.h server/ledge
 server/memory: kernels/plan proto proto/memory server/listen_socket.h server/steady_time.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
 client: kernels/plan client/bands client/net client/parts absl fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
+client/client: proto/net/trace_context.h
 client/bands: kernels/plan kernels/plan/profile client/call_options.h client/result.h client/parts absl fmt
 client/memory: kernels/plan proto/memory client/call_options.h client/buffers.h absl fmt
 client/parts: kernels/plan client/call_options.h client/memory/cuda_driver.h client/distributed.h client/error.h client/buffers.h client/piece_options.h client/result.h client/server_info.h absl fmt kernels/plan/profile
@@ -70,11 +71,12 @@ client/local: kernels/plan kernels/device proto/methods.h client/call_options.h 
 client/net: kernels/plan client/bands/band_plan.h proto proto/memory proto/net client/net/stream client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/memory client/parts absl fmt google grpcpp messages
 client/net/stream: kernels/plan proto/net proto/stream client/call_options.h client/result.h client/net client/parts absl grpcpp
 client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
-client/quantctl/main: client/quantctl/manual client/quantctl/models client/quantctl/bench client/quantctl/echo
+client/quantctl/main: client/quantctl/manual client/quantctl/models client/quantctl/bench client/quantctl/echo client/quantctl/top
 client/quantctl/bench: client/files/file.h client/quantctl client/quantctl/echo proto/net absl fmt nlohmann CLI
 client/quantctl/echo: proto/net client/call_options.h client/files/file.h client/net client/net/stream client/quantctl absl fmt grpcpp CLI
 client/quantctl/manual: fmt CLI
 client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files client/parts/piece_work.h client/quantctl absl fmt nlohmann CLI
+client/quantctl/top: proto/net/address.h client/quantctl absl fmt nlohmann CLI
 client/example: client
 client/python/native: kernels/plan kernels/device/backend.h proto client client/memory/cuda_driver.h absl fmt messages nanobind
 tests/oracle:
@@ -86,7 +88,7 @@ tests/kernels/device/health: kernels/plan kernels/device kernels/device/health f
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
 tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
-tests/proto: kernels/plan kernels/device proto proto/stream tests/kernels/device/plan_rows.h tests/testing google grpcpp stubs gtest gmock
+tests/proto: kernels/plan kernels/device proto proto/net proto/stream tests/kernels/device/plan_rows.h tests/testing google grpcpp stubs gtest gmock
 tests/server: kernels/plan kernels/device kernels/device/health proto/limits.h proto/net server server/device tests/bench/rpc_process.h tests/client/loopback_listener.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/server/memory: kernels/device/health/self_test.h proto/memory server/memory tests/client/temp_dir.h tests/emulation/runtime.h tests/server tests/testing absl cuda gtest
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
@@ -98,10 +100,10 @@ tests/client/memory: client client/memory kernels/device proto/memory tests/benc
 tests/client/net: kernels/plan proto/net client client/net client/parts/error_details.h tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing absl fmt messages
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint
 tests/client/checkpoint/repair: client/checkpoint client/checkpoint/check client/checkpoint/lint client/checkpoint/repair tests/client/checkpoint
-tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
+tests/client/quantctl: kernels/plan client client/files client/quantctl client/quantctl/top tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
 tests/client/quantctl/bench: client/quantctl/bench client/quantctl/echo tests/bench/rpc_process.h tests/client/quantctl grpcpp
 tests/fuzz: kernels/device kernels/plan proto proto/stream tests/fuzz/targets client tests/proto/raw_message.h absl fmt google gtest
-tests/fuzz/targets: kernels/plan proto proto/memory proto/stream client client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server server/memory tests/fuzz absl fmt google nlohmann
+tests/fuzz/targets: kernels/plan proto proto/memory proto/net proto/stream client client/quantctl/top client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server server/memory tests/fuzz absl fmt google nlohmann
 tests/soak: client client/net/address.h client/net/channel.h client/net/channel_credentials.h absl grpcpp messages CLI
 tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
 tests/bench: client kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI
@@ -110,6 +112,7 @@ tests/bench/gpu_bench: tests/bench/matrix
 tests/bench/cpu_bench: tests/bench/matrix
 tests/bench/matrix: kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/arith/codec.h tests/bench fmt nlohmann gtest
 tests/bench/stream: client proto/net/allocator.h tests/bench grpcpp nlohmann CLI
+tests/bench/overload: client tests/bench/rpc_process.h nlohmann CLI
 tests/deploy/load: client
 """
 

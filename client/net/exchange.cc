@@ -51,7 +51,7 @@ absl::Status Exchange::Run(const Message& message, const CallLimit& limit,
   return Run(
       message.size(),
       [&](grpc::GenericStub& stub) {
-        return sender.Send(stub, limit.deadline, control, reply);
+        return sender.Send(stub, limit, control, reply);
       },
       limit, control, trip);
 }

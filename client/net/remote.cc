@@ -221,7 +221,7 @@ class Remote : public Endpoint {
       const absl::Status sent = exchange_.Run(
           sender.size(),
           [&](grpc::GenericStub& stub) {
-            return sender.Send(stub, limit.deadline, control, &reply);
+            return sender.Send(stub, limit, control, &reply);
           },
           limit, control, &trip);
       if (!sent.ok()) return sent;

@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "proto/methods.h"
 #include "proto/net/address.h"
+#include "proto/net/trace_context.h"
 
 namespace quantd::client {
 namespace {
@@ -40,6 +41,20 @@ size_t Message::size() const {
   return total;
 }
 
+void SetUp(const CallLimit& limit, const ChannelCredentials& credentials,
+           grpc::ClientContext* context) {
+  context->set_deadline(limit.deadline);
+  credentials.Authorize(context);
+  if (!limit.traceparent.empty()) {
+    context->AddMetadata(wire::kTraceparentKey, limit.traceparent);
+  }
+  if (limit.priority != CallPriority::kNormal) {
+    context->AddMetadata(
+        wire::kPriorityKey,
+        limit.priority == CallPriority::kHigh ? "high" : "low");
+  }
+}
+
 Sender::Sender(const Message& message, const ChannelCredentials& credentials,
                std::chrono::microseconds busy_poll)
     : message_(message),
@@ -70,13 +85,12 @@ grpc::ByteBuffer Sender::Assemble() const {
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-absl::Status Sender::Send(grpc::GenericStub& stub, Time deadline,
+absl::Status Sender::Send(grpc::GenericStub& stub, const CallLimit& limit,
                           CallControl& control, ReceivedMessage* reply) {
   grpc::ByteBuffer request = Assemble();
   grpc::ClientContext context;
-  context.set_deadline(deadline);
   context.AddMetadata(wire::kRequestBytesKey, fmt::to_string(size_));
-  credentials_.Authorize(&context);
+  SetUp(limit, credentials_, &context);
   grpc::CompletionQueue queue;
   grpc::Status status;
   {

@@ -30,6 +30,10 @@ struct Message {
   size_t size() const;
 };
 
+// What is the same of every attempt of a call, or of the streams of one.
+void SetUp(const CallLimit& limit, const ChannelCredentials& credentials,
+           grpc::ClientContext* context);
+
 // Lends the message to gRPC, once for every attempt and never copied.
 class Sender {
  public:
@@ -41,7 +45,7 @@ class Sender {
   Sender(const Sender&) = delete;
 
   // Waits for the end of the call. `reply` is empty at first.
-  absl::Status Send(grpc::GenericStub& stub, Time deadline,
+  absl::Status Send(grpc::GenericStub& stub, const CallLimit& limit,
                     CallControl& control, ReceivedMessage* reply);
 
  private:

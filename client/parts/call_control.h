@@ -6,15 +6,20 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <string>
+
+#include "client/call_options.h"
 
 namespace quantd::client {
 
 using Time = std::chrono::system_clock::time_point;
 
-// How long a call may take.
+// How long a call may take, and what else servers are told of it.
 struct CallLimit {
   std::chrono::milliseconds length;  // as the caller said it
   Time deadline;                     // when that is over
+  std::string traceparent = {};
+  CallPriority priority = CallPriority::kNormal;
 };
 
 // Thread-safe.

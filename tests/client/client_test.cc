@@ -98,7 +98,7 @@ TEST(Client, SendsTheRequestAndReadsTheReply) {
     EXPECT_EQ(
         std::memcmp(request.payload().data(), in.data.data(), in.data.size()),
         0);
-    EXPECT_EQ(server.last_request_bytes(),
+    EXPECT_EQ(server.last_metadata("quantd-request-bytes"),
               std::to_string(request.ByteSizeLong()));
 
     const auto plan = MakeQuantizePlan(in.desc, options);
@@ -122,6 +122,31 @@ TEST(Client, SendsTheRequestAndReadsTheReply) {
     EXPECT_EQ(result->request_id(), "fake-id");
     EXPECT_EQ(result->attempts(), 1);
   }
+}
+
+TEST(Client, TellsEveryServerOfTheTraceAndThePriority) {
+  const std::string trace =
+      "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  FakeServer server;
+  const auto client = Connect(server.target());
+  Input in({16, 32});
+  CallOptions call;
+  call.traceparent = trace;
+  call.priority = CallPriority::kLow;
+  ASSERT_THAT(client->Quantize(in.desc, in.data, Nvfp4(), call), IsOk());
+  EXPECT_EQ(server.last_metadata("traceparent"), trace);
+  EXPECT_EQ(server.last_metadata("quantd-priority"), "low");
+  ASSERT_THAT(client->GetServerInfo(call), IsOk());
+  EXPECT_EQ(server.last_metadata("traceparent"), trace);
+  ASSERT_THAT(client->Quantize(in.desc, in.data, Nvfp4()), IsOk());
+  EXPECT_EQ(server.last_metadata("traceparent"), "");
+  EXPECT_EQ(server.last_metadata("quantd-priority"), "");
+
+  const int calls = server.calls();
+  call.traceparent = trace + "\r\nx";
+  EXPECT_THAT(client->Quantize(in.desc, in.data, Nvfp4(), call),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(server.calls(), calls);
 }
 
 TEST(Client, WritesIntoTheCallersMemory) {

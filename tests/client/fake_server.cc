@@ -201,9 +201,10 @@ v1::RhtAmaxRequest FakeServer::last_rht_amax() const {
   return last_rht_amax_;
 }
 
-std::string FakeServer::last_request_bytes() const {
+std::string FakeServer::last_metadata(const std::string& key) const {
   std::lock_guard lock(mutex_);
-  return last_request_bytes_;
+  const auto it = last_metadata_.find(key);
+  return it == last_metadata_.end() ? "" : it->second;
 }
 
 std::vector<std::chrono::steady_clock::time_point> FakeServer::times() const {
@@ -221,9 +222,9 @@ grpc::Status FakeServer::Play(grpc::ServerContext* context, Scripted* script) {
     std::lock_guard lock(mutex_);
     ++calls_;
     times_.push_back(std::chrono::steady_clock::now());
-    const auto size = context->client_metadata().find("quantd-request-bytes");
-    if (size != context->client_metadata().end()) {
-      last_request_bytes_ = {size->second.data(), size->second.size()};
+    last_metadata_.clear();
+    for (const auto& [key, value] : context->client_metadata()) {
+      last_metadata_[{key.data(), key.size()}] = {value.data(), value.size()};
     }
     if (!scripts_.empty()) {
       *script = scripts_.front();

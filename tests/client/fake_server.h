@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -56,7 +57,8 @@ class FakeServer final : public v1::Quantd::Service {
   std::vector<v1::QuantizeRequest> requests() const;
   v1::DequantizeRequest last_dequantize() const;
   v1::RhtAmaxRequest last_rht_amax() const;
-  std::string last_request_bytes() const;  // metadata quantd-request-bytes
+  // Metadata of it; empty: none of that key.
+  std::string last_metadata(const std::string& key) const;
   // When each call arrived.
   std::vector<std::chrono::steady_clock::time_point> times() const;
   // Waits until so many calls hang.
@@ -92,7 +94,7 @@ class FakeServer final : public v1::Quantd::Service {
   std::vector<v1::QuantizeRequest> requests_;
   v1::DequantizeRequest last_dequantize_;
   v1::RhtAmaxRequest last_rht_amax_;
-  std::string last_request_bytes_;
+  std::map<std::string, std::string> last_metadata_;
   std::vector<std::chrono::steady_clock::time_point> times_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;

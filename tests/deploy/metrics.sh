@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Starts a server on loopback, sends it calls, and holds its metrics page, the
-# alerts and the dashboard against each other and against promtool.
+# alerts and the dashboard against each other and against promtool; then one
+# whose device fails, and has promtool say which alerts that gives.
 #
 #   metrics.sh QUANTD QUANTCTL [DEVICE]     DEVICE: as --device, "cpu" unless given
 #
@@ -23,16 +24,21 @@ finish() {
 trap finish EXIT
 step() { printf -- '-- %s\n' "$*"; }
 
+# serve DEVICE: sets server, address and metrics.
+serve() {
+  "$quantd" --listen 127.0.0.1:0 --port-file "$work/port" --device "$1" \
+    --metrics-address 127.0.0.1:0 --drain-delay-ms 0 2>"$work/log" &
+  server=$!
+  for _ in $(seq 300); do
+    [ -s "$work/port" ] && break
+    kill -0 "$server" 2>/dev/null || { cat "$work/log" >&2; exit 1; }
+    sleep 0.1
+  done
+  address=$(cat "$work/port") metrics=$(cat "$work/port.metrics")
+}
+
 step "calls"
-"$quantd" --listen 127.0.0.1:0 --port-file "$work/port" --device "$device" \
-  --metrics-address 127.0.0.1:0 --drain-delay-ms 0 2>"$work/log" &
-server=$!
-for _ in $(seq 300); do
-  [ -s "$work/port" ] && break
-  kill -0 "$server" 2>/dev/null || { cat "$work/log" >&2; exit 1; }
-  sleep 0.1
-done
-address=$(cat "$work/port") metrics=$(cat "$work/port.metrics")
+serve "$device"
 "$quantctl" sample --out "$work/sample.safetensors" >/dev/null
 "$quantctl" roundtrip "$work/sample.safetensors" --server "$address" \
   --rht rowwise >/dev/null
@@ -56,3 +62,33 @@ fi
 "$promtool" check config "$work/prometheus.yml"
 "$promtool" test rules "$work/alerts_test.yml"
 "$promtool" check rules "$work/dashboard.yml"
+
+step "alerts of errors: a server in order, and one whose device fails"
+call() {
+  "$quantctl" roundtrip "$work/sample.safetensors" --server "$address" \
+    --deadline "$1" >/dev/null 2>&1
+}
+page() { python3 "$here/metrics_check.py" get "http://$metrics/metrics" "$1"; }
+# fires ALERT...: these alone, of what was counted between the two pages.
+fires() {
+  python3 "$here/metrics_check.py" burn "$work/before.txt" "$work/after.txt" \
+    "$work/burn_test.yml" "$@"
+  "$promtool" test rules "$work/burn_test.yml"
+}
+page "$work/before.txt"
+call 30 && call 30
+page "$work/after.txt"
+fires
+number() { sed -n "s/^$1 //p" "$work/after.txt"; }
+sum() { grep "^$1{" "$work/after.txt" | awk '{n += $2} END {print n}'; }
+self_test=$(($(sum quantd_device_jobs_total) -
+  $(number 'quantd_requests_total{method="Quantize"}') -
+  $(number 'quantd_requests_total{method="Dequantize"}')))
+# It takes its port file away as it ends.
+kill "$server" && wait "$server"
+# One roundtrip is served, which is four jobs; then the device is lost.
+serve "fault:cpu:0:sticky@$((self_test + 5))/600000"
+call 30 && page "$work/before.txt"
+if call 2; then echo "no fault was injected" >&2; exit 1; fi
+page "$work/after.txt"
+fires QuantdErrorBudgetFast QuantdErrorBudgetSlow

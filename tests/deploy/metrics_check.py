@@ -4,6 +4,8 @@ with what alerts and dashboard ask for.
   metrics_check.py get URL PAGE
   metrics_check.py check PAGE ALERTS.yml DASHBOARD.json RULES.yml
       also writes every query of the dashboard as a rule of RULES.yml
+  metrics_check.py burn BEFORE AFTER FOLDER/burn_test.yml [ALERT...]
+      beside FOLDER/alerts.yml: a test that these alerts alone fire
   metrics_check.py stages PAGE DEVICE
 """
 import json
@@ -60,7 +62,8 @@ OWN_LABELS = {"job", "instance"}
 
 def judge(where, query, names):
     """Every metric that `query` names is exported, with the labels it asks for."""
-    found = re.findall(r"\b(?:quantd|process)_[a-z_]+\b|\bup\b", query)
+    found = re.findall(r"\b(?:quantd|process)_[a-z_]+\b|\bup\b|quantd:[\w:]+",
+                       query)
     if not found:
         fail("%s: no metric in %s" % (where, query))
     for name in set(found) - OWN_NAMES:
@@ -89,10 +92,11 @@ def check(page_path, alerts_path, dashboard_path, rules_path):
     # deeper lines after "expr: |".
     expressions = re.findall(r"^( +)expr: (?:\|\n((?:\1 +.*\n)+)|(.+)\n)",
                              alerts, re.MULTILINE)
-    if len(expressions) != alerts.count("- alert:"):
-        fail("not every alert has an expression that can be read")
+    if len(expressions) != len(re.findall(r"- (?:alert|record): ", alerts)):
+        fail("not every rule has an expression that can be read")
+    recorded = {name: {"job"} for name in re.findall(r"- record: (\S+)", alerts)}
     for _, lines, line in expressions:
-        count += judge("an alert", lines or line, names)
+        count += judge("a rule", lines or line, {**names, **recorded})
     with open(rules_path, "w", encoding="utf-8") as file:
         file.write("groups:\n  - name: dashboard\n    rules:\n")
         for i, (title, query) in enumerate(queries(dashboard)):
@@ -101,6 +105,40 @@ def check(page_path, alerts_path, dashboard_path, rules_path):
             file.write("      - record: dashboard:query_%d\n        expr: %s\n"
                        % (i, json.dumps(query)))
     print("%d uses of %d exported names" % (count, len(names)))
+
+
+def burn(before_path, after_path, test_path, *fires):
+    """Writes a test of the alerts by what a server counted between two pages,
+    as if it went on like that for hours, once a minute."""
+    pattern = re.compile(r"(quantd_(?:requests|errors)_total)\{(.*)\} (\d+)$")
+
+    def counts(path):
+        with open(path, encoding="utf-8") as file:
+            matches = map(pattern.match, file.read().splitlines())
+            return {m.group(1, 2): int(m[3]) for m in matches if m}
+
+    before, after = counts(before_path), counts(after_path)
+    series = []
+    for (name, labels), now in after.items():
+        more = now - before.get((name, labels), 0)
+        sample = '%s{job="quantd", instance="a", %s}' % (name, labels)
+        series.append({"series": sample, "values": "%d+%dx420" % (now, more)})
+    # An expected alert has its annotations, which are those of the file.
+    with open(test_path.replace("burn_test", "alerts"), encoding="utf-8") as file:
+        alerts = file.read()
+    tests = []
+    for alert in ("QuantdErrorBudgetFast", "QuantdErrorBudgetSlow"):
+        found = re.search(r"- alert: %s\n.*?severity: (\w+)\n.*?summary: (.*?)\n"
+                          r" +description: (.*?)\n" % alert, alerts, re.DOTALL)
+        expected = [{"exp_labels": {"job": "quantd", "severity": found[1]},
+                     "exp_annotations": {"summary": found[2],
+                                         "description": found[3]}}]
+        tests.append({"eval_time": "6h", "alertname": alert,
+                      "exp_alerts": expected if alert in fires else []})
+    with open(test_path, "w", encoding="utf-8") as file:
+        json.dump({"rule_files": ["alerts.yml"], "evaluation_interval": "1m",
+                   "tests": [{"interval": "1m", "input_series": series,
+                              "alert_rule_test": tests}]}, file)
 
 
 def stages(page_path, device):
@@ -121,4 +159,5 @@ def stages(page_path, device):
 
 
 if __name__ == "__main__":
-    {"get": get, "check": check, "stages": stages}[sys.argv[1]](*sys.argv[2:])
+    {"get": get, "check": check, "burn": burn,
+     "stages": stages}[sys.argv[1]](*sys.argv[2:])

@@ -2,9 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/time/clock.h"
 #include "proto/net/address.h"
+#include "server/quotas.h"
 #include "server/tokens.h"
 #include "tests/client/temp_dir.h"
 #include "tests/testing/matchers.h"
@@ -100,11 +104,11 @@ TEST(TokenTest, FilesAreRead) {
       load(std::string("# ours\n\n") + kSecretHash + "  -\r\n " + kOtherHash);
   ASSERT_THAT(tokens, IsOk());
   EXPECT_EQ(tokens->size(), 2u);
-  EXPECT_TRUE(tokens->Knows("secret"));
-  EXPECT_TRUE(tokens->Knows("other"));
-  EXPECT_FALSE(tokens->Knows("Secret"));
-  EXPECT_FALSE(tokens->Knows(""));
-  EXPECT_FALSE(tokens->Knows(kSecretHash));
+  EXPECT_NE(tokens->Find("secret"), nullptr);
+  EXPECT_NE(tokens->Find("other"), nullptr);
+  EXPECT_EQ(tokens->Find("Secret"), nullptr);
+  EXPECT_EQ(tokens->Find(""), nullptr);
+  EXPECT_EQ(tokens->Find(kSecretHash), nullptr);
   for (const std::string& bad :
        {std::string("my-token-in-clear"), std::string(63, 'a'),
         std::string(65, 'a'), std::string(64, 'g'), std::string("# none\n"),
@@ -124,6 +128,99 @@ TEST(TokenTest, FilesAreRead) {
   EXPECT_EQ(empty.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(empty.status().message()),
               testing::HasSubstr("line 2 is the SHA-256 of nothing"));
+}
+
+TEST(TokenTest, LinesSayWhoseTheyAreAndWhatTheyMay) {
+  const TempDir dir;
+  const auto load = [&](const std::string& rest) {
+    WriteFile(dir / "tokens", kSecretHash + rest);
+    return TokenHashes::Load(dir / "tokens");
+  };
+  const auto caller = [&](const std::string& rest) {
+    const auto tokens = load(rest);
+    EXPECT_THAT(tokens, IsOk()) << rest;
+    return tokens.ok() ? *tokens->Find("secret") : Caller();
+  };
+  // What files had before: nothing, what sha256sum says, a name, words.
+  const std::string unnamed = "token:" + std::string(kSecretHash, 12);
+  for (const char* rest : {"", "  ", "  -", " *-"}) {
+    EXPECT_EQ(caller(rest), Caller{.identity = unnamed}) << rest;
+  }
+  EXPECT_EQ(caller("  alice"), Caller{.identity = "token:alice"});
+  EXPECT_EQ(caller("\talice of the other team"),
+            Caller{.identity = "token:alice"});
+  EXPECT_EQ(caller("  - priority=high").identity, unnamed);
+  EXPECT_EQ(caller(" priority=high").identity, unnamed);
+
+  const Caller batch = caller(
+      "  batch  methods=Quantize,GetServerInfo bytes-per-second=200MiB "
+      "calls-in-flight=8 priority=normal");
+  EXPECT_EQ(batch.identity, "token:batch");
+  EXPECT_TRUE(batch.May(wire::Method::kQuantize));
+  EXPECT_TRUE(batch.May(wire::Method::kGetServerInfo));
+  EXPECT_FALSE(batch.May(wire::Method::kDequantize));
+  EXPECT_FALSE(batch.May(wire::Method::kStream));
+  EXPECT_EQ(batch.bytes_per_second, uint64_t{200} << 20);
+  EXPECT_EQ(batch.calls_in_flight, 8u);
+  EXPECT_FALSE(batch.may_be_high);
+  EXPECT_TRUE(caller(" a priority=high").may_be_high);
+  EXPECT_EQ(caller(" a bytes-per-second=17").bytes_per_second, 17u);
+
+  // A mistake in what a token may must not grant all.
+  for (const char* wrong :
+       {" a method=Quantize", " a methods=", " a methods=Quantise",
+        " a methods=Quantize,", " a priority=highest",
+        " a priority=", " a bytes-per-second=0", " a bytes-per-second=1MB",
+        " a bytes-per-second=-1", " a bytes-per-second=99999999999GiB",
+        " a calls-in-flight=0", " a calls-in-flight=x", " a =", " a x=1"}) {
+    const auto refused = load(wrong);
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition)
+        << wrong;
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("line 1"))
+        << wrong;
+  }
+}
+
+TEST(QuotasTest, CallsAtOnceAndBytesASecond) {
+  Quotas quotas;
+  const auto caller = std::make_shared<const Caller>(
+      Caller{.identity = "token:a", .calls_in_flight = 2});
+  const absl::Time now = absl::Now();
+  std::vector<Quotas::Lease> leases(3);
+  EXPECT_EQ(quotas.Enter(caller, 9, now, &leases[0]).what, nullptr);
+  EXPECT_EQ(quotas.Enter(caller, 9, now, &leases[1]).what, nullptr);
+  const Quotas::Refused third = quotas.Enter(caller, 9, now, &leases[2]);
+  EXPECT_STREQ(third.what, "calls in flight");
+  EXPECT_GT(third.delay, absl::ZeroDuration());
+  leases.erase(leases.begin());
+  EXPECT_EQ(quotas.Enter(caller, 9, now, &leases[1]).what, nullptr);
+  leases.clear();
+  EXPECT_EQ(quotas.remembered(), 0u);
+
+  // 100 bytes a second: a second's worth of debt is allowed, whatever its size.
+  const auto slow = std::make_shared<const Caller>(
+      Caller{.identity = "token:b", .bytes_per_second = 100});
+  Quotas::Lease lease;
+  EXPECT_EQ(quotas.Enter(slow, 300, now, &lease).what, nullptr);
+  Quotas::Lease other;
+  const Quotas::Refused later = quotas.Enter(slow, 1, now, &other);
+  EXPECT_STREQ(later.what, "bytes a second");
+  EXPECT_EQ(later.delay, absl::Seconds(2));
+  EXPECT_EQ(quotas.Enter(slow, 1, now + later.delay, &other).what, nullptr);
+  // What was not declared is paid for when it has come.
+  other.Pay(200, now + later.delay);
+  EXPECT_NE(quotas.Enter(slow, 1, now + later.delay, &lease).what, nullptr);
+
+  // Who has no quotas costs nothing.
+  Quotas::Lease free;
+  EXPECT_EQ(quotas.Enter(nullptr, 1, now, &free).what, nullptr);
+  EXPECT_EQ(
+      quotas
+          .Enter(std::make_shared<const Caller>(Caller{.identity = "token:c"}),
+                 1, now, &free)
+          .what,
+      nullptr);
+  EXPECT_EQ(quotas.remembered(), 1u);
 }
 
 }  // namespace

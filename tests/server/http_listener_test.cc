@@ -26,7 +26,8 @@ class HttpListenerTest : public testing::Test {
   void Start(const HttpLimits& limits = {}) {
     auto listener = HttpListener::Start(
         "127.0.0.1:0",
-        [this](std::string_view path) {
+        [this](const HttpRequest& request) {
+          const std::string_view path = request.path;
           if (path == "/big") return HttpReply{200, std::string(32 << 20, 'b')};
           if (path != "/page") return HttpReply{404, "no such page\n"};
           return HttpReply{200, "served\n"};

@@ -73,6 +73,9 @@ RpcCall::RpcCall(const std::shared_ptr<grpc::Channel>& channel,
   if (!options.authorization.empty()) {
     context_.AddMetadata("authorization", options.authorization);
   }
+  for (const auto& [key, value] : options.metadata) {
+    context_.AddMetadata(key, value);
+  }
   stream_ = stub_.PrepareCall(&context_, path, &queue_);
   stream_->StartCall(this);
   Step();

@@ -11,6 +11,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "quantd.pb.h"
@@ -32,6 +34,8 @@ struct RpcOptions {
   std::optional<std::string> declared;
   absl::Duration deadline = absl::Minutes(2);
   std::string authorization;  // the metadata; empty: none
+  // Further metadata, key and value.
+  std::vector<std::pair<std::string, std::string>> metadata = {};
 };
 
 // In plain text unless `credentials` say otherwise.

@@ -114,10 +114,9 @@ class StreamSender::Call {
   Call(const StreamSender& sender, StreamedReply* reply)
       : sender_(sender), reply_(reply) {}
 
-  absl::Status Run(grpc::GenericStub& stub, Time deadline,
+  absl::Status Run(grpc::GenericStub& stub, const CallLimit& limit,
                    CallControl& control) {
-    context_.set_deadline(deadline);
-    sender_.credentials_.Authorize(&context_);
+    SetUp(limit, sender_.credentials_, &context_);
     {
       const CallControl::Stage stage(&control, [&] { context_.TryCancel(); });
       stream_ = stub.PrepareCall(
@@ -203,10 +202,10 @@ class StreamSender::Call {
   bool ended_ = false;
 };
 
-absl::Status StreamSender::Send(grpc::GenericStub& stub, Time deadline,
+absl::Status StreamSender::Send(grpc::GenericStub& stub, const CallLimit& limit,
                                 CallControl& control, StreamedReply* reply) {
   reply->Restart();
-  return Call(*this, reply).Run(stub, deadline, control);
+  return Call(*this, reply).Run(stub, limit, control);
 }
 
 }  // namespace quantd::client

@@ -17,7 +17,10 @@ namespace {
 
 using fuzz::Check;
 
-HttpReply Answer(std::string_view path) {
+HttpReply Answer(const HttpRequest& request) {
+  const std::string_view path = request.path;
+  Check(request.accept.find("\r\n") == std::string_view::npos,
+        "a header of two lines");
   Check(path.starts_with('/'), "a path without a slash");
   for (const char c : path) {
     Check(c > 0x20 && c < 0x7f && c != '?', "a path that is none");

@@ -1,0 +1,46 @@
+#include "server/forecast.h"
+
+#include <algorithm>
+
+namespace quantd {
+namespace {
+
+// A sample of the rate is of so much time in which there was work, or of so
+// many calls.
+constexpr absl::Duration kSample = absl::Milliseconds(200);
+constexpr absl::Duration kShortSample = absl::Milliseconds(50);
+constexpr int kCallsOfSample = 16;
+// What a new sample counts for.
+constexpr double kWeight = 0.3;
+
+}  // namespace
+
+void Forecast::Begins(double work, absl::Time now) {
+  if (begun_++ == 0) busy_since_ = now;
+  backlog_ += work;
+}
+
+void Forecast::Ends(double work, bool served, absl::Time now) {
+  backlog_ = std::max(0.0, backlog_ - work);
+  busy_ += std::max(now - busy_since_, absl::ZeroDuration());
+  busy_since_ = now;
+  if (--begun_ == 0) backlog_ = 0;
+  if (served) {
+    served_ += work;
+    ++calls_;
+  }
+  const bool enough =
+      busy_ >= kSample || (busy_ >= kShortSample && calls_ >= kCallsOfSample);
+  if (!enough || served_ <= 0) return;
+  const double sample = served_ / absl::ToDoubleSeconds(busy_);
+  rate_ = rate_ == 0 ? sample : rate_ + kWeight * (sample - rate_);
+  busy_ = absl::ZeroDuration();
+  served_ = 0;
+  calls_ = 0;
+}
+
+absl::Duration Forecast::TimeFor(double work) const {
+  return rate_ > 0 ? absl::Seconds(work / rate_) : absl::ZeroDuration();
+}
+
+}  // namespace quantd

@@ -1,0 +1,321 @@
+// Overload: calls come at several times the rate that a server can do, whoever
+// is refused comes back once at the time that he was told, and it is counted
+// what was done, how soon a refusal came, and whether its time was right.
+//
+//   overload_bench [--server FLAG...] [--times 5] [--seconds 4]
+//                  [--sizes 1,16,128] [--output FILE]
+//
+// For each size (MiB of bf16, into both copies of NVFP4, rotated) a server of
+// its own on loopback:
+//
+// 1. alone: one caller. The deadline of what follows is twice its p99.
+// 2. best: as many callers as give the most calls a second of 1, 2, 4 and 8.
+// 3. overload: an open loop at `times` that rate, retries beside it. All calls
+//    have the deadline, so that one that is accepted and late has failed.
+//
+// Callers and server share the machine's cores, and what callers spend on calls
+// that are refused the server lacks. So its device has one thread and one slot,
+// unless --server says otherwise: then the device is what there is too little
+// of, and not the time to send.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <queue>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "client/client.h"
+#include "client/error.h"
+#include "tests/bench/rpc_process.h"
+
+namespace quantd::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+using std::chrono::milliseconds;
+
+constexpr int64_t kColumns = 1024;
+constexpr milliseconds kAmple{30'000};
+// A deadline is no shorter: what the scheduler of a shared machine does to a
+// call is not what is measured.
+constexpr double kLeastDeadlineMs = 10;
+
+double Milliseconds(Clock::duration time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
+
+double Quantile(std::vector<double> values, double q) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const auto at = static_cast<size_t>(q * static_cast<double>(values.size()));
+  return values[std::min(at, values.size() - 1)];
+}
+
+// One tensor that every call sends.
+class Calls {
+ public:
+  Calls(const std::string& target, size_t mebibytes)
+      : tensor_{DType::kBF16,
+                {static_cast<int64_t>(mebibytes << 20) / (2 * kColumns),
+                 kColumns}},
+        input_(mebibytes << 20, std::byte{0x3f}) {
+    options_.format = Format::kNvfp4;
+    options_.usage = Usage::kBoth;
+    options_.rht.rowwise = options_.rht.columnwise = true;
+    ClientOptions options;
+    options.channels = 8;
+    options.retry.max_attempts = 1;
+    auto client = Client::Create(target, options);
+    if (client.ok()) client_ = *std::move(client);
+  }
+  bool ok() const { return client_ != nullptr; }
+  absl::Status Call(milliseconds deadline) {
+    CallOptions call;
+    call.deadline = deadline;
+    return client_->Quantize(tensor_, input_, options_, call).status();
+  }
+
+ private:
+  const TensorDesc tensor_;
+  const std::vector<std::byte> input_;
+  QuantizeOptions options_;
+  std::unique_ptr<Client> client_;
+};
+
+struct Closed {
+  double calls_per_second = 0;
+  std::vector<double> ms;
+};
+
+// Callers that call one after the other.
+Closed RunClosed(Calls& calls, int callers, double seconds) {
+  Closed result;
+  std::mutex mutex;
+  const Clock::time_point start = Clock::now();
+  const auto end = start + std::chrono::duration_cast<Clock::duration>(
+                               std::chrono::duration<double>(seconds));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < callers; ++i) {
+    threads.emplace_back([&] {
+      for (Clock::time_point begin = Clock::now(); begin < end;) {
+        const bool good = calls.Call(kAmple).ok();
+        const Clock::time_point now = Clock::now();
+        const std::lock_guard lock(mutex);
+        if (good) result.ms.push_back(Milliseconds(now - begin));
+        begin = now;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  result.calls_per_second = static_cast<double>(result.ms.size()) /
+                            (Milliseconds(Clock::now() - start) / 1e3);
+  return result;
+}
+
+// An open loop, and the second try of whoever is refused.
+class Overload {
+ public:
+  Overload(Calls& calls, double rate, double seconds, milliseconds deadline)
+      : calls_(calls), deadline_(deadline), start_(Clock::now()) {
+    const auto count = static_cast<int>(rate * seconds);
+    for (int i = 0; i < count; ++i) {
+      due_.push({At(static_cast<double>(i) / rate), false});
+    }
+    end_ = At(seconds);
+  }
+
+  Json Run(int callers) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < callers; ++i) threads.emplace_back([this] { Work(); });
+    for (std::thread& thread : threads) thread.join();
+    // What was answered until then: retries may come for long after it.
+    const double seconds = Milliseconds(end_ - start_) / 1e3;
+    return {{"offered", offered_},
+            {"accepted", accepted_ms_.size()},
+            {"refused", refused_ms_.size()},
+            {"expired", expired_},
+            {"failed", failed_},
+            {"unsent", unsent_},
+            {"calls_per_second", static_cast<double>(in_time_) / seconds},
+            {"accepted_p50_ms", Quantile(accepted_ms_, 0.5)},
+            {"accepted_p99_ms", Quantile(accepted_ms_, 0.99)},
+            {"refusal_p50_ms", Quantile(refused_ms_, 0.5)},
+            {"refusal_p99_ms", Quantile(refused_ms_, 0.99)},
+            {"delay_p50_ms", Quantile(delays_ms_, 0.5)},
+            {"delay_max_ms", Quantile(delays_ms_, 1)},
+            {"retries", retries_},
+            {"retries_that_succeeded",
+             retries_ == 0 ? 0.0
+                           : static_cast<double>(retries_good_) /
+                                 static_cast<double>(retries_)}};
+  }
+
+ private:
+  struct Due {
+    Clock::time_point at;
+    bool retry;
+    bool operator<(const Due& other) const { return at > other.at; }
+  };
+
+  Clock::time_point At(double seconds) const {
+    return start_ + std::chrono::duration_cast<Clock::duration>(
+                        std::chrono::duration<double>(seconds));
+  }
+
+  void Work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      if (due_.empty()) {
+        if (calling_ == 0) return changed_.notify_all();
+        changed_.wait(lock);
+        continue;
+      }
+      const Due next = due_.top();
+      if (Clock::now() < next.at) {
+        changed_.wait_until(lock, next.at);
+        continue;
+      }
+      due_.pop();
+      // No caller got round to it in time: it is no call of this load.
+      if (Clock::now() > next.at + deadline_) {
+        ++unsent_;
+        continue;
+      }
+      ++calling_;
+      lock.unlock();
+      const Clock::time_point begin = Clock::now();
+      const absl::Status status = calls_.Call(deadline_);
+      const Clock::time_point now = Clock::now();
+      lock.lock();
+      --calling_;
+      Count(next, status, begin, now);
+      changed_.notify_all();
+    }
+  }
+
+  void Count(const Due& call, const absl::Status& status,
+             Clock::time_point begin, Clock::time_point now) {
+    call.retry ? ++retries_ : ++offered_;
+    if (status.ok()) {
+      accepted_ms_.push_back(Milliseconds(now - begin));
+      if (call.retry) ++retries_good_;
+      if (now <= end_) ++in_time_;
+    } else if (absl::IsResourceExhausted(status)) {
+      refused_ms_.push_back(Milliseconds(now - begin));
+      const auto hint = GetRetryHint(status);
+      if (call.retry || !hint) return;
+      delays_ms_.push_back(static_cast<double>(hint->delay.count()));
+      due_.push({now + hint->delay, true});
+    } else if (absl::IsDeadlineExceeded(status)) {
+      ++expired_;
+    } else {
+      ++failed_;
+    }
+  }
+
+  Calls& calls_;
+  const milliseconds deadline_;
+  const Clock::time_point start_;
+  Clock::time_point end_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::priority_queue<Due> due_;
+  int calling_ = 0;
+  uint64_t offered_ = 0;
+  uint64_t expired_ = 0;
+  uint64_t failed_ = 0;
+  uint64_t unsent_ = 0;
+  uint64_t in_time_ = 0;
+  uint64_t retries_ = 0;
+  uint64_t retries_good_ = 0;
+  std::vector<double> accepted_ms_;
+  std::vector<double> refused_ms_;
+  std::vector<double> delays_ms_;
+};
+
+Json Measure(const std::vector<std::string>& flags, size_t mebibytes,
+             double times, double seconds) {
+  std::vector<std::string> command = {FindQuantd(), "--listen", "127.0.0.1:0",
+                                      "--device", "cpu"};
+  command.insert(command.end(), flags.begin(), flags.end());
+  const ServerProcess server(command);
+  Calls calls(server.address(), mebibytes);
+  if (!server.running() || !calls.ok()) {
+    return {{"mebibytes", mebibytes}, {"error", server.Log()}};
+  }
+  RunClosed(calls, 1, seconds / 4);
+  const Closed alone = RunClosed(calls, 1, seconds);
+  Closed best;
+  int best_callers = 0;
+  for (const int callers : {1, 2, 4, 8}) {
+    Closed now = RunClosed(calls, callers, seconds / 2);
+    if (now.calls_per_second <= best.calls_per_second) continue;
+    best = std::move(now);
+    best_callers = callers;
+  }
+  const double p99 = Quantile(alone.ms, 0.99);
+  const milliseconds deadline(
+      static_cast<int64_t>(std::max(2 * p99, kLeastDeadlineMs) + 1));
+  const double rate = times * best.calls_per_second;
+  // As many as can be under way until their deadlines, and a few.
+  const int callers = std::clamp(
+      static_cast<int>(rate * static_cast<double>(deadline.count()) / 1e3) + 8,
+      16, 256);
+  Overload overload(calls, rate, seconds, deadline);
+  Json row = {{"mebibytes", mebibytes},
+              {"alone_p50_ms", Quantile(alone.ms, 0.5)},
+              {"alone_p99_ms", p99},
+              {"best_calls_per_second", best.calls_per_second},
+              {"best_callers", best_callers},
+              {"deadline_ms", deadline.count()},
+              {"callers", callers}};
+  row.update(overload.Run(callers));
+  row["of_best"] =
+      row["calls_per_second"].get<double>() / best.calls_per_second;
+  row["accepted_p99_of_alone"] = row["accepted_p99_ms"].get<double>() / p99;
+  return row;
+}
+
+int Main(int argc, char** argv) {
+  std::vector<std::string> flags = {"--cpu-threads", "1", "--slots", "1"};
+  std::vector<size_t> sizes = {1, 16, 128};
+  double times = 5;
+  double seconds = 4;
+  std::string output;
+  CLI::App app("Calls at several times the rate that a server can do.");
+  app.add_option("--server", flags, "Flags of the server");
+  app.add_option("--times", times, "Of the best rate");
+  app.add_option("--seconds", seconds, "Of each phase");
+  app.add_option("--sizes", sizes, "MiB of a call")->delimiter(',');
+  app.add_option("--output", output, "Where the rows go; none: to the screen");
+  CLI11_PARSE(app, argc, argv);
+  Json rows = Json::array();
+  for (const size_t size : sizes) {
+    rows.push_back(Measure(flags, size, times, seconds));
+    std::printf("%s\n", rows.back().dump().c_str());
+    std::fflush(stdout);
+  }
+  if (output.empty()) return 0;
+  std::ofstream file(output);
+  file << Json({{"times", times},
+                {"seconds", seconds},
+                {"cores", std::thread::hardware_concurrency()},
+                {"rows", rows}})
+              .dump(1)
+       << '\n';
+  return file.good() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace quantd::bench
+
+int main(int argc, char** argv) { return quantd::bench::Main(argc, argv); }

@@ -1,0 +1,185 @@
+// Whose turn it is by identity and priority, and who is refused for his
+// deadline.
+#include "server/forecast.h"
+#include "tests/server/ledger_fixture.h"
+
+namespace quantd {
+namespace {
+
+class TurnsTest : public LedgerTest {
+ protected:
+  static std::shared_ptr<const Caller> Named(const std::string& identity) {
+    return std::make_shared<const Caller>(Caller{.identity = identity});
+  }
+  MemoryLedger::ReceiveAsk Ask(const std::string& host,
+                               Priority priority = Priority::kNormal,
+                               std::shared_ptr<const Caller> caller = nullptr,
+                               size_t need = 1,
+                               absl::Time deadline = absl::InfiniteFuture()) {
+    return {At(host), need, need, deadline, std::move(caller), priority};
+  }
+  MemoryCharge ArrivedOf(const MemoryLedger::ReceiveAsk& ask) {
+    MemoryCharge charge;
+    EXPECT_EQ(ledger_->AdmitReceive(ask, &unused_, &charge), Outcome::kGranted);
+    charge.Arrived(ask.need, ask.need);
+    return charge;
+  }
+  // 1 MiB each 10 ms, until that is known: 100 MiB a second.
+  void Learn() {
+    for (int i = 0; i < 30; ++i) {
+      MemoryCharge charge =
+          ArrivedOf(Ask("past", Priority::kNormal, nullptr,
+                        kMiB - static_cast<size_t>(Forecast::kOfCall)));
+      charge.Begins(charge.receive());
+      absl::SleepFor(absl::Milliseconds(10));
+      charge.Served();
+    }
+  }
+};
+
+TEST_F(TurnsTest, PrioritiesGoInOrder) {
+  Make({1000});
+  MemoryCharge first = Arrived(At("a"));
+  ASSERT_EQ(Pay(900, &first, &unused_), Outcome::kGranted);
+  TestWaiter low, normal, high;
+  MemoryCharge of_low = ArrivedOf(Ask("b", Priority::kLow));
+  MemoryCharge of_normal = ArrivedOf(Ask("c", Priority::kNormal));
+  MemoryCharge of_high = ArrivedOf(Ask("d", Priority::kHigh));
+  ASSERT_EQ(Pay(600, &of_low, &low), Outcome::kWaiting);
+  ASSERT_EQ(Pay(600, &of_normal, &normal), Outcome::kWaiting);
+  ASSERT_EQ(Pay(600, &of_high, &high), Outcome::kWaiting);
+  first.Reset();
+  ASSERT_TRUE(high.Told());
+  EXPECT_FALSE(normal.told.HasBeenNotified());
+  high.charge.Reset();
+  ASSERT_TRUE(normal.Told());
+  EXPECT_FALSE(low.told.HasBeenNotified());
+  normal.charge.Reset();
+  EXPECT_TRUE(low.Told());
+}
+
+TEST_F(TurnsTest, LowPriorityIsNotStarved) {
+  Make({1000});
+  MemoryCharge first = Arrived(At("a"));
+  ASSERT_EQ(Pay(900, &first, &unused_), Outcome::kGranted);
+  TestWaiter low, high;
+  MemoryCharge of_low = ArrivedOf(Ask("b", Priority::kLow));
+  ASSERT_EQ(Pay(600, &of_low, &low), Outcome::kWaiting);
+  absl::SleepFor(absl::Milliseconds(4100));
+  MemoryCharge of_high = ArrivedOf(Ask("c", Priority::kHigh));
+  ASSERT_EQ(Pay(600, &of_high, &high), Outcome::kWaiting);
+  first.Reset();
+  ASSERT_TRUE(low.Told());
+  EXPECT_FALSE(high.told.HasBeenNotified());
+  low.charge.Reset();
+  EXPECT_TRUE(high.Told());
+}
+
+TEST_F(TurnsTest, AnIdentityHasOneShareWhereverItCallsFrom) {
+  Make({1000});
+  const auto busy = Named("token:busy");
+  // From two hosts, through a proxy even.
+  MemoryCharge first = ArrivedOf(Ask("a", Priority::kNormal, busy));
+  MemoryCharge again = ArrivedOf(Ask("proxy", Priority::kNormal, busy));
+  MemoryCharge other =
+      ArrivedOf(Ask("proxy", Priority::kNormal, Named("token:other")));
+  ASSERT_EQ(Pay(900, &first, &unused_), Outcome::kGranted);
+  TestWaiter of_busy, of_other;
+  ASSERT_EQ(Pay(500, &again, &of_busy), Outcome::kWaiting);
+  ASSERT_EQ(Pay(600, &other, &of_other), Outcome::kWaiting);
+  first.ShrinkPayload(300);
+  ASSERT_TRUE(of_other.Told());
+  EXPECT_FALSE(of_busy.told.HasBeenNotified());
+  of_other.charge.Reset();
+  EXPECT_TRUE(of_busy.Told());
+}
+
+TEST_F(TurnsTest, WhoCannotBeInTimeIsRefusedAtOnce) {
+  Make({size_t{64} << 20}, 8);
+  const auto in = [&](absl::Duration time, Priority p = Priority::kNormal) {
+    return Ask("late", p, nullptr, 2 * kMiB, absl::Now() + time);
+  };
+  // Nothing is known of the server: it tries.
+  MemoryCharge charge;
+  EXPECT_EQ(ledger_->AdmitReceive(in(absl::Milliseconds(1)), &unused_, &charge),
+            Outcome::kGranted);
+  charge.Reset();
+  Learn();
+  // Nothing is to be done: it tries, too.
+  EXPECT_EQ(ledger_->AdmitReceive(in(absl::Milliseconds(1)), &unused_, &charge),
+            Outcome::kGranted);
+  charge.Reset();
+  // 20 MiB are, of which each takes 10 ms or a little more.
+  MemoryCharge ahead =
+      ArrivedOf(Ask("ahead", Priority::kNormal, nullptr, 20 * kMiB));
+  ahead.Begins(20 * kMiB);
+  const MemoryLedger::ReceiveAsk late = in(absl::Milliseconds(50));
+  EXPECT_EQ(ledger_->AdmitReceive(late, &unused_, &charge), Outcome::kTooLate);
+  const absl::Duration delay = ledger_->RetryDelay(late);
+  EXPECT_GE(delay, absl::Milliseconds(100));
+  EXPECT_LE(delay, absl::Seconds(2));
+  // Who has time waits, and so does what is small.
+  EXPECT_EQ(ledger_->AdmitReceive(in(absl::Minutes(1)), &unused_, &charge),
+            Outcome::kGranted);
+  charge.Reset();
+  EXPECT_EQ(ledger_->AdmitReceive(Ask("small", Priority::kNormal, nullptr, 1000,
+                                      absl::Now() + absl::Milliseconds(1)),
+                                  &unused_, &charge),
+            Outcome::kGranted);
+  charge.Reset();
+  // The work is over: he may come.
+  ahead.Reset();
+  EXPECT_EQ(
+      ledger_->AdmitReceive(in(absl::Milliseconds(50)), &unused_, &charge),
+      Outcome::kGranted);
+}
+
+TEST_F(TurnsTest, WhatIsOnlyDeclaredTurnsNobodyAway) {
+  Make({size_t{64} << 20}, 100);
+  Learn();
+  MemoryCharge ahead =
+      ArrivedOf(Ask("ahead", Priority::kNormal, nullptr, kMiB));
+  ahead.Begins(kMiB);
+  std::vector<std::unique_ptr<TestWaiter>> liars;
+  std::vector<MemoryCharge> charges(64);
+  for (MemoryCharge& charge : charges) {
+    liars.push_back(std::make_unique<TestWaiter>());
+    ledger_->AdmitReceive(Ask("liar", Priority::kNormal, nullptr, 20 * kMiB),
+                          liars.back().get(), &charge);
+  }
+  TestWaiter honest;
+  MemoryCharge charge;
+  EXPECT_NE(
+      ledger_->AdmitReceive(Ask("honest", Priority::kNormal, nullptr, kMiB,
+                                absl::Now() + absl::Milliseconds(500)),
+                            &honest, &charge),
+      Outcome::kTooLate);
+  ledger_->Forget(&honest);
+  for (const auto& liar : liars) ledger_->Forget(liar.get());
+}
+
+TEST(ForecastTest, LearnsWhatIsDoneASecond) {
+  Forecast forecast;
+  absl::Time now = absl::UnixEpoch();
+  EXPECT_FALSE(forecast.known());
+  EXPECT_EQ(forecast.TimeFor(1e9), absl::ZeroDuration());
+  for (int i = 0; i < 100; ++i) {
+    forecast.Begins(1e6, now);
+    now += absl::Milliseconds(10);
+    forecast.Ends(1e6, true, now);
+    // What is idle between says nothing.
+    now += absl::Seconds(1);
+  }
+  EXPECT_NEAR(forecast.rate(), 1e8, 1e6);
+  EXPECT_EQ(forecast.backlog(), 0);
+  // What fails is no work that was done.
+  for (int i = 0; i < 100; ++i) {
+    forecast.Begins(1e9, now);
+    now += absl::Milliseconds(1);
+    forecast.Ends(1e9, false, now);
+  }
+  EXPECT_LE(forecast.rate(), 1.01e8);
+}
+
+}  // namespace
+}  // namespace quantd

@@ -113,7 +113,7 @@ struct EncodeArgs {
   EncodeParams params;
   int rotation;  // the larger of the copies' dimensions; 0: none is rotated
   uint32_t* seen;
-  // Statistics of the rowwise and the columnwise copy; nullptr: not wanted.
+  // Statistics of the rowwise and the columnwise copy, where they are wanted.
   ErrorSums* sums;
   // Group 0. All groups have the copies, rotations and layouts that it has, and
   // where it is the only one a kernel need not look it up.

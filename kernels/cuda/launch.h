@@ -74,6 +74,10 @@ cudaError_t LaunchMxFrame(const EncodeArgs& args, const Queue& queue);
 template <DType D>
 cudaError_t LaunchEncodeSpans(const EncodeArgs& args, const Queue& queue);
 
+// Statistics, into `args.sums`, of the copies that those have made.
+template <DType D>
+cudaError_t LaunchCountErrors(const EncodeArgs& args, const Queue& queue);
+
 // Scales of FP8 tensors.
 cudaError_t LaunchTensorScales(const TensorScaleArgs& args, const Queue& queue);
 

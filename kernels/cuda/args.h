@@ -130,7 +130,8 @@ struct DecodeArgs {
   // then waits for no look-up.
   GroupTask only;
   DequantizeParams params;
-  int rotation;  // dimension; 0: the copy is not rotated
+  int rotation;         // dimension; 0: the copy is not rotated
+  float signs[kBlock];  // s[i] / 4 of a rotation of dimension 16
 };
 
 struct RotateArgs {

@@ -172,7 +172,7 @@ DecodeKernel ChooseDecode(const Recipe& r, const DequantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
   const bool columnwise = HasColumnwise(o.usage);
   const bool transposed = columnwise && format.transposed;
-  if (o.profile != Profile::kTe || format.scaling == Scaling::kChannel) {
+  if (o.profile != Profile::kTe || !RotatesBySixteen(r)) {
     return DecodeKernel::kSpans;
   }
   if (!r.copies_rotate()) {
@@ -180,10 +180,9 @@ DecodeKernel ChooseDecode(const Recipe& r, const DequantizeOptions& o) {
            : columnwise ? DecodeKernel::kColumnsInPlace
                         : DecodeKernel::kRows;
   }
-  if (format.scaling != Scaling::kNvfp4 || !RotatesBySixteen(r)) {
-    return DecodeKernel::kSpans;
-  }
-  return transposed ? DecodeKernel::kColumns : DecodeKernel::kRotatedRows;
+  return transposed   ? DecodeKernel::kColumns
+         : columnwise ? DecodeKernel::kRotatedInPlace
+                      : DecodeKernel::kRotatedRows;
 }
 
 }  // namespace
@@ -248,6 +247,7 @@ std::string_view Name(DecodeKernel kernel) {
                                                 "DecodeRows",
                                                 "DecodeColumnsInPlace",
                                                 "DecodeRotatedRows",
+                                                "DecodeRotatedInPlace",
                                                 "DecodeColumns",
                                                 "DecodeSpans"};
   return NameIn(kNames, kernel);

@@ -50,8 +50,9 @@ enum class DecodeKernel {
   kRows,
   kColumnsInPlace,  // columnwise MXFP8, which is not stored as the transpose
   kRotatedRows,
+  kRotatedInPlace,
   kColumns,
-  kSpans,  // every format and rotation
+  kSpans,  // every format, rotation and profile
 };
 
 enum class RotateKernel {

@@ -221,6 +221,7 @@ class Worker {
     args.only = tables_.first_group();
     args.params = tables_.decode_params();
     args.rotation = recipe_.copies_rotate() ? Dimension() : 0;
+    FillSigns(args.signs);
     return LaunchDecode(choice_.decode, args, queue_);
   }
 

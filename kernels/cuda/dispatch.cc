@@ -96,6 +96,8 @@ cudaError_t LaunchDecode(DecodeKernel kernel, const DecodeArgs& a,
       return LaunchDecodeColumnsInPlace(a, q);
     case DecodeKernel::kRotatedRows:
       return LaunchDecodeRotatedRows(a, q);
+    case DecodeKernel::kRotatedInPlace:
+      return LaunchDecodeRotatedInPlace(a, q);
     case DecodeKernel::kColumns:
       return LaunchDecodeColumns(a, q);
     case DecodeKernel::kSpans:

@@ -41,7 +41,8 @@ kernels/cuda/ptx: kernels/plan/format.h kernels/arith/codec.h kernels/cuda/queue
 kernels/cuda/tile: kernels/plan/format.h kernels/arith kernels/cuda/args.h kernels/cuda/queue.h kernels/cuda/ptx cuda
 kernels/cuda/amax: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/decode: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile cuda
-kernels/cuda/encode/generic: kernels/plan/error_statistics.h kernels/arith kernels/cuda/launch.h kernels/cuda/tile
+kernels/cuda/encode/generic: kernels/arith kernels/cuda/launch.h kernels/cuda/tile
+kernels/cuda/errors: kernels/arith kernels/plan/error_statistics.h kernels/cuda/decode kernels/cuda/encode/generic kernels/cuda/launch.h kernels/cuda/tile
 kernels/cuda/encode/frame: kernels/arith kernels/cuda/encode/generic kernels/cuda/encode/nvfp4 kernels/cuda/launch.h kernels/cuda/tile
 kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile

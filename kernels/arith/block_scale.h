@@ -195,6 +195,23 @@ QUANTD_FN typename L::U StoredScale(const EncodeParams& p,
   return IsNan<L>(inverse) ? nan : L::Bits(inverse);
 }
 
+// What elements were scaled by under a scale as StoredScale gives it. FP8's
+// inverse has no way back, so that of TransformerEngine's blocks this is off by
+// a few last places; which elements reach ElementLimits::clip it tells all the
+// same: under the scale of their own maximum none comes near, and a scale of 1,
+// which is that of a block with Inf, is exact.
+template <typename L, bool kOther = false>
+QUANTD_FN typename L::F MultiplierOf(const EncodeParams& p,
+                                     const LineScale<L>& line,
+                                     typename L::U stored) {
+  if (kOther || p.scaling != Scaling::kBlock) {
+    return UnderScale<L, kOther>(p, line, stored).m;
+  }
+  const typename L::U bits = L::Bits(L::Broadcast(1.0f) / L::Float(stored));
+  const typename L::U largest = typename L::U{} + kFltMaxBits;
+  return L::Float(bits == kInfBits ? largest : bits);
+}
+
 // The scale of an FP8 tensor by whichever arithmetic the parameters have, and
 // what is stored of it: of one number, not in a loop.
 QUANTD_FN float TensorScaleOf(const EncodeParams& p, float amax) {

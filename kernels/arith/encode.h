@@ -152,24 +152,29 @@ QUANTD_FN typename L::F FactorOf(const EncodeParams& p,
       p.scaling, MakeLineDecode<L>(p.scaling, line.amax, p.range), stored);
 }
 
-// What 16 values lost that became `words` under `scale`. Positions from `count`
-// on are not there.
+// What 16 values lost that became `words`, which `factor` decodes, when they
+// were scaled by `m`. Positions from `count` on are not there.
 template <typename L, bool kOther>
-QUANTD_FN RunErrors<L> ErrorsOfSixteen(
-    const EncodeParams& p, const LineScale<L>& line, const typename L::F* v,
-    const BlockScale<L>& scale, const typename L::U* words, int64_t count) {
-  const typename L::U stored = StoredScale<L, kOther>(
-      p, HasBlockScales(p.scaling) ? scale.stored : L::Bits(line.scale));
-  const typename L::F factor = FactorOf<L, kOther>(p, line, stored);
+QUANTD_FN RunErrors<L> ErrorsUnder(const EncodeParams& p, typename L::F factor,
+                                   typename L::F m, const typename L::F* v,
+                                   const typename L::U* words, int64_t count) {
   typename L::F d[kRun];
   DecodeSixteen<L>(p.element, words, d);
   QUANTD_UNROLL
   for (int i = 0; i < kRun; ++i) d[i] = d[i] * factor;
   typename L::F scaled[kRun];
   QUANTD_UNROLL
-  for (int i = 0; i < kRun; ++i)
-    scaled[i] = Scaled<L, kOther>(p, v[i], scale.m);
+  for (int i = 0; i < kRun; ++i) scaled[i] = Scaled<L, kOther>(p, v[i], m);
   return ErrorsOfRun<L>(v, scaled, d, p.clip, count);
+}
+template <typename L, bool kOther>
+QUANTD_FN RunErrors<L> ErrorsOfSixteen(
+    const EncodeParams& p, const LineScale<L>& line, const typename L::F* v,
+    const BlockScale<L>& scale, const typename L::U* words, int64_t count) {
+  const typename L::U stored = StoredScale<L, kOther>(
+      p, HasBlockScales(p.scaling) ? scale.stored : L::Bits(line.scale));
+  return ErrorsUnder<L, kOther>(p, FactorOf<L, kOther>(p, line, stored),
+                                scale.m, v, words, count);
 }
 
 // Where a span is: positions from `position` on of a line of a copy, or of as

@@ -113,7 +113,7 @@ struct EncodeArgs {
   EncodeParams params;
   int rotation;  // the larger of the copies' dimensions; 0: none is rotated
   uint32_t* seen;
-  // Statistics of the rowwise and the columnwise copy; nullptr: not wanted.
+  // Statistics of the rowwise and the columnwise copy, where they are wanted.
   ErrorSums* sums;
   // Group 0. All groups have the copies, rotations and layouts that it has, and
   // where it is the only one a kernel need not look it up.
@@ -130,7 +130,8 @@ struct DecodeArgs {
   // then waits for no look-up.
   GroupTask only;
   DequantizeParams params;
-  int rotation;  // dimension; 0: the copy is not rotated
+  int rotation;         // dimension; 0: the copy is not rotated
+  float signs[kBlock];  // s[i] / 4 of a rotation of dimension 16
 };
 
 struct RotateArgs {

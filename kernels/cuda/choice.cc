@@ -25,6 +25,11 @@ constexpr uint32_t kFp8Knows = kOptSwizzled | kOptGivenAmax | kOptEpsilon |
                                kOptPowerOfTwo | kOptGivenScale | kOptHistory |
                                kOptScaleRule | kOptGrouped | kOptDbias;
 
+// What an encoder is asked for: statistics are another kernel's.
+uint32_t OptionsToKnow(const QuantizeOptions& o) {
+  return UsedOptions(o) & ~kOptStatistics;
+}
+
 // The columns of all chunks of rows, which some kernels count in 32 bits.
 int64_t ColumnsOfChunks(const Plan& plan) {
   int64_t chunks = 0;
@@ -73,7 +78,7 @@ EncodeKernel ChooseOther(const Plan& plan, const Recipe& r,
   const auto row_bytes =
       static_cast<uint64_t>(plan.cols()) * SizeOf(plan.tensor().dtype);
   const bool in_place = r.copies[1].wanted && !format.transposed;
-  if (o.statistics || row_bytes % 16 != 0 ||
+  if (row_bytes % 16 != 0 ||
       plan.rows() > std::numeric_limits<int32_t>::max() ||
       ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max() ||
       (o.rounding == Rounding::kStochastic && !DrawsWhole(plan, o)) ||
@@ -90,7 +95,7 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
   const FormatSpec& format = *FindFormat(o.format);
   const bool columnwise = r.copies[1].wanted;
   // (A profile's choices are looked at below.)
-  const uint32_t used = UsedOptions(o) & ~kOptProfile;
+  const uint32_t used = OptionsToKnow(o) & ~kOptProfile;
   if ((used & ~kNvfp4Knows) != 0 || plan.cols() % kBlock != 0 ||
       !RotatesBySixteen(r) ||
       plan.rows() > std::numeric_limits<int32_t>::max() ||
@@ -120,7 +125,7 @@ EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
   const bool profiles =
       runs || (format.scaling == Scaling::kMx && !r.propagate);
   const uint32_t used =
-      UsedOptions(o) & ~(profiles ? uint32_t{kOptProfile} : 0);
+      OptionsToKnow(o) & ~(profiles ? uint32_t{kOptProfile} : 0);
   if ((used & ~kFp8Knows) != 0 || format.square || plan.cols() % 8 != 0 ||
       ColumnsOfChunks(plan) >= std::numeric_limits<int32_t>::max()) {
     return ChooseOther(plan, r, o);
@@ -167,7 +172,7 @@ DecodeKernel ChooseDecode(const Recipe& r, const DequantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
   const bool columnwise = HasColumnwise(o.usage);
   const bool transposed = columnwise && format.transposed;
-  if (o.profile != Profile::kTe || format.scaling == Scaling::kChannel) {
+  if (o.profile != Profile::kTe || !RotatesBySixteen(r)) {
     return DecodeKernel::kSpans;
   }
   if (!r.copies_rotate()) {
@@ -175,10 +180,9 @@ DecodeKernel ChooseDecode(const Recipe& r, const DequantizeOptions& o) {
            : columnwise ? DecodeKernel::kColumnsInPlace
                         : DecodeKernel::kRows;
   }
-  if (format.scaling != Scaling::kNvfp4 || !RotatesBySixteen(r)) {
-    return DecodeKernel::kSpans;
-  }
-  return transposed ? DecodeKernel::kColumns : DecodeKernel::kRotatedRows;
+  return transposed   ? DecodeKernel::kColumns
+         : columnwise ? DecodeKernel::kRotatedInPlace
+                      : DecodeKernel::kRotatedRows;
 }
 
 }  // namespace
@@ -187,7 +191,8 @@ bool KernelChoice::reads_groups() const {
   const bool one_tensor =
       encode == EncodeKernel::kNone || encode == EncodeKernel::kQuantizeRows;
   return amax == AmaxKernel::kSpans || !one_tensor ||
-         decode != DecodeKernel::kNone || dbias != DbiasKernel::kNone;
+         errors != ErrorsKernel::kNone || decode != DecodeKernel::kNone ||
+         dbias != DbiasKernel::kNone;
 }
 
 KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
@@ -198,6 +203,9 @@ KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
     if (o->dbias) {
       choice.dbias = SumsChunks(choice.encode) ? DbiasKernel::kEncoder
                                                : DbiasKernel::kChunks;
+    }
+    if (recipe.statistics && recipe.copies_wanted()) {
+      choice.errors = ErrorsKernel::kCount;
     }
   } else if (const auto* d = std::get_if<DequantizeOptions>(&plan.options())) {
     choice.decode = ChooseDecode(recipe, *d);
@@ -239,6 +247,7 @@ std::string_view Name(DecodeKernel kernel) {
                                                 "DecodeRows",
                                                 "DecodeColumnsInPlace",
                                                 "DecodeRotatedRows",
+                                                "DecodeRotatedInPlace",
                                                 "DecodeColumns",
                                                 "DecodeSpans"};
   return NameIn(kNames, kernel);
@@ -256,6 +265,11 @@ std::string_view Name(DbiasKernel kernel) {
   return NameIn(kNames, kernel);
 }
 
+std::string_view Name(ErrorsKernel kernel) {
+  static constexpr std::string_view kNames[] = {"-", "CountErrors"};
+  return NameIn(kNames, kernel);
+}
+
 std::string ToString(const KernelChoice& choice) {
   std::string text;
   AddKernel("amax", Name(choice.amax), &text);
@@ -263,6 +277,7 @@ std::string ToString(const KernelChoice& choice) {
   AddKernel("decode", Name(choice.decode), &text);
   AddKernel("rotate", Name(choice.rotate), &text);
   AddKernel("dbias", Name(choice.dbias), &text);
+  AddKernel("statistics", Name(choice.errors), &text);
   return text;
 }
 

@@ -50,8 +50,9 @@ enum class DecodeKernel {
   kRows,
   kColumnsInPlace,  // columnwise MXFP8, which is not stored as the transpose
   kRotatedRows,
+  kRotatedInPlace,
   kColumns,
-  kSpans,  // every format and rotation
+  kSpans,  // every format, rotation and profile
 };
 
 enum class RotateKernel {
@@ -67,12 +68,16 @@ enum class DbiasKernel {
   kChunks,
 };
 
+// Makes statistics of what the encoder has made.
+enum class ErrorsKernel { kNone, kCount };
+
 struct KernelChoice {
   AmaxKernel amax = AmaxKernel::kNone;
   EncodeKernel encode = EncodeKernel::kNone;
   DecodeKernel decode = DecodeKernel::kNone;
   RotateKernel rotate = RotateKernel::kNone;
   DbiasKernel dbias = DbiasKernel::kNone;
+  ErrorsKernel errors = ErrorsKernel::kNone;
 
   bool operator==(const KernelChoice&) const = default;
 
@@ -88,6 +93,7 @@ std::string_view Name(EncodeKernel kernel);
 std::string_view Name(DecodeKernel kernel);
 std::string_view Name(RotateKernel kernel);
 std::string_view Name(DbiasKernel kernel);
+std::string_view Name(ErrorsKernel kernel);
 
 // What is chosen, in the order in which it runs: "amax PlainAmax, encode
 // EncodeNvfp4Rows".

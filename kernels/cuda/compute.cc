@@ -188,7 +188,10 @@ class Worker {
     args.dbias = choice_.dbias == DbiasKernel::kEncoder;
     FillSigns(args.signs);
     Count(recipe_.copies_rotate());
-    return LaunchEncode(choice_.encode, args, KnownAmax(), queue_);
+    QUANTD_CUDA_TRY(LaunchEncode(choice_.encode, args, KnownAmax(), queue_));
+    return choice_.errors == ErrorsKernel::kNone
+               ? cudaSuccess
+               : LaunchCountErrors(args, queue_);
   }
 
   // The rowwise copy's one amax, where it was given.
@@ -218,6 +221,7 @@ class Worker {
     args.only = tables_.first_group();
     args.params = tables_.decode_params();
     args.rotation = recipe_.copies_rotate() ? Dimension() : 0;
+    FillSigns(args.signs);
     return LaunchDecode(choice_.decode, args, queue_);
   }
 

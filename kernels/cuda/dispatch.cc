@@ -80,6 +80,13 @@ cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& a,
   return cudaErrorInvalidValue;
 }
 
+cudaError_t LaunchCountErrors(const EncodeArgs& a, const Queue& q) {
+  const DType input = a.params.input;
+  return input == DType::kF32   ? LaunchCountErrors<DType::kF32>(a, q)
+         : input == DType::kF16 ? LaunchCountErrors<DType::kF16>(a, q)
+                                : LaunchCountErrors<DType::kBF16>(a, q);
+}
+
 cudaError_t LaunchDecode(DecodeKernel kernel, const DecodeArgs& a,
                          const Queue& q) {
   switch (kernel) {
@@ -89,6 +96,8 @@ cudaError_t LaunchDecode(DecodeKernel kernel, const DecodeArgs& a,
       return LaunchDecodeColumnsInPlace(a, q);
     case DecodeKernel::kRotatedRows:
       return LaunchDecodeRotatedRows(a, q);
+    case DecodeKernel::kRotatedInPlace:
+      return LaunchDecodeRotatedInPlace(a, q);
     case DecodeKernel::kColumns:
       return LaunchDecodeColumns(a, q);
     case DecodeKernel::kSpans:

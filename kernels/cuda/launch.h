@@ -74,6 +74,10 @@ cudaError_t LaunchMxFrame(const EncodeArgs& args, const Queue& queue);
 template <DType D>
 cudaError_t LaunchEncodeSpans(const EncodeArgs& args, const Queue& queue);
 
+// Statistics, into `args.sums`, of the copies that those have made.
+template <DType D>
+cudaError_t LaunchCountErrors(const EncodeArgs& args, const Queue& queue);
+
 // Scales of FP8 tensors.
 cudaError_t LaunchTensorScales(const TensorScaleArgs& args, const Queue& queue);
 
@@ -84,11 +88,13 @@ cudaError_t LaunchTensorScales(const TensorScaleArgs& args, const Queue& queue);
 cudaError_t LaunchDecodeRows(const DecodeArgs& args, const Queue& queue);
 cudaError_t LaunchDecodeColumnsInPlace(const DecodeArgs& args,
                                        const Queue& queue);
-// Rowwise NVFP4 that is rotated by 16.
+// NVFP4 and MX rotated by 16: rowwise, and MXFP8's columnwise copy.
 cudaError_t LaunchDecodeRotatedRows(const DecodeArgs& args, const Queue& queue);
-// Copies that are stored as the transpose; NVFP4 also rotated by 16.
+cudaError_t LaunchDecodeRotatedInPlace(const DecodeArgs& args,
+                                       const Queue& queue);
+// Copies that are stored as the transpose; NVFP4 and MXFP4 also rotated by 16.
 cudaError_t LaunchDecodeColumns(const DecodeArgs& args, const Queue& queue);
-// Any format and any rotation.
+// Any format, rotation and profile.
 cudaError_t LaunchDecodeSpans(const DecodeArgs& args, const Queue& queue);
 
 // --- whole matrices and groups ----------------------------------------------

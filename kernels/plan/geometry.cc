@@ -16,7 +16,7 @@ void SetScales(const FormatSpec& f, bool columnwise, Layout layout,
   }
   if (f.scaling == Scaling::kChannel) {
     g->blocks = g->positions > 0 ? 1 : 0;
-    g->scale_line = g->scale_block = 1;
+    g->scale_line = 1;
     g->scale_shape = {g->lines};
     return;
   }

@@ -1,5 +1,5 @@
-// Turns codes into elements of the output, eight at a time: in a fast way where
-// all is finite, and in the generic way for anything.
+// Turns codes into elements of the output, as many as 16 bytes hold at a time:
+// in a fast way where all is finite, and in the generic way for anything.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_CODES_CUH_
 #define QUANTD_KERNELS_CUDA_DECODE_CODES_CUH_
 
@@ -15,13 +15,17 @@
 
 namespace quantd::cuda {
 
-inline constexpr int kUnit = 8;  // how many codes are decoded together
-
-// Words of `count` codes, and of `count` elements of the output.
-template <DType E>
-inline constexpr int kCodeWords = E == DType::kE2M1x2 ? 1 : 2;  // of a unit
+// How many codes are decoded together: 16 bytes of the output, so that what a
+// warp stores at once has no gaps.
 template <DType D>
-inline constexpr int kOutWords = kUnit* kSizeOf<D> / 4;  // likewise
+inline constexpr int kUnit = 16 / kSizeOf<D>;
+inline constexpr int kOutWords = 4;  // of a unit
+
+// Words of a unit's codes, the only one perhaps half a word; and of a block's.
+template <DType D, DType E>
+inline constexpr int kCodeWords = E == DType::kE2M1x2 || kUnit<D> == 4 ? 1 : 2;
+template <DType E>
+inline constexpr int kBlockWords = E == DType::kE2M1x2 ? 2 : 4;
 
 // Rounds two values, neither of them NaN, and puts the first into the low half.
 template <DType D>
@@ -36,30 +40,56 @@ __device__ __forceinline__ uint32_t PackPair(float low, float high) {
   }
 }
 
+// The same of any two values.
+template <DType D>
+__device__ __forceinline__ uint32_t EncodePair(float low, float high) {
+  constexpr uint32_t kNan = D == DType::kBF16 ? kNanBits >> 16 : 0x7E00u;
+  uint32_t pair = PackPair<D>(low, high);
+  if (IsNan<Scalar>(low)) pair = (pair & 0xFFFF0000u) | kNan;
+  if (IsNan<Scalar>(high)) pair = (pair & 0xFFFFu) | kNan << 16;
+  return pair;
+}
+// The values of a pair.
+template <DType D>
+__device__ __forceinline__ float2 UnpackPair(uint32_t bits) {
+  static_assert(kIsHalf<D>);
+  if constexpr (D == DType::kBF16) {
+    return make_float2(Scalar::Float(bits << 16),
+                       Scalar::Float(bits & 0xFFFF0000u));
+  } else {
+    return __half22float2(reinterpret_cast<const __half2&>(bits));
+  }
+}
+
 __device__ __forceinline__ bool IsFinite(float x) {
   return (Scalar::Bits(x) & kAbsMask) < kInfBits;
 }
 
-// Decodes any codes by any factors, as the other devices do it. The factor of
-// code i is factors[i * kStride].
-template <DType D, DType E, int kStride>
-__device__ __forceinline__ void DecodeAny(const uint32_t* words,
-                                          const float* factors, uint32_t* out) {
+// Rounds `count` values, an even number of them: any or, where kPlain, no NaN.
+template <DType D, bool kPlain>
+__device__ __forceinline__ void PackRun(const float* v, int count,
+                                        uint32_t* words) {
   QUANTD_UNROLL
-  for (int i = 0; i < kUnit; ++i) {
-    float v;
-    if constexpr (E == DType::kE2M1x2) {
-      v = DecodeE2M1<Scalar>((words[0] >> (4 * i)) & 0xFu);
-    } else {
-      const uint32_t code = (words[i / 4] >> (8 * (i % 4))) & 0xFFu;
-      v = E == DType::kE4M3 ? DecodeE4M3<Scalar>(code)
-                            : DecodeE5M2<Scalar>(code);
-    }
-    const uint32_t bits = EncodeElement<D>(v * factors[i * kStride]);
+  for (int i = 0; i < count; ++i) {
     if constexpr (D == DType::kF32) {
-      out[i] = bits;
-    } else {
-      out[i / 2] = i % 2 == 0 ? bits : out[i / 2] | bits << 16;
+      words[i] = kPlain ? Scalar::Bits(v[i]) : EncodeElement<D>(v[i]);
+    } else if (i % 2 == 0) {
+      words[i / 2] =
+          kPlain ? PackPair<D>(v[i], v[i + 1]) : EncodePair<D>(v[i], v[i + 1]);
+    }
+  }
+}
+
+// Rounds values to the type of the output: a rotation sees them as they would
+// be stored without it.
+template <DType D>
+__device__ __forceinline__ void RoundBlock(float (&v)[kBlock]) {
+  if constexpr (kIsHalf<D>) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; i += 2) {
+      const float2 pair = UnpackPair<D>(PackPair<D>(v[i], v[i + 1]));
+      v[i] = pair.x;
+      v[i + 1] = pair.y;
     }
   }
 }
@@ -103,82 +133,95 @@ __device__ __forceinline__ uint32_t SpecialBits(uint32_t codes) {
   return ((codes & 0x7F7F7F7Fu) + kStep) & 0x80808080u;
 }
 
-// Gives the values of the two codes in the low half of a word, which are
-// neither NaN nor Inf.
+// Gives the values of the two codes in the low half of a word. A NaN may be
+// any.
 template <DType E>
 __device__ __forceinline__ float2 DecodePair(uint32_t codes) {
-  __half2 pair;
   if constexpr (E == DType::kE5M2) {
-    const uint32_t bits = __byte_perm(codes, 0, 0x1404);
-    pair = reinterpret_cast<const __half2&>(bits);
+    return UnpackPair<DType::kF16>(__byte_perm(codes, 0, 0x1404));
   } else {
 #if __CUDA_ARCH__ >= 890
     uint32_t bits;
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;"
         : "=r"(bits)
         : "h"(static_cast<uint16_t>(codes)));
-    pair = reinterpret_cast<const __half2&>(bits);
+    return UnpackPair<DType::kF16>(bits);
 #else
     return make_float2(DecodeE4M3<Scalar>(codes & 0xFFu),
                        DecodeE4M3<Scalar>(codes >> 8 & 0xFFu));
 #endif
   }
-  return __half22float2(pair);
+}
+
+// Gives the values of four codes: those in the low half of a word or, of FP8,
+// in all of it. A NaN may be any.
+template <DType E>
+__device__ __forceinline__ void DecodeFour(uint32_t codes, float* v) {
+  float2 low;
+  float2 high;
+  if constexpr (E == DType::kE2M1x2) {
+    // Upper halves of fp16, the lower ones being zeros.
+    const uint32_t signs = __byte_perm(codes << 4, codes, 0x5140);
+    const uint32_t bytes =
+        __byte_perm(0x3E3C3800u, 0x46444240u, codes & 0x7777u) |
+        (signs & 0x80808080u);
+    low = UnpackPair<DType::kF16>(__byte_perm(bytes, 0, 0x1404));
+    high = UnpackPair<DType::kF16>(__byte_perm(bytes, 0, 0x3424));
+  } else {
+    low = DecodePair<E>(codes);
+    high = DecodePair<E>(codes >> 16);
+  }
+  v[0] = low.x;
+  v[1] = low.y;
+  v[2] = high.x;
+  v[3] = high.y;
+}
+// Four codes as DecodeFour takes them: those from 4 * i on.
+template <DType E>
+__device__ __forceinline__ uint32_t FourOf(const uint32_t* words, int i) {
+  return E == DType::kE2M1x2 ? words[i / 2] >> (16 * (i % 2)) : words[i];
 }
 
 // Whether DecodePlain will do: nothing is NaN, and only overflow makes Inf.
-template <DType E, int kUnits>
+template <DType E, int kWords>
 __device__ __forceinline__ bool IsPlain(const uint32_t* words, float factor) {
   bool plain = IsFinite(factor);
   if constexpr (E != DType::kE2M1x2) {
     uint32_t special = 0;
     QUANTD_UNROLL
-    for (int i = 0; i < 2 * kUnits; ++i) special |= SpecialBits<E>(words[i]);
+    for (int i = 0; i < kWords; ++i) special |= SpecialBits<E>(words[i]);
     plain &= special == 0;
   }
   return plain;
 }
 
-// Decodes a unit of FP8 codes. The factor of code i is factors[i * kStride].
-template <DType D, DType E, int kStride>
-__device__ __forceinline__ void DecodePlainFp8(const uint32_t* words,
-                                               const float* factors,
-                                               uint32_t* out) {
+// Decodes units of codes, plain ones or any. The factor of code i is
+// factors[i * kStride].
+template <DType D, DType E, int kUnits, int kStride, bool kPlain>
+__device__ __forceinline__ void DecodeBy(const uint32_t* words,
+                                         const float* factors, uint32_t* out) {
   QUANTD_UNROLL
-  for (int i = 0; i < kUnit; i += 2) {
-    const float2 v = DecodePair<E>(words[i / 4] >> (8 * (i % 4)));
-    const float low = v.x * factors[i * kStride];
-    const float high = v.y * factors[(i + 1) * kStride];
-    if constexpr (D == DType::kF32) {
-      out[i] = Scalar::Bits(low);
-      out[i + 1] = Scalar::Bits(high);
-    } else {
-      out[i / 2] = PackPair<D>(low, high);
-    }
+  for (int i = 0; i < kUnits * kUnit<D>; i += 4) {
+    float v[4];
+    DecodeFour<E>(FourOf<E>(words, i / 4), v);
+    QUANTD_UNROLL
+    for (int j = 0; j < 4; ++j) v[j] = v[j] * factors[(i + j) * kStride];
+    PackRun<D, kPlain>(v, 4, out + i * kSizeOf<D> / 4);
   }
 }
 
-// Decodes units of codes that share one factor.
+// Decodes units of plain codes that share one factor.
 template <DType D, DType E, int kUnits>
 __device__ __forceinline__ void DecodePlain(const uint32_t* words, float factor,
                                             uint32_t* out) {
-  if constexpr (E != DType::kE2M1x2) {
-    QUANTD_UNROLL
-    for (int i = 0; i < kUnits; ++i) {
-      DecodePlainFp8<D, E, 0>(words + 2 * i, &factor, out + i * kOutWords<D>);
-    }
-  } else if constexpr (kIsHalf<D>) {
+  if constexpr (E == DType::kE2M1x2 && kIsHalf<D>) {
     const MagnitudeTable table = MakeMagnitudes<D>(factor);
     QUANTD_UNROLL
     for (int i = 0; i < kUnits; ++i) {
-      LookUp(table, words[i], out + i * kOutWords<D>);
+      LookUp(table, words[i], out + i * kOutWords);
     }
   } else {
-    QUANTD_UNROLL
-    for (int i = 0; i < kUnits * kUnit; ++i) {
-      const uint32_t code = words[i / kUnit] >> (4 * (i % kUnit)) & 0xFu;
-      out[i] = Scalar::Bits(DecodeE2M1<Scalar>(code) * factor);
-    }
+    DecodeBy<D, E, kUnits, 0, true>(words, &factor, out);
   }
 }
 
@@ -188,16 +231,13 @@ template <DType D>
 __device__ __forceinline__ void StoreUnit(const uint32_t* words, bool whole,
                                           int64_t count, std::byte* to) {
   if (whole) {
-    QUANTD_UNROLL
-    for (int i = 0; i < kOutWords<D> / 4; ++i) {
-      reinterpret_cast<uint4*>(to)[i] = make_uint4(
-          words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
-    }
+    *reinterpret_cast<uint4*>(to) =
+        make_uint4(words[0], words[1], words[2], words[3]);
     return;
   }
   constexpr int kPerWord = 4 / kSizeOf<D>;
   QUANTD_UNROLL
-  for (int i = 0; i < kUnit; ++i) {
+  for (int i = 0; i < kUnit<D>; ++i) {
     if (i < count) {
       StoreBits<D>(words[i / kPerWord] >> (16 * (i % kPerWord)),
                    to + i * kSizeOf<D>);

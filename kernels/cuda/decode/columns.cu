@@ -140,7 +140,7 @@ __device__ __forceinline__ void DecodeColumnAlone(const Chunk& chunk,
                                                   const Factors<S>& factors,
                                                   int64_t cols) {
   if (column.bytes == 0) return;
-  constexpr int kBytes = 8 * kCodeWords<E>;  // of a block
+  constexpr int kBytes = 4 * kBlockWords<E>;  // of a block
 #pragma unroll 1
   for (int b = 0; b < kBlocks; ++b) {
     const int64_t row = chunk.row + b * kBlock;
@@ -156,14 +156,9 @@ __device__ __forceinline__ void DecodeColumnAlone(const Chunk& chunk,
       stored = LoadStored<S>(
           ScaleOf(chunk.copy, column.line, row / kPositions<S>, kScaleSize<S>));
     }
-    float v[kBlock];
-    DecodeAlone<D, E>(words, factors.Of(stored), chunk.copy.signs, v);
-    std::byte* to = chunk.out + (row * cols + column.line) * kSizeOf<D>;
-    QUANTD_UNROLL
-    for (int i = 0; i < kBlock; ++i) {
-      if (i < rows) StoreBits<D>(EncodeElement<D>(v[i]), to);
-      to += cols * kSizeOf<D>;
-    }
+    StoreColumn<D>(
+        DecodeAlone<D, E>(words, factors.Of(stored), chunk.copy.signs), rows,
+        cols * kSizeOf<D>, chunk.out + (row * cols + column.line) * kSizeOf<D>);
   }
 }
 
@@ -171,7 +166,7 @@ __device__ __forceinline__ void DecodeColumnAlone(const Chunk& chunk,
 // tokens[h] holds 8 columns of row 8 * h + lane / 4, from column 8 * (lane % 4)
 // on.
 template <DType D, bool kRotated>
-__device__ __forceinline__ void TurnBlocks(const uint4* halves,
+__device__ __forceinline__ void TurnBlocks(const uint4* quads,
                                            const uint32_t (&rotation)[4],
                                            uint32_t (&tokens)[2][4]) {
   const int lane = threadIdx.x % kWarp;
@@ -180,7 +175,8 @@ __device__ __forceinline__ void TurnBlocks(const uint4* halves,
   for (int i = 0; i < 2; ++i) {
     uint32_t f[4];
     LoadFragments<!kRotated>(
-        halves + HalfIndex(16 * i + lane / 16 * 8 + lane % 8, lane / 8 % 2), f);
+        quads + QuadIndex<D>(16 * i + lane / 16 * 8 + lane % 8, lane / 8 % 2),
+        f);
     QUANTD_UNROLL
     for (int j = 0; j < 2; ++j) {
       if constexpr (kRotated) {
@@ -201,8 +197,8 @@ __device__ __forceinline__ void TurnBlocks(const uint4* halves,
 template <DType D, DType E, Scaling S, bool kRotated>
 __global__ void __launch_bounds__(kWarps* kWarp, 1)
     DecodeColumns(const __grid_constant__ DecodeArgs a, int together) {
-  constexpr int kWords = 2 * kCodeWords<E>;  // of a block
-  __shared__ WarpBlocks shared[kIsHalf<D> ? kWarps : 1];
+  constexpr int kWords = kBlockWords<E>;  // of a block
+  __shared__ WarpBlocks<D> shared[kIsHalf<D> ? kWarps : 1];
   const int warp = threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
   const int64_t cols = a.list.cols;
@@ -215,7 +211,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
     const Chunk chunk = FindChunk(a, true, t);
     const CopyTask& copy = chunk.copy;
     const Column column = Column::Find<kWords>(chunk, strip + ColumnOf(lane));
-    bool plain = kIsHalf<D> && cols % kUnit == 0 && IsAligned(chunk.out);
+    bool plain = kIsHalf<D> && cols % kUnit<D> == 0 && IsAligned(chunk.out);
     if constexpr (kIsHalf<D>) {
       // All loads first: nothing here depends on what another one brings.
       const LineScales<S> scales(
@@ -238,12 +234,13 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
       QUANTD_UNROLL
       for (int b = 0; b < kBlocks; ++b) {
         factor[b] = factors.Of(scales.At(b));
-        plain &= kRotated ? IsExact<D>(factor[b])
-                          : IsPlain<E, 2>(words + b * kWords, factor[b]);
+        const uint32_t* const codes = words + b * kWords;
+        plain &= kRotated ? IsExact<D, E>(codes, factor[b])
+                          : IsPlain<E, kWords>(codes, factor[b]);
       }
       plain = __all_sync(0xFFFFFFFFu, plain);
       // Where this lane's 8 columns of its first row are.
-      const int64_t col = strip + lane % 4 * kUnit;
+      const int64_t col = strip + lane % 4 * kUnit<D>;
       std::byte* out =
           chunk.out + ((chunk.row + lane / 4) * cols + col) * kSizeOf<D>;
       const int64_t out_step = 8 * cols * kSizeOf<D>;
@@ -253,16 +250,15 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
         if (!plain || b * kBlock >= chunk.rows) break;
         uint32_t v[8];
         DecodePlain<D, E, 2>(words + b * kWords, factor[b], v);
-        uint4* const halves = shared[warp].halves[b % 2];
-        halves[HalfIndex(lane, 0)] = make_uint4(v[0], v[1], v[2], v[3]);
-        halves[HalfIndex(lane, 1)] = make_uint4(v[4], v[5], v[6], v[7]);
+        uint4* const quads = shared[warp].quads[b % 2];
+        PutBlock<D>(quads, lane, v);
         __syncwarp();
         uint32_t tokens[2][4];
-        TurnBlocks<D, kRotated>(halves, rotation, tokens);
+        TurnBlocks<D, kRotated>(quads, rotation, tokens);
         QUANTD_UNROLL
         for (int h = 0; h < 2; ++h) {
           if (b * kBlock + 8 * h < rows) {
-            StoreUnit<D>(tokens[h], true, kUnit, out);
+            StoreUnit<D>(tokens[h], true, kUnit<D>, out);
           }
           out += out_step;
         }
@@ -289,7 +285,8 @@ cudaError_t LaunchColumns(const DecodeArgs& a, const Queue& queue) {
   int together = E == DType::kE2M1x2 ? 2 : 1;
   while (int64_t{1} << together > chunks) --together;
   const dim3 grid = GridOf(across << together, ((chunks - 1) >> together) + 1);
-  if constexpr (S == Scaling::kNvfp4) {
+  // Lanes that decode their columns alone rotate them, too.
+  if constexpr (E == DType::kE2M1x2 && kIsHalf<D>) {
     if (a.rotation != 0) {
       DecodeColumns<D, E, S, true>
           <<<grid, kColumns, 0, queue.stream>>>(a, together);

@@ -56,9 +56,8 @@ cudaError_t ForElements(const DequantizeParams& p, const F& launch) {
     case Scaling::kTensor:
       return fp8.template operator()<Scaling::kTensor>();
     case Scaling::kBlock:
+    case Scaling::kChannel:  // Every block has the line's one scale.
       return fp8.template operator()<Scaling::kBlock>();
-    case Scaling::kChannel:
-      break;  // DecodeSpans alone knows it.
   }
   return cudaErrorInvalidValue;
 }

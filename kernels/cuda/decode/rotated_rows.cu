@@ -1,5 +1,6 @@
-// Decodes rowwise NVFP4 and undoes its rotation of 16: a lane decodes a block,
-// and a warp rotates 32 of them.
+// Decodes rowwise copies and undoes their rotation of 16: a lane decodes a
+// block, and a warp stores 32 of them as pieces of rows. E2M1 in 16 bits is
+// rotated by tensor cores on the way, everything else by its lane.
 #include "kernels/cuda/decode/warp_blocks.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -18,32 +19,52 @@ struct BlockPlace {
       : row(item >> shift), col((item & ((1 << shift) - 1)) * kBlock) {}
 };
 
+template <DType E>
+struct BlockCodes {
+  uint32_t words[kBlockWords<E>];
+};
+template <DType E>
+__device__ __forceinline__ BlockCodes<E> LoadCodes(const std::byte* from) {
+  if constexpr (E == DType::kE2M1x2) {
+    const uint2 codes = *reinterpret_cast<const uint2*>(from);
+    return {{codes.x, codes.y}};
+  } else {
+    const uint4 codes = *reinterpret_cast<const uint4*>(from);
+    return {{codes.x, codes.y, codes.z, codes.w}};
+  }
+}
+template <DType E>
+inline constexpr int kBlockBytes = 4 * kBlockWords<E>;
+
 // Decodes the blocks of one thread by itself, whatever factors and output are.
-template <DType D>
-__device__ __forceinline__ void DecodeAloneAt(
-    const Chunk& chunk, const Factors<Scaling::kNvfp4>& factors, int64_t cols,
-    int first, int step, int64_t col) {
+template <DType D, DType E, Scaling S>
+__device__ __forceinline__ void DecodeAloneAt(const Chunk& chunk,
+                                              const Factors<S>& factors,
+                                              int64_t cols, int first, int step,
+                                              int64_t col) {
   const CopyTask& copy = chunk.copy;
   if (col >= cols) return;
 #pragma unroll 1
   for (int i = 0; i < kSteps && first + i * step < chunk.rows; ++i) {
     const int64_t row = chunk.row + first + i * step;
-    const uint2 codes = *reinterpret_cast<const uint2*>(
-        copy.data + row * copy.data_line + col / 2);
-    const uint32_t words[2] = {codes.x, codes.y};
+    const BlockCodes<E> codes = LoadCodes<E>(copy.data + row * copy.data_line +
+                                             col / kBlock * kBlockBytes<E>);
     const uint32_t stored =
-        LoadStored<Scaling::kNvfp4>(ScaleOf(copy, row, col / kBlock, 1));
-    float v[kBlock];
-    DecodeAlone<D, DType::kE2M1x2>(words, factors.Of(stored), copy.signs, v);
-    StoreBlock<D>(Encode<D>(v), chunk.out + (row * cols + col) * kSizeOf<D>);
+        LoadStored<S>(ScaleOf(copy, row, col / kPositions<S>, 1));
+    StoreBlock<D>(
+        DecodeAlone<D, E>(codes.words, factors.Of(stored), copy.signs),
+        chunk.out + (row * cols + col) * kSizeOf<D>);
   }
 }
 
-template <DType D>
-__global__ void __launch_bounds__(kThreads)
+template <DType D, DType E, Scaling S>
+__global__ void __launch_bounds__(kThreads, kIsHalf<D> ? 4 : 3)
     DecodeRotatedRows(const __grid_constant__ DecodeArgs a, int shift) {
-  constexpr Scaling S = Scaling::kNvfp4;
-  __shared__ WarpBlocks shared[kIsHalf<D> ? kThreads / kWarp : 1];
+  constexpr bool kTensorCores = kIsHalf<D> && E == DType::kE2M1x2;
+  // Elements that a lane stores together, and how often it does.
+  constexpr int kPiece = kTensorCores ? 4 : 16 / kSizeOf<D>;
+  constexpr int kPieces = kBlock / kPiece;
+  __shared__ WarpBlocks<D> shared[kThreads / kWarp];
   const int warp = threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
   const int64_t cols = a.list.cols;
@@ -54,17 +75,17 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t left = (int64_t{blockIdx.x} << shift) * kBlock;
   const BlockPlace place(shift, threadIdx.x);
   const int64_t mine = left + place.col;
-  // Blocks of which this lane stores a quarter: their rows, from the first one
+  // Blocks of which this lane stores a piece: their rows, from the first one
   // where they go, and whether they are in the matrix.
-  int rows[4];
-  int offsets[4];
+  int rows[kPieces];
+  int offsets[kPieces];
   QUANTD_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    const BlockPlace other(shift, warp * kWarp + 8 * i + lane / 4);
+  for (int i = 0; i < kPieces; ++i) {
+    const BlockPlace other(shift, warp * kWarp + (kWarp * i + lane) / kPieces);
     // Where a warp has several rows, they are narrow.
     rows[i] = left + other.col < cols ? other.row : kTileSide;
     offsets[i] = ((other.row - place.row) * static_cast<int>(cols) + other.col +
-                  lane % 4 * 4) *
+                  lane % kPieces * kPiece) *
                  kSizeOf<D>;
   }
   const int64_t tiles = a.list.chunk_count << parts;
@@ -76,15 +97,16 @@ __global__ void __launch_bounds__(kThreads)
     if (first >= chunk.rows) continue;
     const LineScaleAddress scales(copy, chunk.row, mine / kPositions<S>, 1);
     const int64_t mine_row = chunk.row + first + place.row;
-    const std::byte* from = copy.data + mine_row * copy.data_line + mine / 2;
+    const std::byte* from =
+        copy.data + mine_row * copy.data_line + mine / kBlock * kBlockBytes<E>;
     const int64_t from_step = step * copy.data_line;
-    uint2 codes[kSteps] = {};
+    BlockCodes<E> codes[kSteps] = {};
     uint32_t stored[kSteps] = {};
     QUANTD_UNROLL
     for (int i = 0; i < kSteps; ++i) {
       const int row = first + i * step + place.row;
       if (row < chunk.rows && mine < cols) {
-        codes[i] = *reinterpret_cast<const uint2*>(from);
+        codes[i] = LoadCodes<E>(from);
         stored[i] = LoadStored<S>(scales.At(row));
       }
       from += from_step;
@@ -92,7 +114,7 @@ __global__ void __launch_bounds__(kThreads)
     // Rows have one amax: row_scaled and rotation exclude each other.
     const Factors<S> factors(copy, a.params.range, 0);
     uint32_t rotation[4];
-    if constexpr (kIsHalf<D>) {
+    if constexpr (kTensorCores) {
       // Column n of fragment i is element 4 * (n / 2) + 2 * i + n % 2: lane
       // 4r + c gets the elements 4c to 4c + 3 of block r.
       QUANTD_UNROLL
@@ -103,58 +125,74 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
     float factor[kSteps];
-    bool exact = kIsHalf<D>;
+    bool exact = true;
     QUANTD_UNROLL
     for (int i = 0; i < kSteps; ++i) {
       factor[i] = factors.Of(stored[i]);
-      if constexpr (kIsHalf<D>) exact &= IsExact<D>(factor[i]);
+      exact &= IsExact<D, E>(codes[i].words, factor[i]);
     }
     if (!__all_sync(0xFFFFFFFFu, exact)) {
-      DecodeAloneAt<D>(chunk, factors, cols, first + place.row, step, mine);
+      DecodeAloneAt<D, E>(chunk, factors, cols, first + place.row, step, mine);
       continue;
     }
-    if constexpr (kIsHalf<D>) {
-      std::byte* out = chunk.out + (mine_row * cols + left) * kSizeOf<D>;
-      QUANTD_UNROLL
-      for (int i = 0; i < kSteps; ++i) {
-        const uint32_t words[2] = {codes[i].x, codes[i].y};
+    std::byte* out = chunk.out + (mine_row * cols + left) * kSizeOf<D>;
+    const auto stores = [&](int i, int piece) {
+      return first + i * step + rows[piece] < chunk.rows;
+    };
+    QUANTD_UNROLL
+    for (int i = 0; i < kSteps; ++i) {
+      uint4* const quads = shared[warp].quads[i % 2];
+      if constexpr (kTensorCores) {
         uint32_t v[8];
-        DecodePlain<D, DType::kE2M1x2, 2>(words, factor[i], v);
-        uint4* const halves = shared[warp].halves[i % 2];
-        halves[HalfIndex(lane, 0)] = make_uint4(v[0], v[1], v[2], v[3]);
-        halves[HalfIndex(lane, 1)] = make_uint4(v[4], v[5], v[6], v[7]);
+        DecodePlain<D, E, 2>(codes[i].words, factor[i], v);
+        PutBlock<D>(quads, lane, v);
         __syncwarp();
         QUANTD_UNROLL
         for (int j = 0; j < 2; ++j) {
           uint32_t f[4];
           LoadFragments<false>(
-              halves + HalfIndex(16 * j + lane % 16, lane / 16), f);
+              quads + QuadIndex<D>(16 * j + lane % 16, lane / 16), f);
           float low[4];
           float high[4];
           Multiply<D>(f, rotation[0], rotation[1], low);
           Multiply<D>(f, rotation[2], rotation[3], high);
           QUANTD_UNROLL
           for (int k = 0; k < 2; ++k) {
-            const int which = 2 * j + k;
-            if (first + i * step + rows[which] >= chunk.rows) continue;
-            std::byte* const to = out + offsets[which];
-            *reinterpret_cast<uint2*>(to) =
+            if (!stores(i, 2 * j + k)) continue;
+            *reinterpret_cast<uint2*>(out + offsets[2 * j + k]) =
                 make_uint2(PackSums<D>(low[2 * k], low[2 * k + 1]),
                            PackSums<D>(high[2 * k], high[2 * k + 1]));
           }
         }
-        out += step * cols * kSizeOf<D>;
+      } else {
+        float v[kBlock];
+        QUANTD_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          DecodeFour<E>(FourOf<E>(codes[i].words, j), v + 4 * j);
+        }
+        RotateInOrder<D>(factor[i], a.signs, v);
+        uint32_t raw[4 * kSizeOf<D>];
+        PackRun<D, true>(v, kBlock, raw);
+        PutBlock<D>(quads, lane, raw);
+        __syncwarp();
+        QUANTD_UNROLL
+        for (int j = 0; j < kPieces; ++j) {
+          const uint4 piece =
+              quads[QuadIndex<D>((kWarp * j + lane) / kPieces, lane % kPieces)];
+          if (stores(i, j)) *reinterpret_cast<uint4*>(out + offsets[j]) = piece;
+        }
       }
+      out += step * cols * kSizeOf<D>;
     }
   }
 }
 
-template <DType D>
+template <DType D, DType E, Scaling S>
 cudaError_t Launch(const DecodeArgs& a, const Queue& queue) {
   const int64_t blocks = (a.list.cols + kBlock - 1) / kBlock;
   // Offsets between the rows of a warp are counted in 32 bits.
   const int shift = TileShift(blocks, blocks < (1 << 20) ? 3 : 5, 6);
-  DecodeRotatedRows<D>
+  DecodeRotatedRows<D, E, S>
       <<<GridOf(((blocks - 1) >> shift) + 1, a.list.chunk_count << (shift - 3)),
          kThreads, 0, queue.stream>>>(a, shift);
   return cudaGetLastError();
@@ -163,8 +201,15 @@ cudaError_t Launch(const DecodeArgs& a, const Queue& queue) {
 }  // namespace
 
 cudaError_t LaunchDecodeRotatedRows(const DecodeArgs& a, const Queue& queue) {
-  return ForDType(a.params.output,
-                  [&](auto d) { return Launch<d()>(a, queue); });
+  return ForDecoding(a.params, [&](auto types) {
+    using T = decltype(types);
+    if constexpr (T::kScaling == Scaling::kNvfp4 ||
+                  T::kScaling == Scaling::kMx) {
+      return Launch<T::kOutput, T::kElement, T::kScaling>(a, queue);
+    } else {
+      return cudaErrorInvalidValue;
+    }
+  });
 }
 
 }  // namespace quantd::cuda

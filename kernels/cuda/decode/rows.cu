@@ -1,5 +1,6 @@
 // Decodes copies whose codes lie as the output does, in rows of M x K. Threads
-// exchange nothing; each takes units of 8 columns.
+// exchange nothing; each takes units of columns that are 16 bytes of the
+// output.
 #include "kernels/cuda/decode/decode.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -11,6 +12,7 @@ constexpr int kSteps = 8;
 constexpr int kStepsInPlace = 4;
 
 // The place of a thread in tiles that are 2^shift units wide.
+template <DType D>
 struct Place {
   int row;
   int64_t col;
@@ -19,8 +21,11 @@ struct Place {
       : row(static_cast<int>(threadIdx.x >> shift)),
         col(((int64_t{blockIdx.x} << shift) +
              (threadIdx.x & ((1u << shift) - 1))) *
-            kUnit) {}
+            kUnit<D>) {}
 };
+
+template <DType D, DType E>
+inline constexpr int kUnitBytes = kUnit<D> / (E == DType::kE2M1x2 ? 2 : 1);
 
 // Whether every unit of the group can be loaded and stored as a whole.
 template <DType D, DType E>
@@ -28,28 +33,35 @@ __device__ __forceinline__ bool IsWhole(const Chunk& chunk, int64_t cols,
                                         int64_t code_row) {
   const auto codes = reinterpret_cast<uintptr_t>(chunk.copy.data) |
                      static_cast<uintptr_t>(code_row);
-  return cols % kUnit == 0 && IsAligned(chunk.out) &&
-         codes % (4 * kCodeWords<E>) == 0;
+  return cols % kUnit<D> == 0 && IsAligned(chunk.out) &&
+         codes % kUnitBytes<D, E> == 0;
 }
 
-template <DType E>
+template <DType D, DType E>
 __device__ __forceinline__ void LoadUnit(const std::byte* from, bool whole,
                                          int64_t count, uint32_t* words) {
-  if constexpr (E == DType::kE2M1x2) {
-    // Lines are whole blocks, so that units are aligned and exist.
-    words[0] = *reinterpret_cast<const uint32_t*>(from);
-  } else if (whole) {
-    const uint2 codes = *reinterpret_cast<const uint2*>(from);
-    words[0] = codes.x;
-    words[1] = codes.y;
-  } else {
-    words[0] = words[1] = 0;
-    const int end = count < kUnit ? static_cast<int>(count) : kUnit;
-#pragma unroll 1
-    for (int i = end - 1; i >= 0; --i) {
-      words[1] = words[1] << 8 | words[0] >> 24;
-      words[0] = words[0] << 8 | static_cast<uint32_t>(from[i]);
+  if (E == DType::kE2M1x2 || whole) {
+    // Lines of E2M1 are whole blocks, so that units are aligned and exist.
+    if constexpr (kUnitBytes<D, E> == 2) {
+      words[0] = *reinterpret_cast<const uint16_t*>(from);
+    } else if constexpr (kUnitBytes<D, E> == 4) {
+      words[0] = *reinterpret_cast<const uint32_t*>(from);
+    } else {
+      const uint2 codes = *reinterpret_cast<const uint2*>(from);
+      words[0] = codes.x;
+      words[1] = codes.y;
     }
+    return;
+  }
+  uint64_t codes = 0;
+  const int end = count < kUnit<D> ? static_cast<int>(count) : kUnit<D>;
+#pragma unroll 1
+  for (int i = end - 1; i >= 0; --i) {
+    codes = codes << 8 | static_cast<uint64_t>(from[i]);
+  }
+  words[0] = static_cast<uint32_t>(codes);
+  if constexpr (kCodeWords<D, E> == 2) {
+    words[1] = static_cast<uint32_t>(codes >> 32);
   }
 }
 
@@ -60,7 +72,7 @@ __device__ __forceinline__ void LoadUnit(const std::byte* from, bool whole,
 template <DType D, DType E, Scaling S, bool kLineAmax>
 __global__ void __launch_bounds__(kThreads)
     DecodeRows(const __grid_constant__ DecodeArgs a, int shift) {
-  const Place place(shift);
+  const Place<D> place(shift);
   const int64_t cols = a.list.cols;
   if (place.col >= cols) return;
   const int64_t count = cols - place.col;
@@ -88,13 +100,13 @@ __global__ void __launch_bounds__(kThreads)
     bool plain = whole;
     if (whole) {
       // All loads come first: none depends on what another one brings.
-      uint32_t words[kSteps][kCodeWords<E>] = {};
+      uint32_t words[kSteps][kCodeWords<D, E>] = {};
       uint32_t stored[kSteps] = {};
       const std::byte* from = codes;
       QUANTD_UNROLL
       for (int i = 0; i < kSteps; ++i) {
         if (first + i * step < chunk.rows) {
-          LoadUnit<E>(from, true, count, words[i]);
+          LoadUnit<D, E>(from, true, count, words[i]);
         }
         from += codes_step;
       }
@@ -120,13 +132,13 @@ __global__ void __launch_bounds__(kThreads)
           factors = {copy, a.params.range, row + i * step};
         }
         factor[i] = factors.Of(stored[i]);
-        plain &= IsPlain<E, 1>(words[i], factor[i]);
+        plain &= IsPlain<E, kCodeWords<D, E>>(words[i], factor[i]);
       }
       if (plain) {
         QUANTD_UNROLL
         for (int i = 0; i < kSteps; ++i) {
           if (first + i * step >= chunk.rows) break;
-          uint32_t v[kOutWords<D>];
+          uint32_t v[kOutWords];
           DecodePlain<D, E, 1>(words[i], factor[i], v);
           StoreUnit<D>(v, true, count, out);
           out += out_step;
@@ -136,13 +148,13 @@ __global__ void __launch_bounds__(kThreads)
     }
 #pragma unroll 1
     for (int i = 0; i < kSteps && first + i * step < chunk.rows; ++i) {
-      uint32_t words[2];
-      LoadUnit<E>(codes, whole, count, words);
+      uint32_t words[kCodeWords<D, E>];
+      LoadUnit<D, E>(codes, whole, count, words);
       const Factors<S> factors(copy, a.params.range, row + i * step);
       const float factor =
           factors.Of(LoadStored<S>(scales.At(first + i * step)));
-      uint32_t v[kOutWords<D>];
-      DecodeAny<D, E, 0>(words, &factor, v);
+      uint32_t v[kOutWords];
+      DecodeBy<D, E, 1, 0, false>(words, &factor, v);
       StoreUnit<D>(v, whole, count, out);
       codes += codes_step;
       out += out_step;
@@ -157,7 +169,7 @@ __global__ void __launch_bounds__(kThreads)
     DecodeColumnsInPlace(const __grid_constant__ DecodeArgs a, int shift) {
   constexpr int kRows = kPositions<Scaling::kMx>;
   constexpr int kParts = kTileSide / kRows;
-  const Place place(shift);
+  const Place<D> place(shift);
   const int64_t cols = a.list.cols;
   if (place.col >= cols) return;
   const int64_t count = cols - place.col;
@@ -170,13 +182,13 @@ __global__ void __launch_bounds__(kThreads)
     const int rows = chunk.rows - first < kRows ? chunk.rows - first : kRows;
     if (place.row >= rows) continue;
     const bool whole = IsWhole<D, E>(chunk, cols, copy.data_position);
-    float factors[kUnit];
+    float factors[kUnit<D>];
     bool finite = true;
     // These lines are neighbours, all in one tile of a swizzled layout.
     const LineScaleAddress scales(copy, place.col & -kTileSide,
                                   (chunk.row + first) / kRows, 1);
     QUANTD_UNROLL
-    for (int i = 0; i < kUnit; ++i) {
+    for (int i = 0; i < kUnit<D>; ++i) {
       const int at = static_cast<int>(place.col & (kTileSide - 1));
       factors[i] = DecodeE8M0<Scalar>(
           LoadStored<Scaling::kMx>(scales.At(i < count ? at + i : at)));
@@ -191,33 +203,33 @@ __global__ void __launch_bounds__(kThreads)
     for (int base = place.row; base < rows; base += kStepsInPlace * step) {
       bool plain = finite && whole;
       if (plain) {
-        uint32_t words[kStepsInPlace][2];
+        uint32_t words[kStepsInPlace][kCodeWords<D, E>];
         uint32_t special = 0;
         QUANTD_UNROLL
         for (int i = 0; i < kStepsInPlace; ++i) {
           const int64_t at = base + i * step < rows ? i : 0;
-          LoadUnit<E>(codes + at * codes_step, true, count, words[i]);
+          LoadUnit<D, E>(codes + at * codes_step, true, count, words[i]);
         }
         QUANTD_UNROLL
         for (int i = 0; i < kStepsInPlace; ++i) {
-          special |= SpecialBits<E>(words[i][0]) | SpecialBits<E>(words[i][1]);
+          for (const uint32_t word : words[i]) special |= SpecialBits<E>(word);
         }
         plain = special == 0;
         QUANTD_UNROLL
         for (int i = 0; i < kStepsInPlace; ++i) {
           if (!plain || base + i * step >= rows) break;
-          uint32_t v[kOutWords<D>];
-          DecodePlainFp8<D, E, 1>(words[i], factors, v);
+          uint32_t v[kOutWords];
+          DecodeBy<D, E, 1, 1, true>(words[i], factors, v);
           StoreUnit<D>(v, true, count, out + i * out_step);
         }
       }
 #pragma unroll 1
       for (int i = 0; i < kStepsInPlace; ++i) {
         if (plain || base + i * step >= rows) break;
-        uint32_t words[2];
-        LoadUnit<E>(codes + i * codes_step, whole, count, words);
-        uint32_t v[kOutWords<D>];
-        DecodeAny<D, E, 1>(words, factors, v);
+        uint32_t words[kCodeWords<D, E>];
+        LoadUnit<D, E>(codes + i * codes_step, whole, count, words);
+        uint32_t v[kOutWords];
+        DecodeBy<D, E, 1, 1, false>(words, factors, v);
         StoreUnit<D>(v, whole, count, out + i * out_step);
       }
       codes += kStepsInPlace * codes_step;
@@ -228,14 +240,15 @@ __global__ void __launch_bounds__(kThreads)
 
 // --- launchers --------------------------------------------------------------
 
-// Units of `kUnit` codes along a row, of which a CTA takes 2^shift.
+// Units along a row, of which a CTA takes 2^shift.
+template <DType D>
 int64_t UnitsOf(const DecodeArgs& a) {
-  return (a.list.cols + kUnit - 1) / kUnit;
+  return (a.list.cols + kUnit<D> - 1) / kUnit<D>;
 }
 
 template <DType D, DType E, Scaling S>
 cudaError_t LaunchRows(const DecodeArgs& a, const Queue& queue) {
-  const int64_t units = UnitsOf(a);
+  const int64_t units = UnitsOf<D>(a);
   const int shift = TileShift(units, 4, 7);
   const dim3 grid =
       GridOf(((units - 1) >> shift) + 1, a.list.chunk_count << (shift - 4));
@@ -251,7 +264,7 @@ cudaError_t LaunchRows(const DecodeArgs& a, const Queue& queue) {
 
 template <DType D, DType E>
 cudaError_t LaunchColumnsInPlace(const DecodeArgs& a, const Queue& queue) {
-  const int64_t units = UnitsOf(a);
+  const int64_t units = UnitsOf<D>(a);
   const int shift = TileShift(units, 4, 6);
   const int64_t tiles =
       a.list.chunk_count * (kTileSide / kPositions<Scaling::kMx>);

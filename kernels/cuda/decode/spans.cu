@@ -1,4 +1,5 @@
 #include "kernels/arith/profile/line_factors.h"
+#include "kernels/cuda/decode/codes.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/tile/span.cuh"
 
@@ -55,6 +56,25 @@ __device__ __forceinline__ uint32_t LoadScale(const DequantizeParams& p,
   }
 }
 
+__device__ __forceinline__ void DecodeBlock(DType element,
+                                            const uint32_t* words,
+                                            float (&v)[kBlock]) {
+  const auto decode = [&]<DType E>() {
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock / 4; ++i) {
+      DecodeFour<E>(FourOf<E>(words, i), v + 4 * i);
+    }
+  };
+  switch (element) {
+    case DType::kE2M1x2:
+      return decode.template operator()<DType::kE2M1x2>();
+    case DType::kE4M3:
+      return decode.template operator()<DType::kE4M3>();
+    default:
+      return decode.template operator()<DType::kE5M2>();
+  }
+}
+
 template <DType D, int N>
 __global__ void __launch_bounds__(kThreads)
     DecodeSpans(const __grid_constant__ DecodeArgs a) {
@@ -74,10 +94,12 @@ __global__ void __launch_bounds__(kThreads)
       const LineFactors<Scalar> factors(p.scaling, p.numerics, p.output,
                                         p.range, AmaxOf(copy, line));
       float v[N] = {};
+#pragma unroll 1
       for (int b = 0; b < N && first + b < copy.padded; b += block) {
         // A scale of the whole line is its first.
         const int64_t number = p.block != 0 ? (first + b) / block : 0;
         const float factor = factors.Of(LoadScale(p, copy, line, number));
+#pragma unroll 1
         for (int j = b; j < b + block && first + j < copy.padded; j += kBlock) {
           uint32_t words[4] = {};
           LoadCodes(p.element, copy, line, first + j, words);
@@ -86,15 +108,15 @@ __global__ void __launch_bounds__(kThreads)
               words[w] = SwapNibbles<Scalar>(words[w]);
             }
           }
-          DecodeSixteen<Scalar>(p.element, words, v + j);
-          for (int k = j; k < j + kBlock; ++k) v[k] = v[k] * factor;
+          float(&block)[kBlock] = BlockOf(v, j / kBlock);
+          DecodeBlock(p.element, words, block);
+          QUANTD_UNROLL
+          for (int k = 0; k < kBlock; ++k) block[k] = block[k] * factor;
         }
       }
       if (copy.signs != nullptr) {
-        // The rotation sees values as they would be stored without it.
-        for (int j = 0; j < N; ++j) {
-          v[j] = DecodeElement<D>(EncodeElement<D>(v[j]));
-        }
+#pragma unroll 1
+        for (int j = 0; j < N / kBlock; ++j) RoundBlock<D>(BlockOf(v, j));
         for (int j = 0; j < N; j += copy.rotation) {
           RotateInverseOf<Scalar>(v + j, copy.rotation, copy.signs);
         }

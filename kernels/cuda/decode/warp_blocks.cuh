@@ -1,16 +1,25 @@
-// Blocks of 16 elements of 16 bits, one made by each lane of a warp, which the
-// warp gets back in fragments of matrices: transposed, or rotated by tensor
-// cores.
+// Blocks of 16 elements, one made by each lane of a warp: what turns and
+// rotates them. The warp gets them back as pieces of rows or as fragments of
+// matrices.
 //
-// The inverse rotation of a decoded NVFP4 block as a matrix product is equal to
-// the butterfly of kernels/arith/hadamard.h in every bit, where IsExact says
-// so. Let 2^e <= |factor| < 2^(e+1) and p be the precision of the elements, 8
-// or 11 bits. Its elements are 0, or from 0.5 to 6 times the factor, rounded:
-// multiples of 2^(e-p), at most 12 * 2^e. Whatever is added up of their
-// quarters, in any order, is a multiple of 2^(e-p-2) below 2^(e+6): p + 8 <= 19
-// bits, exact in fp32 and in what tensor cores accumulate in. (Subnormal fp16
-// elements are multiples of 2^-24 of fewer bits.) Only the sign of an exact
-// zero is left, which the butterfly makes +0: so does adding +0.
+// There are two fast ways to undo a rotation of finite codes, both equal to
+// RotateInverse of kernels/arith/hadamard.h in every bit where IsExact says so.
+//
+// E2M1 in 16 bits is rotated by tensor cores. Let 2^e <= |factor| < 2^(e+1) and
+// p be the precision of the elements, 8 or 11 bits. A block's elements are 0,
+// or from 0.5 to 6 times the factor, rounded: multiples of 2^(e-p), at most 12
+// * 2^e. Whatever is added up of their quarters, in any order, is a multiple of
+// 2^(e-p-2) below 2^(e+6): p + 8 <= 19 bits, exact in fp32 and in what tensor
+// cores accumulate in. (Subnormal fp16 elements are multiples of 2^-24 of fewer
+// bits.)
+//
+// FP8 spans more, and fp32 elements have more bits: a lane adds them up in the
+// order that is asked for, but takes the quarter last, which no sum notices:
+// elements and sums are multiples of 2^-140 and below 2^121. MX elements are
+// bf16 without being rounded.
+//
+// Only the sign of an exact zero is left, which the butterfly makes +0: so does
+// adding +0.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_WARP_BLOCKS_CUH_
 #define QUANTD_KERNELS_CUDA_DECODE_WARP_BLOCKS_CUH_
 
@@ -21,30 +30,57 @@
 
 namespace quantd::cuda {
 
-// Whether tensor cores rotate a block under that factor exactly: its elements
-// are finite and, in bf16, normal. Zeros are no problem.
-template <DType D>
-__device__ __forceinline__ bool IsExact(float factor) {
+template <DType D, DType E>
+__device__ __forceinline__ bool IsExactFactor(float factor) {
   const uint32_t bits = Scalar::Bits(factor) & kAbsMask;
-  if constexpr (D == DType::kBF16) {
+  if constexpr (D == DType::kF16) {
+    // The largest code times that is finite.
+    constexpr uint32_t kMost = E == DType::kE2M1x2 ? 13u
+                               : E == DType::kE4M3 ? 7u
+                                                   : 0u;
+    return bits <= (127u + kMost) << 23;
+  } else {
     constexpr uint32_t kLeast = (127u - 100u) << 23;
     constexpr uint32_t kMost = (127u + 100u) << 23;
     return bits == 0 || (bits >= kLeast && bits <= kMost);
-  } else {
-    constexpr uint32_t kMost = (127u + 13u) << 23;  // 6 * 2^13 < 65504
-    return bits <= kMost;
   }
+}
+// Whether the fast ways rotate a block of those codes under that factor
+// exactly: its elements are finite and, but in fp16, normal. Zeros are no
+// problem.
+template <DType D, DType E>
+__device__ __forceinline__ bool IsExact(const uint32_t* codes, float factor) {
+  uint32_t any = 0;
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlockWords<E>; ++i) any |= codes[i];
+  const bool zeros =
+      (any & (E == DType::kE2M1x2 ? 0x77777777u : 0x7F7F7F7Fu)) == 0;
+  return IsPlain<E, kBlockWords<E>>(codes, factor) &&
+         (zeros || IsExactFactor<D, E>(factor));
 }
 
 // Shared memory of a warp: twice, so that one barrier between writing and
-// reading is enough. A block is two halves of 16 bytes; where they change
-// places, neither the lanes that write a half nor the eight rows of a fragment
-// meet in a bank.
+// reading is enough. A block is two or four quads of 16 bytes; where they
+// change places, neither the lanes that write a quad nor those that read a row,
+// nor the eight rows of a fragment meet in a bank.
+template <DType D>
 struct WarpBlocks {
-  uint4 halves[2][2 * kWarp];
+  uint4 quads[2][kSizeOf<D> * kWarp];
 };
-__device__ __forceinline__ int HalfIndex(int slot, int half) {
-  return 2 * slot + (half ^ (slot >> 2 & 1));
+template <DType D>
+__device__ __forceinline__ int QuadIndex(int slot, int quad) {
+  constexpr int kQuads = kSizeOf<D>;
+  return kQuads * slot + (quad ^ (slot / (8 / kQuads) & (kQuads - 1)));
+}
+// Puts a lane's block there.
+template <DType D>
+__device__ __forceinline__ void PutBlock(uint4* quads, int slot,
+                                         const uint32_t* words) {
+  QUANTD_UNROLL
+  for (int i = 0; i < kSizeOf<D>; ++i) {
+    quads[QuadIndex<D>(slot, i)] = make_uint4(
+        words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
+  }
 }
 
 // Elements (i, k) and (i, k + 1) of R: x[i] is the sum of R[i][k] * y[k].
@@ -62,22 +98,57 @@ __device__ __forceinline__ uint32_t PackSums(float low, float high) {
   return PackPair<D>(__fadd_rn(low, 0.0f), __fadd_rn(high, 0.0f));
 }
 
-// A block by a single thread, in fp32: what needs no neighbours and knows no
-// bounds. The inverse rotation, where there are signs, sees the values as they
-// would be stored without it.
-template <DType D, DType E>
-__device__ __forceinline__ void DecodeAlone(const uint32_t* words, float factor,
-                                            const float* signs,
-                                            float (&v)[kBlock]) {
-  DecodeSixteen<Scalar>(E, words, v);
+// Undoes the rotation of 16 values where that is exact; they are not multiplied
+// by their factor yet. `signs` are s[i] / 4.
+template <DType D>
+__device__ __forceinline__ void RotateInOrder(float factor,
+                                              const float (&signs)[kBlock],
+                                              float (&v)[kBlock]) {
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) v[i] = v[i] * factor;
-  if (signs == nullptr) return;
+  if constexpr (D == DType::kF16) RoundBlock<D>(v);
+  Butterfly16<Scalar>(v);
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {
-    v[i] = DecodeElement<D>(EncodeElement<D>(v[i]));
+    v[i] = Scalar::MulPlusZero(v[i], signs[i]);
   }
-  RotateInverse<Scalar>(v, signs);
+}
+
+// Any block by a single thread: what needs no neighbours and knows no bounds.
+// The inverse rotation, where there are signs, sees the values as they would be
+// stored without it.
+template <DType D, DType E>
+__device__ __forceinline__ RawBlock<D> DecodeAlone(const uint32_t* words,
+                                                   float factor,
+                                                   const float* signs) {
+  float v[kBlock];
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock / 4; ++i) {
+    DecodeFour<E>(FourOf<E>(words, i), v + 4 * i);
+  }
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) v[i] = v[i] * factor;
+  if (signs != nullptr) {
+    RoundBlock<D>(v);
+    RotateInverse<Scalar>(v, signs);
+  }
+  RawBlock<D> raw;
+  PackRun<D, false>(v, kBlock, raw.words);
+  return raw;
+}
+
+// Stores the first `count` elements of a block below each other.
+template <DType D>
+__device__ __forceinline__ void StoreColumn(const RawBlock<D>& raw, int count,
+                                            int64_t pitch, std::byte* to) {
+  constexpr int kPerWord = 4 / kSizeOf<D>;
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) {
+    if (i < count) {
+      StoreBits<D>(raw.words[i / kPerWord] >> (16 * (i % kPerWord)), to);
+    }
+    to += pitch;
+  }
 }
 
 }  // namespace quantd::cuda

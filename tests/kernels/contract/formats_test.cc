@@ -135,7 +135,7 @@ class FormatsContract : public ContractTest,
     spec.columnwise = columnwise;
     const bool rotated = columnwise ? made.rotate_columns : made.rotate_rows;
     // Mostly turned back, sometimes as it is.
-    spec.rotated = rotated && turn_ % 3 == 0;
+    spec.rotated = rotated && turn_ / 3 % 3 == 0;
     spec.inverse = rotated && !spec.rotated;
     spec.mask = made.mask;
     spec.output = kElements[turn_ % 3];

@@ -262,19 +262,18 @@ TEST(ChoiceTest, CudaDecodesAndRotates) {
     const bool columnwise = o.usage == Usage::kColumnwise;
     const bool mxfp8 =
         format.scaling == Scaling::kMx && format.element != DType::kE2M1x2;
-    const bool spans = format.scaling == Scaling::kChannel ||
-                       (o.inverse_rht && (format.scaling != Scaling::kNvfp4 ||
-                                          o.rht_dimension != 16));
-    const DecodeKernel wanted = spans ? DecodeKernel::kSpans
-                                : columnwise && mxfp8
-                                    ? DecodeKernel::kColumnsInPlace
-                                : columnwise    ? DecodeKernel::kColumns
-                                : o.inverse_rht ? DecodeKernel::kRotatedRows
-                                                : DecodeKernel::kRows;
+    const bool spans = o.inverse_rht && o.rht_dimension != 16;
+    const DecodeKernel wanted =
+        spans                                  ? DecodeKernel::kSpans
+        : columnwise && mxfp8 && o.inverse_rht ? DecodeKernel::kRotatedInPlace
+        : columnwise && mxfp8                  ? DecodeKernel::kColumnsInPlace
+        : columnwise                           ? DecodeKernel::kColumns
+        : o.inverse_rht                        ? DecodeKernel::kRotatedRows
+                                               : DecodeKernel::kRows;
     EXPECT_EQ(OnCuda(row.plan).decode, wanted) << row.format << row.settings;
     ++decoded[wanted];
   });
-  EXPECT_EQ(decoded.size(), 5u);
+  EXPECT_EQ(decoded.size(), 6u);
   ForApplyRhtRows([&](const PlanRow& row) {
     const auto& o = std::get<ApplyRhtOptions>(row.plan.options());
     EXPECT_EQ(OnCuda(row.plan).rotate, o.rht_dimension == 16

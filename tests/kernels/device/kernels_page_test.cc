@@ -240,6 +240,7 @@ constexpr Home kHomes[] = {
     {"DecodeRows", "cuda/decode/rows.cu"},
     {"DecodeColumnsInPlace", "cuda/decode/rows.cu"},
     {"DecodeRotatedRows", "cuda/decode/rotated_rows.cu"},
+    {"DecodeRotatedInPlace", "cuda/decode/rotated_in_place.cu"},
     {"DecodeColumns", "cuda/decode/columns.cu"},
     {"DecodeSpans", "cuda/decode/spans.cu"},
     {"RotateBlocks", "cuda/rotate.cu"},

@@ -4,7 +4,6 @@
 #define QUANTD_KERNELS_CUDA_ENCODE_GENERIC_ENCODE_CUH_
 
 #include "kernels/arith/encode.h"
-#include "kernels/cuda/encode/generic/statistics.cuh"
 #include "kernels/cuda/encode/generic/store.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/tile/span.cuh"
@@ -94,8 +93,8 @@ __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
 
 // --- spans ------------------------------------------------------------------
 
-// Where EncodeSpan leaves what it makes of a line: in the copy, and in the
-// statistics where they are wanted.
+// Where EncodeSpan leaves what it makes of a line: in the copy. Statistics are
+// made of that later (kernels/cuda/errors).
 struct SpanOut {
   const EncodeParams& params;
   const CopyTask& copy;
@@ -104,8 +103,6 @@ struct SpanOut {
   int64_t line;   // of the group
   int64_t begin;  // of the tile, along the line
   int in_tile;    // the line's number there
-  Tally* tally;
-  ErrorSums* sums;  // nullptr: no statistics
 
   __device__ __forceinline__ uint32_t Settled(int64_t position) const {
     const int p = static_cast<int>(position - begin);
@@ -120,17 +117,17 @@ struct SpanOut {
                                              const uint32_t* words) const {
     cuda::StoreCodes(params, copy, line, position, words);
   }
-  __device__ __forceinline__ bool counts() const { return sums != nullptr; }
-  __device__ __forceinline__ void Count(const RunErrors<Scalar>& errors) const {
-    AddErrors(errors, tally, sums);
-  }
+  __device__ __forceinline__ bool counts() const { return false; }
+  __device__ __forceinline__ void Count(const RunErrors<Scalar>&) const {}
 };
 
 // One copy of a tile. Returns the Seen bits of its values before any rotation.
 template <DType D, int N, bool kOther>
-__device__ __forceinline__ uint32_t EncodeTile(
-    const EncodeArgs& a, const GroupTile& tile, const CopyTask& copy,
-    bool columnwise, const Squares& squares, Tally* tally, ErrorSums* sums) {
+__device__ __forceinline__ uint32_t EncodeTile(const EncodeArgs& a,
+                                               const GroupTile& tile,
+                                               const CopyTask& copy,
+                                               bool columnwise,
+                                               const Squares& squares) {
   const EncodeParams& p = a.params;
   uint32_t seen = 0;
   for (int i = threadIdx.x; i < TileSpan<N>::kCount; i += kThreads) {
@@ -144,9 +141,8 @@ __device__ __forceinline__ uint32_t EncodeTile(
     FindMaxima<Scalar>(v, N, &max, &clean);
     seen |= SeenIn(max, clean);
     if (copy.signs != nullptr) RotateSpan(v, copy.rotation, copy.signs);
-    const SpanOut out = {p,          copy,  squares,
-                         columnwise, line,  first - span.position,
-                         span.line,  tally, sums};
+    const SpanOut out = {
+        p, copy, squares, columnwise, line, first - span.position, span.line};
     EncodeSpan<Scalar, kOther>(
         p,
         {copy, columnwise, copy.signs != nullptr, tile.group->row, line, first},
@@ -164,16 +160,7 @@ __global__ void __launch_bounds__(kThreads)
     EncodeSpans(const __grid_constant__ EncodeArgs a) {
   __shared__ Squares squares;
   extern __shared__ __align__(16) std::byte more[];
-  ErrorSums* const sums =
-      a.sums != nullptr ? reinterpret_cast<ErrorSums*>(more) : nullptr;
-  auto* const errors = reinterpret_cast<Squares::Errors*>(
-      more + (sums != nullptr ? 2 * sizeof(ErrorSums) : 0));
-  Tally tallies[2];
-  if (sums != nullptr) {
-    Clear(&sums[0]);
-    Clear(&sums[1]);
-    __syncthreads();
-  }
+  auto* const errors = reinterpret_cast<Squares::Errors*>(more);
   uint32_t seen = 0;
   const int64_t tiles = TileCount(a.list);
   for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
@@ -189,28 +176,17 @@ __global__ void __launch_bounds__(kThreads)
         SettleSquares<D, kOther>(
             a, tile, LineScaleOf<kOther>(a.params, copy, 0), &squares, errors);
       }
-      seen |= EncodeTile<D, N, kOther>(
-          a, tile, copy, columnwise, squares, &tallies[direction],
-          sums != nullptr ? &sums[direction] : nullptr);
+      seen |= EncodeTile<D, N, kOther>(a, tile, copy, columnwise, squares);
     }
   }
   Report(seen, a.seen);
-  if (sums == nullptr) return;
-  for (int direction = 0; direction < 2; ++direction) {
-    AddTally(tallies[direction], &sums[direction]);
-  }
-  __syncthreads();
-  Flush(sums[0], &a.sums[0]);
-  Flush(sums[1], &a.sums[1]);
 }
 
 template <DType D>
 cudaError_t LaunchEncodeSpans(const EncodeArgs& a, const Queue& queue) {
   const EncodeParams& p = a.params;
-  size_t shared = a.sums != nullptr ? 2 * sizeof(ErrorSums) : 0;
-  if (p.square && TriesTwoScales(p)) {
-    shared += sizeof(Squares::Errors);
-  }
+  const size_t shared =
+      p.square && TriesTwoScales(p) ? sizeof(Squares::Errors) : 0;
   const int least = p.block > 0 ? p.block : kBlock;
   const int n = a.rotation > least ? a.rotation : least;
   return ForSpanSize(n, [&](auto size) {

@@ -1,0 +1,181 @@
+// Error statistics of copies that have been made: values, codes and scales are
+// read again, and each run of sixteen is counted. Included by one translation
+// unit for each type of input.
+#ifndef QUANTD_KERNELS_CUDA_ERRORS_COUNT_CUH_
+#define QUANTD_KERNELS_CUDA_ERRORS_COUNT_CUH_
+
+#include "kernels/cuda/encode/generic/store.cuh"
+#include "kernels/cuda/errors/run.cuh"
+#include "kernels/cuda/errors/totals.cuh"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/tile/span.cuh"
+
+namespace quantd::cuda {
+
+// The way back of StoreCodes.
+__device__ __forceinline__ void LoadCodes(const EncodeParams& p,
+                                          const CopyTask& copy, int64_t line,
+                                          int64_t at, uint32_t (&words)[4]) {
+  if (p.element == DType::kE2M1x2) {
+    const uint2 w = *reinterpret_cast<const uint2*>(
+        copy.data + line * copy.data_line + at / 2);
+    words[0] = w.x;
+    words[1] = w.y;
+    words[2] = words[3] = 0;
+    return;
+  }
+  const std::byte* from =
+      copy.data + line * copy.data_line + at * copy.data_position;
+  const int64_t count = copy.padded - at;
+  if (copy.data_position == 1 && count >= kBlock && IsAligned(from)) {
+    const uint4 w = *reinterpret_cast<const uint4*>(from);
+    words[0] = w.x;
+    words[1] = w.y;
+    words[2] = w.z;
+    words[3] = w.w;
+    return;
+  }
+  QUANTD_UNROLL
+  for (int i = 0; i < 4; ++i) words[i] = 0;
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) {
+    if (i < count) {
+      words[i / 4] |= static_cast<uint32_t>(from[i * copy.data_position])
+                      << (8 * (i % 4));
+    }
+  }
+}
+
+// The way back of StoreScale.
+__device__ __forceinline__ uint32_t LoadScale(const EncodeParams& p,
+                                              const CopyTask& copy,
+                                              int64_t line, int64_t number) {
+  const int64_t index = ScaleIndex(copy, line, number);
+  switch (p.scale) {
+    case DType::kF32:
+      return reinterpret_cast<const uint32_t*>(copy.scale)[index];
+    case DType::kF16:
+    case DType::kBF16:
+      return ScaleFromType<Scalar>(
+          p.scale, reinterpret_cast<const uint16_t*>(copy.scale)[index]);
+    default:
+      return static_cast<uint32_t>(copy.scale[index]);
+  }
+}
+
+// What an amax decides for the blocks under it.
+template <bool kOther>
+struct UnderAmax {
+  LineScale<Scalar> scale;
+  Nvfp4Decode<Scalar> decode;  // not of other libraries'
+
+  __device__ __forceinline__ UnderAmax(const EncodeParams& p,
+                                       const CopyTask& copy, int64_t line)
+      : scale(LineScaleOf<kOther>(p, copy, line)),
+        decode(MakeLineDecode<Scalar>(p.scaling, scale.amax, p.range)) {}
+
+  __device__ __forceinline__ float Factor(const EncodeParams& p,
+                                          uint32_t stored) const {
+    return kOther ? FactorOf<Scalar, true>(p, scale, stored)
+                  : DecodeFactor<Scalar>(p.scaling, decode, stored);
+  }
+};
+
+// What all runs of a line share.
+template <bool kOther>
+struct LineOfRuns {
+  const EncodeParams& p;
+  const CopyTask& copy;
+  int64_t line;
+  const UnderAmax<kOther>& under;
+
+  // Of sixteen positions from `at` on, whose values are in the run.
+  template <bool kExact>
+  __device__ __forceinline__ void Count(int64_t at, Run* run,
+                                        ErrorTotals* totals,
+                                        ErrorSums* shared) const {
+    LoadCodes(p, copy, line, at, run->words);
+    if (kOther && p.numerics.high_first) {
+      run->words[0] = SwapNibbles<Scalar>(run->words[0]);
+      run->words[1] = SwapNibbles<Scalar>(run->words[1]);
+    }
+    run->stored =
+        HasBlockScales(p.scaling)
+            ? LoadScale(p, copy, line, at / p.block)
+            : StoredScale<Scalar, kOther>(p, Scalar::Bits(under.scale.scale));
+    run->count = (copy.signs != nullptr ? copy.padded : copy.positions) - at;
+    totals->Add(ErrorsOf<kOther, kExact>(p, under.scale, *run,
+                                         under.Factor(p, run->stored)),
+                shared);
+  }
+};
+
+// Where two copies are wanted, half of the CTAs count each: the other one finds
+// the tile in the cache.
+template <DType D, int N, bool kOther>
+__global__ void __launch_bounds__(kThreads)
+    CountErrors(const __grid_constant__ EncodeArgs a) {
+  __shared__ ErrorSums shared;
+  Clear(&shared);
+  __syncthreads();
+  const EncodeParams& p = a.params;
+  const bool both =
+      a.first.rowwise.data != nullptr && a.first.columnwise.data != nullptr;
+  const bool columnwise =
+      both ? blockIdx.x % 2 != 0 : a.first.columnwise.data != nullptr;
+  const int64_t first = both ? blockIdx.x / 2 : blockIdx.x;
+  const int64_t step = both ? gridDim.x / 2 : gridDim.x;
+  ErrorTotals totals;
+  const int64_t tiles = TileCount(a.list);
+  for (int64_t t = first; t < tiles; t += step) {
+    const GroupTile tile = FindTile(a.list, t);
+    const CopyTask& copy =
+        columnwise ? tile.group->columnwise : tile.group->rowwise;
+    UnderAmax<kOther> under(p, copy, 0);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < TileSpan<N>::kCount; i += kThreads) {
+      const TileSpan<N> span(columnwise, i);
+      const int64_t line = (columnwise ? tile.col : tile.row) + span.line;
+      const int64_t at = (columnwise ? tile.row : tile.col) + span.position;
+      if (line >= copy.lines || at >= copy.padded) continue;
+      float v[N];
+      LoadSpan<D>(*tile.group, a.list.cols, columnwise, line, at, v);
+      const bool rotated = copy.signs != nullptr;
+      if (rotated) RotateSpan(v, copy.rotation, copy.signs);
+      if (copy.amax_line != 0) under = UnderAmax<kOther>(p, copy, line);
+      const LineOfRuns<kOther> runs = {p, copy, line, under};
+      QUANTD_UNROLL
+      for (int j = 0; j < N; j += kRun) {
+        if (at + j >= copy.padded) break;
+        Run run;
+        QUANTD_UNROLL
+        for (int k = 0; k < kRun; ++k) run.v[k] = v[j + k];
+        runs.template Count<D != DType::kF32>(at + j, &run, &totals, &shared);
+      }
+    }
+  }
+  totals.Flush(&shared);
+  __syncthreads();
+  AddTotals(shared, &a.sums[columnwise]);
+}
+
+template <DType D>
+cudaError_t LaunchCountErrors(const EncodeArgs& a, const Queue& queue) {
+  const int n = a.rotation > kBlock ? a.rotation : kBlock;
+  return ForSpanSize(n, [&](auto size) {
+    constexpr int kSize = decltype(size)::value;
+    // An even number: see CountErrors.
+    const unsigned grid = 2 * GridFor(TileCount(a.list), 4, queue);
+    if (a.params.numerics.other) {
+      // Nothing of theirs is rotated.
+      CountErrors<D, kBlock, true><<<grid, kThreads, 0, queue.stream>>>(a);
+    } else {
+      CountErrors<D, kSize, false><<<grid, kThreads, 0, queue.stream>>>(a);
+    }
+    return cudaGetLastError();
+  });
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ERRORS_COUNT_CUH_

@@ -1,0 +1,203 @@
+// What sixteen values lost that became codes: the arithmetic of
+// kernels/arith/run_errors.h in a third of its instructions, for what is
+// ordinary, and as it is for all else.
+#ifndef QUANTD_KERNELS_CUDA_ERRORS_RUN_CUH_
+#define QUANTD_KERNELS_CUDA_ERRORS_RUN_CUH_
+
+#include "kernels/arith/encode.h"
+#include "kernels/cuda/decode/codes.cuh"
+#include "kernels/cuda/tile/element.cuh"
+
+namespace quantd::cuda {
+
+// A run as it lies in the copy.
+struct Run {
+  float v[kRun];      // before it was quantized; 0 where nothing is
+  uint32_t words[4];  // codes as EncodeSixteen gives them
+  uint32_t stored;    // as StoredScale gives it
+  int64_t count;      // positions that are there
+};
+
+// How many of the codes in the words are 0 but for their signs.
+__device__ __forceinline__ uint32_t ZerosOf(const uint32_t (&words)[4],
+                                            bool fp8) {
+  uint32_t others = 0;
+  if (fp8) {
+    QUANTD_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t sum = (words[i] & 0x7F7F7F7Fu) + 0x7F7F7F7Fu;
+      others += static_cast<uint32_t>(__popc(sum & 0x80808080u));
+    }
+  } else {
+    QUANTD_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t sum = (words[i] & 0x77777777u) + 0x77777777u;
+      others += static_cast<uint32_t>(__popc(sum & 0x88888888u));
+    }
+  }
+  return kRun - others;
+}
+
+// Magnitudes of E2M1 codes: PRMT looks up the high bytes of four fp16 at a
+// time, whose low bytes are 0.
+__device__ __forceinline__ void MagnitudesOf(const uint32_t (&words)[4],
+                                             float (&d)[kRun]) {
+  QUANTD_UNROLL
+  for (int w = 0; w < 4; ++w) {
+    const uint32_t codes = words[w / 2] & 0x77777777u;
+    const uint32_t four =
+        __byte_perm(0x3E3C3800u, 0x46444240u, w % 2 == 0 ? codes : codes >> 16);
+    QUANTD_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t pair = __byte_perm(four, 0, i == 0 ? 0x1404 : 0x3424);
+      const float2 f = __half22float2(reinterpret_cast<const __half2&>(pair));
+      d[4 * w + 2 * i] = f.x;
+      d[4 * w + 2 * i + 1] = f.y;
+    }
+  }
+}
+// Values of FP8 codes that are finite.
+template <DType E>
+__device__ __forceinline__ void ValuesOf(const uint32_t (&words)[4],
+                                         float (&d)[kRun]) {
+  QUANTD_UNROLL
+  for (int i = 0; i < kRun; i += 2) {
+    const float2 f = DecodePair<E>(words[i / 4] >> (8 * (i % 4)));
+    d[i] = f.x;
+    d[i + 1] = f.y;
+  }
+}
+
+// The tree of SumOfSquares. kExact: squares are exact, so that the second one
+// of a pair may be added by the same operation.
+template <bool kExact>
+__device__ __forceinline__ float TreeOfSquares(const float (&x)[kRun]) {
+  float sums[kRun / 2];
+  QUANTD_UNROLL
+  for (int i = 0; i < kRun / 2; ++i) {
+    const float first = x[2 * i] * x[2 * i];
+    sums[i] = kExact ? __fmaf_rn(x[2 * i + 1], x[2 * i + 1], first)
+                     : first + x[2 * i + 1] * x[2 * i + 1];
+  }
+  QUANTD_UNROLL
+  for (int n = 1; n < kRun / 2; n *= 2) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kRun / 2; i += 2 * n) sums[i] = sums[i] + sums[i + n];
+  }
+  return sums[0];
+}
+
+// By the definition.
+template <bool kOther>
+__device__ __noinline__ void ErrorsByDefinition(const EncodeParams& p,
+                                                const LineScale<Scalar>& line,
+                                                const Run& run,
+                                                RunErrors<Scalar>* errors) {
+  *errors = ErrorsUnder<Scalar, kOther>(
+      p, FactorOf<Scalar, kOther>(p, line, run.stored),
+      MultiplierOf<Scalar, kOther>(p, line, run.stored), run.v, run.words,
+      run.count);
+}
+// How many values would have rounded beyond the largest code.
+template <bool kOther>
+__device__ __noinline__ uint32_t Clipped(const EncodeParams& p,
+                                         const LineScale<Scalar>& line,
+                                         const Run& run) {
+  const float m = MultiplierOf<Scalar, kOther>(p, line, run.stored);
+  uint32_t clipped = 0;
+  for (const float v : run.v) {
+    const float scaled = Scaled<Scalar, kOther>(p, v, m);
+    clipped += Scalar::Bits(fabsf(scaled)) >= p.clip ? 1u : 0u;
+  }
+  return clipped;
+}
+
+// Errors of a run under `factor`, FactorOf its scale. `kExact`: squares of the
+// values are exact, as those of bf16 and fp16 are.
+//
+// Values and errors are brought near 2 by one power of two, the values', which
+// changes neither the differences nor the sums: they scale exactly as long as
+// the largest error is no less than 2^-13 of it. (A square that is lost then is
+// below 2^-126 of a sum of at least 2^-26: it could count in an addition only
+// next to one 2^-25 of its other operand, and there are four additions on its
+// way.)
+template <bool kOther, bool kExact>
+__device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
+    const EncodeParams& p, const LineScale<Scalar>& line, const Run& run,
+    float factor) {
+  RunErrors<Scalar> r = {};
+  float largest = 0.0f;
+  float least = __uint_as_float(kInfBits);
+  QUANTD_UNROLL
+  for (int i = 0; i < kRun; ++i) {
+    asm("max.NaN.f32 %0, %1, %2;"
+        : "=f"(largest)
+        : "f"(largest), "f"(fabsf(run.v[i])));
+    least = fminf(least, fabsf(run.v[i]));
+  }
+  const uint32_t max = __float_as_uint(largest);
+  const uint32_t of_factor = __float_as_uint(factor);
+  // Within 2^50 of each other, and far from the ends of fp32.
+  const uint32_t apart = max - of_factor + (50u << 23);
+  const bool ordinary = run.count >= kRun && max - (67u << 23) < (120u << 23) &&
+                        of_factor - (67u << 23) < (120u << 23) &&
+                        apart < (100u << 23);
+  if (ordinary) {
+    const bool fp8 = p.element != DType::kE2M1x2;
+    float d[kRun];
+    if (!fp8) {
+      MagnitudesOf(run.words, d);
+    } else if (p.element == DType::kE4M3) {
+      ValuesOf<DType::kE4M3>(run.words, d);
+    } else {
+      ValuesOf<DType::kE5M2>(run.words, d);
+    }
+    const uint32_t exponent = max >> 23;
+    const float scale = __uint_as_float((255u - exponent) << 23);
+    const float scaled_factor = factor * scale;
+    float u[kRun];
+    float e[kRun];
+    float error = 0.0f;
+    QUANTD_UNROLL
+    for (int i = 0; i < kRun; ++i) {
+      u[i] = run.v[i] * scale;
+      // Both have one sign.
+      e[i] = fabsf(u[i]) - fabsf(d[i] * scaled_factor);
+      error = fmaxf(error, fabsf(e[i]));
+    }
+    if (error == 0.0f || error >= 0x1p-13f) {
+      uint32_t zeros = ZerosOf(run.words, fp8);
+      if (zeros != 0 && least == 0.0f) {
+        QUANTD_UNROLL
+        for (int i = 0; i < kRun; ++i) zeros -= run.v[i] == 0.0f ? 1u : 0u;
+      }
+      r.elements = kRun;
+      r.flushed = zeros;
+      // (The factor may be off from the multiplier by a rounding to bf16.)
+      if (largest >= factor * (__uint_as_float(p.clip) * 0.984375f)) {
+        const Run copy = run;
+        const LineScale<Scalar> of_line = line;
+        r.clipped = Clipped<kOther>(p, of_line, copy);
+      }
+      r.max_error =
+          __float_as_uint(error * __uint_as_float((exponent - 1) << 23));
+      r.signal = {__float_as_uint(TreeOfSquares<kExact>(u)), exponent};
+      r.noise = {__float_as_uint(TreeOfSquares<false>(e)), exponent};
+      return r;
+    }
+  }
+  if (max == 0 && run.count >= kRun && of_factor < kInfBits) {
+    r.elements = kRun;
+    return r;
+  }
+  // Copies, so that nothing else lies in memory.
+  const Run copy = run;
+  const LineScale<Scalar> of_line = line;
+  RunErrors<Scalar> errors;
+  ErrorsByDefinition<kOther>(p, of_line, copy, &errors);
+  return errors;
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ERRORS_RUN_CUH_

@@ -244,7 +244,7 @@ class Soak:
                 self.said.append("victims: wrong answers")
         grown = growth(self.quiet)
         # In less than a quarter of an hour pools and heaps are still filling.
-        most = 1024 if self.seconds >= 900 else 16 * 1024
+        most = 1024 if self.seconds >= 900 else 64 * 1024
         for name, kib in grown.items():
             if kib > most:
                 self.said.append(f"{name} grew by {kib} KiB in the second half")

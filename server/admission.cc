@@ -1,11 +1,11 @@
 #include "server/admission.h"
-#include "server/steady_time.h"
 
 #include <string>
 
 #include "absl/time/clock.h"
 #include "kernels/plan/field_error.h"
 #include "proto/methods.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 

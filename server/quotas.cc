@@ -1,9 +1,9 @@
 #include "server/quotas.h"
-#include "server/steady_time.h"
 
 #include <algorithm>
 
 #include "absl/time/clock.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 namespace {

@@ -24,10 +24,6 @@ namespace {
 constexpr size_t kPlannedAtOnce = 4 << 20;
 // A message that nobody declared counts as this until more of it has come.
 constexpr size_t kFirstBytes = 48 << 10;
-// A GPU's half millisecond: of what lies in its memory, and of what it copies
-// by itself from the host's.
-constexpr size_t kInlineOnDevice = size_t{1} << 30;
-constexpr size_t kInlineCopied = size_t{16} << 20;
 
 }  // namespace
 
@@ -209,15 +205,6 @@ void TensorCall::Claim() {
     Fail(Refusal(outcome));
   }
   call_->Unref();
-}
-
-// Whether to hand the job to a worker would take longer than to do it here.
-bool TensorCall::IsQuick(int device) const {
-  const size_t bytes = request_.plan->input_bytes();
-  if (Engine::RunsInline(bytes)) return true;
-  if (places_.inputs_on_device()) return bytes <= kInlineOnDevice;
-  return places_.inputs_page_locked() && bytes <= kInlineCopied &&
-         env_->engine->backend(device).info().kind == "cuda";
 }
 
 void TensorCall::Queue() {

@@ -18,6 +18,10 @@ constexpr int kMostRuns = 3;
 constexpr size_t kBytesPerSecond = size_t{16} << 20;
 // A network thread that is in a job for longer is relieved.
 constexpr std::chrono::milliseconds kLongInline{250};
+// A GPU's half millisecond: of what lies in its memory, and of what it copies
+// by itself from the host's.
+constexpr size_t kInlineOnDevice = size_t{1} << 30;
+constexpr size_t kInlineCopied = size_t{16} << 20;
 
 absl::Duration JobLimit(absl::Duration least, const Plan& plan) {
   const size_t bytes = plan.input_bytes() + plan.output_bytes();
@@ -26,6 +30,15 @@ absl::Duration JobLimit(absl::Duration least, const Plan& plan) {
 }
 
 }  // namespace
+
+// Whether to hand the job to a worker would take longer than to do it here.
+bool TensorCall::IsQuick(int device) const {
+  const size_t bytes = request_.plan->input_bytes();
+  if (Engine::RunsInline(bytes)) return true;
+  if (places_.inputs_on_device()) return bytes <= kInlineOnDevice;
+  return places_.inputs_page_locked() && bytes <= kInlineCopied &&
+         env_->engine->backend(device).info().kind == "cuda";
+}
 
 void TensorCall::RunOn(Backend& backend, Engine::SlotLease slot) {
   stage_ = Stage::kRunning;

@@ -25,7 +25,7 @@ std::vector<Fault> CompanionFaults() {
   pieces.pop_back();
   return {
       FileFault("companion-file", "tokenizer.json", R"({"model": {"vocab": {)",
-                "tokenizer.json: no JSON: it goes wrong at byte 21"),
+                "tokenizer.json: no JSON: it goes wrong at byte 22"),
       FileFault("companion-file", "tokenizer.json", std::string(1000, '['),
                 "objects and lists within each other"),
       FileFault("companion-file", "generation_config.json", "[1]",

@@ -44,6 +44,7 @@ TEST_F(LintCompanionsTest, ATokenizerThatTheOriginalHasIsMissed) {
   const Planted p = CleanOf(Base::kCompressedTensors);
   WritePlanted(At("q"), p);
   WritePlantedOriginal(At("o"), p);
+  std::filesystem::remove(At("q/tokenizer.json"));
   WriteFile(At("o/tokenizer.model"), "pieces");
   const auto original = Model::Open(At("o"));
   const auto without = Lint(*Model::Open(At("q")), &*original);

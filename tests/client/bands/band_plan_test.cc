@@ -131,7 +131,7 @@ class BandPlans : public testing::Test {
         std::chrono::minutes(1),
         std::chrono::system_clock::now() + std::chrono::minutes(1)};
     CallControl control;
-    const auto expected = endpoint_->Run(*plan, in, {}, limit, control);
+    const auto expected = endpoint_->Run(*plan, in, {}, {}, limit, control);
     // Every other one into the caller's memory, which is not zero.
     std::vector<std::vector<double>> places;
     std::vector<Destination> into;
@@ -151,7 +151,7 @@ class BandPlans : public testing::Test {
     };
     const auto cut = RandomCut(plan->rows());
     const auto got = RunInBands(
-        {*endpoint_, *plan, in, into, limit, control, progress}, cut, 2);
+        {*endpoint_, *plan, in, into, {}, limit, control, progress}, cut, 2);
     ASSERT_EQ(got.status().code(), expected.status().code()) << got.status();
     if (!expected.ok()) {
       ++failed_;

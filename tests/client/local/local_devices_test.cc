@@ -29,7 +29,7 @@ class Caller {
          milliseconds limit = std::chrono::minutes(1))
       : thread_([=, this, &devices, &plan] {
           status = devices
-                       .Run(plan, {&input, 1}, {},
+                       .Run(plan, {&input, 1}, {}, {},
                             {limit, std::chrono::system_clock::now() + limit},
                             control)
                        .status();

@@ -101,7 +101,7 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
   const bool sixteen = !has(kOptRht) || o.rht.dimension == 16;
   const bool nvfp4 = row.format.scaling == Scaling::kNvfp4 && sixteen &&
                      row.plan.cols() % 16 == 0 &&
-                     !has(kOptRowScaled | kOptCompact | kOptStatistics);
+                     !has(kOptRowScaled | kOptCompact);
   // (The one profile of the rows has another arithmetic.)
   const bool te = !has(kOptProfile);
   const bool nvfp4_bf16 = nvfp4 && row.dtype == DType::kBF16 &&
@@ -110,12 +110,12 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
   const bool nearest = !has(kOptStochastic | kOptFourOverSix);
   // fp32, one tensor.
   const bool one = nvfp4 && te && !row.format.square && nearest &&
-                   row.dtype == DType::kF32 && !has(kOptGrouped | kOptSwizzled);
+                   row.dtype == DType::kF32 &&
+                   !has(kOptGrouped | kOptSwizzled | kOptStatistics);
   const bool fp8 = row.format.element != DType::kE2M1x2 && !row.format.square &&
                    row.dtype == DType::kBF16 && row.plan.cols() % 8 == 0 &&
                    columns < (int64_t{1} << 31) - 1 &&
-                   row.format.scaling != Scaling::kChannel &&
-                   !has(kOptRht | kOptStatistics);
+                   row.format.scaling != Scaling::kChannel && !has(kOptRht);
   const bool tensor = row.format.scaling == Scaling::kTensor;
   switch (kernel) {
     case EncodeKernel::kNone:
@@ -157,7 +157,7 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
       const bool reaches =
           row.plan.cols() * static_cast<int64_t>(SizeOf(row.dtype)) % 16 == 0 &&
           row.plan.rows() < int64_t{1} << 31 &&
-          columns < (int64_t{1} << 32) - 1 && !has(kOptStatistics) &&
+          columns < (int64_t{1} << 32) - 1 &&
           (!has(kOptStochastic) || DrawsWhole(row)) &&
           !(has(kOptFourOverSix) && has(kOptRowScaled)) &&
           !(o.rht.columnwise && !row.format.transposed && o.rht.dimension > 32);
@@ -176,7 +176,11 @@ TEST(ChoiceTest, CudaEncodesByTheOneKernelThatKnowsThePlan) {
   std::map<EncodeKernel, size_t> taken;
   size_t rows = 0;
   ForQuantizeRows(3, [&](const QuantizeRow& row) {
-    const EncodeKernel got = OnCuda(row.plan).encode;
+    const cuda::KernelChoice choice = OnCuda(row.plan);
+    const EncodeKernel got = choice.encode;
+    EXPECT_EQ(choice.errors != cuda::ErrorsKernel::kNone,
+              OptionsOf(row.plan).statistics && got != EncodeKernel::kNone)
+        << Label(row);
     ++taken[got];
     ++rows;
     EncodeKernel wanted =

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/time/clock.h"
+
 namespace quantd {
 namespace {
 
@@ -76,9 +78,18 @@ Engine::SlotLease Engine::TrySlot(int device) {
 Engine::SlotLease Engine::TryFeeding(int device) {
   Device& d = *devices_[device];
   absl::MutexLock lock(&d.mutex);
-  if (d.free_feeding == 0) return SlotLease();
+  if (d.free_feeding == 0) {
+    d.feeding_refused = absl::Now();
+    return SlotLease();
+  }
   --d.free_feeding;
   return SlotLease(&d, true);
+}
+
+bool Engine::FeedingRefusedSince(int device, absl::Time time) const {
+  Device& d = *devices_[device];
+  absl::MutexLock lock(&d.mutex);
+  return d.feeding_refused >= time;
 }
 
 bool Engine::RunsInline(size_t input_bytes) {

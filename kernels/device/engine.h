@@ -19,6 +19,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "kernels/device/backend.h"
 #include "kernels/device/health/device_health.h"
 
@@ -84,6 +85,8 @@ class Engine {
   // A place for a job that is fed, if one is free. To be kept until the job is
   // gone, also while it has a slot.
   SlotLease TryFeeding(int device);
+  // Whether one was refused since then.
+  bool FeedingRefusedSince(int device, absl::Time time) const;
   // Whether a job of that many input bytes is worth no hand-off to a worker.
   static bool RunsInline(size_t input_bytes);
 
@@ -110,6 +113,7 @@ class Engine {
     std::deque<Work*> queue ABSL_GUARDED_BY(mutex);
     int free_slots ABSL_GUARDED_BY(mutex) = 0;
     int free_feeding ABSL_GUARDED_BY(mutex) = 0;
+    absl::Time feeding_refused ABSL_GUARDED_BY(mutex) = absl::InfinitePast();
     bool stopping ABSL_GUARDED_BY(mutex) = false;
     std::vector<std::thread> workers;
   };

@@ -46,6 +46,7 @@ class CudaJob : public Job {
           Device::Lease lease)
       : device_(*device),
         counts_(*counts),
+        staged_(plan),
         plan_(std::move(plan)),
         whole_(std::move(whole)),
         staging_(std::move(staging)),
@@ -73,6 +74,28 @@ class CudaJob : public Job {
     const bool all = n == staging_.pinned_in().size();
     if (!status_.ok() || n == fed_ || (!all && n - fed_ < kCopyStep)) return;
     status_ = CopyFed(n);
+  }
+
+  absl::StatusOr<FoundMaxima> FindMaxima() override {
+    absl::StatusOr<Plan> maxima = MaximaPlan(*plan_);
+    if (!maxima.ok()) return maxima.status();
+    if (plan_->rows() == 0 || plan_->cols() == 0) {
+      return FoundMaxima{NoMaxima(*plan_)};
+    }
+    maxima_ = *std::move(maxima);
+    search_ = std::make_unique<Kernels>(*maxima_, /*gaps=*/true);
+    FoundMaxima found;
+    absl::Status status = device_.HealthAfter(Search(&found), lease_);
+    if (!status.ok()) return status;
+    search_.reset();
+    return found;
+  }
+
+  absl::Status Settle(std::shared_ptr<const Plan> plan) override {
+    whole_.reset();
+    plan_ = std::move(plan);
+    whole_ = std::make_unique<Kernels>(*plan_, /*gaps=*/true);
+    return whole_->Take(device_);
   }
 
   absl::StatusOr<JobReport> Run() override {
@@ -132,6 +155,39 @@ class CudaJob : public Job {
     memory.findings_hold = FindingsOnHost();
     memory.has_given_amaxes = staging_.direct();
     return memory;
+  }
+
+  // The maxima of the staging, at the front of the output's block.
+  absl::Status Search(FoundMaxima* found) {
+    if (absl::Status s = device_.Enter(); !s.ok()) return s;
+    if (auto s = search_->Take(device_); !s.ok()) return s;
+    Fed(staging_.pinned_in().size());
+    if (!status_.ok()) return status_;
+    JobMemory memory = MemoryOnDevice();
+    memory.payload.lent = nullptr;
+    memory.findings = lease_->findings;
+    memory.findings_hold = false;
+    memory.has_given_amaxes = false;
+    const cudaStream_t stream = lease_->stream;
+    if (auto s = search_->Queue(memory, queue_, &counts_.rht_launches);
+        !s.ok()) {
+      return s;
+    }
+    if (auto s = staging_.CopyOutFront(maxima_->output_bytes(), stream);
+        !s.ok()) {
+      return s;
+    }
+    const Recipe& recipe = search_->recipe();
+    QUANTD_CUDA_RETURN(
+        cudaMemcpyAsync(lease_->findings_host, lease_->findings,
+                        FindingsBytes(recipe), cudaMemcpyDeviceToHost, stream),
+        "copy out");
+    QUANTD_CUDA_RETURN(cudaStreamSynchronize(stream), "compute");
+    const uint32_t seen = lease_->findings_host->found.seen;
+    found->saw_nan = (seen & kSeenNan) != 0;
+    found->saw_inf = (seen & kSeenInf) != 0;
+    found->amax = ReadMaxima(*plan_, *maxima_, staging_.out_block());
+    return CheckFinite(recipe, found->saw_nan, found->saw_inf);
   }
 
   // Queues everything, waits once.
@@ -320,8 +376,11 @@ class CudaJob : public Job {
 
   Device& device_;
   JobCounts& counts_;
-  const std::shared_ptr<const Plan> plan_;
+  const std::shared_ptr<const Plan> staged_;  // the one it began with
+  std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Kernels> whole_;
+  std::optional<Plan> maxima_;
+  std::unique_ptr<Kernels> search_;                // for them
   std::vector<std::unique_ptr<SlabOfJob>> slabs_;  // in place of the whole
   Staging staging_;
   const Rht rht_;

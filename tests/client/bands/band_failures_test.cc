@@ -40,7 +40,7 @@ TEST(BandedCalls, ServersThatDieAreDoneWithout) {
   const auto got = client->Quantize(x.desc, x.bytes(), o, call);
   ASSERT_THAT(got, IsOk());
   EXPECT_TRUE(killed);
-  EXPECT_EQ(got->bands(), 256);
+  EXPECT_EQ(got->bands(), 8);
   ExpectSame(*expected, *got);
 }
 

@@ -57,8 +57,7 @@ TEST_F(ShardSessions, SendTheirShardOnce) {
     }
     pieces.emplace_back(whole, 192, 0, 0, 256);  // of nothing
     Ranks ranks(pieces.size());
-    std::vector<absl::StatusOr<Result>> parts(pieces.size(),
-                                              absl::UnknownError(""));
+    std::vector<absl::StatusOr<Result>> parts(pieces.size());
     std::vector<std::thread> threads;
     for (size_t i = 0; i < pieces.size(); ++i) {
       threads.emplace_back([&, i] {
@@ -70,8 +69,7 @@ TEST_F(ShardSessions, SendTheirShardOnce) {
         }
         const auto maxima = session->Maxima();
         const CopyAmax reduced = ranks.Reduce(maxima.value_or(CopyAmax()));
-        parts[i] =
-            maxima.ok() ? session->Finish(reduced) : maxima.status();
+        parts[i] = session->Finish(reduced);
       });
     }
     for (std::thread& thread : threads) thread.join();

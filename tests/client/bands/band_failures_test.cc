@@ -66,7 +66,7 @@ TEST(BandedCalls, OneOfTwoTakesLessAtATime) {
   const auto got = Connect(a->address() + "," + b->address(), InBands())
                        ->Quantize(x.desc, x.bytes(), Nvfp4());
   ASSERT_THAT(got, IsOk());
-  EXPECT_EQ(got->bands(), 9);
+  EXPECT_EQ(got->bands(), 7);
   ExpectSame(*Connect(b->address())->Quantize(x.desc, x.bytes(), Nvfp4()),
              *got);
 }

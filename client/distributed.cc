@@ -13,8 +13,7 @@
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/field_error.h"
-#include "kernels/plan/reduction.h"
-#include "kernels/plan/shard_cut.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd {
 namespace {

@@ -61,7 +61,7 @@
 #include "absl/types/span.h"
 #include "client/client.h"
 #include "kernels/plan/plan.h"
-#include "kernels/plan/reduction.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd {
 
@@ -77,7 +77,7 @@ struct Shard {
   absl::Span<const std::byte> input;
 };
 
-// CopyAmax (kernels/plan/reduction.h) is what a shard adds to the amax of the
+// CopyAmax (kernels/plan/shards.h) is what a shard adds to the amax of the
 // copies; of the whole after a reduction. One value or, where row_scaled or of
 // FP8 channels, one for each of the shard's rows and of its columns.
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "kernels/plan/plan.h"
-#include "kernels/plan/reduction.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::wire {
 

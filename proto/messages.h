@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/device/backend.h"
 #include "kernels/plan/plan.h"
-#include "kernels/plan/reduction.h"
+#include "kernels/plan/shards.h"
 #include "proto/methods.h"
 #include "quantd.pb.h"
 

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "kernels/plan/reduction.h"
+#include "kernels/plan/shards.h"
 #include "server/sizing.h"
 #include "server/stream_call.h"
 

@@ -13,7 +13,7 @@
 #include "client/bands/band_place.h"
 #include "client/parts/error_details.h"
 #include "fmt/format.h"
-#include "kernels/plan/reduction.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::client {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "fmt/format.h"
-#include "kernels/plan/reduction.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::client {
 namespace {

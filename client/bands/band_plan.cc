@@ -7,7 +7,7 @@
 
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/geometry.h"
-#include "kernels/plan/reduction.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::client {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/plan/plan.h"
-#include "kernels/plan/reduction.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::client {
 

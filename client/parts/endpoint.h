@@ -37,7 +37,7 @@ class Endpoint {
       const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
       absl::Span<const Destination> into, const CallLimit& limit,
       CallControl& control) = 0;
-  // Computes `plan`, which reduces (kernels/plan/reduction.h), with an amax of
+  // Computes `plan`, which reduces (kernels/plan/shards.h), with an amax of
   // more than this payload: `reduction` is told what the payload adds, and
   // answers. The payload travels once where it can, else twice.
   virtual absl::StatusOr<Result> RunReduced(

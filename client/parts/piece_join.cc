@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "client/parts/copy_window.h"
-#include "kernels/plan/reduction.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::client {
 namespace {

@@ -11,7 +11,7 @@
 #include "client/parts/call_control.h"
 #include "client/result.h"
 #include "kernels/plan/options.h"
-#include "kernels/plan/reduction.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::client {
 

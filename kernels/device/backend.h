@@ -17,7 +17,7 @@
 #include "kernels/device/memory.h"
 #include "kernels/plan/error_statistics.h"
 #include "kernels/plan/plan.h"
-#include "kernels/plan/reduction.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd {
 
@@ -86,7 +86,7 @@ class Job {
   // start to copy; optional, Run implies Fed(plan.input_bytes()).
   virtual void Fed(size_t n) = 0;
 
-  // Of a plan that reduces (kernels/plan/reduction.h) and memory of the job's
+  // Of a plan that reduces (kernels/plan/shards.h) and memory of the job's
   // own alone: finds what the staging, all of it final, adds to the amax.
   // Blocks. Errors are those of Run.
   virtual absl::StatusOr<FoundMaxima> FindMaxima() = 0;

@@ -33,7 +33,7 @@ absl::StatusOr<StreamStart> ParseStreamStart(
 absl::StatusOr<Range> ParseChunk(Slices message);
 
 // What a client's message is that answers the maxima of a stream. Malformed or
-// FieldError. The values are for SettledPlan (kernels/plan/reduction.h) to
+// FieldError. The values are for SettledPlan (kernels/plan/shards.h) to
 // judge.
 absl::StatusOr<CopyAmax> ParseReducedAmax(Slices message);
 // FieldError for what comes after it, and for a stream that ends before.

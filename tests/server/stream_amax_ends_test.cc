@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-
 #include "tests/server/stream_amax.h"
 
 namespace quantd {

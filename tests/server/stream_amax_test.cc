@@ -1,5 +1,7 @@
 // Streams whose amax is reduced: the maxima, and the answers that a client may
 // give.
+#include "tests/server/stream_amax.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,8 +9,6 @@
 #include <limits>
 #include <memory>
 #include <string>
-
-#include "tests/server/stream_amax.h"
 
 namespace quantd {
 namespace {
@@ -92,8 +92,10 @@ TEST_F(StreamAmaxTest, RefusesWhatFindsNoAmax) {
       };
   EXPECT_EQ(refused([](auto* o) { o->set_format(v1::FORMAT_MXFP8_E4M3); }),
             "reduce_amax");
-  EXPECT_EQ(refused([](auto* o) { o->set_usage(v1::USAGE_NONE);
-                                  o->set_amax(true); }),
+  EXPECT_EQ(refused([](auto* o) {
+              o->set_usage(v1::USAGE_NONE);
+              o->set_amax(true);
+            }),
             "reduce_amax");
   EXPECT_EQ(refused([](auto* o) { o->mutable_splits()->add_rows(64); }),
             "splits");

@@ -13,6 +13,7 @@
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/findings.h"
 #include "kernels/cuda/job/job_kernels.h"
+#include "kernels/cuda/job/maxima_search.h"
 #include "kernels/cuda/job/staging.h"
 #include "kernels/device/host_output.h"
 #include "kernels/device/recipe.h"
@@ -77,13 +78,12 @@ class CudaJob : public Job {
   }
 
   absl::StatusOr<FoundMaxima> FindMaxima() override {
-    absl::StatusOr<Plan> maxima = MaximaPlan(*plan_);
-    if (!maxima.ok()) return maxima.status();
     if (plan_->rows() == 0 || plan_->cols() == 0) {
       return FoundMaxima{NoMaxima(*plan_)};
     }
-    maxima_ = *std::move(maxima);
-    search_ = std::make_unique<Kernels>(*maxima_, /*gaps=*/true);
+    absl::StatusOr<Plan> maxima = MaximaPlan(*plan_);
+    if (!maxima.ok()) return maxima.status();
+    search_ = std::make_unique<MaximaSearch>(plan_, *std::move(maxima));
     FoundMaxima found;
     absl::Status status = device_.HealthAfter(Search(&found), lease_);
     if (!status.ok()) return status;
@@ -157,37 +157,13 @@ class CudaJob : public Job {
     return memory;
   }
 
-  // The maxima of the staging, at the front of the output's block.
   absl::Status Search(FoundMaxima* found) {
     if (absl::Status s = device_.Enter(); !s.ok()) return s;
     if (auto s = search_->Take(device_); !s.ok()) return s;
     Fed(staging_.pinned_in().size());
     if (!status_.ok()) return status_;
-    JobMemory memory = MemoryOnDevice();
-    memory.payload.lent = nullptr;
-    memory.findings = lease_->findings;
-    memory.findings_hold = false;
-    memory.has_given_amaxes = false;
-    const cudaStream_t stream = lease_->stream;
-    if (auto s = search_->Queue(memory, queue_, &counts_.rht_launches);
-        !s.ok()) {
-      return s;
-    }
-    if (auto s = staging_.CopyOutFront(maxima_->output_bytes(), stream);
-        !s.ok()) {
-      return s;
-    }
-    const Recipe& recipe = search_->recipe();
-    QUANTD_CUDA_RETURN(
-        cudaMemcpyAsync(lease_->findings_host, lease_->findings,
-                        FindingsBytes(recipe), cudaMemcpyDeviceToHost, stream),
-        "copy out");
-    QUANTD_CUDA_RETURN(cudaStreamSynchronize(stream), "compute");
-    const uint32_t seen = lease_->findings_host->found.seen;
-    found->saw_nan = (seen & kSeenNan) != 0;
-    found->saw_inf = (seen & kSeenInf) != 0;
-    found->amax = ReadMaxima(*plan_, *maxima_, staging_.out_block());
-    return CheckFinite(recipe, found->saw_nan, found->saw_inf);
+    return search_->Run(staging_, MemoryOnDevice(), *lease_, queue_,
+                        &counts_.rht_launches, found);
   }
 
   // Queues everything, waits once.

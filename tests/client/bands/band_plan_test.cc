@@ -14,7 +14,6 @@
 #include "client/net/remote.h"
 #include "client/parts/endpoint.h"
 #include "fmt/format.h"
-#include "kernels/plan/shard_cut.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/kernels/device/plan_rows.h"
 #include "tests/testing/matchers.h"
@@ -168,8 +167,8 @@ class BandPlans : public testing::Test {
     EXPECT_EQ(all, in_all);
     ExpectSameResult(*expected, *got);
     if (NeedsAmax(*plan)) {
-      const auto met = RunMeeting(
-          {*endpoint_, *plan, in, into, limit, control, {}}, cut);
+      const auto met =
+          RunMeeting({*endpoint_, *plan, in, into, limit, control, {}}, cut);
       ASSERT_THAT(met, IsOk());
       ExpectSameResult(*expected, *met);
       EXPECT_EQ(met->bands(), got->bands());

@@ -236,9 +236,9 @@ TEST(BandedCalls, NanAndInf) {
     ASSERT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument));
     EXPECT_EQ(GetFieldViolation(refused)->field,
               GetFieldViolation(expected)->field);
-    EXPECT_THAT(std::string(refused.message()),
-                HasSubstr(given ? "rows 2560 to 3071: "
-                                : "rows 2560 to 3199: "));
+    EXPECT_THAT(
+        std::string(refused.message()),
+        HasSubstr(given ? "rows 2560 to 3071: " : "rows 2560 to 3199: "));
     EXPECT_NE(GetRequestId(refused), "");
   }
 }

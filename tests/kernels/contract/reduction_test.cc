@@ -15,7 +15,7 @@
 #include "kernels/device/devices.h"
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/field_error.h"
-#include "kernels/plan/reduction.h"
+#include "kernels/plan/shards.h"
 #include "tests/kernels/device/plan_rows.h"
 #include "tests/testing/device.h"
 #include "tests/testing/matchers.h"
@@ -138,8 +138,7 @@ TEST_P(ReductionTest, OfLargeAndSmallTensors) {
   EXPECT_GT(rejected_, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, ReductionTest,
-                         testing::ValuesIn(Targets()),
+INSTANTIATE_TEST_SUITE_P(Devices, ReductionTest, testing::ValuesIn(Targets()),
                          [](const auto& p) { return Identifier(p.param); });
 
 // What a server must know of a plan before it takes one in.

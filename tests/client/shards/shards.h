@@ -1,7 +1,7 @@
 // Shards of a tensor on several server processes, against the whole tensor on
 // one of them.
-#ifndef QUANTD_TESTS_CLIENT_SHARDS_H_
-#define QUANTD_TESTS_CLIENT_SHARDS_H_
+#ifndef QUANTD_TESTS_CLIENT_SHARDS_SHARDS_H_
+#define QUANTD_TESTS_CLIENT_SHARDS_SHARDS_H_
 
 #include <cstring>
 #include <memory>
@@ -199,4 +199,4 @@ class Distributed : public testing::Test {
 
 }  // namespace quantd
 
-#endif  // QUANTD_TESTS_CLIENT_SHARDS_H_
+#endif  // QUANTD_TESTS_CLIENT_SHARDS_SHARDS_H_

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "client/distributed.h"
-#include "tests/client/shards.h"
+#include "tests/client/shards/shards.h"
 
 namespace quantd {
 namespace {
@@ -116,7 +116,8 @@ TEST_F(ShardSessions, ThatGoWrong) {
   reject.non_finite = NonFinite::kReject;
   Piece spoiled(whole, 0, 64, 0, 64);
   spoiled.values[5] = NAN;
-  session = ShardSession::Begin(*clients_[0], whole.desc, spoiled.shard, reject);
+  session =
+      ShardSession::Begin(*clients_[0], whole.desc, spoiled.shard, reject);
   ASSERT_THAT(session, IsOk());
   EXPECT_EQ(FieldOf(session->Maxima().status()), "payload");
   EXPECT_EQ(FieldOf(session->Finish({{1}, {1}}).status()), "payload");
@@ -150,8 +151,7 @@ TEST_F(ShardSessions, OutliveTheirStream) {
   const Whole whole(128, 64);
   const QuantizeOptions o = Of(Format::kNvfp4);
   const Piece piece(whole, 0, 64, 0, 64);
-  auto session =
-      ShardSession::Begin(*client, whole.desc, piece.shard, o);
+  auto session = ShardSession::Begin(*client, whole.desc, piece.shard, o);
   ASSERT_THAT(session, IsOk());
   const auto maxima = session->Maxima();
   ASSERT_THAT(maxima, IsOk());

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/plan/convert_scales.h"
-#include "tests/client/shards.h"
+#include "tests/client/shards/shards.h"
 
 namespace quantd {
 namespace {

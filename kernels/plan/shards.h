@@ -1,11 +1,11 @@
-// An amax that is reduced over the parts of a tensor before any of them is
-// quantized: what a part adds to it, how the answers come together, and the
-// plan of a part that is given the reduced one.
+// Parts of a tensor that are quantized one by one and hold the bytes of the
+// whole: where it may be cut; and, of an amax that is reduced over them, what a
+// part adds, how that comes together, and the plan of a part that is given it.
 //
 // The maxima of a part are what RhtAmax finds in it: of a copy that is rotated,
 // unless its amax is estimated, after the rotation; of all others max |x|.
-#ifndef QUANTD_KERNELS_PLAN_REDUCTION_H_
-#define QUANTD_KERNELS_PLAN_REDUCTION_H_
+#ifndef QUANTD_KERNELS_PLAN_SHARDS_H_
+#define QUANTD_KERNELS_PLAN_SHARDS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +18,24 @@
 #include "kernels/plan/plan.h"
 
 namespace quantd {
+
+// Rows may be cut at multiples of `rows`, columns at multiples of `cols`, and
+// both where the whole ends.
+struct CutUnits {
+  int64_t rows = 1;
+  int64_t cols = 1;
+};
+// Blocks and rotations of the copies that are made must stay whole: those of
+// the rowwise one lie along K, those of the columnwise one along M, square ones
+// along both. The options are legal.
+CutUnits CutUnitsOf(const QuantizeOptions& options);
+
+// Whether the rows x cols of a request, which lie in the whole where
+// options.shard says, are cut there. Rows of groups are not judged: every group
+// is a tensor of its own, wherever it begins. Not part of a Plan, for which any
+// position is legal: that of a group that was taken out of its tensor is, too.
+absl::Status CheckShardCut(const QuantizeOptions& options, int64_t rows,
+                           int64_t cols);
 
 // What a part adds to the amax of the copies; of the whole after a reduction.
 // One value or, where row_scaled or of FP8 channels, one for each of the part's
@@ -67,4 +85,4 @@ absl::StatusOr<Plan> SettledPlan(const Plan& plan, const CopyAmax& reduced);
 
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_PLAN_REDUCTION_H_
+#endif  // QUANTD_KERNELS_PLAN_SHARDS_H_

@@ -296,7 +296,9 @@ absl::StatusOr<ShardSession> ShardSession::Begin(Client& client,
   }
   state->result = client.RunReducedAsync(
       *std::move(plan), shard.input, stoppable, state->reduction.get(),
-      [shared](const absl::Status& status) { shared->Tell(status); });
+      [shared](const absl::Status& status) {
+        if (!status.ok()) shared->Tell(status);
+      });
   // Before it is finished it can only have failed, or never begun.
   if (state->result.wait_for(std::chrono::seconds(0)) ==
       std::future_status::ready) {

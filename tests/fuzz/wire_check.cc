@@ -254,6 +254,7 @@ std::string CompareReducedAmax(const std::string& flat, Slices slices,
       one->columnwise.size() != cut->columnwise.size()) {
     return "a cut changes the answer";
   }
+  verdict->answers = true;
   return "";
 }
 
@@ -276,6 +277,7 @@ std::string CompareStreams(const std::string& flat, Slices slices,
       return "a cut changes the plan";
     }
     if (one->reduces) {
+      verdict->reduces = true;
       const std::string wrong = CheckReducing(*one->request.plan);
       if (!wrong.empty()) return wrong;
     }

@@ -21,7 +21,8 @@ void Open(const std::string& bytes, Request* request, v1::StreamRequest* start,
 
 std::string StreamMessage(Random& random) {
   v1::StreamRequest m;
-  switch (random.Below(7)) {
+  const uint64_t turn = random.Below(16);
+  switch (turn < 12 ? turn % 4 : turn) {
     case 0:
       Open(LegalMessage(0, random), m.mutable_quantize(), &m, random);
       break;
@@ -34,13 +35,18 @@ std::string StreamMessage(Random& random) {
     case 3:
       Open(LegalMessage(3, random), m.mutable_apply_rht(), &m, random);
       break;
-    case 4:
+    case 12:
       Open(LegalMessage(0, random), m.mutable_reduce_amax(), &m, random);
       // Most have what excludes it.
-      m.mutable_reduce_amax()->mutable_options()->clear_given_amax();
-      m.mutable_reduce_amax()->mutable_options()->clear_splits();
+      if (v1::QuantizeOptions* o = m.mutable_reduce_amax()->mutable_options();
+          !random.OneIn(8)) {
+        o->clear_given_amax();
+        o->clear_scale();
+        o->clear_splits();
+        o->clear_history();
+      }
       break;
-    case 5: {
+    case 13: {
       v1::GivenAmax& amax = *m.mutable_reduced_amax();
       const auto value = [&] {
         const auto bits = static_cast<uint32_t>(random.Next());

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -224,8 +225,9 @@ struct ShardSession::State {
   TensorDesc whole;
   Shard shard;
   QuantizeOptions options;
-  Grid grid;
   CallOptions call;
+  // From a reduced amax to that which the copies are given.
+  std::function<CopyAmax(const CopyAmax&)> given;
 
   // Of a shard that is on its way; of others nothing.
   std::unique_ptr<client::Reduction> reduction;
@@ -272,8 +274,11 @@ absl::StatusOr<ShardSession> ShardSession::Begin(Client& client,
   state->whole = whole;
   state->shard = shard;
   state->options = options;
-  state->grid = *grid;
   state->call = call;
+  state->given = [options, shard, grid = *grid](const CopyAmax& reduced) {
+    const QuantizeOptions o = ShardOptions(options, grid, shard, reduced);
+    return CopyAmax{o.rowwise_amax, o.columnwise_amax};
+  };
   if (!Agrees(options) || Empty(shard)) {
     state->maxima = Agrees(options) ? Zeros(options, shard) : CopyAmax();
     return ShardSession(std::move(state));
@@ -324,9 +329,7 @@ absl::StatusOr<Result> ShardSession::Finish(const CopyAmax& reduced) {
     return QuantizeShard(*state_->client, state_->whole, state_->shard,
                          state_->options, reduced, state_->call);
   }
-  const QuantizeOptions o =
-      ShardOptions(state_->options, state_->grid, state_->shard, reduced);
-  state_->reduction->Answer(CopyAmax{o.rowwise_amax, o.columnwise_amax});
+  state_->reduction->Answer(state_->given(reduced));
   return state_->result.get();
 }
 

@@ -123,7 +123,9 @@ void StreamCall::OnStart() {
     return Fail(Failure::TooLarge("request", size, wire::kMaxRequestHeadBytes));
   }
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
-  env_->ledger->AllowUnread(env_->window, &charge_);
+  if (!env_->ledger->AllowUnread(env_->window, &charge_)) {
+    return Fail(Failure::Busy(env_->ledger->RetryDelay()));
+  }
   if (size <= kShortStart) return PlanRequest();
   call_->Plan([this] { CountLists(); }, true);
 }

@@ -24,7 +24,7 @@ template <typename Begin>
 void KeepOpen(Assault& assault, size_t most, Begin begin) {
   assault.OnConnections(8, {}, [&](Http2Peer& peer) {
     while (!assault.over() && peer.alive()) {
-      for (int i = 0; i < 10 && peer.open_streams() < most; ++i) {
+      for (int i = 0; i < 2 && peer.open_streams() < most; ++i) {
         const uint32_t stream = peer.Open(kStream);
         if (stream == 0) return;
         begin(peer, stream);

@@ -355,8 +355,7 @@ class CudaJob : public Job {
   const std::shared_ptr<const Plan> staged_;  // the one it began with
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Kernels> whole_;
-  std::optional<Plan> maxima_;
-  std::unique_ptr<Kernels> search_;                // for them
+  std::unique_ptr<MaximaSearch> search_;
   std::vector<std::unique_ptr<SlabOfJob>> slabs_;  // in place of the whole
   Staging staging_;
   const Rht rht_;

@@ -163,9 +163,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // who looks at a server's health must get an answer when all memory is lent.
   MemoryCharge Track(const ReceiveAsk& ask, Waiter* waiter);
   // Until the charge is given back its sender may bring so many bytes that
-  // nobody has asked for: more of a stream whose first message is here. False:
-  // all who may do so could fill half of what there is to receive.
-  bool AllowUnread(uint64_t bytes, MemoryCharge* charge);
+  // nobody has asked for: more of a stream whose first message is here.
+  void AllowUnread(uint64_t bytes, MemoryCharge* charge);
   // The next message of a stream, in place of what its charge holds to receive
   // or of the one before, which is here, `came` bytes of it. Between the two
   // there is no moment without one: gRPC has let the sender go on. `need`
@@ -368,7 +367,6 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   SteadyCondVar changed_;
   size_t arrived_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t arriving_ ABSL_GUARDED_BY(mutex_) = 0;  // as counted
-  uint64_t unread_ ABSL_GUARDED_BY(mutex_) = 0;  // that may come so
   absl::flat_hash_set<Sender*> senders_
       ABSL_GUARDED_BY(mutex_);  // on their way
   size_t heads_ ABSL_GUARDED_BY(mutex_) = 0;

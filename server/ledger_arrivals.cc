@@ -95,13 +95,10 @@ MemoryCharge MemoryLedger::BeginArrival(const std::shared_ptr<Sender>& sender,
   return charge;
 }
 
-bool MemoryLedger::AllowUnread(uint64_t bytes, MemoryCharge* charge) {
+void MemoryLedger::AllowUnread(uint64_t bytes, MemoryCharge* charge) {
   absl::MutexLock lock(&mutex_);
-  if (unread_ + bytes > limits_.receive / 2) return false;
-  unread_ += bytes;
   charge->unread_ += bytes;
   charge->sender_->unread_ += bytes;
-  return true;
 }
 
 void MemoryLedger::ExpectNext(size_t came, size_t need, size_t most,

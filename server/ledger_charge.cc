@@ -102,7 +102,6 @@ void MemoryCharge::Reset() noexcept {
   arrival_.reset();
   if (unread_ != 0) {
     absl::MutexLock lock(&ledger_->mutex_);
-    ledger_->unread_ -= unread_;
     sender_->unread_ -= std::exchange(unread_, 0);
   }
   ShrinkReceive(0);

@@ -128,9 +128,7 @@ void StreamCall::OnStart() {
     return Fail(Failure::TooLarge("request", size, wire::kMaxRequestHeadBytes));
   }
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
-  if (!env_->ledger->AllowUnread(env_->window, &charge_)) {
-    return Fail(Failure::Busy(env_->ledger->RetryDelay()));
-  }
+  env_->ledger->AllowUnread(env_->window, &charge_);
   if (size <= kShortStart) return PlanRequest();
   call_->Plan([this] { CountLists(); }, true);
 }

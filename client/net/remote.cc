@@ -286,7 +286,7 @@ class Remote : public Endpoint {
       sent = exchange_.Run(
           sender.size(),
           [&](grpc::GenericStub& stub) {
-            absl::Status s = sender.Send(stub, limit.deadline, control, &reply);
+            absl::Status s = sender.Send(stub, limit, control, &reply);
             if (s.ok() || !reduction.found()) return s;
             return absl::AbortedError(s.message());
           },

@@ -1,5 +1,4 @@
 // Attacks that use rpc Stream, and hold or waste what a stream may have.
-#include <algorithm>
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -34,19 +33,6 @@ void KeepOpen(Assault& assault, size_t most, Begin begin) {
   });
 }
 
-// A thousand streams that declare more than there is, every other one as much
-// as may be, bring a little and stop.
-void HoardingStreams(Assault& assault) {
-  const int64_t largest = std::max<int64_t>(
-      1, static_cast<int64_t>(assault.largest_request()) / 2048 * 9 / 10);
-  const std::string chunk = ChunkOf(20 << 10);
-  KeepOpen(assault, 125, [&](Http2Peer& peer, uint32_t stream) {
-    constexpr int64_t kFourGiB = int64_t{2} << 20;
-    Send(peer, stream, StreamStartOf(stream % 4 == 1 ? kFourGiB : largest));
-    Send(peer, stream, chunk);
-  });
-}
-
 // Small ones that are whole, and leave the maxima that are told unanswered.
 void UnansweredMaxima(Assault& assault) {
   constexpr int64_t kRows = 16;
@@ -59,11 +45,6 @@ void UnansweredMaxima(Assault& assault) {
 }
 
 constexpr Attack kStreamAttacks[] = {
-    {.name = "hoarding_streams",
-     .what = "1,000 streams that declare 4 GiB, or all there is, and stop",
-     .run = HoardingStreams,
-     .connections = 8,
-     .moment = milliseconds(1500)},
     {.name = "unanswered_maxima",
      .what = "8 x 40 streams whose maxima nobody answers",
      .run = UnansweredMaxima,

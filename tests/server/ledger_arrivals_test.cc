@@ -134,25 +134,6 @@ TEST_F(LedgerTest, WhoStopsOnTheWayIsRevokedWhenOthersWait) {
   EXPECT_TRUE(waiter.Told());
 }
 
-// Of streams that wait for payload, however many there are.
-TEST_F(LedgerTest, WhatNobodyHasAskedForIsHalfAtMost) {
-  Make({kMiB});
-  std::vector<MemoryCharge> streams;
-  for (int i = 0; i < 32; ++i) {
-    streams.push_back(Arrived(At("a")));
-    EXPECT_TRUE(ledger_->AllowUnread(kMiB, &streams.back())) << i;
-  }
-  MemoryCharge one_more = Arrived(At("b"));
-  EXPECT_FALSE(ledger_->AllowUnread(kMiB, &one_more));
-  streams[7].Reset();
-  EXPECT_TRUE(ledger_->AllowUnread(kMiB, &one_more));
-  MemoryCharge moved = std::move(one_more);
-  moved.Reset();
-  streams.clear();
-  MemoryCharge all = Arrived(At("b"));
-  EXPECT_TRUE(ledger_->AllowUnread(32 * kMiB, &all));
-}
-
 TEST_F(LedgerTest, MessageLongerThanLawfulIsRevoked) {
   Make({1000});
   const auto liar = At("a");

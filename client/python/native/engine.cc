@@ -162,7 +162,10 @@ absl::StatusOr<Answer> Engine::Call(const Scope& scope, wire::Method method,
                                     const CallProgress& progress) {
   if (closed()) return absl::CancelledError("the connection was closed");
   Client& client = *state_->client;
-  const CallOptions call{timeout, scope.stop_, std::move(into), progress};
+  const CallOptions call{.deadline = timeout,
+                         .cancel = scope.stop_,
+                         .into = std::move(into),
+                         .progress = progress};
   if (method == wire::Method::kGetServerInfo) {
     return Headed(client.GetServerInfo(call));
   }

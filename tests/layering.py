@@ -42,8 +42,8 @@ kernels/cuda/tile: kernels/plan/format.h kernels/arith kernels/cuda/args.h kerne
 kernels/cuda/amax: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/decode: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile cuda
 kernels/cuda/encode/generic: kernels/arith kernels/cuda/launch.h kernels/cuda/tile
-kernels/cuda/errors: kernels/arith kernels/plan/error_statistics.h kernels/cuda/decode kernels/cuda/encode/generic kernels/cuda/launch.h kernels/cuda/tile
-kernels/cuda/encode/frame: kernels/arith kernels/cuda/encode/generic kernels/cuda/encode/nvfp4 kernels/cuda/launch.h kernels/cuda/tile
+kernels/cuda/errors: kernels/arith kernels/plan/error_statistics.h kernels/cuda/decode kernels/cuda/encode/generic kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
+kernels/cuda/encode/frame: kernels/arith kernels/cuda/encode/generic kernels/cuda/encode/nvfp4 kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 proto: kernels/plan kernels/device/backend.h proto/memory proto/stream absl fmt google messages
@@ -97,7 +97,7 @@ tests/client/bands: client client/bands client/parts tests/bench/rpc_process.h t
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
-tests/client/memory: client client/memory kernels/device proto/memory tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/plan_rows.h tests/testing absl cuda
+tests/client/memory: client client/memory kernels/device proto/memory tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/plan_rows.h tests/testing absl cuda gtest
 tests/client/net: kernels/plan proto/net client client/net client/parts/error_details.h tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing absl fmt messages
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint
 tests/client/checkpoint/repair: client/checkpoint client/checkpoint/check client/checkpoint/lint client/checkpoint/repair tests/client/checkpoint

@@ -1,5 +1,5 @@
 #include "kernels/arith/profile/line_factors.h"
-#include "kernels/cuda/decode/codes.cuh"
+#include "kernels/cuda/decode/stored.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/tile/span.cuh"
 
@@ -7,73 +7,6 @@ namespace quantd::cuda {
 namespace {
 
 // --- kernel -----------------------------------------------------------------
-
-// Loads the codes of 16 positions from `at` on, with zeros where there are
-// none.
-__device__ __forceinline__ void LoadCodes(DType element, const CopyTask& copy,
-                                          int64_t line, int64_t at,
-                                          uint32_t (&words)[4]) {
-  if (element == DType::kE2M1x2) {
-    // Lines are whole blocks, so that this is aligned.
-    const uint2 codes = *reinterpret_cast<const uint2*>(
-        copy.data + line * copy.data_line + at / 2);
-    words[0] = codes.x;
-    words[1] = codes.y;
-    return;
-  }
-  const std::byte* from =
-      copy.data + line * copy.data_line + at * copy.data_position;
-  const int64_t count = copy.padded - at;
-  if (copy.data_position == 1 && count >= kBlock && IsAligned(from)) {
-    const uint4 codes = *reinterpret_cast<const uint4*>(from);
-    words[0] = codes.x;
-    words[1] = codes.y;
-    words[2] = codes.z;
-    words[3] = codes.w;
-    return;
-  }
-  for (int i = 0; i < kBlock && i < count; ++i) {
-    words[i / 4] |= static_cast<uint32_t>(from[i * copy.data_position])
-                    << (8 * (i % 4));
-  }
-}
-
-// A code, or the bits of fp32.
-__device__ __forceinline__ uint32_t LoadScale(const DequantizeParams& p,
-                                              const CopyTask& copy,
-                                              int64_t line, int64_t number) {
-  const int64_t index =
-      p.scaling == Scaling::kTensor ? 0 : ScaleIndex(copy, line, number);
-  switch (p.scale) {
-    case DType::kF32:
-      return reinterpret_cast<const uint32_t*>(copy.scale)[index];
-    case DType::kF16:
-    case DType::kBF16:
-      return ScaleFromType<Scalar>(
-          p.scale, reinterpret_cast<const uint16_t*>(copy.scale)[index]);
-    default:
-      return static_cast<uint32_t>(copy.scale[index]);
-  }
-}
-
-__device__ __forceinline__ void DecodeBlock(DType element,
-                                            const uint32_t* words,
-                                            float (&v)[kBlock]) {
-  const auto decode = [&]<DType E>() {
-    QUANTD_UNROLL
-    for (int i = 0; i < kBlock / 4; ++i) {
-      DecodeFour<E>(FourOf<E>(words, i), v + 4 * i);
-    }
-  };
-  switch (element) {
-    case DType::kE2M1x2:
-      return decode.template operator()<DType::kE2M1x2>();
-    case DType::kE4M3:
-      return decode.template operator()<DType::kE4M3>();
-    default:
-      return decode.template operator()<DType::kE5M2>();
-  }
-}
 
 template <DType D, int N>
 __global__ void __launch_bounds__(kThreads)
@@ -98,7 +31,9 @@ __global__ void __launch_bounds__(kThreads)
       for (int b = 0; b < N && first + b < copy.padded; b += block) {
         // A scale of the whole line is its first.
         const int64_t number = p.block != 0 ? (first + b) / block : 0;
-        const float factor = factors.Of(LoadScale(p, copy, line, number));
+        const int64_t index =
+            p.scaling == Scaling::kTensor ? 0 : ScaleIndex(copy, line, number);
+        const float factor = factors.Of(LoadScale(p.scale, copy, index));
 #pragma unroll 1
         for (int j = b; j < b + block && first + j < copy.padded; j += kBlock) {
           uint32_t words[4] = {};

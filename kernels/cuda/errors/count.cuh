@@ -4,6 +4,7 @@
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_COUNT_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_COUNT_CUH_
 
+#include "kernels/cuda/decode/stored.cuh"
 #include "kernels/cuda/encode/generic/store.cuh"
 #include "kernels/cuda/errors/run.cuh"
 #include "kernels/cuda/errors/totals.cuh"
@@ -11,57 +12,6 @@
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
-
-// The way back of StoreCodes.
-__device__ __forceinline__ void LoadCodes(const EncodeParams& p,
-                                          const CopyTask& copy, int64_t line,
-                                          int64_t at, uint32_t (&words)[4]) {
-  if (p.element == DType::kE2M1x2) {
-    const uint2 w = *reinterpret_cast<const uint2*>(
-        copy.data + line * copy.data_line + at / 2);
-    words[0] = w.x;
-    words[1] = w.y;
-    words[2] = words[3] = 0;
-    return;
-  }
-  const std::byte* from =
-      copy.data + line * copy.data_line + at * copy.data_position;
-  const int64_t count = copy.padded - at;
-  if (copy.data_position == 1 && count >= kBlock && IsAligned(from)) {
-    const uint4 w = *reinterpret_cast<const uint4*>(from);
-    words[0] = w.x;
-    words[1] = w.y;
-    words[2] = w.z;
-    words[3] = w.w;
-    return;
-  }
-  QUANTD_UNROLL
-  for (int i = 0; i < 4; ++i) words[i] = 0;
-  QUANTD_UNROLL
-  for (int i = 0; i < kBlock; ++i) {
-    if (i < count) {
-      words[i / 4] |= static_cast<uint32_t>(from[i * copy.data_position])
-                      << (8 * (i % 4));
-    }
-  }
-}
-
-// The way back of StoreScale.
-__device__ __forceinline__ uint32_t LoadScale(const EncodeParams& p,
-                                              const CopyTask& copy,
-                                              int64_t line, int64_t number) {
-  const int64_t index = ScaleIndex(copy, line, number);
-  switch (p.scale) {
-    case DType::kF32:
-      return reinterpret_cast<const uint32_t*>(copy.scale)[index];
-    case DType::kF16:
-    case DType::kBF16:
-      return ScaleFromType<Scalar>(
-          p.scale, reinterpret_cast<const uint16_t*>(copy.scale)[index]);
-    default:
-      return static_cast<uint32_t>(copy.scale[index]);
-  }
-}
 
 // What an amax decides for the blocks under it.
 template <bool kOther>
@@ -94,14 +44,14 @@ struct LineOfRuns {
   __device__ __forceinline__ void Count(int64_t at, Run* run,
                                         ErrorTotals* totals,
                                         ErrorSums* shared) const {
-    LoadCodes(p, copy, line, at, run->words);
+    LoadCodes(p.element, copy, line, at, run->words);
     if (kOther && p.numerics.high_first) {
       run->words[0] = SwapNibbles<Scalar>(run->words[0]);
       run->words[1] = SwapNibbles<Scalar>(run->words[1]);
     }
     run->stored =
         HasBlockScales(p.scaling)
-            ? LoadScale(p, copy, line, at / p.block)
+            ? LoadScale(p.scale, copy, ScaleIndex(copy, line, at / p.block))
             : StoredScale<Scalar, kOther>(p, Scalar::Bits(under.scale.scale));
     run->count = (copy.signs != nullptr ? copy.padded : copy.positions) - at;
     totals->Add(ErrorsOf<kOther, kExact>(p, under.scale, *run,
@@ -147,7 +97,7 @@ __global__ void __launch_bounds__(kThreads)
       QUANTD_UNROLL
       for (int j = 0; j < N; j += kRun) {
         if (at + j >= copy.padded) break;
-        Run run;
+        Run run = {};
         QUANTD_UNROLL
         for (int k = 0; k < kRun; ++k) run.v[k] = v[j + k];
         runs.template Count<D != DType::kF32>(at + j, &run, &totals, &shared);

@@ -5,7 +5,8 @@
 #define QUANTD_KERNELS_CUDA_ERRORS_RUN_CUH_
 
 #include "kernels/arith/encode.h"
-#include "kernels/cuda/decode/codes.cuh"
+#include "kernels/cuda/decode/stored.cuh"
+#include "kernels/cuda/ptx/magnitude.cuh"
 #include "kernels/cuda/tile/element.cuh"
 
 namespace quantd::cuda {
@@ -36,36 +37,6 @@ __device__ __forceinline__ uint32_t ZerosOf(const uint32_t (&words)[4],
     }
   }
   return kRun - others;
-}
-
-// Magnitudes of E2M1 codes: PRMT looks up the high bytes of four fp16 at a
-// time, whose low bytes are 0.
-__device__ __forceinline__ void MagnitudesOf(const uint32_t (&words)[4],
-                                             float (&d)[kRun]) {
-  QUANTD_UNROLL
-  for (int w = 0; w < 4; ++w) {
-    const uint32_t codes = words[w / 2] & 0x77777777u;
-    const uint32_t four =
-        __byte_perm(0x3E3C3800u, 0x46444240u, w % 2 == 0 ? codes : codes >> 16);
-    QUANTD_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      const uint32_t pair = __byte_perm(four, 0, i == 0 ? 0x1404 : 0x3424);
-      const float2 f = __half22float2(reinterpret_cast<const __half2&>(pair));
-      d[4 * w + 2 * i] = f.x;
-      d[4 * w + 2 * i + 1] = f.y;
-    }
-  }
-}
-// Values of FP8 codes that are finite.
-template <DType E>
-__device__ __forceinline__ void ValuesOf(const uint32_t (&words)[4],
-                                         float (&d)[kRun]) {
-  QUANTD_UNROLL
-  for (int i = 0; i < kRun; i += 2) {
-    const float2 f = DecodePair<E>(words[i / 4] >> (8 * (i % 4)));
-    d[i] = f.x;
-    d[i + 1] = f.y;
-  }
 }
 
 // The tree of SumOfSquares. kExact: squares are exact, so that the second one
@@ -130,9 +101,7 @@ __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
   float least = __uint_as_float(kInfBits);
   QUANTD_UNROLL
   for (int i = 0; i < kRun; ++i) {
-    asm("max.NaN.f32 %0, %1, %2;"
-        : "=f"(largest)
-        : "f"(largest), "f"(fabsf(run.v[i])));
+    largest = LargerMagnitude(largest, run.v[i]);
     least = fminf(least, fabsf(run.v[i]));
   }
   const uint32_t max = __float_as_uint(largest);
@@ -145,13 +114,7 @@ __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
   if (ordinary) {
     const bool fp8 = p.element != DType::kE2M1x2;
     float d[kRun];
-    if (!fp8) {
-      MagnitudesOf(run.words, d);
-    } else if (p.element == DType::kE4M3) {
-      ValuesOf<DType::kE4M3>(run.words, d);
-    } else {
-      ValuesOf<DType::kE5M2>(run.words, d);
-    }
+    DecodeBlock(p.element, run.words, d);
     const uint32_t exponent = max >> 23;
     const float scale = __uint_as_float((255u - exponent) << 23);
     const float scaled_factor = factor * scale;

@@ -5,15 +5,10 @@
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_VALUES_CUH_
 
 #include "kernels/cuda/encode/nvfp4/tile_units.cuh"
+#include "kernels/cuda/ptx/magnitude.cuh"
 
 namespace quantd::cuda {
 
-// The larger magnitude: NaN is larger than everything.
-__device__ __forceinline__ float LargerMagnitude(float max, float v) {
-  float larger;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(max), "f"(fabsf(v)));
-  return larger;
-}
 // fp32 bits of the largest magnitude of n values; of NaN, a NaN's.
 template <int N>
 __device__ __forceinline__ uint32_t LargestMagnitude(const float (&v)[N],

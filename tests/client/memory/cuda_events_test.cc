@@ -168,8 +168,9 @@ TEST_F(CudaMemory, ClientsThatAreKilledWhileTheirCallsWaitHurtNobody) {
   ASSERT_THAT(memory, IsOk());
   ASSERT_TRUE(Works(*client, *memory, 60));
   const size_t descriptors = Descriptors();
+  Victims victims("CudaMemory.DISABLED_WaitingVictim", Calls(), Socket());
   for (int i = 0; i < 20; ++i) {
-    ASSERT_NO_FATAL_FAILURE(KillOne("DISABLED_WaitingVictim"));
+    ASSERT_NO_FATAL_FAILURE(victims.EndOne(SIGKILL));
     ASSERT_TRUE(Works(*client, *memory, 61 + static_cast<uint32_t>(i)));
   }
   EXPECT_TRUE(Eventually([&] { return Descriptors() <= descriptors; }));

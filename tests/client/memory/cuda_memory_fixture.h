@@ -2,20 +2,16 @@
 #ifndef QUANTD_TESTS_CLIENT_MEMORY_CUDA_MEMORY_FIXTURE_H_
 #define QUANTD_TESTS_CLIENT_MEMORY_CUDA_MEMORY_FIXTURE_H_
 
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <memory>
-#include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "kernels/device/devices.h"
 #include "tests/client/memory/sharing_fixture.h"
+#include "tests/client/memory/victims.h"
 #include "tests/testing/lendable.h"
 
 namespace quantd {
@@ -76,42 +72,7 @@ class CudaMemory : public Sharing {
     return BytesEq("codes", want.bytes(TensorKind::kRowwiseData),
                    absl::MakeConstSpan(made));
   }
-  // Runs a test of this program that is no test, as a process that is killed at
-  // a random moment after it has said that it works.
-  void KillOne(const std::string& name) {
-    int ready[2];
-    ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, ready[1], 3);
-    const std::string self = bench::SelfPath();
-    const std::string filter = "--gtest_filter=CudaMemory." + name;
-    const char* const arguments[] = {self.c_str(),
-                                     "--gtest_also_run_disabled_tests",
-                                     filter.c_str(), nullptr};
-    const std::string target = "QUANTD_VICTIM_TARGET=" + Calls();
-    const std::string socket = "QUANTD_VICTIM_SOCKET=" + Socket();
-    std::vector<const char*> environment = {target.c_str(), socket.c_str()};
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-      environment.push_back(*entry);
-    }
-    environment.push_back(nullptr);
-    pid_t victim = -1;
-    ASSERT_EQ(posix_spawn(&victim, self.c_str(), &actions, nullptr,
-                          const_cast<char**>(arguments),
-                          const_cast<char**>(environment.data())),
-              0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ready[1]);
-    char byte = 0;
-    EXPECT_EQ(read(ready[0], &byte, 1), 1);
-    std::this_thread::sleep_for(std::chrono::microseconds(random_() % 20'000));
-    kill(victim, SIGKILL);
-    waitpid(victim, nullptr, 0);
-    close(ready[0]);
-  }
-  // Of such a process: a client of the server that started it.
+  // In a process of Victims: a client of the server that started it.
   static std::unique_ptr<Client> OpenAsVictim() {
     const char* const target = std::getenv("QUANTD_VICTIM_TARGET");
     const char* const socket = std::getenv("QUANTD_VICTIM_SOCKET");
@@ -119,9 +80,6 @@ class CudaMemory : public Sharing {
     auto client = Client::Create(target, {.memory_socket = socket});
     return client.ok() ? *std::move(client) : nullptr;
   }
-
- private:
-  std::mt19937 random_{11};
 };
 
 }  // namespace quantd

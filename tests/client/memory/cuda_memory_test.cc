@@ -288,8 +288,9 @@ TEST_F(CudaMemory, ClientsThatAreKilledHurtNobody) {
   ASSERT_TRUE(Works(*client, *memory, 13));
   const size_t descriptors = Descriptors();
   const size_t before = FreeDeviceMemory();
+  Victims victims("CudaMemory.DISABLED_Victim", Calls(), Socket());
   for (int i = 0; i < 30; ++i) {
-    ASSERT_NO_FATAL_FAILURE(KillOne("DISABLED_Victim"));
+    ASSERT_NO_FATAL_FAILURE(victims.EndOne(SIGKILL));
     ASSERT_TRUE(Works(*client, *memory, 14 + static_cast<uint32_t>(i)));
   }
   EXPECT_TRUE(Eventually([&] { return Descriptors() <= descriptors; }));

@@ -1,8 +1,5 @@
 // What becomes of shared memory when the server, a call or a client ends early.
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +13,7 @@
 #include <vector>
 
 #include "tests/client/memory/sharing_fixture.h"
+#include "tests/client/memory/victims.h"
 
 namespace quantd {
 namespace {
@@ -158,54 +156,6 @@ constexpr int kKills = 20;  // a process takes long to start
 constexpr int kKills = 200;
 #endif
 
-// Processes that share memory and call, one after the other, each ended by a
-// signal at a random moment.
-class Victims {
- public:
-  Victims(const std::string& calls, const std::string& socket)
-      : target_("QUANTD_VICTIM_TARGET=" + calls),
-        socket_("QUANTD_VICTIM_SOCKET=" + socket) {}
-
-  void End(int count, int by) {
-    for (int i = 0; i < count; ++i) {
-      ASSERT_NO_FATAL_FAILURE(EndOne(by));
-    }
-  }
-
- private:
-  void EndOne(int by) {
-    int ready[2];
-    ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, ready[1], 3);
-    const char* const arguments[] = {
-        self_.c_str(), "--gtest_also_run_disabled_tests",
-        "--gtest_filter=Sharing.DISABLED_Victim", nullptr};
-    const char* const environment[] = {target_.c_str(), socket_.c_str(),
-                                       nullptr};
-    pid_t victim = -1;
-    ASSERT_EQ(posix_spawn(&victim, self_.c_str(), &actions, nullptr,
-                          const_cast<char**>(arguments),
-                          const_cast<char**>(environment)),
-              0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ready[1]);
-    char byte = 0;
-    EXPECT_EQ(read(ready[0], &byte, 1), 1);
-    std::this_thread::sleep_for(std::chrono::microseconds(random_() % 20'000));
-    kill(victim, by);
-    waitpid(victim, nullptr, 0);
-    close(ready[0]);
-  }
-
-  const std::string self_ = bench::SelfPath();
-  const std::string target_;
-  const std::string socket_;
-  std::mt19937 random_{11};
-};
-
 TEST_F(Sharing, ClientsThatAreKilledHurtNobody) {
   Start();
   auto client = Open();
@@ -233,7 +183,7 @@ TEST_F(Sharing, ClientsThatAreKilledHurtNobody) {
       if (auto* const list = times.load()) list->push_back(took.count());
     }
   });
-  Victims victims(Calls(), Socket());
+  Victims victims("Sharing.DISABLED_Victim", Calls(), Socket());
   std::vector<double> told;
   std::vector<double> killed;
   times = &told;

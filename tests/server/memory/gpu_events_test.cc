@@ -28,6 +28,14 @@ class GpuEvents : public OnGpu {
     request.mutable_memory()->set_record_event(done_);
     return request;
   }
+  // A call whose event does not pass before it is let, once the server has it.
+  std::thread BeginWaiting(RpcResult* result) {
+    own_ready_.Hold(true);
+    std::thread call(
+        [=, this] { *result = Call(channel_, Ordered().SerializeAsString()); });
+    EXPECT_TRUE(Eventually([&] { return server_->calls().accepted() == 1; }));
+    return call;
+  }
   // The codes are not touched.
   bool Untouched() const {
     return std::all_of(memory_.data + kInput, memory_.data + kInput + kCodes,
@@ -45,11 +53,8 @@ class GpuEvents : public OnGpu {
 
 TEST_F(GpuEvents, ACallWaitsForTheOneAndRecordsTheOther) {
   Serve();
-  own_ready_.Hold(true);
   RpcResult result;
-  std::thread call(
-      [&] { result = Call(channel_, Ordered().SerializeAsString()); });
-  EXPECT_TRUE(Eventually([&] { return server_->calls().accepted() == 1; }));
+  std::thread call = BeginWaiting(&result);
   absl::SleepFor(absl::Milliseconds(50));
   EXPECT_TRUE(Untouched());
   EXPECT_EQ(own_done_.records(), 0);
@@ -117,11 +122,8 @@ TEST_F(GpuEvents, TheServerWaitsForNoneLongerThanForAMessage) {
 
 TEST_F(GpuEvents, ACallThatWaitsKeepsItsEventAndMemory) {
   Serve();
-  own_ready_.Hold(true);
   RpcResult result;
-  std::thread call(
-      [&] { result = Call(channel_, Ordered().SerializeAsString()); });
-  EXPECT_TRUE(Eventually([&] { return server_->calls().accepted() == 1; }));
+  std::thread call = BeginWaiting(&result);
   absl::SleepFor(absl::Milliseconds(20));
   // The connections that brought them are over.
   shutdown(peer_->socket(), SHUT_WR);
@@ -148,11 +150,8 @@ TEST_F(GpuEvents, ACallThatWaitsKeepsItsEventAndMemory) {
 TEST_F(GpuEvents, ADrainEndsCallsThatWait) {
   options_.drain_timeout = absl::Milliseconds(200);
   Serve();
-  own_ready_.Hold(true);
   RpcResult result;
-  std::thread call(
-      [&] { result = Call(channel_, Ordered().SerializeAsString()); });
-  EXPECT_TRUE(Eventually([&] { return server_->calls().accepted() == 1; }));
+  std::thread call = BeginWaiting(&result);
   EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
   call.join();
   EXPECT_FALSE(result.status.ok());

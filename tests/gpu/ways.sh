@@ -86,7 +86,7 @@ sort -k1,4 -k5g "$work/all" | awk -v commit="$commit" -v date="$date" \
       split(keys[i], k, " ")
       middle = us[i, int((count[i] + 1) / 2)]
       printf "%s\n  {\"way\": \"%s\", \"busy_poll_us\": %d, \"amax\": \"%s\", " \
-        "\"bytes\": %d, \"us\": %.1f}", i > 1 ? "," : "", k[1], k[2], k[3], k[4], middle
+        "\"bytes\": %d, \"us\": %.1f}", (i > 1 ? "," : ""), k[1], k[2], k[3], k[4], middle
     }
     print "\n ]\n}"
   }' >"$results"

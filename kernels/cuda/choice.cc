@@ -72,18 +72,14 @@ bool DrawsWhole(const Plan& plan, const QuantizeOptions& o) {
 
 // What has no kernel of its own: the frame, or kSpans where that does not
 // reach.
-EncodeKernel ChooseOther(const Plan& plan, const Recipe& r,
-                         const QuantizeOptions& o) {
-  const FormatSpec& format = *FindFormat(o.format);
+EncodeKernel ChooseOther(const Plan& plan, const QuantizeOptions& o) {
   const auto row_bytes =
       static_cast<uint64_t>(plan.cols()) * SizeOf(plan.tensor().dtype);
-  const bool in_place = r.copies[1].wanted && !format.transposed;
   if (row_bytes % 16 != 0 ||
       plan.rows() > std::numeric_limits<int32_t>::max() ||
       ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max() ||
       (o.rounding == Rounding::kStochastic && !DrawsWhole(plan, o)) ||
-      (o.four_over_six != FourOverSix::kOff && o.form.row_scaled) ||
-      (in_place && o.rht.columnwise && r.rotation->dimension > format.block)) {
+      (o.four_over_six != FourOverSix::kOff && o.form.row_scaled)) {
     return EncodeKernel::kSpans;
   }
   return EncodeKernel::kFrame;
@@ -100,13 +96,13 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
       !RotatesBySixteen(r) ||
       plan.rows() > std::numeric_limits<int32_t>::max() ||
       ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max()) {
-    return ChooseOther(plan, r, o);
+    return ChooseOther(plan, o);
   }
   if (!EncodesAsTe(NumericsOf(o))) return EncodeKernel::kNvfp4UnderGlobal;
   if ((used & (kOptStochastic | kOptFourOverSix)) != 0) {
     // A block's random bytes must be those of one counter.
     if (columnwise || format.square || o.shard.column_offset % kBlock != 0) {
-      return ChooseOther(plan, r, o);
+      return ChooseOther(plan, o);
     }
     return used & kOptStochastic ? EncodeKernel::kNvfp4Stochastic
                                  : EncodeKernel::kNvfp4FourOverSix;
@@ -128,7 +124,7 @@ EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
       OptionsToKnow(o) & ~(profiles ? uint32_t{kOptProfile} : 0);
   if ((used & ~kFp8Knows) != 0 || format.square || plan.cols() % 8 != 0 ||
       ColumnsOfChunks(plan) >= std::numeric_limits<int32_t>::max()) {
-    return ChooseOther(plan, r, o);
+    return ChooseOther(plan, o);
   }
   if (!r.copies[1].wanted && !o.dbias) {
     return runs ? EncodeKernel::kFp8Runs : EncodeKernel::kFp8Rows;
@@ -150,11 +146,11 @@ EncodeKernel ChooseEncode(const Plan& plan, const Recipe& r,
   }
   if (plan.tensor().dtype != DType::kBF16 ||
       format.scaling == Scaling::kChannel) {
-    return ChooseOther(plan, r, o);
+    return ChooseOther(plan, o);
   }
   if (format.scaling == Scaling::kNvfp4) return ChooseNvfp4(plan, r, o);
   if (format.element != DType::kE2M1x2) return ChooseFp8(plan, r, o);
-  return ChooseOther(plan, r, o);
+  return ChooseOther(plan, o);
 }
 
 bool SumsChunks(EncodeKernel kernel) {

@@ -35,6 +35,8 @@ struct Cell {
   static constexpr bool kSquare = kShared;
   static constexpr bool kRht = kRotates;
   static constexpr bool kMx = kScaling == Scaling::kMx;
+  // The columnwise copy lies as the input does.
+  static constexpr bool kInPlace = kMx && kFp8;
   // Scales are a byte each.
   static constexpr bool kByteScales = kLength == 16 || kLength == 32;
 

@@ -4,220 +4,75 @@
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_ENCODE_CUH_
 
-#include "kernels/cuda/encode/frame/in_place.cuh"
-#include "kernels/cuda/encode/frame/largest.cuh"
-#include "kernels/cuda/encode/frame/pick.cuh"
-#include "kernels/cuda/encode/frame/team_group.cuh"
+#include "kernels/cuda/encode/frame/copy.cuh"
+#include "kernels/cuda/encode/frame/rotated.cuh"
+#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 
-// What a warp of a team works with.
-template <typename C>
-using FrameCopy = FrameCopyOf<C>;
+// Rotates a copy's lines into the team's memory, where columns of two bytes lie
+// as rows already. Returns Seen bits.
 template <typename C, int kBytes>
-struct Turn {
-  const EncodeArgs& a;
-  const EncodeParams& p;  // C::Known
-  const StagedTileOf<kBytes>& tile;
-  const Place& at;
-  const FrameGroup<C>& group;
-  FrameState<C, kBytes>* team;
-  const float* signs;
-  int buffer;  // of the squares: teams take turns with two
-};
-
-// --- one copy of a warp's lines ---------------------------------------------
-
-// kRotated: whether the copy is; of a cell that rotates, one need not be.
-template <typename C, int kBytes, bool kColumns, bool kRotated>
-__device__ __forceinline__ uint32_t EncodeLines(const Turn<C, kBytes>& t) {
-  const EncodeParams& p = t.p;
-  const FrameCopy<C>& own = t.group.copy(kColumns);
-  const CopyTask& copy = own.task;
-  const uint32_t lane = threadIdx.x % kWarp;
-  const uint32_t first = Team::warp() * kBlock;
-  const int lines =
-      (kColumns ? t.at.cols : t.at.rows) - static_cast<int>(first);
-  if (lines <= 0) return 0;
-  const int64_t first_line = int64_t{kColumns ? t.at.col : t.at.row} + first;
-  const int64_t line = first_line + lane % kBlock;
-  const int64_t position = kColumns ? t.at.row : t.at.col;
-  const int64_t own_position = position + lane / kBlock * 64;
-  // (Lines beyond the copy get the last one's.)
-  LineScale<Scalar> of_line = own.line;
-  if (HasAmaxOfLines(copy)) {
-    const int64_t l = line < copy.lines ? line : copy.lines - 1;
-    of_line = C::LineOf(p, copy.amax[l * copy.amax_line], 1.0f);
+__device__ __forceinline__ uint32_t RotateCopy(const Turn<C, kBytes>& t,
+                                               bool columns) {
+  const int dimension = t.group.copy(columns).task.rotation;
+  StagedTile* const lines = &t.team->lines;
+  bool special;
+  if constexpr (kBytes == 2) {
+    special = RotateLines(columns ? *lines : t.tile, t.p.input, dimension,
+                          t.signs, lines);
+  } else if (columns) {
+    special = RotateLines<true>(t.tile, dimension, t.signs, lines);
+  } else {
+    special = RotateLines<false>(t.tile, dimension, t.signs, lines);
   }
-  const LaneValues<kBytes, kColumns> values(t.tile,
-                                            &t.team->exchange[Team::warp()]);
-
-  // One scale for all of the lane's values: of the line, or of 128.
-  BlockScale<Scalar> whole = {};
-  OtherFp8 other;
-  uint32_t max = kInfBits - 1;
-  if constexpr (C::kLength == 0) {
-    whole = C::Under(p, of_line, 0);
-    if constexpr (C::kOther) other = HowToFp8(p, whole.m);
-    if (p.scaling == Scaling::kChannel && position == 0 && lane < kBlock &&
-        static_cast<int>(lane) < lines) {
-      StoreScale(p, copy, line, 0, C::Stored(p, Scalar::Bits(of_line.scale)));
-    }
-  } else if constexpr (C::kLength == 128) {
-    Largest largest;
-    if constexpr (C::kSquare) {
-      QUANTD_UNROLL
-      for (int w = 0; w < Team::kWarps; ++w) {
-        const uint32_t m = t.team->tile_max[t.buffer][w];
-        const uint32_t n = t.team->tile_clean[t.buffer][w];
-        largest.max = m > largest.max ? m : largest.max;
-        largest.clean = n > largest.clean ? n : largest.clean;
-      }
-    } else {
-      largest = LargestOfHalfLine(values, p.input);
-      largest.Reduce(16, 16);
-    }
-    whole = C::ScaleOf(p, of_line, largest.max, largest.clean);
-    max = largest.max;
-    if constexpr (C::kOther) {
-      other = C::kSquare ? HowToManyFp8(p, whole.m) : HowToFp8(p, whole.m);
-    }
-    if (lane < kBlock && static_cast<int>(lane) < lines &&
-        position < copy.padded) {
-      StoreScale(p, copy, line, position / 128, C::Stored(p, whole.stored));
-    }
-  }
-  uint32_t squares = 0;
-  if constexpr (C::kSquare && C::kLength == 16) {
-    squares = t.team->template SquaresOf<kColumns>(t.buffer);
-  }
-
-  const bool partial = own_position + 64 > copy.positions;
-  const bool whole_lines = lines >= kBlock && position + 128 <= copy.padded &&
-                           own.lines.is(LineTask::kAlignedCodes);
-  const LineCodes codes(&t.team->codes[Team::warp()]);
-  const LineBytes bytes(&t.team->codes[Team::warp()]);
-  uint32_t scales = 0;
-  uint32_t seen_max = 0;
-  constexpr int kSpan = kRotated ? 4 : 2;  // sixteens at a time
-  // Maxima of two elements at once, where that leaves registers enough.
-  constexpr bool kFindsEarly = !kRotated && !(C::kFp8 && C::kMx);
-#pragma unroll 1
-  for (int s = 0; s < 4; s += kSpan) {
-    float v[kSpan][kBlock];
-    auto& flat = reinterpret_cast<float(&)[kSpan * kBlock]>(v);
-    uint32_t found[kSpan] = {};  // of values as they come
-    QUANTD_UNROLL
-    for (int j = 0; j < kSpan; ++j) {
-      if constexpr (!kFindsEarly) {
-        values.Load(s + j, p.input, v[j]);
-      } else {
-        found[j] = values.LoadAndFindMax(s + j, p.input, v[j]);
-      }
-    }
-    if constexpr (kRotated) {
-      RotateHalfLine(flat, copy.rotation, t.signs);
-      const Rotated<kSpan * kBlock> rotated(flat);
-      QUANTD_UNROLL
-      for (int i = 0; i < kSpan * kBlock; ++i) flat[i] = rotated[i];
-    }
-    const auto largest_of = [&](int j) {
-      if constexpr (!kFindsEarly) return LargestMagnitude(v[j], 0, kBlock);
-      return found[j];
-    };
-    BlockScale<Scalar> scale = whole;
-    QUANTD_UNROLL
-    for (int j = 0; j < kSpan; ++j) {
-      const uint32_t i = static_cast<uint32_t>(s + j);
-      if constexpr (C::kLength == 16 || C::kLength == 32) {
-        constexpr int kSixteens = C::kLength / kBlock;
-        if (j % kSixteens == 0) {
-          max = largest_of(j);
-          if constexpr (kSixteens == 2) {
-            const uint32_t second = largest_of(j + 1);
-            max = second > max ? second : max;
-          }
-          Largest largest;
-          largest.Add(flat, j * kBlock, C::kLength, max);
-          if constexpr (C::kSquare) {
-            scale = C::Under(p, of_line, squares & 0xFFu);
-            squares >>= 8;
-          } else if constexpr (C::kPicks) {
-            scale = PickScale<C>(t.a.params, p, of_line, own.errors, v[j],
-                                 largest.max, largest.clean);
-          } else {
-            scale = C::ScaleOf(p, of_line, largest.max, largest.clean);
-          }
-          scales = scales >> 8 | scale.stored << 24;
-        }
-        if constexpr (C::kFp8 && C::kOther) other = HowToFp8(p, scale.m);
-      } else if constexpr (C::kLength == 0) {
-        max = largest_of(j);
-      }
-      seen_max = max > seen_max ? max : seen_max;
-      if constexpr (C::kFp8) {
-        Sixteen w;
-        if constexpr (C::kOther) {
-          w = EncodeOtherFp8(p, t.a.params, v[j], other, max);
-        } else {
-          w = EncodeFp8(p, v[j], scale.m);
-        }
-        bytes.Set(static_cast<uint32_t>(j % 2), w);
-        if (j % 2 == 1) {
-          bytes.Store(p, copy, whole_lines, first_line, position, (s + j) / 2);
-        }
-      } else {
-        Sixteen w;
-        if (p.stochastic) {
-          uint32_t random[4];
-          t.group.Draw(p, kColumns, line, own_position + 16 * i, random);
-          w = EncodeE2M1Values<C>(p, t.a.params, v[j], scale.m, max, &random);
-        } else {
-          w = EncodeE2M1Values<C>(p, t.a.params, v[j], scale.m, max, nullptr);
-        }
-        if (partial && !kRotated) {
-          KeepCodes<Scalar>(copy.positions - (own_position + 16 * i), w.words);
-        }
-        if (C::kOther && p.numerics.high_first) {
-          w.words[0] = SwapNibbles<Scalar>(w.words[0]);
-          w.words[1] = SwapNibbles<Scalar>(w.words[1]);
-        }
-        codes.Set(i, make_uint2(w.words[0], w.words[1]));
-      }
-    }
-  }
-
-  if constexpr (!C::kFp8) {
-    const auto block = static_cast<uint32_t>(position / kBlock);
-    const LinePlace place = {static_cast<uint32_t>(first_line), block, lines,
-                             own.lines.blocks() - static_cast<int>(block)};
-    cuda::StoreCodes(own.lines, place, codes);
-    __syncwarp();
-  }
-  if constexpr (C::kByteScales) {
-    if constexpr (C::kLength == 32) scales >>= 16;
-    const uint32_t word = WordOfScales<C::kLength>(scales);
-    StoreByteScales<C::kLength>(p, copy, own.lines, first_line, position, lines,
-                                word);
-  }
-  return __any_sync(0xFFFFFFFFu, seen_max >= kInfBits)
-             ? SeenInHalfLine<kBytes, kColumns>(values, p.input)
-             : 0;
+  return special ? SeenInTile<kBytes>(t.tile, columns, t.p.input) : 0;
 }
 
-template <typename C, int kBytes, bool kColumns>
-__device__ __forceinline__ uint32_t EncodeCopy(const Turn<C, kBytes>& t) {
-  if constexpr (kColumns && C::kMx && C::kFp8) {
-    return EncodeColumnsInPlace<C, kBytes>(t.p, t.tile, t.at,
-                                           t.group.copy(true).task, t.signs);
-  } else {
-    if constexpr (C::kRht) {
-      if (t.group.copy(kColumns).task.signs != nullptr) {
-        return EncodeLines<C, kBytes, kColumns, true>(t);
+// The copies of a cell that rotates, of which one need not be rotated.
+// `release` gives the tile back: it is called once. Returns Seen bits.
+template <typename C, int kBytes, typename Release>
+__device__ __forceinline__ uint32_t EncodeRotating(const Turn<C, kBytes>& t,
+                                                   const Release& release) {
+  uint32_t seen = 0;
+  // One piece of code for both: what a tile goes through must stay in the
+  // caches of instructions.
+#pragma unroll 1
+  for (int i = 0; i < 2; ++i) {
+    const bool columns = i == 1;
+    if (!t.group.wants(columns)) continue;
+    const CopyTask& copy = t.group.copy(columns).task;
+    const bool rotated = copy.signs != nullptr;
+    // (Columns of two bytes become rows, rotated or not, unless they are
+    // encoded where they lie.)
+    constexpr bool kTransposes = kBytes == 2 && !C::kInPlace;
+    const bool staged = rotated || (kTransposes && columns);
+    if constexpr (kBytes == 2) {
+      if (staged && columns) TransposeColumns(t.tile, &t.team->lines);
+    }
+    if (rotated) {
+      seen |= RotateCopy(t, columns);
+    } else if (!columns) {
+      seen |= EncodeCopy<C, kBytes, false>(t);
+    } else if constexpr (!kTransposes) {
+      seen |= EncodeCopy<C, kBytes, true>(t);
+    }
+    if (columns || !t.group.wants(true)) release();
+    if (!staged) continue;
+    if constexpr (C::kInPlace) {
+      if (columns) {
+        EncodeRotatedInPlace<C>(t.p, t.team->lines, t.at, copy);
+        continue;
       }
     }
-    return EncodeLines<C, kBytes, kColumns, false>(t);
+    const StagedTile& lines = t.team->lines;
+    const DType type = rotated ? DType::kBF16 : t.p.input;
+    const LaneValues<2, false> values(lines, t.team->exchange);
+    if (EncodeLines<C, kBytes>(t, columns, values, type) && !rotated) {
+      seen |= SeenInTile<2>(lines, false, type);
+    }
   }
+  return seen;
 }
 
 // --- squares ----------------------------------------------------------------
@@ -276,16 +131,35 @@ __device__ __forceinline__ void SettleSquares(const Turn<C, kBytes>& t) {
 
 // --- kernel -----------------------------------------------------------------
 
-template <typename C, int kBytes, SharedMemory kSize>
-using FrameStream =
-    BySize<kSize,
-           std::conditional_t<kBytes == 4,
-                              TileStream<2, 3, kStack, 4, C::kRht ? 112 : 0>,
-                              TileStream<2, 4, kStack, 2, C::kRht ? 112 : 0>>,
-           std::conditional_t<kBytes == 4, TileStream<1, 2, kStack, 4>,
-                              TileStream<2, 3, kStack>>,
-           std::conditional_t<kBytes == 4, TileStream<1, 1, kStack, 4>,
-                              TileStream<1, 2, kStack>>>;
+// By type and size. Rotated lines take the place of tiles.
+template <bool kRotates, int kBytes>
+struct FrameStreams {
+  using Large = TileStream<2, 4, kStack>;
+  using Medium = TileStream<2, 3, kStack>;
+  using Small = TileStream<1, 2, kStack>;
+};
+template <>
+struct FrameStreams<false, 4> {
+  using Large = TileStream<2, 3, kStack, 4>;
+  using Medium = TileStream<1, 2, kStack, 4>;
+  using Small = TileStream<1, 1, kStack, 4>;
+};
+template <>
+struct FrameStreams<true, 2> {
+  using Large = TileStream<2, 4, kStack, 2, 112>;
+  using Medium = TileStream<2, 2, kStack>;
+  using Small = TileStream<1, 1, kStack>;
+};
+template <>
+struct FrameStreams<true, 4> {
+  using Large = TileStream<2, 2, kStack, 4, 112>;
+  using Medium = TileStream<1, 1, kStack, 4>;
+  using Small = Medium;  // does not fit: see LaunchFrame
+};
+template <typename C, int kBytes, SharedMemory kSize,
+          typename Streams = FrameStreams<C::kRht, kBytes>>
+using FrameStream = BySize<kSize, typename Streams::Large,
+                           typename Streams::Medium, typename Streams::Small>;
 
 template <typename C, int kBytes, SharedMemory kSize>
 struct FrameShared {
@@ -297,6 +171,18 @@ struct FrameShared {
 
   __device__ __forceinline__ void Begin() {}
 };
+
+// Where a tile is, for as long as the warp is at it.
+template <typename C, int kBytes>
+__device__ __forceinline__ const Place& PlaceOf(const Place& at,
+                                                FrameState<C, kBytes>* team) {
+  if constexpr (!C::kRht) return at;
+  Place& own = team->places[Team::warp()];
+  __syncwarp();  // what was here has been read
+  if (threadIdx.x % kWarp == 0) own = at;
+  __syncwarp();
+  return own;
+}
 
 template <typename C, int kBytes, SharedMemory kSize>
 __global__ void __launch_bounds__(FrameStream<C, kBytes, kSize>::kCtaThreads, 1)
@@ -318,16 +204,20 @@ __global__ void __launch_bounds__(FrameStream<C, kBytes, kSize>::kCtaThreads, 1)
     FrameGroup<C> group(a, p, &team.group);
     uint32_t seen = 0;
     for (int k = 0; stream.Receive(alone); ++k) {
-      const Place& at = stream.place();
+      const Place& at = PlaceOf(stream.place(), &team);
       group.Enter(at.group);
       const Turn<C, kBytes> turn = {a,     p,     stream.tile(), at,
                                     group, &team, shared.signs,  k % 2};
-      if constexpr (C::kSquare) SettleSquares(turn);
-      if (group.wants(false)) seen |= EncodeCopy<C, kBytes, false>(turn);
-      if constexpr (!C::kOther) {
-        if (group.wants(true)) seen |= EncodeCopy<C, kBytes, true>(turn);
+      if constexpr (C::kRht) {
+        seen |= EncodeRotating(turn, [&] { stream.Release(); });
+      } else {
+        if constexpr (C::kSquare) SettleSquares(turn);
+        if (group.wants(false)) seen |= EncodeCopy<C, kBytes, false>(turn);
+        if constexpr (!C::kOther) {
+          if (group.wants(true)) seen |= EncodeCopy<C, kBytes, true>(turn);
+        }
+        stream.Release();
       }
-      stream.Release();
     }
     Report(seen, a.seen);
   });
@@ -336,8 +226,13 @@ __global__ void __launch_bounds__(FrameStream<C, kBytes, kSize>::kCtaThreads, 1)
 template <typename C, int kBytes>
 cudaError_t LaunchFrame(const EncodeArgs& a, const Queue& queue) {
   return ForSharedMemory([&](auto size) {
-    return LaunchTileStream<size(), FrameShared<C, kBytes, size()>>(
-        &EncodeFrame<C, kBytes, size()>, a, queue);
+    using Shared = FrameShared<C, kBytes, size()>;
+    if constexpr (sizeof(Shared) > BytesOf(size())) {
+      return LaunchEncodeSpans<DType::kF32>(a, queue);
+    } else {
+      return LaunchTileStream<size(), Shared>(&EncodeFrame<C, kBytes, size()>,
+                                              a, queue);
+    }
   });
 }
 template <typename C>

@@ -120,8 +120,12 @@ class FrameGroup {
 template <typename C, int kBytes>
 struct FrameState {
   LineCodes::Storage codes[Team::kWarps];
-  // fp32 is read as columns where it lies.
-  Exchange::Storage exchange[kBytes == 2 ? Team::kWarps : 1];
+  // Rotated lines of either copy.
+  std::conditional_t<C::kRht, StagedTile, int> lines;
+  // Of the tile that a warp is at, which may have been given back.
+  Place places[C::kRht ? Team::kWarps : 1];
+  // fp32 is read as columns where it lies, and what is rotated by lines.
+  Exchange::Storage exchange[kBytes == 2 && !C::kRht ? Team::kWarps : 1];
   typename FrameGroup<C>::Tables group;
   // Scales of squares of 16, and maxima of the warps' lines. Two of each: those
   // of the tile before are still read.
@@ -138,11 +142,11 @@ struct FrameState {
         of_columns;
   }
   // The four of this lane's half of a warp's lines.
-  template <bool kColumns>
-  __device__ __forceinline__ uint32_t SquaresOf(int buffer) const {
+  __device__ __forceinline__ uint32_t SquaresOf(bool columns,
+                                                int buffer) const {
     const uint32_t half = threadIdx.x % kWarp / kBlock;
     const uint32_t warp = Team::warp();
-    if constexpr (!kColumns) {
+    if (!columns) {
       return *reinterpret_cast<const uint32_t*>(
           &squares[buffer][0][warp][half * 4]);
     }

@@ -1,0 +1,215 @@
+// One copy of a warp's sixteen lines of a tile, from staged values to memory.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_COPY_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_COPY_CUH_
+
+#include "kernels/cuda/encode/frame/in_place.cuh"
+#include "kernels/cuda/encode/frame/largest.cuh"
+#include "kernels/cuda/encode/frame/pick.cuh"
+#include "kernels/cuda/encode/frame/team_group.cuh"
+
+namespace quantd::cuda {
+
+// What a warp of a team works with.
+template <typename C>
+using FrameCopy = FrameCopyOf<C>;
+template <typename C, int kBytes>
+struct Turn {
+  const EncodeArgs& a;
+  const EncodeParams& p;  // C::Known
+  const StagedTileOf<kBytes>& tile;
+  const Place& at;
+  const FrameGroup<C>& group;
+  FrameState<C, kBytes>* team;
+  const float* signs;
+  int buffer;  // of the squares: teams take turns with two
+};
+
+// `values` are those of the lane's half of a line, of a type. Returns whether
+// any lane's are special.
+template <typename C, int kBytes, typename Values>
+__device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
+                                            bool columns, const Values& values,
+                                            DType type) {
+  const EncodeParams& p = t.p;
+  const FrameCopy<C>& own = t.group.copy(columns);
+  const CopyTask& copy = own.task;
+  const uint32_t lane = threadIdx.x % kWarp;
+  const uint32_t first = Team::warp() * kBlock;
+  const int lines = (columns ? t.at.cols : t.at.rows) - static_cast<int>(first);
+  if (lines <= 0) return false;
+  const int64_t first_line = int64_t{columns ? t.at.col : t.at.row} + first;
+  const int64_t line = first_line + lane % kBlock;
+  const int64_t position = columns ? t.at.row : t.at.col;
+  const int64_t own_position = position + lane / kBlock * 64;
+  // (Lines beyond the copy get the last one's.)
+  LineScale<Scalar> of_line = own.line;
+  if (HasAmaxOfLines(copy)) {
+    const int64_t l = line < copy.lines ? line : copy.lines - 1;
+    of_line = C::LineOf(p, copy.amax[l * copy.amax_line], 1.0f);
+  }
+
+  // One scale for all of the lane's values: of the line, or of 128.
+  BlockScale<Scalar> whole = {};
+  OtherFp8 other;
+  uint32_t max = kInfBits - 1;
+  if constexpr (C::kLength == 0) {
+    whole = C::Under(p, of_line, 0);
+    if constexpr (C::kOther) other = HowToFp8(p, whole.m);
+    if (p.scaling == Scaling::kChannel && position == 0 && lane < kBlock &&
+        static_cast<int>(lane) < lines) {
+      StoreScale(p, copy, line, 0, C::Stored(p, Scalar::Bits(of_line.scale)));
+    }
+  } else if constexpr (C::kLength == 128) {
+    Largest largest;
+    if constexpr (C::kSquare) {
+      QUANTD_UNROLL
+      for (int w = 0; w < Team::kWarps; ++w) {
+        const uint32_t m = t.team->tile_max[t.buffer][w];
+        const uint32_t n = t.team->tile_clean[t.buffer][w];
+        largest.max = m > largest.max ? m : largest.max;
+        largest.clean = n > largest.clean ? n : largest.clean;
+      }
+    } else {
+      largest = LargestOfHalfLine(values, type);
+      largest.Reduce(16, 16);
+    }
+    whole = C::ScaleOf(p, of_line, largest.max, largest.clean);
+    max = largest.max;
+    if constexpr (C::kOther) {
+      other = C::kSquare ? HowToManyFp8(p, whole.m) : HowToFp8(p, whole.m);
+    }
+    if (lane < kBlock && static_cast<int>(lane) < lines &&
+        position < copy.padded) {
+      StoreScale(p, copy, line, position / 128, C::Stored(p, whole.stored));
+    }
+  }
+  uint32_t squares = 0;
+  if constexpr (C::kSquare && C::kLength == 16) {
+    squares = t.team->SquaresOf(columns, t.buffer);
+  }
+
+  // (Padding of a rotated line has codes as the rest has.)
+  const bool partial =
+      (!C::kRht || copy.signs == nullptr) && own_position + 64 > copy.positions;
+  const bool whole_lines = lines >= kBlock && position + 128 <= copy.padded &&
+                           own.lines.is(LineTask::kAlignedCodes);
+  const LineCodes codes(&t.team->codes[Team::warp()]);
+  const LineBytes bytes(&t.team->codes[Team::warp()]);
+  uint32_t scales = 0;
+  uint32_t seen_max = 0;
+  constexpr int kSpan = 2;  // sixteens at a time
+  // Maxima of two elements at once, where that leaves registers enough.
+  constexpr bool kFindsEarly = C::kRht || !C::kInPlace;
+#pragma unroll 1
+  for (int s = 0; s < 4; s += kSpan) {
+    float v[kSpan][kBlock];
+    auto& flat = reinterpret_cast<float(&)[kSpan * kBlock]>(v);
+    uint32_t found[kSpan] = {};  // of values as they come
+    QUANTD_UNROLL
+    for (int j = 0; j < kSpan; ++j) {
+      if constexpr (!kFindsEarly) {
+        values.Load(s + j, type, v[j]);
+      } else {
+        found[j] = values.LoadAndFindMax(s + j, type, v[j]);
+      }
+    }
+    const auto largest_of = [&](int j) {
+      if constexpr (!kFindsEarly) return LargestMagnitude(v[j], 0, kBlock);
+      return found[j];
+    };
+    BlockScale<Scalar> scale = whole;
+    QUANTD_UNROLL
+    for (int j = 0; j < kSpan; ++j) {
+      const uint32_t i = static_cast<uint32_t>(s + j);
+      if constexpr (C::kLength == 16 || C::kLength == 32) {
+        constexpr int kSixteens = C::kLength / kBlock;
+        if (j % kSixteens == 0) {
+          max = largest_of(j);
+          if constexpr (kSixteens == 2) {
+            const uint32_t second = largest_of(j + 1);
+            max = second > max ? second : max;
+          }
+          Largest largest;
+          largest.Add(flat, j * kBlock, C::kLength, max);
+          if constexpr (C::kSquare) {
+            scale = C::Under(p, of_line, squares & 0xFFu);
+            squares >>= 8;
+          } else if constexpr (C::kPicks) {
+            scale = PickScale<C>(t.a.params, p, of_line, own.errors, v[j],
+                                 largest.max, largest.clean);
+          } else {
+            scale = C::ScaleOf(p, of_line, largest.max, largest.clean);
+          }
+          scales = scales >> 8 | scale.stored << 24;
+        }
+        if constexpr (C::kFp8 && C::kOther) other = HowToFp8(p, scale.m);
+      } else if constexpr (C::kLength == 0) {
+        max = largest_of(j);
+      }
+      seen_max = max > seen_max ? max : seen_max;
+      if constexpr (C::kFp8) {
+        Sixteen w;
+        if constexpr (C::kOther) {
+          w = EncodeOtherFp8(p, t.a.params, v[j], other, max);
+        } else {
+          w = EncodeFp8(p, v[j], scale.m);
+        }
+        bytes.Set(static_cast<uint32_t>(j % 2), w);
+        if (j % 2 == 1) {
+          bytes.Store(p, copy, whole_lines, first_line, position, (s + j) / 2);
+        }
+      } else {
+        Sixteen w;
+        if (p.stochastic) {
+          uint32_t random[4];
+          t.group.Draw(p, columns, line, own_position + 16 * i, random);
+          w = EncodeE2M1Values<C>(p, t.a.params, v[j], scale.m, max, &random);
+        } else {
+          w = EncodeE2M1Values<C>(p, t.a.params, v[j], scale.m, max, nullptr);
+        }
+        if (partial) {
+          KeepCodes<Scalar>(copy.positions - (own_position + 16 * i), w.words);
+        }
+        if (C::kOther && p.numerics.high_first) {
+          w.words[0] = SwapNibbles<Scalar>(w.words[0]);
+          w.words[1] = SwapNibbles<Scalar>(w.words[1]);
+        }
+        codes.Set(i, make_uint2(w.words[0], w.words[1]));
+      }
+    }
+  }
+
+  if constexpr (!C::kFp8) {
+    const auto block = static_cast<uint32_t>(position / kBlock);
+    const LinePlace place = {static_cast<uint32_t>(first_line), block, lines,
+                             own.lines.blocks() - static_cast<int>(block)};
+    cuda::StoreCodes(own.lines, place, codes);
+    __syncwarp();
+  }
+  if constexpr (C::kByteScales) {
+    if constexpr (C::kLength == 32) scales >>= 16;
+    const uint32_t word = WordOfScales<C::kLength>(scales);
+    StoreByteScales<C::kLength>(p, copy, own.lines, first_line, position, lines,
+                                word);
+  }
+  return __any_sync(0xFFFFFFFFu, seen_max >= kInfBits);
+}
+
+// A copy as it lies in the tile. Returns Seen bits.
+template <typename C, int kBytes, bool kColumns>
+__device__ __forceinline__ uint32_t EncodeCopy(const Turn<C, kBytes>& t) {
+  if constexpr (kColumns && C::kInPlace) {
+    return EncodeColumnsInPlace<C, kBytes>(t.p, t.tile, t.at,
+                                           t.group.copy(true).task);
+  } else {
+    const LaneValues<kBytes, kColumns> values(t.tile,
+                                              &t.team->exchange[Team::warp()]);
+    return EncodeLines<C, kBytes>(t, kColumns, values, t.p.input)
+               ? SeenInHalfLine<kBytes, kColumns>(values, t.p.input)
+               : 0;
+  }
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_COPY_CUH_

@@ -1,0 +1,311 @@
+// Rotations on the way through shared memory: a warp's sixteen lines become
+// bf16 there, with lines as rows whichever way they run. What comes after is
+// one piece of code for both copies, and has its registers for itself.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_CUH_
+
+#include "kernels/cuda/encode/frame/values.cuh"
+
+namespace quantd::cuda {
+
+// The lane's quarter of a line: 32 positions. A warp has eight lines at a time.
+struct Quarter {
+  static constexpr int kLength = 32;
+  int line;   // of the tile
+  int first;  // position
+
+  // `eighth` is 0 or 1.
+  __device__ __forceinline__ explicit Quarter(int eighth) {
+    const auto lane = static_cast<int>(threadIdx.x % kWarp);
+    line = static_cast<int>(Team::warp()) * kBlock + eighth * 8 + lane % 8;
+    first = lane / 8 * kLength;
+  }
+};
+
+// Values of a quarter where lines are rows.
+__device__ __forceinline__ void LoadQuarter(const StagedTile& tile,
+                                            const Quarter& q, DType type,
+                                            float (&v)[Quarter::kLength]) {
+  const uint32_t at = SharedAddress(tile.bytes) +
+                      static_cast<uint32_t>(TileOffset(q.line, q.first));
+  QUANTD_UNROLL
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint4 w = LoadShared4(at ^ i * 16);
+    const uint32_t words[4] = {w.x, w.y, w.z, w.w};
+    QUANTD_UNROLL
+    for (int k = 0; k < 4; ++k) {
+      float* const two = v + 8 * i + 2 * k;
+      if (type == DType::kBF16) {
+        two[0] = LowOf(words[k]);
+        two[1] = HighOf(words[k]);
+      } else {
+        UnpackF16(words[k], two, two + 1);
+      }
+    }
+  }
+}
+__device__ __forceinline__ void LoadQuarter(const StagedTileOf<4>& tile,
+                                            const Quarter& q,
+                                            float (&v)[Quarter::kLength]) {
+  const uint32_t at = SharedAddress(tile.bytes) +
+                      static_cast<uint32_t>(TileOffset<4>(q.line, q.first));
+  QUANTD_UNROLL
+  for (uint32_t i = 0; i < Quarter::kLength / 4; ++i) {
+    const uint4 w = LoadShared4(at ^ i * 16);
+    v[4 * i] = __uint_as_float(w.x);
+    v[4 * i + 1] = __uint_as_float(w.y);
+    v[4 * i + 2] = __uint_as_float(w.z);
+    v[4 * i + 3] = __uint_as_float(w.w);
+  }
+}
+
+__device__ __forceinline__ void StoreQuarter(
+    StagedTile* lines, const Quarter& q, const float (&v)[Quarter::kLength]) {
+  const uint32_t at = SharedAddress(lines->bytes) +
+                      static_cast<uint32_t>(TileOffset(q.line, q.first));
+  QUANTD_UNROLL
+  for (uint32_t i = 0; i < 4; ++i) {
+    const float* f = v + 8 * i;
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at ^ i * 16),
+                 "r"(PackBf16(f[0], f[1])), "r"(PackBf16(f[2], f[3])),
+                 "r"(PackBf16(f[4], f[5])), "r"(PackBf16(f[6], f[7]))
+                 : "memory");
+  }
+}
+
+// --- the butterfly ----------------------------------------------------------
+
+// A stage of it, in a lane's registers.
+__device__ __forceinline__ void AddPairs(int stride,
+                                         float (&v)[Quarter::kLength]) {
+  QUANTD_UNROLL
+  for (int i = 0; i < Quarter::kLength; ++i) {
+    if ((i & stride) != 0) continue;
+    const float a = v[i];
+    const float b = v[i + stride];
+    v[i] = a + b;
+    v[i + stride] = a - b;
+  }
+}
+// Likewise where a sign of -1 says that pairs lie the other way round.
+__device__ __forceinline__ void AddPairs(int stride, float sign,
+                                         float (&v)[Quarter::kLength]) {
+  QUANTD_UNROLL
+  for (int i = 0; i < Quarter::kLength; ++i) {
+    if ((i & stride) != 0) continue;
+    const float a = v[i];
+    const float b = v[i + stride];
+    v[i] = __fmaf_rn(a, sign, b);
+    v[i + stride] = __fmaf_rn(b, -sign, a);
+  }
+}
+// A stage between lanes: number i of the one goes with number i ^ kOther of the
+// other.
+template <int kOther>
+__device__ __forceinline__ void AddLanes(int lanes,
+                                         float (&v)[Quarter::kLength]) {
+  const float sign =
+      (static_cast<int>(threadIdx.x) & lanes) != 0 ? -1.0f : 1.0f;
+  const auto other = [&](int i) {
+    return __shfl_xor_sync(0xFFFFFFFFu, v[i], lanes);
+  };
+  QUANTD_UNROLL
+  for (int i = 0; i < Quarter::kLength; ++i) {
+    if ((i & kOther) != 0) continue;
+    const float a = other(i ^ kOther);
+    if constexpr (kOther != 0) {
+      const float b = other(i);
+      v[i ^ kOther] = __fmaf_rn(v[i ^ kOther], sign, b);
+    }
+    v[i] = __fmaf_rn(v[i], sign, a);
+  }
+}
+
+// RotateForwardOf. `signs` are 128, repeated where the dimension is less.
+__device__ __forceinline__ void RotateQuarter(float (&v)[Quarter::kLength],
+                                              const Quarter& q, int dimension,
+                                              const float* signs) {
+  const auto* from = reinterpret_cast<const float4*>(signs + q.first);
+  QUANTD_UNROLL
+  for (int i = 0; i < Quarter::kLength / 4; ++i) {
+    const float4 s = from[i];
+    v[4 * i] = __fmaf_rn(v[4 * i], s.x, 0.0f);
+    v[4 * i + 1] = __fmaf_rn(v[4 * i + 1], s.y, 0.0f);
+    v[4 * i + 2] = __fmaf_rn(v[4 * i + 2], s.z, 0.0f);
+    v[4 * i + 3] = __fmaf_rn(v[4 * i + 3], s.w, 0.0f);
+  }
+  AddPairs(1, v);
+  AddPairs(2, v);
+  AddPairs(4, v);
+  AddPairs(8, v);
+  if (dimension > 16) AddPairs(16, v);
+  if (dimension > 32) AddLanes<0>(8, v);
+  if (dimension > 64) AddLanes<0>(16, v);
+}
+
+// A quarter of a column of fp32. All four quarters of a column lie in the same
+// banks: so number i in a lane's registers is position i ^ 2 * (lane / 8), for
+// which the stages of strides 2 and 4 may go the other way round.
+class QuarterOfColumn {
+ public:
+  __device__ __forceinline__ explicit QuarterOfColumn(const Quarter& q)
+      : q_(q), mixed_(threadIdx.x % kWarp / 8) {}
+
+  __device__ __forceinline__ void LoadAndRotate(const StagedTileOf<4>& tile,
+                                                int dimension,
+                                                const float* signs) {
+    const uint32_t at = SharedAddress(tile.bytes) +
+                        static_cast<uint32_t>(TileOffset<4>(q_.first, q_.line));
+    QUANTD_UNROLL
+    for (uint32_t t = 0; t < 8; t += 2) {
+      const uint32_t row = t ^ 2 * mixed_;
+      const uint32_t from = (at ^ row * 16) + row * 128;
+      QUANTD_UNROLL
+      for (uint32_t a = 0; a < Quarter::kLength; a += 8) {
+        const auto s =
+            *reinterpret_cast<const float2*>(signs + q_.first + a + row);
+        v_[a + t] =
+            __fmaf_rn(__uint_as_float(LoadShared(from + a * 128)), s.x, 0.0f);
+        v_[a + t + 1] =
+            __fmaf_rn(__uint_as_float(LoadShared((from ^ 16) + 128 + a * 128)),
+                      s.y, 0.0f);
+      }
+    }
+    AddPairs(1, v_);
+    AddPairs(2, (mixed_ & 1) != 0 ? -1.0f : 1.0f, v_);
+    AddPairs(4, (mixed_ & 2) != 0 ? -1.0f : 1.0f, v_);
+    AddPairs(8, v_);
+    if (dimension > 16) AddPairs(16, v_);
+    if (dimension > 32) AddLanes<2>(8, v_);
+    if (dimension > 64) AddLanes<4>(16, v_);
+  }
+  __device__ __forceinline__ void Store(StagedTile* lines) const {
+    const uint32_t at = SharedAddress(lines->bytes) +
+                        static_cast<uint32_t>(TileOffset(q_.line, q_.first));
+    QUANTD_UNROLL
+    for (uint32_t i = 0; i < Quarter::kLength; i += 2) {
+      StoreShared((at ^ i / 8 * 16) + (i % 8 / 2 ^ mixed_) * 4,
+                  PackBf16(v_[i], v_[i + 1]));
+    }
+  }
+  __device__ __forceinline__ const float (&values() const)[Quarter::kLength] {
+    return v_;
+  }
+
+ private:
+  const Quarter& q_;
+  uint32_t mixed_;
+  float v_[Quarter::kLength];
+};
+
+// Whether a rotated quarter had NaN or Inf in it: a rotation makes such of all
+// of a block where one of it was, so that one of every sixteen tells. All lanes
+// of a warp learn it.
+__device__ __forceinline__ bool HadSpecial(const float (&v)[Quarter::kLength]) {
+  const float tell[2] = {v[0], v[16]};
+  return __any_sync(0xFFFFFFFFu, LargestMagnitude(tell, 0, 2) >= kInfBits);
+}
+
+// The warp's sixteen columns of a tile as rows of `lines`.
+__device__ __forceinline__ void TransposeColumns(const StagedTile& tile,
+                                                 StagedTile* lines) {
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const int first = static_cast<int>(Team::warp()) * kBlock;
+  const uint32_t from = SharedAddress(tile.bytes);
+  const uint32_t to = SharedAddress(lines->bytes);
+  QUANTD_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const int column = first + half * 8;
+    QUANTD_UNROLL
+    for (int row = 0; row < kTileSide; row += 32) {
+      uint32_t x[4];
+      LoadFragmentsAt<true>(
+          from + static_cast<uint32_t>(TileOffset(row + lane, column)), x);
+      QUANTD_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        StoreShared(to + static_cast<uint32_t>(TileOffset(
+                             column + lane / 4, row + i * 8 + lane % 4 * 2)),
+                    x[i]);
+      }
+    }
+  }
+  __syncwarp();
+}
+
+// Reports NaN and Inf of a warp's lines as they were read. Seldom needed.
+template <int kBytes>
+__device__ __noinline__ uint32_t SeenInTile(const StagedTileOf<kBytes>& tile,
+                                            bool columns, DType type) {
+  const uint32_t base = SharedAddress(tile.bytes);
+  uint32_t seen = 0;
+  for (int i = static_cast<int>(threadIdx.x % kWarp); i < kBlock * kTileSide;
+       i += static_cast<int>(kWarp)) {
+    const int line = static_cast<int>(Team::warp()) * kBlock + i % kBlock;
+    const int at = i / kBlock;
+    const uint32_t from =
+        base + static_cast<uint32_t>(columns ? TileOffset<kBytes>(at, line)
+                                             : TileOffset<kBytes>(line, at));
+    float v;
+    if constexpr (kBytes == 4) {
+      v = __uint_as_float(LoadShared(from));
+    } else {
+      const uint32_t bits = LoadShared16(from);
+      float other;
+      v = LowOf(bits);
+      if (type != DType::kBF16) UnpackF16(bits, &v, &other);
+    }
+    const uint32_t magnitude = MagnitudeOf<Scalar>(v);
+    seen |= magnitude > kInfBits ? kSeenNan : 0u;
+    seen |= magnitude == kInfBits ? kSeenInf : 0u;
+  }
+  return seen;
+}
+
+// Rotates the warp's lines of a tile into `lines`: of two bytes, from
+// `source`, where lines are rows (it may be `lines` itself). Returns whether
+// any was special. All lanes must call these.
+__device__ __forceinline__ bool RotateLines(const StagedTile& source,
+                                            DType type, int dimension,
+                                            const float* signs,
+                                            StagedTile* lines) {
+  bool special = false;
+#pragma unroll 1
+  for (int i = 0; i < 2; ++i) {
+    const Quarter q(i);
+    float v[Quarter::kLength];
+    LoadQuarter(source, q, type, v);
+    RotateQuarter(v, q, dimension, signs);
+    StoreQuarter(lines, q, v);
+    special |= HadSpecial(v);
+  }
+  __syncwarp();
+  return special;
+}
+template <bool kColumns>
+__device__ __forceinline__ bool RotateLines(const StagedTileOf<4>& tile,
+                                            int dimension, const float* signs,
+                                            StagedTile* lines) {
+  bool special = false;
+#pragma unroll 1
+  for (int i = 0; i < 2; ++i) {
+    const Quarter q(i);
+    if constexpr (kColumns) {
+      QuarterOfColumn column(q);
+      column.LoadAndRotate(tile, dimension, signs);
+      column.Store(lines);
+      special |= HadSpecial(column.values());
+    } else {
+      float v[Quarter::kLength];
+      LoadQuarter(tile, q, v);
+      RotateQuarter(v, q, dimension, signs);
+      StoreQuarter(lines, q, v);
+      special |= HadSpecial(v);
+    }
+  }
+  __syncwarp();
+  return special;
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_CUH_

@@ -153,14 +153,13 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
              !Knows(EncodeKernel::kFp8Strips, row);
     case EncodeKernel::kFrame: {
       // Rows for the copy engine; errors that are not counted; a table of two
-      // scales for a group, not for a line; whole rotations of 32 rows.
+      // scales for a group, not for a line.
       const bool reaches =
           row.plan.cols() * static_cast<int64_t>(SizeOf(row.dtype)) % 16 == 0 &&
           row.plan.rows() < int64_t{1} << 31 &&
           columns < (int64_t{1} << 32) - 1 &&
           (!has(kOptStochastic) || DrawsWhole(row)) &&
-          !(has(kOptFourOverSix) && has(kOptRowScaled)) &&
-          !(o.rht.columnwise && !row.format.transposed && o.rht.dimension > 32);
+          !(has(kOptFourOverSix) && has(kOptRowScaled));
       return row.usage != Usage::kNone && reaches &&
              std::none_of(
                  std::begin(kBetter), std::end(kBetter),

@@ -2,9 +2,9 @@
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_COPY_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_COPY_CUH_
 
+#include "kernels/cuda/encode/frame/codes/pick.cuh"
 #include "kernels/cuda/encode/frame/in_place.cuh"
 #include "kernels/cuda/encode/frame/largest.cuh"
-#include "kernels/cuda/encode/frame/pick.cuh"
 #include "kernels/cuda/encode/frame/team_group.cuh"
 
 namespace quantd::cuda {

@@ -29,6 +29,17 @@ __device__ __forceinline__ uint32_t RotateCopy(const Turn<C, kBytes>& t,
   return special ? SeenInTile<kBytes>(t.tile, columns, t.p.input) : 0;
 }
 
+// Columns of two bytes that are not rotated, where others are. Returns Seen
+// bits.
+template <typename C>
+__device__ __forceinline__ uint32_t EncodeTransposed(const Turn<C, 2>& t) {
+  TransposeColumns(t.tile, &t.team->lines);
+  const LaneValues<2, false> values(t.team->lines, t.team->exchange);
+  return EncodeLines<C, 2>(t, true, values, t.p.input)
+             ? SeenInTile<2>(t.tile, true, t.p.input)
+             : 0;
+}
+
 // The copies of a cell that rotates, of which one need not be rotated.
 // `release` gives the tile back: it is called once. Returns Seen bits.
 template <typename C, int kBytes, typename Release>
@@ -43,34 +54,28 @@ __device__ __forceinline__ uint32_t EncodeRotating(const Turn<C, kBytes>& t,
     if (!t.group.wants(columns)) continue;
     const CopyTask& copy = t.group.copy(columns).task;
     const bool rotated = copy.signs != nullptr;
-    // (Columns of two bytes become rows, rotated or not, unless they are
-    // encoded where they lie.)
-    constexpr bool kTransposes = kBytes == 2 && !C::kInPlace;
-    const bool staged = rotated || (kTransposes && columns);
-    if constexpr (kBytes == 2) {
-      if (staged && columns) TransposeColumns(t.tile, &t.team->lines);
-    }
     if (rotated) {
+      if constexpr (kBytes == 2) {
+        if (columns) TransposeColumns(t.tile, &t.team->lines);
+      }
       seen |= RotateCopy(t, columns);
     } else if (!columns) {
       seen |= EncodeCopy<C, kBytes, false>(t);
-    } else if constexpr (!kTransposes) {
+    } else if constexpr (kBytes == 2 && !C::kInPlace) {
+      seen |= EncodeTransposed(t);
+    } else {
       seen |= EncodeCopy<C, kBytes, true>(t);
     }
     if (columns || !t.group.wants(true)) release();
-    if (!staged) continue;
+    if (!rotated) continue;
     if constexpr (C::kInPlace) {
       if (columns) {
         EncodeRotatedInPlace<C>(t.p, t.team->lines, t.at, copy);
         continue;
       }
     }
-    const StagedTile& lines = t.team->lines;
-    const DType type = rotated ? DType::kBF16 : t.p.input;
-    const LaneValues<2, false> values(lines, t.team->exchange);
-    if (EncodeLines<C, kBytes>(t, columns, values, type) && !rotated) {
-      seen |= SeenInTile<2>(lines, false, type);
-    }
+    const LaneValues<2, false> values(t.team->lines, t.team->exchange);
+    EncodeLines<C, kBytes>(t, columns, values, DType::kBF16);
   }
   return seen;
 }

@@ -4,7 +4,7 @@
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_IN_PLACE_CUH_
 
 #include "kernels/cuda/encode/frame/cell.cuh"
-#include "kernels/cuda/encode/frame/codes.cuh"
+#include "kernels/cuda/encode/frame/codes/codes.cuh"
 #include "kernels/cuda/encode/frame/values.cuh"
 
 namespace quantd::cuda {

@@ -44,18 +44,30 @@ __device__ __forceinline__ void LoadQuarter(const StagedTile& tile,
     }
   }
 }
+// (Quarters of a column of fp32 lie in the same banks: four times the time of
+// rows, but to exchange them took more.)
+template <bool kColumns>
 __device__ __forceinline__ void LoadQuarter(const StagedTileOf<4>& tile,
                                             const Quarter& q,
                                             float (&v)[Quarter::kLength]) {
-  const uint32_t at = SharedAddress(tile.bytes) +
-                      static_cast<uint32_t>(TileOffset<4>(q.line, q.first));
-  QUANTD_UNROLL
-  for (uint32_t i = 0; i < Quarter::kLength / 4; ++i) {
-    const uint4 w = LoadShared4(at ^ i * 16);
-    v[4 * i] = __uint_as_float(w.x);
-    v[4 * i + 1] = __uint_as_float(w.y);
-    v[4 * i + 2] = __uint_as_float(w.z);
-    v[4 * i + 3] = __uint_as_float(w.w);
+  const uint32_t at =
+      SharedAddress(tile.bytes) +
+      static_cast<uint32_t>(kColumns ? TileOffset<4>(q.first, q.line)
+                                     : TileOffset<4>(q.line, q.first));
+  if constexpr (kColumns) {
+    QUANTD_UNROLL
+    for (uint32_t k = 0; k < Quarter::kLength; ++k) {
+      v[k] = __uint_as_float(LoadShared((at ^ k % 8 * 16) + k * 128));
+    }
+  } else {
+    QUANTD_UNROLL
+    for (uint32_t i = 0; i < Quarter::kLength / 4; ++i) {
+      const uint4 w = LoadShared4(at ^ i * 16);
+      v[4 * i] = __uint_as_float(w.x);
+      v[4 * i + 1] = __uint_as_float(w.y);
+      v[4 * i + 2] = __uint_as_float(w.z);
+      v[4 * i + 3] = __uint_as_float(w.w);
+    }
   }
 }
 
@@ -87,37 +99,14 @@ __device__ __forceinline__ void AddPairs(int stride,
     v[i + stride] = a - b;
   }
 }
-// Likewise where a sign of -1 says that pairs lie the other way round.
-__device__ __forceinline__ void AddPairs(int stride, float sign,
-                                         float (&v)[Quarter::kLength]) {
-  QUANTD_UNROLL
-  for (int i = 0; i < Quarter::kLength; ++i) {
-    if ((i & stride) != 0) continue;
-    const float a = v[i];
-    const float b = v[i + stride];
-    v[i] = __fmaf_rn(a, sign, b);
-    v[i + stride] = __fmaf_rn(b, -sign, a);
-  }
-}
-// A stage between lanes: number i of the one goes with number i ^ kOther of the
-// other.
-template <int kOther>
+// A stage between lanes.
 __device__ __forceinline__ void AddLanes(int lanes,
                                          float (&v)[Quarter::kLength]) {
   const float sign =
       (static_cast<int>(threadIdx.x) & lanes) != 0 ? -1.0f : 1.0f;
-  const auto other = [&](int i) {
-    return __shfl_xor_sync(0xFFFFFFFFu, v[i], lanes);
-  };
   QUANTD_UNROLL
-  for (int i = 0; i < Quarter::kLength; ++i) {
-    if ((i & kOther) != 0) continue;
-    const float a = other(i ^ kOther);
-    if constexpr (kOther != 0) {
-      const float b = other(i);
-      v[i ^ kOther] = __fmaf_rn(v[i ^ kOther], sign, b);
-    }
-    v[i] = __fmaf_rn(v[i], sign, a);
+  for (float& x : v) {
+    x = __fmaf_rn(x, sign, __shfl_xor_sync(0xFFFFFFFFu, x, lanes));
   }
 }
 
@@ -139,64 +128,9 @@ __device__ __forceinline__ void RotateQuarter(float (&v)[Quarter::kLength],
   AddPairs(4, v);
   AddPairs(8, v);
   if (dimension > 16) AddPairs(16, v);
-  if (dimension > 32) AddLanes<0>(8, v);
-  if (dimension > 64) AddLanes<0>(16, v);
+  if (dimension > 32) AddLanes(8, v);
+  if (dimension > 64) AddLanes(16, v);
 }
-
-// A quarter of a column of fp32. All four quarters of a column lie in the same
-// banks: so number i in a lane's registers is position i ^ 2 * (lane / 8), for
-// which the stages of strides 2 and 4 may go the other way round.
-class QuarterOfColumn {
- public:
-  __device__ __forceinline__ explicit QuarterOfColumn(const Quarter& q)
-      : q_(q), mixed_(threadIdx.x % kWarp / 8) {}
-
-  __device__ __forceinline__ void LoadAndRotate(const StagedTileOf<4>& tile,
-                                                int dimension,
-                                                const float* signs) {
-    const uint32_t at = SharedAddress(tile.bytes) +
-                        static_cast<uint32_t>(TileOffset<4>(q_.first, q_.line));
-    QUANTD_UNROLL
-    for (uint32_t t = 0; t < 8; t += 2) {
-      const uint32_t row = t ^ 2 * mixed_;
-      const uint32_t from = (at ^ row * 16) + row * 128;
-      QUANTD_UNROLL
-      for (uint32_t a = 0; a < Quarter::kLength; a += 8) {
-        const auto s =
-            *reinterpret_cast<const float2*>(signs + q_.first + a + row);
-        v_[a + t] =
-            __fmaf_rn(__uint_as_float(LoadShared(from + a * 128)), s.x, 0.0f);
-        v_[a + t + 1] =
-            __fmaf_rn(__uint_as_float(LoadShared((from ^ 16) + 128 + a * 128)),
-                      s.y, 0.0f);
-      }
-    }
-    AddPairs(1, v_);
-    AddPairs(2, (mixed_ & 1) != 0 ? -1.0f : 1.0f, v_);
-    AddPairs(4, (mixed_ & 2) != 0 ? -1.0f : 1.0f, v_);
-    AddPairs(8, v_);
-    if (dimension > 16) AddPairs(16, v_);
-    if (dimension > 32) AddLanes<2>(8, v_);
-    if (dimension > 64) AddLanes<4>(16, v_);
-  }
-  __device__ __forceinline__ void Store(StagedTile* lines) const {
-    const uint32_t at = SharedAddress(lines->bytes) +
-                        static_cast<uint32_t>(TileOffset(q_.line, q_.first));
-    QUANTD_UNROLL
-    for (uint32_t i = 0; i < Quarter::kLength; i += 2) {
-      StoreShared((at ^ i / 8 * 16) + (i % 8 / 2 ^ mixed_) * 4,
-                  PackBf16(v_[i], v_[i + 1]));
-    }
-  }
-  __device__ __forceinline__ const float (&values() const)[Quarter::kLength] {
-    return v_;
-  }
-
- private:
-  const Quarter& q_;
-  uint32_t mixed_;
-  float v_[Quarter::kLength];
-};
 
 // Whether a rotated quarter had NaN or Inf in it: a rotation makes such of all
 // of a block where one of it was, so that one of every sixteen tells. All lanes
@@ -289,18 +223,11 @@ __device__ __forceinline__ bool RotateLines(const StagedTileOf<4>& tile,
 #pragma unroll 1
   for (int i = 0; i < 2; ++i) {
     const Quarter q(i);
-    if constexpr (kColumns) {
-      QuarterOfColumn column(q);
-      column.LoadAndRotate(tile, dimension, signs);
-      column.Store(lines);
-      special |= HadSpecial(column.values());
-    } else {
-      float v[Quarter::kLength];
-      LoadQuarter(tile, q, v);
-      RotateQuarter(v, q, dimension, signs);
-      StoreQuarter(lines, q, v);
-      special |= HadSpecial(v);
-    }
+    float v[Quarter::kLength];
+    LoadQuarter<kColumns>(tile, q, v);
+    RotateQuarter(v, q, dimension, signs);
+    StoreQuarter(lines, q, v);
+    special |= HadSpecial(v);
   }
   __syncwarp();
   return special;

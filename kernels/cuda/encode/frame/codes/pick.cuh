@@ -1,7 +1,7 @@
 // 4over6 of values in registers: the better of two scales, by the errors that
 // kernels/cuda/encode/nvfp4/four_over_six.cuh has exactly.
-#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_PICK_CUH_
-#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_PICK_CUH_
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_PICK_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_PICK_CUH_
 
 #include "kernels/cuda/encode/frame/cell.cuh"
 #include "kernels/cuda/encode/nvfp4/four_over_six.cuh"
@@ -102,4 +102,4 @@ PickScaleOfSquare(const EncodeParams& kept, const EncodeParams& p,
 
 }  // namespace quantd::cuda
 
-#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_PICK_CUH_
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_PICK_CUH_

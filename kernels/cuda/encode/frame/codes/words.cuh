@@ -1,7 +1,7 @@
 // What ways to codes in the frame share: sixteen of them, the generic functions
 // for what is rare, and the machine's conversions.
-#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_WORDS_CUH_
-#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_WORDS_CUH_
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_WORDS_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_WORDS_CUH_
 
 #include "kernels/cuda/encode/frame/cell.cuh"
 #include "kernels/cuda/encode/nvfp4/nearest.cuh"
@@ -82,4 +82,4 @@ __device__ __forceinline__ float NearestOf(float y64, float sign) {
 
 }  // namespace quantd::cuda
 
-#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_WORDS_CUH_
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_WORDS_CUH_

@@ -1,10 +1,10 @@
 // Other libraries' codes: values times an operand or over it, which some round
 // to the input's type before they round to a code, with signs of their own for
 // what is zero.
-#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_OTHERS_CUH_
-#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_OTHERS_CUH_
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_OTHERS_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_OTHERS_CUH_
 
-#include "kernels/cuda/encode/frame/words.cuh"
+#include "kernels/cuda/encode/frame/codes/words.cuh"
 #include "kernels/cuda/tile/quotient.cuh"
 
 namespace quantd::cuda {
@@ -235,4 +235,4 @@ __device__ __forceinline__ Sixteen OtherMxCodes(const EncodeParams& p,
 
 }  // namespace quantd::cuda
 
-#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_OTHERS_CUH_
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_OTHERS_CUH_

@@ -1,10 +1,10 @@
 // Sixteen values under a scale into codes, with the machine's conversions where
 // it has them. What these are not for (NaN, Inf, scales at the ends of fp32)
 // goes to the generic functions of kernels/arith/encode.h.
-#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_CUH_
-#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_CUH_
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_CODES_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_CODES_CUH_
 
-#include "kernels/cuda/encode/frame/others.cuh"
+#include "kernels/cuda/encode/frame/codes/others.cuh"
 #include "kernels/cuda/encode/nvfp4/stochastic.cuh"
 
 namespace quantd::cuda {
@@ -108,4 +108,4 @@ __device__ __forceinline__ Sixteen EncodeE2M1Values(
 
 }  // namespace quantd::cuda
 
-#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_CUH_
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_CODES_CUH_

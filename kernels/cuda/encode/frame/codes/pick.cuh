@@ -4,6 +4,7 @@
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_PICK_CUH_
 
 #include "kernels/cuda/encode/frame/cell.cuh"
+#include "kernels/cuda/encode/nvfp4/code_tables.cuh"
 #include "kernels/cuda/encode/nvfp4/four_over_six.cuh"
 
 namespace quantd::cuda {

@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,6 +81,41 @@ class Remote : public Endpoint {
       lending.Lose();
       last = std::move(lending);
     }
+  }
+
+  absl::StatusOr<Result> RunReduced(
+      const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
+      absl::Span<const Destination> into, const CallEvents& events,
+      const CallLimit& limit, CallControl& control,
+      Reduction& reduction) override {
+    const bool stays =
+        events.any() ||
+        std::any_of(payload.begin(), payload.end(),
+                    [&](const auto& piece) { return regions_.Holds(piece); });
+    std::optional<absl::StatusOr<Result>> result;
+    if (!stays && CheckReduces(plan).ok()) {
+      result = StreamReduced(plan, payload, into, limit, control, reduction);
+    }
+    if (result) return *std::move(result);
+    return Endpoint::RunReduced(plan, payload, into, events, limit, control,
+                                reduction);
+  }
+
+  size_t MostReducedAtOnce(const CallLimit& limit,
+                           CallControl& control) override {
+    // Asked once. The servers of one client are taken to be alike: of others a
+    // part is refused, and goes twice.
+    int64_t most = most_reduced_;
+    if (most < 0) {
+      const auto info = GetInfo(limit, control);
+      if (!info.ok()) return 0;
+      // Others have calls, too.
+      most = info->reduces_amax
+                 ? static_cast<int64_t>(info->memory_budget_bytes / 2)
+                 : 0;
+      most_reduced_ = most;
+    }
+    return static_cast<size_t>(most);
   }
 
   int Connections(absl::Span<const absl::Span<const std::byte>> payload,
@@ -229,6 +266,40 @@ class Remote : public Endpoint {
     return reply.Finish(trip);
   }
 
+  // Nothing where the payload has to go once more, if there is any sense in it:
+  // the server does not know such streams, or ended this one when its maxima
+  // were known.
+  std::optional<absl::StatusOr<Result>> StreamReduced(
+      const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
+      absl::Span<const Destination> into, const CallLimit& limit,
+      CallControl& control, Reduction& reduction) {
+    size_t bytes = 0;
+    for (const auto& piece : payload) bytes += piece.size();
+    const auto head = wire::ReducingHead(plan, bytes);
+    if (!head.ok()) return head.status();
+    StreamedReply reply(plan, into, /*reduces=*/true);
+    if (!reply.status().ok()) return reply.status();
+    Trip trip;
+    absl::Status sent;
+    {
+      StreamSender sender(*head, payload, credentials_, &reduction);
+      sent = exchange_.Run(
+          sender.size(),
+          [&](grpc::GenericStub& stub) {
+            absl::Status s = sender.Send(stub, limit, control, &reply);
+            if (s.ok() || !reduction.found()) return s;
+            return absl::AbortedError(s.message());
+          },
+          limit, control, &trip);
+    }
+    if (sent.ok()) return reply.Finish(trip);
+    const auto violation = GetFieldViolation(sent);
+    const bool unknown = absl::IsUnimplemented(sent) ||
+                         (violation && violation->field == "request");
+    if (reduction.found() || unknown) return std::nullopt;
+    return sent;
+  }
+
   absl::StatusOr<HostMemory> Known(const SharedRegion::Made& made,
                                    size_t bytes) {
     if (!made.ok()) return made.status();
@@ -260,6 +331,7 @@ class Remote : public Endpoint {
   const int channels_;
   // Payloads of one message that no server has refused for their size.
   std::array<std::atomic<size_t>, wire::kTensorMethods.size()> largest_;
+  std::atomic<int64_t> most_reduced_ = -1;  // not asked yet
   SharedRegions regions_;
   Servers servers_;
   Exchange exchange_;

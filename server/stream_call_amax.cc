@@ -39,6 +39,7 @@ void StreamCall::OnAnswer(bool ok) {
                            &charge_);
   charge_.Arrived(size, ReceiveNeed(env_->window + size));
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
+  ended_early_ = !ok;
   if (!ok) return Fail(Failure::BadRequest(wire::NoReducedAmax()));
   record_.request_bytes += size;
   quota_.Pay(size, SteadyNow());
@@ -63,7 +64,8 @@ void StreamCall::OnSettled(bool ok) {
 
 // A client that takes not even those: the write, which this ends, lets go.
 void StreamCall::WatchTelling(absl::Time now) {
-  if (now - absl::FromUnixNanos(receive_since_) > env_->max_send) {
+  if (IsInTheWay(now, came_) ||
+      now - absl::FromUnixNanos(receive_since_) > env_->max_send) {
     call_->Cancel();
   }
 }

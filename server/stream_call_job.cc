@@ -157,7 +157,8 @@ bool StreamCall::IsInTheWay(absl::Time now, uint64_t came) {
   const uint64_t received = connection.Received().value_or(came);
   if (came >= seen_.step_came + kStep ||
       (connection.calls() == 1 && received >= seen_.step_received + kStep) ||
-      connection.HasUnread() || seen_.stepped == absl::InfinitePast()) {
+      connection.HasUnread() ||
+      seen_.stepped < absl::FromUnixNanos(receive_since_)) {
     seen_.step_came = came;
     seen_.step_received = received;
     seen_.stepped = now;

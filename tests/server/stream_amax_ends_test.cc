@@ -59,6 +59,32 @@ TEST_F(StreamAmaxTest, OneThatWaitsMakesWayForOthers) {
   ExpectEnd(waiting.get(), grpc::RESOURCE_EXHAUSTED, ErrorDetail::REASON_BUSY);
 }
 
+// Its patience with others begins when they know what to reduce, however long
+// that was sought.
+TEST_F(StreamAmaxTest, ItHasItsSecondWhateverTheSearchTook) {
+  options_.memory_budget = 28 << 20;
+  options_.max_wait = absl::Seconds(30);
+  StartFake(1);
+  control_.Close();
+  auto call = Open(4096);
+  ASSERT_TRUE(control_.AwaitRunning(1));
+  std::thread other([&] {
+    const RpcResult result =
+        Call(Dial(server_->address()), QuantizeOnes(4096).SerializeAsString());
+    EXPECT_TRUE(result.status.ok()) << result.status.error_message();
+  });
+  EXPECT_TRUE(Eventually([&] { return server_->ledger().waiting() == 1; }));
+  absl::SleepFor(absl::Milliseconds(1500));
+  control_.Open();
+  EXPECT_TRUE(call->Receive().has_value());
+  absl::SleepFor(absl::Milliseconds(400));
+  EXPECT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
+  EXPECT_TRUE(call->HalfClose());
+  const RpcResult result = End(call.get());
+  EXPECT_TRUE(result.status.ok()) << result.status.error_message();
+  other.join();
+}
+
 // Of the places beside the slots, too, of which FakeBackend has four.
 TEST_F(StreamAmaxTest, SoTheyDoWhereNoPlaceIsLeft) {
   StartFake(1);
@@ -121,6 +147,29 @@ TEST_F(StreamAmaxTest, ADrainsLimitHoldsForIt) {
   EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
   EXPECT_FALSE(call->Finish().status.ok());
   server_.reset();
+}
+
+// More maxima than the connection takes of a stream that nobody reads.
+TEST_F(StreamAmaxTest, OneThatNeverReadsItsMaximaIsEnded) {
+  options_.max_send = absl::Milliseconds(300);
+  StartReal({"cpu:0"});
+  v1::QuantizeRequest request = Request(0);
+  request.mutable_tensor()->set_shape(0, 65536);
+  request.mutable_tensor()->set_shape(1, 16);
+  request.mutable_options()->mutable_form()->set_row_scaled(true);
+  request.set_payload(std::string(size_t{65536} * 32, 1));
+  auto call = Open(request);
+  EXPECT_TRUE(
+      Eventually([&] { return server_->ledger().payload_used(0) > 0; }));
+  EXPECT_TRUE(UsedBecomes(0));
+  EXPECT_FALSE(End(call.get()).status.ok());
+  // Of one that reads they come, all of them.
+  call = Open(request);
+  v1::StreamReply reply;
+  ASSERT_TRUE(reply.ParseFromString(call->Receive().value_or("")));
+  EXPECT_EQ(reply.maxima().rowwise_size(), 65536);
+  call->Cancel();
+  EXPECT_TRUE(UsedBecomes(0));
 }
 
 // Much more than an answer may be, of which nobody has asked for a byte.

@@ -114,7 +114,9 @@ struct CallOptions {
   std::chrono::milliseconds deadline{0};
   std::optional<CancellationToken> cancel = std::nullopt;
   // Parts to be written into the caller's memory; the Result views them there
-  // and owns the others. After an error their content is unspecified.
+  // and owns the others. After an error their content is unspecified. A part
+  // may take the place of what it is made of, but not where the call goes in
+  // chunks (INVALID_ARGUMENT), and no such call is cut into bands.
   std::vector<Destination> into = {};
   // Only of a call that works in memory of AllocateDevice or RegisterDevice,
   // and of its GPU.

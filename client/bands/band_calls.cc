@@ -6,13 +6,16 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 
 #include "client/bands/band_join.h"
 #include "client/bands/band_place.h"
 #include "client/parts/error_details.h"
+#include "client/parts/result_builder.h"
 #include "fmt/format.h"
+#include "kernels/plan/amax_source.h"
 #include "kernels/plan/shards.h"
 
 namespace quantd::client {
@@ -256,21 +259,41 @@ absl::StatusOr<Result> RunWhole(const WholeCall& call) {
   return result;
 }
 
+// The plan of a call as its server completes it; nothing: that is not known, or
+// no plan, and the server says so best.
+std::optional<Plan> AsServed(const WholeCall& call) {
+  QuantizeOptions o = std::get<QuantizeOptions>(call.plan.options());
+  if (o.amax_estimation_scale || !MayEstimate(o)) return call.plan;
+  o.amax_estimation_scale =
+      call.endpoint.DefaultEstimate(call.limit, call.control);
+  if (!o.amax_estimation_scale) return std::nullopt;
+  absl::StatusOr<Plan> plan = MakeQuantizePlan(call.plan.tensor(), o);
+  if (!plan.ok()) return std::nullopt;
+  return *std::move(plan);
+}
+
 }  // namespace
 
 absl::StatusOr<Result> RunCall(const WholeCall& call, size_t band_bytes) {
   const std::vector<Band> bands = CutIntoBands(call.plan, band_bytes);
-  if (bands.empty() || call.events.any()) return RunWhole(call);
+  // What one band writes another may have yet to read.
+  const bool apart = CheckApart(call.payload, call.into).ok();
+  if (bands.empty() || call.events.any() || !apart) return RunWhole(call);
   const int connections = call.endpoint.Connections(call.payload, call.into);
   if (connections == 0) return RunWhole(call);
   if (!NeedsAmax(call.plan)) return RunInBands(call, bands, connections);
-  const std::vector<Band> meeting = CutToMeet(call.plan, band_bytes);
-  const size_t held = call.plan.input_bytes() + call.plan.output_bytes() +
-                      call.plan.scratch_bytes();
+  const std::optional<Plan> plan = AsServed(call);
+  if (!plan) return RunWhole(call);
+  const WholeCall served = {call.endpoint, *plan,        call.payload,
+                            call.into,     call.events,  call.limit,
+                            call.control,  call.progress};
+  const std::vector<Band> meeting = CutToMeet(*plan, band_bytes);
+  const size_t held =
+      plan->input_bytes() + plan->output_bytes() + plan->scratch_bytes();
   const bool fits = !meeting.empty() && held <= call.endpoint.MostReducedAtOnce(
                                                     call.limit, call.control);
-  return fits ? RunMeeting(call, meeting)
-              : RunInBands(call, bands, connections);
+  return fits ? RunMeeting(served, meeting)
+              : RunInBands(served, bands, connections);
 }
 
 absl::StatusOr<Result> RunMeeting(const WholeCall& call,

@@ -152,7 +152,7 @@ absl::StatusOr<Plan> ReducingPlan(const Plan& plan, const Band& band) {
   QuantizeOptions o = std::get<QuantizeOptions>(plan.options());
   o.rowwise_amax.clear();
   o.columnwise_amax.clear();
-  // As this client has it, whatever the server does by default.
+  // As the plan has it, whatever the server does by default.
   if (MayEstimate(o) && !o.amax_estimation_scale) o.amax_estimation_scale = 0;
   return MakeQuantizePlan(DescOf(plan, band),
                           BandOptions(plan, std::move(o), band, nullptr));

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -89,7 +90,7 @@ class Remote : public Endpoint {
       const CallLimit& limit, CallControl& control,
       Reduction& reduction) override {
     const bool stays =
-        events.any() ||
+        events.any() || !CheckApart(payload, into).ok() ||
         std::any_of(payload.begin(), payload.end(),
                     [&](const auto& piece) { return regions_.Holds(piece); });
     std::optional<absl::StatusOr<Result>> result;
@@ -103,19 +104,16 @@ class Remote : public Endpoint {
 
   size_t MostReducedAtOnce(const CallLimit& limit,
                            CallControl& control) override {
-    // Asked once. The servers of one client are taken to be alike: of others a
-    // part is refused, and goes twice.
-    int64_t most = most_reduced_;
-    if (most < 0) {
-      const auto info = GetInfo(limit, control);
-      if (!info.ok()) return 0;
-      // Others have calls, too.
-      most = info->reduces_amax
-                 ? static_cast<int64_t>(info->memory_budget_bytes / 2)
-                 : 0;
-      most_reduced_ = most;
-    }
-    return static_cast<size_t>(most);
+    const auto settings = Learn(limit, control);
+    // Others have calls, too.
+    return settings && settings->reduces ? settings->memory_budget / 2 : 0;
+  }
+
+  std::optional<float> DefaultEstimate(const CallLimit& limit,
+                                       CallControl& control) override {
+    const auto settings = Learn(limit, control);
+    if (!settings) return std::nullopt;
+    return settings->estimate;
   }
 
   int Connections(absl::Span<const absl::Span<const std::byte>> payload,
@@ -198,6 +196,32 @@ class Remote : public Endpoint {
   }
 
   using Slices = absl::Span<const std::string_view>;
+  using Clock = std::chrono::steady_clock;
+
+  // How the servers are set, of which those of one client are taken to be
+  // alike: of others a part is refused, and goes twice.
+  struct Settings {
+    Clock::time_point asked;
+    bool reduces = false;
+    size_t memory_budget = 0;
+    float estimate = 0;
+  };
+
+  // Asked again now and then: a server may come back with others.
+  std::optional<Settings> Learn(const CallLimit& limit, CallControl& control) {
+    constexpr std::chrono::seconds kFresh{10};
+    const Clock::time_point now = Clock::now();
+    {
+      const std::lock_guard lock(settings_mutex_);
+      if (settings_ && now - settings_->asked < kFresh) return settings_;
+    }
+    const auto info = GetInfo(limit, control);
+    if (!info.ok()) return std::nullopt;
+    const std::lock_guard lock(settings_mutex_);
+    settings_ = {now, info->reduces_amax, info->memory_budget_bytes,
+                 info->amax_estimation_scale};
+    return settings_;
+  }
 
   static size_t BytesOf(const Lending& lending) {
     size_t bytes = 0;
@@ -248,6 +272,7 @@ class Remote : public Endpoint {
                                    absl::Span<const Destination> into,
                                    const CallLimit& limit,
                                    CallControl& control) {
+    if (auto s = CheckApart(lending.payload, into); !s.ok()) return s;
     const auto head = wire::StreamHead(plan, BytesOf(lending));
     if (!head.ok()) return head.status();
     StreamedReply reply(plan, into);
@@ -331,7 +356,8 @@ class Remote : public Endpoint {
   const int channels_;
   // Payloads of one message that no server has refused for their size.
   std::array<std::atomic<size_t>, wire::kTensorMethods.size()> largest_;
-  std::atomic<int64_t> most_reduced_ = -1;  // not asked yet
+  std::mutex settings_mutex_;
+  std::optional<Settings> settings_;
   SharedRegions regions_;
   Servers servers_;
   Exchange exchange_;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,11 @@ class Endpoint {
   // How many bytes the parts of a tensor may take together, input, output and
   // scratch, that RunReduced sends once; 0: it sends none so.
   virtual size_t MostReducedAtOnce(const CallLimit&, CallControl&) { return 0; }
+  // What stands for an amax_estimation_scale that a plan lacks, 0 for none;
+  // nothing where that cannot be learned.
+  virtual std::optional<float> DefaultEstimate(const CallLimit&, CallControl&) {
+    return 0.0f;
+  }
   // Over how many connections a call of this memory may be spread; 0: it does
   // not travel.
   virtual int Connections(absl::Span<const absl::Span<const std::byte>>,

@@ -184,6 +184,71 @@ TEST(BandedCalls, FitWhereTheWholeDoesNot) {
   EXPECT_EQ(got->attempts(), 48) << "the amax first, then the codes";
 }
 
+// Where nothing is said of an estimate, a server's own way goes for bands, too,
+// whether they are sent once or, of little memory, twice.
+TEST(BandedCalls, EstimateAsTheServerDoes) {
+  for (const bool twice : {false, true}) {
+    const auto server = Start(
+        {"--estimate", "1.5", "--memory-budget", twice ? "24MiB" : "512MiB"});
+    const auto one = Connect(server->address());
+    const auto many = Connect(server->address(), InBands());
+    const Tensor x;
+    QuantizeOptions o = Nvfp4(Usage::kBoth);
+    o.rht.columnwise = true;
+    const auto whole = one->Quantize(x.desc, x.bytes(), o);
+    const auto banded = many->Quantize(x.desc, x.bytes(), o);
+    ASSERT_THAT(whole, IsOk());
+    ASSERT_THAT(banded, IsOk()) << server->Log();
+    EXPECT_GT(banded->bands(), 1);
+    EXPECT_EQ(banded->attempts(), (twice ? 2 : 1) * banded->bands());
+    ExpectSame(*whole, *banded);
+    // It makes a difference, and can be declined.
+    o.amax_estimation_scale = 0;
+    const auto found = many->Quantize(x.desc, x.bytes(), o);
+    ASSERT_THAT(found, IsOk());
+    ExpectSame(*one->Quantize(x.desc, x.bytes(), o), *found);
+    EXPECT_NE(found->amax(TensorKind::kColumnwiseAmax),
+              banded->amax(TensorKind::kColumnwiseAmax));
+  }
+}
+
+// A tensor that its result takes the place of goes in one piece: another band,
+// or the same one sent again, would find results in its input.
+TEST(BandedCalls, AreNotWhatTheirResultIsWrittenOver) {
+  const auto server = Start({});
+  const Tensor x;
+  const auto expected =
+      Connect(server->address())->ApplyRht(x.desc, x.bytes(), {});
+  ASSERT_THAT(expected, IsOk());
+  Tensor y;
+  const size_t size = y.bytes().size();
+  const absl::Span<std::byte> place(
+      reinterpret_cast<std::byte*>(y.values.data()), size);
+  CallOptions call;
+  call.into = {{TensorKind::kRotated, place}};
+  const auto replaced = Connect(server->address(), InBands())
+                            ->ApplyRht(y.desc, y.bytes(), {}, call);
+  ASSERT_THAT(replaced, IsOk());
+  EXPECT_EQ(replaced->bands(), 1);
+  ExpectSame(*expected, *replaced);
+
+  ClientOptions chunks;
+  chunks.stream_from = 0;
+  const auto streams = Connect(server->address(), chunks);
+  const auto refused = streams->ApplyRht(y.desc, y.bytes(), {}, call).status();
+  ASSERT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(GetFieldViolation(refused)->field, "into[0]");
+  // Beside it there is no harm.
+  std::vector<std::byte> both(2 * size);
+  std::memcpy(both.data(), x.bytes().data(), size);
+  call.into = {{TensorKind::kRotated, absl::MakeSpan(both).subspan(size)}};
+  const auto beside =
+      streams->ApplyRht(x.desc, absl::MakeSpan(both).first(size), {}, call);
+  ASSERT_THAT(beside, IsOk());
+  EXPECT_TRUE(beside->streamed());
+  ExpectSame(*expected, *beside);
+}
+
 // Calls that each hold a part of what the others wait for come to an end: who
 // waits for an amax makes way, and is sent once more.
 TEST(BandedCalls, ManyMeetWhereOneHasRoom) {

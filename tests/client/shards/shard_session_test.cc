@@ -142,6 +142,32 @@ TEST_F(ShardSessions, ThatGoWrong) {
   EXPECT_EQ(FieldOf(begin(given).status()), "given_amax");
 }
 
+// One whose codes take its place is sent twice, each time in one message.
+TEST_F(ShardSessions, ThatAreWrittenOver) {
+  const Whole whole(128, 64);
+  const QuantizeOptions o = Of(Format::kNvfp4);
+  const Piece piece(whole, 0, 64, 0, 64);
+  auto amax = ShardAmax(*clients_[0], whole.desc, piece.shard, o);
+  ASSERT_THAT(amax, IsOk());
+  const auto expected =
+      QuantizeShard(*clients_[0], whole.desc, piece.shard, o, *amax);
+  ASSERT_THAT(expected, IsOk());
+  Piece spent(whole, 0, 64, 0, 64);
+  const auto codes = expected->bytes(TensorKind::kRowwiseData);
+  CallOptions call;
+  call.into = {
+      {TensorKind::kRowwiseData,
+       {reinterpret_cast<std::byte*>(spent.values.data()), codes.size()}}};
+  auto session =
+      ShardSession::Begin(*clients_[0], whole.desc, spent.shard, o, call);
+  ASSERT_THAT(session, IsOk());
+  ASSERT_THAT(session->Maxima(), IsOk());
+  const auto part = session->Finish(*amax);
+  ASSERT_THAT(part, IsOk());
+  EXPECT_FALSE(part->streamed());
+  EXPECT_TRUE(BytesEq("codes", codes, part->bytes(TensorKind::kRowwiseData)));
+}
+
 // The server gives it up before the others are there: it is sent once more.
 TEST_F(ShardSessions, OutliveTheirStream) {
   ServerProcess hasty({bench::FindQuantd(), "--listen", "127.0.0.1:0",

@@ -35,6 +35,9 @@
 // delayed scaling the amax of a shard's Result is the shard's own: reduce it,
 // and make the next scale with UpdateScale of kernels/plan/delayed_scaling.h.
 //
+// Estimates are made where the options say so, and nowhere else: a server's own
+// --estimate does not count for shards.
+//
 // What is not of the whole: dbias, statistics and QuantizeOptions::amax are the
 // shard's own, and padding is at the end of every shard's scales. Not for
 // grouped tensors (FieldError "splits"): a group is a tensor of its own. An

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -204,12 +205,55 @@ bool IsFinite(const CopyAmax& amax) {
          std::all_of(amax.columnwise.begin(), amax.columnwise.end(), finite);
 }
 
+// So many bands may be on their way to a server at a time. Who waits for a turn
+// waits for one that has it, which ends when all of its band is there, and with
+// its call.
+class Turns {
+ public:
+  explicit Turns(int at_once) : free_(std::max(at_once, 1)) {}
+
+  // False: another band has failed.
+  bool Take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return free_ > 0 || !failure_.ok(); });
+    if (!failure_.ok()) return false;
+    --free_;
+    return true;
+  }
+  void Give() {
+    const std::lock_guard lock(mutex_);
+    ++free_;
+    changed_.notify_one();
+  }
+  void Fail(const absl::Status& status) {
+    const std::lock_guard lock(mutex_);
+    failure_.Update(status);
+    changed_.notify_all();
+  }
+  // The first one.
+  absl::Status failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  int free_;
+  absl::Status failure_;
+};
+
 // Where the streams of bands meet: when the last has told its maxima, all are
 // answered.
 class Meeting {
  public:
-  Meeting(const Plan& plan, const std::vector<Band>& bands, Teller* teller)
-      : plan_(plan), bands_(bands), teller_(*teller), whole_(NoMaxima(plan)) {
+  Meeting(const Plan& plan, const std::vector<Band>& bands, Teller* teller,
+          Turns* turns)
+      : plan_(plan),
+        bands_(bands),
+        teller_(*teller),
+        turns_(*turns),
+        whole_(NoMaxima(plan)) {
     for (size_t i = 0; i < bands_.size(); ++i) {
       parts_.emplace_back([this, i](const CopyAmax& found) { Add(i, found); });
     }
@@ -223,6 +267,7 @@ class Meeting {
 
  private:
   void Add(size_t i, const CopyAmax& found) {
+    turns_.Give();
     const std::lock_guard lock(mutex_);
     Raise(absl::MakeSpan(whole_.rowwise), bands_[i].row, found.rowwise);
     Raise(absl::MakeSpan(whole_.columnwise), 0, found.columnwise);
@@ -242,6 +287,7 @@ class Meeting {
   const Plan& plan_;
   const std::vector<Band>& bands_;
   Teller& teller_;
+  Turns& turns_;
   std::deque<Reduction> parts_;
   std::mutex mutex_;
   CopyAmax whole_;
@@ -292,35 +338,44 @@ absl::StatusOr<Result> RunCall(const WholeCall& call, size_t band_bytes) {
       plan->input_bytes() + plan->output_bytes() + plan->scratch_bytes();
   const bool fits = !meeting.empty() && held <= call.endpoint.MostReducedAtOnce(
                                                     call.limit, call.control);
-  return fits ? RunMeeting(served, meeting)
+  return fits ? RunMeeting(served, meeting, connections)
               : RunInBands(served, bands, connections);
 }
 
 absl::StatusOr<Result> RunMeeting(const WholeCall& call,
-                                  const std::vector<Band>& bands) {
+                                  const std::vector<Band>& bands, int at_once) {
   const BandPlaces places(call.plan);
   Teller teller(call, 2);
-  Meeting meeting(call.plan, bands, &teller);
+  Turns turns(at_once);
+  Meeting meeting(call.plan, bands, &teller, &turns);
   BandJoin join(call.plan, places, call.into);
   if (auto s = join.Begin(); !s.ok()) return s;
+  const auto run = [&](const Band& band, CallControl& control) -> absl::Status {
+    const auto plan = ReducingPlan(call.plan, band);
+    if (!plan.ok()) return plan.status();
+    BandPayload payload;
+    if (auto s = payload.Fill(call, places, band, *plan); !s.ok()) return s;
+    const auto into = join.PlacesOf(band, *plan);
+    const auto result =
+        call.endpoint.RunReduced(*plan, payload.pieces(), into, {}, call.limit,
+                                 control, meeting.PartOf(band));
+    if (!result.ok()) return result.status();
+    if (auto s = join.Add(band, *plan, *result); !s.ok()) return s;
+    teller.Add(band);
+    return absl::OkStatus();
+  };
   const auto status = ForEachBand(
       call, bands, static_cast<int>(bands.size()),
-      [&](const Band& band, CallControl& control) -> absl::Status {
-        const auto plan = ReducingPlan(call.plan, band);
-        if (!plan.ok()) return plan.status();
-        BandPayload payload;
-        if (auto s = payload.Fill(call, places, band, *plan); !s.ok()) return s;
-        const auto into = join.PlacesOf(band, *plan);
-        const auto result =
-            call.endpoint.RunReduced(*plan, payload.pieces(), into, {},
-                                     call.limit, control, meeting.PartOf(band));
-        if (!result.ok()) return result.status();
-        if (auto s = join.Add(band, *plan, *result); !s.ok()) return s;
-        teller.Add(band);
-        return absl::OkStatus();
+      [&](const Band& band, CallControl& control) {
+        if (!turns.Take()) return absl::CancelledError("another band failed");
+        const absl::Status s = run(band, control);
+        if (!s.ok()) turns.Fail(WithRows(s, band));
+        return s;
       },
       /*meet=*/true);
   if (meeting.hopeless()) return RunWhole(call);
+  // Who waited for a turn may have told of the failure first.
+  if (absl::IsCancelled(status)) return turns.failure();
   if (!status.ok()) return status;
   return join.Take(0);
 }

@@ -167,8 +167,9 @@ class BandPlans : public testing::Test {
     EXPECT_EQ(all, in_all);
     ExpectSameResult(*expected, *got);
     if (NeedsAmax(*plan)) {
-      const auto met = RunMeeting(
-          {*endpoint_, *plan, in, into, {}, limit, control, {}}, cut);
+      const auto met =
+          RunMeeting({*endpoint_, *plan, in, into, {}, limit, control, {}}, cut,
+                     1 + static_cast<int>(random_() % 4));
       ASSERT_THAT(met, IsOk());
       ExpectSameResult(*expected, *met);
       EXPECT_EQ(met->bands(), got->bands());

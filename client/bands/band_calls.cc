@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -13,6 +12,7 @@
 
 #include "client/bands/band_join.h"
 #include "client/bands/band_place.h"
+#include "client/bands/turns.h"
 #include "client/parts/error_details.h"
 #include "client/parts/result_builder.h"
 #include "fmt/format.h"
@@ -204,44 +204,6 @@ bool IsFinite(const CopyAmax& amax) {
   return std::all_of(amax.rowwise.begin(), amax.rowwise.end(), finite) &&
          std::all_of(amax.columnwise.begin(), amax.columnwise.end(), finite);
 }
-
-// So many bands may be on their way to a server at a time. Who waits for a turn
-// waits for one that has it, which ends when all of its band is there, and with
-// its call.
-class Turns {
- public:
-  explicit Turns(int at_once) : free_(std::max(at_once, 1)) {}
-
-  // False: another band has failed.
-  bool Take() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return free_ > 0 || !failure_.ok(); });
-    if (!failure_.ok()) return false;
-    --free_;
-    return true;
-  }
-  void Give() {
-    const std::lock_guard lock(mutex_);
-    ++free_;
-    changed_.notify_one();
-  }
-  void Fail(const absl::Status& status) {
-    const std::lock_guard lock(mutex_);
-    failure_.Update(status);
-    changed_.notify_all();
-  }
-  // The first one.
-  absl::Status failure() const {
-    const std::lock_guard lock(mutex_);
-    return failure_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  int free_;
-  absl::Status failure_;
-};
 
 // Where the streams of bands meet: when the last has told its maxima, all are
 // answered.

@@ -89,7 +89,7 @@ TEST_F(Distributed, RefusesCutsAndOptions) {
   const Whole whole(128, 256);
   const auto field = [&](const QuantizeOptions& o, int64_t row, int64_t rows,
                          int64_t column, int64_t cols) {
-    const Piece p(whole, std::min(row, int64_t{64}), 1, column % 128, 1);
+    const Piece p(whole, std::clamp<int64_t>(row, 0, 64), 1, column % 128, 1);
     Shard shard{row, column, rows, cols, p.shard.input};
     return FieldOf(ShardAmax(*clients_[0], whole.desc, shard, o).status());
   };

@@ -68,8 +68,10 @@ struct ClientOptions {
   // connections to all servers, one on each at a time. The bytes are those of
   // one call. 0: no call is cut; else at least 256 KiB. Not cut is what lies in
   // shared memory, fewer than 256 rows, groups, and Quantize with dbias,
-  // statistics or a history. An amax that is computed has every band sent
-  // twice: give it where it is known.
+  // statistics or a history. For an amax that is computed up to eight streams
+  // at once meet, of larger bands where need be; where all of them do not fit
+  // into half of a server's memory budget, or it is of an older version, every
+  // band is sent twice: give the amax where it is known.
   size_t band_bytes = 0;
   // How long the thread of a call looks for its answer, on a core of its own,
   // before it sleeps: to be woken takes an idle core 20 to 200 us. At most
@@ -112,7 +114,9 @@ struct CallOptions {
   std::chrono::milliseconds deadline{0};
   std::optional<CancellationToken> cancel = std::nullopt;
   // Parts to be written into the caller's memory; the Result views them there
-  // and owns the others. After an error their content is unspecified.
+  // and owns the others. After an error their content is unspecified. A part
+  // may take the place of what it is made of, but not where the call goes in
+  // chunks (INVALID_ARGUMENT), and no such call is cut into bands.
   std::vector<Destination> into = {};
   // Only of a call that works in memory of AllocateDevice or RegisterDevice,
   // and of its GPU.

@@ -13,6 +13,7 @@
 #include "client/net/worker_pool.h"
 #include "client/parts/call_control.h"
 #include "client/parts/endpoint.h"
+#include "client/parts/reduction.h"
 #include "client/parts/result_builder.h"
 #include "fmt/format.h"
 #include "kernels/plan/field_error.h"
@@ -54,6 +55,11 @@ class Client::Impl {
                                     const QuantizedBytes& quantized,
                                     const DequantizeOptions& options,
                                     const CallOptions& call, Time deadline);
+
+  absl::StatusOr<Result> RunReduced(const Plan& plan,
+                                    absl::Span<const std::byte> input,
+                                    const CallOptions& call, Time deadline,
+                                    client::Reduction* reduction);
 
   // Plan to Result: everything but the plan's own making.
   absl::StatusOr<Result> Run(const Plan& plan,
@@ -222,6 +228,27 @@ absl::StatusOr<Result> Client::Impl::RunOnInput(
   return Run(*plan, {&input, 1}, call, deadline);
 }
 
+absl::StatusOr<Result> Client::Impl::RunReduced(const Plan& plan, Bytes input,
+                                                const CallOptions& call,
+                                                Time deadline,
+                                                client::Reduction* reduction) {
+  if (auto s = CheckSize("payload", plan.input_bytes(), input); !s.ok()) {
+    return s;
+  }
+  if (auto s = CheckDestinations(plan, call.into); !s.ok()) return s;
+  return Call(
+      call, deadline,
+      [&](Endpoint& endpoint, const CallLimit& limit, CallControl& control) {
+        auto result =
+            endpoint.RunReduced(plan, {&input, 1}, call.into, call.events,
+                                limit, control, *reduction);
+        if (result.ok() && call.progress) {
+          call.progress(input.size(), input.size());
+        }
+        return result;
+      });
+}
+
 absl::StatusOr<Result> Client::Impl::Dequantize(
     const TensorDesc& tensor, const QuantizedBytes& quantized,
     const DequantizeOptions& options, const CallOptions& call, Time deadline) {
@@ -317,6 +344,19 @@ std::future<absl::StatusOr<Result>> Client::RunAsync(absl::StatusOr<Plan> plan,
       std::make_shared<const absl::StatusOr<Plan>>(std::move(plan));
   return impl_->Async(deadline, [=, impl = impl_.get()] {
     return impl->RunOnInput(*shared, input, call, deadline);
+  });
+}
+
+std::future<absl::StatusOr<Result>> Client::RunReducedAsync(
+    Plan plan, Bytes input, const CallOptions& call,
+    client::Reduction* reduction,
+    std::function<void(const absl::Status&)> ended) {
+  const Time deadline = impl_->DeadlineOf(call);
+  const auto shared = std::make_shared<const Plan>(std::move(plan));
+  return impl_->Async(deadline, [=, impl = impl_.get()] {
+    auto result = impl->RunReduced(*shared, input, call, deadline, reduction);
+    ended(result.status());
+    return result;
   });
 }
 

@@ -55,6 +55,7 @@
 #define QUANTD_CLIENT_CLIENT_H_
 
 #include <cstddef>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -71,6 +72,11 @@
 #include "kernels/plan/plan.h"
 
 namespace quantd {
+
+namespace client {
+class Reduction;
+}  // namespace client
+class ShardSession;
 
 // One copy of a quantized tensor, as Quantize gave it. Views.
 struct QuantizedBytes {
@@ -236,6 +242,7 @@ class Client {
   const std::string& target() const;
 
  private:
+  friend class ShardSession;
   class Impl;
   explicit Client(std::unique_ptr<Impl> impl);
 
@@ -246,6 +253,12 @@ class Client {
   std::future<absl::StatusOr<Result>> RunAsync(
       absl::StatusOr<Plan> plan, absl::Span<const std::byte> input,
       const CallOptions& call);
+  // Of a plan that reduces. `ended` is told the outcome of a call that has
+  // begun, before the future is ready.
+  std::future<absl::StatusOr<Result>> RunReducedAsync(
+      Plan plan, absl::Span<const std::byte> input, const CallOptions& call,
+      client::Reduction* reduction,
+      std::function<void(const absl::Status&)> ended);
 
   std::unique_ptr<Impl> impl_;
 };

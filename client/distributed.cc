@@ -1,15 +1,20 @@
 #include "client/distributed.h"
 
+#include <chrono>
+#include <condition_variable>
+#include <functional>
 #include <future>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <utility>
 
-#include "client/parts/amax_request.h"
+#include "client/parts/reduction.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/field_error.h"
-#include "kernels/plan/shard_cut.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd {
 namespace {
@@ -84,17 +89,20 @@ CopyAmax Zeros(const QuantizeOptions& o, const Shard& shard) {
   return amax;
 }
 
-CopyAmax AmaxOf(const QuantizeOptions& o, const Result& result) {
-  const auto values = [&](bool wanted, bool columnwise) {
-    if (!wanted) return std::vector<float>();
-    const auto all = result.amaxes(client::AmaxKindOf(o, columnwise));
-    return std::vector<float>(all.begin(), all.end());
-  };
-  return {values(HasRowwise(o.usage), false),
-          values(HasColumnwise(o.usage), true)};
-}
-
 bool Empty(const Shard& shard) { return shard.rows == 0 || shard.cols == 0; }
+
+// Where the shard's elements lie, for stochastic rounding.
+QuantizeOptions PlacedIn(QuantizeOptions o, const Grid& grid,
+                         const Shard& shard) {
+  if (o.rounding != Rounding::kStochastic) return o;
+  // The whole may itself be a part of something.
+  if (o.shard.total_columns == 0) {
+    o.shard.total_columns = o.shard.column_offset + grid.cols;
+  }
+  o.shard.row_offset += shard.row;
+  o.shard.column_offset += shard.column;
+  return o;
+}
 
 QuantizeOptions ShardOptions(const QuantizeOptions& options, const Grid& grid,
                              const Shard& shard, const CopyAmax& amax) {
@@ -110,14 +118,7 @@ QuantizeOptions ShardOptions(const QuantizeOptions& options, const Grid& grid,
     estimate(o.rht.columnwise, &o.columnwise_amax);
     o.amax_estimation_scale.reset();
   }
-  if (o.rounding != Rounding::kStochastic) return o;
-  // The whole may itself be a part of something.
-  if (o.shard.total_columns == 0) {
-    o.shard.total_columns = o.shard.column_offset + grid.cols;
-  }
-  o.shard.row_offset += shard.row;
-  o.shard.column_offset += shard.column;
-  return o;
+  return PlacedIn(std::move(o), grid, shard);
 }
 
 // Reduces what shards [first, first + count of the lines) add, line by line.
@@ -187,7 +188,7 @@ absl::StatusOr<std::vector<Result>> WaitForAll(
 
 float LargestAmax(absl::Span<const float> amaxes) {
   float largest = 0;
-  for (const float a : amaxes) largest = client::LargerAmax(largest, a);
+  for (const float a : amaxes) largest = LargerAmax(largest, a);
   return largest;
 }
 
@@ -201,9 +202,9 @@ absl::StatusOr<CopyAmax> ShardAmax(Client& client, const TensorDesc& whole,
   if (!Agrees(options)) return CopyAmax();
   if (Empty(shard)) return Zeros(options, shard);
   const auto result = client.RhtAmax(DescOf(whole, shard), shard.input,
-                                     client::AmaxOptionsOf(options), call);
+                                     AmaxOptionsOf(options), call);
   if (!result.ok()) return result.status();
-  return AmaxOf(options, *result);
+  return client::MaximaOf(options, *result);
 }
 
 absl::StatusOr<Result> QuantizeShard(Client& client, const TensorDesc& whole,
@@ -216,6 +217,121 @@ absl::StatusOr<Result> QuantizeShard(Client& client, const TensorDesc& whole,
   if (auto s = CheckShard(*grid, shard); !s.ok()) return s;
   return client.Quantize(DescOf(whole, shard), shard.input,
                          ShardOptions(options, *grid, shard, amax), call);
+}
+
+// What a session and its call have in common.
+struct ShardSession::State {
+  Client* client;
+  TensorDesc whole;
+  Shard shard;
+  QuantizeOptions options;
+  CallOptions call;
+  // From a reduced amax to that which the copies are given.
+  std::function<CopyAmax(const CopyAmax&)> given;
+
+  // Of a shard that is on its way; of others nothing.
+  std::unique_ptr<client::Reduction> reduction;
+  CancellationToken stop;
+  std::optional<CancellationToken::Registration> callers;
+  std::future<absl::StatusOr<Result>> result;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<absl::StatusOr<CopyAmax>> maxima;
+  bool finished = false;
+
+  void Tell(absl::StatusOr<CopyAmax> found) {
+    const std::lock_guard lock(mutex);
+    if (!maxima) maxima = std::move(found);
+    changed.notify_all();
+  }
+};
+
+ShardSession::ShardSession(std::unique_ptr<State> state)
+    : state_(std::move(state)) {}
+ShardSession::ShardSession(ShardSession&&) noexcept = default;
+ShardSession& ShardSession::operator=(ShardSession&& other) noexcept {
+  std::swap(state_, other.state_);
+  return *this;
+}
+
+ShardSession::~ShardSession() {
+  if (state_ == nullptr || !state_->result.valid()) return;
+  state_->stop.Cancel();
+  state_->result.wait();
+}
+
+absl::StatusOr<ShardSession> ShardSession::Begin(Client& client,
+                                                 const TensorDesc& whole,
+                                                 const Shard& shard,
+                                                 const QuantizeOptions& options,
+                                                 const CallOptions& call) {
+  const auto grid = GridOf(whole, options);
+  if (!grid.ok()) return grid.status();
+  if (auto s = CheckShard(*grid, shard); !s.ok()) return s;
+  auto state = std::make_unique<State>();
+  state->client = &client;
+  state->whole = whole;
+  state->shard = shard;
+  state->options = options;
+  state->call = call;
+  state->given = [options, shard, grid = *grid](const CopyAmax& reduced) {
+    const QuantizeOptions o = ShardOptions(options, grid, shard, reduced);
+    return CopyAmax{o.rowwise_amax, o.columnwise_amax};
+  };
+  if (!Agrees(options) || Empty(shard)) {
+    state->maxima = Agrees(options) ? Zeros(options, shard) : CopyAmax();
+    return ShardSession(std::move(state));
+  }
+  // Without an amax: what is estimated is so when all is known.
+  QuantizeOptions found = options;
+  if (MayEstimate(found) && !found.amax_estimation_scale) {
+    found.amax_estimation_scale = 0;
+  }
+  auto plan = MakeQuantizePlan(DescOf(whole, shard),
+                               PlacedIn(std::move(found), *grid, shard));
+  if (!plan.ok()) return plan.status();
+  State* const shared = state.get();
+  state->reduction = std::make_unique<client::Reduction>(
+      [shared](const CopyAmax& maxima) { shared->Tell(maxima); });
+  CallOptions stoppable = call;
+  stoppable.cancel = state->stop;
+  if (call.cancel) {
+    state->callers.emplace(*call.cancel, [shared] { shared->stop.Cancel(); });
+  }
+  state->result = client.RunReducedAsync(*std::move(plan), shard.input,
+                                         stoppable, state->reduction.get(),
+                                         [shared](const absl::Status& status) {
+                                           if (!status.ok())
+                                             shared->Tell(status);
+                                         });
+  // Before it is finished it can only have failed, or never begun.
+  if (state->result.wait_for(std::chrono::seconds(0)) ==
+      std::future_status::ready) {
+    return state->result.get().status();
+  }
+  return ShardSession(std::move(state));
+}
+
+absl::StatusOr<CopyAmax> ShardSession::Maxima() {
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [&] { return state_->maxima.has_value(); });
+  return *state_->maxima;
+}
+
+absl::StatusOr<Result> ShardSession::Finish(const CopyAmax& reduced) {
+  const auto maxima = Maxima();
+  if (!maxima.ok()) return maxima.status();
+  if (state_->finished) {
+    return absl::FailedPreconditionError("the session has been finished");
+  }
+  state_->finished = true;
+  if (state_->reduction == nullptr) {
+    return QuantizeShard(*state_->client, state_->whole, state_->shard,
+                         state_->options, reduced, state_->call);
+  }
+  state_->reduction->Answer(state_->given(reduced));
+  return state_->result.get();
 }
 
 absl::StatusOr<std::vector<Result>> QuantizeShards(
@@ -240,12 +356,12 @@ absl::StatusOr<std::vector<Result>> QuantizeShards(
       asked.push_back(i);
       futures.push_back(shards[i].client->RhtAmaxAsync(
           DescOf(whole, shards[i].shard), shards[i].shard.input,
-          client::AmaxOptionsOf(options), call));
+          AmaxOptionsOf(options), call));
     }
     const auto results = WaitForAll(std::move(futures));
     if (!results.ok()) return results.status();
     for (size_t i = 0; i < asked.size(); ++i) {
-      amaxes[asked[i]] = AmaxOf(options, (*results)[i]);
+      amaxes[asked[i]] = client::MaximaOf(options, (*results)[i]);
     }
     ReduceAll(*grid, HasAmaxOfLines(*FindFormat(options.format), options.form),
               reduction, shards, &amaxes);

@@ -15,7 +15,14 @@
 //   // 3. Everyone: quantize the own shard with it.
 //   auto part = quantd::QuantizeShard(client, whole, shard, options, *amax);
 //
-// QuantizeShards does the three for shards that one process holds.
+// QuantizeShards does the three for shards that one process holds. A session
+// does them too, and sends the shard once:
+//
+//   auto session = quantd::ShardSession::Begin(client, whole, shard, options);
+//   auto amax = session->Maxima();
+//   for (float& a : amax->rowwise) a = AllReduceMax(a);
+//   for (float& a : amax->columnwise) a = AllReduceMax(a);
+//   auto part = session->Finish(*amax);
 //
 // Cuts: rows at multiples of the block and of the RHT dimension where a
 // columnwise copy is made, columns likewise where a rowwise one is; formats
@@ -27,6 +34,9 @@
 // scale is given, need no reduction: step 1 answers with nothing. Under
 // delayed scaling the amax of a shard's Result is the shard's own: reduce it,
 // and make the next scale with UpdateScale of kernels/plan/delayed_scaling.h.
+//
+// Estimates are made where the options say so, and nowhere else: a server's own
+// --estimate does not count for shards.
 //
 // What is not of the whole: dbias, statistics and QuantizeOptions::amax are the
 // shard's own, and padding is at the end of every shard's scales. Not for
@@ -47,12 +57,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/client.h"
 #include "kernels/plan/plan.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd {
 
@@ -68,15 +80,9 @@ struct Shard {
   absl::Span<const std::byte> input;
 };
 
-// What a shard adds to the amax of the copies; of the whole after a reduction.
-// One value or, where row_scaled or of FP8 channels, one for each of the
-// shard's rows and of its columns: then only shards that share these rows or
-// columns reduce them. Empty for a copy that is not made or whose format has no
-// amax.
-struct CopyAmax {
-  std::vector<float> rowwise;
-  std::vector<float> columnwise;
-};
+// CopyAmax (kernels/plan/shards.h) is what a shard adds to the amax of the
+// copies; of the whole after a reduction. One value or, where row_scaled or of
+// FP8 channels, one for each of the shard's rows and of its columns.
 
 // `whole` describes the whole tensor, `options` how to quantize it; they are
 // the same for all shards. Errors: those of Client, and INVALID_ARGUMENT for a
@@ -93,6 +99,42 @@ absl::StatusOr<Result> QuantizeShard(Client& client, const TensorDesc& whole,
                                      const QuantizeOptions& options,
                                      const CopyAmax& amax,
                                      const CallOptions& call = {});
+
+// A shard that is sent once: the server keeps it until the reduced amax is
+// there. Where that takes longer than it waits for any message (its
+// --max-receive-ms), where others want the memory, or where it dies, the shard
+// is sent once more, with the amax; so it is where the server is of an older
+// version, and works in two calls for what does not travel.
+//
+// All of it is one asynchronous call of the client: of `max_in_flight` it takes
+// one, and its deadline is over when that of `call` is, from Begin on. Ranks of
+// one process that share a client need as many. The client must outlive it.
+//
+// Threads: one at a time.
+class ShardSession {
+ public:
+  // Sends the shard. Errors: as of ShardAmax where they can be known at once.
+  static absl::StatusOr<ShardSession> Begin(Client& client,
+                                            const TensorDesc& whole,
+                                            const Shard& shard,
+                                            const QuantizeOptions& options,
+                                            const CallOptions& call = {});
+  ShardSession(ShardSession&& other) noexcept;
+  ShardSession& operator=(ShardSession&& other) noexcept;
+  // Cancels what is not finished, and waits for it.
+  ~ShardSession();
+
+  // Waits for what the shard adds to the amax.
+  absl::StatusOr<CopyAmax> Maxima();
+  // Once. `reduced`: as of QuantizeShard, in the sizes that Maxima gave.
+  // FAILED_PRECONDITION when it is done.
+  absl::StatusOr<Result> Finish(const CopyAmax& reduced);
+
+ private:
+  struct State;
+  explicit ShardSession(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
 
 // From what several shards add to one amax to that amax.
 using AmaxReduction = std::function<float(absl::Span<const float>)>;

@@ -8,13 +8,13 @@
 #include <variant>
 #include <vector>
 
-#include "client/parts/amax_request.h"
 #include "client/parts/copy_window.h"
 #include "client/parts/piece_join.h"
 #include "client/parts/piece_work.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/field_error.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd {
 namespace {
@@ -23,7 +23,6 @@ using client::Allocate;
 using client::Cut;
 using client::ForEach;
 using client::Join;
-using client::Raise;
 using client::Read;
 using client::Room;
 

@@ -12,7 +12,7 @@
 #include "kernels/plan/field_error.h"
 #include "kernels/plan/geometry.h"
 #include "kernels/plan/profile/profile.h"
-#include "kernels/plan/shard_cut.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd {
 namespace {

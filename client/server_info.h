@@ -50,6 +50,7 @@ struct ServerInfo {
   int max_rank = 0;
   // What it takes for amax_estimation_scale where that is not set; 0: none.
   float amax_estimation_scale = 0;
+  bool reduces_amax = false;  // streams may have reduce_amax
   std::vector<DeviceInfo> devices;
   std::vector<FormatSupport> formats;
 };

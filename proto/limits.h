@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "kernels/plan/plan.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::wire {
 
@@ -35,6 +36,11 @@ inline constexpr size_t kMaxReplyPayloadBytes =
 // larger ones are no faster.
 inline constexpr size_t kMaxChunkBytes = size_t{16} << 20;
 inline constexpr size_t kChunkBytes = size_t{1} << 20;
+
+// The answer to a stream's maxima: its values, and fields that a server does
+// not know.
+inline constexpr size_t kMaxReducedBytes =
+    kMostReduced * sizeof(float) + (4 << 10);
 
 // What a request whose head has so many bytes on the wire may take in memory at
 // most, from its parsing until its reply's head is made: messages, copies of

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/device/backend.h"
 #include "kernels/plan/plan.h"
+#include "kernels/plan/shards.h"
 #include "proto/methods.h"
 #include "quantd.pb.h"
 
@@ -85,6 +86,10 @@ auto WithOptionsOf(Method method, F&& f) {
   return f(std::type_identity<Options>());
 }
 
+// Either form of a direction.
+absl::StatusOr<CopyAmax> FromProto(const v1::GivenAmax& m,
+                                   std::string_view field);
+v1::GivenAmax ToProto(const CopyAmax& amax);
 // Unknown numbers of enums pass through, for the plan to name in its error.
 absl::StatusOr<QuantizeOptions> FromProto(const v1::QuantizeOptions& m);
 absl::StatusOr<DequantizeOptions> FromProto(const v1::DequantizeOptions& m);

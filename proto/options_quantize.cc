@@ -1,5 +1,7 @@
 // The options of Quantize.
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fmt/format.h"
@@ -12,8 +14,10 @@ namespace {
 using Floats = google::protobuf::RepeatedField<float>;
 
 // One direction of GivenAmax: a value, or a list of them.
-absl::Status ReadAmax(std::string_view field, bool has_one, float one,
-                      const Floats& many, std::vector<float>* out) {
+absl::Status ReadAmax(std::string_view message, std::string_view direction,
+                      bool has_one, float one, const Floats& many,
+                      std::vector<float>* out) {
+  const std::string field = fmt::format("{}.{}", message, direction);
   if (has_one && !many.empty()) {
     return FieldError(field, fmt::format("one value here or {}_values", field),
                       "both");
@@ -24,23 +28,6 @@ absl::Status ReadAmax(std::string_view field, bool has_one, float one,
     out->assign(many.begin(), many.end());
   }
   return absl::OkStatus();
-}
-
-v1::GivenAmax GivenAmax(const QuantizeOptions& o) {
-  v1::GivenAmax out;
-  if (o.rowwise_amax.size() == 1) {
-    out.set_rowwise(o.rowwise_amax[0]);
-  } else {
-    out.mutable_rowwise_values()->Assign(o.rowwise_amax.begin(),
-                                         o.rowwise_amax.end());
-  }
-  if (o.columnwise_amax.size() == 1) {
-    out.set_columnwise(o.columnwise_amax[0]);
-  } else {
-    out.mutable_columnwise_values()->Assign(o.columnwise_amax.begin(),
-                                            o.columnwise_amax.end());
-  }
-  return out;
 }
 
 HistoryOptions FromProto(const v1::History& message) {
@@ -61,6 +48,35 @@ v1::History ToProto(const HistoryOptions& history) {
 
 }  // namespace
 
+absl::StatusOr<CopyAmax> FromProto(const v1::GivenAmax& m,
+                                   std::string_view field) {
+  CopyAmax amax;
+  QUANTD_RETURN_IF_ERROR(ReadAmax(field, "rowwise", m.has_rowwise(),
+                                  m.rowwise(), m.rowwise_values(),
+                                  &amax.rowwise));
+  QUANTD_RETURN_IF_ERROR(ReadAmax(field, "columnwise", m.has_columnwise(),
+                                  m.columnwise(), m.columnwise_values(),
+                                  &amax.columnwise));
+  return amax;
+}
+
+v1::GivenAmax ToProto(const CopyAmax& amax) {
+  v1::GivenAmax out;
+  if (amax.rowwise.size() == 1) {
+    out.set_rowwise(amax.rowwise[0]);
+  } else {
+    out.mutable_rowwise_values()->Assign(amax.rowwise.begin(),
+                                         amax.rowwise.end());
+  }
+  if (amax.columnwise.size() == 1) {
+    out.set_columnwise(amax.columnwise[0]);
+  } else {
+    out.mutable_columnwise_values()->Assign(amax.columnwise.begin(),
+                                            amax.columnwise.end());
+  }
+  return out;
+}
+
 absl::StatusOr<QuantizeOptions> FromProto(const v1::QuantizeOptions& m) {
   QuantizeOptions o;
   o.format = static_cast<Format>(m.format());
@@ -74,13 +90,10 @@ absl::StatusOr<QuantizeOptions> FromProto(const v1::QuantizeOptions& m) {
                       "neither");
   }
   o.non_finite = static_cast<NonFinite>(m.non_finite());
-  const v1::GivenAmax& amax = m.given_amax();
-  QUANTD_RETURN_IF_ERROR(ReadAmax("given_amax.rowwise", amax.has_rowwise(),
-                                  amax.rowwise(), amax.rowwise_values(),
-                                  &o.rowwise_amax));
-  QUANTD_RETURN_IF_ERROR(ReadAmax(
-      "given_amax.columnwise", amax.has_columnwise(), amax.columnwise(),
-      amax.columnwise_values(), &o.columnwise_amax));
+  absl::StatusOr<CopyAmax> amax = FromProto(m.given_amax(), "given_amax");
+  if (!amax.ok()) return amax.status();
+  o.rowwise_amax = std::move(amax->rowwise);
+  o.columnwise_amax = std::move(amax->columnwise);
   o.form = FromProto(m.form());
   o.rounding = static_cast<Rounding>(m.rounding());
   o.stochastic.seed = m.stochastic().seed();
@@ -120,7 +133,8 @@ v1::QuantizeOptions ToProto(const QuantizeOptions& o) {
   }
   m.set_non_finite(ToProto(o.non_finite));
   if (!o.rowwise_amax.empty() || !o.columnwise_amax.empty()) {
-    *m.mutable_given_amax() = GivenAmax(o);
+    *m.mutable_given_amax() =
+        ToProto(CopyAmax{o.rowwise_amax, o.columnwise_amax});
   }
   *m.mutable_form() = ToProto(o.form);
   m.set_rounding(ToProto(o.rounding));

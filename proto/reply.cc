@@ -153,6 +153,13 @@ absl::StatusOr<StreamReplyPart> ParseStreamReply(Slices message,
   if (!read.ParseFromString(separated->head)) {
     return Malformed("a field inside it is not valid");
   }
+  if (read.has_maxima()) {
+    const v1::Maxima& m = read.maxima();
+    part.maxima = FoundMaxima{{{m.rowwise().begin(), m.rowwise().end()},
+                               {m.columnwise().begin(), m.columnwise().end()}},
+                              m.saw_nan(),
+                              m.saw_inf()};
+  }
   if (read.reply_case() == v1::StreamReply::REPLY_NOT_SET) return part;
   auto reply = std::visit(
       [&](const auto& options) -> absl::StatusOr<Reply> {

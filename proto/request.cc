@@ -5,7 +5,7 @@
 #include "google/protobuf/arena.h"
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/field_error.h"
-#include "kernels/plan/shard_cut.h"
+#include "kernels/plan/shards.h"
 #include "proto/option_fields.h"
 #include "proto/request_plan.h"
 #include "proto/stream/chunks.h"
@@ -151,9 +151,9 @@ absl::StatusOr<Request> ParseRequest(Method method, Slices message,
 namespace {
 
 template <typename Options>
-absl::Status ReadStart(const v1::StreamRequest& start,
+absl::Status ReadStart(const typename TensorRpc<Options>::Request& asked,
+                       const v1::StreamRequest& start,
                        const RequestDefaults& defaults, Request* request) {
-  const auto& asked = (start.*TensorRpc<Options>::kAsked)();
   QUANTD_RETURN_IF_ERROR(ReadPlan<Options>(asked, defaults, request));
   const v1::LentMemory& memory = asked.memory();
   if (!memory.inputs().empty() || !memory.outputs().empty() ||
@@ -166,6 +166,34 @@ absl::Status ReadStart(const v1::StreamRequest& start,
   }
   return RenameField(Locate(asked, {0, start.payload_bytes()}, request),
                      "payload", "payload_bytes");
+}
+
+absl::Status ReadStart(const v1::StreamRequest& start,
+                       const RequestDefaults& defaults, Request* request) {
+  switch (start.request_case()) {
+    case v1::StreamRequest::kQuantize:
+      return ReadStart<QuantizeOptions>(start.quantize(), start, defaults,
+                                        request);
+    case v1::StreamRequest::kDequantize:
+      return ReadStart<DequantizeOptions>(start.dequantize(), start, defaults,
+                                          request);
+    case v1::StreamRequest::kRhtAmax:
+      return ReadStart<RhtAmaxOptions>(start.rht_amax(), start, defaults,
+                                       request);
+    case v1::StreamRequest::kApplyRht:
+      return ReadStart<ApplyRhtOptions>(start.apply_rht(), start, defaults,
+                                        request);
+    case v1::StreamRequest::kReduceAmax:
+      QUANTD_RETURN_IF_ERROR(ReadStart<QuantizeOptions>(
+          start.reduce_amax(), start, defaults, request));
+      return CheckReduces(*request->plan);
+    case v1::StreamRequest::REQUEST_NOT_SET:
+      break;
+  }
+  return FieldError("request",
+                    "quantize, dequantize, rht_amax, apply_rht or reduce_amax "
+                    "in a stream's first message",
+                    "none");
 }
 
 }  // namespace
@@ -184,22 +212,12 @@ absl::StatusOr<StreamStart> ParseStreamStart(Slices message,
                             fmt::format("{} bytes", separated->payload.size));
         }
         out.payload_bytes = start.payload_bytes();
-        switch (start.request_case()) {
-          case v1::StreamRequest::kQuantize:
-            return ReadStart<QuantizeOptions>(start, defaults, made);
-          case v1::StreamRequest::kDequantize:
-            return ReadStart<DequantizeOptions>(start, defaults, made);
-          case v1::StreamRequest::kRhtAmax:
-            return ReadStart<RhtAmaxOptions>(start, defaults, made);
-          case v1::StreamRequest::kApplyRht:
-            return ReadStart<ApplyRhtOptions>(start, defaults, made);
-          case v1::StreamRequest::REQUEST_NOT_SET:
-            break;
+        if (start.has_reduced_amax()) {
+          return FieldError("reduced_amax", "none in a stream's first message",
+                            "one");
         }
-        return FieldError("request",
-                          "quantize, dequantize, rht_amax or apply_rht in a "
-                          "stream's first message",
-                          "none");
+        out.reduces = start.has_reduce_amax();
+        return ReadStart(start, defaults, made);
       });
   if (!request.ok()) return request.status();
   out.request = *std::move(request);
@@ -254,6 +272,17 @@ absl::StatusOr<std::string> StreamHead(const Plan& plan, size_t payload_bytes,
         WriteRequest(plan, options, amax, (start.*Rpc::kAsk)());
       },
       plan.options());
+  start.set_payload_bytes(payload_bytes);
+  std::string head = start.SerializeAsString();
+  QUANTD_RETURN_IF_ERROR(CheckHead(Method::kStream, head));
+  return head;
+}
+
+absl::StatusOr<std::string> ReducingHead(const Plan& plan,
+                                         size_t payload_bytes) {
+  v1::StreamRequest start;
+  WriteRequest(plan, std::get<QuantizeOptions>(plan.options()), std::nullopt,
+               start.mutable_reduce_amax());
   start.set_payload_bytes(payload_bytes);
   std::string head = start.SerializeAsString();
   QUANTD_RETURN_IF_ERROR(CheckHead(Method::kStream, head));

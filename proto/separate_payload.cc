@@ -109,13 +109,14 @@ constexpr ListPlace Within(uint32_t field, const ListPlace& place) {
   return {{field, path[0], path[1], path[2]}, place.fixed};
 }
 constexpr auto kStreamLists = [] {
-  std::array<ListPlace, std::size(kQuantizeLists) +
+  std::array<ListPlace, 2 * std::size(kQuantizeLists) +
                             std::size(kDequantizeLists) +
                             std::size(kRhtAmaxLists)>
       all = {};
   size_t n = 0;
   for (const ListPlace& place : kQuantizeLists) {
     all[n++] = Within(v1::StreamRequest::kQuantizeFieldNumber, place);
+    all[n++] = Within(v1::StreamRequest::kReduceAmaxFieldNumber, place);
   }
   for (const ListPlace& place : kDequantizeLists) {
     all[n++] = Within(v1::StreamRequest::kDequantizeFieldNumber, place);

@@ -150,6 +150,7 @@ Server::Server(const ServerOptions& options,
   limits.set_memory_budget_bytes(shares_.budget);
   limits.set_max_rank(kMaxRank);
   limits.set_amax_estimation_scale(options_.estimate);
+  limits.set_reduce_amax(true);
   for (const wire::MethodSpec& row : wire::kTensorMethods) {
     environment_.request_limit[wire::Index(row.method)] =
         LargestRequest(row.method, shares_, options_.max_request_bytes);

@@ -114,6 +114,8 @@ void StreamCall::OnRead(bool ok) {
     }
     return OnStart();
   }
+  if (stage_ == Stage::kAwaiting) return OnAnswer(ok);
+  if (stage_ == Stage::kSettled) return OnSettled(ok);
   OnChunk(ok);
 }
 
@@ -154,6 +156,7 @@ void StreamCall::PlanRequest() {
   if (!start.ok()) return Fail(Failure::BadRequest(start.status()));
   request_ = std::move(start->request);
   payload_bytes_ = start->payload_bytes;
+  reduces_ = start->reduces;
   record_.method = wire::MethodOf(*request_.plan);
   const auto& caller = call_->caller();
   if (caller != nullptr && !caller->May(record_.method)) {
@@ -202,6 +205,15 @@ void StreamCall::Waits() {
   if (call_->cancelled()) LeaveQueues();
 }
 
+void StreamCall::ReceiveNext() {
+  // Nothing comes behind the last chunk until the maxima are told.
+  if (!reduces_ || gather_->came() < payload_bytes_) return ReceiveChunk();
+  const size_t size = message_.size();
+  charge_.Arrived(size, ReceiveNeed(env_->window));
+  message_.Clear();
+  Submit(Stage::kSeeking);
+}
+
 void StreamCall::ReceiveChunk() {
   const size_t came = message_.size();
   message_.Clear();
@@ -237,7 +249,7 @@ void StreamCall::OnChunk(bool ok) {
   gather_->Add(message_.Pieces(), *chunk);
   came_ += size;
   job_->Fed(gather_->settled());
-  ReceiveChunk();
+  ReceiveNext();
 }
 
 void StreamCall::WriteNext() {
@@ -250,6 +262,13 @@ void StreamCall::WriteNext() {
 }
 
 void StreamCall::OnWritten(bool ok) {
+  if (stage_ == Stage::kTelling) {
+    if (auto failure = Stopped("while sending the maxima")) {
+      return Fail(*failure);
+    }
+    if (!ok) return Fail(Failure::Cancelled());
+    return AwaitAnswer(Stage::kAwaiting);
+  }
   if (auto failure = Stopped("while sending the reply")) return Fail(*failure);
   if (!ok) return Fail(Failure::Cancelled());
   WriteNext();
@@ -273,7 +292,8 @@ void StreamCall::LeaveQueues() {
     return;
   }
   const Stage stage = stage_;
-  if ((stage == Stage::kBeginning || stage == Stage::kQueued) &&
+  if ((stage == Stage::kBeginning || stage == Stage::kSeeking ||
+       stage == Stage::kQueued) &&
       env_->engine->Withdraw(charge_.device(), this)) {
     Fail(*Stopped("while waiting for a device"));
     call_->Unref();

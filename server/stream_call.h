@@ -4,6 +4,13 @@
 //   admitting -> receiving -> (counting ->) planning -> claiming -> beginning
 //   -> feeding -> queued -> running -> replying
 //
+// Where the amax is reduced, between feeding and queued:
+//
+//   -> seeking -> telling -> awaiting -> settled
+//
+// The maxima are found on a slot, which is given back before they are told;
+// while the answer is awaited the job keeps what it was admitted with.
+//
 // The same ledger, devices and jobs as of unary calls. Staging and output are
 // admitted, and the job begun, before the first chunk is read; chunks are
 // charged as they come, and one at a time. Meanwhile the job has a place beside
@@ -56,6 +63,10 @@ class StreamCall final : public CallHandler,
     kClaiming,
     kBeginning,
     kFeeding,
+    kSeeking,
+    kTelling,
+    kAwaiting,
+    kSettled,
     kQueued,
     kRunning,
     kReplying,
@@ -77,8 +88,14 @@ class StreamCall final : public CallHandler,
   bool LeavesLostDevice() const override { return true; }
   void OnDeviceLost() override;
   std::optional<Failure> BeginJob(Backend& backend);
+  void ReceiveNext();
   void ReceiveChunk();
   void OnChunk(bool ok);
+  std::optional<Failure> FindMaxima();
+  void TellMaxima();
+  void AwaitAnswer(Stage stage);
+  void OnAnswer(bool ok);
+  void OnSettled(bool ok);
   std::optional<Failure> RunJob(Engine::SlotLease slot);
   void WriteNext();
 
@@ -88,6 +105,7 @@ class StreamCall final : public CallHandler,
   // False: the device was found to hang, and the call is answered.
   bool EndWatch();
   void WatchReceiving(absl::Time now);
+  void WatchTelling(absl::Time now);
   std::optional<Failure> WhyNotReceiving(absl::Time now);
   bool IsInTheWay(absl::Time now, uint64_t came);
   void WatchJob();
@@ -117,6 +135,8 @@ class StreamCall final : public CallHandler,
   ReceivedMessage message_;
   wire::Request request_;
   uint64_t payload_bytes_ = 0;
+  bool reduces_ = false;
+  std::string maxima_;  // to be told
   Engine::SlotLease place_;
   std::unique_ptr<Job> job_;
   std::optional<wire::StreamGather> gather_;

@@ -22,7 +22,7 @@ constexpr absl::Duration kSenderPatience = absl::Seconds(1);
 }  // namespace
 
 void StreamCall::RunOn(Backend& backend, Engine::SlotLease slot) {
-  const bool begins = stage_ == Stage::kBeginning;
+  const Stage asked = stage_;
   std::optional<Failure> failure = Stopped("while waiting for a device");
   if (!failure && !env_->engine->health(charge_.device()).healthy()) {
     failure = Failure::NoDevice(env_->monitor->RetryDelay());
@@ -33,7 +33,13 @@ void StreamCall::RunOn(Backend& backend, Engine::SlotLease slot) {
     return call_->Unref();
   }
   BeginWatch();
-  failure = begins ? BeginJob(backend) : RunJob(std::move(slot));
+  if (asked == Stage::kBeginning) {
+    failure = BeginJob(backend);
+  } else if (asked == Stage::kSeeking) {
+    failure = FindMaxima();
+  } else {
+    failure = RunJob(std::move(slot));
+  }
   if (!EndWatch()) {
     LetGo();
     return call_->Unref();
@@ -41,9 +47,11 @@ void StreamCall::RunOn(Backend& backend, Engine::SlotLease slot) {
   slot.Reset();
   if (failure) {
     Fail(*failure);
-  } else if (begins) {
+  } else if (asked == Stage::kBeginning) {
     receive_since_ = absl::ToUnixNanos(SteadyNow());
-    ReceiveChunk();
+    ReceiveNext();
+  } else if (asked == Stage::kSeeking) {
+    TellMaxima();
   } else {
     stage_ = Stage::kReplying;
     WriteNext();
@@ -67,6 +75,10 @@ std::optional<Failure> StreamCall::BeginJob(Backend& backend) {
 
 std::optional<Failure> StreamCall::RunJob(Engine::SlotLease slot) {
   record_.started = record_.gathered = Clock::now();
+  if (reduces_) {
+    const absl::Status settled = job_->Settle(request_.plan);
+    if (!settled.ok()) return FromJob(settled);
+  }
   const absl::StatusOr<JobReport> report = job_->Run();
   record_.computed = Clock::now();
   if (!report.ok()) return FromJob(report.status());
@@ -125,7 +137,11 @@ void StreamCall::OnWatch(absl::Time now) {
   switch (stage_) {
     case Stage::kReceiving:
     case Stage::kFeeding:
+    case Stage::kAwaiting:
+    case Stage::kSettled:
       return WatchReceiving(now);
+    case Stage::kTelling:
+      return WatchTelling(now);
     case Stage::kRunning:
       return WatchJob();
     case Stage::kReplying:
@@ -141,21 +157,26 @@ bool StreamCall::IsInTheWay(absl::Time now, uint64_t came) {
   const uint64_t received = connection.Received().value_or(came);
   if (came >= seen_.step_came + kStep ||
       (connection.calls() == 1 && received >= seen_.step_received + kStep) ||
-      connection.HasUnread() || seen_.stepped == absl::InfinitePast()) {
+      connection.HasUnread() ||
+      seen_.stepped < absl::FromUnixNanos(receive_since_)) {
     seen_.step_came = came;
     seen_.step_received = received;
     seen_.stepped = now;
     return false;
   }
   return now - seen_.stepped > kSenderPatience &&
-         env_->ledger->ReplyAwaitedSince(now - kSenderPatience);
+         (env_->ledger->ReplyAwaitedSince(now - kSenderPatience) ||
+          env_->engine->FeedingRefusedWithin(
+              charge_.device(), absl::ToChronoNanoseconds(kSenderPatience)));
 }
 
 std::optional<Failure> StreamCall::WhyNotReceiving(absl::Time now) {
   if (revoked_ == kOthersWait) {
     return Failure::Busy(env_->ledger->RetryDelay());
   }
-  const bool is_start = stage_ == Stage::kReceiving;
+  const Stage stage = stage_;
+  const bool is_start = stage == Stage::kReceiving;
+  const bool feeds = stage == Stage::kFeeding;
   if (revoked_ == kTooLong) {
     const size_t most =
         is_start ? wire::kMaxRequestHeadBytes : wire::kMaxChunkBytes;
@@ -168,18 +189,21 @@ std::optional<Failure> StreamCall::WhyNotReceiving(absl::Time now) {
     seen_.came = came;
   }
   if (!is_start && IsInTheWay(now, came)) {
-    env_->ledger->Distrust(*call_->connection());
+    // Whoever waits for others with an answer has done nothing wrong.
+    if (feeds) env_->ledger->Distrust(*call_->connection());
     return Failure::Busy(env_->ledger->RetryDelay());
   }
   const absl::Duration whole =
-      env_->max_receive + (is_start ? absl::ZeroDuration()
-                                    : absl::Seconds(payload_bytes_ / kSlowest));
+      env_->max_receive +
+      (feeds ? absl::Seconds(payload_bytes_ / kSlowest) : absl::ZeroDuration());
   if (now - seen_.moved > env_->max_receive || now - since > whole) {
     return Failure::Deadline(
         is_start ? "for receiving: the request did not arrive within the "
                    "server's limit"
-                 : "for receiving: the stream's chunks do not come within the "
-                   "server's limit");
+        : feeds  ? "for receiving: the stream's chunks do not come within the "
+                   "server's limit"
+                 : "for receiving: the answer to the stream's maxima did not "
+                   "come within the server's limit");
   }
   return std::nullopt;
 }
@@ -190,7 +214,8 @@ void StreamCall::WatchReceiving(absl::Time now) {
   if (!failure || !call_->ClaimAnswer()) return;
   env_->ledger->Excuse(*call_->connection());
   Stage stage = stage_;
-  if (stage == Stage::kReceiving || stage == Stage::kFeeding) {
+  if (stage == Stage::kReceiving || stage == Stage::kFeeding ||
+      stage == Stage::kAwaiting || stage == Stage::kSettled) {
     stage_.compare_exchange_strong(stage, Stage::kClosing);
   }
   record_.Fail(*failure);

@@ -88,15 +88,16 @@ tests/kernels/arith: kernels/plan/format.h kernels/plan/profile kernels/arith ke
 tests/kernels/device: kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/client/temp_dir.h tests/testing absl fmt gtest gmock
 tests/kernels/device/health: kernels/plan kernels/device kernels/device/health fmt absl gtest
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
-tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/oracle tests/testing fmt nlohmann gtest gmock
+tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/kernels/device/plan_rows.h tests/oracle tests/testing fmt nlohmann gtest gmock
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
 tests/proto: kernels/plan kernels/device proto proto/net proto/stream tests/kernels/device/plan_rows.h tests/testing google grpcpp stubs gtest gmock
 tests/server: kernels/plan kernels/device kernels/device/health proto/limits.h proto/net server server/device tests/bench/rpc_process.h tests/client/loopback_listener.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/server/memory: kernels/device/health/self_test.h proto/memory server/memory tests/client/temp_dir.h tests/emulation/runtime.h tests/server tests/testing absl cuda gtest
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
-tests/client/bands: client client/bands client/parts tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
+tests/client/bands: client client/bands client/net/remote.h client/parts tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
+tests/client/shards: kernels/plan client tests/bench/rpc_process.h tests/client
 tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
 tests/client/memory: client client/memory kernels/device proto/memory tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/plan_rows.h tests/testing absl cuda gtest
 tests/client/net: kernels/plan proto/net client client/net client/parts/error_details.h tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing absl fmt messages

@@ -6,14 +6,18 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 
 #include "client/bands/band_join.h"
 #include "client/bands/band_place.h"
-#include "client/parts/amax_request.h"
+#include "client/bands/turns.h"
 #include "client/parts/error_details.h"
+#include "client/parts/result_builder.h"
 #include "fmt/format.h"
+#include "kernels/plan/amax_source.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::client {
 namespace {
@@ -66,9 +70,10 @@ class Teller {
 
 using Work = std::function<absl::Status(const Band&, CallControl&)>;
 
-// Works on all bands; the first error ends the others.
+// Works on all bands, `at_once` at a time; the first error ends the others.
+// With `meet` all at once, or none: they wait for each other.
 absl::Status ForEachBand(const WholeCall& call, const std::vector<Band>& bands,
-                         int at_once, const Work& work) {
+                         int at_once, const Work& work, bool meet = false) {
   const auto threads = static_cast<size_t>(std::min<int64_t>(
       std::clamp(at_once, 1, kMostAtOnce), static_cast<int64_t>(bands.size())));
   // One for each thread: a control stops one thing at a time.
@@ -103,6 +108,16 @@ absl::Status ForEachBand(const WholeCall& call, const std::vector<Band>& bands,
     }
   } catch (const std::system_error&) {
     // The machine has no more threads: fewer do.
+    if (meet) {
+      {
+        const std::lock_guard lock(mutex);
+        if (first.ok()) {
+          first =
+              absl::ResourceExhaustedError("the machine has no more threads");
+        }
+      }
+      stop();
+    }
   }
   loop(controls[0]);
   for (std::thread& thread : others) thread.join();
@@ -147,12 +162,12 @@ class BandPayload {
 };
 
 // Finds the amax of the whole. `sent`: how many calls it took.
-absl::StatusOr<AmaxOfCopies> FindAmax(const WholeCall& call,
-                                      const BandPlaces& places,
-                                      const std::vector<Band>& bands,
-                                      int at_once, Teller* teller, int* sent) {
+absl::StatusOr<CopyAmax> FindAmax(const WholeCall& call,
+                                  const BandPlaces& places,
+                                  const std::vector<Band>& bands, int at_once,
+                                  Teller* teller, int* sent) {
   const auto& options = std::get<QuantizeOptions>(call.plan.options());
-  AmaxOfCopies whole = NoAmax(call.plan);
+  CopyAmax whole = NoMaxima(call.plan);
   std::mutex mutex;
   const auto status = ForEachBand(
       call, bands, at_once,
@@ -184,11 +199,63 @@ absl::StatusOr<AmaxOfCopies> FindAmax(const WholeCall& call,
   return whole;
 }
 
-bool IsFinite(const AmaxOfCopies& amax) {
+bool IsFinite(const CopyAmax& amax) {
   const auto finite = [](float a) { return std::isfinite(a); };
   return std::all_of(amax.rowwise.begin(), amax.rowwise.end(), finite) &&
          std::all_of(amax.columnwise.begin(), amax.columnwise.end(), finite);
 }
+
+// Where the streams of bands meet: when the last has told its maxima, all are
+// answered.
+class Meeting {
+ public:
+  Meeting(const Plan& plan, const std::vector<Band>& bands, Teller* teller,
+          Turns* turns)
+      : plan_(plan),
+        bands_(bands),
+        teller_(*teller),
+        turns_(*turns),
+        whole_(NoMaxima(plan)) {
+    for (size_t i = 0; i < bands_.size(); ++i) {
+      parts_.emplace_back([this, i](const CopyAmax& found) { Add(i, found); });
+    }
+  }
+
+  Reduction& PartOf(const Band& band) {
+    return parts_[static_cast<size_t>(&band - bands_.data())];
+  }
+  // An amax that no request can give came out.
+  bool hopeless() const { return hopeless_; }
+
+ private:
+  void Add(size_t i, const CopyAmax& found) {
+    turns_.Give();
+    const std::lock_guard lock(mutex_);
+    Raise(absl::MakeSpan(whole_.rowwise), bands_[i].row, found.rowwise);
+    Raise(absl::MakeSpan(whole_.columnwise), 0, found.columnwise);
+    teller_.Add(bands_[i]);
+    if (++told_ < bands_.size()) return;
+    Settle(plan_, &whole_);
+    hopeless_ = !IsFinite(whole_);
+    for (size_t k = 0; k < bands_.size(); ++k) {
+      if (hopeless_) {
+        parts_[k].Answer(absl::AbortedError("an amax that cannot be given"));
+      } else {
+        parts_[k].Answer(AmaxOfBand(plan_, bands_[k], whole_));
+      }
+    }
+  }
+
+  const Plan& plan_;
+  const std::vector<Band>& bands_;
+  Teller& teller_;
+  Turns& turns_;
+  std::deque<Reduction> parts_;
+  std::mutex mutex_;
+  CopyAmax whole_;
+  size_t told_ = 0;
+  std::atomic<bool> hopeless_ = false;
+};
 
 absl::StatusOr<Result> RunWhole(const WholeCall& call) {
   auto result = call.endpoint.Run(call.plan, call.payload, call.into,
@@ -200,14 +267,79 @@ absl::StatusOr<Result> RunWhole(const WholeCall& call) {
   return result;
 }
 
+// The plan of a call as its server completes it; nothing: that is not known, or
+// no plan, and the server says so best.
+std::optional<Plan> AsServed(const WholeCall& call) {
+  QuantizeOptions o = std::get<QuantizeOptions>(call.plan.options());
+  if (o.amax_estimation_scale || !MayEstimate(o)) return call.plan;
+  o.amax_estimation_scale =
+      call.endpoint.DefaultEstimate(call.limit, call.control);
+  if (!o.amax_estimation_scale) return std::nullopt;
+  absl::StatusOr<Plan> plan = MakeQuantizePlan(call.plan.tensor(), o);
+  if (!plan.ok()) return std::nullopt;
+  return *std::move(plan);
+}
+
 }  // namespace
 
 absl::StatusOr<Result> RunCall(const WholeCall& call, size_t band_bytes) {
   const std::vector<Band> bands = CutIntoBands(call.plan, band_bytes);
-  if (bands.empty() || call.events.any()) return RunWhole(call);
+  // What one band writes another may have yet to read.
+  const bool apart = CheckApart(call.payload, call.into).ok();
+  if (bands.empty() || call.events.any() || !apart) return RunWhole(call);
   const int connections = call.endpoint.Connections(call.payload, call.into);
   if (connections == 0) return RunWhole(call);
-  return RunInBands(call, bands, connections);
+  if (!NeedsAmax(call.plan)) return RunInBands(call, bands, connections);
+  const std::optional<Plan> plan = AsServed(call);
+  if (!plan) return RunWhole(call);
+  const WholeCall served = {call.endpoint, *plan,        call.payload,
+                            call.into,     call.events,  call.limit,
+                            call.control,  call.progress};
+  const std::vector<Band> meeting = CutToMeet(*plan, band_bytes);
+  const size_t held =
+      plan->input_bytes() + plan->output_bytes() + plan->scratch_bytes();
+  const bool fits = !meeting.empty() && held <= call.endpoint.MostReducedAtOnce(
+                                                    call.limit, call.control);
+  return fits ? RunMeeting(served, meeting, connections)
+              : RunInBands(served, bands, connections);
+}
+
+absl::StatusOr<Result> RunMeeting(const WholeCall& call,
+                                  const std::vector<Band>& bands, int at_once) {
+  const BandPlaces places(call.plan);
+  Teller teller(call, 2);
+  Turns turns(at_once);
+  Meeting meeting(call.plan, bands, &teller, &turns);
+  BandJoin join(call.plan, places, call.into);
+  if (auto s = join.Begin(); !s.ok()) return s;
+  const auto run = [&](const Band& band, CallControl& control) -> absl::Status {
+    const auto plan = ReducingPlan(call.plan, band);
+    if (!plan.ok()) return plan.status();
+    BandPayload payload;
+    if (auto s = payload.Fill(call, places, band, *plan); !s.ok()) return s;
+    const auto into = join.PlacesOf(band, *plan);
+    const auto result =
+        call.endpoint.RunReduced(*plan, payload.pieces(), into, {}, call.limit,
+                                 control, meeting.PartOf(band));
+    if (!result.ok()) return result.status();
+    if (auto s = join.Add(band, *plan, *result); !s.ok()) return s;
+    teller.Add(band);
+    return absl::OkStatus();
+  };
+  const auto status = ForEachBand(
+      call, bands, static_cast<int>(bands.size()),
+      [&](const Band& band, CallControl& control) {
+        if (!turns.Take()) return absl::CancelledError("another band failed");
+        const absl::Status s = run(band, control);
+        if (!s.ok()) turns.Fail(WithRows(s, band));
+        return s;
+      },
+      /*meet=*/true);
+  if (meeting.hopeless()) return RunWhole(call);
+  // Who waited for a turn may have told of the failure first.
+  if (absl::IsCancelled(status)) return turns.failure();
+  if (!status.ok()) return status;
+  return join.Take(0);
 }
 
 absl::StatusOr<Result> RunInBands(const WholeCall& call,
@@ -215,7 +347,7 @@ absl::StatusOr<Result> RunInBands(const WholeCall& call,
   const BandPlaces places(call.plan);
   const bool needs_amax = NeedsAmax(call.plan);
   Teller teller(call, needs_amax ? 2 : 1);
-  AmaxOfCopies amax;
+  CopyAmax amax;
   int sent = 0;
   if (needs_amax) {
     auto found = FindAmax(call, places, bands, at_once, &teller, &sent);

@@ -33,6 +33,13 @@ struct WholeCall {
 // In one call, or in bands of `band_bytes` over the endpoint's connections.
 absl::StatusOr<Result> RunCall(const WholeCall& call, size_t band_bytes);
 
+// In these bands, each of which is sent once, `at_once` at a time, and waits
+// for the others: their amax is made of what all of them add. Of a plan that
+// needs one; where that turns out to be NaN or Inf, which no request can give,
+// the call is made as one.
+absl::StatusOr<Result> RunMeeting(const WholeCall& call,
+                                  const std::vector<Band>& bands, int at_once);
+
 // In these bands, which cover the rows, `at_once` at a time. Where an amax must
 // be known first and none is given, all bands are sent twice; where it turns
 // out to be NaN or Inf, which no request can give, the call is made as one.

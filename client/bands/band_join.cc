@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
-#include "client/parts/amax_request.h"
 #include "fmt/format.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::client {
 namespace {

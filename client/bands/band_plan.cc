@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <variant>
 
-#include "client/parts/amax_request.h"
 #include "kernels/plan/amax_source.h"
+#include "kernels/plan/geometry.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::client {
 namespace {
@@ -63,17 +65,22 @@ int64_t MostRows(const Plan& plan) {
   return listed ? kMostListed : std::numeric_limits<int64_t>::max();
 }
 
+// Of the amaxes of the rowwise copy those of a band.
+std::vector<float> RowsOf(const QuantizeOptions& o,
+                          const std::vector<float>& amax, const Band& band) {
+  if (!OfLines(o) || amax.empty()) return amax;
+  const auto first = amax.begin() + band.row;
+  return {first, first + band.rows};
+}
+
 QuantizeOptions BandOptions(const Plan& plan, QuantizeOptions o,
-                            const Band& band, const AmaxOfCopies* amax) {
+                            const Band& band, const CopyAmax* amax) {
   if (amax != nullptr) {
     o.rowwise_amax = amax->rowwise;
     o.columnwise_amax = amax->columnwise;
     o.amax_estimation_scale.reset();
   }
-  if (OfLines(o) && !o.rowwise_amax.empty()) {
-    const auto first = o.rowwise_amax.begin() + band.row;
-    o.rowwise_amax = std::vector<float>(first, first + band.rows);
-  }
+  o.rowwise_amax = RowsOf(o, o.rowwise_amax, band);
   if (o.rounding == Rounding::kStochastic) {
     // The whole may itself be a part of something.
     if (o.shard.total_columns == 0) {
@@ -126,17 +133,37 @@ absl::StatusOr<Plan> AmaxPlanOf(const Plan& plan, const Band& band) {
   return MakeRhtAmaxPlan(DescOf(plan, band), all);
 }
 
-AmaxOfCopies NoAmax(const Plan& plan) {
-  const auto& o = std::get<QuantizeOptions>(plan.options());
-  const auto zeros = [&](bool wanted, int64_t lines) {
-    return std::vector<float>(
-        wanted ? static_cast<size_t>(OfLines(o) ? lines : 1) : 0);
-  };
-  return {zeros(HasRowwise(o.usage), plan.rows()),
-          zeros(HasColumnwise(o.usage), plan.cols())};
+std::vector<Band> CutToMeet(const Plan& plan, size_t band_bytes) {
+  std::vector<Band> bands = CutIntoBands(plan, band_bytes);
+  if (bands.size() <= kMostMeeting) return bands;
+  constexpr auto kMost = static_cast<int64_t>(kMostMeeting);
+  const int64_t rows =
+      CeilDiv(CeilDiv(plan.rows(), kMost), kBandRows) * kBandRows;
+  const size_t carried = std::max(plan.input_bytes(), plan.output_bytes());
+  const double bytes = static_cast<double>(carried) /
+                       static_cast<double>(plan.rows()) *
+                       (static_cast<double>(rows) + 0.5);
+  bands = CutIntoBands(plan, static_cast<size_t>(bytes));
+  if (bands.size() > kMostMeeting) bands.clear();
+  return bands;
 }
 
-void Settle(const Plan& plan, AmaxOfCopies* amax) {
+absl::StatusOr<Plan> ReducingPlan(const Plan& plan, const Band& band) {
+  QuantizeOptions o = std::get<QuantizeOptions>(plan.options());
+  o.rowwise_amax.clear();
+  o.columnwise_amax.clear();
+  // As the plan has it, whatever the server does by default.
+  if (MayEstimate(o) && !o.amax_estimation_scale) o.amax_estimation_scale = 0;
+  return MakeQuantizePlan(DescOf(plan, band),
+                          BandOptions(plan, std::move(o), band, nullptr));
+}
+
+CopyAmax AmaxOfBand(const Plan& plan, const Band& band, const CopyAmax& whole) {
+  const auto& o = std::get<QuantizeOptions>(plan.options());
+  return {RowsOf(o, whole.rowwise, band), whole.columnwise};
+}
+
+void Settle(const Plan& plan, CopyAmax* amax) {
   const auto& o = std::get<QuantizeOptions>(plan.options());
   for (const bool columnwise : {false, true}) {
     const AmaxSource source = SourceOfAmax(o, columnwise);
@@ -148,7 +175,7 @@ void Settle(const Plan& plan, AmaxOfCopies* amax) {
 }
 
 absl::StatusOr<Plan> PlanOfBand(const Plan& plan, const Band& band,
-                                const AmaxOfCopies* amax) {
+                                const CopyAmax* amax) {
   const TensorDesc desc = DescOf(plan, band);
   const Plan::Options& options = plan.options();
   if (const auto* o = std::get_if<DequantizeOptions>(&options)) {

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/plan/plan.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::client {
 
@@ -48,21 +49,25 @@ bool NeedsAmax(const Plan& plan);
 // Asks a band what it adds to that amax; of a plan that needs it.
 absl::StatusOr<Plan> AmaxPlanOf(const Plan& plan, const Band& band);
 
-// The amax of the copies: one value or one for each line, empty where there is
-// no such copy.
-struct AmaxOfCopies {
-  std::vector<float> rowwise;
-  std::vector<float> columnwise;
-};
-// Zeros for all that NeedsAmax is about.
-AmaxOfCopies NoAmax(const Plan& plan);
+// No more of them are sent at once to meet in one amax (ReducingPlan): each
+// holds memory of its server and a connection's stream until the last is there.
+inline constexpr size_t kMostMeeting = 8;
+// The bands of such a call: those of CutIntoBands, or fewer that are larger.
+// Empty: there would be too many all the same.
+std::vector<Band> CutToMeet(const Plan& plan, size_t band_bytes);
+// The call for a band that is told the amax between its halves, of a plan that
+// needs one. What the caller gave comes back with the rest.
+absl::StatusOr<Plan> ReducingPlan(const Plan& plan, const Band& band);
+// Of what was settled, what such a band is told.
+CopyAmax AmaxOfBand(const Plan& plan, const Band& band, const CopyAmax& whole);
+
 // From what the bands add up to, to what is given in options: estimates are
 // made, and what the caller gave is filled in. Values may be Inf or NaN.
-void Settle(const Plan& plan, AmaxOfCopies* amax);
+void Settle(const Plan& plan, CopyAmax* amax);
 
 // The call for one band. `amax`, where NeedsAmax says so: what was settled.
 absl::StatusOr<Plan> PlanOfBand(const Plan& plan, const Band& band,
-                                const AmaxOfCopies* amax = nullptr);
+                                const CopyAmax* amax = nullptr);
 
 }  // namespace quantd::client
 

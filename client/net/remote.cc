@@ -2,10 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,6 +82,38 @@ class Remote : public Endpoint {
       lending.Lose();
       last = std::move(lending);
     }
+  }
+
+  absl::StatusOr<Result> RunReduced(
+      const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
+      absl::Span<const Destination> into, const CallEvents& events,
+      const CallLimit& limit, CallControl& control,
+      Reduction& reduction) override {
+    const bool stays =
+        events.any() || !CheckApart(payload, into).ok() ||
+        std::any_of(payload.begin(), payload.end(),
+                    [&](const auto& piece) { return regions_.Holds(piece); });
+    std::optional<absl::StatusOr<Result>> result;
+    if (!stays && CheckReduces(plan).ok()) {
+      result = StreamReduced(plan, payload, into, limit, control, reduction);
+    }
+    if (result) return *std::move(result);
+    return Endpoint::RunReduced(plan, payload, into, events, limit, control,
+                                reduction);
+  }
+
+  size_t MostReducedAtOnce(const CallLimit& limit,
+                           CallControl& control) override {
+    const auto settings = Learn(limit, control);
+    // Others have calls, too.
+    return settings && settings->reduces ? settings->memory_budget / 2 : 0;
+  }
+
+  std::optional<float> DefaultEstimate(const CallLimit& limit,
+                                       CallControl& control) override {
+    const auto settings = Learn(limit, control);
+    if (!settings) return std::nullopt;
+    return settings->estimate;
   }
 
   int Connections(absl::Span<const absl::Span<const std::byte>> payload,
@@ -161,6 +196,32 @@ class Remote : public Endpoint {
   }
 
   using Slices = absl::Span<const std::string_view>;
+  using Clock = std::chrono::steady_clock;
+
+  // How the servers are set, of which those of one client are taken to be
+  // alike: of others a part is refused, and goes twice.
+  struct Settings {
+    Clock::time_point asked;
+    bool reduces = false;
+    size_t memory_budget = 0;
+    float estimate = 0;
+  };
+
+  // Asked again now and then: a server may come back with others.
+  std::optional<Settings> Learn(const CallLimit& limit, CallControl& control) {
+    constexpr std::chrono::seconds kFresh{10};
+    const Clock::time_point now = Clock::now();
+    {
+      const std::lock_guard lock(settings_mutex_);
+      if (settings_ && now - settings_->asked < kFresh) return settings_;
+    }
+    const auto info = GetInfo(limit, control);
+    if (!info.ok()) return std::nullopt;
+    const std::lock_guard lock(settings_mutex_);
+    settings_ = {now, info->reduces_amax, info->memory_budget_bytes,
+                 info->amax_estimation_scale};
+    return settings_;
+  }
 
   static size_t BytesOf(const Lending& lending) {
     size_t bytes = 0;
@@ -211,6 +272,7 @@ class Remote : public Endpoint {
                                    absl::Span<const Destination> into,
                                    const CallLimit& limit,
                                    CallControl& control) {
+    if (auto s = CheckApart(lending.payload, into); !s.ok()) return s;
     const auto head = wire::StreamHead(plan, BytesOf(lending));
     if (!head.ok()) return head.status();
     StreamedReply reply(plan, into);
@@ -227,6 +289,40 @@ class Remote : public Endpoint {
       if (!sent.ok()) return sent;
     }
     return reply.Finish(trip);
+  }
+
+  // Nothing where the payload has to go once more, if there is any sense in it:
+  // the server does not know such streams, or ended this one when its maxima
+  // were known.
+  std::optional<absl::StatusOr<Result>> StreamReduced(
+      const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
+      absl::Span<const Destination> into, const CallLimit& limit,
+      CallControl& control, Reduction& reduction) {
+    size_t bytes = 0;
+    for (const auto& piece : payload) bytes += piece.size();
+    const auto head = wire::ReducingHead(plan, bytes);
+    if (!head.ok()) return head.status();
+    StreamedReply reply(plan, into, /*reduces=*/true);
+    if (!reply.status().ok()) return reply.status();
+    Trip trip;
+    absl::Status sent;
+    {
+      StreamSender sender(*head, payload, credentials_, &reduction);
+      sent = exchange_.Run(
+          sender.size(),
+          [&](grpc::GenericStub& stub) {
+            absl::Status s = sender.Send(stub, limit, control, &reply);
+            if (s.ok() || !reduction.found()) return s;
+            return absl::AbortedError(s.message());
+          },
+          limit, control, &trip);
+    }
+    if (sent.ok()) return reply.Finish(trip);
+    const auto violation = GetFieldViolation(sent);
+    const bool unknown = absl::IsUnimplemented(sent) ||
+                         (violation && violation->field == "request");
+    if (reduction.found() || unknown) return std::nullopt;
+    return sent;
   }
 
   absl::StatusOr<HostMemory> Known(const SharedRegion::Made& made,
@@ -260,6 +356,8 @@ class Remote : public Endpoint {
   const int channels_;
   // Payloads of one message that no server has refused for their size.
   std::array<std::atomic<size_t>, wire::kTensorMethods.size()> largest_;
+  std::mutex settings_mutex_;
+  std::optional<Settings> settings_;
   SharedRegions regions_;
   Servers servers_;
   Exchange exchange_;

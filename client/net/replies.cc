@@ -94,6 +94,7 @@ absl::StatusOr<ServerInfo> ReadServerInfo(
   info.memory_budget_bytes = reply->limits().memory_budget_bytes();
   info.max_rank = static_cast<int>(reply->limits().max_rank());
   info.amax_estimation_scale = reply->limits().amax_estimation_scale();
+  info.reduces_amax = reply->limits().reduce_amax();
   for (const v1::Device& d : reply->devices()) {
     DeviceInfo device;
     device.name = d.name();

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "client/call_options.h"
 #include "client/parts/call_control.h"
 #include "client/parts/host_pool.h"
+#include "client/parts/reduction.h"
 #include "client/result.h"
 #include "client/server_info.h"
 #include "kernels/plan/plan.h"
@@ -37,6 +39,21 @@ class Endpoint {
       const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
       absl::Span<const Destination> into, const CallEvents& events,
       const CallLimit& limit, CallControl& control) = 0;
+  // Computes `plan`, which reduces (kernels/plan/shards.h), with an amax of
+  // more than this payload: `reduction` is told what the payload adds, and
+  // answers. The payload travels once where it can, else twice.
+  virtual absl::StatusOr<Result> RunReduced(
+      const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
+      absl::Span<const Destination> into, const CallEvents& events,
+      const CallLimit& limit, CallControl& control, Reduction& reduction);
+  // How many bytes the parts of a tensor may take together, input, output and
+  // scratch, that RunReduced sends once; 0: it sends none so.
+  virtual size_t MostReducedAtOnce(const CallLimit&, CallControl&) { return 0; }
+  // What stands for an amax_estimation_scale that a plan lacks, 0 for none;
+  // nothing where that cannot be learned.
+  virtual std::optional<float> DefaultEstimate(const CallLimit&, CallControl&) {
+    return 0.0f;
+  }
   // Over how many connections a call of this memory may be spread; 0: it does
   // not travel.
   virtual int Connections(absl::Span<const absl::Span<const std::byte>>,

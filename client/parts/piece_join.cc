@@ -5,8 +5,8 @@
 #include <optional>
 #include <variant>
 
-#include "client/parts/amax_request.h"
 #include "client/parts/copy_window.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::client {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -62,6 +63,24 @@ absl::Status CheckDestinations(const Plan& plan,
         return FieldError(field, "every part once",
                           fmt::format("{} again", Name(into[i].kind)));
       }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckApart(absl::Span<const absl::Span<const std::byte>> payload,
+                        absl::Span<const Destination> into) {
+  const auto overlap = [](auto a, auto b) {
+    return !a.empty() && !b.empty() &&
+           std::less<const std::byte*>()(a.data(), b.data() + b.size()) &&
+           std::less<const std::byte*>()(b.data(), a.data() + a.size());
+  };
+  for (size_t i = 0; i < into.size(); ++i) {
+    for (const auto& piece : payload) {
+      if (!overlap(piece, into[i].bytes)) continue;
+      return FieldError(absl::StrCat("into[", i, "]"),
+                        "memory apart from the input of a call in chunks",
+                        "an overlap");
     }
   }
   return absl::OkStatus();

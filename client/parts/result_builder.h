@@ -22,6 +22,10 @@ namespace quantd {
 // Checks `into` against the parts the plan will give.
 absl::Status CheckDestinations(const Plan& plan,
                                absl::Span<const Destination> into);
+// Refuses a part that is to be written over what the call reads: of a call that
+// may be sent again when some of its result is written. FieldError of "into".
+absl::Status CheckApart(absl::Span<const absl::Span<const std::byte>> payload,
+                        absl::Span<const Destination> into);
 
 class ResultBuilder {
  public:

@@ -26,6 +26,25 @@ class CpuJob : public Job {
   }
   void Fed(size_t) override {}
 
+  absl::StatusOr<FoundMaxima> FindMaxima() override {
+    if (device_->tiles == nullptr) return FoundMaxima{NoMaxima(*plan_)};
+    const absl::StatusOr<Plan> maxima = MaximaPlan(*plan_);
+    if (!maxima.ok()) return maxima.status();
+    JobBases bases;
+    bases.in = blocks_.in.data();
+    // Run writes all of it.
+    bases.out = blocks_.out.data();
+    JobReport report;
+    const absl::Status status = Compute(device_, *maxima, bases, &report);
+    if (!status.ok()) return status;
+    return FoundMaxima{ReadMaxima(*plan_, *maxima, blocks_.out.bytes()),
+                       report.saw_nan, report.saw_inf};
+  }
+  absl::Status Settle(std::shared_ptr<const Plan> plan) override {
+    plan_ = std::move(plan);
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<JobReport> Run() override {
     const auto start = std::chrono::steady_clock::now();
     ++device_->jobs;
@@ -87,7 +106,7 @@ class CpuJob : public Job {
   }
 
   CpuDevice* const device_;
-  const std::shared_ptr<const Plan> plan_;
+  std::shared_ptr<const Plan> plan_;
   JobBlocks blocks_;
 };
 

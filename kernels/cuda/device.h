@@ -81,6 +81,7 @@ class Device {
     ~Lease();
     explicit operator bool() const { return slot_ != nullptr; }
     Slot* operator->() const { return slot_; }
+    const Slot& operator*() const { return *slot_; }
 
    private:
     friend class Device;

@@ -17,6 +17,7 @@
 #include "kernels/device/memory.h"
 #include "kernels/plan/error_statistics.h"
 #include "kernels/plan/plan.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd {
 
@@ -44,6 +45,13 @@ struct JobReport {
   JobTimes times = {};
 };
 
+// What an input adds to an amax that is reduced over several.
+struct FoundMaxima {
+  CopyAmax amax;  // before any factor of an estimate
+  bool saw_nan = false;
+  bool saw_inf = false;
+};
+
 // Memory of the caller's that a job works on in place of blocks of its own:
 // where it lies if the device can, else by copies. It stays where it is until
 // the job is gone. Outputs are aligned for their elements and do not overlap
@@ -66,8 +74,9 @@ struct LentMemory {
 // Destruction gives everything back, whatever state the job is in.
 //
 // Order of calls: Fed as bytes of the staging become final, which may be left
-// out, Run once, TakeOutput once. A job that is destroyed earlier costs nothing
-// more.
+// out; where the amax is reduced over several jobs, FindMaxima and then Settle,
+// once each; Run once, TakeOutput once. A job that is destroyed earlier costs
+// nothing more.
 class Job {
  public:
   virtual ~Job() = default;
@@ -81,6 +90,13 @@ class Job {
   // Bytes [0, n) of the staging are final. n never decreases. A device may
   // start to copy; optional, Run implies Fed(plan.input_bytes()).
   virtual void Fed(size_t n) = 0;
+
+  // Of a plan that reduces (kernels/plan/shards.h) and memory of the job's
+  // own alone: finds what the staging, all of it final, adds to the amax.
+  // Blocks. Errors are those of Run.
+  virtual absl::StatusOr<FoundMaxima> FindMaxima() = 0;
+  // `plan`, from SettledPlan, takes the place of the job's own.
+  virtual absl::Status Settle(std::shared_ptr<const Plan> plan) = 0;
 
   // Computes every output. Blocks. INVALID_ARGUMENT (field "payload") when
   // the plan says NonFinite::kReject and the input holds NaN or Inf; any

@@ -77,9 +77,20 @@ Engine::SlotLease Engine::TrySlot(int device) {
 Engine::SlotLease Engine::TryFeeding(int device) {
   Device& d = *devices_[device];
   absl::MutexLock lock(&d.mutex);
-  if (d.free_feeding == 0) return SlotLease();
+  if (d.free_feeding == 0) {
+    d.feeding_refused = std::chrono::steady_clock::now();
+    return SlotLease();
+  }
   --d.free_feeding;
   return SlotLease(&d, true);
+}
+
+bool Engine::FeedingRefusedWithin(int device,
+                                  std::chrono::nanoseconds time) const {
+  Device& d = *devices_[device];
+  absl::MutexLock lock(&d.mutex);
+  return d.feeding_refused &&
+         std::chrono::steady_clock::now() - *d.feeding_refused <= time;
 }
 
 bool Engine::RunsInline(size_t input_bytes) {

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -89,6 +90,8 @@ class Engine {
   // A place for a job that is fed, if one is free. To be kept until the job is
   // gone, also while it has a slot.
   SlotLease TryFeeding(int device);
+  // Whether one was refused in the last moments, so many.
+  bool FeedingRefusedWithin(int device, std::chrono::nanoseconds time) const;
   // Whether a job of that many input bytes is worth no hand-off to a worker.
   static bool RunsInline(size_t input_bytes);
 
@@ -119,6 +122,8 @@ class Engine {
     std::atomic<bool> has_queued = false;
     int free_slots ABSL_GUARDED_BY(mutex) = 0;
     int free_feeding ABSL_GUARDED_BY(mutex) = 0;
+    std::optional<std::chrono::steady_clock::time_point> feeding_refused
+        ABSL_GUARDED_BY(mutex);
     bool stopping ABSL_GUARDED_BY(mutex) = false;
     std::vector<std::thread> workers;
   };

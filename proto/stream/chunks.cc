@@ -28,6 +28,10 @@ absl::StatusOr<Range> ParseChunk(Slices message) {
     if (!rest.ParseFromString(separated->head)) {
       return Malformed("a field inside it is not valid");
     }
+    if (rest.has_reduced_amax()) {
+      return FieldError("reduced_amax", "all chunks, and the maxima, before it",
+                        "it in place of a chunk");
+    }
     if (rest.request_case() != v1::StreamRequest::REQUEST_NOT_SET ||
         rest.payload_bytes() != 0) {
       return FieldError("request",
@@ -46,6 +50,35 @@ absl::StatusOr<Range> ParseChunk(Slices message) {
                       "none");
   }
   return separated->payload;
+}
+
+absl::StatusOr<CopyAmax> ParseReducedAmax(Slices message) {
+  const auto separated = SeparatePayload(message, kMaxReducedBytes);
+  if (!separated.ok()) return separated.status();
+  v1::StreamRequest read;
+  if (!read.ParseFromString(separated->head)) {
+    return Malformed("a field inside it is not valid");
+  }
+  if (separated->payload.size != 0) {
+    return FieldError("chunk", "none after the last, the answer to the maxima",
+                      "one");
+  }
+  if (read.request_case() != v1::StreamRequest::REQUEST_NOT_SET ||
+      read.payload_bytes() != 0) {
+    return FieldError("request", "nothing but the answer to the maxima",
+                      "a request or payload_bytes");
+  }
+  if (!read.has_reduced_amax()) return NoReducedAmax();
+  return FromProto(read.reduced_amax(), "reduced_amax");
+}
+
+absl::Status AfterReducedAmax() {
+  return FieldError("reduced_amax", "the end of the stream after it",
+                    "another message");
+}
+
+absl::Status NoReducedAmax() {
+  return FieldError("reduced_amax", "it, in answer to the maxima", "none");
 }
 
 absl::Status CheckChunk(uint64_t begin, size_t size, uint64_t payload_bytes) {
@@ -123,6 +156,24 @@ size_t StreamGather::settled() const {
     return inputs[i].offset + (came_ > range.offset ? came_ - range.offset : 0);
   }
   return staging_.size();
+}
+
+std::string MaximaReply(const FoundMaxima& found) {
+  v1::StreamReply reply;
+  v1::Maxima* const maxima = reply.mutable_maxima();
+  maxima->mutable_rowwise()->Assign(found.amax.rowwise.begin(),
+                                    found.amax.rowwise.end());
+  maxima->mutable_columnwise()->Assign(found.amax.columnwise.begin(),
+                                       found.amax.columnwise.end());
+  maxima->set_saw_nan(found.saw_nan);
+  maxima->set_saw_inf(found.saw_inf);
+  return reply.SerializeAsString();
+}
+
+std::string ReducedAmax(const CopyAmax& amax) {
+  v1::StreamRequest answer;
+  *answer.mutable_reduced_amax() = ToProto(amax);
+  return answer.SerializeAsString();
 }
 
 std::string ChunkPrefix(size_t size) {

@@ -22,6 +22,7 @@ namespace quantd::wire {
 struct StreamStart {
   Request request;  // places are those in the payload
   uint64_t payload_bytes = 0;
+  bool reduces = false;  // its amax, which its plan would find
 };
 // Errors as from ParseRequest. Its reply may be larger than a message.
 absl::StatusOr<StreamStart> ParseStreamStart(
@@ -30,6 +31,14 @@ absl::StatusOr<StreamStart> ParseStreamStart(
 // Where the chunk of any later message of a client's lies in it. Malformed or
 // FieldError; TooLarge of field "chunk".
 absl::StatusOr<Range> ParseChunk(Slices message);
+
+// What a client's message is that answers the maxima of a stream. Malformed or
+// FieldError. The values are for SettledPlan (kernels/plan/shards.h) to
+// judge.
+absl::StatusOr<CopyAmax> ParseReducedAmax(Slices message);
+// FieldError for what comes after it, and for a stream that ends before.
+absl::Status AfterReducedAmax();
+absl::Status NoReducedAmax();
 
 // The chunk [begin, begin + size) of a payload of so many bytes. FieldError
 // ("chunk") for one that ends behind it.
@@ -63,6 +72,8 @@ class StreamGather {
 std::string StreamReplyHead(const Plan& plan, const JobReport& report,
                             std::string_view device,
                             std::string_view request_id);
+// The message before its chunks, of a stream that reduces.
+std::string MaximaReply(const FoundMaxima& maxima);
 // What goes before the bytes of a chunk, either way.
 std::string ChunkPrefix(size_t size);
 
@@ -71,11 +82,16 @@ std::string ChunkPrefix(size_t size);
 absl::StatusOr<std::string> StreamHead(
     const Plan& plan, size_t payload_bytes,
     std::optional<float> amax = std::nullopt);
+// The same of a plan that reduces, and later the answer to its maxima.
+absl::StatusOr<std::string> ReducingHead(const Plan& plan,
+                                         size_t payload_bytes);
+std::string ReducedAmax(const CopyAmax& amax);
 
 // One message of a server's, understood. Nothing in it has been judged.
 struct StreamReplyPart {
   Range chunk;                 // empty: it has none
   std::optional<Reply> reply;  // it is the last one
+  std::optional<FoundMaxima> maxima;
 };
 // Errors as from ParseReply.
 absl::StatusOr<StreamReplyPart> ParseStreamReply(Slices message,

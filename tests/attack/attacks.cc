@@ -15,7 +15,8 @@ using std::chrono::milliseconds;
 std::span<const Attack> Attacks() {
   static const std::vector<Attack> all = [] {
     std::vector<Attack> rows;
-    for (const auto& some : {CallAttacks(), ProtocolAttacks()}) {
+    for (const auto& some :
+         {CallAttacks(), StreamAttacks(), ProtocolAttacks()}) {
       rows.insert(rows.end(), some.begin(), some.end());
     }
     return rows;

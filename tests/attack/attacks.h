@@ -30,8 +30,9 @@ std::span<const Attack> Attacks();
 // Null: there is none of that name.
 const Attack* FindAttack(std::string_view name);
 
-// Attacks on calls and their memory, and on HTTP/2 itself.
+// Attacks on calls and their memory, on streams, and on HTTP/2 itself.
 std::span<const Attack> CallAttacks();
+std::span<const Attack> StreamAttacks();
 std::span<const Attack> ProtocolAttacks();
 
 // A load of well-behaved clients: calls of `call_bytes` on that many

@@ -12,6 +12,11 @@ v1::QuantizeRequest Nvfp4(int64_t rows, int64_t columns) {
   request.mutable_tensor()->add_shape(columns);
   request.mutable_options()->set_format(v1::FORMAT_NVFP4);
   request.mutable_options()->set_usage(v1::USAGE_ROWWISE);
+  return request;
+}
+
+v1::QuantizeRequest Whole(int64_t rows, int64_t columns) {
+  v1::QuantizeRequest request = Nvfp4(rows, columns);
   request.set_payload(std::string(static_cast<size_t>(rows * columns * 2), 0));
   return request;
 }
@@ -19,11 +24,25 @@ v1::QuantizeRequest Nvfp4(int64_t rows, int64_t columns) {
 }  // namespace
 
 std::string QuantizeRequestOf(int64_t rows) {
-  return Nvfp4(rows, 1024).SerializeAsString();
+  return Whole(rows, 1024).SerializeAsString();
+}
+
+std::string StreamStartOf(int64_t rows, bool reduces) {
+  v1::StreamRequest start;
+  *(reduces ? start.mutable_reduce_amax() : start.mutable_quantize()) =
+      Nvfp4(rows, 1024);
+  start.set_payload_bytes(static_cast<uint64_t>(rows) * 2048);
+  return start.SerializeAsString();
+}
+
+std::string ChunkOf(size_t bytes) {
+  v1::StreamRequest message;
+  message.set_chunk(std::string(bytes, 0));
+  return message.SerializeAsString();
 }
 
 std::string GroupsRequest(int groups) {
-  v1::QuantizeRequest request = Nvfp4(16, 16);
+  v1::QuantizeRequest request = Whole(16, 16);
   for (int i = 0; i < groups; ++i) {
     request.mutable_options()->mutable_splits()->add_rows(i == 0 ? 16 : 0);
   }

@@ -12,6 +12,7 @@ inline constexpr size_t kMiB = 1 << 20;
 
 inline constexpr char kQuantize[] = "/quantd.v1.Quantd/Quantize";
 inline constexpr char kDequantize[] = "/quantd.v1.Quantd/Dequantize";
+inline constexpr char kStream[] = "/quantd.v1.Quantd/Stream";
 inline constexpr char kServerInfo[] = "/quantd.v1.Quantd/GetServerInfo";
 inline constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
 inline constexpr char kWatch[] = "/grpc.health.v1.Health/Watch";
@@ -20,6 +21,9 @@ inline constexpr char kReflection[] =
 
 // Quantize: bf16 zeros of rows x 1024 as NVFP4, rowwise.
 std::string QuantizeRequestOf(int64_t rows);
+// The same as a stream's first message, and a chunk of zeros.
+std::string StreamStartOf(int64_t rows, bool reduces = false);
+std::string ChunkOf(size_t bytes);
 // Quantize of 512 bytes, in so many groups of which all but one are empty.
 std::string GroupsRequest(int groups);
 // Dequantize: a reply of rows x 4096 fp32 from a seventh of its bytes.

@@ -218,6 +218,46 @@ std::string CompareStreamGather(const StreamStart& start, Slices slices) {
   return staging == expected ? "" : "bytes gathered from chunks differ";
 }
 
+// A plan whose amax is reduced takes a settled one, in the memory that it has.
+std::string CheckReducing(const Plan& plan) {
+  const auto maxima = MaximaPlan(plan);
+  if (!maxima.ok()) return "a plan that reduces and finds no maxima";
+  if (maxima->output_bytes() > plan.output_bytes() ||
+      maxima->scratch_bytes() > plan.scratch_bytes()) {
+    return "maxima that need more memory than the plan";
+  }
+  const CopyAmax none = NoMaxima(plan);
+  if (none.rowwise.size() + none.columnwise.size() > kMostReduced) {
+    return "more maxima than a message may have";
+  }
+  const auto settled = SettledPlan(plan, none);
+  if (!settled.ok()) return "a plan that reduces and cannot be settled";
+  if (settled->output_bytes() != plan.output_bytes() ||
+      settled->scratch_bytes() > plan.scratch_bytes()) {
+    return "a settled plan that needs more memory than the plan";
+  }
+  return "";
+}
+
+// The answer to a stream's maxima.
+std::string CompareReducedAmax(const std::string& flat, Slices slices,
+                               Verdict* verdict) {
+  const std::string_view whole = flat;
+  const auto one = ParseReducedAmax(absl::MakeSpan(&whole, 1));
+  const auto cut = ParseReducedAmax(slices);
+  if (one.ok() != cut.ok()) return "a cut changes whether it is an answer";
+  if (!one.ok()) {
+    return CompareRefusals(one.status(), cut.status(), verdict->legal);
+  }
+  if (!verdict->legal) return "an answer of a message that is none";
+  if (one->rowwise.size() != cut->rowwise.size() ||
+      one->columnwise.size() != cut->columnwise.size()) {
+    return "a cut changes the answer";
+  }
+  verdict->answers = true;
+  return "";
+}
+
 std::string CompareStreams(const std::string& flat, Slices slices,
                            Verdict* verdict) {
   const std::string_view whole = flat;
@@ -232,14 +272,24 @@ std::string CompareStreams(const std::string& flat, Slices slices,
     if (!verdict->legal) return "a plan for a message that is none";
     verdict->planned = true;
     if (Fingerprint(one->request) != Fingerprint(cut->request) ||
-        one->payload_bytes != cut->payload_bytes) {
+        one->payload_bytes != cut->payload_bytes ||
+        one->reduces != cut->reduces) {
       return "a cut changes the plan";
+    }
+    if (one->reduces) {
+      verdict->reduces = true;
+      const std::string wrong = CheckReducing(*one->request.plan);
+      if (!wrong.empty()) return wrong;
     }
     // Places may leave gaps of any size.
     if (cut->payload_bytes < (size_t{1} << 20)) {
       const std::string wrong = CompareStreamGather(*cut, slices);
       if (!wrong.empty()) return wrong;
     }
+  }
+  if (std::string wrong = CompareReducedAmax(flat, slices, verdict);
+      !wrong.empty()) {
+    return wrong;
   }
   const auto chunk = ParseChunk(absl::MakeSpan(&whole, 1));
   const auto pieces = ParseChunk(slices);

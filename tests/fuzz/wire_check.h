@@ -20,12 +20,14 @@ struct Verdict {
   std::string difference;  // empty: both agree
   bool legal = false;      // protobuf accepts the bytes
   bool planned = false;    // ... and ParseRequest makes a plan of them
+  bool reduces = false;    // ... whose amax is reduced
+  bool answers = false;    // they are the answer to its maxima
 };
 
 // `message` is what `slices` hold, and is at most kMaxHeadBytes long, so that
 // no cap of ours may speak. For a request also: ParseRequest says the same of
 // the slices as of the flat bytes, and Gather brings the same bytes. For one of
-// a stream the same as a first message and as a chunk.
+// a stream the same as a first message, as a chunk and as an answer to maxima.
 Verdict CheckMessage(int type, const std::string& message, Slices slices);
 
 }  // namespace quantd::wire

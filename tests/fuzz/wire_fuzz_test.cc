@@ -29,6 +29,8 @@ TEST(WireFuzz, SaysWhatProtobufSays) {
   uint64_t legal = 0;
   uint64_t planned = 0;
   uint64_t planned_of[kMessageTypes] = {};
+  uint64_t reduces = 0;
+  uint64_t answers = 0;
   const auto start = std::chrono::steady_clock::now();
   for (uint64_t i = 0; i < cases; ++i) {
     Random random(first + i);
@@ -41,6 +43,8 @@ TEST(WireFuzz, SaysWhatProtobufSays) {
     legal += verdict.legal;
     planned += verdict.planned;
     planned_of[type] += verdict.planned;
+    reduces += verdict.reduces;
+    answers += verdict.answers;
     ASSERT_EQ(verdict.difference, "")
         << "seed " << first + i << ", type " << type << ", message "
         << absl::BytesToHexString(message);
@@ -62,6 +66,8 @@ TEST(WireFuzz, SaysWhatProtobufSays) {
       EXPECT_GT(planned_of[Index(row.method)], cases / 70) << row.path;
     }
     EXPECT_GT(planned_of[kStreamType], cases / 70);
+    EXPECT_GT(reduces, cases / 10'000);
+    EXPECT_GT(answers, cases / 1'000);
   }
 }
 

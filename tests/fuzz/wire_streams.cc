@@ -1,4 +1,6 @@
 // Messages of streams: first ones, chunks, and what is neither.
+#include <cstring>
+
 #include "proto/messages.h"
 #include "tests/fuzz/wire_messages.h"
 
@@ -19,7 +21,8 @@ void Open(const std::string& bytes, Request* request, v1::StreamRequest* start,
 
 std::string StreamMessage(Random& random) {
   v1::StreamRequest m;
-  switch (random.Below(5)) {
+  const uint64_t turn = random.Below(16);
+  switch (turn < 12 ? turn % 4 : turn) {
     case 0:
       Open(LegalMessage(0, random), m.mutable_quantize(), &m, random);
       break;
@@ -32,11 +35,38 @@ std::string StreamMessage(Random& random) {
     case 3:
       Open(LegalMessage(3, random), m.mutable_apply_rht(), &m, random);
       break;
+    case 12:
+      Open(LegalMessage(0, random), m.mutable_reduce_amax(), &m, random);
+      // Most have what excludes it.
+      if (v1::QuantizeOptions* o = m.mutable_reduce_amax()->mutable_options();
+          !random.OneIn(8)) {
+        o->clear_given_amax();
+        o->clear_scale();
+        o->clear_splits();
+        o->clear_history();
+      }
+      break;
+    case 13: {
+      v1::GivenAmax& amax = *m.mutable_reduced_amax();
+      const auto value = [&] {
+        const auto bits = static_cast<uint32_t>(random.Next());
+        float f = 0;
+        std::memcpy(&f, &bits, sizeof f);
+        return f;
+      };
+      if (random.OneIn(2)) amax.set_rowwise(value());
+      if (random.OneIn(2)) amax.set_columnwise(value());
+      for (uint64_t n = random.Below(20); n > 0; --n) {
+        amax.add_rowwise_values(value());
+      }
+      break;
+    }
     default:
       m.set_chunk(RandomBytes(random.Below(100), random));
       break;
   }
   if (random.OneIn(30)) m.set_payload_bytes(Awkward(random));
+  if (random.OneIn(30)) m.mutable_reduced_amax()->set_rowwise(1);
   if (random.OneIn(30)) m.set_chunk(RandomBytes(random.Below(9), random));
   return m.SerializeAsString();
 }

@@ -138,6 +138,56 @@ TEST(Streams, TheLastMessageIsTheReplyWithoutItsPayload) {
             absl::StatusCode::kUnimplemented);
 }
 
+TEST(Streams, MaximaAndTheirAnswerComeBackAsTheyWent) {
+  const auto plan = MakeQuantizePlan(
+      {DType::kBF16, {4, 32}},
+      {.format = Format::kNvfp4, .form = {.row_scaled = true}});
+  ASSERT_THAT(plan, IsOk());
+  const auto head = ReducingHead(*plan, plan->input_bytes());
+  ASSERT_THAT(head, IsOk());
+  const std::string_view first[] = {*head};
+  const auto start = ParseStreamStart(first);
+  ASSERT_THAT(start, IsOk());
+  EXPECT_TRUE(start->reduces);
+  EXPECT_EQ(ReplyHead(*start->request.plan, {}, "", ""),
+            ReplyHead(*plan, {}, "", ""));
+
+  const FoundMaxima found = {{{1, 2, 3, 4}, {}}, true, false};
+  const std::string message = MaximaReply(found);
+  const std::string_view pieces[] = {message};
+  const auto part = ParseStreamReply(pieces, *plan);
+  ASSERT_THAT(part, IsOk());
+  ASSERT_TRUE(part->maxima.has_value());
+  EXPECT_FALSE(part->reply.has_value());
+  EXPECT_EQ(part->maxima->amax.rowwise, found.amax.rowwise);
+  EXPECT_TRUE(part->maxima->amax.columnwise.empty());
+  EXPECT_TRUE(part->maxima->saw_nan);
+  EXPECT_FALSE(part->maxima->saw_inf);
+
+  const std::string answer = ReducedAmax(found.amax);
+  for (size_t cut = 0; cut <= answer.size(); ++cut) {
+    const std::string_view whole = answer;
+    const std::string_view both[] = {whole.substr(0, cut), whole.substr(cut)};
+    const auto reduced = ParseReducedAmax(both);
+    ASSERT_THAT(reduced, IsOk());
+    EXPECT_EQ(reduced->rowwise, found.amax.rowwise);
+    // It is no chunk, and no first message.
+    EXPECT_EQ(GetFieldViolation(ParseChunk(both).status())->field,
+              "reduced_amax");
+    EXPECT_EQ(GetFieldViolation(ParseStreamStart(both).status())->field,
+              "reduced_amax");
+  }
+  // As many as there may be fit, unpacked they do not.
+  CopyAmax most;
+  most.rowwise.resize(kMostReduced, 1);
+  const std::string large = ReducedAmax(most);
+  const std::string_view as_packed[] = {large};
+  EXPECT_THAT(ParseReducedAmax(as_packed), IsOk());
+  const std::string more = large + large;
+  const std::string_view too_much[] = {more};
+  EXPECT_FALSE(ParseReducedAmax(too_much).ok());
+}
+
 // Of so many groups, in a request as long as any.
 TEST(Streams, LongListsAreCounted) {
   std::vector<int64_t> rows(16384, 16);

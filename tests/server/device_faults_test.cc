@@ -245,6 +245,39 @@ TEST_P(HangTest, IsAnsweredAndOthersGoOn) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, HangTest, testing::Bool());
 
+// Streams whose amax is reduced work on a device twice: of the search, too, the
+// client is told, and nothing stays behind.
+TEST_F(DeviceFaultsTest, FaultsWhileMaximaAreSought) {
+  options_.max_job = absl::Milliseconds(600);
+  for (const InjectedFault::Kind fault :
+       {InjectedFault::kSticky, InjectedFault::kHang}) {
+    Start(1);
+    const auto control = controls_.back();
+    control->Next(fault);
+    RpcOptions stream;
+    stream.method = "Stream";
+    RpcCall call(channel_, stream);
+    v1::QuantizeRequest request = QuantizeOnes(64);
+    v1::StreamRequest chunk;
+    chunk.set_chunk(std::move(*request.mutable_payload()));
+    request.clear_payload();
+    v1::StreamRequest start;
+    start.set_payload_bytes(chunk.chunk().size());
+    *start.mutable_reduce_amax() = std::move(request);
+    EXPECT_TRUE(call.Send(start.SerializeAsString()));
+    EXPECT_TRUE(call.Send(chunk.SerializeAsString()));
+    EXPECT_FALSE(call.Receive().has_value());
+    const RpcResult result = call.Finish();
+    EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE);
+    ASSERT_TRUE(result.detail.has_value());
+    EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_NO_DEVICE);
+    control->Heal();
+    EXPECT_TRUE(Eventually([&] { return Health() == 1; }));
+    EXPECT_TRUE(Eventually([&] { return server_->ledger().used() == 0; }));
+    EXPECT_EQ(Payload(Call(channel_, Request())), expected_);
+  }
+}
+
 TEST_F(DeviceFaultsTest, CallsBehindAHangMoveToAnotherDevice) {
   options_.max_job = absl::Seconds(2);
   Start(2);

@@ -1,7 +1,10 @@
 #include "client/net/stream/stream_sender.h"
 
+#include <grpcpp/alarm.h>
+
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "client/net/replies.h"
@@ -10,8 +13,9 @@
 
 namespace quantd::client {
 StreamedReply::StreamedReply(const Plan& plan,
-                             absl::Span<const Destination> into)
+                             absl::Span<const Destination> into, bool reduces)
     : plan_(plan),
+      reduces_(reduces),
       layout_(wire::LayOutPayload(plan, {})),
       builder_(plan, into) {
   for (const TensorSpec& part : plan.outputs()) {
@@ -22,6 +26,24 @@ StreamedReply::StreamedReply(const Plan& plan,
 void StreamedReply::Restart() {
   came_ = 0;
   last_.reset();
+  maxima_.reset();
+  settled_.reset();
+}
+
+absl::Status StreamedReply::TakeMaxima(const FoundMaxima& maxima) {
+  const CopyAmax none = NoMaxima(plan_);
+  if (maxima_ || maxima.amax.rowwise.size() != none.rowwise.size() ||
+      maxima.amax.columnwise.size() != none.columnwise.size()) {
+    return NotOurMessage();
+  }
+  maxima_ = maxima.amax;
+  return absl::OkStatus();
+}
+
+absl::Status StreamedReply::Settle(const CopyAmax& reduced) {
+  absl::StatusOr<Plan> plan = SettledPlan(plan_, reduced);
+  if (plan.ok()) settled_.emplace(*std::move(plan));
+  return plan.status();
 }
 
 void StreamedReply::Place(std::string_view bytes) {
@@ -38,7 +60,10 @@ void StreamedReply::Place(std::string_view bytes) {
 
 absl::Status StreamedReply::Take(absl::Span<const std::string_view> message) {
   if (last_) return NotOurMessage();
-  auto part = wire::ParseStreamReply(message, plan_);
+  auto part = wire::ParseStreamReply(message, settled_ ? *settled_ : plan_);
+  if (part.ok() && reduces_ && !settled_) {
+    return part->maxima ? TakeMaxima(*part->maxima) : NotOurMessage();
+  }
   if (absl::IsUnimplemented(part.status())) return part.status();
   if (!part.ok() || part->chunk.size > layout_.size - came_) {
     return NotOurMessage();
@@ -81,10 +106,11 @@ absl::StatusOr<Result> StreamedReply::Finish(const Trip& trip) {
 StreamSender::StreamSender(
     const std::string& head,
     absl::Span<const absl::Span<const std::byte>> payload,
-    const ChannelCredentials& credentials)
+    const ChannelCredentials& credentials, Reduction* reduction)
     : head_(head),
       payload_(payload),
       credentials_(credentials),
+      reduction_(reduction),
       pins_(std::make_shared<Pins>()) {
   for (const auto& piece : payload_) payload_bytes_ += piece.size();
 }
@@ -122,6 +148,13 @@ class StreamSender::Call {
       stream_ = stub.PrepareCall(
           &context_, wire::SpecOf(wire::Method::kStream).path, &queue_);
       stream_->StartCall(&started_);
+      // The answer comes from another thread, as an event of the queue's.
+      std::optional<Reduction::Watch> watch;
+      if (sender_.reduction_ != nullptr) {
+        watch.emplace(sender_.reduction_, [this] {
+          alarm_.Set(&queue_, gpr_inf_past(GPR_CLOCK_MONOTONIC), &answered_);
+        });
+      }
       Await();
     }
     queue_.Shutdown();
@@ -146,6 +179,10 @@ class StreamSender::Call {
       } else if (tag == &writing_) {
         writing_ = false;
         if (ok && !all_sent_) Write();
+        Answer();
+      } else if (tag == &answered_) {
+        answered_ = true;
+        Answer();
       } else if (tag == &message_) {
         OnRead(ok);
       } else {
@@ -169,8 +206,28 @@ class StreamSender::Call {
     writing_ = true;
     all_sent_ = sent_ == all;
     grpc::WriteOptions options;
-    if (all_sent_) options.set_last_message();
+    if (all_sent_ && sender_.reduction_ == nullptr) options.set_last_message();
     stream_->Write(message, options, &writing_);
+  }
+
+  // When the maxima came and the reduced amax is there; an error of the others
+  // ends this one at once.
+  void Answer() {
+    if (!answered_ || replied_ || !failed_.ok()) return;
+    const auto reduced = *sender_.reduction_->answer();
+    if (!reduced.ok()) return End(reduced.status());
+    if (writing_ || !reply_->maxima()) return;
+    if (auto s = reply_->Settle(*reduced); !s.ok()) return End(s);
+    const std::string message = wire::ReducedAmax(*reduced);
+    const grpc::Slice slice(message);
+    replied_ = writing_ = true;
+    stream_->Write(grpc::ByteBuffer(&slice, 1),
+                   grpc::WriteOptions().set_last_message(), &writing_);
+  }
+
+  void End(const absl::Status& status) {
+    failed_ = status;
+    context_.TryCancel();
   }
 
   void Read() { stream_->Read(message_.buffer(), &message_); }
@@ -178,8 +235,14 @@ class StreamSender::Call {
   void OnRead(bool ok) {
     if (!ok) return stream_->Finish(&status_, &ended_);
     if (failed_.ok()) {
-      failed_ = reply_->Take(message_.Pieces());
-      if (!failed_.ok()) context_.TryCancel();
+      const bool waited = sender_.reduction_ != nullptr && !reply_->maxima();
+      const absl::Status taken = reply_->Take(message_.Pieces());
+      if (!taken.ok()) {
+        End(taken);
+      } else if (waited) {
+        sender_.reduction_->Found(*reply_->maxima());
+        Answer();
+      }
     }
     message_.Clear();
     Read();
@@ -196,10 +259,13 @@ class StreamSender::Call {
   size_t sent_ = 0;
   bool head_sent_ = false;
   bool all_sent_ = false;
+  bool replied_ = false;  // to the maxima
+  grpc::Alarm alarm_;
   // Tags, too.
   bool started_ = false;
   bool writing_ = false;
   bool ended_ = false;
+  bool answered_ = false;
 };
 
 absl::Status StreamSender::Send(grpc::GenericStub& stub, const CallLimit& limit,

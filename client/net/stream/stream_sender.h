@@ -22,6 +22,7 @@
 #include "client/net/exchange.h"
 #include "client/net/stream/pins.h"
 #include "client/parts/call_control.h"
+#include "client/parts/reduction.h"
 #include "client/parts/result_builder.h"
 #include "client/result.h"
 #include "kernels/plan/plan.h"
@@ -33,7 +34,8 @@ namespace quantd::client {
 class StreamedReply {
  public:
   // As of ResultBuilder.
-  StreamedReply(const Plan& plan, absl::Span<const Destination> into);
+  StreamedReply(const Plan& plan, absl::Span<const Destination> into,
+                bool reduces = false);
 
   // RESOURCE_EXHAUSTED when there is no memory for the result.
   const absl::Status& status() const { return builder_.status(); }
@@ -42,14 +44,22 @@ class StreamedReply {
   // One message. INTERNAL for what is not the plan's reply, UNIMPLEMENTED for
   // one of a server that does not know an option of it.
   absl::Status Take(absl::Span<const std::string_view> message);
+  // Where the plan reduces: what came before all else.
+  const std::optional<CopyAmax>& maxima() const { return maxima_; }
+  // From now on it is the reply to this plan, of SettledPlan.
+  absl::Status Settle(const CopyAmax& reduced);
   bool whole() const { return last_.has_value(); }
   // Once it is whole, once.
   absl::StatusOr<Result> Finish(const Trip& trip);
 
  private:
   void Place(std::string_view bytes);
+  absl::Status TakeMaxima(const FoundMaxima& maxima);
 
   const Plan& plan_;
+  const bool reduces_;
+  std::optional<CopyAmax> maxima_;
+  std::optional<Plan> settled_;
   const wire::PayloadLayout layout_;
   ResultBuilder builder_;
   std::vector<absl::Span<std::byte>> targets_;  // of the plan's outputs
@@ -59,10 +69,12 @@ class StreamedReply {
 
 class StreamSender {
  public:
-  // `head`: the first message. What is referred to must outlive this.
+  // `head`: the first message; `reduction`: of a stream that reduces. What is
+  // referred to must outlive this.
   StreamSender(const std::string& head,
                absl::Span<const absl::Span<const std::byte>> payload,
-               const ChannelCredentials& credentials);
+               const ChannelCredentials& credentials,
+               Reduction* reduction = nullptr);
   // Waits until gRPC holds no piece of the payload any more.
   ~StreamSender();
   StreamSender(const StreamSender&) = delete;
@@ -80,6 +92,7 @@ class StreamSender {
   const std::string& head_;
   const absl::Span<const absl::Span<const std::byte>> payload_;
   const ChannelCredentials& credentials_;
+  Reduction* const reduction_;
   size_t payload_bytes_ = 0;
   const std::shared_ptr<Pins> pins_;
 };

@@ -2,9 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <chrono>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,7 +11,9 @@
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/findings.h"
 #include "kernels/cuda/job/job_kernels.h"
+#include "kernels/cuda/job/maxima_search.h"
 #include "kernels/cuda/job/staging.h"
+#include "kernels/cuda/job/wait.h"
 #include "kernels/device/device_memory.h"
 #include "kernels/device/host_output.h"
 #include "kernels/device/recipe.h"
@@ -25,15 +25,6 @@ namespace {
 
 // Fed bytes are copied in steps of at least this: a copy has a fixed cost.
 constexpr size_t kCopyStep = size_t{1} << 20;
-// Waiting for copies of more spares the core: a thread sleeps for as long as
-// the fastest link takes at least, looks again and again for a while, then
-// between naps, and blocks if all that was not enough. One that blocks from the
-// start is woken a third of a millisecond late on some machines.
-constexpr size_t kSleepBytes = size_t{1} << 20;
-constexpr size_t kLinkBytesPerMicrosecond = 64 << 10;
-constexpr std::chrono::microseconds kLook{500};
-constexpr std::chrono::microseconds kNap{20};
-constexpr int kNaps = 1000;
 // What is lent comes in, is computed and goes out in slabs of so many bytes:
 // the first and the last are waited for, and each costs some launches.
 constexpr size_t kSlabBytes = size_t{8} << 20;
@@ -48,6 +39,7 @@ class CudaJob : public Job {
           const EventMapping* record, Rht rht, Device::Lease lease)
       : device_(*device),
         counts_(*counts),
+        staged_(plan),
         plan_(std::move(plan)),
         whole_(std::move(whole)),
         staging_(std::move(staging)),
@@ -76,6 +68,27 @@ class CudaJob : public Job {
     const bool all = n == staging_.pinned_in().size();
     if (!status_.ok() || n == fed_ || (!all && n - fed_ < kCopyStep)) return;
     status_ = CopyFed(n);
+  }
+
+  absl::StatusOr<FoundMaxima> FindMaxima() override {
+    if (plan_->rows() == 0 || plan_->cols() == 0) {
+      return FoundMaxima{NoMaxima(*plan_)};
+    }
+    absl::StatusOr<Plan> maxima = MaximaPlan(*plan_);
+    if (!maxima.ok()) return maxima.status();
+    search_ = std::make_unique<MaximaSearch>(plan_, *std::move(maxima));
+    FoundMaxima found;
+    absl::Status status = device_.HealthAfter(Search(&found), lease_);
+    if (!status.ok()) return status;
+    search_.reset();
+    return found;
+  }
+
+  absl::Status Settle(std::shared_ptr<const Plan> plan) override {
+    whole_.reset();
+    plan_ = std::move(plan);
+    whole_ = std::make_unique<Kernels>(*plan_, /*gaps=*/true);
+    return whole_->Take(device_);
   }
 
   absl::StatusOr<JobReport> Run() override {
@@ -138,6 +151,15 @@ class CudaJob : public Job {
     return memory;
   }
 
+  absl::Status Search(FoundMaxima* found) {
+    if (absl::Status s = device_.Enter(); !s.ok()) return s;
+    if (auto s = search_->Take(device_); !s.ok()) return s;
+    Fed(staging_.pinned_in().size());
+    if (!status_.ok()) return status_;
+    return search_->Run(staging_, MemoryOnDevice(), *lease_, queue_,
+                        &counts_.rht_launches, found);
+  }
+
   // Queues everything, waits once.
   absl::Status Execute(JobReport* report) {
     if (absl::Status s = device_.Enter(); !s.ok()) return s;
@@ -154,27 +176,9 @@ class CudaJob : public Job {
           "copy out");
     }
     if (auto s = Mark(Slot::kDone, last); !s.ok()) return s;
-    QUANTD_CUDA_RETURN(Await(last), "compute");
+    QUANTD_CUDA_RETURN(Await(*lease_, last, staging_.copied_bytes()),
+                       "compute");
     return Finish(report);
-  }
-
-  cudaError_t Await(cudaStream_t last) {
-    const size_t bytes = staging_.copied_bytes();
-    if (bytes <= kSleepBytes) return cudaStreamSynchronize(last);
-    std::this_thread::sleep_for(
-        std::chrono::microseconds(bytes / kLinkBytesPerMicrosecond));
-    const auto end = std::chrono::steady_clock::now() + kLook;
-    const cudaEvent_t done = lease_->marks[Slot::kDone];
-    cudaError_t state = cudaEventQuery(done);
-    while (state == cudaErrorNotReady &&
-           std::chrono::steady_clock::now() < end) {
-      state = cudaEventQuery(done);
-    }
-    for (int i = 0; i < kNaps && state == cudaErrorNotReady; ++i) {
-      std::this_thread::sleep_for(kNap);
-      state = cudaEventQuery(done);
-    }
-    return state == cudaErrorNotReady ? cudaEventSynchronize(done) : state;
   }
 
   // Whether kernels report to the host's memory. Only rare findings may be
@@ -336,8 +340,10 @@ class CudaJob : public Job {
 
   Device& device_;
   JobCounts& counts_;
-  const std::shared_ptr<const Plan> plan_;
+  const std::shared_ptr<const Plan> staged_;  // the one it began with
+  std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Kernels> whole_;
+  std::unique_ptr<MaximaSearch> search_;
   std::vector<std::unique_ptr<SlabOfJob>> slabs_;  // in place of the whole
   Staging staging_;
   const EventMapping* const record_;

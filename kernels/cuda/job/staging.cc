@@ -273,6 +273,11 @@ absl::Status Staging::CopyOut(cudaStream_t stream) {
   return absl::OkStatus();
 }
 
+absl::Status Staging::CopyOutFront(size_t size, cudaStream_t stream) {
+  if (direct_) return absl::OkStatus();
+  return Copy(out_.data(), device_out_.data(), size, stream, "copy out");
+}
+
 absl::Status Staging::CopyOut(size_t output, size_t first, size_t size,
                               cudaStream_t stream) {
   const Tensor& t = outputs_[output];

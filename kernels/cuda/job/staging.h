@@ -72,6 +72,10 @@ class Staging {
   absl::Status CopyOut(cudaStream_t stream);
   absl::Status CopyOut(size_t output, size_t first, size_t size,
                        cudaStream_t stream);
+  // Of outputs that are in the job's own block: queues the way out of its first
+  // bytes; then they are there.
+  absl::Status CopyOutFront(size_t size, cudaStream_t stream);
+  absl::Span<const std::byte> out_block() const { return out_.bytes(); }
   // When that has passed: the rest of the way, into pageable memory. Of all
   // outputs; of a part of one that kernels alone write; of those which the host
   // may have written.

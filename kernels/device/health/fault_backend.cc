@@ -122,6 +122,14 @@ class FaultJob : public Job {
 
   absl::Span<std::byte> staging() override { return inner_->staging(); }
   void Fed(size_t n) override { inner_->Fed(n); }
+  absl::StatusOr<FoundMaxima> FindMaxima() override {
+    if (verdict_.hangs) control_->Hang(verdict_.hang);
+    if (verdict_.fails) return Broken(name_);
+    return inner_->FindMaxima();
+  }
+  absl::Status Settle(std::shared_ptr<const Plan> plan) override {
+    return inner_->Settle(std::move(plan));
+  }
   absl::StatusOr<JobReport> Run() override {
     if (verdict_.hangs) control_->Hang(verdict_.hang);
     if (verdict_.fails) return Broken(name_);

@@ -40,7 +40,7 @@ TEST(BandedCalls, ServersThatDieAreDoneWithout) {
   const auto got = client->Quantize(x.desc, x.bytes(), o, call);
   ASSERT_THAT(got, IsOk());
   EXPECT_TRUE(killed);
-  EXPECT_EQ(got->bands(), 256);
+  EXPECT_EQ(got->bands(), 8);
   ExpectSame(*expected, *got);
 }
 
@@ -66,7 +66,7 @@ TEST(BandedCalls, OneOfTwoTakesLessAtATime) {
   const auto got = Connect(a->address() + "," + b->address(), InBands())
                        ->Quantize(x.desc, x.bytes(), Nvfp4());
   ASSERT_THAT(got, IsOk());
-  EXPECT_EQ(got->bands(), 9);
+  EXPECT_EQ(got->bands(), 7);
   ExpectSame(*Connect(b->address())->Quantize(x.desc, x.bytes(), Nvfp4()),
              *got);
 }

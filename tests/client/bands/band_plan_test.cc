@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "client/bands/band_calls.h"
+#include "client/net/remote.h"
 #include "client/parts/endpoint.h"
 #include "fmt/format.h"
+#include "tests/bench/rpc_process.h"
 #include "tests/kernels/device/plan_rows.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/tensors.h"
@@ -163,6 +165,16 @@ class BandPlans : public testing::Test {
     for (const Bytes& bytes : in) in_all += bytes.size();
     EXPECT_EQ(done, in_all);
     EXPECT_EQ(all, in_all);
+    ExpectSameResult(*expected, *got);
+    if (NeedsAmax(*plan)) {
+      const auto met =
+          RunMeeting({*endpoint_, *plan, in, into, {}, limit, control, {}}, cut,
+                     1 + static_cast<int>(random_() % 4));
+      ASSERT_THAT(met, IsOk());
+      ExpectSameResult(*expected, *met);
+      EXPECT_EQ(met->bands(), got->bands());
+      ++met_;
+    }
     if (got->bands() > 1) {
       EXPECT_EQ(got->bands(), static_cast<int>(cut.size()));
       ++banded_;
@@ -173,21 +185,25 @@ class BandPlans : public testing::Test {
       EXPECT_GT(turn_ % std::size(kTurns), 1u);
       ++sent_whole_;
     }
-    for (const TensorSpec& part : expected->parts()) {
-      EXPECT_TRUE(BytesEq(Name(part.kind), expected->bytes(part.kind),
-                          got->bytes(part.kind)));
+  }
+
+  static void ExpectSameResult(const Result& expected, const Result& got) {
+    for (const TensorSpec& part : expected.parts()) {
+      EXPECT_TRUE(BytesEq(Name(part.kind), expected.bytes(part.kind),
+                          got.bytes(part.kind)));
     }
-    EXPECT_EQ(got->parts().size(), expected->parts().size());
-    EXPECT_EQ(got->saw_nan(), expected->saw_nan());
-    EXPECT_EQ(got->saw_inf(), expected->saw_inf());
-    EXPECT_EQ(got->replaced_globals(), expected->replaced_globals());
-    EXPECT_EQ(got->device(), expected->device());
+    EXPECT_EQ(got.parts().size(), expected.parts().size());
+    EXPECT_EQ(got.saw_nan(), expected.saw_nan());
+    EXPECT_EQ(got.saw_inf(), expected.saw_inf());
+    EXPECT_EQ(got.replaced_globals(), expected.replaced_globals());
+    EXPECT_EQ(got.device(), expected.device());
   }
 
   std::unique_ptr<Endpoint> endpoint_;
   std::mt19937 random_{17};
   size_t turn_ = 0;
   int banded_ = 0;
+  int met_ = 0;
   int sent_whole_ = 0;
   int failed_ = 0;
   std::map<std::string, int> whole_;
@@ -205,6 +221,7 @@ TEST_F(BandPlans, QuantizeAsInOneCall) {
     });
   }
   EXPECT_GT(banded_, 500);
+  EXPECT_GT(met_, 200);
   EXPECT_GT(sent_whole_, 10);
   EXPECT_GT(failed_, 10);
   for (const char* why : {"groups", "a history, to which all rows belong",
@@ -232,6 +249,60 @@ TEST_F(BandPlans, AllElseAsInOneCall) {
   EXPECT_GT(decoded, 100);
   EXPECT_GT(maxima, decoded + 50);
   EXPECT_GT(banded_, maxima);
+}
+
+// The same over the wire, where bands whose amax is reduced are sent once.
+class BandPlansByWire : public BandPlans {
+ protected:
+  BandPlansByWire()
+      : server_({bench::FindQuantd(), "--listen", "127.0.0.1:0", "--device",
+                 "cpu:0"}) {
+    EXPECT_TRUE(server_.running()) << server_.Log();
+    auto opened = OpenRemote(server_.address(), {});
+    EXPECT_THAT(opened, IsOk());
+    endpoint_ = *std::move(opened);
+  }
+  ~BandPlansByWire() override { endpoint_.reset(); }
+  bench::ServerProcess server_;
+};
+
+TEST_F(BandPlansByWire, QuantizeAsInOneCall) {
+  ForQuantizeRows(1, [&](const QuantizeRow& row) {
+    if (HasFailure() || !NeedsAmax(row.plan)) return;
+    // What a server refuses whatever the input, bands refuse for what they find
+    // in it first.
+    const auto& o = std::get<QuantizeOptions>(row.plan.options());
+    if (!CheckShardCut(o, row.plan.rows(), row.plan.cols()).ok()) return;
+    SCOPED_TRACE(fmt::format("{} {} {} {}", row.format.name, Name(row.usage),
+                             Name(row.dtype), row.settings));
+    ExpectSame(row.plan);
+  });
+  EXPECT_GT(met_, 200);
+}
+
+TEST(BandPlan, MeetsInAFewBands) {
+  QuantizeOptions o;
+  o.format = Format::kNvfp4;
+  constexpr size_t kMiB = size_t{1} << 20;
+  for (const int64_t rows : {2305, 4097, 8192, 100000}) {
+    const auto plan = MakeQuantizePlan({DType::kBF16, {rows, 1024}}, o);
+    ASSERT_THAT(plan, IsOk());
+    const auto cut = CutToMeet(*plan, kMiB);
+    EXPECT_GE(cut.size(), 2u);
+    EXPECT_LE(cut.size(), kMostMeeting);
+    int64_t next = 0;
+    for (const Band& band : cut) {
+      EXPECT_EQ(band.row, next);
+      next += band.rows;
+    }
+    EXPECT_EQ(next, rows);
+  }
+  // More lines than a few bands may have.
+  o.format = Format::kFp8ChannelE4M3;
+  o.usage = Usage::kBoth;
+  const auto narrow = MakeQuantizePlan({DType::kBF16, {1 << 20, 16}}, o);
+  ASSERT_THAT(narrow, IsOk());
+  EXPECT_TRUE(CutToMeet(*narrow, kMiB).empty());
 }
 
 TEST(BandPlan, CutsWhereItSays) {

@@ -72,10 +72,22 @@ class FakeControl {
 
 class FakeJob : public Job {
  public:
-  FakeJob(FakeControl* control, Block in, Block out)
-      : control_(control), in_(std::move(in)), out_(std::move(out)) {}
+  FakeJob(FakeControl* control, std::shared_ptr<const Plan> plan, Block in,
+          Block out)
+      : control_(control),
+        plan_(std::move(plan)),
+        in_(std::move(in)),
+        out_(std::move(out)) {}
   absl::Span<std::byte> staging() override { return in_.bytes(); }
   void Fed(size_t) override {}
+  absl::StatusOr<FoundMaxima> FindMaxima() override {
+    if (absl::Status s = control_->Enter(); !s.ok()) return s;
+    return FoundMaxima{NoMaxima(*plan_)};
+  }
+  absl::Status Settle(std::shared_ptr<const Plan> plan) override {
+    plan_ = std::move(plan);
+    return absl::OkStatus();
+  }
   absl::StatusOr<JobReport> Run() override {
     if (absl::Status s = control_->Enter(); !s.ok()) return s;
     if (out_.size() != 0) std::memset(out_.data(), 0x5a, out_.size());
@@ -88,6 +100,7 @@ class FakeJob : public Job {
 
  private:
   FakeControl* const control_;
+  std::shared_ptr<const Plan> plan_;
   Block in_;
   Block out_;
 };
@@ -123,7 +136,8 @@ class FakeBackend : public Backend {
     if (!out.ok()) return out.status();
     absl::MutexLock lock(&control_->mutex_);
     ++control_->begun_;
-    return std::make_unique<FakeJob>(control_, *std::move(in), *std::move(out));
+    return std::make_unique<FakeJob>(control_, std::move(plan), *std::move(in),
+                                     *std::move(out));
   }
 
  private:

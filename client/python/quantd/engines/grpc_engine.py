@@ -1,8 +1,10 @@
 """The pure engine: grpcio and protobuf, nothing compiled of our own."""
 
 import dataclasses
+import time
 from collections.abc import Sequence
 
+from quantd import quantd_pb2 as pb
 from quantd.engines import bands, messages, outputs, streams
 from quantd.engines.address import load_tls, load_token, parse_target
 from quantd.engines.engine import (
@@ -16,12 +18,14 @@ from quantd.engines.engine import (
 from quantd.engines.exchange import Exchange, Limit, Traffic
 from quantd.engines.messages import Asked
 from quantd.engines.overlap import apart
-from quantd.errors import Invalid, TooLarge, Unimplemented
+from quantd.errors import Error, Invalid, TooLarge, Unimplemented
 
 # Bytes of one message: kMaxMessageBytes, kMaxRequestHeadBytes and
 # kMaxReplyPayloadBytes of proto/limits.h.
 _LARGEST_PAYLOAD = (2 << 30) - (64 << 10) - (256 << 10) - (4 << 20) // 8 * 10
 _LARGEST_REPLY = (1 << 31) - (10 << 20)
+# Seconds after which servers are asked for their settings again.
+_FRESH = 10.0
 
 
 class Engine:
@@ -52,6 +56,9 @@ class Engine:
     self._way = "unix" if settings.target.startswith("unix:") else "tcp"
     # Payloads of one message that no server has refused for their size.
     self._largest = dict.fromkeys(outputs.REQUESTS, _LARGEST_PAYLOAD)
+    # What servers do where a request says nothing of an estimate, and when
+    # they were asked; those of one connection are taken to be alike.
+    self._estimate: tuple[float, float] | None = None
 
   def call(
     self,
@@ -71,6 +78,8 @@ class Engine:
 
     asked = Asked(method, header, payload, into)
     whole = bands.cut(asked, self._settings.band_bytes)
+    if whole is not None and whole.may_estimate:
+      whole = self._as_served(whole, limit, cancel)
     if whole is not None:
       # One band is written while another is read.
       asked = asked._replace(payload=[apart(b, into) for b in payload])
@@ -81,6 +90,22 @@ class Engine:
     if progress is not None:
       progress(asked.nbytes, asked.nbytes)
     return reply
+
+  def _as_served(
+    self, whole: bands.Banded, limit: Limit, cancel: Cancellation | None
+  ) -> bands.Banded | None:
+    """A call as its server completes it; None: that cannot be learned."""
+    known = self._estimate
+    now = time.monotonic()
+    if known is None or now - known[1] > _FRESH:
+      asked = Asked("GetServerInfo", b"", [], {})
+      try:
+        reply = self._by_message(asked, limit, cancel)
+      except Error:
+        return None
+      limits = pb.GetServerInfoReply.FromString(reply.header).limits
+      self._estimate = known = (limits.amax_estimation_scale, now)
+    return whole.estimated(known[0]) if known[0] else whole
 
   def _one(
     self, asked: Asked, limit: Limit, cancel: Cancellation | None

@@ -39,6 +39,18 @@ def estimates(o: pb.QuantizeOptions) -> bool:
   return o.amax_estimation_scale != 0
 
 
+def may_estimate(o: pb.QuantizeOptions) -> bool:
+  """Whether a server that estimates by default does so here."""
+  return (
+    o.format == pb.FORMAT_NVFP4
+    and not o.HasField("amax_estimation_scale")
+    and any(
+      has_copy(o, side) and rotated(o, side) and not given(o, side)
+      for side in SIDES
+    )
+  )
+
+
 def given(o: pb.QuantizeOptions, side: str) -> list[float]:
   """What the options give; empty: nothing."""
   message = o.given_amax

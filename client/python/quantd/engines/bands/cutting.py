@@ -1,5 +1,6 @@
 """Whether a call is cut into bands, where, and what is asked of a band."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -51,6 +52,17 @@ class Banded:
     return isinstance(self.request, pb.QuantizeRequest) and amaxes.needed(
       self.request.options
     )
+
+  @property
+  def may_estimate(self) -> bool:
+    """Whether a server's default for estimates decides about its amax."""
+    return self.needs_amax and amaxes.may_estimate(self.request.options)
+
+  def estimated(self, scale: float) -> "Banded":
+    """The same with that default in its options."""
+    request = type(self.request).FromString(self.asked.header)
+    request.options.amax_estimation_scale = scale
+    return dataclasses.replace(self, request=request)
 
 
 def cut(asked: Asked, band_bytes: int) -> Banded | None:

@@ -1,0 +1,53 @@
+// Whose turn it is to send, of bands that wait for each other.
+#ifndef QUANTD_CLIENT_BANDS_TURNS_H_
+#define QUANTD_CLIENT_BANDS_TURNS_H_
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+
+#include "absl/status/status.h"
+
+namespace quantd::client {
+
+// So many bands may be on their way to a server at a time. Who waits for a turn
+// waits for one that has it, which ends when all of its band is there, and with
+// its call.
+class Turns {
+ public:
+  explicit Turns(int at_once) : free_(std::max(at_once, 1)) {}
+
+  // False: another band has failed.
+  bool Take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return free_ > 0 || !failure_.ok(); });
+    if (!failure_.ok()) return false;
+    --free_;
+    return true;
+  }
+  void Give() {
+    const std::lock_guard lock(mutex_);
+    ++free_;
+    changed_.notify_one();
+  }
+  void Fail(const absl::Status& status) {
+    const std::lock_guard lock(mutex_);
+    failure_.Update(status);
+    changed_.notify_all();
+  }
+  // The first one.
+  absl::Status failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  int free_;
+  absl::Status failure_;
+};
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_BANDS_TURNS_H_

@@ -1,0 +1,73 @@
+#include "client/parts/reduction.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace quantd::client {
+
+CopyAmax MaximaOf(const QuantizeOptions& o, const Result& found) {
+  const auto values = [&](bool wanted, bool columnwise) {
+    if (!wanted) return std::vector<float>();
+    const auto all = found.amaxes(AmaxKindOf(o, columnwise));
+    return std::vector<float>(all.begin(), all.end());
+  };
+  return {values(HasRowwise(o.usage), false),
+          values(HasColumnwise(o.usage), true)};
+}
+
+void Reduction::Found(const CopyAmax& maxima) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(found_, true)) return;
+  }
+  tell_(maxima);
+}
+
+bool Reduction::found() const {
+  const std::lock_guard lock(mutex_);
+  return found_;
+}
+
+void Reduction::Answer(absl::StatusOr<CopyAmax> reduced) {
+  const std::lock_guard lock(mutex_);
+  if (answer_) return;
+  answer_ = std::move(reduced);
+  if (wake_) wake_();
+}
+
+std::optional<absl::StatusOr<CopyAmax>> Reduction::answer() const {
+  const std::lock_guard lock(mutex_);
+  return answer_;
+}
+
+absl::StatusOr<CopyAmax> Reduction::Await(const CallLimit& limit,
+                                          CallControl& control) {
+  const Watch watch(this, [&] { control.Wake(); });
+  for (;;) {
+    if (control.cancelled()) {
+      return absl::CancelledError("cancelled by the caller");
+    }
+    if (auto reduced = answer()) return *std::move(reduced);
+    if (std::chrono::system_clock::now() >= limit.deadline) {
+      return absl::DeadlineExceededError(
+          "the reduced amax did not come before the deadline");
+    }
+    control.WaitForWake(limit.deadline);
+  }
+}
+
+Reduction::Watch::Watch(Reduction* reduction, std::function<void()> wake)
+    : reduction_(reduction) {
+  const std::lock_guard lock(reduction_->mutex_);
+  reduction_->wake_ = std::move(wake);
+  if (reduction_->answer_) reduction_->wake_();
+}
+
+Reduction::Watch::~Watch() {
+  const std::lock_guard lock(reduction_->mutex_);
+  reduction_->wake_ = nullptr;
+}
+
+}  // namespace quantd::client

@@ -1,0 +1,200 @@
+// Streams that wait for an amax: what they hold meanwhile, and what ends them.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "tests/server/stream_amax.h"
+
+namespace quantd {
+namespace {
+
+using v1::ErrorDetail;
+
+TEST_F(StreamAmaxTest, WhileItWaitsItHoldsItsMemoryAndNoSlot) {
+  StartFake(1);
+  std::vector<std::unique_ptr<RpcCall>> waiting;
+  for (int i = 0; i < 3; ++i) waiting.push_back(Await(1024));
+  const size_t payload = server_->ledger().payload_used(0);
+  EXPECT_GE(payload, 3 * size_t{1024} * 2048);
+  EXPECT_LE(server_->ledger().used() - payload, size_t{4} << 20);
+  EXPECT_TRUE(Call(channel_, QuantizeOnes(64).SerializeAsString()).status.ok());
+  for (auto& call : waiting) {
+    ASSERT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
+    ASSERT_TRUE(call->HalfClose());
+    EXPECT_TRUE(End(call.get()).status.ok());
+  }
+  EXPECT_TRUE(UsedBecomes(0));
+}
+
+TEST_F(StreamAmaxTest, OneThatDoesNotAnswerIsEnded) {
+  options_.max_receive = absl::Milliseconds(300);
+  StartFake();
+  auto call = Await(64);
+  ExpectEnd(call.get(), grpc::DEADLINE_EXCEEDED, ErrorDetail::REASON_DEADLINE);
+  EXPECT_TRUE(UsedBecomes(0));
+  // Or answers and does not end its side.
+  call = Await(64);
+  ASSERT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
+  ExpectEnd(call.get(), grpc::DEADLINE_EXCEEDED, ErrorDetail::REASON_DEADLINE);
+  EXPECT_TRUE(UsedBecomes(0));
+  // An answer that comes late finds it over.
+  call = Await(64);
+  ASSERT_TRUE(UsedBecomes(0));
+  call->Send(Rowwise(3).SerializeAsString());
+  EXPECT_EQ(End(call.get()).status.error_code(), grpc::DEADLINE_EXCEEDED);
+}
+
+TEST_F(StreamAmaxTest, OneThatWaitsMakesWayForOthers) {
+  options_.memory_budget = 28 << 20;
+  options_.max_wait = absl::Seconds(30);
+  StartFake();
+  auto waiting = Await(4096);
+  const RpcResult good =
+      Call(Dial(server_->address()), QuantizeOnes(4096).SerializeAsString());
+  EXPECT_TRUE(good.status.ok()) << good.status.error_message();
+  ExpectEnd(waiting.get(), grpc::RESOURCE_EXHAUSTED, ErrorDetail::REASON_BUSY);
+}
+
+// Its patience with others begins when they know what to reduce, however long
+// that was sought.
+TEST_F(StreamAmaxTest, ItHasItsSecondWhateverTheSearchTook) {
+  options_.memory_budget = 28 << 20;
+  options_.max_wait = absl::Seconds(30);
+  StartFake(1);
+  control_.Close();
+  auto call = Open(4096);
+  ASSERT_TRUE(control_.AwaitRunning(1));
+  std::thread other([&] {
+    const RpcResult result =
+        Call(Dial(server_->address()), QuantizeOnes(4096).SerializeAsString());
+    EXPECT_TRUE(result.status.ok()) << result.status.error_message();
+  });
+  EXPECT_TRUE(Eventually([&] { return server_->ledger().waiting() == 1; }));
+  absl::SleepFor(absl::Milliseconds(1500));
+  control_.Open();
+  EXPECT_TRUE(call->Receive().has_value());
+  absl::SleepFor(absl::Milliseconds(400));
+  EXPECT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
+  EXPECT_TRUE(call->HalfClose());
+  const RpcResult result = End(call.get());
+  EXPECT_TRUE(result.status.ok()) << result.status.error_message();
+  other.join();
+}
+
+// Of the places beside the slots, too, of which FakeBackend has four.
+TEST_F(StreamAmaxTest, SoTheyDoWhereNoPlaceIsLeft) {
+  StartFake(1);
+  std::vector<std::unique_ptr<RpcCall>> waiting;
+  for (int i = 0; i < 4; ++i) waiting.push_back(Await(16));
+  const auto other = Dial(server_->address());
+  EXPECT_TRUE(Eventually([&] {
+    RpcCall call(other, Stream());
+    const v1::QuantizeRequest request = Request(16);
+    if (!call.Send(Start(request)) || !call.Send(Chunk(request.payload()))) {
+      return false;
+    }
+    if (!call.Receive()) return false;
+    call.Send(Rowwise(3).SerializeAsString());
+    call.HalfClose();
+    return End(&call).status.ok();
+  }));
+  for (auto& call : waiting) call->Cancel();
+  EXPECT_TRUE(UsedBecomes(0));
+}
+
+TEST_F(StreamAmaxTest, CancelledAndOutOfTimeAtEveryStep) {
+  StartFake();
+  control_.Close();
+  auto call = Open(64);  // while the maxima are sought
+  ASSERT_TRUE(control_.AwaitRunning(1));
+  call->Cancel();
+  EXPECT_EQ(call->Finish().status.error_code(), grpc::CANCELLED);
+  control_.Open();
+  EXPECT_TRUE(UsedBecomes(0));
+  call = Await(64);  // while the answer is awaited
+  call->Cancel();
+  EXPECT_EQ(call->Finish().status.error_code(), grpc::CANCELLED);
+  EXPECT_TRUE(UsedBecomes(0));
+  call = Await(64);  // and its end
+  ASSERT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
+  call->Cancel();
+  EXPECT_EQ(call->Finish().status.error_code(), grpc::CANCELLED);
+  EXPECT_TRUE(UsedBecomes(0));
+  call = Open(Request(64), absl::Milliseconds(400));
+  EXPECT_EQ(End(call.get()).status.error_code(), grpc::DEADLINE_EXCEEDED);
+  EXPECT_TRUE(UsedBecomes(0));
+}
+
+TEST_F(StreamAmaxTest, ADrainLetsItFinish) {
+  StartFake();
+  auto call = Await(64);
+  std::thread drain([&] { EXPECT_TRUE(server_->Drain(absl::ZeroDuration())); });
+  EXPECT_TRUE(Eventually([&] { return server_->calls().draining(); }));
+  EXPECT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
+  EXPECT_TRUE(call->HalfClose());
+  EXPECT_TRUE(End(call.get()).status.ok());
+  drain.join();
+}
+
+TEST_F(StreamAmaxTest, ADrainsLimitHoldsForIt) {
+  options_.drain_timeout = absl::Milliseconds(200);
+  StartFake();
+  auto call = Await(64);
+  EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
+  EXPECT_FALSE(call->Finish().status.ok());
+  server_.reset();
+}
+
+// More maxima than the connection takes of a stream that nobody reads.
+TEST_F(StreamAmaxTest, OneThatNeverReadsItsMaximaIsEnded) {
+  options_.max_send = absl::Milliseconds(300);
+  StartReal({"cpu:0"});
+  v1::QuantizeRequest request = Request(0);
+  request.mutable_tensor()->set_shape(0, 65536);
+  request.mutable_tensor()->set_shape(1, 16);
+  request.mutable_options()->mutable_form()->set_row_scaled(true);
+  request.set_payload(std::string(size_t{65536} * 32, 1));
+  auto call = Open(request);
+  EXPECT_TRUE(
+      Eventually([&] { return server_->ledger().payload_used(0) > 0; }));
+  EXPECT_TRUE(UsedBecomes(0));
+  EXPECT_FALSE(End(call.get()).status.ok());
+  // Of one that reads they come, all of them.
+  call = Open(request);
+  v1::StreamReply reply;
+  ASSERT_TRUE(reply.ParseFromString(call->Receive().value_or("")));
+  EXPECT_EQ(reply.maxima().rowwise_size(), 65536);
+  call->Cancel();
+  EXPECT_TRUE(UsedBecomes(0));
+}
+
+// Much more than an answer may be, of which nobody has asked for a byte.
+TEST_F(StreamAmaxTest, AnAnswerThatIsTooLongIsNotTakenIn) {
+  StartFake();
+  auto call = Await(64);
+  v1::StreamRequest answer;
+  answer.mutable_reduced_amax()->mutable_rowwise_values()->Resize(1 << 20, 1);
+  call->Send(answer.SerializeAsString());
+  const RpcResult result = End(call.get());
+  EXPECT_FALSE(result.status.ok());
+  EXPECT_TRUE(UsedBecomes(0));
+}
+
+TEST_F(StreamAmaxTest, ADeviceThatFailsIsNotTheClientsFault) {
+  StartFake();
+  control_.Fail(absl::InternalError("broken"));
+  auto call = Open(64);
+  const RpcResult result = End(call.get());
+  EXPECT_TRUE(result.status.error_code() == grpc::UNAVAILABLE ||
+              result.status.error_code() == grpc::INTERNAL)
+      << result.status.error_message();
+  EXPECT_TRUE(UsedBecomes(0));
+  control_.Fail(absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace quantd

@@ -45,6 +45,7 @@ void CallRegistry::Watch(WatchedCall* call) {
 void CallRegistry::Leave(WatchedCall* call) {
   absl::MutexLock lock(&mutex_);
   calls_.erase(call);
+  if (calls_.empty()) fewer_.SignalAll();
 }
 
 bool CallRegistry::Accept() {
@@ -98,6 +99,14 @@ bool CallRegistry::WaitUntilQuiet(absl::Duration quiet, absl::Time deadline) {
     if (now >= deadline) return false;
     absl::SleepFor(std::min(since + quiet, deadline) - now);
   }
+}
+
+bool CallRegistry::WaitUntilNoneOpen(absl::Time deadline) {
+  absl::MutexLock lock(&mutex_);
+  return fewer_.WaitUntil(&mutex_, deadline,
+                          [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                            return calls_.empty();
+                          });
 }
 
 bool CallRegistry::WaitUntilNoneExists(absl::Time deadline) {

@@ -59,6 +59,8 @@ class CallRegistry {
   bool WaitUntilNoneAccepted(absl::Time deadline);
   // Whether no call was refused for `quiet`.
   bool WaitUntilQuiet(absl::Duration quiet, absl::Time deadline);
+  // No call that has come; of those that may come some always exist.
+  bool WaitUntilNoneOpen(absl::Time deadline);
   bool WaitUntilNoneExists(absl::Time deadline);
   size_t accepted() const;
 

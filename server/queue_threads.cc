@@ -19,12 +19,10 @@ namespace {
 // for nothing.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
 constexpr int64_t kBusyNs = 1'000'000;
-// A deadline that has passed: nothing is waited for.
+// A deadline that has passed by any clock: nothing is waited for. One of now
+// would be a timer of gRPC's, whose thread waits by the wall clock: after a
+// step back of that, for as long as it went back.
 constexpr std::chrono::system_clock::time_point kNow;
-
-std::chrono::system_clock::time_point Now() {
-  return std::chrono::system_clock::now();
-}
 
 // Processor time that a thread has used, in ns; -1: not to be known.
 int64_t UsedBy(clockid_t clock) {
@@ -129,13 +127,13 @@ void QueueThreads::Run(Seat* seat, std::chrono::microseconds busy_poll) {
 // and looks at no socket.
 void QueueThreads::Relieve(Seat& seat) {
   if (!seat.marked.exchange(true)) {
-    seat.alarm.Set(seat.queue, Now(), &seat.mark);
+    seat.alarm.Set(seat.queue, kNow, &seat.mark);
   }
   while (seat.marked && seat.asks) {
     absl::MutexLock lock(&seat.turn);
     void* tag = nullptr;
     bool ok = false;
-    if (seat.queue->AsyncNext(&tag, &ok, Now()) !=
+    if (seat.queue->AsyncNext(&tag, &ok, kNow) !=
         grpc::CompletionQueue::GOT_EVENT) {
       return;
     }

@@ -1,5 +1,6 @@
 // How a server ends.
 #include <algorithm>
+#include <chrono>
 
 #include "absl/time/clock.h"
 #include "server/log.h"
@@ -11,6 +12,8 @@ namespace {
 
 constexpr absl::Duration kQuietTime = absl::Milliseconds(200);
 constexpr absl::Duration kLongestNoise = absl::Seconds(2);
+// For refusals that are being sent.
+constexpr absl::Duration kLastAnswers = absl::Milliseconds(100);
 // For jobs that hang, once all other calls are over.
 constexpr absl::Duration kHangPatience = absl::Seconds(2);
 
@@ -34,7 +37,9 @@ bool Server::Drain(absl::Duration delay) {
   acceptor_->Stop();
   acceptor_->EndOutlaws();
   // Nothing of ours is left to wait for; health watchers would stay for ever.
-  grpc_->Shutdown(absl::ToChronoTime(absl::Now() + absl::Milliseconds(100)));
+  registry_.WaitUntilNoneOpen(SteadyNow() + kLastAnswers);
+  // With a deadline that is over: gRPC waits for others by the wall clock.
+  grpc_->Shutdown(std::chrono::system_clock::time_point());
   ledger_->Stop();
   if (!AwaitCalls() || !monitor_->Stop(kHangPatience)) {
     stuck_ = true;

@@ -31,12 +31,13 @@ constexpr absl::Duration kTurnInterval = absl::Milliseconds(5);
 // Descriptors that are no connections: files, queues, devices, metrics.
 constexpr size_t kOwnDescriptors = 64;
 // What a connection may bring beside messages: the handshake of TLS, settings,
-// pings, headers of calls that wait to be seen; of one that has calls, its
-// window, too.
+// pings, headers of calls that wait to be seen; one that is known, a window,
+// too.
 constexpr uint64_t kLawful = 128 << 10;
-// A new connection may bring the window of its first call before that call is
-// seen, if the machine is busy.
-constexpr absl::Duration kFirstCall = absl::Seconds(2);
+// So long it may take, if the machine is busy, until calls are seen that have
+// brought their windows.
+constexpr absl::Duration kUnseen = absl::Seconds(2);
+constexpr absl::Duration kUnseenOfOutlaws = absl::Milliseconds(250);
 // What gRPC may grant at once to the messages of a connection, beside its
 // windows.
 constexpr uint64_t kMostGranted = 4 << 20;
@@ -284,18 +285,17 @@ void Acceptor::EndOverflowing() {
   }
   std::sort(found.begin(), found.end(), std::greater<>());
   for (const auto& [bytes, connection] : found) {
-    const bool fresh = now - connection->idle_since() < kFirstCall;
-    const bool has_window = connection->used() || fresh;
-    const uint64_t lawful = !ledger_->Outlawed(*connection)
-                                ? kLawful + (has_window ? limits_.window : 0)
-                            : fresh ? kFirstOfOutlaws
-                                    : kLawfulOfOutlaws;
-    if (bytes <= lawful && sum <= limits_.lawful) {
-      // A stranger brings more than its headers, and no call of its waits to be
-      // read. Perhaps one has come and waits to be seen.
-      connection->Pause(bytes > kLawful && !connection->known() &&
-                        !ledger_->Waits(*connection));
-      if (now - connection->paused_since() <= kFirstCall) continue;
+    const bool fresh = now - connection->idle_since() < kUnseen;
+    const bool outlawed = ledger_->Outlawed(*connection);
+    const uint64_t lawful =
+        outlawed ? (fresh ? kFirstOfOutlaws : kLawfulOfOutlaws)
+                 : kLawful + (connection->known() ? limits_.window : 0);
+    // It may be of calls that have come and wait to be seen: each of them has a
+    // window. If so, they will be, and meanwhile no more comes.
+    connection->Pause(bytes > lawful);
+    if (sum <= limits_.lawful && now - connection->paused_since() <=
+                                     (outlawed ? kUnseenOfOutlaws : kUnseen)) {
+      continue;
     }
     Expel(*connection, "overflow");
     sum -= bytes;

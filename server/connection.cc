@@ -52,6 +52,22 @@ std::optional<tcp_info> TcpInfoOf(int fd) {
   return info;
 }
 
+// What the kernel keeps.
+int UnreadOf(int fd) {
+  int unread = 0;
+  return ioctl(fd, SIOCINQ, &unread) == 0 ? unread : 0;
+}
+
+// Bytes that have come and been read. What waits in the kernel may be much if
+// the machine is busy, and is bounded by the backlog.
+std::optional<uint64_t> ReadFrom(int fd) {
+  const auto info = TcpInfoOf(fd);
+  if (!info) return std::nullopt;
+  const auto unread = static_cast<uint64_t>(UnreadOf(fd));
+  const uint64_t received = info->tcpi_bytes_received;
+  return received - std::min(unread, received);
+}
+
 struct Peer {
   std::string host;  // "ipv4:127.0.0.1"
   int port = 0;
@@ -108,15 +124,10 @@ bool Connection::HasHungUp() const {
 
 std::optional<uint64_t> Connection::Received() const {
   if (!tcp_ || !Open()) return std::nullopt;
-  const auto info = TcpInfoOf(fd_);
-  if (!info) return std::nullopt;
-  return info->tcpi_bytes_received;
+  return ReadFrom(fd_);
 }
 
-bool Connection::HasUnread() const {
-  int unread = 0;
-  return Open() && ioctl(fd_, SIOCINQ, &unread) == 0 && unread > 0;
-}
+bool Connection::HasUnread() const { return Open() && UnreadOf(fd_) > 0; }
 
 std::optional<Connection::Sending> Connection::Sent() const {
   if (!Open()) return std::nullopt;

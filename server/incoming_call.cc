@@ -58,9 +58,7 @@ IncomingCall::~IncomingCall() {
   if (watched_) env_->registry->Leave(this);
   handler_.reset();
   if (connection_ == nullptr) return;
-  // What a client had sent before it knew of the end may still come; who ends a
-  // call itself has sent all.
-  if (!read_ && !cancelled_) env_->ledger->Explain(*connection_, env_->window);
+  if (!read_) env_->ledger->EndUnread(*connection_);
   connection_->CallEnds();
 }
 

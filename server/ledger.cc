@@ -157,8 +157,18 @@ void MemoryLedger::Serve(Queue& queue, absl::Time now,
     }
     if (first_left != nullptr) first_left->overtaken += w.need;
     decided->push_back({w.waiter, Outcome::kGranted, std::move(w.charge)});
-    queue.erase(place.at);
+    Leave(queue, place.at);
   }
+}
+
+uint64_t MemoryLedger::WindowOf(const Waiting& w) const {
+  return std::min<uint64_t>(w.most, limits_.window);
+}
+
+MemoryLedger::Queue::iterator MemoryLedger::Leave(Queue& queue,
+                                                  Queue::iterator at) {
+  if (&queue == &to_receive_) at->sender->unread_ -= WindowOf(*at);
+  return queue.erase(at);
 }
 
 bool MemoryLedger::TooManyWait(const Waiting& w, absl::Time now) const {
@@ -194,6 +204,7 @@ MemoryLedger::Outcome MemoryLedger::Enter(Queue& queue, Waiting w,
     *charge = std::move(w.charge);
     return Outcome::kFull;
   }
+  if (&queue == &to_receive_) w.sender->unread_ += WindowOf(w);
   queue.push_back(std::move(w));
   changed_.Signal();
   return Outcome::kWaiting;
@@ -255,7 +266,7 @@ bool MemoryLedger::Forget(Waiter* waiter) {
     for (auto it = queue->begin(); it != queue->end(); ++it) {
       if (it->waiter != waiter) continue;
       charge = std::move(it->charge);
-      queue->erase(it);
+      Leave(*queue, it);
       // The next in line may fit where this one did not.
       changed_.Signal();
       return true;
@@ -279,7 +290,7 @@ void MemoryLedger::RunThread() {
                              : lost   ? Outcome::kNoDevice
                                       : Outcome::kTimedOut,
                              std::move(it->charge)});
-          it = queue->erase(it);
+          it = Leave(*queue, it);
         } else {
           wake = std::min(wake, it->until);
           ++it;

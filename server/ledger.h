@@ -193,20 +193,19 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // Looks at what senders do, and revokes what stands in the way of others.
   // To be called every so often while messages are on their way.
   void Sweep(absl::Time now);
-  // About `bytes` that come from a sender are no message's: headers, or what is
-  // still on its way to a call that is over. No more than a certain rate of
-  // such guesses is believed.
+  // About `bytes` that come from a sender are no message's: headers. No more
+  // than a certain rate of such guesses is believed.
   void Explain(Sender& sender, uint64_t bytes);
+  // A call is over of which no message was read. Its window may have come, or
+  // come yet, and gRPC drops it.
+  void EndUnread(Sender& sender);
   // What comes from a sender in the next moments may be of messages that were
   // refused before it knew, which gRPC drops.
   void Excuse(Sender& sender);
   // What has come from a sender that no message accounts for, not even as long
-  // as those may be that are on their way. To be called every so often for
-  // each.
+  // as those may be that are on their way, nor the windows of those that wait.
+  // To be called every so often for each.
   uint64_t Unexplained(Sender& sender);
-  // Whether a call of the sender waits for room to be received: then it has
-  // brought as much as its window holds.
-  bool Waits(const Sender& sender) const;
   // For a while half of each account is kept for others. Of a message of that
   // sender only what has come is charged.
   void Distrust(Sender& sender);
@@ -313,7 +312,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   Host& HoldAgainst(Sender& sender, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static uint64_t Lawful(const Sender& sender);
-  void RevokeTooLong(Sender& sender) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RevokeTooLong(Sender& sender, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TurnAwayDistrusted(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RevokeExcess(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RevokeStalled(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -338,6 +338,11 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Grants what can be granted of those who wait.
   void Serve(Queue& queue, absl::Time now, std::vector<Decided>* decided)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What a call that waits to be received may have brought.
+  uint64_t WindowOf(const Waiting& w) const;
+  // What is after it, when it does not wait any more.
+  Queue::iterator Leave(Queue& queue, Queue::iterator at)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Outcome AdmitMore(Queue& queue, size_t need, int device, absl::Time deadline,
                     Waiter* waiter, MemoryCharge* charge);

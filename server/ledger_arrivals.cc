@@ -26,6 +26,8 @@ constexpr absl::Duration kLong = absl::Seconds(1);
 // What a connection may bring beside messages before those on their way are
 // suspected, and the window of others that are not read.
 constexpr uint64_t kFraming = 128 << 10;
+// What comes beyond that may be of calls that wait to be seen, for so long.
+constexpr absl::Duration kUnseen = absl::Milliseconds(500);
 // What is explained by guess (headers, windows of calls that are over) and may
 // still come: as much as a connection's windows hold, and so much a second.
 constexpr uint64_t kGuesses = 2 << 20;
@@ -86,8 +88,9 @@ MemoryCharge MemoryLedger::BeginArrival(const std::shared_ptr<Sender>& sender,
     sender->stalled_ = false;
     senders_.insert(sender.get());
   }
-  if (most > kFirstWindow && !sender->proven_ && !IsOutlaw(*sender, now)) {
-    sender->AllowBacklog(Sender::Backlog::kWindow);
+  if (most > kFirstWindow && !sender->proven_) {
+    sender->AllowBacklog(IsOutlaw(*sender, now) ? Sender::Backlog::kSmall
+                                                : Sender::Backlog::kWindow);
   }
   sender->arrivals_.push_back(charge.arrival_.get());
   sender->declared_ += need;
@@ -211,7 +214,7 @@ void MemoryLedger::Sweep(absl::Time now) {
       }
     }
     Recount(*sender, now);
-    RevokeTooLong(*sender);
+    RevokeTooLong(*sender, now);
   }
   absl::erase_if(hosts_, [&](const auto& entry) {
     return entry.second.held == 0 && entry.second.distrusted_until < now;
@@ -256,12 +259,16 @@ uint64_t MemoryLedger::Lawful(const Sender& sender) {
   return lawful;
 }
 
-void MemoryLedger::RevokeTooLong(Sender& sender) {
-  if (sender.measured_ && SteadyNow() >= sender.excused_until_ &&
-      Come(sender) > Lawful(sender) + limits_.window + kFraming) {
-    OutlawLocked(sender, SteadyNow());
-    RevokeAll(sender, Revocation::kTooLong);
+void MemoryLedger::RevokeTooLong(Sender& sender, absl::Time now) {
+  if (!sender.measured_ || SteadyNow() < sender.excused_until_ ||
+      Come(sender) <= Lawful(sender) + limits_.window + kFraming) {
+    sender.excess_since_ = absl::InfiniteFuture();
+    return;
   }
+  sender.excess_since_ = std::min(sender.excess_since_, now);
+  if (now - sender.excess_since_ < kUnseen) return;
+  OutlawLocked(sender, SteadyNow());
+  RevokeAll(sender, Revocation::kTooLong);
 }
 
 void MemoryLedger::Guess(Sender& sender, uint64_t bytes, absl::Time now) const {
@@ -287,6 +294,14 @@ void MemoryLedger::Explain(Sender& sender, uint64_t bytes) {
   Guess(sender, bytes, SteadyNow());
 }
 
+void MemoryLedger::EndUnread(Sender& sender) {
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = SteadyNow();
+  if (IsOutlaw(sender, now)) return Guess(sender, limits_.window, now);
+  // As many as there were calls: each had a window, however soon it ended.
+  sender.explained_ += limits_.window;
+}
+
 void MemoryLedger::Excuse(Sender& sender) {
   absl::MutexLock lock(&mutex_);
   sender.excused_until_ = SteadyNow() + kExcuse;
@@ -304,13 +319,6 @@ uint64_t MemoryLedger::Unexplained(Sender& sender) {
   if (now >= sender.excused_until_) return unexplained;
   sender.explained_ += unexplained;
   return 0;
-}
-
-bool MemoryLedger::Waits(const Sender& sender) const {
-  absl::MutexLock lock(&mutex_);
-  return std::any_of(
-      to_receive_.begin(), to_receive_.end(),
-      [&](const Waiting& w) { return w.sender.get() == &sender; });
 }
 
 void MemoryLedger::RevokeExcess(absl::Time now) {

@@ -23,7 +23,8 @@ class Sender {
   Sender(const Sender&) = delete;
 
   const std::string& host() const { return host_; }
-  // Bytes that have come in all; nothing where that is not known.
+  // Bytes that have come in all, but for those that the kernel keeps; nothing
+  // where that is not known.
   virtual std::optional<uint64_t> Received() const = 0;
   // Whether some of them still wait to be read: then it is not the sender who
   // is slow.
@@ -48,7 +49,7 @@ class Sender {
   std::vector<Arrival*> arrivals_;  // messages that are on their way
   size_t declared_ = 0;             // of them
   size_t counted_ = 0;              // what the ledger counts them as
-  uint64_t unread_ = 0;             // windows of streams that are not read yet
+  uint64_t unread_ = 0;             // windows of calls that are not read yet
   uint64_t received_ = 0;           // when last measured
   uint64_t explained_ = 0;  // bytes received that belong to ended messages
   uint64_t mark_ = 0;       // bytes received at `moved_`
@@ -58,6 +59,8 @@ class Sender {
   absl::Time guessed_ = absl::InfinitePast();
   // Until then what comes may belong to messages that were given up.
   absl::Time excused_until_ = absl::InfinitePast();
+  // More has come since then than its calls may bring that were seen.
+  absl::Time excess_since_ = absl::InfiniteFuture();
   absl::Time moved_;      // when they last came as fast as they should
   bool stalled_ = false;  // they have stopped coming
   absl::Time distrusted_until_ = absl::InfinitePast();

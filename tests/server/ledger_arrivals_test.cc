@@ -144,7 +144,10 @@ TEST_F(LedgerTest, MessageLongerThanLawfulIsRevoked) {
   SweepAfter(absl::Milliseconds(10));
   EXPECT_FALSE(waiter.revoked);
   liar->received = 3 * kMiB;
+  // It may be the window of a call that nobody has seen yet.
   SweepAfter(absl::Milliseconds(20));
+  EXPECT_FALSE(waiter.revoked);
+  SweepAfter(absl::Milliseconds(600));
   EXPECT_TRUE(waiter.revoked);
   EXPECT_EQ(waiter.revocation, Revocation::kTooLong);
   // No more than it may have is charged to it.
@@ -175,6 +178,7 @@ TEST_F(LedgerTest, WhoBroughtTooMuchIsGrantedBytesAtALowRate) {
   ASSERT_EQ(Receive(sender, 8 * kMiB, &first, &unused_), Outcome::kGranted);
   sender->received = 20 * kMiB;
   SweepAfter(absl::Milliseconds(10));
+  SweepAfter(absl::Milliseconds(600));
   ASSERT_TRUE(unused_.revoked);
   first.Reset();
   // A second connection does not help; 16 MiB a second are granted.
@@ -226,13 +230,35 @@ TEST_F(LedgerTest, StrangersHaveASmallBacklogUntilTheyHaveProvenThemselves) {
   EXPECT_EQ(known->backlog, Backlog::kAny);
   MemoryCharge again;
   ASSERT_EQ(Receive(outlaw, 4 * kMiB, &again, &unused_), Outcome::kGranted);
-  EXPECT_EQ(outlaw->backlog, Backlog::kLeast);
+  EXPECT_EQ(outlaw->backlog, Backlog::kSmall);
   ledger_->Prove(*outlaw);
   EXPECT_EQ(outlaw->backlog, Backlog::kSmall);
 
   const auto proxy = At("proxy");
   ledger_->Outlaw(*proxy);
   EXPECT_EQ(ledger_->StandingOf(*proxy), Standing::kTrusted);
+}
+
+TEST_F(LedgerTest, CallsThatWaitAndThoseThatWereLeftAccountForAWindowEach) {
+  Make({40 * kMiB});
+  const auto sender = At("a");
+  const uint64_t window = ledger_->limits().window;
+  MemoryCharge second;
+  MemoryCharge large;
+  ASSERT_EQ(Receive(sender, 40 * kMiB, &large, &unused_), Outcome::kGranted);
+  std::vector<TestWaiter> crowd(4);
+  const uint64_t before = 40 * kMiB;
+  sender->received = before + 8 * window;
+  for (TestWaiter& waiter : crowd) {
+    ASSERT_EQ(Receive(sender, 40 * kMiB, &second, &waiter), Outcome::kWaiting);
+  }
+  const uint64_t left = ledger_->Unexplained(*sender);
+  for (TestWaiter& waiter : crowd) ASSERT_TRUE(ledger_->Forget(&waiter));
+  EXPECT_NEAR(static_cast<double>(ledger_->Unexplained(*sender) - left),
+              static_cast<double>(4 * window), 8192);
+  for (int i = 0; i < 4; ++i) ledger_->EndUnread(*sender);
+  EXPECT_NEAR(static_cast<double>(ledger_->Unexplained(*sender)),
+              static_cast<double>(left), 8192);
 }
 
 TEST_F(LedgerTest, OutlawsAreBelievedLess) {

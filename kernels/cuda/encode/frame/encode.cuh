@@ -29,17 +29,6 @@ __device__ __forceinline__ uint32_t RotateCopy(const Turn<C, kBytes>& t,
   return special ? SeenInTile<kBytes>(t.tile, columns, t.p.input) : 0;
 }
 
-// Columns of two bytes that are not rotated, where others are. Returns Seen
-// bits.
-template <typename C>
-__device__ __forceinline__ uint32_t EncodeTransposed(const Turn<C, 2>& t) {
-  TransposeColumns(t.tile, &t.team->lines);
-  const LaneValues<2, false> values(t.team->lines, t.team->exchange);
-  return EncodeLines<C, 2>(t, true, values, t.p.input)
-             ? SeenInTile<2>(t.tile, true, t.p.input)
-             : 0;
-}
-
 // The copies of a cell that rotates, of which one need not be rotated.
 // `release` gives the tile back: it is called once. Returns Seen bits.
 template <typename C, int kBytes, typename Release>
@@ -61,8 +50,6 @@ __device__ __forceinline__ uint32_t EncodeRotating(const Turn<C, kBytes>& t,
       seen |= RotateCopy(t, columns);
     } else if (!columns) {
       seen |= EncodeCopy<C, kBytes, false>(t);
-    } else if constexpr (kBytes == 2 && !C::kInPlace) {
-      seen |= EncodeTransposed(t);
     } else {
       seen |= EncodeCopy<C, kBytes, true>(t);
     }
@@ -151,8 +138,8 @@ struct FrameStreams<false, 4> {
 };
 template <>
 struct FrameStreams<true, 2> {
-  using Large = TileStream<2, 4, kStack, 2, 112>;
-  using Medium = TileStream<2, 2, kStack>;
+  using Large = TileStream<2, 3, kStack, 2, 112>;
+  using Medium = TileStream<1, 3, kStack>;
   using Small = TileStream<1, 1, kStack>;
 };
 template <>
@@ -233,6 +220,7 @@ cudaError_t LaunchFrame(const EncodeArgs& a, const Queue& queue) {
   return ForSharedMemory([&](auto size) {
     using Shared = FrameShared<C, kBytes, size()>;
     if constexpr (sizeof(Shared) > BytesOf(size())) {
+      static_assert(kBytes == 4);
       return LaunchEncodeSpans<DType::kF32>(a, queue);
     } else {
       return LaunchTileStream<size(), Shared>(&EncodeFrame<C, kBytes, size()>,

@@ -124,8 +124,8 @@ struct FrameState {
   std::conditional_t<C::kRht, StagedTile, int> lines;
   // Of the tile that a warp is at, which may have been given back.
   Place places[C::kRht ? Team::kWarps : 1];
-  // fp32 is read as columns where it lies, and what is rotated by lines.
-  Exchange::Storage exchange[kBytes == 2 && !C::kRht ? Team::kWarps : 1];
+  // fp32 is read as columns where it lies.
+  Exchange::Storage exchange[kBytes == 2 ? Team::kWarps : 1];
   typename FrameGroup<C>::Tables group;
   // Scales of squares of 16, and maxima of the warps' lines. Two of each: those
   // of the tile before are still read.

@@ -219,8 +219,8 @@ template <typename C, int kBytes>
 cudaError_t LaunchFrame(const EncodeArgs& a, const Queue& queue) {
   return ForSharedMemory([&](auto size) {
     using Shared = FrameShared<C, kBytes, size()>;
+    static_assert(kBytes == 4 || sizeof(Shared) <= BytesOf(size()));
     if constexpr (sizeof(Shared) > BytesOf(size())) {
-      static_assert(kBytes == 4);
       return LaunchEncodeSpans<DType::kF32>(a, queue);
     } else {
       return LaunchTileStream<size(), Shared>(&EncodeFrame<C, kBytes, size()>,

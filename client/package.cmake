@@ -63,6 +63,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/kernels/plan/delayed_scaling.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/geometry.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/options.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/plan.h
+    ${PROJECT_SOURCE_DIR}/kernels/plan/shards.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/convert_scales.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/sign_mask.h
     ${PROJECT_SOURCE_DIR}/kernels/plan/support.h

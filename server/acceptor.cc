@@ -202,8 +202,11 @@ void Acceptor::HandOver(Turnstile::Guest guest) {
 }
 
 void Acceptor::Expel(Connection& connection, std::string_view why) {
+  // Whoever floods a unix socket cannot be told from the others there, who would
+  // all be outlawed for it.
+  if (!connection.countable()) return;
   // Calls that a flood left behind come by the ten thousand.
-  if (connection.countable() && !connection.BeginExpulsion()) return;
+  if (!connection.BeginExpulsion()) return;
   LogSampled(LogLevel::kInfo, "connection_expelled", "",
              {{"peer", connection.name()}, {"reason", why}});
   ledger_->Outlaw(connection);

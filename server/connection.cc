@@ -225,7 +225,7 @@ bool Connection::CallReset() {
   // up, proxies for many of them.
   constexpr int64_t kEach = 1'000'000;
   constexpr int64_t kAtOnce = 256 * kEach;
-  const int64_t now = absl::GetCurrentTimeNanos();
+  const int64_t now = absl::ToUnixNanos(SteadyNow());
   int64_t until = resets_paid_until_;
   while (!resets_paid_until_.compare_exchange_weak(
       until, std::max(until, now) + kEach)) {

@@ -97,7 +97,7 @@ class Connection : public Sender {
   std::atomic<int> calls_ = 0;
   std::atomic<bool> used_ = false;
   std::atomic<bool> expelled_ = false;
-  std::atomic<int64_t> resets_paid_until_ = 0;  // Unix time in ns
+  std::atomic<int64_t> resets_paid_until_ = 0;  // steady time in ns
   std::atomic<int64_t> idle_since_{absl::ToUnixNanos(SteadyNow())};
   std::atomic<Backlog> backlog_{Backlog::kAny};  // as the kernel has it
   absl::Time paused_since_ = absl::InfiniteFuture();

@@ -77,6 +77,15 @@ TEST_F(ConnectionTest, PausedItLearnsThatThePeerIsGone) {
   EXPECT_TRUE(connection_->HasHungUp());
 }
 
+TEST_F(ConnectionTest, OnlyMoreResetsThanClientsHaveAreAFlood) {
+  // All streams of a connection at once are none.
+  for (int i = 0; i < 256; ++i) EXPECT_FALSE(connection_->CallReset()) << i;
+  int more = 0;
+  while (!connection_->CallReset() && more < 10000) ++more;
+  // (A thousand a second may be while this runs.)
+  EXPECT_LT(more, 10000);
+}
+
 TEST_F(ConnectionTest, PausedItStillSends) {
   connection_->Pause(true);
   const std::string reply(size_t{8} << 20, 'y');

@@ -138,6 +138,7 @@ def measure(scene):
     back = Sign(scene, fault.get("back", "none"))
     if at_start:
         sign.before = back.before = 0
+    never = Sign(scene, fault["never"]) if "never" in fault else None
     # The first call is what a device fails at.
     by_call = not fault.get("inject") and not at_start
     if not by_call and "quiet" not in scene.has:
@@ -210,6 +211,8 @@ def measure(scene):
     if again and serving and returned:
         row["recovered_s"] = round(max(0, max(times) - over), 3)
     row["complaints"] = judge(scene, row, detected, held)
+    if never is not None and never.look(injected):
+        row["complaints"].append(f"there was {fault['never']}")
     return row
 
 

@@ -79,6 +79,7 @@ std::string ReplyOf(const ServerInfo& info) {
   limits.set_max_request_bytes(info.max_request_bytes);
   limits.set_memory_budget_bytes(info.memory_budget_bytes);
   limits.set_max_rank(static_cast<uint32_t>(info.max_rank));
+  limits.set_reduce_amax(info.reduces_amax);
   limits.set_amax_estimation_scale(info.amax_estimation_scale);
   for (const DeviceInfo& d : info.devices) {
     v1::Device& device = *reply.add_devices();

@@ -202,8 +202,8 @@ void Acceptor::HandOver(Turnstile::Guest guest) {
 }
 
 void Acceptor::Expel(Connection& connection, std::string_view why) {
-  // Whoever floods a unix socket cannot be told from the others there, who would
-  // all be outlawed for it.
+  // Whoever floods a unix socket cannot be told from the others there, who
+  // would all be outlawed for it.
   if (!connection.countable()) return;
   // Calls that a flood left behind come by the ten thousand.
   if (!connection.BeginExpulsion()) return;

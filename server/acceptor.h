@@ -64,9 +64,9 @@ class Acceptor {
   // server that stops has no patience for calls that they never finish.
   void EndOutlaws();
 
-  // Ends a connection for what it does, and holds that against its host; nothing
-  // where connections cannot be told apart. The log says why: a word, such as
-  // "resets".
+  // Ends a connection for what it does, and holds that against its host;
+  // nothing where connections cannot be told apart. The log says why: a word,
+  // such as "resets".
   void Expel(Connection& connection, std::string_view why);
 
   // The connection of a call, by grpc::ServerContext::peer(). Never null.

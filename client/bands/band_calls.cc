@@ -280,6 +280,18 @@ std::optional<Plan> AsServed(const WholeCall& call) {
   return *std::move(plan);
 }
 
+// What does not travel, by all devices that share it.
+absl::StatusOr<Result> RunOverDevices(const WholeCall& call) {
+  if (CutOverDevices(call.plan, 2).empty()) return RunWhole(call);
+  const int devices =
+      call.endpoint.Devices(call.payload, call.into, call.limit, call.control);
+  const std::vector<Band> bands = CutOverDevices(call.plan, devices);
+  if (bands.empty() || !LiesInRuns(call.plan, bands.front(), call.into)) {
+    return RunWhole(call);
+  }
+  return RunInBands(call, bands, devices);
+}
+
 }  // namespace
 
 absl::StatusOr<Result> RunCall(const WholeCall& call, size_t band_bytes) {
@@ -288,7 +300,7 @@ absl::StatusOr<Result> RunCall(const WholeCall& call, size_t band_bytes) {
   const bool apart = CheckApart(call.payload, call.into).ok();
   if (bands.empty() || call.events.any() || !apart) return RunWhole(call);
   const int connections = call.endpoint.Connections(call.payload, call.into);
-  if (connections == 0) return RunWhole(call);
+  if (connections == 0) return RunOverDevices(call);
   if (!NeedsAmax(call.plan)) return RunInBands(call, bands, connections);
   const std::optional<Plan> plan = AsServed(call);
   if (!plan) return RunWhole(call);

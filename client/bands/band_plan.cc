@@ -1,6 +1,7 @@
 #include "client/bands/band_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 #include <variant>
@@ -119,6 +120,19 @@ std::vector<Band> CutIntoBands(const Plan& plan, size_t band_bytes) {
   // A position that is as large as it may be has none below it.
   if (!PlanOfBand(plan, bands.back()).ok()) return {};
   return bands;
+}
+
+std::vector<Band> CutOverDevices(const Plan& plan, int devices) {
+  const size_t carried = std::max(plan.input_bytes(), plan.output_bytes());
+  // (Who finds an amax first would copy its input twice: nothing is won.)
+  if (devices < 2 || carried < kWorthSharing || NeedsAmax(plan)) return {};
+  const int64_t tiles = CeilDiv(plan.rows(), kBandRows);
+  const int64_t height = CeilDiv(tiles, devices) * kBandRows;
+  const double of_row =
+      static_cast<double>(carried) / static_cast<double>(plan.rows());
+  return CutIntoBands(
+      plan,
+      static_cast<size_t>(std::ceil(of_row * static_cast<double>(height))));
 }
 
 bool NeedsAmax(const Plan& plan) {

@@ -24,6 +24,9 @@ namespace quantd::client {
 inline constexpr int64_t kBandRows = 128;
 // Calls that carry no more than this each way are never cut.
 inline constexpr size_t kNeverCut = size_t{4} << 20;
+// Calls that carry less each way are not spread over the devices of a server
+// that shares their memory.
+inline constexpr size_t kWorthSharing = size_t{64} << 20;
 // The least that ClientOptions::band_bytes may be, but for 0.
 inline constexpr size_t kLeastBandBytes = size_t{256} << 10;
 
@@ -41,6 +44,11 @@ std::string_view WhyWhole(const Plan& plan);
 // more, kBandRows at least. Empty: it is not cut, because it may not be, is
 // small, or would be one band. `band_bytes` 0: no call is cut.
 std::vector<Band> CutIntoBands(const Plan& plan, size_t band_bytes);
+
+// One band for each of so many devices, of a call whose memory does not travel.
+// Empty: it is not cut, because it may not be, needs an amax, or is so small
+// that one device is as soon done.
+std::vector<Band> CutOverDevices(const Plan& plan, int devices);
 
 // Whether the bands of a Quantize need an amax of the whole that is not given,
 // so that it has to be found before.

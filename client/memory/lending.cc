@@ -80,6 +80,11 @@ std::shared_ptr<SharedRegion> SharedRegions::RegionOf(Bytes bytes) {
 
 bool SharedRegions::Holds(Bytes bytes) { return RegionOf(bytes) != nullptr; }
 
+bool SharedRegions::HoldsOnHost(Bytes bytes) {
+  const auto region = RegionOf(bytes);
+  return region != nullptr && region->on_host();
+}
+
 bool SharedRegions::Settled(Bytes bytes) {
   const auto region = RegionOf(bytes);
   return region == nullptr || !region->given_up();

@@ -53,6 +53,8 @@ class SharedRegions {
 
   // Whether it lies in a region.
   bool Holds(absl::Span<const std::byte> bytes);
+  // And one of the host's memory.
+  bool HoldsOnHost(absl::Span<const std::byte> bytes);
   // Whether no server that was lost sight of may still write there.
   bool Settled(absl::Span<const std::byte> bytes);
 

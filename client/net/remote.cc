@@ -127,6 +127,19 @@ class Remote : public Endpoint {
     return channels_ * static_cast<int>(servers_.size());
   }
 
+  int Devices(absl::Span<const absl::Span<const std::byte>> payload,
+              absl::Span<const Destination> into, const CallLimit& limit,
+              CallControl& control) override {
+    for (const auto& piece : payload) {
+      if (!regions_.HoldsOnHost(piece)) return 1;
+    }
+    for (const Destination& place : into) {
+      if (!regions_.HoldsOnHost(place.bytes)) return 1;
+    }
+    const auto settings = Learn(limit, control);
+    return settings ? settings->devices : 1;
+  }
+
   absl::StatusOr<QuantizeDescription> Describe(const Plan& plan,
                                                const CallLimit& limit,
                                                CallControl& control) override {
@@ -205,6 +218,7 @@ class Remote : public Endpoint {
     bool reduces = false;
     size_t memory_budget = 0;
     float estimate = 0;
+    int devices = 0;  // that serve
   };
 
   // Asked again now and then: a server may come back with others.
@@ -218,8 +232,11 @@ class Remote : public Endpoint {
     const auto info = GetInfo(limit, control);
     if (!info.ok()) return std::nullopt;
     const std::lock_guard lock(settings_mutex_);
+    const auto serving =
+        std::count_if(info->devices.begin(), info->devices.end(),
+                      [](const DeviceInfo& d) { return d.healthy; });
     settings_ = {now, info->reduces_amax, info->memory_budget_bytes,
-                 info->amax_estimation_scale};
+                 info->amax_estimation_scale, static_cast<int>(serving)};
     return settings_;
   }
 

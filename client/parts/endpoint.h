@@ -60,6 +60,13 @@ class Endpoint {
                           absl::Span<const Destination>) {
     return 0;
   }
+  // Over how many devices a call may be spread whose memory, all of the host's,
+  // does not travel.
+  virtual int Devices(absl::Span<const absl::Span<const std::byte>>,
+                      absl::Span<const Destination>, const CallLimit&,
+                      CallControl&) {
+    return 1;
+  }
   // `plan` is one of a Quantize.
   virtual absl::StatusOr<QuantizeDescription> Describe(
       const Plan& plan, const CallLimit& limit, CallControl& control) = 0;

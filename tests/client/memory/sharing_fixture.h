@@ -63,21 +63,23 @@ class Sharing : public testing::Test {
  protected:
   std::string Socket() const { return directory_ / "memory"; }
   std::string Calls() const { return "unix:" + (directory_ / "calls"); }
-  void Start(bool with_door = true) {
+  void Start(bool with_door = true, const std::string& devices = "cpu:0") {
     std::vector<std::string> command = {
-        bench::FindQuantd(), "--listen", Calls(),         "--device", "cpu:0",
+        bench::FindQuantd(), "--listen", Calls(),         "--device", devices,
         "--drain-delay-ms",  "0",        "--cpu-threads", "1"};
     if (with_door) {
       command.insert(command.end(), {"--memory-socket", Socket(),
-                                     "--shared-memory-limit", "128MiB"});
+                                     "--shared-memory-limit", "256MiB"});
     }
     process_ = std::make_unique<bench::ServerProcess>(command);
     ASSERT_TRUE(process_->running()) << process_->Log();
   }
   std::unique_ptr<Client> Open(
-      std::chrono::milliseconds dead_peer = std::chrono::milliseconds(20'000)) {
+      std::chrono::milliseconds dead_peer = std::chrono::milliseconds(20'000),
+      size_t band_bytes = 0) {
     ClientOptions options;
     options.memory_socket = Socket();
+    options.band_bytes = band_bytes;
     options.dead_peer_timeout = dead_peer;
     auto client = Client::Create(Calls(), options);
     EXPECT_THAT(client, IsOk());

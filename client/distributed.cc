@@ -299,12 +299,13 @@ absl::StatusOr<ShardSession> ShardSession::Begin(Client& client,
   if (call.cancel) {
     state->callers.emplace(*call.cancel, [shared] { shared->stop.Cancel(); });
   }
-  state->result = client.RunReducedAsync(*std::move(plan), shard.input,
-                                         stoppable, state->reduction.get(),
-                                         [shared](const absl::Status& status) {
-                                           if (!status.ok())
-                                             shared->Tell(status);
-                                         });
+  state->result = client.RunReducedAsync(
+      *std::move(plan), shard.input, stoppable, state->reduction.get(),
+      [shared](const absl::Status& status) {
+        // (What was told before stays.)
+        shared->Tell(status.ok() ? absl::InternalError("no maxima were told")
+                                 : status);
+      });
   // Before it is finished it can only have failed, or never begun.
   if (state->result.wait_for(std::chrono::seconds(0)) ==
       std::future_status::ready) {

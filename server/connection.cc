@@ -205,9 +205,10 @@ uint64_t Connection::ReceivedUnanswered() {
 }
 
 void Connection::Shut() const {
-  WithSocket([](int fd) {
+  WithSocket([this](int fd) {
     shutdown(fd, SHUT_RDWR);
-    // What has come is thrown away: gRPC would read it all first.
+    if (!tcp_) return;
+    // What has come is thrown away: gRPC would read it all first. Of TCP
     // MSG_TRUNC writes nothing; a sanitizer takes it for a plain read.
     static char unused[kUnreadMost];
     while (recv(fd, unused, kUnreadMost, MSG_DONTWAIT | MSG_TRUNC) > 0) {

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "kernels/plan/shards.h"
+#include "proto/limits.h"
 #include "server/sizing.h"
 #include "server/steady_time.h"
 #include "server/stream_call.h"
@@ -13,7 +14,8 @@ std::optional<Failure> StreamCall::FindMaxima() {
   if (!found.ok()) return FromJob(found.status());
   gather_.reset();
   maxima_ = wire::MaximaReply(*found);
-  return std::nullopt;
+  // Nobody wants to hear them any more.
+  return Stopped("while the maxima were found");
 }
 
 void StreamCall::TellMaxima() {
@@ -25,7 +27,7 @@ void StreamCall::TellMaxima() {
   call_->Write(grpc::ByteBuffer(&message, 1));
 }
 
-// What comes is small by law, and counts as what nobody has asked for until it
+// What comes is to be small, and counts as what nobody has asked for until it
 // is here: a client that waits for others is no sender that stalls.
 void StreamCall::AwaitAnswer(Stage stage) {
   stage_ = stage;
@@ -35,6 +37,11 @@ void StreamCall::AwaitAnswer(Stage stage) {
 void StreamCall::OnAnswer(bool ok) {
   if (call_->answered()) return LetGo();
   const size_t size = message_.size();
+  // Before it counts, so that others are not revoked for it.
+  if (ok && size > wire::kMaxReducedBytes) {
+    return Fail(
+        Failure::TooLarge("reduced_amax", size, wire::kMaxReducedBytes));
+  }
   env_->ledger->ExpectNext(0, ReceiveNeed(size), ReceiveNeed(size), this,
                            &charge_);
   charge_.Arrived(size, ReceiveNeed(env_->window + size));

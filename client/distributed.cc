@@ -67,6 +67,16 @@ absl::Status CheckShard(const Grid& grid, const Shard& shard) {
                   grid.unit.cols);
 }
 
+// Of a shard that is cut where it may be.
+absl::StatusOr<Grid> GridOfShard(const TensorDesc& whole,
+                                 const QuantizeOptions& options,
+                                 const Shard& shard) {
+  auto grid = GridOf(whole, options);
+  if (!grid.ok()) return grid.status();
+  if (auto s = CheckShard(*grid, shard); !s.ok()) return s;
+  return grid;
+}
+
 TensorDesc DescOf(const TensorDesc& whole, const Shard& shard) {
   return {whole.dtype, {shard.rows, shard.cols}};
 }
@@ -196,9 +206,8 @@ absl::StatusOr<CopyAmax> ShardAmax(Client& client, const TensorDesc& whole,
                                    const Shard& shard,
                                    const QuantizeOptions& options,
                                    const CallOptions& call) {
-  const auto grid = GridOf(whole, options);
+  const auto grid = GridOfShard(whole, options, shard);
   if (!grid.ok()) return grid.status();
-  if (auto s = CheckShard(*grid, shard); !s.ok()) return s;
   if (!Agrees(options)) return CopyAmax();
   if (Empty(shard)) return Zeros(options, shard);
   const auto result = client.RhtAmax(DescOf(whole, shard), shard.input,
@@ -212,9 +221,8 @@ absl::StatusOr<Result> QuantizeShard(Client& client, const TensorDesc& whole,
                                      const QuantizeOptions& options,
                                      const CopyAmax& amax,
                                      const CallOptions& call) {
-  const auto grid = GridOf(whole, options);
+  const auto grid = GridOfShard(whole, options, shard);
   if (!grid.ok()) return grid.status();
-  if (auto s = CheckShard(*grid, shard); !s.ok()) return s;
   return client.Quantize(DescOf(whole, shard), shard.input,
                          ShardOptions(options, *grid, shard, amax), call);
 }
@@ -266,9 +274,8 @@ absl::StatusOr<ShardSession> ShardSession::Begin(Client& client,
                                                  const Shard& shard,
                                                  const QuantizeOptions& options,
                                                  const CallOptions& call) {
-  const auto grid = GridOf(whole, options);
+  const auto grid = GridOfShard(whole, options, shard);
   if (!grid.ok()) return grid.status();
-  if (auto s = CheckShard(*grid, shard); !s.ok()) return s;
   auto state = std::make_unique<State>();
   state->client = &client;
   state->whole = whole;

@@ -1,7 +1,6 @@
 #include "client/bands/band_plan.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 #include <variant>
@@ -122,17 +121,27 @@ std::vector<Band> CutIntoBands(const Plan& plan, size_t band_bytes) {
   return bands;
 }
 
+namespace {
+
+// So many bands of the same height, or fewer.
+std::vector<Band> CutInto(const Plan& plan, int64_t count) {
+  const size_t carried = std::max(plan.input_bytes(), plan.output_bytes());
+  const int64_t rows =
+      CeilDiv(CeilDiv(plan.rows(), count), kBandRows) * kBandRows;
+  // (Half a row more: what a row carries is no whole number of bytes.)
+  const double bytes = static_cast<double>(carried) /
+                       static_cast<double>(plan.rows()) *
+                       (static_cast<double>(rows) + 0.5);
+  return CutIntoBands(plan, static_cast<size_t>(bytes));
+}
+
+}  // namespace
+
 std::vector<Band> CutOverDevices(const Plan& plan, int devices) {
   const size_t carried = std::max(plan.input_bytes(), plan.output_bytes());
   // (Who finds an amax first would copy its input twice: nothing is won.)
   if (devices < 2 || carried < kWorthSharing || NeedsAmax(plan)) return {};
-  const int64_t tiles = CeilDiv(plan.rows(), kBandRows);
-  const int64_t height = CeilDiv(tiles, devices) * kBandRows;
-  const double of_row =
-      static_cast<double>(carried) / static_cast<double>(plan.rows());
-  return CutIntoBands(
-      plan,
-      static_cast<size_t>(std::ceil(of_row * static_cast<double>(height))));
+  return CutInto(plan, devices);
 }
 
 bool NeedsAmax(const Plan& plan) {
@@ -150,14 +159,7 @@ absl::StatusOr<Plan> AmaxPlanOf(const Plan& plan, const Band& band) {
 std::vector<Band> CutToMeet(const Plan& plan, size_t band_bytes) {
   std::vector<Band> bands = CutIntoBands(plan, band_bytes);
   if (bands.size() <= kMostMeeting) return bands;
-  constexpr auto kMost = static_cast<int64_t>(kMostMeeting);
-  const int64_t rows =
-      CeilDiv(CeilDiv(plan.rows(), kMost), kBandRows) * kBandRows;
-  const size_t carried = std::max(plan.input_bytes(), plan.output_bytes());
-  const double bytes = static_cast<double>(carried) /
-                       static_cast<double>(plan.rows()) *
-                       (static_cast<double>(rows) + 0.5);
-  bands = CutIntoBands(plan, static_cast<size_t>(bytes));
+  bands = CutInto(plan, kMostMeeting);
   if (bands.size() > kMostMeeting) bands.clear();
   return bands;
 }

@@ -99,27 +99,28 @@ void CallAtOnce(const std::shared_ptr<grpc::Channel>& channel,
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_F(WindowsTest, CallsAtOnceOnABusyMachine) {
-  options_.memory_budget = 512 << 20;
-  StartFake();
-  const std::string request = QuantizeOnes(500).SerializeAsString();
-  const Burners burners;
-  for (int round = 0; round < 10 && !HasFailure(); ++round) {
-    const auto channel = Dial(server_->address());
-    CallAtOnce(channel, request, 12, absl::InfiniteDuration());
+class BusyWindowsTest : public WindowsTest {
+ protected:
+  // Connections one after the other, on a machine that has no time: each has
+  // twelve calls at once, after as many that were left if `after_left`.
+  void CallOnConnections(bool after_left) {
+    options_.memory_budget = 512 << 20;
+    StartFake();
+    const std::string request = QuantizeOnes(500).SerializeAsString();
+    const Burners burners;
+    for (int round = 0; round < 10 && !HasFailure(); ++round) {
+      const auto channel = Dial(server_->address());
+      if (after_left) {
+        CallAtOnce(channel, request, 12, absl::Milliseconds(1 + round % 15));
+      }
+      CallAtOnce(channel, request, 12, absl::InfiniteDuration());
+    }
   }
-}
+};
 
-TEST_F(WindowsTest, CallsAfterOthersThatWereLeft) {
-  options_.memory_budget = 512 << 20;
-  StartFake();
-  const std::string request = QuantizeOnes(500).SerializeAsString();
-  const Burners burners;
-  for (int round = 0; round < 10 && !HasFailure(); ++round) {
-    const auto channel = Dial(server_->address());
-    CallAtOnce(channel, request, 12, absl::Milliseconds(1 + round % 15));
-    CallAtOnce(channel, request, 12, absl::InfiniteDuration());
-  }
+TEST_F(BusyWindowsTest, CallsAtOnce) { CallOnConnections(false); }
+TEST_F(BusyWindowsTest, CallsAfterOthersThatWereLeft) {
+  CallOnConnections(true);
 }
 
 }  // namespace

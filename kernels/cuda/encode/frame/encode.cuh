@@ -17,14 +17,22 @@ __device__ __forceinline__ uint32_t RotateCopy(const Turn<C, kBytes>& t,
                                                bool columns) {
   const int dimension = t.group.copy(columns).task.rotation;
   StagedTile* const lines = &t.team->lines;
+  const auto rotate = [&](const auto& load) {
+    return RotateLines(load, dimension, t.signs, lines);
+  };
+  using Values = float[Quarter::kLength];
   bool special;
   if constexpr (kBytes == 2) {
-    special = RotateLines(columns ? *lines : t.tile, t.p.input, dimension,
-                          t.signs, lines);
+    const StagedTile& source = columns ? *lines : t.tile;
+    special = rotate([&](const Quarter& q, Values& v) {
+      LoadQuarter(source, q, t.p.input, v);
+    });
   } else if (columns) {
-    special = RotateLines<true>(t.tile, dimension, t.signs, lines);
+    special = rotate(
+        [&](const Quarter& q, Values& v) { LoadQuarter<true>(t.tile, q, v); });
   } else {
-    special = RotateLines<false>(t.tile, dimension, t.signs, lines);
+    special = rotate(
+        [&](const Quarter& q, Values& v) { LoadQuarter<false>(t.tile, q, v); });
   }
   return special ? SeenInTile<kBytes>(t.tile, columns, t.p.input) : 0;
 }

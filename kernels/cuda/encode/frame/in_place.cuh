@@ -56,7 +56,7 @@ struct PlainPair {
     for (int c = 0; c < 2; ++c) max[c] = __float_as_uint(m[c]);
   }
 };
-// And rotated, of the lines that a team has written.
+// And rotated, of the lines that the warp has written.
 struct RotatedPair {
   static constexpr int kAtOnce = kMxRows;  // registers have no index
   uint4 columns[2][4];

@@ -195,11 +195,11 @@ __device__ __noinline__ uint32_t SeenInTile(const StagedTileOf<kBytes>& tile,
   return seen;
 }
 
-// Rotates the warp's lines of a tile into `lines`: of two bytes, from
-// `source`, where lines are rows (it may be `lines` itself). Returns whether
-// any was special. All lanes must call these.
-__device__ __forceinline__ bool RotateLines(const StagedTile& source,
-                                            DType type, int dimension,
+// Rotates the warp's lines, of which `load` gets a quarter, into `lines`. (They
+// may lie there, as rows of two bytes.) Returns whether any was special. All
+// lanes must call this.
+template <typename Load>
+__device__ __forceinline__ bool RotateLines(const Load& load, int dimension,
                                             const float* signs,
                                             StagedTile* lines) {
   bool special = false;
@@ -207,24 +207,7 @@ __device__ __forceinline__ bool RotateLines(const StagedTile& source,
   for (int i = 0; i < 2; ++i) {
     const Quarter q(i);
     float v[Quarter::kLength];
-    LoadQuarter(source, q, type, v);
-    RotateQuarter(v, q, dimension, signs);
-    StoreQuarter(lines, q, v);
-    special |= HadSpecial(v);
-  }
-  __syncwarp();
-  return special;
-}
-template <bool kColumns>
-__device__ __forceinline__ bool RotateLines(const StagedTileOf<4>& tile,
-                                            int dimension, const float* signs,
-                                            StagedTile* lines) {
-  bool special = false;
-#pragma unroll 1
-  for (int i = 0; i < 2; ++i) {
-    const Quarter q(i);
-    float v[Quarter::kLength];
-    LoadQuarter<kColumns>(tile, q, v);
+    load(q, v);
     RotateQuarter(v, q, dimension, signs);
     StoreQuarter(lines, q, v);
     special |= HadSpecial(v);

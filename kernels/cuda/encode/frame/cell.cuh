@@ -37,6 +37,11 @@ struct Cell {
   static constexpr bool kMx = kScaling == Scaling::kMx;
   // The columnwise copy lies as the input does.
   static constexpr bool kInPlace = kMx && kFp8;
+  // Nearest codes of elements of two bytes are found two at a time, in cells
+  // that rotate those of rotated copies; NVFP4's by a table for each amax.
+  static constexpr bool kPairs =
+      kCoding == Coding::kE2M1 && !kSquare && (kMx || kRht);
+  static constexpr bool kFits = kPairs && !kMx;
   // Scales are a byte each.
   static constexpr bool kByteScales = kLength == 16 || kLength == 32;
 

@@ -5,6 +5,7 @@
 #include "kernels/cuda/encode/frame/codes/pick.cuh"
 #include "kernels/cuda/encode/frame/in_place.cuh"
 #include "kernels/cuda/encode/frame/largest.cuh"
+#include "kernels/cuda/encode/frame/pairs.cuh"
 #include "kernels/cuda/encode/frame/team_group.cuh"
 
 namespace quantd::cuda {
@@ -24,6 +25,37 @@ struct Turn {
   int buffer;  // of the squares: teams take turns with two
 };
 
+// Where a warp's sixteen lines of a tile are in their copy.
+struct LinesAt {
+  int lines;  // that the tile has; may be none
+  int64_t first;
+  int64_t position;  // of the tile in them
+
+  template <typename C, int kBytes>
+  __device__ __forceinline__ LinesAt(const Turn<C, kBytes>& t, bool columns) {
+    const uint32_t own = Team::warp() * kBlock;
+    lines = (columns ? t.at.cols : t.at.rows) - static_cast<int>(own);
+    first = int64_t{columns ? t.at.col : t.at.row} + own;
+    position = columns ? t.at.row : t.at.col;
+  }
+  // Of the lane's half of a line.
+  __device__ __forceinline__ int64_t own_position() const {
+    return position + threadIdx.x % kWarp / kBlock * 64;
+  }
+};
+
+// Stores what codes of E2M1 have been set. All lanes must call this.
+template <typename C>
+__device__ __forceinline__ void StoreSet(const FrameCopy<C>& own,
+                                         const LinesAt& at,
+                                         const LineCodes& codes) {
+  const auto block = static_cast<uint32_t>(at.position / kBlock);
+  const LinePlace place = {static_cast<uint32_t>(at.first), block, at.lines,
+                           own.lines.blocks() - static_cast<int>(block)};
+  StoreCodes(own.lines, place, codes);
+  __syncwarp();
+}
+
 // `values` are those of the lane's half of a line, of a type. Returns whether
 // any lane's are special.
 template <typename C, int kBytes, typename Values>
@@ -34,13 +66,13 @@ __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
   const FrameCopy<C>& own = t.group.copy(columns);
   const CopyTask& copy = own.task;
   const uint32_t lane = threadIdx.x % kWarp;
-  const uint32_t first = Team::warp() * kBlock;
-  const int lines = (columns ? t.at.cols : t.at.rows) - static_cast<int>(first);
+  const LinesAt at(t, columns);
+  const int lines = at.lines;
   if (lines <= 0) return false;
-  const int64_t first_line = int64_t{columns ? t.at.col : t.at.row} + first;
+  const int64_t first_line = at.first;
   const int64_t line = first_line + lane % kBlock;
-  const int64_t position = columns ? t.at.row : t.at.col;
-  const int64_t own_position = position + lane / kBlock * 64;
+  const int64_t position = at.position;
+  const int64_t own_position = at.own_position();
   // (Lines beyond the copy get the last one's.)
   LineScale<Scalar> of_line = own.line;
   if (HasAmaxOfLines(copy)) {
@@ -179,13 +211,7 @@ __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
     }
   }
 
-  if constexpr (!C::kFp8) {
-    const auto block = static_cast<uint32_t>(position / kBlock);
-    const LinePlace place = {static_cast<uint32_t>(first_line), block, lines,
-                             own.lines.blocks() - static_cast<int>(block)};
-    cuda::StoreCodes(own.lines, place, codes);
-    __syncwarp();
-  }
+  if constexpr (!C::kFp8) StoreSet<C>(own, at, codes);
   if constexpr (C::kByteScales) {
     if constexpr (C::kLength == 32) scales >>= 16;
     const uint32_t word = WordOfScales<C::kLength>(scales);
@@ -193,6 +219,35 @@ __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
                                 word);
   }
   return __any_sync(0xFFFFFFFFu, seen_max >= kInfBits);
+}
+
+// Whether nearest codes of a copy are found two at a time.
+template <typename C>
+__device__ __forceinline__ bool GoesByPairs(const EncodeParams& p,
+                                            const CopyTask& copy) {
+  return !p.stochastic && !HasAmaxOfLines(copy);
+}
+// EncodeLines of elements of two bytes where that is so.
+template <typename C, int kBytes, typename Values>
+__device__ __forceinline__ bool EncodeLinesByPairs(const Turn<C, kBytes>& t,
+                                                   bool columns,
+                                                   const Values& values,
+                                                   DType type) {
+  const FrameCopy<C>& own = t.group.copy(columns);
+  const CopyTask& copy = own.task;
+  const LinesAt at(t, columns);
+  if (at.lines <= 0) return false;
+  const LineCodes codes(&t.team->codes[Team::warp()]);
+  // (Padding of a rotated line has codes as the rest has.)
+  const int64_t end = C::kRht ? copy.padded : copy.positions;
+  bool special;
+  const uint32_t scales =
+      EncodePairs<C>(t.a.params, t.p, own, values, type,
+                     end - at.own_position(), codes, &special);
+  StoreSet<C>(own, at, codes);
+  StoreByteScales<C::kLength>(t.p, copy, own.lines, at.first, at.position,
+                              at.lines, WordOfScales<C::kLength>(scales));
+  return __any_sync(0xFFFFFFFFu, special);
 }
 
 // A copy as it lies in the tile. Returns Seen bits.
@@ -204,9 +259,15 @@ __device__ __forceinline__ uint32_t EncodeCopy(const Turn<C, kBytes>& t) {
   } else {
     const LaneValues<kBytes, kColumns> values(t.tile,
                                               &t.team->exchange[Team::warp()]);
-    return EncodeLines<C, kBytes>(t, kColumns, values, t.p.input)
-               ? SeenInHalfLine<kBytes, kColumns>(values, t.p.input)
-               : 0;
+    bool special;
+    if constexpr (C::kPairs && !C::kRht && kBytes == 2) {
+      special = GoesByPairs<C>(t.p, t.group.copy(kColumns).task)
+                    ? EncodeLinesByPairs(t, kColumns, values, t.p.input)
+                    : EncodeLines<C, kBytes>(t, kColumns, values, t.p.input);
+    } else {
+      special = EncodeLines<C, kBytes>(t, kColumns, values, t.p.input);
+    }
+    return special ? SeenInHalfLine<kBytes, kColumns>(values, t.p.input) : 0;
   }
 }
 

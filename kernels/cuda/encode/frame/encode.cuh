@@ -70,6 +70,12 @@ __device__ __forceinline__ uint32_t EncodeRotating(const Turn<C, kBytes>& t,
       }
     }
     const LaneValues<2, false> values(t.team->lines, t.team->exchange);
+    if constexpr (C::kPairs) {
+      if (GoesByPairs<C>(t.p, copy)) {
+        EncodeLinesByPairs(t, columns, values, DType::kBF16);
+        continue;
+      }
+    }
     EncodeLines<C, kBytes>(t, columns, values, DType::kBF16);
   }
   return seen;

@@ -16,6 +16,7 @@ struct FrameCopyOf {
   LineTask lines;
   LineScale<Scalar> line;  // where all lines have one amax
   std::conditional_t<C::kPicks, ErrorTable, int> errors;
+  std::conditional_t<C::kFits, FitTable, int> fits;
 };
 
 template <typename C>
@@ -102,6 +103,9 @@ class FrameGroup {
     if constexpr (C::kPicks) {
       copy->errors.Fill(Team::thread(), kThreads, amax, params_.range,
                         params_.fast_error);
+    }
+    if constexpr (C::kFits) {
+      if (one && !params_.stochastic) copy->fits.Fill(amax, params_.range);
     }
     if (Team::thread() != thread) return;
     copy->task = task;

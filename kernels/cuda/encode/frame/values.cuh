@@ -95,17 +95,31 @@ class LaneValues {
   __device__ __forceinline__ uint32_t FindMax(int i, DType type) const {
     return LargestOfWords(Take(i), type);
   }
-
- private:
+  // As Load, but for a lane on its own. Seldom needed.
+  __device__ __forceinline__ void LoadAlone(int i, DType type,
+                                            float (&v)[kBlock]) const {
+    UnpackAll(Numbered(i).Block(), type, v);
+  }
+  // All lanes must call this where lines are columns.
   __device__ __forceinline__ Words Take(int i) const {
-    WarpLines<kColumns> lines = lines_;
-    lines.number = static_cast<uint32_t>(i);
+    const WarpLines<kColumns> lines = Numbered(i);
     if constexpr (kColumns) {
       Gather(lines, exchange_);
       return BlockAt(exchange_.own());
     } else {
       return BlockAt(lines.own_row());
     }
+  }
+  // The address of a row's, for BlockAt.
+  __device__ __forceinline__ uint32_t own(int i) const {
+    return Numbered(i).own_row();
+  }
+
+ private:
+  __device__ __forceinline__ WarpLines<kColumns> Numbered(int i) const {
+    WarpLines<kColumns> lines = lines_;
+    lines.number = static_cast<uint32_t>(i);
+    return lines;
   }
   static __device__ __forceinline__ void UnpackAll(const Words& x, DType type,
                                                    float (&v)[kBlock]) {

@@ -1,0 +1,164 @@
+// Nearest E2M1 codes of a warp's sixteen lines of elements of two bytes, two at
+// a time in fp16 (kernels/cuda/tile/packed.cuh): half of what it takes in fp32.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_PAIRS_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_PAIRS_CUH_
+
+#include "kernels/cuda/encode/frame/lines.cuh"
+#include "kernels/cuda/encode/frame/team_group.cuh"
+#include "kernels/cuda/encode/frame/values.cuh"
+
+namespace quantd::cuda {
+
+// --- codes under E8M0 scales ------------------------------------------------
+
+// What multiplies with a power of two is exact in fp16 wherever codes are not
+// 0. Values come to less than 8: what is above 6 is brought back to its code.
+__device__ __forceinline__ uint32_t CodesOfHalves(uint32_t x, uint32_t twice) {
+  const uint32_t a = FusedHalves(x, twice, 0x64006400u);
+  const uint32_t b = FusedHalves(x, twice - 0x04000400u, 0x64026402u);
+  const uint32_t c = FusedHalves(x, twice - 0x08000800u, 0x64046404u);
+  return __vminu2(__vimin3_u16x2(a, b, c), 0x64076407u);
+}
+
+// bf16 become fp16 with the scale taken off their exponents.
+struct MxFitOfBf16 {
+  uint32_t least;
+  uint32_t offset;
+
+  // The largest magnitude, if any, is far from the ends of fp32.
+  __device__ __forceinline__ explicit MxFitOfBf16(uint32_t stored) {
+    // The bf16 that comes to 0. (Blocks of zeros have the smallest scale.)
+    const uint32_t zero = ((stored > 15 ? stored : 15) - 15) * 128;
+    least = 0x10001u * zero;
+    offset = 0u - least * 8u;
+  }
+};
+__device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes,
+                                             const MxFitOfBf16& fit) {
+  return CodesOfHalves(__vmaxu2(magnitudes, fit.least) * 8u + fit.offset,
+                       0x40004000u);
+}
+
+// fp16 are multiplied with it: twice, since a factor may be 2^27.
+struct MxFitOfF16 {
+  uint32_t first;
+  uint32_t twice;  // the other factor's double
+
+  __device__ __forceinline__ explicit MxFitOfF16(uint32_t stored) {
+    const int exponent = 127 - static_cast<int>(stored > 100 ? stored : 100);
+    const int one = exponent < 15 ? exponent : 15;
+    first = 0x04000400u * static_cast<uint32_t>(one + 15);
+    twice = 0x04000400u * static_cast<uint32_t>(exponent - one + 16);
+  }
+};
+__device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes,
+                                             const MxFitOfF16& fit) {
+  return CodesOfHalves(FusedHalves(magnitudes, fit.first, 0), fit.twice);
+}
+
+__device__ __forceinline__ uint2 MxCodesUnder(const Words& x, DType type,
+                                              uint32_t stored) {
+  return type == DType::kBF16 ? CodesUnder(x, MxFitOfBf16(stored))
+                              : CodesUnder(x, MxFitOfF16(stored));
+}
+
+// Whether a block with this largest magnitude is for the generic functions.
+__device__ __forceinline__ bool IsRareInMx(uint32_t max) {
+  constexpr uint32_t kLeast = (127u - 90) << 23;
+  constexpr uint32_t kMost = (127u + 90) << 23;
+  return max - kLeast >= kMost - kLeast && max != 0;
+}
+
+// --- lines ------------------------------------------------------------------
+
+// A lane's block for the generic functions: sets its codes and returns its
+// scale. Positions of its line from `left` on are not there.
+template <typename C, typename Values>
+__device__ __noinline__ uint32_t EncodeRareBlock(const EncodeParams& kept,
+                                                 const LineScale<Scalar>& line,
+                                                 Values values, DType type,
+                                                 int block, int64_t left,
+                                                 LineCodes codes) {
+  constexpr int kSixteens = C::kLength / kBlock;
+  const EncodeParams p = C::Known(kept);
+  float v[kSixteens][kBlock];
+  for (int j = 0; j < kSixteens; ++j) {
+    values.LoadAlone(block * kSixteens + j, type, v[j]);
+  }
+  uint32_t max = 0;
+  uint32_t clean = 0;
+  FindMaxima<Scalar>(&v[0][0], C::kLength, &max, &clean);
+  const BlockScale<Scalar> scale = C::ScaleOf(p, line, max, clean);
+  for (int j = 0; j < kSixteens; ++j) {
+    const int i = block * kSixteens + j;
+    uint32_t words[4];
+    EncodeSixteen<Scalar>(p, v[j], scale.m, nullptr, words);
+    KeepCodes<Scalar>(left - kBlock * i, words);
+    codes.Set(static_cast<uint32_t>(i), make_uint2(words[0], words[1]));
+  }
+  return scale.stored;
+}
+
+// Sets codes of the lane's half of a line, of which `left` positions are there,
+// and returns the bytes of its scales, from the low one up. `*special` becomes
+// whether it holds NaN or Inf. All lanes must call this.
+template <typename C, typename Values>
+__device__ __forceinline__ uint32_t
+EncodePairs(const EncodeParams& kept, const EncodeParams& p,
+            const FrameCopyOf<C>& own, const Values& values, DType type,
+            int64_t left, const LineCodes& codes, bool* special) {
+  constexpr int kSixteens = C::kLength / kBlock;
+  constexpr int kBlocks = kTileSide / 2 / C::kLength;
+  uint32_t scales = 0;
+  uint32_t rare = 0;
+  uint32_t seen_max = 0;
+#pragma unroll 1
+  for (int b = 0; b < kBlocks; ++b) {
+    Words x[kSixteens];
+    uint32_t max = 0;
+    QUANTD_UNROLL
+    for (int j = 0; j < kSixteens; ++j) {
+      x[j] = values.Take(b * kSixteens + j);
+      const uint32_t m = LargestOfWords(x[j], type);
+      max = m > max ? m : max;
+    }
+    seen_max = max > seen_max ? max : seen_max;
+    uint32_t scale;
+    bool is_rare;
+    if constexpr (C::kMx) {
+      scale = C::ScaleOf(p, {}, max, max).stored;
+      is_rare = IsRareInMx(max);
+      QUANTD_UNROLL
+      for (int j = 0; j < kSixteens; ++j) {
+        codes.Set(static_cast<uint32_t>(b * kSixteens + j),
+                  MxCodesUnder(x[j], type, scale));
+      }
+    } else {
+      const FitTable& fits = own.fits;
+      const float wanted = __uint_as_float(max) * fits.s_inv6;
+      scale = E4M3Of(wanted);
+      is_rare = IsRare(max, wanted);
+      const FitWords fit(
+          LoadShared2(SharedAddress(fits.of) + scale * sizeof(CodeFit)));
+      uint2 coded = CodesUnder(x[0], fit);
+      if (fit.none()) {
+        coded = CodesWithoutFit(values.own(b), fits.s_dec, scale);
+      }
+      codes.Set(static_cast<uint32_t>(b), coded);
+    }
+    scales |= scale << (8 * b);
+    rare |= is_rare ? 1u << b : 0;
+  }
+  for (; rare != 0; rare &= rare - 1) {
+    const int b = __ffs(static_cast<int>(rare)) - 1;
+    const uint32_t scale =
+        EncodeRareBlock<C>(kept, own.line, values, type, b, left, codes);
+    scales = (scales & ~(0xFFu << (8 * b))) | scale << (8 * b);
+  }
+  *special = seen_max >= kInfBits;
+  return scales;
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_PAIRS_CUH_

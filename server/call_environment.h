@@ -22,6 +22,7 @@ class DeviceMonitor;
 class Engine;
 class EventWaits;
 class HealthService;
+class LoneCaller;
 class MemoryLedger;
 class Metrics;
 class PlanningThreads;
@@ -39,6 +40,7 @@ struct CallEnvironment {
   Acceptor* acceptor = nullptr;
   CallRegistry* registry = nullptr;
   MemoryLedger* ledger = nullptr;
+  LoneCaller* lone = nullptr;
   Engine* engine = nullptr;
   DeviceMonitor* monitor = nullptr;
   // Every device of it works on lent memory where it lies.

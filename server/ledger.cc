@@ -55,7 +55,13 @@ void MemoryLedger::Hold(Sender& sender, const Caller* caller, size_t more,
 void MemoryLedger::SetAvailable(std::vector<Availability> devices) {
   absl::MutexLock lock(&mutex_);
   available_ = std::move(devices);
-  changed_.Signal();
+  WakeWaiting();
+}
+
+void MemoryLedger::WakeWaiting() {
+  if (!to_receive_.empty() || !for_head_.empty() || !for_payload_.empty()) {
+    changed_.Signal();
+  }
 }
 
 bool MemoryLedger::HasDevice(const Waiting& w) const {
@@ -268,7 +274,7 @@ bool MemoryLedger::Forget(Waiter* waiter) {
       charge = std::move(it->charge);
       Leave(*queue, it);
       // The next in line may fit where this one did not.
-      changed_.Signal();
+      WakeWaiting();
       return true;
     }
   }

@@ -365,15 +365,16 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Hold(Sender& sender, const Caller* caller, size_t more, size_t less)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // After what may give room to those who wait, if anybody does.
+  void WakeWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunThread();
 
   const Limits limits_;
   mutable absl::Mutex mutex_;
   SteadyCondVar changed_;
   size_t arrived_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t arriving_ ABSL_GUARDED_BY(mutex_) = 0;  // as counted
-  absl::flat_hash_set<Sender*> senders_
-      ABSL_GUARDED_BY(mutex_);  // on their way
+  size_t arriving_ ABSL_GUARDED_BY(mutex_) = 0;                   // as counted
+  absl::flat_hash_set<Sender*> senders_ ABSL_GUARDED_BY(mutex_);  // sending
   size_t heads_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<size_t> payload_ ABSL_GUARDED_BY(mutex_);
   std::vector<Availability> available_ ABSL_GUARDED_BY(mutex_);  // by device

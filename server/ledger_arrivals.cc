@@ -227,9 +227,7 @@ void MemoryLedger::Sweep(absl::Time now) {
   }
   TurnAwayDistrusted(now);
   // What stalls is charged less: others may fit now.
-  if (!to_receive_.empty() || !for_head_.empty() || !for_payload_.empty()) {
-    changed_.Signal();
-  }
+  WakeWaiting();
 }
 
 void MemoryLedger::TurnAwayDistrusted(absl::Time now) {

@@ -38,7 +38,7 @@ void MemoryCharge::Arrived(size_t bytes, size_t receive) noexcept {
   receive_ = receive;
   ledger_->arrived_ += receive;
   ledger_->Hold(*sender_, caller_.get(), receive, 0);
-  ledger_->changed_.Signal();
+  ledger_->WakeWaiting();
 }
 
 void MemoryCharge::GrowReceive(size_t receive) noexcept {
@@ -55,7 +55,7 @@ void MemoryCharge::ShrinkReceive(size_t receive) noexcept {
   const size_t less = std::exchange(receive_, receive) - receive;
   ledger_->arrived_ -= less;
   ledger_->Hold(*sender_, caller_.get(), 0, less);
-  ledger_->changed_.Signal();
+  ledger_->WakeWaiting();
 }
 
 void MemoryCharge::ShrinkHead(size_t head) noexcept {
@@ -64,7 +64,7 @@ void MemoryCharge::ShrinkHead(size_t head) noexcept {
   const size_t less = std::exchange(head_, head) - head;
   ledger_->heads_ -= less;
   ledger_->Hold(*sender_, caller_.get(), 0, less);
-  ledger_->changed_.Signal();
+  ledger_->WakeWaiting();
 }
 
 void MemoryCharge::ShrinkPayload(size_t payload) noexcept {
@@ -73,7 +73,7 @@ void MemoryCharge::ShrinkPayload(size_t payload) noexcept {
   const size_t less = std::exchange(payload_, payload) - payload;
   ledger_->payload_[device_] -= less;
   ledger_->Hold(*sender_, caller_.get(), 0, less);
-  ledger_->changed_.Signal();
+  ledger_->WakeWaiting();
 }
 
 void MemoryCharge::Begins(size_t bytes) noexcept {
@@ -97,7 +97,7 @@ void MemoryCharge::Reset() noexcept {
   if (arrival_ != nullptr) {
     absl::MutexLock lock(&ledger_->mutex_);
     ledger_->EndArrival(*sender_, *arrival_, std::nullopt);
-    ledger_->changed_.Signal();
+    ledger_->WakeWaiting();
   }
   arrival_.reset();
   if (unread_ != 0) {

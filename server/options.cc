@@ -262,8 +262,9 @@ absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
                  "share one: they are held to no one host's share of memory")
       ->group(kMemory);
   app.add_option("--queues", o.queues,
-                 "Network threads (0: one for every 8 cores)")
-      ->check(CLI::Range(0, 256))
+                 "Threads that take calls: one answers a caller who waits "
+                 "soonest, more take more small calls at once")
+      ->check(CLI::Range(1, 256))
       ->capture_default_str()
       ->group(kMemory);
 

@@ -2,7 +2,6 @@
 
 #include <grpcpp/alarm.h>
 #include <pthread.h>
-#include <time.h>
 
 #include <atomic>
 #include <chrono>
@@ -23,13 +22,6 @@ constexpr int64_t kBusyNs = 1'000'000;
 // would be a timer of gRPC's, whose thread waits by the wall clock: after a
 // step back of that, for as long as it went back.
 constexpr std::chrono::system_clock::time_point kNow;
-
-// Processor time that a thread has used, in ns; -1: not to be known.
-int64_t UsedBy(clockid_t clock) {
-  timespec t = {};
-  if (clock_gettime(clock, &t) != 0) return -1;
-  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
 
 }  // namespace
 
@@ -53,8 +45,12 @@ struct QueueThreads::Seat {
   int64_t used_then = 0;
 };
 
-QueueThreads::QueueThreads(std::chrono::microseconds busy_poll)
-    : busy_poll_(busy_poll), relief_([this] { RunRelief(); }) {}
+QueueThreads::QueueThreads(LoneCaller* lone, int readers,
+                           std::chrono::microseconds busy_poll)
+    : lone_(lone),
+      busy_poll_(busy_poll),
+      readers_(readers),
+      relief_([this] { RunRelief(); }) {}
 
 QueueThreads::~QueueThreads() {
   StopRelief();
@@ -64,7 +60,7 @@ QueueThreads::~QueueThreads() {
 void QueueThreads::Add(grpc::ServerCompletionQueue* queue) {
   absl::MutexLock lock(&mutex_);
   Seat* const seat = seats_.emplace_back(std::make_unique<Seat>(queue)).get();
-  seat->thread = std::thread([seat, p = busy_poll_] { Run(seat, p); });
+  seat->thread = std::thread([this, seat] { Run(seat); });
   if (pthread_getcpuclockid(seat->thread.native_handle(), &seat->clock) != 0) {
     seat->clock = CLOCK_MONOTONIC;  // what waits seems busy: no harm
   }
@@ -91,8 +87,7 @@ void QueueThreads::Join() {
 
 // As Next. An answer that there is nothing is one, too: the thread is not
 // caught.
-bool QueueThreads::Ask(Seat* seat, std::chrono::microseconds busy_poll,
-                       void** tag, bool* ok) {
+bool QueueThreads::Ask(Seat* seat, void** tag, bool* ok) {
   using Clock = std::chrono::steady_clock;
   const auto asked = [&](auto ask) {
     seat->asks = true;
@@ -101,22 +96,22 @@ bool QueueThreads::Ask(Seat* seat, std::chrono::microseconds busy_poll,
     seat->answers.fetch_add(1, std::memory_order_relaxed);
     return answer;
   };
-  if (busy_poll.count() > 0) {
-    for (const auto end = Clock::now() + busy_poll; Clock::now() < end;) {
-      const auto answer =
-          asked([&] { return seat->queue->AsyncNext(tag, ok, kNow); });
-      if (answer != grpc::CompletionQueue::TIMEOUT) {
-        return answer == grpc::CompletionQueue::GOT_EVENT;
-      }
+  const auto end = Clock::now() + busy_poll_;
+  while (lone_->looks() || Clock::now() < end) {
+    const auto answer =
+        asked([&] { return seat->queue->AsyncNext(tag, ok, kNow); });
+    if (answer != grpc::CompletionQueue::TIMEOUT) {
+      return answer == grpc::CompletionQueue::GOT_EVENT;
     }
+    lone_->NothingHasCome();
   }
   return asked([&] { return seat->queue->Next(tag, ok); });
 }
 
-void QueueThreads::Run(Seat* seat, std::chrono::microseconds busy_poll) {
+void QueueThreads::Run(Seat* seat) {
   void* tag = nullptr;
   bool ok = false;
-  while (Ask(seat, busy_poll, &tag, &ok)) {
+  while (Ask(seat, &tag, &ok)) {
     absl::MutexLock lock(&seat->turn);
     static_cast<CompletionTag*>(tag)->deliver(ok);
     if (std::exchange(thread_is_relieved, false)) return;
@@ -142,27 +137,37 @@ void QueueThreads::Relieve(Seat& seat) {
   }
 }
 
+std::vector<QueueThreads::Seat*> QueueThreads::Look(absl::Duration passed) {
+  std::vector<Seat*> caught;
+  int64_t all = 0;
+  for (const auto& seat : seats_) {
+    const uint64_t answers = seat->answers.load(std::memory_order_relaxed);
+    const int64_t used = UsedBy(seat->clock);
+    if (seat->asks && answers == seat->answers_then &&
+        used - seat->used_then > kBusyNs) {
+      caught.push_back(seat.get());
+    }
+    all += used - seat->used_then;
+    seat->answers_then = answers;
+    seat->used_then = used;
+  }
+  readers_.Adjust(static_cast<int>(seats_.size()), absl::Nanoseconds(all),
+                  passed);
+  return caught;
+}
+
 void QueueThreads::RunRelief() {
   const auto stopping = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_;
   };
+  absl::Time looked = SteadyNow();
   while (true) {
     std::vector<Seat*> caught;
     {
       absl::MutexLock lock(&mutex_);
-      if (stop_.WaitUntil(&mutex_, SteadyNow() + kLookInterval, stopping)) {
-        return;
-      }
-      for (const auto& seat : seats_) {
-        const uint64_t answers = seat->answers.load(std::memory_order_relaxed);
-        const int64_t used = UsedBy(seat->clock);
-        if (seat->asks && answers == seat->answers_then &&
-            used - seat->used_then > kBusyNs) {
-          caught.push_back(seat.get());
-        }
-        seat->answers_then = answers;
-        seat->used_then = used;
-      }
+      if (stop_.WaitUntil(&mutex_, looked + kLookInterval, stopping)) return;
+      const absl::Time now = SteadyNow();
+      caught = Look(now - std::exchange(looked, now));
     }
     for (Seat* const seat : caught) Relieve(*seat);
   }

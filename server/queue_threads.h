@@ -7,9 +7,9 @@
 // flood is never found out. So one more thread looks for threads that are
 // caught like this, and delivers in their place. It reads no sockets itself.
 //
-// Sockets are read by whichever thread is asking, an event's own thread is
-// woken for it, and an idle core takes its time: with `busy_poll` a thread asks
-// again and again for so long after an event, before it sleeps.
+// A thread that sleeps must be woken, and an idle core takes its time: with
+// `busy_poll` a thread asks again and again for so long after an event, before
+// it sleeps. Up to `readers` more read sockets while these are busy.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_QUEUE_THREADS_H_
@@ -24,13 +24,16 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "server/lone_caller.h"
+#include "server/socket_readers.h"
 #include "server/steady_time.h"
 
 namespace quantd {
 
 class QueueThreads {
  public:
-  explicit QueueThreads(std::chrono::microseconds busy_poll = {});
+  QueueThreads(LoneCaller* lone, int readers,
+               std::chrono::microseconds busy_poll);
   ~QueueThreads();
 
   // Gives a queue a thread, or another one if its own does not come back from
@@ -43,17 +46,21 @@ class QueueThreads {
 
  private:
   struct Seat;
-  static void Run(Seat* seat, std::chrono::microseconds busy_poll);
-  static bool Ask(Seat* seat, std::chrono::microseconds busy_poll, void** tag,
-                  bool* ok);
+  void Run(Seat* seat);
+  bool Ask(Seat* seat, void** tag, bool* ok);
   static void Relieve(Seat& seat);
   void RunRelief();
+  // Those that are caught.
+  std::vector<Seat*> Look(absl::Duration passed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  LoneCaller* const lone_;
   const std::chrono::microseconds busy_poll_;
   absl::Mutex mutex_;
   std::vector<std::unique_ptr<Seat>> seats_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   SteadyCondVar stop_;
+  SocketReaders readers_;
   std::thread relief_;
 };
 

@@ -27,9 +27,9 @@ constexpr int kMaxMetadataBytes = 8 << 10;
 // Fewer and larger frames cost less; gRPC's own choice, 16 KiB, a tenth more.
 constexpr int kMaxFrame = 1 << 20;
 
-int QueueCount(const ServerOptions& options) {
-  if (options.queues > 0) return options.queues;
-  return std::max(1u, std::thread::hardware_concurrency() / 8);
+// Threads that may read sockets beside those of the queues.
+int ReaderCount() {
+  return std::max<int>(1, std::thread::hardware_concurrency() / 8);
 }
 
 bool IsCuda(std::string_view name) { return name.starts_with("cuda"); }
@@ -145,7 +145,7 @@ Server::Server(const ServerOptions& options,
       engine_(std::move(backends), options.busy_poll),
       pace_(TrustedHosts(options)),
       registry_([this](absl::Time now) { ledger_->Sweep(now); }),
-      queue_threads_(options.busy_poll) {
+      queue_threads_(&lone_, ReaderCount(), options.busy_poll) {
   v1::Limits limits;
   limits.set_memory_budget_bytes(shares_.budget);
   limits.set_max_rank(kMaxRank);
@@ -185,6 +185,7 @@ Server::Server(const ServerOptions& options,
     queue_threads_.Add(queue);
   };
   environment_.events = &events_;
+  environment_.lone = &lone_;
   environment_.planning = &planning_;
   environment_.pace = &pace_;
   environment_.quotas = &quotas_;
@@ -246,8 +247,7 @@ absl::Status Server::Listen() {
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.RegisterService(&tensors_);
   builder.RegisterAsyncGenericService(&others_);
-  // The last is for all that is no tensor method.
-  for (int i = 0; i < QueueCount(options_) + 1; ++i) {
+  for (int i = 0; i < options_.queues; ++i) {
     queues_.push_back(builder.AddCompletionQueue());
   }
   grpc_ = builder.BuildAndStart();
@@ -263,11 +263,11 @@ absl::Status Server::Listen() {
     return absl::UnavailableError("gRPC cannot start a server");
   }
   for (int i = 0; i < kArmedCalls; ++i) {
+    // A queue and a thread of its own for what is no tensor method would cost
+    // every call of the others: whichever thread waits for sockets would have
+    // to wake that of the call for each of its events.
+    IncomingCall::Arm(&environment_, std::nullopt, queues_.back().get());
     for (auto& queue : queues_) {
-      if (queue == queues_.back()) {
-        IncomingCall::Arm(&environment_, std::nullopt, queue.get());
-        continue;
-      }
       for (const wire::MethodSpec& row : wire::kPayloadMethods) {
         IncomingCall::Arm(&environment_, row.method, queue.get());
       }

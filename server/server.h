@@ -23,6 +23,7 @@
 #include "server/health.h"
 #include "server/http_listener.h"
 #include "server/ledger.h"
+#include "server/lone_caller.h"
 #include "server/memory/door.h"
 #include "server/memory/event_waits.h"
 #include "server/memory/regions.h"
@@ -120,6 +121,7 @@ class Server {
   grpc::AsyncGenericService others_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
   std::unique_ptr<grpc::Server> grpc_;
+  LoneCaller lone_;
   QueueThreads queue_threads_;
   bool drained_ = false;
   bool drained_well_ = false;

@@ -11,6 +11,7 @@
 #include "server/admission.h"
 #include "server/call_registry.h"
 #include "server/device/device_monitor.h"
+#include "server/lone_caller.h"
 #include "server/metrics.h"
 #include "server/request_ids.h"
 #include "server/sizing.h"
@@ -21,7 +22,7 @@ namespace {
 
 // A message that is understood on the network's own thread, if its head is
 // short: one longer than this may have come in very many pieces.
-constexpr size_t kPlannedAtOnce = 4 << 20;
+constexpr size_t kPlannedAtOnce = 5 << 20;
 // A message that nobody declared counts as this until more of it has come.
 constexpr size_t kFirstBytes = 48 << 10;
 
@@ -32,6 +33,7 @@ TensorCall::TensorCall(CallEnvironment* env, IncomingCall* call,
     : env_(env), call_(call), method_(method) {
   record_.method = method;
   record_.arrived = Clock::now();
+  env_->lone->CallArrives(record_.arrived);
   record_.id = env_->ids->Next();
   record_.trace = call_->trace();
 }

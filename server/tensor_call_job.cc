@@ -3,8 +3,10 @@
 
 #include "absl/time/clock.h"
 #include "kernels/device/health/device_health.h"
+#include "server/call_registry.h"
 #include "server/completion_tag.h"
 #include "server/device/device_monitor.h"
+#include "server/lone_caller.h"
 #include "server/sizing.h"
 #include "server/tensor_call.h"
 
@@ -17,9 +19,11 @@ constexpr int kMostRuns = 3;
 // A job of so many bytes may take a second more.
 constexpr size_t kBytesPerSecond = size_t{16} << 20;
 // A network thread that is in a job for longer is relieved.
-constexpr std::chrono::milliseconds kLongInline{250};
-// A GPU's half millisecond: of what lies in its memory, and of what it copies
+constexpr std::chrono::milliseconds kLongInline{100};
+// What is done in a millisecond or so where one caller is all there is; of a
+// GPU in half of one: of what lies in its memory, and of what it copies
 // by itself from the host's.
+constexpr size_t kInlineOfOne = size_t{4} << 20;
 constexpr size_t kInlineOnDevice = size_t{1} << 30;
 constexpr size_t kInlineCopied = size_t{16} << 20;
 
@@ -35,6 +39,10 @@ absl::Duration JobLimit(absl::Duration least, const Plan& plan) {
 bool TensorCall::IsQuick(int device) const {
   const size_t bytes = request_.plan->input_bytes();
   if (Engine::RunsInline(bytes)) return true;
+  if (env_->registry->accepted() > 1 || !env_->lone->IsLikely(Clock::now())) {
+    return false;
+  }
+  if (bytes <= kInlineOfOne) return true;
   if (places_.inputs_on_device()) return bytes <= kInlineOnDevice;
   return places_.inputs_page_locked() && bytes <= kInlineCopied &&
          env_->engine->backend(device).info().kind == "cuda";
@@ -49,7 +57,9 @@ void TensorCall::RunOn(Backend& backend, Engine::SlotLease slot) {
     slot.Reset();
   } else {
     BeginWatch();
+    const bool is_long = !Engine::RunsInline(request_.plan->input_bytes());
     failure = Compute(backend, std::move(slot), &again);
+    if (job_.is_inline && is_long) env_->lone->JobEnds();
     if (!EndWatch()) {
       LetGo();
       return call_->Unref();

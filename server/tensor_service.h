@@ -1,8 +1,6 @@
-// The methods with payloads as gRPC matches them.
-//
-// They have completion queues of their own. Everything else arrives through a
-// generic service on another queue and thread, so that health, information and
-// refusals are answered while a tensor method holds its thread.
+// The methods with payloads as gRPC matches them. Everything else arrives
+// through a generic service. A tensor method holds their queues' threads for a
+// short time only: health, information and refusals are answered there, too.
 #ifndef QUANTD_SERVER_TENSOR_SERVICE_H_
 #define QUANTD_SERVER_TENSOR_SERVICE_H_
 

@@ -10,8 +10,8 @@ namespace {
 
 // Of the time of all threads: above the one they are busy, below the other one
 // less would do.
-constexpr double kBusy = 0.7;
-constexpr double kIdle = 0.5;
+constexpr double kBusy = 0.9;
+constexpr double kIdle = 0.75;
 // Looks after which one less reads.
 constexpr int kCalm = 10;
 // How long a reader reads before it asks whether it should.

@@ -17,18 +17,18 @@ void LookOften(SocketReaders& readers, int times, absl::Duration used) {
 
 TEST(SocketReadersTest, NoneReadsWhereOneThreadIsEnough) {
   SocketReaders readers(2);
-  LookOften(readers, 100, kLook * 0.5);
+  LookOften(readers, 100, kLook * 0.8);
   EXPECT_EQ(readers.active(), 0);
 }
 
 TEST(SocketReadersTest, OneMoreReadsWhileAllAreBusyUntilThereAreNoMore) {
   SocketReaders readers(2);
-  LookOften(readers, 1, kLook * 0.9);
+  LookOften(readers, 1, kLook * 0.95);
   EXPECT_EQ(readers.active(), 1);
   // Of two threads one is busy.
-  LookOften(readers, 1, kLook * 0.9);
+  LookOften(readers, 1, kLook * 0.95);
   EXPECT_EQ(readers.active(), 1);
-  LookOften(readers, 1, kLook * 1.8);
+  LookOften(readers, 1, kLook * 1.9);
   EXPECT_EQ(readers.active(), 2);
   LookOften(readers, 5, kLook * 3);
   EXPECT_EQ(readers.active(), 2);

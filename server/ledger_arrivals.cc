@@ -158,7 +158,7 @@ uint64_t MemoryLedger::ExpectedOfDistrusted(absl::Time now) {
       bytes += s->counted_ - std::min(s->counted_, unkept);
     } else {
       for (const Arrival* a : s->arrivals_) {
-        if (a->most > kFirstWindow) bytes += a->most;
+        if (a->need != 0 && a->most > kFirstWindow) bytes += a->most;
       }
     }
   }

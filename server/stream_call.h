@@ -119,7 +119,7 @@ class StreamCall final : public CallHandler,
   void WatchUntaken(absl::Time now);
   std::optional<Failure> WhyNotReceiving(Stage stage, absl::Time now);
   // Of whom: nobody, those who wait for memory, or for a place to be fed in.
-  enum class InTheWay : char { kNo, kOfMemory, kOfPlaces };
+  enum class InTheWay : char { kOfNobody, kOfMemory, kOfPlaces };
   InTheWay IsInTheWay(absl::Time now, uint64_t came);
   // False: another has moved the call on from that stage.
   bool Leave(Stage from, Stage to) {

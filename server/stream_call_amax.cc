@@ -83,7 +83,7 @@ void StreamCall::OnSettled(bool ok) {
 // all: the answer follows what was written.
 void StreamCall::WatchTelling(absl::Time now) {
   const bool late = now - absl::FromUnixNanos(receive_since_) > env_->max_send;
-  if (IsInTheWay(now, came_) == InTheWay::kNo && !late) return;
+  if (IsInTheWay(now, came_) == InTheWay::kOfNobody && !late) return;
   if (!Leave(Stage::kTelling, Stage::kUntaken)) return;
   // All but the maxima, which the network has yet to let go of. The block goes
   // before its charge.

@@ -163,16 +163,16 @@ StreamCall::InTheWay StreamCall::IsInTheWay(absl::Time now, uint64_t came) {
     seen_.step_came = came;
     seen_.step_received = received;
     seen_.stepped = now;
-    return InTheWay::kNo;
+    return InTheWay::kOfNobody;
   }
-  if (now - seen_.stepped <= kSenderPatience) return InTheWay::kNo;
+  if (now - seen_.stepped <= kSenderPatience) return InTheWay::kOfNobody;
   if (env_->ledger->ReplyAwaitedSince(now - kSenderPatience)) {
     return InTheWay::kOfMemory;
   }
   return env_->engine->FeedingRefusedWithin(
              charge_.device(), absl::ToChronoNanoseconds(kSenderPatience))
              ? InTheWay::kOfPlaces
-             : InTheWay::kNo;
+             : InTheWay::kOfNobody;
 }
 
 std::optional<Failure> StreamCall::WhyNotReceiving(Stage stage,
@@ -195,8 +195,8 @@ std::optional<Failure> StreamCall::WhyNotReceiving(Stage stage,
     seen_.moved = now;
     seen_.came = came;
   }
-  const InTheWay way = is_start ? InTheWay::kNo : IsInTheWay(now, came);
-  if (way != InTheWay::kNo) {
+  const InTheWay way = is_start ? InTheWay::kOfNobody : IsInTheWay(now, came);
+  if (way != InTheWay::kOfNobody) {
     // Whoever waits for others with an answer has done nothing wrong; nor has
     // one whose only fault is that somebody else wants many places.
     if (feeds && way == InTheWay::kOfMemory) {

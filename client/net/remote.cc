@@ -106,11 +106,8 @@ class Remote : public Endpoint {
                            CallControl& control) override {
     const auto settings = Learn(limit, control);
     if (!settings || !settings->reduces) return 0;
-    // A part lies on one device. Others have calls, too.
-    size_t most = 0;
-    for (const size_t memory : settings->memory) {
-      most += memory / 4 * 3 / std::max<size_t>(bytes, 1);
-    }
+    size_t most = 0;  // each lies on one device, and others have calls, too
+    for (const size_t n : settings->memory) most += n / 4 * 3 / bytes;
     return most;
   }
 

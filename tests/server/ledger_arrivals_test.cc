@@ -299,6 +299,11 @@ TEST_F(LedgerTest, AnAnswerThatMayComeLateIsNoStallAndIsSeenIfItIsTooLong) {
   EXPECT_EQ(ledger_->StandingOf(*sender), MemoryLedger::Standing::kGood);
   EXPECT_FALSE(waiter.revoked);
   EXPECT_EQ(ledger_->receive_used(), 0u);
+  // Nor is it expected to bring anything, if others of it are distrusted.
+  ledger_->Distrust(*sender);
+  MemoryCharge large;
+  ASSERT_EQ(Receive(At("a"), 40 * kMiB, &large, &unused_), Outcome::kGranted);
+  large.Reset();
   sender->received = 40 << 10;
   SweepAfter(absl::Milliseconds(5010));
   EXPECT_NEAR(static_cast<double>(ledger_->receive_used()), 40 << 10, 1024);

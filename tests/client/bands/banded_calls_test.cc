@@ -276,8 +276,8 @@ TEST(BandedCalls, ManyMeetWhereOneHasRoom) {
 // Half of the server's memory would hold them, but each of its devices has room
 // for one: they do not meet, since the last would find no place.
 TEST(BandedCalls, OnlyMeetWhereDevicesHaveRoomForAll) {
-  const auto server = Start({"--memory-budget", "64MiB"},
-                            "cpu:0,fault:cpu:1,fault:cpu:2");
+  const auto server =
+      Start({"--memory-budget", "64MiB"}, "cpu:0,fault:cpu:1,fault:cpu:2");
   const auto roomy = Start({});
   for (const auto& [rows, band_bytes, bands, sent] :
        {std::tuple(12288, 6 * kMiB, 4, 8), std::tuple(4096, 2 * kMiB, 4, 4)}) {

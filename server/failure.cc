@@ -149,6 +149,11 @@ bool Failure::IsCallersFault() const {
          code == grpc::StatusCode::UNIMPLEMENTED;
 }
 
+bool Failure::IsServersNeed() const {
+  return code == grpc::StatusCode::RESOURCE_EXHAUSTED ||
+         code == grpc::StatusCode::UNAVAILABLE;
+}
+
 grpc::Status Failure::ToStatus() const {
   if (detail.reason() == ErrorDetail::REASON_UNSPECIFIED) {
     return grpc::Status(code, message);

@@ -50,6 +50,9 @@ struct Failure {
 
   // Whether the call was wrong, so that it will be whenever it is made.
   bool IsCallersFault() const;
+  // Whether only the server's state is to blame, so that whoever is refused
+  // has done as he should.
+  bool IsServersNeed() const;
 
   // With the detail, if there is one, packed into grpc-status-details-bin.
   grpc::Status ToStatus() const;

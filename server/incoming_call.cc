@@ -58,7 +58,7 @@ IncomingCall::~IncomingCall() {
   if (watched_) env_->registry->Leave(this);
   handler_.reset();
   if (connection_ == nullptr) return;
-  if (!read_) env_->ledger->EndUnread(*connection_);
+  if (!read_) env_->ledger->EndUnread(*connection_, !refused_);
   connection_->CallEnds();
 }
 
@@ -170,6 +170,7 @@ void IncomingCall::WriteAndFinish(const grpc::ByteBuffer& message,
 
 void IncomingCall::FinishWith(const Failure& failure,
                               std::string_view request_id) {
+  refused_ = failure.IsServersNeed();
   if (!request_id.empty()) {
     context_.AddTrailingMetadata(wire::kRequestIdKey, std::string(request_id));
   }

@@ -146,6 +146,7 @@ class IncomingCall final : public WatchedCall {
   std::atomic<Held*> held_{nullptr};
   bool watched_ = false;  // the registry holds it
   bool read_ = false;     // its message was asked for
+  bool refused_ = false;  // for a reason of the server's own
   absl::Time arrived_ = absl::InfinitePast();
   absl::Time deadline_ = absl::InfiniteFuture();
   std::shared_ptr<Connection> connection_;

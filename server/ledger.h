@@ -169,8 +169,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // or of the one before, which is here, `came` bytes of it. Between the two
   // there is no moment without one: gRPC has let the sender go on. `need`
   // counts as on its way until it has Arrived, and more if more comes, `most`
-  // in the end. Never waits, or who holds payload would wait for those who wait
-  // for it.
+  // in the end; 0: it may come when it likes, and is no promise. Never waits,
+  // or who holds payload would wait for those who wait for it.
   void ExpectNext(size_t came, size_t need, size_t most, Waiter* waiter,
                   MemoryCharge* charge);
   // More for a call whose message is here. If it must wait the charge goes with
@@ -197,8 +197,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // than a certain rate of such guesses is believed.
   void Explain(Sender& sender, uint64_t bytes);
   // A call is over of which no message was read. Its window may have come, or
-  // come yet, and gRPC drops it.
-  void EndUnread(Sender& sender);
+  // come yet, and gRPC drops it; if its client left it, that is but a guess.
+  void EndUnread(Sender& sender, bool left);
   // What comes from a sender in the next moments may be of messages that were
   // refused before it knew, which gRPC drops.
   void Excuse(Sender& sender);
@@ -285,7 +285,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // `bytes` of it have come; nothing: it was given up.
   void EndArrival(Sender& sender, Arrival& arrival, std::optional<size_t> bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Guess(Sender& sender, uint64_t bytes, absl::Time now) const
+  // Gives how many it believed.
+  uint64_t Guess(Sender& sender, uint64_t bytes, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Bytes that have come of messages on their way, as last measured.
   static uint64_t Come(const Sender& sender);

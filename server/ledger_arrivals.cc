@@ -32,6 +32,9 @@ constexpr absl::Duration kUnseen = absl::Milliseconds(500);
 // still come: as much as a connection's windows hold, and so much a second.
 constexpr uint64_t kGuesses = 2 << 20;
 constexpr double kGuessesPerSecond = 8 << 20;
+// What may wait to be guessed: as much as is believed in the time that a
+// connection has to explain itself.
+constexpr uint64_t kMostLeft = 16 << 20;
 // Outlaws are believed a part of that.
 constexpr uint64_t kOutlawsPart = 16;
 // How long what comes may be of a message that was given up.
@@ -155,7 +158,7 @@ uint64_t MemoryLedger::ExpectedOfDistrusted(absl::Time now) {
       bytes += s->counted_ - std::min(s->counted_, unkept);
     } else {
       for (const Arrival* a : s->arrivals_) {
-        if (a->most > kFirstWindow) bytes += a->most;
+        if (a->need != 0 && a->most > kFirstWindow) bytes += a->most;
       }
     }
   }
@@ -198,7 +201,10 @@ void MemoryLedger::Sweep(absl::Time now) {
   absl::MutexLock lock(&mutex_);
   for (Sender* sender : senders_) {
     Measure(*sender);
-    const uint64_t step = kStep * sender->arrivals_.size();
+    const auto awaited =
+        std::count_if(sender->arrivals_.begin(), sender->arrivals_.end(),
+                      [](const Arrival* a) { return a->need != 0; });
+    const uint64_t step = kStep * static_cast<uint64_t>(awaited);
     if (!sender->measured_ ||
         sender->received_ - std::min(sender->received_, sender->mark_) >=
             step ||
@@ -259,7 +265,8 @@ uint64_t MemoryLedger::Lawful(const Sender& sender) {
 
 void MemoryLedger::RevokeTooLong(Sender& sender, absl::Time now) {
   if (!sender.measured_ || SteadyNow() < sender.excused_until_ ||
-      Come(sender) <= Lawful(sender) + limits_.window + kFraming) {
+      Come(sender) <=
+          Lawful(sender) + sender.left_ + limits_.window + kFraming) {
     sender.excess_since_ = absl::InfiniteFuture();
     return;
   }
@@ -269,7 +276,8 @@ void MemoryLedger::RevokeTooLong(Sender& sender, absl::Time now) {
   RevokeAll(sender, Revocation::kTooLong);
 }
 
-void MemoryLedger::Guess(Sender& sender, uint64_t bytes, absl::Time now) const {
+uint64_t MemoryLedger::Guess(Sender& sender, uint64_t bytes,
+                             absl::Time now) const {
   const uint64_t part = IsOutlaw(sender, now) ? kOutlawsPart : 1;
   const uint64_t most = (kGuesses + 2 * limits_.window) / part;
   if (sender.guessed_ == absl::InfinitePast()) {
@@ -285,6 +293,7 @@ void MemoryLedger::Guess(Sender& sender, uint64_t bytes, absl::Time now) const {
   const uint64_t believed = std::min(bytes, sender.guesses_);
   sender.guesses_ -= believed;
   sender.explained_ += believed;
+  return believed;
 }
 
 void MemoryLedger::Explain(Sender& sender, uint64_t bytes) {
@@ -292,12 +301,17 @@ void MemoryLedger::Explain(Sender& sender, uint64_t bytes) {
   Guess(sender, bytes, SteadyNow());
 }
 
-void MemoryLedger::EndUnread(Sender& sender) {
+void MemoryLedger::EndUnread(Sender& sender, bool left) {
   absl::MutexLock lock(&mutex_);
   const absl::Time now = SteadyNow();
-  if (IsOutlaw(sender, now)) return Guess(sender, limits_.window, now);
-  // As many as there were calls: each had a window, however soon it ended.
-  sender.explained_ += limits_.window;
+  if (IsOutlaw(sender, now)) {
+    Guess(sender, limits_.window, now);
+  } else if (left) {
+    sender.left_ = std::min(sender.left_ + limits_.window, kMostLeft);
+  } else {
+    // As many as there were calls: each had a window, however soon it ended.
+    sender.explained_ += limits_.window;
+  }
 }
 
 void MemoryLedger::Excuse(Sender& sender) {
@@ -312,8 +326,11 @@ uint64_t MemoryLedger::Unexplained(Sender& sender) {
   const absl::Time now = SteadyNow();
   // What little comes beside messages in the course of days is forgiven.
   Guess(sender, kForgiven, now);
-  const uint64_t unexplained =
-      Come(sender) - std::min(Come(sender), Lawful(sender));
+  const auto beyond = [&] {
+    return Come(sender) - std::min(Come(sender), Lawful(sender));
+  };
+  sender.left_ -= Guess(sender, std::min(sender.left_, beyond()), now);
+  const uint64_t unexplained = beyond();
   if (now >= sender.excused_until_) return unexplained;
   sender.explained_ += unexplained;
   return 0;

@@ -57,6 +57,8 @@ class Sender {
   // What may still be explained by guess, and since when that grows.
   uint64_t guesses_ = 0;
   absl::Time guessed_ = absl::InfinitePast();
+  // Windows of calls that it left, which are yet to be guessed.
+  uint64_t left_ = 0;
   // Until then what comes may belong to messages that were given up.
   absl::Time excused_until_ = absl::InfinitePast();
   // More has come since then than its calls may bring that were seen.

@@ -106,16 +106,17 @@ void StreamCall::ReceiveStart() {
 }
 
 void StreamCall::OnRead(bool ok) {
-  if (record_.method == wire::Method::kStream) {
-    stage_ = Stage::kPlanning;
+  const Stage stage = stage_;
+  if (stage == Stage::kClosing || !Leave(stage, Stage::kTaking)) return LetGo();
+  if (stage == Stage::kReceiving) {
     if (!ok) {
       auto failure = Stopped("while receiving");
       return Fail(failure ? *failure : Failure::NoMessage());
     }
     return OnStart();
   }
-  if (stage_ == Stage::kAwaiting) return OnAnswer(ok);
-  if (stage_ == Stage::kSettled) return OnSettled(ok);
+  if (stage == Stage::kAwaiting) return OnAnswer(ok);
+  if (stage == Stage::kSettled) return OnSettled(ok);
   OnChunk(ok);
 }
 
@@ -191,7 +192,14 @@ void StreamCall::Claim() {
 void StreamCall::Submit(Stage stage) {
   if (stage == Stage::kBeginning) {
     place_ = env_->engine->TryFeeding(charge_.device());
-    if (!place_) return Fail(Failure::Busy(env_->ledger->RetryDelay()));
+    if (!place_) {
+      // Nobody makes way for one that stands in the way itself.
+      if (env_->ledger->StandingOf(*call_->connection()) <=
+          MemoryLedger::Standing::kGood) {
+        env_->engine->NoteFeedingRefused(charge_.device());
+      }
+      return Fail(Failure::Busy(env_->ledger->RetryDelay()));
+    }
   }
   const int device = charge_.device();
   stage_ = stage;
@@ -226,7 +234,6 @@ void StreamCall::ReceiveChunk() {
 }
 
 void StreamCall::OnChunk(bool ok) {
-  if (call_->answered()) return LetGo();
   const size_t size = message_.size();
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
   if (!ok) {
@@ -262,13 +269,11 @@ void StreamCall::WriteNext() {
 }
 
 void StreamCall::OnWritten(bool ok) {
-  if (stage_ == Stage::kTelling) {
-    if (auto failure = Stopped("while sending the maxima")) {
-      return Fail(*failure);
-    }
-    if (!ok) return Fail(Failure::Cancelled());
-    return AwaitAnswer(Stage::kAwaiting);
+  if (Leave(Stage::kFound, Stage::kTaking) ||
+      Leave(Stage::kTelling, Stage::kTaking)) {
+    return OnTold(ok);
   }
+  if (stage_ == Stage::kUntaken) return;
   if (auto failure = Stopped("while sending the reply")) return Fail(*failure);
   if (!ok) return Fail(Failure::Cancelled());
   WriteNext();
@@ -318,8 +323,11 @@ Failure StreamCall::Refusal(MemoryLedger::Outcome outcome) const {
 }
 
 void StreamCall::Fail(const Failure& failure) {
-  // What the client has sent before it knows is no offence.
-  env_->ledger->Excuse(*call_->connection());
+  // What the client has sent before it knows is no offence, unless it left the
+  // call before anything of it was read.
+  if (record_.request_bytes != 0 || failure.IsServersNeed()) {
+    env_->ledger->Excuse(*call_->connection());
+  }
   LetGo();
   if (!call_->ClaimAnswer()) return;
   stage_ = Stage::kClosing;

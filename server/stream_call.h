@@ -6,7 +6,9 @@
 //
 // Where the amax is reduced, between feeding and queued:
 //
-//   -> seeking -> telling -> awaiting -> settled
+//   -> seeking -> found -> telling -> awaiting -> settled
+//
+// A message that has come is being taken before anything follows from it.
 //
 // The maxima are found on a slot, which is given back before they are told;
 // while the answer is awaited the job keeps what it was admitted with.
@@ -16,7 +18,10 @@
 // charged as they come, and one at a time. Meanwhile the job has a place beside
 // the device's slots: a slow sender takes none.
 //
-// At most one thread moves a call forward at any time.
+// At most one thread moves a call forward at any time. OnWatch ends one that
+// waits for its client, and whoever wakes it looks whether it did: which of the
+// two moves it on is decided by a change of stage, so that it is not answered
+// while a write begins.
 #ifndef QUANTD_SERVER_STREAM_CALL_H_
 #define QUANTD_SERVER_STREAM_CALL_H_
 
@@ -58,13 +63,15 @@ class StreamCall final : public CallHandler,
   enum class Stage {
     kAdmitting,
     kReceiving,
-    kPlanning,
+    kTaking,
     kCounting,
     kClaiming,
     kBeginning,
     kFeeding,
     kSeeking,
+    kFound,
     kTelling,
+    kUntaken,  // answered, though its client has not taken its maxima
     kAwaiting,
     kSettled,
     kQueued,
@@ -74,6 +81,8 @@ class StreamCall final : public CallHandler,
   };
   enum Revoked : char { kNot, kOthersWait, kTooLong };
   using Clock = CallRecord::Clock;
+  // How long one that is in the way of others may be.
+  static constexpr absl::Duration kSenderPatience = absl::Seconds(1);
 
   // The steps.
   void OnMemory(MemoryLedger::Outcome outcome, MemoryCharge charge) override;
@@ -93,7 +102,8 @@ class StreamCall final : public CallHandler,
   void OnChunk(bool ok);
   std::optional<Failure> FindMaxima();
   void TellMaxima();
-  void AwaitAnswer(Stage stage);
+  void OnTold(bool ok);
+  void AwaitAnswer(Stage stage, size_t came);
   void OnAnswer(bool ok);
   void OnSettled(bool ok);
   std::optional<Failure> RunJob(Engine::SlotLease slot);
@@ -104,10 +114,18 @@ class StreamCall final : public CallHandler,
   void BeginWatch();
   // False: the device was found to hang, and the call is answered.
   bool EndWatch();
-  void WatchReceiving(absl::Time now);
+  void WatchReceiving(Stage stage, absl::Time now);
   void WatchTelling(absl::Time now);
-  std::optional<Failure> WhyNotReceiving(absl::Time now);
-  bool IsInTheWay(absl::Time now, uint64_t came);
+  void WatchUntaken(absl::Time now);
+  std::optional<Failure> WhyNotReceiving(Stage stage, absl::Time now);
+  // Of whom: nobody, those who wait for memory, or for a place to be fed in.
+  enum class InTheWay : char { kOfNobody, kOfMemory, kOfPlaces };
+  InTheWay IsInTheWay(absl::Time now, uint64_t came);
+  // False: another has moved the call on from that stage.
+  bool Leave(Stage from, Stage to) {
+    return stage_.compare_exchange_strong(from, to);
+  }
+  void AnswerWatched(const Failure& failure);
   void WatchJob();
   void WatchSending(absl::Time now);
 

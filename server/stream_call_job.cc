@@ -15,9 +15,8 @@ namespace {
 // allowed for any.
 constexpr uint64_t kSlowest = uint64_t{1} << 20;
 constexpr size_t kSlowestJob = size_t{16} << 20;
-// Others wait for memory, and so much has not come for so long.
+// Others wait for memory, and so much has not come for kSenderPatience.
 constexpr uint64_t kStep = 256 << 10;
-constexpr absl::Duration kSenderPatience = absl::Seconds(1);
 
 }  // namespace
 
@@ -134,14 +133,16 @@ bool StreamCall::EndWatch() {
 }
 
 void StreamCall::OnWatch(absl::Time now) {
-  switch (stage_) {
+  switch (const Stage stage = stage_) {
     case Stage::kReceiving:
     case Stage::kFeeding:
     case Stage::kAwaiting:
     case Stage::kSettled:
-      return WatchReceiving(now);
+      return WatchReceiving(stage, now);
     case Stage::kTelling:
       return WatchTelling(now);
+    case Stage::kUntaken:
+      return WatchUntaken(now);
     case Stage::kRunning:
       return WatchJob();
     case Stage::kReplying:
@@ -152,7 +153,7 @@ void StreamCall::OnWatch(absl::Time now) {
 }
 
 // It holds staging that others wait for, and does not fill it.
-bool StreamCall::IsInTheWay(absl::Time now, uint64_t came) {
+StreamCall::InTheWay StreamCall::IsInTheWay(absl::Time now, uint64_t came) {
   const Connection& connection = *call_->connection();
   const uint64_t received = connection.Received().value_or(came);
   if (came >= seen_.step_came + kStep ||
@@ -162,25 +163,31 @@ bool StreamCall::IsInTheWay(absl::Time now, uint64_t came) {
     seen_.step_came = came;
     seen_.step_received = received;
     seen_.stepped = now;
-    return false;
+    return InTheWay::kOfNobody;
   }
-  return now - seen_.stepped > kSenderPatience &&
-         (env_->ledger->ReplyAwaitedSince(now - kSenderPatience) ||
-          env_->engine->FeedingRefusedWithin(
-              charge_.device(), absl::ToChronoNanoseconds(kSenderPatience)));
+  if (now - seen_.stepped <= kSenderPatience) return InTheWay::kOfNobody;
+  if (env_->ledger->ReplyAwaitedSince(now - kSenderPatience)) {
+    return InTheWay::kOfMemory;
+  }
+  return env_->engine->FeedingRefusedWithin(
+             charge_.device(), absl::ToChronoNanoseconds(kSenderPatience))
+             ? InTheWay::kOfPlaces
+             : InTheWay::kOfNobody;
 }
 
-std::optional<Failure> StreamCall::WhyNotReceiving(absl::Time now) {
+std::optional<Failure> StreamCall::WhyNotReceiving(Stage stage,
+                                                   absl::Time now) {
   if (revoked_ == kOthersWait) {
     return Failure::Busy(env_->ledger->RetryDelay());
   }
-  const Stage stage = stage_;
   const bool is_start = stage == Stage::kReceiving;
   const bool feeds = stage == Stage::kFeeding;
   if (revoked_ == kTooLong) {
-    const size_t most =
-        is_start ? wire::kMaxRequestHeadBytes : wire::kMaxChunkBytes;
-    return Failure::TooLarge(is_start ? "request" : "chunk", most + 1, most);
+    const auto [what, most] =
+        is_start ? std::pair("request", wire::kMaxRequestHeadBytes)
+        : feeds  ? std::pair("chunk", wire::kMaxChunkBytes)
+                 : std::pair("reduced_amax", wire::kMaxReducedBytes);
+    return Failure::TooLarge(what, most + 1, most);
   }
   const absl::Time since = absl::FromUnixNanos(receive_since_);
   const uint64_t came = came_;
@@ -188,9 +195,13 @@ std::optional<Failure> StreamCall::WhyNotReceiving(absl::Time now) {
     seen_.moved = now;
     seen_.came = came;
   }
-  if (!is_start && IsInTheWay(now, came)) {
-    // Whoever waits for others with an answer has done nothing wrong.
-    if (feeds) env_->ledger->Distrust(*call_->connection());
+  const InTheWay way = is_start ? InTheWay::kOfNobody : IsInTheWay(now, came);
+  if (way != InTheWay::kOfNobody) {
+    // Whoever waits for others with an answer has done nothing wrong; nor has
+    // one whose only fault is that somebody else wants many places.
+    if (feeds && way == InTheWay::kOfMemory) {
+      env_->ledger->Distrust(*call_->connection());
+    }
     return Failure::Busy(env_->ledger->RetryDelay());
   }
   const absl::Duration whole =
@@ -208,19 +219,18 @@ std::optional<Failure> StreamCall::WhyNotReceiving(absl::Time now) {
   return std::nullopt;
 }
 
-void StreamCall::WatchReceiving(absl::Time now) {
-  std::optional<Failure> failure = WhyNotReceiving(now);
+void StreamCall::WatchReceiving(Stage stage, absl::Time now) {
+  const std::optional<Failure> failure = WhyNotReceiving(stage, now);
   // The memory goes back when the read, which this ends, comes back.
-  if (!failure || !call_->ClaimAnswer()) return;
+  if (failure && Leave(stage, Stage::kClosing)) AnswerWatched(*failure);
+}
+
+void StreamCall::AnswerWatched(const Failure& failure) {
+  if (!call_->ClaimAnswer()) return;
   env_->ledger->Excuse(*call_->connection());
-  Stage stage = stage_;
-  if (stage == Stage::kReceiving || stage == Stage::kFeeding ||
-      stage == Stage::kAwaiting || stage == Stage::kSettled) {
-    stage_.compare_exchange_strong(stage, Stage::kClosing);
-  }
-  record_.Fail(*failure);
-  record_.error = failure->message;
-  call_->FinishWith(*failure, record_.id);
+  record_.Fail(failure);
+  record_.error = failure.message;
+  call_->FinishWith(failure, record_.id);
 }
 
 void StreamCall::WatchJob() {

@@ -325,12 +325,12 @@ std::optional<Failure> TensorCall::Stopped(std::string_view where) const {
 }
 
 Failure TensorCall::Refusal(MemoryLedger::Outcome outcome) const {
-  if (stage_ == Stage::kAdmitting) env_->ledger->Excuse(*call_->connection());
   if (outcome == MemoryLedger::Outcome::kStopped) return Failure::Draining();
   if (outcome == MemoryLedger::Outcome::kNoDevice) {
     return Failure::NoDevice(env_->monitor->RetryDelay());
   }
   if (auto failure = Stopped("while waiting for memory")) return *failure;
+  if (stage_ == Stage::kAdmitting) env_->ledger->Excuse(*call_->connection());
   return stage_ == Stage::kAdmitting
              ? NotNow(*env_->ledger, outcome, ask_)
              : Failure::Busy(env_->ledger->RetryDelay());

@@ -280,6 +280,17 @@ std::optional<Plan> AsServed(const WholeCall& call) {
   return *std::move(plan);
 }
 
+// Whether all bands, of which none is larger than the first, have room at once.
+bool MayMeet(const WholeCall& call, const std::vector<Band>& bands) {
+  if (bands.empty()) return false;
+  const auto part = ReducingPlan(call.plan, bands.front());
+  if (!part.ok()) return false;
+  const size_t held =
+      part->input_bytes() + part->output_bytes() + part->scratch_bytes();
+  return bands.size() <=
+         call.endpoint.MostReducedAtOnce(held, call.limit, call.control);
+}
+
 // What does not travel, by all devices that share it.
 absl::StatusOr<Result> RunOverDevices(const WholeCall& call) {
   if (CutOverDevices(call.plan, 2).empty()) return RunWhole(call);
@@ -308,12 +319,8 @@ absl::StatusOr<Result> RunCall(const WholeCall& call, size_t band_bytes) {
                             call.into,     call.events,  call.limit,
                             call.control,  call.progress};
   const std::vector<Band> meeting = CutToMeet(*plan, band_bytes);
-  const size_t held =
-      plan->input_bytes() + plan->output_bytes() + plan->scratch_bytes();
-  const bool fits = !meeting.empty() && held <= call.endpoint.MostReducedAtOnce(
-                                                    call.limit, call.control);
-  return fits ? RunMeeting(served, meeting, connections)
-              : RunInBands(served, bands, connections);
+  return MayMeet(served, meeting) ? RunMeeting(served, meeting, connections)
+                                  : RunInBands(served, bands, connections);
 }
 
 absl::StatusOr<Result> RunMeeting(const WholeCall& call,

@@ -102,11 +102,13 @@ class Remote : public Endpoint {
                                 reduction);
   }
 
-  size_t MostReducedAtOnce(const CallLimit& limit,
+  size_t MostReducedAtOnce(size_t bytes, const CallLimit& limit,
                            CallControl& control) override {
     const auto settings = Learn(limit, control);
-    // Others have calls, too.
-    return settings && settings->reduces ? settings->memory_budget / 2 : 0;
+    if (!settings || !settings->reduces) return 0;
+    size_t most = 0;  // each lies on one device, and others have calls, too
+    for (const size_t n : settings->memory) most += n / 4 * 3 / bytes;
+    return most;
   }
 
   std::optional<float> DefaultEstimate(const CallLimit& limit,
@@ -137,7 +139,7 @@ class Remote : public Endpoint {
       if (!regions_.HoldsOnHost(place.bytes)) return 1;
     }
     const auto settings = Learn(limit, control);
-    return settings ? settings->devices : 1;
+    return settings ? static_cast<int>(settings->memory.size()) : 1;
   }
 
   absl::StatusOr<QuantizeDescription> Describe(const Plan& plan,
@@ -216,9 +218,8 @@ class Remote : public Endpoint {
   struct Settings {
     Clock::time_point asked;
     bool reduces = false;
-    size_t memory_budget = 0;
     float estimate = 0;
-    int devices = 0;  // that serve
+    std::vector<size_t> memory;  // of each device that serves
   };
 
   // Asked again now and then: a server may come back with others.
@@ -232,11 +233,10 @@ class Remote : public Endpoint {
     const auto info = GetInfo(limit, control);
     if (!info.ok()) return std::nullopt;
     const std::lock_guard lock(settings_mutex_);
-    const auto serving =
-        std::count_if(info->devices.begin(), info->devices.end(),
-                      [](const DeviceInfo& d) { return d.healthy; });
-    settings_ = {now, info->reduces_amax, info->memory_budget_bytes,
-                 info->amax_estimation_scale, static_cast<int>(serving)};
+    settings_ = {now, info->reduces_amax, info->amax_estimation_scale, {}};
+    for (const DeviceInfo& d : info->devices) {
+      if (d.healthy) settings_->memory.push_back(d.memory_limit_bytes);
+    }
     return settings_;
   }
 

@@ -46,9 +46,11 @@ class Endpoint {
       const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
       absl::Span<const Destination> into, const CallEvents& events,
       const CallLimit& limit, CallControl& control, Reduction& reduction);
-  // How many bytes the parts of a tensor may take together, input, output and
-  // scratch, that RunReduced sends once; 0: it sends none so.
-  virtual size_t MostReducedAtOnce(const CallLimit&, CallControl&) { return 0; }
+  // How many parts of a tensor that take so many bytes each, input, output and
+  // scratch, RunReduced sends once, all at once; 0: it sends none so.
+  virtual size_t MostReducedAtOnce(size_t, const CallLimit&, CallControl&) {
+    return 0;
+  }
   // What stands for an amax_estimation_scale that a plan lacks, 0 for none;
   // nothing where that cannot be learned.
   virtual std::optional<float> DefaultEstimate(const CallLimit&, CallControl&) {

@@ -77,12 +77,15 @@ Engine::SlotLease Engine::TrySlot(int device) {
 Engine::SlotLease Engine::TryFeeding(int device) {
   Device& d = *devices_[device];
   absl::MutexLock lock(&d.mutex);
-  if (d.free_feeding == 0) {
-    d.feeding_refused = std::chrono::steady_clock::now();
-    return SlotLease();
-  }
+  if (d.free_feeding == 0) return SlotLease();
   --d.free_feeding;
   return SlotLease(&d, true);
+}
+
+void Engine::NoteFeedingRefused(int device) {
+  Device& d = *devices_[device];
+  absl::MutexLock lock(&d.mutex);
+  d.feeding_refused = std::chrono::steady_clock::now();
 }
 
 bool Engine::FeedingRefusedWithin(int device,

@@ -90,7 +90,9 @@ class Engine {
   // A place for a job that is fed, if one is free. To be kept until the job is
   // gone, also while it has a slot.
   SlotLease TryFeeding(int device);
-  // Whether one was refused in the last moments, so many.
+  // One was refused to somebody for whom others shall make way.
+  void NoteFeedingRefused(int device);
+  // Whether that was noted in the last moments, so many.
   bool FeedingRefusedWithin(int device, std::chrono::nanoseconds time) const;
   // Whether a job of that many input bytes is worth no hand-off to a worker.
   static bool RunsInline(size_t input_bytes);

@@ -256,9 +256,63 @@ TEST_F(LedgerTest, CallsThatWaitAndThoseThatWereLeftAccountForAWindowEach) {
   for (TestWaiter& waiter : crowd) ASSERT_TRUE(ledger_->Forget(&waiter));
   EXPECT_NEAR(static_cast<double>(ledger_->Unexplained(*sender) - left),
               static_cast<double>(4 * window), 8192);
-  for (int i = 0; i < 4; ++i) ledger_->EndUnread(*sender);
+  for (int i = 0; i < 4; ++i) ledger_->EndUnread(*sender, false);
   EXPECT_NEAR(static_cast<double>(ledger_->Unexplained(*sender)),
               static_cast<double>(left), 8192);
+}
+
+// Calls that their client leaves before they are read: as many windows as they
+// may have brought are believed, as fast as guesses are and no faster.
+TEST_F(LedgerTest, WhoLeavesCallsUnreadIsOwedNothing) {
+  Make({40 * kMiB});
+  const uint64_t window = ledger_->limits().window;
+  const auto honest = At("honest"), flood = At("flood");
+  honest->received = 12 * window;
+  for (int i = 0; i < 12; ++i) ledger_->EndUnread(*honest, true);
+  const uint64_t at_first = ledger_->Unexplained(*honest);
+  EXPECT_GT(at_first, 4 * window);
+  uint64_t left = at_first;
+  for (int i = 0; i < 1000 && left != 0; ++i) {
+    absl::SleepFor(absl::Milliseconds(20));
+    left = ledger_->Unexplained(*honest);
+  }
+  EXPECT_EQ(left, 0u);
+  flood->received = 40 * kMiB;
+  for (int i = 0; i < 1000; ++i) ledger_->EndUnread(*flood, true);
+  EXPECT_GT(ledger_->Unexplained(*flood), 30 * kMiB);
+  // Of those that the server refused each had a window.
+  const auto refused = At("refused");
+  refused->received = 12 * window;
+  for (int i = 0; i < 12; ++i) ledger_->EndUnread(*refused, false);
+  EXPECT_EQ(ledger_->Unexplained(*refused), 0u);
+}
+
+// What its sender may bring when it likes is no promise that can be broken, but
+// may not be longer than it may be.
+TEST_F(LedgerTest, AnAnswerThatMayComeLateIsNoStallAndIsSeenIfItIsTooLong) {
+  Make({1000});
+  const auto sender = At("a");
+  MemoryCharge charge = Arrived(sender);
+  TestWaiter waiter;
+  ledger_->ExpectNext(0, 0, 64 << 10, &waiter, &charge);
+  for (const int ms : {10, 100, 1000, 5000}) SweepAfter(absl::Milliseconds(ms));
+  EXPECT_EQ(ledger_->StandingOf(*sender), MemoryLedger::Standing::kGood);
+  EXPECT_FALSE(waiter.revoked);
+  EXPECT_EQ(ledger_->receive_used(), 0u);
+  // Nor is it expected to bring anything, if others of it are distrusted.
+  ledger_->Distrust(*sender);
+  MemoryCharge large;
+  ASSERT_EQ(Receive(At("a"), 40 * kMiB, &large, &unused_), Outcome::kGranted);
+  large.Reset();
+  sender->received = 40 << 10;
+  SweepAfter(absl::Milliseconds(5010));
+  EXPECT_NEAR(static_cast<double>(ledger_->receive_used()), 40 << 10, 1024);
+  sender->received = 3 * kMiB;
+  SweepAfter(absl::Milliseconds(5020));
+  EXPECT_FALSE(waiter.revoked);
+  SweepAfter(absl::Milliseconds(5600));
+  EXPECT_TRUE(waiter.revoked);
+  EXPECT_EQ(waiter.revocation, Revocation::kTooLong);
 }
 
 TEST_F(LedgerTest, OutlawsAreBelievedLess) {

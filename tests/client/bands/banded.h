@@ -18,9 +18,10 @@ namespace quantd {
 inline constexpr size_t kMiB = size_t{1} << 20;
 
 inline std::unique_ptr<bench::ServerProcess> Start(
-    const std::vector<std::string>& flags) {
+    const std::vector<std::string>& flags,
+    const std::string& devices = "cpu:0") {
   std::vector<std::string> line = {bench::FindQuantd(), "--listen",
-                                   "127.0.0.1:0", "--device", "cpu:0"};
+                                   "127.0.0.1:0", "--device", devices};
   line.insert(line.end(), flags.begin(), flags.end());
   auto process = std::make_unique<bench::ServerProcess>(line);
   EXPECT_TRUE(process->running()) << process->Log();

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "tests/client/bands/banded.h"
@@ -270,6 +271,27 @@ TEST(BandedCalls, ManyMeetWhereOneHasRoom) {
     });
   }
   for (std::thread& caller : callers) caller.join();
+}
+
+// Half of the server's memory would hold them, but each of its devices has room
+// for one: they do not meet, since the last would find no place.
+TEST(BandedCalls, OnlyMeetWhereDevicesHaveRoomForAll) {
+  const auto server =
+      Start({"--memory-budget", "64MiB"}, "cpu:0,fault:cpu:1,fault:cpu:2");
+  const auto roomy = Start({});
+  for (const auto& [rows, band_bytes, bands, sent] :
+       {std::tuple(12288, 6 * kMiB, 4, 8), std::tuple(4096, 2 * kMiB, 4, 4)}) {
+    const Tensor x(rows, 1024);
+    const auto expected =
+        Connect(roomy->address())->Quantize(x.desc, x.bytes(), Nvfp4());
+    ASSERT_THAT(expected, IsOk());
+    const auto got = Connect(server->address(), InBands(band_bytes))
+                         ->Quantize(x.desc, x.bytes(), Nvfp4());
+    ASSERT_THAT(got, IsOk());
+    EXPECT_EQ(got->bands(), bands);
+    EXPECT_EQ(got->attempts(), sent);
+    ExpectSame(*expected, *got);
+  }
 }
 
 TEST(BandedCalls, NanAndInf) {

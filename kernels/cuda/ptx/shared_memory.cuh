@@ -59,6 +59,11 @@ __device__ __forceinline__ void StoreShared(uint32_t at, uint2 v) {
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(at), "r"(v.x), "r"(v.y)
                : "memory");
 }
+__device__ __forceinline__ void StoreShared(uint32_t at, uint4 v) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v.x),
+               "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
+}
 
 }  // namespace quantd::cuda
 

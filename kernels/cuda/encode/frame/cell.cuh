@@ -37,6 +37,7 @@ struct Cell {
   static constexpr bool kMx = kScaling == Scaling::kMx;
   // The columnwise copy lies as the input does.
   static constexpr bool kInPlace = kMx && kFp8;
+  static constexpr bool kMxFp8 = kMx && kCoding == Coding::kFp8;
   // Nearest codes of elements of two bytes are found two at a time, in cells
   // that rotate those of rotated copies; NVFP4's by a table for each amax.
   static constexpr bool kPairs =

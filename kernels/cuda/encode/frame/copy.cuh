@@ -5,6 +5,7 @@
 #include "kernels/cuda/encode/frame/codes/pick.cuh"
 #include "kernels/cuda/encode/frame/in_place.cuh"
 #include "kernels/cuda/encode/frame/largest.cuh"
+#include "kernels/cuda/encode/frame/mx_bytes.cuh"
 #include "kernels/cuda/encode/frame/pairs.cuh"
 #include "kernels/cuda/encode/frame/team_group.cuh"
 
@@ -131,7 +132,7 @@ __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
   uint32_t seen_max = 0;
   constexpr int kSpan = 2;  // sixteens at a time
   // Maxima of two elements at once, where that leaves registers enough.
-  constexpr bool kFindsEarly = C::kRht || !C::kInPlace;
+  constexpr bool kFindsEarly = !C::kInPlace;
 #pragma unroll 1
   for (int s = 0; s < 4; s += kSpan) {
     float v[kSpan][kBlock];
@@ -221,6 +222,18 @@ __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
   return __any_sync(0xFFFFFFFFu, seen_max >= kInfBits);
 }
 
+// EncodeLines of a cell's rows where it is MXFP8.
+template <typename C, int kBytes, typename Values>
+__device__ __forceinline__ bool EncodeMxRows(const Turn<C, kBytes>& t,
+                                             const Values& values, DType type) {
+  const FrameCopy<C>& own = t.group.copy(false);
+  const LinesAt at(t, false);
+  if (at.lines <= 0) return false;
+  return EncodeMxBytes<C>(t.p, own.task, own.lines,
+                          {at.lines, at.first, at.position}, values, type,
+                          LineBytes(&t.team->codes[Team::warp()]));
+}
+
 // Whether nearest codes of a copy are found two at a time.
 template <typename C>
 __device__ __forceinline__ bool GoesByPairs(const EncodeParams& p,
@@ -260,7 +273,9 @@ __device__ __forceinline__ uint32_t EncodeCopy(const Turn<C, kBytes>& t) {
     const LaneValues<kBytes, kColumns> values(t.tile,
                                               &t.team->exchange[Team::warp()]);
     bool special;
-    if constexpr (C::kPairs && !C::kRht && kBytes == 2) {
+    if constexpr (C::kMxFp8) {
+      special = EncodeMxRows(t, values, t.p.input);
+    } else if constexpr (C::kPairs && !C::kRht && kBytes == 2) {
       special = GoesByPairs<C>(t.p, t.group.copy(kColumns).task)
                     ? EncodeLinesByPairs(t, kColumns, values, t.p.input)
                     : EncodeLines<C, kBytes>(t, kColumns, values, t.p.input);

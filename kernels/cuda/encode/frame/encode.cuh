@@ -63,13 +63,15 @@ __device__ __forceinline__ uint32_t EncodeRotating(const Turn<C, kBytes>& t,
     }
     if (columns || !t.group.wants(true)) release();
     if (!rotated) continue;
-    if constexpr (C::kInPlace) {
+    const LaneValues<2, false> values(t.team->lines, t.team->exchange);
+    if constexpr (C::kMxFp8) {
       if (columns) {
         EncodeRotatedInPlace<C>(t.p, t.team->lines, t.at, copy);
-        continue;
+      } else {
+        EncodeMxRows(t, values, DType::kBF16);
       }
+      continue;
     }
-    const LaneValues<2, false> values(t.team->lines, t.team->exchange);
     if constexpr (C::kPairs) {
       if (GoesByPairs<C>(t.p, copy)) {
         EncodeLinesByPairs(t, columns, values, DType::kBF16);

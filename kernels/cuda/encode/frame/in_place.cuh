@@ -10,6 +10,7 @@
 namespace quantd::cuda {
 
 inline constexpr int kMxRows = 32;
+inline constexpr int kRowsAtOnce = 8;
 
 // The two columns of a lane, at row `r` of the tile.
 template <int kBytes>
@@ -36,7 +37,6 @@ __device__ __forceinline__ void LoadPair(uint32_t at, int r, DType type,
 // wanted, since registers are shorter than shared memory.
 template <int kBytes>
 struct PlainPair {
-  static constexpr int kAtOnce = 8;  // rows
   uint32_t from;
   DType type;
 
@@ -44,58 +44,57 @@ struct PlainPair {
     LoadPair<kBytes>(from, r, type, a, b);
   }
   __device__ __forceinline__ void FindMaxima(uint32_t (&max)[2]) const {
-    float m[2] = {0.0f, 0.0f};
-    QUANTD_UNROLL
+    if constexpr (kBytes == 2) {
+      // A row's two are one word.
+      const bool bf16 = type == DType::kBF16;
+      uint32_t m[2] = {};
+      QUANTD_UNROLL
+      for (int r = 0; r < kMxRows; ++r) {
+        const uint32_t word = Word(r);
+        m[r % 2] =
+            bf16 ? MaxOfWords(m[r % 2], word) : MaxOfF16Words(m[r % 2], word);
+      }
+      const uint32_t two =
+          (bf16 ? MaxOfWords(m[0], m[1]) : MaxOfF16Words(m[0], m[1])) &
+          0x7FFF7FFFu;
+      float v[2] = {LowOf(two), HighOf(two)};
+      if (!bf16) UnpackF16(two, &v[0], &v[1]);
+      max[0] = __float_as_uint(v[0]) & kAbsMask;
+      max[1] = __float_as_uint(v[1]) & kAbsMask;
+    } else {
+      float m[2] = {0.0f, 0.0f};
+      QUANTD_UNROLL
+      for (int r = 0; r < kMxRows; ++r) {
+        float v[2];
+        Load(r, &v[0], &v[1]);
+        QUANTD_UNROLL
+        for (int c = 0; c < 2; ++c) m[c] = LargerMagnitude(m[c], v[c]);
+      }
+      QUANTD_UNROLL
+      for (int c = 0; c < 2; ++c) max[c] = __float_as_uint(m[c]);
+    }
+  }
+  // Likewise with NaN dropped, and Seen bits. Seldom needed.
+  __device__ __forceinline__ uint32_t FindNumbers(uint32_t (&max)[2]) const {
+    max[0] = max[1] = 0;
+    uint32_t seen = 0;
+#pragma unroll 1
     for (int r = 0; r < kMxRows; ++r) {
       float v[2];
       Load(r, &v[0], &v[1]);
       QUANTD_UNROLL
-      for (int c = 0; c < 2; ++c) m[c] = LargerMagnitude(m[c], v[c]);
-    }
-    QUANTD_UNROLL
-    for (int c = 0; c < 2; ++c) max[c] = __float_as_uint(m[c]);
-  }
-};
-// And rotated, of the lines that the warp has written.
-struct RotatedPair {
-  static constexpr int kAtOnce = kMxRows;  // registers have no index
-  uint4 columns[2][4];
-
-  __device__ __forceinline__ RotatedPair(const StagedTile& lines, int row,
-                                         int column) {
-    const uint32_t base = SharedAddress(lines.bytes);
-    QUANTD_UNROLL
-    for (int c = 0; c < 2; ++c) {
-      const uint32_t from =
-          base + static_cast<uint32_t>(TileOffset(column + c, row));
-      QUANTD_UNROLL
-      for (uint32_t i = 0; i < 4; ++i)
-        columns[c][i] = LoadShared4(from ^ i * 16);
-    }
-  }
-
-  __device__ __forceinline__ void Load(int r, float* a, float* b) const {
-    *a = Value(columns[0][r / 8], r % 8);
-    *b = Value(columns[1][r / 8], r % 8);
-  }
-  __device__ __forceinline__ void FindMaxima(uint32_t (&max)[2]) const {
-    QUANTD_UNROLL
-    for (int c = 0; c < 2; ++c) {
-      uint32_t m = 0;
-      QUANTD_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const uint4& w = columns[c][i];
-        m = MaxOfWords(m,
-                       MaxOfWords(MaxOfWords(w.x, w.y), MaxOfWords(w.z, w.w)));
+      for (int c = 0; c < 2; ++c) {
+        max[c] = __float_as_uint(fmaxf(__uint_as_float(max[c]), fabsf(v[c])));
       }
-      max[c] = LargerHalf(m & 0x7FFF7FFFu);
+      seen |= SeenIn(LargestMagnitude(v, 0, 2), LargestNumber(v, 0, 2));
     }
+    return seen;
   }
 
  private:
-  static __device__ __forceinline__ float Value(const uint4& eight, int i) {
-    const uint32_t words[4] = {eight.x, eight.y, eight.z, eight.w};
-    return i % 2 == 0 ? LowOf(words[i / 2]) : HighOf(words[i / 2]);
+  __device__ __forceinline__ uint32_t Word(int r) const {
+    return LoadShared((from ^ static_cast<uint32_t>(r % 8 * 16)) +
+                      static_cast<uint32_t>(r * 128));
   }
 };
 
@@ -129,171 +128,249 @@ struct PairOfColumns {
   }
 };
 
-// Those of a warp's sixteen columns, which leave by rows: in its own part of
-// rotated lines, once these have been read. Rows of sixteen bytes are exchanged
-// with one of three neighbours, for the banks.
-class SixteenColumns {
- public:
-  __device__ __forceinline__ explicit SixteenColumns(const StagedTile& lines)
-      : base_(SharedAddress(lines.bytes) + Team::warp() * kBlock * 128) {
-    const uint32_t lane = threadIdx.x % kWarp;
-    quarter_ = lane / 8;
-    own_ = base_ + quarter_ * kMxRows * 16 + lane % 8 * 2;
+// Scales of the two columns.
+__device__ __forceinline__ void StorePairOfScales(const CopyTask& copy,
+                                                  const InPlace& at,
+                                                  uint32_t first,
+                                                  uint32_t second) {
+  const int64_t block = at.position / kMxRows;
+  std::byte* const to = copy.scale + ScaleIndex(copy, at.line, block);
+  if (copy.swizzled) {
+    // (The first one's number is even: they are of one quarter of 32.)
+    to[0] = static_cast<std::byte>(first);
+    to[kSwizzledLine] = static_cast<std::byte>(second);
+  } else {
+    *reinterpret_cast<uint16_t*>(to) =
+        static_cast<uint16_t>(first | second << 8);
   }
-  __device__ __forceinline__ void Store(int r, uint32_t word) const {
-    StoreShared16(own_ + (static_cast<uint32_t>(r) ^ quarter_) * 16,
-                  word & 0xFFFFu);
-    StoreShared16(own_ + (static_cast<uint32_t>(r + 1) ^ quarter_) * 16,
-                  word >> 16);
-  }
-  // All lanes must call this when all have been set. `at` is the first row and
-  // column of the sixteen, which have `columns`.
-  __device__ __forceinline__ void Flush(const CopyTask& copy, const InPlace& at,
-                                        int columns) const {
-    __syncwarp();
-    std::byte* const first =
-        copy.data + at.position * copy.data_position + at.line;
-    const bool whole =
-        columns >= kBlock && IsAligned(first) && copy.data_position % 16 == 0;
-    const auto lane = static_cast<int>(threadIdx.x % kWarp);
-    QUANTD_UNROLL
-    for (int q = 0; q < kTileSide / kMxRows; ++q) {
-      const int row = q * kMxRows + lane;
-      if (at.position + row >= copy.padded) break;
-      const uint4 w = LoadShared4(base_ + static_cast<uint32_t>(row ^ q) * 16);
-      std::byte* const to = first + row * copy.data_position;
-      if (whole) {
-        StoreGlobal(w, to);
-      } else {
-        const uint32_t words[4] = {w.x, w.y, w.z, w.w};
-        for (int i = 0; i < kBlock && i < columns; ++i) {
-          to[i] = static_cast<std::byte>(words[i / 4] >> (8 * (i % 4)));
-        }
-      }
-    }
-    __syncwarp();
-  }
+}
 
- private:
-  uint32_t base_;
-  uint32_t own_;
-  uint32_t quarter_;  // of the lane's rows
-};
+// --- as they are ------------------------------------------------------------
 
-// Encodes a lane's two columns of a block. `codes` stores them.
-template <typename C, typename Pair, typename Codes>
-__device__ __forceinline__ void EncodePair(const EncodeParams& p,
-                                           const CopyTask& copy,
-                                           const InPlace& at,
-                                           const Pair& values, Codes* codes) {
+// Encodes a lane's two columns of a block. Returns Seen bits.
+template <typename C, int kBytes>
+__device__ __forceinline__ uint32_t
+EncodePair(const EncodeParams& p, const CopyTask& copy, const InPlace& at,
+           const PlainPair<kBytes>& values) {
   uint32_t max[2];
   values.FindMaxima(max);
   uint32_t clean[2] = {max[0], max[1]};
-  if (max[0] > kInfBits || max[1] > kInfBits) {
-    float m[2] = {0.0f, 0.0f};
-    QUANTD_UNROLL
-    for (int r = 0; r < kMxRows; ++r) {
-      float v[2];
-      values.Load(r, &v[0], &v[1]);
-      QUANTD_UNROLL
-      for (int c = 0; c < 2; ++c) m[c] = fmaxf(m[c], fabsf(v[c]));
-    }
-    QUANTD_UNROLL
-    for (int c = 0; c < 2; ++c) clean[c] = __float_as_uint(m[c]);
+  uint32_t seen = 0;
+  if (max[0] >= kInfBits || max[1] >= kInfBits) {
+    seen = values.FindNumbers(clean);
   }
   BlockScale<Scalar> scales[2];
   QUANTD_UNROLL
   for (int c = 0; c < 2; ++c) scales[c] = C::ScaleOf(p, {}, max[c], clean[c]);
-  const int64_t block = at.position / kMxRows;
-  if (copy.swizzled) {
-    StoreScale(p, copy, at.line, block, scales[0].stored);
-    StoreScale(p, copy, at.line + 1, block, scales[1].stored);
-  } else {
-    *reinterpret_cast<uint16_t*>(copy.scale +
-                                 ScaleIndex(copy, at.line, block)) =
-        static_cast<uint16_t>(scales[0].stored | scales[1].stored << 8);
-  }
-#pragma unroll(Pair::kAtOnce / 2)
+  StorePairOfScales(copy, at, scales[0].stored, scales[1].stored);
+  PairOfColumns codes(copy, at);
+#pragma unroll(kRowsAtOnce / 2)
   for (int r = 0; r < kMxRows; r += 2) {
     float y[4];
     values.Load(r, &y[0], &y[1]);
     values.Load(r + 1, &y[2], &y[3]);
     QUANTD_UNROLL
     for (int i = 0; i < 4; ++i) y[i] = y[i] * scales[i % 2].m;
-    codes->Store(r, p.element == DType::kE4M3
-                        ? CodesOf<DType::kE4M3>(y[0], y[1], y[2], y[3])
-                        : CodesOf<DType::kE5M2>(y[0], y[1], y[2], y[3]));
+    codes.Store(r, p.element == DType::kE4M3
+                       ? CodesOf<DType::kE4M3>(y[0], y[1], y[2], y[3])
+                       : CodesOf<DType::kE5M2>(y[0], y[1], y[2], y[3]));
   }
+  return seen;
 }
 
-// Where a lane's two columns of a tile are that 32 rows have together. Plain: a
-// warp's 64 columns, whose codes leave by pieces of 64 bytes. Rotated: the
-// sixteen columns that the warp has rotated, so that it waits for no other one.
-template <bool kRotated>
+// Where a lane's two columns of a tile are that 32 rows have together: of a
+// warp's 64 columns, whose codes leave by pieces of 64 bytes.
 struct OwnPair {
   int row;
   int column;
 
   __device__ __forceinline__ OwnPair() {
     const auto warp = static_cast<int>(Team::warp());
-    const auto lane = static_cast<int>(threadIdx.x % kWarp);
-    if constexpr (kRotated) {
-      row = lane / 8 * kMxRows;
-      column = warp * kBlock + 2 * (lane % 8);
-    } else {
-      row = warp % 4 * kMxRows;
-      column = warp / 4 * 64 + 2 * lane;
-    }
-  }
-  // Whether the copy has anything of it.
-  __device__ __forceinline__ bool is_in(const Place& at,
-                                        const CopyTask& copy) const {
-    return int64_t{at.row} + row < copy.padded && column < at.cols;
-  }
-  __device__ __forceinline__ InPlace place(const Place& at) const {
-    return {int64_t{at.col} + column, int64_t{at.row} + row};
+    row = warp % 4 * kMxRows;
+    column = warp / 4 * 64 + 2 * static_cast<int>(threadIdx.x % kWarp);
   }
 };
+
+// Whether the copy has anything of two columns of a block, and where.
+__device__ __forceinline__ bool IsIn(const Place& at, const CopyTask& copy,
+                                     int row, int column) {
+  return int64_t{at.row} + row < copy.padded && column < at.cols;
+}
+__device__ __forceinline__ InPlace PlaceOfPair(const Place& at, int row,
+                                               int column) {
+  return {int64_t{at.col} + column, int64_t{at.row} + row};
+}
 
 // Returns Seen bits.
 template <typename C, int kBytes>
 __device__ __forceinline__ uint32_t
 EncodeColumnsInPlace(const EncodeParams& p, const StagedTileOf<kBytes>& tile,
                      const Place& at, const CopyTask& copy) {
-  const OwnPair<false> own;
-  if (!own.is_in(at, copy)) return 0;
+  const OwnPair own;
+  if (!IsIn(at, copy, own.row, own.column)) return 0;
   const PlainPair<kBytes> plain = {
       SharedAddress(tile.bytes) +
           static_cast<uint32_t>(TileOffset<kBytes>(own.row, own.column)),
       p.input};
-  const InPlace place = own.place(at);
-  PairOfColumns codes(copy, place);
-  EncodePair<C>(p, copy, place, plain, &codes);
-  uint32_t seen = 0;
-#pragma unroll 8
-  for (int r = 0; r < kMxRows; ++r) {
-    float v[2];
-    plain.Load(r, &v[0], &v[1]);
-    seen |= SeenIn(LargestMagnitude(v, 0, 2), LargestNumber(v, 0, 2));
-  }
-  return seen;
+  return EncodePair<C>(p, copy, PlaceOfPair(at, own.row, own.column), plain);
 }
-// Likewise of columns that the warp has rotated. All lanes must call this.
+
+// --- rotated ----------------------------------------------------------------
+
+// A lane's two columns of a block, where the warp has rotated them: lines of
+// bf16. Their codes take the place of one of them, eight rows at a time.
+//
+// A piece of eight rows is sixteen bytes, which eight lanes take together: four
+// pairs of columns of two blocks. Lanes of the second block go through theirs
+// in another order, and other pairs leave their codes in the second column, for
+// the banks.
+class RotatedPair {
+ public:
+  static constexpr uint32_t kPieces = kMxRows / 8;
+
+  __device__ __forceinline__ explicit RotatedPair(const StagedTile& lines) {
+    const auto lane = static_cast<int>(threadIdx.x % kWarp);
+    const int pair = lane % 4 + lane / 8 % 2 * 4;
+    const int block = lane / 4 % 2 + lane / 16 * 2;
+    row = block * kMxRows;
+    column = static_cast<int>(Team::warp()) * kBlock + 2 * pair;
+    first_ = (SharedAddress(lines.bytes) +
+              static_cast<uint32_t>(TileOffset(column, row))) ^
+             static_cast<uint32_t>(block % 2 * 16);
+    codes_ = pair < 4 ? first_ : second();
+  }
+
+  // bf16 bits of the largest magnitudes; of NaN, a NaN's.
+  __device__ __forceinline__ void FindMaxima(uint32_t (&max)[2]) const {
+    uint32_t m[2] = {};
+    QUANTD_UNROLL
+    for (uint32_t i = 0; i < kPieces; ++i) {
+      m[0] = MaxOfWords(m[0], LargestOfPiece(LoadShared4(first_ ^ i * 16)));
+      m[1] = MaxOfWords(m[1], LargestOfPiece(LoadShared4(second() ^ i * 16)));
+    }
+    QUANTD_UNROLL
+    for (int c = 0; c < 2; ++c) max[c] = LargerHalf(m[c] & 0x7FFF7FFFu);
+  }
+  // Likewise with NaN dropped. Seldom needed.
+  __device__ __forceinline__ void FindNumbers(uint32_t (&max)[2]) const {
+    max[0] = max[1] = 0;
+#pragma unroll 1
+    for (uint32_t i = 0; i < kPieces * 4; ++i) {
+      const uint32_t at = i / 4 * 16 ^ i % 4 * 4;
+      const uint32_t words[2] = {LoadShared(first_ ^ at),
+                                 LoadShared(second() ^ at)};
+      QUANTD_UNROLL
+      for (int c = 0; c < 2; ++c) {
+        const float m = fmaxf(fabsf(LowOf(words[c])), fabsf(HighOf(words[c])));
+        max[c] = __float_as_uint(fmaxf(__uint_as_float(max[c]), m));
+      }
+    }
+  }
+
+  // Makes codes of both columns under their multipliers.
+  template <DType E>
+  __device__ __forceinline__ void Encode(float first, float second) const {
+    const uint32_t m[2] = {BothHalves(first), BothHalves(second)};
+#pragma unroll 2
+    for (uint32_t i = 0; i < kPieces; ++i) {
+      const uint4 a = LoadShared4(first_ ^ i * 16);
+      const uint4 b = LoadShared4(this->second() ^ i * 16);
+      StoreShared(
+          codes_ ^ i * 16,
+          make_uint4(CodesOfTwo<E>(a.x, b.x, m), CodesOfTwo<E>(a.y, b.y, m),
+                     CodesOfTwo<E>(a.z, b.z, m), CodesOfTwo<E>(a.w, b.w, m)));
+    }
+  }
+
+  int row;  // of the tile
+  int column;
+
+ private:
+  __device__ __forceinline__ uint32_t second() const {
+    return (first_ ^ 16) + 128;
+  }
+  static __device__ __forceinline__ uint32_t LargestOfPiece(const uint4& w) {
+    return MaxOfWords(MaxOfWords(w.x, w.y), MaxOfWords(w.z, w.w));
+  }
+  // Two rows of both columns.
+  template <DType E>
+  static __device__ __forceinline__ uint32_t
+  CodesOfTwo(uint32_t a, uint32_t b, const uint32_t (&m)[2]) {
+    a = TimesPowerOfTwo(a, m[0]);
+    b = TimesPowerOfTwo(b, m[1]);
+    return CodesOf<E>(LowOf(a), LowOf(b), HighOf(a), HighOf(b));
+  }
+
+  uint32_t first_;
+  uint32_t codes_;
+};
+
+// The codes of a warp's sixteen rotated columns to memory, by rows. All lanes
+// must call this when all have been set.
+__device__ __forceinline__ void FlushRotatedPairs(const StagedTile& lines,
+                                                  const Place& at,
+                                                  const CopyTask& copy) {
+  __syncwarp();
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const int first = static_cast<int>(Team::warp()) * kBlock;
+  // Fragments are eight pairs and eight rows, of two codes.
+  const int pair = lane % 8;
+  const uint32_t from = SharedAddress(lines.bytes) +
+                        static_cast<uint32_t>(TileOffset(
+                            first + 2 * pair + pair / 4, lane / 8 * 8));
+  const int columns = at.cols - first - lane % 4 * 4;  // the lane's, of four
+  std::byte* to = copy.data +
+                  (int64_t{at.row} + lane / 4) * copy.data_position + at.col +
+                  first + lane % 4 * 4;
+  const bool whole = columns >= 4 &&
+                     reinterpret_cast<uintptr_t>(copy.data) % 4 == 0 &&
+                     copy.data_position % 4 == 0;
+  const int64_t pitch = 8 * copy.data_position;
+  QUANTD_UNROLL
+  for (uint32_t q = 0; q < kTileSide / kMxRows; ++q) {
+    if (int64_t{at.row} + q * kMxRows >= copy.padded) break;
+    uint32_t x[4];
+    LoadFragmentsAt<true>((from ^ q % 2 * 64) + q / 2 * kTileBox, x);
+    QUANTD_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      if (whole) {
+        StoreGlobal(x[i], to);
+      } else {
+        QUANTD_UNROLL
+        for (int k = 0; k < 4; ++k) {
+          if (k < columns) to[k] = static_cast<std::byte>(x[i] >> (8 * k));
+        }
+      }
+      to += pitch;
+    }
+  }
+  __syncwarp();
+}
+
+// Columns that the warp has rotated. All lanes must call this.
 template <typename C>
 __device__ __forceinline__ void EncodeRotatedInPlace(const EncodeParams& p,
                                                      const StagedTile& lines,
                                                      const Place& at,
                                                      const CopyTask& copy) {
   __syncwarp();
-  const OwnPair<true> own;
-  const RotatedPair pair(lines, own.row, own.column);
-  __syncwarp();
-  SixteenColumns codes(lines);
-  if (own.is_in(at, copy)) {
-    EncodePair<C>(p, copy, own.place(at), pair, &codes);
+  const RotatedPair pair(lines);
+  if (IsIn(at, copy, pair.row, pair.column)) {
+    uint32_t max[2];
+    pair.FindMaxima(max);
+    uint32_t clean[2] = {max[0], max[1]};
+    if (max[0] > kInfBits || max[1] > kInfBits) pair.FindNumbers(clean);
+    const BlockScale<Scalar> first = C::ScaleOf(p, {}, max[0], clean[0]);
+    const BlockScale<Scalar> second = C::ScaleOf(p, {}, max[1], clean[1]);
+    StorePairOfScales(copy, PlaceOfPair(at, pair.row, pair.column),
+                      first.stored, second.stored);
+    if (p.element == DType::kE4M3) {
+      pair.Encode<DType::kE4M3>(first.m, second.m);
+    } else {
+      pair.Encode<DType::kE5M2>(first.m, second.m);
+    }
   }
-  const auto first = static_cast<int>(Team::warp()) * kBlock;
-  codes.Flush(copy, {int64_t{at.col} + first, at.row}, at.cols - first);
+  FlushRotatedPairs(lines, at, copy);
 }
 
 }  // namespace quantd::cuda

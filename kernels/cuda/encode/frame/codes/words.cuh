@@ -48,6 +48,20 @@ __device__ __forceinline__ float WithSignOf(float magnitude, float v) {
                          (__float_as_uint(v) & ~kAbsMask));
 }
 
+// Two bf16 times a power of two that is in both halves of a word, or NaN. Where
+// they become subnormal they are rounded, which FP8 codes do not tell.
+__device__ __forceinline__ uint32_t TimesPowerOfTwo(uint32_t word, uint32_t m) {
+  uint32_t products;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+      : "=r"(products)
+      : "r"(word), "r"(m), "r"(0x80008000u));  // -0 keeps the sign of a zero
+  return products;
+}
+// An fp32 that is a bf16 in both halves of a word.
+__device__ __forceinline__ uint32_t BothHalves(float v) {
+  return __byte_perm(__float_as_uint(v), 0, 0x3232);
+}
+
 __device__ __forceinline__ Sixteen Fp8Words(DType element,
                                             const float (&y)[kBlock]) {
   Sixteen codes;

@@ -114,7 +114,7 @@ tests/emulation: cuda
 tests/bench/gpu_bench: tests/bench/matrix
 tests/bench/cpu_bench: tests/bench/matrix
 tests/bench/matrix: kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/arith/codec.h tests/bench fmt nlohmann gtest
-tests/bench/stream: client proto/net/allocator.h tests/bench grpcpp nlohmann CLI
+tests/bench/stream: client proto/net/allocator.h tests/bench tests/oracle grpcpp nlohmann CLI
 tests/bench/overload: client tests/bench/rpc_process.h nlohmann CLI
 tests/deploy/load: client
 """

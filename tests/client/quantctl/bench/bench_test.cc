@@ -345,7 +345,7 @@ TEST_F(Cli, BenchTakesTheAmaxBothWays) {
 
 TEST_F(Cli, BenchLeavesOutWhatDoesNotFit) {
   const Outcome run = RunServed(
-      {"bench", "--sizes", "1024TiB,4KiB", "--seconds", "0.05", "--json"});
+      {"bench", "--sizes", "256TiB,4KiB", "--seconds", "0.05", "--json"});
   ASSERT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.err, HasSubstr("left out"));
   EXPECT_EQ(run.Json()["cells"].size(), 1);

@@ -74,7 +74,7 @@ client/net: kernels/plan client/bands/band_plan.h proto proto/memory proto/net c
 client/net/stream: kernels/plan proto/net proto/stream client/call_options.h client/result.h client/net client/parts absl grpcpp
 client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
 client/quantctl/main: client/quantctl/manual client/quantctl/models client/quantctl/bench client/quantctl/echo client/quantctl/top
-client/quantctl/bench: client/files/file.h client/quantctl client/quantctl/echo proto/net absl fmt nlohmann CLI
+client/quantctl/bench: client/bands/band_plan.h client/files/file.h client/quantctl client/quantctl/echo proto/net absl fmt nlohmann CLI
 client/quantctl/echo: proto/net client/call_options.h client/files/file.h client/net client/net/stream client/quantctl absl fmt grpcpp CLI
 client/quantctl/manual: fmt CLI
 client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files client/parts/piece_work.h client/quantctl absl fmt nlohmann CLI
@@ -114,7 +114,7 @@ tests/emulation: cuda
 tests/bench/gpu_bench: tests/bench/matrix
 tests/bench/cpu_bench: tests/bench/matrix
 tests/bench/matrix: kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/arith/codec.h tests/bench fmt nlohmann gtest
-tests/bench/stream: client proto/net/allocator.h tests/bench grpcpp nlohmann CLI
+tests/bench/stream: client proto/net/allocator.h tests/bench tests/oracle grpcpp nlohmann CLI
 tests/bench/overload: client tests/bench/rpc_process.h nlohmann CLI
 tests/deploy/load: client
 """

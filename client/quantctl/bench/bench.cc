@@ -2,9 +2,8 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,65 +12,18 @@
 #include <vector>
 
 #include "client/files/file.h"
-#include "client/quantctl/bench/cell.h"
-#include "client/quantctl/bench/echo_side.h"
 #include "client/quantctl/bench/findings.h"
+#include "client/quantctl/bench/measure.h"
 #include "client/quantctl/bench/rate_plot.h"
-#include "client/quantctl/bench/rounds.h"
 #include "client/quantctl/flags.h"
 #include "client/quantctl/server_choice.h"
 #include "client/quantctl/signals.h"
-#include "client/quantctl/tensor_math.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr uint64_t kRowBytes = 2048;  // 1024 columns of bf16
-
-struct BenchOptions {
-  std::vector<uint64_t> sizes = {4 << 10, 1 << 20, 64 << 20};
-  std::vector<int> callers = {1};
-  std::vector<double> rates;
-  double seconds = 5;
-  uint64_t calls = 100'000;
-  int connections = 2;
-  uint64_t band_bytes = 0;
-  std::string echo;  // empty: none
-  int rounds = 5;    // with an echo
-  std::string svg;   // empty: no picture
-  bool no_check = false;
-};
-
-// Normally distributed values; a sample of 2 MiB, again and again: what is
-// computed of a block does not depend on whether another is like it.
-void Fill(absl::Span<std::byte> input) {
-  const auto sample = client::GaussianSample(
-      std::min<size_t>(input.size() / 2, 1 << 20), 20260101);
-  for (size_t at = 0; at < input.size();) {
-    const size_t n = std::min(sample.size() * 2, input.size() - at);
-    std::memcpy(input.data() + at, sample.data(), n);
-    at += n;
-  }
-}
-
-// INTERNAL where a part of the two is not the same.
-absl::Status Compare(const Result& there, const Result& here) {
-  for (const TensorSpec& part : here.parts()) {
-    const auto a = there.bytes(part.kind);
-    const auto b = here.bytes(part.kind);
-    if (!std::equal(a.begin(), a.end(), b.begin(), b.end())) {
-      return absl::InternalError(fmt::format(
-          "the server's {} is not what is computed here: what it takes for "
-          "such an answer is not worth knowing (--no-check measures all the "
-          "same)",
-          Name(part.kind)));
-    }
-  }
-  return {};
-}
 
 void PrintJson(const Options& o, const BenchOptions& b,
                const std::vector<Cell>& cells, bool interrupted, int code) {
@@ -89,127 +41,33 @@ void PrintJson(const Options& o, const BenchOptions& b,
   fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-std::vector<Load> LoadsOf(const BenchOptions& b) {
-  std::vector<Load> loads;
-  for (const int callers : b.callers) {
-    for (const double rate :
-         b.rates.empty() ? std::vector<double>{0} : b.rates) {
-      loads.push_back({callers, rate, b.seconds, b.calls});
-    }
+// What the machine has for programs now; 0: it does not say.
+uint64_t AvailableMemory() {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  uint64_t kibibytes = 0;
+  while (file >> word) {
+    if (word == "MemAvailable:" && file >> kibibytes) return kibibytes << 10;
   }
-  return loads;
+  return 0;
 }
 
-// The first call of a size: it warms up, and tells whether bytes are right and
-// how many come back.
-absl::StatusOr<uint64_t> FirstCall(Client& client, const TensorDesc& tensor,
-                                   absl::Span<const std::byte> input,
-                                   const Options& o, bool check) {
-  const auto there = client.Quantize(tensor, input, o.quantize, CallOf(o));
-  if (!there.ok()) return there.status();
-  if (o.transport && there->transport() != *o.transport) {
-    return OtherWay(*o.transport, std::string(Name(there->transport())));
-  }
-  uint64_t bytes = 0;
-  for (const TensorSpec& part : there->parts()) bytes += part.size;
-  if (!check) return bytes;
-  const auto cpu = Client::Create("local:cpu");
-  if (!cpu.ok()) return cpu.status();
-  const auto here = (*cpu)->Quantize(tensor, input, o.quantize, CallOf(o));
-  if (!here.ok()) return here.status();
-  if (const auto s = Compare(*there, *here); !s.ok()) return s;
-  return bytes;
-}
-
-absl::StatusOr<std::vector<TensorDesc>> TensorsOf(const Options& o,
-                                                  const BenchOptions& b) {
-  std::vector<TensorDesc> tensors;
-  for (const uint64_t bytes : b.sizes) {
-    if (bytes == 0 || bytes % kRowBytes != 0) {
-      return absl::InvalidArgumentError(fmt::format(
-          "--sizes: {} bytes are no whole rows of {}", bytes, kRowBytes));
+// Leaves out what would not fit, and says so.
+void LeaveOut(std::vector<Task>* tasks) {
+  const uint64_t room = AvailableMemory();
+  if (room == 0) return;
+  uint64_t told = 0;
+  std::erase_if(*tasks, [&](const Task& task) {
+    // The server, the echo and others have the rest.
+    if (task.needs() <= room - room / 5) return false;
+    if (std::exchange(told, task.bytes()) != task.bytes()) {
+      fmt::print(stderr,
+                 "quantctl: {} is left out: it takes {} here, and {} is free\n",
+                 BytesText(task.bytes()), BytesText(task.needs()),
+                 BytesText(room));
     }
-    tensors.push_back(
-        {DType::kBF16, {static_cast<int64_t>(bytes / kRowBytes), 1024}});
-    const auto plan = MakeQuantizePlan(tensors.back(), o.quantize);
-    if (!plan.ok()) return plan.status();
-  }
-  return tensors;
-}
-
-// What is measured, and with what.
-struct Setup {
-  const Options& options;
-  const BenchOptions& bench;
-  Client& client;
-  EchoSide* echo;  // null: none
-  const std::atomic<int>& stop;
-};
-
-struct Failure {
-  absl::Status status;
-  bool of_echo = false;
-};
-
-Cell MadeOf(const TensorDesc& tensor, uint64_t reply_bytes, const Load& load,
-            std::vector<Contender> contenders) {
-  const uint64_t bytes = static_cast<uint64_t>(tensor.shape[0]) * kRowBytes;
-  const auto gb_per_s = [bytes](std::vector<double> rates) {
-    for (double& rate : rates) rate *= static_cast<double>(bytes) / 1e9;
-    return rates;
-  };
-  Cell cell{bytes,
-            reply_bytes,
-            load,
-            std::move(contenders[0].outcome),
-            gb_per_s(contenders[0].calls_per_s),
-            {}};
-  const auto pieces = EchoSide::PiecesFor(bytes, reply_bytes);
-  for (size_t i = 1; i < contenders.size(); ++i) {
-    cell.echoes.push_back({pieces[i - 1], gb_per_s(contenders[i].calls_per_s)});
-  }
-  return cell;
-}
-
-// All loads of one size.
-Failure MeasureSize(const Setup& setup, const TensorDesc& tensor,
-                    std::vector<Cell>* cells) {
-  const auto& [o, b, client, echo, stop] = setup;
-  const uint64_t bytes = static_cast<uint64_t>(tensor.shape[0]) * kRowBytes;
-  const auto memory = client.AllocateHost(bytes);
-  if (!memory.ok()) return {memory.status()};
-  Fill(memory->bytes());
-  const auto reply_bytes =
-      FirstCall(client, tensor, memory->bytes(), o, !b.no_check);
-  if (!reply_bytes.ok()) return {reply_bytes.status()};
-  if (echo != nullptr) {
-    const auto s = echo->FirstCall(memory->bytes(), *reply_bytes);
-    if (!s.ok()) return {s, true};
-  }
-  for (const Load& load : LoadsOf(b)) {
-    if (stop != 0) break;
-    if (isatty(STDERR_FILENO) == 1) {
-      fmt::print(stderr, "\r\x1b[K{}, {} callers", BytesText(bytes),
-                 load.callers);
-    }
-    std::vector<Contender> contenders = {{[&] {
-      return client.Quantize(tensor, memory->bytes(), o.quantize, CallOf(o))
-          .status();
-    }}};
-    if (echo != nullptr) {
-      for (Contender& c : echo->ContendersFor(memory->bytes(), *reply_bytes)) {
-        contenders.push_back(std::move(c));
-      }
-    }
-    const auto s =
-        RunRounds(load, echo == nullptr ? 1 : b.rounds, &contenders, stop);
-    if (!s.ok()) return {s, true};
-    cells->push_back(MadeOf(tensor, *reply_bytes, load, std::move(contenders)));
-    // Others go on: a server that is too busy for some is a finding.
-    const absl::Status& error = cells->back().outcome.error;
-    if (absl::IsUnavailable(error)) return {error};
-  }
-  return {};
+    return true;
+  });
 }
 
 // An echo's error says by itself what to do next.
@@ -237,8 +95,9 @@ int RunBench(const Options& o, const BenchOptions& b) {
   how.band_bytes = b.band_bytes;
   const auto client = Client::Create(o.server, how);
   if (!client.ok()) return FailToConnect(o, client.status());
-  const auto tensors = TensorsOf(o, b);
-  if (!tensors.ok()) return Fail(o, kUsage, tensors.status());
+  auto tasks = TasksOf(o, b);
+  if (!tasks.ok()) return Fail(o, kUsage, tasks.status());
+  LeaveOut(&*tasks);
   std::unique_ptr<EchoSide> echo;
   if (!b.echo.empty()) {
     auto made = EchoSide::Create(b.echo, o, b.connections);
@@ -260,8 +119,8 @@ int RunBench(const Options& o, const BenchOptions& b) {
   const Setup setup = {o, b, **client, echo.get(), stop};
   std::vector<Cell> cells;
   Failure failure;
-  for (const TensorDesc& tensor : *tensors) {
-    failure = MeasureSize(setup, tensor, &cells);
+  for (const Task& task : *tasks) {
+    failure = Measure(setup, task, &cells);
     if (stop != 0 || !failure.status.ok()) break;
   }
   if (isatty(STDERR_FILENO) == 1) fmt::print(stderr, "\r\x1b[K");
@@ -302,6 +161,13 @@ void AddBench(CLI::App* app, Options* o,
       ->allow_extra_args(false)
       ->transform(CLI::AsSizeValue(true))
       ->type_name("SIZE,...");
+  sub->add_option("--amax", b->amaxes,
+                  "Whether the amax is in the request: given, computed, or "
+                  "both in turn (default: as --rowwise-amax says)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember({"given", "computed"}))
+      ->type_name("WORD,...");
   sub->add_option("--band-bytes", b->band_bytes,
                   "Cut each call into bands of about so many bytes, over all "
                   "connections; 0: one call")
@@ -326,7 +192,7 @@ void AddBench(CLI::App* app, Options* o,
   sub->add_option(
          "--seconds", b->seconds,
          "Time in which the calls of a row of the table start; as much "
-         "again for each arrangement of an echo")
+         "again for each of three arrangements of an echo")
       ->check(CLI::Range(0.01, 600.0))
       ->capture_default_str();
   sub->add_option("--calls", b->calls, "At most so many of them")
@@ -338,8 +204,9 @@ void AddBench(CLI::App* app, Options* o,
   CLI::Option* const echo =
       sub->add_option("--echo", b->echo,
                       "Measure in turn a raw gRPC echo of the same bytes and "
-                      "say what part of it the server reaches: self, started "
-                      "here, or where a quantctl echo-server is")
+                      "say what part of it the server reaches, in the best of "
+                      "some 25 arrangements: self, started here, or where a "
+                      "quantctl echo-server is")
           ->type_name("ADDRESS")
           ->excludes(rate);
   sub->add_option("--rounds", b->rounds,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "client/quantctl/report.h"
+#include "fmt/format.h"
 
 namespace quantd::quantctl {
 
@@ -14,8 +15,12 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-std::string EchoRate::arrangement() const {
-  return piece_bytes == 0 ? "unary" : "pieces of " + BytesText(piece_bytes);
+std::string EchoRate::text() const {
+  if (how.piece_bytes == 0) return "one message";
+  return fmt::format("{} {} of {}{}", how.connections,
+                     how.streamed ? "streams" : "connections",
+                     BytesText(how.piece_bytes),
+                     how.in_then_out ? ", in, then out" : "");
 }
 
 const EchoRate* Cell::best_echo() const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/quantctl/bench/load.h"
+#include "client/quantctl/echo/echo_client.h"
 
 namespace quantd::quantctl {
 
@@ -15,15 +16,16 @@ double Median(std::vector<double> values);
 
 // Raw calls with the bytes of a cell's, arranged in one way.
 struct EchoRate {
-  size_t piece_bytes = 0;  // 0: one message
+  Arrangement how;
   std::vector<double> gb_per_s;
 
-  std::string arrangement() const;  // "unary", "pieces of 1.00 MiB"
+  std::string text() const;  // "one message", "4 streams of 1.00 MiB"
 };
 
 struct Cell {
   uint64_t bytes = 0;        // of a call's input
   uint64_t reply_bytes = 0;  // of what comes back
+  std::string amax;          // "given", "computed"; empty: nothing was said
   Load load;
   Outcome outcome;               // of all rounds
   std::vector<double> gb_per_s;  // of input, one each round

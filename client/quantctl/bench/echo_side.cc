@@ -12,6 +12,13 @@
 namespace quantd::quantctl {
 namespace {
 
+// Beyond so many nothing was won.
+constexpr int kMostConnections = 8;
+// A trial's part of the bytes, and its seconds.
+constexpr size_t kTrialBytes = size_t{256} << 20;
+constexpr double kTrialSeconds = 0.3;
+constexpr size_t kTaken = 3;
+
 absl::Status NoCeiling(std::string_view why) {
   return absl::InvalidArgumentError(fmt::format("--echo: {}", why));
 }
@@ -46,7 +53,7 @@ absl::Status Check(const std::string& echo, const Options& o) {
 absl::StatusOr<std::unique_ptr<EchoSide>> EchoSide::Create(
     const std::string& echo, const Options& options, int connections) {
   if (auto s = Check(echo, options); !s.ok()) return s;
-  std::unique_ptr<EchoSide> side(new EchoSide);
+  std::unique_ptr<EchoSide> side(new EchoSide(connections));
   std::string address = echo;
   if (echo == "self") {
     // As the server is reached; by what leaves no file.
@@ -59,29 +66,43 @@ absl::StatusOr<std::unique_ptr<EchoSide>> EchoSide::Create(
     address = side->process_->address();
   }
   auto client =
-      EchoClient::Create(address, connections, CallOf(options).deadline);
+      EchoClient::Create(address, std::max(connections, kMostConnections),
+                         CallOf(options).deadline);
   if (!client.ok()) return client.status();
   side->client_ = *std::move(client);
   return side;
 }
 
-std::vector<size_t> EchoSide::PiecesFor(uint64_t bytes, uint64_t reply_bytes) {
-  std::vector<size_t> pieces;
-  // Larger ones an echo does not take, unless it is told to.
+std::vector<Arrangement> EchoSide::ArrangementsFor(uint64_t bytes,
+                                                   uint64_t reply_bytes,
+                                                   bool in_then_out,
+                                                   int connections) {
+  std::vector<Arrangement> found;
+  // Larger ones an echo does not take, unless it is told to. (One message is
+  // all there before its answer is.)
   if (std::max(bytes, reply_bytes) <= EchoOptions().max_bytes) {
-    pieces.push_back(0);
+    found.push_back({});
   }
-  for (const size_t piece : {size_t{1} << 20, size_t{4} << 20}) {
-    if (bytes > piece) pieces.push_back(piece);
+  std::vector<int> counts = {1, 2, 4, kMostConnections};
+  if (connections > kMostConnections) counts.push_back(connections);
+  for (const size_t piece :
+       {size_t{256} << 10, size_t{1} << 20, size_t{4} << 20}) {
+    for (const int count : counts) {
+      // Else there is nothing for one of them.
+      if (bytes <= piece * (static_cast<uint64_t>(count) - 1)) continue;
+      if (bytes <= piece) continue;
+      found.push_back({piece, count, false, in_then_out});
+      if (!in_then_out) found.push_back({piece, count, true, false});
+    }
   }
-  return pieces;
+  return found;
 }
 
 absl::Status EchoSide::FirstCall(absl::Span<const std::byte> input,
                                  uint64_t reply_bytes) {
   const auto some = input.subspan(0, std::min<size_t>(input.size(), 1 << 20));
   std::vector<std::byte> output(std::min<uint64_t>(some.size(), reply_bytes));
-  const auto s = client_->Exchange(some, absl::MakeSpan(output), 0);
+  const auto s = client_->Exchange(some, absl::MakeSpan(output), {});
   if (!s.ok()) return s;
   if (!std::equal(output.begin(), output.end(), some.begin())) {
     return absl::InternalError(
@@ -91,19 +112,42 @@ absl::Status EchoSide::FirstCall(absl::Span<const std::byte> input,
   return {};
 }
 
-std::vector<Contender> EchoSide::ContendersFor(
-    absl::Span<const std::byte> input, uint64_t reply_bytes) {
-  std::vector<Contender> contenders;
-  for (const size_t piece : PiecesFor(input.size(), reply_bytes)) {
-    contenders.push_back({[this, input, reply_bytes, piece] {
-      return Call(input, reply_bytes, piece);
-    }});
+absl::StatusOr<std::vector<Arrangement>> EchoSide::BestFor(
+    absl::Span<const std::byte> input, uint64_t reply_bytes, bool in_then_out,
+    const Load& load, const std::atomic<int>& stop) {
+  const auto some = input.subspan(0, std::min(input.size(), kTrialBytes));
+  const auto reply = static_cast<uint64_t>(static_cast<double>(reply_bytes) *
+                                           static_cast<double>(some.size()) /
+                                           static_cast<double>(input.size()));
+  std::vector<std::pair<double, Arrangement>> tried;
+  for (const Arrangement& how :
+       ArrangementsFor(input.size(), reply_bytes, in_then_out, connections_)) {
+    const auto call = [&] { return Call(some, reply, how); };
+    // The first warms up.
+    if (const auto s = call(); !s.ok()) return s;
+    const Outcome trial =
+        RunLoad({load.callers, 0, kTrialSeconds, load.calls}, call, stop);
+    if (!trial.error.ok()) return trial.error;
+    if (stop != 0) break;
+    tried.emplace_back(static_cast<double>(trial.good) / trial.seconds, how);
   }
-  return contenders;
+  {
+    // Of the trial's size.
+    const std::lock_guard lock(mutex_);
+    spare_.clear();
+  }
+  std::stable_sort(
+      tried.begin(), tried.end(),
+      [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<Arrangement> best;
+  for (const auto& [rate, how] : tried) {
+    if (best.size() < kTaken) best.push_back(how);
+  }
+  return best;
 }
 
 absl::Status EchoSide::Call(absl::Span<const std::byte> input,
-                            uint64_t reply_bytes, size_t piece_bytes) {
+                            uint64_t reply_bytes, const Arrangement& how) {
   std::vector<std::byte> output;
   {
     const std::lock_guard lock(mutex_);
@@ -113,7 +157,7 @@ absl::Status EchoSide::Call(absl::Span<const std::byte> input,
     }
   }
   if (output.size() != reply_bytes) output.resize(reply_bytes);
-  const auto s = client_->Exchange(input, absl::MakeSpan(output), piece_bytes);
+  const auto s = client_->Exchange(input, absl::MakeSpan(output), how);
   const std::lock_guard lock(mutex_);
   spare_.push_back(std::move(output));
   return s;

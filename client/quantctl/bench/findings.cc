@@ -24,12 +24,16 @@ Json EchoJson(const Cell& c) {
   if (best == nullptr) return nullptr;
   Json ways = Json::array();
   for (const EchoRate& e : c.echoes) {
-    ways.push_back({{"piece_bytes", e.piece_bytes},
+    ways.push_back({{"arrangement", e.text()},
+                    {"piece_bytes", e.how.piece_bytes},
+                    {"connections", e.how.connections},
+                    {"streamed", e.how.streamed},
+                    {"in_then_out", e.how.in_then_out},
                     {"input_gb_per_s", Median(e.gb_per_s)},
                     {"rounds", e.gb_per_s}});
   }
   return {{"input_gb_per_s", Median(best->gb_per_s)},
-          {"piece_bytes", best->piece_bytes},
+          {"arrangement", best->text()},
           {"of_echo", c.of_echo()},
           {"arrangements", std::move(ways)}};
 }
@@ -40,8 +44,12 @@ void PrintCells(const std::vector<Cell>& cells) {
   const bool echoes =
       std::any_of(cells.begin(), cells.end(),
                   [](const Cell& c) { return !c.echoes.empty(); });
-  std::vector<std::vector<std::string>> rows = {
-      {"size", "callers", "rate", "calls/s", "GB/s"}};
+  const bool amaxes =
+      std::any_of(cells.begin(), cells.end(),
+                  [](const Cell& c) { return !c.amax.empty(); });
+  std::vector<std::vector<std::string>> rows = {{"size"}};
+  if (amaxes) rows[0].emplace_back("amax");
+  rows[0].insert(rows[0].end(), {"callers", "rate", "calls/s", "GB/s"});
   if (echoes) {
     rows[0].insert(rows[0].end(), {"echo GB/s", "of echo", "echo goes"});
   }
@@ -53,16 +61,18 @@ void PrintCells(const std::vector<Cell>& cells) {
   }
   for (const Cell& c : cells) {
     const Outcome& x = c.outcome;
-    std::vector<std::string> row = {
-        BytesText(c.bytes), fmt::to_string(c.load.callers),
-        c.load.rate > 0 ? fmt::format("{:g}", c.load.rate) : "-",
-        fmt::format("{:.1f}", c.calls_per_s()),
-        fmt::format("{:.3f}", c.input_gb_per_s())};
+    std::vector<std::string> row = {BytesText(c.bytes)};
+    if (amaxes) row.push_back(c.amax);
+    row.insert(row.end(),
+               {fmt::to_string(c.load.callers),
+                c.load.rate > 0 ? fmt::format("{:g}", c.load.rate) : "-",
+                fmt::format("{:.1f}", c.calls_per_s()),
+                fmt::format("{:.3f}", c.input_gb_per_s())});
     if (echoes) {
       if (const EchoRate* const best = c.best_echo()) {
         row.push_back(fmt::format("{:.3f}", Median(best->gb_per_s)));
         row.push_back(fmt::format("{:.2f}", c.of_echo()));
-        row.push_back(best->arrangement());
+        row.push_back(best->text());
       } else {
         row.insert(row.end(), {"-", "-", "-"});
       }
@@ -91,6 +101,7 @@ Json JsonOf(const std::vector<Cell>& cells) {
     all.push_back(
         {{"bytes", c.bytes},
          {"reply_bytes", c.reply_bytes},
+         {"amax", c.amax.empty() ? Json(nullptr) : Json(c.amax)},
          {"callers", c.load.callers},
          {"rate", c.load.rate > 0 ? Json(c.load.rate) : Json(nullptr)},
          {"seconds", x.seconds},

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "client/quantctl/report.h"
@@ -72,9 +74,11 @@ class Plot {
   }
 
  private:
-  using Shape = std::pair<int, double>;  // callers and rate
+  using Shape = std::tuple<std::string, int, double>;  // amax, callers, rate
 
-  static Shape LoadOf(const Cell& c) { return {c.load.callers, c.load.rate}; }
+  static Shape LoadOf(const Cell& c) {
+    return {c.amax, c.load.callers, c.load.rate};
+  }
   double X(uint64_t bytes) {
     const auto place = static_cast<double>(PlaceOf(bytes, &sizes_));
     return kLeft + kWidth * (place + 0.5) / static_cast<double>(sizes_.size());
@@ -124,10 +128,10 @@ class Plot {
       Put("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" fill=\"{}\"/>\n", px,
           py, echo ? "#ffffff\" stroke=\"" + std::string(colour) : colour);
     }
-    const auto& [callers, rate] = loads_[load];
-    Put("<text x=\"{:.1f}\" y=\"{:.1f}\">{}, {} caller{}{}</text>\n",
-        kLeft + 36, y + 12, echo ? "echo" : "quantize", callers,
-        callers == 1 ? "" : "s",
+    const auto& [amax, callers, rate] = loads_[load];
+    Put("<text x=\"{:.1f}\" y=\"{:.1f}\">{}{}, {} caller{}{}</text>\n",
+        kLeft + 36, y + 12, echo ? "echo" : "quantize",
+        amax.empty() ? "" : ", amax " + amax, callers, callers == 1 ? "" : "s",
         rate > 0 ? fmt::format(", {:g} calls/s due", rate) : "");
   }
 

@@ -11,8 +11,8 @@
 namespace quantd::quantctl {
 
 // An SVG that needs nothing beside it: GB/s of input by size, a line for each
-// number of callers (and rate), a dashed one of its colour for the echo. The
-// title stands there as it is: none of a stranger's.
+// amax and number of callers (and rate), a dashed one of its colour for the
+// echo. The title stands there as it is: none of a stranger's.
 std::string RatePlot(std::string_view title, const std::vector<Cell>& cells);
 
 }  // namespace quantd::quantctl

@@ -4,6 +4,7 @@
 #include <grpcpp/completion_queue.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <mutex>
 #include <thread>
@@ -17,12 +18,24 @@
 #include "client/net/stream/pins.h"
 #include "client/quantctl/echo/echo_server.h"
 #include "fmt/format.h"
-#include "proto/net/received_message.h"
 
 namespace quantd::quantctl {
 namespace {
 
 constexpr std::chrono::minutes kPatience(5);  // a server takes ten
+
+// How many messages carry so many bytes.
+size_t PiecesOf(size_t bytes, size_t piece_bytes) {
+  if (piece_bytes == 0 || piece_bytes >= bytes) return 1;
+  return (bytes + piece_bytes - 1) / piece_bytes;
+}
+
+// Part `i` of so many that are equal to a byte.
+template <typename T>
+absl::Span<T> Share(absl::Span<T> all, size_t i, size_t count) {
+  const size_t begin = ShareOf(all.size(), i, count);
+  return all.subspan(begin, ShareOf(all.size(), i + 1, count) - begin);
+}
 
 }  // namespace
 
@@ -54,32 +67,66 @@ absl::StatusOr<std::unique_ptr<EchoClient>> EchoClient::Create(
 
 absl::Status EchoClient::Exchange(absl::Span<const std::byte> input,
                                   absl::Span<std::byte> output,
-                                  size_t piece_bytes) {
-  if (piece_bytes == 0 || piece_bytes >= input.size()) {
+                                  const Arrangement& how) {
+  if (how.in_then_out) {
+    const auto in = ByCalls(input, {}, how);
+    if (!in.ok()) return in;
+    // As many calls for what comes back, of a byte each.
+    const size_t calls = PiecesOf(input.size(), how.piece_bytes);
+    Arrangement out = how;
+    out.piece_bytes = calls > 1 ? 1 : 0;
+    return ByCalls(input.subspan(0, calls), output, out);
+  }
+  return how.streamed ? ByStreams(input, output, how)
+                      : ByCalls(input, output, how);
+}
+
+absl::Status EchoClient::ByCalls(absl::Span<const std::byte> input,
+                                 absl::Span<std::byte> output,
+                                 const Arrangement& how) {
+  const size_t pieces = PiecesOf(input.size(), how.piece_bytes);
+  if (pieces == 1) {
     return Send(*connections_[next_++ % connections_.size()], input, output);
   }
-  const size_t pieces = (input.size() + piece_bytes - 1) / piece_bytes;
   std::atomic<size_t> taken = 0;
+  return OverConnections(std::min<size_t>(how.connections, pieces),
+                         [&](grpc::GenericStub& stub, size_t) -> absl::Status {
+                           for (size_t i = taken++; i < pieces; i = taken++) {
+                             const auto s = Send(stub, Share(input, i, pieces),
+                                                 Share(output, i, pieces));
+                             if (s.ok()) continue;
+                             taken = pieces;
+                             return s;
+                           }
+                           return {};
+                         });
+}
+
+absl::Status EchoClient::ByStreams(absl::Span<const std::byte> input,
+                                   absl::Span<std::byte> output,
+                                   const Arrangement& how) {
+  const size_t pieces = PiecesOf(input.size(), how.piece_bytes);
+  const size_t streams = std::min<size_t>(how.connections, pieces);
+  return OverConnections(streams, [&](grpc::GenericStub& stub, size_t i) {
+    const auto mine = Share(input, i, streams);
+    return Stream(stub, mine, Share(output, i, streams),
+                  PiecesOf(mine.size(), how.piece_bytes));
+  });
+}
+
+absl::Status EchoClient::OverConnections(
+    size_t count,
+    const std::function<absl::Status(grpc::GenericStub&, size_t)>& work) {
   std::mutex mutex;
   absl::Status all;
-  const auto work = [&](size_t connection) {
-    for (size_t i = taken++; i < pieces; i = taken++) {
-      const size_t from = output.size() * i / pieces;
-      const absl::Status s =
-          Send(*connections_[connection],
-               input.subspan(i * piece_bytes, piece_bytes),
-               output.subspan(from, output.size() * (i + 1) / pieces - from));
-      if (s.ok()) continue;
-      taken = pieces;
-      const std::lock_guard lock(mutex);
-      all.Update(s);
-    }
+  const auto one = [&](size_t i) {
+    const auto s = work(*connections_[i % connections_.size()], i);
+    const std::lock_guard lock(mutex);
+    all.Update(s);
   };
   std::vector<std::thread> others;
-  for (size_t i = 1; i < std::min(connections_.size(), pieces); ++i) {
-    others.emplace_back(work, i);
-  }
-  work(0);
+  for (size_t i = 1; i < count; ++i) others.emplace_back(one, i);
+  one(0);
   for (std::thread& other : others) other.join();
   return all;
 }
@@ -107,14 +154,85 @@ absl::Status EchoClient::Send(grpc::GenericStub& stub,
   }
   pins->WaitUntilFree();
   if (!status.ok()) return ErrorOf(status);
-  if (reply.size() != output.size()) {
+  return Take(&reply, output);
+}
+
+absl::Status EchoClient::Stream(grpc::GenericStub& stub,
+                                absl::Span<const std::byte> input,
+                                absl::Span<std::byte> output,
+                                size_t pieces) const {
+  enum Event : intptr_t { kStarted, kWritten, kRead, kEnded };
+  const auto tag_of = [](Event e) { return reinterpret_cast<void*>(e); };
+  const auto pins = std::make_shared<client::Pins>();
+  absl::Status wrong;
+  grpc::Status status;
+  {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + deadline_);
+    context.AddMetadata(kEchoReplyBytes, std::to_string(output.size()));
+    context.AddMetadata(kEchoMessages, std::to_string(pieces));
+    grpc::CompletionQueue queue;
+    const auto call = stub.PrepareCall(&context, kEchoMethod, &queue);
+    size_t sent = 0;
+    size_t came = 0;
+    ReceivedMessage reply;
+    const auto write = [&] {
+      const grpc::Slice slice =
+          client::Pins::Borrow(Share(input, sent, pieces), pins);
+      grpc::WriteOptions last;
+      if (++sent == pieces) last.set_last_message();
+      call->Write(grpc::ByteBuffer(&slice, 1), last, tag_of(kWritten));
+    };
+    call->StartCall(tag_of(kStarted));
+    int under_way = 1;
+    bool ended = false;
+    void* tag = nullptr;
+    bool ok = false;
+    // Until the call's own end: one that fails lets every operation fail.
+    while (under_way > 0 && queue.Next(&tag, &ok)) {
+      --under_way;
+      const auto event = static_cast<Event>(reinterpret_cast<intptr_t>(tag));
+      if (event == kEnded) continue;
+      if (event == kRead && ok) {
+        const size_t share = came++;
+        wrong.Update(share < pieces ? Take(&reply, Share(output, share, pieces))
+                                    : absl::InternalError("too many answers"));
+        reply.Clear();
+        if (!wrong.ok()) context.TryCancel();
+      }
+      if (event == kStarted || (event == kRead && ok)) {
+        call->Read(reply.buffer(), tag_of(kRead));
+        ++under_way;
+      }
+      if (ok && (event == kStarted || event == kWritten) && sent < pieces) {
+        write();
+        ++under_way;
+      }
+      if (event == kRead && !ok && !ended) {
+        ended = true;
+        call->Finish(&status, tag_of(kEnded));
+        ++under_way;
+      }
+    }
+    if (status.ok() && wrong.ok() && came < pieces) {
+      wrong = absl::InternalError("too few answers");
+    }
+  }
+  pins->WaitUntilFree();
+  if (!wrong.ok()) return wrong;
+  return status.ok() ? absl::Status() : ErrorOf(status);
+}
+
+absl::Status EchoClient::Take(ReceivedMessage* reply,
+                              absl::Span<std::byte> place) const {
+  if (reply->size() != place.size()) {
     return absl::InternalError(
         fmt::format("the echo at {} answered {} bytes where {} were asked for: "
                     "name a quantctl echo-server with --echo",
-                    address_, reply.size(), output.size()));
+                    address_, reply->size(), place.size()));
   }
-  std::byte* to = output.data();
-  for (const std::string_view piece : reply.Pieces()) {
+  std::byte* to = place.data();
+  for (const std::string_view piece : reply->Pieces()) {
     std::memcpy(to, piece.data(), piece.size());
     to += piece.size();
   }

@@ -87,7 +87,7 @@ void AddEchoServer(CLI::App* app, std::function<int(const Options&)>* run) {
       ->transform(CLI::AsSizeValue(true))
       ->type_name("SIZE");
   sub->add_option("--threads", flags->echo.threads,
-                  "That answer; 0: one for each eight cores, as quantd has")
+                  "That answer; 0: one for each four cores")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
   sub->add_option("--port-file", flags->port_file,

@@ -38,9 +38,16 @@ struct Shared {
   int calls = 0;  // that an event may still come for
 };
 
-// One call after the other, on one queue and by its thread.
+// One call after the other, on one queue and by its thread. The next message is
+// read while the answer to the last is on its way.
 class Call {
  public:
+  // What an event is about.
+  struct Event {
+    Call* call;
+    void (Call::*then)(bool);
+  };
+
   Call(Shared* shared, grpc::ServerCompletionQueue* queue)
       : shared_(*shared), queue_(queue) {
     {
@@ -50,32 +57,17 @@ class Call {
     Arm();
   }
 
-  void Deliver(bool ok) {
-    if (shared_.stopping || (state_ == State::kArmed && !ok)) return Retire();
-    switch (state_) {
-      case State::kArmed:
-        return Begin();
-      case State::kReading:
-        return ok ? Answer()
-                  : Refuse(grpc::INVALID_ARGUMENT,
-                           fmt::format("expected one message of at most {} "
-                                       "bytes, got none",
-                                       shared_.max_bytes));
-      case State::kEnding:
-        return Arm();
-    }
-  }
-
  private:
-  enum class State { kArmed, kReading, kEnding };
-
   void Arm() {
-    state_ = State::kArmed;
     stream_.reset();
     context_.emplace();
     stream_.emplace(&*context_);
     message_.Clear();
-    shared_.service.RequestCall(&*context_, &*stream_, queue_, queue_, this);
+    messages_ = 1;
+    came_ = 0;
+    reading_ = writing_ = false;
+    failure_ = grpc::Status::OK;
+    shared_.service.RequestCall(&*context_, &*stream_, queue_, queue_, &begun_);
   }
 
   // No event comes for it any more; the queue may end when none has one.
@@ -84,80 +76,157 @@ class Call {
     if (--shared_.calls == 0) shared_.none.notify_all();
   }
 
-  void Refuse(grpc::StatusCode code, const std::string& why) {
-    state_ = State::kEnding;
-    stream_->Finish({code, "echo: " + why}, this);
+  static grpc::Status Refused(grpc::StatusCode code, const std::string& why) {
+    return {code, "echo: " + why};
   }
 
-  // Judged before a byte of the message is taken.
-  void Begin() {
+  // Judged before a byte of a message is taken.
+  grpc::Status Judge() {
     if (context_->method() != kEchoMethod) {
-      return Refuse(grpc::UNIMPLEMENTED,
-                    fmt::format("expected {}, got {}; this is no quantd",
-                                kEchoMethod, context_->method()));
+      return Refused(grpc::UNIMPLEMENTED,
+                     fmt::format("expected {}, got {}; this is no quantd",
+                                 kEchoMethod, context_->method()));
     }
     if (context_->deadline() >
         std::chrono::system_clock::now() + kLongestCall) {
-      return Refuse(grpc::INVALID_ARGUMENT,
-                    "expected a deadline of at most ten minutes");
+      return Refused(grpc::INVALID_ARGUMENT,
+                     "expected a deadline of at most ten minutes");
     }
-    const auto& metadata = context_->client_metadata();
-    const auto found = metadata.find(kEchoReplyBytes);
-    if (found == metadata.end() ||
-        !absl::SimpleAtoi(
-            absl::string_view(found->second.data(), found->second.size()),
-            &reply_bytes_) ||
-        reply_bytes_ > shared_.max_bytes) {
-      return Refuse(grpc::INVALID_ARGUMENT,
-                    fmt::format("expected {} with a number up to {}, which "
-                                "quantctl echo-server --max-bytes sets",
-                                kEchoReplyBytes, shared_.max_bytes));
+    if (context_->client_metadata().count(kEchoMessages) != 0 &&
+        (!Number(kEchoMessages, &messages_) || messages_ == 0 ||
+         messages_ > kMostEchoMessages)) {
+      return Refused(grpc::INVALID_ARGUMENT,
+                     fmt::format("expected {} with a number from 1 to {}",
+                                 kEchoMessages, kMostEchoMessages));
     }
-    state_ = State::kReading;
-    stream_->Read(message_.buffer(), this);
+    if (!Number(kEchoReplyBytes, &reply_bytes_) ||
+        reply_bytes_ / messages_ >= shared_.max_bytes + (messages_ == 1)) {
+      return Refused(
+          grpc::INVALID_ARGUMENT,
+          fmt::format("expected {} with a number up to {} for each message, "
+                      "which quantctl echo-server --max-bytes sets",
+                      kEchoReplyBytes, shared_.max_bytes));
+    }
+    return grpc::Status::OK;
   }
 
-  void Answer() {
-    const size_t size = message_.size();
-    const size_t room = std::max<size_t>(size, reply_bytes_);
-    // gRPC may hold the last reply for longer than its call.
-    if (room > room_ || staging_.use_count() != 1) {
-      staging_.reset(new std::byte[room]);
-      room_ = room;
+  bool Number(const char* key, uint64_t* number) const {
+    const auto& metadata = context_->client_metadata();
+    const auto found = metadata.find(key);
+    return found != metadata.end() &&
+           absl::SimpleAtoi(
+               absl::string_view(found->second.data(), found->second.size()),
+               number);
+  }
+
+  void Begun(bool ok) {
+    if (shared_.stopping || !ok) return Retire();
+    failure_ = Judge();
+    Go();
+  }
+
+  void Read(bool ok) {
+    reading_ = false;
+    if (!ok) {
+      failure_ = Refused(
+          grpc::INVALID_ARGUMENT,
+          fmt::format("expected {} message{} of at most {} bytes, got {}",
+                      messages_ == 1 ? "one" : std::to_string(messages_),
+                      messages_ == 1 ? "" : "s", shared_.max_bytes,
+                      came_ == 0 ? "none" : std::to_string(came_)));
     }
-    std::byte* to = staging_.get();
+    Go();
+  }
+
+  void Written(bool ok) {
+    writing_ = false;
+    if (!ok) failure_ = Refused(grpc::CANCELLED, "the caller has gone");
+    Go();
+  }
+
+  void Ended(bool) { shared_.stopping ? Retire() : Arm(); }
+
+  // Does what there is to do next; when nothing is under way that does it.
+  void Go() {
+    const bool stop = shared_.stopping || !failure_.ok();
+    if (!stop && !reading_ && !writing_ && message_.buffer()->Valid()) {
+      if (Answer()) return;
+    }
+    if (!stop && !reading_ && !message_.buffer()->Valid() &&
+        came_ < messages_) {
+      reading_ = true;
+      stream_->Read(message_.buffer(), &read_);
+    }
+    if (reading_ || writing_) return;
+    if (shared_.stopping) return Retire();
+    stream_->Finish(failure_, &ended_);
+  }
+
+  // The share of the message that came. True: with it the call ends.
+  bool Answer() {
+    const uint64_t begin = ShareOf(reply_bytes_, came_, messages_);
+    const uint64_t reply = ShareOf(reply_bytes_, ++came_, messages_) - begin;
+    const size_t size = message_.size();
+    Staging& staging = staging_[came_ % 2];
+    const size_t room = std::max<size_t>(size, reply);
+    // gRPC may hold the last reply for longer than its call.
+    if (room > staging.room || staging.bytes.use_count() != 1) {
+      staging.bytes.reset(new std::byte[room]);
+      staging.room = room;
+    }
+    std::byte* to = staging.bytes.get();
     for (const std::string_view piece : message_.Pieces()) {
       std::memcpy(to, piece.data(), piece.size());
       to += piece.size();
     }
     message_.Clear();
     // Another caller's bytes are none of this one's.
-    if (reply_bytes_ > size) std::memset(to, 0, reply_bytes_ - size);
-    auto* const owner = new std::shared_ptr<std::byte[]>(staging_);
+    if (reply > size) std::memset(to, 0, reply - size);
+    auto* const owner = new std::shared_ptr<std::byte[]>(staging.bytes);
     grpc::Slice slice(
-        staging_.get(), reply_bytes_,
+        staging.bytes.get(), reply,
         [](void* p) { delete static_cast<std::shared_ptr<std::byte[]>*>(p); },
         owner);
-    state_ = State::kEnding;
-    stream_->WriteAndFinish(grpc::ByteBuffer(&slice, 1), {}, grpc::Status::OK,
-                            this);
+    const grpc::ByteBuffer answer(&slice, 1);
+    if (came_ == messages_) {
+      stream_->WriteAndFinish(answer, {}, grpc::Status::OK, &ended_);
+      return true;
+    }
+    writing_ = true;
+    stream_->Write(answer, &written_);
+    return false;
   }
 
+  struct Staging {
+    std::shared_ptr<std::byte[]> bytes;
+    size_t room = 0;
+  };
+
+  Event begun_{this, &Call::Begun};
+  Event read_{this, &Call::Read};
+  Event written_{this, &Call::Written};
+  Event ended_{this, &Call::Ended};
   Shared& shared_;
   grpc::ServerCompletionQueue* const queue_;
-  State state_ = State::kArmed;
   std::optional<grpc::GenericServerContext> context_;
   std::optional<grpc::GenericServerAsyncReaderWriter> stream_;
   ReceivedMessage message_;
   uint64_t reply_bytes_ = 0;
-  std::shared_ptr<std::byte[]> staging_;
-  size_t room_ = 0;
+  uint64_t messages_ = 1;
+  uint64_t came_ = 0;
+  bool reading_ = false;
+  bool writing_ = false;
+  grpc::Status failure_;
+  Staging staging_[2];
 };
 
 void Drain(grpc::ServerCompletionQueue* queue) {
   void* tag = nullptr;
   bool ok = false;
-  while (queue->Next(&tag, &ok)) static_cast<Call*>(tag)->Deliver(ok);
+  while (queue->Next(&tag, &ok)) {
+    const auto* const event = static_cast<Call::Event*>(tag);
+    (event->call->*event->then)(ok);
+  }
 }
 
 // gRPC would take over a socket that is another server's.
@@ -207,7 +276,7 @@ class RunningEcho : public EchoServer {
     const int threads = options.threads > 0
                             ? options.threads
                             : static_cast<int>(std::max(
-                                  1u, std::thread::hardware_concurrency() / 8));
+                                  1u, std::thread::hardware_concurrency() / 4));
     for (int i = 0; i < threads; ++i) {
       queues_.push_back(builder.AddCompletionQueue());
     }

@@ -12,15 +12,24 @@
 
 namespace quantd::quantctl {
 
-// The one method, of any message, and the metadata that says in decimal how
-// many bytes the reply shall have.
+// The one method, of any messages, and the metadata that says in decimal how
+// many bytes the answer shall have in all, and, unless it is one, how many
+// messages come: each is answered by its share, ShareOf, as soon as it is
+// there.
 inline constexpr char kEchoMethod[] = "/quantd.Echo/Exchange";
 inline constexpr char kEchoReplyBytes[] = "echo-reply-bytes";
+inline constexpr char kEchoMessages[] = "echo-messages";
+inline constexpr uint64_t kMostEchoMessages = 1 << 20;
+
+// Where the share of message `i` of `count` begins, of so many bytes.
+inline uint64_t ShareOf(uint64_t bytes, uint64_t i, uint64_t count) {
+  return bytes / count * i + bytes % count * i / count;
+}
 
 struct EchoOptions {
   std::string listen = "127.0.0.1:0";
   uint64_t max_bytes = 256 << 20;  // of a message, each way; at most 2^30
-  int threads = 0;                 // 0: one for each eight cores, as quantd
+  int threads = 0;                 // 0: one for each four cores
 };
 
 // Copies each message once, as a server must that hands its bytes on, and

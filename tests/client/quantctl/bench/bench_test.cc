@@ -214,14 +214,17 @@ quantctl::Cell CellOf(uint64_t bytes, double rate, double echo) {
   quantctl::Cell cell;
   cell.bytes = bytes;
   cell.gb_per_s = {rate, 100, rate, 0, rate};
-  cell.echoes = {{0, {echo / 2, echo, echo / 2}}, {1 << 20, {1, echo, 50}}};
+  cell.echoes = {{{}, {echo / 2, echo, echo / 2}},
+                 {{1 << 20, 4, true}, {1, echo, 50}}};
   return cell;
 }
 
 TEST(BenchCell, IsComparedWithTheBestMedian) {
   const auto cell = CellOf(4096, 3, 4);
   ASSERT_NE(cell.best_echo(), nullptr);
-  EXPECT_EQ(cell.best_echo()->piece_bytes, 1 << 20);
+  EXPECT_EQ(cell.best_echo()->how.piece_bytes, 1 << 20);
+  EXPECT_EQ(cell.best_echo()->text(), "4 streams of 1.00 MiB");
+  EXPECT_EQ(cell.echoes[0].text(), "one message");
   EXPECT_DOUBLE_EQ(cell.of_echo(), 0.75);
   EXPECT_DOUBLE_EQ(cell.calls_per_s(), 3e9 / 4096);
   EXPECT_EQ(quantctl::Cell().of_echo(), 0);
@@ -304,9 +307,7 @@ TEST_F(Cli, BenchComparesWithAnEcho) {
   EXPECT_EQ(json["cells"][0]["echo"]["arrangements"].size(), 1);
   const auto& ways = json["cells"][1]["echo"]["arrangements"];
   ASSERT_EQ(ways.size(), 3);
-  EXPECT_EQ(ways[0]["piece_bytes"], 0);
-  EXPECT_EQ(ways[1]["piece_bytes"], 1 << 20);
-  EXPECT_EQ(ways[2]["piece_bytes"], 4 << 20);
+  for (const auto& way : ways) EXPECT_EQ(way["in_then_out"], false);
   EXPECT_TRUE(IsWellFormed(ReadFile(At("rates.svg"))));
 
   const Outcome table = RunServed(
@@ -315,6 +316,39 @@ TEST_F(Cli, BenchComparesWithAnEcho) {
   const Outcome alone =
       RunServed({"bench", "--sizes", "4KiB", "--seconds", "0.05", "--json"});
   EXPECT_EQ(alone.Json()["cells"][0]["echo"], nullptr);
+}
+
+// The ceiling of a call whose amax must be known first has no byte come back
+// before all are there.
+TEST_F(Cli, BenchTakesTheAmaxBothWays) {
+  const Outcome run = RunServed(
+      {"bench", "--sizes", "8MiB", "--seconds", "0.1", "--rounds", "1",
+       "--amax", "given,computed", "--rht", "rowwise", "--band-bytes", "1MiB",
+       "--connections", "3", "--echo", "self", "--json"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  const auto json = run.Json();
+  ASSERT_EQ(json["cells"].size(), 2);
+  for (const auto& cell : json["cells"]) {
+    const bool computed = cell["amax"] == "computed";
+    EXPECT_EQ(computed, &cell != &json["cells"][0]);
+    for (const auto& way : cell["echo"]["arrangements"]) {
+      EXPECT_EQ(way["in_then_out"], computed && way["piece_bytes"] != 0);
+      EXPECT_EQ(way["streamed"] == true && computed, false);
+    }
+  }
+  const Outcome table = RunServed(
+      {"bench", "--sizes", "4KiB", "--seconds", "0.05", "--amax", "computed"});
+  EXPECT_THAT(table.out, HasSubstr("computed"));
+  const Outcome none = RunServed({"bench", "--amax", "guessed"});
+  EXPECT_EQ(none.code, 2);
+}
+
+TEST_F(Cli, BenchLeavesOutWhatDoesNotFit) {
+  const Outcome run = RunServed(
+      {"bench", "--sizes", "256TiB,4KiB", "--seconds", "0.05", "--json"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("left out"));
+  EXPECT_EQ(run.Json()["cells"].size(), 1);
 }
 
 TEST_F(Cli, BenchSaysSoonWhereItCannotDraw) {

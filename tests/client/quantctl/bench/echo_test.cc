@@ -19,6 +19,7 @@ namespace {
 using quantctl::EchoClient;
 using quantctl::EchoOptions;
 using quantctl::EchoServer;
+using quantctl::kEchoMessages;
 using quantctl::kEchoMethod;
 using quantctl::kEchoReplyBytes;
 using testing::HasSubstr;
@@ -58,11 +59,26 @@ TEST(Echo, AnswersAsManyBytesAsAreAskedFor) {
                                 {100, 5000}}) {
     const auto input = Bytes(in);
     std::vector<std::byte> output(out, std::byte{0xee});
-    ASSERT_THAT(client->Exchange(input, absl::MakeSpan(output), 0), IsOk());
+    ASSERT_THAT(client->Exchange(input, absl::MakeSpan(output), {}), IsOk());
     std::vector<std::byte> expected = input;
     expected.resize(out);
     EXPECT_TRUE(output == expected) << in << " for " << out;
   }
+}
+
+// What part `i` of `count` of the input is answered by.
+void ExpectShare(const std::vector<std::byte>& input,
+                 const std::vector<std::byte>& output, size_t i, size_t count) {
+  const auto at = [&](size_t size, size_t k) {
+    return static_cast<std::ptrdiff_t>(quantctl::ShareOf(size, k, count));
+  };
+  // A short message has zeros behind it.
+  std::vector<std::byte> expected(input.begin() + at(input.size(), i),
+                                  input.begin() + at(input.size(), i + 1));
+  expected.resize(at(output.size(), i + 1) - at(output.size(), i));
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(),
+                         output.begin() + at(output.size(), i)))
+      << i << " of " << count;
 }
 
 TEST(Echo, PiecesCarryTheSameBytesEach) {
@@ -70,17 +86,46 @@ TEST(Echo, PiecesCarryTheSameBytesEach) {
   const auto client = Dial(server->address(), 3);
   const auto input = Bytes(5 * kMiB + 3);
   std::vector<std::byte> output(kMiB + 5);
-  ASSERT_THAT(client->Exchange(input, absl::MakeSpan(output), kMiB), IsOk());
+  ASSERT_THAT(client->Exchange(input, absl::MakeSpan(output),
+                               {.piece_bytes = kMiB, .connections = 3}),
+              IsOk());
+  for (size_t i = 0; i < 6; ++i) ExpectShare(input, output, i, 6);
+}
+
+// Each message is answered by its share, shorter or longer than it, while the
+// next ones come.
+TEST(Echo, StreamsCarryTheSameBytesEach) {
+  const auto server = Served();
+  const auto client = Dial(server->address(), 2);
+  for (const size_t answer : {kMiB + 5, 9 * kMiB + 1, size_t{0}}) {
+    const auto input = Bytes(5 * kMiB + 3);
+    std::vector<std::byte> output(answer, std::byte{0xee});
+    ASSERT_THAT(client->Exchange(input, absl::MakeSpan(output),
+                                 {.piece_bytes = kMiB, .streamed = true}),
+                IsOk());
+    for (size_t i = 0; i < 6; ++i) ExpectShare(input, output, i, 6);
+    // More streams than connections; a call of many small messages.
+    ASSERT_THAT(client->Exchange(
+                    input, absl::MakeSpan(output),
+                    {.piece_bytes = 4096, .connections = 3, .streamed = true}),
+                IsOk());
+  }
+}
+
+TEST(Echo, AllIsInBeforeAByteIsOut) {
+  const auto server = Served();
+  const auto client = Dial(server->address(), 3);
+  const auto input = Bytes(5 * kMiB + 3);
+  std::vector<std::byte> output(kMiB + 5, std::byte{0xee});
+  ASSERT_THAT(client->Exchange(
+                  input, absl::MakeSpan(output),
+                  {.piece_bytes = kMiB, .connections = 3, .in_then_out = true}),
+              IsOk());
+  // A byte of a call for each piece, and zeros.
   for (size_t i = 0; i < 6; ++i) {
-    const size_t from = output.size() * i / 6;
-    const size_t size = output.size() * (i + 1) / 6 - from;
-    // The last piece has three bytes, and zeros behind them.
-    std::vector<std::byte> expected(
-        input.begin() + static_cast<std::ptrdiff_t>(i * kMiB), input.end());
-    expected.resize(size);
-    EXPECT_TRUE(std::equal(expected.begin(), expected.end(),
-                           output.begin() + static_cast<std::ptrdiff_t>(from)))
-        << i;
+    const size_t at = quantctl::ShareOf(output.size(), i, 6);
+    EXPECT_EQ(output[at], input[i]);
+    EXPECT_EQ(output[at + 1], std::byte{0});
   }
 }
 
@@ -88,6 +133,7 @@ TEST(Echo, PiecesCarryTheSameBytesEach) {
 struct Asked {
   std::string method = kEchoMethod;
   std::optional<std::string> reply_bytes = "10";
+  std::optional<std::string> messages;
   size_t message = 10;
   bool deadline = true;
 };
@@ -103,6 +149,7 @@ grpc::Status Ask(const std::string& address, const Asked& asked) {
   if (asked.reply_bytes) {
     context.AddMetadata(kEchoReplyBytes, *asked.reply_bytes);
   }
+  if (asked.messages) context.AddMetadata(kEchoMessages, *asked.messages);
   const std::string text(asked.message, 'x');
   const grpc::Slice slice(text);
   const grpc::ByteBuffer request(&slice, 1);
@@ -133,6 +180,17 @@ TEST(Echo, RefusesWhatItDoesNotKnowAndGoesOn) {
   }
   EXPECT_EQ(ask({.reply_bytes = std::nullopt}).error_code(),
             grpc::INVALID_ARGUMENT);
+  for (const auto& text : {"0", "-1", "x", "1048577"}) {
+    const auto status = ask({.messages = text});
+    EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT) << text;
+    EXPECT_THAT(status.error_message(), HasSubstr("echo-messages")) << text;
+  }
+  EXPECT_EQ(ask({.reply_bytes = "2001", .messages = "2"}).error_code(),
+            grpc::INVALID_ARGUMENT);
+  // It ends before the second comes.
+  const auto early = ask({.messages = "2"});
+  EXPECT_EQ(early.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(early.error_message(), HasSubstr("expected 2 messages"));
   const auto other = ask({.method = "/quantd.v1.Quantd/Quantize"});
   EXPECT_EQ(other.error_code(), grpc::UNIMPLEMENTED);
   EXPECT_THAT(other.error_message(), HasSubstr("no quantd"));
@@ -232,9 +290,9 @@ TEST(Echo, BySocketsOfThisMachine) {
     const auto server = Served(options);
     ASSERT_NE(server, nullptr);
     std::vector<std::byte> output(20);
-    EXPECT_THAT(
-        Dial(server->address())->Exchange(Bytes(30), absl::MakeSpan(output), 0),
-        IsOk())
+    EXPECT_THAT(Dial(server->address())
+                    ->Exchange(Bytes(30), absl::MakeSpan(output), {}),
+                IsOk())
         << listen;
   }
 }
@@ -285,7 +343,7 @@ TEST(Echo, AnAnswerOfAnotherSizeIsNoEcho) {
   const Generous server;
   std::vector<std::byte> output(20);
   const auto s =
-      Dial(server.address())->Exchange(Bytes(30), absl::MakeSpan(output), 0);
+      Dial(server.address())->Exchange(Bytes(30), absl::MakeSpan(output), {});
   EXPECT_THAT(s, StatusIs(absl::StatusCode::kInternal));
   EXPECT_THAT(std::string(s.message()),
               HasSubstr("answered 21 bytes where 20 were asked for"));

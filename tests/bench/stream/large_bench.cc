@@ -1,0 +1,195 @@
+// One tensor that is larger than any message and than the server's budget, in
+// bands: with the amax found on the way it has the bytes of the two-call form
+// everywhere, and those of the oracle in samples.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "proto/net/allocator.h"
+#include "tests/bench/rpc_process.h"
+#include "tests/oracle/oracle.h"
+
+namespace quantd::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Bytes = absl::Span<const std::byte>;
+
+constexpr int64_t kColumns = 1024;
+constexpr int64_t kSampleRows = 128;
+constexpr uint64_t kRowBytes = kColumns * 2;
+
+// No two stretches are alike, and one value in the last quarter is far larger
+// than all others: whoever leaves it out has another amax.
+void Fill(absl::Span<std::byte> input, int64_t* row) {
+  auto* const values = reinterpret_cast<uint16_t*>(input.data());
+  const size_t count = input.size() / 2;
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t x = (i + 1) * 0x9e3779b97f4a7c15;
+    values[i] =
+        static_cast<uint16_t>((x >> 63 << 15) | (0x3d00 + (x >> 32) % 0x380));
+  }
+  *row = static_cast<int64_t>(count / kColumns) * 7 / 8;
+  values[*row * kColumns + 77] = 0x461c;  // 9984
+}
+
+// The sample's rows by the oracle under this amax. What differs; empty:
+// nothing.
+std::string HeldAgainstOracle(Bytes input, const Result& result, int64_t row) {
+  oracle::Bytes rows(kSampleRows * kRowBytes);
+  std::memcpy(rows.data(), input.data() + row * kRowBytes, rows.size());
+  oracle::QuantizeSpec spec;
+  spec.element = oracle::Element::kBF16;
+  spec.rows = kSampleRows;
+  spec.cols = kColumns;
+  spec.rotate_rows = true;
+  spec.mask = oracle::Repeat(0xd7e8);  // WIRE.md: where none is given
+  spec.row_amax = {*result.amax(TensorKind::kRowwiseAmax)};
+  const oracle::Quantized made = oracle::Quantize(spec, rows);
+  const auto differs = [&](TensorKind kind, const oracle::Bytes& expected) {
+    const size_t at = expected.size() / kSampleRows * row;
+    return std::memcmp(result.bytes(kind).data() + at, expected.data(),
+                       expected.size()) != 0;
+  };
+  if (differs(TensorKind::kRowwiseData, made.rowwise.data)) return "codes";
+  if (differs(TensorKind::kRowwiseScale, made.rowwise.scale)) return "scales";
+  return "";
+}
+
+int Run(int argc, char** argv) {
+  CLI::App app("One tensor larger than a server's budget.", "large_bench");
+  size_t mib = 96;
+  std::string budget = "64MiB";
+  std::string json_path;
+  std::string commit;
+  std::string date;
+  int samples = 64;
+  app.add_option("--mib", mib, "Of the tensor")
+      ->check(CLI::Range(8, 65536))
+      ->capture_default_str();
+  app.add_option("--budget", budget, "The server's --memory-budget")
+      ->capture_default_str();
+  app.add_option("--samples", samples, "Of 128 rows, by the oracle")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--commit", commit, "For the file");
+  app.add_option("--date", date, "For the file");
+  app.add_option("--json", json_path, "File to write the result to");
+  CLI11_PARSE(app, argc, argv);
+
+  const ServerProcess server({FindQuantd(), "--listen", "127.0.0.1:0",
+                              "--device", "cpu:0", "--memory-budget", budget});
+  ClientOptions how;
+  how.band_bytes = size_t{4} << 20;
+  how.channels = 4;
+  how.deadline = std::chrono::minutes(20);
+  const auto client = Client::Create(server.address(), how);
+  // The two calls are cut otherwise.
+  how.band_bytes = size_t{3} << 20;
+  how.channels = 2;
+  const auto other = Client::Create(server.address(), how);
+  if (!server.running() || !client.ok() || !other.ok()) {
+    std::fprintf(stderr, "the server did not start\n%s\n",
+                 server.Log().c_str());
+    return 1;
+  }
+  std::vector<std::byte> input(mib << 20);
+  int64_t outlier = 0;
+  Fill(absl::MakeSpan(input), &outlier);
+  const int64_t rows = static_cast<int64_t>(input.size() / kRowBytes);
+  const TensorDesc tensor = {DType::kBF16, {rows, kColumns}};
+  QuantizeOptions options;
+  options.format = Format::kNvfp4;
+  options.usage = Usage::kRowwise;
+  options.rht.rowwise = true;
+
+  const auto start = Clock::now();
+  const auto one = (*client)->Quantize(tensor, input, options);
+  const double seconds =
+      std::chrono::duration<double>(Clock::now() - start).count();
+  if (!one.ok()) {
+    std::fprintf(stderr, "%s\n", one.status().ToString().c_str());
+    return 1;
+  }
+  RhtAmaxOptions ask;
+  ask.rowwise_rht = true;
+  const auto amax = (*other)->RhtAmax(tensor, input, ask);
+  if (amax.ok()) {
+    options.rowwise_amax = {*amax->amax(TensorKind::kRowwiseRhtAmax)};
+  }
+  const auto two = amax.ok() ? (*other)->Quantize(tensor, input, options)
+                             : absl::StatusOr<Result>(amax.status());
+  if (!two.ok()) {
+    std::fprintf(stderr, "%s\n", two.status().ToString().c_str());
+    return 1;
+  }
+  std::string wrong;
+  uint64_t compared = 0;
+  for (const TensorSpec& part : two->parts()) {
+    const auto a = one->bytes(part.kind);
+    const auto b = two->bytes(part.kind);
+    compared += b.size();
+    if (a.size() != b.size() ||
+        std::memcmp(a.data(), b.data(), b.size()) != 0) {
+      wrong += std::string(Name(part.kind)) + " of the two calls; ";
+    }
+  }
+  std::mt19937_64 random(6);
+  std::vector<int64_t> sampled = {0, rows - kSampleRows,
+                                  outlier / kSampleRows * kSampleRows};
+  while (static_cast<int>(sampled.size()) < samples) {
+    sampled.push_back(static_cast<int64_t>(random() % (rows / kSampleRows)) *
+                      kSampleRows);
+  }
+  for (const int64_t row : sampled) {
+    const std::string what = HeldAgainstOracle(input, *one, row);
+    if (!what.empty()) {
+      wrong += what + " of the oracle at row " + std::to_string(row) + "; ";
+    }
+  }
+  const uint64_t elements = sampled.size() * kSampleRows * kColumns;
+  std::printf(
+      "%zu MiB under a budget of %s: %zu bands, %.1f s, %.2f GB/s; "
+      "%.2f GB the same by two calls, %.1f M elements by the oracle: "
+      "%s\n",
+      mib, budget.c_str(), static_cast<size_t>(one->bands()), seconds,
+      static_cast<double>(input.size()) / 1e9 / seconds,
+      static_cast<double>(compared) / 1e9, static_cast<double>(elements) / 1e6,
+      wrong.empty() ? "no byte differs" : wrong.c_str());
+  if (!json_path.empty()) {
+    std::ofstream file(json_path);
+    file << nlohmann::json{{"benchmark", "a tensor beyond the budget"},
+                           {"commit", commit},
+                           {"date", date},
+                           {"device", "cpu:0"},
+                           {"mib", mib},
+                           {"memory_budget", budget},
+                           {"bands", one->bands()},
+                           {"seconds", seconds},
+                           {"server_peak_bytes", server.Status("VmHWM")},
+                           {"bytes_same_as_two_calls", compared},
+                           {"oracle_elements", elements},
+                           {"wrong", wrong}}
+                .dump(2)
+         << '\n';
+    if (!file.flush()) return 1;
+  }
+  return wrong.empty() && one->bands() > 1 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace quantd::bench
+
+int main(int argc, char** argv) {
+  quantd::TuneAllocator();
+  return quantd::bench::Run(argc, argv);
+}

@@ -277,7 +277,6 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
 
   explicit MemoryLedger(Limits limits);
 
-  // Messages on their way.
   MemoryCharge BeginArrival(const std::shared_ptr<Sender>& sender,
                             Waiter* waiter, size_t need, size_t most,
                             absl::Time now)

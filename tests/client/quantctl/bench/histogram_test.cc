@@ -1,12 +1,12 @@
 #include "client/quantctl/bench/histogram.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <random>
 #include <vector>
+
+#include "tests/client/quantctl/cli_fixture.h"
 
 namespace quantd {
 namespace {

@@ -261,10 +261,11 @@ absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
                  "Addresses, separated by commas, of proxies whose clients "
                  "share one: they are held to no one host's share of memory")
       ->group(kMemory);
-  app.add_option("--queues", o.queues,
-                 "Threads that take calls: one answers a caller who waits "
-                 "soonest, more take more small calls at once")
-      ->check(CLI::Range(1, 256))
+  app.add_option(
+         "--queues", o.queues,
+         "Threads that take calls (0: one for every 8 cores): one alone "
+         "answers a caller who waits soonest, several take more streams")
+      ->check(CLI::Range(0, 256))
       ->capture_default_str()
       ->group(kMemory);
 

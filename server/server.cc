@@ -27,8 +27,7 @@ constexpr int kMaxMetadataBytes = 8 << 10;
 // Fewer and larger frames cost less; gRPC's own choice, 16 KiB, a tenth more.
 constexpr int kMaxFrame = 1 << 20;
 
-// Threads that may read sockets beside those of the queues.
-int ReaderCount() {
+int OneForEight() {
   return std::max<int>(1, std::thread::hardware_concurrency() / 8);
 }
 
@@ -145,7 +144,7 @@ Server::Server(const ServerOptions& options,
       engine_(std::move(backends), options.busy_poll),
       pace_(TrustedHosts(options)),
       registry_([this](absl::Time now) { ledger_->Sweep(now); }),
-      queue_threads_(&lone_, ReaderCount(), options.busy_poll) {
+      queue_threads_(&lone_, OneForEight(), options.busy_poll) {
   v1::Limits limits;
   limits.set_memory_budget_bytes(shares_.budget);
   limits.set_max_rank(kMaxRank);
@@ -247,7 +246,8 @@ absl::Status Server::Listen() {
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.RegisterService(&tensors_);
   builder.RegisterAsyncGenericService(&others_);
-  for (int i = 0; i < options_.queues; ++i) {
+  const int queues = options_.queues > 0 ? options_.queues : OneForEight();
+  for (int i = 0; i < queues; ++i) {
     queues_.push_back(builder.AddCompletionQueue());
   }
   grpc_ = builder.BuildAndStart();

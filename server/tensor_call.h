@@ -77,7 +77,7 @@ class TensorCall final : public CallHandler,
   bool WaitIsOver() override;
   void OnWaitOver() override;
   void Claim();
-  bool IsQuick(int device) const;
+  bool IsQuick(int device);
   void Queue();
   void RunOn(Backend& backend, Engine::SlotLease slot) override;
   bool LeavesLostDevice() const override { return true; }

@@ -20,10 +20,12 @@ constexpr int kMostRuns = 3;
 constexpr size_t kBytesPerSecond = size_t{16} << 20;
 // A network thread that is in a job for longer is relieved.
 constexpr std::chrono::milliseconds kLongInline{100};
-// What is done in a millisecond or so where one caller is all there is; of a
-// GPU in half of one: of what lies in its memory, and of what it copies
-// by itself from the host's.
+// What is done in a millisecond or so, where one caller is all there is.
 constexpr size_t kInlineOfOne = size_t{4} << 20;
+// A message that came in more, of a few bytes each, takes long to gather.
+constexpr size_t kFewPieces = 4096;
+// A GPU's half millisecond: of what lies in its memory, and of what it copies
+// by itself from the host's.
 constexpr size_t kInlineOnDevice = size_t{1} << 30;
 constexpr size_t kInlineCopied = size_t{16} << 20;
 
@@ -36,13 +38,15 @@ absl::Duration JobLimit(absl::Duration least, const Plan& plan) {
 }  // namespace
 
 // Whether to hand the job to a worker would take longer than to do it here.
-bool TensorCall::IsQuick(int device) const {
+bool TensorCall::IsQuick(int device) {
   const size_t bytes = request_.plan->input_bytes();
   if (Engine::RunsInline(bytes)) return true;
   if (env_->registry->accepted() > 1 || !env_->lone->IsLikely(Clock::now())) {
     return false;
   }
-  if (bytes <= kInlineOfOne) return true;
+  if (bytes <= kInlineOfOne && message_.Pieces().size() <= kFewPieces) {
+    return true;
+  }
   if (places_.inputs_on_device()) return bytes <= kInlineOnDevice;
   return places_.inputs_page_locked() && bytes <= kInlineCopied &&
          env_->engine->backend(device).info().kind == "cuda";

@@ -131,7 +131,7 @@ TEST(Echo, AllIsInBeforeAByteIsOut) {
 struct Asked {
   std::string method = kEchoMethod;
   std::optional<std::string> reply_bytes = "10";
-  std::optional<std::string> messages;
+  std::optional<std::string> messages = std::nullopt;
   size_t message = 10;
   bool deadline = true;
 };

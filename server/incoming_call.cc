@@ -33,22 +33,21 @@ uint64_t HeaderBytes(const grpc::ServerContext& context) {
 }  // namespace
 
 void IncomingCall::Arm(CallEnvironment* env, std::optional<wire::Method> method,
-                       grpc::ServerCompletionQueue* queue) {
+                       CallQueue queue) {
   IncomingCall* call = new IncomingCall(env, method, queue);
   // Must come first, or a call that is cancelled early is not told so.
   call->context_.AsyncNotifyWhenDone(&call->done_tag_);
   if (method) {
-    env->tensors->Request(*method, &call->context_, &call->stream_, queue,
-                          &call->arrived_tag_);
+    env->tensors->Request(*method, &call->context_, &call->stream_,
+                          queue.events, queue.arrivals, &call->arrived_tag_);
   } else {
-    env->others->RequestCall(&call->context_, &call->stream_, queue, queue,
-                             &call->arrived_tag_);
+    env->others->RequestCall(&call->context_, &call->stream_, queue.events,
+                             queue.arrivals, &call->arrived_tag_);
   }
 }
 
 IncomingCall::IncomingCall(CallEnvironment* env,
-                           std::optional<wire::Method> method,
-                           grpc::ServerCompletionQueue* queue)
+                           std::optional<wire::Method> method, CallQueue queue)
     : env_(env), method_(method), queue_(queue), stream_(&context_) {
   env_->registry->Created();
 }
@@ -58,6 +57,7 @@ IncomingCall::~IncomingCall() {
   if (watched_) env_->registry->Leave(this);
   handler_.reset();
   if (connection_ == nullptr) return;
+  if (queue_.users != nullptr) queue_.users->Leave();
   if (!read_) env_->ledger->EndUnread(*connection_, !refused_);
   connection_->CallEnds();
 }
@@ -111,6 +111,7 @@ void IncomingCall::OnArrived(bool ok) {
     deadline_ = arrived_ +
                 absl::FromChrono(deadline - std::chrono::system_clock::now());
   }
+  if (queue_.users != nullptr) queue_.users->Enter();
   connection_ = env_->acceptor->Find(context_.peer());
   connection_->CallBegins();
   // gRPC ends it without us, as soon as it sees that nobody is there.
@@ -123,23 +124,24 @@ void IncomingCall::OnArrived(bool ok) {
   env_->registry->Watch(this);
   watched_ = true;
   handler_->Begin();
-  // Its end may have been delivered first, by another thread.
-  if (cancelled_) handler_->OnCancelled();
+  if (begun_or_left_.exchange(true)) OnLeft();
   Unref();
 }
 
 void IncomingCall::OnDone(bool) {
   if (context_.IsCancelled()) {
     cancelled_ = true;
-    // It may never have arrived.
-    if (connection_ != nullptr &&
-        SteadyNow() < std::min(deadline_, arrived_ + kAtOnce) &&
-        connection_->CallReset()) {
-      env_->acceptor->Expel(*connection_, "resets");
-    }
-    if (handler_ != nullptr) handler_->OnCancelled();
+    if (begun_or_left_.exchange(true)) OnLeft();
   }
   Unref();
+}
+
+void IncomingCall::OnLeft() {
+  if (SteadyNow() < std::min(deadline_, arrived_ + kAtOnce) &&
+      connection_->CallReset()) {
+    env_->acceptor->Expel(*connection_, "resets");
+  }
+  handler_->OnCancelled();
 }
 
 void IncomingCall::Read(grpc::ByteBuffer* into) {

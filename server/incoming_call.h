@@ -25,6 +25,7 @@
 #include "absl/time/time.h"
 #include "proto/methods.h"
 #include "proto/net/trace_context.h"
+#include "server/call_queue.h"
 #include "server/call_registry.h"
 #include "server/caller.h"
 #include "server/completion_tag.h"
@@ -60,10 +61,11 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
 
 class IncomingCall final : public WatchedCall {
  public:
-  // Waits on `queue` for one call of a method with payloads, or, without one,
-  // of any other method. Owns itself. A call that arrives arms its successor.
+  // Waits for one call of a method with payloads, or, without one, of any other
+  // method, which arrives and has its events in one queue. Owns itself. A call
+  // that arrives arms its successor.
   static void Arm(CallEnvironment* env, std::optional<wire::Method> method,
-                  grpc::ServerCompletionQueue* queue);
+                  CallQueue queue);
   IncomingCall(const IncomingCall&) = delete;
 
   std::optional<wire::Method> payload_method() const { return method_; }
@@ -80,7 +82,8 @@ class IncomingCall final : public WatchedCall {
   }
   // The trace that the caller says it belongs to.
   std::optional<wire::TraceContext> trace() const;
-  grpc::ServerCompletionQueue* queue() const { return queue_; }
+  // Of its events.
+  grpc::ServerCompletionQueue* queue() const { return queue_.events; }
   const std::shared_ptr<Connection>& connection() const { return connection_; }
   absl::Time deadline() const { return deadline_; }
   bool cancelled() const { return cancelled_; }
@@ -111,14 +114,15 @@ class IncomingCall final : public WatchedCall {
 
  private:
   IncomingCall(CallEnvironment* env, std::optional<wire::Method> method,
-               grpc::ServerCompletionQueue* queue);
+               CallQueue queue);
   ~IncomingCall();
   void OnArrived(bool ok);
   void OnDone(bool ok);
+  void OnLeft();
 
   CallEnvironment* const env_;
   const std::optional<wire::Method> method_;
-  grpc::ServerCompletionQueue* const queue_;
+  const CallQueue queue_;
   std::atomic<int> refs_{2};  // arrived, done
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_;
@@ -138,6 +142,9 @@ class IncomingCall final : public WatchedCall {
   CompletionTag done_tag_{[this](bool ok) { OnDone(ok); }};
   std::atomic<bool> answered_{false};
   std::atomic<bool> cancelled_{false};
+  // Two queues' threads may deliver its arrival and its end at once: whichever
+  // comes second sees to a client that has left.
+  std::atomic<bool> begun_or_left_{false};
   // A refusal that waits for its time; whoever takes it from here sends it.
   struct Held {
     grpc::Status status;

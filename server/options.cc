@@ -263,8 +263,14 @@ absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
       ->group(kMemory);
   app.add_option(
          "--queues", o.queues,
-         "Threads that take calls (0: one for every 8 cores): one alone "
-         "answers a caller who waits soonest, several take more streams")
+         "Threads that take calls (0: one for every 16 cores): one alone "
+         "answers a caller who waits soonest, several take more callers")
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str()
+      ->group(kMemory);
+  app.add_option("--stream-queues", o.stream_queues,
+                 "Threads that receive streams (0: one for every 4 cores); "
+                 "they sleep while there are none")
       ->check(CLI::Range(0, 256))
       ->capture_default_str()
       ->group(kMemory);

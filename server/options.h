@@ -70,7 +70,10 @@ struct ServerOptions {
   absl::Duration max_wait = absl::Seconds(10);
   absl::Duration max_receive = absl::Minutes(1);
   absl::Duration max_send = absl::Minutes(1);
-  int queues = 0;  // completion queues, one thread each; 0: one per 8 cores
+  // Completion queues, one thread each; 0: one for every 16 cores, and for
+  // streams one for every 4.
+  int queues = 0;
+  int stream_queues = 0;
   // How long threads look for more before they sleep.
   std::chrono::microseconds busy_poll{0};
   int max_streams = 256;       // calls at once on one connection

@@ -1,5 +1,6 @@
 #include "server/queue_threads.h"
 
+#include <grpc/support/time.h>
 #include <grpcpp/alarm.h>
 #include <pthread.h>
 
@@ -18,6 +19,9 @@ namespace {
 // for nothing.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
 constexpr int64_t kBusyNs = 1'000'000;
+// How long a queue is asked before its thread looks whether it has users, by
+// the monotonic clock, which nobody sets.
+constexpr int64_t kTurnMs = 20;
 // A deadline that has passed by any clock: nothing is waited for. One of now
 // would be a timer of gRPC's, whose thread waits by the wall clock: after a
 // step back of that, for as long as it went back.
@@ -27,9 +31,20 @@ constexpr std::chrono::system_clock::time_point kNow;
 
 // A queue and one thread of it.
 struct QueueThreads::Seat {
-  explicit Seat(grpc::ServerCompletionQueue* q) : queue(q) {}
+  Seat(grpc::ServerCompletionQueue* q, QueueUsers* u) : queue(q), users(u) {}
+
+  // As `ask`, which asks the queue.
+  template <typename Ask>
+  auto Noted(Ask ask) {
+    asks = true;
+    const auto answer = ask();
+    asks = false;
+    answers.fetch_add(1, std::memory_order_relaxed);
+    return answer;
+  }
 
   grpc::ServerCompletionQueue* const queue;
+  QueueUsers* const users;
   // Held by whoever delivers, so that a call's events come one at a time.
   absl::Mutex turn;
   std::atomic<bool> asks{false};  // the queue, for the next event
@@ -57,9 +72,10 @@ QueueThreads::~QueueThreads() {
   Join();
 }
 
-void QueueThreads::Add(grpc::ServerCompletionQueue* queue) {
+void QueueThreads::Add(grpc::ServerCompletionQueue* queue, QueueUsers* users) {
   absl::MutexLock lock(&mutex_);
-  Seat* const seat = seats_.emplace_back(std::make_unique<Seat>(queue)).get();
+  Seat* const seat =
+      seats_.emplace_back(std::make_unique<Seat>(queue, users)).get();
   seat->thread = std::thread([this, seat] { Run(seat); });
   if (pthread_getcpuclockid(seat->thread.native_handle(), &seat->clock) != 0) {
     seat->clock = CLOCK_MONOTONIC;  // what waits seems busy: no harm
@@ -82,6 +98,10 @@ void QueueThreads::Join() {
     absl::MutexLock lock(&mutex_);
     seats.swap(seats_);
   }
+  for (const auto& seat : seats) {
+    // A queue that is shut down is asked to its end.
+    if (seat->users != nullptr) seat->users->Enter();
+  }
   for (const auto& seat : seats) seat->thread.join();
 }
 
@@ -89,23 +109,34 @@ void QueueThreads::Join() {
 // caught.
 bool QueueThreads::Ask(Seat* seat, void** tag, bool* ok) {
   using Clock = std::chrono::steady_clock;
-  const auto asked = [&](auto ask) {
-    seat->asks = true;
-    const auto answer = ask();
-    seat->asks = false;
-    seat->answers.fetch_add(1, std::memory_order_relaxed);
-    return answer;
-  };
+  if (seat->users != nullptr) return AskForUsers(seat, tag, ok);
   const auto end = Clock::now() + busy_poll_;
   while (lone_->looks() || Clock::now() < end) {
     const auto answer =
-        asked([&] { return seat->queue->AsyncNext(tag, ok, kNow); });
+        seat->Noted([&] { return seat->queue->AsyncNext(tag, ok, kNow); });
     if (answer != grpc::CompletionQueue::TIMEOUT) {
       return answer == grpc::CompletionQueue::GOT_EVENT;
     }
     lone_->NothingHasCome();
   }
-  return asked([&] { return seat->queue->Next(tag, ok); });
+  return seat->Noted([&] { return seat->queue->Next(tag, ok); });
+}
+
+// Whoever asks reads sockets, in the place of one that it must wake: it stops
+// soon after the last of them has gone.
+bool QueueThreads::AskForUsers(Seat* seat, void** tag, bool* ok) {
+  while (true) {
+    seat->users->AwaitAny();
+    const auto answer = seat->Noted([&] {
+      return seat->queue->AsyncNext(
+          tag, ok,
+          gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                       gpr_time_from_millis(kTurnMs, GPR_TIMESPAN)));
+    });
+    if (answer != grpc::CompletionQueue::TIMEOUT) {
+      return answer == grpc::CompletionQueue::GOT_EVENT;
+    }
+  }
 }
 
 void QueueThreads::Run(Seat* seat) {
@@ -140,6 +171,7 @@ void QueueThreads::Relieve(Seat& seat) {
 std::vector<QueueThreads::Seat*> QueueThreads::Look(absl::Duration passed) {
   std::vector<Seat*> caught;
   int64_t all = 0;
+  int awake = 0;
   for (const auto& seat : seats_) {
     const uint64_t answers = seat->answers.load(std::memory_order_relaxed);
     const int64_t used = UsedBy(seat->clock);
@@ -148,11 +180,11 @@ std::vector<QueueThreads::Seat*> QueueThreads::Look(absl::Duration passed) {
       caught.push_back(seat.get());
     }
     all += used - seat->used_then;
+    awake += seat->users == nullptr || seat->users->any() ? 1 : 0;
     seat->answers_then = answers;
     seat->used_then = used;
   }
-  readers_.Adjust(static_cast<int>(seats_.size()), absl::Nanoseconds(all),
-                  passed);
+  readers_.Adjust(awake, absl::Nanoseconds(all), passed);
   return caught;
 }
 

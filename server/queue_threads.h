@@ -24,6 +24,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "server/call_queue.h"
 #include "server/lone_caller.h"
 #include "server/socket_readers.h"
 #include "server/steady_time.h"
@@ -37,8 +38,9 @@ class QueueThreads {
   ~QueueThreads();
 
   // Gives a queue a thread, or another one if its own does not come back from
-  // what it delivered.
-  void Add(grpc::ServerCompletionQueue* queue);
+  // what it delivered. With `users`, which must outlive this, it asks the queue
+  // only while there are any.
+  void Add(grpc::ServerCompletionQueue* queue, QueueUsers* users = nullptr);
   // Must come before the queues are shut down.
   void StopRelief();
   // Waits for all threads, which end with their queues.
@@ -48,6 +50,7 @@ class QueueThreads {
   struct Seat;
   void Run(Seat* seat);
   bool Ask(Seat* seat, void** tag, bool* ok);
+  static bool AskForUsers(Seat* seat, void** tag, bool* ok);
   static void Relieve(Seat& seat);
   void RunRelief();
   // Those that are caught.

@@ -27,8 +27,10 @@ constexpr int kMaxMetadataBytes = 8 << 10;
 // Fewer and larger frames cost less; gRPC's own choice, 16 KiB, a tenth more.
 constexpr int kMaxFrame = 1 << 20;
 
-int OneForEight() {
-  return std::max<int>(1, std::thread::hardware_concurrency() / 8);
+// As many as were asked for, or one for so many cores.
+int Threads(int asked, int cores) {
+  if (asked > 0) return asked;
+  return std::max<int>(1, std::thread::hardware_concurrency() / cores);
 }
 
 bool IsCuda(std::string_view name) { return name.starts_with("cuda"); }
@@ -144,7 +146,7 @@ Server::Server(const ServerOptions& options,
       engine_(std::move(backends), options.busy_poll),
       pace_(TrustedHosts(options)),
       registry_([this](absl::Time now) { ledger_->Sweep(now); }),
-      queue_threads_(&lone_, OneForEight(), options.busy_poll) {
+      queue_threads_(&lone_, Threads(0, 8), options.busy_poll) {
   v1::Limits limits;
   limits.set_memory_budget_bytes(shares_.budget);
   limits.set_max_rank(kMaxRank);
@@ -246,37 +248,63 @@ absl::Status Server::Listen() {
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.RegisterService(&tensors_);
   builder.RegisterAsyncGenericService(&others_);
-  const int queues = options_.queues > 0 ? options_.queues : OneForEight();
-  for (int i = 0; i < queues; ++i) {
-    queues_.push_back(builder.AddCompletionQueue());
-  }
+  AddQueues(builder);
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr) {
     // Never started, but queues must be shut down and emptied all the same.
-    for (auto& queue : queues_) {
-      queue->Shutdown();
-      void* tag;
-      bool ok;
-      while (queue->Next(&tag, &ok)) {
+    for (auto* queues : {&queues_, &stream_queues_}) {
+      for (auto& queue : *queues) {
+        queue->Shutdown();
+        void* tag;
+        bool ok;
+        while (queue->Next(&tag, &ok)) {
+        }
       }
     }
     return absl::UnavailableError("gRPC cannot start a server");
   }
+  ArmCalls();
+  acceptor_->Start(std::move(connections), ledger_.get());
+  health_.SetServing(true);
+  return absl::OkStatus();
+}
+
+void Server::AddQueues(grpc::ServerBuilder& builder) {
+  const int queues = Threads(options_.queues, 16);
+  for (int i = 0; i < queues; ++i) {
+    queues_.push_back(builder.AddCompletionQueue());
+  }
+  const int stream_queues = Threads(options_.stream_queues, 4);
+  for (int i = 0; i < stream_queues; ++i) {
+    // Nothing arrives there.
+    stream_queues_.push_back(builder.AddCompletionQueue(false));
+    streams_.emplace_back();
+  }
+}
+
+void Server::ArmCalls() {
   for (int i = 0; i < kArmedCalls; ++i) {
     // A queue and a thread of its own for what is no tensor method would cost
     // every call of the others: whichever thread waits for sockets would have
     // to wake that of the call for each of its events.
-    IncomingCall::Arm(&environment_, std::nullopt, queues_.back().get());
+    auto* const last = queues_.back().get();
+    IncomingCall::Arm(&environment_, std::nullopt, {last, last});
     for (auto& queue : queues_) {
-      for (const wire::MethodSpec& row : wire::kPayloadMethods) {
-        IncomingCall::Arm(&environment_, row.method, queue.get());
+      for (const wire::MethodSpec& row : wire::kTensorMethods) {
+        IncomingCall::Arm(&environment_, row.method,
+                          {queue.get(), queue.get()});
       }
+    }
+    for (size_t k = 0; k < stream_queues_.size(); ++k) {
+      IncomingCall::Arm(&environment_, wire::Method::kStream,
+                        {queues_[k % queues_.size()].get(),
+                         stream_queues_[k].get(), &streams_[k]});
     }
   }
   for (auto& queue : queues_) queue_threads_.Add(queue.get());
-  acceptor_->Start(std::move(connections), ledger_.get());
-  health_.SetServing(true);
-  return absl::OkStatus();
+  for (size_t k = 0; k < stream_queues_.size(); ++k) {
+    queue_threads_.Add(stream_queues_[k].get(), &streams_[k]);
+  }
 }
 
 absl::Status Server::ListenForMemory() {

@@ -7,7 +7,9 @@
 
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "kernels/device/engine.h"
 #include "server/acceptor.h"
 #include "server/call_environment.h"
+#include "server/call_queue.h"
 #include "server/call_registry.h"
 #include "server/credentials.h"
 #include "server/device/device_monitor.h"
@@ -90,6 +93,8 @@ class Server {
          std::vector<std::unique_ptr<Backend>> backends, MemoryShares shares,
          int fallback, std::unique_ptr<ServerCredentials> credentials);
   absl::Status Listen();
+  void AddQueues(grpc::ServerBuilder& builder);
+  void ArmCalls();
   absl::Status ListenForMetrics();
   absl::Status ListenForMemory();
   HttpReply AnswerHttp(const HttpRequest& request) const;
@@ -120,6 +125,8 @@ class Server {
   TensorService tensors_;
   grpc::AsyncGenericService others_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
+  std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> stream_queues_;
+  std::deque<QueueUsers> streams_;  // of those
   std::unique_ptr<grpc::Server> grpc_;
   LoneCaller lone_;
   QueueThreads queue_threads_;

@@ -65,6 +65,7 @@ bool Server::AwaitCalls() {
 void Server::FinishDrain(bool finished) {
   queue_threads_.StopRelief();
   for (auto& queue : queues_) queue->Shutdown();
+  for (auto& queue : stream_queues_) queue->Shutdown();
   queue_threads_.Join();
   grpc_.reset();
   // Replies may leave gRPC's buffers a moment after their calls are over.

@@ -23,9 +23,10 @@ class TensorService final : public grpc::Service {
   void Request(
       wire::Method method, grpc::ServerContext* context,
       grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>* stream,
-      grpc::ServerCompletionQueue* queue, void* tag) {
+      grpc::ServerCompletionQueue* events,
+      grpc::ServerCompletionQueue* arrivals, void* tag) {
     RequestAsyncBidiStreaming(static_cast<int>(wire::Index(method)), context,
-                              stream, queue, queue, tag);
+                              stream, events, arrivals, tag);
   }
 };
 

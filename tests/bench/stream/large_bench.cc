@@ -1,11 +1,13 @@
 // One tensor that is larger than any message and than the server's budget, in
 // bands: with the amax found on the way it has the bytes of the two-call form
-// everywhere, and those of the oracle in samples.
+// everywhere, and those of the oracle in samples. Of several devices each has a
+// server, and the call goes to all.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -73,6 +75,7 @@ int Run(int argc, char** argv) {
   std::string commit;
   std::string date;
   int samples = 64;
+  std::vector<std::string> devices = {"cpu:0"};
   app.add_option("--mib", mib, "Of the tensor")
       ->check(CLI::Range(8, 65536))
       ->capture_default_str();
@@ -81,25 +84,37 @@ int Run(int argc, char** argv) {
   app.add_option("--samples", samples, "Of 128 rows, by the oracle")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
+  app.add_option("--device", devices, "Of a server; several: of one each")
+      ->capture_default_str();
   app.add_option("--commit", commit, "For the file");
   app.add_option("--date", date, "For the file");
   app.add_option("--json", json_path, "File to write the result to");
   CLI11_PARSE(app, argc, argv);
 
-  const ServerProcess server({FindQuantd(), "--listen", "127.0.0.1:0",
-                              "--device", "cpu:0", "--memory-budget", budget});
+  std::deque<ServerProcess> servers;
+  std::string addresses;
+  for (const std::string& device : devices) {
+    const ServerProcess& server = servers.emplace_back(std::vector<std::string>{
+        FindQuantd(), "--listen", "127.0.0.1:0", "--device", device,
+        "--memory-budget", budget});
+    if (!server.running()) {
+      std::fprintf(stderr, "no server of %s\n%s\n", device.c_str(),
+                   server.Log().c_str());
+      return 1;
+    }
+    addresses += (addresses.empty() ? "" : ",") + server.address();
+  }
   ClientOptions how;
   how.band_bytes = size_t{4} << 20;
   how.channels = 4;
   how.deadline = std::chrono::minutes(20);
-  const auto client = Client::Create(server.address(), how);
+  const auto client = Client::Create(addresses, how);
   // The two calls are cut otherwise.
   how.band_bytes = size_t{3} << 20;
   how.channels = 2;
-  const auto other = Client::Create(server.address(), how);
-  if (!server.running() || !client.ok() || !other.ok()) {
-    std::fprintf(stderr, "the server did not start\n%s\n",
-                 server.Log().c_str());
+  const auto other = Client::Create(addresses, how);
+  if (!client.ok() || !other.ok()) {
+    std::fprintf(stderr, "no client of %s\n", addresses.c_str());
     return 1;
   }
   std::vector<std::byte> input(mib << 20);
@@ -119,6 +134,12 @@ int Run(int argc, char** argv) {
   if (!one.ok()) {
     std::fprintf(stderr, "%s\n", one.status().ToString().c_str());
     return 1;
+  }
+  std::vector<uint64_t> peaks;
+  std::vector<double> used;
+  for (const ServerProcess& server : servers) {
+    peaks.push_back(server.Status("VmHWM"));
+    used.push_back(server.CpuSeconds());
   }
   RhtAmaxOptions ask;
   ask.rowwise_rht = true;
@@ -170,12 +191,13 @@ int Run(int argc, char** argv) {
     file << nlohmann::json{{"benchmark", "a tensor beyond the budget"},
                            {"commit", commit},
                            {"date", date},
-                           {"device", "cpu:0"},
+                           {"devices", devices},
                            {"mib", mib},
                            {"memory_budget", budget},
                            {"bands", one->bands()},
                            {"seconds", seconds},
-                           {"server_peak_bytes", server.Status("VmHWM")},
+                           {"server_peak_bytes", peaks},
+                           {"server_cpu_seconds", used},
                            {"bytes_same_as_two_calls", compared},
                            {"oracle_elements", elements},
                            {"wrong", wrong}}

@@ -1,0 +1,85 @@
+#include "server/queue_threads.h"
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "server/call_queue.h"
+#include "server/completion_tag.h"
+#include "server/lone_caller.h"
+
+namespace quantd {
+namespace {
+
+constexpr std::chrono::system_clock::time_point kAtOnce;
+
+// A queue in which nothing arrives, of a server that listens nowhere.
+class QueueThreadsTest : public testing::Test {
+ protected:
+  QueueThreadsTest() : threads_(&lone_, 0, std::chrono::microseconds(0)) {
+    grpc::ServerBuilder builder;
+    builder.RegisterAsyncGenericService(&service_);
+    listening_ = builder.AddCompletionQueue();
+    queue_ = builder.AddCompletionQueue(false);
+    server_ = builder.BuildAndStart();
+  }
+  ~QueueThreadsTest() override {
+    server_->Shutdown(kAtOnce);
+    threads_.StopRelief();
+    queue_->Shutdown();
+    listening_->Shutdown();
+    threads_.Join();
+    void* tag = nullptr;
+    bool ok = false;
+    while (listening_->Next(&tag, &ok)) {
+    }
+  }
+
+  grpc::AsyncGenericService service_;
+  std::unique_ptr<grpc::ServerCompletionQueue> listening_;
+  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::unique_ptr<grpc::Server> server_;
+  LoneCaller lone_;
+  QueueUsers users_;
+  QueueThreads threads_;
+};
+
+TEST_F(QueueThreadsTest, AQueueIsAskedWhileItHasUsers) {
+  threads_.Add(queue_.get(), &users_);
+  absl::Notification delivered;
+  CompletionTag tag{[&](bool) { delivered.Notify(); }};
+  grpc::Alarm alarm(queue_.get(), kAtOnce, &tag);
+  EXPECT_FALSE(
+      delivered.WaitForNotificationWithTimeout(absl::Milliseconds(100)));
+  users_.Enter();
+  EXPECT_TRUE(delivered.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  users_.Leave();
+  EXPECT_FALSE(users_.any());
+}
+
+TEST_F(QueueThreadsTest, AQueueIsAskedAgainForUsersThatComeLater) {
+  threads_.Add(queue_.get(), &users_);
+  for (int i = 0; i < 50; ++i) {
+    users_.Enter();
+    absl::Notification delivered;
+    CompletionTag tag{[&](bool) { delivered.Notify(); }};
+    grpc::Alarm alarm(queue_.get(), kAtOnce, &tag);
+    ASSERT_TRUE(delivered.WaitForNotificationWithTimeout(absl::Seconds(20)));
+    users_.Leave();
+  }
+}
+
+// Or the destructor would wait for its thread without end.
+TEST_F(QueueThreadsTest, AQueueWithoutUsersIsShutDownLikeAnyOther) {
+  threads_.Add(queue_.get(), &users_);
+}
+
+}  // namespace
+}  // namespace quantd

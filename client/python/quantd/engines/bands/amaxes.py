@@ -1,5 +1,6 @@
 """The amax that all bands of a tensor share: where it comes from."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -44,10 +45,20 @@ def may_estimate(o: pb.QuantizeOptions) -> bool:
   return (
     o.format == pb.FORMAT_NVFP4
     and not o.HasField("amax_estimation_scale")
-    and any(
-      has_copy(o, side) and rotated(o, side) and not given(o, side)
-      for side in SIDES
-    )
+    and _estimable(o)
+  )
+
+
+def estimates_nothing(o: pb.QuantizeOptions) -> bool:
+  """Whether an estimate is asked for that would replace no amax: not legal."""
+  return estimates(o) and not _estimable(o)
+
+
+def _estimable(o: pb.QuantizeOptions) -> bool:
+  """Whether there is a rotated copy whose amax is not given."""
+  return any(
+    has_copy(o, side) and rotated(o, side) and not given(o, side)
+    for side in SIDES
   )
 
 
@@ -147,11 +158,19 @@ class Found:
       if has_copy(o, side)
     }
 
-  def add(self, side: str, row: int, values: Array) -> None:
+  def add(self, row: int, maxima: Mapping[str, Array]) -> None:
     """Takes those of a band that begins at this row."""
-    whole = self.values[side]
-    first = row if side == "rowwise" and whole.size > 1 else 0
-    raise_to(whole, first, values)
+    for side, values in maxima.items():
+      whole = self.values[side]
+      first = row if side == "rowwise" and whole.size > 1 else 0
+      raise_to(whole, first, values)
+
+  def counts(self, rows: int) -> dict[str, int]:
+    """How many a band of so many rows adds."""
+    return {
+      side: rows if side == "rowwise" and whole.size > 1 else whole.size
+      for side, whole in self.values.items()
+    }
 
   def settle(self) -> None:
     """Makes of them what is given: estimates, and what the caller gave."""

@@ -4,8 +4,8 @@ import dataclasses
 import os
 from typing import Any
 
+from quantd.calls.call_options import YEAR
 from quantd.calls.connection import Connection
-from quantd.calls.link import YEAR
 from quantd.engines.engine import LEAST_BAND, Retry, Settings, Tls
 from quantd.errors import Invalid
 from quantd.values import shown

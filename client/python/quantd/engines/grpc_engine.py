@@ -13,7 +13,7 @@ from quantd.engines.engine import (
   Reply,
   Settings,
 )
-from quantd.engines.exchange import Exchange, Limit, Traffic
+from quantd.engines.exchange import Exchange, Limit, Metadata, Traffic
 from quantd.engines.limits import Learner, Limits
 from quantd.engines.messages import Asked
 from quantd.engines.overlap import apart
@@ -65,9 +65,14 @@ class Engine:
     timeout: float | None,
     cancel: Cancellation | None,
     progress: Progress | None = None,
+    traceparent: str | None = None,
+    priority: str = "normal",
   ) -> Reply:
     """See `quantd.engines.engine.Engine.call`."""
-    limit = Limit.of(self._settings.deadline if timeout is None else timeout)
+    limit = Limit.of(
+      self._settings.deadline if timeout is None else timeout,
+      _metadata(traceparent, priority),
+    )
 
     def one(asked: Asked, stop: Cancellation | None) -> Reply:
       return self._one(asked, limit, stop)
@@ -201,3 +206,13 @@ class Engine:
   def close(self) -> None:
     """See `quantd.engines.engine.Engine.close`."""
     self._traffic.close()
+
+
+def _metadata(traceparent: str | None, priority: str) -> Metadata:
+  """What servers are told of a call beside its request."""
+  found = []
+  if traceparent is not None:
+    found.append(("traceparent", traceparent))
+  if priority != "normal":
+    found.append(("quantd-priority", priority))
+  return found

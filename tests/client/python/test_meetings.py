@@ -202,7 +202,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("how", list(WRONG))
-def test_maxima_that_are_none(connect, server, large, how):
+def test_maxima_that_are_none(connect, server, plain, large, how):
   def stream(messages, context, real):
     replies = iter(real(messages))
     yield from WRONG[how](next(replies))
@@ -211,10 +211,11 @@ def test_maxima_that_are_none(connect, server, large, how):
   with relayed(server, stream=stream) as relay:
     q = connect(relay.address, retry=quantd.Retry(1), **BANDS)
     begin = time.monotonic()
-    if how == "twice":
-      # Which is found out behind the maxima, so that bands go once more.
-      assert q.quantize(large, "nvfp4").bands == 5
-      assert relay.calls["Quantize"] == 5
+    if how == "twice" or (how == "with a chunk" and q.engine == "native"):
+      # Which is found out behind the maxima, so that bands go once more; of the
+      # C++ client those that have not answered yet.
+      same(q.quantize(large, "nvfp4"), plain.quantize(large, "nvfp4"))
+      assert q.engine == "native" or relay.calls["Quantize"] == 5
       return
     with pytest.raises(quantd.Error) as caught:
       q.quantize(large, "nvfp4", timeout=20)
@@ -272,7 +273,7 @@ def test_a_band_that_stalls(connect, server, large, when, no_threads_left):
       q = connect(relay.address, **BANDS)
       begin = time.monotonic()
       if how == "deadline":
-        with pytest.raises(quantd.DeadlineExceeded, match="within 700 ms"):
+        with pytest.raises(quantd.DeadlineExceeded, match="within 700 ms|before the deadline"):
           q.quantize(large, "nvfp4", timeout=0.7)
       elif how == "cancel":
         stop = quantd.Cancellation()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from quantd import quantd_pb2 as pb
-from quantd.engines import frames, outputs
+from quantd.engines import copying, frames, outputs
 from quantd.engines.engine import Buffer, Into, Reply
 from quantd.engines.exchange import Attempt, Exchange, Metadata, Watch
 from quantd.engines.messages import INTERNAL, SERVICE, Asked, writable
@@ -150,8 +150,9 @@ class _Gather:
       last = place.offset + place.spec.size
       low, high = max(self._came, place.offset), min(end, last)
       if low < high:
-        self._targets[self._at][low - place.offset : high - place.offset] = (
-          chunk[low - self._came : high - self._came]
+        copying.copy(
+          self._targets[self._at][low - place.offset : high - place.offset],
+          chunk[low - self._came : high - self._came],
         )
       if last > end:
         break

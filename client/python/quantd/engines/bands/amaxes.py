@@ -70,14 +70,19 @@ def given(o: pb.QuantizeOptions, side: str) -> list[float]:
   return list(getattr(message, f"{side}_values"))
 
 
-def give(o: pb.QuantizeOptions, side: str, values: list[float]) -> None:
-  """Puts them there in the place of what there was."""
-  o.given_amax.ClearField(side)
-  o.given_amax.ClearField(f"{side}_values")
+def keep_rows(o: pb.QuantizeOptions, row: int, rows: int) -> None:
+  """Of amaxes that are given for each row leaves those of a band."""
+  if of_lines(o) and (lines := given(o, "rowwise")):
+    o.given_amax.ClearField("rowwise")
+    o.given_amax.ClearField("rowwise_values")
+    _put(o.given_amax, "rowwise", lines[row : row + rows])
+
+
+def _put(message: pb.GivenAmax, side: str, values: list[float]) -> None:
   if len(values) == 1:
-    setattr(o.given_amax, side, values[0])
+    setattr(message, side, values[0])
   else:
-    getattr(o.given_amax, f"{side}_values").extend(values)
+    getattr(message, f"{side}_values").extend(values)
 
 
 class Source(NamedTuple):
@@ -179,6 +184,15 @@ class Found:
       if source.kind == "given":
         values = np.array(source.given, np.float32)
       self.values[side] = values * np.float32(source.factor)
+
+  def given_to(self, row: int, rows: int) -> pb.GivenAmax:
+    """What a band of so many rows from this one is told; of settled ones."""
+    message = pb.GivenAmax()
+    for side, values in self.values.items():
+      if side == "rowwise" and values.size > 1:
+        values = values[row : row + rows]
+      _put(message, side, values.tolist())
+    return message
 
   @property
   def finite(self) -> bool:

@@ -247,11 +247,10 @@ def _fit_options(
 ) -> None:
   """What a band is asked in the place of what the whole was."""
   if amax is not None:
-    for side, values in amax.values.items():
-      amaxes.give(o, side, values.tolist())
+    o.given_amax.CopyFrom(amax.given_to(*band))
     o.ClearField("amax_estimation_scale")
-  if amaxes.of_lines(o) and (lines := amaxes.given(o, "rowwise")):
-    amaxes.give(o, "rowwise", lines[band.row : band.row + band.rows])
+  else:
+    amaxes.keep_rows(o, *band)
   if o.rounding == pb.ROUNDING_STOCHASTIC:
     # The whole may itself be a part of something.
     if o.shard.total_columns == 0:

@@ -100,7 +100,7 @@ class _Meeting:
     if not self._found.finite:
       raise _CannotBeGiven
     for other, part in self._parts.items():
-      part.answer(self.request_for(other).options.given_amax)
+      part.answer(self._found.given_to(*other))
 
 
 def _stopped() -> Cancelled:

@@ -157,15 +157,10 @@ Engine::Scope::~Scope() {
 absl::StatusOr<Answer> Engine::Call(const Scope& scope, wire::Method method,
                                     std::string_view header,
                                     absl::Span<const Bytes> payload,
-                                    std::vector<Destination> into,
-                                    std::chrono::milliseconds timeout,
-                                    const CallProgress& progress) {
+                                    CallOptions call) {
   if (closed()) return absl::CancelledError("the connection was closed");
   Client& client = *state_->client;
-  const CallOptions call{.deadline = timeout,
-                         .cancel = scope.stop_,
-                         .into = std::move(into),
-                         .progress = progress};
+  call.cancel = scope.stop_;
   if (method == wire::Method::kGetServerInfo) {
     return Headed(client.GetServerInfo(call));
   }

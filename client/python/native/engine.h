@@ -57,14 +57,13 @@ class Engine {
     const CancellationToken stop_;
   };
 
-  // Makes a call, retries included. Zero time: that of the options. The memory
-  // of `header`, `payload` and `into` must stay as it is meanwhile.
+  // Makes a call, retries included; its options say no `cancel`, which is the
+  // scope's. The memory of `header`, `payload` and `into` must stay as it is
+  // meanwhile.
   absl::StatusOr<Answer> Call(const Scope& scope, wire::Method method,
                               std::string_view header,
                               absl::Span<const Bytes> payload,
-                              std::vector<Destination> into,
-                              std::chrono::milliseconds timeout,
-                              const CallProgress& progress = {});
+                              CallOptions options);
 
   // As Client::TakeHost; CANCELLED once closed.
   absl::StatusOr<HostMemory> TakeHost(size_t bytes);

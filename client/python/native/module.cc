@@ -156,11 +156,24 @@ class Teller {
   std::unique_ptr<nb::python_error> raised_;
 };
 
+std::string Optional(const std::optional<std::string>& text) {
+  return text.value_or("");
+}
+
+CallPriority PriorityByName(const std::string& name) {
+  if (name == "high") return CallPriority::kHigh;
+  if (name == "low") return CallPriority::kLow;
+  if (name == "normal") return CallPriority::kNormal;
+  throw nb::value_error("there is no priority of that name");
+}
+
 // `timeout`: seconds; None: as the connection has it.
 nb::tuple Call(Engine& engine, const std::string& method,
                const nb::bytes& header, const nb::sequence& payload,
                const nb::dict& into, std::optional<double> timeout,
-               const CancellationToken* cancel, const nb::object& progress) {
+               const CancellationToken* cancel, const nb::object& progress,
+               const std::optional<std::string>& traceparent,
+               const std::string& priority) {
   if (engine.forked()) RaiseForked();
   const auto known = MethodByName(method);
   if (!known) throw nb::value_error("there is no method of that name");
@@ -186,7 +199,11 @@ nb::tuple Call(Engine& engine, const std::string& method,
       CheckSignals();  // of those that came before the watch
     }
     absl::StatusOr<Answer> answer;
-    const CallProgress tell = teller.OrNone(stop);
+    const CallOptions options{.deadline = left,
+                              .into = memory.into,
+                              .progress = teller.OrNone(stop),
+                              .traceparent = Optional(traceparent),
+                              .priority = PriorityByName(priority)};
     {
       const Engine::Scope scope(&engine, stop);
       const nb::gil_scoped_release release;
@@ -195,9 +212,9 @@ nb::tuple Call(Engine& engine, const std::string& method,
         if (!b.on_device() || b.bytes().empty()) continue;
         lent.Update(engine.Know(b.bytes().data()));
       }
-      answer = lent.ok() ? engine.Call(scope, *known, head, memory.payload,
-                                       memory.into, left, tell)
-                         : absl::StatusOr<Answer>(lent);
+      answer = lent.ok()
+                   ? engine.Call(scope, *known, head, memory.payload, options)
+                   : absl::StatusOr<Answer>(lent);
     }
     const bool interrupted = watch && watch->interrupted();
     watch.reset();
@@ -213,10 +230,6 @@ nb::tuple Call(Engine& engine, const std::string& method,
     if (!answer.ok()) Raise(answer.status());
     return ToPython(*answer, memory.targets);
   }
-}
-
-std::string Optional(const std::optional<std::string>& text) {
-  return text.value_or("");
 }
 
 // quantd.engines.engine.Settings.
@@ -299,7 +312,8 @@ NB_MODULE(_native, module) {
       .def(nb::new_(&Open), "settings"_a)
       .def("call", &Call, "method"_a, "header"_a, "payload"_a, "into"_a,
            "timeout"_a.none(), "cancel"_a.none(),
-           "progress"_a.none() = nb::none())
+           "progress"_a.none() = nb::none(),
+           "traceparent"_a.none() = nb::none(), "priority"_a = "normal")
       .def("memory", &TakeHost, "bytes"_a)
       .def_prop_ro("takes_device", &Engine::takes_device)
       .def("close", &Close);

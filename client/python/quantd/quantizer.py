@@ -39,6 +39,8 @@ _ARGUMENTS = (
   "timeout",
   "cancel",
   "progress",
+  "traceparent",
+  "priority",
 )
 
 # What is said here as TransformerEngine says it.
@@ -208,7 +210,8 @@ class Quantizer:
     Args:
       x: As for `Connection.quantize`.
       **call: What else that takes of one call: flatten_axis, dtype, fused, out,
-        timeout, cancel, progress, and options that were not set before.
+        timeout, cancel, progress, traceparent, priority, and options that were
+        not set before.
 
     Returns:
       The tensor.

@@ -73,3 +73,5 @@ NON_FINITES = Words(pb.NonFinite, "NON_FINITE_")
 LAYOUTS = Words(pb.Layout, "LAYOUT_")
 KINDS = Words(pb.TensorKind, "TENSOR_KIND_")
 FLOATS = ("f32", "f16", "bf16")
+# Who goes first where calls wait: metadata, and no number of the wire.
+PRIORITIES = ("high", "normal", "low")

@@ -3,11 +3,18 @@
 client in bands and beside what grpcio can carry.
 
     bands.py --server quantd --sdk-bench sdk_bench --quantctl quantctl
-             [--mib 64] [--band-mib 4] [--channels 4] [--rounds N] [--json FILE]
+             [--mib 64] [--band-mib 4] [--channels 4] [--computed] [--pure]
+             [--rounds N] [--json FILE]
 
 Each contender is a process; rounds go through all in turn, and the ratios of a
-round are what counts. All quantize rows of bf16 to NVFP4 under a given amax,
-into the caller's memory. The package is the one that this Python has installed.
+round are what counts. All quantize rows of bf16 to NVFP4 under a given amax, or
+with --computed under one that is found, so that bands meet in it; into the
+caller's memory. The package is the one that this Python has installed, or that
+of a checkout: with PYTHONPATH=client/python, once
+
+    protoc -Iproto --python_out=client/python/quantd quantd.proto
+
+has made its messages, and --pure, which leaves the native engine out.
 
 Three contenders of raw bytes are the ceiling of the pure engine: messages that
 lie there ready, sent by grpcio from threads to `quantctl echo-server`, which
@@ -42,18 +49,19 @@ def api_call(settings, target, size):
   """A call of the package that writes into the same buffers every time."""
   import numpy as np
   import quantd
-  engine = settings.pop("engine")
+  engine, computed = settings.pop("engine"), settings.pop("computed")
   if engine == "native":
     from quantd.engines.native_engine import tune_allocator
     tune_allocator()
   connection = quantd.connect(target, engine=engine, **settings)
+  amax = None if computed else 16.0
   x = values(size)
   rows = len(x)
   out = {"rowwise_data": np.zeros((rows, COLUMNS // 2), np.uint8),
          "rowwise_scale": np.zeros((-(-rows // 128) * 128, COLUMNS // 16), np.uint8)}
 
   def call():
-    t = connection.quantize(x, "nvfp4", dtype="bf16", given_amax=16.0, out=out)
+    t = connection.quantize(x, "nvfp4", dtype="bf16", given_amax=amax, out=out)
     if (t.bands > 1) != bool(settings.get("band_bytes")):
       raise RuntimeError("it did not go as it was told to")
 
@@ -118,12 +126,15 @@ def contenders_of(known, target, echo):
   bands = {"band_bytes": band, "channels": channels}
 
   def made(name, address, **settings):
+    if settings["kind"] == "api":
+      settings["computed"] = known.computed
     return engines.Contender(
         name, [sys.executable, __file__, "--worker", json.dumps(settings), address],
         **(engines.TUNED if settings.get("engine") != "native" else {}))
 
   yield engines.Contender(
-      "sdk bands", [known.sdk_bench, target, "--in-place", "--given-amax",
+      "sdk bands", [known.sdk_bench, target, "--in-place",
+                    *([] if known.computed else ["--given-amax"]),
                     "--band-bytes", str(band), "--channels", str(channels)])
   if not known.pure:
     yield made("native bands", target, kind="api", engine="native", **bands)
@@ -173,6 +184,7 @@ def main():
   parser.add_argument("--mib", type=int, default=64)
   parser.add_argument("--band-mib", type=int, default=4)
   parser.add_argument("--channels", type=int, default=4)
+  parser.add_argument("--computed", action="store_true", help="no amax is given")
   parser.add_argument("--pure", action="store_true", help="no native engine here")
   known = parser.parse_args()
   size = known.mib << 20
@@ -183,7 +195,8 @@ def main():
   rows = list(rows_of(found, size))
   show(rows)
   engines.keep(known, "python bands", rows, band_bytes=known.band_mib << 20,
-               channels=known.channels, python=sys.version.split()[0])
+               channels=known.channels, computed=known.computed,
+               python=sys.version.split()[0])
 
 
 if __name__ == "__main__":

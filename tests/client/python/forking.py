@@ -1,6 +1,6 @@
 """Forks while a connection is open, and uses it in parent and children.
 
-    forking.py ADDRESS ENGINE idle|busy|apart
+    forking.py ADDRESS ENGINE idle|busy|bands|apart
 """
 
 import os
@@ -69,7 +69,9 @@ def main(address, engine, how):
     return apart(address, engine)
   x = np.random.default_rng(1).standard_normal((96, 160)).astype(np.float32)
   big = np.tile(x, (20, 20))
-  q = quantd.connect(address, engine=engine)
+  busy = how in ("busy", "bands")
+  q = quantd.connect(
+      address, engine=engine, band_bytes=(how == "bands") << 20)
   expected = q.quantize(x, "nvfp4").rowwise.codes.tobytes()
   big_expected = q.quantize(big, "nvfp4").rowwise.codes.tobytes()
   stop, wrong, calls = threading.Event(), [], []
@@ -90,12 +92,12 @@ def main(address, engine, how):
       except quantd.Error as error:
         wrong.append(error)
 
-  threads = [threading.Thread(target=work) for _ in range(2 * (how == "busy"))]
+  threads = [threading.Thread(target=work) for _ in range(2 * busy)]
   for thread in threads:
     thread.start()
   want = 0 if engine == "grpc" else FORKED
   for _ in range(8):
-    if how == "busy":
+    if busy:
       # A machine with other work takes its time: a further call has been taken.
       before, until = len(calls), time.monotonic() + 5
       while len(calls) == before and time.monotonic() < until:

@@ -50,8 +50,8 @@ def test_a_server_that_dies_loses_no_band(connect, large, expected, settings):
     got = q.quantize(large, "nvfp4", usage="both", progress=progress)
     assert died.is_set()
     same(got, expected)
-    # Of the C++ client eight bands at most meet in an amax.
-    assert got.bands == 32 or (q.engine == "native" and 1 < got.bands <= 8)
+    # Eight bands at most meet in an amax.
+    assert 1 < got.bands <= 8 and got.streamed
     # It stays with the other one.
     same(q.quantize(large, "nvfp4", usage="both"), expected)
 
@@ -80,8 +80,8 @@ def test_a_band_that_fails_ends_the_others(connect, large):
     q = connect(server.address, **BANDS)
     with pytest.raises(quantd.Unauthenticated, match="^rows .*who is there"):
       q.quantize(large, "nvfp4")
-    # The C++ client asks what the server can, too.
-    assert len(server.calls) <= (3 if q.engine == "native" else 2)
+    # It asks what the server can, too.
+    assert len(server.calls) <= 3
 
 
 def slow(seconds):

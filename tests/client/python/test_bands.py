@@ -62,8 +62,8 @@ def test_bands_of_every_option(plain, connect, server, large):
     same(got, plain.quantize(x, name, **keywords))
     if WHOLE.isdisjoint(keywords):
       height = max(128, int(size / (COLS * 4)) // 128 * 128)
-      # Of the C++ client eight bands at most meet in an amax, each a stream.
-      meets = q.engine == "native" and got.streamed and 1 < got.bands <= 8
+      # Eight bands at most meet in an amax, each a stream.
+      meets = got.streamed and 1 < got.bands <= 8
       assert meets or got.bands == -(-rows // height), (name, keywords)
       assert meets or got.streamed == (streams == 0)
       cut += 1
@@ -305,7 +305,9 @@ def test_what_is_refused_is_refused_of_bands(connect, server, plain, large):
   for keywords in ({"epsilon": 1.0}, {"scale_rule": "floor"},
                    {"rht": "rowwise", "four_over_six": "mse"},
                    {"usage": "both", "compact_scales": True},
-                   {"given_amax": -1.0}, {"given_amax": [1.0, 2.0]}):
+                   {"given_amax": -1.0}, {"given_amax": [1.0, 2.0]},
+                   {"usage": "both", "rht": "rowwise", "amax_estimation_scale": 1.5,
+                    "given_amax": {"rowwise": 3.0}}):
     with pytest.raises(quantd.Invalid) as alone:
       plain.quantize(large, "nvfp4", **keywords)
     with pytest.raises(quantd.Invalid) as caught:

@@ -301,8 +301,9 @@ def test_fork(server, engine):
   alone("forking.py", server, engine, "idle")
 
 
-def test_fork_in_the_middle_of_a_call(server, engine):
-  alone("forking.py", server, engine, "busy")
+@pytest.mark.parametrize("how", ["busy", "bands"])
+def test_fork_in_the_middle_of_a_call(server, engine, how):
+  alone("forking.py", server, engine, how)
 
 
 def test_a_child_is_told_of_its_own_sockets_alone(server):

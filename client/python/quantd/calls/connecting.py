@@ -4,8 +4,8 @@ import dataclasses
 import os
 from typing import Any
 
+from quantd.calls.call_options import YEAR
 from quantd.calls.connection import Connection
-from quantd.calls.link import YEAR
 from quantd.engines.engine import LEAST_BAND, Retry, Settings, Tls
 from quantd.errors import Invalid
 from quantd.values import shown
@@ -55,8 +55,9 @@ def connect(
       own over all connections to all servers, one on each at a time. The bytes
       are those of one call. 0: none is cut; else at least 262144. Not cut are
       groups, fewer than 256 rows, and `quantize` with `dbias`, `statistics` or
-      a `history`. An amax that is computed has every band sent twice: give it
-      where it is known.
+      a `history`. For an amax that is computed up to eight bands meet, larger
+      ones where need be, each sent once in chunks; where a server has no room
+      for all of them, or is of an older version, each is sent twice.
     stream_from: Calls whose tensor has so many bytes travel in chunks, 0: all
       of them. What is larger than one message, or than the server takes as
       one, always does, up to the server's memory.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from quantd import options, words
 from quantd import quantd_pb2 as pb
 from quantd.calls import decoding, many, requests
+from quantd.calls.call_options import CallOptions
 from quantd.calls.progress import Wanted
 from quantd.calls.questions import Questions
 from quantd.engines.engine import Cancellation
@@ -47,6 +48,8 @@ class Connection(Questions):
     timeout: float | None = None,
     cancel: Cancellation | None = None,
     progress: Wanted = False,
+    traceparent: str | None = None,
+    priority: str = "normal",
     **keywords: "Unpack[QuantizeKeywords]",
   ) -> QuantizedTensor:
     """Quantizes a tensor, or groups of its rows.
@@ -72,6 +75,11 @@ class Connection(Questions):
       progress: True: show a bar, where tqdm is installed. Or a function of the
         bytes of the input that are done and of all of them: threads call it,
         one at a time, and wait for it; what it raises ends the call.
+      traceparent: The trace that the call belongs to, as W3C Trace Context
+        writes it, "00-...-...-01": servers log its ids with the call's own.
+      priority: "high", "normal" or "low": who goes first where calls wait. High
+        needs a token that may, or is as normal; low waits for all others,
+        though not for ever.
       **keywords: Options, as `quantd.options.QuantizeKeywords` lists them.
 
     Returns:
@@ -94,9 +102,8 @@ class Connection(Questions):
     if (near := sources[0].device) is not None:
       into = requests.places(near, into, tensor, asked)
     data = [s.payload for s in sources]
-    reply = self._call(
-      "Quantize", header, data, into, timeout, cancel, progress
-    )
+    call = CallOptions(timeout, cancel, progress, traceparent, priority)
+    reply = self._call("Quantize", header, data, into, call)
     answer = pb.QuantizeReply.FromString(reply.header)
     options.check_echo(asked, answer.options)
     parts = {
@@ -165,6 +172,8 @@ class Connection(Questions):
     timeout: float | None = None,
     cancel: Cancellation | None = None,
     progress: Wanted = False,
+    traceparent: str | None = None,
+    priority: str = "normal",
   ) -> Any:
     """Decodes a copy of a quantized tensor, undoing its rotation.
 
@@ -180,6 +189,8 @@ class Connection(Questions):
       timeout: Seconds, retries included.
       cancel: Stops the call.
       progress: As for `quantize`.
+      traceparent: As for `quantize`.
+      priority: As for `quantize`.
 
     Returns:
       The values in the shape of the tensor; of groups that end before its last
@@ -214,9 +225,7 @@ class Connection(Questions):
       shape,
       out,
       like,
-      timeout,
-      cancel,
-      progress,
+      CallOptions(timeout, cancel, progress, traceparent, priority),
     )
 
   def amax(
@@ -236,6 +245,8 @@ class Connection(Questions):
     timeout: float | None = None,
     cancel: Cancellation | None = None,
     progress: Wanted = False,
+    traceparent: str | None = None,
+    priority: str = "normal",
   ) -> Maxima:
     """The largest magnitudes of a tensor, plain and after rotation.
 
@@ -256,6 +267,8 @@ class Connection(Questions):
       timeout: Seconds.
       cancel: Stops the call.
       progress: As for `quantize`.
+      traceparent: As for `quantize`.
+      priority: As for `quantize`.
 
     Returns:
       fp32 arrays: one number, one a group, or one a row or column.
@@ -287,7 +300,8 @@ class Connection(Questions):
     )
     header = request.SerializeToString()
     data = [s.payload for s in sources]
-    reply = self._call("RhtAmax", header, data, {}, timeout, cancel, progress)
+    call = CallOptions(timeout, cancel, progress, traceparent, priority)
+    reply = self._call("RhtAmax", header, data, {}, call)
     answer = pb.RhtAmaxReply.FromString(reply.header)
     found = {
       KINDS.word(ref.kind): requests.part_of(ref, part).array()
@@ -317,6 +331,8 @@ class Connection(Questions):
     timeout: float | None = None,
     cancel: Cancellation | None = None,
     progress: Wanted = False,
+    traceparent: str | None = None,
+    priority: str = "normal",
   ) -> Any:
     """Rotates the rows of a tensor: `quantd.hadamard` does it here.
 
@@ -333,6 +349,8 @@ class Connection(Questions):
       timeout: Seconds.
       cancel: Stops the call.
       progress: As for `quantize`.
+      traceparent: As for `quantize`.
+      priority: As for `quantize`.
 
     Returns:
       The rotated values in the shape of x.
@@ -362,7 +380,5 @@ class Connection(Questions):
       source.shape,
       out,
       like,
-      timeout,
-      cancel,
-      progress,
+      CallOptions(timeout, cancel, progress, traceparent, priority),
     )

@@ -4,31 +4,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-import numpy as np
-
+from quantd.calls.call_options import CallOptions
 from quantd.calls.progress import inside, telling
 from quantd.engines import open_engine
-from quantd.engines.engine import Cancellation, Engine, Reply, Settings
+from quantd.engines.engine import Engine, Reply, Settings
 from quantd.errors import Invalid
 from quantd.tensors import arrays, device
 from quantd.tensors.device import DeviceBytes, settle
 from quantd.values import is_list, shown, whole
 from quantd.words import DTYPES, FLOATS
-
-# Seconds: no call takes longer.
-YEAR = 365 * 24 * 3600.0
-
-
-def _is_time(value: Any) -> bool:
-  if not isinstance(value, (int, float, np.number)) or isinstance(value, bool):
-    return False
-  return bool(0 < value <= YEAR)
-
-
-def check_cancel(cancel: Any) -> None:
-  """Refuses what is no Cancellation, as an Event of threading."""
-  if cancel is not None and not isinstance(cancel, Cancellation):
-    raise Invalid.of("cancel", "a quantd.Cancellation", type(cancel).__name__)
 
 
 class Link:
@@ -105,24 +89,24 @@ class Link:
     header: bytes,
     payload: Sequence[Any],
     into: Mapping[int, Any],
-    timeout: float | None,
-    cancel: Cancellation | None,
-    progress: Any = False,
+    call: CallOptions,
   ) -> Reply:
-    if timeout is not None:
-      if not _is_time(timeout):
-        raise Invalid.of(
-          "timeout", "seconds above 0, up to a year", shown(timeout)
-        )
-      # A deadline in numpy's fp32 would be minutes off.
-      timeout = float(timeout)
-    check_cancel(cancel)
+    call = call.checked()
     if self._engine.takes_device:
       settle((*payload, *into.values()))
     total = sum(buffer.nbytes for buffer in payload)
-    with telling(progress, total, method.lower(), cancel) as (tell, stop):
+    title = method.lower()
+    with telling(call.progress, total, title, call.cancel) as (tell, stop):
       return self._engine.call(
-        method, header, payload, into, timeout, stop, tell
+        method,
+        header,
+        payload,
+        into,
+        call.timeout,
+        stop,
+        tell,
+        call.traceparent,
+        call.priority,
       )
 
   def _values(
@@ -135,25 +119,22 @@ class Link:
     shape: tuple[int, ...],
     out: Any,
     like: Any,
-    timeout: float | None,
-    cancel: Cancellation | None,
-    progress: Any,
+    call: CallOptions,
   ) -> Any:
     """A call whose one part is written into an array, which is returned."""
     if out is not None and like is not None:
       raise Invalid.of("like", "none beside out=, which is given back", "one")
     header = request.SerializeToString()
-    rest = (timeout, cancel, progress)
     near = payload[0] if payload else None
     if isinstance(near, DeviceBytes) and out is None and like is None:
       size = math.prod(shape) * arrays.size_of(word)
       (there,) = device.empty(near, [size])
-      self._call(method, header, payload, {kind: there}, *rest)
+      self._call(method, header, payload, {kind: there}, call)
       return there.view(word, shape)
     library = arrays.library_for(like)
     made = arrays.empty(library, word, shape) if out is None else out
     target = arrays.writable(made, word, shape, "out", self.takes_device)
-    self._call(method, header, payload, {kind: target}, *rest)
+    self._call(method, header, payload, {kind: target}, call)
     return arrays.to_jax(made) if library == "jax" and out is None else made
 
   # --- its life -------------------------------------------------------------

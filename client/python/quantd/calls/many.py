@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from quantd.calls import progress
-from quantd.calls.link import check_cancel
+from quantd.calls.call_options import check_cancel
 from quantd.engines.engine import Cancellation, Progress
 from quantd.errors import Error, Invalid
 from quantd.tensors import arrays

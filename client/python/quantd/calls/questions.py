@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from quantd import options
 from quantd import quantd_pb2 as pb
 from quantd.calls import requests
+from quantd.calls.call_options import CallOptions
 from quantd.calls.link import Link
 from quantd.engines.engine import Cancellation
 from quantd.options import QuantizeKeywords
@@ -28,6 +29,8 @@ class Questions(Link):
     flatten_axis: int = -1,
     timeout: float | None = None,
     cancel: Cancellation | None = None,
+    traceparent: str | None = None,
+    priority: str = "normal",
     **keywords: "Unpack[QuantizeKeywords]",
   ) -> Plan:
     """What `quantize` would give: every part, and the memory. Computes nothing.
@@ -39,6 +42,8 @@ class Questions(Link):
       flatten_axis: As for `quantize`.
       timeout: Seconds.
       cancel: Stops the call.
+      traceparent: As for `quantize`.
+      priority: As for `quantize`.
       **keywords: Options, as for `quantize`.
 
     Returns:
@@ -56,7 +61,10 @@ class Questions(Link):
       options=asked,
     )
     header = request.SerializeToString()
-    reply = self._call("DescribeQuantize", header, [], {}, timeout, cancel)
+    call = CallOptions(
+      timeout, cancel, traceparent=traceparent, priority=priority
+    )
+    reply = self._call("DescribeQuantize", header, [], {}, call)
     answer = pb.DescribeQuantizeReply.FromString(reply.header)
     return Plan(
       parts={KINDS.word(ref.kind): PartPlan.of(ref) for ref in answer.tensors},
@@ -66,7 +74,12 @@ class Questions(Link):
     )
 
   def info(
-    self, *, timeout: float | None = None, cancel: Cancellation | None = None
+    self,
+    *,
+    timeout: float | None = None,
+    cancel: Cancellation | None = None,
+    traceparent: str | None = None,
+    priority: str = "normal",
   ) -> ServerInfo:
     """What a server is, can do and allows.
 
@@ -74,5 +87,8 @@ class Questions(Link):
       >>> "nvfp4" in q.info().formats
       True
     """
-    reply = self._call("GetServerInfo", b"", [], {}, timeout, cancel)
+    call = CallOptions(
+      timeout, cancel, traceparent=traceparent, priority=priority
+    )
+    reply = self._call("GetServerInfo", b"", [], {}, call)
     return ServerInfo.of(pb.GetServerInfoReply.FromString(reply.header))

@@ -199,6 +199,8 @@ class Engine(Protocol):
     timeout: float | None,
     cancel: Cancellation | None,
     progress: Progress | None = None,
+    traceparent: str | None = None,
+    priority: str = "normal",
   ) -> Reply:
     """Makes one call, retries included; in bands where the settings say so.
 
@@ -215,6 +217,9 @@ class Engine(Protocol):
       cancel: Stops the call.
       progress: Told how far it is. Must not raise, and must not close the
         engine, which would wait for the call.
+      traceparent: The trace that the call belongs to, as W3C Trace Context
+        writes it; servers are told of it, devices of this process are not.
+      priority: "high", "normal" or "low"; the same.
 
     Returns:
       The reply. DescribeQuantize and GetServerInfo have no parts.

@@ -30,15 +30,19 @@ _KNOCK = 1.0
 
 @dataclass(frozen=True)
 class Limit:
-  """The time that a call has, and all that it is made of."""
+  """The time that a call has, with all that it is made of.
+
+  And what else servers are told of it.
+  """
 
   length: float
   deadline: float  # of time.monotonic()
+  metadata: Metadata
 
   @classmethod
-  def of(cls, seconds: float) -> "Limit":
+  def of(cls, seconds: float, metadata: Metadata) -> "Limit":
     """From now on."""
-    return cls(seconds, time.monotonic() + seconds)
+    return cls(seconds, time.monotonic() + seconds, metadata)
 
 
 class Life:
@@ -128,7 +132,7 @@ class Exchange:
     pool = self._life.pool
     gate = self._traffic.gate
     backoff = Backoff(self._traffic.settings.retry, self._life.budget)
-    metadata = metadata + pool.metadata
+    metadata = metadata + pool.metadata + self._limit.metadata
     tried: set[Server] = set()
     while True:
       self._check_stopped()

@@ -1,10 +1,8 @@
 """The pure engine: grpcio and protobuf, nothing compiled of our own."""
 
 import dataclasses
-import time
 from collections.abc import Sequence
 
-from quantd import quantd_pb2 as pb
 from quantd.engines import bands, messages, outputs, streams
 from quantd.engines.address import load_tls, load_token, parse_target
 from quantd.engines.engine import (
@@ -15,17 +13,17 @@ from quantd.engines.engine import (
   Reply,
   Settings,
 )
-from quantd.engines.exchange import Exchange, Limit, Traffic
+from quantd.engines.exchange import Exchange, Limit, Metadata, Traffic
+from quantd.engines.limits import Learner, Limits
 from quantd.engines.messages import Asked
 from quantd.engines.overlap import apart
-from quantd.errors import Error, Invalid, TooLarge, Unimplemented
+from quantd.engines.reducing import Reduction
+from quantd.errors import Cancelled, Error, Invalid, TooLarge, Unimplemented
 
 # Bytes of one message: kMaxMessageBytes, kMaxRequestHeadBytes and
 # kMaxReplyPayloadBytes of proto/limits.h.
 _LARGEST_PAYLOAD = (2 << 30) - (64 << 10) - (256 << 10) - (4 << 20) // 8 * 10
 _LARGEST_REPLY = (1 << 31) - (10 << 20)
-# Seconds after which servers are asked for their settings again.
-_FRESH = 10.0
 
 
 class Engine:
@@ -56,9 +54,7 @@ class Engine:
     self._way = "unix" if settings.target.startswith("unix:") else "tcp"
     # Payloads of one message that no server has refused for their size.
     self._largest = dict.fromkeys(outputs.REQUESTS, _LARGEST_PAYLOAD)
-    # What servers do where a request says nothing of an estimate, and when
-    # they were asked; those of one connection are taken to be alike.
-    self._estimate: tuple[float, float] | None = None
+    self._limits = Learner()
 
   def call(
     self,
@@ -69,43 +65,67 @@ class Engine:
     timeout: float | None,
     cancel: Cancellation | None,
     progress: Progress | None = None,
+    traceparent: str | None = None,
+    priority: str = "normal",
   ) -> Reply:
     """See `quantd.engines.engine.Engine.call`."""
-    limit = Limit.of(self._settings.deadline if timeout is None else timeout)
+    limit = Limit.of(
+      self._settings.deadline if timeout is None else timeout,
+      _metadata(traceparent, priority),
+    )
 
     def one(asked: Asked, stop: Cancellation | None) -> Reply:
       return self._one(asked, limit, stop)
 
     asked = Asked(method, header, payload, into)
     whole = bands.cut(asked, self._settings.band_bytes)
-    if whole is not None and whole.may_estimate:
-      whole = self._as_served(whole, limit, cancel)
-    if whole is not None:
-      # One band is written while another is read.
-      asked = asked._replace(payload=[apart(b, into) for b in payload])
+    meeting = None
+    if whole is not None and whole.needs_amax:
+      whole, meeting = self._as_served(whole, limit, cancel)
+    if whole is None:
+      reply = one(asked, cancel)
+      if progress is not None:
+        progress(asked.nbytes, asked.nbytes)
+      return reply
+    # One band is written while another is read.
+    asked = asked._replace(payload=[apart(b, into) for b in payload])
+    at_once = self._traffic.life().pool.size * self._settings.channels
+    if meeting is None:
       whole = dataclasses.replace(whole, asked=asked)
-      at_once = self._traffic.life().pool.size * self._settings.channels
       return bands.run(whole, at_once, one, cancel, progress)
-    reply = one(asked, cancel)
-    if progress is not None:
-      progress(asked.nbytes, asked.nbytes)
-    return reply
+
+    def reduced(
+      asked: Asked, reduction: Reduction, stop: Cancellation
+    ) -> Reply | None:
+      return self._reduced(asked, reduction, limit, stop)
+
+    meeting = dataclasses.replace(meeting, asked=asked)
+    return bands.meet(meeting, at_once, one, reduced, cancel, progress)
 
   def _as_served(
     self, whole: bands.Banded, limit: Limit, cancel: Cancellation | None
-  ) -> bands.Banded | None:
-    """A call as its server completes it; None: that cannot be learned."""
-    known = self._estimate
-    now = time.monotonic()
-    if known is None or now - known[1] > _FRESH:
-      asked = Asked("GetServerInfo", b"", [], {})
-      try:
-        reply = self._by_message(asked, limit, cancel)
-      except Error:
-        return None
-      limits = pb.GetServerInfoReply.FromString(reply.header).limits
-      self._estimate = known = (limits.amax_estimation_scale, now)
-    return whole.estimated(known[0]) if known[0] else whole
+  ) -> tuple[bands.Banded | None, bands.Banded | None]:
+    """A call whose amax is to be found, as its server completes it.
+
+    Returns:
+      It, or None where that cannot be learned; and in bands that meet, where
+      all of them have room at once.
+    """
+    known = self._learn(limit, cancel)
+    if whole.may_estimate:
+      if known is None:
+        return None, None
+      if known.estimate:
+        whole = whole.estimated(known.estimate)
+    meeting = whole.meeting()
+    if known is None or meeting is None:
+      return whole, None
+    fits = len(meeting.bands) <= known.reduced_at_once(meeting.held)
+    return whole, meeting if fits else None
+
+  def _learn(self, limit: Limit, cancel: Cancellation | None) -> Limits | None:
+    asked = Asked("GetServerInfo", b"", [], {})
+    return self._limits.learn(lambda: self._by_message(asked, limit, cancel))
 
   def _one(
     self, asked: Asked, limit: Limit, cancel: Cancellation | None
@@ -144,9 +164,32 @@ class Engine:
     self, asked: Asked, limit: Limit, cancel: Cancellation | None
   ) -> Reply:
     # It may be sent again when some of the reply has come.
-    asked = asked._replace(payload=[apart(b, asked.into) for b in asked.payload])
+    asked = asked._replace(
+      payload=[apart(b, asked.into) for b in asked.payload]
+    )
     exchange = Exchange(self._traffic, limit, cancel)
     return streams.call(asked, exchange, self._way)
+
+  def _reduced(
+    self,
+    asked: Asked,
+    reduction: Reduction,
+    limit: Limit,
+    stop: Cancellation,
+  ) -> Reply | None:
+    """See `quantd.engines.bands.meeting.Reduced`."""
+    exchange = Exchange(self._traffic, limit, stop)
+    try:
+      return streams.call(asked, exchange, self._way, reduction)
+    except Cancelled:
+      raise
+    except Error as failed:
+      unknown = isinstance(failed, Unimplemented) or (
+        isinstance(failed, Invalid) and failed.field == "request"
+      )
+      if reduction.found or unknown:
+        return None
+      raise
 
   def _reply_is_large(self, asked: Asked) -> bool:
     """Whether no message can hold it."""
@@ -163,3 +206,13 @@ class Engine:
   def close(self) -> None:
     """See `quantd.engines.engine.Engine.close`."""
     self._traffic.close()
+
+
+def _metadata(traceparent: str | None, priority: str) -> Metadata:
+  """What servers are told of a call beside its request."""
+  found = []
+  if traceparent is not None:
+    found.append(("traceparent", traceparent))
+  if priority != "normal":
+    found.append(("quantd-priority", priority))
+  return found

@@ -7,7 +7,7 @@ not at all on the way in after grpcio's own copy: parts are views of the reply.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from quantd.engines import frames
+from quantd.engines import copying, frames
 from quantd.engines.engine import Buffer, Into, Reply
 from quantd.engines.exchange import Exchange, ask
 from quantd.engines.outputs import REPLIES
@@ -46,7 +46,7 @@ def place(part: memoryview, kind: int, into: Into) -> memoryview:
   if kind not in into:
     return part
   target = writable(kind, part.nbytes, into)
-  target[:] = part
+  copying.copy(target, part)
   return target
 
 

@@ -102,6 +102,8 @@ class Engine:
     timeout: float | None,
     cancel: Cancellation | None,
     progress: Progress | None = None,
+    traceparent: str | None = None,
+    priority: str = "normal",
   ) -> Reply:
     """See `quantd.engines.engine.Engine.call`."""
     if into:
@@ -125,7 +127,15 @@ class Engine:
       forget = cancel.on_cancel(token.cancel)
     try:
       head, parts, *how = self._native.call(
-        method, header, sent, dict(targets), timeout, token, progress
+        method,
+        header,
+        sent,
+        dict(targets),
+        timeout,
+        token,
+        progress,
+        traceparent,
+        priority,
       )
       # Of those it gives the number of their kind.
       parts = [there[p] if isinstance(p, int) else p for p in parts]

@@ -85,6 +85,8 @@ class QuantizedTensor(Described):
     timeout: float | None = None,
     cancel: "Cancellation | None" = None,
     progress: "Wanted" = False,
+    traceparent: str | None = None,
+    priority: str = "normal",
   ) -> Any:
     """Decodes a copy; see `Connection.dequantize`.
 
@@ -98,6 +100,8 @@ class QuantizedTensor(Described):
       timeout: Seconds.
       cancel: Stops the call.
       progress: A bar, or a function to be told; see `Connection.quantize`.
+      traceparent: The call's trace; see `Connection.quantize`.
+      priority: "high", "normal" or "low".
 
     Returns:
       The values, in the shape of the tensor.
@@ -117,6 +121,8 @@ class QuantizedTensor(Described):
       timeout=timeout,
       cancel=cancel,
       progress=progress,
+      traceparent=traceparent,
+      priority=priority,
     )
 
   def rows(self, start: int, stop: int) -> "QuantizedTensor":

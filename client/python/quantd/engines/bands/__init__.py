@@ -6,5 +6,6 @@ rules are those of the C++ client's client/bands, restated.
 
 from quantd.engines.bands.calls import run
 from quantd.engines.bands.cutting import Banded, cut
+from quantd.engines.bands.meeting import meet
 
-__all__ = ["Banded", "cut", "run"]
+__all__ = ["Banded", "cut", "meet", "run"]

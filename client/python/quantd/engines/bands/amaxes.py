@@ -1,5 +1,6 @@
 """The amax that all bands of a tensor share: where it comes from."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -44,10 +45,20 @@ def may_estimate(o: pb.QuantizeOptions) -> bool:
   return (
     o.format == pb.FORMAT_NVFP4
     and not o.HasField("amax_estimation_scale")
-    and any(
-      has_copy(o, side) and rotated(o, side) and not given(o, side)
-      for side in SIDES
-    )
+    and _estimable(o)
+  )
+
+
+def estimates_nothing(o: pb.QuantizeOptions) -> bool:
+  """Whether an estimate is asked for that would replace no amax: not legal."""
+  return estimates(o) and not _estimable(o)
+
+
+def _estimable(o: pb.QuantizeOptions) -> bool:
+  """Whether there is a rotated copy whose amax is not given."""
+  return any(
+    has_copy(o, side) and rotated(o, side) and not given(o, side)
+    for side in SIDES
   )
 
 
@@ -59,14 +70,19 @@ def given(o: pb.QuantizeOptions, side: str) -> list[float]:
   return list(getattr(message, f"{side}_values"))
 
 
-def give(o: pb.QuantizeOptions, side: str, values: list[float]) -> None:
-  """Puts them there in the place of what there was."""
-  o.given_amax.ClearField(side)
-  o.given_amax.ClearField(f"{side}_values")
+def keep_rows(o: pb.QuantizeOptions, row: int, rows: int) -> None:
+  """Of amaxes that are given for each row leaves those of a band."""
+  if of_lines(o) and (lines := given(o, "rowwise")):
+    o.given_amax.ClearField("rowwise")
+    o.given_amax.ClearField("rowwise_values")
+    _put(o.given_amax, "rowwise", lines[row : row + rows])
+
+
+def _put(message: pb.GivenAmax, side: str, values: list[float]) -> None:
   if len(values) == 1:
-    setattr(o.given_amax, side, values[0])
+    setattr(message, side, values[0])
   else:
-    getattr(o.given_amax, f"{side}_values").extend(values)
+    getattr(message, f"{side}_values").extend(values)
 
 
 class Source(NamedTuple):
@@ -147,11 +163,19 @@ class Found:
       if has_copy(o, side)
     }
 
-  def add(self, side: str, row: int, values: Array) -> None:
+  def add(self, row: int, maxima: Mapping[str, Array]) -> None:
     """Takes those of a band that begins at this row."""
-    whole = self.values[side]
-    first = row if side == "rowwise" and whole.size > 1 else 0
-    raise_to(whole, first, values)
+    for side, values in maxima.items():
+      whole = self.values[side]
+      first = row if side == "rowwise" and whole.size > 1 else 0
+      raise_to(whole, first, values)
+
+  def counts(self, rows: int) -> dict[str, int]:
+    """How many a band of so many rows adds."""
+    return {
+      side: rows if side == "rowwise" and whole.size > 1 else whole.size
+      for side, whole in self.values.items()
+    }
 
   def settle(self) -> None:
     """Makes of them what is given: estimates, and what the caller gave."""
@@ -160,6 +184,15 @@ class Found:
       if source.kind == "given":
         values = np.array(source.given, np.float32)
       self.values[side] = values * np.float32(source.factor)
+
+  def given_to(self, row: int, rows: int) -> pb.GivenAmax:
+    """What a band of so many rows from this one is told; of settled ones."""
+    message = pb.GivenAmax()
+    for side, values in self.values.items():
+      if side == "rowwise" and values.size > 1:
+        values = values[row : row + rows]
+      _put(message, side, values.tolist())
+    return message
 
   @property
   def finite(self) -> bool:

@@ -23,6 +23,9 @@ ROWS = 128
 _NEVER = 4 << 20
 # An amax for each line makes a request's head longer.
 _LISTED = 16384
+# No more are sent at once to meet in one amax: each holds memory of its server
+# and a connection's stream until the last is there.
+_MOST_MEETING = 8
 # What no position may be beyond.
 _FAR = 2**48
 
@@ -57,6 +60,27 @@ class Banded:
   def may_estimate(self) -> bool:
     """Whether a server's default for estimates decides about its amax."""
     return self.needs_amax and amaxes.may_estimate(self.request.options)
+
+  def meeting(self) -> "Banded | None":
+    """In bands that may meet in one amax; None: there would be too many."""
+    if len(self.bands) <= _MOST_MEETING:
+      return self
+    height = geometry.up(-(-self.rows // _MOST_MEETING), ROWS)
+    if height > _most_rows(self.request):
+      return None
+    return dataclasses.replace(self, bands=_bands(self.rows, height))
+
+  @property
+  def held(self) -> int:
+    """Bytes that a server holds for a band: none is larger than the first."""
+    rows = self.bands[0].rows
+    return sum(
+      spec.size * rows // self.rows for spec in self.inputs
+    ) + outputs.end_of(
+      outputs.laid_out(
+        outputs.specs_of(message_for(self, self.bands[0], None)) or []
+      )
+    )
 
   def estimated(self, scale: float) -> "Banded":
     """The same with that default in its options."""
@@ -104,12 +128,14 @@ def _cut(
     return None
   fit = min(int(band_bytes / (carried / rows)), _most_rows(request))
   height = max(ROWS, fit // ROWS * ROWS)
-  if height >= rows or _too_far(request, rows):
+  if height >= rows or _only_bands_may(request, rows):
     return None
-  bands = [
-    Band(row, min(height, rows - row)) for row in range(0, rows, height)
-  ]
+  bands = _bands(rows, height)
   return Banded(asked, request, rows, cols, taken, given, bands)
+
+
+def _bands(rows: int, height: int) -> list[Band]:
+  return [Band(row, min(height, rows - row)) for row in range(0, rows, height)]
 
 
 def _why_whole(request: Any) -> str:
@@ -144,14 +170,16 @@ def _most_rows(request: Any) -> int:
   return _LISTED if listed else _FAR
 
 
-def _too_far(request: Any, rows: int) -> bool:
-  """Whether a band would have what the whole has not: no legal request."""
+def _only_bands_may(request: Any, rows: int) -> bool:
+  """Whether bands could be legal requests where the whole is none."""
   if not isinstance(request, pb.QuantizeRequest):
     return False
   o = request.options
   listed = amaxes.given(o, "rowwise") if amaxes.of_lines(o) else []
-  return (bool(listed) and len(listed) != rows) or (
-    o.shard.row_offset + rows > _FAR
+  return (
+    (bool(listed) and len(listed) != rows)
+    or o.shard.row_offset + rows > _FAR
+    or amaxes.estimates_nothing(o)
   )
 
 
@@ -186,9 +214,7 @@ def _stored(request: pb.DequantizeRequest, rows: int, cols: int) -> list[Spec]:
   return [by_kind[kind] for kind in kinds]
 
 
-def message_for(
-  whole: Banded, band: Band, amax: amaxes.Found | None
-) -> Any:
+def message_for(whole: Banded, band: Band, amax: amaxes.Found | None) -> Any:
   """The request for one band.
 
   Args:
@@ -221,16 +247,27 @@ def _fit_options(
 ) -> None:
   """What a band is asked in the place of what the whole was."""
   if amax is not None:
-    for side, values in amax.values.items():
-      amaxes.give(o, side, values.tolist())
+    o.given_amax.CopyFrom(amax.given_to(*band))
     o.ClearField("amax_estimation_scale")
-  if amaxes.of_lines(o) and (lines := amaxes.given(o, "rowwise")):
-    amaxes.give(o, "rowwise", lines[band.row : band.row + band.rows])
+  else:
+    amaxes.keep_rows(o, *band)
   if o.rounding == pb.ROUNDING_STOCHASTIC:
     # The whole may itself be a part of something.
     if o.shard.total_columns == 0:
       o.shard.total_columns = o.shard.column_offset + whole.cols
     o.shard.row_offset += band.row
+
+
+def reducing_message_for(whole: Banded, band: Band) -> pb.QuantizeRequest:
+  """The request for one band that is told the amax between its halves."""
+  request: pb.QuantizeRequest = message_for(whole, band, None)
+  o = request.options
+  # What the caller gave comes back with the rest.
+  o.ClearField("given_amax")
+  if amaxes.may_estimate(o):
+    # As the whole has it, whatever the server does by default.
+    o.amax_estimation_scale = 0
+  return request
 
 
 def amax_message_for(whole: Banded, band: Band) -> pb.RhtAmaxRequest:

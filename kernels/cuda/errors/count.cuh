@@ -63,7 +63,7 @@ struct LineOfRuns {
 // Where two copies are wanted, half of the CTAs count each: the other one finds
 // the tile in the cache.
 template <DType D, int N, bool kOther>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 3)
     CountErrorsOfSpans(const __grid_constant__ EncodeArgs a) {
   __shared__ ErrorSums shared;
   Clear(&shared);
@@ -113,20 +113,17 @@ __global__ void __launch_bounds__(kThreads)
 
 template <DType D>
 cudaError_t LaunchCountErrorsOfSpans(const EncodeArgs& a, const Queue& queue) {
-  const int n = a.rotation > kBlock ? a.rotation : kBlock;
-  return ForSpanSize(n, [&](auto size) {
-    constexpr int kSize = decltype(size)::value;
-    // An even number: see CountErrorsOfSpans.
-    const unsigned grid = 2 * GridFor(TileCount(a.list), 4, queue);
-    if (a.params.numerics.other) {
-      CountErrorsOfSpans<D, kBlock, true>
-          <<<grid, kThreads, 0, queue.stream>>>(a);
-    } else {
-      CountErrorsOfSpans<D, kSize, false>
-          <<<grid, kThreads, 0, queue.stream>>>(a);
-    }
+  // An even number: see CountErrorsOfSpans.
+  const unsigned grid = 2 * GridFor(TileCount(a.list), 4, queue);
+  const auto launch = [&](auto kernel) {
+    kernel<<<grid, kThreads, 0, queue.stream>>>(a);
     return cudaGetLastError();
-  });
+  };
+  // Nothing of other libraries' is rotated.
+  if (a.params.numerics.other) return launch(CountErrorsOfSpans<D, 16, true>);
+  if (a.rotation <= 16) return launch(CountErrorsOfSpans<D, 16, false>);
+  if (a.rotation <= 64) return launch(CountErrorsOfSpans<D, 64, false>);
+  return launch(CountErrorsOfSpans<D, 128, false>);
 }
 
 }  // namespace quantd::cuda

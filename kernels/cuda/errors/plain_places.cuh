@@ -21,18 +21,41 @@ inline __device__ __noinline__ float FactorUnder(const float* amax,
 template <DType E>
 class PlainFactors {
  public:
-  // The first run's line and position, and how far it is to the next run.
+  // The first run's line and position; the next one is `down` rows below, which
+  // for either way is a multiple of 32 and begins no other tile.
   __device__ __forceinline__ PlainFactors(const EncodeParams& p,
-                                          const CopyTask& copy, int line,
-                                          int at, int next_line, int next_at)
+                                          const CopyTask& copy, bool columnwise,
+                                          int line, int at, int down)
       : p_(p), copy_(copy) {
     if (E == DType::kE2M1x2 && p.scaling == Scaling::kNvfp4) {
       decode_ = MakeNvfp4Decode<Scalar>(*copy.amax, p.range);
     }
-    const int64_t first = Index(line, at);
-    index_ = first;
-    step_ = static_cast<int>(Index(next_line, next_at) - first);
-    other_ = static_cast<int>(Index(line + 1, at) - first);
+    // A scale that a tensor shares is number 0.
+    const bool tensor = p.scaling == Scaling::kTensor;
+    const int line_shift =
+        tensor ? 31 : __ffs(static_cast<int>(copy.scale_lines)) - 1;
+    const int block_shift = p.block == 0 ? 31 : __ffs(p.block) - 1;
+    const auto by_line = static_cast<uint32_t>(copy.scale_line);
+    const auto by_block = static_cast<uint32_t>(copy.scale_block);
+    const uint32_t number = static_cast<uint32_t>(at) >> block_shift;
+    const int blocks = down >> block_shift;
+    if (copy.swizzled) {
+      const auto l = static_cast<uint32_t>(line);
+      const uint32_t across = (static_cast<uint32_t>(copy.blocks) + 3) / 4;
+      index_ = (uint64_t{l / 128} * across + number / 4) * kSwizzledTile +
+               (l % 32 * kSwizzledLine + l % 128 / 32 * kSwizzledQuarter +
+                number % 4);
+      step_ = !columnwise       ? down / 32 * kSwizzledQuarter
+              : blocks % 4 == 0 ? blocks / 4 * kSwizzledTile
+                                : blocks;
+      other_ = kSwizzledLine;
+    } else {
+      const uint32_t l = static_cast<uint32_t>(line) >> line_shift;
+      index_ = uint64_t{l} * by_line + uint64_t{number} * by_block;
+      step_ = static_cast<int>(columnwise ? blocks * by_block
+                                          : (down >> line_shift) * by_line);
+      other_ = line_shift == 0 ? static_cast<int>(by_line) : 0;
+    }
   }
 
   // The factor of the run that is next, of `line`.
@@ -46,15 +69,6 @@ class PlainFactors {
   __device__ __forceinline__ void Advance() { index_ += step_; }
 
  private:
-  // ScaleIndex without a division. A scale that a tensor shares is number 0.
-  __device__ __forceinline__ int64_t Index(int line, int at) const {
-    if (p_.scaling == Scaling::kTensor) return 0;
-    const int number = p_.block == 0 ? 0 : at >> (__ffs(p_.block) - 1);
-    if (copy_.swizzled) return SwizzledIndex(line, number, copy_.blocks);
-    const int shift = __ffs(static_cast<int>(copy_.scale_lines)) - 1;
-    return (line >> shift) * copy_.scale_line + number * copy_.scale_block;
-  }
-
   __device__ __forceinline__ float At(int64_t index, int line) const {
     if (E != DType::kE2M1x2 && p_.scaling != Scaling::kMx) {
       return __ldg(reinterpret_cast<const float*>(copy_.scale) + index);
@@ -139,43 +153,63 @@ __device__ __forceinline__ void LoadWords(const std::byte* from,
   }
 }
 
-// Those of each of two neighbouring lines of the columnwise copy.
+// Codes of two neighbouring lines of the columnwise copy: from the first one of
+// the first line on, `pitch` bytes from line to line or, where they are stored
+// in place, from position to position.
 template <DType E>
-__device__ __forceinline__ void LoadWordsOfTwo(const CopyTask& copy, int cols,
-                                               int line, int at,
-                                               uint32_t (&first)[4],
-                                               uint32_t (&second)[4]) {
-  if constexpr (E == DType::kE2M1x2) {
-    const std::byte* const from = copy.data + line * copy.data_line + at / 2;
-    LoadWords<E>(from, first);
-    LoadWords<E>(from + copy.data_line, second);
-  } else if (copy.data_position == 1) {
-    const std::byte* const from = copy.data + line * copy.data_line + at;
-    if (copy.data_line % 16 == 0) {
+struct CodesOfTwo {
+  const std::byte* from;
+  uint32_t pitch;
+  bool in_place;
+
+  __device__ __forceinline__ CodesOfTwo(const CopyTask& copy, int line, int at)
+      : in_place(E != DType::kE2M1x2 && copy.data_position != 1) {
+    pitch =
+        static_cast<uint32_t>(in_place ? copy.data_position : copy.data_line);
+    const auto l = static_cast<uint32_t>(line);
+    const auto p = static_cast<uint32_t>(at);
+    from = copy.data + (in_place ? uint64_t{p} * pitch + l
+                                 : uint64_t{l} * pitch + BytesOf(p));
+  }
+
+  // Of sixteen positions.
+  __device__ __forceinline__ void Load(uint32_t (&first)[4],
+                                       uint32_t (&second)[4]) const {
+    if constexpr (E == DType::kE2M1x2) {
       LoadWords<E>(from, first);
-      LoadWords<E>(from + copy.data_line, second);
+      LoadWords<E>(from + pitch, second);
+    } else if (in_place) {
+      QUANTD_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        uint32_t two[4];
+        QUANTD_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          two[j] = __ldg(reinterpret_cast<const uint16_t*>(
+              from + uint64_t{pitch} * (4 * i + j)));
+        }
+        const uint32_t low = __byte_perm(two[0], two[1], 0x5140);
+        const uint32_t high = __byte_perm(two[2], two[3], 0x5140);
+        first[i] = __byte_perm(low, high, 0x5410);
+        second[i] = __byte_perm(low, high, 0x7632);
+      }
+    } else if (pitch % 16 == 0) {
+      LoadWords<E>(from, first);
+      LoadWords<E>(from + pitch, second);
     } else {
       LoadBytes(from, first);
-      LoadBytes(from + copy.data_line, second);
-    }
-  } else {
-    // Lines are neighbours in memory.
-    const std::byte* const from = copy.data + int64_t{at} * cols + line;
-    QUANTD_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      uint32_t two[4];
-      QUANTD_UNROLL
-      for (int j = 0; j < 4; ++j) {
-        two[j] = __ldg(reinterpret_cast<const uint16_t*>(
-            from + int64_t{cols} * (4 * i + j)));
-      }
-      const uint32_t low = __byte_perm(two[0], two[1], 0x5140);
-      const uint32_t high = __byte_perm(two[2], two[3], 0x5140);
-      first[i] = __byte_perm(low, high, 0x5410);
-      second[i] = __byte_perm(low, high, 0x7632);
+      LoadBytes(from + pitch, second);
     }
   }
-}
+
+  __device__ __forceinline__ void Advance(uint32_t positions) {
+    from += in_place ? uint64_t{pitch} * positions : BytesOf(positions);
+  }
+
+ private:
+  static __device__ __forceinline__ uint32_t BytesOf(uint32_t positions) {
+    return E == DType::kE2M1x2 ? positions / 2 : positions;
+  }
+};
 
 }  // namespace quantd::cuda
 

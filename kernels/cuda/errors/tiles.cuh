@@ -39,12 +39,13 @@ struct TileCounter {
 
   __device__ __forceinline__ uint32_t CountRows(int line, int at) const {
     constexpr int kDown = Rows::kDown;
-    const int64_t pitch = p.cols * kSizeOf<D>;
-    const std::byte* from = x + line * pitch + at * kSizeOf<D>;
-    const std::byte* codes =
-        copy.data + line * copy.data_line + (E == DType::kE2M1x2 ? at / 2 : at);
-    const int64_t codes_pitch = copy.data_line;
-    PlainFactors<E> factors(p, copy, line, at, line + kDown, at);
+    const uint32_t pitch = static_cast<uint32_t>(p.cols) * kSizeOf<D>;
+    const auto codes_pitch = static_cast<uint32_t>(copy.data_line);
+    const auto above = static_cast<uint32_t>(line);
+    const std::byte* from = x + uint64_t{above} * pitch + at * kSizeOf<D>;
+    const std::byte* codes = copy.data + uint64_t{above} * codes_pitch +
+                             (E == DType::kE2M1x2 ? at / 2 : at);
+    PlainFactors<E> factors(p, copy, false, line, at, kDown);
     if (wants_scale) totals->SetScale(factors.Next(line), shared);
     const int end = EndOf(copy.lines, line);
     uint32_t missed = 0;
@@ -55,8 +56,8 @@ struct TileCounter {
       uint32_t words[4] = {};
       LoadWords<E>(codes, words);
       const float factor = factors.Next(line);
-      from += kDown * pitch;
-      codes += kDown * codes_pitch;
+      from += uint64_t{pitch} * kDown;
+      codes += uint64_t{codes_pitch} * kDown;
       factors.Advance();
       uint32_t halves[8];
       Halves<E>(words, halves);
@@ -73,7 +74,8 @@ struct TileCounter {
     constexpr int kDown = Columns::kDown;
     const int pitch = static_cast<int>(p.cols) * kSizeOf<D>;
     const std::byte* from = x + int64_t{pitch} * at + line * kSizeOf<D>;
-    PlainFactors<E> factors(p, copy, line, at, line, at + kDown);
+    CodesOfTwo<E> codes(copy, line, at);
+    PlainFactors<E> factors(p, copy, true, line, at, kDown);
     if (wants_scale) totals->SetScale(factors.Next(line), shared);
     const int end = EndOf(copy.positions, at);
     uint32_t missed = 0;
@@ -88,11 +90,11 @@ struct TileCounter {
       LoadColumns<D>(from, pitch, a, b);
       uint32_t words_a[4] = {};
       uint32_t words_b[4] = {};
-      LoadWordsOfTwo<E>(copy, static_cast<int>(p.cols), line, at, words_a,
-                        words_b);
+      codes.Load(words_a, words_b);
       const float factor_a = factors.Next(line);
       const float factor_b = factors.Other(line);
       from += int64_t{pitch} * kDown;
+      codes.Advance(kDown);
       factors.Advance();
       uint32_t halves_a[8];
       uint32_t halves_b[8];

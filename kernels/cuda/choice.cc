@@ -181,6 +181,17 @@ DecodeKernel ChooseDecode(const Recipe& r, const DequantizeOptions& o) {
                       : DecodeKernel::kRotatedRows;
 }
 
+ErrorsKernel ChooseErrors(const Plan& plan, const Recipe& r,
+                          const QuantizeOptions& o) {
+  // Rows and columns are counted in 32 bits, bytes of a row, too.
+  constexpr int64_t kMost = int64_t{1} << 28;
+  const bool tiles = !r.copies_rotate() && !NumericsOf(o).other &&
+                     plan.cols() % kBlock == 0 && plan.rows() < kMost &&
+                     plan.cols() < kMost &&
+                     ColumnsOfChunks(plan) / kChunkRows < kMost;
+  return tiles ? ErrorsKernel::kTiles : ErrorsKernel::kSpans;
+}
+
 }  // namespace
 
 bool KernelChoice::reads_groups() const {
@@ -201,7 +212,7 @@ KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
                                                : DbiasKernel::kChunks;
     }
     if (recipe.statistics && recipe.copies_wanted()) {
-      choice.errors = ErrorsKernel::kCount;
+      choice.errors = ChooseErrors(plan, recipe, *o);
     }
   } else if (const auto* d = std::get_if<DequantizeOptions>(&plan.options())) {
     choice.decode = ChooseDecode(recipe, *d);
@@ -262,7 +273,8 @@ std::string_view Name(DbiasKernel kernel) {
 }
 
 std::string_view Name(ErrorsKernel kernel) {
-  static constexpr std::string_view kNames[] = {"-", "CountErrors"};
+  static constexpr std::string_view kNames[] = {"-", "CountErrorsOfTiles",
+                                                "CountErrorsOfSpans"};
   return NameIn(kNames, kernel);
 }
 

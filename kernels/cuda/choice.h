@@ -69,7 +69,11 @@ enum class DbiasKernel {
 };
 
 // Makes statistics of what the encoder has made.
-enum class ErrorsKernel { kNone, kCount };
+enum class ErrorsKernel {
+  kNone,
+  kTiles,  // of copies that are not rotated, from whole runs of sixteen
+  kSpans,
+};
 
 struct KernelChoice {
   AmaxKernel amax = AmaxKernel::kNone;

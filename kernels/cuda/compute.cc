@@ -191,7 +191,7 @@ class Worker {
     QUANTD_CUDA_TRY(LaunchEncode(choice_.encode, args, KnownAmax(), queue_));
     return choice_.errors == ErrorsKernel::kNone
                ? cudaSuccess
-               : LaunchCountErrors(args, queue_);
+               : LaunchCountErrors(choice_.errors, args, queue_);
   }
 
   // The rowwise copy's one amax, where it was given.

@@ -80,11 +80,24 @@ cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& a,
   return cudaErrorInvalidValue;
 }
 
-cudaError_t LaunchCountErrors(const EncodeArgs& a, const Queue& q) {
+cudaError_t LaunchCountErrors(ErrorsKernel kernel, const EncodeArgs& a,
+                              const Queue& q) {
   const DType input = a.params.input;
-  return input == DType::kF32   ? LaunchCountErrors<DType::kF32>(a, q)
-         : input == DType::kF16 ? LaunchCountErrors<DType::kF16>(a, q)
-                                : LaunchCountErrors<DType::kBF16>(a, q);
+  switch (kernel) {
+    case ErrorsKernel::kTiles:
+      return input == DType::kF32 ? LaunchCountErrorsOfTiles<DType::kF32>(a, q)
+             : input == DType::kF16
+                 ? LaunchCountErrorsOfTiles<DType::kF16>(a, q)
+                 : LaunchCountErrorsOfTiles<DType::kBF16>(a, q);
+    case ErrorsKernel::kSpans:
+      return input == DType::kF32 ? LaunchCountErrorsOfSpans<DType::kF32>(a, q)
+             : input == DType::kF16
+                 ? LaunchCountErrorsOfSpans<DType::kF16>(a, q)
+                 : LaunchCountErrorsOfSpans<DType::kBF16>(a, q);
+    case ErrorsKernel::kNone:
+      break;
+  }
+  return cudaErrorInvalidValue;
 }
 
 cudaError_t LaunchDecode(DecodeKernel kernel, const DecodeArgs& a,

@@ -20,7 +20,8 @@ cudaError_t LaunchAmax(AmaxKernel kernel, const AmaxArgs& args,
 cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& args,
                          std::optional<float> amax, const Queue& queue);
 // By the type of the input.
-cudaError_t LaunchCountErrors(const EncodeArgs& args, const Queue& queue);
+cudaError_t LaunchCountErrors(ErrorsKernel kernel, const EncodeArgs& args,
+                              const Queue& queue);
 cudaError_t LaunchDecode(DecodeKernel kernel, const DecodeArgs& args,
                          const Queue& queue);
 cudaError_t LaunchRotate(RotateKernel kernel, const RotateArgs& args,

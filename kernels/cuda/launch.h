@@ -74,9 +74,15 @@ cudaError_t LaunchMxFrame(const EncodeArgs& args, const Queue& queue);
 template <DType D>
 cudaError_t LaunchEncodeSpans(const EncodeArgs& args, const Queue& queue);
 
-// Statistics, into `args.sums`, of the copies that those have made.
+// Statistics, into `args.sums`, of the copies that those have made. Tiles:
+// whole runs of sixteen, none of them rotated, under no profile's arithmetic.
+// Spans: any.
 template <DType D>
-cudaError_t LaunchCountErrors(const EncodeArgs& args, const Queue& queue);
+cudaError_t LaunchCountErrorsOfTiles(const EncodeArgs& args,
+                                     const Queue& queue);
+template <DType D>
+cudaError_t LaunchCountErrorsOfSpans(const EncodeArgs& args,
+                                     const Queue& queue);
 
 // Scales of FP8 tensors.
 cudaError_t LaunchTensorScales(const TensorScaleArgs& args, const Queue& queue);

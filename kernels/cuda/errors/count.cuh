@@ -63,8 +63,8 @@ struct LineOfRuns {
 // Where two copies are wanted, half of the CTAs count each: the other one finds
 // the tile in the cache.
 template <DType D, int N, bool kOther>
-__global__ void __launch_bounds__(kThreads)
-    CountErrors(const __grid_constant__ EncodeArgs a) {
+__global__ void __launch_bounds__(kThreads, 3)
+    CountErrorsOfSpans(const __grid_constant__ EncodeArgs a) {
   __shared__ ErrorSums shared;
   Clear(&shared);
   __syncthreads();
@@ -90,11 +90,13 @@ __global__ void __launch_bounds__(kThreads)
       if (line >= copy.lines || at >= copy.padded) continue;
       float v[N];
       LoadSpan<D>(*tile.group, a.list.cols, columnwise, line, at, v);
-      const bool rotated = copy.signs != nullptr;
-      if (rotated) RotateSpan(v, copy.rotation, copy.signs);
+      // Nothing of other libraries' is rotated.
+      if constexpr (!kOther) {
+        if (copy.signs != nullptr) RotateSpan(v, copy.rotation, copy.signs);
+      }
       if (copy.amax_line != 0) under = UnderAmax<kOther>(p, copy, line);
       const LineOfRuns<kOther> runs = {p, copy, line, under};
-      QUANTD_UNROLL
+#pragma unroll 1
       for (int j = 0; j < N; j += kRun) {
         if (at + j >= copy.padded) break;
         Run run = {};
@@ -110,20 +112,18 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <DType D>
-cudaError_t LaunchCountErrors(const EncodeArgs& a, const Queue& queue) {
-  const int n = a.rotation > kBlock ? a.rotation : kBlock;
-  return ForSpanSize(n, [&](auto size) {
-    constexpr int kSize = decltype(size)::value;
-    // An even number: see CountErrors.
-    const unsigned grid = 2 * GridFor(TileCount(a.list), 4, queue);
-    if (a.params.numerics.other) {
-      // Nothing of theirs is rotated.
-      CountErrors<D, kBlock, true><<<grid, kThreads, 0, queue.stream>>>(a);
-    } else {
-      CountErrors<D, kSize, false><<<grid, kThreads, 0, queue.stream>>>(a);
-    }
+cudaError_t LaunchCountErrorsOfSpans(const EncodeArgs& a, const Queue& queue) {
+  // An even number: see CountErrorsOfSpans.
+  const unsigned grid = 2 * GridFor(TileCount(a.list), 4, queue);
+  const auto launch = [&](auto kernel) {
+    kernel<<<grid, kThreads, 0, queue.stream>>>(a);
     return cudaGetLastError();
-  });
+  };
+  // Nothing of other libraries' is rotated.
+  if (a.params.numerics.other) return launch(CountErrorsOfSpans<D, 16, true>);
+  if (a.rotation <= 16) return launch(CountErrorsOfSpans<D, 16, false>);
+  if (a.rotation <= 64) return launch(CountErrorsOfSpans<D, 64, false>);
+  return launch(CountErrorsOfSpans<D, 128, false>);
 }
 
 }  // namespace quantd::cuda

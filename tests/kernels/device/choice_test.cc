@@ -171,15 +171,31 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
   return false;
 }
 
+cuda::ErrorsKernel WantedErrors(const QuantizeRow& row) {
+  const QuantizeOptions& o = OptionsOf(row.plan);
+  if (!o.statistics || row.usage == Usage::kNone) {
+    return cuda::ErrorsKernel::kNone;
+  }
+  const bool rotated = (HasRowwise(row.usage) && o.rht.rowwise) ||
+                       (HasColumnwise(row.usage) && o.rht.columnwise);
+  int64_t chunks = 0;
+  for (const Group& g : row.plan.groups()) chunks += (g.rows + 127) / 128;
+  const bool small = row.plan.rows() < int64_t{1} << 28 &&
+                     row.plan.cols() < int64_t{1} << 28 &&
+                     chunks * row.plan.cols() < int64_t{1} << 35;
+  return !rotated && (row.options & kOptProfile) == 0 && small &&
+                 row.plan.cols() % 16 == 0
+             ? cuda::ErrorsKernel::kTiles
+             : cuda::ErrorsKernel::kSpans;
+}
+
 TEST(ChoiceTest, CudaEncodesByTheOneKernelThatKnowsThePlan) {
   std::map<EncodeKernel, size_t> taken;
   size_t rows = 0;
   ForQuantizeRows(3, [&](const QuantizeRow& row) {
     const cuda::KernelChoice choice = OnCuda(row.plan);
     const EncodeKernel got = choice.encode;
-    EXPECT_EQ(choice.errors != cuda::ErrorsKernel::kNone,
-              OptionsOf(row.plan).statistics && got != EncodeKernel::kNone)
-        << Label(row);
+    EXPECT_EQ(choice.errors, WantedErrors(row)) << Label(row);
     ++taken[got];
     ++rows;
     EncodeKernel wanted =

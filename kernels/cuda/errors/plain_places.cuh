@@ -1,0 +1,216 @@
+// Where whole runs of copies that are not rotated are: values, codes and
+// factors. Distances within a group fit 31 bits, in elements: that is for
+// choice.h to see to.
+#ifndef QUANTD_KERNELS_CUDA_ERRORS_PLAIN_PLACES_CUH_
+#define QUANTD_KERNELS_CUDA_ERRORS_PLAIN_PLACES_CUH_
+
+#include "kernels/arith/decode.h"
+#include "kernels/cuda/decode/stored.cuh"
+#include "kernels/cuda/errors/plain_runs.cuh"
+
+namespace quantd::cuda {
+
+// Seldom called, and no part of who calls it.
+inline __device__ __noinline__ float FactorUnder(const float* amax,
+                                                 uint32_t stored, float range) {
+  return Nvfp4Factor<Scalar>(stored, MakeNvfp4Decode<Scalar>(*amax, range));
+}
+
+// Where the scales of a thread's runs are, of a copy that a line's number and a
+// position give a place: they are walked by a constant step.
+template <DType E>
+class PlainFactors {
+ public:
+  // The first run's line and position; the next one is `down` rows below, which
+  // for either way is a multiple of 32 and begins no other tile.
+  __device__ __forceinline__ PlainFactors(const EncodeParams& p,
+                                          const CopyTask& copy, bool columnwise,
+                                          int line, int at, int down)
+      : p_(p), copy_(copy) {
+    if (E == DType::kE2M1x2 && p.scaling == Scaling::kNvfp4) {
+      decode_ = MakeNvfp4Decode<Scalar>(*copy.amax, p.range);
+    }
+    // A scale that a tensor shares is number 0.
+    const bool tensor = p.scaling == Scaling::kTensor;
+    const int line_shift =
+        tensor ? 31 : __ffs(static_cast<int>(copy.scale_lines)) - 1;
+    const int block_shift = p.block == 0 ? 31 : __ffs(p.block) - 1;
+    const auto by_line = static_cast<uint32_t>(copy.scale_line);
+    const auto by_block = static_cast<uint32_t>(copy.scale_block);
+    const uint32_t number = static_cast<uint32_t>(at) >> block_shift;
+    const int blocks = down >> block_shift;
+    if (copy.swizzled) {
+      const auto l = static_cast<uint32_t>(line);
+      const uint32_t across = (static_cast<uint32_t>(copy.blocks) + 3) / 4;
+      index_ = (uint64_t{l / 128} * across + number / 4) * kSwizzledTile +
+               (l % 32 * kSwizzledLine + l % 128 / 32 * kSwizzledQuarter +
+                number % 4);
+      step_ = !columnwise       ? down / 32 * kSwizzledQuarter
+              : blocks % 4 == 0 ? blocks / 4 * kSwizzledTile
+                                : blocks;
+      other_ = kSwizzledLine;
+    } else {
+      const uint32_t l = static_cast<uint32_t>(line) >> line_shift;
+      index_ = uint64_t{l} * by_line + uint64_t{number} * by_block;
+      step_ = static_cast<int>(columnwise ? blocks * by_block
+                                          : (down >> line_shift) * by_line);
+      other_ = line_shift == 0 ? static_cast<int>(by_line) : 0;
+    }
+  }
+
+  // The factor of the run that is next, of `line`.
+  __device__ __forceinline__ float Next(int line) const {
+    return At(index_, line);
+  }
+  // That of the same run of the next line.
+  __device__ __forceinline__ float Other(int line) const {
+    return At(index_ + other_, line + 1);
+  }
+  __device__ __forceinline__ void Advance() { index_ += step_; }
+
+ private:
+  __device__ __forceinline__ float At(int64_t index, int line) const {
+    if (E != DType::kE2M1x2 && p_.scaling != Scaling::kMx) {
+      return __ldg(reinterpret_cast<const float*>(copy_.scale) + index);
+    }
+    const auto stored =
+        uint32_t{__ldg(reinterpret_cast<const uint8_t*>(copy_.scale) + index)};
+    if (E != DType::kE2M1x2 || p_.scaling == Scaling::kMx) {
+      return DecodeE8M0<Scalar>(stored);
+    }
+    if (copy_.amax_line == 0) return Nvfp4Factor<Scalar>(stored, decode_);
+    return FactorUnder(copy_.amax + line * copy_.amax_line, stored, p_.range);
+  }
+
+  const EncodeParams& p_;
+  const CopyTask& copy_;
+  Nvfp4Decode<Scalar> decode_ = {};
+  int64_t index_;
+  int step_;
+  int other_;
+};
+
+// Kernels read what others wrote, by pointers from a table, of which the
+// compiler cannot know that they are global and that nobody writes there.
+
+// Loads sixteen elements of a row that are aligned.
+template <DType D>
+__device__ __forceinline__ void LoadRow(const std::byte* from,
+                                        RawBlock<D>* raw) {
+  QUANTD_UNROLL
+  for (int i = 0; i < RawBlock<D>::kQuads; ++i) {
+    const uint4 q = __ldg(reinterpret_cast<const uint4*>(from) + i);
+    raw->words[4 * i] = q.x;
+    raw->words[4 * i + 1] = q.y;
+    raw->words[4 * i + 2] = q.z;
+    raw->words[4 * i + 3] = q.w;
+  }
+}
+
+// Loads two neighbouring columns of a tile, sixteen rows of each, `pitch` bytes
+// apart.
+template <DType D>
+__device__ __forceinline__ void LoadColumns(const std::byte* x, int pitch,
+                                            uint32_t (&first)[kRun],
+                                            uint32_t (&second)[kRun]) {
+  QUANTD_UNROLL
+  for (int i = 0; i < kRun; ++i) {
+    const std::byte* const from = x + int64_t{pitch} * i;
+    if constexpr (D == DType::kF32) {
+      const uint2 two = __ldg(reinterpret_cast<const uint2*>(from));
+      first[i] = two.x;
+      second[i] = two.y;
+    } else {
+      // One word of both.
+      first[i] = __ldg(reinterpret_cast<const uint32_t*>(from));
+    }
+  }
+}
+
+// Loads sixteen codes, each a byte.
+__device__ __forceinline__ void LoadBytes(const std::byte* from,
+                                          uint32_t (&words)[4]) {
+  QUANTD_UNROLL
+  for (int i = 0; i < kRun; ++i) {
+    words[i / 4] |= uint32_t{__ldg(reinterpret_cast<const uint8_t*>(from) + i)}
+                    << (8 * (i % 4));
+  }
+}
+// Loads sixteen codes that are aligned.
+template <DType E>
+__device__ __forceinline__ void LoadWords(const std::byte* from,
+                                          uint32_t (&words)[4]) {
+  if constexpr (E == DType::kE2M1x2) {
+    const uint2 codes = __ldg(reinterpret_cast<const uint2*>(from));
+    words[0] = codes.x;
+    words[1] = codes.y;
+  } else {
+    const uint4 codes = __ldg(reinterpret_cast<const uint4*>(from));
+    words[0] = codes.x;
+    words[1] = codes.y;
+    words[2] = codes.z;
+    words[3] = codes.w;
+  }
+}
+
+// Codes of two neighbouring lines of the columnwise copy: from the first one of
+// the first line on, `pitch` bytes from line to line or, where they are stored
+// in place, from position to position.
+template <DType E>
+struct CodesOfTwo {
+  const std::byte* from;
+  uint32_t pitch;
+  bool in_place;
+
+  __device__ __forceinline__ CodesOfTwo(const CopyTask& copy, int line, int at)
+      : in_place(E != DType::kE2M1x2 && copy.data_position != 1) {
+    pitch =
+        static_cast<uint32_t>(in_place ? copy.data_position : copy.data_line);
+    const auto l = static_cast<uint32_t>(line);
+    const auto p = static_cast<uint32_t>(at);
+    from = copy.data + (in_place ? uint64_t{p} * pitch + l
+                                 : uint64_t{l} * pitch + BytesOf(p));
+  }
+
+  // Of sixteen positions.
+  __device__ __forceinline__ void Load(uint32_t (&first)[4],
+                                       uint32_t (&second)[4]) const {
+    if constexpr (E == DType::kE2M1x2) {
+      LoadWords<E>(from, first);
+      LoadWords<E>(from + pitch, second);
+    } else if (in_place) {
+      QUANTD_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        uint32_t two[4];
+        QUANTD_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          two[j] = __ldg(reinterpret_cast<const uint16_t*>(
+              from + uint64_t{pitch} * (4 * i + j)));
+        }
+        const uint32_t low = __byte_perm(two[0], two[1], 0x5140);
+        const uint32_t high = __byte_perm(two[2], two[3], 0x5140);
+        first[i] = __byte_perm(low, high, 0x5410);
+        second[i] = __byte_perm(low, high, 0x7632);
+      }
+    } else if (pitch % 16 == 0) {
+      LoadWords<E>(from, first);
+      LoadWords<E>(from + pitch, second);
+    } else {
+      LoadBytes(from, first);
+      LoadBytes(from + pitch, second);
+    }
+  }
+
+  __device__ __forceinline__ void Advance(uint32_t positions) {
+    from += in_place ? uint64_t{pitch} * positions : BytesOf(positions);
+  }
+
+ private:
+  static __device__ __forceinline__ uint32_t BytesOf(uint32_t positions) {
+    return E == DType::kE2M1x2 ? positions / 2 : positions;
+  }
+};
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ERRORS_PLAIN_PLACES_CUH_

@@ -1,0 +1,6 @@
+#include "kernels/cuda/errors/tiles.cuh"
+
+namespace quantd::cuda {
+template cudaError_t LaunchCountErrorsOfTiles<DType::kBF16>(const EncodeArgs&,
+                                                            const Queue&);
+}  // namespace quantd::cuda

@@ -17,8 +17,8 @@ constexpr absl::Duration kSoonest = absl::Milliseconds(50);
 constexpr absl::Duration kLatest = absl::Seconds(5);
 // The part of the time until the deadline that it may take by what is foreseen:
 // of who comes at his time, and of others, whose time may be another's.
-constexpr double kPartOfExpected = 1.0;
-constexpr double kPartOfOthers = 0.6;
+constexpr double kPartOfExpected = 1.1;
+constexpr double kPartOfOthers = 0.75;
 // A host's messages that were declared and did not come count so long each.
 // Nothing is foreseen of who has more than this.
 constexpr absl::Duration kUnkept = absl::Seconds(1);
@@ -36,7 +36,7 @@ bool MemoryLedger::InTime(const ReceiveAsk& ask, absl::Time now) {
     return true;
   }
   const double work = static_cast<double>(ask.need) + Forecast::kOfCall;
-  double before = forecast_.backlog();
+  double before = forecast_.Left(now);
   double part = kPartOfExpected;
   if (!expected) {
     part = kPartOfOthers;
@@ -81,7 +81,7 @@ MemoryLedger::Turn MemoryLedger::NextTurn(const ReceiveAsk& ask) {
   if (!forecast_.known()) return {OldestWait(now)};
   const double work = static_cast<double>(ask.need) + Forecast::kOfCall;
   const absl::Time earliest =
-      now + std::max(forecast_.TimeFor(forecast_.backlog()), kSoonest);
+      now + std::max(forecast_.TimeFor(forecast_.Left(now)), kSoonest);
   const auto given = appointments_.Give(ShareOf(*ask.sender, ask.caller.get()),
                                         work, forecast_.rate(), earliest, now);
   return {given.time - now, given.ticket};

@@ -143,10 +143,10 @@ TEST_F(TurnsTest, WhoCannotBeInTimeIsRefusedAtOnce) {
 TEST_F(TurnsTest, WhoComesAtHisTimeGoesBeforeOthers) {
   Make({size_t{64} << 20}, 8);
   Learn();
-  // Time enough for a little more, half as much again.
+  // Time enough for it and a little more.
   const auto four = [&] {
     return Ask("host", Priority::kNormal, nullptr, 4 * kMiB,
-               absl::Now() + 6.8 * per_mib_);
+               absl::Now() + 5.6 * per_mib_);
   };
   MemoryCharge ahead = ArrivedOf(Ask("ahead"));
   ahead.Begins(20 * kMiB);
@@ -237,6 +237,13 @@ TEST(ForecastTest, LearnsWhatIsDoneASecond) {
   }
   EXPECT_NEAR(forecast.rate(), 1e8, 1e6);
   EXPECT_EQ(forecast.backlog(), 0);
+  // What has begun is done as fast, but half of it is left for sure.
+  forecast.Begins(1e6, now);
+  EXPECT_EQ(forecast.Left(now), 1e6);
+  EXPECT_NEAR(forecast.Left(now + absl::Milliseconds(2)), 8e5, 1e4);
+  EXPECT_EQ(forecast.Left(now + absl::Seconds(1)), 5e5);
+  forecast.Ends(1e6, false, now);
+  EXPECT_EQ(forecast.Left(now), 0);
   // What fails is no work that was done.
   for (int i = 0; i < 100; ++i) {
     forecast.Begins(1e9, now);

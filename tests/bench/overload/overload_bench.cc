@@ -174,34 +174,38 @@ class Overload {
                         std::chrono::duration<double>(seconds));
   }
 
+  // One caller at a time waits for the next call's time; were it all who have
+  // nothing to do, they would take the machine's time from those who have.
   void Work() {
     std::unique_lock lock(mutex_);
     while (true) {
+      free_.wait(lock, [&] { return !awaited_ || over_; });
+      if (over_) return;
+      awaited_ = true;
+      while (due_.empty() ? calling_ != 0 : Clock::now() < due_.top().at) {
+        due_.empty() ? changed_.wait(lock)
+                     : (void)changed_.wait_until(lock, due_.top().at);
+      }
+      awaited_ = false;
       if (due_.empty()) {
-        if (calling_ == 0) return changed_.notify_all();
-        changed_.wait(lock);
-        continue;
+        over_ = true;
+        return free_.notify_all();
       }
       const Due next = due_.top();
-      if (Clock::now() < next.at) {
-        changed_.wait_until(lock, next.at);
-        continue;
-      }
       due_.pop();
-      // No caller got round to it in time: it is no call of this load.
-      if (Clock::now() > next.at + deadline_) {
-        ++unsent_;
-        continue;
-      }
       ++calling_;
+      free_.notify_one();
       lock.unlock();
       const Clock::time_point begin = Clock::now();
-      const absl::Status status = calls_.Call(deadline_, next.ticket);
+      // No caller got round to it in time: it is no call of this load.
+      const bool sent = begin <= next.at + deadline_;
+      const absl::Status status =
+          sent ? calls_.Call(deadline_, next.ticket) : absl::OkStatus();
       const Clock::time_point now = Clock::now();
       lock.lock();
       --calling_;
-      Count(next, status, begin, now);
-      changed_.notify_all();
+      sent ? Count(next, status, begin, now) : (void)++unsent_;
+      changed_.notify_one();
     }
   }
 
@@ -230,7 +234,10 @@ class Overload {
   const Clock::time_point start_;
   Clock::time_point end_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable free_;     // nobody waits for the next call's time
+  std::condition_variable changed_;  // for who does
+  bool awaited_ = false;
+  bool over_ = false;
   std::priority_queue<Due> due_;
   int calling_ = 0;
   uint64_t offered_ = 0;

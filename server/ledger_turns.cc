@@ -17,8 +17,8 @@ constexpr absl::Duration kSoonest = absl::Milliseconds(50);
 constexpr absl::Duration kLatest = absl::Seconds(5);
 // The part of the time until the deadline that it may take by what is foreseen:
 // of who comes at his time, and of others, whose time may be another's.
-constexpr double kPartOfExpected = 1.1;
-constexpr double kPartOfOthers = 0.75;
+constexpr double kPartOfExpected = 1.0;
+constexpr double kPartOfOthers = 0.6;
 // A host's messages that were declared and did not come count so long each.
 // Nothing is foreseen of who has more than this.
 constexpr absl::Duration kUnkept = absl::Seconds(1);

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
 #include "kernels/plan/field_error.h"
 #include "proto/methods.h"
@@ -21,6 +22,11 @@ std::optional<Failure> Admit(Quotas& quotas, const IncomingCall& call,
     }
     ask->priority = *priority;
   }
+  if (const auto text = call.Metadata(wire::kTicketKey)) {
+    // What is none of ours is nobody's time.
+    if (!absl::SimpleAtoi(std::string(*text), &ask->ticket)) ask->ticket = 0;
+  }
+  ask->again = call.Metadata(wire::kAttemptsKey).has_value();
   // Where no token says who may, nobody may.
   const bool may_be_high = ask->caller != nullptr && ask->caller->may_be_high;
   if (ask->priority == Priority::kHigh && !may_be_high) {
@@ -34,9 +40,12 @@ std::optional<Failure> Admit(Quotas& quotas, const IncomingCall& call,
 
 Failure NotNow(MemoryLedger& ledger, MemoryLedger::Outcome outcome,
                const MemoryLedger::ReceiveAsk& ask) {
-  const absl::Duration delay = ledger.RetryDelay(ask);
-  return outcome == MemoryLedger::Outcome::kTooLate ? Failure::TooLate(delay)
-                                                    : Failure::Busy(delay);
+  const MemoryLedger::Turn turn = ledger.NextTurn(ask);
+  Failure failure = outcome == MemoryLedger::Outcome::kTooLate
+                        ? Failure::TooLate(turn.delay)
+                        : Failure::Busy(turn.delay);
+  failure.ticket = turn.ticket;
+  return failure;
 }
 
 }  // namespace quantd

@@ -5,6 +5,7 @@
 #include <grpcpp/support/status.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,7 @@ struct Failure {
   grpc::StatusCode code = grpc::StatusCode::INTERNAL;
   std::string message;
   v1::ErrorDetail detail;
+  uint64_t ticket = 0;  // for the time of detail's retry delay; 0: none
 
   // `status` came from the wire or the plan: INVALID_ARGUMENT with the field's
   // parts when it has them, else "malformed".

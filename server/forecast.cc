@@ -39,6 +39,12 @@ void Forecast::Ends(double work, bool served, absl::Time now) {
   calls_ = 0;
 }
 
+double Forecast::Left(absl::Time now) const {
+  if (begun_ == 0) return 0;
+  const double done = rate_ * absl::ToDoubleSeconds(now - busy_since_);
+  return std::max(backlog_ - done, backlog_ / 2);
+}
+
 absl::Duration Forecast::TimeFor(double work) const {
   return rate_ > 0 ? absl::Seconds(work / rate_) : absl::ZeroDuration();
 }

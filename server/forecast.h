@@ -18,6 +18,9 @@ class Forecast {
   void Ends(double work, bool served, absl::Time now);
   // Of what has begun and is not over.
   double backlog() const { return backlog_; }
+  // What is left of that, by what is done a second: half of it at least, or
+  // what stands still would be taken for done.
+  double Left(absl::Time now) const;
 
   // How long so much work takes; nothing is known at first: then none.
   absl::Duration TimeFor(double work) const;

@@ -150,6 +150,13 @@ void IncomingCall::Read(grpc::ByteBuffer* into) {
   stream_.Read(into, &read_tag_);
 }
 
+void IncomingCall::Continue() {
+  if (!Metadata(wire::kExpectKey)) return;
+  context_.AddInitialMetadata(wire::kContinueKey, "1");
+  Ref();
+  stream_.SendInitialMetadata(&headers_tag_);
+}
+
 void IncomingCall::Write(const grpc::ByteBuffer& message) {
   Ref();
   stream_.Write(message, &written_tag_);
@@ -179,6 +186,10 @@ void IncomingCall::FinishWith(const Failure& failure,
   if (failure.detail.retry_delay_ms() != 0) {
     context_.AddTrailingMetadata(
         wire::kPushbackKey, fmt::to_string(failure.detail.retry_delay_ms()));
+  }
+  if (failure.ticket != 0) {
+    context_.AddTrailingMetadata(wire::kTicketKey,
+                                 fmt::to_string(failure.ticket));
   }
   if (failure.IsCallersFault()) {
     const absl::Time now = SteadyNow();

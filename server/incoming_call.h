@@ -89,6 +89,9 @@ class IncomingCall final : public WatchedCall {
   bool cancelled() const { return cancelled_; }
   bool answered() const { return answered_; }
 
+  // Tells a client that waits for it that his message will be read. Before
+  // Read, where nobody may answer the call at the same time.
+  void Continue();
   // One read at a time, and one write.
   void Read(grpc::ByteBuffer* into);
   void Write(const grpc::ByteBuffer& message);
@@ -127,6 +130,7 @@ class IncomingCall final : public WatchedCall {
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_;
   CompletionTag arrived_tag_{[this](bool ok) { OnArrived(ok); }};
+  CompletionTag headers_tag_{[this](bool) { Unref(); }};
   CompletionTag read_tag_{[this](bool ok) {
     handler_->OnRead(ok);
     Unref();

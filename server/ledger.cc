@@ -47,7 +47,8 @@ void MemoryLedger::Hold(Sender& sender, const Caller* caller, size_t more,
   sender.held_ += more - less;
   host.held += more - less;
   // Nothing to remember of it.
-  if (host.held == 0 && host.distrusted_until == absl::InfinitePast()) {
+  if (host.held == 0 && host.distrusted_until == absl::InfinitePast() &&
+      host.unkept_until == absl::InfinitePast()) {
     hosts_.erase(share);
   }
 }
@@ -95,6 +96,7 @@ bool MemoryLedger::TryGrant(Queue& queue, Waiting& w, absl::Time now) {
     w.charge = BeginArrival(w.sender, w.waiter, w.need, w.most, now);
     w.charge.caller_ = w.caller;
     w.charge.priority_ = w.priority;
+    Foresee(*w.sender, *w.charge.arrival_, now);
     return true;
   }
   if (&queue == &for_head_) {

@@ -45,6 +45,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/appointments.h"
 #include "server/caller.h"
 #include "server/forecast.h"
 #include "server/sender.h"
@@ -152,6 +153,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
     absl::Time deadline = absl::InfiniteFuture();
     std::shared_ptr<const Caller> caller = nullptr;  // null: not known
     Priority priority = Priority::kNormal;
+    uint64_t ticket = 0;  // of its refusal; 0: none
+    bool again = false;   // it was made before
   };
 
   static std::shared_ptr<MemoryLedger> Create(Limits limits);
@@ -228,9 +231,9 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // How long a refused caller should stay away: about as long as the first in
   // the queue has waited, within 50 ms and 5 s.
   absl::Duration RetryDelay() const;
-  // The same of an ask that was refused: until what is before it is done so far
-  // that it would have time, by what was done lately.
-  absl::Duration RetryDelay(const ReceiveAsk& ask) const;
+  // When an ask that was refused will have its turn if it brings the ticket.
+  using Turn = Appointments::Turn;
+  Turn NextTurn(const ReceiveAsk& ask);
 
   // Tells every waiter kStopped and refuses from then on. Blocks until no
   // callback runs. Charges may still come back later.
@@ -263,6 +266,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // And of an identity, which has no standing.
   struct Host {
     size_t held = 0;
+    absl::Time unkept_until = absl::InfinitePast();
     absl::Time distrusted_until = absl::InfinitePast();
     // One of its connections brought more than it may.
     absl::Time outlawed_until = absl::InfinitePast();
@@ -356,10 +360,12 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   static const std::string& ShareOf(const Sender& sender, const Caller* caller);
   bool IsExempt(const Sender& sender, const Caller* caller) const;
   // Whether the ask's deadline will be met by all that can be foreseen.
-  bool InTime(const ReceiveAsk& ask, absl::Time now) const
+  bool InTime(const ReceiveAsk& ask, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Until it is done, behind the work that is here.
-  absl::Duration TimeFor(const ReceiveAsk& ask) const
+  // Whether a message on its way is work by now, and when it does not come.
+  void Foresee(Sender& sender, Arrival& arrival, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Disbelieve(Sender& sender, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Duration OldestWait(absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -380,19 +386,13 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   std::vector<Availability> available_ ABSL_GUARDED_BY(mutex_);  // by device
   absl::flat_hash_map<std::string, Host> hosts_ ABSL_GUARDED_BY(mutex_);
   Forecast forecast_ ABSL_GUARDED_BY(mutex_);
+  Appointments appointments_ ABSL_GUARDED_BY(mutex_);
   Queue to_receive_ ABSL_GUARDED_BY(mutex_);
   Queue for_head_ ABSL_GUARDED_BY(mutex_);
   Queue for_payload_ ABSL_GUARDED_BY(mutex_);
   size_t next_device_ ABSL_GUARDED_BY(mutex_) = 0;  // breaks ties in turn
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
-};
-
-struct Sender::Arrival {
-  MemoryLedger::Waiter* waiter;
-  size_t need;
-  size_t most;
-  bool revoked = false;
 };
 
 }  // namespace quantd

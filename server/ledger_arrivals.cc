@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/arrival.h"
 #include "server/ledger.h"
 #include "server/steady_time.h"
 
@@ -142,6 +143,9 @@ void MemoryLedger::EndArrival(Sender& sender, Arrival& arrival,
       sender.excused_until_ = now + (outlawed ? kShortExcuse : kExcuse);
     }
   }
+  if (arrival.work != 0) {
+    forecast_.Ends(std::exchange(arrival.work, 0), false, now);
+  }
   std::erase(sender.arrivals_, &arrival);
   sender.declared_ -= arrival.need;
   if (sender.arrivals_.empty()) senders_.erase(&sender);
@@ -213,6 +217,7 @@ void MemoryLedger::Sweep(absl::Time now) {
       sender->moved_ = now;
       sender->stalled_ = false;
     } else if (now - sender->moved_ > kStall) {
+      if (!sender->stalled_) Disbelieve(*sender, now);
       sender->stalled_ = true;
       // The machine of one that is known may be as busy as this one.
       if (!sender->proven_ || now - sender->moved_ > kGiveUp) {
@@ -223,7 +228,9 @@ void MemoryLedger::Sweep(absl::Time now) {
     RevokeTooLong(*sender, now);
   }
   absl::erase_if(hosts_, [&](const auto& entry) {
-    return entry.second.held == 0 && entry.second.distrusted_until < now;
+    const Host& host = entry.second;
+    return host.held == 0 && host.distrusted_until < now &&
+           host.unkept_until < now;
   });
   if (arrived_ + arriving_ > limits_.receive) {
     RevokeExcess(now);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "server/arrival.h"
 #include "server/ledger.h"
 #include "server/steady_time.h"
 

@@ -1,8 +1,9 @@
 // Whom the ledger refuses because of the time it would take, and what it tells
 // those who are refused.
 #include <algorithm>
+#include <utility>
 
-#include "absl/time/clock.h"
+#include "server/arrival.h"
 #include "server/ledger.h"
 #include "server/steady_time.h"
 
@@ -14,32 +15,76 @@ constexpr size_t kOvertakes = 256 << 10;
 // When who is refused may come again.
 constexpr absl::Duration kSoonest = absl::Milliseconds(50);
 constexpr absl::Duration kLatest = absl::Seconds(5);
+// The part of the time until the deadline that it may take by what is foreseen:
+// of who comes at his time, and of others, whose time may be another's.
+constexpr double kPartOfExpected = 1.0;
+constexpr double kPartOfOthers = 0.6;
+// A host's messages that were declared and did not come count so long each.
+// Nothing is foreseen of who has more than this.
+constexpr absl::Duration kUnkept = absl::Seconds(1);
+constexpr absl::Duration kMostUnkept = absl::Seconds(8);
 
 }  // namespace
 
-bool MemoryLedger::InTime(const ReceiveAsk& ask, absl::Time now) const {
+bool MemoryLedger::InTime(const ReceiveAsk& ask, absl::Time now) {
+  const std::string& share = ShareOf(*ask.sender, ask.caller.get());
+  const bool expected = ask.ticket != 0
+                            ? appointments_.Keep(share, ask.ticket, now)
+                            : ask.again && appointments_.KeepAny(share, now);
   if (ask.need <= kOvertakes || !forecast_.known() ||
       ask.deadline == absl::InfiniteFuture()) {
     return true;
   }
-  // Only what is here is before it: what others declare costs them nothing, and
-  // must not turn anybody away. Whoever comes to a server that has nothing to
-  // do is served, even if that was slow lately: or nobody would ever find out.
-  return forecast_.backlog() == 0 || now + TimeFor(ask) <= ask.deadline;
+  const double work = static_cast<double>(ask.need) + Forecast::kOfCall;
+  double before = forecast_.Left(now);
+  double part = kPartOfExpected;
+  if (!expected) {
+    part = kPartOfOthers;
+    before += appointments_.Expected(forecast_.TimeFor(work) / 2, now);
+  }
+  // Whoever comes to a server that has nothing to do is served, even if that
+  // was slow lately: or nobody would ever find out.
+  return before == 0 ||
+         forecast_.TimeFor(before + work) <= part * (ask.deadline - now);
 }
 
-absl::Duration MemoryLedger::TimeFor(const ReceiveAsk& ask) const {
-  return forecast_.TimeFor(forecast_.backlog() + static_cast<double>(ask.need) +
-                           Forecast::kOfCall);
+void MemoryLedger::Foresee(Sender& sender, Arrival& arrival, absl::Time now) {
+  if (!sender.proven_ || now < sender.unkept_until_ ||
+      Distrusted(sender, now)) {
+    return;
+  }
+  const auto host = hosts_.find(sender.host());
+  if (host != hosts_.end() && host->second.unkept_until - now > kMostUnkept) {
+    return;
+  }
+  arrival.work = static_cast<double>(arrival.need) + Forecast::kOfCall;
+  forecast_.Begins(arrival.work, now);
 }
 
-absl::Duration MemoryLedger::RetryDelay(const ReceiveAsk& ask) const {
+void MemoryLedger::Disbelieve(Sender& sender, absl::Time now) {
+  bool unkept = false;
+  for (Arrival* a : sender.arrivals_) {
+    if (a->work == 0) continue;
+    forecast_.Ends(std::exchange(a->work, 0), false, now);
+    unkept = true;
+  }
+  if (!unkept) return;
+  sender.unkept_until_ = now + kMostUnkept;
+  if (IsTrusted(sender.host())) return;
+  absl::Time& until = hosts_[sender.host()].unkept_until;
+  until = std::min(std::max(until, now) + kUnkept, now + 2 * kMostUnkept);
+}
+
+MemoryLedger::Turn MemoryLedger::NextTurn(const ReceiveAsk& ask) {
   absl::MutexLock lock(&mutex_);
   const absl::Time now = SteadyNow();
-  if (!forecast_.known()) return OldestWait(now);
-  const absl::Duration patience = std::min(
-      std::max(ask.deadline - now, absl::ZeroDuration()), limits_.max_wait);
-  return std::clamp(TimeFor(ask) - patience, kSoonest, kLatest);
+  if (!forecast_.known()) return {OldestWait(now)};
+  const double work = static_cast<double>(ask.need) + Forecast::kOfCall;
+  const absl::Time earliest =
+      now + std::max(forecast_.TimeFor(forecast_.Left(now)), kSoonest);
+  const auto given = appointments_.Give(ShareOf(*ask.sender, ask.caller.get()),
+                                        work, forecast_.rate(), earliest, now);
+  return {given.time - now, given.ticket};
 }
 
 absl::Duration MemoryLedger::RetryDelay() const {

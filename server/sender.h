@@ -66,6 +66,8 @@ class Sender {
   absl::Time moved_;      // when they last came as fast as they should
   bool stalled_ = false;  // they have stopped coming
   absl::Time distrusted_until_ = absl::InfinitePast();
+  // It declared what it did not send: until then nothing is foreseen of it.
+  absl::Time unkept_until_ = absl::InfinitePast();
   bool proven_ = false;  // it has taken a whole reply
   size_t held_ = 0;      // memory of its calls, arrivals not counted
 };

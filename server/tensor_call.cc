@@ -125,6 +125,7 @@ void TensorCall::Receive() {
   if (auto failure = Stopped("while waiting for memory")) {
     return Fail(*failure);
   }
+  call_->Continue();
   receive_since_ = SteadyNow();
   stage_ = Stage::kReceiving;
   call_->Read(message_.buffer());

@@ -15,6 +15,11 @@ namespace {
 using Clock = std::chrono::system_clock;
 using std::chrono::milliseconds;
 
+// A message so small goes with its headers: to wait would take longer.
+constexpr size_t kSentAnyway = 64 << 10;
+// How long a server that has refused a call is asked before it is sent more.
+constexpr std::chrono::seconds kBusyFor{5};
+
 absl::Status NoServer() {
   absl::Status status = absl::UnavailableError("no server can be had");
   SetRetryHint(&status, milliseconds(0));
@@ -50,8 +55,8 @@ absl::Status Exchange::Run(const Message& message, const CallLimit& limit,
   Sender sender(message, credentials_, busy_poll_);
   return Run(
       message.size(),
-      [&](grpc::GenericStub& stub) {
-        return sender.Send(stub, limit, control, reply);
+      [&](grpc::GenericStub& stub, const Approach& approach) {
+        return sender.Send(stub, limit, approach, control, reply);
       },
       limit, control, trip);
 }
@@ -61,6 +66,7 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
                            Trip* trip) {
   Backoff backoff(retry_, &budget_, seed_++);
   Servers::Tried tried;
+  Approach approach = {limit.ticket};
   *trip = {};
   for (;;) {
     absl::Status status;
@@ -69,7 +75,8 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
       ++trip->attempts;
       trip->by_unix = lease->by_unix();
       channel = lease->channel();
-      status = attempt(lease->stub());
+      approach.expects_word = bytes > kSentAnyway && IsBusy(channel.get());
+      status = attempt(lease->stub(), approach);
       trip->unsure |= !status.ok() && GetRequestId(status).empty();
       if (!control.cancelled()) servers_->Report(*lease, status);
     } else {
@@ -85,6 +92,9 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
       return Explain(absl::CancelledError("cancelled by the caller"), limit,
                      trip->attempts);
     }
+    const auto hint = GetRetryHint(status);
+    approach.ticket = hint ? hint->ticket : "";
+    if (!approach.ticket.empty()) NoteBusy(channel.get());
     if (servers_->HasAnother(tried) && backoff.MayMove(status)) continue;
     const auto delay = backoff.Next(status);
     const Time next = Clock::now() + delay.value_or(milliseconds(0));
@@ -99,6 +109,20 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
     control.SleepUntil(next);
     tried.clear();
   }
+}
+
+void Exchange::NoteBusy(const grpc::Channel* channel) {
+  const auto now = std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  absl::erase_if(busy_, [&](const auto& e) { return e.second < now; });
+  busy_[channel] = now + kBusyFor;
+}
+
+bool Exchange::IsBusy(const grpc::Channel* channel) {
+  const std::lock_guard lock(mutex_);
+  const auto found = busy_.find(channel);
+  return found != busy_.end() &&
+         std::chrono::steady_clock::now() < found->second;
 }
 
 absl::Status Exchange::Explain(const absl::Status& status,

@@ -4,11 +4,14 @@
 #define QUANTD_CLIENT_NET_EXCHANGE_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "client/call_options.h"
@@ -43,13 +46,17 @@ class Exchange {
   absl::Status Run(const Message& message, const CallLimit& limit,
                    CallControl& control, ReceivedMessage* reply, Trip* trip);
   // The same of whatever else sends so many bytes: each attempt is one.
-  using Attempt = absl::FunctionRef<absl::Status(grpc::GenericStub& stub)>;
+  using Attempt = absl::FunctionRef<absl::Status(grpc::GenericStub& stub,
+                                                 const Approach& approach)>;
   absl::Status Run(size_t bytes, Attempt attempt, const CallLimit& limit,
                    CallControl& control, Trip* trip);
 
   const std::string& target() const { return target_; }
 
  private:
+  // The server behind the channel gave a ticket.
+  void NoteBusy(const grpc::Channel* channel);
+  bool IsBusy(const grpc::Channel* channel);
   absl::Status Explain(const absl::Status& status, const CallLimit& limit,
                        int attempts) const;
 
@@ -60,6 +67,11 @@ class Exchange {
   Servers* const servers_;
   RetryBudget budget_;
   std::atomic<uint64_t> seed_{std::random_device{}()};
+  std::mutex mutex_;
+  // Channels by which tickets came of late, and until when that counts.
+  absl::flat_hash_map<const grpc::Channel*,
+                      std::chrono::steady_clock::time_point>
+      busy_;
 };
 
 }  // namespace quantd::client

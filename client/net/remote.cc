@@ -299,7 +299,7 @@ class Remote : public Endpoint {
       StreamSender sender(*head, lending.payload, credentials_);
       const absl::Status sent = exchange_.Run(
           sender.size(),
-          [&](grpc::GenericStub& stub) {
+          [&](grpc::GenericStub& stub, const Approach&) {
             return sender.Send(stub, limit, control, &reply);
           },
           limit, control, &trip);
@@ -327,7 +327,7 @@ class Remote : public Endpoint {
       StreamSender sender(*head, payload, credentials_, &reduction);
       sent = exchange_.Run(
           sender.size(),
-          [&](grpc::GenericStub& stub) {
+          [&](grpc::GenericStub& stub, const Approach&) {
             absl::Status s = sender.Send(stub, limit, control, &reply);
             if (s.ok() || !reduction.found()) return s;
             return absl::AbortedError(s.message());

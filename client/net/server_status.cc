@@ -108,7 +108,7 @@ absl::Status FromGrpc(const grpc::Status& status,
   }
   if (!id.empty()) SetRequestId(&result, id);
   if (const auto delay = RetryDelay(status, context, detail)) {
-    SetRetryHint(&result, *delay);
+    SetRetryHint(&result, *delay, Trailer(context, wire::kTicketKey));
   }
   return result;
 }

@@ -85,15 +85,65 @@ grpc::ByteBuffer Sender::Assemble() const {
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
+grpc::Status Sender::SendWhenTold(grpc::GenericStub& stub,
+                                  grpc::ClientContext* context,
+                                  grpc::CompletionQueue& queue,
+                                  CallControl& control,
+                                  ReceivedMessage* reply) {
+  // Whatever is begun ends before the call's object goes.
+  int begun = 0;
+  constexpr intptr_t kStep = 1, kWritten = 2, kRead = 3;
+  const auto begin = [&](intptr_t what) {
+    ++begun;
+    return reinterpret_cast<void*>(what);
+  };
+  const auto await = [&](intptr_t what) {
+    void* came = nullptr;
+    bool ok = false;
+    while (begun > 0 && queue.Next(&came, &ok)) {
+      --begun;
+      if (came == reinterpret_cast<void*>(what)) return ok;
+    }
+    return false;
+  };
+  grpc::Status status;
+  const CallControl::Stage stage(&control, [&] { context->TryCancel(); });
+  const auto call = stub.PrepareCall(context, message_.method, &queue);
+  call->StartCall(begin(kStep));
+  bool goes_on = await(kStep);
+  if (goes_on) {
+    call->ReadInitialMetadata(begin(kStep));
+    goes_on = await(kStep) &&
+              context->GetServerInitialMetadata().contains(wire::kContinueKey);
+  }
+  if (goes_on) {
+    call->Write(Assemble(), grpc::WriteOptions().set_last_message(),
+                begin(kWritten));
+    call->Read(reply->buffer(), begin(kRead));
+    await(kRead);
+  }
+  call->Finish(&status, begin(kStep));
+  await(kStep);
+  if (begun > 0) await(kWritten);
+  return status;
+}
+
 absl::Status Sender::Send(grpc::GenericStub& stub, const CallLimit& limit,
-                          CallControl& control, ReceivedMessage* reply) {
-  grpc::ByteBuffer request = Assemble();
+                          const Approach& approach, CallControl& control,
+                          ReceivedMessage* reply) {
   grpc::ClientContext context;
   context.AddMetadata(wire::kRequestBytesKey, fmt::to_string(size_));
+  if (!approach.ticket.empty()) {
+    context.AddMetadata(wire::kTicketKey, approach.ticket);
+  }
   SetUp(limit, credentials_, &context);
   grpc::CompletionQueue queue;
   grpc::Status status;
-  {
+  if (approach.expects_word) {
+    context.AddMetadata(wire::kExpectKey, "continue");
+    status = SendWhenTold(stub, &context, queue, control, reply);
+  } else {
+    grpc::ByteBuffer request = Assemble();
     const CallControl::Stage stage(&control, [&] { context.TryCancel(); });
     const auto call =
         stub.PrepareUnaryCall(&context, message_.method, request, &queue);

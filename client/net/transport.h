@@ -34,6 +34,13 @@ struct Message {
 void SetUp(const CallLimit& limit, const ChannelCredentials& credentials,
            grpc::ClientContext* context);
 
+// How an attempt is made.
+struct Approach {
+  std::string ticket = {};  // of the attempt before; empty: none
+  // The message is sent when the server says so: it was busy just now.
+  bool expects_word = false;
+};
+
 // Lends the message to gRPC, once for every attempt and never copied.
 class Sender {
  public:
@@ -46,10 +53,16 @@ class Sender {
 
   // Waits for the end of the call. `reply` is empty at first.
   absl::Status Send(grpc::GenericStub& stub, const CallLimit& limit,
-                    CallControl& control, ReceivedMessage* reply);
+                    const Approach& approach, CallControl& control,
+                    ReceivedMessage* reply);
 
  private:
   grpc::ByteBuffer Assemble() const;
+  // Sends the message when the server says so, and does not if it refuses.
+  grpc::Status SendWhenTold(grpc::GenericStub& stub,
+                            grpc::ClientContext* context,
+                            grpc::CompletionQueue& queue, CallControl& control,
+                            ReceivedMessage* reply);
 
   const Message& message_;
   const ChannelCredentials& credentials_;

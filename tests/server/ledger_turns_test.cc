@@ -26,6 +26,7 @@ class TurnsTest : public LedgerTest {
   }
   // 1 MiB each 10 ms, until that is known: 100 MiB a second.
   void Learn() {
+    const absl::Time begin = absl::Now();
     for (int i = 0; i < 30; ++i) {
       MemoryCharge charge =
           ArrivedOf(Ask("past", Priority::kNormal, nullptr,
@@ -34,7 +35,9 @@ class TurnsTest : public LedgerTest {
       absl::SleepFor(absl::Milliseconds(10));
       charge.Served();
     }
+    per_mib_ = (absl::Now() - begin) / 30;
   }
+  absl::Duration per_mib_;  // as it turned out
 };
 
 TEST_F(TurnsTest, PrioritiesGoInOrder) {
@@ -115,9 +118,12 @@ TEST_F(TurnsTest, WhoCannotBeInTimeIsRefusedAtOnce) {
   ahead.Begins(20 * kMiB);
   const MemoryLedger::ReceiveAsk late = in(absl::Milliseconds(50));
   EXPECT_EQ(ledger_->AdmitReceive(late, &unused_, &charge), Outcome::kTooLate);
-  const absl::Duration delay = ledger_->RetryDelay(late);
-  EXPECT_GE(delay, absl::Milliseconds(100));
-  EXPECT_LE(delay, absl::Seconds(2));
+  const MemoryLedger::Turn turn = ledger_->NextTurn(late);
+  EXPECT_GE(turn.delay, absl::Milliseconds(100));
+  EXPECT_LE(turn.delay, absl::Seconds(2));
+  EXPECT_NE(turn.ticket, 0u);
+  // The next one's turn comes after his.
+  EXPECT_GT(ledger_->NextTurn(late).delay, turn.delay);
   // Who has time waits, and so does what is small.
   EXPECT_EQ(ledger_->AdmitReceive(in(absl::Minutes(1)), &unused_, &charge),
             Outcome::kGranted);
@@ -132,6 +138,65 @@ TEST_F(TurnsTest, WhoCannotBeInTimeIsRefusedAtOnce) {
   EXPECT_EQ(
       ledger_->AdmitReceive(in(absl::Milliseconds(50)), &unused_, &charge),
       Outcome::kGranted);
+}
+
+TEST_F(TurnsTest, WhoComesAtHisTimeGoesBeforeOthers) {
+  Make({size_t{64} << 20}, 8);
+  Learn();
+  // Time enough for it and a little more.
+  const auto four = [&] {
+    return Ask("host", Priority::kNormal, nullptr, 4 * kMiB,
+               absl::Now() + 5.6 * per_mib_);
+  };
+  MemoryCharge ahead = ArrivedOf(Ask("ahead"));
+  ahead.Begins(20 * kMiB);
+  MemoryCharge charge;
+  ASSERT_EQ(ledger_->AdmitReceive(four(), &unused_, &charge),
+            Outcome::kTooLate);
+  const MemoryLedger::Turn turn = ledger_->NextTurn(four());
+  absl::SleepFor(turn.delay);
+  // A little is left when his time comes.
+  ahead.Reset();
+  ahead = ArrivedOf(Ask("ahead"));
+  ahead.Begins(kMiB / 2);
+  EXPECT_EQ(ledger_->AdmitReceive(four(), &unused_, &charge),
+            Outcome::kTooLate);
+  MemoryLedger::ReceiveAsk again = four();
+  again.ticket = turn.ticket;
+  EXPECT_EQ(ledger_->AdmitReceive(again, &unused_, &charge), Outcome::kGranted);
+  charge.Reset();
+  // A ticket is good once.
+  again.deadline = four().deadline;
+  EXPECT_EQ(ledger_->AdmitReceive(again, &unused_, &charge), Outcome::kTooLate);
+}
+
+// Proven, and its messages do not come: they are before nobody for long.
+TEST_F(TurnsTest, WhatDoesNotComeIsForeseenForAMomentOnly) {
+  Make({size_t{64} << 20}, 100);
+  Learn();
+  const auto liar = At("liar");
+  ledger_->Prove(*liar);
+  std::vector<MemoryCharge> charges(3);
+  for (MemoryCharge& charge : charges) {
+    ASSERT_EQ(Receive(liar, 10 * kMiB, &charge, &unused_), Outcome::kGranted);
+  }
+  const auto honest = [&] {
+    return Ask("honest", Priority::kNormal, nullptr, kMiB,
+               absl::Now() + absl::Milliseconds(100));
+  };
+  MemoryCharge charge;
+  EXPECT_EQ(ledger_->AdmitReceive(honest(), &unused_, &charge),
+            Outcome::kTooLate);
+  SweepAfter(absl::Milliseconds(60));
+  EXPECT_EQ(ledger_->AdmitReceive(honest(), &unused_, &charge),
+            Outcome::kGranted);
+  charge.Reset();
+  // He is not believed again soon.
+  charges.clear();
+  MemoryCharge more;
+  ASSERT_EQ(Receive(liar, 40 * kMiB, &more, &unused_), Outcome::kGranted);
+  EXPECT_EQ(ledger_->AdmitReceive(honest(), &unused_, &charge),
+            Outcome::kGranted);
 }
 
 TEST_F(TurnsTest, WhatIsOnlyDeclaredTurnsNobodyAway) {
@@ -172,6 +237,13 @@ TEST(ForecastTest, LearnsWhatIsDoneASecond) {
   }
   EXPECT_NEAR(forecast.rate(), 1e8, 1e6);
   EXPECT_EQ(forecast.backlog(), 0);
+  // What has begun is done as fast, but half of it is left for sure.
+  forecast.Begins(1e6, now);
+  EXPECT_EQ(forecast.Left(now), 1e6);
+  EXPECT_NEAR(forecast.Left(now + absl::Milliseconds(2)), 8e5, 1e4);
+  EXPECT_EQ(forecast.Left(now + absl::Seconds(1)), 5e5);
+  forecast.Ends(1e6, false, now);
+  EXPECT_EQ(forecast.Left(now), 0);
   // What fails is no work that was done.
   for (int i = 0; i < 100; ++i) {
     forecast.Begins(1e9, now);

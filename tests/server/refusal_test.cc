@@ -1,6 +1,11 @@
 // A server that is asked wrongly, many times.
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
 #include "absl/time/clock.h"
 #include "server/refusal_pace.h"
 #include "tests/server/server_fixture.h"
@@ -31,6 +36,65 @@ TEST_F(ServerTest, WrongCallsAreAnsweredAtAPace) {
   for (const auto& call : wrong) {
     EXPECT_EQ(call->Finish().status.error_code(), grpc::UNIMPLEMENTED);
   }
+}
+
+TEST_F(ServerTest, WhoExpectsAWordGetsIt) {
+  StartFake();
+  const std::string request = QuantizeOnes(500).SerializeAsString();
+  RpcOptions options;
+  options.declared = std::to_string(request.size());
+  options.metadata = {{"quantd-expect", "continue"}};
+  RpcCall call(channel_, options);
+  ASSERT_TRUE(call.GoesOn());
+  ASSERT_TRUE(call.Send(request));
+  ASSERT_TRUE(call.HalfClose());
+  EXPECT_TRUE(call.Receive().has_value());
+  EXPECT_TRUE(call.Finish().status.ok());
+  // Who is refused gets none.
+  options.declared = "1000000000000";
+  RpcCall large(channel_, options);
+  EXPECT_FALSE(large.GoesOn());
+  EXPECT_EQ(large.Finish().status.error_code(), grpc::INVALID_ARGUMENT);
+}
+
+TEST_F(ServerTest, WhoWouldBeLateGetsATicketThatServes) {
+  options_.memory_budget = 512 << 20;
+  StartFake(1);
+  const std::string request = QuantizeOnes(500).SerializeAsString();
+  RpcOptions options;
+  options.declared = std::to_string(request.size());
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_TRUE(Call(channel_, request, options).status.ok());
+  }
+  // What is before it would take long.
+  control_.Close();
+  std::thread before([&] {
+    const std::string large = QuantizeOnes(30'000).SerializeAsString();
+    RpcOptions of_large;
+    of_large.declared = std::to_string(large.size());
+    EXPECT_TRUE(Call(channel_, large, of_large).status.ok());
+  });
+  EXPECT_TRUE(control_.AwaitRunning(1));
+  options.metadata = {{"quantd-expect", "continue"},
+                      {"quantd-ticket", "none of this server's"}};
+  options.deadline = absl::Milliseconds(15);
+  RpcResult result;
+  // The time may be over before a slow machine has looked.
+  for (int i = 0; i < 200 && result.ticket.empty(); ++i) {
+    RpcCall call(channel_, options);
+    EXPECT_FALSE(call.GoesOn());
+    result = call.Finish();
+  }
+  EXPECT_EQ(result.status.error_code(), grpc::RESOURCE_EXHAUSTED);
+  ASSERT_TRUE(result.detail.has_value());
+  EXPECT_EQ(result.detail->reason(), v1::ErrorDetail::REASON_DEADLINE);
+  EXPECT_EQ(result.pushback, std::to_string(result.detail->retry_delay_ms()));
+  control_.Open();
+  before.join();
+  absl::SleepFor(absl::Milliseconds(result.detail->retry_delay_ms()));
+  options.metadata = {{"quantd-ticket", result.ticket}};
+  options.deadline = absl::Minutes(1);
+  EXPECT_TRUE(Call(channel_, request, options).status.ok());
 }
 
 TEST_F(ServerTest, RefusalThatWaitsEndsWithItsCaller) {

@@ -1,0 +1,117 @@
+// A server that has too much to do: who is refused is given a time, and served
+// then.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/client.h"
+#include "client/error.h"
+#include "tests/bench/rpc_process.h"
+#include "tests/testing/matchers.h"
+
+namespace quantd {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+class BusyServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(server_.running()) << server_.Log();
+    options_.format = Format::kNvfp4;
+    options_.usage = Usage::kBoth;
+    ClientOptions options;
+    options.channels = 4;
+    auto client = Client::Create(server_.address(), options);
+    ASSERT_THAT(client, IsOk());
+    client_ = *std::move(client);
+  }
+  absl::StatusOr<Result> Call(milliseconds deadline,
+                              const std::string& ticket = {}) {
+    CallOptions call;
+    call.deadline = deadline;
+    call.ticket = ticket;
+    return client_->Quantize(tensor_, input_, options_, call);
+  }
+  // By so many callers at once, each until `call` says false.
+  template <typename Call>
+  static void AtOnce(int callers, Call call) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < callers; ++i) {
+      threads.emplace_back([&] {
+        while (call()) {
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  const bench::ServerProcess server_{{bench::FindQuantd(), "--listen",
+                                      "127.0.0.1:0", "--device", "cpu",
+                                      "--cpu-threads", "1", "--slots", "1"}};
+  const TensorDesc tensor_{DType::kBF16, {2048, 1024}};
+  const std::vector<std::byte> input_ =
+      std::vector<std::byte>(size_t{4} << 20, std::byte{0x3f});
+  QuantizeOptions options_;
+  std::unique_ptr<Client> client_;
+};
+
+TEST_F(BusyServerTest, GivesTicketsThatServe) {
+  std::mutex mutex;
+  std::string ticket;
+  milliseconds delay{0};
+  const auto end = Clock::now() + std::chrono::minutes(1);
+  // In time for a caller or two.
+  AtOnce(16, [&] {
+    const auto result = Call(milliseconds(60));
+    const std::lock_guard lock(mutex);
+    const auto hint = GetRetryHint(result.status());
+    if (ticket.empty() && hint && !hint->ticket.empty()) {
+      ticket = hint->ticket;
+      delay = hint->delay;
+    }
+    return ticket.empty() && Clock::now() < end;
+  });
+  ASSERT_FALSE(ticket.empty());
+  std::this_thread::sleep_for(delay);
+  const auto result = Call(std::chrono::minutes(1), ticket);
+  EXPECT_THAT(result, IsOk());
+}
+
+// Those that were refused send nothing before they are told to.
+TEST_F(BusyServerTest, ServesWhoCanWait) {
+  const auto first = Call(std::chrono::minutes(1));
+  ASSERT_THAT(first, IsOk());
+  std::atomic<int> left = 160;
+  std::atomic<int> served = 0;
+  AtOnce(16, [&] {
+    if (--left < 0) return false;
+    // Every other call is refused at once where it would be late.
+    if (left % 2 == 0) {
+      const auto hasty = Call(milliseconds(40));
+      served += hasty.ok() || absl::IsResourceExhausted(hasty.status()) ||
+                absl::IsDeadlineExceeded(hasty.status());
+      return true;
+    }
+    const auto result = Call(std::chrono::minutes(2));
+    EXPECT_THAT(result, IsOk());
+    if (result.ok() &&
+        std::ranges::equal(result->bytes(TensorKind::kRowwiseData),
+                           first->bytes(TensorKind::kRowwiseData))) {
+      ++served;
+    }
+    return true;
+  });
+  EXPECT_EQ(served, 160);
+}
+
+}  // namespace
+}  // namespace quantd

@@ -7,11 +7,11 @@
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <system_error>
-#include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "client/bands/band_join.h"
 #include "client/bands/band_place.h"
+#include "client/bands/band_threads.h"
 #include "client/bands/turns.h"
 #include "client/parts/error_details.h"
 #include "client/parts/result_builder.h"
@@ -24,17 +24,9 @@ namespace {
 
 using Bytes = absl::Span<const std::byte>;
 
-// Beyond so many threads nothing is won.
-constexpr int kMostAtOnce = 64;
-
-absl::Status WithRows(const absl::Status& status, const Band& band) {
-  if (absl::IsCancelled(status)) return status;
-  return Annotate(
-      status,
-      fmt::format("rows {} to {}: {}", band.row, band.row + band.rows - 1,
-                  std::string(status.message())),
-      GetAttempts(status));
-}
+// Of bands of which one is sent: while a server works on it the next follows,
+// or each connection would lie still as long.
+constexpr int kUnderWay = 2;
 
 size_t PayloadBytes(const WholeCall& call) {
   size_t all = 0;
@@ -67,62 +59,6 @@ class Teller {
   std::mutex mutex_;
   int64_t done_ = 0;
 };
-
-using Work = std::function<absl::Status(const Band&, CallControl&)>;
-
-// Works on all bands, `at_once` at a time; the first error ends the others.
-// With `meet` all at once, or none: they wait for each other.
-absl::Status ForEachBand(const WholeCall& call, const std::vector<Band>& bands,
-                         int at_once, const Work& work, bool meet = false) {
-  const auto threads = static_cast<size_t>(std::min<int64_t>(
-      std::clamp(at_once, 1, kMostAtOnce), static_cast<int64_t>(bands.size())));
-  // One for each thread: a control stops one thing at a time.
-  std::deque<CallControl> controls(threads);
-  const auto stop = [&] {
-    for (CallControl& control : controls) control.Cancel();
-  };
-  std::mutex mutex;
-  absl::Status first;
-  std::atomic<size_t> next = 0;
-  const auto loop = [&](CallControl& control) {
-    for (;;) {
-      const size_t i = next++;
-      if (i >= bands.size()) return;
-      const absl::Status status = work(bands[i], control);
-      if (status.ok()) continue;
-      next = bands.size();
-      {
-        const std::lock_guard lock(mutex);
-        if (!first.ok()) return;
-        first = WithRows(status, bands[i]);
-      }
-      return stop();
-    }
-  };
-  const CallControl::Stage stage(&call.control, stop);
-  std::vector<std::thread> others;
-  others.reserve(threads);
-  try {
-    for (size_t i = 1; i < threads; ++i) {
-      others.emplace_back(loop, std::ref(controls[i]));
-    }
-  } catch (const std::system_error&) {
-    // The machine has no more threads: fewer do.
-    if (meet) {
-      {
-        const std::lock_guard lock(mutex);
-        if (first.ok()) {
-          first =
-              absl::ResourceExhaustedError("the machine has no more threads");
-        }
-      }
-      stop();
-    }
-  }
-  loop(controls[0]);
-  for (std::thread& thread : others) thread.join();
-  return first;
-}
 
 // The payload of one band: the caller's memory where it lies together there.
 class BandPayload {
@@ -345,18 +281,10 @@ absl::StatusOr<Result> RunMeeting(const WholeCall& call,
     teller.Add(band);
     return absl::OkStatus();
   };
-  const auto status = ForEachBand(
-      call, bands, static_cast<int>(bands.size()),
-      [&](const Band& band, CallControl& control) {
-        if (!turns.Take()) return absl::CancelledError("another band failed");
-        const absl::Status s = run(band, control);
-        if (!s.ok()) turns.Fail(WithRows(s, band));
-        return s;
-      },
-      /*meet=*/true);
+  const auto status =
+      ForEachInTurn(call, bands, static_cast<int>(bands.size()), turns, run,
+                    /*meet=*/true);
   if (meeting.hopeless()) return RunWhole(call);
-  // Who waited for a turn may have told of the failure first.
-  if (absl::IsCancelled(status)) return turns.failure();
   if (!status.ok()) return status;
   return join.Take(0);
 }
@@ -376,9 +304,13 @@ absl::StatusOr<Result> RunInBands(const WholeCall& call,
   }
   BandJoin join(call.plan, places, call.into);
   if (auto s = join.Begin(); !s.ok()) return s;
-  const auto status = ForEachBand(
-      call, bands, at_once,
+  Turns turns(at_once);
+  const auto status = ForEachInTurn(
+      call, bands, at_once * kUnderWay, turns,
       [&](const Band& band, CallControl& control) -> absl::Status {
+        Turn turn(&turns);
+        control.SetOnSent([&turn] { turn.Give(); });
+        const absl::Cleanup unset = [&] { control.SetOnSent(nullptr); };
         const auto plan =
             PlanOfBand(call.plan, band, needs_amax ? &amax : nullptr);
         if (!plan.ok()) return plan.status();

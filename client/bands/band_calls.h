@@ -40,10 +40,11 @@ absl::StatusOr<Result> RunCall(const WholeCall& call, size_t band_bytes);
 absl::StatusOr<Result> RunMeeting(const WholeCall& call,
                                   const std::vector<Band>& bands, int at_once);
 
-// In these bands, which cover the rows, `at_once` at a time. Where an amax must
-// be known first and none is given, all bands are sent twice; where it turns
-// out to be NaN or Inf, which no request can give, the call is made as one.
-// The first band that fails ends the others, and its error says its rows.
+// In these bands, which cover the rows, `at_once` of which are sent at a time.
+// Where an amax must be known first and none is given, all bands are sent
+// twice; where it turns out to be NaN or Inf, which no request can give, the
+// call is made as one. The first band that fails ends the others, and its error
+// says its rows.
 absl::StatusOr<Result> RunInBands(const WholeCall& call,
                                   const std::vector<Band>& bands, int at_once);
 

@@ -1,18 +1,19 @@
-// Whose turn it is to send, of bands that wait for each other.
+// Whose turn it is to send, of the bands of a call.
 #ifndef QUANTD_CLIENT_BANDS_TURNS_H_
 #define QUANTD_CLIENT_BANDS_TURNS_H_
 
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <utility>
 
 #include "absl/status/status.h"
 
 namespace quantd::client {
 
 // So many bands may be on their way to a server at a time. Who waits for a turn
-// waits for one that has it, which ends when all of its band is there, and with
-// its call.
+// waits for one that has it, which ends when all of its band has been sent, and
+// with its call.
 class Turns {
  public:
   explicit Turns(int at_once) : free_(std::max(at_once, 1)) {}
@@ -46,6 +47,20 @@ class Turns {
   std::condition_variable changed_;
   int free_;
   absl::Status failure_;
+};
+
+// A turn that was taken, given back once.
+class Turn {
+ public:
+  explicit Turn(Turns* turns) : turns_(turns) {}
+  ~Turn() { Give(); }
+  Turn(const Turn&) = delete;
+  void Give() {
+    if (turns_ != nullptr) std::exchange(turns_, nullptr)->Give();
+  }
+
+ private:
+  Turns* turns_;
 };
 
 }  // namespace quantd::client

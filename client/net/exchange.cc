@@ -76,6 +76,12 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
       trip->by_unix = lease->by_unix();
       channel = lease->channel();
       approach.expects_word = bytes > kSentAnyway && IsBusy(channel.get());
+      if (control.on_sent()) {
+        approach.on_sent = [&] {
+          lease->PayloadIsSent();
+          control.on_sent()();
+        };
+      }
       status = attempt(lease->stub(), approach);
       trip->unsure |= !status.ok() && GetRequestId(status).empty();
       if (!control.cancelled()) servers_->Report(*lease, status);

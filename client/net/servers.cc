@@ -65,15 +65,21 @@ struct Servers::Lease::Return {
   std::shared_ptr<Server> server;
   Connection* connection;
   size_t bytes;
+  size_t unsent = bytes;
 
   ~Return() {
     std::lock_guard lock(owner->mutex_);
-    connection->bytes -= bytes;
+    connection->bytes -= unsent;
     server->state.bytes_under_way -= bytes;
   }
 };
 
 Servers::Lease::~Lease() = default;
+
+void Servers::Lease::PayloadIsSent() {
+  std::lock_guard lock(taken_->owner->mutex_);
+  taken_->connection->bytes -= std::exchange(taken_->unsent, 0);
+}
 
 grpc::GenericStub& Servers::Lease::stub() const {
   return taken_->connection->stub;

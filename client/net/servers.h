@@ -51,8 +51,9 @@ class Servers {
   ~Servers();
   Servers(const Servers&) = delete;
 
-  // One call's place on a connection; its bytes count as under way until it
-  // is destroyed.
+  // One call's place on a connection. Its bytes count as under way to the
+  // server until it is destroyed, and on the connection until they are sent if
+  // that is told.
   class Lease {
    public:
     Lease(Lease&&) = default;
@@ -60,6 +61,7 @@ class Servers {
     grpc::GenericStub& stub() const;
     bool by_unix() const;
     std::shared_ptr<grpc::Channel> channel() const;
+    void PayloadIsSent();
 
    private:
     friend class Servers;

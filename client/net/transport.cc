@@ -85,11 +85,11 @@ grpc::ByteBuffer Sender::Assemble() const {
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-grpc::Status Sender::SendWhenTold(grpc::GenericStub& stub,
-                                  grpc::ClientContext* context,
-                                  grpc::CompletionQueue& queue,
-                                  CallControl& control,
-                                  ReceivedMessage* reply) {
+grpc::Status Sender::SendInSteps(grpc::GenericStub& stub,
+                                 const Approach& approach,
+                                 grpc::ClientContext* context,
+                                 grpc::CompletionQueue& queue,
+                                 CallControl& control, ReceivedMessage* reply) {
   // Whatever is begun ends before the call's object goes.
   int begun = 0;
   constexpr intptr_t kStep = 1, kWritten = 2, kRead = 3;
@@ -102,7 +102,9 @@ grpc::Status Sender::SendWhenTold(grpc::GenericStub& stub,
     bool ok = false;
     while (begun > 0 && queue.Next(&came, &ok)) {
       --begun;
-      if (came == reinterpret_cast<void*>(what)) return ok;
+      const auto over = reinterpret_cast<intptr_t>(came);
+      if (over == kWritten && ok && approach.on_sent) approach.on_sent();
+      if (over == what) return ok;
     }
     return false;
   };
@@ -111,7 +113,7 @@ grpc::Status Sender::SendWhenTold(grpc::GenericStub& stub,
   const auto call = stub.PrepareCall(context, message_.method, &queue);
   call->StartCall(begin(kStep));
   bool goes_on = await(kStep);
-  if (goes_on) {
+  if (goes_on && approach.expects_word) {
     call->ReadInitialMetadata(begin(kStep));
     goes_on = await(kStep) &&
               context->GetServerInitialMetadata().contains(wire::kContinueKey);
@@ -139,9 +141,9 @@ absl::Status Sender::Send(grpc::GenericStub& stub, const CallLimit& limit,
   SetUp(limit, credentials_, &context);
   grpc::CompletionQueue queue;
   grpc::Status status;
-  if (approach.expects_word) {
-    context.AddMetadata(wire::kExpectKey, "continue");
-    status = SendWhenTold(stub, &context, queue, control, reply);
+  if (approach.expects_word) context.AddMetadata(wire::kExpectKey, "continue");
+  if (approach.expects_word || approach.on_sent) {
+    status = SendInSteps(stub, approach, &context, queue, control, reply);
   } else {
     grpc::ByteBuffer request = Assemble();
     const CallControl::Stage stage(&control, [&] { context.TryCancel(); });

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,8 @@ struct Approach {
   std::string ticket = {};  // of the attempt before; empty: none
   // The message is sent when the server says so: it was busy just now.
   bool expects_word = false;
+  // Called when it has been sent; empty: nobody wants to know.
+  std::function<void()> on_sent = {};
 };
 
 // Lends the message to gRPC, once for every attempt and never copied.
@@ -58,11 +61,12 @@ class Sender {
 
  private:
   grpc::ByteBuffer Assemble() const;
-  // Sends the message when the server says so, and does not if it refuses.
-  grpc::Status SendWhenTold(grpc::GenericStub& stub,
-                            grpc::ClientContext* context,
-                            grpc::CompletionQueue& queue, CallControl& control,
-                            ReceivedMessage* reply);
+  // Sends the message when the server says so, and does not if it refuses; or
+  // tells when it has been sent.
+  grpc::Status SendInSteps(grpc::GenericStub& stub, const Approach& approach,
+                           grpc::ClientContext* context,
+                           grpc::CompletionQueue& queue, CallControl& control,
+                           ReceivedMessage* reply);
 
   const Message& message_;
   const ChannelCredentials& credentials_;

@@ -48,18 +48,13 @@ class CudaJob : public Job {
         lease_(std::move(lease)),
         queue_{lease_->stream, device_.properties().multiprocessors} {}
 
-  // Cuts the job into slabs where they let it take in and give out at once, and
-  // takes what the kernels need.
+  // Cuts the job into slabs where they let it take in and give out at once, or
+  // takes what its kernels need.
   absl::Status Prepare() {
-    std::vector<Slab> slabs;
     if (staging_.lent_inputs() && staging_.copies_in()) {
-      slabs = CutIntoSlabs(*plan_, whole_->recipe(), kSlabBytes);
+      cut_ = CutIntoSlabs(*plan_, whole_->recipe(), kSlabBytes);
     }
-    for (Slab& slab : slabs) {
-      slabs_.push_back(std::make_unique<SlabOfJob>(std::move(slab)));
-      if (auto s = slabs_.back()->Take(device_); !s.ok()) return s;
-    }
-    return slabs_.empty() ? whole_->Take(device_) : absl::OkStatus();
+    return cut_.empty() ? whole_->Take(device_) : absl::OkStatus();
   }
 
   absl::Span<std::byte> staging() override { return staging_.pinned_in(); }
@@ -163,8 +158,9 @@ class CudaJob : public Job {
   // Queues everything, waits once.
   absl::Status Execute(JobReport* report) {
     if (absl::Status s = device_.Enter(); !s.ok()) return s;
-    const cudaStream_t last = slabs_.empty() ? lease_->stream : lease_->out;
-    absl::Status queued = slabs_.empty() ? QueueWhole() : QueueSlabs();
+    const bool is_cut = !cut_.empty();
+    const cudaStream_t last = is_cut ? lease_->out : lease_->stream;
+    absl::Status queued = is_cut ? QueueSlabs() : QueueWhole();
     if (!queued.ok()) return queued;
     if (auto s = DeliverSlabs(); !s.ok()) return s;
     if (auto s = staging_.MirrorToHost(last); !s.ok()) return s;
@@ -213,11 +209,15 @@ class CudaJob : public Job {
     return staging_.CopyOut(stream);
   }
 
-  // While one slab is computed the next comes in and the last goes out.
+  // While one slab is computed the next comes in and the last goes out. What
+  // the next ones need is taken meanwhile.
   absl::Status QueueSlabs() {
     if (auto s = Mark(Slot::kStart, lease_->in); !s.ok()) return s;
-    for (const auto& slab : slabs_) {
-      if (auto s = QueueSlab(*slab); !s.ok()) return s;
+    for (Slab& slab : cut_) {
+      slabs_.push_back(std::make_unique<SlabOfJob>(std::move(slab)));
+      SlabOfJob& part = *slabs_.back();
+      if (auto s = part.Take(device_); !s.ok()) return s;
+      if (auto s = QueueSlab(part); !s.ok()) return s;
     }
     if (auto s = Mark(Slot::kFed, lease_->in); !s.ok()) return s;
     return Mark(Slot::kComputed, lease_->stream);
@@ -344,7 +344,8 @@ class CudaJob : public Job {
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Kernels> whole_;
   std::unique_ptr<MaximaSearch> search_;
-  std::vector<std::unique_ptr<SlabOfJob>> slabs_;  // in place of the whole
+  std::vector<Slab> cut_;                          // in place of the whole
+  std::vector<std::unique_ptr<SlabOfJob>> slabs_;  // of them, what is queued
   Staging staging_;
   const EventMapping* const record_;
   const Rht rht_;

@@ -1,0 +1,100 @@
+#include "client/bands/band_threads.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "client/parts/error_details.h"
+#include "fmt/format.h"
+
+namespace quantd::client {
+namespace {
+
+// Beyond so many threads nothing is won.
+constexpr int kMostAtOnce = 64;
+
+absl::Status WithRows(const absl::Status& status, const Band& band) {
+  if (absl::IsCancelled(status)) return status;
+  return Annotate(
+      status,
+      fmt::format("rows {} to {}: {}", band.row, band.row + band.rows - 1,
+                  std::string(status.message())),
+      GetAttempts(status));
+}
+
+}  // namespace
+
+absl::Status ForEachBand(const WholeCall& call, const std::vector<Band>& bands,
+                         int at_once, const Work& work, bool meet) {
+  const auto threads = static_cast<size_t>(std::min<int64_t>(
+      std::clamp(at_once, 1, kMostAtOnce), static_cast<int64_t>(bands.size())));
+  // One for each thread: a control stops one thing at a time.
+  std::deque<CallControl> controls(threads);
+  const auto stop = [&] {
+    for (CallControl& control : controls) control.Cancel();
+  };
+  std::mutex mutex;
+  absl::Status first;
+  std::atomic<size_t> next = 0;
+  const auto loop = [&](CallControl& control) {
+    for (;;) {
+      const size_t i = next++;
+      if (i >= bands.size()) return;
+      const absl::Status status = work(bands[i], control);
+      if (status.ok()) continue;
+      next = bands.size();
+      {
+        const std::lock_guard lock(mutex);
+        if (!first.ok()) return;
+        first = WithRows(status, bands[i]);
+      }
+      return stop();
+    }
+  };
+  const CallControl::Stage stage(&call.control, stop);
+  std::vector<std::thread> others;
+  others.reserve(threads);
+  try {
+    for (size_t i = 1; i < threads; ++i) {
+      others.emplace_back(loop, std::ref(controls[i]));
+    }
+  } catch (const std::system_error&) {
+    // The machine has no more threads: fewer do.
+    if (meet) {
+      {
+        const std::lock_guard lock(mutex);
+        if (first.ok()) {
+          first =
+              absl::ResourceExhaustedError("the machine has no more threads");
+        }
+      }
+      stop();
+    }
+  }
+  loop(controls[0]);
+  for (std::thread& thread : others) thread.join();
+  return first;
+}
+
+absl::Status ForEachInTurn(const WholeCall& call,
+                           const std::vector<Band>& bands, int at_once,
+                           Turns& turns, const Work& work, bool meet) {
+  const absl::Status status = ForEachBand(
+      call, bands, at_once,
+      [&](const Band& band, CallControl& control) {
+        if (!turns.Take()) return absl::CancelledError("another band failed");
+        const absl::Status s = work(band, control);
+        if (!s.ok()) turns.Fail(WithRows(s, band));
+        return s;
+      },
+      meet);
+  // Who waited for a turn may have told of the failure first.
+  return absl::IsCancelled(status) ? turns.failure() : status;
+}
+
+}  // namespace quantd::client

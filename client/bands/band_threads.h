@@ -1,0 +1,30 @@
+// The threads that work on the bands of a call.
+#ifndef QUANTD_CLIENT_BANDS_BAND_THREADS_H_
+#define QUANTD_CLIENT_BANDS_BAND_THREADS_H_
+
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/bands/band_calls.h"
+#include "client/bands/band_plan.h"
+#include "client/bands/turns.h"
+#include "client/parts/call_control.h"
+
+namespace quantd::client {
+
+using Work = std::function<absl::Status(const Band&, CallControl&)>;
+
+// Works on all bands, `at_once` at a time; the first error ends the others.
+// With `meet` all at once, or none: they wait for each other.
+absl::Status ForEachBand(const WholeCall& call, const std::vector<Band>& bands,
+                         int at_once, const Work& work, bool meet = false);
+
+// The same of work that begins with a turn, which it gives back.
+absl::Status ForEachInTurn(const WholeCall& call,
+                           const std::vector<Band>& bands, int at_once,
+                           Turns& turns, const Work& work, bool meet = false);
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_BANDS_BAND_THREADS_H_

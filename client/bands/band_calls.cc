@@ -106,7 +106,7 @@ absl::StatusOr<CopyAmax> FindAmax(const WholeCall& call,
   CopyAmax whole = NoMaxima(call.plan);
   std::mutex mutex;
   const auto status = ForEachBand(
-      call, bands, at_once,
+      call.control, bands, at_once,
       [&](const Band& band, CallControl& control) -> absl::Status {
         const auto plan = AmaxPlanOf(call.plan, band);
         if (!plan.ok()) return plan.status();
@@ -248,7 +248,11 @@ absl::StatusOr<Result> RunCall(const WholeCall& call, size_t band_bytes) {
   if (bands.empty() || call.events.any() || !apart) return RunWhole(call);
   const int connections = call.endpoint.Connections(call.payload, call.into);
   if (connections == 0) return RunOverDevices(call);
-  if (!NeedsAmax(call.plan)) return RunInBands(call, bands, connections);
+  if (!NeedsAmax(call.plan)) {
+    const std::vector<Band> few =
+        CutToFlow(call.plan, bands.size(), connections, kFlowingBand);
+    return RunInBands(call, few.empty() ? bands : few, connections);
+  }
   const std::optional<Plan> plan = AsServed(call);
   if (!plan) return RunWhole(call);
   const WholeCall served = {call.endpoint, *plan,        call.payload,
@@ -281,9 +285,9 @@ absl::StatusOr<Result> RunMeeting(const WholeCall& call,
     teller.Add(band);
     return absl::OkStatus();
   };
-  const auto status =
-      ForEachInTurn(call, bands, static_cast<int>(bands.size()), turns, run,
-                    /*meet=*/true);
+  const auto status = ForEachInTurn(call.control, bands,
+                                    static_cast<int>(bands.size()), turns, run,
+                                    /*meet=*/true);
   if (meeting.hopeless()) return RunWhole(call);
   if (!status.ok()) return status;
   return join.Take(0);
@@ -306,7 +310,7 @@ absl::StatusOr<Result> RunInBands(const WholeCall& call,
   if (auto s = join.Begin(); !s.ok()) return s;
   Turns turns(at_once);
   const auto status = ForEachInTurn(
-      call, bands, at_once * kUnderWay, turns,
+      call.control, bands, at_once * kUnderWay, turns,
       [&](const Band& band, CallControl& control) -> absl::Status {
         Turn turn(&turns);
         control.SetOnSent([&turn] { turn.Give(); });

@@ -144,6 +144,16 @@ std::vector<Band> CutOverDevices(const Plan& plan, int devices) {
   return CutInto(plan, devices);
 }
 
+std::vector<Band> CutToFlow(const Plan& plan, size_t bands, int connections,
+                            size_t least) {
+  const size_t carried = std::max(plan.input_bytes(), plan.output_bytes());
+  if (connections < 2 || bands > 2 * static_cast<size_t>(connections) ||
+      carried / connections < least) {
+    return {};
+  }
+  return CutInto(plan, connections);
+}
+
 bool NeedsAmax(const Plan& plan) {
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
   // A given scale needs none.

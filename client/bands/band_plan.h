@@ -50,6 +50,13 @@ std::vector<Band> CutIntoBands(const Plan& plan, size_t band_bytes);
 // that one device is as soon done.
 std::vector<Band> CutOverDevices(const Plan& plan, int devices);
 
+// One band for each of so many connections, of a call that would be over in two
+// bands of each: larger ones whose outputs leave while the rest comes in are
+// sooner there than a second one behind the first. Empty: `bands`, the number
+// of those of CutIntoBands, is larger, or these have fewer than `least` bytes.
+std::vector<Band> CutToFlow(const Plan& plan, size_t bands, int connections,
+                            size_t least);
+
 // Whether the bands of a Quantize need an amax of the whole that is not given,
 // so that it has to be found before.
 bool NeedsAmax(const Plan& plan);

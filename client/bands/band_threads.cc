@@ -29,7 +29,7 @@ absl::Status WithRows(const absl::Status& status, const Band& band) {
 
 }  // namespace
 
-absl::Status ForEachBand(const WholeCall& call, const std::vector<Band>& bands,
+absl::Status ForEachBand(CallControl& whole, const std::vector<Band>& bands,
                          int at_once, const Work& work, bool meet) {
   const auto threads = static_cast<size_t>(std::min<int64_t>(
       std::clamp(at_once, 1, kMostAtOnce), static_cast<int64_t>(bands.size())));
@@ -56,7 +56,7 @@ absl::Status ForEachBand(const WholeCall& call, const std::vector<Band>& bands,
       return stop();
     }
   };
-  const CallControl::Stage stage(&call.control, stop);
+  const CallControl::Stage stage(&whole, stop);
   std::vector<std::thread> others;
   others.reserve(threads);
   try {
@@ -81,11 +81,11 @@ absl::Status ForEachBand(const WholeCall& call, const std::vector<Band>& bands,
   return first;
 }
 
-absl::Status ForEachInTurn(const WholeCall& call,
-                           const std::vector<Band>& bands, int at_once,
-                           Turns& turns, const Work& work, bool meet) {
+absl::Status ForEachInTurn(CallControl& whole, const std::vector<Band>& bands,
+                           int at_once, Turns& turns, const Work& work,
+                           bool meet) {
   const absl::Status status = ForEachBand(
-      call, bands, at_once,
+      whole, bands, at_once,
       [&](const Band& band, CallControl& control) {
         if (!turns.Take()) return absl::CancelledError("another band failed");
         const absl::Status s = work(band, control);

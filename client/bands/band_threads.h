@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/bands/band_calls.h"
 #include "client/bands/band_plan.h"
 #include "client/bands/turns.h"
 #include "client/parts/call_control.h"
@@ -17,13 +16,13 @@ using Work = std::function<absl::Status(const Band&, CallControl&)>;
 
 // Works on all bands, `at_once` at a time; the first error ends the others.
 // With `meet` all at once, or none: they wait for each other.
-absl::Status ForEachBand(const WholeCall& call, const std::vector<Band>& bands,
+absl::Status ForEachBand(CallControl& whole, const std::vector<Band>& bands,
                          int at_once, const Work& work, bool meet = false);
 
 // The same of work that begins with a turn, which it gives back.
-absl::Status ForEachInTurn(const WholeCall& call,
-                           const std::vector<Band>& bands, int at_once,
-                           Turns& turns, const Work& work, bool meet = false);
+absl::Status ForEachInTurn(CallControl& whole, const std::vector<Band>& bands,
+                           int at_once, Turns& turns, const Work& work,
+                           bool meet = false);
 
 }  // namespace quantd::client
 

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "client/net/exchange.h"
 #include "client/net/replies.h"
 #include "client/net/requests.h"
+#include "client/net/server_settings.h"
 #include "client/net/servers.h"
 #include "client/net/stream/stream_sender.h"
 #include "client/parts/error_details.h"
@@ -210,34 +210,16 @@ class Remote : public Endpoint {
         "memory of a GPU is not shared with the server any more");
   }
 
+  // A band of so many bytes is gathered and copied to a device while the rest
+  // of it comes; a message waits until it is whole.
+  static constexpr size_t kFlows = size_t{1} << 20;
+
   using Slices = absl::Span<const std::string_view>;
   using Clock = std::chrono::steady_clock;
 
-  // How the servers are set, of which those of one client are taken to be
-  // alike: of others a part is refused, and goes twice.
-  struct Settings {
-    Clock::time_point asked;
-    bool reduces = false;
-    float estimate = 0;
-    std::vector<size_t> memory;  // of each device that serves
-  };
-
-  // Asked again now and then: a server may come back with others.
-  std::optional<Settings> Learn(const CallLimit& limit, CallControl& control) {
-    constexpr std::chrono::seconds kFresh{10};
-    const Clock::time_point now = Clock::now();
-    {
-      const std::lock_guard lock(settings_mutex_);
-      if (settings_ && now - settings_->asked < kFresh) return settings_;
-    }
-    const auto info = GetInfo(limit, control);
-    if (!info.ok()) return std::nullopt;
-    const std::lock_guard lock(settings_mutex_);
-    settings_ = {now, info->reduces_amax, info->amax_estimation_scale, {}};
-    for (const DeviceInfo& d : info->devices) {
-      if (d.healthy) settings_->memory.push_back(d.memory_limit_bytes);
-    }
-    return settings_;
+  std::optional<ServerSettings> Learn(const CallLimit& limit,
+                                      CallControl& control) {
+    return settings_.Learn([&] { return GetInfo(limit, control); });
   }
 
   static size_t BytesOf(const Lending& lending) {
@@ -265,6 +247,12 @@ class Remote : public Endpoint {
         (bytes >= stream_from_ || bytes > limit_of_server ||
          wire::LayOutPayload(plan, {}).size > wire::kMaxReplyPayloadBytes)) {
       return RunStream(plan, lending, into, limit, control);
+    }
+    if (!lending.any() && control.on_sent() && bytes >= kFlowingBand &&
+        !no_streams_) {
+      auto streamed = RunStream(plan, lending, into, limit, control);
+      no_streams_ = absl::IsUnimplemented(streamed.status());
+      if (!no_streams_) return streamed;
     }
     Trip trip;
     auto result = Ask<Result>(
@@ -299,8 +287,8 @@ class Remote : public Endpoint {
       StreamSender sender(*head, lending.payload, credentials_);
       const absl::Status sent = exchange_.Run(
           sender.size(),
-          [&](grpc::GenericStub& stub, const Approach&) {
-            return sender.Send(stub, limit, control, &reply);
+          [&](grpc::GenericStub& stub, const Approach& approach) {
+            return sender.Send(stub, limit, approach, control, &reply);
           },
           limit, control, &trip);
       if (!sent.ok()) return sent;
@@ -327,8 +315,9 @@ class Remote : public Endpoint {
       StreamSender sender(*head, payload, credentials_, &reduction);
       sent = exchange_.Run(
           sender.size(),
-          [&](grpc::GenericStub& stub, const Approach&) {
-            absl::Status s = sender.Send(stub, limit, control, &reply);
+          [&](grpc::GenericStub& stub, const Approach& approach) {
+            absl::Status s =
+                sender.Send(stub, limit, approach, control, &reply);
             if (s.ok() || !reduction.found()) return s;
             return absl::AbortedError(s.message());
           },
@@ -370,11 +359,11 @@ class Remote : public Endpoint {
   const DoorAddress door_;  // without a path: none
   const ChannelCredentials credentials_;
   const size_t stream_from_;
+  std::atomic<bool> no_streams_{false};  // a server has none
   const int channels_;
   // Payloads of one message that no server has refused for their size.
   std::array<std::atomic<size_t>, wire::kTensorMethods.size()> largest_;
-  std::mutex settings_mutex_;
-  std::optional<Settings> settings_;
+  KnownSettings settings_;
   SharedRegions regions_;
   Servers servers_;
   Exchange exchange_;

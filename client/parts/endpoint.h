@@ -24,6 +24,11 @@
 
 namespace quantd::client {
 
+// A band of so many bytes goes as a stream: it is gathered and copied to a
+// device while the rest of it comes, for which a message must be whole. Smaller
+// ones, of which many are under way, cost a server less as messages.
+inline constexpr size_t kFlowingBand = size_t{8} << 20;
+
 // Thread-safe. All calls are over when it is destroyed.
 class Endpoint {
  public:

@@ -137,8 +137,9 @@ grpc::ByteBuffer StreamSender::Chunk(size_t begin, size_t size) const {
 // before all is sent.
 class StreamSender::Call {
  public:
-  Call(const StreamSender& sender, StreamedReply* reply)
-      : sender_(sender), reply_(reply) {}
+  Call(const StreamSender& sender, const Approach& approach,
+       StreamedReply* reply)
+      : sender_(sender), approach_(approach), reply_(reply) {}
 
   absl::Status Run(grpc::GenericStub& stub, const CallLimit& limit,
                    CallControl& control) {
@@ -178,7 +179,11 @@ class StreamSender::Call {
         Read();
       } else if (tag == &writing_) {
         writing_ = false;
-        if (ok && !all_sent_) Write();
+        if (ok && !all_sent_) {
+          Write();
+        } else if (ok && approach_.on_sent && !replied_) {
+          approach_.on_sent();
+        }
         Answer();
       } else if (tag == &answered_) {
         answered_ = true;
@@ -249,6 +254,7 @@ class StreamSender::Call {
   }
 
   const StreamSender& sender_;
+  const Approach& approach_;
   StreamedReply* const reply_;
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
@@ -269,9 +275,10 @@ class StreamSender::Call {
 };
 
 absl::Status StreamSender::Send(grpc::GenericStub& stub, const CallLimit& limit,
-                                CallControl& control, StreamedReply* reply) {
+                                const Approach& approach, CallControl& control,
+                                StreamedReply* reply) {
   reply->Restart();
-  return Call(*this, reply).Run(stub, limit, control);
+  return Call(*this, approach, reply).Run(stub, limit, control);
 }
 
 }  // namespace quantd::client

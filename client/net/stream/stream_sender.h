@@ -82,7 +82,8 @@ class StreamSender {
   size_t size() const { return head_.size() + payload_bytes_; }
   // Waits for the end of the call.
   absl::Status Send(grpc::GenericStub& stub, const CallLimit& limit,
-                    CallControl& control, StreamedReply* reply);
+                    const Approach& approach, CallControl& control,
+                    StreamedReply* reply);
 
  private:
   class Call;

@@ -19,11 +19,11 @@
 #include "client/net/exchange.h"
 #include "client/net/replies.h"
 #include "client/net/requests.h"
-#include "client/net/server_settings.h"
 #include "client/net/servers.h"
 #include "client/net/stream/stream_sender.h"
 #include "client/parts/error_details.h"
 #include "client/parts/result_builder.h"
+#include "client/parts/server_settings.h"
 #include "kernels/plan/field_error.h"
 
 namespace quantd::client {

@@ -17,6 +17,24 @@ namespace {
 using testing::HasSubstr;
 using Bytes = absl::Span<const std::byte>;
 
+// One large band on each connection, which goes as a stream.
+TEST(BandedCalls, FlowWhereTheyAreFewAndLarge) {
+  const auto server = Start({});
+  const auto one = Connect(server->address());
+  ClientOptions some = InBands(4 * kMiB);
+  some.channels = 2;
+  const auto two = Connect(server->address(), some);
+  const Tensor x(8192);
+  QuantizeOptions o = Nvfp4(Usage::kBoth);
+  o.rowwise_amax = o.columnwise_amax = {300.0F};
+  const auto whole = one->Quantize(x.desc, x.bytes(), o);
+  const auto bands = two->Quantize(x.desc, x.bytes(), o);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  ASSERT_TRUE(bands.ok()) << bands.status();
+  EXPECT_EQ(bands->bands(), 2);
+  ExpectSame(*whole, *bands);
+}
+
 TEST(BandedCalls, GiveTheBytesOfOneCall) {
   const auto server = Start({});
   const auto one = Connect(server->address());

@@ -1,4 +1,4 @@
-#include "client/net/server_settings.h"
+#include "client/parts/server_settings.h"
 
 namespace quantd::client {
 

@@ -158,6 +158,7 @@ class CudaJob : public Job {
   // Queues everything, waits once.
   absl::Status Execute(JobReport* report) {
     if (absl::Status s = device_.Enter(); !s.ok()) return s;
+    const auto since = std::chrono::steady_clock::now();
     const bool is_cut = !cut_.empty();
     const cudaStream_t last = is_cut ? lease_->out : lease_->stream;
     absl::Status queued = is_cut ? QueueSlabs() : QueueWhole();
@@ -172,7 +173,7 @@ class CudaJob : public Job {
           "copy out");
     }
     if (auto s = Mark(Slot::kDone, last); !s.ok()) return s;
-    QUANTD_CUDA_RETURN(Await(*lease_, last, staging_.copied_bytes()),
+    QUANTD_CUDA_RETURN(Await(*lease_, last, staging_.copied_bytes(), since),
                        "compute");
     return Finish(report);
   }

@@ -23,11 +23,14 @@ inline constexpr std::chrono::microseconds kNap{20};
 inline constexpr int kNaps = 1000;
 
 // For what is queued on `last`, whose end the slot's kDone marks, and with
-// which so many bytes are copied.
-inline cudaError_t Await(const Slot& slot, cudaStream_t last, size_t bytes) {
+// which so many bytes are copied, the first of them not before `since`: to
+// queue much takes long, since a queue of CUDA's has room for a thousand
+// things.
+inline cudaError_t Await(const Slot& slot, cudaStream_t last, size_t bytes,
+                         std::chrono::steady_clock::time_point since) {
   if (bytes <= kSleepBytes) return cudaStreamSynchronize(last);
-  std::this_thread::sleep_for(
-      std::chrono::microseconds(bytes / kLinkBytesPerMicrosecond));
+  std::this_thread::sleep_until(
+      since + std::chrono::microseconds(bytes / kLinkBytesPerMicrosecond));
   const auto end = std::chrono::steady_clock::now() + kLook;
   const cudaEvent_t done = slot.marks[Slot::kDone];
   cudaError_t state = cudaEventQuery(done);

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cmath>
 #include <deque>
-#include <functional>
 #include <mutex>
 #include <optional>
 
@@ -13,7 +12,6 @@
 #include "client/bands/band_place.h"
 #include "client/bands/band_threads.h"
 #include "client/bands/turns.h"
-#include "client/parts/error_details.h"
 #include "client/parts/result_builder.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"

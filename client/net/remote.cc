@@ -210,12 +210,7 @@ class Remote : public Endpoint {
         "memory of a GPU is not shared with the server any more");
   }
 
-  // A band of so many bytes is gathered and copied to a device while the rest
-  // of it comes; a message waits until it is whole.
-  static constexpr size_t kFlows = size_t{1} << 20;
-
   using Slices = absl::Span<const std::string_view>;
-  using Clock = std::chrono::steady_clock;
 
   std::optional<ServerSettings> Learn(const CallLimit& limit,
                                       CallControl& control) {

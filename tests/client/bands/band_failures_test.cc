@@ -123,7 +123,7 @@ TEST_F(ScriptedBands, MoveFromABusyServer) {
 TEST_F(ScriptedBands, OneThatFailsForGoodEndsTheOthers) {
   Scripted wrong = Failure(grpc::StatusCode::INTERNAL, "broken");
   wrong.request_id = "the-id";
-  a_.Script({Hang(), wrong});
+  a_.Script({Hang(), wrong, Hang(), Hang()});
   const auto client = Connect(a_.target(), InBands());
   const auto start = steady_clock::now();
   const auto result = client->Quantize(x_.desc, x_.bytes(), Given());

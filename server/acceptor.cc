@@ -38,9 +38,10 @@ constexpr uint64_t kLawful = 128 << 10;
 // brought their windows.
 constexpr absl::Duration kUnseen = absl::Seconds(2);
 constexpr absl::Duration kUnseenOfOutlaws = absl::Milliseconds(250);
-// What gRPC may grant at once to the messages of a connection, beside its
-// windows.
+// What gRPC may grant at once beside windows: to a connection, and to the
+// message of each of its calls.
 constexpr uint64_t kMostGranted = 4 << 20;
+constexpr uint64_t kMostGrantedToCall = 1 << 20;
 // A connection without a call for so long makes room for another; one that
 // never had any, at once, but for the time that its first may take.
 constexpr absl::Duration kIdle = absl::Seconds(1);
@@ -270,7 +271,10 @@ void Acceptor::EndOverflowing() {
   uint64_t sum = 0;
   for (const auto& connection : all) {
     if (!connection->countable()) continue;
-    if (connection->ReceivedUnanswered() > kMostGranted + 2 * limits_.window) {
+    // One that is slow to be read brings all of this before it is sent more.
+    if (connection->ReceivedUnanswered() >
+        kMostGranted + 2 * limits_.window +
+            connection->calls() * (kMostGrantedToCall + limits_.window)) {
       Expel(*connection, "unanswered");
       continue;
     }

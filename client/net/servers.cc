@@ -18,8 +18,8 @@ constexpr milliseconds kFresh{30'000};    // how long an answer of DNS is good
 constexpr milliseconds kLostAgain{1000};  // between look-ups for lost servers
 constexpr milliseconds kUnresolved{100};  // where a name never resolved
 
-// For how long a server is passed over, where others are as good. Its watch
-// says earlier when it is back.
+// For how long a server, or a connection, is passed over where others are as
+// good. A server's watch says earlier when it is back.
 constexpr milliseconds kAfterLoss{1000};
 constexpr milliseconds kAfterFault{5000};
 constexpr milliseconds kMostOfTicket{1000};
@@ -37,6 +37,7 @@ struct Servers::Connection {
   std::shared_ptr<grpc::Channel> channel;
   grpc::GenericStub stub;
   size_t bytes = 0;  // of requests under way
+  Clock::time_point avoid_until = {};
 };
 
 struct Servers::Server {
@@ -150,10 +151,16 @@ std::optional<Servers::Lease> Servers::Pick(size_t bytes, Time deadline,
     const Choice choice = Choose(candidates, Clock::now());
     if (choice.kind == Choice::Kind::kTake) {
       const std::shared_ptr<Server>& server = servers_[choice.index];
+      // One that cannot be made has the fewest bytes, and would get all calls.
+      const auto rank = [now = Clock::now()](const auto& connection) {
+        return std::pair(connection->avoid_until > now, connection->bytes);
+      };
       Connection* const least =
-          std::min_element(
-              server->connections.begin(), server->connections.end(),
-              [](const auto& a, const auto& b) { return a->bytes < b->bytes; })
+          std::min_element(server->connections.begin(),
+                           server->connections.end(),
+                           [&](const auto& a, const auto& b) {
+                             return rank(a) < rank(b);
+                           })
               ->get();
       least->bytes += bytes;
       server->state.bytes_under_way += bytes;
@@ -195,16 +202,22 @@ void Servers::Report(const Lease& lease, const absl::Status& status) {
   const auto now = Clock::now();
   std::lock_guard lock(mutex_);
   Server& server = *lease.taken_->server;
+  Connection& connection = *lease.taken_->connection;
   const auto avoid = [&](milliseconds length) {
     server.state.avoid_until = now + length;
     server.said = std::string(status.message());
   };
   switch (status.code()) {
     case absl::StatusCode::kOk:
+      connection.avoid_until = {};
       server.state.avoid_until = {};
       server.said.clear();
       break;
     case absl::StatusCode::kUnavailable:
+      // The server itself gives an id.
+      if (GetRequestId(status).empty()) {
+        connection.avoid_until = now + kAfterLoss;
+      }
       avoid(kAfterLoss);
       LookUp(kLostAgain);
       break;

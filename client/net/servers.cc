@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "client/error.h"
@@ -46,7 +47,28 @@ struct Servers::Server {
   Candidate state;
   std::string said;  // what was last wrong with it
   HealthWatcher::Watch* watch = nullptr;
+
+  Connection* LeastBusy() const;
 };
+
+// Of connections that are as good the one with the fewest bytes. One that
+// cannot be made always has those, and would get all calls; where there is such
+// a one, others that are not made yet may be no better.
+Servers::Connection* Servers::Server::LeastBusy() const {
+  const auto now = Clock::now();
+  const auto is_lost = [now](const auto& c) { return c->avoid_until > now; };
+  const bool some_are_lost =
+      std::any_of(connections.begin(), connections.end(), is_lost);
+  const auto rank = [&](const auto& c) {
+    const bool made =
+        !some_are_lost || c->channel->GetState(false) == GRPC_CHANNEL_READY;
+    return std::tuple(!made, is_lost(c), c->bytes);
+  };
+  return std::min_element(
+             connections.begin(), connections.end(),
+             [&](const auto& a, const auto& b) { return rank(a) < rank(b); })
+      ->get();
+}
 
 struct Servers::Name {
   HostName name;
@@ -151,17 +173,7 @@ std::optional<Servers::Lease> Servers::Pick(size_t bytes, Time deadline,
     const Choice choice = Choose(candidates, Clock::now());
     if (choice.kind == Choice::Kind::kTake) {
       const std::shared_ptr<Server>& server = servers_[choice.index];
-      // One that cannot be made has the fewest bytes, and would get all calls.
-      const auto rank = [now = Clock::now()](const auto& connection) {
-        return std::pair(connection->avoid_until > now, connection->bytes);
-      };
-      Connection* const least =
-          std::min_element(server->connections.begin(),
-                           server->connections.end(),
-                           [&](const auto& a, const auto& b) {
-                             return rank(a) < rank(b);
-                           })
-              ->get();
+      Connection* const least = server->LeastBusy();
       least->bytes += bytes;
       server->state.bytes_under_way += bytes;
       server->state.last_pick = ++picks_;

@@ -84,7 +84,7 @@ class OneWay {
 TEST(Connections, OneThatCannotBeMadeGetsNoCallsWhileAnotherIs) {
   FakeServer server;
   OneWay way(server.target());
-  const auto client = Connect(way.target());
+  const auto client = Connect(way.target(), {.channels = 8});
   Scripted hang;
   hang.hang = true;
   server.Script({hang});

@@ -196,13 +196,24 @@ class Exchange:
     timeout: float,
     metadata: Metadata,
   ) -> "T | Failure":
-    import grpc
-
     if timeout <= 0:
       return Failure(DEADLINE, "")
+    with server.connection() as channel:
+      answer = self._try(channel, attempt, timeout, metadata)
+      server.report(channel, answer)
+      return answer
+
+  def _try(
+    self,
+    channel: Any,
+    attempt: "Attempt[T]",
+    timeout: float,
+    metadata: Metadata,
+  ) -> "T | Failure":
+    import grpc
+
     try:
-      with server.connection() as channel:
-        return attempt(channel, timeout, metadata, self._watch)
+      return attempt(channel, timeout, metadata, self._watch)
     except grpc.FutureCancelledError:
       return Failure(CANCELLED, "the call was cancelled")
     except grpc.RpcError as failed:

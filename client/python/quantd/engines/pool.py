@@ -19,12 +19,14 @@ from quantd.engines.address import (
   parse_target,
 )
 from quantd.engines.engine import Settings
-from quantd.engines.retry import Failure, Standing
+from quantd.engines.retry import UNAVAILABLE, Failure, Standing
 
 # Seconds: how old what a name resolved to may be, and between look-ups for
 # servers that were lost.
 _STALE = 30.0
 _LOST_AGAIN = 1.0
+# For so long a channel without a connection is passed over for others.
+_LOST_CHANNEL = 1.0
 
 
 class Server:
@@ -43,6 +45,8 @@ class Server:
     self._lock = threading.Lock()
     self._channels: list[Any] = []
     self._calls: list[int] = []
+    self._avoided: list[float] = []  # until when, by time.monotonic()
+    self._heard: list[bool] = []
 
   @contextlib.contextmanager
   def connection(self) -> Iterator[Any]:
@@ -51,7 +55,9 @@ class Server:
       if not self._channels:
         self._channels = [self._open() for _ in range(self._settings.channels)]
         self._calls = [0] * len(self._channels)
-      at = self._calls.index(min(self._calls))
+        self._avoided = [0.0] * len(self._channels)
+        self._heard = [False] * len(self._channels)
+      at = self._least_busy()
       self._calls[at] += 1
       channel = self._channels[at]
     try:
@@ -60,6 +66,36 @@ class Server:
       with self._lock:
         if at < len(self._calls):
           self._calls[at] -= 1
+
+  def report(self, channel: Any, answer: object) -> None:
+    """How a call on a channel ended; `answer`: a Failure, or not."""
+    failure = answer if isinstance(answer, Failure) else None
+    with self._lock:
+      if channel not in self._channels:
+        return
+      at = self._channels.index(channel)
+      if failure is None or failure.is_answer:
+        self._heard[at] = True
+      elif failure.code == UNAVAILABLE:
+        self._heard[at] = False
+        self._avoided[at] = time.monotonic() + _LOST_CHANNEL
+
+  def _least_busy(self) -> int:
+    """Of channels that are as good the one with the fewest calls.
+
+    One that cannot be connected always has those, and would get all calls;
+    where there is such a one, others that were not heard of may be no better.
+    """
+    now = time.monotonic()
+    some_are_lost = any(until > now for until in self._avoided)
+    return min(
+      range(len(self._channels)),
+      key=lambda i: (
+        some_are_lost and not self._heard[i],
+        self._avoided[i] > now,
+        self._calls[i],
+      ),
+    )
 
   def _open(self) -> Any:
     import grpc
@@ -100,7 +136,7 @@ class Server:
     """Ends its calls with CANCELLED."""
     with self._lock:
       channels, self._channels = self._channels, []
-      self._calls = []
+      self._calls, self._avoided, self._heard = [], [], []
       self.heard = False
     for channel in channels:
       channel.close()

@@ -92,41 +92,48 @@ grpc::Status Sender::SendInSteps(grpc::GenericStub& stub,
                                  CallControl& control, ReceivedMessage* reply) {
   // Whatever is begun ends before the call's object goes.
   int begun = 0;
-  constexpr intptr_t kStep = 1, kWritten = 2, kRead = 3;
-  const auto begin = [&](intptr_t what) {
+  enum Step : intptr_t { kHead = 1, kWritten, kRead, kEnd };
+  const auto begin = [&](Step step) {
     ++begun;
-    return reinterpret_cast<void*>(what);
+    return reinterpret_cast<void*>(step);
   };
-  const auto await = [&](intptr_t what) {
+  // Until the step is over, or with kEnd all that was begun; whether it was
+  // done.
+  const auto await = [&](Step step) {
     void* came = nullptr;
     bool ok = false;
     while (begun > 0 && queue.Next(&came, &ok)) {
       --begun;
-      const auto over = reinterpret_cast<intptr_t>(came);
+      const auto over = static_cast<Step>(reinterpret_cast<intptr_t>(came));
       if (over == kWritten && ok && approach.on_sent) approach.on_sent();
-      if (over == what) return ok;
+      if (over == step && step != kEnd) return ok;
     }
     return false;
   };
   grpc::Status status;
   const CallControl::Stage stage(&control, [&] { context->TryCancel(); });
+  // Else the head goes with the message: to send it alone is a turn more.
+  context->set_initial_metadata_corked(!approach.expects_word);
   const auto call = stub.PrepareCall(context, message_.method, &queue);
-  call->StartCall(begin(kStep));
-  bool goes_on = await(kStep);
-  if (goes_on && approach.expects_word) {
-    call->ReadInitialMetadata(begin(kStep));
-    goes_on = await(kStep) &&
-              context->GetServerInitialMetadata().contains(wire::kContinueKey);
+  bool goes_on = true;
+  if (approach.expects_word) {
+    call->StartCall(begin(kHead));
+    goes_on = await(kHead);
+    if (goes_on) {
+      call->ReadInitialMetadata(begin(kHead));
+      goes_on = await(kHead) && context->GetServerInitialMetadata().contains(
+                                    wire::kContinueKey);
+    }
+  } else {
+    call->StartCall(nullptr);
   }
   if (goes_on) {
     call->Write(Assemble(), grpc::WriteOptions().set_last_message(),
                 begin(kWritten));
     call->Read(reply->buffer(), begin(kRead));
-    await(kRead);
   }
-  call->Finish(&status, begin(kStep));
-  await(kStep);
-  if (begun > 0) await(kWritten);
+  call->Finish(&status, begin(kEnd));
+  await(kEnd);
   return status;
 }
 

@@ -3,7 +3,7 @@
 // of as many bytes. The attacker has one core of the machine.
 //
 //   attack_bench [ATTACK...] [--seconds 5] [--budget 256MiB,0]
-//     [--settings plain,elsewhere,secure] [--honest] [--flags=--queues,4]
+//     [--settings plain,elsewhere,secure,edge] [--honest] [--flags=--queues,4]
 //     [--json FILE]
 #include <algorithm>
 #include <cstdio>
@@ -25,12 +25,15 @@ using nlohmann::json;
 
 constexpr double kMiB = 1 << 20;
 
-// By name: an attacker among the good clients, from an address of its own, or
-// without the token that TLS clients have.
+// By name: an attacker among the good clients, from an address of its own,
+// without the token that TLS clients have, or from an address of its own with
+// the edge before the server.
 bool SettingNamed(const std::string& name, Setting* setting) {
-  if (name == "elsewhere") setting->source = "127.0.0.2";
+  setting->edge = name == "edge";
+  if (name == "elsewhere" || setting->edge) setting->source = "127.0.0.2";
   setting->secure = name == "secure";
-  return name == "plain" || name == "elsewhere" || name == "secure";
+  return name == "plain" || name == "elsewhere" || setting->secure ||
+         setting->edge;
 }
 
 json ToJson(const std::vector<Score>& scores) {
@@ -131,7 +134,7 @@ int main(int argc, char** argv) {
   app.add_option("attacks", names, "names; none: all of them");
   app.add_option("--seconds", seconds, "of each measurement")
       ->capture_default_str();
-  app.add_option("--settings", settings, "plain, elsewhere, secure")
+  app.add_option("--settings", settings, "plain, elsewhere, secure, edge")
       ->delimiter(',');
   app.add_option("--budget", budgets, "memory budgets of servers; 0: theirs")
       ->delimiter(',');

@@ -80,6 +80,9 @@ std::vector<std::string> ServerCommand(const Setting& setting,
     const auto& flags = TheSecrets().flags;
     command.insert(command.end(), flags.begin(), flags.end());
   }
+  if (setting.edge) {
+    command.insert(command.end(), {"--trusted-proxies", "127.0.0.1"});
+  }
   command.insert(command.end(), setting.flags.begin(), setting.flags.end());
   return command;
 }
@@ -98,6 +101,9 @@ const Secrets& TheSecrets() {
     fs::permissions(at + "/tokens", fs::perms::owner_read);
     made.flags = {"--tls-cert",       at + "/server.pem", "--tls-key",
                   at + "/server.key", "--token-file",     at + "/tokens"};
+    made.pem = at + "/both.pem";
+    std::ofstream(made.pem) << std::ifstream(at + "/server.pem").rdbuf()
+                            << std::ifstream(at + "/server.key").rdbuf();
     made.credentials.ca_file = at + "/ca.pem";
     made.credentials.token = kToken;
     return made;
@@ -109,7 +115,7 @@ AttackedServer::AttackedServer(const Setting& setting, int descriptors)
     : process_(std::make_unique<bench::ServerProcess>(
           ServerCommand(setting, descriptors))),
       secure_(setting.secure) {
-  if (!running()) return;
+  if (!process_->running()) return;
   std::istringstream lines(process_->Log());
   for (std::string line; std::getline(lines, line);) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
@@ -121,6 +127,10 @@ AttackedServer::AttackedServer(const Setting& setting, int descriptors)
       const size_t begin = url.find("//") + 2;
       metrics_ = url.substr(begin, url.find('/', begin) - begin);
     }
+  }
+  if (setting.edge) {
+    edge_ = std::make_unique<Edge>(process_->address(), metrics_,
+                                   TheSecrets().pem);
   }
   // All the time: of one that has crashed nothing can be read.
   watch_ = std::thread([this] {
@@ -139,7 +149,10 @@ void AttackedServer::EndWatch() {
 }
 
 Credentials AttackedServer::credentials() const {
-  return secure_ ? TheSecrets().credentials : Credentials();
+  if (secure_) return TheSecrets().credentials;
+  Credentials none;
+  if (edge_ != nullptr) none.ca_file = TheSecrets().credentials.ca_file;
+  return none;
 }
 
 size_t AttackedServer::LargestRequest() const {
@@ -153,7 +166,7 @@ size_t AttackedServer::LargestRequest() const {
 
 bool AttackedServer::Probe() const {
   std::string arguments =
-      "--probe --probe-timeout-ms 5000 --listen " + address();
+      "--probe --probe-timeout-ms 5000 --listen " + process_->address();
   if (secure_) {
     for (const std::string& flag : TheSecrets().flags) arguments += ' ' + flag;
   }
@@ -206,7 +219,7 @@ AttackerProcess::AttackerProcess(const AttackedServer& server,
   command.insert(command.end(),
                  {"--core", std::to_string(cores - 1), "--seconds",
                   std::to_string(time.count() / 1000.0)});
-  if (setting.secure) command.push_back("--tls");
+  if (setting.secure || setting.edge) command.push_back("--tls");
   if (!setting.source.empty()) {
     command.insert(command.end(), {"--source", setting.source});
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "client/credentials.h"
+#include "tests/attack/edge.h"
 #include "tests/bench/rpc_process.h"
 
 namespace quantd::attack {
@@ -23,6 +24,8 @@ struct Setting {
   size_t budget = 0;  // 0: the server's own choice
   // TLS and tokens; good clients have one, the attacker has not.
   bool secure = false;
+  // Everybody comes through the HAProxy of deploy/edge, by TLS; no tokens.
+  bool edge = false;
   // The attacker's IP address; empty: that of the others.
   std::string source = {};
   // More flags of the server.
@@ -33,6 +36,7 @@ struct Setting {
 // use, gone with the process.
 struct Secrets {
   std::vector<std::string> flags;  // of the server
+  std::string pem;                 // its certificate and key in one file
   Credentials credentials;         // of a good client
 };
 const Secrets& TheSecrets();
@@ -47,13 +51,19 @@ class AttackedServer {
   AttackedServer(const Setting& setting, int descriptors);
   ~AttackedServer();
 
-  bool running() const { return process_->running(); }
-  const std::string& address() const { return process_->address(); }
+  bool running() const {
+    return process_->running() && (edge_ == nullptr || edge_->running());
+  }
+  // Where clients dial.
+  const std::string& address() const {
+    return edge_ == nullptr ? process_->address() : edge_->address();
+  }
   uint64_t bound() const { return bound_; }
   Credentials credentials() const;
   // What it says it takes, or 0.
   size_t LargestRequest() const;
-  // Whether `quantd --probe` finds it serving.
+  // Whether `quantd --probe`, which does not come through an edge, finds it
+  // serving.
   bool Probe() const;
   // The most memory that was resident, also of one that has crashed.
   uint64_t MostResident() const { return most_; }
@@ -71,6 +81,7 @@ class AttackedServer {
   void EndWatch();
 
   std::unique_ptr<bench::ServerProcess> process_;
+  std::unique_ptr<Edge> edge_;
   bool secure_ = false;
   uint64_t bound_ = 0;
   std::string metrics_;  // "IP:PORT"

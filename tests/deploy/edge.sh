@@ -122,11 +122,17 @@ refused "bytes that are none: dropped, the call passes" '^HTTP/2 200.*grpc-statu
 python3 "$here/edge_check.py" "$port" 32
 
 step "limits, lower"
-edge EDGE_REQUESTS_EACH=5 EDGE_CLIENT=2s EDGE_HEADER=2s EDGE_IDLE=2s
+edge EDGE_REQUESTS_EACH=5
 for _ in {1..8}; do
   last=$(call often quantd.v1.Quantd/GetServerInfo)
 done
 refused "too many calls" 'grpc-status: 8.*pushback-ms: 1000' "$last"
+edge EDGE_REQUESTS_EACH=5 EDGE_FLOOD_EACH=10
+for _ in {1..13}; do
+  last=$(call flood quantd.v1.Quantd/GetServerInfo)
+done
+refused "who goes on after that" '^$' "$last"
+edge EDGE_CLIENT=2s EDGE_HEADER=2s EDGE_IDLE=2s
 python3 "$here/edge_check.py" "$port" idle
 
 step "a server that is gone"

@@ -108,7 +108,8 @@ tests/client/quantctl/bench: client/quantctl/bench client/quantctl/echo tests/be
 tests/fuzz: kernels/device kernels/plan proto proto/stream tests/fuzz/targets client tests/proto/raw_message.h absl fmt google gtest
 tests/fuzz/targets: kernels/plan proto proto/memory proto/net proto/stream client client/quantctl/top client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server server/memory tests/fuzz absl fmt google nlohmann
 tests/soak: client client/net/address.h client/net/channel.h client/net/channel_credentials.h absl grpcpp messages CLI
-tests/attack: client tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
+tests/attack/edge:
+tests/attack: client tests/attack/edge tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
 tests/bench: client kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI
 tests/emulation: cuda
 tests/bench/gpu_bench: tests/bench/matrix

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
@@ -21,32 +22,49 @@ namespace {
 
 constexpr char kDetailUrl[] = "type.googleapis.com/quantd.v1.ErrorDetail";
 
-// The ErrorDetail inside a serialized google.rpc.Status, whose only field of
-// interest is 3, repeated google.protobuf.Any.
-std::optional<v1::ErrorDetail> FindDetail(const std::string& rpc_status) {
+// What we read of a google.rpc.Status.
+struct RpcStatus {
+  absl::StatusCode code = absl::StatusCode::kUnknown;
+  std::string message;
+  std::optional<v1::ErrorDetail> detail;  // the first
+};
+
+// The beginning of it that is well formed. Its fields are 1, the code, 2, the
+// message, and 3, repeated google.protobuf.Any.
+RpcStatus ReadStatus(const std::string& rpc_status) {
   using google::protobuf::internal::WireFormatLite;
   google::protobuf::io::CodedInputStream in(
       reinterpret_cast<const uint8_t*>(rpc_status.data()),
       static_cast<int>(rpc_status.size()));
+  RpcStatus status;
   while (const uint32_t tag = in.ReadTag()) {
-    if (tag != (3 << 3 | 2)) {
-      if (!WireFormatLite::SkipField(&in, tag)) return std::nullopt;
-      continue;
-    }
-    uint32_t size = 0;
+    uint32_t number = 0;
     std::string bytes;
-    if (!in.ReadVarint32(&size) ||
-        !in.ReadString(&bytes, static_cast<int>(size))) {
-      return std::nullopt;
-    }
-    google::protobuf::Any any;
-    v1::ErrorDetail detail;
-    if (any.ParseFromString(bytes) && any.type_url() == kDetailUrl &&
-        detail.ParseFromString(any.value())) {
-      return detail;
+    if (tag == 1 << 3) {
+      if (!in.ReadVarint32(&number)) break;
+      // OK is no error's.
+      if (number >= 1 && number <= 16) {
+        status.code = static_cast<absl::StatusCode>(number);
+      }
+    } else if (tag == (2 << 3 | 2) || tag == (3 << 3 | 2)) {
+      if (!in.ReadVarint32(&number) ||
+          !in.ReadString(&bytes, static_cast<int>(number))) {
+        break;
+      }
+      google::protobuf::Any any;
+      v1::ErrorDetail detail;
+      if (tag == (2 << 3 | 2)) {
+        status.message = std::move(bytes);
+      } else if (any.ParseFromString(bytes) && any.type_url() == kDetailUrl &&
+                 detail.ParseFromString(any.value())) {
+        status.detail = std::move(detail);
+        break;
+      }
+    } else if (!WireFormatLite::SkipField(&in, tag)) {
+      break;
     }
   }
-  return std::nullopt;
+  return status;
 }
 
 std::string Trailer(const grpc::ClientContext& context, const char* name) {
@@ -58,11 +76,11 @@ std::string Trailer(const grpc::ClientContext& context, const char* name) {
 
 // When the server would see the call again; nullopt: never.
 std::optional<std::chrono::milliseconds> RetryDelay(
-    const grpc::Status& status, const grpc::ClientContext& context,
+    absl::StatusCode code, const grpc::ClientContext& context,
     const std::optional<v1::ErrorDetail>& detail) {
   using std::chrono::milliseconds;
-  const bool busy = status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
-  if (!busy && status.error_code() != grpc::StatusCode::UNAVAILABLE) {
+  if (code != absl::StatusCode::kResourceExhausted &&
+      code != absl::StatusCode::kUnavailable) {
     return std::nullopt;
   }
   const std::string pushback = Trailer(context, wire::kPushbackKey);
@@ -79,8 +97,15 @@ std::optional<std::chrono::milliseconds> RetryDelay(
 
 absl::Status FromGrpc(const grpc::Status& status,
                       const grpc::ClientContext& context) {
-  const auto code = static_cast<absl::StatusCode>(status.error_code());
-  const auto detail = FindDetail(status.error_details());
+  auto code = static_cast<absl::StatusCode>(status.error_code());
+  std::string message = status.error_message();
+  const auto [word, text, detail] = ReadStatus(status.error_details());
+  if (code == absl::StatusCode::kCancelled && detail) {
+    // A proxy that resets the stream when the server has answered before all of
+    // the request had come; the answer is in the trailers.
+    code = word;
+    message = text;
+  }
   const std::string id = Trailer(context, wire::kRequestIdKey);
   if (code == absl::StatusCode::kCancelled && !detail && id.empty()) {
     // Not the service's word, and whoever cancels here does not ask for the
@@ -91,7 +116,7 @@ absl::Status FromGrpc(const grpc::Status& status,
     SetRetryHint(&result, std::chrono::milliseconds(0));
     return result;
   }
-  absl::Status result(code, status.error_message());
+  absl::Status result(code, message);
   if (detail && code == absl::StatusCode::kInvalidArgument &&
       !detail->field().empty()) {
     // FieldError is the one who knows how the parts travel in a status.
@@ -107,7 +132,7 @@ absl::Status FromGrpc(const grpc::Status& status,
                     std::chrono::milliseconds(detail->retry_delay_ms())});
   }
   if (!id.empty()) SetRequestId(&result, id);
-  if (const auto delay = RetryDelay(status, context, detail)) {
+  if (const auto delay = RetryDelay(code, context, detail)) {
     SetRetryHint(&result, *delay, Trailer(context, wire::kTicketKey));
   }
   return result;

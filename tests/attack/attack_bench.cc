@@ -148,6 +148,11 @@ int main(int argc, char** argv) {
     return 2;
   }
 
+  if (std::ranges::count(settings, "edge") != 0 && !Edge::IsHere()) {
+    std::cerr << "attack_bench: the edge needs haproxy\n";
+    return 2;
+  }
+
   DuelTimes times;
   times.before = times.during =
       std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));

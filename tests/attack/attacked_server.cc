@@ -129,8 +129,8 @@ AttackedServer::AttackedServer(const Setting& setting, int descriptors)
     }
   }
   if (setting.edge) {
-    edge_ = std::make_unique<Edge>(process_->address(), metrics_,
-                                   TheSecrets().pem);
+    edge_ =
+        std::make_unique<Edge>(process_->address(), metrics_, TheSecrets().pem);
   }
   // All the time: of one that has crashed nothing can be read.
   watch_ = std::thread([this] {

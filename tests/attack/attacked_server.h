@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "client/credentials.h"
-#include "tests/attack/edge.h"
+#include "tests/attack/edge/edge.h"
 #include "tests/bench/rpc_process.h"
 
 namespace quantd::attack {

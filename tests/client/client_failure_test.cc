@@ -108,6 +108,25 @@ TEST(Retry, ACancelThatNobodyHereSaidIsSentAgain) {
               StatusIs(absl::StatusCode::kCancelled));
 }
 
+TEST(Retry, AnAnswerBeforeAResetIsTheAnswer) {
+  FakeServer server;
+  const auto client = Connect(server.target());
+  Input in({1, 16});
+  // As HAProxy does to a client that was still sending.
+  Scripted reset = Busy(1, "2");
+  reset.code = grpc::StatusCode::CANCELLED;
+  reset.detail_code = grpc::StatusCode::RESOURCE_EXHAUSTED;
+  reset.request_id = "id";
+  server.Script({reset, reset, reset, reset, reset, reset});
+  const auto result = client->Quantize(in.desc, in.data, Nvfp4());
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->attempts(), 7);
+  reset.detail_code = grpc::StatusCode::OK;
+  server.Script({reset});
+  EXPECT_THAT(client->Quantize(in.desc, in.data, Nvfp4()),
+              StatusIs(absl::StatusCode::kUnknown));
+}
+
 TEST(Retry, CanBeSwitchedOff) {
   FakeServer server;
   const auto client = Connect(server.target(), {.retry = {.max_attempts = 1}});

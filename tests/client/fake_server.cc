@@ -28,7 +28,8 @@ std::string RichStatus(const Scripted& script) {
   google::protobuf::Any any;
   any.set_type_url("type.googleapis.com/quantd.v1.ErrorDetail");
   any.set_value(script.detail->SerializeAsString());
-  std::string out = {1 << 3, static_cast<char>(script.code)};
+  std::string out = {
+      1 << 3, static_cast<char>(script.detail_code.value_or(script.code))};
   AppendField(2, script.message, &out);
   AppendField(3, other.SerializeAsString(), &out);
   AppendField(3, any.SerializeAsString(), &out);

@@ -26,6 +26,8 @@ struct Scripted {
   grpc::StatusCode code = grpc::StatusCode::OK;
   std::string message;
   std::optional<v1::ErrorDetail> detail;
+  // What the status beside the detail says, where the call ends otherwise.
+  std::optional<grpc::StatusCode> detail_code;
   std::string pushback;    // trailer grpc-retry-pushback-ms, empty: none
   std::string request_id;  // trailer
   bool hang = false;       // until the client goes away

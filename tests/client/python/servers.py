@@ -45,7 +45,7 @@ class Process:
     self.stop()
 
 
-def detail(reason, **fields):
+def detail(reason, code=grpc.StatusCode.RESOURCE_EXHAUSTED, **fields):
   """The trailer of an error, a google.rpc.Status with one detail."""
   from google.protobuf import any_pb2
   packed = any_pb2.Any(
@@ -53,7 +53,7 @@ def detail(reason, **fields):
       value=pb.ErrorDetail(reason=reason, **fields).SerializeToString())
   body = packed.SerializeToString()
   size = bytes([len(body) & 0x7F | 0x80, len(body) >> 7])
-  return ("grpc-status-details-bin", b"\x08\x08\x1a" + size + body)
+  return ("grpc-status-details-bin", b"\x08%c\x1a" % code.value[0] + size + body)
 
 
 class Scripted:

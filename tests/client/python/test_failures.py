@@ -83,7 +83,7 @@ def test_pushback(connect, pushback, calls):
 def test_errors_are_typed(connect, code, reason, kind, fields):
   trailers = [("quantd-request-id", "id-1")]
   if reason is not None:
-    trailers.append(detail(reason, **fields))
+    trailers.append(detail(reason, code, **fields))
   with scripted(fails(code, "why", *trailers)) as server:
     with pytest.raises(quantd.Error) as caught:
       connect(server.address, retry=quantd.Retry(1)).info()
@@ -96,6 +96,15 @@ def test_errors_are_typed(connect, code, reason, kind, fields):
   assert type(again) is kind and vars(again) == vars(error)
   assert isinstance(error, ValueError) == (code == CODE.INVALID_ARGUMENT)
   assert isinstance(error, TimeoutError) == (code == CODE.DEADLINE_EXCEEDED)
+
+
+def test_an_answer_before_a_reset_is_the_answer(connect):
+  # As HAProxy does to a client that was still sending.
+  reset = fails(CODE.CANCELLED, "reset", ("quantd-request-id", "id-1"),
+                detail(Reason.REASON_BUSY, retry_delay_ms=1))
+  with scripted(*[reset] * 6, info) as server:
+    connect(server.address, retry=FAST).info()
+    assert len(server.calls) == 7
 
 
 def test_one_that_fails_hands_over_at_once(connect):

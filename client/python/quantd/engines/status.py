@@ -1,12 +1,13 @@
 """What gRPC says of a call that failed, as a Failure."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from quantd import quantd_pb2 as pb
 from quantd.engines import frames
 from quantd.engines.retry import RESOURCE_EXHAUSTED, UNAVAILABLE, Failure
 
 CANCELLED = 1
+UNKNOWN = 2
 _DETAIL_URL = "type.googleapis.com/quantd.v1.ErrorDetail"
 
 
@@ -15,9 +16,14 @@ def failure_of(error: Any) -> Failure:
   code = error.code().value[0]
   trailers = {key: value for key, value in error.trailing_metadata() or ()}
   raw = trailers.get("grpc-status-details-bin")
-  detail = _detail_of(raw) if raw else None
+  said = _read(raw) if raw else _Status()
+  detail = said.detail
   request_id = str(trailers.get("quantd-request-id", ""))
   message = error.details() or ""
+  if code == CANCELLED and detail is not None:
+    # A proxy that resets the stream when the server has answered before all of
+    # the request had come; the answer is in the trailers.
+    code, message = said.code, said.message
   if code == CANCELLED and detail is None and not request_id:
     # gRPC turns calls away like this while a server shuts down. A caller who
     # cancelled does not ask for the reason.
@@ -37,24 +43,38 @@ def failure_of(error: Any) -> Failure:
   return Failure(code, message, detail, known.reason, request_id, delay)
 
 
-def _detail_of(status: bytes) -> bytes | None:
-  """The ErrorDetail in a serialized google.rpc.Status."""
+class _Status(NamedTuple):
+  """What we read of a google.rpc.Status."""
+
+  code: int = UNKNOWN
+  message: str = ""
+  detail: bytes | None = None  # the first ErrorDetail
+
+
+def _read(status: bytes) -> _Status:
+  """The beginning of a serialized one that is well formed."""
   from google.protobuf import any_pb2, message
 
-  # A Status is code = 1, message = 2, details = 3; only the last is of use.
+  # Its fields are code = 1, message = 2, details = 3.
   data = memoryview(status)
   at = 0
+  code, text = UNKNOWN, ""
   try:
     while at < len(data):
       tag, at = frames.read_varint(data, at)
       size, at = frames.read_varint(data, at)
       if tag & 7 == 0:
+        # OK is no error's.
+        code = size if tag == 1 << 3 and 1 <= size <= 16 else code
         continue
-      if tag == 3 << 3 | 2:
-        detail = any_pb2.Any.FromString(bytes(data[at : at + size]))
-        if detail.type_url == _DETAIL_URL:
-          return bytes(detail.value)
+      field = bytes(data[at : at + size])
       at += size
+      if tag == 2 << 3 | 2:
+        text = field.decode(errors="replace")
+      elif tag == 3 << 3 | 2:
+        detail = any_pb2.Any.FromString(field)
+        if detail.type_url == _DETAIL_URL:
+          return _Status(code, text, bytes(detail.value))
   except (IndexError, ValueError, message.DecodeError):
-    return None
-  return None
+    pass
+  return _Status(code, text)

@@ -1,6 +1,6 @@
 // The HAProxy of deploy/edge, before a server that is attacked through it.
-#ifndef QUANTD_TESTS_ATTACK_EDGE_H_
-#define QUANTD_TESTS_ATTACK_EDGE_H_
+#ifndef QUANTD_TESTS_ATTACK_EDGE_EDGE_H_
+#define QUANTD_TESTS_ATTACK_EDGE_EDGE_H_
 
 #include <sys/types.h>
 
@@ -34,4 +34,4 @@ class Edge {
 
 }  // namespace quantd::attack
 
-#endif  // QUANTD_TESTS_ATTACK_EDGE_H_
+#endif  // QUANTD_TESTS_ATTACK_EDGE_EDGE_H_

@@ -1,4 +1,4 @@
-#include "tests/attack/edge.h"
+#include "tests/attack/edge/edge.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -12,8 +12,6 @@
 #include <cstdlib>
 #include <sstream>
 #include <thread>
-
-#include "tests/attack/socket.h"
 
 namespace quantd::attack {
 namespace {
@@ -32,18 +30,33 @@ std::string Program() {
   return "";
 }
 
-// A port of loopback that was free a moment ago.
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+sockaddr_in Loopback(int port) {
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  return address;
+}
+
+// A port of loopback that was free a moment ago.
+int FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = Loopback(0);
   socklen_t size = sizeof(address);
   const bool known =
       bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
       getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
   close(fd);
   return known ? ntohs(address.sin_port) : 0;
+}
+
+bool Listens(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const sockaddr_in address = Loopback(port);
+  const bool does = connect(fd, reinterpret_cast<const sockaddr*>(&address),
+                            sizeof(address)) == 0;
+  close(fd);
+  return does;
 }
 
 }  // namespace
@@ -74,9 +87,10 @@ Edge::Edge(const std::string& server, const std::string& ready,
           QUANTD_EDGE_CONFIGURATION, nullptr);
     _exit(127);
   }
-  const auto end = Socket::Clock::now() + std::chrono::seconds(20);
-  while (Socket::Connect({.address = address_, .tls = true}, end) == nullptr) {
-    if (Socket::Clock::now() >= end || waitpid(pid_, nullptr, WNOHANG) != 0) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!Listens(port)) {
+    if (std::chrono::steady_clock::now() >= end ||
+        waitpid(pid_, nullptr, WNOHANG) != 0) {
       End();
       return;
     }

@@ -107,7 +107,11 @@ absl::Status FromGrpc(const grpc::Status& status,
     message = text;
   }
   const std::string id = Trailer(context, wire::kRequestIdKey);
-  if (code == absl::StatusCode::kCancelled && !detail && id.empty()) {
+  // gRPC's word for a call whose connection was closed, sometimes.
+  const bool removed = code == absl::StatusCode::kUnknown &&
+                       status.error_message() == "Stream removed";
+  if ((code == absl::StatusCode::kCancelled || removed) && !detail &&
+      id.empty()) {
     // Not the service's word, and whoever cancels here does not ask for the
     // reason: gRPC turns calls away like this while a server shuts down.
     absl::Status result = absl::UnavailableError(

@@ -99,6 +99,8 @@ TEST(Retry, ACancelThatNobodyHereSaidIsSentAgain) {
   const auto result = client->Quantize(in.desc, in.data, Nvfp4());
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(result->attempts(), 2);
+  server.Script({Failure(grpc::StatusCode::UNKNOWN, "Stream removed")});
+  EXPECT_THAT(client->Quantize(in.desc, in.data, Nvfp4()), IsOk());
   // The service's own word stands.
   Scripted own = Failure(grpc::StatusCode::CANCELLED);
   own.detail.emplace();

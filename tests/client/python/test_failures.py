@@ -24,8 +24,10 @@ Reason = pb.ErrorDetail
 FAST = quantd.Retry(initial_backoff=0.01, max_backoff=0.02)
 
 
-def test_a_lost_call_is_sent_again(connect):
-  with scripted(fails(CODE.UNAVAILABLE), info) as server:
+@pytest.mark.parametrize("code, message", [
+    (CODE.UNAVAILABLE, "no"), (CODE.UNKNOWN, "Stream removed")])
+def test_a_lost_call_is_sent_again(connect, code, message):
+  with scripted(fails(code, message), info) as server:
     assert connect(server.address, retry=FAST).info().version == "9.9"
     assert len(server.calls) == 2
 

@@ -24,7 +24,9 @@ def failure_of(error: Any) -> Failure:
     # A proxy that resets the stream when the server has answered before all of
     # the request had come; the answer is in the trailers.
     code, message = said.code, said.message
-  if code == CANCELLED and detail is None and not request_id:
+  # gRPC's word for a call whose connection was closed, sometimes.
+  removed = code == UNKNOWN and message == "Stream removed"
+  if (code == CANCELLED or removed) and detail is None and not request_id:
     # gRPC turns calls away like this while a server shuts down. A caller who
     # cancelled does not ask for the reason.
     text = "the call was ended on the way, or by a server that shuts down"

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""What a call on a GPU's memory costs a Python program: torch tensors in and out.
+
+    gpu_calls.py --server quantd [--sizes BYTES,...] [--calls N] [--json FILE]
+
+A server on GPU 0, whose memory socket this process uses, quantizes rows of bf16
+with 1,024 columns to NVFP4, rotated, under a given amax. A call begins with a
+tensor on the GPU and is over when its parts are. The kernels' time is the mean
+of what the server's metrics say of the same calls; the rest is what the way
+costs. Calls as they come, with threads that sleep, and then the server's and
+the client's looking for work (--busy-poll-us).
+
+The package is the one that this Python has, with its native engine; needs torch
+and a GPU.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+import torch
+
+import quantd
+
+COLUMNS = 1024
+STAGE = re.compile(
+    r'quantd_stage_duration_seconds_(sum|count)\{method="Quantize",stage="kernel"\} (\S+)')
+
+
+def kernels(metrics):
+  """Seconds of kernels and calls so far."""
+  with urllib.request.urlopen(f"http://{metrics}/metrics") as page:
+    found = dict(STAGE.findall(page.read().decode()))
+  return float(found.get("sum", 0)), float(found.get("count", 0))
+
+
+def measure(connection, metrics, size, calls):
+  x = torch.randn(size // 2 // COLUMNS, COLUMNS, device="cuda",
+                  dtype=torch.bfloat16)
+
+  def call():
+    t = connection.quantize(x, "nvfp4", rht="rowwise", given_amax=6.0)
+    assert t.transport == "cuda"
+    return t.part("rowwise_data")
+
+  for _ in range(10):
+    call()
+  torch.cuda.synchronize()
+  seconds, count = kernels(metrics)
+  times = []
+  for _ in range(calls):
+    begin = time.perf_counter()
+    call()
+    times.append((time.perf_counter() - begin) * 1e6)
+  more, all_of_them = kernels(metrics)
+  kernel = (more - seconds) / max(all_of_them - count, 1) * 1e6
+  p50 = statistics.median(times)
+  return {"bytes": size, "calls": calls, "p50_us": round(p50, 1),
+          "p99_us": round(sorted(times)[int(0.99 * calls)], 1),
+          "kernels_us": round(kernel, 1), "rest_us": round(p50 - kernel, 1)}
+
+
+def main():
+  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+  parser.add_argument("--server", required=True)
+  parser.add_argument("--sizes", default="4096,1048576,4194304,67108864,536870912")
+  parser.add_argument("--calls", type=int, default=200)
+  parser.add_argument("--json", type=pathlib.Path)
+  known = parser.parse_args()
+  rows = []
+  for poll in (0, 500):
+    with tempfile.TemporaryDirectory() as folder:
+      port = pathlib.Path(folder, "port")
+      server = subprocess.Popen([
+          known.server, "--device", "cuda:0", "--listen", f"unix:{folder}/calls",
+          "--memory-socket", f"{folder}/memory", "--metrics-address",
+          "127.0.0.1:0", "--port-file", str(port), "--busy-poll-us", str(poll),
+          "--log-level", "warn"])
+      ready = pathlib.Path(folder, "port.metrics")
+      while not ready.exists() or not ready.read_text().strip():
+        if server.poll() is not None:
+          raise SystemExit("the server did not start")
+        time.sleep(0.05)
+      try:
+        with quantd.connect(f"unix:{folder}/calls", engine="native",
+                            memory_socket=f"{folder}/memory") as connection:
+          for size in map(int, known.sizes.split(",")):
+            row = {"busy_poll_us": poll,
+                   **measure(connection, ready.read_text().strip(), size,
+                             known.calls)}
+            print(json.dumps(row), flush=True)
+            rows.append(row)
+      finally:
+        server.terminate()
+        server.wait()
+  if known.json:
+    result = {"device": torch.cuda.get_device_name(), "torch": torch.__version__,
+              "rows": rows}
+    known.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+  main()

@@ -42,6 +42,8 @@ constexpr absl::Duration kUnseenOfOutlaws = absl::Milliseconds(250);
 // message of each of its calls.
 constexpr uint64_t kMostGranted = 4 << 20;
 constexpr uint64_t kMostGrantedToCall = 1 << 20;
+// Connections of a host that may wait to be answered after more than that.
+constexpr int kMostUnanswered = 4;
 // A connection without a call for so long makes room for another; one that
 // never had any, at once, but for the time that its first may take.
 constexpr absl::Duration kIdle = absl::Seconds(1);
@@ -269,13 +271,19 @@ void Acceptor::EndOverflowing() {
   const absl::Time now = SteadyNow();
   std::vector<std::pair<uint64_t, Connection*>> found;
   uint64_t sum = 0;
+  absl::flat_hash_map<std::string_view, int> unanswered;  // by host
   for (const auto& connection : all) {
     if (!connection->countable()) continue;
-    // One that is slow to be read brings all of this before it is sent more.
     if (connection->ReceivedUnanswered() >
         kMostGranted + 2 * limits_.window +
             connection->calls() * (kMostGrantedToCall + limits_.window)) {
-      Expel(*connection, "unanswered");
+      // Or of calls that have come and wait to be seen, as below.
+      connection->Pause(true);
+      ++unanswered[connection->host()];
+      if (now - connection->paused_since() > kUnseen ||
+          unanswered[connection->host()] > kMostUnanswered) {
+        Expel(*connection, "unanswered");
+      }
       continue;
     }
     uint64_t bytes = ledger_->Unexplained(*connection);

@@ -274,10 +274,13 @@ void Acceptor::EndOverflowing() {
   absl::flat_hash_map<std::string_view, int> unanswered;  // by host
   for (const auto& connection : all) {
     if (!connection->countable()) continue;
-    if (connection->ReceivedUnanswered() >
+    // Of calls that have an answer, too, their client sends what it may until
+    // it hears of that.
+    const uint64_t granted =
         kMostGranted + 2 * limits_.window +
-            connection->calls() * (kMostGrantedToCall + limits_.window)) {
-      // Or of calls that have come and wait to be seen, as below.
+        connection->most_calls() * (kMostGrantedToCall + limits_.window);
+    if (connection->ReceivedUnanswered() > std::min(granted, limits_.lawful)) {
+      // Calls may wait to be seen, as below.
       connection->Pause(true);
       ++unanswered[connection->host()];
       if (now - connection->paused_since() > kUnseen ||

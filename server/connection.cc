@@ -216,6 +216,14 @@ void Connection::Shut() const {
   });
 }
 
+void Connection::CallBegins() {
+  used_ = true;
+  const int now = calls_.fetch_add(1, std::memory_order_relaxed) + 1;
+  int most = most_calls_;
+  while (now > most && !most_calls_.compare_exchange_weak(most, now)) {
+  }
+}
+
 void Connection::CallEnds() {
   idle_since_ = absl::ToUnixNanos(SteadyNow());
   calls_.fetch_sub(1, std::memory_order_relaxed);

@@ -71,16 +71,14 @@ class Connection : public Sender {
   bool expelled() const { return expelled_; }
 
   // Calls of every kind that are open on it.
-  void CallBegins() {
-    used_ = true;
-    calls_.fetch_add(1, std::memory_order_relaxed);
-  }
+  void CallBegins();
   void CallEnds();
   // One of them was cancelled as soon as it came. True: that happens at a rate
   // that no honest client has.
   bool CallReset();
   int calls() const { return calls_.load(std::memory_order_relaxed); }
-  bool used() const { return used_; }  // it has had a call
+  int most_calls() const { return most_calls_; }  // at once, so far
+  bool used() const { return used_; }             // it has had a call
   // Since when it has no call.
   absl::Time idle_since() const;
 
@@ -95,6 +93,7 @@ class Connection : public Sender {
   const bool tcp_ = false;
   const std::string name_ = "unix:";
   std::atomic<int> calls_ = 0;
+  std::atomic<int> most_calls_ = 0;
   std::atomic<bool> used_ = false;
   std::atomic<bool> expelled_ = false;
   std::atomic<int64_t> resets_paid_until_ = 0;  // steady time in ns

@@ -16,6 +16,21 @@ constexpr uint32_t kFp8Knows =
     kOptRht | kOptSwizzled | kOptGivenAmax | kOptEpsilon | kOptPowerOfTwo |
     kOptGivenScale | kOptHistory | kOptScaleRule | kOptGrouped | kOptDbias;
 
+// Likewise those for NVFP4: copies that are rotated by 16 or not at all, or,
+// not rotated, 4over6.
+constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
+                                 kOptSwizzled | kOptGivenAmax | kOptEstimation |
+                                 kOptGrouped | kOptDbias | kOptProfile;
+
+bool IsNvfp4(const QuantizeOptions& o, const Recipe& r) {
+  const uint32_t used = UsedOptions(o);
+  if (o.format != Format::kNvfp4 || (used & ~kNvfp4Knows) != 0) return false;
+  if (!r.copies_rotate()) {
+    return (used & kOptFourOverSix) == 0 || (used & kOptStochastic) == 0;
+  }
+  return r.rotation->dimension == kRhtSize && (used & kOptFourOverSix) == 0;
+}
+
 AmaxKernel ChooseAmax(const Recipe& r) {
   const Search& search = r.search;
   if (!search.any()) return AmaxKernel::kNone;
@@ -27,7 +42,7 @@ EncodeKernel ChooseEncode(const QuantizeOptions& o, const Recipe& r,
                           bool columnwise) {
   const CopyRecipe& copy = r.copies[columnwise];
   if (!copy.wanted) return EncodeKernel::kNone;
-  if (r.plain_nvfp4) return EncodeKernel::kNvfp4;
+  if (IsNvfp4(o, r)) return EncodeKernel::kNvfp4;
   const FormatSpec& format = *FindFormat(o.format);
   const bool fp8 =
       format.element != DType::kE2M1x2 && format.scaling != Scaling::kChannel;

@@ -16,19 +16,14 @@ constexpr uint32_t kFp8Knows =
     kOptRht | kOptSwizzled | kOptGivenAmax | kOptEpsilon | kOptPowerOfTwo |
     kOptGivenScale | kOptHistory | kOptScaleRule | kOptGrouped | kOptDbias;
 
-// Likewise those for NVFP4: copies that are rotated by 16 or not at all, or,
-// not rotated, 4over6.
+// Likewise those for NVFP4, of copies that are rotated by 16 or not at all.
 constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
                                  kOptSwizzled | kOptGivenAmax | kOptEstimation |
                                  kOptGrouped | kOptDbias | kOptProfile;
 
 bool IsNvfp4(const QuantizeOptions& o, const Recipe& r) {
-  const uint32_t used = UsedOptions(o);
-  if (o.format != Format::kNvfp4 || (used & ~kNvfp4Knows) != 0) return false;
-  if (!r.copies_rotate()) {
-    return (used & kOptFourOverSix) == 0 || (used & kOptStochastic) == 0;
-  }
-  return r.rotation->dimension == kRhtSize && (used & kOptFourOverSix) == 0;
+  return o.format == Format::kNvfp4 && (UsedOptions(o) & ~kNvfp4Knows) == 0 &&
+         (!r.copies_rotate() || r.rotation->dimension == kRhtSize);
 }
 
 AmaxKernel ChooseAmax(const Recipe& r) {

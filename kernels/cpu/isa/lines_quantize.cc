@@ -1,9 +1,5 @@
 // Quantization of any format, tile by tile. Leaf rule: see tiles.cc.
-#include "kernels/arith/encode.h"
-#include "kernels/cpu/isa/line_codes.h"
-#include "kernels/cpu/isa/line_errors.h"
-#include "kernels/cpu/isa/lines.h"
-#include "kernels/cpu/isa/stream.h"
+#include "kernels/cpu/isa/lines_quantize.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
@@ -232,11 +228,6 @@ void ScaleSquares(const EncodeParams& e, const CopyTask& copy, Tile& tile,
   }
 }
 
-bool BytesBeginWithBlocks(const EncodeParams& e, const GroupTask& group) {
-  return (e.row_offset + group.row) % kBlock == 0 &&
-         e.column_offset % kBlock == 0;
-}
-
 bool SameAmax(const CopyTask& a, const CopyTask& b) {
   return a.amax && b.amax && Scalar::Bits(*a.amax) == Scalar::Bits(*b.amax);
 }
@@ -251,12 +242,7 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
   const cpu::Matrix x = {group.x, e.input, group.rows, e.cols};
   if (choice.rowwise == EncodeKernel::kNvfp4 ||
       choice.columnwise == EncodeKernel::kNvfp4) {
-    if (!e.stochastic || BytesBeginWithBlocks(e, group)) {
-      return QuantizeNvfp4(e, group, first, last, seen);
-    }
-    for (EncodeKernel* each : {&choice.rowwise, &choice.columnwise}) {
-      if (*each == EncodeKernel::kNvfp4) *each = EncodeKernel::kLines;
-    }
+    return QuantizeNvfp4(e, group, first, last, seen);
   }
   if (choice.rowwise == EncodeKernel::kFp8Squares ||
       choice.columnwise == EncodeKernel::kFp8Squares) {

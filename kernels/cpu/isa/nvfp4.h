@@ -6,7 +6,6 @@
 
 #include "kernels/arith/nvfp4.h"
 #include "kernels/cpu/isa/lines.h"
-#include "kernels/cpu/isa/stream.h"
 #include "kernels/cpu/isa/transpose.h"
 #include "kernels/cpu/tiles.h"
 

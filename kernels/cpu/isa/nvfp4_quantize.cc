@@ -2,8 +2,6 @@
 // see tiles.cc.
 #include "kernels/cpu/isa/nvfp4_quantize.h"
 
-#include "kernels/cpu/isa/stream.h"
-
 namespace quantd {
 inline namespace QUANTD_ARITH {
 namespace {

@@ -1,10 +1,11 @@
-// Codes and scales of lines, a line in each lane, on their way to a copy.
-// Included only by lines_quantize.cc, which is compiled once for each
-// instruction set.
-#ifndef QUANTD_KERNELS_CPU_ISA_LINE_CODES_H_
-#define QUANTD_KERNELS_CPU_ISA_LINE_CODES_H_
+// Codes and scales of lines, a line in each lane, on their way to a copy, and
+// what the lines lost on its way to totals. Included only by lines_quantize.cc,
+// which is compiled once for each instruction set.
+#ifndef QUANTD_KERNELS_CPU_ISA_LINES_QUANTIZE_H_
+#define QUANTD_KERNELS_CPU_ISA_LINES_QUANTIZE_H_
 
 #include "kernels/arith/encode.h"
+#include "kernels/arith/run_errors.h"
 #include "kernels/cpu/isa/lines.h"
 
 namespace quantd {
@@ -100,8 +101,39 @@ QUANTD_FN void StoreScales(const EncodeParams& params, const CopyTask& copy,
   }
 }
 
+// What W lines lost, but for the squares.
+struct LineErrors {
+  U elements{};
+  U clipped{};
+  U flushed{};
+  U max_error{};
+};
+
+// Adds the squares of the first `lanes` lines.
+QUANTD_FN void AddSquares(const SquareSum<L>& sum, int64_t lanes,
+                          ErrorSums::Squares* squares) {
+  uint32_t bits[W], exponents[W];
+  __builtin_memcpy(bits, &sum.bits, sizeof(bits));
+  __builtin_memcpy(exponents, &sum.exponent, sizeof(exponents));
+  for (int64_t l = 0; l < lanes; ++l) {
+    const SquareTerm term = TermOf(bits[l], exponents[l]);
+    squares->bins[term.bin] += term.value;
+  }
+}
+
+// Adds the errors of the first `lanes` lines.
+void AddErrors(const LineErrors& errors, int64_t lanes, ErrorSums* sums) {
+  for (int64_t l = 0; l < lanes; ++l) {
+    sums->elements += errors.elements[l];
+    sums->clipped += errors.clipped[l];
+    sums->flushed += errors.flushed[l];
+    const uint32_t error = errors.max_error[l];
+    sums->max_error = error > sums->max_error ? error : sums->max_error;
+  }
+}
+
 }  // namespace
 }  // namespace QUANTD_ARITH
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_CPU_ISA_LINE_CODES_H_
+#endif  // QUANTD_KERNELS_CPU_ISA_LINES_QUANTIZE_H_

@@ -42,6 +42,34 @@ QUANTD_FN typename L::F DecodeFactor(Scaling scaling,
   return scaling == Scaling::kMx ? DecodeE8M0<L>(stored) : L::Float(stored);
 }
 
+// The magnitudes of E2M1, twice: see PickOfEight.
+inline constexpr float kE2M1Magnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6,
+                                            0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+
+// Magnitudes of 16 codes that are no NaN without their scale, of several lanes.
+template <typename L>
+QUANTD_FN void DecodeMagnitudes(DType element, const typename L::U* words,
+                                typename L::F* v) {
+  using U = typename L::U;
+  if (element == DType::kE2M1x2) {
+    alignas(64) uint32_t table[16];
+    __builtin_memcpy(table, kE2M1Magnitudes, sizeof(table));
+    QUANTD_UNROLL
+    for (int i = 0; i < 16; ++i) {
+      const U code = words[i / 8] >> (4 * (i % 8));
+      v[i] = L::Float(L::PickOfEight(table, code & 7u));
+    }
+    return;
+  }
+  const bool e4m3 = element == DType::kE4M3;
+  const typename L::F bias = L::Broadcast(e4m3 ? 0x1p120f : 0x1p112f);
+  QUANTD_UNROLL
+  for (int i = 0; i < 16; ++i) {
+    const U code = (words[i / 4] >> (8 * (i % 4))) & 0x7Fu;
+    v[i] = L::Float(code << (e4m3 ? 20 : 21)) * bias;
+  }
+}
+
 // Values of 16 codes without their scale, from words as EncodeSixteen makes
 // them.
 template <typename L>

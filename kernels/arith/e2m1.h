@@ -51,6 +51,26 @@ QUANTD_FN typename L::F RoundToE2M1Magnitude(typename L::F y) {
   return (L::Float(magnitude) + magic) - magic;
 }
 
+// The signs of eight values where their codes have them in a word.
+template <typename L, E2M1Input kInput, E2M1Order kOrder>
+QUANTD_FN typename L::U SignsOfEight(const typename L::F* v) {
+  using U = typename L::U;
+  constexpr int kFlip = kOrder == E2M1Order::kHighFirst ? 1 : 0;
+  U signs{};
+  // Two signs at a time: elements i and i + 4 in the halves of a word.
+  QUANTD_UNROLL
+  for (int j = 0; j < 4; ++j) {
+    const int i = j ^ kFlip;
+    U pair = L::JoinHighHalves(L::Bits(v[i]), L::Bits(v[i + 4]));
+    // Without a last place -0 has no sign, and all that is less keeps it.
+    if constexpr (kInput == E2M1Input::kBf16Below7) {
+      pair = L::LessALastPlace16(pair);
+    }
+    signs = (signs >> 4) | (pair & 0x80008000u);
+  }
+  return signs;
+}
+
 // Eight E2M1 codes of v * m, m > 0, in a word from the low byte up; bit 3 of a
 // nibble is the sign. NaN gives 7 with the sign of the NaN, which the caller
 // clears.
@@ -58,7 +78,6 @@ template <typename L, E2M1Input kInput, E2M1Order kOrder = E2M1Order::kLowFirst>
 QUANTD_FN typename L::U PackE2M1(const typename L::F* v, typename L::F m) {
   using U = typename L::U;
   U half[2] = {U{}, U{}};
-  U signs{};
   constexpr int kFlip = kOrder == E2M1Order::kHighFirst ? 1 : 0;
   QUANTD_UNROLL
   for (int i = 0; i < 8; ++i) {
@@ -72,18 +91,8 @@ QUANTD_FN typename L::U PackE2M1(const typename L::F* v, typename L::F m) {
     // What lies above bit 22 of a sum never reaches the low 16 bits.
     half[i / 4] |= code << (4 * (i % 4 ^ kFlip));
   }
-  // Two signs at a time: elements i and i + 4 in the halves of a word.
-  QUANTD_UNROLL
-  for (int j = 0; j < 4; ++j) {
-    const int i = j ^ kFlip;
-    U pair = L::JoinHighHalves(L::Bits(v[i]), L::Bits(v[i + 4]));
-    // Without a last place -0 has no sign, and all that is less keeps it.
-    if constexpr (kInput == E2M1Input::kBf16Below7) {
-      pair = L::LessALastPlace16(pair);
-    }
-    signs = (signs >> 4) | (pair & 0x80008000u);
-  }
-  return (half[0] & 0xFFFFu) | (half[1] << 16) | signs;
+  return (half[0] & 0xFFFFu) | (half[1] << 16) |
+         SignsOfEight<L, kInput, kOrder>(v);
 }
 
 // E2M1 code of y with sign, to nearest; NaN is 7.
@@ -122,6 +131,36 @@ QUANTD_FN typename L::U EncodeE2M1Stochastic(typename L::F y,
   U code = t >= 0x3F800000u ? (t >> 22) - 252u : small;
   code |= (bits >> 28) & 8u;
   return IsNan<L>(y) ? zero + 7u : code;
+}
+
+// Eight such codes of v * m, m > 0, in a word from the low nibble up, by the
+// bytes of two words; of several lanes, without NaN. kUnrounded: v are to be
+// rounded to bf16 first.
+template <typename L, bool kUnrounded = false>
+QUANTD_FN typename L::U PackE2M1Stochastic(const typename L::F* v,
+                                           typename L::F m,
+                                           const typename L::U* random) {
+  using F = typename L::F;
+  using U = typename L::U;
+  const U six = U{} + 0x40C00000u;
+  const U one = U{} + 0x3F800000u;
+  U halves[2] = {U{}, U{}};  // of even elements, and of odd ones
+  QUANTD_UNROLL
+  for (int i = 0; i < 8; ++i) {
+    // The byte where it is, but for the highest, which would be negative: the
+    // step is so much less.
+    const U word = random[i / 4];
+    const uint32_t place = i % 4 < 3 ? 8 * (i % 4) : 0;
+    const U byte = i % 4 < 3 ? word & (0xFFu << place) : word >> 24;
+    const F value = kUnrounded ? RoundToBf16<L>(v[i]) : v[i];
+    const U magnitude = L::Min(L::Bits(value * m) & kAbsMask, six);
+    const U binade = L::Max(magnitude, one) & kInfBits;
+    const F step = L::Float(binade - ((9u + place) << 23));  // 2^-8 of one
+    const F t = L::AddProduct(L::Float(magnitude), L::ToFloat(byte), step);
+    halves[i % 2] |= L::Truncate(t + t) << (8 * (i / 2));
+  }
+  return L::E2M1OfHalves(halves[0]) | L::E2M1OfHalves(halves[1]) << 4 |
+         SignsOfEight<L, E2M1Input::kAny, E2M1Order::kLowFirst>(v);
 }
 
 // E2M1 code (4 bits) to fp32.

@@ -120,6 +120,17 @@ QUANTD_FN void EncodeSixteenNumbers(const EncodeParams& p,
   }
 }
 
+// Likewise, stochastically.
+template <typename L>
+QUANTD_FN void EncodeSixteenByBytes(const typename L::F* v, typename L::F m,
+                                    const RandomBytes<L>& random,
+                                    typename L::U* words) {
+  if constexpr (L::kWidth > 1) {
+    words[0] = PackE2M1Stochastic<L>(v, m, random.words);
+    words[1] = PackE2M1Stochastic<L>(v + 8, m, random.words + 2);
+  }
+}
+
 // The scale of a block of n values that no other line shares.
 // Sets `*numbers` where it finds that none of them is NaN.
 template <typename L, bool kOther>
@@ -152,12 +163,58 @@ QUANTD_FN typename L::F FactorOf(const EncodeParams& p,
       p.scaling, MakeLineDecode<L>(p.scaling, line.amax, p.range), stored);
 }
 
+// ErrorsUnder of several lanes, of a whole run without NaN and Inf before, in
+// between and after; else false.
+template <typename L, bool kOther>
+QUANTD_FN bool FiniteErrorsUnder(const EncodeParams& p, typename L::F factor,
+                                 typename L::F m, const typename L::F* v,
+                                 const typename L::U* words,
+                                 RunErrors<L>* errors) {
+  using F = typename L::F;
+  using U = typename L::U;
+  U largest{};
+  QUANTD_UNROLL
+  for (int i = 0; i < kRun; ++i) {
+    largest = L::Max(largest, MagnitudeOf<L>(v[i]));
+  }
+  const float code = p.element == DType::kE2M1x2 ? 6.0f
+                     : p.element == DType::kE4M3 ? 448.0f
+                                                 : 57344.0f;
+  const U most = L::Bits(factor * code) & kAbsMask;
+  if (L::Any((L::Bits(m) == 0u) | (L::Bits(m) >= kInfBits) |
+             (largest >= kInfBits) | (most >= kInfBits))) {
+    return false;
+  }
+  F d[kRun];
+  DecodeMagnitudes<L>(p.element, words, d);
+  QUANTD_UNROLL
+  for (int i = 0; i < kRun; ++i) d[i] = d[i] * factor;
+  *errors = ErrorsOfFiniteRun<L>(v, d, largest);
+  // Scaling is monotone: mostly not even the largest is clipped.
+  const U scaled = L::Bits(Scaled<L, kOther>(p, L::Float(largest), m));
+  if (L::Any(scaled >= p.clip)) {
+    for (int i = 0; i < kRun; ++i) {
+      const U y = L::Bits(Scaled<L, kOther>(p, v[i], m)) & kAbsMask;
+      errors->clipped =
+          errors->clipped + ((y >= p.clip) & (y <= kInfBits) ? U{} + 1u : U{});
+    }
+  }
+  return true;
+}
+
 // What 16 values lost that became `words`, which `factor` decodes, when they
 // were scaled by `m`. Positions from `count` on are not there.
 template <typename L, bool kOther>
 QUANTD_FN RunErrors<L> ErrorsUnder(const EncodeParams& p, typename L::F factor,
                                    typename L::F m, const typename L::F* v,
                                    const typename L::U* words, int64_t count) {
+  if constexpr (L::kWidth > 1) {
+    RunErrors<L> errors;
+    if (count >= kRun &&
+        FiniteErrorsUnder<L, kOther>(p, factor, m, v, words, &errors)) {
+      return errors;
+    }
+  }
   typename L::F d[kRun];
   DecodeSixteen<L>(p.element, words, d);
   QUANTD_UNROLL
@@ -217,14 +274,18 @@ QUANTD_KERNEL_FN void EncodeSpan(const EncodeParams& p, const SpanPlace& at,
     }
     for (int i = b; i < b + block && first + i < copy.padded; i += kBlock) {
       typename L::U words[4] = {};
-      if (L::kWidth > 1 && !p.stochastic &&
-          TakesNumbers<L, kOther>(p, scale.m) &&
-          (numbers || AreNumbers<L>(v + i))) {
-        EncodeSixteenNumbers<L, kOther>(p, v + i, scale.m, words);
-      } else if (p.stochastic) {
+      const bool plain = L::kWidth > 1 && TakesNumbers<L, kOther>(p, scale.m) &&
+                         (numbers || AreNumbers<L>(v + i));
+      if (p.stochastic) {
         const RandomBytes<L> random = DrawBytesOfSpan<L>(
             p, at.columnwise, at.group_row, at.line, first + i);
-        EncodeSixteen<L, kOther>(p, v + i, scale.m, &random, words);
+        if (plain) {
+          EncodeSixteenByBytes<L>(v + i, scale.m, random, words);
+        } else {
+          EncodeSixteen<L, kOther>(p, v + i, scale.m, &random, words);
+        }
+      } else if (plain) {
+        EncodeSixteenNumbers<L, kOther>(p, v + i, scale.m, words);
       } else {
         EncodeSixteen<L, kOther>(p, v + i, scale.m, nullptr, words);
       }

@@ -14,6 +14,43 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
+// Whether numbers under an amax may leave the range in which a power of two
+// changes no rounding: those of E2M1 times a scale times the amax, over a
+// range.
+template <typename L>
+QUANTD_FN auto MayRoundMore(typename L::F amax) {
+  constexpr uint32_t kLeast = 0x0D800000u;  // 2^-100
+  constexpr uint32_t kMost = 0x76800000u;   // 2^110
+  return (L::Bits(amax) - kLeast) >= (kMost - kLeast);
+}
+
+// FourOverSixError of several lanes, of magnitudes and without a division for
+// each: a number of E2M1 is 1 or 1.5 times a power of two, and so is what it
+// stands for a power of two times one of two.
+template <typename L>
+QUANTD_FN typename L::F FourOverSixErrorOfScaled(const EncodeParams& p,
+                                                 const LineScale<L>& line,
+                                                 const typename L::F* v,
+                                                 typename L::F sf,
+                                                 typename L::F m) {
+  using F = typename L::F;
+  using U = typename L::U;
+  const F range = L::Broadcast(p.range);
+  const F of_one = (sf * line.amax) / range;
+  const F of_more = ((sf * 1.5f) * line.amax) / range;
+  const bool squares = p.four_over_six == FourOverSix::kMse;
+  F sum{};
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) {
+    const F magnitude = L::Float(L::Bits(v[i]) & kAbsMask);
+    const U q = L::Bits(RoundToE2M1Magnitude<L>(magnitude * m));
+    const F d = L::SubProduct(magnitude, L::PickBySign(q << 9, of_more, of_one),
+                              L::Float(q & kInfBits));
+    sum = sum + (squares ? d * d : L::Float(L::Bits(d) & kAbsMask));
+  }
+  return sum;
+}
+
 // The error of a block under a scale: the sum over its values, in order, of the
 // metric that was asked for.
 template <typename L>
@@ -28,6 +65,9 @@ QUANTD_FN typename L::F FourOverSixError(const EncodeParams& p,
   if constexpr (L::kWidth > 1) {
     // A code's number has the sign of what it stands for: magnitudes do.
     const typename L::F s = line.s;
+    if (!p.fast_error && !L::Any(MayRoundMore<L>(line.amax))) {
+      return FourOverSixErrorOfScaled<L>(p, line, v, sf, m);
+    }
     QUANTD_UNROLL
     for (int i = 0; i < kBlock; ++i) {
       const F magnitude = L::Float(L::Bits(v[i]) & kAbsMask);

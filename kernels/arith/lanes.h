@@ -9,16 +9,22 @@
 //   Float(U), Bits(F)      the same bits, seen as the other type
 //   Broadcast(float)       that float in every lane
 //   Float32(uint32_t)      the float with those bits, not a lane
-//   ToFloat(U)             the number as a float; below 2^23
+//   ToFloat(U)             the number as a float; below 2^24
 //   Min, Max      of two U below 2^31
 //   Any(mask)     whether a comparison holds in some lane
-//   MulHigh(U a, uint32_t b)  the high halves of the 64-bit products
 //   Progression(uint64_t first, uint64_t step, U* low, U* high)  the halves of
 //                 first, first + step .. in the lanes; where there are several
+//   MulHigh(U a, uint32_t b)  the high half of the product; where there is one
+//   Wide          a 64-bit number for every second lane; where there are
+//   several MulLow(Wide a, uint32_t b)  the 64-bit products of the low halves
+//   HideSource(Wide*)      keeps the compiler from making it of one number
+//   Truncate(F), E2M1OfHalves(U)  see kernels/arith/e2m1.h; of several lanes
 //   MulPlusZero(F x, F c)  fmaf(x, c, +0.0f): rounds once, and -0 only where
 //                 a nonzero product rounds to zero
 //   AddProduct, SubProduct(F a, F x, F c)  a + x * c and a - x * c where the
 //                 product is exact, so that fused and unfused are one
+//   PickBySign(U signs, F a, F b)  a where the highest bit is set, else b; of
+//                 several lanes
 //   JoinHighHalves(U a, U b)  a's high half in the low one, b's in the high
 //   E2M1Magic(U)  see kernels/arith/codec.h
 //   kConvertsHalves  whether there are DecodeHalves and EncodeHalves: fp16

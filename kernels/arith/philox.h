@@ -19,53 +19,78 @@ inline constexpr uint32_t kPhiloxM1 = 0xCD9E8D57u;
 inline constexpr uint32_t kPhiloxW0 = 0x9E3779B9u;
 inline constexpr uint32_t kPhiloxW1 = 0xBB67AE85u;
 
-// A 64-bit counter for each lane.
+// Philox for a lane in each half of a vector's 64-bit numbers: the high halves
+// are whatever they are.
 template <typename L>
-struct Counter {
-  typename L::U low;
-  typename L::U high;
-};
-
-// first, first + step, first + 2 * step ... in the lanes.
-template <typename L>
-QUANTD_FN Counter<L> CountBy(uint64_t first, uint64_t step) {
-  Counter<L> c;
-  if constexpr (L::kWidth == 1) {
-    c.low = static_cast<uint32_t>(first);
-    c.high = static_cast<uint32_t>(first >> 32);
-  } else {
-    L::Progression(first, step, &c.low, &c.high);
-  }
-  return c;
-}
-
-// Four random words a lane.
-template <typename L>
-QUANTD_FN void Philox(Counter<L> offset, uint64_t subsequence, uint64_t seed,
-                      typename L::U* words) {
-  using U = typename L::U;
-  U c0 = offset.low;
-  U c1 = offset.high;
-  U c2 = U{} + static_cast<uint32_t>(subsequence);
-  U c3 = U{} + static_cast<uint32_t>(subsequence >> 32);
-  uint32_t k0 = static_cast<uint32_t>(seed);
-  uint32_t k1 = static_cast<uint32_t>(seed >> 32);
+QUANTD_FN void PhiloxOfHalves(typename L::Wide (&c)[4], uint64_t seed) {
+  using Wide = typename L::Wide;
+  Wide k0 = Wide{} + static_cast<uint32_t>(seed);
+  Wide k1 = Wide{} + (seed >> 32);
+  // Else GCC makes the keys of all rounds one by one and broadcasts each.
+  L::HideSource(&k0);
+  L::HideSource(&k1);
+  QUANTD_UNROLL
   for (int round = 0; round < kPhiloxRounds; ++round) {
-    const U high0 = L::MulHigh(c0, kPhiloxM0);
-    const U high1 = L::MulHigh(c2, kPhiloxM1);
-    const U low0 = c0 * kPhiloxM0;
-    const U low1 = c2 * kPhiloxM1;
-    c0 = high1 ^ c1 ^ k0;
-    c1 = low1;
-    c2 = high0 ^ c3 ^ k1;
-    c3 = low0;
+    const Wide product0 = L::MulLow(c[0], kPhiloxM0);
+    const Wide product1 = L::MulLow(c[2], kPhiloxM1);
+    c[0] = (product1 >> 32) ^ (c[1] ^ k0);
+    c[1] = product1;
+    c[2] = (product0 >> 32) ^ (c[3] ^ k1);
+    c[3] = product0;
     k0 += kPhiloxW0;
     k1 += kPhiloxW1;
   }
-  words[0] = c0;
-  words[1] = c1;
-  words[2] = c2;
-  words[3] = c3;
+}
+
+// Four random words a lane, of the counters first, first + step, first + 2 *
+// step ... in the lanes.
+template <typename L>
+QUANTD_FN void Philox(uint64_t first, uint64_t step, uint64_t subsequence,
+                      uint64_t seed, typename L::U* words) {
+  using U = typename L::U;
+  if constexpr (L::kWidth > 1) {
+    using Wide = typename L::Wide;
+    // Every second lane at a time: that is how vectors are multiplied.
+    Wide index;
+    for (int i = 0; i < L::kWidth / 2; ++i) index[i] = 2 * i;
+    Wide c[2][4];
+    for (int odd = 0; odd < 2; ++odd) {
+      const Wide offset = index * step + (first + odd * step);
+      c[odd][0] = offset;
+      c[odd][1] = offset >> 32;
+      c[odd][2] = Wide{} + subsequence;
+      c[odd][3] = Wide{} + (subsequence >> 32);
+      PhiloxOfHalves<L>(c[odd], seed);
+    }
+    for (int i = 0; i < 4; ++i) {
+      const Wide even = c[0][i] & 0xFFFFFFFFu;
+      words[i] = reinterpret_cast<U>(even | c[1][i] << 32);
+    }
+    return;
+  } else {
+    U c0 = static_cast<uint32_t>(first);
+    U c1 = static_cast<uint32_t>(first >> 32);
+    U c2 = static_cast<uint32_t>(subsequence);
+    U c3 = static_cast<uint32_t>(subsequence >> 32);
+    uint32_t k0 = static_cast<uint32_t>(seed);
+    uint32_t k1 = static_cast<uint32_t>(seed >> 32);
+    for (int round = 0; round < kPhiloxRounds; ++round) {
+      const U high0 = L::MulHigh(c0, kPhiloxM0);
+      const U high1 = L::MulHigh(c2, kPhiloxM1);
+      const U low0 = c0 * kPhiloxM0;
+      const U low1 = c2 * kPhiloxM1;
+      c0 = high1 ^ c1 ^ k0;
+      c1 = low1;
+      c2 = high0 ^ c3 ^ k1;
+      c3 = low0;
+      k0 += kPhiloxW0;
+      k1 += kPhiloxW1;
+    }
+    words[0] = c0;
+    words[1] = c1;
+    words[2] = c2;
+    words[3] = c3;
+  }
 }
 
 }  // namespace QUANTD_ARITH

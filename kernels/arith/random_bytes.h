@@ -57,10 +57,9 @@ QUANTD_FN RandomBytes<L> DrawBytes(const EncodeParams& p, bool columnwise,
   const uint64_t step = columnwise ? 1 : per_row;
   const uint64_t next = columnwise ? across : 1;
   const uint64_t subsequence = p.subsequence + (columnwise ? 1 : 0);
-  Philox<L>(CountBy<L>(first, step), subsequence, p.seed, bytes.words);
+  Philox<L>(first, step, subsequence, p.seed, bytes.words);
   if (bytes.shift != 0) {
-    Philox<L>(CountBy<L>(first + next, step), subsequence, p.seed,
-              bytes.words + 4);
+    Philox<L>(first + next, step, subsequence, p.seed, bytes.words + 4);
   }
   return bytes;
 }

@@ -97,6 +97,35 @@ QUANTD_FN RunErrors<L> ErrorsOfRun(const typename L::F* v,
   return r;
 }
 
+// Likewise of several lanes, a whole run that is finite before and after:
+// `magnitudes` are what the codes decode to without their signs. `clipped` is
+// left at 0.
+template <typename L>
+QUANTD_FN RunErrors<L> ErrorsOfFiniteRun(const typename L::F* v,
+                                         const typename L::F* magnitudes,
+                                         typename L::U largest) {
+  using F = typename L::F;
+  using U = typename L::U;
+  const U zero{};
+  const U one = zero + 1u;
+  RunErrors<L> r = {};
+  r.elements = zero + static_cast<uint32_t>(kRun);
+  F values[kRun];
+  F errors[kRun];
+  QUANTD_UNROLL
+  for (int i = 0; i < kRun; ++i) {
+    const U before = L::Bits(v[i]) & kAbsMask;
+    const U after = L::Bits(magnitudes[i]);
+    r.flushed = r.flushed + ((before != 0u) & (after == 0u) ? one : zero);
+    values[i] = L::Float(before);
+    errors[i] = values[i] - magnitudes[i];
+    r.max_error = L::Max(r.max_error, L::Bits(errors[i]) & kAbsMask);
+  }
+  r.signal = SumOfSquares<L>(values, largest);
+  r.noise = SumOfSquares<L>(errors, r.max_error);
+  return r;
+}
+
 // One lane's sum as a term of ErrorSums: what to add, and to which bin. A sum
 // that is not zero is a normal number.
 struct SquareTerm {

@@ -16,6 +16,18 @@ constexpr uint32_t kFp8Knows =
     kOptRht | kOptSwizzled | kOptGivenAmax | kOptEpsilon | kOptPowerOfTwo |
     kOptGivenScale | kOptHistory | kOptScaleRule | kOptGrouped | kOptDbias;
 
+// Likewise those for NVFP4, of copies that are rotated by 16 or not at all.
+constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
+                                 kOptSwizzled | kOptGivenAmax | kOptEstimation |
+                                 kOptGrouped | kOptDbias | kOptProfile;
+
+bool IsNvfp4(const Plan& plan, const QuantizeOptions& o, const Recipe& r) {
+  const uint32_t used = UsedOptions(o);
+  return o.format == Format::kNvfp4 && (used & ~kNvfp4Knows) == 0 &&
+         (!r.copies_rotate() || r.rotation->dimension == kRhtSize) &&
+         ((used & kOptStochastic) == 0 || DrawsWhole(plan, o));
+}
+
 AmaxKernel ChooseAmax(const Recipe& r) {
   const Search& search = r.search;
   if (!search.any()) return AmaxKernel::kNone;
@@ -23,11 +35,11 @@ AmaxKernel ChooseAmax(const Recipe& r) {
   return other || search.lines ? AmaxKernel::kLines : AmaxKernel::kTiles;
 }
 
-EncodeKernel ChooseEncode(const QuantizeOptions& o, const Recipe& r,
-                          bool columnwise) {
+EncodeKernel ChooseEncode(const Plan& plan, const QuantizeOptions& o,
+                          const Recipe& r, bool columnwise) {
   const CopyRecipe& copy = r.copies[columnwise];
   if (!copy.wanted) return EncodeKernel::kNone;
-  if (r.plain_nvfp4) return EncodeKernel::kNvfp4;
+  if (IsNvfp4(plan, o, r)) return EncodeKernel::kNvfp4;
   const FormatSpec& format = *FindFormat(o.format);
   const bool fp8 =
       format.element != DType::kE2M1x2 && format.scaling != Scaling::kChannel;
@@ -50,8 +62,8 @@ KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
   KernelChoice choice;
   choice.amax = ChooseAmax(recipe);
   if (const auto* o = std::get_if<QuantizeOptions>(&plan.options())) {
-    choice.encode = {ChooseEncode(*o, recipe, false),
-                     ChooseEncode(*o, recipe, true)};
+    choice.encode = {ChooseEncode(plan, *o, recipe, false),
+                     ChooseEncode(plan, *o, recipe, true)};
     choice.dbias = o->dbias;
   } else if (std::holds_alternative<DequantizeOptions>(plan.options())) {
     choice.decode = ChooseDecode(recipe);

@@ -24,7 +24,7 @@ using quantd::Matrix;
 // Which function makes the codes and scales of a copy.
 enum class EncodeKernel {
   kNone,        // The copy is not wanted.
-  kNvfp4,       // NVFP4 whose Recipe is plain_nvfp4; makes both copies at once
+  kNvfp4,       // NVFP4 in blocks of 1 x 16 of one amax; makes both copies
   kFp8Rows,     // FP8 codes that are not rotated, without statistics
   kFp8Columns,  // likewise; makes both copies where their codes are the same
   kFp8Squares,  // likewise, a scale for 128 x 128 codes; makes both at once

@@ -59,17 +59,6 @@ bool RotatesBySixteen(const Recipe& r) {
   return !r.copies_rotate() || r.rotation->dimension == kRhtSize;
 }
 
-// Whether sixteen positions of every copy that are a multiple of sixteen from
-// its beginning have the random bytes of one counter.
-bool DrawsWhole(const Plan& plan, const QuantizeOptions& o) {
-  if (HasRowwise(o.usage) && o.shard.column_offset % kBlock != 0) return false;
-  if (!HasColumnwise(o.usage)) return true;
-  return std::all_of(plan.groups().begin(), plan.groups().end(),
-                     [&](const Group& g) {
-                       return (o.shard.row_offset + g.row) % kBlock == 0;
-                     });
-}
-
 // What has no kernel of its own: the frame, or kSpans where that does not
 // reach.
 EncodeKernel ChooseOther(const Plan& plan, const QuantizeOptions& o) {

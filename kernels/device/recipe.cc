@@ -1,7 +1,9 @@
 #include "kernels/device/recipe.h"
 
+#include <algorithm>
 #include <variant>
 
+#include "kernels/arith/maxima.h"
 #include "kernels/plan/field_error.h"
 #include "kernels/plan/support.h"
 
@@ -133,6 +135,15 @@ struct Maker {
 };
 
 }  // namespace
+
+bool DrawsWhole(const Plan& plan, const QuantizeOptions& o) {
+  if (HasRowwise(o.usage) && o.shard.column_offset % kBlock != 0) return false;
+  if (!HasColumnwise(o.usage)) return true;
+  return std::all_of(plan.groups().begin(), plan.groups().end(),
+                     [&](const Group& g) {
+                       return (o.shard.row_offset + g.row) % kBlock == 0;
+                     });
+}
 
 Recipe MakeRecipe(const Plan& plan) {
   return std::visit(Maker{plan}, plan.options());

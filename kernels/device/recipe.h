@@ -97,6 +97,10 @@ struct Recipe {
 
 Recipe MakeRecipe(const Plan& plan);
 
+// Whether sixteen positions of every copy that are a multiple of sixteen from
+// its beginning have the random bytes of one counter.
+bool DrawsWhole(const Plan& plan, const QuantizeOptions& options);
+
 // INVALID_ARGUMENT for the field "payload" where the recipe rejects what was
 // seen in the input.
 absl::Status CheckFinite(const Recipe& recipe, bool saw_nan, bool saw_inf);

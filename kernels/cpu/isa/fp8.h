@@ -11,7 +11,7 @@
 #include "kernels/arith/codec.h"
 #include "kernels/arith/encode.h"
 #include "kernels/cpu/isa/lines.h"
-#include "kernels/cpu/isa/stream.h"
+#include "kernels/cpu/isa/transpose.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
@@ -107,7 +107,7 @@ QUANTD_FN Lane::U CodesOf(const Twin<D>& t, Lane::F even_m, Lane::F odd_m) {
   return (even & 0xFFFFu) | odd << 16 | (signs >> 8 & 0x00800080u);
 }
 
-// Stores the low bytes of 32 halfwords; kernels/cpu/isa/stream.h has kStream.
+// Stores the low bytes of 32 halfwords; see StoreVector.
 template <bool kStream>
 QUANTD_FN void StoreThirtyTwo(const Lane::U (&codes)[16 / QUANTD_LANES],
                               std::byte* to) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kernels/arith/lanes.h"
+#include "kernels/cpu/isa/lane_e2m1.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
@@ -20,6 +21,7 @@ struct Vec {
   typedef float F __attribute__((vector_size(4 * W)));
   typedef uint32_t U __attribute__((vector_size(4 * W)));
   typedef int32_t I __attribute__((vector_size(4 * W)));
+  typedef uint64_t Wide __attribute__((vector_size(4 * W)));
   typedef uint16_t U16 __attribute__((vector_size(2 * W)));
   typedef uint8_t U8 __attribute__((vector_size(W)));
   typedef uint8_t Bytes __attribute__((vector_size(4 * W)));
@@ -37,37 +39,67 @@ struct Vec {
     return __builtin_bit_cast(float, u);
   }
   static QUANTD_FN F ToFloat(U u) {
-    return Float(u | 0x4B000000u) - 8388608.0f;
-  }
-
-  // A template, because GCC takes U for a scalar inside this class.
-  template <typename V>
-  static QUANTD_FN V MulHigh(V a, uint32_t b) {
-    // 32 x 32 bits of every second lane at a time.
-    typedef uint64_t Wide __attribute__((vector_size(4 * W)));
-    const Wide even = MulEven(a, V{} + b);
-    const Wide odd =
-        MulEven(reinterpret_cast<V>(reinterpret_cast<Wide>(a) >> 32), V{} + b);
-    return reinterpret_cast<V>(even >> 32 | (odd & 0xFFFFFFFF00000000u));
-  }
-  template <typename V>
-  static QUANTD_FN auto MulEven(V a, V b) {
-    typedef uint64_t Wide __attribute__((vector_size(4 * W)));
 #ifdef __AVX512F__
     if constexpr (W == 16) {
-      return reinterpret_cast<Wide>(_mm512_mul_epu32(
-          reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+      return reinterpret_cast<F>(
+          _mm512_cvtepi32_ps(reinterpret_cast<__m512i>(u)));
     }
 #endif
 #ifdef __AVX2__
     if constexpr (W == 8) {
-      return reinterpret_cast<Wide>(_mm256_mul_epu32(
-          reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+      return reinterpret_cast<F>(
+          _mm256_cvtepi32_ps(reinterpret_cast<__m256i>(u)));
     }
 #endif
     if constexpr (W == 4) {
-      return reinterpret_cast<Wide>(_mm_mul_epu32(
-          reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
+      return reinterpret_cast<F>(_mm_cvtepi32_ps(reinterpret_cast<__m128i>(u)));
+    }
+  }
+  // The whole part of a number from 0 on and below 2^31.
+  static QUANTD_FN U Truncate(F f) {
+#ifdef __AVX512F__
+    if constexpr (W == 16) {
+      return reinterpret_cast<U>(
+          _mm512_cvttps_epi32(reinterpret_cast<__m512>(f)));
+    }
+#endif
+#ifdef __AVX2__
+    if constexpr (W == 8) {
+      return reinterpret_cast<U>(
+          _mm256_cvttps_epi32(reinterpret_cast<__m256>(f)));
+    }
+#endif
+    if constexpr (W == 4) {
+      return reinterpret_cast<U>(_mm_cvttps_epi32(reinterpret_cast<__m128>(f)));
+    }
+  }
+
+  // A vector whose lanes are alike is from here on any vector to the compiler.
+  template <typename V>
+  static QUANTD_FN void HideSource(V* v) {
+    asm("" : "+x"(*v));
+  }
+
+  // A template, here and below, because GCC takes U for a scalar inside this
+  // class.
+  // The 64-bit products of the low halves.
+  template <typename V>
+  static QUANTD_FN V MulLow(V a, uint32_t b) {
+#ifdef __AVX512F__
+    if constexpr (W == 16) {
+      return reinterpret_cast<V>(
+          _mm512_mul_epu32(reinterpret_cast<__m512i>(a), _mm512_set1_epi64(b)));
+    }
+#endif
+#ifdef __AVX2__
+    if constexpr (W == 8) {
+      return reinterpret_cast<V>(_mm256_mul_epu32(reinterpret_cast<__m256i>(a),
+                                                  _mm256_set1_epi64x(b)));
+    }
+#endif
+    if constexpr (W == 4) {
+      return reinterpret_cast<V>(
+          _mm_mul_epu32(reinterpret_cast<__m128i>(a), _mm_set1_epi64x(b)));
     }
   }
 
@@ -186,6 +218,18 @@ struct Vec {
     return a - x * c;
   }
 
+  // `a` where the highest bit of `signs` is set, else `b`.
+  static QUANTD_FN F PickBySign(U signs, F a, F b) {
+#ifdef __AVX2__
+    if constexpr (W == 8) {
+      return reinterpret_cast<F>(_mm256_blendv_ps(
+          reinterpret_cast<__m256>(b), reinterpret_cast<__m256>(a),
+          reinterpret_cast<__m256>(signs)));
+    }
+#endif
+    return reinterpret_cast<I>(signs) < 0 ? a : b;
+  }
+
   static QUANTD_FN U JoinHighHalves(U a, U b) {
 #ifdef __AVX2__
     if constexpr (W == 8) {
@@ -197,48 +241,14 @@ struct Vec {
     return (a >> 16) | (b & 0xFFFF0000u);
   }
 
-  // Each half of a word less 1; 0 stays.
-  static QUANTD_FN U LessALastPlace16(U u) {
-#ifdef __AVX512BW__
-    if constexpr (W == 16) {
-      return reinterpret_cast<U>(_mm512_subs_epu16(reinterpret_cast<__m512i>(u),
-                                                   _mm512_set1_epi16(1)));
-    }
-#endif
-#ifdef __AVX2__
-    if constexpr (W == 8) {
-      return reinterpret_cast<U>(_mm256_subs_epu16(reinterpret_cast<__m256i>(u),
-                                                   _mm256_set1_epi16(1)));
-    }
-#endif
-    if constexpr (W == 4) {
-      return reinterpret_cast<U>(
-          _mm_subs_epu16(reinterpret_cast<__m128i>(u), _mm_set1_epi16(1)));
-    }
-  }
-
-  // Three magic numbers, picked by the low bits of the exponent: a table in a
-  // register beats Scalar's arithmetic where there is one.
+  // See kernels/cpu/isa/lane_e2m1.h.
+  static QUANTD_FN U LessALastPlace16(U u) { return LessALastPlace16Of<W>(u); }
   static QUANTD_FN U E2M1Magic(U one_or_more) {
-#ifdef __AVX512F__
-    if constexpr (W == 16) {
-      return reinterpret_cast<U>(
-          _mm512_permutevar_ps(_mm512_castsi512_ps(_mm512_set4_epi32(
-                                   0x4A800000, 0, 0x4B800004, 0x4B000002)),
-                               reinterpret_cast<__m512i>(one_or_more >> 23)));
-    }
-#endif
-#ifdef __AVX2__
-    if constexpr (W == 8) {
-      return reinterpret_cast<U>(_mm256_permutevar_ps(
-          _mm256_castsi256_ps(_mm256_setr_epi32(0x4B000002, 0x4B800004, 0,
-                                                0x4A800000, 0x4B000002,
-                                                0x4B800004, 0, 0x4A800000)),
-          reinterpret_cast<__m256i>(one_or_more >> 23)));
-    }
-#endif
-    const U exponent = one_or_more & 0x7F800000u;
-    return exponent + (exponent >> 22) + ((22u << 23) - 254u);
+    return E2M1MagicOf<W>(one_or_more);
+  }
+  template <typename V>
+  static QUANTD_FN V E2M1OfHalves(V halves) {
+    return E2M1OfHalvesOf<W>(halves);
   }
 
   // fp16 codes in the low halves of lanes from and to fp32, by the hardware

@@ -32,9 +32,10 @@ void SumChunk(const cpu::Matrix& x, int64_t first, int64_t last, float* sums);
 void SumChunks(const float* partial, int64_t chunks, int64_t cols, DType dtype,
                std::byte* out);
 
-// Writes the copies of NVFP4 whose Recipe is plain_nvfp4, of rows [first, last)
-// of which both are multiples of kTileRows but for the last row; sets nan and
-// inf of `*seen`.
+// Writes the copies of NVFP4 in blocks of 1 x 16 of one amax, rotated by 16 or
+// not at all, without statistics, of rows [first, last) of which both are
+// multiples of kTileRows but for the last row; sets nan and inf of `*seen`.
+// Random bytes must begin where blocks do.
 void QuantizeNvfp4(const EncodeParams& params, const GroupTask& group,
                    int64_t first, int64_t last, cpu::Maxima* seen);
 
@@ -80,7 +81,11 @@ QUANTD_FN void LoadSpan(Tile& tile, bool columnwise, int64_t line,
   constexpr int W = QUANTD_LANES;
   if (columnwise) {
     for (int i = 0; i < n; ++i) {
-      __builtin_memcpy(&v[i], tile.at(position + i, line), sizeof(Lane::F));
+      // Through a register: from memory to memory GCC moves 16 bytes at a time,
+      // and a load of all the lanes then waits for both stores.
+      Lane::F lanes;
+      __builtin_memcpy(&lanes, tile.at(position + i, line), sizeof(lanes));
+      v[i] = lanes;
     }
     return;
   }
@@ -97,7 +102,8 @@ QUANTD_FN void StoreSpan(const Lane::F* v, bool columnwise, int64_t line,
   constexpr int W = QUANTD_LANES;
   if (columnwise) {
     for (int i = 0; i < n; ++i) {
-      __builtin_memcpy(tile->at(position + i, line), &v[i], sizeof(Lane::F));
+      const Lane::F lanes = v[i];
+      __builtin_memcpy(tile->at(position + i, line), &lanes, sizeof(lanes));
     }
     return;
   }

@@ -1,16 +1,9 @@
 // Quantization of any format, tile by tile. Leaf rule: see tiles.cc.
-#include "kernels/arith/encode.h"
-#include "kernels/arith/run_errors.h"
-#include "kernels/cpu/isa/lines.h"
+#include "kernels/cpu/isa/lines_quantize.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
 namespace {
-
-constexpr int W = QUANTD_LANES;
-using L = Lane;
-using F = L::F;
-using U = L::U;
 
 // Stored scales of the 16 x 16 blocks of a tile, or of its one square.
 struct SquareScales {
@@ -22,102 +15,12 @@ struct TileJob {
   const GroupTask& group;
   const CopyTask& copy;
   bool columnwise;
+  bool stream;  // codes of whole tiles, around the caches
   int64_t row;  // of the tile
   int64_t col;
   const SquareScales* squares;  // nullptr: blocks of one line
   ErrorSums* errors;            // nullptr: not wanted
 };
-
-// Adds the errors of the first `lanes` lines.
-void AddErrors(const RunErrors<L>& run, int64_t lanes, ErrorSums* sums) {
-  for (int64_t l = 0; l < lanes; ++l) {
-    sums->elements += run.elements[l];
-    sums->clipped += run.clipped[l];
-    sums->flushed += run.flushed[l];
-    const uint32_t error = run.max_error[l];
-    sums->max_error = error > sums->max_error ? error : sums->max_error;
-    const SquareTerm signal =
-        TermOf(run.signal.bits[l], run.signal.exponent[l]);
-    const SquareTerm noise = TermOf(run.noise.bits[l], run.noise.exponent[l]);
-    sums->signal.bins[signal.bin] += signal.value;
-    sums->noise.bins[noise.bin] += noise.value;
-  }
-}
-
-// Stores sixteen codes of `lanes` <= W lines from position `p` on.
-QUANTD_FN void StoreSixteen(const EncodeParams& params, const CopyTask& copy,
-                            int64_t line, int64_t p, const U* words,
-                            int64_t lanes) {
-  const bool half = params.element == DType::kE2M1x2;
-  const int64_t count = Least(16, copy.padded - p);
-  if (copy.data_position != 1) {  // position after position
-    for (int64_t i = 0; i < count; ++i) {
-      const L::U8 bytes = L::LowBytes(words[i / 4] >> (8 * (i % 4)));
-      __builtin_memcpy(copy.data + (p + i) * copy.data_position + line, &bytes,
-                       lanes);
-    }
-    return;
-  }
-  std::byte* to = copy.data + line * copy.data_line + (half ? p / 2 : p);
-  if (!half && count == 16 && lanes == W) {
-    U block[4] = {words[0], words[1], words[2], words[3]};
-    StoreWords<W>(block, to, copy.data_line, 0);
-    return;
-  }
-  if (half && count == 16) {
-    std::byte block[8 * W];
-    StorePairs<W>(words[0], words[1], block);
-    if (lanes == W) {
-      QUANTD_UNROLL
-      for (int l = 0; l < W; ++l) {
-        __builtin_memcpy(to + l * copy.data_line, block + 8 * l, 8);
-      }
-      return;
-    }
-    for (int64_t l = 0; l < lanes; ++l) {
-      __builtin_memcpy(to + l * copy.data_line, block + 8 * l, 8);
-    }
-    return;
-  }
-  const int64_t bytes = half ? count / 2 : count;
-  for (int64_t l = 0; l < lanes; ++l) {
-    uint32_t w[4] = {};
-    for (int i = 0; i < (half ? 2 : 4); ++i) w[i] = words[i][l];
-    __builtin_memcpy(to + l * copy.data_line, w, bytes);
-  }
-}
-
-// Stores the scales that a block has in each of `lanes` lines.
-QUANTD_FN void StoreScales(const EncodeParams& params, const CopyTask& copy,
-                           int64_t line, int64_t block, U stored,
-                           int64_t lanes) {
-  if (copy.scale == nullptr) return;  // Another slice of the line writes it.
-  const size_t size = SizeOf(params.scale);
-  if (size == 2) stored = ScaleInType<L>(params.scale, stored);
-  if (size == 1 && !copy.swizzled && copy.scale_lines == 1) {
-    const L::U8 codes = L::LowBytes(stored);
-    std::byte* to = copy.scale + ScaleIndex(copy, line, block);
-    if (copy.scale_line == 1) {
-      __builtin_memcpy(to, &codes, lanes);
-      return;
-    }
-    for (int64_t i = 0; i < lanes; ++i, to += copy.scale_line) {
-      *to = static_cast<std::byte>(codes[i]);
-    }
-    return;
-  }
-  for (int64_t i = 0; i < lanes; ++i) {
-    const int64_t at = ScaleIndex(copy, line + i, block);
-    const uint32_t value = stored[i];
-    if (size == 4) {
-      __builtin_memcpy(copy.scale + at * 4, &value, 4);
-    } else if (size == 2) {
-      __builtin_memcpy(copy.scale + at * 2, &value, 2);
-    } else {
-      copy.scale[at] = static_cast<std::byte>(value);
-    }
-  }
-}
 
 template <bool kOther>
 QUANTD_FN LineScale<L> ScalesOfLines(const EncodeParams& params,
@@ -141,6 +44,8 @@ struct TileOut {
   const CopyTask& copy;
   const SquareScales* squares;
   ErrorSums* errors;
+  LineErrors* line_errors;
+  LineCodes codes;
   bool columnwise;
   int64_t line;
   int64_t lanes;
@@ -156,11 +61,17 @@ struct TileOut {
     StoreScales(params, copy, line, block, stored, lanes);
   }
   QUANTD_FN void StoreCodes(int64_t position, const U* words) const {
-    StoreSixteen(params, copy, line, position, words, lanes);
+    StoreSixteen(params, copy, codes, line, position, words, lanes);
   }
   QUANTD_FN bool counts() const { return errors != nullptr; }
   QUANTD_FN void Count(const RunErrors<L>& run) const {
-    AddErrors(run, lanes, errors);
+    LineErrors& all = *line_errors;
+    all.elements += run.elements;
+    all.clipped += run.clipped;
+    all.flushed += run.flushed;
+    all.max_error = L::Max(all.max_error, run.max_error);
+    AddSquares(run.signal, lanes, &errors->signal);
+    AddSquares(run.noise, lanes, &errors->noise);
   }
 };
 
@@ -187,12 +98,30 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
   e.square = e.square && HasSquares(kScaling);
   const CopyTask& copy = job.copy;
   const LineScale<L> scales = ScalesOfLines<kOther>(e, copy, line, lanes);
-  const TileOut out = {e,    copy, job.squares, job.errors, job.columnwise,
-                       line, lanes};
+  LineErrors errors;
+  const int64_t origin = job.columnwise ? job.row : job.col;
+  // Codes of whole tiles are whole cache lines, and leave as such.
+  constexpr int kBytes =
+      static_cast<int>(kTile) / (kElement == DType::kE2M1x2 ? 2 : 1);
+  alignas(64) std::byte stage[W][kBytes];
+  const bool by_lines = copy.data_position == 1;
+  const bool staged = by_lines && lanes == W && origin + kTile <= copy.padded;
+  std::byte* const home =
+      by_lines ? copy.data + line * copy.data_line + origin * kBytes / kTile
+               : nullptr;
+  const TileOut out = {
+      e,
+      copy,
+      job.squares,
+      job.errors,
+      &errors,
+      {staged ? stage[0] : home, staged ? kBytes : copy.data_line, origin},
+      job.columnwise,
+      line,
+      lanes};
   // Positions of one scale; of a tensor's, any that are convenient.
   const int block = e.block > 0 ? e.block : 16;
   const int n = block > copy.rotation ? block : copy.rotation;
-  const int64_t origin = job.columnwise ? job.row : job.col;
   const int64_t local = line - (job.columnwise ? job.col : job.row);
   const int64_t end = Least(origin + kTile, copy.padded);
   for (int64_t p = origin; p < end; p += n) {
@@ -203,6 +132,12 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
         e, {copy, job.columnwise, copy.rotation > 0, job.group.row, line, p},
         scales, v, n, out);
   }
+  for (int l = 0; staged && l < W; ++l) {
+    std::byte* const to = home + l * copy.data_line;
+    job.stream ? StoreBytes<true, kBytes>(stage[l], to)
+               : StoreBytes<false, kBytes>(stage[l], to);
+  }
+  if (job.errors != nullptr) AddErrors(errors, lanes, job.errors);
 }
 
 using EncodeFn = void (*)(const TileJob&, Tile&, int64_t, int64_t);
@@ -333,6 +268,12 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
   const bool shared =
       group.rowwise.data && (e.scaling != Scaling::kNvfp4 ||
                              SameAmax(group.rowwise, group.columnwise));
+  bool streams[2];
+  for (bool columnwise : {false, true}) {
+    const CopyTask& copy = columnwise ? group.columnwise : group.rowwise;
+    streams[columnwise] = wanted[columnwise] &&
+                          MayStream(copy.data, copy.data_line, copy.lines, 64);
+  }
   Tile tile;
   for (int64_t row = first; row < last; row += kTile) {
     for (int64_t col = 0; col < e.cols; col += kTile) {
@@ -352,6 +293,7 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
                              group,
                              copy,
                              columnwise,
+                             streams[columnwise],
                              row,
                              col,
                              e.square ? &squares : nullptr,
@@ -364,6 +306,7 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
       }
     }
   }
+  if (streams[0] || streams[1]) StreamFence();
 }
 
 }  // namespace QUANTD_ARITH

@@ -68,7 +68,7 @@ QUANTD_FN void PackBand(const cpu::Matrix& x, int64_t row, int64_t rows,
   const int64_t pitch = x.cols * kSize;
   if (rows == 16 && cols == kBandCols) {
     for (int64_t r = 0; r < 16; ++r) {
-      __builtin_memcpy(band->v + r * kPitch, from + r * pitch, kPitch);
+      StoreBytes<false, kPitch>(from + r * pitch, band->v + r * kPitch);
     }
     return;
   }

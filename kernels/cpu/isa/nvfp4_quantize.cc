@@ -2,8 +2,6 @@
 // see tiles.cc.
 #include "kernels/cpu/isa/nvfp4_quantize.h"
 
-#include "kernels/cpu/isa/stream.h"
-
 namespace quantd {
 inline namespace QUANTD_ARITH {
 namespace {
@@ -18,9 +16,42 @@ constexpr size_t kAhead = 4096;  // bytes
 struct Rows {
   const EncodeParams& params;
   cpu::Matrix x;
+  int64_t first;  // row of the whole payload
   Copy row;
   Copy col;
+
+  // The counter whose bytes are those of a block (random_bytes.h).
+  QUANTD_FN uint64_t RowCounter(int64_t line, int64_t block) const {
+    const int64_t per_row = (params.total_columns + 15) / 16;
+    return static_cast<uint64_t>((params.row_offset + first + line) * per_row +
+                                 params.column_offset / 16 + block);
+  }
+  QUANTD_FN uint64_t ColumnCounter(int64_t block, int64_t column) const {
+    return static_cast<uint64_t>(((params.row_offset + first) / 16 + block) *
+                                     params.total_columns +
+                                 params.column_offset + column);
+  }
 };
+
+// Stores the scales of `count` blocks of a line from `block` on.
+QUANTD_FN void StoreScaleRun(const Copy& copy, int64_t line, int64_t block,
+                             const std::byte* scales, int64_t count) {
+  if (!copy.swizzled) {
+    std::byte* to = copy.scale + line * copy.scale_line + block;
+    // Mostly so many: a group's, and those of a column of whole tiles.
+    if (count == W) {
+      __builtin_memcpy(to, scales, W);
+    } else if (count == kTileRows / 16) {
+      __builtin_memcpy(to, scales, kTileRows / 16);
+    } else {
+      __builtin_memcpy(to, scales, count);
+    }
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    copy.scale[SwizzledIndex(line, block + i, copy.blocks)] = scales[i];
+  }
+}
 
 // Columns that both copies are made of, one after the other: with kTileRows
 // rows of fp32 they fill half an L2 cache of 1 MiB.
@@ -36,7 +67,6 @@ void QuantizeRowwise(const Rows& a, int64_t first, int64_t last, int64_t begin,
   for (int64_t row = first; row < last; ++row) {
     const std::byte* p = a.x.data + (row * a.x.cols + begin) * kSize;
     std::byte* data = a.row.data + row * a.row.data_line + begin / 2;
-    std::byte* scale = a.row.scale + row * a.row.scale_line + begin / 16;
     const auto loader = [&](int64_t b) {
       return [=](F(&v)[16]) {
         LoadSomeBlocks<D>(p + b * 16 * kSize, blocks - b, v);
@@ -46,27 +76,37 @@ void QuantizeRowwise(const Rows& a, int64_t first, int64_t last, int64_t begin,
       Nvfp4Block<L> out;
       if constexpr (kWay == Way::kTe) {
         out = Encode<kRht>(a.params, loader(b), a.row, group, seen);
+      } else if constexpr (kWay == Way::kTeStochastic) {
+        out = EncodeByBytes<kRht, 1>(a.params, loader(b), a.row,
+                                     a.RowCounter(row, begin / 16 + b),
+                                     a.params.subsequence, group, seen);
+      } else if constexpr (kWay == Way::kTeFourOverSix) {
+        out = EncodeFourOverSix(a.params, loader(b), a.row, group, seen);
       } else {
         out = EncodeBy<kWay>(a.params, loader(b), a.row, group, seen);
       }
-      const L::U8 scales = L::LowBytes(out.scale);
+      const L::U8 codes = L::LowBytes(out.scale);
+      std::byte scales[W];
+      __builtin_memcpy(scales, &codes, W);
       const int64_t count = blocks - b;
       if (count >= W) {
         StorePairs<W, kStream>(out.low, out.high, data + 8 * b);
-        __builtin_memcpy(scale + b, &scales, W);
+        StoreScaleRun(a.row, row, begin / 16 + b, scales, W);
       } else {
         std::byte words[8 * W];
         StorePairs<W>(out.low, out.high, words);
         __builtin_memcpy(data + 8 * b, words, 8 * count);
-        __builtin_memcpy(scale + b, &scales, count);
+        StoreScaleRun(a.row, row, begin / 16 + b, scales, count);
       }
     };
     for (int64_t b = 0; b < blocks; b += W) {
       // Rows of a large matrix outrun the hardware's own prefetch.
       Prefetch<W * 16 * kSize>(p + b * 16 * kSize + kAhead);
       Group* const next = &groups[b / W % 2];
-      if constexpr (kWay == Way::kTe) {
-        Prepare<kRht, kIsHalf<D>>(loader(b), a.row, signs, next);
+      if constexpr (kWay == Way::kTeFourOverSix) {
+        PrepareFourOverSix(a.params, loader(b), a.row, next);
+      } else if constexpr (IsTe(kWay)) {
+        Prepare<kRht, kIsHalf<D>, kWay>(loader(b), a.row, signs, next);
       } else {
         PrepareBy<kWay>(a.params, loader(b), a.row, next);
       }
@@ -91,22 +131,19 @@ void Flush(const Stage& stage, const Copy& copy, int64_t row, int64_t rows,
            int64_t col, int64_t cols) {
   const int64_t blocks = (rows + 15) / 16;
   std::byte* data = copy.data + col * copy.data_line + row / 2;
-  std::byte* scale = copy.scale + col * copy.scale_line + row / 16;
   for (int64_t c = 0; c < cols; ++c) {
     if (rows == kTileRows) {
       StoreBytes<kStream, kTileRows / 2>(stage.codes[c], data);
-      __builtin_memcpy(scale, stage.scales[c], kTileRows / 16);
     } else {
       __builtin_memcpy(data, stage.codes[c], 8 * blocks);
-      __builtin_memcpy(scale, stage.scales[c], blocks);
     }
+    StoreScaleRun(copy, col + c, row / 16, stage.scales[c], blocks);
     data += copy.data_line;
-    scale += copy.scale_line;
   }
 }
 
 // kTileRows rows of a band's columns, sixteen rows after sixteen.
-template <DType D, bool kRht>
+template <DType D, bool kRht, Way kWay>
 QUANTD_FN void QuantizeBands(const Rows& a, int64_t row, int64_t rows,
                              int64_t col, int64_t cols, const Signs& signs,
                              Stage* stage, Maxima* seen) {
@@ -122,15 +159,30 @@ QUANTD_FN void QuantizeBands(const Rows& a, int64_t row, int64_t rows,
     };
   };
   const auto emit = [&](Place at, Group* group) {
-    const Nvfp4Block<L> out =
-        Encode<kRht>(a.params, loader(at), a.col, group, seen);
+    Nvfp4Block<L> out;
+    if constexpr (kWay == Way::kTeStochastic) {
+      constexpr int kStep = ColumnOf<D>(0, 1) - ColumnOf<D>(0, 0);
+      out = EncodeByBytes<kRht, kStep>(
+          a.params, loader(at), a.col,
+          a.ColumnCounter(row / 16 + at.block, col + ColumnOf<D>(at.vector, 0)),
+          a.params.subsequence + 1, group, seen);
+    } else if constexpr (kWay == Way::kTeFourOverSix) {
+      out = EncodeFourOverSix(a.params, loader(at), a.col, group, seen);
+    } else {
+      out = Encode<kRht>(a.params, loader(at), a.col, group, seen);
+    }
     std::byte words[8 * W];
     StorePairs<W>(out.low, out.high, words);
     const L::U8 scales = L::LowBytes(out.scale);
+    const int64_t column = ColumnOf<D>(at.vector, 0);
+    constexpr int64_t kStep = ColumnOf<D>(0, 1) - ColumnOf<D>(0, 0);
+    std::byte* codes = stage->codes[column] + 8 * at.block;
+    std::byte* to = stage->scales[column] + at.block;
     for (int i = 0; i < W; ++i) {
-      const int64_t c = ColumnOf<D>(at.vector, i);
-      __builtin_memcpy(stage->codes[c] + 8 * at.block, words + 8 * i, 8);
-      stage->scales[c][at.block] = static_cast<std::byte>(scales[i]);
+      __builtin_memcpy(codes + i * kStep * sizeof(stage->codes[0]),
+                       words + 8 * i, 8);
+      to[i * kStep * sizeof(stage->scales[0])] =
+          static_cast<std::byte>(scales[i]);
     }
   };
   const int64_t blocks = (rows + 15) / 16;
@@ -154,7 +206,12 @@ QUANTD_FN void QuantizeBands(const Rows& a, int64_t row, int64_t rows,
         Prefetch<kBandCols * kSize>(next + r * pitch);
       }
       const Place at = {block, vector};
-      Prepare<kRht, kIsHalf<D>>(loader(at), a.col, signs, &groups[vector % 2]);
+      Group* const group = &groups[vector % 2];
+      if constexpr (kWay == Way::kTeFourOverSix) {
+        PrepareFourOverSix(a.params, loader(at), a.col, group);
+      } else {
+        Prepare<kRht, kIsHalf<D>, kWay>(loader(at), a.col, signs, group);
+      }
       if (before.block >= 0) emit(before, &groups[(vector + 1) % 2]);
       before = at;
     }
@@ -162,16 +219,17 @@ QUANTD_FN void QuantizeBands(const Rows& a, int64_t row, int64_t rows,
   if (blocks > 0 && vectors > 0) emit(before, &groups[1]);
 }
 
-template <DType D, bool kRht, bool kStream>
-void QuantizeColumnwise(const Rows& a, int64_t first, int64_t last,
+template <DType D, bool kRht, Way kWay>
+void QuantizeColumnwise(const Rows& a, bool stream, int64_t first, int64_t last,
                         int64_t begin, int64_t end, Maxima* seen) {
   Stage stage;
   const Signs signs(a.col.signs);
   const int64_t rows = last - first;
   for (int64_t col = begin; col < end; col += kBandCols) {
     const int64_t cols = Least(kBandCols, end - col);
-    QuantizeBands<D, kRht>(a, first, rows, col, cols, signs, &stage, seen);
-    Flush<kStream>(stage, a.col, first, rows, col, cols);
+    QuantizeBands<D, kRht, kWay>(a, first, rows, col, cols, signs, &stage,
+                                 seen);
+    (stream ? Flush<true> : Flush<false>)(stage, a.col, first, rows, col, cols);
   }
 }
 
@@ -179,7 +237,7 @@ void QuantizeColumnwise(const Rows& a, int64_t first, int64_t last,
 // loops' values out of the registers.
 __attribute__((noinline)) void QuantizeRows(const Rows& a, int64_t first,
                                             int64_t last, Maxima* seen) {
-  const Way way = WayOf(a.params.numerics, a.row);
+  const Way way = WayOf(a.params, a.row);
   const bool row_stream =
       a.row.data && MayStream(a.row.data, a.row.data_line, a.x.rows, sizeof(U));
   const bool col_stream =
@@ -188,16 +246,31 @@ __attribute__((noinline)) void QuantizeRows(const Rows& a, int64_t first,
   const int64_t step = a.row.data && a.col.data ? kShared : a.x.cols;
   ForDType(a.x.dtype, [&]<DType D>() {
     const auto rowwise = [&]<bool kRht>(auto... part) {
-      row_stream ? QuantizeRowwise<D, kRht, true, Way::kTe>(a, part..., seen)
-                 : QuantizeRowwise<D, kRht, false, Way::kTe>(a, part..., seen);
+      if (!kRht && way == Way::kTeFourOverSix) {
+        QuantizeRowwise<D, false, false, Way::kTeFourOverSix>(a, part..., seen);
+        return;
+      }
+      way == Way::kTeStochastic
+          ? QuantizeRowwise<D, kRht, false, Way::kTeStochastic>(a, part...,
+                                                                seen)
+      : row_stream
+          ? QuantizeRowwise<D, kRht, true, Way::kTe>(a, part..., seen)
+          : QuantizeRowwise<D, kRht, false, Way::kTe>(a, part..., seen);
     };
     const auto by = [&]<Way kWay>(auto... part) {
       row_stream ? QuantizeRowwise<D, false, true, kWay>(a, part..., seen)
                  : QuantizeRowwise<D, false, false, kWay>(a, part..., seen);
     };
     const auto columnwise = [&]<bool kRht>(auto... part) {
-      col_stream ? QuantizeColumnwise<D, kRht, true>(a, part..., seen)
-                 : QuantizeColumnwise<D, kRht, false>(a, part..., seen);
+      if (!kRht && way == Way::kTeFourOverSix) {
+        QuantizeColumnwise<D, false, Way::kTeFourOverSix>(a, col_stream,
+                                                          part..., seen);
+        return;
+      }
+      way == Way::kTeStochastic
+          ? QuantizeColumnwise<D, kRht, Way::kTeStochastic>(a, col_stream,
+                                                            part..., seen)
+          : QuantizeColumnwise<D, kRht, Way::kTe>(a, col_stream, part..., seen);
     };
     for (int64_t row = first; row < last; row += kTileRows) {
       const int64_t end = Least(row + kTileRows, last);
@@ -241,6 +314,7 @@ void QuantizeNvfp4(const EncodeParams& e, const GroupTask& group, int64_t first,
                    int64_t last, cpu::Maxima* seen) {
   const Rows rows = {e,
                      {group.x, e.input, group.rows, e.cols},
+                     group.row,
                      CopyOf(e, group.rowwise),
                      CopyOf(e, group.columnwise)};
   QuantizeRows(rows, first, last, seen);

@@ -38,7 +38,8 @@ Multipliers MultipliersOf(const EncodeParams& p, float global) {
 // A copy, with what all its blocks share.
 struct Copy : CopyTask {
   Nvfp4Encode amax_scale = {};
-  float global = 1;  // of a profile: GlobalScaleOf
+  LineScale<L> line = {};  // likewise, in the lanes
+  float global = 1;        // of a profile: GlobalScaleOf
   Multipliers multipliers = {};
 };
 
@@ -46,6 +47,7 @@ Copy CopyOf(const EncodeParams& params, const CopyTask& task) {
   Copy copy = {task};
   if (copy.data == nullptr) return copy;
   copy.amax_scale = MakeNvfp4Encode(*copy.amax, kNvfp4Range448);
+  copy.line = MakeLineScale<L>(params, L::Broadcast(*copy.amax), F{});
   if (WorksWithGlobal<true>(params.numerics)) {
     copy.global = GlobalScaleOf<Scalar>(params, *copy.amax);
     if (params.input == DType::kBF16) {
@@ -71,6 +73,26 @@ __attribute__((noinline)) Nvfp4Block<Lane> EncodeSpecial(const EncodeParams& p,
   return EncodeNvfp4<L>(v, max, copy.amax_scale, p.propagate);
 }
 
+// Likewise, by random bytes.
+template <typename Load>
+__attribute__((noinline)) Nvfp4Block<L> EncodeSpecialByBytes(
+    const EncodeParams& p, Load load, const Copy& copy,
+    const RandomBytes<L>& random, Maxima* seen) {
+  F v[16];
+  load(v);
+  if (L::Any(MaxMagnitude<L>(v) >= kInfBits)) Note(v, seen);
+  if (copy.signs) RotateToBf16<L>(v, Signs(copy.signs).lanes);
+  U max, clean;
+  FindMaxima<L>(v, 16, &max, &clean);
+  U scale = Nvfp4Scale<L>(clean, copy.amax_scale.s_inv6);
+  const U nan = U{} + kNvfp4NanScale;
+  if (p.propagate) scale = max > kInfBits ? nan : scale;
+  U words[4];
+  EncodeSixteen<L>(p, v, Nvfp4Multiplier<L>(scale, copy.amax_scale.s_dec),
+                   &random, words);
+  return {words[0], words[1], scale};
+}
+
 // A group of W blocks between the two halves of its way.
 struct Group {
   F v[16];  // rotated, not yet rounded
@@ -83,6 +105,8 @@ struct Group {
 // to the compiler, all else of a profile is asked for once a group.
 enum class Way {
   kTe,
+  kTeStochastic,
+  kTeFourOverSix,
   kTimes,
   kOver,
   kOverNegative,
@@ -96,8 +120,18 @@ constexpr bool IsMultiplied(Way way) {
          way == Way::kMultipliedHighFirst;
 }
 
-Way WayOf(const Numerics& n, const Copy& copy) {
-  if (!WorksWithGlobal<true>(n)) return Way::kTe;
+constexpr bool IsTe(Way way) {
+  return way == Way::kTe || way == Way::kTeStochastic ||
+         way == Way::kTeFourOverSix;
+}
+
+Way WayOf(const EncodeParams& p, const Copy& copy) {
+  const Numerics& n = p.numerics;
+  if (!WorksWithGlobal<true>(n)) {
+    return p.stochastic        ? Way::kTeStochastic
+           : TriesTwoScales(p) ? Way::kTeFourOverSix
+                               : Way::kTe;
+  }
   const bool negative = n.sign == SignRule::kNegative;
   if (copy.multipliers.usable && !(negative && n.high_first)) {
     return negative       ? Way::kMultipliedNegative
@@ -196,10 +230,48 @@ QUANTD_FN Nvfp4Block<L> EncodeBy(const EncodeParams& p, Load load,
   return out;
 }
 
+// Likewise of 4over6.
+template <typename Load>
+__attribute__((noinline)) Nvfp4Block<L> EncodeSpecialFourOverSix(
+    const EncodeParams& p, Load load, const Copy& copy, Maxima* seen) {
+  F v[16];
+  load(v);
+  U max, clean;
+  FindMaxima<L>(v, 16, &max, &clean);
+  if (L::Any(max >= kInfBits)) Note(v, seen);
+  const BlockScale<L> scale = ScaleOfBlock<L>(p, copy.line, v, max, clean);
+  U words[4];
+  EncodeSixteen<L>(p, v, scale.m, nullptr, words);
+  return {words[0], words[1], scale.stored};
+}
+
+// Prepare and Encode of 4over6.
+template <typename Load>
+QUANTD_FN void PrepareFourOverSix(const EncodeParams& p, Load load,
+                                  const Copy& copy, Group* group) {
+  load(group->v);
+  const U max = MaxMagnitude<L>(group->v);
+  const BlockScale<L> scale =
+      FourOverSixScale<L>(p, copy.line, group->v, max, max);
+  group->scale = scale.stored;
+  group->m = scale.m;
+  group->special = L::Any((max >= kInfBits) | (L::Bits(scale.m) == 0u));
+  asm volatile("" : "+m"(*group));
+}
+template <typename Load>
+QUANTD_FN Nvfp4Block<L> EncodeFourOverSix(const EncodeParams& p, Load load,
+                                          const Copy& copy, Group* group,
+                                          Maxima* seen) {
+  if (__builtin_expect(group->special, false)) {
+    return EncodeSpecialFourOverSix(p, load, copy, seen);
+  }
+  return EncodeNvfp4Under<L, E2M1Input::kAny>(group->v, group->scale, group->m);
+}
+
 // First half: values, scale and multiplier. From a block's maximum to its
 // multiplier is one long chain of operations; the second half of the group
 // before fills the time.
-template <bool kRht, bool kExact, typename Load>
+template <bool kRht, bool kExact, Way kWay, typename Load>
 QUANTD_FN void Prepare(Load load, const Copy& copy, const Signs& signs,
                        Group* group) {
   load(group->v);
@@ -208,9 +280,12 @@ QUANTD_FN void Prepare(Load load, const Copy& copy, const Signs& signs,
   if constexpr (kRht) max = L::Bits(RoundToBf16<L>(L::Float(max)));
   // Rotated values are finite only if all that went in is.
   const F wanted = L::Float(max) * copy.amax_scale.s_inv6;
-  group->special = L::Any(Nvfp4MayReach7<L>(wanted) & (max != 0u));
   group->scale = Nvfp4Scale<L>(max, copy.amax_scale.s_inv6);
   group->m = Nvfp4Multiplier<L>(group->scale, copy.amax_scale.s_dec);
+  // What is rounded stochastically is clamped in any case.
+  group->special = kWay == Way::kTeStochastic
+                       ? L::Any((max >= kInfBits) | (L::Bits(group->m) == 0u))
+                       : L::Any(Nvfp4MayReach7<L>(wanted) & (max != 0u));
   // In memory from here on: in registers it would crowd out the other group.
   asm volatile("" : "+m"(*group));
 }
@@ -225,6 +300,26 @@ QUANTD_FN Nvfp4Block<L> Encode(const EncodeParams& p, Load load,
   constexpr E2M1Input kInput =
       kRht ? E2M1Input::kUnroundedBelow7 : E2M1Input::kBelow7;
   return EncodeNvfp4Under<L, kInput>(group->v, group->scale, group->m);
+}
+
+// Likewise by the bytes of counters from `counter` on, which are `kStep` apart
+// from lane to lane.
+template <bool kRht, int kStep, typename Load>
+QUANTD_FN Nvfp4Block<L> EncodeByBytes(const EncodeParams& p, Load load,
+                                      const Copy& copy, uint64_t counter,
+                                      uint64_t subsequence, Group* group,
+                                      Maxima* seen) {
+  RandomBytes<L> random;
+  random.shift = 0;
+  Philox<L>(counter, kStep, subsequence, p.seed, random.words);
+  // In memory: beside the codes there is no room for them in registers.
+  asm volatile("" : "+m"(random));
+  if (__builtin_expect(group->special, false)) {
+    return EncodeSpecialByBytes(p, load, copy, random, seen);
+  }
+  return {PackE2M1Stochastic<L, kRht>(group->v, group->m, random.words),
+          PackE2M1Stochastic<L, kRht>(group->v + 8, group->m, random.words + 2),
+          group->scale};
 }
 
 }  // namespace

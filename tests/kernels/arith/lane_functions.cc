@@ -53,7 +53,15 @@ void Stochastic(const float* x, const uint32_t* bytes, uint32_t* codes,
     U b;
     __builtin_memcpy(&v, x + i, sizeof(v));
     __builtin_memcpy(&b, bytes + i, sizeof(b));
-    const U code = EncodeE2M1Stochastic<L>(v, b);
+    U code = EncodeE2M1Stochastic<L>(v, b);
+    if constexpr (L::kWidth > 1) {
+      // Numbers are packed: all eight of a word must be that code.
+      const F eight[8] = {v, v, v, v, v, v, v, v};
+      const U bytes[2] = {b * 0x01010101u, b * 0x01010101u};
+      const U word = PackE2M1Stochastic<L>(eight, F{} + 1.0f, bytes);
+      const U wrong = U{} + 0xFFu;
+      code = (word == code * 0x11111111u) | IsNan<L>(v) ? code : wrong;
+    }
     __builtin_memcpy(codes + i, &code, sizeof(code));
   }
 }
@@ -83,7 +91,7 @@ void Multiplier(const uint32_t* codes, float* m, int64_t n) {
 void Words(uint64_t first, uint64_t step, uint64_t subsequence, uint64_t seed,
            uint32_t* words) {
   U w[4];
-  Philox<L>(CountBy<L>(first, step), subsequence, seed, w);
+  Philox<L>(first, step, subsequence, seed, w);
   for (int i = 0; i < 4; ++i) {
     uint32_t lanes[L::kWidth];
     __builtin_memcpy(lanes, &w[i], sizeof(lanes));

@@ -317,9 +317,9 @@ TEST(ChoiceTest, TheCpuChoosesForEachCopy) {
           columnwise ? HasColumnwise(row.usage) : HasRowwise(row.usage);
       const bool rotated = columnwise ? o.rht.columnwise : o.rht.rowwise;
       const bool plain = row.format.format == Format::kNvfp4 &&
-                         !has(kOptStochastic | kOptRowScaled | kOptFourOverSix |
-                              kOptSwizzled | kOptStatistics) &&
-                         (!has(kOptRht) || o.rht.dimension == 16);
+                         !has(kOptRowScaled | kOptStatistics) &&
+                         (!has(kOptRht) || o.rht.dimension == 16) &&
+                         (!has(kOptStochastic) || DrawsWhole(row.plan, o));
       const bool fp8 = row.format.element != DType::kE2M1x2 &&
                        row.format.scaling != Scaling::kChannel &&
                        !has(kOptStatistics | kOptProfile) && !rotated;

@@ -73,8 +73,8 @@ class FrameGroup {
       counter = static_cast<uint64_t>(row + line) * ((across + 15) / 16) +
                 static_cast<uint64_t>(p.column_offset + position) / kBlock;
     }
-    Philox<Scalar>(CountBy<Scalar>(counter, 0),
-                   p.subsequence + (columnwise ? 1 : 0), p.seed, words);
+    Philox<Scalar>(counter, 0, p.subsequence + (columnwise ? 1 : 0), p.seed,
+                   words);
   }
 
  private:

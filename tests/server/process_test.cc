@@ -210,11 +210,11 @@ TEST_F(ProcessTest, AHangDoesNotOutliveADrain) {
 
 TEST_F(ProcessTest, APeerThatTakesNothingDoesNotHoldItsEndUp) {
   // Of a unix socket the kernel takes less than this reply.
-  ServerProcess server({bench::FindQuantd(), "--listen",
-                        "unix:" + testing::TempDir() + "quantd_deaf_" +
-                            std::to_string(getpid()),
-                        "--memory-budget", "64MiB", "--log-format", "json",
-                        "--drain-delay-ms", "0", "--drain-timeout-s", "1"});
+  ServerProcess server(
+      {bench::FindQuantd(), "--listen",
+       "unix:" + testing::TempDir() + "quantd_deaf_" + std::to_string(getpid()),
+       "--memory-budget", "64MiB", "--log-format", "json", "--drain-delay-ms",
+       "0", "--drain-timeout-s", "1"});
   ASSERT_TRUE(server.running()) << server.Log();
   const auto peer = attack::Http2Peer::Connect(
       {.address = server.address()},
@@ -222,8 +222,7 @@ TEST_F(ProcessTest, APeerThatTakesNothingDoesNotHoldItsEndUp) {
       std::chrono::steady_clock::now() + std::chrono::minutes(2));
   ASSERT_NE(peer, nullptr);
   const uint32_t call = peer->Open("/quantd.v1.Quantd/Quantize");
-  ASSERT_TRUE(
-      peer->SendMessage(call, QuantizeOnes(4096).SerializeAsString()));
+  ASSERT_TRUE(peer->SendMessage(call, QuantizeOnes(4096).SerializeAsString()));
   // From here on nothing is read.
   absl::SleepFor(absl::Milliseconds(500));
   server.Signal(SIGTERM);

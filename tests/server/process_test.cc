@@ -230,6 +230,25 @@ TEST_F(ProcessTest, APeerThatTakesNothingDoesNotHoldItsEndUp) {
   EXPECT_EQ(Logged(server.Log(), "connections_cut", "connections"), 1u);
 }
 
+TEST_F(ProcessTest, AnEndOfGrpcThatNeverComesIsNotWaitedFor) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer must be loaded first";
+#endif
+  std::vector<std::string> command = {"/usr/bin/env",
+                                      "LD_PRELOAD=" QUANTD_ENDLESS_GRPC};
+  const std::vector<std::string> quantd =
+      Quantd({"--memory-budget", "64MiB", "--drain-delay-ms", "0"});
+  command.insert(command.end(), quantd.begin(), quantd.end());
+  ServerProcess server(command);
+  ASSERT_TRUE(server.running()) << server.Log();
+  const auto channel = Dial(server.address());
+  EXPECT_TRUE(Call(channel, QuantizeOnes(64).SerializeAsString()).status.ok());
+  // With a connection there is something to end, and no call is lost.
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.WaitForExit(60), 0) << server.Log();
+  EXPECT_NE(server.Log().find("stuck"), std::string::npos) << server.Log();
+}
+
 TEST_F(ProcessTest, SteadyTrafficTouchesNoFreshPages) {
   ServerProcess server(Quantd({"--device", "memcpy"}));
   ASSERT_TRUE(server.running()) << server.Log();

@@ -67,6 +67,8 @@ def fault_page(result):
             if row["class"] != kind:
                 continue
             name = f"`{row['name']}`: {row['what']}"
+            if "commit" in row:
+                name += f" (again, commit {row['commit']})"
             if row["result"] == "skipped":
                 lines.append(f"| {name} | not here: {row['complaints'][0]} "
                              "| | | | | |")

@@ -328,6 +328,13 @@ void Acceptor::EndOutlaws() {
   }
 }
 
+size_t Acceptor::EndAll() {
+  absl::MutexLock lock(&mutex_);
+  ForgetClosed();
+  for (const Entry& entry : entries_) entry.connection->Shut();
+  return entries_.size();
+}
+
 void Acceptor::ForgetClosed() {
   const absl::Time now = SteadyNow();
   std::erase_if(entries_, [&](const Entry& entry) {

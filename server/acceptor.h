@@ -63,6 +63,8 @@ class Acceptor {
   // Ends what hosts have open that are outlawed, but for proven connections: a
   // server that stops has no patience for calls that they never finish.
   void EndOutlaws();
+  // Ends what everybody has open. Returns how many connections those were.
+  size_t EndAll();
 
   // Ends a connection for what it does, and holds that against its host;
   // nothing where connections cannot be told apart. The log says why: a word,

@@ -8,8 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "server/steady_time.h"
-
 namespace quantd {
 
 LogWriter::LogWriter(int fd, size_t capacity, Callbacks callbacks)
@@ -20,13 +18,16 @@ LogWriter::LogWriter(int fd, size_t capacity, Callbacks callbacks)
 void LogWriter::Push(std::string_view line) {
   absl::MutexLock lock(&mutex_);
   if (waiting_.size() + line.size() > capacity_) return CountDropped(1);
+  if (waiting_.empty()) changed_.SignalAll();
   waiting_ += line;
 }
 
 bool LogWriter::Flush(absl::Duration patience) {
   absl::MutexLock lock(&mutex_);
-  return mutex_.AwaitWithTimeout(absl::Condition(this, &LogWriter::IsIdle),
-                                 patience);
+  return changed_.WaitUntil(&mutex_, SteadyNow() + patience,
+                            [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                              return waiting_.empty() && !writing_;
+                            });
 }
 
 uint64_t LogWriter::dropped() const {
@@ -47,8 +48,11 @@ void LogWriter::Run() {
     {
       absl::MutexLock lock(&mutex_);
       writing_ = false;
-      mutex_.AwaitWithDeadline(absl::Condition(this, &LogWriter::HasText),
-                               absl::Now() + (next_tick - SteadyNow()));
+      changed_.SignalAll();
+      changed_.WaitUntil(&mutex_, next_tick,
+                         [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                           return !waiting_.empty();
+                         });
       // What was dropped came after all that waits.
       text.swap(waiting_);
       std::swap(untold, untold_);

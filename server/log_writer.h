@@ -15,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/steady_time.h"
 
 namespace quantd {
 
@@ -48,17 +49,12 @@ class LogWriter {
   // The bytes that were written: fewer when the descriptor is broken.
   size_t Write(std::string_view text) const;
   void CountDropped(uint64_t lines) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool HasText() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !waiting_.empty();
-  }
-  bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return waiting_.empty() && !writing_;
-  }
 
   const int fd_;
   const size_t capacity_;
   const Callbacks callbacks_;
   mutable absl::Mutex mutex_;
+  SteadyCondVar changed_;  // there are lines, or none any more
   std::string waiting_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;

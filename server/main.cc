@@ -1,5 +1,6 @@
 // quantd: the server as a program.
 #include <fcntl.h>
+#include <grpc/grpc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -176,6 +177,9 @@ int main(int argc, char** argv) {
   }
   quantd::ConfigureLog(options.log_level, options.log_format);
   quantd::CaptureGrpcLog();
+  // Never undone: gRPC's end as a whole waits for a thread of its own, which
+  // may wait for 10 s, and by the wall clock.
+  grpc_init();
   const absl::Cleanup flush = [] { quantd::FlushLog(kLogPatience); };
   const uint64_t descriptors = quantd::RaiseDescriptorLimit();
   Log(LogLevel::kInfo, "start",

@@ -150,6 +150,9 @@ inline constexpr MetricFamily kStartTime = {
 inline constexpr MetricFamily kCpuSeconds = {
     "process_cpu_seconds_total", MetricFamily::kCounter, "",
     "User and system time of the process"};
+inline constexpr MetricFamily kHeapUsed = {
+    "quantd_heap_used_bytes", MetricFamily::kGauge, "",
+    "Heap that is in use; what is free stays resident for the next call"};
 inline constexpr MetricFamily kResidentMemory = {
     "process_resident_memory_bytes", MetricFamily::kGauge, "",
     "Resident memory of the process"};
@@ -166,26 +169,47 @@ inline constexpr MetricFamily kMaxFds = {
 
 // In the order in which they are exported.
 inline constexpr const MetricFamily* kMetricFamilies[] = {
-    &metric::kBuildInfo,         &metric::kServing,
-    &metric::kRequests,          &metric::kErrors,
-    &metric::kRequestBytes,      &metric::kReplyBytes,
-    &metric::kSharedBytes,       &metric::kRequestDuration,
-    &metric::kStageDuration,     &metric::kActiveCalls,
-    &metric::kUnauthenticated,   &metric::kMemoryBudget,
-    &metric::kMemoryBound,       &metric::kMemoryUsed,
-    &metric::kMemoryLimit,       &metric::kMemoryWaiting,
-    &metric::kSharedRegions,     &metric::kSharedMemory,
-    &metric::kSharedMemoryLimit, &metric::kSharedRefusals,
-    &metric::kDeviceInfo,        &metric::kDeviceState,
-    &metric::kDeviceFaults,      &metric::kSelfTests,
-    &metric::kDeviceSlots,       &metric::kDeviceSlotsBusy,
-    &metric::kDeviceQueued,      &metric::kDeviceJobs,
-    &metric::kPoolLimit,         &metric::kPoolHighWater,
-    &metric::kRhtHits,           &metric::kRhtMisses,
-    &metric::kRhtLaunches,       &metric::kLogLinesDropped,
-    &metric::kStartTime,         &metric::kCpuSeconds,
-    &metric::kResidentMemory,    &metric::kVirtualMemory,
-    &metric::kOpenFds,           &metric::kMaxFds};
+    &metric::kBuildInfo,
+    &metric::kServing,
+    &metric::kRequests,
+    &metric::kErrors,
+    &metric::kRequestBytes,
+    &metric::kReplyBytes,
+    &metric::kSharedBytes,
+    &metric::kRequestDuration,
+    &metric::kStageDuration,
+    &metric::kActiveCalls,
+    &metric::kUnauthenticated,
+    &metric::kMemoryBudget,
+    &metric::kMemoryBound,
+    &metric::kMemoryUsed,
+    &metric::kMemoryLimit,
+    &metric::kMemoryWaiting,
+    &metric::kSharedRegions,
+    &metric::kSharedMemory,
+    &metric::kSharedMemoryLimit,
+    &metric::kSharedRefusals,
+    &metric::kDeviceInfo,
+    &metric::kDeviceState,
+    &metric::kDeviceFaults,
+    &metric::kSelfTests,
+    &metric::kDeviceSlots,
+    &metric::kDeviceSlotsBusy,
+    &metric::kDeviceQueued,
+    &metric::kDeviceJobs,
+    &metric::kPoolLimit,
+    &metric::kPoolHighWater,
+    &metric::kRhtHits,
+    &metric::kRhtMisses,
+    &metric::kRhtLaunches,
+    &metric::kLogLinesDropped,
+    &metric::kHeapUsed,
+    &metric::kStartTime,
+    &metric::kCpuSeconds,
+    &metric::kResidentMemory,
+    &metric::kVirtualMemory,
+    &metric::kOpenFds,
+    &metric::kMaxFds};
 
 std::string_view Name(MetricFamily::Type type);  // "counter"
 // The table as Markdown.

@@ -290,6 +290,7 @@ void WriteProcess(PageWriter* page) {
   page->Sample({{"reason", "unread"}}, losses.unread);
   page->Sample({{"reason", "repeated"}}, losses.repeated);
   const ProcessUsage usage = ReadProcessUsage();
+  page->Only(metric::kHeapUsed, usage.heap_used_bytes);
   page->Only(metric::kStartTime, usage.start_time);
   page->Only(metric::kCpuSeconds, usage.cpu_seconds);
   page->Only(metric::kResidentMemory, usage.resident_bytes);

@@ -2,6 +2,9 @@
 
 #include <sys/resource.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <filesystem>
 #include <fstream>
@@ -48,6 +51,10 @@ ProcessUsage ReadProcessUsage() {
   usage.start_time = BootTime() + static_cast<double>(field(22)) * tick;
   usage.virtual_bytes = field(23);
   usage.resident_bytes = field(24) * static_cast<uint64_t>(getpagesize());
+#ifdef __GLIBC__
+  const struct mallinfo2 heap = mallinfo2();
+  usage.heap_used_bytes = heap.uordblks + heap.hblkhd;
+#endif
 
   std::error_code error;
   const std::filesystem::directory_iterator fds("/proc/self/fd", error);

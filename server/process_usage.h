@@ -11,6 +11,7 @@ struct ProcessUsage {
   double cpu_seconds = 0;  // user and system, all threads
   uint64_t resident_bytes = 0;
   uint64_t virtual_bytes = 0;
+  uint64_t heap_used_bytes = 0;  // lent by malloc
   uint64_t open_fds = 0;
   uint64_t max_fds = 0;
 };

@@ -10,6 +10,7 @@
 #include <grpcpp/server_builder.h>
 
 #include <deque>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -78,11 +79,12 @@ class Server {
   // Health says NOT_SERVING, then after `delay` new calls are refused, then
   // accepted calls finish (options.drain_timeout at most; then they are
   // cancelled), then the server is down. True: no accepted call was cancelled
-  // and all memory came back. A device that does not end its jobs is not waited
-  // for: then this is `stuck`.
+  // and all memory came back. Peers that do not take what they are sent are cut
+  // off. A device that does not end its jobs is not waited for, nor is gRPC for
+  // long: then this is `stuck`.
   bool Drain(absl::Duration delay);
-  // After Drain: a job or a self-test hangs, for which the destructor would
-  // wait. The process can only be ended as it is.
+  // After Drain: a job, a self-test or gRPC hangs, for which the destructor
+  // would wait. The process can only be ended as it is.
   bool stuck() const { return stuck_; }
   // Whether the server has been without a device for options.most_without, so
   // that the process should be started anew.
@@ -98,6 +100,7 @@ class Server {
   absl::Status ListenForMetrics();
   absl::Status ListenForMemory();
   HttpReply AnswerHttp(const HttpRequest& request) const;
+  bool EndGrpc();
   bool AwaitCalls();
   void FinishDrain(bool finished);
 
@@ -128,6 +131,7 @@ class Server {
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> stream_queues_;
   std::deque<QueueUsers> streams_;  // of those
   std::unique_ptr<grpc::Server> grpc_;
+  std::future<void> grpc_end_;
   LoneCaller lone_;
   QueueThreads queue_threads_;
   bool drained_ = false;

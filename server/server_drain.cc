@@ -14,6 +14,9 @@ constexpr absl::Duration kQuietTime = absl::Milliseconds(200);
 constexpr absl::Duration kLongestNoise = absl::Seconds(2);
 // For refusals that are being sent.
 constexpr absl::Duration kLastAnswers = absl::Milliseconds(100);
+// For what gRPC is still writing, and for gRPC when nothing is left to write.
+constexpr std::chrono::seconds kLastWrites{1};
+constexpr std::chrono::seconds kGrpcPatience{10};
 // For jobs that hang, once all other calls are over.
 constexpr absl::Duration kHangPatience = absl::Seconds(2);
 
@@ -38,16 +41,35 @@ bool Server::Drain(absl::Duration delay) {
   acceptor_->EndOutlaws();
   // Nothing of ours is left to wait for; health watchers would stay for ever.
   registry_.WaitUntilNoneOpen(SteadyNow() + kLastAnswers);
-  // With a deadline that is over: gRPC waits for others by the wall clock.
-  grpc_->Shutdown(std::chrono::system_clock::time_point());
+  const bool ended = EndGrpc();
   ledger_->Stop();
-  if (!AwaitCalls() || !monitor_->Stop(kHangPatience)) {
-    stuck_ = true;
-    Log(LogLevel::kError, "stuck", {{"hanging_jobs", monitor_->hanging()}});
-    return false;
+  stuck_ = !ended || !AwaitCalls() || !monitor_->Stop(kHangPatience);
+  if (stuck_) {
+    const int hanging = monitor_->hanging();
+    Log(LogLevel::kError, "stuck",
+        {{"hanging_jobs", hanging}, {"grpc_ended", ended}});
+    // Calls are over, and lost none of what they had.
+    drained_well_ = !ended && finished && hanging == 0 && ledger_->used() == 0;
+    return drained_well_;
   }
   FinishDrain(finished);
   return drained_well_;
+}
+
+// gRPC closes no connection while it writes there, and a peer that takes
+// nothing lets it write for ever.
+bool Server::EndGrpc() {
+  grpc_end_ = std::async(std::launch::async, [this] {
+    // With a deadline that is over: gRPC waits for others by the wall clock.
+    grpc_->Shutdown(std::chrono::system_clock::time_point());
+  });
+  const auto ends_within = [this](std::chrono::seconds patience) {
+    return grpc_end_.wait_for(patience) == std::future_status::ready;
+  };
+  if (ends_within(kLastWrites)) return true;
+  Log(LogLevel::kWarn, "connections_cut",
+      {{"connections", acceptor_->EndAll()}});
+  return ends_within(kGrpcPatience);
 }
 
 // Jobs end, or turn out to hang.
@@ -84,6 +106,7 @@ Server::~Server() {
   ledger_->Stop();
   monitor_->Stop(absl::InfiniteDuration());
   if (!stuck_) return;
+  grpc_end_.wait();
   registry_.WaitUntilNoneExists(absl::InfiniteFuture());
   FinishDrain(false);
 }

@@ -3,7 +3,7 @@
 // clock, an hour back makes of a wait of 20 ms one of an hour. absl waits by
 // the wall clock even where it is given a duration.
 //
-// What is written in certificates is judged by absl::Now, and nothing else.
+// What is written in certificates is judged by the wall clock, nothing else.
 #ifndef QUANTD_SERVER_STEADY_TIME_H_
 #define QUANTD_SERVER_STEADY_TIME_H_
 

@@ -178,6 +178,9 @@ TEST_F(MetricsTest, CountsCallsBytesStagesAndRotations) {
                 page["quantd_memory_limit_bytes{account=\"cpu:0\"}"],
             page["quantd_memory_budget_bytes"]);
   EXPECT_GT(page["process_resident_memory_bytes"], 1 << 20);
+  EXPECT_GT(page["quantd_heap_used_bytes"], 1 << 16);
+  EXPECT_LT(page["quantd_heap_used_bytes"],
+            page["process_virtual_memory_bytes"]);
   EXPECT_GT(page["process_open_fds"], 3);
   const double now = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
   EXPECT_NEAR(page["process_start_time_seconds"], now, 600);

@@ -17,6 +17,7 @@
 
 #include "absl/time/clock.h"
 #include "kernels/device/health/self_test.h"
+#include "tests/attack/http2_peer.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/server/rpc_client.h"
 
@@ -205,6 +206,47 @@ TEST_F(ProcessTest, AHangDoesNotOutliveADrain) {
   caller.join();
   std::printf("ended beside a hang in %.1f s\n",
               absl::ToDoubleSeconds(absl::Now() - start));
+}
+
+TEST_F(ProcessTest, APeerThatTakesNothingDoesNotHoldItsEndUp) {
+  // Of a unix socket the kernel takes less than this reply.
+  ServerProcess server(
+      {bench::FindQuantd(), "--listen",
+       "unix:" + testing::TempDir() + "quantd_deaf_" + std::to_string(getpid()),
+       "--memory-budget", "64MiB", "--log-format", "json", "--drain-delay-ms",
+       "0", "--drain-timeout-s", "1"});
+  ASSERT_TRUE(server.running()) << server.Log();
+  const auto peer = attack::Http2Peer::Connect(
+      {.address = server.address()},
+      {.window = INT32_MAX, .welcome_replies = true},
+      std::chrono::steady_clock::now() + std::chrono::minutes(2));
+  ASSERT_NE(peer, nullptr);
+  const uint32_t call = peer->Open("/quantd.v1.Quantd/Quantize");
+  ASSERT_TRUE(peer->SendMessage(call, QuantizeOnes(4096).SerializeAsString()));
+  // From here on nothing is read.
+  absl::SleepFor(absl::Milliseconds(500));
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.WaitForExit(30), 3) << server.Log();
+  EXPECT_EQ(Logged(server.Log(), "connections_cut", "connections"), 1u);
+}
+
+TEST_F(ProcessTest, AnEndOfGrpcThatNeverComesIsNotWaitedFor) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer must be loaded first";
+#endif
+  std::vector<std::string> command = {"/usr/bin/env",
+                                      "LD_PRELOAD=" QUANTD_ENDLESS_GRPC};
+  const std::vector<std::string> quantd =
+      Quantd({"--memory-budget", "64MiB", "--drain-delay-ms", "0"});
+  command.insert(command.end(), quantd.begin(), quantd.end());
+  ServerProcess server(command);
+  ASSERT_TRUE(server.running()) << server.Log();
+  const auto channel = Dial(server.address());
+  EXPECT_TRUE(Call(channel, QuantizeOnes(64).SerializeAsString()).status.ok());
+  // With a connection there is something to end, and no call is lost.
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.WaitForExit(60), 0) << server.Log();
+  EXPECT_NE(server.Log().find("stuck"), std::string::npos) << server.Log();
 }
 
 TEST_F(ProcessTest, SteadyTrafficTouchesNoFreshPages) {

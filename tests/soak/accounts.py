@@ -95,12 +95,18 @@ def second_half(values):
     return statistics.median(half[:third]), statistics.median(half[-third:])
 
 
-def growth(points):
-    """KiB of anonymous memory by which each process grew over the second half,
-    beyond its pools, from what it held when nobody called."""
+def growth(points, resident=False):
+    """KiB by which each process grew over the second half, from what it held
+    when nobody called: its heap in use where it tells, and else, or where
+    asked, its anonymous memory beyond its pools."""
     grown = {}
     for name in watched(points):
-        values = [p[name]["anonymous_kib"] - p[name].get("pools_kib", 0)
+        field = "anonymous_kib" if resident or not all(
+            p[name].get("heap_kib") for p in points if p.get(name)) \
+            else "heap_kib"
+        # Pools are no part of the heap.
+        pools = "pools_kib" if field == "anonymous_kib" else None
+        values = [p[name][field] - p[name].get(pools, 0)
                   for p in points if p.get(name)]
         if len(values) >= 2:
             first, last = second_half(values)

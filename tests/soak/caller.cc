@@ -304,6 +304,9 @@ int main(int argc, char** argv) {
       std::chrono::milliseconds(flags.dead_peer_ms);
   flags.options.retry.max_attempts = flags.attempts;
   flags.options.local = {.memory_budget = 64 << 20, .slots = 1, .threads = 1};
+  // Of other arenas malloc_trim leaves the ends, and what they held at their
+  // fullest is not what is looked for either.
+  mallopt(M_ARENA_MAX, 1);
   signal(SIGTERM, [](int) { quantd::soak::stopped = 1; });
   signal(SIGPIPE, SIG_IGN);
   return quantd::soak::Main(flags);

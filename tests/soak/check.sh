@@ -6,8 +6,7 @@
 set -eu
 here=$(dirname "$0")
 case $1 in
-  soak) exec "$here/run.sh" 0.0125 --build "$2" \
-    --without "clock stepped" ;;
+  soak) exec "$here/run.sh" 0.0125 --build "$2" ;;
   faults) exec "$here/fault.sh" --build "$2" server-killed-one-of-two \
     device-lost-alone device-hangs-one-of-two network-cut \
     memory-region-taken-away disk-log-reader-gone clock-forward clock-back-under-device-fault \

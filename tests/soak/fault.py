@@ -277,6 +277,13 @@ def own_network():
     return False
 
 
+def merged(before, rows, commit):
+    """What was found before, with rows that were run again in place of theirs."""
+    again = {row["name"]: {**row, "commit": commit} for row in rows}
+    return {**before, "faults": [again.get(row["name"], row)
+                                 for row in before["faults"]]}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, prog="fault.sh",
                                      formatter_class=argparse.
@@ -314,6 +321,9 @@ def main():
               "commit": pages.commit(), "device": arguments.device or "cpu:0",
               "faults": rows}
     if arguments.json:
+        if arguments.json.exists() and not arguments.all:
+            result = merged(json.loads(arguments.json.read_text()), rows,
+                            result["commit"])
         arguments.json.write_text(json.dumps(result, indent=1) + "\n")
     if arguments.page:
         arguments.page.write_text(pages.fault_page(result))

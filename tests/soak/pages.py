@@ -67,6 +67,8 @@ def fault_page(result):
             if row["class"] != kind:
                 continue
             name = f"`{row['name']}`: {row['what']}"
+            if "commit" in row:
+                name += f" (again, commit {row['commit']})"
             if row["result"] == "skipped":
                 lines.append(f"| {name} | not here: {row['complaints'][0]} "
                              "| | | | | |")
@@ -131,8 +133,8 @@ def soak_page(result):
     quiet = result["quiet"]
     lines = [
         "# A soak", "",
-        f"`tests/soak/run.sh {result['seconds'] / 3600:.2g}` wrote this page "
-        f"and [soak.json](soak.json). {result['machine']}, which other work "
+        f"`tests/soak/run.sh {result['seconds'] / 3600:.2g} --pace "
+        f"{result['pace']:g}` wrote this page and [soak.json](soak.json). {result['machine']}, which other work "
         f"shared; Linux {result['kernel']}, commit {result['commit']}, "
         f"{result['date']}; devices: {result['device']}.", "",
         f"In {result['seconds'] / 60:.0f} minutes "
@@ -160,8 +162,9 @@ def soak_page(result):
               for name in result["not_here"]]
     lines += ["", "Memory, descriptors and threads while nobody called, at the "
               "first pause, in the middle, and at the last; growth is of the "
-              "second half, medians of its first and of its last third, "
-              f"without what pools hold; {result['most_growth_kib']} KiB are "
+              "second half, medians of its first and of its last third, of "
+              "what servers say is in use of their heaps, and of anonymous "
+              f"memory of clients, without what pools hold; {result['most_growth_kib']} KiB are "
               "accepted.", "",
               "| process | MiB | growth, KiB | descriptors | threads |",
               "| --- | --- | ---: | --- | --- |"]

@@ -106,6 +106,8 @@ class Scene:
         if "namespace" in self.has:
             self._make_namespace(options, common)
         for number, flags in enumerate(self.fault.get("servers", [[]])):
+            if "unix" in self.has:
+                options["address"] = f"unix:{self.folder}/calls{number}"
             server = Server(self.build, self.folder, number,
                             common + [self._word(f) for f in flags], **options)
             if "gpu" in self.has and number == 0:

@@ -24,6 +24,7 @@ from servers import ROOT, Build, Server, stop_all
 
 MOST_HOURS = 24 * 14
 SAMPLES = 500
+PEAKS = 4  # times what growth is accepted, of memory that is not in use
 
 
 class Soak:
@@ -180,6 +181,8 @@ class Soak:
             point[name]["pools_kib"] = sum(
                 v for k, v in page.items()
                 if k.startswith("quantd_pool_high_water_bytes")) / 1024
+            point[name]["heap_kib"] = \
+                page.get("quantd_heap_used_bytes", 0) / 1024
         self.quiet.append(point)
         for caller in self.callers.values():
             caller.pause(False)
@@ -248,12 +251,17 @@ class Soak:
         for name, kib in grown.items():
             if kib > most:
                 self.said.append(f"{name} grew by {kib} KiB in the second half")
+        # A heap that keeps what is free has new peaks after long.
+        for name, kib in growth(self.quiet, resident=True).items():
+            if kib > PEAKS * most:
+                self.said.append(f"{name} keeps {kib} KiB more than before")
         self.said += uneven(self.quiet)
         return {
             "date": datetime.date.today().isoformat(),
             "machine": pages.machine(), "kernel": platform.release(),
             "commit": self.commit, "device": self.device or "cpu:0",
             "seconds": round(time.monotonic() - self.begun),
+            "pace": self.pace,
             "seed": self.chaos.seed, "faults": self.chaos.done,
             "not_here": self.chaos.missing, "growth_kib": grown,
             "most_growth_kib": most, "clients": clients,

@@ -28,19 +28,25 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kSlice = kSecond / 100;
 
+// Nothing here is a static that a function makes at first use: threads that
+// wait for each other at one do so by syscall, which is one of ours.
+
+const std::atomic<int64_t>* OpenStep() {
+  static constinit std::atomic<int64_t> none{0};
+  const char* const path = getenv("QUANTD_CLOCK_STEP");
+  const int fd = path == nullptr ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return &none;
+  void* const at = mmap(nullptr, sizeof(int64_t), PROT_READ, MAP_SHARED, fd, 0);
+  close(fd);
+  return at == MAP_FAILED ? &none
+                          : static_cast<const std::atomic<int64_t>*>(at);
+}
+
 // How far the clock is ahead. Zero until there is a file.
 int64_t Ahead() {
-  static const std::atomic<int64_t>* const step = [] {
-    static const std::atomic<int64_t> none{0};
-    const char* const path = getenv("QUANTD_CLOCK_STEP");
-    const int fd = path == nullptr ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return &none;
-    void* const at =
-        mmap(nullptr, sizeof(int64_t), PROT_READ, MAP_SHARED, fd, 0);
-    close(fd);
-    return at == MAP_FAILED ? &none
-                            : static_cast<const std::atomic<int64_t>*>(at);
-  }();
+  static constinit std::atomic<const std::atomic<int64_t>*> known{nullptr};
+  const std::atomic<int64_t>* step = known;
+  if (step == nullptr) known = step = OpenStep();
   return *step;
 }
 
@@ -64,10 +70,25 @@ bool IsWall(clockid_t clock) {
   return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
 }
 
+// What ours stands before.
 template <typename Function>
-Function Next(const char* name) {
-  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
-}
+class Next {
+ public:
+  explicit constexpr Next(const char* name) : name_(name) {}
+
+  template <typename... Arguments>
+  auto operator()(Arguments... arguments) {
+    Function* next = known_;
+    if (next == nullptr) {
+      known_ = next = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name_));
+    }
+    return next(arguments...);
+  }
+
+ private:
+  const char* const name_;
+  std::atomic<Function*> known_{nullptr};
+};
 
 // Waits until the stepped clock shows `due`: by `wait`, which is given a time
 // of the kernel's wall clock and says `timed_out` when that is over.
@@ -87,7 +108,7 @@ long UntilDue(int64_t due, long timed_out, Wait wait) {
 extern "C" {
 
 int clock_gettime(clockid_t clock, timespec* to) noexcept {
-  static const auto next = Next<int (*)(clockid_t, timespec*)>("clock_gettime");
+  static constinit Next<int(clockid_t, timespec*)> next("clock_gettime");
   const int result = next(clock, to);
   if (result == 0 && IsWall(clock)) *to = Timespec(Nanoseconds(*to) + Ahead());
   return result;
@@ -108,9 +129,9 @@ time_t time(time_t* to) noexcept {
 
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
                            clockid_t clock, const timespec* until) {
-  using Function =
-      int (*)(pthread_cond_t*, pthread_mutex_t*, clockid_t, const timespec*);
-  static const auto next = Next<Function>("pthread_cond_clockwait");
+  static constinit Next<int(pthread_cond_t*, pthread_mutex_t*, clockid_t,
+                            const timespec*)>
+      next("pthread_cond_clockwait");
   if (!IsWall(clock)) return next(condition, mutex, clock, until);
   return static_cast<int>(
       UntilDue(Nanoseconds(*until), ETIMEDOUT, [&](const timespec& slice) {
@@ -130,8 +151,8 @@ int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
 
 // abseil waits by futexes of its own.
 long syscall(long number, ...) noexcept {
-  using Function = long (*)(long, long, long, long, long, long, long);
-  static const auto next = Next<Function>("syscall");
+  static constinit Next<long(long, long, long, long, long, long, long)> next(
+      "syscall");
   va_list list;
   va_start(list, number);
   long a[6];

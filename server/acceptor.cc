@@ -282,9 +282,9 @@ void Acceptor::EndOverflowing() {
     if (connection->ReceivedUnanswered() > std::min(granted, limits_.lawful)) {
       // Calls may wait to be seen, as below.
       connection->Pause(true);
-      ++unanswered[connection->host()];
+      const int of_host = ++unanswered[connection->host()];
       if (now - connection->paused_since() > kUnseen ||
-          unanswered[connection->host()] > kMostUnanswered) {
+          of_host > kMostUnanswered) {
         Expel(*connection, "unanswered");
       }
       continue;

@@ -15,8 +15,8 @@
 //   Progression(uint64_t first, uint64_t step, U* low, U* high)  the halves of
 //                 first, first + step .. in the lanes; where there are several
 //   MulHigh(U a, uint32_t b)  the high half of the product; where there is one
-//   Wide          a 64-bit number for every second lane; where there are
-//   several MulLow(Wide a, uint32_t b)  the 64-bit products of the low halves
+//   Wide          a 64-bit number for every second lane; of several lanes
+//   MulLow(Wide a, uint32_t b)  the 64-bit products of the low halves
 //   HideSource(Wide*)      keeps the compiler from making it of one number
 //   Truncate(F), E2M1OfHalves(U)  see kernels/arith/e2m1.h; of several lanes
 //   MulPlusZero(F x, F c)  fmaf(x, c, +0.0f): rounds once, and -0 only where

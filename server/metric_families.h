@@ -152,7 +152,8 @@ inline constexpr MetricFamily kCpuSeconds = {
     "User and system time of the process"};
 inline constexpr MetricFamily kHeapUsed = {
     "quantd_heap_used_bytes", MetricFamily::kGauge, "",
-    "Heap that is in use, as the C library tells it; what is free stays resident"};
+    "Heap that is in use, as the C library tells it; what is free stays "
+    "resident"};
 inline constexpr MetricFamily kResidentMemory = {
     "process_resident_memory_bytes", MetricFamily::kGauge, "",
     "Resident memory of the process"};

@@ -179,7 +179,8 @@ TEST_F(MetricsTest, CountsCallsBytesStagesAndRotations) {
                 page["quantd_memory_limit_bytes{account=\"cpu:0\"}"],
             page["quantd_memory_budget_bytes"]);
   EXPECT_GT(page["process_resident_memory_bytes"], 1 << 20);
-  // An allocator that is not the C library's, a sanitizer's for one, tells it 0.
+  // An allocator that is not the C library's, a sanitizer's for one, tells it
+  // 0.
   const bool told = mallinfo2().uordblks > 0;
   EXPECT_GE(page["quantd_heap_used_bytes"], told ? 1 << 16 : 0);
   EXPECT_LT(page["quantd_heap_used_bytes"],

@@ -10,9 +10,10 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// HAProxy keeps a few calls of a connection that it has ended for as long as
-// their client might be silent: EDGE_CLIENT.
-constexpr milliseconds kPatienceOfEdge{40'000};
+// Of a peer whose last word was lost the server learns by keepalive: of 60 s,
+// and 20 s more without an answer. HAProxy keeps a few calls of a connection
+// that it has ended for as long as their client might be silent: EDGE_CLIENT.
+constexpr milliseconds kPatience{85'000};
 
 // As many bytes on as many connections as the attacker had, of clients that
 // mean well.
@@ -82,8 +83,7 @@ Outcome RunDuel(const Attack& attack, const Setting& setting,
     GoodClients late(server.address(), server.credentials(),
                      {{.count = 1, .call_bytes = 4 << 10}}, times.deadline);
     outcome.accepts = late.Call(milliseconds(1)).front().failed == 0;
-    outcome.settled =
-        server.Settles(setting.edge ? kPatienceOfEdge : milliseconds(5000));
+    outcome.settled = server.Settles(kPatience);
   }
   outcome.most_resident = server.MostResident();
   if (outcome.crash == 0) {

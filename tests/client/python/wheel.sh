@@ -2,11 +2,16 @@
 # Builds the wheels of the Python package from a clean clone of what is committed,
 # and tests each as a user has it: in a fresh virtual environment.
 #
-#   wheel.sh [--server FILE] [--quantctl FILE] [--out DIRECTORY] [PYTHON...]
+#   wheel.sh [--server FILE] [--quantctl FILE] [--out DIRECTORY] [--full]
+#            [PYTHON...]
 #
 # The programs are those of build/cpu unless others are named.
 # QUANTD_OTHER_ARCHIVES names a directory that client/python/native/archives.sh
 # has filled before; else that takes some minutes here.
+#
+# All tests are made of each native wheel by itself. What the sources' own test
+# shows of the pure engine, and the first wheel's of one beside PyTorch and JAX,
+# is made again only in part, but for --full.
 #
 # PYTHON: interpreters, one wheel each; python3.11 and python3.12 by default, as
 # far as they are there. The last one of 3.12 or newer makes the wheel for all
@@ -17,12 +22,13 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 
 server=$root/build/cpu/server/quantd quantctl=$root/build/cpu/client/quantctl
-out='' pythons=()
+out='' full='' pythons=()
 while [ $# -gt 0 ]; do
   case $1 in
     --server) server=$2; shift 2 ;;
     --quantctl) quantctl=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
+    --full) full=1; shift ;;
     *) pythons+=("$1"); shift ;;
   esac
 done
@@ -65,16 +71,20 @@ git clone -q "$root" "$work/clone"
 export CCACHE_BASEDIR=${work%/*} CCACHE_NOHASHDIR=1
 package=$work/clone/client/python
 
-# test_wheel PYTHON WHEEL ENGINE
+# some FILE...: as arguments of pytest; nothing, which is all, for --full.
+some() { [ -n "$full" ] || printf '%s\n' "$@"; }
+
+# test_wheel PYTHON WHEEL ENGINE [FILE OF TESTS...]
 test_wheel() {
   local python=$1 wheel=$2 engine=$3 venv
+  shift 3
   venv=$(mktemp -d "$work/venv.XXXX")
   "$python" -m venv "$venv"
   "$venv/bin/pip" install -q "$wheel" pytest ml_dtypes
   [ "$("$venv/bin/python" -c 'import quantd; print(quantd.engine)')" = "$engine" ] ||
     fail "$(basename "$wheel") has not the engine $engine"
   "$venv/bin/python" "$here/run.py" --installed --server "$server" \
-    --quantctl "$quantctl"
+    --quantctl "$quantctl" "$@"
   # Of five, the least: what importing takes beyond what users import anyway.
   local import='import time; start = time.perf_counter(); import quantd
 if quantd.engine == "native": import quantd.engines.native_engine
@@ -149,7 +159,8 @@ native_wheel() {
 for python in "${pythons[@]}"; do
   test_wheel "$python" "$(native_wheel "$python")" native
 done
-test_wheel "${pythons[0]}" "$work"/dist/*-py3-none-any.whl grpc
+mapfile -t files < <(some "$here"/test_{bytes,connections,tensors,bands}.py)
+test_wheel "${pythons[0]}" "$work"/dist/*-py3-none-any.whl grpc "${files[@]}"
 
 # With PyTorch and JAX the same tests try their arrays, too, and whether three
 # copies of the same libraries bear each other.
@@ -159,8 +170,10 @@ wheel=''
   wheel=$(native_wheel "$libraries")
 if [ -n "$wheel" ]; then
   "$libraries" -m zipfile -e "$wheel" "$work/beside"
+  # shellcheck disable=SC2046
+  mapfile -t files < <(some $(grep -lE '\b(torch|jax)\b' "$here"/test_*.py))
   PYTHONPATH=$work/beside "$libraries" "$here/run.py" --installed \
-    --server "$server" --quantctl "$quantctl"
+    --server "$server" --quantctl "$quantctl" "${files[@]}"
 else
   echo "SKIPPED: ARRAYS OF PYTORCH AND JAX, which pipelines/run.sh installs"
 fi

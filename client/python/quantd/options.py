@@ -5,6 +5,7 @@ is the server's to say: what it refuses comes back as `quantd.Invalid`.
 """
 
 import difflib
+import functools
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -343,8 +344,14 @@ def dequantize_message(
 
 def check_echo(asked: pb.QuantizeOptions, echo: pb.QuantizeOptions) -> None:
   """Refuses an answer of a server that dropped an option without a word."""
-  if asked == echo:
-    return
+  _check_echo(asked.SerializeToString(), echo.SerializeToString())
+
+
+@functools.lru_cache(maxsize=256)
+def _check_echo(ours: bytes, theirs: bytes) -> None:
+  """The same of both as they travel; programs ask the same again and again."""
+  asked = pb.QuantizeOptions.FromString(ours)
+  echo = pb.QuantizeOptions.FromString(theirs)
   known = {field.name for field, _ in echo.ListFields()}
   for field, value in asked.ListFields():
     empty = field.message_type is not None and not value.ListFields()

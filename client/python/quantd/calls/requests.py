@@ -95,8 +95,13 @@ def quantize_request(
   return tensor, own, request.SerializeToString()
 
 
-# Of one type and equal: the same. Not so floats: -0.0 == 0.0.
+# Of one type and equal: the same.
 _PLAIN = (str, int, bool, type(None))
+
+
+def _is_one_value(v: Any) -> bool:
+  """Whether what equals it, of its type, is the same: 0.0 equals -0.0."""
+  return type(v) in _PLAIN or (type(v) is float and (v < 0 or v > 0))
 
 
 def _is_plain(
@@ -105,7 +110,7 @@ def _is_plain(
   """Whether equal arguments always make an equal request."""
   values = (flatten_axis, format, *keywords.values())
   drawn = keywords.get("stochastic") is True
-  return not drawn and all(type(v) in _PLAIN for v in values)
+  return not drawn and all(map(_is_one_value, values))
 
 
 @functools.lru_cache(maxsize=256, typed=True)
@@ -144,16 +149,23 @@ def cut_apart(
 
 def part_of(ref: pb.TensorRef, data: memoryview | DeviceBytes) -> Part:
   """A part of a reply."""
-  spec = geometry.Spec(
-    KINDS.word(ref.kind),
-    DTYPES.word(ref.dtype),
-    tuple(ref.shape),
-    ref.layout,
-    tuple(ref.group_offsets),
-  )
+  spec = _spec_of(ref.SerializeToString())
   if isinstance(data, DeviceBytes):
     return Part(spec, np.empty(0, np.uint8), data)
   return Part(spec, np.frombuffer(data, np.uint8))
+
+
+@functools.lru_cache(maxsize=256)
+def _spec_of(ref: bytes) -> geometry.Spec:
+  """Programs get the same of one tensor after the other."""
+  said = pb.TensorRef.FromString(ref)
+  return geometry.Spec(
+    KINDS.word(said.kind),
+    DTYPES.word(said.dtype),
+    tuple(said.shape),
+    said.layout,
+    tuple(said.group_offsets),
+  )
 
 
 def places(

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 from servers import ROOT
@@ -12,7 +13,14 @@ from servers import ROOT
 def machine():
     text = pathlib.Path("/proc/cpuinfo").read_text()
     model = re.search(r"model name\s*: (.*)", text)
-    return f"{model.group(1) if model else 'unknown'}, {os.cpu_count()} cores"
+    what = f"{model.group(1) if model else 'unknown'}, {os.cpu_count()} cores"
+    if shutil.which("nvidia-smi"):
+        done = subprocess.run(["nvidia-smi", "--format=csv,noheader",
+                               "--query-gpu=name,driver_version"],
+                              capture_output=True, check=False, text=True)
+        for gpu in done.stdout.splitlines() if done.returncode == 0 else ():
+            what += ", {} (driver {})".format(*gpu.split(", "))
+    return what
 
 
 def commit():

@@ -251,6 +251,8 @@ std::unique_ptr<Engine> Open(const nb::object& settings) {
           .value_or(options.stream_from);
   options.deadline = time(settings, "deadline");
   options.dead_peer_timeout = time(settings, "dead_peer_timeout");
+  options.busy_poll = std::chrono::microseconds(std::llround(
+      1e6 * nb::cast<double>(nb::object(settings.attr("busy_poll")))));
   const nb::object retry = settings.attr("retry");
   options.retry.max_attempts =
       nb::cast<int>(nb::object(retry.attr("max_attempts")));

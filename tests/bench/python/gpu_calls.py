@@ -89,7 +89,8 @@ def main():
         time.sleep(0.05)
       try:
         with quantd.connect(f"unix:{folder}/calls", engine="native",
-                            memory_socket=f"{folder}/memory") as connection:
+                            memory_socket=f"{folder}/memory",
+                            busy_poll=poll * 20e-6) as connection:
           for size in map(int, known.sizes.split(",")):
             row = {"busy_poll_us": poll,
                    **measure(connection, ready.read_text().strip(), size,

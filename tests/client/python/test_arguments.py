@@ -61,6 +61,8 @@ def test_targets(connect, target):
     ("retry.max_backoff", {"retry": quantd.Retry(max_backoff=None)}),
     ("channels", {"channels": 1.5}), ("channels", {"channels": True}),
     ("deadline", {"deadline": "3"}), ("deadline", {"deadline": float("nan")}),
+    ("busy_poll", {"busy_poll": 0.2}), ("busy_poll", {"busy_poll": -1}),
+    ("busy_poll", {"busy_poll": True}), ("busy_poll", {"busy_poll": "1"}),
     ("dead_peer_timeout", {"dead_peer_timeout": datetime.timedelta(1)})])
 def test_settings(connect, field, settings):
   refused(field, connect, "127.0.0.1:1", **settings)

@@ -114,6 +114,19 @@ def test_results_and_arrays_outlive_the_connection(sharing):
 
 
 @native
+def test_a_thread_that_looks_for_answers_gets_them(sharing):
+  process, memory = sharing
+  values = np.random.default_rng(5).standard_normal((128, 256), np.float32)
+  with quantd.connect(process.address, engine="native", memory_socket=memory,
+                      busy_poll=0.01) as q:
+    same(q.quantize(values, "nvfp4"), q.quantize(values, "nvfp4"))
+    with pytest.raises(quantd.DeadlineExceeded):
+      q.quantize(values, "nvfp4", timeout=1e-6)
+  with pytest.raises(quantd.Invalid, match="busy_poll"):
+    quantd.connect(process.address, engine="grpc", busy_poll=0.01)
+
+
+@native
 def test_memory_is_used_again(sharing):
   process, memory = sharing
   with quantd.connect(process.address, engine="native",

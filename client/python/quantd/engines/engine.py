@@ -163,6 +163,8 @@ class Settings:
       side takes no byte.
     memory_socket: Of a server on this machine, its --memory-socket; None: no
       memory is shared. Of the native engine.
+    busy_poll: Seconds for which a call's thread looks for its answer before it
+      sleeps. Of the native engine.
     band_bytes: Calls that carry more than this each way, and than 4 MiB, are
       cut into bands of rows of about so many bytes; 0: none is.
     stream_from: Payloads of so many bytes travel in chunks; None: only what is
@@ -178,6 +180,7 @@ class Settings:
   retry: Retry = Retry()
   dead_peer_timeout: float = 20.0
   memory_socket: str | None = None
+  busy_poll: float = 0.0
   band_bytes: int = 0
   stream_from: int | None = None
 

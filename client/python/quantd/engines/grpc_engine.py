@@ -46,6 +46,12 @@ class Engine:
         "none: shared memory is the native engine's",
         settings.memory_socket,
       )
+    if settings.busy_poll > 0:
+      raise Invalid.of(
+        "busy_poll",
+        "0: looking for answers is the native engine's",
+        str(settings.busy_poll),
+      )
     parse_target(settings.target)
     load_tls(settings)
     load_token(settings)

@@ -120,8 +120,6 @@ def test_a_thread_that_looks_for_answers_gets_them(sharing):
   with quantd.connect(process.address, engine="native", memory_socket=memory,
                       busy_poll=0.01) as q:
     same(q.quantize(values, "nvfp4"), q.quantize(values, "nvfp4"))
-    with pytest.raises(quantd.DeadlineExceeded):
-      q.quantize(values, "nvfp4", timeout=1e-6)
   with pytest.raises(quantd.Invalid, match="busy_poll"):
     quantd.connect(process.address, engine="grpc", busy_poll=0.01)
 

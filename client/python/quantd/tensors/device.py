@@ -78,7 +78,9 @@ class DeviceBytes:
         "e8m0": "float8_e8m0fnu",
       }
       dtype = getattr(torch, names.get(word, "uint8"), torch.uint8)
-      return self.array.reshape(-1).view(dtype).reshape(shape)
+      # Each of these steps takes microseconds.
+      flat = self.array if self.array.dim() == 1 else self.array.reshape(-1)
+      return (flat if flat.dtype == dtype else flat.view(dtype)).view(shape)
     if self.library == "cupy":
       return self.array.reshape(-1).view(numpy_dtype(word)).reshape(shape)
     import jax
@@ -214,8 +216,14 @@ def empty(near: DeviceBytes, sizes: Sequence[int]) -> list[DeviceBytes]:
     # JAX cuts by copies, and never writes to an array: these are nobody's yet.
     return [_of_jax(near, size) for size in sizes]
   base = _pointer(whole, library)
+  cut = whole.narrow if library == "torch" else None
   return [
-    DeviceBytes(whole[at : at + size], library, base + at, size)
+    DeviceBytes(
+      cut(0, at, size) if cut else whole[at : at + size],
+      library,
+      base + at,
+      size,
+    )
     for at, size in zip(places, sizes, strict=True)
   ]
 

@@ -300,7 +300,8 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--class", dest="kind")
     parser.add_argument("--build", default=str(ROOT / "build/cpu"))
-    parser.add_argument("--device", help="what fails instead of cpu:0")
+    parser.add_argument("--device", help="what fails instead of cpu:0; several, with "
+                        "commas: instead of cpu:1 ... too")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--page", type=pathlib.Path)
     parser.add_argument("--times", type=int, default=1)

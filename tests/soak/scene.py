@@ -40,7 +40,8 @@ def first_job(build):
 class Scene:
     def __init__(self, build, fault, device=None):
         self.build, self.fault = build, fault
-        self.device = device  # what "fault:cpu:0" is to be instead
+        # What "fault:cpu:0" and those after it are to be instead.
+        self.devices = device.split(",") if device else []
         self.has = set(fault.get("with", []))
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="quantd_soak."))
         self.servers, self.callers, self.victims = [], [], []
@@ -127,8 +128,8 @@ class Scene:
             series = "+".join(f"once@{first + i}" for i in range(5))
             flag = flag.replace("FIRST", str(first)).replace("MANY", many)
             flag = flag.replace("SERIES", series)
-            if self.device:
-                flag = flag.replace("fault:cpu:0", f"fault:{self.device}")
+            for number, device in enumerate(self.devices):
+                flag = flag.replace(f"fault:cpu:{number}", f"fault:{device}")
         return flag.replace("FOLDER", str(self.folder))
 
     def _make_namespace(self, options, common):

@@ -30,7 +30,7 @@ done
 
 # What it will do, by minutes of one core of the machine in CONTRIBUTING.md and
 # minutes of tests that have the machine to themselves.
-compile=9 compare=5 alone=5
+compile=40 compare=5 alone=5
 packages="only looked for" long="not run (--full)" gpus="not run: no GPU here"
 build="about $((compile / jobs + 1)) min without a compiler cache"
 [ -z "$install" ] || packages="installed where missing"

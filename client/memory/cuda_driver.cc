@@ -158,10 +158,14 @@ absl::StatusOr<CudaAllocation> CudaDriver::Find(const void* address) const {
   return found;
 }
 
-bool CudaDriver::IsThere(const CudaAllocation& allocation) const {
+std::optional<uint64_t> CudaDriver::IdAt(const void* address) const {
   uint64_t id = 0;
-  return f_->Ask(cu::kBufferId, allocation.bytes.data(), &id) &&
-         id == allocation.id;
+  if (!f_->Ask(cu::kBufferId, address, &id)) return std::nullopt;
+  return id;
+}
+
+bool CudaDriver::IsThere(const CudaAllocation& allocation) const {
+  return IdAt(allocation.bytes.data()) == allocation.id;
 }
 
 absl::StatusOr<CudaDriver::Exported> CudaDriver::Export(

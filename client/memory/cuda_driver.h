@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -27,6 +28,8 @@ class CudaDriver {
 
   // The allocation that has this address. INVALID_ARGUMENT: it is no GPU's.
   absl::StatusOr<CudaAllocation> Find(const void* address) const;
+  // The id of the allocation that has this address; nullopt: none has.
+  std::optional<uint64_t> IdAt(const void* address) const;
   // Whether that allocation is still the one at its address.
   bool IsThere(const CudaAllocation& allocation) const;
 

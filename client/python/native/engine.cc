@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <list>
 #include <mutex>
 #include <unordered_set>
@@ -25,6 +26,11 @@ std::atomic<pid_t> owner{0};
 
 // A server lets a process have so many connections to its door, and more.
 constexpr size_t kKnown = 32;
+
+// Programs ask the same of one tensor after the other. No more than a page of
+// each is compared.
+constexpr size_t kRemembered = 16;
+constexpr size_t kLongestRemembered = 4096;
 
 // The fp32 numbers of an input, where they lie if they are aligned as such:
 // that may be a GPU's memory.
@@ -95,11 +101,44 @@ struct Engine::State {
   std::mutex known_mutex;
   std::list<Known> known;  // of GPUs
 
+  // What requests were read as, the last ones first.
+  struct Read {
+    wire::Method method;
+    std::string header;
+    std::shared_ptr<const Plan> plan;
+  };
+  std::mutex read_mutex;
+  std::list<Read> read;
+
+  std::shared_ptr<const Plan> Remembered(wire::Method method,
+                                         std::string_view header);
+  void Remember(wire::Method method, std::string_view header,
+                std::shared_ptr<const Plan> plan);
+
   std::mutex mutex;
   std::condition_variable idle;
   std::unordered_set<const Scope*> calls;
   bool closed = false;
 };
+
+std::shared_ptr<const Plan> Engine::State::Remembered(wire::Method method,
+                                                      std::string_view header) {
+  const std::lock_guard lock(read_mutex);
+  for (auto it = read.begin(); it != read.end(); ++it) {
+    if (it->method != method || it->header != header) continue;
+    read.splice(read.begin(), read, it);
+    return it->plan;
+  }
+  return nullptr;
+}
+
+void Engine::State::Remember(wire::Method method, std::string_view header,
+                             std::shared_ptr<const Plan> plan) {
+  if (header.size() > kLongestRemembered) return;
+  const std::lock_guard lock(read_mutex);
+  read.push_front({method, std::string(header), std::move(plan)});
+  if (read.size() > kRemembered) read.pop_back();
+}
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
     std::string_view target, const ClientOptions& options) {
@@ -164,8 +203,15 @@ absl::StatusOr<Answer> Engine::Call(const Scope& scope, wire::Method method,
   if (method == wire::Method::kGetServerInfo) {
     return Headed(client.GetServerInfo(call));
   }
-  const auto request = ReadRequest(method, header, payload);
+  auto remembered = state_->Remembered(method, header);
+  const bool is_new = remembered == nullptr;
+  const auto request =
+      ReadRequest(method, header, payload, std::move(remembered));
   if (!request.ok()) return request.status();
+  // A plan of Dequantize is of the payload, too.
+  if (is_new && method != wire::Method::kDequantize) {
+    state_->Remember(method, header, request->plan);
+  }
   if (method == wire::Method::kDescribeQuantize) {
     return Headed(client.DescribeQuantize(
         request->plan->tensor(),
@@ -174,7 +220,8 @@ absl::StatusOr<Answer> Engine::Call(const Scope& scope, wire::Method method,
   auto result = Ask(client, *request, call);
   if (!result.ok()) return result.status();
   auto kept = std::make_shared<const Result>(*std::move(result));
-  return Answer{ReplyOf(*request->plan, *kept), kept, kept->attempts()};
+  return Answer{ReplyOf(*request->plan, *kept), kept, kept->attempts(),
+                kept->request_id()};
 }
 
 absl::StatusOr<HostMemory> Engine::TakeHost(size_t bytes) {
@@ -189,29 +236,31 @@ absl::Status Engine::Know(const std::byte* address) {
   if (state_->local) return absl::OkStatus();
   const auto driver = client::CudaDriver::Get();
   if (!driver.ok()) return driver.status();
-  const auto allocation = (*driver)->Find(address);
-  if (!allocation.ok()) return allocation.status();
-  std::vector<DeviceMemory> forgotten;  // without the lock
+  std::list<State::Known> forgotten;  // without the lock
   const std::lock_guard lock(state_->known_mutex);
   auto& known = state_->known;
-  const auto found = std::find_if(known.begin(), known.end(), [&](auto& k) {
+  // The one most used is found first.
+  const auto around = std::find_if(known.begin(), known.end(), [&](auto& k) {
+    const absl::Span<const std::byte> bytes = k.memory.bytes();
+    return address >= bytes.data() && address < bytes.data() + bytes.size();
+  });
+  if (around != known.end() && (*driver)->IdAt(address) == around->id) {
+    known.splice(known.begin(), known, around);
+    return absl::OkStatus();
+  }
+  const auto allocation = (*driver)->Find(address);
+  if (!allocation.ok()) return allocation.status();
+  const auto before = std::find_if(known.begin(), known.end(), [&](auto& k) {
     return k.memory.bytes().data() == allocation->bytes.data();
   });
-  if (found != known.end()) {
-    // The one most used is found first.
-    if (found->id == allocation->id) {
-      known.splice(known.begin(), known, found);
-      return absl::OkStatus();
-    }
-    forgotten.push_back(std::move(found->memory));
-    known.erase(found);
+  if (before != known.end()) {
+    forgotten.splice(forgotten.end(), known, before);
   }
   auto memory = state_->client->RegisterDevice(address);
   if (!memory.ok()) return memory.status();
   known.push_front({*std::move(memory), allocation->id});
   if (known.size() > kKnown) {
-    forgotten.push_back(std::move(known.back().memory));
-    known.pop_back();
+    forgotten.splice(forgotten.end(), known, std::prev(known.end()));
   }
   return absl::OkStatus();
 }

@@ -20,10 +20,13 @@
 namespace quantd::python {
 
 struct Answer {
-  std::string header;  // the serialized reply without its payload
+  // The serialized reply without its payload; without the request's id where
+  // that is beside it.
+  std::string header;
   // Of the methods that give tensors.
   std::shared_ptr<const Result> result;
   int attempts = 1;
+  std::string request_id;
 };
 
 // Thread-safe.

@@ -124,7 +124,8 @@ nb::tuple ToPython(const Answer& answer, const nb::dict& targets) {
   const int bands = answer.result == nullptr ? 1 : answer.result->bands();
   const bool streamed = answer.result != nullptr && answer.result->streamed();
   return nb::make_tuple(nb::bytes(answer.header.data(), answer.header.size()),
-                        parts, answer.attempts, way, bands, streamed);
+                        parts, answer.attempts, way, bands, streamed,
+                        answer.request_id);
 }
 
 // A function of Python's that is told how far a call is, by whichever thread

@@ -52,7 +52,7 @@ std::string ReplyOf(const Plan& plan, const Result& result) {
   report.rowwise = result.statistics(Usage::kRowwise);
   report.columnwise = result.statistics(Usage::kColumnwise);
   std::string head =
-      wire::ReplyHead(plan, report, result.device(), result.request_id());
+      wire::ReplyHead(plan, report, result.device(), /*request_id=*/"");
   // It is made to be followed by the payload, which stays where it is.
   std::string prefix;
   wire::AppendPayloadPrefix(plan.output_bytes(), &prefix);

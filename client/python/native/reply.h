@@ -13,6 +13,7 @@
 namespace quantd::python {
 
 // The serialized reply, without its payload. Its options are those of the plan.
+// Without the request's id: equal calls have equal replies.
 std::string ReplyOf(const Plan& plan, const Result& result);
 std::string ReplyOf(const QuantizeDescription& description);
 std::string ReplyOf(const ServerInfo& info);

@@ -114,17 +114,21 @@ absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(wire::Method method,
 
 absl::StatusOr<Request> ReadRequest(wire::Method method,
                                     std::string_view header,
-                                    absl::Span<const Bytes> payload) {
+                                    absl::Span<const Bytes> payload,
+                                    std::shared_ptr<const Plan> known) {
   if (method == wire::Method::kDequantize) {
     return ReadDequantize(header, payload);
   }
   if (header.size() > wire::kMaxRequestHeadBytes) {
     return wire::HeadTooLarge(wire::kMaxRequestHeadBytes);
   }
-  auto plan = PlanOf(method, header);
-  if (!plan.ok()) return plan.status();
   Request request;
-  request.plan = *std::move(plan);
+  request.plan = std::move(known);
+  if (request.plan == nullptr) {
+    auto plan = PlanOf(method, header);
+    if (!plan.ok()) return plan.status();
+    request.plan = *std::move(plan);
+  }
   if (!wire::SpecOf(method).tensor) return request;
   // All of the payload, whatever its size: the client says what it should be.
   std::vector<std::string_view> slices;

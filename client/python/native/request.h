@@ -30,10 +30,12 @@ struct Request {
 
 // `header`: the message without its payload. `payload`: buffers that back to
 // back are the payload; they and the header must outlive the request. Of every
-// method but GetServerInfo, which asks nothing.
+// method but GetServerInfo, which asks nothing. `known`: the plan of this
+// method and header, where that was read before; not of Dequantize.
 absl::StatusOr<Request> ReadRequest(wire::Method method,
                                     std::string_view header,
-                                    absl::Span<const Bytes> payload);
+                                    absl::Span<const Bytes> payload,
+                                    std::shared_ptr<const Plan> known);
 
 // The method of that name, "Quantize"; nullopt: there is none.
 std::optional<wire::Method> MethodByName(std::string_view name);

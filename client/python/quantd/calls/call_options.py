@@ -36,7 +36,9 @@ class CallOptions(NamedTuple):
     Raises:
       quantd.Invalid: One of them is no good.
     """
-    timeout = self.timeout
+    timeout, cancel, _, trace, priority = self
+    if timeout is cancel is trace is None and _is_priority(priority):
+      return self
     if timeout is not None:
       if not _is_time(timeout):
         raise Invalid.of(
@@ -44,16 +46,14 @@ class CallOptions(NamedTuple):
         )
       # A deadline in numpy's fp32 would be minutes off.
       timeout = float(timeout)
-    check_cancel(self.cancel)
-    if self.traceparent is not None and not _is_trace(self.traceparent):
+    check_cancel(cancel)
+    if trace is not None and not _is_trace(trace):
       expected = (
         "one of W3C Trace Context: 00-<32 digits>-<16>-<2>, hexadecimal"
       )
-      raise Invalid.of("traceparent", expected, shown(self.traceparent))
-    if not isinstance(self.priority, str) or self.priority not in PRIORITIES:
-      raise Invalid.of(
-        "priority", " or ".join(PRIORITIES), shown(self.priority)
-      )
+      raise Invalid.of("traceparent", expected, shown(trace))
+    if not _is_priority(priority):
+      raise Invalid.of("priority", " or ".join(PRIORITIES), shown(priority))
     return self._replace(timeout=timeout)
 
 
@@ -61,6 +61,10 @@ def _is_time(value: Any) -> bool:
   if not isinstance(value, (int, float, np.number)) or isinstance(value, bool):
     return False
   return bool(0 < value <= YEAR)
+
+
+def _is_priority(value: Any) -> bool:
+  return isinstance(value, str) and value in PRIORITIES
 
 
 def check_cancel(cancel: Any) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from quantd import options, words
 from quantd import quantd_pb2 as pb
 from quantd.calls import decoding, many, requests
+from quantd.calls.asked import spec_of
 from quantd.calls.call_options import CallOptions
 from quantd.calls.progress import Wanted
 from quantd.calls.questions import Questions
@@ -95,27 +96,24 @@ class Connection(Questions):
       ((128, 32), (64, 64))
     """
     sources = requests.read_all(x, fused, dtype, self.takes_device)
-    tensor, asked, header = requests.quantize_request(
-      sources, flatten_axis, format, keywords
-    )
-    into = requests.buffers(out, tensor, asked, self.takes_device)
+    asked = requests.asked(sources, flatten_axis, format, keywords)
+    into = requests.buffers(out, asked, self.takes_device)
     if (near := sources[0].device) is not None:
-      into = requests.places(near, into, tensor, asked)
+      into = requests.places(near, into, asked.sizes())
     data = [s.payload for s in sources]
     call = CallOptions(timeout, cancel, progress, traceparent, priority)
-    reply = self._call("Quantize", header, data, into, call)
-    answer = pb.QuantizeReply.FromString(reply.header)
-    options.check_echo(asked, answer.options)
+    reply = self._call("Quantize", asked.header, data, into, call)
+    answer = asked.read(reply.header)
     parts = {
-      KINDS.word(ref.kind): requests.part_of(ref, data)
-      for ref, data in zip(answer.tensors, reply.parts, strict=True)
+      spec.kind: requests.part_of(spec, data)
+      for spec, data in zip(answer.specs, reply.parts, strict=True)
     }
     made = QuantizedTensor(
-      tensor,
-      asked,
+      asked.tensor,
+      asked.options,
       parts,
       report=answer.report,
-      request_id=answer.request_id,
+      request_id=reply.request_id or answer.request_id,
       connection=self,
       library=sources[0].library,
       transport=reply.transport,
@@ -304,7 +302,7 @@ class Connection(Questions):
     reply = self._call("RhtAmax", header, data, {}, call)
     answer = pb.RhtAmaxReply.FromString(reply.header)
     found = {
-      KINDS.word(ref.kind): requests.part_of(ref, part).array()
+      KINDS.word(ref.kind): requests.part_of(spec_of(ref), part).array()
       for ref, part in zip(answer.tensors, reply.parts, strict=True)
     }
     return Maxima(

@@ -7,7 +7,13 @@ from typing import Any, Self
 from quantd.calls.call_options import CallOptions
 from quantd.calls.progress import inside, telling
 from quantd.engines import open_engine
-from quantd.engines.engine import Engine, Reply, Settings
+from quantd.engines.engine import (
+  Cancellation,
+  Engine,
+  Progress,
+  Reply,
+  Settings,
+)
 from quantd.errors import Invalid
 from quantd.tensors import arrays, device
 from quantd.tensors.device import DeviceBytes, settle
@@ -94,20 +100,20 @@ class Link:
     call = call.checked()
     if self._engine.takes_device:
       settle((*payload, *into.values()))
-    total = sum(buffer.nbytes for buffer in payload)
-    title = method.lower()
-    with telling(call.progress, total, title, call.cancel) as (tell, stop):
+    timeout, cancel, progress, trace, priority = call
+
+    def answered(
+      tell: Progress | None, stop: Cancellation | None
+    ) -> Reply:
       return self._engine.call(
-        method,
-        header,
-        payload,
-        into,
-        call.timeout,
-        stop,
-        tell,
-        call.traceparent,
-        call.priority,
+        method, header, payload, into, timeout, stop, tell, trace, priority
       )
+
+    if progress is False:
+      return answered(None, cancel)
+    total = sum(buffer.nbytes for buffer in payload)
+    with telling(progress, total, method.lower(), cancel) as (tell, stop):
+      return answered(tell, stop)
 
   def _values(
     self,

@@ -9,6 +9,7 @@ import numpy as np
 
 from quantd import options
 from quantd import quantd_pb2 as pb
+from quantd.calls.asked import Asked
 from quantd.errors import Invalid
 from quantd.options import QuantizeKeywords
 from quantd.tensors import arrays, device, geometry
@@ -73,26 +74,18 @@ def stacked(sources: Sequence[Source], flatten_axis: int) -> pb.Tensor:
   return tensor_message(DTYPES.parse("dtype", first.dtype), (rows, cols), -1)
 
 
-def quantize_request(
+def asked(
   sources: Sequence[Source],
   flatten_axis: int,
   format: Word,
   keywords: QuantizeKeywords,
-) -> tuple[pb.Tensor, pb.QuantizeOptions, bytes]:
-  """The tensor and the options of Quantize, and both as they travel.
-
-  The options are the caller's own; the tensor is not to be changed.
-  """
+) -> Asked:
+  """What a call of Quantize asks for."""
   dtype, shape = sources[0].dtype, sources[0].shape
   if len(sources) == 1 and _is_plain(flatten_axis, format, keywords):
-    tensor, asked, header = _remembered(
-      dtype, shape, flatten_axis, format, **keywords
-    )
-    return tensor, pb.QuantizeOptions.FromString(asked), header
-  own = options.quantize_message(format, keywords)
-  tensor = stacked(sources, flatten_axis)
-  request = pb.QuantizeRequest(tensor=tensor, options=own)
-  return tensor, own, request.SerializeToString()
+    return _remembered(dtype, shape, flatten_axis, format, **keywords)
+  made = options.quantize_message(format, keywords)
+  return Asked(stacked(sources, flatten_axis), made)
 
 
 # Of one type and equal: the same.
@@ -120,12 +113,10 @@ def _remembered(
   flatten_axis: int,
   format: Word,
   **keywords: "Unpack[QuantizeKeywords]",
-) -> tuple[pb.Tensor, bytes, bytes]:
-  """Programs ask the same of one tensor after the other."""
-  asked = options.quantize_message(format, keywords)
+) -> Asked:
+  made = options.quantize_message(format, keywords)
   tensor = tensor_message(DTYPES.parse("dtype", dtype), shape, flatten_axis)
-  request = pb.QuantizeRequest(tensor=tensor, options=asked)
-  return tensor, asked.SerializeToString(), request.SerializeToString()
+  return Asked(tensor, made)
 
 
 def cut_apart(
@@ -147,68 +138,32 @@ def cut_apart(
   return made[0].replaced(fused=tuple(made[1:]))
 
 
-def part_of(ref: pb.TensorRef, data: memoryview | DeviceBytes) -> Part:
+def part_of(spec: geometry.Spec, data: memoryview | DeviceBytes) -> Part:
   """A part of a reply."""
-  spec = _spec_of(ref.SerializeToString())
   if isinstance(data, DeviceBytes):
     return Part(spec, np.empty(0, np.uint8), data)
   return Part(spec, np.frombuffer(data, np.uint8))
 
 
-@functools.lru_cache(maxsize=256)
-def _spec_of(ref: bytes) -> geometry.Spec:
-  """Programs get the same of one tensor after the other."""
-  said = pb.TensorRef.FromString(ref)
-  return geometry.Spec(
-    KINDS.word(said.kind),
-    DTYPES.word(said.dtype),
-    tuple(said.shape),
-    said.layout,
-    tuple(said.group_offsets),
-  )
-
-
 def places(
-  near: DeviceBytes,
-  into: dict[int, Any],
-  tensor: pb.Tensor,
-  asked: pb.QuantizeOptions,
+  near: DeviceBytes, into: dict[int, Any], sizes: Sequence[tuple[int, int]]
 ) -> dict[int, Any]:
   """Buffers for all parts: those of the caller, and new ones beside `near`."""
-  sizes = _sizes(tensor.SerializeToString(), asked.SerializeToString())
   missing = [(kind, size) for kind, size in sizes if kind not in into]
   made = device.empty(near, [size for _, size in missing])
   into.update(zip((kind for kind, _ in missing), made, strict=True))
   return into
 
 
-@functools.lru_cache(maxsize=256)
-def _sizes(tensor: bytes, asked: bytes) -> list[tuple[int, int]]:
-  """Number and bytes of every part that is not empty."""
-  try:
-    specs = geometry.specs(
-      pb.Tensor.FromString(tensor), pb.QuantizeOptions.FromString(asked)
-    )
-  except (ValueError, IndexError, ZeroDivisionError):
-    return []  # the options are refused
-  return [(KINDS.parse("out", s.kind), s.size) for s in specs if s.size]
-
-
 def buffers(
-  out: Mapping[str, Any] | None,
-  tensor: pb.Tensor,
-  asked: pb.QuantizeOptions,
-  on_device: bool,
+  out: Mapping[str, Any] | None, asked: Asked, on_device: bool
 ) -> dict[int, Any]:
   """The caller's buffers by the number of their kind."""
   if out is None:
     return {}
   if not isinstance(out, Mapping):
     raise Invalid.of("out", "buffers by kind", type(out).__name__)
-  try:
-    known = {spec.kind: spec for spec in geometry.specs(tensor, asked)}
-  except (ValueError, IndexError, ZeroDivisionError):
-    known = {}  # the server refuses these options
+  known = {spec.kind: spec for spec in asked.specs()}
   found = {}
   for kind, buffer in out.items():
     spec = known.get(kind)

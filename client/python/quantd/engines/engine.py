@@ -41,6 +41,8 @@ class Reply(NamedTuple):
   bands: int = 1
   # Whether it, or any of its bands, went in chunks.
   streamed: bool = False
+  # Of a header that does not say it: equal calls then have equal headers.
+  request_id: str = ""
 
 
 class Cancellation:

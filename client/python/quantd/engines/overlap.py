@@ -9,8 +9,10 @@ from quantd.tensors.device import DeviceBytes
 def apart(buffer: Buffer, into: Into) -> Buffer:
   """An input, or a copy of one that is to be written over."""
   if isinstance(buffer, DeviceBytes):
-    others = (b for b in into.values() if isinstance(b, DeviceBytes))
-    return buffer.copy() if any(buffer.overlaps(b) for b in others) else buffer
+    for other in into.values():
+      if isinstance(other, DeviceBytes) and buffer.overlaps(other):
+        return buffer.copy()
+    return buffer
   if memoryview(buffer).nbytes == 0:
     return buffer
   here = np.frombuffer(buffer, np.uint8)

@@ -21,10 +21,10 @@ class Described:
   def __init__(
     self,
     tensor: pb.Tensor,
-    options: pb.QuantizeOptions,
+    options: pb.QuantizeOptions | bytes,
     parts: Mapping[str, Part],
     *,
-    report: pb.Report | None = None,
+    report: pb.Report | bytes = b"",
     request_id: str = "",
     connection: "Connection | None" = None,
     library: str = "numpy",
@@ -32,13 +32,17 @@ class Described:
     bands: int = 1,
     streamed: bool = False,
   ) -> None:
-    """For the package itself; see `from_parts`."""
+    """For the package itself; see `from_parts`.
+
+    Options and report, where they are as they travel, are read when somebody
+    asks for them.
+    """
     self._shape: tuple[int, ...] = tuple(tensor.shape)
     self._dtype = DTYPES.word(tensor.dtype)
     self._flatten_axis = geometry.axis_of(tensor)
-    self._options = options
+    self._options: pb.QuantizeOptions | bytes = options
     self._parts = types.MappingProxyType(dict(parts))
-    self._report = report if report is not None else pb.Report()
+    self._report: pb.Report | bytes = report
     self._request_id = request_id
     self._fused: tuple[Self, ...] = ()
     self.connection = connection
@@ -65,6 +69,8 @@ class Described:
   @property
   def options(self) -> pb.QuantizeOptions:
     """How it was to be made, with a seed that was drawn."""
+    if isinstance(self._options, bytes):
+      self._options = pb.QuantizeOptions.FromString(self._options)
     return self._options
 
   @property
@@ -75,6 +81,8 @@ class Described:
   @property
   def report(self) -> pb.Report:
     """What was found in the input, and who did it."""
+    if isinstance(self._report, bytes):
+      self._report = pb.Report.FromString(self._report)
     return self._report
 
   @property

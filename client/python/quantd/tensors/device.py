@@ -5,6 +5,7 @@ that their library has queued on its current stream is waited for; when the call
 returns its own work is done, so that any stream may use the results.
 """
 
+import functools
 import math
 import sys
 from collections.abc import Iterable, Sequence
@@ -23,21 +24,36 @@ _ALIGNMENT = 256
 
 
 class DeviceBytes:
-  """Contiguous bytes of an array in a GPU's memory, which they keep alive."""
+  """Contiguous bytes in a GPU's memory, of an array that they keep alive."""
 
-  __slots__ = ("array", "library", "nbytes", "pointer")
+  __slots__ = ("library", "nbytes", "offset", "owner", "pointer")
 
-  def __init__(self, array: Any, library: str, pointer: int, nbytes: int):
-    """Of `array`, of one of the libraries, whose elements begin there."""
-    self.array = array
+  def __init__(
+    self, owner: Any, library: str, pointer: int, nbytes: int, offset: int = -1
+  ):
+    """Of `owner`, an array of one of the libraries.
+
+    All of it; or, of one of bytes, those that begin at `offset`.
+    """
+    self.owner = owner
     self.library = library
     self.pointer = pointer
     self.nbytes = nbytes
+    self.offset = offset
+
+  @property
+  def array(self) -> Any:
+    """The bytes as an array: `owner`, or what is cut out of it."""
+    if self.offset < 0:
+      return self.owner
+    if self.library == "torch":
+      return self.owner.narrow(0, self.offset, self.nbytes)
+    return self.owner[self.offset : self.offset + self.nbytes]
 
   @property
   def place(self) -> str:
     """Where they lie: "cuda:0"."""
-    return f"cuda:{_ordinal(self.array, self.library)}"
+    return f"cuda:{_ordinal(self.owner, self.library)}"
 
   def overlaps(self, other: "DeviceBytes") -> bool:
     """Whether they share a byte."""
@@ -79,7 +95,9 @@ class DeviceBytes:
       }
       dtype = getattr(torch, names.get(word, "uint8"), torch.uint8)
       # Each of these steps takes microseconds.
-      flat = self.array if self.array.dim() == 1 else self.array.reshape(-1)
+      flat = self.array
+      if flat.dim() != 1:
+        flat = flat.reshape(-1)
       return (flat if flat.dtype == dtype else flat.view(dtype)).view(shape)
     if self.library == "cupy":
       return self.array.reshape(-1).view(numpy_dtype(word)).reshape(shape)
@@ -106,8 +124,9 @@ def is_on_device(x: Any) -> bool:
   return len(devices) == 1 and next(iter(devices)).platform == "gpu"
 
 
-def _word(x: Any) -> str | None:
-  name = str(x.dtype).rpartition(".")[2]
+@functools.lru_cache(maxsize=64)
+def _word(dtype: Any) -> str | None:
+  name = str(dtype).rpartition(".")[2]
   return {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}.get(name)
 
 
@@ -134,9 +153,9 @@ def settle(buffers: Iterable[Any]) -> None:
     if not isinstance(b, DeviceBytes):
       continue
     if b.library == "jax":
-      b.array.block_until_ready()
+      b.owner.block_until_ready()
       continue
-    where = (b.library, _ordinal(b.array, b.library))
+    where = (b.library, _ordinal(b.owner, b.library))
     if where in seen:
       continue
     seen.add(where)
@@ -156,7 +175,7 @@ def read(
   Raises:
     Invalid: It has another type, or no dimension.
   """
-  word = _word(x)
+  word = _word(x.dtype)
   if said is not None and said != word:
     raise Invalid.of(
       f"{field}.dtype", f"elements of {shown(said)}", str(x.dtype)
@@ -168,7 +187,13 @@ def read(
   if library == "torch":
     if x.layout != sys.modules["torch"].strided:
       raise Invalid.of(f"{field}.layout", "a dense tensor", str(x.layout))
-    x = x.detach().resolve_neg().contiguous()
+    # Each of these takes a microsecond, and seldom there is anything to do.
+    if x.requires_grad:
+      x = x.detach()
+    if x.is_neg():
+      x = x.resolve_neg()
+    if not x.is_contiguous():
+      x = x.contiguous()
   elif library == "cupy":
     x = sys.modules["cupy"].ascontiguousarray(x)
   shape = tuple(int(d) for d in x.shape)
@@ -193,7 +218,7 @@ def writable(
   want, got = math.prod(shape) * size_of(word), int(x.nbytes)
   if got != want:
     raise Invalid.of(field, f"{want} bytes", f"{got} bytes")
-  known, size = _word(x), int(x.dtype.itemsize)
+  known, size = _word(x.dtype), int(x.dtype.itemsize)
   if size not in (1, size_of(word)) or known not in (None, word):
     raise Invalid.of(field, f"elements of {word} or bytes", str(x.dtype))
   return DeviceBytes(x, library, _pointer(x, library), want)
@@ -208,22 +233,16 @@ def empty(near: DeviceBytes, sizes: Sequence[int]) -> list[DeviceBytes]:
   library = near.library
   if library == "torch":
     torch = sys.modules["torch"]
-    whole = torch.empty(total, dtype=torch.uint8, device=near.array.device)
+    whole = torch.empty(total, dtype=torch.uint8, device=near.owner.device)
   elif library == "cupy":
-    with near.array.device:
+    with near.owner.device:
       whole = sys.modules["cupy"].empty(total, np.uint8)
   else:
     # JAX cuts by copies, and never writes to an array: these are nobody's yet.
     return [_of_jax(near, size) for size in sizes]
   base = _pointer(whole, library)
-  cut = whole.narrow if library == "torch" else None
   return [
-    DeviceBytes(
-      cut(0, at, size) if cut else whole[at : at + size],
-      library,
-      base + at,
-      size,
-    )
+    DeviceBytes(whole, library, base + at, size, at)
     for at, size in zip(places, sizes, strict=True)
   ]
 
@@ -232,6 +251,6 @@ def _of_jax(near: DeviceBytes, nbytes: int) -> DeviceBytes:
   import jax
   import jax.numpy as jnp
 
-  with jax.default_device(next(iter(near.array.devices()))):
+  with jax.default_device(next(iter(near.owner.devices()))):
     made = jnp.empty(nbytes, jnp.uint8)
   return DeviceBytes(made, "jax", _pointer(made, "jax"), nbytes)

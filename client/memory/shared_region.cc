@@ -13,6 +13,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "fmt/format.h"
+#include "proto/memory/mapping.h"
 
 namespace quantd::client {
 namespace {
@@ -42,13 +43,11 @@ SharedRegion::Made SharedRegion::Allocate(size_t bytes,
           0) {
     return NoMemory(bytes);
   }
-  void* const data =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+  void* const data = wire::MapShared(memfd, bytes, PROT_READ | PROT_WRITE);
   if (data == MAP_FAILED) return NoMemory(bytes);
   absl::Cleanup unmap = [=] { munmap(data, bytes); };
-  // Pages are this process's, not the server's: they are all made here, and
-  // are few and large where the system has such (shmem_enabled).
-  madvise(data, bytes, MADV_HUGEPAGE);
+  // Pages are this process's, not the server's: they are all made here.
+  wire::UseLargePages({static_cast<std::byte*>(data), bytes});
   if (!Populate(memfd, data, bytes)) return NoMemory(bytes);
   std::move(unmap).Cancel();
   std::move(close_memfd).Cancel();

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "proto/memory/mapping.h"
 
 namespace quantd {
 namespace {
@@ -102,9 +103,9 @@ Region::Made Region::MapHost(const wire::Offer& offer, int fd,
   if (auto refusal = Judge(offer, fd, seals)) return *std::move(refusal);
   const bool writable =
       !offer.read_only && (seals & (F_SEAL_WRITE | kSealFutureWrite)) == 0;
-  void* const data =
-      mmap(nullptr, offer.size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
-           MAP_SHARED | MAP_POPULATE, fd, 0);
+  void* const data = wire::MapShared(
+      fd, offer.size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+      MAP_POPULATE);
   if (data == MAP_FAILED) {
     return Refuse(OfferAnswer::kNotMapped,
                   fmt::format("cannot map it: {}", std::strerror(errno)));

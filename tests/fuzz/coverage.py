@@ -157,18 +157,22 @@ def percent(part, whole):
 
 
 def write(o, parsers, share):
-    cpu = re.search(r"model name\s*: (.*)",
-                    pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     commit = run(["git", "rev-parse", "--short", "HEAD"]).strip()
     targets = executions(o)
     o.result.write_text(json.dumps({
         "what": "tests/fuzz/run.sh",
         "date": datetime.date.today().isoformat(), "commit": commit,
-        "cpu": cpu.group(1) if cpu else "", "cores": o.cores,
+        "cpu": o.cpu or this_cpu(), "cores": o.cores,
         "executions": sum(targets.values()), "seconds": o.seconds,
         "targets": targets,
         "line_coverage_percent": share, "parsers": parsers}, indent=1) + "\n",
         encoding="utf-8")
+
+
+def this_cpu():
+    cpu = re.search(r"model name\s*: (.*)",
+                    pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    return cpu.group(1) if cpu else ""
 
 
 def executions(o):
@@ -189,6 +193,7 @@ def main():
                          help="write what a run did, with --found")
     options.add_argument("--seconds", type=int, help="of that run")
     options.add_argument("--cores", type=int, help="of that run")
+    options.add_argument("--cpu", help="of that run, where it is another")
     options.add_argument("targets", nargs="*")
     o = options.parse_args()
     o.targets = o.targets or list(PARSERS)

@@ -8,6 +8,8 @@
 #   --cores N      so many beside each other; without it, as there are cores
 #   --executions N begins again with the first target, with what was found so
 #                  far, until all of them together ran N inputs
+#   --built DIR    with the programs and corpora of DIR, a copy of another
+#                  machine's build/fuzz/tests/fuzz with the libraries in DIR/lib
 #   --result FILE  then writes what was done as JSON, with the line coverage of
 #                  the parsers by all inputs; a second build, for this alone
 #   --keep         then makes the corpus in the tree anew: the fewest inputs
@@ -19,16 +21,17 @@
 # million executions in one go: tests/fuzz/run.sh --executions 10000000 60.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-here=tests/fuzz out=build/fuzz/found
+here=tests/fuzz out=build/fuzz/found programs=build/fuzz/tests/fuzz
 
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; }
-result='' keep='' seconds='' targets=() jobs=$(nproc) executions=0
+result='' keep='' built='' seconds='' targets=() jobs=$(nproc) executions=0
 while (($#)); do
   case $1 in
     --result) result=${2:?--result needs a file}; shift ;;
     --keep) keep=1 ;;
     --cores) jobs=${2:?--cores needs a number}; shift ;;
     --executions) executions=${2:?--executions needs a number}; shift ;;
+    --built) built=${2:?--built needs a folder}; shift ;;
     --help | -h) usage; exit 0 ;;
     -*) echo "run.sh: unknown option $1 (try --help)" >&2; exit 2 ;;
     *) if [ -z "$seconds" ]; then seconds=$1; else targets+=("$1"); fi ;;
@@ -48,28 +51,32 @@ for target in "${targets[@]}"; do
     { echo "run.sh: no target '$target': ${known[*]}" >&2; exit 2; }
 done
 
-runtime=$(clang++ -print-file-name=libclang_rt.fuzzer-x86_64.a 2>/dev/null ||
-  true)
-if [ ! -e "$runtime" ]; then
-  echo "SKIPPED: no clang++ with libFuzzer here: nothing was fuzzed" \
-    "(deploy/install-deps.sh --checks installs it)"
-  exit 77
+if [ -n "$built" ]; then
+  programs=$built
+  export LD_LIBRARY_PATH=$built/lib
+else
+  runtime=$(clang++ -print-file-name=libclang_rt.fuzzer-x86_64.a 2>/dev/null ||
+    true)
+  if [ ! -e "$runtime" ]; then
+    echo "SKIPPED: no clang++ with libFuzzer here: nothing was fuzzed" \
+      "(deploy/install-deps.sh --checks installs it)"
+    exit 77
+  fi
+  export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+  cmake --preset fuzz >/dev/null
+  cmake --build --preset fuzz -j "$jobs" --target "${targets[@]/#/fuzz_}"
 fi
-
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-cmake --preset fuzz >/dev/null
-cmake --build --preset fuzz -j "$jobs" --target "${targets[@]/#/fuzz_}"
-built=$SECONDS
+building=$SECONDS
 mkdir -p "$out"
 
 # One target, for the time; libFuzzer's words go to a file beside its inputs.
 fuzz() {
-  local target=$1 corpus=build/fuzz/tests/fuzz/corpus/$1
+  local target=$1 corpus=$programs/corpus/$1
   mkdir -p "$out/$target" "$corpus"
   # What a server would tell its operator, of every input.
   local quiet=0
   [ "$target" != configuration ] || quiet=3
-  build/fuzz/tests/fuzz/fuzz_"$target" -max_total_time="$seconds" \
+  "$programs/fuzz_$target" -max_total_time="$seconds" \
     -dict="$here/dictionaries/$target.dict" -max_len=4096 -len_control=20 \
     -timeout=20 -rss_limit_mb=2048 -close_fd_mask=$quiet -print_final_stats=1 \
     -artifact_prefix="$out/finding-$target-" "$out/$target" "$corpus" \
@@ -110,10 +117,10 @@ for target in "${targets[@]}"; do
     echo "FOUND by $target; the end of $out/$target.log:"
     grep -aE 'ERROR|FINDING|SUMMARY|Test unit written|runtime error' \
       "$out/$target.log" | tail -5
-    echo "again: build/fuzz/tests/fuzz/fuzz_$target $out/finding-$target-..."
+    echo "again: $programs/fuzz_$target $out/finding-$target-..."
   fi
 done
-echo "$total executions on $jobs cores in $took s, after a build of $built s"
+echo "$total executions on $jobs cores in $took s, after a build of $building s"
 
 ((failed)) && exit 1
 [ -z "$keep" ] || $here/corpus.py "$out" "${targets[@]}"

@@ -16,8 +16,8 @@
 namespace quantd::cuda {
 namespace {
 
-// What the kernels for bf16 know beside their formats. Whoever asks for more is
-// served by the generic kernel.
+// What the kernels for bf16 (NVFP4's rows: and fp16) know beside their formats.
+// Whoever asks for more is served by the generic kernel.
 constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
                                  kOptSwizzled | kOptGivenAmax | kOptEstimation |
                                  kOptGrouped | kOptDbias;
@@ -74,15 +74,16 @@ EncodeKernel ChooseOther(const Plan& plan, const QuantizeOptions& o) {
   return EncodeKernel::kFrame;
 }
 
-// NVFP4 of bf16.
+// NVFP4 of bf16, and of fp16, whose rows alone have kernels of their own.
 EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
                          const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
   const bool columnwise = r.copies[1].wanted;
+  const bool bf16 = plan.tensor().dtype == DType::kBF16;
   // (A profile's choices are looked at below.)
   const uint32_t used = OptionsToKnow(o) & ~kOptProfile;
   if ((used & ~kNvfp4Knows) != 0 || plan.cols() % kBlock != 0 ||
-      !RotatesBySixteen(r) ||
+      !RotatesBySixteen(r) || (!bf16 && (columnwise || format.square)) ||
       plan.rows() > std::numeric_limits<int32_t>::max() ||
       ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max()) {
     return ChooseOther(plan, o);
@@ -97,8 +98,8 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
                                  : EncodeKernel::kNvfp4FourOverSix;
   }
   if (format.square) return EncodeKernel::kNvfp4Squares;
-  return columnwise || o.dbias ? EncodeKernel::kNvfp4Tiles
-                               : EncodeKernel::kNvfp4Rows;
+  return columnwise || (o.dbias && bf16) ? EncodeKernel::kNvfp4Tiles
+                                         : EncodeKernel::kNvfp4Rows;
 }
 
 // FP8 and MXFP8 of bf16.
@@ -133,11 +134,12 @@ EncodeKernel ChooseEncode(const Plan& plan, const Recipe& r,
       !r.copies[1].wanted && !plan.grouped() && EncodesAsTe(NumericsOf(o))) {
     return EncodeKernel::kQuantizeRows;
   }
-  if (plan.tensor().dtype != DType::kBF16 ||
+  if (plan.tensor().dtype == DType::kF32 ||
       format.scaling == Scaling::kChannel) {
     return ChooseOther(plan, o);
   }
   if (format.scaling == Scaling::kNvfp4) return ChooseNvfp4(plan, r, o);
+  if (plan.tensor().dtype != DType::kBF16) return ChooseOther(plan, o);
   if (format.element != DType::kE2M1x2) return ChooseFp8(plan, r, o);
   return ChooseOther(plan, o);
 }

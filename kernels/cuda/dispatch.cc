@@ -7,7 +7,8 @@ namespace {
 
 cudaError_t LaunchUnderGlobal(const EncodeArgs& a, std::optional<float> amax,
                               const Queue& q) {
-  if (amax) {
+  // What the host finds is of bf16.
+  if (amax && a.params.input == DType::kBF16) {
     const GlobalMultipliers known = MakeGlobalMultipliers<Scalar>(
         a.params, GlobalScaleOf<Scalar>(a.params, *amax));
     if (known.usable) return LaunchEncodeNvfp4UnderKnown(a, known, q);

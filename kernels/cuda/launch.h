@@ -32,8 +32,9 @@ cudaError_t LaunchWriteAmax(const WriteAmaxArgs& args, const Queue& queue);
 // NVFP4 of fp32, the rowwise copy alone: `first` is the only group.
 cudaError_t LaunchQuantizeRows(const EncodeArgs& args, const Queue& queue);
 
-// NVFP4 of bf16. Rows: the rowwise copy alone. Tiles: the columnwise copy, both
-// or the rowwise one with dbias. Squares: either copy or both.
+// NVFP4 of bf16, and the rowwise copy alone of fp16, too. Rows: the rowwise
+// copy alone. Tiles: the columnwise copy, both or the rowwise one with dbias.
+// Squares: either copy or both.
 cudaError_t LaunchEncodeNvfp4Rows(const EncodeArgs& args, const Queue& queue);
 cudaError_t LaunchEncodeNvfp4Tiles(const EncodeArgs& args, const Queue& queue);
 cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& args,
@@ -41,8 +42,8 @@ cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& args,
 // The rowwise copy alone, whose blocks work with a global scale.
 cudaError_t LaunchEncodeNvfp4UnderGlobal(const EncodeArgs& args,
                                          const Queue& queue);
-// The same of one group, where `known` is what its amax decides, usable: CTAs
-// need not wait for it.
+// The same of one group of bf16, where `known` is what its amax decides,
+// usable: CTAs need not wait for it.
 cudaError_t LaunchEncodeNvfp4UnderKnown(const EncodeArgs& args,
                                         const GlobalMultipliers& known,
                                         const Queue& queue);

@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/decode/codes.cuh"
 #include "kernels/cuda/errors/placed_sum.cuh"
-#include "kernels/cuda/ptx/bf16_words.cuh"
+#include "kernels/cuda/ptx/half_words.cuh"
 
 namespace quantd::cuda {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "kernels/arith/codec.h"
-#include "kernels/cuda/ptx/bf16_words.cuh"
+#include "kernels/cuda/ptx/half_words.cuh"
 #include "kernels/plan/format.h"
 
 namespace quantd::cuda {

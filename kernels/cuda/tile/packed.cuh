@@ -1,8 +1,9 @@
-// Blocks of 16 bf16 as they lie in memory, two to a word, and their way into
-// NVFP4 without unpacking more than it takes. The fast half of the arithmetic:
-// it serves blocks of ordinary numbers whose scale is a normal one, and says
-// when a block is not; the generic functions of kernels/arith/encode.h do the
-// rest. kernels/cuda/encode/nvfp4/NOTES.md counts the operations.
+// Blocks of 16 bf16, or fp16 where that is said, as they lie in memory, two to
+// a word, and their way into NVFP4 without unpacking more than it takes. The
+// fast half of the arithmetic: it serves blocks of ordinary numbers whose scale
+// is a normal one, and says when a block is not; the generic functions of
+// kernels/arith/encode.h do the rest. kernels/cuda/encode/nvfp4/NOTES.md counts
+// the operations.
 #ifndef QUANTD_KERNELS_CUDA_TILE_PACKED_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_PACKED_CUH_
 
@@ -10,7 +11,7 @@
 #include <cstdint>
 
 #include "kernels/arith/codec.h"
-#include "kernels/cuda/ptx/bf16_words.cuh"
+#include "kernels/cuda/ptx/half_words.cuh"
 #include "kernels/cuda/tile/element.cuh"
 
 namespace quantd::cuda {
@@ -20,11 +21,12 @@ struct Words {
   uint32_t w[kBlock / 2];
 };
 
+template <DType D = DType::kBF16>
 __device__ __forceinline__ void Unpack(const Words& x, float (&v)[kBlock]) {
   QUANTD_UNROLL
   for (int i = 0; i < kBlock / 2; ++i) {
-    v[2 * i] = LowOf(x.w[i]);
-    v[2 * i + 1] = HighOf(x.w[i]);
+    v[2 * i] = LowOf<D>(x.w[i]);
+    v[2 * i + 1] = HighOf<D>(x.w[i]);
   }
 }
 
@@ -64,10 +66,13 @@ __device__ __forceinline__ uint32_t LargestOf(const uint32_t (&w)[N]) {
   return LargestOfSome<0, N>(w);
 }
 // The larger half of such a word as fp32 bits.
+template <DType D = DType::kBF16>
 __device__ __forceinline__ uint32_t LargerHalf(uint32_t word) {
   const uint32_t high = word & 0xFFFF0000u;
   const uint32_t low = word << 16;
-  return high > low ? high : low;
+  const uint32_t larger = high > low ? high : low;
+  if constexpr (D == DType::kBF16) return larger;
+  return __float_as_uint(HighOf<D>(larger));
 }
 
 // E4M3 of a number that is >= 0 and below 464.

@@ -104,9 +104,12 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
                      !has(kOptRowScaled | kOptCompact);
   // (The one profile of the rows has another arithmetic.)
   const bool te = !has(kOptProfile);
-  const bool nvfp4_bf16 = nvfp4 && row.dtype == DType::kBF16 &&
-                          row.plan.rows() < int64_t{1} << 31 &&
-                          columns < (int64_t{1} << 32) - 1;
+  const bool nvfp4_counts = nvfp4 && row.plan.rows() < int64_t{1} << 31 &&
+                            columns < (int64_t{1} << 32) - 1;
+  const bool nvfp4_bf16 = nvfp4_counts && row.dtype == DType::kBF16;
+  // The rowwise copy alone, of fp16, too.
+  const bool nvfp4_rows = nvfp4_counts && row.dtype != DType::kF32 &&
+                          !row.format.square && rowwise_alone;
   const bool nearest = !has(kOptStochastic | kOptFourOverSix);
   // fp32, one tensor.
   const bool one = nvfp4 && te && !row.format.square && nearest &&
@@ -123,21 +126,21 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
     case EncodeKernel::kQuantizeRows:
       return one && rowwise_alone;
     case EncodeKernel::kNvfp4Rows:
-      return nvfp4_bf16 && te && !row.format.square && nearest &&
-             rowwise_alone && !has(kOptDbias);
+      return nvfp4_rows && te && nearest &&
+             (row.dtype == DType::kF16 || !has(kOptDbias));
     case EncodeKernel::kNvfp4UnderGlobal:
-      return nvfp4_bf16 && !te;
+      return nvfp4_rows && !te;
     case EncodeKernel::kNvfp4Tiles:
       return nvfp4_bf16 && !row.format.square && nearest &&
              (!rowwise_alone || has(kOptDbias));
     case EncodeKernel::kNvfp4Squares:
       return nvfp4_bf16 && row.format.square && nearest;
     case EncodeKernel::kNvfp4Stochastic:
-      return nvfp4_bf16 && !row.format.square && rowwise_alone &&
-             has(kOptStochastic) && o.shard.column_offset % 16 == 0;
+      return nvfp4_rows && has(kOptStochastic) &&
+             o.shard.column_offset % 16 == 0;
     case EncodeKernel::kNvfp4FourOverSix:
-      return nvfp4_bf16 && !row.format.square && rowwise_alone &&
-             has(kOptFourOverSix) && o.shard.column_offset % 16 == 0;
+      return nvfp4_rows && has(kOptFourOverSix) &&
+             o.shard.column_offset % 16 == 0;
     case EncodeKernel::kFp8Runs:
       return fp8 && tensor && rowwise_alone && !has(kOptDbias);
     case EncodeKernel::kFp8Rows:

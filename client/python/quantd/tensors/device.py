@@ -95,6 +95,8 @@ class DeviceBytes:
       }
       dtype = getattr(torch, names.get(word, "uint8"), torch.uint8)
       # Each of these steps takes microseconds.
+      if self.offset >= 0 and dtype is torch.uint8:
+        return self.owner.as_strided(shape, _strides(shape), self.offset)
       flat = self.array
       if flat.dim() != 1:
         flat = flat.reshape(-1)
@@ -106,6 +108,12 @@ class DeviceBytes:
     dtype, size = numpy_dtype(word), size_of(word)
     rows = self.array.reshape((-1, size) if size > 1 else (-1,))
     return jax.lax.bitcast_convert_type(rows, dtype).reshape(shape)
+
+
+@functools.lru_cache(maxsize=64)
+def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+  """Of a contiguous array, in elements."""
+  return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def is_on_device(x: Any) -> bool:

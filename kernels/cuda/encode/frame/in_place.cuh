@@ -28,7 +28,8 @@ __device__ __forceinline__ void LoadPair(uint32_t at, int r, DType type,
       *a = LowOf(word);
       *b = HighOf(word);
     } else {
-      UnpackF16(word, a, b);
+      *a = LowOf<DType::kF16>(word);
+      *b = HighOf<DType::kF16>(word);
     }
   }
 }
@@ -47,18 +48,19 @@ struct PlainPair {
     if constexpr (kBytes == 2) {
       // A row's two are one word.
       const bool bf16 = type == DType::kBF16;
+      const auto larger = [bf16](uint32_t a, uint32_t b) {
+        return bf16 ? MaxOfWords<DType::kBF16>(a, b)
+                    : MaxOfWords<DType::kF16>(a, b);
+      };
       uint32_t m[2] = {};
       QUANTD_UNROLL
       for (int r = 0; r < kMxRows; ++r) {
         const uint32_t word = Word(r);
-        m[r % 2] =
-            bf16 ? MaxOfWords(m[r % 2], word) : MaxOfF16Words(m[r % 2], word);
+        m[r % 2] = larger(m[r % 2], word);
       }
-      const uint32_t two =
-          (bf16 ? MaxOfWords(m[0], m[1]) : MaxOfF16Words(m[0], m[1])) &
-          0x7FFF7FFFu;
-      float v[2] = {LowOf(two), HighOf(two)};
-      if (!bf16) UnpackF16(two, &v[0], &v[1]);
+      const uint32_t two = larger(m[0], m[1]) & 0x7FFF7FFFu;
+      const float v[2] = {bf16 ? LowOf(two) : LowOf<DType::kF16>(two),
+                          bf16 ? HighOf(two) : HighOf<DType::kF16>(two)};
       max[0] = __float_as_uint(v[0]) & kAbsMask;
       max[1] = __float_as_uint(v[1]) & kAbsMask;
     } else {

@@ -39,7 +39,8 @@ __device__ __forceinline__ void LoadQuarter(const StagedTile& tile,
         two[0] = LowOf(words[k]);
         two[1] = HighOf(words[k]);
       } else {
-        UnpackF16(words[k], two, two + 1);
+        two[0] = LowOf<DType::kF16>(words[k]);
+        two[1] = HighOf<DType::kF16>(words[k]);
       }
     }
   }
@@ -184,9 +185,7 @@ __device__ __noinline__ uint32_t SeenInTile(const StagedTileOf<kBytes>& tile,
       v = __uint_as_float(LoadShared(from));
     } else {
       const uint32_t bits = LoadShared16(from);
-      float other;
-      v = LowOf(bits);
-      if (type != DType::kBF16) UnpackF16(bits, &v, &other);
+      v = type == DType::kBF16 ? LowOf(bits) : LowOf<DType::kF16>(bits);
     }
     const uint32_t magnitude = MagnitudeOf<Scalar>(v);
     seen |= magnitude > kInfBits ? kSeenNan : 0u;

@@ -32,41 +32,18 @@ __device__ __forceinline__ uint32_t LargestNumber(const float (&v)[N],
   return __float_as_uint(max);
 }
 
-__device__ __forceinline__ void UnpackF16(uint32_t word, float* low,
-                                          float* high) {
-  asm("{ .reg .f16 low, high; mov.b32 {low, high}, %2;"
-      " cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
-      : "=f"(*low), "=f"(*high)
-      : "r"(word));
-}
-
-// As MaxOfWords, of fp16.
-__device__ __forceinline__ uint32_t MaxOfF16Words(uint32_t a, uint32_t b) {
-  uint32_t max;
-#if __CUDA_ARCH__ >= 860
-  asm("max.NaN.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(max) : "r"(a), "r"(b));
-#else
-  asm("max.NaN.f16x2 %0, %1, %2;"
-      : "=r"(max)
-      : "r"(a & 0x7FFF7FFFu), "r"(b & 0x7FFF7FFFu));
-#endif
-  return max;
-}
 // fp32 bits of the largest magnitude among a block's elements of a type of two
 // bytes; of NaN, a NaN's.
+template <DType D>
+__device__ __forceinline__ uint32_t LargestIn(const Words& x) {
+  const auto& max = MaxOfWords<D>;
+  const uint32_t two = max(max(max(x.w[0], x.w[1]), max(x.w[2], x.w[3])),
+                           max(max(x.w[4], x.w[5]), max(x.w[6], x.w[7])));
+  return __float_as_uint(LowOf<D>(max(two, two >> 16))) & kAbsMask;
+}
 __device__ __forceinline__ uint32_t LargestOfWords(const Words& x, DType type) {
-  const auto largest = [&](const auto& max) {
-    const uint32_t two = max(max(max(x.w[0], x.w[1]), max(x.w[2], x.w[3])),
-                             max(max(x.w[4], x.w[5]), max(x.w[6], x.w[7])));
-    return max(two, two >> 16);
-  };
-  if (type == DType::kBF16) {
-    return largest(MaxOfWords) << 16 & kAbsMask;
-  }
-  float max;
-  float other;
-  UnpackF16(largest(MaxOfF16Words), &max, &other);
-  return __float_as_uint(max) & kAbsMask;
+  if (type == DType::kBF16) return LargestIn<DType::kBF16>(x);
+  return LargestIn<DType::kF16>(x);
 }
 
 // The lines of a warp, of elements of two bytes. `number` i of a lane is the
@@ -129,7 +106,8 @@ class LaneValues {
     }
     QUANTD_UNROLL
     for (int k = 0; k < kBlock / 2; ++k) {
-      UnpackF16(x.w[k], &v[2 * k], &v[2 * k + 1]);
+      v[2 * k] = LowOf<DType::kF16>(x.w[k]);
+      v[2 * k + 1] = HighOf<DType::kF16>(x.w[k]);
     }
   }
 

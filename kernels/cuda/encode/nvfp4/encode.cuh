@@ -1,6 +1,7 @@
 // What the tuned NVFP4 kernels share: the group that a CTA is at, places of
 // scales, and the way out for blocks that the fast arithmetic is not for. Input
-// is bf16; kernels/cuda/tile/packed.cuh has that arithmetic.
+// is bf16, or fp16 where that is said; kernels/cuda/tile/packed.cuh has that
+// arithmetic.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_ENCODE_CUH_
 
@@ -96,11 +97,12 @@ struct Unit {
 
 // A block for the generic functions, whatever is in it; `x` as it was read.
 // `random` is nullptr for rounding to nearest. Adds to `*seen`.
+template <DType D = DType::kBF16>
 static __device__ __noinline__ Unit
 EncodeRare(const EncodeParams& p, Words x, const float* signs, float amax,
            const RandomBytes<Scalar>* random, uint32_t* seen) {
   float v[kBlock];
-  Unpack(x, v);
+  Unpack<D>(x, v);
   uint32_t max, clean;
   FindMaxima<Scalar>(v, kBlock, &max, &clean);
   Report(SeenIn(max, clean), seen);

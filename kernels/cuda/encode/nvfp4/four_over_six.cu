@@ -6,8 +6,9 @@
 namespace quantd::cuda {
 namespace {
 
-template <bool kMse, bool kFast>
+template <DType D, bool kRht, bool kMse, bool kFast>
 struct Coder {
+  static constexpr DType kType = kWalked<D, kRht>;
   const EncodeArgs& a;
   GroupState* group;
   ErrorTable* errors;
@@ -19,40 +20,42 @@ struct Coder {
   }
   __device__ __forceinline__ void Begin(int64_t /*row*/, int64_t /*b*/) {}
   __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
-    const uint32_t max = LargerHalf(LargestOf(x.w));
+    const uint32_t max = LargerHalf<kType>(LargestOfSigned<kType>(x));
     const float base = __fmul_rn(SixthOf(__uint_as_float(max)), errors->s);
     const uint32_t four = E4M3Of(__fmul_rn(base, 1.5f));
     const uint32_t six = E4M3Of(base);
-    const bool better = Choose<kMse, kFast>(x, errors->s, errors->of[four],
-                                            errors->of[six], &unit->codes);
+    const bool better = Choose<kType, kMse, kFast>(
+        x, errors->s, errors->of[four], errors->of[six], &unit->codes);
     unit->scale = better ? four : six;
     return !IsRare(max, base) && errors->ordinary;
   }
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
                                              int64_t /*b*/) const {
     const CopyTask& copy = group->task.rowwise;
-    return cuda::EncodeRare(a.params, x,
-                            copy.signs != nullptr ? a.signs : nullptr,
-                            *copy.amax, nullptr, a.seen);
+    return cuda::EncodeRare<D>(a.params, x,
+                               copy.signs != nullptr ? a.signs : nullptr,
+                               *copy.amax, nullptr, a.seen);
   }
 };
 
-template <bool kRht, bool kMse, bool kFast>
+template <DType D, bool kRht, bool kMse, bool kFast>
 __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
     EncodeNvfp4FourOverSix(const __grid_constant__ EncodeArgs a,
                            const __grid_constant__ RowWalk walk) {
   __shared__ GroupState group;
   __shared__ ErrorTable errors;
-  Coder<kMse, kFast> coder = {a, &group, &errors};
-  WalkRows<kRht>(a, walk, &coder);
+  Coder<D, kRht, kMse, kFast> coder = {a, &group, &errors};
+  WalkRows<D, kRht>(a, walk, &coder);
 }
 
 template <bool kRht, bool kMse, bool kFast>
 cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   const RowWalk walk(a, queue);
-  EncodeNvfp4FourOverSix<kRht, kMse, kFast>
-      <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk);
-  return cudaGetLastError();
+  return ForWalkedType(a, [&](auto type) {
+    EncodeNvfp4FourOverSix<type(), kRht, kMse, kFast>
+        <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk);
+    return cudaGetLastError();
+  });
 }
 
 template <bool kRht>

@@ -83,8 +83,8 @@ struct Candidate {
 };
 
 // Whether the candidate for 4 has the smaller error, and the better one's
-// codes.
-template <bool kMse, bool kFast>
+// codes. Elements are of type D.
+template <DType D, bool kMse, bool kFast>
 __device__ __forceinline__ bool Choose(const Words& x, float s,
                                        const ErrorTerms& for_four,
                                        const ErrorTerms& for_six,
@@ -101,7 +101,7 @@ __device__ __forceinline__ bool Choose(const Words& x, float s,
     QUANTD_UNROLL
     for (int i = 0; i < 8; ++i) {
       const uint32_t word = x.w[4 * h + i / 2] & 0x7FFF7FFFu;
-      const float v = i % 2 == 0 ? LowOf(word) : HighOf(word);
+      const float v = i % 2 == 0 ? LowOf<D>(word) : HighOf<D>(word);
       const float target = kFast ? __fmul_rn(v, s) : v;
       f[i] = four.Add(v, target);
       g[i] = six.Add(v, target);

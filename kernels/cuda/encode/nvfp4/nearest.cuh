@@ -12,6 +12,7 @@ namespace quantd::cuda {
 
 // LargestOf for words with signs: no magnitudes are made first where the
 // instruction does that.
+template <DType D = DType::kBF16>
 __device__ __forceinline__ uint32_t LargestOfSigned(const Words& x) {
   uint32_t m[kBlock / 2];
   QUANTD_UNROLL
@@ -19,7 +20,7 @@ __device__ __forceinline__ uint32_t LargestOfSigned(const Words& x) {
   QUANTD_UNROLL
   for (int n = kBlock / 4; n > 0; n /= 2) {
     QUANTD_UNROLL
-    for (int i = 0; i < n; ++i) m[i] = MaxOfWords(m[i], m[i + n]);
+    for (int i = 0; i < n; ++i) m[i] = MaxOfWords<D>(m[i], m[i + n]);
   }
   return m[0] & 0x7FFF7FFFu;
 }

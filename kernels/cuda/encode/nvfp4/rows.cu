@@ -6,7 +6,9 @@
 namespace quantd::cuda {
 namespace {
 
+template <DType D, bool kRht>
 struct Coder {
+  static constexpr DType kType = kWalked<D, kRht>;
   const EncodeArgs& a;
   GroupState* group;
   float s_inv6 = 0.0f;
@@ -18,7 +20,7 @@ struct Coder {
     exact = group->row.of[0x7E] >= 0x1p-100f;  // the smallest
   }
   __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
-    const uint32_t max = LargerHalf(LargestOfSigned(x));
+    const uint32_t max = LargerHalf<kType>(LargestOfSigned<kType>(x));
     const float wanted = __uint_as_float(max) * s_inv6;
     unit->scale = E4M3Of(wanted);
     const float m = group->row.of[unit->scale] * 0x1p-6f;
@@ -29,8 +31,8 @@ struct Coder {
       float f[8];
       QUANTD_UNROLL
       for (int i = 0; i < 4; ++i) {
-        f[2 * i] = NearestE2M1(fabsf(LowOf(w[i])) * m);
-        f[2 * i + 1] = NearestE2M1(fabsf(HighOf(w[i])) * m);
+        f[2 * i] = NearestE2M1(fabsf(LowOf<kType>(w[i])) * m);
+        f[2 * i + 1] = NearestE2M1(fabsf(HighOf<kType>(w[i])) * m);
       }
       const uint32_t even = CodesOf<DType::kE4M3>(f[0], f[2], f[4], f[6]);
       const uint32_t odd = CodesOf<DType::kE4M3>(f[1], f[3], f[5], f[7]);
@@ -43,26 +45,29 @@ struct Coder {
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
                                              int64_t /*b*/) const {
     const CopyTask& copy = group->task.rowwise;
-    return cuda::EncodeRare(a.params, x,
-                            copy.signs != nullptr ? a.signs : nullptr,
-                            *copy.amax, nullptr, a.seen);
+    return cuda::EncodeRare<D>(a.params, x,
+                               copy.signs != nullptr ? a.signs : nullptr,
+                               *copy.amax, nullptr, a.seen);
   }
 };
 
-template <bool kRht>
+template <DType D, bool kRht>
 __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
     EncodeNvfp4Rows(const __grid_constant__ EncodeArgs a,
                     const __grid_constant__ RowWalk walk) {
   __shared__ GroupState group;
-  Coder coder = {a, &group};
-  WalkRows<kRht>(a, walk, &coder);
+  Coder<D, kRht> coder = {a, &group};
+  WalkRows<D, kRht>(a, walk, &coder);
 }
 
 template <bool kRht>
 cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
   const RowWalk walk(a, queue);
-  EncodeNvfp4Rows<kRht><<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk);
-  return cudaGetLastError();
+  return ForWalkedType(a, [&](auto type) {
+    EncodeNvfp4Rows<type(), kRht>
+        <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk);
+    return cudaGetLastError();
+  });
 }
 
 }  // namespace

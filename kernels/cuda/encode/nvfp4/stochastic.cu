@@ -16,17 +16,20 @@ struct Counters {
         step(static_cast<uint64_t>(walk.stride) * row) {}
 };
 
+template <DType D>
 __device__ __noinline__ Unit EncodeRareAt(const EncodeArgs& a,
                                           const GroupTask& task, Words x,
                                           int64_t row, int64_t b) {
   const EncodeParams& p = a.params;
   const RandomBytes<Scalar> bytes = DrawBytes<Scalar>(
       p, false, p.row_offset + task.row + row, p.column_offset + b * kBlock);
-  return EncodeRare(p, x, task.rowwise.signs != nullptr ? a.signs : nullptr,
-                    *task.rowwise.amax, &bytes, a.seen);
+  return EncodeRare<D>(p, x, task.rowwise.signs != nullptr ? a.signs : nullptr,
+                       *task.rowwise.amax, &bytes, a.seen);
 }
 
+template <DType D, bool kRht>
 struct Coder {
+  static constexpr DType kType = kWalked<D, kRht>;
   const EncodeArgs& a;
   const Counters& counters;
   const PhiloxStream& random;
@@ -42,30 +45,30 @@ struct Coder {
     s_inv6 = group->row.s_inv6;
   }
   __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
-    const uint32_t max = LargerHalf(LargestOfSigned(x));
+    const uint32_t max = LargerHalf<kType>(LargestOfSigned<kType>(x));
     const float wanted = __uint_as_float(max) * s_inv6;
     unit->scale = E4M3Of(wanted);
     uint32_t words[4];
     random.Draw(next, words);
     next += counters.step;
-    unit->codes = StochasticCodes(x, group->row.of[unit->scale], words);
+    unit->codes = StochasticCodes<kType>(x, group->row.of[unit->scale], words);
     return !IsRare(max, wanted);
   }
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t row,
                                              int64_t b) const {
-    return EncodeRareAt(a, group->task, x, row, b);
+    return EncodeRareAt<D>(a, group->task, x, row, b);
   }
 };
 
-template <bool kRht>
+template <DType D, bool kRht>
 __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
     EncodeNvfp4Stochastic(const __grid_constant__ EncodeArgs a,
                           const __grid_constant__ RowWalk walk,
                           const __grid_constant__ Counters counters,
                           const __grid_constant__ PhiloxStream random) {
   __shared__ GroupState group;
-  Coder coder = {a, counters, random, &group};
-  WalkRows<kRht>(a, walk, &coder);
+  Coder<D, kRht> coder = {a, counters, random, &group};
+  WalkRows<D, kRht>(a, walk, &coder);
 }
 
 template <bool kRht>
@@ -73,9 +76,12 @@ cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   const RowWalk walk(a, queue);
   const Counters counters(a.params, walk);
   const PhiloxStream random(a.params.subsequence, a.params.seed);
-  EncodeNvfp4Stochastic<kRht>
-      <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk, counters, random);
-  return cudaGetLastError();
+  return ForWalkedType(a, [&](auto type) {
+    EncodeNvfp4Stochastic<type(), kRht>
+        <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk, counters,
+                                                      random);
+    return cudaGetLastError();
+  });
 }
 
 }  // namespace

@@ -79,8 +79,9 @@ __device__ __forceinline__ uint32_t FractionalCodes(float low, float high) {
   return word;
 }
 
-// Sixteen codes of x * m, all |x * m| below 7; byte i of `random` is element
-// i's.
+// Sixteen codes of x * m, all |x * m| below 7, of elements of type D; byte i of
+// `random` is element i's.
+template <DType D>
 __device__ __forceinline__ uint2 StochasticCodes(const Words& x, float m,
                                                  const uint32_t (&random)[4]) {
   uint32_t words[2];
@@ -95,12 +96,12 @@ __device__ __forceinline__ uint2 StochasticCodes(const Words& x, float m,
       const uint32_t bytes = random[2 * h + i];
       const uint32_t first = w[2 * i];
       const uint32_t second = w[2 * i + 1];
-      even[i] = TwiceAnd(
-          bytes & 0x00FF00FFu,
-          FractionalCodes(fabsf(LowOf(first)) * m, fabsf(LowOf(second)) * m));
-      odd[i] = TwiceAnd(
-          __byte_perm(bytes, 0, 0x4341),
-          FractionalCodes(fabsf(HighOf(first)) * m, fabsf(HighOf(second)) * m));
+      even[i] = TwiceAnd(bytes & 0x00FF00FFu,
+                         FractionalCodes(fabsf(LowOf<D>(first)) * m,
+                                         fabsf(LowOf<D>(second)) * m));
+      odd[i] = TwiceAnd(__byte_perm(bytes, 0, 0x4341),
+                        FractionalCodes(fabsf(HighOf<D>(first)) * m,
+                                        fabsf(HighOf<D>(second)) * m));
       // Values above 6 may have come to an eighth code.
       even[i] = __vminu2(even[i], 0x0FFF0FFFu);
       odd[i] = __vminu2(odd[i], 0x0FFF0FFFu);

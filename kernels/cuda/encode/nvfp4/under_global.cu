@@ -12,9 +12,10 @@ namespace {
 
 // What g decides for every block under it, in shared memory.
 //
-// A code is a function of x / d, d from a scale and g; x is a bf16. So only the
-// seven places matter where the code changes from one bf16 to the next, and
-// every m under which x * m changes there, too, gives the same codes for all x.
+// A code is a function of x / d, d from a scale and g; x is a bf16 or an fp16.
+// So only the seven places matter where the code changes from one of them to
+// the next, and every m under which x * m changes there, too, gives the same
+// codes for all x. (fp16's subnormal numbers are fewer, but none is another.)
 // The nearest fp32 to 1 / d, or one beside it, nearly always does. Operands of
 // scales that differ in the exponent alone differ by a power of two, so there
 // are eight to be found.
@@ -35,7 +36,10 @@ struct QuotientTable {
 
   // All threads of eight warps must call; the caller synchronizes before and
   // after.
+  template <DType D>
   __device__ __noinline__ void Fill(float amax, const EncodeParams& p) {
+    // Bits of an fp32 that the type does not have.
+    constexpr int kSpare = D == DType::kBF16 ? 16 : 13;
     const Numerics& n = p.numerics;
     const float global = GlobalScaleOf<Scalar>(p, amax);
     if (threadIdx.x == 0) {
@@ -50,18 +54,18 @@ struct QuotientTable {
     if (n.operation != Operation::kTimes) {
       // A lane has a threshold, lane % 8, and a candidate, lane / 8.
       const int i = lane % 8 < 7 ? lane % 8 : 6;
-      // The first bf16 that passes it.
-      uint32_t first = __float_as_uint(ThresholdOf(i) * d) >> 16;
+      // The first number of the type that passes it.
+      uint32_t first = __float_as_uint(ThresholdOf(i) * d) >> kSpare;
       QUANTD_UNROLL
       for (int k = 0; k < 2; ++k) {
-        if (!Passes(__uint_as_float(first << 16) / d, i)) ++first;
+        if (!Passes(__uint_as_float(first << kSpare) / d, i)) ++first;
       }
       constexpr int kBeside[] = {0, 1, -1, 2};
       const uint32_t nearest = __float_as_uint(1.0f / d);
       const float c =
           __uint_as_float(nearest + static_cast<uint32_t>(kBeside[lane / 8]));
-      const bool good = Passes(__uint_as_float(first << 16) * c, i) &&
-                        !Passes(__uint_as_float((first - 1) << 16) * c, i);
+      const bool good = Passes(__uint_as_float(first << kSpare) * c, i) &&
+                        !Passes(__uint_as_float((first - 1) << kSpare) * c, i);
       const uint32_t found = __ballot_sync(0xFFFFFFFFu, good);
       m = 0.0f;
       QUANTD_UNROLL
@@ -100,11 +104,12 @@ struct QuotientGroup : CurrentGroup {
 };
 
 // A block for the generic functions, whatever is in it.
+template <DType D>
 __device__ __noinline__ Unit EncodeRareUnder(const EncodeParams& p,
                                              const Words& x, float amax,
                                              uint32_t* seen) {
   float v[kBlock];
-  Unpack(x, v);
+  Unpack<D>(x, v);
   uint32_t max, clean;
   FindMaxima<Scalar>(v, kBlock, &max, &clean);
   Report(SeenIn(max, clean), seen);
@@ -117,11 +122,16 @@ __device__ __noinline__ Unit EncodeRareUnder(const EncodeParams& p,
 }
 
 // -0 becomes 0; a NaN is some NaN.
+template <DType D>
 __device__ __forceinline__ uint32_t WithoutNegativeZeros(uint32_t word) {
   uint32_t clean;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;"
-      : "=r"(clean)
-      : "r"(word), "r"(0x3F803F80u), "r"(0u));
+  if constexpr (D == DType::kBF16) {
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+        : "=r"(clean)
+        : "r"(word), "r"(0x3F803F80u), "r"(0u));
+  } else {
+    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(clean) : "r"(word), "r"(0u));
+  }
   return clean;
 }
 
@@ -135,7 +145,7 @@ enum class Way {
 };
 
 // kNegative: the sign of what is below 0 alone.
-template <Way kWay, bool kNegative>
+template <DType D, Way kWay, bool kNegative>
 struct Coder {
   const EncodeArgs& a;
   const GlobalMultipliers& known;
@@ -145,7 +155,7 @@ struct Coder {
 
   __device__ __forceinline__ void Settle() {
     if constexpr (kWay == Way::kFind) {
-      group->row.Fill(*group->task.rowwise.amax, a.params);
+      group->row.Fill<D>(*group->task.rowwise.amax, a.params);
     } else {
       group->row.Fill(known);
     }
@@ -159,7 +169,7 @@ struct Coder {
   }
   __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
     const Numerics& n = a.params.numerics;
-    const uint32_t max = LargerHalf(LargestOfSigned(x));
+    const uint32_t max = LargerHalf<D>(LargestOfSigned<D>(x));
     const float wanted = Wanted(max);
     unit->scale = max == 0 ? n.zero_scale : E4M3Of(wanted);
     const float m = group->row.of[unit->scale];
@@ -172,14 +182,15 @@ struct Coder {
   }
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
                                              int64_t /*b*/) const {
-    const uint32_t max = LargerHalf(LargestOfSigned(x));
+    const uint32_t max = LargerHalf<D>(LargestOfSigned<D>(x));
     if (usable && group->row.of[kLargestScale] != 0.0f && max < kInfBits &&
         Wanted(max) >= 448.0f) {
       // Larger than its amax lets it be, but no more: where the amax that was
       // given is not the tensor's, that is not rare.
       return {Codes<true>(x, group->row.of[kLargestScale]), kLargestScale};
     }
-    Unit unit = EncodeRareUnder(a.params, x, *group->task.rowwise.amax, a.seen);
+    Unit unit =
+        EncodeRareUnder<D>(a.params, x, *group->task.rowwise.amax, a.seen);
     unit.codes = InOrder(unit.codes);
     return unit;
   }
@@ -206,10 +217,10 @@ struct Coder {
       float f[8];
       QUANTD_UNROLL
       for (int i = 0; i < 4; ++i) {
-        w[i] =
-            kNegative ? WithoutNegativeZeros(x.w[4 * h + i]) : x.w[4 * h + i];
-        f[2 * i] = nearest(LowOf(w[i]));
-        f[2 * i + 1] = nearest(HighOf(w[i]));
+        w[i] = kNegative ? WithoutNegativeZeros<D>(x.w[4 * h + i])
+                         : x.w[4 * h + i];
+        f[2 * i] = nearest(LowOf<D>(w[i]));
+        f[2 * i + 1] = nearest(HighOf<D>(w[i]));
       }
       const uint32_t even = CodesOf<DType::kE4M3>(f[0], f[2], f[4], f[6]);
       const uint32_t odd = CodesOf<DType::kE4M3>(f[1], f[3], f[5], f[7]);
@@ -229,23 +240,23 @@ struct Coder {
   }
 };
 
-template <Way kWay, bool kNegative>
+template <DType D, Way kWay, bool kNegative>
 __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
     EncodeNvfp4UnderGlobal(const __grid_constant__ EncodeArgs a,
                            const __grid_constant__ RowWalk walk,
                            const __grid_constant__ GlobalMultipliers known) {
   __shared__ QuotientGroup group;
-  Coder<kWay, kNegative> coder = {a, known, &group};
-  WalkRows<false>(a, walk, &coder);
+  Coder<D, kWay, kNegative> coder = {a, known, &group};
+  WalkRows<D, false>(a, walk, &coder);
 }
 
-template <Way kWay>
+template <DType D, Way kWay>
 cudaError_t Launch(const EncodeArgs& a, const GlobalMultipliers& known,
                    const Queue& queue) {
   const RowWalk walk(a, queue);
   const auto kernel = a.params.numerics.sign == SignRule::kNegative
-                          ? &EncodeNvfp4UnderGlobal<kWay, true>
-                          : &EncodeNvfp4UnderGlobal<kWay, false>;
+                          ? &EncodeNvfp4UnderGlobal<D, kWay, true>
+                          : &EncodeNvfp4UnderGlobal<D, kWay, false>;
   kernel<<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk, known);
   return cudaGetLastError();
 }
@@ -254,18 +265,20 @@ cudaError_t Launch(const EncodeArgs& a, const GlobalMultipliers& known,
 
 cudaError_t LaunchEncodeNvfp4UnderGlobal(const EncodeArgs& a,
                                          const Queue& queue) {
-  return Launch<Way::kFind>(a, {}, queue);
+  return ForWalkedType(
+      a, [&](auto type) { return Launch<type(), Way::kFind>(a, {}, queue); });
 }
 
 cudaError_t LaunchEncodeNvfp4UnderKnown(const EncodeArgs& a,
                                         const GlobalMultipliers& known,
                                         const Queue& queue) {
   if (!ScalesByProduct(a.params.numerics)) {
-    return Launch<Way::kSixth>(a, known, queue);
+    return Launch<DType::kBF16, Way::kSixth>(a, known, queue);
   }
   // A few global scales have no multiplier for those of blocks.
-  return known.scale != 0.0f ? Launch<Way::kProduct>(a, known, queue)
-                             : Launch<Way::kFind>(a, known, queue);
+  return known.scale != 0.0f
+             ? Launch<DType::kBF16, Way::kProduct>(a, known, queue)
+             : Launch<DType::kBF16, Way::kFind>(a, known, queue);
 }
 
 }  // namespace quantd::cuda

@@ -1,8 +1,10 @@
-// Rowwise NVFP4 kernels that keep to registers: a thread is a block of sixteen,
-// a warp one row of 512 columns. What a block becomes is a coder's to say; the
-// walk brings it blocks and takes units away.
+// Rowwise NVFP4 kernels of bf16 and fp16 that keep to registers: a thread is a
+// block of sixteen, a warp one row of 512 columns. What a block becomes is a
+// coder's to say; the walk brings it blocks and takes units away.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_WALK_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_WALK_CUH_
+
+#include <type_traits>
 
 #include "kernels/cuda/encode/nvfp4/encode.cuh"
 #include "kernels/cuda/ptx/shared_memory.cuh"
@@ -32,6 +34,7 @@ struct RowWalk {
   static constexpr int kStep = 1024;
   static constexpr int kUnits = kStep / kThreads;  // of a thread, in a step
   static constexpr int kResident = 4;  // CTAs of a multiprocessor at a time
+  static constexpr int kElementBytes = 2;
 
   int log_width;
   int log_down;   // of the number of items in a chunk
@@ -59,7 +62,7 @@ struct RowWalk {
       bands /= 2;
     }
     stride = kThreads >> log_width;
-    stride_in = stride * a.list.cols * kSizeOf<DType::kBF16>;
+    stride_in = stride * a.list.cols * kElementBytes;
     stride_out = stride * a.first.rowwise.data_line;
   }
 
@@ -124,15 +127,30 @@ __device__ __forceinline__ Words TakeBlock(uint32_t at) {
   return x;
 }
 
-// All threads of RowWalk::Grid must call this. A coder has
+// What blocks are made of when they come to a coder: rotated ones are bf16.
+template <DType D, bool kRht>
+inline constexpr DType kWalked = kRht ? DType::kBF16 : D;
+
+// Calls `launch` with the type of the input, of those that rows are walked of.
+template <typename F>
+cudaError_t ForWalkedType(const EncodeArgs& a, const F& launch) {
+  if (a.params.input == DType::kF16) {
+    return launch(std::integral_constant<DType, DType::kF16>{});
+  }
+  return launch(std::integral_constant<DType, DType::kBF16>{});
+}
+
+// All threads of RowWalk::Grid must call this; D is the input's type. A coder
+// has
 //   group            the GroupState in shared memory
 //   Settle()         makes its tables of group->task; ends with a barrier
 //   Begin(row, b)    the thread's next blocks are those with number b of this
 //                    row of the group and of every stride-th one below it
-//   Encode(x, unit)  of the next of them, rotated already; false where
+//   Encode(x, unit)  of the next of them, rotated already, of kWalked; false
+//   where
 //                    EncodeRare is to make the unit instead
 //   EncodeRare(x, row, b)  of a block as it was read
-template <bool kRht, typename Coder>
+template <DType D, bool kRht, typename Coder>
 __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
                                          const RowWalk& walk, Coder* coder) {
   __shared__ OwnBlocks staged;
@@ -160,7 +178,7 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   if (b >= a.list.cols / kBlock) units = 0;
   // On their way while the tables are made.
   const std::byte* from =
-      input + (top + first) * a.list.cols * kSizeOf<DType::kBF16> + b * 32;
+      input + (top + first) * a.list.cols * RowWalk::kElementBytes + b * 32;
   constexpr int kAhead = static_cast<int>(OwnBlocks::kStages) - 1;
   uint32_t slot = 0;
   for (int ahead = 0; ahead < kAhead; ++ahead) {
@@ -191,7 +209,7 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
     Words x = TakeBlock(own + slot);
     if constexpr (kRht) {
       float v[kBlock];
-      Unpack(x, v);
+      Unpack<D>(x, v);
       RotateForward<Scalar, true>(v, a.signs);
       Pack(v, &x);
     }

@@ -1,0 +1,69 @@
+// Two neighbouring bf16 or fp16 as they lie in memory: a word, the first
+// element in its low half.
+#ifndef QUANTD_KERNELS_CUDA_PTX_HALF_WORDS_CUH_
+#define QUANTD_KERNELS_CUDA_PTX_HALF_WORDS_CUH_
+
+#include <cstdint>
+
+#include "kernels/plan/format.h"
+
+namespace quantd::cuda {
+
+// Every fp32 that is a bf16, or an fp16.
+template <DType D = DType::kBF16>
+__device__ __forceinline__ float LowOf(uint32_t word) {
+  if constexpr (D == DType::kBF16) return __uint_as_float(word << 16);
+  float low;
+  asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, l; }"
+      : "=f"(low)
+      : "r"(word));
+  return low;
+}
+template <DType D = DType::kBF16>
+__device__ __forceinline__ float HighOf(uint32_t word) {
+  if constexpr (D == DType::kBF16) return __uint_as_float(word & 0xFFFF0000u);
+  float high;
+  asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, h; }"
+      : "=f"(high)
+      : "r"(word));
+  return high;
+}
+
+// The larger magnitudes, half by half, with signs that mean nothing; NaN, which
+// is above Inf as a number, where one is NaN.
+template <DType D = DType::kBF16>
+__device__ __forceinline__ uint32_t MaxOfWords(uint32_t a, uint32_t b) {
+  uint32_t max;
+#if __CUDA_ARCH__ >= 860
+  if constexpr (D == DType::kBF16) {
+    asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(max) : "r"(a), "r"(b));
+  } else {
+    asm("max.NaN.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(max) : "r"(a), "r"(b));
+  }
+#else
+  a &= 0x7FFF7FFFu;
+  b &= 0x7FFF7FFFu;
+  if constexpr (D == DType::kBF16) {
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(max) : "r"(a), "r"(b));
+  } else {
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(max) : "r"(a), "r"(b));
+  }
+#endif
+  return max;
+}
+// The smaller ones of bf16, with signs that mean nothing.
+__device__ __forceinline__ uint32_t MinOfWords(uint32_t a, uint32_t b) {
+  uint32_t min;
+#if __CUDA_ARCH__ >= 860
+  asm("min.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(min) : "r"(a), "r"(b));
+#else
+  asm("min.bf16x2 %0, %1, %2;"
+      : "=r"(min)
+      : "r"(a & 0x7FFF7FFFu), "r"(b & 0x7FFF7FFFu));
+#endif
+  return min;
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_PTX_HALF_WORDS_CUH_

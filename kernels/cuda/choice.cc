@@ -16,7 +16,8 @@
 namespace quantd::cuda {
 namespace {
 
-// What the kernels for bf16 (NVFP4's rows: and fp16) know beside their formats.
+// What the kernels for bf16 and, but for tiles of NVFP4, fp16 know beside their
+// formats.
 // Whoever asks for more is served by the generic kernel.
 constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
                                  kOptSwizzled | kOptGivenAmax | kOptEstimation |
@@ -102,7 +103,7 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
                                          : EncodeKernel::kNvfp4Rows;
 }
 
-// FP8 and MXFP8 of bf16.
+// FP8 and MXFP8 of bf16 and fp16.
 EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
                        const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
@@ -139,7 +140,6 @@ EncodeKernel ChooseEncode(const Plan& plan, const Recipe& r,
     return ChooseOther(plan, o);
   }
   if (format.scaling == Scaling::kNvfp4) return ChooseNvfp4(plan, r, o);
-  if (plan.tensor().dtype != DType::kBF16) return ChooseOther(plan, o);
   if (format.element != DType::kE2M1x2) return ChooseFp8(plan, r, o);
   return ChooseOther(plan, o);
 }

@@ -53,10 +53,10 @@ cudaError_t LaunchEncodeNvfp4Stochastic(const EncodeArgs& args,
 cudaError_t LaunchEncodeNvfp4FourOverSix(const EncodeArgs& args,
                                          const Queue& queue);
 
-// FP8 and MXFP8 of bf16, one translation unit for each scaling. Runs and rows:
-// the rowwise copy alone, of a tensor's scale and of blocks. Tiles: the
-// columnwise copy, both, or either with dbias. Strips: MXFP8's columnwise copy
-// or both, with linear scales.
+// FP8 and MXFP8 of bf16 and fp16, one translation unit for each scaling. Runs
+// and rows: the rowwise copy alone, of a tensor's scale and of blocks. Tiles:
+// the columnwise copy, both, or either with dbias. Strips: MXFP8's columnwise
+// copy or both, with linear scales.
 cudaError_t LaunchFp8Runs(const EncodeArgs& args, const Queue& queue);
 template <Scaling S>
 cudaError_t LaunchFp8Rows(const EncodeArgs& args, const Queue& queue);

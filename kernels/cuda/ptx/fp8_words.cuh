@@ -1,5 +1,6 @@
-// bf16 words into FP8 codes with the machine's own instructions, byte for byte
-// what kernels/arith/codec.h does on fp32. A word is two neighbouring elements.
+// bf16 and fp16 words into FP8 codes with the machine's own instructions, byte
+// for byte what kernels/arith/codec.h does on fp32. A word is two neighbouring
+// elements.
 #ifndef QUANTD_KERNELS_CUDA_PTX_FP8_WORDS_CUH_
 #define QUANTD_KERNELS_CUDA_PTX_FP8_WORDS_CUH_
 
@@ -11,19 +12,21 @@
 
 namespace quantd::cuda {
 
-inline constexpr uint32_t kBf16Inf = 0x7F80;
-
 // Whether one of the magnitudes is NaN or Inf.
+template <DType D>
 __device__ __forceinline__ bool HoldsSpecial(uint32_t word) {
-  return (word & 0x7FFFu) >= kBf16Inf || (word & 0x7FFF0000u) >= kInfBits;
+  constexpr uint32_t kInf = D == DType::kBF16 ? 0x7F80 : 0x7C00;
+  return (word & 0x7FFFu) >= kInf || (word & 0x7FFF0000u) >= kInf << 16;
 }
 
-// Magnitudes as bf16 bits.
+// Magnitudes as fp32 bits.
+template <DType D>
 __device__ __forceinline__ uint32_t LowMagnitude(uint32_t word) {
-  return word & 0x7FFFu;
+  return __float_as_uint(LowOf<D>(word)) & kAbsMask;
 }
+template <DType D>
 __device__ __forceinline__ uint32_t HighMagnitude(uint32_t word) {
-  return word >> 16 & 0x7FFFu;
+  return __float_as_uint(HighOf<D>(word)) & kAbsMask;
 }
 
 // Four codes, the first in the low byte. NaN is 0x7F, Inf saturates.

@@ -45,6 +45,15 @@ cudaError_t ForDType(DType d, const F& launch) {
   }
 }
 
+// The same of a bf16 or fp16 input.
+template <typename F>
+cudaError_t ForTwoByteType(const EncodeArgs& a, const F& launch) {
+  if (a.params.input == DType::kF16) {
+    return launch(std::integral_constant<DType, DType::kF16>{});
+  }
+  return launch(std::integral_constant<DType, DType::kBF16>{});
+}
+
 // First item of this thread and the step to its next one.
 __device__ __forceinline__ int64_t FirstItem() {
   return int64_t{blockIdx.x} * kThreads + threadIdx.x;

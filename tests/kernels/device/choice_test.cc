@@ -116,7 +116,7 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
                    row.dtype == DType::kF32 &&
                    !has(kOptGrouped | kOptSwizzled | kOptStatistics);
   const bool fp8 = row.format.element != DType::kE2M1x2 && !row.format.square &&
-                   row.dtype == DType::kBF16 && row.plan.cols() % 8 == 0 &&
+                   row.dtype != DType::kF32 && row.plan.cols() % 8 == 0 &&
                    columns < (int64_t{1} << 31) - 1 &&
                    row.format.scaling != Scaling::kChannel && !has(kOptRht);
   const bool tensor = row.format.scaling == Scaling::kTensor;

@@ -1,6 +1,7 @@
-// FP8 with tensor scales and with blocks of 1 x 128, and MXFP8, of bf16: the
-// tuned way beside EncodeSpans (kernels/cuda/encode/generic/encode.cuh), with
-// the same bytes. kernels/cuda/encode/fp8/NOTES.md says why it is as it is.
+// FP8 with tensor scales and with blocks of 1 x 128, and MXFP8, of bf16 and
+// fp16: the tuned way beside EncodeSpans
+// (kernels/cuda/encode/generic/encode.cuh), with the same bytes.
+// kernels/cuda/encode/fp8/NOTES.md says why it is as it is.
 //
 // A warp takes a strip of 32 rows and 128 columns of a group. A lane takes 4 of
 // the columns in all of the rows and keeps them in registers, so that the input
@@ -96,7 +97,8 @@ __device__ __forceinline__ void LetWarpBelowGo(int warp) {
 
 // Adds up the columns of a tile, row after row: a warp goes on with the sums of
 // the warp above it.
-__device__ __forceinline__ void SumColumns(Strip& s, ColumnSums& sums) {
+template <DType D>
+__device__ __forceinline__ void SumColumns(Strip<D>& s, ColumnSums& sums) {
   // sums[0] belongs to no warp: it holds the zeros above the first one.
   if (s.warp == 0) sums[0][s.lane] = make_float4(0, 0, 0, 0);
   WaitForWarpAbove(s.warp);
@@ -104,10 +106,10 @@ __device__ __forceinline__ void SumColumns(Strip& s, ColumnSums& sums) {
   // Missing rows add +0, which changes no sum: none is -0.
   QUANTD_UNROLL
   for (int r = 0; r < kStripRows; ++r) {
-    sum.x = sum.x + LowOf(s.raw[r].x);
-    sum.y = sum.y + HighOf(s.raw[r].x);
-    sum.z = sum.z + LowOf(s.raw[r].y);
-    sum.w = sum.w + HighOf(s.raw[r].y);
+    sum.x = sum.x + LowOf<D>(s.raw[r].x);
+    sum.y = sum.y + HighOf<D>(s.raw[r].x);
+    sum.z = sum.z + LowOf<D>(s.raw[r].y);
+    sum.w = sum.w + HighOf<D>(s.raw[r].y);
   }
   sums[s.warp + 1][s.lane] = sum;
   LetWarpBelowGo(s.warp);
@@ -132,14 +134,14 @@ template <Shape F>
 inline constexpr int kColsOf =
     F == Shape::kTile ? kTileSide : kTileSide* kTileWarps;
 
-template <Scaling S, DType E, bool kRow, bool kCol, bool kSum, Shape F,
+template <Scaling S, DType D, DType E, bool kRow, bool kCol, bool kSum, Shape F,
           bool kFull>
 __device__ __forceinline__ void EncodeTile(const EncodeArgs& a,
                                            const GroupTile& tile,
                                            ColumnShared<S>* shared,
                                            ColumnSums* sums) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  Strip s = LoadStrip<kFull>(
+  Strip<D> s = LoadStrip<D, kFull>(
       tile.group, a.list.cols,
       tile.row + (F == Shape::kTile ? warp * kStripRows : 0),
       tile.col + (F == Shape::kStrip ? warp * kTileSide : 0), warp);
@@ -148,12 +150,12 @@ __device__ __forceinline__ void EncodeTile(const EncodeArgs& a,
   const int count = s.inside ? s.rows : 0;
 
   const uint2 max = ColumnMax(s);
-  Report(SeenInStrip(s, MaxOfWords(max.x, max.y)), a.seen);
+  Report(SeenInStrip(s, MaxOfWords<D>(max.x, max.y)), a.seen);
   float col_m[kLaneCols];
   if constexpr (kCol) {
     ColumnScales<S>(a.params, columnwise, s, max, shared, col_m);
   }
-  RowScales<S> row_scales;
+  RowScales<S, D> row_scales;
   if constexpr (kRow) {
     uint32_t row_max[kStripRows / 2];
     RowMax(s, row_max);
@@ -173,10 +175,10 @@ __device__ __forceinline__ void EncodeTile(const EncodeArgs& a,
     QUANTD_UNROLL
     for (int i = 0; i < 4; ++i) {
       const uint2 raw = s.raw[4 * q + i];
-      v[i][0] = LowOf(raw.x);
-      v[i][1] = HighOf(raw.x);
-      v[i][2] = LowOf(raw.y);
-      v[i][3] = HighOf(raw.y);
+      v[i][0] = LowOf<D>(raw.x);
+      v[i][1] = HighOf<D>(raw.x);
+      v[i][2] = LowOf<D>(raw.y);
+      v[i][3] = HighOf<D>(raw.y);
     }
     if constexpr (kRow) {
       float m[4];
@@ -217,7 +219,7 @@ __device__ __forceinline__ void EncodeTile(const EncodeArgs& a,
   }
 }
 
-template <Scaling S, DType E, bool kRow, bool kCol, bool kSum, Shape F>
+template <Scaling S, DType D, DType E, bool kRow, bool kCol, bool kSum, Shape F>
 __global__ void __launch_bounds__(kTileThreads, 4)
     EncodeTiles(const __grid_constant__ EncodeArgs a) {
   static_assert(F == Shape::kTile || (S == Scaling::kMx && !kSum),
@@ -235,9 +237,9 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   }
   if (tile.row + kRowsOf<F> <= tile.group->rows &&
       tile.col + kColsOf<F> <= a.list.cols) {
-    EncodeTile<S, E, kRow, kCol, kSum, F, true>(a, tile, &shared, &sums);
+    EncodeTile<S, D, E, kRow, kCol, kSum, F, true>(a, tile, &shared, &sums);
   } else {
-    EncodeTile<S, E, kRow, kCol, kSum, F, false>(a, tile, &shared, &sums);
+    EncodeTile<S, D, E, kRow, kCol, kSum, F, false>(a, tile, &shared, &sums);
   }
 }
 
@@ -247,9 +249,11 @@ cudaError_t LaunchShape(const EncodeArgs& a, const Queue& queue) {
   const int64_t bands =
       F == Shape::kTile ? a.list.chunk_count : a.list.strip_count;
   const int64_t ctas = bands * CtasAcross(a.list, kColsOf<F>);
-  EncodeTiles<S, E, kRow, kCol, kSum, F>
-      <<<static_cast<unsigned>(ctas), kTileThreads, 0, queue.stream>>>(a);
-  return cudaGetLastError();
+  return ForTwoByteType(a, [&](auto type) {
+    EncodeTiles<S, type(), E, kRow, kCol, kSum, F>
+        <<<static_cast<unsigned>(ctas), kTileThreads, 0, queue.stream>>>(a);
+    return cudaGetLastError();
+  });
 }
 // Makes the columnwise copy, alone or beside the rowwise one.
 template <Scaling S, DType E, bool kRow>

@@ -51,7 +51,7 @@ __device__ __forceinline__ std::byte* PlaceOfScales(const EncodeArgs& a,
 
 // Makes the multipliers of the rows, whose maxima are two to a word of `max`,
 // and stores the scales. All lanes of the warp must call this.
-template <Scaling S>
+template <Scaling S, DType D>
 __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
                                            std::byte* to,
                                            uint32_t (&max)[kPatchRows / 2],
@@ -59,11 +59,12 @@ __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
   const int base = static_cast<int>(threadIdx.x) % 32 - s.lane;
   if constexpr (S == Scaling::kBlock) {
     // Lanes 2 * r and 2 * r + 1 have the maximum of row r.
-    ReduceRows<16, kPatchRows / 2>(s.lane, max);
+    ReduceRows<D, 16, kPatchRows / 2>(s.lane, max);
     const int r = s.lane / 2;
     const int64_t left = s.cols - s.first();
-    const BlockScale<Scalar> scale = SettleBlock<S>(
-        a.params, r % 2 == 0 ? LowMagnitude(max[0]) : HighMagnitude(max[0]),
+    const BlockScale<Scalar> scale = SettleBlock<S, D>(
+        a.params,
+        r % 2 == 0 ? LowMagnitude<D>(max[0]) : HighMagnitude<D>(max[0]),
         a.first.x + 2 * ((s.row + r) * s.cols + s.first()), 2,
         left < 128 ? left : 128);
     if (to != nullptr) {
@@ -75,14 +76,14 @@ __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
     }
   } else {
     // Lane l has the rows 2 * (l % 4) and the next one of block l / 4.
-    ReduceRows<4, kPatchRows / 2>(s.lane, max);
+    ReduceRows<D, 4, kPatchRows / 2>(s.lane, max);
     const std::byte* const x =
         a.first.x +
         2 * ((s.row + s.lane % 4 * 2) * s.cols + s.first() + s.lane / 4 * 32);
     const BlockScale<Scalar> upper =
-        SettleBlock<S>(a.params, LowMagnitude(max[0]), x, 2, 32);
-    const BlockScale<Scalar> lower =
-        SettleBlock<S>(a.params, HighMagnitude(max[0]), x + 2 * s.cols, 2, 32);
+        SettleBlock<S, D>(a.params, LowMagnitude<D>(max[0]), x, 2, 32);
+    const BlockScale<Scalar> lower = SettleBlock<S, D>(
+        a.params, HighMagnitude<D>(max[0]), x + 2 * s.cols, 2, 32);
     // A power of two loses nothing as bf16.
     const uint32_t both =
         __byte_perm(__float_as_uint(upper.m), __float_as_uint(lower.m), 0x7632);
@@ -105,7 +106,7 @@ __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
   }
 }
 
-template <Scaling S, DType E>
+template <Scaling S, DType D, DType E>
 __global__ void __launch_bounds__(kThreads, 4)
     EncodeRows(const __grid_constant__ EncodeArgs a) {
   const uint32_t across = CtasAcross(a.list, kCtaCols);
@@ -141,29 +142,34 @@ __global__ void __launch_bounds__(kThreads, 4)
   for (int i = 0; i < kPatchRows / 2; ++i) {
     const uint4 u = s.raw[2 * i];
     const uint4 v = s.raw[2 * i + 1];
-    const uint32_t b = MaxOfWords(MaxOfWords(u.x, u.y), MaxOfWords(u.z, u.w));
-    const uint32_t c = MaxOfWords(MaxOfWords(v.x, v.y), MaxOfWords(v.z, v.w));
-    max[i] = MaxOfWords(__byte_perm(b, c, 0x5410), __byte_perm(b, c, 0x7632));
-    most = MaxOfWords(most, max[i]);
+    const uint32_t b =
+        MaxOfWords<D>(MaxOfWords<D>(u.x, u.y), MaxOfWords<D>(u.z, u.w));
+    const uint32_t c =
+        MaxOfWords<D>(MaxOfWords<D>(v.x, v.y), MaxOfWords<D>(v.z, v.w));
+    max[i] =
+        MaxOfWords<D>(__byte_perm(b, c, 0x5410), __byte_perm(b, c, 0x7632));
+    most = MaxOfWords<D>(most, max[i]);
   }
-  if (HoldsSpecial(most)) {
+  if (HoldsSpecial<D>(most)) {
     uint32_t seen = 0;
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
-      seen |= SeenInRun(a.first.x + 2 * (first + i * s.cols), 8);
+      seen |= SeenInRun<D>(a.first.x + 2 * (first + i * s.cols), 8);
     }
     Report(seen, a.seen);
   }
   float m[kPatchRows];
-  SettleRows<S>(a, s, scales, max, m);
+  SettleRows<S, D>(a, s, scales, max, m);
   std::byte* to = a.first.rowwise.data + first;
   QUANTD_UNROLL
   for (int i = 0; i < kPatchRows; ++i) {
     const uint4 r = s.raw[i];
-    const uint32_t low = CodesOf<E>(LowOf(r.x) * m[i], HighOf(r.x) * m[i],
-                                    LowOf(r.y) * m[i], HighOf(r.y) * m[i]);
-    const uint32_t high = CodesOf<E>(LowOf(r.z) * m[i], HighOf(r.z) * m[i],
-                                     LowOf(r.w) * m[i], HighOf(r.w) * m[i]);
+    const uint32_t low =
+        CodesOf<E>(LowOf<D>(r.x) * m[i], HighOf<D>(r.x) * m[i],
+                   LowOf<D>(r.y) * m[i], HighOf<D>(r.y) * m[i]);
+    const uint32_t high =
+        CodesOf<E>(LowOf<D>(r.z) * m[i], HighOf<D>(r.z) * m[i],
+                   LowOf<D>(r.w) * m[i], HighOf<D>(r.w) * m[i]);
     if (i < count) StoreGlobal(make_uint2(low, high), to);
     to += s.cols;
   }
@@ -174,9 +180,11 @@ template <Scaling S, DType E>
 cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
   const int64_t bands = (a.list.rows + kCtaRows - 1) / kCtaRows;
   const int64_t ctas = bands * CtasAcross(a.list, kCtaCols);
-  EncodeRows<S, E>
-      <<<static_cast<unsigned>(ctas), kThreads, 0, queue.stream>>>(a);
-  return cudaGetLastError();
+  return ForTwoByteType(a, [&](auto type) {
+    EncodeRows<S, type(), E>
+        <<<static_cast<unsigned>(ctas), kThreads, 0, queue.stream>>>(a);
+    return cudaGetLastError();
+  });
 }
 template <Scaling S>
 cudaError_t LaunchFp8Rows(const EncodeArgs& a, const Queue& queue) {

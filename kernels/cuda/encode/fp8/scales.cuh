@@ -8,56 +8,56 @@
 
 namespace quantd::cuda {
 
-// Makes the scale of a block whose largest magnitude is `max`, as bf16 bits.
-// Its element i is at `p` + i * `step`. MX takes the rules of profiles, too:
-// elements are multiplied with a power of two under all of them, which rounds
-// nothing that has a code.
-template <Scaling S>
+// Makes the scale of a block whose largest magnitude is `max`, as fp32 bits.
+// Its element i, of type D, is at `p` + i * `step`. MX takes the rules of
+// profiles, too: elements are multiplied with a power of two under all of them,
+// which rounds nothing that has a code.
+template <Scaling S, DType D>
 __device__ __forceinline__ BlockScale<Scalar> SettleBlock(
     const EncodeParams& params, uint32_t max, const std::byte* p, int64_t step,
     int64_t count) {
   EncodeParams known = params;
   known.scaling = S;
-  uint32_t clean = max << 16;
-  if (max > kBf16Inf) clean = CleanMax(p, step, count);
+  uint32_t clean = max;
+  if (max > kInfBits) clean = CleanMax<D>(p, step, count);
   if (S == Scaling::kMx && params.numerics.other) {
-    return MakeBlockScale<Scalar, true>(known, {}, max << 16, clean);
+    return MakeBlockScale<Scalar, true>(known, {}, max, clean);
   }
-  return MakeBlockScale<Scalar>(known, {}, max << 16, clean);
+  return MakeBlockScale<Scalar>(known, {}, max, clean);
 }
 
 // Joins maxima of which `kLanes` neighbouring lanes have parts; a word holds
 // those of two rows. Lane i is left with kWords / kLanes words from that number
 // on, or, where there are fewer words than lanes, shares one with others.
-template <int kLanes, int kWords = kStripRows / 2>
+template <DType D, int kLanes, int kWords = kStripRows / 2>
 __device__ __forceinline__ void ReduceRows(int lane, uint32_t* max) {
   constexpr int kBit = kLanes / 2;
   if constexpr (kWords == 1) {
-    max[0] = MaxOfWords(max[0], __shfl_xor_sync(0xFFFFFFFFu, max[0], kBit));
+    max[0] = MaxOfWords<D>(max[0], __shfl_xor_sync(0xFFFFFFFFu, max[0], kBit));
   } else {
     const bool upper = (lane & kBit) != 0;
     QUANTD_UNROLL
     for (int i = 0; i < kWords / 2; ++i) {
       const uint32_t keep = upper ? max[i + kWords / 2] : max[i];
       const uint32_t give = upper ? max[i] : max[i + kWords / 2];
-      max[i] = MaxOfWords(keep, __shfl_xor_sync(0xFFFFFFFFu, give, kBit));
+      max[i] = MaxOfWords<D>(keep, __shfl_xor_sync(0xFFFFFFFFu, give, kBit));
     }
   }
   if constexpr (kBit > 1) {
-    ReduceRows<kBit, kWords == 1 ? 1 : kWords / 2>(lane, max);
+    ReduceRows<D, kBit, kWords == 1 ? 1 : kWords / 2>(lane, max);
   }
 }
 
 // Holds the multipliers of the rows of a strip. `Settle` makes the scales from
 // a RowMax and stores them.
-template <Scaling S>
+template <Scaling S, DType D>
 class RowScales;
 
-template <>
-class RowScales<Scaling::kTensor> {
+template <DType D>
+class RowScales<Scaling::kTensor, D> {
  public:
   __device__ void Settle(const EncodeParams&, const CopyTask& copy,
-                         const Strip&, uint32_t (&)[kStripRows / 2]) {
+                         const Strip<D>&, uint32_t (&)[kStripRows / 2]) {
     m_ = *copy.tensor_scale;
   }
   // Gives the multipliers of rows 4 * q to 4 * q + 3 in this lane's columns.
@@ -72,17 +72,18 @@ class RowScales<Scaling::kTensor> {
 };
 
 // Blocks of 128: a lane settles one row.
-template <>
-class RowScales<Scaling::kBlock> {
+template <DType D>
+class RowScales<Scaling::kBlock, D> {
  public:
   __device__ void Settle(const EncodeParams& params, const CopyTask& copy,
-                         const Strip& s, uint32_t (&max)[kStripRows / 2]) {
-    ReduceRows<32, kStripRows / 2>(s.lane, max);
+                         const Strip<D>& s, uint32_t (&max)[kStripRows / 2]) {
+    ReduceRows<D, 32, kStripRows / 2>(s.lane, max);
     const int64_t col = s.col - s.lane * kLaneCols;
     const int64_t row = s.row + s.lane;
     const int64_t left = s.cols - col;
-    const BlockScale<Scalar> scale = SettleBlock<Scaling::kBlock>(
-        params, s.lane % 2 == 0 ? LowMagnitude(max[0]) : HighMagnitude(max[0]),
+    const BlockScale<Scalar> scale = SettleBlock<Scaling::kBlock, D>(
+        params,
+        s.lane % 2 == 0 ? LowMagnitude<D>(max[0]) : HighMagnitude<D>(max[0]),
         s.group->x + 2 * (row * s.cols + col), 2, left < 128 ? left : 128);
     m_ = scale.m;
     if (s.lane < s.rows) {
@@ -102,13 +103,13 @@ class RowScales<Scaling::kBlock> {
 };
 
 // MX: a lane settles four rows of one of the four blocks of 32 columns.
-template <>
-class RowScales<Scaling::kMx> {
+template <DType D>
+class RowScales<Scaling::kMx, D> {
  public:
   __device__ void Settle(const EncodeParams& params, const CopyTask& copy,
-                         const Strip& s, uint32_t (&max)[kStripRows / 2]) {
+                         const Strip<D>& s, uint32_t (&max)[kStripRows / 2]) {
     octet_ = s.lane & 24;
-    ReduceRows<8, kStripRows / 2>(s.lane, max);
+    ReduceRows<D, 8, kStripRows / 2>(s.lane, max);
     const int64_t col = s.col - s.lane % 8 * kLaneCols;
     const int64_t row = s.row + s.lane % 8 * 4;
     const std::byte* const x = s.group->x + 2 * (row * s.cols + col);
@@ -116,9 +117,10 @@ class RowScales<Scaling::kMx> {
     uint32_t m[4];
     QUANTD_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const BlockScale<Scalar> scale = SettleBlock<Scaling::kMx>(
+      const BlockScale<Scalar> scale = SettleBlock<Scaling::kMx, D>(
           params,
-          i % 2 == 0 ? LowMagnitude(max[i / 2]) : HighMagnitude(max[i / 2]),
+          i % 2 == 0 ? LowMagnitude<D>(max[i / 2])
+                     : HighMagnitude<D>(max[i / 2]),
           x + 2 * i * s.cols, 2, 32);
       codes |= scale.stored << (8 * i);
       m[i] = __float_as_uint(scale.m);
@@ -139,7 +141,7 @@ class RowScales<Scaling::kMx> {
 
  private:
   // Exchanges four rows of one block for four blocks of one row: one word.
-  __device__ __forceinline__ void Store(const CopyTask& copy, const Strip& s,
+  __device__ __forceinline__ void Store(const CopyTask& copy, const Strip<D>& s,
                                         uint32_t codes) const {
     uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, codes, 16);
     codes = (s.lane & 16) != 0 ? __byte_perm(other, codes, 0x7632)
@@ -159,31 +161,35 @@ class RowScales<Scaling::kMx> {
 };
 
 // Finds the largest magnitude of each of the lane's four columns.
-__device__ __forceinline__ uint2 ColumnMax(const Strip& s) {
+template <DType D>
+__device__ __forceinline__ uint2 ColumnMax(const Strip<D>& s) {
   uint2 max = make_uint2(0, 0);
   QUANTD_UNROLL
   for (int r = 0; r < kStripRows; ++r) {
-    max.x = MaxOfWords(s.raw[r].x, max.x);
-    max.y = MaxOfWords(s.raw[r].y, max.y);
+    max.x = MaxOfWords<D>(s.raw[r].x, max.x);
+    max.y = MaxOfWords<D>(s.raw[r].y, max.y);
   }
   return max;
 }
 
 // Finds the largest magnitudes of every two rows, over the four columns.
-__device__ __forceinline__ void RowMax(const Strip& s,
+template <DType D>
+__device__ __forceinline__ void RowMax(const Strip<D>& s,
                                        uint32_t (&max)[kStripRows / 2]) {
   QUANTD_UNROLL
   for (int i = 0; i < kStripRows / 2; ++i) {
-    const uint32_t a = MaxOfWords(s.raw[2 * i].x, s.raw[2 * i].y);
-    const uint32_t b = MaxOfWords(s.raw[2 * i + 1].x, s.raw[2 * i + 1].y);
-    max[i] = MaxOfWords(__byte_perm(a, b, 0x5410), __byte_perm(a, b, 0x7632));
+    const uint32_t a = MaxOfWords<D>(s.raw[2 * i].x, s.raw[2 * i].y);
+    const uint32_t b = MaxOfWords<D>(s.raw[2 * i + 1].x, s.raw[2 * i + 1].y);
+    max[i] =
+        MaxOfWords<D>(__byte_perm(a, b, 0x5410), __byte_perm(a, b, 0x7632));
   }
 }
 
 // Picks the magnitude of one column from a word that holds those of two.
-__device__ __forceinline__ uint32_t MagnitudeOf(const uint2& max, int column) {
+template <DType D>
+__device__ __forceinline__ uint32_t MagnitudeIn(const uint2& max, int column) {
   const uint32_t word = column < 2 ? max.x : max.y;
-  return column % 2 == 0 ? LowMagnitude(word) : HighMagnitude(word);
+  return column % 2 == 0 ? LowMagnitude<D>(word) : HighMagnitude<D>(word);
 }
 
 // Shared memory in which the warps of a tile meet for its columns.
@@ -205,10 +211,10 @@ struct ColumnShared<Scaling::kMx> {
 
 // Makes the multipliers of the lane's four columns from their ColumnMax. All
 // threads of the CTA must call this.
-template <Scaling S>
+template <Scaling S, DType D>
 __device__ __forceinline__ void ColumnScales(const EncodeParams& params,
                                              const CopyTask& copy,
-                                             const Strip& s, uint2 max,
+                                             const Strip<D>& s, uint2 max,
                                              ColumnShared<S>* shared,
                                              float (&m)[kLaneCols]) {
   const std::byte* x = s.group->x + 2 * s.Offset(s.cols);
@@ -221,8 +227,8 @@ __device__ __forceinline__ void ColumnScales(const EncodeParams& params,
     QUANTD_UNROLL
     for (int w = 0; w < kTileWarps; ++w) {
       const uint2 other = shared->max[w][s.lane];
-      max.x = MaxOfWords(max.x, other.x);
-      max.y = MaxOfWords(max.y, other.y);
+      max.x = MaxOfWords<D>(max.x, other.x);
+      max.y = MaxOfWords<D>(max.y, other.y);
     }
     const int64_t row = s.row - s.warp * kStripRows;
     const int64_t left = s.group->rows - row;
@@ -231,8 +237,8 @@ __device__ __forceinline__ void ColumnScales(const EncodeParams& params,
     QUANTD_UNROLL
     for (int c = 0; c < kLaneCols; ++c) {
       const BlockScale<Scalar> scale =
-          SettleBlock<S>(params, MagnitudeOf(max, c), x + 2 * c, 2 * s.cols,
-                         left < 128 ? left : 128);
+          SettleBlock<S, D>(params, MagnitudeIn<D>(max, c), x + 2 * c,
+                            2 * s.cols, left < 128 ? left : 128);
       m[c] = scale.m;
       stored[c] = scale.stored;
     }
@@ -247,8 +253,8 @@ __device__ __forceinline__ void ColumnScales(const EncodeParams& params,
     uint32_t codes = 0;
     QUANTD_UNROLL
     for (int c = 0; c < kLaneCols; ++c) {
-      const BlockScale<Scalar> scale = SettleBlock<S>(
-          params, MagnitudeOf(max, c), x + 2 * c, 2 * s.cols, s.rows);
+      const BlockScale<Scalar> scale = SettleBlock<S, D>(
+          params, MagnitudeIn<D>(max, c), x + 2 * c, 2 * s.cols, s.rows);
       m[c] = scale.m;
       codes |= scale.stored << (8 * c);
     }

@@ -74,7 +74,8 @@ __host__ __device__ inline uint32_t CtasAcross(const GroupList& list,
   return static_cast<uint32_t>((list.cols + cols - 1) / cols);
 }
 
-// The part of a tile that a lane holds.
+// The part of a tile of elements of type D that a lane holds.
+template <DType D>
 struct Strip {
   uint2 raw[kStripRows];  // 4 columns of each row
   const GroupTask* group;
@@ -94,10 +95,11 @@ struct Strip {
 
 // Loads the rows and columns from (row, col) of the group on, for number `warp`
 // of the CTA's warps. `kFull` says that all of them exist.
-template <bool kFull>
-__device__ __forceinline__ Strip LoadStrip(const GroupTask* group, int64_t cols,
-                                           int64_t row, int64_t col, int warp) {
-  Strip s;
+template <DType D, bool kFull>
+__device__ __forceinline__ Strip<D> LoadStrip(const GroupTask* group,
+                                              int64_t cols, int64_t row,
+                                              int64_t col, int warp) {
+  Strip<D> s;
   s.group = group;
   s.cols = cols;
   s.warp = warp;
@@ -122,12 +124,13 @@ __device__ __forceinline__ Strip LoadStrip(const GroupTask* group, int64_t cols,
 
 // Finds the largest magnitude of `count` elements, `step` bytes apart, with NaN
 // dropped.
+template <DType D>
 __device__ __forceinline__ uint32_t CleanMax(const std::byte* p, int64_t step,
                                              int64_t count) {
   uint32_t clean = 0;
 #pragma unroll 1
   for (int64_t i = 0; i < count; ++i) {
-    const float v = DecodeElement<DType::kBF16>(LoadBits<DType::kBF16>(p));
+    const float v = DecodeElement<D>(LoadBits<D>(p));
     uint32_t max, number;
     FindMaxima<Scalar>(&v, 1, &max, &number);
     clean = Scalar::Max(clean, number);
@@ -137,12 +140,12 @@ __device__ __forceinline__ uint32_t CleanMax(const std::byte* p, int64_t step,
 }
 
 // Finds the Seen bits of `count` neighbouring elements.
+template <DType D>
 __device__ __forceinline__ uint32_t SeenInRun(const std::byte* p, int count) {
   uint32_t seen = 0;
 #pragma unroll 1
   for (int i = 0; i < count; ++i) {
-    const float v =
-        DecodeElement<DType::kBF16>(LoadBits<DType::kBF16>(p + 2 * i));
+    const float v = DecodeElement<D>(LoadBits<D>(p + 2 * i));
     uint32_t max, clean;
     FindMaxima<Scalar>(&v, 1, &max, &clean);
     seen |= SeenIn(max, clean);
@@ -151,13 +154,15 @@ __device__ __forceinline__ uint32_t SeenInRun(const std::byte* p, int count) {
 }
 
 // Finds the Seen bits of a lane's elements, whose largest magnitudes are `max`.
-__device__ __forceinline__ uint32_t SeenInStrip(const Strip& s, uint32_t max) {
-  if (!HoldsSpecial(max)) return 0;
+template <DType D>
+__device__ __forceinline__ uint32_t SeenInStrip(const Strip<D>& s,
+                                                uint32_t max) {
+  if (!HoldsSpecial<D>(max)) return 0;
   uint32_t seen = 0;
 #pragma unroll 1
   for (int r = 0; r < s.rows; ++r) {
-    seen |=
-        SeenInRun(s.group->x + 2 * (s.Offset(s.cols) + r * s.cols), kLaneCols);
+    seen |= SeenInRun<D>(s.group->x + 2 * (s.Offset(s.cols) + r * s.cols),
+                         kLaneCols);
   }
   return seen;
 }

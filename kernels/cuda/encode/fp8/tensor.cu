@@ -14,23 +14,25 @@ constexpr int kRuns = kPerCta / (kThreads * kRun);
 
 // Makes the codes of eight elements under the scale of their tensor:
 // TransformerEngine's products.
-template <DType E>
+template <DType D, DType E>
 struct Products {
+  static constexpr DType kType = D;
   float m;
 
   __device__ __forceinline__ Products(const EncodeParams&, float scale)
       : m(scale) {}
   __device__ __forceinline__ uint2 Codes(uint4 r) const {
-    return make_uint2(CodesOf<E>(LowOf(r.x) * m, HighOf(r.x) * m,
-                                 LowOf(r.y) * m, HighOf(r.y) * m),
-                      CodesOf<E>(LowOf(r.z) * m, HighOf(r.z) * m,
-                                 LowOf(r.w) * m, HighOf(r.w) * m));
+    return make_uint2(CodesOf<E>(LowOf<D>(r.x) * m, HighOf<D>(r.x) * m,
+                                 LowOf<D>(r.y) * m, HighOf<D>(r.y) * m),
+                      CodesOf<E>(LowOf<D>(r.z) * m, HighOf<D>(r.z) * m,
+                                 LowOf<D>(r.w) * m, HighOf<D>(r.w) * m));
   }
 };
 
-// The quotients of profiles. kInType: each is rounded to bf16.
-template <DType E, bool kInType>
+// The quotients of profiles. kInType: each is rounded to the input's type.
+template <DType D, DType E, bool kInType>
 struct Quotients {
+  static constexpr DType kType = D;
   float d;
   Quotient over;
 
@@ -38,8 +40,8 @@ struct Quotients {
       : d(Fp8OperandOf<Scalar>(p, scale)), over(d) {}
   __device__ __forceinline__ uint2 Codes(uint4 r) const {
     const uint32_t most =
-        MaxOfWords(MaxOfWords(r.x, r.y), MaxOfWords(r.z, r.w));
-    if (!Quotient::Safe(d, LargerHalf(most & 0x7FFF7FFFu))) {
+        MaxOfWords<D>(MaxOfWords<D>(r.x, r.y), MaxOfWords<D>(r.z, r.w));
+    if (!Quotient::Safe(d, LargerHalf<D>(most & 0x7FFF7FFFu))) {
       return make_uint2(CodesOfRare(r.x, r.y), CodesOfRare(r.z, r.w));
     }
     return make_uint2(CodesOfFour(r.x, r.y), CodesOfFour(r.z, r.w));
@@ -50,24 +52,24 @@ struct Quotients {
   __device__ __forceinline__ uint32_t CodesOfFour(uint32_t a,
                                                   uint32_t b) const {
     const uint32_t codes =
-        CodesOfQuotients(over.Of(LowOf(a)), over.Of(HighOf(a)),
-                         over.Of(LowOf(b)), over.Of(HighOf(b)));
+        CodesOfQuotients(over.Of(LowOf<D>(a)), over.Of(HighOf<D>(a)),
+                         over.Of(LowOf<D>(b)), over.Of(HighOf<D>(b)));
     return codes | (__byte_perm(a, b, 0xFDB9) & 0x80808080u);
   }
   // Any numbers, and none.
   __device__ __noinline__ uint32_t CodesOfRare(uint32_t a, uint32_t b) const {
     const auto divide = [&](float v) { return v == 0.0f ? v : v / d; };
-    return CodesOfQuotients(divide(LowOf(a)), divide(HighOf(a)),
-                            divide(LowOf(b)), divide(HighOf(b)));
+    return CodesOfQuotients(divide(LowOf<D>(a)), divide(HighOf<D>(a)),
+                            divide(LowOf<D>(b)), divide(HighOf<D>(b)));
   }
   static __device__ __forceinline__ uint32_t CodesOfQuotients(float a, float b,
                                                               float c,
                                                               float d) {
     if constexpr (!kInType) return CodesOf<E>(a, b, c, d);
-    const uint32_t first = PackBf16(a, b);
-    const uint32_t second = PackBf16(c, d);
-    return CodesOf<E>(LowOf(first), HighOf(first), LowOf(second),
-                      HighOf(second));
+    const uint32_t first = Packed<D>(a, b);
+    const uint32_t second = Packed<D>(c, d);
+    return CodesOf<E>(LowOf<D>(first), HighOf<D>(first), LowOf<D>(second),
+                      HighOf<D>(second));
   }
 };
 
@@ -75,6 +77,7 @@ struct Quotients {
 template <typename Encoder>
 __global__ void __launch_bounds__(kThreads)
     EncodeRuns(const __grid_constant__ EncodeArgs a) {
+  constexpr DType D = Encoder::kType;
   const int64_t cols = a.list.cols;
   const int64_t first = blockIdx.x * kPerCta + threadIdx.x * kRun;
   const int64_t end = a.list.rows * cols;
@@ -118,14 +121,14 @@ __global__ void __launch_bounds__(kThreads)
   }
   QUANTD_UNROLL
   for (const uint4& r : raw) {
-    max =
-        MaxOfWords(max, MaxOfWords(MaxOfWords(r.x, r.y), MaxOfWords(r.z, r.w)));
+    max = MaxOfWords<D>(
+        max, MaxOfWords<D>(MaxOfWords<D>(r.x, r.y), MaxOfWords<D>(r.z, r.w)));
   }
-  if (!HoldsSpecial(max)) return;
+  if (!HoldsSpecial<D>(max)) return;
   uint32_t seen = 0;
 #pragma unroll 1
   for (int at = 0; at < kPerCta; at += kThreads * kRun) {
-    if (first + at < end) seen |= SeenInRun(x + 2 * at, kRun);
+    if (first + at < end) seen |= SeenInRun<D>(x + 2 * at, kRun);
   }
   Report(seen, a.seen);
 }
@@ -145,14 +148,18 @@ template cudaError_t LaunchFp8Tiles<Scaling::kTensor>(const EncodeArgs&,
 
 cudaError_t LaunchFp8Runs(const EncodeArgs& a, const Queue& queue) {
   constexpr DType E = DType::kE4M3;
-  // (No profile has E5M2.)
-  if (a.params.numerics.other) {
-    return a.params.numerics.in_type
-               ? LaunchRuns<Quotients<E, true>>(a, queue)
-               : LaunchRuns<Quotients<E, false>>(a, queue);
-  }
-  return a.params.element == E ? LaunchRuns<Products<E>>(a, queue)
-                               : LaunchRuns<Products<DType::kE5M2>>(a, queue);
+  return ForTwoByteType(a, [&](auto type) {
+    constexpr DType D = type();
+    // (No profile has E5M2.)
+    if (a.params.numerics.other) {
+      return a.params.numerics.in_type
+                 ? LaunchRuns<Quotients<D, E, true>>(a, queue)
+                 : LaunchRuns<Quotients<D, E, false>>(a, queue);
+    }
+    return a.params.element == E
+               ? LaunchRuns<Products<D, E>>(a, queue)
+               : LaunchRuns<Products<D, DType::kE5M2>>(a, queue);
+  });
 }
 
 }  // namespace quantd::cuda

@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
 template <bool kRht, bool kMse, bool kFast>
 cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   const RowWalk walk(a, queue);
-  return ForWalkedType(a, [&](auto type) {
+  return ForTwoByteType(a, [&](auto type) {
     EncodeNvfp4FourOverSix<type(), kRht, kMse, kFast>
         <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk);
     return cudaGetLastError();

@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
 template <bool kRht>
 cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
   const RowWalk walk(a, queue);
-  return ForWalkedType(a, [&](auto type) {
+  return ForTwoByteType(a, [&](auto type) {
     EncodeNvfp4Rows<type(), kRht>
         <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk);
     return cudaGetLastError();

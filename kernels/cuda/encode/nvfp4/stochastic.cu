@@ -76,7 +76,7 @@ cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   const RowWalk walk(a, queue);
   const Counters counters(a.params, walk);
   const PhiloxStream random(a.params.subsequence, a.params.seed);
-  return ForWalkedType(a, [&](auto type) {
+  return ForTwoByteType(a, [&](auto type) {
     EncodeNvfp4Stochastic<type(), kRht>
         <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk, counters,
                                                       random);

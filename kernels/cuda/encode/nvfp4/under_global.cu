@@ -130,7 +130,9 @@ __device__ __forceinline__ uint32_t WithoutNegativeZeros(uint32_t word) {
         : "=r"(clean)
         : "r"(word), "r"(0x3F803F80u), "r"(0u));
   } else {
-    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(clean) : "r"(word), "r"(0u));
+    asm("fma.rn.f16x2 %0, %1, %2, %3;"
+        : "=r"(clean)
+        : "r"(word), "r"(0x3C003C00u), "r"(0u));
   }
   return clean;
 }
@@ -265,7 +267,7 @@ cudaError_t Launch(const EncodeArgs& a, const GlobalMultipliers& known,
 
 cudaError_t LaunchEncodeNvfp4UnderGlobal(const EncodeArgs& a,
                                          const Queue& queue) {
-  return ForWalkedType(
+  return ForTwoByteType(
       a, [&](auto type) { return Launch<type(), Way::kFind>(a, {}, queue); });
 }
 

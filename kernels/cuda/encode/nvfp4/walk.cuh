@@ -4,8 +4,6 @@
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_WALK_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_WALK_CUH_
 
-#include <type_traits>
-
 #include "kernels/cuda/encode/nvfp4/encode.cuh"
 #include "kernels/cuda/ptx/shared_memory.cuh"
 
@@ -130,15 +128,6 @@ __device__ __forceinline__ Words TakeBlock(uint32_t at) {
 // What blocks are made of when they come to a coder: rotated ones are bf16.
 template <DType D, bool kRht>
 inline constexpr DType kWalked = kRht ? DType::kBF16 : D;
-
-// Calls `launch` with the type of the input, of those that rows are walked of.
-template <typename F>
-cudaError_t ForWalkedType(const EncodeArgs& a, const F& launch) {
-  if (a.params.input == DType::kF16) {
-    return launch(std::integral_constant<DType, DType::kF16>{});
-  }
-  return launch(std::integral_constant<DType, DType::kBF16>{});
-}
 
 // All threads of RowWalk::Grid must call this; D is the input's type. A coder
 // has

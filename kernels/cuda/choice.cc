@@ -16,8 +16,7 @@
 namespace quantd::cuda {
 namespace {
 
-// What the kernels for bf16 and, but for tiles of NVFP4, fp16 know beside their
-// formats.
+// What the kernels for bf16 and fp16 know beside their formats.
 // Whoever asks for more is served by the generic kernel.
 constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
                                  kOptSwizzled | kOptGivenAmax | kOptEstimation |
@@ -75,16 +74,18 @@ EncodeKernel ChooseOther(const Plan& plan, const QuantizeOptions& o) {
   return EncodeKernel::kFrame;
 }
 
-// NVFP4 of bf16, and of fp16, whose rows alone have kernels of their own.
+// NVFP4 of bf16 and fp16.
 EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
                          const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
   const bool columnwise = r.copies[1].wanted;
-  const bool bf16 = plan.tensor().dtype == DType::kBF16;
+  // Tensor cores rotate bf16, and tiles are rotated by nothing else.
+  const bool rotatable =
+      plan.tensor().dtype == DType::kBF16 || !r.copies_rotate();
   // (A profile's choices are looked at below.)
   const uint32_t used = OptionsToKnow(o) & ~kOptProfile;
   if ((used & ~kNvfp4Knows) != 0 || plan.cols() % kBlock != 0 ||
-      !RotatesBySixteen(r) || (!bf16 && (columnwise || format.square)) ||
+      !RotatesBySixteen(r) || (columnwise && !rotatable) ||
       plan.rows() > std::numeric_limits<int32_t>::max() ||
       ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max()) {
     return ChooseOther(plan, o);
@@ -99,8 +100,8 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
                                  : EncodeKernel::kNvfp4FourOverSix;
   }
   if (format.square) return EncodeKernel::kNvfp4Squares;
-  return columnwise || (o.dbias && bf16) ? EncodeKernel::kNvfp4Tiles
-                                         : EncodeKernel::kNvfp4Rows;
+  return columnwise || (o.dbias && rotatable) ? EncodeKernel::kNvfp4Tiles
+                                              : EncodeKernel::kNvfp4Rows;
 }
 
 // FP8 and MXFP8 of bf16 and fp16.

@@ -32,9 +32,9 @@ cudaError_t LaunchWriteAmax(const WriteAmaxArgs& args, const Queue& queue);
 // NVFP4 of fp32, the rowwise copy alone: `first` is the only group.
 cudaError_t LaunchQuantizeRows(const EncodeArgs& args, const Queue& queue);
 
-// NVFP4 of bf16, and the rowwise copy alone of fp16, too. Rows: the rowwise
-// copy alone. Tiles: the columnwise copy, both or the rowwise one with dbias.
-// Squares: either copy or both.
+// NVFP4 of bf16 and fp16. Rows: the rowwise copy alone. Tiles, which rotate
+// bf16 alone: the columnwise copy, both or the rowwise one with dbias. Squares:
+// either copy or both.
 cudaError_t LaunchEncodeNvfp4Rows(const EncodeArgs& args, const Queue& queue);
 cudaError_t LaunchEncodeNvfp4Tiles(const EncodeArgs& args, const Queue& queue);
 cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& args,

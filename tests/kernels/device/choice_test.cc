@@ -106,11 +106,15 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
   const bool te = !has(kOptProfile);
   const bool nvfp4_counts = nvfp4 && row.plan.rows() < int64_t{1} << 31 &&
                             columns < (int64_t{1} << 32) - 1;
-  const bool nvfp4_bf16 = nvfp4_counts && row.dtype == DType::kBF16;
-  // The rowwise copy alone, of fp16, too.
-  const bool nvfp4_rows = nvfp4_counts && row.dtype != DType::kF32 &&
-                          !row.format.square && rowwise_alone;
+  const bool nvfp4_two_bytes = nvfp4_counts && row.dtype != DType::kF32;
+  const bool nvfp4_rows =
+      nvfp4_two_bytes && !row.format.square && rowwise_alone;
+  // Tiles rotate bf16 alone.
+  const bool rotates = (HasRowwise(row.usage) && o.rht.rowwise) ||
+                       (HasColumnwise(row.usage) && o.rht.columnwise);
+  const bool rotatable = row.dtype == DType::kBF16 || !rotates;
   const bool nearest = !has(kOptStochastic | kOptFourOverSix);
+  const bool nvfp4_tiles = nvfp4_two_bytes && rotatable && nearest;
   // fp32, one tensor.
   const bool one = nvfp4 && te && !row.format.square && nearest &&
                    row.dtype == DType::kF32 &&
@@ -126,15 +130,14 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
     case EncodeKernel::kQuantizeRows:
       return one && rowwise_alone;
     case EncodeKernel::kNvfp4Rows:
-      return nvfp4_rows && te && nearest &&
-             (row.dtype == DType::kF16 || !has(kOptDbias));
+      return nvfp4_rows && te && nearest && (!rotatable || !has(kOptDbias));
     case EncodeKernel::kNvfp4UnderGlobal:
       return nvfp4_rows && !te;
     case EncodeKernel::kNvfp4Tiles:
-      return nvfp4_bf16 && !row.format.square && nearest &&
+      return nvfp4_tiles && !row.format.square &&
              (!rowwise_alone || has(kOptDbias));
     case EncodeKernel::kNvfp4Squares:
-      return nvfp4_bf16 && row.format.square && nearest;
+      return nvfp4_tiles && row.format.square;
     case EncodeKernel::kNvfp4Stochastic:
       return nvfp4_rows && has(kOptStochastic) &&
              o.shard.column_offset % 16 == 0;

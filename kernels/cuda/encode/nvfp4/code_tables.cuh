@@ -114,6 +114,29 @@ struct FitTable {
   }
 };
 
+// The same for codes that are found in fp32 by their values / 64
+// (kernels/cuda/encode/nvfp4/nearest.cuh).
+struct ValueTable {
+  float of[128];  // multipliers / 64, by E4M3 code
+  float s_inv6;   // block maximum to what its scale should be
+  bool exact;     // none of them is near the end of fp32
+
+  // All threads of eight warps must call; the caller synchronizes before and
+  // after.
+  __device__ __noinline__ void Fill(float amax, float range) {
+    const float s = Nvfp4EncodeScale<Scalar>(amax, range);
+    const unsigned thread = threadIdx.x % kThreads;
+    if (thread < 128) {
+      of[thread] = Nvfp4Multiplier<Scalar>(thread, 1.0f / s) * 0x1p-6f;
+    }
+    if (thread == 0) {
+      s_inv6 = Nvfp4InverseSix(s);
+      // The smallest is of the largest scale.
+      exact = Nvfp4Multiplier<Scalar>(0x7E, 1.0f / s) >= 0x1p-100f;
+    }
+  }
+};
+
 // Whether a block whose scale should be `wanted`, with largest magnitude `max`
 // (fp32 bits), is one for the generic functions: NaN or Inf in it, or a scale
 // that is no normal E4M3 number, under which values may reach 7 and must be

@@ -44,6 +44,27 @@ __device__ __forceinline__ uint32_t CodesOfBytes(uint32_t even, uint32_t odd) {
   return (even >> 2 & 0x07070707u) | (odd << 2 & 0x70707070u);
 }
 
+// Sixteen codes of x * 64 m, all |x * 64 m| below 7, of elements of type D.
+template <DType D>
+__device__ __forceinline__ uint2 NearestCodes(const Words& x, float m) {
+  uint32_t words[2];
+  QUANTD_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    const uint32_t* w = x.w + 4 * h;
+    float f[8];
+    QUANTD_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      f[2 * i] = NearestE2M1(fabsf(LowOf<D>(w[i])) * m);
+      f[2 * i + 1] = NearestE2M1(fabsf(HighOf<D>(w[i])) * m);
+    }
+    const uint32_t even = CodesOf<DType::kE4M3>(f[0], f[2], f[4], f[6]);
+    const uint32_t odd = CodesOf<DType::kE4M3>(f[1], f[3], f[5], f[7]);
+    words[h] = CodesOfBytes(even, odd) |
+               (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
+  }
+  return make_uint2(words[0], words[1]);
+}
+
 }  // namespace quantd::cuda
 
 #endif  // QUANTD_KERNELS_CUDA_ENCODE_NVFP4_NEAREST_CUH_

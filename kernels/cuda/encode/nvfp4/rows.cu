@@ -23,23 +23,7 @@ struct Coder {
     const uint32_t max = LargerHalf<kType>(LargestOfSigned<kType>(x));
     const float wanted = __uint_as_float(max) * s_inv6;
     unit->scale = E4M3Of(wanted);
-    const float m = group->row.of[unit->scale] * 0x1p-6f;
-    uint32_t words[2];
-    QUANTD_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      const uint32_t* w = x.w + 4 * h;
-      float f[8];
-      QUANTD_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        f[2 * i] = NearestE2M1(fabsf(LowOf<kType>(w[i])) * m);
-        f[2 * i + 1] = NearestE2M1(fabsf(HighOf<kType>(w[i])) * m);
-      }
-      const uint32_t even = CodesOf<DType::kE4M3>(f[0], f[2], f[4], f[6]);
-      const uint32_t odd = CodesOf<DType::kE4M3>(f[1], f[3], f[5], f[7]);
-      words[h] = CodesOfBytes(even, odd) |
-                 (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
-    }
-    unit->codes = make_uint2(words[0], words[1]);
+    unit->codes = NearestCodes<kType>(x, group->row.of[unit->scale] * 0x1p-6f);
     return !IsRare(max, wanted) && exact;
   }
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,

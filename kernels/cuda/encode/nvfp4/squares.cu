@@ -8,15 +8,16 @@
 namespace quantd::cuda {
 namespace {
 
+template <DType D>
 struct TeamState {
   LineCodes::Storage rows[Team::kWarps];
   LineCodes::Storage columns[Team::kWarps];
-  TeamGroup::Tables tables;
+  typename TeamGroup<D>::Tables tables;
   // Scales of the columnwise copy, by the column of squares.
   alignas(4) uint8_t scales[kSquares][kSquares];
 };
-template <SharedMemory kSize>
-using Shared = TileShared<EncodeStream<kSize, false>, TeamState>;
+template <SharedMemory kSize, DType D>
+using Shared = TileShared<EncodeStream<kSize, false>, TeamState<D>>;
 
 // A matrix of 16 x 16 nibbles, a lane of sixteen one row of it: as its
 // transpose.
@@ -56,10 +57,11 @@ __device__ __forceinline__ uint2 TransposeNibbles(uint2 v) {
 }
 
 // Reduces four words over each sixteen lanes: lane l has number l / 4 % 4.
+template <DType D>
 __device__ __forceinline__ uint32_t LargestOfFour(const uint32_t (&m)[4]) {
   const uint32_t lane = threadIdx.x;
   const auto with = [](uint32_t mine, uint32_t theirs, int lanes) {
-    return MaxOfWords(mine, __shfl_xor_sync(0xFFFFFFFFu, theirs, lanes));
+    return MaxOfWords<D>(mine, __shfl_xor_sync(0xFFFFFFFFu, theirs, lanes));
   };
   const bool second = (lane & 8) != 0;
   const uint32_t a = with(second ? m[2] : m[0], second ? m[0] : m[2], 8);
@@ -68,7 +70,7 @@ __device__ __forceinline__ uint32_t LargestOfFour(const uint32_t (&m)[4]) {
   uint32_t max = with(odd ? b : a, odd ? a : b, 4);
   max = with(max, max, 2);
   max = with(max, max, 1);
-  return LargerHalf(max & 0x7FFF7FFFu);
+  return LargerHalf<D>(max & 0x7FFF7FFFu);
 }
 
 // This lane's square among the warp's: fp32 bits of its largest magnitude, with
@@ -79,6 +81,7 @@ struct SquareMaxima {
 };
 
 // Returns the largest magnitude of this lane's square with NaN dropped.
+template <DType D>
 __device__ __noinline__ uint32_t LargestClean(WarpLines<false> lines) {
   uint32_t mine = 0;
   for (uint32_t i = 0; i < 4; ++i) {
@@ -86,8 +89,8 @@ __device__ __noinline__ uint32_t LargestClean(WarpLines<false> lines) {
     const Words x = BlockAt(lines.own_row());
     uint32_t max = 0;
     for (int k = 0; k < kBlock / 2; ++k) {
-      const uint32_t low = (x.w[k] << 16) & kAbsMask;
-      const uint32_t high = x.w[k] & 0x7FFF0000u;
+      const uint32_t low = __float_as_uint(LowOf<D>(x.w[k])) & kAbsMask;
+      const uint32_t high = __float_as_uint(HighOf<D>(x.w[k])) & kAbsMask;
       if (low <= kInfBits && low > max) max = low;
       if (high <= kInfBits && high > max) max = high;
     }
@@ -100,29 +103,31 @@ __device__ __noinline__ uint32_t LargestClean(WarpLines<false> lines) {
   return mine;
 }
 
+template <DType D>
 __device__ __forceinline__ SquareMaxima FindSquares(WarpLines<false> lines,
                                                     uint32_t* seen) {
   uint32_t m[4];
   QUANTD_UNROLL
   for (uint32_t i = 0; i < 4; ++i) {
     lines.number = i;
-    m[i] = LargestOfSigned(BlockAt(lines.own_row()));
+    m[i] = LargestOfSigned<D>(BlockAt(lines.own_row()));
   }
-  const uint32_t max = LargestOfFour(m);
+  const uint32_t max = LargestOfFour<D>(m);
   uint32_t clean = max;
   if (__any_sync(0xFFFFFFFFu, max >= kInfBits)) {
-    clean = LargestClean(lines);
+    clean = LargestClean<D>(lines);
     Report(SeenIn(max, clean), seen);
   }
   return {max, clean};
 }
 
 // A block of a square for the generic functions.
+template <DType D>
 __device__ __noinline__ Unit EncodeRareOfSquare(const EncodeParams& p,
                                                 uint32_t block, float amax,
                                                 SquareMaxima maxima) {
   float v[kBlock];
-  Unpack(BlockAt(block), v);
+  Unpack<D>(BlockAt(block), v);
   const LineScale<Scalar> line = MakeLineScale<Scalar>(p, amax, 1.0f);
   const BlockScale<Scalar> scale =
       MakeBlockScale<Scalar>(p, line, maxima.max, maxima.clean);
@@ -133,14 +138,16 @@ __device__ __noinline__ Unit EncodeRareOfSquare(const EncodeParams& p,
 
 // Codes of a warp's sixteen rows for one copy, or for both where they are the
 // same. `put(i, unit)` takes them: a lane's block of square 4 (lane / 16) + i.
-template <typename Put>
+template <DType D, typename Put>
 __device__ __forceinline__ void EncodeSquares(
-    const EncodeArgs& a, const FitTable& fits, const float* amax,
-    WarpLines<false> lines, const SquareMaxima& maxima, const Put& put) {
-  const float wanted = __uint_as_float(maxima.max) * fits.s_inv6;
+    const EncodeArgs& a, const typename BlockCoding<D>::Table& table,
+    const float* amax, WarpLines<false> lines, const SquareMaxima& maxima,
+    const Put& put) {
+  const float wanted = __uint_as_float(maxima.max) * table.s_inv6;
   const uint32_t mine = E4M3Of(wanted);
-  const uint32_t rare = __ballot_sync(0xFFFFFFFFu, IsRare(maxima.max, wanted));
-  const uint32_t table = Kept(SharedAddress(fits.of));
+  const BlockCoding<D> coding(table);
+  const uint32_t rare =
+      __ballot_sync(0xFFFFFFFFu, IsRare(maxima.max, wanted) || !coding.any());
 #pragma unroll 1
   for (uint32_t i = 0; i < 4; ++i) {
     lines.number = i;
@@ -148,31 +155,27 @@ __device__ __forceinline__ void EncodeSquares(
     const int from = static_cast<int>((threadIdx.x & 16) + 4 * i);
     Unit unit;
     unit.scale = __shfl_sync(0xFFFFFFFFu, mine, from);
-    const FitWords fit(LoadShared2(table + unit.scale * sizeof(CodeFit)));
-    unit.codes = CodesUnder(BlockAt(block), fit);
-    if (fit.none()) {
-      unit.codes = CodesWithoutFit(block, fits.s_dec, unit.scale);
-    }
+    unit.codes = coding.Codes(BlockAt(block), block, unit.scale);
     if (rare != 0) {
       const SquareMaxima of = {__shfl_sync(0xFFFFFFFFu, maxima.max, from),
                                __shfl_sync(0xFFFFFFFFu, maxima.clean, from)};
       if ((rare >> from & 1) != 0) {
-        unit = EncodeRareOfSquare(a.params, block, *amax, of);
+        unit = EncodeRareOfSquare<D>(a.params, block, *amax, of);
       }
     }
     put(i, unit);
   }
 }
 
-template <SharedMemory kSize>
+template <SharedMemory kSize, DType D>
 __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
     EncodeNvfp4Squares(const __grid_constant__ EncodeArgs a,
                        const __grid_constant__ TensorMap map) {
-  RunTileStream<kSize, Shared<kSize>>(
-      a, map, [&](Shared<kSize>& shared, auto& stream) {
-        TeamState& s = shared.teams[Team::number()];
+  RunTileStream<kSize, Shared<kSize, D>>(
+      a, map, [&](Shared<kSize, D>& shared, auto& stream) {
+        TeamState<D>& s = shared.teams[Team::number()];
         const bool alone = a.list.count == 1;
-        TeamGroup group(a, &s.tables);
+        TeamGroup<D> group(a, &s.tables);
         const bool rows = a.first.rowwise.data != nullptr;
         const bool columns = a.first.columnwise.data != nullptr;
         const uint32_t warp = Team::warp();
@@ -189,7 +192,7 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
           group.Enter(at.group);
           const WarpLines<false> lines(stream.tile());
           const uint32_t first = lines.first();
-          const SquareMaxima maxima = FindSquares(lines, a.seen);
+          const SquareMaxima maxima = FindSquares<D>(lines, a.seen);
           uint32_t scales = 0;
           const auto put_row = [&](uint32_t i, const Unit& unit) {
             row_codes.Set(i, unit.codes);
@@ -203,19 +206,19 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
           if (columns) Team::Sync();  // the last tile's have left
           // Both copies' amaxes may have been given, and not be the same.
           if (s.tables.same) {
-            EncodeSquares(a, s.tables.row, group.task().rowwise.amax, lines,
-                          maxima, [&](uint32_t i, const Unit& unit) {
-                            put_row(i, unit);
-                            put_column(i, unit);
-                          });
+            EncodeSquares<D>(a, s.tables.row, group.task().rowwise.amax, lines,
+                             maxima, [&](uint32_t i, const Unit& unit) {
+                               put_row(i, unit);
+                               put_column(i, unit);
+                             });
           } else {
             if (rows) {
-              EncodeSquares(a, s.tables.row, group.task().rowwise.amax, lines,
-                            maxima, put_row);
+              EncodeSquares<D>(a, s.tables.row, group.task().rowwise.amax,
+                               lines, maxima, put_row);
             }
             if (columns) {
-              EncodeSquares(a, s.tables.col, group.task().columnwise.amax,
-                            lines, maxima, put_column);
+              EncodeSquares<D>(a, s.tables.col, group.task().columnwise.amax,
+                               lines, maxima, put_column);
             }
           }
           if (rows) {
@@ -225,8 +228,8 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
             StoreScales(rowwise, place, scales);
           }
           if (a.dbias) {
-            SumColumns(stream.tile(), at, a.list.cols, group.task(),
-                       (Team::thread() + k * (kTileSide / 2)) % kThreads);
+            SumColumns<D>(stream.tile(), at, a.list.cols, group.task(),
+                          (Team::thread() + k * (kTileSide / 2)) % kThreads);
           }
           if (columns) {
             Team::Sync();  // they are complete
@@ -249,8 +252,10 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
 
 cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& a, const Queue& queue) {
   return ForSharedMemory([&](auto size) {
-    return LaunchTileStream<size(), Shared<size()>>(&EncodeNvfp4Squares<size()>,
-                                                    a, queue);
+    return ForTwoByteType(a, [&](auto type) {
+      return LaunchTileStream<size(), Shared<size(), type()>>(
+          &EncodeNvfp4Squares<size(), type()>, a, queue);
+    });
   });
 }
 

@@ -4,6 +4,7 @@
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_UNITS_CUH_
 
 #include "kernels/cuda/encode/nvfp4/encode.cuh"
+#include "kernels/cuda/encode/nvfp4/nearest.cuh"
 #include "kernels/cuda/encode/nvfp4/tile_lines.cuh"
 #include "kernels/cuda/tile/rotate.cuh"
 
@@ -26,14 +27,72 @@ struct TileShared {
   __device__ __forceinline__ void Begin() {}
 };
 
+// Sixteen E2M1 codes of a block in shared memory whose scale has no fit.
+// Apart, and from memory: it is seldom needed, and registers are short where it
+// is.
+static __device__ __noinline__ uint2 CodesWithoutFit(uint32_t block,
+                                                     float s_dec,
+                                                     uint32_t scale) {
+  return CodesUnder(BlockAt(block), Nvfp4Multiplier<Scalar>(scale, s_dec));
+}
+
+// How blocks of elements of type D become codes under their scales: by what an
+// amax decides, a Table in shared memory.
+template <DType D>
+class BlockCoding;
+
+// Two at a time in fp16.
+template <>
+class BlockCoding<DType::kBF16> {
+ public:
+  using Table = FitTable;
+
+  __device__ __forceinline__ explicit BlockCoding(const Table& table)
+      : table_(table), of_(Kept(SharedAddress(table.of))) {}
+  // Whether there are codes of blocks that are not rare.
+  static __device__ __forceinline__ bool any() { return true; }
+  // Of x, the block at this address.
+  __device__ __forceinline__ uint2 Codes(const Words& x, uint32_t block,
+                                         uint32_t scale) const {
+    const FitWords fit(LoadShared2(of_ + scale * sizeof(CodeFit)));
+    const uint2 codes = CodesUnder(x, fit);
+    return fit.none() ? CodesWithoutFit(block, table_.s_dec, scale) : codes;
+  }
+
+ private:
+  const Table& table_;
+  const uint32_t of_;
+};
+
+// fp16 have more digits than a factor in fp16 could tell apart.
+template <>
+class BlockCoding<DType::kF16> {
+ public:
+  using Table = ValueTable;
+
+  __device__ __forceinline__ explicit BlockCoding(const Table& table)
+      : of_(Kept(SharedAddress(table.of))), any_(table.exact) {}
+  __device__ __forceinline__ bool any() const { return any_; }
+  __device__ __forceinline__ uint2 Codes(const Words& x, uint32_t /*block*/,
+                                         uint32_t scale) const {
+    const float m = __uint_as_float(LoadShared(of_ + scale * sizeof(float)));
+    return NearestCodes<DType::kF16>(x, m);
+  }
+
+ private:
+  const uint32_t of_;
+  const bool any_;
+};
+
 // The group that a team is at, and the tables that its amaxes decide.
+template <DType D>
 class TeamGroup {
  public:
   struct Tables {
     LineTask rowwise;
     LineTask columnwise;
-    FitTable row;
-    FitTable col;
+    typename BlockCoding<D>::Table row;
+    typename BlockCoding<D>::Table col;
     bool same;  // both copies have one amax
     uint32_t group;
   };
@@ -170,16 +229,8 @@ __device__ __forceinline__ void Gather(const WarpLines<true>& lines,
   __syncwarp();
 }
 
-// Sixteen E2M1 codes of a block in shared memory whose scale has no fit.
-// Apart, and from memory: it is seldom needed, and registers are short where it
-// is.
-static __device__ __noinline__ uint2 CodesWithoutFit(uint32_t block,
-                                                     float s_dec,
-                                                     uint32_t scale) {
-  return CodesUnder(BlockAt(block), Nvfp4Multiplier<Scalar>(scale, s_dec));
-}
-
 // Sums of the columns of a tile, rows ascending: a thread is two columns.
+template <DType D>
 __device__ __forceinline__ void SumColumns(const StagedTile& tile,
                                            const Place& at, int64_t cols,
                                            const GroupTask& task,
@@ -189,8 +240,8 @@ __device__ __forceinline__ void SumColumns(const StagedTile& tile,
   float low = 0.0f;
   float high = 0.0f;
   const auto add = [&](uint32_t word) {
-    low = low + LowOf(word);
-    high = high + HighOf(word);
+    low = low + LowOf<D>(word);
+    high = high + HighOf<D>(word);
   };
   // Addresses of rows that are 0 to 7 more than a multiple of eight.
   const uint32_t first = SharedAddress(tile.bytes + TileOffset(0, column));

@@ -9,26 +9,30 @@ namespace {
 
 enum class Copying { kNone, kPlain, kRotated };
 
+template <DType D>
 struct TeamState {
   Exchange::Storage exchange[Team::kWarps];
   LineCodes::Storage codes[Team::kWarps];
-  TeamGroup::Tables tables;
+  typename TeamGroup<D>::Tables tables;
 };
-template <SharedMemory kSize, bool kRotated>
-using Shared = TileShared<EncodeStream<kSize, kRotated>, TeamState>;
+template <SharedMemory kSize, DType D, bool kRotated>
+using Shared = TileShared<EncodeStream<kSize, kRotated>, TeamState<D>>;
 
-// One copy of this warp's lines.
-template <bool kColumns, bool kRht>
+// One copy of this warp's lines. Rotated ones are of bf16, and so is what they
+// come from.
+template <DType D, bool kColumns, bool kRht>
 __device__ __forceinline__ void EncodeWarpLines(
     const EncodeArgs& a, const StagedTile& tile, const Place& at,
-    const Rotation& rotation, const TeamGroup& group, const Exchange& exchange,
-    const LineCodes& codes, TeamState* s, HeldScales* held) {
-  const FitTable& fits = kColumns ? s->tables.col : s->tables.row;
+    const Rotation& rotation, const TeamGroup<D>& group,
+    const Exchange& exchange, const LineCodes& codes, TeamState<D>* s,
+    HeldScales* held) {
+  static_assert(!kRht || D == DType::kBF16);
+  const auto& table = kColumns ? s->tables.col : s->tables.row;
   WarpLines<kColumns> lines(tile);
   const uint32_t first_line = lines.first();
   if (first_line >= static_cast<uint32_t>(kColumns ? at.cols : at.rows)) return;
-  const uint32_t table = Kept(SharedAddress(fits.of));
-  const float s_inv6 = fits.s_inv6;
+  const BlockCoding<D> coding(table);
+  const float s_inv6 = table.s_inv6;
   uint32_t scales = 0;
   uint32_t rare = 0;
 #pragma unroll(kRht ? 1 : 2)
@@ -46,21 +50,18 @@ __device__ __forceinline__ void EncodeWarpLines(
         block = lines.own_row();
       }
       x = BlockAt(block);
-      max = LargerHalf(LargestOf(x.w));
+      max = LargerHalf<D>(LargestOfSigned<D>(x));
     }
     const float wanted = __uint_as_float(max) * s_inv6;
     const uint32_t scale = E4M3Of(wanted);
-    const FitWords fit(LoadShared2(table + scale * sizeof(CodeFit)));
-    uint2 coded = CodesUnder(x, fit);
-    if (fit.none()) coded = CodesWithoutFit(block, fits.s_dec, scale);
-    codes.Set(i, coded);
+    codes.Set(i, coding.Codes(x, block, scale));
     scales = __funnelshift_r(scales, scale, 8);
-    rare = rare + rare + (IsRare(max, wanted) ? 1 : 0);
+    rare = rare + rare + (IsRare(max, wanted) || !coding.any() ? 1 : 0);
   }
   for (; rare != 0; rare &= rare - 1) {
     const auto i = static_cast<uint32_t>(4 - __ffs(static_cast<int>(rare)));
     lines.number = i;
-    const Unit unit = EncodeRare(
+    const Unit unit = EncodeRare<D>(
         a.params, lines.Block(), kRht ? a.signs : nullptr,
         *(kColumns ? group.task().columnwise : group.task().rowwise).amax,
         nullptr, a.seen);
@@ -83,17 +84,17 @@ template <Copying kRow, Copying kCol>
 constexpr bool kAnyRotated =
     kRow == Copying::kRotated || kCol == Copying::kRotated;
 
-template <SharedMemory kSize, Copying kRow, Copying kCol>
+template <SharedMemory kSize, DType D, Copying kRow, Copying kCol>
 __global__ void __launch_bounds__(
     EncodeStream<kSize, kAnyRotated<kRow, kCol>>::kCtaThreads, 1)
     EncodeNvfp4Tiles(const __grid_constant__ EncodeArgs a,
                      const __grid_constant__ TensorMap map) {
-  using All = Shared<kSize, kAnyRotated<kRow, kCol>>;
+  using All = Shared<kSize, D, kAnyRotated<kRow, kCol>>;
   RunTileStream<kSize, All>(a, map, [&](All& shared, auto& stream) {
-    TeamState& team = shared.teams[Team::number()];
+    TeamState<D>& team = shared.teams[Team::number()];
     const Rotation rotation(a.signs);
     const bool alone = a.list.count == 1;
-    TeamGroup group(a, &team.tables);
+    TeamGroup<D> group(a, &team.tables);
     const Exchange exchange(&team.exchange[Team::warp()]);
     const LineCodes codes(&team.codes[Team::warp()]);
     HeldScales held;
@@ -101,19 +102,19 @@ __global__ void __launch_bounds__(
       const Place& at = stream.place();
       group.Enter(at.group);
       if constexpr (kRow != Copying::kNone) {
-        EncodeWarpLines<false, kRow == Copying::kRotated>(
+        EncodeWarpLines<D, false, kRow == Copying::kRotated>(
             a, stream.tile(), at, rotation, group, exchange, codes, &team,
             &held);
       }
       if constexpr (kCol != Copying::kNone) {
-        EncodeWarpLines<true, kCol == Copying::kRotated>(
+        EncodeWarpLines<D, true, kCol == Copying::kRotated>(
             a, stream.tile(), at, rotation, group, exchange, codes, &team,
             &held);
       }
       // Two warps' work, others at each tile.
       if (a.dbias) {
-        SumColumns(stream.tile(), at, a.list.cols, group.task(),
-                   (Team::thread() + k * (kTileSide / 2)) % kThreads);
+        SumColumns<D>(stream.tile(), at, a.list.cols, group.task(),
+                      (Team::thread() + k * (kTileSide / 2)) % kThreads);
       }
       stream.Release();
     }
@@ -124,8 +125,15 @@ template <Copying kRow, Copying kCol>
 cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   return ForSharedMemory([&](auto size) {
     constexpr bool kRotated = kAnyRotated<kRow, kCol>;
-    return LaunchTileStream<size(), Shared<size(), kRotated>>(
-        &EncodeNvfp4Tiles<size(), kRow, kCol>, a, queue);
+    const auto launch = [&](auto type) {
+      return LaunchTileStream<size(), Shared<size(), type(), kRotated>>(
+          &EncodeNvfp4Tiles<size(), type(), kRow, kCol>, a, queue);
+    };
+    if constexpr (kRotated) {
+      return launch(std::integral_constant<DType, DType::kBF16>{});
+    } else {
+      return ForTwoByteType(a, launch);
+    }
   });
 }
 

@@ -111,9 +111,8 @@ __device__ __forceinline__ uint32_t E4M3Of(float x) {
 // every m but those under which many a bf16 comes to lie on a threshold. Both
 // factors are fp16 and their product is exact.
 struct alignas(8) CodeFit {
-  static constexpr uint16_t kNone = 0xFFFF;
   uint16_t twice;   // 2c
-  uint16_t least;   // magnitudes below it are as good as it; kNone: no c
+  uint16_t least;   // magnitudes below it are as good as it
   uint32_t offset;  // two magnitudes times 8, plus this, are x' in fp16
 };
 // A CodeFit's numbers, each in both halves of a word.
@@ -127,7 +126,6 @@ struct FitWords {
     least = __byte_perm(words.x, 0, 0x3232);
     offset = words.y;
   }
-  __device__ __forceinline__ bool none() const { return ~least == 0; }
 };
 
 __device__ __forceinline__ uint32_t FusedHalves(uint32_t a, uint32_t b,

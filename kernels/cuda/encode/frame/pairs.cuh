@@ -138,10 +138,12 @@ EncodePairs(const EncodeParams& kept, const EncodeParams& p,
       const float wanted = __uint_as_float(max) * fits.s_inv6;
       scale = E4M3Of(wanted);
       is_rare = IsRare(max, wanted);
-      const FitWords fit(
-          LoadShared2(SharedAddress(fits.of) + scale * sizeof(CodeFit)));
-      uint2 coded = CodesUnder(x[0], fit);
-      if (fit.none()) {
+      uint2 coded;
+      if (fits.whole()) {
+        coded =
+            CodesUnder(x[0], FitWords(LoadShared2(SharedAddress(fits.of) +
+                                                  scale * sizeof(CodeFit))));
+      } else {
         coded = CodesWithoutFit(values.own(b), fits.s_dec, scale);
       }
       codes.Set(static_cast<uint32_t>(b), coded);

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/arith/nvfp4.h"
+#include "kernels/cuda/ptx/shared_memory.cuh"
 #include "kernels/cuda/tile/element.cuh"
 #include "kernels/cuda/tile/packed.cuh"
 
@@ -35,6 +36,15 @@ struct FitTable {
   CodeFit of[128];
   float s_inv6;  // block maximum to what its scale should be
   float s_dec;   // what multipliers are made of, for scales without a fit
+  // Whether a scale with this mantissa has none.
+  alignas(8) uint8_t misses[8];
+
+  // Whether all scales have fits. Tensors whose own amax it is often want one
+  // that has not, and lanes that go two ways take the time of both.
+  __device__ __forceinline__ bool whole() const {
+    const uint2 words = LoadShared2(SharedAddress(misses));
+    return (words.x | words.y) == 0;
+  }
 
   // All threads of eight warps must call; the caller synchronizes before and
   // after.
@@ -88,6 +98,9 @@ struct FitTable {
         __shfl_sync(0xFFFFFFFFu, __float_as_uint(c * 2.0f), best);
     const uint32_t eighths = __shfl_sync(0xFFFFFFFFu, added, best);
 
+    // (The margins leave all of these multipliers normal.)
+    const bool usable = found != 0 && m >> 23 >= 32 && m >> 23 < 224;
+    if (lane == 0) misses[mantissa] = usable ? 0 : 1;
     if (lane == 0 || lane >= 16) return;
     // x * m is x' * c with 2^exponent taken from the one, given to the other.
     const int exponent =
@@ -96,11 +109,9 @@ struct FitTable {
     CodeFit& fit = of[lane << 3 | mantissa];
     fit.twice = static_cast<uint16_t>((chosen - 0x38000000u) >> 13);
     fit.offset = 0x10001u * (eighths - 8u * static_cast<uint32_t>(zero));
-    // (The margins leave all of these multipliers normal.)
-    const bool usable = found != 0 && m >> 23 >= 32 && m >> 23 < 224;
     // (One more than zero: something may be taken off x'.)
     const int least = zero >= 0 ? zero + 1 : 0;
-    fit.least = usable ? static_cast<uint16_t>(least) : CodeFit::kNone;
+    fit.least = static_cast<uint16_t>(least);
   }
 
  private:

@@ -48,20 +48,22 @@ class BlockCoding<DType::kBF16> {
   using Table = FitTable;
 
   __device__ __forceinline__ explicit BlockCoding(const Table& table)
-      : table_(table), of_(Kept(SharedAddress(table.of))) {}
+      : table_(table),
+        of_(Kept(SharedAddress(table.of))),
+        whole_(table.whole()) {}
   // Whether there are codes of blocks that are not rare.
   static __device__ __forceinline__ bool any() { return true; }
   // Of x, the block at this address.
   __device__ __forceinline__ uint2 Codes(const Words& x, uint32_t block,
                                          uint32_t scale) const {
-    const FitWords fit(LoadShared2(of_ + scale * sizeof(CodeFit)));
-    const uint2 codes = CodesUnder(x, fit);
-    return fit.none() ? CodesWithoutFit(block, table_.s_dec, scale) : codes;
+    if (!whole_) return CodesWithoutFit(block, table_.s_dec, scale);
+    return CodesUnder(x, FitWords(LoadShared2(of_ + scale * sizeof(CodeFit))));
   }
 
  private:
   const Table& table_;
   const uint32_t of_;
+  const bool whole_;
 };
 
 // fp16 have more digits than a factor in fp16 could tell apart.

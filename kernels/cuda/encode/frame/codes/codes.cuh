@@ -84,7 +84,7 @@ __device__ __forceinline__ Sixteen EncodeE2M1Values(
   bool ordinary;
   if constexpr (C::kOther) {
     if constexpr (C::kMx) {
-      if (IsOrdinaryForOtherMx(p, m, max)) return OtherMxCodes(p, v, m);
+      if (IsOrdinaryForOtherMx(m, max)) return OtherMxCodes(p, v, m);
     } else {
       if (AreProducts(p, m, max)) {
         return CodesOfProducts(p.numerics.sign, v, m * 0x1p-6f);

@@ -218,17 +218,27 @@ __device__ __forceinline__ Sixteen OtherCodes(const EncodeParams& p,
 
 // The same in MX, where the operand is a power of two, from 1 on: nothing is
 // rounded, nor is anything lost for signs.
-__device__ __forceinline__ bool IsOrdinaryForOtherMx(const EncodeParams& p,
-                                                     float m, uint32_t max) {
-  // (Of fp32 the number next to a tie is taken for one.)
-  const bool ties = !p.numerics.ties_to_zero || p.input != DType::kF32;
-  return ties && m >= 1.0f && m < 0x1p127f && max < kInfBits;
+__device__ __forceinline__ bool IsOrdinaryForOtherMx(float m, uint32_t max) {
+  return m >= 1.0f && m < 0x1p127f && max < kInfBits;
+}
+// v, or what is just below it where v * m lies on a tie whose even code is the
+// larger one.
+__device__ __forceinline__ float BelowTie(float v, float m) {
+  const float y = fabsf(v) * m;
+  const bool tie = y == 0.75f || y == 1.75f || y == 3.5f;
+  return tie ? v * 0x1.FFFFFEp-1f : v;
 }
 __device__ __forceinline__ Sixteen OtherMxCodes(const EncodeParams& p,
                                                 const float (&v)[kBlock],
                                                 float m) {
   const Numerics& n = p.numerics;
-  // What lies on a tie gets just below it.
+  if (n.ties_to_zero && p.input == DType::kF32) {
+    float below[kBlock];
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) below[i] = BelowTie(v[i], m);
+    return CodesOfProducts(n.sign, below, m * 0x1p-6f);
+  }
+  // What lies on a tie gets just below it: of two bytes no number is so near.
   return CodesOfProducts(n.sign, v,
                          m * (n.ties_to_zero ? 0x1.FFFFFEp-7f : 0x1p-6f));
 }

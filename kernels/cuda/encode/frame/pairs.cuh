@@ -137,14 +137,15 @@ EncodePairs(const EncodeParams& kept, const EncodeParams& p,
       const FitTable& fits = own.fits;
       const float wanted = __uint_as_float(max) * fits.s_inv6;
       scale = E4M3Of(wanted);
-      is_rare = IsRare(max, wanted);
+      const bool any = fits.whole() || fits.values.exact;
+      is_rare = IsRare(max, wanted) || !any;
       uint2 coded;
       if (fits.whole()) {
         coded =
             CodesUnder(x[0], FitWords(LoadShared2(SharedAddress(fits.of) +
                                                   scale * sizeof(CodeFit))));
       } else {
-        coded = CodesWithoutFit(values.own(b), fits.s_dec, scale);
+        coded = CodesWithoutFit(values.own(b), fits.values, scale);
       }
       codes.Set(static_cast<uint32_t>(b), coded);
     }

@@ -10,6 +10,7 @@
 #include "kernels/cuda/ptx/shared_memory.cuh"
 #include "kernels/cuda/tile/element.cuh"
 #include "kernels/cuda/tile/packed.cuh"
+#include "kernels/cuda/tile/team.cuh"
 
 namespace quantd::cuda {
 
@@ -29,25 +30,50 @@ struct Multipliers {
   }
 };
 
+// The same for codes that are found in fp32 by their values / 64
+// (kernels/cuda/encode/nvfp4/nearest.cuh).
+struct ValueTable {
+  float of[128];  // multipliers / 64, by E4M3 code
+  float s_inv6;   // block maximum to what its scale should be
+  bool exact;     // none of them is near the end of fp32
+
+  // All threads of eight warps must call; the caller synchronizes before and
+  // after.
+  __device__ __forceinline__ void Fill(float amax, float range) {
+    const float s = Nvfp4EncodeScale<Scalar>(amax, range);
+    const unsigned thread = threadIdx.x % kThreads;
+    if (thread < 128) {
+      of[thread] = Nvfp4Multiplier<Scalar>(thread, 1.0f / s) * 0x1p-6f;
+    }
+    if (thread == 0) {
+      s_inv6 = Nvfp4InverseSix(s);
+      // The smallest is of the largest scale.
+      exact = Nvfp4Multiplier<Scalar>(0x7E, 1.0f / s) >= 0x1p-100f;
+    }
+  }
+};
+
 // The same for codes that are found in fp16: a fit takes a search for each
 // scale.
 struct FitTable {
-  // By E4M3 code. Subnormal ones are not set, but 0 is, for blocks of zeros.
-  CodeFit of[128];
+  union {
+    // By E4M3 code. Subnormal ones are not set, but 0 is, for blocks of zeros.
+    CodeFit of[128];
+    // Instead of them, where a scale has no fit: tensors whose own amax it is
+    // often want one, and lanes that go two ways take the time of both.
+    ValueTable values;
+  };
   float s_inv6;  // block maximum to what its scale should be
-  float s_dec;   // what multipliers are made of, for scales without a fit
-  // Whether a scale with this mantissa has none.
+  // Whether a scale with this mantissa has no fit.
   alignas(8) uint8_t misses[8];
 
-  // Whether all scales have fits. Tensors whose own amax it is often want one
-  // that has not, and lanes that go two ways take the time of both.
+  // Whether all scales have fits.
   __device__ __forceinline__ bool whole() const {
     const uint2 words = LoadShared2(SharedAddress(misses));
     return (words.x | words.y) == 0;
   }
 
-  // All threads of eight warps must call; the caller synchronizes before and
-  // after.
+  // All threads of a team must call; the caller synchronizes before and after.
   //
   // Multipliers of codes that differ in the exponent alone differ by a power of
   // two. So a warp takes the codes of one mantissa, and a lane one candidate:
@@ -55,11 +81,7 @@ struct FitTable {
   __device__ __noinline__ void Fill(float amax, float range) {
     const float s = Nvfp4EncodeScale<Scalar>(amax, range);
     const uint32_t thread = threadIdx.x % kThreads;
-    if (thread == 0) {
-      s_inv6 = Nvfp4InverseSix(s);
-      this->s_dec = 1.0f / s;
-      of[0] = {0x3C00, 0, 0};
-    }
+    if (thread == 0) s_inv6 = Nvfp4InverseSix(s);
     const uint32_t mantissa = thread / 32;
     const uint32_t lane = threadIdx.x % 32;
     constexpr uint32_t kOne = 7;  // E4M3's exponent field of 1
@@ -101,6 +123,9 @@ struct FitTable {
     // (The margins leave all of these multipliers normal.)
     const bool usable = found != 0 && m >> 23 >= 32 && m >> 23 < 224;
     if (lane == 0) misses[mantissa] = usable ? 0 : 1;
+    Team::Sync();
+    if (!whole()) return values.Fill(amax, range);
+    if (thread == 0) of[0] = {0x3C00, 0, 0};
     if (lane == 0 || lane >= 16) return;
     // x * m is x' * c with 2^exponent taken from the one, given to the other.
     const int exponent =
@@ -122,29 +147,6 @@ struct FitTable {
   }
   static __device__ __forceinline__ bool Passes(float y, uint32_t i) {
     return i % 2 == 0 ? y > ThresholdOf(i) : y >= ThresholdOf(i);
-  }
-};
-
-// The same for codes that are found in fp32 by their values / 64
-// (kernels/cuda/encode/nvfp4/nearest.cuh).
-struct ValueTable {
-  float of[128];  // multipliers / 64, by E4M3 code
-  float s_inv6;   // block maximum to what its scale should be
-  bool exact;     // none of them is near the end of fp32
-
-  // All threads of eight warps must call; the caller synchronizes before and
-  // after.
-  __device__ __noinline__ void Fill(float amax, float range) {
-    const float s = Nvfp4EncodeScale<Scalar>(amax, range);
-    const unsigned thread = threadIdx.x % kThreads;
-    if (thread < 128) {
-      of[thread] = Nvfp4Multiplier<Scalar>(thread, 1.0f / s) * 0x1p-6f;
-    }
-    if (thread == 0) {
-      s_inv6 = Nvfp4InverseSix(s);
-      // The smallest is of the largest scale.
-      exact = Nvfp4Multiplier<Scalar>(0x7E, 1.0f / s) >= 0x1p-100f;
-    }
   }
 };
 

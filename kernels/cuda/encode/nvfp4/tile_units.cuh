@@ -27,13 +27,12 @@ struct TileShared {
   __device__ __forceinline__ void Begin() {}
 };
 
-// Sixteen E2M1 codes of a block in shared memory whose scale has no fit.
-// Apart, and from memory: it is seldom needed, and registers are short where it
-// is.
+// Sixteen E2M1 codes of a block of bf16 in shared memory, where not all scales
+// have fits. Apart, and from memory: registers are short where it is needed.
 static __device__ __noinline__ uint2 CodesWithoutFit(uint32_t block,
-                                                     float s_dec,
+                                                     const ValueTable& values,
                                                      uint32_t scale) {
-  return CodesUnder(BlockAt(block), Nvfp4Multiplier<Scalar>(scale, s_dec));
+  return NearestCodes<DType::kBF16>(BlockAt(block), values.of[scale]);
 }
 
 // How blocks of elements of type D become codes under their scales: by what an
@@ -52,11 +51,13 @@ class BlockCoding<DType::kBF16> {
         of_(Kept(SharedAddress(table.of))),
         whole_(table.whole()) {}
   // Whether there are codes of blocks that are not rare.
-  static __device__ __forceinline__ bool any() { return true; }
+  __device__ __forceinline__ bool any() const {
+    return whole_ || table_.values.exact;
+  }
   // Of x, the block at this address.
   __device__ __forceinline__ uint2 Codes(const Words& x, uint32_t block,
                                          uint32_t scale) const {
-    if (!whole_) return CodesWithoutFit(block, table_.s_dec, scale);
+    if (!whole_) return CodesWithoutFit(block, table_.values, scale);
     return CodesUnder(x, FitWords(LoadShared2(of_ + scale * sizeof(CodeFit))));
   }
 

@@ -18,7 +18,7 @@ constexpr absl::Duration kLatest = absl::Seconds(5);
 // The part of the time until the deadline that it may take by what is foreseen:
 // of who comes at his time, for whom an answer that is late is none, and of
 // others, whose time may be another's.
-constexpr double kPartOfExpected = 0.9;
+constexpr double kPartOfExpected = 0.8;
 constexpr double kPartOfOthers = 0.6;
 // A host's messages that were declared and did not come count so long each.
 // Nothing is foreseen of who has more than this.

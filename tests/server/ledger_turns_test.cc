@@ -146,7 +146,7 @@ TEST_F(TurnsTest, WhoComesAtHisTimeGoesBeforeOthers) {
   // Time enough for it and a little more.
   const auto four = [&] {
     return Ask("host", Priority::kNormal, nullptr, 4 * kMiB,
-               absl::Now() + 6.4 * per_mib_);
+               absl::Now() + 7.2 * per_mib_);
   };
   MemoryCharge ahead = ArrivedOf(Ask("ahead"));
   ahead.Begins(20 * kMiB);

@@ -22,7 +22,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <cstdio>
 #include <fstream>
@@ -276,7 +275,7 @@ Json Measure(const std::vector<std::string>& flags, size_t mebibytes,
   }
   const double p99 = Quantile(alone.ms, 0.99);
   const milliseconds deadline(
-      static_cast<int64_t>(std::ceil(std::max(2 * p99, least_deadline_ms))));
+      static_cast<int64_t>(std::max({2 * p99, least_deadline_ms, 1.0})));
   const double rate = times * best.calls_per_second;
   // As many as can be under way until their deadlines, and a few.
   const int callers = std::clamp(

@@ -94,14 +94,16 @@ __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
       m[2 * i] = LowOf(two);
       m[2 * i + 1] = HighOf(two);
     }
-    // Exchanges two rows of one block for four blocks of one row.
-    uint32_t codes = upper.stored | lower.stored << 8;
+    // Exchanges two rows of one block for four blocks of one row. Those beyond
+    // the matrix have scale 0, as their padding, whatever a profile's zeros
+    // have.
+    const bool is_there = s.first() + s.lane / 4 * 32 < s.cols;
+    uint32_t codes = is_there ? upper.stored | lower.stored << 8 : 0;
     uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, codes, 4);
     codes = (s.lane & 4) != 0 ? __byte_perm(other, codes, 0x0051)
                               : __byte_perm(codes, other, 0x0040);
     codes &= 0xFFFFu;
     other = __shfl_xor_sync(0xFFFFFFFFu, codes, 8);
-    // Blocks beyond the matrix are zeros with scale 0, as their padding.
     if (to != nullptr) StoreGlobal(__byte_perm(codes, other, 0x5410), to);
   }
 }

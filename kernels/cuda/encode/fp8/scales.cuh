@@ -128,7 +128,9 @@ class RowScales<Scaling::kMx, D> {
     // A power of two loses nothing as bf16.
     m_[0] = __byte_perm(m[0], m[1], 0x7632);
     m_[1] = __byte_perm(m[2], m[3], 0x7632);
-    Store(copy, s, codes);
+    // Blocks beyond the matrix have scale 0, as their padding, whatever a
+    // profile's zeros have.
+    Store(copy, s, col < s.cols ? codes : 0);
   }
   __device__ void Four(int q, float (&m)[4]) const {
     QUANTD_UNROLL
@@ -151,7 +153,6 @@ class RowScales<Scaling::kMx, D> {
                               : __byte_perm(codes, other, 0x6240);
     const int r = s.lane % 8 * 4 + s.lane / 8;
     if (r >= s.rows) return;
-    // Blocks beyond the matrix are zeros with scale 0, as their padding.
     const int64_t block = (s.col - s.lane * kLaneCols) / 32;
     StoreGlobal(codes, copy.scale + ScaleIndex(copy, s.row + r, block));
   }

@@ -36,8 +36,9 @@ class Asked:
       tensor=tensor, options=options
     ).SerializeToString()
     self._sizes: tuple[tuple[int, int], ...] | None = None
-    # The header of the last reply, and what it says.
-    self._known = (b"", Answer((), b"", ""))
+    # The header of the last reply, and what it says. None: there was none yet,
+    # which is not one that is empty.
+    self._known: tuple[bytes, Answer] | None = None
 
   def specs(self) -> list[geometry.Spec]:
     """The parts that there will be; none where the options are refused."""
@@ -62,14 +63,15 @@ class Asked:
     Raises:
       quantd.Unimplemented: The server dropped an option without a word.
     """
-    known, answer = self._known
-    if header != known:
-      reply = pb.QuantizeReply.FromString(header)
-      check_echo(pb.QuantizeOptions.FromString(self.options), reply.options)
-      specs = tuple(map(spec_of, reply.tensors))
-      report = reply.report.SerializeToString()
-      answer = Answer(specs, report, reply.request_id)
-      self._known = header, answer
+    known = self._known
+    if known is not None and known[0] == header:
+      return known[1]
+    reply = pb.QuantizeReply.FromString(header)
+    check_echo(pb.QuantizeOptions.FromString(self.options), reply.options)
+    specs = tuple(map(spec_of, reply.tensors))
+    report = reply.report.SerializeToString()
+    answer = Answer(specs, report, reply.request_id)
+    self._known = header, answer
     return answer
 
 

@@ -203,13 +203,12 @@ absl::StatusOr<Answer> Engine::Call(const Scope& scope, wire::Method method,
   if (method == wire::Method::kGetServerInfo) {
     return Headed(client.GetServerInfo(call));
   }
-  auto remembered = state_->Remembered(method, header);
-  const bool is_new = remembered == nullptr;
-  const auto request =
-      ReadRequest(method, header, payload, std::move(remembered));
-  if (!request.ok()) return request.status();
   // A plan of Dequantize is of the payload, too.
-  if (is_new && method != wire::Method::kDequantize) {
+  const bool by_header = method != wire::Method::kDequantize;
+  const auto known = by_header ? state_->Remembered(method, header) : nullptr;
+  const auto request = ReadRequest(method, header, payload, known);
+  if (!request.ok()) return request.status();
+  if (by_header && known == nullptr) {
     state_->Remember(method, header, request->plan);
   }
   if (method == wire::Method::kDescribeQuantize) {

@@ -25,12 +25,6 @@ absl::Status NoMemory(size_t bytes) {
       "no memory of {} bytes to share: {}", bytes, std::strerror(errno)));
 }
 
-bool Populate(int memfd, void* data, size_t bytes) {
-  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE of Linux 5.14
-  return madvise(data, bytes, kPopulateWrite) == 0 ||
-         fallocate(memfd, 0, 0, static_cast<off_t>(bytes)) == 0;
-}
-
 }  // namespace
 
 SharedRegion::Made SharedRegion::Allocate(size_t bytes,
@@ -47,8 +41,9 @@ SharedRegion::Made SharedRegion::Allocate(size_t bytes,
   if (data == MAP_FAILED) return NoMemory(bytes);
   absl::Cleanup unmap = [=] { munmap(data, bytes); };
   // Pages are this process's, not the server's: they are all made here.
-  wire::UseLargePages({static_cast<std::byte*>(data), bytes});
-  if (!Populate(memfd, data, bytes)) return NoMemory(bytes);
+  if (!wire::Populate(memfd, {static_cast<std::byte*>(data), bytes})) {
+    return NoMemory(bytes);
+  }
   std::move(unmap).Cancel();
   std::move(close_memfd).Cancel();
   return Shared(std::shared_ptr<SharedRegion>(

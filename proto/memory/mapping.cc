@@ -1,5 +1,6 @@
 #include "proto/memory/mapping.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -51,6 +52,12 @@ void UseLargePages(absl::Span<std::byte> mapping) {
     if (madvise(mapping.data() + at, page, kPopulateWrite) != 0) return;
   }
   if (large > 0) madvise(mapping.data(), large, kCollapse);
+}
+
+bool Populate(int memfd, absl::Span<std::byte> mapping) {
+  UseLargePages(mapping);
+  return madvise(mapping.data(), mapping.size(), kPopulateWrite) == 0 ||
+         fallocate(memfd, 0, 0, static_cast<off_t>(mapping.size())) == 0;
 }
 
 }  // namespace quantd::wire

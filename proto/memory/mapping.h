@@ -20,6 +20,10 @@ void* MapShared(int memfd, size_t bytes, int protection, int flags = 0);
 // happens.
 void UseLargePages(absl::Span<std::byte> mapping);
 
+// Makes all pages of a new mapping of this memfd that may be written, large
+// ones first. False, with errno, where there is no memory for them.
+bool Populate(int memfd, absl::Span<std::byte> mapping);
+
 }  // namespace quantd::wire
 
 #endif  // QUANTD_PROTO_MEMORY_MAPPING_H_

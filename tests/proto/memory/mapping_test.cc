@@ -102,6 +102,18 @@ TEST(MapSharedTest, LargePagesEndBeforeTheMapping) {
   EXPECT_EQ(munmap(mapped, bytes), 0);
 }
 
+TEST(MapSharedTest, PopulatesAllOfIt) {
+  for (const size_t bytes : {kPage, 3 * kLargePage + kPage}) {
+    const Memfd memfd(bytes);
+    void* const mapped = MapShared(memfd.get(), bytes, kBoth);
+    ASSERT_NE(mapped, MAP_FAILED);
+    EXPECT_TRUE(
+        Populate(memfd.get(), {static_cast<std::byte*>(mapped), bytes}));
+    EXPECT_EQ(memfd.populated(), bytes);
+    EXPECT_EQ(munmap(mapped, bytes), 0);
+  }
+}
+
 TEST(MapSharedTest, SaysWhyNot) {
   errno = 0;
   EXPECT_EQ(MapShared(-1, 3 * kLargePage, kBoth), MAP_FAILED);

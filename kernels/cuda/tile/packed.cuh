@@ -100,8 +100,8 @@ __device__ __forceinline__ uint32_t E4M3Of(float x) {
 // E2M1 codes. As a function of y = |x| m the code is the smallest of the three
 // lines 2y, y + 2 and y / 2 + 4, rounded to nearest even. Rounding is monotone,
 // so each line may be rounded on its own: by the one rounding of its addition
-// to 2^23, or in fp16 to 1024, after which the code stands in the low bits
-// under a known exponent.
+// to 1024 in fp16, after which the code stands in the low bits under a known
+// exponent.
 //
 // fp16 takes two elements at a time, but has no room for m. It need not: x is a
 // bf16, whose seven thresholds lie where the code changes from one bf16 to the
@@ -143,20 +143,6 @@ __device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes,
   const uint32_t b = FusedHalves(x, fit.twice - 0x04000400u, 0x64026402u);
   const uint32_t c = FusedHalves(x, fit.twice - 0x08000800u, 0x64046404u);
   return __vimin3_u16x2(a, b, c);
-}
-
-// The code of one element, found in fp32.
-__device__ __forceinline__ uint32_t CodeOf(float magnitude, float m) {
-  const float y = magnitude * m;
-  const float a = __fmaf_rn(y, 2.0f, 0x1p23f);
-  const float b = __fadd_rn(y, 0x1p23f + 2.0f);
-  const float c = __fmaf_rn(y, 0.5f, 0x1p23f + 4.0f);
-  return static_cast<uint32_t>(
-      __vimin3_s32(__float_as_int(a), __float_as_int(b), __float_as_int(c)));
-}
-__device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes, float m) {
-  return __byte_perm(CodeOf(LowOf(magnitudes), m),
-                     CodeOf(HighOf(magnitudes), m), 0x5410);
 }
 
 // Signs of the low halves of a and b, then of their high halves: each one all

@@ -8,7 +8,9 @@ with 1,024 columns to NVFP4, rotated, under a given amax. A call begins with a
 tensor on the GPU and is over when its parts are. The kernels' time is the mean
 of what the server's metrics say of the same calls; the rest is what the way
 costs. Calls as they come, with threads that sleep, and then the server's and
-the client's looking for work (--busy-poll-us).
+the client's looking for work (--busy-poll-us). Where the package has a CUDA
+engine, the same calls in process (local:cuda:0), whose kernels are taken to
+last as long as the server's: there are no metrics in process.
 
 The package is the one that this Python has, with its native engine; needs torch
 and a GPU.
@@ -40,29 +42,42 @@ def kernels(metrics):
   return float(found.get("sum", 0)), float(found.get("count", 0))
 
 
-def measure(connection, metrics, size, calls):
+def in_process():
+  """A connection to this process's own GPU, or None where the package has none."""
+  try:
+    return quantd.connect("local:cuda:0", engine="native")
+  except (quantd.Error, ValueError) as e:
+    print(f"not in process: {e}")
+    return None
+
+
+def timed(connection, way, size, calls, metrics=None):
+  """Sorted microseconds of calls, and of kernels as the metrics tell them."""
   x = torch.randn(size // 2 // COLUMNS, COLUMNS, device="cuda",
                   dtype=torch.bfloat16)
 
   def call():
     t = connection.quantize(x, "nvfp4", rht="rowwise", given_amax=6.0)
-    assert t.transport == "cuda"
+    assert t.transport == way, t.transport
     return t.part("rowwise_data")
 
   for _ in range(10):
     call()
   torch.cuda.synchronize()
-  seconds, count = kernels(metrics)
+  seconds, count = kernels(metrics) if metrics else (0, 0)
   times = []
   for _ in range(calls):
     begin = time.perf_counter()
     call()
     times.append((time.perf_counter() - begin) * 1e6)
-  more, all_of_them = kernels(metrics)
-  kernel = (more - seconds) / max(all_of_them - count, 1) * 1e6
+  more, all_of_them = kernels(metrics) if metrics else (0, 0)
+  return sorted(times), (more - seconds) / max(all_of_them - count, 1) * 1e6
+
+
+def row_of(size, times, kernel):
   p50 = statistics.median(times)
-  return {"bytes": size, "calls": calls, "p50_us": round(p50, 1),
-          "p99_us": round(sorted(times)[int(0.99 * calls)], 1),
+  return {"bytes": size, "calls": len(times), "p50_us": round(p50, 1),
+          "p99_us": round(times[int(0.99 * len(times))], 1),
           "kernels_us": round(kernel, 1), "rest_us": round(p50 - kernel, 1)}
 
 
@@ -74,6 +89,11 @@ def main():
   parser.add_argument("--json", type=pathlib.Path)
   known = parser.parse_args()
   rows = []
+
+  def tell(row):
+    print(json.dumps(row), flush=True)
+    rows.append(row)
+
   for poll in (0, 500):
     with tempfile.TemporaryDirectory() as folder:
       port = pathlib.Path(folder, "port")
@@ -92,14 +112,19 @@ def main():
                             memory_socket=f"{folder}/memory",
                             busy_poll=poll * 20e-6) as connection:
           for size in map(int, known.sizes.split(",")):
-            row = {"busy_poll_us": poll,
-                   **measure(connection, ready.read_text().strip(), size,
-                             known.calls)}
-            print(json.dumps(row), flush=True)
-            rows.append(row)
+            times, kernel = timed(connection, "cuda", size, known.calls,
+                                  ready.read_text().strip())
+            tell({"way": "cuda", "busy_poll_us": poll,
+                  **row_of(size, times, kernel)})
       finally:
         server.terminate()
         server.wait()
+  if connection := in_process():
+    lasts = {row["bytes"]: row["kernels_us"] for row in rows}
+    with connection:
+      for size in map(int, known.sizes.split(",")):
+        times, _ = timed(connection, "local", size, known.calls)
+        tell({"way": "local", **row_of(size, times, lasts[size])})
   if known.json:
     result = {"device": torch.cuda.get_device_name(), "torch": torch.__version__,
               "rows": rows}

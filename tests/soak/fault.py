@@ -151,6 +151,7 @@ def measure(scene):
     injected = scene.at_start if at_start else time.monotonic()
     if by_call and "quiet" not in scene.has:
         scene.add_callers("good")
+    resent = scene.resent() if scene.link else 0
     prepared = "now" not in fault.get("inject", [])
     for line in fault.get("inject", []):
         if line == "now":
@@ -210,6 +211,9 @@ def measure(scene):
         "calls": len(calls), "failed": len(failures),
         "codes": sorted({c[3] for c in failures}), "wrong": scene.wrong(),
         "slowest_s": round(max((c[1] - c[0] for c in calls), default=0), 3)}
+    if scene.link:
+        row["frames"] = {**scene.link.tell("counts"),
+                         "resent": scene.resent() - resent}
     if detected and fault["sign"] != "none":
         row["detected_s"] = round(max(0, sign.seen - injected), 3)
     if again and serving and returned:
@@ -238,6 +242,9 @@ def judge(scene, row, detected, held):
         said.append(f"calls failed as {row['codes']}")
     if row["wrong"]:
         said.append(f"{row['wrong']} wrong answers")
+    for name in ("delayed", "lost", "resent"):
+        if scene.link and not row["frames"][name]:
+            said.append(f"frames {name}: none")
     if row["calls"] == 0:
         said.append("no call was made")
     if held:
@@ -260,10 +267,10 @@ def judge(scene, row, detected, held):
     return said
 
 
-def run(build, name, fault, device):
+def run(build, name, fault, device, apart):
     row = {"name": name, "class": fault["class"], "what": fault["what"]}
     try:
-        with Scene(build, fault, device) as scene:
+        with Scene(build, fault, device, apart) as scene:
             row.update(measure(scene))
         row["result"] = "failed" if row["complaints"] else "passed"
     except Skip as skip:
@@ -316,10 +323,10 @@ def main():
     if not names or set(arguments.names) - set(faults):
         parser.error("no such fault; --list has them")
     build = Build(arguments.build)
-    own_network()
+    apart = own_network()
     rows = []
     for name in names:
-        row = run(build, name, faults[name], arguments.device)
+        row = run(build, name, faults[name], arguments.device, apart)
         rows.append(row)
         print(pages.line_of(row), flush=True)
         for text in row["complaints"]:

@@ -213,16 +213,11 @@ def tokens(scene, verb):
                      ["good"] + (["victim"] if verb == "restore" else []))
 
 
-def link(scene, verb):
-    subprocess.run(["ip", "link", "set", "quantd0", verb], check=True)
-
-
-def netem(scene, *words):
-    subprocess.run(["tc", "qdisc", "del", "dev", "quantd0", "root"],
-                   check=False, stderr=subprocess.DEVNULL)
-    if words != ("heal",):
-        subprocess.run(["tc", "qdisc", "add", "dev", "quantd0", "root",
-                        "netem", *words], check=True)
+def link(scene, verb, *words):
+    if verb in ("down", "up"):
+        subprocess.run(["ip", "link", "set", "quantd0", verb], check=True)
+    else:
+        scene.link.tell(verb, *words)
 
 
 def cuda(scene, verb, *words):
@@ -235,7 +230,7 @@ VERBS = {
     "relay": relay, "attack": attack, "callers": callers, "victims": victims,
     "limit": limit, "disk": disk, "pipe": pipe, "clock": clock,
     "tremble": tremble, "certificate": certificate, "tokens": tokens,
-    "link": link, "netem": netem, "cuda": cuda,
+    "link": link, "cuda": cuda,
 }
 
 

@@ -40,7 +40,15 @@ def line_of(row):
                  f" recovered {seconds(row['recovered_s']):>8}"
                  f" calls {row['calls']:5} failed {row['failed']}"
                  f" wrong {row['wrong']}")
+    if "frames" in row:
+        text += frames(row["frames"])
     return text
+
+
+def frames(counts):
+    """What a lossy link did to them, and TCP beside it."""
+    return f" ({counts['delayed']} frames delayed, {counts['lost']} lost, " \
+        f"{counts['resent']} resent)"
 
 
 def fault_page(result):
@@ -75,6 +83,8 @@ def fault_page(result):
             if row["class"] != kind:
                 continue
             name = f"`{row['name']}`: {row['what']}"
+            if "frames" in row:
+                name += frames(row["frames"])
             if "commit" in row:
                 name += f" (again, commit {row['commit']})"
             if row["result"] == "skipped":

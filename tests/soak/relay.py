@@ -1,6 +1,6 @@
 """A network between clients and a server, in this process: bytes pass through
-it as they are, late, slowly, in one direction, spoilt, or not at all. What tc
-netem does to packets it does to connections, on any machine and without
+it as they are, late, slowly, in one direction, spoilt, or not at all. It does to
+connections what lossy_link.py does to packets, on any machine and without
 rights."""
 
 import select

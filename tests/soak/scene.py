@@ -11,10 +11,11 @@ import time
 
 from callers import Caller
 from injections import (SmallDisk, StepFile, make_certificates, write_tokens)
+from lossy_link import LossyLink
 from relay import Relay
-from servers import Server, stop_all
+from servers import Server, stop_all, tcp_segments_resent
 
-# A network of two namespaces: both ends are this program's own.
+# A network of two namespaces, or three: all of them are this program's own.
 NEAR, FAR = "10.231.0.1", "10.231.0.2"
 SLOW = 0.3  # seconds that no call takes where all is well
 
@@ -38,8 +39,9 @@ def first_job(build):
 
 
 class Scene:
-    def __init__(self, build, fault, device=None):
+    def __init__(self, build, fault, device=None, own_network=False):
         self.build, self.fault = build, fault
+        self.own_network = own_network
         # What "fault:cpu:0" and those after it are to be instead.
         self.devices = device.split(",") if device else []
         self.has = set(fault.get("with", []))
@@ -47,7 +49,7 @@ class Scene:
         self.servers, self.callers, self.victims = [], [], []
         self.processes, self.relay, self.pipe = [], None, None
         self.disk, self.step, self.said = None, None, ""
-        self.namespace = self.gpu = None
+        self.namespace = self.link = self.gpu = None
         self.at_start = None
 
     def __enter__(self):
@@ -70,14 +72,8 @@ class Scene:
             raise Skip("needs root: a mount or a network namespace")
         if "gpu" in self.has and not shutil.which("nvidia-smi"):
             raise Skip("no GPU here")
-        if "netem" in self.has:
-            done = subprocess.run(["tc", "qdisc", "add", "dev", "lo", "root",
-                                   "netem", "delay", "0"], check=False,
-                                  capture_output=True)
-            if done.returncode != 0:
-                raise Skip("this kernel has no netem")
-            subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"],
-                           check=True)
+        if "namespace" in self.has and not self.own_network:
+            raise Skip("no network namespaces here")
         common, options = [], {}
         self.environment = {}
         if "tls" in self.has:
@@ -133,15 +129,18 @@ class Scene:
         return flag.replace("FOLDER", str(self.folder))
 
     def _make_namespace(self, options, common):
-        """This process is in a namespace of its own already (fault.sh)."""
+        """This process is in a namespace of its own already (fault.py)."""
         self.namespace = subprocess.Popen(["unshare", "-n", "sleep", "600"])
         self.processes.append(self.namespace)
         time.sleep(0.2)
         pid = str(self.namespace.pid)
         inside = ["nsenter", "-t", pid, "-n"]
+        between = [["ip", "link", "add", "name", "quantd0", "type", "veth",
+                    "peer", "name", "quantd1"]]
+        if "lossy" in self.has:
+            between = self._make_lossy_link()
         for command in (
-                ["ip", "link", "add", "name", "quantd0", "type", "veth",
-                 "peer", "name", "quantd1"],
+                *between,
                 ["ip", "link", "set", "quantd1", "netns", pid],
                 ["ip", "address", "add", f"{NEAR}/24", "dev", "quantd0"],
                 ["ip", "link", "set", "quantd0", "up"],
@@ -152,8 +151,26 @@ class Scene:
             done = subprocess.run(command, capture_output=True, check=False)
             if done.returncode != 0:
                 raise Skip("no virtual links here: " + done.stderr.decode())
+        if self.link:
+            self.link.tell("open", "near", "far")
         options["before"] = inside
         common.append("--insecure")
+
+    def _make_lossy_link(self):
+        """What makes quantd0 and quantd1 ends of two links, and of them one."""
+        self.link = LossyLink(self.folder / "link.log")
+        self.processes.append(self.link.process)
+        commands = []
+        for outer, inner in (("quantd0", "near"), ("quantd1", "far")):
+            commands += [
+                ["ip", "link", "add", "name", outer, "type", "veth", "peer",
+                 "name", inner],
+                # A frame is a packet, or several would be lost at once.
+                ["ip", "link", "set", outer, "gso_max_segs", "1"],
+                ["ip", "link", "set", inner, "netns",
+                 str(self.link.process.pid)],
+                [*self.link.inside, "ip", "link", "set", inner, "up"]]
+        return commands
 
     # Clients.
     def target(self):
@@ -219,6 +236,11 @@ class Scene:
         return sum(1 for s in self.servers for e in s.events()
                    if e.get("event") == name)
 
+    def resent(self):
+        """Segments that TCP has sent again, at both ends of the link."""
+        return sum(tcp_segments_resent(process) for process in
+                   ("self", self.namespace.pid))
+
     def wrong(self):
         return sum(kind["wrong"] for caller in self.callers + self.victims
                    for kind in caller.counts().values())
@@ -252,6 +274,12 @@ class Scene:
             self.relay.close()
         stop_all([s.process for s in self.servers])
         stop_all(self.processes)
+        if self.namespace:
+            # They would go with the namespaces, but later: the next fault has
+            # links of these names.
+            for name in ("quantd0", "quantd1"):
+                subprocess.run(["ip", "link", "delete", name], check=False,
+                               stderr=subprocess.DEVNULL)
         if self.pipe is not None:
             os.close(self.pipe)
         if self.disk:

@@ -197,6 +197,14 @@ def sample(pid):
             "descriptors": descriptors}
 
 
+def tcp_segments_resent(pid):
+    """In the network namespace of a process, since there is one."""
+    names, values = (line.split() for line in pathlib.Path(
+        f"/proc/{pid}/net/snmp").read_text().splitlines()
+        if line.startswith("Tcp:"))
+    return int(values[names.index("RetransSegs")])
+
+
 class Drain:
     """Reads a pipe so that its writer never waits, and keeps the lines with the
     time of each."""

@@ -1,0 +1,149 @@
+"""A link between two network namespaces that can be late and lose frames. A
+process in a third one carries every frame from one virtual end to the other: at
+once, or, while it is lossy, each after a time of its own, so that frames
+overtake each other, and some never. What TCP makes of that is the kernel's.
+
+Each line of standard input is a command, answered with a line of counts:
+
+    open NEAR FAR                    carries between these interfaces
+    lossy DELAY_MS JITTER_MS PERCENT
+    heal                             what is under way still comes late
+    counts
+"""
+
+import collections
+import heapq
+import json
+import os
+import random
+import select
+import socket
+import subprocess
+import sys
+import time
+
+ETH_P_ALL, SO_RCVBUFFORCE = 3, 33
+# packet(7); Python's socket has no names for these.
+SOL_PACKET, STATISTICS, VNET_HDR, IGNORE_OUTGOING = 263, 6, 15, 23
+BUFFER = 8 << 20  # of a socket, for when this process gets no processor
+MOST = 4096  # frames under way
+AT_ONCE = 64  # frames taken from one end before the other is looked at
+SEED = 1  # which of the frames are lost, by number, is the same in every run
+
+
+class LossyLink:
+    """The process, as the program that started it sees it."""
+
+    def __init__(self, log):
+        self.log = log
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                ["unshare", "-n", sys.executable, "-B", __file__],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+        self.inside = ["nsenter", "-t", str(self.process.pid), "-n"]
+        self.process.stdout.readline()  # said in its namespace
+
+    def tell(self, *words):
+        """The counts, once it has done what it was told."""
+        try:
+            os.write(self.process.stdin.fileno(), " ".join(words).encode())
+            return json.loads(self.process.stdout.readline())
+        except (OSError, ValueError) as error:
+            raise RuntimeError("the link ended: " +
+                               self.log.read_text()) from error
+
+
+def open_end(name):
+    end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    end.setblocking(False)
+    end.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
+    # A checksum that the sender left to its interface stays left to it: what
+    # says so stands before every frame that is read and written.
+    end.setsockopt(SOL_PACKET, VNET_HDR, 1)
+    end.setsockopt(SOL_PACKET, IGNORE_OUTGOING, 1)
+    end.bind((name, ETH_P_ALL))
+    return end
+
+
+class Carrier:
+    """Frames, from where they came until they are sent or lost."""
+
+    def __init__(self):
+        self.ends = {}  # each to its other
+        self.lossy = ()  # or delay and jitter, in ms, and percent lost
+        self.random = random.Random(SEED)
+        self.late = []  # when due, when it came, frame, where to
+        self.count = collections.Counter(
+            at_once=0, delayed=0, lost=0, overflowed=0, delays_ms=0)
+
+    def command(self, verb, *words):
+        if verb == "open":
+            near, far = map(open_end, words)
+            self.ends = {near: far, far: near}
+        elif verb in ("lossy", "heal"):
+            self.lossy = tuple(map(float, words))
+        elif verb != "counts":
+            raise ValueError(verb)
+        for end in self.ends:
+            # What found no room; the kernel forgets it when it has said it.
+            told = end.getsockopt(SOL_PACKET, STATISTICS, 8)
+            self.count["overflowed"] += int.from_bytes(told[4:], sys.byteorder)
+        print(json.dumps(self.count), flush=True)
+
+    def take(self, end):
+        for _ in range(AT_ONCE):
+            try:
+                frame = end.recv(128 << 10)
+            except BlockingIOError:
+                return
+            if not self.lossy:
+                self.send(self.ends[end], frame, "at_once")
+                continue
+            delay, jitter, percent = self.lossy
+            # Both are drawn for each, for the fate of the n-th to be the same.
+            lost = self.random.uniform(0, 100) < percent
+            delay += self.random.uniform(-jitter, jitter)
+            if lost or len(self.late) >= MOST:
+                self.count["lost" if lost else "overflowed"] += 1
+            else:
+                now = time.monotonic()
+                heapq.heappush(self.late,
+                               (now + delay / 1e3, now, frame, self.ends[end]))
+
+    def send_due(self):
+        """The seconds until the next is due; none where none is under way."""
+        while self.late:
+            due, came, frame, end = self.late[0]
+            now = time.monotonic()
+            if due > now:
+                return due - now
+            heapq.heappop(self.late)
+            self.count["delays_ms"] += round(1e3 * (now - came))
+            self.send(end, frame, "delayed" if due > came else "at_once")
+        return None
+
+    def send(self, end, frame, how):
+        try:
+            end.send(frame)
+        except OSError:  # no room; of an end that is gone, recv tells
+            how = "overflowed"
+        self.count[how] += 1
+
+
+def main():
+    print("begun", flush=True)
+    carrier, commands = Carrier(), sys.stdin.fileno()
+    while True:
+        ready, _, _ = select.select([commands, *carrier.ends], [], [],
+                                    carrier.send_due())
+        for end in set(ready) - {commands}:
+            carrier.take(end)
+        if commands in ready:
+            line = os.read(commands, 4096)  # one: each waits for its answer
+            if not line:
+                return  # who started it is gone
+            carrier.command(*line.decode().split())
+
+
+if __name__ == "__main__":
+    main()

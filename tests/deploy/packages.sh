@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# The Debian packages: made, installed by dpkg and used.
+# The Debian packages: made, installed by dpkg, used, and run by systemd.
 #
 #   tests/deploy/packages.sh BUILD
 #
 # As root they are installed in a copy of this machine's root, an overlay that
 # is gone afterwards, in a mount namespace of its own: with dependencies, the
-# user of the server, and a call that the server answers as that user. Where that
-# cannot be had they are unpacked, and what was unpacked serves; said so.
+# user of the server, and a call that the server answers as that user. Then such
+# a copy boots, and its systemd runs the unit (packages_boot.sh). Where there are
+# no overlays the packages are unpacked, and what was unpacked serves; said so.
+# 77: something of this was left out.
 set -euo pipefail
 build=$(realpath "${1:?BUILD}")
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -19,15 +21,9 @@ fi
 # What follows is the part in the namespace: a root, and how to run in it.
 if [ "${2:-}" = inside ]; then
   work=$3
-  mount -t tmpfs tmpfs "$work/layers"
-  mkdir -p "$work"/layers/{upper,work,root}
-  mount -t overlay overlay -o "lowerdir=/,upperdir=$work/layers/upper,workdir=$work/layers/work" \
-    "$work/layers/root" || exit 77
-  root=$work/layers/root
+  "$source/tests/deploy/packages_root.sh" "$work" "$work"
+  root=$work/root
   for folder in proc dev; do mount --rbind "/$folder" "$root/$folder"; done
-  mount -t tmpfs tmpfs "$root/run"
-  mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
-  cp "$work"/*.deb "$source/tests/deploy/packages_use.sh" "$root/tmp"
   cp -r "$source/client/example" "$root/tmp/example"
   chroot "$root" /bin/bash /tmp/packages_use.sh /tmp
   exit
@@ -35,7 +31,6 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir "$work/layers"
 (cd "$build" && cpack -G DEB -B "$work/cpack" >"$work/log" 2>&1) ||
   { cat "$work/log"; exit 1; }
 cp "$work"/cpack/*.deb "$work"
@@ -54,13 +49,21 @@ files=$(for deb in "$work"/*.deb; do dpkg-deb --fsys-tarfile "$deb" |
 ! grep -vE '^\./usr/' <<<"$files" || { echo "beside /usr"; exit 1; }
 grep -qx './usr/lib/systemd/system/quantd.service' <<<"$files"
 
+status=77
 if [ "$(id -u)" = 0 ] &&
   unshare --mount --propagation private true 2>/dev/null; then
   status=0
   unshare --mount --propagation private "$0" "$build" inside "$work" ||
     status=$?
-  [ "$status" = 77 ] || exit "$status"
 fi
-echo "No overlay here: the packages are unpacked and NOT installed by dpkg"
-for deb in "$work"/*.deb; do dpkg-deb -x "$deb" "$work/root"; done
-"$source/tests/deploy/packages_use.sh" "$work" "$work/root"
+case $status in
+  0) "$source/tests/deploy/packages_boot.sh" "$work" ;;
+  77)
+    echo "SKIPPED: no overlay here: the packages are unpacked and NOT" \
+      "installed by dpkg, and the unit was NOT run"
+    for deb in "$work"/*.deb; do dpkg-deb -x "$deb" "$work/unpacked"; done
+    "$source/tests/deploy/packages_use.sh" "$work" "$work/unpacked"
+    exit 77
+    ;;
+  *) exit "$status" ;;
+esac

@@ -32,16 +32,7 @@ if [ -z "$root" ]; then
   [ "$(stat -c %U "/proc/$server")" = quantd ] ||
     { echo "it runs as somebody else"; exit 1; }
 fi
-python3 - "$ports/x.npy" <<'PY'
-import struct, sys
-head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (32, 64), }\n"
-with open(sys.argv[1], "wb") as out:
-    out.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head)
-    out.write(struct.pack("<2048f", *range(2048)))
-PY
-"$root/usr/bin/quantctl" quantize "$ports/x.npy" --server "$address" \
-  --format nvfp4 --output "$ports/x.safetensors"
-[ -s "$ports/x.safetensors" ] || { echo "nothing came back"; exit 1; }
+"$(dirname "$0")/packages_call.sh" "$root/usr/bin/quantctl" --server "$address"
 kill -TERM "$server"
 wait "$server" || { echo "it did not end well"; exit 1; }
 trap - EXIT

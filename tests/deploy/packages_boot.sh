@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# The unit under a running systemd: the packages of DEBS, installed in a copy of
+# this machine's root which then boots, in namespaces of its own and with
+# nothing to start but packages_unit.sh, the verdict.
+#
+#   packages_boot.sh DEBS
+#
+# 77: cannot be had here. Nothing of the machine is changed and nothing stays:
+# the copy has its own processes, network, names, mounts and control group, sees
+# a handful of devices, and has 2 minutes.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+skip() { echo "SKIPPED: $*: the unit was NOT run under systemd"; exit 77; }
+
+# The part in the namespaces: makes the copy and becomes its systemd.
+if [ "${1:-}" = inside ]; then
+  work=$2 debs=$3
+  mount --make-rprivate /
+  "$here/packages_root.sh" "$work" "$debs"
+  cd "$work/root"
+  # A file of the caller's, which outlives the copy.
+  touch run/said
+  mount --bind "$work/said" run/said
+  ip link set lo up
+
+  # What the kernel lets be set for the whole machine is to be read only.
+  mount -t proc -o nosuid,nodev,noexec proc proc
+  for path in proc/{sys,sysrq-trigger,irq,bus,fs,acpi,scsi}; do
+    [ -e "$path" ] || continue
+    mount --bind "$path" "$path"
+    mount -o remount,bind,ro "$path"
+  done
+  mount -t sysfs -o ro,nosuid,nodev,noexec sysfs sys
+  mount -t cgroup2 -o nosuid,nodev,noexec cgroup2 sys/fs/cgroup || exit 77
+  # The kernel's own device folder is one for all: whatever is made in it is made
+  # on the machine.
+  mount -t tmpfs -o mode=0755,nosuid tmpfs dev
+  for device in null zero full random urandom tty; do
+    touch "dev/$device"
+    mount --bind "/dev/$device" "dev/$device"
+  done
+  for pair in fd:fd stdin:fd/0 stdout:fd/1 stderr:fd/2; do
+    ln -s "/proc/self/${pair#*:}" "dev/${pair%:*}"
+  done
+  # Terminals of the copy's own, which its systemd mounts.
+  ln -s pts/ptmx dev/ptmx
+
+  # A boot starts what is wanted: nothing of the machine's is.
+  rm -rf {etc,usr/lib}/systemd/system/*.{wants,requires} \
+    usr/lib/systemd/system-generators/* etc/systemd/system/*.d
+  : >etc/fstab
+  : >etc/machine-id
+  units=etc/systemd/system
+  mkdir "$units/sysinit.target.wants"
+  ln -s /lib/systemd/system/systemd-journald.service \
+    "$units/sysinit.target.wants"
+  # It ends the boot, with its exit code.
+  cat >"$units/trial.service" <<'UNIT'
+[Unit]
+SuccessAction=exit-force
+FailureAction=exit-force
+[Service]
+Type=oneshot
+ExecStart=/bin/bash /tmp/packages_unit.sh /tmp
+StandardOutput=append:/run/said
+StandardError=append:/run/said
+UNIT
+  chroot . /bin/bash -c 'dpkg -i /tmp/*.deb' >run/dpkg.log 2>&1 ||
+    { cat run/dpkg.log; exit 1; }
+
+  # The machine's root goes out of reach, but for what the copy lies on.
+  pivot_root . mnt
+  umount -l mnt
+  powers=(audit_control audit_read mac_admin mac_override sys_boot sys_module
+    sys_rawio sys_time syslog)
+  exec setpriv \
+    --bounding-set="$(printf -- '-%s,' "${powers[@]}" | sed 's/,$//')" \
+    env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    /lib/systemd/systemd --system --unit=trial.service \
+    --log-target=journal </dev/null >/dev/null 2>&1
+fi
+
+debs=$(realpath "${1:?DEBS}")
+[ "$(id -u)" = 0 ] || skip "not root"
+for tool in unshare pivot_root setpriv ip findmnt /lib/systemd/systemd; do
+  command -v "$tool" >/dev/null || skip "no $tool"
+done
+groups=$(findmnt -n -t cgroup2 -o TARGET | head -1) || true
+[ -n "$groups" ] || skip "no cgroup2"
+unshare --mount --pid --fork --uts --ipc --net --cgroup true 2>/dev/null ||
+  skip "no namespaces"
+
+work=$(mktemp -d)
+group=$groups/quantd-boot-$$
+ended() {
+  # Of this group alone, so that nothing else can be meant.
+  if [ -d "$group" ]; then
+    echo 1 >"$group/cgroup.kill" || true
+    for _ in {1..100}; do
+      ! grep -q 'populated 1' "$group/cgroup.events" || { sleep 0.1; continue; }
+      break
+    done
+    find "$group" -depth -type d -exec rmdir {} \;
+  fi
+  rm -rf "$work"
+}
+trap ended EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+mkdir "$group" 2>/dev/null || skip "no control group of its own"
+[ -e "$group/cgroup.kill" ] || skip "a kernel that cannot end a control group"
+touch "$work/said"
+
+# Whoever of these ends takes the next along, up to the systemd.
+(
+  echo "$BASHPID" >"$group/cgroup.procs"
+  exec setpriv --pdeathsig KILL timeout --signal KILL 120 \
+    setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child=KILL --uts --ipc --net --cgroup \
+    "$0" inside "$work" "$debs"
+) &
+status=0
+{ wait $! || status=$?; } 2>/dev/null
+cat "$work/said"
+case $status in
+  0) ;;
+  77) skip "no overlay or no cgroup2 in a namespace" ;;
+  137) echo "FAILED: the boot did not end in 2 minutes"; exit 1 ;;
+  *) echo "FAILED: the unit under systemd (exit code $status)"; exit 1 ;;
+esac

@@ -27,8 +27,15 @@ class Forecast {
   bool known() const { return rate_ > 0; }
   double rate() const { return rate_; }  // bytes a second
 
+  // The part of the time until a deadline that what is foreseen may take. What
+  // is foreseen is never what happens: it is as much as lets few be late, and
+  // is learned of those who were let in because of it.
+  double part() const { return part_; }
+  void Learn(bool late);
+
  private:
   double rate_ = 0;
+  double part_ = 0.8;
   double backlog_ = 0;
   int begun_ = 0;
   absl::Time busy_since_ = absl::InfinitePast();

@@ -223,12 +223,17 @@ MemoryLedger::Outcome MemoryLedger::AdmitReceive(const ReceiveAsk& ask,
                                                  MemoryCharge* charge) {
   absl::MutexLock lock(&mutex_);
   const absl::Time now = SteadyNow();
-  if (!InTime(ask, now)) return Outcome::kTooLate;
-  return Enter(to_receive_,
-               {waiter, ask.need, std::max(ask.need, ask.most), now,
-                std::min(ask.deadline, now + limits_.max_wait), ask.sender,
-                ask.caller, ask.priority, MemoryCharge()},
-               charge);
+  const auto due = InTime(ask, now);
+  if (!due) return Outcome::kTooLate;
+  const Outcome outcome =
+      Enter(to_receive_,
+            {waiter, ask.need, std::max(ask.need, ask.most), now,
+             std::min(ask.deadline, now + limits_.max_wait), ask.sender,
+             ask.caller, ask.priority, MemoryCharge()},
+            charge);
+  // Who waits for memory is late because of others.
+  if (outcome == Outcome::kGranted) charge->due_ = *due;
+  return outcome;
 }
 
 MemoryCharge MemoryLedger::Track(const ReceiveAsk& ask, Waiter* waiter) {

@@ -98,6 +98,7 @@ class MemoryCharge {
   size_t payload_ = 0;
   uint64_t unread_ = 0;  // bytes that may come before they are asked for
   double work_ = 0;      // that it has begun, see Forecast
+  absl::Time due_ = absl::InfiniteFuture();  // as was foreseen
   int device_ = 0;
 };
 
@@ -280,7 +281,6 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   };
 
   explicit MemoryLedger(Limits limits);
-
   MemoryCharge BeginArrival(const std::shared_ptr<Sender>& sender,
                             Waiter* waiter, size_t need, size_t most,
                             absl::Time now)
@@ -359,8 +359,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // Under which name he has his share.
   static const std::string& ShareOf(const Sender& sender, const Caller* caller);
   bool IsExempt(const Sender& sender, const Caller* caller) const;
-  // Whether the ask's deadline will be met by all that can be foreseen.
-  bool InTime(const ReceiveAsk& ask, absl::Time now)
+  // Until when it should be over, as is foreseen; nothing: it would be late.
+  std::optional<absl::Time> InTime(const ReceiveAsk& ask, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether a message on its way is work by now, and when it does not come.
   void Foresee(Sender& sender, Arrival& arrival, absl::Time now)

@@ -27,6 +27,7 @@ MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept {
   payload_ = std::exchange(other.payload_, 0);
   unread_ = std::exchange(other.unread_, 0);
   work_ = std::exchange(other.work_, 0);
+  due_ = std::exchange(other.due_, absl::InfiniteFuture());
   device_ = other.device_;
   return *this;
 }
@@ -81,7 +82,12 @@ void MemoryCharge::Begins(size_t bytes) noexcept {
   if (ledger_ == nullptr || work_ != 0) return;
   absl::MutexLock lock(&ledger_->mutex_);
   work_ = static_cast<double>(bytes) + Forecast::kOfCall;
-  ledger_->forecast_.Begins(work_, SteadyNow());
+  const absl::Time now = SteadyNow();
+  ledger_->forecast_.Begins(work_, now);
+  // Who was so slow to come that he must be late says nothing of others.
+  if (now + ledger_->forecast_.TimeFor(work_) > due_) {
+    due_ = absl::InfiniteFuture();
+  }
 }
 
 void MemoryCharge::Served() noexcept { EndWork(true); }
@@ -89,7 +95,14 @@ void MemoryCharge::Served() noexcept { EndWork(true); }
 void MemoryCharge::EndWork(bool served) noexcept {
   if (work_ == 0) return;
   absl::MutexLock lock(&ledger_->mutex_);
-  ledger_->forecast_.Ends(std::exchange(work_, 0), served, SteadyNow());
+  const absl::Time now = SteadyNow();
+  ledger_->forecast_.Ends(std::exchange(work_, 0), served, now);
+  // Who gave up before says nothing.
+  const absl::Time due = std::exchange(due_, absl::InfiniteFuture());
+  const bool late = now > due;
+  if (late || (served && due != absl::InfiniteFuture())) {
+    ledger_->forecast_.Learn(late);
+  }
 }
 
 void MemoryCharge::Reset() noexcept {

@@ -15,11 +15,12 @@ constexpr size_t kOvertakes = 256 << 10;
 // When who is refused may come again.
 constexpr absl::Duration kSoonest = absl::Milliseconds(50);
 constexpr absl::Duration kLatest = absl::Seconds(5);
-// The part of the time until the deadline that it may take by what is foreseen:
-// of who comes at his time, for whom an answer that is late is none, and of
-// others, whose time may be another's.
-constexpr double kPartOfExpected = 0.8;
-constexpr double kPartOfOthers = 0.6;
+// Of the time that who comes at his time may take, what others may: theirs may
+// be another's.
+constexpr double kPartOfOthers = 0.9;
+// Who ends later than in this part of his time is as good as late: the answer
+// has a way to go.
+constexpr double kPunctual = 0.75;
 // A host's messages that were declared and did not come count so long each.
 // Nothing is foreseen of who has more than this.
 constexpr absl::Duration kUnkept = absl::Seconds(1);
@@ -27,26 +28,29 @@ constexpr absl::Duration kMostUnkept = absl::Seconds(8);
 
 }  // namespace
 
-bool MemoryLedger::InTime(const ReceiveAsk& ask, absl::Time now) {
+std::optional<absl::Time> MemoryLedger::InTime(const ReceiveAsk& ask,
+                                               absl::Time now) {
   const std::string& share = ShareOf(*ask.sender, ask.caller.get());
   const bool expected = ask.ticket != 0
                             ? appointments_.Keep(share, ask.ticket, now)
                             : ask.again && appointments_.KeepAny(share, now);
   if (ask.need <= kOvertakes || !forecast_.known() ||
       ask.deadline == absl::InfiniteFuture()) {
-    return true;
+    return absl::InfiniteFuture();
   }
   const double work = static_cast<double>(ask.need) + Forecast::kOfCall;
   double before = forecast_.Left(now);
-  double part = kPartOfExpected;
+  double part = forecast_.part();
   if (!expected) {
-    part = kPartOfOthers;
+    part *= kPartOfOthers;
     before += appointments_.Expected(forecast_.TimeFor(work) / 2, now);
   }
   // Whoever comes to a server that has nothing to do is served, even if that
   // was slow lately: or nobody would ever find out.
-  return before == 0 ||
-         forecast_.TimeFor(before + work) <= part * (ask.deadline - now);
+  if (before == 0) return absl::InfiniteFuture();
+  const absl::Duration time = ask.deadline - now;
+  if (forecast_.TimeFor(before + work) > part * time) return std::nullopt;
+  return now + kPunctual * time;
 }
 
 void MemoryLedger::Foresee(Sender& sender, Arrival& arrival, absl::Time now) {

@@ -170,6 +170,34 @@ TEST_F(TurnsTest, WhoComesAtHisTimeGoesBeforeOthers) {
   EXPECT_EQ(ledger_->AdmitReceive(again, &unused_, &charge), Outcome::kTooLate);
 }
 
+TEST_F(TurnsTest, WhereThoseLetInAreLateFewerAreLetIn) {
+  Make({size_t{64} << 20}, 100);
+  Learn();
+  MemoryCharge ahead = ArrivedOf(Ask("ahead"));
+  ahead.Begins(6 * kMiB);
+  const auto one = [&](double times) {
+    return Ask("host", Priority::kNormal, nullptr, kMiB,
+               absl::Now() + times * per_mib_);
+  };
+  // Three are left of the six, whatever happens.
+  absl::SleepFor(6 * per_mib_);
+  MemoryCharge charge;
+  ASSERT_EQ(ledger_->AdmitReceive(one(7), &unused_, &charge),
+            Outcome::kGranted);
+  charge.Reset();
+  std::vector<MemoryCharge> late(10);
+  for (MemoryCharge& each : late) {
+    ASSERT_EQ(ledger_->AdmitReceive(one(8), &unused_, &each),
+              Outcome::kGranted);
+    each.Arrived(kMiB, kMiB);
+    each.Begins(1);
+  }
+  absl::SleepFor(8 * per_mib_);
+  late.clear();
+  EXPECT_EQ(ledger_->AdmitReceive(one(7), &unused_, &charge),
+            Outcome::kTooLate);
+}
+
 // Proven, and its messages do not come: they are before nobody for long.
 TEST_F(TurnsTest, WhatDoesNotComeIsForeseenForAMomentOnly) {
   Make({size_t{64} << 20}, 100);
@@ -221,6 +249,19 @@ TEST_F(TurnsTest, WhatIsOnlyDeclaredTurnsNobodyAway) {
       Outcome::kTooLate);
   ledger_->Forget(&honest);
   for (const auto& liar : liars) ledger_->Forget(liar.get());
+}
+
+TEST(ForecastTest, LeavesATimeInWhichOneInFiftyIsLate) {
+  Forecast forecast;
+  const double first = forecast.part();
+  for (int i = 1; i <= 5000; ++i) forecast.Learn(i % 50 == 0);
+  EXPECT_NEAR(forecast.part(), first, 1e-3);
+  for (int i = 1; i <= 1000; ++i) forecast.Learn(i % 100 == 0);
+  EXPECT_GT(forecast.part(), first);
+  for (int i = 1; i <= 1000; ++i) forecast.Learn(false);
+  EXPECT_EQ(forecast.part(), 1);
+  for (int i = 1; i <= 100; ++i) forecast.Learn(true);
+  EXPECT_GT(forecast.part(), 0.5);
 }
 
 TEST(ForecastTest, LearnsWhatIsDoneASecond) {

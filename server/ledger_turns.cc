@@ -17,10 +17,10 @@ constexpr absl::Duration kSoonest = absl::Milliseconds(50);
 constexpr absl::Duration kLatest = absl::Seconds(5);
 // Of the time that who comes at his time may take, what others may: theirs may
 // be another's.
-constexpr double kPartOfOthers = 0.9;
+constexpr double kPartOfOthers = 0.8;
 // Who ends later than in this part of his time is as good as late: the answer
 // has a way to go.
-constexpr double kPunctual = 0.75;
+constexpr double kPunctual = 0.9;
 // A host's messages that were declared and did not come count so long each.
 // Nothing is foreseen of who has more than this.
 constexpr absl::Duration kUnkept = absl::Seconds(1);

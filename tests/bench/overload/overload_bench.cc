@@ -213,7 +213,10 @@ class Overload {
   void Count(const Due& call, const absl::Status& status,
              Clock::time_point begin, Clock::time_point now) {
     call.retry ? ++retries_ : ++offered_;
-    if (status.ok()) {
+    // gRPC's clock ticks in milliseconds: an answer may come a little after.
+    if (status.ok() && now - begin > deadline_) {
+      ++expired_;
+    } else if (status.ok()) {
       accepted_ms_.push_back(Milliseconds(now - begin));
       if (call.retry) ++retries_good_;
       if (now <= end_) ++in_time_;

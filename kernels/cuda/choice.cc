@@ -91,13 +91,15 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
     return ChooseOther(plan, o);
   }
   if (!EncodesAsTe(NumericsOf(o))) return EncodeKernel::kNvfp4UnderGlobal;
-  if ((used & (kOptStochastic | kOptFourOverSix)) != 0) {
+  if ((used & kOptStochastic) != 0) {
     // A block's random bytes must be those of one counter.
-    if (columnwise || format.square || o.shard.column_offset % kBlock != 0) {
-      return ChooseOther(plan, o);
-    }
-    return used & kOptStochastic ? EncodeKernel::kNvfp4Stochastic
-                                 : EncodeKernel::kNvfp4FourOverSix;
+    if (format.square || !DrawsWhole(plan, o)) return ChooseOther(plan, o);
+    return columnwise ? EncodeKernel::kNvfp4Tiles
+                      : EncodeKernel::kNvfp4Stochastic;
+  }
+  if ((used & kOptFourOverSix) != 0) {
+    return columnwise || format.square ? ChooseOther(plan, o)
+                                       : EncodeKernel::kNvfp4FourOverSix;
   }
   if (format.square) return EncodeKernel::kNvfp4Squares;
   return columnwise || (o.dbias && rotatable) ? EncodeKernel::kNvfp4Tiles

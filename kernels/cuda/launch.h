@@ -37,6 +37,9 @@ cudaError_t LaunchQuantizeRows(const EncodeArgs& args, const Queue& queue);
 // either copy or both.
 cudaError_t LaunchEncodeNvfp4Rows(const EncodeArgs& args, const Queue& queue);
 cudaError_t LaunchEncodeNvfp4Tiles(const EncodeArgs& args, const Queue& queue);
+// What those leave to it: what is rounded stochastically.
+cudaError_t LaunchEncodeNvfp4StochasticTiles(const EncodeArgs& args,
+                                             const Queue& queue);
 cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& args,
                                      const Queue& queue);
 // The rowwise copy alone, whose blocks work with a global scale.

@@ -338,10 +338,11 @@ __device__ __forceinline__ void RunTileStream(const Args& a,
 #endif
 }
 
-// Starts such a kernel.
-template <SharedMemory kSize, typename Shared, typename Args>
-cudaError_t LaunchTileStream(void (*kernel)(Args, TensorMap), const Args& a,
-                             const Queue& queue) {
+// Starts such a kernel, which may take more.
+template <SharedMemory kSize, typename Shared, typename Args, typename... More>
+cudaError_t LaunchTileStream(void (*kernel)(Args, TensorMap, More...),
+                             const Args& a, const Queue& queue,
+                             const More&... more) {
   static_assert(sizeof(Shared) <= BytesOf(kSize));
   cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -352,7 +353,7 @@ cudaError_t LaunchTileStream(void (*kernel)(Args, TensorMap), const Args& a,
                         a.list.cols, kTileSide, &map);
   if (error != cudaSuccess) return error;
   kernel<<<GridFor(TileCount(a.list), 1, queue), Shared::Stream::kCtaThreads,
-           sizeof(Shared), queue.stream>>>(a, map);
+           sizeof(Shared), queue.stream>>>(a, map, more...);
   return cudaGetLastError();
 }
 

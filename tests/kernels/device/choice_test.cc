@@ -134,16 +134,18 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
     case EncodeKernel::kNvfp4UnderGlobal:
       return nvfp4_rows && !te;
     case EncodeKernel::kNvfp4Tiles:
-      return nvfp4_tiles && !row.format.square &&
-             (!rowwise_alone || has(kOptDbias));
+      return !row.format.square &&
+             (has(kOptStochastic)
+                  ? nvfp4_two_bytes && rotatable && !rowwise_alone &&
+                        DrawsWhole(row)
+                  : nvfp4_tiles && (!rowwise_alone || has(kOptDbias)));
     case EncodeKernel::kNvfp4Squares:
       return nvfp4_tiles && row.format.square;
     case EncodeKernel::kNvfp4Stochastic:
       return nvfp4_rows && has(kOptStochastic) &&
              o.shard.column_offset % 16 == 0;
     case EncodeKernel::kNvfp4FourOverSix:
-      return nvfp4_rows && has(kOptFourOverSix) &&
-             o.shard.column_offset % 16 == 0;
+      return nvfp4_rows && has(kOptFourOverSix);
     case EncodeKernel::kFp8Runs:
       return fp8 && tensor && rowwise_alone && !has(kOptDbias);
     case EncodeKernel::kFp8Rows:

@@ -20,13 +20,13 @@ struct Multipliers {
   float of[128];  // by E4M3 code
   float s_inv6;   // block maximum to what its scale should be
 
-  // All threads must call; the caller synchronizes before and after.
+  // All threads of eight warps must call; the caller synchronizes before and
+  // after.
   __device__ __forceinline__ void Fill(float amax, float range) {
     const float s = Nvfp4EncodeScale<Scalar>(amax, range);
-    for (unsigned i = threadIdx.x; i < 128; i += blockDim.x) {
-      of[i] = Nvfp4Multiplier<Scalar>(i, 1.0f / s);
-    }
-    if (threadIdx.x == 0) s_inv6 = Nvfp4InverseSix(s);
+    const unsigned thread = threadIdx.x % kThreads;
+    if (thread < 128) of[thread] = Nvfp4Multiplier<Scalar>(thread, 1.0f / s);
+    if (thread == 0) s_inv6 = Nvfp4InverseSix(s);
   }
 };
 

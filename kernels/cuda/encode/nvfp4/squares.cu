@@ -12,7 +12,7 @@ template <DType D>
 struct TeamState {
   LineCodes::Storage rows[Team::kWarps];
   LineCodes::Storage columns[Team::kWarps];
-  typename TeamGroup<D>::Tables tables;
+  typename TeamGroup<typename BlockCoding<D>::Table>::Tables tables;
   // Scales of the columnwise copy, by the column of squares.
   alignas(4) uint8_t scales[kSquares][kSquares];
 };
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
       a, map, [&](Shared<kSize, D>& shared, auto& stream) {
         TeamState<D>& s = shared.teams[Team::number()];
         const bool alone = a.list.count == 1;
-        TeamGroup<D> group(a, &s.tables);
+        TeamGroup<typename BlockCoding<D>::Table> group(a, &s.tables);
         const bool rows = a.first.rowwise.data != nullptr;
         const bool columns = a.first.columnwise.data != nullptr;
         const uint32_t warp = Team::warp();

@@ -88,14 +88,14 @@ class BlockCoding<DType::kF16> {
 };
 
 // The group that a team is at, and the tables that its amaxes decide.
-template <DType D>
+template <typename Table>
 class TeamGroup {
  public:
   struct Tables {
     LineTask rowwise;
     LineTask columnwise;
-    typename BlockCoding<D>::Table row;
-    typename BlockCoding<D>::Table col;
+    Table row;
+    Table col;
     bool same;  // both copies have one amax
     uint32_t group;
   };

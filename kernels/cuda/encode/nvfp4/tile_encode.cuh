@@ -1,0 +1,168 @@
+// NVFP4 by tiles of 128 x 128, however codes come about: a tile is read once
+// into shared memory; warps take sixteen lines of it each and need nobody else
+// until it is done.
+//
+// A Coding says how codes come about: its kType, the Table that an amax
+// decides, what all of a launch share (Launched, made of the arguments), and
+// Lines, which is made for sixteen lines of a tile and codes a block of each
+// lane at a time:
+//   any()                     whether there are codes of blocks not rare
+//   Codes(x, block, scale)    of x, the block at that address, the lane's next
+//   Rare(x, signs, amax, i)   of the lane's i-th, by the generic functions
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_ENCODE_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_ENCODE_CUH_
+
+#include "kernels/cuda/encode/nvfp4/tile_units.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace quantd::cuda {
+
+enum class Copying { kNone, kPlain, kRotated };
+
+template <typename Coding>
+struct EncodeTeam {
+  Exchange::Storage exchange[Team::kWarps];
+  LineCodes::Storage codes[Team::kWarps];
+  typename TeamGroup<typename Coding::Table>::Tables tables;
+};
+template <SharedMemory kSize, typename Coding, bool kRotated>
+using EncodeShared =
+    TileShared<EncodeStream<kSize, kRotated>, EncodeTeam<Coding>>;
+
+// One copy of this warp's lines. Rotated ones are of bf16, and so is what they
+// come from.
+template <typename Coding, bool kColumns, bool kRht>
+__device__ __forceinline__ void EncodeWarpLines(
+    const EncodeArgs& a, const typename Coding::Launched& launched,
+    const StagedTile& tile, const Place& at, const Rotation& rotation,
+    const TeamGroup<typename Coding::Table>& group, const Exchange& exchange,
+    const LineCodes& codes, EncodeTeam<Coding>* s, HeldScales* held) {
+  constexpr DType D = Coding::kType;
+  static_assert(!kRht || D == DType::kBF16);
+  const auto& table = kColumns ? s->tables.col : s->tables.row;
+  WarpLines<kColumns> lines(tile);
+  const uint32_t first_line = lines.first();
+  if (first_line >= static_cast<uint32_t>(kColumns ? at.cols : at.rows)) return;
+  typename Coding::template Lines<kColumns> coding(
+      a, launched, table, group.task(), at, first_line);
+  const float s_inv6 = table.s_inv6;
+  uint32_t scales = 0;
+  uint32_t rare = 0;
+#pragma unroll(kRht || !Coding::kUnrolls ? 1 : 2)
+  for (uint32_t i = 0; i < 4; ++i) {
+    lines.number = i;
+    Words x;
+    uint32_t max;
+    uint32_t block = exchange.own();
+    if constexpr (kRht) {
+      x = Rotate(lines, rotation, a.signs, exchange, &max);
+    } else {
+      if constexpr (kColumns) {
+        Gather(lines, exchange);
+      } else {
+        block = lines.own_row();
+      }
+      x = BlockAt(block);
+      max = LargerHalf<D>(LargestOfSigned<D>(x));
+    }
+    const float wanted = __uint_as_float(max) * s_inv6;
+    const uint32_t scale = E4M3Of(wanted);
+    codes.Set(i, coding.Codes(x, block, scale));
+    scales = __funnelshift_r(scales, scale, 8);
+    rare = rare + rare + (IsRare(max, wanted) || !coding.any() ? 1 : 0);
+  }
+  for (; rare != 0; rare &= rare - 1) {
+    const auto i = static_cast<uint32_t>(4 - __ffs(static_cast<int>(rare)));
+    lines.number = i;
+    const Unit unit = coding.Rare(
+        lines.Block(), kRht ? a.signs : nullptr,
+        *(kColumns ? group.task().columnwise : group.task().rowwise).amax, i);
+    codes.Set(i, unit.codes);
+    scales = (scales & ~(0xFFu << (8 * i))) | unit.scale << (8 * i);
+  }
+  const LineTask& copy = kColumns ? s->tables.columnwise : s->tables.rowwise;
+  const LinePlace place = kColumns ? PlaceOfColumns(copy, at, first_line)
+                                   : PlaceOfRows(at, first_line);
+  StoreCodes(copy, place, codes);
+  if constexpr (kColumns) {
+    held->Add(scales);
+    if (at.last != 0) held->Store(copy, place, at.number + 1);
+  } else {
+    StoreScales(copy, place, scales);
+  }
+}
+
+template <Copying kRow, Copying kCol>
+constexpr bool kAnyRotated =
+    kRow == Copying::kRotated || kCol == Copying::kRotated;
+
+template <SharedMemory kSize, typename Coding, Copying kRow, Copying kCol>
+__global__ void __launch_bounds__(
+    EncodeStream<kSize, kAnyRotated<kRow, kCol>>::kCtaThreads, 1)
+    EncodeNvfp4Tiles(const __grid_constant__ EncodeArgs a,
+                     const __grid_constant__ TensorMap map,
+                     const __grid_constant__
+                     typename Coding::Launched launched) {
+  using All = EncodeShared<kSize, Coding, kAnyRotated<kRow, kCol>>;
+  RunTileStream<kSize, All>(a, map, [&](All& shared, auto& stream) {
+    EncodeTeam<Coding>& team = shared.teams[Team::number()];
+    const Rotation rotation(a.signs);
+    const bool alone = a.list.count == 1;
+    TeamGroup<typename Coding::Table> group(a, &team.tables);
+    const Exchange exchange(&team.exchange[Team::warp()]);
+    const LineCodes codes(&team.codes[Team::warp()]);
+    HeldScales held;
+    for (unsigned k = 0; stream.Receive(alone); ++k) {
+      const Place& at = stream.place();
+      group.Enter(at.group);
+      if constexpr (kRow != Copying::kNone) {
+        EncodeWarpLines<Coding, false, kRow == Copying::kRotated>(
+            a, launched, stream.tile(), at, rotation, group, exchange, codes,
+            &team, &held);
+      }
+      if constexpr (kCol != Copying::kNone) {
+        EncodeWarpLines<Coding, true, kCol == Copying::kRotated>(
+            a, launched, stream.tile(), at, rotation, group, exchange, codes,
+            &team, &held);
+      }
+      // Two warps' work, others at each tile.
+      if (a.dbias) {
+        SumColumns<Coding::kType>(
+            stream.tile(), at, a.list.cols, group.task(),
+            (Team::thread() + k * (kTileSide / 2)) % kThreads);
+      }
+      stream.Release();
+    }
+  });
+}
+
+// `Of<D>` is the Coding for elements of type D.
+template <template <DType> typename Of, Copying kRow, Copying kCol>
+cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
+  return ForSharedMemory([&](auto size) {
+    constexpr bool kRotated = kAnyRotated<kRow, kCol>;
+    const auto launch = [&](auto type) {
+      using Coding = Of<type()>;
+      return LaunchTileStream<size(), EncodeShared<size(), Coding, kRotated>>(
+          &EncodeNvfp4Tiles<size(), Coding, kRow, kCol>, a, queue,
+          typename Coding::Launched(a));
+    };
+    if constexpr (kRotated) {
+      return launch(std::integral_constant<DType, DType::kBF16>{});
+    } else {
+      return ForTwoByteType(a, launch);
+    }
+  });
+}
+
+// The rowwise copy as `kRow` says, and the columnwise one as `a` does.
+template <template <DType> typename Of, Copying kRow>
+cudaError_t LaunchTilesOfColumns(const EncodeArgs& a, const Queue& queue) {
+  return a.first.columnwise.signs != nullptr
+             ? LaunchTiles<Of, kRow, Copying::kRotated>(a, queue)
+             : LaunchTiles<Of, kRow, Copying::kPlain>(a, queue);
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_ENCODE_CUH_

@@ -1,5 +1,8 @@
 // The door for descriptors: what it takes, for how long, and of whom.
+#include <sched.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -181,6 +184,28 @@ TEST_F(Door, UsersByNameAndNumber) {
   EXPECT_EQ(*FindMemoryPeers({"root", "1234"}), (std::vector<uid_t>{0, 1234}));
   EXPECT_THAT(FindMemoryPeers({"no such user"}),
               StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+// In a user namespace all whom it does not know have one number.
+TEST(MemoryPeersTest, NobodyIsNoPeerWhereThatIsAnybody) {
+  EXPECT_TRUE(KnowsAllUsers("         0          0 4294967295\n"));
+  EXPECT_FALSE(KnowsAllUsers("         0       1000          1\n"));
+  EXPECT_FALSE(KnowsAllUsers("0 1000 1\n1 100000 65536\n"));
+  EXPECT_FALSE(KnowsAllUsers(""));
+  EXPECT_TRUE(FindMemoryPeers({"65534"}).ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWUSER) != 0) _exit(77);
+    // Its own user, too, is nobody yet.
+    const bool refused =
+        !FindMemoryPeers({"65534"}).ok() && !FindMemoryPeers({}).ok();
+    _exit(refused && FindMemoryPeers({"1234"}).ok() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no user namespaces here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(Door, FloodsThatReadNothingEnd) {

@@ -20,6 +20,9 @@ struct TileJob {
   int64_t col;
   const SquareScales* squares;  // nullptr: blocks of one line
   ErrorSums* errors;            // nullptr: not wanted
+  // Codes of a whole tile that lie as the input does wait here; nullptr: they
+  // do not.
+  std::byte (*in_place)[kTile];
 };
 
 template <bool kOther>
@@ -61,7 +64,7 @@ struct TileOut {
     StoreScales(params, copy, line, block, stored, lanes);
   }
   QUANTD_FN void StoreCodes(int64_t position, const U* words) const {
-    StoreSixteen(params, copy, codes, line, position, words, lanes);
+    StoreSixteen(params, copy, codes, position, words, lanes);
   }
   QUANTD_FN bool counts() const { return errors != nullptr; }
   QUANTD_FN void Count(const RunErrors<L>& run) const {
@@ -107,22 +110,18 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
   const bool by_lines = copy.data_position == 1;
   const bool staged = by_lines && lanes == W && origin + kTile <= copy.padded;
   std::byte* const home =
-      by_lines ? copy.data + line * copy.data_line + origin * kBytes / kTile
-               : nullptr;
-  const TileOut out = {
-      e,
-      copy,
-      job.squares,
-      job.errors,
-      &errors,
-      {staged ? stage[0] : home, staged ? kBytes : copy.data_line, origin},
-      job.columnwise,
-      line,
-      lanes};
+      copy.data + line * copy.data_line +
+      (by_lines ? origin * kBytes / kTile : origin * copy.data_position);
+  const int64_t local = line - (job.columnwise ? job.col : job.row);
+  LineCodes codes = {home, by_lines ? copy.data_line : copy.data_position,
+                     origin};
+  if (staged) codes = {stage[0], kBytes, origin};
+  if (job.in_place != nullptr) codes = {job.in_place[0] + local, kTile, origin};
+  const TileOut out = {e,     copy,           job.squares, job.errors, &errors,
+                       codes, job.columnwise, line,        lanes};
   // Positions of one scale; of a tensor's, any that are convenient.
   const int block = e.block > 0 ? e.block : 16;
   const int n = block > copy.rotation ? block : copy.rotation;
-  const int64_t local = line - (job.columnwise ? job.col : job.row);
   const int64_t end = Least(origin + kTile, copy.padded);
   for (int64_t p = origin; p < end; p += n) {
     F v[128];
@@ -271,10 +270,14 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
   bool streams[2];
   for (bool columnwise : {false, true}) {
     const CopyTask& copy = columnwise ? group.columnwise : group.rowwise;
-    streams[columnwise] = wanted[columnwise] &&
-                          MayStream(copy.data, copy.data_line, copy.lines, 64);
+    const bool in_place = copy.data_position != 1;
+    streams[columnwise] =
+        wanted[columnwise] &&
+        (in_place ? MayStream(copy.data, copy.data_position, copy.padded, 64)
+                  : MayStream(copy.data, copy.data_line, copy.lines, 64));
   }
   Tile tile;
+  alignas(64) std::byte in_place[kTile][kTile];
   for (int64_t row = first; row < last; row += kTile) {
     for (int64_t col = 0; col < e.cols; col += kTile) {
       LoadTile(x, row, col, &tile, seen);
@@ -289,6 +292,9 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
                                       Least(kTile, group.rows - row),
                                       Least(kTile, e.cols - col), &squares);
         }
+        const bool whole = copy.data_position != 1 &&
+                           row + kTile <= copy.padded &&
+                           col + kTile <= copy.lines;
         const TileJob job = {e,
                              group,
                              copy,
@@ -297,11 +303,18 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
                              row,
                              col,
                              e.square ? &squares : nullptr,
-                             columnwise ? col_errors : row_errors};
+                             columnwise ? col_errors : row_errors,
+                             whole ? in_place : nullptr};
         const int64_t begin = columnwise ? col : row;
         const int64_t end = Least(begin + kTile, copy.lines);
         for (int64_t line = begin; line < end; line += W) {
           encode(job, tile, line, Least(W, end - line));
+        }
+        for (int64_t i = 0; whole && i < kTile; ++i) {
+          std::byte* const to =
+              copy.data + (row + i) * copy.data_position + col;
+          streams[columnwise] ? StoreBytes<true, kTile>(in_place[i], to)
+                              : StoreBytes<false, kTile>(in_place[i], to);
         }
       }
     }

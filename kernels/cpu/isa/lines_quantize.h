@@ -17,8 +17,9 @@ using L = Lane;
 using F = L::F;
 using U = L::U;
 
-// Where the codes of a tile's lines go that have one after the other: `pitch`
-// bytes from line to line, position `origin` first.
+// Where the codes of a tile's lines go, position `origin` first: `pitch` bytes
+// from line to line, or from position to position where the copy lies as the
+// input does.
 struct LineCodes {
   std::byte* to;
   int64_t pitch;
@@ -27,19 +28,24 @@ struct LineCodes {
 
 // Stores sixteen codes of `lanes` <= W lines from position `p` on.
 QUANTD_FN void StoreSixteen(const EncodeParams& params, const CopyTask& copy,
-                            const LineCodes& codes, int64_t line, int64_t p,
-                            const U* words, int64_t lanes) {
+                            const LineCodes& codes, int64_t p, const U* words,
+                            int64_t lanes) {
   const bool half = params.element == DType::kE2M1x2;
   const int64_t count = Least(16, copy.padded - p);
+  const int64_t along = p - codes.origin;
   if (copy.data_position != 1) {  // position after position
-    for (int64_t i = 0; i < count; ++i) {
+    std::byte* to = codes.to + along * codes.pitch;
+    for (int64_t i = 0; i < count; ++i, to += codes.pitch) {
       const L::U8 bytes = L::LowBytes(words[i / 4] >> (8 * (i % 4)));
-      __builtin_memcpy(copy.data + (p + i) * copy.data_position + line, &bytes,
-                       lanes);
+      // A size that the compiler knows is no call.
+      if (lanes == W) {
+        __builtin_memcpy(to, &bytes, W);
+      } else {
+        __builtin_memcpy(to, &bytes, lanes);
+      }
     }
     return;
   }
-  const int64_t along = p - codes.origin;
   std::byte* to = codes.to + (half ? along / 2 : along);
   if (!half && count == 16 && lanes == W) {
     U block[4] = {words[0], words[1], words[2], words[3]};

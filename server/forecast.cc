@@ -16,8 +16,7 @@ constexpr double kWeight = 0.3;
 // his calls be late on purpose gets it no lower than this.
 constexpr double kAfterLate = 0.02;
 constexpr double kAfterOther = kAfterLate / 49;
-constexpr double kLeastPart = 0.6;
-constexpr double kMostPart = 1;
+constexpr double kLeastPart = 0.75;
 
 }  // namespace
 
@@ -47,7 +46,7 @@ void Forecast::Ends(double work, bool served, absl::Time now) {
 
 void Forecast::Learn(bool late) {
   const double step = late ? -kAfterLate : kAfterOther;
-  part_ = std::clamp(part_ + step, kLeastPart, kMostPart);
+  part_ = std::clamp(part_ + step, kLeastPart, kPunctual);
 }
 
 double Forecast::Left(absl::Time now) const {

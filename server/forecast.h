@@ -10,6 +10,9 @@ namespace quantd {
 
 class Forecast {
  public:
+  // Who ends later than in this part of his time is as good as late: the answer
+  // has a way to go.
+  static constexpr double kPunctual = 0.9;
   // What a call costs beside its bytes.
   static constexpr double kOfCall = 32 << 10;
 
@@ -29,7 +32,7 @@ class Forecast {
 
   // The part of the time until a deadline that what is foreseen may take. What
   // is foreseen is never what happens: it is as much as lets few be late, and
-  // is learned of those who were let in because of it.
+  // is learned of those who were nearly refused because of it.
   double part() const { return part_; }
   void Learn(bool late);
 

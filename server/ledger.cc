@@ -213,6 +213,7 @@ MemoryLedger::Outcome MemoryLedger::Enter(Queue& queue, Waiting w,
     return Outcome::kFull;
   }
   if (&queue == &to_receive_) w.sender->unread_ += WindowOf(w);
+  w.charge.due_ = absl::InfiniteFuture();
   queue.push_back(std::move(w));
   changed_.Signal();
   return Outcome::kWaiting;
@@ -231,7 +232,7 @@ MemoryLedger::Outcome MemoryLedger::AdmitReceive(const ReceiveAsk& ask,
              std::min(ask.deadline, now + limits_.max_wait), ask.sender,
              ask.caller, ask.priority, MemoryCharge()},
             charge);
-  // Who waits for memory is late because of others.
+  // (Who waits for memory, here or later, is late because of that.)
   if (outcome == Outcome::kGranted) charge->due_ = *due;
   return outcome;
 }

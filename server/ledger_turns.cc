@@ -18,9 +18,9 @@ constexpr absl::Duration kLatest = absl::Seconds(5);
 // Of the time that who comes at his time may take, what others may: theirs may
 // be another's.
 constexpr double kPartOfOthers = 0.8;
-// Who ends later than in this part of his time is as good as late: the answer
-// has a way to go.
-constexpr double kPunctual = 0.9;
+// Of the time that a call may take, from what foreseen part on it tells whether
+// that is right: who has much more time is in time anyway.
+constexpr double kTells = 0.5;
 // A host's messages that were declared and did not come count so long each.
 // Nothing is foreseen of who has more than this.
 constexpr absl::Duration kUnkept = absl::Seconds(1);
@@ -49,8 +49,10 @@ std::optional<absl::Time> MemoryLedger::InTime(const ReceiveAsk& ask,
   // was slow lately: or nobody would ever find out.
   if (before == 0) return absl::InfiniteFuture();
   const absl::Duration time = ask.deadline - now;
-  if (forecast_.TimeFor(before + work) > part * time) return std::nullopt;
-  return now + kPunctual * time;
+  const absl::Duration foreseen = forecast_.TimeFor(before + work);
+  if (foreseen > part * time) return std::nullopt;
+  return foreseen < kTells * part * time ? absl::InfiniteFuture()
+                                         : now + Forecast::kPunctual * time;
 }
 
 void MemoryLedger::Foresee(Sender& sender, Arrival& arrival, absl::Time now) {

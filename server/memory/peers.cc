@@ -57,8 +57,10 @@ absl::StatusOr<std::vector<uid_t>> FindMemoryPeers(
     found.push_back(entry.pw_uid);
   }
   if (found.empty()) found.push_back(geteuid());
-  uid_t nobody = kNobody;
-  (void)absl::SimpleAtoi(Read("/proc/sys/kernel/overflowuid"), &nobody);
+  uid_t nobody = 0;
+  if (!absl::SimpleAtoi(Read("/proc/sys/kernel/overflowuid"), &nobody)) {
+    nobody = kNobody;
+  }
   if (std::find(found.begin(), found.end(), nobody) != found.end() &&
       !KnowsAllUsers(Read("/proc/self/uid_map"))) {
     return absl::InvalidArgumentError(fmt::format(

@@ -206,7 +206,7 @@ is UnitFileState enabled
 shown "upgraded: stays stopped if it was, else another process serves"
 
 package --purge quantd
-[ -z "$(pgrep -u quantd || true)" ] || fail "processes of quantd stayed"
+command -v pgrep >/dev/null && [ -z "$(pgrep -u quantd || true)" ] || fail "processes of quantd stayed"
 is LoadState not-found
 gone /usr/bin/quantd /usr/lib/systemd/system/$unit /run/quantd \
   /etc/systemd/system/multi-user.target.wants/$unit

@@ -32,8 +32,7 @@ def bench(programs, row, calls):
     subprocess.run([programs["cpu_bench"], "--threads", "0", "--isa", "best",
                     "--runs", str(calls), "--only", row, "--json", out.name],
                    check=True, capture_output=True)
-    rows = json.load(out)
-  rows = rows.get("rows", rows) if isinstance(rows, dict) else rows
+    rows = json.load(out)["rows"]
   gbps = next(r["gbps"] for r in rows if r["name"] == row)
   return BYTES / gbps / 1e3
 

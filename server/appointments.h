@@ -29,9 +29,10 @@ namespace quantd {
 class Appointments {
  public:
   // None is given for later, nor more than so many at once in all and to one
-  // share.
+  // share: as many as are done until then, a thousand a second and more. Who
+  // gets none is told the farthest time, and all who are told it come at once.
   static constexpr absl::Duration kFarthest = absl::Seconds(30);
-  static constexpr size_t kMost = 16384;
+  static constexpr size_t kMost = 65536;
   static constexpr size_t kMostOfShare = kMost / 2;
 
   struct Given {

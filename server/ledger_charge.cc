@@ -28,6 +28,7 @@ MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept {
   unread_ = std::exchange(other.unread_, 0);
   work_ = std::exchange(other.work_, 0);
   due_ = std::exchange(other.due_, absl::InfiniteFuture());
+  was_slow_ = std::exchange(other.was_slow_, false);
   device_ = other.device_;
   return *this;
 }
@@ -85,9 +86,16 @@ void MemoryCharge::Begins(size_t bytes) noexcept {
   const absl::Time now = SteadyNow();
   ledger_->forecast_.Begins(work_, now);
   // Who was so slow to come that he must be late says nothing of others.
-  if (now + ledger_->forecast_.TimeFor(work_) > due_) {
-    due_ = absl::InfiniteFuture();
-  }
+  was_slow_ = now + ledger_->forecast_.TimeFor(work_) > due_;
+}
+
+bool MemoryCharge::IsTooLate() noexcept {
+  if (work_ == 0 || due_ == absl::InfiniteFuture()) return false;
+  absl::MutexLock lock(&ledger_->mutex_);
+  if (SteadyNow() + ledger_->forecast_.TimeFor(work_) <= due_) return false;
+  due_ = absl::InfiniteFuture();
+  if (!was_slow_) ledger_->forecast_.Learn(true);
+  return true;
 }
 
 void MemoryCharge::Served() noexcept { EndWork(true); }
@@ -100,7 +108,7 @@ void MemoryCharge::EndWork(bool served) noexcept {
   // Who gave up before says nothing.
   const absl::Time due = std::exchange(due_, absl::InfiniteFuture());
   const bool late = now > due;
-  if (late || (served && due != absl::InfiniteFuture())) {
+  if (!was_slow_ && (late || (served && due != absl::InfiniteFuture()))) {
     ledger_->forecast_.Learn(late);
   }
 }

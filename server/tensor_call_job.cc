@@ -79,6 +79,10 @@ std::optional<Failure> TensorCall::Compute(Backend& backend,
                                            bool* again) {
   record_.started = Clock::now();
   if (auto failure = Stopped("before the job began")) return failure;
+  // The device has better things to do than what nobody will wait for.
+  if (runs_ == 0 && charge_.IsTooLate()) {
+    return Failure::Deadline("before the job could end");
+  }
   ++runs_;
   has_input_ = true;
   // After the slot: the job ends before the slot is free.

@@ -67,7 +67,7 @@ TEST_F(AppointmentsTest, WhoIsRefusedOftenPushesNobodyElseAway) {
 
 TEST_F(AppointmentsTest, EndSomewhere) {
   for (size_t i = 0; i < 2 * Appointments::kMostOfShare; ++i) {
-    const auto given = Give("a", 1);
+    const auto given = Give("a", 0.1);
     ASSERT_LE(given.time, now_ + Appointments::kFarthest);
   }
   EXPECT_EQ(appointments_.size(), Appointments::kMostOfShare);

@@ -217,6 +217,32 @@ TEST_F(LateTest, WhoIsLateMakesForecastsCareful) {
   EXPECT_GT(LeastAfter(1.2) / LeastAfter(1.9), 1.03);
 }
 
+// Work of so little time to spare that what stalls makes it late.
+TEST_F(LateTest, WhoWouldEndTooLateDoesNotBegin) {
+  Make({size_t{64} << 20}, 100);
+  Learn();
+  MemoryCharge idle;
+  ASSERT_EQ(Try(per_mib_ / 2, &idle), Outcome::kGranted);
+  MemoryCharge ahead = ArrivedOf(Ask("ahead"));
+  ahead.Begins(4 * kMiB);
+  const absl::Duration least = Least();
+  MemoryCharge short_of_time;
+  MemoryCharge ample;
+  ASSERT_EQ(Try(1.2 * least, &short_of_time), Outcome::kGranted);
+  ASSERT_EQ(Try(20 * least, &ample), Outcome::kGranted);
+  for (MemoryCharge* each : {&idle, &short_of_time, &ample}) {
+    each->Arrived(kMiB, kMiB);
+    each->Begins(kMiB);
+  }
+  EXPECT_FALSE(short_of_time.IsTooLate());
+  absl::SleepFor(1.2 * least);
+  EXPECT_TRUE(short_of_time.IsTooLate());
+  // Whoever came to a server with nothing to do shows how slow it is; and who
+  // has time, has it.
+  EXPECT_FALSE(idle.IsTooLate());
+  EXPECT_FALSE(ample.IsTooLate());
+}
+
 // Proven, and its messages do not come: they are before nobody for long.
 TEST_F(TurnsTest, WhatDoesNotComeIsForeseenForAMomentOnly) {
   Make({size_t{64} << 20}, 100);

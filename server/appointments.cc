@@ -13,7 +13,7 @@ constexpr absl::Duration kLate = absl::Milliseconds(500);
 constexpr absl::Duration kAwaited = absl::Milliseconds(30);
 // The part of the server that is given away: calls are not served as evenly as
 // times are given.
-constexpr double kGivenAway = 0.9;
+constexpr double kGivenAway = 0.95;
 // What one more that was kept, or was not, counts for.
 constexpr double kWeightOfOne = 0.05;
 // A share that keeps less than this goes beside the line of others.

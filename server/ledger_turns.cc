@@ -17,7 +17,7 @@ constexpr absl::Duration kSoonest = absl::Milliseconds(50);
 constexpr absl::Duration kLatest = absl::Seconds(5);
 // Of the time that who comes at his time may take, what others may: theirs may
 // be another's.
-constexpr double kPartOfOthers = 0.6;
+constexpr double kPartOfOthers = 0.8;
 // Of the time that a call may take, from what foreseen part on it tells whether
 // that is right: who has much more time is in time anyway.
 constexpr double kTells = 0.5;

@@ -97,6 +97,50 @@ TEST_F(ServerTest, WhoWouldBeLateGetsATicketThatServes) {
   EXPECT_TRUE(Call(channel_, request, options).status.ok());
 }
 
+// Let in with little time to spare, it waits for its turn until it would end
+// too late: the device does not begin it.
+TEST_F(ServerTest, WhoWouldEndTooLateDoesNotBegin) {
+  constexpr absl::Duration kJob = absl::Milliseconds(50);
+  options_.memory_budget = 512 << 20;
+  StartFake(1);
+  const std::string request = QuantizeOnes(500).SerializeAsString();
+  RpcOptions options;
+  options.declared = std::to_string(request.size());
+  const auto send = [&](absl::Duration deadline) {
+    options.deadline = deadline;
+    auto call = std::make_unique<RpcCall>(channel_, options);
+    EXPECT_TRUE(call->Send(request));
+    EXPECT_TRUE(call->HalfClose());
+    return call;
+  };
+  for (int i = 0; i < 20; ++i) {
+    control_.Close();
+    const auto call = send(absl::Minutes(1));
+    ASSERT_TRUE(control_.AwaitRunning(1));
+    absl::SleepFor(kJob);
+    control_.Open();
+    ASSERT_TRUE(call->Receive().has_value());
+    ASSERT_TRUE(call->Finish().status.ok());
+  }
+  control_.Close();
+  const auto ahead = send(absl::Minutes(1));
+  ASSERT_TRUE(control_.AwaitRunning(1));
+  const int begun = control_.begun();
+  const auto late = send(4 * kJob);
+  const auto ample = send(absl::Minutes(1));
+  absl::SleepFor(3.2 * kJob);
+  control_.Open();
+  EXPECT_FALSE(late->Receive().has_value());
+  const RpcResult result = late->Finish();
+  EXPECT_EQ(result.status.error_code(), grpc::DEADLINE_EXCEEDED)
+      << result.status.error_message();
+  for (RpcCall* call : {ahead.get(), ample.get()}) {
+    EXPECT_TRUE(call->Receive().has_value());
+    EXPECT_TRUE(call->Finish().status.ok());
+  }
+  EXPECT_EQ(control_.begun(), begun + 1);
+}
+
 TEST_F(ServerTest, RefusalThatWaitsEndsWithItsCaller) {
   StartFake();
   for (int i = 0; i < RefusalPace::kAtOnce; ++i) {

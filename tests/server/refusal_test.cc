@@ -126,9 +126,9 @@ TEST_F(ServerTest, WhoWouldEndTooLateDoesNotBegin) {
   const auto ahead = send(absl::Minutes(1));
   ASSERT_TRUE(control_.AwaitRunning(1));
   const int begun = control_.begun();
-  const auto late = send(5 * kJob);
+  const auto late = send(6 * kJob);
   const auto ample = send(absl::Minutes(1));
-  absl::SleepFor(4.2 * kJob);
+  absl::SleepFor(5 * kJob);
   control_.Open();
   EXPECT_FALSE(late->Receive().has_value());
   const RpcResult result = late->Finish();

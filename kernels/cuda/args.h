@@ -95,9 +95,6 @@ struct WriteAmaxArgs {
   bool propagate;  // An amax is NaN where its source held one.
   int64_t groups;
   const Found* found;  // one for each group
-  // Whether a kernel is what was queued last: this one then starts while that
-  // still runs.
-  bool follows;
 };
 
 // Scales of FP8 tensors, of their amaxes, which have been written.
@@ -166,6 +163,12 @@ struct ZeroRunsArgs {
   const int64_t* pieces;  // [r]: pieces of the runs before r; [count]: all
   int64_t count;
   int64_t piece_count;
+};
+// The same of a few runs, which travel with the kernel. None may be empty.
+struct ZeroFewRunsArgs {
+  static constexpr int kMax = 8;
+  ZeroRunsArgs::Run runs[kMax];
+  int count;
 };
 
 }  // namespace quantd::cuda

@@ -31,22 +31,32 @@ class Worker {
   // Queues zeros for what is added to and for what no kernel writes: gaps
   // between tensors and the padding of scales.
   cudaError_t Prepare() {
+    ZeroFewRunsArgs few = {};
+    const auto zero = [&](void* to, size_t bytes) {
+      few.runs[few.count++] = {static_cast<std::byte*>(to), bytes, bytes, 1};
+    };
     if (!memory_.findings_hold) {
-      QUANTD_CUDA_TRY(Zero(memory_.findings, FindingsBytes(recipe_)));
+      zero(memory_.findings, FindingsBytes(recipe_));
     }
     if (plan_.grouped()) {
-      QUANTD_CUDA_TRY(Zero(found_, plan_.groups().size() * sizeof(Found)));
+      zero(found_, plan_.groups().size() * sizeof(Found));
       const ZeroRunsArgs runs = tables_.zero_runs();
-      return runs.piece_count > 0 ? LaunchZeroRuns(runs, queue_) : cudaSuccess;
+      if (runs.piece_count > 0) {
+        QUANTD_CUDA_TRY(Queued(LaunchZeroRuns(runs, queue_)));
+      }
+      return Queued(LaunchZeroFewRuns(few, queue_));
     }
     for (const ZeroRunsArgs::Run& run : tables_.runs()) {
-      std::byte* to = run.to;
-      QUANTD_CUDA_TRY(run.count == 1
-                          ? Zero(to, run.width)
-                          : cudaMemset2DAsync(to, run.pitch, 0, run.width,
-                                              run.count, queue_.stream));
+      if (run.width == 0 || run.count == 0) continue;
+      if (few.count < ZeroFewRunsArgs::kMax) {
+        few.runs[few.count++] = run;
+        continue;
+      }
+      QUANTD_CUDA_TRY(cudaMemset2DAsync(run.to, run.pitch, 0, run.width,
+                                        run.count, queue_.stream));
     }
-    return cudaSuccess;
+    return few.count > 0 ? Queued(LaunchZeroFewRuns(few, queue_))
+                         : cudaSuccess;
   }
 
   cudaError_t Compute() {
@@ -55,9 +65,9 @@ class Worker {
     const bool tensors = recipe_.copies[0].scale != TensorScale::kNone ||
                          recipe_.copies[1].scale != TensorScale::kNone;
     if (tensors) {
-      QUANTD_CUDA_TRY(LaunchTensorScales(
+      QUANTD_CUDA_TRY(Queued(LaunchTensorScales(
           {tables_.groups(), tables_.encode_params(), tables_.scales()},
-          queue_));
+          queue_)));
     }
     return Copy();
   }
@@ -69,6 +79,9 @@ class Worker {
     QUANTD_CUDA_TRY(Encode());
     return SumColumns();
   }
+
+  // A kernel of the job is what was queued last.
+  void FollowsKernel() { queue_.follows = true; }
 
   int rht_launches = 0;
 
@@ -100,8 +113,14 @@ class Worker {
   void Count(bool reads_rht) {
     if (reads_rht) ++rht_launches;
   }
+  // What a launcher has returned: the next kernel follows one.
+  cudaError_t Queued(cudaError_t error) {
+    queue_.follows = true;
+    return error;
+  }
   cudaError_t Zero(void* p, size_t bytes) {
     if (bytes == 0) return cudaSuccess;
+    queue_.follows = false;
     return cudaMemsetAsync(p, 0, bytes, queue_.stream);
   }
 
@@ -117,7 +136,7 @@ class Worker {
     args.col_signs = Signs(recipe_.search.rotated[1]);
     args.found = found_;
     FillSigns(args.signs);
-    return LaunchAmax(choice_.amax, args, queue_);
+    return Queued(LaunchAmax(choice_.amax, args, queue_));
   }
 
   cudaError_t FindInSpans() {
@@ -139,7 +158,7 @@ class Worker {
       *to = reinterpret_cast<uint32_t*>(Out(amax.kind));
       QUANTD_CUDA_TRY(Zero(*to, plan_.output(amax.kind)->size));
     }
-    return LaunchAmaxOfSpans(args, queue_);
+    return Queued(LaunchAmaxOfSpans(args, queue_));
   }
 
   // Queues every amax of groups to where it leaves from; kernels read it there.
@@ -149,7 +168,6 @@ class Worker {
     args.propagate = recipe_.propagate;
     args.groups = static_cast<int64_t>(plan_.groups().size());
     args.found = found_;
-    args.follows = choice_.amax != AmaxKernel::kNone;
     for (const AmaxOutput& amax : recipe_.amaxes) {
       if (amax.lines) continue;
       const AmaxSource& source = amax.source;
@@ -164,14 +182,14 @@ class Worker {
           QUANTD_CUDA_TRY(cudaMemcpyAsync(
               to, tables_.given_amax(amax.columnwise),
               plan_.output(amax.kind)->size, cudaMemcpyDefault, queue_.stream));
-          args.follows = false;
+          queue_.follows = false;
           continue;
         }
         entry = {to, FoundAmax::kGiven, source.values()[0]};
       }
       args.entries[args.count++] = entry;
     }
-    return args.count > 0 ? LaunchWriteAmax(args, queue_) : cudaSuccess;
+    return args.count > 0 ? Queued(LaunchWriteAmax(args, queue_)) : cudaSuccess;
   }
 
   // --- copies ---
@@ -188,10 +206,11 @@ class Worker {
     args.dbias = choice_.dbias == DbiasKernel::kEncoder;
     FillSigns(args.signs);
     Count(recipe_.copies_rotate());
-    QUANTD_CUDA_TRY(LaunchEncode(choice_.encode, args, KnownAmax(), queue_));
+    QUANTD_CUDA_TRY(
+        Queued(LaunchEncode(choice_.encode, args, KnownAmax(), queue_)));
     return choice_.errors == ErrorsKernel::kNone
                ? cudaSuccess
-               : LaunchCountErrors(choice_.errors, args, queue_);
+               : Queued(LaunchCountErrors(choice_.errors, args, queue_));
   }
 
   // The rowwise copy's one amax, where it was given.
@@ -208,10 +227,10 @@ class Worker {
 
   cudaError_t SumColumns() {
     if (choice_.dbias == DbiasKernel::kNone) return cudaSuccess;
-    return LaunchDbias({tables_.groups(), plan_.tensor().dtype,
+    return Queued(LaunchDbias({tables_.groups(), plan_.tensor().dtype,
                         plan_.output(TensorKind::kDbias)->dtype,
                         choice_.dbias == DbiasKernel::kEncoder},
-                       queue_);
+                       queue_));
   }
 
   cudaError_t Decode() {
@@ -222,7 +241,7 @@ class Worker {
     args.params = tables_.decode_params();
     args.rotation = recipe_.copies_rotate() ? Dimension() : 0;
     FillSigns(args.signs);
-    return LaunchDecode(choice_.decode, args, queue_);
+    return Queued(LaunchDecode(choice_.decode, args, queue_));
   }
 
   cudaError_t Rotate(const RotateRecipe& rotate) {
@@ -235,14 +254,14 @@ class Worker {
     args.dimension = Dimension();
     args.inverse = rotate.inverse;
     args.found = found_;
-    return LaunchRotate(choice_.rotate, args, queue_);
+    return Queued(LaunchRotate(choice_.rotate, args, queue_));
   }
 
   const Plan& plan_;
   const Recipe& recipe_;
   const KernelChoice& choice_;
   const JobMemory& memory_;
-  const Queue& queue_;
+  Queue queue_;
   const Tables& tables_;
   Found* const found_;
 };
@@ -263,7 +282,10 @@ cudaError_t QueueWork(const Work& work, const JobMemory& memory,
 cudaError_t QueueAgain(const Work& work, const JobMemory& memory,
                        const Queue& queue, const Tables& tables, Part part) {
   Worker worker(work, memory, queue, tables);
-  if (part == Part::kCopies) return worker.Copy();
+  if (part == Part::kCopies) {
+    worker.FollowsKernel();
+    return worker.Copy();
+  }
   QUANTD_CUDA_TRY(worker.Prepare());
   return worker.Compute();
 }

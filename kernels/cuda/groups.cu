@@ -1,5 +1,7 @@
 // What a job does for each group as a whole: scales of FP8 tensors, sums of
 // columns, zeros between its parts.
+#include <algorithm>
+
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
 #include "kernels/cuda/tile/span.cuh"
@@ -12,6 +14,8 @@ namespace {
 // A thread is a group.
 __global__ void __launch_bounds__(kThreads)
     TensorScales(const __grid_constant__ TensorScaleArgs a) {
+  LetNextKernelStart();
+  AwaitKernelBefore();
   const int64_t g = FirstItem();
   if (g >= a.list.count) return;
   const GroupTask& group = a.list.groups[g];
@@ -99,20 +103,35 @@ __global__ void __launch_bounds__(kThreads) SumGroups(GroupList list) {
   if (warp == 0 && inside) StoreBits<D>(EncodeElement<D>(total), to);
 }
 
+// Writes zeros into a run, from byte `first` on as many as a piece has.
+__device__ __forceinline__ void ZeroPiece(const ZeroRunsArgs::Run& run,
+                                          int64_t first) {
+  const auto width = static_cast<int64_t>(run.width);
+  const int64_t bytes = width * static_cast<int64_t>(run.count);
+  const int64_t end = first + ZeroRunsArgs::kPiece;
+  for (int64_t b = first + threadIdx.x; b < end && b < bytes; b += kThreads) {
+    const int64_t row = run.count > 1 ? b / width : 0;
+    run.to[row * static_cast<int64_t>(run.pitch) + (b - row * width)] =
+        std::byte{0};
+  }
+}
+
 __global__ void __launch_bounds__(kThreads) ZeroRuns(ZeroRunsArgs a) {
+  LetNextKernelStart();
+  AwaitKernelBefore();
   for (int64_t i = blockIdx.x; i < a.piece_count; i += gridDim.x) {
     const int64_t r = FindEntry(a.pieces, a.count, i);
-    const ZeroRunsArgs::Run run = a.runs[r];
-    const int64_t width = static_cast<int64_t>(run.width);
-    const int64_t bytes = width * static_cast<int64_t>(run.count);
-    const int64_t first = (i - a.pieces[r]) * ZeroRunsArgs::kPiece;
-    const int64_t end = first + ZeroRunsArgs::kPiece;
-    std::byte* const to = run.to;
-    for (int64_t b = first + threadIdx.x; b < end && b < bytes; b += kThreads) {
-      const int64_t row = run.count > 1 ? b / width : 0;
-      to[row * static_cast<int64_t>(run.pitch) + (b - row * width)] =
-          std::byte{0};
-    }
+    ZeroPiece(a.runs[r], (i - a.pieces[r]) * ZeroRunsArgs::kPiece);
+  }
+}
+
+// A CTA takes one piece of each run, if it has so many.
+__global__ void __launch_bounds__(kThreads)
+    ZeroFewRuns(const __grid_constant__ ZeroFewRunsArgs a) {
+  LetNextKernelStart();
+  AwaitKernelBefore();
+  for (int r = 0; r < a.count; ++r) {
+    ZeroPiece(a.runs[r], blockIdx.x * ZeroRunsArgs::kPiece);
   }
 }
 
@@ -128,21 +147,21 @@ cudaError_t LaunchSumChunks(const DbiasArgs& a, const Queue& queue) {
   });
 }
 
-cudaError_t LaunchSumGroups(const DbiasArgs& a, const Queue& queue) {
+cudaError_t LaunchSumGroups(const DbiasArgs& a, Queue queue) {
+  queue.follows = true;
   const int64_t ctas = a.list.count * ((a.list.cols + 31) / 32);
   return ForDType(a.output, [&](auto d) {
     return LaunchEarly(&SumGroups<d()>, static_cast<unsigned>(ctas), kThreads,
-                       a.list, queue);
+                       0, queue, a.list);
   });
 }
 
 }  // namespace
 
 cudaError_t LaunchTensorScales(const TensorScaleArgs& a, const Queue& queue) {
-  TensorScales<<<static_cast<unsigned>((a.list.count + kThreads - 1) /
-                                       kThreads),
-                 kThreads, 0, queue.stream>>>(a);
-  return cudaGetLastError();
+  const auto ctas =
+      static_cast<unsigned>((a.list.count + kThreads - 1) / kThreads);
+  return LaunchEarly(&TensorScales, ctas, kThreads, 0, queue, a);
 }
 
 cudaError_t LaunchDbias(const DbiasArgs& a, const Queue& queue) {
@@ -151,8 +170,19 @@ cudaError_t LaunchDbias(const DbiasArgs& a, const Queue& queue) {
 }
 
 cudaError_t LaunchZeroRuns(const ZeroRunsArgs& a, const Queue& queue) {
-  ZeroRuns<<<GridFor(a.piece_count, 8, queue), kThreads, 0, queue.stream>>>(a);
-  return cudaGetLastError();
+  return LaunchEarly(&ZeroRuns, GridFor(a.piece_count, 8, queue), kThreads, 0,
+                     queue, a);
+}
+
+cudaError_t LaunchZeroFewRuns(const ZeroFewRunsArgs& a, const Queue& queue) {
+  size_t most = 0;
+  for (int r = 0; r < a.count; ++r) {
+    most = std::max(most, a.runs[r].width * a.runs[r].count);
+  }
+  constexpr size_t kPiece = ZeroRunsArgs::kPiece;
+  return LaunchEarly(&ZeroFewRuns,
+                     static_cast<unsigned>((most + kPiece - 1) / kPiece),
+                     kThreads, 0, queue, a);
 }
 
 }  // namespace quantd::cuda

@@ -115,6 +115,7 @@ cudaError_t LaunchRotateSpans(const RotateArgs& args, const Queue& queue);
 
 cudaError_t LaunchDbias(const DbiasArgs& args, const Queue& queue);
 cudaError_t LaunchZeroRuns(const ZeroRunsArgs& args, const Queue& queue);
+cudaError_t LaunchZeroFewRuns(const ZeroFewRunsArgs& args, const Queue& queue);
 
 }  // namespace quantd::cuda
 

@@ -9,6 +9,9 @@ namespace quantd::cuda {
 struct Queue {
   cudaStream_t stream;
   int multiprocessors;
+  // A kernel of the same job is what was queued last: the next one may start
+  // while that still runs (kernels/cuda/ptx/next_kernel.cuh).
+  bool follows = false;
 };
 
 // Of the current device.

@@ -31,6 +31,7 @@ struct Running {
 };
 
 __device__ __forceinline__ void Finish(const Running& r, const AmaxArgs& a) {
+  AwaitKernelBefore();
   ReduceTo(r.found.plain, &a.found->plain);
   if (a.row_signs) ReduceTo(r.found.row_rht, &a.found->row_rht);
   if (a.col_signs) ReduceTo(r.found.col_rht, &a.found->col_rht);
@@ -147,6 +148,7 @@ __device__ __forceinline__ float AmaxFrom(const Found& found, FoundAmax source,
 
 // A thread is a group.
 __global__ void WriteAmax(const __grid_constant__ WriteAmaxArgs a) {
+  LetNextKernelStart();
   AwaitKernelBefore();
   const int64_t g = FirstItem();
   if (g >= a.groups) return;
@@ -171,32 +173,29 @@ unsigned CtasFor(const AmaxArgs& a, const Queue& queue) {
 
 cudaError_t LaunchPlainAmax(const AmaxArgs& a, const Queue& queue) {
   return ForDType(a.x.dtype, [&](auto d) {
-    PlainAmax<d()><<<CtasFor(a, queue), kThreads, 0, queue.stream>>>(a);
-    return cudaGetLastError();
+    return LaunchEarly(&PlainAmax<d()>, CtasFor(a, queue), kThreads, 0, queue,
+                       a);
   });
 }
 
 cudaError_t LaunchAmaxOfRows(const AmaxArgs& a, const Queue& queue) {
   return ForDType(a.x.dtype, [&](auto d) {
-    AmaxOfRows<d()><<<CtasFor(a, queue), kThreads, 0, queue.stream>>>(a);
-    return cudaGetLastError();
+    return LaunchEarly(&AmaxOfRows<d()>, CtasFor(a, queue), kThreads, 0, queue,
+                       a);
   });
 }
 
 cudaError_t LaunchAmaxOfTiles(const AmaxArgs& a, const Queue& queue) {
   const TileGrid grid(a.x.rows, a.x.cols);
   return ForDType(a.x.dtype, [&](auto d) {
-    AmaxOfTiles<d()>
-        <<<GridFor(grid.count, 8, queue), kThreads, 0, queue.stream>>>(a);
-    return cudaGetLastError();
+    return LaunchEarly(&AmaxOfTiles<d()>, GridFor(grid.count, 8, queue),
+                       kThreads, 0, queue, a);
   });
 }
 
 cudaError_t LaunchWriteAmax(const WriteAmaxArgs& a, const Queue& queue) {
   const auto ctas = static_cast<unsigned>((a.groups + kThreads - 1) / kThreads);
-  if (a.follows) return LaunchEarly(&WriteAmax, ctas, kThreads, a, queue);
-  WriteAmax<<<ctas, kThreads, 0, queue.stream>>>(a);
-  return cudaGetLastError();
+  return LaunchEarly(&WriteAmax, ctas, kThreads, 0, queue, a);
 }
 
 cudaError_t FindKernels() {

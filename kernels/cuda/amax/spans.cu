@@ -79,6 +79,7 @@ template <DType D, int N>
 __global__ void __launch_bounds__(kThreads)
     AmaxOfSpans(const __grid_constant__ SpanAmaxArgs a) {
   LetNextKernelStart();
+  AwaitKernelBefore();
   const bool columns = a.columns != nullptr || a.col_signs != nullptr;
   const int64_t tiles = TileCount(a.list);
   uint32_t seen = 0;
@@ -104,10 +105,9 @@ template <DType D>
 cudaError_t LaunchFor(const SpanAmaxArgs& a, const Queue& queue) {
   const bool rotates = a.row_signs != nullptr || a.col_signs != nullptr;
   return ForSpanSize(rotates ? a.rotation : kBlock, [&](auto size) {
-    AmaxOfSpans<D, decltype(size)::value>
-        <<<GridFor(TileCount(a.list), 8, queue), kThreads, 0, queue.stream>>>(
-            a);
-    return cudaGetLastError();
+    return LaunchEarly(&AmaxOfSpans<D, decltype(size)::value>,
+                       GridFor(TileCount(a.list), 8, queue), kThreads, 0, queue,
+                       a);
   });
 }
 

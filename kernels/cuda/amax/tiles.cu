@@ -41,6 +41,8 @@ struct AmaxTilesArgs {
 struct KnownMaxima {
   uint32_t rows;
   uint32_t columns;
+  uint32_t plain;       // of warps that have ended
+  uint32_t warps_done;  // how many have
 };
 template <SharedMemory kSize>
 struct Shared {
@@ -51,7 +53,6 @@ struct Shared {
   KnownMaxima maxima;
 
   __device__ __forceinline__ void Begin() {
-    LetNextKernelStart();
     if (threadIdx.x == 0) maxima = {};
   }
 };
@@ -216,11 +217,51 @@ __device__ __forceinline__ float LargestOfWarp(float x) {
   return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(x)));
 }
 
-// Works on the squares of a warp's rows where sums of magnitudes have not said
-// enough: by tensor cores, and in order where those are not enough either. Adds
-// the plain magnitudes of squares that were not rotated in order to `*plain`.
+// The one bf16 that an element of about this magnitude rounds to, or 0 if there
+// are two.
+__device__ __forceinline__ uint32_t Sure(float about) {
+  const uint32_t most = AtMost(about);
+  return Rounded(about * (1.0f - kMargin)) == most ? most : 0;
+}
+
+// Rotates all squares of a warp's rows by tensor cores and raises the maxima.
+// Returns whether that was enough: what they have is the largest of all squares
+// together. (Tiny squares do not matter to a maximum that is not tiny.)
 template <bool kRows, bool kColumns>
-__device__ __forceinline__ void RaiseMaxima(
+__device__ __forceinline__ bool RaiseTogether(const AmaxTilesArgs& a,
+                                              const WarpRows& rows,
+                                              const Rotation& rotation,
+                                              KnownMaxima* known,
+                                              uint32_t* plain) {
+  Known all;
+#pragma unroll 2
+  for (int c = 0; c < kSquares; ++c) {
+    all.Add<kRows, kColumns, true>(rows, c, rotation);
+  }
+  const uint32_t magnitude =
+      __reduce_max_sync(0xFFFFFFFFu, LargerHalf(all.plain));
+  if (magnitude >= kHuge) return false;
+  bool enough = true;
+  const auto raise = [&](float mine, uint32_t* of, uint32_t* found) {
+    const float about = LargestOfWarp(mine);
+    const uint32_t sure = Sure(about);
+    Raise(sure, of, found);
+    __syncwarp();
+    // (Others may have raised it further, which is as good.)
+    const uint32_t now = __shfl_sync(0xFFFFFFFFu, Read(*of), 0);
+    enough = enough && now >= kMostTiny && AtMost(about) <= now;
+  };
+  if constexpr (kRows) raise(all.row, &known->rows, &a.found->row_rht);
+  if constexpr (kColumns) raise(all.col, &known->columns, &a.found->col_rht);
+  if (enough) *plain = LargerOf(*plain, all.plain);
+  return enough;
+}
+
+// The same square by square: by tensor cores, and in order where those are not
+// enough. Adds the plain magnitudes of squares that were not rotated in order
+// to `*plain`.
+template <bool kRows, bool kColumns>
+__device__ __forceinline__ void RaiseBySquare(
     const AmaxTilesArgs& a, const StagedTile& tile, const WarpRows& rows,
     const Rotation& rotation, KnownMaxima* known, uint32_t* plain) {
   const uint32_t lane = threadIdx.x % kWarp;
@@ -248,14 +289,9 @@ __device__ __forceinline__ void RaiseMaxima(
   }
   const uint32_t rows_most = AtMost(row);
   const uint32_t columns_most = AtMost(col);
-  const auto sure = [](float about, uint32_t most) {
-    return Rounded(about * (1.0f - kMargin)) == most ? most : 0;
-  };
-  if constexpr (kRows) {
-    Raise(sure(row, rows_most), &known->rows, &a.found->row_rht);
-  }
+  if constexpr (kRows) Raise(Sure(row), &known->rows, &a.found->row_rht);
   if constexpr (kColumns) {
-    Raise(sure(col, columns_most), &known->columns, &a.found->col_rht);
+    Raise(Sure(col), &known->columns, &a.found->col_rht);
   }
   __syncwarp();
   const auto may_raise = [&] {
@@ -305,16 +341,25 @@ __global__ void __launch_bounds__(Shared<kSize>::Stream::kCtaThreads, 1)
           for (int c = 0; c < kSquares; ++c) {
             all.Add<kRows, kColumns, false>(rows, c, rotation);
           }
-          if (__any_sync(0xFFFFFFFFu, all.Matters<kRows, kColumns>(s.maxima))) {
-            RaiseMaxima<kRows, kColumns>(a, stream.tile(), rows, rotation,
-                                         &s.maxima, &plain);
-          } else {
+          if (!__any_sync(0xFFFFFFFFu,
+                          all.Matters<kRows, kColumns>(s.maxima))) {
             plain = LargerOf(plain, all.plain);
+          } else if (!RaiseTogether<kRows, kColumns>(a, rows, rotation,
+                                                     &s.maxima, &plain)) {
+            RaiseBySquare<kRows, kColumns>(a, stream.tile(), rows, rotation,
+                                         &s.maxima, &plain);
           }
           stream.Release();
         }
         plain = __reduce_max_sync(0xFFFFFFFFu, LargerHalf(plain));
-        if (threadIdx.x % kWarp == 0) atomicMax(&a.found->plain, plain);
+        if (threadIdx.x % kWarp != 0) return;
+        // Thousands of warps at one address would take turns.
+        atomicMax(&s.maxima.plain, plain);
+        __threadfence_block();
+        constexpr uint32_t kWarps = Shared<kSize>::Stream::kTeams * Team::kWarps;
+        if (atomicAdd(&s.maxima.warps_done, 1) == kWarps - 1) {
+          atomicMax(&a.found->plain, Read(s.maxima.plain));
+        }
       });
 }
 

@@ -26,10 +26,12 @@ __device__ __forceinline__ void AwaitKernelBefore() {
 #endif
 }
 
-// The last thing that was queued must be a kernel.
-template <typename Args>
-cudaError_t LaunchEarly(void (*kernel)(Args), unsigned ctas, unsigned threads,
-                        const Args& args, const Queue& queue) {
+// Launches a kernel early if it follows one. What it reads before it waits was
+// there before the job's first kernel started.
+template <typename... Formal, typename... Actual>
+cudaError_t LaunchEarly(void (*kernel)(Formal...), dim3 grid, unsigned threads,
+                        size_t shared_bytes, const Queue& queue,
+                        const Actual&... args) {
   int major = 0;
   const cudaError_t error =
       FindAttribute(cudaDevAttrComputeCapabilityMajor, &major);
@@ -38,12 +40,13 @@ cudaError_t LaunchEarly(void (*kernel)(Args), unsigned ctas, unsigned threads,
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(ctas);
+  config.gridDim = grid;
   config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
   config.stream = queue.stream;
   config.attrs = &early;
-  config.numAttrs = major >= 9 ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, args);
+  config.numAttrs = queue.follows && major >= 9 ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, args...);
 }
 
 }  // namespace quantd::cuda

@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/ptx/mbarrier.cuh"
+#include "kernels/cuda/ptx/next_kernel.cuh"
 #include "kernels/cuda/ptx/shared_memory.cuh"
 #include "kernels/cuda/tile/budget.cuh"
 #include "kernels/cuda/tile/order.cuh"
@@ -106,7 +107,8 @@ class TileStream {
     // Columns alone are written best from top to bottom.
     const bool down =
         first.columnwise.data != nullptr && first.rowwise.data == nullptr;
-    const TileOrder<kUnit> order(list, gridDim.x * kTeams, down);
+    const uint32_t active = TeamsFor(list);
+    const TileOrder<kUnit> order(list, gridDim.x * active, down);
     // (One more for each team, to say that there are no more.)
     const uint32_t count = (order.count() + 1) * kTeams;
     const uint32_t lane = threadIdx.x % kWarp;
@@ -115,7 +117,7 @@ class TileStream {
     uint32_t parity = 1;  // of a stage that nobody has used yet
     for (uint32_t ahead = 0; ahead < count; ahead += kWarp) {
       // A lane finds out about a tile, and sends it in its turn.
-      const Sending mine = Find(order, list, first, ahead + lane);
+      const Sending mine = Find(order, active, list, first, ahead + lane);
       const uint32_t end = min(count - ahead, uint32_t{kWarp});
 #pragma unroll 1
       for (uint32_t turn = 0; turn < end; ++turn) {
@@ -189,8 +191,18 @@ class TileStream {
     Place at;
     uint32_t row;
   };
+  // How many teams take tiles. Where there are few, all of those teams should
+  // have as many as another: of four tiles three teams take twice as long as
+  // for three, but two teams not.
+  static __device__ __forceinline__ uint32_t TeamsFor(const GroupList& list) {
+    const auto tiles = static_cast<uint32_t>(TileCount(list));
+    const uint32_t most = (tiles + gridDim.x - 1) / gridDim.x;  // of a CTA
+    const uint32_t rounds = (most + kTeams - 1) / kTeams;
+    return (most + rounds - 1) / rounds;
+  }
   // Number n of the CTA's tiles, over all teams.
   __device__ __forceinline__ Sending Find(const TileOrder<kUnit>& order,
+                                          uint32_t active,
                                           const GroupList& list,
                                           const GroupTask& first, uint32_t n) {
     Sending s = {};
@@ -200,7 +212,11 @@ class TileStream {
       return s;
     }
     typename TileOrder<kUnit>::Tile tile;
-    if (!order.Find(blockIdx.x + n % kTeams * gridDim.x, i, &tile)) return s;
+    const uint32_t team = n % kTeams;
+    if (team >= active ||
+        !order.Find(blockIdx.x + team * gridDim.x, i, &tile)) {
+      return s;
+    }
     uint32_t start = 0;  // the group's chunks
     auto end = static_cast<uint32_t>(list.chunk_count);
     auto rows = static_cast<uint32_t>(first.rows);
@@ -322,6 +338,7 @@ __device__ __forceinline__ void RunTileStream(const Args& a,
                                               const Body& body) {
 #ifdef __CUDA_ARCH__
   if constexpr (kIsBuilt<kSize>) {
+    LetNextKernelStart();
     extern __shared__ __align__(1024) std::byte shared_bytes[];
     auto& shared = *reinterpret_cast<Shared*>(shared_bytes);
     shared.Begin();
@@ -331,6 +348,7 @@ __device__ __forceinline__ void RunTileStream(const Args& a,
       return;
     }
     stream.Begin();
+    AwaitKernelBefore();
     body(shared, stream);
   } else {
     __trap();
@@ -352,9 +370,9 @@ cudaError_t LaunchTileStream(void (*kernel)(Args, TensorMap, More...),
   error = MakeTensorMap(a.first.x, Shared::Stream::kBytes, a.list.rows,
                         a.list.cols, kTileSide, &map);
   if (error != cudaSuccess) return error;
-  kernel<<<GridFor(TileCount(a.list), 1, queue), Shared::Stream::kCtaThreads,
-           sizeof(Shared), queue.stream>>>(a, map, more...);
-  return cudaGetLastError();
+  return LaunchEarly(kernel, GridFor(TileCount(a.list), 1, queue),
+                     Shared::Stream::kCtaThreads, sizeof(Shared), queue, a, map,
+                     more...);
 }
 
 }  // namespace quantd::cuda

@@ -145,6 +145,7 @@ __device__ __forceinline__ void EncodeTile(const EncodeArgs& a,
       tile.group, a.list.cols,
       tile.row + (F == Shape::kTile ? warp * kStripRows : 0),
       tile.col + (F == Shape::kStrip ? warp * kTileSide : 0), warp);
+  AwaitKernelBefore();
   const CopyTask& rowwise = tile.group->rowwise;
   const CopyTask& columnwise = tile.group->columnwise;
   const int count = s.inside ? s.rows : 0;
@@ -226,7 +227,7 @@ __global__ void __launch_bounds__(kTileThreads, 4)
                 "strips beside each other share nothing");
   __shared__ ColumnShared<S> shared;
   __shared__ ColumnSums sums;
-  if constexpr (kSum) LetNextKernelStart();
+  LetNextKernelStart();
   const uint32_t across = CtasAcross(a.list, kColsOf<F>);
   const uint32_t band = blockIdx.x / across;
   GroupTile tile = FindRows<kRowsOf<F>>(a, band);
@@ -250,9 +251,8 @@ cudaError_t LaunchShape(const EncodeArgs& a, const Queue& queue) {
       F == Shape::kTile ? a.list.chunk_count : a.list.strip_count;
   const int64_t ctas = bands * CtasAcross(a.list, kColsOf<F>);
   return ForTwoByteType(a, [&](auto type) {
-    EncodeTiles<S, type(), E, kRow, kCol, kSum, F>
-        <<<static_cast<unsigned>(ctas), kTileThreads, 0, queue.stream>>>(a);
-    return cudaGetLastError();
+    return LaunchEarly(&EncodeTiles<S, type(), E, kRow, kCol, kSum, F>,
+                       static_cast<unsigned>(ctas), kTileThreads, 0, queue, a);
   });
 }
 // Makes the columnwise copy, alone or beside the rowwise one.

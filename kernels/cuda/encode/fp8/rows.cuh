@@ -111,6 +111,7 @@ __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
 template <Scaling S, DType D, DType E>
 __global__ void __launch_bounds__(kThreads, 4)
     EncodeRows(const __grid_constant__ EncodeArgs a) {
+  LetNextKernelStart();
   const uint32_t across = CtasAcross(a.list, kCtaCols);
   const uint32_t band = blockIdx.x / across;
   const int64_t left_col = int64_t{blockIdx.x - band * across} * kCtaCols;
@@ -136,6 +137,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     p += 2 * s.cols;
   }
   // This is found while the rows are on their way.
+  AwaitKernelBefore();
   std::byte* const scales = PlaceOfScales<S>(a, s);
 
   uint32_t max[kPatchRows / 2];
@@ -183,9 +185,8 @@ cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
   const int64_t bands = (a.list.rows + kCtaRows - 1) / kCtaRows;
   const int64_t ctas = bands * CtasAcross(a.list, kCtaCols);
   return ForTwoByteType(a, [&](auto type) {
-    EncodeRows<S, type(), E>
-        <<<static_cast<unsigned>(ctas), kThreads, 0, queue.stream>>>(a);
-    return cudaGetLastError();
+    return LaunchEarly(&EncodeRows<S, type(), E>, static_cast<unsigned>(ctas),
+                       kThreads, 0, queue, a);
   });
 }
 template <Scaling S>

@@ -77,6 +77,7 @@ struct Quotients {
 template <typename Encoder>
 __global__ void __launch_bounds__(kThreads)
     EncodeRuns(const __grid_constant__ EncodeArgs a) {
+  LetNextKernelStart();
   constexpr DType D = Encoder::kType;
   const int64_t cols = a.list.cols;
   const int64_t first = blockIdx.x * kPerCta + threadIdx.x * kRun;
@@ -93,6 +94,7 @@ __global__ void __launch_bounds__(kThreads)
       raw[i] = __ldg(reinterpret_cast<const uint4*>(x + 2 * at));
     }
   }
+  AwaitKernelBefore();
   const GroupTask* group = &a.first;
   if (a.list.count > 1) {
     const int64_t row = blockIdx.x * kPerCta / cols;
@@ -136,9 +138,8 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Encoder>
 cudaError_t LaunchRuns(const EncodeArgs& a, const Queue& queue) {
   const int64_t ctas = (a.list.rows * a.list.cols + kPerCta - 1) / kPerCta;
-  EncodeRuns<Encoder>
-      <<<static_cast<unsigned>(ctas), kThreads, 0, queue.stream>>>(a);
-  return cudaGetLastError();
+  return LaunchEarly(&EncodeRuns<Encoder>, static_cast<unsigned>(ctas),
+                     kThreads, 0, queue, a);
 }
 
 }  // namespace

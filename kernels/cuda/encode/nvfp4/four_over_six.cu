@@ -52,9 +52,8 @@ template <bool kRht, bool kMse, bool kFast>
 cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   const RowWalk walk(a, queue);
   return ForTwoByteType(a, [&](auto type) {
-    EncodeNvfp4FourOverSix<type(), kRht, kMse, kFast>
-        <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk);
-    return cudaGetLastError();
+    return LaunchEarly(&EncodeNvfp4FourOverSix<type(), kRht, kMse, kFast>,
+                       walk.Grid(a), kThreads, 0, queue, a, walk);
   });
 }
 

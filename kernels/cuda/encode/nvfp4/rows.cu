@@ -48,9 +48,8 @@ template <bool kRht>
 cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
   const RowWalk walk(a, queue);
   return ForTwoByteType(a, [&](auto type) {
-    EncodeNvfp4Rows<type(), kRht>
-        <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk);
-    return cudaGetLastError();
+    return LaunchEarly(&EncodeNvfp4Rows<type(), kRht>, walk.Grid(a), kThreads,
+                       0, queue, a, walk);
   });
 }
 

@@ -77,10 +77,8 @@ cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   const Counters counters(a.params, walk);
   const PhiloxStream random(a.params.subsequence, a.params.seed);
   return ForTwoByteType(a, [&](auto type) {
-    EncodeNvfp4Stochastic<type(), kRht>
-        <<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk, counters,
-                                                      random);
-    return cudaGetLastError();
+    return LaunchEarly(&EncodeNvfp4Stochastic<type(), kRht>, walk.Grid(a),
+                       kThreads, 0, queue, a, walk, counters, random);
   });
 }
 

@@ -259,8 +259,7 @@ cudaError_t Launch(const EncodeArgs& a, const GlobalMultipliers& known,
   const auto kernel = a.params.numerics.sign == SignRule::kNegative
                           ? &EncodeNvfp4UnderGlobal<D, kWay, true>
                           : &EncodeNvfp4UnderGlobal<D, kWay, false>;
-  kernel<<<walk.Grid(a), kThreads, 0, queue.stream>>>(a, walk, known);
-  return cudaGetLastError();
+  return LaunchEarly(kernel, walk.Grid(a), kThreads, 0, queue, a, walk, known);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_WALK_CUH_
 
 #include "kernels/cuda/encode/nvfp4/encode.cuh"
+#include "kernels/cuda/ptx/next_kernel.cuh"
 #include "kernels/cuda/ptx/shared_memory.cuh"
 
 namespace quantd::cuda {
@@ -142,6 +143,7 @@ inline constexpr DType kWalked = kRht ? DType::kBF16 : D;
 template <DType D, bool kRht, typename Coder>
 __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
                                          const RowWalk& walk, Coder* coder) {
+  LetNextKernelStart();
   __shared__ OwnBlocks staged;
   const uint32_t own = AddressIn(&staged);
   const int64_t band = blockIdx.z * RowWalk::kBandsPerLayer + blockIdx.y;
@@ -175,6 +177,7 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
     from += walk.stride_in;
     slot = OwnBlocks::After(slot);
   }
+  AwaitKernelBefore();
   int64_t no_group = -1;
   coder->group->Enter(a, chunk.group, &no_group);
   coder->Settle();

@@ -40,6 +40,7 @@ kernels/cuda/rotate: kernels/cuda/tile
 kernels/cuda/ptx: kernels/plan/format.h kernels/arith/codec.h kernels/cuda/queue.h cuda
 kernels/cuda/tile: kernels/plan/format.h kernels/arith kernels/cuda/args.h kernels/cuda/queue.h kernels/cuda/ptx cuda
 kernels/cuda/amax: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
+kernels/cuda/amax/write: kernels/cuda/encode/nvfp4
 kernels/cuda/decode: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile cuda
 kernels/cuda/encode/generic: kernels/arith kernels/cuda/launch.h kernels/cuda/tile
 kernels/cuda/errors: kernels/arith kernels/plan/error_statistics.h kernels/cuda/decode kernels/cuda/encode/generic kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile

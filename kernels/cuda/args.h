@@ -83,6 +83,10 @@ struct SpanAmaxArgs {
 
 // Amaxes to write where they belong, for every group, made of its maxima.
 enum class FoundAmax { kGiven, kPlain, kRowRht, kColRht };
+// What an encoder looks up under an amax, if anything
+// (kernels/cuda/encode/nvfp4/code_tables.cuh).
+enum class CodeTable { kNone, kMultipliers, kValues, kFits };
+inline constexpr size_t kCodeTableBytes = 1280;  // room for any
 struct WriteAmaxArgs {
   static constexpr int kMax = 4;
   struct Entry {
@@ -95,6 +99,12 @@ struct WriteAmaxArgs {
   bool propagate;  // An amax is NaN where its source held one.
   int64_t groups;
   const Found* found;  // one for each group
+  // Tables to make of the amaxes of both copies (nullptr: of one that there is
+  // not), one for each group: two of kCodeTableBytes each, rowwise first.
+  CodeTable table;
+  std::byte* tables;
+  const float* amaxes[2];
+  float range;  // as in EncodeParams
 };
 
 // Scales of FP8 tensors, of their amaxes, which have been written.
@@ -115,6 +125,7 @@ struct EncodeArgs {
   // Group 0. All groups have the copies, rotations and layouts that it has, and
   // where it is the only one a kernel need not look it up.
   GroupTask first;
+  const std::byte* tables;  // see WriteAmaxArgs
   // Whether the encoder makes the sums of each 128 rows for dbias, too.
   bool dbias;
   float signs[kBlock];  // s[i] / 4 of a rotation of dimension 16

@@ -161,7 +161,8 @@ class Worker {
     return Queued(LaunchAmaxOfSpans(args, queue_));
   }
 
-  // Queues every amax of groups to where it leaves from; kernels read it there.
+  // Queues every amax of groups to where it leaves from, where kernels read it,
+  // and what encoders look up under it.
   cudaError_t WriteAmaxes() {
     using From = AmaxOutput::From;
     WriteAmaxArgs args = {};
@@ -189,7 +190,14 @@ class Worker {
       }
       args.entries[args.count++] = entry;
     }
-    return args.count > 0 ? Queued(LaunchWriteAmax(args, queue_)) : cudaSuccess;
+    args.table = tables_.code_table();
+    args.tables = tables_.code_tables();
+    args.amaxes[0] = tables_.first_group().rowwise.amax;
+    args.amaxes[1] = tables_.first_group().columnwise.amax;
+    args.range = tables_.encode_params().range;
+    return args.count > 0 || args.table != CodeTable::kNone
+               ? Queued(LaunchWriteAmax(args, queue_))
+               : cudaSuccess;
   }
 
   // --- copies ---
@@ -203,6 +211,7 @@ class Worker {
     args.seen = &memory_.findings->found.seen;
     args.sums = recipe_.statistics ? memory_.findings->sums : nullptr;
     args.first = tables_.first_group();
+    args.tables = tables_.code_tables();
     args.dbias = choice_.dbias == DbiasKernel::kEncoder;
     FillSigns(args.signs);
     Count(recipe_.copies_rotate());

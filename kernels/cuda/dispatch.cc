@@ -1,5 +1,7 @@
 #include "kernels/cuda/dispatch.h"
 
+#include <variant>
+
 #include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
@@ -35,6 +37,26 @@ cudaError_t LaunchAmax(AmaxKernel kernel, const AmaxArgs& a, const Queue& q) {
   return cudaErrorInvalidValue;
 }
 
+CodeTable CodeTableOf(const Work& work) {
+  const auto* o = std::get_if<QuantizeOptions>(&work.plan.options());
+  if (o == nullptr) return CodeTable::kNone;
+  const CodeTable codes = work.plan.tensor().dtype == DType::kBF16
+                              ? CodeTable::kFits
+                              : CodeTable::kValues;
+  switch (work.choice.encode) {
+    case EncodeKernel::kNvfp4Rows:
+    case EncodeKernel::kNvfp4Stochastic:
+      return CodeTable::kMultipliers;
+    case EncodeKernel::kNvfp4Tiles:
+      return o->rounding == Rounding::kStochastic ? CodeTable::kMultipliers
+                                                  : codes;
+    case EncodeKernel::kNvfp4Squares:
+      return codes;
+    default:
+      return CodeTable::kNone;
+  }
+}
+
 cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& a,
                          std::optional<float> amax, const Queue& q) {
   const DType input = a.params.input;
@@ -43,7 +65,7 @@ cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& a,
     case EncodeKernel::kQuantizeRows:
       return LaunchQuantizeRows(a, q);
     case EncodeKernel::kNvfp4Rows:
-      return LaunchEncodeNvfp4Rows(a, q);
+      return LaunchEncodeNvfp4Rows(a, amax, q);
     case EncodeKernel::kNvfp4Tiles:
       return LaunchEncodeNvfp4Tiles(a, q);
     case EncodeKernel::kNvfp4Squares:

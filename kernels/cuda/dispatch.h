@@ -17,6 +17,9 @@ namespace quantd::cuda {
 cudaError_t LaunchAmax(AmaxKernel kernel, const AmaxArgs& args,
                        const Queue& queue);
 // `amax`: the rowwise copy's, where there is one and the host knows it.
+// What the encoder of a Quantize looks up under its amaxes.
+CodeTable CodeTableOf(const Work& work);
+
 cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& args,
                          std::optional<float> amax, const Queue& queue);
 // By the type of the input.

@@ -7,6 +7,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <optional>
+
 #include "kernels/arith/profile/global_multipliers.h"
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/queue.h"
@@ -34,8 +36,10 @@ cudaError_t LaunchQuantizeRows(const EncodeArgs& args, const Queue& queue);
 
 // NVFP4 of bf16 and fp16. Rows: the rowwise copy alone. Tiles, which rotate
 // bf16 alone: the columnwise copy, both or the rowwise one with dbias. Squares:
-// either copy or both.
-cudaError_t LaunchEncodeNvfp4Rows(const EncodeArgs& args, const Queue& queue);
+// either copy or both. `amax`: the rowwise copy's one, where it was given.
+cudaError_t LaunchEncodeNvfp4Rows(const EncodeArgs& args,
+                                  std::optional<float> amax,
+                                  const Queue& queue);
 cudaError_t LaunchEncodeNvfp4Tiles(const EncodeArgs& args, const Queue& queue);
 // What those leave to it: what is rounded stochastically.
 cudaError_t LaunchEncodeNvfp4StochasticTiles(const EncodeArgs& args,

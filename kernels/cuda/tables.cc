@@ -4,10 +4,15 @@
 #include <utility>
 #include <variant>
 
+#include "kernels/cuda/dispatch.h"
+
 namespace quantd::cuda {
 
 Tables::Tables(const Work& work, bool gaps)
-    : plan_(work.plan), recipe_(work.recipe), padding_(PaddingOf(plan_)) {
+    : plan_(work.plan),
+      recipe_(work.recipe),
+      code_table_(CodeTableOf(work)),
+      padding_(PaddingOf(plan_)) {
   if (gaps) gaps_ = GapsOf(plan_);
   const size_t count = plan_.groups().size();
   if (work.choice.reads_groups()) {
@@ -46,6 +51,9 @@ Tables::Tables(const Work& work, bool gaps)
   }
   host_bytes_ = device_bytes_;
   if (plan_.grouped()) found_part_ = Add(count * sizeof(Found));
+  if (code_table_ != CodeTable::kNone) {
+    code_tables_part_ = Add(2 * count * kCodeTableBytes);
+  }
   scratch_part_ = Add(plan_.scratch_bytes());
 }
 
@@ -140,6 +148,10 @@ ZeroRunsArgs Tables::zero_runs() const {
   args.count = static_cast<int64_t>(gaps_.size() + padding_.size());
   args.piece_count = pieces_.empty() ? 0 : pieces_.back();
   return args;
+}
+
+std::byte* Tables::code_tables() const {
+  return OnDevice<std::byte>(code_tables_part_);
 }
 
 Found* Tables::found() const { return OnDevice<Found>(found_part_); }

@@ -50,6 +50,9 @@ class Tables {
   const float* scales() const;  // nullptr: none given
   ZeroRunsArgs zero_runs() const;
   Found* found() const;  // one for each group, where they are grouped
+  // What encoders look up under amaxes: see WriteAmaxArgs.
+  CodeTable code_table() const { return code_table_; }
+  std::byte* code_tables() const;
 
   // On the host: the given amaxes of one copy, where it has several or there
   // are several groups.
@@ -78,6 +81,7 @@ class Tables {
 
   const Plan& plan_;
   const Recipe& recipe_;
+  const CodeTable code_table_;
   std::vector<ZeroRun> gaps_;
   std::vector<ZeroRun> padding_;
   std::vector<ZeroRunsArgs::Run> runs_;  // of both
@@ -98,6 +102,7 @@ class Tables {
   Part scales_part_;
   Part amax_parts_[2];
   Part found_part_;
+  Part code_tables_part_;
   Part scratch_part_;
   size_t host_bytes_ = 0;
   size_t device_bytes_ = 0;

@@ -131,37 +131,6 @@ __global__ void __launch_bounds__(kThreads) AmaxOfTiles(AmaxArgs a) {
   Finish(running, a);
 }
 
-__device__ __forceinline__ float AmaxFrom(const Found& found, FoundAmax source,
-                                          bool propagate) {
-  uint32_t bits = found.plain;
-  uint32_t nan_bit = kSeenNan;
-  if (source == FoundAmax::kRowRht) {
-    bits = found.row_rht;
-    nan_bit = kSeenRowRhtNan;
-  } else if (source == FoundAmax::kColRht) {
-    bits = found.col_rht;
-    nan_bit = kSeenColRhtNan;
-  }
-  if (propagate && (found.seen & nan_bit) != 0) bits = kNanBits;
-  return Scalar::Float(bits);
-}
-
-// A thread is a group.
-__global__ void WriteAmax(const __grid_constant__ WriteAmaxArgs a) {
-  LetNextKernelStart();
-  AwaitKernelBefore();
-  const int64_t g = FirstItem();
-  if (g >= a.groups) return;
-  for (int i = 0; i < a.count; ++i) {
-    const WriteAmaxArgs::Entry& e = a.entries[i];
-    const float amax =
-        e.source == FoundAmax::kGiven
-            ? e.number
-            : AmaxFrom(a.found[g], e.source, a.propagate) * e.number;
-    e.to[g] = Scalar::Float(EncodeElement<DType::kF32>(amax));
-  }
-}
-
 // --- launchers --------------------------------------------------------------
 
 // What is left of a block counts as one: one CTA at least.
@@ -191,19 +160,6 @@ cudaError_t LaunchAmaxOfTiles(const AmaxArgs& a, const Queue& queue) {
     return LaunchEarly(&AmaxOfTiles<d()>, GridFor(grid.count, 8, queue),
                        kThreads, 0, queue, a);
   });
-}
-
-cudaError_t LaunchWriteAmax(const WriteAmaxArgs& a, const Queue& queue) {
-  const auto ctas = static_cast<unsigned>((a.groups + kThreads - 1) / kThreads);
-  return LaunchEarly(&WriteAmax, ctas, kThreads, 0, queue, a);
-}
-
-cudaError_t FindKernels() {
-  cudaFuncAttributes attributes;
-  const cudaError_t error = cudaFuncGetAttributes(
-      &attributes, reinterpret_cast<const void*>(&WriteAmax));
-  cudaGetLastError();  // an answer, not a fault
-  return error;
 }
 
 }  // namespace quantd::cuda

@@ -23,12 +23,13 @@ __device__ __forceinline__ void ArriveAt(uint64_t* barrier) {
           SharedAddress(barrier))
       : "memory");
 }
-// Counts this thread and expects kBytes of the copy engine in the same phase.
-template <uint32_t kBytes>
-__device__ __forceinline__ void ArriveExpecting(uint64_t* barrier) {
+// Counts this thread and expects so many bytes of the copy engine in the same
+// phase.
+__device__ __forceinline__ void ArriveExpecting(uint64_t* barrier,
+                                                uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
                    SharedAddress(barrier)),
-               "n"(kBytes)
+               "r"(bytes)
                : "memory");
 }
 // Waits for the end of the phase of that parity.

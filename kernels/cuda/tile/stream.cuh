@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <cstdlib>
 
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/ptx/mbarrier.cuh"
@@ -42,6 +43,12 @@ struct alignas(16) Place {
 
   static constexpr int kNoMore = -1;
 };
+
+// Rows that the copy engine brings at a time. Groups may be small, and what
+// follows them is not wanted.
+__host__ __device__ inline uint32_t BoxRows(const GroupList& list) {
+  return list.count == 1 ? kTileSide : 32;
+}
 
 // The tiles of a list, for a CTA's teams by turns: a ring of kStages, in the
 // order of TileOrder<kUnit>. Elements have kElementBytes. kTeamRegisters: what
@@ -259,16 +266,20 @@ class TileStream {
       return;
     }
     // What lies beyond the payload counts, too: it comes as zeros.
-    ArriveExpecting<sizeof(Tile)>(full);
-    QUANTD_UNROLL
-    for (uint32_t box = 0; box < kBytes; ++box) {
-      asm volatile(
-          "cp.async.bulk.tensor.2d.shared::cluster.global.tile"
-          ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
-              to + box * kTileBox),
-          "l"(&map), "r"(mine.at.col + box * (128 / kBytes)), "r"(mine.row),
-          "r"(SharedAddress(full))
-          : "memory");
+    const uint32_t high = BoxRows(list);
+    const uint32_t down = (static_cast<uint32_t>(mine.at.rows) + high - 1) / high;
+    ArriveExpecting(full, down * high * (128 * kBytes));
+    for (uint32_t row = 0; row < down * high; row += high) {
+      QUANTD_UNROLL
+      for (uint32_t box = 0; box < kBytes; ++box) {
+        asm volatile(
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile"
+            ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+                to + box * kTileBox + row * 128),
+            "l"(&map), "r"(mine.at.col + box * (128 / kBytes)),
+            "r"(mine.row + row), "r"(SharedAddress(full))
+            : "memory");
+      }
     }
 #else
     const auto of = [turn](auto mine) {
@@ -368,10 +379,11 @@ cudaError_t LaunchTileStream(void (*kernel)(Args, TensorMap, More...),
   if (error != cudaSuccess) return error;
   TensorMap map;
   error = MakeTensorMap(a.first.x, Shared::Stream::kBytes, a.list.rows,
-                        a.list.cols, kTileSide, &map);
+                        a.list.cols, static_cast<int>(BoxRows(a.list)), &map);
   if (error != cudaSuccess) return error;
+  Queue q2 = queue; if (getenv("QX") && (atoi(getenv("QX")) & 4)) q2.follows = false;
   return LaunchEarly(kernel, GridFor(TileCount(a.list), 1, queue),
-                     Shared::Stream::kCtaThreads, sizeof(Shared), queue, a, map,
+                     Shared::Stream::kCtaThreads, sizeof(Shared), q2, a, map,
                      more...);
 }
 

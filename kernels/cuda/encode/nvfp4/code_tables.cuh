@@ -16,10 +16,19 @@ namespace quantd::cuda {
 
 // What a group's amax decides for a copy, in shared memory: there are only so
 // many scales, and a division for each is cheaper than one for each block.
-struct Multipliers {
+struct alignas(16) Multipliers {
   float of[128];  // by E4M3 code
   float s_inv6;   // block maximum to what its scale should be
 
+  static Multipliers Of(float amax, float range) {
+    const Nvfp4Encode encode = MakeNvfp4Encode(amax, range);
+    Multipliers m;
+    m.s_inv6 = encode.s_inv6;
+    for (uint32_t code = 0; code < 128; ++code) {
+      m.of[code] = Nvfp4Multiplier<Scalar>(code, encode.s_dec);
+    }
+    return m;
+  }
   // All threads of eight warps must call; the caller synchronizes before and
   // after.
   __device__ __forceinline__ void Fill(float amax, float range) {
@@ -32,7 +41,7 @@ struct Multipliers {
 
 // The same for codes that are found in fp32 by their values / 64
 // (kernels/cuda/encode/nvfp4/nearest.cuh).
-struct ValueTable {
+struct alignas(16) ValueTable {
   float of[128];  // multipliers / 64, by E4M3 code
   float s_inv6;   // block maximum to what its scale should be
   bool exact;     // none of them is near the end of fp32
@@ -55,7 +64,7 @@ struct ValueTable {
 
 // The same for codes that are found in fp16: a fit takes a search for each
 // scale.
-struct FitTable {
+struct alignas(16) FitTable {
   union {
     // By E4M3 code. Subnormal ones are not set, but 0 is, for blocks of zeros.
     CodeFit of[128];
@@ -149,6 +158,36 @@ struct FitTable {
     return i % 2 == 0 ? y > ThresholdOf(i) : y >= ThresholdOf(i);
   }
 };
+
+// Where the table of a group's copy is.
+template <typename Byte>
+__device__ __forceinline__ Byte* CodeTableAt(Byte* tables, int64_t group,
+                                             uint32_t copy) {
+  return tables + (2 * group + copy) * kCodeTableBytes;
+}
+
+// Copy a table from shared memory to memory, and back. All threads of eight
+// warps must call them; the caller synchronizes before the one and after the
+// other.
+template <typename Table>
+__device__ __forceinline__ void StoreCodeTable(const Table& table,
+                                               std::byte* to) {
+  static_assert(sizeof(Table) % 16 == 0 && sizeof(Table) <= kCodeTableBytes);
+  for (uint32_t i = threadIdx.x % kThreads; i < sizeof(Table) / 16;
+       i += kThreads) {
+    reinterpret_cast<uint4*>(to)[i] =
+        reinterpret_cast<const uint4*>(&table)[i];
+  }
+}
+template <typename Table>
+__device__ __forceinline__ void LoadCodeTable(const std::byte* from,
+                                              Table* table) {
+  for (uint32_t i = threadIdx.x % kThreads; i < sizeof(Table) / 16;
+       i += kThreads) {
+    reinterpret_cast<uint4*>(table)[i] =
+        reinterpret_cast<const uint4*>(from)[i];
+  }
+}
 
 // Whether a block whose scale should be `wanted`, with largest magnitude `max`
 // (fp32 bits), is one for the generic functions: NaN or Inf in it, or a scale

@@ -15,6 +15,7 @@ namespace quantd::cuda {
 // The group that a CTA is at, in shared memory.
 struct CurrentGroup {
   GroupTask task;
+  int64_t number;
 
   // All threads must call this with the group of their next work. Returns
   // whether it is another one than `*current`: then `task` has been loaded, and
@@ -28,6 +29,7 @@ struct CurrentGroup {
     const auto* from = reinterpret_cast<const uint32_t*>(
         a.list.count == 1 ? &a.first : a.list.groups + group);
     __syncthreads();
+    if (threadIdx.x == 0) number = group;
     for (unsigned i = threadIdx.x; i < kWords; i += blockDim.x) {
       reinterpret_cast<uint32_t*>(&task)[i] = from[i];
     }
@@ -36,25 +38,16 @@ struct CurrentGroup {
   }
 };
 
-// The same, with what its amaxes decide.
-template <typename Table>
-struct GroupStateWith : CurrentGroup {
-  Table row;
-  Table col;
+// The same, with what the rowwise copy's amax decides.
+struct GroupState : CurrentGroup {
+  Multipliers row;
 
-  // All threads must call this. It ends with a barrier.
+  // All threads of eight warps must call this. It ends with a barrier.
   __device__ __forceinline__ void Settle(const EncodeArgs& a) {
-    if (task.rowwise.data != nullptr) {
-      row.Fill(*task.rowwise.amax, a.params.range);
-    }
-    if (task.columnwise.data != nullptr) {
-      col.Fill(*task.columnwise.amax, a.params.range);
-    }
+    LoadCodeTable(CodeTableAt(a.tables, number, 0), &row);
     __syncthreads();
   }
 };
-
-using GroupState = GroupStateWith<Multipliers>;
 
 __device__ __forceinline__ Words LoadWords(const std::byte* p) {
   const uint4 a = reinterpret_cast<const uint4*>(p)[0];

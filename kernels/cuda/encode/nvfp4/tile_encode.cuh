@@ -46,10 +46,17 @@ __device__ __forceinline__ void EncodeWarpLines(
   typename Coding::template Lines<kColumns> coding(
       a, launched, table, group.task(), at, first_line);
   const float s_inv6 = table.s_inv6;
+  const LineTask& copy = kColumns ? s->tables.columnwise : s->tables.rowwise;
+  // Of a small group there are not so many blocks of a column.
+  uint32_t count = 4;
+  if constexpr (kColumns) {
+    count = min(count, copy.blocks() - at.row / kBlock);
+  }
   uint32_t scales = 0;
   uint32_t rare = 0;
 #pragma unroll(kRht || !Coding::kUnrolls ? 1 : 2)
   for (uint32_t i = 0; i < 4; ++i) {
+    if (kColumns && i >= count) break;
     lines.number = i;
     Words x;
     uint32_t max;
@@ -71,6 +78,8 @@ __device__ __forceinline__ void EncodeWarpLines(
     scales = __funnelshift_r(scales, scale, 8);
     rare = rare + rare + (IsRare(max, wanted) || !coding.any() ? 1 : 0);
   }
+  scales >>= 8 * (4 - count);
+  rare <<= 4 - count;
   for (; rare != 0; rare &= rare - 1) {
     const auto i = static_cast<uint32_t>(4 - __ffs(static_cast<int>(rare)));
     lines.number = i;
@@ -80,7 +89,6 @@ __device__ __forceinline__ void EncodeWarpLines(
     codes.Set(i, unit.codes);
     scales = (scales & ~(0xFFu << (8 * i))) | unit.scale << (8 * i);
   }
-  const LineTask& copy = kColumns ? s->tables.columnwise : s->tables.rowwise;
   const LinePlace place = kColumns ? PlaceOfColumns(copy, at, first_line)
                                    : PlaceOfRows(at, first_line);
   StoreCodes(copy, place, codes);

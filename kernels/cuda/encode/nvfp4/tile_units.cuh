@@ -128,8 +128,9 @@ class TeamGroup {
     const float* const col = task_->columnwise.amax;
     const bool rows = task_->rowwise.data != nullptr;
     const bool columns = task_->columnwise.data != nullptr;
-    if (rows) tables_->row.Fill(*row, args_.params.range);
-    if (columns) tables_->col.Fill(*col, args_.params.range);
+    const std::byte* const tables = args_.tables;
+    if (rows) LoadCodeTable(CodeTableAt(tables, group, 0), &tables_->row);
+    if (columns) LoadCodeTable(CodeTableAt(tables, group, 1), &tables_->col);
     if (Team::thread() == 0) {
       tables_->group = group;
       tables_->rowwise = LineTask(task_->rowwise);

@@ -317,9 +317,10 @@ __device__ __forceinline__ void RaiseBySquare(
 template <SharedMemory kSize, bool kRows, bool kColumns>
 __global__ void __launch_bounds__(Shared<kSize>::Stream::kCtaThreads, 1)
     AmaxByTensorCores(const __grid_constant__ AmaxTilesArgs a,
-                      const __grid_constant__ TensorMap map) {
+                      const __grid_constant__
+                      typename Shared<kSize>::Stream::Source source) {
   RunTileStream<kSize, Shared<kSize>>(
-      a, map, [&](Shared<kSize>& s, auto& stream) {
+      a, source, [&](Shared<kSize>& s, auto& stream) {
         const Rotation rotation(a.signs);
         uint32_t plain = 0;  // largest, of both halves of words
         while (true) {

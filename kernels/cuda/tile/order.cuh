@@ -2,31 +2,68 @@
 #ifndef QUANTD_KERNELS_CUDA_TILE_ORDER_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_ORDER_CUH_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cuda/args.h"
+#include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
 
-// The order of tiles. Teams of all CTAs take units of kUnit tiles one below the
-// other, neighbouring teams neighbouring units (to the right, or `down`), so
-// that what is written of lines is written by one team or at about the same
-// time. What is left after as many units for everyone is taken by single tiles.
+// Divides numbers below 2^31 by one that the host knows: a warp that begins
+// with a few divisions keeps all others waiting for their first tile.
+class Divisor {
+ public:
+  Divisor() = default;
+  explicit Divisor(uint32_t by) : by_(by) {
+    // by <= 2^bits, and factor_ is 2^(31 + bits) / by, rounded up.
+    uint32_t bits = 0;
+    while ((uint64_t{1} << bits) < by) ++bits;
+    shift_ = 31 + bits;
+    factor_ = static_cast<uint32_t>(((uint64_t{1} << shift_) + by - 1) / by);
+  }
+  __device__ __forceinline__ uint32_t number() const { return by_; }
+  __device__ __forceinline__ uint32_t Into(uint32_t n) const {
+    return static_cast<uint32_t>(uint64_t{n} * factor_ >> shift_);
+  }
+
+ private:
+  uint32_t by_;
+  uint32_t factor_;
+  uint32_t shift_;
+};
+
+// The order of tiles, made by the host. Teams of all CTAs take units of kUnit
+// tiles one below the other, neighbouring teams neighbouring units (to the
+// right, or `down`), so that what is written of lines is written by one team or
+// at about the same time. What is left after as many units for everyone is
+// taken by single tiles.
 template <uint32_t kUnit>
 class TileOrder {
  public:
-  __device__ __forceinline__ TileOrder(const GroupList& list, uint32_t teams,
-                                       bool down)
-      : list_(list), teams_(teams), down_(down) {
-    const uint32_t units = deep() * across();
-    rounds_ = units / teams;
-    left_ = units - rounds_ * teams;
+  // The first `teams` of each CTA's may take tiles. Where there are few tiles,
+  // not all of them do: of four tiles three teams take as long as of six, two
+  // teams do not.
+  TileOrder(const GroupList& list, uint32_t ctas, uint32_t teams, bool down)
+      : ctas_(ctas),
+        chunks_(static_cast<uint32_t>(list.chunk_count)),
+        down_(down) {
+    const auto across = static_cast<uint32_t>(TilesAcross(list));
+    const uint32_t most = CeilOf(chunks_ * across, ctas);  // of a CTA
+    active_ = CeilOf(most, CeilOf(most, teams));
+    const uint32_t deep = CeilOf(chunks_, kUnit);
+    const uint32_t units = deep * across;
+    const uint32_t all = ctas * active_;
+    rounds_ = units / all;
+    const uint32_t left = units - rounds_ * all;
+    left_ = Divisor(std::max(left, 1u));
+    singles_ = left * kUnit;
+    count_ = rounds_ * kUnit + CeilOf(singles_, all);
+    width_ = Divisor(down ? deep : across);
   }
 
   // The number of tiles for each team, with those that are not there.
-  __device__ __forceinline__ uint32_t count() const {
-    return rounds_ * kUnit + (left_ * kUnit + teams_ - 1) / teams_;
-  }
+  __device__ __forceinline__ uint32_t count() const { return count_; }
 
   struct Tile {
     uint32_t chunk;
@@ -34,21 +71,23 @@ class TileOrder {
     uint32_t top;     // the first chunk of its run, if groups do not end it
     uint32_t bottom;  // and the one after the last
   };
-  // Finds tile i of a team. Returns whether it is there.
+  // Finds tile i of a team of this CTA. Returns whether it is there.
   __device__ __forceinline__ bool Find(uint32_t team, uint32_t i,
                                        Tile* tile) const {
+    if (team >= active_) return false;
+    const uint32_t number = blockIdx.x + team * ctas_;
+    const uint32_t all = ctas_ * active_;
     const bool whole = i < rounds_ * kUnit;
-    uint32_t unit = i / kUnit * teams_ + team;
+    uint32_t unit = i / kUnit * all + number;
     uint32_t part = i % kUnit;
     if (!whole) {
-      const uint32_t single = (i - rounds_ * kUnit) * teams_ + team;
-      if (single >= left_ * kUnit) return false;
-      part = single / left_;
-      unit = rounds_ * teams_ + (single - part * left_);
+      const uint32_t single = (i - rounds_ * kUnit) * all + number;
+      if (single >= singles_) return false;
+      part = left_.Into(single);
+      unit = rounds_ * all + (single - part * left_.number());
     }
-    const uint32_t width = down_ ? deep() : across();
-    const uint32_t high = unit / width;
-    const uint32_t low = unit - high * width;
+    const uint32_t high = width_.Into(unit);
+    const uint32_t low = unit - high * width_.number();
     tile->column = down_ ? high : low;
     tile->top = (down_ ? low : high) * kUnit;
     tile->bottom = tile->top + kUnit;
@@ -57,25 +96,21 @@ class TileOrder {
       tile->top = tile->chunk;
       tile->bottom = tile->chunk + 1;
     }
-    return tile->chunk < chunks();
+    return tile->chunk < chunks_;
   }
 
  private:
-  __device__ __forceinline__ uint32_t across() const {
-    return (static_cast<uint32_t>(list_.cols) + kTileSide - 1) / kTileSide;
-  }
-  __device__ __forceinline__ uint32_t chunks() const {
-    return static_cast<uint32_t>(list_.chunk_count);
-  }
-  __device__ __forceinline__ uint32_t deep() const {
-    return (chunks() + kUnit - 1) / kUnit;
-  }
+  static uint32_t CeilOf(uint32_t n, uint32_t by) { return (n + by - 1) / by; }
 
-  const GroupList& list_;
-  uint32_t teams_;
-  bool down_;
+  uint32_t ctas_;
+  uint32_t active_;  // teams of a CTA
+  uint32_t chunks_;
   uint32_t rounds_;  // of whole units
-  uint32_t left_;    // units after those
+  uint32_t singles_;
+  uint32_t count_;
+  Divisor left_;   // units after the rounds
+  Divisor width_;  // units of a row, or a column
+  bool down_;
 };
 
 }  // namespace quantd::cuda

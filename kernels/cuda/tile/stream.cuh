@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
-#include <cstdlib>
 
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/ptx/mbarrier.cuh"
@@ -44,11 +43,16 @@ struct alignas(16) Place {
   static constexpr int kNoMore = -1;
 };
 
-// Rows that the copy engine brings at a time. Groups may be small, and what
-// follows them is not wanted.
-__host__ __device__ inline uint32_t BoxRows(const GroupList& list) {
-  return list.count == 1 ? kTileSide : 32;
-}
+// Where a stream comes from: made by the host.
+template <uint32_t kUnit>
+struct TileSource {
+  // Of the whole payload, whose rows are a multiple of 16 bytes.
+  TensorMap map;
+  TileOrder<kUnit> order;
+  // Rows that the copy engine brings at a time: 2^log_rows. Groups may be
+  // small, and what follows them is not wanted.
+  uint32_t log_rows;
+};
 
 // The tiles of a list, for a CTA's teams by turns: a ring of kStages, in the
 // order of TileOrder<kUnit>. Elements have kElementBytes. kTeamRegisters: what
@@ -61,6 +65,7 @@ class TileStream {
   static constexpr int kTeams = kTeamCount;
   static constexpr int kBytes = kElementBytes;
   using Tile = StagedTileOf<kBytes>;
+  using Source = TileSource<kUnit>;
   // The threads of a CTA. The first of the last four warps sends: a warpgroup
   // can leave registers to others, and three teams need more than the 72 that
   // all start with.
@@ -100,37 +105,32 @@ class TileStream {
   }
 
   // The sending threads call this: it returns when all has been sent. `first`
-  // is group 0, `map` of the whole payload, whose rows are a multiple of 16
-  // bytes.
+  // is group 0.
   __device__ __forceinline__ void Send(const GroupList& list,
                                        const GroupTask& first,
-                                       const TensorMap& map) {
+                                       const Source& source) {
 #ifdef QUANTD_MOVES_REGISTERS
     if constexpr (kTeamRegisters > 0) {
       asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     }
 #endif
     if (threadIdx.x >= kTeams * kThreads + kWarp) return;
-    // Columns alone are written best from top to bottom.
-    const bool down =
-        first.columnwise.data != nullptr && first.rowwise.data == nullptr;
-    const uint32_t active = TeamsFor(list);
-    const TileOrder<kUnit> order(list, gridDim.x * active, down);
     // (One more for each team, to say that there are no more.)
-    const uint32_t count = (order.count() + 1) * kTeams;
+    const uint32_t count = (source.order.count() + 1) * kTeams;
     const uint32_t lane = threadIdx.x % kWarp;
     int stage = 0;
     int full = 0;
     uint32_t parity = 1;  // of a stage that nobody has used yet
     for (uint32_t ahead = 0; ahead < count; ahead += kWarp) {
       // A lane finds out about a tile, and sends it in its turn.
-      const Sending mine = Find(order, active, list, first, ahead + lane);
+      const Sending mine = Find(source.order, list, first, ahead + lane);
       const uint32_t end = min(count - ahead, uint32_t{kWarp});
 #pragma unroll 1
       for (uint32_t turn = 0; turn < end; ++turn) {
         __syncwarp();  // no lane is so far behind that it misses a phase
         WaitFor(&control_->left[stage], parity);
-        Post(stage, &control_->full[full], turn, mine, list, first, map);
+        Post(stage, &control_->full[full], turn, mine, list, first,
+             source);
         if (++stage == kStages) {
           stage = 0;
           parity ^= 1;
@@ -198,18 +198,8 @@ class TileStream {
     Place at;
     uint32_t row;
   };
-  // How many teams take tiles. Where there are few, all of those teams should
-  // have as many as another: of four tiles three teams take twice as long as
-  // for three, but two teams not.
-  static __device__ __forceinline__ uint32_t TeamsFor(const GroupList& list) {
-    const auto tiles = static_cast<uint32_t>(TileCount(list));
-    const uint32_t most = (tiles + gridDim.x - 1) / gridDim.x;  // of a CTA
-    const uint32_t rounds = (most + kTeams - 1) / kTeams;
-    return (most + rounds - 1) / rounds;
-  }
   // Number n of the CTA's tiles, over all teams.
   __device__ __forceinline__ Sending Find(const TileOrder<kUnit>& order,
-                                          uint32_t active,
                                           const GroupList& list,
                                           const GroupTask& first, uint32_t n) {
     Sending s = {};
@@ -219,11 +209,7 @@ class TileStream {
       return s;
     }
     typename TileOrder<kUnit>::Tile tile;
-    const uint32_t team = n % kTeams;
-    if (team >= active ||
-        !order.Find(blockIdx.x + team * gridDim.x, i, &tile)) {
-      return s;
-    }
+    if (!order.Find(n % kTeams, i, &tile)) return s;
     uint32_t start = 0;  // the group's chunks
     auto end = static_cast<uint32_t>(list.chunk_count);
     auto rows = static_cast<uint32_t>(first.rows);
@@ -255,7 +241,7 @@ class TileStream {
                                        const Sending& mine,
                                        const GroupList& list,
                                        const GroupTask& first,
-                                       const TensorMap& map) {
+                                       const Source& source) {
     const bool leads = threadIdx.x % kWarp == turn;
     if (leads) control_->places[stage] = mine.at;
     const uint32_t to = SharedAddress(tiles_[stage].bytes);
@@ -266,17 +252,18 @@ class TileStream {
       return;
     }
     // What lies beyond the payload counts, too: it comes as zeros.
-    const uint32_t high = BoxRows(list);
-    const uint32_t down = (static_cast<uint32_t>(mine.at.rows) + high - 1) / high;
-    ArriveExpecting(full, down * high * (128 * kBytes));
-    for (uint32_t row = 0; row < down * high; row += high) {
+    const uint32_t high = 1u << source.log_rows;
+    const uint32_t rows =
+        (static_cast<uint32_t>(mine.at.rows) + high - 1) & (0u - high);
+    ArriveExpecting(full, rows * (128 * kBytes));
+    for (uint32_t row = 0; row < rows; row += high) {
       QUANTD_UNROLL
       for (uint32_t box = 0; box < kBytes; ++box) {
         asm volatile(
             "cp.async.bulk.tensor.2d.shared::cluster.global.tile"
             ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
                 to + box * kTileBox + row * 128),
-            "l"(&map), "r"(mine.at.col + box * (128 / kBytes)),
+            "l"(&source.map), "r"(mine.at.col + box * (128 / kBytes)),
             "r"(mine.row + row), "r"(SharedAddress(full))
             : "memory");
       }
@@ -345,7 +332,8 @@ class TileStream {
 // CTA must call this, and it is the last thing that they do.
 template <SharedMemory kSize, typename Shared, typename Args, typename Body>
 __device__ __forceinline__ void RunTileStream(const Args& a,
-                                              const TensorMap& map,
+                                              const typename Shared::Stream::
+                                                  Source& source,
                                               const Body& body) {
 #ifdef __CUDA_ARCH__
   if constexpr (kIsBuilt<kSize>) {
@@ -355,7 +343,7 @@ __device__ __forceinline__ void RunTileStream(const Args& a,
     shared.Begin();
     typename Shared::Stream stream(&shared.tiles, &shared.control);
     if (stream.sends()) {
-      stream.Send(a.list, a.first, map);
+      stream.Send(a.list, a.first, source);
       return;
     }
     stream.Begin();
@@ -369,22 +357,26 @@ __device__ __forceinline__ void RunTileStream(const Args& a,
 
 // Starts such a kernel, which may take more.
 template <SharedMemory kSize, typename Shared, typename Args, typename... More>
-cudaError_t LaunchTileStream(void (*kernel)(Args, TensorMap, More...),
-                             const Args& a, const Queue& queue,
-                             const More&... more) {
+cudaError_t LaunchTileStream(
+    void (*kernel)(Args, typename Shared::Stream::Source, More...),
+    const Args& a, const Queue& queue, const More&... more) {
+  using Stream = typename Shared::Stream;
   static_assert(sizeof(Shared) <= BytesOf(kSize));
   cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(sizeof(Shared)));
   if (error != cudaSuccess) return error;
-  TensorMap map;
-  error = MakeTensorMap(a.first.x, Shared::Stream::kBytes, a.list.rows,
-                        a.list.cols, static_cast<int>(BoxRows(a.list)), &map);
+  const unsigned ctas = GridFor(TileCount(a.list), 1, queue);
+  // Columns alone are written best from top to bottom.
+  const bool down =
+      a.first.columnwise.data != nullptr && a.first.rowwise.data == nullptr;
+  typename Stream::Source source = {
+      {}, {a.list, ctas, Stream::kTeams, down}, a.list.count == 1 ? 7u : 5u};
+  error = MakeTensorMap(a.first.x, Stream::kBytes, a.list.rows, a.list.cols,
+                        1 << source.log_rows, &source.map);
   if (error != cudaSuccess) return error;
-  Queue q2 = queue; if (getenv("QX") && (atoi(getenv("QX")) & 4)) q2.follows = false;
-  return LaunchEarly(kernel, GridFor(TileCount(a.list), 1, queue),
-                     Shared::Stream::kCtaThreads, sizeof(Shared), q2, a, map,
-                     more...);
+  return LaunchEarly(kernel, ctas, Stream::kCtaThreads, sizeof(Shared), queue, a,
+                     source, more...);
 }
 
 }  // namespace quantd::cuda

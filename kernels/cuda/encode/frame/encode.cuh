@@ -195,9 +195,10 @@ __device__ __forceinline__ const Place& PlaceOf(const Place& at,
 template <typename C, int kBytes, SharedMemory kSize>
 __global__ void __launch_bounds__(FrameStream<C, kBytes, kSize>::kCtaThreads, 1)
     EncodeFrame(const __grid_constant__ EncodeArgs a,
-                const __grid_constant__ TensorMap map) {
+                const __grid_constant__
+                typename FrameStream<C, kBytes, kSize>::Source source) {
   using Shared = FrameShared<C, kBytes, kSize>;
-  RunTileStream<kSize, Shared>(a, map, [&](Shared& shared, auto& stream) {
+  RunTileStream<kSize, Shared>(a, source, [&](Shared& shared, auto& stream) {
     FrameState<C, kBytes>& team = shared.teams[Team::number()];
     const EncodeParams p = C::Known(a.params);
     if constexpr (C::kRht) {

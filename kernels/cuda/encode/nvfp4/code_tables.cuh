@@ -20,15 +20,6 @@ struct alignas(16) Multipliers {
   float of[128];  // by E4M3 code
   float s_inv6;   // block maximum to what its scale should be
 
-  static Multipliers Of(float amax, float range) {
-    const Nvfp4Encode encode = MakeNvfp4Encode(amax, range);
-    Multipliers m;
-    m.s_inv6 = encode.s_inv6;
-    for (uint32_t code = 0; code < 128; ++code) {
-      m.of[code] = Nvfp4Multiplier<Scalar>(code, encode.s_dec);
-    }
-    return m;
-  }
   // All threads of eight warps must call; the caller synchronizes before and
   // after.
   __device__ __forceinline__ void Fill(float amax, float range) {

@@ -1,5 +1,5 @@
-// What the tuned NVFP4 kernels share: the group that a CTA is at, places of
-// scales, and the way out for blocks that the fast arithmetic is not for. Input
+// What the tuned NVFP4 kernels share: places of scales, and the way out for
+// blocks that the fast arithmetic is not for. Input
 // is bf16, or fp16 where that is said; kernels/cuda/tile/packed.cuh has that
 // arithmetic.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_ENCODE_CUH_
@@ -11,43 +11,6 @@
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
-
-// The group that a CTA is at, in shared memory.
-struct CurrentGroup {
-  GroupTask task;
-  int64_t number;
-
-  // All threads must call this with the group of their next work. Returns
-  // whether it is another one than `*current`: then `task` has been loaded, and
-  // what its amaxes decide is to be found.
-  __device__ __forceinline__ bool Enter(const EncodeArgs& a, int64_t group,
-                                        int64_t* current) {
-    if (group == *current) return false;
-    *current = group;
-    constexpr unsigned kWords = sizeof(GroupTask) / sizeof(uint32_t);
-    static_assert(sizeof(GroupTask) % sizeof(uint32_t) == 0);
-    const auto* from = reinterpret_cast<const uint32_t*>(
-        a.list.count == 1 ? &a.first : a.list.groups + group);
-    __syncthreads();
-    if (threadIdx.x == 0) number = group;
-    for (unsigned i = threadIdx.x; i < kWords; i += blockDim.x) {
-      reinterpret_cast<uint32_t*>(&task)[i] = from[i];
-    }
-    __syncthreads();
-    return true;
-  }
-};
-
-// The same, with what the rowwise copy's amax decides.
-struct GroupState : CurrentGroup {
-  Multipliers row;
-
-  // All threads of eight warps must call this. It ends with a barrier.
-  __device__ __forceinline__ void Settle(const EncodeArgs& a) {
-    LoadCodeTable(CodeTableAt(a.tables, number, 0), &row);
-    __syncthreads();
-  }
-};
 
 __device__ __forceinline__ Words LoadWords(const std::byte* p) {
   const uint4 a = reinterpret_cast<const uint4*>(p)[0];

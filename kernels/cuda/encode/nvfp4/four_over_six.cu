@@ -10,11 +10,11 @@ template <DType D, bool kRht, bool kMse, bool kFast>
 struct Coder {
   static constexpr DType kType = kWalked<D, kRht>;
   const EncodeArgs& a;
-  GroupState* group;
   ErrorTable* errors;
+  RowGroup group = {};
 
   __device__ __forceinline__ void Settle() {
-    errors->Fill(threadIdx.x, kThreads, *group->task.rowwise.amax,
+    errors->Fill(threadIdx.x, kThreads, *group.amax,
                  a.params.range, kFast);
     __syncthreads();
   }
@@ -31,7 +31,7 @@ struct Coder {
   }
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
                                              int64_t /*b*/) const {
-    const CopyTask& copy = group->task.rowwise;
+    const CopyTask& copy = group.task->rowwise;
     return cuda::EncodeRare<D>(a.params, x,
                                copy.signs != nullptr ? a.signs : nullptr,
                                *copy.amax, nullptr, a.seen);
@@ -42,9 +42,8 @@ template <DType D, bool kRht, bool kMse, bool kFast>
 __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
     EncodeNvfp4FourOverSix(const __grid_constant__ EncodeArgs a,
                            const __grid_constant__ RowWalk walk) {
-  __shared__ GroupState group;
   __shared__ ErrorTable errors;
-  Coder<D, kRht, kMse, kFast> coder = {a, &group, &errors};
+  Coder<D, kRht, kMse, kFast> coder = {a, &errors};
   WalkRows<D, kRht>(a, walk, &coder);
 }
 

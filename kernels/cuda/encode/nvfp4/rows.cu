@@ -8,39 +8,69 @@
 namespace quantd::cuda {
 namespace {
 
-// kKnown: the host knows what the only group's amax decides.
+// What the only group's amax decides, where the host knows it. Multipliers of
+// scales that differ in the exponent alone differ by a power of two.
+struct KnownMultipliers {
+  float of[8];  // by mantissa, of scales with the exponent of 1
+  float s_inv6;
+
+  static constexpr uint32_t kOne = 7;  // E4M3's exponent field of 1
+  // Nothing, where one of them is no normal number or so small that codes are
+  // not found by it.
+  static std::optional<KnownMultipliers> Of(std::optional<float> amax,
+                                            float range) {
+    if (!amax) return std::nullopt;
+    const Nvfp4Encode encode = MakeNvfp4Encode(*amax, range);
+    KnownMultipliers known;
+    known.s_inv6 = encode.s_inv6;
+    for (uint32_t mantissa = 0; mantissa < 8; ++mantissa) {
+      const float m =
+          Nvfp4Multiplier<Scalar>(kOne << 3 | mantissa, encode.s_dec);
+      if (!(m >= 0x1p-80f && m <= 0x1p80f)) return std::nullopt;
+      known.of[mantissa] = m;
+    }
+    return known;
+  }
+  // By E4M3 code. (Subnormal scales are for the generic functions.)
+  __device__ __forceinline__ float Of(uint32_t code) const {
+    const uint32_t exponent = code == 0 ? kOne : code >> 3;
+    return of[code & 7] * __uint_as_float((127 + kOne - exponent) << 23);
+  }
+};
+
+// kKnown: there are KnownMultipliers.
 template <DType D, bool kRht, bool kKnown>
 struct Coder {
   static constexpr DType kType = kWalked<D, kRht>;
   const EncodeArgs& a;
-  const Multipliers& known;
-  GroupState* group;
+  const KnownMultipliers& known;
+  Multipliers* table;
+  RowGroup group = {};
   float s_inv6 = 0.0f;
   bool exact = false;  // a 64th of every multiplier
 
   __device__ __forceinline__ void Settle() {
     if constexpr (kKnown) {
-      if (threadIdx.x < 128) group->row.of[threadIdx.x] = known.of[threadIdx.x];
-      if (threadIdx.x == 0) group->row.s_inv6 = known.s_inv6;
-      __syncthreads();
+      if (threadIdx.x < 128) table->of[threadIdx.x] = known.Of(threadIdx.x);
     } else {
-      group->Settle(a);
+      LoadCodeTable(CodeTableAt(a.tables, group.number, 0), table);
     }
+    __syncthreads();
   }
   __device__ __forceinline__ void Begin(int64_t /*row*/, int64_t /*b*/) {
-    s_inv6 = group->row.s_inv6;
-    exact = group->row.of[0x7E] >= 0x1p-100f;  // the smallest
+    s_inv6 = kKnown ? known.s_inv6 : table->s_inv6;
+    exact = kKnown || table->of[0x7E] >= 0x1p-100f;  // the smallest
   }
   __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
     const uint32_t max = LargerHalf<kType>(LargestOfSigned<kType>(x));
     const float wanted = __uint_as_float(max) * s_inv6;
     unit->scale = E4M3Of(wanted);
-    unit->codes = NearestCodes<kType>(x, group->row.of[unit->scale] * 0x1p-6f);
+    unit->codes = NearestCodes<kType>(x, table->of[unit->scale] * 0x1p-6f);
     return !IsRare(max, wanted) && exact;
   }
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
                                              int64_t /*b*/) const {
-    const CopyTask& copy = group->task.rowwise;
+    const CopyTask& copy = group.task->rowwise;
     return cuda::EncodeRare<D>(a.params, x,
                                copy.signs != nullptr ? a.signs : nullptr,
                                *copy.amax, nullptr, a.seen);
@@ -51,9 +81,9 @@ template <DType D, bool kRht, bool kKnown>
 __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
     EncodeNvfp4Rows(const __grid_constant__ EncodeArgs a,
                     const __grid_constant__ RowWalk walk,
-                    const __grid_constant__ Multipliers known) {
-  __shared__ GroupState group;
-  Coder<D, kRht, kKnown> coder = {a, known, &group};
+                    const __grid_constant__ KnownMultipliers known) {
+  __shared__ Multipliers table;
+  Coder<D, kRht, kKnown> coder = {a, known, &table};
   WalkRows<D, kRht>(a, walk, &coder);
 }
 
@@ -61,13 +91,12 @@ template <bool kRht>
 cudaError_t LaunchRows(const EncodeArgs& a, std::optional<float> amax,
                        const Queue& queue) {
   const RowWalk walk(a, queue);
-  const Multipliers known =
-      amax ? Multipliers::Of(*amax, a.params.range) : Multipliers{};
+  const auto known = KnownMultipliers::Of(amax, a.params.range);
   return ForTwoByteType(a, [&](auto type) {
-    const auto kernel = amax ? &EncodeNvfp4Rows<type(), kRht, true>
+    const auto kernel = known ? &EncodeNvfp4Rows<type(), kRht, true>
                              : &EncodeNvfp4Rows<type(), kRht, false>;
     return LaunchEarly(kernel, walk.Grid(a), kThreads, 0, queue, a, walk,
-                       known);
+                       known.value_or(KnownMultipliers{}));
   });
 }
 

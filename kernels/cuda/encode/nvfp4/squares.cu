@@ -170,9 +170,10 @@ __device__ __forceinline__ void EncodeSquares(
 template <SharedMemory kSize, DType D>
 __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
     EncodeNvfp4Squares(const __grid_constant__ EncodeArgs a,
-                       const __grid_constant__ TensorMap map) {
+                       const __grid_constant__
+                       typename EncodeStream<kSize, false>::Source source) {
   RunTileStream<kSize, Shared<kSize, D>>(
-      a, map, [&](Shared<kSize, D>& shared, auto& stream) {
+      a, source, [&](Shared<kSize, D>& shared, auto& stream) {
         TeamState<D>& s = shared.teams[Team::number()];
         const bool alone = a.list.count == 1;
         TeamGroup<typename BlockCoding<D>::Table> group(a, &s.tables);

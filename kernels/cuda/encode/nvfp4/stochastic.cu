@@ -33,16 +33,20 @@ struct Coder {
   const EncodeArgs& a;
   const Counters& counters;
   const PhiloxStream& random;
-  GroupState* group;
+  Multipliers* table;
+  RowGroup group = {};
   float s_inv6 = 0.0f;
   uint64_t next = 0;  // counter
 
-  __device__ __forceinline__ void Settle() { group->Settle(a); }
+  __device__ __forceinline__ void Settle() {
+    LoadCodeTable(CodeTableAt(a.tables, group.number, 0), table);
+    __syncthreads();
+  }
   __device__ __forceinline__ void Begin(int64_t row, int64_t b) {
-    const int64_t m = a.params.row_offset + group->task.row + row;
+    const int64_t m = a.params.row_offset + group.row + row;
     next = static_cast<uint64_t>(m) * counters.row +
            static_cast<uint64_t>(a.params.column_offset / kBlock + b);
-    s_inv6 = group->row.s_inv6;
+    s_inv6 = table->s_inv6;
   }
   __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
     const uint32_t max = LargerHalf<kType>(LargestOfSigned<kType>(x));
@@ -51,12 +55,12 @@ struct Coder {
     uint32_t words[4];
     random.Draw(next, words);
     next += counters.step;
-    unit->codes = StochasticCodes<kType>(x, group->row.of[unit->scale], words);
+    unit->codes = StochasticCodes<kType>(x, table->of[unit->scale], words);
     return !IsRare(max, wanted);
   }
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t row,
                                              int64_t b) const {
-    return EncodeRareAt<D>(a, group->task, x, row, b);
+    return EncodeRareAt<D>(a, *group.task, x, row, b);
   }
 };
 
@@ -66,8 +70,8 @@ __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
                           const __grid_constant__ RowWalk walk,
                           const __grid_constant__ Counters counters,
                           const __grid_constant__ PhiloxStream random) {
-  __shared__ GroupState group;
-  Coder<D, kRht> coder = {a, counters, random, &group};
+  __shared__ Multipliers table;
+  Coder<D, kRht> coder = {a, counters, random, &table};
   WalkRows<D, kRht>(a, walk, &coder);
 }
 

@@ -39,13 +39,15 @@ struct StochasticCoding {
     __device__ __forceinline__ Lines(const EncodeArgs& a,
                                      const Launched& launched,
                                      const Table& table, const GroupTask& task,
-                                     const Place& at, uint32_t first)
+                                     const Place& at, uint32_t first,
+                                     uint32_t apart)
         : args_(a),
           random_(kColumns ? launched.col : launched.row),
           of_(Kept(SharedAddress(table.of))),
           task_(task),
           at_(at),
-          first_(first) {
+          first_(first),
+          apart_(kColumns ? apart : 4) {
       const EncodeParams& p = a.params;
       const uint32_t line = Line();
       const uint32_t position = Position(0);
@@ -87,7 +89,7 @@ struct StochasticCoding {
     }
     __device__ __forceinline__ uint32_t Position(uint32_t i) const {
       return (kColumns ? at_.row : at_.col) +
-             (threadIdx.x % kWarp / kBlock * 4 + i) * kBlock;
+             (threadIdx.x % kWarp / kBlock * apart_ + i) * kBlock;
     }
 
     const EncodeArgs& args_;
@@ -96,6 +98,7 @@ struct StochasticCoding {
     const GroupTask& task_;
     const Place& at_;
     const uint32_t first_;
+    const uint32_t apart_;
     uint64_t counter_;
   };
 };

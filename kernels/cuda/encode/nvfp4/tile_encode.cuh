@@ -6,6 +6,8 @@
 // decides, what all of a launch share (Launched, made of the arguments), and
 // Lines, which is made for sixteen lines of a tile and codes a block of each
 // lane at a time:
+// A lane's blocks are one after the other, those of the warp's second half
+// `apart` blocks further.
 //   any()                     whether there are codes of blocks not rare
 //   Codes(x, block, scale)    of x, the block at that address, the lane's next
 //   Rare(x, signs, amax, i)   of the lane's i-th, by the generic functions
@@ -36,22 +38,25 @@ __device__ __forceinline__ void EncodeWarpLines(
     const EncodeArgs& a, const typename Coding::Launched& launched,
     const StagedTile& tile, const Place& at, const Rotation& rotation,
     const TeamGroup<typename Coding::Table>& group, const Exchange& exchange,
-    const LineCodes& codes, EncodeTeam<Coding>* s, HeldScales* held) {
+    const LineCodes& all_codes, EncodeTeam<Coding>* s, HeldScales* held) {
   constexpr DType D = Coding::kType;
   static_assert(!kRht || D == DType::kBF16);
   const auto& table = kColumns ? s->tables.col : s->tables.row;
-  WarpLines<kColumns> lines(tile);
+  const LineTask& copy = kColumns ? s->tables.columnwise : s->tables.rowwise;
+  // Columns of a small group have few blocks: then a warp's halves take
+  // neighbours.
+  uint32_t count = 4;  // of a lane
+  if constexpr (kColumns) {
+    const uint32_t blocks = copy.blocks() - at.row / kBlock;
+    count = blocks > 4 ? 4 : blocks > 2 ? 2 : 1;
+  }
+  WarpLines<kColumns> lines(tile, count);
   const uint32_t first_line = lines.first();
   if (first_line >= static_cast<uint32_t>(kColumns ? at.cols : at.rows)) return;
   typename Coding::template Lines<kColumns> coding(
-      a, launched, table, group.task(), at, first_line);
+      a, launched, table, group.task(), at, first_line, count);
+  const LineCodes codes = kColumns ? all_codes.Apart(count) : all_codes;
   const float s_inv6 = table.s_inv6;
-  const LineTask& copy = kColumns ? s->tables.columnwise : s->tables.rowwise;
-  // Of a small group there are not so many blocks of a column.
-  uint32_t count = 4;
-  if constexpr (kColumns) {
-    count = min(count, copy.blocks() - at.row / kBlock);
-  }
   uint32_t scales = 0;
   uint32_t rare = 0;
 #pragma unroll(kRht || !Coding::kUnrolls ? 1 : 2)
@@ -89,6 +94,11 @@ __device__ __forceinline__ void EncodeWarpLines(
     codes.Set(i, unit.codes);
     scales = (scales & ~(0xFFu << (8 * i))) | unit.scale << (8 * i);
   }
+  if (kColumns && count < 4) {
+    const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, scales, kBlock);
+    const bool low = threadIdx.x % kWarp < kBlock;
+    scales = low ? scales | other << (8 * count) : 0;
+  }
   const LinePlace place = kColumns ? PlaceOfColumns(copy, at, first_line)
                                    : PlaceOfRows(at, first_line);
   StoreCodes(copy, place, codes);
@@ -108,11 +118,12 @@ template <SharedMemory kSize, typename Coding, Copying kRow, Copying kCol>
 __global__ void __launch_bounds__(
     EncodeStream<kSize, kAnyRotated<kRow, kCol>>::kCtaThreads, 1)
     EncodeNvfp4Tiles(const __grid_constant__ EncodeArgs a,
-                     const __grid_constant__ TensorMap map,
+                     const __grid_constant__ typename EncodeStream<
+                         kSize, kAnyRotated<kRow, kCol>>::Source source,
                      const __grid_constant__
                      typename Coding::Launched launched) {
   using All = EncodeShared<kSize, Coding, kAnyRotated<kRow, kCol>>;
-  RunTileStream<kSize, All>(a, map, [&](All& shared, auto& stream) {
+  RunTileStream<kSize, All>(a, source, [&](All& shared, auto& stream) {
     EncodeTeam<Coding>& team = shared.teams[Team::number()];
     const Rotation rotation(a.signs);
     const bool alone = a.list.count == 1;

@@ -68,12 +68,25 @@ class LineCodes {
   static __device__ __forceinline__ uint32_t Address(const Storage* storage,
                                                      uint32_t line,
                                                      uint32_t block) {
-    return SharedAddress(storage) + line * 64 +
+    return Address(SharedAddress(storage), line, block);
+  }
+  static __device__ __forceinline__ uint32_t Address(uint32_t storage,
+                                                     uint32_t line,
+                                                     uint32_t block) {
+    return storage + line * 64 +
            (block / 2 ^ line / 2 % 4) * 16 + (block % 2 ^ line / 8) * 8;
   }
   // Sets the codes of block lane / 16 * 4 + i of line lane % 16.
   __device__ __forceinline__ void Set(uint32_t i, uint2 codes) const {
     StoreShared(own_ ^ i * 8, codes);
+  }
+  // The same where halves of a warp are `apart` blocks apart, a power of two
+  // that is more than any i.
+  __device__ __forceinline__ LineCodes Apart(uint32_t apart) const {
+    const uint32_t lane = threadIdx.x % kWarp;
+    LineCodes codes = *this;
+    codes.own_ = Address(base_, lane % kBlock, lane / kBlock * apart);
+    return codes;
   }
   // Returns the codes of two blocks of line 8i + lane / 4: block lane % 4 * 2
   // and the next.

@@ -147,15 +147,16 @@ class TeamGroup {
 };
 
 // The sixteen lines (rows or columns) of a tile that a warp works on. It takes
-// blocks `number` and number + 4 of each at a time: 32 blocks, of which lane l
-// has block number + l / 16 * 4 of line l % 16.
+// blocks `number` and number + apart of each at a time: 32 blocks, of which
+// lane l has block number + l / 16 * apart of line l % 16. Rows are 4 apart.
 template <bool kColumns>
 class WarpLines {
  public:
   uint32_t number = 0;
 
-  __device__ __forceinline__ explicit WarpLines(const StagedTile& tile)
-      : tile_(SharedAddress(tile.bytes)) {
+  __device__ __forceinline__ explicit WarpLines(const StagedTile& tile,
+                                                uint32_t apart = 4)
+      : tile_(SharedAddress(tile.bytes)), apart_(kColumns ? apart : 4) {
     const uint32_t lane = threadIdx.x % kWarp;
     const uint32_t low = lane / 8 % 2 * 8;
     const uint32_t high = lane / 16 * 8;
@@ -175,7 +176,7 @@ class WarpLines {
   __device__ __forceinline__ void Load(int h, uint32_t (&x)[4]) const {
     if constexpr (kColumns) {
       LoadFragmentsAt<true>(
-          fragment_ + number * kRowOfSquares + 4 * kRowOfSquares * h, x);
+          fragment_ + number * kRowOfSquares + apart_ * kRowOfSquares * h, x);
     } else {
       LoadFragmentsAt<false>((fragment_ ^ number * 32) + kTileBox * h, x);
     }
@@ -189,7 +190,7 @@ class WarpLines {
   // Number i of block b of the 32.
   __device__ __forceinline__ uint32_t Bits(uint32_t b, uint32_t i) const {
     const uint32_t line = first() + b % kBlock;
-    const uint32_t at = (number + b / kBlock * 4) * kBlock + i;
+    const uint32_t at = (number + b / kBlock * apart_) * kBlock + i;
     return LoadShared16(tile_ +
                         (kColumns ? Offset(at, line) : Offset(line, at)));
   }
@@ -213,6 +214,7 @@ class WarpLines {
   }
 
   uint32_t tile_;
+  uint32_t apart_;
   uint32_t fragment_;
   uint32_t own_row_;
 };

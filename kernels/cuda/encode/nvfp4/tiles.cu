@@ -22,7 +22,8 @@ struct NearestCoding {
                                      const Launched& /*launched*/,
                                      const Table& table,
                                      const GroupTask& /*task*/,
-                                     const Place& /*at*/, uint32_t /*first*/)
+                                     const Place& /*at*/, uint32_t /*first*/,
+                                     uint32_t /*apart*/)
         : args_(a), coding_(table) {}
 
     __device__ __forceinline__ bool any() const { return coding_.any(); }

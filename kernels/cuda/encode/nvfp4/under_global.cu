@@ -99,10 +99,6 @@ struct QuotientTable {
   }
 };
 
-struct QuotientGroup : CurrentGroup {
-  QuotientTable row;
-};
-
 // A block for the generic functions, whatever is in it.
 template <DType D>
 __device__ __noinline__ Unit EncodeRareUnder(const EncodeParams& p,
@@ -151,22 +147,23 @@ template <DType D, Way kWay, bool kNegative>
 struct Coder {
   const EncodeArgs& a;
   const GlobalMultipliers& known;
-  QuotientGroup* group;
+  QuotientTable* table;
+  RowGroup group = {};
   float g = 0.0f;
   bool usable = true;
 
   __device__ __forceinline__ void Settle() {
     if constexpr (kWay == Way::kFind) {
-      group->row.Fill<D>(*group->task.rowwise.amax, a.params);
+      table->Fill<D>(*group.amax, a.params);
     } else {
-      group->row.Fill(known);
+      table->Fill(known);
     }
     __syncthreads();
   }
   __device__ __forceinline__ void Begin(int64_t /*row*/, int64_t /*b*/) {
     if constexpr (kWay == Way::kFind) {
-      g = group->row.g;
-      usable = group->row.usable;
+      g = table->g;
+      usable = table->usable;
     }
   }
   __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
@@ -174,7 +171,7 @@ struct Coder {
     const uint32_t max = LargerHalf<D>(LargestOfSigned<D>(x));
     const float wanted = Wanted(max);
     unit->scale = max == 0 ? n.zero_scale : E4M3Of(wanted);
-    const float m = group->row.of[unit->scale];
+    const float m = table->of[unit->scale];
     unit->codes = Codes<false>(x, m);
     if (n.operation == Operation::kOverOrZero && max == 0) {
       unit->codes = make_uint2(0, 0);
@@ -185,14 +182,14 @@ struct Coder {
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
                                              int64_t /*b*/) const {
     const uint32_t max = LargerHalf<D>(LargestOfSigned<D>(x));
-    if (usable && group->row.of[kLargestScale] != 0.0f && max < kInfBits &&
+    if (usable && table->of[kLargestScale] != 0.0f && max < kInfBits &&
         Wanted(max) >= 448.0f) {
       // Larger than its amax lets it be, but no more: where the amax that was
       // given is not the tensor's, that is not rare.
-      return {Codes<true>(x, group->row.of[kLargestScale]), kLargestScale};
+      return {Codes<true>(x, table->of[kLargestScale]), kLargestScale};
     }
     Unit unit =
-        EncodeRareUnder<D>(a.params, x, *group->task.rowwise.amax, a.seen);
+        EncodeRareUnder<D>(a.params, x, *group.amax, a.seen);
     unit.codes = InOrder(unit.codes);
     return unit;
   }
@@ -247,8 +244,8 @@ __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
     EncodeNvfp4UnderGlobal(const __grid_constant__ EncodeArgs a,
                            const __grid_constant__ RowWalk walk,
                            const __grid_constant__ GlobalMultipliers known) {
-  __shared__ QuotientGroup group;
-  Coder<D, kWay, kNegative> coder = {a, known, &group};
+  __shared__ QuotientTable table;
+  Coder<D, kWay, kNegative> coder = {a, known, &table};
   WalkRows<D, false>(a, walk, &coder);
 }
 

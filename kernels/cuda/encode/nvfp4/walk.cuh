@@ -23,6 +23,14 @@ struct GroupChunk {
   }
 };
 
+// The group that a CTA is at.
+struct RowGroup {
+  const GroupTask* task;
+  int64_t number;
+  int64_t row;        // its first, of the payload
+  const float* amax;  // of the rowwise copy
+};
+
 // A CTA takes one item: 2^log_width blocks next to each other, in one or more
 // steps of 1024 blocks each, one below the other in the same chunk.
 //
@@ -132,8 +140,8 @@ inline constexpr DType kWalked = kRht ? DType::kBF16 : D;
 
 // All threads of RowWalk::Grid must call this; D is the input's type. A coder
 // has
-//   group            the GroupState in shared memory
-//   Settle()         makes its tables of group->task; ends with a barrier
+//   group            a RowGroup, which the walk sets
+//   Settle()         finds what the group's amax decides; ends with a barrier
 //   Begin(row, b)    the thread's next blocks are those with number b of this
 //                    row of the group and of every stride-th one below it
 //   Encode(x, unit)  of the next of them, rotated already, of kWalked; false
@@ -149,14 +157,12 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   const int64_t band = blockIdx.z * RowWalk::kBandsPerLayer + blockIdx.y;
   if (band >= walk.bands) return;
   const GroupChunk chunk(a.list, band >> walk.log_down);
-  const std::byte* input = a.first.x;
-  int64_t left = a.first.rows;
-  if (a.list.count != 1) {
-    input = a.list.groups[chunk.group].x;
-    left = a.list.groups[chunk.group].rows;
-  }
+  // (The only group is read where the arguments are.)
+  const bool alone = a.list.count == 1;
+  const GroupTask* const groups = a.list.groups + chunk.group;
+  const std::byte* const input = alone ? a.first.x : groups->x;
   const int64_t top = chunk.number * kTileSide;
-  left -= top;
+  const int64_t left = (alone ? a.first.rows : groups->rows) - top;
   const int rows = static_cast<int>(left < kTileSide ? left : kTileSide);
   const int64_t b = (int64_t{blockIdx.x} << walk.log_width) +
                     (threadIdx.x & ((1 << walk.log_width) - 1));
@@ -177,14 +183,21 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
     from += walk.stride_in;
     slot = OwnBlocks::After(slot);
   }
+  const auto codes_of = [&](const CopyTask& copy) {
+    return copy.data + (top + first) * copy.data_line + b * 8;
+  };
+  const auto scales_of = [&](const CopyTask& copy) {
+    return ScaleColumn(copy, static_cast<uint32_t>(top),
+                       static_cast<uint32_t>(b));
+  };
+  std::byte* to = alone ? codes_of(a.first.rowwise) : codes_of(groups->rowwise);
+  const ScaleColumn scales =
+      alone ? scales_of(a.first.rowwise) : scales_of(groups->rowwise);
+  coder->group = {alone ? &a.first : groups, chunk.group,
+                  alone ? a.first.row : groups->row,
+                  alone ? a.first.rowwise.amax : groups->rowwise.amax};
   AwaitKernelBefore();
-  int64_t no_group = -1;
-  coder->group->Enter(a, chunk.group, &no_group);
   coder->Settle();
-  const CopyTask& copy = coder->group->task.rowwise;
-  std::byte* to = copy.data + (top + first) * copy.data_line + b * 8;
-  const ScaleColumn scales(copy, static_cast<uint32_t>(top),
-                           static_cast<uint32_t>(b));
   const uint32_t per_line = scales.pitch == 0 ? kSwizzledLine : scales.pitch;
   const uint32_t per_32 =
       scales.pitch == 0 ? kSwizzledQuarter : 32 * scales.pitch;

@@ -33,10 +33,16 @@ class Divisor {
   uint32_t shift_;
 };
 
+// Whether most tiles are a group of their own, or less than a tile.
+inline bool HasSmallGroups(const GroupList& list) {
+  return list.count > 1 && list.rows <= list.chunk_count * (kTileSide / 2);
+}
+
 // The order of tiles, made by the host. Teams of all CTAs take units of kUnit
 // tiles one below the other, neighbouring teams neighbouring units (to the
 // right, or `down`), so that what is written of lines is written by one team or
-// at about the same time. What is left after as many units for everyone is
+// at about the same time. Of small groups a unit is tiles side by side, so that
+// a team stays with a group. What is left after as many units for everyone is
 // taken by single tiles.
 template <uint32_t kUnit>
 class TileOrder {
@@ -47,11 +53,13 @@ class TileOrder {
   TileOrder(const GroupList& list, uint32_t ctas, uint32_t teams, bool down)
       : ctas_(ctas),
         chunks_(static_cast<uint32_t>(list.chunk_count)),
-        down_(down) {
-    const auto across = static_cast<uint32_t>(TilesAcross(list));
-    const uint32_t most = CeilOf(chunks_ * across, ctas);  // of a CTA
+        columns_(static_cast<uint32_t>(TilesAcross(list))),
+        down_(down && !HasSmallGroups(list)),
+        beside_(HasSmallGroups(list)) {
+    const uint32_t most = CeilOf(chunks_ * columns_, ctas);  // of a CTA
     active_ = CeilOf(most, CeilOf(most, teams));
-    const uint32_t deep = CeilOf(chunks_, kUnit);
+    const uint32_t deep = CeilOf(chunks_, beside_ ? 1 : kUnit);
+    const uint32_t across = CeilOf(columns_, beside_ ? kUnit : 1);
     const uint32_t units = deep * across;
     const uint32_t all = ctas * active_;
     rounds_ = units / all;
@@ -88,6 +96,12 @@ class TileOrder {
     }
     const uint32_t high = width_.Into(unit);
     const uint32_t low = unit - high * width_.number();
+    if (beside_) {
+      tile->column = low * kUnit + part;
+      tile->chunk = tile->top = high;
+      tile->bottom = high + 1;
+      return tile->column < columns_;
+    }
     tile->column = down_ ? high : low;
     tile->top = (down_ ? low : high) * kUnit;
     tile->bottom = tile->top + kUnit;
@@ -105,12 +119,14 @@ class TileOrder {
   uint32_t ctas_;
   uint32_t active_;  // teams of a CTA
   uint32_t chunks_;
+  uint32_t columns_;
   uint32_t rounds_;  // of whole units
   uint32_t singles_;
   uint32_t count_;
   Divisor left_;   // units after the rounds
   Divisor width_;  // units of a row, or a column
   bool down_;
+  bool beside_;
 };
 
 }  // namespace quantd::cuda

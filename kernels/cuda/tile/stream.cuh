@@ -155,6 +155,13 @@ class TileStream {
   // to the right of its columns; whether there is one. `alone`: the list has
   // one group.
   __device__ __forceinline__ bool Receive(bool alone) {
+    return ReceiveWith(
+        [&](int rows) { return !alone && rows != kTileSide; });
+  }
+  // The same with zeros below the rows only where needs_zeros(rows) says so;
+  // elsewhere there are other groups' rows, or what the last tile left.
+  template <typename F>
+  __device__ __forceinline__ bool ReceiveWith(const F& needs_zeros) {
     while (true) {
       stage_ += kTeams;
       if (stage_ >= kStages) stage_ -= kStages;
@@ -167,7 +174,7 @@ class TileStream {
       const int rows = place().rows;
       if (rows == Place::kNoMore) return false;
       if (rows != 0) {
-        if (!alone && rows != kTileSide) ZeroRest(rows);
+        if (needs_zeros(rows)) ZeroRest(rows);
         return true;
       }
       Release();

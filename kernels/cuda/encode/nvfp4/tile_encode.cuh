@@ -32,36 +32,41 @@ using EncodeShared =
     TileShared<EncodeStream<kSize, kRotated>, EncodeTeam<Coding>>;
 
 // One copy of this warp's lines. Rotated ones are of bf16, and so is what they
-// come from.
-template <typename Coding, bool kColumns, bool kRht>
+// come from. kSmall: see EncodeNvfp4Tiles.
+template <typename Coding, bool kColumns, bool kRht, bool kSmall>
 __device__ __forceinline__ void EncodeWarpLines(
     const EncodeArgs& a, const typename Coding::Launched& launched,
     const StagedTile& tile, const Place& at, const Rotation& rotation,
     const TeamGroup<typename Coding::Table>& group, const Exchange& exchange,
-    const LineCodes& all_codes, EncodeTeam<Coding>* s, HeldScales* held) {
+    const LineCodes& all_codes, EncodeTeam<Coding>* s, HeldScales* held,
+    uint32_t turn) {
   constexpr DType D = Coding::kType;
   static_assert(!kRht || D == DType::kBF16);
   const auto& table = kColumns ? s->tables.col : s->tables.row;
   const LineTask& copy = kColumns ? s->tables.columnwise : s->tables.rowwise;
-  // Columns of a small group have few blocks: then a warp's halves take
-  // neighbours.
-  uint32_t count = 4;  // of a lane
-  if constexpr (kColumns) {
+  constexpr bool kFew = kSmall && kColumns;  // blocks of a line
+  uint32_t count = 4;                        // of a lane
+  uint32_t warp = Team::warp();
+  if constexpr (kFew) {
+    // A warp's halves take neighbours then.
     const uint32_t blocks = copy.blocks() - at.row / kBlock;
     count = blocks > 4 ? 4 : blocks > 2 ? 2 : 1;
+  } else if constexpr (kSmall) {
+    // There are few rows, too: others have them in the next tile.
+    warp = (warp + 2 * turn) % Team::kWarps;
   }
-  WarpLines<kColumns> lines(tile, count);
+  WarpLines<kColumns> lines(tile, warp, count);
   const uint32_t first_line = lines.first();
   if (first_line >= static_cast<uint32_t>(kColumns ? at.cols : at.rows)) return;
   typename Coding::template Lines<kColumns> coding(
       a, launched, table, group.task(), at, first_line, count);
-  const LineCodes codes = kColumns ? all_codes.Apart(count) : all_codes;
+  const LineCodes codes = kFew ? all_codes.Apart(count) : all_codes;
   const float s_inv6 = table.s_inv6;
   uint32_t scales = 0;
   uint32_t rare = 0;
 #pragma unroll(kRht || !Coding::kUnrolls ? 1 : 2)
   for (uint32_t i = 0; i < 4; ++i) {
-    if (kColumns && i >= count) break;
+    if (kFew && i >= count) break;
     lines.number = i;
     Words x;
     uint32_t max;
@@ -83,8 +88,10 @@ __device__ __forceinline__ void EncodeWarpLines(
     scales = __funnelshift_r(scales, scale, 8);
     rare = rare + rare + (IsRare(max, wanted) || !coding.any() ? 1 : 0);
   }
-  scales >>= 8 * (4 - count);
-  rare <<= 4 - count;
+  if constexpr (kFew) {
+    scales >>= 8 * (4 - count);
+    rare <<= 4 - count;
+  }
   for (; rare != 0; rare &= rare - 1) {
     const auto i = static_cast<uint32_t>(4 - __ffs(static_cast<int>(rare)));
     lines.number = i;
@@ -94,7 +101,7 @@ __device__ __forceinline__ void EncodeWarpLines(
     codes.Set(i, unit.codes);
     scales = (scales & ~(0xFFu << (8 * i))) | unit.scale << (8 * i);
   }
-  if (kColumns && count < 4) {
+  if (kFew && count < 4) {
     const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, scales, kBlock);
     const bool low = threadIdx.x % kWarp < kBlock;
     scales = low ? scales | other << (8 * count) : 0;
@@ -114,7 +121,10 @@ template <Copying kRow, Copying kCol>
 constexpr bool kAnyRotated =
     kRow == Copying::kRotated || kCol == Copying::kRotated;
 
-template <SharedMemory kSize, typename Coding, Copying kRow, Copying kCol>
+// kSmall: of many groups of fewer rows than a tile has. Most of a tile is not
+// there then.
+template <SharedMemory kSize, typename Coding, Copying kRow, Copying kCol,
+          bool kSmall>
 __global__ void __launch_bounds__(
     EncodeStream<kSize, kAnyRotated<kRow, kCol>>::kCtaThreads, 1)
     EncodeNvfp4Tiles(const __grid_constant__ EncodeArgs a,
@@ -131,18 +141,23 @@ __global__ void __launch_bounds__(
     const Exchange exchange(&team.exchange[Team::warp()]);
     const LineCodes codes(&team.codes[Team::warp()]);
     HeldScales held;
-    for (unsigned k = 0; stream.Receive(alone); ++k) {
+    // Of 32 rows or 64 each lane has blocks that are there.
+    const auto needs_zeros = [&](int rows) {
+      return !alone && rows != kTileSide &&
+             !(kSmall && (rows == 32 || rows == 64));
+    };
+    for (unsigned k = 0; stream.ReceiveWith(needs_zeros); ++k) {
       const Place& at = stream.place();
       group.Enter(at.group);
       if constexpr (kRow != Copying::kNone) {
-        EncodeWarpLines<Coding, false, kRow == Copying::kRotated>(
+        EncodeWarpLines<Coding, false, kRow == Copying::kRotated, kSmall>(
             a, launched, stream.tile(), at, rotation, group, exchange, codes,
-            &team, &held);
+            &team, &held, k);
       }
       if constexpr (kCol != Copying::kNone) {
-        EncodeWarpLines<Coding, true, kCol == Copying::kRotated>(
+        EncodeWarpLines<Coding, true, kCol == Copying::kRotated, kSmall>(
             a, launched, stream.tile(), at, rotation, group, exchange, codes,
-            &team, &held);
+            &team, &held, k);
       }
       // Two warps' work, others at each tile.
       if (a.dbias) {
@@ -162,9 +177,12 @@ cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
     constexpr bool kRotated = kAnyRotated<kRow, kCol>;
     const auto launch = [&](auto type) {
       using Coding = Of<type()>;
+      const auto kernel =
+          HasSmallGroups(a.list)
+              ? &EncodeNvfp4Tiles<size(), Coding, kRow, kCol, true>
+              : &EncodeNvfp4Tiles<size(), Coding, kRow, kCol, false>;
       return LaunchTileStream<size(), EncodeShared<size(), Coding, kRotated>>(
-          &EncodeNvfp4Tiles<size(), Coding, kRow, kCol>, a, queue,
-          typename Coding::Launched(a));
+          kernel, a, queue, typename Coding::Launched(a));
     };
     if constexpr (kRotated) {
       return launch(std::integral_constant<DType, DType::kBF16>{});

@@ -148,15 +148,19 @@ class TeamGroup {
 
 // The sixteen lines (rows or columns) of a tile that a warp works on. It takes
 // blocks `number` and number + apart of each at a time: 32 blocks, of which
-// lane l has block number + l / 16 * apart of line l % 16. Rows are 4 apart.
+// lane l has block number + l / 16 * apart of line l % 16.
 template <bool kColumns>
 class WarpLines {
  public:
   uint32_t number = 0;
 
+  // Of any eight warps, this one is `warp`.
   __device__ __forceinline__ explicit WarpLines(const StagedTile& tile,
+                                                uint32_t warp = Team::warp(),
                                                 uint32_t apart = 4)
-      : tile_(SharedAddress(tile.bytes)), apart_(kColumns ? apart : 4) {
+      : tile_(SharedAddress(tile.bytes)),
+        first_(warp * kBlock),
+        apart_(kColumns ? apart : 4) {
     const uint32_t lane = threadIdx.x % kWarp;
     const uint32_t low = lane / 8 % 2 * 8;
     const uint32_t high = lane / 16 * 8;
@@ -167,9 +171,7 @@ class WarpLines {
         Kept(tile_ + Offset(first() + lane % kBlock, lane / kBlock * 64));
   }
   // The first line.
-  static __device__ __forceinline__ uint32_t first() {
-    return Team::warp() * kBlock;
-  }
+  __device__ __forceinline__ uint32_t first() const { return first_; }
 
   // Loads the square that holds blocks number + 4h, as LoadFragments does, but
   // with lines as rows.
@@ -214,6 +216,7 @@ class WarpLines {
   }
 
   uint32_t tile_;
+  uint32_t first_;
   uint32_t apart_;
   uint32_t fragment_;
   uint32_t own_row_;

@@ -124,19 +124,29 @@ class TeamGroup {
     return args_.list.count == 1;
   }
   __device__ __forceinline__ void Fill(uint32_t group) {
-    const float* const row = task_->rowwise.amax;
-    const float* const col = task_->columnwise.amax;
-    const bool rows = task_->rowwise.data != nullptr;
-    const bool columns = task_->columnwise.data != nullptr;
+    // (The only group is read where the arguments are.)
+    if (alone()) {
+      FillFrom(args_.first, group);
+    } else {
+      FillFrom(*task_, group);
+    }
+  }
+  // What is looked up comes from memory: all at once, by several warps.
+  __device__ __forceinline__ void FillFrom(const GroupTask& task,
+                                           uint32_t group) {
+    const bool rows = task.rowwise.data != nullptr;
+    const bool columns = task.columnwise.data != nullptr;
     const std::byte* const tables = args_.tables;
     if (rows) LoadCodeTable(CodeTableAt(tables, group, 0), &tables_->row);
     if (columns) LoadCodeTable(CodeTableAt(tables, group, 1), &tables_->col);
-    if (Team::thread() == 0) {
+    const uint32_t thread = Team::thread();
+    if (thread == 3 * kWarp) tables_->rowwise = LineTask(task.rowwise);
+    if (thread == 4 * kWarp) tables_->columnwise = LineTask(task.columnwise);
+    if (thread == 5 * kWarp) {
       tables_->group = group;
-      tables_->rowwise = LineTask(task_->rowwise);
-      tables_->columnwise = LineTask(task_->columnwise);
-      tables_->same =
-          rows && columns && __float_as_uint(*row) == __float_as_uint(*col);
+      tables_->same = rows && columns &&
+                      __float_as_uint(*task.rowwise.amax) ==
+                          __float_as_uint(*task.columnwise.amax);
     }
     Team::Sync();
   }

@@ -55,8 +55,7 @@ class Worker {
       QUANTD_CUDA_TRY(cudaMemset2DAsync(run.to, run.pitch, 0, run.width,
                                         run.count, queue_.stream));
     }
-    return few.count > 0 ? Queued(LaunchZeroFewRuns(few, queue_))
-                         : cudaSuccess;
+    return few.count > 0 ? Queued(LaunchZeroFewRuns(few, queue_)) : cudaSuccess;
   }
 
   cudaError_t Compute() {
@@ -237,9 +236,9 @@ class Worker {
   cudaError_t SumColumns() {
     if (choice_.dbias == DbiasKernel::kNone) return cudaSuccess;
     return Queued(LaunchDbias({tables_.groups(), plan_.tensor().dtype,
-                        plan_.output(TensorKind::kDbias)->dtype,
-                        choice_.dbias == DbiasKernel::kEncoder},
-                       queue_));
+                               plan_.output(TensorKind::kDbias)->dtype,
+                               choice_.dbias == DbiasKernel::kEncoder},
+                              queue_));
   }
 
   cudaError_t Decode() {

@@ -123,6 +123,8 @@ T __ldg(const T* p) {
 inline size_t __cvta_generic_to_shared(const void* p) {
   return ::emulation::ToShared(p);
 }
+// (Atomics and stores are done when their thread goes on.)
+inline void __threadfence_block() {}
 [[noreturn]] inline void __trap() { std::abort(); }
 
 // --- the host's side, by the kernel's type ----------------------------------

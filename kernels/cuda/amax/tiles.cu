@@ -348,7 +348,7 @@ __global__ void __launch_bounds__(Shared<kSize>::Stream::kCtaThreads, 1)
           } else if (!RaiseTogether<kRows, kColumns>(a, rows, rotation,
                                                      &s.maxima, &plain)) {
             RaiseBySquare<kRows, kColumns>(a, stream.tile(), rows, rotation,
-                                         &s.maxima, &plain);
+                                           &s.maxima, &plain);
           }
           stream.Release();
         }
@@ -357,7 +357,8 @@ __global__ void __launch_bounds__(Shared<kSize>::Stream::kCtaThreads, 1)
         // Thousands of warps at one address would take turns.
         atomicMax(&s.maxima.plain, plain);
         __threadfence_block();
-        constexpr uint32_t kWarps = Shared<kSize>::Stream::kTeams * Team::kWarps;
+        constexpr uint32_t kWarps =
+            Shared<kSize>::Stream::kTeams * Team::kWarps;
         if (atomicAdd(&s.maxima.warps_done, 1) == kWarps - 1) {
           atomicMax(&a.found->plain, Read(s.maxima.plain));
         }

@@ -129,8 +129,7 @@ class TileStream {
       for (uint32_t turn = 0; turn < end; ++turn) {
         __syncwarp();  // no lane is so far behind that it misses a phase
         WaitFor(&control_->left[stage], parity);
-        Post(stage, &control_->full[full], turn, mine, list, first,
-             source);
+        Post(stage, &control_->full[full], turn, mine, list, first, source);
         if (++stage == kStages) {
           stage = 0;
           parity ^= 1;
@@ -155,8 +154,7 @@ class TileStream {
   // to the right of its columns; whether there is one. `alone`: the list has
   // one group.
   __device__ __forceinline__ bool Receive(bool alone) {
-    return ReceiveWith(
-        [&](int rows) { return !alone && rows != kTileSide; });
+    return ReceiveWith([&](int rows) { return !alone && rows != kTileSide; });
   }
   // The same with zeros below the rows only where needs_zeros(rows) says so;
   // elsewhere there are other groups' rows, or what the last tile left.
@@ -338,10 +336,9 @@ class TileStream {
 // threads send it, the others call body(shared, stream). All threads of the
 // CTA must call this, and it is the last thing that they do.
 template <SharedMemory kSize, typename Shared, typename Args, typename Body>
-__device__ __forceinline__ void RunTileStream(const Args& a,
-                                              const typename Shared::Stream::
-                                                  Source& source,
-                                              const Body& body) {
+__device__ __forceinline__ void RunTileStream(
+    const Args& a, const typename Shared::Stream::Source& source,
+    const Body& body) {
 #ifdef __CUDA_ARCH__
   if constexpr (kIsBuilt<kSize>) {
     LetNextKernelStart();
@@ -382,8 +379,8 @@ cudaError_t LaunchTileStream(
   error = MakeTensorMap(a.first.x, Stream::kBytes, a.list.rows, a.list.cols,
                         1 << source.log_rows, &source.map);
   if (error != cudaSuccess) return error;
-  return LaunchEarly(kernel, ctas, Stream::kCtaThreads, sizeof(Shared), queue, a,
-                     source, more...);
+  return LaunchEarly(kernel, ctas, Stream::kCtaThreads, sizeof(Shared), queue,
+                     a, source, more...);
 }
 
 }  // namespace quantd::cuda

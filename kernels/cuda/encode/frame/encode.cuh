@@ -194,8 +194,7 @@ __device__ __forceinline__ const Place& PlaceOf(const Place& at,
 
 template <typename C, int kBytes, SharedMemory kSize>
 __global__ void __launch_bounds__(FrameStream<C, kBytes, kSize>::kCtaThreads, 1)
-    EncodeFrame(const __grid_constant__ EncodeArgs a,
-                const __grid_constant__
+    EncodeFrame(const __grid_constant__ EncodeArgs a, const __grid_constant__
                 typename FrameStream<C, kBytes, kSize>::Source source) {
   using Shared = FrameShared<C, kBytes, kSize>;
   RunTileStream<kSize, Shared>(a, source, [&](Shared& shared, auto& stream) {

@@ -166,8 +166,7 @@ __device__ __forceinline__ void StoreCodeTable(const Table& table,
   static_assert(sizeof(Table) % 16 == 0 && sizeof(Table) <= kCodeTableBytes);
   for (uint32_t i = threadIdx.x % kThreads; i < sizeof(Table) / 16;
        i += kThreads) {
-    reinterpret_cast<uint4*>(to)[i] =
-        reinterpret_cast<const uint4*>(&table)[i];
+    reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(&table)[i];
   }
 }
 template <typename Table>

@@ -14,8 +14,7 @@ struct Coder {
   RowGroup group = {};
 
   __device__ __forceinline__ void Settle() {
-    errors->Fill(threadIdx.x, kThreads, *group.amax,
-                 a.params.range, kFast);
+    errors->Fill(threadIdx.x, kThreads, *group.amax, a.params.range, kFast);
     __syncthreads();
   }
   __device__ __forceinline__ void Begin(int64_t /*row*/, int64_t /*b*/) {}

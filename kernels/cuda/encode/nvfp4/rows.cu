@@ -94,7 +94,7 @@ cudaError_t LaunchRows(const EncodeArgs& a, std::optional<float> amax,
   const auto known = KnownMultipliers::Of(amax, a.params.range);
   return ForTwoByteType(a, [&](auto type) {
     const auto kernel = known ? &EncodeNvfp4Rows<type(), kRht, true>
-                             : &EncodeNvfp4Rows<type(), kRht, false>;
+                              : &EncodeNvfp4Rows<type(), kRht, false>;
     return LaunchEarly(kernel, walk.Grid(a), kThreads, 0, queue, a, walk,
                        known.value_or(KnownMultipliers{}));
   });

@@ -127,11 +127,11 @@ template <SharedMemory kSize, typename Coding, Copying kRow, Copying kCol,
           bool kSmall>
 __global__ void __launch_bounds__(
     EncodeStream<kSize, kAnyRotated<kRow, kCol>>::kCtaThreads, 1)
-    EncodeNvfp4Tiles(const __grid_constant__ EncodeArgs a,
-                     const __grid_constant__ typename EncodeStream<
-                         kSize, kAnyRotated<kRow, kCol>>::Source source,
-                     const __grid_constant__
-                     typename Coding::Launched launched) {
+    EncodeNvfp4Tiles(
+        const __grid_constant__ EncodeArgs a,
+        const __grid_constant__
+        typename EncodeStream<kSize, kAnyRotated<kRow, kCol>>::Source source,
+        const __grid_constant__ typename Coding::Launched launched) {
   using All = EncodeShared<kSize, Coding, kAnyRotated<kRow, kCol>>;
   RunTileStream<kSize, All>(a, source, [&](All& shared, auto& stream) {
     EncodeTeam<Coding>& team = shared.teams[Team::number()];

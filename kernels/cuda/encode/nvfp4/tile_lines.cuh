@@ -73,8 +73,8 @@ class LineCodes {
   static __device__ __forceinline__ uint32_t Address(uint32_t storage,
                                                      uint32_t line,
                                                      uint32_t block) {
-    return storage + line * 64 +
-           (block / 2 ^ line / 2 % 4) * 16 + (block % 2 ^ line / 8) * 8;
+    return storage + line * 64 + (block / 2 ^ line / 2 % 4) * 16 +
+           (block % 2 ^ line / 8) * 8;
   }
   // Sets the codes of block lane / 16 * 4 + i of line lane % 16.
   __device__ __forceinline__ void Set(uint32_t i, uint2 codes) const {

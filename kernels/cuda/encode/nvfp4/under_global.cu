@@ -188,8 +188,7 @@ struct Coder {
       // given is not the tensor's, that is not rare.
       return {Codes<true>(x, table->of[kLargestScale]), kLargestScale};
     }
-    Unit unit =
-        EncodeRareUnder<D>(a.params, x, *group.amax, a.seen);
+    Unit unit = EncodeRareUnder<D>(a.params, x, *group.amax, a.seen);
     unit.codes = InOrder(unit.codes);
     return unit;
   }

@@ -36,7 +36,7 @@ kernels/cuda: kernels/plan kernels/plan/profile kernels/arith kernels/arith/prof
 kernels/cuda/cuda_backend: kernels/cuda/job
 kernels/cuda/job: kernels/cuda kernels/device kernels/plan absl cuda
 kernels/cuda/groups: kernels/cuda/tile kernels/cuda/ptx
-kernels/cuda/rotate: kernels/cuda/tile
+kernels/cuda/rotate: kernels/cuda/tile kernels/cuda/ptx
 kernels/cuda/ptx: kernels/plan/format.h kernels/arith/codec.h kernels/cuda/queue.h cuda
 kernels/cuda/tile: kernels/plan/format.h kernels/arith kernels/cuda/args.h kernels/cuda/queue.h kernels/cuda/ptx cuda
 kernels/cuda/amax: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile

@@ -149,7 +149,8 @@ struct RotateArgs {
   const float* signs;
   int dimension;  // divides cols
   bool inverse;
-  Found* found;  // The bits of NaN and Inf are set.
+  Found* found;           // The bits of NaN and Inf are set.
+  float sixteen[kBlock];  // the same signs, where the dimension is 16
 };
 
 // Sums of the columns of each group.

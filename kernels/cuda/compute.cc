@@ -262,6 +262,7 @@ class Worker {
     args.dimension = Dimension();
     args.inverse = rotate.inverse;
     args.found = found_;
+    FillSigns(args.sixteen);
     return Queued(LaunchRotate(choice_.rotate, args, queue_));
   }
 

@@ -151,8 +151,8 @@ cudaError_t LaunchSumGroups(const DbiasArgs& a, Queue queue) {
   queue.follows = true;
   const int64_t ctas = a.list.count * ((a.list.cols + 31) / 32);
   return ForDType(a.output, [&](auto d) {
-    return LaunchEarly(&SumGroups<d()>, static_cast<unsigned>(ctas), kThreads,
-                       0, queue, a.list);
+    return LaunchEarly(&SumGroups<d()>, static_cast<unsigned>(ctas), {kThreads},
+                       queue, a.list);
   });
 }
 
@@ -161,7 +161,7 @@ cudaError_t LaunchSumGroups(const DbiasArgs& a, Queue queue) {
 cudaError_t LaunchTensorScales(const TensorScaleArgs& a, const Queue& queue) {
   const auto ctas =
       static_cast<unsigned>((a.list.count + kThreads - 1) / kThreads);
-  return LaunchEarly(&TensorScales, ctas, kThreads, 0, queue, a);
+  return LaunchEarly(&TensorScales, ctas, {kThreads}, queue, a);
 }
 
 cudaError_t LaunchDbias(const DbiasArgs& a, const Queue& queue) {
@@ -170,7 +170,7 @@ cudaError_t LaunchDbias(const DbiasArgs& a, const Queue& queue) {
 }
 
 cudaError_t LaunchZeroRuns(const ZeroRunsArgs& a, const Queue& queue) {
-  return LaunchEarly(&ZeroRuns, GridFor(a.piece_count, 8, queue), kThreads, 0,
+  return LaunchEarly(&ZeroRuns, GridFor(a.piece_count, 8, queue), {kThreads},
                      queue, a);
 }
 
@@ -182,7 +182,7 @@ cudaError_t LaunchZeroFewRuns(const ZeroFewRunsArgs& a, const Queue& queue) {
   constexpr size_t kPiece = ZeroRunsArgs::kPiece;
   return LaunchEarly(&ZeroFewRuns,
                      static_cast<unsigned>((most + kPiece - 1) / kPiece),
-                     kThreads, 0, queue, a);
+                     {kThreads}, queue, a);
 }
 
 }  // namespace quantd::cuda

@@ -1,38 +1,64 @@
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/ptx/next_kernel.cuh"
 #include "kernels/cuda/tile/span.cuh"
+#include "kernels/cuda/tile/warp_quads.cuh"
 
 namespace quantd::cuda {
 namespace {
 
 // --- kernels ----------------------------------------------------------------
 
-template <DType D>
-__device__ __forceinline__ void StoreBlockNumber(int64_t b,
-                                                 const float (&v)[kBlock],
-                                                 std::byte* out) {
-  StoreBlock<D>(Encode<D>(v), out + b * kBlock * kSizeOf<D>);
+// Rotates a block of sixteen.
+template <DType D, bool kInverse>
+__device__ __forceinline__ void RotateSixteen(const RotateArgs& a,
+                                              float (&v)[kBlock]) {
+  if constexpr (kInverse) {
+    RotateInverse<Scalar>(v, a.sixteen);
+  } else {
+    RotateForward<Scalar, kIsHalf<D>>(v, a.sixteen);
+  }
 }
 
-// The output type is a run-time choice: it changes only the last instructions.
-template <DType D>
-__global__ void __launch_bounds__(kThreads) RotateBlocks(RotateArgs a) {
+// A thread has several blocks under way; a warp stores 32 neighbours as whole
+// sectors of memory.
+template <DType D, DType Out, bool kInverse>
+__global__ void __launch_bounds__(kThreads)
+    RotateBlocks(const __grid_constant__ RotateArgs a) {
+  constexpr int kAtOnce = 8 / kSizeOf<D>;
+  constexpr int kQuads = kSizeOf<Out>;
+  __shared__ WarpBlocks<Out> shared[kThreads / kWarp];
+  LetNextKernelStart();
   const int64_t blocks = a.x.rows * (a.x.cols / kBlock);
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const int64_t warp = FirstItem() / kWarp;
+  const int64_t first = warp * (kAtOnce * kWarp);
+  RawBlock<D> raw[kAtOnce] = {};
+  QUANTD_UNROLL
+  for (int i = 0; i < kAtOnce; ++i) {
+    const int64_t b = first + i * kWarp + lane;
+    if (b < blocks) raw[i] = LoadBlock<D>(a.x.data + b * kBlock * kSizeOf<D>);
+  }
+  AwaitKernelBefore();
   uint32_t seen = 0;
-  for (int64_t b = FirstItem(); b < blocks; b += ItemStep()) {
+  QUANTD_UNROLL
+  for (int i = 0; i < kAtOnce; ++i) {
     float v[kBlock];
-    Decode<D>(LoadBlock<D>(a.x.data + b * kBlock * kSizeOf<D>), v);
-    seen |= SeenIn(v, MaxMagnitude<Scalar>(v));
-    if (a.inverse) {
-      RotateInverse<Scalar>(v, a.signs);
-    } else {
-      RotateForward<Scalar, kIsHalf<D>>(v, a.signs);
-    }
-    if (a.dtype == DType::kF32) {
-      StoreBlockNumber<DType::kF32>(b, v, a.out);
-    } else if (a.dtype == DType::kF16) {
-      StoreBlockNumber<DType::kF16>(b, v, a.out);
-    } else {
-      StoreBlockNumber<DType::kBF16>(b, v, a.out);
+    Decode<D>(raw[i], v);
+    const uint32_t max = MaxMagnitude<Scalar>(v);
+    if (max >= kInfBits) seen |= SeenIn(v, max);
+    RotateSixteen<D, kInverse>(a, v);
+    uint4* const quads = shared[threadIdx.x / kWarp].quads[i % 2];
+    PutBlock<Out>(quads, lane, Encode<Out>(v).words);
+    __syncwarp();
+    const int64_t left = blocks - (first + i * kWarp);
+    auto* const to = reinterpret_cast<uint4*>(
+        a.out + (first + i * kWarp) * (kBlock * kSizeOf<Out>));
+    QUANTD_UNROLL
+    for (int j = 0; j < kQuads; ++j) {
+      const int number = kWarp * j + lane;
+      const uint4 quad =
+          quads[QuadIndex<Out>(number / kQuads, number % kQuads)];
+      if (number / kQuads < left) to[number] = quad;
     }
   }
   Report(seen, a.found);
@@ -69,28 +95,36 @@ __global__ void __launch_bounds__(kThreads) RotateSpans(RotateArgs a) {
 
 // --- launchers --------------------------------------------------------------
 
-unsigned CtasFor(const RotateArgs& a, const Queue& queue) {
-  return GridForBlocks(a.x.rows * (a.x.cols / a.dimension), queue);
+template <DType D, DType Out>
+cudaError_t LaunchBlocks(const RotateArgs& a, const Queue& queue) {
+  constexpr int64_t kPerCta = int64_t{kThreads} * (8 / kSizeOf<D>);
+  const int64_t blocks = a.x.rows * (a.x.cols / kBlock);
+  const auto kernel =
+      a.inverse ? &RotateBlocks<D, Out, true> : &RotateBlocks<D, Out, false>;
+  return LaunchEarly(kernel,
+                     static_cast<unsigned>((blocks + kPerCta - 1) / kPerCta),
+                     {kThreads}, queue, a);
 }
 
 }  // namespace
 
 cudaError_t LaunchRotateBlocks(const RotateArgs& a, const Queue& queue) {
-  return ForDType(a.x.dtype, [&](auto d) {
-    RotateBlocks<d()><<<CtasFor(a, queue), kThreads, 0, queue.stream>>>(a);
-    return cudaGetLastError();
+  return ForDType(a.x.dtype, [&](auto in) {
+    return ForDType(
+        a.dtype, [&](auto out) { return LaunchBlocks<in(), out()>(a, queue); });
   });
 }
 
 cudaError_t LaunchRotateSpans(const RotateArgs& a, const Queue& queue) {
+  const int64_t elements = a.x.rows * a.x.cols;
   return ForDType(a.x.dtype, [&](auto d) {
     constexpr DType D = d();
     return ForSpanSize(a.dimension, [&](auto size) {
       if constexpr (size() == kBlock) {
         return cudaErrorInvalidValue;  // RotateBlocks's
       } else {
-        RotateSpans<D, size()>
-            <<<CtasFor(a, queue), kThreads, 0, queue.stream>>>(a);
+        RotateSpans<D, size()><<<GridForBlocks(elements / a.dimension, queue),
+                                 kThreads, 0, queue.stream>>>(a);
         return cudaGetLastError();
       }
     });

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <variant>
 
 #include "tests/emulation/threads.h"
 
@@ -47,14 +48,30 @@ struct Box {
   int64_t x, y;
   std::byte* barrier;
 };
-std::deque<Box> boxes;
+struct Words {
+  uint32_t words[4];
+  std::byte* to;
+  std::byte* barrier;
+};
+// What is under way.
+std::deque<std::variant<Box, Words>> late;
 
 void CheckThatAllCame() {
-  if (boxes.empty()) return;
+  if (late.empty()) return;
   std::fprintf(stderr, "emulation: a CTA ended before its copies\n");
   std::abort();
 }
 
+void Count(std::byte* barrier, size_t bytes) {
+  BarrierState state = Load(barrier);
+  state.bytes -= static_cast<int32_t>(bytes);
+  Store(state, barrier);
+}
+
+void Make(const Words& words) {
+  std::memcpy(words.to, words.words, sizeof(words.words));
+  Count(words.barrier, sizeof(words.words));
+}
 void Make(const Box& box) {
   const TensorMapFields& m = box.map;
   const uint32_t per_piece = 16 / m.element_bytes;
@@ -75,9 +92,7 @@ void Make(const Box& box) {
       }
     }
   }
-  BarrierState state = Load(box.barrier);
-  state.bytes -= static_cast<int32_t>(m.box_rows * 128);
-  Store(state, box.barrier);
+  Count(box.barrier, m.box_rows * 128);
 }
 
 }  // namespace
@@ -113,10 +128,10 @@ void ArriveAt(std::byte* at, uint32_t expected_bytes) {
   Store(state, at);
 }
 bool IsOver(std::byte* at, uint32_t parity) {
-  if (Load(at).phase == parity && !boxes.empty()) {
-    const Box box = boxes.front();
-    boxes.pop_front();
-    Make(box);
+  if (Load(at).phase == parity && !late.empty()) {
+    const auto next = late.front();
+    late.pop_front();
+    std::visit([](const auto& what) { Make(what); }, next);
     GotOn();
   }
   return Load(at).phase != parity;
@@ -131,7 +146,12 @@ void CopyBox(const void* map, std::byte* to, int64_t x, int64_t y,
   box.x = x;
   box.y = y;
   box.barrier = barrier;
-  boxes.push_back(box);
+  late.push_back(box);
+}
+void StoreCounted(const uint32_t (&words)[4], std::byte* to,
+                  std::byte* barrier) {
+  AtEndOfCta(CheckThatAllCame);
+  late.push_back(Words{{words[0], words[1], words[2], words[3]}, to, barrier});
 }
 
 }  // namespace emulation

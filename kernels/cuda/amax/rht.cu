@@ -142,14 +142,14 @@ unsigned CtasFor(const AmaxArgs& a, const Queue& queue) {
 
 cudaError_t LaunchPlainAmax(const AmaxArgs& a, const Queue& queue) {
   return ForDType(a.x.dtype, [&](auto d) {
-    return LaunchEarly(&PlainAmax<d()>, CtasFor(a, queue), kThreads, 0, queue,
+    return LaunchEarly(&PlainAmax<d()>, CtasFor(a, queue), {kThreads}, queue,
                        a);
   });
 }
 
 cudaError_t LaunchAmaxOfRows(const AmaxArgs& a, const Queue& queue) {
   return ForDType(a.x.dtype, [&](auto d) {
-    return LaunchEarly(&AmaxOfRows<d()>, CtasFor(a, queue), kThreads, 0, queue,
+    return LaunchEarly(&AmaxOfRows<d()>, CtasFor(a, queue), {kThreads}, queue,
                        a);
   });
 }
@@ -158,7 +158,7 @@ cudaError_t LaunchAmaxOfTiles(const AmaxArgs& a, const Queue& queue) {
   const TileGrid grid(a.x.rows, a.x.cols);
   return ForDType(a.x.dtype, [&](auto d) {
     return LaunchEarly(&AmaxOfTiles<d()>, GridFor(grid.count, 8, queue),
-                       kThreads, 0, queue, a);
+                       {kThreads}, queue, a);
   });
 }
 

@@ -106,7 +106,7 @@ cudaError_t LaunchFor(const SpanAmaxArgs& a, const Queue& queue) {
   const bool rotates = a.row_signs != nullptr || a.col_signs != nullptr;
   return ForSpanSize(rotates ? a.rotation : kBlock, [&](auto size) {
     return LaunchEarly(&AmaxOfSpans<D, decltype(size)::value>,
-                       GridFor(TileCount(a.list), 8, queue), kThreads, 0, queue,
+                       GridFor(TileCount(a.list), 8, queue), {kThreads}, queue,
                        a);
   });
 }

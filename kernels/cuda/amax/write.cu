@@ -70,8 +70,7 @@ __global__ void __launch_bounds__(2 * kThreads)
 template <typename Table>
 cudaError_t Launch(const WriteAmaxArgs& a, const Queue& queue) {
   return LaunchEarly(&WriteAmaxAndTables<Table>,
-                     static_cast<unsigned>(a.groups), 2 * kThreads, 0, queue,
-                     a);
+                     static_cast<unsigned>(a.groups), {2 * kThreads}, queue, a);
 }
 
 }  // namespace
@@ -88,7 +87,7 @@ cudaError_t LaunchWriteAmax(const WriteAmaxArgs& a, const Queue& queue) {
       break;
   }
   const auto ctas = static_cast<unsigned>((a.groups + kThreads - 1) / kThreads);
-  return LaunchEarly(&WriteAmax, ctas, kThreads, 0, queue, a);
+  return LaunchEarly(&WriteAmax, ctas, {kThreads}, queue, a);
 }
 
 cudaError_t FindKernels() {

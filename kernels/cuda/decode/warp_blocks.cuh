@@ -27,6 +27,7 @@
 
 #include "kernels/cuda/decode/decode.cuh"
 #include "kernels/cuda/ptx/fragments.cuh"
+#include "kernels/cuda/tile/warp_quads.cuh"
 
 namespace quantd::cuda {
 
@@ -57,30 +58,6 @@ __device__ __forceinline__ bool IsExact(const uint32_t* codes, float factor) {
       (any & (E == DType::kE2M1x2 ? 0x77777777u : 0x7F7F7F7Fu)) == 0;
   return IsPlain<E, kBlockWords<E>>(codes, factor) &&
          (zeros || IsExactFactor<D, E>(factor));
-}
-
-// Shared memory of a warp: twice, so that one barrier between writing and
-// reading is enough. A block is two or four quads of 16 bytes; where they
-// change places, neither the lanes that write a quad nor those that read a row,
-// nor the eight rows of a fragment meet in a bank.
-template <DType D>
-struct WarpBlocks {
-  uint4 quads[2][kSizeOf<D> * kWarp];
-};
-template <DType D>
-__device__ __forceinline__ int QuadIndex(int slot, int quad) {
-  constexpr int kQuads = kSizeOf<D>;
-  return kQuads * slot + (quad ^ (slot / (8 / kQuads) & (kQuads - 1)));
-}
-// Puts a lane's block there.
-template <DType D>
-__device__ __forceinline__ void PutBlock(uint4* quads, int slot,
-                                         const uint32_t* words) {
-  QUANTD_UNROLL
-  for (int i = 0; i < kSizeOf<D>; ++i) {
-    quads[QuadIndex<D>(slot, i)] = make_uint4(
-        words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
-  }
 }
 
 // Elements (i, k) and (i, k + 1) of R: x[i] is the sum of R[i][k] * y[k].

@@ -67,7 +67,7 @@ class TileOrder {
     left_ = Divisor(std::max(left, 1u));
     singles_ = left * kUnit;
     count_ = rounds_ * kUnit + CeilOf(singles_, all);
-    width_ = Divisor(down ? deep : across);
+    width_ = Divisor(down_ ? deep : across);
   }
 
   // The number of tiles for each team, with those that are not there.

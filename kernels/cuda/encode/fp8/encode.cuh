@@ -252,7 +252,7 @@ cudaError_t LaunchShape(const EncodeArgs& a, const Queue& queue) {
   const int64_t ctas = bands * CtasAcross(a.list, kColsOf<F>);
   return ForTwoByteType(a, [&](auto type) {
     return LaunchEarly(&EncodeTiles<S, type(), E, kRow, kCol, kSum, F>,
-                       static_cast<unsigned>(ctas), kTileThreads, 0, queue, a);
+                       static_cast<unsigned>(ctas), {kTileThreads}, queue, a);
   });
 }
 // Makes the columnwise copy, alone or beside the rowwise one.

@@ -186,7 +186,7 @@ cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
   const int64_t ctas = bands * CtasAcross(a.list, kCtaCols);
   return ForTwoByteType(a, [&](auto type) {
     return LaunchEarly(&EncodeRows<S, type(), E>, static_cast<unsigned>(ctas),
-                       kThreads, 0, queue, a);
+                       {kThreads}, queue, a);
   });
 }
 template <Scaling S>

@@ -139,7 +139,7 @@ template <typename Encoder>
 cudaError_t LaunchRuns(const EncodeArgs& a, const Queue& queue) {
   const int64_t ctas = (a.list.rows * a.list.cols + kPerCta - 1) / kPerCta;
   return LaunchEarly(&EncodeRuns<Encoder>, static_cast<unsigned>(ctas),
-                     kThreads, 0, queue, a);
+                     {kThreads}, queue, a);
 }
 
 }  // namespace

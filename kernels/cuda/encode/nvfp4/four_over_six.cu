@@ -51,7 +51,7 @@ cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   const RowWalk walk(a, queue);
   return ForTwoByteType(a, [&](auto type) {
     return LaunchEarly(&EncodeNvfp4FourOverSix<type(), kRht, kMse, kFast>,
-                       walk.Grid(a), kThreads, 0, queue, a, walk);
+                       walk.Grid(a), {kThreads}, queue, a, walk);
   });
 }
 

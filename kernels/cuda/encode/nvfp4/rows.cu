@@ -95,7 +95,7 @@ cudaError_t LaunchRows(const EncodeArgs& a, std::optional<float> amax,
   return ForTwoByteType(a, [&](auto type) {
     const auto kernel = known ? &EncodeNvfp4Rows<type(), kRht, true>
                               : &EncodeNvfp4Rows<type(), kRht, false>;
-    return LaunchEarly(kernel, walk.Grid(a), kThreads, 0, queue, a, walk,
+    return LaunchEarly(kernel, walk.Grid(a), {kThreads}, queue, a, walk,
                        known.value_or(KnownMultipliers{}));
   });
 }

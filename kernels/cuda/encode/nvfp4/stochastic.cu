@@ -82,7 +82,7 @@ cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   const PhiloxStream random(a.params.subsequence, a.params.seed);
   return ForTwoByteType(a, [&](auto type) {
     return LaunchEarly(&EncodeNvfp4Stochastic<type(), kRht>, walk.Grid(a),
-                       kThreads, 0, queue, a, walk, counters, random);
+                       {kThreads}, queue, a, walk, counters, random);
   });
 }
 

@@ -255,7 +255,7 @@ cudaError_t Launch(const EncodeArgs& a, const GlobalMultipliers& known,
   const auto kernel = a.params.numerics.sign == SignRule::kNegative
                           ? &EncodeNvfp4UnderGlobal<D, kWay, true>
                           : &EncodeNvfp4UnderGlobal<D, kWay, false>;
-  return LaunchEarly(kernel, walk.Grid(a), kThreads, 0, queue, a, walk, known);
+  return LaunchEarly(kernel, walk.Grid(a), {kThreads}, queue, a, walk, known);
 }
 
 }  // namespace

@@ -153,6 +153,7 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
                                          const RowWalk& walk, Coder* coder) {
   LetNextKernelStart();
   __shared__ OwnBlocks staged;
+  __shared__ uint4 gathered[8 * kSwizzledTile / 16];
   const uint32_t own = AddressIn(&staged);
   const int64_t band = blockIdx.z * RowWalk::kBandsPerLayer + blockIdx.y;
   if (band >= walk.bands) return;
@@ -191,8 +192,18 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
                        static_cast<uint32_t>(b));
   };
   std::byte* to = alone ? codes_of(a.first.rowwise) : codes_of(groups->rowwise);
-  const ScaleColumn scales =
+  ScaleColumn scales =
       alone ? scales_of(a.first.rowwise) : scales_of(groups->rowwise);
+  // Swizzled scales of a whole chunk are neighbours, which pass through shared
+  // memory: bytes here and there keep memory busier than all the rest.
+  std::byte* const swizzled = scales.first;
+  const bool gathers = scales.pitch == 0 && walk.log_down == 0 &&
+                       walk.log_width == 5 && rows == kTileSide &&
+                       (int64_t{blockIdx.x} + 1) << 5 <= a.list.cols / kBlock;
+  if (gathers) {
+    scales.first = reinterpret_cast<std::byte*>(gathered) +
+                   (b % 32 / 4 * kSwizzledTile + b % 4);
+  }
   coder->group = {alone ? &a.first : groups, chunk.group,
                   alone ? a.first.row : groups->row,
                   alone ? a.first.rowwise.amax : groups->rowwise.amax};
@@ -237,6 +248,12 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
     *reinterpret_cast<uint2*>(to) = unit.codes;
     *scales.at(line) = static_cast<std::byte>(unit.scale);
   }
+  if (!gathers) return;
+  __syncthreads();
+  // The first thread's scale is the first of all.
+  std::byte* const first_scale =
+      swizzled - (b % 32 / 4 * kSwizzledTile + b % 4);
+  reinterpret_cast<uint4*>(first_scale)[threadIdx.x] = gathered[threadIdx.x];
 }
 
 }  // namespace quantd::cuda

@@ -83,13 +83,18 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
   const bool rotatable =
       plan.tensor().dtype == DType::kBF16 || !r.copies_rotate();
   // (A profile's choices are looked at below.)
-  const uint32_t used = OptionsToKnow(o) & ~kOptProfile;
+  uint32_t used = OptionsToKnow(o) & ~kOptProfile;
+  const bool scaled = (used & kOptRowScaled) != 0 && !columnwise &&
+                      (used & (kOptStochastic | kOptFourOverSix)) == 0 &&
+                      EncodesAsTe(NumericsOf(o));
+  if (scaled) used &= ~kOptRowScaled;
   if ((used & ~kNvfp4Knows) != 0 || plan.cols() % kBlock != 0 ||
       !RotatesBySixteen(r) || (columnwise && !rotatable) ||
       plan.rows() > std::numeric_limits<int32_t>::max() ||
       ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max()) {
     return ChooseOther(plan, o);
   }
+  if (scaled) return EncodeKernel::kNvfp4ScaledRows;
   if (!EncodesAsTe(NumericsOf(o))) return EncodeKernel::kNvfp4UnderGlobal;
   if ((used & kOptStochastic) != 0) {
     // A block's random bytes must be those of one counter.
@@ -152,6 +157,7 @@ bool SumsChunks(EncodeKernel kernel) {
     case EncodeKernel::kNvfp4Tiles:
     case EncodeKernel::kNvfp4Squares:
     case EncodeKernel::kFp8Tiles:
+    case EncodeKernel::kFrame:
       return true;
     default:
       return false;
@@ -231,6 +237,7 @@ std::string_view Name(EncodeKernel kernel) {
                                                 "EncodeNvfp4Rows",
                                                 "EncodeNvfp4Tiles",
                                                 "EncodeNvfp4Squares",
+                                                "EncodeNvfp4ScaledRows",
                                                 "EncodeNvfp4Stochastic",
                                                 "EncodeNvfp4FourOverSix",
                                                 "EncodeNvfp4UnderGlobal",

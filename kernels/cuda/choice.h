@@ -33,6 +33,7 @@ enum class EncodeKernel {
   kNvfp4Rows,
   kNvfp4Tiles,
   kNvfp4Squares,
+  kNvfp4ScaledRows,
   kNvfp4Stochastic,
   kNvfp4FourOverSix,
   kNvfp4UnderGlobal,  // the rowwise copy of profiles other than te

@@ -70,6 +70,8 @@ cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& a,
       return LaunchEncodeNvfp4Tiles(a, q);
     case EncodeKernel::kNvfp4Squares:
       return LaunchEncodeNvfp4Squares(a, q);
+    case EncodeKernel::kNvfp4ScaledRows:
+      return LaunchEncodeNvfp4ScaledRows(a, q);
     case EncodeKernel::kNvfp4Stochastic:
       return LaunchEncodeNvfp4Stochastic(a, q);
     case EncodeKernel::kNvfp4FourOverSix:

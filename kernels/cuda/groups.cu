@@ -137,15 +137,19 @@ __global__ void __launch_bounds__(kThreads)
 
 // --- launchers --------------------------------------------------------------
 
-cudaError_t LaunchSumChunks(const DbiasArgs& a, const Queue& queue) {
-  const GroupList& list = a.list;
+}  // namespace
+
+cudaError_t LaunchSumChunks(const GroupList& list, DType input,
+                            const Queue& queue) {
   const int64_t across = (list.cols + kThreads - 1) / kThreads;
-  return ForDType(a.input, [&](auto d) {
+  return ForDType(input, [&](auto d) {
     SumChunks<d()><<<GridFor(list.chunk_count * across, 8, queue), kThreads, 0,
                      queue.stream>>>(list);
     return cudaGetLastError();
   });
 }
+
+namespace {
 
 cudaError_t LaunchSumGroups(const DbiasArgs& a, Queue queue) {
   queue.follows = true;
@@ -165,7 +169,8 @@ cudaError_t LaunchTensorScales(const TensorScaleArgs& a, const Queue& queue) {
 }
 
 cudaError_t LaunchDbias(const DbiasArgs& a, const Queue& queue) {
-  const cudaError_t error = a.summed ? cudaSuccess : LaunchSumChunks(a, queue);
+  const cudaError_t error =
+      a.summed ? cudaSuccess : LaunchSumChunks(a.list, a.input, queue);
   return error == cudaSuccess ? LaunchSumGroups(a, queue) : error;
 }
 

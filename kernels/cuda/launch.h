@@ -54,6 +54,9 @@ cudaError_t LaunchEncodeNvfp4UnderGlobal(const EncodeArgs& args,
 cudaError_t LaunchEncodeNvfp4UnderKnown(const EncodeArgs& args,
                                         const GlobalMultipliers& known,
                                         const Queue& queue);
+// The rowwise copy alone, each row under an amax of its own.
+cudaError_t LaunchEncodeNvfp4ScaledRows(const EncodeArgs& args,
+                                        const Queue& queue);
 // The rowwise copy alone, rounded stochastically or made by 4over6.
 cudaError_t LaunchEncodeNvfp4Stochastic(const EncodeArgs& args,
                                         const Queue& queue);
@@ -118,6 +121,9 @@ cudaError_t LaunchRotateBlocks(const RotateArgs& args, const Queue& queue);
 cudaError_t LaunchRotateSpans(const RotateArgs& args, const Queue& queue);
 
 cudaError_t LaunchDbias(const DbiasArgs& args, const Queue& queue);
+// Its first step alone: the sums of each 128 rows.
+cudaError_t LaunchSumChunks(const GroupList& list, DType input,
+                            const Queue& queue);
 cudaError_t LaunchZeroRuns(const ZeroRunsArgs& args, const Queue& queue);
 cudaError_t LaunchZeroFewRuns(const ZeroFewRunsArgs& args, const Queue& queue);
 

@@ -71,10 +71,10 @@ TEST(ChoiceTest, EveryOptionOfEveryFormatHasRows) {
 constexpr EncodeKernel kBetter[] = {
     EncodeKernel::kQuantizeRows,     EncodeKernel::kNvfp4Rows,
     EncodeKernel::kNvfp4Tiles,       EncodeKernel::kNvfp4Squares,
-    EncodeKernel::kNvfp4Stochastic,  EncodeKernel::kNvfp4FourOverSix,
-    EncodeKernel::kNvfp4UnderGlobal, EncodeKernel::kFp8Runs,
-    EncodeKernel::kFp8Rows,          EncodeKernel::kFp8Tiles,
-    EncodeKernel::kFp8Strips};
+    EncodeKernel::kNvfp4ScaledRows,  EncodeKernel::kNvfp4Stochastic,
+    EncodeKernel::kNvfp4FourOverSix, EncodeKernel::kNvfp4UnderGlobal,
+    EncodeKernel::kFp8Runs,          EncodeKernel::kFp8Rows,
+    EncodeKernel::kFp8Tiles,         EncodeKernel::kFp8Strips};
 
 // Whether sixteen positions never have the random bytes of two counters.
 bool DrawsWhole(const QuantizeRow& row) {
@@ -99,9 +99,10 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
   const int64_t columns = chunks * row.plan.cols();
   const bool rowwise_alone = row.usage == Usage::kRowwise;
   const bool sixteen = !has(kOptRht) || o.rht.dimension == 16;
-  const bool nvfp4 = row.format.scaling == Scaling::kNvfp4 && sixteen &&
-                     row.plan.cols() % 16 == 0 &&
-                     !has(kOptRowScaled | kOptCompact);
+  const bool nvfp4 =
+      row.format.scaling == Scaling::kNvfp4 && sixteen &&
+      row.plan.cols() % 16 == 0 && !has(kOptCompact) &&
+      (!has(kOptRowScaled) || kernel == EncodeKernel::kNvfp4ScaledRows);
   // (The one profile of the rows has another arithmetic.)
   const bool te = !has(kOptProfile);
   const bool nvfp4_counts = nvfp4 && row.plan.rows() < int64_t{1} << 31 &&
@@ -131,6 +132,8 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
       return one && rowwise_alone;
     case EncodeKernel::kNvfp4Rows:
       return nvfp4_rows && te && nearest && (!rotatable || !has(kOptDbias));
+    case EncodeKernel::kNvfp4ScaledRows:
+      return nvfp4_rows && te && nearest && has(kOptRowScaled);
     case EncodeKernel::kNvfp4UnderGlobal:
       return nvfp4_rows && !te;
     case EncodeKernel::kNvfp4Tiles:
@@ -253,9 +256,9 @@ TEST(ChoiceTest, CudaSearchesByWhatTheRecipeAsksFor) {
 }
 
 TEST(ChoiceTest, TheEncoderSumsChunksOnlyWhereItWalksOverTiles) {
-  const std::set<EncodeKernel> tiles = {EncodeKernel::kNvfp4Tiles,
-                                        EncodeKernel::kNvfp4Squares,
-                                        EncodeKernel::kFp8Tiles};
+  const std::set<EncodeKernel> tiles = {
+      EncodeKernel::kNvfp4Tiles, EncodeKernel::kNvfp4Squares,
+      EncodeKernel::kFp8Tiles, EncodeKernel::kFrame};
   ForQuantizeRows(2, [&](const QuantizeRow& row) {
     const cuda::KernelChoice c = OnCuda(row.plan);
     const DbiasKernel wanted = !OptionsOf(row.plan).dbias ? DbiasKernel::kNone

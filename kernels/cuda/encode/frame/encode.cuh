@@ -7,6 +7,7 @@
 #include "kernels/cuda/encode/frame/copy.cuh"
 #include "kernels/cuda/encode/frame/rotated.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/tile/column_sums.cuh"
 
 namespace quantd::cuda {
 
@@ -192,6 +193,24 @@ __device__ __forceinline__ const Place& PlaceOf(const Place& at,
   return own;
 }
 
+// Sums of columns: two warps' work, others at each tile.
+template <int kBytes>
+__device__ __forceinline__ void SumTile(const EncodeArgs& a, DType input,
+                                        const StagedTileOf<kBytes>& tile,
+                                        const Place& at, int k) {
+  const GroupTask& task = a.list.count == 1 ? a.first : a.list.groups[at.group];
+  const unsigned thread =
+      (Team::thread() + static_cast<unsigned>(k) * (kTileSide / 2)) % kThreads;
+  if (thread >= kTileSide / 2) return;
+  if constexpr (kBytes == 4) {
+    SumColumns<DType::kF32>(tile, at, a.list.cols, task.partial, thread);
+  } else if (input == DType::kBF16) {
+    SumColumns<DType::kBF16>(tile, at, a.list.cols, task.partial, thread);
+  } else {
+    SumColumns<DType::kF16>(tile, at, a.list.cols, task.partial, thread);
+  }
+}
+
 template <typename C, int kBytes, SharedMemory kSize>
 __global__ void __launch_bounds__(FrameStream<C, kBytes, kSize>::kCtaThreads, 1)
     EncodeFrame(const __grid_constant__ EncodeArgs a, const __grid_constant__
@@ -214,6 +233,7 @@ __global__ void __launch_bounds__(FrameStream<C, kBytes, kSize>::kCtaThreads, 1)
     for (int k = 0; stream.Receive(alone); ++k) {
       const Place& at = PlaceOf(stream.place(), &team);
       group.Enter(at.group);
+      if (a.dbias) SumTile<kBytes>(a, p.input, stream.tile(), at, k);
       const Turn<C, kBytes> turn = {a,     p,     stream.tile(), at,
                                     group, &team, shared.signs,  k % 2};
       if constexpr (C::kRht) {
@@ -237,7 +257,10 @@ cudaError_t LaunchFrame(const EncodeArgs& a, const Queue& queue) {
     using Shared = FrameShared<C, kBytes, size()>;
     static_assert(kBytes == 4 || sizeof(Shared) <= BytesOf(size()));
     if constexpr (sizeof(Shared) > BytesOf(size())) {
-      return LaunchEncodeSpans<DType::kF32>(a, queue);
+      const cudaError_t error = LaunchEncodeSpans<DType::kF32>(a, queue);
+      return error == cudaSuccess && a.dbias
+                 ? LaunchSumChunks(a.list, DType::kF32, queue)
+                 : error;
     } else {
       return LaunchTileStream<size(), Shared>(&EncodeFrame<C, kBytes, size()>,
                                               a, queue);

@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
             StoreScales(rowwise, place, scales);
           }
           if (a.dbias) {
-            SumColumns<D>(stream.tile(), at, a.list.cols, group.task(),
+            SumColumns<D>(stream.tile(), at, a.list.cols, group.task().partial,
                           (Team::thread() + k * (kTileSide / 2)) % kThreads);
           }
           if (columns) {

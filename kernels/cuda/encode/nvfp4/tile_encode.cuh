@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(
       // Two warps' work, others at each tile.
       if (a.dbias) {
         SumColumns<Coding::kType>(
-            stream.tile(), at, a.list.cols, group.task(),
+            stream.tile(), at, a.list.cols, group.task().partial,
             (Team::thread() + k * (kTileSide / 2)) % kThreads);
       }
       stream.Release();

@@ -6,6 +6,7 @@
 #include "kernels/cuda/encode/nvfp4/encode.cuh"
 #include "kernels/cuda/encode/nvfp4/nearest.cuh"
 #include "kernels/cuda/encode/nvfp4/tile_lines.cuh"
+#include "kernels/cuda/tile/column_sums.cuh"
 #include "kernels/cuda/tile/rotate.cuh"
 
 namespace quantd::cuda {
@@ -246,39 +247,6 @@ __device__ __forceinline__ void Gather(const WarpLines<true>& lines,
     }
   }
   __syncwarp();
-}
-
-// Sums of the columns of a tile, rows ascending: a thread is two columns.
-template <DType D>
-__device__ __forceinline__ void SumColumns(const StagedTile& tile,
-                                           const Place& at, int64_t cols,
-                                           const GroupTask& task,
-                                           unsigned thread) {
-  const int column = 2 * static_cast<int>(thread);
-  if (column >= at.cols) return;
-  float low = 0.0f;
-  float high = 0.0f;
-  const auto add = [&](uint32_t word) {
-    low = low + LowOf<D>(word);
-    high = high + HighOf<D>(word);
-  };
-  // Addresses of rows that are 0 to 7 more than a multiple of eight.
-  const uint32_t first = SharedAddress(tile.bytes + TileOffset(0, column));
-  const auto word = [&](int r, int i) {
-    return LoadShared((first ^ i * 16) + r * 128 + i * 128);
-  };
-  int r = 0;
-#pragma unroll 2
-  for (; r + 8 <= at.rows; r += 8) {
-    uint32_t words[8];
-    QUANTD_UNROLL
-    for (int i = 0; i < 8; ++i) words[i] = word(r, i);
-    QUANTD_UNROLL
-    for (int i = 0; i < 8; ++i) add(words[i]);
-  }
-  for (int i = 0; r + i < at.rows; ++i) add(word(r, i));
-  *reinterpret_cast<float2*>(task.partial + int64_t{at.chunk} * cols + at.col +
-                             column) = make_float2(low, high);
 }
 
 }  // namespace quantd::cuda

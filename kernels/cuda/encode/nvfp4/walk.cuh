@@ -29,6 +29,8 @@ struct RowGroup {
   int64_t number;
   int64_t row;        // its first, of the payload
   const float* amax;  // of the rowwise copy
+  int64_t top;        // the first row of the CTA's chunk, of the group
+  int rows;           // of the chunk
 };
 
 // A CTA takes one item: 2^log_width blocks next to each other, in one or more
@@ -204,9 +206,12 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
     scales.first = reinterpret_cast<std::byte*>(gathered) +
                    (b % 32 / 4 * kSwizzledTile + b % 4);
   }
-  coder->group = {alone ? &a.first : groups, chunk.group,
+  coder->group = {alone ? &a.first : groups,
+                  chunk.group,
                   alone ? a.first.row : groups->row,
-                  alone ? a.first.rowwise.amax : groups->rowwise.amax};
+                  alone ? a.first.rowwise.amax : groups->rowwise.amax,
+                  top,
+                  rows};
   AwaitKernelBefore();
   coder->Settle();
   const uint32_t per_line = scales.pitch == 0 ? kSwizzledLine : scales.pitch;

@@ -42,7 +42,12 @@ AmaxKernel ChooseAmax(const Plan& plan, const Recipe& r) {
   if (!search.any()) return AmaxKernel::kNone;
   if (plan.grouped() || search.lines ||
       (search.rotates() && r.rotation->dimension != kRhtSize)) {
-    return AmaxKernel::kSpans;
+    const auto row_bytes =
+        static_cast<uint64_t>(plan.cols()) * SizeOf(plan.tensor().dtype);
+    const bool lines =
+        !search.rotates() && row_bytes % 16 == 0 &&
+        ColumnsOfChunks(plan) < std::numeric_limits<int32_t>::max();
+    return lines ? AmaxKernel::kLines : AmaxKernel::kSpans;
   }
   if (plan.tensor().dtype == DType::kBF16 && search.rotates() &&
       plan.cols() % kBlock == 0 &&
@@ -197,9 +202,9 @@ ErrorsKernel ChooseErrors(const Plan& plan, const Recipe& r,
 bool KernelChoice::reads_groups() const {
   const bool one_tensor =
       encode == EncodeKernel::kNone || encode == EncodeKernel::kQuantizeRows;
-  return amax == AmaxKernel::kSpans || !one_tensor ||
-         errors != ErrorsKernel::kNone || decode != DecodeKernel::kNone ||
-         dbias != DbiasKernel::kNone;
+  return amax == AmaxKernel::kLines || amax == AmaxKernel::kSpans ||
+         !one_tensor || errors != ErrorsKernel::kNone ||
+         decode != DecodeKernel::kNone || dbias != DbiasKernel::kNone;
 }
 
 KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
@@ -227,7 +232,8 @@ KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
 std::string_view Name(AmaxKernel kernel) {
   static constexpr std::string_view kNames[] = {
       "-",           "PlainAmax",         "AmaxOfRows",
-      "AmaxOfTiles", "AmaxByTensorCores", "AmaxOfSpans"};
+      "AmaxOfTiles", "AmaxByTensorCores", "AmaxOfLines",
+      "AmaxOfSpans"};
   return NameIn(kNames, kernel);
 }
 

@@ -21,7 +21,8 @@ enum class AmaxKernel {
   kRows,         // also that of its rotated rows
   kTiles,        // also that of its rotated columns
   kTensorCores,  // likewise, of bf16 and by tensor cores
-  kSpans,        // any list of groups, any dimension, and maxima of lines
+  kLines,        // any list of groups and maxima of lines, nothing rotated
+  kSpans,        // likewise, and any rotation
 };
 
 // Makes codes and scales.

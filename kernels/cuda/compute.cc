@@ -128,7 +128,10 @@ class Worker {
   cudaError_t FindMaxima() {
     if (choice_.amax == AmaxKernel::kNone) return cudaSuccess;
     Count(recipe_.search.rotates());
-    if (choice_.amax == AmaxKernel::kSpans) return FindInSpans();
+    if (choice_.amax == AmaxKernel::kLines ||
+        choice_.amax == AmaxKernel::kSpans) {
+      return FindInGroups();
+    }
     AmaxArgs args = {};
     args.x = Input();
     args.row_signs = Signs(recipe_.search.rotated[0]);
@@ -138,7 +141,7 @@ class Worker {
     return Queued(LaunchAmax(choice_.amax, args, queue_));
   }
 
-  cudaError_t FindInSpans() {
+  cudaError_t FindInGroups() {
     SpanAmaxArgs args = {};
     args.list = tables_.groups();
     args.dtype = plan_.tensor().dtype;
@@ -157,7 +160,9 @@ class Worker {
       *to = reinterpret_cast<uint32_t*>(Out(amax.kind));
       QUANTD_CUDA_TRY(Zero(*to, plan_.output(amax.kind)->size));
     }
-    return Queued(LaunchAmaxOfSpans(args, queue_));
+    return Queued(choice_.amax == AmaxKernel::kLines
+                      ? LaunchAmaxOfLines(args, queue_)
+                      : LaunchAmaxOfSpans(args, queue_));
   }
 
   // Queues every amax of groups to where it leaves from, where kernels read it,

@@ -30,7 +30,8 @@ cudaError_t LaunchAmax(AmaxKernel kernel, const AmaxArgs& a, const Queue& q) {
       return LaunchAmaxOfTiles(a, q);
     case AmaxKernel::kTensorCores:
       return LaunchAmaxByTensorCores(a, q);
-    case AmaxKernel::kSpans:  // takes SpanAmaxArgs
+    case AmaxKernel::kLines:  // these take SpanAmaxArgs
+    case AmaxKernel::kSpans:
     case AmaxKernel::kNone:
       break;
   }

@@ -27,6 +27,8 @@ cudaError_t LaunchAmaxOfTiles(const AmaxArgs& args, const Queue& queue);
 // Needs bf16, cols % 16 == 0, fewer than 2^31 rows and a rotation.
 cudaError_t LaunchAmaxByTensorCores(const AmaxArgs& args, const Queue& queue);
 cudaError_t LaunchAmaxOfSpans(const SpanAmaxArgs& args, const Queue& queue);
+// The same without rotations, of rows that are a multiple of 16 bytes.
+cudaError_t LaunchAmaxOfLines(const SpanAmaxArgs& args, const Queue& queue);
 cudaError_t LaunchWriteAmax(const WriteAmaxArgs& args, const Queue& queue);
 
 // --- encode: kernels/cuda/encode --------------------------------------------

@@ -1,100 +1,21 @@
-#include "kernels/cuda/amax/reduce.cuh"
+#include "kernels/cuda/amax/spans.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
-#include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {
 namespace {
 
 // --- kernel -----------------------------------------------------------------
 
-// Adds a span's maximum to its line's.
-__device__ __forceinline__ void AddToLine(uint32_t max, uint32_t clean,
-                                          bool propagate, uint32_t* line) {
-  // As bits, NaN is above everything: it stays.
-  const uint32_t value = propagate && max > kInfBits ? kNanBits : clean;
-  if (value != 0) atomicMax(line, value);
-}
-
-__device__ __forceinline__ void Raise(uint32_t value, uint32_t* to) {
-  *to = value > *to ? value : *to;
-}
-
-// Spans of a tile along its rows: the plain maximum, and the rotated one.
-template <DType D, int N>
-__device__ __forceinline__ void RowsOf(const SpanAmaxArgs& a,
-                                       const GroupTile& tile, Found* found) {
-  for (int i = threadIdx.x; i < TileSpan<N>::kCount; i += kThreads) {
-    const TileSpan<N> span(false, i);
-    const int64_t line = tile.row + span.line;
-    const int64_t first = tile.col + span.position;
-    if (line >= tile.group->rows || first >= a.list.cols) continue;
-    const int64_t row = tile.group->row + line;
-    float v[N];
-    LoadSpan<D>(*tile.group, a.list.cols, false, line, first, v);
-    uint32_t max, clean;
-    FindMaxima<Scalar>(v, N, &max, &clean);
-    Raise(clean, &found->plain);
-    found->seen |= SeenIn(max, clean);
-    if (a.rows != nullptr) AddToLine(max, clean, a.propagate, &a.rows[row]);
-    if (a.row_signs == nullptr) continue;
-    RotateSpan(v, N, a.row_signs);
-    FindMaxima<Scalar>(v, N, &max, &clean);
-    Raise(clean, &found->row_rht);
-    found->seen |= max > kInfBits ? kSeenRowRhtNan : 0u;
-    if (a.rotated_rows != nullptr) {
-      AddToLine(max, clean, a.propagate, &a.rotated_rows[row]);
-    }
-  }
-}
-
-template <DType D, int N>
-__device__ __forceinline__ void ColumnsOf(const SpanAmaxArgs& a,
-                                          const GroupTile& tile, Found* found) {
-  for (int i = threadIdx.x; i < TileSpan<N>::kCount; i += kThreads) {
-    const TileSpan<N> span(true, i);
-    const int64_t line = tile.col + span.line;
-    const int64_t first = tile.row + span.position;
-    if (line >= a.list.cols || first >= tile.group->rows) continue;
-    const int64_t column = tile.number * a.list.cols + line;
-    float v[N];
-    LoadSpan<D>(*tile.group, a.list.cols, true, line, first, v);
-    uint32_t max, clean;
-    if (a.columns != nullptr) {
-      FindMaxima<Scalar>(v, N, &max, &clean);
-      AddToLine(max, clean, a.propagate, &a.columns[column]);
-    }
-    if (a.col_signs == nullptr) continue;
-    RotateSpan(v, N, a.col_signs);
-    FindMaxima<Scalar>(v, N, &max, &clean);
-    Raise(clean, &found->col_rht);
-    found->seen |= max > kInfBits ? kSeenColRhtNan : 0u;
-    if (a.rotated_columns != nullptr) {
-      AddToLine(max, clean, a.propagate, &a.rotated_columns[column]);
-    }
-  }
-}
-
 template <DType D, int N>
 __global__ void __launch_bounds__(kThreads)
     AmaxOfSpans(const __grid_constant__ SpanAmaxArgs a) {
   LetNextKernelStart();
   AwaitKernelBefore();
-  const bool columns = a.columns != nullptr || a.col_signs != nullptr;
   const int64_t tiles = TileCount(a.list);
   uint32_t seen = 0;
   for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
-    const GroupTile tile = FindTile(a.list, t);
-    Found found = {};
-    RowsOf<D, N>(a, tile, &found);
-    if (columns) ColumnsOf<D, N>(a, tile, &found);
-    // The next tile may be another group's.
-    Found* const to = &a.found[tile.number];
-    ReduceTo(found.plain, &to->plain);
-    if (a.row_signs != nullptr) ReduceTo(found.row_rht, &to->row_rht);
-    if (a.col_signs != nullptr) ReduceTo(found.col_rht, &to->col_rht);
-    Report(found.seen, to);
-    seen |= found.seen;
+    seen |= FindInTile<D, N>(a, FindTile(a.list, t));
   }
   Report(seen, a.seen);
 }

@@ -242,7 +242,12 @@ TEST(ChoiceTest, CudaSearchesByWhatTheRecipeAsksFor) {
     const bool cores = plan.tensor().dtype == DType::kBF16 &&
                        plan.cols() % 16 == 0 &&
                        plan.rows() < int64_t{1} << 31 && r.search.rotates();
-    EXPECT_EQ(got, !one                  ? AmaxKernel::kSpans
+    const bool lines =
+        !r.search.rotates() &&
+        plan.cols() * static_cast<int64_t>(SizeOf(plan.tensor().dtype)) % 16 ==
+            0;
+    EXPECT_EQ(got, !one && lines         ? AmaxKernel::kLines
+                   : !one                ? AmaxKernel::kSpans
                    : cores               ? AmaxKernel::kTensorCores
                    : r.search.rotated[1] ? AmaxKernel::kTiles
                    : r.search.rotated[0] ? AmaxKernel::kRows
@@ -252,7 +257,7 @@ TEST(ChoiceTest, CudaSearchesByWhatTheRecipeAsksFor) {
   ForQuantizeRows(2,
                   [&](const QuantizeRow& row) { check(row.plan, Label(row)); });
   ForRhtAmaxRows([&](const PlanRow& row) { check(row.plan, row.settings); });
-  EXPECT_EQ(taken.size(), 6u) << "a kernel is never taken";
+  EXPECT_EQ(taken.size(), 7u) << "a kernel is never taken";
 }
 
 TEST(ChoiceTest, TheEncoderSumsChunksOnlyWhereItWalksOverTiles) {
@@ -275,7 +280,8 @@ TEST(ChoiceTest, TheEncoderSumsChunksOnlyWhereItWalksOverTiles) {
 TEST(ChoiceTest, OnlyKernelsOfOneTensorGoWithoutTheListOfGroups) {
   ForQuantizeRows(1, [&](const QuantizeRow& row) {
     const cuda::KernelChoice c = OnCuda(row.plan);
-    const bool one = c.amax != AmaxKernel::kSpans &&
+    const bool one = c.amax != AmaxKernel::kLines &&
+                     c.amax != AmaxKernel::kSpans &&
                      (c.encode == EncodeKernel::kNone ||
                       c.encode == EncodeKernel::kQuantizeRows) &&
                      c.dbias == DbiasKernel::kNone;

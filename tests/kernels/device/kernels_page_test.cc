@@ -223,6 +223,7 @@ constexpr Home kHomes[] = {
     {"AmaxOfRows", "cuda/amax/rht.cu"},
     {"AmaxOfTiles", "cuda/amax/rht.cu"},
     {"AmaxByTensorCores", "cuda/amax/tiles.cu"},
+    {"AmaxOfLines", "cuda/amax/lines.cu"},
     {"AmaxOfSpans", "cuda/amax/spans.cu"},
     {"QuantizeRows", "cuda/encode/nvfp4/rows_f32.cu"},
     {"EncodeFrame", "cuda/encode/frame/encode.cuh"},

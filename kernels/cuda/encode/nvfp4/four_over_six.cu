@@ -9,6 +9,7 @@ namespace {
 template <DType D, bool kRht, bool kMse, bool kFast>
 struct Coder {
   static constexpr DType kType = kWalked<D, kRht>;
+  static constexpr bool kGathers = false;
   const EncodeArgs& a;
   ErrorTable* errors;
   RowGroup group = {};

@@ -42,6 +42,7 @@ struct KnownMultipliers {
 template <DType D, bool kRht, bool kKnown>
 struct Coder {
   static constexpr DType kType = kWalked<D, kRht>;
+  static constexpr bool kGathers = true;
   const EncodeArgs& a;
   const KnownMultipliers& known;
   Multipliers* table;

@@ -17,6 +17,7 @@ struct RowScale {
 template <DType D>
 struct Coder {
   static constexpr DType kType = D;
+  static constexpr bool kGathers = true;
   const EncodeArgs& a;
   const int stride;  // rows from one block of a thread to the next
   RowScale* rows;    // of the chunk

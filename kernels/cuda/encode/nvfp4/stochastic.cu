@@ -30,6 +30,7 @@ __device__ __noinline__ Unit EncodeRareAt(const EncodeArgs& a,
 template <DType D, bool kRht>
 struct Coder {
   static constexpr DType kType = kWalked<D, kRht>;
+  static constexpr bool kGathers = false;
   const EncodeArgs& a;
   const Counters& counters;
   const PhiloxStream& random;

@@ -145,6 +145,7 @@ enum class Way {
 // kNegative: the sign of what is below 0 alone.
 template <DType D, Way kWay, bool kNegative>
 struct Coder {
+  static constexpr bool kGathers = true;
   const EncodeArgs& a;
   const GlobalMultipliers& known;
   QuotientTable* table;

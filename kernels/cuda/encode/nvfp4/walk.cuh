@@ -142,6 +142,7 @@ inline constexpr DType kWalked = kRht ? DType::kBF16 : D;
 
 // All threads of RowWalk::Grid must call this; D is the input's type. A coder
 // has
+//   kGathers         whether swizzled scales may pass through shared memory
 //   group            a RowGroup, which the walk sets
 //   Settle()         finds what the group's amax decides; ends with a barrier
 //   Begin(row, b)    the thread's next blocks are those with number b of this
@@ -155,7 +156,7 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
                                          const RowWalk& walk, Coder* coder) {
   LetNextKernelStart();
   __shared__ OwnBlocks staged;
-  __shared__ uint4 gathered[8 * kSwizzledTile / 16];
+  __shared__ uint4 gathered[Coder::kGathers ? 8 * kSwizzledTile / 16 : 1];
   const uint32_t own = AddressIn(&staged);
   const int64_t band = blockIdx.z * RowWalk::kBandsPerLayer + blockIdx.y;
   if (band >= walk.bands) return;
@@ -199,8 +200,9 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   // Swizzled scales of a whole chunk are neighbours, which pass through shared
   // memory: bytes here and there keep memory busier than all the rest.
   std::byte* const swizzled = scales.first;
-  const bool gathers = scales.pitch == 0 && walk.log_down == 0 &&
-                       walk.log_width == 5 && rows == kTileSide &&
+  const bool gathers = Coder::kGathers && scales.pitch == 0 &&
+                       walk.log_down == 0 && walk.log_width == 5 &&
+                       rows == kTileSide &&
                        (int64_t{blockIdx.x} + 1) << 5 <= a.list.cols / kBlock;
   if (gathers) {
     scales.first = reinterpret_cast<std::byte*>(gathered) +

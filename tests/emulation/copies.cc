@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <variant>
 
 #include "tests/emulation/threads.h"
 
@@ -48,30 +47,14 @@ struct Box {
   int64_t x, y;
   std::byte* barrier;
 };
-struct Words {
-  uint32_t words[4];
-  std::byte* to;
-  std::byte* barrier;
-};
-// What is under way.
-std::deque<std::variant<Box, Words>> late;
+std::deque<Box> boxes;
 
 void CheckThatAllCame() {
-  if (late.empty()) return;
+  if (boxes.empty()) return;
   std::fprintf(stderr, "emulation: a CTA ended before its copies\n");
   std::abort();
 }
 
-void Count(std::byte* barrier, size_t bytes) {
-  BarrierState state = Load(barrier);
-  state.bytes -= static_cast<int32_t>(bytes);
-  Store(state, barrier);
-}
-
-void Make(const Words& words) {
-  std::memcpy(words.to, words.words, sizeof(words.words));
-  Count(words.barrier, sizeof(words.words));
-}
 void Make(const Box& box) {
   const TensorMapFields& m = box.map;
   const uint32_t per_piece = 16 / m.element_bytes;
@@ -92,7 +75,9 @@ void Make(const Box& box) {
       }
     }
   }
-  Count(box.barrier, m.box_rows * 128);
+  BarrierState state = Load(box.barrier);
+  state.bytes -= static_cast<int32_t>(m.box_rows * 128);
+  Store(state, box.barrier);
 }
 
 }  // namespace
@@ -128,10 +113,10 @@ void ArriveAt(std::byte* at, uint32_t expected_bytes) {
   Store(state, at);
 }
 bool IsOver(std::byte* at, uint32_t parity) {
-  if (Load(at).phase == parity && !late.empty()) {
-    const auto next = late.front();
-    late.pop_front();
-    std::visit([](const auto& what) { Make(what); }, next);
+  if (Load(at).phase == parity && !boxes.empty()) {
+    const Box box = boxes.front();
+    boxes.pop_front();
+    Make(box);
     GotOn();
   }
   return Load(at).phase != parity;
@@ -146,12 +131,7 @@ void CopyBox(const void* map, std::byte* to, int64_t x, int64_t y,
   box.x = x;
   box.y = y;
   box.barrier = barrier;
-  late.push_back(box);
-}
-void StoreCounted(const uint32_t (&words)[4], std::byte* to,
-                  std::byte* barrier) {
-  AtEndOfCta(CheckThatAllCame);
-  late.push_back(Words{{words[0], words[1], words[2], words[3]}, to, barrier});
+  boxes.push_back(box);
 }
 
 }  // namespace emulation

@@ -37,10 +37,6 @@ bool IsOver(std::byte* at, uint32_t parity);
 void CopyBox(const void* map, std::byte* to, int64_t x, int64_t y,
              std::byte* barrier);
 
-// Sixteen bytes, likewise.
-void StoreCounted(const uint32_t (&words)[4], std::byte* to,
-                  std::byte* barrier);
-
 // What runtime.cc puts into a CUtensorMap.
 struct TensorMapFields {
   const std::byte* data;

@@ -215,19 +215,6 @@ void CopyByEngine(Frame& f, const Instruction& i) {
           static_cast<int32_t>(Get32(f, at[1])), SharedAt(f, i.arguments[2]));
 }
 
-// [to], {words}, [barrier]
-void StoreByEngine(Frame& f, const Instruction& i) {
-  std::byte* const to = SharedAt(f, i.arguments[0]);
-  if (reinterpret_cast<uintptr_t>(to) % 16 != 0) {
-    RefusePtx("a store that is not aligned");
-  }
-  uint32_t words[4];
-  for (size_t n = 0; n < 4; ++n) {
-    words[n] = Get32(f, Parts(i.arguments[1])[n]);
-  }
-  StoreCounted(words, to, SharedAt(f, i.arguments[2]));
-}
-
 // --- barriers ---------------------------------------------------------------
 
 void Init(Frame& f, const Instruction& i) {
@@ -300,8 +287,6 @@ Handler FindInstruction(const std::string& name) {
       {"cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_"
        "tx::bytes",
        CopyByEngine},
-      {"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32",
-       StoreByEngine},
       {"mbarrier.init.shared.b64", Init},
       {"mbarrier.arrive.shared.b64", Arrive},
       {"mbarrier.arrive.expect_tx.shared::cta.b64", ArriveExpecting},

@@ -32,18 +32,6 @@ __device__ __forceinline__ void ArriveExpecting(uint64_t* barrier,
                "r"(bytes)
                : "memory");
 }
-#if __CUDA_ARCH__ >= 900
-// Stores 16 bytes into shared memory of this CTA, some time: the barrier counts
-// them like those of the copy engine.
-__device__ __forceinline__ void StoreCounted(uint4 v, void* to,
-                                             uint64_t* barrier) {
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], "
-      "{%1, %2, %3, %4}, [%5];" ::"r"(SharedAddress(to)),
-      "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(SharedAddress(barrier))
-      : "memory");
-}
-#endif
 // Waits for the end of the phase of that parity.
 __device__ __forceinline__ void WaitFor(uint64_t* barrier, uint32_t parity) {
   uint32_t done = 0;

@@ -30,8 +30,6 @@ __device__ __forceinline__ void AwaitKernelBefore() {
 struct CtaShape {
   unsigned threads;
   size_t shared_bytes = 0;  // dynamic ones
-  // It is a cluster of its own, as StoreCounted (mbarrier.cuh) wants it.
-  bool cluster = false;
 };
 
 // Launches a kernel early if it follows one. What it reads before it waits was
@@ -43,23 +41,16 @@ cudaError_t LaunchEarly(void (*kernel)(Formal...), dim3 grid, CtaShape cta,
   const cudaError_t error =
       FindAttribute(cudaDevAttrComputeCapabilityMajor, &major);
   if (error != cudaSuccess) return error;
-  cudaLaunchAttribute attributes[2] = {};
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = dim3(cta.threads);
   config.dynamicSmemBytes = cta.shared_bytes;
   config.stream = queue.stream;
-  config.attrs = attributes;
-  if (queue.follows && major >= 9) {
-    cudaLaunchAttribute& early = attributes[config.numAttrs++];
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-  }
-  if (cta.cluster && major >= 9) {
-    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {1, 1, 1};
-  }
+  config.attrs = &early;
+  config.numAttrs = queue.follows && major >= 9 ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, args...);
 }
 

@@ -248,25 +248,19 @@ class TileStream {
                                        const GroupTask& first,
                                        const Source& source) {
     const bool leads = threadIdx.x % kWarp == turn;
+    if (leads) control_->places[stage] = mine.at;
     const uint32_t to = SharedAddress(tiles_[stage].bytes);
 #if __CUDA_ARCH__ >= 900
     if (!leads) return;
-    // The place comes like the tile: what a barrier counts is there when it
-    // says so.
-    static_assert(sizeof(Place) == 2 * sizeof(uint4));
+    if (mine.at.rows <= 0) {
+      ArriveAt(full);
+      return;
+    }
     // What lies beyond the payload counts, too: it comes as zeros.
     const uint32_t high = 1u << source.log_rows;
     const uint32_t rows =
-        mine.at.rows <= 0
-            ? 0
-            : (static_cast<uint32_t>(mine.at.rows) + high - 1) & (0u - high);
-    ArriveExpecting(full, sizeof(Place) + rows * (128 * kBytes));
-    const Place& at = mine.at;
-    auto* const there = reinterpret_cast<uint4*>(&control_->places[stage]);
-    StoreCounted(make_uint4(at.group, at.chunk, at.row, at.col), there, full);
-    StoreCounted(make_uint4(static_cast<uint32_t>(at.rows),
-                            static_cast<uint32_t>(at.cols), at.number, at.last),
-                 there + 1, full);
+        (static_cast<uint32_t>(mine.at.rows) + high - 1) & (0u - high);
+    ArriveExpecting(full, rows * (128 * kBytes));
     for (uint32_t row = 0; row < rows; row += high) {
       QUANTD_UNROLL
       for (uint32_t box = 0; box < kBytes; ++box) {
@@ -280,7 +274,6 @@ class TileStream {
       }
     }
 #else
-    if (leads) control_->places[stage] = mine.at;
     const auto of = [turn](auto mine) {
       return __shfl_sync(0xFFFFFFFFu, static_cast<uint32_t>(mine),
                          static_cast<int>(turn));
@@ -390,7 +383,7 @@ cudaError_t LaunchTileStream(
   error = MakeTensorMap(a.first.x, Stream::kBytes, a.list.rows, a.list.cols,
                         1 << source.log_rows, &source.map);
   if (error != cudaSuccess) return error;
-  return LaunchEarly(kernel, ctas, {Stream::kCtaThreads, sizeof(Shared), true},
+  return LaunchEarly(kernel, ctas, {Stream::kCtaThreads, sizeof(Shared)},
                      queue, a, source, more...);
 }
 

@@ -4,7 +4,6 @@
 #define QUANTD_KERNELS_CUDA_AMAX_SPANS_CUH_
 
 #include "kernels/cuda/amax/reduce.cuh"
-#include "kernels/cuda/args.h"
 #include "kernels/cuda/tile/span.cuh"
 
 namespace quantd::cuda {

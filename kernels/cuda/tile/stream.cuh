@@ -383,8 +383,8 @@ cudaError_t LaunchTileStream(
   error = MakeTensorMap(a.first.x, Stream::kBytes, a.list.rows, a.list.cols,
                         1 << source.log_rows, &source.map);
   if (error != cudaSuccess) return error;
-  return LaunchEarly(kernel, ctas, {Stream::kCtaThreads, sizeof(Shared)},
-                     queue, a, source, more...);
+  return LaunchEarly(kernel, ctas, {Stream::kCtaThreads, sizeof(Shared)}, queue,
+                     a, source, more...);
 }
 
 }  // namespace quantd::cuda

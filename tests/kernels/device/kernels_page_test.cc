@@ -230,7 +230,7 @@ constexpr Home kHomes[] = {
     {"EncodeNvfp4Rows", "cuda/encode/nvfp4/rows.cu"},
     {"EncodeNvfp4Tiles", "cuda/encode/nvfp4/tiles.cu"},
     {"EncodeNvfp4Squares", "cuda/encode/nvfp4/squares.cu"},
-    {"EncodeNvfp4ScaledRows", "cuda/encode/nvfp4/scaled_rows.cu"},
+    {"EncodeNvfp4ScaledRows", "cuda/encode/nvfp4/rows.cu"},
     {"EncodeNvfp4Stochastic", "cuda/encode/nvfp4/stochastic.cu"},
     {"EncodeNvfp4FourOverSix", "cuda/encode/nvfp4/four_over_six.cu"},
     {"EncodeNvfp4UnderGlobal", "cuda/encode/nvfp4/under_global.cu"},

@@ -83,8 +83,7 @@ struct SpanAmaxArgs {
 
 // Amaxes to write where they belong, for every group, made of its maxima.
 enum class FoundAmax { kGiven, kPlain, kRowRht, kColRht };
-// What an encoder looks up under an amax, if anything
-// (kernels/cuda/encode/nvfp4/code_tables.cuh).
+// What an encoder looks up under an amax, if anything: NVFP4's code_tables.cuh.
 enum class CodeTable { kNone, kMultipliers, kValues, kFits };
 inline constexpr size_t kCodeTableBytes = 1280;  // room for any
 struct WriteAmaxArgs {

@@ -70,7 +70,7 @@ FAULTS = [
     Fault(
         "a tile out of range",
         "tile/order.cuh",
-        "return tile->chunk < chunks();",
+        "return tile->chunk < chunks_;",
         "return true;",
         "encode/nvfp4/tiles.cu",
         NVFP4,

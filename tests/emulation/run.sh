@@ -21,9 +21,10 @@ if ! ls "${CUDA_HOME:-/usr/local/cuda}/include/cuda_runtime_api.h" \
 fi
 cmake --preset emulated >/dev/null
 cmake --build --preset emulated -j "$(nproc)" --target golden_test contract_test \
-  gpu_door_test
+  gpu_contract_test gpu_door_test
 tests=build/emulated/tests/kernels
 build/emulated/tests/server/gpu_door_test --gtest_brief=1
+"$tests/gpu_contract_test" --gtest_brief=1 --gtest_filter='GpuTablesTest.*'
 "$tests/golden_test" --gtest_brief=1 --gtest_filter='*cuda*'
 for seed in 0 1; do
   echo "the contract, one combination in $stride, order of threads $seed"

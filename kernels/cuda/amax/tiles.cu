@@ -244,8 +244,9 @@ __device__ __forceinline__ bool RaiseTogether(const AmaxTilesArgs& a,
   bool enough = true;
   const auto raise = [&](float mine, uint32_t* of, uint32_t* found) {
     const float about = LargestOfWarp(mine);
+    // (A maximum that is raised too far stays so: tiny ones are not for this.)
     const uint32_t sure = Sure(about);
-    Raise(sure, of, found);
+    Raise(sure >= kMostTiny ? sure : 0, of, found);
     __syncwarp();
     // (Others may have raised it further, which is as good.)
     const uint32_t now = __shfl_sync(0xFFFFFFFFu, Read(*of), 0);

@@ -11,13 +11,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "fmt/format.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/choice.h"
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/cuda/tables.h"
+#include "kernels/device/memory.h"
 #include "kernels/device/slabs.h"
+#include "kernels/plan/field_error.h"
 
 namespace quantd::cuda {
 
@@ -27,6 +30,17 @@ class Kernels {
   Kernels(const Plan& plan, bool gaps) : work_(plan), tables_(work_, gaps) {}
 
   absl::Status Take(Device& device) {
+    // No time helps where they never fit.
+    const size_t need = BlockPool::Charge(tables_.device_bytes());
+    const size_t most = device.table_memory().limit();
+    if (need > most) {
+      return TooLargeError(
+          "memory for tables of groups",
+          fmt::format("at most {} bytes (fewer groups, or raise the memory "
+                      "budget)",
+                      most),
+          fmt::format("{} bytes", need), most);
+    }
     absl::StatusOr<Block> host =
         device.table_pinned().Take(tables_.host_bytes());
     if (!host.ok()) return host.status();

@@ -1,0 +1,47 @@
+// What a GPU keeps beside the payload of a job.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/device/devices.h"
+#include "kernels/plan/field_error.h"
+#include "tests/testing/device.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/run_plan.h"
+
+namespace quantd {
+namespace {
+
+// A device of 40 MiB refuses what so many groups are looked up in, and says
+// that it always will; of fewer groups the same job is done.
+TEST(GpuTablesTest, TablesThatNeverFitAreRefusedForGood) {
+  const std::vector<Target> targets = Targets();
+  if (targets.back().device == "cuda") GTEST_SKIP() << CudaUnavailableReason();
+  const auto target =
+      std::find_if(targets.begin(), targets.end(),
+                   [](const Target& t) { return t.isa.empty(); });
+  BackendOptions options;
+  options.memory_limit = size_t{40} << 20;
+  auto device = Device::Open(*target, options);
+  ASSERT_THAT(device, IsOk());
+  const auto run = [&](int64_t groups) {
+    QuantizeOptions o;
+    o.format = Format::kNvfp4;
+    o.usage = Usage::kBoth;
+    o.splits = std::vector<int64_t>(groups, 1);
+    const auto plan = MakeQuantizePlan({DType::kBF16, {groups, 64}, -1}, o);
+    EXPECT_THAT(plan, IsOk());
+    return RunPlan(device->backend(), *plan,
+                   {std::vector<uint8_t>(plan->input_bytes(), 0x3F)})
+        .status();
+  };
+  const absl::Status refused = run(kMaxGroups);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+  EXPECT_TRUE(GetSizeLimit(refused).has_value()) << refused;
+  EXPECT_THAT(run(1000), IsOk());
+}
+
+}  // namespace
+}  // namespace quantd

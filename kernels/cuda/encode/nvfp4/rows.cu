@@ -113,7 +113,6 @@ struct RowScale {
 
 template <DType D>
 struct ScaledCoder {
-  static constexpr DType kType = D;
   static constexpr bool kGathers = true;
   const EncodeArgs& a;
   const int stride;  // rows from one block of a thread to the next

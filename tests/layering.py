@@ -34,7 +34,7 @@ kernels/cpu: kernels/plan kernels/arith kernels/device absl fmt
 kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/arith/profile kernels/cpu/tiles.h
 kernels/cuda: kernels/plan kernels/plan/profile kernels/arith kernels/arith/profile kernels/device absl fmt cuda
 kernels/cuda/cuda_backend: kernels/cuda/job
-kernels/cuda/job: kernels/cuda kernels/device kernels/plan absl fmt cuda
+kernels/cuda/job: kernels/cuda kernels/device kernels/plan absl cuda
 kernels/cuda/groups: kernels/cuda/tile kernels/cuda/ptx
 kernels/cuda/rotate: kernels/cuda/tile kernels/cuda/ptx
 kernels/cuda/ptx: kernels/plan/format.h kernels/arith/codec.h kernels/cuda/queue.h cuda

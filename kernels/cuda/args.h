@@ -81,11 +81,12 @@ struct SpanAmaxArgs {
   bool propagate;  // A line that holds NaN has the maximum NaN.
 };
 
-// Amaxes to write where they belong, for every group, made of its maxima.
-enum class FoundAmax { kGiven, kPlain, kRowRht, kColRht };
 // What an encoder looks up under an amax, if anything: NVFP4's code_tables.cuh.
 enum class CodeTable { kNone, kMultipliers, kValues, kFits };
 inline constexpr size_t kCodeTableBytes = 1280;  // room for any
+
+// Amaxes to write where they belong, for every group, made of its maxima.
+enum class FoundAmax { kGiven, kPlain, kRowRht, kColRht };
 struct WriteAmaxArgs {
   static constexpr int kMax = 4;
   struct Entry {

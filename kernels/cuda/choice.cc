@@ -199,11 +199,14 @@ ErrorsKernel ChooseErrors(const Plan& plan, const Recipe& r,
 
 }  // namespace
 
+bool KernelChoice::searches_groups() const {
+  return amax == AmaxKernel::kLines || amax == AmaxKernel::kSpans;
+}
+
 bool KernelChoice::reads_groups() const {
   const bool one_tensor =
       encode == EncodeKernel::kNone || encode == EncodeKernel::kQuantizeRows;
-  return amax == AmaxKernel::kLines || amax == AmaxKernel::kSpans ||
-         !one_tensor || errors != ErrorsKernel::kNone ||
+  return searches_groups() || !one_tensor || errors != ErrorsKernel::kNone ||
          decode != DecodeKernel::kNone || dbias != DbiasKernel::kNone;
 }
 

@@ -87,6 +87,8 @@ struct KernelChoice {
 
   bool operator==(const KernelChoice&) const = default;
 
+  // Whether maxima are found in a list of groups, not in one tensor.
+  bool searches_groups() const;
   // Whether one of them reads the list of groups.
   bool reads_groups() const;
 };

@@ -128,10 +128,7 @@ class Worker {
   cudaError_t FindMaxima() {
     if (choice_.amax == AmaxKernel::kNone) return cudaSuccess;
     Count(recipe_.search.rotates());
-    if (choice_.amax == AmaxKernel::kLines ||
-        choice_.amax == AmaxKernel::kSpans) {
-      return FindInGroups();
-    }
+    if (choice_.searches_groups()) return FindInGroups();
     AmaxArgs args = {};
     args.x = Input();
     args.row_signs = Signs(recipe_.search.rotated[0]);
@@ -160,9 +157,7 @@ class Worker {
       *to = reinterpret_cast<uint32_t*>(Out(amax.kind));
       QUANTD_CUDA_TRY(Zero(*to, plan_.output(amax.kind)->size));
     }
-    return Queued(choice_.amax == AmaxKernel::kLines
-                      ? LaunchAmaxOfLines(args, queue_)
-                      : LaunchAmaxOfSpans(args, queue_));
+    return Queued(LaunchAmax(choice_.amax, args, queue_));
   }
 
   // Queues every amax of groups to where it leaves from, where kernels read it,

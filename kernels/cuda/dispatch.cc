@@ -30,12 +30,21 @@ cudaError_t LaunchAmax(AmaxKernel kernel, const AmaxArgs& a, const Queue& q) {
       return LaunchAmaxOfTiles(a, q);
     case AmaxKernel::kTensorCores:
       return LaunchAmaxByTensorCores(a, q);
-    case AmaxKernel::kLines:  // these take SpanAmaxArgs
-    case AmaxKernel::kSpans:
-    case AmaxKernel::kNone:
-      break;
+    default:
+      return cudaErrorInvalidValue;
   }
-  return cudaErrorInvalidValue;
+}
+
+cudaError_t LaunchAmax(AmaxKernel kernel, const SpanAmaxArgs& a,
+                       const Queue& q) {
+  switch (kernel) {
+    case AmaxKernel::kLines:
+      return LaunchAmaxOfLines(a, q);
+    case AmaxKernel::kSpans:
+      return LaunchAmaxOfSpans(a, q);
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 CodeTable CodeTableOf(const Work& work) {

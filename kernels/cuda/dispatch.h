@@ -16,10 +16,13 @@ namespace quantd::cuda {
 
 cudaError_t LaunchAmax(AmaxKernel kernel, const AmaxArgs& args,
                        const Queue& queue);
-// `amax`: the rowwise copy's, where there is one and the host knows it.
+// Of lists of groups: those that searches_groups() are.
+cudaError_t LaunchAmax(AmaxKernel kernel, const SpanAmaxArgs& args,
+                       const Queue& queue);
+
 // What the encoder of a Quantize looks up under its amaxes.
 CodeTable CodeTableOf(const Work& work);
-
+// `amax`: the rowwise copy's, where there is one and the host knows it.
 cudaError_t LaunchEncode(EncodeKernel kernel, const EncodeArgs& args,
                          std::optional<float> amax, const Queue& queue);
 // By the type of the input.

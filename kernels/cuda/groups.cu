@@ -137,6 +137,16 @@ __global__ void __launch_bounds__(kThreads)
 
 // --- launchers --------------------------------------------------------------
 
+// After the kernel that has made the sums of chunks.
+cudaError_t LaunchSumGroups(const DbiasArgs& a, Queue queue) {
+  queue.follows = true;
+  const int64_t ctas = a.list.count * ((a.list.cols + 31) / 32);
+  return ForDType(a.output, [&](auto d) {
+    return LaunchEarly(&SumGroups<d()>, static_cast<unsigned>(ctas), {kThreads},
+                       queue, a.list);
+  });
+}
+
 }  // namespace
 
 cudaError_t LaunchSumChunks(const GroupList& list, DType input,
@@ -148,19 +158,6 @@ cudaError_t LaunchSumChunks(const GroupList& list, DType input,
     return cudaGetLastError();
   });
 }
-
-namespace {
-
-cudaError_t LaunchSumGroups(const DbiasArgs& a, Queue queue) {
-  queue.follows = true;
-  const int64_t ctas = a.list.count * ((a.list.cols + 31) / 32);
-  return ForDType(a.output, [&](auto d) {
-    return LaunchEarly(&SumGroups<d()>, static_cast<unsigned>(ctas), {kThreads},
-                       queue, a.list);
-  });
-}
-
-}  // namespace
 
 cudaError_t LaunchTensorScales(const TensorScaleArgs& a, const Queue& queue) {
   const auto ctas =

@@ -19,12 +19,15 @@ __device__ __forceinline__ void RotateSixteen(const RotateArgs& a,
   }
 }
 
-// A thread has several blocks under way; a warp stores 32 neighbours as whole
-// sectors of memory.
+// Blocks that a thread has under way.
+template <DType D>
+inline constexpr int kBlocksAtOnce = 8 / kSizeOf<D>;
+
+// A warp stores 32 neighbours as whole sectors of memory.
 template <DType D, DType Out, bool kInverse>
 __global__ void __launch_bounds__(kThreads)
     RotateBlocks(const __grid_constant__ RotateArgs a) {
-  constexpr int kAtOnce = 8 / kSizeOf<D>;
+  constexpr int kAtOnce = kBlocksAtOnce<D>;
   constexpr int kQuads = kSizeOf<Out>;
   __shared__ WarpBlocks<Out> shared[kThreads / kWarp];
   LetNextKernelStart();
@@ -97,7 +100,7 @@ __global__ void __launch_bounds__(kThreads) RotateSpans(RotateArgs a) {
 
 template <DType D, DType Out>
 cudaError_t LaunchBlocks(const RotateArgs& a, const Queue& queue) {
-  constexpr int64_t kPerCta = int64_t{kThreads} * (8 / kSizeOf<D>);
+  constexpr int64_t kPerCta = int64_t{kThreads} * kBlocksAtOnce<D>;
   const int64_t blocks = a.x.rows * (a.x.cols / kBlock);
   const auto kernel =
       a.inverse ? &RotateBlocks<D, Out, true> : &RotateBlocks<D, Out, false>;

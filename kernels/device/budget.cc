@@ -45,12 +45,17 @@ absl::Status CheckPayload(const Plan& plan, size_t most) {
 }
 
 absl::Status CheckPayload(size_t need, size_t most) {
+  return CheckMemory("memory for input, output and scratch", "split the tensor",
+                     need, most);
+}
+
+absl::Status CheckMemory(std::string_view memory, std::string_view advice,
+                         size_t need, size_t most) {
   if (need <= most) return absl::OkStatus();
   return TooLargeError(
-      "memory for input, output and scratch",
-      fmt::format("at most {} bytes (split the tensor or raise the memory "
-                  "budget)",
-                  most),
+      memory,
+      fmt::format("at most {} bytes ({} or raise the memory budget)", most,
+                  advice),
       fmt::format("{} bytes", need), most);
 }
 

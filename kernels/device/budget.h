@@ -22,6 +22,9 @@ size_t PayloadNeed(const Plan& plan);
 // TooLargeError for a need, or that of a plan, of more than `most`, which is
 // all that a device may lend.
 absl::Status CheckPayload(size_t need, size_t most);
+// The same of `memory`, with what to do about it beside raising the budget.
+absl::Status CheckMemory(std::string_view memory, std::string_view advice,
+                         size_t need, size_t most);
 absl::Status CheckPayload(const Plan& plan, size_t most);
 // What an input of that many bytes is expected to need of a device's pools,
 // before its plan is known: `output_sixteenths` is the output in 1/16 of the

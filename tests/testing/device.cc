@@ -195,6 +195,14 @@ std::vector<Target> Targets() {
   return targets;
 }
 
+std::optional<Target> GpuTarget() {
+  const std::vector<Target> targets = Targets();
+  const auto gpu = std::find_if(targets.begin(), targets.end(),
+                                [](const Target& t) { return t.isa.empty(); });
+  if (gpu->device == "cuda") return std::nullopt;
+  return *gpu;
+}
+
 absl::StatusOr<Device> Device::Open(const Target& target,
                                     BackendOptions options) {
   if (!target.isa.empty()) options.isa = target.isa;

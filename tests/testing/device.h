@@ -34,6 +34,8 @@ std::string Identifier(const Target& target);
 // Every instruction set of the CPU, then every CUDA device; where there is
 // none, one "cuda" that stands for the missing device.
 std::vector<Target> Targets();
+// The first CUDA device; nothing where there is none.
+std::optional<Target> GpuTarget();
 
 struct AmaxFlags {
   bool row = true;

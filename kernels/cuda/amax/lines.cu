@@ -55,10 +55,6 @@ inline constexpr int kPerQuad = 16 / kSizeOf<D>;
 template <DType D>
 inline constexpr int kCtaColumns = kWarp* kQuads* kPerQuad<D>;
 
-__device__ __forceinline__ void RaiseTo(uint32_t bits, uint32_t* to) {
-  if (bits != 0) atomicMax(to, bits);
-}
-
 // A CTA is 128 rows of a group and kCtaColumns columns; a warp takes every
 // eighth row.
 template <DType D, bool kColumns>

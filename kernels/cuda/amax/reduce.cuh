@@ -6,6 +6,12 @@
 
 namespace quantd::cuda {
 
+// Non-negative floats are ordered as their bits; where maxima are added up
+// there are zeros first.
+__device__ __forceinline__ void RaiseTo(uint32_t bits, uint32_t* to) {
+  if (bits != 0) atomicMax(to, bits);
+}
+
 // The maximum of all threads of the CTA, to `*to`. All threads must call.
 __device__ __forceinline__ void ReduceTo(uint32_t value, uint32_t* to) {
   __shared__ uint32_t warps[kThreads / 32];
@@ -15,8 +21,7 @@ __device__ __forceinline__ void ReduceTo(uint32_t value, uint32_t* to) {
   if (threadIdx.x < 32) {
     value = threadIdx.x < kThreads / 32 ? warps[threadIdx.x] : 0;
     value = __reduce_max_sync(0xFFFFFFFFu, value);
-    // Non-negative floats are ordered as their bits.
-    if (threadIdx.x == 0 && value != 0) atomicMax(to, value);
+    if (threadIdx.x == 0) RaiseTo(value, to);
   }
   __syncthreads();
 }

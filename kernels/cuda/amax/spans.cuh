@@ -12,8 +12,7 @@ namespace quantd::cuda {
 __device__ __forceinline__ void AddToLine(uint32_t max, uint32_t clean,
                                           bool propagate, uint32_t* line) {
   // As bits, NaN is above everything: it stays.
-  const uint32_t value = propagate && max > kInfBits ? kNanBits : clean;
-  if (value != 0) atomicMax(line, value);
+  RaiseTo(propagate && max > kInfBits ? kNanBits : clean, line);
 }
 
 __device__ __forceinline__ void Raise(uint32_t value, uint32_t* to) {

@@ -11,16 +11,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "fmt/format.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/choice.h"
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/cuda/tables.h"
+#include "kernels/device/budget.h"
 #include "kernels/device/memory.h"
 #include "kernels/device/slabs.h"
-#include "kernels/plan/field_error.h"
 
 namespace quantd::cuda {
 
@@ -31,15 +30,11 @@ class Kernels {
 
   absl::Status Take(Device& device) {
     // No time helps where they never fit.
-    const size_t need = BlockPool::Charge(tables_.device_bytes());
-    const size_t most = device.table_memory().limit();
-    if (need > most) {
-      return TooLargeError(
-          "memory for tables of groups",
-          fmt::format("at most {} bytes (fewer groups, or raise the memory "
-                      "budget)",
-                      most),
-          fmt::format("{} bytes", need), most);
+    if (auto s = CheckMemory("memory for tables of groups", "have fewer groups",
+                             BlockPool::Charge(tables_.device_bytes()),
+                             device.table_memory().limit());
+        !s.ok()) {
+      return s;
     }
     absl::StatusOr<Block> host =
         device.table_pinned().Take(tables_.host_bytes());

@@ -11,14 +11,15 @@
 namespace quantd::cuda {
 
 // Adds up the columns of a tile whose elements are D, rows ascending, for
-// `partial`, the group's sums of 128 rows each. Threads 0 to 63 of `thread`
-// have two columns each; others need not call.
+// `partial`, the group's sums of 128 rows each. All threads of the team call
+// this: it is two warps' work, others' at each `turn`.
 template <DType D>
 __device__ __forceinline__ void SumColumns(const StagedTileOf<kSizeOf<D>>& tile,
                                            const Place& at, int64_t cols,
-                                           float* partial, unsigned thread) {
+                                           float* partial, unsigned turn) {
   constexpr int kBytes = kSizeOf<D>;
   using Pair = std::conditional_t<kBytes == 2, uint32_t, uint2>;
+  const unsigned thread = (Team::thread() + turn * (kTileSide / 2)) % kThreads;
   const int column = 2 * static_cast<int>(thread);
   if (column >= at.cols) return;
   float low = 0.0f;

@@ -1,7 +1,6 @@
 // What a GPU keeps beside the payload of a job.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -17,11 +16,8 @@ namespace {
 // A device of 40 MiB refuses what so many groups are looked up in, and says
 // that it always will; of fewer groups the same job is done.
 TEST(GpuTablesTest, TablesThatNeverFitAreRefusedForGood) {
-  const std::vector<Target> targets = Targets();
-  if (targets.back().device == "cuda") GTEST_SKIP() << CudaUnavailableReason();
-  const auto target =
-      std::find_if(targets.begin(), targets.end(),
-                   [](const Target& t) { return t.isa.empty(); });
+  const auto target = GpuTarget();
+  if (!target) GTEST_SKIP() << CudaUnavailableReason();
   BackendOptions options;
   options.memory_limit = size_t{40} << 20;
   auto device = Device::Open(*target, options);

@@ -271,16 +271,11 @@ double Wanted(const char* variable, double otherwise) {
 class GpuContractTest : public testing::Test {
  protected:
   void SetUp() override {
-    const std::vector<Target> targets = Targets();
-    if (targets.back().device == "cuda") {
-      GTEST_SKIP() << CudaUnavailableReason();
-    }
+    const auto target = GpuTarget();
+    if (!target) GTEST_SKIP() << CudaUnavailableReason();
     BackendOptions options;
     options.memory_limit = size_t{4} << 30;
-    const auto gpu_target =
-        std::find_if(targets.begin(), targets.end(),
-                     [](const Target& t) { return t.isa.empty(); });
-    auto gpu = Device::Open(*gpu_target, options);
+    auto gpu = Device::Open(*target, options);
     auto cpu = Device::Open({"cpu", "auto"}, options);
     ASSERT_THAT(gpu, IsOk());
     ASSERT_THAT(cpu, IsOk());

@@ -67,6 +67,13 @@ TEST(ChoiceTest, EveryOptionOfEveryFormatHasRows) {
   EXPECT_GT(rows, 1000u);
 }
 
+// The columns of all chunks of 128 rows.
+int64_t ColumnsOfChunks(const Plan& plan) {
+  int64_t chunks = 0;
+  for (const Group& g : plan.groups()) chunks += (g.rows + 127) / 128;
+  return chunks * plan.cols();
+}
+
 // Encoders that are better than the frame where they know a plan.
 constexpr EncodeKernel kBetter[] = {
     EncodeKernel::kQuantizeRows,     EncodeKernel::kNvfp4Rows,
@@ -94,9 +101,7 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
   const auto has = [&](uint32_t options) {
     return (row.options & options) != 0;
   };
-  int64_t chunks = 0;
-  for (const Group& g : row.plan.groups()) chunks += (g.rows + 127) / 128;
-  const int64_t columns = chunks * row.plan.cols();
+  const int64_t columns = ColumnsOfChunks(row.plan);
   const bool rowwise_alone = row.usage == Usage::kRowwise;
   const bool sixteen = !has(kOptRht) || o.rht.dimension == 16;
   const bool nvfp4 =
@@ -189,11 +194,9 @@ cuda::ErrorsKernel WantedErrors(const QuantizeRow& row) {
   }
   const bool rotated = (HasRowwise(row.usage) && o.rht.rowwise) ||
                        (HasColumnwise(row.usage) && o.rht.columnwise);
-  int64_t chunks = 0;
-  for (const Group& g : row.plan.groups()) chunks += (g.rows + 127) / 128;
   const bool small = row.plan.rows() < int64_t{1} << 28 &&
                      row.plan.cols() < int64_t{1} << 28 &&
-                     chunks * row.plan.cols() < int64_t{1} << 35;
+                     ColumnsOfChunks(row.plan) < int64_t{1} << 35;
   return !rotated && (row.options & kOptProfile) == 0 && small &&
                  row.plan.cols() % 16 == 0
              ? cuda::ErrorsKernel::kTiles
@@ -242,12 +245,10 @@ TEST(ChoiceTest, CudaSearchesByWhatTheRecipeAsksFor) {
     const bool cores = plan.tensor().dtype == DType::kBF16 &&
                        plan.cols() % 16 == 0 &&
                        plan.rows() < int64_t{1} << 31 && r.search.rotates();
-    int64_t chunks = 0;
-    for (const Group& g : plan.groups()) chunks += (g.rows + 127) / 128;
     const auto row_bytes =
         plan.cols() * static_cast<int64_t>(SizeOf(plan.tensor().dtype));
     const bool lines = !r.search.rotates() && row_bytes % 16 == 0 &&
-                       chunks * plan.cols() < (int64_t{1} << 31) - 1;
+                       ColumnsOfChunks(plan) < (int64_t{1} << 31) - 1;
     EXPECT_EQ(got, !one && lines         ? AmaxKernel::kLines
                    : !one                ? AmaxKernel::kSpans
                    : cores               ? AmaxKernel::kTensorCores

@@ -136,8 +136,8 @@ __global__ void __launch_bounds__(kThreads, 4)
     if (i < count) s.raw[i] = __ldg(reinterpret_cast<const uint4*>(p));
     p += 2 * s.cols;
   }
-  // This is found while the rows are on their way.
   AwaitKernelBefore();
+  // This is found while the rows are on their way.
   std::byte* const scales = PlaceOfScales<S>(a, s);
 
   uint32_t max[kPatchRows / 2];

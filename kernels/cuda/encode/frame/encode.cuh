@@ -193,21 +193,19 @@ __device__ __forceinline__ const Place& PlaceOf(const Place& at,
   return own;
 }
 
-// Sums of columns: two warps' work, others at each tile.
+// Sums of columns, for dbias.
 template <int kBytes>
 __device__ __forceinline__ void SumTile(const EncodeArgs& a, DType input,
                                         const StagedTileOf<kBytes>& tile,
-                                        const Place& at, int k) {
-  const GroupTask& task = a.list.count == 1 ? a.first : a.list.groups[at.group];
-  const unsigned thread =
-      (Team::thread() + static_cast<unsigned>(k) * (kTileSide / 2)) % kThreads;
-  if (thread >= kTileSide / 2) return;
+                                        const Place& at, unsigned turn) {
+  float* const partial =
+      (a.list.count == 1 ? a.first : a.list.groups[at.group]).partial;
   if constexpr (kBytes == 4) {
-    SumColumns<DType::kF32>(tile, at, a.list.cols, task.partial, thread);
+    SumColumns<DType::kF32>(tile, at, a.list.cols, partial, turn);
   } else if (input == DType::kBF16) {
-    SumColumns<DType::kBF16>(tile, at, a.list.cols, task.partial, thread);
+    SumColumns<DType::kBF16>(tile, at, a.list.cols, partial, turn);
   } else {
-    SumColumns<DType::kF16>(tile, at, a.list.cols, task.partial, thread);
+    SumColumns<DType::kF16>(tile, at, a.list.cols, partial, turn);
   }
 }
 

@@ -14,6 +14,18 @@
 
 namespace quantd::cuda {
 
+// E4M3's exponent field of 1. What scales are multiplied with that differ in
+// the exponent alone differs by a power of two.
+inline constexpr uint32_t kFieldOfOne = 7;
+
+// The multiplier of scales with this exponent field, times 2^shift, from that
+// with 1's. Both are normal numbers.
+__device__ __forceinline__ float OfField(float m, uint32_t field,
+                                         int shift = 0) {
+  const int exponent = static_cast<int>(kFieldOfOne - field) + shift;
+  return m * __uint_as_float(static_cast<uint32_t>(127 + exponent) << 23);
+}
+
 // What a group's amax decides for a copy, in shared memory: there are only so
 // many scales, and a division for each is cheaper than one for each block.
 struct alignas(16) Multipliers {
@@ -84,10 +96,9 @@ struct alignas(16) FitTable {
     if (thread == 0) s_inv6 = Nvfp4InverseSix(s);
     const uint32_t mantissa = thread / 32;
     const uint32_t lane = threadIdx.x % 32;
-    constexpr uint32_t kOne = 7;  // E4M3's exponent field of 1
     const float s_dec = 1.0f / s;
-    const uint32_t m =
-        __float_as_uint(Nvfp4Multiplier<Scalar>(kOne << 3 | mantissa, s_dec));
+    const uint32_t m = __float_as_uint(
+        Nvfp4Multiplier<Scalar>(kFieldOfOne << 3 | mantissa, s_dec));
     const uint32_t fraction = (m & 0x7FFFFFu) | 0x3F800000u;
 
     // For lanes 0 to 6: the first bf16 that passes the lane's threshold.
@@ -129,7 +140,7 @@ struct alignas(16) FitTable {
     if (lane == 0 || lane >= 16) return;
     // x * m is x' * c with 2^exponent taken from the one, given to the other.
     const int exponent =
-        static_cast<int>(m >> 23) - 127 + static_cast<int>(kOne - lane);
+        static_cast<int>(m >> 23) - 127 + static_cast<int>(kFieldOfOne - lane);
     const int zero = (112 - exponent) * 128;  // the bf16 whose x' is 0
     CodeFit& fit = of[lane << 3 | mantissa];
     fit.twice = static_cast<uint16_t>((chosen - 0x38000000u) >> 13);

@@ -9,13 +9,11 @@
 namespace quantd::cuda {
 namespace {
 
-// What the only group's amax decides, where the host knows it. Multipliers of
-// scales that differ in the exponent alone differ by a power of two.
+// What the only group's amax decides, where the host knows it.
 struct KnownMultipliers {
   float of[8];  // by mantissa, of scales with the exponent of 1
   float s_inv6;
 
-  static constexpr uint32_t kOne = 7;  // E4M3's exponent field of 1
   // Nothing, where one of them is no normal number or so small that codes are
   // not found by it.
   static std::optional<KnownMultipliers> Of(std::optional<float> amax,
@@ -26,7 +24,7 @@ struct KnownMultipliers {
     known.s_inv6 = encode.s_inv6;
     for (uint32_t mantissa = 0; mantissa < 8; ++mantissa) {
       const float m =
-          Nvfp4Multiplier<Scalar>(kOne << 3 | mantissa, encode.s_dec);
+          Nvfp4Multiplier<Scalar>(kFieldOfOne << 3 | mantissa, encode.s_dec);
       if (!(m >= 0x1p-80f && m <= 0x1p80f)) return std::nullopt;
       known.of[mantissa] = m;
     }
@@ -34,8 +32,7 @@ struct KnownMultipliers {
   }
   // By E4M3 code. (Subnormal scales are for the generic functions.)
   __device__ __forceinline__ float Of(uint32_t code) const {
-    const uint32_t exponent = code == 0 ? kOne : code >> 3;
-    return of[code & 7] * __uint_as_float((127 + kOne - exponent) << 23);
+    return OfField(of[code & 7], code == 0 ? kFieldOfOne : code >> 3);
   }
 };
 

@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
           }
           if (a.dbias) {
             SumColumns<D>(stream.tile(), at, a.list.cols, group.task().partial,
-                          (Team::thread() + k * (kTileSide / 2)) % kThreads);
+                          k);
           }
           if (columns) {
             Team::Sync();  // they are complete

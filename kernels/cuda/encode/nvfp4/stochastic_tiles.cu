@@ -47,7 +47,7 @@ struct StochasticCoding {
           task_(task),
           at_(at),
           first_(first),
-          apart_(kColumns ? apart : 4) {
+          apart_(apart) {
       const EncodeParams& p = a.params;
       const uint32_t line = Line();
       const uint32_t position = Position(0);

@@ -5,9 +5,8 @@
 // A Coding says how codes come about: its kType, the Table that an amax
 // decides, what all of a launch share (Launched, made of the arguments), and
 // Lines, which is made for sixteen lines of a tile and codes a block of each
-// lane at a time:
-// A lane's blocks are one after the other, those of the warp's second half
-// `apart` blocks further.
+// lane at a time. A lane's blocks are one after the other, those of the warp's
+// second half `apart` blocks further.
 //   any()                     whether there are codes of blocks not rare
 //   Codes(x, block, scale)    of x, the block at that address, the lane's next
 //   Rare(x, signs, amax, i)   of the lane's i-th, by the generic functions
@@ -159,11 +158,9 @@ __global__ void __launch_bounds__(
             a, launched, stream.tile(), at, rotation, group, exchange, codes,
             &team, &held, k);
       }
-      // Two warps' work, others at each tile.
       if (a.dbias) {
-        SumColumns<Coding::kType>(
-            stream.tile(), at, a.list.cols, group.task().partial,
-            (Team::thread() + k * (kTileSide / 2)) % kThreads);
+        SumColumns<Coding::kType>(stream.tile(), at, a.list.cols,
+                                  group.task().partial, k);
       }
       stream.Release();
     }

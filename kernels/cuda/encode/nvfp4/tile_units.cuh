@@ -169,9 +169,7 @@ class WarpLines {
   __device__ __forceinline__ explicit WarpLines(const StagedTile& tile,
                                                 uint32_t warp = Team::warp(),
                                                 uint32_t apart = 4)
-      : tile_(SharedAddress(tile.bytes)),
-        first_(warp * kBlock),
-        apart_(kColumns ? apart : 4) {
+      : tile_(SharedAddress(tile.bytes)), first_(warp * kBlock), apart_(apart) {
     const uint32_t lane = threadIdx.x % kWarp;
     const uint32_t low = lane / 8 % 2 * 8;
     const uint32_t high = lane / 16 * 8;

@@ -20,6 +20,7 @@ namespace {
 // scales that differ in the exponent alone differ by a power of two, so there
 // are eight to be found.
 struct QuotientTable {
+  static constexpr int k64th = 6;  // a power of two that all are divided by
   float of[128];  // by E4M3 code, / 64; 0: for the generic functions
   float g;
   bool usable;  // no product comes near the ends of fp32
@@ -31,7 +32,7 @@ struct QuotientTable {
     if (code >= 128) return;
     of[code] = code == 0  ? 0x1p-6f  // of a block of zeros
                : code < 8 ? 0.0f     // subnormal
-                          : Of(static_cast<int>(code >> 3), known.of[code & 7]);
+                          : OfField(known.of[code & 7], code >> 3, -k64th);
   }
 
   // All threads of eight warps must call; the caller synchronizes before and
@@ -49,7 +50,8 @@ struct QuotientTable {
     }
     const int lane = static_cast<int>(threadIdx.x % 32);
     const uint32_t mantissa = threadIdx.x / 32;
-    const float d = Nvfp4OperandUnder<Scalar>(n, global, kOne << 3 | mantissa);
+    const float d =
+        Nvfp4OperandUnder<Scalar>(n, global, kFieldOfOne << 3 | mantissa);
     float m = d;
     if (n.operation != Operation::kTimes) {
       // A lane has a threshold, lane % 8, and a candidate, lane / 8.
@@ -77,19 +79,10 @@ struct QuotientTable {
     }
     // Subnormal scales are not set.
     if (lane == 0 || lane >= 16) return;
-    of[lane << 3 | mantissa] = Of(lane, m);
+    of[lane << 3 | mantissa] = OfField(m, static_cast<uint32_t>(lane), -k64th);
   }
 
  private:
-  static constexpr uint32_t kOne = 7;  // E4M3's exponent field of 1
-
-  // Of a scale with this exponent field, from that with 1's. (The bounds on g
-  // leave all of these normal.)
-  static __device__ __forceinline__ float Of(int field, float m) {
-    constexpr int k64th = 6;
-    const int exponent = static_cast<int>(kOne) - field - k64th;
-    return m * __uint_as_float(static_cast<uint32_t>(127 + exponent) << 23);
-  }
   // Where codes change, and whether y is beyond: ties go to the even code.
   static __device__ __forceinline__ float ThresholdOf(int i) {
     return i == 6 ? 5.0f : i < 4 ? 0.25f + 0.5f * i : i - 1.5f;

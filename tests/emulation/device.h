@@ -245,6 +245,12 @@ T atomicOr(T* p, T v) {
   *p = before | v;
   return before;
 }
+template <typename T>
+T atomicExch(T* p, T v) {
+  const T before = *p;
+  *p = v;
+  return before;
+}
 template <typename T, typename V>
 T atomicAdd(T* p, V v) {
   const T before = *p;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 
 #include "kernels/cuda/args.h"
@@ -241,6 +242,18 @@ class TileStream {
     return static_cast<int>(n < kTileSide ? n : kTileSide);
   }
 
+  // By atomics: mbarriers order plain stores just as well, but
+  // compute-sanitizer does not follow a wait for one's phase into a loop.
+  static __device__ __forceinline__ void Put(const Place& from, Place* to) {
+    constexpr int kWords = sizeof(Place) / sizeof(uint32_t);
+    uint32_t words[kWords];
+    memcpy(words, &from, sizeof(Place));
+    QUANTD_UNROLL
+    for (int i = 0; i < kWords; ++i) {
+      atomicExch(reinterpret_cast<uint32_t*>(to) + i, words[i]);
+    }
+  }
+
   // Lane `turn` says where its tile is and, if there is one, starts its copy.
   __device__ __forceinline__ void Post(int stage, uint64_t* full, uint32_t turn,
                                        const Sending& mine,
@@ -248,7 +261,7 @@ class TileStream {
                                        const GroupTask& first,
                                        const Source& source) {
     const bool leads = threadIdx.x % kWarp == turn;
-    if (leads) control_->places[stage] = mine.at;
+    if (leads) Put(mine.at, &control_->places[stage]);
     const uint32_t to = SharedAddress(tiles_[stage].bytes);
 #if __CUDA_ARCH__ >= 900
     if (!leads) return;

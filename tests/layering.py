@@ -47,7 +47,8 @@ kernels/cuda/errors: kernels/arith kernels/plan/error_statistics.h kernels/cuda/
 kernels/cuda/encode/frame: kernels/arith kernels/cuda/tile kernels/cuda/encode/frame/codes kernels/cuda/encode/generic kernels/cuda/encode/nvfp4 kernels/cuda/launch.h kernels/cuda/ptx
 kernels/cuda/encode/frame/codes: kernels/cuda/encode/frame/cell.cuh kernels/cuda/encode/nvfp4 kernels/cuda/tile
 kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
-kernels/cuda/encode/nvfp4: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
+kernels/cuda/encode/nvfp4: kernels/arith kernels/arith/profile kernels/cuda/args.h kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
+kernels/cuda/encode/nvfp4/squares: kernels/arith kernels/cuda/encode/nvfp4 kernels/cuda/launch.h
 proto: kernels/plan kernels/device/backend.h proto/memory proto/stream absl fmt google messages
 proto/memory: kernels/plan absl fmt messages
 proto/stream: kernels/plan proto absl fmt

@@ -19,8 +19,8 @@ namespace {
 // What the kernels for bf16 and fp16 know beside their formats.
 // Whoever asks for more is served by the generic kernel.
 constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
-                                 kOptSwizzled | kOptGivenAmax | kOptEstimation |
-                                 kOptGrouped | kOptDbias;
+                                 kOptSwizzled | kOptCompact | kOptGivenAmax |
+                                 kOptEstimation | kOptGrouped | kOptDbias;
 constexpr uint32_t kFp8Knows = kOptSwizzled | kOptGivenAmax | kOptEpsilon |
                                kOptPowerOfTwo | kOptGivenScale | kOptHistory |
                                kOptScaleRule | kOptGrouped | kOptDbias;
@@ -103,15 +103,15 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
   if (!EncodesAsTe(NumericsOf(o))) return EncodeKernel::kNvfp4UnderGlobal;
   if ((used & kOptStochastic) != 0) {
     // A block's random bytes must be those of one counter.
-    if (format.square || !DrawsWhole(plan, o)) return ChooseOther(plan, o);
-    return columnwise ? EncodeKernel::kNvfp4Tiles
-                      : EncodeKernel::kNvfp4Stochastic;
-  }
-  if ((used & kOptFourOverSix) != 0) {
-    return columnwise || format.square ? ChooseOther(plan, o)
-                                       : EncodeKernel::kNvfp4FourOverSix;
+    if (!DrawsWhole(plan, o)) return ChooseOther(plan, o);
+    return format.square ? EncodeKernel::kNvfp4Squares
+           : columnwise  ? EncodeKernel::kNvfp4Tiles
+                         : EncodeKernel::kNvfp4Stochastic;
   }
   if (format.square) return EncodeKernel::kNvfp4Squares;
+  if ((used & kOptFourOverSix) != 0 && !columnwise) {
+    return EncodeKernel::kNvfp4FourOverSix;
+  }
   return columnwise || (o.dbias && rotatable) ? EncodeKernel::kNvfp4Tiles
                                               : EncodeKernel::kNvfp4Rows;
 }

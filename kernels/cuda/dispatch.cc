@@ -58,10 +58,11 @@ CodeTable CodeTableOf(const Work& work) {
     case EncodeKernel::kNvfp4Stochastic:
       return CodeTable::kMultipliers;
     case EncodeKernel::kNvfp4Tiles:
-      return o->rounding == Rounding::kStochastic ? CodeTable::kMultipliers
-                                                  : codes;
     case EncodeKernel::kNvfp4Squares:
-      return codes;
+      // (4over6 has tables of its own.)
+      return o->rounding == Rounding::kStochastic    ? CodeTable::kMultipliers
+             : o->four_over_six != FourOverSix::kOff ? CodeTable::kNone
+                                                     : codes;
     default:
       return CodeTable::kNone;
   }

@@ -43,11 +43,18 @@ cudaError_t LaunchEncodeNvfp4Rows(const EncodeArgs& args,
                                   std::optional<float> amax,
                                   const Queue& queue);
 cudaError_t LaunchEncodeNvfp4Tiles(const EncodeArgs& args, const Queue& queue);
-// What those leave to it: what is rounded stochastically.
-cudaError_t LaunchEncodeNvfp4StochasticTiles(const EncodeArgs& args,
-                                             const Queue& queue);
 cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& args,
                                      const Queue& queue);
+// What these two leave to others: what is rounded stochastically or made by
+// 4over6, tiles with a columnwise copy alone.
+cudaError_t LaunchEncodeNvfp4StochasticTiles(const EncodeArgs& args,
+                                             const Queue& queue);
+cudaError_t LaunchEncodeNvfp4FourOverSixTiles(const EncodeArgs& args,
+                                              const Queue& queue);
+cudaError_t LaunchEncodeNvfp4StochasticSquares(const EncodeArgs& args,
+                                               const Queue& queue);
+cudaError_t LaunchEncodeNvfp4FourOverSixSquares(const EncodeArgs& args,
+                                                const Queue& queue);
 // The rowwise copy alone, whose blocks work with a global scale.
 cudaError_t LaunchEncodeNvfp4UnderGlobal(const EncodeArgs& args,
                                          const Queue& queue);

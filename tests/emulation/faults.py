@@ -35,10 +35,10 @@ NVFP4 = "FormatsContract.EveryCombination/nvfp4"
 FAULTS = [
     Fault(
         "a missing barrier",
-        "encode/nvfp4/squares.cu",
+        "encode/nvfp4/squares/squares.cuh",
         "Team::Sync();  // they are complete",
         "// they are complete",
-        "encode/nvfp4/squares.cu",
+        "encode/nvfp4/squares/nearest.cu",
         NVFP4 + "_2d",
         seed=1,
     ),

@@ -245,12 +245,13 @@ class TileStream {
   // By atomics: mbarriers order plain stores just as well, but
   // compute-sanitizer does not follow a wait for one's phase into a loop.
   static __device__ __forceinline__ void Put(const Place& from, Place* to) {
-    constexpr int kWords = sizeof(Place) / sizeof(uint32_t);
-    uint32_t words[kWords];
+    using Word = unsigned long long;  // NOLINT(runtime/int): atomicExch's
+    constexpr int kWords = sizeof(Place) / sizeof(Word);
+    Word words[kWords];
     memcpy(words, &from, sizeof(Place));
     QUANTD_UNROLL
     for (int i = 0; i < kWords; ++i) {
-      atomicExch(reinterpret_cast<uint32_t*>(to) + i, words[i]);
+      atomicExch(reinterpret_cast<Word*>(to) + i, words[i]);
     }
   }
 
@@ -261,11 +262,12 @@ class TileStream {
                                        const GroupTask& first,
                                        const Source& source) {
     const bool leads = threadIdx.x % kWarp == turn;
-    if (leads) Put(mine.at, &control_->places[stage]);
+    Place* const place = &control_->places[stage];
     const uint32_t to = SharedAddress(tiles_[stage].bytes);
 #if __CUDA_ARCH__ >= 900
     if (!leads) return;
     if (mine.at.rows <= 0) {
+      Put(mine.at, place);
       ArriveAt(full);
       return;
     }
@@ -273,7 +275,7 @@ class TileStream {
     const uint32_t high = 1u << source.log_rows;
     const uint32_t rows =
         (static_cast<uint32_t>(mine.at.rows) + high - 1) & (0u - high);
-    ArriveExpecting(full, rows * (128 * kBytes));
+    Expect(full, rows * (128 * kBytes));
     for (uint32_t row = 0; row < rows; row += high) {
       QUANTD_UNROLL
       for (uint32_t box = 0; box < kBytes; ++box) {
@@ -286,6 +288,8 @@ class TileStream {
             : "memory");
       }
     }
+    Put(mine.at, place);
+    ArriveAt(full);
 #else
     const auto of = [turn](auto mine) {
       return __shfl_sync(0xFFFFFFFFu, static_cast<uint32_t>(mine),
@@ -312,7 +316,10 @@ class TileStream {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(
                      SharedAddress(full))
                  : "memory");
-    if (leads) ArriveAt(full);  // for the place
+    if (leads) {
+      Put(mine.at, place);
+      ArriveAt(full);
+    }
 #endif
   }
 

@@ -106,7 +106,7 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
   const bool sixteen = !has(kOptRht) || o.rht.dimension == 16;
   const bool nvfp4 =
       row.format.scaling == Scaling::kNvfp4 && sixteen &&
-      row.plan.cols() % 16 == 0 && !has(kOptCompact) &&
+      row.plan.cols() % 16 == 0 &&
       (!has(kOptRowScaled) || kernel == EncodeKernel::kNvfp4ScaledRows);
   // (The one profile of the rows has another arithmetic.)
   const bool te = !has(kOptProfile);
@@ -120,7 +120,9 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
                        (HasColumnwise(row.usage) && o.rht.columnwise);
   const bool rotatable = row.dtype == DType::kBF16 || !rotates;
   const bool nearest = !has(kOptStochastic | kOptFourOverSix);
-  const bool nvfp4_tiles = nvfp4_two_bytes && rotatable && nearest;
+  // A block's random bytes are those of one counter.
+  const bool nvfp4_tiles =
+      nvfp4_two_bytes && rotatable && (!has(kOptStochastic) || DrawsWhole(row));
   // fp32, one tensor.
   const bool one = nvfp4 && te && !row.format.square && nearest &&
                    row.dtype == DType::kF32 &&
@@ -142,11 +144,8 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
     case EncodeKernel::kNvfp4UnderGlobal:
       return nvfp4_rows && !te;
     case EncodeKernel::kNvfp4Tiles:
-      return !row.format.square &&
-             (has(kOptStochastic)
-                  ? nvfp4_two_bytes && rotatable && !rowwise_alone &&
-                        DrawsWhole(row)
-                  : nvfp4_tiles && (!rowwise_alone || has(kOptDbias)));
+      return nvfp4_tiles && !row.format.square &&
+             (!rowwise_alone || (nearest && has(kOptDbias)));
     case EncodeKernel::kNvfp4Squares:
       return nvfp4_tiles && row.format.square;
     case EncodeKernel::kNvfp4Stochastic:

@@ -67,7 +67,8 @@ using ColumnSums = float4[kTileWarps + 1][32];
 
 // Named barriers 1 to 3 join neighbouring warps. Their numbers are constants,
 // so that a CTA takes no more of them; and there is no branch, for which the
-// compiler would write all that follows twice.
+// compiler would write all that follows twice. The warp below waits already
+// when the one above is done, and a bar.arrive would gain nothing.
 __device__ __forceinline__ void WaitForWarpAbove(int warp) {
   asm volatile(
       "{\n\t"
@@ -86,11 +87,11 @@ __device__ __forceinline__ void LetWarpBelowGo(int warp) {
       "{\n\t"
       ".reg .pred is;\n\t"
       "setp.eq.s32 is, %0, 0;\n\t"
-      "@is bar.arrive 1, 64;\n\t"
+      "@is bar.sync 1, 64;\n\t"
       "setp.eq.s32 is, %0, 1;\n\t"
-      "@is bar.arrive 2, 64;\n\t"
+      "@is bar.sync 2, 64;\n\t"
       "setp.eq.s32 is, %0, 2;\n\t"
-      "@is bar.arrive 3, 64;\n\t"
+      "@is bar.sync 3, 64;\n\t"
       "}" ::"r"(warp)
       : "memory");
 }

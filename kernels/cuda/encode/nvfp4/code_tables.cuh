@@ -190,6 +190,17 @@ __device__ __forceinline__ void LoadCodeTable(const std::byte* from,
   }
 }
 
+// Brings the table of a group's copy `number` to a team's shared memory from
+// where the kernel that wrote the amaxes has put it: all threads of the team
+// must call; the caller synchronizes them after.
+template <typename Table>
+__device__ __forceinline__ void BringCodeTable(const EncodeArgs& a,
+                                               uint32_t group, uint32_t number,
+                                               const CopyTask& /*copy*/,
+                                               Table* table) {
+  LoadCodeTable(CodeTableAt(a.tables, group, number), table);
+}
+
 // Whether a block whose scale should be `wanted`, with largest magnitude `max`
 // (fp32 bits), is one for the generic functions: NaN or Inf in it, or a scale
 // that is no normal E4M3 number, under which values may reach 7 and must be

@@ -21,13 +21,7 @@ struct Coder {
   __device__ __forceinline__ void Begin(int64_t /*row*/, int64_t /*b*/) {}
   __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
     const uint32_t max = LargerHalf<kType>(LargestOfSigned<kType>(x));
-    const float base = __fmul_rn(SixthOf(__uint_as_float(max)), errors->s);
-    const uint32_t four = E4M3Of(__fmul_rn(base, 1.5f));
-    const uint32_t six = E4M3Of(base);
-    const bool better = Choose<kType, kMse, kFast>(
-        x, errors->s, errors->of[four], errors->of[six], &unit->codes);
-    unit->scale = better ? four : six;
-    return !IsRare(max, base) && errors->ordinary;
+    return EncodeBetter<kType, kMse, kFast>(x, max, *errors, kFast, unit);
   }
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
                                              int64_t /*b*/) const {

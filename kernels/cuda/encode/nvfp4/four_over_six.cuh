@@ -1,13 +1,20 @@
-// 4over6 of blocks of sixteen: both candidates' codes and the exact sums of
-// their errors. The fast half, for blocks that are not rare
+// 4over6 of blocks of sixteen: both candidates' codes and which has the smaller
+// error. The fast half, for blocks that are not rare
 // (kernels/cuda/tile/packed.cuh) under an amax that IsOrdinary.
+//
+// Errors are rounded sums of rounded numbers, but which of two is smaller
+// mostly shows before all that is done as it is defined: sums are found nearly,
+// and exactly where they are too close to each other.
 //
 // Everything is even in the sign of an element: magnitudes will do, and signs
 // are put to the codes at the end.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_FOUR_OVER_SIX_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_FOUR_OVER_SIX_CUH_
 
+#include "kernels/cuda/args.h"
+#include "kernels/cuda/encode/nvfp4/encode.cuh"
 #include "kernels/cuda/encode/nvfp4/nearest.cuh"
+#include "kernels/cuda/tile/team.cuh"
 
 namespace quantd::cuda {
 
@@ -19,41 +26,51 @@ __device__ __forceinline__ bool IsOrdinary(float amax) {
 // What decides an element's error under one scale. Codes are looked for as E2M1
 // values / 64 (kernels/cuda/encode/nvfp4/nearest.cuh).
 struct ErrorTerms {
-  float m;      // element to E2M1 value / 64
-  float ratio;  // fast error: the scale * 64
-  // Else: of a value q / 64, whose power of two below is p / 64, the decoded
-  // number is ratio * q / 64 + rest * p / 64, exactly. With d(q) that number,
-  // rounded twice as FORMATS.md has it, ratio = 128 (d(1.5) - d(1)) and rest =
-  // 64 d(1) - ratio: for q = p it is p d(1), for q = 1.5 p it is p d(1.5).
-  float rest;
-  float unused;  // one load for all
+  float m;  // element to E2M1 value / 64
+  // What 64 stands for: the scale * 64 for the fast error, else 64 d(1), where
+  // d(q) is the number decoded from value q, rounded twice as FORMATS.md has
+  // it. That of q / 64 then is this times q / 64 but for 2^-22 of it, and
+  // exactly for powers of two.
+  float near;
 };
 
 // What a group's amax decides, in shared memory.
 struct ErrorTable {
   ErrorTerms of[128];  // by E4M3 code
   float s;
+  float amax;
+  float range;
   bool ordinary;
 
   // All of so many threads must call; the caller synchronizes them before and
   // after.
   __device__ __forceinline__ void Fill(unsigned thread, unsigned threads,
-                                       float amax, float range, bool fast) {
-    const float encode = Nvfp4EncodeScale<Scalar>(amax, range);
+                                       float of_all, float most, bool fast) {
+    const float encode = Nvfp4EncodeScale<Scalar>(of_all, most);
     for (unsigned i = thread; i < 128; i += threads) {
       const float scale = DecodeE4M3<Scalar>(i);
-      const float one = scale * amax / range;
-      const float more = 1.5f * scale * amax / range;
-      const float ratio = (more - one) * 128.0f;
       of[i] = {Nvfp4Multiplier<Scalar>(i, 1.0f / encode) * 0x1p-6f,
-               fast ? scale * 64.0f : ratio, one * 64.0f - ratio, 0.0f};
+               64.0f * (fast ? scale : scale * of_all / most)};
     }
     if (thread == 0) {
       s = encode;
-      ordinary = IsOrdinary(amax);
+      amax = of_all;
+      range = most;
+      ordinary = IsOrdinary(of_all);
     }
   }
 };
+
+// Brings the table of a copy to a team's shared memory: all threads of the team
+// must call; the caller synchronizes them before and after.
+__device__ __forceinline__ void BringCodeTable(const EncodeArgs& a,
+                                               uint32_t /*group*/,
+                                               uint32_t /*number*/,
+                                               const CopyTask& copy,
+                                               ErrorTable* table) {
+  table->Fill(Team::thread(), kThreads, *copy.amax, a.params.range,
+              a.params.fast_error);
+}
 
 // b / 6, correctly rounded where the result is normal.
 __device__ __forceinline__ float SixthOf(float b) {
@@ -62,70 +79,194 @@ __device__ __forceinline__ float SixthOf(float b) {
   return __fmaf_rn(__fmaf_rn(-6.0f, guess, b), inv6, guess);
 }
 
-// One of the two: its codes, and its error so far.
-template <bool kMse, bool kFast>
+// The errors of a block, or of a square, under its two candidates: that for a
+// maximum of 4 and that for one of 6.
+struct Errors {
+  float four;
+  float six;
+};
+
+// Whether errors that are nearly right leave open which is the smaller one; of
+// `lines` lines with that largest magnitude.
+//
+// Each of the two sums comes with at most 25 more roundings than errors, here
+// and by the definition: 2^-18 of both is more than that. Unless the error is
+// the fast one, `near` adds 2^-22 of a decoded number, which is at most 6/5
+// max, to each difference; that is at most max / 5 where a square follows, and
+// all of it at most 2^-18.2 max^2, or 2^-16.8 max, of a line.
+template <bool kMse>
+__device__ __forceinline__ bool InDoubt(const Errors& errors, float max,
+                                        int lines, bool fast) {
+  float least = 0x1p-130f;  // subnormal numbers
+  if (!fast) {
+    const float n = static_cast<float>(lines);
+    least = __fmaf_rn(kMse ? max * max : max,
+                      kMse ? n * 0x1p-18f : n * 0x1p-16f, least);
+  }
+  const float doubt = __fmaf_rn(errors.four + errors.six, 0x1p-18f, least);
+  return max != 0.0f && !(fabsf(errors.four - errors.six) > doubt);
+}
+
+// The error of a block's element under one of them, as far as it is known.
+template <bool kMse>
 struct Candidate {
   ErrorTerms terms;
   float error = 0.0f;
 
-  // The value for magnitude x, / 64. `target` is x, or x * S.
+  // Adds the error for magnitude x, nearly. `target` is x, or x * S for the
+  // fast error. Returns the value / 64.
   __device__ __forceinline__ float Add(float x, float target) {
     const float q = NearestE2M1(__fmul_rn(x, terms.m));
-    // Exact, as q is next to x; for the fast error, the error.
-    float d = __fmaf_rn(q, terms.ratio, -target);
-    if constexpr (!kFast) {
-      const float p = __uint_as_float(__float_as_uint(q) & 0x7F800000u);
-      d = __fmaf_rn(p, terms.rest, d);
-    }
-    error = __fadd_rn(error, kMse ? __fmul_rn(d, d) : fabsf(d));
+    const float d = __fmaf_rn(q, terms.near, -target);
+    error = kMse ? __fmaf_rn(d, d, error) : error + fabsf(d);
     return q;
   }
 };
 
-// Whether the candidate for 4 has the smaller error, and the better one's
-// codes. Elements are of type D.
-template <DType D, bool kMse, bool kFast>
-__device__ __forceinline__ bool Choose(const Words& x, float s,
-                                       const ErrorTerms& for_four,
-                                       const ErrorTerms& for_six,
-                                       uint2* codes) {
-  Candidate<kMse, kFast> four = {for_four};
-  Candidate<kMse, kFast> six = {for_six};
+// The error of a block of values under a scale, as it is defined.
+template <bool kMse>
+static __device__ __noinline__ float ExactError(const float* v,
+                                                const ErrorTable& table,
+                                                uint32_t code, bool fast) {
+  const ErrorTerms terms = table.of[code];
+  // With p the power of two below q, d(q) is ratio * q / 64 + rest * p / 64,
+  // exactly: for q = p it is p d(1), for q = 1.5 p it is p d(1.5).
+  const float scale = DecodeE4M3<Scalar>(code);
+  const float one = scale * table.amax / table.range;
+  const float more = 1.5f * scale * table.amax / table.range;
+  const float ratio = (more - one) * 128.0f;
+  const float rest = one * 64.0f - ratio;
+  float error = 0.0f;
+  for (int i = 0; i < kBlock; ++i) {
+    const float x = fabsf(v[i]);
+    const float q = NearestE2M1(__fmul_rn(x, terms.m));
+    float d;
+    if (fast) {
+      d = __fmaf_rn(q, terms.near, -__fmul_rn(x, table.s));
+    } else {
+      // The first is exact, as q is next to x.
+      const float p = __uint_as_float(__float_as_uint(q) & 0x7F800000u);
+      d = __fmaf_rn(p, rest, __fmaf_rn(q, ratio, -x));
+    }
+    error = __fadd_rn(error, kMse ? __fmul_rn(d, d) : fabsf(d));
+  }
+  return error;
+}
+template <DType D, bool kMse>
+static __device__ __noinline__ Errors ExactErrors(Words x,
+                                                  const ErrorTable& table,
+                                                  uint32_t four, uint32_t six,
+                                                  bool fast) {
+  float v[kBlock];
+  Unpack<D>(x, v);
+  return {ExactError<kMse>(v, table, four, fast),
+          ExactError<kMse>(v, table, six, fast)};
+}
+
+// The errors of a square of which sixteen lanes have a line each, in the tree
+// of FourOverSixErrorOfSquare. All of these lanes must call this, of which
+// there are whole squares.
+__device__ __forceinline__ Errors SumOfLines(Errors errors,
+                                             uint32_t of = 0xFFFFFFFFu) {
+  __syncwarp(of);
+  QUANTD_UNROLL
+  for (int lanes = kBlock / 2; lanes > 0; lanes /= 2) {
+    errors.four += __shfl_xor_sync(of, errors.four, lanes);
+    errors.six += __shfl_xor_sync(of, errors.six, lanes);
+  }
+  return errors;
+}
+
+// What the candidates' scales are made of: the largest magnitude (fp32 bits) of
+// a block or a square over 6, times S.
+__device__ __forceinline__ float BaseOf(uint32_t max, float s) {
+  return __fmul_rn(SixthOf(__uint_as_float(max)), s);
+}
+__device__ __forceinline__ uint32_t ScaleForFour(float base) {
+  return E4M3Of(__fmul_rn(base, 1.5f));
+}
+__device__ __forceinline__ uint32_t ScaleForSix(float base) {
+  return E4M3Of(base);
+}
+
+// Both candidates of a block of elements of type D. kTimes: errors are those of
+// elements times a number, which is 1 or, for the fast error, S.
+template <DType D, bool kMse, bool kTimes>
+class Contest {
+ public:
+  __device__ __forceinline__ Contest(const Words& x, float times,
+                                     const ErrorTerms& for_four,
+                                     const ErrorTerms& for_six)
+      : four_{for_four}, six_{for_six} {
+    QUANTD_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      float f[8];
+      float g[8];
+      QUANTD_UNROLL
+      for (int i = 0; i < 8; ++i) {
+        const uint32_t word = x.w[4 * h + i / 2] & 0x7FFF7FFFu;
+        const float v = i % 2 == 0 ? LowOf<D>(word) : HighOf<D>(word);
+        const float target = kTimes ? __fmul_rn(v, times) : v;
+        f[i] = four_.Add(v, target);
+        g[i] = six_.Add(v, target);
+      }
+      QUANTD_UNROLL
+      for (int odd = 0; odd < 2; ++odd) {
+        four_bytes_[2 * h + odd] =
+            CodesOf<DType::kE4M3>(f[odd], f[2 + odd], f[4 + odd], f[6 + odd]);
+        six_bytes_[2 * h + odd] =
+            CodesOf<DType::kE4M3>(g[odd], g[2 + odd], g[4 + odd], g[6 + odd]);
+      }
+    }
+  }
+
+  // Nearly.
+  __device__ __forceinline__ Errors errors() const {
+    return {four_.error, six_.error};
+  }
+  // The codes of x under one of them.
+  __device__ __forceinline__ uint2 Codes(const Words& x, bool four) const {
+    uint32_t words[2];
+    QUANTD_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const uint32_t* w = x.w + 4 * h;
+      const uint32_t even = four ? four_bytes_[2 * h] : six_bytes_[2 * h];
+      const uint32_t odd =
+          four ? four_bytes_[2 * h + 1] : six_bytes_[2 * h + 1];
+      words[h] = CodesOfBytes(even, odd) |
+                 (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
+    }
+    return make_uint2(words[0], words[1]);
+  }
+
+ private:
+  Candidate<kMse> four_;
+  Candidate<kMse> six_;
   // Of each half, elements 0 2 4 6, then 1 3 5 7.
-  uint32_t four_bytes[4];
-  uint32_t six_bytes[4];
-  QUANTD_UNROLL
-  for (int h = 0; h < 2; ++h) {
-    float f[8];
-    float g[8];
-    QUANTD_UNROLL
-    for (int i = 0; i < 8; ++i) {
-      const uint32_t word = x.w[4 * h + i / 2] & 0x7FFF7FFFu;
-      const float v = i % 2 == 0 ? LowOf<D>(word) : HighOf<D>(word);
-      const float target = kFast ? __fmul_rn(v, s) : v;
-      f[i] = four.Add(v, target);
-      g[i] = six.Add(v, target);
-    }
-    QUANTD_UNROLL
-    for (int odd = 0; odd < 2; ++odd) {
-      four_bytes[2 * h + odd] =
-          CodesOf<DType::kE4M3>(f[odd], f[2 + odd], f[4 + odd], f[6 + odd]);
-      six_bytes[2 * h + odd] =
-          CodesOf<DType::kE4M3>(g[odd], g[2 + odd], g[4 + odd], g[6 + odd]);
-    }
+  uint32_t four_bytes_[4];
+  uint32_t six_bytes_[4];
+};
+
+// Encodes a block with largest magnitude `max` (fp32 bits) under the better of
+// its candidates. Returns whether it is one for the fast arithmetic.
+template <DType D, bool kMse, bool kTimes>
+__device__ __forceinline__ bool EncodeBetter(const Words& x, uint32_t max,
+                                             const ErrorTable& table, bool fast,
+                                             Unit* unit) {
+  const float base = BaseOf(max, table.s);
+  const uint32_t four = ScaleForFour(base);
+  const uint32_t six = ScaleForSix(base);
+  const bool known = !IsRare(max, base) && table.ordinary;
+  const Contest<D, kMse, kTimes> contest(x, fast ? table.s : 1.0f,
+                                         table.of[four], table.of[six]);
+  Errors errors = contest.errors();
+  if (known && InDoubt<kMse>(errors, __uint_as_float(max), 1, fast)) {
+    errors = ExactErrors<D, kMse>(x, table, four, six, fast);
   }
-  const bool better = four.error < six.error;
-  uint32_t words[2];
-  QUANTD_UNROLL
-  for (int h = 0; h < 2; ++h) {
-    const uint32_t* w = x.w + 4 * h;
-    const uint32_t even = better ? four_bytes[2 * h] : six_bytes[2 * h];
-    const uint32_t odd = better ? four_bytes[2 * h + 1] : six_bytes[2 * h + 1];
-    words[h] = CodesOfBytes(even, odd) |
-               (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
-  }
-  *codes = make_uint2(words[0], words[1]);
-  return better;
+  const bool better = errors.four < errors.six;
+  unit->codes = contest.Codes(x, better);
+  unit->scale = better ? four : six;
+  return known;
 }
 
 }  // namespace quantd::cuda

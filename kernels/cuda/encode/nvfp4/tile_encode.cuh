@@ -3,13 +3,19 @@
 // until it is done.
 //
 // A Coding says how codes come about: its kType, the Table that an amax
-// decides, what all of a launch share (Launched, made of the arguments), and
-// Lines, which is made for sixteen lines of a tile and codes a block of each
-// lane at a time. A lane's blocks are one after the other, those of the warp's
-// second half `apart` blocks further.
+// decides, what all of a launch share (Launched, made of the arguments),
+// whether a half of a warp is a square with one scale (kSquare; nothing is
+// rotated then), whether small groups have kernels of their own (kSmallGroups),
+// and Lines, which is made for sixteen lines of a tile and codes a block of
+// each lane at a time. A lane's blocks are one after the other, those of the
+// warp's second half `apart` blocks further.
 //   any()                     whether there are codes of blocks not rare
 //   Codes(x, block, scale)    of x, the block at that address, the lane's next
-//   Rare(x, signs, amax, i)   of the lane's i-th, by the generic functions
+//   Rare(x, signs, amax, i)   of the lane's i-th, by the generic functions; all
+//                             lanes of a square call it
+// A Coding that finds scales itself (kPicks) has instead of the first two
+//   Pick(x, max, &unit)       of x with that largest magnitude; whether it is
+//                             not rare
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_ENCODE_CUH_
 
@@ -40,7 +46,7 @@ __device__ __forceinline__ void EncodeWarpLines(
     const LineCodes& all_codes, EncodeTeam<Coding>* s, HeldScales* held,
     uint32_t turn) {
   constexpr DType D = Coding::kType;
-  static_assert(!kRht || D == DType::kBF16);
+  static_assert(!kRht || (D == DType::kBF16 && !Coding::kSquare));
   const auto& table = kColumns ? s->tables.col : s->tables.row;
   const LineTask& copy = kColumns ? s->tables.columnwise : s->tables.rowwise;
   constexpr bool kFew = kSmall && kColumns;  // blocks of a line
@@ -60,7 +66,8 @@ __device__ __forceinline__ void EncodeWarpLines(
   typename Coding::template Lines<kColumns> coding(
       a, launched, table, group.task(), at, first_line, count);
   const LineCodes codes = kFew ? all_codes.Apart(count) : all_codes;
-  const float s_inv6 = table.s_inv6;
+  float s_inv6 = 0.0f;
+  if constexpr (!Coding::kPicks) s_inv6 = table.s_inv6;
   uint32_t scales = 0;
   uint32_t rare = 0;
 #pragma unroll(kRht || !Coding::kUnrolls ? 1 : 2)
@@ -81,11 +88,25 @@ __device__ __forceinline__ void EncodeWarpLines(
       x = BlockAt(block);
       max = LargerHalf<D>(LargestOfSigned<D>(x));
     }
-    const float wanted = __uint_as_float(max) * s_inv6;
-    const uint32_t scale = E4M3Of(wanted);
-    codes.Set(i, coding.Codes(x, block, scale));
-    scales = __funnelshift_r(scales, scale, 8);
-    rare = rare + rare + (IsRare(max, wanted) || !coding.any() ? 1 : 0);
+    if constexpr (Coding::kSquare) {
+      QUANTD_UNROLL
+      for (int lanes = kBlock / 2; lanes > 0; lanes /= 2) {
+        const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, max, lanes);
+        max = other > max ? other : max;
+      }
+    }
+    if constexpr (Coding::kPicks) {
+      Unit unit;
+      rare = rare + rare + (coding.Pick(x, max, &unit) ? 0 : 1);
+      codes.Set(i, unit.codes);
+      scales = __funnelshift_r(scales, unit.scale, 8);
+    } else {
+      const float wanted = __uint_as_float(max) * s_inv6;
+      const uint32_t scale = E4M3Of(wanted);
+      codes.Set(i, coding.Codes(x, block, scale));
+      scales = __funnelshift_r(scales, scale, 8);
+      rare = rare + rare + (IsRare(max, wanted) || !coding.any() ? 1 : 0);
+    }
   }
   if constexpr (kFew) {
     scales >>= 8 * (4 - count);
@@ -108,7 +129,13 @@ __device__ __forceinline__ void EncodeWarpLines(
   const LinePlace place = kColumns ? PlaceOfColumns(copy, at, first_line)
                                    : PlaceOfRows(at, first_line);
   StoreCodes(copy, place, codes);
-  if constexpr (kColumns) {
+  if constexpr (Coding::kSquare) {
+    if constexpr (kColumns) {
+      StoreOrHoldSquares(copy, place, at, scales, held);
+    } else {
+      StoreScalesOfSquares(copy, place, scales);
+    }
+  } else if constexpr (kColumns) {
     held->Add(scales);
     if (at.last != 0) held->Store(copy, place, at.number + 1);
   } else {
@@ -174,10 +201,12 @@ cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
     constexpr bool kRotated = kAnyRotated<kRow, kCol>;
     const auto launch = [&](auto type) {
       using Coding = Of<type()>;
-      const auto kernel =
-          HasSmallGroups(a.list)
-              ? &EncodeNvfp4Tiles<size(), Coding, kRow, kCol, true>
-              : &EncodeNvfp4Tiles<size(), Coding, kRow, kCol, false>;
+      auto* kernel = &EncodeNvfp4Tiles<size(), Coding, kRow, kCol, false>;
+      if constexpr (Coding::kSmallGroups) {
+        if (HasSmallGroups(a.list)) {
+          kernel = &EncodeNvfp4Tiles<size(), Coding, kRow, kCol, true>;
+        }
+      }
       return LaunchTileStream<size(), EncodeShared<size(), Coding, kRotated>>(
           kernel, a, queue, typename Coding::Launched(a));
     };

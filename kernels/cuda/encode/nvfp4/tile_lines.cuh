@@ -26,7 +26,8 @@ struct alignas(16) LineTask {
   static constexpr uint32_t kSwizzled = 1;
   static constexpr uint32_t kAlignedCodes = 2;
   static constexpr uint32_t kAlignedScales = 4;
-  static constexpr uint32_t kRest = 3;  // bits to shift for blocks()
+  static constexpr uint32_t kCompact = 8;  // a square has one scale
+  static constexpr uint32_t kRest = 4;     // bits to shift for blocks()
 
   __device__ __forceinline__ explicit LineTask(const CopyTask& copy)
       : data(copy.data),
@@ -39,6 +40,7 @@ struct alignas(16) LineTask {
     };
     what = static_cast<uint32_t>(copy.padded / kBlock) << kRest |
            (copy.swizzled ? kSwizzled : 0) |
+           (copy.scale_lines != 1 ? kCompact : 0) |
            (aligned(data, data_line) ? kAlignedCodes : 0) |
            (aligned(scale, scale_line) ? kAlignedScales : 0);
   }
@@ -231,6 +233,34 @@ class HeldScales {
  private:
   uint32_t words_[kStack] = {};
 };
+
+// StoreScales of squares' lines, which may share one.
+__device__ __forceinline__ void StoreScalesOfSquares(const LineTask& copy,
+                                                     const LinePlace& at,
+                                                     uint32_t scales) {
+  if (!copy.is(LineTask::kCompact)) return StoreScales(copy, at, scales);
+  const uint32_t lane = threadIdx.x % kWarp;
+  const uint32_t block = lane / kBlock * 4;
+  if (lane % kBlock != 0 || at.lines <= 0) return;
+  std::byte* const to = copy.scale +
+                        uint64_t{at.line / kBlock} * copy.scale_line +
+                        (at.block + block);
+  for (int i = 0; i < 4 && static_cast<int>(block) + i < at.blocks; ++i) {
+    to[i] = static_cast<std::byte>(scales >> (8 * i));
+  }
+}
+// Columns' scales of squares of the tile at `tile`: those of a stack at once.
+__device__ __forceinline__ void StoreOrHoldSquares(const LineTask& copy,
+                                                   const LinePlace& at,
+                                                   const Place& tile,
+                                                   uint32_t scales,
+                                                   HeldScales* held) {
+  if (copy.is(LineTask::kCompact)) {
+    return StoreScalesOfSquares(copy, at, scales);
+  }
+  held->Add(scales);
+  if (tile.last != 0) held->Store(copy, at, tile.number + 1);
+}
 
 }  // namespace quantd::cuda
 

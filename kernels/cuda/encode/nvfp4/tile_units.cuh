@@ -137,9 +137,10 @@ class TeamGroup {
                                            uint32_t group) {
     const bool rows = task.rowwise.data != nullptr;
     const bool columns = task.columnwise.data != nullptr;
-    const std::byte* const tables = args_.tables;
-    if (rows) LoadCodeTable(CodeTableAt(tables, group, 0), &tables_->row);
-    if (columns) LoadCodeTable(CodeTableAt(tables, group, 1), &tables_->col);
+    if (rows) BringCodeTable(args_, group, 0, task.rowwise, &tables_->row);
+    if (columns) {
+      BringCodeTable(args_, group, 1, task.columnwise, &tables_->col);
+    }
     const uint32_t thread = Team::thread();
     if (thread == 3 * kWarp) tables_->rowwise = LineTask(task.rowwise);
     if (thread == 4 * kWarp) tables_->columnwise = LineTask(task.columnwise);

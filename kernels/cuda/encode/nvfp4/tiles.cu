@@ -9,6 +9,9 @@ template <DType D>
 struct NearestCoding {
   static constexpr DType kType = D;
   static constexpr bool kUnrolls = true;
+  static constexpr bool kPicks = false;
+  static constexpr bool kSquare = false;
+  static constexpr bool kSmallGroups = true;
   using Table = typename BlockCoding<D>::Table;
 
   struct Launched {
@@ -56,6 +59,9 @@ cudaError_t LaunchFor(const EncodeArgs& a, const Queue& queue) {
 
 cudaError_t LaunchEncodeNvfp4Tiles(const EncodeArgs& a, const Queue& queue) {
   if (a.params.stochastic) return LaunchEncodeNvfp4StochasticTiles(a, queue);
+  if (TriesTwoScales(a.params)) {
+    return LaunchEncodeNvfp4FourOverSixTiles(a, queue);
+  }
   if (a.first.rowwise.data == nullptr) {
     return LaunchFor<Copying::kNone>(a, queue);
   }

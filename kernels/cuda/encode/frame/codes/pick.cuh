@@ -1,5 +1,5 @@
-// 4over6 of values in registers: the better of two scales, by the errors that
-// kernels/cuda/encode/nvfp4/four_over_six.cuh has exactly.
+// 4over6 of values in registers: the better of two scales, by the errors of
+// kernels/cuda/encode/nvfp4/four_over_six.cuh.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_PICK_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_PICK_CUH_
 
@@ -13,16 +13,16 @@ namespace quantd::cuda {
 struct Candidates {
   uint32_t four;
   uint32_t six;
-  float four_error;
-  float six_error;
+  Errors errors;
+  bool near;  // the errors are but nearly right
 };
 
 template <bool kMse, bool kFast>
 __device__ __forceinline__ void AddErrors(const float (&v)[kBlock],
                                           const ErrorTable& table,
                                           Candidates* c) {
-  Candidate<kMse, kFast> four = {table.of[c->four]};
-  Candidate<kMse, kFast> six = {table.of[c->six]};
+  Candidate<kMse> four = {table.of[c->four]};
+  Candidate<kMse> six = {table.of[c->six]};
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {
     const float x = fabsf(v[i]);
@@ -30,8 +30,7 @@ __device__ __forceinline__ void AddErrors(const float (&v)[kBlock],
     four.Add(x, target);
     six.Add(x, target);
   }
-  c->four_error = four.error;
-  c->six_error = six.error;
+  c->errors = {four.error, six.error};
 }
 
 // By the definition.
@@ -40,8 +39,9 @@ FindCandidatesRare(const EncodeParams& p, const LineScale<Scalar>& line,
                    const float* v, uint32_t clean) {
   Candidates c;
   FourOverSixScales<Scalar>(line, clean, &c.four, &c.six);
-  c.four_error = FourOverSixError<Scalar>(p, line, v, c.four);
-  c.six_error = FourOverSixError<Scalar>(p, line, v, c.six);
+  c.errors = {FourOverSixError<Scalar>(p, line, v, c.four),
+              FourOverSixError<Scalar>(p, line, v, c.six)};
+  c.near = false;
   return c;
 }
 
@@ -49,14 +49,14 @@ __device__ __forceinline__ Candidates
 FindCandidates(const EncodeParams& kept, const EncodeParams& p,
                const LineScale<Scalar>& line, const ErrorTable& table,
                const float (&v)[kBlock], uint32_t max, uint32_t clean) {
-  const float base = __fmul_rn(SixthOf(__uint_as_float(max)), table.s);
+  const float base = BaseOf(max, table.s);
   if (!table.ordinary || IsRare(max, base)) {
     float copy[kBlock];
     QUANTD_UNROLL
     for (int i = 0; i < kBlock; ++i) copy[i] = v[i];
     return FindCandidatesRare(kept, line, copy, clean);
   }
-  Candidates c = {E4M3Of(__fmul_rn(base, 1.5f)), E4M3Of(base), 0.0f, 0.0f};
+  Candidates c = {ScaleForFour(base), ScaleForSix(base), {}, true};
   if (p.four_over_six == FourOverSix::kMse) {
     if (p.fast_error) {
       AddErrors<true, true>(v, table, &c);
@@ -71,34 +71,65 @@ FindCandidates(const EncodeParams& kept, const EncodeParams& p,
   return c;
 }
 
+// Whether the candidates' errors, of so many lines with that largest magnitude,
+// leave open which is the better one.
+__device__ __forceinline__ bool InDoubt(const EncodeParams& p,
+                                        const Candidates& c, uint32_t max,
+                                        int lines) {
+  const float magnitude = __uint_as_float(max);
+  return c.near &&
+         (p.four_over_six == FourOverSix::kMse
+              ? InDoubt<true>(c.errors, magnitude, lines, p.fast_error)
+              : InDoubt<false>(c.errors, magnitude, lines, p.fast_error));
+}
+// The errors as they are defined.
+__device__ __forceinline__ Errors ErrorsInDoubt(const EncodeParams& p,
+                                                const ErrorTable& table,
+                                                const float (&v)[kBlock],
+                                                const Candidates& c) {
+  float copy[kBlock];
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock; ++i) copy[i] = v[i];
+  const auto error = [&](uint32_t code) {
+    return p.four_over_six == FourOverSix::kMse
+               ? ExactError<true>(copy, table, code, p.fast_error)
+               : ExactError<false>(copy, table, code, p.fast_error);
+  };
+  return {error(c.four), error(c.six)};
+}
+
+// The code of the better one.
+__device__ __forceinline__ uint32_t Better(const EncodeParams& p,
+                                           const Candidates& c, uint32_t max) {
+  return FourOverSixChoice<Scalar>(p, max, c.four, c.errors.four, c.six,
+                                   c.errors.six);
+}
+
 // The scale of a block.
 template <typename C>
 __device__ __forceinline__ BlockScale<Scalar> PickScale(
     const EncodeParams& kept, const EncodeParams& p,
     const LineScale<Scalar>& line, const ErrorTable& table,
     const float (&v)[kBlock], uint32_t max, uint32_t clean) {
-  const Candidates c = FindCandidates(kept, p, line, table, v, max, clean);
-  return C::Under(p, line,
-                  FourOverSixChoice<Scalar>(p, max, c.four, c.four_error, c.six,
-                                            c.six_error));
+  Candidates c = FindCandidates(kept, p, line, table, v, max, clean);
+  if (InDoubt(p, c, max, 1)) c.errors = ErrorsInDoubt(p, table, v, c);
+  return C::Under(p, line, Better(p, c, max));
 }
 
-// The scale of a square of which sixteen lanes have a line each: errors are
-// added in the tree of FourOverSixErrorOfSquare. All lanes must call this.
+// The scale of a square of which sixteen lanes have a line each. All lanes must
+// call this.
 template <typename C>
 __device__ __forceinline__ uint32_t
 PickScaleOfSquare(const EncodeParams& kept, const EncodeParams& p,
                   const LineScale<Scalar>& line, const ErrorTable& table,
                   const float (&v)[kBlock], uint32_t max, uint32_t clean) {
   Candidates c = FindCandidates(kept, p, line, table, v, max, clean);
-  __syncwarp();
-  QUANTD_UNROLL
-  for (int lanes = 8; lanes > 0; lanes /= 2) {
-    c.four_error += __shfl_xor_sync(0xFFFFFFFFu, c.four_error, lanes);
-    c.six_error += __shfl_xor_sync(0xFFFFFFFFu, c.six_error, lanes);
+  const Errors own = c.errors;
+  c.errors = SumOfLines(own);
+  if (__any_sync(0xFFFFFFFFu, InDoubt(p, c, max, kBlock))) {
+    c.errors = SumOfLines(c.near ? ErrorsInDoubt(p, table, v, c) : own);
   }
-  return FourOverSixChoice<Scalar>(p, max, c.four, c.four_error, c.six,
-                                   c.six_error);
+  return Better(p, c, max);
 }
 
 }  // namespace quantd::cuda

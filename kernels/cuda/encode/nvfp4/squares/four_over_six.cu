@@ -1,0 +1,90 @@
+// NVFP4's squares of 16 x 16, made by 4over6.
+#include "kernels/arith/four_over_six.h"
+#include "kernels/cuda/encode/nvfp4/four_over_six.cuh"
+#include "kernels/cuda/encode/nvfp4/squares/squares.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace quantd::cuda {
+namespace {
+
+// A block of a square for the generic functions. All lanes of a square call
+// this, and perhaps nobody else.
+template <DType D>
+__device__ __noinline__ Unit EncodeRareBetter(const EncodeParams& p, Words x,
+                                              float amax, SquareMaxima maxima) {
+  float v[kBlock];
+  Unpack<D>(x, v);
+  const LineScale<Scalar> line = MakeLineScale<Scalar>(p, amax, 1.0f);
+  uint32_t four;
+  uint32_t six;
+  FourOverSixScales<Scalar>(line, maxima.clean, &four, &six);
+  const uint32_t lanes = 0xFFFFu << (threadIdx.x & 16);
+  const Errors errors = SumOfLines({FourOverSixError<Scalar>(p, line, v, four),
+                                    FourOverSixError<Scalar>(p, line, v, six)},
+                                   lanes);
+  const uint32_t better = FourOverSixChoice<Scalar>(
+      p, maxima.max, four, errors.four, six, errors.six);
+  const BlockScale<Scalar> scale = UnderScale<Scalar>(p, line, better);
+  uint32_t words[4];
+  EncodeSixteen<Scalar>(p, v, scale.m, nullptr, words);
+  return {make_uint2(words[0], words[1]), scale.stored};
+}
+
+template <DType D, bool kMse>
+class BetterSquares {
+ public:
+  static constexpr DType kType = D;
+  using Table = ErrorTable;
+
+  __device__ __forceinline__ BetterSquares(const EncodeArgs& a,
+                                           const Table& table)
+      : fast_(a.params.fast_error), table_(table) {}
+
+  // Both candidates.
+  __device__ __forceinline__ uint32_t Settle(uint32_t max, bool* rare) const {
+    const float base = BaseOf(max, table_.s);
+    *rare = IsRare(max, base) || !table_.ordinary;
+    return ScaleForFour(base) << 8 | ScaleForSix(base);
+  }
+  template <typename Max>
+  __device__ __forceinline__ Unit Encode(const Words& x, uint32_t /*block*/,
+                                         uint32_t candidates,
+                                         const Max& max) const {
+    const uint32_t four = candidates >> 8;
+    const uint32_t six = candidates & 0xFFu;
+    const Contest<D, kMse, true> contest(x, fast_ ? table_.s : 1.0f,
+                                         table_.of[four], table_.of[six]);
+    Errors errors = SumOfLines(contest.errors());
+    const float largest = __uint_as_float(max());
+    if (__any_sync(0xFFFFFFFFu,
+                   InDoubt<kMse>(errors, largest, kBlock, fast_))) {
+      errors = SumOfLines(ExactErrors<D, kMse>(x, table_, four, six, fast_));
+    }
+    const bool better = errors.four < errors.six;
+    return {contest.Codes(x, better), better ? four : six};
+  }
+  static __device__ __forceinline__ Unit EncodeRare(const EncodeParams& p,
+                                                    const Words& x, float amax,
+                                                    const SquareMaxima& of) {
+    return EncodeRareBetter<D>(p, x, amax, of);
+  }
+
+ private:
+  const bool fast_;
+  const Table& table_;
+};
+template <DType D>
+using ByMse = BetterSquares<D, true>;
+template <DType D>
+using ByMae = BetterSquares<D, false>;
+
+}  // namespace
+
+cudaError_t LaunchEncodeNvfp4FourOverSixSquares(const EncodeArgs& a,
+                                                const Queue& queue) {
+  return a.params.four_over_six == FourOverSix::kMse
+             ? LaunchSquares<ByMse>(a, queue)
+             : LaunchSquares<ByMae>(a, queue);
+}
+
+}  // namespace quantd::cuda

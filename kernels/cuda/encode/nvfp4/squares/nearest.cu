@@ -1,0 +1,67 @@
+// NVFP4's squares of 16 x 16, rounded to nearest; and which of their kernels a
+// recipe takes.
+#include "kernels/cuda/encode/nvfp4/nearest.cuh"
+#include "kernels/cuda/encode/nvfp4/squares/squares.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace quantd::cuda {
+namespace {
+
+// A block of a square for the generic functions.
+template <DType D>
+__device__ __noinline__ Unit EncodeRareOfSquare(const EncodeParams& p, Words x,
+                                                float amax,
+                                                SquareMaxima maxima) {
+  float v[kBlock];
+  Unpack<D>(x, v);
+  const LineScale<Scalar> line = MakeLineScale<Scalar>(p, amax, 1.0f);
+  const BlockScale<Scalar> scale =
+      MakeBlockScale<Scalar>(p, line, maxima.max, maxima.clean);
+  uint32_t words[4];
+  EncodeSixteen<Scalar>(p, v, scale.m, nullptr, words);
+  return {make_uint2(words[0], words[1]), scale.stored};
+}
+
+template <DType D>
+class NearestSquares {
+ public:
+  static constexpr DType kType = D;
+  using Table = typename BlockCoding<D>::Table;
+
+  __device__ __forceinline__ NearestSquares(const EncodeArgs& /*a*/,
+                                            const Table& table)
+      : s_inv6_(table.s_inv6), coding_(table) {}
+
+  // Its scale.
+  __device__ __forceinline__ uint32_t Settle(uint32_t max, bool* rare) const {
+    const float wanted = __uint_as_float(max) * s_inv6_;
+    *rare = IsRare(max, wanted) || !coding_.any();
+    return E4M3Of(wanted);
+  }
+  template <typename Max>
+  __device__ __forceinline__ Unit Encode(const Words& x, uint32_t block,
+                                         uint32_t scale,
+                                         const Max& /*max*/) const {
+    return {coding_.Codes(x, block, scale), scale};
+  }
+  static __device__ __forceinline__ Unit EncodeRare(const EncodeParams& p,
+                                                    const Words& x, float amax,
+                                                    const SquareMaxima& of) {
+    return EncodeRareOfSquare<D>(p, x, amax, of);
+  }
+
+ private:
+  const float s_inv6_;
+  const BlockCoding<D> coding_;
+};
+
+}  // namespace
+
+cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& a, const Queue& queue) {
+  if (a.params.stochastic) return LaunchEncodeNvfp4StochasticSquares(a, queue);
+  return TriesTwoScales(a.params)
+             ? LaunchEncodeNvfp4FourOverSixSquares(a, queue)
+             : LaunchSquares<NearestSquares>(a, queue);
+}
+
+}  // namespace quantd::cuda

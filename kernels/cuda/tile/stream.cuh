@@ -112,7 +112,9 @@ class TileStream {
                                        const Source& source) {
 #ifdef QUANTD_MOVES_REGISTERS
     if constexpr (kTeamRegisters > 0) {
-      asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+      // All start with the same, of which so many are left.
+      asm volatile(
+          "setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kTeams == 3 ? 24 : 32));
     }
 #endif
     if (threadIdx.x >= kTeams * kThreads + kWarp) return;
@@ -242,10 +244,14 @@ class TileStream {
     return static_cast<int>(n < kTileSide ? n : kTileSide);
   }
 
-  // By atomics: mbarriers order plain stores just as well, but
+  // By exchanges: mbarriers order plain stores just as well, but
   // compute-sanitizer does not follow a wait for one's phase into a loop.
   static __device__ __forceinline__ void Put(const Place& from, Place* to) {
+#if __CUDA_ARCH__ >= 900
+    using Word = uint4;
+#else
     using Word = unsigned long long;  // NOLINT(runtime/int): atomicExch's
+#endif
     constexpr int kWords = sizeof(Place) / sizeof(Word);
     Word words[kWords];
     memcpy(words, &from, sizeof(Place));
@@ -262,12 +268,11 @@ class TileStream {
                                        const GroupTask& first,
                                        const Source& source) {
     const bool leads = threadIdx.x % kWarp == turn;
-    Place* const place = &control_->places[stage];
+    if (leads) Put(mine.at, &control_->places[stage]);
     const uint32_t to = SharedAddress(tiles_[stage].bytes);
 #if __CUDA_ARCH__ >= 900
     if (!leads) return;
     if (mine.at.rows <= 0) {
-      Put(mine.at, place);
       ArriveAt(full);
       return;
     }
@@ -275,7 +280,7 @@ class TileStream {
     const uint32_t high = 1u << source.log_rows;
     const uint32_t rows =
         (static_cast<uint32_t>(mine.at.rows) + high - 1) & (0u - high);
-    Expect(full, rows * (128 * kBytes));
+    ArriveExpecting(full, rows * (128 * kBytes));
     for (uint32_t row = 0; row < rows; row += high) {
       QUANTD_UNROLL
       for (uint32_t box = 0; box < kBytes; ++box) {
@@ -288,8 +293,6 @@ class TileStream {
             : "memory");
       }
     }
-    Put(mine.at, place);
-    ArriveAt(full);
 #else
     const auto of = [turn](auto mine) {
       return __shfl_sync(0xFFFFFFFFu, static_cast<uint32_t>(mine),
@@ -316,10 +319,7 @@ class TileStream {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(
                      SharedAddress(full))
                  : "memory");
-    if (leads) {
-      Put(mine.at, place);
-      ArriveAt(full);
-    }
+    if (leads) ArriveAt(full);  // for the place
 #endif
   }
 

@@ -14,93 +14,73 @@ struct Candidates {
   uint32_t four;
   uint32_t six;
   Errors errors;
-  bool near;  // the errors are but nearly right
 };
 
-template <bool kMse, bool kFast>
-__device__ __forceinline__ void AddErrors(const float (&v)[kBlock],
-                                          const ErrorTable& table,
-                                          Candidates* c) {
-  Candidate<kMse> four = {table.of[c->four]};
-  Candidate<kMse> six = {table.of[c->six]};
+template <bool kMse>
+__device__ __forceinline__ Errors NearErrors(const float (&v)[kBlock],
+                                             const ErrorTable& table,
+                                             float times, uint32_t for_four,
+                                             uint32_t for_six) {
+  Candidate<kMse> four = {table.of[for_four]};
+  Candidate<kMse> six = {table.of[for_six]};
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {
     const float x = fabsf(v[i]);
-    const float target = kFast ? __fmul_rn(x, table.s) : x;
+    const float target = __fmul_rn(x, times);
     four.Add(x, target);
     six.Add(x, target);
   }
-  c->errors = {four.error, six.error};
+  return {four.error, six.error};
 }
 
-// By the definition.
-static __device__ __noinline__ Candidates
-FindCandidatesRare(const EncodeParams& p, const LineScale<Scalar>& line,
-                   const float* v, uint32_t clean) {
+// As they are defined. `known`: a block for the fast arithmetic.
+static __device__ __noinline__ Candidates FindCandidatesExactly(
+    const EncodeParams& p, const LineScale<Scalar>& line,
+    const ErrorTable& table, const float* v, uint32_t clean, bool known) {
   Candidates c;
   FourOverSixScales<Scalar>(line, clean, &c.four, &c.six);
-  c.errors = {FourOverSixError<Scalar>(p, line, v, c.four),
-              FourOverSixError<Scalar>(p, line, v, c.six)};
-  c.near = false;
+  const auto error = [&](uint32_t code) {
+    if (!known) return FourOverSixError<Scalar>(p, line, v, code);
+    return p.four_over_six == FourOverSix::kMse
+               ? ExactError<true>(v, table, code, p.fast_error)
+               : ExactError<false>(v, table, code, p.fast_error);
+  };
+  c.errors = {error(c.four), error(c.six)};
   return c;
 }
 
-__device__ __forceinline__ Candidates
-FindCandidates(const EncodeParams& kept, const EncodeParams& p,
-               const LineScale<Scalar>& line, const ErrorTable& table,
-               const float (&v)[kBlock], uint32_t max, uint32_t clean) {
+// The code of the better one for a block whose largest magnitude is `max`; of
+// a square, of which sixteen lanes have a line each and all lanes must call
+// this.
+template <bool kSquare>
+__device__ __forceinline__ uint32_t PickCode(const EncodeParams& kept,
+                                             const EncodeParams& p,
+                                             const LineScale<Scalar>& line,
+                                             const ErrorTable& table,
+                                             const float (&v)[kBlock],
+                                             uint32_t max, uint32_t clean) {
   const float base = BaseOf(max, table.s);
-  if (!table.ordinary || IsRare(max, base)) {
+  const bool known = table.ordinary && !IsRare(max, base);
+  const bool fast = p.fast_error;
+  const bool mse = p.four_over_six == FourOverSix::kMse;
+  const float times = fast ? table.s : 1.0f;
+  Candidates c = {ScaleForFour(base), ScaleForSix(base), {}};
+  c.errors = mse ? NearErrors<true>(v, table, times, c.four, c.six)
+                 : NearErrors<false>(v, table, times, c.four, c.six);
+  if constexpr (kSquare) c.errors = SumOfLines(c.errors);
+  const float magnitude = __uint_as_float(max);
+  constexpr int kLines = kSquare ? kBlock : 1;
+  bool open =
+      !known || (mse ? InDoubt<true>(c.errors, magnitude, kLines, fast)
+                     : InDoubt<false>(c.errors, magnitude, kLines, fast));
+  if constexpr (kSquare) open = __any_sync(0xFFFFFFFFu, open);
+  if (open) {
     float copy[kBlock];
     QUANTD_UNROLL
     for (int i = 0; i < kBlock; ++i) copy[i] = v[i];
-    return FindCandidatesRare(kept, line, copy, clean);
+    c = FindCandidatesExactly(kept, line, table, copy, clean, known);
+    if constexpr (kSquare) c.errors = SumOfLines(c.errors);
   }
-  Candidates c = {ScaleForFour(base), ScaleForSix(base), {}, true};
-  if (p.four_over_six == FourOverSix::kMse) {
-    if (p.fast_error) {
-      AddErrors<true, true>(v, table, &c);
-    } else {
-      AddErrors<true, false>(v, table, &c);
-    }
-  } else if (p.fast_error) {
-    AddErrors<false, true>(v, table, &c);
-  } else {
-    AddErrors<false, false>(v, table, &c);
-  }
-  return c;
-}
-
-// Whether the candidates' errors, of so many lines with that largest magnitude,
-// leave open which is the better one.
-__device__ __forceinline__ bool InDoubt(const EncodeParams& p,
-                                        const Candidates& c, uint32_t max,
-                                        int lines) {
-  const float magnitude = __uint_as_float(max);
-  return c.near &&
-         (p.four_over_six == FourOverSix::kMse
-              ? InDoubt<true>(c.errors, magnitude, lines, p.fast_error)
-              : InDoubt<false>(c.errors, magnitude, lines, p.fast_error));
-}
-// The errors as they are defined.
-__device__ __forceinline__ Errors ErrorsInDoubt(const EncodeParams& p,
-                                                const ErrorTable& table,
-                                                const float (&v)[kBlock],
-                                                const Candidates& c) {
-  float copy[kBlock];
-  QUANTD_UNROLL
-  for (int i = 0; i < kBlock; ++i) copy[i] = v[i];
-  const auto error = [&](uint32_t code) {
-    return p.four_over_six == FourOverSix::kMse
-               ? ExactError<true>(copy, table, code, p.fast_error)
-               : ExactError<false>(copy, table, code, p.fast_error);
-  };
-  return {error(c.four), error(c.six)};
-}
-
-// The code of the better one.
-__device__ __forceinline__ uint32_t Better(const EncodeParams& p,
-                                           const Candidates& c, uint32_t max) {
   return FourOverSixChoice<Scalar>(p, max, c.four, c.errors.four, c.six,
                                    c.errors.six);
 }
@@ -111,25 +91,8 @@ __device__ __forceinline__ BlockScale<Scalar> PickScale(
     const EncodeParams& kept, const EncodeParams& p,
     const LineScale<Scalar>& line, const ErrorTable& table,
     const float (&v)[kBlock], uint32_t max, uint32_t clean) {
-  Candidates c = FindCandidates(kept, p, line, table, v, max, clean);
-  if (InDoubt(p, c, max, 1)) c.errors = ErrorsInDoubt(p, table, v, c);
-  return C::Under(p, line, Better(p, c, max));
-}
-
-// The scale of a square of which sixteen lanes have a line each. All lanes must
-// call this.
-template <typename C>
-__device__ __forceinline__ uint32_t
-PickScaleOfSquare(const EncodeParams& kept, const EncodeParams& p,
-                  const LineScale<Scalar>& line, const ErrorTable& table,
-                  const float (&v)[kBlock], uint32_t max, uint32_t clean) {
-  Candidates c = FindCandidates(kept, p, line, table, v, max, clean);
-  const Errors own = c.errors;
-  c.errors = SumOfLines(own);
-  if (__any_sync(0xFFFFFFFFu, InDoubt(p, c, max, kBlock))) {
-    c.errors = SumOfLines(c.near ? ErrorsInDoubt(p, table, v, c) : own);
-  }
-  return Better(p, c, max);
+  return C::Under(p, line,
+                  PickCode<false>(kept, p, line, table, v, max, clean));
 }
 
 }  // namespace quantd::cuda

@@ -102,13 +102,17 @@ void InitBarrier(std::byte* at, uint32_t count) {
   state.count = state.pending = count;
   std::memcpy(at, &state, sizeof(state));
 }
-void ArriveAt(std::byte* at, uint32_t expected_bytes) {
+void ExpectAt(std::byte* at, uint32_t bytes) {
+  BarrierState state = Load(at);
+  state.bytes += static_cast<int32_t>(bytes);
+  Store(state, at);
+}
+void ArriveAt(std::byte* at) {
   BarrierState state = Load(at);
   if (state.pending == 0) {
     std::fprintf(stderr, "emulation: a barrier is arrived at too often\n");
     std::abort();
   }
-  state.bytes += static_cast<int32_t>(expected_bytes);
   --state.pending;
   Store(state, at);
 }

@@ -29,7 +29,8 @@ struct ThreadCopies {
 
 // mbarrier, in the eight bytes at its address.
 void InitBarrier(std::byte* at, uint32_t count);
-void ArriveAt(std::byte* at, uint32_t expected_bytes);
+void ExpectAt(std::byte* at, uint32_t bytes);
+void ArriveAt(std::byte* at);
 bool IsOver(std::byte* at, uint32_t parity);
 
 // A box of a tensor map (runtime.cc makes those) at element (x, y): rows of 128

@@ -204,7 +204,7 @@ void Await(Frame& f, const Instruction& i) {
 void AwaitAll(Frame&, const Instruction&) { Copies().AwaitAll(); }
 void ArriveWithCopies(Frame& f, const Instruction& i) {
   Copies().AwaitAll();
-  ArriveAt(SharedAt(f, i.arguments[0]), 0);
+  ArriveAt(SharedAt(f, i.arguments[0]));
 }
 // [to], [map, {x, y}], [barrier]
 void CopyByEngine(Frame& f, const Instruction& i) {
@@ -221,10 +221,10 @@ void Init(Frame& f, const Instruction& i) {
   InitBarrier(SharedAt(f, i.arguments[0]), Get32(f, i.arguments[1]));
 }
 void Arrive(Frame& f, const Instruction& i) {
-  ArriveAt(SharedAt(f, i.arguments[1]), 0);
+  ArriveAt(SharedAt(f, i.arguments[1]));
 }
-void ArriveExpecting(Frame& f, const Instruction& i) {
-  ArriveAt(SharedAt(f, i.arguments[1]), Get32(f, i.arguments[2]));
+void Expect(Frame& f, const Instruction& i) {
+  ExpectAt(SharedAt(f, i.arguments[0]), Get32(f, i.arguments[1]));
 }
 void TestWait(Frame& f, const Instruction& i) {
   std::byte* const at = SharedAt(f, i.arguments[1]);
@@ -289,7 +289,7 @@ Handler FindInstruction(const std::string& name) {
        CopyByEngine},
       {"mbarrier.init.shared.b64", Init},
       {"mbarrier.arrive.shared.b64", Arrive},
-      {"mbarrier.arrive.expect_tx.shared::cta.b64", ArriveExpecting},
+      {"mbarrier.expect_tx.relaxed.cta.shared::cta.b64", Expect},
       {"mbarrier.try_wait.parity.shared::cta.b64", TestWait},
       {"mbarrier.test_wait.parity.shared.b64", TestWait},
       {"bar.sync", NamedBarrier<true>},

@@ -23,11 +23,10 @@ __device__ __forceinline__ void ArriveAt(uint64_t* barrier) {
           SharedAddress(barrier))
       : "memory");
 }
-// Counts this thread and expects so many bytes of the copy engine in the same
-// phase.
-__device__ __forceinline__ void ArriveExpecting(uint64_t* barrier,
-                                                uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+// Expects so many bytes of the copy engine in this phase, which must not be
+// over before a thread arrives.
+__device__ __forceinline__ void Expect(uint64_t* barrier, uint32_t bytes) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(
                    SharedAddress(barrier)),
                "r"(bytes)
                : "memory");

@@ -75,6 +75,10 @@ class TileStream {
 
   static constexpr int kFull = std::lcm(kTeams, kStages);
 
+  // What the sender keeps of the registers that all start with. (Two teams
+  // leave room for 32, but tiles of fp32 then come later.)
+  static constexpr int kSenderRegisters = kTeams == 3 || kBytes == 4 ? 24 : 32;
+
   // Shared memory.
   using Tiles = Tile[kStages];
   struct Control {
@@ -112,9 +116,8 @@ class TileStream {
                                        const Source& source) {
 #ifdef QUANTD_MOVES_REGISTERS
     if constexpr (kTeamRegisters > 0) {
-      // All start with the same, of which so many are left.
       asm volatile(
-          "setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kTeams == 3 ? 24 : 32));
+          "setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kSenderRegisters));
     }
 #endif
     if (threadIdx.x >= kTeams * kThreads + kWarp) return;
@@ -268,11 +271,12 @@ class TileStream {
                                        const GroupTask& first,
                                        const Source& source) {
     const bool leads = threadIdx.x % kWarp == turn;
-    if (leads) Put(mine.at, &control_->places[stage]);
+    Place* const place = &control_->places[stage];
     const uint32_t to = SharedAddress(tiles_[stage].bytes);
 #if __CUDA_ARCH__ >= 900
     if (!leads) return;
     if (mine.at.rows <= 0) {
+      Put(mine.at, place);
       ArriveAt(full);
       return;
     }
@@ -280,7 +284,7 @@ class TileStream {
     const uint32_t high = 1u << source.log_rows;
     const uint32_t rows =
         (static_cast<uint32_t>(mine.at.rows) + high - 1) & (0u - high);
-    ArriveExpecting(full, rows * (128 * kBytes));
+    Expect(full, rows * (128 * kBytes));
     for (uint32_t row = 0; row < rows; row += high) {
       QUANTD_UNROLL
       for (uint32_t box = 0; box < kBytes; ++box) {
@@ -293,6 +297,8 @@ class TileStream {
             : "memory");
       }
     }
+    Put(mine.at, place);
+    ArriveAt(full);
 #else
     const auto of = [turn](auto mine) {
       return __shfl_sync(0xFFFFFFFFu, static_cast<uint32_t>(mine),
@@ -319,7 +325,10 @@ class TileStream {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(
                      SharedAddress(full))
                  : "memory");
-    if (leads) ArriveAt(full);  // for the place
+    if (leads) {
+      Put(mine.at, place);
+      ArriveAt(full);
+    }
 #endif
   }
 

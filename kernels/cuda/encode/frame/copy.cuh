@@ -130,7 +130,8 @@ __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
   const LineBytes bytes(&t.team->codes[Team::warp()]);
   uint32_t scales = 0;
   uint32_t seen_max = 0;
-  constexpr int kSpan = 2;  // sixteens at a time
+  // Sixteens at a time; where two scales are tried, code is long enough.
+  constexpr int kSpan = C::kPicks ? 1 : 2;
   // Maxima of two elements at once, where that leaves registers enough.
   constexpr bool kFindsEarly = !C::kInPlace;
 #pragma unroll 1

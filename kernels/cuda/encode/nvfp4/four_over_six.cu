@@ -1,4 +1,4 @@
-// NVFP4, rowwise copy alone, made by 4over6.
+// NVFP4, rowwise copy alone, made by 4over6. (Nothing is rotated then.)
 #include "kernels/cuda/encode/nvfp4/four_over_six.cuh"
 #include "kernels/cuda/encode/nvfp4/walk.cuh"
 #include "kernels/cuda/launch.h"
@@ -6,9 +6,9 @@
 namespace quantd::cuda {
 namespace {
 
-template <DType D, bool kRht, bool kMse, bool kFast>
+template <DType D, bool kMse, bool kFast>
 struct Coder {
-  static constexpr DType kType = kWalked<D, kRht>;
+  static constexpr DType kType = D;
   static constexpr bool kGathers = false;
   const EncodeArgs& a;
   ErrorTable* errors;
@@ -25,48 +25,37 @@ struct Coder {
   }
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
                                              int64_t /*b*/) const {
-    const CopyTask& copy = group.task->rowwise;
-    return cuda::EncodeRare<D>(a.params, x,
-                               copy.signs != nullptr ? a.signs : nullptr,
-                               *copy.amax, nullptr, a.seen);
+    return EncodeOpen<D, kMse>(a.params, x, *errors, a.seen);
   }
 };
 
-template <DType D, bool kRht, bool kMse, bool kFast>
+template <DType D, bool kMse, bool kFast>
 __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
     EncodeNvfp4FourOverSix(const __grid_constant__ EncodeArgs a,
                            const __grid_constant__ RowWalk walk) {
   __shared__ ErrorTable errors;
-  Coder<D, kRht, kMse, kFast> coder = {a, &errors};
-  WalkRows<D, kRht>(a, walk, &coder);
+  Coder<D, kMse, kFast> coder = {a, &errors};
+  WalkRows<D, false>(a, walk, &coder);
 }
 
-template <bool kRht, bool kMse, bool kFast>
+template <bool kMse, bool kFast>
 cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   const RowWalk walk(a, queue);
   return ForTwoByteType(a, [&](auto type) {
-    return LaunchEarly(&EncodeNvfp4FourOverSix<type(), kRht, kMse, kFast>,
+    return LaunchEarly(&EncodeNvfp4FourOverSix<type(), kMse, kFast>,
                        walk.Grid(a), {kThreads}, queue, a, walk);
   });
-}
-
-template <bool kRht>
-cudaError_t LaunchMetric(const EncodeArgs& a, const Queue& queue) {
-  const bool fast = a.params.fast_error;
-  if (a.params.four_over_six == FourOverSix::kMse) {
-    return fast ? Launch<kRht, true, true>(a, queue)
-                : Launch<kRht, true, false>(a, queue);
-  }
-  return fast ? Launch<kRht, false, true>(a, queue)
-              : Launch<kRht, false, false>(a, queue);
 }
 
 }  // namespace
 
 cudaError_t LaunchEncodeNvfp4FourOverSix(const EncodeArgs& a,
                                          const Queue& queue) {
-  return a.first.rowwise.signs != nullptr ? LaunchMetric<true>(a, queue)
-                                          : LaunchMetric<false>(a, queue);
+  const bool fast = a.params.fast_error;
+  if (a.params.four_over_six == FourOverSix::kMse) {
+    return fast ? Launch<true, true>(a, queue) : Launch<true, false>(a, queue);
+  }
+  return fast ? Launch<false, true>(a, queue) : Launch<false, false>(a, queue);
 }
 
 }  // namespace quantd::cuda

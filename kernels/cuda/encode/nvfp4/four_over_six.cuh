@@ -125,44 +125,39 @@ struct Candidate {
 
 // The error of a block of values under a scale, as it is defined.
 template <bool kMse>
-static __device__ __noinline__ float ExactError(const float* v,
-                                                const ErrorTable& table,
-                                                uint32_t code, bool fast) {
+__device__ __forceinline__ float ExactError(const float (&v)[kBlock],
+                                            const ErrorTable& table,
+                                            uint32_t code, bool fast) {
   const ErrorTerms terms = table.of[code];
   // With p the power of two below q, d(q) is ratio * q / 64 + rest * p / 64,
   // exactly: for q = p it is p d(1), for q = 1.5 p it is p d(1.5).
   const float scale = DecodeE4M3<Scalar>(code);
   const float one = scale * table.amax / table.range;
   const float more = 1.5f * scale * table.amax / table.range;
-  const float ratio = (more - one) * 128.0f;
-  const float rest = one * 64.0f - ratio;
+  const float ratio = fast ? terms.near : (more - one) * 128.0f;
+  const float rest = fast ? 0.0f : one * 64.0f - ratio;
+  const float times = fast ? table.s : 1.0f;
   float error = 0.0f;
+  QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {
     const float x = fabsf(v[i]);
     const float q = NearestE2M1(__fmul_rn(x, terms.m));
-    float d;
-    if (fast) {
-      d = __fmaf_rn(q, terms.near, -__fmul_rn(x, table.s));
-    } else {
-      // The first is exact, as q is next to x.
-      const float p = __uint_as_float(__float_as_uint(q) & 0x7F800000u);
-      d = __fmaf_rn(p, rest, __fmaf_rn(q, ratio, -x));
-    }
-    error = __fadd_rn(error, kMse ? __fmul_rn(d, d) : fabsf(d));
+    const float p = __uint_as_float(__float_as_uint(q) & 0x7F800000u);
+    // Exact, as q is next to x; for the fast error, the error.
+    const float d = __fmaf_rn(q, ratio, -__fmul_rn(x, times));
+    const float e = __fmaf_rn(p, rest, d);
+    error = __fadd_rn(error, kMse ? __fmul_rn(e, e) : fabsf(e));
   }
   return error;
 }
-template <DType D, bool kMse>
-static __device__ __noinline__ Errors ExactErrors(Words x,
-                                                  const ErrorTable& table,
-                                                  uint32_t four, uint32_t six,
-                                                  bool fast) {
-  float v[kBlock];
-  Unpack<D>(x, v);
+template <bool kMse>
+__device__ __forceinline__ Errors ExactErrors(const float (&v)[kBlock],
+                                              const ErrorTable& table,
+                                              uint32_t four, uint32_t six,
+                                              bool fast) {
   return {ExactError<kMse>(v, table, four, fast),
           ExactError<kMse>(v, table, six, fast)};
 }
-
 // The errors of a square of which sixteen lanes have a line each, in the tree
 // of FourOverSixErrorOfSquare. All of these lanes must call this, of which
 // there are whole squares.
@@ -248,7 +243,8 @@ class Contest {
 };
 
 // Encodes a block with largest magnitude `max` (fp32 bits) under the better of
-// its candidates. Returns whether it is one for the fast arithmetic.
+// its candidates. Returns whether it is one for the fast arithmetic: if not,
+// EncodeOpen has to do it.
 template <DType D, bool kMse, bool kTimes>
 __device__ __forceinline__ bool EncodeBetter(const Words& x, uint32_t max,
                                              const ErrorTable& table, bool fast,
@@ -256,17 +252,51 @@ __device__ __forceinline__ bool EncodeBetter(const Words& x, uint32_t max,
   const float base = BaseOf(max, table.s);
   const uint32_t four = ScaleForFour(base);
   const uint32_t six = ScaleForSix(base);
-  const bool known = !IsRare(max, base) && table.ordinary;
   const Contest<D, kMse, kTimes> contest(x, fast ? table.s : 1.0f,
                                          table.of[four], table.of[six]);
-  Errors errors = contest.errors();
-  if (known && InDoubt<kMse>(errors, __uint_as_float(max), 1, fast)) {
-    errors = ExactErrors<D, kMse>(x, table, four, six, fast);
-  }
+  const Errors errors = contest.errors();
   const bool better = errors.four < errors.six;
   unit->codes = contest.Codes(x, better);
   unit->scale = better ? four : six;
-  return known;
+  return !IsRare(max, base) && table.ordinary &&
+         !InDoubt<kMse>(errors, __uint_as_float(max), 1, fast);
+}
+
+// A block that is rare or whose errors are too close to each other. Adds to
+// `*seen`.
+template <DType D, bool kMse>
+static __device__ __noinline__ Unit EncodeOpen(const EncodeParams& p, Words x,
+                                               const ErrorTable& table,
+                                               uint32_t* seen) {
+  float v[kBlock];
+  Unpack<D>(x, v);
+  uint32_t max, clean;
+  FindMaxima<Scalar>(v, kBlock, &max, &clean);
+  const float base = BaseOf(max, table.s);
+  if (IsRare(max, base) || !table.ordinary) {
+    return EncodeRare<D>(p, x, nullptr, table.amax, nullptr, seen);
+  }
+  const uint32_t four = ScaleForFour(base);
+  const uint32_t six = ScaleForSix(base);
+  const Errors errors = ExactErrors<kMse>(v, table, four, six, p.fast_error);
+  const uint32_t scale = errors.four < errors.six ? four : six;
+  const float m = table.of[scale].m;
+  uint32_t words[2];
+  QUANTD_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    float q[8];
+    uint32_t signs_of_words = 0;
+    QUANTD_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      const float y = v[8 * h + i];
+      q[i] = NearestE2M1(fabsf(y) * m);
+      signs_of_words |= (__float_as_uint(y) >> 31) << (4 * i + 3);
+    }
+    words[h] = CodesOfBytes(CodesOf<DType::kE4M3>(q[0], q[2], q[4], q[6]),
+                            CodesOf<DType::kE4M3>(q[1], q[3], q[5], q[7])) |
+               signs_of_words;
+  }
+  return {make_uint2(words[0], words[1]), scale};
 }
 
 }  // namespace quantd::cuda

@@ -1,4 +1,5 @@
-// NVFP4 by tiles, made by 4over6: the columnwise copy or both.
+// NVFP4 by tiles, made by 4over6: the columnwise copy or both. (Nothing is
+// rotated then.)
 #include "kernels/cuda/encode/nvfp4/four_over_six.cuh"
 #include "kernels/cuda/encode/nvfp4/tile_encode.cuh"
 
@@ -34,9 +35,9 @@ struct BetterCoding {
       return EncodeBetter<D, kMse, true>(x, max, table_,
                                          args_.params.fast_error, unit);
     }
-    __device__ __forceinline__ Unit Rare(const Words& x, const float* signs,
-                                         float amax, uint32_t /*i*/) const {
-      return EncodeRare<D>(args_.params, x, signs, amax, nullptr, args_.seen);
+    __device__ __forceinline__ Unit Rare(const Words& x, const float* /*signs*/,
+                                         float /*amax*/, uint32_t /*i*/) const {
+      return EncodeOpen<D, kMse>(args_.params, x, table_, args_.seen);
     }
 
    private:
@@ -52,8 +53,8 @@ using ByMae = BetterCoding<D, false>;
 template <Copying kRow>
 cudaError_t LaunchMetric(const EncodeArgs& a, const Queue& queue) {
   return a.params.four_over_six == FourOverSix::kMse
-             ? LaunchTilesOfColumns<ByMse, kRow>(a, queue)
-             : LaunchTilesOfColumns<ByMae, kRow>(a, queue);
+             ? LaunchTiles<ByMse, kRow, Copying::kPlain>(a, queue)
+             : LaunchTiles<ByMae, kRow, Copying::kPlain>(a, queue);
 }
 
 }  // namespace
@@ -61,11 +62,8 @@ cudaError_t LaunchMetric(const EncodeArgs& a, const Queue& queue) {
 cudaError_t LaunchEncodeNvfp4FourOverSixTiles(const EncodeArgs& a,
                                               const Queue& queue) {
   if (a.first.columnwise.data == nullptr) return cudaErrorInvalidValue;
-  if (a.first.rowwise.data == nullptr) {
-    return LaunchMetric<Copying::kNone>(a, queue);
-  }
-  return a.first.rowwise.signs != nullptr
-             ? LaunchMetric<Copying::kRotated>(a, queue)
+  return a.first.rowwise.data == nullptr
+             ? LaunchMetric<Copying::kNone>(a, queue)
              : LaunchMetric<Copying::kPlain>(a, queue);
 }
 

@@ -33,8 +33,8 @@ struct EncodeTeam {
   typename TeamGroup<typename Coding::Table>::Tables tables;
 };
 template <SharedMemory kSize, typename Coding, bool kRotated>
-using EncodeShared =
-    TileShared<EncodeStream<kSize, kRotated>, EncodeTeam<Coding>>;
+using EncodeShared = TileShared<EncodeStream<kSize, kRotated || Coding::kPicks>,
+                                EncodeTeam<Coding>>;
 
 // One copy of this warp's lines. Rotated ones are of bf16, and so is what they
 // come from. kSmall: see EncodeNvfp4Tiles.
@@ -152,11 +152,13 @@ constexpr bool kAnyRotated =
 template <SharedMemory kSize, typename Coding, Copying kRow, Copying kCol,
           bool kSmall>
 __global__ void __launch_bounds__(
-    EncodeStream<kSize, kAnyRotated<kRow, kCol>>::kCtaThreads, 1)
+    EncodeStream<kSize, kAnyRotated<kRow, kCol> || Coding::kPicks>::kCtaThreads,
+    1)
     EncodeNvfp4Tiles(
         const __grid_constant__ EncodeArgs a,
         const __grid_constant__
-        typename EncodeStream<kSize, kAnyRotated<kRow, kCol>>::Source source,
+        typename EncodeStream<kSize, kAnyRotated<kRow, kCol> ||
+                                         Coding::kPicks>::Source source,
         const __grid_constant__ typename Coding::Launched launched) {
   using All = EncodeShared<kSize, Coding, kAnyRotated<kRow, kCol>>;
   RunTileStream<kSize, All>(a, source, [&](All& shared, auto& stream) {

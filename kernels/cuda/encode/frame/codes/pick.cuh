@@ -33,19 +33,14 @@ __device__ __forceinline__ Errors NearErrors(const float (&v)[kBlock],
   return {four.error, six.error};
 }
 
-// As they are defined. `known`: a block for the fast arithmetic.
-static __device__ __noinline__ Candidates FindCandidatesExactly(
-    const EncodeParams& p, const LineScale<Scalar>& line,
-    const ErrorTable& table, const float* v, uint32_t clean, bool known) {
+// By the definition.
+static __device__ __noinline__ Candidates
+FindCandidatesRare(const EncodeParams& p, const LineScale<Scalar>& line,
+                   const float* v, uint32_t clean) {
   Candidates c;
   FourOverSixScales<Scalar>(line, clean, &c.four, &c.six);
-  const auto error = [&](uint32_t code) {
-    if (!known) return FourOverSixError<Scalar>(p, line, v, code);
-    return p.four_over_six == FourOverSix::kMse
-               ? ExactError<true>(v, table, code, p.fast_error)
-               : ExactError<false>(v, table, code, p.fast_error);
-  };
-  c.errors = {error(c.four), error(c.six)};
+  c.errors = {FourOverSixError<Scalar>(p, line, v, c.four),
+              FourOverSixError<Scalar>(p, line, v, c.six)};
   return c;
 }
 
@@ -75,10 +70,14 @@ __device__ __forceinline__ uint32_t PickCode(const EncodeParams& kept,
                      : InDoubt<false>(c.errors, magnitude, kLines, fast));
   if constexpr (kSquare) open = __any_sync(0xFFFFFFFFu, open);
   if (open) {
-    float copy[kBlock];
-    QUANTD_UNROLL
-    for (int i = 0; i < kBlock; ++i) copy[i] = v[i];
-    c = FindCandidatesExactly(kept, line, table, copy, clean, known);
+    c.errors = mse ? ExactErrors<true>(v, table, c.four, c.six, fast)
+                   : ExactErrors<false>(v, table, c.four, c.six, fast);
+    if (!known) {
+      float copy[kBlock];
+      QUANTD_UNROLL
+      for (int i = 0; i < kBlock; ++i) copy[i] = v[i];
+      c = FindCandidatesRare(kept, line, copy, clean);
+    }
     if constexpr (kSquare) c.errors = SumOfLines(c.errors);
   }
   return FourOverSixChoice<Scalar>(p, max, c.four, c.errors.four, c.six,

@@ -58,7 +58,9 @@ class BetterSquares {
     const float largest = __uint_as_float(max());
     if (__any_sync(0xFFFFFFFFu,
                    InDoubt<kMse>(errors, largest, kBlock, fast_))) {
-      errors = SumOfLines(ExactErrors<D, kMse>(x, table_, four, six, fast_));
+      float v[kBlock];
+      Unpack<D>(x, v);
+      errors = SumOfLines(ExactErrors<kMse>(v, table_, four, six, fast_));
     }
     const bool better = errors.four < errors.six;
     return {contest.Codes(x, better), better ? four : six};

@@ -13,7 +13,8 @@ namespace quantd::cuda {
 // How values become codes.
 enum class Coding {
   kFp8,          // E4M3 or E5M2
-  kE2M1,         // to nearest or stochastically
+  kE2M1,         // to nearest
+  kE2M1Random,   // stochastically
   kFourOverSix,  // E2M1 under the better of two scales
   // Other libraries', whose copies are rowwise.
   kFp8Other,
@@ -26,6 +27,8 @@ struct Cell {
   static constexpr Coding kCodes = kCoding;
   static constexpr bool kFp8 =
       kCoding == Coding::kFp8 || kCoding == Coding::kFp8Other;
+  // Codes are rounded stochastically.
+  static constexpr bool kDraws = kCoding == Coding::kE2M1Random;
   static constexpr bool kPicks = kCoding == Coding::kFourOverSix;
   static constexpr bool kOther =
       kCoding == Coding::kFp8Other || kCoding == Coding::kE2M1Other;
@@ -38,10 +41,10 @@ struct Cell {
   // The columnwise copy lies as the input does.
   static constexpr bool kInPlace = kMx && kFp8;
   static constexpr bool kMxFp8 = kMx && kCoding == Coding::kFp8;
-  // Nearest codes of elements of two bytes are found two at a time, in cells
-  // that rotate those of rotated copies; NVFP4's by a table for each amax.
+  // Codes of elements of two bytes are found from words of two, in cells that
+  // rotate those of rotated copies; NVFP4's by a table for each amax.
   static constexpr bool kPairs =
-      kCoding == Coding::kE2M1 && !kSquare && (kMx || kRht);
+      (kCoding == Coding::kE2M1 || kDraws) && !kSquare && (kMx || kRht);
   static constexpr bool kFits = kPairs && !kMx;
   // Scales are a byte each.
   static constexpr bool kByteScales = kLength == 16 || kLength == 32;
@@ -54,7 +57,7 @@ struct Cell {
     p.numerics.other = kOther;
     if constexpr (!kFp8) p.element = DType::kE2M1x2;
     if constexpr (!kPicks) p.four_over_six = FourOverSix::kOff;
-    if constexpr (kPicks || kOther) p.stochastic = false;
+    p.stochastic = kDraws;
     if constexpr (kScaling == Scaling::kNvfp4) p.scale = DType::kE4M3;
     if constexpr (kMx) p.scale = DType::kE8M0;
     return p;

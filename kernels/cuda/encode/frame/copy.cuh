@@ -7,6 +7,7 @@
 #include "kernels/cuda/encode/frame/largest.cuh"
 #include "kernels/cuda/encode/frame/mx_bytes.cuh"
 #include "kernels/cuda/encode/frame/pairs.cuh"
+#include "kernels/cuda/encode/frame/random.cuh"
 #include "kernels/cuda/encode/frame/team_group.cuh"
 
 namespace quantd::cuda {
@@ -23,6 +24,7 @@ struct Turn {
   const FrameGroup<C>& group;
   FrameState<C, kBytes>* team;
   const float* signs;
+  const FrameRandom<C::kDraws>& random;
   int buffer;  // of the squares: teams take turns with two
 };
 
@@ -194,9 +196,10 @@ __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
         }
       } else {
         Sixteen w;
-        if (p.stochastic) {
+        if constexpr (C::kDraws) {
           uint32_t random[4];
-          t.group.Draw(p, columns, line, own_position + 16 * i, random);
+          LineRandom(t.random, p, columns, t.group.row(), line, own_position)
+              .Draw(i, random);
           w = EncodeE2M1Values<C>(p, t.a.params, v[j], scale.m, max, &random);
         } else {
           w = EncodeE2M1Values<C>(p, t.a.params, v[j], scale.m, max, nullptr);
@@ -235,11 +238,9 @@ __device__ __forceinline__ bool EncodeMxRows(const Turn<C, kBytes>& t,
                           LineBytes(&t.team->codes[Team::warp()]));
 }
 
-// Whether nearest codes of a copy are found two at a time.
-template <typename C>
-__device__ __forceinline__ bool GoesByPairs(const EncodeParams& p,
-                                            const CopyTask& copy) {
-  return !p.stochastic && !HasAmaxOfLines(copy);
+// Whether codes of a copy are found from words of two elements.
+__device__ __forceinline__ bool GoesByPairs(const CopyTask& copy) {
+  return !HasAmaxOfLines(copy);
 }
 // EncodeLines of elements of two bytes where that is so.
 template <typename C, int kBytes, typename Values>
@@ -255,9 +256,18 @@ __device__ __forceinline__ bool EncodeLinesByPairs(const Turn<C, kBytes>& t,
   // (Padding of a rotated line has codes as the rest has.)
   const int64_t end = C::kRht ? copy.padded : copy.positions;
   bool special;
-  const uint32_t scales =
-      EncodePairs<C>(t.a.params, t.p, own, values, type,
-                     end - at.own_position(), codes, &special);
+  const auto encode = [&](const auto& random) {
+    return EncodePairs<C>(t.a.params, t.p, own, values, type,
+                          end - at.own_position(), codes, random, &special);
+  };
+  uint32_t scales;
+  if constexpr (C::kDraws) {
+    scales = encode(LineRandom(t.random, t.p, columns, t.group.row(),
+                               at.first + threadIdx.x % kWarp % kBlock,
+                               at.own_position()));
+  } else {
+    scales = encode(ToNearest());
+  }
   StoreSet<C>(own, at, codes);
   StoreByteScales<C::kLength>(t.p, copy, own.lines, at.first, at.position,
                               at.lines, WordOfScales<C::kLength>(scales));
@@ -277,7 +287,7 @@ __device__ __forceinline__ uint32_t EncodeCopy(const Turn<C, kBytes>& t) {
     if constexpr (C::kMxFp8) {
       special = EncodeMxRows(t, values, t.p.input);
     } else if constexpr (C::kPairs && !C::kRht && kBytes == 2) {
-      special = GoesByPairs<C>(t.p, t.group.copy(kColumns).task)
+      special = GoesByPairs(t.group.copy(kColumns).task)
                     ? EncodeLinesByPairs(t, kColumns, values, t.p.input)
                     : EncodeLines<C, kBytes>(t, kColumns, values, t.p.input);
     } else {

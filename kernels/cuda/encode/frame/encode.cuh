@@ -74,7 +74,7 @@ __device__ __forceinline__ uint32_t EncodeRotating(const Turn<C, kBytes>& t,
       continue;
     }
     if constexpr (C::kPairs) {
-      if (GoesByPairs<C>(t.p, copy)) {
+      if (GoesByPairs(copy)) {
         EncodeLinesByPairs(t, columns, values, DType::kBF16);
         continue;
       }
@@ -211,8 +211,10 @@ __device__ __forceinline__ void SumTile(const EncodeArgs& a, DType input,
 
 template <typename C, int kBytes, SharedMemory kSize>
 __global__ void __launch_bounds__(FrameStream<C, kBytes, kSize>::kCtaThreads, 1)
-    EncodeFrame(const __grid_constant__ EncodeArgs a, const __grid_constant__
-                typename FrameStream<C, kBytes, kSize>::Source source) {
+    EncodeFrame(const __grid_constant__ EncodeArgs a,
+                const __grid_constant__
+                typename FrameStream<C, kBytes, kSize>::Source source,
+                const __grid_constant__ FrameRandom<C::kDraws> random) {
   using Shared = FrameShared<C, kBytes, kSize>;
   RunTileStream<kSize, Shared>(a, source, [&](Shared& shared, auto& stream) {
     FrameState<C, kBytes>& team = shared.teams[Team::number()];
@@ -232,8 +234,8 @@ __global__ void __launch_bounds__(FrameStream<C, kBytes, kSize>::kCtaThreads, 1)
       const Place& at = PlaceOf(stream.place(), &team);
       group.Enter(at.group);
       if (a.dbias) SumTile<kBytes>(a, p.input, stream.tile(), at, k);
-      const Turn<C, kBytes> turn = {a,     p,     stream.tile(), at,
-                                    group, &team, shared.signs,  k % 2};
+      const Turn<C, kBytes> turn = {
+          a, p, stream.tile(), at, group, &team, shared.signs, random, k % 2};
       if constexpr (C::kRht) {
         seen |= EncodeRotating(turn, [&] { stream.Release(); });
       } else {
@@ -261,7 +263,8 @@ cudaError_t LaunchFrame(const EncodeArgs& a, const Queue& queue) {
                  : error;
     } else {
       return LaunchTileStream<size(), Shared>(&EncodeFrame<C, kBytes, size()>,
-                                              a, queue);
+                                              a, queue,
+                                              FrameRandom<C::kDraws>(a.params));
     }
   });
 }

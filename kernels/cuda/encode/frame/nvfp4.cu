@@ -17,8 +17,14 @@ cudaError_t LaunchNvfp4Frame(const EncodeArgs& a, const Queue& queue) {
   if (TriesTwoScales(a.params)) {
     return LaunchFrameOf<Blocks<Coding::kFourOverSix, false>>(a, queue);
   }
-  return a.rotation > 0 ? LaunchFrameOf<Blocks<Coding::kE2M1, true>>(a, queue)
-                        : LaunchFrameOf<Blocks<Coding::kE2M1, false>>(a, queue);
+  const bool rotated = a.rotation > 0;
+  if (a.params.stochastic) {
+    return rotated
+               ? LaunchFrameOf<Blocks<Coding::kE2M1Random, true>>(a, queue)
+               : LaunchFrameOf<Blocks<Coding::kE2M1Random, false>>(a, queue);
+  }
+  return rotated ? LaunchFrameOf<Blocks<Coding::kE2M1, true>>(a, queue)
+                 : LaunchFrameOf<Blocks<Coding::kE2M1, false>>(a, queue);
 }
 
 }  // namespace quantd::cuda

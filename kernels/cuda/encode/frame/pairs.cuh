@@ -1,9 +1,14 @@
-// Nearest E2M1 codes of a warp's sixteen lines of elements of two bytes, two at
-// a time in fp16 (kernels/cuda/tile/packed.cuh): half of what it takes in fp32.
+// E2M1 codes of a warp's sixteen lines of elements of two bytes, from words of
+// two: nearest ones in fp16 (kernels/cuda/tile/packed.cuh), which is half of
+// what it takes in fp32, stochastic ones by
+// kernels/cuda/encode/nvfp4/stochastic.cuh.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_PAIRS_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_PAIRS_CUH_
 
+#include <type_traits>
+
 #include "kernels/cuda/encode/frame/lines.cuh"
+#include "kernels/cuda/encode/frame/random.cuh"
 #include "kernels/cuda/encode/frame/team_group.cuh"
 #include "kernels/cuda/encode/frame/values.cuh"
 
@@ -62,6 +67,13 @@ __device__ __forceinline__ uint2 MxCodesUnder(const Words& x, DType type,
                               : CodesUnder(x, MxFitOfF16(stored));
 }
 
+// Sixteen codes of x * m. Byte i of `random` is element i's.
+__device__ __forceinline__ uint2 StochasticCodesUnder(
+    const Words& x, DType type, float m, const uint32_t (&random)[4]) {
+  return type == DType::kBF16 ? StochasticCodes<DType::kBF16>(x, m, random)
+                              : StochasticCodes<DType::kF16>(x, m, random);
+}
+
 // Whether a block with this largest magnitude is for the generic functions.
 __device__ __forceinline__ bool IsRareInMx(uint32_t max) {
   constexpr uint32_t kLeast = (127u - 90) << 23;
@@ -73,13 +85,12 @@ __device__ __forceinline__ bool IsRareInMx(uint32_t max) {
 
 // A lane's block for the generic functions: sets its codes and returns its
 // scale. Positions of its line from `left` on are not there.
-template <typename C, typename Values>
-__device__ __noinline__ uint32_t EncodeRareBlock(const EncodeParams& kept,
-                                                 const LineScale<Scalar>& line,
-                                                 Values values, DType type,
-                                                 int block, int64_t left,
-                                                 LineCodes codes) {
+template <typename C, typename Values, typename Random>
+__device__ __noinline__ uint32_t EncodeRareBlock(
+    const EncodeParams& kept, const LineScale<Scalar>& line, Values values,
+    DType type, int block, int64_t left, LineCodes codes, Random random) {
   constexpr int kSixteens = C::kLength / kBlock;
+  constexpr bool kDraws = !std::is_same_v<Random, ToNearest>;
   const EncodeParams p = C::Known(kept);
   float v[kSixteens][kBlock];
   for (int j = 0; j < kSixteens; ++j) {
@@ -91,8 +102,14 @@ __device__ __noinline__ uint32_t EncodeRareBlock(const EncodeParams& kept,
   const BlockScale<Scalar> scale = C::ScaleOf(p, line, max, clean);
   for (int j = 0; j < kSixteens; ++j) {
     const int i = block * kSixteens + j;
+    RandomBytes<Scalar> bytes = {};
+    if constexpr (kDraws) {
+      uint32_t drawn[4];
+      random.Draw(static_cast<uint32_t>(i), drawn);
+      for (int k = 0; k < 4; ++k) bytes.words[k] = drawn[k];
+    }
     uint32_t words[4];
-    EncodeSixteen<Scalar>(p, v[j], scale.m, nullptr, words);
+    EncodeSixteen<Scalar>(p, v[j], scale.m, kDraws ? &bytes : nullptr, words);
     KeepCodes<Scalar>(left - kBlock * i, words);
     codes.Set(static_cast<uint32_t>(i), make_uint2(words[0], words[1]));
   }
@@ -101,12 +118,14 @@ __device__ __noinline__ uint32_t EncodeRareBlock(const EncodeParams& kept,
 
 // Sets codes of the lane's half of a line, of which `left` positions are there,
 // and returns the bytes of its scales, from the low one up. `*special` becomes
-// whether it holds NaN or Inf. All lanes must call this.
-template <typename C, typename Values>
-__device__ __forceinline__ uint32_t
-EncodePairs(const EncodeParams& kept, const EncodeParams& p,
-            const FrameCopyOf<C>& own, const Values& values, DType type,
-            int64_t left, const LineCodes& codes, bool* special) {
+// whether it holds NaN or Inf. `random`: a LineRandom, or ToNearest. All lanes
+// must call this.
+template <typename C, typename Values, typename Random>
+__device__ __forceinline__ uint32_t EncodePairs(
+    const EncodeParams& kept, const EncodeParams& p, const FrameCopyOf<C>& own,
+    const Values& values, DType type, int64_t left, const LineCodes& codes,
+    const Random& random, bool* special) {
+  constexpr bool kDraws = !std::is_same_v<Random, ToNearest>;
   constexpr int kSixteens = C::kLength / kBlock;
   constexpr int kBlocks = kTileSide / 2 / C::kLength;
   uint32_t scales = 0;
@@ -130,9 +149,26 @@ EncodePairs(const EncodeParams& kept, const EncodeParams& p,
       is_rare = IsRareInMx(max);
       QUANTD_UNROLL
       for (int j = 0; j < kSixteens; ++j) {
-        codes.Set(static_cast<uint32_t>(b * kSixteens + j),
-                  MxCodesUnder(x[j], type, scale));
+        const auto i = static_cast<uint32_t>(b * kSixteens + j);
+        if constexpr (kDraws) {
+          uint32_t words[4];
+          random.Draw(i, words);
+          codes.Set(i, StochasticCodesUnder(
+                           x[j], type, MxMultiplier<Scalar>(scale), words));
+        } else {
+          codes.Set(i, MxCodesUnder(x[j], type, scale));
+        }
       }
+    } else if constexpr (kDraws) {
+      const ValueTable& table = own.fits;
+      const float wanted = __uint_as_float(max) * table.s_inv6;
+      scale = E4M3Of(wanted);
+      is_rare = IsRare(max, wanted) || !table.exact;
+      uint32_t words[4];
+      random.Draw(static_cast<uint32_t>(b), words);
+      const float m = table.of[scale] * 64.0f;
+      codes.Set(static_cast<uint32_t>(b),
+                StochasticCodesUnder(x[0], type, m, words));
     } else {
       const FitTable& fits = own.fits;
       const float wanted = __uint_as_float(max) * fits.s_inv6;
@@ -154,8 +190,8 @@ EncodePairs(const EncodeParams& kept, const EncodeParams& p,
   }
   for (; rare != 0; rare &= rare - 1) {
     const int b = __ffs(static_cast<int>(rare)) - 1;
-    const uint32_t scale =
-        EncodeRareBlock<C>(kept, own.line, values, type, b, left, codes);
+    const uint32_t scale = EncodeRareBlock<C>(kept, own.line, values, type, b,
+                                              left, codes, random);
     scales = (scales & ~(0xFFu << (8 * b))) | scale << (8 * b);
   }
   *special = seen_max >= kInfBits;

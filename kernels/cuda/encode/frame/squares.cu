@@ -18,6 +18,9 @@ cudaError_t LaunchSquaresFrame(const EncodeArgs& a, const Queue& queue) {
                ? LaunchFrameOf<Large<Coding::kFp8Other>>(a, queue)
                : LaunchFrameOf<Large<Coding::kFp8>>(a, queue);
   }
+  if (a.params.stochastic) {
+    return LaunchFrameOf<Small<Coding::kE2M1Random>>(a, queue);
+  }
   return TriesTwoScales(a.params)
              ? LaunchFrameOf<Small<Coding::kFourOverSix>>(a, queue)
              : LaunchFrameOf<Small<Coding::kE2M1>>(a, queue);

@@ -16,7 +16,10 @@ struct FrameCopyOf {
   LineTask lines;
   LineScale<Scalar> line;  // where all lines have one amax
   std::conditional_t<C::kPicks, ErrorTable, int> errors;
-  std::conditional_t<C::kFits, FitTable, int> fits;
+  // Of cells that find codes from words: what they go by.
+  std::conditional_t<C::kFits,
+                     std::conditional_t<C::kDraws, ValueTable, FitTable>, int>
+      fits;
 };
 
 template <typename C>
@@ -58,24 +61,8 @@ class FrameGroup {
   }
   __device__ __forceinline__ bool same_amax() const { return tables_->same; }
 
-  // The random words of sixteen positions, which begin where those of a
-  // counter do.
-  __device__ __forceinline__ void Draw(const EncodeParams& p, bool columnwise,
-                                       int64_t line, int64_t position,
-                                       uint32_t (&words)[4]) const {
-    const int64_t row = p.row_offset + tables_->row;
-    const auto across = static_cast<uint64_t>(p.total_columns);
-    uint64_t counter;
-    if (columnwise) {
-      counter = static_cast<uint64_t>(row + position) / kBlock * across +
-                static_cast<uint64_t>(p.column_offset + line);
-    } else {
-      counter = static_cast<uint64_t>(row + line) * ((across + 15) / 16) +
-                static_cast<uint64_t>(p.column_offset + position) / kBlock;
-    }
-    Philox<Scalar>(counter, 0, p.subsequence + (columnwise ? 1 : 0), p.seed,
-                   words);
-  }
+  // Its first row in the payload.
+  __device__ __forceinline__ int64_t row() const { return tables_->row; }
 
  private:
   __device__ __forceinline__ bool alone() const {
@@ -105,7 +92,7 @@ class FrameGroup {
                         params_.fast_error);
     }
     if constexpr (C::kFits) {
-      if (one && !params_.stochastic) copy->fits.Fill(amax, params_.range);
+      if (one) copy->fits.Fill(amax, params_.range);
     }
     if (Team::thread() != thread) return;
     copy->task = task;

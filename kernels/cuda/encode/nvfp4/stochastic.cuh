@@ -63,8 +63,9 @@ __device__ __forceinline__ uint32_t TwiceAnd(uint32_t a, uint32_t b) {
   return sum;
 }
 
-// Two values y >= 0, below 7, in halves of a word: the code from bit 9 on, and
-// below it the fraction of the step to the next one.
+// Two values y >= 0 in halves of a word: the code from bit 9 on, and below it
+// the fraction of the step to the next one. Those above 6 come to more than the
+// last code, 7, but with what is added for a random byte never beyond a half.
 //
 // That is y / 2^14 as an fp16: below y = 1 subnormal, a multiple of 2^-24, and
 // from there on exponents and the first bit after the point count like codes.
@@ -79,8 +80,8 @@ __device__ __forceinline__ uint32_t FractionalCodes(float low, float high) {
   return word;
 }
 
-// Sixteen codes of x * m, all |x * m| below 7, of elements of type D; byte i of
-// `random` is element i's.
+// Sixteen codes of x * m of elements of type D; byte i of `random` is element
+// i's.
 template <DType D>
 __device__ __forceinline__ uint2 StochasticCodes(const Words& x, float m,
                                                  const uint32_t (&random)[4]) {

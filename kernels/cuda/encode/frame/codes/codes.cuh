@@ -45,7 +45,7 @@ __device__ __forceinline__ Sixteen StochasticCodesOf(
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
     const float* f = v + 8 * h;
-    const auto least = [&](int i) { return fminf(fabsf(f[i] * m), 6.0f); };
+    const auto of = [&](int i) { return fabsf(f[i] * m); };
     // Of elements 0 and 2, then 4 and 6; of 1 and 3, then 5 and 7.
     uint32_t even[2];
     uint32_t odd[2];
@@ -54,10 +54,10 @@ __device__ __forceinline__ Sixteen StochasticCodesOf(
     for (int i = 0; i < 2; ++i) {
       const uint32_t bytes = random[2 * h + i];
       even[i] = TwiceAnd(bytes & 0x00FF00FFu,
-                         FractionalCodes(least(4 * i), least(4 * i + 2)));
+                         FractionalCodes(of(4 * i), of(4 * i + 2)));
       odd[i] = TwiceAnd(__byte_perm(bytes, 0, 0x4341),
-                        FractionalCodes(least(4 * i + 1), least(4 * i + 3)));
-      // Values near 6 may have come to an eighth code.
+                        FractionalCodes(of(4 * i + 1), of(4 * i + 3)));
+      // Values near 6 or above it may have come to an eighth code.
       even[i] = __vminu2(even[i], 0x0FFF0FFFu);
       odd[i] = __vminu2(odd[i], 0x0FFF0FFFu);
     }

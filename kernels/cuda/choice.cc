@@ -104,9 +104,8 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
   if ((used & kOptStochastic) != 0) {
     // A block's random bytes must be those of one counter.
     if (!DrawsWhole(plan, o)) return ChooseOther(plan, o);
-    return format.square ? EncodeKernel::kNvfp4Squares
-           : columnwise  ? EncodeKernel::kNvfp4Tiles
-                         : EncodeKernel::kNvfp4Stochastic;
+    return columnwise || format.square ? EncodeKernel::kNvfp4Tiles
+                                       : EncodeKernel::kNvfp4Stochastic;
   }
   if (format.square) return EncodeKernel::kNvfp4Squares;
   if ((used & kOptFourOverSix) != 0 && !columnwise) {

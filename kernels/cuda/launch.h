@@ -37,8 +37,9 @@ cudaError_t LaunchWriteAmax(const WriteAmaxArgs& args, const Queue& queue);
 cudaError_t LaunchQuantizeRows(const EncodeArgs& args, const Queue& queue);
 
 // NVFP4 of bf16 and fp16. Rows: the rowwise copy alone. Tiles, which rotate
-// bf16 alone: the columnwise copy, both or the rowwise one with dbias. Squares:
-// either copy or both. `amax`: the rowwise copy's one, where it was given.
+// bf16 alone: the columnwise copy, both or the rowwise one with dbias; squares
+// rounded stochastically, too. Squares: either copy or both. `amax`: the
+// rowwise copy's one, where it was given.
 cudaError_t LaunchEncodeNvfp4Rows(const EncodeArgs& args,
                                   std::optional<float> amax,
                                   const Queue& queue);

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <numeric>
 
 #include "kernels/cuda/args.h"
@@ -17,6 +16,7 @@
 #include "kernels/cuda/ptx/shared_memory.cuh"
 #include "kernels/cuda/tile/budget.cuh"
 #include "kernels/cuda/tile/order.cuh"
+#include "kernels/cuda/tile/place.cuh"
 #include "kernels/cuda/tile/span.cuh"
 #include "kernels/cuda/tile/team.cuh"
 #include "kernels/cuda/tile/tensor_map.h"
@@ -28,21 +28,6 @@
 #endif
 
 namespace quantd::cuda {
-
-// Where a tile is and how much of it there is. All rows and all columns are
-// fewer than 2^31.
-struct alignas(16) Place {
-  uint32_t group;
-  uint32_t chunk;     // of the group
-  uint32_t row, col;  // of the group
-  int rows;           // 1 to 128; 0: there is no tile; kNoMore
-  int cols;           // 1 to 128
-  uint32_t number;    // among the tiles of one group that a team receives in
-                      // a run, one below the other
-  uint32_t last;      // of those
-
-  static constexpr int kNoMore = -1;
-};
 
 // Where a stream comes from: made by the host.
 template <uint32_t kUnit>
@@ -247,23 +232,6 @@ class TileStream {
     return static_cast<int>(n < kTileSide ? n : kTileSide);
   }
 
-  // By exchanges: mbarriers order plain stores just as well, but
-  // compute-sanitizer does not follow a wait for one's phase into a loop.
-  static __device__ __forceinline__ void Put(const Place& from, Place* to) {
-#if __CUDA_ARCH__ >= 900
-    using Word = uint4;
-#else
-    using Word = unsigned long long;  // NOLINT(runtime/int): atomicExch's
-#endif
-    constexpr int kWords = sizeof(Place) / sizeof(Word);
-    Word words[kWords];
-    memcpy(words, &from, sizeof(Place));
-    QUANTD_UNROLL
-    for (int i = 0; i < kWords; ++i) {
-      atomicExch(reinterpret_cast<Word*>(to) + i, words[i]);
-    }
-  }
-
   // Lane `turn` says where its tile is and, if there is one, starts its copy.
   __device__ __forceinline__ void Post(int stage, uint64_t* full, uint32_t turn,
                                        const Sending& mine,
@@ -276,7 +244,7 @@ class TileStream {
 #if __CUDA_ARCH__ >= 900
     if (!leads) return;
     if (mine.at.rows <= 0) {
-      Put(mine.at, place);
+      PutPlace(mine.at, place);
       ArriveAt(full);
       return;
     }
@@ -297,7 +265,7 @@ class TileStream {
             : "memory");
       }
     }
-    Put(mine.at, place);
+    PutPlace(mine.at, place);
     ArriveAt(full);
 #else
     const auto of = [turn](auto mine) {
@@ -326,7 +294,7 @@ class TileStream {
                      SharedAddress(full))
                  : "memory");
     if (leads) {
-      Put(mine.at, place);
+      PutPlace(mine.at, place);
       ArriveAt(full);
     }
 #endif

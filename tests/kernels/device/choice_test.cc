@@ -144,10 +144,12 @@ bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
     case EncodeKernel::kNvfp4UnderGlobal:
       return nvfp4_rows && !te;
     case EncodeKernel::kNvfp4Tiles:
-      return nvfp4_tiles && !row.format.square &&
-             (!rowwise_alone || (nearest && has(kOptDbias)));
+      return nvfp4_tiles &&
+             (row.format.square
+                  ? has(kOptStochastic)
+                  : !rowwise_alone || (nearest && has(kOptDbias)));
     case EncodeKernel::kNvfp4Squares:
-      return nvfp4_tiles && row.format.square;
+      return nvfp4_tiles && row.format.square && !has(kOptStochastic);
     case EncodeKernel::kNvfp4Stochastic:
       return nvfp4_rows && has(kOptStochastic) &&
              o.shard.column_offset % 16 == 0;

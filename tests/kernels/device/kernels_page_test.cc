@@ -229,7 +229,7 @@ constexpr Home kHomes[] = {
     {"EncodeFrame", "cuda/encode/frame/encode.cuh"},
     {"EncodeNvfp4Rows", "cuda/encode/nvfp4/rows.cu"},
     {"EncodeNvfp4Tiles", "cuda/encode/nvfp4/tiles.cu"},
-    {"EncodeNvfp4Squares", "cuda/encode/nvfp4/squares.cu"},
+    {"EncodeNvfp4Squares", "cuda/encode/nvfp4/squares/squares.cuh"},
     {"EncodeNvfp4ScaledRows", "cuda/encode/nvfp4/rows.cu"},
     {"EncodeNvfp4Stochastic", "cuda/encode/nvfp4/stochastic.cu"},
     {"EncodeNvfp4FourOverSix", "cuda/encode/nvfp4/four_over_six.cu"},

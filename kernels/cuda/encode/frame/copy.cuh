@@ -3,11 +3,11 @@
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_COPY_CUH_
 
 #include "kernels/cuda/encode/frame/codes/pick.cuh"
+#include "kernels/cuda/encode/frame/codes/random.cuh"
 #include "kernels/cuda/encode/frame/in_place.cuh"
 #include "kernels/cuda/encode/frame/largest.cuh"
 #include "kernels/cuda/encode/frame/mx_bytes.cuh"
 #include "kernels/cuda/encode/frame/pairs.cuh"
-#include "kernels/cuda/encode/frame/random.cuh"
 #include "kernels/cuda/encode/frame/team_group.cuh"
 
 namespace quantd::cuda {

@@ -7,8 +7,8 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/encode/frame/codes/random.cuh"
 #include "kernels/cuda/encode/frame/lines.cuh"
-#include "kernels/cuda/encode/frame/random.cuh"
 #include "kernels/cuda/encode/frame/team_group.cuh"
 #include "kernels/cuda/encode/frame/values.cuh"
 

@@ -12,6 +12,7 @@ using OfBlocks = StochasticCoding<D, false>;
 
 cudaError_t LaunchEncodeNvfp4StochasticTiles(const EncodeArgs& a,
                                              const Queue& queue) {
+  if (a.params.square) return LaunchEncodeNvfp4StochasticSquares(a, queue);
   if (a.first.columnwise.data == nullptr) return cudaErrorInvalidValue;
   if (a.first.rowwise.data == nullptr) {
     return LaunchTilesOfColumns<OfBlocks, Copying::kNone>(a, queue);

@@ -1,5 +1,4 @@
-// NVFP4's squares of 16 x 16, rounded to nearest; and which of their kernels a
-// recipe takes.
+// NVFP4's squares of 16 x 16, rounded to nearest.
 #include "kernels/cuda/encode/nvfp4/nearest.cuh"
 #include "kernels/cuda/encode/nvfp4/squares/squares.cuh"
 #include "kernels/cuda/launch.h"
@@ -58,7 +57,6 @@ class NearestSquares {
 }  // namespace
 
 cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& a, const Queue& queue) {
-  if (a.params.stochastic) return LaunchEncodeNvfp4StochasticSquares(a, queue);
   return TriesTwoScales(a.params)
              ? LaunchEncodeNvfp4FourOverSixSquares(a, queue)
              : LaunchSquares<NearestSquares>(a, queue);

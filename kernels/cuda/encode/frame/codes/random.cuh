@@ -1,6 +1,6 @@
 // Random bytes of stochastic rounding for a warp's lines of a tile.
-#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_RANDOM_CUH_
-#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_RANDOM_CUH_
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_RANDOM_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_RANDOM_CUH_
 
 #include "kernels/cuda/encode/frame/cell.cuh"
 #include "kernels/cuda/encode/nvfp4/stochastic.cuh"
@@ -62,4 +62,4 @@ class LineRandom {
 
 }  // namespace quantd::cuda
 
-#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_RANDOM_CUH_
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_RANDOM_CUH_

@@ -228,7 +228,7 @@ inline void __syncwarp(unsigned mask = 0xFFFFFFFFu) {
 }
 inline void __syncthreads() {
   const dim3& size = ::emulation::current->block_size;
-  ::emulation::Barrier(0, size.x * size.y * size.z, true);
+  ::emulation::Barrier(0, size.x * size.y * size.z);
 }
 
 // --- atomics ----------------------------------------------------------------

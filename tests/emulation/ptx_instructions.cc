@@ -232,9 +232,8 @@ void TestWait(Frame& f, const Instruction& i) {
   if (!over) Yield();
   Set(f, i.arguments[0], over);
 }
-template <bool kWaits>
 void NamedBarrier(Frame& f, const Instruction& i) {
-  Barrier(Get32(f, i.arguments[0]), Get32(f, i.arguments[1]), kWaits);
+  Barrier(Get32(f, i.arguments[0]), Get32(f, i.arguments[1]));
 }
 void Nothing(Frame&, const Instruction&) {}
 
@@ -292,8 +291,8 @@ Handler FindInstruction(const std::string& name) {
       {"mbarrier.expect_tx.relaxed.cta.shared::cta.b64", Expect},
       {"mbarrier.try_wait.parity.shared::cta.b64", TestWait},
       {"mbarrier.test_wait.parity.shared.b64", TestWait},
-      {"bar.sync", NamedBarrier<true>},
-      {"bar.arrive", NamedBarrier<false>},
+      {"bar.sync", NamedBarrier},
+      {"barrier.cta.sync", NamedBarrier},
       {"fence.mbarrier_init.release.cluster", Nothing},
       {"fence.proxy.async.shared::cta", Nothing},
       {"griddepcontrol.launch_dependents", Nothing},

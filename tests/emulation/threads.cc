@@ -165,7 +165,7 @@ const std::byte* Exchange(unsigned mask, const void* mine, size_t size) {
   return out;
 }
 
-void Barrier(unsigned number, unsigned threads, bool waits) {
+void Barrier(unsigned number, unsigned threads) {
   CtaBarrier& b = cta->barriers[number];
   const uint64_t phase = b.phase;
   if (++b.here == threads) {
@@ -173,7 +173,7 @@ void Barrier(unsigned number, unsigned threads, bool waits) {
     ++b.phase;
     GotOn();
   }
-  while (waits && b.phase == phase) Yield();
+  while (b.phase == phase) Yield();
 }
 
 uint32_t ToShared(const void* p) {

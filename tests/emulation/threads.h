@@ -37,9 +37,8 @@ void GotOn();
 // 32 times `size` bytes, of all lanes, good until the next call of this lane.
 const std::byte* Exchange(unsigned mask, const void* mine, size_t size);
 
-// A barrier of the CTA: `threads` of them must come (arrive) before those that
-// wait go on.
-void Barrier(unsigned number, unsigned threads, bool waits);
+// A barrier of the CTA: `threads` of them must come before they go on.
+void Barrier(unsigned number, unsigned threads);
 
 // Dynamic shared memory of the CTA that runs.
 extern std::byte* dynamic_shared;

@@ -68,17 +68,18 @@ using ColumnSums = float4[kTileWarps + 1][32];
 // Named barriers 1 to 3 join neighbouring warps. Their numbers are constants,
 // so that a CTA takes no more of them; and there is no branch, for which the
 // compiler would write all that follows twice. The warp below waits already
-// when the one above is done, and a bar.arrive would gain nothing.
+// when the one above is done, so that to arrive and go on would gain nothing.
+// (compute-sanitizer takes that for a race, and bar.sync for divergence.)
 __device__ __forceinline__ void WaitForWarpAbove(int warp) {
   asm volatile(
       "{\n\t"
       ".reg .pred is;\n\t"
       "setp.eq.s32 is, %0, 1;\n\t"
-      "@is bar.sync 1, 64;\n\t"
+      "@is barrier.cta.sync 1, 64;\n\t"
       "setp.eq.s32 is, %0, 2;\n\t"
-      "@is bar.sync 2, 64;\n\t"
+      "@is barrier.cta.sync 2, 64;\n\t"
       "setp.eq.s32 is, %0, 3;\n\t"
-      "@is bar.sync 3, 64;\n\t"
+      "@is barrier.cta.sync 3, 64;\n\t"
       "}" ::"r"(warp)
       : "memory");
 }
@@ -87,11 +88,11 @@ __device__ __forceinline__ void LetWarpBelowGo(int warp) {
       "{\n\t"
       ".reg .pred is;\n\t"
       "setp.eq.s32 is, %0, 0;\n\t"
-      "@is bar.sync 1, 64;\n\t"
+      "@is barrier.cta.sync 1, 64;\n\t"
       "setp.eq.s32 is, %0, 1;\n\t"
-      "@is bar.sync 2, 64;\n\t"
+      "@is barrier.cta.sync 2, 64;\n\t"
       "setp.eq.s32 is, %0, 2;\n\t"
-      "@is bar.sync 3, 64;\n\t"
+      "@is barrier.cta.sync 3, 64;\n\t"
       "}" ::"r"(warp)
       : "memory");
 }

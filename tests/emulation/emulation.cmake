@@ -11,6 +11,7 @@ set(quantd_emulation ${PROJECT_SOURCE_DIR}/tests/emulation)
 add_library(quantd_emulation STATIC ${quantd_emulation}/copies.cc
   ${quantd_emulation}/ptx.cc ${quantd_emulation}/ptx_instructions.cc
   ${quantd_emulation}/ptx_matrices.cc ${quantd_emulation}/runtime.cc
+  ${quantd_emulation}/streams.cc
   ${quantd_emulation}/threads.cc)
 target_include_directories(quantd_emulation PUBLIC ${PROJECT_SOURCE_DIR})
 target_include_directories(quantd_emulation SYSTEM PUBLIC ${QUANTD_CUDA_HEADERS})

@@ -24,7 +24,8 @@ cmake --build --preset emulated -j "$(nproc)" --target golden_test contract_test
   gpu_contract_test gpu_door_test
 tests=build/emulated/tests/kernels
 build/emulated/tests/server/gpu_door_test --gtest_brief=1
-"$tests/gpu_contract_test" --gtest_brief=1 --gtest_filter='GpuTablesTest.*'
+"$tests/gpu_contract_test" --gtest_brief=1 \
+  --gtest_filter='GpuSlabsTest.*:GpuTablesTest.*'
 "$tests/golden_test" --gtest_brief=1 --gtest_filter='*cuda*'
 for seed in 0 1; do
   echo "the contract, one combination in $stride, order of threads $seed"

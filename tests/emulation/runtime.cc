@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/emulation/copies.h"
+#include "tests/emulation/streams.h"
 
 namespace emulation {
 namespace {
@@ -70,25 +71,6 @@ const std::pair<const std::byte* const, Allocation>* Find(const void* p) {
   const bool inside =
       static_cast<const std::byte*>(p) < at->first + at->second.bytes;
   return inside ? &*at : nullptr;
-}
-
-// What an event is for every process that knows it.
-struct EventState {
-  std::atomic<std::chrono::steady_clock::time_point> at = {};
-  std::atomic<bool> held = false;
-  std::atomic<int> records = 0;
-  unsigned flags = 0;
-};
-std::atomic<int> events = 0;
-struct Event {
-  explicit Event(std::shared_ptr<EventState> of) : state(std::move(of)) {
-    ++events;
-  }
-  ~Event() { --events; }
-  const std::shared_ptr<EventState> state;
-};
-EventState& StateOf(cudaEvent_t event) {
-  return *reinterpret_cast<Event*>(event)->state;
 }
 
 // A handle says what it is of, and where that lies in this process.
@@ -150,9 +132,6 @@ void SetDevices(int count, bool may) {
   devices = count;
   peers = may;
 }
-void Hold(cudaEvent_t event, bool held) { StateOf(event).held = held; }
-int Records(cudaEvent_t event) { return StateOf(event).records; }
-int Events() { return events; }
 
 }  // namespace emulation
 
@@ -312,52 +291,6 @@ cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width,
   for (size_t i = 0; i < height; ++i) {
     std::memset(static_cast<std::byte*>(to) + i * pitch, value, width);
   }
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = reinterpret_cast<cudaStream_t>(new char);
-  return cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete reinterpret_cast<char*>(stream);
-  return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function,
-                               void* data) {
-  function(data);
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
-cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) {
-  return cudaSuccess;
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  auto state = std::make_shared<emulation::EventState>();
-  state->flags = flags;
-  *event = reinterpret_cast<cudaEvent_t>(new emulation::Event(state));
-  return cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete reinterpret_cast<emulation::Event*>(event);
-  return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  emulation::EventState& state = emulation::StateOf(event);
-  state.at = std::chrono::steady_clock::now();
-  ++state.records;
-  return cudaSuccess;
-}
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return emulation::StateOf(event).held ? cudaErrorNotReady : cudaSuccess;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
-  const std::chrono::duration<float, std::milli> took =
-      emulation::StateOf(to).at.load() - emulation::StateOf(from).at.load();
-  *ms = took.count();
   return cudaSuccess;
 }
 

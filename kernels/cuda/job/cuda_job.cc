@@ -221,7 +221,13 @@ class CudaJob : public Job {
       if (auto s = QueueSlab(part); !s.ok()) return s;
     }
     if (auto s = Mark(Slot::kFed, lease_->in); !s.ok()) return s;
-    return Mark(Slot::kComputed, lease_->stream);
+    if (auto s = Mark(Slot::kComputed, lease_->stream); !s.ok()) return s;
+    // When the last stream is done, times are read of all three.
+    for (const Slot::Mark mark : {Slot::kFed, Slot::kComputed}) {
+      QUANTD_CUDA_RETURN(cudaStreamWaitEvent(lease_->out, lease_->marks[mark]),
+                         "wait for an event");
+    }
+    return absl::OkStatus();
   }
 
   absl::Status QueueSlab(SlabOfJob& part) {

@@ -239,8 +239,9 @@ __device__ __forceinline__ bool EncodeMxRows(const Turn<C, kBytes>& t,
 }
 
 // Whether codes of a copy are found from words of two elements.
+template <typename C>
 __device__ __forceinline__ bool GoesByPairs(const CopyTask& copy) {
-  return !HasAmaxOfLines(copy);
+  return C::kMx || !HasAmaxOfLines(copy);
 }
 // EncodeLines of elements of two bytes where that is so.
 template <typename C, int kBytes, typename Values>
@@ -287,7 +288,7 @@ __device__ __forceinline__ uint32_t EncodeCopy(const Turn<C, kBytes>& t) {
     if constexpr (C::kMxFp8) {
       special = EncodeMxRows(t, values, t.p.input);
     } else if constexpr (C::kPairs && !C::kRht && kBytes == 2) {
-      special = GoesByPairs(t.group.copy(kColumns).task)
+      special = GoesByPairs<C>(t.group.copy(kColumns).task)
                     ? EncodeLinesByPairs(t, kColumns, values, t.p.input)
                     : EncodeLines<C, kBytes>(t, kColumns, values, t.p.input);
     } else {

@@ -74,7 +74,7 @@ __device__ __forceinline__ uint32_t EncodeRotating(const Turn<C, kBytes>& t,
       continue;
     }
     if constexpr (C::kPairs) {
-      if (GoesByPairs(copy)) {
+      if (GoesByPairs<C>(copy)) {
         EncodeLinesByPairs(t, columns, values, DType::kBF16);
         continue;
       }

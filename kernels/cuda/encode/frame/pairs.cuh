@@ -147,14 +147,20 @@ __device__ __forceinline__ uint32_t EncodePairs(
     if constexpr (C::kMx) {
       scale = C::ScaleOf(p, {}, max, max).stored;
       is_rare = IsRareInMx(max);
-      QUANTD_UNROLL
+      // (Both sixteens at once would take more registers than there are.)
+#pragma unroll(kDraws ? 1 : kSixteens)
       for (int j = 0; j < kSixteens; ++j) {
         const auto i = static_cast<uint32_t>(b * kSixteens + j);
         if constexpr (kDraws) {
+          Words now;
+          QUANTD_UNROLL
+          for (int k = 0; k < kBlock / 2; ++k) {
+            now.w[k] = j == 0 ? x[0].w[k] : x[1].w[k];
+          }
           uint32_t words[4];
           random.Draw(i, words);
           codes.Set(i, StochasticCodesUnder(
-                           x[j], type, MxMultiplier<Scalar>(scale), words));
+                           now, type, MxMultiplier<Scalar>(scale), words));
         } else {
           codes.Set(i, MxCodesUnder(x[j], type, scale));
         }

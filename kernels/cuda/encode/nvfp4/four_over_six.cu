@@ -21,11 +21,11 @@ struct Coder {
   __device__ __forceinline__ void Begin(int64_t /*row*/, int64_t /*b*/) {}
   __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
     const uint32_t max = LargerHalf<kType>(LargestOfSigned<kType>(x));
-    return EncodeBetter<kType, kMse, kFast>(x, max, *errors, kFast, unit);
+    return EncodeBetter<kType, kMse, kFast>(x, max, *errors, unit);
   }
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
                                              int64_t /*b*/) const {
-    return EncodeOpen<D, kMse>(a.params, x, *errors, a.seen);
+    return EncodeOpen<D, kMse, kFast>(a.params, x, *errors, a.seen);
   }
 };
 
@@ -38,24 +38,17 @@ __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
   WalkRows<D, false>(a, walk, &coder);
 }
 
-template <bool kMse, bool kFast>
-cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
-  const RowWalk walk(a, queue);
-  return ForTwoByteType(a, [&](auto type) {
-    return LaunchEarly(&EncodeNvfp4FourOverSix<type(), kMse, kFast>,
-                       walk.Grid(a), {kThreads}, queue, a, walk);
-  });
-}
-
 }  // namespace
 
 cudaError_t LaunchEncodeNvfp4FourOverSix(const EncodeArgs& a,
                                          const Queue& queue) {
-  const bool fast = a.params.fast_error;
-  if (a.params.four_over_six == FourOverSix::kMse) {
-    return fast ? Launch<true, true>(a, queue) : Launch<true, false>(a, queue);
-  }
-  return fast ? Launch<false, true>(a, queue) : Launch<false, false>(a, queue);
+  const RowWalk walk(a, queue);
+  return ForMetric(a.params, [&](auto mse, auto fast) {
+    return ForTwoByteType(a, [&](auto type) {
+      return LaunchEarly(&EncodeNvfp4FourOverSix<type(), mse(), fast()>,
+                         walk.Grid(a), {kThreads}, queue, a, walk);
+    });
+  });
 }
 
 }  // namespace quantd::cuda

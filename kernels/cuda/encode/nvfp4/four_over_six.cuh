@@ -11,6 +11,8 @@
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_FOUR_OVER_SIX_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_FOUR_OVER_SIX_CUH_
 
+#include <type_traits>
+
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/encode/nvfp4/encode.cuh"
 #include "kernels/cuda/encode/nvfp4/nearest.cuh"
@@ -184,12 +186,11 @@ __device__ __forceinline__ uint32_t ScaleForSix(float base) {
   return E4M3Of(base);
 }
 
-// Both candidates of a block of elements of type D. kTimes: errors are those of
-// elements times a number, which is 1 or, for the fast error, S.
-template <DType D, bool kMse, bool kTimes>
+// Both candidates of a block of elements of type D.
+template <DType D, bool kMse, bool kFast>
 class Contest {
  public:
-  __device__ __forceinline__ Contest(const Words& x, float times,
+  __device__ __forceinline__ Contest(const Words& x, float s,
                                      const ErrorTerms& for_four,
                                      const ErrorTerms& for_six)
       : four_{for_four}, six_{for_six} {
@@ -201,7 +202,7 @@ class Contest {
       for (int i = 0; i < 8; ++i) {
         const uint32_t word = x.w[4 * h + i / 2] & 0x7FFF7FFFu;
         const float v = i % 2 == 0 ? LowOf<D>(word) : HighOf<D>(word);
-        const float target = kTimes ? __fmul_rn(v, times) : v;
+        const float target = kFast ? __fmul_rn(v, s) : v;
         f[i] = four_.Add(v, target);
         g[i] = six_.Add(v, target);
       }
@@ -245,26 +246,26 @@ class Contest {
 // Encodes a block with largest magnitude `max` (fp32 bits) under the better of
 // its candidates. Returns whether it is one for the fast arithmetic: if not,
 // EncodeOpen has to do it.
-template <DType D, bool kMse, bool kTimes>
+template <DType D, bool kMse, bool kFast>
 __device__ __forceinline__ bool EncodeBetter(const Words& x, uint32_t max,
-                                             const ErrorTable& table, bool fast,
+                                             const ErrorTable& table,
                                              Unit* unit) {
   const float base = BaseOf(max, table.s);
   const uint32_t four = ScaleForFour(base);
   const uint32_t six = ScaleForSix(base);
-  const Contest<D, kMse, kTimes> contest(x, fast ? table.s : 1.0f,
-                                         table.of[four], table.of[six]);
+  const Contest<D, kMse, kFast> contest(x, table.s, table.of[four],
+                                        table.of[six]);
   const Errors errors = contest.errors();
   const bool better = errors.four < errors.six;
   unit->codes = contest.Codes(x, better);
   unit->scale = better ? four : six;
   return !IsRare(max, base) && table.ordinary &&
-         !InDoubt<kMse>(errors, __uint_as_float(max), 1, fast);
+         !InDoubt<kMse>(errors, __uint_as_float(max), 1, kFast);
 }
 
 // A block that is rare or whose errors are too close to each other. Adds to
 // `*seen`.
-template <DType D, bool kMse>
+template <DType D, bool kMse, bool kFast>
 static __device__ __noinline__ Unit EncodeOpen(const EncodeParams& p, Words x,
                                                const ErrorTable& table,
                                                uint32_t* seen) {
@@ -278,7 +279,7 @@ static __device__ __noinline__ Unit EncodeOpen(const EncodeParams& p, Words x,
   }
   const uint32_t four = ScaleForFour(base);
   const uint32_t six = ScaleForSix(base);
-  const Errors errors = ExactErrors<kMse>(v, table, four, six, p.fast_error);
+  const Errors errors = ExactErrors<kMse>(v, table, four, six, kFast);
   const uint32_t scale = errors.four < errors.six ? four : six;
   const float m = table.of[scale].m;
   uint32_t words[2];
@@ -297,6 +298,16 @@ static __device__ __noinline__ Unit EncodeOpen(const EncodeParams& p, Words x,
                signs_of_words;
   }
   return {make_uint2(words[0], words[1]), scale};
+}
+
+// Calls f(mse, fast) with the metric as constants.
+template <typename F>
+cudaError_t ForMetric(const EncodeParams& p, const F& f) {
+  const auto with = [&](auto mse) {
+    return p.fast_error ? f(mse, std::true_type{}) : f(mse, std::false_type{});
+  };
+  return p.four_over_six == FourOverSix::kMse ? with(std::true_type{})
+                                              : with(std::false_type{});
 }
 
 }  // namespace quantd::cuda

@@ -6,7 +6,7 @@
 namespace quantd::cuda {
 namespace {
 
-template <DType D, bool kMse>
+template <DType D, bool kMse, bool kFast>
 struct BetterCoding {
   static constexpr DType kType = D;
   static constexpr bool kUnrolls = false;
@@ -32,12 +32,11 @@ struct BetterCoding {
 
     __device__ __forceinline__ bool Pick(const Words& x, uint32_t max,
                                          Unit* unit) const {
-      return EncodeBetter<D, kMse, true>(x, max, table_,
-                                         args_.params.fast_error, unit);
+      return EncodeBetter<D, kMse, kFast>(x, max, table_, unit);
     }
     __device__ __forceinline__ Unit Rare(const Words& x, const float* /*signs*/,
                                          float /*amax*/, uint32_t /*i*/) const {
-      return EncodeOpen<D, kMse>(args_.params, x, table_, args_.seen);
+      return EncodeOpen<D, kMse, kFast>(args_.params, x, table_, args_.seen);
     }
 
    private:
@@ -45,26 +44,25 @@ struct BetterCoding {
     const Table& table_;
   };
 };
-template <DType D>
-using ByMse = BetterCoding<D, true>;
-template <DType D>
-using ByMae = BetterCoding<D, false>;
-
-template <Copying kRow>
-cudaError_t LaunchMetric(const EncodeArgs& a, const Queue& queue) {
-  return a.params.four_over_six == FourOverSix::kMse
-             ? LaunchTiles<ByMse, kRow, Copying::kPlain>(a, queue)
-             : LaunchTiles<ByMae, kRow, Copying::kPlain>(a, queue);
-}
+template <bool kMse, bool kFast>
+struct Metric {
+  template <DType D>
+  using Coding = BetterCoding<D, kMse, kFast>;
+};
 
 }  // namespace
 
 cudaError_t LaunchEncodeNvfp4FourOverSixTiles(const EncodeArgs& a,
                                               const Queue& queue) {
   if (a.first.columnwise.data == nullptr) return cudaErrorInvalidValue;
-  return a.first.rowwise.data == nullptr
-             ? LaunchMetric<Copying::kNone>(a, queue)
-             : LaunchMetric<Copying::kPlain>(a, queue);
+  return ForMetric(a.params, [&](auto mse, auto fast) {
+    using By = Metric<mse(), fast()>;
+    return a.first.rowwise.data == nullptr
+               ? LaunchTiles<By::template Coding, Copying::kNone,
+                             Copying::kPlain>(a, queue)
+               : LaunchTiles<By::template Coding, Copying::kPlain,
+                             Copying::kPlain>(a, queue);
+  });
 }
 
 }  // namespace quantd::cuda

@@ -30,15 +30,15 @@ __device__ __noinline__ Unit EncodeRareBetter(const EncodeParams& p, Words x,
   return {make_uint2(words[0], words[1]), scale.stored};
 }
 
-template <DType D, bool kMse>
+template <DType D, bool kMse, bool kFast>
 class BetterSquares {
  public:
   static constexpr DType kType = D;
   using Table = ErrorTable;
 
-  __device__ __forceinline__ BetterSquares(const EncodeArgs& a,
+  __device__ __forceinline__ BetterSquares(const EncodeArgs& /*a*/,
                                            const Table& table)
-      : fast_(a.params.fast_error), table_(table) {}
+      : table_(table) {}
 
   // Both candidates.
   __device__ __forceinline__ uint32_t Settle(uint32_t max, bool* rare) const {
@@ -52,15 +52,15 @@ class BetterSquares {
                                          const Max& max) const {
     const uint32_t four = candidates >> 8;
     const uint32_t six = candidates & 0xFFu;
-    const Contest<D, kMse, true> contest(x, fast_ ? table_.s : 1.0f,
-                                         table_.of[four], table_.of[six]);
+    const Contest<D, kMse, kFast> contest(x, table_.s, table_.of[four],
+                                          table_.of[six]);
     Errors errors = SumOfLines(contest.errors());
     const float largest = __uint_as_float(max());
     if (__any_sync(0xFFFFFFFFu,
-                   InDoubt<kMse>(errors, largest, kBlock, fast_))) {
+                   InDoubt<kMse>(errors, largest, kBlock, kFast))) {
       float v[kBlock];
       Unpack<D>(x, v);
-      errors = SumOfLines(ExactErrors<kMse>(v, table_, four, six, fast_));
+      errors = SumOfLines(ExactErrors<kMse>(v, table_, four, six, kFast));
     }
     const bool better = errors.four < errors.six;
     return {contest.Codes(x, better), better ? four : six};
@@ -72,21 +72,21 @@ class BetterSquares {
   }
 
  private:
-  const bool fast_;
   const Table& table_;
 };
-template <DType D>
-using ByMse = BetterSquares<D, true>;
-template <DType D>
-using ByMae = BetterSquares<D, false>;
+template <bool kMse, bool kFast>
+struct Metric {
+  template <DType D>
+  using Coding = BetterSquares<D, kMse, kFast>;
+};
 
 }  // namespace
 
 cudaError_t LaunchEncodeNvfp4FourOverSixSquares(const EncodeArgs& a,
                                                 const Queue& queue) {
-  return a.params.four_over_six == FourOverSix::kMse
-             ? LaunchSquares<ByMse>(a, queue)
-             : LaunchSquares<ByMae>(a, queue);
+  return ForMetric(a.params, [&](auto mse, auto fast) {
+    return LaunchSquares<Metric<mse(), fast()>::template Coding>(a, queue);
+  });
 }
 
 }  // namespace quantd::cuda

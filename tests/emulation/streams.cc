@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <mutex>
 
-#include "tests/emulation/runtime.h"
-
 namespace emulation {
 namespace {
 

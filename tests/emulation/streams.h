@@ -38,6 +38,15 @@ inline EventState& StateOf(cudaEvent_t event) {
   return *reinterpret_cast<Event*>(event)->state;
 }
 
+// --- what tests arrange and ask ----------------------------------------------
+
+// While held, an event has not passed.
+void Hold(cudaEvent_t event, bool held);
+// How often it was recorded.
+int Records(cudaEvent_t event);
+// Events that exist, those opened by a handle among them.
+int Events();
+
 }  // namespace emulation
 
 #endif  // QUANTD_TESTS_EMULATION_STREAMS_H_

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/emulation/runtime.h"
+#include "tests/emulation/streams.h"
 #include "tests/server/memory/ranges_fixture.h"
 
 namespace quantd {

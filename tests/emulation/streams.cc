@@ -34,7 +34,7 @@ void See(const EventState& event) {
 bool HasHappened(const EventState& event) {
   const std::lock_guard lock(streams_mutex);
   const auto own = event.before.find(event.stream);
-  if (own == event.before.end()) return true;  // never recorded
+  if (own == event.before.end()) return false;  // never recorded
   const auto seen = host_saw.find(event.stream);
   return seen != host_saw.end() && seen->second >= own->second;
 }
@@ -54,6 +54,11 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  {
+    // Another may come to lie here, which has been given nothing.
+    const std::lock_guard lock(emulation::streams_mutex);
+    emulation::streams.erase(stream);
+  }
   delete reinterpret_cast<char*>(stream);
   return cudaSuccess;
 }

@@ -1,7 +1,7 @@
 // What a kernel of the frame knows when it is compiled: a cell of the matrix of
 // formats and options, with the arithmetic of kernels/arith as it is. The rest
 // are numbers that all threads share: the input's type among those of one size,
-// the element among FP8's, the dimension of a rotation, rounding, rules.
+// the element among FP8's, the dimension of a rotation, rules.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CELL_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CELL_CUH_
 

@@ -95,7 +95,8 @@ struct Errors {
 // and by the definition: 2^-18 of both is more than that. Unless the error is
 // the fast one, `near` adds 2^-22 of a decoded number, which is at most 6/5
 // max, to each difference; that is at most max / 5 where a square follows, and
-// all of it at most 2^-18.2 max^2, or 2^-16.8 max, of a line.
+// all of it at most 2^-18.06 max^2, or 2^-16.7 max, of a
+// line.
 template <bool kMse>
 __device__ __forceinline__ bool InDoubt(const Errors& errors, float max,
                                         int lines, bool fast) {
@@ -131,23 +132,22 @@ __device__ __forceinline__ float ExactError(const float (&v)[kBlock],
                                             const ErrorTable& table,
                                             uint32_t code, bool fast) {
   const ErrorTerms terms = table.of[code];
-  // With p the power of two below q, d(q) is ratio * q / 64 + rest * p / 64,
-  // exactly: for q = p it is p d(1), for q = 1.5 p it is p d(1.5).
+  // With p the power of two below q, the number decoded from q is p d(1) or
+  // p d(1.5), exactly: the error has one rounding, as it is defined.
   const float scale = DecodeE4M3<Scalar>(code);
-  const float one = scale * table.amax / table.range;
-  const float more = 1.5f * scale * table.amax / table.range;
-  const float ratio = fast ? terms.near : (more - one) * 128.0f;
-  const float rest = fast ? 0.0f : one * 64.0f - ratio;
+  const float one =
+      fast ? terms.near : 64.0f * (scale * table.amax / table.range);
+  const float more = fast ? 1.5f * terms.near
+                          : 64.0f * (1.5f * scale * table.amax / table.range);
   const float times = fast ? table.s : 1.0f;
   float error = 0.0f;
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {
     const float x = fabsf(v[i]);
-    const float q = NearestE2M1(__fmul_rn(x, terms.m));
-    const float p = __uint_as_float(__float_as_uint(q) & 0x7F800000u);
-    // Exact, as q is next to x; for the fast error, the error.
-    const float d = __fmaf_rn(q, ratio, -__fmul_rn(x, times));
-    const float e = __fmaf_rn(p, rest, d);
+    const uint32_t q = __float_as_uint(NearestE2M1(__fmul_rn(x, terms.m)));
+    const float p = __uint_as_float(q & 0x7F800000u);
+    const float d = (q & 0x00400000u) != 0 ? more : one;
+    const float e = __fmaf_rn(p, d, -__fmul_rn(x, times));
     error = __fadd_rn(error, kMse ? __fmul_rn(e, e) : fabsf(e));
   }
   return error;

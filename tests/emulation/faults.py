@@ -83,6 +83,14 @@ FAULTS = [
         "encode/nvfp4/tiles.cu",
         NVFP4,
     ),
+    Fault(
+        "a choice by sums that are nearly right",
+        "encode/nvfp4/four_over_six.cuh",
+        "return max != 0.0f && !(fabsf(errors.four - errors.six) > doubt);",
+        "return max != 0.0f && doubt < 0.0f;",
+        "encode/nvfp4/four_over_six.cu",
+        "NearTiesContract.*",
+    ),
 ]
 
 

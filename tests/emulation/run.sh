@@ -31,6 +31,6 @@ for seed in 0 1; do
   echo "the contract, one combination in $stride, order of threads $seed"
   QUANTD_CONTRACT_STRIDE=$stride QUANTD_EMULATION_SEED=$seed \
     "$tests/contract_test" --gtest_brief=1 \
-    --gtest_filter='DecodingContract.*:FormatsContract.*:ProfilesContract.*:ShardsContract.*-*Large*:*LongRow*:*AroundPowers*'
+    --gtest_filter='DecodingContract.*:FormatsContract.*:NearTiesContract.*:ProfilesContract.*:ShardsContract.*-*Large*:*LongRow*:*AroundPowers*'
 done
 if [ "${2:-}" = faults ]; then tests/emulation/faults.py build/emulated; fi

@@ -1,0 +1,133 @@
+// 4over6 of blocks whose two candidates are as good as each other but for a
+// last place or two: what rounds otherwise than it is defined takes the wrong
+// one.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "fmt/format.h"
+#include "tests/kernels/contract/contract.h"
+#include "tests/oracle/codec.h"
+
+namespace quantd {
+namespace {
+
+using oracle::Element;
+using oracle::FourOverSix;
+
+constexpr int kBlock = 16;
+constexpr int64_t kCols = 128;
+constexpr int kAround = 4;  // neighbours of a tie, to either side
+
+class NearTiesContract : public ContractTest {
+ protected:
+  // How much larger the error of the candidate for 4 is, but for rounding.
+  static double Difference(const std::vector<float>& block,
+                           const oracle::QuantizeSpec& spec) {
+    const double range = 6.0 * (spec.scale_256 ? 256 : 448);
+    float max = 0;
+    for (float x : block) max = std::max(max, std::fabs(x));
+    const double base = max / 6.0 * (range / spec.row_amax[0]);
+    const auto error = [&](double wanted) {
+      const double one =
+          oracle::E4m3Value(oracle::E4m3Code(static_cast<float>(wanted))) *
+          spec.row_amax[0] / range;
+      double sum = 0;
+      for (float x : block) {
+        const uint8_t code =
+            oracle::E2m1Code(static_cast<float>(std::fabs(x) / one));
+        const double d = oracle::E2m1Value(code) * one - std::fabs(x);
+        sum += spec.four_over_six == FourOverSix::kMse ? d * d : std::fabs(d);
+      }
+      return sum;
+    };
+    return error(base * 1.5) - error(base);
+  }
+
+  // Appends blocks in which one element is varied around a tie, if any.
+  void AddTie(const oracle::QuantizeSpec& spec, std::vector<float>* x) {
+    std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+    const auto rounded = [&](float v) {
+      return oracle::RoundTo(spec.element, v);
+    };
+    const float top = rounded(spec.row_amax[0] * (0.05f + 0.9f * Any()));
+    std::vector<float> block(kBlock);
+    for (float& v : block) v = rounded(top * uniform(rng_));
+    block[0] = top;
+    float& free = block[5];
+    const auto at = [&](float v) {
+      free = rounded(v);
+      return Difference(block, spec);
+    };
+    constexpr int kSteps = 24;
+    for (int i = 0; i < kSteps; ++i) {
+      float low = top * i / kSteps;
+      float high = top * (i + 1) / kSteps;
+      const bool rises = at(low) < 0;
+      if ((at(high) < 0) == rises) continue;
+      for (int k = 0; k < 30; ++k) {
+        const float middle = low + (high - low) / 2;
+        ((at(middle) < 0) == rises ? low : high) = middle;
+      }
+      const auto bits =
+          static_cast<int64_t>(oracle::ElementBits(spec.element, low));
+      for (int64_t k = -kAround; k <= kAround; ++k) {
+        if (bits + k <= 0) continue;
+        free =
+            oracle::ElementValue(spec.element, static_cast<uint32_t>(bits + k));
+        x->insert(x->end(), block.begin(), block.end());
+      }
+      return;
+    }
+  }
+
+  float Any() { return static_cast<float>(rng_() % 4096) / 4096.0f; }
+
+  std::mt19937 rng_{1};
+};
+
+TEST_F(NearTiesContract, TheBetterOneIsTaken) {
+  for (Element e : kElements) {
+    for (FourOverSix metric : {FourOverSix::kMse, FourOverSix::kMae}) {
+      for (bool fast : {false, true}) {
+        for (bool scale_256 : {false, true}) {
+          oracle::QuantizeSpec spec;
+          spec.element = e;
+          spec.four_over_six = metric;
+          spec.fast_error = fast;
+          spec.scale_256 = scale_256;
+          spec.row_amax = {1.0f + 7.0f * Any()};
+          std::vector<float> x;
+          while (x.size() < size_t{256} * kCols) AddTie(spec, &x);
+          x.resize(x.size() / (kBlock * kCols) * (kBlock * kCols));
+          spec.cols = kCols;
+          spec.rows = static_cast<int64_t>(x.size()) / kCols;
+          const std::string what =
+              fmt::format("ties of {}, {}{}{}", Name(DTypeOf(e)),
+                          metric == FourOverSix::kMse ? "mse" : "mae",
+                          fast ? ", fast" : "", scale_256 ? ", 256" : "");
+          Quantize(what, spec, oracle::FromValues(e, x));
+          // The same blocks in columns, beside whatever rows then are.
+          std::vector<float> turned(x.size());
+          for (int64_t r = 0; r < spec.rows; ++r) {
+            for (int64_t c = 0; c < kCols; ++c) {
+              turned[c * spec.rows + r] = x[r * kCols + c];
+            }
+          }
+          std::swap(spec.rows, spec.cols);
+          spec.columnwise = true;
+          spec.column_amax = spec.row_amax;
+          Quantize(what + ", columns", spec, oracle::FromValues(e, turned));
+          Combination();
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quantd

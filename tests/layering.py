@@ -90,7 +90,8 @@ tests/kernels/arith: kernels/plan/format.h kernels/plan/profile kernels/arith ke
 tests/kernels/device: kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/client/temp_dir.h tests/testing absl fmt gtest gmock
 tests/kernels/device/health: kernels/plan kernels/device kernels/device/health fmt absl gtest
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
-tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/kernels/device/plan_rows.h tests/oracle tests/testing fmt nlohmann gtest gmock
+tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/kernels/device/plan_rows.h tests/oracle tests/testing fmt gtest gmock
+tests/kernels/gpu: kernels/plan kernels/plan/profile kernels/device tests/testing fmt nlohmann gtest
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
 tests/proto: kernels/plan kernels/device proto proto/net proto/stream tests/kernels/device/plan_rows.h tests/testing google grpcpp stubs gtest gmock
 tests/proto/memory: proto/memory gtest

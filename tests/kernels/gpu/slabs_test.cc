@@ -1,4 +1,6 @@
 // What a GPU takes in and gives out by slabs.
+#include "kernels/device/slabs.h"
+
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -8,7 +10,6 @@
 
 #include "kernels/device/devices.h"
 #include "kernels/device/recipe.h"
-#include "kernels/device/slabs.h"
 #include "tests/testing/device.h"
 #include "tests/testing/matchers.h"
 

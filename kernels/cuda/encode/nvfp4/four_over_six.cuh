@@ -91,12 +91,11 @@ struct Errors {
 // Whether errors that are nearly right leave open which is the smaller one; of
 // `lines` lines with that largest magnitude.
 //
-// Each of the two sums comes with at most 25 more roundings than errors, here
-// and by the definition: 2^-18 of both is more than that. Unless the error is
-// the fast one, `near` adds 2^-22 of a decoded number, which is at most 6/5
-// max, to each difference; that is at most max / 5 where a square follows, and
-// all of it at most 2^-18.06 max^2, or 2^-16.7 max, of a
-// line.
+// A sum is rounded 23 times at most on its way, here and by the definition:
+// 2^-18 of both sums is more than that makes. Unless the error is the fast one,
+// `near` also puts decoded numbers off by up to 2^-22 of them. They are at most
+// 6/5 max, a difference that is squared at most max / 5, and what both sums of
+// a line are off by at most 2^-18.06 max^2, or 2^-16.7 max.
 template <bool kMse>
 __device__ __forceinline__ bool InDoubt(const Errors& errors, float max,
                                         int lines, bool fast) {

@@ -4,6 +4,8 @@
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_ENCODE_CUH_
 
+#include <type_traits>
+
 #include "kernels/cuda/encode/frame/copy.cuh"
 #include "kernels/cuda/encode/frame/rotated.cuh"
 #include "kernels/cuda/launch.h"
@@ -272,6 +274,20 @@ template <typename C>
 cudaError_t LaunchFrameOf(const EncodeArgs& a, const Queue& queue) {
   return a.params.input == DType::kF32 ? LaunchFrame<C, 4>(a, queue)
                                        : LaunchFrame<C, 2>(a, queue);
+}
+// E2M1 of TransformerEngine's arithmetic in blocks of one scale.
+template <Scaling kScaling, int kLength>
+cudaError_t LaunchE2M1Frame(const EncodeArgs& a, const Queue& queue) {
+  const auto launch = [&](auto rotates) {
+    const auto by = [&](auto coding) {
+      using C = Cell<coding(), kScaling, kLength, false, rotates()>;
+      return LaunchFrameOf<C>(a, queue);
+    };
+    return a.params.stochastic
+               ? by(std::integral_constant<Coding, Coding::kE2M1Random>{})
+               : by(std::integral_constant<Coding, Coding::kE2M1>{});
+  };
+  return a.rotation > 0 ? launch(std::true_type{}) : launch(std::false_type{});
 }
 
 }  // namespace quantd::cuda

@@ -21,13 +21,7 @@ cudaError_t LaunchMxFrame(const EncodeArgs& a, const Queue& queue) {
   if (other) {
     return LaunchFrameOf<Blocks<Coding::kE2M1Other, false>>(a, queue);
   }
-  if (a.params.stochastic) {
-    return rotated
-               ? LaunchFrameOf<Blocks<Coding::kE2M1Random, true>>(a, queue)
-               : LaunchFrameOf<Blocks<Coding::kE2M1Random, false>>(a, queue);
-  }
-  return rotated ? LaunchFrameOf<Blocks<Coding::kE2M1, true>>(a, queue)
-                 : LaunchFrameOf<Blocks<Coding::kE2M1, false>>(a, queue);
+  return LaunchE2M1Frame<Scaling::kMx, 32>(a, queue);
 }
 
 }  // namespace quantd::cuda

@@ -17,14 +17,7 @@ cudaError_t LaunchNvfp4Frame(const EncodeArgs& a, const Queue& queue) {
   if (TriesTwoScales(a.params)) {
     return LaunchFrameOf<Blocks<Coding::kFourOverSix, false>>(a, queue);
   }
-  const bool rotated = a.rotation > 0;
-  if (a.params.stochastic) {
-    return rotated
-               ? LaunchFrameOf<Blocks<Coding::kE2M1Random, true>>(a, queue)
-               : LaunchFrameOf<Blocks<Coding::kE2M1Random, false>>(a, queue);
-  }
-  return rotated ? LaunchFrameOf<Blocks<Coding::kE2M1, true>>(a, queue)
-                 : LaunchFrameOf<Blocks<Coding::kE2M1, false>>(a, queue);
+  return LaunchE2M1Frame<Scaling::kNvfp4, 16>(a, queue);
 }
 
 }  // namespace quantd::cuda

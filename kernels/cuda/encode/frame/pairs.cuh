@@ -5,8 +5,6 @@
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_PAIRS_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_PAIRS_CUH_
 
-#include <type_traits>
-
 #include "kernels/cuda/encode/frame/codes/random.cuh"
 #include "kernels/cuda/encode/frame/lines.cuh"
 #include "kernels/cuda/encode/frame/team_group.cuh"
@@ -90,7 +88,6 @@ __device__ __noinline__ uint32_t EncodeRareBlock(
     const EncodeParams& kept, const LineScale<Scalar>& line, Values values,
     DType type, int block, int64_t left, LineCodes codes, Random random) {
   constexpr int kSixteens = C::kLength / kBlock;
-  constexpr bool kDraws = !std::is_same_v<Random, ToNearest>;
   const EncodeParams p = C::Known(kept);
   float v[kSixteens][kBlock];
   for (int j = 0; j < kSixteens; ++j) {
@@ -103,13 +100,14 @@ __device__ __noinline__ uint32_t EncodeRareBlock(
   for (int j = 0; j < kSixteens; ++j) {
     const int i = block * kSixteens + j;
     RandomBytes<Scalar> bytes = {};
-    if constexpr (kDraws) {
+    if constexpr (C::kDraws) {
       uint32_t drawn[4];
       random.Draw(static_cast<uint32_t>(i), drawn);
       for (int k = 0; k < 4; ++k) bytes.words[k] = drawn[k];
     }
     uint32_t words[4];
-    EncodeSixteen<Scalar>(p, v[j], scale.m, kDraws ? &bytes : nullptr, words);
+    EncodeSixteen<Scalar>(p, v[j], scale.m, C::kDraws ? &bytes : nullptr,
+                          words);
     KeepCodes<Scalar>(left - kBlock * i, words);
     codes.Set(static_cast<uint32_t>(i), make_uint2(words[0], words[1]));
   }
@@ -125,7 +123,6 @@ __device__ __forceinline__ uint32_t EncodePairs(
     const EncodeParams& kept, const EncodeParams& p, const FrameCopyOf<C>& own,
     const Values& values, DType type, int64_t left, const LineCodes& codes,
     const Random& random, bool* special) {
-  constexpr bool kDraws = !std::is_same_v<Random, ToNearest>;
   constexpr int kSixteens = C::kLength / kBlock;
   constexpr int kBlocks = kTileSide / 2 / C::kLength;
   uint32_t scales = 0;
@@ -148,10 +145,10 @@ __device__ __forceinline__ uint32_t EncodePairs(
       scale = C::ScaleOf(p, {}, max, max).stored;
       is_rare = IsRareInMx(max);
       // (Both sixteens at once would take more registers than there are.)
-#pragma unroll(kDraws ? 1 : kSixteens)
+#pragma unroll(C::kDraws ? 1 : kSixteens)
       for (int j = 0; j < kSixteens; ++j) {
         const auto i = static_cast<uint32_t>(b * kSixteens + j);
-        if constexpr (kDraws) {
+        if constexpr (C::kDraws) {
           Words now;
           QUANTD_UNROLL
           for (int k = 0; k < kBlock / 2; ++k) {
@@ -165,7 +162,7 @@ __device__ __forceinline__ uint32_t EncodePairs(
           codes.Set(i, MxCodesUnder(x[j], type, scale));
         }
       }
-    } else if constexpr (kDraws) {
+    } else if constexpr (C::kDraws) {
       const ValueTable& table = own.fits;
       const float wanted = __uint_as_float(max) * table.s_inv6;
       scale = E4M3Of(wanted);

@@ -51,6 +51,17 @@ struct Unit {
   uint32_t scale;
 };
 
+// Sixteen values under a scale by the generic functions. `random` is nullptr
+// for rounding to nearest.
+__device__ __forceinline__ Unit EncodeUnder(const EncodeParams& p,
+                                            const float (&v)[kBlock],
+                                            const BlockScale<Scalar>& scale,
+                                            const RandomBytes<Scalar>* random) {
+  uint32_t words[4];
+  EncodeSixteen<Scalar>(p, v, scale.m, random, words);
+  return {make_uint2(words[0], words[1]), scale.stored};
+}
+
 // A block for the generic functions, whatever is in it; `x` as it was read.
 // `random` is nullptr for rounding to nearest. Adds to `*seen`.
 template <DType D = DType::kBF16>
@@ -65,10 +76,8 @@ EncodeRare(const EncodeParams& p, Words x, const float* signs, float amax,
   if (signs != nullptr) RotateSpan(v, kBlock, signs);
   FindMaxima<Scalar>(v, kBlock, &max, &clean);
   const LineScale<Scalar> line = MakeLineScale<Scalar>(p, amax, 1.0f);
-  const BlockScale<Scalar> scale = ScaleOfBlock<Scalar>(p, line, v, max, clean);
-  uint32_t words[4];
-  EncodeSixteen<Scalar>(p, v, scale.m, random, words);
-  return {make_uint2(words[0], words[1]), scale.stored};
+  return EncodeUnder(p, v, ScaleOfBlock<Scalar>(p, line, v, max, clean),
+                     random);
 }
 
 }  // namespace quantd::cuda

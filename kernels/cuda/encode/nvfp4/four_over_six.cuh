@@ -299,6 +299,12 @@ static __device__ __noinline__ Unit EncodeOpen(const EncodeParams& p, Words x,
   return {make_uint2(words[0], words[1]), scale};
 }
 
+// A Coding of a metric, by the type of elements alone.
+template <template <DType, bool, bool> typename Coding, bool kMse, bool kFast>
+struct ByMetric {
+  template <DType D>
+  using Of = Coding<D, kMse, kFast>;
+};
 // Calls f(mse, fast) with the metric as constants.
 template <typename F>
 cudaError_t ForMetric(const EncodeParams& p, const F& f) {

@@ -44,11 +44,6 @@ struct BetterCoding {
     const Table& table_;
   };
 };
-template <bool kMse, bool kFast>
-struct Metric {
-  template <DType D>
-  using Coding = BetterCoding<D, kMse, kFast>;
-};
 
 }  // namespace
 
@@ -56,12 +51,12 @@ cudaError_t LaunchEncodeNvfp4FourOverSixTiles(const EncodeArgs& a,
                                               const Queue& queue) {
   if (a.first.columnwise.data == nullptr) return cudaErrorInvalidValue;
   return ForMetric(a.params, [&](auto mse, auto fast) {
-    using By = Metric<mse(), fast()>;
+    using By = ByMetric<BetterCoding, mse(), fast()>;
     return a.first.rowwise.data == nullptr
-               ? LaunchTiles<By::template Coding, Copying::kNone,
-                             Copying::kPlain>(a, queue)
-               : LaunchTiles<By::template Coding, Copying::kPlain,
-                             Copying::kPlain>(a, queue);
+               ? LaunchTiles<By::template Of, Copying::kNone, Copying::kPlain>(
+                     a, queue)
+               : LaunchTiles<By::template Of, Copying::kPlain, Copying::kPlain>(
+                     a, queue);
   });
 }
 

@@ -56,6 +56,34 @@ class PhiloxStream {
   uint32_t keys_[2 * kPhiloxRounds];
 };
 
+// Those of a launch's copies: rowwise, columnwise. Made by the host.
+struct CopyStreams {
+  PhiloxStream copies[2];
+
+  explicit CopyStreams(const EncodeParams& p)
+      : copies{PhiloxStream(p.subsequence, p.seed),
+               PhiloxStream(p.subsequence + 1, p.seed)} {}
+};
+
+// The counter of sixteen positions of a line of a copy, as DrawBytes has it,
+// for those that begin where a counter's do; and how far it is from one sixteen
+// of a line to the next. `row` is the group's first, in the payload.
+__device__ __forceinline__ uint64_t CounterAt(const EncodeParams& p,
+                                              bool columns, int64_t row,
+                                              int64_t line, int64_t position) {
+  const auto across = static_cast<uint64_t>(p.total_columns);
+  const auto first_row = static_cast<uint64_t>(p.row_offset + row);
+  const auto first_column = static_cast<uint64_t>(p.column_offset);
+  return columns
+             ? (first_row + position) / kBlock * across + (first_column + line)
+             : (first_row + line) * ((across + kBlock - 1) / kBlock) +
+                   (first_column + position) / kBlock;
+}
+__device__ __forceinline__ uint64_t CounterStep(const EncodeParams& p,
+                                                bool columns) {
+  return columns ? static_cast<uint64_t>(p.total_columns) : 1;
+}
+
 // 2 * a + b. (The compiler would take the factor for a shift.)
 __device__ __forceinline__ uint32_t TwiceAnd(uint32_t a, uint32_t b) {
   uint32_t sum;

@@ -23,18 +23,12 @@ __device__ __noinline__ Unit EncodeRareAt(const EncodeArgs& a, bool columnwise,
   FindMaxima<Scalar>(v, kBlock, &max, &clean);
   Report(SeenIn(max, clean), a.seen);
   const uint32_t square = 0xFFFFu << (threadIdx.x & 16);
-  for (int lanes = kBlock / 2; lanes > 0; lanes /= 2) {
-    const uint32_t m = __shfl_xor_sync(square, max, lanes);
-    const uint32_t c = __shfl_xor_sync(square, clean, lanes);
-    max = m > max ? m : max;
-    clean = c > clean ? c : clean;
-  }
+  max = LargestOfSixteen(max, square);
+  clean = LargestOfSixteen(clean, square);
   const LineScale<Scalar> of_line = MakeLineScale<Scalar>(a.params, amax, 1.0f);
-  const BlockScale<Scalar> scale =
-      MakeBlockScale<Scalar>(a.params, of_line, max, clean);
-  uint32_t words[4];
-  EncodeSixteen<Scalar>(a.params, v, scale.m, &bytes, words);
-  return {make_uint2(words[0], words[1]), scale.stored};
+  return EncodeUnder(a.params, v,
+                     MakeBlockScale<Scalar>(a.params, of_line, max, clean),
+                     &bytes);
 }
 
 // kSquares: of squares.
@@ -47,14 +41,8 @@ struct StochasticCoding {
   static constexpr bool kSmallGroups = !kSquares;
   using Table = Multipliers;
 
-  // Random numbers of each copy.
-  struct Launched {
-    PhiloxStream row;
-    PhiloxStream col;
-
-    explicit Launched(const EncodeArgs& a)
-        : row(a.params.subsequence, a.params.seed),
-          col(a.params.subsequence + 1, a.params.seed) {}
+  struct Launched : CopyStreams {
+    explicit Launched(const EncodeArgs& a) : CopyStreams(a.params) {}
   };
 
   // A block's bytes are those of one counter (see DrawBytes), for rows and
@@ -68,20 +56,13 @@ struct StochasticCoding {
                                      const Place& at, uint32_t first,
                                      uint32_t apart)
         : args_(a),
-          random_(kColumns ? launched.col : launched.row),
+          random_(launched.copies[kColumns]),
           of_(Kept(SharedAddress(table.of))),
           task_(task),
           at_(at),
           first_(first),
           apart_(apart) {
-      const EncodeParams& p = a.params;
-      const uint32_t line = Line();
-      const uint32_t position = Position(0);
-      const auto row = static_cast<uint64_t>(p.row_offset + task.row);
-      const auto col = static_cast<uint64_t>(p.column_offset);
-      counter_ = kColumns ? (row + position) / kBlock * Step() + (col + line)
-                          : (row + line) * ((across() + kBlock - 1) / kBlock) +
-                                (col + position) / kBlock;
+      counter_ = CounterAt(a.params, kColumns, task.row, Line(), Position(0));
     }
 
     __device__ __forceinline__ bool any() const { return true; }
@@ -90,7 +71,7 @@ struct StochasticCoding {
                                            uint32_t scale) {
       uint32_t words[4];
       random_.Draw(counter_, words);
-      counter_ += Step();
+      counter_ += CounterStep(args_.params, kColumns);
       const float m = __uint_as_float(LoadShared(of_ + scale * sizeof(float)));
       return StochasticCodes<D>(x, m, words);
     }
@@ -101,13 +82,6 @@ struct StochasticCoding {
     }
 
    private:
-    __device__ __forceinline__ uint64_t across() const {
-      return static_cast<uint64_t>(args_.params.total_columns);
-    }
-    // From the counter of a block to the next one's.
-    __device__ __forceinline__ uint64_t Step() const {
-      return kColumns ? across() : 1;
-    }
     // Of the group: the lane's line, and where its i-th block begins there.
     __device__ __forceinline__ uint32_t Line() const {
       return (kColumns ? at_.col : at_.row) + first_ +

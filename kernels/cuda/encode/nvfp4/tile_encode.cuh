@@ -88,13 +88,7 @@ __device__ __forceinline__ void EncodeWarpLines(
       x = BlockAt(block);
       max = LargerHalf<D>(LargestOfSigned<D>(x));
     }
-    if constexpr (Coding::kSquare) {
-      QUANTD_UNROLL
-      for (int lanes = kBlock / 2; lanes > 0; lanes /= 2) {
-        const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, max, lanes);
-        max = other > max ? other : max;
-      }
-    }
+    if constexpr (Coding::kSquare) max = LargestOfSixteen(max);
     if constexpr (Coding::kPicks) {
       Unit unit;
       rare = rare + rare + (coding.Pick(x, max, &unit) ? 0 : 1);

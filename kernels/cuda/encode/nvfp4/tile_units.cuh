@@ -232,6 +232,18 @@ class WarpLines {
   uint32_t own_row_;
 };
 
+// The largest of this lane's sixteen, which are half of a warp. All of `lanes`
+// must call this.
+__device__ __forceinline__ uint32_t
+LargestOfSixteen(uint32_t value, uint32_t lanes = 0xFFFFFFFFu) {
+  QUANTD_UNROLL
+  for (int apart = kBlock / 2; apart > 0; apart /= 2) {
+    const uint32_t other = __shfl_xor_sync(lanes, value, apart);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
 // This lane's block of a warp's columns becomes the exchange's.
 __device__ __forceinline__ void Gather(const WarpLines<true>& lines,
                                        const Exchange& exchange) {

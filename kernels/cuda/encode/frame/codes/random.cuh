@@ -7,19 +7,14 @@
 
 namespace quantd::cuda {
 
-// What all of a launch share: the random numbers of each copy. Made by the
-// host.
+// What all of a launch share.
 template <bool kDraws>
 struct FrameRandom {
   explicit FrameRandom(const EncodeParams& /*p*/) {}
 };
 template <>
-struct FrameRandom<true> {
-  PhiloxStream copies[2];
-
-  explicit FrameRandom(const EncodeParams& p)
-      : copies{PhiloxStream(p.subsequence, p.seed),
-               PhiloxStream(p.subsequence + 1, p.seed)} {}
+struct FrameRandom<true> : CopyStreams {
+  using CopyStreams::CopyStreams;
 };
 
 // Rounding to nearest: nothing is drawn.
@@ -34,20 +29,9 @@ class LineRandom {
                                         const EncodeParams& p, bool columns,
                                         int64_t row, int64_t line,
                                         int64_t position)
-      : stream_(random.copies[columns]) {
-    row += p.row_offset;
-    const auto across = static_cast<uint64_t>(p.total_columns);
-    if (columns) {
-      first_ = static_cast<uint64_t>(row + position) / kBlock * across +
-               static_cast<uint64_t>(p.column_offset + line);
-      step_ = across;
-    } else {
-      first_ =
-          static_cast<uint64_t>(row + line) * ((across + kBlock - 1) / kBlock) +
-          static_cast<uint64_t>(p.column_offset + position) / kBlock;
-      step_ = 1;
-    }
-  }
+      : stream_(random.copies[columns]),
+        first_(CounterAt(p, columns, row, line, position)),
+        step_(CounterStep(p, columns)) {}
 
   // Those of its sixteen number i.
   __device__ __forceinline__ void Draw(uint32_t i, uint32_t (&words)[4]) const {
@@ -56,8 +40,8 @@ class LineRandom {
 
  private:
   const PhiloxStream& stream_;
-  uint64_t first_;
-  uint64_t step_;
+  const uint64_t first_;
+  const uint64_t step_;
 };
 
 }  // namespace quantd::cuda

@@ -7,29 +7,6 @@
 namespace quantd::cuda {
 namespace {
 
-// A block of a square for the generic functions. All lanes of a square call
-// this, and perhaps nobody else.
-template <DType D>
-__device__ __noinline__ Unit EncodeRareBetter(const EncodeParams& p, Words x,
-                                              float amax, SquareMaxima maxima) {
-  float v[kBlock];
-  Unpack<D>(x, v);
-  const LineScale<Scalar> line = MakeLineScale<Scalar>(p, amax, 1.0f);
-  uint32_t four;
-  uint32_t six;
-  FourOverSixScales<Scalar>(line, maxima.clean, &four, &six);
-  const uint32_t lanes = 0xFFFFu << (threadIdx.x & 16);
-  const Errors errors = SumOfLines({FourOverSixError<Scalar>(p, line, v, four),
-                                    FourOverSixError<Scalar>(p, line, v, six)},
-                                   lanes);
-  const uint32_t better = FourOverSixChoice<Scalar>(
-      p, maxima.max, four, errors.four, six, errors.six);
-  const BlockScale<Scalar> scale = UnderScale<Scalar>(p, line, better);
-  uint32_t words[4];
-  EncodeSixteen<Scalar>(p, v, scale.m, nullptr, words);
-  return {make_uint2(words[0], words[1]), scale.stored};
-}
-
 template <DType D, bool kMse, bool kFast>
 class BetterSquares {
  public:
@@ -65,19 +42,25 @@ class BetterSquares {
     const bool better = errors.four < errors.six;
     return {contest.Codes(x, better), better ? four : six};
   }
-  static __device__ __forceinline__ Unit EncodeRare(const EncodeParams& p,
-                                                    const Words& x, float amax,
-                                                    const SquareMaxima& of) {
-    return EncodeRareBetter<D>(p, x, amax, of);
+  static __device__ __noinline__ Unit EncodeRare(const EncodeParams& p, Words x,
+                                                 float amax, SquareMaxima of) {
+    float v[kBlock];
+    Unpack<D>(x, v);
+    const LineScale<Scalar> line = MakeLineScale<Scalar>(p, amax, 1.0f);
+    uint32_t four;
+    uint32_t six;
+    FourOverSixScales<Scalar>(line, of.clean, &four, &six);
+    const Errors errors =
+        SumOfLines({FourOverSixError<Scalar>(p, line, v, four),
+                    FourOverSixError<Scalar>(p, line, v, six)},
+                   0xFFFFu << (threadIdx.x & 16));
+    const uint32_t better = FourOverSixChoice<Scalar>(
+        p, of.max, four, errors.four, six, errors.six);
+    return EncodeUnder(p, v, UnderScale<Scalar>(p, line, better), nullptr);
   }
 
  private:
   const Table& table_;
-};
-template <bool kMse, bool kFast>
-struct Metric {
-  template <DType D>
-  using Coding = BetterSquares<D, kMse, kFast>;
 };
 
 }  // namespace
@@ -85,7 +68,8 @@ struct Metric {
 cudaError_t LaunchEncodeNvfp4FourOverSixSquares(const EncodeArgs& a,
                                                 const Queue& queue) {
   return ForMetric(a.params, [&](auto mse, auto fast) {
-    return LaunchSquares<Metric<mse(), fast()>::template Coding>(a, queue);
+    return LaunchSquares<ByMetric<BetterSquares, mse(), fast()>::template Of>(
+        a, queue);
   });
 }
 

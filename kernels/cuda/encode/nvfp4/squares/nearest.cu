@@ -6,21 +6,6 @@
 namespace quantd::cuda {
 namespace {
 
-// A block of a square for the generic functions.
-template <DType D>
-__device__ __noinline__ Unit EncodeRareOfSquare(const EncodeParams& p, Words x,
-                                                float amax,
-                                                SquareMaxima maxima) {
-  float v[kBlock];
-  Unpack<D>(x, v);
-  const LineScale<Scalar> line = MakeLineScale<Scalar>(p, amax, 1.0f);
-  const BlockScale<Scalar> scale =
-      MakeBlockScale<Scalar>(p, line, maxima.max, maxima.clean);
-  uint32_t words[4];
-  EncodeSixteen<Scalar>(p, v, scale.m, nullptr, words);
-  return {make_uint2(words[0], words[1]), scale.stored};
-}
-
 template <DType D>
 class NearestSquares {
  public:
@@ -43,10 +28,13 @@ class NearestSquares {
                                          const Max& /*max*/) const {
     return {coding_.Codes(x, block, scale), scale};
   }
-  static __device__ __forceinline__ Unit EncodeRare(const EncodeParams& p,
-                                                    const Words& x, float amax,
-                                                    const SquareMaxima& of) {
-    return EncodeRareOfSquare<D>(p, x, amax, of);
+  static __device__ __noinline__ Unit EncodeRare(const EncodeParams& p, Words x,
+                                                 float amax, SquareMaxima of) {
+    float v[kBlock];
+    Unpack<D>(x, v);
+    const LineScale<Scalar> line = MakeLineScale<Scalar>(p, amax, 1.0f);
+    return EncodeUnder(p, v, MakeBlockScale<Scalar>(p, line, of.max, of.clean),
+                       nullptr);
   }
 
  private:

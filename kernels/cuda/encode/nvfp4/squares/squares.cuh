@@ -106,10 +106,7 @@ __device__ __noinline__ uint32_t LargestClean(WarpLines<false> lines) {
       if (low <= kInfBits && low > max) max = low;
       if (high <= kInfBits && high > max) max = high;
     }
-    for (int lanes = 1; lanes < kBlock; lanes *= 2) {
-      const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, max, lanes);
-      max = other > max ? other : max;
-    }
+    max = LargestOfSixteen(max);
     if (threadIdx.x / 4 % 4 == i) mine = max;
   }
   return mine;

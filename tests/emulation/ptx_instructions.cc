@@ -302,6 +302,7 @@ Handler FindInstruction(const std::string& name) {
       {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", LoadMatrices},
       {"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16",
        LoadMatricesTransposed},
+      {"stmatrix.sync.aligned.m8n8.x4.shared.b16", StoreMatrices},
       {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", MultiplyBf16},
       {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", MultiplyHalf},
   };

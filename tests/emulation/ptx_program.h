@@ -23,6 +23,7 @@ struct Instruction {
 // Instructions of whole warps.
 void LoadMatrices(Frame& f, const Instruction& i);
 void LoadMatricesTransposed(Frame& f, const Instruction& i);
+void StoreMatrices(Frame& f, const Instruction& i);
 void MultiplyBf16(Frame& f, const Instruction& i);
 void MultiplyHalf(Frame& f, const Instruction& i);
 

@@ -27,6 +27,23 @@ __device__ __forceinline__ void LoadFragmentsAt(uint32_t at, uint32_t (&f)[4]) {
                  : "memory");
   }
 }
+// The other way, not transposed.
+__device__ __forceinline__ void StoreFragmentsAt(uint32_t at,
+                                                 const uint32_t (&f)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),
+      "r"(f[0]), "r"(f[1]), "r"(f[2]), "r"(f[3])
+      : "memory");
+#else
+  const unsigned lane = threadIdx.x % 32;
+  QUANTD_UNROLL
+  for (unsigned i = 0; i < 4; ++i) {
+    const uint32_t row = __shfl_sync(0xFFFFFFFFu, at, 8 * i + lane / 4);
+    StoreShared(row + lane % 4 * 4, f[i]);
+  }
+#endif
+}
 template <bool kTransposed>
 __device__ __forceinline__ void LoadFragments(const void* row,
                                               uint32_t (&f)[4]) {

@@ -21,7 +21,7 @@ __device__ __forceinline__ uint32_t RotateCopy(const Turn<C, kBytes>& t,
   const int dimension = t.group.copy(columns).task.rotation;
   StagedTile* const lines = &t.team->lines;
   const auto rotate = [&](const auto& load) {
-    return RotateLines(load, dimension, t.signs, lines);
+    return RotateLines<kBytes>(load, dimension, t.signs, lines);
   };
   using Values = float[Quarter::kLength];
   bool special;

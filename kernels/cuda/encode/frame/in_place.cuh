@@ -307,6 +307,28 @@ class RotatedPair {
   uint32_t codes_;
 };
 
+// Likewise byte by byte, of tiles of which only some is there: so many rows and
+// columns of the lane's four. `at_quarter(q)` is where fragments of 32 rows
+// are. Seldom needed.
+template <typename AtQuarter>
+__device__ __forceinline__ void StoreRotatedPairs(int64_t rows, int columns,
+                                                  std::byte* to, int64_t pitch,
+                                                  const AtQuarter& at_quarter) {
+#pragma unroll 1
+  for (uint32_t q = 0; q < kTileSide / kMxRows && q * kMxRows < rows; ++q) {
+    uint32_t x[4];
+    LoadFragmentsAt<true>(at_quarter(q), x);
+    QUANTD_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      QUANTD_UNROLL
+      for (int k = 0; k < 4; ++k) {
+        if (k < columns) to[k] = static_cast<std::byte>(x[i] >> (8 * k));
+      }
+      to += pitch;
+    }
+  }
+}
+
 // The codes of a warp's sixteen rotated columns to memory, by rows. All lanes
 // must call this when all have been set.
 __device__ __forceinline__ void FlushRotatedPairs(const StagedTile& lines,
@@ -324,27 +346,27 @@ __device__ __forceinline__ void FlushRotatedPairs(const StagedTile& lines,
   std::byte* to = copy.data +
                   (int64_t{at.row} + lane / 4) * copy.data_position + at.col +
                   first + lane % 4 * 4;
-  const bool whole = columns >= 4 &&
+  const int64_t pitch = 8 * copy.data_position;
+  constexpr uint32_t kQuarters = kTileSide / kMxRows;
+  const auto at_quarter = [&](uint32_t q) {
+    return (from ^ q % 2 * 64) + q / 2 * kTileBox;
+  };
+  const bool whole = columns >= 4 && at.row + kTileSide <= copy.padded &&
                      reinterpret_cast<uintptr_t>(copy.data) % 4 == 0 &&
                      copy.data_position % 4 == 0;
-  const int64_t pitch = 8 * copy.data_position;
-  QUANTD_UNROLL
-  for (uint32_t q = 0; q < kTileSide / kMxRows; ++q) {
-    if (int64_t{at.row} + q * kMxRows >= copy.padded) break;
-    uint32_t x[4];
-    LoadFragmentsAt<true>((from ^ q % 2 * 64) + q / 2 * kTileBox, x);
+  if (__all_sync(0xFFFFFFFFu, whole)) {
+    uint32_t x[kQuarters][4];
     QUANTD_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      if (whole) {
-        StoreGlobal(x[i], to);
-      } else {
-        QUANTD_UNROLL
-        for (int k = 0; k < 4; ++k) {
-          if (k < columns) to[k] = static_cast<std::byte>(x[i] >> (8 * k));
-        }
-      }
+    for (uint32_t q = 0; q < kQuarters; ++q) {
+      LoadFragmentsAt<true>(at_quarter(q), x[q]);
+    }
+    QUANTD_UNROLL
+    for (uint32_t i = 0; i < 4 * kQuarters; ++i) {
+      StoreGlobal(x[i / 4][i % 4], to);
       to += pitch;
     }
+  } else {
+    StoreRotatedPairs(copy.padded - at.row, columns, to, pitch, at_quarter);
   }
   __syncwarp();
 }

@@ -23,8 +23,9 @@ struct Quarter {
 };
 
 // Values of a quarter where lines are rows.
+template <DType D>
 __device__ __forceinline__ void LoadQuarter(const StagedTile& tile,
-                                            const Quarter& q, DType type,
+                                            const Quarter& q,
                                             float (&v)[Quarter::kLength]) {
   const uint32_t at = SharedAddress(tile.bytes) +
                       static_cast<uint32_t>(TileOffset(q.line, q.first));
@@ -34,15 +35,19 @@ __device__ __forceinline__ void LoadQuarter(const StagedTile& tile,
     const uint32_t words[4] = {w.x, w.y, w.z, w.w};
     QUANTD_UNROLL
     for (int k = 0; k < 4; ++k) {
-      float* const two = v + 8 * i + 2 * k;
-      if (type == DType::kBF16) {
-        two[0] = LowOf(words[k]);
-        two[1] = HighOf(words[k]);
-      } else {
-        two[0] = LowOf<DType::kF16>(words[k]);
-        two[1] = HighOf<DType::kF16>(words[k]);
-      }
+      v[8 * i + 2 * k] = LowOf<D>(words[k]);
+      v[8 * i + 2 * k + 1] = HighOf<D>(words[k]);
     }
+  }
+}
+__device__ __forceinline__ void LoadQuarter(const StagedTile& tile,
+                                            const Quarter& q, DType type,
+                                            float (&v)[Quarter::kLength]) {
+  // (Not a choice for each word: both ways would be issued.)
+  if (type == DType::kBF16) {
+    LoadQuarter<DType::kBF16>(tile, q, v);
+  } else {
+    LoadQuarter<DType::kF16>(tile, q, v);
   }
 }
 // (Quarters of a column of fp32 lie in the same banks: four times the time of
@@ -111,20 +116,47 @@ __device__ __forceinline__ void AddLanes(int lanes,
   }
 }
 
-// RotateForwardOf. `signs` are 128, repeated where the dimension is less.
-__device__ __forceinline__ void RotateQuarter(float (&v)[Quarter::kLength],
-                                              const Quarter& q, int dimension,
+// The first stage, of values that have not got their signs yet. kExact: no
+// product of a value and its sign is rounded, so that the second of a pair need
+// not be found on its own. (An exact zero comes out as +0, since the first of a
+// pair is never -0.)
+template <bool kExact>
+__device__ __forceinline__ void AddFirstPairs(float (&v)[Quarter::kLength],
                                               const float* signs) {
-  const auto* from = reinterpret_cast<const float4*>(signs + q.first);
+  const auto* from = reinterpret_cast<const float4*>(signs);
   QUANTD_UNROLL
   for (int i = 0; i < Quarter::kLength / 4; ++i) {
     const float4 s = from[i];
-    v[4 * i] = __fmaf_rn(v[4 * i], s.x, 0.0f);
-    v[4 * i + 1] = __fmaf_rn(v[4 * i + 1], s.y, 0.0f);
-    v[4 * i + 2] = __fmaf_rn(v[4 * i + 2], s.z, 0.0f);
-    v[4 * i + 3] = __fmaf_rn(v[4 * i + 3], s.w, 0.0f);
+    const auto pair = [](float* x, float first, float second) {
+      const float a = __fmaf_rn(x[0], first, 0.0f);
+      if constexpr (kExact) {
+        const float b = x[1];
+        x[0] = __fmaf_rn(b, second, a);
+        x[1] = __fmaf_rn(-b, second, a);
+      } else {
+        const float b = __fmaf_rn(x[1], second, 0.0f);
+        x[0] = a + b;
+        x[1] = a - b;
+      }
+    };
+    pair(v + 4 * i, s.x, s.y);
+    pair(v + 4 * i + 2, s.z, s.w);
   }
-  AddPairs(1, v);
+}
+
+// RotateForwardOf, of elements of so many bytes. `signs` are 128, repeated
+// where the dimension is less.
+template <int kBytes>
+__device__ __forceinline__ void RotateQuarter(float (&v)[Quarter::kLength],
+                                              const Quarter& q, int dimension,
+                                              const float* signs) {
+  // The scale of 16 and of 64 is a power of two, and elements of two bytes are
+  // far from the least numbers of fp32.
+  if (kBytes == 2 && (dimension == 16 || dimension == 64)) {
+    AddFirstPairs<true>(v, signs + q.first);
+  } else {
+    AddFirstPairs<false>(v, signs + q.first);
+  }
   AddPairs(2, v);
   AddPairs(4, v);
   AddPairs(8, v);
@@ -146,22 +178,24 @@ __device__ __forceinline__ void TransposeColumns(const StagedTile& tile,
                                                  StagedTile* lines) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const int first = static_cast<int>(Team::warp()) * kBlock;
-  const uint32_t from = SharedAddress(tile.bytes);
-  const uint32_t to = SharedAddress(lines->bytes);
+  const uint32_t from = SharedAddress(tile.bytes) +
+                        static_cast<uint32_t>(TileOffset(lane, first));
+  const uint32_t to =
+      SharedAddress(lines->bytes) +
+      static_cast<uint32_t>(TileOffset(first + lane % 8, lane / 8 * 8));
+  // Eight columns and 32 rows at a time. (Pieces of 16 bytes lie in each 128
+  // as the numbers of rows say, by XOR.)
   QUANTD_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    const int column = first + half * 8;
+  for (uint32_t half = 0; half < 2; ++half) {
+    uint32_t x[4][4];
     QUANTD_UNROLL
-    for (int row = 0; row < kTileSide; row += 32) {
-      uint32_t x[4];
-      LoadFragmentsAt<true>(
-          from + static_cast<uint32_t>(TileOffset(row + lane, column)), x);
-      QUANTD_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        StoreShared(to + static_cast<uint32_t>(TileOffset(
-                             column + lane / 4, row + i * 8 + lane % 4 * 2)),
-                    x[i]);
-      }
+    for (uint32_t q = 0; q < 4; ++q) {
+      LoadFragmentsAt<true>((from ^ half * 16) + q * 32 * 128, x[q]);
+    }
+    QUANTD_UNROLL
+    for (uint32_t q = 0; q < 4; ++q) {
+      StoreFragmentsAt((to ^ q % 2 * 64) + q / 2 * kTileBox + half * 8 * 128,
+                       x[q]);
     }
   }
   __syncwarp();
@@ -194,10 +228,11 @@ __device__ __noinline__ uint32_t SeenInTile(const StagedTileOf<kBytes>& tile,
   return seen;
 }
 
-// Rotates the warp's lines, of which `load` gets a quarter, into `lines`. (They
+// Rotates the warp's lines of elements of so many bytes, of which `load` gets a
+// quarter, into `lines`. (They
 // may lie there, as rows of two bytes.) Returns whether any was special. All
 // lanes must call this.
-template <typename Load>
+template <int kBytes, typename Load>
 __device__ __forceinline__ bool RotateLines(const Load& load, int dimension,
                                             const float* signs,
                                             StagedTile* lines) {
@@ -207,7 +242,7 @@ __device__ __forceinline__ bool RotateLines(const Load& load, int dimension,
     const Quarter q(i);
     float v[Quarter::kLength];
     load(q, v);
-    RotateQuarter(v, q, dimension, signs);
+    RotateQuarter<kBytes>(v, q, dimension, signs);
     StoreQuarter(lines, q, v);
     special |= HadSpecial(v);
   }

@@ -50,6 +50,14 @@ struct Team {
     asm volatile("bar.sync %0, %1;" ::"r"(number() + 1), "n"(kThreads)
                  : "memory");
   }
+  // Warps 2i and 2i + 1 alone.
+  static __device__ __forceinline__ void SyncPair() {
+    constexpr uint32_t kMostTeams = 3;
+    const uint32_t pair = number() * (kWarps / 2) + warp() / 2;
+    asm volatile("barrier.cta.sync %0, %1;" ::"r"(1 + kMostTeams + pair),
+                 "n"(2 * kWarp)
+                 : "memory");
+  }
 };
 
 }  // namespace quantd::cuda

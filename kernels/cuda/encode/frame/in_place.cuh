@@ -308,67 +308,74 @@ class RotatedPair {
 };
 
 // Likewise byte by byte, of tiles of which only some is there: so many rows and
-// columns of the lane's four. `at_quarter(q)` is where fragments of 32 rows
+// columns of the lane's eight. `at_sixteen(q)` is where fragments of 16 rows
 // are. Seldom needed.
-template <typename AtQuarter>
+template <typename AtSixteen>
 __device__ __forceinline__ void StoreRotatedPairs(int64_t rows, int columns,
                                                   std::byte* to, int64_t pitch,
-                                                  const AtQuarter& at_quarter) {
+                                                  const AtSixteen& at_sixteen) {
 #pragma unroll 1
-  for (uint32_t q = 0; q < kTileSide / kMxRows && q * kMxRows < rows; ++q) {
+  for (uint32_t q = 0; q < 4 && q * kBlock < rows; ++q) {
     uint32_t x[4];
-    LoadFragmentsAt<true>(at_quarter(q), x);
+    LoadFragmentsAt<true>(at_sixteen(q), x);
     QUANTD_UNROLL
     for (int i = 0; i < 4; ++i) {
+      std::byte* const four = to + i % 2 * 4;
       QUANTD_UNROLL
       for (int k = 0; k < 4; ++k) {
-        if (k < columns) to[k] = static_cast<std::byte>(x[i] >> (8 * k));
+        if (i % 2 * 4 + k < columns) {
+          four[k] = static_cast<std::byte>(x[i] >> (8 * k));
+        }
       }
-      to += pitch;
+      if (i % 2 == 1) to += pitch;
     }
   }
 }
 
-// The codes of a warp's sixteen rotated columns to memory, by rows. All lanes
-// must call this when all have been set.
+// The codes of a pair of warps' rotated columns to memory, by rows: sectors of
+// 32 columns, which take half of the time that sixteen take. A warp has 64 rows
+// of them. All lanes of both must call this when all have been set.
 __device__ __forceinline__ void FlushRotatedPairs(const StagedTile& lines,
                                                   const Place& at,
                                                   const CopyTask& copy) {
-  __syncwarp();
+  Team::SyncPair();
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
-  const int first = static_cast<int>(Team::warp()) * kBlock;
-  // Fragments are eight pairs and eight rows, of two codes.
-  const int pair = lane % 8;
-  const uint32_t from = SharedAddress(lines.bytes) +
-                        static_cast<uint32_t>(TileOffset(
-                            first + 2 * pair + pair / 4, lane / 8 * 8));
-  const int columns = at.cols - first - lane % 4 * 4;  // the lane's, of four
+  const auto warp = static_cast<int>(Team::warp());
+  const int first = warp / 2 * 32;
+  const int row = warp % 2 * 64;
+  // Fragments are eight pairs of columns and eight rows, of two codes. Two of
+  // them have eight columns of a row in each lane.
+  const int pair = lane % 8 / 2 * 4 + lane / 8 % 2 * 2 + lane % 2;
+  const int line = first + pair / 8 * kBlock + pair % 8 * 2 + pair % 8 / 4;
+  const uint32_t from =
+      SharedAddress(lines.bytes) +
+      static_cast<uint32_t>(TileOffset(line, row + lane / 16 * 8));
+  const auto at_sixteen = [&](uint32_t q) { return from ^ q * 32; };
+  const int columns = at.cols - first - lane % 4 * 8;  // the lane's, of eight
   std::byte* to = copy.data +
-                  (int64_t{at.row} + lane / 4) * copy.data_position + at.col +
-                  first + lane % 4 * 4;
+                  (int64_t{at.row} + row + lane / 4) * copy.data_position +
+                  at.col + first + lane % 4 * 8;
   const int64_t pitch = 8 * copy.data_position;
-  constexpr uint32_t kQuarters = kTileSide / kMxRows;
-  const auto at_quarter = [&](uint32_t q) {
-    return (from ^ q % 2 * 64) + q / 2 * kTileBox;
-  };
-  const bool whole = columns >= 4 && at.row + kTileSide <= copy.padded &&
-                     reinterpret_cast<uintptr_t>(copy.data) % 4 == 0 &&
-                     copy.data_position % 4 == 0;
+  const bool whole = columns >= 8 && at.row + kTileSide <= copy.padded &&
+                     reinterpret_cast<uintptr_t>(copy.data) % 8 == 0 &&
+                     copy.data_position % 8 == 0;
   if (__all_sync(0xFFFFFFFFu, whole)) {
-    uint32_t x[kQuarters][4];
+    uint32_t x[4][4];
     QUANTD_UNROLL
-    for (uint32_t q = 0; q < kQuarters; ++q) {
-      LoadFragmentsAt<true>(at_quarter(q), x[q]);
+    for (uint32_t q = 0; q < 4; ++q) {
+      LoadFragmentsAt<true>(at_sixteen(q), x[q]);
     }
     QUANTD_UNROLL
-    for (uint32_t i = 0; i < 4 * kQuarters; ++i) {
-      StoreGlobal(x[i / 4][i % 4], to);
+    for (uint32_t i = 0; i < 8; ++i) {
+      const uint32_t* two = &x[i / 2][i % 2 * 2];
+      StoreGlobal(make_uint2(two[0], two[1]), to);
       to += pitch;
     }
   } else {
-    StoreRotatedPairs(copy.padded - at.row, columns, to, pitch, at_quarter);
+    StoreRotatedPairs(copy.padded - at.row - row, columns, to, pitch,
+                      at_sixteen);
   }
-  __syncwarp();
+  Team::SyncPair();  // the other warp may take its lines back
 }
 
 // Columns that the warp has rotated. All lanes must call this.

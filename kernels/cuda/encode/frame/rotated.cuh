@@ -146,23 +146,20 @@ __device__ __forceinline__ void AddFirstPairs(float (&v)[Quarter::kLength],
 
 // RotateForwardOf, of elements of so many bytes. `signs` are 128, repeated
 // where the dimension is less.
-template <int kBytes>
+template <int kBytes, int kDimension>
 __device__ __forceinline__ void RotateQuarter(float (&v)[Quarter::kLength],
-                                              const Quarter& q, int dimension,
+                                              const Quarter& q,
                                               const float* signs) {
   // The scale of 16 and of 64 is a power of two, and elements of two bytes are
   // far from the least numbers of fp32.
-  if (kBytes == 2 && (dimension == 16 || dimension == 64)) {
-    AddFirstPairs<true>(v, signs + q.first);
-  } else {
-    AddFirstPairs<false>(v, signs + q.first);
-  }
+  constexpr bool kExact = kBytes == 2 && (kDimension == 16 || kDimension == 64);
+  AddFirstPairs<kExact>(v, signs + q.first);
   AddPairs(2, v);
   AddPairs(4, v);
   AddPairs(8, v);
-  if (dimension > 16) AddPairs(16, v);
-  if (dimension > 32) AddLanes(8, v);
-  if (dimension > 64) AddLanes(16, v);
+  if constexpr (kDimension > 16) AddPairs(16, v);
+  if constexpr (kDimension > 32) AddLanes(8, v);
+  if constexpr (kDimension > 64) AddLanes(16, v);
 }
 
 // Whether a rotated quarter had NaN or Inf in it: a rotation makes such of all
@@ -228,26 +225,41 @@ __device__ __noinline__ uint32_t SeenInTile(const StagedTileOf<kBytes>& tile,
   return seen;
 }
 
-// Rotates the warp's lines of elements of so many bytes, of which `load` gets a
-// quarter, into `lines`. (They
-// may lie there, as rows of two bytes.) Returns whether any was special. All
-// lanes must call this.
-template <int kBytes, typename Load>
-__device__ __forceinline__ bool RotateLines(const Load& load, int dimension,
-                                            const float* signs,
-                                            StagedTile* lines) {
+template <int kBytes, int kDimension, typename Load>
+__device__ __forceinline__ bool RotateLinesBy(const Load& load,
+                                              const float* signs,
+                                              StagedTile* lines) {
   bool special = false;
 #pragma unroll 1
   for (int i = 0; i < 2; ++i) {
     const Quarter q(i);
     float v[Quarter::kLength];
     load(q, v);
-    RotateQuarter<kBytes>(v, q, dimension, signs);
+    RotateQuarter<kBytes, kDimension>(v, q, signs);
     StoreQuarter(lines, q, v);
     special |= HadSpecial(v);
   }
   __syncwarp();
   return special;
+}
+// Rotates the warp's lines of elements of so many bytes, of which `load` gets a
+// quarter, into `lines`. (They may lie there, as rows of two bytes.) Returns
+// whether any was special. All lanes must call this.
+template <int kBytes, typename Load>
+__device__ __forceinline__ bool RotateLines(const Load& load, int dimension,
+                                            const float* signs,
+                                            StagedTile* lines) {
+  // (Choices in between would move registers about.)
+  switch (dimension) {
+    case 16:
+      return RotateLinesBy<kBytes, 16>(load, signs, lines);
+    case 32:
+      return RotateLinesBy<kBytes, 32>(load, signs, lines);
+    case 64:
+      return RotateLinesBy<kBytes, 64>(load, signs, lines);
+    default:
+      return RotateLinesBy<kBytes, 128>(load, signs, lines);
+  }
 }
 
 }  // namespace quantd::cuda

@@ -33,7 +33,7 @@ struct Coder {
   static constexpr bool kGathers = false;
   const EncodeArgs& a;
   const Counters& counters;
-  const PhiloxStream& random;
+  const PhiloxStreams& random;
   Multipliers* table;
   RowGroup group = {};
   float s_inv6 = 0.0f;
@@ -54,7 +54,7 @@ struct Coder {
     const float wanted = __uint_as_float(max) * s_inv6;
     unit->scale = E4M3Of(wanted);
     uint32_t words[4];
-    random.Draw(next, words);
+    random.Draw(false, next, words);
     next += counters.step;
     unit->codes = StochasticCodes<kType>(x, table->of[unit->scale], words);
     return !IsRare(max, wanted);
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
     EncodeNvfp4Stochastic(const __grid_constant__ EncodeArgs a,
                           const __grid_constant__ RowWalk walk,
                           const __grid_constant__ Counters counters,
-                          const __grid_constant__ PhiloxStream random) {
+                          const __grid_constant__ PhiloxStreams random) {
   __shared__ Multipliers table;
   Coder<D, kRht> coder = {a, counters, random, &table};
   WalkRows<D, kRht>(a, walk, &coder);
@@ -80,7 +80,7 @@ template <bool kRht>
 cudaError_t Launch(const EncodeArgs& a, const Queue& queue) {
   const RowWalk walk(a, queue);
   const Counters counters(a.params, walk);
-  const PhiloxStream random(a.params.subsequence, a.params.seed);
+  const PhiloxStreams random(a.params);
   return ForTwoByteType(a, [&](auto type) {
     return LaunchEarly(&EncodeNvfp4Stochastic<type(), kRht>, walk.Grid(a),
                        {kThreads}, queue, a, walk, counters, random);

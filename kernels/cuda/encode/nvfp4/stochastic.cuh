@@ -7,35 +7,42 @@
 
 namespace quantd::cuda {
 
-// Philox4x32-10 under one key and subsequence, as kernels/arith/philox.h has
-// it, with everything that no offset changes worked out beforehand.
-class PhiloxStream {
+// Philox4x32-10, as kernels/arith/philox.h has it, of a launch's two copies,
+// with everything that no offset changes worked out beforehand. The keys of
+// most rounds are the same for both, so that they are operands whichever copy
+// it is.
+class PhiloxStreams {
  public:
-  // On the host.
-  PhiloxStream(uint64_t subsequence, uint64_t seed) {
-    auto k0 = static_cast<uint32_t>(seed);
-    auto k1 = static_cast<uint32_t>(seed >> 32);
+  // On the host. The columnwise copy has the next subsequence.
+  explicit PhiloxStreams(const EncodeParams& p) {
+    auto k0 = static_cast<uint32_t>(p.seed);
+    auto k1 = static_cast<uint32_t>(p.seed >> 32);
     for (int round = 0; round < kPhiloxRounds; ++round) {
       keys_[2 * round] = k0;
       keys_[2 * round + 1] = k1;
       k0 += kPhiloxW0;
       k1 += kPhiloxW1;
     }
-    // The subsequence is half of the first round's counter: what it adds to
-    // that round and to the second.
-    const uint64_t product =
-        uint64_t{kPhiloxM1} * static_cast<uint32_t>(subsequence);
-    keys_[0] ^= static_cast<uint32_t>(product >> 32);
-    keys_[1] ^= static_cast<uint32_t>(subsequence >> 32);
-    keys_[2] ^= static_cast<uint32_t>(product);
+    for (uint64_t copy = 0; copy < 2; ++copy) {
+      // The subsequence is half of the first round's counter: what it adds to
+      // that round and to the second.
+      const uint64_t subsequence = p.subsequence + copy;
+      const uint64_t product =
+          uint64_t{kPhiloxM1} * static_cast<uint32_t>(subsequence);
+      uint32_t* const start = starts_[copy];
+      start[0] = keys_[0] ^ static_cast<uint32_t>(product >> 32);
+      start[1] = keys_[1] ^ static_cast<uint32_t>(subsequence >> 32);
+      start[2] = static_cast<uint32_t>(product);
+    }
   }
 
-  __device__ __forceinline__ void Draw(uint64_t offset,
+  __device__ __forceinline__ void Draw(bool columns, uint64_t offset,
                                        uint32_t (&words)[4]) const {
+    const uint32_t* const start = starts_[columns];
     const uint64_t first = uint64_t{kPhiloxM0} * static_cast<uint32_t>(offset);
-    uint32_t c0 = static_cast<uint32_t>(offset >> 32) ^ keys_[0];
-    uint32_t c1 = 0;  // its part is in keys_[2]
-    uint32_t c2 = static_cast<uint32_t>(first >> 32) ^ keys_[1];
+    uint32_t c0 = static_cast<uint32_t>(offset >> 32) ^ start[0];
+    uint32_t c1 = start[2];
+    uint32_t c2 = static_cast<uint32_t>(first >> 32) ^ start[1];
     uint32_t c3 = static_cast<uint32_t>(first);
     QUANTD_UNROLL
     for (int round = 1; round < kPhiloxRounds; ++round) {
@@ -54,15 +61,7 @@ class PhiloxStream {
 
  private:
   uint32_t keys_[2 * kPhiloxRounds];
-};
-
-// Those of a launch's copies: rowwise, columnwise. Made by the host.
-struct CopyStreams {
-  PhiloxStream copies[2];
-
-  explicit CopyStreams(const EncodeParams& p)
-      : copies{PhiloxStream(p.subsequence, p.seed),
-               PhiloxStream(p.subsequence + 1, p.seed)} {}
+  uint32_t starts_[2][3];
 };
 
 // The counter of sixteen positions of a line of a copy, as DrawBytes has it,

@@ -41,8 +41,8 @@ struct StochasticCoding {
   static constexpr bool kSmallGroups = !kSquares;
   using Table = Multipliers;
 
-  struct Launched : CopyStreams {
-    explicit Launched(const EncodeArgs& a) : CopyStreams(a.params) {}
+  struct Launched : PhiloxStreams {
+    explicit Launched(const EncodeArgs& a) : PhiloxStreams(a.params) {}
   };
 
   // A block's bytes are those of one counter (see DrawBytes), for rows and
@@ -56,7 +56,7 @@ struct StochasticCoding {
                                      const Place& at, uint32_t first,
                                      uint32_t apart)
         : args_(a),
-          random_(launched.copies[kColumns]),
+          random_(launched),
           of_(Kept(SharedAddress(table.of))),
           task_(task),
           at_(at),
@@ -70,7 +70,7 @@ struct StochasticCoding {
     __device__ __forceinline__ uint2 Codes(const Words& x, uint32_t /*block*/,
                                            uint32_t scale) {
       uint32_t words[4];
-      random_.Draw(counter_, words);
+      random_.Draw(kColumns, counter_, words);
       counter_ += CounterStep(args_.params, kColumns);
       const float m = __uint_as_float(LoadShared(of_ + scale * sizeof(float)));
       return StochasticCodes<D>(x, m, words);
@@ -93,7 +93,7 @@ struct StochasticCoding {
     }
 
     const EncodeArgs& args_;
-    const PhiloxStream& random_;
+    const PhiloxStreams& random_;
     const uint32_t of_;
     const GroupTask& task_;
     const Place& at_;

@@ -13,8 +13,8 @@ struct FrameRandom {
   explicit FrameRandom(const EncodeParams& /*p*/) {}
 };
 template <>
-struct FrameRandom<true> : CopyStreams {
-  using CopyStreams::CopyStreams;
+struct FrameRandom<true> : PhiloxStreams {
+  using PhiloxStreams::PhiloxStreams;
 };
 
 // Rounding to nearest: nothing is drawn.
@@ -29,17 +29,19 @@ class LineRandom {
                                         const EncodeParams& p, bool columns,
                                         int64_t row, int64_t line,
                                         int64_t position)
-      : stream_(random.copies[columns]),
+      : random_(random),
+        columns_(columns),
         first_(CounterAt(p, columns, row, line, position)),
         step_(CounterStep(p, columns)) {}
 
   // Those of its sixteen number i.
   __device__ __forceinline__ void Draw(uint32_t i, uint32_t (&words)[4]) const {
-    stream_.Draw(first_ + i * step_, words);
+    random_.Draw(columns_, first_ + i * step_, words);
   }
 
  private:
-  const PhiloxStream& stream_;
+  const PhiloxStreams& random_;
+  const bool columns_;
   const uint64_t first_;
   const uint64_t step_;
 };

@@ -220,7 +220,7 @@ __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
   if constexpr (C::kByteScales) {
     if constexpr (C::kLength == 32) scales >>= 16;
     const uint32_t word = WordOfScales<C::kLength>(scales);
-    StoreByteScales<C::kLength>(p, copy, own.lines, first_line, position, lines,
+    StoreByteScales<C::kLength>(copy, own.lines, first_line, position, lines,
                                 word);
   }
   return __any_sync(0xFFFFFFFFu, seen_max >= kInfBits);
@@ -270,8 +270,8 @@ __device__ __forceinline__ bool EncodeLinesByPairs(const Turn<C, kBytes>& t,
     scales = encode(ToNearest());
   }
   StoreSet<C>(own, at, codes);
-  StoreByteScales<C::kLength>(t.p, copy, own.lines, at.first, at.position,
-                              at.lines, WordOfScales<C::kLength>(scales));
+  StoreByteScales<C::kLength>(copy, own.lines, at.first, at.position, at.lines,
+                              WordOfScales<C::kLength>(scales));
   return __any_sync(0xFFFFFFFFu, special);
 }
 

@@ -100,28 +100,21 @@ __device__ __forceinline__ uint32_t KeepScales(uint32_t word, int64_t left) {
 
 // Stores what WordOfScales gives for a tile's lines. All lanes must call this.
 template <int kLength>
-__device__ __forceinline__ void StoreByteScales(
-    const EncodeParams& p, const CopyTask& copy, const LineTask& task,
-    int64_t first_line, int64_t position, int lines, uint32_t word) {
+__device__ __forceinline__ void StoreByteScales(const CopyTask& copy,
+                                                const LineTask& task,
+                                                int64_t first_line,
+                                                int64_t position, int lines,
+                                                uint32_t word) {
   const uint32_t lane = threadIdx.x % kWarp;
   const int64_t half = kLength == 16 ? lane / kBlock * 4 : 0;
   const int64_t block = position / kLength + half;
   word = KeepScales(word, copy.blocks - block);
-  if (copy.scale_lines != 1) {
-    // One for all lines of a square: of few lines, and not aligned.
-    const int64_t line = first_line + lane % kBlock;
-    if (static_cast<int>(lane % kBlock) >= lines) return;
-    for (int i = 0; i < 4 && block + i < copy.blocks; ++i) {
-      StoreScale(p, copy, line, block + i, word >> (8 * i) & 0xFFu);
-    }
-    return;
-  }
   const auto line = static_cast<uint32_t>(first_line);
   if constexpr (kLength == 16) {
     const auto first = static_cast<uint32_t>(position / kBlock);
-    StoreScales(task,
-                {line, first, lines, task.blocks() - static_cast<int>(first)},
-                word);
+    StoreScalesOfSquares(
+        task, {line, first, lines, task.blocks() - static_cast<int>(first)},
+        word);
   } else {
     StoreScalesOf32(task, copy, line, static_cast<uint32_t>(block), lines,
                     word);

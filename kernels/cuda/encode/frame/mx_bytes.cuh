@@ -98,7 +98,7 @@ __device__ __forceinline__ bool EncodeMxBytes(
     }
     bytes.Store(p, copy, whole, at.first, at.position, b);
   }
-  StoreByteScales<C::kLength>(p, copy, task, at.first, at.position, at.lines,
+  StoreByteScales<C::kLength>(copy, task, at.first, at.position, at.lines,
                               WordOfScales<C::kLength>(scales));
   return __any_sync(0xFFFFFFFFu, seen_max >= kInfBits);
 }

@@ -10,6 +10,7 @@ template <DType D, bool kMse, bool kFast>
 struct BetterCoding {
   static constexpr DType kType = D;
   static constexpr bool kUnrolls = false;
+  static constexpr bool kLong = true;
   static constexpr bool kPicks = true;
   static constexpr bool kSquare = false;
   static constexpr bool kSmallGroups = false;

@@ -36,6 +36,7 @@ template <DType D, bool kSquares>
 struct StochasticCoding {
   static constexpr DType kType = D;
   static constexpr bool kUnrolls = false;
+  static constexpr bool kLong = true;
   static constexpr bool kPicks = false;
   static constexpr bool kSquare = kSquares;
   static constexpr bool kSmallGroups = !kSquares;

@@ -4,11 +4,11 @@
 //
 // A Coding says how codes come about: its kType, the Table that an amax
 // decides, what all of a launch share (Launched, made of the arguments),
-// whether a half of a warp is a square with one scale (kSquare; nothing is
-// rotated then), whether small groups have kernels of their own (kSmallGroups),
-// and Lines, which is made for sixteen lines of a tile and codes a block of
-// each lane at a time. A lane's blocks are one after the other, those of the
-// warp's second half `apart` blocks further.
+// whether that takes long (kLong), whether a half of a warp is a square with
+// one scale (kSquare; nothing is rotated then), whether small groups have
+// kernels of their own (kSmallGroups), and Lines, which is made for sixteen
+// lines of a tile and codes a block of each lane at a time. A lane's blocks are
+// one after the other, those of the warp's second half `apart` blocks further.
 //   any()                     whether there are codes of blocks not rare
 //   Codes(x, block, scale)    of x, the block at that address, the lane's next
 //   Rare(x, signs, amax, i)   of the lane's i-th, by the generic functions; all
@@ -32,9 +32,12 @@ struct EncodeTeam {
   LineCodes::Storage codes[Team::kWarps];
   typename TeamGroup<typename Coding::Table>::Tables tables;
 };
+// Three teams where computing takes longer than memory.
 template <SharedMemory kSize, typename Coding, bool kRotated>
-using EncodeShared = TileShared<EncodeStream<kSize, kRotated || Coding::kPicks>,
-                                EncodeTeam<Coding>>;
+using EncodeStreamOf = EncodeStream<kSize, kRotated || Coding::kLong>;
+template <SharedMemory kSize, typename Coding, bool kRotated>
+using EncodeShared =
+    TileShared<EncodeStreamOf<kSize, Coding, kRotated>, EncodeTeam<Coding>>;
 
 // One copy of this warp's lines. Rotated ones are of bf16, and so is what they
 // come from. kSmall: see EncodeNvfp4Tiles.
@@ -146,14 +149,12 @@ constexpr bool kAnyRotated =
 template <SharedMemory kSize, typename Coding, Copying kRow, Copying kCol,
           bool kSmall>
 __global__ void __launch_bounds__(
-    EncodeStream<kSize, kAnyRotated<kRow, kCol> || Coding::kPicks>::kCtaThreads,
-    1)
-    EncodeNvfp4Tiles(
-        const __grid_constant__ EncodeArgs a,
-        const __grid_constant__
-        typename EncodeStream<kSize, kAnyRotated<kRow, kCol> ||
-                                         Coding::kPicks>::Source source,
-        const __grid_constant__ typename Coding::Launched launched) {
+    EncodeStreamOf<kSize, Coding, kAnyRotated<kRow, kCol>>::kCtaThreads, 1)
+    EncodeNvfp4Tiles(const __grid_constant__ EncodeArgs a,
+                     const __grid_constant__ typename EncodeStreamOf<
+                         kSize, Coding, kAnyRotated<kRow, kCol>>::Source source,
+                     const __grid_constant__
+                     typename Coding::Launched launched) {
   using All = EncodeShared<kSize, Coding, kAnyRotated<kRow, kCol>>;
   RunTileStream<kSize, All>(a, source, [&](All& shared, auto& stream) {
     EncodeTeam<Coding>& team = shared.teams[Team::number()];

@@ -24,13 +24,18 @@ __device__ __forceinline__ bool IsOrdinary(float m, uint32_t max) {
   return __float_as_uint(m) - kLeast <= kFltMaxBits - kLeast && max < kInfBits;
 }
 
+// kBelow7: all |v * m| are.
+template <bool kBelow7>
 __device__ __forceinline__ Sixteen NearestCodes(const float (&v)[kBlock],
                                                 float m) {
 #if __CUDA_ARCH__ >= 890
   const float m64 = m * 0x1p-6f;
   float q[kBlock];
   QUANTD_UNROLL
-  for (int i = 0; i < kBlock; ++i) q[i] = NearestOf(v[i] * m64, v[i]);
+  for (int i = 0; i < kBlock; ++i) {
+    q[i] = kBelow7 ? WithSignOf(NearestE2M1(fabsf(v[i]) * m64), v[i])
+                   : NearestOf(v[i] * m64, v[i]);
+  }
   return E2M1Words(q);
 #else
   return {{PackE2M1<Scalar, E2M1Input::kAny>(v, m),
@@ -81,6 +86,8 @@ template <typename C>
 __device__ __forceinline__ Sixteen EncodeE2M1Values(
     const EncodeParams& p, const EncodeParams& kept, const float (&v)[kBlock],
     float m, uint32_t max, const uint32_t (*random)[4]) {
+  // Under E4M3's scales values come to no more than 6.4, but for rare ones.
+  constexpr bool kBelow7 = !C::kMx && !C::kOther && !C::kDraws;
   bool ordinary;
   if constexpr (C::kOther) {
     if constexpr (C::kMx) {
@@ -93,6 +100,7 @@ __device__ __forceinline__ Sixteen EncodeE2M1Values(
     ordinary = IsOrdinaryForOthers(p.numerics, v, m, max);
   } else {
     ordinary = IsOrdinary(m, max);
+    if constexpr (kBelow7) ordinary &= __uint_as_float(max) * m < 7.0f;
   }
   if (!ordinary) {
     float copy[kBlock];
@@ -103,7 +111,7 @@ __device__ __forceinline__ Sixteen EncodeE2M1Values(
   }
   if constexpr (C::kOther) return OtherCodes(p, v, m);
   return random != nullptr ? StochasticCodesOf(v, m, *random)
-                           : NearestCodes(v, m);
+                           : NearestCodes<kBelow7>(v, m);
 }
 
 }  // namespace quantd::cuda

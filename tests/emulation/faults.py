@@ -29,6 +29,7 @@ class Fault:
     source: str
     tests: str
     seed: int = 0  # of the order of threads: see threads.cc
+    multiprocessors: int = 4
 
 
 NVFP4 = "FormatsContract.EveryCombination/nvfp4"
@@ -82,6 +83,25 @@ FAULTS = [
         '"r"(b1), "r"(b0));',
         "encode/nvfp4/tiles.cu",
         NVFP4,
+    ),
+    Fault(
+        "a pair of warps that does not meet",
+        "encode/frame/in_place.cuh",
+        "  Team::SyncPair();\n  const auto lane",
+        "  const auto lane",
+        "encode/frame/mx.cu",
+        "FormatsContract.EveryCombination/mxfp8_e4m3",
+        seed=1,
+    ),
+    Fault(
+        "a pair of warps that goes on too soon",
+        "encode/frame/in_place.cuh",
+        "Team::SyncPair();  // the other warp may take its lines back",
+        "// the other warp may take its lines back",
+        "encode/frame/mx.cu",
+        "FormatsContract.EveryCombination/mxfp8_e4m3",
+        seed=1,
+        multiprocessors=1,
     ),
     Fault(
         "a choice by sums that are nearly right",
@@ -150,6 +170,7 @@ def passes(program: pathlib.Path, fault: Fault) -> bool:
         **os.environ,
         "QUANTD_CONTRACT_STRIDE": "5",
         "QUANTD_EMULATION_SEED": str(fault.seed),
+        "QUANTD_EMULATION_MULTIPROCESSORS": str(fault.multiprocessors),
     }
     try:
         done = subprocess.run(

@@ -27,9 +27,13 @@ build/emulated/tests/server/gpu_door_test --gtest_brief=1
 "$tests/gpu_contract_test" --gtest_brief=1 \
   --gtest_filter='GpuSlabsTest.*:GpuTablesTest.*'
 "$tests/golden_test" --gtest_brief=1 --gtest_filter='*cuda*'
-for seed in 0 1; do
-  echo "the contract, one combination in $stride, order of threads $seed"
-  QUANTD_CONTRACT_STRIDE=$stride QUANTD_EMULATION_SEED=$seed \
+# Threads in two orders; with one multiprocessor its teams have many tiles.
+for run in "0 4 $stride" "1 1 $((2 * stride + 1))"; do
+  read -r seed multiprocessors part <<<"$run"
+  echo "the contract, one combination in $part, order of threads $seed," \
+    "multiprocessors: $multiprocessors"
+  QUANTD_CONTRACT_STRIDE=$part QUANTD_EMULATION_SEED=$seed \
+    QUANTD_EMULATION_MULTIPROCESSORS=$multiprocessors \
     "$tests/contract_test" --gtest_brief=1 \
     --gtest_filter='DecodingContract.*:FormatsContract.*:NearTiesContract.*:ProfilesContract.*:ShardsContract.*-*Large*:*LongRow*:*AroundPowers*'
 done

@@ -28,6 +28,13 @@ std::atomic<int> devices = 1;
 std::atomic<bool> peers = true;
 thread_local int device_of_thread = 0;
 
+// QUANTD_EMULATION_MULTIPROCESSORS: with few, a CTA has many tiles.
+int Multiprocessors() {
+  static const char* const count =
+      std::getenv("QUANTD_EMULATION_MULTIPROCESSORS");
+  return count != nullptr ? std::max(1, std::atoi(count)) : 4;
+}
+
 // What was allocated, by its first byte.
 struct Allocation {
   size_t bytes;
@@ -172,7 +179,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->uuid.bytes[15] = static_cast<char>(device);
   p->major = QUANTD_EMULATED_ARCH / 100;
   p->minor = QUANTD_EMULATED_ARCH / 10 % 10;
-  p->multiProcessorCount = 4;
+  p->multiProcessorCount = emulation::Multiprocessors();
   p->totalGlobalMem = emulation::kMemory;
   p->l2CacheSize = 1 << 20;
   p->canMapHostMemory = 1;
@@ -191,7 +198,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       *value = QUANTD_EMULATED_SHARED_KIB << 10;
       break;
     case cudaDevAttrMultiProcessorCount:
-      *value = 4;
+      *value = emulation::Multiprocessors();
       break;
     default:
       *value = 0;

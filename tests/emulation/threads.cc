@@ -48,6 +48,7 @@ struct CtaBarrier {
 struct Cta {
   std::vector<Fiber> fibers;
   std::vector<unsigned> order;
+  std::vector<unsigned> every;  // of how many turns a warp has one
   unsigned running = 0;  // place in the order
   unsigned left = 0;
   uint64_t idle = 0;  // turns since somebody got on
@@ -92,10 +93,12 @@ void Start(Fiber& fiber) {
 
 void RunCta(Cta& made) {
   cta = &made;
-  while (made.left > 0) {
+  for (uint64_t turn = 0; made.left > 0; ++turn) {
     for (unsigned i = 0; i < made.order.size(); ++i) {
       Fiber& fiber = made.fibers[made.order[i]];
-      if (fiber.done) continue;
+      if (fiber.done || turn % made.every[fiber.thread.linear / 32] != 0) {
+        continue;
+      }
       made.running = i;
       current = &fiber.thread;
       if (_setjmp(scheduler) == 0) {
@@ -108,17 +111,22 @@ void RunCta(Cta& made) {
   cta = nullptr;
 }
 
-// QUANTD_EMULATION_SEED: 0 for threads by their numbers, else a permutation.
-std::vector<unsigned> OrderOf(unsigned threads, uint64_t launch) {
+// QUANTD_EMULATION_SEED: 0 for threads by their numbers, all by turns; else a
+// permutation, and a warp in four is slow.
+void Arrange(uint64_t launch, unsigned threads, std::vector<unsigned>* order,
+             std::vector<unsigned>* every) {
   static const char* const seed = std::getenv("QUANTD_EMULATION_SEED");
-  std::vector<unsigned> order(threads);
-  std::iota(order.begin(), order.end(), 0u);
-  if (seed != nullptr && std::atoi(seed) != 0) {
-    std::mt19937_64 random(static_cast<uint64_t>(std::atoi(seed)) * 1000003 +
-                           launch);
-    std::shuffle(order.begin(), order.end(), random);
+  constexpr unsigned kSlow = 8;
+  order->resize(threads);
+  std::iota(order->begin(), order->end(), 0u);
+  every->assign((threads + 31) / 32, 1);
+  if (seed == nullptr || std::atoi(seed) == 0) return;
+  std::mt19937_64 random(static_cast<uint64_t>(std::atoi(seed)) * 1000003 +
+                         launch);
+  std::shuffle(order->begin(), order->end(), random);
+  for (unsigned& turns : *every) {
+    if (random() % 4 == 0) turns = kSlow;
   }
-  return order;
 }
 
 }  // namespace
@@ -202,13 +210,16 @@ void Run(dim3 grid, dim3 block, size_t shared,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (stacks == MAP_FAILED) std::abort();
   }
-  const std::vector<unsigned> order = OrderOf(threads, launches);
+  std::vector<unsigned> order;
+  std::vector<unsigned> every;
+  Arrange(launches, threads, &order, &every);
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {
         Cta made;
         made.fibers.resize(threads);
         made.order = order;
+        made.every = every;
         made.left = threads;
         made.kernel = &kernel;
         for (unsigned i = 0; i < threads; ++i) {

@@ -118,8 +118,8 @@ class TileStream {
       const uint32_t end = min(count - ahead, uint32_t{kWarp});
 #pragma unroll 1
       for (uint32_t turn = 0; turn < end; ++turn) {
-        __syncwarp();  // no lane is so far behind that it misses a phase
         WaitFor(&control_->left[stage], parity);
+        __syncwarp();  // or a lane might miss the phase, which is short
         Post(stage, &control_->full[full], turn, mine, list, first, source);
         if (++stage == kStages) {
           stage = 0;

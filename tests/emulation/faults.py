@@ -86,7 +86,7 @@ FAULTS = [
     ),
     Fault(
         "a pair of warps that does not meet",
-        "encode/frame/in_place.cuh",
+        "encode/frame/rotated/in_place.cuh",
         "  Team::SyncPair();\n  const auto lane",
         "  const auto lane",
         "encode/frame/mx.cu",
@@ -95,7 +95,7 @@ FAULTS = [
     ),
     Fault(
         "a pair of warps that goes on too soon",
-        "encode/frame/in_place.cuh",
+        "encode/frame/rotated/in_place.cuh",
         "Team::SyncPair();  // the other warp may take its lines back",
         "// the other warp may take its lines back",
         "encode/frame/mx.cu",

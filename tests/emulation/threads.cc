@@ -49,7 +49,7 @@ struct Cta {
   std::vector<Fiber> fibers;
   std::vector<unsigned> order;
   std::vector<unsigned> every;  // of how many turns a warp has one
-  unsigned running = 0;  // place in the order
+  unsigned running = 0;         // place in the order
   unsigned left = 0;
   uint64_t idle = 0;  // turns since somebody got on
   // By warp and mask.

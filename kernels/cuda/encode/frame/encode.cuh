@@ -7,7 +7,8 @@
 #include <type_traits>
 
 #include "kernels/cuda/encode/frame/copy.cuh"
-#include "kernels/cuda/encode/frame/rotated.cuh"
+#include "kernels/cuda/encode/frame/rotated/in_place.cuh"
+#include "kernels/cuda/encode/frame/rotated/lines.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/tile/column_sums.cuh"
 

@@ -1,8 +1,8 @@
 // Rotations on the way through shared memory: a warp's sixteen lines become
 // bf16 there, with lines as rows whichever way they run. What comes after is
 // one piece of code for both copies, and has its registers for itself.
-#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_CUH_
-#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_CUH_
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_LINES_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_LINES_CUH_
 
 #include "kernels/cuda/encode/frame/values.cuh"
 
@@ -264,4 +264,4 @@ __device__ __forceinline__ bool RotateLines(const Load& load, int dimension,
 
 }  // namespace quantd::cuda
 
-#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_CUH_
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_LINES_CUH_

@@ -1,0 +1,197 @@
+// The columnwise copy of MXFP8 where it is rotated: a warp encodes the sixteen
+// columns that it has rotated, and two warps store theirs together.
+#ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_IN_PLACE_CUH_
+#define QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_IN_PLACE_CUH_
+
+#include "kernels/cuda/encode/frame/in_place.cuh"
+
+namespace quantd::cuda {
+
+// A lane's two columns of a block, where the warp has rotated them: lines of
+// bf16. Their codes take the place of one of them, eight rows at a time.
+//
+// A piece of eight rows is sixteen bytes, which eight lanes take together: four
+// pairs of columns of two blocks. Lanes of the second block go through theirs
+// in another order, and other pairs leave their codes in the second column, for
+// the banks.
+class RotatedPair {
+ public:
+  static constexpr uint32_t kPieces = kMxRows / 8;
+
+  __device__ __forceinline__ explicit RotatedPair(const StagedTile& lines) {
+    const auto lane = static_cast<int>(threadIdx.x % kWarp);
+    const int pair = lane % 4 + lane / 8 % 2 * 4;
+    const int block = lane / 4 % 2 + lane / 16 * 2;
+    row = block * kMxRows;
+    column = static_cast<int>(Team::warp()) * kBlock + 2 * pair;
+    first_ = (SharedAddress(lines.bytes) +
+              static_cast<uint32_t>(TileOffset(column, row))) ^
+             static_cast<uint32_t>(block % 2 * 16);
+    codes_ = pair < 4 ? first_ : second();
+  }
+
+  // bf16 bits of the largest magnitudes; of NaN, a NaN's.
+  __device__ __forceinline__ void FindMaxima(uint32_t (&max)[2]) const {
+    uint32_t m[2] = {};
+    QUANTD_UNROLL
+    for (uint32_t i = 0; i < kPieces; ++i) {
+      m[0] = MaxOfWords(m[0], LargestOfPiece(LoadShared4(first_ ^ i * 16)));
+      m[1] = MaxOfWords(m[1], LargestOfPiece(LoadShared4(second() ^ i * 16)));
+    }
+    QUANTD_UNROLL
+    for (int c = 0; c < 2; ++c) max[c] = LargerHalf(m[c] & 0x7FFF7FFFu);
+  }
+  // Likewise with NaN dropped. Seldom needed.
+  __device__ __forceinline__ void FindNumbers(uint32_t (&max)[2]) const {
+    max[0] = max[1] = 0;
+#pragma unroll 1
+    for (uint32_t i = 0; i < kPieces * 4; ++i) {
+      const uint32_t at = i / 4 * 16 ^ i % 4 * 4;
+      const uint32_t words[2] = {LoadShared(first_ ^ at),
+                                 LoadShared(second() ^ at)};
+      QUANTD_UNROLL
+      for (int c = 0; c < 2; ++c) {
+        const float m = fmaxf(fabsf(LowOf(words[c])), fabsf(HighOf(words[c])));
+        max[c] = __float_as_uint(fmaxf(__uint_as_float(max[c]), m));
+      }
+    }
+  }
+
+  // Makes codes of both columns under their multipliers.
+  template <DType E>
+  __device__ __forceinline__ void Encode(float first, float second) const {
+    const uint32_t m[2] = {BothHalves(first), BothHalves(second)};
+#pragma unroll 2
+    for (uint32_t i = 0; i < kPieces; ++i) {
+      const uint4 a = LoadShared4(first_ ^ i * 16);
+      const uint4 b = LoadShared4(this->second() ^ i * 16);
+      StoreShared(
+          codes_ ^ i * 16,
+          make_uint4(CodesOfTwo<E>(a.x, b.x, m), CodesOfTwo<E>(a.y, b.y, m),
+                     CodesOfTwo<E>(a.z, b.z, m), CodesOfTwo<E>(a.w, b.w, m)));
+    }
+  }
+
+  int row;  // of the tile
+  int column;
+
+ private:
+  __device__ __forceinline__ uint32_t second() const {
+    return (first_ ^ 16) + 128;
+  }
+  static __device__ __forceinline__ uint32_t LargestOfPiece(const uint4& w) {
+    return MaxOfWords(MaxOfWords(w.x, w.y), MaxOfWords(w.z, w.w));
+  }
+  // Two rows of both columns.
+  template <DType E>
+  static __device__ __forceinline__ uint32_t
+  CodesOfTwo(uint32_t a, uint32_t b, const uint32_t (&m)[2]) {
+    a = TimesPowerOfTwo(a, m[0]);
+    b = TimesPowerOfTwo(b, m[1]);
+    return CodesOf<E>(LowOf(a), LowOf(b), HighOf(a), HighOf(b));
+  }
+
+  uint32_t first_;
+  uint32_t codes_;
+};
+
+// Likewise byte by byte, of tiles of which only some is there: so many rows and
+// columns of the lane's eight. `at_sixteen(q)` is where fragments of 16 rows
+// are. Seldom needed.
+template <typename AtSixteen>
+__device__ __forceinline__ void StoreRotatedPairs(int64_t rows, int columns,
+                                                  std::byte* to, int64_t pitch,
+                                                  const AtSixteen& at_sixteen) {
+#pragma unroll 1
+  for (uint32_t q = 0; q < 4 && q * kBlock < rows; ++q) {
+    uint32_t x[4];
+    LoadFragmentsAt<true>(at_sixteen(q), x);
+    QUANTD_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      std::byte* const four = to + i % 2 * 4;
+      QUANTD_UNROLL
+      for (int k = 0; k < 4; ++k) {
+        if (i % 2 * 4 + k < columns) {
+          four[k] = static_cast<std::byte>(x[i] >> (8 * k));
+        }
+      }
+      if (i % 2 == 1) to += pitch;
+    }
+  }
+}
+
+// The codes of a pair of warps' rotated columns to memory, by rows: sectors of
+// 32 columns, which take half of the time that sixteen take. A warp has 64 rows
+// of them. All lanes of both must call this when all have been set.
+__device__ __forceinline__ void FlushRotatedPairs(const StagedTile& lines,
+                                                  const Place& at,
+                                                  const CopyTask& copy) {
+  Team::SyncPair();
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const auto warp = static_cast<int>(Team::warp());
+  const int first = warp / 2 * 32;
+  const int row = warp % 2 * 64;
+  // Fragments are eight pairs of columns and eight rows, of two codes. Two of
+  // them have eight columns of a row in each lane.
+  const int pair = lane % 8 / 2 * 4 + lane / 8 % 2 * 2 + lane % 2;
+  const int line = first + pair / 8 * kBlock + pair % 8 * 2 + pair % 8 / 4;
+  const uint32_t from =
+      SharedAddress(lines.bytes) +
+      static_cast<uint32_t>(TileOffset(line, row + lane / 16 * 8));
+  const auto at_sixteen = [&](uint32_t q) { return from ^ q * 32; };
+  const int columns = at.cols - first - lane % 4 * 8;  // the lane's, of eight
+  std::byte* to = copy.data +
+                  (int64_t{at.row} + row + lane / 4) * copy.data_position +
+                  at.col + first + lane % 4 * 8;
+  const int64_t pitch = 8 * copy.data_position;
+  const bool whole = columns >= 8 && at.row + kTileSide <= copy.padded &&
+                     reinterpret_cast<uintptr_t>(copy.data) % 8 == 0 &&
+                     copy.data_position % 8 == 0;
+  if (__all_sync(0xFFFFFFFFu, whole)) {
+    uint32_t x[4][4];
+    QUANTD_UNROLL
+    for (uint32_t q = 0; q < 4; ++q) {
+      LoadFragmentsAt<true>(at_sixteen(q), x[q]);
+    }
+    QUANTD_UNROLL
+    for (uint32_t i = 0; i < 8; ++i) {
+      const uint32_t* two = &x[i / 2][i % 2 * 2];
+      StoreGlobal(make_uint2(two[0], two[1]), to);
+      to += pitch;
+    }
+  } else {
+    StoreRotatedPairs(copy.padded - at.row - row, columns, to, pitch,
+                      at_sixteen);
+  }
+  Team::SyncPair();  // the other warp may take its lines back
+}
+
+// Columns that the warp has rotated. All lanes must call this.
+template <typename C>
+__device__ __forceinline__ void EncodeRotatedInPlace(const EncodeParams& p,
+                                                     const StagedTile& lines,
+                                                     const Place& at,
+                                                     const CopyTask& copy) {
+  __syncwarp();
+  const RotatedPair pair(lines);
+  if (IsIn(at, copy, pair.row, pair.column)) {
+    uint32_t max[2];
+    pair.FindMaxima(max);
+    uint32_t clean[2] = {max[0], max[1]};
+    if (max[0] > kInfBits || max[1] > kInfBits) pair.FindNumbers(clean);
+    const BlockScale<Scalar> first = C::ScaleOf(p, {}, max[0], clean[0]);
+    const BlockScale<Scalar> second = C::ScaleOf(p, {}, max[1], clean[1]);
+    StorePairOfScales(copy, PlaceOfPair(at, pair.row, pair.column),
+                      first.stored, second.stored);
+    if (p.element == DType::kE4M3) {
+      pair.Encode<DType::kE4M3>(first.m, second.m);
+    } else {
+      pair.Encode<DType::kE5M2>(first.m, second.m);
+    }
+  }
+  FlushRotatedPairs(lines, at, copy);
+}
+
+}  // namespace quantd::cuda
+
+#endif  // QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_IN_PLACE_CUH_

@@ -44,8 +44,9 @@ kernels/cuda/amax/write: kernels/cuda/encode/nvfp4
 kernels/cuda/decode: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile cuda
 kernels/cuda/encode/generic: kernels/arith kernels/cuda/launch.h kernels/cuda/tile
 kernels/cuda/errors: kernels/arith kernels/plan/error_statistics.h kernels/cuda/decode kernels/cuda/encode/generic kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
-kernels/cuda/encode/frame: kernels/arith kernels/cuda/tile kernels/cuda/encode/frame/codes kernels/cuda/encode/generic kernels/cuda/encode/nvfp4 kernels/cuda/launch.h kernels/cuda/ptx
+kernels/cuda/encode/frame: kernels/arith kernels/cuda/tile kernels/cuda/encode/frame/codes kernels/cuda/encode/frame/rotated kernels/cuda/encode/generic kernels/cuda/encode/nvfp4 kernels/cuda/launch.h kernels/cuda/ptx
 kernels/cuda/encode/frame/codes: kernels/cuda/encode/frame/cell.cuh kernels/cuda/encode/nvfp4 kernels/cuda/tile
+kernels/cuda/encode/frame/rotated: kernels/cuda/encode/frame/in_place.cuh kernels/cuda/encode/frame/values.cuh
 kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4: kernels/arith kernels/arith/profile kernels/cuda/args.h kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4/squares: kernels/arith kernels/cuda/encode/nvfp4 kernels/cuda/launch.h

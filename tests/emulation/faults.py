@@ -60,6 +60,15 @@ FAULTS = [
         NVFP4,
     ),
     Fault(
+        "a lane that misses a phase",
+        "tile/stream.cuh",
+        "        __syncwarp();  // or a lane might miss the phase, which is short\n",
+        "",
+        "encode/nvfp4/tiles.cu",
+        NVFP4,
+        seed=1,
+    ),
+    Fault(
         "a race in shared memory",
         "encode/nvfp4/tile_lines.cuh",
         "  __syncwarp();\n",

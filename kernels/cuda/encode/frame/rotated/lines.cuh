@@ -225,6 +225,7 @@ __device__ __noinline__ uint32_t SeenInTile(const StagedTileOf<kBytes>& tile,
   return seen;
 }
 
+// RotateLines by a dimension.
 template <int kBytes, int kDimension, typename Load>
 __device__ __forceinline__ bool RotateLinesBy(const Load& load,
                                               const float* signs,

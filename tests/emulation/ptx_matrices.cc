@@ -31,22 +31,6 @@ void Load(Frame& f, const Instruction& i, bool transposed) {
   }
 }
 
-// A lane stores the row whose address it has.
-void Store(Frame& f, const Instruction& i) {
-  uint32_t own[4];
-  for (unsigned m = 0; m < 4; ++m) own[m] = Get32(f, i.arguments[1].parts[m]);
-  uint32_t all[32][4];
-  std::memcpy(all, Exchange(kAllLanes, own, sizeof(own)), sizeof(all));
-  const unsigned lane = current->linear % 32;
-  std::byte* const to = SharedAt(f, i.arguments[0]);
-  if (reinterpret_cast<uintptr_t>(to) % 16 != 0) {
-    RefusePtx("a row of a matrix that is not aligned");
-  }
-  for (unsigned c = 0; c < 4; ++c) {
-    std::memcpy(to + 4 * c, &all[lane % 8 * 4 + c][lane / 8], 4);
-  }
-}
-
 // D = A B + C, of 16 x 16 and 16 x 8. Sums are exact where kernels rely on
 // them.
 void Multiply(Frame& f, const Instruction& i, float (*of)(uint16_t)) {
@@ -83,7 +67,21 @@ void LoadMatrices(Frame& f, const Instruction& i) { Load(f, i, false); }
 void LoadMatricesTransposed(Frame& f, const Instruction& i) {
   Load(f, i, true);
 }
-void StoreMatrices(Frame& f, const Instruction& i) { Store(f, i); }
+// A lane stores the row whose address it has.
+void StoreMatrices(Frame& f, const Instruction& i) {
+  uint32_t own[4];
+  for (unsigned m = 0; m < 4; ++m) own[m] = Get32(f, i.arguments[1].parts[m]);
+  uint32_t all[32][4];
+  std::memcpy(all, Exchange(kAllLanes, own, sizeof(own)), sizeof(all));
+  const unsigned lane = current->linear % 32;
+  std::byte* const to = SharedAt(f, i.arguments[0]);
+  if (reinterpret_cast<uintptr_t>(to) % 16 != 0) {
+    RefusePtx("a row of a matrix that is not aligned");
+  }
+  for (unsigned c = 0; c < 4; ++c) {
+    std::memcpy(to + 4 * c, &all[lane % 8 * 4 + c][lane / 8], 4);
+  }
+}
 void MultiplyBf16(Frame& f, const Instruction& i) { Multiply(f, i, FromBf16); }
 void MultiplyHalf(Frame& f, const Instruction& i) { Multiply(f, i, FromHalf); }
 

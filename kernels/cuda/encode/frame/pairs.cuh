@@ -144,7 +144,8 @@ __device__ __forceinline__ uint32_t EncodePairs(
     if constexpr (C::kMx) {
       scale = C::ScaleOf(p, {}, max, max).stored;
       is_rare = IsRareInMx(max);
-      // (Both sixteens at once would take more registers than there are.)
+      // (Both sixteens at once would take more registers than unrotated
+      // cells have.)
 #pragma unroll(C::kDraws && !C::kRht ? 1 : kSixteens)
       for (int j = 0; j < kSixteens; ++j) {
         const auto i = static_cast<uint32_t>(b * kSixteens + j);

@@ -9,7 +9,6 @@ namespace {
 template <DType D, bool kMse, bool kFast>
 struct BetterCoding {
   static constexpr DType kType = D;
-  static constexpr bool kUnrolls = false;
   static constexpr bool kLong = true;
   static constexpr bool kPicks = true;
   static constexpr bool kSquare = false;

@@ -35,7 +35,6 @@ __device__ __noinline__ Unit EncodeRareAt(const EncodeArgs& a, bool columnwise,
 template <DType D, bool kSquares>
 struct StochasticCoding {
   static constexpr DType kType = D;
-  static constexpr bool kUnrolls = false;
   static constexpr bool kLong = true;
   static constexpr bool kPicks = false;
   static constexpr bool kSquare = kSquares;

@@ -73,7 +73,7 @@ __device__ __forceinline__ void EncodeWarpLines(
   if constexpr (!Coding::kPicks) s_inv6 = table.s_inv6;
   uint32_t scales = 0;
   uint32_t rare = 0;
-#pragma unroll(kRht || !Coding::kUnrolls ? 1 : 2)
+#pragma unroll(kRht || Coding::kLong ? 1 : 2)
   for (uint32_t i = 0; i < 4; ++i) {
     if (kFew && i >= count) break;
     lines.number = i;

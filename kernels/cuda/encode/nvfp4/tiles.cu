@@ -8,7 +8,6 @@ namespace {
 template <DType D>
 struct NearestCoding {
   static constexpr DType kType = D;
-  static constexpr bool kUnrolls = true;
   static constexpr bool kLong = false;
   static constexpr bool kPicks = false;
   static constexpr bool kSquare = false;

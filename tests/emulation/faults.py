@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Plants faults into CUDA's sources and sees that the emulation finds them.
 
-    faults.py BUILD
+    faults.py BUILD [WORD...]
 
-BUILD is a build folder of the preset "emulated" with contract_test in it. Each
-fault is a change of one line; what it is in is compiled anew, linked with the
+BUILD is a build folder of the preset "emulated" with contract_test in it. With
+words, only faults whose names have one of them are planted. Each fault is a change of one line; what it is in is compiled anew, linked with the
 rest, and a part of the contract must fail that run.sh has seen pass.
 """
 
@@ -30,9 +30,11 @@ class Fault:
     tests: str
     seed: int = 0  # of the order of threads: see threads.cc
     multiprocessors: int = 4
+    stride: int = 5  # one combination of the contract in so many
 
 
 NVFP4 = "FormatsContract.EveryCombination/nvfp4"
+MAGNITUDES = "MagnitudesContract.EveryMagnitude/"
 FAULTS = [
     Fault(
         "a missing barrier",
@@ -120,6 +122,33 @@ FAULTS = [
         "encode/nvfp4/four_over_six.cu",
         "NearTiesContract.*",
     ),
+    Fault(
+        "a factor just below 1 for a neighbour of a denormal",
+        "encode/frame/codes/others.cuh",
+        "return __uint_as_float(__float_as_uint(v) - (tie ? 1u : 0u));",
+        "return tie ? v * 0x1.FFFFFEp-1f : v;",
+        "encode/frame/mx.cu",
+        MAGNITUDES + "modelopt_0_47_mxfp4",
+        stride=1,
+    ),
+    Fault(
+        "reciprocals instead of divisions at the range's end",
+        "tile/quotient.cuh",
+        "return d >= 0x1p-60f && d <= 0x1p60f && max < kEnd;",
+        "return d > 0.0f && max < 0x7F800000u;",
+        "encode/fp8/tensor.cu",
+        MAGNITUDES + "modelopt_0_47_fp8_e4m3",
+        stride=1,
+    ),
+    Fault(
+        "a count that skips what denormal operands clip",
+        "errors/run.cuh",
+        "p.input != DType::kF16 || factor >= 0x1p-14f;",
+        "true;",
+        "errors/f16.cu",
+        MAGNITUDES + "modelopt_0_47_cuda_fp8_e4m3",
+        stride=1,
+    ),
 ]
 
 
@@ -177,7 +206,7 @@ class Builder:
 def passes(program: pathlib.Path, fault: Fault) -> bool:
     environment = {
         **os.environ,
-        "QUANTD_CONTRACT_STRIDE": "5",
+        "QUANTD_CONTRACT_STRIDE": str(fault.stride),
         "QUANTD_EMULATION_SEED": str(fault.seed),
         "QUANTD_EMULATION_MULTIPROCESSORS": str(fault.multiprocessors),
     }
@@ -193,8 +222,14 @@ def passes(program: pathlib.Path, fault: Fault) -> bool:
 
 def main() -> int:
     build = pathlib.Path(sys.argv[1]).resolve()
+    words = sys.argv[2:]
+    chosen = [
+        fault for fault in FAULTS
+        if not words or any(word in fault.name for word in words)
+    ]
+    assert chosen, f"no fault's name has any of {words}"
     missed = 0
-    for fault in FAULTS:
+    for fault in chosen:
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             text = (ROOT / "kernels/cuda" / fault.file).read_text()

@@ -3,10 +3,11 @@
 # cuda:0 to the golden vectors and to a part of the contract, with threads in
 # two orders; and lends a server memory and events of emulated GPUs.
 #
-#   tests/emulation/run.sh [STRIDE [faults]]
+#   tests/emulation/run.sh [STRIDE [faults [WORD...]]]
 #
 # STRIDE: one combination of the contract in so many (default 199). With
-# "faults" it also sees that planted faults are found, which takes minutes.
+# "faults" it also sees that planted faults are found, or those whose names have
+# one of the words: half a minute each.
 #
 # Exits with 77 where the CUDA toolkit's headers are not.
 set -euo pipefail
@@ -27,6 +28,10 @@ build/emulated/tests/server/gpu_door_test --gtest_brief=1
 "$tests/gpu_contract_test" --gtest_brief=1 \
   --gtest_filter='GpuSlabsTest.*:GpuTablesTest.*'
 "$tests/golden_test" --gtest_brief=1 --gtest_filter='*cuda*'
+QUANTD_GPU_ELEMENTS=1e7 "$tests/gpu_contract_test" --gtest_brief=1 \
+  --gtest_filter='*AgreesWithTheCpu'
+QUANTD_CONTRACT_STRIDE=$((stride / 20 + 1)) "$tests/contract_test" \
+  --gtest_brief=1 --gtest_filter='MagnitudesContract.*'
 part() {
   echo "the contract, one combination in $stride, order of threads" \
     "$QUANTD_EMULATION_SEED, multiprocessors: $QUANTD_EMULATION_MULTIPROCESSORS"
@@ -38,4 +43,6 @@ part 'ShardsContract.*-*Large*:*LongRow*:*AroundPowers*'
 # With slow warps, and many tiles for each team: without what takes longest.
 export QUANTD_EMULATION_SEED=1 QUANTD_EMULATION_MULTIPROCESSORS=1
 part '-*Large*:*LongRow*:*AroundPowers*:*Given*'
-if [ "${2:-}" = faults ]; then tests/emulation/faults.py build/emulated; fi
+if [ "${2:-}" = faults ]; then
+  tests/emulation/faults.py build/emulated "${@:3}"
+fi

@@ -78,20 +78,44 @@ float NastyAt(Element e, int64_t i, uint64_t random) {
 }
 
 // Midpoints of E2M1 under the scales a block of amax 6 * 2^k has, and block
-// maxima at midpoints of E4M3.
-float Tie(int64_t i, uint64_t random) {
+// maxima at midpoints of E4M3; times 2^exponent.
+float Tie(int64_t i, uint64_t random, int exponent) {
   constexpr float kMiddles[8] = {0.25f, 0.75f, 1.25f, 1.75f,
                                  2.5f,  3.5f,  5.0f,  6.0f};
   const int64_t block = i / 16;
-  const int shift = static_cast<int>(Mix(block) % 12) - 11;
+  const int shift = exponent + static_cast<int>(Mix(block) % 12) - 11;
   if (i % 16 == 0 && block % 3 == 1) {
     return std::ldexp(6.0f * (1 + (2 * (random % 8) + 1) / 16.0f), shift - 1);
   }
   if (i % 16 == 0) return std::ldexp(6.0f, shift);
   const float sign = random & 1 ? -1.0f : 1.0f;
-  float v = std::ldexp(kMiddles[random >> 1 & 7], shift);
-  if (random >> 4 & 1) v *= 1 + 0x1p-7f;
+  const float v = std::ldexp(kMiddles[random >> 1 & 7], shift);
+  switch (random >> 4 & 3) {
+    case 0:
+      return sign * v * (1 + 0x1p-7f);
+    case 1:  // a neighbour, where the type has it
+      return sign * std::nextafter(v, random >> 6 & 1 ? 0.0f : INFINITY);
+  }
   return sign * v;
+}
+
+// An exponent of Tie for a tensor whose values are all subnormal or a little
+// above that; bf16's are down to the least that it has.
+int TinyExponent(Element e, uint64_t random) {
+  const int smallest = e == Element::kF16 ? -24 : -133;
+  return smallest + static_cast<int>(random % 16);
+}
+
+float Lonely(Element e, int64_t i, uint64_t seed, uint64_t random) {
+  const int64_t block = i / 16;
+  const uint64_t run = Mix(seed + block / 64);
+  if (block % 64 == static_cast<int64_t>(run % 64)) {
+    const int range = LargestExponent(e) - SmallestExponent(e) - 2;
+    return Tie(i, random, SmallestExponent(e) + int(run / 64 % range));
+  }
+  if (run >> 40 & 1) return random & 1 ? -0.0f : 0.0f;
+  return std::ldexp(random & 1 ? -1.0f : 1.0f,
+                    SmallestExponent(e) + int(random >> 8 & 3));
 }
 
 float Element1(Element e, Flavor flavor, int64_t i, uint64_t seed) {
@@ -109,7 +133,14 @@ float Element1(Element e, Flavor flavor, int64_t i, uint64_t seed) {
                         SmallestExponent(e) + base + int(Mix(random) % 16));
     }
     case Flavor::kTies:
-      return Tie(i, random);
+      return Tie(i, random, 0);
+    case Flavor::kTiny:
+      return Tie(i, random, TinyExponent(e, Mix(seed)));
+    case Flavor::kHuge:
+      return Tie(i, random,
+                 LargestExponent(e) - 2 - int(Mix(seed + i / 1024) % 4));
+    case Flavor::kLonely:
+      return Lonely(e, i, seed, random);
     case Flavor::kNasty:
     case Flavor::kNonFinite:
     case Flavor::kRaw:
@@ -142,6 +173,12 @@ std::string_view Name(Flavor f) {
       return "spread";
     case Flavor::kTies:
       return "ties";
+    case Flavor::kTiny:
+      return "tiny";
+    case Flavor::kHuge:
+      return "huge";
+    case Flavor::kLonely:
+      return "lonely";
     case Flavor::kNasty:
       return "nasty";
     case Flavor::kNonFinite:

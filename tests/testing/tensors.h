@@ -17,14 +17,20 @@ enum class Flavor {
   kOutliers,   // the same with one element in 64 up to 2^12 larger
   kSpread,     // exponents over most of the type's range, block by block
   kTies,       // on and next to the midpoints of E2M1 and E4M3
+  kTiny,       // the same around and below the least normal number, all of a
+               // tensor of one magnitude
+  kHuge,       // the same next to the largest number
+  kLonely,     // one block in 64 of any magnitude, all others zeros or
+               // subnormal
   kNasty,      // subnormals, -0, zeros, the largest and the smallest values;
                // also whole blocks of zeros
   kNonFinite,  // kNasty with NaN and Inf, one or several in some blocks
   kRaw,        // any bit pattern
 };
 inline constexpr Flavor kFlavors[] = {
-    Flavor::kGaussian, Flavor::kOutliers,  Flavor::kSpread, Flavor::kTies,
-    Flavor::kNasty,    Flavor::kNonFinite, Flavor::kRaw};
+    Flavor::kGaussian,  Flavor::kOutliers, Flavor::kSpread, Flavor::kTies,
+    Flavor::kTiny,      Flavor::kHuge,     Flavor::kLonely, Flavor::kNasty,
+    Flavor::kNonFinite, Flavor::kRaw};
 std::string_view Name(Flavor f);
 
 // `count` elements of `e`. For kNonFinite, of every 64 elements: element 3 is

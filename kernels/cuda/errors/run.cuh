@@ -108,9 +108,13 @@ __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
   const uint32_t of_factor = __float_as_uint(factor);
   // Within 2^50 of each other, and far from the ends of fp32.
   const uint32_t apart = max - of_factor + (50u << 23);
+  // Below the least normal fp16 an operand of that type may be far from the
+  // factor, or 0.
+  const bool operand_is_near = !kOther || !p.numerics.operand_in_type ||
+                               p.input != DType::kF16 || factor >= 0x1p-14f;
   const bool ordinary = run.count >= kRun && max - (67u << 23) < (120u << 23) &&
                         of_factor - (67u << 23) < (120u << 23) &&
-                        apart < (100u << 23);
+                        apart < (100u << 23) && operand_is_near;
   if (ordinary) {
     const bool fp8 = p.element != DType::kE2M1x2;
     float d[kRun];

@@ -62,6 +62,10 @@ uint16_t SuiteMask(size_t turn) {
   return kMasks[turn % std::size(kMasks)];
 }
 
+size_t Draw(size_t turn, uint64_t salt, size_t options) {
+  return Mix(Mix(turn) + salt) % options;
+}
+
 std::vector<Flavor> FlavorsFor(const Shape& shape, size_t turn) {
   if (shape.rows * shape.cols <= 3000) {
     return {std::begin(kFlavors), std::end(kFlavors)};

@@ -58,7 +58,7 @@ class FormatsContract : public ContractTest,
       const size_t turn = ++turn_;
       spec.rows = size.rows;
       spec.mask = oracle::Repeat(kMasks[turn % std::size(kMasks)]);
-      spec.policy = kPolicies[turn % 3];
+      spec.policy = kPolicies[Draw(turn, 1, 3)];
       variant.set(spec, turn);
       if (spec.dimension < 128) {
         // Only the dimension's own bits.
@@ -88,8 +88,8 @@ class FormatsContract : public ContractTest,
           given->resize(spec.splits.size(), given->front());
         }
       }
-      spec.statistics = turn % 5 == 0;
-      const Flavor flavor = kFlavors[turn % std::size(kFlavors)];
+      spec.statistics = Draw(turn, 2, 5) == 0;
+      const Flavor flavor = kFlavors[Draw(turn, 3, std::size(kFlavors))];
       const Bytes& x = SuiteTensor(spec.element, spec.rows * spec.cols, flavor);
       Quantize(fmt::format("{} {} {}x{}{}{} {} {} turn {}", f.name,
                            variant.name, spec.rows, spec.cols,
@@ -257,7 +257,8 @@ TEST_P(FormatsContract, Given) {
           spec.rows = size.rows;
           spec.cols = (size.cols + 15) / 16 * 16;
           spec.columnwise = true;
-          spec.policy = kPolicies[turn % 3];
+          spec.policy = kPolicies[Draw(turn, 1, 3)];
+          spec.statistics = Draw(turn, 2, 4) == 0;
           if (grouped) spec.splits = SplitsFor(spec.rows, turn);
           spec.row_scaled = what == 2 && (f.options & kOptRowScaled) != 0;
           const size_t groups = std::max<size_t>(1, spec.splits.size());
@@ -289,7 +290,7 @@ TEST_P(FormatsContract, Given) {
             spec.history = {history, turn % 2 == 0,
                             static_cast<int>(turn % 5) - 2};
           }
-          const Flavor flavor = kFlavors[turn % std::size(kFlavors)];
+          const Flavor flavor = kFlavors[Draw(turn, 3, std::size(kFlavors))];
           Quantize(fmt::format("{} given {} {}x{}{} {} turn {}", f.name, what,
                                spec.rows, spec.cols, grouped ? " grouped" : "",
                                Name(flavor), turn),
@@ -319,7 +320,7 @@ TEST_P(FormatsContract, Large) {
       spec.policy = kPolicies[turn % 2];
       const Flavor flavor = size.rows > 1000
                                 ? Flavor::kSpread
-                                : kFlavors[turn % std::size(kFlavors)];
+                                : kFlavors[Draw(turn, 3, std::size(kFlavors))];
       Quantize(fmt::format("{} large {}x{} {} turn {}", GetParam().name,
                            spec.rows, spec.cols, Name(flavor), turn),
                spec, SuiteTensor(e, spec.rows * spec.cols, flavor));
@@ -340,7 +341,7 @@ TEST_P(FormatsContract, NoCopy) {
         spec.rows = size.rows;
         spec.cols = size.cols;
         spec.rowwise = false;
-        spec.policy = kPolicies[turn % 3];
+        spec.policy = kPolicies[Draw(turn, 1, 3)];
         if (grouped) spec.splits = SplitsFor(spec.rows, turn);
         spec.want_amax = true;
         if (turn % 2) spec.dbias = kElements[turn / 2 % 3];
@@ -351,7 +352,7 @@ TEST_P(FormatsContract, NoCopy) {
           spec.scale.assign(groups, 2.0f);
           spec.history = {std::vector<float>(3 * groups, 7.0f), true, 0};
         }
-        const Flavor flavor = kFlavors[turn % std::size(kFlavors)];
+        const Flavor flavor = kFlavors[Draw(turn, 3, std::size(kFlavors))];
         Quantize(fmt::format("{} no copy {}x{} turn {}", GetParam().name,
                              spec.rows, spec.cols, turn),
                  spec, SuiteTensor(e, spec.rows * spec.cols, flavor));

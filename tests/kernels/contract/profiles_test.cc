@@ -7,6 +7,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,13 @@ std::vector<Case> Cases() {
       }
     }
   }
+  return cases;
+}
+
+std::vector<Case> CasesOfAll() {
+  std::vector<Case> cases = Cases();
+  for (const FormatSpec& f : kFormats)
+    cases.push_back({Profile::kTe, f.format});
   return cases;
 }
 
@@ -104,6 +112,21 @@ class ProfilesContract : public ContractTest,
     spec.cols = (size.cols + multiple - 1) / multiple * multiple;
     return spec;
   }
+  // Options by chance, of which each meets each.
+  void Choose(size_t turn, QuantizeSpec* spec) const {
+    const FormatSpec& format = *FindFormat(GetParam().format);
+    spec->policy = kPolicies[Draw(turn, 1, 3)];
+    spec->swizzled =
+        Draw(turn, 2, 2) == 0 && (format.options & kOptSwizzled) != 0;
+    spec->statistics = Draw(turn, 3, 2) == 0;
+    spec->want_amax = Draw(turn, 4, 5) == 0;
+    if (Draw(turn, 5, 4) != 0) return;
+    spec->splits = SplitsFor(spec->rows, turn);
+    // Rows behind the last group, now and then.
+    if (Draw(turn, 7, 3) == 0 && spec->splits.size() > 1) {
+      spec->splits.pop_back();
+    }
+  }
   bool Takes(Element e) const {
     return e != Element::kF16 || FindProfile(GetParam().profile)->f16;
   }
@@ -129,11 +152,7 @@ TEST_P(ProfilesContract, EveryTypeFlavorAndShape) {
           if (TooMany() || !Chosen()) continue;
           QuantizeSpec spec = Spec(e, size);
           spec.rule = static_cast<oracle::ScaleRule>(rule);
-          spec.policy = kPolicies[turn % 3];
-          spec.swizzled = turn % 2 == 0 && (format.options & kOptSwizzled) != 0;
-          spec.statistics = turn % 3 == 0;
-          spec.want_amax = turn % 5 == 0;
-          if (turn % 4 == 1) spec.splits = SplitsFor(spec.rows, turn);
+          Choose(turn, &spec);
           Quantize(What(spec, flavor), spec,
                    SuiteTensor(e, spec.rows * spec.cols, flavor));
         }
@@ -152,15 +171,19 @@ TEST_P(ProfilesContract, GivenAmax) {
         const size_t turn = ++turn_;
         if (TooMany() || !Chosen()) continue;
         QuantizeSpec spec = Spec(e, size);
-        if (turn % 3 == 0) spec.splits = SplitsFor(spec.rows, turn);
+        Choose(turn, &spec);
+        const int64_t rows =
+            spec.splits.empty()
+                ? spec.rows
+                : std::reduce(spec.splits.begin(), spec.splits.end());
         const size_t amaxes = format.scaling == Scaling::kChannel
-                                  ? static_cast<size_t>(spec.rows)
+                                  ? static_cast<size_t>(rows)
                                   : std::max<size_t>(1, spec.splits.size());
         spec.row_amax.assign(amaxes, amax);
         for (size_t i = 1; i < amaxes; i += 2) {
           spec.row_amax[i] = kAmaxes[(turn + i) % std::size(kAmaxes)];
         }
-        const Flavor flavor = kFlavors[turn % std::size(kFlavors)];
+        const Flavor flavor = kFlavors[Draw(turn, 6, std::size(kFlavors))];
         Quantize(What(spec, flavor), spec,
                  SuiteTensor(e, spec.rows * spec.cols, flavor));
       }
@@ -222,7 +245,43 @@ TEST_P(ProfilesContract, Large) {
   }
 }
 
+// TransformerEngine's formats, too.
+class MagnitudesContract : public ProfilesContract {};
+
+// Small tensors of every magnitude that a type has, most of them near the ends
+// of its range, each with its statistics: scales, their reciprocals and
+// products leave the normal numbers there.
+TEST_P(MagnitudesContract, EveryMagnitude) {
+  for (Element e : kElements) {
+    if (!Takes(e)) continue;
+    const bool f16 = e == Element::kF16;
+    const int least = f16 ? -24 : -149, most = f16 ? 13 : 125;
+    const auto step = [&](int exponent) {
+      return f16 ? 1 : exponent < least + 36 || exponent > most - 16 ? 2 : 16;
+    };
+    for (int exponent = least; exponent <= most; exponent += step(exponent)) {
+      const size_t turn = ++turn_;
+      if (TooMany()) return;
+      if (!Chosen()) continue;
+      QuantizeSpec spec = Spec(e, {3, 160});
+      std::vector<float> x = oracle::Values(
+          Element::kF32, MakeTensor(Element::kF32, spec.rows * spec.cols,
+                                    Flavor::kTies, turn));
+      // (Its largest block has 12 for its maximum, or less.)
+      for (float& v : x) v = std::ldexp(v / 2, exponent);
+      Choose(turn, &spec);
+      spec.columnwise = GetParam().profile == Profile::kTe;
+      spec.statistics = true;
+      Quantize(
+          fmt::format("{}, times 2^{}", What(spec, Flavor::kTies), exponent),
+          spec, oracle::FromValues(e, x));
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(, ProfilesContract, testing::ValuesIn(Cases()),
+                         CaseName);
+INSTANTIATE_TEST_SUITE_P(, MagnitudesContract, testing::ValuesIn(CasesOfAll()),
                          CaseName);
 
 }  // namespace

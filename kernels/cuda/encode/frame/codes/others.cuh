@@ -221,12 +221,12 @@ __device__ __forceinline__ Sixteen OtherCodes(const EncodeParams& p,
 __device__ __forceinline__ bool IsOrdinaryForOtherMx(float m, uint32_t max) {
   return m >= 1.0f && m < 0x1p127f && max < kInfBits;
 }
-// v, or what is just below it where v * m lies on a tie whose even code is the
-// larger one.
+// v, or its neighbour toward zero where v * m lies on a tie whose even code is
+// the larger one. (A factor just below 1 would round a subnormal v back to v.)
 __device__ __forceinline__ float BelowTie(float v, float m) {
   const float y = fabsf(v) * m;
   const bool tie = y == 0.75f || y == 1.75f || y == 3.5f;
-  return tie ? v * 0x1.FFFFFEp-1f : v;
+  return __uint_as_float(__float_as_uint(v) - (tie ? 1u : 0u));
 }
 __device__ __forceinline__ Sixteen OtherMxCodes(const EncodeParams& p,
                                                 const float (&v)[kBlock],

@@ -1,0 +1,30 @@
+// Requests by chance: any method, profile, format, option, type and magnitude
+// together, as far as they are legal.
+#ifndef QUANTD_TESTS_KERNELS_GPU_RANDOM_REQUEST_H_
+#define QUANTD_TESTS_KERNELS_GPU_RANDOM_REQUEST_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/plan/plan.h"
+#include "tests/testing/tensors.h"
+
+namespace quantd {
+
+struct RandomRequest {
+  std::string name;
+  absl::StatusOr<Plan> plan;  // an error where the options exclude each other
+  Flavor flavor;              // of its tensor
+  uint64_t seed;              // of its inputs' bytes
+  std::string profile;
+  bool statistics = false;
+};
+
+// The request number `number` of an endless series, the same on every machine.
+// Most have fewer than 10^5 elements, one in 96 more, but fewer than `largest`.
+RandomRequest DrawRequest(int number, double largest);
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_KERNELS_GPU_RANDOM_REQUEST_H_

@@ -38,7 +38,8 @@ expect() {
 }
 calls='called: cmake --build
 -L ^unit$
--LE ^(unit|slow|long|gpu)$
+-L ^contract$
+-LE ^(unit|contract|slow|long|gpu)$
 -L ^slow$ -LE ^(long|gpu)$'
 expect "no GPU" "tests/run.sh: preset cpu, 2 at a time
 slow: about
@@ -51,7 +52,14 @@ expect "long forms" "long      about
 $calls
 -L ^long$" --full
 expect "arguments" "-L ^unit$ -R wire
--LE ^(unit|slow|long|gpu)$ -R wire" -- -R wire
+-LE ^(unit|contract|slow|long|gpu)$ -R wire" -- -R wire
+expect "a slow machine" "called: cmake --preset cpu -DQUANTD_TEST_SLOWNESS=4
+-L ^unit$ --repeat until-pass:2
+-L ^contract$ --repeat until-pass:2
+of the contract all but one combination in 29: NOT TESTED" --slowness 4
+! grep -q '\-L ^slow' "$work/said" || { echo "slow tests run unasked"; failed=1; }
+expect "only built" "called: cmake --build" --build
+! grep -q 'called: ctest' "$work/said" || { echo "tests run unasked"; failed=1; }
 printf '#!/bin/sh\necho "GPU 0: NVIDIA H200 (UUID: GPU-0)"\n' >"$work/bin/nvidia-smi"
 chmod +x "$work/bin/nvidia-smi"
 expect "a GPU" "tests/run.sh: preset default

@@ -1,0 +1,78 @@
+# shellcheck shell=bash disable=SC2034
+# Time keeping of .ci/run: what its phases take on the usual machine, how many
+# times slower this one is, and what fits before the end. Arithmetic alone, in
+# seconds and percent; the clock is the caller's.
+
+pace_deadline=3900  # a phase that would end later is left out
+pace_end=4080       # one that takes longer than thought is ended, if it may be
+pace_last=5100      # and so is any phase: before all is ended from outside
+
+# Name, seconds without a compiler cache and with a warm one, whether it is
+# never left out, what it is called. Those of the two lanes run beside each other.
+pace_table='
+tools        5   5 always   Tools
+checks       5   5 always   Cheap checks
+build      500  60 always   The README test command: build
+tests      420 420 optional The README test command: tests
+part       190 190 always   The README test command: tests, in part
+memory     200  25 always   Sanitizers of addresses: wire, ledger and door
+emulation  480 360 optional CUDA kernels, emulated
+sanitizers 480 240 optional Sanitizers of addresses and undefined behaviour
+cuda       180  20 optional Every CUDA target
+fuzz       180 110 optional Fuzzing
+threads    160  60 optional Thread sanitizer: CPU backend and block pool
+manifests   30  30 optional Kubernetes manifests
+packages    60  60 optional Debian packages
+images     170 170 optional Images and compose
+wheels     450 260 optional Python: wheels
+pipelines  300 300 optional Python: pipelines
+'
+declare -A pace_cold=() pace_warm=() pace_always=() pace_title=()
+while read -r name cold warm always title; do
+  [ -n "$name" ] || continue
+  pace_cold[$name]=$cold pace_warm[$name]=$warm pace_title[$name]=$title
+  [ "$always" != always ] || pace_always[$name]=1
+done <<<"$pace_table"
+
+pace_missed=100             # percent of the compilations that no cache knew
+pace_took=0 pace_expected=0  # in all so far, and of the usual machine
+
+# pace_cost NAME: seconds on the usual machine, with what the cache knows.
+pace_cost() {
+  echo $((pace_warm[$1] +
+    (pace_cold[$1] - pace_warm[$1]) * pace_missed / 100))
+}
+# pace_measured PERCENT: of how long the same takes on the usual machine. It
+# counts as a minute and a half of phases.
+pace_measured() { pace_took=$((90 * $1 / 100)) pace_expected=90; }
+# pace_slowness: percent of what the usual machine takes, by all so far.
+pace_slowness() { echo $((100 * pace_took / pace_expected)); }
+# pace_done NAME SECONDS
+pace_done() {
+  pace_took=$((pace_took + $2))
+  pace_expected=$((pace_expected + $(pace_cost "$1")))
+  unset "pace_always[$1]"
+}
+# pace_fits NAME NOW: before the deadline, with all that is never left out.
+pace_fits() {
+  local rest name
+  rest=$(pace_cost "$1")
+  for name in "${!pace_always[@]}"; do
+    [ "$name" = "$1" ] || rest=$((rest + $(pace_cost "$name")))
+  done
+  (($2 + rest * $(pace_slowness) / 100 <= pace_deadline))
+}
+# pace_is_slow: limits of time in tests, and what they measure, say little here.
+pace_is_slow() { (($(pace_slowness) >= 180)); }
+# pace_bound NAME NOW: the seconds after which it hangs: three times what is
+# expected and five minutes, but not beyond the end.
+pace_bound() {
+  local slowness bound end=$pace_end
+  slowness=$(pace_slowness)
+  ((slowness >= 100)) || slowness=100
+  bound=$((3 * $(pace_cost "$1") * slowness / 100 + 300))
+  [ -z "${pace_always[$1]:-}" ] || end=$pace_last
+  ((bound <= end - $2)) || bound=$((end - $2))
+  ((bound >= 1)) || bound=1
+  echo $bound
+}

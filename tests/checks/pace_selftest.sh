@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # .ci/run keeps time: on the usual machine it leaves nothing out, on one four
-# times slower it ends in time, with what is never left out; and no test of ctest
-# has a limit that a slow machine does not lengthen.
+# times slower it ends in time, with what is never left out. A phase that fails
+# fails it, in both lanes, and what a machine lacks is named. No test of ctest has
+# a limit that a slow machine does not lengthen.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+root=$PWD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 failed=0
 wrong() { echo "$1"; failed=1; }
 
@@ -50,6 +54,39 @@ pace_measured 100
 is "a bound of its own" $((3 * pace_cold[threads] + 300)) "$(pace_bound threads 0)"
 is "the end for all" $((pace_end - 4000)) "$(pace_bound threads 4000)"
 (($(pace_bound memory 4000) + 4000 > pace_end)) || wrong "it is cut like the others"
+
+# Scripts that only end stand in for those that it calls.
+mkdir -p "$work/.ci" "$work/tests" "$work/bin"
+cp "$root/.ci/run" "$work/.ci/"
+cp "$root/tests/pace.sh" "$work/tests/"
+for script in deploy/install-deps.sh deploy/integration.sh tests/checks.sh \
+  tests/run.sh tests/deploy/{kubernetes,promtool,packages}.sh \
+  tests/emulation/run.sh tests/fuzz/run.sh tests/client/python/wheel.sh \
+  tests/client/python/pipelines/run.sh bin/{c++,cmake,ctest,nvcc}; do
+  mkdir -p "$work/${script%/*}"
+  printf '#!/bin/sh\necho "called: %s $*"\n' "$script" >"$work/$script"
+  chmod +x "$work/$script"
+done
+# run CODE SCRIPT LINE END: where SCRIPT ends with END, all ends with CODE and
+# says LINE.
+run() {
+  local code=0 before
+  before=$(cat "$work/$2")
+  echo "exit $4" >>"$work/$2"
+  PATH=$work/bin:$PATH "$work/.ci/run" >"$work/said" 2>&1 || code=$?
+  echo "$before" >"$work/$2"
+  [ $code = "$1" ] && grep -q "$3" "$work/said" ||
+    { wrong "$2 ends with $4: $code, not $1, or no '$3'"; cat "$work/said"; }
+}
+run 0 tests/run.sh '^called: tests/client/python/wheel.sh python3' 0
+run 0 deploy/integration.sh '^SKIPPED: IMAGES AND COMPOSE, NOT TESTED: what' 77
+run 1 tests/checks.sh '^FAILED: Cheap checks' 1
+run 1 tests/emulation/run.sh '^FAILED: CUDA kernels, emulated' 1
+run 1 tests/client/python/wheel.sh '^FAILED: Python: wheels' 1
+# It hangs, beside what computes.
+echo 'sleep 60' >>"$work/tests/client/python/wheel.sh"
+sed -i 's/^wheels .* optional/wheels -99 -99 optional/' "$work/tests/pace.sh"
+run 1 tests/client/python/wheel.sh '^HANGS: Python: wheels' 0
 
 ! git grep -nE '\bTIMEOUT [0-9]' -- '*CMakeLists.txt' ||
   wrong "limits that quantd_limit does not set"

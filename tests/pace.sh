@@ -35,7 +35,7 @@ while read -r name cold warm always title; do
 done <<<"$pace_table"
 
 pace_missed=100             # percent of the compilations that no cache knew
-pace_took=0 pace_expected=0  # in all so far, and of the usual machine
+pace_took=1 pace_expected=1  # in all so far, here and on the usual machine
 
 # pace_cost NAME: seconds on the usual machine, with what the cache knows.
 pace_cost() {

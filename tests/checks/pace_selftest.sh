@@ -75,7 +75,8 @@ run() {
   echo "exit $4" >>"$work/$2"
   PATH=$work/bin:$PATH "$work/.ci/run" >"$work/said" 2>&1 || code=$?
   echo "$before" >"$work/$2"
-  [ $code = "$1" ] && grep -q "$3" "$work/said" ||
+  [ $code = "$1" ] && grep -q "$3" "$work/said" &&
+    ! grep -E '\.(sh|ci/run): line [0-9]+:' "$work/said" ||
     { wrong "$2 ends with $4: $code, not $1, or no '$3'"; cat "$work/said"; }
 }
 run 0 tests/run.sh '^called: tests/client/python/wheel.sh python3' 0
@@ -85,7 +86,7 @@ run 1 tests/emulation/run.sh '^FAILED: CUDA kernels, emulated' 1
 run 1 tests/client/python/wheel.sh '^FAILED: Python: wheels' 1
 # It hangs, beside what computes.
 echo 'sleep 60' >>"$work/tests/client/python/wheel.sh"
-sed -i 's/^wheels .* optional/wheels -99 -99 optional/' "$work/tests/pace.sh"
+sed -i "s/^wheels .* optional/wheels -99 -99 optional/" "$work/tests/pace.sh"
 run 1 tests/client/python/wheel.sh '^HANGS: Python: wheels' 0
 
 ! git grep -nE '\bTIMEOUT [0-9]' -- '*CMakeLists.txt' ||

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/status/statusor.h"
 #include "kernels/plan/plan.h"
 #include "tests/testing/tensors.h"
 

@@ -7,10 +7,13 @@
 //             [--only NAME,NAME] [--json FILE] [--host NAME] [--commit ID]
 //             [--date DATE] [--dump FOLDER]
 //   cpu_bench --matrix PATH [--only GLOB,GLOB] [--every N] [--mib] [--runs] ...
+//   cpu_bench --shapes PART [--only GLOB,GLOB] [--every N] [--runs] ...
 //
 // --matrix measures every cell of the support table instead of the rows that
 // are named here, by the last of the threads and instruction sets, and writes
 // PATH.json, PATH.txt and PATH.svg. Exit code 1: bytes differ.
+// --shapes runs the same cells at tall, wide, prime and grouped shapes, and
+// prints those below that part of the usual speed. Exit code 1: there are any.
 // 0 threads: all cores. No --isa: all that the machine has; "best": the last.
 #include <algorithm>
 #include <chrono>
@@ -150,6 +153,7 @@ struct Flags {
   std::string dump;
   std::string matrix;
   int every = 1;
+  double shapes = 0;
 };
 
 void Write(const std::string& path, const std::byte* data, size_t size) {
@@ -203,6 +207,8 @@ int main(int argc, char** argv) {
   app.add_option("--matrix", flags.matrix,
                  "Measure the whole support table, and write PATH.json, "
                  "PATH.txt and PATH.svg");
+  app.add_option("--shapes", flags.shapes,
+                 "Print the shapes with less than this part of the usual speed");
   app.add_option("--every", flags.every,
                  "Of the matrix, one cell in so many: a short form")
       ->check(CLI::PositiveNumber);
@@ -215,6 +221,13 @@ int main(int argc, char** argv) {
   }
   const int64_t rows = static_cast<int64_t>(flags.mib << 20) / (2 * cols);
   if (!flags.matrix.empty()) return RunMatrix(flags, rows, cols);
+  if (flags.shapes > 0) {
+    const int slow = quantd::bench::FindSlowShapes(
+        {0, 0, flags.runs, flags.threads.back(), flags.isas.back(), flags.every,
+         flags.only},
+        flags.shapes);
+    return slow == 0 ? 0 : 1;
+  }
   const std::vector<std::byte> x = quantd::Gaussian(rows * cols * 2);
   const auto pool =
       quantd::BlockPool::Create(quantd::PageableSource(), 3 * x.size());

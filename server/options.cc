@@ -184,10 +184,11 @@ absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
       ->type_name("SECONDS")
       ->capture_default_str()
       ->group(kDevices);
-  app.add_option("--max-job-ms", max_job,
-                 "Longest time a job may take on a device, and a second more "
-                 "for each 16MiB of its input and output: then the caller is "
-                 "answered and the device gets no work until the job ends")
+  app.add_option(
+         "--max-job-ms", max_job,
+         "Longest time a job may stand still on a device, and a second more "
+         "for each 16MiB of its input and output: then the caller is "
+         "answered and the device gets no work until the job ends")
       ->check(CLI::Range(int64_t{1}, int64_t{86400000}))
       ->capture_default_str()
       ->group(kDevices);

@@ -39,6 +39,7 @@
 #include "server/call_record.h"
 #include "server/failure.h"
 #include "server/incoming_call.h"
+#include "server/job_watch.h"
 #include "server/ledger.h"
 #include "server/quotas.h"
 #include "server/reply_pieces.h"
@@ -174,8 +175,7 @@ class StreamCall final : public CallHandler,
   // Of the job that a device works on, for OnWatch.
   enum class Watched : char { kNoJob, kJobRuns, kJobHangs };
   std::atomic<Watched> watched_{Watched::kNoJob};
-  Clock::time_point job_began_;
-  Clock::duration job_limit_{};
+  JobWatch job_watch_;
 
   // Of the reply on its way.
   std::string head_;

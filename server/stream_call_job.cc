@@ -11,10 +11,8 @@
 namespace quantd {
 namespace {
 
-// What a stream must bring, or a job get done, in a second beside what is
-// allowed for any.
+// What a stream must bring in a second beside what is allowed for any.
 constexpr uint64_t kSlowest = uint64_t{1} << 20;
-constexpr size_t kSlowestJob = size_t{16} << 20;
 // Others wait for memory, and so much has not come for kSenderPatience.
 constexpr uint64_t kStep = 256 << 10;
 
@@ -68,6 +66,7 @@ std::optional<Failure> StreamCall::BeginJob(Backend& backend) {
   auto job = backend.Begin(request_.plan);
   if (!job.ok()) return FromJob(job.status());
   job_ = *std::move(job);
+  job_->CountPieces(job_watch_.pieces());
   gather_.emplace(request_, job_->staging());
   return std::nullopt;
 }
@@ -117,11 +116,7 @@ Failure StreamCall::FromJob(const absl::Status& status) {
 }
 
 void StreamCall::BeginWatch() {
-  const Plan& plan = *request_.plan;
-  const size_t bytes = plan.input_bytes() + plan.output_bytes();
-  job_began_ = Clock::now();
-  job_limit_ = absl::ToChronoNanoseconds(
-      env_->max_job + absl::Seconds(static_cast<double>(bytes) / kSlowestJob));
+  job_watch_.Begin(*request_.plan, env_->max_job);
   stage_ = Stage::kRunning;
   watched_ = Watched::kJobRuns;
 }
@@ -234,14 +229,11 @@ void StreamCall::AnswerWatched(const Failure& failure) {
 }
 
 void StreamCall::WatchJob() {
-  if (watched_ != Watched::kJobRuns ||
-      Clock::now() - job_began_ <= job_limit_) {
-    return;
-  }
+  if (watched_ != Watched::kJobRuns || !job_watch_.Hangs()) return;
   Watched running = Watched::kJobRuns;
   if (!watched_.compare_exchange_strong(running, Watched::kJobHangs)) return;
   env_->monitor->Report(charge_.device(), DeviceFault::kHang,
-                        "a job does not end within its limit", record_.id);
+                        "a job does not get on within its limit", record_.id);
   if (!call_->ClaimAnswer()) return;
   const Failure failure = Failure::NoDevice(env_->monitor->RetryDelay());
   record_.Fail(failure);

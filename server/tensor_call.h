@@ -24,6 +24,7 @@
 #include "server/call_record.h"
 #include "server/failure.h"
 #include "server/incoming_call.h"
+#include "server/job_watch.h"
 #include "server/ledger.h"
 #include "server/memory/event_waits.h"
 #include "server/memory/places.h"
@@ -145,8 +146,7 @@ class TensorCall final : public CallHandler,
     // Of the network thread that it runs on. Once it has ended nobody is.
     enum Relief : char { kNot, kRelieved, kEnded };
     std::atomic<Relief> relief{kNot};
-    Clock::time_point began;
-    Clock::duration limit;
+    JobWatch watch;
   } job_;
 
   // Of the reply on its way.

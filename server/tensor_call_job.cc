@@ -16,8 +16,6 @@ namespace {
 // Devices that a call may try. A request that makes devices fail must not go
 // round all of them.
 constexpr int kMostRuns = 3;
-// A job of so many bytes may take a second more.
-constexpr size_t kBytesPerSecond = size_t{16} << 20;
 // A network thread that is in a job for longer is relieved.
 constexpr std::chrono::milliseconds kLongInline{100};
 // What is done in a millisecond or so, where one caller is all there is.
@@ -28,12 +26,6 @@ constexpr size_t kFewPieces = 4096;
 // by itself from the host's.
 constexpr size_t kInlineOnDevice = size_t{1} << 30;
 constexpr size_t kInlineCopied = size_t{16} << 20;
-
-absl::Duration JobLimit(absl::Duration least, const Plan& plan) {
-  const size_t bytes = plan.input_bytes() + plan.output_bytes();
-  return least + absl::Seconds(static_cast<double>(bytes) /
-                               static_cast<double>(kBytesPerSecond));
-}
 
 }  // namespace
 
@@ -87,7 +79,8 @@ std::optional<Failure> TensorCall::Compute(Backend& backend,
   has_input_ = true;
   // After the slot: the job ends before the slot is free.
   TensorJob job(request_, places_);
-  if (auto s = job.Begin(backend, message_.Pieces()); !s.ok()) {
+  if (auto s = job.Begin(backend, message_.Pieces(), job_.watch.pieces());
+      !s.ok()) {
     return FromJob(s, again);
   }
   // Of one device alone the memory is worth more than a second try.
@@ -157,9 +150,7 @@ void TensorCall::BeginWatch() {
   job_.device = charge_.device();
   job_.writes_to_lent = places_.lends_outputs();
   job_.relief = job_.kNot;
-  job_.began = Clock::now();
-  job_.limit =
-      absl::ToChronoNanoseconds(JobLimit(env_->max_job, *request_.plan));
+  job_.watch.Begin(*request_.plan, env_->max_job);
   watched_ = Watched::kJobRuns;
 }
 
@@ -174,19 +165,18 @@ bool TensorCall::EndWatch() {
 
 void TensorCall::WatchJob() {
   if (watched_ != Watched::kJobRuns) return;
-  const Clock::duration ran = Clock::now() - job_.began;
   auto none = job_.kNot;
-  if (job_.is_inline && ran > kLongInline &&
+  if (job_.is_inline && Clock::now() - job_.watch.began() > kLongInline &&
       job_.relief.compare_exchange_strong(none, job_.kRelieved)) {
     env_->relieve(call_->queue());
   }
   Watched running = Watched::kJobRuns;
-  if (ran <= job_.limit ||
+  if (!job_.watch.Hangs() ||
       !watched_.compare_exchange_strong(running, Watched::kJobHangs)) {
     return;
   }
   env_->monitor->Report(job_.device, DeviceFault::kHang,
-                        "a job does not end within its limit", record_.id);
+                        "a job does not get on within its limit", record_.id);
   // The job may write to what the client lends as long as it lives; that the
   // client must treat as after a deadline of its own.
   const Failure failure =

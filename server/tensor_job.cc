@@ -68,13 +68,15 @@ absl::StatusOr<LentMemory> TensorJob::Lend(const Backend& backend) {
   return lent;
 }
 
-absl::Status TensorJob::Begin(Backend& backend, wire::Slices message) {
+absl::Status TensorJob::Begin(Backend& backend, wire::Slices message,
+                              std::atomic<uint64_t>* pieces) {
   auto lent = Lend(backend);
   if (!lent.ok()) return lent.status();
   const bool gathers = lent->inputs.empty();
   auto job = backend.Begin(request_.plan, *std::move(lent));
   if (!job.ok()) return job.status();
   job_ = *std::move(job);
+  job_->CountPieces(pieces);
   if (!gathers) return absl::OkStatus();
   if (places_.lends_inputs()) {
     GatherInputs(*request_.plan, {.inputs = places_.inputs()}, 0,

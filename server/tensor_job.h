@@ -3,7 +3,9 @@
 #ifndef QUANTD_SERVER_TENSOR_JOB_H_
 #define QUANTD_SERVER_TENSOR_JOB_H_
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -40,9 +42,10 @@ class TensorJob {
   TensorJob(const wire::Request& request, const Places& places)
       : request_(request), places_(places) {}
 
-  // Takes or borrows the input; the message is not looked at any more. The
-  // errors are the backend's.
-  absl::Status Begin(Backend& backend, wire::Slices message);
+  // Takes or borrows the input; the message is not looked at any more.
+  // `pieces` is for Job::CountPieces. The errors are the backend's.
+  absl::Status Begin(Backend& backend, wire::Slices message,
+                     std::atomic<uint64_t>* pieces);
   absl::StatusOr<JobReport> Run() { return job_->Run(); }
   // Once, and the end of the job.
   JobOutput Finish();

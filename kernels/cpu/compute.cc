@@ -47,14 +47,15 @@ float AmaxOf(const Maxima& m, const AmaxOutput& output, bool propagate) {
 class Computer {
  public:
   Computer(CpuDevice* device, const Plan& plan, const JobBases& bases,
-           JobReport* report)
+           JobReport* report, std::atomic<uint64_t>* done)
       : device_(device),
         tiles_(*device->tiles),
         plan_(plan),
         recipe_(MakeRecipe(plan)),
         choice_(ChooseKernels(plan, recipe_)),
         bases_(bases),
-        report_(report) {
+        report_(report),
+        done_(done) {
     if (recipe_.rotation) {
       signs_ = device_->signs.Get(recipe_.rotation->mask, Dimension());
       bases_.signs = signs_->data();
@@ -155,8 +156,14 @@ class Computer {
   void Over(Cut cut, Fn fn) {
     const std::vector<Piece> pieces =
         CutPieces(plan_, device_->threads.threads(), cut);
-    device_->threads.ParallelFor(static_cast<int64_t>(pieces.size()),
-                                 [&](int64_t i) { fn(pieces[i]); });
+    ForEach(pieces.size(), [&](int64_t i) { fn(pieces[i]); });
+  }
+  template <typename Fn>
+  void ForEach(size_t n, Fn fn) {
+    device_->threads.ParallelFor(static_cast<int64_t>(n), [&](int64_t i) {
+      fn(i);
+      ++*done_;
+    });
   }
 
   // Finds the maxima of every group and, where they are wanted, of every line.
@@ -272,12 +279,11 @@ class Computer {
                          group.partial + row / kTileRows * plan_.cols());
       }
     });
-    device_->threads.ParallelFor(
-        static_cast<int64_t>(task_.groups.size()), [&](int64_t g) {
-          const GroupTask& group = task_.groups[g];
-          tiles_.sum_chunks(group.partial, CeilDiv(group.rows, kTileRows),
-                            plan_.cols(), dtype, group.dbias);
-        });
+    ForEach(task_.groups.size(), [&](int64_t g) {
+      const GroupTask& group = task_.groups[g];
+      tiles_.sum_chunks(group.partial, CeilDiv(group.rows, kTileRows),
+                        plan_.cols(), dtype, group.dbias);
+    });
   }
 
   CpuDevice* const device_;
@@ -287,6 +293,7 @@ class Computer {
   const KernelChoice choice_;
   JobBases bases_;
   JobReport* const report_;
+  std::atomic<uint64_t>* const done_;
   QuantizeTask task_;
   std::shared_ptr<const Signs> signs_;
   Maxima seen_;  // nan and inf
@@ -295,8 +302,8 @@ class Computer {
 }  // namespace
 
 absl::Status Compute(CpuDevice* device, const Plan& plan, JobBases bases,
-                     JobReport* report) {
-  Computer computer(device, plan, bases, report);
+                     JobReport* report, std::atomic<uint64_t>* pieces) {
+  Computer computer(device, plan, bases, report, pieces);
   const absl::Status status = computer.Compute();
   report->saw_nan = computer.seen().nan;
   report->saw_inf = computer.seen().inf;

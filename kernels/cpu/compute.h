@@ -2,6 +2,9 @@
 #ifndef QUANTD_KERNELS_CPU_COMPUTE_H_
 #define QUANTD_KERNELS_CPU_COMPUTE_H_
 
+#include <atomic>
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/device/backend.h"
@@ -11,10 +14,10 @@
 namespace quantd::cpu {
 
 // Turns the input into every byte of the output that is not padding, on all of
-// the device's threads. `bases.signs` is not used. Errors are those of
-// Job::Run.
+// the device's threads, and counts up `*pieces`. `bases.signs` is not used.
+// Errors are those of Job::Run.
 absl::Status Compute(CpuDevice* device, const Plan& plan, JobBases bases,
-                     JobReport* report);
+                     JobReport* report, std::atomic<uint64_t>* pieces);
 
 }  // namespace quantd::cpu
 

@@ -1,6 +1,7 @@
 #include "kernels/cpu/cpu_job.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 
@@ -35,7 +36,8 @@ class CpuJob : public Job {
     // Run writes all of it.
     bases.out = blocks_.out.data();
     JobReport report;
-    const absl::Status status = Compute(device_, *maxima, bases, &report);
+    const absl::Status status =
+        Compute(device_, *maxima, bases, &report, pieces_);
     if (!status.ok()) return status;
     return FoundMaxima{ReadMaxima(*plan_, *maxima, blocks_.out.bytes()),
                        report.saw_nan, report.saw_inf};
@@ -45,6 +47,7 @@ class CpuJob : public Job {
     return absl::OkStatus();
   }
 
+  void CountPieces(std::atomic<uint64_t>* pieces) override { pieces_ = pieces; }
   absl::StatusOr<JobReport> Run() override {
     const auto start = std::chrono::steady_clock::now();
     ++device_->jobs;
@@ -63,7 +66,8 @@ class CpuJob : public Job {
       bases.scratch = blocks_.scratch.data();
       bases.lent = &blocks_.lent;
       WriteZeros(bases);
-      const absl::Status status = Compute(device_, *plan_, bases, &report);
+      const absl::Status status =
+          Compute(device_, *plan_, bases, &report, pieces_);
       if (!status.ok()) return status;
     }
     blocks_.in = Block();
@@ -108,6 +112,8 @@ class CpuJob : public Job {
   CpuDevice* const device_;
   std::shared_ptr<const Plan> plan_;
   JobBlocks blocks_;
+  std::atomic<uint64_t> uncounted_ = 0;
+  std::atomic<uint64_t>* pieces_ = &uncounted_;
 };
 
 }  // namespace

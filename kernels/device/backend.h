@@ -3,6 +3,7 @@
 #ifndef QUANTD_KERNELS_DEVICE_BACKEND_H_
 #define QUANTD_KERNELS_DEVICE_BACKEND_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -97,6 +98,11 @@ class Job {
   virtual absl::StatusOr<FoundMaxima> FindMaxima() = 0;
   // `plan`, from SettledPlan, takes the place of the job's own.
   virtual absl::Status Settle(std::shared_ptr<const Plan> plan) = 0;
+
+  // Has FindMaxima and Run count up `*pieces`, which outlives the job, whenever
+  // a piece of the work is done: a job that counts is slow and does not hang.
+  // Only a device that knows does; it is called before these two.
+  virtual void CountPieces(std::atomic<uint64_t>* /*pieces*/) {}
 
   // Computes every output. Blocks. INVALID_ARGUMENT (field "payload") when
   // the plan says NonFinite::kReject and the input holds NaN or Inf; any

@@ -207,8 +207,9 @@ int main(int argc, char** argv) {
   app.add_option("--matrix", flags.matrix,
                  "Measure the whole support table, and write PATH.json, "
                  "PATH.txt and PATH.svg");
-  app.add_option("--shapes", flags.shapes,
-                 "Print the shapes with less than this part of the usual speed");
+  app.add_option(
+      "--shapes", flags.shapes,
+      "Print the shapes with less than this part of the usual speed");
   app.add_option("--every", flags.every,
                  "Of the matrix, one cell in so many: a short form")
       ->check(CLI::PositiveNumber);

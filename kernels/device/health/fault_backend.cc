@@ -130,6 +130,9 @@ class FaultJob : public Job {
   absl::Status Settle(std::shared_ptr<const Plan> plan) override {
     return inner_->Settle(std::move(plan));
   }
+  void CountPieces(std::atomic<uint64_t>* pieces) override {
+    inner_->CountPieces(pieces);
+  }
   absl::StatusOr<JobReport> Run() override {
     if (verdict_.hangs) control_->Hang(verdict_.hang);
     if (verdict_.fails) return Broken(name_);

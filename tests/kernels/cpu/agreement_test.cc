@@ -2,8 +2,10 @@
 // for the oracle. NaN has one pattern, also where numbers come out.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -143,6 +145,26 @@ TEST(CpuAgreementTest, RhtAmaxAndApplyRht) {
                         MakeApplyRhtPlan(Large(DTypeOf(e)), rotate), {x});
       }
     }
+  }
+}
+
+// What tells a slow job from one that hangs: of each pass over the tensor there
+// are many pieces.
+TEST(CpuAgreementTest, JobsCountTheirPieces) {
+  QuantizeOptions options;
+  options.format = Format::kNvfp4;
+  options.dbias = true;
+  const auto made = MakeQuantizePlan(Large(DType::kF32), options);
+  ASSERT_THAT(made, IsOk());
+  const auto plan = std::make_shared<const Plan>(*made);
+  for (Cpu& cpu : Cpus()) {
+    std::atomic<uint64_t> pieces = 0;
+    auto job = cpu.device.backend().Begin(plan);
+    ASSERT_THAT(job, IsOk());
+    std::memset((*job)->staging().data(), 0, plan->input_bytes());
+    (*job)->CountPieces(&pieces);
+    EXPECT_THAT((*job)->Run(), IsOk());
+    EXPECT_GE(pieces, 3u * 2) << cpu.name;
   }
 }
 

@@ -3,10 +3,13 @@
 #ifndef QUANTD_TESTS_KERNELS_DEVICE_FAKE_BACKEND_H_
 #define QUANTD_TESTS_KERNELS_DEVICE_FAKE_BACKEND_H_
 
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "kernels/device/backend.h"
@@ -24,6 +27,11 @@ class FakeControl {
   void Open() {
     absl::MutexLock lock(&mutex_);
     open_ = true;
+  }
+  // Each job inside Run has done another piece of its work.
+  void Step() {
+    absl::MutexLock lock(&mutex_);
+    for (std::atomic<uint64_t>* pieces : counted_) ++*pieces;
   }
   // The outcome of every Run from now on.
   void Fail(absl::Status status) {
@@ -53,10 +61,12 @@ class FakeControl {
  private:
   friend class FakeJob;
   friend class FakeBackend;
-  absl::Status Enter() {
+  absl::Status Enter(std::atomic<uint64_t>* pieces) {
     absl::MutexLock lock(&mutex_);
     ++running_;
+    if (pieces != nullptr) counted_.push_back(pieces);
     mutex_.Await(absl::Condition(&open_));
+    std::erase(counted_, pieces);
     --running_;
     return status_;
   }
@@ -64,6 +74,7 @@ class FakeControl {
   absl::Mutex mutex_;
   bool open_ = true;
   int running_ = 0;
+  std::vector<std::atomic<uint64_t>*> counted_;
   int begun_ = 0;
   absl::Status status_;
   JobTimes times_;
@@ -80,8 +91,9 @@ class FakeJob : public Job {
         out_(std::move(out)) {}
   absl::Span<std::byte> staging() override { return in_.bytes(); }
   void Fed(size_t) override {}
+  void CountPieces(std::atomic<uint64_t>* pieces) override { pieces_ = pieces; }
   absl::StatusOr<FoundMaxima> FindMaxima() override {
-    if (absl::Status s = control_->Enter(); !s.ok()) return s;
+    if (absl::Status s = control_->Enter(pieces_); !s.ok()) return s;
     return FoundMaxima{NoMaxima(*plan_)};
   }
   absl::Status Settle(std::shared_ptr<const Plan> plan) override {
@@ -89,7 +101,7 @@ class FakeJob : public Job {
     return absl::OkStatus();
   }
   absl::StatusOr<JobReport> Run() override {
-    if (absl::Status s = control_->Enter(); !s.ok()) return s;
+    if (absl::Status s = control_->Enter(pieces_); !s.ok()) return s;
     if (out_.size() != 0) std::memset(out_.data(), 0x5a, out_.size());
     JobReport report;
     absl::MutexLock lock(&control_->mutex_);
@@ -103,6 +115,7 @@ class FakeJob : public Job {
   std::shared_ptr<const Plan> plan_;
   Block in_;
   Block out_;
+  std::atomic<uint64_t>* pieces_ = nullptr;
 };
 
 class FakeBackend : public Backend {

@@ -154,9 +154,16 @@ class Computer {
   // Calls fn(piece) over all rows of all groups, on all threads.
   template <typename Fn>
   void Over(Cut cut, Fn fn) {
+    OverJoined(cut, [&](absl::Span<const Piece> pieces) {
+      for (const Piece& piece : pieces) fn(piece);
+    });
+  }
+  template <typename Fn>
+  void OverJoined(Cut cut, Fn fn) {
     const std::vector<Piece> pieces =
         CutPieces(plan_, device_->threads.threads(), cut);
-    ForEach(pieces.size(), [&](int64_t i) { fn(pieces[i]); });
+    const auto joined = JoinPieces(pieces);
+    ForEach(joined.size(), [&](int64_t i) { fn(joined[i]); });
   }
   template <typename Fn>
   void ForEach(size_t n, Fn fn) {
@@ -247,17 +254,25 @@ class Computer {
     const bool statistics = recipe_.statistics;
     std::mutex mutex;
     ErrorSums sums[2] = {};
-    Over(kCutRows, [&](const Piece& piece) {
+    OverJoined(kCutRows, [&](absl::Span<const Piece> pieces) {
       Maxima m;
-      const GroupTask& whole = task_.groups[piece.group];
-      const auto [params, group] =
-          piece.cols == plan_.cols()
-              ? Slice{task_.params, whole}
-              : SliceOf(task_.params, whole, piece.col, piece.cols);
       std::vector<ErrorSums> mine(statistics ? 2 : 0);
-      tiles_.quantize(params, choice_.encode, group, piece.first, piece.last,
-                      &m, statistics ? &mine[0] : nullptr,
-                      statistics ? &mine[1] : nullptr);
+      const auto quantize = [&](const EncodeParams& params,
+                                const GroupTask& group, const Piece& piece) {
+        tiles_.quantize(params, choice_.encode, group, piece.first, piece.last,
+                        &m, statistics ? &mine[0] : nullptr,
+                        statistics ? &mine[1] : nullptr);
+      };
+      for (const Piece& piece : pieces) {
+        const GroupTask& whole = task_.groups[piece.group];
+        if (piece.cols == plan_.cols()) {
+          quantize(task_.params, whole, piece);
+          continue;
+        }
+        const auto [params, group] =
+            SliceOf(task_.params, whole, piece.col, piece.cols);
+        quantize(params, group, piece);
+      }
       if (statistics) {
         std::lock_guard lock(mutex);
         for (int i = 0; i < 2; ++i) sums[i].Merge(mine[i]);

@@ -51,4 +51,19 @@ std::vector<Piece> CutPieces(const Plan& plan, int threads, Cut cut) {
   return pieces;
 }
 
+std::vector<absl::Span<const Piece>> JoinPieces(
+    absl::Span<const Piece> pieces) {
+  std::vector<absl::Span<const Piece>> joined;
+  size_t begin = 0;
+  int64_t elements = 0;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    elements += (pieces[i].last - pieces[i].first) * pieces[i].cols;
+    if (elements < kLeast && i + 1 < pieces.size()) continue;
+    joined.push_back(pieces.subspan(begin, i + 1 - begin));
+    begin = i + 1;
+    elements = 0;
+  }
+  return joined;
+}
+
 }  // namespace quantd::cpu

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "kernels/plan/plan.h"
 
 namespace quantd::cpu {
@@ -27,6 +28,10 @@ enum Cut { kWholeRows, kCutRows };
 // kCutRows cuts a group of one row by columns, as kernels/cpu/slice.h can
 // compute them.
 std::vector<Piece> CutPieces(const Plan& plan, int threads, Cut cut);
+
+// Puts pieces together that are not worth a wake-up each: those of small
+// groups.
+std::vector<absl::Span<const Piece>> JoinPieces(absl::Span<const Piece> pieces);
 
 }  // namespace quantd::cpu
 

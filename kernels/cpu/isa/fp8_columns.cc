@@ -72,6 +72,21 @@ void StoreScales(const ColumnJob& job, const Panel& s,
   }
 }
 
+// Gives each column of a panel whose rows hold several of the matrix the
+// largest of all of its maxima.
+__attribute__((noinline)) void JoinMaxima(int64_t width, U (&max)[2 * kTwins]) {
+  const auto of = [&](int64_t c) -> uint32_t& {
+    const int64_t in_twin = c % (2 * W);
+    return reinterpret_cast<uint32_t*>(
+        max)[(c / (2 * W) * 2 + in_twin % 2) * W + in_twin / 2];
+  };
+  for (int64_t c = 0; c < width; ++c) {
+    uint32_t all = 0;
+    for (int64_t i = c; i < kPanel; i += width) all = of(i) > all ? of(i) : all;
+    for (int64_t i = c; i < kPanel; i += width) of(i) = all;
+  }
+}
+
 // Maxima, scales and the multipliers of even and odd columns; copies the values
 // to `packed`, as rows that are a large power of two apart share cache sets.
 // False where there is NaN or Inf and not kSpecial.
@@ -80,7 +95,7 @@ QUANTD_FN bool Prepare(const ColumnJob& job, const Panel& s, std::byte* packed,
                        F (&m)[2 * kTwins]) {
   constexpr int64_t kBytes = kPanel * SizeOf(D);
   RunningColumns<D, kSpecial> running[kTwins];
-  for (int64_t r = 0; r < s.rows; ++r) {
+  for (int64_t r = 0; r < s.taken; ++r) {
     const std::byte* p = s.from + r * s.pitch;
     if constexpr (!kSpecial) PrefetchPanel<D>(p);
     QUANTD_UNROLL
@@ -89,12 +104,20 @@ QUANTD_FN bool Prepare(const ColumnJob& job, const Panel& s, std::byte* packed,
     }
     if (packed != nullptr) __builtin_memcpy(packed + r * kBytes, p, kBytes);
   }
+  U maxima[2 * kTwins];
+  U numbers[2 * kTwins];
+  for (int i = 0; i < 2 * kTwins; ++i) maxima[i] = running[i / 2].Max(i % 2);
+  if (s.width < kPanel) JoinMaxima(s.width, maxima);
+  for (int i = 0; i < 2 * kTwins; ++i) {
+    numbers[i] = kSpecial ? running[i / 2].Clean(i % 2) : maxima[i];
+  }
+  if (kSpecial && s.width < kPanel) JoinMaxima(s.width, numbers);
   U stored[2 * kTwins];
   U seen{};
   for (int t = 0; t < kTwins; ++t) {
     for (int odd = 0; odd < 2; ++odd) {
-      const U max = running[t].Max(odd);
-      const U clean = running[t].Clean(odd);
+      const U max = maxima[2 * t + odd];
+      const U clean = numbers[2 * t + odd];
       seen = L::Max(max, seen);
       if constexpr (kSpecial) {
         job.seen->nan |= L::Any(max > kInfBits);
@@ -116,7 +139,7 @@ __attribute__((noinline)) void EncodeSpecial(const ColumnJob& job,
                                              const Panel& s, const Codes& out) {
   F m[2 * kTwins];
   Prepare<D, true>(job, s, nullptr, m);
-  Encode<D, kMantissa, true, false, kRows, false>(s.from, s.pitch, s.rows, m,
+  Encode<D, kMantissa, true, false, kRows, false>(s.from, s.pitch, s.taken, m,
                                                   out);
 }
 
@@ -126,27 +149,25 @@ void EncodePanel(const ColumnJob& job, Panel s) {
   constexpr int64_t kPitch = kPanel * SizeOf(D);
   alignas(64) std::byte values[kMostRows * kPanel * SizeOf(D)];
   const bool whole = s.cols == kPanel;
-  if (!whole) {
-    PackPart<D>(s, values);
-    s.from = values;
-    s.pitch = kPitch;
-  }
+  if (!whole) PackPart<D>(&s, values);
   EmitPanel<kStreamColumns, kRows>(
       job.copy, job.rows, s, [&](const Codes& out) {
         F m[2 * kTwins];
         bool ordinary;
         if (job.params.scaling == Scaling::kTensor) {
           for (F& each : m) each = job.scales.scale;
-          ordinary = whole && Encode<D, kMantissa, false, kStream, kRows, true>(
-                                  s.from, s.pitch, s.rows, m, out);
+          ordinary = whole ? Encode<D, kMantissa, false, kStream, kRows, true>(
+                                 s.from, s.pitch, s.taken, m, out)
+                           : Encode<D, kMantissa, false, false, kRows, true>(
+                                 s.from, s.pitch, s.taken, m, out);
         } else {
           ordinary = Prepare<D, false>(job, s, whole ? values : nullptr, m);
           if (ordinary && whole) {
             Encode<D, kMantissa, false, kStream, kRows, false>(values, kPitch,
-                                                               s.rows, m, out);
+                                                               s.taken, m, out);
           } else if (ordinary) {
             Encode<D, kMantissa, false, false, kRows, false>(values, kPitch,
-                                                             s.rows, m, out);
+                                                             s.taken, m, out);
           }
         }
         if (!ordinary) EncodeSpecial<D, kMantissa, kRows>(job, s, out);

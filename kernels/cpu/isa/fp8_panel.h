@@ -22,17 +22,37 @@ struct Panel {
   int64_t col;
   int64_t rows;
   int64_t cols;  // of the matrix; there are zeros after them
+  // As the values lie at `from`, and so their codes: rows of kPanel values,
+  // each of which holds several of the matrix if those are short, `width`
+  // apart.
+  int64_t taken = rows;
+  int64_t width = kPanel;
 };
 
-// A copy of a panel that is not whole, with zeros after its values.
+// Copies a panel that is not whole to `to`, with zeros after its values, and
+// has it begin there. The cost is that of the values, however few in a row.
 template <DType D>
-QUANTD_FN void PackPart(const Panel& s, std::byte* to) {
-  constexpr int64_t kPitch = kPanel * SizeOf(D);
-  const int64_t n = s.cols * static_cast<int64_t>(SizeOf(D));
-  for (int64_t r = 0; r < s.rows; ++r) {
-    __builtin_memcpy(to + r * kPitch, s.from + r * s.pitch, n);
-    __builtin_memset(to + r * kPitch + n, 0, kPitch - n);
+QUANTD_FN void PackPart(Panel* s, std::byte* to) {
+  constexpr int64_t kSize = SizeOf(D);
+  int64_t width = kPanel;
+  while (width / 2 >= s->cols) width /= 2;
+  const int64_t n = s->cols * kSize;
+  const int64_t all = s->rows * width * kSize;
+  const int64_t taken = (s->rows * width + kPanel - 1) / kPanel;
+  if (n == s->pitch && s->cols == width) {
+    __builtin_memcpy(to, s->from, all);
+  } else {
+    for (int64_t r = 0; r < s->rows; ++r) {
+      std::byte* const row = to + r * width * kSize;
+      __builtin_memcpy(row, s->from + r * s->pitch, n);
+      __builtin_memset(row + n, 0, width * kSize - n);
+    }
   }
+  __builtin_memset(to + all, 0, taken * kPanel * kSize - all);
+  s->from = to;
+  s->pitch = kPanel * kSize;
+  s->taken = taken;
+  s->width = width;
 }
 
 // Fetches the row at `row`, but of the panel after the next one.
@@ -120,7 +140,8 @@ QUANTD_FN void StoreColumns(const CopyTask& copy, const Panel& s,
   alignas(64) std::byte columns[16][kMostRows];
   for (int64_t c = 0; c < s.cols; c += 16) {
     for (int64_t r = 0; r < s.rows; r += 16) {
-      TransposeBytes(codes + r * kPanel + c, kPanel, columns[0] + r, kMostRows);
+      TransposeBytes(codes + r * s.width + c, s.width, columns[0] + r,
+                     kMostRows);
     }
     const int64_t lines = Least(16, s.cols - c);
     for (int64_t i = 0; i < lines; ++i) {
@@ -131,6 +152,20 @@ QUANTD_FN void StoreColumns(const CopyTask& copy, const Panel& s,
         __builtin_memcpy(to, columns[i], s.rows);
       }
     }
+  }
+}
+
+// Brings the codes of a panel that is not whole to where rows are stored,
+// `pitch` apart.
+QUANTD_FN void StoreRows(const Panel& s, const std::byte* codes, std::byte* to,
+                         int64_t pitch) {
+  to += s.row * pitch + s.col;
+  if (pitch == s.width) {
+    __builtin_memcpy(to, codes, s.rows * pitch);
+    return;
+  }
+  for (int64_t r = 0; r < s.rows; ++r) {
+    __builtin_memcpy(to + r * pitch, codes + r * s.width, s.cols);
   }
 }
 
@@ -156,14 +191,8 @@ QUANTD_FN void EmitPanel(const CopyTask& copy, const CopyTask* rows,
   fill(out);
   if (!by_rows) StoreColumns<kStreamColumns>(copy, s, codes);
   if (whole) return;
-  for (int64_t r = 0; by_rows && r < s.rows; ++r) {
-    __builtin_memcpy(copy.data + (s.row + r) * copy.data_position + s.col,
-                     codes + r * kPanel, s.cols);
-  }
-  for (int64_t r = 0; kRows && r < s.rows; ++r) {
-    __builtin_memcpy(rows->data + (s.row + r) * rows->data_line + s.col,
-                     row_codes + r * kPanel, s.cols);
-  }
+  if (by_rows) StoreRows(s, codes, copy.data, copy.data_position);
+  if (kRows) StoreRows(s, row_codes, rows->data, rows->data_line);
 }
 
 // Which of the stores go around the caches.

@@ -156,6 +156,66 @@ __attribute__((noinline)) void EncodeTail(const RowJob& job, Group g,
   __builtin_memcpy(to, codes, elements);
 }
 
+// Copies a line of at most 32 elements, with zeros after them, in one size. The
+// 32 of `from` can be read; `mask` is of those that are wanted.
+QUANTD_FN void CopyMasked(const std::byte* from, const std::byte* mask,
+                          size_t bytes, std::byte* to) {
+  for (size_t i = 0; i < bytes; i += sizeof(U)) {
+    U v, m;
+    __builtin_memcpy(&v, from + i, sizeof(v));
+    __builtin_memcpy(&m, mask + i, sizeof(m));
+    v &= m;
+    __builtin_memcpy(to + i, &v, sizeof(v));
+  }
+}
+
+// Lines [g.line, last) of at most W blocks, the last of which is not whole: as
+// many lines at once as fill a group. `end`: of the elements that can be read.
+template <DType D, int kMantissa, int kBlockSize>
+void EncodeShortLines(const RowJob& job, Group g, int64_t last,
+                      const std::byte* end) {
+  constexpr size_t kFixed = kBlockSize * SizeOf(D);
+  const int64_t cols = job.params.cols;
+  const int64_t pitch = (cols + kBlockSize - 1) / kBlockSize * kBlockSize;
+  const int64_t bytes = cols * SizeOf(D);
+  const int64_t most = W * kBlockSize / pitch;
+  std::byte values[W * kBlockSize * SizeOf(D)] = {};
+  std::byte codes[W * kBlockSize];
+  // Of a line of one short block more may be read, and written too where the
+  // next lines come after it.
+  constexpr bool kOne = kBlockSize == 32;
+  std::byte mask[kFixed] = {};
+  if (kOne) __builtin_memset(mask, 0xFF, bytes);
+  std::byte* const end_of_codes = g.to + (last - g.line) * job.copy.data_line;
+  while (g.line < last) {
+    const int64_t lines = Least(most, last - g.line);
+    for (int64_t i = 0; i < lines; ++i, g.from += bytes) {
+      std::byte* const to = values + i * pitch * SizeOf(D);
+      if (kOne && g.from + kFixed <= end) {
+        CopyMasked(g.from, mask, kFixed, to);
+      } else {
+        __builtin_memcpy(to, g.from, bytes);
+      }
+    }
+    Group packed = {values, codes, g.line, 0, lines * pitch / kBlockSize};
+    float m[W];
+    if (Prepare<D, kBlockSize, false>(job, packed, m)) {
+      Encode<D, kMantissa, kBlockSize, false, false>(packed, m);
+    } else {
+      EncodeSpecial<D, kMantissa, kBlockSize>(job, packed);
+    }
+    for (int64_t i = 0; i < lines; ++i, g.to += job.copy.data_line) {
+      const std::byte* const from = codes + i * pitch;
+      if (kOne && g.to + kBlockSize <= end_of_codes) {
+        __builtin_memcpy(g.to, from, kBlockSize);
+      } else {
+        __builtin_memcpy(g.to, from, cols);
+      }
+    }
+    g.line += lines;
+  }
+}
+
 // A run of elements: of a line, or of several that follow each other.
 template <DType D, int kMantissa, int kBlockSize, bool kStream>
 void EncodeRun(const RowJob& job, Group g, int64_t elements) {
@@ -206,6 +266,10 @@ void EncodeRows(const RowJob& job, const GroupTask& group, int64_t first,
     EncodeRun<D, kMantissa, kBlockSize, kStream>(job, g, (last - first) * cols);
     return;
   }
+  if (cols <= W * kBlockSize) {
+    return EncodeShortLines<D, kMantissa, kBlockSize>(
+        job, g, last, group.x + group.rows * cols * SizeOf(D));
+  }
   for (; g.line < last; ++g.line) {
     EncodeRun<D, kMantissa, kBlockSize, kStream>(job, g, cols);
     g.from += cols * SizeOf(D);
@@ -231,7 +295,8 @@ void QuantizeFp8Rows(const EncodeParams& e, const GroupTask& group,
                                                         last);
     };
     const bool e4m3 = e.element == DType::kE4M3;
-    if (e.block == 32) {
+    // A block of 128 in a shorter line is no longer than that.
+    if (e.block == 32 || (e.block == 128 && e.cols <= 32)) {
       e4m3 ? run.template operator()<3, 32>()
            : run.template operator()<2, 32>();
     } else {  // 128; of a tensor as many as are convenient

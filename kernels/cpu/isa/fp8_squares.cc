@@ -38,11 +38,11 @@ struct Square {
 };
 
 template <DType D, bool kSpecial>
-QUANTD_FN void MaximaOf(const Square<D>& square, int64_t rows, int64_t panels,
-                        U* max, U* clean) {
+QUANTD_FN void MaximaOf(const Square<D>& square, const Panel* parts,
+                        int64_t panels, U* max, U* clean) {
   Running<D, kSpecial> running[kTwins];
   for (int64_t s = 0; s < panels; ++s) {
-    for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t r = 0; r < parts[s].taken; ++r) {
       QUANTD_UNROLL
       for (int t = 0; t < kTwins; ++t) {
         running[t].Add(
@@ -64,9 +64,9 @@ QUANTD_FN void MaximaOf(const Square<D>& square, int64_t rows, int64_t panels,
 template <DType D>
 __attribute__((noinline)) void SpecialMaxima(const SquareJob& job,
                                              const Square<D>& square,
-                                             int64_t rows, int64_t panels,
+                                             const Panel* parts, int64_t panels,
                                              U* max, U* clean) {
-  MaximaOf<D, true>(square, rows, panels, max, clean);
+  MaximaOf<D, true>(square, parts, panels, max, clean);
   job.seen->nan |= L::Any(*max > kInfBits);
   job.seen->inf |= L::Any(*clean == kInfBits);
 }
@@ -86,13 +86,13 @@ void EncodeSquare(const SquareJob& job, int64_t row, int64_t col, int64_t rows,
   const int64_t pitch = job.params.cols * static_cast<int64_t>(SizeOf(D));
   const int64_t panels = (cols + kPanel - 1) / kPanel;
   Square<D> square;
-  Panel parts[kPanels];
+  Panel parts[kPanels] = {};
   for (int64_t s = 0; s < panels; ++s) {
     const int64_t at = col + s * kPanel;
     const std::byte* from = job.group.x + row * pitch + at * SizeOf(D);
     parts[s] = {from, pitch, row, at, rows, Least(kPanel, col + cols - at)};
     if (parts[s].cols < kPanel) {
-      PackPart<D>(parts[s], square.v[s]);
+      PackPart<D>(&parts[s], square.v[s]);
       continue;
     }
     for (int64_t r = 0; r < rows; ++r) {
@@ -101,9 +101,9 @@ void EncodeSquare(const SquareJob& job, int64_t row, int64_t col, int64_t rows,
     }
   }
   U max, clean;
-  MaximaOf<D, false>(square, rows, panels, &max, &clean);
+  MaximaOf<D, false>(square, parts, panels, &max, &clean);
   const bool special = L::Any(max >= kInfBits);
-  if (special) SpecialMaxima<D>(job, square, rows, panels, &max, &clean);
+  if (special) SpecialMaxima<D>(job, square, parts, panels, &max, &clean);
   const BlockScale<L> scale =
       MakeBlockScale<L>(job.params, job.scales, max, clean);
   const uint32_t stored = StoredScale<L>(job.params, scale.stored)[0];
@@ -115,14 +115,14 @@ void EncodeSquare(const SquareJob& job, int64_t row, int64_t col, int64_t rows,
     const std::byte* from = square.v[s];
     const auto encode = [&](const Codes& out) {
       if (special) {
-        Encode<D, kMantissa, true, false, kRows, false>(from, kPitch, rows, m,
-                                                        out);
+        Encode<D, kMantissa, true, false, kRows, false>(from, kPitch,
+                                                        parts[s].taken, m, out);
       } else if (parts[s].cols == kPanel) {
         Encode<D, kMantissa, false, kStream, kRows, false>(from, kPitch, rows,
                                                            m, out);
       } else {
-        Encode<D, kMantissa, false, false, kRows, false>(from, kPitch, rows, m,
-                                                         out);
+        Encode<D, kMantissa, false, false, kRows, false>(
+            from, kPitch, parts[s].taken, m, out);
       }
     };
     EmitPanel<kStreamColumns, kRows>(job.copy, job.rows, parts[s], encode);

@@ -63,6 +63,7 @@ inline constexpr int64_t kPitch = kTile + 16;
 struct Tile {
   alignas(64) float v[kTile * kPitch];
   int64_t filled = kTile;  // rows from here on hold zeros
+  int64_t wide = kTile;    // likewise columns
 
   float* at(int64_t row, int64_t col) { return v + row * kPitch + col; }
 };

@@ -19,6 +19,17 @@ QUANTD_FN F LoadSome(const std::byte* p, int64_t count) {
   __builtin_memcpy(buffer, p, count * SizeOf(D));
   return LoadLanes<D, W>(buffer);
 }
+// The same in one size, where all that it reads lies before `end`.
+template <DType D>
+QUANTD_FN F LoadBefore(const std::byte* end, const std::byte* p,
+                       int64_t count) {
+  if (count >= W || p + W * SizeOf(D) > end) return LoadSome<D>(p, count);
+  const F v = LoadLanes<D, W>(p);
+  U lanes;
+  for (int i = 0; i < W; ++i) lanes[i] = i;
+  const U wanted = reinterpret_cast<U>(lanes < static_cast<uint32_t>(count));
+  return L::Float(L::Bits(v) & wanted);
+}
 template <DType D>
 QUANTD_FN void StoreSome(F v, std::byte* p, int64_t count) {
   if (count >= W) return StoreLanes<D, W>(v, p);
@@ -49,6 +60,10 @@ void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, Tile* tile,
                 cpu::Maxima* seen) {
   const int64_t rows = Least(kTile, x.rows - row);
   const int64_t cols = Least(kTile, x.cols - col);
+  // Columns of the tile that are filled, and those that are not zeros yet.
+  const int64_t wide = (cols + W - 1) / W * W;
+  const int64_t stale = wide > tile->wide ? wide : tile->wide;
+  const std::byte* const end = x.data + x.rows * x.cols * SizeOf(D);
   // The next tile is that beside this one, or the first below.
   const bool beside = col + kTile < x.cols;
   const std::byte* const next =
@@ -70,9 +85,9 @@ void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, Tile* tile,
       if (L::Any(max >= kInfBits)) NoteRow(to, seen);
       continue;
     }
-    for (int64_t c = 0; c < kTile; c += W) {
+    for (int64_t c = 0; c < stale; c += W) {
       F v{};
-      if (c < cols) v = LoadSome<D>(from + c * SizeOf(D), cols - c);
+      if (c < cols) v = LoadBefore<D>(end, from + c * SizeOf(D), cols - c);
       if (L::Any((L::Bits(v) & kAbsMask) >= kInfBits)) NoteLanes(v, seen);
       __builtin_memcpy(to + c, &v, sizeof(v));
     }
@@ -82,6 +97,7 @@ void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, Tile* tile,
     __builtin_memset(tile->at(r, 0), 0, kTile * sizeof(float));
   }
   tile->filled = rows;
+  tile->wide = wide;
 }
 
 // Stores a row of a tile if it holds no NaN, which is stored in one way.
@@ -227,6 +243,16 @@ void SumChunk(const cpu::Matrix& x, int64_t first, int64_t last, float* sums) {
   ForDType(x.dtype, [&]<DType D>() {
     // So many columns stay in the cache while the rows go by.
     constexpr int64_t kAtOnce = 1024;
+    const std::byte* const end_of_x = x.data + x.rows * x.cols * SizeOf(D);
+    if (x.cols < W) {
+      F sum{};
+      for (int64_t row = first; row < last; ++row) {
+        sum = sum + LoadBefore<D>(end_of_x, x.data + row * x.cols * SizeOf(D),
+                                  x.cols);
+      }
+      __builtin_memcpy(sums, &sum, x.cols * sizeof(float));
+      return;
+    }
     for (int64_t col = 0; col < x.cols; col += kAtOnce) {
       const int64_t end = Least(col + kAtOnce, x.cols);
       __builtin_memset(sums + col, 0, (end - col) * sizeof(float));

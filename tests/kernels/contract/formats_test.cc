@@ -193,6 +193,26 @@ TEST_P(FormatsContract, LongRow) {
   }
 }
 
+// Rows so short that several of them are computed at once.
+TEST_P(FormatsContract, Narrow) {
+  constexpr Size kNarrow[] = {{300, 1},  {131, 2},  {257, 3},  {300, 4},
+                              {149, 7},  {200, 16}, {140, 31}, {150, 32},
+                              {150, 40}, {67, 131}};
+  for (Element e : kElements) {
+    for (int usage = 1; usage <= 3; ++usage) {
+      for (bool grouped : {false, true}) {
+        QuantizeSpec spec;
+        spec.format = static_cast<oracle::Format>(GetParam().format);
+        spec.element = e;
+        spec.rowwise = (usage & 1) != 0;
+        spec.columnwise = (usage & 2) != 0;
+        Run(spec, {"nearest", Nearest}, grouped, !grouped, kNarrow);
+        if (TooMany()) return;
+      }
+    }
+  }
+}
+
 // NVFP4 in its other forms.
 TEST_P(FormatsContract, FourOverSix) {
   if (!(GetParam().options & kOptFourOverSix)) return;

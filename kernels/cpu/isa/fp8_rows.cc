@@ -139,6 +139,17 @@ __attribute__((noinline)) void EncodeSpecial(const RowJob& job,
   Encode<D, kMantissa, kBlockSize, true, false>(g, m);
 }
 
+// Any group, by itself.
+template <DType D, int kMantissa, int kBlockSize>
+QUANTD_FN void EncodeGroup(const RowJob& job, const Group& g) {
+  float m[W];
+  if (Prepare<D, kBlockSize, false>(job, g, m)) {
+    Encode<D, kMantissa, kBlockSize, false, false>(g, m);
+  } else {
+    EncodeSpecial<D, kMantissa, kBlockSize>(job, g);
+  }
+}
+
 // The last blocks of a run, `elements` < W * kBlockSize of the matrix.
 template <DType D, int kMantissa, int kBlockSize>
 __attribute__((noinline)) void EncodeTail(const RowJob& job, Group g,
@@ -151,8 +162,7 @@ __attribute__((noinline)) void EncodeTail(const RowJob& job, Group g,
   g.from = values;
   g.to = codes;
   g.count = (elements + kBlockSize - 1) / kBlockSize;
-  // Padding is finite: the way for NaN serves all.
-  EncodeSpecial<D, kMantissa, kBlockSize>(job, g);
+  EncodeGroup<D, kMantissa, kBlockSize>(job, g);
   __builtin_memcpy(to, codes, elements);
 }
 
@@ -198,12 +208,7 @@ void EncodeShortLines(const RowJob& job, Group g, int64_t last,
       }
     }
     Group packed = {values, codes, g.line, 0, lines * pitch / kBlockSize};
-    float m[W];
-    if (Prepare<D, kBlockSize, false>(job, packed, m)) {
-      Encode<D, kMantissa, kBlockSize, false, false>(packed, m);
-    } else {
-      EncodeSpecial<D, kMantissa, kBlockSize>(job, packed);
-    }
+    EncodeGroup<D, kMantissa, kBlockSize>(job, packed);
     for (int64_t i = 0; i < lines; ++i, g.to += job.copy.data_line) {
       const std::byte* const from = codes + i * pitch;
       if (kOne && g.to + kBlockSize <= end_of_codes) {
@@ -295,11 +300,15 @@ void QuantizeFp8Rows(const EncodeParams& e, const GroupTask& group,
                                                         last);
     };
     const bool e4m3 = e.element == DType::kE4M3;
-    // A block of 128 in a shorter line is no longer than that.
-    if (e.block == 32 || (e.block == 128 && e.cols <= 32)) {
+    // A block of 128 in a shorter line is no longer than that. Of a tensor's
+    // scale blocks are what is convenient, and of few elements short.
+    const int64_t length = e.block == 128 ? 4 * e.cols
+                           : e.block == 0 ? (last - first) * e.cols / W
+                                          : e.block;
+    if (e.block == 32 || length <= 128) {
       e4m3 ? run.template operator()<3, 32>()
            : run.template operator()<2, 32>();
-    } else {  // 128; of a tensor as many as are convenient
+    } else {
       e4m3 ? run.template operator()<3, 128>()
            : run.template operator()<2, 128>();
     }

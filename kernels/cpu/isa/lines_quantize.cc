@@ -253,7 +253,10 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
   const bool columns = choice.columnwise == EncodeKernel::kFp8Columns;
   const bool same =
       rows && columns && SameFp8Codes(e, group.rowwise, group.columnwise);
-  const int64_t step = rows && columns && e.block == 32 ? 32 : kTile;
+  const int64_t step = !columns                ? last - first
+                       : e.cols < kTile        ? kTile * (kTile / e.cols)
+                       : rows && e.block == 32 ? 32
+                                               : kTile;
   for (int64_t row = first; row < last && (rows || columns); row += step) {
     const int64_t end = Least(row + step, last);
     if (rows && !same) QuantizeFp8Rows(e, group, row, end, seen);

@@ -68,9 +68,11 @@ struct Tile {
   float* at(int64_t row, int64_t col) { return v + row * kPitch + col; }
 };
 
-// Fills `tile` from x(row, col) on, and sets nan and inf of `*seen`.
-void LoadTile(const cpu::Matrix& x, int64_t row, int64_t col, Tile* tile,
-              cpu::Maxima* seen);
+// Fills `tile` from x(row, col) on, and sets nan and inf of `*seen`. Rows below
+// the matrix hold zeros up to a multiple of `unit`, the least 16; one after
+// the other, tiles may only have fewer rows.
+void LoadTile(const cpu::Matrix& x, int64_t row, int64_t col, int64_t unit,
+              Tile* tile, cpu::Maxima* seen);
 // Writes rows x cols of it to `out`, a matrix of `stride` columns.
 void StoreTile(Tile& tile, int64_t rows, int64_t cols, DType dtype,
                int64_t stride, std::byte* out);

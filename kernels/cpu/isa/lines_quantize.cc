@@ -279,11 +279,16 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
         (in_place ? MayStream(copy.data, copy.data_position, copy.padded, 64)
                   : MayStream(copy.data, copy.data_line, copy.lines, 64));
   }
+  // Rows that a column of blocks, or a square, takes at once.
+  int64_t unit = 16;
+  for (const int64_t rows : {e.block, group.columnwise.rotation}) {
+    if ((wanted[1] || e.square) && rows > unit) unit = rows;
+  }
   Tile tile;
   alignas(64) std::byte in_place[kTile][kTile];
   for (int64_t row = first; row < last; row += kTile) {
     for (int64_t col = 0; col < e.cols; col += kTile) {
-      LoadTile(x, row, col, &tile, seen);
+      LoadTile(x, row, col, unit, &tile, seen);
       SquareScales squares;
       for (bool columnwise : {false, true}) {
         const CopyTask& copy = columnwise ? group.columnwise : group.rowwise;

@@ -56,8 +56,8 @@ __attribute__((noinline)) void NoteRow(const float* row, cpu::Maxima* seen) {
 }
 
 template <DType D>
-void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, Tile* tile,
-                cpu::Maxima* seen) {
+void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, int64_t unit,
+                Tile* tile, cpu::Maxima* seen) {
   const int64_t rows = Least(kTile, x.rows - row);
   const int64_t cols = Least(kTile, x.cols - col);
   // Columns of the tile that are filled, and those that are not zeros yet.
@@ -93,7 +93,8 @@ void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, Tile* tile,
     }
   }
   // The tiles of a short group are all short: zeros stay from one to the next.
-  for (int64_t r = rows; r < tile->filled; ++r) {
+  const int64_t below = Least(tile->filled, (rows + unit - 1) / unit * unit);
+  for (int64_t r = rows; r < below; ++r) {
     __builtin_memset(tile->at(r, 0), 0, kTile * sizeof(float));
   }
   tile->filled = rows;
@@ -170,9 +171,10 @@ void AmaxOf(Tile& tile, const Direction& d, bool propagate, int64_t row,
 
 }  // namespace
 
-void LoadTile(const cpu::Matrix& x, int64_t row, int64_t col, Tile* tile,
-              cpu::Maxima* seen) {
-  ForDType(x.dtype, [&]<DType D>() { LoadTileOf<D>(x, row, col, tile, seen); });
+void LoadTile(const cpu::Matrix& x, int64_t row, int64_t col, int64_t unit,
+              Tile* tile, cpu::Maxima* seen) {
+  ForDType(x.dtype,
+           [&]<DType D>() { LoadTileOf<D>(x, row, col, unit, tile, seen); });
 }
 
 void StoreTile(Tile& tile, int64_t rows, int64_t cols, DType dtype,
@@ -206,7 +208,7 @@ void AmaxLines(const cpu::AmaxArgs& a, int64_t first, int64_t last,
   Tile tile;
   for (int64_t row = first; row < last; row += kTile) {
     for (int64_t col = 0; col < a.x.cols; col += kTile) {
-      LoadTile(a.x, row, col, &tile, out);
+      LoadTile(a.x, row, col, a.col_signs ? a.rotation : 16, &tile, out);
       for (int i = 0; i < 4; ++i) {
         if (!wanted[i]) continue;
         AmaxOf(tile, directions[i], a.propagate, row, col,
@@ -223,7 +225,7 @@ void RotateLines(const cpu::RotateArgs& a, int64_t first, int64_t last,
     for (int64_t col = 0; col < a.x.cols; col += kTile) {
       const int64_t rows = Least(kTile, last - row);
       const int64_t cols = Least(kTile, a.x.cols - col);
-      LoadTile(a.x, row, col, &tile, seen);
+      LoadTile(a.x, row, col, 16, &tile, seen);
       for (int64_t l = 0; l < rows; l += W) {
         for (int64_t p = 0; p < cols; p += a.dimension) {
           F v[128];

@@ -1,7 +1,9 @@
 // Instruction sets and thread counts give the same bytes on tensors too large
 // for the oracle. NaN has one pattern, also where numbers come out.
 #include <gtest/gtest.h>
+#include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <iostream>
@@ -165,6 +167,43 @@ TEST(CpuAgreementTest, JobsCountTheirPieces) {
     (*job)->CountPieces(&pieces);
     EXPECT_THAT((*job)->Run(), IsOk());
     EXPECT_GE(pieces, 3u * 2) << cpu.name;
+  }
+}
+
+// Bytes in and out of a second of CPU time; 0: the plan is not legal.
+double SpeedOf(Cpu& cpu, const QuantizeOptions& options, int64_t rows,
+               int64_t cols) {
+  const auto made = MakeQuantizePlan({DType::kBF16, {rows, cols}, -1}, options);
+  if (!made.ok()) return 0;
+  const auto plan = std::make_shared<const Plan>(*made);
+  double best = 0;
+  for (int i = 0; i < 4; ++i) {
+    auto job = *cpu.device.backend().Begin(plan);
+    std::memset(job->staging().data(), 0x3C, plan->input_bytes());
+    const clock_t start = clock();
+    EXPECT_THAT(job->Run(), IsOk());
+    const auto ticks = static_cast<double>(clock() - start + 1);
+    best = std::max(
+        best, static_cast<double>(plan->input_bytes() + plan->output_bytes()) /
+                  ticks);
+  }
+  return best;
+}
+
+// cpu_bench --shapes measures more closely: a tenth is wanted, and what is far
+// below a hundredth is a fault.
+TEST(CpuAgreementTest, AColumnIsNotFarSlowerThanItsBytes) {
+  std::vector<Cpu> cpus = Cpus();
+  Cpu& best = cpus[cpus.size() - 3];  // of one thread
+  for (const FormatSpec& format : kFormats) {
+    for (const Usage usage : {Usage::kRowwise, Usage::kColumnwise}) {
+      QuantizeOptions options;
+      options.format = format.format;
+      options.usage = usage;
+      const double tall = SpeedOf(best, options, 1 << 18, 1);
+      if (tall == 0) continue;
+      EXPECT_GT(tall, SpeedOf(best, options, 512, 512) / 300) << format.name;
+    }
   }
 }
 

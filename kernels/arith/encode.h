@@ -157,7 +157,9 @@ QUANTD_FN typename L::F FactorOf(const EncodeParams& p,
   if (kOther && p.scaling == Scaling::kNvfp4) {
     const typename L::F global =
         WorksWithGlobal<kOther>(p.numerics) ? line.s : line.s_dec;
-    return GlobalFactor<L>(p.numerics.factor, global, stored);
+    // Of an amax that is NaN that is stored, whatever blocks worked with.
+    return GlobalFactor<L>(p.numerics.factor,
+                           IsNan<L>(line.amax) ? line.amax : global, stored);
   }
   return DecodeFactor<L>(
       p.scaling, MakeLineDecode<L>(p.scaling, line.amax, p.range), stored);

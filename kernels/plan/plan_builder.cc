@@ -158,7 +158,7 @@ QuantizeOptions Normalise(const QuantizeOptions& options,
     used.power_of_two = format.scaling == Scaling::kBlock;
   }
   if (format.options & kOptScaleRule && !used.scale_rule &&
-      FindProfile(used.profile)->scale_rule) {
+      used.usage != Usage::kNone && FindProfile(used.profile)->scale_rule) {
     used.scale_rule =
         used.profile == Profile::kTe ? ScaleRule::kUp : ScaleRule::kFloor;
   }

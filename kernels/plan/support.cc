@@ -102,7 +102,7 @@ uint32_t UsedOptions(const QuantizeOptions& o) {
   add(o.power_of_two.has_value(), kOptPowerOfTwo);
   add(!o.scale.empty(), kOptGivenScale);
   add(o.history.has_value(), kOptHistory);
-  add(o.scale_rule && *o.scale_rule != ScaleRule::kUp, kOptScaleRule);
+  add(o.scale_rule.has_value(), kOptScaleRule);
   add(o.splits.has_value(), kOptGrouped);
   add(o.dbias, kOptDbias);
   add(o.statistics, kOptStatistics);

@@ -115,7 +115,7 @@ float Library::ScaledNvfp4(float x, uint8_t scale, float amax) const {
   if (IsTorchao(p_)) return x == 0 ? x : Mul(x, Div(Div(1.0f, g), sf));
   if (IsCompressedTensors(p_)) return x == 0 ? x : Div(x, Div(sf, g));
   const float whole = Mul(sf, g);
-  if (IsComfy(p_) && whole == 0) return 0.0f;
+  if (IsComfy(p_) && whole == 0) return std::isnan(x) ? x : 0.0f;
   return x == 0 ? x : Div(x, whole);
 }
 

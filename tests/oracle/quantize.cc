@@ -170,9 +170,9 @@ class Encoder {
 
   void EncodeLine(int64_t line, int64_t b, const BlockScale& scale) {
     const float factor =
-        Other() ? FactorUnder(
-                      spec_.profile, spec_.format, Element::kF32, scale.stored,
-                      GlobalOf(spec_.profile, spec_.element, AmaxOf(line)))
+        Other() ? FactorUnder(spec_.profile, spec_.format, Element::kF32,
+                              scale.stored,
+                              out_.global.empty() ? 0 : out_.global[0])
                 : FactorOf(spec_.format, scale.stored, AmaxOf(line), range_);
     // Codes of padding stay zero but for those that a rotation makes.
     const int64_t end = std::min((b + 1) * layout_.block,

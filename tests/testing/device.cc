@@ -126,10 +126,10 @@ QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
                  spec.history->margin};
   }
   o.profile = static_cast<Profile>(spec.profile);
-  // Only one profile beside the default has rules to choose from.
-  if (spec.profile == oracle::Profile::kTe ||
-      (spec.profile == oracle::Profile::kTorchao &&
-       oracle::IsMx(spec.format))) {
+  // One profile beside the default has rules to choose from, for copies in MX.
+  if (oracle::IsMx(spec.format) && o.usage != Usage::kNone &&
+      (spec.profile == oracle::Profile::kTe ||
+       spec.profile == oracle::Profile::kTorchao)) {
     o.scale_rule = static_cast<ScaleRule>(spec.rule);
   }
   o.splits = SplitsOf(spec.splits);

@@ -240,7 +240,8 @@ QUANTD_FN typename L::F ScaledValue(const EncodeParams& p, typename L::F v,
   F y = (L::Bits(v) & kAbsMask) == 0u ? v : product;
   if (n.operation == Operation::kOverOrZero) {
     const F zero{};
-    y = operand == zero ? zero : y;
+    const auto number = (L::Bits(v) & kAbsMask) <= kInfBits;
+    y = (operand == zero) & number ? zero : y;
   }
   return n.in_type ? RoundToType<L>(p.input, y) : y;
 }

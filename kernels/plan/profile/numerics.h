@@ -53,7 +53,7 @@ enum class MxRule : uint8_t {
 enum class Operation : uint8_t {
   kTimes,       // times what makes it a code's size
   kOver,        // over the scale in full
-  kOverOrZero,  // the same, +0 where that scale is 0
+  kOverOrZero,  // the same, a number's +0 where that scale is 0
 };
 
 // Which elements get the sign bit of E2M1, by what was rounded, y.

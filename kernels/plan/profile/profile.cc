@@ -203,7 +203,7 @@ std::string FormatsOf(const ProfileSpec& spec) {
   return fmt::format("{}", fmt::join(names, " or "));
 }
 
-absl::Status CheckPair(Profile profile, Format format, DType input) {
+absl::Status CheckPair(Profile profile, Format format) {
   const ProfileSpec* spec = FindProfile(profile);
   if (spec == nullptr) {
     return FieldError("profile", ProfileNames(), NameOrNumber(profile));
@@ -212,11 +212,6 @@ absl::Status CheckPair(Profile profile, Format format, DType input) {
     return FieldError(
         "format", fmt::format("{} (what {} has)", FormatsOf(*spec), spec->name),
         Name(format));
-  }
-  if (!spec->f16 && input == DType::kF16) {
-    return FieldError("tensor.dtype",
-                      fmt::format("f32 or bf16 (what {} takes)", spec->name),
-                      Name(input));
   }
   return absl::OkStatus();
 }
@@ -277,7 +272,13 @@ FormatSpec FormatUnder(Profile p, Format f, DType input) {
 }
 
 absl::Status CheckProfile(const QuantizeOptions& o, DType input) {
-  QUANTD_RETURN_IF_ERROR(CheckPair(o.profile, o.format, input));
+  QUANTD_RETURN_IF_ERROR(CheckPair(o.profile, o.format));
+  if (!FindProfile(o.profile)->f16 && input == DType::kF16) {
+    return FieldError(
+        "tensor.dtype",
+        fmt::format("f32 or bf16 (what {} takes)", Name(o.profile)),
+        Name(input));
+  }
   QUANTD_RETURN_IF_ERROR(CheckRowwise(o.profile, o.usage));
   if (o.scale_rule && !FindProfile(o.profile)->scale_rule) {
     return FieldError(
@@ -289,7 +290,7 @@ absl::Status CheckProfile(const QuantizeOptions& o, DType input) {
 }
 
 absl::Status CheckProfile(const DequantizeOptions& o, DType input) {
-  QUANTD_RETURN_IF_ERROR(CheckPair(o.profile, o.format, input));
+  QUANTD_RETURN_IF_ERROR(CheckPair(o.profile, o.format));
   QUANTD_RETURN_IF_ERROR(CheckRowwise(o.profile, o.usage));
   if (FindNumerics(o.profile, o.format)->scale_in_type) {
     return CheckFloat("tensor.dtype", input);

@@ -3,11 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "fmt/format.h"
 #include "kernels/plan/profile/profile.h"
 #include "tests/kernels/golden/golden_subject.h"
 #include "tests/testing/golden.h"
@@ -171,6 +176,101 @@ TEST_P(GoldenProfilesTest, EveryVectorOfTheLibraries) {
   }
   // 6, 6 and 1 formats from three types, 3 from two.
   EXPECT_EQ(compared, 3 * 13 + 2 * 3);
+}
+
+// Every profile in every format that it has, with a rowwise copy of 2 x 128.
+void ForProfiles(const std::function<void(const QuantizeSpec&)>& fn) {
+  for (const ProfileSpec& profile : Profiles()) {
+    for (const FormatSpec& format : kFormats) {
+      if (!FindNumerics(profile.profile, format.format)) continue;
+      for (Element e : {Element::kF32, Element::kF16, Element::kBF16}) {
+        if (e == Element::kF16 && !profile.f16) continue;
+        QuantizeSpec spec;
+        spec.profile = static_cast<oracle::Profile>(profile.profile);
+        spec.format = static_cast<oracle::Format>(format.format);
+        spec.element = e;
+        spec.rows = 2;
+        spec.cols = 128;
+        SCOPED_TRACE(fmt::format("{} {} of type {}", profile.name, format.name,
+                                 static_cast<int>(e)));
+        fn(spec);
+      }
+    }
+  }
+}
+
+// By hand from FORMATS.md: 7 in E2M1, 0x7F in FP8, whatever the sign and the
+// rest of the block, which is nothing or what its scale is too small for.
+TEST_P(GoldenProfilesTest, TheCodeOfNan) {
+  ForProfiles([&](QuantizeSpec spec) {
+    const bool half = spec.format == oracle::Format::kNvfp4 ||
+                      spec.format == oracle::Format::kNvfp4Square ||
+                      spec.format == oracle::Format::kMxfp4;
+    for (const float rest : {0.0f, 1e-6f, 1.0f}) {
+      for (const auto policy :
+           {oracle::Policy::kIgnore, oracle::Policy::kPropagate}) {
+        spec.policy = policy;
+        std::vector<float> x(256, rest);
+        x[131] = std::numeric_limits<float>::quiet_NaN();
+        x[200] = -x[131];
+        // A maximum of the tensor's, beside which 1e-6 has the scale 0.
+        if (rest != 0) x[0] = 3;
+        const oracle::Copy copy =
+            subject_->Quantize(spec, oracle::FromValues(spec.element, x))
+                .rowwise;
+        ASSERT_EQ(copy.data.size(), half ? 128u : 256u);
+        const auto code = [&](size_t i) {
+          if (!half) return static_cast<int>(copy.data[i]);
+          const bool high = (i % 2 != 0) != oracle::HighFirst(spec.profile);
+          return copy.data[i / 2] >> (high ? 4 : 0) & 0xF;
+        };
+        EXPECT_EQ(code(131), half ? 7 : 0x7F) << rest;
+        EXPECT_EQ(code(200), half ? 7 : 0x7F) << rest;
+      }
+    }
+  });
+}
+
+// Whatever is stored under a maximum that is NaN, statistics are of it.
+TEST_P(GoldenProfilesTest, StatisticsAreOfWhatIsDecoded) {
+  ForProfiles([&](QuantizeSpec spec) {
+    for (const float special :
+         {std::numeric_limits<float>::quiet_NaN(),
+          std::numeric_limits<float>::infinity(), 1e-38f}) {
+      for (const auto policy :
+           {oracle::Policy::kIgnore, oracle::Policy::kPropagate}) {
+        spec.policy = policy;
+        spec.statistics = true;
+        std::vector<float> x(256);
+        for (int i = 0; i < 256; ++i) x[i] = static_cast<float>(i - 128) / 3;
+        x[131] = special;
+        const Bytes input = oracle::FromValues(spec.element, x);
+        x = oracle::Values(spec.element, input);
+        const oracle::Copy copy = subject_->Quantize(spec, input).rowwise;
+        oracle::DequantizeSpec back;
+        back.rows = spec.rows;
+        back.cols = spec.cols;
+        back.format = spec.format;
+        back.profile = spec.profile;
+        back.made_of = spec.element;
+        const std::vector<float> d =
+            oracle::Values(Element::kF32, subject_->Dequantize(back, copy));
+        uint64_t elements = 0, flushed = 0;
+        float max_error = 0;
+        ASSERT_EQ(d.size(), x.size());
+        for (size_t i = 0; i < d.size(); ++i) {
+          if (!std::isfinite(x[i])) continue;
+          flushed += x[i] != 0 && d[i] == 0 ? 1 : 0;
+          if (!std::isfinite(d[i])) continue;
+          ++elements;
+          max_error = std::max(max_error, std::fabs(x[i] - d[i]));
+        }
+        EXPECT_EQ(copy.stats.elements, elements) << special;
+        EXPECT_EQ(copy.stats.flushed, flushed) << special;
+        EXPECT_EQ(copy.stats.max_error, max_error) << special;
+      }
+    }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(, GoldenProfilesTest, testing::ValuesIn(Subjects()),

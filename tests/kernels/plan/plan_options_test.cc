@@ -239,6 +239,48 @@ TEST(OptionsTest, WhatIsLegalTogether) {
   }
 }
 
+// An option that is set is one also where it says the default: a caller who
+// sets it takes it for one that the format has.
+TEST(OptionsTest, DefaultsThatAreSaid) {
+  using O = QuantizeOptions;
+  const struct {
+    std::string_view name, field;
+    Edit edit;
+  } kCases[] = {
+      {"scale_rule", "scale_rule", [](O& o) { o.scale_rule = ScaleRule::kUp; }},
+      {"power_of_two", "power_of_two", [](O& o) { o.power_of_two = false; }},
+  };
+  for (const FormatSpec& format : kFormats) {
+    const auto names = OptionsOf(format);
+    for (const auto& c : kCases) {
+      SCOPED_TRACE(fmt::format("{} of {}", c.name, format.name));
+      PlanRequest r(format.format);
+      c.edit(r.quantize);
+      if (std::find(names.begin(), names.end(), c.name) != names.end()) {
+        EXPECT_THAT(Make(kQuantize, r), IsOk());
+      } else {
+        ExpectRefused(
+            Make(kQuantize, r).status(), c.field,
+            fmt::format("{} only with {}", c.name,
+                        FormatsWith(c.name == "scale_rule" ? kOptScaleRule
+                                                           : kOptPowerOfTwo)),
+            fmt::format("{} with {}", c.name, format.name));
+      }
+      // Nor is it filled in where there is no copy.
+      PlanRequest none(format.format);
+      none.quantize.usage = Usage::kNone;
+      none.quantize.dbias = true;
+      const auto plan = Make(kQuantize, none);
+      ASSERT_THAT(plan, IsOk());
+      none.quantize = std::get<QuantizeOptions>(plan->options());
+      EXPECT_EQ(none.quantize.scale_rule, std::nullopt);
+      EXPECT_THAT(Make(kQuantize, none), IsOk());
+      c.edit(none.quantize);
+      EXPECT_FALSE(Make(kQuantize, none).ok());
+    }
+  }
+}
+
 // effects_test.cc finds what would do nothing; here is what is said of it.
 TEST(OptionsTest, WhatWouldDoNothing) {
   using O = QuantizeOptions;

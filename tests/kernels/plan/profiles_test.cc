@@ -97,6 +97,9 @@ TEST(ProfilesTest, WhatIsRefused) {
        "profile or given_scale, not both", "both", [](O& o) { o.scale = {1}; }},
       {Profile::kModelopt047, Format::kNvfp4, "profile",
        "profile or dbias, not both", "both", [](O& o) { o.dbias = true; }},
+      {Profile::kTorchao018, Format::kNvfp4, "scale_rule",
+       "scale_rule only with mxfp8_e4m3, mxfp8_e5m2, mxfp4",
+       "scale_rule with nvfp4", [](O& o) { o.scale_rule = ScaleRule::kUp; }},
       {Profile::kModelopt047, Format::kMxfp4, "scale_rule",
        "none (modelopt@0.47 has one of its own)", "up",
        [](O& o) { o.scale_rule = ScaleRule::kUp; }},
@@ -111,6 +114,8 @@ TEST(ProfilesTest, WhatIsRefused) {
   half.tensor.dtype = DType::kF16;
   ExpectRefused(Make(kQuantize, half).status(), "tensor.dtype",
                 "f32 or bf16 (what torchao@0.18 takes)", "f16");
+  // Decoding does not ask what it was made of.
+  EXPECT_THAT(Make(kDequantize, half), IsOk());
   PlanRequest unknown = Request(static_cast<Profile>(99), Format::kNvfp4);
   ExpectRefused(Make(kQuantize, unknown).status(), "profile", ProfileNames(),
                 "number 99");

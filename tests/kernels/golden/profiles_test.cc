@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "fmt/format.h"
 #include "kernels/plan/profile/profile.h"
 #include "tests/kernels/golden/golden_subject.h"
 #include "tests/testing/golden.h"
@@ -191,8 +190,9 @@ void ForProfiles(const std::function<void(const QuantizeSpec&)>& fn) {
         spec.element = e;
         spec.rows = 2;
         spec.cols = 128;
-        SCOPED_TRACE(fmt::format("{} {} of type {}", profile.name, format.name,
-                                 static_cast<int>(e)));
+        SCOPED_TRACE(std::string(profile.name) + " " +
+                     std::string(format.name) + " of " +
+                     std::string(Name(DTypeOf(e))));
         fn(spec);
       }
     }

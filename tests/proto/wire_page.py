@@ -120,8 +120,8 @@ class Copy:
       stored = stored.T
     return stored[:rows, :self.blocks]
 
-  def decode(self, data, scale, amax, f6=2688):
-    """The copy's own operand: lines x padded."""
+  def scales_of(self, scale):
+    """Of every code, as lines x padded; of a tensor one for all."""
     entries = self.entries(scale)
     table = {"e4m3": E4M3, "e8m0": E8M0}.get(self.f.scales)
     scales = entries.view("<f4") if table is None else table[entries]
@@ -129,7 +129,28 @@ class Copy:
     scales = np.repeat(scales, self.f.block or self.padded, 1)
     if len(scales) > 1:
       scales = scales[:self.lines]
-    scales = scales[:, :self.padded]
+    return scales[:, :self.padded]
+
+  def decode_under(self, library, data, scale, g, rounded):
+    """The same of a bf16 under a profile, rounded to the output type."""
+    if library == "COMPRESSED" and self.f.scales in ("tensor", "square"):
+      scale = np.frombuffer(scale, "<u2").astype("<u4") << 16
+    if library == "COMFY":
+      codes = np.frombuffer(data, np.uint8)
+      data = (codes << 4 | codes >> 4).tobytes()
+    s = self.scales_of(scale)
+    if self.f.scales == "e4m3":
+      factor = (s / g if library == "COMPRESSED" else
+                rounded(s * rounded(g)) if library == "COMFY" else s * g)
+    else:
+      of_output = library == ("TORCHAO" if self.f.scales == "e8m0" else
+                              "MODELOPT")
+      factor = rounded(s) if of_output else s
+    return rounded(self.values(data) * factor)
+
+  def decode(self, data, scale, amax, f6=2688):
+    """The copy's own operand: lines x padded."""
+    scales = self.scales_of(scale)
     if self.f.scales != "e4m3":
       return scales * self.values(data)
     amax = np.frombuffer(amax, "<f4").reshape(-1, 1)

@@ -162,6 +162,52 @@ class WirePageTest(unittest.TestCase):
         self.same(operand.T if columnwise else operand,
                   np.frombuffer(back.payload, "<f4").reshape(x.shape), amax)
 
+  def test_decoding_under_profiles(self):
+    pb, x, compared = self.pb, make_input(70, 192), 0
+    x[3] *= F32(2**-20)  # scales of MX that fp16 does not have
+    outputs = {pb.DTYPE_F32: ("<f4", lambda v: v), pb.DTYPE_BF16: ("<u2", bf16),
+               pb.DTYPE_F16: ("<f2", lambda v: v.astype("<f2").astype(F32))}
+    for profile, f in itertools.product(pb.Profile.values()[1:], FORMATS):
+      try:
+        reply = self.quantize(f, x, pb.USAGE_ROWWISE, profile=profile)
+      except grpc.RpcError:
+        continue  # the library has no such format
+      compared += 1
+      copy = Copy(f, False, *x.shape)
+      (data, _), (scale, _), _ = self.copy_of(reply, False)
+      g = (self.part(reply, "ROWWISE_GLOBAL_SCALE")[0] or
+           self.part(reply, "ROWWISE_GLOBAL_DIVISOR")[0])
+      for output, (dtype, rounded) in outputs.items():
+        back = self.stub.Dequantize(pb.DequantizeRequest(
+            tensor=self.tensor(x), options=pb.DequantizeOptions(
+                format=reply.options.format, output=output, profile=profile),
+            payload=data + scale + g), timeout=60)
+        got = np.frombuffer(back.payload, dtype)
+        got = ((got.astype("<u4") << 16).view("<f4") if dtype == "<u2" else
+               got.astype(F32)).reshape(x.shape)
+        library = pb.Profile.Name(profile).split("_")[1]
+        self.same(copy.decode_under(library, data, scale,
+                                    np.frombuffer(g, "<f4"), rounded)[:, :192],
+                  got, f"{pb.Profile.Name(profile)} {f.name} {dtype}")
+    self.assertEqual(compared, 24)
+
+  def test_what_the_echo_fills_in(self):
+    pb, x = self.pb, make_input(1, 64)
+    echo = lambda n, **o: self.quantize(FORMATS[n], x, 0, **o).options
+    self.assertEqual(echo(0), pb.QuantizeOptions(
+        format=pb.FORMAT_NVFP4, usage=pb.USAGE_ROWWISE,
+        form=pb.CopyForm(scale_layout=pb.LAYOUT_LINEAR)))
+    self.assertEqual(echo(2).scale_rule, pb.SCALE_RULE_UP)
+    self.assertTrue(echo(2).HasField("scale_rule") and echo(7).power_of_two)
+    self.assertEqual(
+        echo(0, given_amax=pb.GivenAmax(rowwise_values=[3])).given_amax,
+        pb.GivenAmax(rowwise=3))
+    self.assertEqual(
+        self.quantize(FORMATS[0], x[0], 0).tensor.flatten_axis, -1)
+    self.assertEqual(self.quantize(FORMATS[0], x, 0).tensor.flatten_axis, 1)
+    error = self.status_of(lambda: echo(0, scale_rule=pb.SCALE_RULE_UP))
+    self.assertIn("scale_rule", error.details())
+
   def test_rotations(self):
     x = make_input(70, 128)
     for n in (16, 32, 64, 128):

@@ -6,7 +6,7 @@
 #
 # Parts, all of them by default: contract agreement service bench lent ways rpc
 # cpu.
-# QUANTD_GPU_ELEMENTS: elements of the agreement with the CPU (4e9).
+# QUANTD_GPU_ELEMENTS: elements of the agreement with the CPU (1.2e10).
 #
 # Never changes clocks or modes of the GPU. Exits with 0 when all passed, with
 # 77 when there is no GPU, else with 1; gpu.json says the same.

@@ -16,17 +16,33 @@ namespace {
 using grpc::StatusCode;
 using v1::ErrorDetail;
 
-Failure Make(StatusCode code, ErrorDetail::Reason reason, std::string message) {
+constexpr std::string_view kEllipsis = "...";
+
+// What a peer is told is bounded, whatever came: it may stay unread, and
+// clients take few KiB of trailers.
+constexpr size_t kMostGot = 64;
+constexpr size_t kMostMessage = 1024;
+
+// At most `most` bytes of the text, whole characters of UTF-8.
+std::string Cut(std::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  size_t end = most - kEllipsis.size();
+  while (end > 0 && (text[end] & 0xc0) == 0x80) --end;
+  return fmt::format("{}{}", text.substr(0, end), kEllipsis);
+}
+
+Failure Make(StatusCode code, ErrorDetail::Reason reason,
+             std::string_view message) {
   Failure failure;
   failure.code = code;
-  failure.message = std::move(message);
+  failure.message = Cut(message, kMostMessage);
   failure.detail.set_reason(reason);
   return failure;
 }
 
-Failure Field(const FieldViolation& violation, std::string message) {
+Failure Field(const FieldViolation& violation, std::string_view message) {
   Failure failure = Make(StatusCode::INVALID_ARGUMENT,
-                         ErrorDetail::REASON_INVALID_FIELD, std::move(message));
+                         ErrorDetail::REASON_INVALID_FIELD, message);
   failure.detail.set_field(violation.field);
   failure.detail.set_expected(violation.expected);
   failure.detail.set_got(violation.got);
@@ -47,8 +63,11 @@ Failure Later(ErrorDetail::Reason reason, std::string_view why,
 }  // namespace
 
 Failure Failure::BadRequest(const absl::Status& status) {
-  if (const auto violation = GetFieldViolation(status)) {
-    Failure failure = Field(*violation, std::string(status.message()));
+  if (auto violation = GetFieldViolation(status)) {
+    violation->got = Cut(violation->got, kMostGot);
+    const absl::Status told =
+        FieldError(violation->field, violation->expected, violation->got);
+    Failure failure = Field(*violation, std::string(told.message()));
     if (const auto limit = GetSizeLimit(status)) {
       failure.detail.set_reason(ErrorDetail::REASON_TOO_LARGE);
       failure.detail.set_limit(*limit);
@@ -138,8 +157,8 @@ Failure Failure::Cancelled() {
               "cancelled by the client");
 }
 
-Failure Failure::Of(StatusCode code, std::string message) {
-  return Make(code, ErrorDetail::REASON_UNSPECIFIED, std::move(message));
+Failure Failure::Of(StatusCode code, std::string_view message) {
+  return Make(code, ErrorDetail::REASON_UNSPECIFIED, message);
 }
 
 bool Failure::IsCallersFault() const {

@@ -48,7 +48,7 @@ struct Failure {
   static Failure Deadline(std::string_view what);
   static Failure Cancelled();
   // Of a service that has no ErrorDetail, such as health.
-  static Failure Of(grpc::StatusCode code, std::string message);
+  static Failure Of(grpc::StatusCode code, std::string_view message);
 
   // Whether the call was wrong, so that it will be whenever it is made.
   bool IsCallersFault() const;

@@ -12,6 +12,7 @@
 #include "server/ledger.h"
 #include "server/planning_threads.h"
 #include "server/refusal_pace.h"
+#include "server/sizing.h"
 #include "server/steady_time.h"
 #include "server/tensor_service.h"
 
@@ -162,7 +163,14 @@ void IncomingCall::Write(const grpc::ByteBuffer& message) {
   stream_.Write(message, &written_tag_);
 }
 
+void IncomingCall::Count(const grpc::Status& status) {
+  trailers_ = env_->ledger->Charge(connection_,
+                                   TrailersNeed(status.error_message().size(),
+                                                status.error_details().size()));
+}
+
 void IncomingCall::Finish(const grpc::Status& status) {
+  Count(status);
   Ref();
   stream_.Finish(status, &finished_tag_);
 }
@@ -195,8 +203,10 @@ void IncomingCall::FinishWith(const Failure& failure,
     const absl::Time now = SteadyNow();
     const absl::Time until = env_->pace->Next(connection_->host(), now);
     if (until > now) {
+      Held* const held = new Held{failure.ToStatus(), until};
+      Count(held->status);
       Ref();  // for Watch
-      held_ = new Held{failure.ToStatus(), until};
+      held_ = held;
       return;
     }
   }

@@ -31,6 +31,7 @@
 #include "server/completion_tag.h"
 #include "server/connection.h"
 #include "server/failure.h"
+#include "server/memory_charge.h"
 
 namespace quantd {
 
@@ -98,7 +99,7 @@ class IncomingCall final : public WatchedCall {
   // Says how the call ends. Only the first answer is sent; false: there was
   // one.
   bool ClaimAnswer() { return !answered_.exchange(true); }
-  // After ClaimAnswer, once.
+  // After ClaimAnswer, once. What it says is counted until the call is over.
   void Finish(const grpc::Status& status);
   void WriteAndFinish(const grpc::ByteBuffer& message,
                       std::string_view request_id);
@@ -122,6 +123,7 @@ class IncomingCall final : public WatchedCall {
   void OnArrived(bool ok);
   void OnDone(bool ok);
   void OnLeft();
+  void Count(const grpc::Status& status);
 
   CallEnvironment* const env_;
   const std::optional<wire::Method> method_;
@@ -162,6 +164,7 @@ class IncomingCall final : public WatchedCall {
   absl::Time deadline_ = absl::InfiniteFuture();
   std::shared_ptr<Connection> connection_;
   std::shared_ptr<const Caller> caller_;
+  MemoryCharge trailers_;
   std::unique_ptr<CallHandler> handler_;
 };
 

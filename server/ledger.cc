@@ -243,6 +243,15 @@ MemoryCharge MemoryLedger::Track(const ReceiveAsk& ask, Waiter* waiter) {
                       std::max(ask.need, ask.most), SteadyNow());
 }
 
+MemoryCharge MemoryLedger::Charge(const std::shared_ptr<Sender>& sender,
+                                  size_t bytes) {
+  MemoryCharge charge;
+  charge.ledger_ = shared_from_this();
+  charge.sender_ = sender;
+  charge.GrowReceive(bytes);
+  return charge;
+}
+
 MemoryLedger::Outcome MemoryLedger::AdmitPayload(size_t need, int device,
                                                  absl::Time deadline,
                                                  Waiter* waiter,

@@ -21,6 +21,13 @@ constexpr size_t kCudaContext = size_t{512} << 20;
 
 size_t ReceiveNeed(size_t bytes) { return bytes + bytes / 32 + kReceiveSlack; }
 
+size_t TrailersNeed(size_t message_bytes, size_t detail_bytes) {
+  // Ours, gRPC's copy, and that which the wire wants: a byte as "%2A", three as
+  // four.
+  constexpr size_t kOthers = 512;
+  return 5 * message_bytes + 4 * detail_bytes + kOthers;
+}
+
 size_t HeadNeed(size_t bytes, size_t list_bytes) {
   // The lists first, and then what HeadMemory takes all of a head for.
   const size_t fields = bytes - std::min(bytes, list_bytes);

@@ -14,6 +14,8 @@ namespace quantd {
 // What the network holds of a message of `bytes`, and what the process needs to
 // understand it if its lists are short.
 size_t ReceiveNeed(size_t bytes);
+// What a status of those bytes takes until its trailers are sent.
+size_t TrailersNeed(size_t message_bytes, size_t detail_bytes);
 // What a head becomes that has `list_bytes` of lists among its `bytes`.
 size_t HeadNeed(size_t bytes, size_t list_bytes);
 // What a request of `bytes` serialized bytes is expected to need of a device's

@@ -1,13 +1,19 @@
 #include "kernels/plan/plan_checks.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 #include "fmt/ranges.h"
 
 namespace quantd {
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
+  constexpr size_t kMost = 8;
+  const auto count = static_cast<ptrdiff_t>(std::min(shape.size(), kMost));
+  return fmt::format("[{}{}]",
+                     fmt::join(shape.begin(), shape.begin() + count, ", "),
+                     shape.size() > kMost ? ", ..." : "");
 }
 
 absl::Status CheckFormat(Format format) {

@@ -17,7 +17,7 @@
 
 namespace quantd {
 
-// "[2, 3]"
+// "[2, 3]"; of a longer one its first eight sides and "...".
 std::string ShapeText(const std::vector<int64_t>& shape);
 
 template <typename T>

@@ -269,6 +269,25 @@ void CompressedZeros(Assault& assault) {
   });
 }
 
+// Whatever is said of what is wrong stays with the server: everything but the
+// ends of the calls is sent first.
+void UnreadErrors(Assault& assault) {
+  const std::string request = WrongShapeRequest(30'000);
+  const auto length = static_cast<uint32_t>(request.size());
+  assault.OnConnections(8, {}, [&](Http2Peer& peer) {
+    std::vector<uint32_t> streams(200);
+    for (uint32_t& stream : streams) {
+      stream = peer.Open(kDequantize);
+      peer.BeginMessage(stream, length);
+      peer.SendBody(stream, request);
+    }
+    for (const uint32_t stream : streams) {
+      peer.SendFrame(kData, kEndStream, stream, "");
+    }
+    assault.Sleep(milliseconds(60'000));
+  });
+}
+
 constexpr Attack kProtocolAttacks[] = {
     {.name = "connection_flood",
      .what = "200 silent connections, 64 descriptors",
@@ -296,6 +315,12 @@ constexpr Attack kProtocolAttacks[] = {
      .run = HalfHandshake,
      .connections = 64,
      .call_bytes = 4 << 10},
+    {.name = "unread_errors",
+     .what = "1,600 calls with a wrong shape of 30,000 numbers, not read",
+     .run = UnreadErrors,
+     .connections = 8,
+     .call_bytes = 30 << 10,
+     .moment = milliseconds(3000)},
     {.name = "reset_flood",
      .what = "streams opened and reset at full rate",
      .run = ResetFlood,

@@ -62,4 +62,16 @@ std::string DequantizeRequestOf(int64_t rows) {
   return request.SerializeAsString();
 }
 
+std::string WrongShapeRequest(int numbers) {
+  v1::DequantizeRequest request;
+  request.mutable_tensor()->add_shape(16);
+  request.mutable_tensor()->add_shape(16);
+  request.mutable_options()->set_format(v1::FORMAT_FP8_E4M3);
+  request.mutable_options()->set_output(v1::DTYPE_F32);
+  v1::TensorRef* const codes = request.add_tensors();
+  codes->set_kind(v1::TENSOR_KIND_ROWWISE_DATA);
+  for (int i = 0; i < numbers; ++i) codes->add_shape(1);
+  return request.SerializeAsString();
+}
+
 }  // namespace quantd::attack

@@ -28,6 +28,8 @@ std::string ChunkOf(size_t bytes);
 std::string GroupsRequest(int groups);
 // Dequantize: a reply of rows x 4096 fp32 from a seventh of its bytes.
 std::string DequantizeRequestOf(int64_t rows);
+// Dequantize that is refused for a shape of so many numbers.
+std::string WrongShapeRequest(int numbers);
 
 }  // namespace quantd::attack
 

@@ -33,9 +33,32 @@ TEST_F(ServerTest, WrongCallsAreAnsweredAtAPace) {
         std::make_unique<RpcCall>(channel_, "/no.Such/Method", RpcOptions()));
   }
   EXPECT_TRUE(Call(channel_, QuantizeOnes(1).SerializeAsString()).status.ok());
+  // What has not been sent yet is counted.
+  EXPECT_TRUE(Eventually([&] { return server_->ledger().used() != 0; }));
   for (const auto& call : wrong) {
     EXPECT_EQ(call->Finish().status.error_code(), grpc::UNIMPLEMENTED);
   }
+}
+
+TEST_F(ServerTest, ErrorsRepeatLittleOfWhatCame) {
+  StartFake();
+  v1::DequantizeRequest request;
+  for (const int side : {16, 16}) request.mutable_tensor()->add_shape(side);
+  request.mutable_options()->set_format(v1::FORMAT_FP8_E4M3);
+  request.mutable_options()->set_output(v1::DTYPE_F32);
+  v1::TensorRef* const codes = request.add_tensors();
+  codes->set_kind(v1::TENSOR_KIND_ROWWISE_DATA);
+  for (int i = 0; i < 20'000; ++i) codes->add_shape(INT64_MIN + i);
+  RpcOptions options;
+  options.method = "Dequantize";
+  const RpcResult result = Call(channel_, request.SerializeAsString(), options);
+  EXPECT_EQ(result.status.error_code(), grpc::INVALID_ARGUMENT)
+      << result.status.error_message();
+  ASSERT_TRUE(result.detail.has_value());
+  EXPECT_EQ(result.detail->field(), "tensors[0].shape");
+  EXPECT_LE(result.detail->got().size(), 64u) << result.detail->got();
+  EXPECT_TRUE(result.detail->got().ends_with("...")) << result.detail->got();
+  EXPECT_LE(result.status.error_message().size(), 512u);
 }
 
 TEST_F(ServerTest, WhoExpectsAWordGetsIt) {

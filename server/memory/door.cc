@@ -1,5 +1,6 @@
 #include "server/memory/door.h"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -15,6 +16,7 @@
 #include <variant>
 
 #include "fmt/format.h"
+#include "server/memory/closing.h"
 #include "server/steady_time.h"
 
 namespace quantd {
@@ -28,7 +30,8 @@ using wire::Refuse;
 constexpr size_t kMostDescriptors = 253;
 constexpr int kBacklog = 64;
 constexpr int kEvents = 32;
-// After a failed accept, such as one for want of descriptors.
+// After a failed accept, such as one for want of descriptors, and while too
+// many wait to be closed.
 constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
 
 OfferReply Nameless() {
@@ -67,7 +70,8 @@ ssize_t ReceiveWith(int socket, std::byte* to, size_t room,
     for (size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(fd));
-      descriptors->emplace_back(fd);
+      // Files in memory have seals, and are closed at once.
+      descriptors->emplace_back(fd, fcntl(fd, F_GET_SEALS) < 0);
     }
   }
   return (message.msg_flags & MSG_CTRUNC) != 0 ? -2 : n;
@@ -183,16 +187,19 @@ int MemoryDoor::Timeout() const {
 
 void MemoryDoor::Accept() {
   const int listening = sockets_.descriptors().front();
-  const int fd =
-      accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  const bool wait =
-      fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
+  const bool behind = ClosingIsBehind();
+  const int fd = behind ? -1
+                        : accept4(listening, nullptr, nullptr,
+                                  SOCK_NONBLOCK | SOCK_CLOEXEC);
+  const bool wait = behind || (fd < 0 && errno != EAGAIN && errno != EINTR &&
+                               errno != ECONNABORTED);
   // Those who wait would wake the loop again at once, for nothing.
   epoll_event event = {wait ? 0u : uint32_t{EPOLLIN}, {.ptr = &sockets_}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listening, &event);
   accepting_ = !wait;
   if (fd < 0) return;
-  auto socket = std::make_shared<const Descriptor>(fd);
+  // With all that its peer may have left in it.
+  auto socket = std::make_shared<const Descriptor>(fd, /*apart=*/true);
   Connection& connection = connections_.emplace_back();
   connection.place = std::prev(connections_.end());
   connection.socket = std::move(socket);
@@ -217,6 +224,7 @@ void MemoryDoor::Accept() {
 }
 
 bool MemoryDoor::Receive(Connection& c) {
+  if (ClosingIsBehind()) return false;
   const ssize_t n = ReceiveWith(c.socket->get(), c.offer.data() + c.received,
                                 c.offer.size() - c.received, &c.descriptors);
   if (n == -1) return errno == EAGAIN || errno == EINTR;

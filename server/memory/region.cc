@@ -15,6 +15,7 @@
 
 #include "fmt/format.h"
 #include "proto/memory/mapping.h"
+#include "server/memory/closing.h"
 
 namespace quantd {
 namespace {
@@ -63,11 +64,17 @@ std::optional<OfferReply> Judge(const wire::Offer& offer, int fd, int seals) {
 
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   std::swap(fd_, other.fd_);
+  std::swap(apart_, other.apart_);
   return *this;
 }
 
 Descriptor::~Descriptor() {
-  if (fd_ >= 0) close(fd_);
+  if (fd_ < 0) return;
+  if (apart_) {
+    CloseApart(fd_);
+  } else {
+    close(fd_);
+  }
 }
 
 Region::Made Region::Map(const wire::Offer& offer, const Descriptor& descriptor,

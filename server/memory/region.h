@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "absl/types/span.h"
@@ -29,17 +30,22 @@ struct RegionUse {
   std::atomic<size_t> device_bytes = 0;
 };
 
-// A descriptor, or -1; closed on destruction. Move-only.
+// A descriptor, or -1; closed on destruction, apart if a stranger decides how
+// long that takes. Move-only.
 class Descriptor {
  public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  explicit Descriptor(int fd = -1, bool apart = false)
+      : fd_(fd), apart_(apart) {}
+  Descriptor(Descriptor&& other) noexcept : Descriptor() {
+    *this = std::move(other);
+  }
   Descriptor& operator=(Descriptor&& other) noexcept;
   ~Descriptor();
   int get() const { return fd_; }
 
  private:
   int fd_;
+  bool apart_;
 };
 
 // Immutable; any thread.

@@ -17,6 +17,7 @@
 #include "tests/bench/rpc_process.h"
 #include "tests/client/temp_dir.h"
 #include "tests/server/http_client.h"
+#include "tests/server/memory/door_peer.h"
 #include "tests/server/rpc_client.h"
 
 namespace quantd {
@@ -300,6 +301,29 @@ TEST_F(OperatorTest, DescriptorsAreRaisedToTheHardLimitAndSaid) {
   })) << server.Log();
   EXPECT_THAT(ReadFile(fmt::format("/proc/{}/limits", server.pid())),
               testing::ContainsRegex("Max open files +1000 +1000"));
+}
+
+TEST_F(OperatorTest, WhatTakesLongToCloseDoesNotHoldTheEndUp) {
+  ServerProcess server(Quantd({"--memory-socket", At("door"), "--device", "cpu",
+                               "--drain-delay-ms", "0"}));
+  ASSERT_TRUE(server.running()) << server.Log();
+  Lingering offered;
+  Peer(At("door")).OfferAndLeave(offered.Leave());
+  // Unread, behind a message that ends the connection.
+  Lingering unread;
+  Peer peer(At("door"));
+  server.Signal(SIGSTOP);
+  ASSERT_TRUE(peer.Send(OfferBytes{}, {}));
+  {
+    const Descriptor sent = unread.Leave();
+    ASSERT_TRUE(peer.Send(OfferBytes{}, {sent.get()}));
+  }
+  server.Signal(SIGCONT);
+  EXPECT_TRUE(peer.Receive().has_value());
+  const Descriptor memfd = Memfd(kPage, kPage);
+  EXPECT_EQ(Peer(At("door")).Offered(memfd, kPage), OfferAnswer::kTaken);
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.WaitForExit(20), 0) << server.Log();
 }
 
 }  // namespace

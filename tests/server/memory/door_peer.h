@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "proto/memory/offer.h"
@@ -43,6 +45,59 @@ inline Descriptor Memfd(size_t bytes, size_t populated, int seals = kSeals,
   return memfd;
 }
 
+inline bool SendWith(int socket, absl::Span<const std::byte> bytes,
+                     const std::vector<int>& descriptors) {
+  iovec whole = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+  std::vector<char> control(CMSG_SPACE(sizeof(int) * descriptors.size()));
+  msghdr message = {};
+  message.msg_iov = &whole;
+  message.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const part = CMSG_FIRSTHDR(&message);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(sizeof(int) * descriptors.size());
+    std::memcpy(CMSG_DATA(part), descriptors.data(),
+                sizeof(int) * descriptors.size());
+  }
+  return sendmsg(socket, &message, MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
+// A connection over TCP that holds up whoever closes it last: nobody takes what
+// was sent, and it lingers for a minute.
+class Lingering {
+ public:
+  Lingering()
+      : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
+        socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    socklen_t size = sizeof(address);
+    const linger minute = {1, 60};
+    EXPECT_EQ(bind(listener_.get(), any, size), 0);
+    EXPECT_EQ(listen(listener_.get(), 1), 0);
+    EXPECT_EQ(getsockname(listener_.get(), any, &size), 0);
+    EXPECT_EQ(connect(socket_.get(), any, size), 0);
+    EXPECT_EQ(setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &minute,
+                         sizeof(minute)),
+              0);
+    const std::vector<char> zeros(1 << 20);
+    while (send(socket_.get(), zeros.data(), zeros.size(), MSG_DONTWAIT) > 0) {
+    }
+  }
+  // The near end, once: whoever has it last is held up.
+  Descriptor Leave() { return std::move(socket_); }
+
+ private:
+  Descriptor listener_;
+  Descriptor socket_;
+};
+
 // A client that may send anything.
 class Peer {
  public:
@@ -60,23 +115,16 @@ class Peer {
 
   bool Send(absl::Span<const std::byte> bytes,
             const std::vector<int>& descriptors) {
-    iovec whole = {const_cast<std::byte*>(bytes.data()), bytes.size()};
-    std::vector<char> control(CMSG_SPACE(sizeof(int) * descriptors.size()));
-    msghdr message = {};
-    message.msg_iov = &whole;
-    message.msg_iovlen = 1;
-    if (!descriptors.empty()) {
-      message.msg_control = control.data();
-      message.msg_controllen = control.size();
-      cmsghdr* const part = CMSG_FIRSTHDR(&message);
-      part->cmsg_level = SOL_SOCKET;
-      part->cmsg_type = SCM_RIGHTS;
-      part->cmsg_len = CMSG_LEN(sizeof(int) * descriptors.size());
-      std::memcpy(CMSG_DATA(part), descriptors.data(),
-                  sizeof(int) * descriptors.size());
-    }
-    return sendmsg(socket_.get(), &message, MSG_NOSIGNAL) ==
-           static_cast<ssize_t>(bytes.size());
+    return SendWith(socket_.get(), bytes, descriptors);
+  }
+  // Offers it as a memfd, so that the other side has it last.
+  void OfferAndLeave(Descriptor what) {
+    const OfferBytes bytes =
+        wire::Write(Offer{RegionKind::kMemfd, false, kPage});
+    const absl::Span<const std::byte> all = bytes;
+    EXPECT_TRUE(Send(all.first(64), {what.get()}));
+    what = Descriptor();
+    EXPECT_TRUE(Send(all.subspan(64), {}));
   }
   // The answer, or nothing where the connection was closed.
   std::optional<OfferReply> Receive() {

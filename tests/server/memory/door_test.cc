@@ -1,15 +1,19 @@
 // The door for descriptors: what it takes, for how long, and of whom.
 #include <sched.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "server/memory/peers.h"
 #include "tests/server/memory/door_fixture.h"
 
@@ -89,6 +93,35 @@ TEST_F(Door, PagesThatAreTakenAwayLaterAreZerosAndNoFault) {
     EXPECT_EQ(region->data()[at], std::byte{0});
     region->data()[at] = std::byte{1};
   }
+}
+
+TEST_F(Door, WhatTakesLongToCloseHoldsNobodyUp) {
+  Open();
+  const Descriptor memfd = Memfd(kPage, kPage);
+  const auto offered_last = [&](Descriptor what) {
+    Peer peer(path_);
+    peer.OfferAndLeave(std::move(what));
+    EXPECT_TRUE(peer.Receive().has_value());
+    const absl::Time start = absl::Now();
+    EXPECT_EQ(Peer(path_).Offered(memfd, kPage), OfferAnswer::kTaken);
+    EXPECT_LT(absl::Now() - start, absl::Seconds(10));
+  };
+  Lingering plain;
+  offered_last(plain.Leave());
+  // In a socket, unread, where nothing can be set of it.
+  Lingering inner;
+  std::array<int, 2> pair = {};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
+  const Descriptor near(pair[0]);
+  Descriptor far(pair[1]);
+  {
+    const Descriptor sent = inner.Leave();
+    ASSERT_TRUE(SendWith(near.get(), OfferBytes{}, {sent.get()}));
+  }
+  offered_last(std::move(far));
+  const absl::Time start = absl::Now();
+  door_.reset();
+  EXPECT_LT(absl::Now() - start, absl::Seconds(10));
 }
 
 TEST_F(Door, QuotasOfBytesAndRegions) {

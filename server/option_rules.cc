@@ -13,6 +13,8 @@
 namespace quantd {
 namespace {
 
+constexpr size_t kMostMemory = size_t{1} << 50;
+
 absl::Status ValidateSecurity(const ServerOptions& options) {
   const TlsFiles& tls = options.tls;
   const auto refuse = [](const std::string& text) {
@@ -95,6 +97,15 @@ absl::Status Validate(const ServerOptions& options) {
   if (options.memory_budget != 0 && options.memory_budget < kLeastBudget) {
     return absl::InvalidArgumentError(
         "--memory-budget: expected at least 16MiB");
+  }
+  // Sums and products of them must not overflow.
+  for (const auto& [flag, bytes] :
+       {std::pair{"--memory-budget", options.memory_budget},
+        {"--shared-memory-limit", options.shared_memory_limit}}) {
+    if (bytes > kMostMemory) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: expected at most 1024TiB", flag));
+    }
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "fmt/format.h"
+#include "proto/net/strict_numbers.h"
 
 namespace quantd {
 namespace {
@@ -229,6 +230,7 @@ absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
       ->group(kMemory);
   app.add_option("--max-waiting", o.max_waiting,
                  "Calls that may wait for memory; more are refused as busy")
+      ->check(CLI::Range(size_t{0}, size_t{1} << 20))
       ->capture_default_str()
       ->group(kMemory);
   app.add_option("--max-wait-ms", max_wait,
@@ -256,6 +258,7 @@ absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
   app.add_option("--max-connections", o.max_connections,
                  "Connections at once; at the limit an idle one makes room (0: "
                  "as many as file descriptors allow, at most 4096)")
+      ->check(CLI::Range(size_t{0}, size_t{1} << 20))
       ->capture_default_str()
       ->group(kMemory);
   app.add_option("--trusted-proxies", trusted,
@@ -334,6 +337,7 @@ absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
       ->capture_default_str()
       ->group(kLog);
 
+  ReadNumbersStrictly(&app);
   Configuration configuration(&app, kActions);
   try {
     app.parse(argc, argv);

@@ -53,7 +53,7 @@ kernels/cuda/encode/nvfp4/squares: kernels/arith kernels/cuda/encode/nvfp4 kerne
 proto: kernels/plan kernels/device/backend.h proto/memory proto/stream absl fmt google messages
 proto/memory: kernels/plan absl fmt messages
 proto/stream: kernels/plan proto absl fmt
-proto/net: absl fmt grpcpp openssl
+proto/net: absl fmt grpcpp openssl CLI
 server: kernels/plan kernels/device kernels/device/health proto proto/net proto/stream server/device server/memory absl fmt google grpc grpcpp messages openssl spdlog CLI
 server/device: kernels/device kernels/device/health server/health.h server/ledger.h server/log.h server/steady_time.h absl
 server/memory: kernels/plan proto proto/memory server/listen_socket.h server/steady_time.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
@@ -75,7 +75,7 @@ client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/check
 client/local: kernels/plan kernels/device proto/methods.h client/call_options.h client/piece_options.h client/result.h client/parts absl fmt
 client/net: kernels/plan client/bands/band_plan.h proto proto/memory proto/net client/net/stream client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/memory client/parts absl fmt google grpcpp messages
 client/net/stream: kernels/plan proto/net proto/stream client/call_options.h client/result.h client/net client/parts absl grpcpp
-client/quantctl: kernels/plan client client/files client/parts/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
+client/quantctl: kernels/plan proto/net/strict_numbers.h client client/files client/parts/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
 client/quantctl/main: client/quantctl/manual client/quantctl/models client/quantctl/bench client/quantctl/echo client/quantctl/top
 client/quantctl/bench: client/bands/band_plan.h client/files/file.h client/quantctl client/quantctl/echo proto/net absl fmt nlohmann CLI
 client/quantctl/echo: proto/net client/call_options.h client/files/file.h client/net client/net/stream client/quantctl absl fmt grpcpp CLI

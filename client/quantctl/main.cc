@@ -22,6 +22,7 @@
 #include "client/quantctl/usage.h"
 #include "fmt/format.h"
 #include "kernels/plan/profile/profile.h"
+#include "proto/net/strict_numbers.h"
 
 namespace quantd::quantctl {
 namespace {
@@ -202,6 +203,7 @@ int Main(int argc, char** argv) {
   });
 
   try {
+    quantd::ReadNumbersStrictly(&app);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (app.exit(e) == 0) return kOk;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fmt/format.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/temp_dir.h"
 #include "tests/server/rpc_client.h"
@@ -135,6 +136,30 @@ TEST_F(ConfigurationTest, BadVariablesAreRefusedByName) {
       "QUANTD_SERVER=a:1 QUANTD_PORT=tcp://10.0.0.1:1 QUANTD_SERVICE_HOST=x "
       "QUANTD_PORT_50151_TCP_ADDR=x QUANTD_METRICS_SERVICE_PORT_HTTP=1");
   EXPECT_EQ(code, 0) << text;
+}
+
+TEST_F(ConfigurationTest, NumbersAreReadAsTheyAreWritten) {
+  for (const char* name :
+       {"memory-budget", "max-request-bytes", "max-waiting", "max-connections",
+        "shared-memory-limit", "slots", "max-wait-ms", "max-no-device-s"}) {
+    std::string variable = "QUANTD_" + std::string(name);
+    for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(toupper(c));
+    for (const char* number :
+         {"-1", "+33554432", "99999999999999999999", "18446744073709551615",
+          "0x2000000", "0200000000", "9223372036854775807"}) {
+      const std::string file = std::string(name) + " = \"" + number + "\"\n";
+      ExpectRefused(
+          RunQuantd(fmt::format("--check-config --{}={}", name, number)),
+          {name});
+      ExpectRefused(Check(file), {name});
+      ExpectRefused(
+          RunQuantd("--check-config", fmt::format("{}={}", variable, number)),
+          {name});
+    }
+  }
+  EXPECT_EQ(Check("memory-budget = \"64MiB\"\nmax-waiting = 0\n").first, 0);
+  EXPECT_EQ(RunQuantd("--check-config --memory-budget=0 --estimate=0.5").first,
+            0);
 }
 
 TEST_F(ConfigurationTest, CheckReadsTheFilesThatAStartWould) {

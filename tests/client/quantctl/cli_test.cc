@@ -141,6 +141,12 @@ TEST_F(Cli, ExitCodesMeanSomething) {
   EXPECT_EQ(Run({}).code, 2);
   EXPECT_EQ(Run({"frobnicate"}).code, 2);
   EXPECT_EQ(RunServed({"roundtrip"}).code, 2);
+  for (const char* number : {"-1", "99999999999999999999", "010", "0x10"}) {
+    const Outcome wrong =
+        Run({"quantize", x, "--seed", number, "-o", At("never")});
+    EXPECT_EQ(wrong.code, 2) << number;
+    EXPECT_THAT(wrong.err, HasSubstr("--seed")) << number;
+  }
   for (const char* bad :
        {"--format=fp3", "--usage=up", "--rht=maybe", "--sign-mask=12345",
         "--non-finite=no", "--rowwise-amax=x", "--deadline=0"}) {

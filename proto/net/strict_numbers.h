@@ -1,0 +1,59 @@
+// Numbers on command lines, in variables and files, as they are written. CLI11
+// by itself wraps negative ones, takes the largest for what is larger, and
+// reads 010 as eight.
+#ifndef QUANTD_PROTO_NET_STRICT_NUMBERS_H_
+#define QUANTD_PROTO_NET_STRICT_NUMBERS_H_
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "fmt/format.h"
+
+namespace quantd {
+
+// What is wrong with the number that `whole` begins with; empty: nothing.
+inline std::string WrongNumber(std::string_view whole, bool may_be_negative) {
+  std::string_view text = whole;
+  if (may_be_negative && text.starts_with('-')) text.remove_prefix(1);
+  const std::string_view digits =
+      text.substr(0, text.find_first_not_of("0123456789"));
+  int64_t number = 0;
+  const auto read =
+      std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (read.ec == std::errc::result_out_of_range) {
+    return fmt::format("{} is too large a number", whole);
+  }
+  if (digits.empty() || (digits.size() > 1 && digits.front() == '0') ||
+      text.substr(digits.size()).starts_with('x')) {
+    return fmt::format("expected a decimal number{}, got {}",
+                       may_be_negative ? "" : ", 0 or more", whole);
+  }
+  return "";
+}
+
+// For every whole number and size of the command and those below it. Once, when
+// all options are there.
+inline void ReadNumbersStrictly(CLI::App* app) {
+  for (CLI::Option* option : app->get_options()) {
+    const std::string type = option->get_type_name();
+    const bool is_size = type.find("SIZE") != std::string::npos;
+    const bool is_signed =
+        type.starts_with("INT") || type.find(":INT in") != std::string::npos;
+    if (!is_size && !is_signed && !type.starts_with("UINT")) continue;
+    // Before all other rules, of which one multiplies.
+    option->transform(CLI::Validator(
+        [is_signed](std::string& text) { return WrongNumber(text, is_signed); },
+        ""));
+  }
+  for (CLI::App* command : app->get_subcommands({})) {
+    ReadNumbersStrictly(command);
+  }
+}
+
+}  // namespace quantd
+
+#endif  // QUANTD_PROTO_NET_STRICT_NUMBERS_H_

@@ -1,7 +1,8 @@
 #include "server/incoming_call.h"
 
+#include <grpc/support/time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -105,12 +106,15 @@ void IncomingCall::OnArrived(bool ok) {
   }
   Arm(env_, method_, queue_);
   arrived_ = SteadyNow();
-  const auto deadline = context_.deadline();
-  if (deadline != std::chrono::system_clock::time_point::max()) {
+  const gpr_timespec deadline = context_.raw_deadline();
+  if (gpr_time_cmp(deadline, gpr_inf_future(deadline.clock_type)) != 0) {
     // As what is left: after a step of the wall clock gRPC and absl differ
-    // about the time for up to two seconds.
-    deadline_ = arrived_ +
-                absl::FromChrono(deadline - std::chrono::system_clock::now());
+    // about the time for up to two seconds. In gRPC's own numbers: as
+    // nanoseconds since 1970 the longest timeouts overflow.
+    const gpr_timespec left =
+        gpr_time_sub(deadline, gpr_now(deadline.clock_type));
+    deadline_ =
+        arrived_ + absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
   }
   if (queue_.users != nullptr) queue_.users->Enter();
   connection_ = env_->acceptor->Find(context_.peer());

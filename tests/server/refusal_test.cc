@@ -61,6 +61,20 @@ TEST_F(ServerTest, ErrorsRepeatLittleOfWhatCame) {
   EXPECT_LE(result.status.error_message().size(), 512u);
 }
 
+TEST_F(ServerTest, SmallMethodsSayThatARequestIsTooLarge) {
+  StartFake();
+  RpcOptions options;
+  options.method = "GetServerInfo";
+  const absl::Time start = absl::Now();
+  const RpcResult result =
+      Call(channel_, std::string(size_t{1} << 20, 'x'), options);
+  EXPECT_EQ(result.status.error_code(), grpc::INVALID_ARGUMENT)
+      << result.status.error_message();
+  ASSERT_TRUE(result.detail.has_value());
+  EXPECT_EQ(result.detail->reason(), v1::ErrorDetail::REASON_TOO_LARGE);
+  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+}
+
 TEST_F(ServerTest, WhoExpectsAWordGetsIt) {
   StartFake();
   const std::string request = QuantizeOnes(500).SerializeAsString();

@@ -92,15 +92,15 @@ absl::StatusOr<ListenSockets> ListenSockets::Open(std::string_view address,
 ListenSockets::ListenSockets(ListenSockets&& other) noexcept
     : descriptors_(std::exchange(other.descriptors_, {})),
       address_(std::move(other.address_)),
-      path_(std::exchange(other.path_, {})) {}
+      file_(std::exchange(other.file_, {})) {}
 
 ListenSockets::~ListenSockets() { Close(); }
 
 void ListenSockets::Close() {
+  // By now another server may have made one of its own there.
+  file_.Remove();
   for (const int fd : descriptors_) close(fd);
   descriptors_.clear();
-  if (!path_.empty()) unlink(path_.c_str());
-  path_.clear();
 }
 
 absl::Status ListenSockets::OpenUnix(std::string_view address, int backlog) {
@@ -123,7 +123,7 @@ absl::Status ListenSockets::OpenUnix(std::string_view address, int backlog) {
   if (fd < 0) return CannotListen(address, std::strerror(errno));
   descriptors_.push_back(fd);
   address_ = address;
-  if (!abstract) path_ = name;
+  if (!abstract) file_ = OwnFile(name);
   return absl::OkStatus();
 }
 

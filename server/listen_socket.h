@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/own_file.h"
 
 namespace quantd {
 
@@ -38,7 +39,7 @@ class ListenSockets {
 
   std::vector<int> descriptors_;
   std::string address_;
-  std::string path_;  // to be removed
+  OwnFile file_;  // of a unix socket
 };
 
 }  // namespace quantd

@@ -3,17 +3,23 @@
 #include <grpc/grpc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <iostream>
+#include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/synchronization/mutex.h"
@@ -24,6 +30,7 @@
 #include "server/descriptor_limit.h"
 #include "server/log.h"
 #include "server/options.h"
+#include "server/own_file.h"
 #include "server/probe.h"
 #include "server/server.h"
 
@@ -66,6 +73,29 @@ int End(int code, const std::string& message) {
     std::cerr << "quantd: " << message << '\n';
   }
   return code;
+}
+
+// Instead of an abort, while the server starts. What it says needs no memory.
+[[noreturn]] void EndWithoutMemory() {
+  try {
+    if (const auto thrown = std::current_exception()) {
+      std::rethrow_exception(thrown);
+    }
+  } catch (const std::bad_alloc&) {
+  } catch (const std::system_error&) {  // of a thread without a stack
+  } catch (...) {
+    std::abort();
+  }
+  rlimit space = {};
+  getrlimit(RLIMIT_AS, &space);
+  dprintf(STDERR_FILENO,
+          space.rlim_cur == RLIM_INFINITY
+              ? "quantd: no memory or no threads to start with: give it more, "
+                "or less to do by --memory-budget, --cpu-threads and --slots\n"
+              : "quantd: no address space to start with: at most %llu KiB are "
+                "allowed (ulimit -v); allow 1 GiB and the --memory-budget\n",
+          static_cast<unsigned long long>(space.rlim_cur >> 10));
+  _exit(kExitFailed);
 }
 
 // Reads the configuration file again, of which the log level takes effect.
@@ -139,6 +169,7 @@ int CheckConfiguration(const quantd::CommandLine& command) {
 int main(int argc, char** argv) {
   using quantd::Log;
   using quantd::LogLevel;
+  const auto ends = std::set_terminate(EndWithoutMemory);
   const std::string allocator = quantd::TuneAllocator();
   // As Debian builds it, absl looks for cycles of locks at each lock, at a
   // twentieth of a small call. Tests have servers that look.
@@ -221,18 +252,24 @@ int main(int argc, char** argv) {
                                        : options.port_file + ".metrics";
   // Who sees the port file finds the other there already, and the log.
   quantd::FlushLog(kLogPatience);
+  std::vector<quantd::OwnFile> files;
   for (const auto& [path, address] :
        {std::pair(metrics_file, metrics),
         std::pair(options.port_file, (*server)->address())}) {
-    const int error = path.empty() ? 0 : WriteAtomically(path, address);
-    if (error == 0) continue;
-    if (!metrics_file.empty()) unlink(metrics_file.c_str());
+    if (path.empty()) continue;
+    const int error = WriteAtomically(path, address);
+    if (error == 0) {
+      files.emplace_back(path);
+      continue;
+    }
+    for (quantd::OwnFile& file : files) file.Remove();
     return End(kExitFailed,
                fmt::format("cannot write --port-file {}: {}; name a file in a "
                            "folder that exists and that user {} may write to",
                            path, std::strerror(error), geteuid()));
   }
 
+  std::set_terminate(ends);
   AwaitStop(signals, argc, argv, command, **server);
   std::thread([&signals] {
     int number = SIGHUP;
@@ -241,9 +278,7 @@ int main(int argc, char** argv) {
     _exit(kExitAtOnce);
   }).detach();
   const bool clean = (*server)->Drain(options.drain_delay);
-  for (const std::string& path : {metrics_file, options.port_file}) {
-    if (!path.empty()) unlink(path.c_str());
-  }
+  for (quantd::OwnFile& file : files) file.Remove();
   const int code = (*server)->wants_restart() ? kExitRestart
                    : clean                    ? 0
                                               : kExitUnclean;

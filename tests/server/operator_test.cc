@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -14,6 +16,7 @@
 
 #include "absl/time/clock.h"
 #include "fmt/format.h"
+#include "tests/attack/http2_peer.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/temp_dir.h"
 #include "tests/server/http_client.h"
@@ -324,6 +327,72 @@ TEST_F(OperatorTest, WhatTakesLongToCloseDoesNotHoldTheEndUp) {
   EXPECT_EQ(Peer(At("door")).Offered(memfd, kPage), OfferAnswer::kTaken);
   server.Signal(SIGTERM);
   EXPECT_EQ(server.WaitForExit(20), 0) << server.Log();
+}
+
+TEST_F(OperatorTest, WhatAnotherHasMadeInItsPlaceStays) {
+  const std::vector<std::string> command = {bench::FindQuantd(),
+                                            "--listen",
+                                            "unix:" + At("socket"),
+                                            "--memory-socket",
+                                            At("door"),
+                                            "--memory-budget",
+                                            "64MiB",
+                                            "--device",
+                                            "cpu",
+                                            "--drain-delay-ms",
+                                            "0"};
+  ServerProcess before(command);
+  ASSERT_TRUE(before.running()) << before.Log();
+  std::filesystem::remove(At("socket"));
+  std::filesystem::remove(At("door"));
+  std::istringstream arguments(
+      ReadFile(fmt::format("/proc/{}/cmdline", before.pid())));
+  std::string port_file;
+  for (std::string word; std::getline(arguments, word, '\0');) {
+    port_file = word;
+  }
+  WriteFile(At("other"), "another's\n");
+  std::filesystem::rename(At("other"), port_file);
+  ServerProcess after(command);
+  ASSERT_TRUE(after.running()) << after.Log();
+  before.Signal(SIGTERM);
+  EXPECT_EQ(before.WaitForExit(20), 0) << before.Log();
+  EXPECT_TRUE(std::filesystem::exists(port_file));
+  const Descriptor memfd = Memfd(kPage, kPage);
+  EXPECT_EQ(Peer(At("door")).Offered(memfd, kPage), OfferAnswer::kTaken);
+  EXPECT_TRUE(Call(Dial(after.address()), QuantizeOnes(1).SerializeAsString())
+                  .status.ok());
+  after.Signal(SIGTERM);
+  EXPECT_EQ(after.WaitForExit(20), 0) << after.Log();
+  EXPECT_FALSE(std::filesystem::exists(At("socket")));
+  EXPECT_FALSE(std::filesystem::exists(At("door")));
+}
+
+TEST_F(OperatorTest, TooLittleAddressSpaceIsSaid) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer takes address space of its own";
+#endif
+  const auto [code, text] =
+      RunQuantd("--listen 127.0.0.1:0 --device cpu", "ulimit -v 200000;");
+  EXPECT_EQ(code, 1) << text;
+  EXPECT_THAT(text, HasSubstr("quantd: "));
+  EXPECT_THAT(text, HasSubstr("ulimit -v"));
+  EXPECT_THAT(text, Not(HasSubstr("terminate")));
+}
+
+// A thousand years are a lawful timeout.
+TEST_F(OperatorTest, TheLongestTimeoutIsNotOver) {
+  ServerProcess server(Quantd({"--device", "cpu"}));
+  ASSERT_TRUE(server.running()) << server.Log();
+  const auto peer = attack::Http2Peer::Connect(
+      {.address = server.address()}, {},
+      std::chrono::steady_clock::now() + std::chrono::minutes(2));
+  ASSERT_NE(peer, nullptr);
+  const uint32_t call =
+      peer->Open("/quantd.v1.Quantd/Quantize", {{"grpc-timeout", "9999999H"}});
+  ASSERT_TRUE(peer->SendMessage(call, QuantizeOnes(1).SerializeAsString()));
+  EXPECT_TRUE(peer->AwaitEnd(call, std::chrono::seconds(30)));
+  EXPECT_NE(peer->received_data(), 0u);
 }
 
 }  // namespace

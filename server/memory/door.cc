@@ -296,10 +296,9 @@ OfferReply MemoryDoor::TakeMemory(Connection& c, const wire::Offer& offer) {
                               "{}",
                               std::min(all, own), limits_.bytes, offer.size));
   }
-  const Descriptor none;
-  auto made =
-      Region::Map(offer, c.descriptors.empty() ? none : c.descriptors.front(),
-                  use_, c.socket);
+  Descriptor brought;
+  if (!c.descriptors.empty()) brought = std::move(c.descriptors.front());
+  auto made = Region::Map(offer, std::move(brought), use_, c.socket);
   if (auto* refusal = std::get_if<OfferReply>(&made)) return *refusal;
   std::string name =
       regions_->Add(std::get<std::shared_ptr<const Region>>(std::move(made)));

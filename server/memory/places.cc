@@ -23,6 +23,11 @@ absl::StatusOr<std::shared_ptr<const Region>> FindRegion(
                                   region->size()),
                       fmt::format("offset {}", range.offset));
   }
+  if (!(*region).IsWhole()) {
+    return FieldError(fmt::format("{}.region", field),
+                      "a region that has all of its pages, as when it came",
+                      "one of which some were taken away");
+  }
   return region;
 }
 

@@ -27,6 +27,11 @@ using wire::Refuse;
 // F_SEAL_FUTURE_WRITE, which older headers lack.
 constexpr int kSealFutureWrite = 0x0010;
 
+// In units of 512 bytes, whatever st_blksize says. What is swapped out counts.
+bool IsPopulated(const struct stat& status) {
+  return status.st_blocks >= status.st_size / 512;
+}
+
 // What speaks against mapping it.
 std::optional<OfferReply> Judge(const wire::Offer& offer, int fd, int seals) {
   struct stat status = {};
@@ -51,8 +56,7 @@ std::optional<OfferReply> Judge(const wire::Offer& offer, int fd, int seals) {
         fmt::format("expected {} bytes as offered, in pages of {}, got {}",
                     offer.size, page, size));
   }
-  // In units of 512 bytes, whatever st_blksize says.
-  if (static_cast<uint64_t>(status.st_blocks) < size / 512) {
+  if (!IsPopulated(status)) {
     return Refuse(OfferAnswer::kNotPopulated,
                   fmt::format("expected {} bytes of pages, got {}", size,
                               status.st_blocks * 512));
@@ -77,13 +81,13 @@ Descriptor::~Descriptor() {
   }
 }
 
-Region::Made Region::Map(const wire::Offer& offer, const Descriptor& descriptor,
+Region::Made Region::Map(const wire::Offer& offer, Descriptor descriptor,
                          std::shared_ptr<RegionUse> use,
                          std::shared_ptr<const Descriptor> connection) {
   return wire::IsOfDevice(offer.kind)
              ? MapDevice(offer, descriptor.get(), std::move(use),
                          std::move(connection))
-             : MapHost(offer, descriptor.get(), std::move(use),
+             : MapHost(offer, std::move(descriptor), std::move(use),
                        std::move(connection));
 }
 
@@ -103,9 +107,10 @@ Region::Made Region::MapDevice(const wire::Offer& offer, int fd,
                  std::move(connection)));
 }
 
-Region::Made Region::MapHost(const wire::Offer& offer, int fd,
+Region::Made Region::MapHost(const wire::Offer& offer, Descriptor memfd,
                              std::shared_ptr<RegionUse> use,
                              std::shared_ptr<const Descriptor> connection) {
+  const int fd = memfd.get();
   const int seals = fcntl(fd, F_GET_SEALS);
   if (auto refusal = Judge(offer, fd, seals)) return *std::move(refusal);
   const bool writable =
@@ -120,15 +125,16 @@ Region::Made Region::MapHost(const wire::Offer& offer, int fd,
   // Where its pages are large ones.
   madvise(data, offer.size, MADV_HUGEPAGE);
   return std::shared_ptr<const Region>(
-      new Region(static_cast<std::byte*>(data), offer.size, writable,
-                 std::move(use), std::move(connection)));
+      new Region(std::move(memfd), static_cast<std::byte*>(data), offer.size,
+                 writable, std::move(use), std::move(connection)));
 }
 
-Region::Region(std::byte* data, size_t size, bool writable,
+Region::Region(Descriptor memfd, std::byte* data, size_t size, bool writable,
                std::shared_ptr<RegionUse> use,
                std::shared_ptr<const Descriptor> connection)
     : connection_(std::move(connection)),
       use_(std::move(use)),
+      memfd_(std::move(memfd)),
       data_(data),
       size_(size),
       writable_(writable) {
@@ -149,6 +155,15 @@ Region::Region(std::unique_ptr<DeviceMapping> mapping, bool writable,
       mapping_(std::move(mapping)) {
   ++use_->regions;
   use_->device_bytes += size_;
+}
+
+bool Region::IsWhole() const {
+  struct stat status = {};
+  if (memfd_.get() >= 0 && whole_ &&
+      (fstat(memfd_.get(), &status) != 0 || !IsPopulated(status))) {
+    whole_ = false;
+  }
+  return whole_;
 }
 
 Region::~Region() {

@@ -56,7 +56,7 @@ class Region {
   // is kept open until it is unmapped: to whoever waits at the other end, its
   // end says that nobody reads or writes here any more.
   using Made = std::variant<std::shared_ptr<const Region>, wire::OfferReply>;
-  static Made Map(const wire::Offer& offer, const Descriptor& descriptor,
+  static Made Map(const wire::Offer& offer, Descriptor descriptor,
                   std::shared_ptr<RegionUse> use,
                   std::shared_ptr<const Descriptor> connection);
   ~Region();
@@ -64,6 +64,10 @@ class Region {
 
   size_t size() const { return size_; }
   bool writable() const { return writable_; }
+  // Whether its owner has left it all of its pages, so far: a job would have to
+  // make those that are missing, on threads that others wait for. Never again,
+  // once it has not.
+  bool IsWhole() const;
   // Only within the region's size, and only where writable() to be written. Of
   // a GPU's memory it is the GPU's address, which the host must not read.
   std::byte* data() const { return data_; }
@@ -75,13 +79,13 @@ class Region {
   bool of_peer() const { return mapping_ != nullptr && mapping_->of_peer(); }
 
  private:
-  Region(std::byte* data, size_t size, bool writable,
+  Region(Descriptor memfd, std::byte* data, size_t size, bool writable,
          std::shared_ptr<RegionUse> use,
          std::shared_ptr<const Descriptor> connection);
   Region(std::unique_ptr<DeviceMapping> mapping, bool writable,
          std::shared_ptr<RegionUse> use,
          std::shared_ptr<const Descriptor> connection);
-  static Made MapHost(const wire::Offer& offer, int fd,
+  static Made MapHost(const wire::Offer& offer, Descriptor memfd,
                       std::shared_ptr<RegionUse> use,
                       std::shared_ptr<const Descriptor> connection);
   static Made MapDevice(const wire::Offer& offer, int fd,
@@ -91,6 +95,8 @@ class Region {
   // First, so that it goes last.
   const std::shared_ptr<const Descriptor> connection_;
   const std::shared_ptr<RegionUse> use_;
+  const Descriptor memfd_;  // none: a GPU's memory
+  mutable std::atomic<bool> whole_ = true;
   std::byte* const data_;
   const size_t size_;
   const bool writable_;

@@ -171,5 +171,28 @@ TEST_F(Ranges, NotBesideAPayload) {
   ExpectRefused(request, "payload", fmt::format("{} bytes", kInput), "0 bytes");
 }
 
+TEST_F(Ranges, PagesThatAreTakenAwayAreNotMadeByJobs) {
+  StartReal({"cpu"});
+  const Descriptor memfd = Memfd(kSize, kSize);
+  Peer peer(options_.memory_socket);
+  ASSERT_EQ(peer.Offered(memfd, kSize), OfferAnswer::kTaken);
+  const Shared other = Share();
+  const v1::QuantizeRequest request = Lent(peer.name);
+  EXPECT_TRUE(Call(channel_, request.SerializeAsString()).status.ok());
+  ASSERT_EQ(fallocate(memfd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                      kPage, kPage),
+            0);
+  const auto refused = [&] {
+    ExpectRefused(request, "memory.inputs[0].region",
+                  "a region that has all of its pages, as when it came",
+                  "one of which some were taken away");
+  };
+  refused();
+  // For good: whoever does so could go on between two calls.
+  ASSERT_EQ(fallocate(memfd.get(), 0, 0, kSize), 0);
+  refused();
+  EXPECT_TRUE(Call(channel_, Lent(other.name).SerializeAsString()).status.ok());
+}
+
 }  // namespace
 }  // namespace quantd

@@ -118,7 +118,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   // The same without a wait or a refusal, for messages that are small by law:
   // who looks at a server's health must get an answer when all memory is lent.
   MemoryCharge Track(const ReceiveAsk& ask, Waiter* waiter);
-  // The same for what is said to the sender and may stay unread.
+  // Charges the sender for bytes that the server sends it and that may stay
+  // unread. Never waits nor refuses.
   MemoryCharge Charge(const std::shared_ptr<Sender>& sender, size_t bytes);
   // Until the charge is given back its sender may bring so many bytes that
   // nobody has asked for: more of a stream whose first message is here.

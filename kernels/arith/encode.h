@@ -157,7 +157,7 @@ QUANTD_FN typename L::F FactorOf(const EncodeParams& p,
   if (kOther && p.scaling == Scaling::kNvfp4) {
     const typename L::F global =
         WorksWithGlobal<kOther>(p.numerics) ? line.s : line.s_dec;
-    // Of an amax that is NaN that is stored, whatever blocks worked with.
+    // A NaN amax is stored as it is, though its blocks were made without it.
     return GlobalFactor<L>(p.numerics.factor,
                            IsNan<L>(line.amax) ? line.amax : global, stored);
   }

@@ -8,7 +8,7 @@
 
 namespace quantd {
 
-// Closes it on a thread of its own, which nobody waits for.
+// Closes `fd` on a detached thread.
 void CloseApart(int fd);
 // Whether so many wait to be closed that no more should be taken.
 bool ClosingIsBehind();

@@ -22,9 +22,8 @@ struct Panel {
   int64_t col;
   int64_t rows;
   int64_t cols;  // of the matrix; there are zeros after them
-  // As the values lie at `from`, and so their codes: rows of kPanel values,
-  // each of which holds several of the matrix if those are short, `width`
-  // apart.
+  // Rows of kPanel values at `from`. Each holds several rows of the matrix,
+  // `width` values apart, if those are short. The codes lie the same way.
   int64_t taken = rows;
   int64_t width = kPanel;
 };

@@ -191,8 +191,8 @@ void EncodeShortLines(const RowJob& job, Group g, int64_t last,
   const int64_t most = W * kBlockSize / pitch;
   std::byte values[W * kBlockSize * SizeOf(D)] = {};
   std::byte codes[W * kBlockSize];
-  // Of a line of one short block more may be read, and written too where the
-  // next lines come after it.
+  // A line of one short block is read and written in one size. What is read
+  // beyond it is masked, and the next lines overwrite what is written.
   constexpr bool kOne = kBlockSize == 32;
   std::byte mask[kFixed] = {};
   if (kOne) __builtin_memset(mask, 0xFF, bytes);

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 class ModelTest : public testing::Test {
  protected:
   std::string At(std::string_view name) const { return dir_ / name; }
-  // The same as messages say where links lead.
+  // The path by which messages name a link's target.
   std::string Real(std::string_view name) const {
     return std::filesystem::weakly_canonical(At(name)).string();
   }

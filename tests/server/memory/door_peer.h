@@ -66,8 +66,8 @@ inline bool SendWith(int socket, absl::Span<const std::byte> bytes,
          static_cast<ssize_t>(bytes.size());
 }
 
-// A connection over TCP that holds up whoever closes it last: nobody takes what
-// was sent, and it lingers for a minute.
+// A TCP connection whose last close() takes a minute: it lingers, and its peer
+// reads nothing of what was sent.
 class Lingering {
  public:
   Lingering()
@@ -90,7 +90,7 @@ class Lingering {
     while (send(socket_.get(), zeros.data(), zeros.size(), MSG_DONTWAIT) > 0) {
     }
   }
-  // The near end, once: whoever has it last is held up.
+  // Hands over the near end, once.
   Descriptor Leave() { return std::move(socket_); }
 
  private:

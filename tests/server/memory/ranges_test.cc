@@ -188,7 +188,7 @@ TEST_F(Ranges, PagesThatAreTakenAwayAreNotMadeByJobs) {
                   "one of which some were taken away");
   };
   refused();
-  // For good: whoever does so could go on between two calls.
+  // The refusal is for good: pages could go again between two calls.
   ASSERT_EQ(fallocate(memfd.get(), 0, 0, kSize), 0);
   refused();
   EXPECT_TRUE(Call(channel_, Lent(other.name).SerializeAsString()).status.ok());

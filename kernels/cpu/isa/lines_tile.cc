@@ -19,7 +19,8 @@ QUANTD_FN F LoadSome(const std::byte* p, int64_t count) {
   __builtin_memcpy(buffer, p, count * SizeOf(D));
   return LoadLanes<D, W>(buffer);
 }
-// Gives what LoadSome does, by one load of W elements if those end before `end`.
+// Gives what LoadSome does, by one load of W elements if those end before
+// `end`.
 template <DType D>
 QUANTD_FN F LoadBefore(const std::byte* end, const std::byte* p,
                        int64_t count) {

@@ -149,6 +149,10 @@ TEST_P(ProfilesContract, EveryTypeFlavorAndShape) {
       for (int rule = 0; rule < (rules ? 4 : 1); ++rule) {
         for (const Size& size : Sizes()) {
           const size_t turn = ++turn_;
+          // EveryMagnitude walks the ends of the range; here a third will do.
+          const bool end = flavor == Flavor::kTiny || flavor == Flavor::kHuge ||
+                           flavor == Flavor::kLonely;
+          if (end && Draw(turn, 8, 3) != 0) continue;
           if (TooMany() || !Chosen()) continue;
           QuantizeSpec spec = Spec(e, size);
           spec.rule = static_cast<oracle::ScaleRule>(rule);

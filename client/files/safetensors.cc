@@ -56,15 +56,11 @@ absl::StatusOr<std::string> MakeHead(std::vector<Tensor>* tensors,
 }
 
 absl::StatusOr<File> File::Open(const std::string& path) {
-  return Open(InputFile::Open(path));
-}
-
-absl::StatusOr<File> File::Open(absl::StatusOr<InputFile> opened) {
+  auto opened = InputFile::Open(path);
   if (!opened.ok()) return opened.status();
   const size_t size = opened->size();
   const auto bad = [&](std::string_view why) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: {}", opened->path(), why));
+    return absl::InvalidArgumentError(fmt::format("{}: {}", path, why));
   };
   if (size < kLengthBytes) {
     return bad(fmt::format("{} bytes are no safetensors file", size));

@@ -13,7 +13,6 @@
 #include "tests/testing/lendable.h"
 
 namespace quantd {
-namespace {
 
 bool SameReport(const JobReport& a, const JobReport& b) {
   const auto same = [](const std::optional<ErrorStatistics>& x,
@@ -28,6 +27,8 @@ bool SameReport(const JobReport& a, const JobReport& b) {
          a.replaced_globals == b.replaced_globals &&
          same(a.rowwise, b.rowwise) && same(a.columnwise, b.columnwise);
 }
+
+namespace {
 
 absl::Status CompareOnLent(Backend& backend, const Plan& plan,
                            const std::vector<oracle::Bytes>& inputs,

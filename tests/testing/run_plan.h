@@ -17,6 +17,9 @@ struct Reply {
   JobReport report;
 };
 
+// Whether two jobs found the same in their inputs, sums of statistics included.
+bool SameReport(const JobReport& a, const JobReport& b);
+
 // Feeds one tensor for each of the plan's inputs, in several steps, and checks
 // that the gaps between the outputs are zero bytes. One job.
 absl::StatusOr<Reply> RunPlanOnOwnMemory(

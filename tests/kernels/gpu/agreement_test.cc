@@ -17,7 +17,6 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -83,14 +82,6 @@ Element ElementOfInput(DType dtype) {
                                 : Element::kBF16;
 }
 
-bool Same(const std::optional<ErrorStatistics>& a,
-          const std::optional<ErrorStatistics>& b) {
-  if (!a || !b) return a.has_value() == b.has_value();
-  return a->elements == b->elements && a->clipped == b->clipped &&
-         a->flushed == b->flushed && a->max_error == b->max_error &&
-         a->signal == b->signal && a->noise == b->noise;
-}
-
 TEST(GpuContractTest, AgreesWithTheCpu) {
   const auto target = GpuTarget();
   if (!target) GTEST_SKIP() << CudaUnavailableReason();
@@ -137,11 +128,7 @@ TEST(GpuContractTest, AgreesWithTheCpu) {
     if (same && want.ok()) {
       const auto same_bytes =
           BytesEq(r.name, want->payload.bytes(), got->payload.bytes());
-      const JobReport &a = want->report, &b = got->report;
-      const bool same_report =
-          a.saw_nan == b.saw_nan && a.saw_inf == b.saw_inf &&
-          a.replaced_globals == b.replaced_globals &&
-          Same(a.rowwise, b.rowwise) && Same(a.columnwise, b.columnwise);
+      const bool same_report = SameReport(want->report, got->report);
       EXPECT_TRUE(same_bytes);
       EXPECT_TRUE(same_report) << r.name << ": other findings";
       same = same_bytes && same_report;

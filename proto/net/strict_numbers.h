@@ -16,15 +16,17 @@
 namespace quantd {
 
 // What is wrong with the number that `whole` begins with; empty: nothing.
+// Numbers below zero are of 63 bits, others of 64 (a seed has them all).
 inline std::string WrongNumber(std::string_view whole, bool may_be_negative) {
   std::string_view text = whole;
   if (may_be_negative && text.starts_with('-')) text.remove_prefix(1);
   const std::string_view digits =
       text.substr(0, text.find_first_not_of("0123456789"));
-  int64_t number = 0;
+  uint64_t number = 0;
   const auto read =
       std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (read.ec == std::errc::result_out_of_range) {
+  const uint64_t largest = may_be_negative ? INT64_MAX : UINT64_MAX;
+  if (read.ec == std::errc::result_out_of_range || number > largest) {
     return fmt::format("{} is too large a number", whole);
   }
   if (digits.empty() || (digits.size() > 1 && digits.front() == '0') ||

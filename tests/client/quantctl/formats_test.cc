@@ -253,6 +253,11 @@ TEST_F(CliComputes, OneSeedOneFile) {
   const std::string a = quantize("1.safetensors", {"--seed", "5"});
   EXPECT_EQ(a, quantize("2.safetensors", {"--seed", "5"}));
   EXPECT_NE(a, quantize("3.safetensors", {"--seed", "6"}));
+  // A drawn seed has 64 bits, and every other time the first of them.
+  const std::string b =
+      quantize("3.safetensors", {"--seed", "18446744073709551615"});
+  EXPECT_THAT(b, HasSubstr("18446744073709551615"));
+  EXPECT_NE(a, b);
   // Drawn, and told.
   quantize("4.safetensors", {});
   const auto drawn = QuantizedTensor::Load(At("4.safetensors"));

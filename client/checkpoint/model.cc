@@ -24,6 +24,7 @@ constexpr std::string_view kOtherWeights[] = {".bin",  ".pt",   ".pth",
                                               ".gguf", ".onnx", ".index.json"};
 // What this program keeps beside what it writes.
 constexpr std::string_view kOwnFiles[] = {".partial", ".quantd-journal"};
+constexpr std::string_view kConfig = "config.json";
 // Of a quantization that another one takes the place of.
 constexpr std::string_view kQuantization = "hf_quant_config.json";
 
@@ -65,14 +66,14 @@ bool IsCarried(std::string_view name) {
   for (const std::string_view end : kOwnFiles) {
     if (name.ends_with(end)) return false;
   }
-  return !name.ends_with(kShardEnding) && name != "config.json" &&
+  return !name.ends_with(kShardEnding) && name != kConfig &&
          name != kQuantization;
 }
 
 // What a clone without Git LFS has in place of large files.
-bool IsPointer(const std::string& path) {
+bool IsPointer(const absl::StatusOr<InputFile>& file) {
   constexpr size_t kMost = 1024;
-  const auto text = ReadText(path, kMost);
+  const auto text = ReadText(file, kMost);
   return text.ok() && text->starts_with("version https://git-lfs");
 }
 
@@ -84,10 +85,11 @@ T Parse(std::string_view text) {
 // `T`: where keys keep their order, or where finding one among very many is
 // quick.
 template <typename T>
-absl::StatusOr<T> ReadObject(const std::string& path, size_t most,
+absl::StatusOr<T> ReadObject(const absl::StatusOr<InputFile>& file, size_t most,
                              T (*parse)(std::string_view)) {
-  const auto text = ReadText(path, most);
+  const auto text = ReadText(file, most);
   if (!text.ok()) return text.status();
+  const std::string& path = file->path();
   if (NestsTooDeep(*text)) {
     return Bad(path, fmt::format("JSON of more than {} objects and lists "
                                  "within each other",
@@ -126,13 +128,13 @@ bool NestsTooDeep(std::string_view json) {
   return false;
 }
 
-absl::StatusOr<std::string> ReadText(const std::string& path, size_t most) {
-  const auto file = InputFile::Open(path);
+absl::StatusOr<std::string> ReadText(const absl::StatusOr<InputFile>& file,
+                                     size_t most) {
   if (!file.ok()) return file.status();
   if (file->size() > most) {
-    return Bad(path, fmt::format("{} bytes, more than such a file may have "
-                                 "({})",
-                                 file->size(), most));
+    return Bad(file->path(), fmt::format("{} bytes, more than such a file may "
+                                         "have ({})",
+                                         file->size(), most));
   }
   std::string text(file->size(), '\0');
   const auto status =
@@ -141,12 +143,13 @@ absl::StatusOr<std::string> ReadText(const std::string& path, size_t most) {
   return text;
 }
 
-absl::StatusOr<Json> ReadJsonObject(const std::string& path, size_t most) {
-  return ReadObject<Json>(path, most, &Parse<Json>);
+absl::StatusOr<Json> ReadJsonObject(const absl::StatusOr<InputFile>& file,
+                                    size_t most) {
+  return ReadObject<Json>(file, most, &Parse<Json>);
 }
 
-absl::StatusOr<Json> ReadConfig(const std::string& path) {
-  return ReadObject<Json>(path, kMaxConfigBytes, &ParsePythonJson);
+absl::StatusOr<Json> ReadConfig(const absl::StatusOr<InputFile>& file) {
+  return ReadObject<Json>(file, kMaxConfigBytes, &ParsePythonJson);
 }
 
 absl::StatusOr<Model> Model::Open(const std::string& path) {
@@ -174,37 +177,38 @@ absl::StatusOr<Model> Model::Open(const std::string& path) {
 }
 
 absl::Status Model::OpenDirectory() {
+  auto folder = ModelFolder::Open(path_);
+  if (!folder.ok()) return folder.status();
+  folder_ = *std::move(folder);
+  const auto listed = folder_.List();
+  if (!listed.ok()) return listed.status();
   std::vector<std::string> found;
   std::vector<std::string> indexes;
   std::vector<std::string> foreign;
+  std::vector<std::string> read;
   bool interrupted = false;
-  std::error_code error;
-  const auto sort_out = [&](const fs::path& folder, const std::string& prefix) {
-    for (fs::directory_iterator i(folder, error), end; !error && i != end;
-         i.increment(error)) {
-      const std::string name = i->path().filename().string();
-      std::error_code ignored;
-      if (i->is_directory(ignored)) continue;
-      if (prefix.empty() && name.ends_with(kIndexEnding)) {
-        indexes.push_back(name);
-      } else if (prefix.empty() && name.ends_with(kShardEnding)) {
-        found.push_back(name);
-      } else if (IsCarried(name)) {
-        others_.push_back(prefix + name);
-      } else if (prefix.empty() && name.ends_with(kOwnFiles[1])) {
-        interrupted = true;
-      } else if (name.ends_with(".bin") || name.ends_with(".pth")) {
-        foreign.push_back(prefix + name);
-      }
+  for (const std::string& path : *listed) {
+    const size_t slash = path.find('/');
+    const bool above = slash == std::string::npos;
+    const std::string name = above ? path : path.substr(slash + 1);
+    if (above && name.ends_with(kIndexEnding)) {
+      indexes.push_back(name);
+    } else if (above && name.ends_with(kShardEnding)) {
+      found.push_back(name);
+      read.push_back(name);
+    } else if (above && (name == kConfig || name == kQuantization)) {
+      has_config_ |= name == kConfig;
+      read.push_back(name);
+    } else if (IsCarried(name) || name == kConfig) {
+      // A config of a folder is not the model's. Poolings of sentence encoders,
+      // for example, have one.
+      others_.push_back(path);
+      read.push_back(path);
+    } else if (above && name.ends_with(kOwnFiles[1])) {
+      interrupted = true;
+    } else if (name.ends_with(".bin") || name.ends_with(".pth")) {
+      foreign.push_back(path);
     }
-  };
-  sort_out(path_, "");
-  if (error) {
-    return absl::ErrnoToStatus(error.value(),
-                               fmt::format("cannot read {}", path_));
-  }
-  for (std::vector<std::string>* list : {&found, &indexes, &foreign}) {
-    std::sort(list->begin(), list->end());
   }
   if (indexes.size() > 1) {
     return Bad(path_, fmt::format("{} indexes ({}): leave the one that counts",
@@ -258,39 +262,25 @@ absl::Status Model::OpenDirectory() {
                                         "save the model as safetensors first",
                                         Some(foreign)));
   }
-  if (const std::string config = path_ + "/config.json"; fs::exists(config)) {
-    auto json = ReadConfig(config);
+  // Before any work, rather than when they are copied after all of it.
+  for (const std::string& name : read) {
+    if (const auto file = folder_.OpenFile(name); !file.ok())
+      return file.status();
+  }
+  if (has_config_) {
+    auto json = ReadConfig(folder_.OpenFile(std::string(kConfig)));
     if (!json.ok()) return json.status();
     config_ = *std::move(json);
-    has_config_ = true;
   }
-  // Poolings of sentence encoders, for example: small files in folders.
-  std::vector<fs::path> folders;
-  for (fs::directory_iterator i(path_, error), end; !error && i != end;
-       i.increment(error)) {
-    std::error_code ignored;
-    const std::string name = i->path().filename().string();
-    if (i->is_directory(ignored) && name.front() != '.') {
-      folders.push_back(i->path());
-    }
-  }
-  for (const fs::path& folder : folders) {
-    error.clear();
-    sort_out(folder, folder.filename().string() + "/");
-    // A config of a folder is not the model's.
-    if (fs::exists(folder / "config.json")) {
-      others_.push_back(folder.filename().string() + "/config.json");
-    }
-  }
-  std::sort(others_.begin(), others_.end());
   if (auto s = OpenShards(names); !s.ok()) return s;
   return index_name_.empty() ? absl::OkStatus() : CheckIndex();
 }
 
 absl::Status Model::ReadIndex() {
   const std::string path = path_ + "/" + index_name_;
-  const auto json = ReadObject<nlohmann::json>(
-      path, safetensors::kMaxHeaderBytes, &Parse<nlohmann::json>);
+  const auto json = ReadObject<nlohmann::json>(folder_.OpenFile(index_name_),
+                                               safetensors::kMaxHeaderBytes,
+                                               &Parse<nlohmann::json>);
   if (!json.ok()) return json.status();
   const auto map = json->find("weight_map");
   if (map == json->end() || !map->is_object() || map->empty()) {
@@ -316,12 +306,16 @@ absl::Status Model::ReadIndex() {
 absl::Status Model::OpenShards(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const std::string path = path_ + "/" + name;
-    auto file = safetensors::File::Open(path);
+    const auto open = [&] {
+      return single_file_ ? InputFile::Open(path) : folder_.OpenFile(name);
+    };
+    auto file = safetensors::File::Open(open());
     if (!file.ok()) {
-      return IsPointer(path) ? Bad(path,
-                                   "a pointer of Git LFS in place of the file: "
-                                   "\"git lfs pull\" fetches it")
-                             : file.status();
+      return IsPointer(open())
+                 ? Bad(path,
+                       "a pointer of Git LFS in place of the file: "
+                       "\"git lfs pull\" fetches it")
+                 : file.status();
     }
     for (const ModelShard& shard : shards_) {
       if (shard.file.identity() == file->identity()) {

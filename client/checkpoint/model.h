@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "client/checkpoint/python_json.h"
 #include "client/files/file.h"
+#include "client/files/model_folder.h"
 #include "client/files/safetensors.h"
 
 namespace quantd::checkpoint {
@@ -29,12 +30,13 @@ inline constexpr int kMostNested = 200;
 bool NestsTooDeep(std::string_view json);
 
 // Whole: a file of at most `most` bytes as text.
-absl::StatusOr<std::string> ReadText(const std::string& path, size_t most);
+absl::StatusOr<std::string> ReadText(const absl::StatusOr<InputFile>& file,
+                                     size_t most);
 // INVALID_ARGUMENT names the path and says what is no JSON object about it.
-absl::StatusOr<Json> ReadJsonObject(const std::string& path,
-                                    size_t most = kMaxConfigBytes);
+absl::StatusOr<Json> ReadJsonObject(const absl::StatusOr<InputFile>& file,
+                                    size_t most);
 // The same of a file that transformers reads: NaN and infinities are numbers.
-absl::StatusOr<Json> ReadConfig(const std::string& path);
+absl::StatusOr<Json> ReadConfig(const absl::StatusOr<InputFile>& file);
 
 struct ModelShard {
   std::string name;  // of the file, without a directory
@@ -56,10 +58,12 @@ class Model {
   // A directory, or a .safetensors file. NOT_FOUND and PERMISSION_DENIED name
   // the path; INVALID_ARGUMENT for everything that makes it no model: an index
   // that names missing shards or paths, shards that hold tensors of one name,
-  // a config.json that is no JSON.
+  // a config.json that is no JSON, a name that leads out of the directory.
   static absl::StatusOr<Model> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
+  // Opens what is read of the directory; of a single file, nothing.
+  const ModelFolder& folder() const { return folder_; }
   // A file and no directory: then there is no config and nothing beside it.
   bool single_file() const { return single_file_; }
   const std::vector<ModelShard>& shards() const { return shards_; }
@@ -74,7 +78,7 @@ class Model {
   // config.json's model_type; empty: it has none.
   std::string model_type() const;
   // Files beside shards, index and config: tokenizers, licences. Relative, and
-  // those of one level of folders below.
+  // those of one level of folders below. Each could be opened.
   const std::vector<std::string>& others() const { return others_; }
   // Shards beside those of the index, which are left out.
   const std::vector<std::string>& strays() const { return strays_; }
@@ -93,6 +97,7 @@ class Model {
   absl::Status CheckIndex();
 
   std::string path_;
+  ModelFolder folder_;
   bool single_file_ = false;
   std::vector<ModelShard> shards_;
   std::vector<ModelTensor> tensors_;

@@ -6,11 +6,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <iterator>
 
 #include "fmt/format.h"
 
 namespace quantd {
 namespace {
+
+// Without O_NONBLOCK a FIFO would be waited for.
+constexpr int kRead = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 absl::Status Failure(std::string_view what, const std::string& path) {
   return absl::ErrnoToStatus(errno, fmt::format("cannot {} {}", what, path));
@@ -23,10 +28,29 @@ bool Same(const timespec& a, const timespec& b) {
 }  // namespace
 
 absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
+  return Take(open(path.c_str(), kRead), path);
+}
+
+absl::StatusOr<InputFile> InputFile::OpenUnlinked(const std::string& real,
+                                                  const std::string& path) {
+  const std::filesystem::path parts =
+      std::filesystem::path(real).relative_path();
+  int at = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  for (auto part = parts.begin(); at >= 0 && part != parts.end(); ++part) {
+    const int flags = std::next(part) == parts.end()
+                          ? kRead
+                          : O_PATH | O_DIRECTORY | O_CLOEXEC;
+    const int next = openat(at, part->c_str(), flags | O_NOFOLLOW);
+    close(at);
+    at = next;
+  }
+  return Take(at, path);
+}
+
+absl::StatusOr<InputFile> InputFile::Take(int fd, const std::string& path) {
   InputFile file;
   file.path_ = path;
-  // Without O_NONBLOCK a FIFO would be waited for here.
-  file.fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  file.fd_ = fd;
   if (file.fd_ < 0) return Failure("open", path);
   struct stat info = {};
   if (fstat(file.fd_, &info) != 0) return Failure("read", path);

@@ -33,6 +33,11 @@ class InputFile {
   // NOT_FOUND, PERMISSION_DENIED or INVALID_ARGUMENT (not a regular file)
   // with the path in the message. Never waits, for a FIFO's writer neither.
   static absl::StatusOr<InputFile> Open(const std::string& path);
+  // An absolute path on which no link is followed, in its folders neither:
+  // what was found to lie there, whatever was put in its place meanwhile.
+  // `path` is what messages name.
+  static absl::StatusOr<InputFile> OpenUnlinked(const std::string& real,
+                                                const std::string& path);
 
   InputFile() = default;
   InputFile(InputFile&& other) noexcept { *this = std::move(other); }
@@ -47,6 +52,9 @@ class InputFile {
   absl::Status ReadAt(size_t offset, absl::Span<std::byte> bytes) const;
 
  private:
+  // Takes the descriptor; of -1, errno tells why.
+  static absl::StatusOr<InputFile> Take(int fd, const std::string& path);
+
   std::string path_;
   int fd_ = -1;
   size_t size_ = 0;

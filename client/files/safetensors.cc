@@ -56,11 +56,15 @@ absl::StatusOr<std::string> MakeHead(std::vector<Tensor>* tensors,
 }
 
 absl::StatusOr<File> File::Open(const std::string& path) {
-  auto opened = InputFile::Open(path);
+  return Open(InputFile::Open(path));
+}
+
+absl::StatusOr<File> File::Open(absl::StatusOr<InputFile> opened) {
   if (!opened.ok()) return opened.status();
   const size_t size = opened->size();
   const auto bad = [&](std::string_view why) {
-    return absl::InvalidArgumentError(fmt::format("{}: {}", path, why));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {}", opened->path(), why));
   };
   if (size < kLengthBytes) {
     return bad(fmt::format("{} bytes are no safetensors file", size));

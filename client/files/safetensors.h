@@ -56,6 +56,7 @@ class File {
  public:
   // Reads and checks the header, not the buffer. Errors name the path.
   static absl::StatusOr<File> Open(const std::string& path);
+  static absl::StatusOr<File> Open(absl::StatusOr<InputFile> opened);
 
   const std::vector<Tensor>& tensors() const { return header_.tensors; }
   const Metadata& metadata() const { return header_.metadata; }

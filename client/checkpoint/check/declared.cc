@@ -105,7 +105,7 @@ Declared::Declared(const Model& model)
     : config_(&model.config()), dialect_(ConfiguredDialect(model.config())) {
   auto own = model.single_file()
                  ? absl::StatusOr<Json>(absl::NotFoundError("a single file"))
-                 : ReadConfig(model.path() + "/" + kModelOptFile);
+                 : ReadConfig(model.folder().OpenFile(kModelOptFile));
   own_status_ = own.status();
   if (own.ok()) own_ = *std::move(own);
   const Json* q = quantization();

@@ -74,7 +74,7 @@ Journal::~Journal() {
 
 absl::Status Journal::Read(const std::string& fingerprint) {
   const std::string title = fmt::format("{} {}", kTitle, fingerprint);
-  const auto text = ReadText(path_, kMostBytes);
+  const auto text = ReadText(InputFile::Open(path_), kMostBytes);
   if (!text.ok()) return text.status();
   std::string_view rest = *text;
   const size_t end = rest.find('\n');

@@ -133,7 +133,7 @@ absl::Status CheckOutput(const Model& in, const std::string& out) {
   if (!there && lstat(out.c_str(), &info) == 0) {
     return refuse("a link to nothing");
   }
-  const bool interrupted = fs::exists(JournalOf(in, out));
+  const bool interrupted = access(JournalOf(in, out).c_str(), F_OK) == 0;
   if (IsFile(in, out)) {
     const FileIdentity source = in.shards().front().file.identity();
     if (there && source == FileIdentity{info.st_dev, info.st_ino}) {
@@ -153,15 +153,21 @@ absl::Status CheckOutput(const Model& in, const std::string& out) {
   if (!there) return absl::OkStatus();
   if (!S_ISDIR(info.st_mode)) return refuse("it is no directory");
   std::error_code error;
-  const bool empty = fs::is_empty(out, error);
-  if (error) {
-    return absl::ErrnoToStatus(error.value(),
-                               fmt::format("cannot read {}", out));
+  for (fs::recursive_directory_iterator i(out, error), end; !error && i != end;
+       i.increment(error)) {
+    if (!interrupted) {
+      return refuse(
+          "it is not empty, and what is there is no unfinished conversion: "
+          "name another directory, or remove this one");
+    }
+    std::error_code gone;
+    if (!i->is_symlink(gone)) continue;
+    return refuse(fmt::format(
+        "{} is a link, and what it leads to would be written; remove it",
+        i->path().string()));
   }
-  if (empty || interrupted) return absl::OkStatus();
-  return refuse(
-      "it is not empty, and what is there is no unfinished conversion: name "
-      "another directory, or remove this one");
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(error.value(), fmt::format("cannot read {}", out));
 }
 
 absl::StatusOr<std::unique_ptr<OutputDirectory>> OutputDirectory::Open(
@@ -283,7 +289,7 @@ absl::Status OutputDirectory::Read(std::string_view tensor, size_t offset,
 
 // A file that goes over as it is.
 absl::Status OutputDirectory::Carry(const std::string& name) const {
-  const auto from = InputFile::Open(in_->path() + "/" + name);
+  const auto from = in_->folder().OpenFile(name);
   if (!from.ok()) return from.status();
   const std::string path = path_ + "/" + name;
   std::error_code error;

@@ -115,13 +115,13 @@ class TokenListener : public nlohmann::json_sax<Json> {
 // which text does not become: some models have them beyond their embeddings,
 // for pictures. -1: it names none. Memory does not grow with the number of
 // words, but for the file's text.
-absl::StatusOr<int64_t> LargestTokenId(const std::string& path) {
-  const auto text = ReadText(path, kMaxTokenizerBytes);
+absl::StatusOr<int64_t> LargestTokenId(const absl::StatusOr<InputFile>& file) {
+  const auto text = ReadText(file, kMaxTokenizerBytes);
   if (!text.ok()) return text.status();
   TokenListener listener;
   if (!Json::sax_parse(*text, &listener)) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: no JSON: {}", path, listener.error()));
+        fmt::format("{}: no JSON: {}", file->path(), listener.error()));
   }
   return listener.largest();
 }
@@ -161,7 +161,7 @@ class CompanionRules {
 
   void CheckTokenizer() {
     if (!HasFile(model_, kTokenizer)) return;
-    const auto largest = LargestTokenId(PathOf(kTokenizer));
+    const auto largest = LargestTokenId(model_.folder().OpenFile(kTokenizer));
     if (!largest.ok()) {
       Damaged(kTokenizer, largest.status());
       return;
@@ -172,7 +172,7 @@ class CompanionRules {
   void CheckObjects() {
     for (const std::string_view file : kObjects) {
       if (!HasFile(model_, file)) continue;
-      const auto json = ReadConfig(PathOf(file));
+      const auto json = ReadConfig(model_.folder().OpenFile(std::string(file)));
       if (!json.ok()) {
         Damaged(file, json.status());
         continue;

@@ -125,7 +125,7 @@ class ConfigRules {
     if (linted_.model.single_file()) return;
     for (const char* name : {kConfigFile, kModelOptFile}) {
       const auto text =
-          ReadText(linted_.model.path() + "/" + name, kMaxConfigBytes);
+          ReadText(linted_.model.folder().OpenFile(name), kMaxConfigBytes);
       if (!text.ok() || !text->starts_with(kMark)) continue;
       Find("config", name,
            "it begins with a byte order mark, on which transformers raises",

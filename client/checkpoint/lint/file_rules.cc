@@ -32,7 +32,7 @@ class FileRules {
       const bool listed = !linted_.model.index_name().empty();
       if (listed && name.starts_with("consolidated")) continue;
       const auto file =
-          safetensors::File::Open(linted_.model.path() + "/" + name);
+          safetensors::File::Open(linted_.model.folder().OpenFile(name));
       if (!file.ok()) continue;
       for (const safetensors::Tensor& t : file->tensors()) {
         if (linted_.model.Find(t.name) == nullptr) continue;

@@ -40,16 +40,16 @@ absl::Status Rename(const std::string& from, const std::string& to) {
 
 absl::Status TakePlace(const std::string& next, const std::string& out) {
   // Of two files one takes the other's place at once.
-  if (!fs::is_directory(out)) return Rename(next, out);
+  std::error_code error;
+  if (!fs::is_directory(out, error)) return Rename(next, out);
   const std::string previous = Beside(out, "previous");
-  if (fs::exists(fs::symlink_status(previous))) {
+  if (fs::exists(fs::symlink_status(previous, error))) {
     return absl::AlreadyExistsError(fmt::format(
         "{} is there already, and {} holds the model with more of it mended",
         previous, next));
   }
   if (auto s = Rename(out, previous); !s.ok()) return s;
   if (auto s = Rename(next, out); !s.ok()) return s;
-  std::error_code error;
   fs::remove_all(previous, error);
   if (!error) return absl::OkStatus();
   return absl::ErrnoToStatus(error.value(),

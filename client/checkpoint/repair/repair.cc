@@ -166,7 +166,7 @@ absl::StatusOr<std::vector<TextFile>> FilesOf(const Model& model,
   std::vector<TextFile> files = ConfigFiles(model, plan);
   const std::string own(kModelOptConfig);
   const auto text_of = [&](const std::string& name) {
-    return ReadText(model.path() + "/" + name, kMaxConfigBytes);
+    return ReadText(model.folder().OpenFile(name), kMaxConfigBytes);
   };
   for (TextFile& file : files) {
     if (file.name == model.index_name()) continue;
@@ -184,7 +184,7 @@ absl::StatusOr<std::vector<TextFile>> FilesOf(const Model& model,
       continue;
     }
     SettleType(model, &fresh);
-    const auto before = ReadConfig(model.path() + "/" + file.name);
+    const auto before = ReadConfig(model.folder().OpenFile(file.name));
     const char* place =
         file.name == own ? "quantization" : "quantization_config";
     if (before.ok() && before->contains(place) && !repair.drops_quantization) {

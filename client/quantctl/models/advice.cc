@@ -89,7 +89,8 @@ void PrintAdvice(const Options& options, const checkpoint::Advice& advice) {
 }
 
 absl::StatusOr<std::vector<std::string>> ReadRules(const std::string& path) {
-  const auto text = checkpoint::ReadText(path, checkpoint::kMaxConfigBytes);
+  const auto text =
+      checkpoint::ReadText(InputFile::Open(path), checkpoint::kMaxConfigBytes);
   if (!text.ok()) return text.status();
   std::vector<std::string> rules;
   std::string_view rest = *text;

@@ -34,7 +34,8 @@ absl::StatusOr<std::map<std::string, float>> ReadInputAmax(
     const std::string& path) {
   std::map<std::string, float> amaxes;
   if (path.empty()) return amaxes;
-  const auto json = checkpoint::ReadJsonObject(path, size_t{256} << 20);
+  const auto json =
+      checkpoint::ReadJsonObject(InputFile::Open(path), size_t{256} << 20);
   if (!json.ok()) return json.status();
   for (const auto& [module, value] : json->items()) {
     const float amax = value.is_number() ? value.get<float>() : -1.0f;

@@ -73,6 +73,24 @@ TEST(InputFile, WritingIsAnError) {
               StatusIs(StatusCode::kDataLoss));
 }
 
+TEST(InputFile, NoLinkIsFollowedWhereNoneIsExpected) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "folder");
+  WriteFile(dir / "folder/a", "text");
+  std::filesystem::create_symlink("folder", dir / "link");
+  std::filesystem::create_symlink("a", dir / "folder/b");
+  const auto file = InputFile::OpenUnlinked(dir / "folder/a", "said");
+  ASSERT_THAT(file, IsOk());
+  EXPECT_EQ(file->size(), 4u);
+  EXPECT_EQ(file->path(), "said");
+  for (const char* name : {"link/a", "folder/b", "gone/a", "folder/gone"}) {
+    const auto refused = InputFile::OpenUnlinked(dir / name, "said");
+    EXPECT_FALSE(refused.ok()) << name;
+    EXPECT_THAT(std::string(refused.status().message()),
+                HasSubstr("cannot open said"));
+  }
+}
+
 TEST(InputFile, OnlyRegularFilesAndNoWaiting) {
   const TempDir dir;
   ASSERT_EQ(mkfifo((dir / "fifo").c_str(), 0600), 0);

@@ -48,6 +48,25 @@ TEST_F(Convert, NeverWritesIntoTheModel) {
   EXPECT_EQ(ReadFile(At("file")), "1");
 }
 
+TEST_F(Convert, WritesThroughNoLinkInItsOutput) {
+  WriteLlama(Fresh("m"));
+  WriteFile(At("precious"), "1");
+  std::filesystem::create_directories(Fresh("made"));
+  WriteFile(At("made/.quantd-journal"), "");
+  std::filesystem::create_symlink("../precious", At("made/tokenizer.json"));
+  const Outcome run = RunServed({"convert", At("m"), At("made")});
+  EXPECT_EQ(run.code, 7);
+  EXPECT_THAT(run.err, HasSubstr("made/tokenizer.json is a link, and what it "
+                                 "leads to would be written; remove it"));
+  EXPECT_EQ(ReadFile(At("precious")), "1");
+  std::filesystem::remove(At("made/tokenizer.json"));
+  EXPECT_EQ(RunServed({"convert", At("m"), At("made")}).code, 0);
+  const Outcome nameless =
+      RunServed({"convert", At("m"), At(std::string(300, 'x'))});
+  EXPECT_EQ(nameless.code, 7);
+  EXPECT_THAT(nameless.err, HasSubstr("cannot write"));
+}
+
 TEST_F(Convert, OneFileBecomesAFileOrADirectory) {
   const std::string one = At("one.safetensors");
   WriteSafetensors(one, {Bf16("blocks.0.to_q.weight", {32, 64}),

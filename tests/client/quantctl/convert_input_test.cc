@@ -94,6 +94,19 @@ TEST_F(ConvertInput, EveryKindIsNamedAndLeavesNothingBehind) {
          write({}, config);
        },
        "has a quantization_config"},
+      {"a link out of the model",
+       [] { std::filesystem::create_symlink("/etc", At("m/etc")); },
+       "m/etc is a link to the directory /etc, outside the model; replace it "
+       "by a copy or remove it"},
+      {"a tokenizer that is a link to nothing",
+       [] {
+         std::filesystem::remove(At("m/tokenizer.json"));
+         std::filesystem::create_symlink("gone", At("m/tokenizer.json"));
+       },
+       "m/tokenizer.json is a link to gone, which is not there"},
+      {"a loop of links",
+       [] { std::filesystem::create_symlink("a", At("m/a")); },
+       "m/a is one of a loop of links"},
       {"a truncated shard", [] { Resize(kSecond, -100); }, kSecond + 2},
       {"a shard that is too long", [] { Resize(kFirst, 100); }, kFirst + 2},
       {"a header of nonsense",
